@@ -1,0 +1,24 @@
+# Third-party packages, all from Debian 12 (scripts/install.sh installs them).
+
+find_package(Threads REQUIRED)
+find_package(GTest REQUIRED)
+find_package(nlohmann_json 3.11 REQUIRED)
+find_package(CLI11 2.1 REQUIRED)
+find_package(spdlog 1.10 REQUIRED)
+find_package(fmt 9.1 REQUIRED)
+find_package(yaml-cpp 0.7 REQUIRED)
+find_package(Boost 1.74 EXACT REQUIRED)
+find_package(OpenSSL 3.0 REQUIRED)
+find_package(ZLIB REQUIRED)
+
+# lockstep-runtime is copied into other people's images and may need nothing but glibc, so what it
+# uses is linked from archives.
+add_library(lockstep_static_crypto INTERFACE)
+target_link_libraries(lockstep_static_crypto INTERFACE libcrypto.a ${CMAKE_DL_LIBS} Threads::Threads)
+add_library(lockstep_static_zlib INTERFACE)
+target_link_libraries(lockstep_static_zlib INTERFACE libz.a)
+
+# Header-only logging: Debian's spdlog target would link the shared libfmt.
+add_library(lockstep_spdlog INTERFACE)
+target_compile_definitions(lockstep_spdlog INTERFACE SPDLOG_FMT_EXTERNAL)
+target_link_libraries(lockstep_spdlog INTERFACE fmt::fmt-header-only Threads::Threads)

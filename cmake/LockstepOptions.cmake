@@ -1,0 +1,38 @@
+# Language level, warnings, sanitizers and where binaries go: the same for every target of ours.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
+
+set(LOCKSTEP_SANITIZE "" CACHE STRING "Comma-separated -fsanitize= list; empty for none")
+option(LOCKSTEP_WITH_TORCH "Build the LibTorch engine plug-in" ON)
+
+find_program(LOCKSTEP_CCACHE ccache)
+if(LOCKSTEP_CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${LOCKSTEP_CCACHE}")
+endif()
+
+# Applied by lockstep_target() to our own code only; third-party headers are SYSTEM.
+# Debug paths and __FILE__ are written from the repository's root: equal in every clone.
+add_library(lockstep_flags INTERFACE)
+target_compile_options(lockstep_flags INTERFACE "-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=")
+target_compile_options(
+  lockstep_flags
+  INTERFACE -Wall
+            -Wextra
+            -Wpedantic
+            -Wshadow
+            -Wconversion
+            -Wnon-virtual-dtor
+            -Werror)
+target_include_directories(lockstep_flags INTERFACE "${CMAKE_SOURCE_DIR}")
+
+if(LOCKSTEP_SANITIZE)
+  # GCC 12 reports false "maybe uninitialized" positives in standard headers under sanitizers.
+  add_compile_options(-fsanitize=${LOCKSTEP_SANITIZE} -fno-omit-frame-pointer
+                      -fno-sanitize-recover=all -Wno-maybe-uninitialized)
+  add_link_options(-fsanitize=${LOCKSTEP_SANITIZE})
+endif()

@@ -1,0 +1,100 @@
+#include "common/base/error.h"
+
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+namespace lockstep {
+namespace {
+
+ErrorCode CodeOfErrno(int error_number) {
+  switch (error_number) {
+    case ENOENT:
+      return ErrorCode::kNotFound;
+    case EEXIST:
+      return ErrorCode::kAlreadyExists;
+    case ENOSPC:
+    case EDQUOT:
+    case EMFILE:
+    case ENFILE:
+    case ENOMEM:
+      return ErrorCode::kResourceExhausted;
+    case ECONNREFUSED:
+    case EHOSTUNREACH:
+    case ENETUNREACH:
+      return ErrorCode::kUnavailable;
+    default:
+      return ErrorCode::kIo;
+  }
+}
+
+}  // namespace
+
+std::string_view ErrorCodeName(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kInvalidArgument:
+      return "invalid_argument";
+    case ErrorCode::kNotFound:
+      return "not_found";
+    case ErrorCode::kAlreadyExists:
+      return "already_exists";
+    case ErrorCode::kTimeout:
+      return "timeout";
+    case ErrorCode::kPeerLost:
+      return "peer_lost";
+    case ErrorCode::kMismatch:
+      return "mismatch";
+    case ErrorCode::kStale:
+      return "stale";
+    case ErrorCode::kAborted:
+      return "aborted";
+    case ErrorCode::kUnavailable:
+      return "unavailable";
+    case ErrorCode::kResourceExhausted:
+      return "resource_exhausted";
+    case ErrorCode::kCorrupt:
+      return "corrupt";
+    case ErrorCode::kIo:
+      return "io";
+    case ErrorCode::kInternal:
+      return "internal";
+  }
+  return "internal";
+}
+
+bool IsRetryable(ErrorCode code) {
+  return code == ErrorCode::kTimeout || code == ErrorCode::kPeerLost ||
+         code == ErrorCode::kUnavailable || code == ErrorCode::kResourceExhausted;
+}
+
+Error Error::WithField(std::string field) && {
+  field_ = std::move(field);
+  return std::move(*this);
+}
+
+Error Error::Wrap(std::string message) && {
+  const ErrorCode code = code_;
+  auto cause = std::make_shared<const Error>(std::move(*this));
+  Error outer(code, std::move(message));
+  outer.cause_ = std::move(cause);
+  return outer;
+}
+
+std::string Error::ToString() const {
+  std::string text = field_.empty() ? message_ : field_ + ": " + message_;
+  for (const Error* inner = cause(); inner != nullptr; inner = inner->cause()) {
+    text += ": ";
+    if (!inner->field_.empty()) {
+      text += inner->field_ + ": ";
+    }
+    text += inner->message_;
+  }
+  return text;
+}
+
+Error SystemError(int error_number, std::string_view what) {
+  return Error(CodeOfErrno(error_number),
+               std::string(what) + ": " + std::generic_category().message(error_number));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,111 @@
+#include "common/base/file.h"
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <fcntl.h>
+#include <filesystem>
+#include <system_error>
+#include <unistd.h>
+
+#include <sys/stat.h>
+
+#include "common/base/unique_fd.h"
+
+namespace lockstep {
+namespace {
+
+Status FlushDirectory(const std::filesystem::path& directory) {
+  const UniqueFd fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd.is_open()) {
+    return SystemError(errno, "open folder " + directory.string());
+  }
+  if (::fsync(fd.get()) != 0) {
+    return SystemError(errno, "flush folder " + directory.string());
+  }
+  return OkStatus();
+}
+
+Status WriteNewFile(const std::string& path, std::string_view content) {
+  constexpr mode_t kOwnerWritesAllRead = 0644;
+  const UniqueFd fd(
+      ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kOwnerWritesAllRead));
+  if (!fd.is_open()) {
+    return SystemError(errno, "create " + path);
+  }
+  Status written = WriteAll(fd.get(), content);
+  if (!written.ok()) {
+    return std::move(written).error().Wrap("write " + path);
+  }
+  if (::fsync(fd.get()) != 0) {
+    return SystemError(errno, "flush " + path);
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+Result<std::string> ReadFile(const std::string& path, std::size_t bytes_max) {
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.is_open()) {
+    return SystemError(errno, "open " + path);
+  }
+  std::string content;
+  std::array<char, 65536> block{};
+  while (true) {
+    const ssize_t got = ::read(fd.get(), block.data(), block.size());
+    if (got < 0 && errno == EINTR) {
+      continue;
+    }
+    if (got < 0) {
+      return SystemError(errno, "read " + path);
+    }
+    if (got == 0) {
+      return content;
+    }
+    if (content.size() + static_cast<std::size_t>(got) > bytes_max) {
+      return Error(ErrorCode::kResourceExhausted,
+                   path + " is larger than " + std::to_string(bytes_max) + " bytes");
+    }
+    content.append(block.data(), static_cast<std::size_t>(got));
+  }
+}
+
+Status WriteFileAtomically(const std::string& path, std::string_view content) {
+  const std::string temporary = path + ".tmp." + std::to_string(::getpid());
+  Status written = WriteNewFile(temporary, content);
+  if (written.ok() && ::rename(temporary.c_str(), path.c_str()) != 0) {
+    written = SystemError(errno, "rename " + temporary + " to " + path);
+  }
+  if (!written.ok()) {
+    ::unlink(temporary.c_str());
+    return written;
+  }
+  const std::filesystem::path directory = std::filesystem::path(path).parent_path();
+  return FlushDirectory(directory.empty() ? "." : directory);
+}
+
+Status MakeDirectories(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) {
+    return SystemError(error.value(), "create folder " + path);
+  }
+  return OkStatus();
+}
+
+Status WriteAll(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t put = ::write(fd, bytes.data(), bytes.size());
+    if (put < 0 && errno == EINTR) {
+      continue;
+    }
+    if (put < 0) {
+      return SystemError(errno, "write");
+    }
+    bytes.remove_prefix(static_cast<std::size_t>(put));
+  }
+  return OkStatus();
+}
+
+}  // namespace lockstep

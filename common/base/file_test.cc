@@ -1,0 +1,52 @@
+#include "common/base/file.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <iterator>
+#include <string>
+
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+class FileTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = testing::TempDir() + "lockstep-file-XXXXXX";
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    directory_ = pattern;
+  }
+
+  void TearDown() override { std::filesystem::remove_all(directory_); }
+
+  std::string directory_;
+};
+
+TEST_F(FileTest, AtomicWriteReplacesAndLeavesNothingBeside) {
+  const std::string path = directory_ + "/a";
+  ASSERT_TRUE(WriteFileAtomically(path, "one").ok());
+  ASSERT_TRUE(WriteFileAtomically(path, "two").ok());
+  EXPECT_EQ(ReadFile(path, 100).value(), "two");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory_), {}), 1);
+}
+
+TEST_F(FileTest, AtomicWriteIntoMissingFolderIsNotFound) {
+  const Status status = WriteFileAtomically(directory_ + "/none/a", "one");
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().code(), ErrorCode::kNotFound);
+}
+
+TEST_F(FileTest, ReadRefusesMoreThanTheLimit) {
+  const std::string path = directory_ + "/a";
+  ASSERT_TRUE(WriteFileAtomically(path, "12345").ok());
+  EXPECT_EQ(ReadFile(path, 5).value(), "12345");
+  EXPECT_EQ(ReadFile(path, 4).error().code(), ErrorCode::kResourceExhausted);
+}
+
+TEST_F(FileTest, ReadOfMissingFileIsNotFound) {
+  EXPECT_EQ(ReadFile(directory_ + "/none", 1).error().code(), ErrorCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,96 @@
+#include "common/base/log.h"
+
+#include <utility>
+
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+
+namespace lockstep {
+namespace {
+
+spdlog::level::level_enum ToSpdlog(LogLevel level) {
+  switch (level) {
+    case LogLevel::kDebug:
+      return spdlog::level::debug;
+    case LogLevel::kInfo:
+      return spdlog::level::info;
+    case LogLevel::kWarn:
+      return spdlog::level::warn;
+    case LogLevel::kError:
+      return spdlog::level::err;
+  }
+  return spdlog::level::err;
+}
+
+bool NeedsQuotes(std::string_view value) {
+  return value.empty() || value.find_first_of(" \"=\n\t") != std::string_view::npos;
+}
+
+void AppendQuoted(std::string* text, std::string_view value) {
+  text->push_back('"');
+  for (const char c : value) {
+    if (c == '\n') {
+      *text += "\\n";
+      continue;
+    }
+    if (c == '"' || c == '\\') {
+      text->push_back('\\');
+    }
+    text->push_back(c);
+  }
+  text->push_back('"');
+}
+
+class StderrLogger final : public Logger {
+ public:
+  explicit StderrLogger(StderrLoggerOptions options)
+      : prefix_(std::move(options.prefix)),
+        logger_("lockstep", std::make_shared<spdlog::sinks::stderr_sink_mt>()) {
+    logger_.set_pattern("%Y-%m-%dT%H:%M:%S.%eZ %-5l %v", spdlog::pattern_time_type::utc);
+    logger_.set_level(ToSpdlog(options.level_min));
+    logger_.flush_on(spdlog::level::debug);
+  }
+
+  void Log(LogLevel level, std::string_view message, LogFields fields) override {
+    const spdlog::level::level_enum spdlog_level = ToSpdlog(level);
+    if (logger_.should_log(spdlog_level)) {
+      logger_.log(spdlog_level, spdlog::string_view_t(prefix_ + FormatLogText(message, fields)));
+    }
+  }
+
+ private:
+  std::string prefix_;
+  spdlog::logger logger_;
+};
+
+class NullLogger final : public Logger {
+ public:
+  void Log(LogLevel, std::string_view, LogFields) override {}
+};
+
+}  // namespace
+
+std::unique_ptr<Logger> MakeStderrLogger(StderrLoggerOptions options) {
+  return std::make_unique<StderrLogger>(std::move(options));
+}
+
+std::unique_ptr<Logger> MakeNullLogger() {
+  return std::make_unique<NullLogger>();
+}
+
+std::string FormatLogText(std::string_view message, LogFields fields) {
+  std::string text(message);
+  for (const LogField& field : fields) {
+    text += ' ';
+    text += field.key;
+    text += '=';
+    if (NeedsQuotes(field.value)) {
+      AppendQuoted(&text, field.value);
+    } else {
+      text += field.value;
+    }
+  }
+  return text;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,99 @@
+#include "common/json/json.h"
+
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+std::vector<std::string> Texts(const std::vector<Error>& errors) {
+  std::vector<std::string> texts;
+  for (const Error& error : errors) {
+    texts.push_back(error.ToString());
+  }
+  return texts;
+}
+
+TEST(ParseJson, KeepsTheOrderOfKeys) {
+  EXPECT_EQ(DumpJson(ParseJson(R"({"b": 1, "a": [true, null]})").value()),
+            R"({"b":1,"a":[true,null]})");
+}
+
+TEST(ParseJson, SyntaxErrorGivesLineAndColumn) {
+  const Result<Json> result = ParseJson("{\n  \"a\": 1,\n  b\n}");
+  ASSERT_FALSE(result.ok());
+  EXPECT_NE(result.error().message().find("line 3"), std::string::npos) << result.error().message();
+}
+
+TEST(ParseJson, RefusesWhatIsNotOneCleanDocument) {
+  const std::string deep = std::string(100, '[') + std::string(100, ']');
+  for (const std::string& text :
+       {std::string(R"({"a": 1, "a": 2})"), std::string("{} {}"), std::string(), deep}) {
+    EXPECT_FALSE(ParseJson(text).ok()) << text;
+  }
+}
+
+TEST(ObjectReader, RecordsEveryProblemWithPathValueAndExpectation) {
+  const Json value = ParseJson(R"({"replicas": -1, "name": 3, "policy": "never", "gpu": 1,
+                                   "args": ["a", 5], "rate": "fast"})")
+                         .value();
+  std::vector<Error> errors;
+  ObjectReader reader(value, "spec.roles[0]", &errors);
+  EXPECT_EQ(reader.Int("replicas", 0, 1000), std::nullopt);
+  EXPECT_EQ(reader.String("name"), std::nullopt);
+  EXPECT_EQ(reader.Choice("policy", {"Never", "Always"}), std::nullopt);
+  EXPECT_EQ(reader.Strings("args"), std::vector<std::string>{"a"});
+  EXPECT_EQ(reader.Number("rate", 0.0), std::nullopt);
+  EXPECT_EQ(reader.Int("gpus", 0), std::nullopt);
+  reader.Require("template", "an object");
+  reader.Finish();
+  EXPECT_EQ(
+      Texts(errors),
+      (std::vector<std::string>{
+          "spec.roles[0].replicas: -1 found, expected a whole number from 0 to 1000",
+          "spec.roles[0].name: 3 found, expected a string",
+          "spec.roles[0].policy: \"never\" found, expected one of Never, Always; did you mean "
+          "\"Never\"?",
+          "spec.roles[0].args[1]: 5 found, expected a string",
+          "spec.roles[0].rate: \"fast\" found, expected a number of at least 0",
+          "spec.roles[0].template: missing, expected an object",
+          "spec.roles[0].gpu: unknown field; did you mean \"gpus\"?",
+      }));
+}
+
+TEST(ObjectReader, NumberBeyondInt64IsRefusedNotWrapped) {
+  const Json value = ParseJson(R"({"n": 18446744073709551615, "f": 1.5})").value();
+  std::vector<Error> errors;
+  ObjectReader reader(value, "", &errors);
+  EXPECT_EQ(reader.Int("n"), std::nullopt);
+  EXPECT_EQ(reader.Int("f"), std::nullopt);
+  EXPECT_EQ(errors.size(), 2U);
+}
+
+TEST(ObjectReader, NullCountsAsAbsent) {
+  const Json value = ParseJson(R"({"n": null})").value();
+  std::vector<Error> errors;
+  ObjectReader reader(value, "", &errors);
+  EXPECT_FALSE(reader.Has("n"));
+  EXPECT_TRUE(errors.empty());
+}
+
+TEST(ObjectReader, NotAnObjectIsOneError) {
+  std::vector<Error> errors;
+  ObjectReader reader(Json(5), "spec", &errors);
+  EXPECT_EQ(reader.Int("n"), std::nullopt);
+  reader.Require("m", "anything");
+  reader.Finish();
+  EXPECT_EQ(Texts(errors), std::vector<std::string>{"spec: 5 found, expected an object"});
+}
+
+TEST(NearestWord, SuggestsSlipsAndNothingFar) {
+  EXPECT_EQ(NearestWord("replica", {"replicas", "roles"}), "replicas");
+  EXPECT_EQ(NearestWord("max_replicas", {"minReplicas", "maxReplicas"}), "maxReplicas");
+  EXPECT_EQ(NearestWord("banana", {"replicas", "roles"}), "");
+}
+
+}  // namespace
+}  // namespace lockstep

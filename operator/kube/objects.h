@@ -1,0 +1,97 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/time.h"
+
+namespace lockstep::control::kube {
+
+// The subset of Kubernetes' core/v1 objects that the deciding code reads and writes, as plain
+// values.
+
+// Amounts asked for or offered. Units: thousandths of a core, bytes, whole GPUs.
+struct ResourceList {
+  int64_t cpu_milli = 0;
+  int64_t memory_bytes = 0;
+  int64_t gpu_count = 0;
+
+  friend bool operator==(const ResourceList&, const ResourceList&) = default;
+};
+
+struct ContainerSpec {
+  std::string name;
+  std::string image;                 // ignored where pods are processes
+  std::vector<std::string> command;  // as in Kubernetes: replaces the image's entry point
+  std::vector<std::string> args;     // appended to command
+  std::map<std::string, std::string> env;
+  std::string working_dir;  // empty: the image's, or the pod's own folder where pods are processes
+  ResourceList requests;
+  ResourceList limits;  // zero: no limit
+
+  friend bool operator==(const ContainerSpec&, const ContainerSpec&) = default;
+};
+
+struct PodSpec {
+  std::string node_name;  // the node the plan chose
+  std::string hostname;
+  std::string subdomain;
+  ContainerSpec container;
+  std::map<std::string, std::string> node_selector;
+  std::chrono::seconds termination_grace{30};  // Kubernetes' own default
+
+  friend bool operator==(const PodSpec&, const PodSpec&) = default;
+};
+
+enum class PodPhase { kPending, kRunning, kSucceeded, kFailed, kUnknown };
+
+// How the container ended, in the words of a kubelet.
+struct ContainerTermination {
+  int exit_code = 0;    // 128 + signal when a signal ended it
+  int signal = 0;       // 0: ended by itself
+  std::string reason;   // Completed, Error, OOMKilled, StartError
+  std::string message;  // the termination message file, else the last log lines of a failure
+
+  friend bool operator==(const ContainerTermination&, const ContainerTermination&) = default;
+};
+
+struct PodStatus {
+  PodPhase phase = PodPhase::kPending;
+  std::string reason;  // Evicted, UnexpectedAdmissionError, ...
+  std::string message;
+  std::string pod_ip;
+  int64_t pid = 0;  // where pods are processes: the leader of the pod's process group; else 0
+  std::optional<ContainerTermination> termination;
+
+  friend bool operator==(const PodStatus&, const PodStatus&) = default;
+};
+
+struct Pod {
+  std::string name;
+  std::string namespace_name;
+  std::string uid;  // given by the cluster at creation
+  std::map<std::string, std::string> labels;
+  std::map<std::string, std::string> annotations;
+  bool is_deleting = false;  // deletion was asked for; the grace period runs
+  PodSpec spec;
+  PodStatus status;
+
+  friend bool operator==(const Pod&, const Pod&) = default;
+};
+
+struct Node {
+  std::string name;
+  std::map<std::string, std::string> labels;
+  ResourceList allocatable;
+  bool is_schedulable = true;  // ready and not cordoned
+
+  friend bool operator==(const Node&, const Node&) = default;
+};
+
+// The phase as Kubernetes writes it: "Pending", "Running", ...
+const char* PodPhaseName(PodPhase phase);
+
+}  // namespace lockstep::control::kube

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/base/result.h"
+
+namespace lockstep::runtime {
+
+enum class TensorKind { kParameter, kOptimizerSlot };
+
+// A named tensor of float32 inside the engine. `data` stays valid as long as the engine lives, so
+// a checkpoint or a peer's state is read from and written to it in place.
+struct TensorView {
+  std::string name;  // canonical: "layer0/kernel", "layer0/kernel/adam_m"
+  TensorKind kind = TensorKind::kParameter;
+  std::vector<int64_t> shape;
+  std::span<float> data;
+};
+
+// Samples in row-major order. Shapes: inputs [sample_count, ...model input shape, channels last],
+// labels [sample_count, label_width]. Sparse losses read class numbers from a width of 1.
+struct Batch {
+  std::span<const float> inputs;
+  std::span<const float> labels;
+  int64_t sample_count = 0;  // may be 0: the gradient is then zero
+};
+
+struct StepOptions {
+  double gradient_scale = 1;  // 1 / samples of the global batch: sums over ranks become means
+  uint64_t dropout_seed = 0;  // equal seed and batch give equal masks
+};
+
+// Sums over the batch, so that ranks can add them.
+struct StepResult {
+  double loss_sum = 0;
+  int64_t correct_count = 0;
+};
+
+// The numeric engine: one model with its optimizer on one device. Thread: one.
+class Engine {
+ public:
+  virtual ~Engine() = default;
+
+  // Name, version and BLAS library, for logs: "LibTorch 1.13.1, libopenblas, 1 thread".
+  virtual std::string Description() const = 0;
+
+  // All parameters in layer order, then all optimizer slots. Same order on every rank.
+  virtual std::vector<TensorView> Tensors() = 0;
+
+  // The gradients of all parameters, one after the other in the order of Tensors().
+  // Shapes: [sum of parameter sizes]. Valid as long as the engine lives.
+  virtual std::span<float> Gradients() = 0;
+
+  // Fills Gradients() with gradient_scale x d(sum of losses)/d(parameter). Errors: kInvalidArgument
+  // (shapes), kInternal (the numeric library threw; its text is in the message).
+  virtual Result<StepResult> ComputeGradients(const Batch& batch, const StepOptions& options) = 0;
+
+  // Updates parameters and slots from Gradients(). `update_number` counts from 1 (Adam's bias
+  // correction), so the engine itself keeps no counter.
+  virtual Status ApplyUpdate(int64_t update_number) = 0;
+
+  // Losses and hits without changing anything.
+  virtual Result<StepResult> Evaluate(const Batch& batch) = 0;
+};
+
+}  // namespace lockstep::runtime
