@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "trainer-runtime/data/cursor.h"
+#include "trainer-runtime/data/dataset.h"
+#include "trainer-runtime/data/shard_plan.h"
+
+namespace lockstep::runtime {
+
+// One rank's share of one global batch. Shapes: inputs [ids.size(), ...input shape],
+// labels [ids.size(), label width], both row-major. Valid until the loader's next call.
+struct LoadedBatch {
+  std::span<const float> inputs;
+  std::span<const float> labels;
+  std::span<const int64_t> ids;     // the samples of this rank's slice
+  int64_t global_sample_count = 0;  // samples of the whole batch, all ranks together
+  int64_t slice_begin = 0;          // where `ids` starts within the global batch
+};
+
+struct BatchLoaderOptions {
+  BatchPlan plan;
+  int64_t seed = 0;
+  bool shuffle = true;
+};
+
+// Gathers batches into buffers that are reused, on the caller's thread: a row of digits takes less
+// than a microsecond, so a second thread would cost more in hand-over than it hides.
+// Thread: one. `dataset` outlives the loader.
+class BatchLoader {
+ public:
+  // Precondition (checked): plan.sample_count == dataset->sample_count().
+  BatchLoader(const Dataset* dataset, BatchLoaderOptions options);
+
+  // The slice of `rank` of `world_size` of the batch that `cursor` points at. Rank and world size
+  // come with each call: they may change at any epoch. Preconditions: those of BatchPositions and
+  // RankSlice.
+  LoadedBatch Load(const DataCursor& cursor, int rank, int world_size);
+
+  // The ids that data epoch `data_epoch` uses in its first `batch_count` batches, in order: what a
+  // SampleLedger is closed with. Valid until the next call. Precondition (checked): batch_count in
+  // [0, StepsPerDataEpoch].
+  std::span<const int64_t> ExpectedIds(int64_t data_epoch, int64_t batch_count);
+
+  const BatchPlan& plan() const { return options_.plan; }
+
+ private:
+  void UseEpoch(int64_t data_epoch);
+
+  const Dataset* dataset_;
+  BatchLoaderOptions options_;
+  int64_t permutation_epoch_ = -1;  // the data epoch of permutation_; -1 before the first
+  std::vector<int64_t> permutation_;
+  std::vector<float> inputs_;
+  std::vector<float> labels_;
+};
+
+}  // namespace lockstep::runtime
