@@ -1,0 +1,260 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/strong_id.h"
+#include "common/base/time.h"
+#include "common/contract/role.h"
+#include "common/contract/training_spec.h"
+#include "common/json/json.h"
+
+namespace lockstep::control {
+
+// A TrainingJob as a value: what a manifest or the API server says, after decoding and defaulting.
+
+inline constexpr std::string_view kApiVersion = "lockstep.dev/v1";
+inline constexpr std::string_view kTrainingJobKind = "TrainingJob";
+
+// The container the operator looks after where a template holds several; else the first.
+inline constexpr std::string_view kTrainerContainer = "trainer";
+
+enum class Strategy {
+  kMirrored,
+  kMultiWorkerMirrored,
+  kCentralStorage,
+  kParameterServer,
+  kIndependent,
+  kHorovod,
+  kTpu,
+  kNone
+};
+
+// What happens when a process of a role ends.
+enum class RestartPolicy {
+  kNever,
+  kOnFailure,
+  kAlways,
+  kExitCode  // retryable exit codes restart, the program's own verdicts do not
+};
+
+// Which pods are removed once the job has ended.
+enum class CleanPodPolicy { kAll, kRunning, kNone };
+
+// When the job has succeeded.
+enum class SuccessPolicy { kChiefOrWorker0, kAllWorkers };
+
+// How a planned pod is tied to its node.
+enum class PodBinding { kAffinity, kNodeName };
+
+struct Metadata {
+  std::string name;
+  std::string namespace_name = "default";
+  std::string uid;  // empty in a manifest; given by the cluster
+  int64_t generation = 0;
+  std::map<std::string, std::string> labels;
+  std::map<std::string, std::string> annotations;
+
+  friend bool operator==(const Metadata&, const Metadata&) = default;
+};
+
+// Amounts of the resources that are planned with. Units: thousandths of a core, bytes, whole GPUs.
+struct ResourceAmounts {
+  int64_t cpu_milli = 0;
+  int64_t memory_bytes = 0;
+  int64_t gpu_count = 0;
+
+  friend bool operator==(const ResourceAmounts&, const ResourceAmounts&) = default;
+};
+
+// The part of a pod template that the operator reads, and the whole of it as written.
+struct PodTemplate {
+  std::string image;
+  std::vector<std::string> command;  // replaces the image's entry point
+  std::vector<std::string> args;
+  std::map<std::string, std::string> env;
+  std::string working_dir;
+  ResourceAmounts requests;
+  ResourceAmounts limits;  // zero: no limit
+  std::chrono::seconds termination_grace{30};
+  std::map<std::string, std::string> node_selector;
+  Json raw = Json::object();  // {metadata, spec} as written; empty object without a template
+
+  // Whether the template names a command for the trainer container.
+  bool has_command() const { return !command.empty() || !args.empty(); }
+
+  friend bool operator==(const PodTemplate&, const PodTemplate&) = default;
+};
+
+struct RoleSpec {
+  Role name = Role::kWorker;
+  int64_t replicas = 1;
+  int64_t gpus = 0;       // whole GPUs per pod
+  int64_t processes = 1;  // per pod
+  RestartPolicy restart_policy = RestartPolicy::kExitCode;
+  PodTemplate pod;
+
+  friend bool operator==(const RoleSpec&, const RoleSpec&) = default;
+};
+
+struct RunPolicy {
+  bool suspend = false;
+  std::string managed_by;  // empty: this operator
+  CleanPodPolicy clean_pod_policy = CleanPodPolicy::kRunning;
+  std::optional<std::chrono::seconds> active_deadline;
+  std::optional<std::chrono::seconds> ttl_after_finished;
+  int64_t backoff_limit = 6;  // restarts, whatever their cause; one more fails the job
+
+  friend bool operator==(const RunPolicy&, const RunPolicy&) = default;
+};
+
+// Keeping a gang together: node label keys whose value all its pods must, or should, share.
+struct TopologySpec {
+  std::string required;
+  std::string preferred;
+
+  friend bool operator==(const TopologySpec&, const TopologySpec&) = default;
+};
+
+struct SchedulingSpec {
+  std::string queue;
+  std::string priority_class_name;
+  TopologySpec topology;
+  std::optional<std::chrono::seconds> timeout;  // waiting longer for room fails the job
+  PodBinding binding = PodBinding::kAffinity;
+
+  friend bool operator==(const SchedulingSpec&, const SchedulingSpec&) = default;
+};
+
+// Bounds for the number of workers.
+struct ElasticSpec {
+  int64_t min_replicas = 1;
+  int64_t max_replicas = 1;
+
+  friend bool operator==(const ElasticSpec&, const ElasticSpec&) = default;
+};
+
+// How long the parts of a recovery may take.
+struct RecoverySpec {
+  std::chrono::milliseconds replacement_timeout{60'000};  // a lost rank's successor must be there
+  std::chrono::milliseconds rendezvous_timeout{60'000};   // all ranks must have met
+  std::chrono::milliseconds silent_after{1'500};  // a rank that says nothing for so long is lost
+
+  friend bool operator==(const RecoverySpec&, const RecoverySpec&) = default;
+};
+
+struct TrainingJobSpec {
+  Strategy strategy = Strategy::kMultiWorkerMirrored;
+  std::vector<RoleSpec> roles;           // each name at most once; order as written
+  std::optional<TrainingSpec> training;  // null: the templates' own commands run
+  RunPolicy run_policy;
+  SuccessPolicy success_policy = SuccessPolicy::kChiefOrWorker0;
+  SchedulingSpec scheduling;
+  std::optional<ElasticSpec> elastic;
+  RecoverySpec recovery;
+
+  friend bool operator==(const TrainingJobSpec&, const TrainingJobSpec&) = default;
+};
+
+enum class ConditionType {
+  kCreated,
+  kScheduled,  // the whole gang has its places
+  kRunning,
+  kRestarting,
+  kSuspended,
+  kSucceeded,
+  kFailed
+};
+
+struct Condition {
+  ConditionType type = ConditionType::kCreated;
+  bool is_true = false;
+  std::string reason;   // one CamelCase word
+  std::string message;  // for people
+  WallTime last_transition{};
+
+  friend bool operator==(const Condition&, const Condition&) = default;
+};
+
+struct PodPlacement {
+  Role role = Role::kWorker;
+  int64_t index = 0;
+  std::string node;
+
+  friend bool operator==(const PodPlacement&, const PodPlacement&) = default;
+};
+
+struct RoleCounts {
+  Role name = Role::kWorker;
+  int64_t pending = 0;
+  int64_t active = 0;
+  int64_t succeeded = 0;
+  int64_t failed = 0;
+
+  friend bool operator==(const RoleCounts&, const RoleCounts&) = default;
+};
+
+struct RestartCount {
+  std::string cause;
+  int64_t count = 0;
+
+  friend bool operator==(const RestartCount&, const RestartCount&) = default;
+};
+
+struct JobProgress {
+  int64_t step = 0;
+  int64_t steps_total = 0;  // 0: not known yet
+  int64_t data_epoch = 0;
+  double loss = 0;
+  double samples_per_second = 0;
+  double eta_seconds = 0;
+
+  friend bool operator==(const JobProgress&, const JobProgress&) = default;
+};
+
+struct TrainingJobStatus {
+  std::vector<Condition> conditions;  // each type at most once
+  Attempt attempt;
+  Epoch epoch;
+  std::vector<PodPlacement> placement;
+  std::vector<RoleCounts> roles;
+  std::vector<RestartCount> restarts;  // each cause at most once, ordered by cause
+  std::optional<JobProgress> progress;
+  std::optional<WallTime> start_time;
+  std::optional<WallTime> completion_time;
+  int64_t observed_generation = 0;
+
+  friend bool operator==(const TrainingJobStatus&, const TrainingJobStatus&) = default;
+};
+
+struct TrainingJob {
+  Metadata metadata;
+  TrainingJobSpec spec;
+  TrainingJobStatus status;
+
+  // The role's spec; null when the job has no such role.
+  const RoleSpec* FindRole(Role name) const;
+
+  // Pods whose processes are ranks: chief and workers.
+  int64_t RankPodCount() const;
+
+  // Processes that are ranks: what WORLD_SIZE says.
+  int64_t WorldSize() const;
+
+  friend bool operator==(const TrainingJob&, const TrainingJob&) = default;
+};
+
+// The words of the manifest: "MultiWorkerMirrored", "ExitCode", "Running", "Succeeded", ...
+std::string_view StrategyName(Strategy strategy);
+std::string_view RestartPolicyName(RestartPolicy policy);
+std::string_view CleanPodPolicyName(CleanPodPolicy policy);
+std::string_view SuccessPolicyName(SuccessPolicy policy);
+std::string_view PodBindingName(PodBinding binding);
+std::string_view ConditionTypeName(ConditionType type);
+
+}  // namespace lockstep::control
