@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "common/base/strong_id.h"
+#include "common/base/time.h"
+
+namespace lockstep::runtime {
+
+// Where the time of one step went.
+struct StepDurations {
+  Duration data = Duration::zero();         // waiting for the next batch
+  Duration compute = Duration::zero();      // forward and backward
+  Duration communicate = Duration::zero();  // all-reduce
+  Duration update = Duration::zero();       // optimizer
+};
+
+// Why training had to meet again: the closed label set of lockstep_recoveries_total.
+enum class RecoveryCause { kPeerClosed, kPeerSilent, kPeerReplaced, kCollectiveFailed };
+
+// How many peers are in each state.
+struct PeerCounts {
+  int connected = 0;
+  int missing = 0;
+  int lost = 0;
+  int silent = 0;
+};
+
+// The numbers behind GET /metrics. Source: prometheus-cpp's registry and text format.
+// Names end in their unit, label sets are closed, and no label holds a job's name: the scraper
+// adds that. Counters move when the caller says that the fact happened. Thread: any.
+class Metrics {
+ public:
+  Metrics();
+  ~Metrics();
+  Metrics(const Metrics&) = delete;
+  Metrics& operator=(const Metrics&) = delete;
+
+  // One completed step that used `sample_count` samples of this rank and had `loss`.
+  void StepCompleted(const StepDurations& durations, int64_t sample_count, double loss);
+
+  void SetEpoch(Epoch epoch);
+  void SetPeers(const PeerCounts& counts);
+
+  // Training goes on after a broken meeting; `elapsed` from noticing the loss to the next step.
+  void Recovered(RecoveryCause cause, Duration elapsed);
+
+  // One checkpoint was written and is durable, or failed.
+  void CheckpointWritten(Duration elapsed);
+  void CheckpointFailed();
+
+  // The page in Prometheus' text format, version 0.0.4.
+  std::string RenderText() const;
+
+ private:
+  struct Families;
+  std::unique_ptr<Families> families_;
+};
+
+}  // namespace lockstep::runtime

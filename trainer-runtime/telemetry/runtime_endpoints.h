@@ -1,0 +1,35 @@
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "common/base/log.h"
+#include "common/base/strong_id.h"
+#include "common/contract/control_message.h"
+#include "trainer-runtime/telemetry/http_server.h"
+#include "trainer-runtime/telemetry/metrics.h"
+#include "trainer-runtime/telemetry/status_board.h"
+
+namespace lockstep::runtime {
+
+struct RuntimeEndpointsOptions {
+  std::string job_uid;
+  Attempt attempt;
+  std::string job_key;  // empty: /status and /control refuse everybody
+  // Everything below outlives the server that serves the routes.
+  const StatusBoard* board = nullptr;  // required
+  const Metrics* metrics = nullptr;    // required
+  Logger* logger = nullptr;            // required
+  // Called on the server's thread for each accepted message: must return at once.
+  std::function<void(const ControlMessage&)> on_control;
+};
+
+// What a pod answers to the operator and to scrapers:
+//   GET  /healthz   200 while the process serves; 503 once its phase is failed
+//   GET  /metrics   Prometheus text
+//   GET  /status    the status document, for holders of the job's token (else 401)
+//   POST /control   a signed message: 200 accepted, 400 malformed, 401 bad signature,
+//                   409 old counter, or another job or attempt
+HttpRoutes MakeRuntimeRoutes(RuntimeEndpointsOptions options);
+
+}  // namespace lockstep::runtime
