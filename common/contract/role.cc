@@ -19,7 +19,7 @@ std::string_view RoleName(Role role) {
 }
 
 std::optional<Role> ParseRole(std::string_view name) {
-  for (const Role role : {Role::kChief, Role::kWorker, Role::kPs, Role::kEvaluator}) {
+  for (const Role role : kRoles) {
     if (RoleName(role) == name) {
       return role;
     }

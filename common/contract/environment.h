@@ -1,0 +1,137 @@
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "common/base/result.h"
+#include "common/base/strong_id.h"
+#include "common/contract/tf_config.h"
+#include "common/contract/topology.h"
+
+namespace lockstep {
+
+// Every variable a pod is born with. Ours first, then what programs written for TensorFlow, torch
+// and Horovod read. docs/contract.md says for whom each is.
+namespace env {
+inline constexpr const char* kJob = "LOCKSTEP_JOB";
+inline constexpr const char* kNamespace = "LOCKSTEP_NAMESPACE";
+inline constexpr const char* kJobUid = "LOCKSTEP_JOB_UID";
+inline constexpr const char* kAttempt = "LOCKSTEP_ATTEMPT";
+inline constexpr const char* kEpoch = "LOCKSTEP_EPOCH";
+inline constexpr const char* kIncarnation = "LOCKSTEP_INCARNATION";
+inline constexpr const char* kPod = "LOCKSTEP_POD";
+inline constexpr const char* kRole = "LOCKSTEP_ROLE";
+inline constexpr const char* kIndex = "LOCKSTEP_INDEX";
+inline constexpr const char* kRank = "LOCKSTEP_RANK";
+inline constexpr const char* kWorldSize = "LOCKSTEP_WORLD_SIZE";
+inline constexpr const char* kProcesses = "LOCKSTEP_PROCESSES";
+inline constexpr const char* kHost = "LOCKSTEP_HOST";
+inline constexpr const char* kBindAddress = "LOCKSTEP_BIND_ADDRESS";
+inline constexpr const char* kStatusPort = "LOCKSTEP_STATUS_PORT";
+inline constexpr const char* kJobKeyFile = "LOCKSTEP_JOB_KEY_FILE";
+inline constexpr const char* kTraining = "LOCKSTEP_TRAINING";
+inline constexpr const char* kCheckpointDirectory = "LOCKSTEP_CHECKPOINT_DIR";
+inline constexpr const char* kDataDirectory = "LOCKSTEP_DATA_DIR";
+inline constexpr const char* kGraceSeconds = "LOCKSTEP_GRACE_SECONDS";
+inline constexpr const char* kTerminationMessageFile = "LOCKSTEP_TERMINATION_MESSAGE_FILE";
+inline constexpr const char* kRendezvousTimeoutSeconds = "LOCKSTEP_RENDEZVOUS_TIMEOUT_SECONDS";
+
+inline constexpr const char* kTfConfig = "TF_CONFIG";
+
+inline constexpr const char* kTorchRank = "RANK";
+inline constexpr const char* kTorchWorldSize = "WORLD_SIZE";
+inline constexpr const char* kTorchLocalRank = "LOCAL_RANK";
+inline constexpr const char* kTorchLocalWorldSize = "LOCAL_WORLD_SIZE";
+inline constexpr const char* kTorchMasterAddress = "MASTER_ADDR";
+inline constexpr const char* kTorchMasterPort = "MASTER_PORT";
+
+inline constexpr const char* kHorovodRank = "HOROVOD_RANK";
+inline constexpr const char* kHorovodSize = "HOROVOD_SIZE";
+inline constexpr const char* kHorovodLocalRank = "HOROVOD_LOCAL_RANK";
+inline constexpr const char* kHorovodLocalSize = "HOROVOD_LOCAL_SIZE";
+inline constexpr const char* kHorovodCrossRank = "HOROVOD_CROSS_RANK";
+inline constexpr const char* kHorovodCrossSize = "HOROVOD_CROSS_SIZE";
+inline constexpr const char* kHorovodHostname = "HOROVOD_HOSTNAME";
+inline constexpr const char* kHorovodController = "HOROVOD_CONTROLLER";
+inline constexpr const char* kHorovodCpuOperations = "HOROVOD_CPU_OPERATIONS";
+inline constexpr const char* kHorovodGlooInterface = "HOROVOD_GLOO_IFACE";
+inline constexpr const char* kHorovodRendezvousAddress = "HOROVOD_GLOO_RENDEZVOUS_ADDR";
+inline constexpr const char* kHorovodRendezvousPort = "HOROVOD_GLOO_RENDEZVOUS_PORT";
+}  // namespace env
+
+using EnvironmentMap = std::map<std::string, std::string>;
+
+// Kubernetes' default grace period of a pod.
+inline constexpr std::chrono::seconds kDefaultGrace{30};
+
+// How long ranks wait for each other before the process gives up as retryable. Choice: an image of
+// several gigabytes is pulled in that time; the operator sets a shorter one where pods are
+// processes.
+inline constexpr std::chrono::seconds kDefaultRendezvousTimeout{600};
+
+// What a pod knows at birth, as values. The operator makes it and renders it; the runtime parses
+// it. The job's key is never in here, only the name of the file that holds it.
+struct WorkerEnvironment {
+  std::string job;
+  std::string namespace_name;
+  std::string job_uid;
+  Attempt attempt;
+  Epoch epoch;
+  Incarnation incarnation;
+  std::string pod;
+  TaskId task;
+  std::optional<int> rank;  // of the pod's first process; absent for ps and evaluator
+  int world_size = 1;       // ranks of the job
+  int processes = 1;        // of this pod; equal in all pods that train
+  std::string host;         // this pod's own host: DNS name or loopback address
+  std::string bind_address = "0.0.0.0";
+  int status_port = kStatusPort;
+  std::string job_key_file;          // empty: no control messages, status for everybody refused
+  std::string training;              // JSON of the resolved spec.training; empty for a command
+  std::string checkpoint_directory;  // empty: none
+  std::string data_directory;        // base of relative data set paths; empty: working directory
+  std::chrono::seconds grace = kDefaultGrace;
+  std::string termination_message_file;  // empty: none
+  std::chrono::seconds rendezvous_timeout = kDefaultRendezvousTimeout;
+  TfConfig tf_config;   // of the pod's first process
+  HostPort master;      // rank 0's host and kMasterPort
+  std::string network;  // the interface that carries Horovod's traffic: "lo" or "eth0"
+
+  friend bool operator==(const WorkerEnvironment&, const WorkerEnvironment&) = default;
+};
+
+// Which pod of a job an environment is for.
+struct PodIdentity {
+  TaskId task;
+  PodNumber number;
+  Epoch epoch;
+  std::string job_uid;
+};
+
+// The environment of one pod as far as the topology decides it: identity, ranks, addresses,
+// TF_CONFIG. The caller fills in files, directories, training and times.
+// Precondition: CheckTopology(topology) is empty and the pod is in the job (checked).
+// Errors: as MakeTfConfig.
+Result<WorkerEnvironment> MakeWorkerEnvironment(const JobTopology& topology,
+                                                const PodIdentity& identity,
+                                                const TfConfigOptions& options = {});
+
+// All variables of the pod, as seen by its first process. Variables that do not apply (RANK of an
+// evaluator, TF_CONFIG of a lone worker, empty fields) are left out. Errors: as EncodeTfConfig.
+Result<EnvironmentMap> RenderEnvironment(const WorkerEnvironment& environment);
+
+// The same as seen by process `local_rank` of the pod: TF_CONFIG's task, RANK, LOCAL_RANK and
+// HOROVOD_* are its own; LOCKSTEP_* still describe the pod.
+// Precondition (checked): 0 <= local_rank < processes.
+Result<EnvironmentMap> RenderEnvironmentForProcess(const WorkerEnvironment& environment,
+                                                   int local_rank);
+
+// Reads the pod's variables back. Only LOCKSTEP_* and TF_CONFIG are read: RANK and its kin are
+// written for programs, never believed. Variables of other owners are ignored.
+// Errors: kInvalidArgument, kMismatch (TF_CONFIG contradicts LOCKSTEP_RANK, _ROLE or _WORLD_SIZE);
+// names each variable at fault, its value and what was expected.
+Result<WorkerEnvironment> ParseEnvironment(const EnvironmentMap& variables);
+
+}  // namespace lockstep

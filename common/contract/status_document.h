@@ -1,0 +1,173 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/result.h"
+#include "common/base/strong_id.h"
+#include "common/contract/topology.h"
+
+namespace lockstep {
+
+// The answer to GET /status: what one process knows about itself and its peers.
+inline constexpr int kStatusSchemaVersion = 1;
+inline constexpr std::size_t kStatusBytesMax = 4 * 1024 * 1024;  // choice: holds every list at its bound
+inline constexpr std::size_t kStatusPeersMax = 16384;
+inline constexpr std::size_t kStatusTimelineMax = 64;
+inline constexpr std::size_t kStatusTextBytesMax = 1024;  // of any single text
+
+enum class Phase {
+  kStarting,
+  kRendezvous,
+  kRestoring,
+  kTraining,
+  kCheckpointing,
+  kEvaluating,
+  kStopping,
+  kSucceeded,
+  kFailed,
+};
+
+inline constexpr std::array<Phase, 9> kPhases = {Phase::kStarting,
+                                                 Phase::kRendezvous,
+                                                 Phase::kRestoring,
+                                                 Phase::kTraining,
+                                                 Phase::kCheckpointing,
+                                                 Phase::kEvaluating,
+                                                 Phase::kStopping,
+                                                 Phase::kSucceeded,
+                                                 Phase::kFailed};
+
+std::string_view PhaseName(Phase phase);
+
+enum class PeerState {
+  kConnected,
+  kMissing,  // has not come to this epoch's meeting yet
+  kLost,     // its connection closed, or the operator says it is gone
+  kSilent,   // connected, but nothing was heard for longer than it should take
+};
+
+inline constexpr std::array<PeerState, 4> kPeerStates = {
+    PeerState::kConnected, PeerState::kMissing, PeerState::kLost, PeerState::kSilent};
+
+std::string_view PeerStateName(PeerState state);
+
+enum class TimelineEventKind {
+  kProcessStart,
+  kEngineReady,
+  kRendezvousBegin,
+  kRendezvousEnd,
+  kStateReady,
+  kFirstStep,  // the first step completed after a rendezvous
+  kPeerLost,
+  kCheckpointBegin,
+  kCheckpointEnd,
+  kStop,
+};
+
+inline constexpr std::array<TimelineEventKind, 10> kTimelineEventKinds = {
+    TimelineEventKind::kProcessStart,
+    TimelineEventKind::kEngineReady,
+    TimelineEventKind::kRendezvousBegin,
+    TimelineEventKind::kRendezvousEnd,
+    TimelineEventKind::kStateReady,
+    TimelineEventKind::kFirstStep,
+    TimelineEventKind::kPeerLost,
+    TimelineEventKind::kCheckpointBegin,
+    TimelineEventKind::kCheckpointEnd,
+    TimelineEventKind::kStop};
+
+// "process_start", "engine_ready", ...
+std::string_view TimelineEventName(TimelineEventKind kind);
+
+struct PeerStatus {
+  int rank = 0;
+  Incarnation incarnation;
+  PeerState state = PeerState::kMissing;
+  std::string reason;  // empty while connected
+  double silent_seconds = 0;
+
+  friend bool operator==(const PeerStatus&, const PeerStatus&) = default;
+};
+
+// How often samples were used in training; lost and repeated are counted from the seen-counters.
+struct SampleCounts {
+  int64_t consumed = 0;
+  int64_t expected = 0;
+  int64_t lost = 0;
+  int64_t repeated = 0;
+
+  friend bool operator==(const SampleCounts&, const SampleCounts&) = default;
+};
+
+struct TestResult {
+  std::optional<double> test_loss;  // absent when it is not a finite number
+  std::optional<double> test_accuracy;
+
+  friend bool operator==(const TestResult&, const TestResult&) = default;
+};
+
+// Where the time of the last step went. Units: seconds.
+struct StepPhaseSeconds {
+  double data = 0;
+  double compute = 0;
+  double communicate = 0;
+  double update = 0;
+
+  friend bool operator==(const StepPhaseSeconds&, const StepPhaseSeconds&) = default;
+};
+
+struct TimelineEvent {
+  TimelineEventKind event = TimelineEventKind::kProcessStart;
+  Epoch epoch;
+  Step step;
+  std::optional<int> rank;   // the peer an event is about
+  int64_t monotonic_ns = 0;  // CLOCK_MONOTONIC: comparable between processes of one host
+
+  friend bool operator==(const TimelineEvent&, const TimelineEvent&) = default;
+};
+
+struct StatusDocument {
+  std::string job;
+  std::string job_uid;
+  std::string pod;
+  TaskId task;
+  std::optional<int> rank;
+  int world_size = 1;
+  Incarnation incarnation;
+  Attempt attempt;
+  Epoch epoch;
+  int64_t pid = 0;
+  Phase phase = Phase::kStarting;
+  Step step;
+  std::optional<int64_t> steps_total;  // absent until known, and for commands
+  int64_t data_epoch = 0;
+  std::optional<double> loss;  // absent before the first step, and when not a finite number
+  std::optional<double> accuracy;
+  double samples_per_second = 0;
+  std::vector<PeerStatus> peers;
+  SampleCounts samples;
+  std::optional<TestResult> result;  // present when training is done
+  std::optional<Step> last_checkpoint_step;
+  std::string checkpoint_directory;
+  StepPhaseSeconds step_phase_seconds;
+  std::vector<TimelineEvent> timeline;  // oldest first, the newest kStatusTimelineMax
+
+  friend bool operator==(const StatusDocument&, const StatusDocument&) = default;
+};
+
+// Compact JSON. Only the newest kStatusTimelineMax events and the first kStatusPeersMax peers are
+// written, texts are cut at kStatusTextBytesMax, and numbers that are not finite become null.
+std::string EncodeStatusDocument(const StatusDocument& document);
+
+// Strict: unknown fields, wrong types, numbers out of range and lists above their bound are errors,
+// each with its path. Errors: kInvalidArgument, kMismatch (another schema version),
+// kResourceExhausted (longer than kStatusBytesMax).
+Result<StatusDocument> DecodeStatusDocument(std::string_view text);
+
+}  // namespace lockstep

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "common/base/result.h"
+#include "common/base/strong_id.h"
+#include "common/contract/exit_code.h"
+
+namespace lockstep {
+
+// Kubernetes cuts a container's termination message after this many bytes.
+inline constexpr std::size_t kTerminationMessageBytesMax = 4096;
+
+// A process's last words, written to the file that the pod names, read by the operator.
+struct TerminationMessage {
+  Outcome outcome = Outcome::kRetryable;
+  std::string reason;  // one sentence for people
+  std::optional<Step> last_step;
+  std::optional<Step> last_checkpoint_step;
+  std::optional<int> culprit_rank;  // the peer at fault, where one is known
+
+  friend bool operator==(const TerminationMessage&, const TerminationMessage&) = default;
+};
+
+// One line of JSON of at most kTerminationMessageBytesMax bytes; a longer reason is cut between
+// characters and ends in "...". Invalid UTF-8 is replaced.
+std::string EncodeTerminationMessage(const TerminationMessage& message);
+
+// Strict: unknown fields and wrong types are errors. Programs of others write what they like here,
+// so a caller treats kInvalidArgument as "free text".
+Result<TerminationMessage> DecodeTerminationMessage(std::string_view text);
+
+}  // namespace lockstep
