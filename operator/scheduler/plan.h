@@ -1,0 +1,104 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace lockstep::control {
+
+// Amounts asked for or offered. Units: thousandths of a core, bytes, whole GPUs. Never negative.
+struct Resources {
+  int64_t cpu_milli = 0;
+  int64_t memory_bytes = 0;
+  int64_t gpu_count = 0;
+
+  friend bool operator==(const Resources&, const Resources&) = default;
+};
+
+struct SnapshotNode {
+  std::string name;  // unique in the snapshot
+  std::map<std::string, std::string> labels;
+  Resources allocatable;
+  Resources used;  // by pods that are already there
+  bool is_schedulable = true;
+
+  friend bool operator==(const SnapshotNode&, const SnapshotNode&) = default;
+};
+
+// The cluster as one planning pass sees it.
+struct Snapshot {
+  std::vector<SnapshotNode> nodes;  // any order: the plan depends on names, not on positions
+  bool is_one_machine = false;      // refusals then speak of "this machine", not of nodes
+
+  friend bool operator==(const Snapshot&, const Snapshot&) = default;
+};
+
+// Pods of a gang that ask for the same, planned in one pass over the nodes.
+struct PodClass {
+  std::string name;               // a role, as refusals call it
+  std::vector<std::string> pods;  // in the order in which they should fill nodes
+  Resources request;              // of each pod
+  std::map<std::string, std::string> node_selector;
+
+  friend bool operator==(const PodClass&, const PodClass&) = default;
+};
+
+// Pods that start together or not at all.
+struct Gang {
+  std::vector<PodClass> classes;
+
+  friend bool operator==(const Gang&, const Gang&) = default;
+};
+
+// A node for every pod of the gang.
+struct Plan {
+  std::map<std::string, std::string> node_by_pod;
+
+  friend bool operator==(const Plan&, const Plan&) = default;
+};
+
+// What stands in the way.
+enum class Constraint {
+  kNodes,         // no node accepts pods
+  kNodeSelector,  // no node carries the labels asked for
+  kGpu,
+  kMemory,
+  kCpu,
+  kFragmentation,  // every class would fit alone, together they do not
+  kSearchLimit,    // no arrangement found within the search's limit; one may exist
+};
+
+struct Unschedulable {
+  Constraint constraint = Constraint::kNodes;
+  std::string shortfall;  // a clause with figures: "needs 5 GPUs, 3 free on 2 nodes"
+
+  friend bool operator==(const Unschedulable&, const Unschedulable&) = default;
+};
+
+using PlanResult = std::variant<Plan, Unschedulable>;
+
+struct PlanOptions {
+  // Nodes tried before a gang of different classes is given up with kSearchLimit. Choice: some
+  // tens of milliseconds; a gang of one class never searches.
+  int64_t search_steps_max = 200'000;
+};
+
+// Places the whole gang or refuses it with the constraint that binds.
+//
+// Packing: a class takes as few nodes as possible and leaves its last pods on the tightest node
+// that holds them; pods without GPUs go to nodes without GPUs first. Classes with the largest
+// requests go first.
+//
+// Exactness: a Plan never overcommits a node. A refusal other than kSearchLimit proves that no
+// arrangement exists. kSearchLimit is only possible for gangs of two classes or more.
+//
+// Determinism: equal input up to the order of nodes gives an equal answer; ties go by name.
+// Cost: one pass over the nodes and one sort for each class, plus the search where passes fail.
+PlanResult PlanGang(const Snapshot& snapshot, const Gang& gang, const PlanOptions& options = {});
+
+// "gpu", "node_selector", ...: the constraint as metrics and conditions name it.
+const char* ConstraintName(Constraint constraint);
+
+}  // namespace lockstep::control

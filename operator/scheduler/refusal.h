@@ -1,0 +1,22 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "operator/scheduler/plan.h"
+#include "operator/scheduler/room.h"
+
+namespace lockstep::control {
+
+// The tightest counting bound that the gang breaks, without any search; empty when all hold.
+// A bound that is broken proves that no arrangement exists. Bounds, in order: some node accepts
+// pods; some node carries each class's labels; one pod of each class fits a node (skipped on one
+// machine, where the sum says more); the sum of requests; the pods of each class alone.
+std::optional<Unschedulable> BrokenBound(const Snapshot& snapshot,
+                                         const std::vector<PodClass>& classes,
+                                         const std::vector<NodeRoom>& rooms);
+
+// The refusal of a gang that keeps all bounds: kFragmentation when `is_proved`, else kSearchLimit.
+Unschedulable NoArrangement(const std::vector<PodClass>& classes, bool is_proved);
+
+}  // namespace lockstep::control

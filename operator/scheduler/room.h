@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "operator/scheduler/plan.h"
+
+namespace lockstep::control {
+
+// What one node has left. Nodes stand in name order and are known by index from here on.
+struct NodeRoom {
+  const SnapshotNode* node = nullptr;  // owned by the snapshot
+  Resources free;
+};
+
+// Nodes that accept pods, by name, with what they have left.
+std::vector<NodeRoom> OpenRooms(const Snapshot& snapshot);
+
+// Whether `node` carries every label the class asks for.
+bool MatchesSelector(const SnapshotNode& node, const PodClass& pod_class);
+
+// How many pods of the class the room holds, at most `count_max`.
+int64_t PodsThatFit(const NodeRoom& room, const PodClass& pod_class, int64_t count_max);
+
+// Takes room for `count` pods of the class. Precondition: they fit.
+void TakeRoom(const PodClass& pod_class, int64_t count, NodeRoom* room);
+
+// Number of pods of the class that go to each room (same indices).
+using Fill = std::vector<int64_t>;
+
+// Places as many pods of the class as fit, in the documented packing order; the sum is less than
+// the class's pods exactly where they do not all fit.
+Fill PackClass(const std::vector<NodeRoom>& rooms, const PodClass& pod_class);
+
+}  // namespace lockstep::control
