@@ -12,6 +12,7 @@
 #include "common/base/strong_id.h"
 #include "common/base/time.h"
 #include "common/base/unique_fd.h"
+#include "common/contract/status_document.h"
 
 namespace lockstep::runtime {
 
@@ -70,20 +71,6 @@ struct PeerLoss {
   Incarnation incarnation;
   LossReason reason = LossReason::kClosed;
 };
-
-// How a rank sees another one now.
-struct PeerStatus {
-  enum class State { kMissing, kConnected, kLost, kSilent };
-
-  int rank = 0;
-  Incarnation incarnation;  // newest one known
-  State state = State::kMissing;
-  std::string reason;  // last connection error, or why it is lost; empty when connected
-  Duration silent_for = Duration::zero();  // since its last sign of life; zero if never heard of
-};
-
-// "missing", "connected", "lost", "silent".
-const char* PeerStateName(PeerStatus::State state);
 
 struct MeshOptions {
   MeshIdentity identity;
