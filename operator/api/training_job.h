@@ -181,10 +181,16 @@ struct Condition {
   friend bool operator==(const Condition&, const Condition&) = default;
 };
 
+// Where one pod of the current attempt belongs, and which pod stands for it: the ledger from which
+// the operator, after a restart of its own, knows what it has decided and what it has seen.
 struct PodPlacement {
   Role role = Role::kWorker;
   int64_t index = 0;
   std::string node;
+  Incarnation incarnation;    // grows with each replacement within the attempt
+  WallTime since{};           // when this incarnation was decided
+  std::string pod_uid;        // of this incarnation's pod, once one was seen; else empty
+  bool is_completed = false;  // its process ended with success; it is not started again
 
   friend bool operator==(const PodPlacement&, const PodPlacement&) = default;
 };
@@ -228,6 +234,7 @@ struct TrainingJobStatus {
   std::optional<WallTime> start_time;
   std::optional<WallTime> completion_time;
   int64_t observed_generation = 0;
+  int64_t control_counter = 0;  // number of the last control message that was decided
 
   friend bool operator==(const TrainingJobStatus&, const TrainingJobStatus&) = default;
 };
