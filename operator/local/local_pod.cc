@@ -1,0 +1,188 @@
+#include "operator/local/local_pod.h"
+
+#include <array>
+#include <cerrno>
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+#include <utility>
+
+#include "common/base/file.h"
+#include "operator/local/process_table.h"
+
+namespace lockstep::control {
+namespace {
+
+constexpr std::size_t kTerminationBytesMax = 4096;  // the kubelet's limit
+constexpr int kKillRoundsMax = 50;
+constexpr int kDrainReadsMax = 16;  // of 64 KiB: one loud pod does not starve the others
+
+int StartErrorExitCode(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kNotFound:
+      return 127;
+    case ErrorCode::kInvalidArgument:
+      return 126;
+    default:
+      return 128;  // what runc's StartError carries
+  }
+}
+
+}  // namespace
+
+Result<LocalPod> LocalPod::Start(kube::Pod pod, LocalPodOptions options) {
+  LOCKSTEP_RETURN_IF_ERROR(MakeDirectories(options.directory));
+  // A message of an earlier run in the same folder is not this pod's.
+  ::unlink(options.termination_file.c_str());
+  LOCKSTEP_ASSIGN_OR_RETURN(PodLog log, PodLog::Open(options.log));
+  LocalPod local(std::move(pod), std::move(options), std::move(log));
+  const Status started = local.StartProgram();
+  if (!started.ok()) {
+    local.FailToStart(started.error());
+  }
+  return local;
+}
+
+Status LocalPod::StartProgram() {
+  const kube::ContainerSpec& container = pod_.spec.container;
+  SpawnRequest request;
+  request.argv = container.command;
+  request.argv.insert(request.argv.end(), container.args.begin(), container.args.end());
+  if (request.argv.empty()) {
+    return Error(ErrorCode::kInvalidArgument, "the pod's container names no command");
+  }
+  request.env = options_.environment;
+  request.working_dir = options_.working_dir.empty() ? options_.directory : options_.working_dir;
+  int fds[2] = {-1, -1};
+  if (::pipe2(fds, O_CLOEXEC) != 0) {
+    return SystemError(errno, "pipe for the pod's output");
+  }
+  output_ = UniqueFd(fds[0]);
+  const UniqueFd write_end(fds[1]);
+  // Only our end: the pod's own writes block when we fall behind, so nothing it says is lost.
+  ::fcntl(output_.get(), F_SETFL, O_NONBLOCK);
+  request.output_fd = write_end.get();
+  LOCKSTEP_ASSIGN_OR_RETURN(process_, SpawnProcess(request));
+  pod_.status.phase = kube::PodPhase::kRunning;
+  pod_.status.pid = process_.pid;
+  return OkStatus();
+}
+
+void LocalPod::FailToStart(const Error& error) {
+  output_.Reset();
+  kube::ContainerTermination termination;
+  termination.exit_code = StartErrorExitCode(error.code());
+  termination.reason = "StartError";
+  termination.message = error.ToString();
+  log_.Append(termination.message + "\n");
+  pod_.status.phase = kube::PodPhase::kFailed;
+  pod_.status.termination = std::move(termination);
+}
+
+LocalPod::~LocalPod() {
+  if (!is_running()) {
+    return;
+  }
+  KillWholePod();
+  [[maybe_unused]] const auto end = Reap(process_.pidfd.get());
+}
+
+bool LocalPod::DrainOutput() {
+  std::array<char, 64 << 10> buffer{};
+  for (int reads = 0; reads < kDrainReadsMax; ++reads) {
+    const ssize_t got = ::read(output_.get(), buffer.data(), buffer.size());
+    if (got > 0) {
+      log_.Append(std::string_view(buffer.data(), static_cast<std::size_t>(got)));
+    } else if (got == 0) {
+      return false;
+    } else if (errno != EINTR) {
+      return errno == EAGAIN;
+    }
+  }
+  return true;
+}
+
+void LocalPod::Signal(int signal) {
+  if (is_running()) {
+    // The leader is not reaped before `process_` is closed, so the group's number is still its own.
+    ::kill(-process_.pid, signal);
+  }
+}
+
+void LocalPod::Terminate(TimePoint now, Deadline kill_at) {
+  const bool is_first = !pod_.is_deleting;
+  pod_.is_deleting = true;
+  if (!kill_at_ || kill_at.when() < kill_at_->when()) {
+    kill_at_ = kill_at;
+  }
+  if (is_first && !kill_at.HasPassed(now)) {
+    Signal(SIGTERM);
+  }
+  KillIfDue(now);
+}
+
+std::optional<TimePoint> LocalPod::kill_time() const {
+  return is_running() && kill_at_ ? std::optional(kill_at_->when()) : std::nullopt;
+}
+
+void LocalPod::KillIfDue(TimePoint now) {
+  if (is_running() && kill_at_ && kill_at_->HasPassed(now)) {
+    kill_at_.reset();
+    KillWholePod();
+  }
+}
+
+void LocalPod::KillOutOfMemory(int64_t used_bytes) {
+  if (!is_running() || !memory_verdict_.empty()) {
+    return;
+  }
+  memory_verdict_ = "used " + std::to_string(used_bytes) + " bytes of memory, the limit is " +
+                    std::to_string(pod_.spec.container.limits.memory_bytes);
+  KillWholePod();
+}
+
+void LocalPod::KillWholePod() {
+  Signal(SIGKILL);
+  KillMatching(ProcessSelector{{process_.pid}, options_.marker}, kKillRoundsMax);
+}
+
+void LocalPod::Finish(bool kernel_killed) {
+  // While the leader is a zombie, no other process can be given its number.
+  KillWholePod();
+  const auto end = Reap(process_.pidfd.get());
+  DrainOutput();  // no writer is left, and a pipe holds less than one call takes
+  output_.Reset();
+  log_.Finish();
+  process_.pidfd.Reset();
+
+  kube::ContainerTermination termination;
+  termination.exit_code = end.ok() ? end->exit_code : 128 + SIGKILL;
+  termination.signal = end.ok() ? end->signal : SIGKILL;
+  termination.reason = termination.exit_code == 0 ? "Completed" : "Error";
+  termination.message = ReadTerminationMessage();
+  if (!memory_verdict_.empty() || (kernel_killed && termination.signal == SIGKILL)) {
+    termination.reason = "OOMKilled";
+    termination.exit_code = 128 + SIGKILL;
+    if (!memory_verdict_.empty()) {
+      termination.message = memory_verdict_;
+    }
+  } else if (termination.message.empty() && termination.exit_code != 0) {
+    termination.message = log_.Tail();
+  }
+  pod_.status.phase =
+      termination.exit_code == 0 ? kube::PodPhase::kSucceeded : kube::PodPhase::kFailed;
+  pod_.status.termination = std::move(termination);
+}
+
+std::string LocalPod::ReadTerminationMessage() const {
+  const UniqueFd file(::open(options_.termination_file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file.is_open()) {
+    return "";
+  }
+  std::string message(kTerminationBytesMax, '\0');
+  const ssize_t got = ::read(file.get(), message.data(), message.size());
+  message.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
+  return message;
+}
+
+}  // namespace lockstep::control

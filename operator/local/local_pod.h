@@ -1,0 +1,93 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+#include <sys/types.h>
+
+#include "common/base/result.h"
+#include "common/base/time.h"
+#include "operator/kube/objects.h"
+#include "operator/local/pod_log.h"
+#include "operator/local/process.h"
+
+namespace lockstep::control {
+
+// Where a pod lives and what marks its processes.
+struct LocalPodOptions {
+  std::string directory;         // made here; holds pod.log and the termination message
+  std::string termination_file;  // what the program may write; at most 4,096 bytes are read
+  PodLogOptions log;
+  std::map<std::string, std::string> environment;  // whole, the marker included
+  std::string working_dir;                         // absolute; empty: `directory`
+  std::string marker;                              // "NAME=value" in `environment`
+};
+
+// One pod: the session that its program leads, its output, its end. The cluster calls it when its
+// descriptors are readable. Destroying a living pod kills it. Thread: one.
+class LocalPod {
+ public:
+  // Starts the pod's program. A program that cannot be started is not an error here but a pod that
+  // has failed with reason StartError and exit code 127 (no such file), 126 (not executable) or
+  // 128 (the machine refused a process), as a kubelet reports it.
+  // Errors: kIo and its kin when the folder or the log cannot be made.
+  static Result<LocalPod> Start(kube::Pod pod, LocalPodOptions options);
+
+  LocalPod(LocalPod&&) noexcept = default;
+  LocalPod& operator=(LocalPod&&) = delete;
+  ~LocalPod();
+
+  const kube::Pod& pod() const { return pod_; }
+
+  bool is_running() const { return process_.pidfd.is_open(); }
+
+  // Leader of the session and of the process group; 0 when the pod does not run.
+  pid_t leader() const { return is_running() ? process_.pid : 0; }
+
+  int pidfd() const { return process_.pidfd.get(); }
+
+  int output_fd() const { return output_.get(); }
+
+  // Moves what the pod has printed into its log. Returns false when all writers have closed.
+  bool DrainOutput();
+
+  // Sends `signal` to the process group. Nothing happens when the pod does not run.
+  void Signal(int signal);
+
+  // Asks the pod to end: SIGTERM now, SIGKILL at `kill_at`. A deadline in the past kills at once.
+  void Terminate(TimePoint now, Deadline kill_at);
+
+  // When SIGKILL is due; null when it is not asked for or has been sent.
+  std::optional<TimePoint> kill_time() const;
+
+  // Sends SIGKILL where it is due.
+  void KillIfDue(TimePoint now);
+
+  // Kills the pod for using more memory than its limit.
+  void KillOutOfMemory(int64_t used_bytes);
+
+  // The program has ended: kills what it left behind, reads its last words, fills the status.
+  // `kernel_killed`: whether the kernel's out-of-memory killer was at work meanwhile.
+  void Finish(bool kernel_killed);
+
+ private:
+  LocalPod(kube::Pod pod, LocalPodOptions options, PodLog log)
+      : pod_(std::move(pod)), options_(std::move(options)), log_(std::move(log)) {}
+
+  Status StartProgram();
+  void FailToStart(const Error& error);
+  void KillWholePod();
+  std::string ReadTerminationMessage() const;
+
+  kube::Pod pod_;
+  LocalPodOptions options_;
+  PodLog log_;
+  UniqueFd output_;
+  SpawnedProcess process_;
+  std::optional<Deadline> kill_at_;
+  std::string memory_verdict_;  // set when the memory limit ended the pod
+};
+
+}  // namespace lockstep::control

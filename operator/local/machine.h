@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string>
+
+#include "operator/kube/objects.h"
+
+namespace lockstep::control {
+
+// This machine as the only node of a local cluster: cores this process may use, memory, NVIDIA
+// GPUs. Container limits (cgroup v2) count. `root` is "" on a real machine and a folder with files
+// of the same names in tests; `core_count` and `name` come from the caller.
+kube::Node DescribeMachine(const std::string& root, const std::string& name, int core_count);
+
+// The cores this process may run on. Source: sched_getaffinity(2).
+int CountCores();
+
+// The machine's host name.
+std::string HostName();
+
+}  // namespace lockstep::control

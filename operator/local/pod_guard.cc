@@ -1,0 +1,106 @@
+#include "operator/local/pod_guard.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+#include <utility>
+
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include "operator/local/process_table.h"
+
+namespace lockstep::control {
+namespace {
+
+constexpr int kSweepRoundsMax = 50;  // of 20 ms each: a second for a fork bomb to lose
+
+// A positive record adds a session, a negative one removes it.
+void ApplyRecord(pid_t record, std::vector<pid_t>* sessions) {
+  if (record > 0) {
+    sessions->push_back(record);
+    return;
+  }
+  std::erase(*sessions, -record);
+}
+
+// Signals meant for the run (^C reaches the whole foreground group) must not stop its guard.
+void DetachFromTerminal() {
+  ::setsid();
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE}) {
+    ::signal(signal, SIG_IGN);
+  }
+  const int null_fd = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    ::dup2(null_fd, fd);
+  }
+  ::prctl(PR_SET_NAME, "lockstep-guard");
+}
+
+[[noreturn]] void RunGuard(int channel_fd, ProcessSelector selector) {
+  DetachFromTerminal();
+  ::dup2(channel_fd, 3);
+  ::syscall(SYS_close_range, 4U, ~0U, 0U);
+  while (true) {
+    pid_t record = 0;
+    const ssize_t got = ::read(3, &record, sizeof record);
+    if (got == sizeof record) {
+      ApplyRecord(record, &selector.sessions);
+    } else if (got >= 0 || errno != EINTR) {
+      break;
+    }
+  }
+  KillMatching(selector, kSweepRoundsMax);
+  ::_exit(0);
+}
+
+}  // namespace
+
+Result<PodGuard> PodGuard::Start(std::string environment_prefix) {
+  int fds[2] = {-1, -1};
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) != 0) {
+    return SystemError(errno, "channel of the pod guard");
+  }
+  UniqueFd read_end(fds[0]);
+  UniqueFd write_end(fds[1]);
+  const pid_t pid = ::fork();
+  if (pid < 0) {
+    return SystemError(errno, "fork of the pod guard");
+  }
+  if (pid == 0) {
+    RunGuard(read_end.get(), ProcessSelector{{}, std::move(environment_prefix)});
+  }
+  return PodGuard(pid, std::move(write_end));
+}
+
+PodGuard::PodGuard(PodGuard&& other) noexcept
+    : pid_(std::exchange(other.pid_, 0)), channel_(std::move(other.channel_)) {}
+
+PodGuard::~PodGuard() {
+  if (pid_ == 0) {
+    return;
+  }
+  channel_.Reset();
+  while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
+void PodGuard::Watch(pid_t session) {
+  Send(session);
+}
+
+void PodGuard::Forget(pid_t session) {
+  Send(-session);
+}
+
+void PodGuard::Send(pid_t record) {
+  // If the guard itself was killed, the parent-death signal still reaches the leaders of the pods.
+  [[maybe_unused]] const ssize_t sent =
+      ::send(channel_.get(), &record, sizeof record, MSG_NOSIGNAL);
+}
+
+}  // namespace lockstep::control

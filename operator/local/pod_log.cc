@@ -1,0 +1,93 @@
+#include "operator/local/pod_log.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <fcntl.h>
+#include <stdio.h>
+#include <utility>
+
+#include "common/base/file.h"
+
+namespace lockstep::control {
+namespace {
+
+constexpr std::size_t kTailBytesMax = 2048;
+
+}  // namespace
+
+Result<PodLog> PodLog::Open(PodLogOptions options) {
+  PodLog log(std::move(options));
+  LOCKSTEP_RETURN_IF_ERROR(log.Reopen());
+  return log;
+}
+
+Status PodLog::Reopen() {
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC;
+  file_ = UniqueFd(::open(options_.path.c_str(), kFlags, 0644));
+  file_bytes_ = 0;
+  if (!file_.is_open()) {
+    return SystemError(errno, "creating the log " + options_.path);
+  }
+  return OkStatus();
+}
+
+void PodLog::Append(std::string_view bytes) {
+  Store(bytes);
+  tail_.append(bytes);
+  if (tail_.size() > 2 * kTailBytesMax) {
+    tail_.erase(0, tail_.size() - kTailBytesMax);
+  }
+  if (options_.on_line) {
+    Echo(bytes);
+  }
+}
+
+void PodLog::Store(std::string_view bytes) {
+  const auto size = static_cast<int64_t>(bytes.size());
+  if (file_bytes_ > 0 && file_bytes_ + size > options_.bytes_max) {
+    // On failure the old file is truncated instead: the newest lines matter most.
+    ::rename(options_.path.c_str(), (options_.path + ".1").c_str());
+    if (!Reopen().ok()) {
+      dropped_bytes_ += size;
+      return;
+    }
+  }
+  if (!file_.is_open() || !WriteAll(file_.get(), bytes).ok()) {
+    dropped_bytes_ += size;
+    return;
+  }
+  file_bytes_ += size;
+}
+
+void PodLog::Echo(std::string_view bytes) {
+  while (!bytes.empty()) {
+    const std::size_t newline = bytes.find('\n');
+    const std::size_t room = options_.line_bytes_max - unfinished_line_.size();
+    const std::size_t taken = std::min({newline, bytes.size(), room});
+    unfinished_line_.append(bytes.substr(0, taken));
+    const bool is_complete = taken == newline;
+    bytes.remove_prefix(is_complete ? taken + 1 : taken);
+    if (is_complete || unfinished_line_.size() >= options_.line_bytes_max) {
+      options_.on_line(unfinished_line_);
+      unfinished_line_.clear();
+    }
+  }
+}
+
+void PodLog::Finish() {
+  if (options_.on_line && !unfinished_line_.empty()) {
+    options_.on_line(unfinished_line_);
+    unfinished_line_.clear();
+  }
+}
+
+std::string PodLog::Tail() const {
+  if (tail_.size() <= kTailBytesMax) {
+    return tail_;
+  }
+  std::string tail = tail_.substr(tail_.size() - kTailBytesMax);
+  const std::size_t newline = tail.find('\n');
+  return newline == std::string::npos ? tail : tail.substr(newline + 1);
+}
+
+}  // namespace lockstep::control

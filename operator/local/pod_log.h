@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "common/base/result.h"
+#include "common/base/unique_fd.h"
+
+namespace lockstep::control {
+
+struct PodLogOptions {
+  std::string path;
+  int64_t bytes_max = 64 << 20;  // then the file is moved to PATH.1 and a new one begins (choice)
+  std::size_t line_bytes_max = 8 << 10;                // a longer line is echoed in pieces
+  std::function<void(std::string_view line)> on_line;  // echo, without the newline; may be empty
+};
+
+// What a pod prints: written to its log file as it comes, echoed line by line, and the last bytes
+// kept for the message of a failure. A log that cannot be written (disk full) never stops the pod:
+// the bytes are dropped and counted. Thread: one.
+class PodLog {
+ public:
+  // Errors: by errno of creating the file.
+  static Result<PodLog> Open(PodLogOptions options);
+
+  void Append(std::string_view bytes);
+
+  // Echoes an unfinished last line. Call when the pod has ended.
+  void Finish();
+
+  // The last 2,048 bytes at most, from the start of a line. Source: the kubelet's limit for
+  // FallbackToLogsOnError.
+  std::string Tail() const;
+
+  int64_t dropped_bytes() const { return dropped_bytes_; }
+
+ private:
+  explicit PodLog(PodLogOptions options) : options_(std::move(options)) {}
+
+  Status Reopen();
+  void Store(std::string_view bytes);
+  void Echo(std::string_view bytes);
+
+  PodLogOptions options_;
+  UniqueFd file_;
+  int64_t file_bytes_ = 0;
+  int64_t dropped_bytes_ = 0;
+  std::string unfinished_line_;
+  std::string tail_;
+};
+
+}  // namespace lockstep::control

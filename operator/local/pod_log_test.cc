@@ -1,0 +1,88 @@
+#include "operator/local/pod_log.h"
+
+#include <filesystem>
+#include <stdlib.h>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/base/file.h"
+
+namespace lockstep::control {
+namespace {
+
+using ::testing::ElementsAre;
+
+class PodLogTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = ::testing::TempDir() + "log-XXXXXX";
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+    options_.path = folder_ + "/pod.log";
+    options_.on_line = [this](std::string_view line) { lines_.emplace_back(line); };
+  }
+
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::string Content(const std::string& name) {
+    return ReadFile(folder_ + "/" + name, 1 << 20).value();
+  }
+
+  std::string folder_;
+  PodLogOptions options_;
+  std::vector<std::string> lines_;
+};
+
+TEST_F(PodLogTest, PiecesAreEchoedAsLines) {
+  PodLog log = PodLog::Open(options_).value();
+  log.Append("one\ntw");
+  log.Append("o\n\nthr");
+  EXPECT_THAT(lines_, ElementsAre("one", "two", ""));
+  log.Finish();
+  EXPECT_THAT(lines_, ElementsAre("one", "two", "", "thr"));
+  EXPECT_EQ(Content("pod.log"), "one\ntwo\n\nthr");
+}
+
+TEST_F(PodLogTest, EndlessLineIsEchoedInPieces) {
+  options_.line_bytes_max = 4;
+  PodLog log = PodLog::Open(options_).value();
+  log.Append("abcdefghij\n");
+  EXPECT_THAT(lines_, ElementsAre("abcd", "efgh", "ij"));
+}
+
+TEST_F(PodLogTest, FullFileIsMovedAside) {
+  options_.bytes_max = 10;
+  PodLog log = PodLog::Open(options_).value();
+  log.Append("first...\n");
+  log.Append("second\n");
+  EXPECT_EQ(Content("pod.log.1"), "first...\n");
+  EXPECT_EQ(Content("pod.log"), "second\n");
+}
+
+TEST_F(PodLogTest, TailStartsWithAWholeLine) {
+  PodLog log = PodLog::Open(options_).value();
+  for (int line = 0; line < 1000; ++line) {
+    log.Append("line " + std::to_string(line) + "\n");
+  }
+  const std::string tail = log.Tail();
+  EXPECT_LE(tail.size(), 2048U);
+  EXPECT_TRUE(tail.starts_with("line "));
+  EXPECT_TRUE(tail.ends_with("line 999\n"));
+}
+
+TEST_F(PodLogTest, FullDiskDropsBytesAndCountsThem) {
+  if (!std::filesystem::exists("/dev/full")) {
+    GTEST_SKIP() << "this system has no /dev/full";
+  }
+  options_.path = "/dev/full";
+  PodLog log = PodLog::Open(options_).value();
+  log.Append("words\n");
+  EXPECT_EQ(log.dropped_bytes(), 6);
+  EXPECT_THAT(lines_, ElementsAre("words"));
+}
+
+}  // namespace
+}  // namespace lockstep::control

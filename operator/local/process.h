@@ -1,0 +1,47 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include <sys/types.h>
+
+#include "common/base/result.h"
+#include "common/base/unique_fd.h"
+
+namespace lockstep::control {
+
+// What to start: one program as the leader of a new session, and so of a new process group.
+struct SpawnRequest {
+  std::vector<std::string> argv;           // argv[0] is looked up in the PATH of `env`
+  std::map<std::string, std::string> env;  // the whole environment
+  std::string working_dir;                 // absolute
+  int output_fd = -1;                      // becomes standard output and standard error; borrowed
+};
+
+// A running child of this process. The caller reaps it through `pidfd`.
+struct SpawnedProcess {
+  pid_t pid = 0;
+  UniqueFd pidfd;
+};
+
+// Starts the program and returns once it runs: a failed exec is an error here, not an exit code.
+// The child is killed by the kernel when the calling thread ends, so the thread that spawns must
+// live as long as the children should. It reads nothing (/dev/null), inherits no other descriptor,
+// has every signal at its default, and is the first choice of the kernel's out-of-memory killer.
+// Errors: kNotFound (no such program), kInvalidArgument (it cannot be executed, or the working
+// folder cannot be entered), kResourceExhausted, kIo. Thread: any that outlives the child.
+Result<SpawnedProcess> SpawnProcess(const SpawnRequest& request);
+
+// How a child ended: the exit code as a shell reports it, and the signal that ended it (or 0).
+struct ProcessExit {
+  int exit_code = 0;
+  int signal = 0;
+};
+
+// Waits for the child behind `pidfd` to end and reaps it. `pidfd` is readable from its end on, and
+// until it is reaped its pid belongs to nobody else. Errors: kIo (not a child of this process, or
+// reaped).
+Result<ProcessExit> Reap(int pidfd);
+
+}  // namespace lockstep::control

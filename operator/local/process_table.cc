@@ -1,0 +1,173 @@
+#include "operator/local/process_table.h"
+
+#include <algorithm>
+#include <charconv>
+#include <dirent.h>
+#include <memory>
+#include <optional>
+#include <poll.h>
+#include <signal.h>
+#include <sstream>
+#include <system_error>
+#include <unistd.h>
+
+#include <sys/syscall.h>
+
+#include "common/base/file.h"
+#include "common/base/unique_fd.h"
+
+namespace lockstep::control {
+namespace {
+
+constexpr std::size_t kStatBytesMax = 4096;            // one line of some 50 numbers
+constexpr std::size_t kEnvironmentBytesMax = 4 << 20;  // the kernel's own default is 2 MiB
+constexpr std::size_t kVmstatBytesMax = 64 << 10;
+constexpr int kKillWaitMilliseconds = 20;  // for one SIGKILL to be carried out before a new pass
+
+struct CloseDirectory {
+  void operator()(DIR* directory) const { ::closedir(directory); }
+};
+
+std::optional<pid_t> ParsePid(std::string_view name) {
+  pid_t pid = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), pid);
+  if (error != std::errc() || end != name.data() + name.size()) {
+    return std::nullopt;
+  }
+  return pid;
+}
+
+std::vector<pid_t> ListPids() {
+  std::vector<pid_t> pids;
+  const std::unique_ptr<DIR, CloseDirectory> directory(::opendir("/proc"));
+  if (directory == nullptr) {
+    return pids;
+  }
+  while (const dirent* entry = ::readdir(directory.get())) {
+    if (const auto pid = ParsePid(entry->d_name)) {
+      pids.push_back(*pid);
+    }
+  }
+  std::sort(pids.begin(), pids.end());
+  return pids;
+}
+
+// Field 2, the name, may hold spaces and parentheses: fields are counted from its last ')'.
+std::optional<ProcessEntry> ReadEntry(pid_t pid, int64_t page_bytes) {
+  const auto text = ReadFile("/proc/" + std::to_string(pid) + "/stat", kStatBytesMax);
+  if (!text.ok()) {
+    return std::nullopt;  // it ended meanwhile
+  }
+  const std::size_t name_end = text->rfind(')');
+  if (name_end == std::string::npos) {
+    return std::nullopt;
+  }
+  std::istringstream fields(text->substr(name_end + 1));
+  ProcessEntry entry;
+  entry.pid = pid;
+  char state = '?';
+  fields >> state >> entry.parent >> entry.group >> entry.session;
+  std::string skipped;
+  for (int field = 7; field < 24 && fields; ++field) {
+    fields >> skipped;
+  }
+  int64_t resident_pages = 0;
+  fields >> resident_pages;
+  if (!fields) {
+    return std::nullopt;
+  }
+  entry.is_zombie = state == 'Z' || state == 'X';
+  entry.resident_bytes = resident_pages * page_bytes;
+  return entry;
+}
+
+bool Matches(const ProcessEntry& entry, const ProcessSelector& selector) {
+  if (std::find(selector.sessions.begin(), selector.sessions.end(), entry.session) !=
+      selector.sessions.end()) {
+    return true;
+  }
+  return !selector.environment_prefix.empty() &&
+         HasEnvironmentEntry(entry.pid, selector.environment_prefix);
+}
+
+// Kills through a pidfd, looking again in between: the pid cannot come to mean another process.
+std::optional<UniqueFd> KillIfMatching(const ProcessEntry& seen, const ProcessSelector& selector) {
+  UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, seen.pid, 0)));
+  if (!pidfd.is_open()) {
+    return std::nullopt;
+  }
+  const auto again = ReadEntry(seen.pid, 1);
+  if (!again || again->is_zombie || !Matches(*again, selector)) {
+    return std::nullopt;
+  }
+  if (::syscall(SYS_pidfd_send_signal, pidfd.get(), SIGKILL, nullptr, 0) != 0) {
+    return std::nullopt;
+  }
+  return pidfd;
+}
+
+}  // namespace
+
+std::vector<ProcessEntry> ReadProcessTable() {
+  const int64_t page_bytes = ::sysconf(_SC_PAGESIZE);
+  std::vector<ProcessEntry> table;
+  for (const pid_t pid : ListPids()) {
+    if (const auto entry = ReadEntry(pid, page_bytes)) {
+      table.push_back(*entry);
+    }
+  }
+  return table;
+}
+
+bool HasEnvironmentEntry(pid_t pid, std::string_view entry) {
+  const auto text = ReadFile("/proc/" + std::to_string(pid) + "/environ", kEnvironmentBytesMax);
+  if (!text.ok()) {
+    return false;
+  }
+  const std::string_view environment = *text;
+  if (environment.starts_with(entry)) {
+    return true;
+  }
+  const std::string inner = std::string(1, '\0') + std::string(entry);
+  return environment.find(inner) != std::string_view::npos;
+}
+
+int KillMatching(const ProcessSelector& selector, int rounds_max) {
+  const pid_t self = ::getpid();
+  int killed = 0;
+  for (int round = 0; round < rounds_max; ++round) {
+    std::vector<UniqueFd> dying;
+    for (const ProcessEntry& entry : ReadProcessTable()) {
+      if (entry.pid == self || entry.is_zombie || !Matches(entry, selector)) {
+        continue;
+      }
+      if (auto pidfd = KillIfMatching(entry, selector)) {
+        dying.push_back(*std::move(pidfd));
+      }
+    }
+    if (dying.empty()) {
+      break;
+    }
+    killed += static_cast<int>(dying.size());
+    for (const UniqueFd& pidfd : dying) {
+      pollfd wait{pidfd.get(), POLLIN, 0};
+      ::poll(&wait, 1, kKillWaitMilliseconds);
+    }
+  }
+  return killed;
+}
+
+int64_t ReadOomKillCount() {
+  const auto text = ReadFile("/proc/vmstat", kVmstatBytesMax);
+  constexpr std::string_view kName = "\noom_kill ";
+  const std::size_t at = text.ok() ? text->find(kName) : std::string::npos;
+  if (at == std::string::npos) {
+    return -1;
+  }
+  int64_t count = -1;
+  const char* begin = text->data() + at + kName.size();
+  std::from_chars(begin, text->data() + text->size(), count);
+  return count;
+}
+
+}  // namespace lockstep::control

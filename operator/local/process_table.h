@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <sys/types.h>
+
+namespace lockstep::control {
+
+// One line of the system's process table. Source: /proc/<pid>/stat, proc(5).
+struct ProcessEntry {
+  pid_t pid = 0;
+  pid_t parent = 0;
+  pid_t group = 0;
+  pid_t session = 0;
+  bool is_zombie = false;
+  int64_t resident_bytes = 0;
+};
+
+// All processes this process may see, ordered by pid. Takes some milliseconds: for exits and
+// sweeps, not for every turn of a loop.
+std::vector<ProcessEntry> ReadProcessTable();
+
+// Whether `pid` was started with `entry` ("NAME=value", or a prefix of that) in its environment:
+// finds what a program put into the background with a session of its own. False if unreadable.
+bool HasEnvironmentEntry(pid_t pid, std::string_view entry);
+
+// Which processes belong together: those of one of the sessions, and those whose environment
+// carries the marker.
+struct ProcessSelector {
+  std::vector<pid_t> sessions;
+  std::string environment_prefix;
+};
+
+// Sends SIGKILL to all living processes that match, again and again until none is left or
+// `rounds_max` passes over the table were made (a process may fork while it is being looked at).
+// Never signals this process. Returns how many were signalled.
+int KillMatching(const ProcessSelector& selector, int rounds_max);
+
+// How many processes the kernel has killed for want of memory since it started; -1 if unknown.
+// Source: /proc/vmstat, oom_kill.
+int64_t ReadOomKillCount();
+
+}  // namespace lockstep::control

@@ -1,0 +1,125 @@
+#include "operator/local/process.h"
+
+#include <array>
+#include <fcntl.h>
+#include <filesystem>
+#include <fstream>
+#include <signal.h>
+#include <stdlib.h>
+#include <string>
+#include <unistd.h>
+
+#include <gtest/gtest.h>
+
+namespace lockstep::control {
+namespace {
+
+// Runs a program to its end and holds what it printed.
+class SpawnTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = ::testing::TempDir() + "spawn-XXXXXX";
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+    request_.env = {{"PATH", "/usr/bin:/bin"}};
+    request_.working_dir = folder_;
+  }
+
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  Result<ProcessExit> Run(std::vector<std::string> argv) {
+    std::array<int, 2> fds{};
+    LOCKSTEP_CHECK(::pipe2(fds.data(), O_CLOEXEC) == 0, "pipe2");
+    const UniqueFd read_end(fds[0]);
+    UniqueFd write_end(fds[1]);
+    request_.argv = std::move(argv);
+    request_.output_fd = write_end.get();
+    auto child = SpawnProcess(request_);
+    write_end.Reset();
+    if (!child.ok()) {
+      return std::move(child).error();
+    }
+    std::array<char, 4096> buffer{};
+    ssize_t got = 0;
+    while ((got = ::read(read_end.get(), buffer.data(), buffer.size())) > 0) {
+      output_.append(buffer.data(), static_cast<std::size_t>(got));
+    }
+    return Reap(child->pidfd.get());
+  }
+
+  void Write(const std::string& name, const std::string& text, bool is_executable) {
+    namespace fs = std::filesystem;
+    std::ofstream(folder_ + "/" + name) << text;
+    fs::permissions(folder_ + "/" + name,
+                    is_executable ? fs::perms::owner_all : fs::perms::owner_read);
+  }
+
+  std::string folder_;
+  SpawnRequest request_;
+  std::string output_;
+};
+
+TEST_F(SpawnTest, ProgramEndsThenExitCodeAndOutputArrive) {
+  const auto end = Run({"sh", "-c", "echo out; echo err >&2; exit 7"});
+  ASSERT_TRUE(end.ok()) << end.error().ToString();
+  EXPECT_EQ(end->exit_code, 7);
+  EXPECT_EQ(end->signal, 0);
+  EXPECT_EQ(output_, "out\nerr\n");
+}
+
+TEST_F(SpawnTest, SignalEndsProgramThenExitCodeIs128PlusSignal) {
+  const auto end = Run({"sh", "-c", "kill -SEGV $$"});
+  ASSERT_TRUE(end.ok());
+  EXPECT_EQ(end->exit_code, 139);
+  EXPECT_EQ(end->signal, SIGSEGV);
+}
+
+TEST_F(SpawnTest, EnvironmentIsExactlyTheOneGiven) {
+  request_.env["GREETING"] = "two words";
+  ASSERT_TRUE(Run({"env"}).ok());
+  EXPECT_EQ(output_, "GREETING=two words\nPATH=/usr/bin:/bin\n");
+}
+
+TEST_F(SpawnTest, ProgramLeadsItsOwnSessionInTheWorkingFolder) {
+  ASSERT_TRUE(Run({"sh", "-c", "pwd; test $(ps -o sid= -p $$) -eq $$ && echo leads"}).ok());
+  EXPECT_EQ(output_, folder_ + "\nleads\n");
+}
+
+TEST_F(SpawnTest, OpenDescriptorsOfTheParentStayThere) {
+  const UniqueFd inheritable(::dup(STDERR_FILENO));
+  ASSERT_TRUE(Run({"sh", "-c", "ls /proc/$$/fd | tr '\\n' ' '"}).ok());
+  EXPECT_EQ(output_, "0 1 2 ");
+}
+
+TEST_F(SpawnTest, UnknownProgramIsNotFoundAndSaysWhereItWasSought) {
+  const auto end = Run({"no-such-program"});
+  ASSERT_FALSE(end.ok());
+  EXPECT_EQ(end.error().code(), ErrorCode::kNotFound);
+  EXPECT_EQ(end.error().message(), "cannot start \"no-such-program\": no such file in PATH");
+}
+
+TEST_F(SpawnTest, FileThatIsNotExecutableIsInvalid) {
+  Write("data.txt", "text", false);
+  const auto end = Run({"./data.txt"});
+  ASSERT_FALSE(end.ok());
+  EXPECT_EQ(end.error().code(), ErrorCode::kInvalidArgument);
+  EXPECT_NE(end.error().message().find("not an executable file"), std::string::npos);
+}
+
+TEST_F(SpawnTest, ScriptWithMissingInterpreterIsInvalid) {
+  Write("script", "#!/no/such/interpreter\n", true);
+  const auto end = Run({"./script"});
+  ASSERT_FALSE(end.ok());
+  EXPECT_EQ(end.error().code(), ErrorCode::kInvalidArgument);
+}
+
+TEST_F(SpawnTest, MissingWorkingFolderIsNamed) {
+  request_.working_dir = folder_ + "/gone";
+  const auto end = Run({"sh", "-c", "true"});
+  ASSERT_FALSE(end.ok());
+  EXPECT_EQ(end.error().code(), ErrorCode::kInvalidArgument);
+  EXPECT_NE(end.error().message().find(folder_ + "/gone"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace lockstep::control
