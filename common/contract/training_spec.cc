@@ -1,0 +1,161 @@
+#include "common/contract/training_spec.h"
+
+#include <utility>
+
+#include "common/contract/training_names.h"
+
+namespace lockstep {
+namespace {
+
+Json EncodeExtent(const Extent& extent) {
+  return Json::array({extent.height, extent.width});
+}
+
+struct LayerEncoder {
+  Json operator()(const DenseLayer& layer) const {
+    return {{"units", layer.units}, {"activation", ActivationName(layer.activation)}};
+  }
+
+  Json operator()(const Conv2DLayer& layer) const {
+    return {{"filters", layer.filters},
+            {"kernelSize", EncodeExtent(layer.kernel_size)},
+            {"strides", EncodeExtent(layer.strides)},
+            {"padding", PaddingName(layer.padding)},
+            {"activation", ActivationName(layer.activation)}};
+  }
+
+  Json operator()(const MaxPooling2DLayer& layer) const {
+    return {{"poolSize", EncodeExtent(layer.pool_size)},
+            {"strides", EncodeExtent(layer.strides)},
+            {"padding", PaddingName(layer.padding)}};
+  }
+
+  Json operator()(const FlattenLayer&) const { return Json::object(); }
+
+  Json operator()(const DropoutLayer& layer) const { return {{"rate", layer.rate}}; }
+};
+
+struct OptimizerEncoder {
+  Json operator()(const SgdOptimizer& optimizer) const {
+    return {{"learningRate", optimizer.learning_rate},
+            {"momentum", optimizer.momentum},
+            {"nesterov", optimizer.nesterov}};
+  }
+
+  Json operator()(const AdamOptimizer& optimizer) const {
+    return {{"learningRate", optimizer.learning_rate},
+            {"beta1", optimizer.beta1},
+            {"beta2", optimizer.beta2},
+            {"epsilon", optimizer.epsilon}};
+  }
+};
+
+// An object whose first key is its type.
+Json WithType(std::string_view type, const Json& fields) {
+  Json value = {{"type", type}};
+  value.update(fields);
+  return value;
+}
+
+Json EncodeModel(const ModelSpec& model) {
+  Json layers = Json::array();
+  for (const Layer& layer : model.layers) {
+    layers.push_back(WithType(LayerTypeName(layer), std::visit(LayerEncoder(), layer)));
+  }
+  return {{"inputShape", model.input_shape}, {"layers", layers}};
+}
+
+Json EncodeLoss(const LossSpec& loss) {
+  Json value = {{"type", LossTypeName(loss.type)}};
+  if (loss.type != LossType::kMeanSquaredError) {
+    value["fromLogits"] = loss.from_logits;
+  }
+  return value;
+}
+
+Json EncodeDataset(const DatasetSpec& dataset) {
+  Json value = {{"format", NameOf(kDatasetFormatNames, DatasetFormat::kIdx)},
+                {"images", dataset.train.images},
+                {"labels", dataset.train.labels},
+                {"scale", dataset.scale},
+                {"shuffle", dataset.shuffle}};
+  if (dataset.test) {
+    value["test"] = {{"images", dataset.test->images}, {"labels", dataset.test->labels}};
+  } else {
+    value["testSamples"] = dataset.test_samples;
+  }
+  return value;
+}
+
+}  // namespace
+
+Json EncodeTrainingSpec(const TrainingSpec& spec) {
+  return {
+      {"seed", spec.seed},
+      {spec.length.unit == LengthUnit::kEpochs ? "epochs" : "steps", spec.length.count},
+      {"globalBatchSize", spec.global_batch_size},
+      {"remainder", NameOf(kRemainderRuleNames, spec.remainder)},
+      {"model", EncodeModel(spec.model)},
+      {"loss", EncodeLoss(spec.loss)},
+      {"optimizer",
+       WithType(OptimizerName(spec.optimizer), std::visit(OptimizerEncoder(), spec.optimizer))},
+      {"dataset", EncodeDataset(spec.dataset)},
+      {"checkpoint",
+       {{"directory", spec.checkpoint.directory},
+        {"everySteps", spec.checkpoint.every_steps},
+        {"keep", spec.checkpoint.keep}}},
+      {"communication",
+       {{"bytesPerPack", spec.communication.bytes_per_pack},
+        {"timeoutSeconds", std::chrono::duration<double>(spec.communication.timeout).count()}}}};
+}
+
+Result<TrainingSpec> ParseTrainingSpec(std::string_view text) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const Json value, ParseJson(text));
+  std::vector<Error> errors;
+  TrainingSpec spec = DecodeTrainingSpec(value, "training", &errors);
+  if (errors.empty()) {
+    return spec;
+  }
+  if (errors.size() == 1) {
+    return errors.front();
+  }
+  return Error(ErrorCode::kInvalidArgument,
+               errors.front().message() + " (and " + std::to_string(errors.size() - 1) + " more)")
+      .WithField(errors.front().field());
+}
+
+std::string_view LayerTypeName(const Layer& layer) {
+  struct TypeOf {
+    LayerType operator()(const DenseLayer&) const { return LayerType::kDense; }
+
+    LayerType operator()(const Conv2DLayer&) const { return LayerType::kConv2D; }
+
+    LayerType operator()(const MaxPooling2DLayer&) const { return LayerType::kMaxPooling2D; }
+
+    LayerType operator()(const FlattenLayer&) const { return LayerType::kFlatten; }
+
+    LayerType operator()(const DropoutLayer&) const { return LayerType::kDropout; }
+  };
+
+  return NameOf(kLayerTypeNames, std::visit(TypeOf(), layer));
+}
+
+std::string_view ActivationName(Activation activation) {
+  return NameOf(kActivationNames, activation);
+}
+
+std::string_view PaddingName(Padding padding) {
+  return NameOf(kPaddingNames, padding);
+}
+
+std::string_view LossTypeName(LossType type) {
+  return NameOf(kLossTypeNames, type);
+}
+
+std::string_view OptimizerName(const OptimizerSpec& optimizer) {
+  return NameOf(
+      kOptimizerTypeNames,
+      std::holds_alternative<SgdOptimizer>(optimizer) ? OptimizerType::kSgd : OptimizerType::kAdam);
+}
+
+}  // namespace lockstep
