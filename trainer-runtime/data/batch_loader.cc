@@ -1,0 +1,53 @@
+#include "trainer-runtime/data/batch_loader.h"
+
+#include <cstddef>
+#include <string>
+
+#include "common/base/check.h"
+#include "trainer-runtime/data/permutation.h"
+
+namespace lockstep::runtime {
+
+BatchLoader::BatchLoader(const Dataset* dataset, BatchLoaderOptions options)
+    : dataset_(dataset), options_(options) {
+  LOCKSTEP_CHECK(options.plan.sample_count == dataset->sample_count(),
+                 std::to_string(options.plan.sample_count) + " planned, " +
+                     std::to_string(dataset->sample_count()) + " there");
+}
+
+LoadedBatch BatchLoader::Load(const DataCursor& cursor, int rank, int world_size) {
+  UseEpoch(cursor.data_epoch);
+  const PositionRange positions = BatchPositions(options_.plan, cursor.batch_index);
+  const PositionRange slice = RankSlice(positions, rank, world_size);
+  const auto count = static_cast<std::size_t>(slice.size());
+
+  LoadedBatch batch;
+  batch.ids =
+      std::span<const int64_t>(permutation_).subspan(static_cast<std::size_t>(slice.begin), count);
+  batch.global_sample_count = positions.size();
+  batch.slice_begin = slice.begin - positions.begin;
+  inputs_.resize(count * static_cast<std::size_t>(dataset_->input_width()));
+  labels_.resize(count * static_cast<std::size_t>(dataset_->label_width()));
+  dataset_->Gather(batch.ids, inputs_, labels_);
+  batch.inputs = inputs_;
+  batch.labels = labels_;
+  return batch;
+}
+
+std::span<const int64_t> BatchLoader::ExpectedIds(int64_t data_epoch, int64_t batch_count) {
+  LOCKSTEP_CHECK(batch_count >= 0 && batch_count <= StepsPerDataEpoch(options_.plan),
+                 std::to_string(batch_count) + " batches");
+  UseEpoch(data_epoch);
+  const int64_t end = batch_count == 0 ? 0 : BatchPositions(options_.plan, batch_count - 1).end;
+  return std::span<const int64_t>(permutation_).first(static_cast<std::size_t>(end));
+}
+
+void BatchLoader::UseEpoch(int64_t data_epoch) {
+  if (data_epoch != permutation_epoch_) {
+    permutation_ =
+        EpochPermutation(options_.seed, data_epoch, options_.plan.sample_count, options_.shuffle);
+    permutation_epoch_ = data_epoch;
+  }
+}
+
+}  // namespace lockstep::runtime
