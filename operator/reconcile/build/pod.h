@@ -1,0 +1,33 @@
+#pragma once
+
+#include "common/base/result.h"
+#include "common/contract/topology.h"
+#include "operator/api/training_job.h"
+#include "operator/kube/objects.h"
+#include "operator/reconcile/observed.h"
+
+namespace lockstep::control {
+
+// The job as the contract sees it. Sound (CheckTopology) for every job that passed validation.
+JobTopology TopologyOf(const TrainingJob& job, const Addressing& addressing);
+
+// Which pod to build.
+struct PodRequest {
+  TaskId task;
+  PodNumber number;
+  Epoch epoch;
+  std::string node;
+
+  friend bool operator==(const PodRequest&, const PodRequest&) = default;
+};
+
+// The complete pod: name, labels, node, command, resources and the environment of the contract.
+// The command is the runtime's, which trains or supervises the template's own command. Variables
+// of the contract win over the template's.
+// Precondition: the topology of the job is sound and has the task (checked).
+// Errors: as MakeWorkerEnvironment and RenderEnvironment.
+Result<kube::Pod> BuildPod(const TrainingJob& job,
+                           const PodRequest& request,
+                           const PodSettings& settings);
+
+}  // namespace lockstep::control

@@ -1,0 +1,88 @@
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "common/base/time.h"
+#include "common/contract/control_message.h"
+#include "operator/api/training_job.h"
+#include "operator/kube/objects.h"
+
+namespace lockstep::control {
+
+// Done already when the name exists.
+struct CreatePod {
+  kube::Pod pod;
+
+  friend bool operator==(const CreatePod&, const CreatePod&) = default;
+};
+
+// Done already when the name is gone or belongs to another uid.
+struct DeletePod {
+  std::string name;
+  std::string uid;               // only this pod, never a later one of the same name; empty: any
+  std::chrono::seconds grace{};  // zero kills at once
+  std::string reason;            // for logs
+
+  friend bool operator==(const DeletePod&, const DeletePod&) = default;
+};
+
+// Best effort: the receiver learns the same from its connections, only later.
+struct SendControl {
+  std::string pod;
+  ControlMessage message;
+
+  friend bool operator==(const SendControl&, const SendControl&) = default;
+};
+
+// The job's time to live has run out. A cluster without stored jobs ignores it.
+struct DeleteJob {
+  friend bool operator==(const DeleteJob&, const DeleteJob&) = default;
+};
+
+using Effect = std::variant<DeletePod, CreatePod, SendControl, DeleteJob>;
+
+// "delete pod mnist-worker-1: ...": one line, for logs and test messages.
+std::string DescribeEffect(const Effect& effect);
+
+enum class EventType { kNormal, kWarning };
+
+// Something that happened once, for people.
+struct Event {
+  EventType type = EventType::kNormal;
+  std::string reason;  // one CamelCase word
+  std::string message;
+
+  friend bool operator==(const Event&, const Event&) = default;
+};
+
+enum class Metric {
+  kGangsPlaced,   // lockstep_gangs_placed_total
+  kRestarts,      // lockstep_restarts_total{cause}
+  kJobsFinished,  // lockstep_jobs_finished_total{outcome}
+};
+
+struct MetricDelta {
+  Metric metric = Metric::kRestarts;
+  std::string label;  // the value of the metric's one label, out of a closed set; may be empty
+  int64_t count = 1;
+
+  friend bool operator==(const MetricDelta&, const MetricDelta&) = default;
+};
+
+// What one pass wants. The status is written first; effects are carried out, in order, and events
+// and metrics leave, only after that write was accepted.
+struct Decision {
+  TrainingJobStatus status;
+  std::vector<Effect> effects;
+  std::vector<Event> events;
+  std::vector<MetricDelta> metrics;
+  std::optional<WallTime> next_wakeup;  // look again then, even if nothing changes
+
+  friend bool operator==(const Decision&, const Decision&) = default;
+};
+
+}  // namespace lockstep::control
