@@ -1,0 +1,39 @@
+#pragma once
+
+#include <string>
+
+#include "common/base/time.h"
+#include "operator/api/training_job.h"
+
+namespace lockstep::control {
+
+// The condition of that type; null when it was never set.
+const Condition* FindCondition(const TrainingJobStatus& status, ConditionType type);
+
+// Whether the condition was set and is true.
+bool IsTrue(const TrainingJobStatus& status, ConditionType type);
+
+// Whether the job has succeeded or failed: nothing but its removal can happen to it any more.
+bool HasEnded(const TrainingJobStatus& status);
+
+// What to set: see SetCondition.
+struct ConditionChange {
+  ConditionType type = ConditionType::kCreated;
+  bool is_true = true;
+  std::string reason;
+  std::string message;
+};
+
+// The status with the condition set. Keeps the rules:
+// - Succeeded and Failed exclude each other and latch: once one is true, no change is taken.
+// - Succeeded or Failed becoming true makes Running, Restarting and Suspended false.
+// - Running, Restarting and Suspended exclude each other: one becoming true makes the others false.
+// - `last_transition` moves only when true/false does; reason and message are always taken over.
+// Returns whether anything changed.
+bool SetCondition(TrainingJobStatus* status, const ConditionChange& change, WallTime now);
+
+// One word for tables: "Succeeded", "Failed", "Suspended", "Restarting", "Running", "Scheduled",
+// else "Pending".
+std::string_view StateWord(const TrainingJobStatus& status);
+
+}  // namespace lockstep::control

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <vector>
+
+#include "common/base/error.h"
+#include "common/json/json.h"
+#include "operator/api/training_job.h"
+
+namespace lockstep::control {
+
+struct DecodedJob {
+  TrainingJob job;            // defaults applied; complete only if `errors` is empty
+  std::vector<Error> errors;  // every problem found, each with its field's path
+
+  bool ok() const { return errors.empty(); }
+};
+
+// Reads one TrainingJob strictly: unknown fields, wrong types, missing values, ranges, and the
+// rules between fields (validate.h). A status, where there is one, is read too.
+DecodedJob DecodeTrainingJob(const Json& document);
+
+}  // namespace lockstep::control

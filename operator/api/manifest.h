@@ -1,0 +1,43 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/error.h"
+#include "operator/api/training_job.h"
+
+namespace lockstep::control {
+
+// Larger texts are refused: the API server takes no object above 1.5 MiB either.
+inline constexpr std::size_t kManifestBytesMax = 1024 * 1024;
+
+// Documents in one file. Choice: far above what anybody writes by hand.
+inline constexpr std::size_t kManifestDocumentsMax = 64;
+
+// One thing wrong with a manifest, and where it stands. Lines and columns count from 1; 0: unknown.
+struct ManifestProblem {
+  int line = 0;
+  int column = 0;
+  Error error;
+};
+
+// What a manifest file says.
+struct Manifest {
+  std::string file;                       // as given to ReadManifest; for messages
+  std::vector<TrainingJob> jobs;          // in file order; complete only if there is no problem
+  std::vector<ManifestProblem> problems;  // ordered by line
+
+  bool ok() const { return problems.empty(); }
+};
+
+// Reads one or more TrainingJobs from YAML (1.2 core schema, `---` between documents) or JSON.
+// Strict, and all problems at once: syntax with line and column, duplicate keys, another kind or
+// version, everything DecodeTrainingJob finds, job names used twice, a file without a job.
+Manifest ReadManifest(std::string_view text, std::string_view file);
+
+// One line per problem, "file:line: field: message"; columns only where the syntax is at fault.
+// Empty when there is none.
+std::string FormatProblems(const Manifest& manifest);
+
+}  // namespace lockstep::control
