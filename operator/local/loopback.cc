@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kTriesMax = 64;
 constexpr uint16_t kReservationPort = 2221;  // next to the ports of the pods; nobody connects to it
-constexpr int kReservationHost = 254;
+constexpr int kReservationHost = 255;        // no pod has it, and on 127/8 it is a host like others
 
 Result<UniqueFd> BindTo(const std::string& address, uint16_t port, bool may_reuse) {
   UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -37,7 +37,7 @@ Status ProbePorts(const std::string& prefix,
                   const std::vector<uint16_t>& ports) {
   for (int index = 0; index < address_count; ++index) {
     for (const uint16_t port : ports) {
-      auto socket = BindTo(prefix + std::to_string(index + 1), port, true);
+      auto socket = BindTo(prefix + "." + std::to_string(index + 1), port, true);
       if (!socket.ok()) {
         return std::move(socket).error();
       }
@@ -63,9 +63,10 @@ Result<LoopbackBlock> LoopbackBlock::Reserve(int address_count,
   Error last(ErrorCode::kResourceExhausted, "no block was tried");
   for (int attempt = 0; attempt < kTriesMax; ++attempt) {
     // 127.0.0.* is where other programs of the machine listen.
-    const std::string prefix = "127." + std::to_string(1 + prng->Below(254)) + "." +
-                               std::to_string(prng->Below(256)) + ".";
-    auto reservation = BindTo(prefix + std::to_string(kReservationHost), kReservationPort, false);
+    const std::string prefix =
+        "127." + std::to_string(1 + prng->Below(254)) + "." + std::to_string(prng->Below(256));
+    auto reservation =
+        BindTo(prefix + "." + std::to_string(kReservationHost), kReservationPort, false);
     if (!reservation.ok()) {
       last = std::move(reservation).error();
       continue;
@@ -83,7 +84,7 @@ Result<LoopbackBlock> LoopbackBlock::Reserve(int address_count,
 
 std::string LoopbackBlock::Address(int index) const {
   LOCKSTEP_CHECK(index >= 0 && index < kAddressCountMax, std::to_string(index));
-  return prefix_ + std::to_string(index + 1);
+  return prefix_ + "." + std::to_string(index + 1);
 }
 
 }  // namespace lockstep::control

@@ -55,10 +55,10 @@ TEST(LoopbackBlock, BlockWithATakenPortIsPassedOver) {
 
 TEST(LoopbackBlock, TooManyPodsAreRefusedWithTheNumbers) {
   Prng prng(4);
-  const auto block = LoopbackBlock::Reserve(254, kPorts, &prng);
+  const auto block = LoopbackBlock::Reserve(255, kPorts, &prng);
   ASSERT_FALSE(block.ok());
   EXPECT_EQ(block.error().code(), ErrorCode::kResourceExhausted);
-  EXPECT_EQ(block.error().message(), "a local run has at most 253 pods, this job needs 254");
+  EXPECT_EQ(block.error().message(), "a local run has at most 254 pods, this job needs 255");
 }
 
 }  // namespace
