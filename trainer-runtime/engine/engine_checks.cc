@@ -1,0 +1,152 @@
+#include "trainer-runtime/engine/engine_checks.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "common/base/prng.h"
+
+namespace lockstep::runtime {
+namespace {
+
+constexpr std::size_t kElementsProbedMax = 24;  // of each tensor; a whole kernel takes too long
+
+float LargestMagnitude(std::span<const float> values) {
+  float largest = 0;
+  for (const float value : values) {
+    largest = std::max(largest, std::abs(value));
+  }
+  return largest;
+}
+
+std::vector<float> Copy(std::span<const float> values) {
+  return {values.begin(), values.end()};
+}
+
+std::vector<float> AllValues(Engine& engine) {
+  std::vector<float> values;
+  for (const TensorView& tensor : engine.Tensors()) {
+    values.insert(values.end(), tensor.data.begin(), tensor.data.end());
+  }
+  return values;
+}
+
+}  // namespace
+
+Batch SampleData::Slice(int64_t begin, int64_t end) const {
+  const auto cut = [&](const std::vector<float>& values) {
+    const std::size_t width = values.size() / static_cast<std::size_t>(sample_count);
+    return std::span<const float>(values).subspan(static_cast<std::size_t>(begin) * width,
+                                                  static_cast<std::size_t>(end - begin) * width);
+  };
+  return {.inputs = cut(inputs), .labels = cut(labels), .sample_count = end - begin};
+}
+
+SampleData MakeSamples(const TrainingSpec& spec, int64_t output_width, int64_t sample_count) {
+  Prng prng(99);
+  SampleData data;
+  data.sample_count = sample_count;
+  int64_t input_width = 1;
+  for (const int64_t extent : spec.model.input_shape) {
+    input_width *= extent;
+  }
+  for (int64_t i = 0; i < sample_count * input_width; ++i) {
+    data.inputs.push_back(static_cast<float>(2 * prng.Unit() - 1));
+  }
+  const bool has_classes = spec.loss.type == LossType::kSparseCategoricalCrossentropy ||
+                           spec.loss.type == LossType::kCategoricalCrossentropy;
+  const int64_t label_width = has_classes ? 1 : output_width;
+  for (int64_t i = 0; i < sample_count * label_width; ++i) {
+    if (has_classes) {
+      data.labels.push_back(static_cast<float>(prng.Below(static_cast<uint64_t>(output_width))));
+    } else if (spec.loss.type == LossType::kBinaryCrossentropy) {
+      data.labels.push_back(static_cast<float>(prng.Below(2)));
+    } else {
+      data.labels.push_back(static_cast<float>(prng.Unit()));
+    }
+  }
+  return data;
+}
+
+void CheckGradientsAgainstDifferences(Engine& engine, const SampleData& data, double tolerance) {
+  const Batch batch = data.All();
+  const StepOptions options{.gradient_scale = 1, .dropout_seed = 0};
+  ASSERT_TRUE(engine.ComputeGradients(batch, options).ok());
+  const std::vector<float> gradients = Copy(engine.Gradients());
+  std::size_t offset = 0;
+  for (const TensorView& tensor : engine.Tensors()) {
+    if (tensor.kind != TensorKind::kParameter) {
+      continue;
+    }
+    const auto expected = std::span<const float>(gradients).subspan(offset, tensor.data.size());
+    offset += tensor.data.size();
+    const double scale = std::max<double>(LargestMagnitude(expected), 1e-3);
+    const std::size_t stride = std::max<std::size_t>(1, tensor.data.size() / kElementsProbedMax);
+    for (std::size_t i = 0; i < tensor.data.size(); i += stride) {
+      const float at = tensor.data[i];
+      const float step = 5e-3f;
+      tensor.data[i] = at + step;
+      const double above = engine.Evaluate(batch).value().loss_sum;
+      tensor.data[i] = at - step;
+      const double below = engine.Evaluate(batch).value().loss_sum;
+      tensor.data[i] = at;
+      const double difference = (above - below) / (2 * static_cast<double>(step));
+      EXPECT_NEAR(expected[i], difference, tolerance * scale) << tensor.name << "[" << i << "]";
+    }
+  }
+  EXPECT_EQ(offset, gradients.size());
+}
+
+void CheckPartsAddUp(Engine& engine, const SampleData& data) {
+  const StepOptions options{.gradient_scale = 0.25, .dropout_seed = 0};
+  const auto whole = engine.ComputeGradients(data.All(), options);
+  ASSERT_TRUE(whole.ok());
+  const std::vector<float> expected = Copy(engine.Gradients());
+  std::vector<double> sum(expected.size());
+  StepResult total;
+  const int64_t cuts[] = {0, 1, 1, data.sample_count / 2, data.sample_count};
+  for (std::size_t part = 0; part + 1 < std::size(cuts); ++part) {
+    const auto result = engine.ComputeGradients(data.Slice(cuts[part], cuts[part + 1]), options);
+    ASSERT_TRUE(result.ok()) << result.error().ToString();
+    total.loss_sum += result->loss_sum;
+    total.correct_count += result->correct_count;
+    const auto gradients = engine.Gradients();
+    std::transform(sum.begin(), sum.end(), gradients.begin(), sum.begin(), std::plus<>());
+  }
+  const double scale = std::max<double>(LargestMagnitude(expected), 1e-3);
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    ASSERT_NEAR(sum[i], expected[i], 1e-5 * scale) << "gradient " << i;
+  }
+  EXPECT_NEAR(total.loss_sum, whole->loss_sum, 1e-5 * std::abs(whole->loss_sum));
+  EXPECT_EQ(total.correct_count, whole->correct_count);
+}
+
+void CheckRepeatsBitwise(const EngineFactory& make,
+                         const TrainingSpec& spec,
+                         const SampleData& data,
+                         int64_t steps) {
+  auto first = make(spec);
+  auto second = make(spec);
+  ASSERT_TRUE(first.ok() && second.ok());
+  EXPECT_EQ(AllValues(**first), AllValues(**second)) << "at the start";
+  const double first_loss = TrainOnOneBatch(**first, data, steps);
+  const double second_loss = TrainOnOneBatch(**second, data, steps);
+  EXPECT_EQ(first_loss, second_loss);
+  EXPECT_EQ(AllValues(**first), AllValues(**second)) << "after " << steps << " steps";
+}
+
+double TrainOnOneBatch(Engine& engine, const SampleData& data, int64_t steps) {
+  const double scale = 1 / static_cast<double>(data.sample_count);
+  double loss = 0;
+  for (int64_t step = 1; step <= steps; ++step) {
+    const StepOptions options{.gradient_scale = scale, .dropout_seed = static_cast<uint64_t>(step)};
+    const auto result = engine.ComputeGradients(data.All(), options);
+    EXPECT_TRUE(result.ok());
+    EXPECT_TRUE(engine.ApplyUpdate(step).ok());
+    loss = result.ok() ? result->loss_sum * scale : 0;
+  }
+  return loss;
+}
+
+}  // namespace lockstep::runtime

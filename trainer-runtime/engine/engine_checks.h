@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "common/contract/training_spec.h"
+#include "trainer-runtime/engine/engine.h"
+
+// What every engine must satisfy, whatever computes inside it. For tests.
+namespace lockstep::runtime {
+
+using EngineFactory = std::function<Result<std::unique_ptr<Engine>>(const TrainingSpec&)>;
+
+// Inputs uniform in [-1, 1) and labels that fit the spec's loss: class numbers, bits or values.
+struct SampleData {
+  std::vector<float> inputs;
+  std::vector<float> labels;
+  int64_t sample_count = 0;
+
+  Batch All() const { return Slice(0, sample_count); }
+
+  Batch Slice(int64_t begin, int64_t end) const;
+};
+
+// `output_width` is the width of the model's last layer.
+SampleData MakeSamples(const TrainingSpec& spec, int64_t output_width, int64_t sample_count);
+
+// Gradients equal central differences of the loss, on a sample of each tensor's elements.
+// `tolerance` is relative to the tensor's largest gradient.
+void CheckGradientsAgainstDifferences(Engine& engine, const SampleData& data, double tolerance);
+
+// The gradients of a batch are the sum of those of its parts, empty ones included, to 1e-5 of the
+// largest: what lets ranks share a batch.
+void CheckPartsAddUp(Engine& engine, const SampleData& data);
+
+// Two engines of one spec start equal and end bitwise equal after `steps` updates.
+void CheckRepeatsBitwise(const EngineFactory& make,
+                         const TrainingSpec& spec,
+                         const SampleData& data,
+                         int64_t steps);
+
+// Mean loss after `steps` updates on the same batch.
+double TrainOnOneBatch(Engine& engine, const SampleData& data, int64_t steps);
+
+}  // namespace lockstep::runtime

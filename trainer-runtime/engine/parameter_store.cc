@@ -1,0 +1,68 @@
+#include "trainer-runtime/engine/parameter_store.h"
+
+#include <utility>
+
+namespace lockstep::runtime {
+namespace {
+
+std::size_t ElementCount(const std::vector<int64_t>& shape) {
+  std::size_t count = 1;
+  for (const int64_t extent : shape) {
+    count *= static_cast<std::size_t>(extent);
+  }
+  return count;
+}
+
+}  // namespace
+
+ParameterStore::ParameterStore(std::vector<ParameterShape> shapes,
+                               const std::vector<std::string_view>& slots)
+    : shapes_(std::move(shapes)), slot_names_(slots.begin(), slots.end()), offsets_{0} {
+  for (const ParameterShape& parameter : shapes_) {
+    offsets_.push_back(offsets_.back() + ElementCount(parameter.shape));
+  }
+  parameters_.resize(offsets_.back());
+  gradients_.resize(offsets_.back());
+  slots_.resize(offsets_.back() * slot_names_.size());
+}
+
+std::span<float> ParameterStore::Parameter(std::size_t index) {
+  return Cut(parameters_, index);
+}
+
+std::span<float> ParameterStore::Gradient(std::size_t index) {
+  return Cut(gradients_, index);
+}
+
+std::vector<TensorView> ParameterStore::Tensors() {
+  std::vector<TensorView> views;
+  for (std::size_t i = 0; i < shapes_.size(); ++i) {
+    views.push_back({shapes_[i].name, TensorKind::kParameter, shapes_[i].shape, Parameter(i)});
+  }
+  for (std::size_t slot = 0; slot < slot_names_.size(); ++slot) {
+    for (std::size_t i = 0; i < shapes_.size(); ++i) {
+      views.push_back({shapes_[i].name + "/" + slot_names_[slot],
+                       TensorKind::kOptimizerSlot,
+                       shapes_[i].shape,
+                       Cut(slots_, i, slot)});
+    }
+  }
+  return views;
+}
+
+std::span<float> ParameterStore::Gradients() {
+  return gradients_;
+}
+
+FlatState ParameterStore::Flat() {
+  return {.parameters = parameters_, .gradients = gradients_, .slots = slots_};
+}
+
+std::span<float> ParameterStore::Cut(std::vector<float>& flat,
+                                     std::size_t index,
+                                     std::size_t slot) const {
+  const std::size_t begin = slot * offsets_.back() + offsets_[index];
+  return std::span<float>(flat).subspan(begin, offsets_[index + 1] - offsets_[index]);
+}
+
+}  // namespace lockstep::runtime

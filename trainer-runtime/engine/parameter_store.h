@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trainer-runtime/engine/engine.h"
+#include "trainer-runtime/engine/optimizer.h"
+
+namespace lockstep::runtime {
+
+struct ParameterShape {
+  std::string name;  // "layer0/kernel"
+  std::vector<int64_t> shape;
+};
+
+// Owns a model's parameters, gradients and optimizer slots, each kind in one flat buffer:
+//
+//   parameters  | layer0/kernel | layer0/bias | layer3/kernel | ...
+//   gradients   | layer0/kernel | layer0/bias | layer3/kernel | ...
+//   slots       | adam_m of all parameters     | adam_v of all parameters |
+//
+// so that gradients travel and updates run without gathering. Everything starts at zero; addresses
+// never change. Thread: one.
+class ParameterStore {
+ public:
+  ParameterStore(std::vector<ParameterShape> shapes, const std::vector<std::string_view>& slots);
+
+  // The numbers of the `index`-th parameter. Shapes: [product of its shape].
+  std::span<float> Parameter(std::size_t index);
+  std::span<float> Gradient(std::size_t index);
+
+  // As Engine::Tensors() and Engine::Gradients() promise.
+  std::vector<TensorView> Tensors();
+  std::span<float> Gradients();
+
+  // What ApplyOptimizer works on.
+  FlatState Flat();
+
+ private:
+  std::span<float> Cut(std::vector<float>& flat, std::size_t index, std::size_t slot = 0) const;
+
+  std::vector<ParameterShape> shapes_;
+  std::vector<std::string> slot_names_;
+  std::vector<std::size_t> offsets_;  // [parameters + 1]; the last one is the total
+  std::vector<float> parameters_;
+  std::vector<float> gradients_;
+  std::vector<float> slots_;
+};
+
+}  // namespace lockstep::runtime

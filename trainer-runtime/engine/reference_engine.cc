@@ -1,0 +1,220 @@
+#include "trainer-runtime/engine/reference_engine.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "trainer-runtime/engine/initializer.h"
+#include "trainer-runtime/engine/loss.h"
+#include "trainer-runtime/engine/optimizer.h"
+#include "trainer-runtime/engine/parameter_store.h"
+
+namespace lockstep::runtime {
+namespace {
+
+struct Dense {
+  std::size_t layer_index = 0;
+  std::size_t in = 0;
+  std::size_t out = 0;
+  Activation activation = Activation::kLinear;
+};
+
+Error Unsupported(std::size_t layer_index, std::string message) {
+  return Error(ErrorCode::kInvalidArgument, "the reference engine " + std::move(message))
+      .WithField("model.layers[" + std::to_string(layer_index) + "]");
+}
+
+// The Dense layers with their widths; Flatten only changes shapes.
+Result<std::vector<Dense>> PlanLayers(const ModelSpec& model) {
+  std::size_t width = 1;
+  for (const int64_t extent : model.input_shape) {
+    width *= static_cast<std::size_t>(extent);
+  }
+  std::vector<Dense> plan;
+  for (std::size_t i = 0; i < model.layers.size(); ++i) {
+    if (std::holds_alternative<FlattenLayer>(model.layers[i])) {
+      continue;
+    }
+    const auto* dense = std::get_if<DenseLayer>(&model.layers[i]);
+    if (dense == nullptr) {
+      return Unsupported(i, "has only Flatten and Dense layers");
+    }
+    plan.push_back({i, width, static_cast<std::size_t>(dense->units), dense->activation});
+    width = plan.back().out;
+  }
+  if (plan.empty()) {
+    return Unsupported(0, "needs a Dense layer");
+  }
+  return plan;
+}
+
+float Activate(Activation activation, float x) {
+  switch (activation) {
+    case Activation::kRelu:
+      return std::max(x, 0.0f);
+    case Activation::kSigmoid:
+      return 1 / (1 + std::exp(-x));
+    case Activation::kLinear:
+    case Activation::kSoftmax:  // only as the last one, where the loss has absorbed it
+      break;
+  }
+  return x;
+}
+
+// d(output)/d(input) of an activation, given its output.
+float Slope(Activation activation, float output) {
+  switch (activation) {
+    case Activation::kRelu:
+      return output > 0 ? 1.0f : 0.0f;
+    case Activation::kSigmoid:
+      return output * (1 - output);
+    case Activation::kLinear:
+    case Activation::kSoftmax:
+      break;
+  }
+  return 1;
+}
+
+class ReferenceEngine final : public Engine {
+ public:
+  ReferenceEngine(std::vector<Dense> layers,
+                  LossSpec loss,
+                  OptimizerSpec optimizer,
+                  ParameterStore store)
+      : layers_(std::move(layers)),
+        loss_(loss),
+        optimizer_(std::move(optimizer)),
+        store_(std::move(store)),
+        outputs_(layers_.size()) {}
+
+  std::string Description() const override { return "reference loops, 1 thread"; }
+
+  std::vector<TensorView> Tensors() override { return store_.Tensors(); }
+
+  std::span<float> Gradients() override { return store_.Gradients(); }
+
+  Result<StepResult> ComputeGradients(const Batch& batch, const StepOptions& options) override {
+    LOCKSTEP_RETURN_IF_ERROR(Forward(batch));
+    std::vector<float> gradient(outputs_.back().size());
+    LOCKSTEP_ASSIGN_OR_RETURN(
+        StepResult result,
+        ComputeLoss(loss_, PredictionsOf(batch), options.gradient_scale, gradient));
+    for (std::size_t i = layers_.size(); i-- > 0;) {
+      gradient = Backward(i, batch, std::move(gradient));
+    }
+    return result;
+  }
+
+  Status ApplyUpdate(int64_t update_number) override {
+    ApplyOptimizer(optimizer_, update_number, store_.Flat());
+    return OkStatus();
+  }
+
+  Result<StepResult> Evaluate(const Batch& batch) override {
+    LOCKSTEP_RETURN_IF_ERROR(Forward(batch));
+    return ComputeLoss(loss_, PredictionsOf(batch), 1, {});
+  }
+
+ private:
+  Predictions PredictionsOf(const Batch& batch) const {
+    return {.outputs = outputs_.back(),
+            .labels = batch.labels,
+            .sample_count = batch.sample_count,
+            .output_width = static_cast<int64_t>(layers_.back().out)};
+  }
+
+  Status Forward(const Batch& batch) {
+    const auto sample_count = static_cast<std::size_t>(batch.sample_count);
+    if (batch.inputs.size() != sample_count * layers_.front().in) {
+      return Error(ErrorCode::kInvalidArgument,
+                   "a batch of " + std::to_string(sample_count) + " samples needs " +
+                       std::to_string(sample_count * layers_.front().in) + " inputs, got " +
+                       std::to_string(batch.inputs.size()));
+    }
+    std::span<const float> input = batch.inputs;
+    for (std::size_t i = 0; i < layers_.size(); ++i) {
+      const Dense& layer = layers_[i];
+      const auto kernel = store_.Parameter(2 * i);
+      const auto bias = store_.Parameter(2 * i + 1);
+      outputs_[i].resize(sample_count * layer.out);
+      for (std::size_t n = 0; n < sample_count; ++n) {
+        for (std::size_t o = 0; o < layer.out; ++o) {
+          float sum = bias[o];
+          for (std::size_t k = 0; k < layer.in; ++k) {
+            sum += input[n * layer.in + k] * kernel[k * layer.out + o];
+          }
+          outputs_[i][n * layer.out + o] = Activate(layer.activation, sum);
+        }
+      }
+      input = outputs_[i];
+    }
+    return OkStatus();
+  }
+
+  // Fills the layer's gradients from d(loss)/d(its output) and returns d(loss)/d(its input).
+  std::vector<float> Backward(std::size_t i, const Batch& batch, std::vector<float> gradient) {
+    const Dense& layer = layers_[i];
+    const std::span<const float> input = i == 0 ? batch.inputs : outputs_[i - 1];
+    const auto kernel = store_.Parameter(2 * i);
+    const auto kernel_gradient = store_.Gradient(2 * i);
+    const auto bias_gradient = store_.Gradient(2 * i + 1);
+    std::fill(kernel_gradient.begin(), kernel_gradient.end(), 0.0f);
+    std::fill(bias_gradient.begin(), bias_gradient.end(), 0.0f);
+    std::vector<float> input_gradient(input.size());
+    for (std::size_t n = 0; n < static_cast<std::size_t>(batch.sample_count); ++n) {
+      for (std::size_t o = 0; o < layer.out; ++o) {
+        const std::size_t at = n * layer.out + o;
+        const float slope = gradient[at] * Slope(layer.activation, outputs_[i][at]);
+        bias_gradient[o] += slope;
+        for (std::size_t k = 0; k < layer.in; ++k) {
+          kernel_gradient[k * layer.out + o] += slope * input[n * layer.in + k];
+          input_gradient[n * layer.in + k] += slope * kernel[k * layer.out + o];
+        }
+      }
+    }
+    return input_gradient;
+  }
+
+  std::vector<Dense> layers_;
+  LossSpec loss_;
+  OptimizerSpec optimizer_;
+  ParameterStore store_;
+  std::vector<std::vector<float>> outputs_;  // of each layer, from the last Forward()
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Engine>> MakeReferenceEngine(const TrainingSpec& spec) {
+  LOCKSTEP_ASSIGN_OR_RETURN(std::vector<Dense> layers, PlanLayers(spec.model));
+  const std::optional<LossSpec> loss = AbsorbActivation(spec.loss, layers.back().activation);
+  if (loss) {
+    layers.back().activation = Activation::kLinear;
+  }
+  std::vector<ParameterShape> shapes;
+  for (const Dense& layer : layers) {
+    if (layer.activation == Activation::kSoftmax) {
+      return Unsupported(layer.layer_index, "has softmax only where the loss absorbs it");
+    }
+    const std::string name = "layer" + std::to_string(layer.layer_index);
+    const auto in = static_cast<int64_t>(layer.in);
+    const auto out = static_cast<int64_t>(layer.out);
+    shapes.push_back({name + "/kernel", {in, out}});
+    shapes.push_back({name + "/bias", {out}});
+  }
+  ParameterStore store(std::move(shapes), OptimizerSlotNames(spec.optimizer));
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const Fan fan{static_cast<int64_t>(layers[i].in), static_cast<int64_t>(layers[i].out)};
+    FillGlorotUniform(static_cast<uint64_t>(spec.seed),
+                      static_cast<int64_t>(layers[i].layer_index),
+                      fan,
+                      store.Parameter(2 * i));
+  }
+  return std::unique_ptr<Engine>(std::make_unique<ReferenceEngine>(
+      std::move(layers), loss.value_or(spec.loss), spec.optimizer, std::move(store)));
+}
+
+}  // namespace lockstep::runtime
