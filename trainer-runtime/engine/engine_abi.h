@@ -1,0 +1,95 @@
+#pragma once
+
+#include <cstdint>
+
+// What crosses between lockstep-runtime (static C++ library, no numeric library) and
+// liblockstep-engine.so (shared C++ library, LibTorch): C functions and plain data only. No C++
+// object, no exception and no allocation that the other side would have to free crosses.
+//
+// Any change to a struct below raises LOCKSTEP_ENGINE_ABI_VERSION; the two files are always shipped
+// together, so there is no compatibility to keep, only a mix-up to detect.
+#define LOCKSTEP_ENGINE_ABI_VERSION 1
+
+// The plug-in's one exported symbol, of type LockstepEngineEntry.
+#define LOCKSTEP_ENGINE_ENTRY_NAME "LockstepEnginePlugin"
+
+extern "C" {
+
+struct LockstepEngineHandle;  // an engine, known only to the plug-in
+
+enum LockstepEngineCode : int32_t {
+  kLockstepEngineOk = 0,
+  kLockstepEngineInvalidArgument = 1,
+  kLockstepEngineOutOfMemory = 2,
+  kLockstepEngineInternal = 3,
+};
+
+// Where a failing call leaves its reason: text and field path, cut to fit, always terminated.
+// Owned by the caller.
+struct LockstepEngineError {
+  char message[1024];
+  char field[256];
+};
+
+// Valid as long as the engine.
+struct LockstepEngineTensor {
+  const char* name;
+  int32_t is_optimizer_slot;  // 0 or 1
+  int32_t dimension_count;
+  const int64_t* shape;  // [dimension_count]
+  float* data;
+  uint64_t element_count;
+};
+
+struct LockstepEngineBatch {
+  const float* inputs;
+  uint64_t input_count;
+  const float* labels;
+  uint64_t label_count;
+  int64_t sample_count;
+};
+
+struct LockstepEngineStepOptions {
+  double gradient_scale;
+  uint64_t dropout_seed;
+};
+
+struct LockstepEngineStepResult {
+  double loss_sum;
+  int64_t correct_count;
+};
+
+// The calls mean what the methods of Engine (engine.h) say. `error` is never null.
+struct LockstepEngineApi {
+  uint32_t abi_version;  // first in every version, so that it can always be read
+
+  // `spec_json` is the training section (common/contract/training_spec.h), UTF-8.
+  LockstepEngineCode (*create)(const char* spec_json,
+                               uint64_t spec_byte_count,
+                               LockstepEngineHandle** engine,
+                               LockstepEngineError* error);
+  void (*destroy)(LockstepEngineHandle* engine);
+
+  // Valid as long as the engine.
+  const char* (*description)(LockstepEngineHandle* engine);
+  uint64_t (*tensor_count)(LockstepEngineHandle* engine);
+  LockstepEngineTensor (*tensor)(LockstepEngineHandle* engine, uint64_t index);
+  float* (*gradients)(LockstepEngineHandle* engine, uint64_t* element_count);
+
+  LockstepEngineCode (*compute_gradients)(LockstepEngineHandle* engine,
+                                          const LockstepEngineBatch* batch,
+                                          const LockstepEngineStepOptions* options,
+                                          LockstepEngineStepResult* result,
+                                          LockstepEngineError* error);
+  LockstepEngineCode (*apply_update)(LockstepEngineHandle* engine,
+                                     int64_t update_number,
+                                     LockstepEngineError* error);
+  LockstepEngineCode (*evaluate)(LockstepEngineHandle* engine,
+                                 const LockstepEngineBatch* batch,
+                                 LockstepEngineStepResult* result,
+                                 LockstepEngineError* error);
+};
+
+using LockstepEngineEntry = const LockstepEngineApi* (*)();
+
+}  // extern "C"

@@ -1,0 +1,161 @@
+#include "trainer-runtime/engine/engine_export.h"
+
+#include <algorithm>
+#include <array>
+#include <exception>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "trainer-runtime/engine/engine.h"
+
+// What the C functions hand out pointers into, beside the engine itself.
+struct LockstepEngineHandle {
+  std::unique_ptr<lockstep::runtime::Engine> engine;
+  std::string description;
+  std::vector<lockstep::runtime::TensorView> tensors;
+};
+
+namespace lockstep::runtime {
+namespace {
+
+template <std::size_t capacity>
+void CopyText(std::string_view text, char (&target)[capacity]) {
+  const std::size_t length = std::min(text.size(), capacity - 1);
+  std::copy_n(text.data(), length, target);
+  target[length] = '\0';
+}
+
+LockstepEngineCode Report(const Error& failure, LockstepEngineError* error) {
+  // The receiver shows one line: the causes belong to it, the field travels apart.
+  std::string message = failure.message();
+  for (const Error* cause = failure.cause(); cause != nullptr; cause = cause->cause()) {
+    message += ": " + cause->message();
+  }
+  CopyText(message, error->message);
+  CopyText(failure.field(), error->field);
+  switch (failure.code()) {
+    case ErrorCode::kInvalidArgument:
+      return kLockstepEngineInvalidArgument;
+    case ErrorCode::kResourceExhausted:
+      return kLockstepEngineOutOfMemory;
+    default:
+      return kLockstepEngineInternal;
+  }
+}
+
+// Runs `call`, which returns a Status, and lets no exception out.
+template <typename Call>
+LockstepEngineCode Guard(LockstepEngineError* error, const Call& call) noexcept {
+  try {
+    const Status status = call();
+    return status.ok() ? kLockstepEngineOk : Report(status.error(), error);
+  } catch (const std::bad_alloc&) {
+    CopyText("out of memory", error->message);
+    return kLockstepEngineOutOfMemory;
+  } catch (const std::exception& exception) {
+    CopyText(exception.what(), error->message);
+  } catch (...) {
+    CopyText("unknown exception in the numeric library", error->message);
+  }
+  return kLockstepEngineInternal;
+}
+
+Batch FromPlain(const LockstepEngineBatch& batch) {
+  return {.inputs = {batch.inputs, batch.input_count},
+          .labels = {batch.labels, batch.label_count},
+          .sample_count = batch.sample_count};
+}
+
+Status Take(const Result<StepResult>& result, LockstepEngineStepResult* plain) {
+  if (!result.ok()) {
+    return result.error();
+  }
+  *plain = {.loss_sum = result->loss_sum, .correct_count = result->correct_count};
+  return OkStatus();
+}
+
+void Destroy(LockstepEngineHandle* engine) {
+  const std::unique_ptr<LockstepEngineHandle> owned(engine);
+}
+
+const char* Description(LockstepEngineHandle* engine) {
+  return engine->description.c_str();
+}
+
+uint64_t TensorCount(LockstepEngineHandle* engine) {
+  return engine->tensors.size();
+}
+
+LockstepEngineTensor Tensor(LockstepEngineHandle* engine, uint64_t index) {
+  const TensorView& view = engine->tensors[index];
+  return {.name = view.name.c_str(),
+          .is_optimizer_slot = view.kind == TensorKind::kOptimizerSlot ? 1 : 0,
+          .dimension_count = static_cast<int32_t>(view.shape.size()),
+          .shape = view.shape.data(),
+          .data = view.data.data(),
+          .element_count = view.data.size()};
+}
+
+float* Gradients(LockstepEngineHandle* engine, uint64_t* element_count) {
+  const std::span<float> gradients = engine->engine->Gradients();
+  *element_count = gradients.size();
+  return gradients.data();
+}
+
+LockstepEngineCode ComputeGradients(LockstepEngineHandle* engine,
+                                    const LockstepEngineBatch* batch,
+                                    const LockstepEngineStepOptions* options,
+                                    LockstepEngineStepResult* result,
+                                    LockstepEngineError* error) {
+  return Guard(error, [&] {
+    const StepOptions step{.gradient_scale = options->gradient_scale,
+                           .dropout_seed = options->dropout_seed};
+    return Take(engine->engine->ComputeGradients(FromPlain(*batch), step), result);
+  });
+}
+
+LockstepEngineCode ApplyUpdate(LockstepEngineHandle* engine,
+                               int64_t update_number,
+                               LockstepEngineError* error) {
+  return Guard(error, [&] { return engine->engine->ApplyUpdate(update_number); });
+}
+
+LockstepEngineCode Evaluate(LockstepEngineHandle* engine,
+                            const LockstepEngineBatch* batch,
+                            LockstepEngineStepResult* result,
+                            LockstepEngineError* error) {
+  return Guard(error, [&] { return Take(engine->engine->Evaluate(FromPlain(*batch)), result); });
+}
+
+}  // namespace
+
+LockstepEngineCode CreateExportedEngine(EngineCreator creator,
+                                        std::string_view spec_json,
+                                        LockstepEngineHandle** engine,
+                                        LockstepEngineError* error) noexcept {
+  return Guard(error, [&]() -> Status {
+    auto handle = std::make_unique<LockstepEngineHandle>();
+    LOCKSTEP_ASSIGN_OR_RETURN(handle->engine, creator(spec_json));
+    handle->description = handle->engine->Description();
+    handle->tensors = handle->engine->Tensors();
+    *engine = handle.release();
+    return OkStatus();
+  });
+}
+
+LockstepEngineApi ExportedCalls(decltype(LockstepEngineApi::create) create) {
+  return {.abi_version = LOCKSTEP_ENGINE_ABI_VERSION,
+          .create = create,
+          .destroy = Destroy,
+          .description = Description,
+          .tensor_count = TensorCount,
+          .tensor = Tensor,
+          .gradients = Gradients,
+          .compute_gradients = ComputeGradients,
+          .apply_update = ApplyUpdate,
+          .evaluate = Evaluate};
+}
+
+}  // namespace lockstep::runtime

@@ -1,0 +1,194 @@
+#include "trainer-runtime/engine/plugin_engine.h"
+
+#include <array>
+#include <dlfcn.h>
+#include <unistd.h>
+#include <utility>
+
+#include "trainer-runtime/engine/engine_abi.h"
+
+namespace lockstep::runtime {
+namespace {
+
+constexpr const char* kFileName = "liblockstep-engine.so";
+constexpr const char* kPackages = "libtorch1.13 and libopenblas0-pthread";
+constexpr const char* kDevelopmentPackages = "libtorch-dev and libopenblas0-pthread";
+
+Error FromPlugin(LockstepEngineCode code, const LockstepEngineError& error) {
+  ErrorCode translated = ErrorCode::kInternal;
+  if (code == kLockstepEngineInvalidArgument) {
+    translated = ErrorCode::kInvalidArgument;
+  } else if (code == kLockstepEngineOutOfMemory) {
+    translated = ErrorCode::kResourceExhausted;
+  }
+  return Error(translated, error.message).WithField(error.field);
+}
+
+LockstepEngineBatch ToPlugin(const Batch& batch) {
+  return {.inputs = batch.inputs.data(),
+          .input_count = batch.inputs.size(),
+          .labels = batch.labels.data(),
+          .label_count = batch.labels.size(),
+          .sample_count = batch.sample_count};
+}
+
+// An Engine on the other side of the C functions.
+class PluginEngine final : public Engine {
+ public:
+  PluginEngine(const LockstepEngineApi& api, LockstepEngineHandle* handle)
+      : api_(api), handle_(handle) {}
+
+  PluginEngine(const PluginEngine&) = delete;
+  PluginEngine& operator=(const PluginEngine&) = delete;
+
+  ~PluginEngine() override { api_.destroy(handle_); }
+
+  std::string Description() const override { return api_.description(handle_); }
+
+  std::vector<TensorView> Tensors() override {
+    std::vector<TensorView> views;
+    const uint64_t count = api_.tensor_count(handle_);
+    for (uint64_t i = 0; i < count; ++i) {
+      const LockstepEngineTensor tensor = api_.tensor(handle_, i);
+      views.push_back(
+          {.name = tensor.name,
+           .kind =
+               tensor.is_optimizer_slot != 0 ? TensorKind::kOptimizerSlot : TensorKind::kParameter,
+           .shape = std::vector<int64_t>(tensor.shape, tensor.shape + tensor.dimension_count),
+           .data = std::span<float>(tensor.data, tensor.element_count)});
+    }
+    return views;
+  }
+
+  std::span<float> Gradients() override {
+    uint64_t count = 0;
+    float* const data = api_.gradients(handle_, &count);
+    return {data, count};
+  }
+
+  Result<StepResult> ComputeGradients(const Batch& batch, const StepOptions& options) override {
+    const LockstepEngineBatch plain_batch = ToPlugin(batch);
+    const LockstepEngineStepOptions plain_options{.gradient_scale = options.gradient_scale,
+                                                  .dropout_seed = options.dropout_seed};
+    LockstepEngineStepResult result{};
+    LockstepEngineError error{};
+    const LockstepEngineCode code =
+        api_.compute_gradients(handle_, &plain_batch, &plain_options, &result, &error);
+    return ToResult(code, result, error);
+  }
+
+  Status ApplyUpdate(int64_t update_number) override {
+    LockstepEngineError error{};
+    const LockstepEngineCode code = api_.apply_update(handle_, update_number, &error);
+    if (code != kLockstepEngineOk) {
+      return FromPlugin(code, error);
+    }
+    return OkStatus();
+  }
+
+  Result<StepResult> Evaluate(const Batch& batch) override {
+    const LockstepEngineBatch plain_batch = ToPlugin(batch);
+    LockstepEngineStepResult result{};
+    LockstepEngineError error{};
+    const LockstepEngineCode code = api_.evaluate(handle_, &plain_batch, &result, &error);
+    return ToResult(code, result, error);
+  }
+
+ private:
+  static Result<StepResult> ToResult(LockstepEngineCode code,
+                                     const LockstepEngineStepResult& result,
+                                     const LockstepEngineError& error) {
+    if (code != kLockstepEngineOk) {
+      return FromPlugin(code, error);
+    }
+    return StepResult{.loss_sum = result.loss_sum, .correct_count = result.correct_count};
+  }
+
+  const LockstepEngineApi& api_;
+  LockstepEngineHandle* const handle_;
+};
+
+Error MissingPlugin(const EnginePluginOptions& options) {
+  std::string message = std::string("the numeric engine ") + kFileName + " was not found; tried";
+  for (const std::string& candidate : EnginePluginCandidates(options)) {
+    message += " " + candidate;
+  }
+  return Error(ErrorCode::kNotFound,
+               message + ". Put it beside lockstep-runtime (building it needs " +
+                   kDevelopmentPackages + "), and install " + kPackages + " to run it");
+}
+
+Error Unloadable(const std::string& path, const std::string& reason) {
+  return Error(ErrorCode::kNotFound,
+               "cannot load the numeric engine " + path + ": " + reason +
+                   ". It needs the Debian packages " + kPackages + " (apt-get install " +
+                   "libtorch1.13 libopenblas0-pthread)");
+}
+
+}  // namespace
+
+EnginePlugin::EnginePlugin(const LockstepEngineApi* api, std::string path)
+    : api_(api), path_(std::move(path)) {}
+
+std::vector<std::string> EnginePluginCandidates(const EnginePluginOptions& options) {
+  if (!options.path.empty()) {
+    return {options.path};
+  }
+  std::vector<std::string> candidates;
+  if (!options.executable_directory.empty()) {
+    candidates.push_back(options.executable_directory + "/" + kFileName);
+    candidates.push_back(options.executable_directory + "/../lib/lockstep/" + kFileName);
+  }
+  candidates.push_back(kFileName);
+  return candidates;
+}
+
+Result<EnginePlugin> EnginePlugin::Load(const EnginePluginOptions& options) {
+  std::string path;
+  for (const std::string& candidate : EnginePluginCandidates(options)) {
+    const bool is_left_to_loader = candidate.find('/') == std::string::npos;
+    if (is_left_to_loader || ::access(candidate.c_str(), F_OK) == 0) {
+      path = candidate;
+      break;
+    }
+  }
+  if (path.empty()) {
+    return MissingPlugin(options);
+  }
+  // Everything is resolved now: a library that does not fit is an error here and not a crash in the
+  // middle of training. (Lazy binding would save nothing: Debian links LibTorch with -z now.)
+  // Local, so that LibTorch's C++ library and this program's own never see each other's symbols.
+  void* const library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  if (library == nullptr) {
+    const char* const reason = ::dlerror();
+    const std::string text = reason != nullptr ? reason : "unknown reason";
+    const bool is_plugin_itself = text.rfind(std::string(kFileName) + ":", 0) == 0;
+    return is_plugin_itself ? MissingPlugin(options) : Unloadable(path, text);
+  }
+  void* const symbol = ::dlsym(library, LOCKSTEP_ENGINE_ENTRY_NAME);
+  if (symbol == nullptr) {
+    return Error(ErrorCode::kCorrupt,
+                 path + " is not a numeric engine: it lacks " + LOCKSTEP_ENGINE_ENTRY_NAME);
+  }
+  const LockstepEngineApi* const api = reinterpret_cast<LockstepEngineEntry>(symbol)();
+  if (api->abi_version != LOCKSTEP_ENGINE_ABI_VERSION) {
+    return Error(ErrorCode::kMismatch,
+                 path + " speaks version " + std::to_string(api->abi_version) +
+                     " of the engine interface, this program version " +
+                     std::to_string(LOCKSTEP_ENGINE_ABI_VERSION) +
+                     ": install both from the same release");
+  }
+  return EnginePlugin(api, path);
+}
+
+Result<std::unique_ptr<Engine>> EnginePlugin::MakeEngine(std::string_view spec_json) const {
+  LockstepEngineHandle* handle = nullptr;
+  LockstepEngineError error{};
+  const LockstepEngineCode code = api_->create(spec_json.data(), spec_json.size(), &handle, &error);
+  if (code != kLockstepEngineOk) {
+    return FromPlugin(code, error);
+  }
+  return std::unique_ptr<Engine>(std::make_unique<PluginEngine>(*api_, handle));
+}
+
+}  // namespace lockstep::runtime

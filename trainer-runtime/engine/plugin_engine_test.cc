@@ -1,0 +1,151 @@
+#include "trainer-runtime/engine/plugin_engine.h"
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/contract/training_spec.h"
+#include "common/json/json.h"
+#include "trainer-runtime/engine/engine_checks.h"
+#include "trainer-runtime/engine/reference_engine.h"
+
+namespace lockstep::runtime {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// This program has its C++ library linked statically, as lockstep-runtime has, and the plug-ins
+// use the shared one: what the tests pass across is what may cross.
+
+Result<EnginePlugin> LoadFile(const std::string& path) {
+  return EnginePlugin::Load({.path = path, .executable_directory = ""});
+}
+
+TrainingSpec SmallSpec() {
+  TrainingSpec spec;
+  spec.seed = 3;
+  spec.model.input_shape = {4};
+  spec.model.layers = {DenseLayer{.units = 3, .activation = Activation::kSigmoid},
+                       DenseLayer{.units = 2, .activation = Activation::kLinear}};
+  spec.loss = {LossType::kSparseCategoricalCrossentropy, true};
+  spec.dataset.train = {"images", "labels"};
+  return spec;
+}
+
+TEST(EnginePlugin, EngineBehindItActsAsTheOneInside) {
+  const auto plugin = LoadFile(LOCKSTEP_TEST_REFERENCE_PLUGIN);
+  ASSERT_TRUE(plugin.ok()) << plugin.error().ToString();
+  const TrainingSpec spec = SmallSpec();
+  const auto outside = plugin->MakeEngine(DumpJson(EncodeTrainingSpec(spec)));
+  ASSERT_TRUE(outside.ok()) << outside.error().ToString();
+  const auto inside = MakeReferenceEngine(spec).value();
+  EXPECT_EQ((*outside)->Description(), inside->Description());
+  const SampleData data = MakeSamples(spec, 2, 6);
+  EXPECT_EQ(TrainOnOneBatch(**outside, data, 4), TrainOnOneBatch(*inside, data, 4));
+  EXPECT_EQ((*outside)->Evaluate(data.All())->loss_sum, inside->Evaluate(data.All())->loss_sum);
+  const auto outside_tensors = (*outside)->Tensors();
+  const auto inside_tensors = inside->Tensors();
+  ASSERT_EQ(outside_tensors.size(), inside_tensors.size());
+  for (std::size_t i = 0; i < inside_tensors.size(); ++i) {
+    EXPECT_EQ(outside_tensors[i].name, inside_tensors[i].name);
+    EXPECT_EQ(outside_tensors[i].kind, inside_tensors[i].kind);
+    EXPECT_EQ(outside_tensors[i].shape, inside_tensors[i].shape);
+    EXPECT_TRUE(std::ranges::equal(outside_tensors[i].data, inside_tensors[i].data));
+  }
+  EXPECT_TRUE(std::ranges::equal((*outside)->Gradients(), inside->Gradients()));
+}
+
+TEST(EnginePlugin, BadSpecComesBackWithItsField) {
+  const auto plugin = LoadFile(LOCKSTEP_TEST_REFERENCE_PLUGIN).value();
+  Json spec = EncodeTrainingSpec(SmallSpec());
+  spec["model"]["layers"][0]["units"] = -1;
+  const auto engine = plugin.MakeEngine(DumpJson(spec));
+  ASSERT_FALSE(engine.ok());
+  EXPECT_EQ(engine.error().code(), ErrorCode::kInvalidArgument);
+  EXPECT_THAT(engine.error().ToString(), HasSubstr("model.layers[0].units"));
+}
+
+TEST(EnginePlugin, BadBatchComesBackAsAnError) {
+  const auto plugin = LoadFile(LOCKSTEP_TEST_REFERENCE_PLUGIN).value();
+  const auto engine = plugin.MakeEngine(DumpJson(EncodeTrainingSpec(SmallSpec()))).value();
+  const std::vector<float> inputs(4);
+  const std::vector<float> labels{9};
+  const auto result = engine->ComputeGradients(
+      {.inputs = inputs, .labels = labels, .sample_count = 1}, StepOptions{});
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(result.error().code(), ErrorCode::kInvalidArgument);
+  EXPECT_THAT(result.error().message(), HasSubstr("expected a class from 0 to 1"));
+}
+
+TEST(EnginePlugin, ExceptionInsideBecomesAnError) {
+  const auto plugin = LoadFile(LOCKSTEP_TEST_THROWING_PLUGIN).value();
+  const auto engine = plugin.MakeEngine("{}");
+  ASSERT_FALSE(engine.ok());
+  EXPECT_EQ(engine.error().code(), ErrorCode::kInternal);
+  EXPECT_THAT(engine.error().message(), HasSubstr("no such operator: aten::lockstep"));
+}
+
+TEST(EnginePlugin, AnotherVersionIsRefusedNamingBoth) {
+  const auto plugin = LoadFile(LOCKSTEP_TEST_OLD_PLUGIN);
+  ASSERT_FALSE(plugin.ok());
+  EXPECT_EQ(plugin.error().code(), ErrorCode::kMismatch);
+  EXPECT_THAT(plugin.error().message(),
+              AllOf(HasSubstr("speaks version 2"), HasSubstr("version 1")));
+}
+
+TEST(EnginePlugin, MissingLibraryNamesItAndThePackages) {
+  const auto plugin = LoadFile(LOCKSTEP_TEST_NEEDY_PLUGIN);
+  ASSERT_FALSE(plugin.ok());
+  EXPECT_EQ(plugin.error().code(), ErrorCode::kNotFound);
+  EXPECT_THAT(plugin.error().message(),
+              AllOf(HasSubstr("lockstep-absent"),
+                    HasSubstr("libtorch1.13"),
+                    HasSubstr("libopenblas0-pthread")));
+}
+
+TEST(EnginePlugin, MissingFileNamesWhereItLookedAndThePackages) {
+  const auto named = LoadFile("/nonexistent/engine.so");
+  ASSERT_FALSE(named.ok());
+  EXPECT_EQ(named.error().code(), ErrorCode::kNotFound);
+  EXPECT_THAT(named.error().message(),
+              AllOf(HasSubstr("/nonexistent/engine.so"), HasSubstr("libtorch1.13")));
+  const auto searched = EnginePlugin::Load({.path = "", .executable_directory = "/nonexistent"});
+  ASSERT_FALSE(searched.ok());
+  EXPECT_THAT(searched.error().message(),
+              AllOf(HasSubstr("/nonexistent/liblockstep-engine.so"),
+                    HasSubstr("/nonexistent/../lib/lockstep/liblockstep-engine.so"),
+                    HasSubstr("libopenblas0-pthread")));
+}
+
+TEST(EnginePlugin, FileThatIsNoLibraryIsRefused) {
+  const std::string path = testing::TempDir() + "/lockstep-not-a-library.so";
+  std::ofstream(path) << "not a library";
+  const auto plugin = LoadFile(path);
+  std::filesystem::remove(path);
+  ASSERT_FALSE(plugin.ok());
+  EXPECT_THAT(plugin.error().message(), HasSubstr(path));
+}
+
+TEST(EnginePlugin, LibraryThatIsNoPluginIsRefused) {
+  const auto plugin = LoadFile(LOCKSTEP_TEST_ABSENT_LIBRARY);
+  ASSERT_FALSE(plugin.ok());
+  EXPECT_EQ(plugin.error().code(), ErrorCode::kCorrupt);
+  EXPECT_THAT(plugin.error().message(), HasSubstr("is not a numeric engine"));
+}
+
+TEST(EnginePlugin, SearchesBesideTheProgramThenInLibThenTheSystem) {
+  EXPECT_THAT(EnginePluginCandidates({.path = "", .executable_directory = "/opt/bin"}),
+              ElementsAre("/opt/bin/liblockstep-engine.so",
+                          "/opt/bin/../lib/lockstep/liblockstep-engine.so",
+                          "liblockstep-engine.so"));
+  EXPECT_THAT(EnginePluginCandidates({.path = "/x.so", .executable_directory = "/opt/bin"}),
+              ElementsAre("/x.so"));
+}
+
+}  // namespace
+}  // namespace lockstep::runtime
