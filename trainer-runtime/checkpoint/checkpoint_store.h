@@ -9,15 +9,10 @@
 #include "common/base/log.h"
 #include "common/base/result.h"
 #include "common/base/time.h"
+#include "trainer-runtime/checkpoint/checkpoint_directory.h"
 #include "trainer-runtime/checkpoint/snapshot.h"
 
 namespace lockstep::runtime {
-
-// What to do with a directory that another job (another uid) has written to.
-enum class OtherJobPolicy {
-  kRefuse,    // its checkpoints are not read, and Claim fails
-  kTakeOver,  // its checkpoints are read, and Claim shuts the other job out
-};
 
 struct CheckpointStoreOptions {
   std::string directory;  // created when missing
@@ -85,7 +80,8 @@ class CheckpointStore {
   explicit CheckpointStore(CheckpointStoreOptions options);
 
   CheckpointStoreOptions options_;
-  std::unique_ptr<Writer> writer_;  // null until Claim
+  CheckpointDirectory directory_;
+  std::unique_ptr<Writer> writer_;  // null until Claim; uses directory_
 };
 
 }  // namespace lockstep::runtime

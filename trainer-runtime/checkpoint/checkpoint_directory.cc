@@ -1,0 +1,378 @@
+#include "trainer-runtime/checkpoint/checkpoint_directory.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <fcntl.h>
+#include <filesystem>
+#include <system_error>
+#include <tuple>
+#include <unistd.h>
+#include <utility>
+#include <vector>
+
+#include "common/base/check.h"
+#include "common/base/digest.h"
+#include "common/base/file.h"
+#include "common/base/unique_fd.h"
+#include "trainer-runtime/checkpoint/directory_lock.h"
+#include "trainer-runtime/checkpoint/manifest.h"
+#include "trainer-runtime/checkpoint/safetensors.h"
+
+namespace lockstep::runtime {
+namespace {
+
+constexpr const char* kTensorsFile = "tensors.safetensors";
+constexpr const char* kManifestFile = "manifest.json";
+constexpr const char* kFenceFile = "fence.json";
+constexpr const char* kLedgerTensor = "lockstep/ledger";
+constexpr std::string_view kStepPrefix = "step-";
+constexpr std::string_view kTemporaryPrefix = ".tmp-";
+
+constexpr std::size_t kManifestBytesMax = 1 << 20;  // choice: a thousand times a real one
+
+// A lock is held for a handful of system calls; a longer wait means its holder is stopped.
+constexpr std::chrono::seconds kLockTimeout{5};
+
+std::string_view BytesOf(const std::vector<float>& values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
+}
+
+// The order in which writers of one job follow each other.
+auto Order(const WriterIdentity& writer) {
+  return std::tuple(writer.attempt, writer.epoch, writer.incarnation);
+}
+
+std::string Describe(const WriterIdentity& writer) {
+  return "attempt " + std::to_string(writer.attempt.value()) + ", epoch " +
+         std::to_string(writer.epoch.value()) + ", incarnation " +
+         std::to_string(writer.incarnation.value()) + " of job " + writer.job_uid;
+}
+
+// The step of a folder named "step-00000100".
+std::optional<Step> ParseStepName(std::string_view name) {
+  if (name.substr(0, kStepPrefix.size()) != kStepPrefix) {
+    return std::nullopt;
+  }
+  name.remove_prefix(kStepPrefix.size());
+  int64_t step = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
+  if (error != std::errc() || end != name.data() + name.size() || step < 0) {
+    return std::nullopt;
+  }
+  return Step(step);
+}
+
+Result<std::vector<std::string>> ListNames(const std::string& directory) {
+  std::vector<std::string> names;
+  std::error_code error;
+  std::filesystem::directory_iterator entries(directory, error);
+  while (!error && entries != std::filesystem::directory_iterator()) {
+    names.push_back(entries->path().filename().string());
+    entries.increment(error);
+  }
+  if (error) {
+    return SystemError(error.value(), "list folder " + directory);
+  }
+  return names;
+}
+
+// Steps that have a folder, highest first.
+Result<std::vector<Step>> ListSteps(const std::string& directory) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListNames(directory));
+  std::vector<Step> steps;
+  for (const std::string& name : names) {
+    if (const std::optional<Step> step = ParseStepName(name)) {
+      steps.push_back(*step);
+    }
+  }
+  std::sort(steps.rbegin(), steps.rend());
+  steps.erase(std::unique(steps.begin(), steps.end()), steps.end());
+  return steps;
+}
+
+Status FlushFolder(const std::string& path) {
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd.is_open() || ::fsync(fd.get()) != 0) {
+    return SystemError(errno, "flush folder " + path);
+  }
+  return OkStatus();
+}
+
+// Puts `folder` at `target`. What stood there, if anything, is at `folder` afterwards.
+Status Exchange(const std::string& folder, const std::string& target) {
+  if (::rename(folder.c_str(), target.c_str()) == 0) {
+    return OkStatus();  // nothing stood there, or an empty folder
+  }
+  if (errno != ENOTEMPTY && errno != EEXIST && errno != ENOTDIR) {
+    return SystemError(errno, "rename " + folder + " to " + target);
+  }
+  if (::renameat2(AT_FDCWD, folder.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) == 0) {
+    return OkStatus();
+  }
+  // Some network file systems cannot exchange. Between these two renames this step is missing, and
+  // a reader falls back to the one before.
+  const std::string aside = folder + ".old";
+  if (::rename(target.c_str(), aside.c_str()) != 0 ||
+      ::rename(folder.c_str(), target.c_str()) != 0 ||
+      ::rename(aside.c_str(), folder.c_str()) != 0) {
+    return SystemError(errno, "replace " + target);
+  }
+  return OkStatus();
+}
+
+Result<WriterIdentity> ReadFence(const std::string& directory) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::string text,
+                            ReadFile(directory + "/" + kFenceFile, kManifestBytesMax));
+  return DecodeFence(text);
+}
+
+Result<Manifest> ReadManifest(const std::string& folder) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::string text,
+                            ReadFile(folder + "/" + kManifestFile, kManifestBytesMax));
+  return DecodeManifest(text);
+}
+
+// The snapshot of a tensors file whose hash was found right.
+Result<Snapshot> Assemble(const Manifest& manifest, std::string_view file) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<TensorSlice> slices, DecodeSafetensors(file));
+  Snapshot snapshot;
+  snapshot.step = manifest.step;
+  snapshot.cursor = manifest.cursor;
+  snapshot.seed = manifest.seed;
+  snapshot.world_size = manifest.world_size;
+  for (const TensorSlice& slice : slices) {
+    if (slice.name == kLedgerTensor) {
+      snapshot.ledger = slice.bytes;
+      continue;
+    }
+    if (slice.type != TensorType::kFloat32) {
+      return Error(ErrorCode::kCorrupt, slice.name + " is not of float32");
+    }
+    NamedTensor tensor{slice.name, slice.shape, {}};
+    tensor.values.resize(slice.bytes.size() / sizeof(float));
+    if (!slice.bytes.empty()) {
+      std::memcpy(tensor.values.data(), slice.bytes.data(), slice.bytes.size());
+    }
+    snapshot.tensors.push_back(std::move(tensor));
+  }
+  return snapshot;
+}
+
+std::string EncodeTensors(const Snapshot& snapshot) {
+  std::vector<TensorSlice> slices;
+  for (const NamedTensor& tensor : snapshot.tensors) {
+    slices.push_back({tensor.name, TensorType::kFloat32, tensor.shape, BytesOf(tensor.values)});
+  }
+  slices.push_back({kLedgerTensor,
+                    TensorType::kUInt8,
+                    {static_cast<int64_t>(snapshot.ledger.size())},
+                    snapshot.ledger});
+  return EncodeSafetensors(slices, {{"format", "lockstep"}});
+}
+
+}  // namespace
+
+CheckpointDirectory::CheckpointDirectory(CheckpointDirectoryOptions options)
+    : options_(std::move(options)), token_(RandomHex(8)) {}
+
+Status CheckpointDirectory::Claim(const WriterIdentity& writer) {
+  {
+    // Before the fence rises: a save of ours under way must not find itself outdated by it.
+    const std::lock_guard guard(mutex_);
+    claimed_ = writer;
+  }
+  LOCKSTEP_RETURN_IF_ERROR(MakeDirectories(options_.directory));
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      const DirectoryLock lock,
+      DirectoryLock::Acquire(options_.directory, Deadline::After(SteadyNow(), kLockTimeout)));
+  const Result<WriterIdentity> holder = ReadFence(options_.directory);
+  if (!holder.ok() && holder.error().code() == ErrorCode::kCorrupt) {
+    // Whoever claims has met all ranks, so nobody newer can have written it.
+    options_.logger->Warn(
+        "fence is damaged and will be replaced",
+        {{"directory", options_.directory}, {"error", holder.error().ToString()}});
+  } else if (!holder.ok() && holder.error().code() != ErrorCode::kNotFound) {
+    return holder.error();
+  } else if (holder.ok() && holder->job_uid != writer.job_uid) {
+    if (options_.other_job == OtherJobPolicy::kRefuse) {
+      return Error(ErrorCode::kAlreadyExists,
+                   options_.directory + " holds the checkpoints of job " + holder->job_uid +
+                       ", expected an empty folder or one of job " + writer.job_uid);
+    }
+  } else if (holder.ok() && Order(*holder) > Order(writer)) {
+    return Error(ErrorCode::kStale, options_.directory + " is now written by " + Describe(*holder));
+  }
+  LOCKSTEP_RETURN_IF_ERROR(
+      WriteFileAtomically(options_.directory + "/" + kFenceFile, EncodeFence(writer)));
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListNames(options_.directory));
+  for (const std::string& name : names) {
+    const bool is_temporary = name.compare(0, kTemporaryPrefix.size(), kTemporaryPrefix) == 0;
+    if (is_temporary && name.find(token_) == std::string::npos) {
+      RemoveFolder(options_.directory + "/" + name);
+    }
+  }
+  return OkStatus();
+}
+
+WriterIdentity CheckpointDirectory::ClaimedIdentity() const {
+  const std::lock_guard guard(mutex_);
+  return claimed_;
+}
+
+Result<int64_t> CheckpointDirectory::Publish(const Snapshot& snapshot) {
+  const std::string folder = TemporaryPath("save");
+  Result<int64_t> bytes = WriteFiles(folder, snapshot);
+  if (bytes.ok()) {
+    Status visible = MakeVisible(folder, snapshot.step);
+    if (!visible.ok()) {
+      bytes = std::move(visible).error();
+    }
+  }
+  RemoveFolder(folder);  // what failed, or what stood at this step before
+  if (!bytes.ok()) {
+    return std::move(bytes).error().Wrap("checkpoint of step " +
+                                         std::to_string(snapshot.step.value()));
+  }
+  RemoveOld(snapshot.step);
+  return bytes;
+}
+
+Result<int64_t> CheckpointDirectory::WriteFiles(const std::string& folder,
+                                                const Snapshot& snapshot) const {
+  const std::string file = EncodeTensors(snapshot);
+  Manifest manifest;
+  manifest.writer = ClaimedIdentity();
+  manifest.step = snapshot.step;
+  manifest.cursor = snapshot.cursor;
+  manifest.seed = snapshot.seed;
+  manifest.world_size = snapshot.world_size;
+  manifest.tensors_file = kTensorsFile;
+  manifest.tensors_bytes = file.size();
+  manifest.tensors_sha256 = Sha256Hex(file);
+  manifest.created = FormatRfc3339(options_.clock->WallNow());
+
+  LOCKSTEP_RETURN_IF_ERROR(MakeDirectories(folder));
+  // Each is flushed with its folder entry before the next begins; the rename comes after both.
+  LOCKSTEP_RETURN_IF_ERROR(WriteFileAtomically(folder + "/" + kTensorsFile, file));
+  LOCKSTEP_RETURN_IF_ERROR(
+      WriteFileAtomically(folder + "/" + kManifestFile, EncodeManifest(manifest)));
+  return static_cast<int64_t>(file.size());
+}
+
+Status CheckpointDirectory::MakeVisible(const std::string& folder, Step step) const {
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      const DirectoryLock lock,
+      DirectoryLock::Acquire(options_.directory, Deadline::After(SteadyNow(), kLockTimeout)));
+  LOCKSTEP_ASSIGN_OR_RETURN(const WriterIdentity holder, ReadFence(options_.directory));
+  const WriterIdentity writer = ClaimedIdentity();
+  if (holder.job_uid != writer.job_uid || Order(holder) > Order(writer)) {
+    return Error(ErrorCode::kStale,
+                 options_.directory + " is now written by " + Describe(holder) + ", not by " +
+                     Describe(writer));
+  }
+  LOCKSTEP_RETURN_IF_ERROR(Exchange(folder, PathOf(step)));
+  return FlushFolder(options_.directory);
+}
+
+Result<std::optional<Snapshot>> CheckpointDirectory::LoadNewest() const {
+  const Result<std::vector<Step>> steps = ListSteps(options_.directory);
+  if (!steps.ok() && steps.error().code() == ErrorCode::kNotFound) {
+    return std::optional<Snapshot>();
+  }
+  if (!steps.ok()) {
+    return steps.error();
+  }
+  for (const Step step : *steps) {
+    Result<Snapshot> snapshot = Load(step);
+    if (snapshot.ok()) {
+      return std::optional<Snapshot>(std::move(snapshot).value());
+    }
+    options_.logger->Warn("checkpoint skipped",
+                          {{"path", PathOf(step)}, {"error", snapshot.error().ToString()}});
+  }
+  return std::optional<Snapshot>();
+}
+
+Result<Snapshot> CheckpointDirectory::Load(Step step) const {
+  const std::string folder = PathOf(step);
+  LOCKSTEP_ASSIGN_OR_RETURN(const Manifest manifest, ReadManifest(folder));
+  if (manifest.step != step) {
+    return Error(ErrorCode::kCorrupt,
+                 "its manifest is of step " + std::to_string(manifest.step.value()));
+  }
+  if (manifest.writer.job_uid != options_.job_uid &&
+      options_.other_job == OtherJobPolicy::kRefuse) {
+    return Error(ErrorCode::kMismatch,
+                 "written by job " + manifest.writer.job_uid + ", expected " + options_.job_uid);
+  }
+  const std::string path = folder + "/" + manifest.tensors_file;
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::string file, ReadFile(path, manifest.tensors_bytes));
+  if (file.size() != manifest.tensors_bytes) {
+    return Error(ErrorCode::kCorrupt,
+                 path + " has " + std::to_string(file.size()) + " bytes, expected " +
+                     std::to_string(manifest.tensors_bytes));
+  }
+  const std::string hash = Sha256Hex(file);
+  if (hash != manifest.tensors_sha256) {
+    return Error(ErrorCode::kCorrupt,
+                 path + " hashes to " + hash + ", expected " + manifest.tensors_sha256);
+  }
+  return Assemble(manifest, file);
+}
+
+// Without hashing the tensors, which would read every kept checkpoint on each save.
+bool CheckpointDirectory::LooksComplete(Step step) const {
+  const Result<Manifest> manifest = ReadManifest(PathOf(step));
+  std::error_code error;
+  return manifest.ok() && std::filesystem::file_size(PathOf(step) + "/" + manifest->tensors_file,
+                                                     error) == manifest->tensors_bytes;
+}
+
+void CheckpointDirectory::RemoveOld(Step newest) const {
+  const Result<std::vector<Step>> steps = ListSteps(options_.directory);
+  if (!steps.ok()) {
+    options_.logger->Warn("old checkpoints are kept", {{"error", steps.error().ToString()}});
+    return;
+  }
+  int kept = 0;
+  for (const Step step : *steps) {
+    if (step > newest) {
+      continue;  // it is damaged, or this run would have started from it
+    }
+    if (kept < options_.keep_count && LooksComplete(step)) {
+      ++kept;
+      continue;
+    }
+    LOCKSTEP_CHECK(step != newest, "the newest checkpoint is about to be removed");
+    // Renamed first, so that a kill in the middle leaves no half checkpoint under its name.
+    const std::string folder = TemporaryPath("remove-" + std::to_string(step.value()));
+    if (::rename(PathOf(step).c_str(), folder.c_str()) == 0) {
+      RemoveFolder(folder);
+    }
+  }
+}
+
+void CheckpointDirectory::RemoveFolder(const std::string& path) const {
+  std::error_code error;
+  std::filesystem::remove_all(path, error);
+  if (error) {
+    options_.logger->Warn("cannot remove", {{"path", path}, {"error", error.message()}});
+  }
+}
+
+std::string CheckpointDirectory::PathOf(Step step) const {
+  constexpr std::size_t kDigits = 8;  // so that names sort like steps up to 100 million
+  std::string digits = std::to_string(step.value());
+  digits.insert(0, digits.size() < kDigits ? kDigits - digits.size() : 0, '0');
+  return options_.directory + "/" + std::string(kStepPrefix) + digits;
+}
+
+std::string CheckpointDirectory::TemporaryPath(const std::string& purpose) const {
+  return options_.directory + "/" + std::string(kTemporaryPrefix) + token_ + "-" + purpose;
+}
+
+}  // namespace lockstep::runtime

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "common/base/log.h"
+#include "common/base/result.h"
+#include "common/base/time.h"
+#include "trainer-runtime/checkpoint/snapshot.h"
+
+namespace lockstep::runtime {
+
+// What to do with a directory that another job (another uid) has written to.
+enum class OtherJobPolicy {
+  kRefuse,    // its checkpoints are not read, and Claim fails
+  kTakeOver,  // its checkpoints are read, and Claim shuts the other job out
+};
+
+struct CheckpointDirectoryOptions {
+  std::string directory;
+  std::string job_uid;
+  int keep_count = 3;
+  OtherJobPolicy other_job = OtherJobPolicy::kRefuse;
+  Logger* logger = nullptr;      // not owned
+  const Clock* clock = nullptr;  // not owned
+};
+
+// The files of a checkpoint directory, written and read by the calling thread. CheckpointStore adds
+// the background writer. Thread: each method from one thread; Claim, Publish and LoadNewest may
+// overlap.
+class CheckpointDirectory {
+ public:
+  explicit CheckpointDirectory(CheckpointDirectoryOptions options);
+
+  // Raises the fence to `writer` and removes what dead writers left half done.
+  // Errors: as CheckpointStore::Claim.
+  Status Claim(const WriterIdentity& writer);
+
+  // Writes `snapshot` and makes it visible whole, then removes old checkpoints. The fence is
+  // checked under the directory's lock, right before the checkpoint appears. Result: bytes of the
+  // tensors file. Errors: kStale (the fence is above the last Claim), kResourceExhausted (disk
+  // full), kTimeout (lock), kIo and its kin; the directory is then as it was.
+  Result<int64_t> Publish(const Snapshot& snapshot);
+
+  // As CheckpointStore::LoadNewest.
+  Result<std::optional<Snapshot>> LoadNewest() const;
+
+  // "DIR/step-00000100".
+  std::string PathOf(Step step) const;
+
+ private:
+  WriterIdentity ClaimedIdentity() const;
+  Result<int64_t> WriteFiles(const std::string& folder, const Snapshot& snapshot) const;
+  Status MakeVisible(const std::string& folder, Step step) const;
+  Result<Snapshot> Load(Step step) const;
+  bool LooksComplete(Step step) const;
+  void RemoveOld(Step newest) const;
+  void RemoveFolder(const std::string& path) const;
+  std::string TemporaryPath(const std::string& purpose) const;
+
+  CheckpointDirectoryOptions options_;
+  std::string token_;  // marks this process's temporary folders
+  mutable std::mutex mutex_;
+  WriterIdentity claimed_;  // guarded by mutex_
+};
+
+}  // namespace lockstep::runtime

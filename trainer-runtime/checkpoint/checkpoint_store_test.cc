@@ -1,0 +1,229 @@
+#include "trainer-runtime/checkpoint/checkpoint_store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/base/file.h"
+#include "trainer-runtime/checkpoint/checkpoint_test_support.h"
+#include "trainer-runtime/checkpoint/directory_lock.h"
+
+namespace lockstep::runtime {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr std::size_t kFileMax = 1 << 20;
+
+class CheckpointStoreTest : public CheckpointTest {};
+
+TEST_F(CheckpointStoreTest, NothingThereIsNoCheckpoint) {
+  EXPECT_EQ(NewestStep(Open(Options()).get()), 0);
+  EXPECT_FALSE(std::filesystem::exists(directory_)) << "reading must not create the folder";
+}
+
+TEST_F(CheckpointStoreTest, OptionsAreChecked) {
+  CheckpointStoreOptions options = Options();
+  options.keep_count = 0;
+  EXPECT_THAT(CheckpointStore::Open(options).error().message(), HasSubstr("keep is 0"));
+  options = Options();
+  options.directory = "";
+  EXPECT_FALSE(CheckpointStore::Open(options).ok());
+}
+
+TEST_F(CheckpointStoreTest, LoadsWhatWasSaved) {
+  SaveAndWait(OpenWriter().get(), 7);
+  const Result<std::optional<Snapshot>> loaded = Open(Options())->LoadNewest();
+  ASSERT_TRUE(loaded.ok());
+  EXPECT_EQ(**loaded, SnapshotAt(7));
+}
+
+TEST_F(CheckpointStoreTest, EqualSnapshotsGiveEqualTensorFiles) {
+  SaveAndWait(OpenWriter().get(), 7);
+  const std::string first = ReadFile(FileOf(7, "tensors.safetensors"), kFileMax).value();
+  SaveAndWait(OpenWriter(2).get(), 7);
+  EXPECT_EQ(ReadFile(FileOf(7, "tensors.safetensors"), kFileMax).value(), first);
+}
+
+TEST_F(CheckpointStoreTest, KeepsTheNewestOnesOnly) {
+  const auto store = OpenWriter();
+  for (const int64_t step : {10, 20, 30, 40, 50}) {
+    SaveAndWait(store.get(), step);
+  }
+  EXPECT_THAT(Names(),
+              ElementsAre("fence.json", "step-00000030", "step-00000040", "step-00000050"));
+  EXPECT_EQ(NewestStep(store.get()), 50);
+}
+
+TEST_F(CheckpointStoreTest, IncompleteOnesDoNotCountAsKept) {
+  const auto store = OpenWriter();
+  for (const int64_t step : {10, 20, 30}) {
+    SaveAndWait(store.get(), step);
+  }
+  std::filesystem::remove(FileOf(30, "manifest.json"));
+  SaveAndWait(store.get(), 40);
+  EXPECT_THAT(Names(),
+              ElementsAre("fence.json", "step-00000010", "step-00000020", "step-00000040"));
+}
+
+TEST_F(CheckpointStoreTest, SameStepAgainReplacesTheOld) {
+  const auto store = OpenWriter();
+  SaveAndWait(store.get(), 10);
+  ASSERT_TRUE(WriteFileAtomically(FileOf(10, "tensors.safetensors"), "damaged").ok());
+  EXPECT_EQ(NewestStep(store.get()), 0);
+  SaveAndWait(store.get(), 10);
+  EXPECT_EQ(NewestStep(store.get()), 10);
+  EXPECT_THAT(Names(), ElementsAre("fence.json", "step-00000010"));
+}
+
+TEST_F(CheckpointStoreTest, OutcomesAreReportedOnce) {
+  const auto store = OpenWriter();
+  SaveAndWait(store.get(), 10);
+  const std::vector<SaveOutcome> outcomes = store->TakeOutcomes();
+  ASSERT_EQ(outcomes.size(), 1U);
+  EXPECT_EQ(outcomes[0].step, Step(10));
+  EXPECT_TRUE(outcomes[0].status.ok());
+  EXPECT_EQ(outcomes[0].bytes,
+            static_cast<int64_t>(std::filesystem::file_size(FileOf(10, "tensors.safetensors"))));
+  EXPECT_TRUE(store->TakeOutcomes().empty());
+}
+
+TEST_F(CheckpointStoreTest, NewerSnapshotReplacesTheWaitingOne) {
+  const auto store = OpenWriter();
+  {
+    // While the directory is locked the writer cannot finish step 1, so the others queue up.
+    const Result<DirectoryLock> lock = DirectoryLock::Acquire(directory_, Soon());
+    ASSERT_TRUE(lock.ok());
+    store->SaveAsync(SnapshotAt(1));
+    store->SaveAsync(SnapshotAt(2));
+    store->SaveAsync(SnapshotAt(3));
+    EXPECT_EQ(store->Flush(Deadline::After(SteadyNow(), Duration::zero())).error().code(),
+              ErrorCode::kTimeout);
+  }
+  ASSERT_TRUE(store->Flush(Soon()).ok());
+  // Which ones were replaced depends on when the writer woke up.
+  EXPECT_GE(store->replaced_count(), 1);
+  EXPECT_EQ(NewestStep(store.get()), 3);
+}
+
+TEST_F(CheckpointStoreTest, OlderWriterIsRefused) {
+  const auto old_chief = OpenWriter(1);
+  SaveAndWait(old_chief.get(), 10);
+  const auto new_chief = OpenWriter(2);
+  SaveAndWait(new_chief.get(), 20);
+
+  old_chief->SaveAsync(SnapshotAt(30));
+  const Status refused = old_chief->Flush(Soon());
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code(), ErrorCode::kStale);
+  EXPECT_THAT(refused.error().ToString(), HasSubstr("epoch 2"));
+  EXPECT_THAT(Names(), ElementsAre("fence.json", "step-00000010", "step-00000020"));
+
+  EXPECT_EQ(old_chief->Claim(Epoch(1), Incarnation(9)).error().code(), ErrorCode::kStale);
+  EXPECT_TRUE(old_chief->Claim(Epoch(3), Incarnation(0)).ok()) << "it may lead a later epoch";
+}
+
+TEST_F(CheckpointStoreTest, LaterAttemptBeatsHigherEpoch) {
+  const auto first = OpenWriter(9);
+  CheckpointStoreOptions options = Options();
+  options.writer.attempt = Attempt(1);
+  ASSERT_TRUE(Open(options)->Claim(Epoch(1), Incarnation(0)).ok());
+  first->SaveAsync(SnapshotAt(10));
+  EXPECT_EQ(first->Flush(Soon()).error().code(), ErrorCode::kStale);
+}
+
+TEST_F(CheckpointStoreTest, OwnLaterClaimDoesNotSpoilASaveUnderWay) {
+  const auto store = OpenWriter(1);
+  for (int64_t epoch = 2; epoch < 20; ++epoch) {
+    store->SaveAsync(SnapshotAt(epoch));
+    ASSERT_TRUE(store->Claim(Epoch(epoch), Incarnation(0)).ok());
+    const Status flushed = store->Flush(Soon());
+    ASSERT_TRUE(flushed.ok()) << flushed.error().ToString();
+  }
+}
+
+TEST_F(CheckpointStoreTest, AnotherJobsFolderIsRefused) {
+  SaveAndWait(OpenWriter().get(), 10);
+  const auto other = Open(Options("uid-2"));
+  EXPECT_EQ(NewestStep(other.get()), 0);
+  const Status claimed = other->Claim(Epoch(5), Incarnation(0));
+  ASSERT_FALSE(claimed.ok());
+  EXPECT_EQ(claimed.error().code(), ErrorCode::kAlreadyExists);
+  EXPECT_THAT(claimed.error().message(), HasSubstr("uid-1"));
+}
+
+TEST_F(CheckpointStoreTest, AnotherJobsFolderCanBeTakenOver) {
+  const auto first = OpenWriter(9);
+  SaveAndWait(first.get(), 10);
+  CheckpointStoreOptions options = Options("uid-2");
+  options.other_job = OtherJobPolicy::kTakeOver;
+  const auto second = Open(options);
+  EXPECT_EQ(NewestStep(second.get()), 10);
+  ASSERT_TRUE(second->Claim(Epoch(1), Incarnation(0)).ok());
+  SaveAndWait(second.get(), 20);
+  first->SaveAsync(SnapshotAt(30));
+  EXPECT_EQ(first->Flush(Soon()).error().code(), ErrorCode::kStale);
+  EXPECT_EQ(NewestStep(second.get()), 20);
+}
+
+TEST_F(CheckpointStoreTest, DamagedFenceShutsWritersOutUntilTheNextClaim) {
+  const auto store = OpenWriter(1);
+  ASSERT_TRUE(WriteFileAtomically(directory_ + "/fence.json", "{").ok());
+  store->SaveAsync(SnapshotAt(10));
+  EXPECT_EQ(store->Flush(Soon()).error().code(), ErrorCode::kCorrupt);
+  ASSERT_TRUE(store->Claim(Epoch(2), Incarnation(0)).ok());
+  SaveAndWait(store.get(), 20);
+  EXPECT_THAT(log_.warnings, ElementsAre(HasSubstr("fence is damaged")));
+}
+
+TEST_F(CheckpointStoreTest, ClaimRemovesWhatDeadWritersLeft) {
+  ASSERT_TRUE(MakeDirectories(directory_ + "/.tmp-0123-save").ok());
+  ASSERT_TRUE(WriteFileAtomically(directory_ + "/.tmp-0123-save/tensors.safetensors", "x").ok());
+  OpenWriter();
+  EXPECT_THAT(Names(), ElementsAre("fence.json"));
+}
+
+TEST_F(CheckpointStoreTest, FolderOfAnotherStepIsSkipped) {
+  const auto store = OpenWriter();
+  SaveAndWait(store.get(), 10);
+  std::filesystem::copy(directory_ + "/step-00000010", directory_ + "/step-00000099");
+  EXPECT_EQ(NewestStep(store.get()), 10);
+  EXPECT_THAT(log_.warnings, ElementsAre(HasSubstr("its manifest is of step 10")));
+}
+
+// Acceptance: a checkpoint cut at every byte of its manifest and of its tensors file.
+TEST_F(CheckpointStoreTest, EveryCutFallsBackToTheOneBefore) {
+  const auto store = OpenWriter();
+  SaveAndWait(store.get(), 10);
+  SaveAndWait(store.get(), 20);
+  for (const char* name : {"manifest.json", "tensors.safetensors"}) {
+    const std::string path = FileOf(20, name);
+    const std::string whole = ReadFile(path, kFileMax).value();
+    ASSERT_FALSE(whole.empty());
+    for (std::size_t length = 0; length < whole.size(); ++length) {
+      std::filesystem::resize_file(path, length);
+      log_.warnings.clear();
+      ASSERT_EQ(NewestStep(store.get()), 10) << name << " cut at " << length;
+      ASSERT_THAT(log_.warnings, ElementsAre(HasSubstr("step-00000020")));
+      ASSERT_TRUE(WriteFileAtomically(path, whole).ok());
+    }
+    ASSERT_EQ(NewestStep(store.get()), 20);
+  }
+}
+
+TEST_F(CheckpointStoreTest, EveryFlippedBitOfTheTensorsIsNoticed) {
+  const auto store = OpenWriter();
+  SaveAndWait(store.get(), 10);
+  SaveAndWait(store.get(), 20);
+  const std::string path = FileOf(20, "tensors.safetensors");
+  const std::string whole = ReadFile(path, kFileMax).value();
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    std::string bad = whole;
+    bad[i] ^= static_cast<char>(1U << (i % 8));
+    ASSERT_TRUE(WriteFileAtomically(path, bad).ok());
+    ASSERT_EQ(NewestStep(store.get()), 10) << "byte " << i;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::runtime

@@ -1,0 +1,167 @@
+#include "trainer-runtime/checkpoint/manifest.h"
+
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "common/base/digest.h"
+#include "common/json/json.h"
+
+namespace lockstep::runtime {
+namespace {
+
+constexpr const char* kHashKey = "sha256";
+
+void AddWriter(const WriterIdentity& writer, Json* object) {
+  (*object)["jobUid"] = writer.job_uid;
+  (*object)["attempt"] = writer.attempt.value();
+  (*object)["epoch"] = writer.epoch.value();
+  (*object)["incarnation"] = writer.incarnation.value();
+}
+
+// Reads required members; what is missing or wrong is recorded by the reader and comes back empty.
+class RequiredFields {
+ public:
+  RequiredFields(const Json& value, const std::string& path, std::vector<Error>* errors)
+      : reader_(value, path, errors) {}
+
+  int64_t Count(std::string_view key) {
+    reader_.Require(key, "a whole number");
+    return reader_.Int(key, 0).value_or(0);
+  }
+
+  int64_t Int(std::string_view key) {
+    reader_.Require(key, "a whole number");
+    return reader_.Int(key).value_or(0);
+  }
+
+  std::string String(std::string_view key) {
+    reader_.Require(key, "a string");
+    return reader_.String(key).value_or("");
+  }
+
+  Json Object(std::string_view key) {
+    const Json* value = reader_.Require(key, "an object");
+    return value == nullptr ? Json::object() : *value;
+  }
+
+  WriterIdentity Writer() {
+    WriterIdentity writer;
+    writer.job_uid = String("jobUid");
+    writer.attempt = Attempt(Count("attempt"));
+    writer.epoch = Epoch(Count("epoch"));
+    writer.incarnation = Incarnation(Count("incarnation"));
+    return writer;
+  }
+
+  void Finish() { reader_.Finish(); }
+
+ private:
+  ObjectReader reader_;
+};
+
+// Parses `text` and checks and removes the hash that AppendHash put in.
+Result<Json> ParseHashed(std::string_view text, const std::string& what) {
+  Result<Json> parsed = ParseJson(text);
+  if (!parsed.ok()) {
+    return Error(ErrorCode::kCorrupt, what + ": " + parsed.error().message());
+  }
+  if (!parsed->is_object() || !parsed->contains(kHashKey)) {
+    return Error(ErrorCode::kCorrupt, what + ": no " + kHashKey + ", expected an object with one");
+  }
+  const Json hash = parsed->at(kHashKey);
+  parsed->erase(kHashKey);
+  const std::string expected = Sha256Hex(DumpJson(*parsed));
+  if (hash != expected) {
+    return Error(ErrorCode::kCorrupt,
+                 what + ": its hash is " + DescribeJson(hash) + ", expected " + expected);
+  }
+  return parsed;
+}
+
+std::string DumpHashed(Json object) {
+  object[kHashKey] = Sha256Hex(DumpJson(object));
+  return DumpJsonPretty(object);
+}
+
+}  // namespace
+
+std::string EncodeManifest(const Manifest& manifest) {
+  Json object = Json::object();
+  object["formatVersion"] = kManifestVersion;
+  AddWriter(manifest.writer, &object);
+  object["step"] = manifest.step.value();
+  object["cursor"] = {{"dataEpoch", manifest.cursor.data_epoch},
+                      {"batchIndex", manifest.cursor.batch_index},
+                      {"samplesConsumed", manifest.cursor.samples_consumed}};
+  object["seed"] = manifest.seed;
+  object["worldSize"] = manifest.world_size;
+  object["tensors"] = {{"file", manifest.tensors_file},
+                       {"bytes", manifest.tensors_bytes},
+                       {"sha256", manifest.tensors_sha256}};
+  object["created"] = manifest.created;
+  return DumpHashed(std::move(object));
+}
+
+Result<Manifest> DecodeManifest(std::string_view text) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const Json object, ParseHashed(text, "manifest"));
+  std::vector<Error> errors;
+  RequiredFields fields(object, "", &errors);
+  const int64_t version = fields.Count("formatVersion");
+  if (errors.empty() && version != kManifestVersion) {
+    return Error(ErrorCode::kMismatch,
+                 "manifest: format version " + std::to_string(version) + ", expected " +
+                     std::to_string(kManifestVersion));
+  }
+  Manifest manifest;
+  manifest.writer = fields.Writer();
+  manifest.step = Step(fields.Count("step"));
+  manifest.seed = fields.Int("seed");
+  const int64_t world_size = fields.Count("worldSize");
+  manifest.created = fields.String("created");
+  const Json cursor_object = fields.Object("cursor");
+  const Json tensors_object = fields.Object("tensors");
+  fields.Finish();
+
+  RequiredFields cursor(cursor_object, "cursor", &errors);
+  manifest.cursor.data_epoch = cursor.Count("dataEpoch");
+  manifest.cursor.batch_index = cursor.Count("batchIndex");
+  manifest.cursor.samples_consumed = cursor.Count("samplesConsumed");
+  cursor.Finish();
+
+  RequiredFields tensors(tensors_object, "tensors", &errors);
+  manifest.tensors_file = tensors.String("file");
+  manifest.tensors_bytes = static_cast<std::size_t>(tensors.Count("bytes"));
+  manifest.tensors_sha256 = tensors.String("sha256");
+  tensors.Finish();
+
+  if (world_size > std::numeric_limits<int>::max() ||
+      manifest.tensors_file.find('/') != std::string::npos) {
+    errors.emplace_back(ErrorCode::kCorrupt, "worldSize or tensors.file is out of range");
+  }
+  if (!errors.empty()) {
+    return Error(ErrorCode::kCorrupt, "manifest: " + errors.front().ToString());
+  }
+  manifest.world_size = static_cast<int>(world_size);
+  return manifest;
+}
+
+std::string EncodeFence(const WriterIdentity& writer) {
+  Json object = Json::object();
+  AddWriter(writer, &object);
+  return DumpHashed(std::move(object));
+}
+
+Result<WriterIdentity> DecodeFence(std::string_view text) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const Json object, ParseHashed(text, "fence"));
+  std::vector<Error> errors;
+  RequiredFields fields(object, "", &errors);
+  WriterIdentity writer = fields.Writer();
+  fields.Finish();
+  if (!errors.empty()) {
+    return Error(ErrorCode::kCorrupt, "fence: " + errors.front().ToString());
+  }
+  return writer;
+}
+
+}  // namespace lockstep::runtime

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "common/base/result.h"
+#include "common/base/strong_id.h"
+#include "trainer-runtime/checkpoint/snapshot.h"
+
+namespace lockstep::runtime {
+
+// A checkpoint's description: what it holds, who wrote it, and what its tensors file must hash to.
+struct Manifest {
+  WriterIdentity writer;
+  Step step;
+  SavedCursor cursor;
+  int64_t seed = 0;
+  int world_size = 1;
+  std::string tensors_file;  // name within the checkpoint's folder
+  std::size_t tensors_bytes = 0;
+  std::string tensors_sha256;  // 64 hexadecimal digits
+  std::string created;         // RFC 3339, for people
+
+  friend bool operator==(const Manifest&, const Manifest&) = default;
+};
+
+inline constexpr int kManifestVersion = 1;
+
+// One JSON object whose last member, `sha256`, is the hash of the object without it; so a damaged
+// manifest is told from a sound one by itself.
+std::string EncodeManifest(const Manifest& manifest);
+
+// Strict. Errors: kCorrupt (syntax, a field, the hash), kMismatch (written by a later version).
+Result<Manifest> DecodeManifest(std::string_view text);
+
+// The writer as JSON, and back: also the content of fence.json. Errors: kCorrupt.
+std::string EncodeFence(const WriterIdentity& writer);
+Result<WriterIdentity> DecodeFence(std::string_view text);
+
+}  // namespace lockstep::runtime

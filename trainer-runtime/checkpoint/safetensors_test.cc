@@ -1,0 +1,106 @@
+#include "trainer-runtime/checkpoint/safetensors.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/base/file.h"
+
+namespace lockstep::runtime {
+namespace {
+
+using testing::HasSubstr;
+using namespace std::string_literals;  // NOLINT: literals with zero bytes
+
+// 1.0f and -2.0f as they lie in memory.
+const std::string kFloats = "\x00\x00\x80\x3f\x00\x00\x00\xc0"s;
+
+std::vector<TensorSlice> Sample() {
+  return {{"w", TensorType::kFloat32, {2, 1}, kFloats},
+          {"empty", TensorType::kFloat32, {0}, ""},
+          {"bytes", TensorType::kUInt8, {3}, "abc"}};
+}
+
+// The file as the format's description spells it, put together by hand.
+std::string FileOf(const std::string& header, const std::string& data) {
+  return std::string(1, static_cast<char>(header.size())) + std::string(7, '\0') + header + data;
+}
+
+TEST(Safetensors, BytesAreThoseOfTheDescription) {
+  const std::vector<TensorSlice> tensors = {{"w", TensorType::kFloat32, {2, 1}, kFloats},
+                                            {"b", TensorType::kUInt8, {3}, "abc"}};
+  const std::string header = R"({"__metadata__":{"k":"v"},)"
+                             R"("w":{"dtype":"F32","shape":[2,1],"data_offsets":[0,8]},)"
+                             R"("b":{"dtype":"U8","shape":[3],"data_offsets":[8,11]}})";
+  const std::string padding((8 - header.size() % 8) % 8, ' ');
+  EXPECT_EQ(EncodeSafetensors(tensors, {{"k", "v"}}), FileOf(header + padding, kFloats + "abc"));
+}
+
+TEST(Safetensors, DecodesWhatItEncodes) {
+  const std::string file = EncodeSafetensors(Sample(), {});
+  const Result<std::vector<TensorSlice>> tensors = DecodeSafetensors(file);
+  ASSERT_TRUE(tensors.ok()) << tensors.error().ToString();
+  const std::vector<TensorSlice> expected = Sample();
+  ASSERT_EQ(tensors->size(), expected.size());
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_EQ((*tensors)[i].name, expected[i].name);
+    EXPECT_EQ((*tensors)[i].type, expected[i].type);
+    EXPECT_EQ((*tensors)[i].shape, expected[i].shape);
+    EXPECT_EQ((*tensors)[i].bytes, expected[i].bytes);
+  }
+}
+
+TEST(Safetensors, EveryCutIsRefused) {
+  const std::string file = EncodeSafetensors(Sample(), {});
+  for (std::size_t length = 0; length < file.size(); ++length) {
+    EXPECT_FALSE(DecodeSafetensors(std::string_view(file).substr(0, length)).ok()) << length;
+  }
+}
+
+TEST(Safetensors, EachDefectIsRefused) {
+  const std::vector<std::string> files = {
+      FileOf("{}", "x"),
+      FileOf("[]", ""),
+      FileOf("{\"w\":1}", ""),
+      FileOf(R"({"w":{"dtype":"F64","shape":[1],"data_offsets":[0,8]}})", "12345678"),
+      FileOf(R"({"w":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}})", "12345678"),
+      FileOf(R"({"w":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}})", "12345678"),
+      FileOf(R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[8,0]}})", "12345678"),
+      FileOf(R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}})", "123456789abc"),
+      FileOf(R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[0,16]}})", "12345678"),
+      FileOf(R"({"w":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,0]}})", ""),
+      FileOf(R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[0]}})", "12345678"),
+      FileOf(R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8],"x":1}})", "12345678"),
+      std::string(8, '\xff'),
+  };
+  for (const std::string& file : files) {
+    const Result<std::vector<TensorSlice>> tensors = DecodeSafetensors(file);
+    ASSERT_FALSE(tensors.ok()) << file;
+    EXPECT_EQ(tensors.error().code(), ErrorCode::kCorrupt) << file;
+  }
+}
+
+bool HasPythonSafetensors() {
+  return std::system("python3 -c 'import safetensors.numpy' >/dev/null 2>&1") == 0;
+}
+
+TEST(Safetensors, PythonLibraryReadsTheFile) {
+  if (!HasPythonSafetensors()) {
+    GTEST_SKIP() << "needs: python3 with safetensors and numpy";
+  }
+  const std::string path = testing::TempDir() + "lockstep-python.safetensors";
+  ASSERT_TRUE(WriteFileAtomically(path, EncodeSafetensors(Sample(), {{"format", "x"}})).ok());
+  const std::string command =
+      "python3 -c 'import sys, safetensors.numpy as s; t = s.load_file(sys.argv[1]); "
+      "assert t[\"w\"].tolist() == [[1.0], [-2.0]], t; "
+      "assert t[\"bytes\"].tobytes() == b\"abc\", t; assert t[\"empty\"].shape == (0,), t' " +
+      path;
+  EXPECT_EQ(std::system(command.c_str()), 0);
+  std::remove(path.c_str());
+}
+
+}  // namespace
+}  // namespace lockstep::runtime
