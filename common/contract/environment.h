@@ -96,8 +96,8 @@ struct WorkerEnvironment {
   std::string termination_message_file;  // empty: none
   std::chrono::seconds rendezvous_timeout = kDefaultRendezvousTimeout;
   TfConfig tf_config;   // of the pod's first process
-  HostPort master;      // rank 0's host and kMasterPort
-  std::string network;  // the interface that carries Horovod's traffic: "lo" or "eth0"
+  HostPort master;      // MASTER_ADDR and MASTER_PORT; empty for ps and evaluator
+  std::string network;  // the interface for Horovod's traffic, "lo" or "eth0"; empty likewise
 
   friend bool operator==(const WorkerEnvironment&, const WorkerEnvironment&) = default;
 };
@@ -119,7 +119,8 @@ Result<WorkerEnvironment> MakeWorkerEnvironment(const JobTopology& topology,
                                                 const TfConfigOptions& options = {});
 
 // All variables of the pod, as seen by its first process. Variables that do not apply (RANK of an
-// evaluator, TF_CONFIG of a lone worker, empty fields) are left out. Errors: as EncodeTfConfig.
+// evaluator, TF_CONFIG of a lone worker, empty fields) are left out. Errors: kResourceExhausted (a
+// variable longer than Linux passes on).
 Result<EnvironmentMap> RenderEnvironment(const WorkerEnvironment& environment);
 
 // The same as seen by process `local_rank` of the pod: TF_CONFIG's task, RANK, LOCAL_RANK and
@@ -128,8 +129,8 @@ Result<EnvironmentMap> RenderEnvironment(const WorkerEnvironment& environment);
 Result<EnvironmentMap> RenderEnvironmentForProcess(const WorkerEnvironment& environment,
                                                    int local_rank);
 
-// Reads the pod's variables back. Only LOCKSTEP_* and TF_CONFIG are read: RANK and its kin are
-// written for programs, never believed. Variables of other owners are ignored.
+// Reads the pod's variables back: LOCKSTEP_*, TF_CONFIG, MASTER_* and HOROVOD_GLOO_IFACE. RANK and
+// its kin are written for programs, never believed. Variables of other owners are ignored.
 // Errors: kInvalidArgument, kMismatch (TF_CONFIG contradicts LOCKSTEP_RANK, _ROLE or _WORLD_SIZE);
 // names each variable at fault, its value and what was expected.
 Result<WorkerEnvironment> ParseEnvironment(const EnvironmentMap& variables);

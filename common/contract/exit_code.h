@@ -11,7 +11,7 @@ namespace lockstep {
 inline constexpr int kExitSuccess = 0;
 inline constexpr int kExitPreempted = 42;   // checkpointed and left; TensorFlow's own code for it
 inline constexpr int kExitUserError = 64;   // manifest, data or model is wrong; BSD's EX_USAGE
-inline constexpr int kExitInternal = 70;    // a fault of ours; BSD's EX_SOFTWARE
+inline constexpr int kExitInternal = 70;    // a fault of ours, retryable; BSD's EX_SOFTWARE
 inline constexpr int kExitRetryable = 75;   // peers missing, rendezvous ran out; BSD's EX_TEMPFAIL
 inline constexpr int kExitSuperseded = 76;  // a newer incarnation or attempt has taken over
 inline constexpr int kExitCannotExecute = 126;  // as shells report it

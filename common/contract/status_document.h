@@ -16,10 +16,11 @@ namespace lockstep {
 
 // The answer to GET /status: what one process knows about itself and its peers.
 inline constexpr int kStatusSchemaVersion = 1;
-inline constexpr std::size_t kStatusBytesMax = 4 * 1024 * 1024;  // choice: holds every list at its bound
+inline constexpr std::size_t kStatusBytesMax =
+    4 * 1024 * 1024;  // choice: holds every list at its bound
 inline constexpr std::size_t kStatusPeersMax = 16384;
 inline constexpr std::size_t kStatusTimelineMax = 64;
-inline constexpr std::size_t kStatusTextBytesMax = 1024;  // of any single text
+inline constexpr std::size_t kStatusTextBytesMax = 1024;  // of a text when written
 
 enum class Phase {
   kStarting,
@@ -162,7 +163,8 @@ struct StatusDocument {
 };
 
 // Compact JSON. Only the newest kStatusTimelineMax events and the first kStatusPeersMax peers are
-// written, texts are cut at kStatusTextBytesMax, and numbers that are not finite become null.
+// written, texts are cut, losses that are not finite become null, and times and rates that are not
+// finite or are negative become 0.
 std::string EncodeStatusDocument(const StatusDocument& document);
 
 // Strict: unknown fields, wrong types, numbers out of range and lists above their bound are errors,

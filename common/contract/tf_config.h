@@ -38,7 +38,7 @@ struct TfConfig {
 struct TfConfigOptions {
   bool include_evaluator = false;    // list the evaluator in the training roles' documents too
   bool include_environment = false;  // add "environment": "cloud"; the dense form only
-  bool sparse = false;  // the legacy form for dynamic workers: a worker sees itself and all ps
+  bool sparse = false;  // the legacy form for dynamic workers: itself, the chief and all ps
 };
 
 // The document of one process. A job of a single process is local. With several processes a pod

@@ -84,6 +84,9 @@ struct JobTopology {
   std::string namespace_name;
   std::vector<RoleTopology> roles;  // each role at most once, any order
   Addressing addressing = DnsAddressing{};
+  // MASTER_PORT. torch's store listens on every address of its host, so jobs that share one host
+  // need different ones.
+  int master_port = kMasterPort;
 
   friend bool operator==(const JobTopology&, const JobTopology&) = default;
 };
@@ -158,7 +161,7 @@ HostPort MeshAddress(const JobTopology& topology, const RankPlace& place);
 // Where the pod serves its status document.
 HostPort StatusAddress(const JobTopology& topology, const TaskId& task);
 
-// Rank 0's host and kMasterPort. Precondition (checked): the job has a rank.
+// Rank 0's host and the job's master port. Precondition (checked): the job has a rank.
 HostPort MasterAddress(const JobTopology& topology);
 
 }  // namespace lockstep

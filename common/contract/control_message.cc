@@ -1,0 +1,159 @@
+#include "common/contract/control_message.h"
+
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "common/base/check.h"
+#include "common/base/digest.h"
+#include "common/contract/problems.h"
+#include "common/json/json.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kDeadlineSecondsMax = 7 * 24 * 3600;  // choice: longer than any grace period
+constexpr std::size_t kJobUidBytesMax = 128;            // a uid is 36 characters
+
+Error BadControl(std::string message) {
+  return Error(ErrorCode::kInvalidArgument, std::move(message));
+}
+
+int64_t RequiredInt(ObjectReader* reader,
+                    std::string_view key,
+                    int64_t min,
+                    int64_t max = std::numeric_limits<int64_t>::max()) {
+  reader->Require(key, "a whole number");
+  return reader->Int(key, min, max).value_or(min);
+}
+
+void ReadKind(ObjectReader* reader, ControlMessage* message) {
+  reader->Require("kind", "peer_gone or stop");
+  const std::optional<std::string> kind = reader->Choice(
+      "kind", {ControlKindName(ControlKind::kPeerGone), ControlKindName(ControlKind::kStop)});
+  if (!kind.has_value()) {
+    return;
+  }
+  if (*kind == ControlKindName(ControlKind::kPeerGone)) {
+    message->kind = ControlKind::kPeerGone;
+    message->rank =
+        static_cast<int>(RequiredInt(reader, "rank", 0, std::numeric_limits<int>::max()));
+    message->epoch = Epoch(RequiredInt(reader, "epoch", 0));
+    message->incarnation = Incarnation(RequiredInt(reader, "incarnation", 0));
+  } else {
+    message->kind = ControlKind::kStop;
+    message->deadline =
+        std::chrono::seconds(RequiredInt(reader, "deadlineSeconds", 0, kDeadlineSecondsMax));
+  }
+}
+
+}  // namespace
+
+std::string_view ControlKindName(ControlKind kind) {
+  switch (kind) {
+    case ControlKind::kPeerGone:
+      return "peer_gone";
+    case ControlKind::kStop:
+      return "stop";
+  }
+  LOCKSTEP_CHECK(false, "control kind out of range");
+}
+
+std::string EncodeControlMessage(const ControlMessage& message) {
+  Json json = Json::object();
+  json["jobUid"] = message.job_uid;
+  json["attempt"] = message.attempt.value();
+  json["counter"] = message.counter;
+  json["kind"] = std::string(ControlKindName(message.kind));
+  if (message.kind == ControlKind::kPeerGone) {
+    json["rank"] = message.rank;
+    json["epoch"] = message.epoch.value();
+    json["incarnation"] = message.incarnation.value();
+  } else {
+    json["deadlineSeconds"] = message.deadline.count();
+  }
+  return DumpJson(json);
+}
+
+std::string SignControlBody(std::string_view job_key, std::string_view body) {
+  LOCKSTEP_CHECK(!job_key.empty(), "an empty key signs nothing");
+  return HmacSha256Hex(job_key, body);
+}
+
+Result<ControlMessage> VerifyControlMessage(std::string_view job_key,
+                                            std::string_view body,
+                                            std::string_view signature) {
+  if (job_key.empty()) {
+    return BadControl("control message refused: this process has no job key");
+  }
+  if (body.size() > kControlBytesMax) {
+    return BadControl("control message refused: " + std::to_string(body.size()) +
+                      " bytes found, expected at most " + std::to_string(kControlBytesMax));
+  }
+  if (!ConstantTimeEquals(signature, SignControlBody(job_key, body))) {
+    return BadControl("control message refused: its signature is not of this job's key");
+  }
+  return DecodeControlMessage(body);
+}
+
+Result<ControlMessage> DecodeControlMessage(std::string_view body) {
+  if (body.size() > kControlBytesMax) {
+    return BadControl("control message of " + std::to_string(body.size()) +
+                      " bytes found, expected at most " + std::to_string(kControlBytesMax));
+  }
+  LOCKSTEP_ASSIGN_OR_RETURN(const Json json, ParseJson(body));
+  ControlMessage message;
+  std::vector<Error> errors;
+  ObjectReader reader(json, "", &errors);
+  reader.Require("jobUid", "the job's unique id");
+  message.job_uid = reader.String("jobUid").value_or("");
+  if (message.job_uid.size() > kJobUidBytesMax) {
+    reader.Fail("jobUid",
+                std::to_string(message.job_uid.size()) + " bytes found, expected at most " +
+                    std::to_string(kJobUidBytesMax));
+  }
+  message.attempt = Attempt(RequiredInt(&reader, "attempt", 0));
+  message.counter = RequiredInt(&reader, "counter", 1);
+  ReadKind(&reader, &message);
+  reader.Finish();
+  if (!errors.empty()) {
+    return CombineProblems(errors);
+  }
+  return message;
+}
+
+Status CheckControlFreshness(const ControlMessage& message, const ControlReceiver& receiver) {
+  if (message.job_uid != receiver.job_uid) {
+    return Error(ErrorCode::kMismatch,
+                 Quoted(message.job_uid) + " found, expected " + Quoted(receiver.job_uid))
+        .WithField("jobUid");
+  }
+  if (message.attempt != receiver.attempt) {
+    return Error(ErrorCode::kStale,
+                 std::to_string(message.attempt.value()) + " found, expected " +
+                     std::to_string(receiver.attempt.value()))
+        .WithField("attempt");
+  }
+  if (message.counter <= receiver.counter_highest) {
+    return Error(ErrorCode::kStale,
+                 std::to_string(message.counter) + " found, expected more than " +
+                     std::to_string(receiver.counter_highest))
+        .WithField("counter");
+  }
+  return OkStatus();
+}
+
+std::string StatusToken(std::string_view job_key) {
+  LOCKSTEP_CHECK(!job_key.empty(), "an empty key makes no token");
+  return HmacSha256Hex(job_key, "status");
+}
+
+bool IsStatusAuthorized(std::string_view job_key, std::string_view authorization_header) {
+  constexpr std::string_view kScheme = "Bearer ";
+  if (job_key.empty() || !authorization_header.starts_with(kScheme)) {
+    return false;
+  }
+  return ConstantTimeEquals(authorization_header.substr(kScheme.size()), StatusToken(job_key));
+}
+
+}  // namespace lockstep

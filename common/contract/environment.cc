@@ -1,0 +1,349 @@
+#include "common/contract/environment.h"
+
+#include <charconv>
+#include <cstdint>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "common/base/check.h"
+#include "common/contract/problems.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kSecondsMax = 10LL * 365 * 24 * 3600;  // choice: ten years is for ever
+constexpr int64_t kRankMax = int64_t{kReplicasMax} * kProcessesMax;
+
+void SetUnlessEmpty(const char* name, const std::string& value, EnvironmentMap* variables) {
+  if (!value.empty()) {
+    (*variables)[name] = value;
+  }
+}
+
+void SetNumber(const char* name, int64_t value, EnvironmentMap* variables) {
+  (*variables)[name] = std::to_string(value);
+}
+
+void RenderOwn(const WorkerEnvironment& environment, EnvironmentMap* variables) {
+  SetUnlessEmpty(env::kJob, environment.job, variables);
+  SetUnlessEmpty(env::kNamespace, environment.namespace_name, variables);
+  SetUnlessEmpty(env::kJobUid, environment.job_uid, variables);
+  SetNumber(env::kAttempt, environment.attempt.value(), variables);
+  SetNumber(env::kEpoch, environment.epoch.value(), variables);
+  SetNumber(env::kIncarnation, environment.incarnation.value(), variables);
+  SetUnlessEmpty(env::kPod, environment.pod, variables);
+  (*variables)[env::kRole] = std::string(RoleName(environment.task.role));
+  SetNumber(env::kIndex, environment.task.index, variables);
+  if (environment.rank.has_value()) {
+    SetNumber(env::kRank, *environment.rank, variables);
+  }
+  SetNumber(env::kWorldSize, environment.world_size, variables);
+  SetNumber(env::kProcesses, environment.processes, variables);
+  SetUnlessEmpty(env::kHost, environment.host, variables);
+  SetUnlessEmpty(env::kBindAddress, environment.bind_address, variables);
+  SetNumber(env::kStatusPort, environment.status_port, variables);
+  SetUnlessEmpty(env::kJobKeyFile, environment.job_key_file, variables);
+  SetUnlessEmpty(env::kTraining, environment.training, variables);
+  SetUnlessEmpty(env::kCheckpointDirectory, environment.checkpoint_directory, variables);
+  SetUnlessEmpty(env::kDataDirectory, environment.data_directory, variables);
+  SetNumber(env::kGraceSeconds, environment.grace.count(), variables);
+  SetUnlessEmpty(env::kTerminationMessageFile, environment.termination_message_file, variables);
+  SetNumber(env::kRendezvousTimeoutSeconds, environment.rendezvous_timeout.count(), variables);
+}
+
+void RenderForTorch(const WorkerEnvironment& environment,
+                    int local_rank,
+                    EnvironmentMap* variables) {
+  SetNumber(env::kTorchRank, *environment.rank + local_rank, variables);
+  SetNumber(env::kTorchWorldSize, environment.world_size, variables);
+  SetNumber(env::kTorchLocalRank, local_rank, variables);
+  SetNumber(env::kTorchLocalWorldSize, environment.processes, variables);
+  SetUnlessEmpty(env::kTorchMasterAddress, environment.master.host, variables);
+  if (!environment.master.host.empty()) {
+    SetNumber(env::kTorchMasterPort, environment.master.port, variables);
+  }
+}
+
+// Horovod counts a third way: "cross" numbers the pods among processes of one local rank.
+void RenderForHorovod(const WorkerEnvironment& environment,
+                      int local_rank,
+                      EnvironmentMap* variables) {
+  SetNumber(env::kHorovodRank, *environment.rank + local_rank, variables);
+  SetNumber(env::kHorovodSize, environment.world_size, variables);
+  SetNumber(env::kHorovodLocalRank, local_rank, variables);
+  SetNumber(env::kHorovodLocalSize, environment.processes, variables);
+  SetNumber(env::kHorovodCrossRank, *environment.rank / environment.processes, variables);
+  SetNumber(env::kHorovodCrossSize, environment.world_size / environment.processes, variables);
+  SetUnlessEmpty(env::kHorovodHostname, environment.host, variables);
+  (*variables)[env::kHorovodController] = "gloo";
+  (*variables)[env::kHorovodCpuOperations] = "gloo";
+  SetUnlessEmpty(env::kHorovodGlooInterface, environment.network, variables);
+  SetUnlessEmpty(env::kHorovodRendezvousAddress, environment.master.host, variables);
+  if (!environment.master.host.empty()) {
+    SetNumber(env::kHorovodRendezvousPort, kHorovodPort, variables);
+  }
+}
+
+// Linux passes "NAME=value" with its final zero in at most kTfConfigBytesMax bytes.
+Status CheckSizes(const EnvironmentMap& variables) {
+  for (const auto& [name, value] : variables) {
+    if (name.size() + value.size() + 2 > kTfConfigBytesMax) {
+      return Error(ErrorCode::kResourceExhausted,
+                   std::to_string(value.size()) + " bytes found, expected at most " +
+                       std::to_string(kTfConfigBytesMax - name.size() - 2) +
+                       ", the longest variable Linux passes on")
+          .WithField(name);
+    }
+  }
+  return OkStatus();
+}
+
+// Reads variables one by one and records what is wrong with each. An empty variable counts as
+// absent: a shell cannot tell the two apart.
+class VariableReader {
+ public:
+  VariableReader(const EnvironmentMap& variables, std::vector<Error>* errors)
+      : variables_(variables), errors_(errors) {}
+
+  std::string Text(const char* name) const {
+    const auto found = variables_.find(name);
+    return found == variables_.end() ? std::string() : found->second;
+  }
+
+  std::string RequiredText(const char* name, std::string_view expected) {
+    std::string text = Text(name);
+    if (text.empty()) {
+      FailMissing(name, expected);
+    }
+    return text;
+  }
+
+  int64_t Number(const char* name, int64_t min, int64_t max, int64_t otherwise) {
+    const std::string text = Text(name);
+    if (text.empty()) {
+      return otherwise;
+    }
+    int64_t value = 0;
+    const char* end = text.data() + text.size();
+    const auto [stop, problem] = std::from_chars(text.data(), end, value);
+    if (problem != std::errc() || stop != end || value < min || value > max) {
+      const std::string expected =
+          max == kUnbounded
+              ? "a whole number of at least " + std::to_string(min)
+              : "a whole number from " + std::to_string(min) + " to " + std::to_string(max);
+      errors_->push_back(Problem(name, Quoted(text), expected));
+      return otherwise;
+    }
+    return value;
+  }
+
+  int64_t RequiredNumber(const char* name, int64_t min, int64_t max = kUnbounded) {
+    if (Text(name).empty()) {
+      FailMissing(name, "a whole number");
+    }
+    return Number(name, min, max, min);
+  }
+
+  int Int(const char* name, int min, int64_t max, int otherwise) {
+    return static_cast<int>(Number(name, min, max, otherwise));
+  }
+
+  void FailMissing(const char* name, std::string_view expected) {
+    errors_->push_back(
+        Error(ErrorCode::kInvalidArgument, "missing, expected " + std::string(expected))
+            .WithField(name));
+  }
+
+ private:
+  static constexpr int64_t kUnbounded = std::numeric_limits<int64_t>::max();
+
+  const EnvironmentMap& variables_;
+  std::vector<Error>* errors_;
+};
+
+void ReadIdentity(VariableReader* reader,
+                  WorkerEnvironment* environment,
+                  std::vector<Error>* errors) {
+  environment->job = reader->RequiredText(env::kJob, "the job's name");
+  environment->namespace_name = reader->RequiredText(env::kNamespace, "the job's namespace");
+  environment->job_uid = reader->RequiredText(env::kJobUid, "the job's unique id");
+  environment->attempt = Attempt(reader->RequiredNumber(env::kAttempt, 0));
+  environment->epoch = Epoch(reader->RequiredNumber(env::kEpoch, 0));
+  environment->incarnation = Incarnation(reader->RequiredNumber(env::kIncarnation, 0));
+  environment->pod = reader->RequiredText(env::kPod, "the pod's name");
+  const std::string role = reader->RequiredText(env::kRole, "chief, worker, ps or evaluator");
+  if (const std::optional<Role> known = ParseRole(role)) {
+    environment->task.role = *known;
+  } else if (!role.empty()) {
+    errors->push_back(Problem(env::kRole, Quoted(role), "one of chief, worker, ps, evaluator"));
+  }
+  environment->task.index =
+      static_cast<int>(reader->RequiredNumber(env::kIndex, 0, kReplicasMax - 1));
+}
+
+void ReadRanks(VariableReader* reader, WorkerEnvironment* environment, std::vector<Error>* errors) {
+  environment->world_size = static_cast<int>(reader->RequiredNumber(env::kWorldSize, 1, kRankMax));
+  environment->processes = reader->Int(env::kProcesses, 1, kProcessesMax, 1);
+  const std::string rank = reader->Text(env::kRank);
+  if (!IsRank(environment->task.role)) {
+    if (!rank.empty()) {
+      errors->push_back(
+          Problem(env::kRank,
+                  Quoted(rank),
+                  "none: " + std::string(RoleName(environment->task.role)) + " is not a rank"));
+    }
+    return;
+  }
+  environment->rank = static_cast<int>(reader->RequiredNumber(env::kRank, 0, kRankMax));
+  if (*environment->rank + environment->processes > environment->world_size) {
+    errors->push_back(
+        Problem(env::kRank,
+                std::to_string(*environment->rank),
+                "ranks below LOCKSTEP_WORLD_SIZE = " + std::to_string(environment->world_size) +
+                    " for all " + std::to_string(environment->processes) + " processes"));
+  }
+  environment->master.host = reader->Text(env::kTorchMasterAddress);
+  if (!environment->master.host.empty()) {
+    environment->master.port = reader->Int(env::kTorchMasterPort, 1, 65535, kMasterPort);
+  }
+  environment->network = reader->Text(env::kHorovodGlooInterface);
+}
+
+void ReadSettings(VariableReader* reader, WorkerEnvironment* environment) {
+  environment->host = reader->Text(env::kHost);
+  if (const std::string bind = reader->Text(env::kBindAddress); !bind.empty()) {
+    environment->bind_address = bind;
+  }
+  environment->status_port = reader->Int(env::kStatusPort, 0, 65535, kStatusPort);
+  environment->job_key_file = reader->Text(env::kJobKeyFile);
+  environment->training = reader->Text(env::kTraining);
+  environment->checkpoint_directory = reader->Text(env::kCheckpointDirectory);
+  environment->data_directory = reader->Text(env::kDataDirectory);
+  environment->grace = std::chrono::seconds(
+      reader->Number(env::kGraceSeconds, 0, kSecondsMax, kDefaultGrace.count()));
+  environment->termination_message_file = reader->Text(env::kTerminationMessageFile);
+  environment->rendezvous_timeout = std::chrono::seconds(reader->Number(
+      env::kRendezvousTimeoutSeconds, 1, kSecondsMax, kDefaultRendezvousTimeout.count()));
+}
+
+Error Contradiction(const char* field, const std::string& found, const std::string& expected) {
+  return Error(ErrorCode::kMismatch, found + " found, expected " + expected).WithField(field);
+}
+
+// Whether TF_CONFIG tells the same story as LOCKSTEP_*.
+Status CheckAgainstTfConfig(const WorkerEnvironment& environment) {
+  const TfConfig& config = environment.tf_config;
+  const std::string world_size = std::to_string(environment.world_size);
+  if (config.is_local()) {
+    if (environment.rank.has_value() && environment.world_size > 1) {
+      return Contradiction(
+          env::kTfConfig, "no cluster", "the addresses of " + world_size + " ranks");
+    }
+    return OkStatus();
+  }
+  if (config.task->role != environment.task.role) {
+    return Contradiction(env::kTfConfig,
+                         "task " + TaskName(*config.task),
+                         "LOCKSTEP_ROLE = " + std::string(RoleName(environment.task.role)));
+  }
+  if (config.is_sparse) {
+    return OkStatus();
+  }
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<HostPort> addresses, RankAddresses(config));
+  if (addresses.size() != static_cast<std::size_t>(environment.world_size)) {
+    return Contradiction(env::kTfConfig,
+                         std::to_string(addresses.size()) + " addresses of chief and workers",
+                         "LOCKSTEP_WORLD_SIZE = " + world_size);
+  }
+  const int number = environment.rank.value_or(environment.task.index);
+  if (TaskNumber(config).value_or(config.task->index) != number) {
+    return Contradiction(env::kTfConfig,
+                         "task " + TaskName(*config.task),
+                         environment.rank.has_value()
+                             ? "the task of LOCKSTEP_RANK = " + std::to_string(number)
+                             : "LOCKSTEP_INDEX = " + std::to_string(number));
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+Result<WorkerEnvironment> MakeWorkerEnvironment(const JobTopology& topology,
+                                                const PodIdentity& identity,
+                                                const TfConfigOptions& options) {
+  WorkerEnvironment environment;
+  LOCKSTEP_ASSIGN_OR_RETURN(environment.tf_config,
+                            MakeTfConfig(topology, {identity.task, 0}, options));
+  environment.job = topology.job;
+  environment.namespace_name = topology.namespace_name;
+  environment.job_uid = identity.job_uid;
+  environment.attempt = identity.number.attempt;
+  environment.incarnation = identity.number.incarnation;
+  environment.epoch = identity.epoch;
+  environment.pod = PodName(topology.job, identity.task, identity.number);
+  environment.task = identity.task;
+  environment.rank = FirstRankOf(topology, identity.task);
+  environment.world_size = WorldSize(topology);
+  environment.processes = ProcessesOf(topology, identity.task.role);
+  environment.host = HostOf(topology, identity.task);
+  const bool is_loopback = std::holds_alternative<LoopbackAddressing>(topology.addressing);
+  if (is_loopback) {
+    // All pods share the machine's ports, so each binds its own address only.
+    environment.bind_address = environment.host;
+  }
+  if (environment.rank.has_value()) {
+    environment.master = MasterAddress(topology);
+    environment.network = is_loopback ? "lo" : "eth0";  // the name container runtimes give
+  }
+  return environment;
+}
+
+Result<EnvironmentMap> RenderEnvironment(const WorkerEnvironment& environment) {
+  return RenderEnvironmentForProcess(environment, 0);
+}
+
+Result<EnvironmentMap> RenderEnvironmentForProcess(const WorkerEnvironment& environment,
+                                                   int local_rank) {
+  LOCKSTEP_CHECK(local_rank >= 0 && local_rank < environment.processes,
+                 "local rank " + std::to_string(local_rank) + " of " +
+                     std::to_string(environment.processes) + " processes");
+  EnvironmentMap variables;
+  RenderOwn(environment, &variables);
+  const bool is_other_process =
+      local_rank > 0 && environment.rank.has_value() && !environment.tf_config.is_local();
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      const std::string tf_config,
+      EncodeTfConfig(is_other_process
+                         ? TfConfigOfRank(environment.tf_config, *environment.rank + local_rank)
+                         : environment.tf_config));
+  SetUnlessEmpty(env::kTfConfig, tf_config, &variables);
+  if (environment.rank.has_value()) {
+    RenderForTorch(environment, local_rank, &variables);
+    RenderForHorovod(environment, local_rank, &variables);
+  }
+  LOCKSTEP_RETURN_IF_ERROR(CheckSizes(variables));
+  return variables;
+}
+
+Result<WorkerEnvironment> ParseEnvironment(const EnvironmentMap& variables) {
+  WorkerEnvironment environment;
+  std::vector<Error> errors;
+  VariableReader reader(variables, &errors);
+  ReadIdentity(&reader, &environment, &errors);
+  ReadRanks(&reader, &environment, &errors);
+  ReadSettings(&reader, &environment);
+  Result<TfConfig> tf_config = ParseTfConfig(reader.Text(env::kTfConfig));
+  if (tf_config.ok()) {
+    environment.tf_config = std::move(tf_config).value();
+  } else {
+    errors.push_back(std::move(tf_config).error());
+  }
+  if (!errors.empty()) {
+    return CombineProblems(errors);
+  }
+  LOCKSTEP_RETURN_IF_ERROR(CheckAgainstTfConfig(environment));
+  return environment;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,357 @@
+#include "common/contract/status_document.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "common/base/check.h"
+#include "common/contract/problems.h"
+#include "common/contract/text.h"
+#include "common/json/json.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kIntMax = std::numeric_limits<int>::max();
+constexpr std::size_t kPeerReasonBytesMax = 128;  // choice: one line; there may be many peers
+constexpr double kNumberMax = std::numeric_limits<double>::max();
+
+Json FiniteOrNull(std::optional<double> number) {
+  return number.has_value() && std::isfinite(*number) ? Json(*number) : Json(nullptr);
+}
+
+// Durations and rates: what a clock or a division spoiled reads as nothing.
+double AmountOrZero(double number) {
+  return std::isfinite(number) && number > 0 ? number : 0;
+}
+
+std::string Cut(const std::string& text) {
+  return CutText(text, kStatusTextBytesMax);
+}
+
+Json EncodePeers(const std::vector<PeerStatus>& peers) {
+  Json list = Json::array();
+  for (std::size_t i = 0; i < std::min(peers.size(), kStatusPeersMax); ++i) {
+    Json peer = Json::object();
+    peer["rank"] = peers[i].rank;
+    peer["incarnation"] = peers[i].incarnation.value();
+    peer["state"] = std::string(PeerStateName(peers[i].state));
+    peer["reason"] = CutText(peers[i].reason, kPeerReasonBytesMax);
+    peer["silentSeconds"] = AmountOrZero(peers[i].silent_seconds);
+    list.push_back(std::move(peer));
+  }
+  return list;
+}
+
+Json EncodeTimeline(const std::vector<TimelineEvent>& timeline) {
+  Json list = Json::array();
+  const std::size_t first =
+      timeline.size() > kStatusTimelineMax ? timeline.size() - kStatusTimelineMax : 0;
+  for (std::size_t i = first; i < timeline.size(); ++i) {
+    Json event = Json::object();
+    event["event"] = std::string(TimelineEventName(timeline[i].event));
+    event["epoch"] = timeline[i].epoch.value();
+    event["step"] = timeline[i].step.value();
+    event["rank"] = timeline[i].rank.has_value() ? Json(*timeline[i].rank) : Json(nullptr);
+    event["monotonicNs"] = timeline[i].monotonic_ns;
+    list.push_back(std::move(event));
+  }
+  return list;
+}
+
+void EncodeIdentity(const StatusDocument& document, Json* json) {
+  (*json)["schemaVersion"] = kStatusSchemaVersion;
+  (*json)["job"] = Cut(document.job);
+  (*json)["jobUid"] = Cut(document.job_uid);
+  (*json)["pod"] = Cut(document.pod);
+  (*json)["role"] = std::string(RoleName(document.task.role));
+  (*json)["index"] = document.task.index;
+  (*json)["rank"] = document.rank.has_value() ? Json(*document.rank) : Json(nullptr);
+  (*json)["worldSize"] = document.world_size;
+  (*json)["incarnation"] = document.incarnation.value();
+  (*json)["attempt"] = document.attempt.value();
+  (*json)["epoch"] = document.epoch.value();
+  (*json)["pid"] = document.pid;
+}
+
+void EncodeProgress(const StatusDocument& document, Json* json) {
+  (*json)["phase"] = std::string(PhaseName(document.phase));
+  (*json)["step"] = document.step.value();
+  (*json)["stepsTotal"] =
+      document.steps_total.has_value() ? Json(*document.steps_total) : Json(nullptr);
+  (*json)["dataEpoch"] = document.data_epoch;
+  (*json)["loss"] = FiniteOrNull(document.loss);
+  (*json)["accuracy"] = FiniteOrNull(document.accuracy);
+  (*json)["samplesPerSecond"] = AmountOrZero(document.samples_per_second);
+  Json& samples = (*json)["samples"];
+  samples["consumed"] = document.samples.consumed;
+  samples["expected"] = document.samples.expected;
+  samples["lost"] = document.samples.lost;
+  samples["repeated"] = document.samples.repeated;
+  Json& result = (*json)["result"];
+  if (document.result.has_value()) {
+    result["testLoss"] = FiniteOrNull(document.result->test_loss);
+    result["testAccuracy"] = FiniteOrNull(document.result->test_accuracy);
+  }
+  (*json)["lastCheckpointStep"] = document.last_checkpoint_step.has_value()
+                                      ? Json(document.last_checkpoint_step->value())
+                                      : Json(nullptr);
+  (*json)["checkpointDirectory"] = Cut(document.checkpoint_directory);
+  Json& seconds = (*json)["stepPhaseSeconds"];
+  seconds["data"] = AmountOrZero(document.step_phase_seconds.data);
+  seconds["compute"] = AmountOrZero(document.step_phase_seconds.compute);
+  seconds["communicate"] = AmountOrZero(document.step_phase_seconds.communicate);
+  seconds["update"] = AmountOrZero(document.step_phase_seconds.update);
+}
+
+int64_t RequiredInt(ObjectReader* reader,
+                    std::string_view key,
+                    int64_t min = 0,
+                    int64_t max = std::numeric_limits<int64_t>::max()) {
+  reader->Require(key, "a whole number");
+  return reader->Int(key, min, max).value_or(min);
+}
+
+double RequiredNumber(ObjectReader* reader, std::string_view key) {
+  reader->Require(key, "a number of at least 0");
+  return reader->Number(key, 0, kNumberMax).value_or(0);
+}
+
+std::string RequiredText(ObjectReader* reader, std::string_view key) {
+  reader->Require(key, "a string");
+  return reader->String(key).value_or("");
+}
+
+// The value of a closed list of words; the first one where the field is wrong, which is recorded.
+template <typename Word, std::size_t kSize>
+Word RequiredWord(ObjectReader* reader,
+                  std::string_view key,
+                  const std::array<Word, kSize>& words,
+                  std::string_view (*name_of)(Word)) {
+  reader->Require(key, "a word");
+  std::vector<std::string_view> names;
+  for (const Word word : words) {
+    names.push_back(name_of(word));
+  }
+  const std::optional<std::string> found = reader->Choice(key, names);
+  for (const Word word : words) {
+    if (found.has_value() && name_of(word) == *found) {
+      return word;
+    }
+  }
+  return words.front();
+}
+
+std::optional<int> OptionalRank(ObjectReader* reader) {
+  const std::optional<int64_t> rank = reader->Int("rank", 0, kIntMax);
+  return rank.has_value() ? std::optional(static_cast<int>(*rank)) : std::nullopt;
+}
+
+// The elements of a list, if there are at most `max`; none, and a recorded error, otherwise.
+std::vector<const Json*> BoundedList(ObjectReader* reader, std::string_view key, std::size_t max) {
+  reader->Require(key, "a list");
+  std::vector<const Json*> items = reader->List(key);
+  if (items.size() > max) {
+    reader->Fail(
+        key,
+        std::to_string(items.size()) + " elements found, expected at most " + std::to_string(max));
+    items.clear();
+  }
+  return items;
+}
+
+void ReadIdentity(ObjectReader* reader, StatusDocument* document) {
+  document->job = RequiredText(reader, "job");
+  document->job_uid = RequiredText(reader, "jobUid");
+  document->pod = RequiredText(reader, "pod");
+  document->task.role = RequiredWord(reader, "role", kRoles, &RoleName);
+  document->task.index = static_cast<int>(RequiredInt(reader, "index", 0, kIntMax));
+  document->rank = OptionalRank(reader);
+  document->world_size = static_cast<int>(RequiredInt(reader, "worldSize", 1, kIntMax));
+  document->incarnation = Incarnation(RequiredInt(reader, "incarnation"));
+  document->attempt = Attempt(RequiredInt(reader, "attempt"));
+  document->epoch = Epoch(RequiredInt(reader, "epoch"));
+  document->pid = RequiredInt(reader, "pid");
+}
+
+void ReadPeers(ObjectReader* reader, StatusDocument* document, std::vector<Error>* errors) {
+  const std::vector<const Json*> items = BoundedList(reader, "peers", kStatusPeersMax);
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    ObjectReader peer_reader(*items[i], reader->PathOf("peers", i), errors);
+    PeerStatus peer;
+    peer.rank = static_cast<int>(RequiredInt(&peer_reader, "rank", 0, kIntMax));
+    peer.incarnation = Incarnation(RequiredInt(&peer_reader, "incarnation"));
+    peer.state = RequiredWord(&peer_reader, "state", kPeerStates, &PeerStateName);
+    peer.reason = RequiredText(&peer_reader, "reason");
+    peer.silent_seconds = RequiredNumber(&peer_reader, "silentSeconds");
+    peer_reader.Finish();
+    document->peers.push_back(std::move(peer));
+  }
+}
+
+void ReadTimeline(ObjectReader* reader, StatusDocument* document, std::vector<Error>* errors) {
+  const std::vector<const Json*> items = BoundedList(reader, "timeline", kStatusTimelineMax);
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    ObjectReader event_reader(*items[i], reader->PathOf("timeline", i), errors);
+    TimelineEvent event;
+    event.event = RequiredWord(&event_reader, "event", kTimelineEventKinds, &TimelineEventName);
+    event.epoch = Epoch(RequiredInt(&event_reader, "epoch"));
+    event.step = Step(RequiredInt(&event_reader, "step"));
+    event.rank = OptionalRank(&event_reader);
+    event.monotonic_ns = RequiredInt(&event_reader, "monotonicNs");
+    event_reader.Finish();
+    document->timeline.push_back(event);
+  }
+}
+
+// Reads the object under `key` by `read`; absence is recorded.
+template <typename Read>
+void ReadObject(ObjectReader* reader,
+                std::string_view key,
+                std::vector<Error>* errors,
+                const Read& read) {
+  if (const Json* value = reader->Require(key, "an object")) {
+    ObjectReader object_reader(*value, reader->PathOf(key), errors);
+    read(&object_reader);
+    object_reader.Finish();
+  }
+}
+
+void ReadProgress(ObjectReader* reader, StatusDocument* document, std::vector<Error>* errors) {
+  document->phase = RequiredWord(reader, "phase", kPhases, &PhaseName);
+  document->step = Step(RequiredInt(reader, "step"));
+  document->steps_total = reader->Int("stepsTotal", 0);
+  document->data_epoch = RequiredInt(reader, "dataEpoch");
+  document->loss = reader->Number("loss");
+  document->accuracy = reader->Number("accuracy");
+  document->samples_per_second = RequiredNumber(reader, "samplesPerSecond");
+  ReadObject(reader, "samples", errors, [document](ObjectReader* samples) {
+    document->samples.consumed = RequiredInt(samples, "consumed");
+    document->samples.expected = RequiredInt(samples, "expected");
+    document->samples.lost = RequiredInt(samples, "lost");
+    document->samples.repeated = RequiredInt(samples, "repeated");
+  });
+  if (reader->Has("result")) {
+    ReadObject(reader, "result", errors, [document](ObjectReader* result) {
+      document->result = TestResult{result->Number("testLoss"), result->Number("testAccuracy")};
+    });
+  }
+  if (const std::optional<int64_t> step = reader->Int("lastCheckpointStep", 0)) {
+    document->last_checkpoint_step = Step(*step);
+  }
+  document->checkpoint_directory = RequiredText(reader, "checkpointDirectory");
+  ReadObject(reader, "stepPhaseSeconds", errors, [document](ObjectReader* seconds) {
+    document->step_phase_seconds.data = RequiredNumber(seconds, "data");
+    document->step_phase_seconds.compute = RequiredNumber(seconds, "compute");
+    document->step_phase_seconds.communicate = RequiredNumber(seconds, "communicate");
+    document->step_phase_seconds.update = RequiredNumber(seconds, "update");
+  });
+}
+
+}  // namespace
+
+std::string_view PhaseName(Phase phase) {
+  switch (phase) {
+    case Phase::kStarting:
+      return "starting";
+    case Phase::kRendezvous:
+      return "rendezvous";
+    case Phase::kRestoring:
+      return "restoring";
+    case Phase::kTraining:
+      return "training";
+    case Phase::kCheckpointing:
+      return "checkpointing";
+    case Phase::kEvaluating:
+      return "evaluating";
+    case Phase::kStopping:
+      return "stopping";
+    case Phase::kSucceeded:
+      return "succeeded";
+    case Phase::kFailed:
+      return "failed";
+  }
+  LOCKSTEP_CHECK(false, "phase out of range");
+}
+
+std::string_view PeerStateName(PeerState state) {
+  switch (state) {
+    case PeerState::kConnected:
+      return "connected";
+    case PeerState::kMissing:
+      return "missing";
+    case PeerState::kLost:
+      return "lost";
+    case PeerState::kSilent:
+      return "silent";
+  }
+  LOCKSTEP_CHECK(false, "peer state out of range");
+}
+
+std::string_view TimelineEventName(TimelineEventKind kind) {
+  switch (kind) {
+    case TimelineEventKind::kProcessStart:
+      return "process_start";
+    case TimelineEventKind::kEngineReady:
+      return "engine_ready";
+    case TimelineEventKind::kRendezvousBegin:
+      return "rendezvous_begin";
+    case TimelineEventKind::kRendezvousEnd:
+      return "rendezvous_end";
+    case TimelineEventKind::kStateReady:
+      return "state_ready";
+    case TimelineEventKind::kFirstStep:
+      return "first_step";
+    case TimelineEventKind::kPeerLost:
+      return "peer_lost";
+    case TimelineEventKind::kCheckpointBegin:
+      return "checkpoint_begin";
+    case TimelineEventKind::kCheckpointEnd:
+      return "checkpoint_end";
+    case TimelineEventKind::kStop:
+      return "stop";
+  }
+  LOCKSTEP_CHECK(false, "timeline event out of range");
+}
+
+std::string EncodeStatusDocument(const StatusDocument& document) {
+  Json json = Json::object();
+  EncodeIdentity(document, &json);
+  EncodeProgress(document, &json);
+  json["peers"] = EncodePeers(document.peers);
+  json["timeline"] = EncodeTimeline(document.timeline);
+  return DumpJson(json);
+}
+
+Result<StatusDocument> DecodeStatusDocument(std::string_view text) {
+  if (text.size() > kStatusBytesMax) {
+    return Error(ErrorCode::kResourceExhausted,
+                 "a status document of " + std::to_string(text.size()) +
+                     " bytes found, expected at most " + std::to_string(kStatusBytesMax));
+  }
+  LOCKSTEP_ASSIGN_OR_RETURN(const Json json, ParseJson(text));
+  std::vector<Error> errors;
+  ObjectReader reader(json, "", &errors);
+  reader.Require("schemaVersion", std::to_string(kStatusSchemaVersion));
+  // Before anything else: of another version, other problems would only mislead.
+  if (const auto version = reader.Int("schemaVersion");
+      version.has_value() && *version != kStatusSchemaVersion) {
+    return Error(ErrorCode::kMismatch,
+                 std::to_string(*version) + " found, expected " +
+                     std::to_string(kStatusSchemaVersion))
+        .WithField("schemaVersion");
+  }
+  StatusDocument document;
+  ReadIdentity(&reader, &document);
+  ReadProgress(&reader, &document, &errors);
+  ReadPeers(&reader, &document, &errors);
+  ReadTimeline(&reader, &document, &errors);
+  reader.Finish();
+  if (!errors.empty()) {
+    return CombineProblems(errors);
+  }
+  return document;
+}
+
+}  // namespace lockstep

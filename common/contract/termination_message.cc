@@ -1,0 +1,83 @@
+#include "common/contract/termination_message.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "common/contract/problems.h"
+#include "common/contract/text.h"
+#include "common/json/json.h"
+
+namespace lockstep {
+namespace {
+
+std::string Encode(const TerminationMessage& message, const std::string& reason) {
+  Json json = Json::object();
+  json["outcome"] = std::string(OutcomeName(message.outcome));
+  json["reason"] = reason;
+  if (message.last_step.has_value()) {
+    json["lastStep"] = message.last_step->value();
+  }
+  if (message.last_checkpoint_step.has_value()) {
+    json["lastCheckpointStep"] = message.last_checkpoint_step->value();
+  }
+  if (message.culprit_rank.has_value()) {
+    json["culpritRank"] = *message.culprit_rank;
+  }
+  return DumpJson(json);
+}
+
+std::optional<Step> ReadStep(ObjectReader* reader, std::string_view key) {
+  const std::optional<int64_t> step = reader->Int(key, 0);
+  return step.has_value() ? std::optional(Step(*step)) : std::nullopt;
+}
+
+}  // namespace
+
+std::string EncodeTerminationMessage(const TerminationMessage& message) {
+  std::size_t reason_bytes = kTerminationMessageBytesMax;
+  std::string text = Encode(message, CutText(message.reason, reason_bytes));
+  // JSON may write a byte as up to six ("\u0001"), so the size is known only after encoding. Each
+  // round gives up a sixth of the excess, which never takes more than needed but for one byte.
+  while (text.size() > kTerminationMessageBytesMax && reason_bytes > 0) {
+    const std::size_t excess = text.size() - kTerminationMessageBytesMax;
+    reason_bytes -= std::min(reason_bytes, excess / 6 + 1);
+    text = Encode(message, CutText(message.reason, reason_bytes));
+  }
+  return text;
+}
+
+Result<TerminationMessage> DecodeTerminationMessage(std::string_view text) {
+  if (text.size() > kTerminationMessageBytesMax) {
+    return Problem("terminationMessage",
+                   std::to_string(text.size()) + " bytes",
+                   "at most " + std::to_string(kTerminationMessageBytesMax));
+  }
+  LOCKSTEP_ASSIGN_OR_RETURN(const Json json, ParseJson(text));
+  std::vector<std::string_view> outcomes;
+  for (const Outcome outcome : kOutcomes) {
+    outcomes.push_back(OutcomeName(outcome));
+  }
+  TerminationMessage message;
+  std::vector<Error> errors;
+  ObjectReader reader(json, "", &errors);
+  reader.Require("outcome", "how the process ended");
+  if (const std::optional<std::string> outcome = reader.Choice("outcome", outcomes)) {
+    message.outcome = ParseOutcome(*outcome).value();
+  }
+  reader.Require("reason", "a sentence");
+  message.reason = reader.String("reason").value_or("");
+  message.last_step = ReadStep(&reader, "lastStep");
+  message.last_checkpoint_step = ReadStep(&reader, "lastCheckpointStep");
+  if (const auto rank = reader.Int("culpritRank", 0, std::numeric_limits<int>::max())) {
+    message.culprit_rank = static_cast<int>(*rank);
+  }
+  reader.Finish();
+  if (!errors.empty()) {
+    return CombineProblems(errors);
+  }
+  return message;
+}
+
+}  // namespace lockstep
