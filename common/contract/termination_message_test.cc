@@ -1,0 +1,81 @@
+#include "common/contract/termination_message.h"
+
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(TerminationMessage, RoundTrips) {
+  for (const Outcome outcome : kOutcomes) {
+    TerminationMessage message;
+    message.outcome = outcome;
+    message.reason = "rank 2 went silent: \"no\nanswer\" \u20ac";
+    EXPECT_EQ(DecodeTerminationMessage(EncodeTerminationMessage(message)).value(), message);
+    message.last_step = Step(120);
+    message.last_checkpoint_step = Step(100);
+    message.culprit_rank = 2;
+    EXPECT_EQ(DecodeTerminationMessage(EncodeTerminationMessage(message)).value(), message);
+  }
+}
+
+TEST(TerminationMessage, IsOneReadableLine) {
+  const TerminationMessage message{Outcome::kRetryable, "peer lost", Step(7), Step(5), 1};
+  EXPECT_EQ(EncodeTerminationMessage(message),
+            R"({"outcome":"retryable","reason":"peer lost","lastStep":7,"lastCheckpointStep":5,)"
+            R"("culpritRank":1})");
+}
+
+TEST(TerminationMessage, ALongReasonIsCutToWhatKubernetesKeeps) {
+  // One, two and three bytes a character, bytes that JSON writes as six, and invalid UTF-8, which
+  // is written as three.
+  for (const char* part : {"x", "\u00e9", "\u20ac", "\x01", "\"", "\xff"}) {
+    for (const std::size_t count : {4000U, 4096U, 100000U}) {
+      TerminationMessage message;
+      message.last_step = Step(7);
+      for (std::size_t i = 0; i < count; ++i) {
+        message.reason += part;
+      }
+      const std::string text = EncodeTerminationMessage(message);
+      EXPECT_LE(text.size(), kTerminationMessageBytesMax);
+      const Result<TerminationMessage> decoded = DecodeTerminationMessage(text);
+      ASSERT_TRUE(decoded.ok()) << decoded.error().ToString();
+      EXPECT_EQ(decoded->last_step, Step(7));
+      const bool is_whole = decoded->reason == message.reason;
+      EXPECT_TRUE(is_whole || decoded->reason.ends_with("..."));
+      // Not much is given away: the text is nearly as long as it may be.
+      EXPECT_TRUE(is_whole || text.size() > kTerminationMessageBytesMax - 64) << text.size();
+    }
+  }
+}
+
+TEST(TerminationMessage, RefusesWhatIsNotOurs) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"", "not valid JSON"},
+      {"Segmentation fault", "not valid JSON"},
+      {"[]", "expected an object"},
+      {"{}", "outcome: missing"},
+      {R"({"outcome":"fine","reason":""})", "outcome: \"fine\" found, expected one of success"},
+      {R"({"outcome":"success"})", "reason: missing"},
+      {R"({"outcome":"success","reason":3})", "reason: 3 found"},
+      {R"({"outcome":"success","reason":"","lastStep":-1})", "lastStep: -1 found"},
+      {R"({"outcome":"success","reason":"","lastStep":"7"})", "lastStep: \"7\" found"},
+      {R"({"outcome":"success","reason":"","culpritRank":4294967296})", "culpritRank"},
+      {R"({"outcome":"success","reason":"","laststep":1})", "did you mean \"lastStep\""},
+      {std::string(5000, ' '), "5000 bytes found, expected at most 4096"},
+  };
+  for (const auto& [text, why] : cases) {
+    const Result<TerminationMessage> message = DecodeTerminationMessage(text);
+    ASSERT_FALSE(message.ok()) << text;
+    EXPECT_EQ(message.error().code(), ErrorCode::kInvalidArgument);
+    EXPECT_THAT(message.error().ToString(), HasSubstr(why)) << text;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep
