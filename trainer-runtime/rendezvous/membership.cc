@@ -1,0 +1,393 @@
+#include "trainer-runtime/rendezvous/membership.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "common/base/check.h"
+#include "common/base/prng.h"
+
+namespace lockstep::runtime {
+namespace {
+
+uint64_t HashText(uint64_t seed, std::string_view text) {
+  for (const char byte : text) {
+    seed = Mix64(seed ^ static_cast<unsigned char>(byte));
+  }
+  return seed;
+}
+
+// Equal on ranks with equal views. Not against forgery: members have proved that they belong.
+// Never 0, which stands for "no agreement".
+uint64_t HashView(Epoch epoch, const std::vector<MemberFacts>& members) {
+  uint64_t hash = Mix64(static_cast<uint64_t>(epoch.value()));
+  for (const MemberFacts& member : members) {
+    hash = Mix64(hash ^ static_cast<uint64_t>(member.incarnation.value()));
+    hash = Mix64(hash ^ (member.has_state ? 1U : 2U));
+    hash = Mix64(hash ^ static_cast<uint64_t>(member.last_applied.value()));
+    hash = Mix64(hash ^ member.plan_hash);
+    hash = HashText(hash, member.host_id);
+  }
+  return hash == 0 ? 1 : hash;
+}
+
+}  // namespace
+
+Membership::Membership(MembershipOptions options, TimePoint now)
+    : options_(std::move(options)),
+      now_(now),
+      last_tick_(now),
+      last_sent_(now),
+      epoch_(options_.initial_epoch) {
+  const MeshIdentity& self = options_.self.identity;
+  LOCKSTEP_CHECK(self.world_size >= 1, std::to_string(self.world_size));
+  LOCKSTEP_CHECK(self.rank >= 0 && self.rank < self.world_size, std::to_string(self.rank));
+  peers_.resize(static_cast<std::size_t>(self.world_size));
+  for (Peer& peer : peers_) {
+    peer.next_dial = now;
+    peer.last_heard = now;
+  }
+}
+
+std::vector<Action> Membership::Apply(const Event& event, TimePoint now) {
+  now_ = std::max(now_, now);
+  if (stage_ == Stage::kSuperseded) {
+    // A zombie says nothing more, except to those who wait for an answer.
+    if (const auto* hello = std::get_if<event::HelloReceived>(&event)) {
+      actions_.emplace_back(action::Refuse{hello->link, Refusal::kBusy});
+    } else if (std::holds_alternative<event::MeetRequested>(event)) {
+      actions_.emplace_back(action::Superseded{});
+    }
+    return std::exchange(actions_, {});
+  }
+  std::visit([this](const auto& concrete) { On(concrete); }, event);
+  if (stage_ != Stage::kSuperseded) {
+    Progress();
+    DialMissing();
+    if (must_send_) {
+      SendState();
+    }
+  }
+  return std::exchange(actions_, {});
+}
+
+void Membership::On(const event::Tick& /*event*/) {
+  ForgiveOwnSilence();
+  NoticeSilence();
+  const bool is_meeting = stage_ == Stage::kJoined || stage_ == Stage::kWiring;
+  if (is_meeting && now_ >= meet_deadline_) {
+    actions_.emplace_back(action::TimedOut{MissingRanks()});
+    On(event::MeetWithdrawn{});
+  }
+  if (now_ - last_sent_ >= options_.heartbeat) {
+    must_send_ = true;
+  }
+}
+
+void Membership::On(const event::MeetRequested& event) {
+  LOCKSTEP_CHECK(stage_ == Stage::kApart || stage_ == Stage::kMet, "Meet is already under way");
+  const int self = options_.self.identity.rank;
+  stage_ =
+      Stage::kApart;  // leaving a good meeting is the caller's choice and breaks nothing for it
+  Epoch wanted = std::max(epoch_, event.at_least);
+  if (joined_last_.has_value() && *joined_last_ >= wanted) {
+    // An epoch is joined once only: its facts may have changed since.
+    wanted = joined_last_->Next();
+  }
+  AdoptEpoch(wanted,
+             Culprit{epoch_, self, options_.self.identity.incarnation, LossReason::kMovedOn});
+  stage_ = Stage::kJoined;
+  joined_last_ = epoch_;
+  facts_ = event.facts;
+  meet_deadline_ = event.deadline;
+  must_send_ = true;
+}
+
+void Membership::On(const event::MeetWithdrawn& /*event*/) {
+  if (stage_ != Stage::kJoined && stage_ != Stage::kWiring) {
+    return;
+  }
+  const MeshIdentity& self = options_.self.identity;
+  // Peers may count on our agreement: withdraw it by ending the epoch.
+  Lose(Culprit{epoch_, self.rank, self.incarnation, LossReason::kMovedOn});
+  stage_ = Stage::kApart;
+  must_send_ = true;
+}
+
+void Membership::On(const event::HelloReceived& event) {
+  if (const std::optional<Refusal> refusal = Judge(event.hello); refusal.has_value()) {
+    actions_.emplace_back(action::Refuse{event.link, *refusal});
+    return;
+  }
+  const int rank = event.hello.identity.rank;
+  LearnIncarnation(rank, event.hello.identity.incarnation, LossReason::kReplaced);
+  Peer& peer = peers_[static_cast<std::size_t>(rank)];
+  // When both sides call at once, the higher rank's call wins. A second call while a link stands
+  // means that the peer lost the link and we have not heard yet: we will, so it shall try again.
+  const bool is_ours_better =
+      peer.dial == DialStage::kSaidHello && options_.self.identity.rank > rank;
+  if (peer.link.has_value() || is_ours_better) {
+    actions_.emplace_back(action::Refuse{event.link, Refusal::kBusy});
+    return;
+  }
+  if (peer.dial != DialStage::kIdle) {
+    actions_.emplace_back(action::CancelDial{rank});
+  }
+  actions_.emplace_back(action::Accept{event.link});
+  LinkUp(rank, event.link, event.hello);
+}
+
+void Membership::On(const event::DialConnected& event) {
+  peers_[static_cast<std::size_t>(event.rank)].dial = DialStage::kSaidHello;
+}
+
+void Membership::On(const event::DialAccepted& event) {
+  Peer& peer = peers_[static_cast<std::size_t>(event.rank)];
+  peer.dial = DialStage::kIdle;
+  const std::optional<Refusal> refusal = Judge(event.hello);
+  if (refusal.has_value() || event.hello.identity.rank != event.rank || peer.link.has_value()) {
+    // A name may still lead to the process that was replaced: it had better know.
+    actions_.emplace_back(action::Close{event.link, refusal == Refusal::kSuperseded});
+    Retry(event.rank);
+    return;
+  }
+  LearnIncarnation(event.rank, event.hello.identity.incarnation, LossReason::kReplaced);
+  LinkUp(event.rank, event.link, event.hello);
+}
+
+void Membership::On(const event::DialFailed& event) {
+  peers_[static_cast<std::size_t>(event.rank)].dial = DialStage::kIdle;
+  if (event.is_superseded) {
+    BecomeSuperseded();
+    return;
+  }
+  Retry(event.rank);
+}
+
+void Membership::On(const event::StateReceived& event) {
+  const std::optional<int> rank = RankOf(event.link);
+  if (!rank.has_value()) {
+    return;
+  }
+  Peer& peer = peers_[static_cast<std::size_t>(*rank)];
+  peer.last_heard = now_;
+  peer.state = event.state;
+  if (event.state.epoch > epoch_) {
+    Culprit culprit = event.state.culprit;
+    if (culprit.ended != epoch_ || !IsRank(culprit.rank) || IsSelf(culprit.rank)) {
+      culprit = Culprit{epoch_, *rank, peer.incarnation, LossReason::kMovedOn};
+    }
+    AdoptEpoch(event.state.epoch, culprit);
+  }
+}
+
+void Membership::On(const event::LinkLost& event) {
+  if (const std::optional<int> rank = RankOf(event.link); rank.has_value()) {
+    DropLink(*rank, LossReason::kClosed);
+  }
+}
+
+void Membership::On(const event::SupersededNotice& /*event*/) {
+  BecomeSuperseded();
+}
+
+void Membership::On(const event::DataLinksReady& event) {
+  if (stage_ == Stage::kWiring && event.epoch == epoch_) {
+    stage_ = Stage::kMet;
+    actions_.emplace_back(action::Met{epoch_});
+  }
+}
+
+void Membership::On(const event::DataLinkFailed& event) {
+  if (stage_ == Stage::kWiring && event.epoch == epoch_) {
+    const Peer& peer = peers_[static_cast<std::size_t>(event.rank)];
+    Lose(Culprit{epoch_, event.rank, peer.incarnation, LossReason::kClosed});
+  }
+}
+
+void Membership::On(const event::PeerGone& event) {
+  if (!IsRank(event.rank)) {
+    return;
+  }
+  if (IsSelf(event.rank)) {
+    if (event.replacement > options_.self.identity.incarnation) {
+      BecomeSuperseded();
+    }
+    return;
+  }
+  const Peer& peer = peers_[static_cast<std::size_t>(event.rank)];
+  const Culprit culprit{epoch_, event.rank, peer.incarnation, LossReason::kGone};
+  LearnIncarnation(event.rank, event.replacement, LossReason::kGone);
+  AdoptEpoch(event.epoch, culprit);
+}
+
+// Whether the caller is a peer at all; may find that it is we who are superseded.
+std::optional<Refusal> Membership::Judge(const Hello& hello) {
+  const MeshIdentity& self = options_.self.identity;
+  const MeshIdentity& other = hello.identity;
+  if (other.job_uid != self.job_uid || other.world_size != self.world_size || !IsRank(other.rank) ||
+      IsSelf(other.rank)) {
+    return Refusal::kWrongJob;
+  }
+  if (other.attempt < self.attempt) {
+    return Refusal::kSuperseded;
+  }
+  if (other.attempt > self.attempt) {
+    BecomeSuperseded();
+    return Refusal::kBusy;
+  }
+  if (other.incarnation < peers_[static_cast<std::size_t>(other.rank)].incarnation) {
+    return Refusal::kSuperseded;
+  }
+  return std::nullopt;
+}
+
+void Membership::LearnIncarnation(int rank, Incarnation incarnation, LossReason reason) {
+  Peer& peer = peers_[static_cast<std::size_t>(rank)];
+  if (incarnation <= peer.incarnation) {
+    return;
+  }
+  if (peer.link.has_value()) {
+    actions_.emplace_back(action::Close{*peer.link, true});
+    DropLink(rank, reason);
+  }
+  peer.incarnation = incarnation;
+}
+
+void Membership::LinkUp(int rank, LinkId link, const Hello& hello) {
+  Peer& peer = peers_[static_cast<std::size_t>(rank)];
+  peer.was_linked = true;
+  peer.link = link;
+  peer.host_id = hello.host_id;
+  peer.state = MemberState{};
+  peer.last_heard = now_;
+  peer.dial = DialStage::kIdle;
+  peer.backoff = Duration::zero();
+  must_send_ = true;
+}
+
+void Membership::DropLink(int rank, LossReason reason) {
+  Peer& peer = peers_[static_cast<std::size_t>(rank)];
+  peer.link.reset();
+  peer.state = MemberState{};
+  peer.last_loss = reason;
+  Retry(rank);
+  Lose(Culprit{epoch_, rank, peer.incarnation, reason});
+}
+
+void Membership::Retry(int rank) {
+  Peer& peer = peers_[static_cast<std::size_t>(rank)];
+  peer.backoff = std::clamp(peer.backoff * 2, options_.dial_backoff_min, options_.dial_backoff_max);
+  peer.next_dial = now_ + peer.backoff;
+}
+
+// Something spoiled what this process agreed to at its epoch, if it agreed to anything.
+void Membership::Lose(const Culprit& culprit) {
+  if (agreement_ != 0) {
+    AdoptEpoch(epoch_.Next(), culprit);
+  }
+}
+
+// Raises the epoch; whatever was agreed at the old one is over.
+void Membership::AdoptEpoch(Epoch epoch, const Culprit& culprit) {
+  if (epoch <= epoch_) {
+    return;
+  }
+  if (stage_ == Stage::kMet) {
+    actions_.emplace_back(
+        action::Broken{PeerLoss{epoch_, culprit.rank, culprit.incarnation, culprit.reason}});
+    stage_ = Stage::kApart;
+  } else if (stage_ == Stage::kWiring) {
+    actions_.emplace_back(action::Abandon{});
+    stage_ = Stage::kJoined;
+  }
+  epoch_ = epoch;
+  agreement_ = 0;
+  culprit_ = culprit;
+  if (stage_ == Stage::kJoined) {
+    joined_last_ = epoch_;
+  }
+  must_send_ = true;
+}
+
+void Membership::BecomeSuperseded() {
+  if (stage_ == Stage::kWiring) {
+    actions_.emplace_back(action::Abandon{});
+  }
+  for (Peer& peer : peers_) {
+    if (peer.link.has_value()) {
+      actions_.emplace_back(action::Close{*peer.link, false});
+      peer.link.reset();
+      peer.last_loss = LossReason::kClosed;
+    }
+  }
+  stage_ = Stage::kSuperseded;
+  actions_.emplace_back(action::Superseded{});
+}
+
+// A process that was itself stopped or starved must not blame its peers for the time in which it
+// did not listen. What they sent meanwhile was handed in before this tick.
+void Membership::ForgiveOwnSilence() {
+  const Duration gap = now_ - last_tick_;
+  last_tick_ = now_;
+  if (gap <= 2 * options_.heartbeat) {
+    return;
+  }
+  for (Peer& peer : peers_) {
+    peer.last_heard = std::min(now_, peer.last_heard + gap - options_.heartbeat);
+  }
+}
+
+void Membership::NoticeSilence() {
+  for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank) {
+    const Peer& peer = peers_[static_cast<std::size_t>(rank)];
+    if (peer.link.has_value() && now_ - peer.last_heard >= options_.silent_after) {
+      actions_.emplace_back(action::Close{*peer.link, false});
+      DropLink(rank, LossReason::kSilent);
+    }
+  }
+}
+
+void Membership::DialMissing() {
+  for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank) {
+    Peer& peer = peers_[static_cast<std::size_t>(rank)];
+    const bool is_idle = !peer.link.has_value() && peer.dial == DialStage::kIdle;
+    if (!IsSelf(rank) && is_idle && now_ >= peer.next_dial) {
+      peer.dial = DialStage::kConnecting;
+      actions_.emplace_back(action::Dial{rank});
+    }
+  }
+}
+
+// Moves from joined to agreed to formed as far as the peers' states allow.
+void Membership::Progress() {
+  if (stage_ != Stage::kJoined) {
+    return;
+  }
+  if (agreement_ == 0 && AllJoined()) {
+    agreement_ = HashView(epoch_, View());
+    must_send_ = true;
+  }
+  if (agreement_ != 0 && AllAgreed()) {
+    stage_ = Stage::kWiring;
+    actions_.emplace_back(action::Formed{epoch_, View()});
+  }
+}
+
+void Membership::SendState() {
+  must_send_ = false;
+  last_sent_ = now_;
+  MemberState state;
+  state.epoch = epoch_;
+  state.joined = stage_ == Stage::kJoined || stage_ == Stage::kWiring || stage_ == Stage::kMet;
+  state.agreement = agreement_;
+  state.facts = facts_;
+  state.culprit = culprit_;
+  for (const Peer& peer : peers_) {
+    if (peer.link.has_value()) {
+      actions_.emplace_back(action::Send{*peer.link, state});
+    }
+  }
+}
+
+}  // namespace lockstep::runtime

@@ -1,0 +1,307 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "common/base/strong_id.h"
+#include "common/base/time.h"
+#include "common/contract/status_document.h"
+#include "trainer-runtime/rendezvous/mesh.h"
+
+namespace lockstep::runtime {
+
+// Membership decides who is a peer, at which epoch all meet, and when a meeting is over. It does no
+// input or output: events and the time go in, duties come out.
+//
+// Local words. A *link* is an authenticated control connection to one incarnation of a peer. A
+// rank *joins* epoch E when its process asks to meet there. Its *view* of E is the incarnation and
+// facts of every rank, known once all have joined E. It *agrees* to a view by telling everybody the
+// view's hash; it agrees to at most one view for each epoch. The meeting at E is *formed* for a
+// rank when all ranks agreed to the view that it agreed to itself.
+//
+// Why this is safe: two meetings with the same number and a process in common are the same meeting,
+// because that process agreed to one view only. Why it ends: a lost link of a rank that agreed
+// raises the epoch by one, every rank adopts the highest epoch that it hears of, and at a fresh
+// epoch nobody has agreed to anything. What it leaves to the operator: processes that were replaced
+// without being killed, and talk only to each other, must be ended or told (PeerGone).
+
+using LinkId = StrongId<struct LinkTag>;
+
+// What opens a connection: who is calling.
+struct Hello {
+  MeshIdentity identity;
+  std::string host_id;
+};
+
+// Why the last meeting of a rank ended, passed on so that everybody names the same culprit.
+struct Culprit {
+  Epoch ended;    // the epoch that is over
+  int rank = -1;  // -1: none
+  Incarnation incarnation;
+  LossReason reason = LossReason::kClosed;
+
+  friend bool operator==(const Culprit&, const Culprit&) = default;
+};
+
+// What ranks tell each other over a link: always the whole state, so that any message may be lost,
+// repeated or late. It is the heartbeat too.
+struct MemberState {
+  Epoch epoch;             // highest seen
+  bool joined = false;     // asks to meet at `epoch`
+  uint64_t agreement = 0;  // hash of the view agreed to at `epoch`; 0: none
+  SelfFacts facts;
+  Culprit culprit;
+};
+
+// Why a connection is not accepted.
+enum class Refusal {
+  kBusy,        // the pair is connecting the other way round; trying again soon is right
+  kStaleEpoch,  // a data link for an epoch that is not (or no longer) being met
+  kSuperseded,  // a newer incarnation or attempt exists: final for the caller
+  kWrongJob,    // other job, world size or rank; or no such rank
+};
+
+const char* RefusalName(Refusal refusal);
+
+namespace event {
+struct Tick {};  // time passed; every input that had arrived by `now` was handed in before
+
+struct MeetRequested {
+  SelfFacts facts;
+  Epoch at_least;
+  TimePoint deadline;
+};
+
+struct MeetWithdrawn {};  // the caller of Meet gave up
+
+struct HelloReceived {  // a peer proved who it is on connection `link`, and asks to be accepted
+  LinkId link;
+  Hello hello;
+};
+
+struct DialConnected {  // our connection to `rank` stands; hello is on its way
+  int rank = 0;
+};
+
+struct DialAccepted {  // the peer accepted our hello: `link` is up
+  int rank = 0;
+  LinkId link;
+  Hello hello;
+};
+
+struct DialFailed {  // all addresses of `rank` failed
+  int rank = 0;
+  bool is_superseded = false;  // the peer says that this process is a zombie
+};
+
+struct StateReceived {
+  LinkId link;
+  MemberState state;
+};
+
+struct LinkLost {
+  LinkId link;
+};
+
+struct SupersededNotice {};  // a peer says that this process is a zombie
+
+struct DataLinksReady {  // one data connection to every peer stands
+  Epoch epoch;
+};
+
+struct DataLinkFailed {  // the data connection to `rank` for `epoch` cannot be made
+  Epoch epoch;
+  int rank = 0;
+};
+
+struct PeerGone {  // the operator's word
+  int rank = 0;
+  Incarnation replacement;
+  Epoch epoch;
+};
+}  // namespace event
+
+using Event = std::variant<event::Tick,
+                           event::MeetRequested,
+                           event::MeetWithdrawn,
+                           event::HelloReceived,
+                           event::DialConnected,
+                           event::DialAccepted,
+                           event::DialFailed,
+                           event::StateReceived,
+                           event::LinkLost,
+                           event::SupersededNotice,
+                           event::DataLinksReady,
+                           event::DataLinkFailed,
+                           event::PeerGone>;
+
+namespace action {
+struct Dial {
+  int rank = 0;
+};
+
+struct CancelDial {  // no DialConnected, DialAccepted or DialFailed of it may follow
+  int rank = 0;
+};
+
+struct Accept {
+  LinkId link;
+};
+
+struct Refuse {
+  LinkId link;
+  Refusal reason = Refusal::kBusy;
+};
+
+struct Close {  // no event of it may follow
+  LinkId link;
+  bool tell_superseded = false;  // say SupersededNotice before closing
+};
+
+struct Send {
+  LinkId link;
+  MemberState state;
+};
+
+struct Formed {  // make the data connections, then answer DataLinksReady or DataLinkFailed
+  Epoch epoch;
+  std::vector<MemberFacts> members;
+};
+
+struct Abandon {};  // the formed epoch is void before its data connections stood; close them
+
+struct Met {  // Meet returns this epoch's meeting
+  Epoch epoch;
+};
+
+struct Broken {  // the meeting that Meet returned is over
+  PeerLoss loss;
+};
+
+struct TimedOut {  // Meet's deadline passed
+  std::vector<int> missing;
+};
+
+struct Superseded {};  // this process is a zombie; Meet fails now and for ever
+}  // namespace action
+
+using Action = std::variant<action::Dial,
+                            action::CancelDial,
+                            action::Accept,
+                            action::Refuse,
+                            action::Close,
+                            action::Send,
+                            action::Formed,
+                            action::Abandon,
+                            action::Met,
+                            action::Broken,
+                            action::TimedOut,
+                            action::Superseded>;
+
+struct MembershipOptions {
+  Hello self;
+  Epoch initial_epoch;
+  Duration heartbeat = std::chrono::milliseconds(250);
+  Duration silent_after = std::chrono::milliseconds(1500);
+  // Choices: a refused connection on one host costs 50 us, so the first retries come quickly; a
+  // newcomer dials everybody itself, so late retries may be slow.
+  Duration dial_backoff_min = std::chrono::milliseconds(2);
+  Duration dial_backoff_max = std::chrono::milliseconds(200);
+};
+
+class Membership {
+ public:
+  // Precondition (checked): 0 <= rank < world_size.
+  Membership(MembershipOptions options, TimePoint now);
+
+  // Takes in one event and returns what to do, in order. `now` never decreases.
+  std::vector<Action> Apply(const Event& event, TimePoint now);
+
+  // When the next Tick is due at the latest; TimePoint::max() once superseded.
+  TimePoint NextTick() const;
+
+  // Whether a data connection of that peer for that epoch is wanted.
+  bool WantsDataLink(int rank, Incarnation incarnation, Epoch epoch) const;
+
+  Epoch epoch() const { return epoch_; }
+
+  bool is_superseded() const { return stage_ == Stage::kSuperseded; }
+
+  // All other ranks, by rank.
+  std::vector<PeerStatus> Peers(TimePoint now) const;
+
+ private:
+  // kApart -> kJoined (asked to meet) -> kWiring (formed, data connections under way) -> kMet.
+  enum class Stage { kApart, kJoined, kWiring, kMet, kSuperseded };
+  enum class DialStage { kIdle, kConnecting, kSaidHello };
+
+  struct Peer {
+    Incarnation incarnation;  // newest known; older ones are zombies
+    bool was_linked = false;
+    std::optional<LinkId> link;
+    std::string host_id;
+    MemberState state;  // meaningful while linked
+    TimePoint last_heard;
+    DialStage dial = DialStage::kIdle;
+    TimePoint next_dial;
+    Duration backoff = Duration::zero();
+    LossReason last_loss = LossReason::kClosed;
+  };
+
+  void On(const event::Tick& event);
+  void On(const event::MeetRequested& event);
+  void On(const event::MeetWithdrawn& event);
+  void On(const event::HelloReceived& event);
+  void On(const event::DialConnected& event);
+  void On(const event::DialAccepted& event);
+  void On(const event::DialFailed& event);
+  void On(const event::StateReceived& event);
+  void On(const event::LinkLost& event);
+  void On(const event::SupersededNotice& event);
+  void On(const event::DataLinksReady& event);
+  void On(const event::DataLinkFailed& event);
+  void On(const event::PeerGone& event);
+
+  bool IsSelf(int rank) const { return rank == options_.self.identity.rank; }
+
+  bool IsRank(int rank) const { return rank >= 0 && rank < static_cast<int>(peers_.size()); }
+
+  std::optional<int> RankOf(LinkId link) const;
+  std::optional<Refusal> Judge(const Hello& hello);
+  void LearnIncarnation(int rank, Incarnation incarnation, LossReason reason);
+  void LinkUp(int rank, LinkId link, const Hello& hello);
+  void DropLink(int rank, LossReason reason);
+  void Retry(int rank);
+  void Lose(const Culprit& culprit);
+  void AdoptEpoch(Epoch epoch, const Culprit& culprit);
+  void BecomeSuperseded();
+  void ForgiveOwnSilence();
+  void NoticeSilence();
+  void DialMissing();
+  void Progress();
+  bool AllJoined() const;
+  bool AllAgreed() const;
+  std::vector<MemberFacts> View() const;
+  std::vector<int> MissingRanks() const;
+  void SendState();
+
+  MembershipOptions options_;
+  TimePoint now_;
+  TimePoint last_tick_;
+  TimePoint last_sent_;
+  std::vector<Peer> peers_;  // [world_size]; the entry of self is unused
+  Stage stage_ = Stage::kApart;
+  Epoch epoch_;
+  std::optional<Epoch> joined_last_;  // the newest epoch that this process ever joined
+  uint64_t agreement_ = 0;            // at epoch_; 0: none
+  SelfFacts facts_;
+  TimePoint meet_deadline_;
+  Culprit culprit_;
+  bool must_send_ = false;
+  std::vector<Action> actions_;
+};
+
+}  // namespace lockstep::runtime

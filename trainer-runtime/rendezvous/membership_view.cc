@@ -1,0 +1,147 @@
+#include <algorithm>
+#include <utility>
+
+#include "trainer-runtime/rendezvous/membership.h"
+
+// What can be asked of a Membership without changing it.
+
+namespace lockstep::runtime {
+
+const char* LossReasonName(LossReason reason) {
+  switch (reason) {
+    case LossReason::kClosed:
+      return "closed";
+    case LossReason::kSilent:
+      return "silent";
+    case LossReason::kReplaced:
+      return "replaced";
+    case LossReason::kGone:
+      return "gone";
+    case LossReason::kMovedOn:
+      return "moved_on";
+  }
+  return "closed";
+}
+
+const char* RefusalName(Refusal refusal) {
+  switch (refusal) {
+    case Refusal::kBusy:
+      return "busy";
+    case Refusal::kStaleEpoch:
+      return "stale_epoch";
+    case Refusal::kSuperseded:
+      return "superseded";
+    case Refusal::kWrongJob:
+      return "wrong_job";
+  }
+  return "busy";
+}
+
+TimePoint Membership::NextTick() const {
+  if (stage_ == Stage::kSuperseded) {
+    return TimePoint::max();
+  }
+  TimePoint next = last_sent_ + options_.heartbeat;
+  if (stage_ == Stage::kJoined || stage_ == Stage::kWiring) {
+    next = std::min(next, meet_deadline_);
+  }
+  for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank) {
+    const Peer& peer = peers_[static_cast<std::size_t>(rank)];
+    if (IsSelf(rank)) {
+      continue;
+    }
+    if (peer.link.has_value()) {
+      next = std::min(next, peer.last_heard + options_.silent_after);
+    } else if (peer.dial == DialStage::kIdle) {
+      next = std::min(next, peer.next_dial);
+    }
+  }
+  return next;
+}
+
+bool Membership::WantsDataLink(int rank, Incarnation incarnation, Epoch epoch) const {
+  // A peer may form the meeting first: having agreed is enough to let its connection in.
+  const bool is_meeting = (stage_ == Stage::kJoined && agreement_ != 0) || stage_ == Stage::kWiring;
+  return is_meeting && epoch == epoch_ && IsRank(rank) && !IsSelf(rank) &&
+         peers_[static_cast<std::size_t>(rank)].incarnation == incarnation;
+}
+
+std::vector<PeerStatus> Membership::Peers(TimePoint now) const {
+  std::vector<PeerStatus> statuses;
+  for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank) {
+    if (IsSelf(rank)) {
+      continue;
+    }
+    const Peer& peer = peers_[static_cast<std::size_t>(rank)];
+    PeerStatus status;
+    status.rank = rank;
+    status.incarnation = peer.incarnation;
+    if (peer.was_linked) {
+      status.silent_seconds = ToSeconds(std::max(Duration::zero(), now - peer.last_heard));
+    }
+    if (peer.link.has_value()) {
+      status.state = PeerState::kConnected;
+    } else if (peer.was_linked) {
+      const bool is_silent = peer.last_loss == LossReason::kSilent;
+      status.state = is_silent ? PeerState::kSilent : PeerState::kLost;
+      status.reason = LossReasonName(peer.last_loss);
+    }
+    statuses.push_back(std::move(status));
+  }
+  return statuses;
+}
+
+std::optional<int> Membership::RankOf(LinkId link) const {
+  for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
+    if (peers_[rank].link == link) {
+      return static_cast<int>(rank);
+    }
+  }
+  return std::nullopt;
+}
+
+bool Membership::AllJoined() const {
+  return MissingRanks().empty();
+}
+
+bool Membership::AllAgreed() const {
+  for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank) {
+    const MemberState& state = peers_[static_cast<std::size_t>(rank)].state;
+    if (!IsSelf(rank) && (state.epoch != epoch_ || state.agreement != agreement_)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+std::vector<MemberFacts> Membership::View() const {
+  std::vector<MemberFacts> members;
+  for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank) {
+    const Peer& peer = peers_[static_cast<std::size_t>(rank)];
+    const SelfFacts& facts = IsSelf(rank) ? facts_ : peer.state.facts;
+    MemberFacts member;
+    member.rank = rank;
+    member.incarnation = IsSelf(rank) ? options_.self.identity.incarnation : peer.incarnation;
+    member.host_id = IsSelf(rank) ? options_.self.host_id : peer.host_id;
+    member.has_state = facts.has_state;
+    member.last_applied = facts.last_applied;
+    member.plan_hash = facts.plan_hash;
+    members.push_back(std::move(member));
+  }
+  return members;
+}
+
+std::vector<int> Membership::MissingRanks() const {
+  std::vector<int> missing;
+  for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank) {
+    const Peer& peer = peers_[static_cast<std::size_t>(rank)];
+    const bool has_joined =
+        peer.link.has_value() && peer.state.joined && peer.state.epoch == epoch_;
+    if (!IsSelf(rank) && !has_joined) {
+      missing.push_back(rank);
+    }
+  }
+  return missing;
+}
+
+}  // namespace lockstep::runtime
