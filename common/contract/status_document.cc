@@ -84,16 +84,9 @@ void EncodeProgress(const StatusDocument& document, Json* json) {
   (*json)["loss"] = FiniteOrNull(document.loss);
   (*json)["accuracy"] = FiniteOrNull(document.accuracy);
   (*json)["samplesPerSecond"] = AmountOrZero(document.samples_per_second);
-  Json& samples = (*json)["samples"];
-  samples["consumed"] = document.samples.consumed;
-  samples["expected"] = document.samples.expected;
-  samples["lost"] = document.samples.lost;
-  samples["repeated"] = document.samples.repeated;
-  Json& result = (*json)["result"];
-  if (document.result.has_value()) {
-    result["testLoss"] = FiniteOrNull(document.result->test_loss);
-    result["testAccuracy"] = FiniteOrNull(document.result->test_accuracy);
-  }
+  (*json)["samples"] = EncodeSampleCounts(document.samples);
+  (*json)["result"] =
+      document.result.has_value() ? EncodeTestResult(*document.result) : Json(nullptr);
   (*json)["lastCheckpointStep"] = document.last_checkpoint_step.has_value()
                                       ? Json(document.last_checkpoint_step->value())
                                       : Json(nullptr);
@@ -226,16 +219,11 @@ void ReadProgress(ObjectReader* reader, StatusDocument* document, std::vector<Er
   document->loss = reader->Number("loss");
   document->accuracy = reader->Number("accuracy");
   document->samples_per_second = RequiredNumber(reader, "samplesPerSecond");
-  ReadObject(reader, "samples", errors, [document](ObjectReader* samples) {
-    document->samples.consumed = RequiredInt(samples, "consumed");
-    document->samples.expected = RequiredInt(samples, "expected");
-    document->samples.lost = RequiredInt(samples, "lost");
-    document->samples.repeated = RequiredInt(samples, "repeated");
-  });
-  if (reader->Has("result")) {
-    ReadObject(reader, "result", errors, [document](ObjectReader* result) {
-      document->result = TestResult{result->Number("testLoss"), result->Number("testAccuracy")};
-    });
+  if (const Json* samples = reader->Require("samples", "an object")) {
+    document->samples = DecodeSampleCounts(*samples, reader->PathOf("samples"), errors);
+  }
+  if (const Json* result = reader->Find("result")) {
+    document->result = DecodeTestResult(*result, reader->PathOf("result"), errors);
   }
   if (const std::optional<int64_t> step = reader->Int("lastCheckpointStep", 0)) {
     document->last_checkpoint_step = Step(*step);

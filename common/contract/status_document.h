@@ -11,6 +11,7 @@
 #include "common/base/result.h"
 #include "common/base/strong_id.h"
 #include "common/contract/topology.h"
+#include "common/contract/training_result.h"
 
 namespace lockstep {
 
@@ -94,23 +95,6 @@ struct PeerStatus {
   double silent_seconds = 0;
 
   friend bool operator==(const PeerStatus&, const PeerStatus&) = default;
-};
-
-// How often samples were used in training; lost and repeated are counted from the seen-counters.
-struct SampleCounts {
-  int64_t consumed = 0;
-  int64_t expected = 0;
-  int64_t lost = 0;
-  int64_t repeated = 0;
-
-  friend bool operator==(const SampleCounts&, const SampleCounts&) = default;
-};
-
-struct TestResult {
-  std::optional<double> test_loss;  // absent when it is not a finite number
-  std::optional<double> test_accuracy;
-
-  friend bool operator==(const TestResult&, const TestResult&) = default;
 };
 
 // Where the time of the last step went. Units: seconds.

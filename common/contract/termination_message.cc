@@ -25,6 +25,12 @@ std::string Encode(const TerminationMessage& message, const std::string& reason)
   if (message.culprit_rank.has_value()) {
     json["culpritRank"] = *message.culprit_rank;
   }
+  if (message.samples.has_value()) {
+    json["samples"] = EncodeSampleCounts(*message.samples);
+  }
+  if (message.result.has_value()) {
+    json["result"] = EncodeTestResult(*message.result);
+  }
   return DumpJson(json);
 }
 
@@ -72,6 +78,12 @@ Result<TerminationMessage> DecodeTerminationMessage(std::string_view text) {
   message.last_checkpoint_step = ReadStep(&reader, "lastCheckpointStep");
   if (const auto rank = reader.Int("culpritRank", 0, std::numeric_limits<int>::max())) {
     message.culprit_rank = static_cast<int>(*rank);
+  }
+  if (const Json* samples = reader.Find("samples")) {
+    message.samples = DecodeSampleCounts(*samples, "samples", &errors);
+  }
+  if (const Json* result = reader.Find("result")) {
+    message.result = DecodeTestResult(*result, "result", &errors);
   }
   reader.Finish();
   if (!errors.empty()) {

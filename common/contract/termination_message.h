@@ -8,6 +8,7 @@
 #include "common/base/result.h"
 #include "common/base/strong_id.h"
 #include "common/contract/exit_code.h"
+#include "common/contract/training_result.h"
 
 namespace lockstep {
 
@@ -20,7 +21,9 @@ struct TerminationMessage {
   std::string reason;  // one sentence for people
   std::optional<Step> last_step;
   std::optional<Step> last_checkpoint_step;
-  std::optional<int> culprit_rank;  // the peer at fault, where one is known
+  std::optional<int> culprit_rank;      // the peer at fault, where one is known
+  std::optional<SampleCounts> samples;  // of a finished training
+  std::optional<TestResult> result;     // of a finished training that was tested
 
   friend bool operator==(const TerminationMessage&, const TerminationMessage&) = default;
 };

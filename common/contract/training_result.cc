@@ -1,0 +1,53 @@
+#include "common/contract/training_result.h"
+
+#include <cmath>
+
+namespace lockstep {
+namespace {
+
+// JSON has no infinities and no NaN.
+Json FiniteOrNull(const std::optional<double>& number) {
+  return number.has_value() && std::isfinite(*number) ? Json(*number) : Json(nullptr);
+}
+
+int64_t RequiredCount(ObjectReader* reader, std::string_view key) {
+  reader->Require(key, "a whole number of at least 0");
+  return reader->Int(key, 0).value_or(0);
+}
+
+}  // namespace
+
+Json EncodeSampleCounts(const SampleCounts& samples) {
+  return {{"consumed", samples.consumed},
+          {"expected", samples.expected},
+          {"lost", samples.lost},
+          {"repeated", samples.repeated}};
+}
+
+SampleCounts DecodeSampleCounts(const Json& value,
+                                const std::string& path,
+                                std::vector<Error>* errors) {
+  ObjectReader reader(value, path, errors);
+  const SampleCounts samples{RequiredCount(&reader, "consumed"),
+                             RequiredCount(&reader, "expected"),
+                             RequiredCount(&reader, "lost"),
+                             RequiredCount(&reader, "repeated")};
+  reader.Finish();
+  return samples;
+}
+
+Json EncodeTestResult(const TestResult& result) {
+  return {{"testLoss", FiniteOrNull(result.test_loss)},
+          {"testAccuracy", FiniteOrNull(result.test_accuracy)}};
+}
+
+TestResult DecodeTestResult(const Json& value,
+                            const std::string& path,
+                            std::vector<Error>* errors) {
+  ObjectReader reader(value, path, errors);
+  const TestResult result{reader.Number("testLoss"), reader.Number("testAccuracy")};
+  reader.Finish();
+  return result;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/error.h"
+#include "common/json/json.h"
+
+namespace lockstep {
+
+// What training came to: in the status document while the process lives, in the termination message
+// after it.
+
+// How often samples were used in training; lost and repeated are counted from the seen-counters.
+struct SampleCounts {
+  int64_t consumed = 0;
+  int64_t expected = 0;
+  int64_t lost = 0;
+  int64_t repeated = 0;
+
+  friend bool operator==(const SampleCounts&, const SampleCounts&) = default;
+};
+
+struct TestResult {
+  std::optional<double> test_loss;  // absent when it is not a finite number
+  std::optional<double> test_accuracy;
+
+  friend bool operator==(const TestResult&, const TestResult&) = default;
+};
+
+// Objects of both documents, and back. Decoding is strict: problems go to `errors`, with their
+// path.
+Json EncodeSampleCounts(const SampleCounts& samples);
+SampleCounts DecodeSampleCounts(const Json& value,
+                                const std::string& path,
+                                std::vector<Error>* errors);
+Json EncodeTestResult(const TestResult& result);
+TestResult DecodeTestResult(const Json& value, const std::string& path, std::vector<Error>* errors);
+
+}  // namespace lockstep
