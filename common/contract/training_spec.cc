@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "common/contract/problems.h"
 #include "common/contract/training_names.h"
 
 namespace lockstep {
@@ -113,15 +114,10 @@ Result<TrainingSpec> ParseTrainingSpec(std::string_view text) {
   LOCKSTEP_ASSIGN_OR_RETURN(const Json value, ParseJson(text));
   std::vector<Error> errors;
   TrainingSpec spec = DecodeTrainingSpec(value, "training", &errors);
-  if (errors.empty()) {
-    return spec;
+  if (!errors.empty()) {
+    return CombineProblems(errors);
   }
-  if (errors.size() == 1) {
-    return errors.front();
-  }
-  return Error(ErrorCode::kInvalidArgument,
-               errors.front().message() + " (and " + std::to_string(errors.size() - 1) + " more)")
-      .WithField(errors.front().field());
+  return spec;
 }
 
 std::string_view LayerTypeName(const Layer& layer) {

@@ -185,7 +185,7 @@ TrainingSpec DecodeTrainingSpec(const Json& value,
                                 std::vector<Error>* errors);
 
 // The same from text, as a runtime finds it in its environment.
-// Errors: kInvalidArgument; the first problem, and how many more there are.
+// Errors: kInvalidArgument; one error that tells all problems (problems.h).
 Result<TrainingSpec> ParseTrainingSpec(std::string_view text);
 
 // The section with every default written out; DecodeTrainingSpec gives back an equal spec.

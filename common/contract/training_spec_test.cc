@@ -92,12 +92,15 @@ TEST(TrainingSpec, EncodeThenDecodeGivesTheSameSpec) {
   }
 }
 
-TEST(TrainingSpec, ParseNamesTheFirstProblemAndCountsTheOthers) {
+TEST(TrainingSpec, ParseTellsAllProblemsInOneError) {
   const Result<TrainingSpec> result =
       ParseTrainingSpec(DumpJson(Patched(R"({"seed": -1, "epoch": 3, "remainder": "Pad"})")));
   ASSERT_FALSE(result.ok());
-  EXPECT_EQ(result.error().ToString(),
-            "training.seed: -1 found, expected a whole number of at least 0 (and 2 more)");
+  EXPECT_EQ(
+      result.error().ToString(),
+      "training.seed: -1 found, expected a whole number of at least 0; training.remainder: "
+      "\"Pad\" found, expected one of Keep, Drop; training.epoch: unknown field; did you mean "
+      "\"epochs\"?");
 }
 
 struct BadSpec {
