@@ -1,0 +1,268 @@
+#include "operator/api/decode.h"
+
+#include <chrono>
+#include <cmath>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "common/contract/problems.h"
+#include "common/contract/topology.h"
+#include "operator/api/defaults.h"
+#include "operator/api/fields.h"
+#include "operator/api/job_names.h"
+#include "operator/api/pod_template.h"
+#include "operator/api/rules.h"
+#include "operator/api/status.h"
+
+namespace lockstep::control {
+namespace {
+
+using Errors = std::vector<Error>;
+
+// Ranges. Choices: what a cluster can hold, and a slip of the pen above that.
+constexpr int64_t kGpusMax = 64;  // the largest machines have 16
+constexpr std::size_t kRolesMax = 4;
+constexpr int64_t kRestartsMax = 10'000;
+constexpr int64_t kSecondsMax = int64_t{3650} * 24 * 3600;  // ten years
+constexpr double kRecoverySecondsMin = 0.2;                 // below it a busy machine looks dead
+constexpr double kRecoverySecondsMax = 24 * 3600;
+
+std::string ReadLabel(ObjectReader& reader, std::string_view key, std::string fallback) {
+  const std::string text = ReadText(reader, key);
+  const bool is_text = reader.Has(key) && reader.Find(key)->is_string();
+  if (is_text && !IsDnsLabel(text)) {
+    reader.Fail(key, Quoted(text) + " found, expected " + std::string(kDnsLabelWords));
+  }
+  return is_text ? text : std::move(fallback);
+}
+
+std::optional<std::chrono::seconds> ReadSeconds(ObjectReader& reader,
+                                                std::string_view key,
+                                                int64_t min) {
+  const std::optional<int64_t> seconds = reader.Int(key, min, kSecondsMax);
+  return seconds ? std::optional(std::chrono::seconds(*seconds)) : std::nullopt;
+}
+
+std::chrono::milliseconds ReadRecoverySeconds(ObjectReader& reader,
+                                              std::string_view key,
+                                              std::chrono::milliseconds fallback) {
+  const std::optional<double> seconds =
+      reader.Number(key, kRecoverySecondsMin, kRecoverySecondsMax);
+  return seconds ? std::chrono::milliseconds(std::llround(*seconds * 1000)) : fallback;
+}
+
+Metadata DecodeMetadata(const Json& value, Errors* errors) {
+  Metadata metadata;
+  ObjectReader reader(value, "metadata", errors);
+  reader.Require("name", kDnsLabelWords);
+  metadata.name = ReadLabel(reader, "name", "");
+  metadata.namespace_name = ReadLabel(reader, "namespace", metadata.namespace_name);
+  metadata.uid = ReadText(reader, "uid");
+  metadata.generation = reader.Int("generation", 0).value_or(0);
+  metadata.labels = ReadTextMap(reader, "labels", errors);
+  metadata.annotations = ReadTextMap(reader, "annotations", errors);
+  // Written by the API server; the operator does not read them here.
+  PassThrough(reader,
+              {"creationTimestamp",
+               "deletionGracePeriodSeconds",
+               "deletionTimestamp",
+               "finalizers",
+               "managedFields",
+               "ownerReferences",
+               "resourceVersion",
+               "selfLink"});
+  reader.Finish();
+  return metadata;
+}
+
+// GPUs may stand in the template's resources instead, as Kubernetes programs write them.
+void ReconcileGpus(ObjectReader& reader, RoleSpec* role) {
+  const int64_t in_template = role->pod.requests.gpu_count;
+  if (!reader.Has("gpus")) {
+    role->gpus = in_template;
+  } else if (in_template != 0 && in_template != role->gpus) {
+    reader.Fail("gpus",
+                std::to_string(role->gpus) + " found, but the template asks for " +
+                    std::to_string(in_template) + " nvidia.com/gpu; expected one number, here");
+  }
+}
+
+RoleSpec DecodeRole(const Json& value, const std::string& path, Errors* errors) {
+  RoleSpec role;
+  ObjectReader reader(value, path, errors);
+  role.name = RequireEnum(reader, "name", kRoleNames).value_or(role.name);
+  role.replicas = reader.Int("replicas", 0, kReplicasMax).value_or(role.replicas);
+  role.gpus = reader.Int("gpus", 0, kGpusMax).value_or(role.gpus);
+  role.processes = reader.Int("processes", 1, kProcessesMax).value_or(0);  // 0: left to Default
+  role.restart_policy =
+      ReadEnum(reader, "restartPolicy", kRestartPolicyNames).value_or(role.restart_policy);
+  if (const Json* pod = reader.Find("template")) {
+    role.pod = DecodePodTemplate(*pod, reader.PathOf("template"), errors);
+  }
+  ReconcileGpus(reader, &role);
+  reader.Finish();
+  return role;
+}
+
+std::vector<RoleSpec> DecodeRoles(ObjectReader& spec, Errors* errors) {
+  std::vector<RoleSpec> roles;
+  if (spec.Require("roles", "a list of roles such as [{name: worker, replicas: 3}]") == nullptr) {
+    return roles;
+  }
+  const std::vector<const Json*> items = spec.List("roles");
+  if (spec.Find("roles")->is_array() && items.empty()) {
+    spec.Fail("roles", "empty, expected at least a worker or a chief");
+  }
+  if (items.size() > kRolesMax * 2) {  // a few too many are named one by one as duplicates
+    spec.Fail("roles",
+              std::to_string(items.size()) + " roles found, expected at most " +
+                  std::to_string(kRolesMax));
+    return roles;
+  }
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    roles.push_back(DecodeRole(*items[i], spec.PathOf("roles", i), errors));
+  }
+  return roles;
+}
+
+RunPolicy DecodeRunPolicy(const Json& value, const std::string& path, Errors* errors) {
+  RunPolicy policy;
+  ObjectReader reader(value, path, errors);
+  policy.suspend = reader.Bool("suspend").value_or(policy.suspend);
+  policy.managed_by =
+      reader.Choice("managedBy", {"lockstep.dev/operator", "kueue.x-k8s.io/multikueue"})
+          .value_or(policy.managed_by);
+  policy.clean_pod_policy =
+      ReadEnum(reader, "cleanPodPolicy", kCleanPodPolicyNames).value_or(policy.clean_pod_policy);
+  policy.active_deadline = ReadSeconds(reader, "activeDeadlineSeconds", 1);
+  policy.ttl_after_finished = ReadSeconds(reader, "ttlSecondsAfterFinished", 0);
+  policy.backoff_limit = reader.Int("backoffLimit", 0, kRestartsMax).value_or(policy.backoff_limit);
+  reader.Finish();
+  return policy;
+}
+
+SchedulingSpec DecodeScheduling(const Json& value, const std::string& path, Errors* errors) {
+  SchedulingSpec scheduling;
+  ObjectReader reader(value, path, errors);
+  scheduling.queue = ReadLabel(reader, "queue", "");
+  scheduling.priority_class_name = ReadText(reader, "priorityClassName");
+  if (const Json* topology = reader.Find("topology")) {
+    ObjectReader keys(*topology, reader.PathOf("topology"), errors);
+    scheduling.topology = {ReadText(keys, "required"), ReadText(keys, "preferred")};
+    keys.Finish();
+  }
+  scheduling.timeout = ReadSeconds(reader, "timeoutSeconds", 1);
+  scheduling.binding = ReadEnum(reader, "binding", kPodBindingNames).value_or(scheduling.binding);
+  reader.Finish();
+  return scheduling;
+}
+
+ElasticSpec DecodeElastic(const Json& value, const std::string& path, Errors* errors) {
+  ElasticSpec elastic;
+  ObjectReader reader(value, path, errors);
+  reader.Require("minReplicas", "a whole number of at least 1");
+  reader.Require("maxReplicas", "a whole number of at least 1");
+  elastic.min_replicas = reader.Int("minReplicas", 1, kReplicasMax).value_or(1);
+  elastic.max_replicas = reader.Int("maxReplicas", 1, kReplicasMax).value_or(1);
+  reader.Finish();
+  return elastic;
+}
+
+RecoverySpec DecodeRecovery(const Json& value, const std::string& path, Errors* errors) {
+  RecoverySpec recovery;
+  ObjectReader reader(value, path, errors);
+  recovery.replacement_timeout =
+      ReadRecoverySeconds(reader, "replacementTimeoutSeconds", recovery.replacement_timeout);
+  recovery.rendezvous_timeout =
+      ReadRecoverySeconds(reader, "rendezvousTimeoutSeconds", recovery.rendezvous_timeout);
+  recovery.silent_after = ReadRecoverySeconds(reader, "silentAfterSeconds", recovery.silent_after);
+  reader.Finish();
+  return recovery;
+}
+
+TrainingJobSpec DecodeSpec(const Json& value, Errors* errors) {
+  TrainingJobSpec spec;
+  ObjectReader reader(value, "spec", errors);
+  spec.strategy = ReadEnum(reader, "strategy", kStrategyNames).value_or(spec.strategy);
+  spec.roles = DecodeRoles(reader, errors);
+  if (const Json* training = reader.Find("training")) {
+    spec.training = DecodeTrainingSpec(*training, reader.PathOf("training"), errors);
+  }
+  if (const Json* policy = reader.Find("runPolicy")) {
+    spec.run_policy = DecodeRunPolicy(*policy, reader.PathOf("runPolicy"), errors);
+  }
+  spec.success_policy =
+      ReadEnum(reader, "successPolicy", kSuccessPolicyNames).value_or(spec.success_policy);
+  if (const Json* scheduling = reader.Find("scheduling")) {
+    spec.scheduling = DecodeScheduling(*scheduling, reader.PathOf("scheduling"), errors);
+  }
+  if (const Json* elastic = reader.Find("elastic")) {
+    spec.elastic = DecodeElastic(*elastic, reader.PathOf("elastic"), errors);
+  }
+  if (const Json* recovery = reader.Find("recovery")) {
+    spec.recovery = DecodeRecovery(*recovery, reader.PathOf("recovery"), errors);
+  }
+  reader.Finish();
+  return spec;
+}
+
+// Whether the document is of our kind, or nearly: then its fields are worth judging.
+bool CheckKind(ObjectReader& reader) {
+  const std::string expected(kTrainingJobKind);
+  if (reader.Require("kind", expected) == nullptr) {
+    return true;
+  }
+  const Json& kind = *reader.Find("kind");
+  if (kind == expected) {
+    return true;
+  }
+  const bool is_near =
+      kind.is_string() && !NearestWord(kind.get<std::string>(), {kTrainingJobKind}).empty();
+  reader.Fail("kind",
+              DescribeJson(kind) + " found, expected " + expected +
+                  (is_near ? "; did you mean \"" + expected + "\"?" : ""));
+  return is_near;
+}
+
+void CheckApiVersion(ObjectReader& reader) {
+  const std::string expected(kApiVersion);
+  if (reader.Require("apiVersion", expected) == nullptr) {
+    return;
+  }
+  const Json& version = *reader.Find("apiVersion");
+  if (version != expected) {
+    const bool is_near =
+        version.is_string() && !NearestWord(version.get<std::string>(), {kApiVersion}).empty();
+    reader.Fail("apiVersion",
+                DescribeJson(version) + " found, expected " + expected +
+                    (is_near ? "; did you mean \"" + expected + "\"?" : ""));
+  }
+}
+
+}  // namespace
+
+DecodedJob DecodeTrainingJob(const Json& document) {
+  DecodedJob decoded;
+  Errors* errors = &decoded.errors;
+  ObjectReader reader(document, "", errors);
+  if (!document.is_object() || !CheckKind(reader)) {
+    return decoded;
+  }
+  CheckApiVersion(reader);
+  if (const Json* metadata = reader.Require("metadata", "an object with a name")) {
+    decoded.job.metadata = DecodeMetadata(*metadata, errors);
+  }
+  if (const Json* spec = reader.Require("spec", "an object with roles")) {
+    decoded.job.spec = DecodeSpec(*spec, errors);
+  }
+  if (const Json* status = reader.Find("status")) {
+    decoded.job.status = DecodeStatus(*status, "status", errors);
+  }
+  reader.Finish();
+  Default(&decoded.job);
+  CheckRules(decoded.job, errors);
+  return decoded;
+}
+
+}  // namespace lockstep::control

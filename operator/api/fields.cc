@@ -1,0 +1,76 @@
+#include "operator/api/fields.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/contract/topology.h"
+
+namespace lockstep::control {
+namespace {
+
+// What to say of `value` where text was expected.
+std::string NotText(const Json& value) {
+  std::string message = DescribeJson(value) + " found, expected a string";
+  if (value.is_number() || value.is_boolean()) {
+    message += "; put it in quotes: \"" + DumpJson(value) + "\"";
+  }
+  return message;
+}
+
+}  // namespace
+
+std::string ReadText(ObjectReader& reader, std::string_view key) {
+  const Json* value = reader.Find(key);
+  if (value == nullptr) {
+    return "";
+  }
+  if (!value->is_string()) {
+    reader.Fail(key, NotText(*value));
+    return "";
+  }
+  return value->get<std::string>();
+}
+
+std::map<std::string, std::string> ReadTextMap(ObjectReader& reader,
+                                               std::string_view key,
+                                               std::vector<Error>* errors) {
+  std::map<std::string, std::string> texts;
+  const Json* value = reader.Find(key);
+  if (value == nullptr) {
+    return texts;
+  }
+  if (!value->is_object()) {
+    reader.Fail(key, DescribeJson(*value) + " found, expected an object of strings");
+    return texts;
+  }
+  for (const auto& [name, text] : value->items()) {
+    if (text.is_string()) {
+      texts[name] = text.get<std::string>();
+    } else {
+      AddError(errors, reader.PathOf(key) + "." + name, NotText(text));
+    }
+  }
+  return texts;
+}
+
+void PassThrough(ObjectReader& reader, std::initializer_list<std::string_view> keys) {
+  for (const std::string_view key : keys) {
+    reader.Find(key);
+  }
+}
+
+bool IsDnsLabel(std::string_view text) {
+  const auto is_letter = [](char c) { return c >= 'a' && c <= 'z'; };
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  return !text.empty() && text.size() <= kDnsLabelMax && is_letter(text.front()) &&
+         text.back() != '-' && std::all_of(text.begin(), text.end(), [&](char c) {
+           return is_letter(c) || is_digit(c) || c == '-';
+         });
+}
+
+void AddError(std::vector<Error>* errors, std::string field, std::string message) {
+  errors->push_back(
+      Error(ErrorCode::kInvalidArgument, std::move(message)).WithField(std::move(field)));
+}
+
+}  // namespace lockstep::control

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "common/json/json.h"
+
+namespace lockstep::control {
+
+// Field readers shared by the decoders of this folder, in the manner of ObjectReader's own.
+
+// The text under `key`; empty when absent. A number or true/false there is a slip that YAML
+// invites, so the message says how to quote it.
+std::string ReadText(ObjectReader& reader, std::string_view key);
+
+// An object whose values are all text; empty when absent.
+std::map<std::string, std::string> ReadTextMap(ObjectReader& reader,
+                                               std::string_view key,
+                                               std::vector<Error>* errors);
+
+// Marks fields as known that are Kubernetes' own and pass through as written.
+void PassThrough(ObjectReader& reader, std::initializer_list<std::string_view> keys);
+
+// Whether `text` is a DNS label by RFC 1035: lower-case letters, digits and '-', a letter first, no
+// '-' last, 1 to 63 characters.
+bool IsDnsLabel(std::string_view text);
+
+// What IsDnsLabel asks for, in words.
+inline constexpr std::string_view kDnsLabelWords =
+    "a DNS label: lower-case letters, digits and '-', a letter first, no '-' last, at most 63 "
+    "characters";
+
+// Adds an error at a full field path.
+void AddError(std::vector<Error>* errors, std::string field, std::string message);
+
+}  // namespace lockstep::control

@@ -1,0 +1,338 @@
+#include "operator/api/pod_template.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <utility>
+
+#include "common/contract/environment.h"
+#include "common/contract/problems.h"
+#include "operator/api/fields.h"
+#include "operator/api/quantity.h"
+
+namespace lockstep::control {
+namespace {
+
+using Errors = std::vector<Error>;
+
+constexpr std::string_view kGpuResource = "nvidia.com/gpu";
+constexpr int64_t kGraceSecondsMax = 24 * 3600;  // choice: a day is a mistake, not a grace period
+
+// Set by the operator for every pod; a value of the user's would break the wiring.
+constexpr std::array<std::string_view, 19> kReservedEnvironment = {env::kTfConfig,
+                                                                   env::kTorchRank,
+                                                                   env::kTorchWorldSize,
+                                                                   env::kTorchLocalRank,
+                                                                   env::kTorchLocalWorldSize,
+                                                                   env::kTorchMasterAddress,
+                                                                   env::kTorchMasterPort,
+                                                                   env::kHorovodRank,
+                                                                   env::kHorovodSize,
+                                                                   env::kHorovodLocalRank,
+                                                                   env::kHorovodLocalSize,
+                                                                   env::kHorovodCrossRank,
+                                                                   env::kHorovodCrossSize,
+                                                                   env::kHorovodHostname,
+                                                                   env::kHorovodController,
+                                                                   env::kHorovodCpuOperations,
+                                                                   env::kHorovodGlooInterface,
+                                                                   env::kHorovodRendezvousAddress,
+                                                                   env::kHorovodRendezvousPort};
+constexpr std::string_view kReservedPrefix = "LOCKSTEP_";
+
+// Kubernetes' rule for names of environment variables, in its strict form.
+bool IsEnvironmentName(std::string_view name) {
+  const auto is_word = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+  };
+  return !name.empty() && !(name.front() >= '0' && name.front() <= '9') &&
+         std::all_of(name.begin(), name.end(), [&](char c) {
+           return is_word(c) || (c >= '0' && c <= '9') || c == '-' || c == '.';
+         });
+}
+
+void CheckEnvironmentName(ObjectReader& reader, const std::string& name) {
+  if (!IsEnvironmentName(name)) {
+    reader.Fail("name",
+                Quoted(name) +
+                    " found, expected letters, digits, '_', '-' and '.', not starting with a "
+                    "digit");
+    return;
+  }
+  const bool is_reserved =
+      name.starts_with(kReservedPrefix) ||
+      std::find(kReservedEnvironment.begin(), kReservedEnvironment.end(), name) !=
+          kReservedEnvironment.end();
+  if (is_reserved) {
+    reader.Fail("name", Quoted(name) + " is set by the operator in every pod; remove it");
+  }
+}
+
+std::map<std::string, std::string> ReadEnvironment(ObjectReader& container, Errors* errors) {
+  std::map<std::string, std::string> environment;
+  const std::vector<const Json*> items = container.List("env");
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    ObjectReader reader(*items[i], container.PathOf("env", i), errors);
+    reader.Require("name", "the variable's name");
+    const std::string name = ReadText(reader, "name");
+    if (!name.empty() || (reader.Has("name") && reader.Find("name")->is_string())) {
+      CheckEnvironmentName(reader, name);
+    }
+    const std::string value = ReadText(reader, "value");
+    if (reader.Has("valueFrom")) {
+      reader.Fail("valueFrom", "is not supported yet, expected a value");
+    }
+    if (!name.empty() && !environment.emplace(name, value).second) {
+      reader.Fail("name", Quoted(name) + " is set twice in this container");
+    }
+    reader.Finish();
+  }
+  return environment;
+}
+
+// Names of Kubernetes' own resources; others hold a '/' (nvidia.com/gpu) or begin with hugepages-.
+bool IsResourceName(std::string_view name) {
+  return name == "cpu" || name == "memory" || name == "ephemeral-storage" ||
+         name.find('/') != std::string_view::npos || name.starts_with("hugepages-");
+}
+
+// "2G" for "2GB": the suggestion for a suffix that ends in a stray letter; empty if none helps.
+std::string SuggestQuantity(std::string_view text) {
+  while (!text.empty() && (text.back() == 'b' || text.back() == 'B' || text.back() == ' ')) {
+    text.remove_suffix(1);
+    if (ParseQuantity(text, QuantityUnit::kOnes).ok()) {
+      return "; did you mean \"" + std::string(text) + "\"?";
+    }
+  }
+  return "";
+}
+
+// One quantity, a string or a number; nullopt (recorded) if it is none.
+std::optional<int64_t> ReadQuantity(const Json& value,
+                                    const std::string& path,
+                                    QuantityUnit unit,
+                                    Errors* errors) {
+  const std::string text = value.is_string() ? value.get<std::string>() : DumpJson(value);
+  Result<int64_t> quantity = ParseQuantity(text, unit);
+  if (quantity.ok() && (value.is_string() || value.is_number())) {
+    return *quantity;
+  }
+  const std::string expected =
+      quantity.ok() ? "a quantity such as 2, 500m, 1.5 or 2Gi" : quantity.error().message();
+  AddError(
+      errors, path, DescribeJson(value) + " found, expected " + expected + SuggestQuantity(text));
+  return std::nullopt;
+}
+
+using Amounts = std::map<std::string, int64_t>;
+
+Amounts ReadAmounts(ObjectReader& resources, std::string_view key, Errors* errors) {
+  Amounts amounts;
+  const Json* value = resources.Find(key);
+  if (value == nullptr) {
+    return amounts;
+  }
+  if (!value->is_object()) {
+    resources.Fail(key, DescribeJson(*value) + " found, expected an object of quantities");
+    return amounts;
+  }
+  for (const auto& [name, quantity] : value->items()) {
+    const std::string path = resources.PathOf(key) + "." + name;
+    if (!IsResourceName(name)) {
+      const std::string_view nearest =
+          NearestWord(name, {"cpu", "memory", "ephemeral-storage", kGpuResource});
+      AddError(errors,
+               path,
+               "unknown resource" + (nearest.empty()
+                                         ? ", expected cpu, memory, ephemeral-storage or one with "
+                                           "a domain such as nvidia.com/gpu"
+                                         : "; did you mean \"" + std::string(nearest) + "\"?"));
+      continue;
+    }
+    const QuantityUnit unit = name == "cpu" ? QuantityUnit::kThousandths : QuantityUnit::kOnes;
+    if (const std::optional<int64_t> amount = ReadQuantity(quantity, path, unit, errors)) {
+      amounts[name] = *amount;
+    }
+  }
+  return amounts;
+}
+
+ResourceAmounts ToResourceAmounts(const Amounts& amounts) {
+  const auto amount_of = [&](std::string_view name) {
+    const auto found = amounts.find(std::string(name));
+    return found == amounts.end() ? 0 : found->second;
+  };
+  return {amount_of("cpu"), amount_of("memory"), amount_of(kGpuResource)};
+}
+
+void ReadResources(const Json& value, const std::string& path, PodTemplate* pod, Errors* errors) {
+  ObjectReader reader(value, path, errors);
+  Amounts requests = ReadAmounts(reader, "requests", errors);
+  const Amounts limits = ReadAmounts(reader, "limits", errors);
+  PassThrough(reader, {"claims"});
+  for (const auto& [name, limit] : limits) {
+    const auto [request, is_defaulted] = requests.emplace(name, limit);  // as Kubernetes defaults
+    if (request->second > limit) {
+      AddError(errors,
+               path + ".requests." + name,
+               "asks for more than limits." + name + ", expected at most " +
+                   DescribeJson(value["limits"][name]));
+    }
+    if (name == kGpuResource && request->second < limit) {
+      AddError(errors,
+               path + ".requests." + name,
+               "differs from limits." + name + ", expected the same number: GPUs are not shared");
+    }
+  }
+  reader.Finish();
+  pod->requests = ToResourceAmounts(requests);
+  pod->limits = ToResourceAmounts(limits);
+}
+
+void ReadCommand(ObjectReader& reader, PodTemplate* pod) {
+  pod->command = reader.Strings("command");
+  pod->args = reader.Strings("args");
+  if (!pod->command.empty() && pod->command.front().empty()) {
+    reader.Fail("command", "starts with \"\", expected a program");
+  }
+  if (reader.Has("args") && !reader.Has("command")) {
+    reader.Fail("command",
+                "missing, expected a program: args alone rely on an entry point that the operator "
+                "cannot see");
+  }
+}
+
+void ReadContainer(const Json& value, const std::string& path, PodTemplate* pod, Errors* errors) {
+  ObjectReader reader(value, path, errors);
+  const std::string name = ReadText(reader, "name");
+  if (!name.empty() && !IsDnsLabel(name)) {
+    reader.Fail("name", Quoted(name) + " found, expected " + std::string(kDnsLabelWords));
+  }
+  pod->image = ReadText(reader, "image");
+  ReadCommand(reader, pod);
+  pod->env = ReadEnvironment(reader, errors);
+  pod->working_dir = ReadText(reader, "workingDir");
+  if (const Json* resources = reader.Find("resources")) {
+    ReadResources(*resources, reader.PathOf("resources"), pod, errors);
+  }
+  if (reader.Has("envFrom")) {
+    reader.Fail("envFrom", "is not supported yet, expected env with values");
+  }
+  // Source: core/v1 Container, Kubernetes 1.36.
+  PassThrough(reader,
+              {"imagePullPolicy",
+               "lifecycle",
+               "livenessProbe",
+               "ports",
+               "readinessProbe",
+               "resizePolicy",
+               "securityContext",
+               "startupProbe",
+               "stdin",
+               "stdinOnce",
+               "terminationMessagePath",
+               "terminationMessagePolicy",
+               "tty",
+               "volumeDevices",
+               "volumeMounts"});
+  reader.Finish();
+}
+
+void ReadContainers(ObjectReader& spec, PodTemplate* pod, Errors* errors) {
+  if (spec.Require("containers", "a list of one container") == nullptr) {
+    return;
+  }
+  const std::vector<const Json*> containers = spec.List("containers");
+  if (spec.Find("containers")->is_array() && containers.size() != 1) {
+    spec.Fail("containers",
+              std::to_string(containers.size()) +
+                  " containers found, expected exactly one: sidecars are not supported yet");
+    return;
+  }
+  for (std::size_t i = 0; i < containers.size(); ++i) {
+    ReadContainer(*containers[i], spec.PathOf("containers", i), pod, errors);
+  }
+}
+
+// Fields of a pod that the operator writes itself, and what to use instead.
+void RefuseOwnedFields(ObjectReader& spec) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kOwned = {{
+      {"restartPolicy", "is set by the operator; use the role's restartPolicy"},
+      {"hostname", "is set by the operator: pods find each other by it; remove it"},
+      {"subdomain", "is set by the operator: pods find each other by it; remove it"},
+      {"nodeName", "is set by the operator when the gang is placed; use nodeSelector"},
+      {"initContainers", "is not supported yet; remove it"},
+      {"ephemeralContainers", "is not part of a template; remove it"},
+  }};
+  for (const auto& [key, message] : kOwned) {
+    if (spec.Has(key)) {
+      spec.Fail(key, std::string(message));
+    }
+  }
+}
+
+void ReadPodSpec(const Json& value, const std::string& path, PodTemplate* pod, Errors* errors) {
+  ObjectReader reader(value, path, errors);
+  ReadContainers(reader, pod, errors);
+  RefuseOwnedFields(reader);
+  if (const auto seconds = reader.Int("terminationGracePeriodSeconds", 0, kGraceSecondsMax)) {
+    pod->termination_grace = std::chrono::seconds(*seconds);
+  }
+  pod->node_selector = ReadTextMap(reader, "nodeSelector", errors);
+  // Source: core/v1 PodSpec, Kubernetes 1.36.
+  PassThrough(reader,
+              {"activeDeadlineSeconds",
+               "affinity",
+               "automountServiceAccountToken",
+               "dnsConfig",
+               "dnsPolicy",
+               "enableServiceLinks",
+               "hostAliases",
+               "hostIPC",
+               "hostNetwork",
+               "hostPID",
+               "hostUsers",
+               "imagePullSecrets",
+               "os",
+               "overhead",
+               "preemptionPolicy",
+               "priority",
+               "priorityClassName",
+               "readinessGates",
+               "resourceClaims",
+               "runtimeClassName",
+               "schedulerName",
+               "schedulingGates",
+               "securityContext",
+               "serviceAccount",
+               "serviceAccountName",
+               "setHostnameAsFQDN",
+               "shareProcessNamespace",
+               "tolerations",
+               "topologySpreadConstraints",
+               "volumes"});
+  reader.Finish();
+}
+
+}  // namespace
+
+PodTemplate DecodePodTemplate(const Json& value,
+                              const std::string& path,
+                              std::vector<Error>* errors) {
+  PodTemplate pod;
+  pod.raw = value;
+  ObjectReader reader(value, path, errors);
+  if (const Json* metadata = reader.Find("metadata")) {
+    ObjectReader fields(*metadata, reader.PathOf("metadata"), errors);
+    ReadTextMap(fields, "labels", errors);
+    ReadTextMap(fields, "annotations", errors);
+    fields.Finish();
+  }
+  if (const Json* spec = reader.Require("spec", "a pod spec with containers")) {
+    ReadPodSpec(*spec, reader.PathOf("spec"), &pod, errors);
+  }
+  reader.Finish();
+  return pod;
+}
+
+}  // namespace lockstep::control

@@ -1,0 +1,315 @@
+#include "operator/api/rules.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "common/contract/problems.h"
+#include "common/contract/topology.h"
+#include "operator/api/fields.h"
+#include "operator/api/pod_template.h"
+
+namespace lockstep::control {
+namespace {
+
+std::string ToText(int64_t number) {
+  return std::to_string(number);
+}
+
+// One check of one job. Fields that were wrong before are not judged again.
+class RuleChecker {
+ public:
+  RuleChecker(const TrainingJob& job, std::vector<Error>* errors)
+      : job_(job), spec_(job.spec), errors_(errors), known_count_(errors->size()) {}
+
+  void Run() {
+    CheckNamesUnique();
+    CheckHasRank();
+    CheckStrategy();
+    for (std::size_t i = 0; i < spec_.roles.size(); ++i) {
+      CheckRole(spec_.roles[i], RolePath(i));
+    }
+    CheckProcessesEqual();
+    CheckBatch();
+    CheckElastic();
+    CheckRecovery();
+  }
+
+ private:
+  static std::string RolePath(std::size_t index) {
+    return "spec.roles[" + std::to_string(index) + "]";
+  }
+
+  // Whether decoding found a mistake at this very field.
+  bool HasError(std::string_view path) const {
+    return std::any_of(errors_->begin(),
+                       errors_->begin() + static_cast<std::ptrdiff_t>(known_count_),
+                       [path](const Error& error) { return error.field() == path; });
+  }
+
+  // Whether decoding found no mistake at the field, inside it, or at a field around it.
+  bool IsTrusted(std::string_view path) const {
+    return std::none_of(errors_->begin(),
+                        errors_->begin() + static_cast<std::ptrdiff_t>(known_count_),
+                        [path](const Error& error) {
+                          return IsWithin(error.field(), path) || IsWithin(path, error.field());
+                        });
+  }
+
+  // Whether the field `inner` is `outer` or stands inside it.
+  static bool IsWithin(std::string_view inner, std::string_view outer) {
+    return inner.starts_with(outer) && (inner.size() == outer.size() ||
+                                        inner[outer.size()] == '.' || inner[outer.size()] == '[');
+  }
+
+  bool IsTrustedName(std::size_t index) const { return IsTrusted(RolePath(index) + ".name"); }
+
+  void Fail(std::string field, std::string message) {
+    AddError(errors_, std::move(field), std::move(message));
+  }
+
+  std::string StrategyText() const { return Quoted(StrategyName(spec_.strategy)); }
+
+  void CheckNamesUnique() {
+    std::map<Role, std::size_t> first;
+    for (std::size_t i = 0; i < spec_.roles.size(); ++i) {
+      if (!IsTrustedName(i)) {
+        continue;
+      }
+      const auto [earlier, is_new] = first.emplace(spec_.roles[i].name, i);
+      if (!is_new) {
+        Fail(RolePath(i) + ".name",
+             Quoted(RoleName(spec_.roles[i].name)) + " found twice, first in " +
+                 RolePath(earlier->second));
+      }
+    }
+  }
+
+  void CheckHasRank() {
+    if (!IsTrusted("spec.roles")) {
+      return;
+    }
+    if (job_.RankPodCount() == 0) {
+      Fail("spec.roles", "no worker and no chief found, expected at least one pod that trains");
+    }
+  }
+
+  void CheckStrategy() {
+    if (!IsTrusted("spec.strategy")) {
+      return;
+    }
+    if (spec_.strategy == Strategy::kTpu) {
+      Fail("spec.strategy",
+           "\"TPU\" found, but TPUs are not supported; expected Mirrored or MultiWorkerMirrored, "
+           "or for programs of your own also CentralStorage, ParameterServer, Independent, "
+           "Horovod or None");
+      return;
+    }
+    const bool is_built_in =
+        spec_.strategy == Strategy::kMirrored || spec_.strategy == Strategy::kMultiWorkerMirrored;
+    if (spec_.training && !is_built_in) {
+      Fail("spec.strategy",
+           StrategyText() +
+               " found, but the built-in trainer supports Mirrored and MultiWorkerMirrored only; "
+               "use one of them, or remove spec.training and run a program of your own");
+      return;
+    }
+    const RoleSpec* ps = job_.FindRole(Role::kPs);
+    const bool lacks_ps = ps == nullptr || ps->replicas == 0;
+    if (spec_.strategy == Strategy::kParameterServer && lacks_ps && IsTrusted("spec.roles")) {
+      Fail("spec.roles", "no ps found, expected at least one with strategy ParameterServer");
+    }
+  }
+
+  void CheckRole(const RoleSpec& role, const std::string& path) {
+    if (!IsTrusted(path + ".name")) {
+      return;
+    }
+    if (IsTrusted("spec.strategy")) {
+      CheckRoleAgainstStrategy(role, path);
+    }
+    if (IsTrusted(path + ".replicas")) {
+      CheckReplicas(role, path);
+    }
+    CheckProgram(role, path);
+    if (IsTrusted(path + ".processes") && IsTrusted(path + ".gpus")) {
+      CheckProcesses(role, path);
+    }
+  }
+
+  void CheckRoleAgainstStrategy(const RoleSpec& role, const std::string& path) {
+    const bool is_single_machine =
+        spec_.strategy == Strategy::kMirrored || spec_.strategy == Strategy::kCentralStorage;
+    const bool takes_ps = spec_.strategy == Strategy::kParameterServer ||
+                          spec_.strategy == Strategy::kIndependent ||
+                          spec_.strategy == Strategy::kNone;
+    if (role.name == Role::kPs && !takes_ps) {
+      Fail(path + ".name",
+           "\"ps\" found, but " + std::string(StrategyName(spec_.strategy)) +
+               " has no parameter servers; remove the role or use strategy: ParameterServer");
+    }
+    if (!is_single_machine) {
+      return;
+    }
+    const std::string why = std::string(StrategyName(spec_.strategy)) +
+                            " trains on one machine; strategy: MultiWorkerMirrored takes several";
+    if (role.name == Role::kChief) {
+      Fail(path + ".name", "\"chief\" found, expected a single worker: " + why);
+    }
+    if (role.name == Role::kWorker && role.replicas != 1 && IsTrusted(path + ".replicas")) {
+      Fail(path + ".replicas", ToText(role.replicas) + " found, expected exactly 1: " + why);
+    }
+  }
+
+  void CheckReplicas(const RoleSpec& role, const std::string& path) {
+    const bool is_single = role.name == Role::kChief || role.name == Role::kEvaluator;
+    if (is_single && role.replicas > 1) {
+      Fail(path + ".replicas",
+           ToText(role.replicas) + " found, expected at most 1: a job has one " +
+               std::string(RoleName(role.name)));
+      return;
+    }
+    if (!IsTrusted("metadata.name") || role.replicas == 0) {
+      return;
+    }
+    const TaskId last{role.name, static_cast<int>(role.replicas - 1)};
+    const std::string host = HostName(job_.metadata.name, last);
+    if (host.size() > kDnsLabelMax) {
+      Fail("metadata.name",
+           "makes the host name " + Quoted(host) + " of " + std::to_string(host.size()) +
+               " characters, expected at most " + std::to_string(kDnsLabelMax) +
+               "; shorten it by " + std::to_string(host.size() - kDnsLabelMax));
+    }
+  }
+
+  void CheckProgram(const RoleSpec& role, const std::string& path) {
+    const std::string command_path = path + ".template." + std::string(kContainerPath) + ".command";
+    const bool has_template = !role.pod.raw.empty();
+    if (spec_.training && role.pod.has_command()) {
+      Fail(command_path, "found beside spec.training, expected only one of the two");
+    }
+    if (spec_.training && (role.name == Role::kEvaluator)) {
+      Fail(path + ".name",
+           "\"evaluator\" found, but the built-in trainer has none yet: it evaluates at the end, "
+           "on spec.training.dataset.testSamples");
+    }
+    if (HasError("spec.training") || spec_.training || !IsTrusted(path + ".template")) {
+      return;
+    }
+    if (!has_template) {
+      Fail(path + ".template",
+           "missing, expected a pod template with a command, or spec.training for the built-in "
+           "trainer");
+    } else if (!role.pod.has_command()) {
+      Fail(command_path,
+           "missing, expected the program to run, or spec.training for the built-in trainer");
+    }
+  }
+
+  void CheckProcesses(const RoleSpec& role, const std::string& path) {
+    if (spec_.training && role.processes > 1) {
+      Fail(path + ".processes",
+           ToText(role.processes) +
+               " found, expected 1: the built-in trainer is one process per pod; use replicas "
+               "instead");
+      return;
+    }
+    if (role.processes > 1 && role.processes < role.gpus) {
+      Fail(path + ".processes",
+           ToText(role.processes) + " found, but the pod has " + ToText(role.gpus) +
+               " GPUs and each process would get one; expected 1, which sees them all, or at "
+               "least " +
+               ToText(role.gpus));
+    }
+  }
+
+  // Ranks are numbered pod by pod, so pods that train must hold equally many.
+  void CheckProcessesEqual() {
+    const RoleSpec* chief = job_.FindRole(Role::kChief);
+    const RoleSpec* worker = job_.FindRole(Role::kWorker);
+    if (chief == nullptr || worker == nullptr || chief->replicas == 0 || worker->replicas == 0 ||
+        chief->processes == worker->processes || !AreRolesSound()) {
+      return;
+    }
+    for (std::size_t i = 0; i < spec_.roles.size(); ++i) {
+      if (&spec_.roles[i] == worker) {
+        Fail(RolePath(i) + ".processes",
+             ToText(worker->processes) + " found, but the chief has " + ToText(chief->processes) +
+                 ", expected equal numbers in all pods that train");
+      }
+    }
+  }
+
+  void CheckBatch() {
+    if (!spec_.training || !IsTrusted("spec.training.globalBatchSize") || !AreRolesSound()) {
+      return;
+    }
+    const int64_t ranks = job_.WorldSize();
+    if (spec_.training->global_batch_size < ranks) {
+      Fail("spec.training.globalBatchSize",
+           ToText(spec_.training->global_batch_size) + " found, expected at least " +
+               ToText(ranks) + ": one sample for each rank");
+    }
+  }
+
+  // Whether neither decoding nor a rule found anything wrong with the roles.
+  bool AreRolesSound() const {
+    return std::none_of(errors_->begin(), errors_->end(), [](const Error& error) {
+      return IsWithin(error.field(), "spec.roles") || error.field() == "spec";
+    });
+  }
+
+  void CheckElastic() {
+    if (!spec_.elastic || !IsTrusted("spec.elastic") || !AreRolesSound()) {
+      return;
+    }
+    const RoleSpec* worker = job_.FindRole(Role::kWorker);
+    if (worker == nullptr) {
+      Fail("spec.elastic", "found without a worker role, expected one: only workers are elastic");
+      return;
+    }
+    const ElasticSpec& elastic = *spec_.elastic;
+    if (elastic.min_replicas > worker->replicas) {
+      Fail("spec.elastic.minReplicas",
+           ToText(elastic.min_replicas) + " found, expected at most the worker's replicas, " +
+               ToText(worker->replicas));
+    }
+    if (elastic.max_replicas < worker->replicas) {
+      Fail("spec.elastic.maxReplicas",
+           ToText(elastic.max_replicas) + " found, expected at least the worker's replicas, " +
+               ToText(worker->replicas));
+    }
+    const bool is_inside =
+        elastic.min_replicas <= worker->replicas && worker->replicas <= elastic.max_replicas;
+    if (is_inside && elastic.min_replicas != elastic.max_replicas) {
+      Fail("spec.elastic",
+           "resizing a running job is not supported yet, expected minReplicas and maxReplicas to "
+           "equal the worker's replicas, " +
+               ToText(worker->replicas));
+    }
+  }
+
+  void CheckRecovery() {
+    const RecoverySpec& recovery = spec_.recovery;
+    if (IsTrusted("spec.recovery") && recovery.silent_after >= recovery.replacement_timeout) {
+      Fail("spec.recovery.silentAfterSeconds",
+           "is not below replacementTimeoutSeconds, expected less: a rank must be noticed before "
+           "its successor can come");
+    }
+  }
+
+  const TrainingJob& job_;
+  const TrainingJobSpec& spec_;
+  std::vector<Error>* errors_;
+  std::size_t known_count_;
+};
+
+}  // namespace
+
+void CheckRules(const TrainingJob& job, std::vector<Error>* errors) {
+  RuleChecker(job, errors).Run();
+}
+
+}  // namespace lockstep::control

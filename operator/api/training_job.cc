@@ -1,0 +1,56 @@
+#include "operator/api/training_job.h"
+
+#include "operator/api/job_names.h"
+
+namespace lockstep::control {
+
+const RoleSpec* TrainingJob::FindRole(Role name) const {
+  for (const RoleSpec& role : spec.roles) {
+    if (role.name == name) {
+      return &role;
+    }
+  }
+  return nullptr;
+}
+
+int64_t TrainingJob::RankPodCount() const {
+  int64_t count = 0;
+  for (const RoleSpec& role : spec.roles) {
+    count += IsRank(role.name) ? role.replicas : 0;
+  }
+  return count;
+}
+
+int64_t TrainingJob::WorldSize() const {
+  int64_t count = 0;
+  for (const RoleSpec& role : spec.roles) {
+    count += IsRank(role.name) ? role.replicas * role.processes : 0;
+  }
+  return count;
+}
+
+std::string_view StrategyName(Strategy strategy) {
+  return NameOf(kStrategyNames, strategy);
+}
+
+std::string_view RestartPolicyName(RestartPolicy policy) {
+  return NameOf(kRestartPolicyNames, policy);
+}
+
+std::string_view CleanPodPolicyName(CleanPodPolicy policy) {
+  return NameOf(kCleanPodPolicyNames, policy);
+}
+
+std::string_view SuccessPolicyName(SuccessPolicy policy) {
+  return NameOf(kSuccessPolicyNames, policy);
+}
+
+std::string_view PodBindingName(PodBinding binding) {
+  return NameOf(kPodBindingNames, binding);
+}
+
+std::string_view ConditionTypeName(ConditionType type) {
+  return NameOf(kConditionTypeNames, type);
+}
+
+}  // namespace lockstep::control

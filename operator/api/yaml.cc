@@ -1,0 +1,372 @@
+#include "operator/api/yaml.h"
+
+#include <algorithm>
+#include <cmath>
+#include <sstream>
+#include <utility>
+
+#include <yaml-cpp/eventhandler.h>
+#include <yaml-cpp/exceptions.h>
+#include <yaml-cpp/parser.h>
+
+namespace lockstep::control {
+namespace {
+
+// What a node weighs beside its text: about the size of a Json with its share of the container.
+constexpr std::size_t kNodeBytes = 64;
+
+constexpr std::string_view kCoreTagPrefix = "tag:yaml.org,2002:";
+
+TextPosition PositionOf(const YAML::Mark& mark) {
+  return {mark.line + 1, mark.column + 1};
+}
+
+// Builds a document's Json from the parser's events. Ends a hopeless document by throwing
+// YAML::ParserException through the parser; ReadYaml catches it.
+class JsonBuilder final : public YAML::EventHandler {
+ public:
+  explicit JsonBuilder(std::vector<TextProblem>* problems) : problems_(problems) {}
+
+  YamlDocument Take() { return std::move(document_); }
+
+  void OnDocumentStart(const YAML::Mark& mark) override {
+    document_ = YamlDocument();
+    document_.start = PositionOf(mark);
+    anchors_.clear();
+  }
+
+  void OnDocumentEnd() override {}
+
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    RefuseAsKey(mark, "nothing");
+    Add(nullptr, kNodeBytes, mark, anchor);
+  }
+
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    RefuseAsKey(mark, "an alias");
+    const auto found = anchors_.find(anchor);
+    if (found == anchors_.end()) {
+      throw YAML::ParserException(mark, "an alias stands inside the node it names");
+    }
+    Spend(found->second.bytes, mark);
+    Add(found->second.value, 0, mark, YAML::NullAnchor);
+  }
+
+  void OnScalar(const YAML::Mark& mark,
+                const std::string& tag,
+                YAML::anchor_t anchor,
+                const std::string& value) override {
+    if (ExpectsKey()) {
+      TakeKey(mark, value, /*is_plain=*/tag == "?");
+      return;
+    }
+    Add(Resolve(mark, tag, value), kNodeBytes + value.size(), mark, anchor);
+  }
+
+  void OnSequenceStart(const YAML::Mark& mark,
+                       const std::string& tag,
+                       YAML::anchor_t anchor,
+                       YAML::EmitterStyle::value /*style*/) override {
+    RefuseAsKey(mark, "a list");
+    Open(Json::array(), mark, tag, anchor);
+  }
+
+  void OnSequenceEnd() override { Close(); }
+
+  void OnMapStart(const YAML::Mark& mark,
+                  const std::string& tag,
+                  YAML::anchor_t anchor,
+                  YAML::EmitterStyle::value /*style*/) override {
+    RefuseAsKey(mark, "an object");
+    Open(Json::object(), mark, tag, anchor);
+  }
+
+  void OnMapEnd() override {
+    Frame& frame = stack_.back();
+    for (const Json& merged : frame.merges) {
+      for (const auto& [key, value] : merged.items()) {
+        if (!frame.value.contains(key)) {
+          frame.value[key] = value;
+          document_.positions.Set(Join(frame.path, key), frame.merge_position);
+        }
+      }
+    }
+    Close();
+  }
+
+ private:
+  // A list or object whose end has not been seen.
+  struct Frame {
+    Json value;
+    std::string path;
+    YAML::Mark mark;
+    YAML::anchor_t anchor = YAML::NullAnchor;
+    std::size_t bytes_before = 0;  // spent before it began
+    bool has_key = false;          // objects: a key waits for its value
+    bool is_duplicate = false;     // that key was there before: its value is dropped
+    bool is_merge = false;         // that key is <<
+    std::string key;
+    YAML::Mark key_mark;
+    std::map<std::string, int, std::less<>> key_lines;
+    std::vector<Json> merges;  // objects under <<, the first wins
+    TextPosition merge_position;
+  };
+
+  struct Anchored {
+    Json value;
+    std::size_t bytes = 0;
+  };
+
+  static std::string Join(const std::string& path, const std::string& key) {
+    return path.empty() ? key : path + "." + key;
+  }
+
+  bool ExpectsKey() const {
+    return !stack_.empty() && stack_.back().value.is_object() && !stack_.back().has_key;
+  }
+
+  void RefuseAsKey(const YAML::Mark& mark, std::string_view found) const {
+    if (ExpectsKey()) {
+      throw YAML::ParserException(mark, std::string(found) + " found, expected a key");
+    }
+  }
+
+  void Spend(std::size_t bytes, const YAML::Mark& mark) {
+    bytes_ += bytes;
+    if (bytes_ > kYamlExpandedBytesMax) {
+      throw YAML::ParserException(
+          mark,
+          "larger than " + std::to_string(kYamlExpandedBytesMax) + " bytes with aliases expanded");
+    }
+  }
+
+  void TakeKey(const YAML::Mark& mark, const std::string& key, bool is_plain) {
+    Spend(kNodeBytes + key.size(), mark);
+    Frame& frame = stack_.back();
+    frame.has_key = true;
+    frame.key = key;
+    frame.key_mark = mark;
+    frame.is_merge = is_plain && key == "<<";
+    const auto [first, is_new] = frame.key_lines.emplace(key, mark.line + 1);
+    frame.is_duplicate = !is_new;
+    if (frame.is_duplicate) {
+      problems_->push_back({PositionOf(mark),
+                            Join(frame.path, key),
+                            "appears twice, first on line " + std::to_string(first->second)});
+    }
+  }
+
+  Json Resolve(const YAML::Mark& mark, const std::string& tag, const std::string& value) {
+    const bool is_quoted = tag == "!";
+    std::string_view kind = tag;
+    if (kind.starts_with(kCoreTagPrefix)) {
+      kind.remove_prefix(kCoreTagPrefix.size());
+    }
+    if (is_quoted || kind == "str") {
+      return value;
+    }
+    if (kind != "?" && kind != "int" && kind != "float" && kind != "bool" && kind != "null") {
+      problems_->push_back({PositionOf(mark), ChildPath(), "tag " + tag + " is not supported"});
+      return value;
+    }
+    Json resolved = ResolvePlainScalar(value);
+    if (resolved.is_number_float() && !std::isfinite(resolved.get<double>())) {
+      problems_->push_back({PositionOf(mark), ChildPath(), value + " found, expected a number"});
+      return nullptr;
+    }
+    return resolved;
+  }
+
+  // Where the next value goes.
+  std::string ChildPath() const {
+    if (stack_.empty()) {
+      return "";
+    }
+    const Frame& frame = stack_.back();
+    return frame.value.is_array() ? frame.path + "[" + std::to_string(frame.value.size()) + "]"
+                                  : Join(frame.path, frame.key);
+  }
+
+  void Open(Json empty, const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor) {
+    if (static_cast<int>(stack_.size()) >= kJsonDepthMax) {
+      throw YAML::ParserException(
+          mark, "nested deeper than " + std::to_string(kJsonDepthMax) + " levels");
+    }
+    const bool is_known_tag = tag.empty() || tag == "?" || tag == "!" ||
+                              tag.compare(0, kCoreTagPrefix.size(), kCoreTagPrefix) == 0;
+    if (!is_known_tag) {
+      problems_->push_back({PositionOf(mark), ChildPath(), "tag " + tag + " is not supported"});
+    }
+    Frame frame;
+    frame.value = std::move(empty);
+    frame.path = ChildPath();
+    frame.mark = mark;
+    frame.anchor = anchor;
+    frame.bytes_before = bytes_;
+    Spend(kNodeBytes, mark);
+    stack_.push_back(std::move(frame));
+  }
+
+  void Close() {
+    Frame frame = std::move(stack_.back());
+    stack_.pop_back();
+    Attach(std::move(frame.value), frame.mark, frame.anchor, bytes_ - frame.bytes_before);
+  }
+
+  void Add(Json value, std::size_t bytes, const YAML::Mark& mark, YAML::anchor_t anchor) {
+    Spend(bytes, mark);
+    Attach(std::move(value), mark, anchor, bytes);
+  }
+
+  // Puts a complete value where it belongs and remembers it if it is anchored.
+  void Attach(Json value, const YAML::Mark& mark, YAML::anchor_t anchor, std::size_t bytes) {
+    if (anchor != YAML::NullAnchor) {
+      Spend(bytes, mark);  // the copy that aliases will be made from
+      anchors_[anchor] = {value, bytes};
+    }
+    if (stack_.empty()) {
+      document_.value = std::move(value);
+      return;
+    }
+    Frame& frame = stack_.back();
+    if (frame.value.is_array()) {
+      document_.positions.Set(ChildPath(), PositionOf(mark));
+      frame.value.push_back(std::move(value));
+      return;
+    }
+    frame.has_key = false;
+    if (frame.is_duplicate) {
+      return;
+    }
+    if (frame.is_merge) {
+      Merge(frame, std::move(value));
+      return;
+    }
+    document_.positions.Set(ChildPath(), PositionOf(frame.key_mark));
+    frame.value[frame.key] = std::move(value);
+  }
+
+  // Takes the value under <<: an object, or a list of them of which the first wins.
+  void Merge(Frame& frame, Json value) {
+    frame.merge_position = PositionOf(frame.key_mark);
+    Json sources = value.is_array() ? std::move(value) : Json::array({std::move(value)});
+    for (Json& source : sources) {
+      if (!source.is_object()) {
+        problems_->push_back({frame.merge_position,
+                              Join(frame.path, "<<"),
+                              DescribeJson(source) + " found, expected an object to merge"});
+        continue;
+      }
+      frame.merges.push_back(std::move(source));
+    }
+  }
+
+  std::vector<TextProblem>* problems_;
+  YamlDocument document_;
+  std::vector<Frame> stack_;
+  std::map<YAML::anchor_t, Anchored> anchors_;
+  std::size_t bytes_ = 0;
+};
+
+// The length of the UTF-8 sequence that starts `text`; 0 if it is malformed, overlong, a surrogate
+// or beyond U+10FFFF. Source: Unicode 15, table 3-7.
+std::size_t Utf8Length(std::string_view text) {
+  const auto byte = [&](std::size_t i) {
+    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U;
+  };
+  const auto continues = [&](std::size_t i) { return (byte(i) & 0xC0U) == 0x80U; };
+  const unsigned first = byte(0);
+  if (first < 0x80) {
+    return 1;
+  }
+  if (first >= 0xC2 && first <= 0xDF) {
+    return continues(1) ? 2 : 0;
+  }
+  if (first >= 0xE0 && first <= 0xEF) {
+    const bool is_overlong = first == 0xE0 && byte(1) < 0xA0;
+    const bool is_surrogate = first == 0xED && byte(1) > 0x9F;
+    return continues(1) && continues(2) && !is_overlong && !is_surrogate ? 3 : 0;
+  }
+  if (first >= 0xF0 && first <= 0xF4) {
+    const bool is_overlong = first == 0xF0 && byte(1) < 0x90;
+    const bool is_beyond = first == 0xF4 && byte(1) > 0x8F;
+    return continues(1) && continues(2) && continues(3) && !is_overlong && !is_beyond ? 4 : 0;
+  }
+  return 0;
+}
+
+// The first character that a manifest must not hold. yaml-cpp would end the text silently at some
+// of them and replace others.
+std::optional<TextProblem> FindBadCharacter(std::string_view text) {
+  TextPosition at{1, 1};
+  for (std::size_t i = 0; i < text.size();) {
+    const std::size_t length = Utf8Length(text.substr(i));
+    if (length == 0) {
+      return TextProblem{at, "", "bytes that are not UTF-8"};
+    }
+    const char c = text[i];
+    if (length == 1 && ((c >= 0 && c < 0x20 && c != '\t' && c != '\n' && c != '\r') || c == 0x7F)) {
+      return TextProblem{at, "", "control character number " + std::to_string(int{c})};
+    }
+    i += length;
+    at = c == '\n' ? TextPosition{at.line + 1, 1} : TextPosition{at.line, at.column + 1};
+  }
+  return std::nullopt;
+}
+
+// yaml-cpp's words, or better ones for the mistake everybody makes once.
+std::string ExplainSyntaxError(std::string_view text, const YAML::ParserException& error) {
+  std::istringstream lines{std::string(text)};
+  std::string line;
+  for (int i = 0; i <= error.mark.line; ++i) {
+    std::getline(lines, line);
+  }
+  const std::size_t indent_end = std::min(line.find_first_not_of(" \t"), line.size());
+  if (line.substr(0, indent_end).find('\t') != std::string::npos) {
+    return "not valid YAML: a tab in the indentation, expected spaces";
+  }
+  return "not valid YAML: " + error.msg;
+}
+
+}  // namespace
+
+TextPosition FieldPositions::Find(std::string_view path) const {
+  while (!path.empty()) {
+    const auto found = positions_.find(path);
+    if (found != positions_.end()) {
+      return found->second;
+    }
+    const std::size_t cut = path.find_last_of(".[");
+    path = path.substr(0, cut == std::string_view::npos ? 0 : cut);
+  }
+  return {};
+}
+
+YamlStream ReadYaml(std::string_view text) {
+  YamlStream stream;
+  if (std::optional<TextProblem> bad = FindBadCharacter(text)) {
+    bad->message = "not valid YAML: " + bad->message;
+    stream.problems.push_back(*std::move(bad));
+    return stream;
+  }
+  try {
+    std::istringstream input{std::string(text)};
+    YAML::Parser parser(input);
+    JsonBuilder builder(&stream.problems);
+    while (parser.HandleNextDocument(builder)) {
+      YamlDocument document = builder.Take();
+      if (!document.value.is_null()) {
+        stream.documents.push_back(std::move(document));
+      }
+    }
+  } catch (const YAML::ParserException& error) {
+    stream.problems.push_back({error.mark.is_null() ? TextPosition{} : PositionOf(error.mark),
+                               "",
+                               ExplainSyntaxError(text, error)});
+  } catch (const std::exception& error) {
+    stream.problems.push_back({{}, "", std::string("not valid YAML: ") + error.what()});
+  }
+  return stream;
+}
+
+}  // namespace lockstep::control

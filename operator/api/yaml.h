@@ -1,0 +1,66 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/json/json.h"
+
+namespace lockstep::control {
+
+// What all nodes of one text may weigh once aliases are expanded. Units: bytes, estimated.
+// Choice: sixteen times the largest manifest; a chain of aliases that doubles ends here.
+inline constexpr std::size_t kYamlExpandedBytesMax = 16 * 1024 * 1024;
+
+// A place in a text. Both count from 1; 0: unknown.
+struct TextPosition {
+  int line = 0;
+  int column = 0;
+
+  friend bool operator==(const TextPosition&, const TextPosition&) = default;
+};
+
+struct TextProblem {
+  TextPosition at;
+  std::string field;  // path of the field at fault; empty for syntax
+  std::string message;
+};
+
+// Where fields stand, by their path ("spec.roles[0].replicas").
+class FieldPositions {
+ public:
+  void Set(const std::string& path, TextPosition position) { positions_[path] = position; }
+
+  // The position of the field, or of the nearest field around it; unknown if there is none.
+  TextPosition Find(std::string_view path) const;
+
+ private:
+  std::map<std::string, TextPosition, std::less<>> positions_;
+};
+
+struct YamlDocument {
+  Json value;
+  TextPosition start;
+  FieldPositions positions;
+};
+
+struct YamlStream {
+  std::vector<YamlDocument> documents;  // those before a syntax error; empty documents are left out
+  std::vector<TextProblem> problems;
+};
+
+// Reads YAML into JSON values by the core schema of YAML 1.2: plain true/false, null, numbers are
+// typed, everything else, "yes" and "on" included, is a string; quoted scalars are strings.
+// Anchors, aliases and merge keys (<<) are expanded. Problems: syntax (ends the reading), duplicate
+// keys (the first value stays), keys that are not text, tags other than the core ones, numbers JSON
+// cannot hold, control characters, bytes that are not UTF-8, nesting above kJsonDepthMax, more
+// than kYamlExpandedBytesMax. Never throws. Source: yaml-cpp's event interface.
+YamlStream ReadYaml(std::string_view text);
+
+// A plain scalar's value by the core schema; a string if it is nothing else. Numbers that JSON
+// cannot hold (.inf, .nan, 1e999) come back as a double that is not finite.
+Json ResolvePlainScalar(const std::string& text);
+
+}  // namespace lockstep::control
