@@ -1,0 +1,86 @@
+#include "trainer-runtime/supervisor/line_relay.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <csignal>
+#include <poll.h>
+#include <unistd.h>
+#include <utility>
+
+#include "common/base/check.h"
+
+namespace lockstep::runtime {
+namespace {
+
+// As many whole lines as fit into `size`, so that another writer of the same pipe gets in between
+// lines only; the front of a line that does not fit.
+std::string_view FrontLines(std::string_view bytes, std::size_t size) {
+  if (bytes.size() <= size) {
+    return bytes;
+  }
+  const std::size_t newline = bytes.rfind('\n', size - 1);
+  return bytes.substr(0, newline == std::string_view::npos ? size : newline + 1);
+}
+
+}  // namespace
+
+LinePrefixer::LinePrefixer(std::string prefix, std::size_t line_bytes_max)
+    : prefix_(std::move(prefix)), line_bytes_max_(line_bytes_max) {
+  LOCKSTEP_CHECK(line_bytes_max > 0, "a line must hold something");
+}
+
+void LinePrefixer::Append(std::string_view bytes, std::string* output) {
+  while (!bytes.empty()) {
+    if (line_.size() == line_bytes_max_ && bytes.front() != '\n') {
+      EndLine(output);
+    }
+    const std::size_t room = line_bytes_max_ - line_.size();
+    const std::string_view part = bytes.substr(0, std::min(bytes.find('\n'), room));
+    line_ += part;
+    bytes.remove_prefix(part.size());
+    if (!bytes.empty() && bytes.front() == '\n') {
+      bytes.remove_prefix(1);
+      EndLine(output);
+    }
+  }
+}
+
+void LinePrefixer::Finish(std::string* output) {
+  if (!line_.empty()) {
+    EndLine(output);
+  }
+}
+
+void LinePrefixer::EndLine(std::string* output) {
+  *output += prefix_;
+  *output += line_;
+  *output += '\n';
+  line_.clear();
+}
+
+bool OutputSink::is_full() const {
+  constexpr std::size_t kPendingMax = 256 * 1024;  // choice: a few pipes' worth
+  return pending_.size() >= kPendingMax;
+}
+
+void OutputSink::WriteReady() {
+  std::size_t written = 0;
+  while (!is_broken_ && written < pending_.size()) {
+    // A pipe that polls as writable takes PIPE_BUF bytes without blocking (pipe(7)).
+    pollfd poll_entry{fd_, POLLOUT, 0};
+    if (::poll(&poll_entry, 1, 0) <= 0) {
+      break;
+    }
+    const std::string_view part = FrontLines(std::string_view(pending_).substr(written), PIPE_BUF);
+    const ssize_t count = ::write(fd_, part.data(), part.size());
+    if (count < 0 && errno == EAGAIN) {
+      break;
+    }
+    is_broken_ = count < 0 && errno != EINTR;
+    written += count > 0 ? static_cast<std::size_t>(count) : 0;
+  }
+  pending_.erase(0, is_broken_ ? pending_.size() : written);
+}
+
+}  // namespace lockstep::runtime

@@ -1,0 +1,100 @@
+#include "trainer-runtime/supervisor/process_reaper.h"
+
+#include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <filesystem>
+#include <poll.h>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+#include "common/base/check.h"
+#include "common/base/file.h"
+#include "common/contract/exit_code.h"
+
+namespace lockstep::runtime {
+namespace {
+
+// The children of one thread, as the kernel lists them: "12 345 6789 ".
+std::vector<pid_t> ParsePids(const std::string& text) {
+  std::vector<pid_t> pids;
+  const char* at = text.data();
+  const char* end = at + text.size();
+  pid_t pid = 0;
+  while (true) {
+    const auto [next, error] = std::from_chars(at, end, pid);
+    if (error != std::errc()) {
+      return pids;
+    }
+    pids.push_back(pid);
+    at = next == end ? end : next + 1;
+  }
+}
+
+std::vector<pid_t> ListChildren() {
+  constexpr std::size_t kListBytesMax = 1 << 20;
+  std::vector<pid_t> pids;
+  std::error_code error;
+  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task", error)) {
+    const Result<std::string> text = ReadFile(thread.path().string() + "/children", kListBytesMax);
+    if (text.ok()) {
+      const std::vector<pid_t> found = ParsePids(*text);
+      pids.insert(pids.end(), found.begin(), found.end());
+    }
+  }
+  return pids;
+}
+
+}  // namespace
+
+std::optional<pid_t> FindEndedChild() {
+  siginfo_t info{};
+  if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) {
+    return std::nullopt;
+  }
+  return info.si_pid;
+}
+
+EndedChild ReapChild(pid_t pid) {
+  int status = 0;
+  LOCKSTEP_CHECK(::waitpid(pid, &status, WNOHANG) == pid, "process " + std::to_string(pid));
+  EndedChild ended;
+  ended.pid = pid;
+  ended.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+  ended.exit_code = WIFSIGNALED(status) ? kExitSignalBase + WTERMSIG(status) : WEXITSTATUS(status);
+  return ended;
+}
+
+bool KillAllChildren(Deadline deadline) {
+  constexpr int kLookAgainMs = 5;  // killed processes vanish within about a millisecond
+  while (true) {
+    for (const pid_t pid : ListChildren()) {
+      ::kill(pid, SIGKILL);
+    }
+    while (const std::optional<pid_t> ended = FindEndedChild()) {
+      ReapChild(*ended);
+    }
+    siginfo_t info{};
+    if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 && errno == ECHILD) {
+      return true;
+    }
+    if (deadline.HasPassed(SteadyNow())) {
+      return false;
+    }
+    ::poll(nullptr, 0, kLookAgainMs);
+  }
+}
+
+SubreaperScope::SubreaperScope() {
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+}
+
+SubreaperScope::~SubreaperScope() {
+  ::prctl(PR_SET_CHILD_SUBREAPER, 0);
+}
+
+}  // namespace lockstep::runtime

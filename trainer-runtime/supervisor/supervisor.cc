@@ -1,0 +1,383 @@
+#include "trainer-runtime/supervisor/supervisor.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+#include <utility>
+
+#include <sys/signalfd.h>
+
+#include "common/base/check.h"
+#include "common/base/file.h"
+#include "common/base/unique_fd.h"
+#include "common/contract/exit_code.h"
+#include "common/contract/termination_message.h"
+#include "trainer-runtime/supervisor/child_process.h"
+#include "trainer-runtime/supervisor/line_relay.h"
+#include "trainer-runtime/supervisor/process_reaper.h"
+
+namespace lockstep::runtime {
+namespace {
+
+constexpr std::array<int, 5> kForwardedSignals = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
+
+constexpr std::size_t kLineBytesMax = 64 * 1024;  // choice: a pipe's capacity
+
+// For killed processes to vanish, and for the last output to be taken.
+constexpr std::chrono::seconds kEndTimeout{2};
+
+// The grace period ends for this process too, and it has a message to write after the last kill.
+Duration KillAfter(Duration grace) {
+  constexpr Duration kMarginMax = std::chrono::seconds(1);
+  constexpr int kMarginShare = 5;
+  return grace - std::min(kMarginMax, grace / kMarginShare);
+}
+
+sigset_t SupervisedSignals() {
+  sigset_t signals;
+  ::sigemptyset(&signals);
+  ::sigaddset(&signals, SIGCHLD);
+  for (const int signal : kForwardedSignals) {
+    ::sigaddset(&signals, signal);
+  }
+  return signals;
+}
+
+int ExitCodeOf(const Error& start_error) {
+  switch (start_error.code()) {
+    case ErrorCode::kNotFound:
+      return kExitNotFound;
+    case ErrorCode::kResourceExhausted:
+      return kExitRetryable;
+    default:
+      return kExitCannotExecute;
+  }
+}
+
+// One output of one process, on its way to a sink.
+class Stream {
+ public:
+  // A null `prefixer` passes bytes on as they come.
+  Stream(UniqueFd fd, std::optional<LinePrefixer> prefixer, OutputSink* sink)
+      : fd_(std::move(fd)), prefixer_(std::move(prefixer)), sink_(sink) {}
+
+  int fd() const { return fd_.get(); }
+
+  bool wants_input() const { return fd_.is_open() && !sink_->is_full(); }
+
+  // Takes one block; closes at the end. Returns false when there is nothing to take now.
+  bool ReadBlock() {
+    std::array<char, 16384> block;
+    const ssize_t count = fd_.is_open() ? ::read(fd_.get(), block.data(), block.size()) : 0;
+    if (count < 0) {
+      return errno == EINTR;
+    }
+    if (count == 0) {
+      Close();
+      return false;
+    }
+    const std::string_view bytes(block.data(), static_cast<std::size_t>(count));
+    if (prefixer_.has_value()) {
+      prefixer_->Append(bytes, sink_->pending());
+    } else {
+      *sink_->pending() += bytes;
+    }
+    return true;
+  }
+
+  void Close() {
+    if (fd_.is_open() && prefixer_.has_value()) {
+      prefixer_->Finish(sink_->pending());
+    }
+    fd_.Reset();
+  }
+
+ private:
+  UniqueFd fd_;
+  std::optional<LinePrefixer> prefixer_;
+  OutputSink* sink_;
+};
+
+// What happened to the pod as a whole.
+struct Verdict {
+  int exit_code = 0;
+  int signal = 0;
+  std::string reason;
+  std::optional<int> culprit_rank;
+};
+
+class Supervisor {
+ public:
+  explicit Supervisor(const SuperviseOptions& options)
+      : options_(options), output_(options.output_fd), error_(options.error_fd) {}
+
+  int Run();
+
+ private:
+  Status StartAll();
+  void RunUntilAllEnded();
+  void WaitForSomething();
+  void HandleSignals();
+  void HandleEnded(pid_t pid);
+  void AskToEnd(int signal);
+  void KillAll();
+  void FinishOutput();
+  void WriteTerminationMessage();
+  void SignalAll(int signal);
+  void Report(const SupervisorEvent& event);
+  std::string NameOf(std::size_t local_rank) const;
+
+  const SuperviseOptions& options_;
+  OutputSink output_;
+  OutputSink error_;
+  SubreaperScope subreaper_;
+  UniqueFd signals_;
+  std::vector<pid_t> pids_;  // by local rank; 0 when ended
+  std::vector<Stream> streams_;
+  std::optional<Deadline> kill_at_;  // set while all are asked to end
+  bool is_killed_ = false;
+  std::optional<Verdict> failure_;  // the first
+};
+
+int Supervisor::Run() {
+  const sigset_t signals = SupervisedSignals();
+  signals_ = UniqueFd(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
+  Status started = signals_.is_open() ? StartAll() : SystemError(errno, "make a signalfd");
+  if (!started.ok()) {
+    options_.logger->Error("command not started", {{"error", started.error().ToString()}});
+    failure_ = Verdict{ExitCodeOf(started.error()), 0, started.error().ToString(), std::nullopt};
+    KillAll();
+  }
+  RunUntilAllEnded();
+  WriteTerminationMessage();  // first: the grace period may end at any moment
+  if (!KillAllChildren(Deadline::After(SteadyNow(), kEndTimeout))) {
+    options_.logger->Warn("some processes did not end when killed");
+  }
+  FinishOutput();
+  return failure_.has_value() ? failure_->exit_code : kExitSuccess;
+}
+
+Status Supervisor::StartAll() {
+  const EnvironmentMap& environment = options_.processes.front().environment;
+  const auto path = environment.find("PATH");
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      const std::string program,
+      FindProgram(options_.command.front(),
+                  path == environment.end() ? "/usr/local/bin:/usr/bin:/bin" : path->second));
+  const bool is_raw = options_.processes.size() == 1 && options_.processes.front().prefix.empty();
+  for (const SupervisedProcess& process : options_.processes) {
+    LOCKSTEP_ASSIGN_OR_RETURN(ChildProcess child,
+                              SpawnChild({program, options_.command, process.environment}));
+    std::optional<LinePrefixer> prefixer;
+    if (!is_raw) {
+      prefixer.emplace(process.prefix, kLineBytesMax);
+    }
+    streams_.emplace_back(std::move(child.output), prefixer, &output_);
+    streams_.emplace_back(std::move(child.error), prefixer, &error_);
+    const auto local_rank = static_cast<int>(pids_.size());
+    pids_.push_back(child.pid);
+    Report({SupervisorEvent::Kind::kStarted, local_rank, child.pid, 0, 0});
+  }
+  return OkStatus();
+}
+
+void Supervisor::RunUntilAllEnded() {
+  while (std::any_of(pids_.begin(), pids_.end(), [](pid_t pid) { return pid != 0; })) {
+    WaitForSomething();
+    HandleSignals();
+    while (const std::optional<pid_t> ended = FindEndedChild()) {
+      HandleEnded(*ended);
+    }
+    if (!is_killed_ && kill_at_.has_value() && kill_at_->HasPassed(SteadyNow())) {
+      options_.logger->Warn("grace period is over, processes are killed");
+      KillAll();
+    }
+    for (Stream& stream : streams_) {
+      if (stream.wants_input()) {
+        stream.ReadBlock();
+      }
+    }
+    output_.WriteReady();
+    error_.WriteReady();
+  }
+}
+
+void Supervisor::WaitForSomething() {
+  std::vector<pollfd> entries = {{signals_.get(), POLLIN, 0}};
+  for (const Stream& stream : streams_) {
+    if (stream.wants_input()) {
+      entries.push_back({stream.fd(), POLLIN, 0});
+    }
+  }
+  for (OutputSink* sink : {&output_, &error_}) {
+    if (sink->has_pending()) {
+      entries.push_back({sink->fd(), POLLOUT, 0});
+    }
+  }
+  const int timeout = kill_at_.has_value() ? kill_at_->RemainingMilliseconds(SteadyNow()) : -1;
+  ::poll(entries.data(), entries.size(), timeout);
+}
+
+void Supervisor::HandleSignals() {
+  signalfd_siginfo info{};
+  while (::read(signals_.get(), &info, sizeof(info)) == sizeof(info)) {
+    const int signal = static_cast<int>(info.ssi_signo);
+    if (signal == SIGTERM || signal == SIGINT) {
+      options_.logger->Info("asked to end", {{"signal", SignalName(signal)}});
+      AskToEnd(signal);
+    } else if (signal != SIGCHLD) {
+      SignalAll(signal);
+    }
+  }
+}
+
+void Supervisor::HandleEnded(pid_t pid) {
+  const auto found = std::find(pids_.begin(), pids_.end(), pid);
+  if (found == pids_.end()) {
+    ReapChild(pid);  // an adopted process: it says nothing about the command
+    return;
+  }
+  // The unreaped process still holds the number, so this cannot hit a stranger's group.
+  ::kill(-pid, SIGKILL);
+  const EndedChild ended = ReapChild(pid);
+  *found = 0;
+  const auto local_rank = static_cast<std::size_t>(found - pids_.begin());
+  Report({SupervisorEvent::Kind::kEnded,
+          static_cast<int>(local_rank),
+          ended.pid,
+          ended.exit_code,
+          ended.signal});
+  if (ended.exit_code == kExitSuccess) {
+    return;
+  }
+  const std::string what = DescribeExit(ended.exit_code, ended.signal, "");
+  options_.logger->Warn("process failed", {{"process", NameOf(local_rank)}, {"exit", what}});
+  if (!failure_.has_value()) {
+    failure_ = Verdict{ended.exit_code,
+                       ended.signal,
+                       NameOf(local_rank) + ": " + what,
+                       options_.processes[local_rank].rank};
+  }
+  AskToEnd(SIGTERM);
+}
+
+void Supervisor::AskToEnd(int signal) {
+  SignalAll(signal);
+  if (!kill_at_.has_value() && !is_killed_) {
+    kill_at_ = Deadline::After(SteadyNow(), KillAfter(options_.grace));
+    Report({SupervisorEvent::Kind::kStopping, -1, 0, 0, signal});
+  }
+}
+
+void Supervisor::KillAll() {
+  is_killed_ = true;
+  Report({SupervisorEvent::Kind::kKilling, -1, 0, 0, SIGKILL});
+  SignalAll(SIGKILL);
+}
+
+void Supervisor::FinishOutput() {
+  for (Stream& stream : streams_) {
+    while (stream.ReadBlock()) {
+    }
+    stream.Close();
+  }
+  const Deadline deadline = Deadline::After(SteadyNow(), kEndTimeout);
+  for (OutputSink* sink : {&output_, &error_}) {
+    while (sink->has_pending() && !deadline.HasPassed(SteadyNow())) {
+      pollfd entry{sink->fd(), POLLOUT, 0};
+      ::poll(&entry, 1, deadline.RemainingMilliseconds(SteadyNow()));
+      sink->WriteReady();
+    }
+  }
+}
+
+void Supervisor::WriteTerminationMessage() {
+  const std::string& path = options_.termination_message_file;
+  if (path.empty()) {
+    return;
+  }
+  const Result<std::string> present = ReadFile(path, kTerminationMessageBytesMax);
+  if (present.ok() ? !present->empty() : present.error().code() == ErrorCode::kResourceExhausted) {
+    return;  // the program's own words are better than ours
+  }
+  TerminationMessage message;
+  message.outcome = Outcome::kSuccess;
+  message.reason = "all processes completed";
+  if (failure_.has_value()) {
+    message.outcome = ClassifyExit(failure_->exit_code, failure_->signal, "").outcome;
+    message.reason = failure_->reason;
+    message.culprit_rank = failure_->culprit_rank;
+  }
+  // In place: in a container the file is a mount of its own, which nothing can be renamed over.
+  const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  const Status written = fd.is_open() ? WriteAll(fd.get(), EncodeTerminationMessage(message))
+                                      : SystemError(errno, "open " + path);
+  if (!written.ok()) {
+    options_.logger->Warn("termination message not written",
+                          {{"error", written.error().ToString()}});
+  }
+}
+
+void Supervisor::SignalAll(int signal) {
+  for (const pid_t pid : pids_) {
+    if (pid != 0) {
+      ::kill(-pid, signal);
+    }
+  }
+}
+
+void Supervisor::Report(const SupervisorEvent& event) {
+  if (options_.on_event) {
+    options_.on_event(event);
+  }
+}
+
+std::string Supervisor::NameOf(std::size_t local_rank) const {
+  const std::optional<int> rank = options_.processes[local_rank].rank;
+  return rank.has_value() ? "rank " + std::to_string(*rank)
+                          : "process " + std::to_string(local_rank);
+}
+
+}  // namespace
+
+Result<std::vector<SupervisedProcess>> PlanProcesses(const WorkerEnvironment& environment,
+                                                     const EnvironmentMap& inherited,
+                                                     bool with_prefix) {
+  std::vector<SupervisedProcess> processes;
+  for (int local_rank = 0; local_rank < environment.processes; ++local_rank) {
+    SupervisedProcess process;
+    LOCKSTEP_ASSIGN_OR_RETURN(process.environment,
+                              RenderEnvironmentForProcess(environment, local_rank));
+    process.environment.insert(inherited.begin(), inherited.end());  // what is there stays
+    std::string name = TaskName(environment.task);
+    if (environment.rank.has_value()) {
+      process.rank = *environment.rank + local_rank;
+      name = "rank " + std::to_string(*process.rank);
+    }
+    process.prefix = with_prefix ? "[" + name + "] " : "";
+    processes.push_back(std::move(process));
+  }
+  return processes;
+}
+
+void BlockSupervisedSignals() {
+  const sigset_t signals = SupervisedSignals();
+  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  // A reader of our output that goes away is an error of write, not our end.
+  ::signal(SIGPIPE, SIG_IGN);
+}
+
+int Supervise(const SuperviseOptions& options) {
+  LOCKSTEP_CHECK(!options.command.empty(), "no command");
+  LOCKSTEP_CHECK(!options.processes.empty(), "no process");
+  LOCKSTEP_CHECK(options.logger != nullptr, "a supervisor needs a logger");
+  BlockSupervisedSignals();
+  return Supervisor(options).Run();
+}
+
+}  // namespace lockstep::runtime

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <sys/types.h>
+
+#include "common/base/log.h"
+#include "common/base/result.h"
+#include "common/base/time.h"
+#include "common/contract/environment.h"
+
+namespace lockstep::runtime {
+
+// What the caller may want to show in a status document.
+struct SupervisorEvent {
+  enum class Kind {
+    kStarted,   // a process runs
+    kEnded,     // a process ended: exit_code, signal
+    kStopping,  // all were asked to end
+    kKilling,   // the grace period is over
+  };
+
+  Kind kind = Kind::kStarted;
+  int local_rank = -1;  // -1 where all are meant
+  pid_t pid = 0;
+  int exit_code = 0;  // 128 + signal when a signal ended it
+  int signal = 0;     // 0 when it ended itself
+};
+
+// One process to run.
+struct SupervisedProcess {
+  EnvironmentMap environment;  // complete
+  std::string prefix;          // before each line of output; empty: none
+  std::optional<int> rank;     // absent for processes that are no ranks
+};
+
+struct SuperviseOptions {
+  std::vector<std::string> command;          // program and arguments; not empty
+  std::vector<SupervisedProcess> processes;  // at least one
+  Duration grace = kDefaultGrace;            // of the pod: from SIGTERM to its end
+  std::string termination_message_file;      // empty: none
+  int output_fd = 1;
+  int error_fd = 2;
+  Logger* logger = nullptr;                              // outlives the call; required
+  std::function<void(const SupervisorEvent&)> on_event;  // may be empty; called on this thread
+};
+
+// One SupervisedProcess for each process of the pod: `inherited`, overlaid by what
+// RenderEnvironmentForProcess gives. Prefixes are "[rank 3] ", or "[evaluator-0] " for a pod that
+// is no rank; none unless `with_prefix`. Errors: as RenderEnvironmentForProcess.
+Result<std::vector<SupervisedProcess>> PlanProcesses(const WorkerEnvironment& environment,
+                                                     const EnvironmentMap& inherited,
+                                                     bool with_prefix);
+
+// Blocks, in the calling thread, the signals that Supervise takes charge of: TERM, INT, HUP, USR1,
+// USR2, CHLD; and ignores PIPE. Threads inherit it, so call it first in a program that has others.
+void BlockSupervisedSignals();
+
+// Runs the command in all processes until they have ended, and gives the exit code that the pod
+// should have: 0 when all succeeded, else that of the first process that failed (its own code, or
+// 128 + signal), 127 when the program does not exist, 126 when it cannot be executed, 75 when the
+// machine has no process left.
+//
+// - Output goes on in whole lines, cut after 64 KiB; where a process has no prefix and is alone,
+//   byte by byte.
+// - Signals TERM, INT, HUP, USR1, USR2 go on to every process's group, as a terminal would do it.
+// - After TERM or INT, or when one process fails, all are asked to end; what has not ended shortly
+//   before the grace period is over is killed. If this process dies, the kernel kills them.
+// - When a process ends, what it left running is killed; at the end nothing is left.
+// - The termination message says outcome, reason and culprit, unless the program wrote one.
+//
+// Takes charge of all child processes of this process. Blocks. Thread: one, the main thread.
+int Supervise(const SuperviseOptions& options);
+
+}  // namespace lockstep::runtime

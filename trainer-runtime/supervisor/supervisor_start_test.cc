@@ -1,0 +1,129 @@
+// Starting programs: what they see, and what happens when they cannot be started.
+
+#include <algorithm>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include "common/contract/topology.h"
+#include "trainer-runtime/supervisor/child_process.h"
+#include "trainer-runtime/supervisor/supervisor_test_support.h"
+
+namespace lockstep::runtime {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+using testing::IsSupersetOf;
+
+class SupervisorStartTest : public SupervisorTest {
+ protected:
+  // A file in the test's folder.
+  std::string Program(const std::string& name, const std::string& content, mode_t mode) {
+    const std::string path = directory_ + "/" + name;
+    EXPECT_TRUE(WriteFileAtomically(path, content).ok());
+    EXPECT_EQ(::chmod(path.c_str(), mode), 0);
+    return path;
+  }
+
+  void ExpectStartError(const std::string& command, int exit_code, const std::string& says) {
+    std::filesystem::remove(options_.termination_message_file);
+    options_.command = {command};
+    EXPECT_EQ(Run(), exit_code) << command;
+    EXPECT_THAT(Message().reason, HasSubstr(says));
+    EXPECT_THAT(Message().reason, HasSubstr(command));
+    EXPECT_EQ(Message().outcome, Outcome::kPermanent);
+  }
+};
+
+JobTopology ThreeWorkers(int processes) {
+  JobTopology topology;
+  topology.job = "mnist";
+  topology.namespace_name = "default";
+  topology.roles = {{Role::kWorker, 3, processes}};
+  topology.addressing = LoopbackAddressing{"127.4.5"};
+  return topology;
+}
+
+WorkerEnvironment EnvironmentOf(const JobTopology& topology, const TaskId& task) {
+  PodIdentity identity;
+  identity.task = task;
+  identity.job_uid = "uid-1";
+  return MakeWorkerEnvironment(topology, identity).value();
+}
+
+// Acceptance: a program that prints its environment sees the whole contract.
+TEST_F(SupervisorStartTest, ProgramSeesTheEnvironmentOfItsRank) {
+  const WorkerEnvironment pod = EnvironmentOf(ThreeWorkers(2), {Role::kWorker, 1});
+  options_.processes =
+      PlanProcesses(pod, {{"PATH", "/usr/bin:/bin"}, {"RANK", "99"}, {"MINE", "kept"}}, true)
+          .value();
+  options_.command = {"env"};
+  EXPECT_EQ(Run(), 0);
+  for (const int local_rank : {0, 1}) {
+    std::vector<std::string> expected = {"MINE=kept"};
+    for (const auto& [name, value] : RenderEnvironmentForProcess(pod, local_rank).value()) {
+      expected.push_back(name + "=" + value);
+    }
+    for (std::string& line : expected) {
+      line.insert(0, "[rank " + std::to_string(2 + local_rank) + "] ");
+    }
+    EXPECT_GT(expected.size(), 20U);
+    EXPECT_THAT(SortedLines(), IsSupersetOf(expected));
+  }
+  EXPECT_THAT(SortedLines(), Contains("[rank 3] RANK=3"));
+  EXPECT_THAT(SortedLines(), Contains("[rank 3] LOCAL_RANK=1"));
+}
+
+TEST_F(SupervisorStartTest, PrefixIsTheRoleWherePodIsNoRank) {
+  JobTopology topology = ThreeWorkers(1);
+  topology.roles.push_back({Role::kEvaluator, 1, 1});
+  const WorkerEnvironment pod = EnvironmentOf(topology, {Role::kEvaluator, 0});
+  const auto processes = PlanProcesses(pod, {}, true).value();
+  ASSERT_EQ(processes.size(), 1U);
+  EXPECT_EQ(processes[0].prefix, "[evaluator-0] ");
+  EXPECT_EQ(processes[0].rank, std::nullopt);
+  EXPECT_EQ(PlanProcesses(pod, {}, false).value()[0].prefix, "");
+}
+
+TEST_F(SupervisorStartTest, MissingProgramIs127) {
+  ExpectStartError("no-such-program", 127, "no such file in PATH (/usr/bin:/bin)");
+  ExpectStartError(directory_ + "/none", 127, "no such file");
+}
+
+TEST_F(SupervisorStartTest, MissingInterpreterIs127) {
+  ExpectStartError(Program("script", "#!/no/such/shell\n", 0755), 127, "interpreter");
+}
+
+TEST_F(SupervisorStartTest, FileWithoutPermissionIs126) {
+  ExpectStartError(Program("plain", "#!/bin/sh\n", 0644), 126, "execute permission");
+}
+
+TEST_F(SupervisorStartTest, FolderIs126) {
+  ExpectStartError(directory_, 126, "execute permission");
+}
+
+TEST_F(SupervisorStartTest, FileThatIsNoProgramIs126) {
+  ExpectStartError(Program("text", "hello\n", 0755), 126, "not a program");
+}
+
+TEST_F(SupervisorStartTest, ProgramIsFoundThroughItsOwnPath) {
+  Program("mine", "#!/bin/sh\necho found\n", 0755);
+  options_.processes[0].environment["PATH"] = "/nowhere:" + directory_;
+  options_.command = {"mine"};
+  EXPECT_EQ(Run(), 0);
+  EXPECT_EQ(seen_, "[rank 0] found\n");
+}
+
+TEST(FindProgram, SkipsWhatCannotRunWhenALaterFolderHasIt) {
+  const std::string folder = testing::TempDir() + "lockstep-find";
+  std::filesystem::create_directories(folder + "/sh");  // a folder of that name
+  EXPECT_EQ(FindProgram("sh", folder + ":/bin").value(), "/bin/sh");
+  EXPECT_EQ(FindProgram("sh", folder).error().code(), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(FindProgram("", "/bin").ok(), false);
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace lockstep::runtime

@@ -1,0 +1,219 @@
+#include "trainer-runtime/supervisor/supervisor.h"
+
+#include <algorithm>
+#include <poll.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+
+#include "trainer-runtime/supervisor/supervisor_test_support.h"
+
+namespace lockstep::runtime {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+TEST_F(SupervisorTest, ExitCodesArePassedOn) {
+  struct Case {
+    std::string script;
+    int exit_code;
+    Outcome outcome;
+  };
+
+  const std::vector<Case> cases = {
+      {"exit 0", 0, Outcome::kSuccess},
+      {"exit 1", 1, Outcome::kPermanent},
+      {"exit 42", 42, Outcome::kPreempted},
+      {"exit 75", 75, Outcome::kRetryable},
+      {"exit 137", 137, Outcome::kRetryable},
+      {"exit 143", 143, Outcome::kRetryable},
+      {"kill -KILL $$", 137, Outcome::kRetryable},
+      {"kill -TERM $$", 143, Outcome::kRetryable},
+      {"kill -SEGV $$", 139, Outcome::kRetryable},
+  };
+  for (const Case& one : cases) {
+    SCOPED_TRACE(one.script);
+    std::filesystem::remove(options_.termination_message_file);
+    UseScript(one.script);
+    EXPECT_EQ(Run(), one.exit_code);
+    EXPECT_EQ(Message().outcome, one.outcome);
+    EXPECT_EQ(Message().culprit_rank.has_value(), one.exit_code != 0);
+  }
+}
+
+TEST_F(SupervisorTest, LinesOfAllProcessesArePrefixedByRank) {
+  UseProcesses(3);
+  UseScript("echo out $RANK; echo err $RANK >&2; printf 'no newline'");
+  EXPECT_EQ(Run(), 0);
+  EXPECT_THAT(SortedLines(),
+              ElementsAre("[rank 0] err 0",
+                          "[rank 0] no newline",
+                          "[rank 0] out 0",
+                          "[rank 1] err 1",
+                          "[rank 1] no newline",
+                          "[rank 1] out 1",
+                          "[rank 2] err 2",
+                          "[rank 2] no newline",
+                          "[rank 2] out 2"));
+}
+
+TEST_F(SupervisorTest, LoneProcessWithoutPrefixIsPassedThroughUnchanged) {
+  options_.processes[0].prefix = "";
+  UseScript("printf 'step 1\\rstep 2\\rend'");
+  EXPECT_EQ(Run(), 0);
+  EXPECT_EQ(seen_, "step 1\rstep 2\rend");
+}
+
+TEST_F(SupervisorTest, ProgramThatStopsInTimeKeepsItsExitCode) {
+  UseScript("trap 'echo bye; exit 7' TERM; echo ready; sleep 1000 & wait");
+  Start();
+  AwaitOutput("ready");
+  Signal(SIGTERM);
+  EXPECT_EQ(Finish(), 7);
+  EXPECT_THAT(seen_, HasSubstr("[rank 0] bye"));
+}
+
+TEST_F(SupervisorTest, ProgramThatIgnoresTermIsKilledBeforeTheGracePeriodEnds) {
+  options_.grace = std::chrono::milliseconds(500);
+  UseScript("trap '' TERM; echo ready; sleep 1000");
+  Start();
+  AwaitOutput("ready");
+  const TimePoint begin = SteadyNow();
+  Signal(SIGTERM);
+  EXPECT_EQ(Finish(), 137);
+  const Duration took = SteadyNow() - begin;
+  EXPECT_GE(took, std::chrono::milliseconds(400)) << "the program was not given its time";
+  EXPECT_LT(took, std::chrono::seconds(20));
+  EXPECT_THAT(Message().reason, HasSubstr("SIGKILL"));
+}
+
+TEST_F(SupervisorTest, EverySignalIsForwarded) {
+  const std::vector<std::pair<int, std::string>> signals = {
+      {SIGTERM, "TERM"}, {SIGINT, "INT"}, {SIGHUP, "HUP"}, {SIGUSR1, "USR1"}, {SIGUSR2, "USR2"}};
+  for (const auto& [number, name] : signals) {
+    SCOPED_TRACE(name);
+    seen_.clear();
+    UseProcesses(2);
+    UseScript("trap 'echo got " + name + "; exit 0' " + name +
+              "; echo ready $RANK; sleep 1000 & wait");
+    Start();
+    AwaitOutput("ready 0");
+    AwaitOutput("ready 1");
+    Signal(number);
+    EXPECT_EQ(Finish(), 0);
+    EXPECT_THAT(seen_, HasSubstr("[rank 0] got " + name));
+    EXPECT_THAT(seen_, HasSubstr("[rank 1] got " + name));
+  }
+}
+
+TEST_F(SupervisorTest, OneFailureEndsTheOthersAndIsTheVerdict) {
+  UseProcesses(3);
+  UseScript("test $RANK = 1 && exit 3; exec sleep 1000");
+  EXPECT_EQ(Run(), 3);
+  EXPECT_EQ(Message().culprit_rank, 1);
+  EXPECT_THAT(Message().reason, HasSubstr("rank 1"));
+}
+
+TEST_F(SupervisorTest, OneSuccessDoesNotEndTheOthers) {
+  UseProcesses(2);
+  UseScript("test $RANK = 0 && exit 0; trap 'exit 5' USR1; echo ready; sleep 1000 & wait");
+  Start();
+  AwaitOutput("ready");
+  Signal(SIGUSR1);
+  EXPECT_EQ(Finish(), 5);
+}
+
+TEST_F(SupervisorTest, NothingIsLeftBehind) {
+  UseScript(
+      "sleep 1000 & echo pid $!; setsid sh -c 'sleep 1000 & echo pid $!; echo pid $$; sleep 1000' "
+      "& read -r x < /dev/null; while test ! -e " +
+      directory_ + "/go; do :; done");
+  Start();
+  std::vector<pid_t> pids;
+  for (int count = 0; count < 3; ++count) {
+    AwaitOutput("pid ");
+    AwaitOutput("\n");
+    const std::size_t at = seen_.find("pid ");
+    pids.push_back(std::stoi(seen_.substr(at + 4)));
+    seen_.erase(0, seen_.find('\n', at) + 1);
+  }
+  for (const pid_t pid : pids) {
+    EXPECT_TRUE(IsRunning(pid)) << pid;
+  }
+  ASSERT_TRUE(WriteFileAtomically(directory_ + "/go", "").ok());
+  EXPECT_EQ(Finish(), 0);
+  for (const pid_t pid : pids) {
+    EXPECT_FALSE(IsRunning(pid)) << pid;
+  }
+}
+
+TEST_F(SupervisorTest, KilledSupervisorTakesTheProgramAlong) {
+  UseScript("echo pid $$; exec sleep 1000");
+  Start();
+  AwaitOutput("\n");
+  const pid_t program = std::stoi(seen_.substr(seen_.find("pid ") + 4));
+  const UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, program, 0)));
+  ASSERT_TRUE(pidfd.is_open());
+  Signal(SIGKILL);
+  pollfd entry{pidfd.get(), POLLIN, 0};
+  EXPECT_EQ(::poll(&entry, 1, 20'000), 1) << "the program outlived its supervisor";
+}
+
+TEST_F(SupervisorTest, ProgramsOwnTerminationMessageIsKept) {
+  UseScript("echo 'my own words' > " + options_.termination_message_file + "; exit 1");
+  EXPECT_EQ(Run(), 1);
+  EXPECT_EQ(ReadFile(options_.termination_message_file, kFileMax).value(), "my own words\n");
+}
+
+TEST_F(SupervisorTest, EmptyTerminationFileIsFilled) {
+  ASSERT_TRUE(WriteFileAtomically(options_.termination_message_file, "").ok());
+  UseScript("exit 1");
+  EXPECT_EQ(Run(), 1);
+  EXPECT_EQ(Message().reason, "rank 0: exit code 1");
+}
+
+TEST_F(SupervisorTest, ReaderThatGoesAwayDoesNotEndTheProgram) {
+  UseScript("echo ready; i=0; while test $i -lt 20000; do echo line; i=$((i+1)); done; exit 9");
+  Start();
+  AwaitOutput("ready");
+  output_.Reset();
+  output_ = UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  EXPECT_EQ(Finish(), 9);
+}
+
+TEST_F(SupervisorTest, ReaderThatStallsDoesNotHoldUpTheEnd) {
+  UseScript("echo ready; exec yes");
+  Start();
+  AwaitOutput("ready");
+  // Nobody reads from here on: once the pipe is full, the signal must still get through.
+  constexpr int kAlmostFull = 60'000;  // of a pipe's 64 KiB
+  for (int held = 0; held < kAlmostFull; ::poll(nullptr, 0, 1)) {
+    ASSERT_EQ(::ioctl(output_.get(), FIONREAD, &held), 0);
+  }
+  Signal(SIGTERM);
+  int status = 0;
+  ASSERT_EQ(::waitpid(supervisor_, &status, 0), supervisor_);
+  supervisor_ = 0;
+  EXPECT_EQ(WEXITSTATUS(status), 143);
+}
+
+TEST_F(SupervisorTest, EventsTellTheStory) {
+  const std::string path = directory_ + "/events";
+  options_.on_event = [&path](const SupervisorEvent& event) {
+    const Result<std::string> before = ReadFile(path, kFileMax);
+    const std::string line = std::to_string(static_cast<int>(event.kind)) + " " +
+                             std::to_string(event.local_rank) + " " +
+                             std::to_string(event.exit_code) + "\n";
+    ASSERT_TRUE(WriteFileAtomically(path, (before.ok() ? *before : "") + line).ok());
+  };
+  UseProcesses(2);
+  UseScript("test $RANK = 1 && exit 3; exec sleep 1000");
+  EXPECT_EQ(Run(), 3);
+  EXPECT_EQ(ReadFile(path, kFileMax).value(), "0 0 0\n0 1 0\n1 1 3\n2 -1 0\n1 0 143\n");
+}
+
+}  // namespace
+}  // namespace lockstep::runtime
