@@ -20,12 +20,18 @@ TEST(TerminationMessage, RoundTrips) {
     message.last_step = Step(120);
     message.last_checkpoint_step = Step(100);
     message.culprit_rank = 2;
+    message.samples = SampleCounts{960, 960, 0, 0};
+    message.result = TestResult{0.25, 0.96875};
     EXPECT_EQ(DecodeTerminationMessage(EncodeTerminationMessage(message)).value(), message);
   }
 }
 
 TEST(TerminationMessage, IsOneReadableLine) {
-  const TerminationMessage message{Outcome::kRetryable, "peer lost", Step(7), Step(5), 1};
+  TerminationMessage message;
+  message.reason = "peer lost";
+  message.last_step = Step(7);
+  message.last_checkpoint_step = Step(5);
+  message.culprit_rank = 1;
   EXPECT_EQ(EncodeTerminationMessage(message),
             R"({"outcome":"retryable","reason":"peer lost","lastStep":7,"lastCheckpointStep":5,)"
             R"("culpritRank":1})");
@@ -66,6 +72,8 @@ TEST(TerminationMessage, RefusesWhatIsNotOurs) {
       {R"({"outcome":"success","reason":"","lastStep":-1})", "lastStep: -1 found"},
       {R"({"outcome":"success","reason":"","lastStep":"7"})", "lastStep: \"7\" found"},
       {R"({"outcome":"success","reason":"","culpritRank":4294967296})", "culpritRank"},
+      {R"({"outcome":"success","reason":"","samples":{"lost":-1}})", "samples.lost: -1 found"},
+      {R"({"outcome":"success","reason":"","result":[]})", "result: a list found"},
       {R"({"outcome":"success","reason":"","laststep":1})", "did you mean \"lastStep\""},
       {std::string(5000, ' '), "5000 bytes found, expected at most 4096"},
   };
