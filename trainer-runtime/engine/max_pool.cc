@@ -1,0 +1,143 @@
+#include "trainer-runtime/engine/max_pool.h"
+
+#include <algorithm>
+
+#include "trainer-runtime/engine/vector_clones.h"
+
+namespace lockstep::runtime {
+namespace {
+
+// The part of a window that lies on the input, for one output position. A tap is the number of an
+// element of the window, counted row by row: the same for every position.
+struct Reach {
+  int64_t row_begin = 0;
+  int64_t row_end = 0;
+  int64_t column_begin = 0;
+  int64_t column_end = 0;
+};
+
+struct Position {
+  int64_t row = 0;
+  int64_t column = 0;
+};
+
+// Input row and column of the window's first tap; negative where it lies on padding.
+Position Origin(const Window& window, Position out) {
+  return {out.row * window.strides.height - window.pad_before.height,
+          out.column * window.strides.width - window.pad_before.width};
+}
+
+Reach Clip(const Window& window, Position origin) {
+  return {std::max<int64_t>(0, -origin.row),
+          std::min(window.size.height, window.in_height - origin.row),
+          std::max<int64_t>(0, -origin.column),
+          std::min(window.size.width, window.in_width - origin.column)};
+}
+
+// Calls visit(tap, offset of the tap's channels in the sample) for each tap on the input.
+template <typename Visit>
+inline __attribute__((always_inline)) void ForEachTap(const Window& window,
+                                                      Position out,
+                                                      const Visit& visit) {
+  const Position origin = Origin(window, out);
+  const Reach reach = Clip(window, origin);
+  for (int64_t row = reach.row_begin; row < reach.row_end; ++row) {
+    for (int64_t column = reach.column_begin; column < reach.column_end; ++column) {
+      const int64_t pixel = (origin.row + row) * window.in_width + origin.column + column;
+      visit(static_cast<int32_t>(row * window.size.width + column), pixel * window.channels);
+    }
+  }
+}
+
+// One sample. The loops over channels are the inner ones: neighbours in memory, so that they
+// become vector code whatever the window's shape.
+LOCKSTEP_VECTOR_CLONES
+void ForwardSample(const MaxPool& pool,
+                   const float* __restrict input,
+                   float* __restrict output,
+                   int32_t* __restrict taps) {
+  const Window& window = pool.window;
+  const int64_t channels = window.channels;
+  for (int64_t row = 0; row < window.out_height; ++row) {
+    for (int64_t column = 0; column < window.out_width; ++column) {
+      bool is_first = true;
+      ForEachTap(window, {row, column}, [&](int32_t tap, int64_t offset) {
+        const float* __restrict values = input + offset;
+        for (int64_t c = 0; c < channels; ++c) {
+          const float value = values[c];
+          const bool is_larger = is_first || value > output[c] || value != value;
+          output[c] = is_larger ? value : output[c];
+          taps[c] = is_larger ? tap : taps[c];
+        }
+        is_first = false;
+      });
+      for (int64_t c = 0; c < channels && pool.has_relu; ++c) {
+        taps[c] = output[c] <= 0 ? kNoTap : taps[c];
+        output[c] = output[c] < 0 ? 0 : output[c];
+      }
+      output += channels;
+      taps += channels;
+    }
+  }
+}
+
+LOCKSTEP_VECTOR_CLONES
+void BackwardSample(const MaxPool& pool,
+                    const float* __restrict output_gradient,
+                    const int32_t* __restrict taps,
+                    float* __restrict input_gradient) {
+  const Window& window = pool.window;
+  const int64_t channels = window.channels;
+  for (int64_t row = 0; row < window.out_height; ++row) {
+    for (int64_t column = 0; column < window.out_width; ++column) {
+      ForEachTap(window, {row, column}, [&](int32_t tap, int64_t offset) {
+        float* __restrict target = input_gradient + offset;
+        for (int64_t c = 0; c < channels; ++c) {
+          target[c] += taps[c] == tap ? output_gradient[c] : 0;
+        }
+      });
+      output_gradient += channels;
+      taps += channels;
+    }
+  }
+}
+
+int64_t InputSize(const Window& window) {
+  return window.in_height * window.in_width * window.channels;
+}
+
+int64_t OutputSize(const Window& window) {
+  return window.out_height * window.out_width * window.channels;
+}
+
+}  // namespace
+
+void MaxPoolForward(const MaxPool& pool,
+                    std::span<const float> input,
+                    std::span<float> output,
+                    std::span<int32_t> taps) {
+  const int64_t in_size = InputSize(pool.window);
+  const int64_t out_size = OutputSize(pool.window);
+  const int64_t sample_count = static_cast<int64_t>(input.size()) / in_size;
+  for (int64_t n = 0; n < sample_count; ++n) {
+    ForwardSample(
+        pool, input.data() + n * in_size, output.data() + n * out_size, taps.data() + n * out_size);
+  }
+}
+
+void MaxPoolBackward(const MaxPool& pool,
+                     std::span<const float> output_gradient,
+                     std::span<const int32_t> taps,
+                     std::span<float> input_gradient) {
+  const int64_t in_size = InputSize(pool.window);
+  const int64_t out_size = OutputSize(pool.window);
+  const int64_t sample_count = static_cast<int64_t>(input_gradient.size()) / in_size;
+  for (int64_t n = 0; n < sample_count; ++n) {
+    // Cleared sample by sample: what is then added to is still in the cache.
+    float* const sample = input_gradient.data() + n * in_size;
+    std::fill_n(sample, in_size, 0.0f);
+    BackwardSample(pool, output_gradient.data() + n * out_size, taps.data() + n * out_size, sample);
+  }
+}
+
+}  // namespace lockstep::runtime

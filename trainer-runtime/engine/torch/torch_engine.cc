@@ -1,0 +1,155 @@
+#include "trainer-runtime/engine/torch/torch_engine.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <c10/core/InferenceMode.h>
+#include <torch/version.h>
+
+#include "trainer-runtime/engine/loss.h"
+#include "trainer-runtime/engine/optimizer.h"
+#include "trainer-runtime/engine/torch/torch_layers.h"
+
+// OpenBLAS has threads of its own, which LibTorch's setting does not reach. Null with another BLAS.
+extern "C" __attribute__((weak)) void openblas_set_num_threads(int count);
+extern "C" __attribute__((weak)) char* openblas_get_config();
+
+namespace lockstep::runtime {
+namespace {
+
+std::string Describe() {
+  const std::string blas =
+      openblas_get_config != nullptr ? openblas_get_config() : "a BLAS other than OpenBLAS";
+  return "LibTorch " + std::string(TORCH_VERSION) + ", " + blas + ", 1 thread";
+}
+
+// Runs `call`, which returns a Result or Status, without autograd, and turns what LibTorch throws
+// into an Error.
+template <typename Call>
+auto WithTorch(const Call& call) -> decltype(call()) {
+  const c10::InferenceMode no_autograd;
+  try {
+    return call();
+  } catch (const c10::Error& error) {
+    return Error(ErrorCode::kInternal, std::string("LibTorch: ") + error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    return Error(ErrorCode::kInternal, std::string("LibTorch: ") + error.what());
+  }
+}
+
+class TorchEngine final : public Engine {
+ public:
+  TorchEngine(TorchNetwork network, OptimizerSpec optimizer)
+      : network_(std::move(network)),
+        optimizer_(std::move(optimizer)),
+        last_with_input_gradient_(FirstWithParameters()) {}
+
+  std::string Description() const override { return Describe(); }
+
+  std::vector<TensorView> Tensors() override { return network_.store->Tensors(); }
+
+  std::span<float> Gradients() override { return network_.store->Gradients(); }
+
+  Result<StepResult> ComputeGradients(const Batch& batch, const StepOptions& options) override {
+    LOCKSTEP_RETURN_IF_ERROR(CheckInputs(batch));
+    if (batch.sample_count == 0) {
+      std::ranges::fill(network_.store->Gradients(), 0.0f);
+      return StepResult{};
+    }
+    return WithTorch([&]() -> Result<StepResult> {
+      const at::Tensor output = Forward(batch, {true, options.dropout_seed});
+      at::Tensor gradient = at::empty_like(output);
+      const auto gradient_values =
+          std::span<float>(gradient.data_ptr<float>(), static_cast<std::size_t>(gradient.numel()));
+      LOCKSTEP_ASSIGN_OR_RETURN(const StepResult result,
+                                ComputeLoss(network_.loss,
+                                            PredictionsOf(output, batch),
+                                            options.gradient_scale,
+                                            gradient_values));
+      for (std::size_t i = network_.layers.size(); i-- > last_with_input_gradient_;) {
+        gradient = network_.layers[i]->Backward(gradient, i > last_with_input_gradient_);
+      }
+      return result;
+    });
+  }
+
+  Status ApplyUpdate(int64_t update_number) override {
+    ApplyOptimizer(optimizer_, update_number, network_.store->Flat());
+    return OkStatus();
+  }
+
+  Result<StepResult> Evaluate(const Batch& batch) override {
+    LOCKSTEP_RETURN_IF_ERROR(CheckInputs(batch));
+    if (batch.sample_count == 0) {
+      return StepResult{};
+    }
+    return WithTorch([&]() -> Result<StepResult> {
+      const at::Tensor output = Forward(batch, {});
+      return ComputeLoss(network_.loss, PredictionsOf(output, batch), 1, {});
+    });
+  }
+
+ private:
+  // Layers before the first one with parameters take no part in the way back.
+  std::size_t FirstWithParameters() const {
+    std::size_t index = 0;
+    while (index < network_.layers.size() && !network_.layers[index]->has_parameters()) {
+      ++index;
+    }
+    return index;
+  }
+
+  Status CheckInputs(const Batch& batch) const {
+    const int64_t expected = batch.sample_count * network_.input_size;
+    if (batch.sample_count >= 0 && static_cast<int64_t>(batch.inputs.size()) == expected) {
+      return OkStatus();
+    }
+    return Error(ErrorCode::kInvalidArgument,
+                 "a batch of " + std::to_string(batch.sample_count) + " samples of shape " +
+                     FormatShape(network_.input_shape) + " needs " + std::to_string(expected) +
+                     " inputs, got " + std::to_string(batch.inputs.size()));
+  }
+
+  at::Tensor Forward(const Batch& batch, const ForwardOptions& options) {
+    std::vector<int64_t> shape{batch.sample_count};
+    shape.insert(shape.end(), network_.input_shape.begin(), network_.input_shape.end());
+    // LibTorch has no tensor of constants; no layer writes to its input.
+    at::Tensor values = at::from_blob(const_cast<float*>(batch.inputs.data()), shape, at::kFloat);
+    for (const auto& layer : network_.layers) {
+      values = layer->Forward(values, options);
+    }
+    return values;
+  }
+
+  Predictions PredictionsOf(const at::Tensor& output, const Batch& batch) const {
+    return {.outputs = {output.data_ptr<float>(), static_cast<std::size_t>(output.numel())},
+            .labels = batch.labels,
+            .sample_count = batch.sample_count,
+            .output_width = network_.output_width};
+  }
+
+  TorchNetwork network_;
+  OptimizerSpec optimizer_;
+  std::size_t last_with_input_gradient_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Engine>> MakeTorchEngine(const TrainingSpec& spec) {
+  return WithTorch([&]() -> Result<std::unique_ptr<Engine>> {
+    // One rank uses one core: more ranks, not more threads, use the others, and the order of
+    // additions stays the same.
+    at::set_num_threads(1);
+    if (openblas_set_num_threads != nullptr) {
+      openblas_set_num_threads(1);
+    }
+    LOCKSTEP_ASSIGN_OR_RETURN(TorchNetwork network, BuildTorchNetwork(spec));
+    return std::unique_ptr<Engine>(
+        std::make_unique<TorchEngine>(std::move(network), spec.optimizer));
+  });
+}
+
+}  // namespace lockstep::runtime
