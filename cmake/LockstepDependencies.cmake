@@ -14,7 +14,8 @@ find_package(ZLIB REQUIRED)
 # lockstep-runtime is copied into other people's images and may need nothing but glibc, so what it
 # uses is linked from archives.
 add_library(lockstep_static_crypto INTERFACE)
-target_link_libraries(lockstep_static_crypto INTERFACE libcrypto.a ${CMAKE_DL_LIBS} Threads::Threads)
+target_link_libraries(lockstep_static_crypto INTERFACE libcrypto.a ${CMAKE_DL_LIBS}
+                                                       Threads::Threads)
 add_library(lockstep_static_zlib INTERFACE)
 target_link_libraries(lockstep_static_zlib INTERFACE libz.a)
 

@@ -205,7 +205,8 @@ TEST(TrainingSpec, NetworksThatCannotWorkAreRefusedWithTheirShapes) {
       {R"([{"type": "Flatten"}, {"type": "Conv2D", "filters": 1, "kernelSize": 1}])",
        {"training.model.layers[1]: Conv2D reads [height, width, channels], but its input is "
         "[784]"}},
-      {R"([{"type": "MaxPooling2D", "poolSize": 16}, {"type": "MaxPooling2D", "poolSize": [1, 2]}])",
+      {R"([{"type": "MaxPooling2D", "poolSize": 16},)"
+       R"( {"type": "MaxPooling2D", "poolSize": [1, 2]}])",
        {"training.model.layers[1].poolSize: a window of 1 x 2 does not fit its input [1, 1, 1], "
         "expected at most 1 x 1, or padding: same"}},
       {R"([{"type": "Conv2D", "filters": 4, "kernelSize": 29}])",

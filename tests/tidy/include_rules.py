@@ -1,0 +1,134 @@
+"""Who may include whom: the layer table of the architecture, and where libraries may appear."""
+
+import re
+
+COMMON = {"common/base", "common/json", "common/contract"}
+
+# From folder: folders it may include besides itself. A folder that is not listed is an error, so
+# that a new one gets its line here.
+EDGES = {
+    "common/base": set(),
+    "common/json": {"common/base"},
+    "common/contract": {"common/base", "common/json"},
+    "operator/api": COMMON,
+    "operator/kube": COMMON,
+    "operator/scheduler": {"common/base"},
+    "operator/reconcile": COMMON | {"operator/api", "operator/kube", "operator/scheduler"},
+    "operator/controller": COMMON
+    | {"operator/api", "operator/kube", "operator/scheduler", "operator/reconcile"},
+    "operator/transport": COMMON | {"operator/kube"},
+    "operator/local": COMMON | {"operator/api", "operator/kube"},
+    "trainer-runtime/collectives": {"common/base"},
+    "trainer-runtime/rendezvous": COMMON,
+    "trainer-runtime/engine": COMMON,  # models arrive as the contract's TrainingSpec
+    "trainer-runtime/data": COMMON,
+    "trainer-runtime/checkpoint": COMMON,
+    "trainer-runtime/telemetry": COMMON,
+    "trainer-runtime/strategy": COMMON
+    | {"trainer-runtime/collectives", "trainer-runtime/engine"},
+    "trainer-runtime/train": COMMON
+    | {
+        "trainer-runtime/strategy",
+        "trainer-runtime/engine",
+        "trainer-runtime/data",
+        "trainer-runtime/checkpoint",
+        "trainer-runtime/telemetry",
+    },
+    "trainer-runtime/supervisor": COMMON
+    | {"trainer-runtime/rendezvous", "trainer-runtime/telemetry"},
+}
+
+# Programs put the parts of their own side together.
+FREE_ON_OWN_SIDE = ("operator/cli", "operator/cmd", "trainer-runtime/cmd")
+
+# Engine is an interface to the strategy; what is behind it stays there.
+STRATEGY_SEES_OF_ENGINE = {"trainer-runtime/engine/engine.h"}
+
+# Header prefix: where it may be included (a folder, or one file).
+LIBRARIES = {
+    "torch/": ("trainer-runtime/engine",),
+    "ATen/": ("trainer-runtime/engine",),
+    "c10/": ("trainer-runtime/engine",),
+    "nlohmann/": ("common/json",),
+    "boost/": ("operator/transport", "trainer-runtime/telemetry"),
+    "spdlog/": ("common/base/log.cc",),
+    "fmt/": ("common/base/log.cc",),
+    "CLI/": ("operator/cli", "operator/cmd", "trainer-runtime/cmd"),
+    "yaml-cpp/": ("operator/api",),
+    "prometheus/": ("trainer-runtime/telemetry",),
+    "openssl/": ("common/base",),
+    "zlib.h": ("trainer-runtime/data",),
+    "gloo/": (),
+    "mpi.h": (),
+}
+TEST_LIBRARIES = ("gtest/", "gmock/")
+
+# Folders of the system's own headers; everything else with a slash must be in LIBRARIES.
+SYSTEM_FOLDERS = ("sys/", "net/", "netinet/", "arpa/", "linux/", "asm/", "bits/")
+
+_INCLUDE = re.compile(r'^\s*#\s*include\s*(?P<open>[<"])(?P<target>[^>"]+)[>"]')
+
+
+def layer_of(path):
+    """The folder of the table that a path belongs to: its first two parts."""
+    return "/".join(path.split("/")[:2])
+
+
+def side_of(path):
+    return path.split("/")[0]
+
+
+def check_include_edges(file):
+    if not file.is_cpp:
+        return
+    for number, line in enumerate(file.lines, 1):
+        match = _INCLUDE.match(line)
+        if match is None:
+            continue
+        target = match["target"]
+        if match["open"] == "<":
+            problem = _library_problem(file, target)
+        elif side_of(target) in ("common", "operator", "trainer-runtime", "tests"):
+            problem = _edge_problem(file, target)
+        else:
+            problem = f'"{target}" is not written from the repository\'s root'
+        if problem:
+            yield file.finding(number, problem)
+
+
+def _edge_problem(file, target):
+    source, destination = layer_of(file.path), layer_of(target)
+    if source == destination or source.startswith("tests/"):
+        return None
+    if destination.startswith("tests/"):
+        return f"{source} may not include {target}: only tests include tests"
+    if {side_of(source), side_of(destination)} == {"operator", "trainer-runtime"}:
+        return f"{source} may not include {target}: operator and runtime never meet"
+    if source in FREE_ON_OWN_SIDE:
+        return None
+    if source not in EDGES:
+        return f"folder {source} has no line in the layer table of tests/tidy/include_rules.py"
+    if destination not in EDGES[source]:
+        return f"{source} may not include {target} (see the layer table)"
+    if (
+        source == "trainer-runtime/strategy"
+        and destination == "trainer-runtime/engine"
+        and target not in STRATEGY_SEES_OF_ENGINE
+        and not file.is_test
+    ):
+        return f"{source} may include the engine's interface only, not {target}"
+    return None
+
+
+def _library_problem(file, target):
+    if target.startswith(TEST_LIBRARIES):
+        return None if file.is_test else f"<{target}> belongs into tests"
+    for prefix, homes in LIBRARIES.items():
+        if target.startswith(prefix):
+            is_home = any(file.path == home or file.path.startswith(home + "/") for home in homes)
+            if is_home or file.path.startswith("tests/"):
+                return None
+            return f"<{target}> may be included only in {', '.join(homes) or 'tests'}"
+    if "/" in target and not target.startswith(SYSTEM_FOLDERS):
+        return f"<{target}> is of a library that tests/tidy/include_rules.py does not know"
+    return None
