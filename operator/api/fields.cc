@@ -31,6 +31,28 @@ std::string ReadText(ObjectReader& reader, std::string_view key) {
   return value->get<std::string>();
 }
 
+std::vector<std::string> ReadWords(ObjectReader& reader,
+                                   std::string_view key,
+                                   std::vector<Error>* errors) {
+  std::vector<std::string> words;
+  const Json* value = reader.Find(key);
+  if (value != nullptr && value->is_string()) {
+    reader.Fail(
+        key,
+        DescribeJson(*value) + " found, expected a list of words such as " + "[python3, train.py]");
+    return words;
+  }
+  const std::vector<const Json*> items = reader.List(key);
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    if (items[i]->is_string()) {
+      words.push_back(items[i]->get<std::string>());
+    } else {
+      AddError(errors, reader.PathOf(key, i), NotText(*items[i]));
+    }
+  }
+  return words;
+}
+
 std::map<std::string, std::string> ReadTextMap(ObjectReader& reader,
                                                std::string_view key,
                                                std::vector<Error>* errors) {

@@ -1,9 +1,10 @@
 #pragma once
 
-#include <cstdint>
+#include <initializer_list>
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/json/json.h"
 
@@ -14,6 +15,12 @@ namespace lockstep::control {
 // The text under `key`; empty when absent. A number or true/false there is a slip that YAML
 // invites, so the message says how to quote it.
 std::string ReadText(ObjectReader& reader, std::string_view key);
+
+// A list of words such as a command line's; empty when absent. A single string is answered with how
+// to write it as a list.
+std::vector<std::string> ReadWords(ObjectReader& reader,
+                                   std::string_view key,
+                                   std::vector<Error>* errors);
 
 // An object whose values are all text; empty when absent.
 std::map<std::string, std::string> ReadTextMap(ObjectReader& reader,

@@ -96,6 +96,16 @@ bool IsResourceName(std::string_view name) {
          name.find('/') != std::string_view::npos || name.starts_with("hugepages-");
 }
 
+std::string SuggestResource(std::string_view name) {
+  if (name == "gpu" || name == "gpus") {
+    return ", expected the role's own field gpus";
+  }
+  const std::string_view nearest = NearestWord(name, {"cpu", "memory", "ephemeral-storage"});
+  return nearest.empty() ? ", expected cpu, memory, ephemeral-storage or one with a domain such as "
+                           "nvidia.com/gpu"
+                         : "; did you mean \"" + std::string(nearest) + "\"?";
+}
+
 // "2G" for "2GB": the suggestion for a suffix that ends in a stray letter; empty if none helps.
 std::string SuggestQuantity(std::string_view text) {
   while (!text.empty() && (text.back() == 'b' || text.back() == 'B' || text.back() == ' ')) {
@@ -139,14 +149,7 @@ Amounts ReadAmounts(ObjectReader& resources, std::string_view key, Errors* error
   for (const auto& [name, quantity] : value->items()) {
     const std::string path = resources.PathOf(key) + "." + name;
     if (!IsResourceName(name)) {
-      const std::string_view nearest =
-          NearestWord(name, {"cpu", "memory", "ephemeral-storage", kGpuResource});
-      AddError(errors,
-               path,
-               "unknown resource" + (nearest.empty()
-                                         ? ", expected cpu, memory, ephemeral-storage or one with "
-                                           "a domain such as nvidia.com/gpu"
-                                         : "; did you mean \"" + std::string(nearest) + "\"?"));
+      AddError(errors, path, "unknown resource" + SuggestResource(name));
       continue;
     }
     const QuantityUnit unit = name == "cpu" ? QuantityUnit::kThousandths : QuantityUnit::kOnes;
@@ -189,9 +192,9 @@ void ReadResources(const Json& value, const std::string& path, PodTemplate* pod,
   pod->limits = ToResourceAmounts(limits);
 }
 
-void ReadCommand(ObjectReader& reader, PodTemplate* pod) {
-  pod->command = reader.Strings("command");
-  pod->args = reader.Strings("args");
+void ReadCommand(ObjectReader& reader, PodTemplate* pod, Errors* errors) {
+  pod->command = ReadWords(reader, "command", errors);
+  pod->args = ReadWords(reader, "args", errors);
   if (!pod->command.empty() && pod->command.front().empty()) {
     reader.Fail("command", "starts with \"\", expected a program");
   }
@@ -209,7 +212,7 @@ void ReadContainer(const Json& value, const std::string& path, PodTemplate* pod,
     reader.Fail("name", Quoted(name) + " found, expected " + std::string(kDnsLabelWords));
   }
   pod->image = ReadText(reader, "image");
-  ReadCommand(reader, pod);
+  ReadCommand(reader, pod, errors);
   pod->env = ReadEnvironment(reader, errors);
   pod->working_dir = ReadText(reader, "workingDir");
   if (const Json* resources = reader.Find("resources")) {

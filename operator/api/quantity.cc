@@ -60,10 +60,11 @@ bool ReadSuffix(std::string_view text, Parts* parts) {
       return true;
     }
   }
-  if (text.size() < 2 || (text.front() != 'e' && text.front() != 'E')) {
+  const bool is_exponent = text.starts_with('e') || text.starts_with('E');
+  if (!is_exponent || text.substr(1).starts_with("+-")) {
     return false;
   }
-  text.remove_prefix(text[1] == '+' ? 2 : 1);
+  text.remove_prefix(text.substr(1).starts_with('+') ? 2 : 1);
   int exponent = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), exponent);
   const bool is_number = error == std::errc() && end == text.data() + text.size();

@@ -178,7 +178,7 @@ class RuleChecker {
     const std::string host = HostName(job_.metadata.name, last);
     if (host.size() > kDnsLabelMax) {
       Fail("metadata.name",
-           "makes the host name " + Quoted(host) + " of " + std::to_string(host.size()) +
+           "makes the host name " + host + " of " + std::to_string(host.size()) +
                " characters, expected at most " + std::to_string(kDnsLabelMax) +
                "; shorten it by " + std::to_string(host.size() - kDnsLabelMax));
     }

@@ -1,0 +1,226 @@
+#include "operator/api/decode.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "operator/api/defaults.h"
+#include "operator/api/encode.h"
+#include "operator/api/rfc3339.h"
+#include "operator/api/yaml.h"
+
+namespace lockstep::control {
+namespace {
+
+using ::testing::IsEmpty;
+
+// The job of YAML text that must be without a problem.
+TrainingJob Read(const std::string& text) {
+  const YamlStream stream = ReadYaml(text);
+  EXPECT_THAT(stream.problems, IsEmpty());
+  DecodedJob decoded = DecodeTrainingJob(stream.documents.at(0).value);
+  for (const Error& error : decoded.errors) {
+    ADD_FAILURE() << error.ToString();
+  }
+  return std::move(decoded.job);
+}
+
+constexpr const char* kSmallestJob = R"(
+apiVersion: lockstep.dev/v1
+kind: TrainingJob
+metadata: {name: job}
+spec:
+  roles:
+  - name: worker
+    template: {spec: {containers: [{command: [a]}]}}
+)";
+
+// Every field that has a default is given another value.
+constexpr const char* kFullestJob = R"(
+apiVersion: lockstep.dev/v1
+kind: TrainingJob
+metadata:
+  name: full
+  namespace: ml
+  uid: 0a1b
+  generation: 3
+  labels: {team: vision}
+  annotations: {note: "12"}
+spec:
+  strategy: ParameterServer
+  roles:
+  - name: chief
+    template: {spec: {containers: [{command: [a]}]}}
+  - name: worker
+    replicas: 4
+    gpus: 2
+    processes: 1
+    restartPolicy: OnFailure
+    template:
+      metadata: {labels: {a: b}}
+      spec:
+        terminationGracePeriodSeconds: 5
+        nodeSelector: {disk: ssd}
+        tolerations: [{operator: Exists}]
+        containers:
+        - name: trainer
+          image: tf:2
+          command: [python3]
+          args: [train.py, --fast]
+          workingDir: /code
+          env: [{name: A, value: x}, {name: EMPTY}]
+          resources:
+            requests: {cpu: 500m, memory: 2Gi}
+            limits: {cpu: 2, memory: 4Gi, nvidia.com/gpu: 2, ephemeral-storage: 1G}
+          volumeMounts: [{name: data, mountPath: /data}]
+        volumes: [{name: data, emptyDir: {}}]
+  - name: ps
+    replicas: 2
+    restartPolicy: Always
+    template: {spec: {containers: [{command: [b]}]}}
+  - name: evaluator
+    restartPolicy: Never
+    template: {spec: {containers: [{command: [c]}]}}
+  runPolicy: {suspend: true, managedBy: lockstep.dev/operator, cleanPodPolicy: All,
+              activeDeadlineSeconds: 100, ttlSecondsAfterFinished: 0, backoffLimit: 0}
+  successPolicy: AllWorkers
+  scheduling: {queue: team-a, priorityClassName: high, timeoutSeconds: 60, binding: NodeName,
+               topology: {required: rack, preferred: zone}}
+  elastic: {minReplicas: 4, maxReplicas: 4}
+  recovery: {replacementTimeoutSeconds: 10, rendezvousTimeoutSeconds: 20.5, silentAfterSeconds: 2}
+status:
+  conditions:
+  - {type: Running, status: "True", reason: R, message: m,
+     lastTransitionTime: "2026-11-21T10:22:03.123Z"}
+  attempt: 1
+  epoch: 8
+  placement: [{role: worker, index: 1, node: n1, incarnation: 2, since: "2026-11-21T10:22:03Z",
+               podUid: u, completed: true}]
+  roles: [{name: worker, pending: 1, active: 2, succeeded: 0, failed: 1}]
+  restarts: [{cause: oom, count: 2}]
+  progress: {step: 5, stepsTotal: 10, dataEpoch: 1, loss: 0.5, samplesPerSecond: 3.5, etaSeconds: 9}
+  startTime: "2026-11-21T10:22:03Z"
+  completionTime: "2026-11-21T10:23:03.5Z"
+  observedGeneration: 3
+  controlCounter: 4
+)";
+
+TEST(DecodeTrainingJob, SmallestJobGetsTheDocumentedDefaults) {
+  const TrainingJob job = Read(kSmallestJob);
+  EXPECT_EQ(job.metadata.namespace_name, "default");
+  EXPECT_EQ(job.spec.strategy, Strategy::kMultiWorkerMirrored);
+  const RoleSpec& worker = job.spec.roles.at(0);
+  EXPECT_EQ(worker.replicas, 1);
+  EXPECT_EQ(worker.gpus, 0);
+  EXPECT_EQ(worker.processes, 1);
+  EXPECT_EQ(worker.restart_policy, RestartPolicy::kExitCode);
+  EXPECT_EQ(worker.pod.termination_grace, std::chrono::seconds(30));
+  EXPECT_EQ(job.spec.run_policy.backoff_limit, 6);
+  EXPECT_EQ(job.spec.success_policy, SuccessPolicy::kChiefOrWorker0);
+  EXPECT_EQ(job.status, TrainingJobStatus());
+}
+
+TEST(DecodeTrainingJob, ReadsWhatTheOperatorUsesOfATemplate) {
+  const TrainingJob job = Read(kFullestJob);
+  const RoleSpec* worker = job.FindRole(Role::kWorker);
+  ASSERT_NE(worker, nullptr);
+  const PodTemplate& pod = worker->pod;
+  EXPECT_EQ(pod.image, "tf:2");
+  EXPECT_EQ(pod.args, (std::vector<std::string>{"train.py", "--fast"}));
+  EXPECT_EQ(pod.env, (std::map<std::string, std::string>{{"A", "x"}, {"EMPTY", ""}}));
+  EXPECT_EQ(pod.working_dir, "/code");
+  EXPECT_EQ(pod.requests, (ResourceAmounts{500, int64_t{2} << 30, 2}));
+  EXPECT_EQ(pod.limits, (ResourceAmounts{2000, int64_t{4} << 30, 2}));
+  EXPECT_EQ(pod.node_selector.at("disk"), "ssd");
+  EXPECT_EQ(pod.raw["spec"]["tolerations"][0]["operator"], "Exists");
+}
+
+TEST(DecodeTrainingJob, CountsRanksAndNotTheOtherPods) {
+  const TrainingJob job = Read(kFullestJob);
+  EXPECT_EQ(job.RankPodCount(), 5);
+  EXPECT_EQ(job.WorldSize(), 5);
+  EXPECT_EQ(job.FindRole(Role::kPs)->replicas, 2);
+}
+
+TEST(DecodeTrainingJob, EncodeThenDecodeGivesTheSameJob) {
+  for (const char* text : {kSmallestJob, kFullestJob}) {
+    const TrainingJob job = Read(text);
+    const DecodedJob again = DecodeTrainingJob(EncodeTrainingJob(job));
+    ASSERT_TRUE(again.ok()) << again.errors.front().ToString();
+    EXPECT_EQ(again.job, job);
+  }
+}
+
+TEST(DecodeTrainingJob, ObjectsAsTheApiServerKeepsThemAreRead) {
+  const TrainingJob job = Read(R"(
+apiVersion: lockstep.dev/v1
+kind: TrainingJob
+metadata: {name: job, resourceVersion: "12", creationTimestamp: "2026-11-21T10:22:03Z",
+           managedFields: [{manager: kubectl}], finalizers: [a/b], ownerReferences: []}
+spec:
+  roles:
+  - name: worker
+    template: {metadata: {}, spec: {containers: [{command: [a], resources: {}}]}}
+status: {}
+)");
+  EXPECT_EQ(job.metadata.name, "job");
+}
+
+TEST(DecodeTrainingJob, GpusMayStandInTheTemplate) {
+  const TrainingJob job = Read(R"(
+apiVersion: lockstep.dev/v1
+kind: TrainingJob
+metadata: {name: job}
+spec:
+  roles:
+  - name: worker
+    template: {spec: {containers: [{command: [a], resources: {limits: {nvidia.com/gpu: 2}}}]}}
+)");
+  EXPECT_EQ(job.spec.roles.at(0).gpus, 2);
+  EXPECT_EQ(job.spec.roles.at(0).processes, 2);
+}
+
+TEST(Default, ProcessesFollowGpusForCommandsAndStayOneForTheBuiltInTrainer) {
+  TrainingJob job;
+  job.spec.roles.resize(3);
+  job.spec.roles[0].gpus = 4;
+  job.spec.roles[0].processes = 0;
+  job.spec.roles[1].processes = 0;
+  job.spec.roles[2].gpus = 4;  // and one process, as written
+  Default(&job);
+  EXPECT_EQ(job.spec.roles[0].processes, 4);
+  EXPECT_EQ(job.spec.roles[1].processes, 1);
+  EXPECT_EQ(job.spec.roles[2].processes, 1);
+
+  job.spec.training = TrainingSpec();
+  job.spec.roles[0].processes = 0;
+  Default(&job);
+  EXPECT_EQ(job.spec.roles[0].processes, 1);
+}
+
+TEST(ParseRfc3339, ReadsWhatFormatRfc3339Writes) {
+  const auto time = ParseRfc3339("2026-11-21T10:22:03.120Z");
+  ASSERT_TRUE(time.has_value());
+  EXPECT_EQ(FormatRfc3339(*time), "2026-11-21T10:22:03.120Z");
+  EXPECT_EQ(ParseRfc3339("2026-11-21T10:22:03.12Z"), time);
+  EXPECT_EQ(ParseRfc3339("2026-11-21T10:22:03.120000Z"), time);
+  EXPECT_EQ(ParseRfc3339("1970-01-01T00:00:00Z"), WallTime{});
+}
+
+TEST(ParseRfc3339, RefusesEverythingElse) {
+  for (const char* text : {"",
+                           "2026-11-21",
+                           "2026-11-21T10:22:03",
+                           "2026-13-21T10:22:03Z",
+                           "2026-02-30T10:22:03Z",
+                           "2026-11-21T24:00:00Z",
+                           "2026-11-21T10:60:00Z",
+                           "2026-11-21T10:22:03.Z",
+                           "2026-11-21T10:22:03+01:00",
+                           "-026-11-21T10:22:03Z",
+                           "2026-11-21 10:22:03Z"}) {
+    EXPECT_EQ(ParseRfc3339(text), std::nullopt) << text;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::control

@@ -1,0 +1,184 @@
+#include "operator/api/manifest.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/base/file.h"
+
+namespace lockstep::control {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr const char* kGoodManifest = R"(apiVersion: lockstep.dev/v1
+kind: TrainingJob
+metadata: {name: job}
+spec:
+  roles:
+  - name: worker
+    template: {spec: {containers: [{name: trainer, command: [python3, train.py]}]}}
+)";
+
+std::string ProblemsOf(const std::string& text, const std::string& file = "job.yaml") {
+  return FormatProblems(ReadManifest(text, file));
+}
+
+std::vector<std::filesystem::path> BadManifests() {
+  std::vector<std::filesystem::path> paths;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(std::string(LOCKSTEP_TESTDATA) + "/bad")) {
+    paths.push_back(entry.path());
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+// What a file of testdata/bad expects: its lines "# expect: LINE: FIELD: MESSAGE", as ReadManifest
+// should have them said.
+std::string ExpectedProblems(const std::string& text, const std::string& file) {
+  constexpr std::string_view kMarker = "# expect: ";
+  std::string expected;
+  for (std::size_t at = text.find(kMarker); at != text.npos; at = text.find(kMarker, at)) {
+    at += kMarker.size();
+    const std::string line = text.substr(at, text.find('\n', at) - at);
+    const bool has_line_number = line.front() >= '0' && line.front() <= '9';
+    expected += file + (has_line_number ? ":" : ": ") + line + "\n";
+  }
+  return expected;
+}
+
+TEST(ReadManifest, EveryBadManifestIsAnsweredWordForWord) {
+  const std::vector<std::filesystem::path> paths = BadManifests();
+  ASSERT_GE(paths.size(), 60U);
+  for (const std::filesystem::path& path : paths) {
+    const Result<std::string> text = ReadFile(path.string(), kManifestBytesMax);
+    ASSERT_TRUE(text.ok()) << text.error().ToString();
+    const std::string expected = ExpectedProblems(*text, path.filename().string());
+    EXPECT_NE(expected, "") << path << " expects nothing";
+    EXPECT_EQ(ProblemsOf(*text, path.filename().string()), expected);
+  }
+}
+
+TEST(ReadManifest, GoodManifestHasOneJobAndNoProblem) {
+  const Manifest manifest = ReadManifest(kGoodManifest, "job.yaml");
+  EXPECT_TRUE(manifest.ok()) << FormatProblems(manifest);
+  EXPECT_EQ(FormatProblems(manifest), "");
+  ASSERT_EQ(manifest.jobs.size(), 1U);
+  EXPECT_EQ(manifest.jobs[0].metadata.name, "job");
+}
+
+TEST(ReadManifest, SeveralDocumentsAreSeveralJobsAndEmptyOnesDoNotCount) {
+  std::string other = kGoodManifest;
+  other.replace(other.find("name: job"), 9, "name: two");
+  const Manifest manifest = ReadManifest(
+      "---\n---\n" + std::string(kGoodManifest) + "---\n" + other + "---\n# end\n", "f");
+  EXPECT_EQ(FormatProblems(manifest), "");
+  ASSERT_EQ(manifest.jobs.size(), 2U);
+  EXPECT_EQ(manifest.jobs[1].metadata.name, "two");
+}
+
+TEST(ReadManifest, SameNameInAnotherNamespaceIsAnotherJob) {
+  std::string other = kGoodManifest;
+  other.replace(other.find("name: job"), 9, "name: job, namespace: ml");
+  EXPECT_EQ(ProblemsOf(std::string(kGoodManifest) + "---\n" + other), "");
+}
+
+TEST(ReadManifest, AnchorsAndMergeKeysShareATemplate) {
+  const Manifest manifest = ReadManifest(R"(apiVersion: lockstep.dev/v1
+kind: TrainingJob
+metadata: {name: job}
+spec:
+  strategy: ParameterServer
+  roles:
+  - &worker
+    name: worker
+    replicas: 2
+    template: {spec: {containers: [{command: [python3, train.py]}]}}
+  - <<: *worker
+    name: ps
+)",
+                                         "job.yaml");
+  EXPECT_EQ(FormatProblems(manifest), "");
+  const RoleSpec* ps = manifest.jobs.at(0).FindRole(Role::kPs);
+  ASSERT_NE(ps, nullptr);
+  EXPECT_EQ(ps->replicas, 2);
+  EXPECT_EQ(ps->pod.command, (std::vector<std::string>{"python3", "train.py"}));
+}
+
+constexpr const char* kJsonManifest = R"({
+  "apiVersion": "lockstep.dev/v1",
+  "kind": "TrainingJob",
+  "metadata": {"name": "job"},
+  "spec": {
+    "roles": [{"name": "worker", "replicas": 0.5,
+      "template": {"spec": {"containers": [{"command": ["\u0061"]}]}}}]
+  }
+})";
+
+TEST(ReadManifest, JsonHasLinesToo) {
+  EXPECT_EQ(ProblemsOf(kJsonManifest, "job.json"),
+            "job.json:6: spec.roles[0].replicas: 0.5 found, expected a whole number from 0 to "
+            "4096\n");
+}
+
+TEST(ReadManifest, JsonSyntaxErrorGivesLineAndColumn) {
+  EXPECT_THAT(ProblemsOf("{\n  \"kind\": ,\n}", "job.json"),
+              HasSubstr("job.json: not valid JSON at line 2, column"));
+}
+
+TEST(ReadManifest, FlowYamlIsNotMistakenForBrokenJson) {
+  EXPECT_EQ(ProblemsOf("{apiVersion: lockstep.dev/v1, kind: TrainingJob, metadata: {name: job}, "
+                       "spec: {roles: [{name: worker, template: {spec: {containers: "
+                       "[{command: [a]}]}}}]}}\n"),
+            "");
+}
+
+TEST(ReadManifest, TextsThatNoFileOfTestdataCanHold) {
+  EXPECT_EQ(ProblemsOf(""), "job.yaml: empty, expected a TrainingJob\n");
+  EXPECT_EQ(ProblemsOf(std::string("kind: a\nname: b\x04\n")),
+            "job.yaml:2:8: not valid YAML: control character number 4\n");
+  EXPECT_EQ(ProblemsOf("kind: caf\xE9\n"),
+            "job.yaml:1:10: not valid YAML: bytes that are not UTF-8\n");
+  EXPECT_EQ(ProblemsOf(std::string(kManifestBytesMax + 1, '#')),
+            "job.yaml: 1048577 bytes found, expected at most 1048576\n");
+}
+
+TEST(ReadManifest, DocumentsAreCounted) {
+  std::string text;
+  for (int i = 0; i <= 64; ++i) {
+    text += "---\nkind: a\n";
+  }
+  EXPECT_EQ(ProblemsOf(text), "job.yaml: 65 documents found, expected at most 64\n");
+}
+
+// Every cut and every flipped byte of a good manifest is answered, never thrown at the caller.
+TEST(ReadManifest, DamagedTextNeverThrows) {
+  const std::string good = kGoodManifest;
+  for (std::size_t i = 0; i < good.size(); ++i) {
+    EXPECT_NO_THROW(ReadManifest(good.substr(0, i), "cut")) << i;
+    for (const char c : {'\0', '{', '*', '&', '!', '"', '\t', ':', '-', '\xFF'}) {
+      std::string text = good;
+      text[i] = c;
+      EXPECT_NO_THROW(ReadManifest(text, "flipped")) << i << " " << int{c};
+    }
+  }
+}
+
+TEST(FormatProblems, ProblemsAreOrderedByLine) {
+  const Manifest manifest = ReadManifest(
+      "spec:\n  roles: 3\nmetadata: {name: X}\nkind: TrainingJob\napiVersion: v\n", "f");
+  std::vector<int> lines;
+  for (const ManifestProblem& problem : manifest.problems) {
+    lines.push_back(problem.line);
+  }
+  EXPECT_EQ(lines, (std::vector<int>{2, 3, 5}));
+}
+
+}  // namespace
+}  // namespace lockstep::control
