@@ -8,6 +8,7 @@ set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
 
 set(LOCKSTEP_SANITIZE "" CACHE STRING "Comma-separated -fsanitize= list; empty for none")
+option(LOCKSTEP_FUZZ "Build the libFuzzer programs of tests/fuzz; needs clang" OFF)
 option(LOCKSTEP_WITH_TORCH "Build the LibTorch engine plug-in" ON)
 
 find_program(LOCKSTEP_CCACHE ccache)
@@ -33,6 +34,7 @@ target_include_directories(lockstep_flags INTERFACE "${CMAKE_SOURCE_DIR}")
 if(LOCKSTEP_SANITIZE)
   # GCC 12 reports false "maybe uninitialized" positives in standard headers under sanitizers.
   add_compile_options(-fsanitize=${LOCKSTEP_SANITIZE} -fno-omit-frame-pointer
-                      -fno-sanitize-recover=all -Wno-maybe-uninitialized)
+                      -fno-sanitize-recover=all
+                      $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   add_link_options(-fsanitize=${LOCKSTEP_SANITIZE})
 endif()

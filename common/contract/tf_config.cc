@@ -209,6 +209,10 @@ void ReadTask(const Json& value, Parse* parse) {
 
 // Whether the task is one that the cluster has.
 void CheckTaskInCluster(Parse* parse) {
+  if (parse->config.cluster.empty()) {
+    parse->errors.push_back(Problem("TF_CONFIG.cluster", "no address", "at least one"));
+    return;
+  }
   const TaskId task = *parse->config.task;
   const std::string name(RoleName(task.role));
   const auto found = parse->config.cluster.find(task.role);
@@ -242,13 +246,17 @@ void CheckLocalTask(Parse* parse) {
   }
 }
 
-Json EncodeAddresses(const TaskAddresses& addresses, bool as_object) {
-  Json json = as_object ? Json::object() : Json::array();
+bool HasNoGap(const TaskAddresses& addresses) {
+  return addresses.rbegin()->first == static_cast<int>(addresses.size()) - 1;
+}
+
+Json EncodeAddresses(const TaskAddresses& addresses, bool as_list) {
+  Json json = as_list ? Json::array() : Json::object();
   for (const auto& [index, address] : addresses) {
-    if (as_object) {
-      json[std::to_string(index)] = FormatHostPort(address);
-    } else {
+    if (as_list) {
       json.push_back(FormatHostPort(address));
+    } else {
+      json[std::to_string(index)] = FormatHostPort(address);
     }
   }
   return json;
@@ -298,10 +306,10 @@ Result<std::string> EncodeTfConfig(const TfConfig& config) {
     if (found == config.cluster.end()) {
       continue;
     }
-    // Of a sparse document only the list of all ps is complete, and it was always a list.
-    const bool is_whole = role == Role::kPs && config.task->role != Role::kPs;
-    cluster[std::string(RoleName(role))] =
-        EncodeAddresses(found->second, config.is_sparse && !is_whole);
+    // In the sparse documents of chief and workers all ps are known, and were always a list.
+    const bool is_list = !config.is_sparse || (role == Role::kPs && IsRank(config.task->role) &&
+                                               HasNoGap(found->second));
+    cluster[std::string(RoleName(role))] = EncodeAddresses(found->second, is_list);
   }
   Json json = Json::object();
   json["cluster"] = std::move(cluster);

@@ -178,9 +178,10 @@ TEST(TfConfigParse, IgnoresKeysItDoesNotKnow) {
 
 TEST(TfConfigParse, SparseFormMayHaveGaps) {
   const TfConfig config = Parsed(
-      R"({"cluster":{"worker":{"7":"a:1"},"ps":["b:1"]},"task":{"type":"worker","index":7}})");
+      R"({"cluster":{"worker":{"7":"a:1"},"ps":{"2":"b:1"}},"task":{"type":"worker","index":7}})");
   EXPECT_TRUE(config.is_sparse);
   EXPECT_EQ(TaskNumber(config), 7);
+  EXPECT_EQ(Parsed(EncodeTfConfig(config).value()), config);
   const Result<std::vector<HostPort>> addresses = RankAddresses(config);
   ASSERT_FALSE(addresses.ok());
   EXPECT_EQ(addresses.error().field(), "TF_CONFIG.cluster");
@@ -303,6 +304,10 @@ const std::vector<BadDocument> kBadDocuments = {
      "TF_CONFIG.task.type",
      "\"worker\" found",
      "that has addresses"},
+    {Document(R"({"worker":[]})", R"({"type":"evaluator","index":0})"),
+     "TF_CONFIG.cluster",
+     "no address found",
+     "at least one"},
     {Document(R"({"worker":["a:1"]})", R"({"type":"evaluator","index":1})"),
      "TF_CONFIG.task.type",
      "\"evaluator\" found",
