@@ -1,0 +1,120 @@
+#include "operator/reconcile/build/pod.h"
+
+#include "common/base/check.h"
+#include "common/contract/environment.h"
+#include "common/contract/training_spec.h"
+#include "operator/reconcile/pod_labels.h"
+
+namespace lockstep::control {
+namespace {
+
+// Keeps a container that asked for no GPU from seeing all of them where the image says "all".
+constexpr const char* kNvidiaVisibleDevices = "NVIDIA_VISIBLE_DEVICES";
+
+kube::ResourceList ToList(const ResourceAmounts& amounts, int64_t gpus) {
+  return {amounts.cpu_milli, amounts.memory_bytes, gpus};
+}
+
+// `path` as it stands when absolute, below `base` otherwise; empty when there is no base for it.
+std::string Below(const std::string& base, const std::string& path) {
+  if (path.empty() || path.front() == '/') {
+    return path;
+  }
+  return base.empty() ? std::string() : base + "/" + path;
+}
+
+void FillInSettings(const TrainingJob& job,
+                    const RoleSpec& role,
+                    const PodSettings& settings,
+                    WorkerEnvironment* environment) {
+  environment->job_key_file = settings.job_key_file;
+  environment->data_directory = settings.data_directory;
+  environment->termination_message_file = settings.termination_message_file;
+  environment->grace = role.pod.termination_grace;
+  environment->rendezvous_timeout =
+      std::chrono::ceil<std::chrono::seconds>(job.spec.recovery.rendezvous_timeout);
+  if (job.spec.training.has_value()) {
+    environment->training = DumpJson(EncodeTrainingSpec(*job.spec.training));
+    environment->checkpoint_directory =
+        Below(settings.job_directory, job.spec.training->checkpoint.directory);
+  }
+}
+
+std::vector<std::string> CommandOf(const TrainingJob& job,
+                                   const RoleSpec& role,
+                                   const PodSettings& settings) {
+  if (job.spec.training.has_value()) {
+    return {settings.runtime_path, "train"};
+  }
+  std::vector<std::string> command = {settings.runtime_path, "run", "--"};
+  command.insert(command.end(), role.pod.command.begin(), role.pod.command.end());
+  command.insert(command.end(), role.pod.args.begin(), role.pod.args.end());
+  return command;
+}
+
+kube::PodSpec SpecOf(const TrainingJob& job,
+                     const RoleSpec& role,
+                     const PodRequest& request,
+                     const PodSettings& settings) {
+  kube::PodSpec spec;
+  spec.node_name = request.node;
+  spec.hostname = HostName(job.metadata.name, request.task);
+  spec.subdomain = job.metadata.name;
+  spec.node_selector = role.pod.node_selector;
+  spec.termination_grace = role.pod.termination_grace;
+  spec.container.name = kTrainerContainer;
+  spec.container.image = role.pod.image;
+  spec.container.command = CommandOf(job, role, settings);
+  spec.container.working_dir = role.pod.working_dir;
+  spec.container.requests = ToList(role.pod.requests, role.gpus);
+  spec.container.limits = ToList(role.pod.limits, role.gpus);
+  spec.container.env = role.pod.env;
+  if (role.gpus == 0) {
+    spec.container.env.try_emplace(kNvidiaVisibleDevices, "none");
+  }
+  return spec;
+}
+
+}  // namespace
+
+JobTopology TopologyOf(const TrainingJob& job, const Addressing& addressing) {
+  JobTopology topology;
+  topology.job = job.metadata.name;
+  topology.namespace_name = job.metadata.namespace_name;
+  topology.addressing = addressing;
+  for (const RoleSpec& role : job.spec.roles) {
+    topology.roles.push_back(
+        {role.name, static_cast<int>(role.replicas), static_cast<int>(role.processes)});
+  }
+  return topology;
+}
+
+Result<kube::Pod> BuildPod(const TrainingJob& job,
+                           const PodRequest& request,
+                           const PodSettings& settings) {
+  const JobTopology topology = TopologyOf(job, settings.addressing);
+  const RoleSpec* const role = job.FindRole(request.task.role);
+  LOCKSTEP_CHECK(role != nullptr, "the job has no role of " + TaskName(request.task));
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      WorkerEnvironment environment,
+      MakeWorkerEnvironment(topology,
+                            {request.task, request.number, request.epoch, job.metadata.uid}));
+  FillInSettings(job, *role, settings, &environment);
+  LOCKSTEP_ASSIGN_OR_RETURN(EnvironmentMap variables, RenderEnvironment(environment));
+
+  kube::Pod pod;
+  pod.name = PodName(job.metadata.name, request.task, request.number);
+  pod.namespace_name = job.metadata.namespace_name;
+  pod.labels = EncodePodLabels({job.metadata.name,
+                                job.metadata.uid,
+                                request.task,
+                                FirstRankOf(topology, request.task),
+                                request.number});
+  pod.spec = SpecOf(job, *role, request, settings);
+  for (auto& [name, value] : variables) {
+    pod.spec.container.env[name] = std::move(value);  // the contract's variables win
+  }
+  return pod;
+}
+
+}  // namespace lockstep::control

@@ -1,0 +1,137 @@
+#include "operator/reconcile/build/pod.h"
+
+#include <gtest/gtest.h>
+
+#include "common/contract/environment.h"
+#include "operator/reconcile/pod_labels.h"
+#include "operator/reconcile/testing.h"
+
+namespace lockstep::control {
+namespace {
+
+PodRequest Worker1() {
+  return {{Role::kWorker, 1}, {Attempt(2), Incarnation(3)}, Epoch(7), "node-a"};
+}
+
+TEST(BuildPod, TrainingPodRunsTheBuiltInTrainer) {
+  const kube::Pod pod = BuildPod(MakeTrainingJob(3), Worker1(), {}).value();
+
+  EXPECT_EQ(pod.name, "mnist-worker-1-a2-r3");
+  EXPECT_EQ(pod.namespace_name, "default");
+  EXPECT_EQ(pod.spec.hostname, "mnist-worker-1");
+  EXPECT_EQ(pod.spec.subdomain, "mnist");
+  EXPECT_EQ(pod.spec.node_name, "node-a");
+  EXPECT_EQ(pod.spec.container.command, (std::vector<std::string>{"lockstep-runtime", "train"}));
+}
+
+TEST(BuildPod, CommandPodIsSupervised) {
+  TrainingJob job = MakeCommandJob(2);
+  job.spec.roles[0].pod.args = {"--epochs", "3"};
+  PodSettings settings;
+  settings.runtime_path = "/opt/lockstep-runtime";
+
+  EXPECT_EQ(BuildPod(job, Worker1(), settings).value().spec.container.command,
+            (std::vector<std::string>{
+                "/opt/lockstep-runtime", "run", "--", "python3", "train.py", "--epochs", "3"}));
+}
+
+// What the operator writes the runtime reads back: every field of the contract.
+TEST(BuildPod, EnvironmentParsesBackToTheIdentity) {
+  TrainingJob job = MakeTrainingJob(3);
+  job.spec.roles[0].pod.termination_grace = std::chrono::seconds(12);
+  PodSettings settings;
+  settings.addressing = LoopbackAddressing{"127.8.9"};
+  settings.job_directory = "/runs/mnist";
+  settings.data_directory = "/data";
+  settings.job_key_file = "/runs/mnist/key";
+  const kube::Pod pod = BuildPod(job, Worker1(), settings).value();
+
+  const WorkerEnvironment environment = ParseEnvironment(pod.spec.container.env).value();
+
+  EXPECT_EQ(environment.job_uid, "uid-1");
+  EXPECT_EQ(environment.attempt, Attempt(2));
+  EXPECT_EQ(environment.incarnation, Incarnation(3));
+  EXPECT_EQ(environment.epoch, Epoch(7));
+  EXPECT_EQ(environment.pod, pod.name);
+  EXPECT_EQ(environment.rank, 1);
+  EXPECT_EQ(environment.world_size, 3);
+  EXPECT_EQ(environment.host, "127.8.9.2");
+  EXPECT_EQ(environment.bind_address, "127.8.9.2");
+  EXPECT_EQ(environment.grace, std::chrono::seconds(12));
+  EXPECT_EQ(environment.rendezvous_timeout, std::chrono::seconds(60));
+  EXPECT_EQ(environment.checkpoint_directory, "/runs/mnist/checkpoints");
+  EXPECT_EQ(environment.data_directory, "/data");
+  EXPECT_EQ(environment.job_key_file, "/runs/mnist/key");
+  EXPECT_EQ(ParseTrainingSpec(environment.training).ok(), false);  // no data set is named
+  EXPECT_FALSE(environment.training.empty());
+}
+
+TEST(BuildPod, AbsoluteCheckpointDirectoryStaysAndRelativeNeedsABase) {
+  TrainingJob job = MakeTrainingJob(2);
+  job.spec.training->checkpoint.directory = "/mnt/checkpoints";
+  EXPECT_EQ(BuildPod(job, Worker1(), {}).value().spec.container.env.at("LOCKSTEP_CHECKPOINT_DIR"),
+            "/mnt/checkpoints");
+  job.spec.training->checkpoint.directory = "checkpoints";
+
+  EXPECT_EQ(
+      BuildPod(job, Worker1(), {}).value().spec.container.env.count("LOCKSTEP_CHECKPOINT_DIR"), 0U);
+}
+
+TEST(BuildPod, ContractsVariablesWinOverTheTemplates) {
+  TrainingJob job = MakeCommandJob(2);
+  job.spec.roles[0].pod.env = {{"RANK", "9"}, {"TF_CONFIG", "{}"}, {"OMP_NUM_THREADS", "1"}};
+
+  const auto env = BuildPod(job, Worker1(), {}).value().spec.container.env;
+
+  EXPECT_EQ(env.at("RANK"), "1");
+  EXPECT_NE(env.at("TF_CONFIG"), "{}");
+  EXPECT_EQ(env.at("OMP_NUM_THREADS"), "1");
+}
+
+TEST(BuildPod, OnlyPodsThatAskForGpusSeeSome) {
+  TrainingJob job = MakeCommandJob(2);
+  EXPECT_EQ(BuildPod(job, Worker1(), {}).value().spec.container.env.at("NVIDIA_VISIBLE_DEVICES"),
+            "none");
+  job.spec.roles[0].gpus = 2;
+
+  const kube::Pod pod = BuildPod(job, Worker1(), {}).value();
+
+  EXPECT_EQ(pod.spec.container.env.count("NVIDIA_VISIBLE_DEVICES"), 0U);
+  EXPECT_EQ(pod.spec.container.requests.gpu_count, 2);
+  EXPECT_EQ(pod.spec.container.limits.gpu_count, 2);
+}
+
+TEST(BuildPod, LabelsSayWhatThePodStandsFor) {
+  TrainingJob job = MakeCommandJob(2);
+  AddRole(Role::kEvaluator, 1, &job);
+  const kube::Pod worker = BuildPod(job, Worker1(), {}).value();
+  const kube::Pod evaluator =
+      BuildPod(job, {{Role::kEvaluator, 0}, {}, Epoch(0), "node-a"}, {}).value();
+
+  EXPECT_EQ(
+      ParsePodLabels(worker.labels),
+      (PodIdentityLabels{"mnist", "uid-1", {Role::kWorker, 1}, 1, {Attempt(2), Incarnation(3)}}));
+  EXPECT_EQ(ParsePodLabels(evaluator.labels)->rank, std::nullopt);
+}
+
+TEST(PodLabels, MissingOrMalformedLabelIsNotOurs) {
+  const Labels good =
+      EncodePodLabels({"mnist", "uid-1", {Role::kWorker, 1}, 1, {Attempt(2), Incarnation(3)}});
+  ASSERT_TRUE(ParsePodLabels(good).has_value());
+  for (const auto& [key, value] : good) {
+    Labels labels = good;
+    labels.erase(key);
+    EXPECT_EQ(ParsePodLabels(labels).has_value(), key == label::kRank) << "without " << key;
+    if (key == label::kJob || key == label::kJobUid) {
+      continue;  // any text will do
+    }
+    for (const char* bad : {"", "x", "-1", "01", "1 ", "99999999999999999999", "1.0"}) {
+      labels = good;
+      labels[key] = bad;
+      EXPECT_FALSE(ParsePodLabels(labels).has_value()) << key << "='" << bad << "'";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::control

@@ -1,0 +1,346 @@
+#include "operator/reconcile/decide.h"
+
+#include <algorithm>
+#include <set>
+
+#include "operator/reconcile/build/pod.h"
+#include "operator/reconcile/failure.h"
+#include "operator/reconcile/gang_plan.h"
+#include "operator/reconcile/gang_view.h"
+#include "operator/reconcile/pass.h"
+#include "operator/reconcile/policy/budget.h"
+#include "operator/reconcile/policy/clean_pod_policy.h"
+#include "operator/reconcile/policy/deadline.h"
+#include "operator/reconcile/policy/gang_restart.h"
+#include "operator/reconcile/policy/replace.h"
+#include "operator/reconcile/policy/success_policy.h"
+#include "operator/reconcile/policy/ttl.h"
+#include "operator/reconcile/summary.h"
+
+namespace lockstep::control {
+namespace {
+
+// A pod that was decided and does not appear is created again after this long. Choice: a create
+// that was lost costs no more than a second, and one that is only slow to appear is harmless.
+constexpr std::chrono::seconds kCreateRetry{1};
+
+// Our own name in runPolicy.managedBy; leaving it out means the same.
+constexpr std::string_view kManagedByUs = "lockstep.dev/operator";
+
+GangView View(Pass* pass) {
+  return ViewGang(pass->job().metadata, pass->status(), pass->topology(), pass->observed());
+}
+
+// Whether the ledger is about the pods the manifest asks for. They differ when the manifest was
+// changed after the gang was placed.
+bool PlacementFitsSpec(const Pass& pass) {
+  const std::vector<TaskId> tasks = AllTasks(pass.topology());
+  std::set<TaskId> placed;
+  for (const PodPlacement& placement : pass.status().placement) {
+    placed.insert({placement.role, static_cast<int>(placement.index)});
+  }
+  return placed == std::set<TaskId>(tasks.begin(), tasks.end());
+}
+
+void Begin(Pass* pass) {
+  pass->mutable_status()->observed_generation = pass->job().metadata.generation;
+  if (FindCondition(pass->status(), ConditionType::kCreated) == nullptr) {
+    pass->Set({ConditionType::kCreated,
+               true,
+               "JobCreated",
+               "the job " + pass->job().metadata.name + " is known to the operator"});
+  }
+}
+
+void Suspend(Pass* pass) {
+  if (!pass->status().placement.empty()) {
+    GiveUpGang(pass);
+  }
+  const std::string message = "runPolicy.suspend is set: no pod runs";
+  pass->Set({ConditionType::kScheduled, false, "JobSuspended", message});
+  pass->Set({ConditionType::kSuspended, true, "JobSuspended", message});
+}
+
+void StartOrResume(Pass* pass) {
+  if (IsTrue(pass->status(), ConditionType::kSuspended)) {
+    pass->Set({ConditionType::kSuspended, false, "JobResumed", "runPolicy.suspend is not set"});
+    pass->mutable_status()->start_time.reset();
+  }
+  if (!pass->status().start_time.has_value()) {
+    pass->mutable_status()->start_time = pass->now();
+  }
+}
+
+// Writes into the ledger which pods were seen and which are done.
+void NoteSeen(const GangView& view, Pass* pass) {
+  for (const Member& member : view.members) {
+    if (member.pod == nullptr || member.state == MemberState::kVanished) {
+      continue;
+    }
+    PodPlacement* const placement = pass->PlacementOf(member.task);
+    placement->pod_uid = SeenMark(*member.pod);
+    const RoleSpec* const role = pass->job().FindRole(member.task.role);
+    if (member.state == MemberState::kSucceeded &&
+        ResponseTo(role->restart_policy, Outcome::kSuccess, member.rank.has_value()) ==
+            FailureResponse::kNone) {
+      placement->is_completed = true;
+    }
+  }
+}
+
+void RefuseGang(const Unschedulable& refusal, Pass* pass) {
+  pass->Set({ConditionType::kScheduled, false, "Unschedulable", refusal.shortfall},
+            EventType::kWarning);
+  if (pass->observed().is_one_machine) {
+    pass->Fail("Unschedulable", refusal.shortfall);
+    return;
+  }
+  TrainingJob waiting = pass->job();
+  waiting.status = pass->status();
+  const std::optional<WallTime> deadline = SchedulingDeadline(waiting);
+  if (!deadline.has_value()) {
+    return;
+  }
+  if (*deadline <= pass->now()) {
+    pass->Fail("SchedulingTimeout",
+               "no room within scheduling.timeoutSeconds: " + refusal.shortfall);
+  } else {
+    pass->WakeAt(*deadline);
+  }
+}
+
+// Finds room for the whole gang and writes down who goes where; pods follow in the same decision,
+// after this status is stored.
+void PlaceGang(const GangView& view, Pass* pass) {
+  const bool has_old_pods =
+      std::any_of(view.stale.begin(), view.stale.end(), [&](const kube::Pod* pod) {
+        return IsAlive(*pod, pass->observed());
+      });
+  if (has_old_pods) {
+    return;  // at most one attempt has pods; their ends come as news
+  }
+  const PlanResult result =
+      PlanGang(SnapshotOf(pass->observed(), view), GangOf(pass->job(), pass->topology()));
+  if (const auto* refusal = std::get_if<Unschedulable>(&result)) {
+    RefuseGang(*refusal, pass);
+    return;
+  }
+  std::set<std::string> nodes;
+  for (const TaskId& task : AllTasks(pass->topology())) {
+    PodPlacement placement;
+    placement.role = task.role;
+    placement.index = task.index;
+    placement.node = std::get<Plan>(result).node_by_pod.at(TaskName(task));
+    placement.since = pass->now();
+    nodes.insert(placement.node);
+    pass->mutable_status()->placement.push_back(placement);
+  }
+  pass->Set({ConditionType::kScheduled,
+             true,
+             "GangPlaced",
+             "attempt " + std::to_string(pass->status().attempt.value()) + ": " +
+                 std::to_string(pass->status().placement.size()) + " pods on " +
+                 std::to_string(nodes.size()) + (nodes.size() == 1 ? " node" : " nodes")});
+  pass->Count(Metric::kGangsPlaced, "");
+}
+
+void Succeed(Pass* pass) {
+  pass->Set({ConditionType::kSucceeded,
+             true,
+             "JobSucceeded",
+             pass->spec().success_policy == SuccessPolicy::kAllWorkers
+                 ? "all ranks have finished"
+                 : TaskName(*DecidingTask(pass->topology())) + " has finished"});
+  pass->mutable_status()->completion_time = pass->now();
+  pass->Count(Metric::kJobsFinished, "succeeded");
+}
+
+void FailFor(const Failure& failure, Pass* pass) {
+  pass->Fail("PodFailed",
+             failure.sentence + ", cause " + failure.cause + "; restarts used " +
+                 std::to_string(CountedRestarts(pass->status())) + " of " +
+                 std::to_string(pass->spec().run_policy.backoff_limit));
+}
+
+// Whether the budget allows a restart for each of the failures; ends the job where it does not.
+bool RequireBudget(const std::vector<Failure>& failures, Pass* pass) {
+  TrainingJobStatus trial = pass->status();
+  const int64_t limit = pass->spec().run_policy.backoff_limit;
+  for (const Failure& failure : failures) {
+    if (!HasBudget(trial, limit, failure.cause)) {
+      const std::string used = IsCounted(failure.cause)
+                                   ? std::to_string(CountedRestarts(trial)) + " of " +
+                                         std::to_string(limit) +
+                                         " restarts of runPolicy.backoffLimit are used"
+                                   : std::to_string(UncountedRestarts(trial)) +
+                                         " restarts without a failure are the limit";
+      pass->Fail("BackoffLimitExceeded",
+                 failure.sentence + ", cause " + failure.cause + "; " + used);
+      return false;
+    }
+    CountRestart(failure.cause, &trial);
+  }
+  return true;
+}
+
+void AnswerFailures(const GangView& view, const std::vector<Failure>& failures, Pass* pass) {
+  const Failure& origin = OriginOf(failures, pass->is_training());
+  if (origin.response == FailureResponse::kFailJob) {
+    FailFor(origin, pass);
+  } else if (CanReplace(*pass, view, failures)) {
+    if (RequireBudget(failures, pass)) {
+      ReplaceMembers(view, failures, pass);
+    }
+  } else if (RequireBudget({origin}, pass)) {
+    RestartGang(origin, pass);
+  }
+}
+
+// Nothing is wrong: joins the newest meeting and says when the whole gang runs.
+void NoteHealth(const GangView& view, Pass* pass) {
+  bool is_complete = true;
+  for (const Member& member : view.members) {
+    is_complete = is_complete && (member.state == MemberState::kRunning ||
+                                  member.state == MemberState::kSucceeded);
+    if (member.report != nullptr) {
+      pass->mutable_status()->epoch = std::max(pass->status().epoch, member.report->document.epoch);
+    }
+  }
+  if (is_complete) {
+    pass->Set({ConditionType::kRunning,
+               true,
+               "GangRunning",
+               "all " + std::to_string(view.members.size()) + " pods run"});
+  }
+}
+
+// Creates every pod that was decided and never seen: all of them, or none if one cannot be built.
+void CreateMissing(const GangView& view, Pass* pass) {
+  // Where a successor inherits its predecessor's address it cannot start before that is free.
+  const bool shares_address =
+      std::holds_alternative<LoopbackAddressing>(pass->topology().addressing);
+  std::vector<Effect> creations;
+  for (const Member& member : view.members) {
+    const PodPlacement& placement = *pass->PlacementOf(member.task);
+    if (IsStarting(member)) {
+      pass->WakeAt(StartDeadline(pass->job(), placement, member));
+    }
+    if (member.state != MemberState::kNotSeen) {
+      continue;
+    }
+    pass->WakeAt(pass->now() + kCreateRetry);
+    if (shares_address && member.has_living_predecessor) {
+      continue;
+    }
+    auto pod = BuildPod(pass->job(),
+                        {member.task, member.number, pass->status().epoch, placement.node},
+                        pass->observed().settings);
+    if (!pod.ok()) {
+      pass->Fail("InvalidPod", "pod " + member.pod_name + ": " + pod.error().ToString());
+      return;
+    }
+    creations.push_back(CreatePod{std::move(pod).value()});
+  }
+  for (Effect& creation : creations) {
+    pass->Do(std::move(creation));
+  }
+}
+
+// Older pods of a rank that lives on are killed at once: their work is taken over. Pods of an older
+// attempt, or of a suspended job, get their grace.
+void RemoveStale(const GangView& view, Pass* pass) {
+  for (const kube::Pod* pod : view.stale) {
+    const auto name = ParsePodName(pod->name);
+    const bool is_superseded = name.has_value() && name->number.attempt == pass->status().attempt;
+    if (!is_superseded) {
+      pass->Delete(*pod, pod->spec.termination_grace, "attempt over");
+    } else if (!pod->is_deleting || !HasEnded(*pod)) {
+      pass->Delete(*pod, std::chrono::seconds(0), "replaced");
+    }
+  }
+}
+
+// One pass of a job that wants to run.
+void Run(Pass* pass) {
+  StartOrResume(pass);
+  const GangView view = View(pass);
+  NoteSeen(view, pass);
+  TrainingJob started = pass->job();
+  started.status = pass->status();
+  if (const auto deadline = ActiveDeadline(started)) {
+    if (*deadline <= pass->now()) {
+      pass->Fail("DeadlineExceeded",
+                 "the job ran longer than runPolicy.activeDeadlineSeconds, " +
+                     std::to_string(pass->spec().run_policy.active_deadline->count()) + " s");
+      return;
+    }
+    pass->WakeAt(*deadline);
+  }
+  if (pass->status().placement.empty()) {
+    PlaceGang(view, pass);
+    return;
+  }
+  if (HasSucceeded(pass->spec().success_policy, pass->topology(), view)) {
+    Succeed(pass);
+    return;
+  }
+  const std::vector<Failure> failures = FindFailures(*pass, view);
+  if (failures.empty()) {
+    NoteHealth(view, pass);
+  } else {
+    AnswerFailures(view, failures, pass);
+  }
+}
+
+// What is left to do for a job that has ended.
+void Finish(const GangView& view, Pass* pass) {
+  CleanPods(view, pass);
+  TrainingJob ended = pass->job();
+  ended.status = pass->status();
+  if (const auto expiry = ExpiryTime(ended)) {
+    if (*expiry <= pass->now()) {
+      pass->Do(DeleteJob{});
+    } else {
+      pass->WakeAt(*expiry);
+    }
+  }
+}
+
+}  // namespace
+
+Decision Decide(const TrainingJob& job, const Observed& observed, WallTime now) {
+  Pass pass(job, observed, now);
+  const std::string& manager = job.spec.run_policy.managed_by;
+  if (!manager.empty() && manager != kManagedByUs) {
+    return pass.Take();  // somebody else's job
+  }
+  Begin(&pass);
+  if (!HasEnded(pass.status())) {
+    const std::vector<Error> problems = CheckTopology(pass.topology());
+    if (!problems.empty()) {
+      pass.Fail("InvalidJob", problems.front().ToString());
+    } else {
+      if (!pass.status().placement.empty() && !PlacementFitsSpec(pass)) {
+        GiveUpGang(&pass);
+        pass.Set({ConditionType::kScheduled, false, "SpecChanged", "the roles have changed"});
+      }
+      if (job.spec.run_policy.suspend) {
+        Suspend(&pass);
+      } else {
+        Run(&pass);
+      }
+    }
+  }
+  const GangView view = View(&pass);  // anew: what was decided has made pods stale
+  CountRoles(view, &pass);
+  NoteProgress(view, &pass);
+  if (HasEnded(pass.status())) {
+    Finish(view, &pass);
+    return pass.Take();
+  }
+  RemoveStale(view, &pass);
+  CreateMissing(view, &pass);
+  return pass.Take();
+}
+
+}  // namespace lockstep::control

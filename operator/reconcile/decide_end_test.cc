@@ -1,0 +1,153 @@
+#include <gtest/gtest.h>
+
+#include "operator/api/conditions.h"
+#include "operator/reconcile/decide.h"
+#include "operator/reconcile/policy/clean_pod_policy.h"
+#include "operator/reconcile/testing.h"
+
+namespace lockstep::control {
+namespace {
+
+using std::chrono::seconds;
+
+TEST(DecideEnd, ChiefOrWorkerZeroDecidesAndTheOthersMayFinish) {
+  TestWorld world(MakeTrainingJob(3));
+  world.Launch();
+  world.Exit("mnist-worker-0", 0);
+
+  Decision decision = world.Step();
+  EXPECT_EQ(TrueConditions(decision.status), "Created Scheduled Succeeded");
+  EXPECT_EQ(DescribeEffects(decision), "");
+  EXPECT_EQ(decision.next_wakeup, world.now + kFinishGrace);
+  world.Exit("mnist-worker-1", 0);
+  world.Advance(kFinishGrace);
+  decision = world.Step();
+
+  EXPECT_EQ(DescribeEffects(decision),
+            "delete pod mnist-worker-2 within 30 s: the job has ended\n");
+}
+
+TEST(DecideEnd, AllWorkersWaitsForEveryRankAndNotForTheEvaluator) {
+  TrainingJob job = MakeTrainingJob(2);
+  AddRole(Role::kEvaluator, 1, &job);
+  job.spec.success_policy = SuccessPolicy::kAllWorkers;
+  TestWorld world(job);
+  world.Launch();
+  world.Exit("mnist-worker-0", 0);
+  EXPECT_FALSE(HasEnded(world.Step().status));
+  world.Exit("mnist-worker-1", 0);
+
+  const Decision decision = world.Step();
+
+  EXPECT_TRUE(IsTrue(decision.status, ConditionType::kSucceeded));
+  EXPECT_EQ(DescribeEffects(decision),
+            "delete pod mnist-evaluator-0 within 30 s: the job has ended\n");
+}
+
+TEST(DecideEnd, FinishedRankThatIsCollectedIsNotStartedAgain) {
+  TrainingJob job = MakeTrainingJob(2);
+  job.spec.success_policy = SuccessPolicy::kAllWorkers;
+  TestWorld world(job);
+  world.Launch();
+  world.Exit("mnist-worker-1", 0);
+  world.Step();
+  world.Vanish("mnist-worker-1");
+
+  EXPECT_EQ(DescribeEffects(world.Step()), "");
+  world.Exit("mnist-worker-0", 0);
+
+  EXPECT_TRUE(IsTrue(world.Step().status, ConditionType::kSucceeded));
+}
+
+TEST(DecideEnd, SuccessAndFailureInOnePassIsSuccessAndStaysSo) {
+  TestWorld world(MakeTrainingJob(2));
+  world.Launch();
+  world.Exit("mnist-worker-0", 0);
+  world.Exit("mnist-worker-1", 1);
+  world.Step();
+
+  world.Step();
+
+  EXPECT_EQ(TrueConditions(world.job.status), "Created Scheduled Succeeded");
+}
+
+TEST(DecideEnd, CleanPodPolicySaysWhatStays) {
+  struct Case {
+    CleanPodPolicy policy;
+    std::string pods;
+  };
+
+  for (const Case& one : {Case{CleanPodPolicy::kAll, "mnist-worker-0-"},
+                          Case{CleanPodPolicy::kRunning, "mnist-worker-0- mnist-worker-1"},
+                          Case{CleanPodPolicy::kNone, "mnist-worker-0 mnist-worker-1"}}) {
+    TrainingJob job = MakeTrainingJob(2);
+    job.spec.run_policy.clean_pod_policy = one.policy;
+    TestWorld world(job);
+    world.Launch();
+    world.Exit("mnist-worker-1", 64);
+    world.Step();
+    EXPECT_EQ(world.Pods(), one.pods) << CleanPodPolicyName(one.policy);
+  }
+}
+
+TEST(DecideEnd, ActiveDeadlineFailsTheJobByItself) {
+  TrainingJob job = MakeTrainingJob(2);
+  job.spec.run_policy.active_deadline = seconds(100);
+  TestWorld world(job);
+  world.Launch();
+  EXPECT_EQ(world.Step().next_wakeup, world.now + seconds(100));
+  world.Advance(seconds(100));
+
+  const Decision decision = world.Step();
+
+  EXPECT_EQ(FindCondition(decision.status, ConditionType::kFailed)->reason, "DeadlineExceeded");
+  EXPECT_EQ(world.Pods(), "mnist-worker-0- mnist-worker-1-");
+}
+
+TEST(DecideEnd, JobIsRemovedAfterItsTimeToLive) {
+  TrainingJob job = MakeTrainingJob(1);
+  job.spec.run_policy.ttl_after_finished = seconds(60);
+  TestWorld world(job);
+  world.Launch();
+  world.Exit("mnist-worker-0", 0);
+  EXPECT_EQ(world.Step().next_wakeup, world.now + seconds(60));
+  world.Advance(seconds(60));
+
+  EXPECT_EQ(DescribeEffects(world.Step()), "delete the job\n");
+}
+
+TEST(DecideSuspend, SuspendedJobHasNoPodsAndResumesAsANewAttempt) {
+  TestWorld world(MakeTrainingJob(2));
+  world.Launch();
+  const WallTime first_start = *world.job.status.start_time;
+  world.job.spec.run_policy.suspend = true;
+  world.Advance(seconds(10));
+
+  world.Step();
+  EXPECT_EQ(TrueConditions(world.job.status), "Created Suspended");
+  EXPECT_EQ(world.Pods(), "mnist-worker-0- mnist-worker-1-");
+  world.Exit("mnist-worker-0", 42);
+  world.Step();
+  world.FinishDeletions();
+  world.Step();
+  EXPECT_EQ(world.Pods(), "");
+  EXPECT_EQ(DescribeRestarts(world.job.status), "");
+  world.job.spec.run_policy.suspend = false;
+  world.Launch();
+
+  EXPECT_EQ(world.Pods(), "mnist-worker-0-a1 mnist-worker-1-a1");
+  EXPECT_EQ(TrueConditions(world.job.status), "Created Scheduled Running");
+  EXPECT_GT(*world.job.status.start_time, first_start);
+}
+
+TEST(DecideSuspend, JobBornSuspendedStartsNothing) {
+  TrainingJob job = MakeTrainingJob(2);
+  job.spec.run_policy.suspend = true;
+  TestWorld world(job);
+
+  EXPECT_EQ(DescribeEffects(world.Step()), "");
+  EXPECT_EQ(TrueConditions(world.job.status), "Created Suspended");
+}
+
+}  // namespace
+}  // namespace lockstep::control

@@ -1,0 +1,335 @@
+#include <gtest/gtest.h>
+
+#include "common/contract/exit_code.h"
+#include "common/contract/termination_message.h"
+#include "operator/api/conditions.h"
+#include "operator/reconcile/decide.h"
+#include "operator/reconcile/testing.h"
+
+namespace lockstep::control {
+namespace {
+
+using std::chrono::seconds;
+
+TEST(DecideReplace, KilledRankIsReplacedWhileSurvivorsRun) {
+  TestWorld world(MakeTrainingJob(3));
+  world.Launch();
+  world.Exit("mnist-worker-1", 137);
+
+  const Decision decision = world.Step();
+
+  EXPECT_EQ(DescribeEffects(decision),
+            "delete pod mnist-worker-1 within 0 s: replaced\n"
+            "create pod mnist-worker-1-r1 on node node-a\n"
+            "tell pod mnist-worker-0: peer_gone rank 1, epoch 1\n"
+            "tell pod mnist-worker-2: peer_gone rank 1, epoch 1\n");
+  EXPECT_EQ(DescribeRestarts(decision.status), "killed=1");
+  EXPECT_EQ(decision.status.epoch, Epoch(1));
+  EXPECT_EQ(decision.status.attempt, Attempt(0));
+  EXPECT_EQ(decision.status.placement[1].incarnation, Incarnation(1));
+  EXPECT_EQ(TrueConditions(decision.status), "Created Scheduled Restarting");
+  EXPECT_EQ(decision.events.front().message,
+            "pod mnist-worker-1 (rank 1) killed by SIGKILL (exit code 137), cause killed; restart "
+            "1 of 6");
+}
+
+TEST(DecideReplace, ControlMessagesNameTheGonePodAndCountUp) {
+  TestWorld world(MakeTrainingJob(3));
+  world.Launch();
+  world.Exit("mnist-worker-2", 139);
+
+  const Decision decision = world.Step();
+
+  ControlMessage expected;
+  expected.job_uid = "uid-1";
+  expected.kind = ControlKind::kPeerGone;
+  expected.rank = 2;
+  expected.epoch = Epoch(1);
+  expected.incarnation = Incarnation(0);
+  expected.counter = 1;
+  ASSERT_EQ(decision.effects.size(), 4U);
+  EXPECT_EQ(std::get<SendControl>(decision.effects[2]).message, expected);
+  expected.counter = 2;
+  EXPECT_EQ(std::get<SendControl>(decision.effects[3]).message, expected);
+  EXPECT_EQ(decision.status.control_counter, 2);
+}
+
+TEST(DecideReplace, LosingWorkerZeroIsOrdinary) {
+  TestWorld world(MakeTrainingJob(2));
+  world.Launch();
+  world.Exit("mnist-worker-0", 137);
+  world.Step();
+  world.RunAll();
+
+  EXPECT_EQ(TrueConditions(world.Step().status), "Created Scheduled Running");
+  EXPECT_EQ(world.Pods(), "mnist-worker-0-r1 mnist-worker-1");
+}
+
+TEST(DecideReplace, TwoLostAtOnceShareOneMeetingAndCountTwice) {
+  TestWorld world(MakeTrainingJob(3));
+  world.Launch();
+  world.Exit("mnist-worker-0", 137);
+  world.Exit("mnist-worker-2", 137);
+
+  const Decision decision = world.Step();
+
+  EXPECT_EQ(decision.status.epoch, Epoch(1));
+  EXPECT_EQ(DescribeRestarts(decision.status), "killed=2");
+  EXPECT_EQ(world.Pods(), "mnist-worker-0-r1 mnist-worker-1 mnist-worker-2-r1");
+}
+
+TEST(DecideReplace, OperatorJoinsTheMeetingThatSurvivorsHaveCalled) {
+  TestWorld world(MakeTrainingJob(3));
+  world.Launch();
+  world.ReportAll();
+  world.Exit("mnist-worker-1", 137);
+  world.observed.reports["mnist-worker-0"].document.epoch = Epoch(1);
+
+  EXPECT_EQ(world.Step().status.epoch, Epoch(1));
+}
+
+TEST(DecideReplace, EpochOfReportsIsAdoptedWhileAllIsWell) {
+  TestWorld world(MakeTrainingJob(2));
+  world.Launch();
+  world.ReportAll();
+  world.observed.reports["mnist-worker-1"].document.epoch = Epoch(4);
+
+  EXPECT_EQ(world.Step().status.epoch, Epoch(4));
+}
+
+TEST(DecideReplace, CrashAfterTheStatusWriteNeitherCountsNorReplacesTwice) {
+  TestWorld world(MakeTrainingJob(2));
+  world.Launch();
+  world.Exit("mnist-worker-1", 137);
+  // The status is stored, then the operator dies: no effect is carried out.
+  world.job.status = Decide(world.job, world.observed, world.now).status;
+
+  const Decision decision = world.Step();
+
+  EXPECT_EQ(DescribeRestarts(decision.status), "killed=1");
+  EXPECT_EQ(DescribeEffects(decision),
+            "delete pod mnist-worker-1 within 0 s: replaced\n"
+            "create pod mnist-worker-1-r1 on node node-a\n");
+}
+
+TEST(DecideReplace, PodThatVanishedIsReplacedUnderANewName) {
+  TestWorld world(MakeTrainingJob(2));
+  world.Launch();
+  world.Vanish("mnist-worker-1");
+
+  world.Step();
+
+  EXPECT_EQ(DescribeRestarts(world.job.status), "node_lost=1");
+  EXPECT_EQ(world.Pods(), "mnist-worker-0 mnist-worker-1-r1");
+}
+
+TEST(DecideReplace, PodOfALostNodeIsReplacedElsewhere) {
+  TestWorld world(MakeTrainingJob(2));
+  world.Launch();
+  world.Find("mnist-worker-1")->spec.node_name = "node-gone";
+
+  world.Step();
+
+  EXPECT_EQ(DescribeRestarts(world.job.status), "node_lost=1");
+  ASSERT_NE(world.Find("mnist-worker-1-r1"), nullptr);
+}
+
+TEST(DecideReplace, PodThatSomebodyDeletesMayEndBeforeItIsReplaced) {
+  TestWorld world(MakeTrainingJob(2));
+  world.Launch();
+  world.Find("mnist-worker-1")->is_deleting = true;
+
+  EXPECT_EQ(DescribeEffects(world.Step()), "");
+  world.Exit("mnist-worker-1", 42);
+  world.Step();
+
+  EXPECT_EQ(DescribeRestarts(world.job.status), "preempted=1");
+  EXPECT_NE(world.Find("mnist-worker-1-r1"), nullptr);
+}
+
+TEST(DecideReplace, SuccessorOnOneAddressWaitsUntilItsPredecessorHasEnded) {
+  TestWorld world(MakeTrainingJob(2));
+  world.observed.settings.addressing = LoopbackAddressing{"127.9.9"};
+  world.Launch();
+  world.ReportAll();
+  world.Advance(seconds(2));
+  world.ReportAll();
+  world.observed.reports["mnist-worker-1"].age = seconds(2);
+  world.observed.reports["mnist-worker-0"].document.peers = {
+      {1, Incarnation(0), PeerState::kSilent, "no heartbeat", 2.0}};
+
+  EXPECT_EQ(DescribeEffects(world.Step()),
+            "delete pod mnist-worker-1 within 0 s: replaced\n"
+            "tell pod mnist-worker-0: peer_gone rank 1, epoch 1\n");
+  EXPECT_EQ(world.Pods(), "mnist-worker-0 mnist-worker-1-");
+  world.FinishDeletions();
+  world.Step();
+
+  EXPECT_EQ(world.Pods(), "mnist-worker-0 mnist-worker-1-r1");
+  EXPECT_EQ(DescribeRestarts(world.job.status), "hang=1");
+}
+
+TEST(DecideReplace, ReplacementThatDoesNotComeInTimeFailsTheJobWithTheCause) {
+  TestWorld world(MakeTrainingJob(2));
+  world.Launch();
+  world.Exit("mnist-worker-1", 137);
+  Decision decision = world.Step();
+  ASSERT_TRUE(decision.next_wakeup.has_value());
+  world.Advance(seconds(60));
+
+  decision = world.Step();
+
+  EXPECT_EQ(TrueConditions(decision.status), "Created Scheduled Failed");
+  EXPECT_EQ(MessageOf(decision.status, ConditionType::kFailed),
+            "pod mnist-worker-1-r1 (rank 1) did not start within 60 s, "
+            "recovery.replacementTimeout is over, cause start_timeout; restarts used 1 of 6");
+}
+
+TEST(DecideReplace, BudgetThatIsUsedUpFailsTheJobWithItsLastCause) {
+  TrainingJob job = MakeTrainingJob(2);
+  job.spec.run_policy.backoff_limit = 2;
+  TestWorld world(job);
+  world.Launch();
+  for (const char* pod : {"mnist-worker-1", "mnist-worker-1-r1"}) {
+    world.Exit(pod, 137, "OOMKilled");
+    world.Step();
+    world.RunAll();
+    world.Step();
+  }
+  world.Exit("mnist-worker-1-r2", 137, "OOMKilled");
+
+  const Decision decision = world.Step();
+
+  EXPECT_EQ(DescribeRestarts(decision.status), "oom=2");
+  EXPECT_EQ(MessageOf(decision.status, ConditionType::kFailed),
+            "pod mnist-worker-1-r2 (rank 1) out of memory (exit code 137), cause oom; 2 of 2 "
+            "restarts of runPolicy.backoffLimit are used");
+  EXPECT_EQ(world.Pods(), "mnist-worker-0- mnist-worker-1-r2");
+}
+
+TEST(DecideReplace, TwoFailuresNeedBudgetForBoth) {
+  TrainingJob job = MakeTrainingJob(2);
+  job.spec.run_policy.backoff_limit = 1;
+  TestWorld world(job);
+  world.Launch();
+  world.Exit("mnist-worker-0", 137);
+  world.Exit("mnist-worker-1", 137);
+
+  EXPECT_TRUE(IsTrue(world.Step().status, ConditionType::kFailed));
+  EXPECT_EQ(DescribeRestarts(world.job.status), "");
+}
+
+TEST(DecideReplace, PermanentExitFailsTheJobWithTheProgramsLastWords) {
+  TestWorld world(MakeTrainingJob(2));
+  world.Launch();
+  world.Exit("mnist-worker-1", 64);
+  TerminationMessage words;
+  words.outcome = Outcome::kPermanent;
+  words.reason = "spec.training.dataset.images: no such file";
+  world.Find("mnist-worker-1")->status.termination->message = EncodeTerminationMessage(words);
+
+  EXPECT_EQ(MessageOf(world.Step().status, ConditionType::kFailed),
+            "pod mnist-worker-1 (rank 1) error in the job's input (exit code 64): "
+            "spec.training.dataset.images: no such file, cause user_error; restarts used 0 of 6");
+}
+
+TEST(DecideReplace, PermanentExitOfOneRankIsNotHiddenByTheDeathOfAnother) {
+  TestWorld world(MakeTrainingJob(3));
+  world.Launch();
+  world.Exit("mnist-worker-1", 137);
+  world.Exit("mnist-worker-2", 64);
+
+  EXPECT_TRUE(IsTrue(world.Step().status, ConditionType::kFailed));
+}
+
+TEST(DecideReplace, EvaluatorIsReplacedWithoutAMeeting) {
+  TrainingJob job = MakeCommandJob(2);
+  AddRole(Role::kEvaluator, 1, &job);
+  TestWorld world(job);
+  world.Launch();
+  world.Exit("mnist-evaluator-0", 137);
+
+  const Decision decision = world.Step();
+
+  EXPECT_EQ(decision.status.epoch, Epoch(0));
+  EXPECT_EQ(world.Pods(), "mnist-evaluator-0-r1 mnist-worker-0 mnist-worker-1");
+  EXPECT_EQ(TrueConditions(decision.status), "Created Scheduled Running");
+}
+
+TEST(DecideReplace, RankLostAfterAPeerFinishedStartsTheGangAnew) {
+  TrainingJob job = MakeTrainingJob(2);
+  job.spec.success_policy = SuccessPolicy::kAllWorkers;
+  TestWorld world(job);
+  world.Launch();
+  world.Exit("mnist-worker-0", 0);
+  world.Step();
+  world.Exit("mnist-worker-1", 137);
+
+  const Decision decision = world.Step();
+
+  EXPECT_EQ(decision.status.attempt, Attempt(1));
+  EXPECT_EQ(DescribeRestarts(decision.status), "killed=1");
+}
+
+TEST(DecideGangRestart, CommandGangStartsAnewOnceAllItsPodsHaveEnded) {
+  TestWorld world(MakeCommandJob(3));
+  world.Launch();
+  world.Exit("mnist-worker-1", 137);
+
+  Decision decision = world.Step();
+  EXPECT_EQ(DescribeEffects(decision),
+            "delete pod mnist-worker-0 within 30 s: attempt over\n"
+            "delete pod mnist-worker-1 within 30 s: attempt over\n"
+            "delete pod mnist-worker-2 within 30 s: attempt over\n");
+  EXPECT_EQ(decision.status.attempt, Attempt(1));
+  EXPECT_EQ(decision.status.epoch, Epoch(1));
+  EXPECT_TRUE(decision.status.placement.empty());
+  EXPECT_EQ(TrueConditions(decision.status), "Created Restarting");
+  EXPECT_EQ(DescribeEffects(world.Step()), "");  // two pods still run
+  world.FinishDeletions();
+  world.Launch();
+
+  EXPECT_EQ(world.Pods(), "mnist-worker-0-a1 mnist-worker-1-a1 mnist-worker-2-a1");
+  EXPECT_EQ(TrueConditions(world.job.status), "Created Scheduled Running");
+  EXPECT_EQ(DescribeRestarts(world.job.status), "killed=1");
+}
+
+TEST(DecideGangRestart, DeathFromOutsideExplainsThePeersOwnExit) {
+  TestWorld world(MakeCommandJob(3));
+  world.Launch();
+  world.Exit("mnist-worker-0", 1);  // lost its peer and gave up
+  world.Exit("mnist-worker-1", 137);
+
+  const Decision decision = world.Step();
+
+  EXPECT_FALSE(IsTrue(decision.status, ConditionType::kFailed));
+  EXPECT_EQ(DescribeRestarts(decision.status), "killed=1");
+}
+
+TEST(DecideGangRestart, ExitsOfTheOldGangDoNotCountAgain) {
+  TestWorld world(MakeCommandJob(2));
+  world.Launch();
+  world.Exit("mnist-worker-1", 137);
+  world.Step();
+  world.Exit("mnist-worker-0", 143);
+
+  world.Step();
+  world.Step();
+
+  EXPECT_EQ(DescribeRestarts(world.job.status), "killed=1");
+  EXPECT_EQ(world.job.status.attempt, Attempt(1));
+}
+
+TEST(DecideGangRestart, ProgramsOwnVerdictFailsTheJobUnderExitCode) {
+  TestWorld world(MakeCommandJob(2));
+  world.Launch();
+  world.Exit("mnist-worker-1", 3);
+  world.Find("mnist-worker-1")->status.termination->message = "Traceback\nValueError: bad\n";
+
+  EXPECT_EQ(MessageOf(world.Step().status, ConditionType::kFailed),
+            "pod mnist-worker-1 (rank 1) exit code 3: ValueError: bad, cause program_exit; "
+            "restarts used 0 of 6");
+}
+
+}  // namespace
+}  // namespace lockstep::control

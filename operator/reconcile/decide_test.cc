@@ -1,0 +1,210 @@
+#include "operator/reconcile/decide.h"
+
+#include <gtest/gtest.h>
+
+#include "operator/api/conditions.h"
+#include "operator/reconcile/policy/deadline.h"
+#include "operator/reconcile/testing.h"
+
+namespace lockstep::control {
+namespace {
+
+using std::chrono::seconds;
+
+TEST(DecideStart, WholeGangIsPlacedWrittenAndCreatedInOneDecision) {
+  TestWorld world(MakeTrainingJob(3));
+
+  const Decision decision = world.Step();
+
+  EXPECT_EQ(DescribeEffects(decision),
+            "create pod mnist-worker-0 on node node-a\n"
+            "create pod mnist-worker-1 on node node-a\n"
+            "create pod mnist-worker-2 on node node-a\n");
+  EXPECT_EQ(TrueConditions(decision.status), "Created Scheduled");
+  EXPECT_EQ(decision.status.placement.size(), 3U);
+  EXPECT_EQ(EventReasons(decision), "JobCreated GangPlaced");
+}
+
+TEST(DecideStart, NothingIsSaidOrDoneTwice) {
+  TestWorld world(MakeTrainingJob(2));
+  world.Launch();
+
+  const Decision decision = world.Step();
+
+  EXPECT_EQ(DescribeEffects(decision), "");
+  EXPECT_EQ(EventReasons(decision), "");
+  EXPECT_EQ(decision.status, world.job.status);
+}
+
+TEST(DecideStart, RunsWhenAllPodsRun) {
+  TestWorld world(MakeTrainingJob(2));
+  world.Step();
+  world.Find("mnist-worker-0")->status.phase = kube::PodPhase::kRunning;
+  EXPECT_EQ(TrueConditions(world.Step().status), "Created Scheduled");
+  EXPECT_EQ(world.job.status.roles[0].pending, 1);
+  EXPECT_EQ(world.job.status.roles[0].active, 1);
+
+  world.RunAll();
+
+  EXPECT_EQ(TrueConditions(world.Step().status), "Created Scheduled Running");
+  EXPECT_EQ(world.job.status.roles[0].active, 2);
+}
+
+TEST(DecideStart, GangThatDoesNotFitThisMachineFailsWithTheShortfallAndCreatesNothing) {
+  TrainingJob job = MakeTrainingJob(3);
+  job.spec.roles[0].gpus = 1;
+  TestWorld world(job);
+  world.observed.nodes[0].allocatable.gpu_count = 0;
+  world.observed.is_one_machine = true;
+
+  const Decision decision = world.Step();
+
+  EXPECT_EQ(DescribeEffects(decision), "");
+  EXPECT_EQ(TrueConditions(decision.status), "Created Failed");
+  EXPECT_EQ(MessageOf(decision.status, ConditionType::kFailed), "needs 3 GPUs, this machine has 0");
+}
+
+TEST(DecideStart, GangWaitsForRoomOnAClusterUntilItsTimeIsOver) {
+  TrainingJob job = MakeTrainingJob(3);
+  job.spec.roles[0].gpus = 4;
+  job.spec.scheduling.timeout = seconds(60);
+  TestWorld world(job);
+
+  Decision decision = world.Step();
+  EXPECT_EQ(TrueConditions(decision.status), "Created");
+  EXPECT_EQ(MessageOf(decision.status, ConditionType::kScheduled),
+            "needs 12 GPUs, 8 free on 1 node");
+  EXPECT_EQ(decision.next_wakeup, world.now + seconds(60));
+  world.Advance(seconds(60));
+  decision = world.Step();
+
+  EXPECT_EQ(MessageOf(decision.status, ConditionType::kFailed),
+            "no room within scheduling.timeoutSeconds: needs 12 GPUs, 8 free on 1 node");
+}
+
+TEST(DecideStart, WaitingGangStartsWhenANodeAppears) {
+  TrainingJob job = MakeTrainingJob(3);
+  job.spec.roles[0].gpus = 4;
+  TestWorld world(job);
+  world.Step();
+  kube::Node second = world.observed.nodes[0];
+  second.name = "node-b";
+  world.observed.nodes.push_back(second);
+
+  world.Step();
+
+  EXPECT_EQ(world.Pods(), "mnist-worker-0 mnist-worker-1 mnist-worker-2");
+}
+
+TEST(DecideStart, RoomThatOthersUseIsNotGivenAway) {
+  TrainingJob job = MakeTrainingJob(2);
+  job.spec.roles[0].gpus = 4;
+  TestWorld world(job);
+  world.observed.used_elsewhere["node-a"].gpu_count = 1;
+
+  EXPECT_EQ(MessageOf(world.Step().status, ConditionType::kScheduled),
+            "needs 8 GPUs, 7 free on 1 node");
+}
+
+TEST(DecideStart, CreateThatWasLostIsRepeated) {
+  TestWorld world(MakeTrainingJob(2));
+  world.Step();
+  world.Vanish("mnist-worker-1");  // never seen by a pass: as if it had never been created
+
+  const Decision decision = world.Step();
+
+  EXPECT_EQ(DescribeEffects(decision), "create pod mnist-worker-1 on node node-a\n");
+  EXPECT_EQ(DescribeRestarts(decision.status), "");
+  EXPECT_LE(*decision.next_wakeup, world.now + seconds(1));
+}
+
+TEST(DecideStart, JobOfAnotherControllerIsLeftAlone) {
+  TrainingJob job = MakeTrainingJob(2);
+  job.spec.run_policy.managed_by = "kueue.x-k8s.io/multikueue";
+  TestWorld world(job);
+
+  EXPECT_EQ(world.Step(), Decision{});
+  world.job.spec.run_policy.managed_by = "lockstep.dev/operator";
+  EXPECT_NE(world.Step(), Decision{});
+}
+
+TEST(DecideStart, TopologyThatCannotBeFailsTheJob) {
+  TrainingJob job = MakeTrainingJob(2);
+  AddRole(Role::kChief, 2, &job);
+  TestWorld world(job);
+
+  const Decision decision = world.Step();
+
+  EXPECT_EQ(TrueConditions(decision.status), "Created Failed");
+  EXPECT_NE(MessageOf(decision.status, ConditionType::kFailed).find("chief"), std::string::npos);
+}
+
+TEST(DecideStart, GangThatDoesNotComeUpInTimeIsRolledBackWhole) {
+  TestWorld world(MakeTrainingJob(2));
+  world.Step();
+  world.Find("mnist-worker-0")->status.phase = kube::PodPhase::kRunning;
+  world.Step();
+  world.Advance(kGangStartTimeout);
+
+  const Decision decision = world.Step();
+
+  EXPECT_EQ(DescribeRestarts(decision.status), "start_timeout=1");
+  EXPECT_EQ(decision.status.attempt, Attempt(1));
+  EXPECT_EQ(world.Pods(), "mnist-worker-0-");
+}
+
+TEST(DecideIdentity, PodsOfOthersAndOfAnEarlierJobOfTheNameAreIgnored) {
+  TestWorld world(MakeTrainingJob(2));
+  world.Launch();
+  kube::Pod other = *world.Find("mnist-worker-1");
+  other.name = "mnist-worker-1-r7";
+  other.labels["lockstep.dev/job-uid"] = "uid-0";
+  world.observed.pods.push_back(other);
+  kube::Pod foreign;
+  foreign.name = "postgres-0";
+  world.observed.pods.push_back(foreign);
+
+  EXPECT_EQ(DescribeEffects(world.Step()), "");
+}
+
+TEST(DecideIdentity, ChangedRolesGiveUpTheGang) {
+  TestWorld world(MakeTrainingJob(2));
+  world.Launch();
+  world.job.spec.roles[0].replicas = 3;
+
+  world.Step();
+  world.FinishDeletions();
+  world.Launch();
+
+  EXPECT_EQ(world.Pods(), "mnist-worker-0-a1 mnist-worker-1-a1 mnist-worker-2-a1");
+  EXPECT_EQ(DescribeRestarts(world.job.status), "");
+}
+
+TEST(DecideProgress, LowestRankThatReportsIsBelieved) {
+  TestWorld world(MakeTrainingJob(2));
+  world.Launch();
+  world.ReportAll();
+  StatusDocument& document = world.observed.reports["mnist-worker-0"].document;
+  document.step = Step(40);
+  document.steps_total = 140;
+  document.samples_per_second = 320;
+  document.loss = 0.25;
+
+  const JobProgress progress = world.Step().status.progress.value();
+
+  EXPECT_EQ(progress.step, 40);
+  EXPECT_DOUBLE_EQ(progress.loss, 0.25);
+  EXPECT_DOUBLE_EQ(progress.eta_seconds, 10);  // 100 steps of 32 samples
+}
+
+TEST(DecidePure, EqualInputGivesAnEqualAnswer) {
+  TestWorld world(MakeTrainingJob(3));
+  world.Launch();
+  world.Exit("mnist-worker-1", 137);
+
+  EXPECT_EQ(Decide(world.job, world.observed, world.now),
+            Decide(world.job, world.observed, world.now));
+}
+
+}  // namespace
+}  // namespace lockstep::control

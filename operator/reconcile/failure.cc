@@ -1,0 +1,153 @@
+#include "operator/reconcile/failure.h"
+
+#include <algorithm>
+#include <set>
+
+#include "common/base/check.h"
+#include "common/contract/exit_code.h"
+#include "common/contract/termination_message.h"
+#include "operator/reconcile/policy/budget.h"
+#include "operator/reconcile/policy/deadline.h"
+#include "operator/reconcile/policy/suspect.h"
+
+namespace lockstep::control {
+namespace {
+
+// Last words longer than this are cut where people read them; the pod's log has them whole.
+constexpr std::size_t kLastWordsBytesMax = 200;
+
+std::string NameOf(const Member& member) {
+  std::string name = "pod " + member.pod_name;
+  if (member.rank.has_value()) {
+    name += " (rank " + std::to_string(*member.rank) + ")";
+  }
+  return name;
+}
+
+// What the process itself said about its end: the reason of our runtime's message, or the last line
+// of a program's free text.
+std::string LastWords(const std::string& message) {
+  std::string words = message;
+  if (const auto decoded = DecodeTerminationMessage(message); decoded.ok()) {
+    words = decoded->reason;
+  } else {
+    words.erase(words.find_last_not_of(" \t\r\n") + 1);
+    words.erase(0, words.find_last_of('\n') + 1);
+  }
+  if (words.size() > kLastWordsBytesMax) {
+    std::size_t end = kLastWordsBytesMax;
+    while (end > 0 && (static_cast<unsigned char>(words[end]) & 0xC0U) == 0x80U) {
+      --end;  // not in the middle of a character
+    }
+    words = words.substr(0, end) + "...";
+  }
+  return words;
+}
+
+const RoleSpec& RoleOf(const Pass& pass, const Member& member) {
+  const RoleSpec* const role = pass.job().FindRole(member.task.role);
+  LOCKSTEP_CHECK(role != nullptr, "the job has no role of " + TaskName(member.task));
+  return *role;
+}
+
+Failure MakeFailure(const Member& member) {
+  Failure failure;
+  failure.task = member.task;
+  failure.rank = member.rank;
+  failure.pod_name = member.pod_name;
+  failure.pod = member.pod;
+  return failure;
+}
+
+Failure EndedFailure(const Pass& pass, const Member& member) {
+  const kube::PodStatus& status = member.pod->status;
+  const kube::ContainerTermination end = status.termination.value_or(kube::ContainerTermination{});
+  // A pod's own word, such as Evicted, says more than its container's.
+  const std::string& reason = status.reason.empty() ? end.reason : status.reason;
+  Failure failure = MakeFailure(member);
+  ExitVerdict verdict = ClassifyExit(end.exit_code, end.signal, reason);
+  if (status.phase == kube::PodPhase::kFailed && verdict.outcome == Outcome::kSuccess) {
+    verdict = {Outcome::kRetryable, ExitCause::kUnknown};  // the phase knows better than no code
+  }
+  failure.cause = ExitCauseName(verdict.cause);
+  failure.response =
+      ResponseTo(RoleOf(pass, member).restart_policy, verdict.outcome, member.rank.has_value());
+  failure.sentence = NameOf(member) + " ";
+  if (status.termination.has_value()) {
+    const std::string how = DescribeExit(end.exit_code, end.signal, reason);
+    failure.sentence += how;
+    if (how.find("exit code") == std::string::npos) {
+      failure.sentence += " (exit code " + std::to_string(end.exit_code) + ")";
+    }
+  } else {
+    failure.sentence += reason.empty() ? "failed without a reason" : "failed: " + reason;
+  }
+  const std::string words = LastWords(end.message.empty() ? status.message : end.message);
+  if (!words.empty()) {
+    failure.sentence += ": " + words;
+  }
+  return failure;
+}
+
+// A failure that no exit code tells: the process did nothing wrong that we know of.
+Failure OutsideFailure(const Pass& pass,
+                       const Member& member,
+                       std::string_view cause,
+                       const std::string& what) {
+  Failure failure = MakeFailure(member);
+  failure.cause = cause;
+  failure.response =
+      ResponseTo(RoleOf(pass, member).restart_policy, Outcome::kRetryable, member.rank.has_value());
+  failure.sentence = NameOf(member) + " " + what;
+  return failure;
+}
+
+Failure StartFailure(const Pass& pass, const Member& member, const PodPlacement& placement) {
+  const auto waited =
+      std::chrono::duration_cast<std::chrono::seconds>(pass.now() - placement.since).count();
+  Failure failure = OutsideFailure(
+      pass, member, kCauseStartTimeout, "did not start within " + std::to_string(waited) + " s");
+  if (member.rank.has_value() && member.number.incarnation.value() > 0) {
+    failure.response = FailureResponse::kFailJob;  // survivors wait no longer than was promised
+    failure.sentence += ", recovery.replacementTimeout is over";
+  }
+  return failure;
+}
+
+bool IsLate(const Pass& pass, const Member& member, const PodPlacement& placement) {
+  return IsStarting(member) && StartDeadline(pass.job(), placement, member) <= pass.now();
+}
+
+}  // namespace
+
+std::vector<Failure> FindFailures(const Pass& pass, const GangView& view) {
+  const std::set<int> hanging =
+      pass.is_training() ? HangingRanks(view, pass.spec().recovery.silent_after) : std::set<int>();
+  std::vector<Failure> failures;
+  for (std::size_t i = 0; i < view.members.size(); ++i) {
+    const Member& member = view.members[i];
+    const PodPlacement& placement = *std::find_if(
+        pass.status().placement.begin(), pass.status().placement.end(), [&](const auto& one) {
+          return one.role == member.task.role && one.index == member.task.index;
+        });
+    if (member.state == MemberState::kFailed) {
+      failures.push_back(EndedFailure(pass, member));
+    } else if (member.state == MemberState::kSucceeded && member.pod != nullptr) {
+      Failure restart = EndedFailure(pass, member);
+      if (restart.response != FailureResponse::kNone) {
+        failures.push_back(std::move(restart));
+      }
+    } else if (member.state == MemberState::kVanished) {
+      failures.push_back(OutsideFailure(
+          pass, member, ExitCauseName(ExitCause::kNodeLost), "is gone, or its node is"));
+    } else if (member.rank.has_value() && hanging.count(*member.rank) > 0) {
+      failures.push_back(
+          OutsideFailure(pass, member, kCauseHang, "hangs: its peers hear nothing of it"));
+    } else if (IsLate(pass, member, placement)) {
+      failures.push_back(StartFailure(pass, member, placement));
+    }
+  }
+  return failures;
+}
+
+}  // namespace lockstep::control

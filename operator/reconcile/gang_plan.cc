@@ -1,0 +1,62 @@
+#include "operator/reconcile/gang_plan.h"
+
+#include "common/base/check.h"
+
+namespace lockstep::control {
+namespace {
+
+Resources ToResources(const kube::ResourceList& list) {
+  return {list.cpu_milli, list.memory_bytes, list.gpu_count};
+}
+
+void Add(const kube::ResourceList& list, Resources* sum) {
+  sum->cpu_milli += list.cpu_milli;
+  sum->memory_bytes += list.memory_bytes;
+  sum->gpu_count += list.gpu_count;
+}
+
+}  // namespace
+
+Snapshot SnapshotOf(const Observed& observed, const GangView& view) {
+  Snapshot snapshot;
+  snapshot.is_one_machine = observed.is_one_machine;
+  for (const kube::Node& node : observed.nodes) {
+    SnapshotNode place;
+    place.name = node.name;
+    place.labels = node.labels;
+    place.allocatable = ToResources(node.allocatable);
+    place.is_schedulable = node.is_schedulable;
+    if (const auto used = observed.used_elsewhere.find(node.name);
+        used != observed.used_elsewhere.end()) {
+      Add(used->second, &place.used);
+    }
+    for (const kube::Pod* pod : view.stale) {
+      if (pod->spec.node_name == node.name && IsAlive(*pod, observed)) {
+        Add(pod->spec.container.requests, &place.used);
+      }
+    }
+    snapshot.nodes.push_back(place);
+  }
+  return snapshot;
+}
+
+Gang GangOf(const TrainingJob& job, const JobTopology& topology) {
+  Gang gang;
+  for (const TaskId& task : AllTasks(topology)) {
+    const std::string role_name(RoleName(task.role));
+    if (gang.classes.empty() || gang.classes.back().name != role_name) {
+      const RoleSpec* const role = job.FindRole(task.role);
+      LOCKSTEP_CHECK(role != nullptr, "the job has no role " + role_name);
+      PodClass pod_class;
+      pod_class.name = role_name;
+      pod_class.request = {
+          role->pod.requests.cpu_milli, role->pod.requests.memory_bytes, role->gpus};
+      pod_class.node_selector = role->pod.node_selector;
+      gang.classes.push_back(pod_class);
+    }
+    gang.classes.back().pods.push_back(TaskName(task));
+  }
+  return gang;
+}
+
+}  // namespace lockstep::control

@@ -1,0 +1,17 @@
+#pragma once
+
+#include "operator/api/training_job.h"
+#include "operator/reconcile/gang_view.h"
+#include "operator/reconcile/observed.h"
+#include "operator/scheduler/plan.h"
+
+namespace lockstep::control {
+
+// The cluster as the scheduler sees it: nodes, what others use, and what this job's older pods
+// still hold until they are gone.
+Snapshot SnapshotOf(const Observed& observed, const GangView& view);
+
+// All pods of the job, one class for each role; pods are called by TaskName.
+Gang GangOf(const TrainingJob& job, const JobTopology& topology);
+
+}  // namespace lockstep::control

@@ -1,0 +1,134 @@
+#include "operator/reconcile/gang_view.h"
+
+#include <algorithm>
+#include <map>
+
+#include "operator/reconcile/pod_labels.h"
+
+namespace lockstep::control {
+namespace {
+
+struct OwnPod {
+  const kube::Pod* pod = nullptr;
+  PodIdentityLabels identity;
+};
+
+std::vector<OwnPod> OwnPods(const Metadata& job, const Observed& observed) {
+  std::vector<OwnPod> pods;
+  for (const kube::Pod& pod : observed.pods) {
+    const auto identity = ParsePodLabels(pod.labels);
+    if (identity.has_value() && identity->job == job.name && identity->job_uid == job.uid &&
+        pod.namespace_name == job.namespace_name) {
+      pods.push_back({&pod, *identity});
+    }
+  }
+  std::sort(pods.begin(), pods.end(), [](const OwnPod& a, const OwnPod& b) {
+    return a.pod->name < b.pod->name;
+  });
+  return pods;
+}
+
+bool HasNode(const Observed& observed, const std::string& name) {
+  return std::any_of(observed.nodes.begin(), observed.nodes.end(), [&](const kube::Node& node) {
+    return node.name == name;
+  });
+}
+
+MemberState StateOf(const PodPlacement& placement, const kube::Pod* pod, const Observed& observed) {
+  if (placement.is_completed) {
+    return MemberState::kSucceeded;
+  }
+  if (pod == nullptr) {
+    return placement.pod_uid.empty() ? MemberState::kNotSeen : MemberState::kVanished;
+  }
+  if (!placement.pod_uid.empty() && placement.pod_uid != SeenMark(*pod)) {
+    return MemberState::kVanished;  // another pod under the same name
+  }
+  switch (pod->status.phase) {
+    case kube::PodPhase::kSucceeded:
+      return MemberState::kSucceeded;
+    case kube::PodPhase::kFailed:
+      return MemberState::kFailed;
+    default:
+      break;
+  }
+  if (!IsAlive(*pod, observed)) {
+    return MemberState::kVanished;
+  }
+  if (pod->is_deleting) {
+    return MemberState::kLeaving;
+  }
+  return pod->status.phase == kube::PodPhase::kRunning ? MemberState::kRunning
+                                                       : MemberState::kPending;
+}
+
+// The pod's own report: a report of an older pod under the same address says nothing about it.
+const RuntimeReport* ReportOf(const Observed& observed, const Member& member) {
+  const auto found = observed.reports.find(member.pod_name);
+  if (found == observed.reports.end()) {
+    return nullptr;
+  }
+  const StatusDocument& document = found->second.document;
+  const bool is_own = document.attempt == member.number.attempt &&
+                      document.incarnation == member.number.incarnation;
+  return is_own ? &found->second : nullptr;
+}
+
+}  // namespace
+
+const Member* GangView::FindRank(int rank) const {
+  const auto found = std::find_if(
+      members.begin(), members.end(), [&](const Member& member) { return member.rank == rank; });
+  return found == members.end() ? nullptr : &*found;
+}
+
+bool HasEnded(const kube::Pod& pod) {
+  return pod.status.phase == kube::PodPhase::kSucceeded ||
+         pod.status.phase == kube::PodPhase::kFailed;
+}
+
+bool IsAlive(const kube::Pod& pod, const Observed& observed) {
+  return !HasEnded(pod) && (pod.spec.node_name.empty() || HasNode(observed, pod.spec.node_name));
+}
+
+const std::string& SeenMark(const kube::Pod& pod) {
+  return pod.uid.empty() ? pod.name : pod.uid;
+}
+
+GangView ViewGang(const Metadata& job,
+                  const TrainingJobStatus& status,
+                  const JobTopology& topology,
+                  const Observed& observed) {
+  GangView view;
+  std::map<TaskId, Member> members;
+  std::map<TaskId, const PodPlacement*> placements;
+  for (const PodPlacement& placement : status.placement) {
+    Member member;
+    member.task = {placement.role, static_cast<int>(placement.index)};
+    member.rank = FirstRankOf(topology, member.task);
+    member.number = {status.attempt, placement.incarnation};
+    member.pod_name = PodName(job.name, member.task, member.number);
+    placements[member.task] = &placement;
+    members[member.task] = member;
+  }
+  for (const OwnPod& own : OwnPods(job, observed)) {
+    const auto found = members.find(own.identity.task);
+    if (found != members.end() && own.pod->name == found->second.pod_name &&
+        own.identity.number == found->second.number) {
+      found->second.pod = own.pod;
+      continue;
+    }
+    view.stale.push_back(own.pod);
+    if (found != members.end() && IsAlive(*own.pod, observed)) {
+      found->second.has_living_predecessor = true;
+    }
+  }
+  for (auto& [task, member] : members) {
+    member.state = StateOf(*placements[task], member.pod, observed);
+    member.report = ReportOf(observed, member);
+    view.members.push_back(member);
+  }
+  return view;
+}
+
+}  // namespace lockstep::control

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/contract/topology.h"
+#include "operator/api/training_job.h"
+#include "operator/kube/objects.h"
+#include "operator/reconcile/observed.h"
+
+namespace lockstep::control {
+
+// What has become of the pod that stands for one task.
+enum class MemberState {
+  kNotSeen,  // decided, but no pod of it was ever seen
+  kPending,  // it exists, its process does not run yet
+  kRunning,
+  kLeaving,    // somebody asked it to end; its process may still run
+  kSucceeded,  // its work is done, now or in an earlier pass
+  kFailed,     // its process ended without success, or could not start
+  kVanished,   // it was seen and is gone, or its node is
+};
+
+// One task of the current attempt, with the pod that stands for it.
+struct Member {
+  TaskId task;
+  std::optional<int> rank;  // of the pod's first process
+  PodNumber number;
+  std::string pod_name;
+  MemberState state = MemberState::kNotSeen;
+  const kube::Pod* pod = nullptr;         // null when not there
+  const RuntimeReport* report = nullptr;  // of this very pod; null when none
+  bool has_living_predecessor = false;    // an older pod of the task may still run
+};
+
+// The job's pods against its ledger. Points into `Observed`.
+struct GangView {
+  std::vector<Member> members;          // one for each placement, in task order
+  std::vector<const kube::Pod*> stale;  // ours, but of an older attempt or incarnation
+
+  // The member of `rank`; null when there is none.
+  const Member* FindRank(int rank) const;
+};
+
+// Whether the pod's process has ended, or never began and never will.
+bool HasEnded(const kube::Pod& pod);
+
+// Whether the pod holds its resources and its address: it has not ended and its node is there.
+bool IsAlive(const kube::Pod& pod, const Observed& observed);
+
+// What a placement remembers a seen pod by: its uid, or its name where the cluster gives no uids.
+const std::string& SeenMark(const kube::Pod& pod);
+
+// Sorts the observed pods of the job against `status`, which names attempt and placement. Pods of
+// other jobs, of an earlier job of the same name, and pods that are not ours are left out.
+// Precondition: `topology` has every task of the placement.
+GangView ViewGang(const Metadata& job,
+                  const TrainingJobStatus& status,
+                  const JobTopology& topology,
+                  const Observed& observed);
+
+}  // namespace lockstep::control

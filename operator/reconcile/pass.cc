@@ -1,0 +1,67 @@
+#include "operator/reconcile/pass.h"
+
+#include <algorithm>
+
+#include "common/base/check.h"
+#include "operator/reconcile/build/pod.h"
+
+namespace lockstep::control {
+
+Pass::Pass(const TrainingJob& job, const Observed& observed, WallTime now)
+    : job_(job),
+      observed_(observed),
+      now_(now),
+      topology_(TopologyOf(job, observed.settings.addressing)) {
+  decision_.status = job.status;
+}
+
+void Pass::Set(const ConditionChange& change, EventType type) {
+  const Condition* const before = FindCondition(decision_.status, change.type);
+  const bool was_so =
+      before != nullptr && before->is_true == change.is_true && before->reason == change.reason;
+  const bool has_changed = SetCondition(&decision_.status, change, now_);
+  if (has_changed && !was_so) {
+    Say(type, change.reason, change.message);
+  }
+}
+
+void Pass::Fail(const std::string& reason, const std::string& message) {
+  if (HasEnded(decision_.status)) {
+    return;
+  }
+  Set({ConditionType::kFailed, true, reason, message}, EventType::kWarning);
+  decision_.status.completion_time = now_;
+  Count(Metric::kJobsFinished, "failed");
+}
+
+void Pass::Delete(const kube::Pod& pod, std::chrono::seconds grace, const std::string& reason) {
+  if (pod.is_deleting && grace.count() > 0) {
+    return;
+  }
+  Do(DeletePod{pod.name, pod.uid, grace, reason});
+}
+
+void Pass::WakeAt(WallTime when) {
+  if (when <= now_) {
+    return;
+  }
+  decision_.next_wakeup = std::min(decision_.next_wakeup.value_or(when), when);
+}
+
+PodPlacement* Pass::PlacementOf(const TaskId& task) {
+  std::vector<PodPlacement>& placement = decision_.status.placement;
+  const auto found = std::find_if(placement.begin(), placement.end(), [&](const PodPlacement& one) {
+    return one.role == task.role && one.index == task.index;
+  });
+  LOCKSTEP_CHECK(found != placement.end(), "no placement of " + TaskName(task));
+  return &*found;
+}
+
+Decision Pass::Take() {
+  std::stable_sort(decision_.effects.begin(),
+                   decision_.effects.end(),
+                   [](const Effect& a, const Effect& b) { return a.index() < b.index(); });
+  return std::move(decision_);
+}
+
+}  // namespace lockstep::control

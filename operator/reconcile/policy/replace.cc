@@ -1,0 +1,93 @@
+#include "operator/reconcile/policy/replace.h"
+
+#include <algorithm>
+#include <set>
+
+#include "operator/reconcile/policy/budget.h"
+
+namespace lockstep::control {
+namespace {
+
+// The next meeting's number. Survivors that noticed the loss first have raised theirs already: the
+// operator joins them rather than calling another meeting.
+Epoch NextEpoch(const GangView& view, Epoch current) {
+  Epoch next = current.Next();
+  for (const Member& member : view.members) {
+    if (member.report != nullptr) {
+      next = std::max(next, member.report->document.epoch);
+    }
+  }
+  return next;
+}
+
+void TellSurvivors(const GangView& view, const std::vector<Failure>& failures, Pass* pass) {
+  std::set<std::string> lost;
+  for (const Failure& failure : failures) {
+    lost.insert(failure.pod_name);
+  }
+  for (const Member& survivor : view.members) {
+    if (!survivor.rank.has_value() || survivor.state != MemberState::kRunning ||
+        lost.count(survivor.pod_name) > 0) {
+      continue;
+    }
+    for (const Member& gone : view.members) {
+      if (!gone.rank.has_value() || lost.count(gone.pod_name) == 0) {
+        continue;
+      }
+      ControlMessage message;
+      message.job_uid = pass->job().metadata.uid;
+      message.attempt = pass->status().attempt;
+      message.counter = ++pass->mutable_status()->control_counter;
+      message.kind = ControlKind::kPeerGone;
+      message.rank = *gone.rank;
+      message.epoch = pass->status().epoch;
+      message.incarnation = gone.number.incarnation;
+      pass->Do(SendControl{survivor.pod_name, message});
+    }
+  }
+}
+
+}  // namespace
+
+bool CanReplace(const Pass& pass, const GangView& view, const std::vector<Failure>& failures) {
+  const bool has_finished_rank =
+      std::any_of(view.members.begin(), view.members.end(), [](const Member& member) {
+        return member.rank.has_value() && member.state == MemberState::kSucceeded;
+      });
+  return std::all_of(failures.begin(), failures.end(), [&](const Failure& failure) {
+    return failure.task.role == Role::kEvaluator ||
+           (pass.is_training() && !has_finished_rank && failure.cause != kCauseStartTimeout);
+  });
+}
+
+void ReplaceMembers(const GangView& view, const std::vector<Failure>& failures, Pass* pass) {
+  const bool has_lost_rank = std::any_of(
+      failures.begin(), failures.end(), [](const Failure& one) { return one.rank.has_value(); });
+  TrainingJobStatus* const status = pass->mutable_status();
+  if (has_lost_rank) {
+    status->epoch = NextEpoch(view, status->epoch);
+  }
+  for (const Failure& failure : failures) {
+    CountRestart(failure.cause, status);
+    pass->Count(Metric::kRestarts, failure.cause);
+    PodPlacement* const placement = pass->PlacementOf(failure.task);
+    placement->incarnation = placement->incarnation.Next();
+    placement->since = pass->now();
+    placement->pod_uid.clear();
+    pass->Say(EventType::kWarning,
+              "PodReplaced",
+              failure.sentence + ", cause " + failure.cause + "; restart " +
+                  std::to_string(CountedRestarts(*status)) + " of " +
+                  std::to_string(pass->spec().run_policy.backoff_limit));
+  }
+  TellSurvivors(view, failures, pass);
+  if (has_lost_rank) {
+    pass->Set({ConditionType::kRestarting,
+               true,
+               "RankReplaced",
+               failures.front().sentence + ", cause " + failures.front().cause},
+              EventType::kWarning);
+  }
+}
+
+}  // namespace lockstep::control

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <vector>
+
+#include "operator/reconcile/failure.h"
+#include "operator/reconcile/gang_view.h"
+#include "operator/reconcile/pass.h"
+
+namespace lockstep::control {
+
+// Whether the failed members can be replaced one by one while the others keep running: an
+// evaluator always, a ps or rank of the built-in trainer unless a rank has finished (a successor
+// would wait for peers that never come) or the gang as a whole never came up.
+bool CanReplace(const Pass& pass, const GangView& view, const std::vector<Failure>& failures);
+
+// Gives each failed member a successor: counts the restart, raises the incarnation, and, if a rank
+// was lost, the epoch, and tells the surviving ranks who is gone. The old pods are stale from here
+// on and removed as such; the new ones are created with the missing pods of the pass.
+// Precondition: the budget allows each of the failures.
+void ReplaceMembers(const GangView& view, const std::vector<Failure>& failures, Pass* pass);
+
+}  // namespace lockstep::control

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <optional>
+
+#include "common/contract/topology.h"
+#include "operator/api/training_job.h"
+#include "operator/reconcile/gang_view.h"
+
+namespace lockstep::control {
+
+// The task whose success is the job's under ChiefOrWorker0: the chief where there is one, else
+// worker 0. That is rank 0's pod.
+std::optional<TaskId> DecidingTask(const JobTopology& topology);
+
+// Whether the job has succeeded. ps and evaluator never count.
+bool HasSucceeded(SuccessPolicy policy, const JobTopology& topology, const GangView& view);
+
+}  // namespace lockstep::control

@@ -1,0 +1,77 @@
+#include "operator/reconcile/summary.h"
+
+#include <algorithm>
+
+namespace lockstep::control {
+namespace {
+
+void CountMember(MemberState state, RoleCounts* counts) {
+  switch (state) {
+    case MemberState::kNotSeen:
+    case MemberState::kPending:
+      ++counts->pending;
+      return;
+    case MemberState::kRunning:
+    case MemberState::kLeaving:
+      ++counts->active;
+      return;
+    case MemberState::kSucceeded:
+      ++counts->succeeded;
+      return;
+    case MemberState::kFailed:
+    case MemberState::kVanished:
+      ++counts->failed;
+      return;
+  }
+}
+
+}  // namespace
+
+void CountRoles(const GangView& view, Pass* pass) {
+  const bool is_waiting =
+      view.members.empty() && !HasEnded(pass->status()) && !pass->spec().run_policy.suspend;
+  std::vector<RoleCounts> roles;
+  for (const RoleSpec& role : pass->spec().roles) {
+    RoleCounts counts;
+    counts.name = role.name;
+    counts.pending = is_waiting ? role.replicas : 0;
+    for (const Member& member : view.members) {
+      const bool will_never_start =
+          HasEnded(pass->status()) && member.state == MemberState::kNotSeen;
+      if (member.task.role == role.name && !will_never_start) {
+        CountMember(member.state, &counts);
+      }
+    }
+    roles.push_back(counts);
+  }
+  pass->mutable_status()->roles = std::move(roles);
+}
+
+void NoteProgress(const GangView& view, Pass* pass) {
+  const Member* reporter = nullptr;
+  for (const Member& member : view.members) {
+    const bool is_nearer = reporter == nullptr || member.rank < reporter->rank;
+    if (member.rank.has_value() && member.report != nullptr && is_nearer) {
+      reporter = &member;
+    }
+  }
+  if (reporter == nullptr) {
+    return;
+  }
+  const StatusDocument& document = reporter->report->document;
+  JobProgress progress;
+  progress.step = document.step.value();
+  progress.steps_total = document.steps_total.value_or(0);
+  progress.data_epoch = document.data_epoch;
+  progress.loss = document.loss.value_or(0);
+  progress.samples_per_second = document.samples_per_second;
+  const int64_t steps_left = std::max<int64_t>(0, progress.steps_total - progress.step);
+  if (pass->is_training() && progress.samples_per_second > 0) {
+    progress.eta_seconds =
+        static_cast<double>(steps_left * pass->spec().training->global_batch_size) /
+        progress.samples_per_second;
+  }
+  pass->mutable_status()->progress = progress;
+}
+
+}  // namespace lockstep::control

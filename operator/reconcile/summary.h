@@ -1,0 +1,16 @@
+#pragma once
+
+#include "operator/reconcile/gang_view.h"
+#include "operator/reconcile/pass.h"
+
+namespace lockstep::control {
+
+// Counts the pods of each role by what they do. Tasks without a pod are pending while the job is to
+// run, and count nowhere while it is suspended or after its end.
+void CountRoles(const GangView& view, Pass* pass);
+
+// How far training is, from the newest report of the lowest rank that gives one; kept as it was
+// while nobody does.
+void NoteProgress(const GangView& view, Pass* pass);
+
+}  // namespace lockstep::control
