@@ -64,12 +64,11 @@ struct ControllerOptions {
 class Controller {
  public:
   // `now` and `wall_now` are the same moment on both clocks.
-  Controller(Cluster* cluster, Logger* logger, TimePoint now, WallTime wall_now);
   Controller(Cluster* cluster,
              Logger* logger,
              TimePoint now,
              WallTime wall_now,
-             ControllerOptions options);
+             ControllerOptions options = {});
 
   // Something about the job changed: its manifest, a pod, a node, a report. Many calls before the
   // next Step make one pass.
@@ -78,18 +77,19 @@ class Controller {
   // Makes one pass for one job that changed or whose time has come; false when none is due.
   bool Step(TimePoint now);
 
-  // When Step has something to do if nothing changes before: in the past while jobs are waiting;
+  // When Step has something to do if nothing changes before: in the past while jobs are waiting,
   // null if never.
   std::optional<TimePoint> NextStep() const;
 
  private:
-  enum class PassResult { kDone, kAgain, kGone };
-
-  PassResult Pass(const JobKey& key, TimePoint now);
-  WallTime WallAt(TimePoint now) const;
-  void ScheduleAt(const JobKey& key, TimePoint when);
-  void ScheduleRetry(const JobKey& key, TimePoint now);
+  // Gathers, decides, writes, acts. Returns false when the pass has to be repeated.
+  bool RunPass(const JobKey& key, TimePoint now);
+  bool NoteReadFailure(const JobKey& key, const Error& error);
   bool ApplyEffects(const JobKey& key, const std::vector<Effect>& effects);
+  WallTime WallAt(TimePoint now) const;
+  void SetTimer(const JobKey& key, TimePoint when);  // keeps an earlier one
+  void CancelTimer(const JobKey& key);
+  void ScheduleRetry(const JobKey& key, TimePoint now);
 
   Cluster* cluster_;
   Logger* logger_;
@@ -97,6 +97,7 @@ class Controller {
   TimePoint start_;
   WallTime wall_start_;
   std::set<JobKey> changed_;
+  JobKey last_stepped_;
   // The timer heap, ordered and searchable: at most one moment for each job.
   std::set<std::pair<TimePoint, JobKey>> timers_;
   std::map<JobKey, TimePoint> timer_of_;
