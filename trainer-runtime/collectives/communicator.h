@@ -16,19 +16,32 @@ namespace lockstep::runtime {
 enum class DataType : uint8_t { kUInt8, kInt32, kInt64, kFloat32, kFloat64 };
 enum class ReduceOp : uint8_t { kSum, kMin, kMax };
 
+// Bytes of one element.
 std::size_t DataTypeSize(DataType type);
+
+// "float32" and its kin.
 const char* DataTypeName(DataType type);
+
+// "sum", "min", "max".
+const char* ReduceOpName(ReduceOp op);
 
 // All ranks of one epoch, joined for collective operations.
 //
 // Every rank must make the same calls in the same order. Each call carries (epoch, sequence,
-// operation, dtype, count); ranks that disagree all get kMismatch naming both ranks and both calls.
-// Errors of every call: kTimeout (deadline passed), kPeerLost (a rank is gone), kMismatch,
-// kAborted; each message names rank, peer, operation, bytes and elapsed time. After any error the
-// communicator is unusable and every later call fails at once with the first error: build a new one
-// at the next epoch. Results are bitwise equal on all ranks and from run to run: for each element
-// the contributions are added in rank order 0, 1, 2, ... Thread: one calling thread at a time;
-// Abort() from any thread.
+// operation, dtype, op, count, root); when two ranks disagree, every rank that has made the call
+// gets kMismatch naming two ranks and what each of them called, without waiting for the rest.
+//
+// Errors of every call: kTimeout (deadline passed), kPeerLost (a rank is gone; noticed from its
+// closed link, nobody has to say so), kMismatch, kAborted, kInvalidArgument (root outside the
+// world). Each message names rank, peer, operation, bytes and elapsed time. A rank that fails tells
+// the others, who fail with its code and words. After any error `data` holds unspecified values and
+// the communicator is unusable: every later call fails at once with the first error. Build a new
+// one at the next epoch.
+//
+// Results are bitwise equal on all ranks, from run to run and between backends: for each element
+// the contributions are combined in rank order, ((x0 + x1) + x2) + ... Integer sums wrap around.
+//
+// Thread: one calling thread at a time; Abort() from any thread, but not during destruction.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -46,28 +59,35 @@ class Communicator {
   // Returns once every rank has called it.
   virtual Status Barrier(Deadline deadline) = 0;
 
-  // Ends the wait of a call in progress and fails all later ones with `reason`. Thread: any.
+  // Ends the wait of a call in progress within 10 ms and fails it and all later ones with `reason`,
+  // on this rank at once and on the others as soon as they wait for it. The first error wins: after
+  // a failure this does nothing. Thread: any.
   virtual void Abort(const Error& reason) noexcept = 0;
 
-  // "shared-memory" or "tcp".
+  // "shared-memory", "tcp", or "alone" for a world of one.
   virtual const char* BackendName() const = 0;
 };
 
 // What a rendezvous hands over: one connected stream socket to each other rank, used by nobody
-// else.
+// else, with no bytes in flight.
 struct CommunicatorOptions {
   int rank = 0;
-  int world_size = 1;
+  int world_size = 1;  // at most kWorldSizeMax
   Epoch epoch;
   uint64_t plan_hash = 0;       // equal on every rank: hash of the bucket plan and the job's spec
   std::vector<UniqueFd> links;  // [world_size], links[rank] is empty
-  std::vector<std::string> host_ids;  // [world_size]; equal ids can share memory
-  bool allow_shared_memory = true;
+  std::vector<std::string> host_ids;  // [world_size]; equal ids can share memory; empty: nobody can
+  bool allow_shared_memory = true;    // one rank's false means TCP for all
 };
 
-// Shared memory when all ranks are on one host and allow it, else TCP. Collective: every rank calls
-// it. Errors: kTimeout, kPeerLost, kMismatch (plan hash, epoch or world size differ; names both
-// ranks).
+// Choice: every rank keeps a link to every other one, which is right for tens of ranks, not more.
+constexpr int kWorldSizeMax = 64;
+
+// Joins the ranks: shared memory when all are on one host, allow it and can map one segment, else
+// TCP. Collective: every rank calls it. Nothing is left behind whatever way a process ends: the
+// segment is an unnamed memfd handed over a socket.
+// Errors: kInvalidArgument (options), kTimeout, kPeerLost, kMismatch (plan hash, epoch or world
+// size differ; names both ranks), kIo and kin.
 Result<std::unique_ptr<Communicator>> MakeCommunicator(CommunicatorOptions options,
                                                        Deadline deadline);
 

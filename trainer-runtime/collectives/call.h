@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "common/base/error.h"
+#include "common/base/time.h"
+#include "trainer-runtime/collectives/communicator.h"
+
+namespace lockstep::runtime {
+
+enum class Operation : uint8_t { kAllReduce, kBroadcast, kBarrier };
+
+// What a rank calls, in the form in which it travels: ranks are copies of one program on one
+// architecture, so the bytes are sent as they are. Two calls match when all bytes are equal.
+struct Call {
+  int64_t epoch = 0;
+  uint64_t sequence = 0;  // counts calls of this communicator from 1
+  uint64_t count = 0;     // elements
+  int32_t root = 0;       // broadcast only
+  Operation operation = Operation::kBarrier;
+  DataType type = DataType::kUInt8;
+  ReduceOp reduce = ReduceOp::kSum;
+  uint8_t reserved = 0;
+
+  friend bool operator==(const Call&, const Call&) = default;
+};
+
+static_assert(sizeof(Call) == 32);
+
+// Bytes of data each rank holds for the call.
+std::size_t CallBytes(const Call& call);
+
+// "all_reduce sum of 1024 x float32 (4096 bytes), epoch 3, call 17".
+// `call` may come from another process: unknown numbers are printed as numbers.
+std::string DescribeCall(const Call& call);
+
+// kMismatch naming both ranks and both calls.
+Error MismatchError(int rank, const Call& call, int peer, const Call& peer_call);
+
+// What a call in progress knows for its error messages.
+struct CallContext {
+  Call call;
+  int rank = 0;
+  TimePoint begin;
+  Deadline deadline;
+
+  // `code`, with "rank R: CALL: what, after S s".
+  Error Fail(ErrorCode code, const std::string& what) const;
+};
+
+}  // namespace lockstep::runtime

@@ -1,0 +1,88 @@
+#include "trainer-runtime/collectives/links.h"
+
+#include <array>
+#include <cerrno>
+#include <poll.h>
+#include <string>
+
+#include <sys/socket.h>
+
+#include "common/base/check.h"
+#include "trainer-runtime/collectives/communicator.h"
+
+namespace lockstep::runtime {
+namespace {
+
+bool WouldBlock(int error_number) {
+  return error_number == EAGAIN || error_number == EWOULDBLOCK || error_number == EINTR;
+}
+
+Status WaitFor(const UniqueFd& link, short events, Deadline deadline) {
+  pollfd entry{link.get(), events, 0};
+  const int ready = ::poll(&entry, 1, deadline.RemainingMilliseconds(SteadyNow()));
+  if (ready < 0 && errno != EINTR) {
+    return SystemError(errno, "poll");
+  }
+  if (ready <= 0 && deadline.HasPassed(SteadyNow())) {
+    return Error(ErrorCode::kTimeout, "no answer in time");
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+Status SendBytes(const UniqueFd& link, std::span<const std::byte> bytes, Deadline deadline) {
+  while (!bytes.empty()) {
+    const ssize_t sent =
+        ::send(link.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent >= 0) {
+      bytes = bytes.subspan(static_cast<std::size_t>(sent));
+    } else if (WouldBlock(errno)) {
+      LOCKSTEP_RETURN_IF_ERROR(WaitFor(link, POLLOUT, deadline));
+    } else {
+      return Error(ErrorCode::kPeerLost, SystemError(errno, "send").message());
+    }
+  }
+  return OkStatus();
+}
+
+Status ReceiveBytes(const UniqueFd& link, std::span<std::byte> bytes, Deadline deadline) {
+  while (!bytes.empty()) {
+    const ssize_t got = ::recv(link.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
+    if (got > 0) {
+      bytes = bytes.subspan(static_cast<std::size_t>(got));
+    } else if (got == 0) {
+      return Error(ErrorCode::kPeerLost, "its connection is closed");
+    } else if (WouldBlock(errno)) {
+      LOCKSTEP_RETURN_IF_ERROR(WaitFor(link, POLLIN, deadline));
+    } else {
+      return Error(ErrorCode::kPeerLost, SystemError(errno, "recv").message());
+    }
+  }
+  return OkStatus();
+}
+
+uint64_t FindLostPeers(std::span<const UniqueFd> links) {
+  LOCKSTEP_CHECK(links.size() <= kWorldSizeMax, std::to_string(links.size()) + " links");
+  std::array<pollfd, kWorldSizeMax> entries{};
+  for (std::size_t peer = 0; peer < links.size(); ++peer) {
+    entries[peer] = {links[peer].get(), POLLIN | POLLRDHUP, 0};  // poll skips negative descriptors
+  }
+  if (::poll(entries.data(), links.size(), 0) <= 0) {
+    return 0;
+  }
+  uint64_t lost = 0;
+  for (std::size_t peer = 0; peer < links.size(); ++peer) {
+    if (entries[peer].revents == 0) {
+      continue;
+    }
+    std::byte next{};
+    const ssize_t got = ::recv(links[peer].get(), &next, 1, MSG_PEEK | MSG_DONTWAIT);
+    if (got == 0 || (got < 0 && !WouldBlock(errno))) {
+      lost |= uint64_t{1} << peer;
+    }
+  }
+  return lost;
+}
+
+}  // namespace lockstep::runtime

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "trainer-runtime/collectives/communicator.h"
+
+namespace lockstep::runtime {
+
+// Combines `sources` element by element in the order given, ((s0 + s1) + s2) + ..., into `out`.
+// Shapes: each source and out [count] of `type`, aligned for it. `out` may be one of the sources,
+// but may not overlap one in any other way. Preconditions (checked): at least one source.
+// Integer sums wrap around. Min and max keep the earlier value unless the later one compares
+// smaller (greater), so the result is fixed even with NaN and signed zero. Thread: any.
+void ReduceInOrder(
+    DataType type, ReduceOp op, std::span<const void* const> sources, std::size_t count, void* out);
+
+}  // namespace lockstep::runtime

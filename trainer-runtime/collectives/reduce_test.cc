@@ -1,0 +1,115 @@
+#include "trainer-runtime/collectives/reduce.h"
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace lockstep::runtime {
+namespace {
+
+// The plain meaning of a reduction, in a type wide enough for the inputs used here.
+int64_t Expected(ReduceOp op, const std::vector<int64_t>& values) {
+  int64_t result = values[0];
+  for (std::size_t i = 1; i < values.size(); ++i) {
+    switch (op) {
+      case ReduceOp::kSum:
+        result += values[i];
+        break;
+      case ReduceOp::kMin:
+        result = std::min(result, values[i]);
+        break;
+      case ReduceOp::kMax:
+        result = std::max(result, values[i]);
+        break;
+    }
+  }
+  return result;
+}
+
+int64_t Input(std::size_t source, std::size_t i) {
+  return static_cast<int64_t>((i * 7 + source * 13) % 50);
+}
+
+// Reduces `source_count` sources of `count` elements into the source number `out` (or a buffer of
+// its own when out == source_count) and compares every element.
+template <typename T>
+void CheckReduction(
+    DataType type, ReduceOp op, std::size_t source_count, std::size_t count, std::size_t out) {
+  std::vector<std::vector<T>> buffers(source_count + 1, std::vector<T>(count));
+  std::vector<const void*> sources;
+  for (std::size_t source = 0; source < source_count; ++source) {
+    for (std::size_t i = 0; i < count; ++i) {
+      buffers[source][i] = static_cast<T>(Input(source, i));
+    }
+    sources.push_back(buffers[source].data());
+  }
+  ReduceInOrder(type, op, sources, count, buffers[out].data());
+  for (std::size_t i = 0; i < count; ++i) {
+    std::vector<int64_t> values;
+    for (std::size_t source = 0; source < source_count; ++source) {
+      values.push_back(Input(source, i));
+    }
+    ASSERT_EQ(buffers[out][i], static_cast<T>(Expected(op, values)))
+        << DataTypeName(type) << " " << ReduceOpName(op) << ", " << source_count << " sources, "
+        << count << " elements, into " << out << ", element " << i;
+  }
+}
+
+TEST(ReduceInOrder, EveryTypeOperationAndPlaceGivesThePlainResult) {
+  for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax}) {
+    for (std::size_t sources = 1; sources <= 5; ++sources) {
+      for (std::size_t out = 0; out <= sources; ++out) {
+        for (const std::size_t count : {0, 1, 3, 511, 512, 513, 1500}) {
+          CheckReduction<uint8_t>(DataType::kUInt8, op, sources, count, out);
+          CheckReduction<int32_t>(DataType::kInt32, op, sources, count, out);
+          CheckReduction<int64_t>(DataType::kInt64, op, sources, count, out);
+          CheckReduction<float>(DataType::kFloat32, op, sources, count, out);
+          CheckReduction<double>(DataType::kFloat64, op, sources, count, out);
+        }
+      }
+    }
+  }
+}
+
+TEST(ReduceInOrder, IntegerSumsWrapAround) {
+  std::vector<int32_t> a{std::numeric_limits<int32_t>::max()};
+  const std::vector<int32_t> b{1};
+  const std::vector<const void*> sources{a.data(), b.data()};
+  ReduceInOrder(DataType::kInt32, ReduceOp::kSum, sources, 1, a.data());
+  EXPECT_EQ(a[0], std::numeric_limits<int32_t>::min());
+}
+
+// (1e8 + -1e8) + 1 is 1 in float, 1e8 + (-1e8 + 1) is 0: the order shows in the result.
+TEST(ReduceInOrder, FloatsAreAddedFromTheFirstSourceOn) {
+  const std::vector<float> a(2000, 1e8F);
+  const std::vector<float> b(2000, -1e8F);
+  const std::vector<float> c(2000, 1.0F);
+  const std::vector<float> zero(2000, 0.0F);
+  std::vector<float> out(2000);
+  const std::vector<const void*> three{a.data(), b.data(), c.data()};
+  ReduceInOrder(DataType::kFloat32, ReduceOp::kSum, three, out.size(), out.data());
+  EXPECT_EQ(out, c);
+  const std::vector<const void*> four{c.data(), a.data(), b.data(), zero.data()};
+  ReduceInOrder(DataType::kFloat32, ReduceOp::kSum, four, out.size(), out.data());
+  EXPECT_EQ(out, zero);
+}
+
+TEST(ReduceInOrder, MinimumOfNanDependsOnOrderOnly) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> a(100, nan);
+  const std::vector<float> b(100, 1.0F);
+  std::vector<float> out(100);
+  const std::vector<const void*> nan_first{a.data(), b.data()};
+  ReduceInOrder(DataType::kFloat32, ReduceOp::kMin, nan_first, out.size(), out.data());
+  for (const float value : out) {
+    EXPECT_TRUE(std::isnan(value));
+  }
+  const std::vector<const void*> nan_last{b.data(), a.data()};
+  ReduceInOrder(DataType::kFloat32, ReduceOp::kMin, nan_last, out.size(), out.data());
+  EXPECT_EQ(out, b);
+}
+
+}  // namespace
+}  // namespace lockstep::runtime

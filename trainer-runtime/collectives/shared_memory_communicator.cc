@@ -1,0 +1,337 @@
+#include "trainer-runtime/collectives/shared_memory_communicator.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "trainer-runtime/collectives/call.h"
+#include "trainer-runtime/collectives/reduce.h"
+#include "trainer-runtime/collectives/shared_memory_group.h"
+#include "trainer-runtime/collectives/shared_memory_layout.h"
+
+namespace lockstep::runtime {
+namespace {
+
+// Chunks and slices begin on a line; that also keeps every element whole.
+constexpr std::size_t kAlignment = 64;
+
+constexpr std::size_t RoundUp(std::size_t value, std::size_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+class SharedMemoryCommunicator final : public Communicator {
+ public:
+  SharedMemoryCommunicator(CommunicatorOptions options, SharedSegment segment)
+      : rank_(options.rank),
+        world_size_(options.world_size),
+        epoch_(options.epoch),
+        segment_(std::move(segment)),
+        group_(rank_, SharedMemoryLayout(segment_.data(), world_size_), std::move(options.links)),
+        layout_(group_.layout()),
+        sources_(static_cast<std::size_t>(world_size_)) {
+    segment_.CloseFd();
+  }
+
+  int rank() const override { return rank_; }
+
+  int world_size() const override { return world_size_; }
+
+  const char* BackendName() const override { return "shared-memory"; }
+
+  Status AllReduce(
+      void* data, std::size_t count, DataType type, ReduceOp op, Deadline deadline) override;
+  Status Broadcast(void* data, std::size_t byte_count, int root, Deadline deadline) override;
+  Status Barrier(Deadline deadline) override;
+
+  void Abort(const Error& reason) noexcept override { group_.Fail(reason); }
+
+ private:
+  // One of the slices into which a chunk is cut, one per rank.
+  struct Slice {
+    std::size_t offset;
+    std::size_t size;
+  };
+
+  // How a message is cut: chunks of equal size (but the last), each of one slice per rank.
+  struct Cut {
+    std::size_t byte_count;
+    std::size_t chunk_bytes;
+    std::size_t chunk_count;
+
+    std::size_t ChunkSize(std::size_t chunk) const {
+      return std::min(chunk_bytes, byte_count - chunk * chunk_bytes);
+    }
+  };
+
+  CallContext Begin(Call call, Deadline deadline);
+  Status End(const CallContext& context, Status status);
+
+  Status SmallAllReduce(const CallContext& context, void* data);
+  Status StagedAllReduce(const CallContext& context, std::byte* data);
+  Status StagedBroadcast(const CallContext& context, std::byte* data);
+
+  Cut CutMessage(std::size_t byte_count) const;
+  Slice SliceOf(std::size_t chunk_size, int rank) const;
+  void Stage(const Cut& cut, std::size_t chunk, const std::byte* data);
+  Status ReduceSlice(const CallContext& context,
+                     const Cut& cut,
+                     std::size_t chunk,
+                     std::byte* data);
+  Status CopyOut(const CallContext& context, const Cut& cut, std::size_t chunk, std::byte* data);
+
+  const int rank_;
+  const int world_size_;
+  const Epoch epoch_;
+  SharedSegment segment_;
+  SharedMemoryGroup group_;  // speaks through the segment, so it goes first
+  const SharedMemoryLayout& layout_;
+
+  // Of the calling thread.
+  uint64_t sequence_ = 0;
+  uint64_t chunk_base_ = 0;  // chunks of all earlier calls, equal on every rank
+  std::vector<const void*> sources_;
+};
+
+// --- Calls ---
+
+CallContext SharedMemoryCommunicator::Begin(Call call, Deadline deadline) {
+  call.epoch = epoch_.value();
+  call.sequence = ++sequence_;
+  return CallContext{call, rank_, SteadyNow(), deadline};
+}
+
+Status SharedMemoryCommunicator::End(const CallContext& context, Status status) {
+  if (status.ok()) {
+    group_.Complete(context.call);
+    return status;
+  }
+  group_.Fail(status.error());
+  return group_.failure();
+}
+
+Status SharedMemoryCommunicator::AllReduce(
+    void* data, std::size_t count, DataType type, ReduceOp op, Deadline deadline) {
+  if (group_.has_failed()) {
+    return group_.failure();
+  }
+  Call call;
+  call.operation = Operation::kAllReduce;
+  call.count = count;
+  call.type = type;
+  call.reduce = op;
+  const CallContext context = Begin(call, deadline);
+  return End(context,
+             CallBytes(call) <= layout_.small_bytes_max()
+                 ? SmallAllReduce(context, data)
+                 : StagedAllReduce(context, static_cast<std::byte*>(data)));
+}
+
+Status SharedMemoryCommunicator::Broadcast(void* data,
+                                           std::size_t byte_count,
+                                           int root,
+                                           Deadline deadline) {
+  if (group_.has_failed()) {
+    return group_.failure();
+  }
+  Call call;
+  call.operation = Operation::kBroadcast;
+  call.count = byte_count;
+  call.root = root;
+  const CallContext context = Begin(call, deadline);
+  if (root < 0 || root >= world_size_) {
+    return End(context, context.Fail(ErrorCode::kInvalidArgument, "no such root"));
+  }
+  return End(context, StagedBroadcast(context, static_cast<std::byte*>(data)));
+}
+
+Status SharedMemoryCommunicator::Barrier(Deadline deadline) {
+  if (group_.has_failed()) {
+    return group_.failure();
+  }
+  const CallContext context = Begin(Call{}, deadline);
+  group_.PostCall(context.call, nullptr, 0);
+  Status status;
+  for (int peer = 0; peer < world_size_ && status.ok(); ++peer) {
+    status = group_.AwaitPost(context, peer);
+  }
+  return End(context, std::move(status));
+}
+
+// Every rank reads every other's whole message: one wait in all, which for few bytes costs less
+// than the two waits of the staged way.
+Status SharedMemoryCommunicator::SmallAllReduce(const CallContext& context, void* data) {
+  group_.PostCall(context.call, data, CallBytes(context.call));
+  for (int peer = 0; peer < world_size_; ++peer) {
+    LOCKSTEP_RETURN_IF_ERROR(group_.AwaitPost(context, peer));
+    sources_[static_cast<std::size_t>(peer)] =
+        peer == rank_ ? data : layout_.post(peer, context.call.sequence)->payload();
+  }
+  ReduceInOrder(context.call.type, context.call.reduce, sources_, context.call.count, data);
+  return OkStatus();
+}
+
+// Each rank owns one slice of each chunk. In step k a rank lays out chunk k for the others,
+// combines its own slice of chunk k-1 and shares it, and copies the others' slices of chunk k-2:
+//
+//   step        0       1       2       3    ...
+//   lay out     0       1       2       3
+//   combine             0       1       2
+//   copy out                    0       1
+//
+// so what it waits for was due a step earlier and is mostly there already.
+Status SharedMemoryCommunicator::StagedAllReduce(const CallContext& context, std::byte* data) {
+  const Cut cut = CutMessage(CallBytes(context.call));
+  group_.PostCall(context.call, nullptr, 0);
+  for (std::size_t step = 0; step < cut.chunk_count + 2; ++step) {
+    if (step < cut.chunk_count) {
+      Stage(cut, step, data);
+    }
+    if (step == 0) {
+      for (int peer = 0; peer < world_size_; ++peer) {
+        LOCKSTEP_RETURN_IF_ERROR(group_.AwaitPost(context, peer));
+      }
+    }
+    if (step >= 1 && step - 1 < cut.chunk_count) {
+      LOCKSTEP_RETURN_IF_ERROR(ReduceSlice(context, cut, step - 1, data));
+    }
+    if (step >= 2) {
+      LOCKSTEP_RETURN_IF_ERROR(CopyOut(context, cut, step - 2, data));
+    }
+  }
+  chunk_base_ += cut.chunk_count;
+  return OkStatus();
+}
+
+// The root lays out whole chunks; the others say with their own counter how far they have copied,
+// so that the root neither overwrites what is not copied nor returns before all are done.
+Status SharedMemoryCommunicator::StagedBroadcast(const CallContext& context, std::byte* data) {
+  group_.PostCall(context.call, nullptr, 0);
+  for (int peer = 0; peer < world_size_; ++peer) {
+    LOCKSTEP_RETURN_IF_ERROR(group_.AwaitPost(context, peer));
+  }
+  const Cut cut = CutMessage(CallBytes(context.call));
+  const int root = context.call.root;
+  std::atomic<uint32_t>& mine = layout_.progress(rank_)->staged;
+  const auto await_copied = [&](uint64_t chunk_count) -> Status {
+    for (int peer = 0; peer < world_size_; ++peer) {
+      if (peer != rank_) {
+        LOCKSTEP_RETURN_IF_ERROR(group_.Await(context,
+                                              layout_.progress(peer)->staged,
+                                              static_cast<uint32_t>(chunk_base_ + chunk_count),
+                                              peer));
+      }
+    }
+    return OkStatus();
+  };
+  for (std::size_t chunk = 0; chunk < cut.chunk_count; ++chunk) {
+    const auto target = static_cast<uint32_t>(chunk_base_ + chunk + 1);
+    std::byte* here = data + chunk * cut.chunk_bytes;
+    std::byte* stage = layout_.stage(root, chunk_base_ + chunk);
+    if (rank_ == root) {
+      if (chunk >= SharedMemoryLayout::kStageDepth) {
+        LOCKSTEP_RETURN_IF_ERROR(await_copied(chunk + 1 - SharedMemoryLayout::kStageDepth));
+      }
+      std::memcpy(stage, here, cut.ChunkSize(chunk));
+    } else {
+      LOCKSTEP_RETURN_IF_ERROR(group_.Await(context, layout_.progress(root)->staged, target, root));
+      std::memcpy(here, stage, cut.ChunkSize(chunk));
+    }
+    group_.Publish(mine, target);
+  }
+  if (rank_ == root) {
+    LOCKSTEP_RETURN_IF_ERROR(await_copied(cut.chunk_count));
+  }
+  chunk_base_ += cut.chunk_count;
+  layout_.progress(rank_)->reduced.store(static_cast<uint32_t>(chunk_base_),
+                                         std::memory_order_release);
+  return OkStatus();
+}
+
+// --- Chunks and slices ---
+
+SharedMemoryCommunicator::Cut SharedMemoryCommunicator::CutMessage(std::size_t byte_count) const {
+  const std::size_t chunk_count = (byte_count + layout_.chunk_bytes() - 1) / layout_.chunk_bytes();
+  if (chunk_count == 0) {
+    return Cut{0, 0, 0};
+  }
+  const std::size_t even = (byte_count + chunk_count - 1) / chunk_count;
+  const std::size_t size = RoundUp(even, kAlignment);
+  return Cut{byte_count, size, (byte_count + size - 1) / size};
+}
+
+SharedMemoryCommunicator::Slice SharedMemoryCommunicator::SliceOf(std::size_t chunk_size,
+                                                                  int rank) const {
+  const auto world = static_cast<std::size_t>(world_size_);
+  const std::size_t even = (chunk_size + world - 1) / world;
+  const std::size_t size = RoundUp(even, kAlignment);
+  const std::size_t offset = std::min(chunk_size, size * static_cast<std::size_t>(rank));
+  return Slice{offset, std::min(size, chunk_size - offset)};
+}
+
+void SharedMemoryCommunicator::Stage(const Cut& cut, std::size_t chunk, const std::byte* data) {
+  const std::size_t size = cut.ChunkSize(chunk);
+  const std::byte* from = data + chunk * cut.chunk_bytes;
+  std::byte* stage = layout_.stage(rank_, chunk_base_ + chunk);
+  const Slice own = SliceOf(size, rank_);
+  const std::size_t after = own.offset + own.size;
+  std::memcpy(stage, from, own.offset);
+  std::memcpy(stage + after, from + after, size - after);
+  group_.Publish(layout_.progress(rank_)->staged, static_cast<uint32_t>(chunk_base_ + chunk + 1));
+}
+
+Status SharedMemoryCommunicator::ReduceSlice(const CallContext& context,
+                                             const Cut& cut,
+                                             std::size_t chunk,
+                                             std::byte* data) {
+  // Combined piece by piece, so that the copy for the others reads from the first-level cache.
+  constexpr std::size_t kPieceBytes = 8 * 1024;
+  const uint64_t number = chunk_base_ + chunk;
+  for (int peer = 0; peer < world_size_; ++peer) {
+    if (peer != rank_) {
+      LOCKSTEP_RETURN_IF_ERROR(group_.Await(
+          context, layout_.progress(peer)->staged, static_cast<uint32_t>(number + 1), peer));
+    }
+  }
+  const Slice slice = SliceOf(cut.ChunkSize(chunk), rank_);
+  std::byte* own = data + chunk * cut.chunk_bytes;
+  const std::size_t element = DataTypeSize(context.call.type);
+  for (std::size_t done = 0; done < slice.size; done += kPieceBytes) {
+    const std::size_t offset = slice.offset + done;
+    const std::size_t size = std::min(kPieceBytes, slice.size - done);
+    for (int peer = 0; peer < world_size_; ++peer) {
+      sources_[static_cast<std::size_t>(peer)] =
+          (peer == rank_ ? own : layout_.stage(peer, number)) + offset;
+    }
+    ReduceInOrder(context.call.type, context.call.reduce, sources_, size / element, own + offset);
+    std::memcpy(layout_.result(rank_, number) + done, own + offset, size);
+  }
+  group_.Publish(layout_.progress(rank_)->reduced, static_cast<uint32_t>(number + 1));
+  return OkStatus();
+}
+
+Status SharedMemoryCommunicator::CopyOut(const CallContext& context,
+                                         const Cut& cut,
+                                         std::size_t chunk,
+                                         std::byte* data) {
+  const uint64_t number = chunk_base_ + chunk;
+  for (int step = 1; step < world_size_; ++step) {
+    const int peer = (rank_ + step) % world_size_;  // staggered: not all at the same slice
+    LOCKSTEP_RETURN_IF_ERROR(group_.Await(
+        context, layout_.progress(peer)->reduced, static_cast<uint32_t>(number + 1), peer));
+    const Slice slice = SliceOf(cut.ChunkSize(chunk), peer);
+    std::memcpy(
+        data + chunk * cut.chunk_bytes + slice.offset, layout_.result(peer, number), slice.size);
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+std::unique_ptr<Communicator> MakeSharedMemoryCommunicator(CommunicatorOptions options,
+                                                           SharedSegment segment) {
+  return std::make_unique<SharedMemoryCommunicator>(std::move(options), std::move(segment));
+}
+
+}  // namespace lockstep::runtime

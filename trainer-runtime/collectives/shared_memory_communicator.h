@@ -1,0 +1,16 @@
+#pragma once
+
+#include <memory>
+
+#include "trainer-runtime/collectives/communicator.h"
+#include "trainer-runtime/collectives/shared_segment.h"
+
+namespace lockstep::runtime {
+
+// The backend for ranks on one host. Owns the segment (mapped by all ranks, of the size
+// SharedMemoryLayout asks for) and the links, which carry no bytes any more: their end is how the
+// death of a peer shows.
+std::unique_ptr<Communicator> MakeSharedMemoryCommunicator(CommunicatorOptions options,
+                                                           SharedSegment segment);
+
+}  // namespace lockstep::runtime

@@ -1,0 +1,213 @@
+#include "trainer-runtime/collectives/shared_segment.h"
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include "common/base/digest.h"
+
+namespace lockstep::runtime {
+namespace {
+
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+// 128 random bits each: the token cannot be guessed, the name cannot collide.
+constexpr std::size_t kRandomBytes = 16;
+constexpr std::size_t kTokenSize = 2 * kRandomBytes;
+
+// Waits for `events` on `fd`. Errors: kTimeout, kIo.
+Status WaitFor(int fd, short events, Deadline deadline) {
+  for (;;) {
+    pollfd entry{fd, events, 0};
+    const int ready = ::poll(&entry, 1, deadline.RemainingMilliseconds(SteadyNow()));
+    if (ready > 0) {
+      return OkStatus();
+    }
+    if (ready == 0 && deadline.HasPassed(SteadyNow())) {
+      return Error(ErrorCode::kTimeout, "shared memory: the other side did not answer");
+    }
+    if (ready < 0 && errno != EINTR) {
+      return SystemError(errno, "shared memory: poll");
+    }
+  }
+}
+
+sockaddr_un AbstractAddress(const std::string& name, socklen_t* size) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path + 1, name.data(), name.size());
+  *size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  return address;
+}
+
+// Sends one byte with `fd` attached.
+Status SendDescriptor(int socket, int fd) {
+  char byte = 0;
+  iovec part{&byte, 1};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  cmsghdr* header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof(int));
+  std::memcpy(CMSG_DATA(header), &fd, sizeof(int));
+  if (::sendmsg(socket, &message, MSG_NOSIGNAL) != 1) {
+    return SystemError(errno, "shared memory: sendmsg");
+  }
+  return OkStatus();
+}
+
+Result<UniqueFd> ReceiveDescriptor(int socket) {
+  char byte = 0;
+  iovec part{&byte, 1};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  const ssize_t got = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+  if (got < 0) {
+    return SystemError(errno, "shared memory: recvmsg");
+  }
+  const cmsghdr* header = CMSG_FIRSTHDR(&message);
+  if (got != 1 || header == nullptr || header->cmsg_type != SCM_RIGHTS) {
+    return Error(ErrorCode::kUnavailable, "shared memory: the other side refused the descriptor");
+  }
+  int fd = -1;
+  std::memcpy(&fd, CMSG_DATA(header), sizeof(int));
+  return UniqueFd(fd);
+}
+
+// Maps the whole file and makes every page present: the first collective should not pay for faults.
+Result<std::byte*> MapShared(int fd, std::size_t byte_count) {
+  void* address =
+      ::mmap(nullptr, byte_count, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+  if (address == MAP_FAILED) {
+    return SystemError(errno, "shared memory: mmap");
+  }
+  return static_cast<std::byte*>(address);
+}
+
+}  // namespace
+
+Result<SharedSegment> SharedSegment::Create(std::size_t byte_count) {
+  UniqueFd fd(::memfd_create("lockstep-collectives", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!fd.is_open()) {
+    return SystemError(errno, "shared memory: memfd_create");
+  }
+  if (::ftruncate(fd.get(), static_cast<off_t>(byte_count)) != 0) {
+    return SystemError(errno, "shared memory: ftruncate");
+  }
+  if (::fcntl(fd.get(), F_ADD_SEALS, kSeals) != 0) {
+    return SystemError(errno, "shared memory: seal");
+  }
+  LOCKSTEP_ASSIGN_OR_RETURN(std::byte * data, MapShared(fd.get(), byte_count));
+  return SharedSegment(std::move(fd), data, byte_count);
+}
+
+Result<SharedSegment> SharedSegment::Map(UniqueFd fd, std::size_t byte_count) {
+  struct stat info {};
+
+  if (::fstat(fd.get(), &info) != 0) {
+    return SystemError(errno, "shared memory: fstat");
+  }
+  const int seals = ::fcntl(fd.get(), F_GET_SEALS);
+  if (info.st_size != static_cast<off_t>(byte_count) || seals < 0 || (seals & kSeals) != kSeals) {
+    return Error(ErrorCode::kCorrupt, "shared memory: a descriptor of another size or unsealed");
+  }
+  LOCKSTEP_ASSIGN_OR_RETURN(std::byte * data, MapShared(fd.get(), byte_count));
+  return SharedSegment(std::move(fd), data, byte_count);
+}
+
+SharedSegment::SharedSegment(SharedSegment&& other) noexcept
+    : fd_(std::move(other.fd_)),
+      data_(std::exchange(other.data_, nullptr)),
+      byte_count_(std::exchange(other.byte_count_, 0)) {}
+
+SharedSegment& SharedSegment::operator=(SharedSegment&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  std::swap(data_, other.data_);
+  std::swap(byte_count_, other.byte_count_);
+  return *this;
+}
+
+SharedSegment::~SharedSegment() {
+  if (data_ != nullptr) {
+    ::munmap(data_, byte_count_);
+  }
+}
+
+Result<SegmentServer> SegmentServer::Open(const SharedSegment& segment) {
+  SegmentOffer offer{
+      "lockstep-" + RandomHex(kRandomBytes), RandomHex(kRandomBytes), segment.size()};
+  UniqueFd listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!listener.is_open()) {
+    return SystemError(errno, "shared memory: socket");
+  }
+  socklen_t size = 0;
+  const sockaddr_un address = AbstractAddress(offer.socket_name, &size);
+  if (::bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0) {
+    return SystemError(errno, "shared memory: bind");
+  }
+  if (::listen(listener.get(), SOMAXCONN) != 0) {
+    return SystemError(errno, "shared memory: listen");
+  }
+  return SegmentServer(std::move(listener), std::move(offer));
+}
+
+void SegmentServer::ServeOne(const SharedSegment& segment, Deadline deadline) {
+  const UniqueFd caller(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  if (!caller.is_open()) {
+    return;
+  }
+  std::array<char, kTokenSize> token{};
+  std::size_t got = 0;
+  while (got < token.size()) {
+    if (!WaitFor(caller.get(), POLLIN, deadline).ok()) {
+      return;
+    }
+    const ssize_t size = ::recv(caller.get(), token.data() + got, token.size() - got, MSG_DONTWAIT);
+    if (size <= 0) {
+      return;
+    }
+    got += static_cast<std::size_t>(size);
+  }
+  if (ConstantTimeEquals(std::string_view(token.data(), token.size()), offer_.token)) {
+    // A caller that is gone by now is noticed through its link.
+    static_cast<void>(SendDescriptor(caller.get(), segment.fd()).ok());
+  }
+}
+
+Result<SharedSegment> FetchSegment(const SegmentOffer& offer, Deadline deadline) {
+  UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!socket.is_open()) {
+    return SystemError(errno, "shared memory: socket");
+  }
+  socklen_t size = 0;
+  const sockaddr_un address = AbstractAddress(offer.socket_name, &size);
+  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0) {
+    return SystemError(errno, "shared memory: connect");
+  }
+  const ssize_t sent =
+      ::send(socket.get(), offer.token.data(), offer.token.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (sent != static_cast<ssize_t>(offer.token.size())) {
+    return SystemError(errno, "shared memory: send");
+  }
+  LOCKSTEP_RETURN_IF_ERROR(WaitFor(socket.get(), POLLIN, deadline));
+  LOCKSTEP_ASSIGN_OR_RETURN(UniqueFd fd, ReceiveDescriptor(socket.get()));
+  return SharedSegment::Map(std::move(fd), offer.byte_count);
+}
+
+}  // namespace lockstep::runtime

@@ -1,0 +1,84 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "common/base/result.h"
+#include "common/base/time.h"
+#include "common/base/unique_fd.h"
+
+namespace lockstep::runtime {
+
+// Zeroed memory that several processes map, with no name anywhere: it is gone when the last of them
+// is, however they end. Source: memfd_create(2), sealed so that nobody can shrink it under another.
+class SharedSegment {
+ public:
+  // New memory of `byte_count` bytes. Errors: kResourceExhausted, kIo.
+  static Result<SharedSegment> Create(std::size_t byte_count);
+
+  // The memory behind a descriptor that another process created with Create.
+  // Errors: kCorrupt (other size, or not sealed), kResourceExhausted, kIo.
+  static Result<SharedSegment> Map(UniqueFd fd, std::size_t byte_count);
+
+  SharedSegment(SharedSegment&& other) noexcept;
+  SharedSegment& operator=(SharedSegment&& other) noexcept;
+  SharedSegment(const SharedSegment&) = delete;
+  SharedSegment& operator=(const SharedSegment&) = delete;
+  ~SharedSegment();
+
+  std::byte* data() const { return data_; }
+
+  std::size_t size() const { return byte_count_; }
+
+  // For handing to another process; -1 once closed.
+  int fd() const { return fd_.get(); }
+
+  // The mapping stays, the descriptor goes.
+  void CloseFd() { fd_.Reset(); }
+
+ private:
+  SharedSegment(UniqueFd fd, std::byte* data, std::size_t byte_count)
+      : fd_(std::move(fd)), data_(data), byte_count_(byte_count) {}
+
+  UniqueFd fd_;
+  std::byte* data_ = nullptr;
+  std::size_t byte_count_ = 0;
+};
+
+// Where a segment's descriptor can be fetched. The name is visible to every process of the host's
+// network namespace, so it is not what lets a process in: the token is.
+struct SegmentOffer {
+  std::string socket_name;  // abstract Unix socket, without the leading zero byte
+  std::string token;
+  std::size_t byte_count = 0;
+};
+
+// Hands out a segment's descriptor to whoever presents the token.
+class SegmentServer {
+ public:
+  // Errors: kIo and kin.
+  static Result<SegmentServer> Open(const SharedSegment& segment);
+
+  const SegmentOffer& offer() const { return offer_; }
+
+  // Becomes readable when a caller waits.
+  int fd() const { return listener_.get(); }
+
+  // Answers one waiting caller, if there is one: the descriptor for the right token, nothing for
+  // any other. A caller that does not speak within `deadline` is dropped.
+  void ServeOne(const SharedSegment& segment, Deadline deadline);
+
+ private:
+  SegmentServer(UniqueFd listener, SegmentOffer offer)
+      : listener_(std::move(listener)), offer_(std::move(offer)) {}
+
+  UniqueFd listener_;
+  SegmentOffer offer_;
+};
+
+// Fetches and maps what `offer` names. Errors: kUnavailable (another network namespace, or the
+// server is gone), kTimeout, kCorrupt, kIo.
+Result<SharedSegment> FetchSegment(const SegmentOffer& offer, Deadline deadline);
+
+}  // namespace lockstep::runtime
