@@ -120,12 +120,14 @@ void Membership::On(const event::HelloReceived& event) {
     return;
   }
   const int rank = event.hello.identity.rank;
-  LearnIncarnation(rank, event.hello.identity.incarnation, LossReason::kReplaced);
   Peer& peer = peers_[static_cast<std::size_t>(rank)];
-  // When both sides call at once, the higher rank's call wins. A second call while a link stands
-  // means that the peer lost the link and we have not heard yet: we will, so it shall try again.
+  const bool is_newer = event.hello.identity.incarnation > peer.incarnation;
+  LearnIncarnation(rank, event.hello.identity.incarnation, LossReason::kReplaced);
+  // When both sides call at once, the higher rank's call wins, unless it may have reached the
+  // process that this one replaces. A second call while a link stands means that the peer lost the
+  // link and we have not heard yet: we will, so it shall try again.
   const bool is_ours_better =
-      peer.dial == DialStage::kSaidHello && options_.self.identity.rank > rank;
+      !is_newer && peer.dial == DialStage::kSaidHello && options_.self.identity.rank > rank;
   if (peer.link.has_value() || is_ours_better) {
     actions_.emplace_back(action::Refuse{event.link, Refusal::kBusy});
     return;
