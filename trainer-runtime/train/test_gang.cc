@@ -1,0 +1,140 @@
+#include "trainer-runtime/train/test_gang.h"
+
+#include <array>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include "trainer-runtime/collectives/communicator.h"
+
+namespace lockstep::runtime {
+namespace {
+
+// Links [rank][peer] between all pairs.
+std::vector<std::vector<UniqueFd>> ConnectAll(std::size_t count) {
+  std::vector<std::vector<UniqueFd>> links(count);
+  for (auto& row : links) {
+    row.resize(count);
+  }
+  for (std::size_t a = 0; a < count; ++a) {
+    for (std::size_t b = a + 1; b < count; ++b) {
+      std::array<int, 2> pair{};
+      EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair.data()),
+                0);
+      links[a][b] = UniqueFd(pair[0]);
+      links[b][a] = UniqueFd(pair[1]);
+    }
+  }
+  return links;
+}
+
+// Ends like a killed process after a number of calls: the links close when it is destroyed.
+class MortalCommunicator final : public Communicator {
+ public:
+  MortalCommunicator(std::unique_ptr<Communicator> inner, int calls_left)
+      : inner_(std::move(inner)), calls_left_(calls_left) {}
+
+  int rank() const override { return inner_->rank(); }
+
+  int world_size() const override { return inner_->world_size(); }
+
+  Status AllReduce(
+      void* data, std::size_t count, DataType type, ReduceOp op, Deadline deadline) override {
+    LOCKSTEP_RETURN_IF_ERROR(Live());
+    return inner_->AllReduce(data, count, type, op, deadline);
+  }
+
+  Status Broadcast(void* data, std::size_t byte_count, int root, Deadline deadline) override {
+    LOCKSTEP_RETURN_IF_ERROR(Live());
+    return inner_->Broadcast(data, byte_count, root, deadline);
+  }
+
+  Status Barrier(Deadline deadline) override {
+    LOCKSTEP_RETURN_IF_ERROR(Live());
+    return inner_->Barrier(deadline);
+  }
+
+  void Abort(const Error& reason) noexcept override { inner_->Abort(reason); }
+
+  const char* BackendName() const override { return inner_->BackendName(); }
+
+ private:
+  Status Live() {
+    return calls_left_-- > 0 ? OkStatus() : Status(Error(ErrorCode::kAborted, "killed"));
+  }
+
+  std::unique_ptr<Communicator> inner_;
+  int calls_left_;
+};
+
+}  // namespace
+
+GangRank::GangRank(const TrainingSpec& spec, const GangParts& parts, CheckpointStore* checkpoints)
+    : engine(parts.make_engine()), logger(MakeNullLogger()) {
+  TrainerHooks hooks;
+  hooks.on_step = [this](const StepReport& report) {
+    losses.push_back(report.loss);
+    if (after_step) {
+      after_step(report);
+    }
+  };
+  trainer.emplace(
+      Trainer::Make(spec, {engine.get(), parts.train, parts.test, checkpoints, logger.get()}, hooks)
+          .value());
+}
+
+Gang MakeGang(int count, const TrainingSpec& spec, const GangParts& parts) {
+  Gang gang;
+  for (int i = 0; i < count; ++i) {
+    gang.push_back(std::make_unique<GangRank>(spec, parts));
+  }
+  return gang;
+}
+
+void RunMeeting(const Gang& gang, Epoch epoch) {
+  const std::size_t count = gang.size();
+  std::vector<std::vector<UniqueFd>> links = ConnectAll(count);
+  std::vector<MemberState> members;
+  for (const auto& rank : gang) {
+    members.push_back({rank->trainer->has_state(), rank->trainer->last_applied()});
+  }
+  std::vector<std::jthread> threads;
+  for (std::size_t i = 0; i < count; ++i) {
+    threads.emplace_back([&, i] {
+      CommunicatorOptions options;
+      options.rank = static_cast<int>(i);
+      options.world_size = static_cast<int>(count);
+      options.epoch = epoch;
+      options.links = std::move(links[i]);
+      options.host_ids.assign(count, "one-host");
+      const Deadline deadline = Deadline::After(SteadyNow(), std::chrono::seconds(30));
+      MortalCommunicator communicator(MakeCommunicator(std::move(options), deadline).value(),
+                                      gang[i]->calls_left);
+      const auto element_count = static_cast<int64_t>(gang[i]->engine->Gradients().size());
+      MultiWorkerMirrored strategy(&communicator, PlanBuckets(element_count, 16));
+      gang[i]->verdict =
+          gang[i]->trainer->RunMeeting(members, &strategy, gang[i]->is_stop_requested);
+    });
+  }
+}
+
+void ExpectAll(const Gang& gang, TrainerVerdict verdict) {
+  for (const auto& rank : gang) {
+    ASSERT_TRUE(rank->verdict.has_value());
+    ASSERT_TRUE(rank->verdict->ok()) << rank->verdict->error().ToString();
+    EXPECT_EQ(**rank->verdict, verdict);
+  }
+}
+
+std::vector<float> Weights(Engine* engine) {
+  std::vector<float> weights;
+  for (const TensorView& tensor : engine->Tensors()) {
+    weights.insert(weights.end(), tensor.data.begin(), tensor.data.end());
+  }
+  return weights;
+}
+
+}  // namespace lockstep::runtime

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "common/base/log.h"
+#include "trainer-runtime/train/trainer.h"
+
+namespace lockstep::runtime {
+
+// Trainers of one job side by side in a test, each on its thread with a real communicator.
+
+struct GangParts {
+  std::function<std::unique_ptr<Engine>()> make_engine;
+  const Dataset* train = nullptr;
+  const Dataset* test = nullptr;
+};
+
+// One rank: what survives from meeting to meeting.
+struct GangRank {
+  GangRank(const TrainingSpec& spec,
+           const GangParts& parts,
+           CheckpointStore* checkpoints = nullptr);
+
+  std::unique_ptr<Engine> engine;
+  std::unique_ptr<Logger> logger;
+  std::vector<double> losses;  // of each step, by the global batch
+  std::function<void(const StepReport&)> after_step;
+  std::optional<Trainer> trainer;
+  std::atomic<bool> is_stop_requested{false};
+  int calls_left = std::numeric_limits<int>::max();  // collective calls until this rank dies
+  std::optional<Result<TrainerVerdict>> verdict;
+};
+
+using Gang = std::vector<std::unique_ptr<GangRank>>;
+
+Gang MakeGang(int count, const TrainingSpec& spec, const GangParts& parts);
+
+// Lets all ranks meet and train until every one has a verdict. A rank's communicator, and with it
+// its links, ends with its part: to the others it is dead then.
+void RunMeeting(const Gang& gang, Epoch epoch);
+
+// Expects that every rank ended so.
+void ExpectAll(const Gang& gang, TrainerVerdict verdict);
+
+// All parameters and optimizer slots.
+std::vector<float> Weights(Engine* engine);
+
+}  // namespace lockstep::runtime

@@ -1,0 +1,188 @@
+#include "trainer-runtime/train/training_state.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "common/contract/training_spec.h"
+#include "common/json/json.h"
+
+namespace lockstep::runtime {
+namespace {
+
+// A tensor larger than this in a header is a damaged header: 2^40 elements are 4 TiB. Choice.
+constexpr int64_t kElementsMax = int64_t{1} << 40;
+
+Status CheckTensor(const NamedTensor& saved, const TensorView& expected) {
+  if (saved.name == expected.name && saved.shape == expected.shape &&
+      saved.values.size() == expected.data.size()) {
+    return OkStatus();
+  }
+  return Error(ErrorCode::kInvalidArgument,
+               "the saved state has tensor " + saved.name + " " + FormatShape(saved.shape) +
+                   " where this model has " + expected.name + " " + FormatShape(expected.shape));
+}
+
+Json EncodeHeader(const Snapshot& snapshot) {
+  Json tensors = Json::array();
+  for (const NamedTensor& tensor : snapshot.tensors) {
+    tensors.push_back({{"name", tensor.name}, {"shape", tensor.shape}});
+  }
+  return {{"step", snapshot.step.value()},
+          {"dataEpoch", snapshot.cursor.data_epoch},
+          {"batchIndex", snapshot.cursor.batch_index},
+          {"samplesConsumed", snapshot.cursor.samples_consumed},
+          {"seed", snapshot.seed},
+          {"worldSize", snapshot.world_size},
+          {"ledgerBytes", snapshot.ledger.size()},
+          {"tensors", std::move(tensors)}};
+}
+
+// Takes the next `byte_count` bytes off `rest`; false when there are fewer.
+bool TakeBytes(std::string_view* rest, std::size_t byte_count, std::string_view* taken) {
+  if (rest->size() < byte_count) {
+    return false;
+  }
+  *taken = rest->substr(0, byte_count);
+  rest->remove_prefix(byte_count);
+  return true;
+}
+
+Result<NamedTensor> DecodeTensor(const Json& header, std::string_view* rest) {
+  std::vector<Error> errors;
+  ObjectReader reader(header, "tensor", &errors);
+  NamedTensor tensor;
+  tensor.name = reader.String("name").value_or("");
+  int64_t element_count = 1;
+  for (const Json* extent : reader.List("shape")) {
+    const int64_t size = extent->is_number_integer() ? extent->get<int64_t>() : -1;
+    if (size < 0 || (size > 0 && element_count > kElementsMax / size)) {
+      return Error(ErrorCode::kCorrupt, "tensor " + tensor.name + " has an impossible shape");
+    }
+    tensor.shape.push_back(size);
+    element_count *= size;
+  }
+  std::string_view bytes;
+  const auto byte_count = static_cast<std::size_t>(element_count) * sizeof(float);
+  if (!errors.empty() || !TakeBytes(rest, byte_count, &bytes)) {
+    return Error(ErrorCode::kCorrupt, "the state ends within tensor " + tensor.name);
+  }
+  tensor.values.resize(static_cast<std::size_t>(element_count));
+  std::memcpy(tensor.values.data(), bytes.data(), bytes.size());
+  return tensor;
+}
+
+Result<Snapshot> DecodeBody(const Json& header, std::string_view rest) {
+  std::vector<Error> errors;
+  ObjectReader reader(header, "state", &errors);
+  Snapshot snapshot;
+  snapshot.step = Step(reader.Int("step", 0).value_or(0));
+  snapshot.cursor.data_epoch = reader.Int("dataEpoch", 0).value_or(0);
+  snapshot.cursor.batch_index = reader.Int("batchIndex", 0).value_or(0);
+  snapshot.cursor.samples_consumed = reader.Int("samplesConsumed", 0).value_or(0);
+  snapshot.seed = reader.Int("seed").value_or(0);
+  snapshot.world_size = static_cast<int>(reader.Int("worldSize", 1, 1 << 20).value_or(1));
+  const auto ledger_bytes = static_cast<std::size_t>(reader.Int("ledgerBytes", 0).value_or(0));
+  std::string_view ledger;
+  if (!TakeBytes(&rest, ledger_bytes, &ledger)) {
+    return Error(ErrorCode::kCorrupt, "the state ends within its ledger");
+  }
+  snapshot.ledger = ledger;
+  for (const Json* tensor : reader.List("tensors")) {
+    LOCKSTEP_ASSIGN_OR_RETURN(NamedTensor decoded, DecodeTensor(*tensor, &rest));
+    snapshot.tensors.push_back(std::move(decoded));
+  }
+  if (!errors.empty() || !rest.empty()) {
+    return Error(
+        ErrorCode::kCorrupt,
+        errors.empty() ? "the state is followed by other bytes" : errors.front().ToString());
+  }
+  return snapshot;
+}
+
+}  // namespace
+
+Snapshot TakeSnapshot(const TrainingState& state, Engine* engine, int64_t seed, int world_size) {
+  Snapshot snapshot;
+  snapshot.step = state.step;
+  snapshot.cursor = {
+      state.cursor.data_epoch, state.cursor.batch_index, state.cursor.samples_consumed};
+  snapshot.seed = seed;
+  snapshot.world_size = world_size;
+  snapshot.ledger = state.ledger.Serialize();
+  for (const TensorView& view : engine->Tensors()) {
+    snapshot.tensors.push_back(
+        {view.name, view.shape, std::vector<float>(view.data.begin(), view.data.end())});
+  }
+  return snapshot;
+}
+
+Status RestoreSnapshot(const Snapshot& snapshot,
+                       int64_t seed,
+                       TrainingState* state,
+                       Engine* engine) {
+  const std::vector<TensorView> views = engine->Tensors();
+  if (snapshot.seed != seed) {
+    return Error(ErrorCode::kInvalidArgument,
+                 "the saved state was made with seed " + std::to_string(snapshot.seed) +
+                     ", this job has seed " + std::to_string(seed));
+  }
+  if (views.size() != snapshot.tensors.size()) {
+    return Error(ErrorCode::kInvalidArgument,
+                 "the saved state has " + std::to_string(snapshot.tensors.size()) +
+                     " tensors, this model has " + std::to_string(views.size()));
+  }
+  for (std::size_t i = 0; i < views.size(); ++i) {
+    LOCKSTEP_RETURN_IF_ERROR(CheckTensor(snapshot.tensors[i], views[i]));
+  }
+  LOCKSTEP_ASSIGN_OR_RETURN(SampleLedger ledger, SampleLedger::Deserialize(snapshot.ledger));
+  if (ledger.sample_count() != state->ledger.sample_count()) {
+    return Error(ErrorCode::kInvalidArgument,
+                 "the saved state counts " + std::to_string(ledger.sample_count()) +
+                     " training samples, this data set has " +
+                     std::to_string(state->ledger.sample_count()));
+  }
+  for (std::size_t i = 0; i < views.size(); ++i) {
+    std::copy(snapshot.tensors[i].values.begin(),
+              snapshot.tensors[i].values.end(),
+              views[i].data.begin());
+  }
+  state->ledger = std::move(ledger);
+  state->step = snapshot.step;
+  state->cursor = {
+      snapshot.cursor.data_epoch, snapshot.cursor.batch_index, snapshot.cursor.samples_consumed};
+  state->is_established = true;
+  return OkStatus();
+}
+
+// Layout: 8 bytes length of the header, the header as JSON, the ledger, the tensors' floats.
+std::string EncodeSnapshot(const Snapshot& snapshot) {
+  const std::string header = DumpJson(EncodeHeader(snapshot));
+  const uint64_t header_size = header.size();
+  std::string bytes(reinterpret_cast<const char*>(&header_size), sizeof(header_size));
+  bytes += header;
+  bytes += snapshot.ledger;
+  for (const NamedTensor& tensor : snapshot.tensors) {
+    bytes.append(reinterpret_cast<const char*>(tensor.values.data()),
+                 tensor.values.size() * sizeof(float));
+  }
+  return bytes;
+}
+
+Result<Snapshot> DecodeSnapshot(const std::string& bytes) {
+  std::string_view rest = bytes;
+  std::string_view length;
+  std::string_view header;
+  uint64_t header_size = 0;
+  if (!TakeBytes(&rest, sizeof(header_size), &length)) {
+    return Error(ErrorCode::kCorrupt, "the state is shorter than its length field");
+  }
+  std::memcpy(&header_size, length.data(), length.size());
+  if (!TakeBytes(&rest, header_size, &header)) {
+    return Error(ErrorCode::kCorrupt, "the state ends within its header");
+  }
+  LOCKSTEP_ASSIGN_OR_RETURN(const Json parsed, ParseJson(header));
+  return DecodeBody(parsed, rest);
+}
+
+}  // namespace lockstep::runtime
