@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 
 #include "common/base/digest.h"
+#include "operator/local/inject_exit.h"
 #include "operator/local/process_table.h"
 
 namespace lockstep::control {
@@ -158,6 +159,14 @@ Status LocalCluster::SignalPod(const std::string& name, int signal) {
   }
   entry->second.local.Signal(signal);
   return OkStatus();
+}
+
+Status LocalCluster::ForceExit(const std::string& name, int exit_code) {
+  auto* entry = Find(name);
+  if (entry == nullptr || !entry->second.local.is_running()) {
+    return Error(ErrorCode::kNotFound, "no running pod " + name);
+  }
+  return InjectExit(entry->second.local.leader(), exit_code);
 }
 
 std::vector<kube::Pod> LocalCluster::pods() const {

@@ -74,7 +74,11 @@ class LocalCluster {
   // Sends a signal to the pod's process group: for experiments with failures. Errors: kNotFound.
   Status SignalPod(const std::string& name, int signal);
 
-  // The pods that exist, by name.
+  // Makes the pod's program end with `exit_code`, without its consent: for experiments too.
+  // Errors: kNotFound (no such pod, or it does not run), and as InjectExit.
+  Status ForceExit(const std::string& name, int exit_code);
+
+  // The pods that exist, in order of creation.
   std::vector<kube::Pod> pods() const;
 
   // Readable when Process has something to do.

@@ -294,6 +294,20 @@ TEST_F(LocalClusterTest, PodAboveItsMemoryLimitIsOutOfMemory) {
   EXPECT_THAT(end.message, HasSubstr("the limit is 67108864"));
 }
 
+TEST_F(LocalClusterTest, ForcedExitEndsTheProgramWithThatCode) {
+  Create(ShellPod("pod", "trap '' TERM; echo ready; exec sleep 1000"));
+  AwaitFile(PodFile("pod", "pod.log"));
+  const Status forced = cluster_->ForceExit("pod", 42);
+  if (!forced.ok() && (forced.error().code() == ErrorCode::kInvalidArgument ||
+                       forced.error().code() == ErrorCode::kIo)) {
+    GTEST_SKIP() << "no tracing of processes here: " << forced.error().ToString();
+  }
+  ASSERT_TRUE(forced.ok()) << forced.error().ToString();
+  const auto end = *Await("pod", PodChange::kEnded).status.termination;
+  EXPECT_EQ(end.exit_code, 42);
+  EXPECT_EQ(end.signal, 0);
+}
+
 TEST_F(LocalClusterTest, NameInUseIsRefusedUntilThePodIsDeleted) {
   RunToEnd("exit 0");
   const Status again = cluster_->CreatePod(ShellPod("pod", "exit 0"), SteadyNow());

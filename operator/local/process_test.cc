@@ -87,8 +87,9 @@ TEST_F(SpawnTest, ProgramLeadsItsOwnSessionInTheWorkingFolder) {
 
 TEST_F(SpawnTest, OpenDescriptorsOfTheParentStayThere) {
   const UniqueFd inheritable(::dup(STDERR_FILENO));
-  ASSERT_TRUE(Run({"sh", "-c", "ls /proc/$$/fd | tr '\\n' ' '"}).ok());
-  EXPECT_EQ(output_, "0 1 2 ");
+  const std::string number = std::to_string(inheritable.get());
+  ASSERT_TRUE(Run({"sh", "-c", "test -e /proc/$$/fd/" + number + " || echo closed"}).ok());
+  EXPECT_EQ(output_, "closed\n");
 }
 
 TEST_F(SpawnTest, UnknownProgramIsNotFoundAndSaysWhereItWasSought) {
