@@ -1,0 +1,185 @@
+#include "operator/cli/console.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <unistd.h>
+
+#include <sys/ioctl.h>
+
+#include "common/base/file.h"
+
+namespace lockstep::control {
+namespace {
+
+constexpr int kBarWidth = 24;
+constexpr int kColumnsDefault = 80;
+constexpr std::string_view kClearLine = "\r\x1b[K";
+
+std::string Figures(const Progress& progress) {
+  char text[160];
+  std::string figures;
+  if (progress.steps_total > 0) {
+    std::snprintf(text,
+                  sizeof text,
+                  "step %lld/%lld",
+                  static_cast<long long>(progress.step),
+                  static_cast<long long>(progress.steps_total));
+    figures = text;
+  } else {
+    figures = "step " + std::to_string(progress.step);
+  }
+  if (progress.has_loss) {
+    std::snprintf(text, sizeof text, "  loss %.4f", progress.loss);
+    figures += text;
+  }
+  if (progress.samples_per_second > 0) {
+    std::snprintf(text, sizeof text, "  %.0f samples/s", progress.samples_per_second);
+    figures += text;
+  }
+  return figures;
+}
+
+// From the pace of the whole run so far: steadier than that of the last second.
+std::string Eta(const Progress& progress) {
+  if (progress.step <= 0 || progress.steps_total <= progress.step) {
+    return "";
+  }
+  const double left = static_cast<double>(progress.steps_total - progress.step) /
+                      static_cast<double>(progress.step);
+  const double seconds = ToSeconds(progress.elapsed) * left;
+  return "  eta " + FormatDuration(std::chrono::duration_cast<Duration>(
+                        std::chrono::duration<double>(std::min(seconds, 1e8))));
+}
+
+std::string Workers(const Progress& progress) {
+  return "  " + std::to_string(progress.pods_running) + "/" + std::to_string(progress.pods_total) +
+         " running" +
+         (progress.state.empty() || progress.state == "Running" ? "" : " (" + progress.state + ")");
+}
+
+int Percent(const Progress& progress) {
+  if (progress.steps_total <= 0) {
+    return 0;
+  }
+  return static_cast<int>(std::clamp<int64_t>(100 * progress.step / progress.steps_total, 0, 100));
+}
+
+}  // namespace
+
+std::string FormatDuration(Duration duration) {
+  const auto seconds = std::chrono::ceil<std::chrono::seconds>(duration).count();
+  char text[64];
+  if (seconds < 60) {
+    std::snprintf(text, sizeof text, "%lld s", static_cast<long long>(seconds));
+  } else if (seconds < 3600) {
+    std::snprintf(text,
+                  sizeof text,
+                  "%lld min %02lld s",
+                  static_cast<long long>(seconds / 60),
+                  static_cast<long long>(seconds % 60));
+  } else {
+    std::snprintf(text,
+                  sizeof text,
+                  "%lld h %02lld min",
+                  static_cast<long long>(seconds / 3600),
+                  static_cast<long long>(seconds / 60 % 60));
+  }
+  return text;
+}
+
+std::string FormatProgress(const Progress& progress) {
+  std::string line = progress.job + "  ";
+  if (!progress.is_training) {
+    return line + FormatDuration(progress.elapsed) + Workers(progress);
+  }
+  line += Figures(progress);
+  if (progress.steps_total > 0) {
+    line += "  " + std::to_string(Percent(progress)) + " %";
+  }
+  return line + Eta(progress) + Workers(progress);
+}
+
+std::string FormatProgressBar(const Progress& progress, int columns) {
+  std::string line;
+  if (progress.is_training && progress.steps_total > 0) {
+    const int percent = Percent(progress);
+    const auto filled = static_cast<std::size_t>(kBarWidth * percent / 100);
+    std::string bar(filled, '=');
+    bar += percent < 100 ? ">" : "=";
+    bar.resize(kBarWidth + 1, ' ');
+    char text[16];
+    std::snprintf(text, sizeof text, "%3d %% ", percent);
+    line = "[" + bar + "] " + text;
+  }
+  line += progress.is_training ? Figures(progress) + Eta(progress)
+                               : progress.job + "  " + FormatDuration(progress.elapsed);
+  line += Workers(progress);
+  // One column less than the screen has: a full line would wrap and leave its remains behind.
+  return line.substr(0, static_cast<std::size_t>(std::max(1, columns - 1)));
+}
+
+std::string Printable(std::string_view text) {
+  std::string printable;
+  for (const char letter : text) {
+    const auto byte = static_cast<unsigned char>(letter);
+    if ((byte < 0x20 && letter != '\t') || byte == 0x7f) {
+      char escaped[8];
+      std::snprintf(escaped, sizeof escaped, "\\x%02x", byte);
+      printable += escaped;
+    } else {
+      printable += letter;
+    }
+  }
+  return printable;
+}
+
+void Console::Print(std::string_view line) {
+  Clear();
+  std::string text(line);
+  if (!text.ends_with('\n')) {
+    text += '\n';
+  }
+  Write(text);
+}
+
+void Console::Show(const Progress& progress, TimePoint now) {
+  if (is_silent_ || now < next_show_) {
+    return;
+  }
+  next_show_ = now + (options_.is_terminal ? options_.bar_interval : options_.line_interval);
+  const std::string line =
+      options_.is_terminal ? FormatProgressBar(progress, Columns()) : FormatProgress(progress);
+  if (line == last_line_ && (bar_is_shown_ || !options_.is_terminal)) {
+    return;
+  }
+  last_line_ = line;
+  if (options_.is_terminal) {
+    Write(std::string(kClearLine) + line);
+    bar_is_shown_ = true;
+  } else {
+    Write(line + "\n");
+  }
+}
+
+void Console::Clear() {
+  if (bar_is_shown_) {
+    bar_is_shown_ = false;
+    Write(kClearLine);
+  }
+}
+
+void Console::Write(std::string_view bytes) {
+  if (is_silent_) {
+    return;
+  }
+  is_silent_ = !WriteAll(options_.fd, bytes).ok();
+}
+
+int Console::Columns() const {
+  winsize size{};
+  return ::ioctl(options_.fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col
+                                                                         : kColumnsDefault;
+}
+
+}  // namespace lockstep::control

@@ -1,0 +1,140 @@
+#include "operator/cli/console.h"
+
+#include <array>
+#include <fcntl.h>
+#include <signal.h>
+#include <string>
+#include <unistd.h>
+
+#include <gtest/gtest.h>
+
+#include "common/base/unique_fd.h"
+
+namespace lockstep::control {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::minutes;
+using std::chrono::seconds;
+
+Progress Training() {
+  Progress progress;
+  progress.job = "mnist";
+  progress.is_training = true;
+  progress.step = 120;
+  progress.steps_total = 480;
+  progress.loss = 0.31209;
+  progress.has_loss = true;
+  progress.samples_per_second = 4321.4;
+  progress.pods_running = 3;
+  progress.pods_total = 3;
+  progress.state = "Running";
+  progress.elapsed = seconds(4);
+  return progress;
+}
+
+TEST(FormatProgress, TrainingShowsStepLossPaceAndPods) {
+  EXPECT_EQ(FormatProgress(Training()),
+            "mnist  step 120/480  loss 0.3121  4321 samples/s  25 %  eta 12 s  3/3 running");
+}
+
+TEST(FormatProgress, MissingWorkerAndStateAreShown) {
+  Progress progress = Training();
+  progress.pods_running = 2;
+  progress.state = "Restarting";
+  EXPECT_TRUE(FormatProgress(progress).ends_with("  2/3 running (Restarting)"));
+}
+
+TEST(FormatProgress, UnknownFiguresAreLeftOut) {
+  Progress progress;
+  progress.job = "mnist";
+  progress.is_training = true;
+  progress.pods_total = 3;
+  EXPECT_EQ(FormatProgress(progress), "mnist  step 0  0/3 running");
+}
+
+TEST(FormatProgress, CommandShowsTimeAndPods) {
+  Progress progress;
+  progress.job = "any";
+  progress.elapsed = seconds(65);
+  progress.pods_running = 1;
+  progress.pods_total = 2;
+  EXPECT_EQ(FormatProgress(progress), "any  1 min 05 s  1/2 running");
+}
+
+TEST(FormatProgressBar, FitsTheScreen) {
+  EXPECT_EQ(FormatProgressBar(Training(), 200),
+            "[======>                  ]  25 % step 120/480  loss 0.3121  4321 samples/s"
+            "  eta 12 s  3/3 running");
+  EXPECT_EQ(FormatProgressBar(Training(), 40).size(), 39U);
+}
+
+TEST(FormatDuration, UnitsFollowTheSize) {
+  EXPECT_EQ(FormatDuration(milliseconds(1)), "1 s");
+  EXPECT_EQ(FormatDuration(seconds(59)), "59 s");
+  EXPECT_EQ(FormatDuration(seconds(61)), "1 min 01 s");
+  EXPECT_EQ(FormatDuration(minutes(127)), "2 h 07 min");
+}
+
+TEST(Printable, ControlCharactersBecomeVisible) {
+  EXPECT_EQ(Printable("a\x1b[31mb\tc\x07 \xc3\xa4"), "a\\x1b[31mb\tc\\x07 \xc3\xa4");
+}
+
+class ConsolePipe : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::array<int, 2> fds{};
+    ASSERT_EQ(::pipe2(fds.data(), O_CLOEXEC | O_NONBLOCK), 0);
+    read_end_ = UniqueFd(fds[0]);
+    write_end_ = UniqueFd(fds[1]);
+    ::signal(SIGPIPE, SIG_IGN);
+  }
+
+  ConsoleOptions Options(bool is_terminal) {
+    ConsoleOptions options;
+    options.fd = write_end_.get();
+    options.is_terminal = is_terminal;
+    return options;
+  }
+
+  std::string Seen() {
+    std::array<char, 4096> buffer{};
+    const ssize_t got = ::read(read_end_.get(), buffer.data(), buffer.size());
+    return std::string(buffer.data(), got > 0 ? static_cast<std::size_t>(got) : 0);
+  }
+
+  UniqueFd read_end_;
+  UniqueFd write_end_;
+};
+
+TEST_F(ConsolePipe, PlainLinesComeAtTheirInterval) {
+  Console console(Options(false));
+  const TimePoint start(seconds(1000));
+  Progress progress = Training();
+  console.Show(progress, start);
+  EXPECT_EQ(Seen(), FormatProgress(progress) + "\n");
+  progress.step = 121;
+  console.Show(progress, start + milliseconds(1999));
+  EXPECT_EQ(Seen(), "");
+  console.Show(progress, start + seconds(2));
+  EXPECT_EQ(Seen(), FormatProgress(progress) + "\n");
+}
+
+TEST_F(ConsolePipe, LineReplacesTheBarOfATerminal) {
+  Console console(Options(true));
+  console.Show(Training(), TimePoint(seconds(1000)));
+  Seen();
+  console.Print("worker-1 lost");
+  EXPECT_EQ(Seen(), "\r\x1b[Kworker-1 lost\n");
+}
+
+TEST_F(ConsolePipe, GoneReaderSilencesTheConsole) {
+  Console console(Options(false));
+  read_end_.Reset();
+  console.Print("nobody hears this");
+  EXPECT_TRUE(console.is_silent());
+  console.Print("nor this");
+}
+
+}  // namespace
+}  // namespace lockstep::control

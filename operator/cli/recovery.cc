@@ -1,0 +1,169 @@
+#include "operator/cli/recovery.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace lockstep::control {
+namespace {
+
+TimePoint WhenOf(const TimelineEvent& event) {
+  return TimePoint(Duration(event.monotonic_ns));
+}
+
+// The last event of the kind in [from, until].
+std::optional<TimePoint> LastOf(const StatusDocument& document,
+                                TimelineEventKind kind,
+                                TimePoint from,
+                                TimePoint until) {
+  std::optional<TimePoint> last;
+  for (const TimelineEvent& event : document.timeline) {
+    const TimePoint when = WhenOf(event);
+    if (event.event == kind && when >= from && when <= until && (!last || when > *last)) {
+      last = when;
+    }
+  }
+  return last;
+}
+
+}  // namespace
+
+void RecoveryTracker::NoteFault(const TaskId& task, TimePoint at) {
+  faults_[task] = at;
+}
+
+void RecoveryTracker::PodLost(const Loss& loss) {
+  const bool is_known =
+      std::any_of(recoveries_.begin(), recoveries_.end(), [&loss](const Recovery& recovery) {
+        return recovery.lost_pod == loss.pod;
+      });
+  if (is_known) {
+    return;
+  }
+  Recovery recovery;
+  recovery.cause = loss.cause;
+  recovery.culprit = loss.task;
+  recovery.lost_pod = loss.pod;
+  recovery.noticed_at = loss.noticed_at;
+  recovery.fault_at = loss.noticed_at;
+  if (const auto fault = faults_.find(loss.task); fault != faults_.end()) {
+    recovery.fault_at = std::min(fault->second, loss.noticed_at);
+    faults_.erase(fault);
+  }
+  recoveries_.push_back(std::move(recovery));
+}
+
+void RecoveryTracker::PodStarted(const TaskId& task, const std::string& pod, TimePoint at) {
+  for (Recovery& recovery : recoveries_) {
+    if (recovery.culprit != task || recovery.over_at || recovery.lost_pod == pod) {
+      continue;
+    }
+    recovery.replacement_pod = pod;  // of several replacements, the one that lasts
+    if (!has_steps_) {
+      recovery.over_at = at;
+      Complete(&recovery);
+    }
+  }
+}
+
+void RecoveryTracker::Report(const StatusDocument& document) {
+  newest_[document.pod] = document;
+  for (Recovery& recovery : recoveries_) {
+    if (!has_steps_ || recovery.replacement_pod.empty()) {
+      continue;
+    }
+    if (!recovery.next_step_at) {
+      recovery.next_step_at = NextStepAfter(recovery.noticed_at);
+    }
+    if (recovery.next_step_at && !recovery.parts) {
+      recovery.parts = PartsOf(recovery);
+    }
+    if (recovery.next_step_at && !recovery.over_at) {
+      recovery.over_at = recovery.next_step_at;
+      Complete(&recovery);
+    }
+  }
+}
+
+void RecoveryTracker::Complete(Recovery* recovery) {
+  completed_.push_back(static_cast<std::size_t>(recovery - recoveries_.data()));
+}
+
+// The gang is synchronous: a step that is complete after the loss had the replacement in it, so
+// the earliest report of one is the moment that counts.
+std::optional<TimePoint> RecoveryTracker::NextStepAfter(TimePoint when) const {
+  std::optional<TimePoint> next;
+  for (const auto& [pod, document] : newest_) {
+    for (const TimelineEvent& event : document.timeline) {
+      const TimePoint at = WhenOf(event);
+      if (event.event == TimelineEventKind::kFirstStep && at > when && (!next || at < *next)) {
+        next = at;
+      }
+    }
+  }
+  return next;
+}
+
+std::optional<RecoveryParts> RecoveryTracker::PartsOf(const Recovery& recovery) const {
+  const auto document = newest_.find(recovery.replacement_pod);
+  if (document == newest_.end()) {
+    return std::nullopt;
+  }
+  const TimePoint from = recovery.noticed_at;
+  const TimePoint until = *recovery.next_step_at;
+  const auto last = [&](TimelineEventKind kind) {
+    return LastOf(document->second, kind, from, until);
+  };
+  const auto start = last(TimelineEventKind::kProcessStart);
+  const auto engine = last(TimelineEventKind::kEngineReady);
+  const auto met = last(TimelineEventKind::kRendezvousEnd);
+  const auto state = last(TimelineEventKind::kStateReady);
+  if (!start || !engine || !met || !state) {
+    return std::nullopt;
+  }
+  // Ranks meet while the engine loads: only the wait beyond that is the meeting's.
+  const TimePoint ready_and_met = std::max(*engine, *met);
+  const TimePoint restored = std::max(*state, ready_and_met);
+  RecoveryParts parts;
+  parts.detect = recovery.noticed_at - recovery.fault_at;
+  parts.spawn = *start - recovery.noticed_at;
+  parts.engine_load = *engine - *start;
+  parts.rendezvous = ready_and_met - *engine;
+  parts.state = restored - ready_and_met;
+  parts.step = until - restored;
+  return parts;
+}
+
+bool RecoveryTracker::is_recovering() const {
+  return std::any_of(recoveries_.begin(), recoveries_.end(), [](const Recovery& recovery) {
+    return !recovery.over_at;
+  });
+}
+
+std::vector<Recovery> RecoveryTracker::TakeCompleted() {
+  std::vector<Recovery> taken;
+  for (; taken_ < completed_.size(); ++taken_) {
+    taken.push_back(recoveries_[completed_[taken_]]);
+  }
+  return taken;
+}
+
+// The union of the recoveries' spans: two pods lost together cost their time once.
+Duration RecoveryTracker::TimeLost(TimePoint now) const {
+  std::vector<std::pair<TimePoint, TimePoint>> spans;
+  for (const Recovery& recovery : recoveries_) {
+    spans.emplace_back(recovery.fault_at, recovery.over_at.value_or(now));
+  }
+  std::sort(spans.begin(), spans.end());
+  Duration lost{};
+  TimePoint counted_until{};
+  for (const auto& [begin, end] : spans) {
+    const TimePoint from = std::max(begin, counted_until);
+    if (end > from) {
+      lost += end - from;
+      counted_until = end;
+    }
+  }
+  return lost;
+}
+
+}  // namespace lockstep::control

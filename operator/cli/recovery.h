@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/time.h"
+#include "common/contract/status_document.h"
+#include "common/contract/topology.h"
+
+namespace lockstep::control {
+
+// Where the time between a failure and the next step went. The parts follow one another and add up
+// to the whole; work that overlaps an earlier part is only counted where it outlasts it.
+struct RecoveryParts {
+  Duration detect{};       // failure -> noticed here
+  Duration spawn{};        // noticed -> the replacement's program began
+  Duration engine_load{};  // -> its engine and data are ready
+  Duration rendezvous{};   // -> all ranks have met
+  Duration state{};        // -> it holds the survivors' state
+  Duration step{};         // -> the next step is complete
+
+  friend bool operator==(const RecoveryParts&, const RecoveryParts&) = default;
+};
+
+// One lost pod and how the job came through it.
+struct Recovery {
+  std::string cause;  // in the words of status.restarts
+  TaskId culprit;
+  std::string lost_pod;
+  std::string replacement_pod;  // empty until it was started
+  TimePoint fault_at;           // the signal where we sent it ourselves, else when noticed
+  TimePoint noticed_at;
+  std::optional<TimePoint> over_at;  // the next step; for commands, the replacement's start
+  std::optional<TimePoint> next_step_at;
+  std::optional<RecoveryParts> parts;  // once the replacement has reported all of them
+};
+
+// Follows losses to the next step, from what the local cluster saw and the runtimes report; all
+// times are of one machine's monotonic clock. Pure bookkeeping. Thread: one.
+class RecoveryTracker {
+ public:
+  // `has_steps`: whether the job's processes report steps (the built-in trainer) or not (commands).
+  explicit RecoveryTracker(bool has_steps) : has_steps_(has_steps) {}
+
+  // We are about to break this task ourselves.
+  void NoteFault(const TaskId& task, TimePoint at);
+
+  struct Loss {
+    TaskId task;
+    std::string pod;
+    std::string cause;
+    TimePoint noticed_at;
+  };
+
+  void PodLost(const Loss& loss);
+  void PodStarted(const TaskId& task, const std::string& pod, TimePoint at);
+  void Report(const StatusDocument& document);
+
+  // Whether a loss still waits for its next step.
+  bool is_recovering() const;
+
+  // Recoveries that were completed since the last call.
+  std::vector<Recovery> TakeCompleted();
+
+  // All of them, oldest first, completed or not.
+  const std::vector<Recovery>& all() const { return recoveries_; }
+
+  // Time in which at least one loss was not made good, until `now`.
+  Duration TimeLost(TimePoint now) const;
+
+ private:
+  void Complete(Recovery* recovery);
+  std::optional<TimePoint> NextStepAfter(TimePoint when) const;
+  std::optional<RecoveryParts> PartsOf(const Recovery& recovery) const;
+
+  bool has_steps_;
+  std::map<TaskId, TimePoint> faults_;
+  std::map<std::string, StatusDocument> newest_;  // by pod
+  std::vector<Recovery> recoveries_;
+  std::size_t taken_ = 0;
+  std::vector<std::size_t> completed_;  // indexes into recoveries_, in order of completion
+};
+
+}  // namespace lockstep::control

@@ -1,0 +1,131 @@
+#include "operator/cli/recovery.h"
+
+#include <string>
+
+#include <gtest/gtest.h>
+
+namespace lockstep::control {
+namespace {
+
+using std::chrono::milliseconds;
+
+const TaskId kWorker0{Role::kWorker, 0};
+const TaskId kWorker1{Role::kWorker, 1};
+
+// Milliseconds of an arbitrary monotonic clock.
+TimePoint At(int64_t when_ms) {
+  return TimePoint(milliseconds(when_ms));
+}
+
+struct Moment {
+  TimelineEventKind kind;
+  int64_t when_ms;
+};
+
+StatusDocument DocumentOf(const std::string& pod, std::initializer_list<Moment> moments) {
+  StatusDocument document;
+  document.pod = pod;
+  for (const Moment& moment : moments) {
+    TimelineEvent event;
+    event.event = moment.kind;
+    event.monotonic_ns = moment.when_ms * 1'000'000;
+    document.timeline.push_back(event);
+  }
+  return document;
+}
+
+StatusDocument ReplacementsReport() {
+  return DocumentOf("job-worker-1-r1",
+                    {{TimelineEventKind::kProcessStart, 1020},
+                     {TimelineEventKind::kRendezvousBegin, 1030},
+                     {TimelineEventKind::kRendezvousEnd, 1100},
+                     {TimelineEventKind::kEngineReady, 1300},
+                     {TimelineEventKind::kStateReady, 1350},
+                     {TimelineEventKind::kFirstStep, 1401}});
+}
+
+void LoseWorker1(RecoveryTracker* tracker) {
+  tracker->NoteFault(kWorker1, At(1000));
+  tracker->PodLost({kWorker1, "job-worker-1", "killed", At(1002)});
+  tracker->PodStarted(kWorker1, "job-worker-1-r1", At(1010));
+}
+
+TEST(RecoveryTracker, PartsFollowOneAnotherAndAddUp) {
+  RecoveryTracker tracker(true);
+  LoseWorker1(&tracker);
+  tracker.Report(ReplacementsReport());
+  tracker.Report(
+      DocumentOf("job-worker-0",
+                 {{TimelineEventKind::kFirstStep, 500}, {TimelineEventKind::kFirstStep, 1400}}));
+  const auto completed = tracker.TakeCompleted();
+  ASSERT_EQ(completed.size(), 1U);
+  ASSERT_TRUE(completed[0].parts.has_value());
+  EXPECT_EQ(*completed[0].parts,
+            (RecoveryParts{milliseconds(2),
+                           milliseconds(18),
+                           milliseconds(280),
+                           milliseconds(0),
+                           milliseconds(50),
+                           milliseconds(51)}));
+  EXPECT_EQ(completed[0].next_step_at, At(1401));
+}
+
+TEST(RecoveryTracker, StepsBeforeTheLossDoNotEndIt) {
+  RecoveryTracker tracker(true);
+  LoseWorker1(&tracker);
+  tracker.Report(DocumentOf("job-worker-0", {{TimelineEventKind::kFirstStep, 999}}));
+  EXPECT_TRUE(tracker.is_recovering());
+  EXPECT_TRUE(tracker.TakeCompleted().empty());
+}
+
+TEST(RecoveryTracker, SurvivorsStepEndsItBeforeTheReplacementHasReported) {
+  RecoveryTracker tracker(true);
+  LoseWorker1(&tracker);
+  tracker.Report(DocumentOf("job-worker-0", {{TimelineEventKind::kFirstStep, 1400}}));
+  EXPECT_FALSE(tracker.is_recovering());
+  EXPECT_EQ(tracker.TakeCompleted().size(), 1U);
+  EXPECT_TRUE(tracker.TakeCompleted().empty());
+}
+
+TEST(RecoveryTracker, LossWithoutAnOrderedFaultStartsWhenNoticed) {
+  RecoveryTracker tracker(true);
+  tracker.PodLost({kWorker1, "job-worker-1", "crash", At(1002)});
+  EXPECT_EQ(tracker.all()[0].fault_at, At(1002));
+}
+
+TEST(RecoveryTracker, OnePodIsLostOnce) {
+  RecoveryTracker tracker(true);
+  LoseWorker1(&tracker);
+  tracker.PodLost({kWorker1, "job-worker-1", "killed", At(1100)});
+  EXPECT_EQ(tracker.all().size(), 1U);
+}
+
+TEST(RecoveryTracker, LostReplacementIsAnotherLossAndBothEndWithTheNextStep) {
+  RecoveryTracker tracker(true);
+  LoseWorker1(&tracker);
+  tracker.PodLost({kWorker1, "job-worker-1-r1", "killed", At(1050)});
+  tracker.PodStarted(kWorker1, "job-worker-1-r2", At(1060));
+  tracker.Report(DocumentOf("job-worker-0", {{TimelineEventKind::kFirstStep, 1400}}));
+  EXPECT_EQ(tracker.TakeCompleted().size(), 2U);
+  EXPECT_EQ(tracker.all()[0].replacement_pod, "job-worker-1-r2");
+  EXPECT_EQ(tracker.TimeLost(At(9999)), milliseconds(400));
+}
+
+TEST(RecoveryTracker, TwoLostTogetherCostTheirTimeOnce) {
+  RecoveryTracker tracker(true);
+  tracker.PodLost({kWorker0, "job-worker-0", "killed", At(1000)});
+  tracker.PodLost({kWorker1, "job-worker-1", "killed", At(1100)});
+  EXPECT_EQ(tracker.TimeLost(At(1500)), milliseconds(500));
+}
+
+TEST(RecoveryTracker, CommandIsRecoveredWhenItsReplacementRuns) {
+  RecoveryTracker tracker(false);
+  LoseWorker1(&tracker);
+  const auto completed = tracker.TakeCompleted();
+  ASSERT_EQ(completed.size(), 1U);
+  EXPECT_EQ(completed[0].over_at, At(1010));
+  EXPECT_FALSE(completed[0].next_step_at.has_value());
+}
+
+}  // namespace
+}  // namespace lockstep::control

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <string>
+
+#include "common/base/result.h"
+#include "common/base/time.h"
+#include "common/base/unique_fd.h"
+
+namespace lockstep::control {
+
+// The folder of one run: lock, job key, logs of pods and of the run itself, checkpoints, summary.
+// At most one run uses a folder at a time; the lock goes with this process, however it ends.
+class RunDirectory {
+ public:
+  // Makes the folder where it is missing, and takes it over where an earlier run has ended: its
+  // checkpoints stay. Writes a fresh job key with mode 0600.
+  // Errors: kAlreadyExists (a living run holds it, named by its process id), kIo and its kin.
+  static Result<RunDirectory> Open(const std::string& path);
+
+  const std::string& path() const { return path_; }
+
+  std::string KeyFile() const { return path_ + "/job.key"; }
+
+  std::string LogFile() const { return path_ + "/lockstep.log"; }
+
+  std::string SummaryFile() const { return path_ + "/summary.json"; }
+
+  std::string PodDirectory(const std::string& pod) const { return path_ + "/pods/" + pod; }
+
+  // The secret that is in the key file.
+  const std::string& job_key() const { return job_key_; }
+
+ private:
+  RunDirectory(std::string path, UniqueFd lock, std::string job_key)
+      : path_(std::move(path)), lock_(std::move(lock)), job_key_(std::move(job_key)) {}
+
+  std::string path_;  // absolute
+  UniqueFd lock_;
+  std::string job_key_;
+};
+
+// "runs/JOB-20261121T102203Z" below `working_directory`, with "-2", "-3", ... where that exists.
+std::string DefaultRunDirectory(const std::string& working_directory,
+                                const std::string& job,
+                                WallTime now);
+
+}  // namespace lockstep::control

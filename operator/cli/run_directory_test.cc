@@ -1,0 +1,83 @@
+#include "operator/cli/run_directory.h"
+
+#include <filesystem>
+#include <stdlib.h>
+#include <string>
+#include <unistd.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include "common/base/file.h"
+
+namespace lockstep::control {
+namespace {
+
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+
+class RunDirectoryTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = ::testing::TempDir() + "runs-XXXXXX";
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+  }
+
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::string folder_;
+};
+
+TEST_F(RunDirectoryTest, KeyIsForItsOwnerOnly) {
+  const auto run = RunDirectory::Open(folder_ + "/a/b");
+  ASSERT_TRUE(run.ok()) << run.error().ToString();
+
+  struct stat info {};
+
+  ASSERT_EQ(::stat(run->KeyFile().c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600U);
+  EXPECT_EQ(ReadFile(run->KeyFile(), 1000).value(), run->job_key());
+  EXPECT_EQ(run->job_key().size(), 64U);
+}
+
+TEST_F(RunDirectoryTest, SecondRunIsRefusedWithTheProcessOfTheFirst) {
+  const auto first = RunDirectory::Open(folder_);
+  ASSERT_TRUE(first.ok());
+  const auto second = RunDirectory::Open(folder_);
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.error().code(), ErrorCode::kAlreadyExists);
+  EXPECT_THAT(second.error().message(),
+              EndsWith("is in use by process " + std::to_string(::getpid())));
+}
+
+TEST_F(RunDirectoryTest, EndedRunsDirectoryIsTakenOverWithANewKey) {
+  std::string first_key;
+  {
+    const auto first = RunDirectory::Open(folder_);
+    ASSERT_TRUE(first.ok());
+    first_key = first->job_key();
+  }
+  const auto second = RunDirectory::Open(folder_);
+  ASSERT_TRUE(second.ok()) << second.error().ToString();
+  EXPECT_NE(second->job_key(), first_key);
+}
+
+TEST_F(RunDirectoryTest, FileInTheWayIsNamed) {
+  ASSERT_TRUE(WriteFileAtomically(folder_ + "/file", "").ok());
+  const auto run = RunDirectory::Open(folder_ + "/file");
+  ASSERT_FALSE(run.ok());
+  EXPECT_THAT(run.error().ToString(), HasSubstr(folder_ + "/file"));
+}
+
+TEST_F(RunDirectoryTest, DefaultNameCarriesJobAndTimeAndIsFree) {
+  const WallTime when(std::chrono::milliseconds(1'000'000'000'000));
+  const std::string first = DefaultRunDirectory(folder_, "mnist", when);
+  EXPECT_EQ(first, folder_ + "/runs/mnist-20010909T014640Z");
+  std::filesystem::create_directories(first);
+  EXPECT_EQ(DefaultRunDirectory(folder_, "mnist", when), first + "-2");
+}
+
+}  // namespace
+}  // namespace lockstep::control

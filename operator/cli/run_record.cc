@@ -1,0 +1,228 @@
+#include "operator/cli/run_record.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/contract/exit_code.h"
+#include "common/contract/topology.h"
+
+namespace lockstep::control {
+namespace {
+
+std::string_view LastLine(std::string_view text) {
+  while (text.ends_with('\n')) {
+    text.remove_suffix(1);
+  }
+  const std::size_t newline = text.rfind('\n');
+  return newline == std::string_view::npos ? text : text.substr(newline + 1);
+}
+
+}  // namespace
+
+RunRecord::RunRecord(bool is_training, TimePoint started, std::string run_directory)
+    : is_training_(is_training),
+      started_(started),
+      run_directory_(std::move(run_directory)),
+      recoveries_(is_training) {}
+
+void RunRecord::OnPodEvent(const PodEvent& event) {
+  switch (event.change) {
+    case PodChange::kStarted:
+      OnStarted(event);
+      return;
+    case PodChange::kEnded:
+      OnEnded(event);
+      return;
+    case PodChange::kDeleted:
+      return;
+  }
+}
+
+void RunRecord::OnStarted(const PodEvent& event) {
+  const auto name = ParsePodName(event.pod.name);
+  if (!name) {
+    return;
+  }
+  PodRecord record;
+  record.name = event.pod.name;
+  record.task = name->task;
+  record.attempt = name->number.attempt;
+  record.incarnation = name->number.incarnation;
+  record.pid = event.pod.status.pid;
+  record.started = event.at - started_;
+  record.log_file = run_directory_ + "/pods/" + event.pod.name + "/pod.log";
+  pods_.push_back(std::move(record));
+  if (event.pod.status.pid > 0) {
+    running_[name->task] = event.pod.name;
+  }
+  // Only what is replaced was a loss to come through; what ends the job is its outcome.
+  if (const auto lost = lost_.find(name->task); lost != lost_.end()) {
+    recoveries_.PodLost(lost->second);
+    lost_.erase(lost);
+  }
+  recoveries_.PodStarted(name->task, event.pod.name, event.at);
+}
+
+void RunRecord::OnEnded(const PodEvent& event) {
+  for (PodRecord& record : pods_) {
+    if (record.name == event.pod.name && event.pod.status.termination) {
+      NoteEnd(event, &record);
+    }
+  }
+  const auto name = ParsePodName(event.pod.name);
+  if (!name) {
+    return;
+  }
+  const auto running = running_.find(name->task);
+  if (running != running_.end() && running->second == event.pod.name) {
+    running_.erase(running);
+  }
+  if (event.pod.is_deleting || !event.pod.status.termination ||
+      event.pod.status.termination->exit_code == 0) {
+    return;
+  }
+  const kube::ContainerTermination& end = *event.pod.status.termination;
+  const ExitVerdict verdict = ClassifyExit(end.exit_code, end.signal, end.reason);
+  lost_[name->task] = {
+      name->task, event.pod.name, std::string(ExitCauseName(verdict.cause)), event.at};
+}
+
+void RunRecord::NoteEnd(const PodEvent& event, PodRecord* record) {
+  const kube::ContainerTermination& end = *event.pod.status.termination;
+  record->ended = event.at - started_;
+  record->exit_code = end.exit_code;
+  record->reason = end.reason;
+  const auto message = DecodeTerminationMessage(end.message);
+  record->message = Printable(message.ok() ? message->reason : LastLine(end.message));
+  if (message.ok()) {
+    NoteLastWords(*message);
+  }
+}
+
+void RunRecord::NoteLastWords(const TerminationMessage& message) {
+  if (message.samples) {
+    final_samples_ = message.samples;
+  }
+  if (message.result) {
+    final_result_ = message.result;
+  }
+  if (message.last_step) {
+    final_step_ = std::max(final_step_.value_or(Step()), *message.last_step);
+  }
+  if (message.last_checkpoint_step) {
+    last_checkpoint_step_ =
+        std::max(last_checkpoint_step_.value_or(Step()), *message.last_checkpoint_step);
+  }
+}
+
+void RunRecord::OnGivenUp(const kube::Pod& pod, const std::string& cause, TimePoint now) {
+  if (const auto name = ParsePodName(pod.name)) {
+    lost_[name->task] = {name->task, pod.name, cause, now};
+  }
+}
+
+void RunRecord::OnReport(const StatusArrival& arrival) {
+  const StatusDocument& document = arrival.document;
+  recoveries_.Report(document);
+  const StatusDocument* leading = Leading();
+  const bool is_ahead = leading == nullptr || document.step > leading->step;
+  if (is_ahead && document.step.value() > 0) {
+    last_step_at_ = arrival.received;
+    first_step_at_ = first_step_at_.value_or(arrival.received);
+  }
+  for (const TimelineEvent& event : document.timeline) {
+    const TimePoint when{Duration(event.monotonic_ns)};
+    if (event.event == TimelineEventKind::kFirstStep) {
+      first_step_at_ = std::min(first_step_at_.value_or(when), when);
+    }
+  }
+  reports_[document.task] = document;
+}
+
+const StatusDocument* RunRecord::Leading() const {
+  const StatusDocument* leading = nullptr;
+  for (const auto& [task, document] : reports_) {
+    // A finished rank knows the result, too; that makes it the better source at equal step.
+    const bool is_better = leading == nullptr || document.step > leading->step ||
+                           (document.step == leading->step && document.result && !leading->result);
+    if (IsRank(task.role) && is_better) {
+      leading = &document;
+    }
+  }
+  return leading;
+}
+
+ChaosView RunRecord::ViewForChaos(std::size_t gang_size, TimePoint now) {
+  if (!all_running_since_ && running_.size() == gang_size) {
+    all_running_since_ = now;
+  }
+  ChaosView view;
+  if (const StatusDocument* leading = Leading()) {
+    view.step = leading->step.value();
+  }
+  if (all_running_since_) {
+    view.running = now - *all_running_since_;
+  }
+  for (const auto& [task, pod] : running_) {
+    view.running_tasks.insert(task);
+    const auto report = reports_.find(task);
+    if (report != reports_.end() && report->second.pod == pod) {
+      view.phases[task] = report->second.phase;
+    }
+  }
+  return view;
+}
+
+std::string RunRecord::RunningPodOf(const TaskId& task) const {
+  const auto running = running_.find(task);
+  return running == running_.end() ? "" : running->second;
+}
+
+void RunRecord::FillProgress(Progress* progress) const {
+  progress->pods_running = static_cast<int64_t>(running_.size());
+  const StatusDocument* leading = Leading();
+  if (leading == nullptr) {
+    return;
+  }
+  progress->step = leading->step.value();
+  progress->steps_total = leading->steps_total.value_or(0);
+  progress->has_loss = leading->loss.has_value();
+  progress->loss = leading->loss.value_or(0);
+  progress->samples_per_second = leading->samples_per_second;
+  if (first_step_at_) {
+    progress->elapsed = last_step_at_ - *first_step_at_;
+  }
+}
+
+void RunRecord::FillSummary(TimePoint now, RunSummary* summary) const {
+  summary->is_training = is_training_;
+  summary->recoveries = recoveries_.all();
+  summary->time_lost = recoveries_.TimeLost(now);
+  summary->pods = pods_;
+  summary->elapsed = now - started_;
+  summary->run_directory = run_directory_;
+  summary->last_checkpoint_step = last_checkpoint_step_;
+  if (const StatusDocument* leading = Leading()) {
+    summary->steps = leading->step.value();
+    summary->steps_total = leading->steps_total;
+    summary->loss = leading->loss;
+    summary->samples = leading->samples;
+    if (leading->result) {
+      summary->test_loss = leading->result->test_loss;
+      summary->test_accuracy = leading->result->test_accuracy;
+    }
+    summary->last_checkpoint_step = std::max(last_checkpoint_step_, leading->last_checkpoint_step);
+  }
+  if (final_result_) {
+    summary->test_loss = final_result_->test_loss;
+    summary->test_accuracy = final_result_->test_accuracy;
+  }
+  summary->samples = final_samples_.value_or(summary->samples);
+  summary->steps = std::max(summary->steps, final_step_.value_or(Step()).value());
+  if (first_step_at_ && last_step_at_ > *first_step_at_) {
+    summary->samples_per_second =
+        static_cast<double>(summary->samples.consumed) / ToSeconds(last_step_at_ - *first_step_at_);
+  }
+}
+
+}  // namespace lockstep::control

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/time.h"
+#include "common/contract/status_document.h"
+#include "common/contract/termination_message.h"
+#include "operator/cli/chaos.h"
+#include "operator/cli/console.h"
+#include "operator/cli/recovery.h"
+#include "operator/cli/status_poller.h"
+#include "operator/cli/summary.h"
+#include "operator/local/local_cluster.h"
+
+namespace lockstep::control {
+
+// What happened in a run so far: every pod that ever ran, the newest reports, the recoveries.
+// Bookkeeping only; it decides nothing. Thread: one.
+class RunRecord {
+ public:
+  // `is_training`: whether the pods run the built-in trainer and so report steps.
+  RunRecord(bool is_training, TimePoint started, std::string run_directory);
+
+  void OnPodEvent(const PodEvent& event);
+
+  // The operator gives up a pod that still runs, for this cause.
+  void OnGivenUp(const kube::Pod& pod, const std::string& cause, TimePoint now);
+
+  void OnReport(const StatusArrival& arrival);
+
+  RecoveryTracker& recoveries() { return recoveries_; }
+
+  // Whether a loss is known that training has not come through yet.
+  bool is_recovering() const { return !lost_.empty() || recoveries_.is_recovering(); }
+
+  bool has_pods() const { return !pods_.empty(); }
+
+  // The report with the highest step, the newest of those; null when none came.
+  const StatusDocument* Leading() const;
+
+  // What the chaos schedule decides by.
+  ChaosView ViewForChaos(std::size_t gang_size, TimePoint now);
+
+  // Current pod of a task that has a process; empty if none.
+  std::string RunningPodOf(const TaskId& task) const;
+
+  // Fills in what this object knows.
+  void FillProgress(Progress* progress) const;
+  void FillSummary(TimePoint now, RunSummary* summary) const;
+
+ private:
+  void OnStarted(const PodEvent& event);
+  void OnEnded(const PodEvent& event);
+  void NoteEnd(const PodEvent& event, PodRecord* record);
+  void NoteLastWords(const TerminationMessage& message);
+
+  bool is_training_;
+  TimePoint started_;
+  std::string run_directory_;
+  RecoveryTracker recoveries_;
+  std::vector<PodRecord> pods_;
+  std::map<TaskId, std::string> running_;         // task -> pod with a process
+  std::map<TaskId, RecoveryTracker::Loss> lost_;  // without a replacement yet
+  std::map<TaskId, StatusDocument> reports_;      // newest of each task
+  // What processes said last: it outlives their status documents.
+  std::optional<SampleCounts> final_samples_;
+  std::optional<TestResult> final_result_;
+  std::optional<Step> final_step_;
+  std::optional<Step> last_checkpoint_step_;
+  std::optional<TimePoint> all_running_since_;
+  std::optional<TimePoint> first_step_at_;
+  TimePoint last_step_at_{};
+};
+
+}  // namespace lockstep::control

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <vector>
+
+#include "common/base/result.h"
+#include "common/base/unique_fd.h"
+
+namespace lockstep::control {
+
+// The signals that ask a run to end, as something to poll: SIGINT, SIGTERM, SIGHUP. SIGPIPE is
+// ignored, so that a closed reader is an error of write and nothing more.
+class StopSignals {
+ public:
+  // Blocks the signals for this thread and those it starts later: call before any is started.
+  // Errors: kIo, kResourceExhausted.
+  static Result<StopSignals> Block();
+
+  // Readable when one has come.
+  int fd() const { return fd_.get(); }
+
+  // The signals that came since the last call, without waiting.
+  std::vector<int> Take();
+
+ private:
+  explicit StopSignals(UniqueFd fd) : fd_(std::move(fd)) {}
+
+  UniqueFd fd_;
+};
+
+}  // namespace lockstep::control

@@ -1,0 +1,246 @@
+#include "operator/cli/summary.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <map>
+
+#include "common/contract/exit_code.h"
+
+namespace lockstep::control {
+namespace {
+
+std::string Fixed(double value, int digits) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%.*f", digits, value);
+  return text;
+}
+
+std::string Seconds(Duration duration) {
+  return Fixed(ToSeconds(duration), 2);
+}
+
+std::string Line(const std::string& label, const std::string& text) {
+  std::string line = "  " + label;
+  line.resize(std::max<std::size_t>(line.size() + 1, 16), ' ');
+  return line + text + "\n";
+}
+
+Json NumberOrNull(const std::optional<double>& number) {
+  return number && std::isfinite(*number) ? Json(*number) : Json(nullptr);
+}
+
+Json SecondsOrNull(const std::optional<Duration>& duration) {
+  return duration ? Json(ToSeconds(*duration)) : Json(nullptr);
+}
+
+std::optional<Duration> FaultToNextStep(const Recovery& recovery) {
+  return recovery.next_step_at ? std::optional(*recovery.next_step_at - recovery.fault_at)
+                               : std::nullopt;
+}
+
+Json EncodeRecovery(const Recovery& recovery) {
+  const auto part = [&recovery](Duration RecoveryParts::*member) {
+    return recovery.parts ? SecondsOrNull((*recovery.parts).*member) : Json(nullptr);
+  };
+  Json json = Json::object();
+  json["cause"] = recovery.cause;
+  json["culprit"] = TaskName(recovery.culprit);
+  json["lostPod"] = recovery.lost_pod;
+  json["replacementPod"] = recovery.replacement_pod;
+  json["killToNextStepSeconds"] = SecondsOrNull(FaultToNextStep(recovery));
+  json["detectSeconds"] = ToSeconds(recovery.noticed_at - recovery.fault_at);
+  json["spawnSeconds"] = part(&RecoveryParts::spawn);
+  json["engineLoadSeconds"] = part(&RecoveryParts::engine_load);
+  json["rendezvousSeconds"] = part(&RecoveryParts::rendezvous);
+  json["stateSeconds"] = part(&RecoveryParts::state);
+  json["stepSeconds"] = part(&RecoveryParts::step);
+  return json;
+}
+
+Json EncodePod(const PodRecord& pod) {
+  Json json = Json::object();
+  json["name"] = pod.name;
+  json["role"] = std::string(RoleName(pod.task.role));
+  json["index"] = pod.task.index;
+  json["attempt"] = pod.attempt.value();
+  json["incarnation"] = pod.incarnation.value();
+  json["pid"] = pod.pid;
+  json["startedSeconds"] = ToSeconds(pod.started);
+  json["endedSeconds"] = SecondsOrNull(pod.ended);
+  json["exitCode"] = pod.exit_code ? Json(*pod.exit_code) : Json(nullptr);
+  json["reason"] = pod.reason;
+  json["message"] = pod.message;
+  json["log"] = pod.log_file;
+  return json;
+}
+
+std::string FormatTraining(const RunSummary& summary) {
+  std::string text;
+  std::string steps = std::to_string(summary.steps);
+  if (summary.steps_total) {
+    steps += " of " + std::to_string(*summary.steps_total);
+  }
+  text += Line("steps", steps + ", " + Fixed(summary.samples_per_second, 0) + " samples/s");
+  if (summary.loss) {
+    text += Line("training loss", Fixed(*summary.loss, 4));
+  }
+  if (summary.test_accuracy) {
+    text += Line("test accuracy",
+                 Fixed(100 * *summary.test_accuracy, 1) + " %" +
+                     (summary.test_loss ? ", loss " + Fixed(*summary.test_loss, 4) : ""));
+  }
+  text += Line("samples",
+               std::to_string(summary.samples.consumed) + " used, " +
+                   std::to_string(summary.samples.lost) + " lost, " +
+                   std::to_string(summary.samples.repeated) + " repeated");
+  return text;
+}
+
+// The pods whose end explains a failure: each task's last one, where it did not succeed.
+std::string FormatCulprits(const RunSummary& summary) {
+  std::map<TaskId, const PodRecord*> last;
+  for (const PodRecord& pod : summary.pods) {
+    last[pod.task] = &pod;
+  }
+  std::string text;
+  for (const auto& [task, pod] : last) {
+    if (pod->exit_code.value_or(0) == 0) {
+      continue;
+    }
+    const int signal = *pod->exit_code > kExitSignalBase ? *pod->exit_code - kExitSignalBase : 0;
+    text += Line(TaskName(task),
+                 DescribeExit(*pod->exit_code, signal, pod->reason) +
+                     (pod->message.empty() ? "" : ": " + pod->message));
+  }
+  return text;
+}
+
+std::string FormatRestarts(const RunSummary& summary) {
+  int64_t count = 0;
+  std::string causes;
+  for (const RestartCount& restart : summary.restarts) {
+    count += restart.count;
+    causes += (causes.empty() ? "" : ", ") + restart.cause + " " + std::to_string(restart.count);
+  }
+  std::string text = Line("restarts", std::to_string(count) + (count > 0 ? ": " + causes : ""));
+  for (const Recovery& recovery : summary.recoveries) {
+    text += Line("", FormatRecovery(recovery));
+  }
+  if (!summary.recoveries.empty()) {
+    text +=
+        Line("time lost", Seconds(summary.time_lost) + " s of " + Seconds(summary.elapsed) + " s");
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string_view RunOutcomeName(RunOutcome outcome) {
+  switch (outcome) {
+    case RunOutcome::kSucceeded:
+      return "succeeded";
+    case RunOutcome::kFailed:
+      return "failed";
+    case RunOutcome::kRefused:
+      return "refused";
+    case RunOutcome::kStopped:
+      return "stopped";
+  }
+  return "failed";
+}
+
+int ExitCodeOf(RunOutcome outcome) {
+  switch (outcome) {
+    case RunOutcome::kSucceeded:
+      return kCliSucceeded;
+    case RunOutcome::kFailed:
+      return kCliFailed;
+    case RunOutcome::kRefused:
+      return kCliRefused;
+    case RunOutcome::kStopped:
+      return kCliStopped;
+  }
+  return kCliFailed;
+}
+
+std::string FormatRecovery(const Recovery& recovery) {
+  std::string text = TaskName(recovery.culprit) + " (" + recovery.cause + "): ";
+  if (!recovery.over_at) {
+    return text + "not recovered";
+  }
+  const bool has_step = recovery.next_step_at.has_value();
+  text += (has_step ? "training again after " : "running again after ") +
+          Seconds(*recovery.over_at - recovery.fault_at) + " s";
+  if (recovery.parts) {
+    const RecoveryParts& parts = *recovery.parts;
+    text += " = detect " + Seconds(parts.detect) + " + spawn " + Seconds(parts.spawn) +
+            " + engine " + Seconds(parts.engine_load) + " + rendezvous " +
+            Seconds(parts.rendezvous) + " + state " + Seconds(parts.state) + " + step " +
+            Seconds(parts.step);
+  }
+  return text;
+}
+
+std::string FormatSummary(const RunSummary& summary) {
+  std::string text = summary.job + " " + std::string(RunOutcomeName(summary.outcome)) + " after " +
+                     Seconds(summary.elapsed) + " s" +
+                     (summary.reason.empty() ? "" : ": " + summary.reason) + "\n";
+  if (summary.is_training) {
+    text += FormatTraining(summary);
+  }
+  if (summary.outcome == RunOutcome::kFailed) {
+    text += FormatCulprits(summary);
+  }
+  text += FormatRestarts(summary);
+  text += Line("logs", summary.run_directory + "/pods/*/pod.log");
+  if (!summary.checkpoint_directory.empty()) {
+    const std::string newest =
+        summary.last_checkpoint_step
+            ? ", newest of step " + std::to_string(summary.last_checkpoint_step->value())
+            : "";
+    text += Line("checkpoints", summary.checkpoint_directory + newest);
+  }
+  return text;
+}
+
+Json EncodeSummary(const RunSummary& summary) {
+  Json json = Json::object();
+  json["job"] = summary.job;
+  json["outcome"] = std::string(RunOutcomeName(summary.outcome));
+  json["reason"] = summary.reason;
+  json["testAccuracy"] = NumberOrNull(summary.test_accuracy);
+  json["testLoss"] = NumberOrNull(summary.test_loss);
+  json["loss"] = NumberOrNull(summary.loss);
+  json["steps"] = summary.steps;
+  json["stepsTotal"] = summary.steps_total ? Json(*summary.steps_total) : Json(nullptr);
+  json["samplesPerSecond"] = NumberOrNull(summary.samples_per_second);
+  json["samplesConsumed"] = summary.samples.consumed;
+  json["samplesExpected"] = summary.samples.expected;
+  json["samplesLost"] = summary.samples.lost;
+  json["samplesRepeated"] = summary.samples.repeated;
+  json["restarts"] = Json::array();
+  for (const RestartCount& restart : summary.restarts) {
+    Json entry = Json::object();
+    entry["cause"] = restart.cause;
+    entry["count"] = restart.count;
+    json["restarts"].push_back(std::move(entry));
+  }
+  json["recoveries"] = Json::array();
+  for (const Recovery& recovery : summary.recoveries) {
+    json["recoveries"].push_back(EncodeRecovery(recovery));
+  }
+  json["pods"] = Json::array();
+  for (const PodRecord& pod : summary.pods) {
+    json["pods"].push_back(EncodePod(pod));
+  }
+  json["elapsedSeconds"] = ToSeconds(summary.elapsed);
+  json["timeLostSeconds"] = ToSeconds(summary.time_lost);
+  json["runDirectory"] = summary.run_directory;
+  json["checkpointDirectory"] = summary.checkpoint_directory;
+  json["lastCheckpointStep"] =
+      summary.last_checkpoint_step ? Json(summary.last_checkpoint_step->value()) : Json(nullptr);
+  return json;
+}
+
+}  // namespace lockstep::control

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/time.h"
+#include "common/contract/status_document.h"
+#include "common/json/json.h"
+#include "operator/api/training_job.h"
+#include "operator/cli/recovery.h"
+
+namespace lockstep::control {
+
+// How a run ended.
+enum class RunOutcome { kSucceeded, kFailed, kRefused, kStopped };
+
+// "succeeded", "failed", "refused", "stopped".
+std::string_view RunOutcomeName(RunOutcome outcome);
+
+// Exit codes of `lockstep`.
+inline constexpr int kCliSucceeded = 0;
+inline constexpr int kCliFailed = 1;     // the job failed, or the run could not be carried out
+inline constexpr int kCliUsage = 2;      // bad manifest or arguments
+inline constexpr int kCliRefused = 3;    // the job does not fit this machine
+inline constexpr int kCliStopped = 130;  // 128 + SIGINT
+
+int ExitCodeOf(RunOutcome outcome);
+
+// One pod that ever ran, for comparing process ids before and after a failure.
+struct PodRecord {
+  std::string name;
+  TaskId task;
+  Attempt attempt;
+  Incarnation incarnation;
+  int64_t pid = 0;
+  Duration started{};  // since the run began
+  std::optional<Duration> ended;
+  std::optional<int> exit_code;
+  std::string reason;   // as the kubelet words it
+  std::string message;  // its last words: one line
+  std::string log_file;
+};
+
+// Everything a run has to say at its end.
+struct RunSummary {
+  std::string job;
+  RunOutcome outcome = RunOutcome::kFailed;
+  std::string reason;
+  bool is_training = false;  // the built-in trainer: the figures below are its own
+  std::optional<double> test_loss;
+  std::optional<double> test_accuracy;
+  std::optional<double> loss;  // of the last step
+  int64_t steps = 0;
+  std::optional<int64_t> steps_total;
+  double samples_per_second = 0;  // over the whole training, failures included
+  SampleCounts samples;
+  std::vector<RestartCount> restarts;
+  std::vector<Recovery> recoveries;
+  std::vector<PodRecord> pods;
+  Duration elapsed{};
+  Duration time_lost{};
+  std::string run_directory;
+  std::string checkpoint_directory;  // empty: none were to be written
+  std::optional<Step> last_checkpoint_step;
+};
+
+// Several lines for people, each ending in a newline.
+std::string FormatSummary(const RunSummary& summary);
+
+// The same for programs; docs/cli.md lists the keys. What is not known is null.
+Json EncodeSummary(const RunSummary& summary);
+
+// "killed worker-1: recovered in 0.71 s (detect 0.00, spawn 0.02, ...)": one recovery for people.
+std::string FormatRecovery(const Recovery& recovery);
+
+}  // namespace lockstep::control

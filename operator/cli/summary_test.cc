@@ -1,0 +1,181 @@
+#include "operator/cli/summary.h"
+
+#include <limits>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep::control {
+namespace {
+
+using std::chrono::milliseconds;
+
+TimePoint At(int64_t when_ms) {
+  return TimePoint(milliseconds(when_ms));
+}
+
+RunSummary TrainedWithOneLoss() {
+  RunSummary summary;
+  summary.job = "mnist";
+  summary.outcome = RunOutcome::kSucceeded;
+  summary.is_training = true;
+  summary.test_accuracy = 0.9655;
+  summary.test_loss = 0.125;
+  summary.loss = 0.0312;
+  summary.steps = 750;
+  summary.steps_total = 750;
+  summary.samples_per_second = 4321.4;
+  summary.samples = {72000, 72000, 0, 0};
+  summary.restarts = {{"killed", 1}};
+  Recovery recovery;
+  recovery.cause = "killed";
+  recovery.culprit = {Role::kWorker, 1};
+  recovery.lost_pod = "mnist-worker-1";
+  recovery.replacement_pod = "mnist-worker-1-r1";
+  recovery.fault_at = At(1000);
+  recovery.noticed_at = At(1010);
+  recovery.next_step_at = At(1700);
+  recovery.over_at = At(1700);
+  recovery.parts = RecoveryParts{milliseconds(10),
+                                 milliseconds(20),
+                                 milliseconds(300),
+                                 milliseconds(70),
+                                 milliseconds(100),
+                                 milliseconds(200)};
+  summary.recoveries = {recovery};
+  summary.elapsed = milliseconds(20'500);
+  summary.time_lost = milliseconds(700);
+  summary.run_directory = "/runs/a";
+  summary.checkpoint_directory = "/runs/a/checkpoints";
+  summary.last_checkpoint_step = Step(700);
+  return summary;
+}
+
+TEST(FormatSummary, TrainingTellsFiguresRecoveriesAndPlaces) {
+  EXPECT_EQ(FormatSummary(TrainedWithOneLoss()),
+            "mnist succeeded after 20.50 s\n"
+            "  steps         750 of 750, 4321 samples/s\n"
+            "  training loss 0.0312\n"
+            "  test accuracy 96.5 %, loss 0.1250\n"
+            "  samples       72000 used, 0 lost, 0 repeated\n"
+            "  restarts      1: killed 1\n"
+            "                worker-1 (killed): training again after 0.70 s = detect 0.01 + "
+            "spawn 0.02 + engine 0.30 + rendezvous 0.07 + state 0.10 + step 0.20\n"
+            "  time lost     0.70 s of 20.50 s\n"
+            "  logs          /runs/a/pods/*/pod.log\n"
+            "  checkpoints   /runs/a/checkpoints, newest of step 700\n");
+}
+
+TEST(FormatSummary, FailedCommandTellsItsReasonAndNoTrainingFigures) {
+  RunSummary summary;
+  summary.job = "any";
+  summary.outcome = RunOutcome::kFailed;
+  summary.reason = "worker-0: exit code 3";
+  summary.run_directory = "/runs/b";
+  PodRecord lost;
+  lost.task = {Role::kWorker, 0};
+  lost.exit_code = 137;
+  PodRecord last = lost;
+  last.exit_code = 3;
+  last.reason = "Error";
+  last.message = "no such option";
+  summary.pods = {lost, last};
+  EXPECT_EQ(FormatSummary(summary),
+            "any failed after 0.00 s: worker-0: exit code 3\n"
+            "  worker-0      exit code 3: no such option\n"
+            "  restarts      0\n"
+            "  logs          /runs/b/pods/*/pod.log\n");
+}
+
+TEST(EncodeSummary, KeysAreThoseOfTheManual) {
+  const Json json = EncodeSummary(TrainedWithOneLoss());
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : json.items()) {
+    keys.push_back(key);
+  }
+  EXPECT_THAT(keys,
+              ::testing::ElementsAre("job",
+                                     "outcome",
+                                     "reason",
+                                     "testAccuracy",
+                                     "testLoss",
+                                     "loss",
+                                     "steps",
+                                     "stepsTotal",
+                                     "samplesPerSecond",
+                                     "samplesConsumed",
+                                     "samplesExpected",
+                                     "samplesLost",
+                                     "samplesRepeated",
+                                     "restarts",
+                                     "recoveries",
+                                     "pods",
+                                     "elapsedSeconds",
+                                     "timeLostSeconds",
+                                     "runDirectory",
+                                     "checkpointDirectory",
+                                     "lastCheckpointStep"));
+}
+
+TEST(EncodeSummary, RecoveryCarriesItsParts) {
+  EXPECT_EQ(DumpJson(EncodeSummary(TrainedWithOneLoss())["recoveries"][0]),
+            R"({"cause":"killed","culprit":"worker-1","lostPod":"mnist-worker-1",)"
+            R"("replacementPod":"mnist-worker-1-r1","killToNextStepSeconds":0.7,)"
+            R"("detectSeconds":0.01,"spawnSeconds":0.02,"engineLoadSeconds":0.3,)"
+            R"("rendezvousSeconds":0.07,"stateSeconds":0.1,"stepSeconds":0.2})");
+}
+
+TEST(EncodeSummary, UnknownFiguresAreNull) {
+  RunSummary summary;
+  summary.test_loss = std::numeric_limits<double>::quiet_NaN();
+  Recovery recovery;
+  summary.recoveries = {recovery};
+  const Json json = EncodeSummary(summary);
+  EXPECT_TRUE(json["testAccuracy"].is_null());
+  EXPECT_TRUE(json["testLoss"].is_null());
+  EXPECT_TRUE(json["recoveries"][0]["killToNextStepSeconds"].is_null());
+  EXPECT_TRUE(json["recoveries"][0]["spawnSeconds"].is_null());
+}
+
+TEST(EncodeSummary, PodCarriesItsProcess) {
+  RunSummary summary;
+  PodRecord pod;
+  pod.name = "mnist-worker-1-r1";
+  pod.task = {Role::kWorker, 1};
+  pod.incarnation = Incarnation(1);
+  pod.pid = 4711;
+  pod.exit_code = 0;
+  pod.reason = "Completed";
+  summary.pods = {pod};
+  const Json json = EncodeSummary(summary)["pods"][0];
+  EXPECT_EQ(json["name"], "mnist-worker-1-r1");
+  EXPECT_EQ(json["role"], "worker");
+  EXPECT_EQ(json["index"], 1);
+  EXPECT_EQ(json["incarnation"], 1);
+  EXPECT_EQ(json["pid"], 4711);
+  EXPECT_EQ(json["exitCode"], 0);
+}
+
+struct OutcomeCase {
+  RunOutcome outcome;
+  const char* name;
+  int exit_code;
+};
+
+class RunOutcomes : public ::testing::TestWithParam<OutcomeCase> {};
+
+TEST_P(RunOutcomes, HaveNameAndExitCode) {
+  EXPECT_EQ(RunOutcomeName(GetParam().outcome), GetParam().name);
+  EXPECT_EQ(ExitCodeOf(GetParam().outcome), GetParam().exit_code);
+}
+
+INSTANTIATE_TEST_SUITE_P(Table,
+                         RunOutcomes,
+                         ::testing::Values(OutcomeCase{RunOutcome::kSucceeded, "succeeded", 0},
+                                           OutcomeCase{RunOutcome::kFailed, "failed", 1},
+                                           OutcomeCase{RunOutcome::kRefused, "refused", 3},
+                                           OutcomeCase{RunOutcome::kStopped, "stopped", 130}));
+
+}  // namespace
+}  // namespace lockstep::control
