@@ -1,0 +1,15 @@
+#pragma once
+
+#include "operator/cli/arguments.h"
+
+namespace lockstep::control {
+
+// The commands of `lockstep`: each writes to standard output and error and returns the exit code.
+
+int RunValidate(const ValidateArguments& arguments);
+int RunRender(const RenderArguments& arguments);
+
+// Runs a job on this machine to its end. Call before any thread is started.
+int RunRun(const RunArguments& arguments);
+
+}  // namespace lockstep::control

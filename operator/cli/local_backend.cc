@@ -1,0 +1,138 @@
+#include "operator/cli/local_backend.h"
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+#include "common/contract/control_message.h"
+#include "common/contract/topology.h"
+#include "operator/api/conditions.h"
+
+namespace lockstep::control {
+namespace {
+
+constexpr Duration kControlTimeout = std::chrono::seconds(1);
+
+int64_t CountOf(const TrainingJobStatus& status, const std::string& cause) {
+  for (const RestartCount& restart : status.restarts) {
+    if (restart.cause == cause) {
+      return restart.count;
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+LocalBackend::LocalBackend(LocalBackendOptions options,
+                           LocalCluster* pods,
+                           HttpClient* client,
+                           Logger* logger)
+    : options_(std::move(options)), pods_(pods), client_(client), logger_(logger) {}
+
+JobKey LocalBackend::key() const {
+  return JobKey{options_.job.metadata.namespace_name, options_.job.metadata.name};
+}
+
+void LocalBackend::Accept(const StatusArrival& arrival) {
+  reports_.insert_or_assign(arrival.document.pod, arrival);
+}
+
+Result<TrainingJob> LocalBackend::ReadJob(const JobKey&) {
+  return options_.job;
+}
+
+Result<Observed> LocalBackend::Observe(const JobKey&) {
+  Observed observed;
+  observed.pods = pods_->pods();
+  observed.nodes = {options_.machine};
+  observed.settings = options_.settings;
+  observed.is_one_machine = true;
+  const TimePoint now = SteadyNow();
+  for (const auto& [pod, arrival] : reports_) {
+    observed.reports[pod] = RuntimeReport{arrival.document, now - arrival.received};
+  }
+  return observed;
+}
+
+Status LocalBackend::WriteStatus(const TrainingJob& job) {
+  for (const RestartCount& restart : job.status.restarts) {
+    if (restart.count > CountOf(options_.job.status, restart.cause)) {
+      newest_cause_ = restart.cause;
+    }
+  }
+  options_.job.status = job.status;
+  return OkStatus();
+}
+
+std::vector<Status> LocalBackend::Apply(const JobKey&, const std::vector<Effect>& effects) {
+  std::vector<Status> results;
+  for (const Effect& effect : effects) {
+    logger_->Debug("effect", {{"what", DescribeEffect(effect)}});
+    results.push_back(std::visit([this](const auto& one) { return Carry(one); }, effect));
+  }
+  return results;
+}
+
+Status LocalBackend::Carry(const CreatePod& effect) {
+  Status created = pods_->CreatePod(effect.pod, SteadyNow());
+  const bool is_done = !created.ok() && created.error().code() == ErrorCode::kAlreadyExists;
+  return is_done ? OkStatus() : created;
+}
+
+Status LocalBackend::Carry(const DeletePod& effect) {
+  const auto pods = pods_->pods();
+  const auto pod = std::find_if(pods.begin(), pods.end(), [&effect](const kube::Pod& one) {
+    return one.name == effect.name && (effect.uid.empty() || one.uid == effect.uid);
+  });
+  if (pod == pods.end()) {
+    return OkStatus();
+  }
+  if (IsGivenUp(*pod) && options_.on_given_up) {
+    options_.on_given_up(*pod, newest_cause_);
+  }
+  reports_.erase(effect.name);
+  return pods_->DeletePod(effect.name, effect.grace, SteadyNow());
+}
+
+// Whether this pod is to make way for a successor within its attempt. Pods of an older attempt go
+// because another pod failed, and those of an ended job because it has ended.
+bool LocalBackend::IsGivenUp(const kube::Pod& pod) const {
+  const auto name = ParsePodName(pod.name);
+  return pod.status.phase == kube::PodPhase::kRunning && !pod.is_deleting && name &&
+         name->number.attempt == options_.job.status.attempt && !HasEnded(options_.job.status);
+}
+
+Status LocalBackend::Carry(const SendControl& effect) {
+  const auto pods = pods_->pods();
+  const auto pod = std::find_if(pods.begin(), pods.end(), [&effect](const kube::Pod& one) {
+    return one.name == effect.pod && one.status.phase == kube::PodPhase::kRunning;
+  });
+  if (pod == pods.end()) {
+    return OkStatus();  // it learns from its connections, if it still needs to
+  }
+  HttpRequest request;
+  request.method = "POST";
+  request.address = pod->status.pod_ip;
+  request.port = static_cast<uint16_t>(kStatusPort);
+  request.target = "/control";
+  request.body = EncodeControlMessage(effect.message);
+  request.headers[kControlSignatureHeader] = SignControlBody(options_.job_key, request.body);
+  client_->Start(std::move(request), kControlTimeout, [](const Result<HttpResponse>&) {});
+  return OkStatus();
+}
+
+Status LocalBackend::Carry(const DeleteJob&) {
+  return OkStatus();  // a run keeps no jobs
+}
+
+void LocalBackend::Publish(const JobKey&, const Decision& decision) {
+  for (const Event& event : decision.events) {
+    logger_->Info(event.message, {{"reason", event.reason}});
+    if (options_.on_event) {
+      options_.on_event(event);
+    }
+  }
+}
+
+}  // namespace lockstep::control

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/base/log.h"
+#include "operator/cli/status_poller.h"
+#include "operator/controller/controller.h"
+#include "operator/local/local_cluster.h"
+#include "operator/transport/http_client.h"
+
+namespace lockstep::control {
+
+struct LocalBackendOptions {
+  TrainingJob job;
+  kube::Node machine;
+  PodSettings settings;
+  std::string job_key;
+  // Something for people happened; may be empty.
+  std::function<void(const Event&)> on_event;
+  // A pod that still runs is given up for this cause while the others go on; may be empty.
+  std::function<void(const kube::Pod&, const std::string& cause)> on_given_up;
+};
+
+// This machine as the controller's cluster: jobs are held in memory, pods by the LocalCluster,
+// reports come from the status poller. Thread: one.
+class LocalBackend final : public Cluster {
+ public:
+  // `pods`, `client` and `logger` outlive it.
+  LocalBackend(LocalBackendOptions options, LocalCluster* pods, HttpClient* client, Logger* logger);
+
+  JobKey key() const;
+
+  const TrainingJob& job() const { return options_.job; }
+
+  // A pod reported about itself.
+  void Accept(const StatusArrival& arrival);
+
+  Result<TrainingJob> ReadJob(const JobKey& key) override;
+  Result<Observed> Observe(const JobKey& key) override;
+  Status WriteStatus(const TrainingJob& job) override;
+  std::vector<Status> Apply(const JobKey& key, const std::vector<Effect>& effects) override;
+  void Publish(const JobKey& key, const Decision& decision) override;
+
+ private:
+  Status Carry(const CreatePod& effect);
+  Status Carry(const DeletePod& effect);
+  Status Carry(const SendControl& effect);
+  Status Carry(const DeleteJob& effect);
+
+  bool IsGivenUp(const kube::Pod& pod) const;
+
+  LocalBackendOptions options_;
+  LocalCluster* pods_;
+  HttpClient* client_;
+  Logger* logger_;
+  std::map<std::string, StatusArrival> reports_;  // by pod
+  std::string newest_cause_;                      // of the restart that was counted last
+};
+
+}  // namespace lockstep::control

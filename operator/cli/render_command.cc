@@ -1,0 +1,47 @@
+#include <cstdio>
+#include <string>
+
+#include "operator/cli/commands.h"
+#include "operator/cli/job_file.h"
+#include "operator/cli/render.h"
+#include "operator/cli/summary.h"
+
+namespace lockstep::control {
+namespace {
+
+constexpr const char* kExampleUid = "00000000-0000-0000-0000-000000000000";
+constexpr const char* kExampleBlock = "127.1.0";  // a run picks a free one
+constexpr const char* kExampleRunDirectory = "RUN";
+
+PodSettings ExampleSettings(const RenderArguments& arguments) {
+  PodSettings settings;
+  if (arguments.local) {
+    settings.addressing = LoopbackAddressing{kExampleBlock};
+    settings.job_directory = kExampleRunDirectory;
+    settings.data_directory = FolderOf(arguments.file);
+    settings.job_key_file = std::string(kExampleRunDirectory) + "/job.key";
+  }
+  return settings;
+}
+
+}  // namespace
+
+int RunRender(const RenderArguments& arguments) {
+  auto job = ReadSingleJob(arguments.file);
+  if (!job.ok()) {
+    std::fprintf(stderr, "%s\n", job.error().message().c_str());
+    return kCliUsage;
+  }
+  job->metadata.uid = kExampleUid;
+  const auto pods = RenderPods(*job, ExampleSettings(arguments));
+  if (!pods.ok()) {
+    std::fprintf(stderr, "lockstep: %s\n", pods.error().ToString().c_str());
+    return kCliFailed;
+  }
+  const std::string text =
+      arguments.as_json ? DumpJsonPretty(EncodePods(*pods)) + "\n" : FormatPods(*pods);
+  std::fputs(text.c_str(), stdout);
+  return kCliSucceeded;
+}
+
+}  // namespace lockstep::control

@@ -1,0 +1,290 @@
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <set>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <unistd.h>
+#include <utility>
+
+#include "common/base/digest.h"
+#include "common/base/file.h"
+#include "common/contract/environment.h"
+#include "operator/api/conditions.h"
+#include "operator/cli/commands.h"
+#include "operator/cli/console.h"
+#include "operator/cli/job_file.h"
+#include "operator/cli/run_directory.h"
+#include "operator/cli/run_log.h"
+#include "operator/cli/run_session.h"
+#include "operator/cli/summary.h"
+#include "operator/local/loopback.h"
+#include "operator/local/machine.h"
+#include "operator/reconcile/build/pod.h"
+#include "operator/reconcile/decide.h"
+
+namespace lockstep::control {
+namespace {
+
+// What a pod inherits from whoever calls `lockstep`, below its own environment. Sanitizer options
+// are here so that a sanitized build can be run as a whole.
+constexpr std::string_view kInherited[] = {"PATH",
+                                           "HOME",
+                                           "USER",
+                                           "LOGNAME",
+                                           "LANG",
+                                           "LC_ALL",
+                                           "TZ",
+                                           "TMPDIR",
+                                           "LD_LIBRARY_PATH",
+                                           "OMP_NUM_THREADS",
+                                           "ASAN_OPTIONS",
+                                           "LSAN_OPTIONS",
+                                           "TSAN_OPTIONS",
+                                           "UBSAN_OPTIONS"};
+
+constexpr const char* kPathDefault = "/usr/local/bin:/usr/bin:/bin";
+
+int Complain(int exit_code, const std::string& message) {
+  std::fprintf(stderr, "lockstep: %s\n", message.c_str());
+  return exit_code;
+}
+
+std::map<std::string, std::string> InheritedEnvironment(int core_count, int pod_count) {
+  std::map<std::string, std::string> environment{{"PATH", kPathDefault}};
+  for (const std::string_view name : kInherited) {
+    if (const char* value = std::getenv(std::string(name).c_str())) {
+      environment[std::string(name)] = value;
+    }
+  }
+  // Pods share the cores: each computing with all of them is slower than each with its part.
+  environment.try_emplace("OMP_NUM_THREADS",
+                          std::to_string(std::max(1, core_count / std::max(1, pod_count))));
+  return environment;
+}
+
+bool IsExecutable(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::is_regular_file(path, error) && ::access(path.c_str(), X_OK) == 0;
+}
+
+// lockstep-runtime: where the user says, beside this program, or in PATH.
+Result<std::string> FindRuntime(const std::string& given) {
+  if (!given.empty()) {
+    return IsExecutable(given) ? Result<std::string>(std::filesystem::absolute(given).string())
+                               : Error(ErrorCode::kNotFound, given + " is not executable");
+  }
+  std::error_code error;
+  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
+  const std::string beside = (self.parent_path() / "lockstep-runtime").string();
+  if (!error && IsExecutable(beside)) {
+    return beside;
+  }
+  const char* path = std::getenv("PATH");
+  std::string_view rest = path == nullptr ? kPathDefault : path;
+  while (!rest.empty()) {
+    const std::size_t colon = std::min(rest.find(':'), rest.size());
+    const std::string candidate = std::string(rest.substr(0, colon)) + "/lockstep-runtime";
+    if (colon > 0 && IsExecutable(candidate)) {
+      return candidate;
+    }
+    rest.remove_prefix(std::min(colon + 1, rest.size()));
+  }
+  return Error(ErrorCode::kNotFound,
+               "lockstep-runtime is neither beside this program nor in PATH; --runtime names it");
+}
+
+// Asks the deciding code what it would do on the empty machine: the reason if it refuses the job.
+std::optional<std::string> RefusalOf(const TrainingJob& job, const kube::Node& machine) {
+  Observed observed;
+  observed.nodes = {machine};
+  observed.settings.addressing = LoopbackAddressing{"127.1.0"};
+  observed.is_one_machine = true;
+  const Decision decision = Decide(job, observed, SystemClock().WallNow());
+  if (!IsTrue(decision.status, ConditionType::kFailed)) {
+    return std::nullopt;
+  }
+  return FindCondition(decision.status, ConditionType::kFailed)->message;
+}
+
+// What is known before anything is made.
+struct Workshop {
+  TrainingJob job;
+  kube::Node machine;
+  std::string runtime;
+  int core_count = 1;
+  int pod_count = 0;
+};
+
+Result<Workshop> Prepare(const RunArguments& arguments, int* exit_code) {
+  Workshop shop;
+  *exit_code = kCliUsage;
+  LOCKSTEP_ASSIGN_OR_RETURN(shop.job, ReadSingleJob(arguments.file));
+  shop.job.metadata.uid = RandomHex(16);
+  const auto tasks = AllTasks(TopologyOf(shop.job, LoopbackAddressing{"127.1.0"}));
+  shop.pod_count = static_cast<int>(tasks.size());
+  LOCKSTEP_RETURN_IF_ERROR(
+      CheckChaosTargets(arguments.chaos, std::set<TaskId>(tasks.begin(), tasks.end())));
+  shop.core_count = CountCores();
+  shop.machine = DescribeMachine("", HostName(), shop.core_count);
+  if (const auto refusal = RefusalOf(shop.job, shop.machine)) {
+    *exit_code = kCliRefused;
+    return Error(ErrorCode::kResourceExhausted, *refusal);
+  }
+  *exit_code = kCliFailed;
+  LOCKSTEP_ASSIGN_OR_RETURN(shop.runtime, FindRuntime(arguments.runtime));
+  return shop;
+}
+
+PodSettings SettingsOf(const RunArguments& arguments,
+                       const Workshop& shop,
+                       const RunDirectory& directory,
+                       const LoopbackBlock& block) {
+  PodSettings settings;
+  settings.addressing = LoopbackAddressing{block.prefix()};
+  settings.runtime_path = shop.runtime;
+  settings.job_directory = directory.path();
+  settings.data_directory = FolderOf(arguments.file);
+  settings.job_key_file = directory.KeyFile();
+  return settings;
+}
+
+LocalClusterOptions ClusterOptionsOf(const RunArguments& arguments,
+                                     const Workshop& shop,
+                                     const PodSettings& settings,
+                                     Console* console) {
+  LocalClusterOptions options;
+  options.directory = settings.job_directory;
+  options.base_environment = InheritedEnvironment(shop.core_count, shop.pod_count);
+  options.manifest_directory = settings.data_directory;
+  options.termination_file_variable = env::kTerminationMessageFile;
+  const JobTopology topology = TopologyOf(shop.job, settings.addressing);
+  options.address_of = [topology](const kube::Pod& pod) {
+    const auto name = ParsePodName(pod.name);
+    return name ? HostOf(topology, name->task) : std::string();
+  };
+  // A command's output is what its user came for; the trainer's is only its log.
+  if (arguments.verbose || !shop.job.spec.training) {
+    options.on_line = [console](const kube::Pod& pod, std::string_view line) {
+      const auto name = ParsePodName(pod.name);
+      console->Print("[" + (name ? TaskName(name->task) : pod.name) + "] " + Printable(line));
+    };
+  }
+  return options;
+}
+
+Result<RunSummary> Carry(const RunArguments& arguments,
+                         const Workshop& shop,
+                         const RunDirectory& directory,
+                         Console* console) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<Logger> logger,
+                            MakeRunLog(directory.LogFile(), arguments.verbose, console));
+  LOCKSTEP_ASSIGN_OR_RETURN(StopSignals signals, StopSignals::Block());
+  Prng prng(std::strtoull(RandomHex(8).c_str(), nullptr, 16));
+  LOCKSTEP_ASSIGN_OR_RETURN(const LoopbackBlock block,
+                            LoopbackBlock::Reserve(shop.pod_count,
+                                                   {uint16_t{kMeshPort},
+                                                    uint16_t{kStatusPort},
+                                                    uint16_t{kHorovodPort},
+                                                    uint16_t{kMasterPort}},
+                                                   &prng));
+  RunSessionOptions options;
+  options.job = shop.job;
+  options.machine = shop.machine;
+  options.settings = SettingsOf(arguments, shop, directory, block);
+  options.job_key = directory.job_key();
+  options.run_directory = directory.path();
+  options.chaos = arguments.chaos;
+  options.timeout = arguments.timeout;
+  // The pods' guard is forked here, before the HTTP client starts its thread.
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      const std::unique_ptr<LocalCluster> pods,
+      LocalCluster::Start(ClusterOptionsOf(arguments, shop, options.settings, console),
+                          logger.get()));
+  HttpClient client(kStatusBytesMax);
+  StatusPollerOptions poller_options;
+  poller_options.job_key = directory.job_key();
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<StatusPoller> poller,
+                            StatusPoller::Make(poller_options, &client));
+  const RunSessionParts parts{pods.get(), &client, poller.get(), &signals, console, logger.get()};
+  return RunSession(std::move(options), parts).Run();
+}
+
+int WriteRefusal(const RunArguments& arguments, const std::string& reason) {
+  RunSummary summary;
+  summary.outcome = RunOutcome::kRefused;
+  summary.reason = reason;
+  const std::string json = DumpJsonPretty(EncodeSummary(summary)) + "\n";
+  const Status written = arguments.summary_file.empty()
+                             ? OkStatus()
+                             : WriteFileAtomically(arguments.summary_file, json);
+  if (!written.ok()) {
+    Complain(kCliRefused, "writing the summary: " + written.error().ToString());
+  }
+  return Complain(kCliRefused, reason);
+}
+
+int Report(const RunArguments& arguments,
+           const RunSummary& summary,
+           const RunDirectory& directory,
+           Console* console) {
+  console->Print(FormatSummary(summary));
+  const std::string json = DumpJsonPretty(EncodeSummary(summary)) + "\n";
+  int exit_code = ExitCodeOf(summary.outcome);
+  for (const std::string& file : {directory.SummaryFile(), arguments.summary_file}) {
+    if (file.empty()) {
+      continue;
+    }
+    const Status written = WriteFileAtomically(file, json);
+    if (!written.ok()) {
+      Complain(0, "writing the summary: " + written.error().ToString());
+      exit_code = exit_code == kCliSucceeded ? kCliFailed : exit_code;
+    }
+  }
+  return exit_code;
+}
+
+std::string DirectoryOf(const RunArguments& arguments, const TrainingJob& job) {
+  if (!arguments.directory.empty()) {
+    return arguments.directory;
+  }
+  std::error_code error;
+  const auto here = std::filesystem::current_path(error);
+  return DefaultRunDirectory(
+      error ? "." : here.string(), job.metadata.name, SystemClock().WallNow());
+}
+
+}  // namespace
+
+int RunRun(const RunArguments& arguments) {
+  int exit_code = kCliFailed;
+  const auto shop = Prepare(arguments, &exit_code);
+  if (!shop.ok()) {
+    const std::string& message = shop.error().message();
+    if (exit_code == kCliUsage) {
+      std::fprintf(stderr, "%s\n", message.c_str());  // lines that begin with the file's name
+      return exit_code;
+    }
+    return exit_code == kCliRefused ? WriteRefusal(arguments, message)
+                                    : Complain(exit_code, message);
+  }
+  const auto directory = RunDirectory::Open(DirectoryOf(arguments, shop->job));
+  if (!directory.ok()) {
+    return Complain(kCliFailed, directory.error().ToString());
+  }
+  ConsoleOptions console_options;
+  console_options.fd = STDOUT_FILENO;
+  console_options.is_terminal = ::isatty(STDOUT_FILENO) == 1;
+  Console console(console_options);
+  const auto summary = Carry(arguments, *shop, *directory, &console);
+  if (!arguments.keep) {
+    ::unlink(directory->KeyFile().c_str());
+  }
+  if (!summary.ok()) {
+    return Complain(kCliFailed, summary.error().ToString());
+  }
+  return Report(arguments, *summary, *directory, &console);
+}
+
+}  // namespace lockstep::control

@@ -1,0 +1,307 @@
+#include "operator/cli/run_session.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <poll.h>
+#include <signal.h>
+#include <utility>
+
+#include "common/contract/exit_code.h"
+#include "operator/api/conditions.h"
+#include "operator/reconcile/build/pod.h"
+
+namespace lockstep::control {
+namespace {
+
+// Choices: a report every 100 ms costs each process well under 1 % of a core; while something is
+// about to happen or being repaired, moments are told apart by 20 ms.
+constexpr Duration kPollCalm = std::chrono::milliseconds(100);
+constexpr Duration kPollAlert = std::chrono::milliseconds(20);
+
+// Pods that the job's clean-up policy leaves running get this long to end by themselves.
+constexpr Duration kLeftoverPatience = std::chrono::seconds(5);
+
+constexpr Duration kWaitMax = std::chrono::seconds(1);
+constexpr int kPassesPerTurnMax = 16;  // then pods and signals are looked at again
+
+std::size_t GangSize(const TrainingJob& job) {
+  std::size_t size = 0;
+  for (const RoleSpec& role : job.spec.roles) {
+    size += static_cast<std::size_t>(role.replicas);
+  }
+  return size;
+}
+
+const char* VerbOf(ChaosKind kind) {
+  switch (kind) {
+    case ChaosKind::kKill:
+      return "kill";
+    case ChaosKind::kStop:
+      return "stop";
+    case ChaosKind::kExit:
+      return "exit";
+  }
+  return "kill";
+}
+
+}  // namespace
+
+RunSession::RunSession(RunSessionOptions options, RunSessionParts parts)
+    : options_(std::move(options)),
+      parts_(parts),
+      started_(SteadyNow()),
+      gang_size_(GangSize(options_.job)),
+      record_(options_.job.spec.training.has_value(), started_, options_.run_directory),
+      chaos_(options_.chaos),
+      backend_(LocalBackendOptions{options_.job,
+                                   options_.machine,
+                                   options_.settings,
+                                   options_.job_key,
+                                   [this](const Event& event) { SayEvent(event); },
+                                   [this](const kube::Pod& pod, const std::string& cause) {
+                                     record_.OnGivenUp(pod, cause, SteadyNow());
+                                   }},
+               parts.pods,
+               parts.client,
+               parts.logger),
+      controller_(&backend_, parts.logger, started_, SystemClock().WallNow()) {}
+
+RunSummary RunSession::Run() {
+  controller_.Notify(backend_.key());
+  while (true) {
+    const TimePoint now = SteadyNow();
+    HandleSignals(now);
+    HandlePods(now);
+    HandleReports();
+    HandleChaos(now);
+    HandleTimeout(now);
+    StepController(now);
+    CollectLeftovers(now);
+    if (IsOver()) {
+      HandlePods(SteadyNow());
+      parts_.console->Clear();
+      return Summarize();
+    }
+    ShowProgress(now);
+    Wait(now);
+  }
+}
+
+void RunSession::HandleSignals(TimePoint now) {
+  for (const int signal : parts_.signals->Take()) {
+    if (stop_ == Stop::kNone) {
+      BeginStop(RunOutcome::kStopped, "stopped by " + SignalName(signal), now);
+      Say(options_.job.spec.training ? "stopping after a checkpoint; once more kills"
+                                     : "stopping; once more kills");
+      continue;
+    }
+    if (stop_ == Stop::kGraceful) {
+      stop_ = Stop::kKill;
+      stop_reason_ = "killed by " + SignalName(signal);
+      for (const kube::Pod& pod : parts_.pods->pods()) {
+        [[maybe_unused]] const Status gone =
+            parts_.pods->DeletePod(pod.name, Duration::zero(), now);
+      }
+    }
+  }
+}
+
+// The controller is not asked any more: it would replace the pods that go.
+void RunSession::BeginStop(RunOutcome outcome, const std::string& reason, TimePoint now) {
+  stop_ = Stop::kGraceful;
+  stop_outcome_ = outcome;
+  stop_reason_ = reason;
+  for (const kube::Pod& pod : parts_.pods->pods()) {
+    [[maybe_unused]] const Status asked =
+        parts_.pods->DeletePod(pod.name, pod.spec.termination_grace, now);
+  }
+}
+
+void RunSession::HandlePods(TimePoint now) {
+  parts_.pods->Process(now);
+  for (const PodEvent& event : parts_.pods->TakeEvents()) {
+    record_.OnPodEvent(event);
+    controller_.Notify(backend_.key());
+    const auto& termination = event.pod.status.termination;
+    if (event.change == PodChange::kEnded && termination && termination->exit_code != 0 &&
+        !event.pod.is_deleting) {
+      Say(event.pod.name + " ended: " +
+          DescribeExit(termination->exit_code, termination->signal, termination->reason));
+    }
+  }
+}
+
+void RunSession::HandleReports() {
+  for (const StatusArrival& arrival : parts_.poller->TakeArrivals()) {
+    backend_.Accept(arrival);
+    record_.OnReport(arrival);
+    controller_.Notify(backend_.key());
+  }
+  for (const Recovery& recovery : record_.recoveries().TakeCompleted()) {
+    Say(FormatRecovery(recovery));
+  }
+}
+
+void RunSession::HandleChaos(TimePoint now) {
+  const ChaosView view = record_.ViewForChaos(gang_size_, now);
+  if (chaos_.empty() || stop_ != Stop::kNone) {
+    return;
+  }
+  for (const ChaosAction& action : chaos_.TakeDue(view)) {
+    Break(action);
+  }
+}
+
+void RunSession::Break(const ChaosAction& action) {
+  for (const TaskId& target : action.targets) {
+    const std::string pod = record_.RunningPodOf(target);
+    record_.recoveries().NoteFault(target, SteadyNow());
+    Status done;
+    switch (action.kind) {
+      case ChaosKind::kKill:
+        done = parts_.pods->SignalPod(pod, SIGKILL);
+        break;
+      case ChaosKind::kStop:
+        done = parts_.pods->SignalPod(pod, SIGSTOP);
+        break;
+      case ChaosKind::kExit:
+        done = parts_.pods->ForceExit(pod, action.exit_code);
+        break;
+    }
+    if (!done.ok()) {
+      parts_.logger->Warn("chaos failed",
+                          {{"action", action.text}, {"error", done.error().ToString()}});
+    }
+  }
+  for (const TaskId& target : action.targets) {
+    Say(std::string("chaos: ") + VerbOf(action.kind) + " " + TaskName(target));
+  }
+}
+
+void RunSession::HandleTimeout(TimePoint now) {
+  if (options_.timeout && stop_ == Stop::kNone && !ended_at_ &&
+      now - started_ >= *options_.timeout) {
+    const std::string reason = "not finished within " + FormatDuration(*options_.timeout);
+    Say(reason);
+    BeginStop(RunOutcome::kFailed, reason, now);
+  }
+}
+
+void RunSession::StepController(TimePoint now) {
+  if (stop_ != Stop::kNone) {
+    return;
+  }
+  for (int pass = 0; pass < kPassesPerTurnMax && controller_.Step(now); ++pass) {
+  }
+  std::map<std::string, std::string> targets;
+  for (const kube::Pod& pod : parts_.pods->pods()) {
+    if (pod.status.phase == kube::PodPhase::kRunning && !pod.status.pod_ip.empty()) {
+      targets[pod.name] = pod.status.pod_ip;
+    }
+  }
+  parts_.poller->SetTargets(targets);
+  parts_.poller->Process(now, PollInterval());
+}
+
+void RunSession::CollectLeftovers(TimePoint now) {
+  if (!HasEnded(backend_.job().status)) {
+    return;
+  }
+  ended_at_ = ended_at_.value_or(now);
+  if (now - *ended_at_ < kLeftoverPatience) {
+    return;
+  }
+  for (const kube::Pod& pod : parts_.pods->pods()) {
+    if (pod.status.phase == kube::PodPhase::kRunning && !pod.is_deleting) {
+      [[maybe_unused]] const Status asked =
+          parts_.pods->DeletePod(pod.name, pod.spec.termination_grace, now);
+    }
+  }
+}
+
+bool RunSession::HasLivingPods() const {
+  const auto pods = parts_.pods->pods();
+  return std::any_of(pods.begin(), pods.end(), [](const kube::Pod& pod) {
+    return pod.status.phase == kube::PodPhase::kRunning;
+  });
+}
+
+bool RunSession::IsOver() const {
+  return (stop_ != Stop::kNone || ended_at_) && !HasLivingPods();
+}
+
+Duration RunSession::PollInterval() const {
+  return !chaos_.empty() || record_.is_recovering() ? kPollAlert : kPollCalm;
+}
+
+void RunSession::Wait(TimePoint now) {
+  TimePoint wake = now + kWaitMax;
+  const auto consider = [&wake](const std::optional<TimePoint>& when) {
+    wake = when ? std::min(wake, *when) : wake;
+  };
+  consider(parts_.pods->NextDeadline(now));
+  if (stop_ == Stop::kNone) {
+    consider(parts_.poller->NextDeadline(now, PollInterval()));
+    consider(controller_.NextStep());
+    if (options_.timeout) {
+      consider(started_ + *options_.timeout);
+    }
+  }
+  std::array<pollfd, 3> entries{pollfd{parts_.signals->fd(), POLLIN, 0},
+                                pollfd{parts_.pods->fd(), POLLIN, 0},
+                                pollfd{parts_.poller->fd(), POLLIN, 0}};
+  ::poll(entries.data(), entries.size(), Deadline::At(wake).RemainingMilliseconds(SteadyNow()));
+}
+
+void RunSession::Say(const std::string& text) {
+  char when[32];
+  std::snprintf(when, sizeof when, "%7.2f s  ", ToSeconds(SteadyNow() - started_));
+  parts_.console->Print(when + Printable(text));
+}
+
+// One decision may set several conditions for one reason.
+void RunSession::SayEvent(const Event& event) {
+  const std::string text = event.reason + ": " + event.message;
+  if (text != last_event_) {
+    last_event_ = text;
+    Say(text);
+  }
+}
+
+void RunSession::ShowProgress(TimePoint now) {
+  Progress progress;
+  progress.job = options_.job.metadata.name;
+  progress.is_training = options_.job.spec.training.has_value();
+  progress.pods_total = static_cast<int64_t>(gang_size_);
+  progress.elapsed = now - started_;
+  progress.state = stop_ == Stop::kNone ? StateWord(backend_.job().status) : "Stopping";
+  record_.FillProgress(&progress);
+  parts_.console->Show(progress, now);
+}
+
+RunSummary RunSession::Summarize() const {
+  RunSummary summary;
+  summary.job = options_.job.metadata.name;
+  record_.FillSummary(SteadyNow(), &summary);
+  const TrainingJobStatus& status = backend_.job().status;
+  summary.restarts = status.restarts;
+  if (stop_ != Stop::kNone && !HasEnded(status)) {
+    summary.outcome = stop_outcome_;
+    summary.reason = stop_reason_;
+  } else if (IsTrue(status, ConditionType::kSucceeded)) {
+    summary.outcome = RunOutcome::kSucceeded;
+  } else {
+    const Condition* failed = FindCondition(status, ConditionType::kFailed);
+    summary.outcome = RunOutcome::kFailed;
+    summary.reason = failed == nullptr ? "" : failed->message;
+  }
+  if (options_.job.spec.training) {
+    const std::string& directory = options_.job.spec.training->checkpoint.directory;
+    summary.checkpoint_directory =
+        directory.starts_with('/') ? directory : options_.run_directory + "/" + directory;
+  }
+  return summary;
+}
+
+}  // namespace lockstep::control

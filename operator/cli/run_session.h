@@ -1,0 +1,87 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/log.h"
+#include "common/base/time.h"
+#include "operator/cli/chaos.h"
+#include "operator/cli/console.h"
+#include "operator/cli/local_backend.h"
+#include "operator/cli/run_record.h"
+#include "operator/cli/signals.h"
+#include "operator/cli/status_poller.h"
+#include "operator/cli/summary.h"
+#include "operator/controller/controller.h"
+#include "operator/local/local_cluster.h"
+
+namespace lockstep::control {
+
+struct RunSessionOptions {
+  TrainingJob job;  // with a uid
+  kube::Node machine;
+  PodSettings settings;
+  std::string job_key;
+  std::string run_directory;
+  std::vector<ChaosAction> chaos;
+  std::optional<Duration> timeout;  // then the job is stopped as failed
+};
+
+// What a session works with; all outlive it.
+struct RunSessionParts {
+  LocalCluster* pods;
+  HttpClient* client;
+  StatusPoller* poller;
+  StopSignals* signals;
+  Console* console;
+  Logger* logger;
+};
+
+// One run from the first pass to the last pod: turns signals, pod changes, reports and time into
+// controller steps, one after the other on one thread, which owns all state.
+class RunSession {
+ public:
+  RunSession(RunSessionOptions options, RunSessionParts parts);
+
+  // Runs the job to its end, or until it was stopped and no pod is left.
+  RunSummary Run();
+
+ private:
+  enum class Stop { kNone, kGraceful, kKill };
+
+  void HandleSignals(TimePoint now);
+  void HandlePods(TimePoint now);
+  void HandleReports();
+  void HandleChaos(TimePoint now);
+  void Break(const ChaosAction& action);
+  void HandleTimeout(TimePoint now);
+  void StepController(TimePoint now);
+  void CollectLeftovers(TimePoint now);
+  void BeginStop(RunOutcome outcome, const std::string& reason, TimePoint now);
+  void Say(const std::string& text);
+  void SayEvent(const Event& event);
+  void ShowProgress(TimePoint now);
+  void Wait(TimePoint now);
+  bool IsOver() const;
+  bool HasLivingPods() const;
+  Duration PollInterval() const;
+  RunSummary Summarize() const;
+
+  RunSessionOptions options_;
+  RunSessionParts parts_;
+  TimePoint started_;
+  std::size_t gang_size_;
+  RunRecord record_;
+  ChaosSchedule chaos_;
+  LocalBackend backend_;
+  Controller controller_;
+  Stop stop_ = Stop::kNone;
+  RunOutcome stop_outcome_ = RunOutcome::kStopped;
+  std::string stop_reason_;
+  std::string last_event_;
+  std::optional<TimePoint> ended_at_;  // when the job was first seen to have ended
+};
+
+}  // namespace lockstep::control
