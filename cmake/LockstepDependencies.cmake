@@ -23,3 +23,27 @@ target_link_libraries(lockstep_static_zlib INTERFACE libz.a)
 add_library(lockstep_spdlog INTERFACE)
 target_compile_definitions(lockstep_spdlog INTERFACE SPDLOG_FMT_EXTERNAL)
 target_link_libraries(lockstep_spdlog INTERFACE fmt::fmt-header-only Threads::Threads)
+
+# Metrics: Debian's package has only the shared library, so scripts/install.sh builds a static one
+# (docs/decisions/0003-static-prometheus.md).
+if(DEFINED ENV{LOCKSTEP_CACHE_DIR})
+  set(lockstep_cache_default "$ENV{LOCKSTEP_CACHE_DIR}")
+elseif(DEFINED ENV{XDG_CACHE_HOME})
+  set(lockstep_cache_default "$ENV{XDG_CACHE_HOME}/lockstep")
+else()
+  set(lockstep_cache_default "$ENV{HOME}/.cache/lockstep")
+endif()
+set(LOCKSTEP_CACHE_DIR "${lockstep_cache_default}"
+    CACHE PATH "Where scripts/install.sh keeps what it builds")
+set(lockstep_prometheus_dir
+    "${LOCKSTEP_CACHE_DIR}/prometheus-cpp-1.0.1-1-${CMAKE_HOST_SYSTEM_PROCESSOR}")
+set(lockstep_prometheus_archive "${lockstep_prometheus_dir}/lib/libprometheus-cpp-core.a")
+if(NOT EXISTS "${lockstep_prometheus_archive}")
+  message(FATAL_ERROR "No static prometheus-cpp in ${LOCKSTEP_CACHE_DIR}: run scripts/install.sh")
+endif()
+add_library(lockstep_static_prometheus STATIC IMPORTED GLOBAL)
+set_target_properties(
+  lockstep_static_prometheus
+  PROPERTIES IMPORTED_LOCATION "${lockstep_prometheus_archive}"
+             INTERFACE_INCLUDE_DIRECTORIES "${lockstep_prometheus_dir}/include"
+             INTERFACE_LINK_LIBRARIES Threads::Threads)

@@ -1,0 +1,189 @@
+#!/usr/bin/env bash
+# Installs everything this project needs on Debian 12: packages of the distribution, and one static
+# library built from the distribution's own source package (docs/decisions/0003).
+# Does nothing, quickly, when all of it is there.
+set -euo pipefail
+
+readonly PROMETHEUS_SOURCE=prometheus-cpp
+readonly PROMETHEUS_VERSION=1.0.1-1
+readonly CACHE_DIR="${LOCKSTEP_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/lockstep}"
+
+# What the two programs and their unit tests are compiled with.
+readonly BUILD_PACKAGES=(
+  ca-certificates ccache cmake g++ git make ninja-build xz-utils
+  libboost1.74-dev libcli11-dev libfmt-dev libspdlog-dev libssl-dev libyaml-cpp-dev
+  nlohmann-json3-dev zlib1g-dev
+  libgmock-dev libgtest-dev python3
+  libtorch-dev libopenblas0-pthread
+)
+# What the tests run: symbol checks, and an unmodified torch program as a job.
+readonly TEST_PACKAGES=(binutils clang-format-14 clang-tidy-14 procps python3-torch)
+# What the benchmarks compare with.
+readonly BENCH_PACKAGES=(libgloo-dev libopenmpi-dev openmpi-bin python3-torch)
+
+usage() {
+  cat <<TEXT
+usage: scripts/install.sh [--check] [build] [test] [bench] [all]
+
+  build    compiler, libraries, and a static ${PROMETHEUS_SOURCE} in ${CACHE_DIR}  (the default)
+  test     build, and what the tests run
+  bench    build, and what the benchmarks compare with
+  all      everything
+
+  --check  only say what is missing; exit code 1 if anything is
+TEXT
+}
+
+say() { printf 'install: %s\n' "$*"; }
+
+die() {
+  printf 'install: %s\n' "$*" >&2
+  exit 1
+}
+
+# Runs a command as root.
+as_root() {
+  if [[ $(id -u) -eq 0 ]]; then
+    "$@"
+  else
+    sudo -- "$@"
+  fi
+}
+
+# Those of the named packages that are not installed, one a line.
+missing_packages() {
+  local installed package
+  installed=$(dpkg-query --show --showformat='${Package} ${db:Status-Status}\n' "$@" 2>/dev/null ||
+    true)
+  for package in "$@"; do
+    grep -qxF "$package installed" <<<"$installed" || printf '%s\n' "$package"
+  done | sort --unique
+}
+
+install_packages() {
+  say "installing ${#} packages: $*"
+  if [[ $(id -u) -ne 0 ]] && ! command -v sudo >/dev/null; then
+    die "not root and no sudo: run as root: apt-get install --no-install-recommends $*"
+  fi
+  # A broken list of somebody else's must not stop us: the install below tells whether it matters.
+  as_root apt-get -q -o DPkg::Lock::Timeout=300 update ||
+    say "some package lists could not be updated; going on with what is there"
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=300 \
+    install --no-install-recommends "$@"
+}
+
+prometheus_dir() {
+  printf '%s/%s-%s-%s' "$CACHE_DIR" "$PROMETHEUS_SOURCE" "$PROMETHEUS_VERSION" \
+    "$(uname -m)"
+}
+
+has_prometheus() { [[ -f $(prometheus_dir)/lib/libprometheus-cpp-core.a ]]; }
+
+# Writes into folder $1 the system's own package sources, as sources of source packages. Only
+# Debian's kind (component "main"): others seldom carry sources.
+derive_source_lists() {
+  local target=$1 file
+  for file in /etc/apt/sources.list.d/*.sources; do
+    [[ -f $file ]] || continue
+    # One stanza a paragraph; comments inside are dropped.
+    grep -v '^#' "$file" |
+      awk 'BEGIN { RS = ""; ORS = "\n\n" }
+           /(^|\n)Types:[^\n]*deb/ && /(^|\n)Components:[^\n]*main/ {
+             sub(/Types:[^\n]*/, "Types: deb-src"); print
+           }' >"$target/$(basename "$file")"
+  done
+  cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list 2>/dev/null |
+    sed -n -E 's/^[[:space:]]*deb[[:space:]]+(.*[[:space:]]main([[:space:]].*)?)$/deb-src \1/p' \
+      >"$target/derived.list" || true
+}
+
+# Downloads the source package into folder $1, verified by apt as any package is. Touches nothing
+# of the system's apt state, so it needs no root.
+download_source() {
+  local work=$1
+  mkdir -p "$work/sources" "$work/lists/partial" "$work/archives/partial" "$work/download"
+  derive_source_lists "$work/sources"
+  local options=(
+    -q -o APT::Sandbox::User="$(id -un)"
+    -o Dir::Etc::SourceList=/dev/null -o Dir::Etc::SourceParts="$work/sources"
+    -o Dir::State::Lists="$work/lists" -o Dir::Cache="$work"
+  )
+  apt-get "${options[@]}" update || say "some source lists could not be read"
+  (cd "$work/download" &&
+    apt-get "${options[@]}" source --download-only "$PROMETHEUS_SOURCE=$PROMETHEUS_VERSION") ||
+    die "cannot download the source of $PROMETHEUS_SOURCE $PROMETHEUS_VERSION"
+}
+
+build_prometheus() {
+  local work log target
+  target=$(prometheus_dir)
+  mkdir -p "$CACHE_DIR"
+  exec 9>"$CACHE_DIR/install.lock"
+  flock 9 # two runs at once build it once
+  if has_prometheus; then
+    return
+  fi
+  say "building a static $PROMETHEUS_SOURCE $PROMETHEUS_VERSION in $target"
+  work=$(mktemp -d "$CACHE_DIR/build.XXXXXX")
+  # shellcheck disable=SC2064 # the folder's name is known now
+  trap "rm -rf '$work'" EXIT
+  log=$CACHE_DIR/prometheus-build.log
+  download_source "$work" >"$log" 2>&1 || die "download failed, see $log"
+  mkdir "$work/tree"
+  tar --extract --strip-components=1 --directory="$work/tree" \
+    --file="$(ls "$work"/download/*.orig.tar.*)"
+  {
+    cmake -S "$work/tree" -B "$work/build" -G Ninja \
+      -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_STANDARD=17 \
+      -DCMAKE_POSITION_INDEPENDENT_CODE=ON -DBUILD_SHARED_LIBS=OFF \
+      -DENABLE_PULL=OFF -DENABLE_PUSH=OFF -DENABLE_TESTING=OFF -DENABLE_COMPRESSION=OFF \
+      -DGENERATE_PKGCONFIG=OFF -DCMAKE_INSTALL_LIBDIR=lib \
+      -DCMAKE_INSTALL_PREFIX="$work/install" &&
+      cmake --build "$work/build" --target install
+  } >>"$log" 2>&1 || die "build failed, see $log"
+  rm -rf "$target"
+  mv "$work/install" "$target" # complete or not there
+}
+
+main() {
+  local check_only=false wanted=("${BUILD_PACKAGES[@]}") group
+  for group in "$@"; do
+    case $group in
+      --check) check_only=true ;;
+      build) ;;
+      test) wanted+=("${TEST_PACKAGES[@]}") ;;
+      bench) wanted+=("${BENCH_PACKAGES[@]}") ;;
+      all) wanted+=("${TEST_PACKAGES[@]}" "${BENCH_PACKAGES[@]}") ;;
+      -h | --help)
+        usage
+        exit 0
+        ;;
+      *)
+        usage >&2
+        exit 2
+        ;;
+    esac
+  done
+  command -v apt-get >/dev/null || die "this needs Debian 12 (no apt-get here)"
+  if ! grep -qs '^VERSION_ID="12"' /etc/os-release; then
+    say "this is not Debian 12: going on, but nobody has tried"
+  fi
+
+  local missing
+  mapfile -t missing < <(missing_packages "${wanted[@]}")
+  if $check_only; then
+    if [[ ${#missing[@]} -gt 0 ]]; then
+      say "missing packages: ${missing[*]}"
+    fi
+    has_prometheus || say "missing: static $PROMETHEUS_SOURCE in $(prometheus_dir)"
+    [[ ${#missing[@]} -eq 0 ]] && has_prometheus
+    return
+  fi
+  if [[ ${#missing[@]} -gt 0 ]]; then
+    install_packages "${missing[@]}"
+  fi
+  has_prometheus || build_prometheus
+  say "everything is there"
+}
+
+main "$@"
