@@ -13,8 +13,8 @@ namespace lockstep::control {
 namespace {
 
 constexpr const char* kFooter =
-    R"(Exit codes: 0 succeeded, 1 the job failed, 2 bad manifest or usage, 3 refused (the job does not
-fit this machine), 130 stopped by ^C.)";
+    R"(Exit codes: 0 succeeded, 1 the job failed, 2 bad manifest or usage,
+3 refused (the job does not fit this machine), 130 stopped by ^C.)";
 
 constexpr const char* kRunFooter = R"(^C asks for a checkpoint and stops; a second ^C kills.
 

@@ -88,8 +88,7 @@ class SourceFile:
         return (
             re.search(r"_(test(_\w+)?|checks)\.(cc|h)$", self.path) is not None
             or self.path.startswith("tests/")
-            or "/test_" in self.path
-            or "/testing/" in self.path
+            or re.search(r"/test(ing)?[_/]", self.path) is not None
         )
 
     def line_at(self, offset):

@@ -62,7 +62,11 @@ class IncludeEdges(unittest.TestCase):
         self.assert_allowed("trainer-runtime/strategy/a.cc", '"trainer-runtime/engine/engine.h"')
         self.assert_allowed("tests/sim/a.cc", '"operator/api/a.h"', '"trainer-runtime/x/b.h"')
         self.assert_allowed("operator/local/a.cc", "<sys/wait.h>", "<unistd.h>")
-        self.assert_allowed("operator/api/a_test.cc", "<gtest/gtest.h>")
+        for name in ("a_test.cc", "a_test_support.h", "test_a.cc", "testing_a.cc", "test_a/b.cc"):
+            self.assert_allowed(
+                "operator/api/" + name, "<gtest/gtest.h>", '"operator/local/local_cluster.h"'
+            )
+            self.assert_refused("operator/api/" + name, '"trainer-runtime/data/cursor.h"')
 
     def test_libraries_stay_in_their_wrapper(self):
         for path, include in (
