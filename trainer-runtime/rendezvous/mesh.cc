@@ -1,11 +1,11 @@
 #include "trainer-runtime/rendezvous/mesh.h"
 
 #include <algorithm>
-#include <csignal>
 #include <thread>
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/base/signals_blocked.h"
 #include "trainer-runtime/rendezvous/host_id.h"
 #include "trainer-runtime/rendezvous/mesh_loop.h"
 
@@ -16,24 +16,6 @@ namespace {
 constexpr Duration kAnswerGrace = std::chrono::seconds(10);
 
 constexpr int kBacklogMin = 128;
-
-// Signals are for the program's own threads.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-
-  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  sigset_t before_{};
-};
 
 class SocketMesh final : public Mesh {
  public:

@@ -98,7 +98,7 @@ class Mesh {
   virtual ~Mesh() = default;
 
   // Binds the port and starts connecting. Errors: kInvalidArgument (rank, world size and addresses
-  // do not fit together), kIo naming the address when the port is taken.
+  // do not fit together), kAlreadyExists naming the address when the port is taken, kIo.
   static Result<std::unique_ptr<Mesh>> Start(MeshOptions options);
 
   // Waits until every rank of the job has called Meet, and returns with all of them at one epoch,

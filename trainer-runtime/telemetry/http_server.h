@@ -51,7 +51,7 @@ struct HttpServerOptions {
 // Source: Boost.Beast. Destruction stops accepting, ends open connections and joins the thread.
 class HttpServer {
  public:
-  // Errors: kInvalidArgument (address), kIo naming the address when the port is taken.
+  // Errors: kInvalidArgument (address), kAlreadyExists (port taken), kIo; each names the address.
   static Result<std::unique_ptr<HttpServer>> Start(HttpServerOptions options, HttpRoutes routes);
 
   ~HttpServer();

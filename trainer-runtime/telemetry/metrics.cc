@@ -1,0 +1,165 @@
+#include "trainer-runtime/telemetry/metrics.h"
+
+#include <prometheus/counter.h>
+#include <prometheus/gauge.h>
+#include <prometheus/histogram.h>
+#include <prometheus/registry.h>
+#include <prometheus/text_serializer.h>
+
+namespace lockstep::runtime {
+namespace {
+
+using Buckets = prometheus::Histogram::BucketBoundaries;
+
+// From a toy network on one core to a large one: half a millisecond to half a minute.
+const Buckets& StepBuckets() {
+  static const Buckets kBuckets = {
+      0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30};
+  return kBuckets;
+}
+
+// Fine around the second that a recovery may take, coarse to the minutes that it must not.
+const Buckets& RecoveryBuckets() {
+  static const Buckets kBuckets = {0.05, 0.1, 0.25, 0.5, 0.75, 1, 1.5, 2, 5, 10, 30, 60, 300};
+  return kBuckets;
+}
+
+const Buckets& CheckpointBuckets() {
+  static const Buckets kBuckets = {0.01, 0.05, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 300};
+  return kBuckets;
+}
+
+prometheus::Histogram& AddHistogram(prometheus::Registry* registry,
+                                    const std::string& name,
+                                    const std::string& help,
+                                    const Buckets& buckets) {
+  return prometheus::BuildHistogram().Name(name).Help(help).Register(*registry).Add({}, buckets);
+}
+
+prometheus::Counter& AddCounter(prometheus::Registry* registry,
+                                const std::string& name,
+                                const std::string& help) {
+  return prometheus::BuildCounter().Name(name).Help(help).Register(*registry).Add({});
+}
+
+prometheus::Gauge& AddGauge(prometheus::Registry* registry,
+                            const std::string& name,
+                            const std::string& help) {
+  return prometheus::BuildGauge().Name(name).Help(help).Register(*registry).Add({});
+}
+
+const char* CauseName(RecoveryCause cause) {
+  switch (cause) {
+    case RecoveryCause::kPeerClosed:
+      return "peer_closed";
+    case RecoveryCause::kPeerSilent:
+      return "peer_silent";
+    case RecoveryCause::kPeerReplaced:
+      return "peer_replaced";
+    case RecoveryCause::kCollectiveFailed:
+      return "collective_failed";
+  }
+  return "collective_failed";
+}
+
+}  // namespace
+
+struct Metrics::Families {
+  prometheus::Registry registry;
+
+  prometheus::Histogram& step = AddHistogram(
+      &registry, "lockstep_step_seconds", "Whole duration of one step.", StepBuckets());
+  prometheus::Family<prometheus::Histogram>& step_phase =
+      prometheus::BuildHistogram()
+          .Name("lockstep_step_phase_seconds")
+          .Help("Duration of one step by phase: data, compute, communicate, update.")
+          .Register(registry);
+  prometheus::Histogram& data = step_phase.Add({{"phase", "data"}}, StepBuckets());
+  prometheus::Histogram& compute = step_phase.Add({{"phase", "compute"}}, StepBuckets());
+  prometheus::Histogram& communicate = step_phase.Add({{"phase", "communicate"}}, StepBuckets());
+  prometheus::Histogram& update = step_phase.Add({{"phase", "update"}}, StepBuckets());
+  prometheus::Counter& samples = AddCounter(
+      &registry, "lockstep_samples_total", "Samples that this rank used in completed steps.");
+  prometheus::Gauge& loss =
+      AddGauge(&registry, "lockstep_training_loss", "Loss of the last completed step.");
+  prometheus::Gauge& epoch =
+      AddGauge(&registry, "lockstep_rendezvous_epoch", "Number of the last meeting of all ranks.");
+  prometheus::Family<prometheus::Gauge>& peers =
+      prometheus::BuildGauge()
+          .Name("lockstep_peers")
+          .Help("Other ranks by state: connected, missing, lost, silent.")
+          .Register(registry);
+  prometheus::Gauge& peers_connected = peers.Add({{"state", "connected"}});
+  prometheus::Gauge& peers_missing = peers.Add({{"state", "missing"}});
+  prometheus::Gauge& peers_lost = peers.Add({{"state", "lost"}});
+  prometheus::Gauge& peers_silent = peers.Add({{"state", "silent"}});
+  prometheus::Family<prometheus::Counter>& recoveries =
+      prometheus::BuildCounter()
+          .Name("lockstep_recoveries_total")
+          .Help("Broken meetings after which training went on, by cause.")
+          .Register(registry);
+  prometheus::Histogram& recovery =
+      AddHistogram(&registry,
+                   "lockstep_recovery_seconds",
+                   "From noticing a broken meeting to the next completed step.",
+                   RecoveryBuckets());
+  prometheus::Histogram& checkpoint = AddHistogram(&registry,
+                                                   "lockstep_checkpoint_seconds",
+                                                   "Writing one checkpoint until it is durable.",
+                                                   CheckpointBuckets());
+  prometheus::Counter& checkpoint_failures = AddCounter(
+      &registry, "lockstep_checkpoint_failures_total", "Checkpoints that could not be written.");
+};
+
+Metrics::Metrics() : families_(std::make_unique<Families>()) {
+  // Every series is there from the start, so that a rate over the first event is right.
+  for (const RecoveryCause cause : {RecoveryCause::kPeerClosed,
+                                    RecoveryCause::kPeerSilent,
+                                    RecoveryCause::kPeerReplaced,
+                                    RecoveryCause::kCollectiveFailed}) {
+    families_->recoveries.Add({{"cause", CauseName(cause)}});
+  }
+}
+
+Metrics::~Metrics() = default;
+
+void Metrics::StepCompleted(const StepDurations& durations, int64_t sample_count, double loss) {
+  families_->data.Observe(ToSeconds(durations.data));
+  families_->compute.Observe(ToSeconds(durations.compute));
+  families_->communicate.Observe(ToSeconds(durations.communicate));
+  families_->update.Observe(ToSeconds(durations.update));
+  families_->step.Observe(
+      ToSeconds(durations.data + durations.compute + durations.communicate + durations.update));
+  families_->samples.Increment(static_cast<double>(sample_count));
+  families_->loss.Set(loss);
+}
+
+void Metrics::SetEpoch(Epoch epoch) {
+  families_->epoch.Set(static_cast<double>(epoch.value()));
+}
+
+void Metrics::SetPeers(const PeerCounts& counts) {
+  families_->peers_connected.Set(counts.connected);
+  families_->peers_missing.Set(counts.missing);
+  families_->peers_lost.Set(counts.lost);
+  families_->peers_silent.Set(counts.silent);
+}
+
+void Metrics::Recovered(RecoveryCause cause, Duration elapsed) {
+  families_->recoveries.Add({{"cause", CauseName(cause)}}).Increment();
+  families_->recovery.Observe(ToSeconds(elapsed));
+}
+
+void Metrics::CheckpointWritten(Duration elapsed) {
+  families_->checkpoint.Observe(ToSeconds(elapsed));
+}
+
+void Metrics::CheckpointFailed() {
+  families_->checkpoint_failures.Increment();
+}
+
+std::string Metrics::RenderText() const {
+  return prometheus::TextSerializer().Serialize(families_->registry.Collect());
+}
+
+}  // namespace lockstep::runtime

@@ -1,0 +1,83 @@
+#include "trainer-runtime/telemetry/metrics.h"
+
+#include <regex>
+#include <set>
+#include <sstream>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep::runtime {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::HasSubstr;
+
+TEST(Metrics, EverySeriesIsThereBeforeAnythingHappened) {
+  const Metrics metrics;
+  const std::string page = metrics.RenderText();
+  EXPECT_THAT(page, HasSubstr("lockstep_samples_total 0\n"));
+  EXPECT_THAT(page, HasSubstr("lockstep_step_phase_seconds_count{phase=\"communicate\"} 0\n"));
+  EXPECT_THAT(page, HasSubstr("lockstep_recoveries_total{cause=\"peer_silent\"} 0\n"));
+}
+
+TEST(Metrics, StepCountsSamplesAndTimesOfEachPhase) {
+  Metrics metrics;
+  StepDurations durations;
+  durations.data = milliseconds(1);
+  durations.compute = milliseconds(20);
+  durations.communicate = milliseconds(3);
+  durations.update = milliseconds(4);
+  metrics.StepCompleted(durations, 32, 0.75);
+  metrics.StepCompleted(durations, 32, 0.5);
+  const std::string page = metrics.RenderText();
+  EXPECT_THAT(page, HasSubstr("lockstep_samples_total 64\n"));
+  EXPECT_THAT(page, HasSubstr("lockstep_training_loss 0.5\n"));
+  EXPECT_THAT(page, HasSubstr("lockstep_step_phase_seconds_count{phase=\"data\"} 2\n"));
+  EXPECT_THAT(page, HasSubstr("lockstep_step_phase_seconds_sum{phase=\"compute\"} 0.04\n"));
+  EXPECT_THAT(page, HasSubstr("lockstep_step_seconds_count 2\n"));
+  EXPECT_THAT(page, HasSubstr("lockstep_step_seconds_bucket{le=\"0.025\"} 0\n"));
+  EXPECT_THAT(page, HasSubstr("lockstep_step_seconds_bucket{le=\"0.05\"} 2\n"));
+}
+
+TEST(Metrics, GaugesShowTheLastValue) {
+  Metrics metrics;
+  metrics.SetEpoch(Epoch(4));
+  metrics.SetPeers(PeerCounts{2, 0, 1, 0});
+  const std::string page = metrics.RenderText();
+  EXPECT_THAT(page, HasSubstr("lockstep_rendezvous_epoch 4\n"));
+  EXPECT_THAT(page, HasSubstr("lockstep_peers{state=\"connected\"} 2\n"));
+  EXPECT_THAT(page, HasSubstr("lockstep_peers{state=\"lost\"} 1\n"));
+}
+
+TEST(Metrics, RecoveriesAndCheckpointsAreCounted) {
+  Metrics metrics;
+  metrics.Recovered(RecoveryCause::kPeerClosed, milliseconds(700));
+  metrics.CheckpointWritten(milliseconds(30));
+  metrics.CheckpointFailed();
+  const std::string page = metrics.RenderText();
+  EXPECT_THAT(page, HasSubstr("lockstep_recoveries_total{cause=\"peer_closed\"} 1\n"));
+  EXPECT_THAT(page, HasSubstr("lockstep_recovery_seconds_bucket{le=\"0.75\"} 1\n"));
+  EXPECT_THAT(page, HasSubstr("lockstep_checkpoint_seconds_count 1\n"));
+  EXPECT_THAT(page, HasSubstr("lockstep_checkpoint_failures_total 1\n"));
+}
+
+TEST(Metrics, PageHasOneHelpAndTypeForEachNameAndOnlyKnownLabels) {
+  Metrics metrics;
+  metrics.Recovered(RecoveryCause::kPeerSilent, milliseconds(1));
+  std::istringstream lines(metrics.RenderText());
+  const std::regex sample(
+      R"(lockstep_[a-z_]+(\{(phase|state|cause|le|phase="[a-z]+",le)="[^"]*"\})? \S+)");
+  std::set<std::string> headers;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("# ")) {
+      EXPECT_TRUE(headers.insert(line).second) << line;
+    } else {
+      EXPECT_TRUE(std::regex_match(line, sample)) << line;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::runtime

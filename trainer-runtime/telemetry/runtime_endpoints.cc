@@ -1,0 +1,100 @@
+#include "trainer-runtime/telemetry/runtime_endpoints.h"
+
+#include <memory>
+#include <utility>
+
+#include "common/base/check.h"
+#include "common/base/digest.h"
+#include "common/contract/status_document.h"
+#include "common/json/json.h"
+
+namespace lockstep::runtime {
+namespace {
+
+// kControlSignatureHeader as HttpRequest names headers.
+constexpr const char* kSignatureHeader = "x-lockstep-signature";
+
+HttpResponse Refusal(int status, std::string_view reason) {
+  return HttpResponse{status, "application/json", DumpJson(Json{{"error", reason}}) + "\n"};
+}
+
+HttpResponse AnswerHealth(const StatusBoard& board) {
+  const Phase phase = board.Snapshot().phase;
+  if (phase == Phase::kFailed) {
+    return HttpResponse{503, "text/plain", "failed\n"};
+  }
+  return HttpResponse{200, "text/plain", "ok\n"};
+}
+
+HttpResponse AnswerStatus(const RuntimeEndpointsOptions& options, const HttpRequest& request) {
+  if (!IsStatusAuthorized(options.job_key, request.Header("authorization"))) {
+    return Refusal(401, "the job's status token is required");
+  }
+  return HttpResponse{200, "application/json", EncodeStatusDocument(options.board->Snapshot())};
+}
+
+// Refuses what is not signed before anything of it is read, and what is old before it is obeyed.
+class ControlGate {
+ public:
+  explicit ControlGate(RuntimeEndpointsOptions options)
+      : options_(std::move(options)), receiver_{options_.job_uid, options_.attempt, 0} {}
+
+  HttpResponse Answer(const HttpRequest& request) {
+    const std::string_view signature = request.Header(kSignatureHeader);
+    const bool is_signed =
+        !options_.job_key.empty() &&
+        ConstantTimeEquals(signature, SignControlBody(options_.job_key, request.body));
+    if (!is_signed) {
+      return Refuse(401, "the signature does not match");
+    }
+    const Result<ControlMessage> message =
+        VerifyControlMessage(options_.job_key, request.body, signature);
+    if (!message.ok()) {
+      return Refuse(400, message.error().ToString());
+    }
+    const Status fresh = CheckControlFreshness(*message, receiver_);
+    if (!fresh.ok()) {
+      return Refuse(409, fresh.error().ToString());
+    }
+    receiver_.counter_highest = message->counter;
+    options_.logger->Info(
+        "control message accepted",
+        {{"kind", ControlKindName(message->kind)}, {"counter", message->counter}});
+    if (options_.on_control) {
+      options_.on_control(*message);
+    }
+    return HttpResponse{200, "application/json", "{}\n"};
+  }
+
+ private:
+  HttpResponse Refuse(int status, const std::string& reason) {
+    options_.logger->Warn("control message refused", {{"error", reason}});
+    return Refusal(status, reason);
+  }
+
+  RuntimeEndpointsOptions options_;
+  ControlReceiver receiver_;
+};
+
+}  // namespace
+
+HttpRoutes MakeRuntimeRoutes(RuntimeEndpointsOptions options) {
+  LOCKSTEP_CHECK(options.board != nullptr && options.metrics != nullptr, "endpoints need sources");
+  LOCKSTEP_CHECK(options.logger != nullptr, "endpoints need a logger");
+  // Shared by the copies of one handler, which all run on the server's one thread.
+  const auto gate = std::make_shared<ControlGate>(options);
+  HttpRoutes routes;
+  routes["/healthz"]["GET"] = [board = options.board](const HttpRequest&) {
+    return AnswerHealth(*board);
+  };
+  routes["/metrics"]["GET"] = [metrics = options.metrics](const HttpRequest&) {
+    return HttpResponse{200, "text/plain; version=0.0.4", metrics->RenderText()};
+  };
+  routes["/control"]["POST"] = [gate](const HttpRequest& request) { return gate->Answer(request); };
+  routes["/status"]["GET"] = [options = std::move(options)](const HttpRequest& request) {
+    return AnswerStatus(options, request);
+  };
+  return routes;
+}
+
+}  // namespace lockstep::runtime

@@ -1,0 +1,124 @@
+#include "trainer-runtime/telemetry/runtime_endpoints.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep::runtime {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr const char* kKey = "secret";
+
+class RuntimeEndpoints : public ::testing::Test {
+ protected:
+  HttpResponse Get(const std::string& path, const std::string& authorization = {}) {
+    HttpRequest request;
+    request.headers["authorization"] = authorization;
+    return routes_.at(path).at("GET")(request);
+  }
+
+  HttpResponse Post(const std::string& body, const std::string& signature) {
+    HttpRequest request;
+    request.headers["x-lockstep-signature"] = signature;
+    request.body = body;
+    return routes_.at("/control").at("POST")(request);
+  }
+
+  HttpResponse PostSigned(const ControlMessage& message) {
+    const std::string body = EncodeControlMessage(message);
+    return Post(body, SignControlBody(kKey, body));
+  }
+
+  static ControlMessage Gone(int64_t counter) {
+    ControlMessage message;
+    message.job_uid = "uid";
+    message.attempt = Attempt(2);
+    message.counter = counter;
+    message.kind = ControlKind::kPeerGone;
+    message.rank = 1;
+    message.epoch = Epoch(8);
+    message.incarnation = Incarnation(1);
+    return message;
+  }
+
+  RuntimeEndpointsOptions Options(const std::string& key) {
+    RuntimeEndpointsOptions options;
+    options.job_uid = "uid";
+    options.attempt = Attempt(2);
+    options.job_key = key;
+    options.board = &board_;
+    options.metrics = &metrics_;
+    options.logger = logger_.get();
+    options.on_control = [this](const ControlMessage& message) {
+      counters_.push_back(message.counter);
+    };
+    return options;
+  }
+
+  StatusBoard board_{StatusDocument{}};
+  Metrics metrics_;
+  std::unique_ptr<Logger> logger_ = MakeNullLogger();
+  std::vector<int64_t> counters_;  // of the messages that came through
+  HttpRoutes routes_ = MakeRuntimeRoutes(Options(kKey));
+};
+
+TEST_F(RuntimeEndpoints, HealthFollowsThePhase) {
+  EXPECT_EQ(Get("/healthz").status, 200);
+  board_.SetPhase(Phase::kFailed);
+  EXPECT_EQ(Get("/healthz").status, 503);
+}
+
+TEST_F(RuntimeEndpoints, MetricsAreOpenToScrapers) {
+  const HttpResponse response = Get("/metrics");
+  EXPECT_EQ(response.status, 200);
+  EXPECT_EQ(response.content_type, "text/plain; version=0.0.4");
+  EXPECT_THAT(response.body, HasSubstr("lockstep_samples_total"));
+}
+
+TEST_F(RuntimeEndpoints, StatusIsForHoldersOfTheToken) {
+  EXPECT_EQ(Get("/status").status, 401);
+  EXPECT_EQ(Get("/status", "Bearer guess").status, 401);
+  board_.Update([](StatusDocument& document) { document.job = "mnist"; });
+  const HttpResponse response = Get("/status", "Bearer " + StatusToken(kKey));
+  EXPECT_EQ(response.status, 200);
+  EXPECT_THAT(response.body, HasSubstr("\"mnist\""));
+}
+
+TEST_F(RuntimeEndpoints, SignedControlMessageComesThroughOnce) {
+  EXPECT_EQ(PostSigned(Gone(3)).status, 200);
+  EXPECT_EQ(PostSigned(Gone(3)).status, 409);
+  EXPECT_EQ(PostSigned(Gone(2)).status, 409);
+  EXPECT_EQ(PostSigned(Gone(4)).status, 200);
+  EXPECT_THAT(counters_, ElementsAre(3, 4));
+}
+
+TEST_F(RuntimeEndpoints, ForgedOrForeignControlMessagesAreRefused) {
+  const std::string body = EncodeControlMessage(Gone(1));
+  EXPECT_EQ(Post(body, "").status, 401);
+  EXPECT_EQ(Post(body, SignControlBody("other", body)).status, 401);
+  EXPECT_EQ(Post(body + " ", SignControlBody(kKey, body)).status, 401);
+  EXPECT_EQ(Post("{}", SignControlBody(kKey, "{}")).status, 400);
+  ControlMessage other_attempt = Gone(1);
+  other_attempt.attempt = Attempt(1);
+  EXPECT_EQ(PostSigned(other_attempt).status, 409);
+  ControlMessage other_job = Gone(1);
+  other_job.job_uid = "other";
+  EXPECT_EQ(PostSigned(other_job).status, 409);
+  EXPECT_THAT(counters_, IsEmpty());
+}
+
+TEST_F(RuntimeEndpoints, WithoutAKeyNobodyIsLetIn) {
+  routes_ = MakeRuntimeRoutes(Options(""));
+  EXPECT_EQ(Get("/status", "Bearer ").status, 401);
+  EXPECT_EQ(Post(EncodeControlMessage(Gone(1)), "").status, 401);
+}
+
+}  // namespace
+}  // namespace lockstep::runtime

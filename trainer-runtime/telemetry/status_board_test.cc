@@ -1,0 +1,47 @@
+#include "trainer-runtime/telemetry/status_board.h"
+
+#include <gtest/gtest.h>
+
+namespace lockstep::runtime {
+namespace {
+
+TEST(StatusBoard, UpdateShowsInTheNextSnapshot) {
+  StatusDocument initial;
+  initial.job = "mnist";
+  StatusBoard board(initial);
+  board.Update([](StatusDocument& document) { document.step = Step(12); });
+  board.SetPhase(Phase::kTraining);
+  EXPECT_EQ(board.Snapshot().job, "mnist");
+  EXPECT_EQ(board.Snapshot().step, Step(12));
+  EXPECT_EQ(board.Snapshot().phase, Phase::kTraining);
+}
+
+TEST(StatusBoard, RecordTakesEpochAndStepFromTheDocument) {
+  StatusBoard board(StatusDocument{});
+  board.Update([](StatusDocument& document) {
+    document.epoch = Epoch(3);
+    document.step = Step(40);
+  });
+  board.Record(TimelineEventKind::kPeerLost, TimePoint(std::chrono::nanoseconds(77)), 1);
+  ASSERT_EQ(board.Snapshot().timeline.size(), 1U);
+  const TimelineEvent event = board.Snapshot().timeline[0];
+  EXPECT_EQ(event.event, TimelineEventKind::kPeerLost);
+  EXPECT_EQ(event.epoch, Epoch(3));
+  EXPECT_EQ(event.step, Step(40));
+  EXPECT_EQ(event.rank, 1);
+  EXPECT_EQ(event.monotonic_ns, 77);
+}
+
+TEST(StatusBoard, TimelineKeepsTheNewestEvents) {
+  StatusBoard board(StatusDocument{});
+  for (int64_t index = 0; index < 70; ++index) {
+    board.Record(TimelineEventKind::kCheckpointEnd, TimePoint(std::chrono::nanoseconds(index)));
+  }
+  const StatusDocument snapshot = board.Snapshot();
+  ASSERT_EQ(snapshot.timeline.size(), kStatusTimelineMax);
+  EXPECT_EQ(snapshot.timeline.front().monotonic_ns, 6);
+  EXPECT_EQ(snapshot.timeline.back().monotonic_ns, 69);
+}
+
+}  // namespace
+}  // namespace lockstep::runtime
