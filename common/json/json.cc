@@ -8,6 +8,10 @@
 namespace lockstep {
 namespace {
 
+// Keys in one object above this are refused: keeping their order makes reading quadratic in them.
+// Choice: about a second of reading.
+constexpr std::size_t kKeysMax = 16384;
+
 // Builds a Json while watching what the library's own parser lets pass: duplicate keys and depth.
 class StrictHandler : public nlohmann::json_sax<Json> {
  public:
@@ -41,6 +45,10 @@ class StrictHandler : public nlohmann::json_sax<Json> {
   bool key(string_t& name) override {
     if (!keys_.back().insert(name).second) {
       problem_ = "key \"" + name + "\" appears twice";
+      return false;
+    }
+    if (keys_.back().size() > kKeysMax) {
+      problem_ = "an object of more than " + std::to_string(kKeysMax) + " keys";
       return false;
     }
     return builder_.key(name);
@@ -198,7 +206,12 @@ std::string_view NearestWord(std::string_view word,
   std::size_t best_distance = std::max<std::size_t>(1, folded.size() / 3) + 1;
   std::string_view best;
   for (const std::string_view candidate : candidates) {
-    const std::size_t distance = EditDistance(folded, Folded(candidate));
+    const std::string other = Folded(candidate);
+    const std::size_t longer = std::max(folded.size(), other.size());
+    if (longer - std::min(folded.size(), other.size()) >= best_distance) {
+      continue;  // the lengths alone are too far apart; spares a huge word its huge matrix
+    }
+    const std::size_t distance = EditDistance(folded, other);
     if (distance < best_distance) {
       best_distance = distance;
       best = candidate;

@@ -35,6 +35,19 @@ TEST(ParseJson, RefusesWhatIsNotOneCleanDocument) {
   }
 }
 
+TEST(ParseJson, ObjectsHaveABoundedNumberOfKeys) {
+  const auto with_keys = [](std::size_t count) {
+    std::string text = "{";
+    for (std::size_t i = 0; i < count; ++i) {
+      text += (i == 0 ? "\"" : ",\"") + std::to_string(i) + "\":0";
+    }
+    return text + "}";
+  };
+  EXPECT_TRUE(ParseJson(with_keys(16384)).ok());
+  EXPECT_EQ(ParseJson(with_keys(16385)).error().message(),
+            "not valid JSON: an object of more than 16384 keys");
+}
+
 TEST(ObjectReader, RecordsEveryProblemWithPathValueAndExpectation) {
   const Json value = ParseJson(R"({"replicas": -1, "name": 3, "policy": "never", "gpu": 1,
                                    "args": ["a", 5], "rate": "fast"})")
@@ -93,6 +106,7 @@ TEST(NearestWord, SuggestsSlipsAndNothingFar) {
   EXPECT_EQ(NearestWord("replica", {"replicas", "roles"}), "replicas");
   EXPECT_EQ(NearestWord("max_replicas", {"minReplicas", "maxReplicas"}), "maxReplicas");
   EXPECT_EQ(NearestWord("banana", {"replicas", "roles"}), "");
+  EXPECT_EQ(NearestWord(std::string(10'000'000, 'x'), {"replicas", "roles"}), "");
 }
 
 }  // namespace
