@@ -75,6 +75,20 @@ void CheckJobNames(const YamlStream& stream, Manifest* manifest) {
   }
 }
 
+// By line, and at most kManifestProblemsMax of them.
+void SortAndCut(std::vector<ManifestProblem>* problems) {
+  std::stable_sort(problems->begin(), problems->end(), [](const auto& a, const auto& b) {
+    return a.line < b.line;
+  });
+  if (problems->size() <= kManifestProblemsMax) {
+    return;
+  }
+  const std::size_t left_out = problems->size() - kManifestProblemsMax;
+  problems->erase(problems->begin() + static_cast<std::ptrdiff_t>(kManifestProblemsMax),
+                  problems->end());
+  problems->push_back(MakeProblem({}, "", std::to_string(left_out) + " more problems left out"));
+}
+
 }  // namespace
 
 Manifest ReadManifest(std::string_view text, std::string_view file) {
@@ -107,9 +121,7 @@ Manifest ReadManifest(std::string_view text, std::string_view file) {
     AddDocument(document, &manifest);
   }
   CheckJobNames(stream, &manifest);
-  std::stable_sort(manifest.problems.begin(),
-                   manifest.problems.end(),
-                   [](const auto& a, const auto& b) { return a.line < b.line; });
+  SortAndCut(&manifest.problems);
   return manifest;
 }
 

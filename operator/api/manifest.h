@@ -15,6 +15,9 @@ inline constexpr std::size_t kManifestBytesMax = 1024 * 1024;
 // Documents in one file. Choice: far above what anybody writes by hand.
 inline constexpr std::size_t kManifestDocumentsMax = 64;
 
+// Problems told of one file; the others are counted. Choice: more than anybody reads.
+inline constexpr std::size_t kManifestProblemsMax = 100;
+
 // One thing wrong with a manifest, and where it stands. Lines and columns count from 1; 0: unknown.
 struct ManifestProblem {
   int line = 0;
@@ -26,7 +29,7 @@ struct ManifestProblem {
 struct Manifest {
   std::string file;                       // as given to ReadManifest; for messages
   std::vector<TrainingJob> jobs;          // in file order; complete only if there is no problem
-  std::vector<ManifestProblem> problems;  // ordered by line
+  std::vector<ManifestProblem> problems;  // ordered by line, the last may count those left out
 
   bool ok() const { return problems.empty(); }
 };

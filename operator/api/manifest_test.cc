@@ -157,6 +157,16 @@ TEST(ReadManifest, DocumentsAreCounted) {
   EXPECT_EQ(ProblemsOf(text), "job.yaml: 65 documents found, expected at most 64\n");
 }
 
+TEST(ReadManifest, ProblemsBeyondAScreenfulAreCounted) {
+  std::string text = kGoodManifest;
+  for (int i = 0; i < 150; ++i) {
+    text += "  unknown" + std::to_string(i) + ": 1\n";
+  }
+  const Manifest manifest = ReadManifest(text, "job.yaml");
+  ASSERT_EQ(manifest.problems.size(), kManifestProblemsMax + 1);
+  EXPECT_EQ(manifest.problems.back().error.message(), "50 more problems left out");
+}
+
 // Every cut and every flipped byte of a good manifest is answered, never thrown at the caller.
 TEST(ReadManifest, DamagedTextNeverThrows) {
   const std::string good = kGoodManifest;

@@ -85,9 +85,9 @@ class JsonBuilder final : public YAML::EventHandler {
     Frame& frame = stack_.back();
     for (const Json& merged : frame.merges) {
       for (const auto& [key, value] : merged.items()) {
-        if (!frame.value.contains(key)) {
-          frame.value[key] = value;
-          document_.positions.Set(Join(frame.path, key), frame.merge_position);
+        if (frame.key_lines.emplace(key, frame.merge_mark.line + 1).second) {
+          Append(frame.value, key, value);
+          SetPosition(Join(frame.path, key), frame.merge_mark);
         }
       }
     }
@@ -109,7 +109,7 @@ class JsonBuilder final : public YAML::EventHandler {
     YAML::Mark key_mark;
     std::map<std::string, int, std::less<>> key_lines;
     std::vector<Json> merges;  // objects under <<, the first wins
-    TextPosition merge_position;
+    YAML::Mark merge_mark;
   };
 
   struct Anchored {
@@ -119,6 +119,12 @@ class JsonBuilder final : public YAML::EventHandler {
 
   static std::string Join(const std::string& path, const std::string& key) {
     return path.empty() ? key : path + "." + key;
+  }
+
+  // Adds a key that is not in the object, without the search that makes Json's own insertion
+  // quadratic in the number of keys.
+  static void Append(Json& object, const std::string& key, Json value) {
+    object.get_ref<Json::object_t&>().emplace_back(key, std::move(value));
   }
 
   bool ExpectsKey() const {
@@ -135,9 +141,21 @@ class JsonBuilder final : public YAML::EventHandler {
     bytes_ += bytes;
     if (bytes_ > kYamlExpandedBytesMax) {
       throw YAML::ParserException(
-          mark,
-          "larger than " + std::to_string(kYamlExpandedBytesMax) + " bytes with aliases expanded");
+          mark, "larger than " + std::to_string(kYamlExpandedBytesMax) + " bytes once expanded");
     }
+  }
+
+  // Remembers where a field stands. Paths weigh too: a long key above many fields is in all of
+  // them.
+  void SetPosition(const std::string& path, const YAML::Mark& mark) {
+    Spend(path.size(), mark);
+    document_.positions.Set(path, PositionOf(mark));
+  }
+
+  // Records a mistake that does not end the reading.
+  void Report(const YAML::Mark& mark, std::string field, std::string message) {
+    Spend(field.size() + message.size(), mark);
+    problems_->push_back({PositionOf(mark), std::move(field), std::move(message)});
   }
 
   void TakeKey(const YAML::Mark& mark, const std::string& key, bool is_plain) {
@@ -150,9 +168,9 @@ class JsonBuilder final : public YAML::EventHandler {
     const auto [first, is_new] = frame.key_lines.emplace(key, mark.line + 1);
     frame.is_duplicate = !is_new;
     if (frame.is_duplicate) {
-      problems_->push_back({PositionOf(mark),
-                            Join(frame.path, key),
-                            "appears twice, first on line " + std::to_string(first->second)});
+      Report(mark,
+             Join(frame.path, key),
+             "appears twice, first on line " + std::to_string(first->second));
     }
   }
 
@@ -166,12 +184,12 @@ class JsonBuilder final : public YAML::EventHandler {
       return value;
     }
     if (kind != "?" && kind != "int" && kind != "float" && kind != "bool" && kind != "null") {
-      problems_->push_back({PositionOf(mark), ChildPath(), "tag " + tag + " is not supported"});
+      Report(mark, ChildPath(), "tag " + tag + " is not supported");
       return value;
     }
     Json resolved = ResolvePlainScalar(value);
     if (resolved.is_number_float() && !std::isfinite(resolved.get<double>())) {
-      problems_->push_back({PositionOf(mark), ChildPath(), value + " found, expected a number"});
+      Report(mark, ChildPath(), value + " found, expected a number");
       return nullptr;
     }
     return resolved;
@@ -195,7 +213,7 @@ class JsonBuilder final : public YAML::EventHandler {
     const bool is_known_tag = tag.empty() || tag == "?" || tag == "!" ||
                               tag.compare(0, kCoreTagPrefix.size(), kCoreTagPrefix) == 0;
     if (!is_known_tag) {
-      problems_->push_back({PositionOf(mark), ChildPath(), "tag " + tag + " is not supported"});
+      Report(mark, ChildPath(), "tag " + tag + " is not supported");
     }
     Frame frame;
     frame.value = std::move(empty);
@@ -230,7 +248,7 @@ class JsonBuilder final : public YAML::EventHandler {
     }
     Frame& frame = stack_.back();
     if (frame.value.is_array()) {
-      document_.positions.Set(ChildPath(), PositionOf(mark));
+      SetPosition(ChildPath(), mark);
       frame.value.push_back(std::move(value));
       return;
     }
@@ -242,19 +260,19 @@ class JsonBuilder final : public YAML::EventHandler {
       Merge(frame, std::move(value));
       return;
     }
-    document_.positions.Set(ChildPath(), PositionOf(frame.key_mark));
-    frame.value[frame.key] = std::move(value);
+    SetPosition(ChildPath(), frame.key_mark);
+    Append(frame.value, frame.key, std::move(value));
   }
 
   // Takes the value under <<: an object, or a list of them of which the first wins.
   void Merge(Frame& frame, Json value) {
-    frame.merge_position = PositionOf(frame.key_mark);
+    frame.merge_mark = frame.key_mark;
     Json sources = value.is_array() ? std::move(value) : Json::array({std::move(value)});
     for (Json& source : sources) {
       if (!source.is_object()) {
-        problems_->push_back({frame.merge_position,
-                              Join(frame.path, "<<"),
-                              DescribeJson(source) + " found, expected an object to merge"});
+        Report(frame.key_mark,
+               Join(frame.path, "<<"),
+               DescribeJson(source) + " found, expected an object to merge");
         continue;
       }
       frame.merges.push_back(std::move(source));

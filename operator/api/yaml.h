@@ -10,7 +10,8 @@
 
 namespace lockstep::control {
 
-// What all nodes of one text may weigh once aliases are expanded. Units: bytes, estimated.
+// What all nodes of one text, and the paths they are found by, may weigh once aliases are expanded.
+// Units: bytes, estimated.
 // Choice: sixteen times the largest manifest; a chain of aliases that doubles ends here.
 inline constexpr std::size_t kYamlExpandedBytesMax = 16 * 1024 * 1024;
 

@@ -105,8 +105,15 @@ TEST(ReadYaml, OneLongScalarAliasedOftenIsBounded) {
   for (int i = 0; i < 1000; ++i) {
     text += "*a, ";
   }
-  EXPECT_EQ(AsJson(text + "]\n"),
-            "not valid YAML: larger than 16777216 bytes with aliases expanded");
+  EXPECT_EQ(AsJson(text + "]\n"), "not valid YAML: larger than 16777216 bytes once expanded");
+}
+
+TEST(ReadYaml, OneLongKeyAboveManyFieldsIsBounded) {
+  std::string text = "? " + std::string(500'000, 'k') + "\n: {";
+  for (int i = 0; i < 10'000; ++i) {
+    text += "f" + std::to_string(i) + ": 1, ";
+  }
+  EXPECT_EQ(AsJson(text + "}\n"), "not valid YAML: larger than 16777216 bytes once expanded");
 }
 
 TEST(ReadYaml, NestingAsDeepAsJsonIsReadAndDeeperIsNot) {
