@@ -214,11 +214,18 @@ void NoteHealth(const GangView& view, Pass* pass) {
   }
 }
 
+// Whether the member's pod may be created beside what is left of its predecessors: never beside one
+// that was not even asked to end, and where a successor inherits the address not before that is
+// free.
+bool MayStart(const Pass& pass, const Member& member) {
+  const bool inherits_address =
+      std::holds_alternative<LoopbackAddressing>(pass.topology().addressing);
+  return member.predecessor == Predecessor::kGone ||
+         (member.predecessor == Predecessor::kLeaving && !inherits_address);
+}
+
 // Creates every pod that was decided and never seen: all of them, or none if one cannot be built.
 void CreateMissing(const GangView& view, Pass* pass) {
-  // Where a successor inherits its predecessor's address it cannot start before that is free.
-  const bool shares_address =
-      std::holds_alternative<LoopbackAddressing>(pass->topology().addressing);
   std::vector<Effect> creations;
   for (const Member& member : view.members) {
     const PodPlacement& placement = *pass->PlacementOf(member.task);
@@ -229,7 +236,7 @@ void CreateMissing(const GangView& view, Pass* pass) {
       continue;
     }
     pass->WakeAt(pass->now() + kCreateRetry);
-    if (shares_address && member.has_living_predecessor) {
+    if (!MayStart(*pass, member)) {
       continue;
     }
     auto pod = BuildPod(pass->job(),

@@ -169,6 +169,21 @@ TEST(DecideReplace, SuccessorOnOneAddressWaitsUntilItsPredecessorHasEnded) {
   EXPECT_EQ(DescribeRestarts(world.job.status), "hang=1");
 }
 
+TEST(DecideReplace, SuccessorWaitsUntilItsPredecessorWasAskedToEnd) {
+  TestWorld world(MakeTrainingJob(2));
+  world.Launch();
+  world.ReportAll();
+  world.observed.reports["mnist-worker-1"].age = seconds(2);
+  world.observed.reports["mnist-worker-0"].document.peers = {
+      {1, Incarnation(0), PeerState::kSilent, "no heartbeat", 2.0}};
+
+  world.Step();
+  EXPECT_EQ(world.Pods(), "mnist-worker-0 mnist-worker-1-");
+  world.Step();
+
+  EXPECT_EQ(world.Pods(), "mnist-worker-0 mnist-worker-1- mnist-worker-1-r1");
+}
+
 TEST(DecideReplace, ReplacementThatDoesNotComeInTimeFailsTheJobWithTheCause) {
   TestWorld world(MakeTrainingJob(2));
   world.Launch();

@@ -120,7 +120,9 @@ GangView ViewGang(const Metadata& job,
     }
     view.stale.push_back(own.pod);
     if (found != members.end() && IsAlive(*own.pod, observed)) {
-      found->second.has_living_predecessor = true;
+      Predecessor& predecessor = found->second.predecessor;
+      predecessor =
+          std::max(predecessor, own.pod->is_deleting ? Predecessor::kLeaving : Predecessor::kAlive);
     }
   }
   for (auto& [task, member] : members) {

@@ -22,6 +22,13 @@ enum class MemberState {
   kVanished,   // it was seen and is gone, or its node is
 };
 
+// What older pods of a task still do.
+enum class Predecessor {
+  kGone,
+  kLeaving,  // one has been asked to end and may still run
+  kAlive,    // one runs on, or will
+};
+
 // One task of the current attempt, with the pod that stands for it.
 struct Member {
   TaskId task;
@@ -31,7 +38,7 @@ struct Member {
   MemberState state = MemberState::kNotSeen;
   const kube::Pod* pod = nullptr;         // null when not there
   const RuntimeReport* report = nullptr;  // of this very pod; null when none
-  bool has_living_predecessor = false;    // an older pod of the task may still run
+  Predecessor predecessor = Predecessor::kGone;
 };
 
 // The job's pods against its ledger. Points into `Observed`.

@@ -1,0 +1,217 @@
+#include "operator/controller/controller.h"
+
+#include <gtest/gtest.h>
+
+#include "operator/api/conditions.h"
+#include "operator/reconcile/testing.h"
+
+namespace lockstep::control {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+const JobKey kKey{"default", "mnist"};
+
+// Keeps one job in a TestWorld, notes what is asked of it, and fails on demand.
+class ScriptedCluster final : public Cluster {
+ public:
+  explicit ScriptedCluster(TrainingJob job) : world(std::move(job)) {}
+
+  Result<TrainingJob> ReadJob(const JobKey& key) override {
+    log += "read " + key.name + "\n";
+    if (!read_status.ok()) {
+      return read_status.error();
+    }
+    return world.job;
+  }
+
+  Result<Observed> Observe(const JobKey& /*key*/) override { return world.observed; }
+
+  Status WriteStatus(const TrainingJob& job) override {
+    log += "write\n";
+    if (write_status.ok()) {
+      world.job.status = job.status;
+    }
+    return write_status;
+  }
+
+  std::vector<Status> Apply(const JobKey& /*key*/, const std::vector<Effect>& effects) override {
+    std::vector<Status> answers;
+    for (const Effect& effect : effects) {
+      log += DescribeEffect(effect) + "\n";
+      answers.push_back(effect_status);
+    }
+    return answers;
+  }
+
+  void Publish(const JobKey& /*key*/, const Decision& decision) override {
+    log += "publish " + EventReasons(decision) + "\n";
+  }
+
+  TestWorld world;
+  Status read_status;
+  Status write_status;
+  Status effect_status;
+  std::string log;
+};
+
+class ControllerTest : public testing::Test {
+ protected:
+  explicit ControllerTest(TrainingJob job = MakeTrainingJob(1))
+      : cluster_(std::move(job)),
+        logger_(MakeNullLogger()),
+        controller_(&cluster_, logger_.get(), now_, WallTime(seconds(1'000'000))) {}
+
+  // Steps until nothing is due, and returns what the cluster was asked for.
+  std::string Drain() {
+    cluster_.log.clear();
+    for (int i = 0; i < 10 && controller_.Step(now_); ++i) {
+    }
+    return cluster_.log;
+  }
+
+  TimePoint now_{seconds(1000)};
+  ScriptedCluster cluster_;
+  std::unique_ptr<Logger> logger_;
+  Controller controller_;
+};
+
+TEST_F(ControllerTest, StatusIsWrittenBeforeEffectsAndEventsComeLast) {
+  controller_.Notify(kKey);
+
+  EXPECT_EQ(Drain(),
+            "read mnist\n"
+            "write\n"
+            "create pod mnist-worker-0 on node node-a\n"
+            "publish JobCreated GangPlaced\n");
+}
+
+TEST_F(ControllerTest, NothingIsDoneOrSaidWhenTheStatusIsNotAccepted) {
+  cluster_.write_status = Error(ErrorCode::kStale, "somebody else wrote the job");
+  controller_.Notify(kKey);
+
+  EXPECT_EQ(Drain(), "read mnist\nwrite\n");
+}
+
+TEST_F(ControllerTest, RefusedWriteIsFollowedByAFreshPass) {
+  cluster_.write_status = Error(ErrorCode::kStale, "somebody else wrote the job");
+  controller_.Notify(kKey);
+  Drain();
+  cluster_.write_status = OkStatus();
+  now_ += milliseconds(100);
+
+  EXPECT_EQ(Drain(),
+            "read mnist\n"
+            "write\n"
+            "create pod mnist-worker-0 on node node-a\n"
+            "publish JobCreated GangPlaced\n");
+}
+
+TEST_F(ControllerTest, UnchangedStatusIsNotWritten) {
+  cluster_.world.Launch();
+  controller_.Notify(kKey);
+
+  EXPECT_EQ(Drain(), "read mnist\npublish \n");
+}
+
+TEST_F(ControllerTest, FailedPassesAreRepeatedEverMoreSlowly) {
+  cluster_.read_status = Error(ErrorCode::kUnavailable, "no answer");
+  controller_.Notify(kKey);
+  std::vector<milliseconds> delays;
+  for (int i = 0; i < 12; ++i) {
+    Drain();
+    const TimePoint next = controller_.NextStep().value();
+    delays.push_back(std::chrono::duration_cast<milliseconds>(next - now_));
+    now_ = next;
+  }
+
+  EXPECT_EQ(delays[0], milliseconds(100));
+  EXPECT_EQ(delays[1], milliseconds(200));
+  EXPECT_EQ(delays[8], milliseconds(25'600));
+  EXPECT_EQ(delays[11], seconds(30));
+}
+
+TEST_F(ControllerTest, SuccessForgetsEarlierFailures) {
+  cluster_.read_status = Error(ErrorCode::kUnavailable, "no answer");
+  controller_.Notify(kKey);
+  Drain();
+  now_ += milliseconds(100);
+  Drain();
+  cluster_.read_status = OkStatus();
+  now_ += milliseconds(200);
+  Drain();
+  cluster_.read_status = Error(ErrorCode::kUnavailable, "no answer");
+  controller_.Notify(kKey);
+  Drain();
+
+  EXPECT_EQ(controller_.NextStep(), now_ + milliseconds(100));
+}
+
+TEST_F(ControllerTest, JobThatIsGoneIsForgotten) {
+  cluster_.read_status = Error(ErrorCode::kNotFound, "no such job");
+  controller_.Notify(kKey);
+  Drain();
+
+  EXPECT_EQ(controller_.NextStep(), std::nullopt);
+}
+
+TEST_F(ControllerTest, ExistingPodCountsAsCreatedAndAFailedCreateDoesNot) {
+  cluster_.effect_status = Error(ErrorCode::kAlreadyExists, "it is there");
+  controller_.Notify(kKey);
+  Drain();
+  EXPECT_EQ(controller_.NextStep(), now_ + seconds(1));  // until the pod appears
+
+  cluster_.effect_status = Error(ErrorCode::kUnavailable, "no answer");
+  controller_.Notify(kKey);
+  Drain();
+  EXPECT_EQ(controller_.NextStep(), now_ + milliseconds(100));
+}
+
+TEST_F(ControllerTest, ManyNotificationsMakeOnePass) {
+  for (int i = 0; i < 5; ++i) {
+    controller_.Notify(kKey);
+  }
+  EXPECT_TRUE(controller_.Step(now_));
+
+  EXPECT_FALSE(controller_.Step(now_));
+}
+
+TEST_F(ControllerTest, BusyJobDoesNotStarveAnother) {
+  cluster_.read_status = Error(ErrorCode::kNotFound, "no such job");
+  const JobKey other{"default", "zebra"};
+  controller_.Notify(kKey);
+  controller_.Notify(other);
+  controller_.Step(now_);
+  controller_.Notify(kKey);
+  controller_.Step(now_);
+
+  EXPECT_EQ(cluster_.log, "read mnist\nread zebra\n");
+}
+
+class DeadlineTest : public ControllerTest {
+ protected:
+  DeadlineTest() : ControllerTest(JobWithDeadline()) {}
+
+  static TrainingJob JobWithDeadline() {
+    TrainingJob job = MakeTrainingJob(1);
+    job.spec.run_policy.active_deadline = seconds(100);
+    return job;
+  }
+};
+
+TEST_F(DeadlineTest, DeadlineFiresWithoutAnyNews) {
+  controller_.Notify(kKey);
+  Drain();
+  cluster_.world.observed.pods.clear();
+  while (controller_.NextStep().has_value() && now_ < TimePoint(seconds(1100))) {
+    now_ = *controller_.NextStep();
+    Drain();
+  }
+
+  EXPECT_EQ(now_, TimePoint(seconds(1100)));
+  EXPECT_TRUE(IsTrue(cluster_.world.job.status, ConditionType::kFailed));
+}
+
+}  // namespace
+}  // namespace lockstep::control
