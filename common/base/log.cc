@@ -2,11 +2,14 @@
 
 #include <utility>
 
+#include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
 namespace lockstep {
 namespace {
+
+constexpr const char* kLinePattern = "%Y-%m-%dT%H:%M:%S.%eZ %-5l %v";
 
 spdlog::level::level_enum ToSpdlog(LogLevel level) {
   switch (level) {
@@ -46,7 +49,7 @@ class StderrLogger final : public Logger {
   explicit StderrLogger(StderrLoggerOptions options)
       : prefix_(std::move(options.prefix)),
         logger_("lockstep", std::make_shared<spdlog::sinks::stderr_sink_mt>()) {
-    logger_.set_pattern("%Y-%m-%dT%H:%M:%S.%eZ %-5l %v", spdlog::pattern_time_type::utc);
+    logger_.set_pattern(kLinePattern, spdlog::pattern_time_type::utc);
     logger_.set_level(ToSpdlog(options.level_min));
     logger_.flush_on(spdlog::level::debug);
   }
@@ -63,6 +66,23 @@ class StderrLogger final : public Logger {
   spdlog::logger logger_;
 };
 
+class FileLogger final : public Logger {
+ public:
+  explicit FileLogger(spdlog::sink_ptr file) : logger_("lockstep", std::move(file)) {
+    logger_.set_pattern(kLinePattern, spdlog::pattern_time_type::utc);
+    logger_.set_level(spdlog::level::debug);
+    logger_.flush_on(spdlog::level::debug);
+    logger_.set_error_handler([](const std::string&) {});
+  }
+
+  void Log(LogLevel level, std::string_view message, LogFields fields) override {
+    logger_.log(ToSpdlog(level), spdlog::string_view_t(FormatLogText(message, fields)));
+  }
+
+ private:
+  spdlog::logger logger_;
+};
+
 class NullLogger final : public Logger {
  public:
   void Log(LogLevel, std::string_view, LogFields) override {}
@@ -72,6 +92,15 @@ class NullLogger final : public Logger {
 
 std::unique_ptr<Logger> MakeStderrLogger(StderrLoggerOptions options) {
   return std::make_unique<StderrLogger>(std::move(options));
+}
+
+Result<std::unique_ptr<Logger>> MakeFileLogger(const std::string& path) {
+  try {
+    return std::unique_ptr<Logger>(
+        std::make_unique<FileLogger>(std::make_shared<spdlog::sinks::basic_file_sink_mt>(path)));
+  } catch (const spdlog::spdlog_ex& error) {
+    return Error(ErrorCode::kIo, error.what());
+  }
 }
 
 std::unique_ptr<Logger> MakeNullLogger() {

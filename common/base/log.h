@@ -6,6 +6,8 @@
 #include <string_view>
 #include <type_traits>
 
+#include "common/base/result.h"
+
 namespace lockstep {
 
 enum class LogLevel { kDebug, kInfo, kWarn, kError };
@@ -59,6 +61,10 @@ struct StderrLoggerOptions {
 
 // Lines "2026-11-21T10:22:03.123Z info  message key=value" on standard error. Source: spdlog.
 std::unique_ptr<Logger> MakeStderrLogger(StderrLoggerOptions options);
+
+// The same lines, of all levels, appended to the file at `path`. Once open, a file that cannot be
+// written (disk full) loses lines and nothing else. Errors: kIo. Source: spdlog.
+Result<std::unique_ptr<Logger>> MakeFileLogger(const std::string& path);
 
 // Drops everything: for tests and benchmarks.
 std::unique_ptr<Logger> MakeNullLogger();
