@@ -16,7 +16,8 @@ constexpr const char* kFooter =
     R"(Exit codes: 0 succeeded, 1 the job failed, 2 bad manifest or usage,
 3 refused (the job does not fit this machine), 130 stopped by ^C.)";
 
-constexpr const char* kRunFooter = R"(^C asks for a checkpoint and stops; a second ^C kills.
+constexpr const char* kRunFooter =
+    R"(^C asks for a checkpoint and stops; a second ^C kills.
 
 Failures on order, for --chaos:
   kill=worker-1@step=60           SIGKILL once step 60 is complete

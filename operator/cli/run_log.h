@@ -11,7 +11,7 @@ namespace lockstep::control {
 class Console;
 
 // The operator's own log of a run: every line goes to `path`; warnings and errors (with
-// `is_verbose` everything) also to the console. `console` outlives it. Source: spdlog.
+// `is_verbose` everything) also to the console. `console` outlives it.
 // Thread: the console's. Errors: kIo.
 Result<std::unique_ptr<Logger>> MakeRunLog(const std::string& path,
                                            bool is_verbose,
