@@ -157,7 +157,7 @@ Status LocalCluster::SignalPod(const std::string& name, int signal) {
   if (entry == nullptr) {
     return Error(ErrorCode::kNotFound, "no pod " + name);
   }
-  entry->second.local.Signal(signal);
+  entry->second.local.SignalAll(signal);
   return OkStatus();
 }
 
@@ -272,13 +272,16 @@ void LocalCluster::SweepMemory(TimePoint now) {
     return;
   }
   next_sweep_ = now + options_.memory_sweep_interval;
-  std::map<pid_t, int64_t> used_by_session;
-  for (const ProcessEntry& entry : ReadProcessTable()) {
-    used_by_session[entry.session] += entry.resident_bytes;
+  std::vector<pid_t> leaders;
+  for (const auto& [serial, slot] : pods_) {
+    if (slot.local.is_running()) {
+      leaders.push_back(slot.local.leader());
+    }
   }
+  std::map<pid_t, int64_t> bytes = ResidentBytesByLeader(ReadProcessTable(), leaders);
   for (auto& [serial, slot] : pods_) {
     const int64_t limit = slot.local.pod().spec.container.limits.memory_bytes;
-    const int64_t used = used_by_session[slot.local.leader()];
+    const int64_t used = bytes[slot.local.leader()];
     if (slot.local.is_running() && limit > 0 && used > limit) {
       slot.local.KillOutOfMemory(used);
     }

@@ -71,7 +71,7 @@ class LocalCluster {
   // removed. A shorter grace than before takes over. Errors: kNotFound.
   Status DeletePod(const std::string& name, Duration grace, TimePoint now);
 
-  // Sends a signal to the pod's process group: for experiments with failures. Errors: kNotFound.
+  // Sends a signal to all processes of the pod: for experiments with failures. Errors: kNotFound.
   Status SignalPod(const std::string& name, int signal);
 
   // Makes the pod's program end with `exit_code`, without its consent: for experiments too.

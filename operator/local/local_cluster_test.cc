@@ -294,6 +294,25 @@ TEST_F(LocalClusterTest, PodAboveItsMemoryLimitIsOutOfMemory) {
   EXPECT_THAT(end.message, HasSubstr("the limit is 67108864"));
 }
 
+TEST_F(LocalClusterTest, MemoryOfProcessesThatLeftTheSessionCounts) {
+  kube::Pod pod = ShellPod("pod", "setsid sh -c 'x=x; while :; do x=$x$x; done' & wait");
+  pod.spec.container.limits.memory_bytes = 64 << 20;
+  Create(pod);
+  EXPECT_EQ(Await("pod", PodChange::kEnded).status.termination->reason, "OOMKilled");
+}
+
+TEST_F(LocalClusterTest, StopSignalReachesProcessesThatLeftTheSession) {
+  Create(ShellPod("pod",
+                  "setsid sh -c 'echo $$ > child.part; mv child.part child; exec sleep 1000' & "
+                  "wait"));
+  const pid_t child = ParsePid(AwaitFile(PodFile("pod", "child")));
+  ASSERT_TRUE(cluster_->SignalPod("pod", SIGSTOP).ok());
+  EXPECT_TRUE(Eventually([child] {
+    const std::string stat = ReadText("/proc/" + std::to_string(child) + "/stat");
+    return stat.find(") T ") != std::string::npos;
+  }));
+}
+
 TEST_F(LocalClusterTest, ForcedExitEndsTheProgramWithThatCode) {
   Create(ShellPod("pod", "trap '' TERM; echo ready; exec sleep 1000"));
   AwaitFile(PodFile("pod", "pod.log"));

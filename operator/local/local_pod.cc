@@ -109,6 +109,17 @@ void LocalPod::Signal(int signal) {
   }
 }
 
+void LocalPod::SignalAll(int signal) {
+  if (!is_running()) {
+    return;
+  }
+  Signal(signal);
+  if (signal == SIGKILL) {
+    return;  // what has left the group is killed when the leader's end is noticed
+  }
+  SignalMatching(ProcessSelector{{process_.pid}, options_.marker}, signal);
+}
+
 void LocalPod::Terminate(TimePoint now, Deadline kill_at) {
   const bool is_first = !pod_.is_deleting;
   pod_.is_deleting = true;

@@ -56,6 +56,9 @@ class LocalPod {
   // Sends `signal` to the process group. Nothing happens when the pod does not run.
   void Signal(int signal);
 
+  // Sends `signal` to the process group and to what has left it.
+  void SignalAll(int signal);
+
   // Asks the pod to end: SIGTERM now, SIGKILL at `kill_at`. A deadline in the past kills at once.
   void Terminate(TimePoint now, Deadline kill_at);
 

@@ -90,8 +90,10 @@ bool Matches(const ProcessEntry& entry, const ProcessSelector& selector) {
          HasEnvironmentEntry(entry.pid, selector.environment_prefix);
 }
 
-// Kills through a pidfd, looking again in between: the pid cannot come to mean another process.
-std::optional<UniqueFd> KillIfMatching(const ProcessEntry& seen, const ProcessSelector& selector) {
+// Signals through a pidfd, looking again in between: the pid cannot come to mean another process.
+std::optional<UniqueFd> SignalIfMatching(const ProcessEntry& seen,
+                                         const ProcessSelector& selector,
+                                         int signal) {
   UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, seen.pid, 0)));
   if (!pidfd.is_open()) {
     return std::nullopt;
@@ -100,10 +102,25 @@ std::optional<UniqueFd> KillIfMatching(const ProcessEntry& seen, const ProcessSe
   if (!again || again->is_zombie || !Matches(*again, selector)) {
     return std::nullopt;
   }
-  if (::syscall(SYS_pidfd_send_signal, pidfd.get(), SIGKILL, nullptr, 0) != 0) {
+  if (::syscall(SYS_pidfd_send_signal, pidfd.get(), signal, nullptr, 0) != 0) {
     return std::nullopt;
   }
   return pidfd;
+}
+
+// One pass over the table: a descriptor for each process that was signalled.
+std::vector<UniqueFd> SignalOnce(const ProcessSelector& selector, int signal) {
+  const pid_t self = ::getpid();
+  std::vector<UniqueFd> signalled;
+  for (const ProcessEntry& entry : ReadProcessTable()) {
+    if (entry.pid == self || entry.is_zombie || !Matches(entry, selector)) {
+      continue;
+    }
+    if (auto pidfd = SignalIfMatching(entry, selector, signal)) {
+      signalled.push_back(*std::move(pidfd));
+    }
+  }
+  return signalled;
 }
 
 }  // namespace
@@ -132,19 +149,14 @@ bool HasEnvironmentEntry(pid_t pid, std::string_view entry) {
   return environment.find(inner) != std::string_view::npos;
 }
 
+int SignalMatching(const ProcessSelector& selector, int signal) {
+  return static_cast<int>(SignalOnce(selector, signal).size());
+}
+
 int KillMatching(const ProcessSelector& selector, int rounds_max) {
-  const pid_t self = ::getpid();
   int killed = 0;
   for (int round = 0; round < rounds_max; ++round) {
-    std::vector<UniqueFd> dying;
-    for (const ProcessEntry& entry : ReadProcessTable()) {
-      if (entry.pid == self || entry.is_zombie || !Matches(entry, selector)) {
-        continue;
-      }
-      if (auto pidfd = KillIfMatching(entry, selector)) {
-        dying.push_back(*std::move(pidfd));
-      }
-    }
+    const std::vector<UniqueFd> dying = SignalOnce(selector, SIGKILL);
     if (dying.empty()) {
       break;
     }
@@ -155,6 +167,33 @@ int KillMatching(const ProcessSelector& selector, int rounds_max) {
     }
   }
   return killed;
+}
+
+std::map<pid_t, int64_t> ResidentBytesByLeader(const std::vector<ProcessEntry>& table,
+                                               const std::vector<pid_t>& leaders) {
+  std::map<pid_t, pid_t> parent_of;
+  for (const ProcessEntry& entry : table) {
+    parent_of[entry.pid] = entry.parent;
+  }
+  const auto is_leader = [&leaders](pid_t pid) {
+    return std::find(leaders.begin(), leaders.end(), pid) != leaders.end();
+  };
+  std::map<pid_t, int64_t> bytes;
+  for (const ProcessEntry& entry : table) {
+    pid_t owner = is_leader(entry.session) ? entry.session : entry.pid;
+    // The table was not read in one moment, so a chain of parents could loop: the count bounds it.
+    for (std::size_t height = 0; !is_leader(owner) && height < table.size(); ++height) {
+      const auto parent = parent_of.find(owner);
+      if (parent == parent_of.end()) {
+        break;
+      }
+      owner = parent->second;
+    }
+    if (is_leader(owner)) {
+      bytes[owner] += entry.resident_bytes;
+    }
+  }
+  return bytes;
 }
 
 int64_t ReadOomKillCount() {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,6 +34,14 @@ struct ProcessSelector {
   std::vector<pid_t> sessions;
   std::string environment_prefix;
 };
+
+// Sends `signal` once to every living process that matches. Returns how many got it.
+int SignalMatching(const ProcessSelector& selector, int signal);
+
+// Resident memory of all processes that descend from one of `leaders` or are in its session, by
+// leader. Units: bytes; pages that processes share count for each.
+std::map<pid_t, int64_t> ResidentBytesByLeader(const std::vector<ProcessEntry>& table,
+                                               const std::vector<pid_t>& leaders);
 
 // Sends SIGKILL to all living processes that match, again and again until none is left or
 // `rounds_max` passes over the table were made (a process may fork while it is being looked at).
