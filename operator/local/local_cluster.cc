@@ -71,7 +71,12 @@ LocalCluster::~LocalCluster() {
     slot.local.Signal(SIGKILL);
   }
   pods_.clear();  // each waits for its leader
-  const int left = KillMatching(ProcessSelector{{}, marker_}, kFinalSweepRoundsMax);
+  // Orphans come to us as children: even one that left its session and wiped its environment.
+  ProcessSelector leftovers;
+  leftovers.environment_prefix = marker_;
+  leftovers.parent = ::getpid();
+  leftovers.spared = guard_.pid();
+  const int left = KillMatching(leftovers, kFinalSweepRoundsMax);
   if (left > 0) {
     logger_->Debug("killed processes that had left their pods", {{"count", left}});
   }

@@ -355,6 +355,16 @@ TEST_F(LocalClusterTest, EndOfTheClusterLeavesNothingBehind) {
   EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1) << "a child of the test is left";
 }
 
+TEST_F(LocalClusterTest, EndOfTheClusterReachesProcessesThatHideTheirOrigin) {
+  RunToEnd(
+      "env -i /usr/bin/setsid /bin/sh -c 'echo $$ > child.part; /bin/mv child.part child; "
+      "exec /bin/sleep 1000' & while ! test -e child; do sleep 0.01; done; exit 0");
+  const pid_t child = ParsePid(ReadText(PodFile("pod", "child")));
+  ASSERT_GT(child, 0);
+  cluster_.reset();
+  EXPECT_FALSE(IsAlive(child));
+}
+
 // What a SIGKILL of the whole program does: nobody is left to clean up but the guard.
 TEST_F(LocalClusterTest, KilledProgramLeavesNothingBehind) {
   const std::string folder = MakeFolder();

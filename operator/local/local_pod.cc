@@ -117,7 +117,7 @@ void LocalPod::SignalAll(int signal) {
   if (signal == SIGKILL) {
     return;  // what has left the group is killed when the leader's end is noticed
   }
-  SignalMatching(ProcessSelector{{process_.pid}, options_.marker}, signal);
+  SignalMatching(ProcessSelector{{process_.pid}, options_.marker, 0, 0}, signal);
 }
 
 void LocalPod::Terminate(TimePoint now, Deadline kill_at) {
@@ -154,7 +154,7 @@ void LocalPod::KillOutOfMemory(int64_t used_bytes) {
 
 void LocalPod::KillWholePod() {
   Signal(SIGKILL);
-  KillMatching(ProcessSelector{{process_.pid}, options_.marker}, kKillRoundsMax);
+  KillMatching(ProcessSelector{{process_.pid}, options_.marker, 0, 0}, kKillRoundsMax);
 }
 
 void LocalPod::Finish(bool kernel_killed) {

@@ -72,7 +72,7 @@ Result<PodGuard> PodGuard::Start(std::string environment_prefix) {
     return SystemError(errno, "fork of the pod guard");
   }
   if (pid == 0) {
-    RunGuard(read_end.get(), ProcessSelector{{}, std::move(environment_prefix)});
+    RunGuard(read_end.get(), ProcessSelector{{}, std::move(environment_prefix), 0, 0});
   }
   return PodGuard(pid, std::move(write_end));
 }

@@ -82,6 +82,12 @@ std::optional<ProcessEntry> ReadEntry(pid_t pid, int64_t page_bytes) {
 }
 
 bool Matches(const ProcessEntry& entry, const ProcessSelector& selector) {
+  if (entry.pid == selector.spared) {
+    return false;
+  }
+  if (selector.parent != 0 && entry.parent == selector.parent) {
+    return true;
+  }
   if (std::find(selector.sessions.begin(), selector.sessions.end(), entry.session) !=
       selector.sessions.end()) {
     return true;

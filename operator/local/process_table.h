@@ -28,11 +28,13 @@ std::vector<ProcessEntry> ReadProcessTable();
 // finds what a program put into the background with a session of its own. False if unreadable.
 bool HasEnvironmentEntry(pid_t pid, std::string_view entry);
 
-// Which processes belong together: those of one of the sessions, and those whose environment
-// carries the marker.
+// Which processes are meant: those of one of the sessions, those whose environment carries the
+// marker, and the children of `parent`. Empty or 0 matches nothing.
 struct ProcessSelector {
   std::vector<pid_t> sessions;
   std::string environment_prefix;
+  pid_t parent = 0;
+  pid_t spared = 0;  // never this one
 };
 
 // Sends `signal` once to every living process that matches. Returns how many got it.
