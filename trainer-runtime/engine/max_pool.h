@@ -33,4 +33,12 @@ void MaxPoolBackward(const MaxPool& pool,
                      std::span<const int32_t> taps,
                      std::span<float> input_gradient);
 
+// Adds to `sums` [channels] what MaxPoolBackward spreads over each channel: each output's gradient
+// goes to one input or, cut off by relu, to none. That is the gradient of a bias added just before
+// pooling, for a fraction of the memory traffic.
+void AddMaxPoolChannelSums(const MaxPool& pool,
+                           std::span<const float> output_gradient,
+                           std::span<const int32_t> taps,
+                           std::span<float> sums);
+
 }  // namespace lockstep::runtime

@@ -117,6 +117,31 @@ TEST(MaxPool, AgreesWithItsDefinition) {
   }
 }
 
+TEST(MaxPool, ChannelSumsAreThoseOfTheInputGradient) {
+  for (const PoolCase& c : kCases) {
+    for (const bool has_relu : {false, true}) {
+      const MaxPool pool{.window = WindowOf(c), .has_relu = has_relu};
+      const Window& w = pool.window;
+      const auto input = Random(Size(w.in_height, w.in_width, w.channels, kSamples));
+      const auto slopes = Random(Size(w.out_height, w.out_width, w.channels, kSamples));
+      std::vector<float> output(slopes.size());
+      std::vector<int32_t> taps(slopes.size());
+      std::vector<float> input_gradient(input.size());
+      MaxPoolForward(pool, input, output, taps);
+      MaxPoolBackward(pool, slopes, taps, input_gradient);
+      std::vector<double> expected(static_cast<std::size_t>(w.channels), 1);
+      for (std::size_t i = 0; i < input.size(); ++i) {
+        expected[i % expected.size()] += input_gradient[i];
+      }
+      std::vector<float> sums(expected.size(), 1);  // must be added to
+      AddMaxPoolChannelSums(pool, slopes, taps, sums);
+      for (std::size_t i = 0; i < sums.size(); ++i) {
+        EXPECT_NEAR(sums[i], expected[i], 1e-4) << c.name << " relu " << has_relu;
+      }
+    }
+  }
+}
+
 TEST(MaxPool, FirstOfEqualValuesTakesTheGradient) {
   const MaxPool pool{.window = MakeWindow({2, 2, 1}, {1, 1, 1}, {2, 2}, {2, 2})};
   const std::vector<float> input{3, 3, 3, 3};

@@ -11,7 +11,7 @@
 
 #include "trainer-runtime/engine/loss.h"
 #include "trainer-runtime/engine/optimizer.h"
-#include "trainer-runtime/engine/torch/torch_layers.h"
+#include "trainer-runtime/engine/torch/torch_network.h"
 
 // OpenBLAS has threads of its own, which LibTorch's setting does not reach. Null with another BLAS.
 extern "C" __attribute__((weak)) void openblas_set_num_threads(int count);

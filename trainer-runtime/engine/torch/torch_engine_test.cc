@@ -1,7 +1,9 @@
 #include "trainer-runtime/engine/torch/torch_engine.h"
 
+#include <algorithm>
 #include <dlfcn.h>
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <string>
 #include <vector>
@@ -43,41 +45,49 @@ Conv2DLayer With(Activation activation, Conv2DLayer layer) {
   return layer;
 }
 
-std::vector<NetworkCase> Cases() {
+DenseLayer Dense(int64_t units, Activation activation) {
+  return {.units = units, .activation = activation};
+}
+
+std::vector<NetworkCase> FlatCases() {
   const DenseLayer out{.units = 4};
-  const auto dense = [](int64_t units, Activation activation) {
-    return DenseLayer{.units = units, .activation = activation};
-  };
   using enum Activation;
-  using enum Padding;
   return {
       {"one dense", {7}, {out}, kSparseLogits, 4},
-      {"relu", {7}, {dense(9, kRelu), out}, kSparseLogits, 4},
+      {"relu", {7}, {Dense(9, kRelu), out}, kSparseLogits, 4},
       {"sigmoid and softmax inside",
        {7},
-       {dense(9, kSigmoid), dense(6, kSoftmax), out},
+       {Dense(9, kSigmoid), Dense(6, kSoftmax), out},
        kSparseLogits,
        4},
       {"softmax with sparse labels",
        {7},
-       {dense(4, kSoftmax)},
+       {Dense(4, kSoftmax)},
        {LossType::kSparseCategoricalCrossentropy, false},
        4},
       {"softmax with categories",
        {7},
-       {dense(4, kSoftmax)},
+       {Dense(4, kSoftmax)},
        {LossType::kCategoricalCrossentropy, false},
        4},
-      {"sigmoid with bits", {7}, {dense(3, kSigmoid)}, {LossType::kBinaryCrossentropy, false}, 3},
-      {"logits with one bit", {7}, {dense(1, kLinear)}, {LossType::kBinaryCrossentropy, true}, 1},
-      {"sigmoid with squares", {7}, {dense(3, kSigmoid)}, {LossType::kMeanSquaredError, false}, 3},
-      {"softmax with squares", {7}, {dense(3, kSoftmax)}, {LossType::kMeanSquaredError, false}, 3},
+      {"sigmoid with bits", {7}, {Dense(3, kSigmoid)}, {LossType::kBinaryCrossentropy, false}, 3},
+      {"logits with one bit", {7}, {Dense(1, kLinear)}, {LossType::kBinaryCrossentropy, true}, 1},
+      {"sigmoid with squares", {7}, {Dense(3, kSigmoid)}, {LossType::kMeanSquaredError, false}, 3},
+      {"softmax with squares", {7}, {Dense(3, kSoftmax)}, {LossType::kMeanSquaredError, false}, 3},
+  };
+}
+
+std::vector<NetworkCase> ImageCases() {
+  const DenseLayer out{.units = 4};
+  using enum Activation;
+  using enum Padding;
+  return {
       {"tutorial, small",
        {12, 12, 1},
        {With(kRelu, Conv(8, {3, 3}, {1, 1}, kValid)),
         MaxPooling2DLayer{},
         FlattenLayer{},
-        dense(6, kRelu),
+        Dense(6, kRelu),
         out},
        kSparseLogits,
        4},
@@ -105,6 +115,21 @@ std::vector<NetworkCase> Cases() {
         out},
        kSparseLogits,
        4},
+      {"two convolutions with pooling, several chunks",
+       {40, 40, 1},
+       {With(kRelu, Conv(40, {3, 3}, {1, 1}, kSame)),
+        MaxPooling2DLayer{},
+        With(kRelu, Conv(6, {3, 3}, {1, 1}, kValid)),
+        MaxPooling2DLayer{.pool_size = {3, 3}, .strides = {3, 3}},
+        FlattenLayer{},
+        out},
+       kSparseLogits,
+       4},
+      {"sigmoid before pooling",
+       {8, 8, 2},
+       {With(kSigmoid, Conv(3, {3, 3}, {1, 1}, kValid)), MaxPooling2DLayer{}, FlattenLayer{}, out},
+       kSparseLogits,
+       4},
       {"pooling first",
        {8, 8, 2},
        {MaxPooling2DLayer{}, Conv(3, {3, 3}, {1, 1}, kValid), FlattenLayer{}, out},
@@ -112,6 +137,12 @@ std::vector<NetworkCase> Cases() {
        4},
       {"image out", {5, 5, 1}, {Conv(1, {3, 3}, {1, 1}, kValid)}, {}, 9},
   };
+}
+
+std::vector<NetworkCase> Cases() {
+  std::vector<NetworkCase> cases = FlatCases();
+  std::ranges::move(ImageCases(), std::back_inserter(cases));
+  return cases;
 }
 
 TrainingSpec SpecOf(const NetworkCase& c) {

@@ -1,16 +1,11 @@
 #include "trainer-runtime/engine/torch/torch_layers.h"
 
+#include <algorithm>
 #include <span>
-#include <string>
 #include <utility>
-#include <variant>
 
 #include "common/base/prng.h"
 #include "trainer-runtime/engine/dropout.h"
-#include "trainer-runtime/engine/initializer.h"
-#include "trainer-runtime/engine/loss.h"
-#include "trainer-runtime/engine/max_pool.h"
-#include "trainer-runtime/engine/window.h"
 
 namespace lockstep::runtime {
 namespace {
@@ -23,9 +18,8 @@ std::span<float> MutableView(at::Tensor& tensor) {
   return {tensor.data_ptr<float>(), static_cast<std::size_t>(tensor.numel())};
 }
 
-// A tensor over memory that somebody else owns.
-at::Tensor Over(std::span<float> values, at::IntArrayRef shape) {
-  return at::from_blob(values.data(), shape, at::kFloat);
+std::span<int32_t> Taps(const at::Tensor& taps) {
+  return {taps.data_ptr<int32_t>(), static_cast<std::size_t>(taps.numel())};
 }
 
 // Makes `buffer` [shape], keeping its memory when that suffices: a fresh allocation of some
@@ -37,15 +31,10 @@ void Reuse(at::Tensor& buffer, at::IntArrayRef shape, at::ScalarType type = at::
   buffer.resize_(shape);
 }
 
-// One parameter and where its gradient goes, both in the flat buffers.
-struct Parameter {
-  at::Tensor value;
-  at::Tensor gradient;
-};
-
 class DenseOp final : public TorchLayer {
  public:
-  DenseOp(Parameter kernel, Parameter bias) : kernel_(std::move(kernel)), bias_(std::move(bias)) {}
+  DenseOp(TorchParameter kernel, TorchParameter bias)
+      : kernel_(std::move(kernel)), bias_(std::move(bias)) {}
 
   at::Tensor Forward(const at::Tensor& input, const ForwardOptions& /*options*/) override {
     input_ = input;
@@ -68,8 +57,8 @@ class DenseOp final : public TorchLayer {
   bool has_parameters() const override { return true; }
 
  private:
-  Parameter kernel_;  // [in, out]
-  Parameter bias_;    // [out]
+  TorchParameter kernel_;  // [in, out]
+  TorchParameter bias_;    // [out]
   at::Tensor input_;
   at::Tensor output_;
   at::Tensor input_gradient_;
@@ -78,14 +67,14 @@ class DenseOp final : public TorchLayer {
 // Convolution through oneDNN. The kernel lies in memory as Keras has it, [height, width, in, out];
 // LibTorch is shown it, and the images, in its own order of axes but with these strides, which
 // is what oneDNN is fastest with.
-class Conv2DOp final : public TorchLayer {
+class Convolution {
  public:
-  Conv2DOp(Window window, Parameter kernel, Parameter bias)
+  Convolution(Window window, TorchParameter kernel, TorchParameter bias)
       : window_(window), kernel_(std::move(kernel)), bias_(std::move(bias)) {}
 
-  at::Tensor Forward(const at::Tensor& input, const ForwardOptions& /*options*/) override {
-    padded_ = IsPadded() ? at::constant_pad_nd(input, PadWidths()) : input;
-    const at::Tensor output = at::convolution(ChannelsSecond(padded_),
+  // Shapes: images [n, in_height, in_width, in], result [n, out_height, out_width, out].
+  at::Tensor Apply(const at::Tensor& images) const {
+    const at::Tensor output = at::convolution(ChannelsSecond(Pad(images)),
                                               kernel_.value.permute({3, 2, 0, 1}),
                                               bias_.value,
                                               {window_.strides.height, window_.strides.width},
@@ -97,10 +86,20 @@ class Conv2DOp final : public TorchLayer {
     return output.permute({0, 2, 3, 1}).contiguous();  // nothing to copy in the usual case
   }
 
-  at::Tensor Backward(const at::Tensor& output_gradient, bool wants_input_gradient) override {
-    auto [input_gradient, kernel_gradient, bias_gradient] =
+  // Sets the gradients of kernel and bias to zero.
+  void ClearGradients() {
+    kernel_.gradient.zero_();
+    bias_.gradient.zero_();
+  }
+
+  // Adds to the kernel's gradient and returns that of the images, where wanted. The bias is left to
+  // the caller: oneDNN would take as long for its sum as for the kernel.
+  at::Tensor AddGradients(const at::Tensor& images,
+                          const at::Tensor& output_gradient,
+                          bool wants_input_gradient) {
+    auto [image_gradient, kernel_gradient, bias_gradient] =
         at::convolution_backward(ChannelsSecond(output_gradient),
-                                 ChannelsSecond(padded_),
+                                 ChannelsSecond(Pad(images)),
                                  kernel_.value.permute({3, 2, 0, 1}),
                                  at::nullopt,
                                  {window_.strides.height, window_.strides.width},
@@ -110,43 +109,59 @@ class Conv2DOp final : public TorchLayer {
                                  {0, 0},
                                  1,
                                  {wants_input_gradient, true, false});
-    kernel_.gradient.copy_(kernel_gradient.permute({2, 3, 1, 0}));
-    // oneDNN would add up the bias while it works on the kernel, at twice the cost of this.
-    at::sum_out(bias_.gradient, output_gradient, {0, 1, 2});
+    kernel_.gradient.add_(kernel_gradient.permute({2, 3, 1, 0}));
     if (!wants_input_gradient) {
       return {};
     }
-    at::Tensor gradient = input_gradient.permute({0, 2, 3, 1});
-    if (IsPadded()) {
-      gradient = gradient.narrow(1, window_.pad_before.height, window_.in_height)
-                     .narrow(2, window_.pad_before.width, window_.in_width);
-    }
-    return gradient.contiguous();
+    return image_gradient.permute({0, 2, 3, 1})
+        .narrow(1, window_.pad_before.height, window_.in_height)
+        .narrow(2, window_.pad_before.width, window_.in_width)
+        .contiguous();
   }
 
-  bool has_parameters() const override { return true; }
+  at::Tensor& bias_gradient() { return bias_.gradient; }
 
  private:
   static at::Tensor ChannelsSecond(const at::Tensor& images) {
     return images.permute({0, 3, 1, 2});
   }
 
-  bool IsPadded() const { return window_.pad_after.height > 0 || window_.pad_after.width > 0; }
-
-  // Pairs (before, after) from the last axis to the first.
-  std::vector<int64_t> PadWidths() const {
-    return {0,
-            0,
-            window_.pad_before.width,
-            window_.pad_after.width,
-            window_.pad_before.height,
-            window_.pad_after.height};
+  at::Tensor Pad(const at::Tensor& images) const {
+    const Extent& before = window_.pad_before;
+    const Extent& after = window_.pad_after;
+    if (after.height == 0 && after.width == 0) {
+      return images;
+    }
+    // Pairs (before, after) from the last axis to the first.
+    return at::constant_pad_nd(images,
+                               {0, 0, before.width, after.width, before.height, after.height});
   }
 
   Window window_;
-  Parameter kernel_;  // [height, width, in, out]
-  Parameter bias_;    // [out]
-  at::Tensor padded_;
+  TorchParameter kernel_;  // [height, width, in, out]
+  TorchParameter bias_;    // [out]
+};
+
+class Conv2DOp final : public TorchLayer {
+ public:
+  explicit Conv2DOp(Convolution convolution) : convolution_(std::move(convolution)) {}
+
+  at::Tensor Forward(const at::Tensor& input, const ForwardOptions& /*options*/) override {
+    input_ = input;
+    return convolution_.Apply(input);
+  }
+
+  at::Tensor Backward(const at::Tensor& output_gradient, bool wants_input_gradient) override {
+    convolution_.ClearGradients();
+    at::sum_out(convolution_.bias_gradient(), output_gradient, {0, 1, 2});
+    return convolution_.AddGradients(input_, output_gradient, wants_input_gradient);
+  }
+
+  bool has_parameters() const override { return true; }
+
+ private:
+  Convolution convolution_;
+  at::Tensor input_;
 };
 
 // LibTorch's own pooling over NCHW takes a third of a small network's step
@@ -162,7 +177,7 @@ class MaxPoolOp final : public TorchLayer {
         input.size(0), window.out_height, window.out_width, window.channels};
     Reuse(output_, shape);
     Reuse(taps_, shape, at::kInt);
-    MaxPoolForward(pool_, View(input), MutableView(output_), Taps());
+    MaxPoolForward(pool_, View(input), MutableView(output_), Taps(taps_));
     return output_;
   }
 
@@ -171,19 +186,91 @@ class MaxPoolOp final : public TorchLayer {
       return {};
     }
     Reuse(input_gradient_, input_shape_);
-    MaxPoolBackward(pool_, View(output_gradient), Taps(), MutableView(input_gradient_));
+    MaxPoolBackward(pool_, View(output_gradient), Taps(taps_), MutableView(input_gradient_));
     return input_gradient_;
   }
 
  private:
-  std::span<int32_t> Taps() {
-    return {taps_.data_ptr<int32_t>(), static_cast<std::size_t>(taps_.numel())};
-  }
-
   MaxPool pool_;
   std::vector<int64_t> input_shape_;
   at::Tensor output_;
   at::Tensor taps_;
+  at::Tensor input_gradient_;
+};
+
+// Convolution, then pooling, a few samples at a time: what lies between them, the largest values of
+// the network by far, never leaves the cache.
+class ConvPoolOp final : public TorchLayer {
+ public:
+  ConvPoolOp(Convolution convolution, MaxPool pool)
+      : convolution_(std::move(convolution)), pool_(pool) {
+    const Window& window = pool_.window;
+    const int64_t sample_bytes =
+        window.in_height * window.in_width * window.channels * static_cast<int64_t>(sizeof(float));
+    chunk_size_ = std::max<int64_t>(1, kChunkBytes / sample_bytes);
+  }
+
+  at::Tensor Forward(const at::Tensor& input, const ForwardOptions& /*options*/) override {
+    input_ = input;
+    const Window& window = pool_.window;
+    const std::vector<int64_t> shape{
+        input.size(0), window.out_height, window.out_width, window.channels};
+    Reuse(output_, shape);
+    Reuse(taps_, shape, at::kInt);
+    ForEachChunk([&](int64_t begin, int64_t count) {
+      const at::Tensor between = convolution_.Apply(input.narrow(0, begin, count));
+      at::Tensor output = output_.narrow(0, begin, count);
+      MaxPoolForward(
+          pool_, View(between), MutableView(output), Taps(taps_.narrow(0, begin, count)));
+    });
+    return output_;
+  }
+
+  at::Tensor Backward(const at::Tensor& output_gradient, bool wants_input_gradient) override {
+    convolution_.ClearGradients();
+    AddMaxPoolChannelSums(
+        pool_, View(output_gradient), Taps(taps_), MutableView(convolution_.bias_gradient()));
+    if (wants_input_gradient) {
+      Reuse(input_gradient_, input_.sizes());
+    }
+    const Window& window = pool_.window;
+    ForEachChunk([&](int64_t begin, int64_t count) {
+      Reuse(between_gradient_, {count, window.in_height, window.in_width, window.channels});
+      MaxPoolBackward(pool_,
+                      View(output_gradient.narrow(0, begin, count)),
+                      Taps(taps_.narrow(0, begin, count)),
+                      MutableView(between_gradient_));
+      const at::Tensor gradient = convolution_.AddGradients(
+          input_.narrow(0, begin, count), between_gradient_, wants_input_gradient);
+      if (wants_input_gradient) {
+        input_gradient_.narrow(0, begin, count).copy_(gradient);
+      }
+    });
+    return wants_input_gradient ? input_gradient_ : at::Tensor();
+  }
+
+  bool has_parameters() const override { return true; }
+
+ private:
+  // Half of the 1 MiB second-level cache that one core of a server has at least.
+  static constexpr int64_t kChunkBytes = 512 * 1024;
+
+  // Calls visit(first sample, sample count) for each chunk, in order.
+  template <typename Visit>
+  void ForEachChunk(const Visit& visit) const {
+    const int64_t sample_count = input_.size(0);
+    for (int64_t begin = 0; begin < sample_count; begin += chunk_size_) {
+      visit(begin, std::min(chunk_size_, sample_count - begin));
+    }
+  }
+
+  Convolution convolution_;
+  MaxPool pool_;
+  int64_t chunk_size_ = 1;  // samples
+  at::Tensor input_;
+  at::Tensor output_;
+  at::Tensor taps_;
+  at::Tensor between_gradient_;
   at::Tensor input_gradient_;
 };
 
@@ -271,140 +358,40 @@ class ActivationOp final : public TorchLayer {
   at::Tensor output_;
 };
 
-// Walks the layer list and appends the operations of each layer.
-class Builder {
- public:
-  Builder(const TrainingSpec& spec, std::vector<LayerShape> shapes)
-      : spec_(spec), shapes_(std::move(shapes)) {
-    PlanParameters();
-    network_.store =
-        std::make_unique<ParameterStore>(parameter_shapes_, OptimizerSlotNames(spec_.optimizer));
-  }
-
-  TorchNetwork Build() && {
-    network_.loss = spec_.loss;
-    network_.input_shape = spec_.model.input_shape;
-    for (const int64_t extent : network_.input_shape) {
-      network_.input_size *= extent;
-    }
-    for (const int64_t extent : shapes_.back().output) {
-      network_.output_width *= extent;
-    }
-    for (index_ = 0; index_ < spec_.model.layers.size(); ++index_) {
-      std::visit([this](const auto& layer) { Add(layer); }, spec_.model.layers[index_]);
-    }
-    return std::move(network_);
-  }
-
- private:
-  const std::vector<int64_t>& InputShape(std::size_t index) const {
-    return index == 0 ? spec_.model.input_shape : shapes_[index - 1].output;
-  }
-
-  void PlanParameters() {
-    for (std::size_t i = 0; i < spec_.model.layers.size(); ++i) {
-      const std::string name = "layer" + std::to_string(i);
-      if (const auto* dense = std::get_if<DenseLayer>(&spec_.model.layers[i])) {
-        parameter_shapes_.push_back({name + "/kernel", {InputShape(i)[0], dense->units}});
-        parameter_shapes_.push_back({name + "/bias", {dense->units}});
-      } else if (const auto* conv = std::get_if<Conv2DLayer>(&spec_.model.layers[i])) {
-        const Extent& size = conv->kernel_size;
-        parameter_shapes_.push_back(
-            {name + "/kernel", {size.height, size.width, InputShape(i)[2], conv->filters}});
-        parameter_shapes_.push_back({name + "/bias", {conv->filters}});
-      }
-    }
-  }
-
-  Parameter TakeParameter() {
-    const std::size_t i = next_parameter_++;
-    const auto& shape = parameter_shapes_[i].shape;
-    return {Over(network_.store->Parameter(i), shape), Over(network_.store->Gradient(i), shape)};
-  }
-
-  // The next parameter, as a kernel of the layer being added.
-  Parameter TakeKernel(Fan fan) {
-    FillGlorotUniform(static_cast<uint64_t>(spec_.seed),
-                      static_cast<int64_t>(index_),
-                      fan,
-                      network_.store->Parameter(next_parameter_));
-    return TakeParameter();
-  }
-
-  void Push(std::unique_ptr<TorchLayer> layer) { network_.layers.push_back(std::move(layer)); }
-
-  void AddActivation(Activation activation) {
-    if (index_ + 1 == spec_.model.layers.size()) {
-      if (const auto absorbed = AbsorbActivation(spec_.loss, activation)) {
-        network_.loss = *absorbed;
-        return;
-      }
-    }
-    const bool is_left_to_pool = activation == Activation::kRelu && IsPoolNext();
-    if (activation != Activation::kLinear && !is_left_to_pool) {
-      Push(std::make_unique<ActivationOp>(activation));
-    }
-    pool_has_relu_ = is_left_to_pool;
-  }
-
-  bool IsPoolNext() const {
-    return index_ + 1 < spec_.model.layers.size() &&
-           std::holds_alternative<MaxPooling2DLayer>(spec_.model.layers[index_ + 1]);
-  }
-
-  void Add(const DenseLayer& layer) {
-    Parameter kernel = TakeKernel({InputShape(index_)[0], layer.units});
-    Push(std::make_unique<DenseOp>(std::move(kernel), TakeParameter()));
-    AddActivation(layer.activation);
-  }
-
-  void Add(const Conv2DLayer& layer) {
-    const auto& input = InputShape(index_);
-    const int64_t area = layer.kernel_size.height * layer.kernel_size.width;
-    Parameter kernel = TakeKernel({area * input[2], area * layer.filters});
-    const Window window =
-        MakeWindow(input, shapes_[index_].output, layer.kernel_size, layer.strides);
-    Push(std::make_unique<Conv2DOp>(window, std::move(kernel), TakeParameter()));
-    AddActivation(layer.activation);
-  }
-
-  void Add(const MaxPooling2DLayer& layer) {
-    const Window window =
-        MakeWindow(InputShape(index_), shapes_[index_].output, layer.pool_size, layer.strides);
-    Push(std::make_unique<MaxPoolOp>(
-        MaxPool{.window = window, .has_relu = std::exchange(pool_has_relu_, false)}));
-  }
-
-  void Add(const FlattenLayer& /*layer*/) { Push(std::make_unique<FlattenOp>()); }
-
-  void Add(const DropoutLayer& layer) {
-    if (layer.rate > 0) {
-      Push(std::make_unique<DropoutOp>(layer.rate, index_));
-    }
-  }
-
-  const TrainingSpec& spec_;
-  const std::vector<LayerShape> shapes_;
-  std::vector<ParameterShape> parameter_shapes_;
-  TorchNetwork network_;
-  std::size_t index_ = 0;  // of the layer being added
-  std::size_t next_parameter_ = 0;
-  bool pool_has_relu_ = false;  // the layer before left its relu to the pooling
-};
-
 }  // namespace
 
-Result<TorchNetwork> BuildTorchNetwork(const TrainingSpec& spec) {
-  auto shapes = InferShapes(spec.model);
-  if (!shapes.ok()) {
-    return Error(shapes.error().code(), shapes.error().message())
-        .WithField("model." + shapes.error().field());
-  }
-  if (shapes->empty()) {
-    return Error(ErrorCode::kInvalidArgument, "a model needs at least one layer")
-        .WithField("model.layers");
-  }
-  return Builder(spec, std::move(shapes).value()).Build();
+std::unique_ptr<TorchLayer> MakeDense(TorchParameter kernel, TorchParameter bias) {
+  return std::make_unique<DenseOp>(std::move(kernel), std::move(bias));
+}
+
+std::unique_ptr<TorchLayer> MakeConv2D(const Window& window,
+                                       TorchParameter kernel,
+                                       TorchParameter bias) {
+  return std::make_unique<Conv2DOp>(Convolution(window, std::move(kernel), std::move(bias)));
+}
+
+std::unique_ptr<TorchLayer> MakeConvPool(const Window& window,
+                                         TorchParameter kernel,
+                                         TorchParameter bias,
+                                         const MaxPool& pool) {
+  return std::make_unique<ConvPoolOp>(Convolution(window, std::move(kernel), std::move(bias)),
+                                      pool);
+}
+
+std::unique_ptr<TorchLayer> MakeMaxPool(const MaxPool& pool) {
+  return std::make_unique<MaxPoolOp>(pool);
+}
+
+std::unique_ptr<TorchLayer> MakeFlatten() {
+  return std::make_unique<FlattenOp>();
+}
+
+std::unique_ptr<TorchLayer> MakeDropout(double rate, std::size_t layer_index) {
+  return std::make_unique<DropoutOp>(rate, layer_index);
+}
+
+std::unique_ptr<TorchLayer> MakeActivation(Activation activation) {
+  return std::make_unique<ActivationOp>(activation);
 }
 
 }  // namespace lockstep::runtime

@@ -2,13 +2,12 @@
 
 #include <cstdint>
 #include <memory>
-#include <vector>
 
 #include <ATen/ATen.h>
 
-#include "common/base/result.h"
 #include "common/contract/training_spec.h"
-#include "trainer-runtime/engine/parameter_store.h"
+#include "trainer-runtime/engine/max_pool.h"
+#include "trainer-runtime/engine/window.h"
 
 namespace lockstep::runtime {
 
@@ -37,17 +36,34 @@ class TorchLayer {
   virtual bool has_parameters() const { return false; }
 };
 
-struct TorchNetwork {
-  std::vector<std::unique_ptr<TorchLayer>> layers;
-  std::unique_ptr<ParameterStore> store;  // layers hold views into it
-  LossSpec loss;                          // with the last activation absorbed where it can be
-  int64_t input_size = 1;                 // of one sample
-  std::vector<int64_t> input_shape;
-  int64_t output_width = 1;
+// One parameter and where its gradient goes, both over the flat buffers, which outlive the layer.
+struct TorchParameter {
+  at::Tensor value;
+  at::Tensor gradient;
 };
 
-// The network of a training section with fresh parameters: Glorot uniform kernels from the seed,
-// zero biases. Errors: as InferShapes.
-Result<TorchNetwork> BuildTorchNetwork(const TrainingSpec& spec);
+// Shapes: kernel [in, out], bias [out]; reads [n, in].
+std::unique_ptr<TorchLayer> MakeDense(TorchParameter kernel, TorchParameter bias);
+
+// Shapes: kernel [height, width, in, out], bias [out]; reads [n, in_height, in_width, in].
+std::unique_ptr<TorchLayer> MakeConv2D(const Window& window,
+                                       TorchParameter kernel,
+                                       TorchParameter bias);
+
+// MakeConv2D and MakeMaxPool in one, faster than one after the other.
+std::unique_ptr<TorchLayer> MakeConvPool(const Window& window,
+                                         TorchParameter kernel,
+                                         TorchParameter bias,
+                                         const MaxPool& pool);
+
+std::unique_ptr<TorchLayer> MakeMaxPool(const MaxPool& pool);
+
+std::unique_ptr<TorchLayer> MakeFlatten();
+
+// `layer_index` gives each dropout layer of a model a stream of its own.
+std::unique_ptr<TorchLayer> MakeDropout(double rate, std::size_t layer_index);
+
+// Works in place on the output of the layer before it.
+std::unique_ptr<TorchLayer> MakeActivation(Activation activation);
 
 }  // namespace lockstep::runtime

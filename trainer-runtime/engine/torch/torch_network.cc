@@ -1,0 +1,164 @@
+#include "trainer-runtime/engine/torch/torch_network.h"
+
+#include <span>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "trainer-runtime/engine/initializer.h"
+#include "trainer-runtime/engine/loss.h"
+#include "trainer-runtime/engine/max_pool.h"
+#include "trainer-runtime/engine/window.h"
+
+namespace lockstep::runtime {
+namespace {
+
+// A tensor over memory that somebody else owns.
+at::Tensor Over(std::span<float> values, at::IntArrayRef shape) {
+  return at::from_blob(values.data(), shape, at::kFloat);
+}
+
+// Walks the layer list and appends the operations of each layer.
+class Builder {
+ public:
+  Builder(const TrainingSpec& spec, std::vector<LayerShape> shapes)
+      : spec_(spec), shapes_(std::move(shapes)) {
+    PlanParameters();
+    network_.store =
+        std::make_unique<ParameterStore>(parameter_shapes_, OptimizerSlotNames(spec_.optimizer));
+  }
+
+  TorchNetwork Build() && {
+    network_.loss = spec_.loss;
+    network_.input_shape = spec_.model.input_shape;
+    for (const int64_t extent : network_.input_shape) {
+      network_.input_size *= extent;
+    }
+    for (const int64_t extent : shapes_.back().output) {
+      network_.output_width *= extent;
+    }
+    for (index_ = 0; index_ < spec_.model.layers.size(); ++index_) {
+      std::visit([this](const auto& layer) { Add(layer); }, spec_.model.layers[index_]);
+    }
+    return std::move(network_);
+  }
+
+ private:
+  const std::vector<int64_t>& InputShape(std::size_t index) const {
+    return index == 0 ? spec_.model.input_shape : shapes_[index - 1].output;
+  }
+
+  void PlanParameters() {
+    for (std::size_t i = 0; i < spec_.model.layers.size(); ++i) {
+      const std::string name = "layer" + std::to_string(i);
+      if (const auto* dense = std::get_if<DenseLayer>(&spec_.model.layers[i])) {
+        parameter_shapes_.push_back({name + "/kernel", {InputShape(i)[0], dense->units}});
+        parameter_shapes_.push_back({name + "/bias", {dense->units}});
+      } else if (const auto* conv = std::get_if<Conv2DLayer>(&spec_.model.layers[i])) {
+        const Extent& size = conv->kernel_size;
+        parameter_shapes_.push_back(
+            {name + "/kernel", {size.height, size.width, InputShape(i)[2], conv->filters}});
+        parameter_shapes_.push_back({name + "/bias", {conv->filters}});
+      }
+    }
+  }
+
+  TorchParameter TakeParameter() {
+    const std::size_t i = next_parameter_++;
+    const auto& shape = parameter_shapes_[i].shape;
+    return {Over(network_.store->Parameter(i), shape), Over(network_.store->Gradient(i), shape)};
+  }
+
+  // The next parameter, as a kernel of the layer being added.
+  TorchParameter TakeKernel(Fan fan) {
+    FillGlorotUniform(static_cast<uint64_t>(spec_.seed),
+                      static_cast<int64_t>(index_),
+                      fan,
+                      network_.store->Parameter(next_parameter_));
+    return TakeParameter();
+  }
+
+  void Push(std::unique_ptr<TorchLayer> layer) { network_.layers.push_back(std::move(layer)); }
+
+  void AddActivation(Activation activation) {
+    if (index_ + 1 == spec_.model.layers.size()) {
+      if (const auto absorbed = AbsorbActivation(spec_.loss, activation)) {
+        network_.loss = *absorbed;
+        return;
+      }
+    }
+    if (activation != Activation::kLinear) {
+      Push(MakeActivation(activation));
+    }
+  }
+
+  bool IsPoolNext() const {
+    return index_ + 1 < spec_.model.layers.size() &&
+           std::holds_alternative<MaxPooling2DLayer>(spec_.model.layers[index_ + 1]);
+  }
+
+  void Add(const DenseLayer& layer) {
+    TorchParameter kernel = TakeKernel({InputShape(index_)[0], layer.units});
+    Push(MakeDense(std::move(kernel), TakeParameter()));
+    AddActivation(layer.activation);
+  }
+
+  void Add(const Conv2DLayer& layer) {
+    const auto& input = InputShape(index_);
+    const int64_t area = layer.kernel_size.height * layer.kernel_size.width;
+    TorchParameter kernel = TakeKernel({area * input[2], area * layer.filters});
+    const Window window =
+        MakeWindow(input, shapes_[index_].output, layer.kernel_size, layer.strides);
+    TorchParameter bias = TakeParameter();
+    const bool is_relu = layer.activation == Activation::kRelu;
+    if (IsPoolNext() && (is_relu || layer.activation == Activation::kLinear)) {
+      ++index_;
+      const auto& pooling = std::get<MaxPooling2DLayer>(spec_.model.layers[index_]);
+      const MaxPool pool{.window = PoolWindow(pooling), .has_relu = is_relu};
+      Push(MakeConvPool(window, std::move(kernel), std::move(bias), pool));
+      return;
+    }
+    Push(MakeConv2D(window, std::move(kernel), std::move(bias)));
+    AddActivation(layer.activation);
+  }
+
+  void Add(const MaxPooling2DLayer& layer) {
+    Push(MakeMaxPool(MaxPool{.window = PoolWindow(layer)}));
+  }
+
+  Window PoolWindow(const MaxPooling2DLayer& layer) const {
+    return MakeWindow(InputShape(index_), shapes_[index_].output, layer.pool_size, layer.strides);
+  }
+
+  void Add(const FlattenLayer& /*layer*/) { Push(MakeFlatten()); }
+
+  void Add(const DropoutLayer& layer) {
+    if (layer.rate > 0) {
+      Push(MakeDropout(layer.rate, index_));
+    }
+  }
+
+  const TrainingSpec& spec_;
+  const std::vector<LayerShape> shapes_;
+  std::vector<ParameterShape> parameter_shapes_;
+  TorchNetwork network_;
+  std::size_t index_ = 0;  // of the layer being added
+  std::size_t next_parameter_ = 0;
+};
+
+}  // namespace
+
+Result<TorchNetwork> BuildTorchNetwork(const TrainingSpec& spec) {
+  auto shapes = InferShapes(spec.model);
+  if (!shapes.ok()) {
+    return Error(shapes.error().code(), shapes.error().message())
+        .WithField("model." + shapes.error().field());
+  }
+  if (shapes->empty()) {
+    return Error(ErrorCode::kInvalidArgument, "a model needs at least one layer")
+        .WithField("model.layers");
+  }
+  return Builder(spec, std::move(shapes).value()).Build();
+}
+
+}  // namespace lockstep::runtime

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "common/base/result.h"
+#include "common/contract/training_spec.h"
+#include "trainer-runtime/engine/parameter_store.h"
+#include "trainer-runtime/engine/torch/torch_layers.h"
+
+namespace lockstep::runtime {
+
+struct TorchNetwork {
+  std::vector<std::unique_ptr<TorchLayer>> layers;
+  std::unique_ptr<ParameterStore> store;  // layers hold views into it
+  LossSpec loss;                          // with the last activation absorbed where it can be
+  int64_t input_size = 1;                 // of one sample
+  std::vector<int64_t> input_shape;
+  int64_t output_width = 1;
+};
+
+// The network of a training section with fresh parameters: Glorot uniform kernels from the seed,
+// zero biases. Errors: as InferShapes.
+Result<TorchNetwork> BuildTorchNetwork(const TrainingSpec& spec);
+
+}  // namespace lockstep::runtime
