@@ -1,0 +1,182 @@
+#include <filesystem>
+#include <fstream>
+#include <stdlib.h>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include "common/base/file.h"
+#include "common/json/json.h"
+#include "operator/cli/commands.h"
+#include "operator/cli/summary.h"
+
+namespace lockstep::control {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Whole runs of commands, with a stand-in for lockstep-runtime that becomes the command: real
+// processes, the real controller.
+class RunCommandTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = ::testing::TempDir() + "run-XXXXXX";
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+    std::ofstream(folder_ + "/runtime") << "#!/bin/sh\nshift 2\nexec \"$@\"\n";
+    ASSERT_EQ(::chmod((folder_ + "/runtime").c_str(), 0700), 0);
+    arguments_.file = folder_ + "/job.yaml";
+    arguments_.directory = folder_ + "/run";
+    arguments_.summary_file = folder_ + "/summary.json";
+    arguments_.runtime = folder_ + "/runtime";
+  }
+
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  // Two workers that run `command`, a YAML list.
+  void WriteJob(const std::string& command, const std::string& role_fields = "") {
+    std::ofstream(arguments_.file) << "apiVersion: lockstep.dev/v1\n"
+                                      "kind: TrainingJob\n"
+                                      "metadata: {name: tested}\n"
+                                      "spec:\n"
+                                      "  successPolicy: AllWorkers\n"
+                                      "  runPolicy: {backoffLimit: 1}\n"
+                                      "  roles:\n"
+                                      "  - name: worker\n"
+                                      "    replicas: 2\n"
+                                   << role_fields
+                                   << "    template: {spec: {terminationGracePeriodSeconds: 1, "
+                                      "containers: [{name: trainer, image: none, command: "
+                                   << command << "}]}}\n";
+  }
+
+  Json Summary() {
+    return ParseJson(ReadFile(arguments_.summary_file, 1 << 20).value()).value();
+  }
+
+  std::string LogOf(const std::string& pod) {
+    return ReadFile(folder_ + "/run/pods/" + pod + "/pod.log", 1 << 20).value();
+  }
+
+  std::string folder_;
+  RunArguments arguments_;
+};
+
+TEST_F(RunCommandTest, CommandThatEndsWellSucceeds) {
+  WriteJob("[sh, -c, 'echo rank $RANK of $WORLD_SIZE']");
+  EXPECT_EQ(RunRun(arguments_), kCliSucceeded);
+  EXPECT_EQ(LogOf("tested-worker-1"), "rank 1 of 2\n");
+  const Json summary = Summary();
+  EXPECT_EQ(summary["outcome"], "succeeded");
+  EXPECT_EQ(summary["pods"].size(), 2U);
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/run/job.key"));
+}
+
+TEST_F(RunCommandTest, ProgramsOwnVerdictFailsTheJobAtOnce) {
+  WriteJob("[sh, -c, 'echo no such option; exit 3']");
+  EXPECT_EQ(RunRun(arguments_), kCliFailed);
+  const Json summary = Summary();
+  EXPECT_EQ(summary["outcome"], "failed");
+  EXPECT_TRUE(summary["restarts"].empty());
+  EXPECT_THAT(summary["reason"].get<std::string>(), HasSubstr("exit code 3"));
+}
+
+TEST_F(RunCommandTest, KilledWorkerIsStartedAgainAndCounted) {
+  WriteJob("[sh, -c, 'test $LOCKSTEP_ATTEMPT$RANK != 01 || kill -KILL $$; exit 0']");
+  EXPECT_EQ(RunRun(arguments_), kCliSucceeded);
+  const Json summary = Summary();
+  ASSERT_EQ(summary["recoveries"].size(), 1U);
+  EXPECT_EQ(summary["recoveries"][0]["culprit"], "worker-1");
+  EXPECT_EQ(summary["recoveries"][0]["cause"], "killed");
+  EXPECT_TRUE(summary["recoveries"][0]["killToNextStepSeconds"].is_null());
+  EXPECT_EQ(DumpJson(summary["restarts"]), R"([{"cause":"killed","count":1}])");
+}
+
+TEST_F(RunCommandTest, UsedUpBudgetFailsTheJobWithItsCause) {
+  WriteJob("[sh, -c, 'kill -KILL $$']");
+  EXPECT_EQ(RunRun(arguments_), kCliFailed);
+  EXPECT_THAT(Summary()["reason"].get<std::string>(), HasSubstr("cause killed"));
+}
+
+TEST_F(RunCommandTest, ProgramThatDoesNotExistFailsWithItsName) {
+  WriteJob("[no-such-program]");
+  EXPECT_EQ(RunRun(arguments_), kCliFailed);
+  EXPECT_THAT(Summary()["pods"][0]["message"].get<std::string>(), HasSubstr("no-such-program"));
+  EXPECT_EQ(Summary()["pods"][0]["exitCode"], 127);
+}
+
+TEST_F(RunCommandTest, OrderedFailuresHappen) {
+  WriteJob("[sh, -c, 'test $LOCKSTEP_ATTEMPT != 0 || exec sleep 1000']");
+  arguments_.chaos = ParseChaos("kill=worker-1@time=0s").value();
+  EXPECT_EQ(RunRun(arguments_), kCliSucceeded);
+  EXPECT_EQ(Summary()["recoveries"][0]["culprit"], "worker-1");
+}
+
+TEST_F(RunCommandTest, TimeoutStopsTheJobAsFailed) {
+  WriteJob("[sh, -c, 'trap : TERM; while :; do sleep 1000; done']");
+  arguments_.timeout = std::chrono::milliseconds(50);
+  EXPECT_EQ(RunRun(arguments_), kCliFailed);
+  const Json summary = Summary();
+  EXPECT_THAT(summary["reason"].get<std::string>(), HasSubstr("not finished within"));
+  EXPECT_FALSE(summary["pods"][0]["exitCode"].is_null());
+}
+
+TEST_F(RunCommandTest, JobThatDoesNotFitIsRefusedAndNothingIsMade) {
+  WriteJob("[sh, -c, 'exit 0']", "    gpus: 64\n");
+  EXPECT_EQ(RunRun(arguments_), kCliRefused);
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/run"));
+  const Json summary = Summary();
+  EXPECT_EQ(summary["outcome"], "refused");
+  EXPECT_THAT(summary["reason"].get<std::string>(), HasSubstr("needs 128 GPUs"));
+}
+
+TEST_F(RunCommandTest, BadManifestIsUsageAndNothingIsMade) {
+  WriteJob("[sh]", "    replikas: 2\n");
+  EXPECT_EQ(RunRun(arguments_), kCliUsage);
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/run"));
+}
+
+TEST_F(RunCommandTest, ChaosAgainstAnUnknownPodIsUsageAndNothingIsMade) {
+  WriteJob("[sh, -c, 'exit 0']");
+  arguments_.chaos = ParseChaos("kill=worker-7@step=1").value();
+  EXPECT_EQ(RunRun(arguments_), kCliUsage);
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/run"));
+}
+
+TEST_F(RunCommandTest, MissingRuntimeIsSaid) {
+  WriteJob("[sh, -c, 'exit 0']");
+  arguments_.runtime = folder_ + "/missing";
+  EXPECT_EQ(RunRun(arguments_), kCliFailed);
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/run"));
+}
+
+TEST_F(RunCommandTest, ValidateTellsGoodFromBad) {
+  WriteJob("[sh, -c, 'exit 0']");
+  EXPECT_EQ(RunValidate({{arguments_.file}}), kCliSucceeded);
+  EXPECT_EQ(RunValidate({{arguments_.file, folder_ + "/missing.yaml"}}), kCliUsage);
+}
+
+TEST_F(RunCommandTest, RenderPrintsThePodsAsJson) {
+  WriteJob("[python3, train.py]");
+  RenderArguments render;
+  render.file = arguments_.file;
+  render.as_json = true;
+  ::testing::internal::CaptureStdout();
+  EXPECT_EQ(RunRender(render), kCliSucceeded);
+  const auto json = ParseJson(::testing::internal::GetCapturedStdout());
+  ASSERT_TRUE(json.ok()) << json.error().ToString();
+  ASSERT_EQ((*json)["pods"].size(), 2U);
+  const Json& pod = (*json)["pods"][1];
+  EXPECT_EQ(pod["name"], "tested-worker-1");
+  EXPECT_EQ(pod["role"], "worker");
+  EXPECT_EQ(pod["index"], 1);
+  EXPECT_EQ(pod["env"]["RANK"], "1");
+  EXPECT_THAT(pod["env"]["TF_CONFIG"].get<std::string>(),
+              HasSubstr("tested-worker-0.tested.default.svc:2222"));
+  EXPECT_EQ(DumpJson(pod["command"]), R"(["lockstep-runtime","run","--","python3","train.py"])");
+}
+
+}  // namespace
+}  // namespace lockstep::control

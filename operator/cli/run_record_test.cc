@@ -1,0 +1,138 @@
+#include "operator/cli/run_record.h"
+
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "common/contract/termination_message.h"
+
+namespace lockstep::control {
+namespace {
+
+using std::chrono::milliseconds;
+
+const TaskId kWorker0{Role::kWorker, 0};
+const TaskId kWorker1{Role::kWorker, 1};
+
+TimePoint At(int64_t when_ms) {
+  return TimePoint(milliseconds(when_ms));
+}
+
+PodEvent Started(const std::string& name, int64_t pid, int64_t when_ms) {
+  PodEvent event;
+  event.change = PodChange::kStarted;
+  event.pod.name = name;
+  event.pod.status.pid = pid;
+  event.at = At(when_ms);
+  return event;
+}
+
+PodEvent Ended(const std::string& name,
+               int exit_code,
+               const std::string& message,
+               int64_t when_ms) {
+  PodEvent event;
+  event.change = PodChange::kEnded;
+  event.pod.name = name;
+  event.pod.status.termination = kube::ContainerTermination{};
+  event.pod.status.termination->exit_code = exit_code;
+  event.pod.status.termination->message = message;
+  event.at = At(when_ms);
+  return event;
+}
+
+StatusArrival Reported(const TaskId& task, int64_t step, int64_t when_ms) {
+  StatusArrival arrival;
+  arrival.document.pod = "job-" + TaskName(task);
+  arrival.document.task = task;
+  arrival.document.step = Step(step);
+  arrival.received = At(when_ms);
+  return arrival;
+}
+
+class RunRecordTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    record_.OnPodEvent(Started("job-worker-0", 100, 1000));
+    record_.OnPodEvent(Started("job-worker-1", 101, 1001));
+  }
+
+  RunSummary Summary() {
+    RunSummary summary;
+    record_.FillSummary(At(9000), &summary);
+    return summary;
+  }
+
+  RunRecord record_{true, At(1000), "/run"};
+};
+
+TEST_F(RunRecordTest, EndThatIsReplacedIsARecovery) {
+  record_.OnPodEvent(Ended("job-worker-1", 137, "", 2000));
+  EXPECT_TRUE(record_.is_recovering());
+  record_.OnPodEvent(Started("job-worker-1-r1", 102, 2010));
+  const RunSummary summary = Summary();
+  ASSERT_EQ(summary.recoveries.size(), 1U);
+  EXPECT_EQ(summary.recoveries[0].culprit, kWorker1);
+  EXPECT_EQ(summary.recoveries[0].noticed_at, At(2000));
+  ASSERT_EQ(summary.pods.size(), 3U);
+  EXPECT_EQ(summary.pods[2].incarnation, Incarnation(1));
+}
+
+TEST_F(RunRecordTest, EndThatEndsTheJobIsNoRecovery) {
+  record_.OnPodEvent(Ended("job-worker-1", 3, "", 2000));
+  EXPECT_TRUE(Summary().recoveries.empty());
+}
+
+TEST_F(RunRecordTest, PodThatWasGivenUpCarriesItsCause) {
+  kube::Pod pod;
+  pod.name = "job-worker-1";
+  record_.OnGivenUp(pod, "hang", At(2000));
+  record_.OnPodEvent(Started("job-worker-1-r1", 102, 2010));
+  EXPECT_EQ(Summary().recoveries.at(0).cause, "hang");
+}
+
+TEST_F(RunRecordTest, LastWordsOutliveTheStatusDocument) {
+  record_.OnReport(Reported(kWorker0, 90, 3000));
+  TerminationMessage message;
+  message.outcome = Outcome::kSuccess;
+  message.last_step = Step(100);
+  message.last_checkpoint_step = Step(100);
+  message.samples = SampleCounts{800, 800, 0, 0};
+  message.result = TestResult{0.1, 0.97};
+  record_.OnPodEvent(Ended("job-worker-0", 0, EncodeTerminationMessage(message), 4000));
+  const RunSummary summary = Summary();
+  EXPECT_EQ(summary.steps, 100);
+  EXPECT_EQ(summary.test_accuracy, 0.97);
+  EXPECT_EQ(summary.samples.consumed, 800);
+  EXPECT_EQ(summary.last_checkpoint_step, Step(100));
+}
+
+TEST_F(RunRecordTest, FreeTextAsLastWordsGivesItsLastLine) {
+  record_.OnPodEvent(Ended("job-worker-0", 1, "Traceback\nValueError: x\n", 4000));
+  EXPECT_EQ(Summary().pods[0].message, "ValueError: x");
+}
+
+TEST_F(RunRecordTest, HighestStepLeads) {
+  record_.OnReport(Reported(kWorker1, 8, 3000));
+  record_.OnReport(Reported(kWorker0, 7, 3001));
+  ASSERT_NE(record_.Leading(), nullptr);
+  EXPECT_EQ(record_.Leading()->step, Step(8));
+}
+
+TEST_F(RunRecordTest, ChaosSeesTheCurrentPodsOnly) {
+  record_.OnPodEvent(Ended("job-worker-1", 137, "", 2000));
+  record_.OnReport(Reported(kWorker1, 8, 2001));
+  const ChaosView view = record_.ViewForChaos(2, At(2002));
+  EXPECT_EQ(view.running_tasks, std::set<TaskId>{kWorker0});
+  EXPECT_FALSE(view.phases.contains(kWorker1));
+  EXPECT_LT(view.running, Duration::zero());
+  EXPECT_EQ(view.step, 8);
+}
+
+TEST_F(RunRecordTest, ChaosClockStartsWhenAllRun) {
+  record_.ViewForChaos(2, At(1500));
+  EXPECT_EQ(record_.ViewForChaos(2, At(1700)).running, milliseconds(200));
+}
+
+}  // namespace
+}  // namespace lockstep::control
