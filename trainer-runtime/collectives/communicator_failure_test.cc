@@ -135,6 +135,10 @@ TEST_P(CommunicatorFailureTest, DivergenceOfTwoIsSeenWhileTheThirdIsStillAway) {
 
 // --- Deadline and abort ---
 
+// How long the present ranks wait for the absent one. Long enough that on a crowded machine they
+// have all called by then, and only the absent one is named.
+constexpr Duration kPatience = std::chrono::milliseconds(700);
+
 TEST_P(CommunicatorFailureTest, AbsentRankIsATimeoutAtTheDeadlineNamingItAndTheCall) {
   for (const std::size_t count : {std::size_t{10}, std::size_t{3'000'000}}) {
     std::atomic<int> done = 0;
@@ -145,7 +149,7 @@ TEST_P(CommunicatorFailureTest, AbsentRankIsATimeoutAtTheDeadlineNamingItAndTheC
         }
         return;
       }
-      const Deadline deadline = Deadline::After(SteadyNow(), std::chrono::milliseconds(60));
+      const Deadline deadline = Deadline::After(SteadyNow(), kPatience);
       const Status status = Sum(communicator, count, deadline);
       ++done;
       ASSERT_FALSE(status.ok());
@@ -189,8 +193,8 @@ TEST_P(CommunicatorFailureTest, AbortFromAnotherThreadEndsTheWaitAndReachesTheOt
       EXPECT_EQ(status.error().code(), ErrorCode::kAborted) << status.error().ToString();
       EXPECT_THAT(status.error().ToString(), HasSubstr("rank 1 is being replaced"));
       if (communicator.rank() == 0) {
-        // The promise is 10 ms; ten times that is left for a machine that is busy with other work.
-        EXPECT_LT(returned_ns - aborted_ns, 100'000'000);
+        // The promise is 10 ms when the threads get a core; the bound tells that from the deadline.
+        EXPECT_LT(returned_ns - aborted_ns, 1'000'000'000);
       }
       EXPECT_FALSE(communicator.Barrier(Soon()).ok());
     });
@@ -264,7 +268,9 @@ struct ProgressPipe {
 
   void Tell() const { EXPECT_EQ(::write(write_end.get(), "x", 1), 1); }
 
-  void AwaitTells(int count) const {
+  // For the parent, once the children have the pipe. A child that dies early ends the wait.
+  void AwaitTells(int count) {
+    write_end.Reset();
     for (char byte = 0; count > 0; --count) {
       ASSERT_EQ(::read(read_end.get(), &byte, 1), 1);
     }
@@ -278,10 +284,9 @@ struct ProgressPipe {
 int ReduceForever(Communicator& communicator,
                   std::size_t count,
                   const ProgressPipe& progress,
-                  Duration timeout,
                   const std::string& named) {
   for (int round = 0;; ++round) {
-    const Status status = Sum(communicator, count, Deadline::After(SteadyNow(), timeout));
+    const Status status = Sum(communicator, count);
     if (!status.ok()) {
       return ExitOf(status, named);
     }
@@ -307,13 +312,10 @@ TEST_P(CommunicatorFailureTest, ProcessesGetTheSameSum) {
 TEST_P(CommunicatorFailureTest, KilledRankIsNoticedByEveryOtherAndNamed) {
   for (const std::size_t count : {std::size_t{10}, std::size_t{1'000'000}}) {
     for (int killed = 0; killed < 3; ++killed) {
-      const ProgressPipe progress;
+      ProgressPipe progress;
       ProcessWorld world(3, GetParam(), [&](Communicator& communicator) {
-        return ReduceForever(communicator,
-                             count,
-                             progress,
-                             std::chrono::seconds(30),
-                             "rank " + std::to_string(killed) + " is gone");
+        const std::string named = "rank " + std::to_string(killed) + " is gone";
+        return ReduceForever(communicator, count, progress, named);
       });
       progress.AwaitTells(3);
       world.Signal(killed, SIGKILL);
@@ -333,12 +335,14 @@ TEST_P(CommunicatorFailureTest, KilledRankIsNoticedByEveryOtherAndNamed) {
 
 TEST_P(CommunicatorFailureTest, StoppedRankIsATimeoutThatNamesIt) {
   for (const std::size_t count : {std::size_t{10}, std::size_t{1'000'000}}) {
-    const ProgressPipe progress;
     ProcessWorld world(3, GetParam(), [&](Communicator& communicator) {
-      return ReduceForever(communicator, count, progress, std::chrono::milliseconds(500), "rank 1");
+      const Status before = Sum(communicator, count);
+      if (communicator.rank() == 1) {
+        ::raise(SIGSTOP);
+      }
+      const Status after = Sum(communicator, count, Deadline::After(SteadyNow(), kPatience));
+      return before.ok() ? ExitOf(after, "waiting for rank 1,") : kExitUnexpected;
     });
-    progress.AwaitTells(3);
-    world.Signal(1, SIGSTOP);
     EXPECT_EQ(world.Wait(0), ExitOf(ErrorCode::kTimeout));
     EXPECT_EQ(world.Wait(2), ExitOf(ErrorCode::kTimeout));
   }
