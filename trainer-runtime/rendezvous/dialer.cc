@@ -54,19 +54,20 @@ std::vector<CallOutcome> Dialer::Advance(const PollSet& poll, TimePoint now) {
       }
     }
     if (is_connected) {
-      outcomes.push_back(CallOutcome{key, CallOutcome::Kind::kConnected, {}, {}, false, {}});
+      outcomes.push_back(CallOutcome{key, CallOutcome::Kind::kConnected, {}, {}, {}, false, {}});
     }
     if (is_accepted) {
       outcomes.push_back(CallOutcome{key,
                                      CallOutcome::Kind::kAccepted,
                                      std::move(call.socket),
                                      call.handshake->peer(),
+                                     call.request.addresses[call.next_address],
                                      false,
                                      {}});
       entry = calls_.erase(entry);
     } else if (!call.socket.has_value()) {
       outcomes.push_back(CallOutcome{
-          key, CallOutcome::Kind::kFailed, {}, {}, call.is_superseded, std::move(call.errors)});
+          key, CallOutcome::Kind::kFailed, {}, {}, {}, call.is_superseded, std::move(call.errors)});
       entry = calls_.erase(entry);
     } else {
       ++entry;

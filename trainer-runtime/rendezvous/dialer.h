@@ -41,6 +41,7 @@ struct CallOutcome {
   Kind kind = Kind::kFailed;
   std::optional<FramedSocket> socket;
   Hello peer;
+  SocketAddress address;       // kAccepted: where it answered
   bool is_superseded = false;  // a peer said that this process is a zombie
   std::string errors;          // "address: reason; address: reason"
 };

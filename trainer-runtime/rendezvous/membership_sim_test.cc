@@ -365,7 +365,7 @@ class World {
     At(Duration::zero(), [this, id] { MaybeReady(id); });
   }
 
-  // The higher rank opens the data connection to the lower one.
+  // One of the two opens the data connection; which one makes no difference here.
   void Wire(int id, int lower, Epoch epoch) {
     const Process& process = Of(id);
     if (process.is_dead || !process.formed.has_value() || process.formed->epoch != epoch) {

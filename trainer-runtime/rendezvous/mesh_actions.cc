@@ -25,7 +25,7 @@ void MeshLoop::Feed(Event event) {
 }
 
 void MeshLoop::Do(const action::Dial& action) {
-  Call(CallKey{LinkKind::kControl, action.rank}, membership_.epoch());
+  CallByName(CallKey{LinkKind::kControl, action.rank});
 }
 
 void MeshLoop::Do(const action::CancelDial& action) {
@@ -77,8 +77,14 @@ void MeshLoop::Do(const action::Send& action) {
 
 void MeshLoop::Do(const action::Formed& action) {
   formed_ = action;
-  for (int rank = 0; rank < self_rank(); ++rank) {  // the higher rank calls the lower one
-    Call(CallKey{LinkKind::kData, rank}, action.epoch);
+  // Who made the control connection makes the data connection, to the same address: it is known to
+  // lead to this incarnation, which a name need not.
+  for (const auto& [id, link] : links_) {
+    if (link.called_at.has_value()) {
+      const CallKey key{LinkKind::kData, link.rank};
+      calls_[key] = PendingCall{++call_count_, action.epoch};
+      StartCall(key, {*link.called_at});
+    }
   }
   CheckWired();
 }
@@ -137,10 +143,10 @@ void MeshLoop::Do(const action::Superseded& /*action*/) {
       "rank " + std::to_string(self_rank()) + " was superseded: a newer process stands for it"));
 }
 
-void MeshLoop::Call(const CallKey& key, Epoch epoch) {
+void MeshLoop::CallByName(const CallKey& key) {
   const HostPort& address = options_.addresses[static_cast<std::size_t>(key.rank)];
   const uint64_t number = ++call_count_;
-  calls_[key] = PendingCall{number, epoch};
+  calls_[key] = PendingCall{number, membership_.epoch()};
   const Result<SocketAddress> numeric = ParseNumericAddress(address.host, address.port);
   if (numeric.ok()) {
     StartCall(key, {*numeric});
@@ -201,7 +207,7 @@ void MeshLoop::CheckWired() {
 void MeshLoop::ClearWiring() {
   formed_.reset();
   data_links_.clear();
-  for (int rank = 0; rank < self_rank(); ++rank) {
+  for (int rank = 0; rank < world_size(); ++rank) {
     CancelCall(CallKey{LinkKind::kData, rank});
   }
 }

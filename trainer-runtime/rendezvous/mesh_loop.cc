@@ -97,7 +97,7 @@ void MeshLoop::ReadVisitors(const PollSet& poll) {
     }
     last_link_ = last_link_.Next();
     undecided_.emplace(last_link_,
-                       Link{visitor.hello.hello.identity.rank, std::move(visitor.socket)});
+                       Link{visitor.hello.hello.identity.rank, std::move(visitor.socket), {}});
     Feed(event::HelloReceived{last_link_, visitor.hello.hello});
   }
 }
@@ -141,7 +141,7 @@ void MeshLoop::OnControlOutcome(CallOutcome outcome) {
     case CallOutcome::Kind::kAccepted:
       calls_.erase(outcome.key);
       last_link_ = last_link_.Next();
-      links_.emplace(last_link_, Link{rank, std::move(*outcome.socket)});
+      links_.emplace(last_link_, Link{rank, std::move(*outcome.socket), outcome.address});
       Feed(event::DialAccepted{rank, last_link_, outcome.peer});
       return;
   }

@@ -53,6 +53,7 @@ class MeshLoop {
   struct Link {
     int rank = 0;
     FramedSocket socket;
+    std::optional<SocketAddress> called_at;  // empty: the peer called us
   };
 
   struct PendingCall {
@@ -98,7 +99,7 @@ class MeshLoop {
   void Do(const action::TimedOut& action);
   void Do(const action::Superseded& action);
 
-  void Call(const CallKey& key, Epoch epoch);
+  void CallByName(const CallKey& key);
   void StartCall(const CallKey& key, std::vector<SocketAddress> addresses);
   void CancelCall(const CallKey& key);
   void FailCall(const CallKey& key, bool is_superseded, const std::string& errors);
