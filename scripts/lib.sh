@@ -1,0 +1,36 @@
+# Shared by the scripts of this folder; sourced, not run.
+
+# Says what is being done and how long the script has been running.
+say() {
+  printf '==> [%3ds] %s\n' "$SECONDS" "$*"
+}
+
+die() {
+  printf 'error: %s\n' "$*" >&2
+  exit 1
+}
+
+# Configures and builds preset $1; further arguments are targets (none: everything).
+# ccache is told the repository's root so that another clone reuses what this one compiled.
+build_preset() {
+  local preset=$1
+  shift
+  export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
+  export CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+  say "configuring preset $preset"
+  mkdir -p "build/$preset"
+  local log=build/$preset/configure.log
+  cmake --preset "$preset" >"$log" 2>&1 || { cat "$log"; die "configuring failed, see $log"; }
+  say "building preset $preset (${*:-everything})"
+  cmake --build --preset "$preset" --parallel "$(build_jobs)" ${1:+--target "$@"}
+}
+
+# One job a core, but no more than memory allows: a LibTorch source takes about 1.5 GiB to compile.
+build_jobs() {
+  local cores memory_gib
+  cores=$(nproc)
+  memory_gib=$(awk '/MemAvailable/ {print int($2 / 1048576)}' /proc/meminfo)
+  local by_memory=$((memory_gib * 2 / 3))
+  local jobs=$((cores < by_memory ? cores : by_memory))
+  echo $((jobs > 0 ? jobs : 1))
+}

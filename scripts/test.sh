@@ -1,0 +1,83 @@
+#!/usr/bin/env bash
+# Installs what the tests need, builds everything and runs every test.
+#
+#   scripts/test.sh                 what the gate runs
+#   scripts/test.sh --sanitizers    also the asan-ubsan and tsan builds of all tests
+#   scripts/test.sh --peers         also programs written for TensorFlow (installs 1.5 GB)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+source scripts/lib.sh
+
+with_sanitizers=false
+with_peers=false
+for option in "$@"; do
+  case "$option" in
+    --sanitizers) with_sanitizers=true ;;
+    --peers) with_peers=true ;;
+    -h | --help)
+      sed -n '2,6s/^# \{0,1\}//p' "$0"
+      exit 0
+      ;;
+    *) die "unknown option '$option'; known: --sanitizers --peers" ;;
+  esac
+done
+
+say "installing what is missing"
+scripts/install.sh build test
+build_preset dev
+
+# Tests may write here only, and must leave it empty.
+scratch=$PWD/build/test-scratch
+rm -rf "$scratch"
+mkdir -p "$scratch"
+export TMPDIR=$scratch
+
+shared_memory_before=$(ls -A /dev/shm)
+
+run_tests() {
+  say "testing preset $1"
+  ctest --preset "$1" --parallel 2 --no-tests=error
+}
+
+# A process that a test left behind still has the scratch folder in its environment.
+leftover_processes() {
+  local environ pid
+  for environ in /proc/[0-9]*/environ; do
+    pid=${environ#/proc/}
+    pid=${pid%/environ}
+    [ "$pid" = "$$" ] && continue
+    if grep -qsz "^TMPDIR=$scratch" "$environ" && [ "$(ps -o ppid= -p "$pid" | tr -d ' ')" = 1 ]; then
+      ps -o pid=,args= -p "$pid"
+    fi
+  done
+}
+
+check_leftovers() {
+  say "looking for leftovers"
+  local processes files shared_memory
+  processes=$(leftover_processes)
+  files=$(find "$scratch" -mindepth 1 | head -20)
+  shared_memory=$(comm -13 <(echo "$shared_memory_before") <(ls -A /dev/shm))
+  [ -z "$processes" ] || die "processes left behind:"$'\n'"$processes"
+  [ -z "$files" ] || die "files left behind:"$'\n'"$files"
+  [ -z "$shared_memory" ] || die "shared memory left behind: $shared_memory"
+}
+
+run_tests dev
+check_leftovers
+
+if $with_sanitizers; then
+  for preset in asan-ubsan tsan; do
+    build_preset "$preset"
+    run_tests "$preset"
+    check_leftovers
+  done
+fi
+
+if $with_peers; then
+  say "testing programs written for TensorFlow"
+  tests/peers/tensorflow.sh
+  check_leftovers
+fi
+
+say "all tests passed"

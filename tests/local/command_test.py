@@ -1,0 +1,114 @@
+"""Jobs that run a program of the user's: what it sees, and how its end is told."""
+
+import json
+import signal
+import time
+import unittest
+
+from harness import LocalTest, command_manifest, training_manifest
+
+
+class Environment(LocalTest):
+    def test_each_worker_sees_the_contract(self):
+        run = self.run_job(command_manifest(["sh", "-c", "env"], name="env"))
+        self.assertEqual(run.exit_code, 0, run.output)
+        for index in range(2):
+            log = run.pod_log(f"env-worker-{index}")
+            lines = dict(line.split("] ", 1)[-1].split("=", 1)
+                         for line in log.splitlines() if "=" in line)
+            self.assertEqual(lines["RANK"], str(index))
+            self.assertEqual(lines["WORLD_SIZE"], "2")
+            self.assertEqual(lines["LOCAL_RANK"], "0")
+            self.assertEqual(lines["LOCAL_WORLD_SIZE"], "1")
+            self.assertEqual(lines["HOROVOD_RANK"], str(index))
+            self.assertEqual(lines["HOROVOD_SIZE"], "2")
+            self.assertIn("MASTER_ADDR", lines)
+            self.assertIn("MASTER_PORT", lines)
+            config = json.loads(lines["TF_CONFIG"])
+            self.assertEqual(config["task"], {"type": "worker", "index": index})
+            self.assertEqual(len(config["cluster"]["worker"]), 2)
+
+
+class Ends(LocalTest):
+    def exit_of(self, shell, **changes):
+        return self.run_job(command_manifest(["sh", "-c", shell], workers=1, **changes))
+
+    def test_zero_is_success(self):
+        self.assertEqual(self.exit_of("exit 0").exit_code, 0)
+
+    def test_one_is_the_programs_own_verdict_and_not_retried(self):
+        run = self.exit_of("exit 1", backoff_limit=3)
+        self.assertEqual(run.exit_code, 1, run.output)
+        self.assertIn("exit code 1", run.output)
+        self.assertEqual(run.summary["restarts"], [])
+
+    def test_137_and_143_are_retried_within_the_budget(self):
+        for code in (137, 143):
+            run = self.exit_of(f"exit {code}", backoff_limit=1)
+            self.assertEqual(run.exit_code, 1, run.output)
+            self.assertEqual(sum(entry["count"] for entry in run.summary["restarts"]), 1)
+
+    def test_missing_program_names_itself(self):
+        run = self.run_job(command_manifest(["no-such-program-here"], workers=1))
+        self.assertEqual(run.exit_code, 1, run.output)
+        self.assertIn("no-such-program-here", run.output)
+
+    def test_program_that_ignores_sigterm_is_killed_after_the_grace_period(self):
+        manifest = command_manifest(
+            ["sh", "-c", "trap '' TERM; while :; do sleep 0.1; done"], workers=1, grace=2)
+        started = self.start(manifest, "--chaos", "kill=worker-0@time=600s")
+        process, directory, _ = started
+        deadline = time.monotonic() + 30
+        while not list(directory.glob("pods/*/pod.log")) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(0.5)  # the trap must be set before the signal comes
+        begin = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        run = self.finish(started)
+        self.assertEqual(run.exit_code, 130, run.output)
+        self.assertLess(time.monotonic() - begin, 10)
+
+
+class Refusals(LocalTest):
+    def test_more_gpus_than_the_machine_has(self):
+        manifest = command_manifest(["true"]).replace(
+            "replicas: 2", "replicas: 2\n    gpus: 64")
+        run = self.run_job(manifest)
+        self.assertEqual(run.exit_code, 3, run.output)
+        self.assertIn("128 GPUs", run.output)
+        self.assertFalse(list(run.directory.glob("pods/*")))
+
+    def test_bad_manifest_starts_nothing(self):
+        run = self.run_job(training_manifest(workers=-1))
+        self.assertEqual(run.exit_code, 2, run.output)
+        self.assertIn("spec.roles[0].replicas", run.output)
+        self.assertFalse(run.directory.exists())
+
+    def test_unreadable_data_fails_with_the_file_named(self):
+        run = self.run_job(training_manifest(mnist="/nonexistent"))
+        self.assertEqual(run.exit_code, 1, run.output)
+        self.assertIn("/nonexistent", run.output)
+        self.assertEqual(run.summary["restarts"], [])
+
+
+class Stop(LocalTest):
+    def test_interrupt_saves_a_checkpoint_and_a_second_run_resumes(self):
+        manifest = training_manifest(steps=100000).replace(
+            "directory: checkpoints", f"directory: {self.scratch}/kept")
+        started = self.start(manifest)
+        process, _, _ = started
+        deadline = time.monotonic() + 60
+        while not list(self.scratch.glob("kept/step-*")) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        run = self.finish(started)
+        self.assertEqual(run.exit_code, 130, run.output)
+        newest = max(int(path.name.split("-")[1]) for path in self.scratch.glob("kept/step-*"))
+        resumed = self.run_job(
+            manifest.replace("steps: 100000", f"steps: {newest + 10}"))
+        self.assert_trained(resumed)
+        self.assertIn(f"step={newest}", resumed.pod_log("quick-worker-0"))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,202 @@
+"""Runs `lockstep run` on manifests written by a test, in a folder that is removed afterwards."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import time
+import unittest
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+MNIST = REPOSITORY / "examples" / "data" / "mnist"
+BIN = pathlib.Path(os.environ.get("LOCKSTEP_BIN", REPOSITORY / "build" / "dev" / "bin"))
+
+# Far above what any job here takes, so that a hang is a failure and not a stuck build.
+RUN_TIMEOUT_SECONDS = 120
+
+TRAINING = """\
+apiVersion: lockstep.dev/v1
+kind: TrainingJob
+metadata: {{name: {name}}}
+spec:
+  roles:
+  - name: worker
+    replicas: {workers}
+  runPolicy: {{backoffLimit: {backoff_limit}}}
+  training:
+    seed: {seed}
+    steps: {steps}
+    globalBatchSize: 96
+    model:
+      inputShape: [28, 28, 1]
+      layers:
+      - {{type: Flatten}}
+      - {{type: Dense, units: 32, activation: relu}}
+      - {{type: Dense, units: 10}}
+    loss: {{type: SparseCategoricalCrossentropy, fromLogits: true}}
+    optimizer: {{type: Adam}}
+    dataset:
+      format: idx
+      images: {mnist}/t10k-images-idx3-ubyte.gz
+      labels: {mnist}/t10k-labels-idx1-ubyte.gz
+      scale: 0.00392156862745098
+      testSamples: 1000
+    checkpoint: {{directory: checkpoints, everySteps: {every_steps}, keep: 3}}
+"""
+
+COMMAND = """\
+apiVersion: lockstep.dev/v1
+kind: TrainingJob
+metadata: {{name: {name}}}
+spec:
+  strategy: None
+  roles:
+  - name: worker
+    replicas: {workers}
+    restartPolicy: {restart_policy}
+    template:
+      spec:
+        terminationGracePeriodSeconds: {grace}
+        containers:
+        - name: trainer
+          image: local
+          command: {command}
+  runPolicy: {{backoffLimit: {backoff_limit}}}
+"""
+
+
+def training_manifest(**changes):
+    """A quick network on the real digits; `changes` replace the fields named in TRAINING."""
+    fields = {
+        "name": "quick",
+        "workers": 3,
+        "backoff_limit": 6,
+        "seed": 1,
+        "steps": 120,
+        "every_steps": 20,
+        "mnist": MNIST,
+    }
+    return TRAINING.format(**{**fields, **changes})
+
+
+def command_manifest(command, **changes):
+    """A job whose workers run `command`, a list of words."""
+    fields = {
+        "name": "command",
+        "workers": 2,
+        "restart_policy": "ExitCode",
+        "grace": 30,
+        "backoff_limit": 0,
+        "command": json.dumps(command),
+    }
+    return COMMAND.format(**{**fields, **changes})
+
+
+class Run:
+    """What one `lockstep run` left: exit code, output, summary, and the run's folder."""
+
+    def __init__(self, exit_code, output, summary, directory):
+        self.exit_code = exit_code
+        self.output = output
+        self.summary = summary
+        self.directory = directory
+
+    def pod_log(self, pod):
+        return (self.directory / "pods" / pod / "pod.log").read_text(errors="replace")
+
+
+class LocalTest(unittest.TestCase):
+    """A test with a scratch folder, and with nothing left running after it."""
+
+    def setUp(self):
+        self.scratch = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-test-"))
+        self.run_count = 0
+
+    def tearDown(self):
+        self.assertEqual(processes_below(self.scratch), [], "processes left behind")
+        shutil.rmtree(self.scratch)
+
+    def start(self, manifest, *arguments, name=None):
+        """Starts `lockstep run` and returns (process, folder of the run, summary file)."""
+        self.run_count += 1
+        name = name or f"run-{self.run_count}"
+        manifest_file = self.scratch / f"{name}.yaml"
+        manifest_file.write_text(manifest)
+        directory = self.scratch / name
+        summary = self.scratch / f"{name}.json"
+        process = subprocess.Popen(
+            [BIN / "lockstep", "run", manifest_file, "--dir", directory, "--summary", summary,
+             *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        return process, directory, summary
+
+    def finish(self, started):
+        """Waits for a run to end; one that hangs is killed and fails the test."""
+        process, directory, summary = started
+        try:
+            output, _ = process.communicate(timeout=RUN_TIMEOUT_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            output, _ = process.communicate()
+            self.fail(f"lockstep run hangs; its output:\n{output}")
+        document = json.loads(summary.read_text()) if summary.exists() else None
+        return Run(process.returncode, output, document, directory)
+
+    def run_job(self, manifest, *arguments, name=None):
+        return self.finish(self.start(manifest, *arguments, name=name))
+
+    def assert_trained(self, run, recoveries=0):
+        """The job succeeded, and used every sample exactly once."""
+        self.assertEqual(run.exit_code, 0, run.output)
+        self.assertEqual(run.summary["samplesLost"], 0, run.output)
+        self.assertEqual(run.summary["samplesRepeated"], 0, run.output)
+        self.assertGreater(run.summary["samplesConsumed"], 0, run.output)
+        self.assertGreaterEqual(len(run.summary["recoveries"]), recoveries, run.output)
+
+    def wait_for(self, condition, seconds=60):
+        """Polls until the condition holds; fails the test when it does not in time."""
+        deadline = time.monotonic() + seconds
+        while not condition():
+            self.assertLess(time.monotonic(), deadline, "waited in vain")
+            time.sleep(0.005)
+
+    def pid_of(self, directory, pod):
+        """The process that runs `pod` of the run in `directory`."""
+        wanted = f"LOCKSTEP_POD={pod}".encode()
+        for entry in pathlib.Path("/proc").iterdir():
+            if entry.name.isdigit():
+                try:
+                    variables = (entry / "environ").read_bytes().split(b"\0")
+                except OSError:
+                    continue
+                if wanted in variables and str(directory).encode() in b" ".join(variables):
+                    return int(entry.name)
+        self.fail(f"no process runs {pod}")
+
+    def final_weights(self, run):
+        """The bytes of the newest checkpoint's tensors."""
+        checkpoints = sorted((run.directory / "checkpoints").glob("step-*/tensors.safetensors"))
+        self.assertTrue(checkpoints, "no checkpoint")
+        return checkpoints[-1].read_bytes()
+
+
+def processes_below(folder):
+    """Command lines of live processes whose environment or arguments name `folder`."""
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            text = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
+        except OSError:
+            continue
+        if str(folder).encode() in text:
+            found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode().strip())
+    return found

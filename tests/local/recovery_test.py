@@ -1,0 +1,106 @@
+"""Workers die in every way and at every bad moment; the job ends as though nothing had happened.
+
+LOCKSTEP_SEEDS sets how often each case runs (default 1); the seed moves the step of the kill.
+"""
+
+import os
+import signal
+import time
+import unittest
+
+from harness import LocalTest, training_manifest
+
+SEEDS = range(int(os.environ.get("LOCKSTEP_SEEDS", "1")))
+STEPS = 80
+
+
+class Recovery(LocalTest):
+    @classmethod
+    def setUpClass(cls):
+        cls.expected_weights = None
+
+    def undisturbed_weights(self):
+        if type(self).expected_weights is None:
+            run = self.run_job(training_manifest(steps=STEPS), name="undisturbed")
+            self.assert_trained(run)
+            type(self).expected_weights = self.final_weights(run)
+        return type(self).expected_weights
+
+    def check(self, chaos_of_seed, victims, **changes):
+        expected = self.undisturbed_weights()
+        for seed in SEEDS:
+            with self.subTest(seed=seed):
+                chaos = chaos_of_seed(seed)
+                run = self.run_job(training_manifest(steps=STEPS, **changes), "--chaos", chaos)
+                self.assert_trained(run, recoveries=1)
+                self.assertEqual(self.final_weights(run), expected, "other weights than undisturbed")
+                self.check_survivors(run, victims)
+
+    def check_survivors(self, run, victims):
+        """Each survivor kept its process: its pod has one incarnation only."""
+        if victims is None:
+            return
+        names = [pod["name"] for pod in run.summary["pods"]]
+        for index in range(3):
+            pods = [name for name in names if f"worker-{index}" in name]
+            self.assertEqual(len(pods) > 1, index in victims, f"pods of worker {index}: {pods}")
+
+    def test_worker_1_killed_between_checkpoints(self):
+        self.check(lambda seed: f"kill=worker-1@step={25 + seed}", [1])
+
+    def test_worker_0_killed(self):
+        self.check(lambda seed: f"kill=worker-0@step={25 + seed}", [0])
+
+    def test_two_killed_at_once(self):
+        self.check(lambda seed: f"kill=worker-0+worker-2@step={25 + seed}", [0, 2])
+
+    def test_all_killed_at_once(self):
+        """Nobody holds the state: the gang resumes from the newest checkpoint."""
+        self.check(lambda seed: f"kill=worker-0+worker-1+worker-2@step={45 + seed}", [0, 1, 2])
+
+    def test_chief_killed_while_every_step_is_saved(self):
+        self.check(lambda seed: f"kill=worker-0@step={25 + seed}", [0], every_steps=1)
+
+    def test_killed_in_the_first_rendezvous(self):
+        self.check(lambda seed: f"kill=worker-{seed % 3}@phase=rendezvous", None)
+
+    def test_second_worker_killed_while_the_first_is_being_replaced(self):
+        """The second kill comes within the half second that a replacement needs to join."""
+        expected = self.undisturbed_weights()
+        for seed in SEEDS:
+            with self.subTest(seed=seed):
+                started = self.start(training_manifest(steps=STEPS),
+                                     "--chaos", f"kill=worker-1@step={25 + seed}")
+                directory = started[1]
+                self.wait_for(lambda: (directory / "pods" / "quick-worker-1-r1").exists())
+                time.sleep(0.02 * seed)  # moves the kill through the phases of the recovery
+                os.kill(self.pid_of(directory, "quick-worker-2"), signal.SIGKILL)
+                run = self.finish(started)
+                self.assert_trained(run, recoveries=1)
+                self.assertEqual(self.final_weights(run), expected)
+                self.check_survivors(run, [1, 2])
+
+    def test_frozen_worker_is_noticed_and_replaced(self):
+        self.check(lambda seed: f"stop=worker-1@step={25 + seed}", [1])
+
+
+class Budget(LocalTest):
+    def test_used_up_budget_fails_the_job_with_its_cause(self):
+        run = self.run_job(training_manifest(backoff_limit=0), "--chaos", "kill=worker-1@step=20")
+        self.assertEqual(run.exit_code, 1, run.output)
+        self.assertIn("worker-1", run.output)
+        self.assertIn("SIGKILL", run.output)
+        self.assertIn("backoffLimit", run.output)
+
+
+class Determinism(LocalTest):
+    def test_two_runs_end_in_equal_checkpoints(self):
+        first = self.run_job(training_manifest(steps=40))
+        second = self.run_job(training_manifest(steps=40))
+        self.assert_trained(first)
+        self.assert_trained(second)
+        self.assertEqual(self.final_weights(first), self.final_weights(second))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

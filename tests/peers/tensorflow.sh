@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# An unmodified MultiWorkerMirroredStrategy program with two workers: the same losses under a
+# TrainingJob as started by hand. TensorFlow is installed into a cache outside the clone.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/lockstep/tensorflow
+if [ ! -x "$cache/bin/python3" ] || ! "$cache/bin/python3" -c 'import tf_keras, tensorflow' 2>/dev/null; then
+  echo "==> installing tensorflow-cpu and tf-keras into $cache (1.5 GB)"
+  /usr/bin/python3 -m venv "$cache"
+  "$cache/bin/pip" install --quiet tensorflow-cpu==2.21.0
+  # With its dependencies tf-keras would pull the GPU package over the CPU one.
+  "$cache/bin/pip" install --quiet --no-deps tf-keras==2.21.0
+fi
+LOCKSTEP_TENSORFLOW_PYTHON=$cache/bin/python3 exec /usr/bin/python3 tests/peers/tensorflow_test.py

@@ -1,0 +1,109 @@
+// lockstep-runtime: what runs inside a job's pods.
+
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <string>
+#include <unistd.h>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "common/base/log.h"
+#include "common/contract/environment.h"
+#include "common/contract/exit_code.h"
+#include "trainer-runtime/cmd/run_command.h"
+#include "trainer-runtime/cmd/stop_signal.h"
+#include "trainer-runtime/cmd/train_command.h"
+
+namespace lockstep::runtime {
+namespace {
+
+struct Arguments {
+  LogLevel log_level = LogLevel::kInfo;
+  std::string engine_path;
+  bool is_prefix_wanted = true;
+  std::vector<std::string> command;
+};
+
+EnvironmentMap ReadEnvironment() {
+  EnvironmentMap variables;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    const std::size_t equals = text.find('=');
+    if (equals != std::string::npos) {
+      variables.emplace(text.substr(0, equals), text.substr(equals + 1));
+    }
+  }
+  return variables;
+}
+
+CLI::App* AddRun(CLI::App* app, Arguments* arguments) {
+  CLI::App* run = app->add_subcommand(
+      "run",
+      "Run any program under supervision: one process per local rank, each with TF_CONFIG and the\n"
+      "variables of torch and Horovod; signals are forwarded, output lines carry the rank, and "
+      "the\n"
+      "program's exit code is this one's.");
+  run->add_flag("!--no-prefix",
+                arguments->is_prefix_wanted,
+                "Do not put \"[rank N] \" before each line of output");
+  run->add_option("COMMAND", arguments->command, "The program and its arguments, after --")
+      ->required();
+  return run;
+}
+
+CLI::App* AddTrain(CLI::App* app, Arguments* arguments) {
+  CLI::App* train =
+      app->add_subcommand("train",
+                          "Train this pod's share of the job that the LOCKSTEP_* variables "
+                          "describe, with the built-in\n"
+                          "trainer. `lockstep run` and the operator set the variables.");
+  train
+      ->add_option("--engine",
+                   arguments->engine_path,
+                   "The engine plug-in (default: liblockstep-engine.so beside this program, then\n"
+                   "in ../lib/lockstep)")
+      ->envname("LOCKSTEP_ENGINE");
+  return train;
+}
+
+int Main(int argc, char** argv) {
+  CLI::App app(
+      "Runs inside every worker of a Lockstep job.\n"
+      "Exit codes are listed in docs/contract.md: 0 success, 64 wrong input, 70 internal, 75 try\n"
+      "again, 76 superseded, 42 stopped after a checkpoint; others are the program's own.",
+      "lockstep-runtime");
+  Arguments arguments;
+  app.set_version_flag("--version", "lockstep-runtime " LOCKSTEP_VERSION);
+  app.require_subcommand(1);
+  const std::map<std::string, LogLevel> levels = {{"debug", LogLevel::kDebug},
+                                                  {"info", LogLevel::kInfo},
+                                                  {"warn", LogLevel::kWarn},
+                                                  {"error", LogLevel::kError}};
+  app.add_option("--log-level", arguments.log_level, "Least level that is logged (default: info)")
+      ->transform(CLI::CheckedTransformer(levels, CLI::ignore_case))
+      ->option_text("debug|info|warn|error");
+  const CLI::App* run = AddRun(&app, &arguments);
+  AddTrain(&app, &arguments);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    const int code = app.exit(error);
+    return code == 0 ? 0 : kExitUserError;
+  }
+  const std::unique_ptr<Logger> logger = MakeStderrLogger({arguments.log_level, ""});
+  if (run->parsed()) {
+    return RunCommand(ReadEnvironment(),
+                      {arguments.command, arguments.is_prefix_wanted, logger.get()});
+  }
+  StopSignal stop;
+  return TrainCommand(ReadEnvironment(), {arguments.engine_path, logger.get(), &stop});
+}
+
+}  // namespace
+}  // namespace lockstep::runtime
+
+int main(int argc, char** argv) {
+  return lockstep::runtime::Main(argc, argv);
+}

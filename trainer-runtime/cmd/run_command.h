@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/base/log.h"
+#include "common/contract/environment.h"
+
+namespace lockstep::runtime {
+
+struct RunCommandOptions {
+  std::vector<std::string> command;  // program and arguments; not empty
+  bool is_prefix_wanted = true;      // "[rank N] " before each line of output
+  Logger* logger = nullptr;
+};
+
+// `lockstep-runtime run -- COMMAND`: supervises any program with the environment of a job's worker,
+// and serves the pod's status meanwhile. Outside a job the program runs with its environment as it
+// is. Returns the exit code to end with. Thread: the main thread.
+int RunCommand(const EnvironmentMap& variables, const RunCommandOptions& options);
+
+}  // namespace lockstep::runtime

@@ -1,0 +1,101 @@
+#include "trainer-runtime/cmd/runtime_service.h"
+
+#include <cerrno>
+#include <fcntl.h>
+#include <unistd.h>
+#include <utility>
+
+#include "common/base/file.h"
+#include "common/base/unique_fd.h"
+#include "trainer-runtime/telemetry/runtime_endpoints.h"
+
+namespace lockstep::runtime {
+namespace {
+
+constexpr std::size_t kJobKeyBytesMax = 4096;  // a key is 64 characters; anything longer is no key
+
+StatusDocument InitialDocument(const WorkerEnvironment& environment) {
+  StatusDocument document;
+  document.job = environment.job;
+  document.job_uid = environment.job_uid;
+  document.pod = environment.pod;
+  document.task = environment.task;
+  document.rank = environment.rank;
+  document.world_size = environment.world_size;
+  document.incarnation = environment.incarnation;
+  document.attempt = environment.attempt;
+  document.epoch = environment.epoch;
+  document.pid = ::getpid();
+  document.checkpoint_directory = environment.checkpoint_directory;
+  return document;
+}
+
+Result<std::string> ReadJobKey(const std::string& path) {
+  if (path.empty()) {
+    return std::string();
+  }
+  Result<std::string> content = ReadFile(path, kJobKeyBytesMax);
+  if (!content.ok()) {
+    return std::move(content).error().Wrap("read the job's key").WithField(env::kJobKeyFile);
+  }
+  std::string key = std::move(content).value();
+  while (!key.empty() && (key.back() == '\n' || key.back() == '\r')) {
+    key.pop_back();
+  }
+  return key;
+}
+
+// The file exists already where a kubelet made it, and its folder may not be writable: it is
+// written in place.
+Status WriteInPlace(const std::string& path, const std::string& content) {
+  constexpr mode_t kOwnerWritesAllRead = 0644;
+  const UniqueFd fd(
+      ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kOwnerWritesAllRead));
+  if (!fd.is_open()) {
+    return SystemError(errno, "open " + path);
+  }
+  return WriteAll(fd.get(), content);
+}
+
+}  // namespace
+
+RuntimeService::RuntimeService(const WorkerEnvironment& environment)
+    : board_(InitialDocument(environment)) {}
+
+Result<std::unique_ptr<RuntimeService>> RuntimeService::Start(
+    const WorkerEnvironment& environment,
+    Logger* logger,
+    std::function<void(const ControlMessage&)> on_control) {
+  std::unique_ptr<RuntimeService> service(new RuntimeService(environment));
+  LOCKSTEP_ASSIGN_OR_RETURN(service->job_key_, ReadJobKey(environment.job_key_file));
+  RuntimeEndpointsOptions endpoints;
+  endpoints.job_uid = environment.job_uid;
+  endpoints.attempt = environment.attempt;
+  endpoints.job_key = service->job_key_;
+  endpoints.board = &service->board_;
+  endpoints.metrics = &service->metrics_;
+  endpoints.logger = logger;
+  endpoints.on_control = std::move(on_control);
+  HttpServerOptions server;
+  server.bind_address = environment.bind_address;
+  server.port = environment.status_port;
+  server.logger = logger;
+  LOCKSTEP_ASSIGN_OR_RETURN(service->server_,
+                            HttpServer::Start(std::move(server), MakeRuntimeRoutes(endpoints)));
+  return service;
+}
+
+void WriteTerminationMessage(const WorkerEnvironment& environment,
+                             const TerminationMessage& message,
+                             Logger* logger) {
+  if (environment.termination_message_file.empty()) {
+    return;
+  }
+  const Status written =
+      WriteInPlace(environment.termination_message_file, EncodeTerminationMessage(message) + "\n");
+  if (!written.ok()) {
+    logger->Warn("termination message not written", {{"error", written.error().ToString()}});
+  }
+}
+
+}  // namespace lockstep::runtime

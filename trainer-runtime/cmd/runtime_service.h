@@ -1,0 +1,51 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "common/base/log.h"
+#include "common/base/result.h"
+#include "common/contract/control_message.h"
+#include "common/contract/environment.h"
+#include "common/contract/termination_message.h"
+#include "trainer-runtime/telemetry/http_server.h"
+#include "trainer-runtime/telemetry/metrics.h"
+#include "trainer-runtime/telemetry/status_board.h"
+
+namespace lockstep::runtime {
+
+// What a pod shows to the outside while it runs: status, metrics, and an ear for the operator.
+// Thread: as its parts.
+class RuntimeService {
+ public:
+  // Reads the job's key and starts serving on the pod's status port. `on_control` is called on the
+  // server's thread. Errors: kNotFound (key file), kIo (port taken; names the address).
+  static Result<std::unique_ptr<RuntimeService>> Start(
+      const WorkerEnvironment& environment,
+      Logger* logger,
+      std::function<void(const ControlMessage&)> on_control);
+
+  StatusBoard& board() { return board_; }
+
+  Metrics& metrics() { return metrics_; }
+
+  // The job's secret; empty when the pod has none.
+  const std::string& job_key() const { return job_key_; }
+
+ private:
+  explicit RuntimeService(const WorkerEnvironment& environment);
+
+  std::string job_key_;
+  StatusBoard board_;
+  Metrics metrics_;
+  std::unique_ptr<HttpServer> server_;  // last: stops before what it serves from
+};
+
+// Writes a process's last words to the file that the pod names, if it names one. A failure is
+// logged: the exit code tells the outcome as well.
+void WriteTerminationMessage(const WorkerEnvironment& environment,
+                             const TerminationMessage& message,
+                             Logger* logger);
+
+}  // namespace lockstep::runtime

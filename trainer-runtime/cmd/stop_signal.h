@@ -1,0 +1,30 @@
+#pragma once
+
+#include <atomic>
+#include <stop_token>
+#include <thread>
+
+namespace lockstep::runtime {
+
+// Turns SIGTERM and SIGINT into a request that training code can ask about. Construct it in main
+// before any other thread starts: the signals are blocked there, and so in every thread made later.
+class StopSignal {
+ public:
+  StopSignal();
+
+  // Set once, by the first signal or by Request().
+  const std::atomic<bool>& requested() const { return requested_; }
+
+  // For waits that end early on a stop.
+  std::stop_token token() const { return source_.get_token(); }
+
+  // As if a signal had come. Thread: any.
+  void Request();
+
+ private:
+  std::atomic<bool> requested_{false};
+  std::stop_source source_;
+  std::jthread waiter_;  // last: ends before what it uses
+};
+
+}  // namespace lockstep::runtime

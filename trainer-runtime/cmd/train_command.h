@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+
+#include "common/base/log.h"
+#include "common/contract/environment.h"
+#include "trainer-runtime/cmd/stop_signal.h"
+
+namespace lockstep::runtime {
+
+struct TrainCommandOptions {
+  std::string engine_path;  // the engine plug-in; empty: searched
+  Logger* logger = nullptr;
+  StopSignal* stop = nullptr;
+};
+
+// `lockstep-runtime train`: trains this pod's share of the job that `variables` describe, and
+// meets the other ranks again after every loss, until the end. Returns the process's exit code, as
+// common/contract/exit_code.h lists them. Thread: the main thread.
+int TrainCommand(const EnvironmentMap& variables, const TrainCommandOptions& options);
+
+}  // namespace lockstep::runtime

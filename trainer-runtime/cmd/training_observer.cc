@@ -1,0 +1,214 @@
+#include "trainer-runtime/cmd/training_observer.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <utility>
+#include <vector>
+
+namespace lockstep::runtime {
+namespace {
+
+// The operator looks at the status ten times a second; a peer's silence should be in its next look.
+constexpr Duration kPeerWatchPeriod = std::chrono::milliseconds(100);
+
+// Weight of the newest step in the running rate: half of it comes from the last seven steps.
+// Choice.
+constexpr double kRateWeight = 0.1;
+
+Phase PhaseOf(TrainerPhase phase) {
+  switch (phase) {
+    case TrainerPhase::kRestoring:
+      return Phase::kRestoring;
+    case TrainerPhase::kTraining:
+      return Phase::kTraining;
+    case TrainerPhase::kCheckpointing:
+      return Phase::kCheckpointing;
+    case TrainerPhase::kEvaluating:
+      return Phase::kEvaluating;
+  }
+  return Phase::kTraining;
+}
+
+RecoveryCause CauseOf(LossReason reason) {
+  switch (reason) {
+    case LossReason::kClosed:
+    case LossReason::kGone:
+      return RecoveryCause::kPeerClosed;
+    case LossReason::kSilent:
+      return RecoveryCause::kPeerSilent;
+    case LossReason::kReplaced:
+      return RecoveryCause::kPeerReplaced;
+    case LossReason::kMovedOn:
+      return RecoveryCause::kCollectiveFailed;
+  }
+  return RecoveryCause::kCollectiveFailed;
+}
+
+}  // namespace
+
+TrainingObserver::TrainingObserver(StatusBoard* board, Metrics* metrics, Logger* logger, int rank)
+    : board_(board), metrics_(metrics), logger_(logger), rank_(rank), last_step_at_(SteadyNow()) {
+  board_->Record(TimelineEventKind::kProcessStart, SteadyNow());
+}
+
+void TrainingObserver::WatchPeers(const Mesh* mesh) {
+  peer_watch_ = std::jthread([this, mesh](const std::stop_token& stop) {
+    std::mutex mutex;
+    std::condition_variable_any wake;
+    std::unique_lock<std::mutex> lock(mutex);
+    while (!stop.stop_requested()) {
+      ShowPeers(*mesh);
+      wake.wait_for(lock, stop, kPeerWatchPeriod, [] { return false; });
+    }
+  });
+}
+
+void TrainingObserver::ShowPeers(const Mesh& mesh) {
+  PeerCounts counts;
+  const std::vector<PeerStatus> peers = mesh.Peers();
+  for (const PeerStatus& peer : peers) {
+    counts.connected += peer.state == PeerState::kConnected ? 1 : 0;
+    counts.missing += peer.state == PeerState::kMissing ? 1 : 0;
+    counts.lost += peer.state == PeerState::kLost ? 1 : 0;
+    counts.silent += peer.state == PeerState::kSilent ? 1 : 0;
+  }
+  metrics_->SetPeers(counts);
+  board_->Update([&](StatusDocument& document) { document.peers = peers; });
+}
+
+void TrainingObserver::EngineReady(const std::string& description) {
+  board_->Record(TimelineEventKind::kEngineReady, SteadyNow());
+  logger_->Info("engine ready", {{"rank", rank_}, {"engine", description}});
+}
+
+void TrainingObserver::LengthKnown(int64_t step_count_total) {
+  board_->Update([&](StatusDocument& document) { document.steps_total = step_count_total; });
+}
+
+void TrainingObserver::RendezvousBegins() {
+  board_->SetPhase(Phase::kRendezvous);
+  board_->Record(TimelineEventKind::kRendezvousBegin, SteadyNow());
+}
+
+void TrainingObserver::RendezvousEnds(const Meeting& meeting) {
+  board_->Update([&](StatusDocument& document) { document.epoch = meeting.epoch; });
+  board_->Record(TimelineEventKind::kRendezvousEnd, SteadyNow());
+  metrics_->SetEpoch(meeting.epoch);
+  is_first_step_due_ = true;
+  logger_->Info(
+      "all ranks met",
+      {{"rank", rank_}, {"epoch", meeting.epoch.value()}, {"world_size", meeting.members.size()}});
+}
+
+void TrainingObserver::PeerLost(const PeerLoss& loss) {
+  const TimePoint now = SteadyNow();
+  {
+    const std::lock_guard<std::mutex> lock(loss_mutex_);
+    if (!lost_at_.has_value()) {
+      lost_at_ = now;
+      lost_cause_ = CauseOf(loss.reason);
+    }
+  }
+  board_->Record(TimelineEventKind::kPeerLost, now, loss.rank);
+  logger_->Warn("peer lost",
+                {{"rank", rank_},
+                 {"peer", loss.rank},
+                 {"reason", LossReasonName(loss.reason)},
+                 {"epoch", loss.epoch.value()}});
+}
+
+void TrainingObserver::MeetingBroke(Epoch epoch, const Error& error) {
+  {
+    const std::lock_guard<std::mutex> lock(loss_mutex_);
+    lost_at_ = lost_at_.value_or(SteadyNow());
+  }
+  logger_->Info("meeting is over, meeting again",
+                {{"rank", rank_}, {"epoch", epoch.value()}, {"error", error.ToString()}});
+}
+
+void TrainingObserver::Finished(const std::optional<EvaluationResult>& result,
+                                const SampleTotals& totals) {
+  board_->Update([&](StatusDocument& document) {
+    document.phase = Phase::kSucceeded;
+    document.samples = {totals.consumed, totals.expected, totals.lost, totals.repeated};
+    document.result = TestResult{};
+    if (result.has_value()) {
+      document.result = TestResult{result->loss, result->accuracy};
+    }
+  });
+  if (result.has_value() && rank_ == 0) {
+    logger_->Info("evaluated", {{"test_loss", result->loss}, {"test_accuracy", result->accuracy}});
+  }
+}
+
+void TrainingObserver::Stopped() {
+  board_->SetPhase(Phase::kStopping);
+  board_->Record(TimelineEventKind::kStop, SteadyNow());
+}
+
+void TrainingObserver::Failed() {
+  board_->SetPhase(Phase::kFailed);
+}
+
+TrainerHooks TrainingObserver::Hooks() {
+  TrainerHooks hooks;
+  hooks.on_phase = [this](TrainerPhase phase) { OnPhase(phase); };
+  hooks.on_state_ready = [this] { board_->Record(TimelineEventKind::kStateReady, SteadyNow()); };
+  hooks.on_step = [this](const StepReport& report) { OnStep(report); };
+  hooks.on_checkpoint = [this](const SaveOutcome& outcome) { OnCheckpoint(outcome); };
+  return hooks;
+}
+
+void TrainingObserver::OnPhase(TrainerPhase phase) {
+  board_->SetPhase(PhaseOf(phase));
+}
+
+void TrainingObserver::OnStep(const StepReport& report) {
+  const TimePoint now = SteadyNow();
+  const double seconds = std::max(1e-9, ToSeconds(now - last_step_at_));
+  const double rate = static_cast<double>(report.sample_count) / seconds;
+  const bool is_first = std::exchange(is_first_step_due_, false);
+  // The first step after a meeting would count the meeting as slow stepping.
+  if (!is_first) {
+    samples_per_second_ = samples_per_second_ == 0
+                              ? rate
+                              : samples_per_second_ + kRateWeight * (rate - samples_per_second_);
+  }
+  last_step_at_ = now;
+  board_->Update([&](StatusDocument& document) {
+    document.step = report.step;
+    document.data_epoch = report.data_epoch;
+    document.loss = report.epoch_loss;
+    document.accuracy = report.epoch_accuracy;
+    document.samples_per_second = samples_per_second_;
+    document.step_phase_seconds = {ToSeconds(report.durations.data),
+                                   ToSeconds(report.durations.compute),
+                                   ToSeconds(report.durations.communicate),
+                                   ToSeconds(report.durations.update)};
+  });
+  metrics_->StepCompleted(report.durations, report.sample_count, report.loss);
+  if (is_first) {
+    board_->Record(TimelineEventKind::kFirstStep, now);
+    const std::lock_guard<std::mutex> lock(loss_mutex_);
+    if (lost_at_.has_value()) {
+      metrics_->Recovered(lost_cause_, now - *lost_at_);
+      logger_->Info("training goes on",
+                    {{"rank", rank_},
+                     {"step", report.step.value()},
+                     {"seconds", ToSeconds(now - *lost_at_)}});
+      lost_at_.reset();
+    }
+  }
+}
+
+void TrainingObserver::OnCheckpoint(const SaveOutcome& outcome) {
+  if (!outcome.status.ok()) {
+    metrics_->CheckpointFailed();
+    return;
+  }
+  metrics_->CheckpointWritten(outcome.duration);
+  board_->Update([&](StatusDocument& document) { document.last_checkpoint_step = outcome.step; });
+  board_->Record(TimelineEventKind::kCheckpointEnd, SteadyNow());
+}
+
+}  // namespace lockstep::runtime

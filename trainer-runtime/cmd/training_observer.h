@@ -1,0 +1,63 @@
+#pragma once
+
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "common/base/log.h"
+#include "common/base/time.h"
+#include "trainer-runtime/data/sample_ledger.h"
+#include "trainer-runtime/rendezvous/mesh.h"
+#include "trainer-runtime/telemetry/metrics.h"
+#include "trainer-runtime/telemetry/status_board.h"
+#include "trainer-runtime/train/trainer.h"
+
+namespace lockstep::runtime {
+
+// Tells the world what the training process does: status board, metrics and log lines from one
+// place, so that they never contradict each other. `board`, `metrics` and `logger` outlive it.
+// Thread: the training thread, but PeerLost from any.
+class TrainingObserver {
+ public:
+  TrainingObserver(StatusBoard* board, Metrics* metrics, Logger* logger, int rank);
+
+  // Copies the mesh's view of the peers to the board and the metrics, several times a second, until
+  // destruction. `mesh` outlives this object.
+  void WatchPeers(const Mesh* mesh);
+
+  void EngineReady(const std::string& description);
+  void LengthKnown(int64_t step_count_total);
+  void RendezvousBegins();
+  void RendezvousEnds(const Meeting& meeting);
+  void PeerLost(const PeerLoss& loss);
+  void MeetingBroke(Epoch epoch, const Error& error);
+  void Finished(const std::optional<EvaluationResult>& result, const SampleTotals& totals);
+  void Stopped();
+  void Failed();
+
+  // What the trainer calls while it runs.
+  TrainerHooks Hooks();
+
+ private:
+  void OnPhase(TrainerPhase phase);
+  void OnStep(const StepReport& report);
+  void OnCheckpoint(const SaveOutcome& outcome);
+  void ShowPeers(const Mesh& mesh);
+
+  StatusBoard* board_;
+  Metrics* metrics_;
+  Logger* logger_;
+  int rank_;
+  bool is_first_step_due_ = false;
+  double samples_per_second_ = 0;
+  TimePoint last_step_at_;
+
+  std::mutex loss_mutex_;
+  std::optional<TimePoint> lost_at_;  // guarded by loss_mutex_; set until training goes on
+  RecoveryCause lost_cause_ = RecoveryCause::kCollectiveFailed;  // guarded by loss_mutex_
+
+  std::jthread peer_watch_;  // last: ends before what it uses
+};
+
+}  // namespace lockstep::runtime

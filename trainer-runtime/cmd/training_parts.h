@@ -1,0 +1,28 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "common/base/result.h"
+#include "common/contract/environment.h"
+#include "common/contract/training_spec.h"
+#include "trainer-runtime/data/dataset.h"
+#include "trainer-runtime/engine/engine.h"
+
+namespace lockstep::runtime {
+
+// What has to be loaded before the first step and does not depend on the other ranks.
+struct TrainingParts {
+  std::unique_ptr<Engine> engine;
+  DatasetSplits data;
+};
+
+// Loads the engine plug-in and the data set. Takes a quarter of a second, most of it for LibTorch's
+// libraries, so it runs beside the rendezvous. `engine_path` names the plug-in; empty: searched
+// beside the executable and in the usual places. Errors: kNotFound (the message says which packages
+// to install), those of LoadDataset.
+Result<TrainingParts> LoadTrainingParts(const TrainingSpec& spec,
+                                        const WorkerEnvironment& environment,
+                                        const std::string& engine_path);
+
+}  // namespace lockstep::runtime
