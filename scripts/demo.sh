@@ -9,7 +9,7 @@ case "${1:-}" in
   "") ;;
   -h | --help)
     sed -n '2,3s/^# //p' "$0"
-    echo "Usage: scripts/demo.sh        (no options; needs Debian 12, and root or sudo the first time)"
+    echo "Usage: scripts/demo.sh    (no options; needs Debian 12, and root or sudo the first time)"
     exit 0
     ;;
   *) die "unknown option '$1'; scripts/demo.sh takes none" ;;

@@ -46,7 +46,8 @@ leftover_processes() {
     pid=${environ#/proc/}
     pid=${pid%/environ}
     [ "$pid" = "$$" ] && continue
-    if grep -qsz "^TMPDIR=$scratch" "$environ" && [ "$(ps -o ppid= -p "$pid" | tr -d ' ')" = 1 ]; then
+    if grep -qsz "^TMPDIR=$scratch" "$environ" &&
+      [ "$(ps -o ppid= -p "$pid" | tr -d ' ')" = 1 ]; then
       ps -o pid=,args= -p "$pid"
     fi
   done

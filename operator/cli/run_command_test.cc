@@ -52,9 +52,7 @@ class RunCommandTest : public ::testing::Test {
                                    << command << "}]}}\n";
   }
 
-  Json Summary() {
-    return ParseJson(ReadFile(arguments_.summary_file, 1 << 20).value()).value();
-  }
+  Json Summary() { return ParseJson(ReadFile(arguments_.summary_file, 1 << 20).value()).value(); }
 
   std::string LogOf(const std::string& pod) {
     return ReadFile(folder_ + "/run/pods/" + pod + "/pod.log", 1 << 20).value();

@@ -33,7 +33,7 @@ class Recovery(LocalTest):
                 chaos = chaos_of_seed(seed)
                 run = self.run_job(training_manifest(steps=STEPS, **changes), "--chaos", chaos)
                 self.assert_trained(run, recoveries=1)
-                self.assertEqual(self.final_weights(run), expected, "other weights than undisturbed")
+                self.assertEqual(self.final_weights(run), expected)
                 self.check_survivors(run, victims)
 
     def check_survivors(self, run, victims):

@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/lockstep/tensorflow
-if [ ! -x "$cache/bin/python3" ] || ! "$cache/bin/python3" -c 'import tf_keras, tensorflow' 2>/dev/null; then
+if ! "$cache/bin/python3" -c 'import tensorflow, tf_keras' 2>/dev/null; then
   echo "==> installing tensorflow-cpu and tf-keras into $cache (1.5 GB)"
   /usr/bin/python3 -m venv "$cache"
   "$cache/bin/pip" install --quiet tensorflow-cpu==2.21.0
