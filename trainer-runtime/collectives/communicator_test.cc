@@ -73,7 +73,7 @@ std::vector<std::size_t> InterestingBytes(int world_size) {
           64,
           4096,
           small,
-          128 * 1024 / world,
+          256 * 1024 / world,
           chunk,
           3 * chunk,
           4 * chunk + 64,
