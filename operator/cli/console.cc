@@ -42,11 +42,11 @@ std::string Figures(const Progress& progress) {
 
 // From the pace of the whole run so far: steadier than that of the last second.
 std::string Eta(const Progress& progress) {
-  if (progress.step <= 0 || progress.steps_total <= progress.step) {
+  if (progress.steps_done <= 0 || progress.steps_total <= progress.step) {
     return "";
   }
   const double left = static_cast<double>(progress.steps_total - progress.step) /
-                      static_cast<double>(progress.step);
+                      static_cast<double>(progress.steps_done);
   const double seconds = ToSeconds(progress.elapsed) * left;
   return "  eta " + FormatDuration(std::chrono::duration_cast<Duration>(
                         std::chrono::duration<double>(std::min(seconds, 1e8))));

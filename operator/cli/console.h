@@ -13,6 +13,7 @@ struct Progress {
   bool is_training = false;
   int64_t step = 0;
   int64_t steps_total = 0;  // 0: not known
+  int64_t steps_done = 0;   // by this run within `elapsed`; fewer than `step` where it resumed
   double loss = 0;
   bool has_loss = false;
   double samples_per_second = 0;

@@ -23,6 +23,7 @@ Progress Training() {
   progress.is_training = true;
   progress.step = 120;
   progress.steps_total = 480;
+  progress.steps_done = 120;
   progress.loss = 0.31209;
   progress.has_loss = true;
   progress.samples_per_second = 4321.4;

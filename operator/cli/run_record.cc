@@ -19,11 +19,13 @@ std::string_view LastLine(std::string_view text) {
 
 }  // namespace
 
-RunRecord::RunRecord(bool is_training, TimePoint started, std::string run_directory)
-    : is_training_(is_training),
+RunRecord::RunRecord(std::optional<int64_t> batch_size,
+                     TimePoint started,
+                     std::string run_directory)
+    : batch_size_(batch_size),
       started_(started),
       run_directory_(std::move(run_directory)),
-      recoveries_(is_training) {}
+      recoveries_(batch_size.has_value()) {}
 
 void RunRecord::OnPodEvent(const PodEvent& event) {
   switch (event.change) {
@@ -124,17 +126,10 @@ void RunRecord::OnGivenUp(const kube::Pod& pod, const std::string& cause, TimePo
 void RunRecord::OnReport(const StatusArrival& arrival) {
   const StatusDocument& document = arrival.document;
   recoveries_.Report(document);
-  const StatusDocument* leading = Leading();
-  const bool is_ahead = leading == nullptr || document.step > leading->step;
-  if (is_ahead && document.step.value() > 0) {
-    last_step_at_ = arrival.received;
-    first_step_at_ = first_step_at_.value_or(arrival.received);
-  }
-  for (const TimelineEvent& event : document.timeline) {
-    const TimePoint when{Duration(event.monotonic_ns)};
-    if (event.event == TimelineEventKind::kFirstStep) {
-      first_step_at_ = std::min(first_step_at_.value_or(when), when);
-    }
+  const int64_t step = document.step.value();
+  if (step > 0 && (!last_seen_ || step > last_seen_->step)) {
+    last_seen_ = StepSeen{step, arrival.received};
+    first_seen_ = first_seen_.value_or(*last_seen_);
   }
   reports_[document.task] = document;
 }
@@ -189,13 +184,14 @@ void RunRecord::FillProgress(Progress* progress) const {
   progress->has_loss = leading->loss.has_value();
   progress->loss = leading->loss.value_or(0);
   progress->samples_per_second = leading->samples_per_second;
-  if (first_step_at_) {
-    progress->elapsed = last_step_at_ - *first_step_at_;
+  if (first_seen_) {
+    progress->steps_done = last_seen_->step - first_seen_->step;
+    progress->elapsed = last_seen_->at - first_seen_->at;
   }
 }
 
 void RunRecord::FillSummary(TimePoint now, RunSummary* summary) const {
-  summary->is_training = is_training_;
+  summary->is_training = batch_size_.has_value();
   summary->recoveries = recoveries_.all();
   summary->time_lost = recoveries_.TimeLost(now);
   summary->pods = pods_;
@@ -206,7 +202,10 @@ void RunRecord::FillSummary(TimePoint now, RunSummary* summary) const {
     summary->steps = leading->step.value();
     summary->steps_total = leading->steps_total;
     summary->loss = leading->loss;
-    summary->samples = leading->samples;
+    summary->samples_per_second = leading->samples_per_second;
+    if (leading->samples.consumed > 0) {
+      summary->samples = leading->samples;
+    }
     if (leading->result) {
       summary->test_loss = leading->result->test_loss;
       summary->test_accuracy = leading->result->test_accuracy;
@@ -217,11 +216,13 @@ void RunRecord::FillSummary(TimePoint now, RunSummary* summary) const {
     summary->test_loss = final_result_->test_loss;
     summary->test_accuracy = final_result_->test_accuracy;
   }
-  summary->samples = final_samples_.value_or(summary->samples);
+  if (final_samples_) {
+    summary->samples = final_samples_;
+  }
   summary->steps = std::max(summary->steps, final_step_.value_or(Step()).value());
-  if (first_step_at_ && last_step_at_ > *first_step_at_) {
-    summary->samples_per_second =
-        static_cast<double>(summary->samples.consumed) / ToSeconds(last_step_at_ - *first_step_at_);
+  if (batch_size_ && first_seen_ && last_seen_->at > first_seen_->at) {
+    const auto samples = static_cast<double>((last_seen_->step - first_seen_->step) * *batch_size_);
+    summary->samples_per_second = samples / ToSeconds(last_seen_->at - first_seen_->at);
   }
 }
 

@@ -21,8 +21,9 @@ namespace lockstep::control {
 // Bookkeeping only; it decides nothing. Thread: one.
 class RunRecord {
  public:
-  // `is_training`: whether the pods run the built-in trainer and so report steps.
-  RunRecord(bool is_training, TimePoint started, std::string run_directory);
+  // `batch_size`: samples a step of the built-in trainer; nothing for commands, which report no
+  // steps.
+  RunRecord(std::optional<int64_t> batch_size, TimePoint started, std::string run_directory);
 
   void OnPodEvent(const PodEvent& event);
 
@@ -57,7 +58,7 @@ class RunRecord {
   void NoteEnd(const PodEvent& event, PodRecord* record);
   void NoteLastWords(const TerminationMessage& message);
 
-  bool is_training_;
+  std::optional<int64_t> batch_size_;
   TimePoint started_;
   std::string run_directory_;
   RecoveryTracker recoveries_;
@@ -71,8 +72,16 @@ class RunRecord {
   std::optional<Step> final_step_;
   std::optional<Step> last_checkpoint_step_;
   std::optional<TimePoint> all_running_since_;
-  std::optional<TimePoint> first_step_at_;
-  TimePoint last_step_at_{};
+
+  struct StepSeen {
+    int64_t step = 0;
+    TimePoint at;
+  };
+
+  // The first and the newest step that were reported: the pace of this run, whatever step it
+  // resumed from.
+  std::optional<StepSeen> first_seen_;
+  std::optional<StepSeen> last_seen_;
 };
 
 }  // namespace lockstep::control

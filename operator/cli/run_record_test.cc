@@ -63,7 +63,7 @@ class RunRecordTest : public ::testing::Test {
     return summary;
   }
 
-  RunRecord record_{true, At(1000), "/run"};
+  RunRecord record_{10, At(1000), "/run"};
 };
 
 TEST_F(RunRecordTest, EndThatIsReplacedIsARecovery) {
@@ -103,8 +103,25 @@ TEST_F(RunRecordTest, LastWordsOutliveTheStatusDocument) {
   const RunSummary summary = Summary();
   EXPECT_EQ(summary.steps, 100);
   EXPECT_EQ(summary.test_accuracy, 0.97);
-  EXPECT_EQ(summary.samples.consumed, 800);
+  ASSERT_TRUE(summary.samples.has_value());
+  EXPECT_EQ(summary.samples->consumed, 800);
   EXPECT_EQ(summary.last_checkpoint_step, Step(100));
+}
+
+TEST_F(RunRecordTest, PaceIsThatOfThisRunWhateverStepItResumedFrom) {
+  record_.OnReport(Reported(kWorker0, 500, 2000));
+  record_.OnReport(Reported(kWorker1, 499, 2050));
+  record_.OnReport(Reported(kWorker0, 600, 4000));
+  EXPECT_DOUBLE_EQ(Summary().samples_per_second, 100 * 10 / 2.0);
+  Progress progress;
+  record_.FillProgress(&progress);
+  EXPECT_EQ(progress.steps_done, 100);
+  EXPECT_EQ(progress.elapsed, milliseconds(2000));
+}
+
+TEST_F(RunRecordTest, SamplesThatNobodyCountedAreUnknown) {
+  record_.OnReport(Reported(kWorker0, 500, 2000));
+  EXPECT_FALSE(Summary().samples.has_value());
 }
 
 TEST_F(RunRecordTest, FreeTextAsLastWordsGivesItsLastLine) {

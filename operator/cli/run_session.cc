@@ -33,6 +33,11 @@ std::size_t GangSize(const TrainingJob& job) {
   return size;
 }
 
+// Samples a step; nothing for commands.
+std::optional<int64_t> BatchSize(const TrainingJob& job) {
+  return job.spec.training ? std::optional(job.spec.training->global_batch_size) : std::nullopt;
+}
+
 const char* VerbOf(ChaosKind kind) {
   switch (kind) {
     case ChaosKind::kKill:
@@ -52,7 +57,7 @@ RunSession::RunSession(RunSessionOptions options, RunSessionParts parts)
       parts_(parts),
       started_(SteadyNow()),
       gang_size_(GangSize(options_.job)),
-      record_(options_.job.spec.training.has_value(), started_, options_.run_directory),
+      record_(BatchSize(options_.job), started_, options_.run_directory),
       chaos_(options_.chaos),
       backend_(LocalBackendOptions{options_.job,
                                    options_.machine,
@@ -260,13 +265,12 @@ void RunSession::Say(const std::string& text) {
   parts_.console->Print(when + Printable(text));
 }
 
-// One decision may set several conditions for one reason.
+// One decision may say the same for several conditions; once is enough for people.
 void RunSession::SayEvent(const Event& event) {
-  const std::string text = event.reason + ": " + event.message;
-  if (text != last_event_) {
-    last_event_ = text;
-    Say(text);
+  if (!last_event_.starts_with(event.message)) {
+    Say(event.reason + ": " + event.message);
   }
+  last_event_ = event.message;
 }
 
 void RunSession::ShowProgress(TimePoint now) {

@@ -90,10 +90,12 @@ std::string FormatTraining(const RunSummary& summary) {
                  Fixed(100 * *summary.test_accuracy, 1) + " %" +
                      (summary.test_loss ? ", loss " + Fixed(*summary.test_loss, 4) : ""));
   }
-  text += Line("samples",
-               std::to_string(summary.samples.consumed) + " used, " +
-                   std::to_string(summary.samples.lost) + " lost, " +
-                   std::to_string(summary.samples.repeated) + " repeated");
+  if (summary.samples) {
+    text += Line("samples",
+                 std::to_string(summary.samples->consumed) + " used, " +
+                     std::to_string(summary.samples->lost) + " lost, " +
+                     std::to_string(summary.samples->repeated) + " repeated");
+  }
   return text;
 }
 
@@ -215,10 +217,13 @@ Json EncodeSummary(const RunSummary& summary) {
   json["steps"] = summary.steps;
   json["stepsTotal"] = summary.steps_total ? Json(*summary.steps_total) : Json(nullptr);
   json["samplesPerSecond"] = NumberOrNull(summary.samples_per_second);
-  json["samplesConsumed"] = summary.samples.consumed;
-  json["samplesExpected"] = summary.samples.expected;
-  json["samplesLost"] = summary.samples.lost;
-  json["samplesRepeated"] = summary.samples.repeated;
+  const auto samples = [&summary](int64_t SampleCounts::*count) {
+    return summary.samples ? Json((*summary.samples).*count) : Json(nullptr);
+  };
+  json["samplesConsumed"] = samples(&SampleCounts::consumed);
+  json["samplesExpected"] = samples(&SampleCounts::expected);
+  json["samplesLost"] = samples(&SampleCounts::lost);
+  json["samplesRepeated"] = samples(&SampleCounts::repeated);
   json["restarts"] = Json::array();
   for (const RestartCount& restart : summary.restarts) {
     Json entry = Json::object();

@@ -55,8 +55,8 @@ struct RunSummary {
   std::optional<double> loss;  // of the last step
   int64_t steps = 0;
   std::optional<int64_t> steps_total;
-  double samples_per_second = 0;  // over the whole training, failures included
-  SampleCounts samples;
+  double samples_per_second = 0;        // from the first to the last step, failures included
+  std::optional<SampleCounts> samples;  // known when training has ended
   std::vector<RestartCount> restarts;
   std::vector<Recovery> recoveries;
   std::vector<PodRecord> pods;

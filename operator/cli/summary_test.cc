@@ -26,7 +26,7 @@ RunSummary TrainedWithOneLoss() {
   summary.steps = 750;
   summary.steps_total = 750;
   summary.samples_per_second = 4321.4;
-  summary.samples = {72000, 72000, 0, 0};
+  summary.samples = SampleCounts{72000, 72000, 0, 0};
   summary.restarts = {{"killed", 1}};
   Recovery recovery;
   recovery.cause = "killed";

@@ -177,8 +177,9 @@ void LocalPod::Finish(bool kernel_killed) {
     if (!memory_verdict_.empty()) {
       termination.message = memory_verdict_;
     }
-  } else if (termination.message.empty() && termination.exit_code != 0) {
-    termination.message = log_.Tail();
+  } else if (termination.message.empty() && termination.exit_code != 0 &&
+             termination.signal != SIGKILL) {
+    termination.message = log_.Tail();  // what was killed from outside could not say why
   }
   pod_.status.phase =
       termination.exit_code == 0 ? kube::PodPhase::kSucceeded : kube::PodPhase::kFailed;
