@@ -8,9 +8,7 @@ FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
 
 # Files still above the limit, with their length: they may shrink only, and then leave this list.
-FILE_LINES_RATCHET = {
-    "trainer-runtime/rendezvous/membership_sim_test.cc": 717,
-}
+FILE_LINES_RATCHET = {}
 
 LINE_LIMITED = (".cc", ".h", ".cu", ".cuh", ".py", ".sh", ".cmake", "CMakeLists.txt")
 SOURCE_SUFFIXES = (".cc", ".h", ".cu", ".cuh", ".py", ".sh")
