@@ -82,7 +82,11 @@ Failure EndedFailure(const Pass& pass, const Member& member) {
   } else {
     failure.sentence += reason.empty() ? "failed without a reason" : "failed: " + reason;
   }
-  const std::string words = LastWords(end.message.empty() ? status.message : end.message);
+  // A process killed from outside had no chance to say why: what its log ends with is not it.
+  const bool had_last_words = end.signal == 0 || verdict.cause == ExitCause::kCrash;
+  const std::string words = had_last_words
+                                ? LastWords(end.message.empty() ? status.message : end.message)
+                                : LastWords(status.message);
   if (!words.empty()) {
     failure.sentence += ": " + words;
   }

@@ -2,10 +2,11 @@
 
 import json
 import signal
+import subprocess
 import time
 import unittest
 
-from harness import LocalTest, command_manifest, training_manifest
+from harness import BIN, REPOSITORY, LocalTest, command_manifest, training_manifest
 
 
 class Environment(LocalTest):
@@ -83,6 +84,18 @@ class Refusals(LocalTest):
         self.assertEqual(run.exit_code, 2, run.output)
         self.assertIn("spec.roles[0].replicas", run.output)
         self.assertFalse(run.directory.exists())
+
+    def test_every_bad_manifest_is_told_and_starts_nothing(self):
+        manifests = sorted((REPOSITORY / "operator" / "api" / "testdata" / "bad").glob("*.yaml"))
+        self.assertGreaterEqual(len(manifests), 60)
+        for manifest in manifests:
+            with self.subTest(manifest=manifest.name):
+                ran = subprocess.run(
+                    [BIN / "lockstep", "run", manifest, "--dir", self.scratch / "run"],
+                    capture_output=True, text=True)
+                self.assertEqual(ran.returncode, 2, ran.stdout + ran.stderr)
+                self.assertIn(manifest.name, ran.stdout + ran.stderr)
+                self.assertFalse((self.scratch / "run").exists())
 
     def test_unreadable_data_fails_with_the_file_named(self):
         run = self.run_job(training_manifest(mnist="/nonexistent"))

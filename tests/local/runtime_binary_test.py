@@ -15,10 +15,7 @@ STRIPPED_BYTES_MAX = 15 * 1024 * 1024
 GLIBC_PARTS = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1",
                "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
 
-IS_SANITIZED = "san" in BIN.parent.name
 
-
-@unittest.skipIf(IS_SANITIZED, "a sanitizer's runtime is part of this build")
 class SharedLibraries(unittest.TestCase):
     def test_needs_nothing_but_glibc(self):
         dynamic = subprocess.run(["objdump", "-p", RUNTIME], capture_output=True, text=True,

@@ -82,11 +82,13 @@ void ReplaceMembers(const GangView& view, const std::vector<Failure>& failures, 
   }
   TellSurvivors(view, failures, pass);
   if (has_lost_rank) {
-    pass->Set({ConditionType::kRestarting,
-               true,
-               "RankReplaced",
-               failures.front().sentence + ", cause " + failures.front().cause},
-              EventType::kWarning);
+    // No event of its own: each replaced pod has just been told of.
+    SetCondition(status,
+                 {ConditionType::kRestarting,
+                  true,
+                  "RankReplaced",
+                  failures.front().sentence + ", cause " + failures.front().cause},
+                 pass->now());
   }
 }
 
