@@ -2,6 +2,9 @@
 
 #include <utility>
 
+// The words of LogLevel, not spdlog's own "warning".
+#define SPDLOG_LEVEL_NAMES \
+  { "trace", "debug", "info", "warn", "error", "critical", "off" }
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>

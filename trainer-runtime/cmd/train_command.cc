@@ -45,6 +45,7 @@ class TrainingProcess {
   Result<TrainerVerdict> Train();
   Status StartService();
   Status StartMesh();
+  void LeaveMesh();
   Status FinishLoading();
   Result<TrainerVerdict> MeetAndTrain(const Meeting& meeting, Communicator* communicator);
   Result<std::unique_ptr<Communicator>> Connect(Meeting* meeting);
@@ -92,12 +93,17 @@ int TrainingProcess::Run() {
     message.last_checkpoint_step = service_->board().Snapshot().last_checkpoint_step;
   }
   WriteTerminationMessage(environment_, message, options_.logger);
-  {
-    // From here on nobody reports to this object any more.
-    const std::lock_guard<std::mutex> lock(mesh_mutex_);
-    mesh_.reset();
-  }
+  LeaveMesh();
   return ending.exit_code;
+}
+
+// Whoever looks at the mesh ends before the mesh does.
+void TrainingProcess::LeaveMesh() {
+  if (observer_ != nullptr) {
+    observer_->StopWatchingPeers();
+  }
+  const std::lock_guard<std::mutex> lock(mesh_mutex_);
+  mesh_.reset();
 }
 
 Result<TrainerVerdict> TrainingProcess::Train() {

@@ -24,6 +24,7 @@ Phase PhaseOf(TrainerPhase phase) {
     case TrainerPhase::kCheckpointing:
       return Phase::kCheckpointing;
     case TrainerPhase::kEvaluating:
+    case TrainerPhase::kConcluded:
       return Phase::kEvaluating;
   }
   return Phase::kTraining;
@@ -61,6 +62,10 @@ void TrainingObserver::WatchPeers(const Mesh* mesh) {
       wake.wait_for(lock, stop, kPeerWatchPeriod, [] { return false; });
     }
   });
+}
+
+void TrainingObserver::StopWatchingPeers() {
+  peer_watch_ = std::jthread();  // asks the thread to stop and waits for it
 }
 
 void TrainingObserver::ShowPeers(const Mesh& mesh) {
@@ -101,6 +106,9 @@ void TrainingObserver::RendezvousEnds(const Meeting& meeting) {
 }
 
 void TrainingObserver::PeerLost(const PeerLoss& loss) {
+  if (has_concluded_.load()) {
+    return;  // it left in good order
+  }
   const TimePoint now = SteadyNow();
   {
     const std::lock_guard<std::mutex> lock(loss_mutex_);
@@ -160,6 +168,7 @@ TrainerHooks TrainingObserver::Hooks() {
 }
 
 void TrainingObserver::OnPhase(TrainerPhase phase) {
+  has_concluded_.store(phase == TrainerPhase::kConcluded);
   board_->SetPhase(PhaseOf(phase));
 }
 

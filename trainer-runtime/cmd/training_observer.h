@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -23,8 +24,9 @@ class TrainingObserver {
   TrainingObserver(StatusBoard* board, Metrics* metrics, Logger* logger, int rank);
 
   // Copies the mesh's view of the peers to the board and the metrics, several times a second, until
-  // destruction. `mesh` outlives this object.
+  // StopWatchingPeers or destruction. `mesh` outlives that.
   void WatchPeers(const Mesh* mesh);
+  void StopWatchingPeers();
 
   void EngineReady(const std::string& description);
   void LengthKnown(int64_t step_count_total);
@@ -52,6 +54,7 @@ class TrainingObserver {
   bool is_first_step_due_ = false;
   double samples_per_second_ = 0;
   TimePoint last_step_at_;
+  std::atomic<bool> has_concluded_{false};  // written by the training thread, read by the mesh's
 
   std::mutex loss_mutex_;
   std::optional<TimePoint> lost_at_;  // guarded by loss_mutex_; set until training goes on

@@ -103,7 +103,7 @@ void MeshLoop::Do(const action::Met& action) {
     meeting.data_links[static_cast<std::size_t>(rank)] = std::move(link.fd);
   }
   ClearWiring();
-  options_.logger->Info("rendezvous complete", {{"epoch", meeting.epoch.value()}});
+  options_.logger->Debug("rendezvous complete", {{"epoch", meeting.epoch.value()}});
   for (const MemberFacts& member : meeting.members) {
     const MemberFacts& first = meeting.members.front();
     if (member.plan_hash != first.plan_hash) {
@@ -118,11 +118,11 @@ void MeshLoop::Do(const action::Met& action) {
 
 void MeshLoop::Do(const action::Broken& action) {
   const PeerLoss& loss = action.loss;
-  options_.logger->Warn("peer lost",
-                        {{"rank", loss.rank},
-                         {"incarnation", loss.incarnation.value()},
-                         {"epoch", loss.epoch.value()},
-                         {"reason", LossReasonName(loss.reason)}});
+  options_.logger->Debug("peer lost",
+                         {{"rank", loss.rank},
+                          {"incarnation", loss.incarnation.value()},
+                          {"epoch", loss.epoch.value()},
+                          {"reason", LossReasonName(loss.reason)}});
   if (options_.on_peer_lost) {
     options_.on_peer_lost(loss);
   }

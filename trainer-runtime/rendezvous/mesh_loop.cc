@@ -83,7 +83,7 @@ bool MeshLoop::ReadLink(LinkId id) {
   const Error& error = body.ok() ? flushed.error() : body.error();
   const int rank = links_.at(id).rank;
   call_errors_[rank] = error.ToString();
-  options_.logger->Info("link to peer lost", {{"rank", rank}, {"error", error.ToString()}});
+  options_.logger->Debug("link to peer lost", {{"rank", rank}, {"error", error.ToString()}});
   links_.erase(id);
   Feed(event::LinkLost{id});
   return false;

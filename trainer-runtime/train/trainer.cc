@@ -340,6 +340,7 @@ Status Trainer::Conclude(MultiWorkerMirrored* strategy) {
     }
   }
   LOCKSTEP_RETURN_IF_ERROR(strategy->Barrier(deadline));
+  EnterPhase(TrainerPhase::kConcluded);
   const Status all_know = strategy->Barrier(CollectiveDeadline());
   if (!all_know.ok()) {
     parts_.logger->Debug("a peer left first", {{"error", all_know.error().ToString()}});

@@ -22,7 +22,13 @@
 
 namespace lockstep::runtime {
 
-enum class TrainerPhase { kRestoring, kTraining, kCheckpointing, kEvaluating };
+enum class TrainerPhase {
+  kRestoring,
+  kTraining,
+  kCheckpointing,
+  kEvaluating,
+  kConcluded  // every rank is done: those that leave from now on are not lost
+};
 
 // One completed step, as all ranks see it.
 struct StepReport {
