@@ -26,10 +26,25 @@ std::string Describe() {
   return "LibTorch " + std::string(TORCH_VERSION) + ", " + blas + ", 1 thread";
 }
 
+// One rank uses one core: more ranks, not more threads, use the others, and the order of additions
+// stays the same. OpenMP keeps its number of threads for each calling thread by itself, and engines
+// are made on one thread and used on another, so every thread that comes by is told.
+void UseOneThread() {
+  thread_local const bool is_told = [] {
+    at::set_num_threads(1);
+    if (openblas_set_num_threads != nullptr) {
+      openblas_set_num_threads(1);
+    }
+    return true;
+  }();
+  static_cast<void>(is_told);
+}
+
 // Runs `call`, which returns a Result or Status, without autograd, and turns what LibTorch throws
 // into an Error.
 template <typename Call>
 auto WithTorch(const Call& call) -> decltype(call()) {
+  UseOneThread();
   const c10::InferenceMode no_autograd;
   try {
     return call();
@@ -140,12 +155,6 @@ class TorchEngine final : public Engine {
 
 Result<std::unique_ptr<Engine>> MakeTorchEngine(const TrainingSpec& spec) {
   return WithTorch([&]() -> Result<std::unique_ptr<Engine>> {
-    // One rank uses one core: more ranks, not more threads, use the others, and the order of
-    // additions stays the same.
-    at::set_num_threads(1);
-    if (openblas_set_num_threads != nullptr) {
-      openblas_set_num_threads(1);
-    }
     LOCKSTEP_ASSIGN_OR_RETURN(TorchNetwork network, BuildTorchNetwork(spec));
     return std::unique_ptr<Engine>(
         std::make_unique<TorchEngine>(std::move(network), spec.optimizer));
