@@ -11,7 +11,7 @@
 namespace lockstep::runtime {
 namespace {
 
-constexpr int kSeedCount = 5000;
+constexpr int kSeedCount = 3000;
 
 bool RunSeed(uint64_t seed) {
   testing::World world(seed, 2 + static_cast<int>(seed % 4));
