@@ -165,7 +165,7 @@ class Conv2DOp final : public TorchLayer {
 };
 
 // LibTorch's own pooling over NCHW takes a third of a small network's step
-// (docs/decisions/0007-engine-on-libtorch.md).
+// (docs/decisions/0004-engine-on-libtorch.md).
 class MaxPoolOp final : public TorchLayer {
  public:
   explicit MaxPoolOp(MaxPool pool) : pool_(pool) {}
