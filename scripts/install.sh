@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs everything this project needs on Debian 12: packages of the distribution, and one static
-# library built from the distribution's own source package (docs/decisions/0003-static-prometheus.md).
+# library built from its source package (docs/decisions/0003-static-prometheus.md).
 # Does nothing, quickly, when all of it is there.
 set -euo pipefail
 
