@@ -50,6 +50,7 @@ void RenderOwn(const WorkerEnvironment& environment, EnvironmentMap* variables) 
   SetNumber(env::kGraceSeconds, environment.grace.count(), variables);
   SetUnlessEmpty(env::kTerminationMessageFile, environment.termination_message_file, variables);
   SetNumber(env::kRendezvousTimeoutSeconds, environment.rendezvous_timeout.count(), variables);
+  SetNumber(env::kSilentAfterMs, environment.silent_after.count(), variables);
 }
 
 void RenderForTorch(const WorkerEnvironment& environment,
@@ -225,6 +226,8 @@ void ReadSettings(VariableReader* reader, WorkerEnvironment* environment) {
   environment->termination_message_file = reader->Text(env::kTerminationMessageFile);
   environment->rendezvous_timeout = std::chrono::seconds(reader->Number(
       env::kRendezvousTimeoutSeconds, 1, kSecondsMax, kDefaultRendezvousTimeout.count()));
+  environment->silent_after = std::chrono::milliseconds(
+      reader->Number(env::kSilentAfterMs, 1, kSecondsMax * 1000, kDefaultSilentAfter.count()));
 }
 
 Error Contradiction(const char* field, const std::string& found, const std::string& expected) {

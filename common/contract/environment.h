@@ -37,6 +37,7 @@ inline constexpr const char* kDataDirectory = "LOCKSTEP_DATA_DIR";
 inline constexpr const char* kGraceSeconds = "LOCKSTEP_GRACE_SECONDS";
 inline constexpr const char* kTerminationMessageFile = "LOCKSTEP_TERMINATION_MESSAGE_FILE";
 inline constexpr const char* kRendezvousTimeoutSeconds = "LOCKSTEP_RENDEZVOUS_TIMEOUT_SECONDS";
+inline constexpr const char* kSilentAfterMs = "LOCKSTEP_SILENT_AFTER_MS";
 
 inline constexpr const char* kTfConfig = "TF_CONFIG";
 
@@ -71,6 +72,10 @@ inline constexpr std::chrono::seconds kDefaultGrace{30};
 // processes.
 inline constexpr std::chrono::seconds kDefaultRendezvousTimeout{600};
 
+// A rank that says nothing for so long counts as lost. Choice: noticed within two seconds, and a
+// process that is starved for one is not taken for a frozen one.
+inline constexpr std::chrono::milliseconds kDefaultSilentAfter{1500};
+
 // What a pod knows at birth, as values. The operator makes it and renders it; the runtime parses
 // it. The job's key is never in here, only the name of the file that holds it.
 struct WorkerEnvironment {
@@ -95,6 +100,7 @@ struct WorkerEnvironment {
   std::chrono::seconds grace = kDefaultGrace;
   std::string termination_message_file;  // empty: none
   std::chrono::seconds rendezvous_timeout = kDefaultRendezvousTimeout;
+  std::chrono::milliseconds silent_after = kDefaultSilentAfter;
   TfConfig tf_config;   // of the pod's first process
   HostPort master;      // MASTER_ADDR and MASTER_PORT; empty for ps and evaluator
   std::string network;  // the interface for Horovod's traffic, "lo" or "eth0"; empty likewise

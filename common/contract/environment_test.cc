@@ -31,6 +31,7 @@ WorkerEnvironment Sample(const JobTopology& topology, const TaskId& task) {
   environment.grace = std::chrono::seconds(7);
   environment.termination_message_file = "/dev/termination-log";
   environment.rendezvous_timeout = std::chrono::seconds(42);
+  environment.silent_after = std::chrono::milliseconds(900);
   return environment;
 }
 
@@ -58,6 +59,7 @@ TEST(Environment, HoldsEveryVariableOfTheContract) {
       {"LOCKSTEP_GRACE_SECONDS", "7"},
       {"LOCKSTEP_TERMINATION_MESSAGE_FILE", "/dev/termination-log"},
       {"LOCKSTEP_RENDEZVOUS_TIMEOUT_SECONDS", "42"},
+      {"LOCKSTEP_SILENT_AFTER_MS", "900"},
       {"TF_CONFIG",
        R"({"cluster":{"worker":["127.4.5.1:2222","127.4.5.1:2231","127.4.5.2:2222",)"
        R"("127.4.5.2:2231"]},"task":{"type":"worker","index":3}})"},
@@ -237,6 +239,7 @@ TEST(EnvironmentParse, NamesVariableValueAndExpectation) {
       {"LOCKSTEP_STATUS_PORT", "65536", invalid, "expected a whole number from 0 to 65535"},
       {"LOCKSTEP_GRACE_SECONDS", "soon", invalid, "\"soon\" found"},
       {"LOCKSTEP_RENDEZVOUS_TIMEOUT_SECONDS", "0", invalid, "\"0\" found"},
+      {"LOCKSTEP_SILENT_AFTER_MS", "0", invalid, "\"0\" found"},
       {"MASTER_PORT", "0", invalid, "\"0\" found"},
       {"TF_CONFIG", "{", invalid, "TF_CONFIG: not valid JSON"},
       {"TF_CONFIG", "", ErrorCode::kMismatch, "no cluster found, expected the addresses of 4"},

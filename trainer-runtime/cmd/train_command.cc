@@ -1,5 +1,6 @@
 #include "trainer-runtime/cmd/train_command.h"
 
+#include <algorithm>
 #include <csignal>
 #include <future>
 #include <memory>
@@ -27,6 +28,10 @@ namespace {
 // Meetings in a row that led to no step before this process gives up: the operator's budget ends a
 // job much earlier, so this only bounds a loop that nobody watches. Choice.
 constexpr int kFruitlessMeetingsMax = 20;
+
+// A silent peer has missed at least so many heartbeats, however short a silence is asked for: one
+// or two may be late on a busy host. Choice.
+constexpr int kHeartbeatsMissed = 6;
 
 // One process's part in one job, from the first meeting to the exit code.
 class TrainingProcess {
@@ -176,6 +181,9 @@ Status TrainingProcess::StartMesh() {
   mesh.bind_address = environment_.bind_address;
   mesh.port = addresses.empty() ? kMeshPort : addresses.at(static_cast<std::size_t>(rank())).port;
   mesh.job_key = service_->job_key();
+  mesh.silent_after = environment_.silent_after;
+  mesh.heartbeat =
+      std::min<Duration>(mesh.heartbeat, environment_.silent_after / kHeartbeatsMissed);
   mesh.logger = options_.logger;
   mesh.on_peer_lost = [this](const PeerLoss& loss) {
     observer_->PeerLost(loss);

@@ -33,6 +33,7 @@ void FillInSettings(const TrainingJob& job,
   environment->grace = role.pod.termination_grace;
   environment->rendezvous_timeout =
       std::chrono::ceil<std::chrono::seconds>(job.spec.recovery.rendezvous_timeout);
+  environment->silent_after = job.spec.recovery.silent_after;
   if (job.spec.training.has_value()) {
     environment->training = DumpJson(EncodeTrainingSpec(*job.spec.training));
     environment->checkpoint_directory =
