@@ -17,7 +17,7 @@ esac
 
 say "installing what is missing"
 scripts/install.sh build
-build_preset dev lockstep lockstep-runtime lockstep-engine
+build_preset dev lockstep lockstep-runtime lockstep_engine
 
 say "training examples/mnist.yaml; worker 1 will be killed at step 200"
 build/dev/bin/lockstep run examples/mnist.yaml --chaos kill=worker-1@step=200 \
