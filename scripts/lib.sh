@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Shared by the scripts of this folder; sourced, not run.
 
 # Says what is being done and how long the script has been running.
