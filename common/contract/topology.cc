@@ -387,12 +387,10 @@ std::optional<PodNameParts> ParsePodName(std::string_view name) {
                       {Attempt(*attempt), Incarnation(*incarnation)}};
 }
 
-std::string HostOf(const JobTopology& topology, const TaskId& task) {
-  LOCKSTEP_CHECK(IsInJob(topology, task), TaskName(task) + " is not in the job");
-  if (const auto* dns = std::get_if<DnsAddressing>(&topology.addressing)) {
-    return HostName(topology.job, task) + "." + topology.job + "." + topology.namespace_name +
-           ".svc" + (dns->domain.empty() ? "" : "." + dns->domain);
-  }
+namespace {
+
+// The pod's place among all pods of the job, in the order of AllTasks.
+int PositionOf(const JobTopology& topology, const TaskId& task) {
   int position = task.index;
   for (const Role role : kRoles) {
     if (role == task.role) {
@@ -400,13 +398,29 @@ std::string HostOf(const JobTopology& topology, const TaskId& task) {
     }
     position += ReplicasOf(topology, role);
   }
+  return position;
+}
+
+}  // namespace
+
+std::string HostOf(const JobTopology& topology, const TaskId& task) {
+  LOCKSTEP_CHECK(IsInJob(topology, task), TaskName(task) + " is not in the job");
+  if (const auto* dns = std::get_if<DnsAddressing>(&topology.addressing)) {
+    return HostName(topology.job, task) + "." + topology.job + "." + topology.namespace_name +
+           ".svc" + (dns->domain.empty() ? "" : "." + dns->domain);
+  }
   return std::get<LoopbackAddressing>(topology.addressing).prefix + "." +
-         std::to_string(position + 1);
+         std::to_string(PositionOf(topology, task) + 1);
 }
 
 HostPort MeshAddress(const JobTopology& topology, const RankPlace& place) {
-  const int port = place.local_rank == 0 ? kMeshPort : kProcessPortBase + place.local_rank;
-  return {HostOf(topology, place.task), port};
+  if (place.local_rank > 0) {
+    return {HostOf(topology, place.task), kProcessPortBase + place.local_rank};
+  }
+  const auto* loopback = std::get_if<LoopbackAddressing>(&topology.addressing);
+  const bool has_own_port = loopback != nullptr && loopback->mesh_port_base > 0;
+  return {HostOf(topology, place.task),
+          has_own_port ? loopback->mesh_port_base + PositionOf(topology, place.task) : kMeshPort};
 }
 
 HostPort StatusAddress(const JobTopology& topology, const TaskId& task) {

@@ -63,6 +63,9 @@ struct DnsAddressing {
 // Pods are processes of one machine; the n-th pod (from 0) has address `{prefix}.{n + 1}`.
 struct LoopbackAddressing {
   std::string prefix;  // "127.x.y", chosen per run
+  // The n-th pod's mesh port is this plus n; 0: kMeshPort in every pod. TensorFlow's server binds
+  // its port on all addresses of the machine, so there pods that share one need ports of their own.
+  int mesh_port_base = 0;
 
   friend bool operator==(const LoopbackAddressing&, const LoopbackAddressing&) = default;
 };

@@ -301,5 +301,15 @@ TEST(CheckTopology, WholeDnsNameIsBounded) {
               ElementsAre(AllOf(HasSubstr("clusterDomain"), HasSubstr("at most 253"))));
 }
 
+TEST(MeshAddress, LoopbackPodsHavePortsOfTheirOwnWhenAskedFor) {
+  JobTopology topology;
+  topology.job = "m";
+  topology.namespace_name = "n";
+  topology.roles = {{Role::kChief, 1, 1}, {Role::kWorker, 2, 1}};
+  topology.addressing = LoopbackAddressing{"127.1.2", 10000};
+  EXPECT_EQ(FormatHostPort(MeshAddress(topology, {{Role::kChief, 0}, 0})), "127.1.2.1:10000");
+  EXPECT_EQ(FormatHostPort(MeshAddress(topology, {{Role::kWorker, 1}, 0})), "127.1.2.3:10002");
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -142,7 +142,7 @@ PodSettings SettingsOf(const RunArguments& arguments,
                        const RunDirectory& directory,
                        const LoopbackBlock& block) {
   PodSettings settings;
-  settings.addressing = LoopbackAddressing{block.prefix()};
+  settings.addressing = LoopbackAddressing{block.prefix(), block.MeshPortBase()};
   settings.runtime_path = shop.runtime;
   settings.job_directory = directory.path();
   settings.data_directory = FolderOf(arguments.file);

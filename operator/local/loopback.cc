@@ -82,6 +82,18 @@ Result<LoopbackBlock> LoopbackBlock::Reserve(int address_count,
                    " tries, the last: " + last.ToString());
 }
 
+int LoopbackBlock::MeshPortBase() const {
+  // 10000 to 26383: above the contract's fixed ports but 29500, below Linux's ephemeral ones.
+  constexpr int kFirstPort = 10000;
+  constexpr int kRangeSize = 256;
+  constexpr int kRangeCount = 64;
+  int hash = 0;
+  for (const char c : prefix_) {
+    hash = (hash * 31 + c) % kRangeCount;
+  }
+  return kFirstPort + hash * kRangeSize;
+}
+
 std::string LoopbackBlock::Address(int index) const {
   LOCKSTEP_CHECK(index >= 0 && index < kAddressCountMax, std::to_string(index));
   return prefix_ + "." + std::to_string(index + 1);

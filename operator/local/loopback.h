@@ -26,6 +26,11 @@ class LoopbackBlock {
   // "127.x.y".
   const std::string& prefix() const { return prefix_; }
 
+  // The first of kAddressCountMax ports for programs that bind theirs on all addresses, so that
+  // pods, and most probably runs, do not meet there. Not reserved: the range follows from the
+  // prefix.
+  int MeshPortBase() const;
+
   // "127.x.y.(index + 1)". Precondition (checked): 0 <= index < kAddressCountMax.
   std::string Address(int index) const;
 
