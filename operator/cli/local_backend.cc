@@ -122,6 +122,11 @@ Status LocalBackend::Carry(const SendControl& effect) {
   return OkStatus();
 }
 
+// Loopback addresses need no service, and the key is a file of the run.
+Status LocalBackend::Carry(const PrepareJob&) {
+  return OkStatus();
+}
+
 Status LocalBackend::Carry(const DeleteJob&) {
   return OkStatus();  // a run keeps no jobs
 }

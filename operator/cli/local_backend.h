@@ -47,6 +47,7 @@ class LocalBackend final : public Cluster {
  private:
   Status Carry(const CreatePod& effect);
   Status Carry(const DeletePod& effect);
+  Status Carry(const PrepareJob& effect);
   Status Carry(const SendControl& effect);
   Status Carry(const DeleteJob& effect);
 

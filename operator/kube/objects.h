@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -35,12 +36,24 @@ struct ContainerSpec {
   friend bool operator==(const ContainerSpec&, const ContainerSpec&) = default;
 };
 
+// What a pod puts up with, as in Kubernetes.
+struct Toleration {
+  std::string key;  // empty with Exists: every taint
+  bool is_exists = false;
+  std::string value;
+  std::string effect;                           // empty: every effect
+  std::optional<std::chrono::seconds> seconds;  // of NoExecute; empty: for ever
+
+  friend bool operator==(const Toleration&, const Toleration&) = default;
+};
+
 struct PodSpec {
-  std::string node_name;  // the node the plan chose
+  std::string node_name;  // the node the plan chose, or where the pod is bound
   std::string hostname;
   std::string subdomain;
   ContainerSpec container;
   std::map<std::string, std::string> node_selector;
+  std::vector<Toleration> tolerations;
   std::chrono::seconds termination_grace{30};  // Kubernetes' own default
 
   friend bool operator==(const PodSpec&, const PodSpec&) = default;
@@ -65,6 +78,12 @@ struct PodStatus {
   std::string pod_ip;
   int64_t pid = 0;  // where pods are processes: the leader of the pod's process group; else 0
   std::optional<ContainerTermination> termination;
+  // Why the scheduler does not bind it: PodScheduled=False's message; empty otherwise.
+  std::string unschedulable;
+  // Why the container waits, where that is more than a moment's: ErrImagePull, ImagePullBackOff,
+  // CreateContainerConfigError, ...; empty otherwise.
+  std::string waiting_reason;
+  std::string waiting_message;
 
   friend bool operator==(const PodStatus&, const PodStatus&) = default;
 };
@@ -75,6 +94,7 @@ struct Pod {
   std::string uid;  // given by the cluster at creation
   std::map<std::string, std::string> labels;
   std::map<std::string, std::string> annotations;
+  std::string owner_uid;     // of the controller; empty: none
   bool is_deleting = false;  // deletion was asked for; the grace period runs
   PodSpec spec;
   PodStatus status;
@@ -82,13 +102,33 @@ struct Pod {
   friend bool operator==(const Pod&, const Pod&) = default;
 };
 
+struct Taint {
+  std::string key;
+  std::string value;
+  std::string effect;  // NoSchedule, PreferNoSchedule, NoExecute
+
+  friend bool operator==(const Taint&, const Taint&) = default;
+};
+
 struct Node {
   std::string name;
   std::map<std::string, std::string> labels;
   ResourceList allocatable;
+  int64_t pod_count_max = 0;  // allocatable pods; 0: not known, no limit
+  std::vector<Taint> taints;
   bool is_schedulable = true;  // ready and not cordoned
 
   friend bool operator==(const Node&, const Node&) = default;
+};
+
+// A headless service, as far as we look at ours.
+struct Service {
+  std::string owner_uid;
+  bool is_headless = false;
+  bool publishes_not_ready = false;
+  std::map<std::string, std::string> selector;
+
+  friend bool operator==(const Service&, const Service&) = default;
 };
 
 // The phase as Kubernetes writes it: "Pending", "Running", ...

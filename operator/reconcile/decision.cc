@@ -9,6 +9,8 @@ struct Describer {
            " s: " + effect.reason;
   }
 
+  std::string operator()(const PrepareJob& /*effect*/) const { return "prepare service and key"; }
+
   std::string operator()(const CreatePod& effect) const {
     return "create pod " + effect.pod.name + " on node " + effect.pod.spec.node_name;
   }

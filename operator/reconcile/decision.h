@@ -43,7 +43,14 @@ struct DeleteJob {
   friend bool operator==(const DeleteJob&, const DeleteJob&) = default;
 };
 
-using Effect = std::variant<DeletePod, CreatePod, SendControl, DeleteJob>;
+// The job's headless service and the secret with its key: there before the pods that need them.
+// Done already when both are there and ours. A cluster of one machine needs neither.
+struct PrepareJob {
+  friend bool operator==(const PrepareJob&, const PrepareJob&) = default;
+};
+
+// In the order in which they are carried out.
+using Effect = std::variant<DeletePod, PrepareJob, CreatePod, SendControl, DeleteJob>;
 
 // "delete pod mnist-worker-1: ...": one line, for logs and test messages.
 std::string DescribeEffect(const Effect& effect);

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <string_view>
+
+#include "common/base/result.h"
+#include "operator/kube/objects.h"
+#include "operator/kube/reflector.h"
+
+namespace lockstep::control::kube {
+
+// Projections of foreign objects: only the fields that are used, unknown ones ignored, unknown
+// enum values accepted. Source: simdjson On-Demand.
+// Errors: kCorrupt (not JSON, no metadata.name, a field of a wrong type: with its path).
+
+// Resources are those the scheduler must subtract: the larger of the init containers' maximum and
+// the sum of all containers and sidecars, plus overhead.
+Result<Item<Pod>> DecodePod(std::string_view json);
+Result<Item<Node>> DecodeNode(std::string_view json);
+Result<Item<Service>> DecodeService(std::string_view json);
+
+// Our own kind passes through whole; operator/api reads it.
+struct RawObject {
+  std::string json;
+};
+
+Result<Item<RawObject>> DecodeRaw(std::string_view json);
+
+}  // namespace lockstep::control::kube
