@@ -22,8 +22,8 @@ using Json = nlohmann::ordered_json;
 // Nesting above this is refused: deeper documents are attacks, not manifests.
 inline constexpr int kJsonDepthMax = 64;
 
-// Parses one JSON document. Duplicate keys, trailing bytes and nesting above kJsonDepthMax are
-// errors. Errors: kInvalidArgument with line and column.
+// Parses one JSON document. Errors: kInvalidArgument with line and column, also for duplicate keys,
+// more than 16,384 keys in one object, trailing bytes and nesting above kJsonDepthMax.
 Result<Json> ParseJson(std::string_view text);
 
 // Compact text; invalid UTF-8 is replaced, so this never fails.
