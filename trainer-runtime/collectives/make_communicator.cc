@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "common/base/digest.h"
-#include "trainer-runtime/collectives/communicator.h"
+#include "trainer-runtime/collectives/communicator_front.h"
 #include "trainer-runtime/collectives/failure_latch.h"
 #include "trainer-runtime/collectives/links.h"
 #include "trainer-runtime/collectives/shared_memory_communicator.h"
@@ -264,30 +264,18 @@ Result<std::optional<SharedSegment>> FollowSharing(const CommunicatorOptions& op
 }
 
 // A world of one: every operation is the identity.
-class LoneCommunicator final : public Communicator {
+class LoneCommunicator final : public CommunicatorFront {
  public:
-  int rank() const override { return 0; }
-
-  int world_size() const override { return 1; }
-
-  Status AllReduce(void*, std::size_t, DataType, ReduceOp, Deadline) override { return Outcome(); }
-
-  Status Broadcast(void*, std::size_t, int root, Deadline) override {
-    if (root != 0 && !failure_.is_set()) {
-      failure_.Set(Error(ErrorCode::kInvalidArgument,
-                         "broadcast from rank " + std::to_string(root) + " in a world of one"));
-    }
-    return Outcome();
-  }
-
-  Status Barrier(Deadline) override { return Outcome(); }
+  explicit LoneCommunicator(Epoch epoch) : CommunicatorFront(0, 1, epoch) {}
 
   void Abort(const Error& reason) noexcept override { failure_.Set(reason); }
 
   const char* BackendName() const override { return "alone"; }
 
  private:
-  Status Outcome() const { return failure_.is_set() ? Status(failure_.Get()) : OkStatus(); }
+  Status Run(const CallContext&, std::byte*) override {
+    return failure_.is_set() ? Status(failure_.Get()) : OkStatus();
+  }
 
   FailureLatch failure_;
 };
@@ -298,7 +286,7 @@ Result<std::unique_ptr<Communicator>> MakeCommunicator(CommunicatorOptions optio
                                                        Deadline deadline) {
   LOCKSTEP_RETURN_IF_ERROR(CheckOptions(options));
   if (options.world_size == 1) {
-    return std::unique_ptr<Communicator>(std::make_unique<LoneCommunicator>());
+    return std::unique_ptr<Communicator>(std::make_unique<LoneCommunicator>(options.epoch));
   }
   LOCKSTEP_ASSIGN_OR_RETURN(const bool can_share, ExchangeHellos(options, deadline));
   if (can_share) {

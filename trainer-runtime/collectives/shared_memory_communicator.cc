@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "trainer-runtime/collectives/call.h"
+#include "trainer-runtime/collectives/communicator_front.h"
 #include "trainer-runtime/collectives/reduce.h"
 #include "trainer-runtime/collectives/shared_memory_group.h"
 #include "trainer-runtime/collectives/shared_memory_layout.h"
@@ -21,12 +21,12 @@ constexpr std::size_t RoundUp(std::size_t value, std::size_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-class SharedMemoryCommunicator final : public Communicator {
+class SharedMemoryCommunicator final : public CommunicatorFront {
  public:
   SharedMemoryCommunicator(CommunicatorOptions options, SharedSegment segment)
-      : rank_(options.rank),
+      : CommunicatorFront(options.rank, options.world_size, options.epoch),
+        rank_(options.rank),
         world_size_(options.world_size),
-        epoch_(options.epoch),
         segment_(std::move(segment)),
         group_(rank_, SharedMemoryLayout(segment_.data(), world_size_), std::move(options.links)),
         layout_(group_.layout()),
@@ -34,16 +34,7 @@ class SharedMemoryCommunicator final : public Communicator {
     segment_.CloseFd();
   }
 
-  int rank() const override { return rank_; }
-
-  int world_size() const override { return world_size_; }
-
   const char* BackendName() const override { return "shared-memory"; }
-
-  Status AllReduce(
-      void* data, std::size_t count, DataType type, ReduceOp op, Deadline deadline) override;
-  Status Broadcast(void* data, std::size_t byte_count, int root, Deadline deadline) override;
-  Status Barrier(Deadline deadline) override;
 
   void Abort(const Error& reason) noexcept override { group_.Fail(reason); }
 
@@ -65,10 +56,12 @@ class SharedMemoryCommunicator final : public Communicator {
     }
   };
 
-  CallContext Begin(Call call, Deadline deadline);
-  Status End(const CallContext& context, Status status);
+  Status Run(const CallContext& context, std::byte* data) override;
+  Status RunOperation(const CallContext& context, std::byte* data);
 
-  Status SmallAllReduce(const CallContext& context, void* data);
+  // Announces the call and waits until every rank has. No bytes travel with it.
+  Status Meet(const CallContext& context);
+  Status SmallAllReduce(const CallContext& context, std::byte* data);
   Status StagedAllReduce(const CallContext& context, std::byte* data);
   Status StagedBroadcast(const CallContext& context, std::byte* data);
 
@@ -83,85 +76,53 @@ class SharedMemoryCommunicator final : public Communicator {
 
   const int rank_;
   const int world_size_;
-  const Epoch epoch_;
   SharedSegment segment_;
   SharedMemoryGroup group_;  // speaks through the segment, so it goes first
   const SharedMemoryLayout& layout_;
 
   // Of the calling thread.
-  uint64_t sequence_ = 0;
   uint64_t chunk_base_ = 0;  // chunks of all earlier calls, equal on every rank
   std::vector<const void*> sources_;
 };
 
 // --- Calls ---
 
-CallContext SharedMemoryCommunicator::Begin(Call call, Deadline deadline) {
-  call.epoch = epoch_.value();
-  call.sequence = ++sequence_;
-  return CallContext{call, rank_, SteadyNow(), deadline};
-}
-
-Status SharedMemoryCommunicator::End(const CallContext& context, Status status) {
-  if (status.ok()) {
-    group_.Complete(context.call);
-    return status;
+Status SharedMemoryCommunicator::Run(const CallContext& context, std::byte* data) {
+  if (!group_.has_failed()) {
+    const Status status = RunOperation(context, data);
+    if (status.ok()) {
+      group_.Complete(context.call);
+      return OkStatus();
+    }
+    group_.Fail(status.error());
   }
-  group_.Fail(status.error());
   return group_.failure();
 }
 
-Status SharedMemoryCommunicator::AllReduce(
-    void* data, std::size_t count, DataType type, ReduceOp op, Deadline deadline) {
-  if (group_.has_failed()) {
-    return group_.failure();
+Status SharedMemoryCommunicator::RunOperation(const CallContext& context, std::byte* data) {
+  switch (context.call.operation) {
+    case Operation::kAllReduce:
+      return CallBytes(context.call) <= layout_.small_bytes_max() ? SmallAllReduce(context, data)
+                                                                  : StagedAllReduce(context, data);
+    case Operation::kBroadcast:
+      return StagedBroadcast(context, data);
+    case Operation::kBarrier:
+      return Meet(context);
   }
-  Call call;
-  call.operation = Operation::kAllReduce;
-  call.count = count;
-  call.type = type;
-  call.reduce = op;
-  const CallContext context = Begin(call, deadline);
-  return End(context,
-             CallBytes(call) <= layout_.small_bytes_max()
-                 ? SmallAllReduce(context, data)
-                 : StagedAllReduce(context, static_cast<std::byte*>(data)));
+  return OkStatus();
 }
 
-Status SharedMemoryCommunicator::Broadcast(void* data,
-                                           std::size_t byte_count,
-                                           int root,
-                                           Deadline deadline) {
-  if (group_.has_failed()) {
-    return group_.failure();
-  }
-  Call call;
-  call.operation = Operation::kBroadcast;
-  call.count = byte_count;
-  call.root = root;
-  const CallContext context = Begin(call, deadline);
-  if (root < 0 || root >= world_size_) {
-    return End(context, context.Fail(ErrorCode::kInvalidArgument, "no such root"));
-  }
-  return End(context, StagedBroadcast(context, static_cast<std::byte*>(data)));
-}
-
-Status SharedMemoryCommunicator::Barrier(Deadline deadline) {
-  if (group_.has_failed()) {
-    return group_.failure();
-  }
-  const CallContext context = Begin(Call{}, deadline);
+Status SharedMemoryCommunicator::Meet(const CallContext& context) {
   group_.PostCall(context.call, nullptr, 0);
-  Status status;
-  for (int peer = 0; peer < world_size_ && status.ok(); ++peer) {
-    status = group_.AwaitPost(context, peer);
+  for (int peer = 0; peer < world_size_; ++peer) {
+    LOCKSTEP_RETURN_IF_ERROR(group_.AwaitPost(context, peer));
   }
-  return End(context, std::move(status));
+  return OkStatus();
 }
 
 // Every rank reads every other's whole message: one wait in all, which for few bytes costs less
 // than the two waits of the staged way.
-Status SharedMemoryCommunicator::SmallAllReduce(const CallContext& context, void* data) {
+Status SharedMemoryCommunicator::SmallAllReduce(const CallContext& context, std::byte* data) {
   group_.PostCall(context.call, data, CallBytes(context.call));
   for (int peer = 0; peer < world_size_; ++peer) {
     LOCKSTEP_RETURN_IF_ERROR(group_.AwaitPost(context, peer));
@@ -207,10 +168,7 @@ Status SharedMemoryCommunicator::StagedAllReduce(const CallContext& context, std
 // The root lays out whole chunks; the others say with their own counter how far they have copied,
 // so that the root neither overwrites what is not copied nor returns before all are done.
 Status SharedMemoryCommunicator::StagedBroadcast(const CallContext& context, std::byte* data) {
-  group_.PostCall(context.call, nullptr, 0);
-  for (int peer = 0; peer < world_size_; ++peer) {
-    LOCKSTEP_RETURN_IF_ERROR(group_.AwaitPost(context, peer));
-  }
+  LOCKSTEP_RETURN_IF_ERROR(Meet(context));
   const Cut cut = CutMessage(CallBytes(context.call));
   const int root = context.call.root;
   std::atomic<uint32_t>& mine = layout_.progress(rank_)->staged;

@@ -15,7 +15,7 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
-#include "trainer-runtime/collectives/call.h"
+#include "trainer-runtime/collectives/communicator_front.h"
 #include "trainer-runtime/collectives/exchange.h"
 #include "trainer-runtime/collectives/failure_latch.h"
 #include "trainer-runtime/collectives/links.h"
@@ -30,12 +30,32 @@ namespace {
 // at 256 KB they are equal. On a slower network the trip costs more, and so do the bytes.
 constexpr std::size_t kSmallBytesMax = 256 * 1024;
 
-class TcpCommunicator final : public Communicator {
+// Moves frame after frame one way, until the socket blocks or `start` says that there is none left.
+// `start` puts the next frame under way unless one is. Returns kMoved if anything did.
+template <typename Start, typename Move>
+TcpStream::Outcome MoveFrames(const Start& start, const Move& move) {
+  TcpStream::Outcome so_far = TcpStream::Outcome::kBlocked;
+  while (start()) {
+    switch (const TcpStream::Outcome outcome = move()) {
+      case TcpStream::Outcome::kBlocked:
+        return so_far;
+      case TcpStream::Outcome::kFinished:
+        so_far = TcpStream::Outcome::kMoved;
+        break;
+      case TcpStream::Outcome::kMoved:
+      case TcpStream::Outcome::kBroken:
+        return outcome;
+    }
+  }
+  return so_far;
+}
+
+class TcpCommunicator final : public CommunicatorFront {
  public:
   TcpCommunicator(CommunicatorOptions options, UniqueFd abort_event)
-      : rank_(options.rank),
+      : CommunicatorFront(options.rank, options.world_size, options.epoch),
+        rank_(options.rank),
         world_size_(options.world_size),
-        epoch_(options.epoch),
         links_(std::move(options.links)),
         abort_event_(std::move(abort_event)) {
     for (const UniqueFd& link : links_) {
@@ -44,22 +64,14 @@ class TcpCommunicator final : public Communicator {
     buffers_.of_peer.resize(links_.size());
   }
 
-  int rank() const override { return rank_; }
-
-  int world_size() const override { return world_size_; }
-
   const char* BackendName() const override { return "tcp"; }
 
-  Status AllReduce(
-      void* data, std::size_t count, DataType type, ReduceOp op, Deadline deadline) override;
-  Status Broadcast(void* data, std::size_t byte_count, int root, Deadline deadline) override;
-  Status Barrier(Deadline deadline) override;
   void Abort(const Error& reason) noexcept override;
 
  private:
-  CallContext Begin(Call call, Deadline deadline);
-  // Runs the exchange to its end. On failure tells the peers and stays failed.
-  Status Run(const CallContext& context, Exchange& exchange);
+  // On failure tells the peers and stays failed.
+  Status Run(const CallContext& context, std::byte* data) override;
+  std::unique_ptr<Exchange> MakeExchange(const CallContext& context, std::byte* data);
   Status RunToEnd(const CallContext& context, Exchange& exchange);
   // One round over all peers. Returns whether anything moved.
   Result<bool> MoveAll(const CallContext& context, Exchange& exchange);
@@ -78,7 +90,6 @@ class TcpCommunicator final : public Communicator {
 
   const int rank_;
   const int world_size_;
-  const Epoch epoch_;
   const std::vector<UniqueFd> links_;
   const UniqueFd abort_event_;
   FailureLatch failure_;
@@ -89,59 +100,17 @@ class TcpCommunicator final : public Communicator {
   // The rest is guarded by call_mutex_.
   std::vector<TcpStream> streams_;
   ExchangeBuffers buffers_;
-  uint64_t sequence_ = 0;
   WaitHabit spin_{2};
   bool has_said_farewell_ = false;
 };
 
-CallContext TcpCommunicator::Begin(Call call, Deadline deadline) {
-  call.epoch = epoch_.value();
-  call.sequence = ++sequence_;
-  return CallContext{call, rank_, SteadyNow(), deadline};
-}
-
-Status TcpCommunicator::AllReduce(
-    void* data, std::size_t count, DataType type, ReduceOp op, Deadline deadline) {
+Status TcpCommunicator::Run(const CallContext& context, std::byte* data) {
   const std::lock_guard lock(call_mutex_);
-  Call call;
-  call.operation = Operation::kAllReduce;
-  call.count = count;
-  call.type = type;
-  call.reduce = op;
-  const CallContext context = Begin(call, deadline);
-  auto* bytes = static_cast<std::byte*>(data);
-  const bool is_small = CallBytes(call) * static_cast<std::size_t>(world_size_) <= kSmallBytesMax;
-  const auto exchange = is_small ? MakeSmallAllReduce(context, world_size_, bytes, buffers_)
-                                 : MakeSlicedAllReduce(context, world_size_, bytes, buffers_);
-  return Run(context, *exchange);
-}
-
-Status TcpCommunicator::Broadcast(void* data, std::size_t byte_count, int root, Deadline deadline) {
-  const std::lock_guard lock(call_mutex_);
-  Call call;
-  call.operation = Operation::kBroadcast;
-  call.count = byte_count;
-  call.root = root;
-  const CallContext context = Begin(call, deadline);
-  if (root < 0 || root >= world_size_) {
-    failure_.Set(context.Fail(ErrorCode::kInvalidArgument, "no such root"));
-    SayFarewell();
-    return failure_.Get();
-  }
-  return Run(context, *MakeBroadcast(context, world_size_, static_cast<std::byte*>(data)));
-}
-
-Status TcpCommunicator::Barrier(Deadline deadline) {
-  const std::lock_guard lock(call_mutex_);
-  const CallContext context = Begin(Call{}, deadline);
-  return Run(context, *MakeBroadcast(context, world_size_, nullptr));
-}
-
-Status TcpCommunicator::Run(const CallContext& context, Exchange& exchange) {
   if (!failure_.is_set()) {
-    Status status = RunToEnd(context, exchange);
+    const auto exchange = MakeExchange(context, data);
+    const Status status = RunToEnd(context, *exchange);
     if (status.ok()) {
-      exchange.Finish();
+      exchange->Finish();
     } else {
       failure_.Set(status.error());
     }
@@ -152,6 +121,16 @@ Status TcpCommunicator::Run(const CallContext& context, Exchange& exchange) {
   }
   SayFarewell();
   return failure_.Get();
+}
+
+std::unique_ptr<Exchange> TcpCommunicator::MakeExchange(const CallContext& context,
+                                                        std::byte* data) {
+  if (context.call.operation != Operation::kAllReduce) {
+    return MakeBroadcast(context, world_size_, data);
+  }
+  const std::size_t all_bytes = CallBytes(context.call) * static_cast<std::size_t>(world_size_);
+  return all_bytes <= kSmallBytesMax ? MakeSmallAllReduce(context, world_size_, data, buffers_)
+                                     : MakeSlicedAllReduce(context, world_size_, data, buffers_);
 }
 
 Status TcpCommunicator::RunToEnd(const CallContext& context, Exchange& exchange) {
@@ -209,59 +188,51 @@ Result<bool> TcpCommunicator::MoveAll(const CallContext& context, Exchange& exch
 
 Result<bool> TcpCommunicator::SendTo(const CallContext& context, Exchange& exchange, int peer) {
   TcpStream& stream = streams_[static_cast<std::size_t>(peer)];
-  bool has_moved = false;
-  for (;;) {
+  const auto start = [&] {
     if (!stream.is_sending()) {
       const auto frame = exchange.NextOut(peer);
       if (!frame) {
-        return has_moved;
+        return false;
       }
       stream.StartSending(frame->has_call ? &context.call : nullptr, frame->body);
     }
-    switch (stream.Send()) {
-      case TcpStream::Outcome::kBlocked:
-        return has_moved;
-      case TcpStream::Outcome::kMoved:
-        return true;
-      case TcpStream::Outcome::kFinished:
-        has_moved = true;
-        break;
-      case TcpStream::Outcome::kBroken: {
-        // What the peer said before it went tells more than the broken pipe.
-        const Error broken = FailureOf(context, peer);
-        Result<bool> received = ReceiveFrom(context, exchange, peer);
-        return received.ok() ? Result<bool>(broken) : received;
-      }
-    }
+    return true;
+  };
+  const auto outcome = MoveFrames(start, [&] { return stream.Send(); });
+  if (outcome == TcpStream::Outcome::kBroken) {
+    // What the peer said before it went tells more than the broken pipe.
+    const Error broken = FailureOf(context, peer);
+    LOCKSTEP_RETURN_IF_ERROR(ReceiveFrom(context, exchange, peer));
+    return broken;
   }
+  return outcome == TcpStream::Outcome::kMoved;
 }
 
 Result<bool> TcpCommunicator::ReceiveFrom(const CallContext& context,
                                           Exchange& exchange,
                                           int peer) {
   TcpStream& stream = streams_[static_cast<std::size_t>(peer)];
-  bool has_moved = false;
-  for (;;) {
+  const auto start = [&] {
     if (!stream.is_receiving()) {
       const auto frame = exchange.NextIn(peer);
       if (!frame) {
-        return has_moved;
+        return false;
       }
       stream.StartReceiving(frame->has_call ? &context.call : nullptr, frame->body);
     }
-    switch (stream.Receive()) {
-      case TcpStream::Outcome::kBlocked:
-        return has_moved;
-      case TcpStream::Outcome::kMoved:
-        return true;
-      case TcpStream::Outcome::kFinished:
-        has_moved = true;
-        exchange.Received(peer);
-        break;
-      case TcpStream::Outcome::kBroken:
-        return FailureOf(context, peer);
+    return true;
+  };
+  const auto outcome = MoveFrames(start, [&] {
+    const auto received = stream.Receive();
+    if (received == TcpStream::Outcome::kFinished) {
+      exchange.Received(peer);
     }
+    return received;
+  });
+  if (outcome == TcpStream::Outcome::kBroken) {
+    return FailureOf(context, peer);
   }
+  return outcome == TcpStream::Outcome::kMoved;
 }
 
 bool TcpCommunicator::IsThrough(const Exchange& exchange) const {

@@ -1,0 +1,40 @@
+#include "trainer-runtime/collectives/communicator_front.h"
+
+namespace lockstep::runtime {
+
+CallContext CommunicatorFront::Begin(Call call, Deadline deadline) {
+  call.epoch = epoch_.value();
+  call.sequence = ++sequence_;
+  return CallContext{call, rank_, SteadyNow(), deadline};
+}
+
+Status CommunicatorFront::AllReduce(
+    void* data, std::size_t count, DataType type, ReduceOp op, Deadline deadline) {
+  Call call;
+  call.operation = Operation::kAllReduce;
+  call.count = count;
+  call.type = type;
+  call.reduce = op;
+  return Run(Begin(call, deadline), static_cast<std::byte*>(data));
+}
+
+Status CommunicatorFront::Broadcast(void* data,
+                                    std::size_t byte_count,
+                                    int root,
+                                    Deadline deadline) {
+  Call call;
+  call.operation = Operation::kBroadcast;
+  call.count = byte_count;
+  call.root = root;
+  const CallContext context = Begin(call, deadline);
+  if (root < 0 || root >= world_size_) {
+    Abort(context.Fail(ErrorCode::kInvalidArgument, "no such root"));
+  }
+  return Run(context, static_cast<std::byte*>(data));
+}
+
+Status CommunicatorFront::Barrier(Deadline deadline) {
+  return Run(Begin(Call{}, deadline), nullptr);
+}
+
+}  // namespace lockstep::runtime
