@@ -1,10 +1,8 @@
-#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <fcntl.h>
 #include <functional>
-#include <mutex>
 #include <poll.h>
 #include <string>
 #include <thread>
@@ -34,7 +32,13 @@ INSTANTIATE_TEST_SUITE_P(Backends,
                          testing::Values(Backend::kSharedMemory, Backend::kTcp),
                          [](const auto& test) { return BackendText(test.param); });
 
-Status Sum(Communicator& communicator, std::size_t count, Deadline deadline = Soon()) {
+// Later than this program's own limit of ten minutes: who only wakes at the deadline never does, so
+// an error shows that its cause was noticed, without a look at the clock.
+Deadline OutOfReach() {
+  return Deadline::After(SteadyNow(), std::chrono::minutes(15));
+}
+
+Status Sum(Communicator& communicator, std::size_t count, Deadline deadline = OutOfReach()) {
   std::vector<float> data(count, 1.0F);
   return communicator.AllReduce(data.data(), count, DataType::kFloat32, ReduceOp::kSum, deadline);
 }
@@ -53,19 +57,21 @@ std::vector<Divergence> Divergences() {
   const auto reduce = [](DataType type, ReduceOp op) {
     return [type, op](Communicator& communicator) {
       std::vector<uint64_t> data(100);
-      return communicator.AllReduce(data.data(), 100, type, op, Soon());
+      return communicator.AllReduce(data.data(), 100, type, op, OutOfReach());
     };
   };
   const auto broadcast = [](int root) {
     return [root](Communicator& communicator) {
       std::vector<uint64_t> data(100);
-      return communicator.Broadcast(data.data(), 800, root, Soon());
+      return communicator.Broadcast(data.data(), 800, root, OutOfReach());
     };
   };
   const auto sum = [](std::size_t count) {
     return [count](Communicator& communicator) { return Sum(communicator, count); };
   };
-  const auto barrier = [](Communicator& communicator) { return communicator.Barrier(Soon()); };
+  const auto barrier = [](Communicator& communicator) {
+    return communicator.Barrier(OutOfReach());
+  };
   const auto float_sum = reduce(DataType::kFloat32, ReduceOp::kSum);
   return {
       {"small count", sum(10), sum(11), "of 10 x float32", "of 11 x float32"},
@@ -82,17 +88,14 @@ std::vector<Divergence> Divergences() {
   };
 }
 
+// How soon is measured by tests/bench/allreduce/divergence_main.cc.
 TEST_P(CommunicatorFailureTest, DivergenceIsAMismatchNamingBothRanksAndCallsOnEveryRank) {
-  std::mutex mutex;
-  std::vector<Duration> times;
   for (const Divergence& divergence : Divergences()) {
     for (int odd_rank = 0; odd_rank < 3; ++odd_rank) {
       RunThreads(3, GetParam(), [&](Communicator& communicator) {
         ASSERT_TRUE(communicator.Barrier(Soon()).ok());
-        const TimePoint begin = SteadyNow();
         const bool is_odd = communicator.rank() == odd_rank;
         const Status status = is_odd ? divergence.odd(communicator) : divergence.rest(communicator);
-        const Duration elapsed = SteadyNow() - begin;
         ASSERT_FALSE(status.ok()) << divergence.name;
         EXPECT_EQ(status.error().code(), ErrorCode::kMismatch) << status.error().ToString();
         EXPECT_THAT(status.error().ToString(),
@@ -100,10 +103,6 @@ TEST_P(CommunicatorFailureTest, DivergenceIsAMismatchNamingBothRanksAndCallsOnEv
                           HasSubstr(divergence.odd_text),
                           HasSubstr(divergence.rest_text)))
             << divergence.name;
-        {
-          const std::lock_guard lock(mutex);
-          times.push_back(elapsed);
-        }
         // All later calls fail at once, with the same error.
         const Status later = communicator.Barrier(Soon());
         ASSERT_FALSE(later.ok());
@@ -111,9 +110,6 @@ TEST_P(CommunicatorFailureTest, DivergenceIsAMismatchNamingBothRanksAndCallsOnEv
       });
     }
   }
-  // The median, for single ranks may not get a core for so long on a busy machine.
-  std::sort(times.begin(), times.end());
-  EXPECT_LT(times[times.size() / 2], std::chrono::milliseconds(100));
 }
 
 TEST_P(CommunicatorFailureTest, DivergenceOfTwoIsSeenWhileTheThirdIsStillAway) {
@@ -175,27 +171,20 @@ TEST_P(CommunicatorFailureTest, AbortFromAnotherThreadEndsTheWaitAndReachesTheOt
         return;
       }
       std::jthread aborter;
-      std::atomic<int64_t> aborted_ns = 0;
       if (communicator.rank() == 0) {
         aborter = std::jthread([&] {
           while (waiting.load() < 2) {
             std::this_thread::yield();
           }
-          aborted_ns = SteadyNow().time_since_epoch().count();
           communicator.Abort(Error(ErrorCode::kAborted, "rank 1 is being replaced"));
         });
       }
       ++waiting;
       const Status status = Sum(communicator, count);
-      const int64_t returned_ns = SteadyNow().time_since_epoch().count();
       ++ended;
       ASSERT_FALSE(status.ok());
       EXPECT_EQ(status.error().code(), ErrorCode::kAborted) << status.error().ToString();
       EXPECT_THAT(status.error().ToString(), HasSubstr("rank 1 is being replaced"));
-      if (communicator.rank() == 0) {
-        // The promise is 10 ms when the threads get a core; the bound tells that from the deadline.
-        EXPECT_LT(returned_ns - aborted_ns, 1'000'000'000);
-      }
       EXPECT_FALSE(communicator.Barrier(Soon()).ok());
     });
   }
@@ -319,7 +308,6 @@ TEST_P(CommunicatorFailureTest, KilledRankIsNoticedByEveryOtherAndNamed) {
       });
       progress.AwaitTells(3);
       world.Signal(killed, SIGKILL);
-      const TimePoint begin = SteadyNow();
       EXPECT_EQ(world.Wait(killed), -SIGKILL);
       for (int rank = 0; rank < 3; ++rank) {
         if (rank != killed) {
@@ -327,8 +315,6 @@ TEST_P(CommunicatorFailureTest, KilledRankIsNoticedByEveryOtherAndNamed) {
               << "rank " << rank << ", killed " << killed << ", count " << count;
         }
       }
-      // Takes milliseconds; the bound tells "from the closed link" from "at the deadline".
-      EXPECT_LT(SteadyNow() - begin, std::chrono::seconds(5));
     }
   }
 }

@@ -3,15 +3,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <unistd.h>
 #include <utility>
-
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
+#include <vector>
 
 #include "common/base/time.h"
 #include "tests/bench/allreduce/measure.h"
+#include "tests/bench/allreduce/world.h"
 #include "trainer-runtime/collectives/communicator.h"
 
 namespace lockstep::bench {
@@ -22,31 +19,6 @@ using runtime::CommunicatorOptions;
 
 Deadline InAMinute() {
   return Deadline::After(SteadyNow(), std::chrono::minutes(1));
-}
-
-std::vector<std::vector<UniqueFd>> Connect(int world_size) {
-  const UniqueFd listener(::socket(AF_INET, SOCK_STREAM, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  auto* generic = reinterpret_cast<sockaddr*>(&address);
-  socklen_t size = sizeof(address);
-  LOCKSTEP_CHECK(::bind(listener.get(), generic, size) == 0, "bind");
-  LOCKSTEP_CHECK(::listen(listener.get(), SOMAXCONN) == 0, "listen");
-  LOCKSTEP_CHECK(::getsockname(listener.get(), generic, &size) == 0, "getsockname");
-  const auto world = static_cast<std::size_t>(world_size);
-  std::vector<std::vector<UniqueFd>> links(world);
-  for (auto& row : links) {
-    row.resize(world);
-  }
-  for (std::size_t i = 0; i < world; ++i) {
-    for (std::size_t j = i + 1; j < world; ++j) {
-      links[i][j] = UniqueFd(::socket(AF_INET, SOCK_STREAM, 0));
-      LOCKSTEP_CHECK(::connect(links[i][j].get(), generic, size) == 0, "connect");
-      links[j][i] = UniqueFd(::accept(listener.get(), nullptr, nullptr));
-    }
-  }
-  return links;
 }
 
 int RunRank(CommunicatorOptions options, const std::vector<Size>& sizes) {
@@ -75,26 +47,12 @@ int Main(int argc, char** argv) {
     return 2;
   }
   const int world_size = std::atoi(argv[1]);
-  auto links = Connect(world_size);
-  int rank = 0;
-  for (int child = 1; child < world_size; ++child) {
-    if (::fork() == 0) {
-      rank = child;
-      break;
-    }
-  }
-  CommunicatorOptions options;
-  options.rank = rank;
-  options.world_size = world_size;
-  options.links = std::move(links[static_cast<std::size_t>(rank)]);
-  options.host_ids.resize(static_cast<std::size_t>(world_size), "this-host");
-  options.allow_shared_memory = std::strcmp(argv[2], "shared-memory") == 0;
-  links.clear();
+  CommunicatorOptions options = ForkWorld(world_size, std::strcmp(argv[2], "shared-memory") == 0);
+  const int rank = options.rank;
   int code = RunRank(std::move(options), ParseSizes(argc, argv, 3));
-  for (int child = 1; rank == 0 && child < world_size; ++child) {
-    int status = 0;
-    ::wait(&status);
-    code = code != 0 ? code : WEXITSTATUS(status);
+  if (rank == 0) {
+    const int others = AwaitOthers(world_size);
+    code = code != 0 ? code : others;
   }
   return code;
 }
