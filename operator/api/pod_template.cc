@@ -5,10 +5,10 @@
 #include <optional>
 #include <utility>
 
+#include "common/base/quantity.h"
 #include "common/contract/environment.h"
 #include "common/contract/problems.h"
 #include "operator/api/fields.h"
-#include "operator/api/quantity.h"
 
 namespace lockstep::control {
 namespace {

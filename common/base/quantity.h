@@ -5,7 +5,7 @@
 
 #include "common/base/result.h"
 
-namespace lockstep::control {
+namespace lockstep {
 
 // In what a quantity is counted.
 enum class QuantityUnit { kOnes, kThousandths };
@@ -16,4 +16,4 @@ enum class QuantityUnit { kOnes, kThousandths };
 // Source: k8s.io/apimachinery/pkg/api/resource, the grammar of Quantity.
 Result<int64_t> ParseQuantity(std::string_view text, QuantityUnit unit);
 
-}  // namespace lockstep::control
+}  // namespace lockstep

@@ -1,8 +1,8 @@
-#include "operator/api/quantity.h"
+#include "common/base/quantity.h"
 
 #include <gtest/gtest.h>
 
-namespace lockstep::control {
+namespace lockstep {
 namespace {
 
 struct Row {
@@ -76,4 +76,4 @@ TEST(ParseQuantity, LargestAmountsFitAndLargerOnesAreRefused) {
 }
 
 }  // namespace
-}  // namespace lockstep::control
+}  // namespace lockstep

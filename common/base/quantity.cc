@@ -1,4 +1,4 @@
-#include "operator/api/quantity.h"
+#include "common/base/quantity.h"
 
 #include <array>
 #include <charconv>
@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-namespace lockstep::control {
+namespace lockstep {
 namespace {
 
 __extension__ using Wide = __int128;  // digits x suffix overflows 64 bits before the division
@@ -126,4 +126,4 @@ Result<int64_t> ParseQuantity(std::string_view text, QuantityUnit unit) {
   return static_cast<int64_t>(value);
 }
 
-}  // namespace lockstep::control
+}  // namespace lockstep
