@@ -76,5 +76,59 @@ class Messages(LocalTest):
         self.assertIn("--help", ran.stderr + ran.stdout)
 
 
+class Install(LocalTest):
+    """What an init container does in front of a user's own image."""
+
+    def install(self, directory, **options):
+        return subprocess.run([RUNTIME, "install", directory], capture_output=True, text=True,
+                              timeout=60, **options)
+
+    def test_the_copy_is_whole_executable_by_all_and_alone(self):
+        ran = self.install(self.scratch, umask=0o077)
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        copy = self.scratch / "lockstep-runtime"
+        self.assertIn(str(copy), ran.stderr)
+        self.assertEqual([entry.name for entry in self.scratch.iterdir()], [copy.name])
+        self.assertEqual(copy.stat().st_mode & 0o7777, 0o755)
+        self.assertEqual(copy.read_bytes(), RUNTIME.read_bytes())
+        version = subprocess.run([copy, "--version"], capture_output=True, text=True, check=True)
+        self.assertIn("lockstep-runtime", version.stdout)
+
+    def test_a_copy_that_runs_is_replaced_and_goes_on(self):
+        self.assertEqual(self.install(self.scratch).returncode, 0)
+        copy = self.scratch / "lockstep-runtime"
+        gate = self.scratch / "gate"
+        os.mkfifo(gate)
+        program = ["sh", "-c", f"echo waiting; cat {gate}"]
+        with subprocess.Popen([copy, "run", "--", *program], stdout=subprocess.PIPE,
+                              stderr=subprocess.DEVNULL) as running:
+            running.stdout.readline()
+            before = copy.stat().st_ino
+            self.assertEqual(self.install(self.scratch).returncode, 0)
+            self.assertNotEqual(copy.stat().st_ino, before)
+            gate.write_bytes(b"after\n")
+            rest, _ = running.communicate(timeout=60)
+            self.assertIn(b"after", rest)
+        self.assertEqual(running.returncode, 0)
+
+    def test_a_folder_that_is_not_there_is_named(self):
+        ran = self.install(self.scratch / "absent")
+        self.assertEqual(ran.returncode, 64)
+        self.assertIn(f"create a file in {self.scratch}/absent", ran.stderr)
+        self.assertIn("No such file or directory", ran.stderr)
+
+    def test_a_full_disk_can_be_tried_again_and_leaves_nothing(self):
+        directory = self.scratch / "small"
+        directory.mkdir()
+        own_mounts = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
+        mount = f"mount -t tmpfs -o size=1m none {directory}"
+        if subprocess.run([*own_mounts, mount], capture_output=True).returncode != 0:
+            self.skipTest("user namespaces with mounts of their own are not allowed here")
+        script = f"{mount} && {{ {RUNTIME} install {directory}; echo $?; ls -A {directory}; }}"
+        ran = subprocess.run([*own_mounts, script], capture_output=True, text=True, timeout=60)
+        self.assertEqual(ran.stdout, "75\n")
+        self.assertIn("No space left on device", ran.stderr)
+
+
 if __name__ == "__main__":
     unittest.main(verbosity=2)

@@ -12,6 +12,7 @@
 #include "common/base/log.h"
 #include "common/contract/environment.h"
 #include "common/contract/exit_code.h"
+#include "trainer-runtime/cmd/install_command.h"
 #include "trainer-runtime/cmd/run_command.h"
 #include "trainer-runtime/cmd/stop_signal.h"
 #include "trainer-runtime/cmd/train_command.h"
@@ -22,6 +23,7 @@ namespace {
 struct Arguments {
   LogLevel log_level = LogLevel::kInfo;
   std::string engine_path;
+  std::string install_directory;
   bool is_prefix_wanted = true;
   std::vector<std::string> command;
 };
@@ -68,6 +70,15 @@ CLI::App* AddTrain(CLI::App* app, Arguments* arguments) {
   return train;
 }
 
+CLI::App* AddInstall(CLI::App* app, Arguments* arguments) {
+  CLI::App* install = app->add_subcommand(
+      "install",
+      "Put a copy of this program into a folder: what an init container does in front of an image\n"
+      "that does not hold it. It needs nothing there but glibc 2.34 or newer.");
+  install->add_option("DIR", arguments->install_directory, "The folder; it must exist")->required();
+  return install;
+}
+
 int Main(int argc, char** argv) {
   CLI::App app(
       "Runs inside every worker of a Lockstep job.\n"
@@ -86,6 +97,7 @@ int Main(int argc, char** argv) {
       ->option_text("debug|info|warn|error");
   const CLI::App* run = AddRun(&app, &arguments);
   AddTrain(&app, &arguments);
+  const CLI::App* install = AddInstall(&app, &arguments);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -96,6 +108,9 @@ int Main(int argc, char** argv) {
   if (run->parsed()) {
     return RunCommand(ReadEnvironment(),
                       {arguments.command, arguments.is_prefix_wanted, logger.get()});
+  }
+  if (install->parsed()) {
+    return InstallCommand({arguments.install_directory, logger.get()});
   }
   StopSignal stop;
   return TrainCommand(ReadEnvironment(), {arguments.engine_path, logger.get(), &stop});
