@@ -49,7 +49,7 @@ struct Deleted {
 
 // The order of updates is the order in which the server made them.
 template <typename T>
-using Update = std::variant<Replaced<T>, Upserted<T>, Deleted<T>>;
+using ObjectUpdate = std::variant<Replaced<T>, Upserted<T>, Deleted<T>>;
 
 struct ReflectorOptions {
   Selection selection;
@@ -98,10 +98,12 @@ class Reflector {
 
   // Body bytes, cut anywhere; appends what they mean to `updates`. Returns false when the exchange
   // must be ended by the driver (an ERROR event): OnEnd follows all the same.
-  bool OnBytes(std::string_view bytes, std::vector<Update<T>>* updates);
+  bool OnBytes(std::string_view bytes, std::vector<ObjectUpdate<T>>* updates);
 
   // The exchange is over: cleanly (nullopt), or with a fault.
-  void OnEnd(const std::optional<Fault>& fault, TimePoint now, std::vector<Update<T>>* updates);
+  void OnEnd(const std::optional<Fault>& fault,
+             TimePoint now,
+             std::vector<ObjectUpdate<T>>* updates);
 
   // Whether the first whole state was handed over.
   bool has_synced() const;
