@@ -77,13 +77,12 @@ std::string_view StateWord(const TrainingJobStatus& status) {
                                    ConditionType::kFailed,
                                    ConditionType::kSuspended,
                                    ConditionType::kRestarting,
-                                   ConditionType::kRunning,
-                                   ConditionType::kScheduled}) {
+                                   ConditionType::kRunning}) {
     if (IsTrue(status, type)) {
       return ConditionTypeName(type);
     }
   }
-  return "Pending";
+  return IsTrue(status, ConditionType::kScheduled) ? "Starting" : "Waiting";
 }
 
 }  // namespace lockstep::control

@@ -32,8 +32,13 @@ struct ConditionChange {
 // Returns whether anything changed.
 bool SetCondition(TrainingJobStatus* status, const ConditionChange& change, WallTime now);
 
-// One word for tables: "Succeeded", "Failed", "Suspended", "Restarting", "Running", "Scheduled",
-// else "Pending".
+// One word for tables:
+//   Succeeded, Failed  it has ended, for good
+//   Suspended          it was asked to stand still: no pods
+//   Running            all its ranks run
+//   Restarting         it ran, and is being brought back
+//   Starting           its gang has places, and not all pods run yet
+//   Waiting            it has no places, for want of room or for a pause after a rollback
 std::string_view StateWord(const TrainingJobStatus& status);
 
 }  // namespace lockstep::control

@@ -81,13 +81,17 @@ TEST(SetCondition, RandomChangesNeverBreakTheRules) {
   }
 }
 
-TEST(StateWord, JobWithoutConditionsIsPending) {
+TEST(StateWord, JobWaitsUntilItHasPlacesAndStartsUntilItRuns) {
   TrainingJobStatus status;
-  EXPECT_EQ(StateWord(status), "Pending");
+  EXPECT_EQ(StateWord(status), "Waiting");
   SetCondition(&status, True(ConditionType::kCreated), At(1));
-  EXPECT_EQ(StateWord(status), "Pending");
+  EXPECT_EQ(StateWord(status), "Waiting");
   SetCondition(&status, True(ConditionType::kScheduled), At(2));
-  EXPECT_EQ(StateWord(status), "Scheduled");
+  EXPECT_EQ(StateWord(status), "Starting");
+  SetCondition(&status, True(ConditionType::kGpuAssignment), At(3));
+  EXPECT_EQ(StateWord(status), "Starting");
+  SetCondition(&status, True(ConditionType::kRunning), At(4));
+  EXPECT_EQ(StateWord(status), "Running");
 }
 
 }  // namespace

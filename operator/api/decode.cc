@@ -181,11 +181,41 @@ RecoverySpec DecodeRecovery(const Json& value, const std::string& path, Errors* 
   return recovery;
 }
 
+// The number of workers may stand in spec.replicas, where `kubectl scale` writes it.
+void ResolveReplicas(ObjectReader& reader, TrainingJobSpec* spec) {
+  const std::optional<int64_t> replicas = reader.Int("replicas", 1, kReplicasMax);
+  if (!replicas) {
+    return;
+  }
+  for (RoleSpec& role : spec->roles) {
+    if (role.name == Role::kWorker) {
+      role.replicas = *replicas;
+      return;
+    }
+  }
+  reader.Fail("replicas", "found without a worker role, expected one: it is the number of workers");
+}
+
+// What the rules, from error `first` on, say of the worker's replicas is then said of
+// spec.replicas, which is where they come from.
+void BlameSpecReplicas(const TrainingJobSpec& spec, std::size_t first, Errors* errors) {
+  for (std::size_t i = 0; i < spec.roles.size(); ++i) {
+    const std::string path = "spec.roles[" + std::to_string(i) + "].replicas";
+    for (std::size_t e = first; spec.roles[i].name == Role::kWorker && e < errors->size(); ++e) {
+      Error& error = (*errors)[e];
+      error = error.field() == path
+                  ? Error(error.code(), error.message()).WithField("spec.replicas")
+                  : error;
+    }
+  }
+}
+
 TrainingJobSpec DecodeSpec(const Json& value, Errors* errors) {
   TrainingJobSpec spec;
   ObjectReader reader(value, "spec", errors);
   spec.strategy = ReadEnum(reader, "strategy", kStrategyNames).value_or(spec.strategy);
   spec.roles = DecodeRoles(reader, errors);
+  ResolveReplicas(reader, &spec);
   if (const Json* training = reader.Find("training")) {
     spec.training = DecodeTrainingSpec(*training, reader.PathOf("training"), errors);
   }
@@ -261,7 +291,12 @@ DecodedJob DecodeTrainingJob(const Json& document) {
   }
   reader.Finish();
   Default(&decoded.job);
+  const std::size_t known_count = errors->size();
   CheckRules(decoded.job, errors);
+  if (document.contains("spec") && document["spec"].is_object() &&
+      document["spec"].contains("replicas")) {
+    BlameSpecReplicas(decoded.job.spec, known_count, errors);
+  }
   return decoded;
 }
 

@@ -60,7 +60,8 @@ spec:
       spec:
         terminationGracePeriodSeconds: 5
         nodeSelector: {disk: ssd}
-        tolerations: [{operator: Exists}]
+        tolerations: [{operator: Exists}, {key: gpu, value: a100, effect: NoExecute,
+                      tolerationSeconds: 60}]
         containers:
         - name: trainer
           image: tf:2
@@ -83,7 +84,7 @@ spec:
   runPolicy: {suspend: true, managedBy: lockstep.dev/operator, cleanPodPolicy: All,
               activeDeadlineSeconds: 100, ttlSecondsAfterFinished: 0, backoffLimit: 0}
   successPolicy: AllWorkers
-  scheduling: {queue: team-a, priorityClassName: high, timeoutSeconds: 60, binding: NodeName,
+  scheduling: {queue: team-a, priorityClassName: high, timeoutSeconds: 60, binding: Direct,
                topology: {required: rack, preferred: zone}}
   elastic: {minReplicas: 4, maxReplicas: 4}
   recovery: {replacementTimeoutSeconds: 10, rendezvousTimeoutSeconds: 20.5, silentAfterSeconds: 2}
@@ -94,10 +95,13 @@ status:
   attempt: 1
   epoch: 8
   placement: [{role: worker, index: 1, node: n1, incarnation: 2, since: "2026-11-21T10:22:03Z",
-               podUid: u, completed: true}]
+               podUid: u, completed: true, devices: [GPU-1, GPU-2]}]
   roles: [{name: worker, pending: 1, active: 2, succeeded: 0, failed: 1}]
   restarts: [{cause: oom, count: 2}]
   progress: {step: 5, stepsTotal: 10, dataEpoch: 1, loss: 0.5, samplesPerSecond: 3.5, etaSeconds: 9}
+  result: {testLoss: 0.25, testAccuracy: 0.975}
+  rollbacks: 2
+  retryAt: "2026-11-21T10:22:08Z"
   startTime: "2026-11-21T10:22:03Z"
   completionTime: "2026-11-21T10:23:03.5Z"
   observedGeneration: 3
@@ -131,7 +135,15 @@ TEST(DecodeTrainingJob, ReadsWhatTheOperatorUsesOfATemplate) {
   EXPECT_EQ(pod.requests, (ResourceAmounts{500, int64_t{2} << 30, 2}));
   EXPECT_EQ(pod.limits, (ResourceAmounts{2000, int64_t{4} << 30, 2}));
   EXPECT_EQ(pod.node_selector.at("disk"), "ssd");
-  EXPECT_EQ(pod.raw["spec"]["tolerations"][0]["operator"], "Exists");
+  ASSERT_EQ(pod.tolerations.size(), 2U);
+  EXPECT_EQ(pod.tolerations[0].op, TolerationOperator::kExists);
+  EXPECT_EQ(pod.tolerations[1],
+            (Toleration{"gpu",
+                        TolerationOperator::kEqual,
+                        "a100",
+                        TaintEffect::kNoExecute,
+                        std::chrono::seconds(60)}));
+  EXPECT_EQ(pod.raw["spec"]["volumes"][0]["name"], "data");
 }
 
 TEST(DecodeTrainingJob, CountsRanksAndNotTheOtherPods) {
@@ -163,6 +175,17 @@ spec:
 status: {}
 )");
   EXPECT_EQ(job.metadata.name, "job");
+}
+
+TEST(DecodeTrainingJob, SpecReplicasIsTheNumberOfWorkersWhateverTheRoleSays) {
+  std::string text = kFullestJob;
+  text.replace(text.find("  strategy: "), 0, "  replicas: 7\n");
+  text.replace(text.find("elastic: {minReplicas: 4, maxReplicas: 4}"), 41, "recovery: {}");
+  text.erase(text.rfind("  recovery: {rep"), text.find("status:") - text.rfind("  recovery: {rep"));
+  const TrainingJob job = Read(text);
+  EXPECT_EQ(job.FindRole(Role::kWorker)->replicas, 7);
+  EXPECT_EQ(job.FindRole(Role::kPs)->replicas, 2);
+  EXPECT_FALSE(EncodeTrainingJob(job)["spec"].contains("replicas"));
 }
 
 TEST(DecodeTrainingJob, GpusMayStandInTheTemplate) {

@@ -109,7 +109,7 @@ Json EncodeTrainingJob(const TrainingJob& job) {
                 {"metadata", EncodeMetadata(job.metadata)},
                 {"spec", EncodeSpec(job.spec)}};
   if (job.status != TrainingJobStatus()) {
-    value["status"] = EncodeStatus(job.status);
+    value["status"] = EncodeStatus(job);
   }
   return value;
 }

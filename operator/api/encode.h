@@ -9,7 +9,8 @@ namespace lockstep::control {
 // DecodeTrainingJob gives back an equal job.
 Json EncodeTrainingJob(const TrainingJob& job);
 
-// The status alone: what a status write sends.
-Json EncodeStatus(const TrainingJobStatus& status);
+// The job's status alone: what a status write sends. Holds what is derived for tables too
+// (derived_status.h).
+Json EncodeStatus(const TrainingJob& job);
 
 }  // namespace lockstep::control

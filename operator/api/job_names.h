@@ -45,10 +45,10 @@ inline constexpr EnumNames<SuccessPolicy, 2> kSuccessPolicyNames = {{
 
 inline constexpr EnumNames<PodBinding, 2> kPodBindingNames = {{
     {PodBinding::kAffinity, "Affinity"},
-    {PodBinding::kNodeName, "NodeName"},
+    {PodBinding::kDirect, "Direct"},
 }};
 
-inline constexpr EnumNames<ConditionType, 7> kConditionTypeNames = {{
+inline constexpr EnumNames<ConditionType, 8> kConditionTypeNames = {{
     {ConditionType::kCreated, "Created"},
     {ConditionType::kScheduled, "Scheduled"},
     {ConditionType::kRunning, "Running"},
@@ -56,6 +56,18 @@ inline constexpr EnumNames<ConditionType, 7> kConditionTypeNames = {{
     {ConditionType::kSuspended, "Suspended"},
     {ConditionType::kSucceeded, "Succeeded"},
     {ConditionType::kFailed, "Failed"},
+    {ConditionType::kGpuAssignment, "GPUAssignment"},
+}};
+
+inline constexpr EnumNames<TolerationOperator, 2> kTolerationOperatorNames = {{
+    {TolerationOperator::kEqual, "Equal"},
+    {TolerationOperator::kExists, "Exists"},
+}};
+
+inline constexpr EnumNames<TaintEffect, 3> kTaintEffectNames = {{
+    {TaintEffect::kNoSchedule, "NoSchedule"},
+    {TaintEffect::kPreferNoSchedule, "PreferNoSchedule"},
+    {TaintEffect::kNoExecute, "NoExecute"},
 }};
 
 }  // namespace lockstep::control

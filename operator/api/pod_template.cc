@@ -9,6 +9,7 @@
 #include "common/contract/environment.h"
 #include "common/contract/problems.h"
 #include "operator/api/fields.h"
+#include "operator/api/job_names.h"
 
 namespace lockstep::control {
 namespace {
@@ -274,6 +275,40 @@ void RefuseOwnedFields(ObjectReader& spec) {
   }
 }
 
+// What Kubernetes would refuse only once the first pod is created.
+void CheckToleration(ObjectReader& reader, const Toleration& toleration) {
+  const bool is_exists = toleration.op == TolerationOperator::kExists;
+  if (toleration.key.empty() && !is_exists) {
+    reader.Fail("key", "missing, expected a taint's key, or operator: Exists for all taints");
+  }
+  if (is_exists && !toleration.value.empty()) {
+    reader.Fail("value", Quoted(toleration.value) + " found, but operator Exists compares none");
+  }
+  if (toleration.seconds && toleration.effect != TaintEffect::kNoExecute) {
+    reader.Fail("tolerationSeconds", "found without effect: NoExecute, expected both");
+  }
+}
+
+std::vector<Toleration> ReadTolerations(ObjectReader& spec, Errors* errors) {
+  std::vector<Toleration> tolerations;
+  const std::vector<const Json*> items = spec.List("tolerations");
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    ObjectReader reader(*items[i], spec.PathOf("tolerations", i), errors);
+    Toleration toleration;
+    toleration.key = ReadText(reader, "key");
+    toleration.op = ReadEnum(reader, "operator", kTolerationOperatorNames).value_or(toleration.op);
+    toleration.value = ReadText(reader, "value");
+    toleration.effect = ReadEnum(reader, "effect", kTaintEffectNames);
+    if (const std::optional<int64_t> seconds = reader.Int("tolerationSeconds")) {
+      toleration.seconds = std::chrono::seconds(*seconds);
+    }
+    CheckToleration(reader, toleration);
+    reader.Finish();
+    tolerations.push_back(std::move(toleration));
+  }
+  return tolerations;
+}
+
 void ReadPodSpec(const Json& value, const std::string& path, PodTemplate* pod, Errors* errors) {
   ObjectReader reader(value, path, errors);
   ReadContainers(reader, pod, errors);
@@ -282,6 +317,7 @@ void ReadPodSpec(const Json& value, const std::string& path, PodTemplate* pod, E
     pod->termination_grace = std::chrono::seconds(*seconds);
   }
   pod->node_selector = ReadTextMap(reader, "nodeSelector", errors);
+  pod->tolerations = ReadTolerations(reader, errors);
   // Source: core/v1 PodSpec, Kubernetes 1.36.
   PassThrough(reader,
               {"activeDeadlineSeconds",
@@ -311,7 +347,6 @@ void ReadPodSpec(const Json& value, const std::string& path, PodTemplate* pod, E
                "serviceAccountName",
                "setHostnameAsFQDN",
                "shareProcessNamespace",
-               "tolerations",
                "topologySpreadConstraints",
                "volumes"});
   reader.Finish();

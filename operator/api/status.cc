@@ -1,10 +1,13 @@
 #include "operator/api/status.h"
 
-#include <algorithm>
+#include <cmath>
 #include <optional>
 #include <utility>
 
+#include "common/contract/training_result.h"
+#include "operator/api/derived_status.h"
 #include "operator/api/encode.h"
+#include "operator/api/fields.h"
 #include "operator/api/job_names.h"
 #include "operator/api/rfc3339.h"
 
@@ -52,6 +55,7 @@ PodPlacement DecodePlacement(ObjectReader& reader) {
   placement.since = ReadTime(reader, "since").value_or(WallTime{});
   placement.pod_uid = reader.String("podUid").value_or("");
   placement.is_completed = reader.Bool("completed").value_or(false);
+  placement.devices = reader.Strings("devices");
   return placement;
 }
 
@@ -118,6 +122,9 @@ Json EncodePlacement(const PodPlacement& placement) {
   if (placement.is_completed) {
     value["completed"] = true;
   }
+  if (!placement.devices.empty()) {
+    value["devices"] = placement.devices;
+  }
   return value;
 }
 
@@ -133,13 +140,34 @@ Json EncodeRestartCount(const RestartCount& restarts) {
   return {{"cause", restarts.cause}, {"count", restarts.count}};
 }
 
+// JSON has no infinities and no NaN, and the schema no null: such a number is left out.
+void SetNumber(Json* object, const char* key, const std::optional<double>& number) {
+  if (number && std::isfinite(*number)) {
+    (*object)[key] = *number;
+  }
+}
+
 Json EncodeProgress(const JobProgress& progress) {
-  return {{"step", progress.step},
-          {"stepsTotal", progress.steps_total},
-          {"dataEpoch", progress.data_epoch},
-          {"loss", progress.loss},
-          {"samplesPerSecond", progress.samples_per_second},
-          {"etaSeconds", progress.eta_seconds}};
+  Json value = {{"step", progress.step},
+                {"stepsTotal", progress.steps_total},
+                {"dataEpoch", progress.data_epoch}};
+  SetNumber(&value, "loss", progress.loss);
+  SetNumber(&value, "samplesPerSecond", progress.samples_per_second);
+  SetNumber(&value, "etaSeconds", progress.eta_seconds);
+  return value;
+}
+
+Json EncodeResult(const TestResult& result) {
+  Json value = Json::object();
+  SetNumber(&value, "testLoss", result.test_loss);
+  SetNumber(&value, "testAccuracy", result.test_accuracy);
+  return value;
+}
+
+void SetTime(Json* object, const char* key, const std::optional<WallTime>& time) {
+  if (time) {
+    (*object)[key] = FormatRfc3339(*time);
+  }
 }
 
 template <typename Item>
@@ -167,32 +195,47 @@ TrainingJobStatus DecodeStatus(const Json& value,
   if (const Json* progress = reader.Find("progress")) {
     status.progress = DecodeProgress(*progress, reader.PathOf("progress"), errors);
   }
+  if (const Json* result = reader.Find("result")) {
+    status.result = DecodeTestResult(*result, reader.PathOf("result"), errors);
+  }
   status.start_time = ReadTime(reader, "startTime");
   status.completion_time = ReadTime(reader, "completionTime");
   status.observed_generation = ReadCount(reader, "observedGeneration");
   status.control_counter = ReadCount(reader, "controlCounter");
+  status.rollbacks = ReadCount(reader, "rollbacks");
+  status.retry_at = ReadTime(reader, "retryAt");
+  PassThrough(reader, {"state", "ready", "restartCount", "reason", "replicas", "selector"});
   reader.Finish();
   return status;
 }
 
-Json EncodeStatus(const TrainingJobStatus& status) {
-  Json value = {{"conditions", EncodeList(status.conditions, EncodeCondition)},
+Json EncodeStatus(const TrainingJob& job) {
+  const TrainingJobStatus& status = job.status;
+  const DerivedStatus derived = DeriveStatus(job);
+  Json value = {{"state", derived.state},
+                {"ready", derived.ready},
+                {"restartCount", derived.restart_count},
+                {"reason", derived.reason},
+                {"replicas", derived.replicas},
+                {"selector", derived.selector},
+                {"conditions", EncodeList(status.conditions, EncodeCondition)},
                 {"attempt", status.attempt.value()},
                 {"epoch", status.epoch.value()},
                 {"placement", EncodeList(status.placement, EncodePlacement)},
                 {"roles", EncodeList(status.roles, EncodeRoleCounts)},
                 {"restarts", EncodeList(status.restarts, EncodeRestartCount)},
                 {"observedGeneration", status.observed_generation},
-                {"controlCounter", status.control_counter}};
+                {"controlCounter", status.control_counter},
+                {"rollbacks", status.rollbacks}};
   if (status.progress) {
     value["progress"] = EncodeProgress(*status.progress);
   }
-  if (status.start_time) {
-    value["startTime"] = FormatRfc3339(*status.start_time);
+  if (status.result) {
+    value["result"] = EncodeResult(*status.result);
   }
-  if (status.completion_time) {
-    value["completionTime"] = FormatRfc3339(*status.completion_time);
-  }
+  SetTime(&value, "startTime", status.start_time);
+  SetTime(&value, "completionTime", status.completion_time);
+  SetTime(&value, "retryAt", status.retry_at);
   return value;
 }
 

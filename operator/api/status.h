@@ -9,7 +9,8 @@
 
 namespace lockstep::control {
 
-// Reads what EncodeStatus (encode.h) wrote. Strict, as all of our own schema.
+// Reads what EncodeStatus (encode.h) wrote, but what it had derived. Strict, as all of our own
+// schema.
 TrainingJobStatus DecodeStatus(const Json& value,
                                const std::string& path,
                                std::vector<Error>* errors);

@@ -11,6 +11,7 @@
 #include "common/base/strong_id.h"
 #include "common/base/time.h"
 #include "common/contract/role.h"
+#include "common/contract/training_result.h"
 #include "common/contract/training_spec.h"
 #include "common/json/json.h"
 
@@ -50,7 +51,14 @@ enum class CleanPodPolicy { kAll, kRunning, kNone };
 enum class SuccessPolicy { kChiefOrWorker0, kAllWorkers };
 
 // How a planned pod is tied to its node.
-enum class PodBinding { kAffinity, kNodeName };
+enum class PodBinding {
+  kAffinity,  // required node affinity: the cluster's scheduler has the last word
+  kDirect     // spec.nodeName: faster, and nobody checks that the room is still there
+};
+
+// How a toleration compares a taint's value, and which effect it tolerates.
+enum class TolerationOperator { kEqual, kExists };
+enum class TaintEffect { kNoSchedule, kPreferNoSchedule, kNoExecute };
 
 struct Metadata {
   std::string name;
@@ -72,6 +80,17 @@ struct ResourceAmounts {
   friend bool operator==(const ResourceAmounts&, const ResourceAmounts&) = default;
 };
 
+// As in a pod: lets it run on nodes with such a taint.
+struct Toleration {
+  std::string key;  // empty, with kExists: every key
+  TolerationOperator op = TolerationOperator::kEqual;
+  std::string value;
+  std::optional<TaintEffect> effect;            // null: every effect
+  std::optional<std::chrono::seconds> seconds;  // kNoExecute: leave after so long; null: stay
+
+  friend bool operator==(const Toleration&, const Toleration&) = default;
+};
+
 // The part of a pod template that the operator reads, and the whole of it as written.
 struct PodTemplate {
   std::string image;
@@ -83,6 +102,7 @@ struct PodTemplate {
   ResourceAmounts limits;  // zero: no limit
   std::chrono::seconds termination_grace{30};
   std::map<std::string, std::string> node_selector;
+  std::vector<Toleration> tolerations;
   Json raw = Json::object();  // {metadata, spec} as written; empty object without a template
 
   // Whether the template names a command for the trainer container.
@@ -93,6 +113,8 @@ struct PodTemplate {
 
 struct RoleSpec {
   Role name = Role::kWorker;
+  // Of the worker: spec.replicas, what `kubectl scale` sets, has the last word; decoding resolves
+  // it.
   int64_t replicas = 1;
   int64_t gpus = 0;       // whole GPUs per pod
   int64_t processes = 1;  // per pod
@@ -168,7 +190,8 @@ enum class ConditionType {
   kRestarting,
   kSuspended,
   kSucceeded,
-  kFailed
+  kFailed,
+  kGpuAssignment  // true: devices seen are those planned; false: they differ, or one is in two pods
 };
 
 struct Condition {
@@ -187,10 +210,11 @@ struct PodPlacement {
   Role role = Role::kWorker;
   int64_t index = 0;
   std::string node;
-  Incarnation incarnation;    // grows with each replacement within the attempt
-  WallTime since{};           // when this incarnation was decided
-  std::string pod_uid;        // of this incarnation's pod, once one was seen; else empty
-  bool is_completed = false;  // its process ended with success; it is not started again
+  Incarnation incarnation;           // grows with each replacement within the attempt
+  WallTime since{};                  // when this incarnation was decided
+  std::string pod_uid;               // of this incarnation's pod, once one was seen; else empty
+  bool is_completed = false;         // its process ended with success; it is not started again
+  std::vector<std::string> devices;  // UUIDs of the GPUs that the runtime saw in it
 
   friend bool operator==(const PodPlacement&, const PodPlacement&) = default;
 };
@@ -223,6 +247,8 @@ struct JobProgress {
   friend bool operator==(const JobProgress&, const JobProgress&) = default;
 };
 
+// What the operator knows of a job between its passes. What people read in tables is derived from
+// it when it is written (derived_status.h).
 struct TrainingJobStatus {
   std::vector<Condition> conditions;  // each type at most once
   Attempt attempt;
@@ -231,10 +257,13 @@ struct TrainingJobStatus {
   std::vector<RoleCounts> roles;
   std::vector<RestartCount> restarts;  // each cause at most once, ordered by cause
   std::optional<JobProgress> progress;
+  std::optional<TestResult> result;  // on the test split, once training has ended
   std::optional<WallTime> start_time;
   std::optional<WallTime> completion_time;
   int64_t observed_generation = 0;
   int64_t control_counter = 0;  // number of the last control message that was decided
+  int64_t rollbacks = 0;        // gangs rolled back in a row: placed, but not all pods could start
+  std::optional<WallTime> retry_at;  // the gang is not placed again before
 
   friend bool operator==(const TrainingJobStatus&, const TrainingJobStatus&) = default;
 };
@@ -263,5 +292,7 @@ std::string_view CleanPodPolicyName(CleanPodPolicy policy);
 std::string_view SuccessPolicyName(SuccessPolicy policy);
 std::string_view PodBindingName(PodBinding binding);
 std::string_view ConditionTypeName(ConditionType type);
+std::string_view TolerationOperatorName(TolerationOperator op);
+std::string_view TaintEffectName(TaintEffect effect);
 
 }  // namespace lockstep::control

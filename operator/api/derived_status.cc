@@ -1,0 +1,83 @@
+#include "operator/api/derived_status.h"
+
+#include "operator/api/conditions.h"
+#include "operator/api/pod_label_names.h"
+
+namespace lockstep::control {
+namespace {
+
+// The message of the condition; empty when it was never set.
+std::string MessageOf(const TrainingJobStatus& status, ConditionType type) {
+  const Condition* condition = FindCondition(status, type);
+  return condition == nullptr ? "" : condition->message;
+}
+
+struct PodCounts {
+  int64_t active = 0;
+  int64_t total = 0;
+};
+
+PodCounts CountPods(const TrainingJob& job) {
+  PodCounts counts;
+  for (const RoleSpec& role : job.spec.roles) {
+    counts.total += role.replicas;
+  }
+  for (const RoleCounts& role : job.status.roles) {
+    counts.active += role.active;
+  }
+  return counts;
+}
+
+int64_t CountWorkers(const TrainingJobStatus& status) {
+  int64_t count = 0;
+  for (const RoleCounts& role : status.roles) {
+    count += role.name == Role::kWorker ? role.pending + role.active : 0;
+  }
+  return count;
+}
+
+// Placed, but not all pods run yet. A Running condition that is false may know more, such as an
+// image that cannot be pulled.
+std::string WhyStarting(const TrainingJobStatus& status, const PodCounts& pods) {
+  const std::string known = MessageOf(status, ConditionType::kRunning);
+  return known.empty() ? std::to_string(pods.active) + " of " + std::to_string(pods.total) +
+                             " pods have started"
+                       : known;
+}
+
+std::string WhyNotRunning(const TrainingJobStatus& status, const PodCounts& pods) {
+  if (IsTrue(status, ConditionType::kSucceeded) || IsTrue(status, ConditionType::kRunning)) {
+    return "";
+  }
+  for (const ConditionType type : {ConditionType::kFailed, ConditionType::kSuspended}) {
+    if (IsTrue(status, type)) {
+      return MessageOf(status, type);
+    }
+  }
+  if (!IsTrue(status, ConditionType::kScheduled)) {
+    const std::string known = MessageOf(status, ConditionType::kScheduled);
+    return known.empty() ? "not placed yet" : known;
+  }
+  return IsTrue(status, ConditionType::kRestarting) ? MessageOf(status, ConditionType::kRestarting)
+                                                    : WhyStarting(status, pods);
+}
+
+}  // namespace
+
+DerivedStatus DeriveStatus(const TrainingJob& job) {
+  const TrainingJobStatus& status = job.status;
+  const PodCounts pods = CountPods(job);
+  DerivedStatus derived;
+  derived.state = StateWord(status);
+  derived.ready = std::to_string(pods.active) + "/" + std::to_string(pods.total);
+  for (const RestartCount& restarts : status.restarts) {
+    derived.restart_count += restarts.count;
+  }
+  derived.reason = WhyNotRunning(status, pods);
+  derived.replicas = CountWorkers(status);
+  derived.selector = std::string(label::kJob) + "=" + job.metadata.name + "," + label::kRole + "=" +
+                     std::string(RoleName(Role::kWorker));
+  return derived;
+}
+
+}  // namespace lockstep::control

@@ -1,0 +1,86 @@
+#include "operator/api/derived_status.h"
+
+#include <gtest/gtest.h>
+
+#include "operator/api/conditions.h"
+#include "operator/api/encode.h"
+
+namespace lockstep::control {
+namespace {
+
+// A job of three workers and a ps.
+TrainingJob MakeJob() {
+  TrainingJob job;
+  job.metadata.name = "mnist";
+  job.spec.roles.resize(2);
+  job.spec.roles[0].replicas = 3;
+  job.spec.roles[1].name = Role::kPs;
+  return job;
+}
+
+void Set(TrainingJob* job, ConditionType type, bool is_true, const std::string& message) {
+  SetCondition(&job->status, {type, is_true, "Reason", message}, WallTime{});
+}
+
+std::string StateAndReason(const TrainingJob& job) {
+  const DerivedStatus derived = DeriveStatus(job);
+  return std::string(derived.state) + ": " + derived.reason;
+}
+
+TEST(DeriveStatus, CountsPodsRestartsAndWorkers) {
+  TrainingJob job = MakeJob();
+  job.status.roles = {{Role::kWorker, 1, 2, 0, 0}, {Role::kPs, 0, 1, 0, 0}};
+  job.status.restarts = {{"crash", 2}, {"oom", 1}};
+  const DerivedStatus derived = DeriveStatus(job);
+  EXPECT_EQ(derived.ready, "3/4");
+  EXPECT_EQ(derived.restart_count, 3);
+  EXPECT_EQ(derived.replicas, 3);
+  EXPECT_EQ(derived.selector, "lockstep.dev/job=mnist,lockstep.dev/role=worker");
+}
+
+TEST(DeriveStatus, JobThatNobodyHasSeenWaits) {
+  const DerivedStatus derived = DeriveStatus(MakeJob());
+  EXPECT_EQ(derived.state, "Waiting");
+  EXPECT_EQ(derived.ready, "0/4");
+  EXPECT_EQ(derived.reason, "not placed yet");
+}
+
+// One job's life: each line is a state and what people are told about it.
+TEST(DeriveStatus, ReasonSaysWhyTheJobDoesNotRunAndNothingWhileItDoes) {
+  TrainingJob job = MakeJob();
+  Set(&job, ConditionType::kScheduled, false, "needs 5 GPUs, 3 free");
+  EXPECT_EQ(StateAndReason(job), "Waiting: needs 5 GPUs, 3 free");
+  Set(&job, ConditionType::kScheduled, true, "4 pods on 2 nodes");
+  EXPECT_EQ(StateAndReason(job), "Starting: 0 of 4 pods have started");
+  Set(&job, ConditionType::kRunning, false, "worker-1 cannot pull tf:2");
+  EXPECT_EQ(StateAndReason(job), "Starting: worker-1 cannot pull tf:2");
+  Set(&job, ConditionType::kRunning, true, "all ranks run");
+  EXPECT_EQ(StateAndReason(job), "Running: ");
+  Set(&job, ConditionType::kRestarting, true, "worker-1 was killed");
+  EXPECT_EQ(StateAndReason(job), "Restarting: worker-1 was killed");
+  Set(&job, ConditionType::kScheduled, false, "needs 5 GPUs, 4 free");
+  EXPECT_EQ(StateAndReason(job), "Restarting: needs 5 GPUs, 4 free");
+  Set(&job, ConditionType::kSuspended, true, "runPolicy.suspend is set");
+  EXPECT_EQ(StateAndReason(job), "Suspended: runPolicy.suspend is set");
+  Set(&job, ConditionType::kFailed, true, "no restarts left");
+  EXPECT_EQ(StateAndReason(job), "Failed: no restarts left");
+}
+
+TEST(DeriveStatus, SucceededJobNeedsNoReason) {
+  TrainingJob job = MakeJob();
+  Set(&job, ConditionType::kSucceeded, true, "worker-0 has finished");
+  EXPECT_EQ(StateAndReason(job), "Succeeded: ");
+}
+
+TEST(EncodeStatus, HoldsWhatIsDerived) {
+  const Json status = EncodeStatus(MakeJob());
+  EXPECT_EQ(status["state"], "Waiting");
+  EXPECT_EQ(status["ready"], "0/4");
+  EXPECT_EQ(status["restartCount"], 0);
+  EXPECT_EQ(status["reason"], "not placed yet");
+  EXPECT_EQ(status["replicas"], 0);
+  EXPECT_EQ(status["selector"], "lockstep.dev/job=mnist,lockstep.dev/role=worker");
+}
+
+}  // namespace
+}  // namespace lockstep::control
