@@ -117,6 +117,7 @@ struct Node {
   int64_t pod_count_max = 0;  // allocatable pods; 0: not known, no limit
   std::vector<Taint> taints;
   bool is_schedulable = true;  // ready and not cordoned
+  bool is_ready = true;        // its kubelet reports; false says nothing about what runs there
 
   friend bool operator==(const Node&, const Node&) = default;
 };

@@ -15,6 +15,7 @@
 #include "operator/reconcile/policy/replace.h"
 #include "operator/reconcile/policy/success_policy.h"
 #include "operator/reconcile/policy/ttl.h"
+#include "operator/reconcile/queue.h"
 #include "operator/reconcile/summary.h"
 
 namespace lockstep::control {
@@ -23,9 +24,6 @@ namespace {
 // A pod that was decided and does not appear is created again after this long. Choice: a create
 // that was lost costs no more than a second, and one that is only slow to appear is harmless.
 constexpr std::chrono::seconds kCreateRetry{1};
-
-// Our own name in runPolicy.managedBy; leaving it out means the same.
-constexpr std::string_view kManagedByUs = "lockstep.dev/operator";
 
 GangView View(Pass* pass) {
   return ViewGang(pass->job().metadata, pass->status(), pass->topology(), pass->observed());
@@ -317,8 +315,7 @@ void Finish(const GangView& view, Pass* pass) {
 
 Decision Decide(const TrainingJob& job, const Observed& observed, WallTime now) {
   Pass pass(job, observed, now);
-  const std::string& manager = job.spec.run_policy.managed_by;
-  if (!manager.empty() && manager != kManagedByUs) {
+  if (!IsOurs(job)) {
     return pass.Take();  // somebody else's job
   }
   Begin(&pass);

@@ -28,7 +28,7 @@ Snapshot SnapshotOf(const Observed& observed, const GangView& view) {
     place.is_schedulable = node.is_schedulable;
     if (const auto used = observed.used_elsewhere.find(node.name);
         used != observed.used_elsewhere.end()) {
-      Add(used->second, &place.used);
+      Add(used->second.resources, &place.used);
     }
     for (const kube::Pod* pod : view.stale) {
       if (pod->spec.node_name == node.name && IsAlive(*pod, observed)) {

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -30,6 +32,12 @@ struct PodSettings {
   std::string job_key_file;              // may be empty
   std::string termination_message_file;  // empty: the cluster adds its own, or has none
 
+  // Where pods are made of images:
+  std::string runtime_image;              // the operator's own, of pods that name none
+  std::string runtime_image_pull_policy;  // empty: Kubernetes' default
+  // Where the runtime is put into an image that is not ours; empty: `runtime_path` is in there.
+  std::string install_directory;
+
   friend bool operator==(const PodSettings&, const PodSettings&) = default;
 };
 
@@ -41,15 +49,31 @@ enum class ServiceState {
   kForeign,    // somebody else's
 };
 
-// A gang that waits for room longer than this job does.
+// What pods on one node hold together.
+struct NodeUse {
+  kube::ResourceList resources;
+  int64_t pod_count = 0;
+
+  friend bool operator==(const NodeUse&, const NodeUse&) = default;
+};
+
+// A gang that waits for room longer than this job does (WaitsForRoom in queue.h).
 struct WaitingGang {
   std::string job;  // "namespace/name"
   Gang gang;
-  // By node: what jobs that came after it hold, placed or planned. Everything else it has to wait
-  // for in any case.
-  std::map<std::string, kube::ResourceList> held_by_younger;
+  // By node: what jobs that came after it hold, placed or planned; this job itself is left out.
+  // What older jobs hold it has to wait for in any case.
+  std::map<std::string, NodeUse> held_by_younger;
 
   friend bool operator==(const WaitingGang&, const WaitingGang&) = default;
+};
+
+// Why the cluster did not create a pod.
+struct PodRefusal {
+  std::string message;      // the server's words: a quota, an admission rule
+  bool is_invalid = false;  // the pod itself is malformed (400, 422): no later try would end better
+
+  friend bool operator==(const PodRefusal&, const PodRefusal&) = default;
 };
 
 // Everything a pass may know of the world outside the job itself. It may be out of date; it is
@@ -57,11 +81,13 @@ struct WaitingGang {
 struct Observed {
   std::vector<kube::Pod> pods;  // at least all that carry the job's labels
   std::vector<kube::Node> nodes;
-  std::map<std::string, kube::ResourceList> used_elsewhere;  // by node: what pods of others hold
-  std::map<std::string, int64_t> pods_elsewhere;             // by node: how many those are
-  std::map<std::string, RuntimeReport> reports;              // by pod name
-  // Pods that the cluster refused to create, with its words: a quota, an admission rule.
-  std::map<std::string, std::string> refused_pods;
+  std::map<std::string, NodeUse> used_elsewhere;  // by node: what pods of others hold
+  // The part of it held by pods that are no Lockstep job's: nobody knows when they end.
+  std::map<std::string, NodeUse> used_by_strangers;
+  // By node: GPUs, by UUID, that pods of other jobs have reported.
+  std::map<std::string, std::set<std::string>> devices_elsewhere;
+  std::map<std::string, RuntimeReport> reports;    // by pod name
+  std::map<std::string, PodRefusal> refused_pods;  // by pod name; kept while that name is wanted
   ServiceState service = ServiceState::kNotNeeded;
   std::vector<WaitingGang> ahead;  // oldest first
   PodSettings settings;

@@ -1,0 +1,15 @@
+#pragma once
+
+#include "common/base/time.h"
+#include "operator/api/training_job.h"
+
+namespace lockstep::control {
+
+// Whether runPolicy.managedBy leaves the job to this operator.
+bool IsOurs(const TrainingJob& job);
+
+// Whether the job stands in the queue: it wants to run, has no place, and nothing but room is
+// missing. Jobs that came later may not take room from such a job.
+bool WaitsForRoom(const TrainingJob& job, WallTime now);
+
+}  // namespace lockstep::control
