@@ -10,6 +10,7 @@ find_package(yaml-cpp 0.7 REQUIRED)
 find_package(Boost 1.74 EXACT REQUIRED)
 find_package(OpenSSL 3.0 REQUIRED)
 find_package(ZLIB REQUIRED)
+find_package(simdjson 3.0 REQUIRED)
 
 # lockstep-runtime is copied into other people's images and may need nothing but glibc, so what it
 # uses is linked from archives.

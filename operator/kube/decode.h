@@ -13,8 +13,12 @@ namespace lockstep::control::kube {
 // Errors: kCorrupt (not JSON, no metadata.name, a field of a wrong type: with its path).
 
 // Resources are those the scheduler must subtract: the larger of the init containers' maximum and
-// the sum of all containers and sidecars, plus overhead.
+// the sum of all containers and sidecars, plus overhead; they stand under spec.container. Of labels
+// and annotations only those of lockstep.dev are kept. The node is where the pod is bound, else the
+// one node that its required affinity names. The status is that of the first container, or of an
+// init container that is in the way.
 Result<Item<Pod>> DecodePod(std::string_view json);
+
 Result<Item<Node>> DecodeNode(std::string_view json);
 Result<Item<Service>> DecodeService(std::string_view json);
 

@@ -55,6 +55,7 @@ LIBRARIES = {
     "fmt/": ("common/base/log.cc",),
     "CLI/": ("operator/cli", "operator/cmd", "trainer-runtime/cmd"),
     "yaml-cpp/": ("operator/api",),
+    "simdjson.h": ("operator/kube",),
     "prometheus/": ("trainer-runtime/telemetry",),
     "openssl/": ("common/base",),
     "zlib.h": ("trainer-runtime/data",),

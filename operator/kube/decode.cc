@@ -1,0 +1,123 @@
+#include "operator/kube/decode.h"
+
+#include <utility>
+
+#include "operator/kube/json_scan.h"
+#include "operator/kube/object_meta.h"
+#include "operator/kube/resources.h"
+
+namespace lockstep::control::kube {
+namespace {
+
+using scan::Value;
+
+std::vector<Taint> ReadTaints(Value value) {
+  std::vector<Taint> taints;
+  scan::ForEachElement(value, [&](Value element) {
+    Taint taint;
+    scan::ForEachField(element, [&](std::string_view key, Value text) {
+      if (key == "key") {
+        taint.key = std::string(scan::Text(text));
+      } else if (key == "value") {
+        taint.value = std::string(scan::Text(text));
+      } else if (key == "effect") {
+        taint.effect = std::string(scan::Text(text));
+      }
+    });
+    taints.push_back(std::move(taint));
+  });
+  return taints;
+}
+
+bool ReadIsReady(Value conditions) {
+  bool is_ready = false;
+  scan::ForEachElement(conditions, [&](Value condition) {
+    bool is_ready_type = false;
+    bool is_true = false;
+    scan::ForEachField(condition, [&](std::string_view key, Value value) {
+      if (key == "type") {
+        is_ready_type = scan::Text(value) == "Ready";
+      } else if (key == "status") {
+        is_true = scan::Text(value) == "True";
+      }
+    });
+    is_ready = is_ready || (is_ready_type && is_true);
+  });
+  return is_ready;
+}
+
+void ReadNodeSpec(Value spec, bool* is_cordoned, Node* node) {
+  scan::ForEachField(spec, [&](std::string_view key, Value value) {
+    if (key == "unschedulable") {
+      *is_cordoned = scan::Flag(value);
+    } else if (key == "taints") {
+      node->taints = ReadTaints(value);
+    }
+  });
+}
+
+void ReadServiceSpec(Value spec, Service* service) {
+  scan::ForEachField(spec, [&](std::string_view key, Value value) {
+    if (key == "clusterIP") {
+      service->is_headless = scan::Text(value) == "None";
+    } else if (key == "publishNotReadyAddresses") {
+      service->publishes_not_ready = scan::Flag(value);
+    } else if (key == "selector") {
+      service->selector = scan::TextMap(value);
+    }
+  });
+}
+
+}  // namespace
+
+Result<Item<Node>> DecodeNode(std::string_view json) {
+  ObjectMeta meta;
+  Node node;
+  bool is_cordoned = false;
+  bool is_ready = false;
+  const Status scanned = scan::ScanObject(json, [&](std::string_view key, Value value) {
+    if (key == "metadata") {
+      meta = ReadObjectMeta(value, "");
+    } else if (key == "spec") {
+      ReadNodeSpec(value, &is_cordoned, &node);
+    } else if (key == "status") {
+      scan::ForEachField(value, [&](std::string_view name, Value field) {
+        if (name == "allocatable") {
+          node.allocatable = ReadResourceList(field, &node.pod_count_max);
+        } else if (name == "conditions") {
+          is_ready = ReadIsReady(field);
+        }
+      });
+    }
+  });
+  node.name = meta.key.name;
+  node.labels = std::move(meta.labels);
+  node.is_schedulable = is_ready && !is_cordoned;
+  return MakeItem(scanned, std::move(meta), std::move(node));
+}
+
+Result<Item<Service>> DecodeService(std::string_view json) {
+  ObjectMeta meta;
+  Service service;
+  const Status scanned = scan::ScanObject(json, [&](std::string_view key, Value value) {
+    if (key == "metadata") {
+      meta = ReadObjectMeta(value, kOurPrefix);
+    } else if (key == "spec") {
+      ReadServiceSpec(value, &service);
+    }
+  });
+  service.owner_uid = meta.owner_uid;
+  return MakeItem(scanned, std::move(meta), std::move(service));
+}
+
+Result<Item<RawObject>> DecodeRaw(std::string_view json) {
+  ObjectMeta meta;
+  const Status scanned = scan::ScanObject(json, [&](std::string_view key, Value value) {
+    if (key == "metadata") {
+      meta = ReadObjectMeta(value, kOurPrefix);
+    }
+  });
+  return MakeItem(scanned, std::move(meta), RawObject{std::string(json)});
+}
+
+}  // namespace lockstep::control::kube

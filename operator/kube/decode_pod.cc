@@ -1,0 +1,312 @@
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "operator/kube/decode.h"
+#include "operator/kube/json_scan.h"
+#include "operator/kube/object_meta.h"
+#include "operator/kube/resources.h"
+
+namespace lockstep::control::kube {
+namespace {
+
+using scan::Value;
+
+// Texts for people are cut here. Source: the kubelet's limit on a termination message.
+constexpr std::size_t kTextBytesMax = 4096;
+
+// Every container waits like this for a moment.
+constexpr std::array<std::string_view, 2> kOrdinaryWaits = {"ContainerCreating", "PodInitializing"};
+
+std::string CutText(Value value) {
+  return std::string(scan::Text(value).substr(0, kTextBytesMax));
+}
+
+// How one container of the pod is doing.
+struct ContainerState {
+  std::string name;
+  std::string waiting_reason;
+  std::string waiting_message;
+  std::optional<ContainerTermination> termination;
+};
+
+// What is read before it can be put together: fields come in any order.
+struct PodParts {
+  ObjectMeta meta;
+  Pod pod;
+  PodRequests requests;
+  std::string pinned_node;
+  std::string first_container;
+  std::vector<ContainerState> containers;
+  std::vector<ContainerState> init_containers;
+};
+
+ResourceList ReadRequests(Value resources) {
+  ResourceList requests;
+  scan::ForEachField(resources, [&](std::string_view key, Value value) {
+    if (key == "requests") {
+      requests = ReadResourceList(value);
+    }
+  });
+  return requests;
+}
+
+void ReadContainers(Value containers, bool is_init, PodParts* parts) {
+  scan::ForEachElement(containers, [&](Value container) {
+    std::string name;
+    ResourceList requests;
+    bool is_sidecar = false;
+    scan::ForEachField(container, [&](std::string_view key, Value value) {
+      if (key == "name") {
+        name = std::string(scan::Text(value));
+      } else if (key == "resources") {
+        requests = ReadRequests(value);
+      } else if (key == "restartPolicy") {
+        is_sidecar = scan::Text(value) == "Always";
+      }
+    });
+    if (is_init) {
+      parts->requests.AddInitContainer(requests, is_sidecar);
+      return;
+    }
+    parts->requests.AddContainer(requests);
+    if (parts->first_container.empty()) {
+      parts->first_container = std::move(name);
+    }
+  });
+}
+
+// The node name that one term of a node selector asks for; empty where it asks for something else.
+std::string ReadTermNode(Value term) {
+  std::string node;
+  scan::ForEachField(term, [&](std::string_view key, Value fields) {
+    if (key != "matchFields") {
+      return;
+    }
+    scan::ForEachElement(fields, [&](Value field) {
+      bool is_name = false;
+      bool is_in = false;
+      std::vector<std::string> values;
+      scan::ForEachField(field, [&](std::string_view name, Value value) {
+        if (name == "key") {
+          is_name = scan::Text(value) == "metadata.name";
+        } else if (name == "operator") {
+          is_in = scan::Text(value) == "In";
+        } else if (name == "values") {
+          scan::ForEachElement(value, [&](Value text) { values.emplace_back(scan::Text(text)); });
+        }
+      });
+      if (is_name && is_in && values.size() == 1) {
+        node = std::move(values.front());
+      }
+    });
+  });
+  return node;
+}
+
+// The one node that the pod's affinity lets it go to; empty when there are several or any.
+std::string ReadPinnedNode(Value affinity) {
+  std::vector<std::string> nodes;
+  const auto read_required = [&](std::string_view key, Value terms) {
+    if (key == "nodeSelectorTerms") {
+      scan::ForEachElement(terms, [&](Value term) { nodes.push_back(ReadTermNode(term)); });
+    }
+  };
+  scan::ForEachField(affinity, [&](std::string_view key, Value node_affinity) {
+    if (key != "nodeAffinity") {
+      return;
+    }
+    scan::ForEachField(node_affinity, [&](std::string_view name, Value required) {
+      if (name == "requiredDuringSchedulingIgnoredDuringExecution") {
+        scan::ForEachField(required, read_required);
+      }
+    });
+  });
+  return nodes.size() == 1 ? nodes.front() : std::string();
+}
+
+void ReadSpec(Value spec, PodParts* parts) {
+  scan::ForEachField(spec, [&](std::string_view key, Value value) {
+    if (key == "nodeName") {
+      parts->pod.spec.node_name = std::string(scan::Text(value));
+    } else if (key == "hostname") {
+      parts->pod.spec.hostname = std::string(scan::Text(value));
+    } else if (key == "subdomain") {
+      parts->pod.spec.subdomain = std::string(scan::Text(value));
+    } else if (key == "affinity") {
+      parts->pinned_node = ReadPinnedNode(value);
+    } else if (key == "containers" || key == "initContainers") {
+      ReadContainers(value, key == "initContainers", parts);
+    } else if (key == "resources") {
+      parts->requests.SetPodLevel(ReadRequests(value));
+    } else if (key == "overhead") {
+      parts->requests.AddOverhead(ReadResourceList(value));
+    } else if (key == "terminationGracePeriodSeconds") {
+      parts->pod.spec.termination_grace = std::chrono::seconds(scan::Integer(value));
+    }
+  });
+}
+
+ContainerTermination ReadTermination(Value terminated) {
+  ContainerTermination termination;
+  scan::ForEachField(terminated, [&](std::string_view key, Value value) {
+    if (key == "exitCode") {
+      termination.exit_code = static_cast<int>(scan::Integer(value));
+    } else if (key == "signal") {
+      termination.signal = static_cast<int>(scan::Integer(value));
+    } else if (key == "reason") {
+      termination.reason = std::string(scan::Text(value));
+    } else if (key == "message") {
+      termination.message = CutText(value);
+    }
+  });
+  return termination;
+}
+
+void ReadContainerState(Value state, ContainerState* container) {
+  scan::ForEachField(state, [&](std::string_view key, Value value) {
+    if (key == "terminated" && !scan::IsNull(value)) {
+      container->termination = ReadTermination(value);
+    } else if (key == "waiting") {
+      scan::ForEachField(value, [&](std::string_view name, Value text) {
+        if (name == "reason") {
+          container->waiting_reason = std::string(scan::Text(text));
+        } else if (name == "message") {
+          container->waiting_message = CutText(text);
+        }
+      });
+    }
+  });
+}
+
+std::vector<ContainerState> ReadContainerStates(Value statuses) {
+  std::vector<ContainerState> containers;
+  scan::ForEachElement(statuses, [&](Value status) {
+    ContainerState container;
+    scan::ForEachField(status, [&](std::string_view key, Value value) {
+      if (key == "name") {
+        container.name = std::string(scan::Text(value));
+      } else if (key == "state") {
+        ReadContainerState(value, &container);
+      }
+    });
+    containers.push_back(std::move(container));
+  });
+  return containers;
+}
+
+// The words of PodScheduled=False.
+std::string ReadUnschedulable(Value conditions) {
+  std::string unschedulable;
+  scan::ForEachElement(conditions, [&](Value condition) {
+    bool is_scheduled_type = false;
+    bool is_false = false;
+    std::string message;
+    scan::ForEachField(condition, [&](std::string_view key, Value value) {
+      if (key == "type") {
+        is_scheduled_type = scan::Text(value) == "PodScheduled";
+      } else if (key == "status") {
+        is_false = scan::Text(value) == "False";
+      } else if (key == "message") {
+        message = CutText(value);
+      }
+    });
+    if (is_scheduled_type && is_false) {
+      unschedulable = message.empty() ? "not scheduled" : std::move(message);
+    }
+  });
+  return unschedulable;
+}
+
+PodPhase PhaseOf(std::string_view word) {
+  for (const PodPhase phase :
+       {PodPhase::kPending, PodPhase::kRunning, PodPhase::kSucceeded, PodPhase::kFailed}) {
+    if (word == PodPhaseName(phase)) {
+      return phase;
+    }
+  }
+  return word.empty() ? PodPhase::kPending : PodPhase::kUnknown;
+}
+
+void ReadStatus(Value value, PodParts* parts) {
+  PodStatus& status = parts->pod.status;
+  scan::ForEachField(value, [&](std::string_view key, Value field) {
+    if (key == "phase") {
+      status.phase = PhaseOf(scan::Text(field));
+    } else if (key == "reason") {
+      status.reason = std::string(scan::Text(field));
+    } else if (key == "message") {
+      status.message = CutText(field);
+    } else if (key == "podIP") {
+      status.pod_ip = std::string(scan::Text(field));
+    } else if (key == "conditions") {
+      status.unschedulable = ReadUnschedulable(field);
+    } else if (key == "containerStatuses") {
+      parts->containers = ReadContainerStates(field);
+    } else if (key == "initContainerStatuses") {
+      parts->init_containers = ReadContainerStates(field);
+    }
+  });
+}
+
+bool IsWorthTelling(const ContainerState& container) {
+  return !container.waiting_reason.empty() &&
+         std::find(kOrdinaryWaits.begin(), kOrdinaryWaits.end(), container.waiting_reason) ==
+             kOrdinaryWaits.end();
+}
+
+// The pod's word is that of its first container; of an init container when that one is in the way.
+void SumUpContainers(PodParts* parts) {
+  PodStatus& status = parts->pod.status;
+  std::vector<ContainerState> relevant = std::move(parts->init_containers);
+  for (ContainerState& container : parts->containers) {
+    if (container.name == parts->first_container) {
+      status.termination = std::move(container.termination);
+      relevant.push_back(std::move(container));
+    }
+  }
+  for (ContainerState& container : relevant) {
+    if (status.waiting_reason.empty() && IsWorthTelling(container)) {
+      status.waiting_reason = std::move(container.waiting_reason);
+      status.waiting_message = std::move(container.waiting_message);
+    }
+    const bool is_failed_init = container.termination && container.termination->exit_code != 0;
+    if (!status.termination && is_failed_init && status.phase == PodPhase::kFailed) {
+      status.termination = std::move(container.termination);
+    }
+  }
+}
+
+}  // namespace
+
+Result<Item<Pod>> DecodePod(std::string_view json) {
+  PodParts parts;
+  const Status scanned = scan::ScanObject(json, [&](std::string_view key, Value value) {
+    if (key == "metadata") {
+      parts.meta = ReadObjectMeta(value, kOurPrefix);
+    } else if (key == "spec") {
+      ReadSpec(value, &parts);
+    } else if (key == "status") {
+      ReadStatus(value, &parts);
+    }
+  });
+  SumUpContainers(&parts);
+  Pod& pod = parts.pod;
+  pod.name = parts.meta.key.name;
+  pod.namespace_name = parts.meta.key.namespace_name;
+  pod.uid = parts.meta.uid;
+  pod.labels = std::move(parts.meta.labels);
+  pod.annotations = std::move(parts.meta.annotations);
+  pod.owner_uid = parts.meta.owner_uid;
+  pod.is_deleting = parts.meta.is_deleting;
+  pod.spec.container.name = std::move(parts.first_container);
+  pod.spec.container.requests = parts.requests.Sum();
+  if (pod.spec.node_name.empty()) {
+    pod.spec.node_name = std::move(parts.pinned_node);
+  }
+  return MakeItem(scanned, std::move(parts.meta), std::move(parts.pod));
+}
+
+}  // namespace lockstep::control::kube
