@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# Installs everything this project needs on Debian 12: packages of the distribution, and one static
-# library built from its source package (docs/decisions/0003-static-prometheus.md).
+# Installs everything this project needs on Debian 12: packages of the distribution, one static
+# library built from its source package (docs/decisions/0003-static-prometheus.md), and for test
+# clusters the programs that scripts/cluster-tools.sh builds.
 # Does nothing, quickly, when all of it is there.
 set -euo pipefail
+cd "$(dirname "$0")/.."
 
 readonly PROMETHEUS_SOURCE=prometheus-cpp
 readonly PROMETHEUS_VERSION=1.0.1-1
@@ -18,15 +20,22 @@ readonly BUILD_PACKAGES=(
 )
 # What the tests run: symbol checks, and an unmodified torch program as a job.
 readonly TEST_PACKAGES=(binutils clang-format-14 clang-tidy-14 procps python3-torch)
+# What the test clusters run besides: program and the package that has it. A program that is there
+# already stays as it is; a containerd of another origin must not be replaced.
+readonly CLUSTER_PROGRAMS=(
+  "containerd containerd" "ctr containerd" "runc runc" "ip iproute2" "openssl openssl"
+  "/usr/lib/cni/bridge containernetworking-plugins" "/bin/busybox busybox-static"
+)
 # What the benchmarks compare with.
 readonly BENCH_PACKAGES=(libgloo-dev libopenmpi-dev openmpi-bin python3-torch)
 
 usage() {
   cat <<TEXT
-usage: scripts/install.sh [--check] [build] [test] [bench] [all]
+usage: scripts/install.sh [--check] [build] [test] [cluster] [bench] [all]
 
   build    compiler, libraries, and a static ${PROMETHEUS_SOURCE} in ${CACHE_DIR}  (the default)
   test     build, and what the tests run
+  cluster  build, and what the test clusters are made of (Kubernetes is built from source)
   bench    build, and what the benchmarks compare with
   all      everything
 
@@ -58,6 +67,18 @@ missing_packages() {
   for package in "$@"; do
     grep -qxF "$package installed" <<<"$installed" || printf '%s\n' "$package"
   done | sort --unique
+}
+
+# The packages that the programs of the test clusters are missing, one a line.
+cluster_packages() {
+  local entry
+  for entry in "${CLUSTER_PROGRAMS[@]}"; do
+    command -v "${entry% *}" >/dev/null || printf '%s\n' "${entry#* }"
+  done | sort --unique
+  # Any Go can fetch the one that is needed.
+  if ! command -v go /usr/local/go/bin/go >/dev/null; then
+    echo golang-go
+  fi
 }
 
 install_packages() {
@@ -146,14 +167,18 @@ build_prometheus() {
 }
 
 main() {
-  local check_only=false wanted=("${BUILD_PACKAGES[@]}") group
+  local check_only=false with_cluster=false wanted=("${BUILD_PACKAGES[@]}") group
   for group in "$@"; do
     case $group in
       --check) check_only=true ;;
       build) ;;
       test) wanted+=("${TEST_PACKAGES[@]}") ;;
       bench) wanted+=("${BENCH_PACKAGES[@]}") ;;
-      all) wanted+=("${TEST_PACKAGES[@]}" "${BENCH_PACKAGES[@]}") ;;
+      cluster) with_cluster=true ;;
+      all)
+        wanted+=("${TEST_PACKAGES[@]}" "${BENCH_PACKAGES[@]}")
+        with_cluster=true
+        ;;
       -h | --help)
         usage
         exit 0
@@ -170,12 +195,21 @@ main() {
   fi
 
   local missing
-  mapfile -t missing < <(missing_packages "${wanted[@]}")
+  mapfile -t missing < <(
+    missing_packages "${wanted[@]}"
+    if $with_cluster; then
+      cluster_packages
+    fi
+  )
   if $check_only; then
     if [[ ${#missing[@]} -gt 0 ]]; then
       say "missing packages: ${missing[*]}"
     fi
     has_prometheus || say "missing: static $PROMETHEUS_SOURCE in $(prometheus_dir)"
+    if $with_cluster && ! scripts/cluster-tools.sh --check; then
+      say "missing: programs in $(scripts/cluster-tools.sh --path)"
+      missing+=(programs)
+    fi
     [[ ${#missing[@]} -eq 0 ]] && has_prometheus
     return
   fi
@@ -183,6 +217,9 @@ main() {
     install_packages "${missing[@]}"
   fi
   has_prometheus || build_prometheus
+  if $with_cluster; then
+    scripts/cluster-tools.sh
+  fi
   say "everything is there"
 }
 

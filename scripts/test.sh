@@ -23,7 +23,7 @@ for option in "$@"; do
 done
 
 say "installing what is missing"
-scripts/install.sh build test
+scripts/install.sh build test cluster
 build_preset dev
 
 # Tests may write here only, and must leave it empty.

@@ -1,0 +1,147 @@
+#!/usr/bin/env bash
+# Builds the programs that the test clusters are made of, from their Go modules. Only what is
+# missing is built; the first time it takes about six minutes on two cores.
+#
+#   scripts/cluster-tools.sh            builds
+#   scripts/cluster-tools.sh --path     only says where the programs are, built or not
+#   scripts/cluster-tools.sh --check    exit code 1 if one is missing
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+readonly CACHE_DIR="${LOCKSTEP_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/lockstep}"
+readonly MODULES=tests/cluster/tools
+readonly KUBERNETES=k8s.io/kubernetes/cmd
+
+# Name, module's folder, package. What only the control plane needs comes first.
+readonly TOOLS=(
+  "etcd kubernetes go.etcd.io/etcd/server/v3"
+  "kube-apiserver kubernetes $KUBERNETES/kube-apiserver"
+  "kubectl kubernetes $KUBERNETES/kubectl"
+  "kube-controller-manager kubernetes $KUBERNETES/kube-controller-manager"
+  "kube-scheduler kubernetes $KUBERNETES/kube-scheduler"
+  "kwok kubernetes sigs.k8s.io/kwok/cmd/kwok"
+  "helm kubernetes helm.sh/helm/v3/cmd/helm"
+  "kubelet kubernetes $KUBERNETES/kubelet"
+  "gpu-plugin kubernetes ./gpu-plugin"
+  "coredns coredns ."
+)
+
+# Kubernetes and helm take their version, and helm the one it renders for, from the linker; without
+# it helm believes in Kubernetes 1.20.
+readonly VERSION=k8s.io/component-base/version
+readonly HELM=helm.sh/helm/v3
+readonly LDFLAGS="-s -w
+  -X $VERSION.gitVersion=v1.36.3 -X $VERSION.gitMajor=1 -X $VERSION.gitMinor=36
+  -X $HELM/internal/version.version=v3.22.0
+  -X $HELM/pkg/chartutil.k8sVersionMajor=1 -X $HELM/pkg/chartutil.k8sVersionMinor=36
+  -X $HELM/pkg/lint/rules.k8sVersionMajor=1 -X $HELM/pkg/lint/rules.k8sVersionMinor=36"
+
+# The first Go that the modules accept, and the one fetched where there is none: its hash as the
+# public checksum database has it.
+readonly GO_MINOR_MIN=26
+readonly GO_VERSION=v0.0.1-go1.26.8.linux-amd64
+readonly GO_SUM=h1:ZOmGe1OnfREDMIdb1Qi4G9JSuDPBLGExZMQ4nis1RXM=
+
+say() { printf 'cluster-tools: %s\n' "$*"; }
+
+die() {
+  printf 'cluster-tools: %s\n' "$*" >&2
+  exit 1
+}
+
+# The programs' folder: another one when anything they are made from changes.
+tools_dir() {
+  local key
+  key=$({
+    find "$MODULES" -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum
+    echo "${TOOLS[@]}" "$LDFLAGS" "$(uname -m)"
+  } | sha256sum | cut -c1-16)
+  printf '%s/cluster-tools-%s/bin' "$CACHE_DIR" "$key"
+}
+
+missing_tools() {
+  local directory tool
+  directory=$(tools_dir)
+  for tool in "${TOOLS[@]}"; do
+    [[ -x $directory/${tool%% *} ]] || printf '%s\n' "$tool"
+  done
+}
+
+is_new_enough() {
+  local minor
+  minor=$(GOTOOLCHAIN=local "$1" env GOVERSION 2>/dev/null | sed -n 's/^go1\.\([0-9]*\).*/\1/p')
+  [[ -n $minor && $minor -ge $GO_MINOR_MIN ]]
+}
+
+# Fetches a Go as the module it is published as, with the old Go $1. That one verifies it against
+# the checksum database unless told otherwise; hence the comparison here.
+fetch_go() {
+  local description directory
+  description=$(cd / && "$1" mod download -json "golang.org/toolchain@$GO_VERSION") ||
+    die "cannot download Go: $description"
+  grep -qF "\"Sum\": \"$GO_SUM\"" <<<"$description" ||
+    die "this is not the Go we know: $description"
+  directory=$(sed -n 's/^\t"Dir": "\(.*\)",$/\1/p' <<<"$description")
+  chmod +x "$directory"/bin/* "$directory"/pkg/tool/*/* # modules have no executable files
+  printf '%s/bin/go' "$directory"
+}
+
+find_go() {
+  local candidate old=""
+  for candidate in go /usr/local/go/bin/go /usr/lib/go-*/bin/go; do
+    command -v "$candidate" >/dev/null || continue
+    if is_new_enough "$candidate"; then
+      command -v "$candidate"
+      return
+    fi
+    old=$candidate
+  done
+  [[ -n $old ]] || die "no Go here, not even an old one; run: apt-get install golang-go"
+  fetch_go "$old"
+}
+
+build() {
+  local directory=$1 name=$2 module=$3 package=$4 started=$SECONDS
+  # shellcheck disable=SC2086 # one word
+  (cd "$MODULES/$module" && "$go" build -trimpath -ldflags "$LDFLAGS" \
+    -o "$directory/.$name.new" $package) || die "building $name failed"
+  mv "$directory/.$name.new" "$directory/$name" # complete or not there
+  say "built $name in $((SECONDS - started)) s"
+}
+
+main() {
+  case "${1:-}" in
+    "") ;;
+    --path) tools_dir && return ;;
+    --check)
+      [[ -z $(missing_tools) ]]
+      return
+      ;;
+    *)
+      sed -n '2,7s/^# \{0,1\}//p' "$0"
+      [[ $1 = --help || $1 = -h ]] || exit 2
+      return
+      ;;
+  esac
+  local directory missing
+  directory=$(tools_dir)
+  mkdir -p "$directory"
+  exec 9>"$CACHE_DIR/cluster-tools.lock"
+  flock 9 # two runs at once build them once
+  mapfile -t missing < <(missing_tools)
+  if [[ ${#missing[@]} -eq 0 ]]; then
+    return
+  fi
+  local go tool
+  go=$(find_go)
+  # Nothing of the caller's taste may change what is built. CGO stays off for all of them: to
+  # switch it is to compile the standard library again.
+  export CGO_ENABLED=0 GOTOOLCHAIN=local GOFLAGS="-buildvcs=false -mod=readonly" GOWORK=off
+  say "building ${#missing[@]} programs in $directory"
+  for tool in "${missing[@]}"; do
+    # shellcheck disable=SC2086 # three words
+    build "$directory" $tool
+  done
+}
+
+main "$@"
