@@ -44,6 +44,18 @@ Json EncodePeers(const std::vector<PeerStatus>& peers) {
   return list;
 }
 
+Json EncodeDevices(const std::vector<DeviceStatus>& devices) {
+  Json list = Json::array();
+  for (std::size_t i = 0; i < std::min(devices.size(), kStatusDevicesMax); ++i) {
+    Json device = Json::object();
+    device["uuid"] = Cut(devices[i].uuid);
+    device["busId"] = Cut(devices[i].bus_id);
+    device["localRanks"] = devices[i].local_ranks;
+    list.push_back(std::move(device));
+  }
+  return list;
+}
+
 Json EncodeTimeline(const std::vector<TimelineEvent>& timeline) {
   Json list = Json::array();
   const std::size_t first =
@@ -183,6 +195,32 @@ void ReadPeers(ObjectReader* reader, StatusDocument* document, std::vector<Error
   }
 }
 
+void ReadLocalRanks(ObjectReader* reader, std::vector<int>* ranks, std::vector<Error>* errors) {
+  const std::vector<const Json*> items = BoundedList(reader, "localRanks", kStatusPeersMax);
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    if (items[i]->is_number_unsigned() && *items[i] <= kIntMax) {
+      ranks->push_back(items[i]->get<int>());
+      continue;
+    }
+    errors->push_back(Error(ErrorCode::kInvalidArgument,
+                            DescribeJson(*items[i]) + " found, expected a rank of the pod")
+                          .WithField(reader->PathOf("localRanks", i)));
+  }
+}
+
+void ReadDevices(ObjectReader* reader, StatusDocument* document, std::vector<Error>* errors) {
+  const std::vector<const Json*> items = BoundedList(reader, "devices", kStatusDevicesMax);
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    ObjectReader device_reader(*items[i], reader->PathOf("devices", i), errors);
+    DeviceStatus device;
+    device.uuid = RequiredText(&device_reader, "uuid");
+    device.bus_id = RequiredText(&device_reader, "busId");
+    ReadLocalRanks(&device_reader, &device.local_ranks, errors);
+    device_reader.Finish();
+    document->devices.push_back(std::move(device));
+  }
+}
+
 void ReadTimeline(ObjectReader* reader, StatusDocument* document, std::vector<Error>* errors) {
   const std::vector<const Json*> items = BoundedList(reader, "timeline", kStatusTimelineMax);
   for (std::size_t i = 0; i < items.size(); ++i) {
@@ -308,6 +346,7 @@ std::string EncodeStatusDocument(const StatusDocument& document) {
   EncodeIdentity(document, &json);
   EncodeProgress(document, &json);
   json["peers"] = EncodePeers(document.peers);
+  json["devices"] = EncodeDevices(document.devices);
   json["timeline"] = EncodeTimeline(document.timeline);
   return DumpJson(json);
 }
@@ -334,6 +373,7 @@ Result<StatusDocument> DecodeStatusDocument(std::string_view text) {
   ReadIdentity(&reader, &document);
   ReadProgress(&reader, &document, &errors);
   ReadPeers(&reader, &document, &errors);
+  ReadDevices(&reader, &document, &errors);
   ReadTimeline(&reader, &document, &errors);
   reader.Finish();
   if (!errors.empty()) {

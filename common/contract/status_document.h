@@ -21,6 +21,7 @@ inline constexpr std::size_t kStatusBytesMax =
     4 * 1024 * 1024;  // choice: holds every list at its bound
 inline constexpr std::size_t kStatusPeersMax = 16384;
 inline constexpr std::size_t kStatusTimelineMax = 64;
+inline constexpr std::size_t kStatusDevicesMax = 64;
 inline constexpr std::size_t kStatusTextBytesMax = 1024;  // of a text when written
 
 enum class Phase {
@@ -107,6 +108,15 @@ struct StepPhaseSeconds {
   friend bool operator==(const StepPhaseSeconds&, const StepPhaseSeconds&) = default;
 };
 
+// One GPU as the process sees it.
+struct DeviceStatus {
+  std::string uuid;
+  std::string bus_id;            // PCI; empty where only the name is known
+  std::vector<int> local_ranks;  // processes of this pod that use it; none: nobody was told to
+
+  friend bool operator==(const DeviceStatus&, const DeviceStatus&) = default;
+};
+
 struct TimelineEvent {
   TimelineEventKind event = TimelineEventKind::kProcessStart;
   Epoch epoch;
@@ -136,6 +146,7 @@ struct StatusDocument {
   std::optional<double> accuracy;
   double samples_per_second = 0;
   std::vector<PeerStatus> peers;
+  std::vector<DeviceStatus> devices;  // of this pod, in PCI order
   SampleCounts samples;
   std::optional<TestResult> result;  // present when training is done
   std::optional<Step> last_checkpoint_step;
@@ -146,9 +157,9 @@ struct StatusDocument {
   friend bool operator==(const StatusDocument&, const StatusDocument&) = default;
 };
 
-// Compact JSON. Only the newest kStatusTimelineMax events and the first kStatusPeersMax peers are
-// written, texts are cut, losses that are not finite become null, and times and rates that are not
-// finite or are negative become 0.
+// Compact JSON. Only the newest kStatusTimelineMax events, the first kStatusPeersMax peers and the
+// first kStatusDevicesMax devices are written, texts are cut, losses that are not finite become
+// null, and times and rates that are not finite or are negative become 0.
 std::string EncodeStatusDocument(const StatusDocument& document);
 
 // Strict: unknown fields, wrong types, numbers out of range and lists above their bound are errors,

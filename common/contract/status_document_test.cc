@@ -1,6 +1,7 @@
 #include "common/contract/status_document.h"
 
 #include <algorithm>
+#include <cctype>
 #include <limits>
 #include <string>
 #include <vector>
@@ -36,6 +37,7 @@ StatusDocument Sample() {
   document.samples_per_second = 5120.5;
   document.peers = {{0, Incarnation(0), PeerState::kConnected, "", 0.125},
                     {2, Incarnation(1), PeerState::kLost, "connection closed", 1.5}};
+  document.devices = {{"GPU-5d2c", "00000000:3B:00.0", {0, 1}}, {"GPU-77aa", "", {2}}};
   document.samples = {5760, 5760, 0, 0};
   document.result = TestResult{0.125, 0.96875};
   document.last_checkpoint_step = Step(50);
@@ -103,6 +105,7 @@ TEST(StatusDocument, HasTheFieldsTheContractNames) {
                           "lastCheckpointStep",
                           "checkpointDirectory",
                           "stepPhaseSeconds",
+                          "devices",
                           "timeline"}) {
     EXPECT_TRUE(json.contains(key)) << key;
   }
@@ -190,7 +193,9 @@ TEST(StatusDocument, AWrongTypeAnywhereIsNamedByItsPath) {
     const Result<StatusDocument> read = DecodeStatusDocument(DumpJson(json));
     ASSERT_FALSE(read.ok()) << path;
     const std::string leaf = path.substr(path.rfind('/') + 1);
-    EXPECT_TRUE(read.error().field().ends_with(leaf)) << path << ": " << read.error().ToString();
+    const bool is_index = std::isdigit(static_cast<unsigned char>(leaf.front())) != 0;
+    EXPECT_TRUE(read.error().field().ends_with(is_index ? "[" + leaf + "]" : leaf))
+        << path << ": " << read.error().ToString();
   }
 }
 
@@ -210,6 +215,10 @@ TEST(StatusDocument, RefusesWhatIsOutOfBounds) {
       {"/phase", "resting", "phase: \"resting\" found, expected one of starting"},
       {"/peers/0/state", "shy", "peers[0].state: \"shy\" found"},
       {"/peers/0/extra", 1, "peers[0].extra: unknown field"},
+      {"/devices/0/localRanks/1",
+       -1,
+       "devices[0].localRanks[1]: -1 found, expected a rank"},
+      {"/devices/0/uuid", 7, "devices[0].uuid: 7 found"},
       {"/samples/lost", -1, "samples.lost: -1 found"},
       {"/stepPhaseSeconds/data", -0.5, "stepPhaseSeconds.data: -0.5 found"},
       {"/timeline", Json(std::vector<Json>(65, event)), "65 elements found, expected at most 64"},

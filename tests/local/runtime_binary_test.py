@@ -70,6 +70,23 @@ class Messages(LocalTest):
         self.assertEqual(ran.returncode, 64)
         self.assertIn("LOCKSTEP_JOB", ran.stderr)
 
+    def test_devices_come_from_the_device_plugin_where_no_driver_is(self):
+        environment = {"NVIDIA_VISIBLE_DEVICES": "GPU-a,GPU-b", "LOCKSTEP_PROCESSES": "3"}
+        ran = subprocess.run([RUNTIME, "devices"], env=environment, capture_output=True, text=True)
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        if "00000000:" in ran.stdout:
+            self.skipTest("this machine has GPUs and their driver")
+        self.assertEqual(ran.stdout, "GPU-a  -  local ranks 0 2\nGPU-b  -  local ranks 1\n")
+
+    def test_each_process_is_given_its_devices_by_name(self):
+        environment = self.environment_of_worker_0()
+        environment["NVIDIA_VISIBLE_DEVICES"] = "GPU-a,GPU-b"
+        ran = subprocess.run([RUNTIME, "run", "--no-prefix", "--", "env"], env=environment,
+                             capture_output=True, text=True, timeout=60)
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        self.assertIn("CUDA_VISIBLE_DEVICES=GPU-a,GPU-b\n", ran.stdout)
+        self.assertIn("CUDA_DEVICE_ORDER=PCI_BUS_ID\n", ran.stdout)
+
     def test_unknown_subcommand_is_a_usage_error(self):
         ran = subprocess.run([RUNTIME, "dance"], capture_output=True, text=True)
         self.assertEqual(ran.returncode, 64)

@@ -24,6 +24,7 @@ EDGES = {
     "trainer-runtime/data": COMMON,
     "trainer-runtime/checkpoint": COMMON,
     "trainer-runtime/telemetry": COMMON,
+    "trainer-runtime/devices": COMMON,
     "trainer-runtime/strategy": COMMON
     | {"trainer-runtime/collectives", "trainer-runtime/engine"},
     "trainer-runtime/train": COMMON

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <unistd.h>
+#include <utility>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -13,6 +14,7 @@
 #include "common/contract/environment.h"
 #include "common/contract/exit_code.h"
 #include "trainer-runtime/cmd/install_command.h"
+#include "trainer-runtime/cmd/pod_devices.h"
 #include "trainer-runtime/cmd/run_command.h"
 #include "trainer-runtime/cmd/stop_signal.h"
 #include "trainer-runtime/cmd/train_command.h"
@@ -25,8 +27,11 @@ struct Arguments {
   std::string engine_path;
   std::string install_directory;
   bool is_prefix_wanted = true;
+  int process_count = 1;
   std::vector<std::string> command;
 };
+
+constexpr int kDevicesProcessesMax = 1024;  // choice: above what any machine runs
 
 EnvironmentMap ReadEnvironment() {
   EnvironmentMap variables;
@@ -79,6 +84,17 @@ CLI::App* AddInstall(CLI::App* app, Arguments* arguments) {
   return install;
 }
 
+CLI::App* AddDevices(CLI::App* app, Arguments* arguments) {
+  CLI::App* devices = app->add_subcommand(
+      "devices",
+      "List the GPUs that this container sees, by UUID and PCI bus id, and the processes of the\n"
+      "pod that would use each.");
+  devices->add_option("--processes", arguments->process_count, "Processes of the pod (default: 1)")
+      ->envname("LOCKSTEP_PROCESSES")
+      ->check(CLI::Range(1, kDevicesProcessesMax));
+  return devices;
+}
+
 int Main(int argc, char** argv) {
   CLI::App app(
       "Runs inside every worker of a Lockstep job.\n"
@@ -98,6 +114,7 @@ int Main(int argc, char** argv) {
   const CLI::App* run = AddRun(&app, &arguments);
   AddTrain(&app, &arguments);
   const CLI::App* install = AddInstall(&app, &arguments);
+  const CLI::App* devices = AddDevices(&app, &arguments);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -112,8 +129,14 @@ int Main(int argc, char** argv) {
   if (install->parsed()) {
     return InstallCommand({arguments.install_directory, logger.get()});
   }
+  const EnvironmentMap variables = ReadEnvironment();
+  std::vector<GpuDevice> found = FindPodDevices(variables, logger.get());
+  if (devices->parsed()) {
+    std::fputs(DescribeDevices(found, arguments.process_count).c_str(), stdout);
+    return 0;
+  }
   StopSignal stop;
-  return TrainCommand(ReadEnvironment(), {arguments.engine_path, logger.get(), &stop});
+  return TrainCommand(variables, {arguments.engine_path, logger.get(), &stop, std::move(found)});
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/contract/exit_code.h"
+#include "trainer-runtime/cmd/pod_devices.h"
 #include "trainer-runtime/cmd/runtime_service.h"
 #include "trainer-runtime/supervisor/supervisor.h"
 
@@ -74,6 +75,8 @@ int RunCommand(const EnvironmentMap& variables, const RunCommandOptions& options
   if (!processes.ok()) {
     return FailAsUserError(&environment.value(), processes.error(), options.logger);
   }
+  const std::vector<GpuDevice> devices = FindPodDevices(variables, options.logger);
+  GiveDevices(devices, &processes.value());
   // A program may bind any port, ours included, so a missing status server does not stop it.
   Result<std::unique_ptr<RuntimeService>> service =
       RuntimeService::Start(*environment, options.logger, [](const ControlMessage& message) {
@@ -90,6 +93,7 @@ int RunCommand(const EnvironmentMap& variables, const RunCommandOptions& options
   supervise.termination_message_file = environment->termination_message_file;
   if (service.ok()) {
     StatusBoard* board = &(*service)->board();
+    ShowDevices(devices, environment->processes, board);
     supervise.on_event = [board](const SupervisorEvent& event) { ShowEvent(event, board); };
   }
   return Supervise(supervise);

@@ -15,6 +15,7 @@
 #include "common/contract/training_spec.h"
 #include "trainer-runtime/checkpoint/checkpoint_store.h"
 #include "trainer-runtime/cmd/abort_switch.h"
+#include "trainer-runtime/cmd/pod_devices.h"
 #include "trainer-runtime/cmd/runtime_service.h"
 #include "trainer-runtime/cmd/training_observer.h"
 #include "trainer-runtime/cmd/training_parts.h"
@@ -37,7 +38,9 @@ constexpr int kHeartbeatsMissed = 6;
 class TrainingProcess {
  public:
   TrainingProcess(WorkerEnvironment environment, TrainingSpec spec, TrainCommandOptions options)
-      : environment_(std::move(environment)), spec_(std::move(spec)), options_(options) {}
+      : environment_(std::move(environment)),
+        spec_(std::move(spec)),
+        options_(std::move(options)) {}
 
   int Run();
 
@@ -159,6 +162,7 @@ Status TrainingProcess::StartService() {
       }));
   observer_ = std::make_unique<TrainingObserver>(
       &service_->board(), &service_->metrics(), options_.logger, rank());
+  ShowDevices(options_.devices, environment_.processes, &service_->board());
   return OkStatus();
 }
 

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "common/base/log.h"
 #include "common/contract/environment.h"
 #include "trainer-runtime/cmd/stop_signal.h"
+#include "trainer-runtime/devices/device.h"
 
 namespace lockstep::runtime {
 
@@ -12,6 +14,7 @@ struct TrainCommandOptions {
   std::string engine_path;  // the engine plug-in; empty: searched
   Logger* logger = nullptr;
   StopSignal* stop = nullptr;
+  std::vector<GpuDevice> devices;  // of this pod, shown in the status
 };
 
 // `lockstep-runtime train`: trains this pod's share of the job that `variables` describe, and
