@@ -58,7 +58,7 @@ LIBRARIES = {
     "yaml-cpp/": ("operator/api",),
     "simdjson.h": ("operator/kube",),
     "prometheus/": ("trainer-runtime/telemetry",),
-    "openssl/": ("common/base",),
+    "openssl/": ("common/base", "operator/transport"),
     "zlib.h": ("trainer-runtime/data",),
     "gloo/": (),
     "mpi.h": (),

@@ -1,0 +1,39 @@
+#include "operator/transport/testing/transport_test.h"
+
+#include <utility>
+
+namespace lockstep::control {
+
+void TransportTest::Serve(TestServer::Handler handler) {
+  TestServerOptions options;
+  options.identity = ServerIdentity();
+  Serve(options, std::move(handler));
+}
+
+void TransportTest::Serve(const TestServerOptions& options, TestServer::Handler handler) {
+  server_ = std::make_unique<TestServer>(options, std::move(handler));
+  options_.endpoint.host = options.address;
+  options_.endpoint.port = server_->port();
+  options_.endpoint.is_tls = !options.identity.key_pem.empty();
+}
+
+Transport* TransportTest::transport() {
+  if (transport_ == nullptr) {
+    transport_ = MakeTransport(options_);
+  }
+  return transport_.get();
+}
+
+std::unique_ptr<Transport> TransportTest::MakeTransport(TransportOptions options) {
+  options.credentials = &credentials_;
+  options.logger = logger_.get();
+  options.user_agent = "lockstep-test";
+  options.connections_max = kConnectionsMax;
+  return MakeBeastTransport(std::move(options));
+}
+
+std::string TransportName(const ::testing::TestParamInfo<TransportKind>&) {
+  return "Beast";
+}
+
+}  // namespace lockstep::control
