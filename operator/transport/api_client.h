@@ -29,15 +29,17 @@ struct ApiClientOptions {
   Duration write_timeout = std::chrono::seconds(5);
   Duration read_timeout = std::chrono::seconds(30);   // one GET
   Duration total_timeout = std::chrono::seconds(60);  // CallAll, retries and waiting included
+  Duration reset_pause = std::chrono::seconds(1);     // before a GET is tried again; as client-go
   int retries_max = 10;                               // of one call; as client-go
+  int parallel_max = 16;                              // calls under way; as the transport's limit
 };
 
-// Calls to the API server by way of a transport, which also bounds how many are open at once.
+// Calls to the API server by way of a transport.
 //
 // Sends again only what cannot have happened twice: any call answered with 429 or 5xx and
-// Retry-After, after that time; a GET whose connection was refused or reset, after one second; and
-// once each call answered with 401, as soon as the credentials have something newer. A write whose
-// outcome is unknown comes back as its fault, with request_sent.
+// Retry-After, after that time; a GET whose connection ended before the whole reply came, after a
+// pause; and, once, a call answered with 401, as soon as the credentials have something newer. A
+// write whose outcome is unknown comes back as its fault, with request_sent.
 // Source: client-go's rest/with_retry.go, for which replies are tried again.
 // Thread: any; calls from several threads share nothing but the transport.
 class ApiClient final : public kube::ApiCaller {

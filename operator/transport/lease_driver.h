@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "common/base/log.h"
 #include "common/base/time.h"
@@ -55,6 +56,7 @@ class LeaseDriver {
   class Core;
 
   std::shared_ptr<Core> core_;  // shared with the transport's callbacks
+  Transport* transport_;
 };
 
 }  // namespace lockstep::control

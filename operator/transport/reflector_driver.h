@@ -59,6 +59,7 @@ class WatchLoop {
   class Core;
 
   std::shared_ptr<Core> core_;  // shared with the transport's callbacks
+  Transport* transport_;
 };
 
 // Keeps one kube::Reflector running on the transport's thread, from construction to destruction.
