@@ -56,7 +56,7 @@ class ControlPlane:
         if crds is None:
             crds = [REPOSITORY / "crds"] if list(REPOSITORY.glob("crds/*.yaml")) else []
         self._crds = list(crds)
-        self._node_grace = node_grace
+        self.node_grace = node_grace
         self._audit = audit
         self._has_controllers = controllers
         self._nodes = tuple(nodes)
@@ -173,8 +173,8 @@ class ControlPlane:
             "kube-api-qps": 200,
             "kube-api-burst": 400,
         }
-        if self._node_grace is not None:
-            manager["node-monitor-grace-period"] = f"{self._node_grace}s"
+        if self.node_grace is not None:
+            manager["node-monitor-grace-period"] = f"{self.node_grace}s"
             manager["node-monitor-period"] = "2s"
         scheduler = {
             "kubeconfig": self.kubeconfig("system:kube-scheduler"),
