@@ -3,8 +3,8 @@
 #include <string_view>
 
 #include "common/base/result.h"
+#include "operator/kube/item.h"
 #include "operator/kube/objects.h"
-#include "operator/kube/reflector.h"
 
 namespace lockstep::control::kube {
 

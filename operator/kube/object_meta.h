@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "common/base/result.h"
+#include "operator/kube/item.h"
 #include "operator/kube/json_scan.h"
-#include "operator/kube/reflector.h"
 
 // For the decoders of this folder.
 namespace lockstep::control::kube {

@@ -1,70 +1,21 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
-#include "common/base/prng.h"
+#include "common/base/result.h"
 #include "common/base/time.h"
+#include "operator/kube/item.h"
+#include "operator/kube/reflector_core.h"
 #include "operator/kube/request.h"
 
 namespace lockstep::control::kube {
-
-struct ObjectKey {
-  std::string namespace_name;
-  std::string name;
-
-  friend auto operator<=>(const ObjectKey&, const ObjectKey&) = default;
-};
-
-// One object out of the stream. `T` is the projection; shared because stores, updates and readers
-// hold the same immutable value.
-template <typename T>
-struct Item {
-  ObjectKey key;
-  std::string uid;
-  std::string resource_version;
-  std::shared_ptr<const T> object;
-};
-
-template <typename T>
-struct Replaced {
-  std::vector<Item<T>> items;  // the whole selection; what is not in it is gone
-};
-
-template <typename T>
-struct Upserted {
-  Item<T> item;
-};
-
-template <typename T>
-struct Deleted {
-  Item<T> item;  // the last state
-};
-
-// The order of updates is the order in which the server made them.
-template <typename T>
-using ObjectUpdate = std::variant<Replaced<T>, Upserted<T>, Deleted<T>>;
-
-struct ReflectorOptions {
-  Selection selection;
-  bool wants_streaming_list = true;  // falls back to LIST where the server refuses or ignores it
-  int page_size = 500;
-};
-
-// What one reflector has been through, for metrics and logs.
-struct ReflectorCounts {
-  int64_t lists = 0;
-  int64_t watches = 0;
-  int64_t events = 0;
-  int64_t relists = 0;   // after "too old"
-  int64_t failures = 0;  // exchanges that ended in an error
-};
 
 // Keeps a copy of one selection of objects up to date: initial state by a streaming list
 // (WatchList) where the server has it, else by LIST; then WATCH, for ever, from where the last one
@@ -75,7 +26,7 @@ struct ReflectorCounts {
 //
 //   waiting --NextRequest--> listing | streaming list | watching --OnBytes*--> OnEnd --> waiting
 //
-// Thread: one.
+// Thread: one. Source: client-go's tools/cache/reflector.go, for what follows from which failure.
 template <typename T>
 class Reflector {
  public:
@@ -83,32 +34,82 @@ class Reflector {
   // counted: one odd pod must not stop the operator.
   using Decode = Result<Item<T>> (*)(std::string_view json);
 
-  Reflector(ReflectorOptions options, Decode decode, uint64_t seed);
+  Reflector(ReflectorOptions options, Decode decode, uint64_t seed)
+      : core_(
+            std::move(options),
+            [decode](std::string_view json) -> Result<Item<void>> {
+              LOCKSTEP_ASSIGN_OR_RETURN(Item<T> item, decode(json));
+              std::shared_ptr<const void> object = item.object;
+              return Convert<void, T>(std::move(item), std::move(object));
+            },
+            seed) {}
 
-  struct Next {
-    TimePoint not_before{};  // back-off
-    Request request;
-  };
+  using Next = ReflectorCore::Next;
 
-  // What to send next. Precondition (checked): no exchange is open.
-  Next NextRequest(TimePoint now);
+  // What to send next, and when. Precondition (checked): no exchange is open.
+  Next NextRequest(TimePoint now) { return core_.NextRequest(now); }
 
   // The reply's status line came. Bytes of other than 2xx replies are collected as the error text.
-  void OnStatus(int http_status);
+  void OnStatus(int http_status) { core_.OnStatus(http_status); }
 
   // Body bytes, cut anywhere; appends what they mean to `updates`. Returns false when the exchange
   // must be ended by the driver (an ERROR event): OnEnd follows all the same.
-  bool OnBytes(std::string_view bytes, std::vector<ObjectUpdate<T>>* updates);
+  bool OnBytes(std::string_view bytes, std::vector<ObjectUpdate<T>>* updates) {
+    std::vector<ObjectUpdate<void>> erased;
+    const bool goes_on = core_.OnBytes(bytes, &erased);
+    AppendTo(updates, std::move(erased));
+    return goes_on;
+  }
 
   // The exchange is over: cleanly (nullopt), or with a fault.
   void OnEnd(const std::optional<Fault>& fault,
              TimePoint now,
-             std::vector<ObjectUpdate<T>>* updates);
+             std::vector<ObjectUpdate<T>>* updates) {
+    std::vector<ObjectUpdate<void>> erased;
+    core_.OnEnd(fault, now, &erased);
+    AppendTo(updates, std::move(erased));
+  }
 
   // Whether the first whole state was handed over.
-  bool has_synced() const;
+  bool has_synced() const { return core_.has_synced(); }
 
-  const ReflectorCounts& counts() const;
+  const ReflectorCounts& counts() const { return core_.counts(); }
+
+  // Why the last exchange failed, or the last object was skipped; for logs. Empty: never.
+  const std::string& last_failure() const { return core_.last_failure(); }
+
+ private:
+  template <typename To, typename From>
+  static Item<To> Convert(Item<From> item, std::shared_ptr<const To> object) {
+    return {std::move(item.key),
+            std::move(item.uid),
+            std::move(item.resource_version),
+            std::move(object)};
+  }
+
+  static Item<T> Restore(Item<void> item) {
+    std::shared_ptr<const T> object = std::static_pointer_cast<const T>(item.object);
+    return Convert<T, void>(std::move(item), std::move(object));
+  }
+
+  static void AppendTo(std::vector<ObjectUpdate<T>>* updates,
+                       std::vector<ObjectUpdate<void>> erased) {
+    for (ObjectUpdate<void>& update : erased) {
+      if (auto* upserted = std::get_if<Upserted<void>>(&update)) {
+        updates->emplace_back(Upserted<T>{Restore(std::move(upserted->item))});
+      } else if (auto* deleted = std::get_if<Deleted<void>>(&update)) {
+        updates->emplace_back(Deleted<T>{Restore(std::move(deleted->item))});
+      } else {
+        Replaced<T> replaced;
+        for (Item<void>& item : std::get<Replaced<void>>(update).items) {
+          replaced.items.push_back(Restore(std::move(item)));
+        }
+        updates->emplace_back(std::move(replaced));
+      }
+    }
+  }
+
+  ReflectorCore core_;
 };
 
 }  // namespace lockstep::control::kube
