@@ -9,6 +9,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <openssl/pem.h>
 #include <openssl/ssl.h>
 #include <sys/socket.h>
@@ -210,6 +211,8 @@ void TestServer::Accept() {
     if (!socket.is_open()) {
       return;
     }
+    const int is_on = 1;  // as Go's servers do
+    ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &is_on, sizeof is_on);
     auto connection = std::make_unique<Connection>();
     connection->number = connection_count_++;
     connection->socket = std::move(socket);
