@@ -6,7 +6,7 @@
 #include "operator/api/defaults.h"
 #include "operator/api/encode.h"
 #include "operator/api/rfc3339.h"
-#include "operator/api/yaml.h"
+#include "operator/yaml/yaml.h"
 
 namespace lockstep::control {
 namespace {

@@ -7,7 +7,7 @@
 #include "common/contract/problems.h"
 #include "operator/api/decode.h"
 #include "operator/api/fields.h"
-#include "operator/api/yaml.h"
+#include "operator/yaml/yaml.h"
 
 namespace lockstep::control {
 namespace {

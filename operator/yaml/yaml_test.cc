@@ -1,4 +1,4 @@
-#include "operator/api/yaml.h"
+#include "operator/yaml/yaml.h"
 
 #include <cmath>
 #include <string>

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "operator/api/yaml.h"
+#include "operator/yaml/yaml.h"
 
 namespace lockstep::control {
 namespace {
