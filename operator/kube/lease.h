@@ -29,13 +29,19 @@ enum class LeaseRole { kStandby, kLeader, kLost };  // kLost: was leader, must s
 // Decides who leads, by one Lease object. A state machine without I/O or clock: the driver sends
 // NextRequest when its time has come and hands over the result.
 //
-// Safety: leads only until `leads_until()`, which counts from before the renewal was sent; whether
-// another's lease has run out is judged by the local monotonic time since the record last changed,
-// never by the time written in it. Every mutating call of the process must be over before
+//   read --taken--> wait --> read ..
+//        --free, run out, missing--> write --won--> leading: write, write, .. --lost--> over
+//
+// Safety: leads only until `leads_until()`, which counts from before the renewal was sent and is
+// `renew_deadline` long; another may take over only `lease_duration` after it saw that renewal,
+// judged by its own monotonic clock and never by the time written in the lease. The difference is
+// for clocks that run at unequal speed. Every mutating call of the process must be over before
 // leads_until().
-// Thread: one.
+// Limit: a lease that somebody deletes protects nobody from a process that starts just then.
+// Thread: one. Source: client-go's tools/leaderelection, for the meaning of the lease's fields.
 class LeaseElection {
  public:
+  // Precondition (checked): CheckLeaseOptions(options).ok().
   LeaseElection(LeaseOptions options, uint64_t seed);
 
   struct Next {
@@ -43,6 +49,7 @@ class LeaseElection {
     Request request;
   };
 
+  // What to send next, and when. Asked again before a result it means the same anew.
   Next NextRequest(TimePoint now, WallTime wall_now);
 
   // `sent` is the moment before the request left.
@@ -51,13 +58,45 @@ class LeaseElection {
   LeaseRole role(TimePoint now) const;
 
   // The process may act as leader strictly before this moment; the past while it does not lead.
-  TimePoint leads_until() const;
+  TimePoint leads_until() const { return leads_until_; }
 
-  // The request that gives the lease up, so that another leads at once; null when not leading.
-  // Only after every worker has stopped.
+  // The request that gives the lease up, so that another leads at once; null when it is not ours.
+  // Only after every worker has stopped: from here on this process does not lead.
   std::optional<Request> Release(WallTime wall_now);
 
-  const std::string& holder() const;  // as last seen; empty: nobody
+  // As last seen; empty: nobody.
+  const std::string& holder() const { return record_.holder; }
+
+ private:
+  enum class Step { kRead, kCreate, kWrite };
+
+  // What is written in the lease.
+  struct Record {
+    std::string holder;
+    std::string resource_version;
+    std::string acquire_time;
+    std::chrono::seconds duration{};
+    int64_t transitions = 0;
+  };
+
+  static Result<Record> ParseRecord(const Reply& reply);
+  std::string Encode(const Record& record, WallTime renew_time) const;
+  Record OwnRecord(WallTime wall_now) const;
+  bool IsFree(TimePoint now) const;
+  void OnRead(const CallResult& result, TimePoint now);
+  void OnWritten(const CallResult& result, TimePoint sent, TimePoint now);
+  void Observe(Record record, TimePoint now);
+  void Lose();
+  Duration StandbyPause();
+
+  LeaseOptions options_;
+  Prng prng_;
+  Record record_;            // as last seen; without a version: there is none
+  TimePoint observed_at_{};  // when it was first seen as it is
+  Step step_ = Step::kRead;
+  TimePoint not_before_{};
+  bool has_led_ = false;
+  TimePoint leads_until_{};
 };
 
 }  // namespace lockstep::control::kube
