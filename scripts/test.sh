@@ -53,14 +53,29 @@ leftover_processes() {
   done
 }
 
+# What test clusters have besides processes and files: bridges, cgroups, mounts. Namespaces last
+# as long as the processes and mounts that use them.
+leftover_cluster_parts() {
+  local link group
+  for link in /sys/class/net/ls{br,ve}*; do
+    [ ! -e "$link" ] || echo "network link $(basename "$link")"
+  done
+  for group in /sys/fs/cgroup/*/lockstep-*; do
+    [ ! -e "$group" ] || echo "cgroup $group"
+  done
+  grep -F " $scratch/" /proc/mounts || true
+}
+
 check_leftovers() {
   say "looking for leftovers"
-  local processes files shared_memory
+  local processes files shared_memory cluster_parts
+  cluster_parts=$(leftover_cluster_parts)
   processes=$(leftover_processes)
   files=$(find "$scratch" -mindepth 1 | head -20)
   shared_memory=$(comm -13 <(echo "$shared_memory_before") <(ls -A /dev/shm))
   [ -z "$processes" ] || die "processes left behind:"$'\n'"$processes"
   [ -z "$files" ] || die "files left behind:"$'\n'"$files"
+  [ -z "$cluster_parts" ] || die "left behind by test clusters:"$'\n'"$cluster_parts"
   [ -z "$shared_memory" ] || die "shared memory left behind: $shared_memory"
 }
 
