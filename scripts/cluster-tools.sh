@@ -134,6 +134,7 @@ main() {
   fi
   local go tool
   go=$(find_go)
+  unset GOROOT # of another Go, perhaps
   # Nothing of the caller's taste may change what is built. CGO stays off for all of them: to
   # switch it is to compile the standard library again.
   export CGO_ENABLED=0 GOTOOLCHAIN=local GOFLAGS="-buildvcs=false -mod=readonly" GOWORK=off
