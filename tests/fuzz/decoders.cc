@@ -15,6 +15,7 @@
 #include "common/contract/topology.h"
 #include "common/contract/training_spec.h"
 #include "common/json/json.h"
+#include "tests/fuzz/kube_decoders.h"
 
 namespace lockstep::fuzz {
 namespace {
@@ -274,12 +275,14 @@ constexpr std::array<Decoder, 9> kDecoders = {{
 
 }  // namespace
 
-std::span<const Decoder> Decoders() {
-  return kDecoders;
+std::vector<Decoder> Decoders() {
+  std::vector<Decoder> all(kDecoders.begin(), kDecoders.end());
+  all.insert(all.end(), KubeDecoders().begin(), KubeDecoders().end());
+  return all;
 }
 
-const Decoder& DecoderNamed(std::string_view name) {
-  for (const Decoder& decoder : kDecoders) {
+Decoder DecoderNamed(std::string_view name) {
+  for (const Decoder& decoder : Decoders()) {
     if (decoder.name == name) {
       return decoder;
     }

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,10 +25,10 @@ struct Decoder {
   std::vector<std::string> (*seeds)();
 };
 
-// Every decoder of outside bytes in common/, by name.
-std::span<const Decoder> Decoders();
+// Every decoder of outside bytes in common/ and operator/kube.
+std::vector<Decoder> Decoders();
 
 // The decoder of that name. Precondition (checked): there is one.
-const Decoder& DecoderNamed(std::string_view name);
+Decoder DecoderNamed(std::string_view name);
 
 }  // namespace lockstep::fuzz

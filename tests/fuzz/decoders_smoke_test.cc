@@ -63,10 +63,7 @@ TEST_P(DecoderSmoke, SurvivesDamage) {
   EXPECT_LT(accepted_count, kMutations);
 }
 
-INSTANTIATE_TEST_SUITE_P(Common,
-                         DecoderSmoke,
-                         ::testing::ValuesIn(Decoders().begin(), Decoders().end()),
-                         TestNameOf);
+INSTANTIATE_TEST_SUITE_P(All, DecoderSmoke, ::testing::ValuesIn(Decoders()), TestNameOf);
 
 }  // namespace
 }  // namespace lockstep::fuzz
