@@ -5,7 +5,6 @@
 
 #include "operator/api/defaults.h"
 #include "operator/api/encode.h"
-#include "operator/api/rfc3339.h"
 #include "operator/yaml/yaml.h"
 
 namespace lockstep::control {
@@ -218,31 +217,6 @@ TEST(Default, ProcessesFollowGpusForCommandsAndStayOneForTheBuiltInTrainer) {
   job.spec.roles[0].processes = 0;
   Default(&job);
   EXPECT_EQ(job.spec.roles[0].processes, 1);
-}
-
-TEST(ParseRfc3339, ReadsWhatFormatRfc3339Writes) {
-  const auto time = ParseRfc3339("2026-11-21T10:22:03.120Z");
-  ASSERT_TRUE(time.has_value());
-  EXPECT_EQ(FormatRfc3339(*time), "2026-11-21T10:22:03.120Z");
-  EXPECT_EQ(ParseRfc3339("2026-11-21T10:22:03.12Z"), time);
-  EXPECT_EQ(ParseRfc3339("2026-11-21T10:22:03.120000Z"), time);
-  EXPECT_EQ(ParseRfc3339("1970-01-01T00:00:00Z"), WallTime{});
-}
-
-TEST(ParseRfc3339, RefusesEverythingElse) {
-  for (const char* text : {"",
-                           "2026-11-21",
-                           "2026-11-21T10:22:03",
-                           "2026-13-21T10:22:03Z",
-                           "2026-02-30T10:22:03Z",
-                           "2026-11-21T24:00:00Z",
-                           "2026-11-21T10:60:00Z",
-                           "2026-11-21T10:22:03.Z",
-                           "2026-11-21T10:22:03+01:00",
-                           "-026-11-21T10:22:03Z",
-                           "2026-11-21 10:22:03Z"}) {
-    EXPECT_EQ(ParseRfc3339(text), std::nullopt) << text;
-  }
 }
 
 }  // namespace

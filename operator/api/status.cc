@@ -4,12 +4,12 @@
 #include <optional>
 #include <utility>
 
+#include "common/base/rfc3339.h"
 #include "common/contract/training_result.h"
 #include "operator/api/derived_status.h"
 #include "operator/api/encode.h"
 #include "operator/api/fields.h"
 #include "operator/api/job_names.h"
-#include "operator/api/rfc3339.h"
 
 namespace lockstep::control {
 namespace {
