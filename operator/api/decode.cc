@@ -97,6 +97,7 @@ RoleSpec DecodeRole(const Json& value, const std::string& path, Errors* errors) 
   role.processes = reader.Int("processes", 1, kProcessesMax).value_or(0);  // 0: left to Default
   role.restart_policy =
       ReadEnum(reader, "restartPolicy", kRestartPolicyNames).value_or(role.restart_policy);
+  role.supervise = reader.Bool("supervise").value_or(role.supervise);
   if (const Json* pod = reader.Find("template")) {
     role.pod = DecodePodTemplate(*pod, reader.PathOf("template"), errors);
   }

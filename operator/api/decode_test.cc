@@ -54,6 +54,7 @@ spec:
     gpus: 2
     processes: 1
     restartPolicy: OnFailure
+    supervise: false
     template:
       metadata: {labels: {a: b}}
       spec:
@@ -97,9 +98,11 @@ status:
                podUid: u, completed: true, devices: [GPU-1, GPU-2]}]
   roles: [{name: worker, pending: 1, active: 2, succeeded: 0, failed: 1}]
   restarts: [{cause: oom, count: 2}]
-  progress: {step: 5, stepsTotal: 10, dataEpoch: 1, loss: 0.5, samplesPerSecond: 3.5, etaSeconds: 9}
+  progress: {step: 5, stepsTotal: 10, dataEpoch: 1, loss: 0.5, samplesPerSecond: 3.5, etaSeconds: 9,
+             observedAt: "2026-11-21T10:22:07Z"}
   result: {testLoss: 0.25, testAccuracy: 0.975}
   rollbacks: 2
+  quickRestarts: 1
   retryAt: "2026-11-21T10:22:08Z"
   startTime: "2026-11-21T10:22:03Z"
   completionTime: "2026-11-21T10:23:03.5Z"

@@ -32,7 +32,8 @@ Json EncodeRole(const RoleSpec& role) {
                 {"replicas", role.replicas},
                 {"gpus", role.gpus},
                 {"processes", role.processes},
-                {"restartPolicy", RestartPolicyName(role.restart_policy)}};
+                {"restartPolicy", RestartPolicyName(role.restart_policy)},
+                {"supervise", role.supervise}};
   if (!role.pod.raw.empty()) {
     value["template"] = role.pod.raw;
   }

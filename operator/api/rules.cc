@@ -190,6 +190,9 @@ class RuleChecker {
     if (spec_.training && role.pod.has_command()) {
       Fail(command_path, "found beside spec.training, expected only one of the two");
     }
+    if (spec_.training && !role.supervise) {
+      Fail(path + ".supervise", "false found beside spec.training, which is the runtime itself");
+    }
     if (spec_.training && (role.name == Role::kEvaluator)) {
       Fail(path + ".name",
            "\"evaluator\" found, but the built-in trainer has none yet: it evaluates at the end, "

@@ -82,6 +82,7 @@ JobProgress DecodeProgress(const Json& value, const std::string& path, Errors* e
   progress.loss = reader.Number("loss").value_or(0);
   progress.samples_per_second = reader.Number("samplesPerSecond").value_or(0);
   progress.eta_seconds = reader.Number("etaSeconds").value_or(0);
+  progress.observed_at = ReadTime(reader, "observedAt").value_or(WallTime{});
   reader.Finish();
   return progress;
 }
@@ -150,7 +151,8 @@ void SetNumber(Json* object, const char* key, const std::optional<double>& numbe
 Json EncodeProgress(const JobProgress& progress) {
   Json value = {{"step", progress.step},
                 {"stepsTotal", progress.steps_total},
-                {"dataEpoch", progress.data_epoch}};
+                {"dataEpoch", progress.data_epoch},
+                {"observedAt", FormatRfc3339(progress.observed_at)}};
   SetNumber(&value, "loss", progress.loss);
   SetNumber(&value, "samplesPerSecond", progress.samples_per_second);
   SetNumber(&value, "etaSeconds", progress.eta_seconds);
@@ -203,6 +205,7 @@ TrainingJobStatus DecodeStatus(const Json& value,
   status.observed_generation = ReadCount(reader, "observedGeneration");
   status.control_counter = ReadCount(reader, "controlCounter");
   status.rollbacks = ReadCount(reader, "rollbacks");
+  status.quick_restarts = ReadCount(reader, "quickRestarts");
   status.retry_at = ReadTime(reader, "retryAt");
   PassThrough(reader, {"state", "ready", "restartCount", "reason", "replicas", "selector"});
   reader.Finish();
@@ -226,7 +229,8 @@ Json EncodeStatus(const TrainingJob& job) {
                 {"restarts", EncodeList(status.restarts, EncodeRestartCount)},
                 {"observedGeneration", status.observed_generation},
                 {"controlCounter", status.control_counter},
-                {"rollbacks", status.rollbacks}};
+                {"rollbacks", status.rollbacks},
+                {"quickRestarts", status.quick_restarts}};
   if (status.progress) {
     value["progress"] = EncodeProgress(*status.progress);
   }

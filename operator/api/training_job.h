@@ -119,6 +119,9 @@ struct RoleSpec {
   int64_t gpus = 0;       // whole GPUs per pod
   int64_t processes = 1;  // per pod
   RestartPolicy restart_policy = RestartPolicy::kExitCode;
+  // Whether our runtime runs the template's command: with it come signals passed on, one process
+  // for each GPU, metrics, and word of a lost peer. Without it the command is started as written.
+  bool supervise = true;
   PodTemplate pod;
 
   friend bool operator==(const RoleSpec&, const RoleSpec&) = default;
@@ -243,6 +246,7 @@ struct JobProgress {
   double loss = 0;
   double samples_per_second = 0;
   double eta_seconds = 0;
+  WallTime observed_at{};
 
   friend bool operator==(const JobProgress&, const JobProgress&) = default;
 };
@@ -263,6 +267,7 @@ struct TrainingJobStatus {
   int64_t observed_generation = 0;
   int64_t control_counter = 0;  // number of the last control message that was decided
   int64_t rollbacks = 0;        // gangs rolled back in a row: placed, but not all pods could start
+  int64_t quick_restarts = 0;   // gang restarts in a row, each soon after the gang ran
   std::optional<WallTime> retry_at;  // the gang is not placed again before
 
   friend bool operator==(const TrainingJobStatus&, const TrainingJobStatus&) = default;
