@@ -34,11 +34,15 @@ class LeaseDriver::Core final : public std::enable_shared_from_this<Core> {
                                  [self = shared_from_this()] { self->Prepare(); });
   }
 
-  void End() { is_ended_ = true; }
+  // Nobody listens any more: nothing that was given to us may be touched.
+  void Abandon() {
+    is_ended_ = true;
+    is_abandoned_ = true;
+  }
 
   // `done` is called when the lease is given up, or cannot be.
   void Release(std::function<void()> done) {
-    End();
+    is_ended_ = true;
     released_ = std::move(done);
     if (!is_under_way_) {
       SendRelease();
@@ -75,8 +79,10 @@ class LeaseDriver::Core final : public std::enable_shared_from_this<Core> {
         std::move(request),
         Limits(),
         [self = shared_from_this(), sent, verb, method](const kube::CallResult& result) {
-          self->Observe(verb, method, result, sent);
-          self->OnAnswer(result, sent);
+          if (!self->is_abandoned_) {
+            self->Observe(verb, method, result, sent);
+            self->OnAnswer(result, sent);
+          }
         });
   }
 
@@ -133,6 +139,9 @@ class LeaseDriver::Core final : public std::enable_shared_from_this<Core> {
     }
     options_.transport->StartCall(
         *std::move(request), Limits(), [self = shared_from_this()](const kube::CallResult& result) {
+          if (self->is_abandoned_) {
+            return;
+          }
           const auto* reply = std::get_if<kube::Reply>(&result);
           if (reply == nullptr || !reply->is_success()) {
             self->options_.logger->Warn("the lease was not given up",
@@ -166,6 +175,7 @@ class LeaseDriver::Core final : public std::enable_shared_from_this<Core> {
   kube::LeaseElection election_;
   bool is_under_way_ = false;
   bool is_ended_ = false;
+  bool is_abandoned_ = false;
   bool is_watching_clock_ = false;
   std::function<void()> released_;  // set: the lease is being given up
 
@@ -207,7 +217,7 @@ LeaseDriver::~LeaseDriver() {
   RunAndWait(
       transport_,
       [core = core_](const auto& done) {
-        core->End();
+        core->Abandon();
         done();
       },
       std::nullopt);

@@ -17,6 +17,12 @@ enum class TransportKind { kBeast };
 // One implementation against a server of the test's own making, over TLS.
 class TransportTest : public ::testing::TestWithParam<TransportKind> {
  protected:
+  // Before anything goes that the server's handler or a callback may use.
+  void TearDown() override {
+    transport_ = nullptr;
+    server_ = nullptr;
+  }
+
   // Starts the server with a certificate for its address.
   void Serve(TestServer::Handler handler);
 
