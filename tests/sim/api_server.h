@@ -1,0 +1,132 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "common/base/time.h"
+#include "common/json/json.h"
+#include "operator/kube/request.h"
+#include "tests/sim/object_store.h"
+#include "tests/sim/selector.h"
+
+namespace lockstep::control::sim {
+
+// Where a request goes, read back from its path and query.
+struct Route {
+  Collection* collection = nullptr;
+  kube::ObjectKey key;  // the name is empty for a whole collection
+  std::string subresource;
+  std::map<std::string, std::string> query;
+
+  const std::string& Parameter(const std::string& name) const;
+};
+
+// What the pods of one namespace may be, together. Ended pods do not count.
+struct Quota {
+  int64_t pods_max = 0;
+  int64_t gpus_max = 0;
+};
+
+// An API server as far as the operator can tell: versions, conflicts, preconditions, selectors,
+// status subresources, watches with history and bookmarks, server-side apply, graceful deletion,
+// owners and finalizers. tests/conformance holds it to the real one.
+//
+// A state machine: nothing happens between calls. What controllers and kubelets of a cluster do is
+// done by Change, Bind and CollectGarbage when the simulation says so.
+class ApiServer {
+ public:
+  // One call. A watch is refused: see OpenWatch.
+  kube::Reply Handle(const kube::Request& request, WallTime now);
+
+  // Starts a watch. Its id, or the refusal.
+  struct WatchStart {
+    kube::Reply reply;  // 200 with an empty body when it was started
+    int id = 0;
+  };
+
+  WatchStart OpenWatch(const kube::Request& request);
+
+  // The next bytes of the stream, of at most that many changes; empty when nothing has happened.
+  // After an ERROR event the stream has ended: nothing follows.
+  std::string ReadWatch(int id, std::size_t changes_max);
+
+  // A bookmark as the next bytes, if the watch asked for bookmarks and has been told everything.
+  std::string Bookmark(int id);
+
+  void CloseWatch(int id) { watches_.erase(id); }
+
+  // Writes an object as somebody with all rights would, without a precondition. `change` edits it.
+  // Returns false when it is not there. A write that changes nothing is none.
+  bool Edit(const kube::ResourceType& type,
+            const kube::ObjectKey& key,
+            const std::function<void(Json*)>& change);
+
+  // What the garbage collector does next: deletes one object whose owners are gone, or lets go of
+  // an owner whose dependents are. Returns false when there is nothing to do.
+  bool CollectGarbage(WallTime now);
+
+  // Deletes as DELETE does.
+  kube::Reply Delete(Collection* collection,
+                     const kube::ObjectKey& key,
+                     const Json& options,
+                     WallTime now);
+
+  ObjectStore* store() { return &store_; }
+
+  const ObjectStore& store() const { return store_; }
+
+  std::map<std::string, Quota> quotas;  // by namespace
+  bool has_streaming_lists = true;      // else refused with 422, as older servers do
+  bool pages_everything = false;        // pages even lists at version 0
+
+ private:
+  struct WatchState {
+    const Collection* collection = nullptr;
+    std::string namespace_name;
+    Selector labels;
+    Selector fields;
+    int64_t version = 0;  // told up to here
+    std::string initial;  // bytes to send first
+    bool wants_bookmarks = false;
+    bool is_over = false;
+  };
+
+  std::optional<Route> RouteOf(const kube::Request& request);
+  kube::Reply Read(const Route& route) const;
+  kube::Reply List(const Route& route) const;
+  kube::Reply Create(const Route& route, Json body, WallTime now);
+  kube::Reply Update(const Route& route, Json body, WallTime now);
+  kube::Reply Patch(const Route& route, const Json& body, WallTime now);
+  kube::Reply Apply(const Route& route, const Json& body, WallTime now);
+  kube::Reply Replace(const Route& route, const ObjectPtr& before, Json after, WallTime now);
+  std::optional<std::string> QuotaProblem(const Json& pod, const std::string& namespace_name) const;
+  bool IsAnyOwnerThere(const Json& object, const std::string& namespace_name) const;
+  bool LetGoOfOwner(Collection* collection, const kube::ObjectKey& key, WallTime now);
+  bool RemoveOrphan(Collection* collection, WallTime now);
+
+  ObjectStore store_;
+  std::map<int, WatchState> watches_;
+  // Which fields each manager owns, by uid: server-side apply removes what its manager leaves out.
+  std::map<std::string, std::map<std::string, Json>> applied_;
+  int64_t uids_ = 0;
+  int next_watch_ = 1;
+};
+
+// A refusal, or a success without an object, as the API server words it.
+kube::Reply StatusReply(int code, std::string_view reason, const std::string& message);
+kube::Reply NotFoundReply(const Collection& collection, const std::string& name);
+kube::Reply ConflictReply(const Collection& collection,
+                          const std::string& name,
+                          const std::string& why);
+kube::Reply ObjectReply(int code, const Collection& collection, const Json& object);
+
+// The object with apiVersion and kind, as replies and watches carry it.
+std::string ObjectText(const Collection& collection, const Json& object);
+
+}  // namespace lockstep::control::sim

@@ -1,0 +1,408 @@
+#include <algorithm>
+#include <array>
+#include <utility>
+#include <vector>
+
+#include "common/base/quantity.h"
+#include "tests/sim/api_server.h"
+
+// Writes of the simulated API server: create, update, patch, apply, delete, and what the garbage
+// collector does.
+namespace lockstep::control::sim {
+namespace {
+
+constexpr const char* kModified =
+    "the object has been modified; please apply your changes to the latest version and try again";
+constexpr const char* kForeground = "foregroundDeletion";
+constexpr int64_t kGraceDefault = 30;
+
+bool HasStatusSubresource(const Collection& collection) {
+  return collection.kind == "Pod" || collection.kind == "TrainingJob" ||
+         collection.kind == "Node" || collection.kind == "Service";
+}
+
+std::string SecondsText(WallTime when) {
+  std::string text = FormatRfc3339(when);
+  return text.substr(0, text.find('.')) + "Z";
+}
+
+bool HasPodEnded(const Json& pod) {
+  const std::string phase = TextAt(pod, "status.phase");
+  return phase == "Succeeded" || phase == "Failed";
+}
+
+int64_t GpusOf(const Json& pod) {
+  int64_t sum = 0;
+  for (const Json& container : pod.at("spec").at("containers")) {
+    const std::string limit = [&]() -> std::string {
+      const auto resources = container.find("resources");
+      if (resources == container.end() || !resources->contains("limits")) {
+        return "";
+      }
+      const Json& limits = resources->at("limits");
+      return limits.contains("nvidia.com/gpu") ? limits.at("nvidia.com/gpu").get<std::string>()
+                                               : "";
+    }();
+    sum += limit.empty() ? 0 : ParseQuantity(limit, QuantityUnit::kOnes).value();
+  }
+  return sum;
+}
+
+// Requests default to limits, as at admission.
+void DefaultPod(Json* pod) {
+  Json& spec = (*pod)["spec"];
+  for (Json& container : spec["containers"]) {
+    if (!container.contains("resources") || !container["resources"].contains("limits")) {
+      continue;
+    }
+    for (const auto& [name, amount] : container["resources"]["limits"].items()) {
+      if (!container["resources"].contains("requests") ||
+          !container["resources"]["requests"].contains(name)) {
+        container["resources"]["requests"][name] = amount;
+      }
+    }
+  }
+  if (!spec.contains("terminationGracePeriodSeconds")) {
+    spec["terminationGracePeriodSeconds"] = kGraceDefault;
+  }
+  (*pod)["status"] = {{"phase", "Pending"}};
+}
+
+bool IsPodWellFormed(const Json& pod) {
+  const auto spec = pod.find("spec");
+  return spec != pod.end() && spec->contains("containers") && spec->at("containers").is_array() &&
+         !spec->at("containers").empty();
+}
+
+std::vector<std::string> FinalizersOf(const Json& object) {
+  std::vector<std::string> finalizers;
+  if (object.at("metadata").contains("finalizers")) {
+    for (const Json& one : object.at("metadata").at("finalizers")) {
+      finalizers.push_back(one.get<std::string>());
+    }
+  }
+  return finalizers;
+}
+
+// Removes from `object` every field of `old_set` that is missing in `new_set`.
+void RemoveDropped(const Json& old_set, const Json& new_set, Json* object) {
+  if (!old_set.is_object() || !object->is_object()) {
+    return;
+  }
+  for (const auto& [key, value] : old_set.items()) {
+    if (!object->contains(key)) {
+      continue;
+    }
+    if (!new_set.is_object() || !new_set.contains(key)) {
+      object->erase(key);
+    } else {
+      RemoveDropped(value, new_set.at(key), &(*object)[key]);
+    }
+  }
+}
+
+}  // namespace
+
+std::optional<std::string> ApiServer::QuotaProblem(const Json& pod,
+                                                   const std::string& namespace_name) const {
+  const auto quota = quotas.find(namespace_name);
+  if (quota == quotas.end()) {
+    return std::nullopt;
+  }
+  int64_t pods = 1;
+  int64_t gpus = GpusOf(pod);
+  for (const auto& [key, other] : store_.Of(kube::kPods).objects) {
+    if (key.namespace_name == namespace_name && !HasPodEnded(*other)) {
+      ++pods;
+      gpus += GpusOf(*other);
+    }
+  }
+  if (pods <= quota->second.pods_max && gpus <= quota->second.gpus_max) {
+    return std::nullopt;
+  }
+  return "exceeded quota: team, requested: pods=1, used: pods=" + std::to_string(pods - 1) +
+         ", limited: pods=" + std::to_string(quota->second.pods_max);
+}
+
+kube::Reply ApiServer::Create(const Route& route, Json body, WallTime now) {
+  Collection& collection = *route.collection;
+  const std::string plural(collection.type.plural);
+  kube::ObjectKey key = route.key;
+  key.name = TextAt(body, "metadata.name");
+  if (key.name.empty()) {
+    return StatusReply(422, "Invalid", "metadata.name: Required value: name is required");
+  }
+  if (collection.kind == "Pod" && !IsPodWellFormed(body)) {
+    return StatusReply(422, "Invalid", "spec.containers: Required value");
+  }
+  if (collection.objects.count(key) > 0) {
+    return StatusReply(409, "AlreadyExists", plural + " \"" + key.name + "\" already exists");
+  }
+  if (collection.kind == "Pod") {
+    DefaultPod(&body);
+    if (const auto problem = QuotaProblem(body, key.namespace_name)) {
+      return StatusReply(403, "Forbidden", "pods \"" + key.name + "\" is forbidden: " + *problem);
+    }
+  } else if (HasStatusSubresource(collection)) {
+    body.erase("status");
+  }
+  body.erase("kind");
+  body.erase("apiVersion");
+  Json& metadata = body["metadata"];
+  if (collection.type.is_namespaced) {
+    metadata["namespace"] = key.namespace_name;
+  }
+  metadata["uid"] = "uid-" + std::to_string(++uids_);
+  metadata["creationTimestamp"] = SecondsText(now);
+  if (collection.kind == "TrainingJob") {
+    metadata["generation"] = 1;
+  }
+  return ObjectReply(201, collection, *store_.Put(&collection, key, std::move(body)));
+}
+
+kube::Reply ApiServer::Update(const Route& route, Json body, WallTime now) {
+  const auto found = route.collection->objects.find(route.key);
+  if (found == route.collection->objects.end()) {
+    return NotFoundReply(*route.collection, route.key.name);
+  }
+  const ObjectPtr before = found->second;
+  const std::string version = TextAt(body, "metadata.resourceVersion");
+  if (version.empty() && route.collection->kind == "TrainingJob") {
+    return StatusReply(422,
+                       "Invalid",
+                       "metadata.resourceVersion: Invalid value: 0x0: must be specified for an "
+                       "update");
+  }
+  if (const std::string uid = TextAt(body, "metadata.uid"); !uid.empty() && uid != UidOf(*before)) {
+    return ConflictReply(*route.collection,
+                         route.key.name,
+                         "Precondition failed: UID in precondition: " + uid +
+                             ", UID in object meta: " + UidOf(*before));
+  }
+  if (!version.empty() && version != TextAt(*before, "metadata.resourceVersion")) {
+    return ConflictReply(*route.collection, route.key.name, kModified);
+  }
+  Json after = *before;
+  if (route.subresource == "status") {
+    after["status"] = body.contains("status") ? body["status"] : Json::object();
+    return Replace(route, before, std::move(after), now);
+  }
+  for (const auto& [name, value] : body.items()) {
+    const bool is_fixed = name == "metadata" || name == "kind" || name == "apiVersion" ||
+                          (name == "status" && HasStatusSubresource(*route.collection));
+    if (!is_fixed) {
+      after[name] = value;
+    }
+  }
+  for (const char* field : {"labels", "annotations", "finalizers", "ownerReferences"}) {
+    after["metadata"].erase(field);
+    if (body["metadata"].contains(field)) {
+      after["metadata"][field] = body["metadata"][field];
+    }
+  }
+  return Replace(route, before, std::move(after), now);
+}
+
+kube::Reply ApiServer::Patch(const Route& route, const Json& body, WallTime now) {
+  const auto found = route.collection->objects.find(route.key);
+  if (found == route.collection->objects.end()) {
+    return NotFoundReply(*route.collection, route.key.name);
+  }
+  const ObjectPtr before = found->second;
+  const std::string version = TextAt(body, "metadata.resourceVersion");
+  if (!version.empty() && version != TextAt(*before, "metadata.resourceVersion")) {
+    return ConflictReply(*route.collection, route.key.name, kModified);
+  }
+  Json after = *before;
+  if (route.subresource == "status") {
+    after["status"].merge_patch(body.value("status", Json::object()));
+  } else {
+    const Json status = after.value("status", Json());
+    after.merge_patch(body);
+    if (HasStatusSubresource(*route.collection)) {
+      after["status"] = status;
+    }
+    after.erase("kind");
+    after.erase("apiVersion");
+  }
+  if (after.contains("status") && after["status"].is_null()) {
+    after.erase("status");
+  }
+  return Replace(route, before, std::move(after), now);
+}
+
+kube::Reply ApiServer::Apply(const Route& route, const Json& body, WallTime now) {
+  const std::string& manager = route.Parameter("fieldManager");
+  if (manager.empty()) {
+    return StatusReply(400, "BadRequest", "PatchOptions.fieldManager: Required value");
+  }
+  Json owned = body;
+  owned.erase("kind");
+  owned.erase("apiVersion");
+  const auto found = route.collection->objects.find(route.key);
+  if (found == route.collection->objects.end()) {
+    Route collection = route;
+    collection.key.name.clear();
+    kube::Reply created = Create(collection, body, now);
+    if (created.is_success()) {
+      const ObjectPtr stored = store_.Get(route.collection->type, route.key);
+      applied_[UidOf(*stored)][manager] = std::move(owned);
+    }
+    return created;
+  }
+  const ObjectPtr before = found->second;
+  Json after = *before;
+  Json& last = applied_[UidOf(*before)][manager];
+  RemoveDropped(last, owned, &after);
+  after.merge_patch(owned);
+  last = std::move(owned);
+  return Replace(route, before, std::move(after), now);
+}
+
+// Stores what a write came to: nothing, when nothing has changed; a removal, when the last
+// finalizer went.
+kube::Reply ApiServer::Replace(const Route& route,
+                               const ObjectPtr& before,
+                               Json after,
+                               WallTime /*now*/) {
+  Collection& collection = *route.collection;
+  if (after == *before) {
+    return ObjectReply(200, collection, *before);
+  }
+  const bool had_finalizers = !FinalizersOf(*before).empty();
+  if (IsDeleting(after) && had_finalizers && FinalizersOf(after).empty() &&
+      collection.kind != "Pod") {
+    store_.Remove(&collection, route.key);
+    return ObjectReply(200, collection, after);
+  }
+  if (collection.kind == "TrainingJob" &&
+      after.value("spec", Json()) != before->value("spec", Json())) {
+    after["metadata"]["generation"] = before->at("metadata").at("generation").get<int64_t>() + 1;
+  }
+  return ObjectReply(200, collection, *store_.Put(&collection, route.key, std::move(after)));
+}
+
+kube::Reply ApiServer::Delete(Collection* collection,
+                              const kube::ObjectKey& key,
+                              const Json& options,
+                              WallTime now) {
+  const auto found = collection->objects.find(key);
+  if (found == collection->objects.end()) {
+    return NotFoundReply(*collection, key.name);
+  }
+  const ObjectPtr before = found->second;
+  const std::string uid = TextAt(options, "preconditions.uid");
+  if (!uid.empty() && uid != UidOf(*before)) {
+    return ConflictReply(*collection,
+                         key.name,
+                         "Precondition failed: UID in precondition: " + uid +
+                             ", UID in object meta: " + UidOf(*before));
+  }
+  int64_t grace = 0;
+  const bool is_pod = collection->kind == "Pod";
+  if (is_pod && !HasPodEnded(*before) && !TextAt(*before, "spec.nodeName").empty()) {
+    grace = options.value("gracePeriodSeconds",
+                          before->at("spec").value("terminationGracePeriodSeconds", kGraceDefault));
+  }
+  std::vector<std::string> finalizers = FinalizersOf(*before);
+  if (TextAt(options, "propagationPolicy") == "Foreground" &&
+      std::find(finalizers.begin(), finalizers.end(), kForeground) == finalizers.end()) {
+    finalizers.emplace_back(kForeground);
+  }
+  if (grace == 0 && finalizers.empty()) {
+    store_.Remove(collection, key);
+    return is_pod || collection->kind == "Service" ? ObjectReply(200, *collection, *before)
+                                                   : StatusReply(200, "", "");
+  }
+  Json after = *before;
+  Json& metadata = after["metadata"];
+  const bool is_shorter =
+      !IsDeleting(*before) || grace < metadata.value("deletionGracePeriodSeconds", int64_t{0});
+  if (is_shorter) {
+    metadata["deletionTimestamp"] = SecondsText(now + std::chrono::seconds(grace));
+    metadata["deletionGracePeriodSeconds"] = grace;
+  }
+  if (!finalizers.empty()) {
+    metadata["finalizers"] = finalizers;
+  }
+  if (after == *before) {
+    return ObjectReply(200, *collection, *before);
+  }
+  return ObjectReply(200, *collection, *store_.Put(collection, key, std::move(after)));
+}
+
+bool ApiServer::CollectGarbage(WallTime now) {
+  Collection& jobs = store_.Of(kube::kTrainingJobs);
+  for (const auto& [key, job] : jobs.objects) {
+    if (IsDeleting(*job) && LetGoOfOwner(&jobs, kube::ObjectKey(key), now)) {
+      return true;
+    }
+  }
+  for (const kube::ResourceType& type : {kube::kPods, kube::kServices, kube::kSecrets}) {
+    if (RemoveOrphan(&store_.Of(type), now)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool ApiServer::LetGoOfOwner(Collection* collection, const kube::ObjectKey& key, WallTime now) {
+  const ObjectPtr owner = collection->objects.at(key);
+  std::vector<std::string> finalizers = FinalizersOf(*owner);
+  const auto foreground = std::find(finalizers.begin(), finalizers.end(), kForeground);
+  if (foreground == finalizers.end()) {
+    return false;
+  }
+  bool has_dependents = false;
+  for (const kube::ResourceType& type : {kube::kPods, kube::kServices, kube::kSecrets}) {
+    Collection& dependents = store_.Of(type);
+    for (const auto& [name, object] : dependents.objects) {
+      const Json references = object->at("metadata").value("ownerReferences", Json::array());
+      const bool is_dependent =
+          std::any_of(references.begin(), references.end(), [&](const Json& reference) {
+            return TextAt(reference, "uid") == UidOf(*owner);
+          });
+      has_dependents = has_dependents || is_dependent;
+      if (is_dependent && !IsDeleting(*object)) {
+        Delete(&dependents, kube::ObjectKey(name), Json::object(), now);
+        return true;
+      }
+    }
+  }
+  if (has_dependents) {
+    return false;
+  }
+  finalizers.erase(foreground);
+  if (finalizers.empty()) {
+    store_.Remove(collection, key);
+    return true;
+  }
+  Json after = *owner;
+  after["metadata"]["finalizers"] = finalizers;
+  store_.Put(collection, key, std::move(after));
+  return true;
+}
+
+bool ApiServer::IsAnyOwnerThere(const Json& object, const std::string& namespace_name) const {
+  const auto references = object.at("metadata").find("ownerReferences");
+  if (references == object.at("metadata").end() || references->empty()) {
+    return true;  // it belongs to nobody
+  }
+  return std::any_of(references->begin(), references->end(), [&](const Json& reference) {
+    const ObjectPtr owner =
+        store_.Get(kube::kTrainingJobs, {namespace_name, TextAt(reference, "name")});
+    return owner != nullptr && UidOf(*owner) == TextAt(reference, "uid");
+  });
+}
+
+bool ApiServer::RemoveOrphan(Collection* collection, WallTime now) {
+  for (const auto& [key, object] : collection->objects) {
+    if (!IsDeleting(*object) && !IsAnyOwnerThere(*object, key.namespace_name)) {
+      Delete(collection, kube::ObjectKey(key), Json::object(), now);
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace lockstep::control::sim
