@@ -8,6 +8,7 @@ COMMON = {"common/base", "common/json", "common/contract"}
 # that a new one gets its line here.
 EDGES = {
     "common/base": set(),
+    "common/http": {"common/base"},
     "common/json": {"common/base"},
     "common/contract": {"common/base", "common/json"},
     "operator/yaml": {"common/base", "common/json"},
@@ -17,14 +18,14 @@ EDGES = {
     "operator/reconcile": COMMON | {"operator/api", "operator/kube", "operator/scheduler"},
     "operator/controller": COMMON
     | {"operator/api", "operator/kube", "operator/scheduler", "operator/reconcile"},
-    "operator/transport": COMMON | {"operator/kube", "operator/yaml"},
+    "operator/transport": COMMON | {"common/http", "operator/kube", "operator/yaml"},
     "operator/local": COMMON | {"operator/api", "operator/kube"},
     "trainer-runtime/collectives": {"common/base"},
     "trainer-runtime/rendezvous": COMMON,
     "trainer-runtime/engine": COMMON,  # models arrive as the contract's TrainingSpec
     "trainer-runtime/data": COMMON,
     "trainer-runtime/checkpoint": COMMON,
-    "trainer-runtime/telemetry": COMMON,
+    "trainer-runtime/telemetry": COMMON | {"common/http"},
     "trainer-runtime/devices": COMMON,
     "trainer-runtime/strategy": COMMON
     | {"trainer-runtime/collectives", "trainer-runtime/engine"},
@@ -52,7 +53,7 @@ LIBRARIES = {
     "ATen/": ("trainer-runtime/engine",),
     "c10/": ("trainer-runtime/engine",),
     "nlohmann/": ("common/json",),
-    "boost/": ("operator/transport", "trainer-runtime/telemetry"),
+    "boost/": ("common/http", "operator/transport"),
     "spdlog/": ("common/base/log.cc", "operator/cli/run_log.cc"),  # the two Logger sinks
     "fmt/": ("common/base/log.cc",),
     "CLI/": ("operator/cli", "operator/cmd", "trainer-runtime/cmd"),

@@ -9,7 +9,7 @@
 #include "common/contract/control_message.h"
 #include "common/contract/environment.h"
 #include "common/contract/termination_message.h"
-#include "trainer-runtime/telemetry/http_server.h"
+#include "common/http/http_server.h"
 #include "trainer-runtime/telemetry/metrics.h"
 #include "trainer-runtime/telemetry/status_board.h"
 

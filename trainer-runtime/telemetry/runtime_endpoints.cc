@@ -11,26 +11,28 @@
 namespace lockstep::runtime {
 namespace {
 
-// kControlSignatureHeader as HttpRequest names headers.
+// kControlSignatureHeader as HttpServerRequest names headers.
 constexpr const char* kSignatureHeader = "x-lockstep-signature";
 
-HttpResponse Refusal(int status, std::string_view reason) {
-  return HttpResponse{status, "application/json", DumpJson(Json{{"error", reason}}) + "\n"};
+HttpServerResponse Refusal(int status, std::string_view reason) {
+  return HttpServerResponse{status, "application/json", DumpJson(Json{{"error", reason}}) + "\n"};
 }
 
-HttpResponse AnswerHealth(const StatusBoard& board) {
+HttpServerResponse AnswerHealth(const StatusBoard& board) {
   const Phase phase = board.Snapshot().phase;
   if (phase == Phase::kFailed) {
-    return HttpResponse{503, "text/plain", "failed\n"};
+    return HttpServerResponse{503, "text/plain", "failed\n"};
   }
-  return HttpResponse{200, "text/plain", "ok\n"};
+  return HttpServerResponse{200, "text/plain", "ok\n"};
 }
 
-HttpResponse AnswerStatus(const RuntimeEndpointsOptions& options, const HttpRequest& request) {
+HttpServerResponse AnswerStatus(const RuntimeEndpointsOptions& options,
+                                const HttpServerRequest& request) {
   if (!IsStatusAuthorized(options.job_key, request.Header("authorization"))) {
     return Refusal(401, "the job's status token is required");
   }
-  return HttpResponse{200, "application/json", EncodeStatusDocument(options.board->Snapshot())};
+  return HttpServerResponse{
+      200, "application/json", EncodeStatusDocument(options.board->Snapshot())};
 }
 
 // Refuses what is not signed before anything of it is read, and what is old before it is obeyed.
@@ -39,7 +41,7 @@ class ControlGate {
   explicit ControlGate(RuntimeEndpointsOptions options)
       : options_(std::move(options)), receiver_{options_.job_uid, options_.attempt, 0} {}
 
-  HttpResponse Answer(const HttpRequest& request) {
+  HttpServerResponse Answer(const HttpServerRequest& request) {
     const std::string_view signature = request.Header(kSignatureHeader);
     const bool is_signed =
         !options_.job_key.empty() &&
@@ -63,11 +65,11 @@ class ControlGate {
     if (options_.on_control) {
       options_.on_control(*message);
     }
-    return HttpResponse{200, "application/json", "{}\n"};
+    return HttpServerResponse{200, "application/json", "{}\n"};
   }
 
  private:
-  HttpResponse Refuse(int status, const std::string& reason) {
+  HttpServerResponse Refuse(int status, const std::string& reason) {
     options_.logger->Warn("control message refused", {{"error", reason}});
     return Refusal(status, reason);
   }
@@ -84,14 +86,16 @@ HttpRoutes MakeRuntimeRoutes(RuntimeEndpointsOptions options) {
   // Shared by the copies of one handler, which all run on the server's one thread.
   const auto gate = std::make_shared<ControlGate>(options);
   HttpRoutes routes;
-  routes["/healthz"]["GET"] = [board = options.board](const HttpRequest&) {
+  routes["/healthz"]["GET"] = [board = options.board](const HttpServerRequest&) {
     return AnswerHealth(*board);
   };
-  routes["/metrics"]["GET"] = [metrics = options.metrics](const HttpRequest&) {
-    return HttpResponse{200, "text/plain; version=0.0.4", metrics->RenderText()};
+  routes["/metrics"]["GET"] = [metrics = options.metrics](const HttpServerRequest&) {
+    return HttpServerResponse{200, "text/plain; version=0.0.4", metrics->RenderText()};
   };
-  routes["/control"]["POST"] = [gate](const HttpRequest& request) { return gate->Answer(request); };
-  routes["/status"]["GET"] = [options = std::move(options)](const HttpRequest& request) {
+  routes["/control"]["POST"] = [gate](const HttpServerRequest& request) {
+    return gate->Answer(request);
+  };
+  routes["/status"]["GET"] = [options = std::move(options)](const HttpServerRequest& request) {
     return AnswerStatus(options, request);
   };
   return routes;

@@ -18,20 +18,20 @@ constexpr const char* kKey = "secret";
 
 class RuntimeEndpoints : public ::testing::Test {
  protected:
-  HttpResponse Get(const std::string& path, const std::string& authorization = {}) {
-    HttpRequest request;
+  HttpServerResponse Get(const std::string& path, const std::string& authorization = {}) {
+    HttpServerRequest request;
     request.headers["authorization"] = authorization;
     return routes_.at(path).at("GET")(request);
   }
 
-  HttpResponse Post(const std::string& body, const std::string& signature) {
-    HttpRequest request;
+  HttpServerResponse Post(const std::string& body, const std::string& signature) {
+    HttpServerRequest request;
     request.headers["x-lockstep-signature"] = signature;
     request.body = body;
     return routes_.at("/control").at("POST")(request);
   }
 
-  HttpResponse PostSigned(const ControlMessage& message) {
+  HttpServerResponse PostSigned(const ControlMessage& message) {
     const std::string body = EncodeControlMessage(message);
     return Post(body, SignControlBody(kKey, body));
   }
@@ -76,7 +76,7 @@ TEST_F(RuntimeEndpoints, HealthFollowsThePhase) {
 }
 
 TEST_F(RuntimeEndpoints, MetricsAreOpenToScrapers) {
-  const HttpResponse response = Get("/metrics");
+  const HttpServerResponse response = Get("/metrics");
   EXPECT_EQ(response.status, 200);
   EXPECT_EQ(response.content_type, "text/plain; version=0.0.4");
   EXPECT_THAT(response.body, HasSubstr("lockstep_samples_total"));
@@ -86,7 +86,7 @@ TEST_F(RuntimeEndpoints, StatusIsForHoldersOfTheToken) {
   EXPECT_EQ(Get("/status").status, 401);
   EXPECT_EQ(Get("/status", "Bearer guess").status, 401);
   board_.Update([](StatusDocument& document) { document.job = "mnist"; });
-  const HttpResponse response = Get("/status", "Bearer " + StatusToken(kKey));
+  const HttpServerResponse response = Get("/status", "Bearer " + StatusToken(kKey));
   EXPECT_EQ(response.status, 200);
   EXPECT_THAT(response.body, HasSubstr("\"mnist\""));
 }

@@ -11,11 +11,12 @@
 #include "common/base/result.h"
 #include "common/base/time.h"
 
-namespace lockstep::runtime {
+namespace lockstep {
 
-struct HttpRequest {
+struct HttpServerRequest {
   std::string method;                                       // upper case
   std::string path;                                         // without the query
+  std::string query;                                        // what follows the '?'
   std::map<std::string, std::string, std::less<>> headers;  // names in lower case
   std::string body;
 
@@ -23,14 +24,14 @@ struct HttpRequest {
   std::string_view Header(std::string_view name) const;
 };
 
-struct HttpResponse {
+struct HttpServerResponse {
   int status = 200;
   std::string content_type = "application/json";
   std::string body;
 };
 
 // Answers one request on the server's thread: must return at once and must not throw.
-using HttpHandler = std::function<HttpResponse(const HttpRequest&)>;
+using HttpHandler = std::function<HttpServerResponse(const HttpServerRequest&)>;
 
 // Handlers by path, then by method. An unknown path answers 404, an unknown method 405.
 using HttpRoutes = std::map<std::string, std::map<std::string, HttpHandler>>;
@@ -40,7 +41,9 @@ struct HttpServerOptions {
   int port = 0;                             // 0: any free one
   std::size_t header_bytes_max = 8 * 1024;  // enough for every client seen; choice
   std::size_t body_bytes_max = 64 * 1024;   // a control message is under 1 KiB; choice
-  int connections_max = 64;                 // above this a connection is closed unanswered; choice
+  // Above this the connection that has been sending its request for longest is closed, so that
+  // callers who never finish cannot keep others out; without such a one, the new one. Choice.
+  int connections_max = 64;
   // For a whole connection, from accept to the last byte of its answer: slow readers cannot hold
   // a place. Choice: ten times what a scrape over a bad network takes.
   Duration connection_deadline = std::chrono::seconds(5);
@@ -69,4 +72,4 @@ class HttpServer {
   std::unique_ptr<Core> core_;
 };
 
-}  // namespace lockstep::runtime
+}  // namespace lockstep

@@ -1,4 +1,4 @@
-#include "trainer-runtime/telemetry/http_server.h"
+#include "common/http/http_server.h"
 
 #include <memory>
 #include <poll.h>
@@ -15,7 +15,7 @@
 
 #include "common/base/unique_fd.h"
 
-namespace lockstep::runtime {
+namespace lockstep {
 namespace {
 
 using ::testing::EndsWith;
@@ -63,14 +63,15 @@ class HttpServerTest : public ::testing::Test {
     options.bind_address = "127.0.0.1";
     options.logger = logger_.get();
     HttpRoutes routes;
-    routes["/hello"]["GET"] = [](const HttpRequest& request) {
-      return HttpResponse{200, "text/plain", "hello " + std::string(request.Header("x-name"))};
+    routes["/hello"]["GET"] = [](const HttpServerRequest& request) {
+      return HttpServerResponse{
+          200, "text/plain", "hello " + std::string(request.Header("x-name")) + request.query};
     };
-    routes["/echo"]["POST"] = [](const HttpRequest& request) {
-      return HttpResponse{200, "text/plain", request.body};
+    routes["/echo"]["POST"] = [](const HttpServerRequest& request) {
+      return HttpServerResponse{200, "text/plain", request.body};
     };
-    routes["/large"]["GET"] = [](const HttpRequest&) {
-      return HttpResponse{200, "text/plain", std::string(32U << 20U, 'x')};
+    routes["/large"]["GET"] = [](const HttpServerRequest&) {
+      return HttpServerResponse{200, "text/plain", std::string(32U << 20U, 'x')};
     };
     Result<std::unique_ptr<HttpServer>> server = HttpServer::Start(options, std::move(routes));
     ASSERT_TRUE(server.ok()) << server.error().ToString();
@@ -91,7 +92,7 @@ TEST_F(HttpServerTest, HandlerSeesPathHeadersAndBody) {
   Start();
   const std::string hello = Ask("GET /hello?x=1 HTTP/1.1\r\nHost: a\r\nX-Name: you\r\n\r\n");
   EXPECT_THAT(hello, StartsWith("HTTP/1.1 200 OK\r\n"));
-  EXPECT_THAT(hello, EndsWith("\r\n\r\nhello you"));
+  EXPECT_THAT(hello, EndsWith("\r\n\r\nhello youx=1"));
   EXPECT_THAT(Ask("POST /echo HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc"), EndsWith("\r\n\r\nabc"));
 }
 
@@ -139,15 +140,20 @@ TEST_F(HttpServerTest, CallerThatDoesNotReadIsCutOffAtTheDeadline) {
   EXPECT_THAT(answer, StartsWith("HTTP/1.1 200 "));
 }
 
-TEST_F(HttpServerTest, ConnectionsAboveTheLimitAreClosed) {
+TEST_F(HttpServerTest, CallersThatNeverFinishDoNotKeepOthersOut) {
   HttpServerOptions options;
-  options.connections_max = 1;
+  options.connections_max = 4;
+  options.connection_deadline = std::chrono::hours(1);
   Start(options);
-  const UniqueFd first = Connect(server_->port());
-  Send(first, "GET /hel");
-  EXPECT_EQ(ReadAll(Connect(server_->port())), "");
-  Send(first, "lo HTTP/1.1\r\n\r\n");
-  EXPECT_THAT(ReadAll(first), StartsWith("HTTP/1.1 200 "));
+  std::vector<UniqueFd> slow;
+  for (int i = 0; i < 3 * options.connections_max; ++i) {
+    slow.push_back(Connect(server_->port()));
+    Send(slow.back(), "GET /hel");
+  }
+  EXPECT_THAT(Ask("GET /hello HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 200 "));
+  EXPECT_EQ(ReadAll(slow.front()), "") << "the oldest had to go";
+  Send(slow.back(), "lo HTTP/1.1\r\n\r\n");
+  EXPECT_THAT(ReadAll(slow.back()), StartsWith("HTTP/1.1 200 ")) << "the newest did not";
 }
 
 TEST_F(HttpServerTest, StopEndsOpenConnections) {
@@ -178,4 +184,4 @@ TEST_F(HttpServerTest, AddressMustBeNumeric) {
 }
 
 }  // namespace
-}  // namespace lockstep::runtime
+}  // namespace lockstep

@@ -1,9 +1,10 @@
-// The runtime's one source file that includes Boost.Beast: it takes long to compile.
+// The one source file of this folder that includes Boost.Beast: it takes long to compile.
 
-#include "trainer-runtime/telemetry/http_server.h"
+#include "common/http/http_server.h"
 
 #include <algorithm>
 #include <cctype>
+#include <list>
 #include <thread>
 #include <utility>
 
@@ -18,7 +19,7 @@
 #include "common/base/check.h"
 #include "common/base/signals_blocked.h"
 
-namespace lockstep::runtime {
+namespace lockstep {
 namespace {
 
 namespace asio = boost::asio;
@@ -33,11 +34,13 @@ constexpr auto kStopGrace = std::chrono::milliseconds(250);
 // Accepting again after running out of descriptors.
 constexpr auto kAcceptPause = std::chrono::milliseconds(100);
 
-HttpRequest Convert(http::request<http::string_body>&& message) {
-  HttpRequest request;
+HttpServerRequest Convert(http::request<http::string_body>&& message) {
+  HttpServerRequest request;
   request.method = std::string(message.method_string());
   const std::string target(message.target());
-  request.path = target.substr(0, target.find('?'));
+  const std::size_t question = std::min(target.find('?'), target.size());
+  request.path = target.substr(0, question);
+  request.query = target.substr(std::min(question + 1, target.size()));
   for (const auto& field : message) {
     std::string name(field.name_string());
     std::transform(name.begin(), name.end(), name.begin(), [](unsigned char byte) {
@@ -49,36 +52,36 @@ HttpRequest Convert(http::request<http::string_body>&& message) {
   return request;
 }
 
-HttpResponse Route(const HttpRoutes& routes, const HttpRequest& request) {
+HttpServerResponse Route(const HttpRoutes& routes, const HttpServerRequest& request) {
   const auto route = routes.find(request.path);
   if (route == routes.end()) {
-    return HttpResponse{404, "text/plain", "no such page\n"};
+    return HttpServerResponse{404, "text/plain", "no such page\n"};
   }
   const auto handler = route->second.find(request.method);
   if (handler == route->second.end()) {
-    return HttpResponse{405, "text/plain", "method not allowed\n"};
+    return HttpServerResponse{405, "text/plain", "method not allowed\n"};
   }
   return handler->second(request);
 }
 
 // The answer to a request that cannot be read; status 0 for none (the caller has gone).
-HttpResponse AnswerUnreadable(error_code error) {
+HttpServerResponse AnswerUnreadable(error_code error) {
   if (error == http::error::header_limit) {
-    return HttpResponse{431, "text/plain", "header too large\n"};
+    return HttpServerResponse{431, "text/plain", "header too large\n"};
   }
   if (error == http::error::body_limit) {
-    return HttpResponse{413, "text/plain", "body too large\n"};
+    return HttpServerResponse{413, "text/plain", "body too large\n"};
   }
   const bool is_malformed =
       error.category() == http::make_error_code(http::error::bad_method).category() &&
       error != http::error::end_of_stream && error != http::error::partial_message;
-  return is_malformed ? HttpResponse{400, "text/plain", "malformed request\n"}
-                      : HttpResponse{0, {}, {}};
+  return is_malformed ? HttpServerResponse{400, "text/plain", "malformed request\n"}
+                      : HttpServerResponse{0, {}, {}};
 }
 
 }  // namespace
 
-std::string_view HttpRequest::Header(std::string_view name) const {
+std::string_view HttpServerRequest::Header(std::string_view name) const {
   const auto found = headers.find(name);
   return found == headers.end() ? std::string_view() : std::string_view(found->second);
 }
@@ -134,6 +137,9 @@ class HttpServer::Core {
  private:
   class Session;
 
+  // Sessions that have not sent all of their request, the oldest first.
+  using Readers = std::list<Session*>;
+
   Error ListenError(error_code error) const {
     const std::string what =
         "cannot listen on " + options_.bind_address + ":" + std::to_string(options_.port);
@@ -157,6 +163,7 @@ class HttpServer::Core {
   int port_ = 0;
   int session_count_ = 0;
   bool is_stopping_ = false;
+  Readers readers_;
   asio::io_context context_{1};  // its end ends the sessions, which count themselves out above
   tcp::acceptor acceptor_{context_};
   asio::steady_timer timer_{context_};
@@ -172,12 +179,16 @@ class HttpServer::Core::Session : public std::enable_shared_from_this<Session> {
     parser_.body_limit(core_->options_.body_bytes_max);
   }
 
-  ~Session() { core_->SessionEnded(); }
+  ~Session() {
+    StopReading();
+    core_->SessionEnded();
+  }
 
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
   void Run() {
+    place_ = core_->readers_.insert(core_->readers_.end(), this);
     stream_.expires_after(core_->options_.connection_deadline);  // for all that follows
     http::async_read(
         stream_, buffer_, parser_, [self = shared_from_this()](error_code error, std::size_t) {
@@ -185,9 +196,23 @@ class HttpServer::Core::Session : public std::enable_shared_from_this<Session> {
         });
   }
 
+  // Makes room for another.
+  void Drop() {
+    StopReading();
+    stream_.close();
+  }
+
  private:
+  void StopReading() {
+    if (place_ != core_->readers_.end()) {
+      core_->readers_.erase(place_);
+      place_ = core_->readers_.end();
+    }
+  }
+
   void OnRead(error_code error) {
-    const HttpResponse response =
+    StopReading();
+    const HttpServerResponse response =
         error ? AnswerUnreadable(error) : Route(core_->routes_, Convert(parser_.release()));
     if (response.status == 0) {
       return;
@@ -211,6 +236,7 @@ class HttpServer::Core::Session : public std::enable_shared_from_this<Session> {
 
   beast::tcp_stream stream_;
   Core* core_;
+  Readers::iterator place_ = core_->readers_.end();
   beast::flat_buffer buffer_;
   http::request_parser<http::string_body> parser_;
   http::response<http::string_body> message_;
@@ -230,7 +256,10 @@ void HttpServer::Core::OnAccept(error_code error, tcp::socket socket) {
     });
     return;
   }
-  if (session_count_ < options_.connections_max) {
+  if (session_count_ >= options_.connections_max && !readers_.empty()) {
+    readers_.front()->Drop();  // its place is free before long: its handler runs next
+    std::make_shared<Session>(std::move(socket), this)->Run();
+  } else if (session_count_ < options_.connections_max) {
     std::make_shared<Session>(std::move(socket), this)->Run();
   }
   Accept();
@@ -271,4 +300,4 @@ Result<std::unique_ptr<HttpServer>> HttpServer::Start(HttpServerOptions options,
   return std::unique_ptr<HttpServer>(new HttpServer(std::move(core)));
 }
 
-}  // namespace lockstep::runtime
+}  // namespace lockstep
