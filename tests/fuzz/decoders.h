@@ -25,7 +25,7 @@ struct Decoder {
   std::vector<std::string> (*seeds)();
 };
 
-// Every decoder of outside bytes in common/ and operator/kube.
+// Every decoder of outside bytes, by name.
 std::vector<Decoder> Decoders();
 
 // The decoder of that name. Precondition (checked): there is one.

@@ -1,5 +1,3 @@
-#include "tests/fuzz/kube_decoders.h"
-
 #include <array>
 #include <cstddef>
 #include <string>
@@ -9,6 +7,7 @@
 #include "operator/kube/decode.h"
 #include "operator/kube/json_stream.h"
 #include "operator/kube/watch_event.h"
+#include "tests/fuzz/decoder_lists.h"
 
 namespace lockstep::fuzz {
 namespace {

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "common/base/log.h"
+#include "tests/fuzz/decoders.h"
+#include "trainer-runtime/telemetry/http_server.h"
+
+namespace lockstep::fuzz {
+
+// A telemetry server on loopback with one page, /page, for GET and POST. Its parser has no entry
+// for bytes but the connection, so the inputs go in there.
+class HttpProbe {
+ public:
+  HttpProbe();
+
+  // Sends `bytes` and nothing more. Accepted: the page answered. A promise is broken when the page
+  // is given a request other than HttpRequest says, or when the answer is not one of the server's.
+  Finding Ask(std::string_view bytes) const;
+
+ private:
+  // All that comes back until the server closes; empty when it resets the connection.
+  std::string Exchange(std::string_view bytes) const;
+
+  std::unique_ptr<Logger> logger_;
+  std::unique_ptr<runtime::HttpServer> server_;  // logs through it, so it goes first
+};
+
+}  // namespace lockstep::fuzz
