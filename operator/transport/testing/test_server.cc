@@ -53,8 +53,8 @@ ssl_ctx_st* ServerContext(const TestServerOptions& options) {
   return context;
 }
 
-// A listening socket on a free port, and the port.
-std::pair<UniqueFd, uint16_t> Listen(const std::string& address) {
+// A listening socket, and its port.
+std::pair<UniqueFd, uint16_t> Listen(const std::string& address, uint16_t wanted_port) {
   const bool is_ipv6 = address.find(':') != std::string::npos;
   UniqueFd listener(::socket(is_ipv6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_storage where{};
@@ -62,14 +62,18 @@ std::pair<UniqueFd, uint16_t> Listen(const std::string& address) {
   if (is_ipv6) {
     auto* const ipv6 = reinterpret_cast<sockaddr_in6*>(&where);
     ipv6->sin6_family = AF_INET6;
+    ipv6->sin6_port = htons(wanted_port);
     ::inet_pton(AF_INET6, address.c_str(), &ipv6->sin6_addr);
     size = sizeof *ipv6;
   } else {
     auto* const ipv4 = reinterpret_cast<sockaddr_in*>(&where);
     ipv4->sin_family = AF_INET;
+    ipv4->sin_port = htons(wanted_port);
     ::inet_pton(AF_INET, address.c_str(), &ipv4->sin_addr);
     size = sizeof *ipv4;
   }
+  const int is_on = 1;  // a port that was just in use
+  ::setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &is_on, sizeof is_on);
   auto* const generic = reinterpret_cast<sockaddr*>(&where);
   LOCKSTEP_CHECK(::bind(listener.get(), generic, size) == 0 &&
                      ::listen(listener.get(), SOMAXCONN) == 0 &&
@@ -180,7 +184,7 @@ std::size_t TestPeer::Receive(char* bytes, std::size_t size) {
 TestServer::TestServer(const TestServerOptions& options, Handler handler)
     : handler_(std::move(handler)), tls_(ServerContext(options), &SSL_CTX_free) {
   std::signal(SIGPIPE, SIG_IGN);  // OpenSSL writes without MSG_NOSIGNAL
-  std::tie(listener_, port_) = Listen(options.address);
+  std::tie(listener_, port_) = Listen(options.address, options.port);
   const SignalsBlocked blocked;
   thread_ = std::thread([this] { Accept(); });
 }

@@ -67,6 +67,7 @@ class TestPeer {
 
 struct TestServerOptions {
   std::string address = "127.0.0.1";
+  uint16_t port = 0;          // 0: any free one
   TestIdentity identity;      // empty: plain HTTP
   std::string client_ca_pem;  // not empty: clients must show a certificate of this authority
 };

@@ -17,6 +17,12 @@ void TransportTest::Serve(const TestServerOptions& options, TestServer::Handler 
   options_.endpoint.is_tls = !options.identity.key_pem.empty();
 }
 
+void TransportTest::ServeOnSamePort(TestServerOptions options, TestServer::Handler handler) {
+  options.port = server_->port();
+  server_ = nullptr;
+  Serve(options, std::move(handler));
+}
+
 Transport* TransportTest::transport() {
   if (transport_ == nullptr) {
     transport_ = MakeTransport(options_);

@@ -29,6 +29,14 @@ class TransportTest : public ::testing::TestWithParam<TransportKind> {
   // The same, as the options say.
   void Serve(const TestServerOptions& options, TestServer::Handler handler);
 
+  // Replaces the server by another that listens in the same place.
+  void ServeOnSamePort(TestServerOptions options, TestServer::Handler handler);
+
+  void StopServer() { server_ = nullptr; }
+
+  // Whether TlsMaterial::server_name can be honoured.
+  bool SupportsServerName() const { return GetParam() == TransportKind::kBeast; }
+
   // The transport to the server, made at the first call.
   Transport* transport();
 
