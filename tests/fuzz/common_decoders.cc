@@ -14,6 +14,7 @@
 #include "common/json/json.h"
 #include "tests/fuzz/decoder_kit.h"
 #include "tests/fuzz/decoder_lists.h"
+#include "tests/fuzz/http_probe.h"
 
 namespace lockstep::fuzz {
 namespace {
@@ -232,7 +233,19 @@ std::vector<std::string> TrainingSpecSeeds() {
           R"({"bytesPerPack":4194304,"timeoutSeconds":30}})"};
 }
 
-constexpr std::array<Decoder, 9> kDecoders = {{
+Finding RunHttpRequest(std::string_view bytes) {
+  static const HttpProbe probe;  // one server for all inputs: its state must survive each of them
+  return probe.Ask(bytes);
+}
+
+std::vector<std::string> HttpRequestSeeds() {
+  return {"GET /page?verbose=1 HTTP/1.1\r\nHost: worker-0:8080\r\nAccept: */*\r\n\r\n",
+          "POST /page HTTP/1.1\r\nContent-Length: 7\r\nX-Lockstep-Signature: 0a\r\n\r\n{\"a\":1}",
+          "POST /page HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+          "GET /page HTTP/1.0\r\n\r\n"};
+}
+
+constexpr std::array<Decoder, 10> kDecoders = {{
     {"json", RunJson, JsonSeeds},
     {"host_port", RunHostPort, HostPortSeeds},
     {"pod_name", RunPodName, PodNameSeeds},
@@ -242,6 +255,7 @@ constexpr std::array<Decoder, 9> kDecoders = {{
     {"status_document", RunStatusDocument, StatusDocumentSeeds},
     {"control_message", RunControlMessage, ControlMessageSeeds},
     {"training_spec", RunTrainingSpec, TrainingSpecSeeds},
+    {"http_request", RunHttpRequest, HttpRequestSeeds},
 }};
 
 }  // namespace

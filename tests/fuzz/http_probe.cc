@@ -13,13 +13,10 @@
 namespace lockstep::fuzz {
 namespace {
 
-using runtime::HttpRequest;
-using runtime::HttpResponse;
-
 constexpr std::size_t kBodyBytesMax = 1024;
 
-// What of HttpRequest's description does not hold; empty when all does.
-std::string BrokenPromise(const HttpRequest& request) {
+// What of HttpServerRequest's description does not hold; empty when all does.
+std::string BrokenPromise(const HttpServerRequest& request) {
   if (request.path != "/page") {
     return "another path";
   }
@@ -35,22 +32,22 @@ std::string BrokenPromise(const HttpRequest& request) {
   return "";
 }
 
-HttpResponse Answer(const HttpRequest& request) {
+HttpServerResponse Answer(const HttpServerRequest& request) {
   const std::string broken = BrokenPromise(request);
-  return broken.empty() ? HttpResponse{200, "text/plain", "fine"}
-                        : HttpResponse{500, "text/plain", broken};
+  return broken.empty() ? HttpServerResponse{200, "text/plain", "fine"}
+                        : HttpServerResponse{500, "text/plain", broken};
 }
 
 }  // namespace
 
 HttpProbe::HttpProbe() : logger_(MakeNullLogger()) {
-  runtime::HttpServerOptions options;
+  HttpServerOptions options;
   options.bind_address = "127.0.0.1";
   options.header_bytes_max = 1024;
   options.body_bytes_max = kBodyBytesMax;
   options.logger = logger_.get();
-  auto server = runtime::HttpServer::Start(std::move(options),
-                                           {{"/page", {{"GET", Answer}, {"POST", Answer}}}});
+  auto server =
+      HttpServer::Start(std::move(options), {{"/page", {{"GET", Answer}, {"POST", Answer}}}});
   LOCKSTEP_CHECK(server.ok(), "a server on loopback");
   server_ = std::move(server).value();
 }

@@ -11,7 +11,6 @@
 #include "common/json/json.h"
 #include "tests/fuzz/decoder_kit.h"
 #include "tests/fuzz/decoder_lists.h"
-#include "tests/fuzz/http_probe.h"
 #include "trainer-runtime/checkpoint/manifest.h"
 #include "trainer-runtime/checkpoint/safetensors.h"
 #include "trainer-runtime/data/idx_reader.h"
@@ -160,25 +159,12 @@ std::vector<std::string> MeshFrameSeeds() {
       runtime::EncodeFrame(runtime::SupersededFrame{})};
 }
 
-Finding RunHttpRequest(std::string_view bytes) {
-  static const HttpProbe probe;  // one server for all inputs: its state must survive each of them
-  return probe.Ask(bytes);
-}
-
-std::vector<std::string> HttpRequestSeeds() {
-  return {"GET /page?verbose=1 HTTP/1.1\r\nHost: worker-0:8080\r\nAccept: */*\r\n\r\n",
-          "POST /page HTTP/1.1\r\nContent-Length: 7\r\nX-Lockstep-Signature: 0a\r\n\r\n{\"a\":1}",
-          "POST /page HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
-          "GET /page HTTP/1.0\r\n\r\n"};
-}
-
-constexpr std::array<Decoder, 6> kDecoders = {{
+constexpr std::array<Decoder, 5> kDecoders = {{
     {"idx", RunIdx, IdxSeeds},
     {"safetensors", RunSafetensors, SafetensorsSeeds},
     {"checkpoint_manifest", RunCheckpointManifest, CheckpointManifestSeeds},
     {"checkpoint_fence", RunCheckpointFence, CheckpointFenceSeeds},
     {"mesh_frame", RunMeshFrame, MeshFrameSeeds},
-    {"http_request", RunHttpRequest, HttpRequestSeeds},
 }};
 
 }  // namespace
