@@ -8,9 +8,6 @@
 namespace lockstep::control {
 namespace {
 
-// Keeps a container that asked for no GPU from seeing all of them where the image says "all".
-constexpr const char* kNvidiaVisibleDevices = "NVIDIA_VISIBLE_DEVICES";
-
 kube::ResourceList ToList(const ResourceAmounts& amounts, int64_t gpus) {
   return {amounts.cpu_milli, amounts.memory_bytes, gpus};
 }
@@ -27,7 +24,7 @@ void FillInSettings(const TrainingJob& job,
                     const RoleSpec& role,
                     const PodSettings& settings,
                     WorkerEnvironment* environment) {
-  environment->job_key_file = settings.job_key_file;
+  environment->job_key_file = IsSupervised(job, role) ? settings.job_key_file : "";
   environment->data_directory = settings.data_directory;
   environment->termination_message_file = settings.termination_message_file;
   environment->grace = role.pod.termination_grace;
@@ -47,10 +44,28 @@ std::vector<std::string> CommandOf(const TrainingJob& job,
   if (job.spec.training.has_value()) {
     return {settings.runtime_path, "train"};
   }
-  std::vector<std::string> command = {settings.runtime_path, "run", "--"};
+  std::vector<std::string> command;
+  if (IsSupervised(job, role)) {
+    const std::string runtime = NeedsInstall(job, role, settings)
+                                    ? settings.install_directory + "/lockstep-runtime"
+                                    : settings.runtime_path;
+    command = {runtime, "run", "--"};
+  }
   command.insert(command.end(), role.pod.command.begin(), role.pod.command.end());
   command.insert(command.end(), role.pod.args.begin(), role.pod.args.end());
   return command;
+}
+
+kube::Toleration ToKube(const Toleration& toleration) {
+  kube::Toleration tolerated;
+  tolerated.key = toleration.key;
+  tolerated.is_exists = toleration.op == TolerationOperator::kExists;
+  tolerated.value = toleration.value;
+  if (toleration.effect.has_value()) {
+    tolerated.effect = TaintEffectName(*toleration.effect);
+  }
+  tolerated.seconds = toleration.seconds;
+  return tolerated;
 }
 
 kube::PodSpec SpecOf(const TrainingJob& job,
@@ -62,6 +77,9 @@ kube::PodSpec SpecOf(const TrainingJob& job,
   spec.hostname = HostName(job.metadata.name, request.task);
   spec.subdomain = job.metadata.name;
   spec.node_selector = role.pod.node_selector;
+  for (const Toleration& toleration : role.pod.tolerations) {
+    spec.tolerations.push_back(ToKube(toleration));
+  }
   spec.termination_grace = role.pod.termination_grace;
   spec.container.name = kTrainerContainer;
   spec.container.image = role.pod.image;
@@ -77,6 +95,14 @@ kube::PodSpec SpecOf(const TrainingJob& job,
 }
 
 }  // namespace
+
+bool IsSupervised(const TrainingJob& job, const RoleSpec& role) {
+  return job.spec.training.has_value() || role.supervise;
+}
+
+bool NeedsInstall(const TrainingJob& job, const RoleSpec& role, const PodSettings& settings) {
+  return !job.spec.training.has_value() && role.supervise && !settings.install_directory.empty();
+}
 
 JobTopology TopologyOf(const TrainingJob& job, const Addressing& addressing) {
   JobTopology topology;

@@ -8,6 +8,15 @@
 
 namespace lockstep::control {
 
+// Keeps a container that asked for no GPU from seeing all of them where the image says "all".
+inline constexpr const char* kNvidiaVisibleDevices = "NVIDIA_VISIBLE_DEVICES";
+
+// Whether our runtime is the pod's first process: as the trainer, or in front of a command.
+bool IsSupervised(const TrainingJob& job, const RoleSpec& role);
+
+// Whether the runtime has to be put into the image that the role names.
+bool NeedsInstall(const TrainingJob& job, const RoleSpec& role, const PodSettings& settings);
+
 // The job as the contract sees it. Sound (CheckTopology) for every job that passed validation.
 JobTopology TopologyOf(const TrainingJob& job, const Addressing& addressing);
 
@@ -22,8 +31,9 @@ struct PodRequest {
 };
 
 // The complete pod: name, labels, node, command, resources and the environment of the contract.
-// The command is the runtime's, which trains or supervises the template's own command. Variables
-// of the contract win over the template's.
+// The command is the runtime's, which trains or supervises the template's own command, or that
+// command itself for a role that is not supervised. Variables of the contract win over the
+// template's.
 // Precondition: the topology of the job is sound and has the task (checked).
 // Errors: as MakeWorkerEnvironment and RenderEnvironment.
 Result<kube::Pod> BuildPod(const TrainingJob& job,

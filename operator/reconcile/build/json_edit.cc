@@ -1,0 +1,44 @@
+#include "operator/reconcile/build/json_edit.h"
+
+#include <utility>
+
+namespace lockstep::control {
+
+const Json* FindField(const Json& object, const char* key) {
+  if (!object.is_object()) {
+    return nullptr;
+  }
+  const auto found = object.find(key);
+  return found == object.end() || found->is_null() ? nullptr : &*found;
+}
+
+Json ObjectOr(const Json& object, const char* key) {
+  const Json* const value = FindField(object, key);
+  return value != nullptr && value->is_object() ? *value : Json::object();
+}
+
+Json* ObjectAt(Json* parent, const char* key) {
+  if (parent == nullptr) {
+    return nullptr;
+  }
+  SetDefault(parent, key, Json::object());
+  Json& value = (*parent)[key];
+  return value.is_object() ? &value : nullptr;
+}
+
+Json* ListAt(Json* parent, const char* key) {
+  if (parent == nullptr) {
+    return nullptr;
+  }
+  SetDefault(parent, key, Json::array());
+  Json& value = (*parent)[key];
+  return value.is_array() ? &value : nullptr;
+}
+
+void SetDefault(Json* object, const char* key, Json value) {
+  if (FindField(*object, key) == nullptr) {
+    (*object)[key] = std::move(value);
+  }
+}
+
+}  // namespace lockstep::control

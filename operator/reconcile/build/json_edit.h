@@ -1,0 +1,27 @@
+#pragma once
+
+#include "common/json/json.h"
+
+namespace lockstep::control {
+
+// Reading and changing a user's template, of which nobody has checked the types: a value of a wrong
+// type is neither believed nor overwritten, so that the API server can say what is wrong with it.
+// Adding a key to an object moves all that is in it: pointers into it are over then.
+
+// The value of `key`; null when absent, null, or when `object` is no object.
+const Json* FindField(const Json& object, const char* key);
+
+// The object at `key`; an empty one when there is none.
+Json ObjectOr(const Json& object, const char* key);
+
+// The object at `key`, made when absent or null; null when something else is there, or when
+// `parent` is null.
+Json* ObjectAt(Json* parent, const char* key);
+
+// The same for a list.
+Json* ListAt(Json* parent, const char* key);
+
+// Sets `key` unless it is there with a value.
+void SetDefault(Json* object, const char* key, Json value);
+
+}  // namespace lockstep::control

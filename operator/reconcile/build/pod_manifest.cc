@@ -1,0 +1,386 @@
+#include "operator/reconcile/build/pod_manifest.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "common/base/check.h"
+#include "common/contract/environment.h"
+#include "operator/reconcile/build/job_objects.h"
+#include "operator/reconcile/build/json_edit.h"
+#include "operator/reconcile/build/pod.h"
+#include "operator/reconcile/build/restrict_container.h"
+#include "operator/reconcile/pod_labels.h"
+
+namespace lockstep::control {
+namespace {
+
+// Which container `kubectl logs` and `kubectl exec` mean when none is named.
+constexpr const char* kDefaultContainerAnnotation = "kubectl.kubernetes.io/default-container";
+
+constexpr const char* kGpuResource = "nvidia.com/gpu";
+
+// Names of what the operator adds to a pod. The prefix keeps clear of a template's own.
+constexpr const char* kKeyVolume = "lockstep-key";
+constexpr const char* kInstallVolume = "lockstep-bin";
+constexpr const char* kWorkVolume = "lockstep-work";
+constexpr const char* kSharedMemoryVolume = "lockstep-shm";
+constexpr const char* kInstallContainer = "lockstep-install";
+constexpr const char* kSharedMemoryPath = "/dev/shm";
+
+// Readable by any user: without an fsGroup the file belongs to root, and the trainer is not root.
+// Only the trainer container mounts it.
+constexpr int kKeyFileMode = 0444;
+
+// What one manifest is made of.
+struct Parts {
+  const TrainingJob& job;
+  const RoleSpec& role;
+  const kube::Pod& pod;
+  const PodSettings& settings;
+};
+
+// The folder of an absolute path, and the name in it.
+std::pair<std::string, std::string> SplitPath(const std::string& path) {
+  const std::size_t slash = path.find_last_of('/');
+  LOCKSTEP_CHECK(slash != std::string::npos && slash > 0, "no absolute file: " + path);
+  return {path.substr(0, slash), path.substr(slash + 1)};
+}
+
+// Whether `path` is `folder` or lies below it.
+bool IsWithin(const std::string& path, std::string folder) {
+  while (folder.size() > 1 && folder.back() == '/') {
+    folder.pop_back();
+  }
+  return folder == "/" || path == folder || path.starts_with(folder + "/");
+}
+
+void MountVolume(const char* volume, const std::string& path, bool is_read_only, Json* container) {
+  if (Json* const mounts = ListAt(container, "volumeMounts")) {
+    Json mount = {{"name", volume}, {"mountPath", path}};
+    if (is_read_only) {
+      mount["readOnly"] = true;
+    }
+    mounts->push_back(std::move(mount));
+  }
+}
+
+void AddVolume(const char* name, const char* kind, Json source, Json* spec) {
+  if (Json* const volumes = ListAt(spec, "volumes")) {
+    volumes->push_back({{"name", name}, {kind, std::move(source)}});
+  }
+}
+
+// Whether the template itself mounts something at `path` or above it.
+bool HasMountFor(const Json& container, const std::string& path) {
+  const Json* const mounts = FindField(container, "volumeMounts");
+  return mounts != nullptr && mounts->is_array() &&
+         std::any_of(mounts->begin(), mounts->end(), [&](const Json& mount) {
+           const Json* const at = FindField(mount, "mountPath");
+           return at != nullptr && at->is_string() && IsWithin(path, at->get<std::string>());
+         });
+}
+
+// The container that the operator looks after: the one named "trainer", else the first, else a new
+// one. Null when the template's list is no list.
+Json* TrainerOf(Json* spec) {
+  Json* const containers = ListAt(spec, "containers");
+  if (containers == nullptr) {
+    return nullptr;
+  }
+  if (containers->empty()) {
+    containers->push_back(Json::object());
+  }
+  const auto named = std::find_if(containers->begin(), containers->end(), [](const Json& one) {
+    const Json* const name = FindField(one, "name");
+    return name != nullptr && *name == kTrainerContainer;
+  });
+  Json& trainer = named == containers->end() ? containers->front() : *named;
+  return trainer.is_object() ? &trainer : nullptr;
+}
+
+// Kubernetes expands $(NAME) in values and reads $$ as $; ours are meant letter by letter.
+std::string WithoutExpansion(const std::string& value) {
+  std::string text;
+  for (const char c : value) {
+    text += c == '$' ? "$$" : std::string(1, c);
+  }
+  return text;
+}
+
+// The contract's variables, and after them the template's own as written, which may refer to them.
+Json EnvironmentOf(const Parts& parts, const Json& trainer) {
+  const auto& own = parts.role.pod.env;
+  Json variables = Json::array();
+  std::map<std::string, std::string> ours = parts.pod.spec.container.env;
+  for (const auto& [name, value] : own) {
+    if (const auto found = ours.find(name); found != ours.end() && found->second == value) {
+      ours.erase(found);
+    }
+  }
+  for (const auto& [name, value] : ours) {
+    variables.push_back({{"name", name}, {"value", WithoutExpansion(value)}});
+  }
+  const Json* const written = FindField(trainer, "env");
+  if (written != nullptr && written->is_array()) {
+    for (const Json& variable : *written) {
+      const Json* const name = FindField(variable, "name");
+      if (name == nullptr || !name->is_string() || ours.count(name->get<std::string>()) == 0) {
+        variables.push_back(variable);
+      }
+    }
+  }
+  return variables;
+}
+
+void AskForGpus(int64_t count, Json* trainer) {
+  if (count == 0) {
+    return;
+  }
+  Json* const resources = ObjectAt(trainer, "resources");
+  if (Json* const limits = ObjectAt(resources, "limits")) {
+    (*limits)[kGpuResource] = std::to_string(count);  // the request follows the limit
+  }
+  if (resources != nullptr && FindField(*resources, "requests") != nullptr) {
+    if (Json* const requests = ObjectAt(resources, "requests")) {
+      (*requests)[kGpuResource] = std::to_string(count);
+    }
+  }
+}
+
+void FillTrainer(const Parts& parts, Json* trainer) {
+  const kube::ContainerSpec& container = parts.pod.spec.container;
+  SetDefault(trainer, "name", kTrainerContainer);
+  if (container.image.empty()) {
+    (*trainer)["image"] = parts.settings.runtime_image;
+    if (!parts.settings.runtime_image_pull_policy.empty()) {
+      SetDefault(trainer, "imagePullPolicy", parts.settings.runtime_image_pull_policy);
+    }
+  }
+  if (!container.command.empty()) {
+    (*trainer)["command"] = container.command;
+    trainer->erase("args");
+  }
+  (*trainer)["env"] = EnvironmentOf(parts, *trainer);
+  AskForGpus(parts.role.gpus, trainer);
+  if (IsSupervised(parts.job, parts.role) && !parts.settings.termination_message_file.empty()) {
+    (*trainer)["terminationMessagePath"] = parts.settings.termination_message_file;
+  }
+  SetDefault(trainer, "terminationMessagePolicy", "FallbackToLogsOnError");
+}
+
+void AddKey(const Parts& parts, Json* trainer, Json* spec) {
+  if (parts.settings.job_key_file.empty() || !IsSupervised(parts.job, parts.role)) {
+    return;
+  }
+  const auto [folder, file] = SplitPath(parts.settings.job_key_file);
+  AddVolume(kKeyVolume,
+            "secret",
+            {{"secretName", KeySecretName(parts.job.metadata)},
+             {"defaultMode", kKeyFileMode},
+             {"items", Json::array({{{"key", kSecretField}, {"path", file}}})}},
+            spec);
+  MountVolume(kKeyVolume, folder, /*is_read_only=*/true, trainer);
+}
+
+// Our runtime is copied in front of a user's image. The init container asks for what the trainer
+// asks for, GPUs aside: a pod's need is the larger of the two, so it costs nothing, and a quota
+// that wants every container to ask is content.
+void AddInstaller(const Parts& parts, Json* trainer, Json* spec) {
+  const std::string& folder = parts.settings.install_directory;
+  if (!NeedsInstall(parts.job, parts.role, parts.settings)) {
+    return;
+  }
+  Json installer = {{"name", kInstallContainer},
+                    {"image", parts.settings.runtime_image},
+                    {"command", Json::array({parts.settings.runtime_path, "install", folder})}};
+  if (!parts.settings.runtime_image_pull_policy.empty()) {
+    installer["imagePullPolicy"] = parts.settings.runtime_image_pull_policy;
+  }
+  if (const Json* const resources = FindField(*trainer, "resources")) {
+    for (const char* const kind : {"requests", "limits"}) {
+      const Json* const amounts = FindField(*resources, kind);
+      for (const char* const name : {"cpu", "memory"}) {
+        const Json* const amount = amounts == nullptr ? nullptr : FindField(*amounts, name);
+        if (amount != nullptr) {
+          installer["resources"][kind][name] = *amount;
+        }
+      }
+    }
+  }
+  MountVolume(kInstallVolume, folder, /*is_read_only=*/false, &installer);
+  AddVolume(kInstallVolume, "emptyDir", Json::object(), spec);
+  MountVolume(kInstallVolume, folder, /*is_read_only=*/true, trainer);
+  if (Json* const installers = ListAt(spec, "initContainers")) {
+    installers->insert(installers->begin(), std::move(installer));
+  }
+}
+
+// Without a volume of the template's own, checkpoints go to one that lasts as long as the pod.
+void AddWorkVolume(const Parts& parts, Json* trainer, Json* spec) {
+  const auto& variables = parts.pod.spec.container.env;
+  const auto checkpoints = variables.find(env::kCheckpointDirectory);
+  if (checkpoints == variables.end() || HasMountFor(*trainer, checkpoints->second)) {
+    return;
+  }
+  const std::string& folder = parts.settings.job_directory;
+  const bool is_below = !folder.empty() && IsWithin(checkpoints->second, folder);
+  AddVolume(kWorkVolume, "emptyDir", Json::object(), spec);
+  MountVolume(
+      kWorkVolume, is_below ? folder : checkpoints->second, /*is_read_only=*/false, trainer);
+}
+
+// A container's own /dev/shm has 64 MiB, less than NCCL or torch want for several processes.
+void AddSharedMemory(const Parts& parts, Json* trainer, Json* spec) {
+  const bool is_shared = parts.role.processes > 1 || parts.role.gpus > 1;
+  if (!is_shared || HasMountFor(*trainer, kSharedMemoryPath)) {
+    return;
+  }
+  AddVolume(kSharedMemoryVolume, "emptyDir", {{"medium", "Memory"}}, spec);
+  MountVolume(kSharedMemoryVolume, kSharedMemoryPath, /*is_read_only=*/false, trainer);
+}
+
+bool AsksForGpu(const Json& container) {
+  const Json* const resources = FindField(container, "resources");
+  const Json* const limits = resources == nullptr ? nullptr : FindField(*resources, "limits");
+  return limits != nullptr && FindField(*limits, kGpuResource) != nullptr;
+}
+
+// Images made for GPUs often ask to see all of them; the node would show them uncounted.
+void HideGpus(Json* container) {
+  Json* const variables = AsksForGpu(*container) ? nullptr : ListAt(container, "env");
+  if (variables == nullptr) {
+    return;
+  }
+  const bool is_set = std::any_of(variables->begin(), variables->end(), [](const Json& variable) {
+    const Json* const name = FindField(variable, "name");
+    return name != nullptr && *name == kNvidiaVisibleDevices;
+  });
+  if (!is_set) {
+    variables->push_back({{"name", kNvidiaVisibleDevices}, {"value", "none"}});
+  }
+}
+
+void SecureContainers(Json* spec) {
+  const Json pod_security = ObjectOr(*spec, "securityContext");
+  for (const char* const kind : {"initContainers", "containers"}) {
+    if (FindField(*spec, kind) == nullptr) {
+      continue;
+    }
+    Json* const containers = ListAt(spec, kind);
+    for (std::size_t i = 0; containers != nullptr && i < containers->size(); ++i) {
+      Json& container = (*containers)[i];
+      if (container.is_object()) {
+        HideGpus(&container);
+        RestrictContainer(pod_security, &container);
+      }
+    }
+  }
+}
+
+// Affinity terms are alternatives: each must name the node. One that is empty matches no node at
+// all, and stays so.
+void PinByAffinity(const std::string& node, Json* spec) {
+  const Json field = {
+      {"key", "metadata.name"}, {"operator", "In"}, {"values", Json::array({node})}};
+  constexpr const char* kRequired = "requiredDuringSchedulingIgnoredDuringExecution";
+  Json* const node_affinity = ObjectAt(ObjectAt(spec, "affinity"), "nodeAffinity");
+  if (node_affinity == nullptr) {
+    return;
+  }
+  if (FindField(*node_affinity, kRequired) == nullptr) {
+    const Json term = {{"matchFields", Json::array({field})}};
+    (*node_affinity)[kRequired] = {{"nodeSelectorTerms", Json::array({term})}};
+    return;
+  }
+  Json* const terms = ListAt(ObjectAt(node_affinity, kRequired), "nodeSelectorTerms");
+  for (std::size_t i = 0; terms != nullptr && i < terms->size(); ++i) {
+    Json& term = (*terms)[i];
+    if (!term.is_object() || term.empty()) {
+      continue;
+    }
+    if (Json* const fields = ListAt(&term, "matchFields")) {
+      fields->push_back(field);
+    }
+  }
+}
+
+Json MetadataOf(const Parts& parts, const std::string& trainer_name) {
+  const Json template_metadata = ObjectOr(parts.role.pod.raw, "metadata");
+  Json metadata = {{"name", parts.pod.name},
+                   {"namespace", parts.pod.namespace_name},
+                   {"labels", ObjectOr(template_metadata, "labels")},
+                   {"annotations", ObjectOr(template_metadata, "annotations")},
+                   {"ownerReferences", Json::array({OwnerReference(parts.job)})}};
+  for (const auto& [name, value] : parts.pod.labels) {
+    metadata["labels"][name] = value;
+  }
+  for (const auto& [name, value] : parts.pod.annotations) {
+    metadata["annotations"][name] = value;
+  }
+  SetDefault(&metadata["annotations"], kDefaultContainerAnnotation, trainer_name);
+  return metadata;
+}
+
+Json SpecOf(const Parts& parts) {
+  Json spec = ObjectOr(parts.role.pod.raw, "spec");
+  if (const Json* const written = TrainerOf(&spec)) {
+    Json trainer = *written;  // a copy: adding to the spec moves what is in it
+    FillTrainer(parts, &trainer);
+    AddKey(parts, &trainer, &spec);
+    AddInstaller(parts, &trainer, &spec);
+    AddWorkVolume(parts, &trainer, &spec);
+    AddSharedMemory(parts, &trainer, &spec);
+    *TrainerOf(&spec) = std::move(trainer);
+  }
+  SecureContainers(&spec);
+  if (parts.job.spec.scheduling.binding == PodBinding::kDirect) {
+    spec["nodeName"] = parts.pod.spec.node_name;
+  } else {
+    PinByAffinity(parts.pod.spec.node_name, &spec);
+  }
+  spec["hostname"] = parts.pod.spec.hostname;
+  spec["subdomain"] = parts.pod.spec.subdomain;
+  spec["restartPolicy"] = "Never";
+  spec["terminationGracePeriodSeconds"] = parts.pod.spec.termination_grace.count();
+  SetDefault(&spec, "automountServiceAccountToken", false);
+  SetDefault(&spec, "enableServiceLinks", false);
+  if (!parts.job.spec.scheduling.priority_class_name.empty()) {
+    SetDefault(&spec, "priorityClassName", parts.job.spec.scheduling.priority_class_name);
+  }
+  return spec;
+}
+
+}  // namespace
+
+PodSettings SettingsForImages(const ImageSettings& images) {
+  PodSettings settings;
+  settings.addressing = DnsAddressing{images.cluster_domain};
+  settings.job_directory = "/lockstep/work";
+  settings.data_directory = images.data_directory;
+  settings.job_key_file = "/lockstep/key/key";
+  settings.termination_message_file = "/dev/termination-log";  // Kubernetes' own default
+  settings.runtime_image = images.runtime_image;
+  settings.runtime_image_pull_policy = images.runtime_image_pull_policy;
+  settings.install_directory = "/lockstep/bin";
+  return settings;
+}
+
+Json PodManifest(const TrainingJob& job, const kube::Pod& pod, const PodSettings& settings) {
+  const auto identity = ParsePodLabels(pod.labels);
+  const RoleSpec* const role = identity.has_value() ? job.FindRole(identity->task.role) : nullptr;
+  LOCKSTEP_CHECK(role != nullptr, "pod " + pod.name + " has no role in job " + job.metadata.name);
+  const Parts parts{job, *role, pod, settings};
+  Json spec = SpecOf(parts);
+  const Json* const trainer = TrainerOf(&spec);
+  const Json* const name = trainer == nullptr ? nullptr : FindField(*trainer, "name");
+  const std::string trainer_name = name == nullptr || !name->is_string()
+                                       ? std::string(kTrainerContainer)
+                                       : name->get<std::string>();
+  return {{"apiVersion", "v1"},
+          {"kind", "Pod"},
+          {"metadata", MetadataOf(parts, trainer_name)},
+          {"spec", std::move(spec)}};
+}
+
+}  // namespace lockstep::control

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <string>
+
+#include "common/json/json.h"
+#include "operator/api/training_job.h"
+#include "operator/kube/objects.h"
+#include "operator/reconcile/observed.h"
+
+namespace lockstep::control {
+
+// What differs between clusters of images; everything else about them is fixed below.
+struct ImageSettings {
+  std::string runtime_image;
+  std::string runtime_image_pull_policy;  // empty: Kubernetes' default
+  std::string cluster_domain;             // empty: left to the pods' search path
+  std::string data_directory;             // base of relative data set paths; may be empty
+};
+
+// Where things are inside a pod of a cluster.
+PodSettings SettingsForImages(const ImageSettings& images);
+
+// `pod`, made by BuildPod for `job`, as the complete object for the API server: what the operator
+// decides over the role's template as the user wrote it, whose other containers, volumes and fields
+// pass through.
+//
+// What the operator decides: names, labels and owner; the node, by required node affinity or by
+// spec.nodeName; the trainer container's command, contract variables and GPUs; restartPolicy Never.
+// What it adds: the job's key as a file; the runtime, where the image is not ours; a scratch volume
+// for checkpoints and shared memory where the template mounts none.
+// What it only fills in: no API token, no service links, and all that the `restricted` pod security
+// level asks for (RestrictContainer).
+// Containers that ask for no GPU see none.
+// Precondition (checked): the pod's labels name a role of the job.
+Json PodManifest(const TrainingJob& job, const kube::Pod& pod, const PodSettings& settings);
+
+}  // namespace lockstep::control

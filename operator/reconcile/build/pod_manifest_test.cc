@@ -1,0 +1,215 @@
+#include "operator/reconcile/build/pod_manifest.h"
+
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "common/base/file.h"
+#include "common/contract/environment.h"
+#include "operator/api/manifest.h"
+#include "operator/reconcile/build/pod.h"
+#include "operator/reconcile/testing.h"
+
+namespace lockstep::control {
+namespace {
+
+PodSettings Settings() {
+  return SettingsForImages({"example/runtime:1", "Never", "cluster.local", "/data"});
+}
+
+std::string Load(const std::string& name) {
+  return ReadFile(std::string(LOCKSTEP_TESTDATA) + "/" + name, kManifestBytesMax).value();
+}
+
+kube::Pod Worker1(const TrainingJob& job) {
+  return BuildPod(job,
+                  {{Role::kWorker, 1}, {Attempt(0), Incarnation(1)}, Epoch(2), "node-a"},
+                  Settings())
+      .value();
+}
+
+Json ManifestOf(const TrainingJob& job) {
+  return PodManifest(job, Worker1(job), Settings());
+}
+
+// A command job whose worker has this template.
+TrainingJob JobWith(const std::string& pod_spec) {
+  const std::string text =
+      R"({"apiVersion": "lockstep.dev/v1", "kind": "TrainingJob", "metadata": {"name": "job"}, )"
+      R"("spec": {"roles": [{"name": "worker", "replicas": 2, "template": {"spec": )" +
+      pod_spec + "}}]}}";
+  const Manifest manifest = ReadManifest(text, "job.json");
+  EXPECT_EQ(FormatProblems(manifest), "");
+  return manifest.jobs.front();
+}
+
+const Json& TrainerIn(const Json& pod) {
+  return pod.at("spec").at("containers").at(0);
+}
+
+// The variable's value; "-" when it is not there, "(twice)" when it is there twice.
+std::string VariableIn(const Json& container, const std::string& name) {
+  std::string found = "-";
+  for (const Json& variable : container.value("env", Json::array())) {
+    if (variable.at("name") == name) {
+      found = found == "-" ? variable.value("value", "") : "(twice)";
+    }
+  }
+  return found;
+}
+
+// The environment holds long documents of the contract, which has tests of its own: a snapshot
+// keeps the names only.
+Json WithoutValues(Json pod) {
+  for (Json& container : pod["spec"]["containers"]) {
+    for (Json& variable : container["env"]) {
+      const std::string name = variable["name"];
+      if (name.starts_with("LOCKSTEP_") || name.starts_with("HOROVOD_") || name == "TF_CONFIG") {
+        variable["value"] = "...";
+      }
+    }
+  }
+  return pod;
+}
+
+TEST(PodManifest, WholePodsAreAsWrittenDown) {
+  for (const std::string name : {"trainer", "command"}) {
+    const Manifest manifest = ReadManifest(Load(name + ".yaml"), name + ".yaml");
+    ASSERT_EQ(FormatProblems(manifest), "");
+
+    const Json pod = ManifestOf(manifest.jobs.front());
+
+    EXPECT_EQ(DumpJsonPretty(WithoutValues(pod)) + "\n", Load(name + ".pod.json")) << name;
+  }
+}
+
+TEST(PodManifest, DirectBindingNamesTheNodeAndLeavesAffinityAlone) {
+  TrainingJob job = MakeCommandJob(2);
+  job.spec.scheduling.binding = PodBinding::kDirect;
+
+  const Json pod = ManifestOf(job);
+
+  EXPECT_EQ(pod["spec"]["nodeName"], "node-a");
+  EXPECT_FALSE(pod["spec"].contains("affinity"));
+}
+
+TEST(PodManifest, DollarsOfTheContractAreNotExpanded) {
+  TrainingJob job = MakeTrainingJob(2);
+  job.spec.training->checkpoint.directory = "/mnt/$(HOME)$";
+
+  EXPECT_EQ(VariableIn(TrainerIn(ManifestOf(job)), "LOCKSTEP_CHECKPOINT_DIR"), "/mnt/$$(HOME)$$");
+}
+
+TEST(PodManifest, UnsupervisedRoleRunsItsCommandAndGetsNeitherRuntimeNorKey) {
+  TrainingJob job = MakeCommandJob(2);
+  job.spec.roles[0].supervise = false;
+
+  const Json pod = ManifestOf(job);
+
+  EXPECT_EQ(TrainerIn(pod)["command"], Json::array({"python3", "train.py"}));
+  EXPECT_FALSE(pod["spec"].contains("initContainers"));
+  EXPECT_FALSE(pod["spec"].contains("volumes"));
+  EXPECT_NE(VariableIn(TrainerIn(pod), "RANK"), "-");
+}
+
+TEST(PodManifest, ImageOfTheTemplateIsKeptForTheTrainer) {
+  TrainingJob job = MakeTrainingJob(2);
+  job.spec.roles[0].pod.raw = {
+      {"spec", {{"containers", Json::array({{{"image", "example/train:1"}}})}}}};
+
+  const Json pod = ManifestOf(job);
+
+  EXPECT_EQ(TrainerIn(pod)["image"], "example/train:1");
+  EXPECT_FALSE(TrainerIn(pod).contains("imagePullPolicy"));
+  EXPECT_FALSE(pod["spec"].contains("initContainers"));
+}
+
+// What only the API server can judge passes through, whatever it is.
+TEST(PodManifest, ValuesOfAWrongTypeAreLeftToTheApiServer) {
+  const Json pod = ManifestOf(JobWith(
+      R"({"affinity": "near", "securityContext": 7, "volumes": "all", "containers": [)"
+      R"({"command": ["a"], "volumeMounts": {}, "securityContext": [], "resources": {}}]})"));
+
+  EXPECT_EQ(pod["spec"]["affinity"], "near");
+  EXPECT_EQ(pod["spec"]["volumes"], "all");
+  EXPECT_EQ(TrainerIn(pod)["volumeMounts"], Json::object());
+  EXPECT_EQ(TrainerIn(pod)["securityContext"], Json::array());
+}
+
+TEST(PodManifest, ContainersThatAskForNoGpuSeeNone) {
+  TrainingJob job = MakeCommandJob(2);
+  job.spec.roles[0].gpus = 1;
+  const Json with_gpu = {{"limits", {{"nvidia.com/gpu", "1"}}}};
+  job.spec.roles[0].pod.raw["spec"] = {
+      {"initContainers", Json::array({{{"name", "fetch"}}})},
+      {"containers",
+       Json::array(
+           {{{"name", "log"}},
+            {{"name", "trainer"}, {"command", Json::array({"a"})}},
+            {{"name", "draw"}, {"resources", with_gpu}},
+            {{"name", "all"},
+             {"env", Json::array({{{"name", "NVIDIA_VISIBLE_DEVICES"}, {"value", "all"}}})}}})}};
+
+  const Json spec = ManifestOf(job)["spec"];
+
+  ASSERT_EQ(spec["initContainers"].size(), 2U);
+  EXPECT_EQ(spec["initContainers"][0]["name"], "lockstep-install");
+  EXPECT_EQ(VariableIn(spec["initContainers"][0], kNvidiaVisibleDevices), "none");
+  EXPECT_EQ(VariableIn(spec["initContainers"][1], kNvidiaVisibleDevices), "none");
+  EXPECT_EQ(VariableIn(spec["containers"][0], kNvidiaVisibleDevices), "none");
+  EXPECT_EQ(VariableIn(spec["containers"][1], kNvidiaVisibleDevices), "-");
+  EXPECT_EQ(spec["containers"][1]["resources"]["limits"]["nvidia.com/gpu"], "1");
+  EXPECT_EQ(VariableIn(spec["containers"][2], kNvidiaVisibleDevices), "-");
+  EXPECT_EQ(VariableIn(spec["containers"][3], kNvidiaVisibleDevices), "all");
+}
+
+TEST(PodManifest, TrainerWithoutGpusSeesNoneOnce) {
+  EXPECT_EQ(VariableIn(TrainerIn(ManifestOf(MakeTrainingJob(2))), kNvidiaVisibleDevices), "none");
+}
+
+struct MountCase {
+  const char* what;
+  const char* checkpoint_directory;
+  const char* user_mount;     // empty: none
+  const char* expected_path;  // of the scratch volume; empty: none is added
+};
+
+TEST(PodManifest, ScratchVolumeStandsInWhereTheTemplateMountsNone) {
+  const std::vector<MountCase> cases = {
+      {"relative", "checkpoints", "", "/lockstep/work"},
+      {"absolute", "/ckpt/run", "", "/ckpt/run"},
+      {"mounted there", "/ckpt", "/ckpt/", ""},
+      {"mounted above", "/ckpt/run", "/ckpt", ""},
+      {"mounted at a longer name", "/ckpt", "/ckpt-old", "/ckpt"},
+      {"mounted over the job's folder", "checkpoints", "/lockstep/work", ""},
+  };
+  for (const MountCase& one : cases) {
+    SCOPED_TRACE(one.what);
+    TrainingJob job = MakeTrainingJob(2);
+    job.spec.training->checkpoint.directory = one.checkpoint_directory;
+    Json container = Json::object();
+    if (*one.user_mount != '\0') {
+      container["volumeMounts"] = Json::array({{{"name", "v"}, {"mountPath", one.user_mount}}});
+    }
+    job.spec.roles[0].pod.raw["spec"]["containers"] = Json::array({container});
+    std::string path;
+    const Json pod = ManifestOf(job);
+    for (const Json& mount : TrainerIn(pod)["volumeMounts"]) {
+      path = mount["name"] == "lockstep-work" ? mount["mountPath"].get<std::string>() : path;
+    }
+
+    EXPECT_EQ(path, one.expected_path);
+  }
+}
+
+TEST(PodManifest, InstallerAsksForNoMoreThanTheTrainer) {
+  const TrainingJob job = JobWith(
+      R"({"containers": [{"command": ["a"], "resources": {)"
+      R"("requests": {"cpu": 2, "nvidia.com/gpu": 1}, "limits": {"nvidia.com/gpu": 1}}}]})");
+
+  EXPECT_EQ(ManifestOf(job)["spec"]["initContainers"][0]["resources"],
+            Json({{"requests", {{"cpu", 2}}}}));
+}
+
+}  // namespace
+}  // namespace lockstep::control
