@@ -25,6 +25,7 @@ readonly TEST_PACKAGES=(binutils clang-format-14 clang-tidy-14 procps python3-to
 readonly CLUSTER_PROGRAMS=(
   "containerd containerd" "ctr containerd" "runc runc" "ip iproute2" "openssl openssl"
   "/usr/lib/cni/bridge containernetworking-plugins" "/bin/busybox busybox-static"
+  "buildah buildah" "mmdebstrap mmdebstrap"
 )
 # What the benchmarks compare with.
 readonly BENCH_PACKAGES=(libgloo-dev libopenmpi-dev openmpi-bin python3-torch)

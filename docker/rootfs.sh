@@ -1,0 +1,129 @@
+#!/usr/bin/env bash
+# Lays out the root folder of an image that holds our programs, what they load, and nothing else.
+#
+#   docker/rootfs.sh ROOT [--notice PACKAGE]... FILE=PATH...
+#
+# FILE (or folder) is copied to PATH below ROOT. Programs and libraries lose their symbols, and all
+# shared libraries they load come along, from the packages installed here. What was taken is written
+# down as a Debian system would: /var/lib/dpkg/status.d for scanners of vulnerabilities, the
+# licences in /usr/share/doc. --notice names a package that is inside our programs as a header or an
+# archive: its licence comes along too.
+# Runs in a build stage: as root, on Debian.
+set -euo pipefail
+
+readonly USER_ID=65532 # nobody's in particular, as in other images without a shell
+
+die() {
+  printf 'rootfs: %s\n' "$*" >&2
+  exit 1
+}
+
+is_elf() { [[ $(head --bytes=4 "$1") == $'\x7fELF' ]]; }
+
+make_skeleton() {
+  mkdir -p "$root"/{etc,tmp,usr/{bin,lib,lib64,share/doc},var/lib/dpkg/status.d}
+  chmod 1777 "$root/tmp"
+  ln -s usr/bin "$root/bin"
+  ln -s usr/lib "$root/lib"
+  ln -s usr/lib64 "$root/lib64"
+  cp --dereference /etc/os-release "$root/etc/os-release"
+  printf 'root:x:0:0::/:/usr/sbin/nologin\nlockstep:x:%d:%d::/:/usr/sbin/nologin\n' \
+    "$USER_ID" "$USER_ID" >"$root/etc/passwd"
+  printf 'root:x:0:\nlockstep:x:%d:\n' "$USER_ID" >"$root/etc/group"
+  printf 'hosts: files dns\n' >"$root/etc/nsswitch.conf"
+}
+
+copy_file() {
+  local from=$1 to=$root$2 file
+  [[ -e $from ]] || die "no $from"
+  mkdir -p "$(dirname "$to")"
+  cp --recursive --dereference "$from" "$to"
+  while IFS= read -r -d '' file; do
+    if is_elf "$file"; then
+      strip --strip-unneeded "$file"
+      programs+=("$file")
+    fi
+  done < <(find "$to" -type f -print0)
+}
+
+# The libraries that file $1 below ROOT loads, one a line; those that are in ROOT already are not
+# named.
+libraries_of() {
+  local listing
+  listing=$(ldd "$1" 2>&1) || {
+    [[ $listing == *"statically linked"* || $listing == *"not a dynamic"* ]] && return
+    die "ldd $1: $listing"
+  }
+  ! grep 'not found' <<<"$listing" >&2 || die "a library is missing for $1"
+  grep --only-matching '/[^ ]*' <<<"$listing" | grep --invert-match "^$root/" || true
+}
+
+copy_library() {
+  local folder
+  folder=$(realpath "$(dirname "$1")")
+  mkdir -p "$root$folder"
+  # The name that is asked for, the content that is behind it.
+  cp --dereference "$1" "$root$folder/$(basename "$1")"
+}
+
+# The packages of the named files, one a line; every file must have one. Debian 12 moved /lib to
+# /usr/lib, its packages did not: a file is asked for by both names.
+packages_of() {
+  local owners
+  owners=$(dpkg-query --search "$@" "${@#/usr}" 2>/dev/null || true)
+  # shellcheck disable=SC2001 # a line each, which ${...//} does not know
+  diff <(sed 's|.*: \(/usr\)\?|/usr|' <<<"$owners" | sort -u) <(printf '%s\n' "$@" | sort -u) >&2 ||
+    die "these are of no package"
+  sed 's/: .*//; s/:.*//' <<<"$owners" | sort -u
+}
+
+write_licence() {
+  mkdir -p "$root/usr/share/doc/$1"
+  cp --dereference "/usr/share/doc/$1/copyright" "$root/usr/share/doc/$1/copyright"
+}
+
+copy_libraries() {
+  local listing libraries packages library package
+  listing=$(for program in "${programs[@]}"; do libraries_of "$program"; done | sort -u)
+  mapfile -t libraries <<<"$listing"
+  for library in "${libraries[@]}"; do
+    copy_library "$library"
+  done
+  mapfile -t libraries < <(realpath "${libraries[@]}")
+  packages=$(packages_of "${libraries[@]}")
+  for package in $packages; do
+    dpkg-query --status "$package" >"$root/var/lib/dpkg/status.d/$package"
+    write_licence "$package"
+  done
+}
+
+# Every program loads in there, where nothing else is.
+check() {
+  local loader program
+  loader=$(find "$root/usr/lib" "$root/usr/lib64" -maxdepth 1 -name 'ld-linux-*')
+  for program in "${programs[@]}"; do
+    chroot "$root" "${loader#"$root"}" --list "${program#"$root"}" >/dev/null ||
+      die "${program#"$root"} does not load in $root"
+  done
+}
+
+[[ $# -ge 2 ]] || die "usage: docker/rootfs.sh ROOT [--notice PACKAGE]... FILE=PATH..."
+root=$(realpath --canonicalize-missing "$1")
+shift
+[[ ! -e $root ]] || die "$root exists"
+programs=()
+make_skeleton
+while [[ $# -gt 0 ]]; do
+  case $1 in
+    --notice)
+      write_licence "$2"
+      shift
+      ;;
+    *=*) copy_file "${1%%=*}" "${1#*=}" ;;
+    *) die "neither FILE=PATH nor --notice: $1" ;;
+  esac
+  shift
+done
+copy_libraries
+ldconfig -r "$root" 2>/dev/null
+check
