@@ -29,10 +29,6 @@ using boost::system::error_code;
 using kube::Fault;
 using kube::FaultKind;
 
-// How often idle connections and certificates are looked at. Choice: a rotated certificate is in
-// use within this time, for nothing measurable.
-constexpr auto kSweepPeriod = std::chrono::seconds(5);
-
 constexpr int kUnauthorized = 401;
 
 class BeastTransport final : public Transport {
@@ -436,7 +432,7 @@ void BeastTransport::Sweep() {
     lane.open_count -= static_cast<int>(
         std::erase_if(lane.idle, [&](const Pooled& pooled) { return !IsUsable(pooled, now); }));
   }
-  sweep_timer_.expires_after(kSweepPeriod);
+  sweep_timer_.expires_after(options_.sweep_period);
   sweep_timer_.async_wait([this](error_code cancelled) {
     if (!cancelled && !is_stopping_) {
       Sweep();

@@ -28,6 +28,10 @@ struct TransportOptions {
   // Connections are renewed so that load spreads over servers that were added; each lives between
   // 80 % and 120 % of this.
   Duration connection_age_max = std::chrono::minutes(10);
+
+  // How often idle connections and certificates are looked at. Choice: a rotated certificate is in
+  // use within this time, for nothing measurable.
+  Duration sweep_period = std::chrono::seconds(5);
 };
 
 // The transport on Boost.Beast: one thread for all connections.

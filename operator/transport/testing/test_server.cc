@@ -8,10 +8,13 @@
 #include <utility>
 
 #include <arpa/inet.h>
+#include <linux/filter.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <openssl/pem.h>
 #include <openssl/ssl.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include "common/base/check.h"
@@ -165,6 +168,17 @@ void TestPeer::Reset() {
   const linger abort{1, 0};
   ::setsockopt(socket_, SOL_SOCKET, SO_LINGER, &abort, sizeof abort);
   is_open_ = false;
+}
+
+void TestPeer::Vanish() {
+  int unacknowledged = 1;
+  while (unacknowledged > 0 && ::ioctl(socket_, SIOCOUTQ, &unacknowledged) == 0) {
+    std::this_thread::yield();
+  }
+  sock_filter drop_all = {BPF_RET | BPF_K, 0, 0, 0};
+  const sock_fprog filter = {1, &drop_all};
+  LOCKSTEP_CHECK(::setsockopt(socket_, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter) == 0,
+                 "no filter on the socket");
 }
 
 void TestPeer::AwaitClose() {

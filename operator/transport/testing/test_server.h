@@ -50,6 +50,10 @@ class TestPeer {
   void CloseRudely();
   void Reset();
 
+  // From now on the kernel drops whatever comes in on this connection, unacknowledged: for the
+  // client the host has vanished. Waits until the client has acknowledged all that was sent.
+  void Vanish();
+
   // Blocks until the client has closed, or the server ends.
   void AwaitClose();
 

@@ -94,9 +94,9 @@ bool TestSink::AwaitBytes(std::size_t count) {
   return changed_.wait_for(lock, kPatience, [&] { return bytes_.size() >= count || has_ended_; });
 }
 
-bool TestSink::AwaitEnd() {
+bool TestSink::AwaitEnd(Duration patience) {
   std::unique_lock lock(mutex_);
-  return changed_.wait_for(lock, kPatience, [&] { return has_ended_; });
+  return changed_.wait_for(lock, patience, [&] { return has_ended_; });
 }
 
 int TestSink::status() const {

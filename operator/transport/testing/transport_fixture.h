@@ -62,7 +62,7 @@ class TestSink final : public StreamSink {
   bool AwaitBytes(std::size_t count);
 
   // Waits for the end. Returns whether it came.
-  bool AwaitEnd();
+  bool AwaitEnd(Duration patience = kPatience);
 
   int status() const;
   std::string bytes() const;

@@ -35,6 +35,7 @@ std::unique_ptr<Transport> TransportTest::MakeTransport(TransportOptions options
   options.logger = logger_.get();
   options.user_agent = "lockstep-test";
   options.connections_max = kConnectionsMax;
+  options.sweep_period = std::chrono::milliseconds(10);
   return MakeBeastTransport(std::move(options));
 }
 
