@@ -12,6 +12,7 @@ It consists of a control plane (see tests/kubernetes), a bridge, cluster DNS, an
 processes, mounts and network live in namespaces of their own (see node.py)."""
 
 import atexit
+import concurrent.futures
 import ipaddress
 import json
 import pathlib
@@ -94,7 +95,7 @@ class Cluster:
                 self.nodes[-1].start()
             for node in self.nodes:
                 node.wait_containerd()
-                node.import_image(archive)
+            self.import_image(archive)
             self.wait_ready(*self.nodes)
         except BaseException:
             self.stop()
@@ -116,8 +117,8 @@ class Cluster:
 
     def import_image(self, archive):
         """Makes the images of a docker or OCI archive known to every node."""
-        for node in self.nodes:
-            node.import_image(archive)
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            list(pool.map(lambda node: node.import_image(archive), self.nodes))
 
     def wait_ready(self, *nodes, seconds=60):
         """Waits until Kubernetes calls the nodes ready and knows of their devices."""
