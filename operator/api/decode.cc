@@ -68,6 +68,7 @@ Metadata DecodeMetadata(const Json& value, Errors* errors) {
                "deletionGracePeriodSeconds",
                "deletionTimestamp",
                "finalizers",
+               "generateName",
                "managedFields",
                "ownerReferences",
                "resourceVersion",
@@ -148,9 +149,12 @@ SchedulingSpec DecodeScheduling(const Json& value, const std::string& path, Erro
   ObjectReader reader(value, path, errors);
   scheduling.queue = ReadLabel(reader, "queue", "");
   scheduling.priority_class_name = ReadText(reader, "priorityClassName");
+  CheckLength(reader, "priorityClassName", kDnsNameMax);
   if (const Json* topology = reader.Find("topology")) {
     ObjectReader keys(*topology, reader.PathOf("topology"), errors);
     scheduling.topology = {ReadText(keys, "required"), ReadText(keys, "preferred")};
+    CheckLength(keys, "required", kLabelKeyMax);
+    CheckLength(keys, "preferred", kLabelKeyMax);
     keys.Finish();
   }
   scheduling.timeout = ReadSeconds(reader, "timeoutSeconds", 1);

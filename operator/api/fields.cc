@@ -75,6 +75,28 @@ std::map<std::string, std::string> ReadTextMap(ObjectReader& reader,
   return texts;
 }
 
+std::string TooMany(std::size_t count, std::string_view of_what, std::size_t max) {
+  return std::to_string(count) + " " + std::string(of_what) + " found, expected at most " +
+         std::to_string(max);
+}
+
+std::vector<const Json*> ListUpTo(ObjectReader& reader, std::string_view key, std::size_t max) {
+  std::vector<const Json*> items = reader.List(key);
+  if (items.size() > max) {
+    reader.Fail(key, TooMany(items.size(), "entries", max));
+    items.clear();
+  }
+  return items;
+}
+
+void CheckLength(ObjectReader& reader, std::string_view key, std::size_t max) {
+  const Json* value = reader.Find(key);
+  const auto* text = value == nullptr ? nullptr : value->get_ptr<const std::string*>();
+  if (text != nullptr && text->size() > max) {
+    reader.Fail(key, TooMany(text->size(), "characters", max));
+  }
+}
+
 void PassThrough(ObjectReader& reader, std::initializer_list<std::string_view> keys) {
   for (const std::string_view key : keys) {
     reader.Find(key);

@@ -9,6 +9,8 @@
 #include <gtest/gtest.h>
 
 #include "common/base/file.h"
+#include "operator/api/decode.h"
+#include "operator/api/encode.h"
 
 namespace lockstep::control {
 namespace {
@@ -29,14 +31,20 @@ std::string ProblemsOf(const std::string& text, const std::string& file = "job.y
   return FormatProblems(ReadManifest(text, file));
 }
 
-std::vector<std::filesystem::path> BadManifests() {
+// The manifests of a folder, by name.
+std::vector<std::filesystem::path> ManifestsIn(const std::string& folder) {
   std::vector<std::filesystem::path> paths;
-  for (const auto& entry :
-       std::filesystem::directory_iterator(std::string(LOCKSTEP_TESTDATA) + "/bad")) {
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     paths.push_back(entry.path());
   }
   std::sort(paths.begin(), paths.end());
   return paths;
+}
+
+std::string TextOf(const std::filesystem::path& path) {
+  const Result<std::string> text = ReadFile(path.string(), kManifestBytesMax);
+  EXPECT_TRUE(text.ok()) << text.error().ToString();
+  return text.ok() ? *text : "";
 }
 
 // What a file of testdata/bad expects: its lines "# expect: LINE: FIELD: MESSAGE", as ReadManifest
@@ -53,15 +61,47 @@ std::string ExpectedProblems(const std::string& text, const std::string& file) {
   return expected;
 }
 
-TEST(ReadManifest, EveryBadManifestIsAnsweredWordForWord) {
-  const std::vector<std::filesystem::path> paths = BadManifests();
-  ASSERT_GE(paths.size(), 60U);
+// Texts that are no manifests at all, and several mistakes at once.
+TEST(ReadManifest, EveryBadTextIsAnsweredWordForWord) {
+  const std::vector<std::filesystem::path> paths =
+      ManifestsIn(std::string(LOCKSTEP_TESTDATA) + "/bad");
+  ASSERT_GE(paths.size(), 20U);
   for (const std::filesystem::path& path : paths) {
-    const Result<std::string> text = ReadFile(path.string(), kManifestBytesMax);
-    ASSERT_TRUE(text.ok()) << text.error().ToString();
-    const std::string expected = ExpectedProblems(*text, path.filename().string());
+    const std::string text = TextOf(path);
+    const std::string expected = ExpectedProblems(text, path.filename().string());
     EXPECT_NE(expected, "") << path << " expects nothing";
-    EXPECT_EQ(ProblemsOf(*text, path.filename().string()), expected);
+    EXPECT_EQ(ProblemsOf(text, path.filename().string()), expected);
+  }
+}
+
+// One mistake a file, which the API server refuses too (tests/kubernetes/crd_examples_test.py).
+TEST(ReadManifest, EveryMistakeInTheExamplesIsTheOnlyOneToldAndInTheseWords) {
+  const std::vector<std::filesystem::path> paths =
+      ManifestsIn(std::string(LOCKSTEP_CRDS) + "/examples/invalid");
+  ASSERT_GE(paths.size(), 200U);
+  for (const std::filesystem::path& path : paths) {
+    const std::string text = TextOf(path);
+    constexpr std::string_view kMarker = "# expect: ";
+    ASSERT_TRUE(text.starts_with(kMarker)) << path;
+    const std::string expected = text.substr(kMarker.size(), text.find('\n') - kMarker.size());
+    const Manifest manifest = ReadManifest(text, path.filename().string());
+    ASSERT_EQ(manifest.problems.size(), 1U) << FormatProblems(manifest);
+    EXPECT_THAT(FormatProblems(manifest), HasSubstr(": " + expected));
+    EXPECT_GT(manifest.problems[0].line, 2) << path << " says no line";
+  }
+}
+
+TEST(ReadManifest, EveryGoodExampleIsReadAndSurvivesEncoding) {
+  const std::vector<std::filesystem::path> paths =
+      ManifestsIn(std::string(LOCKSTEP_CRDS) + "/examples/valid");
+  ASSERT_GE(paths.size(), 20U);
+  for (const std::filesystem::path& path : paths) {
+    const Manifest manifest = ReadManifest(TextOf(path), path.filename().string());
+    ASSERT_EQ(FormatProblems(manifest), "");
+    ASSERT_EQ(manifest.jobs.size(), 1U);
+    const DecodedJob again = DecodeTrainingJob(EncodeTrainingJob(manifest.jobs[0]));
+    ASSERT_TRUE(again.ok()) << path << " " << again.errors.front().ToString();
+    EXPECT_EQ(again.job, manifest.jobs[0]) << path;
   }
 }
 

@@ -2,14 +2,15 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <optional>
 #include <utility>
 
 #include "common/base/quantity.h"
-#include "common/contract/environment.h"
 #include "common/contract/problems.h"
 #include "operator/api/fields.h"
 #include "operator/api/job_names.h"
+#include "operator/api/pod_fields.h"
 
 namespace lockstep::control {
 namespace {
@@ -19,27 +20,13 @@ using Errors = std::vector<Error>;
 constexpr std::string_view kGpuResource = "nvidia.com/gpu";
 constexpr int64_t kGraceSecondsMax = 24 * 3600;  // choice: a day is a mistake, not a grace period
 
-// Set by the operator for every pod; a value of the user's would break the wiring.
-constexpr std::array<std::string_view, 19> kReservedEnvironment = {env::kTfConfig,
-                                                                   env::kTorchRank,
-                                                                   env::kTorchWorldSize,
-                                                                   env::kTorchLocalRank,
-                                                                   env::kTorchLocalWorldSize,
-                                                                   env::kTorchMasterAddress,
-                                                                   env::kTorchMasterPort,
-                                                                   env::kHorovodRank,
-                                                                   env::kHorovodSize,
-                                                                   env::kHorovodLocalRank,
-                                                                   env::kHorovodLocalSize,
-                                                                   env::kHorovodCrossRank,
-                                                                   env::kHorovodCrossSize,
-                                                                   env::kHorovodHostname,
-                                                                   env::kHorovodController,
-                                                                   env::kHorovodCpuOperations,
-                                                                   env::kHorovodGlooInterface,
-                                                                   env::kHorovodRendezvousAddress,
-                                                                   env::kHorovodRendezvousPort};
-constexpr std::string_view kReservedPrefix = "LOCKSTEP_";
+// Bounds of lists and texts. Choices: above any honest pod, and small enough that the API server
+// can afford the rules about them.
+constexpr std::size_t kEnvironmentMax = 1000;
+constexpr std::size_t kEnvironmentNameMax = 256;
+constexpr std::size_t kTolerationsMax = 64;
+constexpr std::size_t kTolerationValueMax = 63;  // of a taint; Kubernetes' rule
+constexpr std::size_t kResourceNamesMax = 32;
 
 // Kubernetes' rule for names of environment variables, in its strict form.
 bool IsEnvironmentName(std::string_view name) {
@@ -53,6 +40,7 @@ bool IsEnvironmentName(std::string_view name) {
 }
 
 void CheckEnvironmentName(ObjectReader& reader, const std::string& name) {
+  CheckLength(reader, "name", kEnvironmentNameMax);
   if (!IsEnvironmentName(name)) {
     reader.Fail("name",
                 Quoted(name) +
@@ -71,7 +59,7 @@ void CheckEnvironmentName(ObjectReader& reader, const std::string& name) {
 
 std::map<std::string, std::string> ReadEnvironment(ObjectReader& container, Errors* errors) {
   std::map<std::string, std::string> environment;
-  const std::vector<const Json*> items = container.List("env");
+  const std::vector<const Json*> items = ListUpTo(container, "env", kEnvironmentMax);
   for (std::size_t i = 0; i < items.size(); ++i) {
     ObjectReader reader(*items[i], container.PathOf("env", i), errors);
     reader.Require("name", "the variable's name");
@@ -125,8 +113,13 @@ std::optional<int64_t> ReadQuantity(const Json& value,
                                     Errors* errors) {
   const std::string text = value.is_string() ? value.get<std::string>() : DumpJson(value);
   Result<int64_t> quantity = ParseQuantity(text, unit);
-  if (quantity.ok() && (value.is_string() || value.is_number())) {
+  const bool is_whole = value.is_number() && value.get<double>() == std::trunc(value.get<double>());
+  if (quantity.ok() && (value.is_string() || is_whole)) {
     return *quantity;
+  }
+  if (quantity.ok() && value.is_number()) {  // the API server takes whole numbers and text only
+    AddError(errors, path, text + " found, expected it in quotes: \"" + text + "\"");
+    return std::nullopt;
   }
   const std::string expected =
       quantity.ok() ? "a quantity such as 2, 500m, 1.5 or 2Gi" : quantity.error().message();
@@ -145,6 +138,10 @@ Amounts ReadAmounts(ObjectReader& resources, std::string_view key, Errors* error
   }
   if (!value->is_object()) {
     resources.Fail(key, DescribeJson(*value) + " found, expected an object of quantities");
+    return amounts;
+  }
+  if (value->size() > kResourceNamesMax) {
+    resources.Fail(key, TooMany(value->size(), "entries", kResourceNamesMax));
     return amounts;
   }
   for (const auto& [name, quantity] : value->items()) {
@@ -173,7 +170,7 @@ void ReadResources(const Json& value, const std::string& path, PodTemplate* pod,
   ObjectReader reader(value, path, errors);
   Amounts requests = ReadAmounts(reader, "requests", errors);
   const Amounts limits = ReadAmounts(reader, "limits", errors);
-  PassThrough(reader, {"claims"});
+  PassResourceFields(reader);
   for (const auto& [name, limit] : limits) {
     const auto [request, is_defaulted] = requests.emplace(name, limit);  // as Kubernetes defaults
     if (request->second > limit) {
@@ -182,11 +179,12 @@ void ReadResources(const Json& value, const std::string& path, PodTemplate* pod,
                "asks for more than limits." + name + ", expected at most " +
                    DescribeJson(value["limits"][name]));
     }
-    if (name == kGpuResource && request->second < limit) {
-      AddError(errors,
-               path + ".requests." + name,
-               "differs from limits." + name + ", expected the same number: GPUs are not shared");
-    }
+  }
+  const std::string gpu(kGpuResource);
+  if (requests.contains(gpu) && (!limits.contains(gpu) || requests[gpu] < limits.at(gpu))) {
+    AddError(errors,
+             path + ".requests." + gpu,
+             "differs from limits." + gpu + ", expected the same number: GPUs are not shared");
   }
   reader.Finish();
   pod->requests = ToResourceAmounts(requests);
@@ -209,7 +207,8 @@ void ReadCommand(ObjectReader& reader, PodTemplate* pod, Errors* errors) {
 void ReadContainer(const Json& value, const std::string& path, PodTemplate* pod, Errors* errors) {
   ObjectReader reader(value, path, errors);
   const std::string name = ReadText(reader, "name");
-  if (!name.empty() && !IsDnsLabel(name)) {
+  const bool is_text = reader.Has("name") && reader.Find("name")->is_string();
+  if (is_text && !IsDnsLabel(name)) {
     reader.Fail("name", Quoted(name) + " found, expected " + std::string(kDnsLabelWords));
   }
   pod->image = ReadText(reader, "image");
@@ -222,23 +221,7 @@ void ReadContainer(const Json& value, const std::string& path, PodTemplate* pod,
   if (reader.Has("envFrom")) {
     reader.Fail("envFrom", "is not supported yet, expected env with values");
   }
-  // Source: core/v1 Container, Kubernetes 1.36.
-  PassThrough(reader,
-              {"imagePullPolicy",
-               "lifecycle",
-               "livenessProbe",
-               "ports",
-               "readinessProbe",
-               "resizePolicy",
-               "securityContext",
-               "startupProbe",
-               "stdin",
-               "stdinOnce",
-               "terminationMessagePath",
-               "terminationMessagePolicy",
-               "tty",
-               "volumeDevices",
-               "volumeMounts"});
+  PassContainerFields(reader);
   reader.Finish();
 }
 
@@ -291,7 +274,7 @@ void CheckToleration(ObjectReader& reader, const Toleration& toleration) {
 
 std::vector<Toleration> ReadTolerations(ObjectReader& spec, Errors* errors) {
   std::vector<Toleration> tolerations;
-  const std::vector<const Json*> items = spec.List("tolerations");
+  const std::vector<const Json*> items = ListUpTo(spec, "tolerations", kTolerationsMax);
   for (std::size_t i = 0; i < items.size(); ++i) {
     ObjectReader reader(*items[i], spec.PathOf("tolerations", i), errors);
     Toleration toleration;
@@ -302,6 +285,8 @@ std::vector<Toleration> ReadTolerations(ObjectReader& spec, Errors* errors) {
     if (const std::optional<int64_t> seconds = reader.Int("tolerationSeconds")) {
       toleration.seconds = std::chrono::seconds(*seconds);
     }
+    CheckLength(reader, "key", kLabelKeyMax);
+    CheckLength(reader, "value", kTolerationValueMax);
     CheckToleration(reader, toleration);
     reader.Finish();
     tolerations.push_back(std::move(toleration));
@@ -318,37 +303,7 @@ void ReadPodSpec(const Json& value, const std::string& path, PodTemplate* pod, E
   }
   pod->node_selector = ReadTextMap(reader, "nodeSelector", errors);
   pod->tolerations = ReadTolerations(reader, errors);
-  // Source: core/v1 PodSpec, Kubernetes 1.36.
-  PassThrough(reader,
-              {"activeDeadlineSeconds",
-               "affinity",
-               "automountServiceAccountToken",
-               "dnsConfig",
-               "dnsPolicy",
-               "enableServiceLinks",
-               "hostAliases",
-               "hostIPC",
-               "hostNetwork",
-               "hostPID",
-               "hostUsers",
-               "imagePullSecrets",
-               "os",
-               "overhead",
-               "preemptionPolicy",
-               "priority",
-               "priorityClassName",
-               "readinessGates",
-               "resourceClaims",
-               "runtimeClassName",
-               "schedulerName",
-               "schedulingGates",
-               "securityContext",
-               "serviceAccount",
-               "serviceAccountName",
-               "setHostnameAsFQDN",
-               "shareProcessNamespace",
-               "topologySpreadConstraints",
-               "volumes"});
+  PassPodFields(reader);
   reader.Finish();
 }
 

@@ -1,13 +1,38 @@
 #pragma once
 
+#include <array>
 #include <string>
 #include <vector>
 
 #include "common/base/error.h"
+#include "common/contract/environment.h"
 #include "common/json/json.h"
 #include "operator/api/training_job.h"
 
 namespace lockstep::control {
+
+// Set by the operator for every pod; a value of the user's would break the wiring.
+inline constexpr std::array<std::string_view, 19> kReservedEnvironment = {
+    env::kTfConfig,
+    env::kTorchRank,
+    env::kTorchWorldSize,
+    env::kTorchLocalRank,
+    env::kTorchLocalWorldSize,
+    env::kTorchMasterAddress,
+    env::kTorchMasterPort,
+    env::kHorovodRank,
+    env::kHorovodSize,
+    env::kHorovodLocalRank,
+    env::kHorovodLocalSize,
+    env::kHorovodCrossRank,
+    env::kHorovodCrossSize,
+    env::kHorovodHostname,
+    env::kHorovodController,
+    env::kHorovodCpuOperations,
+    env::kHorovodGlooInterface,
+    env::kHorovodRendezvousAddress,
+    env::kHorovodRendezvousPort};
+inline constexpr std::string_view kReservedPrefix = "LOCKSTEP_";
 
 // Reads a role's pod template: what the operator uses is checked and typed, what is Kubernetes' own
 // passes through in `raw`, and names that Kubernetes does not know are errors, as are fields that

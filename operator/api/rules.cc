@@ -159,7 +159,8 @@ class RuleChecker {
       Fail(path + ".name", "\"chief\" found, expected a single worker: " + why);
     }
     if (role.name == Role::kWorker && role.replicas != 1 && IsTrusted(path + ".replicas")) {
-      Fail(path + ".replicas", ToText(role.replicas) + " found, expected exactly 1: " + why);
+      Fail(path + ".replicas",
+           ToText(role.replicas) + " workers found, expected exactly 1: " + why);
     }
   }
 
@@ -215,7 +216,8 @@ class RuleChecker {
     if (spec_.training && role.processes > 1) {
       Fail(path + ".processes",
            ToText(role.processes) +
-               " found, expected 1: the built-in trainer is one process per pod; use replicas "
+               " processes found, expected 1: the built-in trainer is one process per pod; use "
+               "replicas "
                "instead");
       return;
     }

@@ -4,6 +4,7 @@ import json
 import pathlib
 import secrets
 import subprocess
+import threading
 
 # Users that a test cluster knows. The operators have no rights until a test grants them some, so
 # that the rights in the chart are tested as well. There are two to tell them apart in audit logs.
@@ -84,7 +85,10 @@ class Credentials:
             "current-context": "test",
         }
         file = self.folder / f"{file_name or user.replace(':', '-')}.kubeconfig"
-        file.write_text(json.dumps(document, indent=1))
+        # Whole or not at all: another thread may be reading it.
+        new = file.with_suffix(f".{threading.get_ident()}")
+        new.write_text(json.dumps(document, indent=1))
+        new.replace(file)
         return file
 
 

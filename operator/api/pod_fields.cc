@@ -1,0 +1,130 @@
+#include "operator/api/pod_fields.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+namespace lockstep::control {
+namespace {
+
+enum class Shape { kObject, kObjects, kText, kInteger, kBool };
+
+struct PassedField {
+  std::string_view name;
+  Shape shape;
+};
+
+constexpr std::array<PassedField, 15> kContainerFields = {{
+    {"imagePullPolicy", Shape::kText},
+    {"lifecycle", Shape::kObject},
+    {"livenessProbe", Shape::kObject},
+    {"ports", Shape::kObjects},
+    {"readinessProbe", Shape::kObject},
+    {"resizePolicy", Shape::kObjects},
+    {"securityContext", Shape::kObject},
+    {"startupProbe", Shape::kObject},
+    {"stdin", Shape::kBool},
+    {"stdinOnce", Shape::kBool},
+    {"terminationMessagePath", Shape::kText},
+    {"terminationMessagePolicy", Shape::kText},
+    {"tty", Shape::kBool},
+    {"volumeDevices", Shape::kObjects},
+    {"volumeMounts", Shape::kObjects},
+}};
+
+constexpr std::array<PassedField, 1> kResourceFields = {{
+    {"claims", Shape::kObjects},
+}};
+
+constexpr std::array<PassedField, 29> kPodFields = {{
+    {"activeDeadlineSeconds", Shape::kInteger},
+    {"affinity", Shape::kObject},
+    {"automountServiceAccountToken", Shape::kBool},
+    {"dnsConfig", Shape::kObject},
+    {"dnsPolicy", Shape::kText},
+    {"enableServiceLinks", Shape::kBool},
+    {"hostAliases", Shape::kObjects},
+    {"hostIPC", Shape::kBool},
+    {"hostNetwork", Shape::kBool},
+    {"hostPID", Shape::kBool},
+    {"hostUsers", Shape::kBool},
+    {"imagePullSecrets", Shape::kObjects},
+    {"os", Shape::kObject},
+    {"overhead", Shape::kObject},
+    {"preemptionPolicy", Shape::kText},
+    {"priority", Shape::kInteger},
+    {"priorityClassName", Shape::kText},
+    {"readinessGates", Shape::kObjects},
+    {"resourceClaims", Shape::kObjects},
+    {"runtimeClassName", Shape::kText},
+    {"schedulerName", Shape::kText},
+    {"schedulingGates", Shape::kObjects},
+    {"securityContext", Shape::kObject},
+    {"serviceAccount", Shape::kText},
+    {"serviceAccountName", Shape::kText},
+    {"setHostnameAsFQDN", Shape::kBool},
+    {"shareProcessNamespace", Shape::kBool},
+    {"topologySpreadConstraints", Shape::kObjects},
+    {"volumes", Shape::kObjects},
+}};
+
+std::string_view Expected(Shape shape) {
+  switch (shape) {
+    case Shape::kObject:
+      return "an object";
+    case Shape::kObjects:
+      return "a list of objects";
+    case Shape::kText:
+      return "a string";
+    case Shape::kInteger:
+      return "a whole number";
+    case Shape::kBool:
+      return "true or false";
+  }
+  return "";
+}
+
+bool HasShape(const Json& value, Shape shape) {
+  switch (shape) {
+    case Shape::kObject:
+      return value.is_object();
+    case Shape::kObjects:
+      return value.is_array() && std::all_of(value.begin(), value.end(), [](const Json& item) {
+               return item.is_object();
+             });
+    case Shape::kText:
+      return value.is_string();
+    case Shape::kInteger:
+      return value.is_number_integer();
+    case Shape::kBool:
+      return value.is_boolean();
+  }
+  return false;
+}
+
+template <std::size_t N>
+void Pass(ObjectReader& reader, const std::array<PassedField, N>& fields) {
+  for (const PassedField& field : fields) {
+    const Json* value = reader.Find(field.name);
+    if (value != nullptr && !HasShape(*value, field.shape)) {
+      reader.Fail(field.name,
+                  DescribeJson(*value) + " found, expected " + std::string(Expected(field.shape)));
+    }
+  }
+}
+
+}  // namespace
+
+void PassContainerFields(ObjectReader& container) {
+  Pass(container, kContainerFields);
+}
+
+void PassResourceFields(ObjectReader& resources) {
+  Pass(resources, kResourceFields);
+}
+
+void PassPodFields(ObjectReader& spec) {
+  Pass(spec, kPodFields);
+}
+
+}  // namespace lockstep::control

@@ -1,0 +1,212 @@
+"""A real API server, `lockstep validate` and the operator's decoder agree about every manifest of
+crds/examples, and kubectl shows TrainingJobs well."""
+
+import concurrent.futures
+import json
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+from client import ApiError
+from kubernetes_case import KubernetesCase, main
+from tools import BIN, REPOSITORY
+
+EXAMPLES = REPOSITORY / "crds" / "examples"
+VALID = sorted(EXAMPLES.glob("valid/*.yaml")) + sorted((REPOSITORY / "examples").glob("*.yaml"))
+INVALID = sorted(EXAMPLES.glob("invalid/*.yaml"))
+ONLY_OPERATOR_MAX = 8  # the API server should know nearly everything
+
+STATUS = {
+    "state": "Restarting",
+    "ready": "2/3",
+    "restartCount": 4,
+    "reason": "worker-1 was killed",
+    "replicas": 3,
+    "selector": "lockstep.dev/job=columns,lockstep.dev/role=worker",
+    "attempt": 1,
+    "epoch": 5,
+    "conditions": [
+        {"type": "Restarting", "status": "True", "reason": "RankReplaced",
+         "message": "worker-1 was killed", "lastTransitionTime": "2026-11-21T10:22:03.120Z"},
+        {"type": "GPUAssignment", "status": "False", "reason": "DeviceShared",
+         "message": "GPU-1 is in two pods", "lastTransitionTime": "2026-11-21T10:22:03Z"},
+    ],
+    "placement": [
+        {"role": "worker", "index": 0, "node": "n1", "incarnation": 2,
+         "since": "2026-11-21T10:22:03Z", "podUid": "u", "completed": True, "devices": ["GPU-1"]},
+    ],
+    "roles": [{"name": "worker", "pending": 1, "active": 2, "succeeded": 0, "failed": 0}],
+    "restarts": [{"cause": "crash", "count": 4}],
+    "progress": {"step": 120, "stepsTotal": 753, "dataEpoch": 1, "loss": 0.25,
+                 "samplesPerSecond": 3100.5, "etaSeconds": 19,
+                 "observedAt": "2026-11-21T10:22:03Z"},
+    "result": {"testLoss": 0.1, "testAccuracy": 0.97},
+    "startTime": "2026-11-21T10:22:03Z",
+    "completionTime": "2026-11-21T10:25:03Z",
+    "observedGeneration": 1,
+    "controlCounter": 2,
+    "quickRestarts": 1,
+    "rollbacks": 1,
+    "retryAt": "2026-11-21T10:22:13Z",
+}
+
+
+def header(path):
+    """What the file's first lines say: {"expect": ..., "server": ... or "only-operator": ""}."""
+    said = {}
+    for line in path.read_text().splitlines():
+        if not line.startswith("# "):
+            break
+        key, _, value = line[2:].partition(": ")
+        said[key] = value
+    return said
+
+
+def job(name, **spec):
+    container = {"name": "trainer", "command": ["train"]}
+    worker = {"name": "worker", "replicas": 3, "template": {"spec": {"containers": [container]}}}
+    return {"apiVersion": "lockstep.dev/v1", "kind": "TrainingJob", "metadata": {"name": name},
+            "spec": {"roles": [worker], **spec}}
+
+
+def validate(*paths):
+    run = subprocess.run([BIN / "lockstep", "validate", *paths], capture_output=True, text=True)
+    return run.returncode, run.stdout + run.stderr
+
+
+class ValidateCommandTest(unittest.TestCase):
+    def test_accepts_every_valid_manifest(self):
+        code, output = validate(*VALID)
+        self.assertEqual(code, 0, output)
+
+    def test_refuses_every_invalid_manifest_with_the_expected_words(self):
+        self.assertGreaterEqual(len(INVALID), 200)
+        for path in INVALID:
+            with self.subTest(path.name):
+                code, output = validate(path)
+                self.assertEqual(code, 2, output)
+                self.assertIn(header(path)["expect"], output)
+
+    def test_only_few_mistakes_are_for_the_operator_alone(self):
+        for path in INVALID:
+            self.assertEqual(len({"server", "only-operator"} & set(header(path))), 1, path.name)
+        only_operator = [path.name for path in INVALID if "only-operator" in header(path)]
+        self.assertLessEqual(len(only_operator), ONLY_OPERATOR_MAX, only_operator)
+
+
+class ApiServerTest(KubernetesCase):
+    options = {"controllers": False}
+
+    def create_all(self, paths):
+        """(exit code, output) of a dry run for each path; kubectl waits more than it works."""
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            return dict(zip(paths, pool.map(self.dry_run, paths)))
+
+    def dry_run(self, path):
+        return self.plane.kubectl("create", "--dry-run=server", "-o", "json", "-f", path,
+                                  check=False)
+
+    def test_accepts_every_valid_manifest_and_the_operator_what_it_stores(self):
+        stored = []
+        for path, (code, output) in self.create_all(VALID).items():
+            with self.subTest(path.name):
+                self.assertEqual(code, 0, output)
+                stored.append(output)
+        with tempfile.TemporaryDirectory() as folder:
+            files = []
+            for number, text in enumerate(stored):
+                files.append(pathlib.Path(folder) / f"{number}.json")
+                files[-1].write_text(text)
+            code, output = validate(*files)
+            self.assertEqual(code, 0, output)
+
+    def test_refuses_every_invalid_manifest_with_the_expected_words(self):
+        for path, (code, output) in self.create_all(INVALID).items():
+            with self.subTest(path.name):
+                said = header(path)
+                self.assertEqual(code, 0 if "only-operator" in said else 1, output)
+                self.assertIn(said.get("server", ""), output)
+
+    def test_fills_in_the_defaults(self):
+        self.admin.create(job("defaults"))
+        spec = self.admin.get("TrainingJob", "defaults")["spec"]
+        self.assertEqual(spec["strategy"], "MultiWorkerMirrored")
+        self.assertEqual(spec["roles"][0]["restartPolicy"], "ExitCode")
+        self.assertNotIn("gpus", spec["roles"][0])
+        self.assertEqual(spec["runPolicy"],
+                         {"suspend": False, "cleanPodPolicy": "Running", "backoffLimit": 6})
+        self.assertEqual(spec["scheduling"], {"binding": "Affinity"})
+        self.assertEqual(spec["recovery"]["silentAfterSeconds"], 1.5)
+
+    def test_stores_the_whole_status_and_only_where_status_is_written(self):
+        self.admin.create(job("status"))
+        self.admin.patch("TrainingJob", "status", {"status": STATUS})
+        self.assertNotIn("status", self.admin.get("TrainingJob", "status"))
+        self.admin.patch("TrainingJob", "status", {"status": STATUS, "spec": {"replicas": 9}},
+                         subresource="status")
+        stored = self.admin.get("TrainingJob", "status")
+        self.assertEqual(stored["status"], STATUS)
+        self.assertNotIn("replicas", stored["spec"])
+        self.assertEqual(stored["metadata"]["generation"], 1)
+
+    def test_scales_the_workers(self):
+        self.admin.create(job("scaled"))
+        self.plane.kubectl("scale", "tj/scaled", "--replicas=4")
+        self.assertEqual(self.admin.get("TrainingJob", "scaled")["spec"]["replicas"], 4)
+
+    def test_refuses_to_scale_beyond_what_the_strategy_takes(self):
+        mirrored = job("mirrored", strategy="Mirrored")
+        mirrored["spec"]["roles"][0]["replicas"] = 1
+        self.admin.create(mirrored)
+        code, output = self.plane.kubectl("scale", "tj/mirrored", "--replicas=2", check=False)
+        self.assertEqual(code, 1)
+        self.assertIn("expected exactly 1: Mirrored trains on one machine", output)
+
+    def test_scale_finds_the_worker_pods(self):
+        self.admin.create(job("selected", replicas=3))
+        self.admin.patch("TrainingJob", "selected", {"status": STATUS}, subresource="status")
+        scale = json.loads(self.plane.kubectl(
+            "get", "--raw", "/apis/lockstep.dev/v1/namespaces/default/trainingjobs/selected/scale"
+        ))
+        self.assertEqual(scale["status"], {"replicas": 3, "selector": STATUS["selector"]})
+
+    def test_keeps_who_looks_after_a_job(self):
+        self.admin.create(job("managed", runPolicy={"managedBy": "lockstep.dev/operator"}))
+        for other in ("kueue.x-k8s.io/multikueue", None):
+            with self.assertRaises(ApiError) as refused:
+                self.admin.patch("TrainingJob", "managed",
+                                 {"spec": {"runPolicy": {"managedBy": other}}})
+            self.assertIn("cannot be changed once the job exists", refused.exception.message)
+        self.admin.patch("TrainingJob", "managed", {"spec": {"runPolicy": {"suspend": True}}})
+
+    def test_shows_the_columns(self):
+        self.admin.create(job("columns"))
+        self.admin.patch("TrainingJob", "columns", {"status": STATUS}, subresource="status")
+        titles, row = self.plane.kubectl("get", "tj", "columns").splitlines()
+        self.assertEqual(titles.split(), ["NAME", "STATE", "READY", "RESTARTS", "STEP", "AGE"])
+        self.assertEqual(row.split()[:5], ["columns", "Restarting", "2/3", "4", "120"])
+        wide = self.plane.kubectl("get", "tj", "columns", "-o", "wide")
+        self.assertIn("REASON", wide)
+        self.assertTrue(wide.rstrip().endswith("worker-1 was killed"), wide)
+        self.assertIn("trainingjob.lockstep.dev/columns",
+                      self.plane.kubectl("get", "all", "-o", "name"))
+
+    def test_explains_fields_at_every_level(self):
+        for field, words in {
+            "tj": "trains one model on several pods",
+            "tj.spec.roles.replicas": "At most one chief and one evaluator",
+            "tj.spec.roles.template.spec.containers.image": "operator's runtime image",
+            "tj.spec.training.model": "The network, layer by layer",
+            "tj.spec.training.model.layers.kernelSize": "[height, width]",
+            "tj.spec.scheduling.binding": "Direct",
+            "tj.spec.recovery.silentAfterSeconds": "is lost",
+            "tj.status.conditions.type": "GPUAssignment",
+        }.items():
+            with self.subTest(field):
+                text = " ".join(self.plane.kubectl("explain", field).split())
+                self.assertIn(words, text)
+
+
+if __name__ == "__main__":
+    main()
