@@ -71,13 +71,12 @@ class WatchLoop::Core final : public StreamSink, public std::enable_shared_from_
     if (fault && !has_header_) {
       Record(0, fault->kind);
     }
-    if (fault && fault->kind != kube::FaultKind::kCancelled) {
-      options_.logger->Warn("a watch ended",
-                            {{"target", request_.target},
-                             {"fault", kube::FaultKindName(fault->kind)},
-                             {"error", fault->message}});
-    }
     machine_->OnEnd(fault, options_.clock->Now());
+    // The same trouble again and again is told once.
+    if (std::string failure = machine_->LastFailure(); failure != last_failure_) {
+      options_.logger->Warn("a watch ended", {{"target", request_.target}, {"error", failure}});
+      last_failure_ = std::move(failure);
+    }
     Prepare();
   }
 
@@ -135,7 +134,8 @@ class WatchLoop::Core final : public StreamSink, public std::enable_shared_from_
   TimePoint not_before_{};  // asked for by Retry-After
   TimePoint sent_at_{};
   bool has_header_ = false;
-  std::mutex mutex_;  // for what Resume reads
+  std::string last_failure_;  // as it was last logged
+  std::mutex mutex_;          // for what Resume reads
   bool is_stopped_ = false;
   StreamId stream_;
 };

@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -30,6 +31,9 @@ class WatchMachine {
   virtual void OnStatus(int http_status) = 0;
   virtual StreamFlow OnBytes(std::string_view bytes) = 0;
   virtual void OnEnd(const std::optional<kube::Fault>& fault, TimePoint now) = 0;
+
+  // Why the last exchange failed, or was not wholly understood; for logs. Empty: never.
+  virtual std::string LastFailure() const = 0;
 
   // `resume` reads on after OnBytes said kPause; may be called from any thread, at any time.
   virtual void SetResume(std::function<void()> resume) = 0;
@@ -132,6 +136,8 @@ class ReflectorDriver {
       reflector_.OnEnd(fault, now, &updates);
       HandOver(std::move(updates));
     }
+
+    std::string LastFailure() const override { return reflector_.last_failure(); }
 
     void SetResume(std::function<void()> resume) override { resume_ = std::move(resume); }
 

@@ -45,6 +45,8 @@ class ScriptedMachine final : public WatchMachine {
     queue_->Push(fault ? "end " + std::string(kube::FaultKindName(fault->kind)) : "end");
   }
 
+  std::string LastFailure() const override { return ""; }
+
   void SetResume(std::function<void()> resume) override { resume_ = std::move(resume); }
 
  private:
