@@ -1,0 +1,59 @@
+{{- define "lockstep.name" -}}
+{{- if contains "lockstep" .Release.Name }}{{ .Release.Name | trunc 50 | trimSuffix "-" }}
+{{- else }}{{ printf "%s-lockstep" .Release.Name | trunc 50 | trimSuffix "-" }}
+{{- end }}
+{{- end }}
+
+{{- define "lockstep.serviceAccount" -}}
+{{- if .Values.serviceAccount.create }}{{ .Values.serviceAccount.name | default (include "lockstep.name" .) }}
+{{- else }}{{ .Values.serviceAccount.name | default "default" }}
+{{- end }}
+{{- end }}
+
+{{- /* The labels by which the operator's pods are found; they never change. */}}
+{{- define "lockstep.selector" -}}
+app.kubernetes.io/name: lockstep
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: operator
+{{- end }}
+
+{{- define "lockstep.labels" -}}
+{{ include "lockstep.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{- /* Cluster-scoped names carry the namespace too: two releases of one name do not meet. */}}
+{{- define "lockstep.clusterName" -}}
+{{ include "lockstep.name" . }}-{{ .Release.Namespace }}
+{{- end }}
+
+{{- define "lockstep.image" -}}
+{{ .image.repository }}:{{ .image.tag | default .version }}
+{{- end }}
+
+{{- /* What the operator does to jobs and to what belongs to them. */}}
+{{- define "lockstep.jobRules" -}}
+- apiGroups: [lockstep.dev]
+  resources: [trainingjobs]
+  verbs: [delete, get, list, watch]
+- apiGroups: [lockstep.dev]
+  resources: [trainingjobs/status]
+  verbs: [update]
+- apiGroups: [lockstep.dev]
+  resources: [trainingjobs/finalizers] # owner references that block deletion need it
+  verbs: [update]
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [create, delete, get]
+- apiGroups: [""]
+  resources: [services]
+  verbs: [create, get, list, patch, watch]
+- apiGroups: [""]
+  resources: [secrets] # the key of a job: never read again
+  verbs: [create]
+- apiGroups: [events.k8s.io]
+  resources: [events]
+  verbs: [create, patch]
+{{- end }}

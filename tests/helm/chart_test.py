@@ -1,0 +1,111 @@
+"""What the chart renders, compared with snapshots; what it refuses; what its package holds.
+
+    tests/helm/chart_test.py              compares
+    tests/helm/chart_test.py --rewrite    writes the snapshots anew, to be reviewed as a diff"""
+
+import pathlib
+import shutil
+import sys
+import tarfile
+import tempfile
+import unittest
+
+from helm import CHART, REPOSITORY, helm
+from tools import require_tools
+
+HERE = pathlib.Path(__file__).parent
+# Snapshot: the values that it is rendered with, besides the chart's own.
+SNAPSHOTS = {"default": None, "namespaces": "namespaces.yaml", "everything": "everything.yaml"}
+is_rewrite_wanted = False
+
+# What `--set` is refused, and a word of the refusal.
+REFUSED = {
+    "replicas=0.5": "replicas",
+    "replicas=6": "replicas",
+    "leaderElection=false,replicas=2": "replicas",
+    "terminationGracePeriodSeconds=30": "terminationGracePeriodSeconds",
+    "transport=curl": "transport",
+    "log.level=loud": "level",
+    "image.repository=": "repository",
+    "image.tag=a b": "tag",
+    "image.pullPolicy=Sometimes": "pullPolicy",
+    "metrics.port=80": "port",
+    "watchNamespaces={Team_A}": "watchNamespaces",
+    "watchNamespaces={a,a}": "watchNamespaces",
+    "extraArgs={positional}": "extraArgs",
+    "replica=1": "replica",
+}
+
+
+class ChartTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        require_tools("helm")
+        cls.home = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-helm-"))
+        cls.addClassCleanup(shutil.rmtree, cls.home)
+
+    def helm(self, *arguments):
+        code, output, errors = helm(self.home, *arguments)
+        self.assertEqual(code, 0, errors)
+        return output
+
+    def render(self, *options):
+        return self.helm("template", "lockstep", CHART, "--namespace", "lockstep-system", *options)
+
+    def test_lint_has_nothing_to_say(self):
+        for values in SNAPSHOTS.values():
+            options = ["--values", HERE / "values" / values] if values else []
+            output = self.helm("lint", "--strict", CHART, *options)
+            self.assertIn("0 chart(s) failed", output)
+            self.assertNotIn("[WARNING]", output)
+
+    def test_renders_as_before(self):
+        for name, values in SNAPSHOTS.items():
+            # The definition of TrainingJob is reviewed where it is written.
+            options = ["--set", "crds.install=false"]
+            options += ["--values", HERE / "values" / values] if values else []
+            snapshot = HERE / "snapshots" / f"{name}.yaml"
+            rendered = self.render(*options)
+            if is_rewrite_wanted:
+                snapshot.write_text(rendered)
+            self.maxDiff = None
+            self.assertEqual(rendered, snapshot.read_text(), f"see the head of {__file__}")
+
+    def test_the_definition_is_rendered_and_kept(self):
+        kept = "helm.sh/resource-policy: keep"
+        self.assertEqual(self.render().count(kept), 1)
+        self.assertEqual(self.render("--set", "crds.install=false").count(kept), 0)
+
+    def test_bad_values_are_refused_by_name(self):
+        for setting, word in REFUSED.items():
+            with self.subTest(setting):
+                code, _, errors = helm(self.home, "template", "x", CHART, "--set", setting)
+                self.assertNotEqual(code, 0)
+                self.assertIn("values don't meet the specifications", errors)
+                self.assertIn(word, errors)
+
+    def test_the_package_holds_the_definition_itself_and_no_more_than_the_chart(self):
+        self.helm("package", CHART, "--destination", self.home)
+        with tarfile.open(next(self.home.glob("lockstep-*.tgz"))) as package:
+            files = {member.name: member for member in package.getmembers()}
+            name = "lockstep/files/lockstep.dev_trainingjobs.yaml"
+            self.assertTrue(files[name].isreg())
+            definition = REPOSITORY / "crds" / "lockstep.dev_trainingjobs.yaml"
+            self.assertEqual(package.extractfile(name).read(), definition.read_bytes())
+        tops = {pathlib.PurePath(file).parts[1] for file in files}
+        self.assertEqual(tops - {".helmignore"}, {"Chart.yaml", "files", "templates",
+                                                  "values.schema.json", "values.yaml"})
+
+    def test_chart_and_project_have_one_version(self):
+        project = (REPOSITORY / "CMakeLists.txt").read_text()
+        chart = (CHART / "Chart.yaml").read_text()
+        version = project.partition("project(lockstep VERSION ")[2].split()[0]
+        self.assertIn(f"\nversion: {version}\n", chart)
+        self.assertIn(f"\nappVersion: {version}\n", chart)
+
+
+if __name__ == "__main__":
+    if "--rewrite" in sys.argv:
+        sys.argv.remove("--rewrite")
+        is_rewrite_wanted = True
+    unittest.main(verbosity=2)
