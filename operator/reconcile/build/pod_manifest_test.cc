@@ -126,9 +126,13 @@ TEST(PodManifest, ImageOfTheTemplateIsKeptForTheTrainer) {
 
 // What only the API server can judge passes through, whatever it is.
 TEST(PodManifest, ValuesOfAWrongTypeAreLeftToTheApiServer) {
-  const Json pod = ManifestOf(JobWith(
-      R"({"affinity": "near", "securityContext": 7, "volumes": "all", "containers": [)"
-      R"({"command": ["a"], "volumeMounts": {}, "securityContext": [], "resources": {}}]})"));
+  TrainingJob job = MakeCommandJob(2);
+  job.spec.roles[0].pod.raw["spec"] =
+      ParseJson(R"({"affinity": "near", "securityContext": 7, "volumes": "all", "containers": [)"
+                R"({"command": ["a"], "volumeMounts": {}, "securityContext": []}]})")
+          .value();
+
+  const Json pod = ManifestOf(job);
 
   EXPECT_EQ(pod["spec"]["affinity"], "near");
   EXPECT_EQ(pod["spec"]["volumes"], "all");
