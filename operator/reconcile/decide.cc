@@ -107,15 +107,35 @@ void RefuseGang(const Unschedulable& refusal, Pass* pass) {
   }
 }
 
-// Finds room for the whole gang and writes down who goes where; pods follow in the same decision,
-// after this status is stored.
-void PlaceGang(const GangView& view, Pass* pass) {
+// Whether a job without a place may look for one now.
+bool MayBePlaced(const GangView& view, Pass* pass) {
   const bool has_old_pods =
       std::any_of(view.stale.begin(), view.stale.end(), [&](const kube::Pod* pod) {
         return IsAlive(*pod, pass->observed());
       });
   if (has_old_pods) {
-    return;  // at most one attempt has pods; their ends come as news
+    return false;  // at most one attempt has pods; their ends come as news
+  }
+  const std::optional<WallTime> retry_at = pass->status().retry_at;
+  if (retry_at.has_value() && pass->now() < *retry_at) {
+    pass->WakeAt(*retry_at);
+    return false;
+  }
+  pass->mutable_status()->retry_at.reset();
+  if (pass->observed().service == ServiceState::kForeign) {
+    pass->HoldBack("ServiceNameTaken",
+                   "the service " + pass->job().metadata.name +
+                       ", by which the pods would find each other, belongs to somebody else");
+    return false;
+  }
+  return true;
+}
+
+// Finds room for the whole gang and writes down who goes where; pods follow in the same decision,
+// after this status is stored.
+void PlaceGang(const GangView& view, Pass* pass) {
+  if (!MayBePlaced(view, pass)) {
+    return;
   }
   const PlanResult result =
       PlanGang(SnapshotOf(pass->observed(), view), GangOf(pass->job(), pass->topology()));
@@ -205,6 +225,7 @@ void NoteHealth(const GangView& view, Pass* pass) {
     }
   }
   if (is_complete) {
+    pass->mutable_status()->rollbacks = 0;
     pass->Set({ConditionType::kRunning,
                true,
                "GangRunning",
@@ -225,6 +246,8 @@ bool MayStart(const Pass& pass, const Member& member) {
 // Creates every pod that was decided and never seen: all of them, or none if one cannot be built.
 void CreateMissing(const GangView& view, Pass* pass) {
   std::vector<Effect> creations;
+  const ServiceState service = pass->observed().service;
+  bool has_first = false;  // a gang's first pods find the job's key gone if somebody took it away
   for (const Member& member : view.members) {
     const PodPlacement& placement = *pass->PlacementOf(member.task);
     if (IsStarting(member)) {
@@ -234,9 +257,10 @@ void CreateMissing(const GangView& view, Pass* pass) {
       continue;
     }
     pass->WakeAt(pass->now() + kCreateRetry);
-    if (!MayStart(*pass, member)) {
+    if (!MayStart(*pass, member) || service == ServiceState::kForeign) {
       continue;
     }
+    has_first = has_first || member.number.incarnation == Incarnation();
     auto pod = BuildPod(pass->job(),
                         {member.task, member.number, pass->status().epoch, placement.node},
                         pass->observed().settings);
@@ -245,6 +269,11 @@ void CreateMissing(const GangView& view, Pass* pass) {
       return;
     }
     creations.push_back(CreatePod{std::move(pod).value()});
+  }
+  const bool is_wanted = has_first || service == ServiceState::kMissing;
+  if (service != ServiceState::kNotNeeded && service != ServiceState::kForeign && is_wanted &&
+      !view.members.empty()) {
+    pass->Do(PrepareJob{});
   }
   for (Effect& creation : creations) {
     pass->Do(std::move(creation));

@@ -153,6 +153,97 @@ TEST(DecideStart, GangThatDoesNotComeUpInTimeIsRolledBackWhole) {
   EXPECT_EQ(world.Pods(), "mnist-worker-0-");
 }
 
+TEST(DecideService, IsPreparedBeforeTheFirstPodsAndWheneverItIsGone) {
+  TestWorld world(MakeTrainingJob(2));
+  world.observed.service = ServiceState::kMissing;
+  EXPECT_EQ(DescribeEffects(world.Step()),
+            "prepare service and key\n"
+            "create pod mnist-worker-0 on node node-a\n"
+            "create pod mnist-worker-1 on node node-a\n");
+  world.observed.service = ServiceState::kReady;
+  world.RunAll();
+  EXPECT_EQ(DescribeEffects(world.Step()), "");
+
+  world.observed.service = ServiceState::kMissing;
+  EXPECT_EQ(DescribeEffects(world.Step()), "prepare service and key\n");
+}
+
+TEST(DecideService, ReplacementOfARunningGangDoesNotWaitForIt) {
+  TestWorld world(MakeTrainingJob(2));
+  world.observed.service = ServiceState::kReady;
+  world.Launch();
+  world.Exit("mnist-worker-1", 137);
+
+  EXPECT_EQ(DescribeEffects(world.Step()).find("prepare"), std::string::npos);
+}
+
+TEST(DecideService, EachAttemptPreparesItAnew) {
+  TestWorld world(MakeCommandJob(2));
+  world.observed.service = ServiceState::kReady;
+  world.Launch();
+  world.Exit("mnist-worker-1", 137);
+  world.Step();
+  world.FinishDeletions();
+
+  EXPECT_EQ(DescribeEffects(world.Step()),
+            "prepare service and key\n"
+            "create pod mnist-worker-0-a1 on node node-a\n"
+            "create pod mnist-worker-1-a1 on node node-a\n");
+}
+
+TEST(DecideService, IsNeitherPreparedForAWaitingJobNorForOneThatHasEnded) {
+  TrainingJob job = MakeTrainingJob(2);
+  job.spec.roles[0].gpus = 8;
+  TestWorld world(job);
+  world.observed.service = ServiceState::kMissing;
+  EXPECT_EQ(DescribeEffects(world.Step()), "");
+  world.job.spec.roles[0].gpus = 1;
+  world.Launch();
+  world.Exit("mnist-worker-0", 0);
+  world.Step();
+  world.FinishDeletions();
+  world.Step();
+
+  EXPECT_EQ(TrueConditions(world.job.status), "Created Scheduled Succeeded");
+  EXPECT_EQ(DescribeEffects(world.Step()), "");
+}
+
+TEST(DecideService, NameTakenBySomebodyHoldsTheJobBackAndSaysSoOnce) {
+  TestWorld world(MakeTrainingJob(2));
+  world.observed.service = ServiceState::kForeign;
+
+  Decision decision = world.Step();
+  EXPECT_EQ(DescribeEffects(decision), "");
+  EXPECT_EQ(EventReasons(decision), "JobCreated ServiceNameTaken");
+  EXPECT_EQ(MessageOf(decision.status, ConditionType::kScheduled),
+            "the service mnist, by which the pods would find each other, belongs to somebody else; "
+            "next try after 5 s");
+  EXPECT_EQ(decision.next_wakeup, world.now + seconds(5));
+  world.Advance(seconds(5));
+  decision = world.Step();
+  EXPECT_EQ(EventReasons(decision), "");
+  EXPECT_EQ(decision.next_wakeup, world.now + seconds(10));
+  world.observed.service = ServiceState::kMissing;
+  EXPECT_EQ(DescribeEffects(world.Step()), "");  // not before its time
+  world.Advance(seconds(10));
+  world.Launch();
+
+  EXPECT_EQ(world.Pods(), "mnist-worker-0 mnist-worker-1");
+  EXPECT_EQ(world.job.status.rollbacks, 0);
+}
+
+TEST(DecideService, RunningGangOutlivesTheLossOfItsName) {
+  TestWorld world(MakeTrainingJob(2));
+  world.Launch();
+  world.observed.service = ServiceState::kForeign;
+  EXPECT_EQ(DescribeEffects(world.Step()), "");
+  world.Exit("mnist-worker-1", 137);
+  world.Step();
+
+  EXPECT_EQ(world.Pods(), "mnist-worker-0");  // no successor that nobody could find
+  EXPECT_EQ(TrueConditions(world.job.status), "Created Scheduled Restarting");
+}
+
 TEST(DecideIdentity, PodsOfOthersAndOfAnEarlierJobOfTheNameAreIgnored) {
   TestWorld world(MakeTrainingJob(2));
   world.Launch();

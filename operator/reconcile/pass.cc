@@ -4,6 +4,7 @@
 
 #include "common/base/check.h"
 #include "operator/reconcile/build/pod.h"
+#include "operator/reconcile/policy/backoff.h"
 
 namespace lockstep::control {
 
@@ -46,6 +47,18 @@ void Pass::WakeAt(WallTime when) {
     return;
   }
   decision_.next_wakeup = std::min(decision_.next_wakeup.value_or(when), when);
+}
+
+void Pass::HoldBack(const std::string& reason, const std::string& message) {
+  TrainingJobStatus* const status = &decision_.status;
+  const std::chrono::seconds delay = RollbackDelay(++status->rollbacks);
+  status->retry_at = now_ + delay;
+  WakeAt(*status->retry_at);
+  Set({ConditionType::kScheduled,
+       false,
+       reason,
+       message + "; next try after " + std::to_string(delay.count()) + " s"},
+      EventType::kWarning);
 }
 
 PodPlacement* Pass::PlacementOf(const TaskId& task) {

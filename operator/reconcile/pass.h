@@ -59,6 +59,9 @@ class Pass {
   // Look again at `when`; moments that have passed are ignored.
   void WakeAt(WallTime when);
 
+  // Leaves the gang unplaced for a while, longer with each time in a row, and says why.
+  void HoldBack(const std::string& reason, const std::string& message);
+
   // The placement of a task. Precondition (checked): there is one.
   PodPlacement* PlacementOf(const TaskId& task);
 

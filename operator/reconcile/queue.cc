@@ -17,9 +17,10 @@ bool IsOurs(const TrainingJob& job) {
   return manager.empty() || manager == kManagedByUs;
 }
 
-bool WaitsForRoom(const TrainingJob& job, WallTime /*now*/) {
+bool WaitsForRoom(const TrainingJob& job, WallTime now) {
   return IsOurs(job) && !HasEnded(job.status) && !job.spec.run_policy.suspend &&
-         job.status.placement.empty();
+         job.status.placement.empty() &&
+         (!job.status.retry_at.has_value() || *job.status.retry_at <= now);
 }
 
 }  // namespace lockstep::control

@@ -9,7 +9,8 @@ namespace lockstep::control {
 bool IsOurs(const TrainingJob& job);
 
 // Whether the job stands in the queue: it wants to run, has no place, and nothing but room is
-// missing. Jobs that came later may not take room from such a job.
+// missing. Jobs that came later may not take room from such a job. One that pauses after it could
+// not start holds up nobody.
 bool WaitsForRoom(const TrainingJob& job, WallTime now);
 
 }  // namespace lockstep::control

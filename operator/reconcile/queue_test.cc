@@ -21,6 +21,13 @@ TEST(Queue, OnlyAJobThatMissesNothingButRoomStandsInIt) {
   EXPECT_FALSE(WaitsForRoom(world.job, world.now));
 }
 
+TEST(Queue, JobThatPausesHasLeftItUntilItsTimeHasCome) {
+  TestWorld world(MakeTrainingJob(1));
+  world.job.status.retry_at = world.now + std::chrono::seconds(5);
+  EXPECT_FALSE(WaitsForRoom(world.job, world.now));
+  EXPECT_TRUE(WaitsForRoom(world.job, world.now + std::chrono::seconds(5)));
+}
+
 TEST(Queue, JobThatHasEndedHasLeftIt) {
   TrainingJob job = MakeTrainingJob(1);
   SetCondition(&job.status, {ConditionType::kFailed, true, "Any", "any"}, WallTime{});

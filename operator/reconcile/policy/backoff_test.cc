@@ -1,0 +1,17 @@
+#include "operator/reconcile/policy/backoff.h"
+
+#include <gtest/gtest.h>
+
+namespace lockstep::control {
+namespace {
+
+TEST(RollbackDelay, DoublesFromFiveSecondsToFiveMinutesAndStaysThere) {
+  const std::vector<int64_t> expected = {5, 10, 20, 40, 80, 160, 300, 300};
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_EQ(RollbackDelay(static_cast<int64_t>(i) + 1).count(), expected[i]) << i + 1;
+  }
+  EXPECT_EQ(RollbackDelay(1'000'000'000'000), kRollbackDelayMax);
+}
+
+}  // namespace
+}  // namespace lockstep::control
