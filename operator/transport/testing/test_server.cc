@@ -170,6 +170,15 @@ void TestPeer::Reset() {
   is_open_ = false;
 }
 
+void TestPeer::AwaitGoodbyeSeen() {
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  do {
+    std::this_thread::yield();
+  } while (::getsockopt(socket_, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
+           info.tcpi_state == TCP_FIN_WAIT1);
+}
+
 void TestPeer::Vanish() {
   int unacknowledged = 1;
   while (unacknowledged > 0 && ::ioctl(socket_, SIOCOUTQ, &unacknowledged) == 0) {

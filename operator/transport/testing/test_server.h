@@ -50,6 +50,9 @@ class TestPeer {
   void CloseRudely();
   void Reset();
 
+  // Blocks until the client's kernel knows of the end.
+  void AwaitGoodbyeSeen();
+
   // From now on the kernel drops whatever comes in on this connection, unacknowledged: for the
   // client the host has vanished. Waits until the client has acknowledged all that was sent.
   void Vanish();
