@@ -10,6 +10,7 @@ import unittest
 
 from client import ApiError
 from kubernetes_case import KubernetesCase, main
+from processes import wait_for
 from tools import BIN, REPOSITORY
 
 EXAMPLES = REPOSITORY / "crds" / "examples"
@@ -97,6 +98,14 @@ class ValidateCommandTest(unittest.TestCase):
 
 class ApiServerTest(KubernetesCase):
     options = {"controllers": False}
+
+    @classmethod
+    def start_more(cls):
+        # A new kind is served, and can be explained, a moment after it is established.
+        wait_for(
+            lambda: cls.plane.kubectl("explain", "tj.spec", check=False)[0] == 0, 30,
+            "TrainingJobs to be explained",
+        )
 
     def create_all(self, paths):
         """(exit code, output) of a dry run for each path; kubectl waits more than it works."""
