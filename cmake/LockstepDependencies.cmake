@@ -14,9 +14,15 @@ find_package(simdjson 3.0 REQUIRED)
 
 # lockstep-runtime is copied into other people's images and may need nothing but glibc, so what it
 # uses is linked from archives.
-add_library(lockstep_static_crypto INTERFACE)
-target_link_libraries(lockstep_static_crypto INTERFACE libcrypto.a ${CMAKE_DL_LIBS}
-                                                       Threads::Threads)
+# OpenSSL only in targets with the property LOCKSTEP_STATIC_OPENSSL: all others may load libraries
+# that bring the shared one, and two copies in one process take each other's calls.
+add_library(lockstep_crypto INTERFACE)
+target_link_libraries(
+  lockstep_crypto
+  INTERFACE
+    $<IF:$<BOOL:$<TARGET_PROPERTY:LOCKSTEP_STATIC_OPENSSL>>,libcrypto.a,OpenSSL::Crypto>
+    ${CMAKE_DL_LIBS}
+    Threads::Threads)
 add_library(lockstep_static_zlib INTERFACE)
 target_link_libraries(lockstep_static_zlib INTERFACE libz.a)
 
