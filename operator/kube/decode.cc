@@ -92,6 +92,7 @@ Result<Item<Node>> DecodeNode(std::string_view json) {
   });
   node.name = meta.key.name;
   node.labels = std::move(meta.labels);
+  node.is_ready = is_ready;
   node.is_schedulable = is_ready && !is_cordoned;
   return MakeItem(scanned, std::move(meta), std::move(node));
 }

@@ -55,6 +55,7 @@ TEST(DecodeNode, TakesPodsOnlyWhenReadyAndNotCordoned) {
         R"(},"status":{"conditions":[{"status":")" + row.ready + R"(","type":"Ready"}]}})");
     ASSERT_TRUE(item.ok()) << item.error().ToString();
     EXPECT_EQ(item->object->is_schedulable, row.is_schedulable) << row.ready << row.cordoned;
+    EXPECT_EQ(item->object->is_ready, std::string_view(row.ready) == "True") << row.ready;
   }
   EXPECT_FALSE(DecodeNode(R"({"metadata":{"name":"n"}})").value().object->is_schedulable);
 }
