@@ -15,6 +15,13 @@ void Add(const kube::ResourceList& list, Resources* sum) {
   sum->gpu_count += list.gpu_count;
 }
 
+NodeState StateOf(const kube::Node& node) {
+  if (!node.is_ready) {
+    return NodeState::kNotReady;
+  }
+  return node.is_schedulable ? NodeState::kOpen : NodeState::kCordoned;
+}
+
 }  // namespace
 
 Snapshot SnapshotOf(const Observed& observed, const GangView& view) {
@@ -25,14 +32,22 @@ Snapshot SnapshotOf(const Observed& observed, const GangView& view) {
     place.name = node.name;
     place.labels = node.labels;
     place.allocatable = ToResources(node.allocatable);
-    place.is_schedulable = node.is_schedulable;
+    place.state = StateOf(node);
+    place.pod_count_max = node.pod_count_max;
+    for (const kube::Taint& taint : node.taints) {
+      if (taint.effect != "PreferNoSchedule") {
+        place.taints.push_back({taint.key, taint.value, taint.effect});
+      }
+    }
     if (const auto used = observed.used_elsewhere.find(node.name);
         used != observed.used_elsewhere.end()) {
       Add(used->second.resources, &place.used);
+      place.pod_count = used->second.pod_count;
     }
     for (const kube::Pod* pod : view.stale) {
       if (pod->spec.node_name == node.name && IsAlive(*pod, observed)) {
         Add(pod->spec.container.requests, &place.used);
+        ++place.pod_count;
       }
     }
     snapshot.nodes.push_back(place);
@@ -52,6 +67,14 @@ Gang GangOf(const TrainingJob& job, const JobTopology& topology) {
       pod_class.request = {
           role->pod.requests.cpu_milli, role->pod.requests.memory_bytes, role->gpus};
       pod_class.node_selector = role->pod.node_selector;
+      for (const Toleration& toleration : role->pod.tolerations) {
+        pod_class.tolerations.push_back({toleration.key,
+                                         toleration.op == TolerationOperator::kExists,
+                                         toleration.value,
+                                         toleration.effect.has_value()
+                                             ? std::string(TaintEffectName(*toleration.effect))
+                                             : ""});
+      }
       gang.classes.push_back(pod_class);
     }
     gang.classes.back().pods.push_back(TaskName(task));

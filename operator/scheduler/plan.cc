@@ -19,7 +19,8 @@ std::vector<PodClass> MergedClasses(const Gang& gang) {
       continue;
     }
     const auto same = std::find_if(classes.begin(), classes.end(), [&](const PodClass& other) {
-      return other.request == pod_class.request && other.node_selector == pod_class.node_selector;
+      return other.request == pod_class.request && other.node_selector == pod_class.node_selector &&
+             other.tolerations == pod_class.tolerations;
     });
     if (same == classes.end()) {
       classes.push_back(pod_class);
@@ -106,11 +107,21 @@ class ArrangementSearch {
       pass.capacity_after[i] =
           pass.capacity_after[i + 1] + PodsThatFit(rooms_[i], classes_[class_index], wanted);
     }
-    using Looks = std::tuple<int64_t, int64_t, int64_t, std::map<std::string, std::string>>;
+    using Looks = std::tuple<int64_t,
+                             int64_t,
+                             int64_t,
+                             int64_t,
+                             std::map<std::string, std::string>,
+                             std::vector<NodeTaint>>;
     std::map<Looks, std::size_t> last_of_looks;
     for (std::size_t i = 0; i < rooms_.size(); ++i) {
       const Resources& free = rooms_[i].free;
-      const Looks looks{free.gpu_count, free.memory_bytes, free.cpu_milli, rooms_[i].node->labels};
+      const Looks looks{free.gpu_count,
+                        free.memory_bytes,
+                        free.cpu_milli,
+                        rooms_[i].pods_free,
+                        rooms_[i].node->labels,
+                        rooms_[i].node->taints};
       const auto [found, is_first] = last_of_looks.try_emplace(looks, i);
       pass.twins.push_back(is_first ? kNoTwin : found->second);
       found->second = i;
@@ -214,12 +225,16 @@ const char* ConstraintName(Constraint constraint) {
       return "nodes";
     case Constraint::kNodeSelector:
       return "node_selector";
+    case Constraint::kTaint:
+      return "taint";
     case Constraint::kGpu:
       return "gpu";
     case Constraint::kMemory:
       return "memory";
     case Constraint::kCpu:
       return "cpu";
+    case Constraint::kPods:
+      return "pods";
     case Constraint::kFragmentation:
       return "fragmentation";
     case Constraint::kSearchLimit:

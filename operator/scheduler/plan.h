@@ -17,12 +17,35 @@ struct Resources {
   friend bool operator==(const Resources&, const Resources&) = default;
 };
 
+// Keeps pods that do not tolerate it off a node. Taints that only discourage are left out.
+struct NodeTaint {
+  std::string key;
+  std::string value;
+  std::string effect;  // NoSchedule, NoExecute
+
+  friend auto operator<=>(const NodeTaint&, const NodeTaint&) = default;
+};
+
+struct PodToleration {
+  std::string key;  // empty, with `is_exists`: every key
+  bool is_exists = false;
+  std::string value;   // compared unless `is_exists`
+  std::string effect;  // empty: every effect
+
+  friend bool operator==(const PodToleration&, const PodToleration&) = default;
+};
+
+enum class NodeState { kOpen, kCordoned, kNotReady };
+
 struct SnapshotNode {
   std::string name;  // unique in the snapshot
   std::map<std::string, std::string> labels;
+  std::vector<NodeTaint> taints;
   Resources allocatable;
-  Resources used;  // by pods that are already there
-  bool is_schedulable = true;
+  Resources used;             // by pods that are already there
+  int64_t pod_count_max = 0;  // 0: no limit
+  int64_t pod_count = 0;      // pods that are already there
+  NodeState state = NodeState::kOpen;
 
   friend bool operator==(const SnapshotNode&, const SnapshotNode&) = default;
 };
@@ -41,6 +64,7 @@ struct PodClass {
   std::vector<std::string> pods;  // in the order in which they should fill nodes
   Resources request;              // of each pod
   std::map<std::string, std::string> node_selector;
+  std::vector<PodToleration> tolerations;
 
   friend bool operator==(const PodClass&, const PodClass&) = default;
 };
@@ -63,16 +87,20 @@ struct Plan {
 enum class Constraint {
   kNodes,         // no node accepts pods
   kNodeSelector,  // no node carries the labels asked for
+  kTaint,         // nodes that carry them have taints that are not tolerated
   kGpu,
   kMemory,
   kCpu,
+  kPods,           // nodes take only so many pods
   kFragmentation,  // every class would fit alone, together they do not
   kSearchLimit,    // no arrangement found within the search's limit; one may exist
 };
 
 struct Unschedulable {
   Constraint constraint = Constraint::kNodes;
-  std::string shortfall;  // a clause with figures: "needs 5 GPUs, 3 free on 2 nodes"
+  // A clause with figures, and what keeps other nodes out: "needs 5 GPUs, 3 free on 2 nodes; 1 of 3
+  // nodes is cordoned".
+  std::string shortfall;
 
   friend bool operator==(const Unschedulable&, const Unschedulable&) = default;
 };

@@ -5,64 +5,51 @@
 #include <limits>
 #include <optional>
 #include <set>
-#include <sstream>
 
 #include <gtest/gtest.h>
 
 #include "common/base/prng.h"
+#include "operator/scheduler/plan_testing.h"
 
 namespace lockstep::control {
 namespace {
 
-constexpr int64_t kGiB = 1024LL * 1024 * 1024;
-
-SnapshotNode MakeNode(const std::string& name, Resources allocatable, Resources used = {}) {
-  SnapshotNode node;
-  node.name = name;
-  node.allocatable = allocatable;
-  node.used = used;
-  return node;
-}
-
-PodClass MakeClass(const std::string& name, int count, Resources request) {
-  PodClass pod_class;
-  pod_class.name = name;
-  pod_class.request = request;
-  for (int i = 0; i < count; ++i) {
-    pod_class.pods.push_back(name + "-" + std::to_string(i));
+// Kubernetes' rule for one toleration, written out once more.
+bool IsTolerated(const NodeTaint& taint, const PodToleration& toleration) {
+  const bool is_effect = toleration.effect == "" || toleration.effect == taint.effect;
+  if (toleration.key == "") {
+    return is_effect && toleration.is_exists;
   }
-  return pod_class;
+  const bool is_value = toleration.is_exists || toleration.value == taint.value;
+  return is_effect && toleration.key == taint.key && is_value;
 }
 
-// The plan or the refusal as one line, for comparison and messages.
-std::string Show(const PlanResult& result) {
-  std::ostringstream out;
-  if (const auto* plan = std::get_if<Plan>(&result)) {
-    for (const auto& [pod, node] : plan->node_by_pod) {
-      out << pod << "@" << node << " ";
+bool IsOpenTo(const SnapshotNode& node, const PodClass& pod_class) {
+  for (const NodeTaint& taint : node.taints) {
+    bool is_tolerated = false;
+    for (const PodToleration& toleration : pod_class.tolerations) {
+      is_tolerated = is_tolerated || IsTolerated(taint, toleration);
     }
-  } else {
-    const auto& refusal = std::get<Unschedulable>(result);
-    out << ConstraintName(refusal.constraint) << ": " << refusal.shortfall;
+    if (!is_tolerated) {
+      return false;
+    }
   }
-  return out.str();
-}
-
-bool Accepts(const SnapshotNode& node, const PodClass& pod_class) {
   for (const auto& [key, value] : pod_class.node_selector) {
     const auto found = node.labels.find(key);
     if (found == node.labels.end() || found->second != value) {
       return false;
     }
   }
-  return node.is_schedulable;
+  return node.state == NodeState::kOpen;
 }
 
 bool TakeOne(const Resources& request, SnapshotNode* node) {
   node->used.cpu_milli += request.cpu_milli;
   node->used.memory_bytes += request.memory_bytes;
   node->used.gpu_count += request.gpu_count;
-  return node->used.cpu_milli <= node->allocatable.cpu_milli &&
+  ++node->pod_count;
+  return (node->pod_count_max == 0 || node->pod_count <= node->pod_count_max) &&
+         node->used.cpu_milli <= node->allocatable.cpu_milli &&
          node->used.memory_bytes <= node->allocatable.memory_bytes &&
          node->used.gpu_count <= node->allocatable.gpu_count;
 }
@@ -85,7 +72,7 @@ std::optional<int> FewestNodesByBruteForce(const Snapshot& snapshot, const Gang&
     }
     for (std::size_t n = 0; n < nodes.size(); ++n) {
       const SnapshotNode before = nodes[n];
-      if (Accepts(nodes[n], *pods[index]) && TakeOne(pods[index]->request, &nodes[n])) {
+      if (IsOpenTo(nodes[n], *pods[index]) && TakeOne(pods[index]->request, &nodes[n])) {
         ++pods_on[n];
         place(index + 1);
         --pods_on[n];
@@ -110,7 +97,7 @@ std::string WrongWith(const Plan& plan, const Snapshot& snapshot, const Gang& ga
       }
       SnapshotNode& node = *std::find_if(
           nodes.begin(), nodes.end(), [&](const auto& n) { return n.name == found->second; });
-      if (!Accepts(node, pod_class)) {
+      if (!IsOpenTo(node, pod_class)) {
         return node.name + " does not accept " + pod;
       }
       if (!TakeOne(pod_class.request, &node)) {
@@ -134,75 +121,6 @@ void ExpectExact(const Snapshot& snapshot, const Gang& gang) {
   ASSERT_FALSE(std::get<Unschedulable>(result).shortfall.empty());
 }
 
-struct RefusalCase {
-  std::string what;
-  Snapshot snapshot;
-  Gang gang;
-  std::string expected;
-};
-
-std::vector<RefusalCase> RefusalCases() {
-  const SnapshotNode laptop = MakeNode("laptop", {8000, 16 * kGiB, 0});
-  SnapshotNode cordoned = MakeNode("a", {8000, 16 * kGiB, 8});
-  cordoned.is_schedulable = false;
-  const SnapshotNode two_gpus = MakeNode("a", {8000, 24 * kGiB, 2});
-  const SnapshotNode one_free = MakeNode("b", {8000, 24 * kGiB, 2}, {0, 0, 1});
-  PodClass zoned = MakeClass("worker", 1, {});
-  zoned.node_selector = {{"zone", "east"}};
-  return {
-      {"one machine without GPUs",
-       {{laptop}, true},
-       {{MakeClass("worker", 3, {0, 0, 1})}},
-       "gpu: needs 3 GPUs, this machine has 0"},
-      {"one machine, one GPU",
-       {{laptop}, true},
-       {{MakeClass("worker", 1, {0, 0, 1})}},
-       "gpu: needs 1 GPU, this machine has 0"},
-      {"one machine, memory",
-       {{laptop}, true},
-       {{MakeClass("worker", 3, {0, 8 * kGiB, 0})}},
-       "memory: needs 24 GiB memory, this machine has 16 GiB"},
-      {"one machine, CPU in use",
-       {{MakeNode("laptop", {8000, kGiB, 0}, {6000, 0, 0})}, true},
-       {{MakeClass("worker", 5, {500, 0, 0})}},
-       "cpu: needs 2.5 CPU, 2 free on this machine"},
-      {"one machine, nearly enough memory is not shown as equal",
-       {{MakeNode("laptop", {8000, 16 * kGiB, 0}, {0, 0, 0})}, true},
-       {{MakeClass("worker", 1, {0, 16 * kGiB + 1, 0})}},
-       "memory: needs 17179869185 bytes memory, this machine has 17179869184 bytes"},
-      {"sum of GPUs",
-       {{two_gpus, one_free}, false},
-       {{MakeClass("worker", 5, {0, 0, 1})}},
-       "gpu: needs 5 GPUs, 3 free on 2 nodes"},
-      {"largest node",
-       {{two_gpus, one_free}, false},
-       {{MakeClass("worker", 1, {0, 64 * kGiB, 0})}},
-       "memory: worker needs 64 GiB memory, the largest node offers 24 GiB"},
-      {"largest node in use",
-       {{one_free}, false},
-       {{MakeClass("worker", 1, {0, 0, 2})}},
-       "gpu: worker needs 2 GPUs on one node, at most 1 is free"},
-      {"stranded GPUs",
-       {{MakeNode("a", {8000, 0, 3}), MakeNode("b", {8000, 0, 3})}, false},
-       {{MakeClass("worker", 3, {0, 0, 2})}},
-       "gpu: needs 3 worker pods of 2 GPUs each, room for 2 on 2 nodes"},
-      {"labels",
-       {{two_gpus, one_free}, false},
-       {{zoned}},
-       "node_selector: worker needs a node labelled zone=east, none of 2 nodes is"},
-      {"cordoned",
-       {{cordoned}, false},
-       {{MakeClass("worker", 1, {})}},
-       "nodes: none of 1 node accepts pods"},
-  };
-}
-
-TEST(PlanGang, RefusalNamesTheConstraintAndTheShortfall) {
-  for (const RefusalCase& refusal : RefusalCases()) {
-    EXPECT_EQ(Show(PlanGang(refusal.snapshot, refusal.gang)), refusal.expected) << refusal.what;
-  }
-}
-
 TEST(PlanGang, RolesThatFitAloneButNotTogetherAreFragmentation) {
   const Snapshot snapshot{{MakeNode("a", {3000, 0, 0}), MakeNode("b", {3000, 0, 0})}, false};
   const Gang gang{{MakeClass("worker", 2, {2000, 0, 0}), MakeClass("ps", 1, {1500, 0, 0})}};
@@ -210,6 +128,44 @@ TEST(PlanGang, RolesThatFitAloneButNotTogetherAreFragmentation) {
   EXPECT_EQ(Show(PlanGang(snapshot, gang)),
             "fragmentation: needs 2 worker pods and 1 ps pod at once, each role fits alone but "
             "not all together");
+}
+
+// Every toleration of a small world against every taint.
+TEST(PlanGang, TolerationsOpenExactlyTheNodesThatKubernetesWouldOpen) {
+  int open = 0;
+  int closed = 0;
+  for (const std::string taint_effect : {"NoSchedule", "NoExecute"}) {
+    for (const std::string key : {"", "gpu", "disk"}) {
+      for (const std::string value : {"", "a", "b"}) {
+        for (const std::string effect : {"", "NoSchedule", "NoExecute"}) {
+          for (const bool is_exists : {false, true}) {
+            SnapshotNode node = MakeNode("n", {1000, 0, 0});
+            node.taints = {{"gpu", "a", taint_effect}};
+            PodClass worker = MakeClass("worker", 1, {});
+            worker.tolerations = {{"other", true, "", ""}, {key, is_exists, value, effect}};
+            const bool is_open = IsTolerated(node.taints[0], worker.tolerations[1]);
+
+            const PlanResult result = PlanGang({{node}, false}, {{worker}});
+
+            EXPECT_EQ(std::holds_alternative<Plan>(result), is_open)
+                << taint_effect << " " << key << " " << value << " " << effect << is_exists;
+            ++(is_open ? open : closed);
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GT(open, 10);
+  EXPECT_GT(closed, 10);
+}
+
+TEST(PlanGang, LimitOfPodsSpreadsAGangThatOneNodeCouldHold) {
+  SnapshotNode small = MakeNode("a", {8000, 0, 0});
+  small.pod_count_max = 110;
+  small.pod_count = 109;
+  const Snapshot snapshot{{small, MakeNode("b", {1000, 0, 0})}, false};
+
+  EXPECT_EQ(Show(PlanGang(snapshot, {{MakeClass("w", 2, {1000, 0, 0})}})), "w-0@a w-1@b ");
 }
 
 TEST(PlanGang, EmptyGangNeedsNothing) {
@@ -345,7 +301,8 @@ TEST(PlanGang, OneClassTakesTheFewestNodesBruteForceFinds) {
   }
 }
 
-// A cluster and a gang of three classes with labels, cordoned nodes and nodes in use.
+// A cluster and a gang of three classes with labels, taints, limits of pods, cordoned nodes and
+// nodes in use.
 std::pair<Snapshot, Gang> RandomCase(uint64_t seed) {
   Prng prng(seed);
   const auto amount = [&](uint64_t bound) { return static_cast<int64_t>(prng.Below(bound)); };
@@ -358,7 +315,14 @@ std::pair<Snapshot, Gang> RandomCase(uint64_t seed) {
         {used.cpu_milli + amount(4), used.memory_bytes + amount(4), used.gpu_count + amount(3)},
         used);
     node.labels = {{"zone", prng.Below(2) == 0 ? "east" : "west"}};
-    node.is_schedulable = prng.Below(8) != 0;
+    node.state = prng.Below(8) != 0 ? NodeState::kOpen : NodeState::kCordoned;
+    if (prng.Below(4) == 0) {
+      node.taints = {{"gpu", "", "NoSchedule"}};
+    }
+    if (prng.Below(4) == 0) {
+      node.pod_count = amount(2);
+      node.pod_count_max = node.pod_count + amount(3) + 1;
+    }
     snapshot.nodes.push_back(node);
   }
   Gang gang;
@@ -368,12 +332,15 @@ std::pair<Snapshot, Gang> RandomCase(uint64_t seed) {
     if (prng.Below(3) == 0) {
       pod_class.node_selector = {{"zone", "east"}};
     }
+    if (prng.Below(3) == 0) {
+      pod_class.tolerations = {{"gpu", true, "", ""}};
+    }
     gang.classes.push_back(pod_class);
   }
   return {snapshot, gang};
 }
 
-TEST(PlanGang, ThreeClassesWithLabelsAgreeWithBruteForce) {
+TEST(PlanGang, ThreeClassesWithAllConstraintsAgreeWithBruteForce) {
   for (uint64_t seed = 0; seed < 5000; ++seed) {
     const auto [snapshot, gang] = RandomCase(seed);
     SCOPED_TRACE("seed " + std::to_string(seed));

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <iterator>
 #include <limits>
+#include <map>
 #include <string>
 
 namespace lockstep::control {
@@ -89,23 +91,105 @@ std::string SelectorText(const PodClass& pod_class) {
   return text;
 }
 
-std::optional<Unschedulable> BrokenSelector(const std::vector<PodClass>& classes,
-                                            const std::vector<NodeRoom>& rooms,
-                                            bool is_one_machine) {
+std::string TaintText(const NodeTaint& taint) {
+  return taint.key + (taint.value.empty() ? "" : "=" + taint.value) + ":" + taint.effect;
+}
+
+// Why a node is open to none of the classes, as it is said of one node and of several.
+struct Closure {
+  int rank = 0;  // order of mention
+  std::string of_one;
+  std::string of_several;
+
+  friend auto operator<=>(const Closure&, const Closure&) = default;
+};
+
+// Empty where some class may use the node.
+std::optional<Closure> ClosureOf(const SnapshotNode& node, const std::vector<PodClass>& classes) {
+  if (node.state == NodeState::kNotReady) {
+    return Closure{0, "is not ready", "are not ready"};
+  }
+  if (node.state == NodeState::kCordoned) {
+    return Closure{1, "is cordoned", "are cordoned"};
+  }
+  const bool is_open = std::any_of(classes.begin(), classes.end(), [&](const PodClass& pod_class) {
+    return Accepts(node, pod_class);
+  });
+  if (is_open || classes.empty()) {
+    return std::nullopt;
+  }
   for (const PodClass& pod_class : classes) {
-    const bool has_match = std::any_of(rooms.begin(), rooms.end(), [&](const NodeRoom& room) {
-      return MatchesSelector(*room.node, pod_class);
-    });
-    if (!has_match) {
+    if (MatchesSelector(node, pod_class)) {
+      const std::string what =
+          "taint " + TaintText(*UntoleratedTaint(node, pod_class)) + " that is not tolerated";
+      return Closure{2, "has " + what, "have " + what};
+    }
+  }
+  const std::string labels = "not labelled " + SelectorText(classes.front());
+  return Closure{3, "is " + labels, "are " + labels};
+}
+
+// "2 of 3 nodes have taint x:NoSchedule that is not tolerated, 1 is cordoned": nodes that no class
+// may use; empty when there are none.
+std::string ClosedText(const Snapshot& snapshot, const std::vector<PodClass>& classes) {
+  constexpr std::size_t kReasonsMax = 3;  // choice: more than that nobody reads in a table
+  std::map<Closure, int64_t> closed;
+  for (const SnapshotNode& node : snapshot.nodes) {
+    if (const auto closure = ClosureOf(node, classes)) {
+      ++closed[*closure];
+    }
+  }
+  std::string text;
+  std::size_t shown = 0;
+  for (const auto& [closure, count] : closed) {
+    if (shown == kReasonsMax) {
+      text += ", others for other reasons";
+      break;
+    }
+    text += shown == 0 ? std::to_string(count) + " of " +
+                             Plural(static_cast<int64_t>(snapshot.nodes.size()), "node")
+                       : ", " + std::to_string(count);
+    text += " " + (count == 1 ? closure.of_one : closure.of_several);
+    ++shown;
+  }
+  return text;
+}
+
+// Whether any node lets the class in.
+std::optional<Unschedulable> BrokenByClosedNodes(const Snapshot& snapshot,
+                                                 const std::vector<PodClass>& classes,
+                                                 const std::vector<NodeRoom>& rooms) {
+  for (const PodClass& pod_class : classes) {
+    const auto any = [&](const auto& predicate) {
+      return std::any_of(rooms.begin(), rooms.end(), [&](const NodeRoom& room) {
+        return predicate(*room.node, pod_class);
+      });
+    };
+    if (!any(MatchesSelector)) {
       return Unschedulable{
           Constraint::kNodeSelector,
           pod_class.name + " needs a node labelled " + SelectorText(pod_class) +
-              (is_one_machine
+              (snapshot.is_one_machine
                    ? ", this machine is not"
                    : ", none of " + Plural(static_cast<int64_t>(rooms.size()), "node") + " is")};
     }
+    if (!any(Accepts)) {
+      return Unschedulable{
+          Constraint::kTaint,
+          "no node is open to " + pod_class.name + ": " + ClosedText(snapshot, {pod_class})};
+    }
   }
   return std::nullopt;
+}
+
+// The rooms that at least one of the classes may use.
+std::vector<NodeRoom> UsableRooms(const std::vector<PodClass>& classes,
+                                  const std::vector<NodeRoom>& rooms) {
+  std::vector<NodeRoom> usable;
+  std::copy_if(rooms.begin(), rooms.end(), std::back_inserter(usable), [&](const NodeRoom& room) {
+    return !ClosureOf(*room.node, classes).has_value();
+  });
+  return usable;
 }
 
 // One pod against the largest node, then against the freest one.
@@ -115,7 +199,7 @@ std::optional<Unschedulable> BrokenByOnePod(const PodClass& pod_class,
     int64_t largest = 0;
     int64_t freest = 0;
     for (const NodeRoom& room : rooms) {
-      if (MatchesSelector(*room.node, pod_class)) {
+      if (Accepts(*room.node, pod_class)) {
         largest = std::max(largest, room.node->allocatable.*amount.value);
         freest = std::max(freest, room.free.*amount.value);
       }
@@ -183,6 +267,26 @@ std::optional<Unschedulable> BrokenBySum(const std::vector<PodClass>& classes,
   return std::nullopt;
 }
 
+// Whether the nodes take so many pods at all.
+std::optional<Unschedulable> BrokenByPodCount(const std::vector<PodClass>& classes,
+                                              const std::vector<NodeRoom>& rooms) {
+  int64_t needed = 0;
+  for (const PodClass& pod_class : classes) {
+    needed += static_cast<int64_t>(pod_class.pods.size());
+  }
+  int64_t free = 0;
+  for (const NodeRoom& room : rooms) {
+    free = SaturatingAdd(free, room.pods_free);
+  }
+  if (needed <= free) {
+    return std::nullopt;
+  }
+  return Unschedulable{Constraint::kPods,
+                       "needs " + Plural(needed, "pod") + ", room for " + std::to_string(free) +
+                           " more by the limit of pods on " +
+                           Plural(static_cast<int64_t>(rooms.size()), "node")};
+}
+
 int64_t RoomFor(const PodClass& pod_class, const std::vector<NodeRoom>& rooms) {
   const auto wanted = static_cast<int64_t>(pod_class.pods.size());
   int64_t count = 0;
@@ -192,12 +296,16 @@ int64_t RoomFor(const PodClass& pod_class, const std::vector<NodeRoom>& rooms) {
   return std::min(count, wanted);
 }
 
-// The kind of amount that alone leaves least room for the class.
-const Amount& TightestAmount(const PodClass& pod_class, const std::vector<NodeRoom>& rooms) {
-  const Amount* tightest = kAmounts.data();
-  int64_t least = std::numeric_limits<int64_t>::max();
+// The kind of amount that alone leaves least room for the class; null when the limit of pods does.
+const Amount* TightestAmount(const PodClass& pod_class, const std::vector<NodeRoom>& rooms) {
+  PodClass alone = pod_class;
+  alone.request = Resources{};
+  const Amount* tightest = nullptr;
+  int64_t least = RoomFor(alone, rooms);
+  if (least == static_cast<int64_t>(pod_class.pods.size())) {
+    tightest = kAmounts.data();
+  }
   for (const Amount& amount : kAmounts) {
-    PodClass alone = pod_class;
     alone.request = Resources{};
     alone.request.*amount.value = pod_class.request.*amount.value;
     const int64_t count = RoomFor(alone, rooms);
@@ -206,7 +314,7 @@ const Amount& TightestAmount(const PodClass& pod_class, const std::vector<NodeRo
       tightest = &amount;
     }
   }
-  return *tightest;
+  return tightest;
 }
 
 std::optional<Unschedulable> BrokenByClass(const PodClass& pod_class,
@@ -217,15 +325,42 @@ std::optional<Unschedulable> BrokenByClass(const PodClass& pod_class,
   if (found >= wanted) {
     return std::nullopt;
   }
-  const Amount& amount = TightestAmount(pod_class, rooms);
-  const Figures figures =
-      FiguresOf(amount.constraint, pod_class.request.*amount.value, /*found=*/0);
+  const Amount* const amount = TightestAmount(pod_class, rooms);
+  std::string each = " at the limit of pods per node";
+  if (amount != nullptr) {
+    const int64_t request = pod_class.request.*amount->value;
+    each = " of " + FiguresOf(amount->constraint, request, /*found=*/0).needed + " each";
+  }
   return Unschedulable{
-      amount.constraint,
-      "needs " + Plural(wanted, pod_class.name + " pod") + " of " + figures.needed +
-          " each, room for " + std::to_string(found) +
+      amount == nullptr ? Constraint::kPods : amount->constraint,
+      "needs " + Plural(wanted, pod_class.name + " pod") + each + ", room for " +
+          std::to_string(found) +
           (is_one_machine ? std::string(" on this machine")
                           : " on " + Plural(static_cast<int64_t>(rooms.size()), "node"))};
+}
+
+// The bounds that are about amounts, over the rooms that are open to some class.
+std::optional<Unschedulable> BrokenByAmounts(const std::vector<PodClass>& classes,
+                                             const std::vector<NodeRoom>& rooms,
+                                             bool is_one_machine) {
+  for (const PodClass& pod_class : classes) {
+    auto broken = is_one_machine ? std::nullopt : BrokenByOnePod(pod_class, rooms);
+    if (broken) {
+      return broken;
+    }
+  }
+  if (auto broken = BrokenBySum(classes, rooms, is_one_machine)) {
+    return broken;
+  }
+  if (auto broken = BrokenByPodCount(classes, rooms)) {
+    return broken;
+  }
+  for (const PodClass& pod_class : classes) {
+    if (auto broken = BrokenByClass(pod_class, rooms, is_one_machine)) {
+      return broken;
+    }
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -234,32 +369,21 @@ std::optional<Unschedulable> BrokenBound(const Snapshot& snapshot,
                                          const std::vector<PodClass>& classes,
                                          const std::vector<NodeRoom>& rooms) {
   if (rooms.empty()) {
+    const auto count = static_cast<int64_t>(snapshot.nodes.size());
     return Unschedulable{Constraint::kNodes,
-                         snapshot.is_one_machine
-                             ? "this machine accepts no pods"
-                             : "none of " +
-                                   Plural(static_cast<int64_t>(snapshot.nodes.size()), "node") +
-                                   " accepts pods"};
+                         snapshot.is_one_machine ? "this machine accepts no pods"
+                         : count == 0            ? "the cluster has no nodes"
+                                      : "no node accepts pods: " + ClosedText(snapshot, classes)};
   }
-  if (auto broken = BrokenSelector(classes, rooms, snapshot.is_one_machine)) {
+  if (auto broken = BrokenByClosedNodes(snapshot, classes, rooms)) {
     return broken;
   }
-  if (!snapshot.is_one_machine) {
-    for (const PodClass& pod_class : classes) {
-      if (auto broken = BrokenByOnePod(pod_class, rooms)) {
-        return broken;
-      }
-    }
+  auto broken = BrokenByAmounts(classes, UsableRooms(classes, rooms), snapshot.is_one_machine);
+  const std::string closed = snapshot.is_one_machine ? "" : ClosedText(snapshot, classes);
+  if (broken && !closed.empty()) {
+    broken->shortfall += "; " + closed;
   }
-  if (auto broken = BrokenBySum(classes, rooms, snapshot.is_one_machine)) {
-    return broken;
-  }
-  for (const PodClass& pod_class : classes) {
-    if (auto broken = BrokenByClass(pod_class, rooms, snapshot.is_one_machine)) {
-      return broken;
-    }
-  }
-  return std::nullopt;
+  return broken;
 }
 
 Unschedulable NoArrangement(const std::vector<PodClass>& classes, bool is_proved) {

@@ -10,8 +10,9 @@ namespace lockstep::control {
 
 // The tightest counting bound that the gang breaks, without any search; empty when all hold.
 // A bound that is broken proves that no arrangement exists. Bounds, in order: some node accepts
-// pods; some node carries each class's labels; one pod of each class fits a node (skipped on one
-// machine, where the sum says more); the sum of requests; the pods of each class alone.
+// pods; some node carries each class's labels, and no taint that it does not tolerate; one pod of
+// each class fits a node (skipped on one machine, where the sum says more); the sum of requests;
+// the number of pods; the pods of each class alone.
 std::optional<Unschedulable> BrokenBound(const Snapshot& snapshot,
                                          const std::vector<PodClass>& classes,
                                          const std::vector<NodeRoom>& rooms);

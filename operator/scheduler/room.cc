@@ -15,6 +15,12 @@ int64_t Times(int64_t free, int64_t request, int64_t count_max) {
   return request <= 0 ? count_max : std::min(count_max, free / request);
 }
 
+bool Tolerates(const PodToleration& toleration, const NodeTaint& taint) {
+  return (toleration.effect.empty() || toleration.effect == taint.effect) &&
+         (toleration.key.empty() ? toleration.is_exists : toleration.key == taint.key) &&
+         (toleration.is_exists || toleration.value == taint.value);
+}
+
 // Nodes that should be filled sooner come first: tight ones, where a class without GPUs counts a
 // node's GPUs before all else, because pods there would strand them.
 bool IsTighter(const NodeRoom& a, const NodeRoom& b) {
@@ -76,13 +82,15 @@ std::size_t TightestHolding(const std::vector<Candidate>& candidates,
 std::vector<NodeRoom> OpenRooms(const Snapshot& snapshot) {
   std::vector<NodeRoom> rooms;
   for (const SnapshotNode& node : snapshot.nodes) {
-    if (!node.is_schedulable) {
+    if (node.state != NodeState::kOpen) {
       continue;
     }
-    rooms.push_back({&node,
-                     {Left(node.allocatable.cpu_milli, node.used.cpu_milli),
-                      Left(node.allocatable.memory_bytes, node.used.memory_bytes),
-                      Left(node.allocatable.gpu_count, node.used.gpu_count)}});
+    rooms.push_back(
+        {&node,
+         {Left(node.allocatable.cpu_milli, node.used.cpu_milli),
+          Left(node.allocatable.memory_bytes, node.used.memory_bytes),
+          Left(node.allocatable.gpu_count, node.used.gpu_count)},
+         node.pod_count_max == 0 ? kPodsUnlimited : Left(node.pod_count_max, node.pod_count)});
   }
   std::sort(rooms.begin(), rooms.end(), [](const NodeRoom& a, const NodeRoom& b) {
     return a.node->name < b.node->name;
@@ -98,12 +106,28 @@ bool MatchesSelector(const SnapshotNode& node, const PodClass& pod_class) {
       });
 }
 
+const NodeTaint* UntoleratedTaint(const SnapshotNode& node, const PodClass& pod_class) {
+  const auto found =
+      std::find_if(node.taints.begin(), node.taints.end(), [&](const NodeTaint& taint) {
+        return std::none_of(
+            pod_class.tolerations.begin(),
+            pod_class.tolerations.end(),
+            [&](const PodToleration& toleration) { return Tolerates(toleration, taint); });
+      });
+  return found == node.taints.end() ? nullptr : &*found;
+}
+
+bool Accepts(const SnapshotNode& node, const PodClass& pod_class) {
+  return MatchesSelector(node, pod_class) && UntoleratedTaint(node, pod_class) == nullptr;
+}
+
 int64_t PodsThatFit(const NodeRoom& room, const PodClass& pod_class, int64_t count_max) {
-  if (!MatchesSelector(*room.node, pod_class)) {
+  if (!Accepts(*room.node, pod_class)) {
     return 0;
   }
   const Resources& request = pod_class.request;
-  int64_t count = Times(room.free.gpu_count, request.gpu_count, count_max);
+  int64_t count = std::min(count_max, room.pods_free);
+  count = Times(room.free.gpu_count, request.gpu_count, count);
   count = Times(room.free.memory_bytes, request.memory_bytes, count);
   return Times(room.free.cpu_milli, request.cpu_milli, count);
 }
@@ -112,6 +136,9 @@ void TakeRoom(const PodClass& pod_class, int64_t count, NodeRoom* room) {
   room->free.cpu_milli -= pod_class.request.cpu_milli * count;
   room->free.memory_bytes -= pod_class.request.memory_bytes * count;
   room->free.gpu_count -= pod_class.request.gpu_count * count;
+  if (room->pods_free != kPodsUnlimited) {
+    room->pods_free -= count;
+  }
 }
 
 Fill PackClass(const std::vector<NodeRoom>& rooms, const PodClass& pod_class) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -8,10 +9,14 @@
 
 namespace lockstep::control {
 
+// Stands for "no limit" in NodeRoom::pods_free.
+inline constexpr int64_t kPodsUnlimited = std::numeric_limits<int64_t>::max();
+
 // What one node has left. Nodes stand in name order and are known by index from here on.
 struct NodeRoom {
   const SnapshotNode* node = nullptr;  // owned by the snapshot
   Resources free;
+  int64_t pods_free = kPodsUnlimited;
 };
 
 // Nodes that accept pods, by name, with what they have left.
@@ -19,6 +24,12 @@ std::vector<NodeRoom> OpenRooms(const Snapshot& snapshot);
 
 // Whether `node` carries every label the class asks for.
 bool MatchesSelector(const SnapshotNode& node, const PodClass& pod_class);
+
+// The first taint of `node` that the class does not tolerate; null when it tolerates all.
+const NodeTaint* UntoleratedTaint(const SnapshotNode& node, const PodClass& pod_class);
+
+// Whether the node lets pods of the class in, room aside.
+bool Accepts(const SnapshotNode& node, const PodClass& pod_class);
 
 // How many pods of the class the room holds, at most `count_max`.
 int64_t PodsThatFit(const NodeRoom& room, const PodClass& pod_class, int64_t count_max);

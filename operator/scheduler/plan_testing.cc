@@ -1,0 +1,38 @@
+#include "operator/scheduler/plan_testing.h"
+
+#include <sstream>
+
+namespace lockstep::control {
+
+SnapshotNode MakeNode(const std::string& name, Resources allocatable, Resources used) {
+  SnapshotNode node;
+  node.name = name;
+  node.allocatable = allocatable;
+  node.used = used;
+  return node;
+}
+
+PodClass MakeClass(const std::string& name, int count, Resources request) {
+  PodClass pod_class;
+  pod_class.name = name;
+  pod_class.request = request;
+  for (int i = 0; i < count; ++i) {
+    pod_class.pods.push_back(name + "-" + std::to_string(i));
+  }
+  return pod_class;
+}
+
+std::string Show(const PlanResult& result) {
+  std::ostringstream out;
+  if (const auto* plan = std::get_if<Plan>(&result)) {
+    for (const auto& [pod, node] : plan->node_by_pod) {
+      out << pod << "@" << node << " ";
+    }
+  } else {
+    const auto& refusal = std::get<Unschedulable>(result);
+    out << ConstraintName(refusal.constraint) << ": " << refusal.shortfall;
+  }
+  return out.str();
+}
+
+}  // namespace lockstep::control
