@@ -229,8 +229,19 @@ class ControlPlane:
 
     def _install_crds(self):
         self.apply(*self._crds)
-        if self._crds:
-            self.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+        self.wait_for_kinds()
+
+    def wait_for_kinds(self):
+        """Waits until every custom kind that was applied is accepted."""
+
+        def established():
+            return all(
+                any(each["type"] == "Established" and each["status"] == "True"
+                    for each in crd["status"].get("conditions") or [])
+                for crd in self.admin.list("CustomResourceDefinition")
+            )
+
+        wait_for(established, 30, "the custom kinds to be established")
 
     def restart_api_server(self):
         """After this every watch that was open sees its resource version refused as too old, for

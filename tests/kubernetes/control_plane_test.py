@@ -96,7 +96,7 @@ class ControlPlaneTest(KubernetesCase):
 
     def test_checks_custom_resources_by_their_rules(self):
         self.plane.kubectl("apply", "-f", "-", input=WIDGETS)
-        self.plane.kubectl("wait", "--for=condition=Established", "crd", "--all")
+        self.plane.wait_for_kinds()
         document = "{apiVersion: test.lockstep.dev/v1, kind: Widget, metadata: {name: w}, spec: %s}"
 
         def create():

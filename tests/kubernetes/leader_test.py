@@ -1,0 +1,111 @@
+"""Two operators: at any time at most one of them writes, and the other takes over soon."""
+
+import datetime
+import time
+
+from jobs import JobCase
+from kubernetes_case import main
+from operator_process import NAMESPACE, Operator
+from processes import wait_for
+
+TAKE_OVER_SECONDS = 16  # the leader is silent
+HAND_OVER_SECONDS = 2  # the leader ends politely
+STRANGER_SECONDS = 5  # how long the lease of somebody else lasts
+
+
+class LeaderTest(JobCase):
+    options = {"audit": True}
+    nodes, gpus = 2, 8
+
+    @classmethod
+    def start_more(cls):
+        super().start_more()
+        cls.second = Operator(cls.plane, number=2).start()
+
+    def setUp(self):
+        super().setUp()
+        # One that lost its lease has ended itself; elsewhere the kubelet starts it again.
+        for each in (self.operator, self.second):
+            if not each.program.is_running():
+                each.start()
+
+    def test_another_takes_over_from_a_leader_that_stands_still(self):
+        first = self.leader()
+        other = self.second if first is self.operator else self.operator
+        self.create_job("before", 2)
+        self.wait_running("before", 2)
+        first.pause()
+        self.addCleanup(first.resume)
+        started = time.monotonic()
+        self.create_job("during", 2)
+        self.wait_running("during", 2, TAKE_OVER_SECONDS + 10)
+        self.assertLessEqual(time.monotonic() - started, TAKE_OVER_SECONDS + 1)
+        self.assertEqual(self.leader(), other)
+        first.resume()
+        resumed = datetime.datetime.now(datetime.timezone.utc)
+        for index in range(5):
+            self.create_job(f"after-{index}", 1)
+        for index in range(5):
+            self.wait_running(f"after-{index}", 1)
+        self.assertEqual(self.writers_since(resumed), {other.user})
+        self.assertEqual(first.program.exit_code(), 1, "who lost the lease ends")
+
+    def test_another_takes_over_at_once_from_a_leader_that_leaves(self):
+        first = self.leader()
+        started = time.monotonic()
+        self.assertEqual(first.stop(), 0)
+        self.create_job("after", 2)
+        self.wait_running("after", 2)
+        self.assertLessEqual(time.monotonic() - started, HAND_OVER_SECONDS)
+
+    def test_a_leader_whose_lease_was_taken_ends_and_nobody_writes_meanwhile(self):
+        first = self.leader()
+        other = self.second if first is self.operator else self.operator
+        lease = self.lease()
+        self.admin.patch("Lease", lease["metadata"]["name"], {
+            "spec": {"holderIdentity": "somebody-else", "leaseDurationSeconds": STRANGER_SECONDS},
+        }, NAMESPACE)
+        self.assertEqual(first.program.exit_code(15), 1)
+        ended = datetime.datetime.now(datetime.timezone.utc)
+        self.create_job("later", 1)
+        self.wait_running("later", 1, STRANGER_SECONDS + TAKE_OVER_SECONDS)
+        self.assertEqual(self.writers_since(ended), {other.user})
+        first.start()
+
+    def lease(self):
+        leases = self.admin.list("Lease", NAMESPACE)
+        self.assertEqual(len(leases), 1)
+        return leases[0]
+
+    def leader(self):
+        """The one that renews the lease; the last writer of it, by the audit log."""
+        def last_writer():
+            for event in reversed(self.plane.audit_events()):
+                reference = event["objectRef"]
+                if reference["resource"] == "leases" and reference.get("namespace") == NAMESPACE \
+                        and event["responseStatus"]["code"] < 300:
+                    return event["user"]["username"]
+            return None
+
+        user = wait_for(last_writer, 30, "a leader")
+        return self.operator if user == self.operator.user else self.second
+
+    def writers_since(self, moment):
+        """The operators that changed something other than leases, and were allowed to try."""
+        users = (self.operator.user, self.second.user)
+        return {
+            event["user"]["username"]
+            for event in self.plane.audit_events()
+            if event["user"]["username"] in users and event["objectRef"]["resource"] != "leases"
+            and _moment(event) > moment
+        }
+
+
+def _moment(event):
+    """When the request arrived."""
+    text = event["requestReceivedTimestamp"].replace("Z", "+00:00")
+    return datetime.datetime.fromisoformat(text)
+
+
+if __name__ == "__main__":
+    main()
