@@ -87,8 +87,12 @@ void NoteSeen(const GangView& view, Pass* pass) {
 }
 
 void RefuseGang(const Unschedulable& refusal, Pass* pass) {
-  pass->Set({ConditionType::kScheduled, false, "Unschedulable", refusal.shortfall},
-            EventType::kWarning);
+  const bool is_queued = refusal.constraint == Constraint::kQueue;
+  pass->Set({ConditionType::kScheduled,
+             false,
+             is_queued ? "WaitsInQueue" : "Unschedulable",
+             refusal.shortfall},
+            is_queued ? EventType::kNormal : EventType::kWarning);
   if (pass->observed().is_one_machine) {
     pass->Fail("Unschedulable", refusal.shortfall);
     return;
@@ -137,8 +141,8 @@ void PlaceGang(const GangView& view, Pass* pass) {
   if (!MayBePlaced(view, pass)) {
     return;
   }
-  const PlanResult result =
-      PlanGang(SnapshotOf(pass->observed(), view), GangOf(pass->job(), pass->topology()));
+  const PlanResult result = PlanInTurn(
+      SnapshotOf(pass->observed(), view), GangOf(pass->job(), pass->topology()), pass->observed());
   if (const auto* refusal = std::get_if<Unschedulable>(&result)) {
     RefuseGang(*refusal, pass);
     return;

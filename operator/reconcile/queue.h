@@ -2,6 +2,8 @@
 
 #include "common/base/time.h"
 #include "operator/api/training_job.h"
+#include "operator/reconcile/observed.h"
+#include "operator/scheduler/plan.h"
 
 namespace lockstep::control {
 
@@ -12,5 +14,15 @@ bool IsOurs(const TrainingJob& job);
 // missing. Jobs that came later may not take room from such a job. One that pauses after it could
 // not start holds up nobody.
 bool WaitsForRoom(const TrainingJob& job, WallTime now);
+
+// More gangs ahead than this are not looked at one by one: the job waits. Choice: two plans for
+// each stay within some milliseconds on hundreds of nodes.
+inline constexpr std::size_t kGangsAheadMax = 64;
+
+// A plan for `gang` on `snapshot`, the cluster as it is, for which no gang of `observed.ahead` has
+// to wait longer: each one that would fit if all that is older than it had ended must still fit
+// beside the plan and beside what younger jobs hold. A gang that would not fit even without the
+// plan is not harmed by it. Otherwise kQueue, with the gang that it waits behind.
+PlanResult PlanInTurn(const Snapshot& snapshot, const Gang& gang, const Observed& observed);
 
 }  // namespace lockstep::control

@@ -239,6 +239,8 @@ const char* ConstraintName(Constraint constraint) {
       return "fragmentation";
     case Constraint::kSearchLimit:
       return "search_limit";
+    case Constraint::kQueue:
+      return "queue";
   }
   return "unknown";
 }

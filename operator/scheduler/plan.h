@@ -94,6 +94,7 @@ enum class Constraint {
   kPods,           // nodes take only so many pods
   kFragmentation,  // every class would fit alone, together they do not
   kSearchLimit,    // no arrangement found within the search's limit; one may exist
+  kQueue,          // there is room, but an older gang needs it
 };
 
 struct Unschedulable {
@@ -125,6 +126,9 @@ struct PlanOptions {
 // Determinism: equal input up to the order of nodes gives an equal answer; ties go by name.
 // Cost: one pass over the nodes and one sort for each class, plus the search where passes fail.
 PlanResult PlanGang(const Snapshot& snapshot, const Gang& gang, const PlanOptions& options = {});
+
+// What the gang needs most of, in all: "8 GPUs", else CPU, else memory, else pods.
+std::string DescribeNeed(const Gang& gang);
 
 // "gpu", "node_selector", ...: the constraint as metrics and conditions name it.
 const char* ConstraintName(Constraint constraint);

@@ -386,6 +386,25 @@ std::optional<Unschedulable> BrokenBound(const Snapshot& snapshot,
   return broken;
 }
 
+std::string DescribeNeed(const Gang& gang) {
+  for (const Amount& amount : {kAmounts[0], kAmounts[2], kAmounts[1]}) {
+    int64_t needed = 0;
+    for (const PodClass& pod_class : gang.classes) {
+      needed = SaturatingAdd(needed,
+                             SaturatingMultiply(pod_class.request.*amount.value,
+                                                static_cast<int64_t>(pod_class.pods.size())));
+    }
+    if (needed > 0) {
+      return FiguresOf(amount.constraint, needed, /*found=*/0).needed;
+    }
+  }
+  int64_t pod_count = 0;
+  for (const PodClass& pod_class : gang.classes) {
+    pod_count += static_cast<int64_t>(pod_class.pods.size());
+  }
+  return Plural(pod_count, "pod");
+}
+
 Unschedulable NoArrangement(const std::vector<PodClass>& classes, bool is_proved) {
   std::string pods;
   for (std::size_t i = 0; i < classes.size(); ++i) {
