@@ -9,6 +9,8 @@ find_package(fmt 9.1 REQUIRED)
 find_package(yaml-cpp 0.7 REQUIRED)
 find_package(Boost 1.74 EXACT REQUIRED)
 find_package(OpenSSL 3.0 REQUIRED)
+set(Boost_USE_DEBUG_RUNTIME OFF) # Debian builds Boost's libraries, which cpprestsdk wants, once
+find_package(cpprestsdk 2.10 REQUIRED)
 find_package(ZLIB REQUIRED)
 find_package(simdjson 3.0 REQUIRED)
 

@@ -149,6 +149,9 @@ TEST_P(ApiClientTest, PostIsNeverReplayed) {
 }
 
 TEST_P(ApiClientTest, PooledConnectionThatTheServerClosedIsNotUsed) {
+  if (IsCpprest()) {
+    GTEST_SKIP() << "cpprestsdk cannot look at a pooled connection: the write comes back as reset";
+  }
   std::promise<void> closed;
   Serve([&](const TestRequest& request, TestPeer& peer) {
     peer.Reply(200, "");

@@ -18,6 +18,7 @@
 #include "common/base/digest.h"
 #include "common/base/prng.h"
 #include "common/base/signals_blocked.h"
+#include "operator/transport/call_collector.h"
 #include "operator/transport/http_connection.h"
 #include "operator/transport/request_text.h"
 
@@ -48,7 +49,7 @@ class BeastTransport final : public Transport {
   void RunAfter(Duration delay, std::function<void()> task) override;
 
  private:
-  class Call;
+  struct Call;
   class Stream;
 
   // A connection for calls, and how long it may be used.
@@ -72,7 +73,7 @@ class BeastTransport final : public Transport {
   void Dispatch(Lane* lane);
   void Launch(Lane* lane, const std::shared_ptr<Call>& call, Pooled pooled);
   void GiveUpWaiting(const std::shared_ptr<Call>& call);
-  void CallEnded(Call* call, const std::optional<Fault>& fault);
+  void CallEnded(const std::shared_ptr<Call>& call, kube::CallResult result);
   void Launch(const std::shared_ptr<Stream>& stream);
   bool IsUsable(const Pooled& pooled, TimePoint now) const;
   Result<Pooled> Connect();
@@ -99,76 +100,20 @@ class BeastTransport final : public Transport {
 };
 
 // A call, from StartCall to its answer: waiting -> running.
-class BeastTransport::Call final : public StreamSink, public std::enable_shared_from_this<Call> {
- public:
-  Call(BeastTransport* transport, kube::Request request, const CallOptions& options, Done done)
-      : transport_(transport),
-        request_(std::move(request)),
-        options_(options),
-        deadline_(SteadyNow() + options.total_timeout),
-        done_(std::move(done)),
-        patience_(transport->io_) {}
+struct BeastTransport::Call {
+  Call(asio::io_context* io, kube::Request wanted, const CallOptions& call_options, Done on_done)
+      : request(std::move(wanted)),
+        options(call_options),
+        deadline(SteadyNow() + call_options.total_timeout),
+        done(std::move(on_done)),
+        patience(*io) {}
 
-  void OnStatus(int http_status, std::optional<std::chrono::seconds> retry_after) override {
-    reply_.status = http_status;
-    reply_.retry_after = retry_after;
-    if (http_status == kUnauthorized) {
-      transport_->options_.credentials->ReportRefused(credentials_version_);
-    }
-  }
-
-  StreamFlow OnBytes(std::string_view bytes) override {
-    is_too_long_ = reply_.body.size() + bytes.size() > options_.body_bytes_max;
-    if (is_too_long_) {
-      return StreamFlow::kStop;
-    }
-    reply_.body.append(bytes);
-    return StreamFlow::kMore;
-  }
-
-  void OnEnd(const std::optional<Fault>& fault) override {
-    if (is_too_long_) {
-      transport_->CallEnded(this,
-                            Fault{FaultKind::kTruncated, true, "the reply is longer than allowed"});
-    } else {
-      transport_->CallEnded(this, fault);
-    }
-  }
-
-  void Answer(const std::optional<Fault>& fault) {
-    error_code ignored;
-    patience_.cancel(ignored);
-    if (fault) {
-      done_(*fault);
-    } else {
-      done_(std::move(reply_));
-    }
-  }
-
-  HttpExchange Exchange(const CredentialSnapshot& credentials) {
-    credentials_version_ = credentials.version;
-    HttpExchange exchange;
-    exchange.request_text = RequestText(transport_->options_.endpoint,
-                                        request_,
-                                        transport_->options_.user_agent,
-                                        credentials.headers);
-    exchange.limits = StreamOptions{
-        options_.connect_timeout, options_.first_byte_timeout, options_.total_timeout};
-    exchange.deadline = deadline_;
-    exchange.sink = shared_from_this();
-    return exchange;
-  }
-
-  BeastTransport* const transport_;
-  const kube::Request request_;
-  const CallOptions options_;
-  const TimePoint deadline_;
-  Done done_;
-  asio::steady_timer patience_;  // runs while the call waits for a connection
-  Pooled pooled_;                // while it runs
-  uint64_t credentials_version_ = 0;
-  kube::Reply reply_;
-  bool is_too_long_ = false;
+  const kube::Request request;
+  const CallOptions options;
+  const TimePoint deadline;
+  const Done done;
+  asio::steady_timer patience;  // runs while the call waits for a connection
+  Pooled pooled;                // while it runs
 };
 
 // A streamed call: passes on what comes, and leaves the list when it ends.
@@ -232,7 +177,7 @@ BeastTransport::~BeastTransport() {
 }
 
 void BeastTransport::StartCall(kube::Request request, const CallOptions& options, Done done) {
-  auto call = std::make_shared<Call>(this, std::move(request), options, std::move(done));
+  auto call = std::make_shared<Call>(&io_, std::move(request), options, std::move(done));
   asio::post(io_, [this, call = std::move(call)] { Enqueue(call); });
 }
 
@@ -281,16 +226,16 @@ void BeastTransport::RunAfter(Duration delay, std::function<void()> task) {
 
 void BeastTransport::Enqueue(const std::shared_ptr<Call>& call) {
   if (is_stopping_) {
-    call->Answer(Fault{FaultKind::kCancelled, false, "the transport is closing"});
+    call->done(Fault{FaultKind::kCancelled, false, "the transport is closing"});
     return;
   }
-  Lane& lane = lanes_[call->options_.lane];
+  Lane& lane = lanes_[call->options.lane];
   lane.waiting.push_back(call);
   Dispatch(&lane);
-  if (call->pooled_.connection == nullptr) {
-    call->patience_.expires_at(
-        std::chrono::time_point_cast<asio::steady_timer::duration>(call->deadline_));
-    call->patience_.async_wait([this, call](error_code cancelled) {
+  if (call->pooled.connection == nullptr) {
+    call->patience.expires_at(
+        std::chrono::time_point_cast<asio::steady_timer::duration>(call->deadline));
+    call->patience.async_wait([this, call](error_code cancelled) {
       if (!cancelled) {
         GiveUpWaiting(call);
       }
@@ -299,10 +244,10 @@ void BeastTransport::Enqueue(const std::shared_ptr<Call>& call) {
 }
 
 void BeastTransport::GiveUpWaiting(const std::shared_ptr<Call>& call) {
-  auto& waiting = lanes_[call->options_.lane].waiting;
+  auto& waiting = lanes_[call->options.lane].waiting;
   if (const auto found = std::find(waiting.begin(), waiting.end(), call); found != waiting.end()) {
     waiting.erase(found);
-    call->Answer(Fault{FaultKind::kTimeout, false, "no connection became free in time"});
+    call->done(Fault{FaultKind::kTimeout, false, "no connection became free in time"});
   }
 }
 
@@ -326,7 +271,7 @@ void BeastTransport::Dispatch(Lane* lane) {
       lane->waiting.pop_front();
       Result<Pooled> made = Connect();
       if (!made.ok()) {
-        call->Answer(Fault{FaultKind::kTls, false, made.error().ToString()});
+        call->done(Fault{FaultKind::kTls, false, made.error().ToString()});
         continue;
       }
       ++lane->open_count;
@@ -339,24 +284,36 @@ void BeastTransport::Dispatch(Lane* lane) {
 
 void BeastTransport::Launch(Lane* lane, const std::shared_ptr<Call>& call, Pooled pooled) {
   error_code ignored;
-  call->patience_.cancel(ignored);
-  call->pooled_ = std::move(pooled);
+  call->patience.cancel(ignored);
+  call->pooled = std::move(pooled);
   lane->running.insert(call);
-  call->pooled_.connection->Begin(call->Exchange(*options_.credentials->Current()));
+  const auto credentials = options_.credentials->Current();
+  const CallOptions& limits = call->options;
+  HttpExchange exchange;
+  exchange.request_text =
+      RequestText(options_.endpoint, call->request, options_.user_agent, credentials->headers);
+  exchange.limits =
+      StreamOptions{limits.connect_timeout, limits.first_byte_timeout, limits.total_timeout};
+  exchange.deadline = call->deadline;
+  exchange.sink = std::make_shared<CallCollector>(
+      limits.body_bytes_max,
+      CallCollector::Hooks{
+          [this, version = credentials->version] { options_.credentials->ReportRefused(version); },
+          [this, call](kube::CallResult result) { CallEnded(call, std::move(result)); }});
+  call->pooled.connection->Begin(std::move(exchange));
 }
 
-void BeastTransport::CallEnded(Call* ended, const std::optional<Fault>& fault) {
-  const auto call = ended->shared_from_this();
-  Lane& lane = lanes_[call->options_.lane];
+void BeastTransport::CallEnded(const std::shared_ptr<Call>& call, kube::CallResult result) {
+  Lane& lane = lanes_[call->options.lane];
   lane.running.erase(call);
-  Pooled pooled = std::move(call->pooled_);
+  Pooled pooled = std::move(call->pooled);
   pooled.idle_since = SteadyNow();
   if (IsUsable(pooled, pooled.idle_since) && !is_stopping_) {
     lane.idle.push_back(std::move(pooled));
   } else {
     --lane.open_count;
   }
-  call->Answer(fault);
+  call->done(std::move(result));
   Dispatch(&lane);
 }
 
@@ -446,11 +403,11 @@ void BeastTransport::Stop() {
     const auto waiting = std::move(lane.waiting);
     lane.waiting.clear();
     for (const auto& call : waiting) {
-      call->Answer(Fault{FaultKind::kCancelled, false, "the transport is closing"});
+      call->done(Fault{FaultKind::kCancelled, false, "the transport is closing"});
     }
     const auto running = lane.running;
     for (const auto& call : running) {
-      call->pooled_.connection->Close(FaultKind::kCancelled, "the transport is closing");
+      call->pooled.connection->Close(FaultKind::kCancelled, "the transport is closing");
     }
     lane.idle.clear();
   }

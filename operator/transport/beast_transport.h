@@ -1,38 +1,10 @@
 #pragma once
 
-#include <chrono>
 #include <memory>
-#include <string>
 
-#include "common/base/log.h"
-#include "common/base/time.h"
-#include "operator/transport/credentials.h"
-#include "operator/transport/transport.h"
+#include "operator/transport/transport_options.h"
 
 namespace lockstep::control {
-
-struct TransportOptions {
-  ApiEndpoint endpoint;
-  Credentials* credentials = nullptr;  // required; outlives the transport
-  Logger* logger = nullptr;            // required; outlives the transport
-  std::string user_agent = "lockstep";
-
-  // Open connections of the shared lane. Choice: what API priority and fairness gives one client
-  // of a small cluster; more would queue there.
-  int connections_max = 16;
-
-  // API servers drop idle connections after 90 s: ours go first, so that a call seldom meets one
-  // that is just closing.
-  Duration connection_idle_max = std::chrono::seconds(45);
-
-  // Connections are renewed so that load spreads over servers that were added; each lives between
-  // 80 % and 120 % of this.
-  Duration connection_age_max = std::chrono::minutes(10);
-
-  // How often idle connections and certificates are looked at. Choice: a rotated certificate is in
-  // use within this time, for nothing measurable.
-  Duration sweep_period = std::chrono::seconds(5);
-};
 
 // The transport on Boost.Beast: one thread for all connections.
 std::unique_ptr<Transport> MakeBeastTransport(TransportOptions options);

@@ -93,6 +93,16 @@ Status ConfigureTls(ssl_ctx_st* context, const TlsMaterial& material) {
   return OkStatus();
 }
 
+Status ExpectPeer(X509_VERIFY_PARAM_st* verification, const std::string& name) {
+  X509_VERIFY_PARAM_set_hostflags(
+      verification, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS | X509_CHECK_FLAG_NEVER_CHECK_SUBJECT);
+  const bool is_set =
+      IsNumericAddress(name)
+          ? X509_VERIFY_PARAM_set1_ip_asc(verification, name.c_str()) == 1
+          : X509_VERIFY_PARAM_set1_host(verification, name.c_str(), name.size()) == 1;
+  return is_set ? OkStatus() : Status(Invalid("\"" + name + "\" cannot be a server's name"));
+}
+
 Result<std::shared_ptr<const TlsContext>> TlsContext::Make(const TlsMaterial& material) {
   SSL_CTX* const context = SSL_CTX_new(TLS_client_method());
   LOCKSTEP_CHECK(context != nullptr, "no memory for a TLS context");
@@ -112,15 +122,9 @@ ssl_ctx_st* TlsContext::Share() const {
 
 Status TlsContext::Expect(ssl_st* connection, const std::string& host) const {
   const std::string& name = server_name_.empty() ? host : server_name_;
-  if (IsNumericAddress(name)) {
-    if (X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(connection), name.c_str()) != 1) {
-      return Invalid("\"" + name + "\" cannot be a server's address");
-    }
-    return OkStatus();  // an address is never sent as a server name (RFC 6066)
-  }
-  SSL_set_hostflags(connection, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
-  if (SSL_set1_host(connection, name.c_str()) != 1 ||
-      SSL_set_tlsext_host_name(connection, name.c_str()) != 1) {
+  LOCKSTEP_RETURN_IF_ERROR(ExpectPeer(SSL_get0_param(connection), name));
+  // An address is never sent as a server name (RFC 6066).
+  if (!IsNumericAddress(name) && SSL_set_tlsext_host_name(connection, name.c_str()) != 1) {
     return Invalid("\"" + name + "\" cannot be a server's name");
   }
   return OkStatus();

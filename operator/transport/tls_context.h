@@ -8,6 +8,7 @@
 
 struct ssl_ctx_st;  // OpenSSL's SSL_CTX
 struct ssl_st;      // OpenSSL's SSL
+struct X509_VERIFY_PARAM_st;
 
 namespace lockstep::control {
 
@@ -16,6 +17,10 @@ namespace lockstep::control {
 // Errors: kInvalidArgument (not PEM, key and certificate do not belong together); the message holds
 // no part of the material. Source: OpenSSL 3.
 Status ConfigureTls(ssl_ctx_st* context, const TlsMaterial& material);
+
+// Says which name or address a peer's certificate must carry; its common name does not count.
+// Errors: kInvalidArgument (a name that cannot be one).
+Status ExpectPeer(X509_VERIFY_PARAM_st* verification, const std::string& name);
 
 // What the connections of one client have in common.
 class TlsContext {

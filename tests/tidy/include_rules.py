@@ -54,6 +54,12 @@ LIBRARIES = {
     "c10/": ("trainer-runtime/engine",),
     "nlohmann/": ("common/json",),
     "boost/": ("common/http", "operator/transport"),
+    "cpprest/": (
+        "operator/transport/cpprest_exchange.cc",
+        "operator/transport/cpprest_exchange.h",
+        "operator/transport/cpprest_transport.cc",
+    ),
+    "pplx/": ("operator/transport/cpprest_exchange.cc",),
     "spdlog/": ("common/base/log.cc", "operator/cli/run_log.cc"),  # the two Logger sinks
     "fmt/": ("common/base/log.cc",),
     "CLI/": ("operator/cli", "operator/cmd", "trainer-runtime/cmd"),

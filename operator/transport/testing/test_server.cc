@@ -102,13 +102,14 @@ void ParseHeaders(std::string_view lines, TestRequest* request) {
   while (!lines.empty()) {
     const std::string_view line = lines.substr(0, lines.find("\r\n"));
     lines.remove_prefix(std::min(lines.size(), line.size() + 2));
-    const std::size_t colon = line.find(": ");
+    const std::size_t colon = line.find(':');
     if (colon != std::string_view::npos) {
       std::string name(line.substr(0, colon));
       std::transform(name.begin(), name.end(), name.begin(), [](unsigned char byte) {
         return static_cast<char>(std::tolower(byte));
       });
-      request->headers[name] = line.substr(colon + 2);
+      const std::size_t value = std::min(line.find_first_not_of(' ', colon + 1), line.size());
+      request->headers[name] = line.substr(value);
     }
   }
 }

@@ -8,7 +8,6 @@
 #include <optional>
 #include <string>
 
-#include "operator/transport/beast_transport.h"
 #include "operator/transport/credentials.h"
 #include "operator/transport/testing/test_authority.h"
 #include "operator/transport/testing/test_server.h"

@@ -2,6 +2,9 @@
 
 #include <utility>
 
+#include "operator/transport/beast_transport.h"
+#include "operator/transport/cpprest_transport.h"
+
 namespace lockstep::control {
 
 void TransportTest::Serve(TestServer::Handler handler) {
@@ -36,11 +39,16 @@ std::unique_ptr<Transport> TransportTest::MakeTransport(TransportOptions options
   options.user_agent = "lockstep-test";
   options.connections_max = kConnectionsMax;
   options.sweep_period = std::chrono::milliseconds(10);
-  return MakeBeastTransport(std::move(options));
+  if (!IsCpprest()) {
+    return MakeBeastTransport(std::move(options));
+  }
+  auto made = MakeCpprestTransport(std::move(options));
+  LOCKSTEP_CHECK(made.ok(), made.error().ToString());
+  return std::move(made).value();
 }
 
-std::string TransportName(const ::testing::TestParamInfo<TransportKind>&) {
-  return "Beast";
+std::string TransportName(const ::testing::TestParamInfo<TransportKind>& info) {
+  return info.param == TransportKind::kBeast ? "Beast" : "Cpprest";
 }
 
 }  // namespace lockstep::control

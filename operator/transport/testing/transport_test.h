@@ -7,12 +7,13 @@
 
 #include "common/base/log.h"
 #include "operator/transport/testing/transport_fixture.h"
+#include "operator/transport/transport_options.h"
 
 namespace lockstep::control {
 
 inline constexpr int kConnectionsMax = 8;
 
-enum class TransportKind { kBeast };
+enum class TransportKind { kBeast, kCpprest };
 
 // One implementation against a server of the test's own making, over TLS.
 class TransportTest : public ::testing::TestWithParam<TransportKind> {
@@ -34,8 +35,7 @@ class TransportTest : public ::testing::TestWithParam<TransportKind> {
 
   void StopServer() { server_ = nullptr; }
 
-  // Whether TlsMaterial::server_name can be honoured.
-  bool SupportsServerName() const { return GetParam() == TransportKind::kBeast; }
+  bool IsCpprest() const { return GetParam() == TransportKind::kCpprest; }
 
   // The transport to the server, made at the first call.
   Transport* transport();
@@ -71,5 +71,8 @@ std::string TransportName(const ::testing::TestParamInfo<TransportKind>& info);
 
 }  // namespace lockstep::control
 
-#define LOCKSTEP_FOR_ALL_TRANSPORTS(suite) \
-  INSTANTIATE_TEST_SUITE_P(All, suite, ::testing::Values(TransportKind::kBeast), TransportName)
+#define LOCKSTEP_FOR_ALL_TRANSPORTS(suite)                                                    \
+  INSTANTIATE_TEST_SUITE_P(All,                                                               \
+                           suite,                                                             \
+                           ::testing::Values(TransportKind::kBeast, TransportKind::kCpprest), \
+                           TransportName)
