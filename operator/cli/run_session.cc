@@ -73,7 +73,7 @@ RunSession::RunSession(RunSessionOptions options, RunSessionParts parts)
       controller_(&backend_, parts.logger, started_, SystemClock().WallNow()) {}
 
 RunSummary RunSession::Run() {
-  controller_.Notify(backend_.key());
+  controller_.Notify(backend_.key(), SteadyNow());
   while (true) {
     const TimePoint now = SteadyNow();
     HandleSignals(now);
@@ -127,7 +127,7 @@ void RunSession::HandlePods(TimePoint now) {
   parts_.pods->Process(now);
   for (const PodEvent& event : parts_.pods->TakeEvents()) {
     record_.OnPodEvent(event);
-    controller_.Notify(backend_.key());
+    controller_.Notify(backend_.key(), SteadyNow());
     const auto& termination = event.pod.status.termination;
     if (event.change == PodChange::kEnded && termination && termination->exit_code != 0 &&
         !event.pod.is_deleting) {
@@ -141,7 +141,7 @@ void RunSession::HandleReports() {
   for (const StatusArrival& arrival : parts_.poller->TakeArrivals()) {
     backend_.Accept(arrival);
     record_.OnReport(arrival);
-    controller_.Notify(backend_.key());
+    controller_.Notify(backend_.key(), SteadyNow());
   }
   for (const Recovery& recovery : record_.recoveries().TakeCompleted()) {
     Say(FormatRecovery(recovery));

@@ -4,6 +4,7 @@
 
 #include "common/base/check.h"
 #include "operator/reconcile/decide.h"
+#include "operator/reconcile/reject.h"
 
 namespace lockstep::control {
 namespace {
@@ -29,49 +30,37 @@ bool MustSucceed(const Effect& effect) {
 
 Controller::Controller(
     Cluster* cluster, Logger* logger, TimePoint now, WallTime wall_now, ControllerOptions options)
-    : cluster_(cluster), logger_(logger), options_(options), start_(now), wall_start_(wall_now) {}
+    : cluster_(cluster),
+      logger_(logger),
+      options_(options),
+      start_(now),
+      wall_start_(wall_now),
+      queue_({options.retry_delay_min, options.retry_delay_max}) {}
 
-void Controller::Notify(const JobKey& key) {
-  changed_.insert(key);
+void Controller::Notify(const JobKey& key, TimePoint now) {
+  queue_.Add(key, now);
 }
 
-bool Controller::Step(TimePoint now) {
-  while (!timers_.empty() && timers_.begin()->first <= now) {
-    const JobKey key = timers_.begin()->second;
-    CancelTimer(key);
-    changed_.insert(key);
-  }
-  if (changed_.empty()) {
-    return false;
-  }
-  // Round robin by name: a job that always has news does not starve the others.
-  auto next = changed_.upper_bound(last_stepped_);
-  if (next == changed_.end()) {
-    next = changed_.begin();
-  }
-  const JobKey key = *next;
-  changed_.erase(next);
-  last_stepped_ = key;
-  if (RunPass(key, now)) {
-    failures_.erase(key);
-  } else {
-    ScheduleRetry(key, now);
-  }
-  return true;
+void Controller::NotifyAt(const JobKey& key, TimePoint when) {
+  queue_.AddAt(key, when);
 }
 
-std::optional<TimePoint> Controller::NextStep() const {
-  if (!changed_.empty()) {
-    return TimePoint{};
-  }
-  if (timers_.empty()) {
+std::optional<PassReport> Controller::Step(TimePoint now) {
+  const auto work = queue_.Take(now);
+  if (!work) {
     return std::nullopt;
   }
-  return timers_.begin()->first;
+  const PassResult result = RunPass(work->key, now);
+  if (result == PassResult::kFailed) {
+    queue_.AddAfterFailure(work->key, now);
+  } else {
+    queue_.Forget(work->key);
+  }
+  queue_.Done(now);
+  return PassReport{work->key, result, work->waited};
 }
 
-bool Controller::RunPass(const JobKey& key, TimePoint now) {
-  CancelTimer(key);
+PassResult Controller::RunPass(const JobKey& key, TimePoint now) {
   Result<TrainingJob> read = cluster_->ReadJob(key);
   if (!read.ok()) {
     return NoteReadFailure(key, read.error());
@@ -81,8 +70,16 @@ bool Controller::RunPass(const JobKey& key, TimePoint now) {
   if (!observed.ok()) {
     return NoteReadFailure(key, observed.error());
   }
-  const Decision decision = Decide(job, *observed, WallAt(now));
-  if (decision.status != job.status) {
+  const Decision decision = observed->job_problem.empty()
+                                ? Decide(job, *observed, WallAt(now))
+                                : RejectJob(job, *observed, observed->job_problem, WallAt(now));
+  std::optional<TimePoint> wakeup;
+  if (decision.next_wakeup.has_value()) {
+    wakeup = now + (*decision.next_wakeup - WallAt(now));
+  }
+  if (const auto later = ProgressTime(key, decision, job, now)) {
+    wakeup = std::min(*later, wakeup.value_or(*later));
+  } else if (decision.status != job.status) {
     job.status = decision.status;
     if (const Status written = cluster_->WriteStatus(job); !written.ok()) {
       // Nothing has happened yet: the effects, and what people would hear of them, wait for a
@@ -91,25 +88,51 @@ bool Controller::RunPass(const JobKey& key, TimePoint now) {
                     {{"job", key.name},
                      {"namespace", key.namespace_name},
                      {"error", written.error().ToString()}});
-      return written.error().code() == ErrorCode::kNotFound;
+      return written.error().code() == ErrorCode::kNotFound ? PassResult::kDone
+                                                            : PassResult::kFailed;
     }
+    written_at_[key] = now;
   }
   const bool is_done = ApplyEffects(key, decision.effects);
   cluster_->Publish(key, decision);
-  if (decision.next_wakeup.has_value()) {
-    SetTimer(key, now + (*decision.next_wakeup - WallAt(now)));
+  if (wakeup) {
+    queue_.AddAt(key, *wakeup);
   }
-  return is_done;
+  if (!is_done) {
+    return PassResult::kFailed;
+  }
+  return wakeup ? PassResult::kWaiting : PassResult::kDone;
 }
 
-bool Controller::NoteReadFailure(const JobKey& key, const Error& error) {
+// When a status that has nothing new but progress is to be written; null when it has more, or when
+// enough time has passed.
+std::optional<TimePoint> Controller::ProgressTime(const JobKey& key,
+                                                  const Decision& decision,
+                                                  const TrainingJob& job,
+                                                  TimePoint now) const {
+  const auto written = written_at_.find(key);
+  if (written == written_at_.end() || written->second + options_.progress_interval <= now ||
+      !decision.effects.empty() || !decision.events.empty() || !decision.metrics.empty() ||
+      decision.status == job.status) {
+    return std::nullopt;
+  }
+  TrainingJobStatus status = decision.status;
+  status.progress = job.status.progress;
+  if (status != job.status) {
+    return std::nullopt;
+  }
+  return written->second + options_.progress_interval;
+}
+
+PassResult Controller::NoteReadFailure(const JobKey& key, const Error& error) {
   if (error.code() == ErrorCode::kNotFound) {
-    return true;  // the job is gone, and with it everything to do for it
+    written_at_.erase(key);
+    return PassResult::kDone;  // the job is gone, and with it everything to do for it
   }
   logger_->Warn(
       "job not observed",
       {{"job", key.name}, {"namespace", key.namespace_name}, {"error", error.ToString()}});
-  return false;
+  return PassResult::kFailed;
 }
 
 bool Controller::ApplyEffects(const JobKey& key, const std::vector<Effect>& effects) {
@@ -140,33 +163,6 @@ bool Controller::ApplyEffects(const JobKey& key, const std::vector<Effect>& effe
 
 WallTime Controller::WallAt(TimePoint now) const {
   return wall_start_ + std::chrono::floor<std::chrono::milliseconds>(now - start_);
-}
-
-void Controller::SetTimer(const JobKey& key, TimePoint when) {
-  const auto existing = timer_of_.find(key);
-  if (existing != timer_of_.end() && existing->second <= when) {
-    return;
-  }
-  CancelTimer(key);
-  timer_of_[key] = when;
-  timers_.emplace(when, key);
-}
-
-void Controller::CancelTimer(const JobKey& key) {
-  const auto existing = timer_of_.find(key);
-  if (existing != timer_of_.end()) {
-    timers_.erase({existing->second, key});
-    timer_of_.erase(existing);
-  }
-}
-
-void Controller::ScheduleRetry(const JobKey& key, TimePoint now) {
-  const int failure_count = failures_[key]++;
-  Duration delay = options_.retry_delay_min;
-  for (int i = 0; i < failure_count && delay < options_.retry_delay_max; ++i) {
-    delay *= 2;
-  }
-  SetTimer(key, now + std::min(delay, options_.retry_delay_max));
 }
 
 }  // namespace lockstep::control

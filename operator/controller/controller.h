@@ -1,58 +1,39 @@
 #pragma once
 
-#include <compare>
 #include <cstddef>
 #include <map>
 #include <optional>
-#include <set>
-#include <string>
 #include <vector>
 
+#include "common/base/error.h"
 #include "common/base/log.h"
-#include "common/base/result.h"
 #include "common/base/time.h"
-#include "operator/api/training_job.h"
-#include "operator/reconcile/decision.h"
-#include "operator/reconcile/observed.h"
+#include "operator/controller/cluster.h"
+#include "operator/kube/work_queue.h"
 
 namespace lockstep::control {
-
-struct JobKey {
-  std::string namespace_name;
-  std::string name;
-
-  friend auto operator<=>(const JobKey&, const JobKey&) = default;
-};
-
-// What the controller needs of a cluster: an API server, this machine, or a simulation.
-// Calls come one at a time, from the thread that steps the controller.
-class Cluster {
- public:
-  virtual ~Cluster() = default;
-
-  // The job as stored: manifest and status. Errors: kNotFound (it is gone), kUnavailable.
-  virtual Result<TrainingJob> ReadJob(const JobKey& key) = 0;
-
-  // The world around the job, now. Errors: kUnavailable.
-  virtual Result<Observed> Observe(const JobKey& key) = 0;
-
-  // Stores `job.status` durably if nobody wrote the job since it was read.
-  // Errors: kStale (somebody did: gather again), kNotFound, kUnavailable.
-  virtual Status WriteStatus(const TrainingJob& job) = 0;
-
-  // Carries out the effects in order; one that fails does not stop the later ones. One answer for
-  // each. kAlreadyExists for CreatePod and kNotFound for DeletePod count as done. Does not wait
-  // for pods to start or end.
-  virtual std::vector<Status> Apply(const JobKey& key, const std::vector<Effect>& effects) = 0;
-
-  // Lets events and metrics out.
-  virtual void Publish(const JobKey& key, const Decision& decision) = 0;
-};
 
 struct ControllerOptions {
   // A pass that failed is repeated after `retry_delay_min`, doubling up to the maximum.
   Duration retry_delay_min = std::chrono::milliseconds(100);  // choice: a hiccup goes unnoticed
   Duration retry_delay_max = std::chrono::seconds(30);        // choice: an outage is not hammered
+
+  // A status that differs from the stored one in nothing but progress is not written again before
+  // this has passed.
+  Duration progress_interval{};
+};
+
+enum class PassResult {
+  kDone,     // nothing to do until something changes
+  kWaiting,  // nothing to do until a moment that is known
+  kFailed,   // to be repeated
+};
+
+// One pass, for metrics.
+struct PassReport {
+  JobKey key;
+  PassResult result = PassResult::kDone;
+  Duration waited{};  // since the job became due
 };
 
 // Gathers, decides and acts, one job at a time. No threads, no sockets, no clock of its own: the
@@ -71,37 +52,40 @@ class Controller {
              ControllerOptions options = {});
 
   // Something about the job changed: its manifest, a pod, a node, a report. Many calls before the
-  // next Step make one pass.
-  void Notify(const JobKey& key);
+  // next Step make one pass. First come, first served.
+  void Notify(const JobKey& key, TimePoint now);
 
-  // Makes one pass for one job that changed or whose time has come; false when none is due.
-  bool Step(TimePoint now);
+  // The same, but what follows until `when` may join it.
+  void NotifyAt(const JobKey& key, TimePoint when);
+
+  // Makes one pass for one job that changed or whose time has come; null when none is due.
+  std::optional<PassReport> Step(TimePoint now);
 
   // When Step has something to do if nothing changes before: in the past while jobs are waiting,
   // null if never.
-  std::optional<TimePoint> NextStep() const;
+  std::optional<TimePoint> NextStep() const { return queue_.NextDue(); }
+
+  // For metrics.
+  const kube::WorkQueue<JobKey>& queue() const { return queue_; }
 
  private:
-  // Gathers, decides, writes, acts. Returns false when the pass has to be repeated.
-  bool RunPass(const JobKey& key, TimePoint now);
-  bool NoteReadFailure(const JobKey& key, const Error& error);
+  // Gathers, decides, writes, acts.
+  PassResult RunPass(const JobKey& key, TimePoint now);
+  std::optional<TimePoint> ProgressTime(const JobKey& key,
+                                        const Decision& decision,
+                                        const TrainingJob& job,
+                                        TimePoint now) const;
+  PassResult NoteReadFailure(const JobKey& key, const Error& error);
   bool ApplyEffects(const JobKey& key, const std::vector<Effect>& effects);
   WallTime WallAt(TimePoint now) const;
-  void SetTimer(const JobKey& key, TimePoint when);  // keeps an earlier one
-  void CancelTimer(const JobKey& key);
-  void ScheduleRetry(const JobKey& key, TimePoint now);
 
   Cluster* cluster_;
   Logger* logger_;
   ControllerOptions options_;
   TimePoint start_;
   WallTime wall_start_;
-  std::set<JobKey> changed_;
-  JobKey last_stepped_;
-  // The timer heap, ordered and searchable: at most one moment for each job.
-  std::set<std::pair<TimePoint, JobKey>> timers_;
-  std::map<JobKey, TimePoint> timer_of_;
-  std::map<JobKey, int> failures_;  // passes that failed in a row
+  kube::WorkQueue<JobKey> queue_;
+  std::map<JobKey, TimePoint> written_at_;  // the last status write
 };
 
 }  // namespace lockstep::control

@@ -87,13 +87,13 @@ class Simulation {
                         now_,
                         WallTime(std::chrono::seconds(1'000'000)) +
                             std::chrono::duration_cast<milliseconds>(now_.time_since_epoch()));
-    controller_->Notify(kKey);
+    controller_->Notify(kKey, now_);
   }
 
   void Tick() {
     now_ += milliseconds(50 + prng_.Below(300));
     cluster_.Tick();
-    controller_->Notify(kKey);
+    controller_->Notify(kKey, now_);
     for (int i = 0; i < 3 && controller_->Step(now_); ++i) {
       if (cluster_.is_dead()) {
         StartOperator();

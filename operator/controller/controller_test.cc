@@ -78,7 +78,7 @@ class ControllerTest : public testing::Test {
 };
 
 TEST_F(ControllerTest, StatusIsWrittenBeforeEffectsAndEventsComeLast) {
-  controller_.Notify(kKey);
+  controller_.Notify(kKey, now_);
 
   EXPECT_EQ(Drain(),
             "read mnist\n"
@@ -89,14 +89,14 @@ TEST_F(ControllerTest, StatusIsWrittenBeforeEffectsAndEventsComeLast) {
 
 TEST_F(ControllerTest, NothingIsDoneOrSaidWhenTheStatusIsNotAccepted) {
   cluster_.write_status = Error(ErrorCode::kStale, "somebody else wrote the job");
-  controller_.Notify(kKey);
+  controller_.Notify(kKey, now_);
 
   EXPECT_EQ(Drain(), "read mnist\nwrite\n");
 }
 
 TEST_F(ControllerTest, RefusedWriteIsFollowedByAFreshPass) {
   cluster_.write_status = Error(ErrorCode::kStale, "somebody else wrote the job");
-  controller_.Notify(kKey);
+  controller_.Notify(kKey, now_);
   Drain();
   cluster_.write_status = OkStatus();
   now_ += milliseconds(100);
@@ -110,14 +110,14 @@ TEST_F(ControllerTest, RefusedWriteIsFollowedByAFreshPass) {
 
 TEST_F(ControllerTest, UnchangedStatusIsNotWritten) {
   cluster_.world.Launch();
-  controller_.Notify(kKey);
+  controller_.Notify(kKey, now_);
 
   EXPECT_EQ(Drain(), "read mnist\npublish \n");
 }
 
 TEST_F(ControllerTest, FailedPassesAreRepeatedEverMoreSlowly) {
   cluster_.read_status = Error(ErrorCode::kUnavailable, "no answer");
-  controller_.Notify(kKey);
+  controller_.Notify(kKey, now_);
   std::vector<milliseconds> delays;
   for (int i = 0; i < 12; ++i) {
     Drain();
@@ -134,7 +134,7 @@ TEST_F(ControllerTest, FailedPassesAreRepeatedEverMoreSlowly) {
 
 TEST_F(ControllerTest, SuccessForgetsEarlierFailures) {
   cluster_.read_status = Error(ErrorCode::kUnavailable, "no answer");
-  controller_.Notify(kKey);
+  controller_.Notify(kKey, now_);
   Drain();
   now_ += milliseconds(100);
   Drain();
@@ -142,7 +142,7 @@ TEST_F(ControllerTest, SuccessForgetsEarlierFailures) {
   now_ += milliseconds(200);
   Drain();
   cluster_.read_status = Error(ErrorCode::kUnavailable, "no answer");
-  controller_.Notify(kKey);
+  controller_.Notify(kKey, now_);
   Drain();
 
   EXPECT_EQ(controller_.NextStep(), now_ + milliseconds(100));
@@ -150,7 +150,7 @@ TEST_F(ControllerTest, SuccessForgetsEarlierFailures) {
 
 TEST_F(ControllerTest, JobThatIsGoneIsForgotten) {
   cluster_.read_status = Error(ErrorCode::kNotFound, "no such job");
-  controller_.Notify(kKey);
+  controller_.Notify(kKey, now_);
   Drain();
 
   EXPECT_EQ(controller_.NextStep(), std::nullopt);
@@ -158,35 +158,115 @@ TEST_F(ControllerTest, JobThatIsGoneIsForgotten) {
 
 TEST_F(ControllerTest, ExistingPodCountsAsCreatedAndAFailedCreateDoesNot) {
   cluster_.effect_status = Error(ErrorCode::kAlreadyExists, "it is there");
-  controller_.Notify(kKey);
+  controller_.Notify(kKey, now_);
   Drain();
   EXPECT_EQ(controller_.NextStep(), now_ + seconds(1));  // until the pod appears
 
   cluster_.effect_status = Error(ErrorCode::kUnavailable, "no answer");
-  controller_.Notify(kKey);
+  controller_.Notify(kKey, now_);
   Drain();
   EXPECT_EQ(controller_.NextStep(), now_ + milliseconds(100));
 }
 
 TEST_F(ControllerTest, ManyNotificationsMakeOnePass) {
   for (int i = 0; i < 5; ++i) {
-    controller_.Notify(kKey);
+    controller_.Notify(kKey, now_);
   }
-  EXPECT_TRUE(controller_.Step(now_));
+  EXPECT_TRUE(controller_.Step(now_).has_value());
 
-  EXPECT_FALSE(controller_.Step(now_));
+  EXPECT_FALSE(controller_.Step(now_).has_value());
 }
 
 TEST_F(ControllerTest, BusyJobDoesNotStarveAnother) {
   cluster_.read_status = Error(ErrorCode::kNotFound, "no such job");
   const JobKey other{"default", "zebra"};
-  controller_.Notify(kKey);
-  controller_.Notify(other);
+  controller_.Notify(kKey, now_);
+  controller_.Notify(other, now_);
   controller_.Step(now_);
-  controller_.Notify(kKey);
+  controller_.Notify(kKey, now_);
   controller_.Step(now_);
 
   EXPECT_EQ(cluster_.log, "read mnist\nread zebra\n");
+}
+
+TEST_F(ControllerTest, NewsThatMayWaitJoinsWhatIsUrgent) {
+  cluster_.world.Launch();
+  controller_.NotifyAt(kKey, now_ + milliseconds(50));
+  EXPECT_EQ(controller_.NextStep(), now_ + milliseconds(50));
+  EXPECT_EQ(Drain(), "");
+  controller_.Notify(kKey, now_);
+  EXPECT_EQ(Drain(), "read mnist\npublish \n");
+
+  now_ += milliseconds(50);
+  EXPECT_EQ(Drain(), "");
+}
+
+TEST_F(ControllerTest, PassReportsWhatItLeftBehind) {
+  controller_.Notify(kKey, now_);
+  EXPECT_EQ(controller_.Step(now_)->result, PassResult::kWaiting);  // for the pod to appear
+  cluster_.read_status = Error(ErrorCode::kUnavailable, "no answer");
+  controller_.Notify(kKey, now_);
+  EXPECT_EQ(controller_.Step(now_)->result, PassResult::kFailed);
+  cluster_.read_status = Error(ErrorCode::kNotFound, "no such job");
+  controller_.Notify(kKey, now_);
+  EXPECT_EQ(controller_.Step(now_)->result, PassResult::kDone);
+}
+
+TEST_F(ControllerTest, JobThatCannotBeReadFailsOnceAndItsPodsGo) {
+  cluster_.world.Launch();
+  cluster_.world.observed.job_problem = "spec.strategy: \"Guess\" found";
+  controller_.Notify(kKey, now_);
+  EXPECT_EQ(Drain(),
+            "read mnist\n"
+            "write\n"
+            "delete pod mnist-worker-0 within 30 s: the job cannot be read\n"
+            "publish InvalidJob\n");
+  EXPECT_TRUE(IsTrue(cluster_.world.job.status, ConditionType::kFailed));
+
+  cluster_.world.observed.pods.clear();
+  controller_.Notify(kKey, now_);
+  EXPECT_EQ(Drain(), "read mnist\npublish \n");
+}
+
+class ProgressTest : public ControllerTest {
+ protected:
+  ProgressTest() {
+    controller_ = Controller(&cluster_,
+                             logger_.get(),
+                             now_,
+                             WallTime(seconds(1'000'000)),
+                             {.progress_interval = seconds(5)});
+    cluster_.world.Launch();
+    ReportStep(1);
+    controller_.Notify(kKey, now_);
+    Drain();
+  }
+
+  void ReportStep(int64_t step) {
+    cluster_.world.ReportAll();
+    for (auto& [pod, report] : cluster_.world.observed.reports) {
+      report.document.step = Step(step);
+    }
+  }
+};
+
+TEST_F(ProgressTest, ProgressAloneIsWrittenNowAndThen) {
+  ReportStep(2);
+  controller_.Notify(kKey, now_);
+  EXPECT_EQ(Drain(), "read mnist\npublish \n");
+  EXPECT_EQ(controller_.NextStep(), now_ + seconds(5));
+
+  now_ += seconds(5);
+  EXPECT_EQ(Drain(), "read mnist\nwrite\npublish \n");
+  EXPECT_EQ(cluster_.world.job.status.progress->step, 2);
+}
+
+TEST_F(ProgressTest, AnythingElseTakesTheProgressWithIt) {
+  ReportStep(2);
+  cluster_.world.Exit("mnist-worker-0", 137);
+  controller_.Notify(kKey, now_);
+
+  EXPECT_EQ(Drain().substr(0, 17), "read mnist\nwrite\n");
 }
 
 class DeadlineTest : public ControllerTest {
@@ -201,7 +281,7 @@ class DeadlineTest : public ControllerTest {
 };
 
 TEST_F(DeadlineTest, DeadlineFiresWithoutAnyNews) {
-  controller_.Notify(kKey);
+  controller_.Notify(kKey, now_);
   Drain();
   cluster_.world.observed.pods.clear();
   while (controller_.NextStep().has_value() && now_ < TimePoint(seconds(1100))) {

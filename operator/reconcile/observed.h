@@ -91,6 +91,7 @@ struct Observed {
   ServiceState service = ServiceState::kNotNeeded;
   std::vector<WaitingGang> ahead;  // oldest first
   PodSettings settings;
+  std::string job_problem;      // why the stored manifest cannot be read; empty: it can
   bool is_one_machine = false;  // nobody else will make room: a gang that does not fit has failed
 
   friend bool operator==(const Observed&, const Observed&) = default;
