@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "common/base/log.h"
-#include "operator/cli/status_poller.h"
+#include "operator/cli/local_poller.h"
 #include "operator/controller/controller.h"
 #include "operator/local/local_cluster.h"
 #include "operator/transport/http_client.h"

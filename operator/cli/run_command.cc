@@ -203,10 +203,10 @@ Result<RunSummary> Carry(const RunArguments& arguments,
       LocalCluster::Start(ClusterOptionsOf(arguments, shop, options.settings, console),
                           logger.get()));
   HttpClient client(kStatusBytesMax);
-  StatusPollerOptions poller_options;
+  LocalPollerOptions poller_options;
   poller_options.job_key = directory.job_key();
-  LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<StatusPoller> poller,
-                            StatusPoller::Make(poller_options, &client));
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<LocalPoller> poller,
+                            LocalPoller::Make(poller_options, &client));
   const RunSessionParts parts{pods.get(), &client, poller.get(), &signals, console, logger.get()};
   return RunSession(std::move(options), parts).Run();
 }

@@ -10,8 +10,8 @@
 #include "common/contract/termination_message.h"
 #include "operator/cli/chaos.h"
 #include "operator/cli/console.h"
+#include "operator/cli/local_poller.h"
 #include "operator/cli/recovery.h"
-#include "operator/cli/status_poller.h"
 #include "operator/cli/summary.h"
 #include "operator/local/local_cluster.h"
 

@@ -205,8 +205,8 @@ void RunSession::StepController(TimePoint now) {
       targets[pod.name] = pod.status.pod_ip;
     }
   }
-  parts_.poller->SetTargets(targets);
-  parts_.poller->Process(now, PollInterval());
+  parts_.poller->SetTargets(targets, PollInterval(), now);
+  parts_.poller->Process(now);
 }
 
 void RunSession::CollectLeftovers(TimePoint now) {
@@ -247,7 +247,7 @@ void RunSession::Wait(TimePoint now) {
   };
   consider(parts_.pods->NextDeadline(now));
   if (stop_ == Stop::kNone) {
-    consider(parts_.poller->NextDeadline(now, PollInterval()));
+    consider(parts_.poller->NextDeadline());
     consider(controller_.NextStep());
     if (options_.timeout) {
       consider(started_ + *options_.timeout);

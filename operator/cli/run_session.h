@@ -10,12 +10,12 @@
 #include "operator/cli/chaos.h"
 #include "operator/cli/console.h"
 #include "operator/cli/local_backend.h"
+#include "operator/cli/local_poller.h"
 #include "operator/cli/run_record.h"
-#include "operator/cli/signals.h"
-#include "operator/cli/status_poller.h"
 #include "operator/cli/summary.h"
 #include "operator/controller/controller.h"
 #include "operator/local/local_cluster.h"
+#include "operator/transport/stop_signals.h"
 
 namespace lockstep::control {
 
@@ -33,7 +33,7 @@ struct RunSessionOptions {
 struct RunSessionParts {
   LocalCluster* pods;
   HttpClient* client;
-  StatusPoller* poller;
+  LocalPoller* poller;
   StopSignals* signals;
   Console* console;
   Logger* logger;

@@ -7,7 +7,7 @@
 
 namespace lockstep::control {
 
-// The signals that ask a run to end, as something to poll: SIGINT, SIGTERM, SIGHUP. SIGPIPE is
+// The signals that ask a program to end, as something to poll: SIGINT, SIGTERM, SIGHUP. SIGPIPE is
 // ignored, so that a closed reader is an error of write and nothing more.
 class StopSignals {
  public:

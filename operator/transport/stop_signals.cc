@@ -1,4 +1,4 @@
-#include "operator/cli/signals.h"
+#include "operator/transport/stop_signals.h"
 
 #include <cerrno>
 #include <signal.h>

@@ -1,8 +1,8 @@
 #pragma once
 
-#include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,10 +11,11 @@
 #include "common/base/unique_fd.h"
 #include "common/contract/status_document.h"
 #include "operator/transport/http_client.h"
+#include "operator/transport/status_poller.h"
 
 namespace lockstep::control {
 
-struct StatusPollerOptions {
+struct LocalPollerOptions {
   std::string job_key;
   // A frozen process never answers: after this long it is asked again (choice: below the time in
   // which a hang must be noticed).
@@ -27,23 +28,23 @@ struct StatusArrival {
   TimePoint received;
 };
 
-// Asks the pods for their status documents, each at most once at a time, so that one which does
-// not answer holds up nobody. Answers wait in a queue of at most one entry a pod.
+// Asks the pods of one run for their status documents, and makes their answers something to poll.
 // Thread: one; answers come from the client's thread through fd().
-class StatusPoller {
+class LocalPoller {
  public:
   // `client` outlives the poller. Errors: kIo, kResourceExhausted.
-  static Result<std::unique_ptr<StatusPoller>> Make(StatusPollerOptions options,
-                                                    HttpClient* client);
+  static Result<std::unique_ptr<LocalPoller>> Make(LocalPollerOptions options, HttpClient* client);
 
-  // The pods to ask, name -> address. Others are forgotten.
-  void SetTargets(const std::map<std::string, std::string>& targets);
+  // The pods to ask, name -> address, and how often each. Others are forgotten.
+  void SetTargets(const std::map<std::string, std::string>& targets,
+                  Duration interval,
+                  TimePoint now);
 
-  // Asks every pod that was not asked within `interval` and has answered since.
-  void Process(TimePoint now, Duration interval);
+  // Asks every pod whose time has come.
+  void Process(TimePoint now) { poller_.Process(now); }
 
-  // When Process has somebody to ask; far away if there is nobody.
-  TimePoint NextDeadline(TimePoint now, Duration interval) const;
+  // When Process has somebody to ask; null if there is nobody.
+  std::optional<TimePoint> NextDeadline() const { return poller_.NextDeadline(); }
 
   // Documents that came since the last call. What is not a valid document is dropped.
   std::vector<StatusArrival> TakeArrivals();
@@ -52,28 +53,16 @@ class StatusPoller {
   int fd() const;
 
  private:
-  struct Target {
-    std::string address;
-    TimePoint asked_at{};
-    bool is_waiting = false;
-  };
-
-  struct Answer {
-    std::string pod;
-    Result<HttpResponse> response;
-    TimePoint received;
-  };
-
   // Shared with calls under way, which may outlive the poller.
   class Inbox;
 
-  StatusPoller(StatusPollerOptions options, HttpClient* client, std::shared_ptr<Inbox> inbox);
+  LocalPoller(const LocalPollerOptions& options,
+              HttpClient* client,
+              const std::shared_ptr<Inbox>& inbox);
 
-  StatusPollerOptions options_;
-  HttpClient* client_;
   std::string authorization_;
   std::shared_ptr<Inbox> inbox_;  // its mutex is all that the threads share
-  std::map<std::string, Target> targets_;
+  StatusPoller poller_;
 };
 
 }  // namespace lockstep::control

@@ -1,0 +1,83 @@
+#include "operator/cli/local_poller.h"
+
+#include <cerrno>
+#include <mutex>
+#include <unistd.h>
+#include <utility>
+
+#include <sys/eventfd.h>
+
+#include "common/contract/control_message.h"
+
+namespace lockstep::control {
+
+class LocalPoller::Inbox {
+ public:
+  explicit Inbox(UniqueFd event) : event_(std::move(event)) {}
+
+  int fd() const { return event_.get(); }
+
+  void Put(StatusAnswer answer) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    answers_.push_back(std::move(answer));
+    const uint64_t one = 1;
+    [[maybe_unused]] const ssize_t written = ::write(event_.get(), &one, sizeof one);
+  }
+
+  std::vector<StatusAnswer> TakeAll() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    uint64_t count = 0;
+    [[maybe_unused]] const ssize_t got = ::read(event_.get(), &count, sizeof count);
+    return std::exchange(answers_, {});
+  }
+
+ private:
+  UniqueFd event_;
+  std::mutex mutex_;
+  std::vector<StatusAnswer> answers_;  // guarded by mutex_; each pod has one call under way at most
+};
+
+Result<std::unique_ptr<LocalPoller>> LocalPoller::Make(LocalPollerOptions options,
+                                                       HttpClient* client) {
+  UniqueFd event(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!event.is_open()) {
+    return SystemError(errno, "eventfd");
+  }
+  return std::unique_ptr<LocalPoller>(
+      new LocalPoller(options, client, std::make_shared<Inbox>(std::move(event))));
+}
+
+LocalPoller::LocalPoller(const LocalPollerOptions& options,
+                         HttpClient* client,
+                         const std::shared_ptr<Inbox>& inbox)
+    : authorization_("Bearer " + StatusToken(options.job_key)),
+      inbox_(inbox),
+      poller_({options.answer_timeout}, client, [inbox](StatusAnswer answer) {
+        inbox->Put(std::move(answer));
+      }) {}
+
+int LocalPoller::fd() const {
+  return inbox_->fd();
+}
+
+void LocalPoller::SetTargets(const std::map<std::string, std::string>& targets,
+                             Duration interval,
+                             TimePoint now) {
+  StatusTargets all;
+  for (const auto& [pod, address] : targets) {
+    all[pod] = {address, authorization_, interval};
+  }
+  poller_.SetTargets("", all, now);
+}
+
+std::vector<StatusArrival> LocalPoller::TakeArrivals() {
+  std::vector<StatusArrival> arrivals;
+  for (const StatusAnswer& answer : inbox_->TakeAll()) {
+    if (auto document = poller_.Accept(answer)) {
+      arrivals.push_back(StatusArrival{std::move(*document), answer.received});
+    }
+  }
+  return arrivals;
+}
+
+}  // namespace lockstep::control
