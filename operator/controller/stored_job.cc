@@ -1,0 +1,52 @@
+#include "operator/controller/stored_job.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "common/base/rfc3339.h"
+#include "common/json/json.h"
+#include "operator/api/decode.h"
+
+namespace lockstep::control {
+namespace {
+
+// Problems that a condition's message names; more than anybody mends at once.
+constexpr std::size_t kProblemsToldMax = 5;
+
+std::string Describe(const std::vector<Error>& errors) {
+  std::string text;
+  for (std::size_t i = 0; i < std::min(errors.size(), kProblemsToldMax); ++i) {
+    text += (i == 0 ? "" : "; ") + errors[i].ToString();
+  }
+  if (errors.size() > kProblemsToldMax) {
+    text += "; and " + std::to_string(errors.size() - kProblemsToldMax) + " more";
+  }
+  return text;
+}
+
+}  // namespace
+
+StoredJob DecodeStoredJob(std::string_view json) {
+  StoredJob stored;
+  const Result<Json> document = ParseJson(json);
+  if (!document.ok()) {
+    stored.problem = document.error().ToString();
+    return stored;
+  }
+  DecodedJob decoded = DecodeTrainingJob(*document);
+  stored.job = std::move(decoded.job);
+  stored.problem = Describe(decoded.errors);
+  std::vector<Error> ignored;
+  ObjectReader object(*document, "", &ignored);
+  if (const Json* metadata = object.Find("metadata")) {
+    ObjectReader reader(*metadata, "metadata", &ignored);
+    stored.created =
+        ParseRfc3339(reader.String("creationTimestamp").value_or("")).value_or(WallTime{});
+    stored.is_deleting = reader.Has("deletionTimestamp");
+  }
+  return stored;
+}
+
+}  // namespace lockstep::control

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "common/base/time.h"
+#include "operator/api/training_job.h"
+
+namespace lockstep::control {
+
+// A TrainingJob as an API server keeps it.
+struct StoredJob {
+  TrainingJob job;      // complete only if `problem` is empty
+  std::string problem;  // why it cannot be read; for people
+  WallTime created{};   // jobs are served in this order
+  bool is_deleting = false;
+
+  friend bool operator==(const StoredJob&, const StoredJob&) = default;
+};
+
+// Reads what the API server sent. Never fails: what cannot be read is a problem of the job.
+StoredJob DecodeStoredJob(std::string_view json);
+
+}  // namespace lockstep::control

@@ -1,0 +1,471 @@
+#include "operator/controller/world.h"
+
+#include <algorithm>
+#include <memory>
+#include <variant>
+
+#include "operator/api/conditions.h"
+#include "operator/reconcile/build/pod.h"
+#include "operator/reconcile/gang_plan.h"
+#include "operator/reconcile/gang_view.h"
+#include "operator/reconcile/pod_labels.h"
+#include "operator/reconcile/queue.h"
+
+namespace lockstep::control {
+namespace {
+
+JobKey KeyOf(const kube::ObjectKey& key) {
+  return {key.namespace_name, key.name};
+}
+
+kube::ObjectKey ObjectKeyOf(const JobKey& key) {
+  return {key.namespace_name, key.name};
+}
+
+JobKey JobOf(const kube::Pod& pod, const std::string& namespace_name) {
+  const auto found = pod.labels.find(label::kJob);
+  return {namespace_name, found == pod.labels.end() ? std::string() : found->second};
+}
+
+bool IsOwn(const kube::Pod& pod, const std::string& job_uid) {
+  const auto found = pod.labels.find(label::kJobUid);
+  return found != pod.labels.end() && found->second == job_uid;
+}
+
+// Whether the job has no place and wants one, now or after a pause.
+bool WantsPlace(const StoredJob& stored) {
+  return stored.problem.empty() && !stored.is_deleting && IsOurs(stored.job) &&
+         !HasEnded(stored.job.status) && stored.job.status.placement.empty() &&
+         !stored.job.spec.run_policy.suspend;
+}
+
+// Whether it is in the queue with that wish.
+bool IsInQueue(const StoredJob& stored, WallTime now) {
+  return stored.problem.empty() && !stored.is_deleting && WaitsForRoom(stored.job, now);
+}
+
+// Whether the change gave something up that others may have waited for.
+bool FreesRoom(const StoredJob* before, const StoredJob* after) {
+  if (before == nullptr) {
+    return false;
+  }
+  if (after == nullptr) {
+    return true;
+  }
+  return HasEnded(before->job.status) != HasEnded(after->job.status) ||
+         WantsPlace(*before) != WantsPlace(*after);
+}
+
+Gang GangOfJob(const TrainingJob& job) {
+  return GangOf(job, TopologyOf(job, DnsAddressing{}));
+}
+
+kube::ResourceList RequestOf(const TrainingJob& job, Role role) {
+  const RoleSpec* const spec = job.FindRole(role);
+  if (spec == nullptr) {
+    return {};
+  }
+  return {spec->pod.requests.cpu_milli, spec->pod.requests.memory_bytes, spec->gpus};
+}
+
+std::string PodNameOf(const TrainingJob& job, const PodPlacement& placement) {
+  return PodName(job.metadata.name,
+                 {placement.role, static_cast<int>(placement.index)},
+                 {job.status.attempt, placement.incarnation});
+}
+
+template <typename T, typename Change, typename Note>
+void ApplyTo(Mirror<T>* mirror,
+             const kube::ObjectUpdate<T>& update,
+             std::vector<kube::ObjectKey>* doubtful,
+             const Note& note) {
+  if (const auto* replaced = std::get_if<kube::Replaced<T>>(&update)) {
+    for (const Change& change : mirror->Replace(replaced->items, doubtful)) {
+      note(change);
+    }
+  } else if (const auto* upserted = std::get_if<kube::Upserted<T>>(&update)) {
+    note(mirror->Put(upserted->item, Source::kWatch));
+  } else {
+    const kube::Item<T>& item = std::get<kube::Deleted<T>>(update).item;
+    note(mirror->Remove(item.key, item.uid));
+  }
+}
+
+}  // namespace
+
+void World::Apply(const kube::ObjectUpdate<kube::RawObject>& jobs, News* news) {
+  if (const auto* replaced = std::get_if<kube::Replaced<kube::RawObject>>(&jobs)) {
+    std::vector<kube::Item<StoredJob>> items;
+    for (const auto& raw : replaced->items) {
+      if (IsServed(raw.key)) {
+        items.push_back(Decoded(raw));
+      }
+    }
+    std::vector<kube::ObjectKey> doubtful;  // none: we never create a job
+    for (const JobChange& change : jobs_.Replace(items, &doubtful)) {
+      NoteJobChange(change, news);
+    }
+  } else if (const auto* upserted = std::get_if<kube::Upserted<kube::RawObject>>(&jobs)) {
+    const kube::Item<kube::RawObject>& item = upserted->item;
+    if (IsServed(item.key) && jobs_.IsNews(item.key, item.uid, item.resource_version)) {
+      NoteJobChange(jobs_.Put(Decoded(item), Source::kWatch), news);
+    }
+  } else {
+    const auto& item = std::get<kube::Deleted<kube::RawObject>>(jobs).item;
+    NoteJobChange(jobs_.Remove(item.key, item.uid), news);
+  }
+}
+
+void World::Apply(const kube::ObjectUpdate<kube::Pod>& pods, News* news) {
+  std::vector<kube::ObjectKey> doubtful;
+  ApplyTo<kube::Pod, PodChange>(
+      &pods_, pods, &doubtful, [&](const PodChange& change) { NotePodChange(change, news); });
+  for (const kube::ObjectKey& key : doubtful) {
+    const JobKey job = JobOf(*pods_.Find(key)->object, key.namespace_name);
+    doubtful_pods_[job].insert(key.name);
+    news->urgent.insert(job);
+  }
+}
+
+void World::Apply(const kube::ObjectUpdate<PodUse>& foreign_pods, News* news) {
+  news->frees_room = foreign_.Apply(foreign_pods) || news->frees_room;
+}
+
+void World::Apply(const kube::ObjectUpdate<kube::Node>& nodes, News* news) {
+  std::vector<kube::ObjectKey> doubtful;  // none: we never write a node
+  ApplyTo<kube::Node, Mirror<kube::Node>::Change>(
+      &nodes_, nodes, &doubtful, [&](const auto& change) { NoteNodeChange(change, news); });
+}
+
+void World::Apply(const kube::ObjectUpdate<kube::Service>& services, News* news) {
+  // A service that is there all the same is only applied once more.
+  std::vector<kube::ObjectKey> doubtful;
+  ApplyTo<kube::Service, Mirror<kube::Service>::Change>(
+      &services_, services, &doubtful, [&](const auto& change) {
+        NoteServiceChange(change, news);
+      });
+}
+
+void World::LearnJob(const kube::Item<kube::RawObject>& item, News* news) {
+  NoteJobChange(jobs_.Put(Decoded(item), Source::kReply), news);
+}
+
+void World::LearnPod(const kube::Item<kube::Pod>& item, News* news) {
+  const JobKey job = JobOf(*item.object, item.key.namespace_name);
+  if (const auto doubtful = doubtful_pods_.find(job); doubtful != doubtful_pods_.end()) {
+    doubtful->second.erase(item.key.name);
+  }
+  NotePodChange(pods_.Put(item, Source::kReply), news);
+}
+
+void World::LearnService(const kube::Item<kube::Service>& item, News* news) {
+  NoteServiceChange(services_.Put(item, Source::kReply), news);
+}
+
+void World::LearnJobIsGone(const JobKey& key, const std::string& uid, News* news) {
+  NoteJobChange(jobs_.Remove(ObjectKeyOf(key), uid), news);
+}
+
+void World::LearnPodIsGone(const kube::ObjectKey& key, const std::string& uid, News* news) {
+  NotePodChange(pods_.Remove(key, uid), news);
+}
+
+void World::LearnPodIsMissing(const JobKey& job, const std::string& name, News* news) {
+  const kube::ObjectKey key{job.namespace_name, name};
+  if (const kube::Item<kube::Pod>* const known = pods_.Find(key)) {
+    LearnPodIsGone(key, std::string(known->uid), news);
+  }
+  if (const auto doubtful = doubtful_pods_.find(job); doubtful != doubtful_pods_.end()) {
+    doubtful->second.erase(name);
+  }
+  if (const StoredJob* const stored = FindJob(job)) {
+    for (const PodPlacement& placement : stored->job.status.placement) {
+      if (PodNameOf(stored->job, placement) == name) {
+        LearnPodIsGone(key, placement.pod_uid, news);
+      }
+    }
+  }
+}
+
+void World::NoteStatus(const JobKey& key,
+                       const TrainingJobStatus& status,
+                       const std::string& version,
+                       News* news) {
+  const kube::Item<StoredJob>* const known = jobs_.Find(ObjectKeyOf(key));
+  if (known == nullptr) {
+    return;
+  }
+  auto stored = std::make_shared<StoredJob>(*known->object);
+  stored->job.status = status;
+  kube::Item<StoredJob> item{known->key, known->uid, version, std::move(stored)};
+  News own;  // the writer knows
+  NoteJobChange(jobs_.Put(std::move(item), Source::kReply), &own);
+  news->frees_room = news->frees_room || own.frees_room;
+}
+
+const StoredJob* World::FindJob(const JobKey& key) const {
+  const auto* const item = jobs_.Find(ObjectKeyOf(key));
+  return item == nullptr ? nullptr : item->object.get();
+}
+
+std::string World::JobVersion(const JobKey& key) const {
+  const auto* const item = jobs_.Find(ObjectKeyOf(key));
+  return item == nullptr ? std::string() : item->resource_version;
+}
+
+std::vector<JobKey> World::Jobs() const {
+  std::vector<JobKey> keys;
+  for (const auto& [created, key] : by_age_) {
+    keys.push_back(key);
+  }
+  return keys;
+}
+
+std::vector<JobKey> World::ByAge(const std::set<JobKey>& keys) const {
+  std::vector<std::pair<WallTime, JobKey>> ages;
+  for (const JobKey& key : keys) {
+    const StoredJob* const stored = FindJob(key);
+    ages.emplace_back(stored == nullptr ? WallTime{} : stored->created, key);
+  }
+  std::sort(ages.begin(), ages.end());
+  std::vector<JobKey> sorted;
+  for (auto& [created, key] : ages) {
+    sorted.push_back(std::move(key));
+  }
+  return sorted;
+}
+
+std::vector<JobKey> World::WaitingJobs() const {
+  std::vector<JobKey> keys;
+  for (const auto& [created, key] : by_age_) {
+    if (WantsPlace(*FindJob(key))) {
+      keys.push_back(key);
+    }
+  }
+  return keys;
+}
+
+std::vector<const kube::Item<kube::Pod>*> World::PodsOf(const JobKey& key) const {
+  std::vector<const kube::Item<kube::Pod>*> pods;
+  if (const auto found = pods_by_job_.find(key); found != pods_by_job_.end()) {
+    for (const std::string& name : found->second) {
+      pods.push_back(pods_.Find({key.namespace_name, name}));
+    }
+  }
+  return pods;
+}
+
+std::vector<std::string> World::UncertainPods(const JobKey& key) const {
+  std::set<std::string> names;
+  if (const auto found = doubtful_pods_.find(key); found != doubtful_pods_.end()) {
+    names = found->second;
+  }
+  const StoredJob* const stored = FindJob(key);
+  if (stored != nullptr && !HasEnded(stored->job.status)) {
+    for (const PodPlacement& placement : stored->job.status.placement) {
+      const std::string name = PodNameOf(stored->job, placement);
+      if (!placement.pod_uid.empty() && !placement.is_completed &&
+          pods_.Find({key.namespace_name, name}) == nullptr &&
+          !pods_.IsKnownGone(placement.pod_uid)) {
+        names.insert(name);
+      }
+    }
+  }
+  return {names.begin(), names.end()};
+}
+
+Room World::UsedElsewhere(const JobKey& key) {
+  RefreshHeld();
+  Room room = held_sum_;
+  if (const auto own = held_.find(key); own != held_.end()) {
+    SubtractRoom(own->second.own, &room);
+  }
+  AddRoom(foreign_.room(), &room);
+  return room;
+}
+
+Room World::UsedByStrangers() const {
+  Room room = foreign_.room();
+  for (const auto& [job, held] : held_) {
+    AddRoom(held.strangers, &room);
+  }
+  return room;
+}
+
+std::map<std::string, std::set<std::string>> World::DevicesElsewhere(const JobKey& key) const {
+  std::map<std::string, std::set<std::string>> devices;
+  for (const auto& [other, entry] : jobs_.entries()) {
+    const TrainingJobStatus& status = entry.item.object->job.status;
+    if (KeyOf(other) == key || HasEnded(status)) {
+      continue;
+    }
+    for (const PodPlacement& placement : status.placement) {
+      devices[placement.node].insert(placement.devices.begin(), placement.devices.end());
+    }
+  }
+  return devices;
+}
+
+std::vector<WaitingGang> World::Ahead(const JobKey& key, WallTime now) {
+  RefreshHeld();
+  std::vector<WaitingGang> ahead;  // youngest first, at first
+  Room younger;                    // what those that came later hold
+  bool is_older = false;
+  for (auto entry = by_age_.rbegin(); entry != by_age_.rend(); ++entry) {
+    const JobKey& other = entry->second;
+    const StoredJob& stored = *FindJob(other);
+    if (other == key) {
+      is_older = true;
+      continue;
+    }
+    if (is_older && IsInQueue(stored, now)) {
+      ahead.push_back({other.namespace_name + "/" + other.name, GangOfJob(stored.job), younger});
+    }
+    if (const auto held = held_.find(other); held != held_.end()) {
+      AddRoom(held->second.own, &younger);
+    }
+  }
+  std::reverse(ahead.begin(), ahead.end());
+  return ahead;
+}
+
+World::Counts World::counts() const {
+  return {jobs_.entries().size(),
+          pods_.entries().size(),
+          foreign_.size(),
+          nodes_.entries().size(),
+          services_.entries().size()};
+}
+
+void World::NoteJobChange(const JobChange& change, News* news) {
+  const StoredJob* const before = change.before.get();
+  const StoredJob* const after = change.after.get();
+  const JobKey key = KeyOf(change.key);
+  if (before != nullptr) {
+    by_age_.erase({before->created, key});
+  }
+  if (after != nullptr) {
+    by_age_.emplace(after->created, key);
+  }
+  if (before == after || (before != nullptr && after != nullptr && *before == *after)) {
+    return;
+  }
+  held_stale_.insert(key);
+  news->urgent.insert(key);
+  news->frees_room = news->frees_room || FreesRoom(before, after);
+}
+
+void World::NotePodChange(const PodChange& change, News* news) {
+  const kube::Pod* const before = change.before.get();
+  const kube::Pod* const after = change.after.get();
+  if (before == after) {
+    return;
+  }
+  if (before != nullptr) {
+    const JobKey job = JobOf(*before, change.key.namespace_name);
+    pods_by_job_[job].erase(change.key.name);
+    if (pods_by_job_[job].empty()) {
+      pods_by_job_.erase(job);
+      doubtful_pods_.erase(job);
+    }
+  }
+  if (after != nullptr) {
+    pods_by_job_[JobOf(*after, change.key.namespace_name)].insert(change.key.name);
+  }
+  if (before != nullptr && after != nullptr && *before == *after) {
+    return;
+  }
+  const JobKey job = JobOf(after != nullptr ? *after : *before, change.key.namespace_name);
+  const bool has_ended = after == nullptr || HasEnded(*after);
+  const bool had_ended = before != nullptr && HasEnded(*before);
+  const bool is_leaving = after != nullptr && after->is_deleting;
+  const bool was_leaving = before != nullptr && before->is_deleting;
+  held_stale_.insert(job);
+  if (has_ended != had_ended || is_leaving != was_leaving || after == nullptr) {
+    news->urgent.insert(job);
+  } else {
+    news->calm.insert(job);
+  }
+  news->frees_room = news->frees_room || (has_ended && !had_ended);
+}
+
+void World::NoteNodeChange(const Mirror<kube::Node>::Change& change, News* news) {
+  if (change.before == change.after ||
+      (change.before != nullptr && change.after != nullptr && *change.before == *change.after)) {
+    return;
+  }
+  news->frees_room = true;  // labels, taints or amounts: whoever waits may look again
+  if (change.after != nullptr) {
+    return;
+  }
+  RefreshHeld();
+  for (const auto& [job, held] : held_) {
+    if (held.own.count(change.key.name) > 0) {
+      news->urgent.insert(job);
+    }
+  }
+}
+
+void World::NoteServiceChange(const Mirror<kube::Service>::Change& change, News* news) {
+  if (change.before != change.after) {
+    news->urgent.insert(KeyOf(change.key));  // a job's service has the job's name
+  }
+}
+
+kube::Item<StoredJob> World::Decoded(const kube::Item<kube::RawObject>& raw) const {
+  return {raw.key,
+          raw.uid,
+          raw.resource_version,
+          std::make_shared<const StoredJob>(DecodeStoredJob(raw.object->json))};
+}
+
+World::Held World::HeldBy(const JobKey& key) const {
+  Held held;
+  std::map<std::string, const PodPlacement*> promised;  // by pod name
+  const auto* const item = jobs_.Find(ObjectKeyOf(key));
+  if (item != nullptr && !HasEnded(item->object->job.status)) {
+    for (const PodPlacement& placement : item->object->job.status.placement) {
+      if (!placement.is_completed) {
+        promised[PodNameOf(item->object->job, placement)] = &placement;
+      }
+    }
+  }
+  for (const kube::Item<kube::Pod>* const pod_item : PodsOf(key)) {
+    const kube::Pod& pod = *pod_item->object;
+    if (HasEnded(pod)) {
+      continue;  // its place stays promised to its successor
+    }
+    const bool is_own = item != nullptr && IsOwn(pod, item->uid);
+    std::string node = pod.spec.node_name;
+    if (const auto place = promised.find(pod_item->key.name); is_own && place != promised.end()) {
+      node = node.empty() ? place->second->node : node;
+      promised.erase(place);
+    }
+    if (!node.empty()) {
+      AddPod(node, pod.spec.container.requests, is_own ? &held.own : &held.strangers);
+    }
+  }
+  for (const auto& [name, placement] : promised) {
+    AddPod(placement->node, RequestOf(item->object->job, placement->role), &held.own);
+  }
+  return held;
+}
+
+void World::RefreshHeld() {
+  for (const JobKey& key : held_stale_) {
+    if (const auto old = held_.find(key); old != held_.end()) {
+      SubtractRoom(old->second.own, &held_sum_);
+      SubtractRoom(old->second.strangers, &held_sum_);
+      held_.erase(old);
+    }
+    Held held = HeldBy(key);
+    if (!held.own.empty() || !held.strangers.empty()) {
+      AddRoom(held.own, &held_sum_);
+      AddRoom(held.strangers, &held_sum_);
+      held_[key] = std::move(held);
+    }
+  }
+  held_stale_.clear();
+}
+
+}  // namespace lockstep::control

@@ -1,0 +1,153 @@
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/base/time.h"
+#include "operator/controller/cluster.h"
+#include "operator/controller/foreign_pods.h"
+#include "operator/controller/mirror.h"
+#include "operator/controller/room.h"
+#include "operator/controller/stored_job.h"
+#include "operator/kube/decode.h"
+#include "operator/kube/reflector.h"
+
+namespace lockstep::control {
+
+// Who has to look again, after something has changed.
+struct News {
+  std::set<JobKey> urgent;  // something ended, vanished or was asked for: at once
+  std::set<JobKey> calm;    // things go as expected: soon, together with what follows
+  bool frees_room = false;  // jobs that wait may fit now
+};
+
+// All that is known of the cluster: from the watches, and from the replies to our own calls, which
+// are often ahead of them. Everything the operator decides on is read from here.
+// Thread: one, the controller's.
+class World {
+ public:
+  // `namespaces`: whose jobs are served; empty: all. Pods of other jobs are strangers.
+  explicit World(std::set<std::string> namespaces = {}) : namespaces_(std::move(namespaces)) {}
+
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+
+  // What a watch has told. Adds to `news`.
+  void Apply(const kube::ObjectUpdate<kube::RawObject>& jobs, News* news);
+  void Apply(const kube::ObjectUpdate<kube::Pod>& pods,
+             News* news);  // with the label lockstep.dev/job
+  void Apply(const kube::ObjectUpdate<PodUse>& foreign_pods, News* news);  // without it
+  void Apply(const kube::ObjectUpdate<kube::Node>& nodes, News* news);
+  void Apply(const kube::ObjectUpdate<kube::Service>& services, News* news);
+
+  // What replies to our own calls have told.
+  void LearnJob(const kube::Item<kube::RawObject>& item, News* news);
+  void LearnPod(const kube::Item<kube::Pod>& item, News* news);
+  void LearnService(const kube::Item<kube::Service>& item, News* news);
+  void LearnJobIsGone(const JobKey& key, const std::string& uid, News* news);
+  void LearnPodIsGone(const kube::ObjectKey& key, const std::string& uid, News* news);
+
+  // The server has no pod of that name, which the job's status or we ourselves have seen.
+  void LearnPodIsMissing(const JobKey& job, const std::string& name, News* news);
+
+  // The job's status was written by us; the object has `version` now. Nobody else changed it in
+  // between: the server has checked that.
+  void NoteStatus(const JobKey& key,
+                  const TrainingJobStatus& status,
+                  const std::string& version,
+                  News* news);
+
+  // Null when there is no such job.
+  const StoredJob* FindJob(const JobKey& key) const;
+  std::string JobVersion(const JobKey& key) const;
+
+  // All jobs, oldest first, equal ages by name.
+  std::vector<JobKey> Jobs() const;
+
+  // Those of `keys`, in the same order; jobs that are gone come first.
+  std::vector<JobKey> ByAge(const std::set<JobKey>& keys) const;
+
+  // Jobs that have no place yet and want one, oldest first.
+  std::vector<JobKey> WaitingJobs() const;
+
+  // Pods that carry the job's label, by name.
+  std::vector<const kube::Item<kube::Pod>*> PodsOf(const JobKey& key) const;
+
+  const kube::Item<kube::Pod>* FindPod(const kube::ObjectKey& key) const { return pods_.Find(key); }
+
+  const kube::Item<kube::Service>* FindService(const kube::ObjectKey& key) const {
+    return services_.Find(key);
+  }
+
+  const Mirror<kube::Node>::Entries& nodes() const { return nodes_.entries(); }
+
+  // Pods of the job whose fate is not certain: its status has seen them or we have created them,
+  // and the watch shows neither them nor their end. Ask the server before deciding.
+  std::vector<std::string> UncertainPods(const JobKey& key) const;
+
+  // What everybody but this job holds: pods of others, places that other jobs were promised.
+  Room UsedElsewhere(const JobKey& key);
+
+  // The part of it that is held by pods of no job.
+  Room UsedByStrangers() const;
+
+  // By node: GPUs that pods of other jobs have reported.
+  std::map<std::string, std::set<std::string>> DevicesElsewhere(const JobKey& key) const;
+
+  // Jobs that wait longer than this one, and what younger jobs hold of what they wait for.
+  std::vector<WaitingGang> Ahead(const JobKey& key, WallTime now);
+
+  // For metrics.
+  struct Counts {
+    std::size_t jobs = 0;
+    std::size_t pods = 0;
+    std::size_t foreign_pods = 0;
+    std::size_t nodes = 0;
+    std::size_t services = 0;
+  };
+
+  Counts counts() const;
+
+ private:
+  // What is held under one job's name.
+  struct Held {
+    Room own;        // by its pods, and promised to those that are still to come
+    Room strangers;  // by pods that carry its name but are not its own
+  };
+
+  using JobChange = Mirror<StoredJob>::Change;
+  using PodChange = Mirror<kube::Pod>::Change;
+
+  bool IsServed(const kube::ObjectKey& key) const {
+    return namespaces_.empty() || namespaces_.count(key.namespace_name) > 0;
+  }
+
+  void NoteJobChange(const JobChange& change, News* news);
+  void NotePodChange(const PodChange& change, News* news);
+  void NoteNodeChange(const Mirror<kube::Node>::Change& change, News* news);
+  void NoteServiceChange(const Mirror<kube::Service>::Change& change, News* news);
+  kube::Item<StoredJob> Decoded(const kube::Item<kube::RawObject>& raw) const;
+  Held HeldBy(const JobKey& key) const;
+  void RefreshHeld();
+
+  std::set<std::string> namespaces_;
+  Mirror<StoredJob> jobs_;
+  Mirror<kube::Pod> pods_;
+  Mirror<kube::Node> nodes_;
+  Mirror<kube::Service> services_;
+  ForeignPods foreign_;
+
+  std::set<std::pair<WallTime, JobKey>> by_age_;
+  std::map<JobKey, std::set<std::string>> pods_by_job_;
+  std::map<JobKey, std::set<std::string>> doubtful_pods_;
+
+  std::map<JobKey, Held> held_;  // as included in held_sum_
+  Room held_sum_;
+  std::set<JobKey> held_stale_;  // jobs whose entry in held_ has to be counted anew
+};
+
+}  // namespace lockstep::control

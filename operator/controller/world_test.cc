@@ -1,0 +1,276 @@
+#include "operator/controller/world.h"
+
+#include <memory>
+
+#include <gtest/gtest.h>
+
+#include "operator/api/conditions.h"
+#include "operator/api/encode.h"
+#include "operator/reconcile/pod_labels.h"
+#include "operator/reconcile/testing.h"
+
+namespace lockstep::control {
+namespace {
+
+using JobUpsert = kube::Upserted<kube::RawObject>;
+using PodUpsert = kube::Upserted<kube::Pod>;
+using PodList = kube::Replaced<kube::Pod>;
+
+const JobKey kMnist{"default", "mnist"};
+
+kube::Item<kube::RawObject> JobItem(const TrainingJob& job,
+                                    const std::string& version,
+                                    const std::string& created = "2026-01-01T00:00:00Z") {
+  Json object = EncodeTrainingJob(job);
+  object["metadata"]["creationTimestamp"] = created;
+  return {{job.metadata.namespace_name, job.metadata.name},
+          job.metadata.uid,
+          version,
+          std::make_shared<const kube::RawObject>(kube::RawObject{DumpJson(object)})};
+}
+
+// A gang of one worker whose place is promised on `node`.
+TrainingJob PlacedJob(const std::string& name, const std::string& node, int64_t gpus) {
+  TrainingJob job = MakeTrainingJob(1);
+  job.metadata.name = name;
+  job.metadata.uid = "uid-" + name;
+  job.spec.roles.front().gpus = gpus;
+  job.spec.training->dataset.train.images = "images";
+  job.spec.training->dataset.train.labels = "labels";
+  if (!node.empty()) {
+    PodPlacement placement;
+    placement.node = node;
+    job.status.placement = {placement};
+  }
+  return job;
+}
+
+kube::Item<kube::Pod> PodItem(const std::string& job,
+                              const std::string& uid,
+                              const std::string& version,
+                              kube::PodPhase phase = kube::PodPhase::kRunning) {
+  kube::Pod pod;
+  pod.name = job + "-worker-0";
+  pod.namespace_name = "default";
+  pod.uid = uid;
+  pod.labels = EncodePodLabels({job, "uid-" + job, {Role::kWorker, 0}, 0, {}});
+  pod.spec.node_name = "a";
+  pod.spec.container.requests.gpu_count = 2;
+  pod.status.phase = phase;
+  return {{"default", pod.name}, uid, version, std::make_shared<const kube::Pod>(pod)};
+}
+
+const kube::ObjectKey kPod{"default", "mnist-worker-0"};
+
+class WorldTest : public testing::Test {
+ protected:
+  // Applies it and returns what is new.
+  template <typename Update>
+  News Apply(const Update& update) {
+    News news;
+    world_.Apply(update, &news);
+    return news;
+  }
+
+  // What else holds GPUs on node a, as `job` sees it.
+  int64_t GpusElsewhere(const std::string& job) {
+    const Room room = world_.UsedElsewhere({"default", job});
+    const auto found = room.find("a");
+    return found == room.end() ? 0 : found->second.resources.gpu_count;
+  }
+
+  World world_;
+  News ignored_;
+};
+
+TEST(ResourceVersions, AreComparedAsNumbersOfAnyLength) {
+  EXPECT_TRUE(IsOlderVersion("9", "10"));
+  EXPECT_FALSE(IsOlderVersion("10", "9"));
+  EXPECT_FALSE(IsOlderVersion("10", "10"));
+  EXPECT_TRUE(IsOlderVersion("18446744073709551615", "18446744073709551616"));
+  EXPECT_TRUE(IsOlderVersion("", "1"));
+}
+
+TEST_F(WorldTest, WatchThatLagsDoesNotTakeBackWhatAReplyHasShown) {
+  world_.LearnPod(PodItem("mnist", "u1", "20", kube::PodPhase::kFailed), &ignored_);
+
+  const News news = Apply(PodUpsert{PodItem("mnist", "u1", "19")});
+
+  EXPECT_TRUE(news.urgent.empty() && news.calm.empty());
+  EXPECT_EQ(world_.FindPod(kPod)->object->status.phase, kube::PodPhase::kFailed);
+}
+
+TEST_F(WorldTest, PodThatIsGoneDoesNotComeBackWithALateEvent) {
+  Apply(PodUpsert{PodItem("mnist", "u1", "20")});
+  world_.LearnPodIsGone(kPod, "u1", &ignored_);
+
+  Apply(PodUpsert{PodItem("mnist", "u1", "21")});
+
+  EXPECT_EQ(world_.FindPod(kPod), nullptr);
+}
+
+TEST_F(WorldTest, LateEventsOfAPredecessorDoNotHideItsSuccessor) {
+  Apply(PodUpsert{PodItem("mnist", "old", "20")});
+  world_.LearnPod(PodItem("mnist", "new", "30"), &ignored_);
+
+  Apply(PodUpsert{PodItem("mnist", "old", "31")});
+  Apply(kube::Deleted<kube::Pod>{PodItem("mnist", "old", "32")});
+
+  ASSERT_NE(world_.FindPod(kPod), nullptr);
+  EXPECT_EQ(world_.FindPod(kPod)->uid, "new");
+}
+
+TEST_F(WorldTest, ListThatIsOlderThanOurCreateMakesThePodUncertain) {
+  Apply(JobUpsert{JobItem(PlacedJob("mnist", "a", 2), "10")});
+  world_.LearnPod(PodItem("mnist", "u1", "20"), &ignored_);
+
+  const News news = Apply(PodList{});
+
+  EXPECT_NE(world_.FindPod(kPod), nullptr);
+  EXPECT_EQ(world_.UncertainPods(kMnist), std::vector<std::string>{"mnist-worker-0"});
+  EXPECT_TRUE(news.urgent.count(kMnist) > 0);
+
+  world_.LearnPodIsMissing(kMnist, "mnist-worker-0", &ignored_);
+  EXPECT_EQ(world_.FindPod(kPod), nullptr);
+  EXPECT_TRUE(world_.UncertainPods(kMnist).empty());
+}
+
+TEST_F(WorldTest, ListThatMissesAWatchedPodMeansItsEnd) {
+  Apply(PodList{{PodItem("mnist", "u1", "20")}});
+
+  const News news = Apply(PodList{});
+
+  EXPECT_EQ(world_.FindPod(kPod), nullptr);
+  EXPECT_TRUE(news.urgent.count(kMnist) > 0);
+  EXPECT_TRUE(news.frees_room);
+}
+
+TEST_F(WorldTest, SeenPodThatIsNotThereIsUncertainUntilItsEndWasSeen) {
+  TrainingJob job = PlacedJob("mnist", "a", 2);
+  job.status.placement.front().pod_uid = "u1";
+  Apply(JobUpsert{JobItem(job, "10")});
+  EXPECT_EQ(world_.UncertainPods(kMnist).size(), 1U);
+
+  Apply(kube::Deleted<kube::Pod>{PodItem("mnist", "u1", "20")});
+
+  EXPECT_TRUE(world_.UncertainPods(kMnist).empty());
+}
+
+TEST_F(WorldTest, ProgressOfPodsIsCalmNewsAndTheirEndIsUrgent) {
+  EXPECT_TRUE(
+      Apply(PodUpsert{PodItem("mnist", "u1", "1", kube::PodPhase::kPending)}).calm.count(kMnist));
+  EXPECT_TRUE(Apply(PodUpsert{PodItem("mnist", "u1", "2")}).calm.count(kMnist));
+  const News same = Apply(PodUpsert{PodItem("mnist", "u1", "3")});
+  EXPECT_TRUE(same.calm.empty() && same.urgent.empty());
+
+  const News end = Apply(PodUpsert{PodItem("mnist", "u1", "4", kube::PodPhase::kFailed)});
+
+  EXPECT_TRUE(end.urgent.count(kMnist) > 0);
+  EXPECT_TRUE(end.frees_room);
+}
+
+TEST_F(WorldTest, PromisedPlacesCountForOthersBeforeAnyPodIsThere) {
+  Apply(JobUpsert{JobItem(PlacedJob("mnist", "a", 3), "10")});
+
+  EXPECT_EQ(GpusElsewhere("other"), 3);
+  EXPECT_EQ(GpusElsewhere("mnist"), 0);
+}
+
+TEST_F(WorldTest, PodAndItsPromisedPlaceCountOnce) {
+  Apply(JobUpsert{JobItem(PlacedJob("mnist", "a", 2), "10")});
+  Apply(PodUpsert{PodItem("mnist", "u1", "11")});
+  EXPECT_EQ(GpusElsewhere("other"), 2);
+
+  // Its successor will need the place.
+  Apply(PodUpsert{PodItem("mnist", "u1", "12", kube::PodPhase::kFailed)});
+  EXPECT_EQ(GpusElsewhere("other"), 2);
+}
+
+TEST_F(WorldTest, EndedJobHoldsOnlyWhatItsPodsHold) {
+  TrainingJob job = PlacedJob("mnist", "a", 2);
+  Apply(JobUpsert{JobItem(job, "10")});
+  Apply(PodUpsert{PodItem("mnist", "u1", "11")});
+  SetCondition(&job.status, {ConditionType::kSucceeded, true, "Done", ""}, WallTime{});
+  Apply(JobUpsert{JobItem(job, "12")});
+  EXPECT_EQ(GpusElsewhere("other"), 2);
+
+  Apply(PodUpsert{PodItem("mnist", "u1", "13", kube::PodPhase::kSucceeded)});
+  EXPECT_EQ(GpusElsewhere("other"), 0);
+}
+
+TEST_F(WorldTest, PodsOfNoJobAreStrangers) {
+  Apply(PodUpsert{PodItem("mnist", "u1", "11")});
+  Apply(kube::Upserted<PodUse>{{{"default", "web"},
+                                "w",
+                                "1",
+                                std::make_shared<const PodUse>(PodUse{"a", {0, 0, 1}, false})}});
+
+  EXPECT_EQ(GpusElsewhere("mnist"), 3);  // also for a new job of that name: it must wait
+  EXPECT_EQ(world_.UsedByStrangers().at("a").resources.gpu_count, 3);
+}
+
+TEST_F(WorldTest, OlderWaitingJobIsAheadAndKnowsWhatYoungerOnesHold) {
+  Apply(JobUpsert{JobItem(PlacedJob("second", "", 2), "1", "2026-01-01T00:00:02Z")});
+  Apply(JobUpsert{JobItem(PlacedJob("first", "a", 1), "2", "2026-01-01T00:00:01Z")});
+  Apply(JobUpsert{JobItem(PlacedJob("third", "a", 4), "3", "2026-01-01T00:00:03Z")});
+  Apply(JobUpsert{JobItem(PlacedJob("fourth", "", 1), "4", "2026-01-01T00:00:04Z")});
+
+  const auto ahead = world_.Ahead({"default", "fourth"}, WallTime{});
+
+  ASSERT_EQ(ahead.size(), 1U);
+  EXPECT_EQ(ahead.front().job, "default/second");
+  EXPECT_EQ(ahead.front().held_by_younger.at("a").resources.gpu_count, 4);
+  EXPECT_TRUE(world_.Ahead({"default", "second"}, WallTime{}).empty());
+}
+
+TEST_F(WorldTest, OwnStatusWriteIsNoNewsAndItsEchoNeither) {
+  TrainingJob job = PlacedJob("mnist", "", 1);
+  Apply(JobUpsert{JobItem(job, "10")});
+  job.status.attempt = Attempt(1);
+  News news;
+  world_.NoteStatus(kMnist, job.status, "11", &news);
+
+  EXPECT_EQ(world_.JobVersion(kMnist), "11");
+  EXPECT_TRUE(news.urgent.empty());
+  EXPECT_TRUE(Apply(JobUpsert{JobItem(job, "11")}).urgent.empty());
+  EXPECT_TRUE(Apply(JobUpsert{JobItem(PlacedJob("mnist", "", 1), "10")}).urgent.empty());
+  EXPECT_EQ(world_.FindJob(kMnist)->job.status.attempt, Attempt(1));
+}
+
+TEST_F(WorldTest, JobThatCannotBeReadIsKeptWithItsProblem) {
+  Json object = EncodeTrainingJob(MakeTrainingJob(1));
+  object["spec"]["strategy"] = "Guess";
+  Apply(JobUpsert{{{"default", "mnist"},
+                   "uid-1",
+                   "1",
+                   std::make_shared<const kube::RawObject>(kube::RawObject{DumpJson(object)})}});
+
+  ASSERT_NE(world_.FindJob(kMnist), nullptr);
+  EXPECT_NE(world_.FindJob(kMnist)->problem.find("spec.strategy"), std::string::npos);
+  EXPECT_TRUE(world_.WaitingJobs().empty());
+}
+
+TEST(World, JobsOfOtherNamespacesAreNotServed) {
+  World world({"team-a"});
+  News news;
+  world.Apply(JobUpsert{JobItem(PlacedJob("mnist", "", 1), "1")}, &news);
+  EXPECT_TRUE(world.Jobs().empty());
+  EXPECT_TRUE(news.urgent.empty());
+}
+
+TEST_F(WorldTest, LostNodeIsUrgentForWhoeverHoldsAPlaceThere) {
+  kube::Node object;
+  object.name = "a";
+  const kube::Item<kube::Node> node{
+      {"", "a"}, "n", "1", std::make_shared<const kube::Node>(object)};
+  Apply(kube::Upserted<kube::Node>{node});
+  Apply(JobUpsert{JobItem(PlacedJob("mnist", "a", 1), "2")});
+  Apply(JobUpsert{JobItem(PlacedJob("other", "b", 1), "3")});
+
+  const News news = Apply(kube::Deleted<kube::Node>{node});
+
+  EXPECT_EQ(news.urgent, std::set<JobKey>{kMnist});
+}
+
+}  // namespace
+}  // namespace lockstep::control
