@@ -1,0 +1,326 @@
+#include "operator/controller/api_cluster.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/digest.h"
+#include "common/json/json.h"
+#include "operator/api/encode.h"
+#include "operator/kube/decode.h"
+#include "operator/reconcile/build/job_objects.h"
+#include "operator/reconcile/pod_labels.h"
+
+namespace lockstep::control {
+namespace {
+
+const PodPlacement* PlacementOf(const TrainingJobStatus& status, const TaskId& task) {
+  const auto found =
+      std::find_if(status.placement.begin(), status.placement.end(), [&](const auto& placement) {
+        return placement.role == task.role && placement.index == task.index;
+      });
+  return found == status.placement.end() ? nullptr : &*found;
+}
+
+// What has changed in a report that somebody should look at: at once, or when it suits.
+enum class ReportNews { kNone, kCalm, kUrgent };
+
+ReportNews Compare(const StatusDocument* before, const StatusDocument& after) {
+  const bool accuses = std::any_of(after.peers.begin(), after.peers.end(), [](const auto& peer) {
+    return peer.state == PeerState::kSilent || peer.state == PeerState::kLost;
+  });
+  if (accuses || before == nullptr || before->phase != after.phase ||
+      before->epoch != after.epoch) {
+    return ReportNews::kUrgent;
+  }
+  return before->step == after.step ? ReportNews::kNone : ReportNews::kCalm;
+}
+
+std::string StatusBody(const TrainingJob& job, const std::string& version) {
+  const Json object = {{"apiVersion", kApiVersion},
+                       {"kind", kTrainingJobKind},
+                       {"metadata",
+                        {{"name", job.metadata.name},
+                         {"namespace", job.metadata.namespace_name},
+                         {"uid", job.metadata.uid},
+                         {"resourceVersion", version}}},
+                       {"status", EncodeStatus(job)}};
+  return DumpJson(object);
+}
+
+}  // namespace
+
+ApiCluster::ApiCluster(PodSettings settings, ApiClusterParts parts)
+    : settings_(std::move(settings)), parts_(parts) {}
+
+void ApiCluster::SetTime(TimePoint now, WallTime wall_now) {
+  now_ = now;
+  wall_now_ = wall_now;
+}
+
+void ApiCluster::Lead(const std::string& master_key) {
+  master_key_ = master_key;
+  const std::vector<JobKey> jobs = parts_.world->Jobs();
+  to_refresh_ = {jobs.begin(), jobs.end()};
+}
+
+void ApiCluster::Accept(PodReport report, News* news) {
+  const kube::Item<kube::Pod>* const pod = parts_.world->FindPod(report.pod);
+  if (pod == nullptr) {
+    return;
+  }
+  const auto identity = ParsePodLabels(pod->object->labels);
+  if (!identity.has_value() || identity->job_uid != report.document.job_uid) {
+    return;
+  }
+  const JobKey job{report.pod.namespace_name, identity->job};
+  const auto known = reports_.find(report.pod);
+  switch (Compare(known == reports_.end() ? nullptr : &known->second.document, report.document)) {
+    case ReportNews::kUrgent:
+      news->urgent.insert(job);
+      break;
+    case ReportNews::kCalm:
+      news->calm.insert(job);
+      break;
+    case ReportNews::kNone:
+      break;
+  }
+  reports_.insert_or_assign(report.pod, std::move(report));
+}
+
+const PodReport* ApiCluster::FindReport(const kube::ObjectKey& pod) const {
+  const auto found = reports_.find(pod);
+  return found == reports_.end() ? nullptr : &found->second;
+}
+
+std::string ApiCluster::JobKeyOf(const std::string& job_uid) const {
+  return HmacSha256Hex(master_key_, job_uid);
+}
+
+News ApiCluster::TakeNews() {
+  return std::exchange(news_, News{});
+}
+
+Result<TrainingJob> ApiCluster::ReadJob(const JobKey& key) {
+  const StoredJob* stored = parts_.world->FindJob(key);
+  if (stored != nullptr && (to_refresh_.count(key) > 0 || IsBehindItsPods(key, *stored))) {
+    LOCKSTEP_RETURN_IF_ERROR(Refresh(key));
+    stored = parts_.world->FindJob(key);
+  }
+  if (stored == nullptr || stored->is_deleting) {
+    Forget(key);
+    return Error(ErrorCode::kNotFound, key.namespace_name + "/" + key.name + " is gone");
+  }
+  return stored->job;
+}
+
+Result<Observed> ApiCluster::Observe(const JobKey& key) {
+  LOCKSTEP_RETURN_IF_ERROR(ConfirmPods(key));
+  World* const world = parts_.world;
+  const StoredJob* const stored = world->FindJob(key);
+  if (stored == nullptr) {
+    return Error(ErrorCode::kUnavailable, "the job went while its pods were looked for");
+  }
+  Observed observed;
+  observed.settings = settings_;
+  observed.job_problem = stored->problem;
+  for (const kube::Item<kube::Pod>* pod : world->PodsOf(key)) {
+    observed.pods.push_back(*pod->object);
+  }
+  for (const auto& [name, entry] : world->nodes()) {
+    observed.nodes.push_back(*entry.item.object);
+  }
+  observed.used_elsewhere = world->UsedElsewhere(key);
+  observed.used_by_strangers = world->UsedByStrangers();
+  observed.devices_elsewhere = world->DevicesElsewhere(key);
+  observed.ahead = world->Ahead(key, wall_now_);
+  if (const auto refused = refused_pods_.find(key); refused != refused_pods_.end()) {
+    observed.refused_pods = refused->second;
+  }
+  LOCKSTEP_ASSIGN_OR_RETURN(observed.service, ServiceOf(key, stored->job));
+  AddReports(key, &observed);
+  return observed;
+}
+
+Status ApiCluster::WriteStatus(const TrainingJob& job) {
+  const JobKey key{job.metadata.namespace_name, job.metadata.name};
+  const StoredJob* const stored = parts_.world->FindJob(key);
+  if (stored == nullptr) {
+    return Error(ErrorCode::kNotFound, "the job is gone");
+  }
+  const TrainingJobStatus before = stored->job.status;
+  const Result<kube::Reply> reply = kube::RequireSuccess(
+      parts_.api->Call(kube::Update(kube::kTrainingJobs,
+                                    key.namespace_name,
+                                    key.name,
+                                    StatusBody(job, parts_.world->JobVersion(key)),
+                                    "status")));
+  if (!reply.ok()) {
+    if (reply.error().code() != ErrorCode::kNotFound) {
+      to_refresh_.insert(key);  // somebody wrote it: we, unheard, or another
+    }
+    return reply.error();
+  }
+  LOCKSTEP_ASSIGN_OR_RETURN(const auto written, kube::DecodeRaw(reply->body));
+  if (before.attempt != job.status.attempt) {
+    refused_pods_.erase(key);  // those names are not wanted any more
+  }
+  parts_.world->NoteStatus(key, job.status, written.resource_version, &news_);
+  parts_.publisher->OnStatus(before, job);
+  return OkStatus();
+}
+
+std::vector<Status> ApiCluster::Apply(const JobKey& key, const std::vector<Effect>& effects) {
+  const StoredJob* const stored = parts_.world->FindJob(key);
+  if (stored == nullptr) {
+    return std::vector<Status>(effects.size(), Error(ErrorCode::kNotFound, "the job is gone"));
+  }
+  const TrainingJob job = stored->job;
+  EffectBatch batch({parts_.world, parts_.api, parts_.control, &news_},
+                    settings_,
+                    job,
+                    JobKeyOf(job.metadata.uid));
+  std::vector<Status> answers = batch.Run(effects);
+  std::map<std::string, PodRefusal>& refused = refused_pods_[key];
+  for (const std::string& name : batch.created_pods()) {
+    refused.erase(name);
+  }
+  for (const auto& [name, refusal] : batch.refused_pods()) {
+    refused[name] = refusal;
+  }
+  if (refused.empty()) {
+    refused_pods_.erase(key);
+  }
+  if (batch.is_service_foreign()) {
+    foreign_services_.insert(key);
+  }
+  return answers;
+}
+
+void ApiCluster::Publish(const JobKey& key, const Decision& decision) {
+  if (!decision.metrics.empty()) {
+    parts_.publisher->OnMetrics(decision.metrics);
+  }
+  const StoredJob* const stored = parts_.world->FindJob(key);
+  if (stored != nullptr && !decision.events.empty()) {
+    parts_.publisher->OnEvents(stored->job, decision.events);
+  }
+}
+
+// An operator that has just taken over may see pods of a decision that it has not seen yet. Acting
+// on the older status would undo it.
+bool ApiCluster::IsBehindItsPods(const JobKey& key, const StoredJob& stored) const {
+  const TrainingJobStatus& status = stored.job.status;
+  for (const kube::Item<kube::Pod>* pod : parts_.world->PodsOf(key)) {
+    const auto identity = ParsePodLabels(pod->object->labels);
+    if (!identity.has_value() || identity->job_uid != stored.job.metadata.uid) {
+      continue;
+    }
+    const PodPlacement* const placement = PlacementOf(status, identity->task);
+    if (identity->number.attempt > status.attempt ||
+        (identity->number.attempt == status.attempt && placement != nullptr &&
+         identity->number.incarnation > placement->incarnation)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// Reads the job from the server itself.
+Status ApiCluster::Refresh(const JobKey& key) {
+  const Result<kube::Reply> reply = kube::RequireSuccess(
+      parts_.api->Call(kube::Get(kube::kTrainingJobs, key.namespace_name, key.name)));
+  if (!reply.ok()) {
+    if (reply.error().code() != ErrorCode::kNotFound) {
+      return reply.error();
+    }
+    if (const StoredJob* const stored = parts_.world->FindJob(key)) {
+      parts_.world->LearnJobIsGone(key, std::string(stored->job.metadata.uid), &news_);
+    }
+  } else {
+    LOCKSTEP_ASSIGN_OR_RETURN(const auto job, kube::DecodeRaw(reply->body));
+    parts_.world->LearnJob(job, &news_);
+  }
+  to_refresh_.erase(key);
+  return OkStatus();
+}
+
+// A pod that was seen and is not in the view has ended only if the server says so: the view of an
+// operator that has just started, or lost its watch, may be older than the status it reads.
+Status ApiCluster::ConfirmPods(const JobKey& key) {
+  const std::vector<std::string> names = parts_.world->UncertainPods(key);
+  if (names.empty()) {
+    return OkStatus();
+  }
+  std::vector<kube::Request> requests;
+  for (const std::string& name : names) {
+    requests.push_back(kube::Get(kube::kPods, key.namespace_name, name));
+  }
+  std::vector<kube::CallResult> results = parts_.api->CallAll(requests);
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const Result<kube::Reply> reply = kube::RequireSuccess(std::move(results[i]));
+    if (reply.ok()) {
+      LOCKSTEP_ASSIGN_OR_RETURN(const auto pod, kube::DecodePod(reply->body));
+      parts_.world->LearnPod(pod, &news_);
+    } else if (reply.error().code() == ErrorCode::kNotFound) {
+      parts_.world->LearnPodIsMissing(key, names[i], &news_);
+    } else {
+      return reply.error();
+    }
+  }
+  return OkStatus();
+}
+
+Result<ServiceState> ApiCluster::ServiceOf(const JobKey& key, const TrainingJob& job) {
+  if (foreign_services_.count(key) > 0) {
+    // Nothing tells of services that do not carry our label: it may have gone.
+    const Result<kube::Reply> reply = kube::RequireSuccess(
+        parts_.api->Call(kube::Get(kube::kServices, key.namespace_name, key.name)));
+    if (reply.ok()) {
+      LOCKSTEP_ASSIGN_OR_RETURN(const auto service, kube::DecodeService(reply->body));
+      if (service.object->owner_uid != job.metadata.uid) {
+        return ServiceState::kForeign;
+      }
+      parts_.world->LearnService(service, &news_);
+    } else if (reply.error().code() != ErrorCode::kNotFound) {
+      return reply.error();
+    }
+    foreign_services_.erase(key);
+  }
+  const kube::Item<kube::Service>* const service =
+      parts_.world->FindService({key.namespace_name, key.name});
+  if (service == nullptr || service->object->owner_uid != job.metadata.uid) {
+    // Of an earlier job of this name, or none that we see: making it tells which.
+    return ServiceState::kMissing;
+  }
+  return JudgeService(job, service->object.get());
+}
+
+// Reports of pods that are gone go with them.
+void ApiCluster::AddReports(const JobKey& key, Observed* observed) {
+  const std::string prefix = key.name + "-";
+  auto report = reports_.lower_bound({key.namespace_name, prefix});
+  while (report != reports_.end() && report->first.namespace_name == key.namespace_name &&
+         report->first.name.starts_with(prefix)) {
+    if (report->second.document.job == key.name) {
+      if (parts_.world->FindPod(report->first) == nullptr) {
+        report = reports_.erase(report);
+        continue;
+      }
+      observed->reports[report->first.name] = {report->second.document,
+                                               now_ - report->second.received};
+    }
+    ++report;
+  }
+}
+
+void ApiCluster::Forget(const JobKey& key) {
+  to_refresh_.erase(key);
+  refused_pods_.erase(key);
+  foreign_services_.erase(key);
+  std::erase_if(reports_, [&](const auto& entry) {
+    return entry.first.namespace_name == key.namespace_name &&
+           entry.second.document.job == key.name;
+  });
+}
+
+}  // namespace lockstep::control

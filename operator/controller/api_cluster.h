@@ -1,0 +1,91 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "common/base/log.h"
+#include "common/base/time.h"
+#include "common/contract/status_document.h"
+#include "operator/controller/cluster.h"
+#include "operator/controller/control_sender.h"
+#include "operator/controller/effect_batch.h"
+#include "operator/controller/publisher.h"
+#include "operator/controller/world.h"
+#include "operator/kube/request.h"
+
+namespace lockstep::control {
+
+// What it works with; all outlive it.
+struct ApiClusterParts {
+  World* world = nullptr;
+  kube::ApiCaller* api = nullptr;
+  ControlSender* control = nullptr;
+  Publisher* publisher = nullptr;
+  Logger* logger = nullptr;
+};
+
+// A status document that a pod gave.
+struct PodReport {
+  kube::ObjectKey pod;
+  StatusDocument document;
+  TimePoint received{};
+};
+
+// A Kubernetes cluster as the controller's: reads from the World, writes by calls to the API
+// server, each with a precondition or a name that nobody else would choose. What the replies say
+// enters the World at once.
+// Thread: one, the controller's.
+class ApiCluster final : public Cluster {
+ public:
+  ApiCluster(PodSettings settings, ApiClusterParts parts);
+
+  // The present moment, for ages and queues. Before each pass.
+  void SetTime(TimePoint now, WallTime wall_now);
+
+  // We have become the leader: what another wrote last may be newer than our view, so each job is
+  // read anew before it is acted on. Every job's own key is derived from the master key, so that
+  // the operator needs no right to read secrets outside its own namespace.
+  void Lead(const std::string& master_key);
+
+  // A pod has reported. Adds to `news`.
+  void Accept(PodReport report, News* news);
+
+  // The newest report of a pod; null when there is none.
+  const PodReport* FindReport(const kube::ObjectKey& pod) const;
+
+  std::string JobKeyOf(const std::string& job_uid) const;
+
+  // What replies have told since the last call.
+  News TakeNews();
+
+  Result<TrainingJob> ReadJob(const JobKey& key) override;
+  Result<Observed> Observe(const JobKey& key) override;
+  Status WriteStatus(const TrainingJob& job) override;
+  std::vector<Status> Apply(const JobKey& key, const std::vector<Effect>& effects) override;
+  void Publish(const JobKey& key, const Decision& decision) override;
+
+ private:
+  // Whether pods exist that the job's status, as we know it, has not decided on yet.
+  bool IsBehindItsPods(const JobKey& key, const StoredJob& stored) const;
+  Status Refresh(const JobKey& key);
+  Status ConfirmPods(const JobKey& key);
+  Result<ServiceState> ServiceOf(const JobKey& key, const TrainingJob& job);
+  void AddReports(const JobKey& key, Observed* observed);
+  void Forget(const JobKey& key);
+
+  PodSettings settings_;
+  ApiClusterParts parts_;
+  std::string master_key_;
+  TimePoint now_{};
+  WallTime wall_now_{};
+  News news_;
+  std::set<JobKey> to_refresh_;
+  std::map<kube::ObjectKey, PodReport> reports_;
+  std::map<JobKey, std::map<std::string, PodRefusal>> refused_pods_;
+  std::set<JobKey> foreign_services_;
+};
+
+}  // namespace lockstep::control

@@ -1,0 +1,138 @@
+#include "operator/controller/control_loop.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+namespace lockstep::control {
+namespace {
+
+// How long expected news may wait, for each pod of the job and at most. Choices: a small gang is
+// reported on at once; one of 500 is looked at twice a second, where a look costs some
+// milliseconds.
+constexpr Duration kPatiencePerPod = std::chrono::milliseconds(1);
+constexpr Duration kPatienceMax = std::chrono::seconds(1);
+
+// Room becomes free in many small pieces; those who wait look at all of them together. The more of
+// them wait, the less often.
+constexpr Duration kSweepDelay = std::chrono::milliseconds(20);
+constexpr Duration kSweepDelayPerJob = std::chrono::milliseconds(2);
+
+ApiClusterParts PartsOf(const ControlLoopParts& parts, World* world) {
+  return {world, parts.api, parts.control, parts.publisher, parts.logger};
+}
+
+}  // namespace
+
+ControlLoop::ControlLoop(ControlLoopOptions options,
+                         ControlLoopParts parts,
+                         TimePoint now,
+                         WallTime wall_now)
+    : world_(std::move(options.namespaces)),
+      cluster_(std::move(options.pods), PartsOf(parts, &world_)),
+      controller_(&cluster_, parts.logger, now, wall_now, options.controller),
+      start_(now),
+      wall_start_(wall_now) {}
+
+void ControlLoop::Apply(const WatchUpdate& update, TimePoint now) {
+  News news;
+  std::visit([&](const auto& one) { world_.Apply(one, &news); }, update);
+  Spread(news, now);
+}
+
+void ControlLoop::Accept(PodReport report, TimePoint now) {
+  News news;
+  cluster_.Accept(std::move(report), &news);
+  Spread(news, now);
+}
+
+void ControlLoop::Lead(const std::string& master_key, TimePoint now) {
+  is_leading_ = true;
+  cluster_.Lead(master_key);
+  for (const JobKey& key : world_.Jobs()) {
+    controller_.Notify(key, now);
+  }
+  sweep_at_ = now;
+}
+
+std::optional<PassReport> ControlLoop::Step(TimePoint now) {
+  if (!is_leading_) {
+    return std::nullopt;
+  }
+  if (sweep_at_.has_value() && *sweep_at_ <= now) {
+    sweep_at_.reset();
+    for (const JobKey& key : world_.WaitingJobs()) {
+      controller_.Notify(key, now);
+    }
+  }
+  cluster_.SetTime(now, wall_start_ + std::chrono::floor<std::chrono::milliseconds>(now - start_));
+  const std::optional<PassReport> pass = controller_.Step(now);
+  if (pass) {
+    poll_stale_.insert(pass->key);
+  }
+  Spread(cluster_.TakeNews(), now);
+  return pass;
+}
+
+std::optional<TimePoint> ControlLoop::NextStep() const {
+  if (!is_leading_) {
+    return std::nullopt;
+  }
+  const std::optional<TimePoint> next = controller_.NextStep();
+  if (!next.has_value() || !sweep_at_.has_value()) {
+    return next.has_value() ? next : sweep_at_;
+  }
+  return std::min(*next, *sweep_at_);
+}
+
+std::vector<ControlLoop::PollChange> ControlLoop::TakePollChanges() {
+  std::vector<PollChange> changes;
+  for (const JobKey& key : std::exchange(poll_stale_, {})) {
+    changes.push_back(PollChangeOf(key));
+  }
+  return changes;
+}
+
+ControlLoop::PollChange ControlLoop::PollChangeOf(const JobKey& key) const {
+  PollChange change{key, "", {}};
+  const StoredJob* const stored = world_.FindJob(key);
+  if (stored == nullptr || !stored->problem.empty()) {
+    return change;
+  }
+  std::vector<const kube::Pod*> pods;
+  std::map<std::string, const StatusDocument*> documents;
+  for (const kube::Item<kube::Pod>* item : world_.PodsOf(key)) {
+    pods.push_back(item->object.get());
+    if (const PodReport* const report = cluster_.FindReport(item->key)) {
+      documents[item->key.name] = &report->document;
+    }
+  }
+  change.job_key = cluster_.JobKeyOf(stored->job.metadata.uid);
+  change.targets = PollPlan(stored->job, pods, documents);
+  return change;
+}
+
+void ControlLoop::Spread(const News& news, TimePoint now) {
+  if (!is_leading_) {
+    return;  // every job is looked at when we lead
+  }
+  for (const JobKey& key : world_.ByAge(news.urgent)) {
+    controller_.Notify(key, now);
+  }
+  for (const JobKey& key : news.calm) {
+    controller_.NotifyAt(key, now + PatienceFor(key));
+  }
+  if (news.frees_room && !sweep_at_.has_value()) {
+    const auto waiting = static_cast<int64_t>(world_.WaitingJobs().size());
+    if (waiting > 0) {
+      sweep_at_ = now + kSweepDelay + waiting * kSweepDelayPerJob;
+    }
+  }
+}
+
+Duration ControlLoop::PatienceFor(const JobKey& key) const {
+  const auto pods = static_cast<int64_t>(world_.PodsOf(key).size());
+  return std::min(pods * kPatiencePerPod, kPatienceMax);
+}
+
+}  // namespace lockstep::control

@@ -1,0 +1,98 @@
+#pragma once
+
+#include <optional>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "common/base/log.h"
+#include "common/base/time.h"
+#include "operator/controller/api_cluster.h"
+#include "operator/controller/controller.h"
+#include "operator/controller/poll_plan.h"
+#include "operator/controller/world.h"
+
+namespace lockstep::control {
+
+// What the watches have to say.
+using WatchUpdate = std::variant<kube::ObjectUpdate<kube::RawObject>,  // TrainingJobs
+                                 kube::ObjectUpdate<kube::Pod>,        // with our label
+                                 kube::ObjectUpdate<PodUse>,           // without it
+                                 kube::ObjectUpdate<kube::Node>,
+                                 kube::ObjectUpdate<kube::Service>>;
+
+// Outlive the loop.
+struct ControlLoopParts {
+  kube::ApiCaller* api = nullptr;
+  ControlSender* control = nullptr;
+  Publisher* publisher = nullptr;
+  Logger* logger = nullptr;
+};
+
+struct ControlLoopOptions {
+  PodSettings pods;
+  std::set<std::string> namespaces;  // whose jobs are served; empty: all
+  ControllerOptions controller;
+};
+
+// All that the controller thread owns, without the thread: the view of the cluster and the
+// controller over it. The program steps it from its queue, the simulator from its own.
+//
+// News that only confirms what was expected waits a moment for more of the same: a gang of hundreds
+// that comes up is looked at a few times, not hundreds of times. What went wrong never waits.
+// Thread: one.
+class ControlLoop {
+ public:
+  // `now` and `wall_now` are the same moment on both clocks.
+  ControlLoop(ControlLoopOptions options, ControlLoopParts parts, TimePoint now, WallTime wall_now);
+
+  void Apply(const WatchUpdate& update, TimePoint now);
+
+  // A pod has reported.
+  void Accept(PodReport report, TimePoint now);
+
+  // From now on passes are made; before, the view is only kept warm. Precondition: every watch has
+  // delivered its first state.
+  void Lead(const std::string& master_key, TimePoint now);
+
+  bool is_leading() const { return is_leading_; }
+
+  // Makes one pass that is due; null when there is none, or another leads.
+  std::optional<PassReport> Step(TimePoint now);
+
+  // When Step has something to do if nothing changes before; null if never.
+  std::optional<TimePoint> NextStep() const;
+
+  // What to ask of the pods of one job from now on; empty: nothing.
+  struct PollChange {
+    JobKey job;
+    std::string job_key;  // opens the pods' status
+    std::vector<PollTarget> targets;
+  };
+
+  // The jobs for which that may have changed since the last call; none before we lead.
+  std::vector<PollChange> TakePollChanges();
+
+  World* world() { return &world_; }
+
+  const ApiCluster& cluster() const { return cluster_; }
+
+  const Controller& controller() const { return controller_; }
+
+ private:
+  void Spread(const News& news, TimePoint now);
+  PollChange PollChangeOf(const JobKey& key) const;
+  Duration PatienceFor(const JobKey& key) const;
+
+  World world_;
+  ApiCluster cluster_;
+  Controller controller_;
+  TimePoint start_;
+  WallTime wall_start_;
+  bool is_leading_ = false;
+  std::set<JobKey> poll_stale_;
+  std::optional<TimePoint> sweep_at_;  // then all that wait for room look again
+};
+
+}  // namespace lockstep::control

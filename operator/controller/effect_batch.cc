@@ -1,0 +1,321 @@
+#include "operator/controller/effect_batch.h"
+
+#include <utility>
+#include <variant>
+
+#include "common/json/json.h"
+#include "operator/kube/decode.h"
+#include "operator/reconcile/build/job_objects.h"
+#include "operator/reconcile/build/pod_manifest.h"
+#include "operator/reconcile/pod_labels.h"
+
+namespace lockstep::control {
+namespace {
+
+// Whether the object belonged to an earlier job of the same name, which is gone: names are unique,
+// and this name is another's now. `uid` is set to the object's.
+bool IsLeftOver(const std::string& body, const TrainingJob& job, std::string* uid) {
+  const Result<Json> object = ParseJson(body);
+  if (!object.ok()) {
+    return false;
+  }
+  std::vector<Error> ignored;
+  ObjectReader reader(*object, "", &ignored);
+  const Json* const metadata = reader.Find("metadata");
+  if (metadata == nullptr) {
+    return false;
+  }
+  ObjectReader meta(*metadata, "metadata", &ignored);
+  *uid = meta.String("uid").value_or("");
+  for (const Json* owner : meta.List("ownerReferences")) {
+    ObjectReader reference(*owner, "ownerReferences", &ignored);
+    if (reference.Bool("controller").value_or(false) &&
+        reference.String("kind") == std::string(kTrainingJobKind) &&
+        reference.String("name") == job.metadata.name &&
+        reference.String("uid") != job.metadata.uid) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+EffectBatch::EffectBatch(const EffectBatchParts& parts,
+                         const PodSettings& settings,
+                         const TrainingJob& job,
+                         std::string job_key)
+    : parts_(parts), settings_(settings), job_(job), job_key_(std::move(job_key)) {}
+
+std::vector<Status> EffectBatch::Run(const std::vector<Effect>& effects) {
+  answers_.assign(effects.size(), OkStatus());
+  SendControls(effects);
+  Prepare(effects);
+  CreatePods(effects);
+  DeleteTheJob(effects);
+  return std::move(answers_);
+}
+
+void EffectBatch::RunCalls(std::vector<Call> calls) {
+  if (calls.empty()) {
+    return;
+  }
+  std::vector<kube::Request> requests;
+  requests.reserve(calls.size());
+  for (Call& call : calls) {
+    requests.push_back(std::move(call.request));
+  }
+  std::vector<kube::CallResult> results = parts_.api->CallAll(requests);
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    Answer(calls[i].effect, calls[i].read(std::move(results[i])));
+  }
+}
+
+// The first failure of an effect is its answer.
+void EffectBatch::Answer(std::size_t effect, Status status) {
+  if (answers_[effect].ok()) {
+    answers_[effect] = std::move(status);
+  }
+}
+
+void EffectBatch::SendControls(const std::vector<Effect>& effects) {
+  for (const Effect& effect : effects) {
+    const auto* const send = std::get_if<SendControl>(&effect);
+    if (send == nullptr) {
+      continue;
+    }
+    const auto* const pod = parts_.world->FindPod({job_.metadata.namespace_name, send->pod});
+    if (pod != nullptr && pod->object->status.phase == kube::PodPhase::kRunning) {
+      parts_.control->Send(pod->object->status.pod_ip, job_key_, send->message);
+    }
+  }
+}
+
+void EffectBatch::Prepare(const std::vector<Effect>& effects) {
+  std::vector<Call> calls;
+  std::size_t preparation = effects.size();
+  for (std::size_t i = 0; i < effects.size(); ++i) {
+    if (const auto* const removal = std::get_if<DeletePod>(&effects[i])) {
+      calls.push_back(PodDeletion(i, *removal));
+    } else if (std::holds_alternative<PrepareJob>(effects[i])) {
+      preparation = i;
+      const auto* const service =
+          parts_.world->FindService({job_.metadata.namespace_name, job_.metadata.name});
+      const bool is_ours = service != nullptr && service->object->owner_uid == job_.metadata.uid;
+      calls.push_back(is_ours ? ServiceApplication(i) : ServiceCreation(i));
+      calls.push_back(SecretCreation(i));
+    }
+  }
+  RunCalls(std::move(calls));
+  if (has_service_ahead_) {
+    SettleService(preparation);
+  }
+}
+
+void EffectBatch::CreatePods(const std::vector<Effect>& effects) {
+  Status prepared;
+  for (std::size_t i = 0; i < effects.size(); ++i) {
+    if (std::holds_alternative<PrepareJob>(effects[i])) {
+      prepared = answers_[i];
+    }
+  }
+  std::vector<Call> calls;
+  for (std::size_t i = 0; i < effects.size(); ++i) {
+    const auto* const creation = std::get_if<CreatePod>(&effects[i]);
+    if (creation == nullptr) {
+      continue;
+    }
+    if (prepared.ok()) {
+      calls.push_back(PodCreation(i, *creation));
+    } else {
+      Answer(i, Error(ErrorCode::kAborted, "what the pod needs is not there yet"));
+    }
+  }
+  RunCalls(std::move(calls));
+  std::vector<Call> inspections;
+  for (const auto& [effect, name] : existing_pods_) {
+    inspections.push_back(PodInspection(effect, name));
+  }
+  RunCalls(std::move(inspections));
+}
+
+void EffectBatch::DeleteTheJob(const std::vector<Effect>& effects) {
+  for (std::size_t i = 0; i < effects.size(); ++i) {
+    if (!std::holds_alternative<DeleteJob>(effects[i])) {
+      continue;
+    }
+    Result<kube::Reply> reply = kube::RequireSuccess(
+        parts_.api->Call(kube::Delete(kube::kTrainingJobs,
+                                      job_.metadata.namespace_name,
+                                      job_.metadata.name,
+                                      {job_.metadata.uid, std::nullopt, false})));
+    // Another job has the name: this one is gone, as it was meant to be.
+    if (!reply.ok() && reply.error().code() != ErrorCode::kStale) {
+      Answer(i, reply.error());
+    }
+  }
+}
+
+EffectBatch::Call EffectBatch::PodDeletion(std::size_t effect, const DeletePod& removal) {
+  const kube::ObjectKey key{job_.metadata.namespace_name, removal.name};
+  return {
+      effect,
+      kube::Delete(kube::kPods, key.namespace_name, key.name, {removal.uid, removal.grace, false}),
+      [this, key, uid = removal.uid](kube::CallResult result) -> Status {
+        const Result<kube::Reply> reply = kube::RequireSuccess(std::move(result));
+        if (!reply.ok()) {
+          const ErrorCode code = reply.error().code();
+          if (code != ErrorCode::kNotFound && code != ErrorCode::kStale) {
+            return reply.error();
+          }
+          parts_.world->LearnPodIsGone(key, uid, parts_.news);
+          return OkStatus();
+        }
+        // A reply of another kind says that it is gone, and so will the watch.
+        if (const auto pod = kube::DecodePod(reply->body); pod.ok() && pod->key == key) {
+          parts_.world->LearnPod(*pod, parts_.news);
+        }
+        return OkStatus();
+      }};
+}
+
+EffectBatch::Call EffectBatch::ServiceApplication(std::size_t effect) {
+  return {effect,
+          kube::Apply(kube::kServices,
+                      job_.metadata.namespace_name,
+                      job_.metadata.name,
+                      DumpJson(ServiceManifest(job_))),
+          [this](kube::CallResult result) { return ReadService(std::move(result)); }};
+}
+
+EffectBatch::Call EffectBatch::ServiceCreation(std::size_t effect) {
+  return {
+      effect,
+      kube::Create(kube::kServices, job_.metadata.namespace_name, DumpJson(ServiceManifest(job_))),
+      [this](kube::CallResult result) -> Status {
+        Status created = ReadService(std::move(result));
+        if (!created.ok() && created.error().code() == ErrorCode::kAlreadyExists) {
+          has_service_ahead_ = true;
+          return OkStatus();
+        }
+        return created;
+      }};
+}
+
+EffectBatch::Call EffectBatch::SecretCreation(std::size_t effect) {
+  return {effect,
+          kube::Create(kube::kSecrets,
+                       job_.metadata.namespace_name,
+                       DumpJson(KeySecretManifest(job_, job_key_))),
+          [](kube::CallResult result) -> Status {
+            const Result<kube::Reply> reply = kube::RequireSuccess(std::move(result));
+            if (reply.ok() || reply.error().code() == ErrorCode::kAlreadyExists) {
+              return OkStatus();
+            }
+            return reply.error();
+          }};
+}
+
+EffectBatch::Call EffectBatch::PodCreation(std::size_t effect, const CreatePod& creation) {
+  const std::string& name = creation.pod.name;
+  return {effect,
+          kube::Create(kube::kPods,
+                       job_.metadata.namespace_name,
+                       DumpJson(PodManifest(job_, creation.pod, settings_))),
+          [this, effect, name](kube::CallResult result) -> Status {
+            Status created = ReadCreatedPod(name, std::move(result));
+            if (!created.ok() && created.error().code() == ErrorCode::kAlreadyExists) {
+              existing_pods_.emplace_back(effect, name);
+              return OkStatus();
+            }
+            return created;
+          }};
+}
+
+EffectBatch::Call EffectBatch::PodInspection(std::size_t effect, const std::string& name) {
+  return {
+      effect,
+      kube::Get(kube::kPods, job_.metadata.namespace_name, name),
+      [this, name](kube::CallResult result) { return ReadExistingPod(name, std::move(result)); }};
+}
+
+Status EffectBatch::ReadService(kube::CallResult result) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const kube::Reply reply, kube::RequireSuccess(std::move(result)));
+  LOCKSTEP_ASSIGN_OR_RETURN(const auto service, kube::DecodeService(reply.body));
+  parts_.world->LearnService(service, parts_.news);
+  return OkStatus();
+}
+
+Status EffectBatch::ReadCreatedPod(const std::string& name, kube::CallResult result) {
+  const auto* const refusal = std::get_if<kube::Reply>(&result);
+  const int status = refusal == nullptr ? 0 : refusal->status;
+  const Result<kube::Reply> reply = kube::RequireSuccess(std::move(result));
+  if (!reply.ok()) {
+    const ErrorCode code = reply.error().code();
+    if (code == ErrorCode::kResourceExhausted || code == ErrorCode::kInvalidArgument) {
+      refused_pods_[name] = {reply.error().message(), status == 400 || status == 422};
+    }
+    return reply.error();
+  }
+  created_pods_.push_back(name);
+  LOCKSTEP_ASSIGN_OR_RETURN(const auto pod, kube::DecodePod(reply->body));
+  parts_.world->LearnPod(pod, parts_.news);
+  return OkStatus();
+}
+
+Status EffectBatch::ReadExistingPod(const std::string& name, kube::CallResult result) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const kube::Reply reply, kube::RequireSuccess(std::move(result)));
+  LOCKSTEP_ASSIGN_OR_RETURN(const auto pod, kube::DecodePod(reply.body));
+  if (pod.object->owner_uid == job_.metadata.uid) {
+    created_pods_.push_back(name);
+    parts_.world->LearnPod(pod, parts_.news);
+    return OkStatus();
+  }
+  Status taken = YieldOrRefuse(kube::kPods, name, reply.body);
+  if (taken.error().code() == ErrorCode::kAlreadyExists) {
+    refused_pods_[name] = {taken.error().message(), false};
+  }
+  return Error(ErrorCode::kUnavailable, taken.error().message());
+}
+
+void EffectBatch::SettleService(std::size_t effect) {
+  const std::string& name = job_.metadata.name;
+  const Result<kube::Reply> reply = kube::RequireSuccess(
+      parts_.api->Call(kube::Get(kube::kServices, job_.metadata.namespace_name, name)));
+  if (!reply.ok()) {
+    Answer(effect, reply.error());
+    return;
+  }
+  const auto service = kube::DecodeService(reply->body);
+  if (!service.ok()) {
+    Answer(effect, service.error());
+    return;
+  }
+  if (service->object->owner_uid == job_.metadata.uid) {
+    RunCalls({ServiceApplication(effect)});
+    return;
+  }
+  Status taken = YieldOrRefuse(kube::kServices, name, reply->body);
+  is_service_foreign_ = taken.error().code() == ErrorCode::kAlreadyExists;
+  Answer(effect, std::move(taken));
+}
+
+// The name is held by an object that is not the job's. What an earlier job of this name has left is
+// removed, which takes a moment; anything else is not ours to touch. Never ok.
+Status EffectBatch::YieldOrRefuse(const kube::ResourceType& type,
+                                  const std::string& name,
+                                  const std::string& body) {
+  std::string uid;
+  if (!IsLeftOver(body, job_, &uid)) {
+    return Error(ErrorCode::kAlreadyExists,
+                 "the name " + name + " is taken by an object of " + std::string(type.plural) +
+                     " that does not belong to this job");
+  }
+  // Whether that succeeds is seen by the next try.
+  parts_.api->Call(
+      kube::Delete(type, job_.metadata.namespace_name, name, {uid, std::nullopt, false}));
+  return Error(ErrorCode::kUnavailable,
+               "the name " + name + " is still held by what an earlier job of this name has left");
+}
+
+}  // namespace lockstep::control

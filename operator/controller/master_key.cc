@@ -1,0 +1,57 @@
+#include "operator/controller/master_key.h"
+
+#include <vector>
+
+#include "common/json/json.h"
+
+namespace lockstep::control {
+namespace {
+
+constexpr const char* kField = "key";
+
+// The value as it stands in the secret. It is base64, but nobody needs to know of what: its bytes
+// are as secret as those it stands for.
+Result<std::string> KeyIn(const std::string& body) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const Json secret, ParseJson(body));
+  std::vector<Error> ignored;
+  ObjectReader reader(secret, "", &ignored);
+  const Json* const data = reader.Find("data");
+  if (data != nullptr) {
+    ObjectReader fields(*data, "data", &ignored);
+    if (auto key = fields.String(kField); key && !key->empty()) {
+      return std::move(*key);
+    }
+  }
+  return Error(ErrorCode::kCorrupt, "the secret of the operator holds no key");
+}
+
+Result<std::string> ReadKey(kube::ApiCaller* api, const MasterKeyPlace& place) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const kube::Reply reply,
+                            kube::RequireSuccess(api->Call(
+                                kube::Get(kube::kSecrets, place.namespace_name, place.secret))));
+  return KeyIn(reply.body);
+}
+
+}  // namespace
+
+Result<std::string> EnsureMasterKey(kube::ApiCaller* api,
+                                    const MasterKeyPlace& place,
+                                    const std::string& fresh) {
+  Result<std::string> found = ReadKey(api, place);
+  if (found.ok() || found.error().code() != ErrorCode::kNotFound) {
+    return found;
+  }
+  const Json secret = {{"apiVersion", "v1"},
+                       {"kind", "Secret"},
+                       {"metadata", {{"name", place.secret}, {"namespace", place.namespace_name}}},
+                       {"immutable", true},
+                       {"stringData", {{kField, fresh}}}};
+  const Result<kube::Reply> created = kube::RequireSuccess(
+      api->Call(kube::Create(kube::kSecrets, place.namespace_name, DumpJson(secret))));
+  if (!created.ok() && created.error().code() != ErrorCode::kAlreadyExists) {
+    return created.error();
+  }
+  return ReadKey(api, place);  // ours, or that of another who was faster
+}
+
+}  // namespace lockstep::control

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+
+#include "common/base/result.h"
+#include "operator/kube/request.h"
+
+namespace lockstep::control {
+
+// Where the operator keeps the key from which every job's own is derived.
+struct MasterKeyPlace {
+  std::string namespace_name;
+  std::string secret;
+};
+
+// The master key. The first leader of a cluster makes it of `fresh`, which is random; who comes
+// later finds it. Errors: kCorrupt (the secret holds no key), those of the API server.
+Result<std::string> EnsureMasterKey(kube::ApiCaller* api,
+                                    const MasterKeyPlace& place,
+                                    const std::string& fresh);
+
+}  // namespace lockstep::control

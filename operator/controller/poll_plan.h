@@ -1,0 +1,31 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/base/time.h"
+#include "common/contract/status_document.h"
+#include "operator/api/training_job.h"
+#include "operator/kube/objects.h"
+
+namespace lockstep::control {
+
+// A pod to ask for its status document, and how often.
+struct PollTarget {
+  std::string pod;
+  std::string address;
+  Duration interval{};
+
+  friend bool operator==(const PollTarget&, const PollTarget&) = default;
+};
+
+// Which pods of the job to ask. While all is well the two lowest ranks speak for all: they know
+// their peers. Ranks whose devices are not known yet are asked until they have told; and while one
+// of them speaks of a peer that is lost or silent, all are asked, so that the accused can answer
+// for itself. `documents` are the newest by pod.
+std::vector<PollTarget> PollPlan(const TrainingJob& job,
+                                 const std::vector<const kube::Pod*>& pods,
+                                 const std::map<std::string, const StatusDocument*>& documents);
+
+}  // namespace lockstep::control
