@@ -65,7 +65,7 @@ LIBRARIES = {
     "CLI/": ("operator/cli", "operator/cmd", "trainer-runtime/cmd"),
     "yaml-cpp/": ("operator/yaml",),
     "simdjson.h": ("operator/kube",),
-    "prometheus/": ("trainer-runtime/telemetry",),
+    "prometheus/": ("trainer-runtime/telemetry", "operator/cmd"),
     "openssl/": ("common/base", "operator/transport"),
     "zlib.h": ("trainer-runtime/data",),
     "gloo/": (),

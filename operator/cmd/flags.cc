@@ -1,0 +1,137 @@
+#include "operator/cmd/flags.h"
+
+#include <map>
+#include <sstream>
+
+#include <CLI/CLI.hpp>
+
+namespace lockstep::control {
+namespace {
+
+constexpr const char* kFooter =
+    R"(Without --kubeconfig: the files in KUBECONFIG, else the service account of the pod that it
+runs in, else ~/.kube/config.
+
+POD_NAME and POD_NAMESPACE name this replica in the lease and in Events.
+SIGTERM finishes what is under way and gives the lease up; a second one ends at once.
+Exit codes: 0 stopped, 1 lost the lease or could not start, 2 bad usage.)";
+
+const std::map<std::string, int64_t> kDurationUnits = {{"ms", 1}, {"s", 1000}, {"m", 60'000}};
+
+const std::map<std::string, LogLevel> kLogLevels = {{"debug", LogLevel::kDebug},
+                                                    {"info", LogLevel::kInfo},
+                                                    {"warn", LogLevel::kWarn},
+                                                    {"error", LogLevel::kError}};
+
+const std::map<std::string, LogFormat> kLogFormats = {{"text", LogFormat::kText},
+                                                      {"json", LogFormat::kJson}};
+
+const std::map<std::string, TransportKind> kTransports = {{"beast", TransportKind::kBeast},
+                                                          {"cpprest", TransportKind::kCpprest}};
+
+// As CLI11 stores them, before they become types.
+struct Numbers {
+  int64_t lease_duration_ms = 0;
+  int64_t renew_deadline_ms = 0;
+  int64_t retry_period_ms = 0;
+};
+
+void AddDuration(CLI::App* app, const std::string& name, int64_t* value, const std::string& help) {
+  app->add_option(name, *value, help)
+      ->transform(CLI::AsNumberWithUnit(kDurationUnits, CLI::AsNumberWithUnit::UNIT_REQUIRED))
+      ->type_name("TIME");
+}
+
+template <typename Value>
+void AddChoice(CLI::App* app,
+               const std::string& name,
+               Value* value,
+               const std::map<std::string, Value>& choices,
+               const std::string& help) {
+  std::string words;
+  for (const auto& [word, meaning] : choices) {
+    words += (words.empty() ? "" : "|") + word;
+  }
+  app->add_option(name, *value, help)
+      ->transform(CLI::Transformer(choices).description(""))
+      ->type_name(words);
+}
+
+void AddConnection(CLI::App* app, OperatorFlags* flags) {
+  const char* const group = "Cluster";
+  app->add_option("--kubeconfig", flags->kubeconfig, "kubeconfig file to connect with")
+      ->type_name("FILE")
+      ->group(group);
+  app->add_option("--context", flags->context, "context of the kubeconfig [its current one]")
+      ->group(group);
+  app->add_option("--namespaces", flags->namespaces, "serve jobs of these namespaces only [all]")
+      ->delimiter(',')
+      ->group(group);
+  app->add_option("--cluster-domain", flags->cluster_domain, "DNS domain, e.g. cluster.local")
+      ->group(group);
+  app->add_option("--api-concurrency",
+                  flags->api_concurrency,
+                  "open calls to the API server, watches not counted")
+      ->check(CLI::Range(1, 256))
+      ->capture_default_str()
+      ->group(group);
+  AddChoice(app, "--transport", &flags->transport, kTransports, "HTTP library [beast]");
+}
+
+void AddElection(CLI::App* app, OperatorFlags* flags, Numbers* numbers) {
+  app->add_flag("--leader-elect,!--no-leader-elect",
+                flags->leader_elect,
+                "of several replicas only the holder of a Lease acts [on]");
+  app->add_option("--lease-name", flags->lease_name, "name of that Lease")->capture_default_str();
+  app->add_option("--lease-namespace", flags->lease_namespace, "its namespace [the pod's own]");
+  AddDuration(app,
+              "--lease-duration",
+              &numbers->lease_duration_ms,
+              "another takes over when the holder was silent for so long [15s]");
+  AddDuration(app,
+              "--renew-deadline",
+              &numbers->renew_deadline_ms,
+              "the holder ends itself when it could not renew for so long [10s]");
+  AddDuration(app, "--retry-period", &numbers->retry_period_ms, "between two tries [2s]");
+}
+
+void AddRest(CLI::App* app, OperatorFlags* flags) {
+  app->add_option("--runtime-image", flags->runtime_image, "image with lockstep-runtime, for pods")
+      ->type_name("IMAGE");
+  app->add_option("--image-pull-policy", flags->image_pull_policy, "of that image")
+      ->check(CLI::IsMember({"Always", "IfNotPresent", "Never"}));
+  app->add_option("--metrics-address",
+                  flags->metrics_address,
+                  "where /metrics, /healthz and /readyz are served; empty: nowhere")
+      ->type_name("HOST:PORT")
+      ->capture_default_str();
+  AddChoice(app, "--log-level", &flags->log_level, kLogLevels, "what is worth a line [info]");
+  AddChoice(app, "--log-format", &flags->log_format, kLogFormats, "[text]");
+}
+
+}  // namespace
+
+std::variant<OperatorFlags, PrintAndExit> ParseOperatorFlags(int argc, const char* const* argv) {
+  OperatorFlags flags;
+  Numbers numbers{
+      flags.lease_duration.count(), flags.renew_deadline.count(), flags.retry_period.count()};
+  CLI::App app("Runs TrainingJobs on a Kubernetes cluster.", "lockstep-operator");
+  app.footer(kFooter);
+  app.set_version_flag("--version", "lockstep-operator " LOCKSTEP_VERSION);
+  AddConnection(&app, &flags);
+  AddElection(&app, &flags, &numbers);
+  AddRest(&app, &flags);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    std::ostringstream text;
+    const int code = app.exit(error, text, text);
+    return PrintAndExit{text.str(), code == 0 ? 0 : 2};
+  }
+  flags.lease_duration = std::chrono::milliseconds(numbers.lease_duration_ms);
+  flags.renew_deadline = std::chrono::milliseconds(numbers.renew_deadline_ms);
+  flags.retry_period = std::chrono::milliseconds(numbers.retry_period_ms);
+  return flags;
+}
+
+}  // namespace lockstep::control

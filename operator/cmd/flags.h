@@ -1,0 +1,46 @@
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "common/base/log.h"
+#include "operator/kube/lease.h"
+
+namespace lockstep::control {
+
+enum class LogFormat { kText, kJson };
+enum class TransportKind { kBeast, kCpprest };
+
+// What the command line of lockstep-operator says.
+struct OperatorFlags {
+  std::string kubeconfig;  // empty: look around, see FindApiAccess
+  std::string context;
+  std::vector<std::string> namespaces;  // whose jobs are served; empty: all
+  bool leader_elect = true;
+  std::string lease_name = "lockstep-operator";
+  std::string lease_namespace;  // empty: where this process lives
+  std::chrono::milliseconds lease_duration = kube::LeaseOptions{}.lease_duration;
+  std::chrono::milliseconds renew_deadline = kube::LeaseOptions{}.renew_deadline;
+  std::chrono::milliseconds retry_period = kube::LeaseOptions{}.retry_period;
+  std::string runtime_image;
+  std::string image_pull_policy;
+  std::string cluster_domain;
+  std::string metrics_address = "0.0.0.0:8080";
+  TransportKind transport = TransportKind::kBeast;
+  int api_concurrency = 16;  // choice: what API priority and fairness gives one client
+  LogLevel log_level = LogLevel::kInfo;
+  LogFormat log_format = LogFormat::kText;
+};
+
+// What to print instead of running, and the exit code to end with.
+struct PrintAndExit {
+  std::string text;
+  int exit_code = 0;
+};
+
+// Reads the command line; --help, --version and mistakes come back as text.
+std::variant<OperatorFlags, PrintAndExit> ParseOperatorFlags(int argc, const char* const* argv);
+
+}  // namespace lockstep::control

@@ -1,0 +1,49 @@
+#include "operator/cmd/flags.h"
+
+#include <gtest/gtest.h>
+
+namespace lockstep::control {
+namespace {
+
+template <typename... Words>
+std::variant<OperatorFlags, PrintAndExit> Parse(Words... words) {
+  const char* const argv[] = {"lockstep-operator", words...};
+  return ParseOperatorFlags(1 + static_cast<int>(sizeof...(words)), argv);
+}
+
+TEST(OperatorFlags, DefaultsServeTheWholeClusterByLease) {
+  const auto flags = std::get<OperatorFlags>(Parse());
+
+  EXPECT_TRUE(flags.leader_elect);
+  EXPECT_EQ(flags.lease_duration, std::chrono::seconds(15));
+  EXPECT_TRUE(flags.namespaces.empty());
+  EXPECT_EQ(flags.metrics_address, "0.0.0.0:8080");
+}
+
+TEST(OperatorFlags, ValuesAreTakenOver) {
+  const auto flags = std::get<OperatorFlags>(Parse("--no-leader-elect",
+                                                   "--namespaces=a,b",
+                                                   "--lease-duration=30s",
+                                                   "--retry-period=500ms",
+                                                   "--log-level=warn",
+                                                   "--log-format=json"));
+
+  EXPECT_FALSE(flags.leader_elect);
+  EXPECT_EQ(flags.namespaces, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(flags.lease_duration, std::chrono::seconds(30));
+  EXPECT_EQ(flags.retry_period, std::chrono::milliseconds(500));
+  EXPECT_EQ(flags.log_level, LogLevel::kWarn);
+  EXPECT_EQ(flags.log_format, LogFormat::kJson);
+}
+
+TEST(OperatorFlags, MistakesEndWithCodeTwoAndHelpWithZero) {
+  EXPECT_EQ(std::get<PrintAndExit>(Parse("--lease-duration=15")).exit_code, 2);
+  EXPECT_EQ(std::get<PrintAndExit>(Parse("--log-level=loud")).exit_code, 2);
+  EXPECT_EQ(std::get<PrintAndExit>(Parse("--no-such-flag")).exit_code, 2);
+  EXPECT_EQ(std::get<PrintAndExit>(Parse("--help")).exit_code, 0);
+  EXPECT_NE(std::get<PrintAndExit>(Parse("--version")).text.find("lockstep-operator"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace lockstep::control

@@ -1,0 +1,322 @@
+#include "operator/cmd/operator_metrics.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <set>
+
+#include <prometheus/counter.h>
+#include <prometheus/gauge.h>
+#include <prometheus/histogram.h>
+#include <prometheus/registry.h>
+#include <prometheus/text_serializer.h>
+
+#include "common/contract/exit_code.h"
+#include "operator/cmd/process_stats.h"
+#include "operator/reconcile/policy/budget.h"
+
+namespace lockstep::control {
+namespace {
+
+using Labels = std::map<std::string, std::string>;
+using Buckets = prometheus::Histogram::BucketBoundaries;
+using Counters = prometheus::Family<prometheus::Counter>;
+using Gauges = prometheus::Family<prometheus::Gauge>;
+using Histograms = prometheus::Family<prometheus::Histogram>;
+
+const Labels kController = {{"controller", "trainingjob"}};
+const Labels kQueue = {{"name", "trainingjob"}};
+
+constexpr std::array<std::string_view, 7> kStates = {
+    "Waiting", "Starting", "Running", "Restarting", "Suspended", "Succeeded", "Failed"};
+constexpr std::array<std::string_view, 2> kOutcomes = {"succeeded", "failed"};
+constexpr std::array<std::string_view, 4> kResults = {
+    "success", "error", "requeue", "requeue_after"};
+constexpr std::array<std::string_view, 5> kMethods = {"GET", "POST", "PUT", "PATCH", "DELETE"};
+constexpr std::array<std::string_view, 5> kKinds = {
+    "trainingjobs", "pods", "foreign_pods", "nodes", "services"};
+
+// client-go's workqueue buckets: 10 ns, times ten, twelve of them.
+Buckets QueueBuckets() {
+  Buckets buckets;
+  double bound = 1e-8;
+  for (int i = 0; i < 12; ++i, bound *= 10) {
+    buckets.push_back(bound);
+  }
+  return buckets;
+}
+
+// From one pass of a small job to a gang of thousands.
+Buckets PassBuckets() {
+  return {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60};
+}
+
+// From a free cluster to a queue of a day.
+Buckets WaitBuckets() {
+  return {0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600, 14'400, 86'400};
+}
+
+// Fine around the second that a recovery may take, coarse to the minutes that it must not.
+Buckets LaunchBuckets() {
+  return {0.05, 0.1, 0.25, 0.5, 1, 1.5, 2, 3, 5, 10, 30, 60, 300};
+}
+
+Counters& AddCounters(prometheus::Registry* registry, const char* name, const char* help) {
+  return prometheus::BuildCounter().Name(name).Help(help).Register(*registry);
+}
+
+Gauges& AddGauges(prometheus::Registry* registry, const char* name, const char* help) {
+  return prometheus::BuildGauge().Name(name).Help(help).Register(*registry);
+}
+
+Histograms& AddHistograms(prometheus::Registry* registry, const char* name, const char* help) {
+  return prometheus::BuildHistogram().Name(name).Help(help).Register(*registry);
+}
+
+// Raises a counter to a total that somebody else keeps.
+void RaiseTo(int64_t total, prometheus::Counter* counter) {
+  const double missing = static_cast<double>(total) - counter->Value();
+  if (missing > 0) {
+    counter->Increment(missing);
+  }
+}
+
+std::string_view ResultName(PassResult result) {
+  switch (result) {
+    case PassResult::kDone:
+      return "success";
+    case PassResult::kWaiting:
+      return "requeue_after";
+    case PassResult::kFailed:
+      return "error";
+  }
+  return "error";
+}
+
+// Every cause that a restart can be counted for.
+std::vector<std::string> Causes() {
+  std::vector<std::string> causes;
+  for (const ExitCause cause : kExitCauses) {
+    causes.emplace_back(ExitCauseName(cause));
+  }
+  causes.emplace_back(kCauseHang);
+  causes.emplace_back(kCauseStartTimeout);
+  return causes;
+}
+
+std::string CodeOf(const CallRecord& record) {
+  return record.http_status == 0 ? "<error>" : std::to_string(record.http_status);
+}
+
+}  // namespace
+
+struct OperatorMetrics::Families {
+  explicit Families(const std::string& api_host) : host(api_host) {}
+
+  std::string host;
+  prometheus::Registry registry;
+
+  // controller-runtime's and client-go's names.
+  Counters& passes =
+      AddCounters(&registry, "controller_runtime_reconcile_total", "Passes by result.");
+  prometheus::Counter& pass_errors = AddCounters(&registry,
+                                                 "controller_runtime_reconcile_errors_total",
+                                                 "Passes that have to be repeated.")
+                                         .Add(kController);
+  prometheus::Histogram& pass_time =
+      AddHistograms(&registry, "controller_runtime_reconcile_time_seconds", "Length of a pass.")
+          .Add(kController, PassBuckets());
+  prometheus::Gauge& workers = AddGauges(&registry,
+                                         "controller_runtime_max_concurrent_reconciles",
+                                         "Passes that can be made at a time.")
+                                   .Add(kController);
+  prometheus::Gauge& depth =
+      AddGauges(&registry, "workqueue_depth", "Jobs that are due for a pass.").Add(kQueue);
+  prometheus::Counter& adds =
+      AddCounters(&registry, "workqueue_adds_total", "Jobs that became due.").Add(kQueue);
+  prometheus::Counter& retries =
+      AddCounters(&registry, "workqueue_retries_total", "Jobs that became due after a failure.")
+          .Add(kQueue);
+  prometheus::Histogram& queued =
+      AddHistograms(&registry, "workqueue_queue_duration_seconds", "From due to its pass.")
+          .Add(kQueue, QueueBuckets());
+  prometheus::Histogram& worked =
+      AddHistograms(&registry, "workqueue_work_duration_seconds", "Length of a pass.")
+          .Add(kQueue, QueueBuckets());
+  Counters& calls = AddCounters(
+      &registry, "rest_client_requests_total", "Calls to the API server by method and code.");
+  Histograms& call_time = AddHistograms(&registry,
+                                        "rest_client_request_duration_seconds",
+                                        "Calls to the API server, watches to their header.");
+  prometheus::Counter& call_retries =
+      AddCounters(&registry, "rest_client_request_retries_total", "Calls that were sent again.")
+          .Add({{"host", host}});
+  prometheus::Gauge& leading =
+      AddGauges(&registry, "leader_election_master_status", "Whether this replica leads.")
+          .Add({{"name", "lockstep-operator"}});
+
+  // Our own.
+  Gauges& jobs = AddGauges(&registry, "lockstep_jobs", "Jobs by state.");
+  prometheus::Histogram& gang_wait =
+      AddHistograms(&registry,
+                    "lockstep_gang_wait_seconds",
+                    "From wanting to run to having places for the whole gang.")
+          .Add({}, WaitBuckets());
+  prometheus::Histogram& gang_launch =
+      AddHistograms(
+          &registry, "lockstep_gang_launch_seconds", "From having places to all pods running.")
+          .Add({}, LaunchBuckets());
+  prometheus::Histogram& gang_recovery =
+      AddHistograms(&registry,
+                    "lockstep_gang_recovery_seconds",
+                    "From noticing that a running gang is broken to all pods running again.")
+          .Add({}, LaunchBuckets());
+  prometheus::Counter& gangs_placed =
+      AddCounters(&registry, "lockstep_gangs_placed_total", "Gangs that got their places.").Add({});
+  Counters& restarts =
+      AddCounters(&registry, "lockstep_restarts_total", "Restarts of pods and gangs by cause.");
+  Counters& finished =
+      AddCounters(&registry, "lockstep_jobs_finished_total", "Jobs that ended, by outcome.");
+  Gauges& cache = AddGauges(&registry, "lockstep_cache_objects", "Objects kept in memory.");
+  prometheus::Counter& events_dropped =
+      AddCounters(
+          &registry, "lockstep_events_dropped_total", "Events not written because too many waited.")
+          .Add({});
+
+  // The names of Prometheus' own client libraries.
+  prometheus::Counter& cpu =
+      AddCounters(&registry, "process_cpu_seconds_total", "User and system time.").Add({});
+  prometheus::Gauge& resident =
+      AddGauges(&registry, "process_resident_memory_bytes", "Resident memory.").Add({});
+  prometheus::Gauge& virtual_bytes =
+      AddGauges(&registry, "process_virtual_memory_bytes", "Virtual memory.").Add({});
+  prometheus::Gauge& start_time =
+      AddGauges(&registry, "process_start_time_seconds", "Start, in seconds since 1970.").Add({});
+  prometheus::Gauge& open_fds =
+      AddGauges(&registry, "process_open_fds", "Open file descriptors.").Add({});
+  prometheus::Gauge& max_fds =
+      AddGauges(&registry, "process_max_fds", "File descriptors that may be open.").Add({});
+  std::mutex page_mutex;  // two scrapes at once: the CPU counter is raised by one of them
+};
+
+OperatorMetrics::OperatorMetrics(const std::string& host)
+    : families_(std::make_unique<Families>(host)) {
+  // Every series is there from the start, so that a rate over the first event is right.
+  for (const std::string_view result : kResults) {
+    Labels labels = kController;
+    labels["result"] = result;
+    families_->passes.Add(labels);
+  }
+  for (const std::string_view method : kMethods) {
+    families_->calls.Add({{"method", std::string(method)}, {"code", "200"}, {"host", host}});
+    families_->call_time.Add({{"verb", std::string(method)}, {"host", host}}, PassBuckets());
+  }
+  for (const std::string_view state : kStates) {
+    families_->jobs.Add({{"state", std::string(state)}});
+  }
+  for (const std::string& cause : Causes()) {
+    families_->restarts.Add({{"cause", cause}});
+  }
+  for (const std::string_view outcome : kOutcomes) {
+    families_->finished.Add({{"outcome", std::string(outcome)}});
+  }
+  for (const std::string_view kind : kKinds) {
+    families_->cache.Add({{"kind", std::string(kind)}});
+  }
+  families_->workers.Set(1);
+}
+
+OperatorMetrics::~OperatorMetrics() = default;
+
+void OperatorMetrics::OnCall(const CallRecord& record) {
+  const std::string method(record.method);
+  families_->calls.Add({{"method", method}, {"code", CodeOf(record)}, {"host", families_->host}})
+      .Increment();
+  families_->call_time.Add({{"verb", method}, {"host", families_->host}}, PassBuckets())
+      .Observe(ToSeconds(record.duration));
+  if (record.is_retry) {
+    families_->call_retries.Increment();
+  }
+}
+
+void OperatorMetrics::PassDone(const PassReport& pass, Duration elapsed) {
+  Labels labels = kController;
+  labels["result"] = ResultName(pass.result);
+  families_->passes.Add(labels).Increment();
+  if (pass.result == PassResult::kFailed) {
+    families_->pass_errors.Increment();
+  }
+  families_->pass_time.Observe(ToSeconds(elapsed));
+  families_->queued.Observe(ToSeconds(pass.waited));
+  families_->worked.Observe(ToSeconds(elapsed));
+}
+
+void OperatorMetrics::SetQueue(std::size_t depth, int64_t adds, int64_t retries) {
+  families_->depth.Set(static_cast<double>(depth));
+  RaiseTo(adds, &families_->adds);
+  RaiseTo(retries, &families_->retries);
+}
+
+void OperatorMetrics::SetCache(const CacheCounts& counts) {
+  const std::array<std::size_t, kKinds.size()> values = {
+      counts.jobs, counts.pods, counts.foreign_pods, counts.nodes, counts.services};
+  for (std::size_t i = 0; i < kKinds.size(); ++i) {
+    families_->cache.Add({{"kind", std::string(kKinds[i])}}).Set(static_cast<double>(values[i]));
+  }
+}
+
+void OperatorMetrics::SetLeading(bool is_leading) {
+  families_->leading.Set(is_leading ? 1 : 0);
+}
+
+void OperatorMetrics::SetEventsDropped(int64_t count) {
+  RaiseTo(count, &families_->events_dropped);
+}
+
+void OperatorMetrics::SetJobs(const std::vector<std::string_view>& states) {
+  for (const std::string_view state : kStates) {
+    families_->jobs.Add({{"state", std::string(state)}})
+        .Set(static_cast<double>(std::count(states.begin(), states.end(), state)));
+  }
+}
+
+void OperatorMetrics::Count(const MetricDelta& delta) {
+  const auto count = static_cast<double>(delta.count);
+  switch (delta.metric) {
+    case Metric::kGangsPlaced:
+      families_->gangs_placed.Increment(count);
+      break;
+    case Metric::kRestarts:
+      families_->restarts.Add({{"cause", delta.label}}).Increment(count);
+      break;
+    case Metric::kJobsFinished:
+      families_->finished.Add({{"outcome", delta.label}}).Increment(count);
+      break;
+  }
+}
+
+void OperatorMetrics::GangPlaced(Duration waited) {
+  families_->gang_wait.Observe(ToSeconds(waited));
+}
+
+void OperatorMetrics::GangLaunched(Duration taken) {
+  families_->gang_launch.Observe(ToSeconds(taken));
+}
+
+void OperatorMetrics::GangRecovered(Duration taken) {
+  families_->gang_recovery.Observe(ToSeconds(taken));
+}
+
+std::string OperatorMetrics::RenderText() {
+  const ProcessStats stats = ReadProcessStats();
+  const std::lock_guard lock(families_->page_mutex);
+  families_->cpu.Increment(std::max(0.0, stats.cpu_seconds - families_->cpu.Value()));
+  families_->resident.Set(static_cast<double>(stats.resident_bytes));
+  families_->virtual_bytes.Set(static_cast<double>(stats.virtual_bytes));
+  families_->start_time.Set(stats.start_time_seconds);
+  families_->open_fds.Set(static_cast<double>(stats.open_fds));
+  families_->max_fds.Set(static_cast<double>(stats.max_fds));
+  return prometheus::TextSerializer().Serialize(families_->registry.Collect());
+}
+
+}  // namespace lockstep::control

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/time.h"
+#include "operator/api/training_job.h"
+#include "operator/controller/controller.h"
+#include "operator/reconcile/decision.h"
+#include "operator/transport/call_observer.h"
+
+namespace lockstep::control {
+
+// How many there are of everything that the operator keeps in memory.
+struct CacheCounts {
+  std::size_t jobs = 0;
+  std::size_t pods = 0;
+  std::size_t foreign_pods = 0;
+  std::size_t nodes = 0;
+  std::size_t services = 0;
+};
+
+// The numbers behind GET /metrics, with the names that users of controller-runtime know where there
+// are such. Source: prometheus-cpp's registry and text format.
+// Every series is there from the start, label sets are closed, and no label holds a job's name.
+// Counters move when the caller says that the fact is durable. Thread: any.
+class OperatorMetrics final : public CallObserver {
+ public:
+  // `host` is the API server's, as rest_client_* name it.
+  explicit OperatorMetrics(const std::string& host);
+  ~OperatorMetrics() override;
+  OperatorMetrics(const OperatorMetrics&) = delete;
+  OperatorMetrics& operator=(const OperatorMetrics&) = delete;
+
+  void OnCall(const CallRecord& record) override;
+
+  void PassDone(const PassReport& pass, Duration elapsed);
+  void SetQueue(std::size_t depth, int64_t adds, int64_t retries);
+  void SetCache(const CacheCounts& counts);
+  void SetLeading(bool is_leading);
+  void SetEventsDropped(int64_t count);
+
+  // Jobs by the word that tables show for their state (StateWord).
+  void SetJobs(const std::vector<std::string_view>& states);
+
+  void Count(const MetricDelta& delta);
+
+  // A gang got its places so long after it began to wait; all its pods ran so long after that; a
+  // gang that had been broken ran again so long after that was noticed.
+  void GangPlaced(Duration waited);
+  void GangLaunched(Duration taken);
+  void GangRecovered(Duration taken);
+
+  // The page in Prometheus' text format, version 0.0.4.
+  std::string RenderText();
+
+ private:
+  struct Families;
+
+  std::unique_ptr<Families> families_;
+};
+
+}  // namespace lockstep::control

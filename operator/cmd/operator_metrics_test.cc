@@ -1,0 +1,56 @@
+#include "operator/cmd/operator_metrics.h"
+
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep::control {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST(OperatorMetrics, EverySeriesIsThereBeforeAnythingHappened) {
+  const std::string page = OperatorMetrics("api:443").RenderText();
+
+  for (const char* series :
+       {"controller_runtime_reconcile_total{controller=\"trainingjob\",result=\"error\"} 0\n",
+        "workqueue_depth{name=\"trainingjob\"} 0\n",
+        "lockstep_jobs{state=\"Waiting\"} 0\n",
+        "lockstep_restarts_total{cause=\"hang\"} 0\n",
+        "lockstep_restarts_total{cause=\"oom\"} 0\n",
+        "lockstep_jobs_finished_total{outcome=\"failed\"} 0\n",
+        "lockstep_gang_wait_seconds_count 0\n"}) {
+    EXPECT_THAT(page, HasSubstr(series));
+  }
+}
+
+TEST(OperatorMetrics, CountersFollowWhatIsReported) {
+  OperatorMetrics metrics("api:443");
+  metrics.PassDone({{"default", "mnist"}, PassResult::kFailed, {}}, std::chrono::milliseconds(3));
+  metrics.Count({Metric::kRestarts, "killed", 2});
+  metrics.SetJobs({"Running", "Running", "Waiting"});
+  metrics.SetQueue(4, 10, 3);
+  metrics.SetQueue(1, 12, 3);
+  CallRecord call;
+  call.method = "POST";
+  call.http_status = 409;
+  metrics.OnCall(call);
+
+  const std::string page = metrics.RenderText();
+
+  for (const char* series :
+       {"controller_runtime_reconcile_errors_total{controller=\"trainingjob\"} 1\n",
+        "lockstep_restarts_total{cause=\"killed\"} 2\n",
+        "lockstep_jobs{state=\"Running\"} 2\n",
+        "workqueue_depth{name=\"trainingjob\"} 1\n",
+        "workqueue_adds_total{name=\"trainingjob\"} 12\n",
+        "rest_client_requests_total{code=\"409\",host=\"api:443\",method=\"POST\"} 1\n"}) {
+    EXPECT_THAT(page, HasSubstr(series));
+  }
+  EXPECT_THAT(page, Not(HasSubstr("mnist")));
+}
+
+}  // namespace
+}  // namespace lockstep::control

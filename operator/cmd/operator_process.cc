@@ -1,0 +1,342 @@
+#include "operator/cmd/operator_process.h"
+
+#include <chrono>
+#include <cstdlib>
+#include <optional>
+#include <poll.h>
+#include <thread>
+#include <unistd.h>
+#include <utility>
+
+#include "common/base/digest.h"
+#include "common/contract/topology.h"
+#include "operator/cmd/control_post.h"
+#include "operator/cmd/event_sender.h"
+#include "operator/cmd/operator_publisher.h"
+#include "operator/cmd/work_loop.h"
+#include "operator/controller/master_key.h"
+#include "operator/reconcile/build/pod_manifest.h"
+#include "operator/transport/api_access.h"
+#include "operator/transport/api_client.h"
+#include "operator/transport/beast_transport.h"
+#include "operator/transport/health_server.h"
+#include "operator/transport/lease_driver.h"
+#include "operator/transport/reflector_driver.h"
+#include "operator/transport/rotating_credentials.h"
+
+namespace lockstep::control {
+namespace {
+
+// Updates that may wait for the controller's thread before sockets are left alone. Choice: a list
+// of 10,000 pods comes in a few hundred pieces.
+constexpr std::size_t kUpdatesWaitingMax = 4096;
+
+// A pass waits for its calls at most a minute, and makes them in several rounds. Choice.
+constexpr Duration kTurnTimeMax = std::chrono::minutes(5);
+
+constexpr std::size_t kStatusBodyMax = 4 * 1024 * 1024;
+
+constexpr Duration kPollIntervalMax = std::chrono::seconds(15);  // of pods that never answer
+
+constexpr Duration kReleaseTimeout = std::chrono::seconds(3);
+constexpr Duration kStopTimeout = std::chrono::seconds(25);  // within a pod's grace of 30 s
+constexpr Duration kProgressInterval = std::chrono::seconds(5);
+
+constexpr const char* kMasterKeySecret = "lockstep-operator-key";  // the chart grants its reading
+
+constexpr int kExitFailed = 1;
+
+const SystemClock kClock;
+
+std::string EnvironmentOf(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? std::string() : value;
+}
+
+kube::Selection OursIn(const kube::ResourceType& type, const std::string& namespace_name) {
+  return {type, namespace_name, "lockstep.dev/job", ""};
+}
+
+template <typename T>
+void AddSyncCheck(const std::string& name,
+                  const ReflectorDriver<T>* driver,
+                  HealthServerOptions* options) {
+  options->ready[name] = [driver, name] {
+    return driver->has_synced()
+               ? OkStatus()
+               : Status(Error(ErrorCode::kUnavailable, "no list of " + name + " was had yet"));
+  };
+}
+
+}  // namespace
+
+// Everything, in the order in which it is started; the opposite is that in which it ends.
+class OperatorProcess::Parts {
+ public:
+  explicit Parts(Logger* logger) : logger_(logger), queue_(kUpdatesWaitingMax) {}
+
+  ~Parts() { Stop(); }
+
+  Status Start(const OperatorFlags& flags, const OperatorIdentity& identity);
+  void Stop();
+
+ private:
+  Status Connect(const OperatorFlags& flags);
+  Status Elect(const OperatorFlags& flags, const OperatorIdentity& identity);
+  void Watch(const OperatorFlags& flags);
+  Status Serve(const std::string& address);
+  bool HasSynced() const;
+
+  template <typename T>
+  std::unique_ptr<ReflectorDriver<T>> Follow(kube::Selection selection,
+                                             typename kube::Reflector<T>::Decode decode);
+
+  Logger* logger_;
+  std::string namespace_name_;
+  WorkQueueOfUpdates queue_;
+  std::optional<OperatorMetrics> metrics_;
+  std::unique_ptr<RotatingCredentials> credentials_;
+  std::unique_ptr<Transport> transport_;
+  std::optional<LeaseDriver> lease_;
+  std::unique_ptr<ApiClient> api_;
+  std::optional<HttpClient> pods_client_;
+  std::optional<ControlPost> control_;
+  std::optional<EventSender> events_;
+  std::optional<OperatorPublisher> publisher_;
+  std::optional<ControlLoop> loop_;
+  std::unique_ptr<ReflectorDriver<kube::RawObject>> jobs_;
+  std::unique_ptr<ReflectorDriver<kube::Pod>> pods_;
+  std::unique_ptr<ReflectorDriver<PodUse>> foreign_pods_;
+  std::unique_ptr<ReflectorDriver<kube::Node>> nodes_;
+  std::unique_ptr<ReflectorDriver<kube::Service>> services_;
+  std::optional<StatusPoller> poller_;
+  std::optional<WorkLoop> work_;
+  std::unique_ptr<HealthServer> server_;
+};
+
+Status OperatorProcess::Parts::Start(const OperatorFlags& flags, const OperatorIdentity& identity) {
+  LOCKSTEP_RETURN_IF_ERROR(Connect(flags));
+  if (!identity.namespace_name.empty()) {
+    namespace_name_ = identity.namespace_name;
+  }
+  if (!flags.lease_namespace.empty()) {
+    namespace_name_ = flags.lease_namespace;
+  }
+  ApiClientOptions api;
+  api.transport = transport_.get();
+  api.credentials = credentials_.get();
+  api.clock = &kClock;
+  api.observer = &*metrics_;
+  if (flags.leader_elect) {
+    api.leads_until = [this] { return lease_ ? lease_->leads_until() : TimePoint{}; };
+  }
+  api_ = std::make_unique<ApiClient>(std::move(api));
+  pods_client_.emplace(kStatusBodyMax);
+  control_.emplace(&*pods_client_);
+  EventSenderOptions events;
+  events.api = api_.get();
+  events.clock = &kClock;
+  events.logger = logger_;
+  events.recorder.reporting_instance =
+      identity.pod_name.empty() ? "lockstep-operator" : identity.pod_name;
+  events_.emplace(std::move(events));
+  publisher_.emplace(&*events_, &*metrics_, logger_);
+  ControlLoopOptions loop;
+  loop.pods =
+      SettingsForImages({flags.runtime_image, flags.image_pull_policy, flags.cluster_domain, ""});
+  loop.namespaces = {flags.namespaces.begin(), flags.namespaces.end()};
+  loop.controller.progress_interval = kProgressInterval;
+  loop_.emplace(std::move(loop),
+                ControlLoopParts{api_.get(), &*control_, &*publisher_, logger_},
+                kClock.Now(),
+                kClock.WallNow());
+  Watch(flags);
+  LOCKSTEP_RETURN_IF_ERROR(Elect(flags, identity));
+  StatusPollerOptions poller;
+  poller.interval_max = kPollIntervalMax;
+  poller_.emplace(poller, &*pods_client_, [this](StatusAnswer answer) {
+    queue_.Push(WorkMessage(std::move(answer)));
+  });
+  WorkLoopOptions work;
+  work.queue = &queue_;
+  work.poller = &*poller_;
+  work.metrics = &*metrics_;
+  work.loop = &*loop_;
+  work.clock = &kClock;
+  work.logger = logger_;
+  work.has_synced = [this] { return HasSynced(); };
+  work.master_key = [this] {
+    return EnsureMasterKey(api_.get(), {namespace_name_, kMasterKeySecret}, RandomHex(32));
+  };
+  work_.emplace(std::move(work));
+  return Serve(flags.metrics_address);
+}
+
+// Last, because the checks look at everything; a moment later than its first start at most.
+Status OperatorProcess::Parts::Serve(const std::string& address) {
+  if (address.empty()) {
+    return OkStatus();
+  }
+  auto host_port = ParseHostPort(address);
+  if (!host_port.ok()) {
+    return std::move(host_port).error().Wrap("--metrics-address");
+  }
+  HealthServerOptions options;
+  options.bind_address = host_port->host;
+  options.port = host_port->port;
+  options.logger = logger_;
+  options.metrics = [this] {
+    metrics_->SetEventsDropped(events_->dropped());
+    return metrics_->RenderText();
+  };
+  options.live["work-loop"] = [this] {
+    return kClock.Now() - work_->last_turn() < kTurnTimeMax
+               ? OkStatus()
+               : Status(Error(ErrorCode::kTimeout, "a pass does not end"));
+  };
+  AddSyncCheck("trainingjobs", jobs_.get(), &options);
+  AddSyncCheck("pods", pods_.get(), &options);
+  AddSyncCheck("foreign-pods", foreign_pods_.get(), &options);
+  AddSyncCheck("nodes", nodes_.get(), &options);
+  AddSyncCheck("services", services_.get(), &options);
+  LOCKSTEP_ASSIGN_OR_RETURN(server_, HealthServer::Start(std::move(options)));
+  return OkStatus();
+}
+
+Status OperatorProcess::Parts::Connect(const OperatorFlags& flags) {
+  if (flags.transport != TransportKind::kBeast) {
+    return Error(ErrorCode::kInvalidArgument, "--transport: only beast is built in");
+  }
+  ApiAccessOptions options;
+  options.kubeconfig = flags.kubeconfig;
+  options.context = flags.context;
+  options.environment = EnvironmentOf;
+  LOCKSTEP_ASSIGN_OR_RETURN(ApiAccess access, FindApiAccess(options));
+  namespace_name_ = access.namespace_name.empty() ? "default" : access.namespace_name;
+  logger_->Info("connecting", {{"server", access.endpoint.Url()}, {"by", access.source}});
+  metrics_.emplace(access.endpoint.host + ":" + std::to_string(access.endpoint.port));
+  RotationOptions rotation;
+  rotation.clock = &kClock;
+  rotation.logger = logger_;
+  LOCKSTEP_ASSIGN_OR_RETURN(credentials_,
+                            RotatingCredentials::Start(std::move(access.credentials), rotation));
+  TransportOptions transport;
+  transport.endpoint = access.endpoint;
+  transport.credentials = credentials_.get();
+  transport.logger = logger_;
+  transport.user_agent = "lockstep-operator/" LOCKSTEP_VERSION " (linux)";
+  transport.connections_max = flags.api_concurrency;
+  transport_ = MakeBeastTransport(std::move(transport));
+  return OkStatus();
+}
+
+Status OperatorProcess::Parts::Elect(const OperatorFlags& flags, const OperatorIdentity& identity) {
+  if (!flags.leader_elect) {
+    queue_.Push(WorkMessage(LeadershipWon{}));
+    return OkStatus();
+  }
+  LeaseDriverOptions options;
+  options.transport = transport_.get();
+  options.clock = &kClock;
+  options.logger = logger_;
+  options.observer = &*metrics_;
+  options.lease.namespace_name = namespace_name_;
+  options.lease.name = flags.lease_name;
+  options.lease.identity =
+      (identity.pod_name.empty() ? "lockstep-operator" : identity.pod_name) + "_" + RandomHex(4);
+  options.lease.lease_duration = flags.lease_duration;
+  options.lease.renew_deadline = flags.renew_deadline;
+  options.lease.retry_period = flags.retry_period;
+  options.seed = std::hash<std::string>()(options.lease.identity);
+  options.on_role = [this](kube::LeaseRole role) {
+    if (role == kube::LeaseRole::kLeader) {
+      queue_.Push(WorkMessage(LeadershipWon{}));
+    } else if (role == kube::LeaseRole::kLost) {
+      logger_->Error("the lease is lost: another may lead, so this process ends");
+      ::_exit(kExitFailed);  // no pass may go on, not even to say goodbye
+    }
+  };
+  LOCKSTEP_RETURN_IF_ERROR(kube::CheckLeaseOptions(options.lease));
+  lease_.emplace(std::move(options));
+  return OkStatus();
+}
+
+template <typename T>
+std::unique_ptr<ReflectorDriver<T>> OperatorProcess::Parts::Follow(
+    kube::Selection selection, typename kube::Reflector<T>::Decode decode) {
+  WatchLoopOptions options;
+  options.transport = transport_.get();
+  options.clock = &kClock;
+  options.logger = logger_;
+  options.observer = &*metrics_;
+  kube::ReflectorOptions reflector;
+  reflector.selection = std::move(selection);
+  const uint64_t seed = std::hash<std::string>()(RandomHex(8));
+  return std::make_unique<ReflectorDriver<T>>(
+      options, std::move(reflector), decode, seed, ReflectorDriver<T>::Into(&queue_));
+}
+
+void OperatorProcess::Parts::Watch(const OperatorFlags& flags) {
+  const std::string where = flags.namespaces.size() == 1 ? flags.namespaces.front() : "";
+  jobs_ = Follow<kube::RawObject>({kube::kTrainingJobs, where, "", ""}, kube::DecodeRaw);
+  pods_ = Follow<kube::Pod>(OursIn(kube::kPods, ""), kube::DecodePod);
+  foreign_pods_ = Follow<PodUse>({kube::kPods,
+                                  "",
+                                  "!lockstep.dev/job",
+                                  "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"},
+                                 DecodePodUse);
+  nodes_ = Follow<kube::Node>({kube::kNodes, "", "", ""}, kube::DecodeNode);
+  services_ = Follow<kube::Service>(OursIn(kube::kServices, where), kube::DecodeService);
+}
+
+bool OperatorProcess::Parts::HasSynced() const {
+  return jobs_->has_synced() && pods_->has_synced() && foreign_pods_->has_synced() &&
+         nodes_->has_synced() && services_->has_synced();
+}
+
+void OperatorProcess::Parts::Stop() {
+  server_.reset();
+  work_.reset();
+  jobs_.reset();
+  pods_.reset();
+  foreign_pods_.reset();
+  nodes_.reset();
+  services_.reset();
+  events_.reset();
+  if (lease_) {
+    lease_->Release(Deadline::After(kClock.Now(), kReleaseTimeout));
+  }
+}
+
+OperatorProcess::OperatorProcess(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+
+OperatorProcess::~OperatorProcess() = default;
+
+Result<std::unique_ptr<OperatorProcess>> OperatorProcess::Start(const OperatorFlags& flags,
+                                                                const OperatorIdentity& identity,
+                                                                Logger* logger) {
+  auto parts = std::make_unique<Parts>(logger);
+  LOCKSTEP_RETURN_IF_ERROR(parts->Start(flags, identity));
+  return std::unique_ptr<OperatorProcess>(new OperatorProcess(std::move(parts)));
+}
+
+void OperatorProcess::RunUntilSignal(StopSignals* signals) {
+  pollfd entry{signals->fd(), POLLIN, 0};
+  while (signals->Take().empty()) {
+    ::poll(&entry, 1, -1);
+  }
+  // Watches for a second signal, and for a stop that takes too long.
+  std::jthread guard([signals](const std::stop_token& stop) {
+    const Deadline deadline = Deadline::After(SteadyNow(), kStopTimeout);
+    pollfd again{signals->fd(), POLLIN, 0};
+    while (!stop.stop_requested()) {
+      ::poll(&again, 1, 50);
+      if (deadline.HasPassed(SteadyNow()) || !signals->Take().empty()) {
+        ::_exit(kExitFailed);
+      }
+    }
+  });
+  parts_->Stop();
+}
+
+}  // namespace lockstep::control
