@@ -171,7 +171,10 @@ kube::Reply ApiServer::List(const Route& route) const {
           std::to_string(version) + "/" + after.namespace_name + "/" + after.name;
       break;
     }
-    items += (items.empty() ? "" : ",") + DumpJson(*object);
+    // Only custom objects say what they are inside a list.
+    items +=
+        (items.empty() ? "" : ",") +
+        (collection.kind == "TrainingJob" ? ObjectText(collection, *object) : DumpJson(*object));
     after = key;
     ++count;
   }

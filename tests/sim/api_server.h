@@ -77,7 +77,7 @@ class ApiServer {
                      const Json& options,
                      WallTime now);
 
-  ObjectStore* store() { return &store_; }
+  ObjectStore* mutable_store() { return &store_; }
 
   const ObjectStore& store() const { return store_; }
 

@@ -82,9 +82,9 @@ TEST_F(ApiServerTest, AnOlderVersionIsRefusedAndStatusIsWrittenApart) {
   EXPECT_EQ(stored["spec"]["x"], 1);
   EXPECT_EQ(stored["status"]["y"], 2);
   EXPECT_EQ(stored["metadata"]["generation"], 2);
-  const int64_t version = server.store()->version();
+  const int64_t version = server.mutable_store()->version();
   EXPECT_EQ(Put(stored, "status"), 200);
-  EXPECT_EQ(server.store()->version(), version) << "nothing changed: no write";
+  EXPECT_EQ(server.mutable_store()->version(), version) << "nothing changed: no write";
   stored["metadata"]["uid"] = "another";
   EXPECT_EQ(Put(stored, "status"), 409);
 }
@@ -94,11 +94,12 @@ TEST_F(ApiServerTest, PodsAreDeletedWithTheirGraceOnceBound) {
   EXPECT_EQ(Send(kube::Delete(kube::kPods, "ns", "a", {"other", {}, false})).status, 409);
   server.Edit(kube::kPods, {"ns", "a"}, [](Json* one) { (*one)["spec"]["nodeName"] = "n"; });
   EXPECT_EQ(Send(kube::Delete(kube::kPods, "ns", "a", {UidOf(pod), {}, false})).status, 200);
-  const Json deleting = *server.store()->Get(kube::kPods, {"ns", "a"});
+  const Json deleting = *server.mutable_store()->Get(kube::kPods, {"ns", "a"});
   EXPECT_EQ(deleting["metadata"]["deletionGracePeriodSeconds"], 30);
   EXPECT_EQ(deleting["metadata"]["deletionTimestamp"], "2027-01-15T08:00:30Z");
   Send(kube::Delete(kube::kPods, "ns", "a", {"", std::chrono::seconds(60), false}));
-  EXPECT_EQ(*server.store()->Get(kube::kPods, {"ns", "a"}), deleting) << "only shorter counts";
+  EXPECT_EQ(*server.mutable_store()->Get(kube::kPods, {"ns", "a"}), deleting)
+      << "only shorter counts";
   Send(kube::Delete(kube::kPods, "ns", "a", {"", std::chrono::seconds(0), false}));
   EXPECT_FALSE(IsThere(kube::kPods, "a"));
   Create(kube::kPods, PodBody("b"));
@@ -129,7 +130,7 @@ TEST_F(ApiServerTest, AForegroundDeletionWaitsForTheDependents) {
   Send(kube::Delete(kube::kTrainingJobs, "ns", "j", {"", {}, true}));
   CollectAll();
   EXPECT_TRUE(IsThere(kube::kTrainingJobs, "j"));
-  EXPECT_TRUE(IsDeleting(*server.store()->Get(kube::kPods, {"ns", "a"})));
+  EXPECT_TRUE(IsDeleting(*server.mutable_store()->Get(kube::kPods, {"ns", "a"})));
   Send(kube::Delete(kube::kPods, "ns", "a", {"", std::chrono::seconds(0), false}));
   CollectAll();
   EXPECT_FALSE(IsThere(kube::kTrainingJobs, "j"));
@@ -153,11 +154,11 @@ TEST_F(ApiServerTest, ApplyOwnsWhatItSends) {
     return Send(kube::Apply(kube::kServices, "ns", "s", DumpJson(named)));
   };
   EXPECT_EQ(apply({{"clusterIP", "None"}, {"selector", {{"a", "1"}, {"b", "2"}}}}).status, 201);
-  const int64_t version = server.store()->version();
+  const int64_t version = server.mutable_store()->version();
   EXPECT_EQ(apply({{"clusterIP", "None"}, {"selector", {{"a", "1"}, {"b", "2"}}}}).status, 200);
-  EXPECT_EQ(server.store()->version(), version) << "no-op apply = no write";
+  EXPECT_EQ(server.mutable_store()->version(), version) << "no-op apply = no write";
   EXPECT_EQ(apply({{"clusterIP", "None"}, {"selector", {{"a", "3"}}}}).status, 200);
-  EXPECT_EQ(DumpJson(server.store()->Get(kube::kServices, {"ns", "s"})->at("spec")),
+  EXPECT_EQ(DumpJson(server.mutable_store()->Get(kube::kServices, {"ns", "s"})->at("spec")),
             R"({"clusterIP":"None","selector":{"a":"3"}})");
 }
 
@@ -244,7 +245,7 @@ TEST_F(ApiServerTest, AReflectorFollowsThroughListsPagesWatchesAndForgottenHisto
       mirror.Exchange(1);
       EXPECT_EQ(mirror.Names(), "a b d e f");
       Send(kube::Delete(kube::kPods, "ns", "a", {}));
-      server.store()->Compact();
+      server.mutable_store()->Compact();
       for (int i = 0; i < 5; ++i) {
         mirror.Exchange(10);
       }

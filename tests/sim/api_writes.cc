@@ -55,7 +55,8 @@ void DefaultPod(Json* pod) {
     if (!container.contains("resources") || !container["resources"].contains("limits")) {
       continue;
     }
-    for (const auto& [name, amount] : container["resources"]["limits"].items()) {
+    const Json limits = container["resources"]["limits"];  // a copy: writing moves its neighbours
+    for (const auto& [name, amount] : limits.items()) {
       if (!container["resources"].contains("requests") ||
           !container["resources"]["requests"].contains(name)) {
         container["resources"]["requests"][name] = amount;
@@ -66,6 +67,32 @@ void DefaultPod(Json* pod) {
     spec["terminationGracePeriodSeconds"] = kGraceDefault;
   }
   (*pod)["status"] = {{"phase", "Pending"}};
+}
+
+std::string Base64(const std::string& bytes) {
+  constexpr std::string_view kDigits =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  for (std::size_t i = 0; i < bytes.size(); i += 3) {
+    const auto byte = [&](std::size_t at) -> uint32_t {
+      return at < bytes.size() ? static_cast<unsigned char>(bytes[at]) : 0;
+    };
+    const uint32_t bits = (byte(i) << 16U) | (byte(i + 1) << 8U) | byte(i + 2);
+    text += kDigits[bits >> 18U];
+    text += kDigits[(bits >> 12U) & 63U];
+    text += i + 1 < bytes.size() ? kDigits[(bits >> 6U) & 63U] : '=';
+    text += i + 2 < bytes.size() ? kDigits[bits & 63U] : '=';
+  }
+  return text;
+}
+
+// What is written as text is kept as base64.
+void EncodeSecret(Json* secret) {
+  const Json texts = secret->value("stringData", Json::object());
+  for (const auto& [name, text] : texts.items()) {
+    (*secret)["data"][name] = Base64(text.get<std::string>());
+  }
+  secret->erase("stringData");
 }
 
 bool IsPodWellFormed(const Json& pod) {
@@ -145,6 +172,9 @@ kube::Reply ApiServer::Create(const Route& route, Json body, WallTime now) {
     }
   } else if (HasStatusSubresource(collection)) {
     body.erase("status");
+  }
+  if (collection.kind == "Secret") {
+    EncodeSecret(&body);
   }
   body.erase("kind");
   body.erase("apiVersion");

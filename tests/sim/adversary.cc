@@ -1,0 +1,249 @@
+#include <algorithm>
+#include <iterator>
+
+#include "operator/reconcile/testing.h"
+#include "tests/sim/selector.h"
+#include "tests/sim/simulation.h"
+
+// What the adversary of the simulation does.
+namespace lockstep::control::sim {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr const char* kNamespace = "team";
+
+}  // namespace
+
+void Simulation::Adversary() {
+  struct Odds {
+    uint64_t odds;
+    Move move;
+  };
+
+  static constexpr Odds kMoves[] = {
+      {60, &Simulation::KillProcess},     {200, &Simulation::FreezeProcess},
+      {250, &Simulation::LoseNode},       {60, &Simulation::ReturnNode},
+      {200, &Simulation::TogglePlugin},   {200, &Simulation::Cordon},
+      {120, &Simulation::DeletePod},      {250, &Simulation::TouchService},
+      {200, &Simulation::Suspend},        {400, &Simulation::DeleteJob},
+      {100, &Simulation::AddForeignPod},  {250, &Simulation::ChangeQuota},
+      {100, &Simulation::ForgetHistory},  {300, &Simulation::BreakImage},
+      {250, &Simulation::FreezeOperator}, {250, &Simulation::StopOperator},
+      {150, &Simulation::CrashOperator},  {300, &Simulation::Outage},
+      {4, &Simulation::CollectGarbage},
+  };
+  for (const Odds& one : kMoves) {
+    if (context_.Happens(one.odds)) {
+      (this->*one.move)();
+    }
+  }
+  if (outage_until_ != TimePoint() && outage_until_ <= context_.now) {
+    outage_until_ = TimePoint();
+    for (auto& [number, one] : operators_) {
+      one->SetOutage(false);
+    }
+  }
+}
+
+std::string Simulation::RandomNode() {
+  const std::vector<std::string> names = nodes_.names();
+  return names[context_.prng.Below(names.size())];
+}
+
+ObjectPtr Simulation::RandomPod(bool is_ours) {
+  std::vector<ObjectPtr> pods;
+  for (const auto& [key, pod] : server_.mutable_store()->Of(kube::kPods).objects) {
+    if (MatchesLabels(*pod, {{"lockstep.dev/job", !is_ours, true, {}}})) {
+      pods.push_back(pod);
+    }
+  }
+  return pods.empty() ? nullptr : pods[context_.prng.Below(pods.size())];
+}
+
+ObjectPtr Simulation::RandomJob() {
+  const auto& jobs = server_.mutable_store()->Of(kube::kTrainingJobs).objects;
+  if (jobs.empty()) {
+    return nullptr;
+  }
+  return std::next(jobs.begin(), static_cast<std::ptrdiff_t>(context_.prng.Below(jobs.size())))
+      ->second;
+}
+
+void Simulation::KillProcess() {
+  const ObjectPtr pod = RandomPod(true);
+  if (pod != nullptr) {
+    constexpr int kCodes[] = {1, 42, 70, 75, 126, 134, 137, 139, 143};
+    const int code = kCodes[context_.prng.Below(std::size(kCodes))];
+    processes_.End(UidOf(*pod), {code, code == 137 && context_.Happens(2) ? "OOMKilled" : "Error"});
+  }
+}
+
+void Simulation::FreezeProcess() {
+  if (const ObjectPtr pod = RandomPod(true)) {
+    processes_.Freeze(UidOf(*pod));
+    checks_.NoteCasualty(UidOf(*pod));
+  }
+}
+
+void Simulation::LoseNode() {
+  const std::string name = RandomNode();
+  for (const auto& [key, pod] : server_.mutable_store()->Of(kube::kPods).objects) {
+    if (TextAt(*pod, "spec.nodeName") == name) {
+      checks_.NoteCasualty(UidOf(*pod));
+    }
+  }
+  if (context_.Happens(2)) {
+    nodes_.Crash(name);
+  } else {
+    nodes_.CutOff(name);
+  }
+}
+
+void Simulation::ReturnNode() {
+  nodes_.Return(RandomNode());
+}
+
+void Simulation::TogglePlugin() {
+  nodes_.SetPlugin(RandomNode(), context_.Happens(2));
+}
+
+void Simulation::Cordon() {
+  const bool is_cordoned = context_.Happens(2);
+  server_.Edit(kube::kNodes, {"", RandomNode()}, [is_cordoned](Json* node) {
+    (*node)["spec"]["unschedulable"] = is_cordoned;
+  });
+}
+
+void Simulation::DeletePod() {
+  const ObjectPtr pod = RandomPod(true);
+  if (pod == nullptr) {
+    return;
+  }
+  checks_.NoteCasualty(UidOf(*pod));
+  const std::string name = TextAt(*pod, "metadata.name");
+  context_.Tell("user: deletes pod " + name);
+  kube::DeleteOptions options;
+  if (context_.Happens(3)) {
+    options.grace = seconds(0);
+  }
+  server_.Handle(kube::Delete(kube::kPods, kNamespace, name, options), context_.ServerTime());
+}
+
+void Simulation::TouchService() {
+  const ObjectPtr job = RandomJob();
+  if (job == nullptr) {
+    return;
+  }
+  const std::string name = TextAt(*job, "metadata.name");
+  if (context_.Happens(2)) {
+    server_.Handle(kube::Delete(kube::kServices, kNamespace, name, {}), context_.ServerTime());
+  } else {
+    server_.Edit(kube::kServices, {kNamespace, name}, [](Json* service) {
+      (*service)["spec"]["publishNotReadyAddresses"] = false;
+    });
+  }
+}
+
+void Simulation::Suspend() {
+  const ObjectPtr job = RandomJob();
+  if (job == nullptr) {
+    return;
+  }
+  const bool suspend = context_.Happens(2);
+  context_.Tell("user: " + std::string(suspend ? "suspends " : "resumes ") +
+                TextAt(*job, "metadata.name"));
+  server_.Edit(
+      kube::kTrainingJobs, {kNamespace, TextAt(*job, "metadata.name")}, [suspend](Json* one) {
+        (*one)["spec"]["runPolicy"]["suspend"] = suspend;
+        (*one)["metadata"]["generation"] = (*one)["metadata"]["generation"].get<int64_t>() + 1;
+      });
+}
+
+// Now and then another job takes the name at once.
+void Simulation::DeleteJob() {
+  const ObjectPtr job = RandomJob();
+  if (job == nullptr) {
+    return;
+  }
+  const std::string name = TextAt(*job, "metadata.name");
+  const bool is_foreground = context_.Happens(2);
+  context_.Tell("user: deletes " + name);
+  server_.Handle(kube::Delete(kube::kTrainingJobs, kNamespace, name, {"", {}, is_foreground}),
+                 context_.ServerTime());
+  CreateJob(is_foreground || context_.Happens(2) ? "job" + std::to_string(next_name_++) : name);
+}
+
+void Simulation::AddForeignPod() {
+  const Json body = {
+      {"metadata", {{"name", "foreign" + std::to_string(next_name_++)}}},
+      {"spec",
+       {{"containers",
+         Json::array(
+             {{{"name", "main"},
+               {"resources",
+                {{"limits",
+                  {{"nvidia.com/gpu", std::to_string(1 + context_.prng.Below(3))}}}}}}})}}}};
+  server_.Handle(kube::Create(kube::kPods, kNamespace, DumpJson(body)), context_.ServerTime());
+}
+
+void Simulation::ChangeQuota() {
+  if (context_.Happens(2)) {
+    server_.quotas.clear();
+  } else {
+    server_.quotas[kNamespace] = {static_cast<int64_t>(context_.prng.Below(8)), 16};
+  }
+}
+
+void Simulation::ForgetHistory() {
+  server_.mutable_store()->Compact();
+}
+
+void Simulation::BreakImage() {
+  if (const ObjectPtr pod = RandomPod(true)) {
+    nodes_.broken_images.insert(UidOf(*pod));
+    checks_.NoteCasualty(UidOf(*pod));
+  }
+}
+
+void Simulation::FreezeOperator() {
+  for (auto& [number, one] : operators_) {
+    if (context_.Happens(2)) {
+      context_.Tell(one->identity() + " is frozen");
+      one->FreezeUntil(context_.now + context_.Between(seconds(0), seconds(40)));
+    }
+  }
+}
+
+void Simulation::StopOperator() {
+  for (auto& [number, one] : operators_) {
+    if (context_.Happens(2)) {
+      context_.Tell(one->identity() + " is told to end");
+      one->Stop();
+    }
+  }
+}
+
+void Simulation::CrashOperator() {
+  for (auto& [number, one] : operators_) {
+    if (context_.Happens(2)) {
+      context_.Tell(one->identity() + " is killed");
+      one->Kill();
+    }
+  }
+}
+
+void Simulation::Outage() {
+  outage_until_ = context_.now + context_.Between(seconds(0), seconds(60));
+  context_.Tell("the API server is out");
+  for (auto& [number, one] : operators_) {
+    one->SetOutage(true);
+  }
+}
+
+void Simulation::CollectGarbage() {
+  server_.CollectGarbage(context_.ServerTime());
+}
+
+}  // namespace lockstep::control::sim

@@ -1,0 +1,278 @@
+#include "tests/sim/checks.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "common/base/check.h"
+#include "operator/api/conditions.h"
+#include "operator/api/decode.h"
+#include "operator/kube/decode.h"
+#include "operator/reconcile/gang_view.h"
+#include "operator/reconcile/pod_labels.h"
+#include "operator/reconcile/policy/budget.h"
+#include "tests/sim/selector.h"
+
+namespace lockstep::control::sim {
+namespace {
+
+// A gang of which some pods are bound and some are not must be whole or rolled back by then.
+// Choice: the operator's own deadline, and room for outages of everything on the way.
+constexpr Duration kPartialGangMax = std::chrono::minutes(30);
+
+const PodPlacement* Find(const TrainingJobStatus& status, const PodPlacement& like) {
+  const auto found =
+      std::find_if(status.placement.begin(), status.placement.end(), [&](const auto& one) {
+        return one.role == like.role && one.index == like.index;
+      });
+  return found == status.placement.end() ? nullptr : &*found;
+}
+
+int64_t GpusOf(const TrainingJob& job, const PodPlacement& placement) {
+  const RoleSpec* const role = job.FindRole(placement.role);
+  return role == nullptr ? 0 : role->gpus;
+}
+
+std::string NameOf(const TrainingJob& job) {
+  return "job " + job.metadata.name + " (" + job.metadata.uid + ")";
+}
+
+}  // namespace
+
+TrainingJob DecodeJob(const Json& object) {
+  Json document = object;
+  document["apiVersion"] = kApiVersion;
+  document["kind"] = kTrainingJobKind;
+  DecodedJob decoded = DecodeTrainingJob(document);
+  std::string problems;
+  for (const Error& error : decoded.errors) {
+    problems += error.ToString() + "; ";
+  }
+  LOCKSTEP_CHECK(decoded.ok(), problems);
+  return std::move(decoded.job);
+}
+
+void Checks::Require(bool holds, const std::string& what) {
+  if (!holds && problem_.empty()) {
+    problem_ = what;
+    context_->Tell("BROKEN: " + what);
+  }
+}
+
+// Whether the pod has met something that a restart may answer.
+bool Checks::HasSuffered(const std::string& pod_uid) const {
+  if (pod_uid.empty() || casualties_.count(pod_uid) > 0) {
+    return true;
+  }
+  for (const auto& [key, pod] : server_->store().Of(kube::kPods).objects) {
+    if (UidOf(*pod) == pod_uid) {
+      return IsDeleting(*pod) || TextAt(*pod, "status.phase") == "Failed" ||
+             !IsNodeGood(TextAt(*pod, "spec.nodeName"));
+    }
+  }
+  return true;  // it is gone
+}
+
+void Checks::NoteCasualty(const std::string& pod_uid) {
+  casualties_.insert(pod_uid);
+}
+
+void Checks::OnStatusWrite(const ObjectPtr& before_object, const ObjectPtr& after_object) {
+  ++status_writes_;
+  const TrainingJob& before = jobs_.Of(before_object);
+  const TrainingJob& after = jobs_.Of(after_object);
+  Require(!(before.status == after.status),
+          NameOf(after) + ": a status was written that says nothing new");
+  CheckProgress(before, after);
+  CheckCounts(before, after);
+  CheckEnds(before, after);
+  CheckPlan(before, after);
+}
+
+void Checks::CheckProgress(const TrainingJob& before, const TrainingJob& after) {
+  const std::string name = NameOf(after);
+  const TrainingJobStatus& was = before.status;
+  const TrainingJobStatus& is = after.status;
+  Require(was.attempt <= is.attempt, name + ": the attempt decreased");
+  Require(was.epoch <= is.epoch, name + ": the epoch decreased");
+  Require(was.control_counter <= is.control_counter, name + ": the control counter decreased");
+  for (const PodPlacement& placement : is.placement) {
+    const PodPlacement* const old = Find(was, placement);
+    if (old != nullptr && was.attempt == is.attempt) {
+      Require(old->incarnation <= placement.incarnation, name + ": an incarnation decreased");
+      Require(old->incarnation < placement.incarnation || old->node == placement.node,
+              name + ": a pod was moved under its own name");
+    }
+  }
+  Require(is.placement.empty() || was.placement.empty() || was.attempt != is.attempt ||
+              is.placement.size() == was.placement.size(),
+          name + ": half a gang is placed");
+}
+
+// Every restart is counted in the very write that decides it, and only for what has happened.
+void Checks::CheckCounts(const TrainingJob& before, const TrainingJob& after) {
+  const std::string name = NameOf(after);
+  const auto total = [](const TrainingJobStatus& status) {
+    return CountedRestarts(status) + UncountedRestarts(status);
+  };
+  const int64_t counted = total(after.status) - total(before.status);
+  int64_t replaced = 0;
+  bool has_casualty = false;
+  for (const PodPlacement& placement : before.status.placement) {
+    has_casualty = has_casualty || HasSuffered(placement.pod_uid);
+    const PodPlacement* const now = Find(after.status, placement);
+    if (now == nullptr || before.status.attempt != after.status.attempt) {
+      continue;
+    }
+    const int64_t grown = now->incarnation.value() - placement.incarnation.value();
+    replaced += grown;
+    Require(grown == 0 || HasSuffered(placement.pod_uid),
+            name + ": " + std::string(RoleName(placement.role)) + "-" +
+                std::to_string(placement.index) +
+                " was replaced though nothing had happened to it");
+  }
+  restarts_ += counted;
+  const bool is_new_attempt = before.status.attempt < after.status.attempt;
+  rollbacks_ += after.status.rollbacks > before.status.rollbacks ? 1 : 0;
+  if (!is_new_attempt) {
+    Require(counted == replaced,
+            name + ": " + std::to_string(counted) + " restarts counted for " +
+                std::to_string(replaced) + " replacements");
+  } else {
+    Require(counted <= 1, name + ": one new attempt, counted more than once");
+    Require(counted == 0 || has_casualty || before.status.placement.empty(),
+            name + ": the gang was restarted though nothing had happened to it");
+  }
+  Require(CountedRestarts(after.status) <= after.spec.run_policy.backoff_limit,
+          name + ": the budget was exceeded");
+}
+
+void Checks::CheckEnds(const TrainingJob& before, const TrainingJob& after) {
+  for (const ConditionType type : {ConditionType::kSucceeded, ConditionType::kFailed}) {
+    Require(!IsTrue(before.status, type) || IsTrue(after.status, type),
+            NameOf(after) + ": an end was taken back");
+  }
+  Require(!IsTrue(after.status, ConditionType::kSucceeded) ||
+              !IsTrue(after.status, ConditionType::kFailed),
+          NameOf(after) + ": succeeded and failed");
+}
+
+// A new place is not promised to two.
+void Checks::CheckPlan(const TrainingJob& before, const TrainingJob& after) {
+  std::map<std::string, int64_t> promised;
+  std::set<std::string> new_nodes;
+  for (const PodPlacement& placement : after.status.placement) {
+    const PodPlacement* const old = Find(before.status, placement);
+    if (old == nullptr || before.status.attempt != after.status.attempt ||
+        old->node != placement.node) {
+      new_nodes.insert(placement.node);
+    }
+  }
+  if (new_nodes.empty() || HasEnded(after.status)) {
+    return;
+  }
+  for (const auto& [key, object] : server_->store().Of(kube::kTrainingJobs).objects) {
+    const TrainingJob& job = jobs_.Of(object);
+    if (HasEnded(job.status)) {
+      continue;
+    }
+    for (const PodPlacement& placement : job.status.placement) {
+      promised[placement.node] += placement.is_completed ? 0 : GpusOf(job, placement);
+    }
+  }
+  for (const std::string& name : new_nodes) {
+    const ObjectPtr node = server_->store().Get(kube::kNodes, {"", name});
+    if (node != nullptr) {
+      const int64_t gpus = node_objects_.Of(node).allocatable.gpu_count;
+      Require(promised[name] <= gpus,
+              NameOf(after) + ": " + std::to_string(promised[name]) + " GPUs of " + name +
+                  " are promised, it has " + std::to_string(gpus));
+    }
+  }
+}
+
+bool Checks::IsNodeGood(const std::string& name) const {
+  const ObjectPtr node = server_->store().Get(kube::kNodes, {"", name});
+  return node != nullptr && node_objects_.Of(node).is_schedulable;
+}
+
+void Checks::CheckWorld() {
+  // Nothing is written, nothing is broken, but for what lasts too long.
+  if (server_->store().version() == checked_version_ &&
+      context_->now - checked_at_ < std::chrono::minutes(1)) {
+    return;
+  }
+  checked_version_ = server_->store().version();
+  checked_at_ = context_->now;
+  for (const std::string& given : nodes_->given_twice()) {
+    Require(false, "a GPU was given twice: " + given);
+  }
+  std::map<std::string, std::set<int>> used;
+  for (const auto& [uid, use] : nodes_->DevicesInUse()) {
+    for (const int device : use.devices) {
+      Require(used[use.node].insert(device).second, "a device is in two pods of " + use.node);
+    }
+  }
+  for (const auto& [key, object] : server_->store().Of(kube::kTrainingJobs).objects) {
+    if (!IsDeleting(*object)) {
+      CheckPods(key.namespace_name, jobs_.Of(object));
+    }
+  }
+}
+
+void Checks::CheckPods(const std::string& namespace_name, const TrainingJob& job) {
+  std::map<TaskId, int> standing;
+  std::set<Attempt> attempts;
+  std::size_t bound = 0;
+  for (const auto& [key, object] : server_->store().Of(kube::kPods).objects) {
+    if (key.namespace_name != namespace_name) {
+      continue;
+    }
+    const kube::Pod& pod = pods_.Of(object);
+    const auto identity = ParsePodLabels(pod.labels);
+    if (!identity.has_value() || identity->job_uid != job.metadata.uid ||
+        pod.owner_uid != job.metadata.uid) {
+      continue;
+    }
+    const std::string name = NameOf(job) + ": " + key.name;
+    Require(identity->number.attempt <= job.status.attempt, name + " is of a later attempt");
+    if (identity->number.attempt == job.status.attempt) {
+      PodPlacement like;
+      like.role = identity->task.role;
+      like.index = identity->task.index;
+      const PodPlacement* const placement = Find(job.status, like);
+      Require(placement != nullptr && identity->number.incarnation <= placement->incarnation,
+              name + " stands where the status knows of nothing");
+      const bool is_bound = !TextAt(*object, "spec.nodeName").empty();
+      bound +=
+          placement != nullptr && is_bound && identity->number.incarnation == placement->incarnation
+              ? 1
+              : 0;
+    }
+    if (!HasEnded(pod) && IsNodeGood(pod.spec.node_name)) {
+      attempts.insert(identity->number.attempt);
+      standing[identity->task] += pod.is_deleting ? 0 : 1;
+    }
+  }
+  Require(attempts.size() <= 1, NameOf(job) + ": pods of two attempts live side by side");
+  for (const auto& [task, count] : standing) {
+    Require(count <= 1, NameOf(job) + ": " + TaskName(task) + " has two pods");
+  }
+  CheckPartialGang(job, bound);
+}
+
+void Checks::CheckPartialGang(const TrainingJob& job, std::size_t bound) {
+  const bool is_partial =
+      !HasEnded(job.status) && bound > 0 && bound < job.status.placement.size() &&
+      std::none_of(job.status.placement.begin(), job.status.placement.end(), [](const auto& one) {
+        return one.is_completed || one.incarnation.value() > 0;
+      });
+  if (!is_partial) {
+    partial_since_.erase(job.metadata.uid);
+    return;
+  }
+  const auto [since, is_new] = partial_since_.try_emplace(job.metadata.uid, context_->now);
+  Require(context_->now - since->second <= kPartialGangMax,
+          NameOf(job) + ": a gang is partly placed for too long");
+}
+
+}  // namespace lockstep::control::sim

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "operator/kube/objects.h"
+#include "tests/sim/object_store.h"
+
+namespace lockstep::control::sim {
+
+// Stored objects as values, each version read once. Looked up by address, never iterated.
+template <typename T>
+class DecodedCache {
+ public:
+  using Decode = T (*)(const Json& object);
+
+  explicit DecodedCache(Decode decode) : decode_(decode) {}
+
+  const T& Of(const ObjectPtr& object) {
+    if (entries_.size() > kEntriesMax) {
+      entries_.clear();
+    }
+    const auto found = entries_.find(object.get());
+    if (found != entries_.end()) {
+      return found->second->second;
+    }
+    auto entry = std::make_unique<std::pair<ObjectPtr, T>>(object, decode_(*object));
+    return (entries_[object.get()] = std::move(entry))->second;
+  }
+
+ private:
+  static constexpr std::size_t kEntriesMax = 1000;  // choice: more than one world's live objects
+
+  Decode decode_;
+  // The object is kept, so that its address stays its own.
+  std::unordered_map<const Json*, std::unique_ptr<std::pair<ObjectPtr, T>>> entries_;
+};
+
+// For the caches. Precondition (checked): the object can be read.
+kube::Pod DecodePodObject(const Json& object);
+kube::Node DecodeNodeObject(const Json& object);
+
+}  // namespace lockstep::control::sim

@@ -1,0 +1,109 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "operator/kube/objects.h"
+#include "tests/sim/api_server.h"
+#include "tests/sim/decoded.h"
+#include "tests/sim/processes.h"
+#include "tests/sim/sim_context.h"
+
+namespace lockstep::control::sim {
+
+// The part of a cluster that the operator has to live with: the scheduler, the kubelets with their
+// GPUs, and the controllers that watch over nodes. Each acts a little, or not at all, when run.
+class Nodes {
+ public:
+  Nodes(SimContext* context, ApiServer* server, Processes* processes)
+      : context_(context), server_(server), processes_(processes) {}
+
+  void Add(const std::string& name, int gpus);
+
+  // Everybody acts once.
+  void Run();
+
+  std::vector<std::string> names() const;
+
+  // Moves of the adversary. A crashed node's processes are dead; one that is cut off goes on
+  // running them, unheard. Back, it finds out what has become of its pods.
+  void Crash(const std::string& name);
+  void CutOff(const std::string& name);
+  void Return(const std::string& name);
+  void ReturnAll();
+
+  // While a node's device plugin is away, pods that ask for GPUs are refused.
+  void SetPlugin(const std::string& name, bool is_there) { nodes_.at(name).has_plugin = is_there; }
+
+  // Images of these pods cannot be pulled.
+  std::set<std::string> broken_images;  // by pod uid
+
+  // By pod uid: devices in use, as the kubelets' device managers have recorded them.
+  struct DeviceUse {
+    std::string node;
+    std::set<int> devices;
+  };
+
+  std::map<std::string, DeviceUse> DevicesInUse() const;
+
+  // Pods that a kubelet refused for want of a device, though the API server knew of no other pod
+  // that held one: somebody gave it away twice.
+  const std::vector<std::string>& given_twice() const { return given_twice_; }
+
+ private:
+  enum class Stage { kPulling, kRunning, kEnded };
+
+  // A pod as its kubelet knows it.
+  struct LocalPod {
+    kube::ObjectKey key;
+    Stage stage = Stage::kPulling;
+    TimePoint ready_at{};
+    std::set<int> devices;
+    bool is_ours = false;  // its process is one of Processes
+    TimePoint ends_at{};   // of a foreign pod
+    bool is_reported = false;
+  };
+
+  struct Node {
+    std::string name;
+    int gpus = 0;
+    bool is_crashed = false;
+    bool is_cut_off = false;
+    bool has_plugin = true;
+    TimePoint gone_since{};
+    std::map<std::string, LocalPod> pods;  // by uid
+  };
+
+  void RunScheduler();
+  void Schedule(const kube::ObjectKey& key, const ObjectPtr& pod);
+  std::string RefusalOf(const ObjectPtr& node, const kube::Pod& pod) const;
+  std::optional<std::string> ChooseNode(const kube::Pod& pod, std::string* refusal) const;
+  void RunKubelets();
+  void Sync(Node* node, const kube::ObjectKey& key, const ObjectPtr& pod);
+  void Admit(Node* node, const kube::ObjectKey& key, const ObjectPtr& pod);
+  void Advance(const std::string& uid, const Json& pod, LocalPod* local);
+  void Report(const LocalPod& local, const std::string& uid, const Json& pod);
+  void SyncDeletion(Node* node, const kube::ObjectKey& key, const Json& pod);
+  void DropUnknown(Node* node);
+  std::set<int> FreeDevices(const Node& node) const;
+  bool IsOvercommitted(const Node& node, const kube::Pod& pod) const;
+  void RunNodeController();
+  void SetReady(const std::string& name, bool is_ready);
+  void EvictFrom(const std::string& name);
+  void KillAll(Node* node);
+
+  SimContext* context_;
+  ApiServer* server_;
+  Processes* processes_;
+  std::map<std::string, Node> nodes_;
+  std::vector<std::string> given_twice_;
+  int next_address_ = 1;
+  mutable DecodedCache<kube::Pod> decoded_{DecodePodObject};
+  mutable DecodedCache<kube::Node> decoded_nodes_{DecodeNodeObject};
+};
+
+}  // namespace lockstep::control::sim

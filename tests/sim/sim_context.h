@@ -1,0 +1,43 @@
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "common/base/prng.h"
+#include "common/base/time.h"
+
+namespace lockstep::control::sim {
+
+// What all parts of one simulated cluster share: time, chance, and what is told of it.
+struct SimContext {
+  explicit SimContext(uint64_t seed) : prng(seed) {}
+
+  Prng prng;
+  TimePoint now{std::chrono::hours(1)};
+  bool has_faults = true;
+  std::function<void(const std::string&)> trace;  // null: nobody listens
+
+  // The API server's calendar. Operators have their own.
+  WallTime ServerTime() const {
+    return WallTime(std::chrono::seconds(1'800'000'000)) +
+           std::chrono::floor<std::chrono::milliseconds>(now.time_since_epoch());
+  }
+
+  // A fault that happens once in `odds` chances; never in peace.
+  bool Strikes(uint64_t odds) { return has_faults && prng.Below(odds) == 0; }
+
+  // Something ordinary that happens once in `odds` chances.
+  bool Happens(uint64_t odds) { return prng.Below(odds) == 0; }
+
+  Duration Between(std::chrono::milliseconds min, std::chrono::milliseconds max) {
+    return min + Duration(prng.Below(static_cast<uint64_t>(Duration(max - min).count()) + 1));
+  }
+
+  void Tell(const std::string& what) const {
+    if (trace) {
+      trace(what);
+    }
+  }
+};
+
+}  // namespace lockstep::control::sim

@@ -1,0 +1,113 @@
+#include "tests/sim/sim_network.h"
+
+#include <cstddef>
+#include <optional>
+
+#include "tests/sim/selector.h"
+
+namespace lockstep::control::sim {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// What one write may take; a leader sends none that might outlast its lease. As ApiClient's.
+constexpr Duration kWriteTimeout = seconds(5);
+
+bool IsStatusWrite(const kube::Request& request) {
+  return request.method == "PUT" && request.target.ends_with("/status");
+}
+
+}  // namespace
+
+// Side by side, so in no order.
+std::vector<kube::CallResult> SimNetwork::CallAll(const std::vector<kube::Request>& requests) {
+  std::vector<std::size_t> order(requests.size());
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const std::size_t j = parts_.context->prng.Below(i + 1);
+    order[i] = order[j];
+    order[j] = i;
+  }
+  std::vector<kube::CallResult> results(requests.size(), kube::Fault{});
+  for (const std::size_t i : order) {
+    const kube::Request& request = requests[i];
+    if (is_dead_) {
+      results[i] = kube::Fault{kube::FaultKind::kCancelled, false, "the process has ended"};
+    } else if (request.is_mutating() &&
+               parts_.leads_until() <= parts_.context->now + kWriteTimeout) {
+      results[i] = kube::Fault{kube::FaultKind::kNotLeader, false, "the lease is not ours"};
+    } else {
+      results[i] = Exchange(request);
+    }
+    if (parts_.context->Strikes(400)) {
+      parts_.context->Tell("the operator crashes after a call");
+      Die();
+    }
+  }
+  return results;
+}
+
+kube::CallResult SimNetwork::Exchange(const kube::Request& request) {
+  SimContext* const context = parts_.context;
+  if (context->Happens(4)) {
+    context->now += context->Between(milliseconds(1), milliseconds(20));
+    parts_.interlude();
+  }
+  kube::CallResult result = Reach(request);
+  const auto* const reply = std::get_if<kube::Reply>(&result);
+  context->Tell(
+      "  " + request.method + " " + request.target.substr(0, request.target.find('?')) + " -> " +
+      (reply != nullptr ? std::to_string(reply->status)
+                        : std::string(kube::FaultKindName(std::get<kube::Fault>(result).kind))));
+  return result;
+}
+
+kube::CallResult SimNetwork::Reach(const kube::Request& request) {
+  SimContext* const context = parts_.context;
+  if (is_out) {
+    return kube::Fault{kube::FaultKind::kRefused, false, "nobody answers"};
+  }
+  if (context->Strikes(60)) {
+    return kube::Fault{kube::FaultKind::kReset, false, "lost before it was carried out"};
+  }
+  if (context->Strikes(80)) {
+    return StatusReply(context->Happens(2) ? 500 : 429, "InternalError", "etcd is slow");
+  }
+  if (context->Strikes(150)) {
+    // Late, while the rest of the world goes on.
+    for (int i = 0; i < 4; ++i) {
+      context->now += context->Between(milliseconds(0), milliseconds(1200));
+      parts_.interlude();
+    }
+  }
+  kube::CallResult result = CarryOut(request);
+  if (context->Strikes(60)) {
+    return kube::Fault{kube::FaultKind::kReset, true, "lost after it was carried out"};
+  }
+  return result;
+}
+
+kube::CallResult SimNetwork::CarryOut(const kube::Request& request) {
+  const ObjectStore& store = parts_.server->store();
+  ObjectPtr before;
+  kube::ObjectKey key;
+  if (IsStatusWrite(request)) {
+    const Json body = ParseJson(request.body).value();
+    key = {TextAt(body, "metadata.namespace"), TextAt(body, "metadata.name")};
+    before = store.Get(kube::kTrainingJobs, key);
+  }
+  const int64_t version = store.version();
+  const bool is_election = request.resource == kube::kLeases;
+  if (request.is_mutating() && !is_election) {
+    parts_.checks->Require(parts_.leads_until() > parts_.context->now,
+                           "a write was carried out after its operator's lease had run out");
+  }
+  kube::Reply reply = parts_.server->Handle(request, parts_.context->ServerTime());
+  writes += store.version() != version && !is_election ? 1 : 0;
+  if (before != nullptr && reply.is_success()) {
+    parts_.checks->OnStatusWrite(before, store.Get(kube::kTrainingJobs, key));
+  }
+  return reply;
+}
+
+}  // namespace lockstep::control::sim

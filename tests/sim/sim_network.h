@@ -1,0 +1,52 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "operator/kube/request.h"
+#include "tests/sim/api_server.h"
+#include "tests/sim/checks.h"
+#include "tests/sim/sim_context.h"
+
+namespace lockstep::control::sim {
+
+// Carries one operator's calls to the API server: loses them before or after they were carried out,
+// delivers them late, and kills the operator between any two of them. Holds back what changes
+// something while the operator may not lead, as the transport does.
+class SimNetwork final : public kube::ApiCaller {
+ public:
+  struct Parts {
+    SimContext* context = nullptr;
+    ApiServer* server = nullptr;
+    Checks* checks = nullptr;
+    std::function<void()> interlude;
+    std::function<TimePoint()> leads_until;
+  };
+
+  explicit SimNetwork(Parts parts) : parts_(std::move(parts)) {}
+
+  std::vector<kube::CallResult> CallAll(const std::vector<kube::Request>& requests) override;
+
+  // One call that needs no leader: of the election itself.
+  kube::CallResult Exchange(const kube::Request& request);
+
+  // The process has ended: nothing leaves it any more.
+  bool is_dead() const { return is_dead_; }
+
+  void Die() { is_dead_ = true; }
+
+  bool is_out = false;  // the API server cannot be reached
+
+  int64_t writes = 0;  // carried out, the election's not counted
+
+ private:
+  kube::CallResult CarryOut(const kube::Request& request);
+  kube::CallResult Reach(const kube::Request& request);
+
+  Parts parts_;
+  bool is_dead_ = false;
+};
+
+}  // namespace lockstep::control::sim

@@ -1,0 +1,266 @@
+#include "tests/sim/simulation.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "operator/api/conditions.h"
+#include "operator/api/encode.h"
+#include "operator/reconcile/testing.h"
+#include "tests/sim/selector.h"
+
+namespace lockstep::control::sim {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::minutes;
+using std::chrono::seconds;
+
+constexpr int kFaultTicks = 250;
+constexpr const char* kNamespace = "team";
+
+}  // namespace
+
+Simulation::Simulation(uint64_t seed, std::function<void(const std::string&)> trace)
+    : context_(seed),
+      processes_(&context_),
+      nodes_(&context_, &server_, &processes_),
+      logger_(MakeNullLogger()),
+      checks_(&context_, &server_, &nodes_) {
+  context_.trace = [this, trace = std::move(trace)](const std::string& what) {
+    if (trace) {
+      trace("[" + std::to_string(ToSeconds(context_.now.time_since_epoch()) - 3600) + "] " +
+            std::string(static_cast<std::size_t>(depth_) * 2, ' ') + what);
+    }
+  };
+  const int node_count = 2 + static_cast<int>(context_.prng.Below(3));
+  for (int i = 0; i < node_count; ++i) {
+    nodes_.Add("n" + std::to_string(i), 4);
+  }
+  server_.has_streaming_lists = context_.prng.Below(4) != 0;
+  server_.pages_everything = context_.prng.Below(4) == 0;
+  CreateJobs();
+}
+
+void Simulation::CreateJobs() {
+  const int count = 1 + static_cast<int>(context_.prng.Below(3));
+  for (int i = 0; i < count; ++i) {
+    CreateJob("job" + std::to_string(next_name_++));
+  }
+}
+
+void Simulation::CreateJob(const std::string& name) {
+  Prng* const prng = &context_.prng;
+  const int workers = 1 + static_cast<int>(prng->Below(4));
+  TrainingJob job = prng->Below(3) != 0 ? MakeTrainingJob(workers) : MakeCommandJob(workers);
+  if (job.spec.training.has_value()) {
+    job.spec.training->dataset.train.images = "images.gz";
+    job.spec.training->dataset.train.labels = "labels.gz";
+  } else {
+    job.spec.roles[0].pod.raw = {
+        {"spec",
+         {{"containers",
+           Json::array({{{"name", "trainer"},
+                         {"image", "example/train:1"},
+                         {"command", Json::array({"python3", "train.py"})}}})}}}};
+  }
+  job.metadata.name = name;
+  job.metadata.namespace_name = kNamespace;
+  job.spec.roles[0].gpus = static_cast<int64_t>(prng->Below(3));
+  job.spec.run_policy.backoff_limit = prng->Below(4) == 0 ? 3 : 1000;
+  job.spec.success_policy =
+      prng->Below(2) == 0 ? SuccessPolicy::kAllWorkers : SuccessPolicy::kChiefOrWorker0;
+  job.spec.scheduling.binding = prng->Below(3) == 0 ? PodBinding::kDirect : PodBinding::kAffinity;
+  Json body = EncodeTrainingJob(job);
+  body.erase("status");
+  body["metadata"].erase("uid");
+  body["metadata"].erase("generation");
+  const kube::Reply reply = server_.Handle(
+      kube::Create(kube::kTrainingJobs, kNamespace, DumpJson(body)), context_.ServerTime());
+  context_.Tell("user: creates " + name + " with " + std::to_string(workers) + " workers of " +
+                std::to_string(job.spec.roles[0].gpus) + " GPUs (" + std::to_string(reply.status) +
+                ")");
+}
+
+std::string Simulation::Run(Tally* tally) {
+  for (int i = 0; i < kFaultTicks && checks_.problem().empty(); ++i) {
+    Adversary();
+    Tick();
+  }
+  MakePeace();
+  Settle("jobs did not end", minutes(90), [this] { return AllEnded(); });
+  for (const auto& [key, job] : server_.store().Of(kube::kTrainingJobs).objects) {
+    const bool has_succeeded = IsTrue(DecodeJob(*job).status, ConditionType::kSucceeded);
+    tally->succeeded += has_succeeded ? 1 : 0;
+    tally->failed += has_succeeded ? 0 : 1;
+  }
+  Settle("the operator does not come to rest", minutes(30), [this] { return IsQuiet(); });
+  const auto jobs = server_.mutable_store()->Of(kube::kTrainingJobs).objects;
+  for (const auto& [key, job] : jobs) {
+    server_.Handle(kube::Delete(kube::kTrainingJobs, kNamespace, key.name, {}),
+                   context_.ServerTime());
+  }
+  Settle("something is left over", minutes(30), [this] { return IsClean(); });
+  tally->writes += checks_.status_writes();
+  tally->restarts += checks_.restarts();
+  tally->rollbacks += checks_.rollbacks();
+  tally->operator_deaths += deaths_;
+  return checks_.problem();
+}
+
+void Simulation::Tick() {
+  context_.now += context_.Between(milliseconds(50), milliseconds(400));
+  NoteDeaths();
+  Interlude();
+  KeepOperatorsAlive();
+  checks_.CheckWorld();
+  int leaders = 0;
+  for (const auto& [number, one] : operators_) {
+    leaders += one->IsLeader() ? 1 : 0;
+  }
+  checks_.Require(leaders <= 1, "two operators lead");
+}
+
+// Everybody acts once, in some order; those who wait for a call of their own do not.
+void Simulation::Interlude() {
+  if (depth_ > 1) {
+    return;
+  }
+  ++depth_;
+  processes_.Run();
+  NoteDeaths();
+  nodes_.Run();
+  if (context_.Happens(3)) {
+    server_.CollectGarbage(context_.ServerTime());
+  }
+  for (auto& [number, one] : operators_) {
+    one->Run();
+  }
+  --depth_;
+}
+
+void Simulation::KeepOperatorsAlive() {
+  for (int number = 0; number < 2; ++number) {
+    const auto found = operators_.find(number);
+    if (found != operators_.end() && found->second->is_dead()) {
+      operators_.erase(found);
+      ++deaths_;
+      starts_at_[number] = context_.now + context_.Between(milliseconds(0), seconds(10));
+    } else if (found == operators_.end() && starts_at_[number] <= context_.now) {
+      const std::string identity = "operator-" + std::to_string(next_identity_++);
+      context_.Tell(identity + " starts");
+      operators_[number] = std::make_unique<SimOperator>(
+          SimOperator::Parts{
+              &context_, &server_, &processes_, &checks_, [this] { Interlude(); }, logger_.get()},
+          identity);
+      operators_[number]->SetOutage(outage_until_ > context_.now);
+    }
+  }
+}
+
+void Simulation::MakePeace() {
+  context_.Tell("--- peace ---");
+  context_.has_faults = false;
+  nodes_.ReturnAll();
+  processes_.ThawAll();
+  nodes_.broken_images.clear();
+  server_.quotas.clear();
+  outage_until_ = context_.now;
+  for (auto& [number, one] : operators_) {
+    one->SetOutage(false);
+    one->FreezeUntil(context_.now);
+  }
+  for (const std::string& name : nodes_.names()) {
+    server_.Edit(
+        kube::kNodes, {"", name}, [](Json* node) { (*node)["spec"].erase("unschedulable"); });
+  }
+  const auto jobs = server_.mutable_store()->Of(kube::kTrainingJobs).objects;
+  for (const auto& [key, job] : jobs) {
+    server_.Edit(kube::kTrainingJobs, key, [](Json* one) {
+      (*one)["spec"]["runPolicy"]["suspend"] = false;
+    });
+  }
+}
+
+void Simulation::Settle(const std::string& what,
+                        Duration within,
+                        const std::function<bool()>& is_done) {
+  const TimePoint deadline = context_.now + within;
+  while (checks_.problem().empty() && !is_done()) {
+    if (context_.now >= deadline) {
+      checks_.Require(false, what + ": " + Describe());
+      return;
+    }
+    Tick();
+    if (context_.Happens(20)) {
+      context_.now += seconds(1);  // what takes long takes fewer looks
+    }
+  }
+}
+
+bool Simulation::AllEnded() const {
+  const auto& jobs = server_.store().Of(kube::kTrainingJobs).objects;
+  return std::all_of(jobs.begin(), jobs.end(), [](const auto& job) {
+    return !IsDeleting(*job.second) && HasEnded(DecodeJob(*job.second).status);
+  });
+}
+
+// Nothing is written while nothing happens.
+bool Simulation::IsQuiet() {
+  int64_t writes = 0;
+  for (const auto& [number, one] : operators_) {
+    writes -= one->writes();
+  }
+  for (int i = 0; i < 60 && checks_.problem().empty(); ++i) {
+    Tick();
+    context_.now += seconds(1);
+  }
+  for (const auto& [number, one] : operators_) {
+    writes += one->writes();
+  }
+  return writes == 0;
+}
+
+bool Simulation::IsClean() const {
+  for (const kube::ResourceType& type : {kube::kTrainingJobs, kube::kPods, kube::kServices}) {
+    for (const auto& [key, object] : server_.store().Of(type).objects) {
+      if (key.name.starts_with("job")) {
+        return false;
+      }
+    }
+  }
+  const auto& secrets = server_.store().Of(kube::kSecrets).objects;
+  return std::none_of(secrets.begin(), secrets.end(), [](const auto& secret) {
+    return secret.first.namespace_name == kNamespace;
+  });
+}
+
+std::string Simulation::Describe() const {
+  std::string text;
+  for (const auto& [key, object] : server_.store().Of(kube::kTrainingJobs).objects) {
+    const TrainingJob job = DecodeJob(*object);
+    text += key.name + (IsDeleting(*object) ? " deleting" : "") + " attempt " +
+            std::to_string(job.status.attempt.value()) + " [" + TrueConditions(job.status) + "] " +
+            DescribeRestarts(job.status) + " " + MessageOf(job.status, ConditionType::kScheduled) +
+            " " + MessageOf(job.status, ConditionType::kFailed) + "; ";
+  }
+  for (const auto& [key, pod] : server_.store().Of(kube::kPods).objects) {
+    text += key.name + ":" + TextAt(*pod, "status.phase") + "@" + TextAt(*pod, "spec.nodeName") +
+            (IsDeleting(*pod) ? "- " : " ");
+  }
+  for (const auto& [number, one] : operators_) {
+    text += one->identity() + (one->IsLeader() ? " leads " : " ");
+  }
+  return text;
+}
+
+// What has ended by itself, or by the adversary's hand, may be answered with a restart.
+void Simulation::NoteDeaths() {
+  for (const auto& [uid, process] : processes_.all()) {
+    if (process.end.has_value() || process.is_frozen ||
+        processes_.cut_off.count(process.node) > 0) {
+      checks_.NoteCasualty(uid);
+    }
+  }
+}
+
+}  // namespace lockstep::control::sim

@@ -1,0 +1,95 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/log.h"
+#include "tests/sim/checks.h"
+#include "tests/sim/nodes.h"
+#include "tests/sim/processes.h"
+#include "tests/sim/sim_operator.h"
+
+namespace lockstep::control::sim {
+
+// What many seeds came to, together.
+struct Tally {
+  int64_t writes = 0;
+  int64_t restarts = 0;
+  int64_t rollbacks = 0;
+  int64_t operator_deaths = 0;
+  int64_t succeeded = 0;
+  int64_t failed = 0;
+};
+
+// One seed: a cluster, a few jobs, two operators; a time of faults, then a time of peace in which
+// everything must come to its end.
+class Simulation {
+ public:
+  Simulation(uint64_t seed, std::function<void(const std::string&)> trace);
+
+  // Returns the first broken promise; empty when all held.
+  std::string Run(Tally* tally);
+
+ private:
+  using Move = void (Simulation::*)();
+
+  void CreateJobs();
+  void CreateJob(const std::string& name);
+  void Tick();
+  void Interlude();
+  void Adversary();
+  void Settle(const std::string& what, Duration within, const std::function<bool()>& is_done);
+  bool AllEnded() const;
+  bool IsClean() const;
+  bool IsQuiet();
+  std::string Describe() const;
+  void KeepOperatorsAlive();
+  void MakePeace();
+
+  // Moves of the adversary.
+  void KillProcess();
+  void FreezeProcess();
+  void LoseNode();
+  void ReturnNode();
+  void TogglePlugin();
+  void Cordon();
+  void DeletePod();
+  void TouchService();
+  void Suspend();
+  void DeleteJob();
+  void AddForeignPod();
+  void ChangeQuota();
+  void ForgetHistory();
+  void BreakImage();
+  void FreezeOperator();
+  void StopOperator();
+  void CrashOperator();
+  void Outage();
+  void CollectGarbage();
+
+  std::string RandomNode();
+  ObjectPtr RandomPod(bool is_ours);
+  ObjectPtr RandomJob();
+  void NoteDeaths();
+
+  SimContext context_;
+  ApiServer server_;
+  Processes processes_;
+  Nodes nodes_;
+  std::unique_ptr<Logger> logger_;
+  Checks checks_;
+  std::map<int, std::unique_ptr<SimOperator>> operators_;
+  std::map<int, TimePoint> starts_at_;  // of operators that have died
+  int next_identity_ = 1;
+  int next_name_ = 1;
+  int depth_ = 0;
+  int64_t deaths_ = 0;
+  TimePoint outage_until_{};
+};
+
+}  // namespace lockstep::control::sim
