@@ -1,0 +1,60 @@
+#include "operator/controller/master_key.h"
+
+#include <deque>
+#include <utility>
+
+#include <gtest/gtest.h>
+
+namespace lockstep::control {
+namespace {
+
+// Answers in order, and notes what was asked.
+class ScriptedApi final : public kube::ApiCaller {
+ public:
+  explicit ScriptedApi(std::deque<kube::Reply> replies) : replies_(std::move(replies)) {}
+
+  std::vector<kube::CallResult> CallAll(const std::vector<kube::Request>& requests) override {
+    std::vector<kube::CallResult> results;
+    for (const kube::Request& request : requests) {
+      log += request.method + " ";
+      results.emplace_back(replies_.front());
+      replies_.pop_front();
+    }
+    return results;
+  }
+
+  std::string log;
+
+ private:
+  std::deque<kube::Reply> replies_;
+};
+
+const MasterKeyPlace kPlace{"lockstep-system", "lockstep-operator-key"};
+const kube::Reply kFound{200, R"({"data": {"key": "c2VjcmV0"}})", {}};
+const kube::Reply kMissing{404, R"({"kind": "Status", "reason": "NotFound", "code": 404})", {}};
+const kube::Reply kTaken{409, R"({"kind": "Status", "reason": "AlreadyExists", "code": 409})", {}};
+
+TEST(MasterKey, IsReadWhereItExists) {
+  ScriptedApi api({kFound});
+  EXPECT_EQ(EnsureMasterKey(&api, kPlace, "fresh").value(), "c2VjcmV0");
+  EXPECT_EQ(api.log, "GET ");
+}
+
+TEST(MasterKey, IsMadeOnceAndReadBack) {
+  ScriptedApi api({kMissing, {201, "{}", {}}, kFound});
+  EXPECT_EQ(EnsureMasterKey(&api, kPlace, "fresh").value(), "c2VjcmV0");
+  EXPECT_EQ(api.log, "GET POST GET ");
+}
+
+TEST(MasterKey, WhoIsFasterWins) {
+  ScriptedApi api({kMissing, kTaken, kFound});
+  EXPECT_EQ(EnsureMasterKey(&api, kPlace, "fresh").value(), "c2VjcmV0");
+}
+
+TEST(MasterKey, SecretWithoutAKeyIsAnErrorAndNotReplaced) {
+  ScriptedApi api({{200, R"({"data": {}})", {}}});
+  EXPECT_EQ(EnsureMasterKey(&api, kPlace, "fresh").error().code(), ErrorCode::kCorrupt);
+}
+
+}  // namespace
+}  // namespace lockstep::control
