@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/lib.sh
 
-readonly IMAGES=(runtime) # what "all" builds
+readonly IMAGES=(operator runtime) # what "all" builds
 readonly STORE=${LOCKSTEP_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/lockstep}/images
 
 usage() {
