@@ -7,11 +7,15 @@
 #include "common/json/json.h"
 #include "operator/api/encode.h"
 #include "operator/kube/decode.h"
+#include "operator/kube/json_stream.h"
 #include "operator/reconcile/build/job_objects.h"
 #include "operator/reconcile/pod_labels.h"
 
 namespace lockstep::control {
 namespace {
+
+// Jobs read at once. Choice: a job of 500 workers is 100 KB, and one page is held whole.
+constexpr int kJobPageSize = 100;
 
 const PodPlacement* PlacementOf(const TrainingJobStatus& status, const TaskId& task) {
   const auto found =
@@ -59,8 +63,7 @@ void ApiCluster::SetTime(TimePoint now, WallTime wall_now) {
 
 void ApiCluster::Lead(const std::string& master_key) {
   master_key_ = master_key;
-  const std::vector<JobKey> jobs = parts_.world->Jobs();
-  to_refresh_ = {jobs.begin(), jobs.end()};
+  must_list_jobs_ = true;
 }
 
 void ApiCluster::Accept(PodReport report, News* news) {
@@ -101,9 +104,10 @@ News ApiCluster::TakeNews() {
 }
 
 Result<TrainingJob> ApiCluster::ReadJob(const JobKey& key) {
+  LOCKSTEP_RETURN_IF_ERROR(CatchUp());
   const StoredJob* stored = parts_.world->FindJob(key);
-  if (stored != nullptr && (to_refresh_.count(key) > 0 || IsBehindItsPods(key, *stored))) {
-    LOCKSTEP_RETURN_IF_ERROR(Refresh(key));
+  if (stored != nullptr && IsBehindItsPods(key, *stored)) {
+    LOCKSTEP_RETURN_IF_ERROR(Refresh({key}));
     stored = parts_.world->FindJob(key);
   }
   if (stored == nullptr || stored->is_deleting) {
@@ -156,15 +160,19 @@ Status ApiCluster::WriteStatus(const TrainingJob& job) {
                                     "status")));
   if (!reply.ok()) {
     if (reply.error().code() != ErrorCode::kNotFound) {
-      to_refresh_.insert(key);  // somebody wrote it: we, unheard, or another
+      unsettled_.insert(key);  // somebody wrote it: we, unheard, or another
     }
     return reply.error();
   }
-  LOCKSTEP_ASSIGN_OR_RETURN(const auto written, kube::DecodeRaw(reply->body));
+  const auto written = kube::DecodeRaw(reply->body);
+  if (!written.ok()) {
+    unsettled_.insert(key);
+    return written.error();
+  }
   if (before.attempt != job.status.attempt) {
     refused_pods_.erase(key);  // those names are not wanted any more
   }
-  parts_.world->NoteStatus(key, job.status, written.resource_version, &news_);
+  parts_.world->NoteStatus(key, job.status, written->resource_version, &news_);
   parts_.publisher->OnStatus(before, job);
   return OkStatus();
 }
@@ -225,22 +233,66 @@ bool ApiCluster::IsBehindItsPods(const JobKey& key, const StoredJob& stored) con
   return false;
 }
 
-// Reads the job from the server itself.
-Status ApiCluster::Refresh(const JobKey& key) {
-  const Result<kube::Reply> reply = kube::RequireSuccess(
-      parts_.api->Call(kube::Get(kube::kTrainingJobs, key.namespace_name, key.name)));
-  if (!reply.ok()) {
-    if (reply.error().code() != ErrorCode::kNotFound) {
-      return reply.error();
+// Whatever is planned takes the room that no job was promised. So no job is planned while a status
+// that the server has may be unknown here: the same room would be promised twice.
+Status ApiCluster::CatchUp() {
+  if (must_list_jobs_) {
+    if (const Status listed = ListJobs(); !listed.ok()) {
+      return Error(ErrorCode::kUnavailable, "jobs not listed: " + listed.error().ToString());
     }
-    if (const StoredJob* const stored = parts_.world->FindJob(key)) {
-      parts_.world->LearnJobIsGone(key, std::string(stored->job.metadata.uid), &news_);
-    }
-  } else {
-    LOCKSTEP_ASSIGN_OR_RETURN(const auto job, kube::DecodeRaw(reply->body));
-    parts_.world->LearnJob(job, &news_);
+    must_list_jobs_ = false;
   }
-  to_refresh_.erase(key);
+  unsettled_.merge(parts_.world->TakeDoubtfulJobs());
+  return Refresh(unsettled_);
+}
+
+// Reads what the server itself has, not its cache: all jobs that there are, or were in the view.
+Status ApiCluster::ListJobs() {
+  const std::vector<JobKey> known = parts_.world->Jobs();
+  std::set<JobKey> unlisted{known.begin(), known.end()};
+  const kube::Selection jobs{kube::kTrainingJobs, parts_.world->ServedNamespace(), "", ""};
+  kube::ListOptions page;
+  page.limit = kJobPageSize;
+  do {
+    LOCKSTEP_ASSIGN_OR_RETURN(const kube::Reply reply,
+                              kube::RequireSuccess(parts_.api->Call(kube::List(jobs, page))));
+    kube::ListSplitter splitter;
+    LOCKSTEP_RETURN_IF_ERROR(splitter.Feed(reply.body, [&](std::string_view json) {
+      if (const auto job = kube::DecodeRaw(json); job.ok()) {
+        unlisted.erase({job->key.namespace_name, job->key.name});
+        parts_.world->LearnJob(*job, &news_);
+      }
+    }));
+    LOCKSTEP_ASSIGN_OR_RETURN(const kube::ListHead head, splitter.Finish());
+    page.continue_token = head.continue_token;
+  } while (!page.continue_token.empty());
+  unsettled_ = std::move(unlisted);  // gone, or made after the first page was read
+  return OkStatus();
+}
+
+// Reads jobs one by one from the server itself.
+Status ApiCluster::Refresh(const std::set<JobKey>& keys) {
+  if (keys.empty()) {
+    return OkStatus();
+  }
+  const std::vector<JobKey> jobs{keys.begin(), keys.end()};
+  std::vector<kube::Request> requests;
+  for (const JobKey& key : jobs) {
+    requests.push_back(kube::Get(kube::kTrainingJobs, key.namespace_name, key.name));
+  }
+  std::vector<kube::CallResult> results = parts_.api->CallAll(requests);
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    const Result<kube::Reply> reply = kube::RequireSuccess(std::move(results[i]));
+    if (reply.ok()) {
+      LOCKSTEP_ASSIGN_OR_RETURN(const auto job, kube::DecodeRaw(reply->body));
+      parts_.world->LearnJob(job, &news_);
+    } else if (reply.error().code() != ErrorCode::kNotFound) {
+      return reply.error();
+    } else if (const StoredJob* const stored = parts_.world->FindJob(jobs[i])) {
+      parts_.world->LearnJobIsGone(jobs[i], std::string(stored->job.metadata.uid), &news_);
+    }
+    unsettled_.erase(jobs[i]);
+  }
   return OkStatus();
 }
 
@@ -314,7 +366,7 @@ void ApiCluster::AddReports(const JobKey& key, Observed* observed) {
 }
 
 void ApiCluster::Forget(const JobKey& key) {
-  to_refresh_.erase(key);
+  unsettled_.erase(key);
   refused_pods_.erase(key);
   foreign_services_.erase(key);
   std::erase_if(reports_, [&](const auto& entry) {

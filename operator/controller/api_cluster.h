@@ -45,8 +45,8 @@ class ApiCluster final : public Cluster {
   // The present moment, for ages and queues. Before each pass.
   void SetTime(TimePoint now, WallTime wall_now);
 
-  // We have become the leader: what another wrote last may be newer than our view, so each job is
-  // read anew before it is acted on. Every job's own key is derived from the master key, so that
+  // We have become the leader: what another wrote last may be newer than our view, so all jobs are
+  // read anew before any is acted on. Every job's own key is derived from the master key, so that
   // the operator needs no right to read secrets outside its own namespace.
   void Lead(const std::string& master_key);
 
@@ -70,7 +70,9 @@ class ApiCluster final : public Cluster {
  private:
   // Whether pods exist that the job's status, as we know it, has not decided on yet.
   bool IsBehindItsPods(const JobKey& key, const StoredJob& stored) const;
-  Status Refresh(const JobKey& key);
+  Status CatchUp();
+  Status ListJobs();
+  Status Refresh(const std::set<JobKey>& keys);
   Status ConfirmPods(const JobKey& key);
   Result<ServiceState> ServiceOf(const JobKey& key, const TrainingJob& job);
   void AddReports(const JobKey& key, Observed* observed);
@@ -82,7 +84,8 @@ class ApiCluster final : public Cluster {
   TimePoint now_{};
   WallTime wall_now_{};
   News news_;
-  std::set<JobKey> to_refresh_;
+  bool must_list_jobs_ = false;
+  std::set<JobKey> unsettled_;  // the server may have a newer status than we know
   std::map<kube::ObjectKey, PodReport> reports_;
   std::map<JobKey, std::map<std::string, PodRefusal>> refused_pods_;
   std::set<JobKey> foreign_services_;

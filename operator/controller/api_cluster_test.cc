@@ -15,9 +15,11 @@ namespace lockstep::control {
 namespace {
 
 const JobKey kMnist{"default", "mnist"};
+const JobKey kOther{"default", "other"};
 constexpr const char* kPodPath = "/api/v1/namespaces/default/pods/mnist-worker-0";
 constexpr const char* kServicePath = "/api/v1/namespaces/default/services/mnist";
 constexpr const char* kJobPath = "/apis/lockstep.dev/v1/namespaces/default/trainingjobs/mnist";
+constexpr const char* kJobsPath = "/apis/lockstep.dev/v1/trainingjobs";
 
 // Answers from a script by method and path, without the query; everything else is 404.
 class ScriptedApi final : public kube::ApiCaller {
@@ -76,21 +78,56 @@ class ApiClusterTest : public testing::Test {
     job_.status.placement = {PodPlacement{}};
     job_.status.placement.front().node = "node-a";
     Store("10");
+    Lead({JobBody("10")});
+  }
+
+  // Becomes the leader while the server has these jobs.
+  void Lead(const std::vector<std::string>& jobs) {
+    std::string items;
+    for (const std::string& job : jobs) {
+      items += (items.empty() ? "" : ",") + job;
+    }
+    api_.Expect(std::string("GET ") + kJobsPath,
+                200,
+                R"({"metadata": {"resourceVersion": "10"}, "items": [)" + items + "]}");
     cluster_.Lead("master");
-    api_.Expect(std::string("GET ") + kJobPath, 200, JobBody("10"));
     [[maybe_unused]] const auto read = cluster_.ReadJob(kMnist);
     api_.log.clear();
   }
 
-  std::string JobBody(const std::string& version) const {
-    Json object = EncodeTrainingJob(job_);
+  // Another job, which waits.
+  TrainingJob OtherJob() const {
+    TrainingJob other = job_;
+    other.metadata.name = "other";
+    other.metadata.uid = "other-uid";
+    other.status = {};
+    return other;
+  }
+
+  std::string JobBody(const std::string& version) const { return BodyOf(job_, version); }
+
+  static std::string BodyOf(const TrainingJob& job, const std::string& version) {
+    Json object = EncodeTrainingJob(job);
     object["metadata"]["resourceVersion"] = version;
     return DumpJson(object);
   }
 
-  void Store(const std::string& version) {
+  void Store(const std::string& version) { Watch(JobBody(version)); }
+
+  void Watch(const std::string& job) {
     News news;
-    world_.Apply(kube::Upserted<kube::RawObject>{kube::DecodeRaw(JobBody(version)).value()}, &news);
+    world_.Apply(kube::Upserted<kube::RawObject>{kube::DecodeRaw(job).value()}, &news);
+  }
+
+  // How many places others than this job hold, as it would plan now.
+  int64_t PlacesHeldBesides(const JobKey& key) {
+    EXPECT_TRUE(cluster_.ReadJob(key).ok());
+    const Result<Observed> observed = cluster_.Observe(key);
+    int64_t count = 0;
+    for (const auto& [node, use] : observed->used_elsewhere) {
+      count += use.pod_count;
+    }
+    return count;
   }
 
   // The pod as the server has it; `owner` is the uid of a TrainingJob of the same name, or empty.
@@ -188,6 +225,47 @@ TEST_F(ApiClusterTest, ConflictOfAStatusWriteMakesTheJobBeReadAnew) {
   job_.status.attempt = Attempt(3);
   api_.Expect(std::string("GET ") + kJobPath, 200, JobBody("11"));
   EXPECT_EQ(cluster_.ReadJob(kMnist)->status.attempt, Attempt(3));
+}
+
+TEST_F(ApiClusterTest, PlaceWrittenUnheardIsSeenByTheJobThatIsPlannedNext) {
+  const TrainingJob placed = job_;
+  job_.status.placement.clear();
+  Store("11");
+  Watch(BodyOf(OtherJob(), "9"));
+  api_.Expect(std::string("PUT ") + kJobPath + "/status", 504, Refusal(504, "Timeout", "late"));
+  EXPECT_FALSE(cluster_.WriteStatus(placed).ok());
+
+  api_.Expect(std::string("GET ") + kJobPath, 503, Refusal(503, "ServiceUnavailable", "later"));
+  EXPECT_EQ(cluster_.ReadJob(kOther).error().code(), ErrorCode::kUnavailable);
+
+  api_.Expect(std::string("GET ") + kJobPath, 200, BodyOf(placed, "12"));
+  EXPECT_EQ(PlacesHeldBesides(kOther), 1);
+}
+
+TEST_F(ApiClusterTest, PlaceThatTheLastLeaderWroteIsSeenByTheNextBeforeAnyWatchTells) {
+  job_.metadata.name = "unseen";
+  Lead({JobBody("11"), BodyOf(OtherJob(), "9")});
+
+  EXPECT_EQ(PlacesHeldBesides(kOther), 1);
+  EXPECT_EQ(cluster_.ReadJob(kMnist).error().code(), ErrorCode::kNotFound);  // not in the list
+}
+
+TEST_F(ApiClusterTest, NewLeaderDecidesNothingWhileJobsCannotBeListed) {
+  cluster_.Lead("master");
+  EXPECT_EQ(cluster_.ReadJob(kMnist).error().code(), ErrorCode::kUnavailable);
+}
+
+TEST_F(ApiClusterTest, WrittenJobThatIsGoneFromTheWatchIsAskedForOnce) {
+  api_.Expect(std::string("PUT ") + kJobPath + "/status", 200, JobBody("11"));
+  ASSERT_TRUE(cluster_.WriteStatus(job_).ok());
+  Watch(BodyOf(OtherJob(), "9"));
+  News news;
+  world_.Apply(kube::Replaced<kube::RawObject>{{kube::DecodeRaw(BodyOf(OtherJob(), "9")).value()}},
+               &news);
+  EXPECT_EQ(news.urgent.count(kMnist), 1U);
+
+  EXPECT_EQ(PlacesHeldBesides(kOther), 0);
+  EXPECT_EQ(api_.log, std::string("PUT ") + kJobPath + "/status\nGET " + kJobPath + "\n");
 }
 
 TEST_F(ApiClusterTest, OwnStatusWriteIsInViewWithItsVersion) {

@@ -101,9 +101,13 @@ void World::Apply(const kube::ObjectUpdate<kube::RawObject>& jobs, News* news) {
         items.push_back(Decoded(raw));
       }
     }
-    std::vector<kube::ObjectKey> doubtful;  // none: we never create a job
+    std::vector<kube::ObjectKey> doubtful;
     for (const JobChange& change : jobs_.Replace(items, &doubtful)) {
       NoteJobChange(change, news);
+    }
+    for (const kube::ObjectKey& key : doubtful) {
+      doubtful_jobs_.insert(KeyOf(key));
+      news->urgent.insert(KeyOf(key));
     }
   } else if (const auto* upserted = std::get_if<kube::Upserted<kube::RawObject>>(&jobs)) {
     const kube::Item<kube::RawObject>& item = upserted->item;
@@ -147,7 +151,9 @@ void World::Apply(const kube::ObjectUpdate<kube::Service>& services, News* news)
 }
 
 void World::LearnJob(const kube::Item<kube::RawObject>& item, News* news) {
-  NoteJobChange(jobs_.Put(Decoded(item), Source::kReply), news);
+  if (IsServed(item.key)) {
+    NoteJobChange(jobs_.Put(Decoded(item), Source::kReply), news);
+  }
 }
 
 void World::LearnPod(const kube::Item<kube::Pod>& item, News* news) {

@@ -44,12 +44,21 @@ class World {
   void Apply(const kube::ObjectUpdate<kube::Node>& nodes, News* news);
   void Apply(const kube::ObjectUpdate<kube::Service>& services, News* news);
 
+  // The namespace whose jobs are served; empty when there is more than one.
+  std::string ServedNamespace() const {
+    return namespaces_.size() == 1 ? *namespaces_.begin() : std::string();
+  }
+
   // What replies to our own calls have told.
   void LearnJob(const kube::Item<kube::RawObject>& item, News* news);
   void LearnPod(const kube::Item<kube::Pod>& item, News* news);
   void LearnService(const kube::Item<kube::Service>& item, News* news);
   void LearnJobIsGone(const JobKey& key, const std::string& uid, News* news);
   void LearnPodIsGone(const kube::ObjectKey& key, const std::string& uid, News* news);
+
+  // Jobs that only replies have shown and that the watch's list lacks: they may have gone unseen.
+  // Ask the server before deciding on any.
+  std::set<JobKey> TakeDoubtfulJobs() { return std::exchange(doubtful_jobs_, {}); }
 
   // The server has no pod of that name, which the job's status or we ourselves have seen.
   void LearnPodIsMissing(const JobKey& job, const std::string& name, News* news);
@@ -144,6 +153,7 @@ class World {
   std::set<std::pair<WallTime, JobKey>> by_age_;
   std::map<JobKey, std::set<std::string>> pods_by_job_;
   std::map<JobKey, std::set<std::string>> doubtful_pods_;
+  std::set<JobKey> doubtful_jobs_;
 
   std::map<JobKey, Held> held_;  // as included in held_sum_
   Room held_sum_;
