@@ -2,6 +2,9 @@
 
 #include <cstddef>
 #include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "tests/sim/selector.h"
 
@@ -13,6 +16,15 @@ using std::chrono::seconds;
 
 // What one write may take; a leader sends none that might outlast its lease. As ApiClient's.
 constexpr Duration kWriteTimeout = seconds(5);
+
+// "/apis/lockstep.dev/v1/namespaces/NAMESPACE/trainingjobs/NAME/status"
+kube::ObjectKey JobOfStatus(std::string_view target) {
+  std::vector<std::string_view> parts;
+  for (std::size_t at = 0; at < target.size(); at = target.find('/', at + 1)) {
+    parts.push_back(target.substr(at + 1, target.find('/', at + 1) - at - 1));
+  }
+  return {std::string(parts.at(4)), std::string(parts.at(6))};
+}
 
 bool IsStatusWrite(const kube::Request& request) {
   return request.method == "PUT" && request.target.ends_with("/status");
@@ -92,8 +104,7 @@ kube::CallResult SimNetwork::CarryOut(const kube::Request& request) {
   ObjectPtr before;
   kube::ObjectKey key;
   if (IsStatusWrite(request)) {
-    const Json body = ParseJson(request.body).value();
-    key = {TextAt(body, "metadata.namespace"), TextAt(body, "metadata.name")};
+    key = JobOfStatus(request.target);
     before = store.Get(kube::kTrainingJobs, key);
   }
   const int64_t version = store.version();

@@ -177,12 +177,15 @@ void SimOperator::Run() {
 
 void SimOperator::RunElection() {
   SimContext* const context = parts_.context;
-  const WallTime wall = wall_start_ + std::chrono::floor<milliseconds>(context->now - start_);
-  const auto next = election_.NextRequest(context->now, wall);
-  if (next.not_before <= context->now) {
-    const TimePoint sent = context->now;
-    const kube::CallResult result = network_.Exchange(next.request);
-    election_.OnResult(result, sent, context->now);
+  if (election_at_ <= context->now) {
+    const WallTime wall = wall_start_ + std::chrono::floor<milliseconds>(context->now - start_);
+    const auto next = election_.NextRequest(context->now, wall);
+    election_at_ = next.not_before;
+    if (next.not_before <= context->now) {
+      const TimePoint sent = context->now;
+      const kube::CallResult result = network_.Exchange(next.request);
+      election_.OnResult(result, sent, context->now);
+    }
   }
   if (election_.role(context->now) == kube::LeaseRole::kLost) {
     context->Tell(identity_ + ": lost its lease and ends");

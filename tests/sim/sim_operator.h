@@ -132,6 +132,7 @@ class SimOperator final : public Publisher, public ControlSender {
   SimWatch<kube::Node> nodes_;
   SimWatch<kube::Service> services_;
   std::map<JobKey, std::vector<Poll>> polls_;
+  TimePoint election_at_{};
   TimePoint lead_at_{};
   TimePoint frozen_until_{};
   bool has_lost_ = false;

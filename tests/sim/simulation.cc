@@ -20,6 +20,16 @@ constexpr const char* kNamespace = "team";
 
 }  // namespace
 
+Tally& Tally::operator+=(const Tally& other) {
+  writes += other.writes;
+  restarts += other.restarts;
+  rollbacks += other.rollbacks;
+  operator_deaths += other.operator_deaths;
+  succeeded += other.succeeded;
+  failed += other.failed;
+  return *this;
+}
+
 Simulation::Simulation(uint64_t seed, std::function<void(const std::string&)> trace)
     : context_(seed),
       processes_(&context_),
@@ -197,10 +207,10 @@ void Simulation::Settle(const std::string& what,
   }
 }
 
-bool Simulation::AllEnded() const {
+bool Simulation::AllEnded() {
   const auto& jobs = server_.store().Of(kube::kTrainingJobs).objects;
-  return std::all_of(jobs.begin(), jobs.end(), [](const auto& job) {
-    return !IsDeleting(*job.second) && HasEnded(DecodeJob(*job.second).status);
+  return std::all_of(jobs.begin(), jobs.end(), [this](const auto& job) {
+    return !IsDeleting(*job.second) && HasEnded(jobs_.Of(job.second).status);
   });
 }
 

@@ -10,6 +10,7 @@
 
 #include "common/base/log.h"
 #include "tests/sim/checks.h"
+#include "tests/sim/decoded.h"
 #include "tests/sim/nodes.h"
 #include "tests/sim/processes.h"
 #include "tests/sim/sim_operator.h"
@@ -24,6 +25,8 @@ struct Tally {
   int64_t operator_deaths = 0;
   int64_t succeeded = 0;
   int64_t failed = 0;
+
+  Tally& operator+=(const Tally& other);
 };
 
 // One seed: a cluster, a few jobs, two operators; a time of faults, then a time of peace in which
@@ -44,7 +47,7 @@ class Simulation {
   void Interlude();
   void Adversary();
   void Settle(const std::string& what, Duration within, const std::function<bool()>& is_done);
-  bool AllEnded() const;
+  bool AllEnded();
   bool IsClean() const;
   bool IsQuiet();
   std::string Describe() const;
@@ -83,6 +86,7 @@ class Simulation {
   Nodes nodes_;
   std::unique_ptr<Logger> logger_;
   Checks checks_;
+  DecodedCache<TrainingJob> jobs_{DecodeJob};
   std::map<int, std::unique_ptr<SimOperator>> operators_;
   std::map<int, TimePoint> starts_at_;  // of operators that have died
   int next_identity_ = 1;
