@@ -67,6 +67,16 @@ class ImageTest:
         self.assertRegex(ran.stdout, rf"^lockstep-{self.name} \d+\.\d+\.\d+\n$", ran.stderr)
 
 
+class OperatorImageTest(ImageTest, unittest.TestCase):
+    name = "operator"
+    bytes_max = 25e6  # two thirds are OpenSSL, the C and the C++ library
+
+    def test_outside_a_cluster_it_ends_and_says_what_it_looked_for(self):
+        ran = self.root.run()
+        self.assertEqual(ran.returncode, 1, ran.stderr)
+        self.assertIn("kubeconfig", ran.stdout + ran.stderr)
+
+
 class RuntimeImageTest(ImageTest, unittest.TestCase):
     name = "runtime"
     bytes_max = 260e6  # LibTorch is 115 MB of it, OpenBLAS and oneDNN 80
