@@ -62,6 +62,20 @@ const char* CauseName(RecoveryCause cause) {
   return "collective_failed";
 }
 
+const char* VerdictName(ControlVerdict verdict) {
+  switch (verdict) {
+    case ControlVerdict::kAccepted:
+      return "accepted";
+    case ControlVerdict::kForged:
+      return "forged";
+    case ControlVerdict::kMalformed:
+      return "malformed";
+    case ControlVerdict::kStale:
+      return "stale";
+  }
+  return "malformed";
+}
+
 }  // namespace
 
 struct Metrics::Families {
@@ -109,6 +123,11 @@ struct Metrics::Families {
                                                    CheckpointBuckets());
   prometheus::Counter& checkpoint_failures = AddCounter(
       &registry, "lockstep_checkpoint_failures_total", "Checkpoints that could not be written.");
+  prometheus::Family<prometheus::Counter>& control_messages =
+      prometheus::BuildCounter()
+          .Name("lockstep_control_messages_total")
+          .Help("Control messages by what became of them: accepted, forged, malformed, stale.")
+          .Register(registry);
 };
 
 Metrics::Metrics() : families_(std::make_unique<Families>()) {
@@ -118,6 +137,12 @@ Metrics::Metrics() : families_(std::make_unique<Families>()) {
                                     RecoveryCause::kPeerReplaced,
                                     RecoveryCause::kCollectiveFailed}) {
     families_->recoveries.Add({{"cause", CauseName(cause)}});
+  }
+  for (const ControlVerdict verdict : {ControlVerdict::kAccepted,
+                                       ControlVerdict::kForged,
+                                       ControlVerdict::kMalformed,
+                                       ControlVerdict::kStale}) {
+    families_->control_messages.Add({{"verdict", VerdictName(verdict)}});
   }
 }
 
@@ -156,6 +181,10 @@ void Metrics::CheckpointWritten(Duration elapsed) {
 
 void Metrics::CheckpointFailed() {
   families_->checkpoint_failures.Increment();
+}
+
+void Metrics::ControlMessageReceived(ControlVerdict verdict) {
+  families_->control_messages.Add({{"verdict", VerdictName(verdict)}}).Increment();
 }
 
 std::string Metrics::RenderText() const {

@@ -20,6 +20,14 @@ struct StepDurations {
 // Why training had to meet again: the closed label set of lockstep_recoveries_total.
 enum class RecoveryCause { kPeerClosed, kPeerSilent, kPeerReplaced, kCollectiveFailed };
 
+// What became of a control message: the closed label set of lockstep_control_messages_total.
+enum class ControlVerdict {
+  kAccepted,
+  kForged,     // not signed with the job's key
+  kMalformed,  // signed, but not a message that we know
+  kStale,      // heard before, or meant for another attempt or job
+};
+
 // How many peers are in each state.
 struct PeerCounts {
   int connected = 0;
@@ -50,6 +58,9 @@ class Metrics {
   // One checkpoint was written and is durable, or failed.
   void CheckpointWritten(Duration elapsed);
   void CheckpointFailed();
+
+  // A control message came in, from whomever.
+  void ControlMessageReceived(ControlVerdict verdict);
 
   // The page in Prometheus' text format, version 0.0.4.
   std::string RenderText() const;

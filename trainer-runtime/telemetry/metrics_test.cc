@@ -68,7 +68,7 @@ TEST(Metrics, PageHasOneHelpAndTypeForEachNameAndOnlyKnownLabels) {
   metrics.Recovered(RecoveryCause::kPeerSilent, milliseconds(1));
   std::istringstream lines(metrics.RenderText());
   const std::regex sample(
-      R"(lockstep_[a-z_]+(\{(phase|state|cause|le|phase="[a-z]+",le)="[^"]*"\})? \S+)");
+      R"(lockstep_[a-z_]+(\{(phase|state|cause|verdict|le|phase="[a-z]+",le)="[^"]*"\})? \S+)");
   std::set<std::string> headers;
   for (std::string line; std::getline(lines, line);) {
     if (line.starts_with("# ")) {

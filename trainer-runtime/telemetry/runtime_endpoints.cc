@@ -47,18 +47,19 @@ class ControlGate {
         !options_.job_key.empty() &&
         ConstantTimeEquals(signature, SignControlBody(options_.job_key, request.body));
     if (!is_signed) {
-      return Refuse(401, "the signature does not match");
+      return Refuse(ControlVerdict::kForged, 401, "the signature does not match");
     }
     const Result<ControlMessage> message =
         VerifyControlMessage(options_.job_key, request.body, signature);
     if (!message.ok()) {
-      return Refuse(400, message.error().ToString());
+      return Refuse(ControlVerdict::kMalformed, 400, message.error().ToString());
     }
     const Status fresh = CheckControlFreshness(*message, receiver_);
     if (!fresh.ok()) {
-      return Refuse(409, fresh.error().ToString());
+      return Refuse(ControlVerdict::kStale, 409, fresh.error().ToString());
     }
     receiver_.counter_highest = message->counter;
+    options_.metrics->ControlMessageReceived(ControlVerdict::kAccepted);
     options_.logger->Info(
         "control message accepted",
         {{"kind", ControlKindName(message->kind)}, {"counter", message->counter}});
@@ -69,7 +70,8 @@ class ControlGate {
   }
 
  private:
-  HttpServerResponse Refuse(int status, const std::string& reason) {
+  HttpServerResponse Refuse(ControlVerdict verdict, int status, const std::string& reason) {
+    options_.metrics->ControlMessageReceived(verdict);
     options_.logger->Warn("control message refused", {{"error", reason}});
     return Refusal(status, reason);
   }

@@ -18,7 +18,7 @@ struct RuntimeEndpointsOptions {
   std::string job_key;  // empty: /status and /control refuse everybody
   // Everything below outlives the server that serves the routes.
   const StatusBoard* board = nullptr;  // required
-  const Metrics* metrics = nullptr;    // required
+  Metrics* metrics = nullptr;          // required
   Logger* logger = nullptr;            // required
   // Called on the server's thread for each accepted message: must return at once.
   std::function<void(const ControlMessage&)> on_control;
@@ -29,7 +29,7 @@ struct RuntimeEndpointsOptions {
 //   GET  /metrics   Prometheus text
 //   GET  /status    the status document, for holders of the job's token (else 401)
 //   POST /control   a signed message: 200 accepted, 400 malformed, 401 bad signature,
-//                   409 old counter, or another job or attempt
+//                   409 old counter, or another job or attempt; each is counted
 HttpRoutes MakeRuntimeRoutes(RuntimeEndpointsOptions options);
 
 }  // namespace lockstep::runtime

@@ -97,6 +97,8 @@ TEST_F(RuntimeEndpoints, SignedControlMessageComesThroughOnce) {
   EXPECT_EQ(PostSigned(Gone(2)).status, 409);
   EXPECT_EQ(PostSigned(Gone(4)).status, 200);
   EXPECT_THAT(counters_, ElementsAre(3, 4));
+  EXPECT_THAT(Get("/metrics").body, HasSubstr("control_messages_total{verdict=\"accepted\"} 2\n"));
+  EXPECT_THAT(Get("/metrics").body, HasSubstr("control_messages_total{verdict=\"stale\"} 2\n"));
 }
 
 TEST_F(RuntimeEndpoints, ForgedOrForeignControlMessagesAreRefused) {
@@ -112,6 +114,10 @@ TEST_F(RuntimeEndpoints, ForgedOrForeignControlMessagesAreRefused) {
   other_job.job_uid = "other";
   EXPECT_EQ(PostSigned(other_job).status, 409);
   EXPECT_THAT(counters_, IsEmpty());
+  const std::string page = Get("/metrics").body;
+  EXPECT_THAT(page, HasSubstr("control_messages_total{verdict=\"forged\"} 3\n"));
+  EXPECT_THAT(page, HasSubstr("control_messages_total{verdict=\"malformed\"} 1\n"));
+  EXPECT_THAT(page, HasSubstr("control_messages_total{verdict=\"stale\"} 2\n"));
 }
 
 TEST_F(RuntimeEndpoints, WithoutAKeyNobodyIsLetIn) {
