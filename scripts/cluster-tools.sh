@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Builds the programs that the test clusters are made of, from their Go modules. Only what is
-# missing is built; the first time it takes about six minutes on two cores.
+# Builds the programs that the test clusters are made of, from their Go modules, and takes some out
+# of Debian's packages. Only what is missing is made; the first time it takes about six minutes on
+# two cores.
 #
 #   scripts/cluster-tools.sh            builds
 #   scripts/cluster-tools.sh --path     only says where the programs are, built or not
@@ -25,6 +26,9 @@ readonly TOOLS=(
   "gpu-plugin kubernetes ./gpu-plugin"
   "coredns coredns ."
 )
+
+# Name, Debian package. Taken out of the package, as installing it would start a server here.
+readonly DEBIAN_TOOLS=("prometheus prometheus" "promtool prometheus")
 
 # Kubernetes and helm take their version, and helm the one it renders for, from the linker; without
 # it helm believes in Kubernetes 1.20.
@@ -62,7 +66,7 @@ tools_dir() {
 missing_tools() {
   local directory tool
   directory=$(tools_dir)
-  for tool in "${TOOLS[@]}"; do
+  for tool in "$@"; do
     [[ -x $directory/${tool%% *} ]] || printf '%s\n' "$tool"
   done
 }
@@ -109,12 +113,25 @@ build() {
   say "built $name in $((SECONDS - started)) s"
 }
 
+# Debian's `apt-get download` verifies what it fetched.
+unpack() {
+  local directory=$1 name=$2 package=$3 work
+  work=$(mktemp -d "$CACHE_DIR/unpack.XXXXXX")
+  (cd "$work" && apt-get -q -o APT::Sandbox::User="$(id -un)" download "$package" &&
+    dpkg-deb --extract ./*.deb tree && mv "tree/usr/bin/$name" "$directory/$name") || {
+    rm -rf "$work"
+    die "cannot take $name out of package $package; apt-get update may help"
+  }
+  rm -rf "$work"
+  say "took $name out of package $package"
+}
+
 main() {
   case "${1:-}" in
     "") ;;
     --path) tools_dir && return ;;
     --check)
-      [[ -z $(missing_tools) ]]
+      [[ -z $(missing_tools "${TOOLS[@]}" "${DEBIAN_TOOLS[@]}") ]]
       return
       ;;
     *)
@@ -123,16 +140,21 @@ main() {
       return
       ;;
   esac
-  local directory missing
+  local directory missing tool
   directory=$(tools_dir)
   mkdir -p "$directory"
   exec 9>"$CACHE_DIR/cluster-tools.lock"
   flock 9 # two runs at once build them once
-  mapfile -t missing < <(missing_tools)
+  mapfile -t missing < <(missing_tools "${DEBIAN_TOOLS[@]}")
+  for tool in "${missing[@]}"; do
+    # shellcheck disable=SC2086 # two words
+    unpack "$directory" $tool
+  done
+  mapfile -t missing < <(missing_tools "${TOOLS[@]}")
   if [[ ${#missing[@]} -eq 0 ]]; then
     return
   fi
-  local go tool
+  local go
   go=$(find_go)
   unset GOROOT # of another Go, perhaps
   # Nothing of the caller's taste may change what is built. CGO stays off for all of them: to

@@ -107,7 +107,7 @@ class LoopbackAddress:
     """A loopback address of our own: all its ports are free, so programs get the usual ones. It is
     reserved among test runs by a socket bound to it for as long as this object lives."""
 
-    _RESERVATION_PORT = 2222
+    _RESERVATION_PORT = 61999  # nobody's
     _TRIES = 64
 
     def __init__(self):
