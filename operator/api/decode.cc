@@ -37,6 +37,25 @@ std::string ReadLabel(ObjectReader& reader, std::string_view key, std::string fa
   return is_text ? text : std::move(fallback);
 }
 
+// With generateName the API server makes the name; where there is none, a fixed ending of the same
+// length makes the same rules hold.
+std::string ReadName(ObjectReader& reader) {
+  constexpr std::string_view kGeneratedEnding = "local";
+  constexpr std::size_t kPrefixBytesMax = 58;  // the API server cuts longer ones
+  const std::string prefix = ReadText(reader, "generateName");
+  if (reader.Has("name") || prefix.empty()) {
+    reader.Require("name", std::string(kDnsLabelWords) + ", or a generateName");
+    return ReadLabel(reader, "name", "");
+  }
+  std::string name = prefix.substr(0, kPrefixBytesMax).append(kGeneratedEnding);
+  if (!IsDnsLabel(name)) {
+    reader.Fail("generateName",
+                Quoted(prefix) + " found, expected the start of " + std::string(kDnsLabelWords));
+    name.clear();
+  }
+  return name;
+}
+
 std::optional<std::chrono::seconds> ReadSeconds(ObjectReader& reader,
                                                 std::string_view key,
                                                 int64_t min) {
@@ -55,8 +74,7 @@ std::chrono::milliseconds ReadRecoverySeconds(ObjectReader& reader,
 Metadata DecodeMetadata(const Json& value, Errors* errors) {
   Metadata metadata;
   ObjectReader reader(value, "metadata", errors);
-  reader.Require("name", kDnsLabelWords);
-  metadata.name = ReadLabel(reader, "name", "");
+  metadata.name = ReadName(reader);
   metadata.namespace_name = ReadLabel(reader, "namespace", metadata.namespace_name);
   metadata.uid = ReadText(reader, "uid");
   metadata.generation = reader.Int("generation", 0).value_or(0);
@@ -68,7 +86,6 @@ Metadata DecodeMetadata(const Json& value, Errors* errors) {
                "deletionGracePeriodSeconds",
                "deletionTimestamp",
                "finalizers",
-               "generateName",
                "managedFields",
                "ownerReferences",
                "resourceVersion",

@@ -179,6 +179,23 @@ status: {}
   EXPECT_EQ(job.metadata.name, "job");
 }
 
+TEST(DecodeTrainingJob, GeneratedNamesEndAsLongAsTheApiServerMakesThem) {
+  std::string text(kFullestJob);
+  text.replace(text.find("  name: "), 0, "  generateName: other-\n");
+  EXPECT_EQ(Read(text).metadata.name, Read(std::string(kFullestJob)).metadata.name);
+
+  text = R"(
+apiVersion: lockstep.dev/v1
+kind: TrainingJob
+metadata: {generateName: mnist-}
+spec:
+  roles:
+  - name: worker
+    template: {spec: {containers: [{command: [a]}]}}
+)";
+  EXPECT_EQ(Read(text).metadata.name, "mnist-local");
+}
+
 TEST(DecodeTrainingJob, SpecReplicasIsTheNumberOfWorkersWhateverTheRoleSays) {
   std::string text = kFullestJob;
   text.replace(text.find("  strategy: "), 0, "  replicas: 7\n");

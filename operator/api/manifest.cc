@@ -66,7 +66,8 @@ void CheckJobNames(const YamlStream& stream, Manifest* manifest) {
     const TextPosition at = stream.documents[i].positions.Find("metadata.name");
     const auto [first, is_new] =
         first_lines.emplace(std::pair(metadata.namespace_name, metadata.name), at.line);
-    if (!is_new && !metadata.name.empty()) {
+    const bool is_generated = at.line == 0;
+    if (!is_new && !metadata.name.empty() && !is_generated) {
       manifest->problems.push_back(MakeProblem(
           at,
           "metadata.name",
