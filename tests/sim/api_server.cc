@@ -96,7 +96,7 @@ std::optional<Route> ApiServer::RouteOf(const kube::Request& request) {
 kube::Reply ApiServer::Handle(const kube::Request& request, WallTime now) {
   const std::optional<Route> route = RouteOf(request);
   if (!route.has_value()) {
-    return StatusReply(404, "NotFound", "the server could not find the requested resource");
+    return NoSuchResourceReply();
   }
   if (request.method == "GET") {
     return route->key.name.empty() ? List(*route) : Read(*route);
@@ -223,27 +223,47 @@ kube::Reply StatusReply(int code, std::string_view reason, const std::string& me
   return {code, DumpJson(body), std::nullopt};
 }
 
-namespace {
-
-// "pods", "trainingjobs.lockstep.dev".
 std::string QualifiedName(const Collection& collection) {
   const std::string plural(collection.type.plural);
   return collection.type.group.empty() ? plural : plural + "." + std::string(collection.type.group);
 }
 
-}  // namespace
+std::string QualifiedKind(const Collection& collection) {
+  return collection.type.group.empty() ? collection.kind
+                                       : collection.kind + "." + std::string(collection.type.group);
+}
+
+kube::Reply NoSuchResourceReply() {
+  return {404, "404 page not found\n", std::nullopt};
+}
 
 kube::Reply NotFoundReply(const Collection& collection, const std::string& name) {
   return StatusReply(404, "NotFound", QualifiedName(collection) + " \"" + name + "\" not found");
 }
 
-kube::Reply ConflictReply(const Collection& collection,
+kube::Reply InvalidReply(const Collection& collection,
+                         const std::string& name,
+                         const std::string& why) {
+  // Our own kind is refused by its plural.
+  const std::string what =
+      collection.kind == "TrainingJob" ? QualifiedName(collection) : QualifiedKind(collection);
+  return StatusReply(422, "Invalid", what + " \"" + name + "\" is invalid: " + why);
+}
+
+kube::Reply AlreadyExistsReply(const Collection& collection, const Json& object) {
+  return StatusReply(409,
+                     "AlreadyExists",
+                     (IsDeleting(object) ? "object is being deleted: " : "") +
+                         QualifiedName(collection) + " \"" + TextAt(object, "metadata.name") +
+                         "\" already exists");
+}
+
+kube::Reply ConflictReply(const std::string& qualified,
                           const std::string& name,
                           const std::string& why) {
   return StatusReply(409,
                      "Conflict",
-                     "Operation cannot be fulfilled on " + QualifiedName(collection) + " \"" +
-                         name + "\": " + why);
+                     "Operation cannot be fulfilled on " + qualified + " \"" + name + "\": " + why);
 }
 
 }  // namespace lockstep::control::sim

@@ -12,6 +12,7 @@
 #include "common/base/time.h"
 #include "common/json/json.h"
 #include "operator/kube/request.h"
+#include "tests/sim/field_owners.h"
 #include "tests/sim/object_store.h"
 #include "tests/sim/selector.h"
 
@@ -112,18 +113,26 @@ class ApiServer {
 
   ObjectStore store_;
   std::map<int, WatchState> watches_;
-  // Which fields each manager owns, by uid: server-side apply removes what its manager leaves out.
-  std::map<std::string, std::map<std::string, Json>> applied_;
+  std::map<std::string, FieldOwners> owners_;  // by uid
   int64_t uids_ = 0;
   int next_watch_ = 1;
 };
 
+// "trainingjobs.lockstep.dev" and "TrainingJob.lockstep.dev", or "pods" and "Pod".
+std::string QualifiedName(const Collection& collection);
+std::string QualifiedKind(const Collection& collection);
+
 // A refusal, or a success without an object, as the API server words it.
 kube::Reply StatusReply(int code, std::string_view reason, const std::string& message);
+kube::Reply NoSuchResourceReply();
 kube::Reply NotFoundReply(const Collection& collection, const std::string& name);
-kube::Reply ConflictReply(const Collection& collection,
+kube::Reply ConflictReply(const std::string& qualified,
                           const std::string& name,
                           const std::string& why);
+kube::Reply InvalidReply(const Collection& collection,
+                         const std::string& name,
+                         const std::string& why);
+kube::Reply AlreadyExistsReply(const Collection& collection, const Json& object);
 kube::Reply ObjectReply(int code, const Collection& collection, const Json& object);
 
 // The object with apiVersion and kind, as replies and watches carry it.

@@ -240,7 +240,7 @@ TEST_F(ApiServerTest, AReflectorFollowsThroughListsPagesWatchesAndForgottenHisto
       EXPECT_EQ(mirror.Names(), "a b c d e") << streams << pages;
       Send(kube::Delete(kube::kPods, "ns", "c", {}));
       Create(kube::kPods, PodBody("f"));
-      mirror.Exchange(1);
+      mirror.Exchange(2);  // a pod's end is announced first
       EXPECT_EQ(mirror.Names(), "a b d e");
       mirror.Exchange(1);
       EXPECT_EQ(mirror.Names(), "a b d e f");
@@ -253,6 +253,22 @@ TEST_F(ApiServerTest, AReflectorFollowsThroughListsPagesWatchesAndForgottenHisto
       EXPECT_EQ(mirror.counts().relists, 1);
     }
   }
+}
+
+TEST_F(ApiServerTest, AppliedFieldOfAnotherIsTakenByForceOnly) {
+  const auto apply = [this](const char* manager, bool force, const Json& spec) {
+    const Json body = {{"metadata", {{"name", "s"}}}, {"spec", spec}};
+    return Send(kube::Apply(kube::kServices, "ns", "s", DumpJson(body), {manager, force, ""}));
+  };
+  EXPECT_EQ(apply("one", false, {{"a", 1}, {"b", 1}}).status, 201);
+  EXPECT_EQ(apply("two", false, {{"b", 1}}).status, 200);  // the same: owned by both
+  const kube::Reply refused = apply("two", false, {{"b", 2}});
+  EXPECT_EQ(kube::ToError(refused).code(), ErrorCode::kStale) << refused.body;
+  EXPECT_EQ(apply("two", true, {{"b", 2}}).status, 200);
+  EXPECT_EQ(apply("one", false, {{"a", 1}}).status, 200);  // lets go of what it lost
+  const Json service =
+      ParseJson(Send(kube::Get(kube::kServices, "ns", "s")).body).value().at("spec");
+  EXPECT_EQ(service, (Json{{"a", 1}, {"b", 2}}));
 }
 
 TEST_F(ApiServerTest, ASelectionLosesWhatLeavesIt) {

@@ -26,7 +26,7 @@ std::string BookmarkLine(const Collection& collection, int64_t version, bool end
 ApiServer::WatchStart ApiServer::OpenWatch(const kube::Request& request) {
   const std::optional<Route> route = RouteOf(request);
   if (!route.has_value()) {
-    return {StatusReply(404, "NotFound", "the server could not find the requested resource"), 0};
+    return {NoSuchResourceReply(), 0};
   }
   const Result<Selector> labels = ParseSelector(route->Parameter("labelSelector"));
   const Result<Selector> fields = ParseSelector(route->Parameter("fieldSelector"));

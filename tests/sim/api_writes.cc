@@ -111,21 +111,52 @@ std::vector<std::string> FinalizersOf(const Json& object) {
   return finalizers;
 }
 
-// Removes from `object` every field of `old_set` that is missing in `new_set`.
-void RemoveDropped(const Json& old_set, const Json& new_set, Json* object) {
-  if (!old_set.is_object() || !object->is_object()) {
-    return;
+bool HasGeneration(const Collection& collection) {
+  return collection.kind == "TrainingJob" || collection.kind == "Pod";
+}
+
+void BumpGeneration(const Collection& collection, Json* object) {
+  if (HasGeneration(collection)) {
+    Json& generation = (*object)["metadata"]["generation"];
+    generation = generation.get<int64_t>() + 1;
   }
-  for (const auto& [key, value] : old_set.items()) {
-    if (!object->contains(key)) {
-      continue;
-    }
-    if (!new_set.is_object() || !new_set.contains(key)) {
-      object->erase(key);
-    } else {
-      RemoveDropped(value, new_set.at(key), &(*object)[key]);
+}
+
+std::string ConflictsText(const std::vector<std::string>& conflicts) {
+  std::string text = "Apply failed with " + std::to_string(conflicts.size()) + " conflict" +
+                     (conflicts.size() == 1 ? ": " : "s: ");
+  for (const std::string& conflict : conflicts) {
+    text += (&conflict == &conflicts.front() ? "" : "\n") + conflict;
+  }
+  return text;
+}
+
+// Why a deletion that expects a certain object is refused; empty: it is that object.
+std::string DeletionProblem(const Json& preconditions, const Json& object) {
+  for (const auto& [field, name, fate] :
+       {std::array{"uid", "UID", "deleted and then recreated"},
+        std::array{"resourceVersion", "ResourceVersion", "modified"}}) {
+    const std::string expected = TextAt(preconditions, field);
+    const std::string actual = TextAt(object, std::string("metadata.") + field);
+    if (!expected.empty() && expected != actual) {
+      return std::string("the ") + name + " in the precondition (" + expected +
+             ") does not match the " + name + " in record (" + actual +
+             "). The object might have been " + fate;
     }
   }
+  return "";
+}
+
+// What is wrong with a write of another object of that name.
+std::string UidProblem(const Collection& collection,
+                       const kube::ObjectKey& key,
+                       const std::string& expected,
+                       const std::string& actual) {
+  return "StorageError: invalid object, Code: 4, Key: /registry/" +
+         std::string(collection.type.group) + "/" + std::string(collection.type.plural) + "/" +
+         key.namespace_name + "/" + key.name +
+         ", ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: " +
+         expected + ", UID in object meta: " + actual;
 }
 
 }  // namespace
@@ -153,17 +184,16 @@ std::optional<std::string> ApiServer::QuotaProblem(const Json& pod,
 
 kube::Reply ApiServer::Create(const Route& route, Json body, WallTime now) {
   Collection& collection = *route.collection;
-  const std::string plural(collection.type.plural);
   kube::ObjectKey key = route.key;
   key.name = TextAt(body, "metadata.name");
   if (key.name.empty()) {
     return StatusReply(422, "Invalid", "metadata.name: Required value: name is required");
   }
   if (collection.kind == "Pod" && !IsPodWellFormed(body)) {
-    return StatusReply(422, "Invalid", "spec.containers: Required value");
+    return InvalidReply(collection, key.name, "spec.containers: Required value");
   }
-  if (collection.objects.count(key) > 0) {
-    return StatusReply(409, "AlreadyExists", plural + " \"" + key.name + "\" already exists");
+  if (const auto found = collection.objects.find(key); found != collection.objects.end()) {
+    return AlreadyExistsReply(collection, *found->second);
   }
   if (collection.kind == "Pod") {
     DefaultPod(&body);
@@ -184,7 +214,7 @@ kube::Reply ApiServer::Create(const Route& route, Json body, WallTime now) {
   }
   metadata["uid"] = "uid-" + std::to_string(++uids_);
   metadata["creationTimestamp"] = SecondsText(now);
-  if (collection.kind == "TrainingJob") {
+  if (HasGeneration(collection)) {
     metadata["generation"] = 1;
   }
   return ObjectReply(201, collection, *store_.Put(&collection, key, std::move(body)));
@@ -198,19 +228,18 @@ kube::Reply ApiServer::Update(const Route& route, Json body, WallTime now) {
   const ObjectPtr before = found->second;
   const std::string version = TextAt(body, "metadata.resourceVersion");
   if (version.empty() && route.collection->kind == "TrainingJob") {
-    return StatusReply(422,
-                       "Invalid",
-                       "metadata.resourceVersion: Invalid value: 0x0: must be specified for an "
-                       "update");
+    return InvalidReply(*route.collection,
+                        route.key.name,
+                        "metadata.resourceVersion: Invalid value: 0: must be specified for an "
+                        "update");
   }
   if (const std::string uid = TextAt(body, "metadata.uid"); !uid.empty() && uid != UidOf(*before)) {
-    return ConflictReply(*route.collection,
+    return ConflictReply(QualifiedName(*route.collection),
                          route.key.name,
-                         "Precondition failed: UID in precondition: " + uid +
-                             ", UID in object meta: " + UidOf(*before));
+                         UidProblem(*route.collection, route.key, uid, UidOf(*before)));
   }
   if (!version.empty() && version != TextAt(*before, "metadata.resourceVersion")) {
-    return ConflictReply(*route.collection, route.key.name, kModified);
+    return ConflictReply(QualifiedName(*route.collection), route.key.name, kModified);
   }
   Json after = *before;
   if (route.subresource == "status") {
@@ -241,7 +270,7 @@ kube::Reply ApiServer::Patch(const Route& route, const Json& body, WallTime now)
   const ObjectPtr before = found->second;
   const std::string version = TextAt(body, "metadata.resourceVersion");
   if (!version.empty() && version != TextAt(*before, "metadata.resourceVersion")) {
-    return ConflictReply(*route.collection, route.key.name, kModified);
+    return ConflictReply(QualifiedName(*route.collection), route.key.name, kModified);
   }
   Json after = *before;
   if (route.subresource == "status") {
@@ -264,11 +293,14 @@ kube::Reply ApiServer::Patch(const Route& route, const Json& body, WallTime now)
 kube::Reply ApiServer::Apply(const Route& route, const Json& body, WallTime now) {
   const std::string& manager = route.Parameter("fieldManager");
   if (manager.empty()) {
-    return StatusReply(400, "BadRequest", "PatchOptions.fieldManager: Required value");
+    return StatusReply(422,
+                       "Invalid",
+                       "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is "
+                       "required for apply patch");
   }
-  Json owned = body;
-  owned.erase("kind");
-  owned.erase("apiVersion");
+  Json wanted = body;
+  wanted.erase("kind");
+  wanted.erase("apiVersion");
   const auto found = route.collection->objects.find(route.key);
   if (found == route.collection->objects.end()) {
     Route collection = route;
@@ -276,17 +308,17 @@ kube::Reply ApiServer::Apply(const Route& route, const Json& body, WallTime now)
     kube::Reply created = Create(collection, body, now);
     if (created.is_success()) {
       const ObjectPtr stored = store_.Get(route.collection->type, route.key);
-      applied_[UidOf(*stored)][manager] = std::move(owned);
+      owners_[UidOf(*stored)].Apply(manager, wanted, *stored);
     }
     return created;
   }
   const ObjectPtr before = found->second;
-  Json after = *before;
-  Json& last = applied_[UidOf(*before)][manager];
-  RemoveDropped(last, owned, &after);
-  after.merge_patch(owned);
-  last = std::move(owned);
-  return Replace(route, before, std::move(after), now);
+  FieldOwners& owners = owners_[UidOf(*before)];
+  const std::vector<std::string> conflicts = owners.Conflicts(manager, wanted, *before);
+  if (!conflicts.empty() && route.Parameter("force") != "true") {
+    return StatusReply(409, "Conflict", ConflictsText(conflicts));
+  }
+  return Replace(route, before, owners.Apply(manager, wanted, *before), now);
 }
 
 // Stores what a write came to: nothing, when nothing has changed; a removal, when the last
@@ -305,9 +337,8 @@ kube::Reply ApiServer::Replace(const Route& route,
     store_.Remove(&collection, route.key);
     return ObjectReply(200, collection, after);
   }
-  if (collection.kind == "TrainingJob" &&
-      after.value("spec", Json()) != before->value("spec", Json())) {
-    after["metadata"]["generation"] = before->at("metadata").at("generation").get<int64_t>() + 1;
+  if (after.value("spec", Json()) != before->value("spec", Json())) {
+    BumpGeneration(collection, &after);
   }
   return ObjectReply(200, collection, *store_.Put(&collection, route.key, std::move(after)));
 }
@@ -321,12 +352,9 @@ kube::Reply ApiServer::Delete(Collection* collection,
     return NotFoundReply(*collection, key.name);
   }
   const ObjectPtr before = found->second;
-  const std::string uid = TextAt(options, "preconditions.uid");
-  if (!uid.empty() && uid != UidOf(*before)) {
-    return ConflictReply(*collection,
-                         key.name,
-                         "Precondition failed: UID in precondition: " + uid +
-                             ", UID in object meta: " + UidOf(*before));
+  const Json preconditions = options.value("preconditions", Json::object());
+  if (const std::string problem = DeletionProblem(preconditions, *before); !problem.empty()) {
+    return ConflictReply(QualifiedKind(*collection), key.name, problem);
   }
   int64_t grace = 0;
   const bool is_pod = collection->kind == "Pod";
@@ -339,26 +367,32 @@ kube::Reply ApiServer::Delete(Collection* collection,
       std::find(finalizers.begin(), finalizers.end(), kForeground) == finalizers.end()) {
     finalizers.emplace_back(kForeground);
   }
-  if (grace == 0 && finalizers.empty()) {
-    store_.Remove(collection, key);
-    return is_pod || collection->kind == "Service" ? ObjectReply(200, *collection, *before)
-                                                   : StatusReply(200, "", "");
-  }
   Json after = *before;
   Json& metadata = after["metadata"];
-  const bool is_shorter =
-      !IsDeleting(*before) || grace < metadata.value("deletionGracePeriodSeconds", int64_t{0});
-  if (is_shorter) {
+  if (!IsDeleting(*before)) {
+    BumpGeneration(*collection, &after);
+  }
+  if (!IsDeleting(*before) || grace < metadata.value("deletionGracePeriodSeconds", int64_t{0})) {
     metadata["deletionTimestamp"] = SecondsText(now + std::chrono::seconds(grace));
     metadata["deletionGracePeriodSeconds"] = grace;
   }
   if (!finalizers.empty()) {
     metadata["finalizers"] = finalizers;
   }
-  if (after == *before) {
-    return ObjectReply(200, *collection, *before);
+  const bool is_over = grace == 0 && finalizers.empty();
+  if (after != *before && (is_pod || !is_over)) {
+    after = *store_.Put(collection, key, std::move(after));  // a pod's end is announced, always
   }
-  return ObjectReply(200, *collection, *store_.Put(collection, key, std::move(after)));
+  if (!is_over) {
+    return ObjectReply(200, *collection, after);
+  }
+  store_.Remove(collection, key);
+  if (!is_pod && collection->kind != "Service") {
+    return StatusReply(200, "", "");
+  }
+  Json last = is_pod ? std::move(after) : *before;
+  last["metadata"]["resourceVersion"] = std::to_string(store_.version());
+  return ObjectReply(200, *collection, last);
 }
 
 bool ApiServer::CollectGarbage(WallTime now) {
