@@ -304,6 +304,7 @@ Result<Item<Pod>> DecodePod(std::string_view json) {
   pod.spec.container.name = std::move(parts.first_container);
   pod.spec.container.requests = parts.requests.Sum();
   if (pod.spec.node_name.empty()) {
+    pod.status.is_unbound = true;
     pod.spec.node_name = std::move(parts.pinned_node);
   }
   return MakeItem(scanned, std::move(parts.meta), std::move(parts.pod));

@@ -122,6 +122,7 @@ TEST(DecodePod, TheNodeIsTheOneItsAffinityNames) {
   const std::string term =
       R"({"matchFields":[{"key":"metadata.name","operator":"In","values":["n"]}]})";
   EXPECT_EQ(Decoded(Pinned(term)).spec.node_name, "n");
+  EXPECT_TRUE(Decoded(Pinned(term)).status.is_unbound);
   EXPECT_EQ(Decoded(Pinned(term + "," + term)).spec.node_name, "") << "terms are alternatives";
   for (const char* other :
        {R"({"matchFields":[{"key":"metadata.name","operator":"In","values":["n","m"]}]})",

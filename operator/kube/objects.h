@@ -48,7 +48,7 @@ struct Toleration {
 };
 
 struct PodSpec {
-  std::string node_name;  // the node the plan chose, or where the pod is bound
+  std::string node_name;  // where it is bound, or is to be: the one node its affinity names
   std::string hostname;
   std::string subdomain;
   ContainerSpec container;
@@ -78,6 +78,7 @@ struct PodStatus {
   std::string pod_ip;
   int64_t pid = 0;  // where pods are processes: the leader of the pod's process group; else 0
   std::optional<ContainerTermination> termination;
+  bool is_unbound = false;  // no node has it yet
   // Why the scheduler does not bind it: PodScheduled=False's message; empty otherwise.
   std::string unschedulable;
   // Why the container waits, where that is more than a moment's: ErrImagePull, ImagePullBackOff,
