@@ -401,7 +401,9 @@ void World::NoteNodeChange(const Mirror<kube::Node>::Change& change, News* news)
     return;
   }
   news->frees_room = true;  // labels, taints or amounts: whoever waits may look again
-  if (change.after != nullptr) {
+  const bool was_ready = change.before != nullptr && change.before->is_ready;
+  const bool is_ready = change.after != nullptr && change.after->is_ready;
+  if (was_ready == is_ready && change.after != nullptr) {
     return;
   }
   RefreshHeld();
@@ -452,6 +454,9 @@ World::Held World::HeldBy(const JobKey& key) const {
     }
   }
   for (const auto& [name, placement] : promised) {
+    if (placement->node.empty()) {
+      continue;  // it has no room yet
+    }
     AddPod(placement->node, RequestOf(item->object->job, placement->role), &held.own);
   }
   return held;

@@ -258,18 +258,31 @@ TEST(World, JobsOfOtherNamespacesAreNotServed) {
   EXPECT_TRUE(news.urgent.empty());
 }
 
-TEST_F(WorldTest, LostNodeIsUrgentForWhoeverHoldsAPlaceThere) {
+kube::Item<kube::Node> NodeItem(bool is_ready, const std::string& version) {
   kube::Node object;
   object.name = "a";
-  const kube::Item<kube::Node> node{
-      {"", "a"}, "n", "1", std::make_shared<const kube::Node>(object)};
-  Apply(kube::Upserted<kube::Node>{node});
+  object.is_ready = is_ready;
+  return {{"", "a"}, "n", version, std::make_shared<const kube::Node>(object)};
+}
+
+TEST_F(WorldTest, LostNodeIsUrgentForWhoeverHoldsAPlaceThere) {
+  Apply(kube::Upserted<kube::Node>{NodeItem(true, "1")});
   Apply(JobUpsert{JobItem(PlacedJob("mnist", "a", 1), "2")});
   Apply(JobUpsert{JobItem(PlacedJob("other", "b", 1), "3")});
 
-  const News news = Apply(kube::Deleted<kube::Node>{node});
+  const News silent = Apply(kube::Upserted<kube::Node>{NodeItem(false, "4")});
+  const News gone = Apply(kube::Deleted<kube::Node>{NodeItem(false, "4")});
 
-  EXPECT_EQ(news.urgent, std::set<JobKey>{kMnist});
+  EXPECT_EQ(silent.urgent, std::set<JobKey>{kMnist});
+  EXPECT_EQ(gone.urgent, std::set<JobKey>{kMnist});
+}
+
+TEST_F(WorldTest, SuccessorWithoutRoomHoldsNone) {
+  TrainingJob job = PlacedJob("mnist", "a", 1);
+  job.status.placement.front().node.clear();
+  Apply(JobUpsert{JobItem(job, "1")});
+
+  EXPECT_TRUE(world_.UsedElsewhere({"default", "other"}).empty());
 }
 
 }  // namespace

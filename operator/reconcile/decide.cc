@@ -14,8 +14,10 @@
 #include "operator/reconcile/policy/gang_restart.h"
 #include "operator/reconcile/policy/replace.h"
 #include "operator/reconcile/policy/success_policy.h"
+#include "operator/reconcile/policy/successor.h"
 #include "operator/reconcile/policy/ttl.h"
 #include "operator/reconcile/queue.h"
+#include "operator/reconcile/start_problem.h"
 #include "operator/reconcile/summary.h"
 
 namespace lockstep::control {
@@ -41,7 +43,12 @@ bool PlacementFitsSpec(const Pass& pass) {
 }
 
 void Begin(Pass* pass) {
-  pass->mutable_status()->observed_generation = pass->job().metadata.generation;
+  TrainingJobStatus* const status = pass->mutable_status();
+  if (status->observed_generation != pass->job().metadata.generation) {
+    status->retry_at.reset();  // the change may be the cure
+    status->rollbacks = 0;
+  }
+  status->observed_generation = pass->job().metadata.generation;
   if (FindCondition(pass->status(), ConditionType::kCreated) == nullptr) {
     pass->Set({ConditionType::kCreated,
                true,
@@ -57,6 +64,19 @@ void Suspend(Pass* pass) {
   const std::string message = "runPolicy.suspend is set: no pod runs";
   pass->Set({ConditionType::kScheduled, false, "JobSuspended", message});
   pass->Set({ConditionType::kSuspended, true, "JobSuspended", message});
+}
+
+// The gang that runs is not the one that is asked for any more.
+void Reshape(Pass* pass) {
+  const ConditionChange change = {
+      ConditionType::kScheduled, false, "SpecChanged", "the roles have changed"};
+  GiveUpGang(pass);
+  pass->Set(change);
+  if (IsTrue(pass->status(), ConditionType::kRunning)) {
+    SetCondition(pass->mutable_status(),
+                 {ConditionType::kRunning, false, change.reason, change.message},
+                 pass->now());
+  }
 }
 
 void StartOrResume(Pass* pass) {
@@ -184,27 +204,6 @@ void FailFor(const Failure& failure, Pass* pass) {
                  std::to_string(pass->spec().run_policy.backoff_limit));
 }
 
-// Whether the budget allows a restart for each of the failures; ends the job where it does not.
-bool RequireBudget(const std::vector<Failure>& failures, Pass* pass) {
-  TrainingJobStatus trial = pass->status();
-  const int64_t limit = pass->spec().run_policy.backoff_limit;
-  for (const Failure& failure : failures) {
-    if (!HasBudget(trial, limit, failure.cause)) {
-      const std::string used = IsCounted(failure.cause)
-                                   ? std::to_string(CountedRestarts(trial)) + " of " +
-                                         std::to_string(limit) +
-                                         " restarts of runPolicy.backoffLimit are used"
-                                   : std::to_string(UncountedRestarts(trial)) +
-                                         " restarts without a failure are the limit";
-      pass->Fail("BackoffLimitExceeded",
-                 failure.sentence + ", cause " + failure.cause + "; " + used);
-      return false;
-    }
-    CountRestart(failure.cause, &trial);
-  }
-  return true;
-}
-
 void AnswerFailures(const GangView& view, const std::vector<Failure>& failures, Pass* pass) {
   const Failure& origin = OriginOf(failures, pass->is_training());
   if (origin.response == FailureResponse::kFailJob) {
@@ -243,8 +242,10 @@ void NoteHealth(const GangView& view, Pass* pass) {
 bool MayStart(const Pass& pass, const Member& member) {
   const bool inherits_address =
       std::holds_alternative<LoopbackAddressing>(pass.topology().addressing);
+  // Without the cluster's scheduler nobody but us waits until a predecessor's room is free.
+  const bool is_direct = pass.spec().scheduling.binding == PodBinding::kDirect;
   return member.predecessor == Predecessor::kGone ||
-         (member.predecessor == Predecessor::kLeaving && !inherits_address);
+         (member.predecessor == Predecessor::kLeaving && !inherits_address && !is_direct);
 }
 
 // Creates every pod that was decided and never seen: all of them, or none if one cannot be built.
@@ -256,8 +257,9 @@ void CreateMissing(const GangView& view, Pass* pass) {
     const PodPlacement& placement = *pass->PlacementOf(member.task);
     if (IsStarting(member)) {
       pass->WakeAt(StartDeadline(pass->job(), placement, member));
+      WakeForStartProblems(placement, pass);
     }
-    if (member.state != MemberState::kNotSeen) {
+    if (member.state != MemberState::kNotSeen || member.node.empty()) {
       continue;
     }
     pass->WakeAt(pass->now() + kCreateRetry);
@@ -284,18 +286,39 @@ void CreateMissing(const GangView& view, Pass* pass) {
   }
 }
 
+// A gang that was rolled back has nothing to save: its pods make room soon.
+std::chrono::seconds GraceOfAttempt(const Pass& pass, const kube::Pod& pod) {
+  constexpr std::chrono::seconds kRollbackGrace{5};  // choice: time to end in order
+  const bool is_rolled_back = pass.status().rollbacks > 0 && pass.status().placement.empty();
+  return is_rolled_back ? std::min(pod.spec.termination_grace, kRollbackGrace)
+                        : pod.spec.termination_grace;
+}
+
 // Older pods of a rank that lives on are killed at once: their work is taken over. Pods of an older
-// attempt, or of a suspended job, get their grace.
+// attempt, or of a suspended job, get their grace, where there is a kubelet to give it.
 void RemoveStale(const GangView& view, Pass* pass) {
   for (const kube::Pod* pod : view.stale) {
     const auto name = ParsePodName(pod->name);
     const bool is_superseded = name.has_value() && name->number.attempt == pass->status().attempt;
-    if (!is_superseded) {
-      pass->Delete(*pod, pod->spec.termination_grace, "attempt over");
+    const bool is_given_up =
+        !pod->spec.node_name.empty() && !IsNodeReady(pass->observed(), pod->spec.node_name);
+    if (!is_superseded && is_given_up) {
+      pass->Delete(*pod, std::chrono::seconds(0), "attempt over, its node does not report");
+    } else if (!is_superseded) {
+      pass->Delete(*pod, GraceOfAttempt(*pass, *pod), "attempt over");
     } else if (!pod->is_deleting || !HasEnded(*pod)) {
       pass->Delete(*pod, std::chrono::seconds(0), "replaced");
     }
   }
+}
+
+// Whether the ends of processes are answered before pods that cannot start. A gang that never ran
+// is rolled back: members that gave up waiting for the missing ones did nothing wrong.
+bool ComesFirst(const std::vector<Failure>& failures,
+                const std::vector<StartProblem>& problems,
+                const Pass& pass) {
+  return problems.empty() || HasRun(pass.status()) ||
+         OriginOf(failures, pass.is_training()).response == FailureResponse::kFailJob;
 }
 
 // One pass of a job that wants to run.
@@ -322,11 +345,15 @@ void Run(Pass* pass) {
     Succeed(pass);
     return;
   }
-  const std::vector<Failure> failures = FindFailures(*pass, view);
-  if (failures.empty()) {
-    NoteHealth(view, pass);
-  } else {
+  PlaceWaitingSuccessors(view, pass);
+  const std::vector<StartProblem> problems = FindStartProblems(*pass, view);
+  const std::vector<Failure> failures = FindFailures(*pass, view, problems);
+  if (!failures.empty() && ComesFirst(failures, problems, *pass)) {
     AnswerFailures(view, failures, pass);
+  } else if (!problems.empty()) {
+    AnswerStartProblems(view, problems, pass);
+  } else {
+    NoteHealth(view, pass);
   }
 }
 
@@ -358,8 +385,7 @@ Decision Decide(const TrainingJob& job, const Observed& observed, WallTime now) 
       pass.Fail("InvalidJob", problems.front().ToString());
     } else {
       if (!pass.status().placement.empty() && !PlacementFitsSpec(pass)) {
-        GiveUpGang(&pass);
-        pass.Set({ConditionType::kScheduled, false, "SpecChanged", "the roles have changed"});
+        Reshape(&pass);
       }
       if (job.spec.run_policy.suspend) {
         Suspend(&pass);

@@ -184,7 +184,7 @@ TEST(DecideReplace, SuccessorWaitsUntilItsPredecessorWasAskedToEnd) {
   EXPECT_EQ(world.Pods(), "mnist-worker-0 mnist-worker-1- mnist-worker-1-r1");
 }
 
-TEST(DecideReplace, ReplacementThatDoesNotComeInTimeFailsTheJobWithTheCause) {
+TEST(DecideReplace, ReplacementThatDoesNotComeInTimeStartsTheGangAnew) {
   TestWorld world(MakeTrainingJob(2));
   world.Launch();
   world.Exit("mnist-worker-1", 137);
@@ -194,10 +194,10 @@ TEST(DecideReplace, ReplacementThatDoesNotComeInTimeFailsTheJobWithTheCause) {
 
   decision = world.Step();
 
-  EXPECT_EQ(TrueConditions(decision.status), "Created Scheduled Failed");
-  EXPECT_EQ(MessageOf(decision.status, ConditionType::kFailed),
-            "pod mnist-worker-1-r1 (rank 1) did not start within 60 s, "
-            "recovery.replacementTimeout is over, cause start_timeout; restarts used 1 of 6");
+  EXPECT_EQ(TrueConditions(decision.status), "Created Restarting");
+  EXPECT_EQ(MessageOf(decision.status, ConditionType::kRestarting),
+            "pod mnist-worker-1-r1 (rank 1) did not start within 60 s, cause start_timeout; "
+            "restart 2 of 6");
 }
 
 TEST(DecideReplace, BudgetThatIsUsedUpFailsTheJobWithItsLastCause) {

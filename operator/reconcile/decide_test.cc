@@ -148,7 +148,8 @@ TEST(DecideStart, GangThatDoesNotComeUpInTimeIsRolledBackWhole) {
 
   const Decision decision = world.Step();
 
-  EXPECT_EQ(DescribeRestarts(decision.status), "start_timeout=1");
+  EXPECT_EQ(DescribeRestarts(decision.status), "");
+  EXPECT_EQ(decision.status.rollbacks, 1);
   EXPECT_EQ(decision.status.attempt, Attempt(1));
   EXPECT_EQ(world.Pods(), "mnist-worker-0-");
 }
@@ -264,6 +265,7 @@ TEST(DecideIdentity, ChangedRolesGiveUpTheGang) {
   world.job.spec.roles[0].replicas = 3;
 
   world.Step();
+  EXPECT_EQ(TrueConditions(world.job.status), "Created");
   world.FinishDeletions();
   world.Launch();
 

@@ -1,11 +1,13 @@
 #include "operator/reconcile/failure.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 #include "common/base/check.h"
 #include "common/contract/exit_code.h"
 #include "common/contract/termination_message.h"
+#include "common/contract/text.h"
 #include "operator/reconcile/policy/budget.h"
 #include "operator/reconcile/policy/deadline.h"
 #include "operator/reconcile/policy/suspect.h"
@@ -15,14 +17,6 @@ namespace {
 
 // Last words longer than this are cut where people read them; the pod's log has them whole.
 constexpr std::size_t kLastWordsBytesMax = 200;
-
-std::string NameOf(const Member& member) {
-  std::string name = "pod " + member.pod_name;
-  if (member.rank.has_value()) {
-    name += " (rank " + std::to_string(*member.rank) + ")";
-  }
-  return name;
-}
 
 // What the process itself said about its end: the reason of our runtime's message, or the last line
 // of a program's free text.
@@ -34,14 +28,7 @@ std::string LastWords(const std::string& message) {
     words.erase(words.find_last_not_of(" \t\r\n") + 1);
     words.erase(0, words.find_last_of('\n') + 1);
   }
-  if (words.size() > kLastWordsBytesMax) {
-    std::size_t end = kLastWordsBytesMax;
-    while (end > 0 && (static_cast<unsigned char>(words[end]) & 0xC0U) == 0x80U) {
-      --end;  // not in the middle of a character
-    }
-    words = words.substr(0, end) + "...";
-  }
-  return words;
+  return CutText(words, kLastWordsBytesMax);
 }
 
 const RoleSpec& RoleOf(const Pass& pass, const Member& member) {
@@ -70,9 +57,10 @@ Failure EndedFailure(const Pass& pass, const Member& member) {
     verdict = {Outcome::kRetryable, ExitCause::kUnknown};  // the phase knows better than no code
   }
   failure.cause = ExitCauseName(verdict.cause);
+  failure.is_node_at_fault = verdict.cause == ExitCause::kNodeLost;
   failure.response =
       ResponseTo(RoleOf(pass, member).restart_policy, verdict.outcome, member.rank.has_value());
-  failure.sentence = NameOf(member) + " ";
+  failure.sentence = DescribeMember(member) + " ";
   if (status.termination.has_value()) {
     const std::string how = DescribeExit(end.exit_code, end.signal, reason);
     failure.sentence += how;
@@ -102,18 +90,50 @@ Failure OutsideFailure(const Pass& pass,
   failure.cause = cause;
   failure.response =
       ResponseTo(RoleOf(pass, member).restart_policy, Outcome::kRetryable, member.rank.has_value());
-  failure.sentence = NameOf(member) + " " + what;
+  failure.sentence = DescribeMember(member) + " " + what;
   return failure;
 }
 
 Failure StartFailure(const Pass& pass, const Member& member, const PodPlacement& placement) {
   const auto waited =
       std::chrono::duration_cast<std::chrono::seconds>(pass.now() - placement.since).count();
-  Failure failure = OutsideFailure(
+  return OutsideFailure(
       pass, member, kCauseStartTimeout, "did not start within " + std::to_string(waited) + " s");
-  if (member.rank.has_value() && member.number.incarnation.value() > 0) {
-    failure.response = FailureResponse::kFailJob;  // survivors wait no longer than was promised
-    failure.sentence += ", recovery.replacementTimeout is over";
+}
+
+Failure VanishedFailure(const Pass& pass, const Member& member) {
+  const bool is_there = FindNode(pass.observed(), member.node) != nullptr;
+  const bool is_ready = IsNodeReady(pass.observed(), member.node);
+  Failure failure =
+      OutsideFailure(pass,
+                     member,
+                     ExitCauseName(ExitCause::kNodeLost),
+                     is_ready   ? "is gone"
+                     : is_there ? "is gone with node " + member.node + ", which does not report"
+                                : "is gone with node " + member.node);
+  failure.is_node_at_fault = !is_ready;
+  return failure;
+}
+
+// A process that somebody should hear, and nobody does.
+std::optional<Failure> SilenceFailure(const Pass& pass,
+                                      const Member& member,
+                                      const std::set<int>& hanging,
+                                      const std::set<int>& lost) {
+  std::optional<Failure> failure;
+  if (!member.rank.has_value()) {
+    return failure;
+  }
+  if (hanging.count(*member.rank) > 0) {
+    failure = OutsideFailure(pass, member, kCauseHang, "hangs: its peers hear nothing of it");
+  } else if (lost.count(*member.rank) > 0) {
+    failure = OutsideFailure(pass,
+                             member,
+                             ExitCauseName(ExitCause::kNodeLost),
+                             "has lost its peers, and its node tells of no end");
+  }
+  if (failure.has_value()) {
+    failure->is_node_at_fault = true;
   }
   return failure;
 }
@@ -122,14 +142,26 @@ bool IsLate(const Pass& pass, const Member& member, const PodPlacement& placemen
   return IsStarting(member) && StartDeadline(pass.job(), placement, member) <= pass.now();
 }
 
+bool IsAmong(const std::vector<StartProblem>& problems, const Member& member) {
+  return std::any_of(problems.begin(), problems.end(), [&](const StartProblem& problem) {
+    return problem.task == member.task;
+  });
+}
+
 }  // namespace
 
-std::vector<Failure> FindFailures(const Pass& pass, const GangView& view) {
+std::vector<Failure> FindFailures(const Pass& pass,
+                                  const GangView& view,
+                                  const std::vector<StartProblem>& problems) {
+  const auto silent_after = pass.spec().recovery.silent_after;
   const std::set<int> hanging =
-      pass.is_training() ? HangingRanks(view, pass.spec().recovery.silent_after) : std::set<int>();
+      pass.is_training() ? HangingRanks(view, silent_after) : std::set<int>();
+  const std::set<int> lost = pass.is_training() ? LostRanks(view, silent_after) : std::set<int>();
   std::vector<Failure> failures;
-  for (std::size_t i = 0; i < view.members.size(); ++i) {
-    const Member& member = view.members[i];
+  for (const Member& member : view.members) {
+    if (IsAmong(problems, member)) {
+      continue;
+    }
     const PodPlacement& placement = *std::find_if(
         pass.status().placement.begin(), pass.status().placement.end(), [&](const auto& one) {
           return one.role == member.task.role && one.index == member.task.index;
@@ -142,11 +174,9 @@ std::vector<Failure> FindFailures(const Pass& pass, const GangView& view) {
         failures.push_back(std::move(restart));
       }
     } else if (member.state == MemberState::kVanished) {
-      failures.push_back(OutsideFailure(
-          pass, member, ExitCauseName(ExitCause::kNodeLost), "is gone, or its node is"));
-    } else if (member.rank.has_value() && hanging.count(*member.rank) > 0) {
-      failures.push_back(
-          OutsideFailure(pass, member, kCauseHang, "hangs: its peers hear nothing of it"));
+      failures.push_back(VanishedFailure(pass, member));
+    } else if (auto silence = SilenceFailure(pass, member, hanging, lost)) {
+      failures.push_back(*std::move(silence));
     } else if (IsLate(pass, member, placement)) {
       failures.push_back(StartFailure(pass, member, placement));
     }

@@ -7,6 +7,7 @@
 #include "operator/reconcile/gang_view.h"
 #include "operator/reconcile/pass.h"
 #include "operator/reconcile/policy/restart_policy.h"
+#include "operator/reconcile/start_problem.h"
 
 namespace lockstep::control {
 
@@ -18,11 +19,15 @@ struct Failure {
   const kube::Pod* pod = nullptr;  // null when it is gone
   std::string cause;               // the key under which restarts are counted
   FailureResponse response = FailureResponse::kRestart;
-  std::string sentence;  // "pod mnist-worker-1 (rank 1) killed by SIGKILL (exit code 137)"
+  bool is_node_at_fault = false;  // a successor had better be elsewhere
+  std::string sentence;           // "pod mnist-worker-1 (rank 1) killed by SIGKILL (exit code 137)"
 };
 
-// All members that failed, vanished, hang, or did not come to run in time; in task order. Members
-// that finished and are to be started again count as well.
-std::vector<Failure> FindFailures(const Pass& pass, const GangView& view);
+// All members that failed, vanished, hang, or are cut off; in task order. Members that finished and
+// are to be started again count as well; those among `problems` do not. A pod that is no rank and
+// is replaced by itself counts when it does not come to run in time.
+std::vector<Failure> FindFailures(const Pass& pass,
+                                  const GangView& view,
+                                  const std::vector<StartProblem>& problems);
 
 }  // namespace lockstep::control

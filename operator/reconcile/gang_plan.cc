@@ -15,6 +15,25 @@ void Add(const kube::ResourceList& list, Resources* sum) {
   sum->gpu_count += list.gpu_count;
 }
 
+kube::ResourceList RequestOf(const RoleSpec& role) {
+  return {role.pod.requests.cpu_milli, role.pod.requests.memory_bytes, role.gpus};
+}
+
+PodClass ClassOf(const RoleSpec& role) {
+  PodClass pod_class;
+  pod_class.name = RoleName(role.name);
+  pod_class.request = ToResources(RequestOf(role));
+  pod_class.node_selector = role.pod.node_selector;
+  for (const Toleration& toleration : role.pod.tolerations) {
+    pod_class.tolerations.push_back(
+        {toleration.key,
+         toleration.op == TolerationOperator::kExists,
+         toleration.value,
+         toleration.effect.has_value() ? std::string(TaintEffectName(*toleration.effect)) : ""});
+  }
+  return pod_class;
+}
+
 NodeState StateOf(const kube::Node& node) {
   if (!node.is_ready) {
     return NodeState::kNotReady;
@@ -55,6 +74,31 @@ Snapshot SnapshotOf(const Observed& observed, const GangView& view) {
   return snapshot;
 }
 
+Snapshot SnapshotBesideGang(const TrainingJob& job,
+                            const Observed& observed,
+                            const GangView& view,
+                            const std::set<TaskId>& leaving) {
+  Snapshot snapshot = SnapshotOf(observed, view);
+  for (const Member& member : view.members) {
+    if (member.state == MemberState::kSucceeded || leaving.count(member.task) > 0) {
+      continue;  // a failed one keeps its place for its own successor
+    }
+    for (SnapshotNode& node : snapshot.nodes) {
+      if (node.name == member.node) {
+        Add(RequestOf(*job.FindRole(member.task.role)), &node.used);
+        ++node.pod_count;
+      }
+    }
+  }
+  return snapshot;
+}
+
+Gang GangOfOne(const RoleSpec& role, const std::string& name) {
+  PodClass pod_class = ClassOf(role);
+  pod_class.pods = {name};
+  return {{pod_class}};
+}
+
 Gang GangOf(const TrainingJob& job, const JobTopology& topology) {
   Gang gang;
   for (const TaskId& task : AllTasks(topology)) {
@@ -62,20 +106,7 @@ Gang GangOf(const TrainingJob& job, const JobTopology& topology) {
     if (gang.classes.empty() || gang.classes.back().name != role_name) {
       const RoleSpec* const role = job.FindRole(task.role);
       LOCKSTEP_CHECK(role != nullptr, "the job has no role " + role_name);
-      PodClass pod_class;
-      pod_class.name = role_name;
-      pod_class.request = {
-          role->pod.requests.cpu_milli, role->pod.requests.memory_bytes, role->gpus};
-      pod_class.node_selector = role->pod.node_selector;
-      for (const Toleration& toleration : role->pod.tolerations) {
-        pod_class.tolerations.push_back({toleration.key,
-                                         toleration.op == TolerationOperator::kExists,
-                                         toleration.value,
-                                         toleration.effect.has_value()
-                                             ? std::string(TaintEffectName(*toleration.effect))
-                                             : ""});
-      }
-      gang.classes.push_back(pod_class);
+      gang.classes.push_back(ClassOf(*role));
     }
     gang.classes.back().pods.push_back(TaskName(task));
   }

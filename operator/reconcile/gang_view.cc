@@ -28,13 +28,28 @@ std::vector<OwnPod> OwnPods(const Metadata& job, const Observed& observed) {
   return pods;
 }
 
-bool HasNode(const Observed& observed, const std::string& name) {
-  return std::any_of(observed.nodes.begin(), observed.nodes.end(), [&](const kube::Node& node) {
-    return node.name == name;
+// Whether somebody heard the member's process a moment ago: we, or a peer that tells us.
+bool IsHeard(const std::vector<Member>& members, const Member& member) {
+  if (GivesFreshReport(member)) {
+    return true;
+  }
+  return std::any_of(members.begin(), members.end(), [&](const Member& peer) {
+    if (!GivesFreshReport(peer) || !member.rank.has_value()) {
+      return false;
+    }
+    const auto& entries = peer.report->document.peers;
+    return std::any_of(entries.begin(), entries.end(), [&](const PeerStatus& entry) {
+      return entry.rank == *member.rank && entry.incarnation == member.number.incarnation &&
+             entry.state == PeerState::kConnected &&
+             entry.silent_seconds <= ToSeconds(kReportFresh);
+    });
   });
 }
 
-MemberState StateOf(const PodPlacement& placement, const kube::Pod* pod, const Observed& observed) {
+MemberState StateOf(const PodPlacement& placement,
+                    const kube::Pod* pod,
+                    const Observed& observed,
+                    bool is_heard) {
   if (placement.is_completed) {
     return MemberState::kSucceeded;
   }
@@ -52,7 +67,7 @@ MemberState StateOf(const PodPlacement& placement, const kube::Pod* pod, const O
     default:
       break;
   }
-  if (!IsAlive(*pod, observed)) {
+  if (!IsAlive(*pod, observed) && !is_heard) {
     return MemberState::kVanished;
   }
   if (pod->is_deleting) {
@@ -87,8 +102,39 @@ bool HasEnded(const kube::Pod& pod) {
          pod.status.phase == kube::PodPhase::kFailed;
 }
 
+bool GivesFreshReport(const Member& member) {
+  return member.report != nullptr && member.report->age <= kReportFresh;
+}
+
+std::string DescribeMember(const Member& member) {
+  std::string name = "pod " + member.pod_name;
+  if (member.rank.has_value()) {
+    name += " (rank " + std::to_string(*member.rank) + ")";
+  }
+  return name;
+}
+
+const kube::Node* FindNode(const Observed& observed, const std::string& name) {
+  const auto found = std::find_if(observed.nodes.begin(),
+                                  observed.nodes.end(),
+                                  [&](const kube::Node& node) { return node.name == name; });
+  return found == observed.nodes.end() ? nullptr : &*found;
+}
+
+bool IsNodeReady(const Observed& observed, const std::string& name) {
+  const kube::Node* const node = FindNode(observed, name);
+  return node != nullptr && node->is_ready;
+}
+
 bool IsAlive(const kube::Pod& pod, const Observed& observed) {
-  return !HasEnded(pod) && (pod.spec.node_name.empty() || HasNode(observed, pod.spec.node_name));
+  if (HasEnded(pod)) {
+    return false;
+  }
+  const std::string& node = pod.spec.node_name;
+  if (node.empty()) {
+    return true;
+  }
+  return pod.is_deleting ? IsNodeReady(observed, node) : FindNode(observed, node) != nullptr;
 }
 
 const std::string& SeenMark(const kube::Pod& pod) {
@@ -108,6 +154,7 @@ GangView ViewGang(const Metadata& job,
     member.rank = FirstRankOf(topology, member.task);
     member.number = {status.attempt, placement.incarnation};
     member.pod_name = PodName(job.name, member.task, member.number);
+    member.node = placement.node;
     placements[member.task] = &placement;
     members[member.task] = member;
   }
@@ -126,9 +173,12 @@ GangView ViewGang(const Metadata& job,
     }
   }
   for (auto& [task, member] : members) {
-    member.state = StateOf(*placements[task], member.pod, observed);
     member.report = ReportOf(observed, member);
     view.members.push_back(member);
+  }
+  for (Member& member : view.members) {
+    const bool is_heard = IsHeard(view.members, member);
+    member.state = StateOf(*placements[member.task], member.pod, observed, is_heard);
   }
   return view;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <vector>
@@ -35,6 +36,7 @@ struct Member {
   std::optional<int> rank;  // of the pod's first process
   PodNumber number;
   std::string pod_name;
+  std::string node;  // where its pod belongs; empty while there is no room
   MemberState state = MemberState::kNotSeen;
   const kube::Pod* pod = nullptr;         // null when not there
   const RuntimeReport* report = nullptr;  // of this very pod; null when none
@@ -50,10 +52,29 @@ struct GangView {
   const Member* FindRank(int rank) const;
 };
 
+// A report older than this proves nothing about now. Choice: several times the 200 ms at which
+// reports are gathered, and well below the two seconds in which a hang must be noticed.
+inline constexpr Duration kReportFresh = std::chrono::milliseconds(1000);
+
+// Whether the member's runtime answered a moment ago.
+bool GivesFreshReport(const Member& member);
+
+// "pod mnist-worker-1 (rank 1)".
+std::string DescribeMember(const Member& member);
+
+// The node of that name; null when there is none.
+const kube::Node* FindNode(const Observed& observed, const std::string& name);
+
+// Whether the node is there and its kubelet reports: somebody will carry out what is asked of its
+// pods.
+bool IsNodeReady(const Observed& observed, const std::string& name);
+
 // Whether the pod's process has ended, or never began and never will.
 bool HasEnded(const kube::Pod& pod);
 
-// Whether the pod holds its resources and its address: it has not ended and its node is there.
+// Whether the pod holds its resources and its address: it has not ended, and its node is there. A
+// pod that was asked to end on a node that does not report is given up: nobody there will say when
+// it has ended.
 bool IsAlive(const kube::Pod& pod, const Observed& observed);
 
 // What a placement remembers a seen pod by: its uid, or its name where the cluster gives no uids.
@@ -62,6 +83,10 @@ const std::string& SeenMark(const kube::Pod& pod);
 // Sorts the observed pods of the job against `status`, which names attempt and placement. Pods of
 // other jobs, of an earlier job of the same name, and pods that are not ours are left out.
 // Precondition: `topology` has every task of the placement.
+//
+// A node that is gone, or does not report, says nothing about the process there: a member that
+// answers, or that a peer hears, lives on. One that nobody hears has vanished with a node that is
+// gone; on a node that does not report it has vanished when somebody asks it to end.
 GangView ViewGang(const Metadata& job,
                   const TrainingJobStatus& status,
                   const JobTopology& topology,

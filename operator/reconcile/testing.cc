@@ -57,10 +57,14 @@ TrainingJob MakeCommandJob(int workers) {
 }
 
 TestWorld::TestWorld(TrainingJob new_job) : job(std::move(new_job)) {
+  AddNode("node-a");
+}
+
+void TestWorld::AddNode(const std::string& name) {
   kube::Node node;
-  node.name = "node-a";
+  node.name = name;
   node.allocatable = {64'000, 256 * kGiB, 8};
-  observed.nodes = {node};
+  observed.nodes.push_back(node);
 }
 
 Decision TestWorld::Step() {

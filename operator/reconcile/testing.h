@@ -28,6 +28,9 @@ class TestWorld {
   // One pass: decides, stores the status, carries out the effects.
   Decision Step();
 
+  // Another node, as large as the first, "node-a".
+  void AddNode(const std::string& name);
+
   // All pending pods run.
   void RunAll();
 

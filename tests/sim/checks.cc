@@ -65,7 +65,9 @@ bool Checks::HasSuffered(const std::string& pod_uid) const {
   }
   for (const auto& [key, pod] : server_->store().Of(kube::kPods).objects) {
     if (UidOf(*pod) == pod_uid) {
-      return IsDeleting(*pod) || TextAt(*pod, "status.phase") == "Failed" ||
+      // One that does not come to run may be tried elsewhere.
+      const std::string phase = TextAt(*pod, "status.phase");
+      return IsDeleting(*pod) || phase == "Failed" || phase == "Pending" ||
              !IsNodeGood(TextAt(*pod, "spec.nodeName"));
     }
   }
@@ -99,7 +101,8 @@ void Checks::CheckProgress(const TrainingJob& before, const TrainingJob& after) 
     const PodPlacement* const old = Find(was, placement);
     if (old != nullptr && was.attempt == is.attempt) {
       Require(old->incarnation <= placement.incarnation, name + ": an incarnation decreased");
-      Require(old->incarnation < placement.incarnation || old->node == placement.node,
+      Require(old->incarnation < placement.incarnation || old->node == placement.node ||
+                  old->node.empty(),
               name + ": a pod was moved under its own name");
     }
   }
@@ -192,7 +195,7 @@ void Checks::CheckPlan(const TrainingJob& before, const TrainingJob& after) {
 
 bool Checks::IsNodeGood(const std::string& name) const {
   const ObjectPtr node = server_->store().Get(kube::kNodes, {"", name});
-  return node != nullptr && node_objects_.Of(node).is_schedulable;
+  return node != nullptr && node_objects_.Of(node).is_ready;
 }
 
 void Checks::CheckWorld() {

@@ -14,4 +14,14 @@ inline constexpr std::chrono::seconds kRollbackDelayMax{300};
 // `count` is how often in a row it could not start, from 1.
 std::chrono::seconds RollbackDelay(int64_t count);
 
+// A gang that ran for so long has made progress: a restart after that is the first of its kind.
+inline constexpr std::chrono::seconds kSteadyAfter{60};  // choice: not a crash at the start
+
+// How long a gang pauses before it starts anew: not at all the first time, then 1 s, doubling, at
+// most 30 s. Choice: the budget of restarts ends the job before longer pauses would tell.
+inline constexpr std::chrono::seconds kRestartDelayMax{30};
+
+// `count` is how often in a row the gang broke before it was steady, from 1.
+std::chrono::seconds RestartDelay(int64_t count);
+
 }  // namespace lockstep::control

@@ -13,5 +13,12 @@ TEST(RollbackDelay, DoublesFromFiveSecondsToFiveMinutesAndStaysThere) {
   EXPECT_EQ(RollbackDelay(1'000'000'000'000), kRollbackDelayMax);
 }
 
+TEST(RestartDelay, FirstIsAtOnceThenDoublesFromOneSecondToHalfAMinute) {
+  const std::vector<int64_t> expected = {0, 1, 2, 4, 8, 16, 30, 30};
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_EQ(RestartDelay(static_cast<int64_t>(i) + 1).count(), expected[i]) << i + 1;
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::control

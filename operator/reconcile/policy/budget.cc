@@ -19,7 +19,7 @@ int64_t SumOf(const TrainingJobStatus& status, bool is_counted) {
 
 bool IsCounted(std::string_view cause) {
   return cause != ExitCauseName(ExitCause::kPreempted) &&
-         cause != ExitCauseName(ExitCause::kCompleted);
+         cause != ExitCauseName(ExitCause::kCompleted) && cause != kCauseNotStarted;
 }
 
 int64_t CountedRestarts(const TrainingJobStatus& status) {

@@ -11,13 +11,15 @@ namespace lockstep::control {
 // Causes of restarts that no exit code tells.
 inline constexpr std::string_view kCauseHang = "hang";                   // alive but silent
 inline constexpr std::string_view kCauseStartTimeout = "start_timeout";  // never came to run
+inline constexpr std::string_view kCauseNotStarted = "not_started";      // moved before it ran
 
 // Restarts that cost nothing still end somewhere. Choice: far above what a long job on machines
 // that may be taken away sees, low enough that a program that always leaves is found out.
 inline constexpr int64_t kUncountedRestartsMax = 1000;
 
 // Whether restarts for this cause count against backoffLimit. Those of a process that left on
-// request after a checkpoint, or that is to be started again whenever it finishes, do not.
+// request after a checkpoint, that is to be started again whenever it finishes, or whose pod could
+// not even start, do not.
 bool IsCounted(std::string_view cause);
 
 // Restarts of the job so far that count against backoffLimit, and those that do not.

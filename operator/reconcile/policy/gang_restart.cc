@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/base/check.h"
+#include "operator/reconcile/policy/backoff.h"
 #include "operator/reconcile/policy/budget.h"
 
 namespace lockstep::control {
@@ -14,6 +15,39 @@ const Failure& OriginOf(const std::vector<Failure>& failures, bool is_training) 
     return failure.response == first;
   });
   return found == failures.end() ? failures.front() : *found;
+}
+
+bool RequireBudget(const std::vector<Failure>& failures, Pass* pass) {
+  TrainingJobStatus trial = pass->status();
+  const int64_t limit = pass->spec().run_policy.backoff_limit;
+  for (const Failure& failure : failures) {
+    if (!HasBudget(trial, limit, failure.cause)) {
+      const std::string used = IsCounted(failure.cause)
+                                   ? std::to_string(CountedRestarts(trial)) + " of " +
+                                         std::to_string(limit) +
+                                         " restarts of runPolicy.backoffLimit are used"
+                                   : std::to_string(UncountedRestarts(trial)) +
+                                         " restarts without a failure are the limit";
+      pass->Fail("BackoffLimitExceeded",
+                 failure.sentence + ", cause " + failure.cause + "; " + used);
+      return false;
+    }
+    CountRestart(failure.cause, &trial);
+  }
+  return true;
+}
+
+bool HasRun(const TrainingJobStatus& status) {
+  if (status.placement.empty()) {
+    return false;
+  }
+  // Running becomes false with the first loss of an attempt that ran, Scheduled true with the start
+  // of the next.
+  const Condition* const running = FindCondition(status, ConditionType::kRunning);
+  const Condition* const scheduled = FindCondition(status, ConditionType::kScheduled);
+  return running != nullptr &&
+         (running->is_true ||
+          (scheduled != nullptr && running->last_transition >= scheduled->last_transition));
 }
 
 void GiveUpGang(Pass* pass) {
@@ -28,11 +62,25 @@ void RestartGang(const Failure& origin, Pass* pass) {
   CountRestart(origin.cause, status);
   pass->Count(Metric::kRestarts, origin.cause);
   GiveUpGang(pass);
-  const std::string message = origin.sentence + ", cause " + origin.cause + "; restart " +
-                              std::to_string(CountedRestarts(*status)) + " of " +
-                              std::to_string(pass->spec().run_policy.backoff_limit);
+  const Condition* const running = FindCondition(*status, ConditionType::kRunning);
+  const bool was_steady = running != nullptr && running->is_true &&
+                          pass->now() - running->last_transition >= kSteadyAfter;
+  status->quick_restarts = was_steady ? 1 : status->quick_restarts + 1;
+  std::string message = origin.sentence + ", cause " + origin.cause + "; restart " +
+                        std::to_string(CountedRestarts(*status)) + " of " +
+                        std::to_string(pass->spec().run_policy.backoff_limit);
+  const std::chrono::seconds delay = RestartDelay(status->quick_restarts);
+  if (delay > std::chrono::seconds(0)) {
+    status->retry_at = pass->now() + delay;
+    message += " after " + std::to_string(delay.count()) + " s";
+  }
   pass->Set({ConditionType::kScheduled, false, "GangRestart", message});
   pass->Set({ConditionType::kRestarting, true, "GangRestart", message}, EventType::kWarning);
+}
+
+void RollBackGang(const std::string& reason, const std::string& sentence, Pass* pass) {
+  GiveUpGang(pass);
+  pass->HoldBack(reason, "gang rolled back: " + sentence);
 }
 
 }  // namespace lockstep::control

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "operator/reconcile/policy/budget.h"
+#include "operator/reconcile/policy/successor.h"
 
 namespace lockstep::control {
 namespace {
@@ -55,8 +56,7 @@ bool CanReplace(const Pass& pass, const GangView& view, const std::vector<Failur
         return member.rank.has_value() && member.state == MemberState::kSucceeded;
       });
   return std::all_of(failures.begin(), failures.end(), [&](const Failure& failure) {
-    return failure.task.role == Role::kEvaluator ||
-           (pass.is_training() && !has_finished_rank && failure.cause != kCauseStartTimeout);
+    return failure.task.role == Role::kEvaluator || (pass.is_training() && !has_finished_rank);
   });
 }
 
@@ -67,19 +67,23 @@ void ReplaceMembers(const GangView& view, const std::vector<Failure>& failures, 
   if (has_lost_rank) {
     status->epoch = NextEpoch(view, status->epoch);
   }
+  std::vector<Successor> successors;
   for (const Failure& failure : failures) {
+    successors.push_back({failure.task, failure.is_node_at_fault});
     CountRestart(failure.cause, status);
     pass->Count(Metric::kRestarts, failure.cause);
     PodPlacement* const placement = pass->PlacementOf(failure.task);
     placement->incarnation = placement->incarnation.Next();
     placement->since = pass->now();
     placement->pod_uid.clear();
+    placement->devices.clear();
     pass->Say(EventType::kWarning,
               "PodReplaced",
               failure.sentence + ", cause " + failure.cause + "; restart " +
                   std::to_string(CountedRestarts(*status)) + " of " +
                   std::to_string(pass->spec().run_policy.backoff_limit));
   }
+  PlaceSuccessors(view, successors, pass);
   TellSurvivors(view, failures, pass);
   if (has_lost_rank) {
     // No event of its own: each replaced pod has just been told of.

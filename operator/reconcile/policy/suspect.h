@@ -8,14 +8,19 @@
 
 namespace lockstep::control {
 
-// A report older than this proves nothing about now. Choice: several times the 200 ms at which
-// reports are gathered, and well below the two seconds in which a hang must be noticed.
-inline constexpr Duration kReportFresh = std::chrono::milliseconds(1000);
-
 // Ranks that hang: a connected peer of the same epoch has heard nothing of them for `silent_after`,
 // and they give no fresh report of their own. Both are required: a rank that still answers is not
 // killed because one connection is slow, and a rank whose report is late is not killed while its
 // peers hear it. Where nobody gives fresh reports nobody is suspected: then the observer is blind.
 std::set<int> HangingRanks(const GangView& view, std::chrono::milliseconds silent_after);
+
+// A process that ends closes its connections, and its kubelet says how it ended. It gets this long
+// beyond `silent_after` to do so. Choice: real kubelets took up to 2.1 s.
+inline constexpr std::chrono::milliseconds kKubeletHeadStart{1500};
+
+// Ranks that have lost their connections to a peer and of whose end nobody tells: their node has
+// died with them. As HangingRanks, but after kKubeletHeadStart more, and not for a rank that said
+// in its last report that it is about to end.
+std::set<int> LostRanks(const GangView& view, std::chrono::milliseconds silent_after);
 
 }  // namespace lockstep::control

@@ -1,0 +1,294 @@
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include "operator/api/conditions.h"
+#include "operator/reconcile/policy/suspect.h"
+#include "operator/reconcile/testing.h"
+
+// What a lost node means, and what it does not: a process is judged by who hears it, not by whether
+// its node's kubelet reports.
+
+namespace lockstep::control {
+namespace {
+
+using std::chrono::seconds;
+
+// Three workers of one GPU each, two on node-a and the last on node-b, which all answer.
+TestWorld RunningWorld(TrainingJob job = MakeTrainingJob(3)) {
+  job.spec.roles[0].gpus = 1;
+  TestWorld world(job);
+  world.AddNode("node-b");
+  world.observed.nodes[0].allocatable.gpu_count = 2;
+  world.observed.nodes[1].allocatable.gpu_count = 2;
+  world.Launch();
+  world.ReportAll();
+  EXPECT_EQ(world.Find("mnist-worker-2")->spec.node_name, "node-b");
+  return world;
+}
+
+// Peers see rank 2 in this state for so long, and it has not answered us for two seconds.
+void Accuse(PeerState state, double silent_seconds, TestWorld* world) {
+  world->observed.reports["mnist-worker-2"].age = seconds(2);
+  for (const char* pod : {"mnist-worker-0", "mnist-worker-1"}) {
+    for (PeerStatus& peer : world->observed.reports[pod].document.peers) {
+      if (peer.rank == 2) {
+        peer.state = state;
+        peer.silent_seconds = silent_seconds;
+      }
+    }
+  }
+}
+
+TEST(NodeLoss, LateLeaseOfAHealthyGangsNodeIsNoReasonForAnything) {
+  TestWorld world = RunningWorld();
+  world.observed.nodes[1].is_ready = false;
+  world.observed.nodes[1].is_schedulable = false;
+  EXPECT_EQ(DescribeEffects(world.Step()), "");
+
+  // Nor when Kubernetes evicts what it cannot reach, while peers hear it.
+  world.Find("mnist-worker-2")->is_deleting = true;
+  EXPECT_EQ(DescribeEffects(world.Step()), "");
+  world.observed.reports.erase("mnist-worker-2");  // we cannot reach it either
+  EXPECT_EQ(DescribeEffects(world.Step()), "");
+}
+
+TEST(NodeLoss, NodeObjectThatIsGoneIsNoReasonWhilePeersHearItsProcess) {
+  TestWorld world = RunningWorld();
+  world.observed.nodes.pop_back();
+  EXPECT_EQ(DescribeEffects(world.Step()), "");
+  world.observed.reports.clear();  // nobody hears anything any more
+
+  world.Step();
+
+  EXPECT_EQ(DescribeRestarts(world.job.status), "node_lost=1");
+}
+
+// The operator restarts, or the network between it and everybody else is down for a minute.
+TEST(NodeLoss, OperatorThatHearsNobodyDoesNothing) {
+  TestWorld world = RunningWorld();
+  for (kube::Node& node : world.observed.nodes) {
+    node.is_ready = false;
+    node.is_schedulable = false;
+  }
+  world.Advance(seconds(60));
+  EXPECT_EQ(DescribeEffects(world.Step()), "");
+  world.observed.reports.clear();
+  EXPECT_EQ(DescribeEffects(world.Step()), "");
+  EXPECT_EQ(TrueConditions(world.job.status), "Created Scheduled Running");
+}
+
+TEST(NodeLoss, SilentRankIsReplacedElsewhereAndNothingWaitsForItsKubelet) {
+  TestWorld world = RunningWorld();
+  world.AddNode("node-c");
+  Accuse(PeerState::kSilent, 1.6, &world);
+
+  EXPECT_EQ(DescribeEffects(world.Step()),
+            "delete pod mnist-worker-2 within 0 s: replaced\n"
+            "tell pod mnist-worker-0: peer_gone rank 2, epoch 1\n"
+            "tell pod mnist-worker-1: peer_gone rank 2, epoch 1\n");
+  EXPECT_EQ(DescribeEffects(world.Step()),  // it has been asked to end: nobody waits until it has
+            "delete pod mnist-worker-2 within 0 s: replaced\n"
+            "create pod mnist-worker-2-r1 on node node-c\n");
+  EXPECT_EQ(DescribeRestarts(world.job.status), "hang=1");
+}
+
+TEST(NodeLoss, RankThatLostItsPeersIsGivenUpWhenNoKubeletTellsOfItsEnd) {
+  TestWorld world = RunningWorld();
+  world.AddNode("node-c");
+  Accuse(PeerState::kLost, 2.9, &world);
+  EXPECT_EQ(DescribeEffects(world.Step()), "");
+  Accuse(PeerState::kLost, 3.0, &world);
+
+  world.Step();
+  world.Step();
+
+  EXPECT_EQ(DescribeRestarts(world.job.status), "node_lost=1");
+  EXPECT_EQ(world.Find("mnist-worker-2-r1")->spec.node_name, "node-c");
+}
+
+TEST(NodeLoss, RankThatSaidItEndsIsLeftToItsKubelet) {
+  for (const Phase phase : {Phase::kStopping, Phase::kSucceeded, Phase::kFailed}) {
+    TestWorld world = RunningWorld();
+    Accuse(PeerState::kLost, 60, &world);
+    world.observed.reports["mnist-worker-2"].document.phase = phase;
+
+    EXPECT_EQ(DescribeEffects(world.Step()), "") << PhaseName(phase);
+  }
+}
+
+TEST(NodeLoss, PodThatADeadKubeletShouldEndIsGivenUp) {
+  TestWorld world = RunningWorld();
+  world.observed.reports.clear();
+  world.observed.nodes[1].is_ready = false;
+  world.Find("mnist-worker-2")->is_deleting = true;  // evicted by Kubernetes
+  world.AddNode("node-c");
+
+  const std::string effects = DescribeEffects(world.Step());
+
+  EXPECT_EQ(effects.find("delete pod mnist-worker-2 within 0 s: replaced\n"), 0U) << effects;
+  EXPECT_EQ(world.Find("mnist-worker-2-r1")->spec.node_name, "node-c");
+  EXPECT_EQ(world.job.status.restarts.front().cause, "node_lost");
+}
+
+TEST(NodeLoss, GangOfACommandStartsAnewWithoutTheDeadNodesPods) {
+  TestWorld world = RunningWorld(MakeCommandJob(3));
+  world.observed.nodes[1].is_ready = false;
+  world.observed.reports.clear();
+  world.Find("mnist-worker-2")->is_deleting = true;
+  world.AddNode("node-c");
+
+  const std::string effects = DescribeEffects(world.Step());
+  EXPECT_NE(effects.find("delete pod mnist-worker-2 within 0 s: attempt over, its node does not"),
+            std::string::npos)
+      << effects;
+  world.Vanish("mnist-worker-0");
+  world.Vanish("mnist-worker-1");
+  ASSERT_EQ(world.Pods(), "mnist-worker-2-");
+  world.Step();
+
+  EXPECT_EQ(world.Pods(), "mnist-worker-0-a1 mnist-worker-1-a1 mnist-worker-2- mnist-worker-2-a1");
+}
+
+TEST(Successor, CrashedProcessStaysOnItsNode) {
+  TestWorld world = RunningWorld();
+  world.AddNode("node-c");
+  world.Exit("mnist-worker-2", 139);
+  world.Step();
+
+  EXPECT_EQ(world.Find("mnist-worker-2-r1")->spec.node_name, "node-b");
+}
+
+TEST(Successor, GoesElsewhereWhenItsNodeTakesItNoMore) {
+  struct Case {
+    const char* what;
+    void (*change)(TestWorld*);
+  };
+
+  const std::vector<Case> cases = {
+      {"cordoned", [](TestWorld* world) { world->observed.nodes[1].is_schedulable = false; }},
+      {"not ready", [](TestWorld* world) { world->observed.nodes[1].is_ready = false; }},
+      {"tainted",
+       [](TestWorld* world) {
+         world->observed.nodes[1].taints = {{"k", "", "NoSchedule"}};
+       }},
+      {"full",
+       [](TestWorld* world) { world->observed.used_elsewhere["node-b"].resources.gpu_count = 2; }},
+  };
+  for (const Case& one : cases) {
+    TestWorld world = RunningWorld();
+    world.AddNode("node-c");
+    one.change(&world);
+    world.Exit("mnist-worker-2", 139);
+    world.Step();
+
+    EXPECT_EQ(world.Find("mnist-worker-2-r1")->spec.node_name, "node-c") << one.what;
+  }
+}
+
+TEST(Successor, EvictedPodGoesElsewhere) {
+  TestWorld world = RunningWorld();
+  world.AddNode("node-c");
+  world.Exit("mnist-worker-2", 137);
+  world.Find("mnist-worker-2")->status.reason = "Evicted";
+  world.Step();
+
+  EXPECT_EQ(world.Find("mnist-worker-2-r1")->spec.node_name, "node-c");
+}
+
+TEST(Successor, ReturnsToTheSuspectNodeOnlyWhereNoOtherHasRoomAndItIsReady) {
+  TestWorld world = RunningWorld();  // node-a is full
+  Accuse(PeerState::kSilent, 1.6, &world);
+  world.Step();
+  EXPECT_EQ(world.job.status.placement[2].node, "node-b");
+
+  TestWorld other = RunningWorld();
+  other.observed.nodes[1].is_ready = false;
+  Accuse(PeerState::kSilent, 1.6, &other);
+  other.Step();
+  EXPECT_EQ(other.job.status.placement[2].node, "");
+}
+
+TEST(Successor, WithoutRoomSurvivorsHoldUntilThereIsSome) {
+  TestWorld world = RunningWorld();
+  world.observed.nodes[1].is_ready = false;
+  Accuse(PeerState::kSilent, 1.6, &world);
+  Decision decision = world.Step();
+  EXPECT_EQ(DescribeEffects(decision),
+            "delete pod mnist-worker-2 within 0 s: replaced\n"
+            "tell pod mnist-worker-0: peer_gone rank 2, epoch 1\n"
+            "tell pod mnist-worker-1: peer_gone rank 2, epoch 1\n");
+  world.FinishDeletions();
+  world.Advance(seconds(1));
+  EXPECT_EQ(DescribeEffects(world.Step()), "");
+  world.AddNode("node-c");
+
+  EXPECT_EQ(DescribeEffects(world.Step()), "create pod mnist-worker-2-r1 on node node-c\n");
+  EXPECT_EQ(DescribeRestarts(world.job.status), "hang=1");
+}
+
+TEST(Successor, WithoutRoomInTimeTheGangStartsAnew) {
+  TestWorld world = RunningWorld();
+  world.observed.nodes[1].is_ready = false;
+  Accuse(PeerState::kSilent, 1.6, &world);
+  world.Step();
+  world.Advance(seconds(60));
+
+  world.Step();
+
+  EXPECT_EQ(world.job.status.attempt, Attempt(1));
+  EXPECT_EQ(DescribeRestarts(world.job.status), "hang=1 start_timeout=1");
+}
+
+TEST(Successor, TwoOfOneLostNodeShareTheRoomThatIsLeft) {
+  TestWorld world = RunningWorld();
+  world.observed.reports.clear();
+  world.observed.nodes.erase(world.observed.nodes.begin());
+  world.AddNode("node-c");
+  world.observed.nodes.back().allocatable.gpu_count = 1;
+  world.Step();
+
+  std::multiset<std::string> nodes;
+  for (const PodPlacement& placement : world.job.status.placement) {
+    nodes.insert(placement.node);
+  }
+  EXPECT_EQ(nodes, (std::multiset<std::string>{"node-b", "node-b", "node-c"}));
+}
+
+TEST(Successor, WithDirectBindingWaitsUntilItsPredecessorIsGone) {
+  TrainingJob job = MakeTrainingJob(3);
+  job.spec.scheduling.binding = PodBinding::kDirect;
+  TestWorld world = RunningWorld(job);
+  Accuse(PeerState::kSilent, 1.6, &world);
+  world.Step();
+  world.Step();
+  EXPECT_EQ(world.Pods(), "mnist-worker-0 mnist-worker-1 mnist-worker-2-");
+  world.FinishDeletions();
+  world.Step();
+
+  EXPECT_EQ(world.Pods(), "mnist-worker-0 mnist-worker-1 mnist-worker-2-r1");
+}
+
+TEST(RestartPause, GrowsWhileTheGangBreaksAtItsStartAndNotAfterAMinute) {
+  TestWorld world(MakeCommandJob(1));
+  for (const int64_t pause : {0, 1, 2, 4}) {
+    world.Launch();
+    world.Exit(world.observed.pods.back().name, 137);
+    world.Step();
+    EXPECT_EQ(world.job.status.retry_at.has_value(), pause > 0);
+    world.FinishDeletions();
+    world.Step();
+    EXPECT_EQ(world.observed.pods.empty(), pause > 0) << pause;
+    world.Advance(seconds(pause));
+  }
+  world.Launch();
+  world.Advance(seconds(60));
+  world.Exit(world.observed.pods.back().name, 137);
+  world.Step();
+
+  EXPECT_FALSE(world.job.status.retry_at.has_value());
+  EXPECT_EQ(world.job.status.quick_restarts, 1);
+}
+
+}  // namespace
+}  // namespace lockstep::control
