@@ -290,6 +290,20 @@ TEST(DecideProgress, LowestRankThatReportsIsBelieved) {
   EXPECT_DOUBLE_EQ(progress.eta_seconds, 10);  // 100 steps of 32 samples
 }
 
+TEST(DecideProgress, TimeIsThatOfTheFirstReportThatSaidSo) {
+  TestWorld world(MakeTrainingJob(1));
+  world.Launch();
+  world.ReportAll();
+  world.Advance(seconds(2));
+  const WallTime first = world.now - seconds(2);
+  EXPECT_EQ(world.Step().status.progress->observed_at, first);
+  world.ReportAll();
+  EXPECT_EQ(world.Step().status.progress->observed_at, first);  // nothing new
+  world.observed.reports["mnist-worker-0"].document.step = Step(1);
+
+  EXPECT_EQ(world.Step().status.progress->observed_at, world.now);
+}
+
 TEST(DecidePure, EqualInputGivesAnEqualAnswer) {
   TestWorld world(MakeTrainingJob(3));
   world.Launch();

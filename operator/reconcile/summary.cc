@@ -1,6 +1,7 @@
 #include "operator/reconcile/summary.h"
 
 #include <algorithm>
+#include <chrono>
 
 namespace lockstep::control {
 namespace {
@@ -71,7 +72,13 @@ void NoteProgress(const GangView& view, Pass* pass) {
         static_cast<double>(steps_left * pass->spec().training->global_batch_size) /
         progress.samples_per_second;
   }
-  pass->mutable_status()->progress = progress;
+  std::optional<JobProgress>* const known = &pass->mutable_status()->progress;
+  progress.observed_at = known->has_value() ? (*known)->observed_at : WallTime{};
+  if (*known != progress) {
+    progress.observed_at =
+        pass->now() - std::chrono::floor<std::chrono::milliseconds>(reporter->report->age);
+    *known = progress;
+  }
 }
 
 }  // namespace lockstep::control

@@ -9,8 +9,8 @@ namespace lockstep::control {
 // run, and count nowhere while it is suspended or after its end.
 void CountRoles(const GangView& view, Pass* pass);
 
-// How far training is, from the newest report of the lowest rank that gives one; kept as it was
-// while nobody does.
+// How far training is, from the newest report of the lowest rank that gives one, and when that was
+// first reported; kept as it was while nobody says anything new.
 void NoteProgress(const GangView& view, Pass* pass);
 
 }  // namespace lockstep::control
