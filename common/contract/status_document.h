@@ -92,8 +92,8 @@ struct PeerStatus {
   int rank = 0;
   Incarnation incarnation;
   PeerState state = PeerState::kMissing;
-  std::string reason;  // empty while connected
-  double silent_seconds = 0;
+  std::string reason;         // empty while connected
+  double silent_seconds = 0;  // since it was last heard; of one never heard, since it is waited for
 
   friend bool operator==(const PeerStatus&, const PeerStatus&) = default;
 };

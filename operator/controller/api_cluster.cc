@@ -6,6 +6,7 @@
 #include "common/base/digest.h"
 #include "common/json/json.h"
 #include "operator/api/encode.h"
+#include "operator/controller/poll_plan.h"
 #include "operator/kube/decode.h"
 #include "operator/kube/json_stream.h"
 #include "operator/reconcile/build/job_objects.h"
@@ -29,10 +30,7 @@ const PodPlacement* PlacementOf(const TrainingJobStatus& status, const TaskId& t
 enum class ReportNews { kNone, kCalm, kUrgent };
 
 ReportNews Compare(const StatusDocument* before, const StatusDocument& after) {
-  const bool accuses = std::any_of(after.peers.begin(), after.peers.end(), [](const auto& peer) {
-    return peer.state == PeerState::kSilent || peer.state == PeerState::kLost;
-  });
-  if (accuses || before == nullptr || before->phase != after.phase ||
+  if (Accuses(after) || before == nullptr || before->phase != after.phase ||
       before->epoch != after.epoch) {
     return ReportNews::kUrgent;
   }

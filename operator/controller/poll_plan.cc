@@ -18,6 +18,10 @@ constexpr Duration kSurveyInterval = std::chrono::seconds(1);
 constexpr Duration kAlarmInterval = std::chrono::milliseconds(200);
 constexpr Duration kIntervalPerPod = std::chrono::milliseconds(2);
 
+// A meeting that waits so long for a peer is worth a look. Choice: images are often pulled by then,
+// and no meeting has given up.
+constexpr double kMissedSeconds = 5;
+
 constexpr std::size_t kSpeakers = 2;  // the second goes on when the first is the one that is lost
 
 struct Candidate {
@@ -25,12 +29,6 @@ struct Candidate {
   const kube::Pod* pod = nullptr;
   bool is_surveyed = true;  // its devices are known, or it has none
 };
-
-bool Accuses(const StatusDocument& document) {
-  return std::any_of(document.peers.begin(), document.peers.end(), [](const PeerStatus& peer) {
-    return peer.state == PeerState::kSilent || peer.state == PeerState::kLost;
-  });
-}
 
 const PodPlacement* PlacementOf(const TrainingJobStatus& status, const PodIdentityLabels& pod) {
   const auto found =
@@ -64,6 +62,13 @@ std::vector<Candidate> CandidatesOf(const TrainingJob& job,
 }
 
 }  // namespace
+
+bool Accuses(const StatusDocument& document) {
+  return std::any_of(document.peers.begin(), document.peers.end(), [](const PeerStatus& peer) {
+    return peer.state == PeerState::kSilent || peer.state == PeerState::kLost ||
+           (peer.state == PeerState::kMissing && peer.silent_seconds >= kMissedSeconds);
+  });
+}
 
 std::vector<PollTarget> PollPlan(const TrainingJob& job,
                                  const std::vector<const kube::Pod*>& pods,

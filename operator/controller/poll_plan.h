@@ -20,10 +20,14 @@ struct PollTarget {
   friend bool operator==(const PollTarget&, const PollTarget&) = default;
 };
 
+// Whether a process speaks of a peer that is lost or silent, or that a meeting has waited for too
+// long.
+bool Accuses(const StatusDocument& document);
+
 // Which pods of the job to ask. While all is well the two lowest ranks speak for all: they know
 // their peers. Ranks whose devices are not known yet are asked until they have told; and while one
-// of them speaks of a peer that is lost or silent, all are asked, so that the accused can answer
-// for itself. `documents` are the newest by pod.
+// of them accuses a peer, all are asked, so that the accused can answer for itself. `documents` are
+// the newest by pod.
 std::vector<PollTarget> PollPlan(const TrainingJob& job,
                                  const std::vector<const kube::Pod*>& pods,
                                  const std::map<std::string, const StatusDocument*>& documents);

@@ -64,6 +64,16 @@ TEST_F(PollPlanTest, AccusationMakesAllBeAsked) {
   EXPECT_EQ(Asked(), "0123");
 }
 
+TEST_F(PollPlanTest, PeerThatIsMissedForLongMakesAllBeAsked) {
+  StatusDocument document;
+  document.peers = {{3, Incarnation(0), PeerState::kMissing, "", 4.9}};
+  documents_["mnist-worker-0"] = &document;
+  EXPECT_EQ(Asked(), "01");
+
+  document.peers.front().silent_seconds = 5;
+  EXPECT_EQ(Asked(), "0123");
+}
+
 TEST_F(PollPlanTest, RanksAreAskedUntilTheirDevicesAreKnown) {
   job_.spec.roles.front().gpus = 1;
   EXPECT_EQ(Asked(), "0123");

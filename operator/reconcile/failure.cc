@@ -115,18 +115,33 @@ Failure VanishedFailure(const Pass& pass, const Member& member) {
   return failure;
 }
 
-// A process that somebody should hear, and nobody does.
+// Ranks that somebody should hear, and nobody does.
+struct Silence {
+  std::set<int> hanging;
+  std::set<int> absent;
+  std::set<int> lost;
+};
+
+Silence FindSilence(const Pass& pass, const GangView& view) {
+  if (!pass.is_training()) {
+    return {};  // a command's runtime knows no peers
+  }
+  const auto silent_after = pass.spec().recovery.silent_after;
+  return {HangingRanks(view, silent_after), AbsentRanks(pass, view), LostRanks(view, silent_after)};
+}
+
 std::optional<Failure> SilenceFailure(const Pass& pass,
                                       const Member& member,
-                                      const std::set<int>& hanging,
-                                      const std::set<int>& lost) {
+                                      const Silence& silence) {
   std::optional<Failure> failure;
   if (!member.rank.has_value()) {
     return failure;
   }
-  if (hanging.count(*member.rank) > 0) {
+  if (silence.hanging.count(*member.rank) > 0) {
     failure = OutsideFailure(pass, member, kCauseHang, "hangs: its peers hear nothing of it");
-  } else if (lost.count(*member.rank) > 0) {
+  } else if (silence.absent.count(*member.rank) > 0) {
+    failure = OutsideFailure(pass, member, kCauseHang, "hangs: its peers wait for it in vain");
+  } else if (silence.lost.count(*member.rank) > 0) {
     failure = OutsideFailure(pass,
                              member,
                              ExitCauseName(ExitCause::kNodeLost),
@@ -153,10 +168,7 @@ bool IsAmong(const std::vector<StartProblem>& problems, const Member& member) {
 std::vector<Failure> FindFailures(const Pass& pass,
                                   const GangView& view,
                                   const std::vector<StartProblem>& problems) {
-  const auto silent_after = pass.spec().recovery.silent_after;
-  const std::set<int> hanging =
-      pass.is_training() ? HangingRanks(view, silent_after) : std::set<int>();
-  const std::set<int> lost = pass.is_training() ? LostRanks(view, silent_after) : std::set<int>();
+  const Silence silence = FindSilence(pass, view);
   std::vector<Failure> failures;
   for (const Member& member : view.members) {
     if (IsAmong(problems, member)) {
@@ -175,8 +187,8 @@ std::vector<Failure> FindFailures(const Pass& pass,
       }
     } else if (member.state == MemberState::kVanished) {
       failures.push_back(VanishedFailure(pass, member));
-    } else if (auto silence = SilenceFailure(pass, member, hanging, lost)) {
-      failures.push_back(*std::move(silence));
+    } else if (auto silent = SilenceFailure(pass, member, silence)) {
+      failures.push_back(*std::move(silent));
     } else if (IsLate(pass, member, placement)) {
       failures.push_back(StartFailure(pass, member, placement));
     }

@@ -28,24 +28,6 @@ std::vector<OwnPod> OwnPods(const Metadata& job, const Observed& observed) {
   return pods;
 }
 
-// Whether somebody heard the member's process a moment ago: we, or a peer that tells us.
-bool IsHeard(const std::vector<Member>& members, const Member& member) {
-  if (GivesFreshReport(member)) {
-    return true;
-  }
-  return std::any_of(members.begin(), members.end(), [&](const Member& peer) {
-    if (!GivesFreshReport(peer) || !member.rank.has_value()) {
-      return false;
-    }
-    const auto& entries = peer.report->document.peers;
-    return std::any_of(entries.begin(), entries.end(), [&](const PeerStatus& entry) {
-      return entry.rank == *member.rank && entry.incarnation == member.number.incarnation &&
-             entry.state == PeerState::kConnected &&
-             entry.silent_seconds <= ToSeconds(kReportFresh);
-    });
-  });
-}
-
 MemberState StateOf(const PodPlacement& placement,
                     const kube::Pod* pod,
                     const Observed& observed,
@@ -104,6 +86,23 @@ bool HasEnded(const kube::Pod& pod) {
 
 bool GivesFreshReport(const Member& member) {
   return member.report != nullptr && member.report->age <= kReportFresh;
+}
+
+bool IsHeard(const std::vector<Member>& members, const Member& member) {
+  if (GivesFreshReport(member)) {
+    return true;
+  }
+  return std::any_of(members.begin(), members.end(), [&](const Member& peer) {
+    if (!GivesFreshReport(peer) || !member.rank.has_value()) {
+      return false;
+    }
+    const auto& entries = peer.report->document.peers;
+    return std::any_of(entries.begin(), entries.end(), [&](const PeerStatus& entry) {
+      return entry.rank == *member.rank && entry.incarnation == member.number.incarnation &&
+             entry.state == PeerState::kConnected &&
+             entry.silent_seconds <= ToSeconds(kReportFresh);
+    });
+  });
 }
 
 std::string DescribeMember(const Member& member) {

@@ -59,6 +59,9 @@ inline constexpr Duration kReportFresh = std::chrono::milliseconds(1000);
 // Whether the member's runtime answered a moment ago.
 bool GivesFreshReport(const Member& member);
 
+// Whether somebody heard the member's process a moment ago: we, or a peer that tells us.
+bool IsHeard(const std::vector<Member>& members, const Member& member);
+
 // "pod mnist-worker-1 (rank 1)".
 std::string DescribeMember(const Member& member);
 

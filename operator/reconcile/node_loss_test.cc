@@ -117,6 +117,71 @@ TEST(NodeLoss, RankThatSaidItEndsIsLeftToItsKubelet) {
   }
 }
 
+// Rank 2 froze, and then everybody who had met it was replaced: the newcomers wait for it.
+TestWorld WorldWithAnAbsentRank(PeerState state, double waited_seconds) {
+  TestWorld world = RunningWorld();
+  world.Advance(seconds(3600));
+  for (const char* pod : {"mnist-worker-0", "mnist-worker-1"}) {
+    world.Exit(pod, 137);
+  }
+  world.Step();
+  world.RunAll();
+  world.Step();
+  world.ReportAll();
+  world.Advance(seconds(15));
+  for (auto& [pod, report] : world.observed.reports) {
+    report.age = seconds(pod == "mnist-worker-2" ? 15 : 0);
+    for (PeerStatus& peer : report.document.peers) {
+      if (peer.rank == 2) {
+        peer = {2, Incarnation(0), state, "", waited_seconds};
+      }
+    }
+  }
+  return world;
+}
+
+TEST(AbsentRank, IsReplacedWhenAMeetingHasWaitedForItInVain) {
+  TestWorld early = WorldWithAnAbsentRank(PeerState::kMissing, 14.9);
+  early.Step();
+  EXPECT_EQ(DescribeRestarts(early.job.status), "killed=2");
+
+  TestWorld world = WorldWithAnAbsentRank(PeerState::kMissing, 15);
+  world.Step();
+  world.Step();
+
+  EXPECT_EQ(DescribeRestarts(world.job.status), "hang=1 killed=2");
+  EXPECT_NE(world.Find("mnist-worker-2-r1"), nullptr);
+}
+
+TEST(AbsentRank, IsSparedWhileAnybodyHearsIt) {
+  struct Case {
+    const char* what;
+    void (*change)(TestWorld*);
+  };
+
+  const std::vector<Case> cases = {
+      {"it has answered us since",
+       [](TestWorld* world) { world->observed.reports["mnist-worker-2"].age = seconds(14); }},
+      {"another peer hears it",
+       [](TestWorld* world) {
+         auto& peers = world->observed.reports["mnist-worker-1-r1"].document.peers;
+         for (PeerStatus& peer : peers) {
+           peer.state = PeerState::kConnected;
+           peer.silent_seconds = 0;
+         }
+       }},
+      {"the gang has been whole for a moment only",
+       [](TestWorld* world) { world->now -= seconds(1); }},
+  };
+  for (const Case& one : cases) {
+    TestWorld world = WorldWithAnAbsentRank(PeerState::kMissing, 15);
+    one.change(&world);
+    world.Step();
+
+    EXPECT_EQ(DescribeRestarts(world.job.status), "killed=2") << one.what;
+  }
+}
+
 TEST(NodeLoss, PodThatADeadKubeletShouldEndIsGivenUp) {
   TestWorld world = RunningWorld();
   world.observed.reports.clear();

@@ -60,8 +60,7 @@ void Processes::End(const std::string& pod_uid, ProcessEnd end) {
 
 void Processes::Freeze(const std::string& pod_uid) {
   const auto found = processes_.find(pod_uid);
-  // One that nobody has ever met cannot be missed.
-  if (found != processes_.end() && IsAlive(found->second) && !found->second.links.empty()) {
+  if (found != processes_.end() && IsAlive(found->second)) {
     context_->Tell("process of " + found->second.environment.pod + " freezes");
     found->second.is_frozen = true;
   }
@@ -318,6 +317,16 @@ std::optional<StatusDocument> Processes::Report(const std::string& pod_uid) cons
       }
     }
     document.peers.push_back(std::move(peer));
+  }
+  const bool is_meeting = process->phase == Phase::kRendezvous;
+  for (int rank = 0; is_meeting && rank < environment.world_size; ++rank) {
+    if (rank != *environment.rank && process->links.count(rank) == 0) {
+      document.peers.push_back({rank,
+                                Incarnation(0),
+                                PeerState::kMissing,
+                                "",
+                                ToSeconds(context_->now - process->phase_since)});
+    }
   }
   return document;
 }

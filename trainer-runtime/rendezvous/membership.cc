@@ -99,6 +99,7 @@ void Membership::On(const event::MeetRequested& event) {
   stage_ = Stage::kJoined;
   joined_last_ = epoch_;
   facts_ = event.facts;
+  joined_at_ = now_;
   meet_deadline_ = event.deadline;
   must_send_ = true;
 }

@@ -298,6 +298,7 @@ class Membership {
   std::optional<Epoch> joined_last_;  // the newest epoch that this process ever joined
   uint64_t agreement_ = 0;            // at epoch_; 0: none
   SelfFacts facts_;
+  TimePoint joined_at_;  // when this meeting was asked for
   TimePoint meet_deadline_;
   Culprit culprit_;
   bool must_send_ = false;

@@ -172,6 +172,19 @@ TEST(Membership, SilentPeerIsLostAfterTheLimitAndNotBefore) {
   EXPECT_EQ(rank.membership().Peers(rank.now())[0].state, PeerState::kSilent);
 }
 
+TEST(Membership, PeerThatNeverCameIsMissedSinceTheMeetingWasAskedFor) {
+  Rank0 rank;
+  rank.Wait(milliseconds(250));
+  EXPECT_EQ(rank.membership().Peers(rank.now())[0].silent_seconds, 0);
+  rank.Join();
+  rank.Wait(milliseconds(250));
+
+  const PeerStatus peer = rank.membership().Peers(rank.now())[0];
+
+  EXPECT_EQ(peer.state, PeerState::kMissing);
+  EXPECT_EQ(peer.silent_seconds, 0.25);
+}
+
 TEST(Membership, PeerStarvedForASecondIsNotLost) {
   Rank0 rank;
   rank.MeetAt(4);

@@ -67,6 +67,7 @@ bool Membership::WantsDataLink(int rank, Incarnation incarnation, Epoch epoch) c
 }
 
 std::vector<PeerStatus> Membership::Peers(TimePoint now) const {
+  const bool is_meeting = stage_ == Stage::kJoined || stage_ == Stage::kWiring;
   std::vector<PeerStatus> statuses;
   for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank) {
     if (IsSelf(rank)) {
@@ -78,6 +79,8 @@ std::vector<PeerStatus> Membership::Peers(TimePoint now) const {
     status.incarnation = peer.incarnation;
     if (peer.was_linked) {
       status.silent_seconds = ToSeconds(std::max(Duration::zero(), now - peer.last_heard));
+    } else if (is_meeting) {
+      status.silent_seconds = ToSeconds(std::max(Duration::zero(), now - joined_at_));
     }
     if (peer.link.has_value()) {
       status.state = PeerState::kConnected;

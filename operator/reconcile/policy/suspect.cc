@@ -1,19 +1,37 @@
 #include "operator/reconcile/policy/suspect.h"
 
+#include <algorithm>
+
+#include "operator/reconcile/policy/gang_restart.h"
+
 namespace lockstep::control {
 namespace {
 
-bool IsAccused(const Member& accuser,
-               const Member& accused,
-               PeerState state,
-               std::chrono::milliseconds silence_min) {
-  for (const PeerStatus& peer : accuser.report->document.peers) {
-    if (peer.rank == accused.rank && peer.incarnation == accused.number.incarnation &&
-        peer.state == state && peer.silent_seconds >= ToSeconds(silence_min)) {
-      return true;
-    }
-  }
-  return false;
+// Whether what a peer says of `accused` speaks against it.
+using Charge = bool (*)(const PeerStatus& entry,
+                        const Member& accused,
+                        std::chrono::milliseconds patience);
+
+bool IsSilentFor(const PeerStatus& entry, std::chrono::milliseconds patience) {
+  return entry.silent_seconds >= ToSeconds(patience);
+}
+
+bool IsSilent(const PeerStatus& entry, const Member& accused, std::chrono::milliseconds patience) {
+  return entry.incarnation == accused.number.incarnation && entry.state == PeerState::kSilent &&
+         IsSilentFor(entry, patience);
+}
+
+bool IsLost(const PeerStatus& entry, const Member& accused, std::chrono::milliseconds patience) {
+  return entry.incarnation == accused.number.incarnation && entry.state == PeerState::kLost &&
+         IsSilentFor(entry, patience);
+}
+
+// A peer that was never met has no incarnation yet; one that was may have met an older one.
+bool IsMissed(const PeerStatus& entry, const Member& accused, std::chrono::milliseconds patience) {
+  const bool was_met = entry.state != PeerState::kMissing;
+  return entry.state != PeerState::kConnected && IsSilentFor(entry, patience) &&
+         (was_met ? entry.incarnation < accused.number.incarnation
+                  : entry.incarnation <= accused.number.incarnation);
 }
 
 bool IsAboutToEnd(const Member& member) {
@@ -24,10 +42,10 @@ bool IsAboutToEnd(const Member& member) {
   return phase == Phase::kStopping || phase == Phase::kSucceeded || phase == Phase::kFailed;
 }
 
-// Ranks that do not answer and that a peer which does answer sees in `state`.
-std::set<int> AccusedRanks(const GangView& view,
-                           PeerState state,
-                           std::chrono::milliseconds silence_min) {
+// Ranks that do not answer, and that a peer which does answer charges with it.
+std::set<int> ChargedRanks(const GangView& view,
+                           Charge charge,
+                           std::chrono::milliseconds patience) {
   std::set<int> ranks;
   for (const Member& accuser : view.members) {
     if (accuser.state != MemberState::kRunning || !GivesFreshReport(accuser)) {
@@ -36,8 +54,13 @@ std::set<int> AccusedRanks(const GangView& view,
     for (const Member& accused : view.members) {
       const bool is_there =
           accused.state == MemberState::kRunning || accused.state == MemberState::kLeaving;
-      if (accused.rank.has_value() && is_there && !GivesFreshReport(accused) &&
-          IsAccused(accuser, accused, state, silence_min)) {
+      if (!accused.rank.has_value() || !is_there || GivesFreshReport(accused)) {
+        continue;
+      }
+      const auto& entries = accuser.report->document.peers;
+      if (std::any_of(entries.begin(), entries.end(), [&](const PeerStatus& entry) {
+            return entry.rank == *accused.rank && charge(entry, accused, patience);
+          })) {
         ranks.insert(*accused.rank);
       }
     }
@@ -45,20 +68,45 @@ std::set<int> AccusedRanks(const GangView& view,
   return ranks;
 }
 
+// Whether the member's process has run for `patience` at least: the gang was whole so long ago, and
+// it was in it.
+bool HasRunFor(const Pass& pass, const Member& member, std::chrono::milliseconds patience) {
+  const Condition* const running = FindCondition(pass.status(), ConditionType::kRunning);
+  const auto placement = std::find_if(
+      pass.status().placement.begin(), pass.status().placement.end(), [&](const auto& one) {
+        return one.role == member.task.role && one.index == member.task.index;
+      });
+  return HasRun(pass.status()) && placement->since <= running->last_transition &&
+         pass.now() - running->last_transition >= patience;
+}
+
 }  // namespace
 
 std::set<int> HangingRanks(const GangView& view, std::chrono::milliseconds silent_after) {
-  return AccusedRanks(view, PeerState::kSilent, silent_after);
+  return ChargedRanks(view, IsSilent, silent_after);
 }
 
 std::set<int> LostRanks(const GangView& view, std::chrono::milliseconds silent_after) {
-  std::set<int> lost = AccusedRanks(view, PeerState::kLost, silent_after + kKubeletHeadStart);
+  std::set<int> lost = ChargedRanks(view, IsLost, silent_after + kKubeletHeadStart);
   for (const Member& member : view.members) {
     if (member.rank.has_value() && IsAboutToEnd(member)) {
       lost.erase(*member.rank);
     }
   }
   return lost;
+}
+
+std::set<int> AbsentRanks(const Pass& pass, const GangView& view) {
+  const auto patience = pass.spec().recovery.rendezvous_timeout / kRendezvousShare;
+  std::set<int> absent = ChargedRanks(view, IsMissed, patience);
+  for (const Member& member : view.members) {
+    const bool has_answered = member.report != nullptr && member.report->age < patience;
+    if (member.rank.has_value() &&
+        (has_answered || IsHeard(view.members, member) || !HasRunFor(pass, member, patience))) {
+      absent.erase(*member.rank);
+    }
+  }
+  return absent;
 }
 
 }  // namespace lockstep::control

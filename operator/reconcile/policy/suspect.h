@@ -5,6 +5,7 @@
 
 #include "operator/api/training_job.h"
 #include "operator/reconcile/gang_view.h"
+#include "operator/reconcile/pass.h"
 
 namespace lockstep::control {
 
@@ -22,5 +23,14 @@ inline constexpr std::chrono::milliseconds kKubeletHeadStart{1500};
 // died with them. As HangingRanks, but after kKubeletHeadStart more, and not for a rank that said
 // in its last report that it is about to end.
 std::set<int> LostRanks(const GangView& view, std::chrono::milliseconds silent_after);
+
+// The part of rendezvousTimeoutSeconds for which peers wait before they are believed. Choice: the
+// rank that nobody hears is replaced well before those that wait for it give up.
+inline constexpr int kRendezvousShare = 4;
+
+// Ranks that a meeting waits for in vain: they ran when the gang was whole, nobody hears them now,
+// and a peer that never met them has waited for them so long. So a rank is found out that froze
+// when everybody who had met it was replaced.
+std::set<int> AbsentRanks(const Pass& pass, const GangView& view);
 
 }  // namespace lockstep::control
