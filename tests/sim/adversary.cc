@@ -23,16 +23,16 @@ void Simulation::Adversary() {
   };
 
   static constexpr Odds kMoves[] = {
-      {60, &Simulation::KillProcess},     {200, &Simulation::FreezeProcess},
-      {250, &Simulation::LoseNode},       {60, &Simulation::ReturnNode},
-      {200, &Simulation::TogglePlugin},   {200, &Simulation::Cordon},
-      {120, &Simulation::DeletePod},      {250, &Simulation::TouchService},
-      {200, &Simulation::Suspend},        {400, &Simulation::DeleteJob},
-      {100, &Simulation::AddForeignPod},  {250, &Simulation::ChangeQuota},
-      {100, &Simulation::ForgetHistory},  {300, &Simulation::BreakImage},
-      {250, &Simulation::FreezeOperator}, {250, &Simulation::StopOperator},
-      {150, &Simulation::CrashOperator},  {300, &Simulation::Outage},
-      {4, &Simulation::CollectGarbage},
+      {60, &Simulation::KillProcess},   {200, &Simulation::FreezeProcess},
+      {250, &Simulation::LoseNode},     {60, &Simulation::ReturnNode},
+      {500, &Simulation::RemoveNode},   {200, &Simulation::TogglePlugin},
+      {200, &Simulation::Cordon},       {120, &Simulation::DeletePod},
+      {250, &Simulation::TouchService}, {200, &Simulation::Suspend},
+      {400, &Simulation::DeleteJob},    {100, &Simulation::AddForeignPod},
+      {250, &Simulation::ChangeQuota},  {100, &Simulation::ForgetHistory},
+      {300, &Simulation::BreakImage},   {250, &Simulation::FreezeOperator},
+      {250, &Simulation::StopOperator}, {150, &Simulation::CrashOperator},
+      {300, &Simulation::Outage},       {4, &Simulation::CollectGarbage},
   };
   for (const Odds& one : kMoves) {
     if (context_.Happens(one.odds)) {
@@ -87,17 +87,30 @@ void Simulation::FreezeProcess() {
   }
 }
 
-void Simulation::LoseNode() {
-  const std::string name = RandomNode();
+void Simulation::NoteLoss(const std::string& node) {
   for (const auto& [key, pod] : server_.mutable_store()->Of(kube::kPods).objects) {
-    if (TextAt(*pod, "spec.nodeName") == name) {
+    if (TextAt(*pod, "spec.nodeName") == node) {
       checks_.NoteCasualty(UidOf(*pod));
     }
   }
+}
+
+void Simulation::LoseNode() {
+  const std::string name = RandomNode();
+  NoteLoss(name);
   if (context_.Happens(2)) {
     nodes_.Crash(name);
   } else {
     nodes_.CutOff(name);
+  }
+}
+
+// Two are enough for the largest job.
+void Simulation::RemoveNode() {
+  const std::string name = RandomNode();
+  if (nodes_.names().size() > 2) {
+    NoteLoss(name);
+    nodes_.Remove(name);
   }
 }
 

@@ -10,14 +10,19 @@
 #include "operator/reconcile/gang_view.h"
 #include "operator/reconcile/pod_labels.h"
 #include "operator/reconcile/policy/budget.h"
+#include "operator/reconcile/testing.h"
 #include "tests/sim/selector.h"
 
 namespace lockstep::control::sim {
 namespace {
 
-// A gang of which some pods are bound and some are not must be whole or rolled back by then.
-// Choice: the operator's own deadline, and room for outages of everything on the way.
-constexpr Duration kPartialGangMax = std::chrono::minutes(30);
+// A gang of which some pods are bound and some are not must be whole or rolled back by then, and of
+// one that was given up nothing be left. Choice: the longest patience with a pod that is not bound,
+// a minute, and room for outages of everything on the way.
+constexpr Duration kPartialGangMax = std::chrono::minutes(3);
+
+// Calendars of operators differ from the server's by two seconds.
+constexpr std::chrono::seconds kCalendarError{5};
 
 const PodPlacement* Find(const TrainingJobStatus& status, const PodPlacement& like) {
   const auto found =
@@ -86,6 +91,7 @@ void Checks::OnStatusWrite(const ObjectPtr& before_object, const ObjectPtr& afte
           NameOf(after) + ": a status was written that says nothing new");
   CheckProgress(before, after);
   CheckCounts(before, after);
+  CheckPauses(before, after);
   CheckEnds(before, after);
   CheckPlan(before, after);
 }
@@ -131,7 +137,8 @@ void Checks::CheckCounts(const TrainingJob& before, const TrainingJob& after) {
     Require(grown == 0 || HasSuffered(placement.pod_uid),
             name + ": " + std::string(RoleName(placement.role)) + "-" +
                 std::to_string(placement.index) +
-                " was replaced though nothing had happened to it");
+                " was replaced though nothing had happened to it: " +
+                MessageOf(after.status, ConditionType::kRestarting));
   }
   restarts_ += counted;
   const bool is_new_attempt = before.status.attempt < after.status.attempt;
@@ -147,6 +154,19 @@ void Checks::CheckCounts(const TrainingJob& before, const TrainingJob& after) {
   }
   Require(CountedRestarts(after.status) <= after.spec.run_policy.backoff_limit,
           name + ": the budget was exceeded");
+}
+
+// A gang that was rolled back rests.
+void Checks::CheckPauses(const TrainingJob& before, const TrainingJob& after) {
+  const TrainingJobStatus& was = before.status;
+  const TrainingJobStatus& is = after.status;
+  Require(is.rollbacks <= was.rollbacks || (is.retry_at.has_value() && is.placement.empty()),
+          NameOf(after) + ": rolled back without a pause");
+  const bool is_placed = was.placement.empty() && !is.placement.empty();
+  Require(!is_placed || !was.retry_at.has_value() ||
+              was.observed_generation != is.observed_generation ||
+              *was.retry_at <= context_->ServerTime() + kCalendarError,
+          NameOf(after) + ": placed in the middle of its pause");
 }
 
 void Checks::CheckEnds(const TrainingJob& before, const TrainingJob& after) {
@@ -226,6 +246,7 @@ void Checks::CheckPods(const std::string& namespace_name, const TrainingJob& job
   std::map<TaskId, int> standing;
   std::set<Attempt> attempts;
   std::size_t bound = 0;
+  std::size_t left_over = 0;
   for (const auto& [key, object] : server_->store().Of(kube::kPods).objects) {
     if (key.namespace_name != namespace_name) {
       continue;
@@ -254,22 +275,23 @@ void Checks::CheckPods(const std::string& namespace_name, const TrainingJob& job
     if (!HasEnded(pod) && IsNodeGood(pod.spec.node_name)) {
       attempts.insert(identity->number.attempt);
       standing[identity->task] += pod.is_deleting ? 0 : 1;
+      left_over += identity->number.attempt < job.status.attempt ? 1 : 0;
     }
   }
   Require(attempts.size() <= 1, NameOf(job) + ": pods of two attempts live side by side");
   for (const auto& [task, count] : standing) {
     Require(count <= 1, NameOf(job) + ": " + TaskName(task) + " has two pods");
   }
-  CheckPartialGang(job, bound);
+  CheckPartialGang(job, bound, left_over);
 }
 
-void Checks::CheckPartialGang(const TrainingJob& job, std::size_t bound) {
-  const bool is_partial =
+void Checks::CheckPartialGang(const TrainingJob& job, std::size_t bound, std::size_t left_over) {
+  const bool is_partly_bound =
       !HasEnded(job.status) && bound > 0 && bound < job.status.placement.size() &&
       std::none_of(job.status.placement.begin(), job.status.placement.end(), [](const auto& one) {
         return one.is_completed || one.incarnation.value() > 0;
       });
-  if (!is_partial) {
+  if (!is_partly_bound && left_over == 0) {
     partial_since_.erase(job.metadata.uid);
     return;
   }

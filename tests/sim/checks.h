@@ -49,9 +49,10 @@ class Checks {
   void CheckProgress(const TrainingJob& before, const TrainingJob& after);
   void CheckCounts(const TrainingJob& before, const TrainingJob& after);
   void CheckPlan(const TrainingJob& before, const TrainingJob& after);
+  void CheckPauses(const TrainingJob& before, const TrainingJob& after);
   void CheckEnds(const TrainingJob& before, const TrainingJob& after);
   void CheckPods(const std::string& namespace_name, const TrainingJob& job);
-  void CheckPartialGang(const TrainingJob& job, std::size_t bound);
+  void CheckPartialGang(const TrainingJob& job, std::size_t bound, std::size_t left_over);
   bool HasSuffered(const std::string& pod_uid) const;
   bool IsNodeGood(const std::string& name) const;
 

@@ -16,6 +16,11 @@ using std::chrono::seconds;
 // Source: kube-controller-manager's defaults, shortened: what matters is the order of things.
 constexpr Duration kNotReadyAfter = seconds(40);
 constexpr Duration kEvictAfter = seconds(300);
+constexpr Duration kOrphanedFor = seconds(40);  // pods of a node that is no more
+
+bool IsOurs(const kube::Pod& pod) {
+  return pod.labels.count("lockstep.dev/job") > 0;
+}
 
 constexpr int kCpuMilli = 64'000;
 
@@ -60,7 +65,9 @@ void Nodes::Add(const std::string& name, int gpus) {
 std::vector<std::string> Nodes::names() const {
   std::vector<std::string> names;
   for (const auto& [name, node] : nodes_) {
-    names.push_back(name);
+    if (!node.is_removed) {
+      names.push_back(name);
+    }
   }
   return names;
 }
@@ -98,7 +105,15 @@ void Nodes::Schedule(const kube::ObjectKey& key, const ObjectPtr& pod) {
   context_->Tell("scheduler: " + key.name + " -> " + node.value_or("nowhere: " + refusal));
 }
 
-std::optional<std::string> Nodes::ChooseNode(const kube::Pod& pod, std::string* refusal) const {
+std::optional<std::string> Nodes::ChooseNode(const kube::Pod& pod, std::string* refusal) {
+  if (IsOurs(pod) && context_->Strikes(30)) {
+    unbindable.insert(pod.uid);
+  }
+  if (unbindable.count(pod.uid) > 0) {
+    *refusal = "0/" + std::to_string(nodes_.size()) +
+               " nodes are available: 1 node(s) didn't have free ports for the requested pod ports";
+    return std::nullopt;
+  }
   for (const auto& [key, node] : server_->mutable_store()->Of(kube::kNodes).objects) {
     if (!pod.spec.node_name.empty() && pod.spec.node_name != key.name) {
       continue;  // its affinity names another
@@ -192,28 +207,38 @@ bool Nodes::IsOvercommitted(const Node& node, const kube::Pod& pod) const {
   return gpus > node.gpus;
 }
 
+void Nodes::Refuse(const Node& node, const kube::ObjectKey& key, const std::string& reason) {
+  context_->Tell("kubelet " + node.name + ": refuses " + key.name + ", " + reason);
+  server_->Edit(kube::kPods, key, [&](Json* one) {
+    (*one)["status"]["phase"] = "Failed";
+    (*one)["status"]["reason"] = reason;
+    (*one)["status"]["message"] = "Pod was rejected";
+  });
+}
+
 void Nodes::Admit(Node* node, const kube::ObjectKey& key, const ObjectPtr& pod) {
   const kube::Pod decoded = decoded_.Of(pod);
   const int64_t wanted = decoded.spec.container.requests.gpu_count;
   std::set<int> free = FreeDevices(*node);
   const bool has_room = wanted <= static_cast<int64_t>(free.size());
   if (wanted > 0 && (!node->has_plugin || !has_room)) {
-    if (decoded.labels.count("lockstep.dev/job") > 0 && IsOvercommitted(*node, decoded)) {
+    if (IsOurs(decoded) && IsOvercommitted(*node, decoded)) {
       given_twice_.push_back(key.name + " on " + node->name);
     }
-    context_->Tell("kubelet " + node->name + ": refuses " + key.name);
-    server_->Edit(kube::kPods, key, [](Json* one) {
-      (*one)["status"]["phase"] = "Failed";
-      (*one)["status"]["reason"] = "UnexpectedAdmissionError";
-      (*one)["status"]["message"] =
-          "Pod was rejected: Allocate failed due to requested number of devices unavailable";
-    });
+    Refuse(*node, key, "UnexpectedAdmissionError");
     return;
+  }
+  if (IsOurs(decoded) && context_->Strikes(40)) {
+    Refuse(*node, key, "OutOfcpu");
+    return;
+  }
+  if (IsOurs(decoded) && context_->Strikes(30)) {
+    broken_images.insert(decoded.uid);
   }
   LocalPod local;
   local.key = key;
   local.ready_at = context_->now + context_->Between(milliseconds(100), milliseconds(3000));
-  local.is_ours = decoded.labels.count("lockstep.dev/job") > 0;
+  local.is_ours = IsOurs(decoded);
   local.ends_at = local.ready_at + context_->Between(seconds(5), seconds(60));
   while (static_cast<int64_t>(local.devices.size()) < wanted) {
     local.devices.insert(free.extract(free.begin()));
@@ -357,9 +382,19 @@ void Nodes::CutOff(const std::string& name) {
   processes_->cut_off.insert(name);
 }
 
+void Nodes::Remove(const std::string& name) {
+  context_->Tell("node " + name + " is removed");
+  Node& node = nodes_.at(name);
+  node.is_removed = true;
+  node.is_crashed = true;
+  node.gone_since = context_->now;
+  KillAll(&node);
+  server_->mutable_store()->Remove(&server_->mutable_store()->Of(kube::kNodes), {"", name});
+}
+
 void Nodes::Return(const std::string& name) {
   Node& node = nodes_.at(name);
-  if (!node.is_crashed && !node.is_cut_off) {
+  if (node.is_removed || (!node.is_crashed && !node.is_cut_off)) {
     return;
   }
   context_->Tell("node " + name + " is back");
@@ -391,19 +426,22 @@ void Nodes::RunNodeController() {
     if (gone >= kNotReadyAfter) {
       SetReady(name, false);
     }
-    if (gone >= kEvictAfter) {
-      EvictFrom(name);
+    if (gone >= (node.is_removed ? kOrphanedFor : kEvictAfter)) {
+      EvictFrom(node);
     }
   }
 }
 
-// The taint manager deletes the pods of a node that is gone; nobody is there to finish it.
-void Nodes::EvictFrom(const std::string& name) {
+// The taint manager deletes the pods of a node that is silent; nobody is there to finish it. Those
+// of a node that is no more are collected.
+void Nodes::EvictFrom(const Node& node) {
+  const auto grace = node.is_removed ? std::optional(seconds(0)) : std::nullopt;
   const auto pods = server_->mutable_store()->Of(kube::kPods).objects;
   for (const auto& [key, pod] : pods) {
-    if (TextAt(*pod, "spec.nodeName") == name && !IsDeleting(*pod)) {
+    const bool is_due = node.is_removed || !IsDeleting(*pod);
+    if (TextAt(*pod, "spec.nodeName") == node.name && is_due) {
       server_->Handle(
-          kube::Delete(kube::kPods, key.namespace_name, key.name, {UidOf(*pod), {}, false}),
+          kube::Delete(kube::kPods, key.namespace_name, key.name, {UidOf(*pod), grace, false}),
           context_->ServerTime());
     }
   }

@@ -36,11 +36,16 @@ class Nodes {
   void Return(const std::string& name);
   void ReturnAll();
 
+  // The node goes with all on it, and never comes back.
+  void Remove(const std::string& name);
+
   // While a node's device plugin is away, pods that ask for GPUs are refused.
   void SetPlugin(const std::string& name, bool is_there) { nodes_.at(name).has_plugin = is_there; }
 
-  // Images of these pods cannot be pulled.
-  std::set<std::string> broken_images;  // by pod uid
+  // Pods whose images cannot be pulled, and those that no node takes for a reason that only the
+  // scheduler knows. By uid.
+  std::set<std::string> broken_images;
+  std::set<std::string> unbindable;
 
   // By pod uid: devices in use, as the kubelets' device managers have recorded them.
   struct DeviceUse {
@@ -73,6 +78,7 @@ class Nodes {
     int gpus = 0;
     bool is_crashed = false;
     bool is_cut_off = false;
+    bool is_removed = false;
     bool has_plugin = true;
     TimePoint gone_since{};
     std::map<std::string, LocalPod> pods;  // by uid
@@ -81,9 +87,10 @@ class Nodes {
   void RunScheduler();
   void Schedule(const kube::ObjectKey& key, const ObjectPtr& pod);
   std::string RefusalOf(const ObjectPtr& node, const kube::Pod& pod) const;
-  std::optional<std::string> ChooseNode(const kube::Pod& pod, std::string* refusal) const;
+  std::optional<std::string> ChooseNode(const kube::Pod& pod, std::string* refusal);
   void RunKubelets();
   void Sync(Node* node, const kube::ObjectKey& key, const ObjectPtr& pod);
+  void Refuse(const Node& node, const kube::ObjectKey& key, const std::string& reason);
   void Admit(Node* node, const kube::ObjectKey& key, const ObjectPtr& pod);
   void Advance(const std::string& uid, const Json& pod, LocalPod* local);
   void Report(const LocalPod& local, const std::string& uid, const Json& pod);
@@ -93,7 +100,7 @@ class Nodes {
   bool IsOvercommitted(const Node& node, const kube::Pod& pod) const;
   void RunNodeController();
   void SetReady(const std::string& name, bool is_ready);
-  void EvictFrom(const std::string& name);
+  void EvictFrom(const Node& node);
   void KillAll(Node* node);
 
   SimContext* context_;

@@ -66,9 +66,14 @@ void Processes::Freeze(const std::string& pod_uid) {
   }
 }
 
-void Processes::ThawAll() {
+void Processes::ThawUnmissed() {
   for (auto& [uid, process] : processes_) {
-    process.is_frozen = false;
+    const std::vector<Process*> peers = PeersOf(process);
+    const bool is_missed =
+        process.is_training && std::any_of(peers.begin(), peers.end(), [&](const Process* peer) {
+          return IsAlive(*peer) && !peer->is_frozen;
+        });
+    process.is_frozen = process.is_frozen && is_missed;
   }
 }
 

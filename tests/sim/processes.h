@@ -63,7 +63,9 @@ class Processes {
   void Stop(const std::string& pod_uid, Duration grace);
   void End(const std::string& pod_uid, ProcessEnd end);
   void Freeze(const std::string& pod_uid);
-  void ThawAll();
+
+  // Wakes those that nobody can miss: commands, and ranks without a peer that is awake.
+  void ThawUnmissed();
 
   // Forgets an ended process.
   void Forget(const std::string& pod_uid) { processes_.erase(pod_uid); }

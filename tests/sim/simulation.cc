@@ -171,8 +171,9 @@ void Simulation::MakePeace() {
   context_.Tell("--- peace ---");
   context_.has_faults = false;
   nodes_.ReturnAll();
-  processes_.ThawAll();
+  processes_.ThawUnmissed();
   nodes_.broken_images.clear();
+  nodes_.unbindable.clear();
   server_.quotas.clear();
   outage_until_ = context_.now;
   for (auto& [number, one] : operators_) {

@@ -59,6 +59,7 @@ class Simulation {
   void FreezeProcess();
   void LoseNode();
   void ReturnNode();
+  void RemoveNode();
   void TogglePlugin();
   void Cordon();
   void DeletePod();
@@ -79,6 +80,7 @@ class Simulation {
   ObjectPtr RandomPod(bool is_ours);
   ObjectPtr RandomJob();
   void NoteDeaths();
+  void NoteLoss(const std::string& node);
 
   SimContext context_;
   ApiServer server_;
