@@ -150,6 +150,7 @@ Status ApiCluster::WriteStatus(const TrainingJob& job) {
     return Error(ErrorCode::kNotFound, "the job is gone");
   }
   const TrainingJobStatus before = stored->job.status;
+  LOCKSTEP_RETURN_IF_ERROR(ConfirmGivenUp(key, before, job.status));
   const Result<kube::Reply> reply = kube::RequireSuccess(
       parts_.api->Call(kube::Update(kube::kTrainingJobs,
                                     key.namespace_name,
@@ -297,7 +298,41 @@ Status ApiCluster::Refresh(const std::set<JobKey>& keys) {
 // A pod that was seen and is not in the view has ended only if the server says so: the view of an
 // operator that has just started, or lost its watch, may be older than the status it reads.
 Status ApiCluster::ConfirmPods(const JobKey& key) {
-  const std::vector<std::string> names = parts_.world->UncertainPods(key);
+  return LookUpPods(key, parts_.world->UncertainPods(key));
+}
+
+// A pod that has not come to run, as far as we see, is not given up on a view that is out of date,
+// as it is for a while after an outage.
+Status ApiCluster::ConfirmGivenUp(const JobKey& key,
+                                  const TrainingJobStatus& before,
+                                  const TrainingJobStatus& after) {
+  std::vector<std::string> names;
+  std::vector<std::string> versions;
+  for (const kube::Item<kube::Pod>* item : parts_.world->PodsOf(key)) {
+    const auto identity = ParsePodLabels(item->object->labels);
+    if (item->object->status.phase != kube::PodPhase::kPending || item->object->is_deleting ||
+        !identity.has_value() || identity->number.attempt != before.attempt) {
+      continue;
+    }
+    const PodPlacement* const place = PlacementOf(after, identity->task);
+    const bool is_kept = before.attempt == after.attempt && place != nullptr &&
+                         place->incarnation == identity->number.incarnation;
+    if (!is_kept) {
+      names.push_back(item->key.name);
+      versions.push_back(item->resource_version);
+    }
+  }
+  LOCKSTEP_RETURN_IF_ERROR(LookUpPods(key, names));
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const auto* const pod = parts_.world->FindPod({key.namespace_name, names[i]});
+    if (pod == nullptr || pod->resource_version != versions[i]) {
+      return Error(ErrorCode::kStale, "pod " + names[i] + " has changed since it was last seen");
+    }
+  }
+  return OkStatus();
+}
+
+Status ApiCluster::LookUpPods(const JobKey& key, const std::vector<std::string>& names) {
   if (names.empty()) {
     return OkStatus();
   }

@@ -74,6 +74,11 @@ class ApiCluster final : public Cluster {
   Status ListJobs();
   Status Refresh(const std::set<JobKey>& keys);
   Status ConfirmPods(const JobKey& key);
+  Status ConfirmGivenUp(const JobKey& key,
+                        const TrainingJobStatus& before,
+                        const TrainingJobStatus& after);
+  // Asks the server for these pods of the job.
+  Status LookUpPods(const JobKey& key, const std::vector<std::string>& names);
   Result<ServiceState> ServiceOf(const JobKey& key, const TrainingJob& job);
   void AddReports(const JobKey& key, Observed* observed);
   void Forget(const JobKey& key);

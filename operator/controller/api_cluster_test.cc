@@ -131,13 +131,16 @@ class ApiClusterTest : public testing::Test {
   }
 
   // The pod as the server has it; `owner` is the uid of a TrainingJob of the same name, or empty.
-  std::string PodBody(const std::string& owner, int64_t attempt = 0) const {
+  std::string PodBody(const std::string& owner,
+                      int64_t attempt = 0,
+                      const std::string& phase = "Running",
+                      const std::string& version = "20") const {
     PodIdentityLabels identity{"mnist", job_.metadata.uid, {Role::kWorker, 0}, 0, {}};
     identity.number.attempt = Attempt(attempt);
     Json metadata = {{"name", "mnist-worker-0"},
                      {"namespace", "default"},
                      {"uid", "pod-uid"},
-                     {"resourceVersion", "20"},
+                     {"resourceVersion", version},
                      {"labels", EncodePodLabels(identity)}};
     if (!owner.empty()) {
       metadata["ownerReferences"] = Json::array({{{"apiVersion", kApiVersion},
@@ -150,7 +153,7 @@ class ApiClusterTest : public testing::Test {
                      {"kind", "Pod"},
                      {"metadata", metadata},
                      {"spec", {{"nodeName", "node-a"}, {"containers", Json::array()}}},
-                     {"status", {{"phase", "Running"}}}});
+                     {"status", {{"phase", phase}}}});
   }
 
   Status Create() {
@@ -177,6 +180,22 @@ TEST_F(ApiClusterTest, CreatedPodIsInViewBeforeAnyWatchTells) {
 
   EXPECT_TRUE(Create().ok());
   EXPECT_EQ(cluster_.Observe(kMnist)->pods.size(), 1U);
+}
+
+TEST_F(ApiClusterTest, PodThatRunsUnseenIsNotGivenUp) {
+  api_.Expect(
+      "POST /api/v1/namespaces/default/pods", 201, PodBody(job_.metadata.uid, 0, "Pending"));
+  ASSERT_TRUE(Create().ok());
+  api_.Expect(std::string("GET ") + kPodPath, 200, PodBody(job_.metadata.uid, 0, "Running", "21"));
+  api_.log.clear();
+  TrainingJob rolled_back = job_;
+  rolled_back.status.attempt = Attempt(1);
+  rolled_back.status.placement.clear();
+
+  EXPECT_EQ(cluster_.WriteStatus(rolled_back).error().code(), ErrorCode::kStale);
+
+  EXPECT_EQ(api_.log, std::string("GET ") + kPodPath + "\n");
+  EXPECT_EQ(cluster_.Observe(kMnist)->pods.front().status.phase, kube::PodPhase::kRunning);
 }
 
 TEST_F(ApiClusterTest, OwnPodThatIsThereCountsAsCreated) {
