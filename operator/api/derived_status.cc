@@ -13,7 +13,7 @@ std::string MessageOf(const TrainingJobStatus& status, ConditionType type) {
 }
 
 struct PodCounts {
-  int64_t active = 0;
+  int64_t ready = 0;  // running, or done with what they were for
   int64_t total = 0;
 };
 
@@ -23,7 +23,7 @@ PodCounts CountPods(const TrainingJob& job) {
     counts.total += role.replicas;
   }
   for (const RoleCounts& role : job.status.roles) {
-    counts.active += role.active;
+    counts.ready += role.active + role.succeeded;
   }
   return counts;
 }
@@ -40,16 +40,17 @@ int64_t CountWorkers(const TrainingJobStatus& status) {
 // image that cannot be pulled.
 std::string WhyStarting(const TrainingJobStatus& status, const PodCounts& pods) {
   const std::string known = MessageOf(status, ConditionType::kRunning);
-  return known.empty() ? std::to_string(pods.active) + " of " + std::to_string(pods.total) +
+  return known.empty() ? std::to_string(pods.ready) + " of " + std::to_string(pods.total) +
                              " pods have started"
                        : known;
 }
 
 std::string WhyNotRunning(const TrainingJobStatus& status, const PodCounts& pods) {
-  if (IsTrue(status, ConditionType::kSucceeded) || IsTrue(status, ConditionType::kRunning)) {
+  if (IsTrue(status, ConditionType::kRunning)) {
     return "";
   }
-  for (const ConditionType type : {ConditionType::kFailed, ConditionType::kSuspended}) {
+  for (const ConditionType type :
+       {ConditionType::kSucceeded, ConditionType::kFailed, ConditionType::kSuspended}) {
     if (IsTrue(status, type)) {
       return MessageOf(status, type);
     }
@@ -69,7 +70,7 @@ DerivedStatus DeriveStatus(const TrainingJob& job) {
   const PodCounts pods = CountPods(job);
   DerivedStatus derived;
   derived.state = StateWord(status);
-  derived.ready = std::to_string(pods.active) + "/" + std::to_string(pods.total);
+  derived.ready = std::to_string(pods.ready) + "/" + std::to_string(pods.total);
   for (const RestartCount& restarts : status.restarts) {
     derived.restart_count += restarts.count;
   }

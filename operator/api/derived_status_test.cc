@@ -29,12 +29,12 @@ std::string StateAndReason(const TrainingJob& job) {
 
 TEST(DeriveStatus, CountsPodsRestartsAndWorkers) {
   TrainingJob job = MakeJob();
-  job.status.roles = {{Role::kWorker, 1, 2, 0, 0}, {Role::kPs, 0, 1, 0, 0}};
+  job.status.roles = {{Role::kWorker, 1, 1, 1, 0}, {Role::kPs, 0, 1, 0, 0}};
   job.status.restarts = {{"crash", 2}, {"oom", 1}};
   const DerivedStatus derived = DeriveStatus(job);
   EXPECT_EQ(derived.ready, "3/4");
   EXPECT_EQ(derived.restart_count, 3);
-  EXPECT_EQ(derived.replicas, 3);
+  EXPECT_EQ(derived.replicas, 2);
   EXPECT_EQ(derived.selector, "lockstep.dev/job=mnist,lockstep.dev/role=worker");
 }
 
@@ -66,10 +66,10 @@ TEST(DeriveStatus, ReasonSaysWhyTheJobDoesNotRunAndNothingWhileItDoes) {
   EXPECT_EQ(StateAndReason(job), "Failed: no restarts left");
 }
 
-TEST(DeriveStatus, SucceededJobNeedsNoReason) {
+TEST(DeriveStatus, SucceededJobSaysWhatCameOfIt) {
   TrainingJob job = MakeJob();
   Set(&job, ConditionType::kSucceeded, true, "worker-0 has finished");
-  EXPECT_EQ(StateAndReason(job), "Succeeded: ");
+  EXPECT_EQ(StateAndReason(job), "Succeeded: worker-0 has finished");
 }
 
 TEST(EncodeStatus, HoldsWhatIsDerived) {

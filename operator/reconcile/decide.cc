@@ -397,6 +397,7 @@ Decision Decide(const TrainingJob& job, const Observed& observed, WallTime now) 
   const GangView view = View(&pass);  // anew: what was decided has made pods stale
   CountRoles(view, &pass);
   NoteProgress(view, &pass);
+  NoteResult(view, &pass);
   if (HasEnded(pass.status())) {
     Finish(view, &pass);
     return pass.Take();

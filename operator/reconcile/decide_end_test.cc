@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "common/contract/termination_message.h"
 #include "operator/api/conditions.h"
 #include "operator/reconcile/decide.h"
 #include "operator/reconcile/policy/clean_pod_policy.h"
@@ -69,6 +70,25 @@ TEST(DecideEnd, SuccessAndFailureInOnePassIsSuccessAndStaysSo) {
   world.Step();
 
   EXPECT_EQ(TrueConditions(world.job.status), "Created Scheduled Succeeded");
+}
+
+TEST(DecideEnd, WhatTheFirstRankSaysTrainingCameToIsInTheStatus) {
+  TestWorld world(MakeTrainingJob(2));
+  world.Launch();
+  world.ReportAll();
+  world.observed.reports["mnist-worker-0"].document.step = Step(749);
+  world.Step();
+  world.Exit("mnist-worker-0", 0);
+  TerminationMessage words;
+  words.outcome = Outcome::kSuccess;
+  words.last_step = Step(752);
+  words.result = TestResult{0.11, 0.967};
+  world.Find("mnist-worker-0")->status.termination->message = EncodeTerminationMessage(words);
+
+  const TrainingJobStatus status = world.Step().status;
+
+  EXPECT_EQ(status.result, words.result);
+  EXPECT_EQ(status.progress->step, 752);
 }
 
 TEST(DecideEnd, CleanPodPolicySaysWhatStays) {

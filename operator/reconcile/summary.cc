@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "common/contract/termination_message.h"
+
 namespace lockstep::control {
 namespace {
 
@@ -24,6 +26,21 @@ void CountMember(MemberState state, RoleCounts* counts) {
       ++counts->failed;
       return;
   }
+}
+
+// The last words of the lowest rank that finished a training; null while there are none.
+std::optional<TerminationMessage> FinalWords(const GangView& view) {
+  for (const Member& member : view.members) {  // in rank order
+    if (!member.rank.has_value() || member.state != MemberState::kSucceeded ||
+        member.pod == nullptr || !member.pod->status.termination.has_value()) {
+      continue;
+    }
+    auto words = DecodeTerminationMessage(member.pod->status.termination->message);
+    if (words.ok() && words->result.has_value()) {
+      return std::move(words).value();
+    }
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -78,6 +95,20 @@ void NoteProgress(const GangView& view, Pass* pass) {
     progress.observed_at =
         pass->now() - std::chrono::floor<std::chrono::milliseconds>(reporter->report->age);
     *known = progress;
+  }
+}
+
+void NoteResult(const GangView& view, Pass* pass) {
+  const auto words = FinalWords(view);
+  if (!words.has_value()) {
+    return;
+  }
+  TrainingJobStatus* const status = pass->mutable_status();
+  status->result = words->result;
+  // The last report may be older than the last step.
+  if (status->progress.has_value() && words->last_step.has_value()) {
+    status->progress->step = words->last_step->value();
+    status->progress->eta_seconds = 0;
   }
 }
 

@@ -13,4 +13,7 @@ void CountRoles(const GangView& view, Pass* pass);
 // first reported; kept as it was while nobody says anything new.
 void NoteProgress(const GangView& view, Pass* pass);
 
+// What training came to, from the last words of the lowest rank that finished it.
+void NoteResult(const GangView& view, Pass* pass);
+
 }  // namespace lockstep::control
