@@ -73,7 +73,7 @@ void LocalPoller::SetTargets(const std::map<std::string, std::string>& targets,
 std::vector<StatusArrival> LocalPoller::TakeArrivals() {
   std::vector<StatusArrival> arrivals;
   for (const StatusAnswer& answer : inbox_->TakeAll()) {
-    if (auto document = poller_.Accept(answer)) {
+    if (auto document = poller_.Accept(answer).document) {
       arrivals.push_back(StatusArrival{std::move(*document), answer.received});
     }
   }

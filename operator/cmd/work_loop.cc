@@ -69,10 +69,12 @@ void WorkLoop::TakeIn(const WorkMessage& message) {
   if (const auto* update = std::get_if<WatchUpdate>(&message)) {
     options_.loop->Apply(*update, now);
   } else if (const auto* answer = std::get_if<StatusAnswer>(&message)) {
-    if (auto document = options_.poller->Accept(*answer)) {
-      const std::string namespace_name = answer->group.substr(0, answer->group.find('/'));
-      options_.loop->Accept({{namespace_name, answer->pod}, std::move(*document), answer->received},
-                            now);
+    const kube::ObjectKey pod{answer->group.substr(0, answer->group.find('/')), answer->pod};
+    auto finding = options_.poller->Accept(*answer);
+    if (finding.document) {
+      options_.loop->Accept({pod, *std::move(finding.document), answer->received}, now);
+    } else if (finding.is_closed) {
+      options_.loop->NoteClosed(pod, now);
     }
   } else {
     may_lead_ = true;

@@ -10,6 +10,7 @@
 #include "operator/kube/decode.h"
 #include "operator/kube/json_stream.h"
 #include "operator/reconcile/build/job_objects.h"
+#include "operator/reconcile/gang_view.h"
 #include "operator/reconcile/pod_labels.h"
 
 namespace lockstep::control {
@@ -85,7 +86,17 @@ void ApiCluster::Accept(PodReport report, News* news) {
     case ReportNews::kNone:
       break;
   }
+  closed_.erase(report.pod);
   reports_.insert_or_assign(report.pod, std::move(report));
+}
+
+void ApiCluster::NoteClosed(const kube::ObjectKey& pod, TimePoint when, News* news) {
+  const kube::Item<kube::Pod>* const known = parts_.world->FindPod(pod);
+  const auto identity = known == nullptr ? std::nullopt : ParsePodLabels(known->object->labels);
+  if (identity.has_value()) {
+    closed_[pod] = when;
+    news->urgent.insert({pod.namespace_name, identity->job});
+  }
 }
 
 const PodReport* ApiCluster::FindReport(const kube::ObjectKey& pod) const {
@@ -140,6 +151,7 @@ Result<Observed> ApiCluster::Observe(const JobKey& key) {
   }
   LOCKSTEP_ASSIGN_OR_RETURN(observed.service, ServiceOf(key, stored->job));
   AddReports(key, &observed);
+  AddClosed(key, &observed);
   return observed;
 }
 
@@ -395,6 +407,17 @@ void ApiCluster::AddReports(const JobKey& key, Observed* observed) {
                                                now_ - report->second.received};
     }
     ++report;
+  }
+}
+
+void ApiCluster::AddClosed(const JobKey& key, Observed* observed) {
+  std::erase_if(closed_,
+                [&](const auto& entry) { return parts_.world->FindPod(entry.first) == nullptr; });
+  for (const kube::Item<kube::Pod>* pod : parts_.world->PodsOf(key)) {
+    const auto closed = closed_.find(pod->key);
+    if (closed != closed_.end() && now_ - closed->second <= kReportFresh) {
+      observed->closed_pods.insert(pod->key.name);
+    }
   }
 }
 

@@ -53,6 +53,12 @@ class ApiCluster final : public Cluster {
   // A pod has reported. Adds to `news`.
   void Accept(PodReport report, News* news);
 
+  // Nobody listened at a pod's port when it was asked. Adds to `news`.
+  void NoteClosed(const kube::ObjectKey& pod, TimePoint when, News* news);
+
+  // Whether that is the last thing known of the pod.
+  bool IsClosed(const kube::ObjectKey& pod) const { return closed_.count(pod) > 0; }
+
   // The newest report of a pod; null when there is none.
   const PodReport* FindReport(const kube::ObjectKey& pod) const;
 
@@ -81,6 +87,7 @@ class ApiCluster final : public Cluster {
   Status LookUpPods(const JobKey& key, const std::vector<std::string>& names);
   Result<ServiceState> ServiceOf(const JobKey& key, const TrainingJob& job);
   void AddReports(const JobKey& key, Observed* observed);
+  void AddClosed(const JobKey& key, Observed* observed);
   void Forget(const JobKey& key);
 
   PodSettings settings_;
@@ -92,6 +99,7 @@ class ApiCluster final : public Cluster {
   bool must_list_jobs_ = false;
   std::set<JobKey> unsettled_;  // the server may have a newer status than we know
   std::map<kube::ObjectKey, PodReport> reports_;
+  std::map<kube::ObjectKey, TimePoint> closed_;  // when nobody listened, if that was the last try
   std::map<JobKey, std::map<std::string, PodRefusal>> refused_pods_;
   std::set<JobKey> foreign_services_;
 };

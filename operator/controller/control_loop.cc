@@ -46,6 +46,12 @@ void ControlLoop::Accept(PodReport report, TimePoint now) {
   Spread(news, now);
 }
 
+void ControlLoop::NoteClosed(const kube::ObjectKey& pod, TimePoint now) {
+  News news;
+  cluster_.NoteClosed(pod, now, &news);
+  Spread(news, now);
+}
+
 void ControlLoop::Lead(const std::string& master_key, TimePoint now) {
   is_leading_ = true;
   cluster_.Lead(master_key);
@@ -100,15 +106,18 @@ ControlLoop::PollChange ControlLoop::PollChangeOf(const JobKey& key) const {
     return change;
   }
   std::vector<const kube::Pod*> pods;
-  std::map<std::string, const StatusDocument*> documents;
+  PollKnowledge known;
   for (const kube::Item<kube::Pod>* item : world_.PodsOf(key)) {
     pods.push_back(item->object.get());
     if (const PodReport* const report = cluster_.FindReport(item->key)) {
-      documents[item->key.name] = &report->document;
+      known.documents[item->key.name] = &report->document;
+    }
+    if (cluster_.IsClosed(item->key)) {
+      known.closed.insert(item->key.name);
     }
   }
   change.job_key = cluster_.JobKeyOf(stored->job.metadata.uid);
-  change.targets = PollPlan(stored->job, pods, documents);
+  change.targets = PollPlan(stored->job, pods, known);
   return change;
 }
 

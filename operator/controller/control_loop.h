@@ -52,6 +52,9 @@ class ControlLoop {
   // A pod has reported.
   void Accept(PodReport report, TimePoint now);
 
+  // Nobody listens at the pod's port.
+  void NoteClosed(const kube::ObjectKey& pod, TimePoint now);
+
   // From now on passes are made; before, the view is only kept warm. Precondition: every watch has
   // delivered its first state.
   void Lead(const std::string& master_key, TimePoint now);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -24,12 +25,18 @@ struct PollTarget {
 // long.
 bool Accuses(const StatusDocument& document);
 
+// What pods have told, by their names.
+struct PollKnowledge {
+  std::map<std::string, const StatusDocument*> documents;  // the newest of each
+  std::set<std::string> closed;                            // nobody listened when last asked
+};
+
 // Which pods of the job to ask. While all is well the two lowest ranks speak for all: they know
 // their peers. Ranks whose devices are not known yet are asked until they have told; and while one
-// of them accuses a peer, all are asked, so that the accused can answer for itself. `documents` are
-// the newest by pod.
+// of them accuses a peer, or has stopped to listen, all are asked: the accused can answer for
+// itself, and the others can say what they know of it.
 std::vector<PollTarget> PollPlan(const TrainingJob& job,
                                  const std::vector<const kube::Pod*>& pods,
-                                 const std::map<std::string, const StatusDocument*>& documents);
+                                 const PollKnowledge& known);
 
 }  // namespace lockstep::control

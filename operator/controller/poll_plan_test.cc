@@ -35,7 +35,7 @@ class PollPlanTest : public testing::Test {
       pods.push_back(&pod);
     }
     std::string names;
-    for (const PollTarget& target : PollPlan(job_, pods, documents_)) {
+    for (const PollTarget& target : PollPlan(job_, pods, known_)) {
       names += target.pod.substr(target.pod.size() - 1);
     }
     return names;
@@ -43,7 +43,7 @@ class PollPlanTest : public testing::Test {
 
   TrainingJob job_;
   std::deque<kube::Pod> pods_;
-  std::map<std::string, const StatusDocument*> documents_;
+  PollKnowledge known_;
 };
 
 TEST_F(PollPlanTest, TwoLowestRanksThatRunSpeakForAll) {
@@ -57,7 +57,7 @@ TEST_F(PollPlanTest, TwoLowestRanksThatRunSpeakForAll) {
 TEST_F(PollPlanTest, AccusationMakesAllBeAsked) {
   StatusDocument document;
   document.peers = {{3, Incarnation(0), PeerState::kConnected, "", 0}};
-  documents_["mnist-worker-0"] = &document;
+  known_.documents["mnist-worker-0"] = &document;
   EXPECT_EQ(Asked(), "01");
 
   document.peers.front().state = PeerState::kSilent;
@@ -67,10 +67,19 @@ TEST_F(PollPlanTest, AccusationMakesAllBeAsked) {
 TEST_F(PollPlanTest, PeerThatIsMissedForLongMakesAllBeAsked) {
   StatusDocument document;
   document.peers = {{3, Incarnation(0), PeerState::kMissing, "", 4.9}};
-  documents_["mnist-worker-0"] = &document;
+  known_.documents["mnist-worker-0"] = &document;
   EXPECT_EQ(Asked(), "01");
 
   document.peers.front().silent_seconds = 5;
+  EXPECT_EQ(Asked(), "0123");
+}
+
+TEST_F(PollPlanTest, RankThatNoLongerListensMakesAllBeAsked) {
+  known_.closed = {"mnist-worker-0"};
+  EXPECT_EQ(Asked(), "01");  // it is not up yet
+
+  const StatusDocument document;
+  known_.documents["mnist-worker-0"] = &document;
   EXPECT_EQ(Asked(), "0123");
 }
 

@@ -12,6 +12,7 @@
 #include "operator/reconcile/policy/clean_pod_policy.h"
 #include "operator/reconcile/policy/deadline.h"
 #include "operator/reconcile/policy/gang_restart.h"
+#include "operator/reconcile/policy/late_verdict.h"
 #include "operator/reconcile/policy/replace.h"
 #include "operator/reconcile/policy/success_policy.h"
 #include "operator/reconcile/policy/successor.h"
@@ -306,7 +307,7 @@ void RemoveStale(const GangView& view, Pass* pass) {
       pass->Delete(*pod, std::chrono::seconds(0), "attempt over, its node does not report");
     } else if (!is_superseded) {
       pass->Delete(*pod, GraceOfAttempt(*pass, *pod), "attempt over");
-    } else if (!pod->is_deleting || !HasEnded(*pod)) {
+    } else if (!AwaitsVerdict(*pass, *pod) && (!pod->is_deleting || !HasEnded(*pod))) {
       pass->Delete(*pod, std::chrono::seconds(0), "replaced");
     }
   }
@@ -326,6 +327,10 @@ void Run(Pass* pass) {
   StartOrResume(pass);
   const GangView view = View(pass);
   NoteSeen(view, pass);
+  LearnVerdicts(view, pass);
+  if (HasEnded(pass->status())) {
+    return;
+  }
   TrainingJob started = pass->job();
   started.status = pass->status();
   if (const auto deadline = ActiveDeadline(started)) {
@@ -359,6 +364,7 @@ void Run(Pass* pass) {
 
 // What is left to do for a job that has ended.
 void Finish(const GangView& view, Pass* pass) {
+  LearnVerdicts(view, pass);
   CleanPods(view, pass);
   TrainingJob ended = pass->job();
   ended.status = pass->status();

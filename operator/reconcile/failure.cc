@@ -19,15 +19,14 @@ namespace {
 constexpr std::size_t kLastWordsBytesMax = 200;
 
 // What the process itself said about its end: the reason of our runtime's message, or the last line
-// of a program's free text.
-std::string LastWords(const std::string& message) {
-  std::string words = message;
+// of free text. That of a process killed from outside is the end of its log and no reason.
+std::string LastWords(const std::string& message, bool was_killed) {
   if (const auto decoded = DecodeTerminationMessage(message); decoded.ok()) {
-    words = decoded->reason;
-  } else {
-    words.erase(words.find_last_not_of(" \t\r\n") + 1);
-    words.erase(0, words.find_last_of('\n') + 1);
+    return CutText(decoded->reason, kLastWordsBytesMax);
   }
+  std::string words = was_killed ? "" : message;
+  words.erase(words.find_last_not_of(" \t\r\n") + 1);
+  words.erase(0, words.find_last_of('\n') + 1);
   return CutText(words, kLastWordsBytesMax);
 }
 
@@ -43,41 +42,6 @@ Failure MakeFailure(const Member& member) {
   failure.rank = member.rank;
   failure.pod_name = member.pod_name;
   failure.pod = member.pod;
-  return failure;
-}
-
-Failure EndedFailure(const Pass& pass, const Member& member) {
-  const kube::PodStatus& status = member.pod->status;
-  const kube::ContainerTermination end = status.termination.value_or(kube::ContainerTermination{});
-  // A pod's own word, such as Evicted, says more than its container's.
-  const std::string& reason = status.reason.empty() ? end.reason : status.reason;
-  Failure failure = MakeFailure(member);
-  ExitVerdict verdict = ClassifyExit(end.exit_code, end.signal, reason);
-  if (status.phase == kube::PodPhase::kFailed && verdict.outcome == Outcome::kSuccess) {
-    verdict = {Outcome::kRetryable, ExitCause::kUnknown};  // the phase knows better than no code
-  }
-  failure.cause = ExitCauseName(verdict.cause);
-  failure.is_node_at_fault = verdict.cause == ExitCause::kNodeLost;
-  failure.response =
-      ResponseTo(RoleOf(pass, member).restart_policy, verdict.outcome, member.rank.has_value());
-  failure.sentence = DescribeMember(member) + " ";
-  if (status.termination.has_value()) {
-    const std::string how = DescribeExit(end.exit_code, end.signal, reason);
-    failure.sentence += how;
-    if (how.find("exit code") == std::string::npos) {
-      failure.sentence += " (exit code " + std::to_string(end.exit_code) + ")";
-    }
-  } else {
-    failure.sentence += reason.empty() ? "failed without a reason" : "failed: " + reason;
-  }
-  // A process killed from outside had no chance to say why: what its log ends with is not it.
-  const bool had_last_words = end.signal == 0 || verdict.cause == ExitCause::kCrash;
-  const std::string words = had_last_words
-                                ? LastWords(end.message.empty() ? status.message : end.message)
-                                : LastWords(status.message);
-  if (!words.empty()) {
-    failure.sentence += ": " + words;
-  }
   return failure;
 }
 
@@ -117,6 +81,7 @@ Failure VanishedFailure(const Pass& pass, const Member& member) {
 
 // Ranks that somebody should hear, and nobody does.
 struct Silence {
+  std::set<int> ended;
   std::set<int> hanging;
   std::set<int> absent;
   std::set<int> lost;
@@ -127,7 +92,24 @@ Silence FindSilence(const Pass& pass, const GangView& view) {
     return {};  // a command's runtime knows no peers
   }
   const auto silent_after = pass.spec().recovery.silent_after;
-  return {HangingRanks(view, silent_after), AbsentRanks(pass, view), LostRanks(view, silent_after)};
+  return {EndedRanks(view, pass.observed().closed_pods),
+          HangingRanks(view, silent_after),
+          AbsentRanks(pass, view),
+          LostRanks(view, silent_after)};
+}
+
+// An end of which only the others know. Where not even the mildest end is forgiven there is nothing
+// to gain by haste: the kubelet's word decides.
+std::optional<Failure> UntoldFailure(const Pass& pass,
+                                     const Member& member,
+                                     const std::set<int>& ended) {
+  if (!member.rank.has_value() || ended.count(*member.rank) == 0) {
+    return std::nullopt;
+  }
+  Failure failure = OutsideFailure(
+      pass, member, kCauseEnded, "has ended: its peers have lost it, and its port is closed");
+  return failure.response == FailureResponse::kRestart ? std::optional(std::move(failure))
+                                                       : std::nullopt;
 }
 
 std::optional<Failure> SilenceFailure(const Pass& pass,
@@ -165,6 +147,41 @@ bool IsAmong(const std::vector<StartProblem>& problems, const Member& member) {
 
 }  // namespace
 
+Failure EndedFailure(const Pass& pass, const Member& member) {
+  const kube::PodStatus& status = member.pod->status;
+  const kube::ContainerTermination end = status.termination.value_or(kube::ContainerTermination{});
+  // A pod's own word, such as Evicted, says more than its container's.
+  const std::string& reason = status.reason.empty() ? end.reason : status.reason;
+  Failure failure = MakeFailure(member);
+  ExitVerdict verdict = ClassifyExit(end.exit_code, end.signal, reason);
+  if (status.phase == kube::PodPhase::kFailed && verdict.outcome == Outcome::kSuccess) {
+    verdict = {Outcome::kRetryable, ExitCause::kUnknown};  // the phase knows better than no code
+  }
+  failure.cause = ExitCauseName(verdict.cause);
+  failure.is_node_at_fault = verdict.cause == ExitCause::kNodeLost;
+  failure.response =
+      ResponseTo(RoleOf(pass, member).restart_policy, verdict.outcome, member.rank.has_value());
+  failure.sentence = DescribeMember(member) + " ";
+  if (status.termination.has_value()) {
+    const std::string how = DescribeExit(end.exit_code, end.signal, reason);
+    failure.sentence += how;
+    if (how.find("exit code") == std::string::npos) {
+      failure.sentence += " (exit code " + std::to_string(end.exit_code) + ")";
+    }
+  } else {
+    failure.sentence += reason.empty() ? "failed without a reason" : "failed: " + reason;
+  }
+  const bool was_killed = verdict.cause == ExitCause::kKilled || verdict.cause == ExitCause::kOom;
+  std::string words = LastWords(end.message, was_killed);
+  if (words.empty()) {
+    words = LastWords(status.message, /*was_killed=*/false);
+  }
+  if (!words.empty()) {
+    failure.sentence += ": " + words;
+  }
+  return failure;
+}
+
 std::vector<Failure> FindFailures(const Pass& pass,
                                   const GangView& view,
                                   const std::vector<StartProblem>& problems) {
@@ -187,6 +204,8 @@ std::vector<Failure> FindFailures(const Pass& pass,
       }
     } else if (member.state == MemberState::kVanished) {
       failures.push_back(VanishedFailure(pass, member));
+    } else if (auto ended = UntoldFailure(pass, member, silence.ended)) {
+      failures.push_back(*std::move(ended));
     } else if (auto silent = SilenceFailure(pass, member, silence)) {
       failures.push_back(*std::move(silent));
     } else if (IsLate(pass, member, placement)) {

@@ -23,6 +23,9 @@ struct Failure {
   std::string sentence;           // "pod mnist-worker-1 (rank 1) killed by SIGKILL (exit code 137)"
 };
 
+// The failure of a member whose pod's process has ended. Precondition: it has a pod.
+Failure EndedFailure(const Pass& pass, const Member& member);
+
 // All members that failed, vanished, hang, or are cut off; in task order. Members that finished and
 // are to be started again count as well; those among `problems` do not. A pod that is no rank and
 // is replaced by itself counts when it does not come to run in time.

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "operator/reconcile/pod_labels.h"
+#include "operator/reconcile/policy/budget.h"
 
 namespace lockstep::control {
 namespace {
@@ -140,6 +141,19 @@ const std::string& SeenMark(const kube::Pod& pod) {
   return pod.uid.empty() ? pod.name : pod.uid;
 }
 
+const PodPlacement* SuccessorOf(const TrainingJobStatus& status, const kube::Pod& pod) {
+  const auto identity = ParsePodLabels(pod.labels);
+  if (!identity.has_value() || identity->number.attempt != status.attempt) {
+    return nullptr;
+  }
+  const auto found =
+      std::find_if(status.placement.begin(), status.placement.end(), [&](const auto& placement) {
+        return placement.role == identity->task.role && placement.index == identity->task.index &&
+               placement.incarnation == identity->number.incarnation.Next();
+      });
+  return found == status.placement.end() ? nullptr : &*found;
+}
+
 GangView ViewGang(const Metadata& job,
                   const TrainingJobStatus& status,
                   const JobTopology& topology,
@@ -166,9 +180,12 @@ GangView ViewGang(const Metadata& job,
     }
     view.stale.push_back(own.pod);
     if (found != members.end() && IsAlive(*own.pod, observed)) {
+      const bool has_ended_untold =
+          RestartsFor(kCauseEnded, status) > 0 && SuccessorOf(status, *own.pod) != nullptr;
       Predecessor& predecessor = found->second.predecessor;
-      predecessor =
-          std::max(predecessor, own.pod->is_deleting ? Predecessor::kLeaving : Predecessor::kAlive);
+      predecessor = std::max(
+          predecessor,
+          own.pod->is_deleting || has_ended_untold ? Predecessor::kLeaving : Predecessor::kAlive);
     }
   }
   for (auto& [task, member] : members) {

@@ -26,7 +26,7 @@ enum class MemberState {
 // What older pods of a task still do.
 enum class Predecessor {
   kGone,
-  kLeaving,  // one has been asked to end and may still run
+  kLeaving,  // one has been asked to end and may still run, or has ended as far as others can tell
   kAlive,    // one runs on, or will
 };
 
@@ -82,6 +82,9 @@ bool IsAlive(const kube::Pod& pod, const Observed& observed);
 
 // What a placement remembers a seen pod by: its uid, or its name where the cluster gives no uids.
 const std::string& SeenMark(const kube::Pod& pod);
+
+// The placement that took over from `pod`, one incarnation later; null when none did.
+const PodPlacement* SuccessorOf(const TrainingJobStatus& status, const kube::Pod& pod);
 
 // Sorts the observed pods of the job against `status`, which names attempt and placement. Pods of
 // other jobs, of an earlier job of the same name, and pods that are not ours are left out.

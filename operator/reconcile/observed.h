@@ -86,7 +86,8 @@ struct Observed {
   std::map<std::string, NodeUse> used_by_strangers;
   // By node: GPUs, by UUID, that pods of other jobs have reported.
   std::map<std::string, std::set<std::string>> devices_elsewhere;
-  std::map<std::string, RuntimeReport> reports;    // by pod name
+  std::map<std::string, RuntimeReport> reports;  // by pod name
+  std::set<std::string> closed_pods;  // by name: a moment ago nobody listened at their port
   std::map<std::string, PodRefusal> refused_pods;  // by pod name; kept while that name is wanted
   ServiceState service = ServiceState::kNotNeeded;
   std::vector<WaitingGang> ahead;  // oldest first

@@ -70,30 +70,32 @@ std::optional<TimePoint> StatusPoller::NextDeadline() const {
   return due_.begin()->first;
 }
 
-std::optional<StatusDocument> StatusPoller::Accept(const StatusAnswer& answer) {
+StatusPoller::Finding StatusPoller::Accept(const StatusAnswer& answer) {
   --open_;
   const Key key{answer.group, answer.pod};
   const auto entry = pods_.find(key);
   if (entry == pods_.end() || !entry->second.is_waiting) {
-    return std::nullopt;  // nobody wants to know any more
+    return {};  // nobody wants to know any more
   }
   Pod& pod = entry->second;
-  std::optional<StatusDocument> document;
+  Finding finding;
+  finding.is_closed =
+      !answer.response.ok() && answer.response.error().code() == ErrorCode::kUnavailable;
   if (answer.response.ok() && answer.response->status == 200) {
     auto decoded = DecodeStatusDocument(answer.response->body);
     // An address is kept by a replacement: only the pod that was asked may answer.
     if (decoded.ok() && decoded->pod == answer.pod) {
-      document = std::move(decoded).value();
+      finding.document = std::move(decoded).value();
     }
   }
   // Not up yet, or frozen: the age of its last document tells.
-  pod.pause = document
+  pod.pause = finding.document
                   ? pod.target.interval
                   : std::max(pod.target.interval, std::min(pod.pause * 2, options_.interval_max));
   pod.is_waiting = false;
   pod.due = pod.asked_at + pod.pause;
   due_.emplace(pod.due, key);
-  return document;
+  return finding;
 }
 
 }  // namespace lockstep::control

@@ -69,8 +69,13 @@ class StatusPoller {
   // When Process has somebody to ask; null if there is nobody.
   std::optional<TimePoint> NextDeadline() const;
 
-  // The document, if the answer holds one of a pod that is still asked.
-  std::optional<StatusDocument> Accept(const StatusAnswer& answer);
+  // What an answer tells of a pod that is still asked.
+  struct Finding {
+    std::optional<StatusDocument> document;
+    bool is_closed = false;  // nobody listens at its port
+  };
+
+  Finding Accept(const StatusAnswer& answer);
 
  private:
   using Key = std::pair<std::string, std::string>;  // group and pod

@@ -1,14 +1,13 @@
 #include "trainer-runtime/cmd/training_observer.h"
 
 #include <algorithm>
-#include <condition_variable>
 #include <utility>
 #include <vector>
 
 namespace lockstep::runtime {
 namespace {
 
-// The operator looks at the status ten times a second; a peer's silence should be in its next look.
+// A peer's silence should be in the operator's next look; a loss is shown at once.
 constexpr Duration kPeerWatchPeriod = std::chrono::milliseconds(100);
 
 // Weight of the newest step in the running rate: half of it comes from the last seven steps.
@@ -54,12 +53,11 @@ TrainingObserver::TrainingObserver(StatusBoard* board, Metrics* metrics, Logger*
 
 void TrainingObserver::WatchPeers(const Mesh* mesh) {
   peer_watch_ = std::jthread([this, mesh](const std::stop_token& stop) {
-    std::mutex mutex;
-    std::condition_variable_any wake;
-    std::unique_lock<std::mutex> lock(mutex);
     while (!stop.stop_requested()) {
       ShowPeers(*mesh);
-      wake.wait_for(lock, stop, kPeerWatchPeriod, [] { return false; });
+      std::unique_lock<std::mutex> lock(peer_mutex_);
+      peer_news_.wait_for(lock, stop, kPeerWatchPeriod, [this] { return has_peer_news_; });
+      has_peer_news_ = false;
     }
   });
 }
@@ -117,6 +115,11 @@ void TrainingObserver::PeerLost(const PeerLoss& loss) {
       lost_cause_ = CauseOf(loss.reason);
     }
   }
+  {
+    const std::lock_guard<std::mutex> lock(peer_mutex_);
+    has_peer_news_ = true;
+  }
+  peer_news_.notify_one();
   board_->Record(TimelineEventKind::kPeerLost, now, loss.rank);
   logger_->Warn("peer lost",
                 {{"rank", rank_},

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -60,7 +61,10 @@ class TrainingObserver {
   std::optional<TimePoint> lost_at_;  // guarded by loss_mutex_; set until training goes on
   RecoveryCause lost_cause_ = RecoveryCause::kCollectiveFailed;  // guarded by loss_mutex_
 
-  std::jthread peer_watch_;  // last: ends before what it uses
+  std::mutex peer_mutex_;
+  std::condition_variable_any peer_news_;
+  bool has_peer_news_ = false;  // guarded by peer_mutex_
+  std::jthread peer_watch_;     // last: ends before what it uses
 };
 
 }  // namespace lockstep::runtime

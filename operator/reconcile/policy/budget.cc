@@ -49,4 +49,21 @@ void CountRestart(std::string_view cause, TrainingJobStatus* status) {
   }
 }
 
+int64_t RestartsFor(std::string_view cause, const TrainingJobStatus& status) {
+  for (const RestartCount& restart : status.restarts) {
+    if (restart.cause == cause) {
+      return restart.count;
+    }
+  }
+  return 0;
+}
+
+void MoveRestart(std::string_view from, std::string_view to, TrainingJobStatus* status) {
+  for (RestartCount& restart : status->restarts) {
+    restart.count -= restart.cause == from ? 1 : 0;
+  }
+  std::erase_if(status->restarts, [](const RestartCount& restart) { return restart.count == 0; });
+  CountRestart(to, status);
+}
+
 }  // namespace lockstep::control

@@ -13,6 +13,8 @@ inline constexpr std::string_view kCauseHang = "hang";                   // aliv
 inline constexpr std::string_view kCauseStartTimeout = "start_timeout";  // never came to run
 inline constexpr std::string_view kCauseNotStarted = "not_started";      // moved before it ran
 
+inline constexpr std::string_view kCauseEnded = "ended";  // until its kubelet tells how
+
 // Restarts that cost nothing still end somewhere. Choice: far above what a long job on machines
 // that may be taken away sees, low enough that a program that always leaves is found out.
 inline constexpr int64_t kUncountedRestartsMax = 1000;
@@ -31,5 +33,11 @@ bool HasBudget(const TrainingJobStatus& status, int64_t backoff_limit, std::stri
 
 // Writes one restart into the status, which is stored before the restart happens.
 void CountRestart(std::string_view cause, TrainingJobStatus* status);
+
+// How many restarts the status has for one cause.
+int64_t RestartsFor(std::string_view cause, const TrainingJobStatus& status);
+
+// One of the restarts counted under `from` had the cause `to`. Precondition: there is one.
+void MoveRestart(std::string_view from, std::string_view to, TrainingJobStatus* status);
 
 }  // namespace lockstep::control

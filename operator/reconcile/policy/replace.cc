@@ -21,6 +21,11 @@ Epoch NextEpoch(const GangView& view, Epoch current) {
   return next;
 }
 
+std::string Describe(const Failure& failure) {
+  return failure.cause == kCauseEnded ? failure.sentence
+                                      : failure.sentence + ", cause " + failure.cause;
+}
+
 void TellSurvivors(const GangView& view, const std::vector<Failure>& failures, Pass* pass) {
   std::set<std::string> lost;
   for (const Failure& failure : failures) {
@@ -71,7 +76,9 @@ void ReplaceMembers(const GangView& view, const std::vector<Failure>& failures, 
   for (const Failure& failure : failures) {
     successors.push_back({failure.task, failure.is_node_at_fault});
     CountRestart(failure.cause, status);
-    pass->Count(Metric::kRestarts, failure.cause);
+    if (failure.cause != kCauseEnded) {  // else its true cause is counted when it is known
+      pass->Count(Metric::kRestarts, failure.cause);
+    }
     PodPlacement* const placement = pass->PlacementOf(failure.task);
     placement->incarnation = placement->incarnation.Next();
     placement->since = pass->now();
@@ -79,8 +86,7 @@ void ReplaceMembers(const GangView& view, const std::vector<Failure>& failures, 
     placement->devices.clear();
     pass->Say(EventType::kWarning,
               "PodReplaced",
-              failure.sentence + ", cause " + failure.cause + "; restart " +
-                  std::to_string(CountedRestarts(*status)) + " of " +
+              Describe(failure) + "; restart " + std::to_string(CountedRestarts(*status)) + " of " +
                   std::to_string(pass->spec().run_policy.backoff_limit));
   }
   PlaceSuccessors(view, successors, pass);
@@ -88,10 +94,7 @@ void ReplaceMembers(const GangView& view, const std::vector<Failure>& failures, 
   if (has_lost_rank) {
     // No event of its own: each replaced pod has just been told of.
     SetCondition(status,
-                 {ConditionType::kRestarting,
-                  true,
-                  "RankReplaced",
-                  failures.front().sentence + ", cause " + failures.front().cause},
+                 {ConditionType::kRestarting, true, "RankReplaced", Describe(failures.front())},
                  pass->now());
   }
 }

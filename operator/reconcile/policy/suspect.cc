@@ -86,6 +86,29 @@ std::set<int> HangingRanks(const GangView& view, std::chrono::milliseconds silen
   return ChargedRanks(view, IsSilent, silent_after);
 }
 
+std::set<int> EndedRanks(const GangView& view, const std::set<std::string>& closed_pods) {
+  std::set<int> ended;
+  for (const Member& accuser : view.members) {
+    // Whoever has trained to the end loses its peers as well, and does not wait for them.
+    if (accuser.state != MemberState::kRunning || !GivesFreshReport(accuser) ||
+        accuser.report->document.phase != Phase::kRendezvous) {
+      continue;
+    }
+    for (const Member& accused : view.members) {
+      const bool is_there =
+          accused.state == MemberState::kRunning || accused.state == MemberState::kLeaving;
+      const auto& entries = accuser.report->document.peers;
+      if (accused.rank.has_value() && is_there && closed_pods.count(accused.pod_name) > 0 &&
+          std::any_of(entries.begin(), entries.end(), [&](const PeerStatus& entry) {
+            return entry.rank == *accused.rank && IsLost(entry, accused, {});
+          })) {
+        ended.insert(*accused.rank);
+      }
+    }
+  }
+  return ended;
+}
+
 std::set<int> LostRanks(const GangView& view, std::chrono::milliseconds silent_after) {
   std::set<int> lost = ChargedRanks(view, IsLost, silent_after + kKubeletHeadStart);
   for (const Member& member : view.members) {

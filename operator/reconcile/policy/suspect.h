@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <set>
+#include <string>
 
 #include "operator/api/training_job.h"
 #include "operator/reconcile/gang_view.h"
@@ -14,6 +15,10 @@ namespace lockstep::control {
 // killed because one connection is slow, and a rank whose report is late is not killed while its
 // peers hear it. Where nobody gives fresh reports nobody is suspected: then the observer is blind.
 std::set<int> HangingRanks(const GangView& view, std::chrono::milliseconds silent_after);
+
+// Ranks whose process has ended, although no kubelet has told so yet: a peer has lost its
+// connection to it and waits to meet it again, and nobody listens at its port.
+std::set<int> EndedRanks(const GangView& view, const std::set<std::string>& closed_pods);
 
 // A process that ends closes its connections, and its kubelet says how it ended. It gets this long
 // beyond `silent_after` to do so. Choice: real kubelets took up to 2.1 s.
