@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 
 from processes import Program, wait_for
@@ -130,11 +131,19 @@ class Node:
             return int((folder / "cgroup.procs").read_text().split()[0])
         raise ProcessLookupError(identity)
 
-    def allocations(self):
-        """What the device plugin handed out, oldest first: lists of device ids."""
+    def kill_container(self, pod):
+        """SIGKILL to a pod's main process, as the kernel's out-of-memory killer does it."""
+        os.kill(self.container_pid(pod), signal.SIGKILL)
+
+    def allocation_log(self):
+        """What the device plugin handed out, oldest first: {"time": ..., "devices": [...]}."""
         record = self.gpu_folder / "allocations.jsonl"
         lines = record.read_text().splitlines() if record.exists() else []
-        return [json.loads(line)["devices"] for line in lines]
+        return [json.loads(line) for line in lines]
+
+    def allocations(self):
+        """The devices of each entry of that log."""
+        return [entry["devices"] for entry in self.allocation_log()]
 
     def devices_of(self, pod):
         """The devices of a pod, by the kubelet's own book."""

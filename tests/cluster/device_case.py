@@ -1,0 +1,63 @@
+"""Jobs that do not fit together, on nodes with devices: 4 on each of two."""
+
+import unittest
+
+from images import BASE
+from jobs import condition, is_running, training_job
+from processes import wait_for
+from product import ProductCase
+
+
+class DeviceTest(ProductCase):
+    def test_jobs_of_5_5_and_3_devices_share_8_and_no_device_is_given_twice(self):
+        before = len(self.handed_out())
+        self.start("first", 5)
+        self.wait_running("first", 5)
+        self.start("second", 5)
+        self.wait_waiting("second", "needs 5 GPUs, 3 free")
+        self.start("third", 3)  # it does not stand in the way of the second
+        self.wait_running("third", 3)
+        self.assertEqual(self.pods("second"), [])
+        given = self.handed_out()[before:]  # none of it was given back yet
+        self.assertEqual((len(given), len(set(given))), (8, 8), given)
+        self.admin.delete("TrainingJob", "first", self.namespace)
+        self.wait_running("second", 5)
+        held = [device for pod in self.pods("third")
+                for device in self.product.node_of(pod).devices_of(pod)]
+        given = self.handed_out()[before + 8:]
+        self.assertEqual(len(given), 5)
+        self.assertEqual(len(set(given + held)), 8, (given, held))
+
+    def handed_out(self):
+        """Devices in the order in which the device plugins handed them out, by their own record."""
+        entries = [entry for node in self.cluster.nodes for entry in node.allocation_log()]
+        entries.sort(key=lambda entry: entry["time"])
+        return [device for entry in entries for device in entry["devices"]]
+
+    def start(self, name, workers):
+        program = {"image": BASE, "command": ["sleep", "1000"],
+                   "securityContext": {"runAsUser": 65532}}
+        job = training_job(name, workers, pod_spec={"container": program}, strategy="None")
+        job["spec"]["roles"][0]["supervise"] = False
+        self.admin.create(job, self.namespace)
+
+    def pods(self, name):
+        return self.admin.list("Pod", self.namespace, labels=f"lockstep.dev/job={name}")
+
+    def wait_running(self, name, count):
+        def run():
+            pods = self.pods(name)
+            return len(pods) == count and all(map(is_running, pods))
+
+        wait_for(run, 60, f"{name} to run")
+
+    def wait_waiting(self, name, *words):
+        def says():
+            found = condition(self.admin.get("TrainingJob", name, self.namespace), "Scheduled")
+            return found and not found[0] and all(word in found[2] for word in words)
+
+        wait_for(says, 30, f"{name} to wait because of {words}")
+
+
+if __name__ == "__main__":
+    unittest.main()

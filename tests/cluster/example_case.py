@@ -1,0 +1,34 @@
+"""The example of the first page, as a user applies it and reads what becomes of it."""
+
+import re
+import unittest
+
+from product import ProductCase
+
+
+class ExampleTest(ProductCase):
+    def test_the_example_trains_and_reads_well(self):
+        training = self.train()
+        training.wait_for("Running", 60)
+        self.assertRegex(self.table(), r"(?m)^mnist +Running +3/3 +0 ")
+        job = training.wait_for("Succeeded", 300)
+        status = job["status"]
+        self.assertGreater(status["result"]["testAccuracy"], 0.95)
+        self.assertEqual(status["progress"]["step"], status["progress"]["stepsTotal"])
+        self.assertRegex(self.table(), r"(?m)^mnist +Succeeded +")
+        described = self.read("describe", "tj", "mnist")
+        for reason in ("JobCreated", "GangPlaced", "GangRunning", "JobSucceeded"):
+            events = re.findall(rf"(?m)^  Normal +{reason} ", described)
+            self.assertEqual(len(events), 1, described)
+        self.assertIn("FIELDS", self.read("explain", "trainingjob.spec"))
+        print(self.table(), described, sep="\n")
+
+    def table(self):
+        return self.read("get", "tj", "-o", "wide")
+
+    def read(self, *arguments):
+        return self.plane.kubectl(*arguments, "-n", self.namespace)
+
+
+if __name__ == "__main__":
+    unittest.main()

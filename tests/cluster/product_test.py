@@ -1,0 +1,17 @@
+"""All tests of the product as its users get it, on one cluster. See product.py."""
+
+import unittest
+
+from kubernetes_case import main
+from product import ProductCase  # noqa: F401 (the first import finds the others' modules)
+
+MODULES = ("example_case", "recovery_case", "device_case", "monitoring_case", "security_case",
+           "release_case", "node_crash_case")
+
+
+def load_tests(loader, _, pattern):
+    return unittest.TestSuite(loader.loadTestsFromName(name) for name in MODULES)
+
+
+if __name__ == "__main__":
+    main()

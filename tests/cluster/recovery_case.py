@@ -1,0 +1,41 @@
+"""What is lost while training, in every way that Kubernetes knows: the others go on with a new one.
+tests/bench/cluster measures the same many times."""
+
+import json
+import unittest
+
+from product import ProductCase
+
+
+class RecoveryTest(ProductCase):
+    def test_a_killed_container_and_deleted_pods_disturb_nobody_for_long(self):
+        training = self.train(epochs=10)
+        harms = (("worker-1", self.product.kill_container),
+                 ("worker-2", self.delete_as_kubectl_does),
+                 ("worker-0", self.delete_at_once))
+        for task, harm in harms:
+            training.wait_steps()
+            before = training.containers()
+            victim = training.pods()[task]["metadata"]["name"]
+            recovery = training.measure_recovery(task, harm)
+            print(f"{task}, {harm.__name__}: {recovery}")
+            after = training.containers()
+            del before[victim]
+            self.assertEqual(before, {name: after.get(name) for name in before})
+        job = training.wait_for("Succeeded", 300)
+        self.assertEqual(sum(each["count"] for each in job["status"]["restarts"]), len(harms))
+        said = json.loads(self.final_words(training.pods()["worker-0"]))
+        self.assertEqual((said["samples"]["lost"], said["samples"]["repeated"]), (0, 0))
+
+    def delete_as_kubectl_does(self, pod):
+        self.admin.delete("Pod", pod["metadata"]["name"], self.namespace)
+
+    def delete_at_once(self, pod):
+        self.admin.delete("Pod", pod["metadata"]["name"], self.namespace, gracePeriodSeconds=0)
+
+    def final_words(self, pod):
+        return pod["status"]["containerStatuses"][0]["state"]["terminated"]["message"]
+
+
+if __name__ == "__main__":
+    unittest.main()

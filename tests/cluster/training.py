@@ -1,0 +1,191 @@
+"""A training under test: examples/mnist.yaml in pods, what workers tell, and how it recovers."""
+
+import base64
+import dataclasses
+import hashlib
+import hmac
+import json
+import time
+import urllib.error
+import urllib.request
+
+from client import Watch
+from jobs import JOB_LABEL, is_leaving, is_true
+from processes import wait_for
+from tools import REPOSITORY
+
+EXAMPLE = REPOSITORY / "examples" / "mnist.yaml"
+STATUS_PORT = 2223
+RECOVERY_SECONDS = 30  # a bound for tests; what was measured is printed
+_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+@dataclasses.dataclass
+class Recovery:
+    """From a kill to the next step of all ranks, in seconds: consecutive parts."""
+
+    detect: float  # until a survivor has noticed
+    create: float  # until the API server shows the new pod
+    start: float  # until its process runs
+    meet: float  # until all ranks have met
+    step: float  # until the first step
+
+    @property
+    def total(self):
+        return sum(dataclasses.astuple(self))
+
+    def __str__(self):
+        parts = " ".join(f"{name} {value:.2f}" for name, value in dataclasses.asdict(self).items())
+        return f"{self.total:.2f} s = {parts}"
+
+
+class Training:
+    """One job of a namespace."""
+
+    def __init__(self, product, namespace):
+        self._product = product
+        self.plane, self.admin = product.plane, product.admin
+        self.namespace = namespace
+        self.name = "mnist"
+        self._key = None
+
+    def start(self, role=None, run_policy=None, **training):
+        if not (role or run_policy or training):
+            self.plane.kubectl("apply", "-n", self.namespace, "-f", EXAMPLE)
+            return self
+        text = self.plane.kubectl("create", "-f", EXAMPLE, "--dry-run=client", "-o", "json")
+        document = json.loads(text)
+        spec = document["spec"]
+        spec["training"].update(training)
+        spec["roles"][0].update(role or {})
+        spec["runPolicy"] = run_policy or {}
+        document["metadata"] = {"name": self.name}
+        self.admin.create(document, self.namespace)
+        return self
+
+    def job(self):
+        return self.admin.get("TrainingJob", self.name, self.namespace)
+
+    def pods(self):
+        """Those that stand for a rank now, by task: "worker-1"."""
+        pods = {}
+        for pod in self.admin.list("Pod", self.namespace, labels=f"{JOB_LABEL}={self.name}"):
+            labels = pod["metadata"]["labels"]
+            task = f"{labels['lockstep.dev/role']}-{labels['lockstep.dev/index']}"
+            older = pods.get(task)
+            if not is_leaving(pod) and (older is None or _incarnation(pod) > _incarnation(older)):
+                pods[task] = pod
+        return pods
+
+    def containers(self):
+        """By pod: its uid, its container, and how often that was started."""
+        return {
+            pod["metadata"]["name"]: (pod["metadata"]["uid"], *[
+                (each.get("containerID"), each["restartCount"])
+                for each in pod["status"].get("containerStatuses", [])])
+            for pod in self.pods().values()
+        }
+
+    def key(self):
+        """The job's key, which only an administrator can read."""
+        if self._key is None:
+            secrets = self.admin.list("Secret", self.namespace, labels=f"{JOB_LABEL}={self.name}")
+            (data,) = secrets[0]["data"].values()
+            self._key = base64.b64decode(data)
+        return self._key
+
+    def sign(self, body):
+        return hmac.new(self.key(), body, hashlib.sha256).hexdigest()
+
+    def ask(self, pod, path, body=None, headers=None):
+        """(HTTP status, body) of a worker's answer; (0, "") where there is none."""
+        url = f"http://{pod['status'].get('podIP')}:{STATUS_PORT}{path}"
+        request = urllib.request.Request(url, body, headers or {})
+        try:
+            with _OPENER.open(request, timeout=2) as response:
+                return response.status, response.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+        except OSError:
+            return 0, ""
+
+    def status(self, pod):
+        """A worker's status document; None while it has none."""
+        token = {"Authorization": f"Bearer {self.sign(b'status')}"}
+        code, body = self.ask(pod, "/status", headers=token)
+        return json.loads(body) if code == 200 else None
+
+    def metric(self, pod, series):
+        """The value of one series of a worker's page; None while there is none."""
+        for line in self.ask(pod, "/metrics")[1].splitlines():
+            if line.startswith(series + " "):
+                return float(line.rpartition(" ")[2])
+        return None
+
+    def wait_steps(self, seconds=120):
+        """Waits until every worker has made a step in the newest meeting."""
+        def all_step():
+            pods = self.pods()
+            if len(pods) < 3 or not all(pod["status"].get("podIP") for pod in pods.values()):
+                return False
+            documents = [self.status(pod) for pod in pods.values()]
+            return all(document and document["phase"] == "training" and document["step"] > 0
+                       for document in documents)
+
+        self._wait(all_step, seconds, "all workers to train")
+
+    def wait_for(self, condition, seconds=180):
+        """Waits until the job has that condition, and returns it."""
+        self._wait(lambda: is_true(self.job(), condition), seconds, f"the job to be {condition}")
+        return self.job()
+
+    def measure_recovery(self, task, harm, seconds=RECOVERY_SECONDS):
+        """Does `harm` to the pod of a task and waits for the next step of all."""
+        pods = self.pods()
+        victim = pods.pop(task)
+        witness = pods[min(pods)]
+        watch = Watch(self.admin, "Pod", self.namespace, labels=f"{JOB_LABEL}={self.name}")
+        try:
+            began = time.monotonic()
+            harm(victim)
+            steps = self._wait(lambda: self._events_after(witness, "first_step", began),
+                               seconds, "the next step")
+        finally:
+            watch.close()
+        noticed = min(moment for pod in pods.values()
+                      for moment in self._events_after(pod, "peer_lost", began))
+        successor = self.pods()[task]
+        created = min(arrival for arrival, kind, pod in watch.events
+                      if kind == "ADDED" and pod["metadata"]["uid"] == successor["metadata"]["uid"])
+        started = self._events_after(successor, "process_start", began)[0]
+        met = self._events_after(successor, "rendezvous_end", began)[-1]
+        return Recovery(noticed - began, created - noticed, started - created, met - started,
+                        steps[-1] - met)
+
+    def _events_after(self, pod, kind, moment):
+        """When these events of a worker's timeline happened. All nodes share one clock."""
+        document = self.status(pod)
+        times = [event["monotonicNs"] / 1e9 for event in (document or {}).get("timeline", [])
+                 if event["event"] == kind]
+        return [each for each in times if each > moment]
+
+    def _wait(self, condition, seconds, what):
+        try:
+            return wait_for(condition, seconds, what)
+        except AssertionError as failure:
+            raise AssertionError(f"{failure}\n{self.describe()}") from None
+
+    def describe(self):
+        """Everything that explains why a test failed."""
+        parts = [self.plane.kubectl("describe", "tj,pods", "-n", self.namespace, check=False)[1]]
+        for pod in self.pods().values():
+            name = pod["metadata"]["name"]
+            log = self.plane.kubectl("logs", name, "-n", self.namespace, "--tail=15", check=False)
+            parts.append(f"{name}:\n{log[1]}")
+        parts.append(self._product.operator_log())
+        return "\n".join(parts)
+
+
+def _incarnation(pod):
+    labels = pod["metadata"]["labels"]
+    return int(labels["lockstep.dev/attempt"]), int(labels["lockstep.dev/incarnation"])
