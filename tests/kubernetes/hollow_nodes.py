@@ -5,6 +5,7 @@
 
 import concurrent.futures
 import pathlib
+import time
 import urllib.request
 
 from client import ApiError
@@ -104,7 +105,10 @@ class PlayedNode:
         self.set_ready("True")
 
     def set_ready(self, status):
-        conditions = [{"type": "Ready", "status": status, "reason": "Test"}]
+        """Counts as a heartbeat: without one in 40 s the node is taken for lost."""
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        conditions = [
+            {"type": "Ready", "status": status, "reason": "Test", "lastHeartbeatTime": now}]
         body = {"status": {"conditions": conditions}}
         self._admin.patch("Node", self.name, body, subresource="status", how="strategic")
 
@@ -114,6 +118,16 @@ class PlayedNode:
     def set_pod_status(self, name, namespace, status):
         """`status` is merged into the pod's, e.g. {"phase": "Failed", "reason": "Evicted"}."""
         self._admin.patch("Pod", name, {"status": status}, namespace, "status")
+
+    def run(self, name, namespace):
+        self.set_pod_status(name, namespace, {"phase": "Running"})
+
+    def fail_to_pull(self, name, namespace):
+        waiting = {"reason": "ImagePullBackOff", "message": "no such image"}
+        self.set_pod_status(name, namespace, {"containerStatuses": [{
+            "name": "trainer", "image": "x", "imageID": "", "ready": False, "restartCount": 0,
+            "state": {"waiting": waiting},
+        }]})
 
     def refuse(self, name, namespace):
         """As a kubelet does when a device plugin has no healthy device left."""
