@@ -237,6 +237,17 @@ TEST_F(ApiClusterTest, RefusalIsKeptInTheServersWordsUntilThePodIsCreated) {
   EXPECT_TRUE(cluster_.Observe(kMnist)->refused_pods.empty());
 }
 
+TEST_F(ApiClusterTest, RefusalOfWhatPodsNeedIsTheirs) {
+  const std::string words = "services \"mnist\" is forbidden: exceeded quota: few";
+  api_.Expect("POST /api/v1/namespaces/default/services", 403, Refusal(403, "Forbidden", words));
+  auto pod = BuildPod(job_, {{Role::kWorker, 0}, {}, Epoch(0), "node-a"}, PodSettings{});
+
+  cluster_.Apply(kMnist, {PrepareJob{}, CreatePod{pod.value()}});
+
+  EXPECT_EQ(api_.log.find("POST /api/v1/namespaces/default/pods"), std::string::npos);
+  EXPECT_EQ(cluster_.Observe(kMnist)->refused_pods.at("mnist-worker-0").message, words);
+}
+
 TEST_F(ApiClusterTest, ConflictOfAStatusWriteMakesTheJobBeReadAnew) {
   api_.Expect(std::string("PUT ") + kJobPath + "/status", 409, Refusal(409, "Conflict", "stale"));
   EXPECT_EQ(cluster_.WriteStatus(job_).error().code(), ErrorCode::kStale);

@@ -39,6 +39,12 @@ bool IsLeftOver(const std::string& body, const TrainingJob& job, std::string* ui
   return false;
 }
 
+// Whether the server will not have it: a quota, an admission rule, or it is malformed.
+bool IsRefusal(const Error& error) {
+  return error.code() == ErrorCode::kResourceExhausted ||
+         error.code() == ErrorCode::kInvalidArgument;
+}
+
 }  // namespace
 
 EffectBatch::EffectBatch(const EffectBatchParts& parts,
@@ -128,6 +134,9 @@ void EffectBatch::CreatePods(const std::vector<Effect>& effects) {
     if (prepared.ok()) {
       calls.push_back(PodCreation(i, *creation));
     } else {
+      if (IsRefusal(prepared.error())) {
+        refused_pods_[creation->pod.name] = {prepared.error().message(), false};
+      }
       Answer(i, Error(ErrorCode::kAborted, "what the pod needs is not there yet"));
     }
   }
@@ -251,8 +260,7 @@ Status EffectBatch::ReadCreatedPod(const std::string& name, kube::CallResult res
   const int status = refusal == nullptr ? 0 : refusal->status;
   const Result<kube::Reply> reply = kube::RequireSuccess(std::move(result));
   if (!reply.ok()) {
-    const ErrorCode code = reply.error().code();
-    if (code == ErrorCode::kResourceExhausted || code == ErrorCode::kInvalidArgument) {
+    if (IsRefusal(reply.error())) {
       refused_pods_[name] = {reply.error().message(), status == 400 || status == 422};
     }
     return reply.error();
