@@ -203,10 +203,10 @@ RecoverySpec DecodeRecovery(const Json& value, const std::string& path, Errors* 
   return recovery;
 }
 
-// The number of workers may stand in spec.replicas, where `kubectl scale` writes it.
+// The number of workers may stand in spec.replicas, where `kubectl scale` writes it; 0 says none.
 void ResolveReplicas(ObjectReader& reader, TrainingJobSpec* spec) {
-  const std::optional<int64_t> replicas = reader.Int("replicas", 1, kReplicasMax);
-  if (!replicas) {
+  const std::optional<int64_t> replicas = reader.Int("replicas", 0, kReplicasMax);
+  if (replicas.value_or(0) == 0) {
     return;
   }
   for (RoleSpec& role : spec->roles) {

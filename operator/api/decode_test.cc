@@ -207,6 +207,12 @@ TEST(DecodeTrainingJob, SpecReplicasIsTheNumberOfWorkersWhateverTheRoleSays) {
   EXPECT_FALSE(EncodeTrainingJob(job)["spec"].contains("replicas"));
 }
 
+TEST(DecodeTrainingJob, SpecReplicasOfZeroLeavesTheRolesOwn) {
+  std::string text = kFullestJob;
+  text.replace(text.find("  strategy: "), 0, "  replicas: 0\n");
+  EXPECT_EQ(Read(text).FindRole(Role::kWorker)->replicas, 4);
+}
+
 TEST(DecodeTrainingJob, GpusMayStandInTheTemplate) {
   const TrainingJob job = Read(R"(
 apiVersion: lockstep.dev/v1

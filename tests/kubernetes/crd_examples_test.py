@@ -2,13 +2,12 @@
 crds/examples, and kubectl shows TrainingJobs well."""
 
 import concurrent.futures
-import json
 import pathlib
 import subprocess
 import tempfile
 import unittest
 
-from client import ApiError
+from client import ApiError, path_of
 from kubernetes_case import KubernetesCase, main
 from processes import wait_for
 from tools import BIN, REPOSITORY
@@ -156,13 +155,18 @@ class ApiServerTest(KubernetesCase):
                          subresource="status")
         stored = self.admin.get("TrainingJob", "status")
         self.assertEqual(stored["status"], STATUS)
-        self.assertNotIn("replicas", stored["spec"])
+        self.assertEqual(stored["spec"]["replicas"], 0)
         self.assertEqual(stored["metadata"]["generation"], 1)
 
     def test_scales_the_workers(self):
         self.admin.create(job("scaled"))
+        self.assertEqual(self.scale("scaled")["spec"], {})  # 0, which JSON leaves out
         self.plane.kubectl("scale", "tj/scaled", "--replicas=4")
         self.assertEqual(self.admin.get("TrainingJob", "scaled")["spec"]["replicas"], 4)
+        self.assertEqual(self.scale("scaled")["spec"], {"replicas": 4})
+        code, output = self.plane.kubectl("scale", "tj/scaled", "--replicas=0", check=False)
+        self.assertEqual(code, 1)
+        self.assertIn("runPolicy.suspend: true takes a job's pods away", output)
 
     def test_refuses_to_scale_beyond_what_the_strategy_takes(self):
         mirrored = job("mirrored", strategy="Mirrored")
@@ -175,10 +179,11 @@ class ApiServerTest(KubernetesCase):
     def test_scale_finds_the_worker_pods(self):
         self.admin.create(job("selected", replicas=3))
         self.admin.patch("TrainingJob", "selected", {"status": STATUS}, subresource="status")
-        scale = json.loads(self.plane.kubectl(
-            "get", "--raw", "/apis/lockstep.dev/v1/namespaces/default/trainingjobs/selected/scale"
-        ))
-        self.assertEqual(scale["status"], {"replicas": 3, "selector": STATUS["selector"]})
+        self.assertEqual(self.scale("selected")["status"],
+                         {"replicas": 3, "selector": STATUS["selector"]})
+
+    def scale(self, name):
+        return self.admin.request("GET", path_of("TrainingJob", "default", name, "scale"))
 
     def test_keeps_who_looks_after_a_job(self):
         self.admin.create(job("managed", runPolicy={"managedBy": "lockstep.dev/operator"}))
