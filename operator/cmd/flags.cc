@@ -14,7 +14,7 @@ runs in, else ~/.kube/config.
 
 POD_NAME and POD_NAMESPACE name this replica in the lease and in Events.
 SIGTERM finishes what is under way and gives the lease up; a second one ends at once.
-Exit codes: 0 stopped, 1 lost the lease or could not start, 2 bad usage.)";
+Exit codes: 0 stopped, 1 could not start, or not stop in time, 2 bad usage.)";
 
 const std::map<std::string, int64_t> kDurationUnits = {{"ms", 1}, {"s", 1000}, {"m", 60'000}};
 
@@ -91,7 +91,7 @@ void AddElection(CLI::App* app, OperatorFlags* flags, Numbers* numbers) {
   AddDuration(app,
               "--renew-deadline",
               &numbers->renew_deadline_ms,
-              "the holder ends itself when it could not renew for so long [10s]");
+              "the holder stands by when it could not renew for so long [10s]");
   AddDuration(app, "--retry-period", &numbers->retry_period_ms, "between two tries [2s]");
 }
 

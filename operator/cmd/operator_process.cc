@@ -129,6 +129,7 @@ Status OperatorProcess::Parts::Start(const OperatorFlags& flags, const OperatorI
   api.observer = &*metrics_;
   if (flags.leader_elect) {
     api.leads_until = [this] { return lease_ ? lease_->leads_until() : TimePoint{}; };
+    api.write_timeout = std::min<Duration>(api.write_timeout, flags.renew_deadline / 2);
   }
   api_ = std::make_unique<ApiClient>(std::move(api));
   pods_client_.emplace(kStatusBodyMax);
@@ -168,6 +169,7 @@ Status OperatorProcess::Parts::Start(const OperatorFlags& flags, const OperatorI
   work.master_key = [this] {
     return EnsureMasterKey(api_.get(), {namespace_name_, kMasterKeySecret}, RandomHex(32));
   };
+  work.on_stand_by = [this] { lease_->Rejoin(); };
   work_.emplace(std::move(work));
   return Serve(flags.metrics_address);
 }
@@ -252,8 +254,9 @@ Status OperatorProcess::Parts::Elect(const OperatorFlags& flags, const OperatorI
     if (role == kube::LeaseRole::kLeader) {
       queue_.Push(WorkMessage(LeadershipWon{}));
     } else if (role == kube::LeaseRole::kLost) {
-      logger_->Error("the lease is lost: another may lead, so this process ends");
-      ::_exit(kExitFailed);  // no pass may go on, not even to say goodbye
+      // A pass that is under way ends by itself: none of its writes is let through any more.
+      logger_->Warn("the lease is lost: another may lead, so this replica stands by");
+      queue_.Push(WorkMessage(LeadershipLost{}));
     }
   };
   LOCKSTEP_RETURN_IF_ERROR(kube::CheckLeaseOptions(options.lease));

@@ -76,8 +76,13 @@ void WorkLoop::TakeIn(const WorkMessage& message) {
     } else if (finding.is_closed) {
       options_.loop->NoteClosed(pod, now);
     }
-  } else {
+  } else if (std::holds_alternative<LeadershipWon>(message)) {
     may_lead_ = true;
+  } else {
+    may_lead_ = false;
+    options_.loop->StandBy();
+    options_.metrics->SetLeading(false);
+    options_.on_stand_by();
   }
 }
 
@@ -114,7 +119,6 @@ void WorkLoop::Measure() {
       {counts.jobs, counts.pods, counts.foreign_pods, counts.nodes, counts.services});
   const auto& queue = options_.loop->controller().queue();
   options_.metrics->SetQueue(queue.depth(), queue.counts().adds, queue.counts().retries);
-  options_.metrics->SetLeading(options_.loop->is_leading());
   std::vector<std::string_view> states;
   for (const JobKey& key : world.Jobs()) {
     states.push_back(StateWord(world.FindJob(key)->job.status));
@@ -135,7 +139,11 @@ void WorkLoop::TryToLead() {
   }
   // What the watches delivered before they were in step waits in the queue.
   TakeIn(now);
+  if (!may_lead_) {
+    return;
+  }
   options_.loop->Lead(*key, options_.clock->Now());
+  options_.metrics->SetLeading(true);
   options_.logger->Info("leading", {{"jobs", options_.loop->world()->counts().jobs}});
 }
 

@@ -20,7 +20,10 @@ namespace lockstep::control {
 // This process leads now.
 struct LeadershipWon {};
 
-using WorkMessage = std::variant<WatchUpdate, StatusAnswer, LeadershipWon>;
+// It does not any more.
+struct LeadershipLost {};
+
+using WorkMessage = std::variant<WatchUpdate, StatusAnswer, LeadershipWon, LeadershipLost>;
 using WorkQueueOfUpdates = UpdateQueue<WorkMessage>;
 
 struct WorkLoopOptions {
@@ -36,6 +39,8 @@ struct WorkLoopOptions {
   std::function<bool()> has_synced;
   // Reads or makes the master key, once this process leads. Thread: the loop's.
   std::function<Result<std::string>()> master_key;
+  // Leadership was lost, and no pass of its time goes on. Null: it never is. Thread: the loop's.
+  std::function<void()> on_stand_by;
 };
 
 // The controller's thread: takes what the watches say, leads when it may, and makes passes.

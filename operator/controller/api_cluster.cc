@@ -63,6 +63,10 @@ void ApiCluster::SetTime(TimePoint now, WallTime wall_now) {
 void ApiCluster::Lead(const std::string& master_key) {
   master_key_ = master_key;
   must_list_jobs_ = true;
+  // Of an earlier time as leader: what was true then may not be now.
+  reports_.clear();
+  refused_pods_.clear();
+  foreign_services_.clear();
 }
 
 void ApiCluster::Accept(PodReport report, News* news) {

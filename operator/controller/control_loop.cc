@@ -61,6 +61,13 @@ void ControlLoop::Lead(const std::string& master_key, TimePoint now) {
   sweep_at_ = now;
 }
 
+void ControlLoop::StandBy() {
+  is_leading_ = false;
+  sweep_at_.reset();
+  const std::vector<JobKey> jobs = world_.Jobs();
+  poll_stale_.insert(jobs.begin(), jobs.end());
+}
+
 std::optional<PassReport> ControlLoop::Step(TimePoint now) {
   if (!is_leading_) {
     return std::nullopt;
@@ -102,7 +109,7 @@ std::vector<ControlLoop::PollChange> ControlLoop::TakePollChanges() {
 ControlLoop::PollChange ControlLoop::PollChangeOf(const JobKey& key) const {
   PollChange change{key, "", {}};
   const StoredJob* const stored = world_.FindJob(key);
-  if (stored == nullptr || !stored->problem.empty()) {
+  if (stored == nullptr || !stored->problem.empty() || !is_leading_) {
     return change;
   }
   std::vector<const kube::Pod*> pods;

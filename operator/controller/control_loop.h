@@ -59,6 +59,9 @@ class ControlLoop {
   // delivered its first state.
   void Lead(const std::string& master_key, TimePoint now);
 
+  // Leads no more: another may. The view is kept warm until the next Lead.
+  void StandBy();
+
   bool is_leading() const { return is_leading_; }
 
   // Makes one pass that is due; null when there is none, or another leads.
@@ -74,7 +77,8 @@ class ControlLoop {
     std::vector<PollTarget> targets;
   };
 
-  // The jobs for which that may have changed since the last call; none before we lead.
+  // The jobs for which that may have changed since the last call; none before we lead, and all,
+  // with nothing to ask, after we have ceased to.
   std::vector<PollChange> TakePollChanges();
 
   World* world() { return &world_; }

@@ -19,6 +19,9 @@ constexpr seconds kDurationMax{300};
 // Of a lease that was given up. Source: client-go.
 constexpr seconds kReleasedDuration{1};
 
+// Of a lease that was deleted before it was seen again.
+constexpr const char* kUnknownHolder = "(unknown)";
+
 // Source: k8s.io/apimachinery, metav1.MicroTime: exactly six digits of a second.
 std::string MicroTime(WallTime when) {
   std::string text = FormatRfc3339(when);
@@ -55,7 +58,7 @@ LeaseElection::LeaseElection(LeaseOptions options, uint64_t seed)
 LeaseElection::Next LeaseElection::NextRequest(TimePoint now, WallTime wall_now) {
   const TimePoint when = std::max(now, not_before_);
   if (has_led_ && leads_until_ <= when) {
-    step_ = Step::kRead;  // over for good: what is written now would keep others waiting
+    step_ = Step::kRead;  // lost: what is written now would keep others waiting
   }
   const std::string& space = options_.namespace_name;
   switch (step_) {
@@ -146,9 +149,12 @@ void LeaseElection::OnRead(const CallResult& result, TimePoint now) {
   } else if (!record_.resource_version.empty()) {
     record_.resource_version.clear();
     observed_at_ = now;  // deleted, and nobody knows when: its holder may believe in it for as long
+    if (role(now) != LeaseRole::kLeader) {
+      record_.holder = kUnknownHolder;  // may be another than the one that was seen last
+    }
   }
   if (has_led_ && leads_until_ <= now) {
-    return;  // over for good
+    return;  // lost
   }
   if (IsFree(now)) {
     step_ = is_missing ? Step::kCreate : Step::kWrite;
@@ -161,9 +167,12 @@ void LeaseElection::OnWritten(const CallResult& result, TimePoint sent, TimePoin
   if (reply != nullptr && reply->is_success()) {
     Result<Record> record = ParseRecord(*reply);
     if (record.ok() && record->holder == options_.identity) {
-      Observe(*std::move(record), now);
       const TimePoint until = sent + options_.renew_deadline;
       const bool may_lead = now < (has_led_ ? leads_until_ : until);
+      if (may_lead || (step_ == Step::kWrite && record_.resource_version == led_version_)) {
+        led_version_ = record->resource_version;
+      }
+      Observe(*std::move(record), now);
       if (may_lead) {
         has_led_ = true;
         leads_until_ = until;
@@ -193,9 +202,12 @@ void LeaseElection::Observe(Record record, TimePoint now) {
   }
 }
 
-// Whether nobody else may believe that it leads.
+// Whether nobody else may believe that it leads. One's own lease is free only if no other version
+// was between: else it may have been another's, who does not know yet that it was deleted.
 bool LeaseElection::IsFree(TimePoint now) const {
-  if (record_.holder.empty() || record_.holder == options_.identity) {
+  const bool is_ours = record_.holder == options_.identity &&
+                       (!has_lost_ || record_.resource_version == led_version_);
+  if (record_.holder.empty() || is_ours || role(now) == LeaseRole::kLeader) {
     return true;
   }
   const Duration promised = record_.duration > seconds::zero()
@@ -206,6 +218,14 @@ bool LeaseElection::IsFree(TimePoint now) const {
 
 void LeaseElection::Lose() {
   leads_until_ = TimePoint::min();
+}
+
+void LeaseElection::Rejoin() {
+  has_led_ = false;
+  has_lost_ = true;
+  Lose();
+  step_ = Step::kRead;
+  not_before_ = TimePoint{};
 }
 
 LeaseRole LeaseElection::role(TimePoint now) const {

@@ -24,20 +24,22 @@ struct LeaseOptions {
 // Errors: kInvalidArgument unless lease > renew > retry * 1.2 and all names are set.
 Status CheckLeaseOptions(const LeaseOptions& options);
 
-enum class LeaseRole { kStandby, kLeader, kLost };  // kLost: was leader, must stop at once
+enum class LeaseRole { kStandby, kLeader, kLost };  // kLost: led, and must stop acting at once
 
 // Decides who leads, by one Lease object. A state machine without I/O or clock: the driver sends
 // NextRequest when its time has come and hands over the result.
 //
 //   read --taken--> wait --> read ..
-//        --free, run out, missing--> write --won--> leading: write, write, .. --lost--> over
+//        --free, run out, missing--> write --won--> leading: write, write, .. --lost--> nothing
+//   nothing --Rejoin--> read ..
 //
 // Safety: leads only until `leads_until()`, which counts from before the renewal was sent and is
 // `renew_deadline` long; another may take over only `lease_duration` after it saw that renewal,
 // judged by its own monotonic clock and never by the time written in the lease. The difference is
 // for clocks that run at unequal speed. Every mutating call of the process must be over before
 // leads_until().
-// Limit: a lease that somebody deletes protects nobody from a process that starts just then.
+// Limit: a lease that somebody deletes protects nobody from a process that starts just then, nor
+// one that is deleted twice from a process that was frozen meanwhile.
 // Thread: one. Source: client-go's tools/leaderelection, for the meaning of the lease's fields.
 class LeaseElection {
  public:
@@ -59,6 +61,11 @@ class LeaseElection {
 
   // The process may act as leader strictly before this moment; the past while it does not lead.
   TimePoint leads_until() const { return leads_until_; }
+
+  // Stands by again after kLost. Only when everything that was begun as leader has ended, and no
+  // request is under way: what a later leadership allows must not be done on what an earlier one
+  // had seen.
+  void Rejoin();
 
   // The request that gives the lease up, so that another leads at once; null when it is not ours.
   // Only after every worker has stopped: from here on this process does not lead.
@@ -92,10 +99,12 @@ class LeaseElection {
   LeaseOptions options_;
   Prng prng_;
   Record record_;            // as last seen; without a version: there is none
+  std::string led_version_;  // the record's, when only we have written it since we led
   TimePoint observed_at_{};  // when it was first seen as it is
   Step step_ = Step::kRead;
   TimePoint not_before_{};
-  bool has_led_ = false;
+  bool has_led_ = false;   // since it took part last
+  bool has_lost_ = false;  // ever
   TimePoint leads_until_{};
 };
 

@@ -179,7 +179,53 @@ TEST(LeaseElection, ALeaderThatCannotRenewStopsBeforeAnotherMayBegin) {
   EXPECT_EQ(a.election.role(kStart + seconds(10)), LeaseRole::kLost);
   a.Run(&server, kStart + seconds(11));
   a.Run(&server, kStart + seconds(13));
-  EXPECT_EQ(a.election.role(kStart + seconds(13)), LeaseRole::kLost) << "for good";
+  EXPECT_EQ(a.election.role(kStart + seconds(13)), LeaseRole::kLost) << "until it stands by";
+}
+
+TEST(LeaseElection, OneThatLostItsLeaseStandsByAndTakesItBackIfNobodyElseHas) {
+  LeaseServer server;
+  Candidate a("a");
+  a.Run(&server, kStart);
+  const TimePoint later = kStart + seconds(60);
+  ASSERT_EQ(a.election.role(later), LeaseRole::kLost);
+  a.election.Rejoin();
+  EXPECT_EQ(a.election.role(later), LeaseRole::kStandby);
+  a.Run(&server, later);
+  EXPECT_EQ(a.election.role(later), LeaseRole::kLeader);
+  EXPECT_EQ(a.election.leads_until(), later + seconds(10));
+  EXPECT_EQ(server.spec()["leaseTransitions"], 0);
+}
+
+TEST(LeaseElection, OneThatLostItsLeaseAndFindsNoneWaitsForWhoeverHadIt) {
+  LeaseServer server;
+  Candidate a("a");
+  a.Run(&server, kStart);
+  const TimePoint later = kStart + seconds(60);
+  server.Delete();
+  a.election.Rejoin();
+  a.Run(&server, later);
+  a.Run(&server, later + seconds(14));
+  EXPECT_EQ(a.election.role(later + seconds(14)), LeaseRole::kStandby);
+  a.Run(&server, later + seconds(16));
+  EXPECT_EQ(a.election.role(later + seconds(16)), LeaseRole::kLeader);
+}
+
+TEST(LeaseElection, OneThatLostItsLeaseToAnotherWaitsForThatOne) {
+  LeaseServer server;
+  Candidate a("a");
+  Candidate b("b");
+  a.Run(&server, kStart);
+  b.Run(&server, kStart + seconds(1));
+  const TimePoint later = kStart + seconds(60);
+  b.Run(&server, later);
+  ASSERT_EQ(b.election.role(later), LeaseRole::kLeader);
+  a.election.Rejoin();
+  a.Run(&server, later + seconds(1));
+  a.Run(&server, later + seconds(9));
+  EXPECT_EQ(a.election.role(later + seconds(9)), LeaseRole::kStandby);
+  EXPECT_EQ(server.spec()["holderIdentity"], "b");
+  a.Run(&server, later + seconds(17));
+  EXPECT_EQ(a.election.role(later + seconds(17)), LeaseRole::kLeader);
 }
 
 TEST(LeaseElection, ALateAnswerDoesNotBringLeadershipBack) {
@@ -231,7 +277,8 @@ TEST(LeaseElection, AnswersThatMakeNoSenseChangeNothing) {
 }
 
 // Candidates that look, write, freeze, lose requests or answers, and see slow servers; somebody
-// deletes the lease now and then, though not before all have seen one.
+// deletes the lease now and then, though not before all have seen one, nor twice while one is
+// frozen.
 class LeaseWorld {
  public:
   explicit LeaseWorld(uint64_t seed) : prng_(seed) {
@@ -252,8 +299,9 @@ class LeaseWorld {
     const bool all_know = std::all_of(members_.begin(), members_.end(), [](const Member& each) {
       return !each.candidate.election.holder().empty();
     });
-    if (all_know && prng_.Below(600) == 0) {
+    if (all_know && deleted_at_ + seconds(90) < now_ && prng_.Below(300) == 0) {
       server_.Delete();
+      deleted_at_ = now_;
     }
   }
 
@@ -284,6 +332,9 @@ class LeaseWorld {
 
   void Act(Member* member) {
     LeaseElection& election = member->candidate.election;
+    if (!member->open && election.role(now_) == LeaseRole::kLost) {
+      election.Rejoin();
+    }
     if (!member->open) {
       const LeaseElection::Next next = election.NextRequest(now_, kWall);
       if (next.not_before > now_) {
@@ -310,6 +361,7 @@ class LeaseWorld {
   LeaseServer server_;
   std::vector<Member> members_;
   TimePoint now_ = kStart;
+  TimePoint deleted_at_ = kStart;
 };
 
 // Checklist: two candidates, exactly one writer, with paused processes and lost requests.
@@ -328,7 +380,7 @@ TEST(LeaseElection, NeverHasTwoLeaders) {
       }
     }
   }
-  EXPECT_GT(changes, 600) << "the worlds are not all quiet";
+  EXPECT_GT(changes, 900) << "the worlds are not all quiet";
 }
 
 }  // namespace

@@ -12,9 +12,11 @@ using std::chrono::milliseconds;
 using std::chrono::minutes;
 using std::chrono::seconds;
 
-// Source: client-go's reflector: back-off, and how long watches last.
+// Source: client-go's reflector: back-off, and how long watches last. Its longest pause is 30 s.
+// Choice: 5 s, for after an outage whoever waits for the operator waits for this as well, and one
+// process's handful of watches is no burden to a server that comes back.
 constexpr Duration kBackOffMin = milliseconds(800);
-constexpr Duration kBackOffMax = seconds(30);
+constexpr Duration kBackOffMax = seconds(5);
 constexpr Duration kBackOffForgotten = minutes(2);  // without a failure
 constexpr uint64_t kWatchSecondsMin = 300;
 constexpr uint64_t kWatchSecondsMax = 600;

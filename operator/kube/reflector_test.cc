@@ -204,8 +204,8 @@ TEST(ReflectorWatch, BrokenConnectionsBackOffAndGoOnWithoutAList) {
   }
   EXPECT_EQ(driver.reflector().counts().lists, 1);
   EXPECT_EQ(driver.reflector().counts().failures, 12);
-  EXPECT_GE(longest, seconds(30));
-  EXPECT_LE(longest, seconds(60));
+  EXPECT_GE(longest, seconds(5));
+  EXPECT_LE(longest, seconds(10));
   driver.Pass(minutes(3));
   driver.Ask();
   driver.End(kReset);

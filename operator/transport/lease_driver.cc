@@ -1,6 +1,7 @@
 #include "operator/transport/lease_driver.h"
 
 #include <atomic>
+#include <cstdint>
 #include <future>
 #include <mutex>
 #include <optional>
@@ -20,7 +21,7 @@ class LeaseDriver::Core final : public std::enable_shared_from_this<Core> {
       : options_(std::move(options)), election_(options_.lease, options_.seed) {}
 
   void Prepare() {
-    if (is_ended_) {
+    if (is_ended_ || role_ == LeaseRole::kLost) {
       return;
     }
     const TimePoint now = options_.clock->Now();
@@ -31,7 +32,25 @@ class LeaseDriver::Core final : public std::enable_shared_from_this<Core> {
     }
     // The request is asked for anew when its time has come: it carries the time of its making.
     options_.transport->RunAfter(next.not_before - now,
-                                 [self = shared_from_this()] { self->Prepare(); });
+                                 [self = shared_from_this(), round = round_] {
+                                   if (round == self->round_) {
+                                     self->Prepare();
+                                   }
+                                 });
+  }
+
+  void Rejoin() {
+    if (is_ended_ || role_ != LeaseRole::kLost) {
+      return;
+    }
+    wants_to_rejoin_ = is_under_way_;
+    if (is_under_way_) {
+      return;
+    }
+    ++round_;
+    election_.Rejoin();
+    Publish();
+    Prepare();
   }
 
   // Nobody listens any more: nothing that was given to us may be touched.
@@ -97,6 +116,8 @@ class LeaseDriver::Core final : public std::enable_shared_from_this<Core> {
     Publish();
     if (released_) {
       SendRelease();
+    } else if (wants_to_rejoin_) {
+      Rejoin();
     } else {
       Prepare();
     }
@@ -119,9 +140,7 @@ class LeaseDriver::Core final : public std::enable_shared_from_this<Core> {
     if (is_news && options_.on_role != nullptr) {
       options_.on_role(role);
     }
-    if (role == LeaseRole::kLost) {
-      is_ended_ = true;  // for good: the process must stop
-    } else if (role == LeaseRole::kLeader && !is_watching_clock_) {
+    if (role == LeaseRole::kLeader && !is_watching_clock_) {
       is_watching_clock_ = true;
       options_.transport->RunAfter(election_.leads_until() - now, [self = shared_from_this()] {
         self->is_watching_clock_ = false;
@@ -177,6 +196,8 @@ class LeaseDriver::Core final : public std::enable_shared_from_this<Core> {
   bool is_ended_ = false;
   bool is_abandoned_ = false;
   bool is_watching_clock_ = false;
+  bool wants_to_rejoin_ = false;    // when the request under way is answered
+  int64_t round_ = 0;               // of waiting; what an earlier one has scheduled is void
   std::function<void()> released_;  // set: the lease is being given up
 
   std::atomic<TimePoint::rep> leads_until_{TimePoint::min().time_since_epoch().count()};
@@ -229,6 +250,10 @@ TimePoint LeaseDriver::leads_until() const {
 
 LeaseRole LeaseDriver::role() const {
   return core_->role();
+}
+
+void LeaseDriver::Rejoin() {
+  transport_->RunAfter(Duration::zero(), [core = core_] { core->Rejoin(); });
 }
 
 std::string LeaseDriver::holder() const {

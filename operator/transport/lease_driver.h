@@ -23,7 +23,8 @@ struct LeaseDriverOptions {
   uint64_t seed = 0;
 
   // Called on the transport's thread with each new role; must not block. Null: nobody.
-  // kLost means: stop acting now. It comes by the clock, also when no answer ever comes.
+  // kLost means: stop acting now, then Rejoin. It comes by the clock, also when no answer ever
+  // comes.
   std::function<void(kube::LeaseRole)> on_role;
 };
 
@@ -43,6 +44,9 @@ class LeaseDriver {
   TimePoint leads_until() const;
 
   kube::LeaseRole role() const;
+
+  // Takes part again after kLost, once everything that was begun as leader has ended. Thread: any.
+  void Rejoin();
 
   // Who holds the lease, as last seen. Thread: any.
   std::string holder() const;

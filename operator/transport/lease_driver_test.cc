@@ -49,6 +49,8 @@ class LeaseStore {
   // From now on requests hang.
   void FallSilent() { is_silent_ = true; }
 
+  void SpeakAgain() { is_silent_ = false; }
+
   // Null: there is no lease.
   Json Holder() const {
     const std::lock_guard lock(mutex_);
@@ -134,7 +136,7 @@ TEST_P(LeaseDriverTest, EndWithoutReleaseKeepsTheLease) {
 }
 
 // The clock decides, not an answer: none comes.
-TEST_P(LeaseDriverTest, SilentServerEndsLeadership) {
+TEST_P(LeaseDriverTest, SilentServerEndsLeadershipUntilItSpeaksAgain) {
   ServeLease();
   kube::LeaseOptions lease;
   lease.lease_duration = milliseconds(5000);
@@ -145,6 +147,11 @@ TEST_P(LeaseDriverTest, SilentServerEndsLeadership) {
   store_.FallSilent();
   EXPECT_TRUE(AwaitRole(LeaseRole::kLost));
   EXPECT_LE(driver->leads_until(), clock_.Now());
+
+  store_.SpeakAgain();
+  driver->Rejoin();
+  EXPECT_TRUE(AwaitRole(LeaseRole::kLeader));
+  EXPECT_GT(driver->leads_until(), clock_.Now());
 }
 
 TEST_P(LeaseDriverTest, RenewalDoesNotQueueBehindOtherCalls) {

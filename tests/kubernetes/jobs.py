@@ -83,8 +83,11 @@ class JobCase(KubernetesCase):
     def start_more(cls):
         grant_rights(cls.plane)
         cls.hollow = HollowNodes(cls.plane, cls.nodes, cls.gpus)
-        cls.operator = Operator(cls.plane, flags=cls.operator_flags)
-        cls.operator.start()
+        cls.operator = cls.make_operator().start()
+
+    @classmethod
+    def make_operator(cls):
+        return Operator(cls.plane, flags=cls.operator_flags)
 
     def setUp(self):
         self.namespace = self.make_namespace()

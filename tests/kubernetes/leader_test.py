@@ -7,9 +7,11 @@ from jobs import JobCase
 from kubernetes_case import main
 from operator_process import NAMESPACE, Operator
 from processes import wait_for
+from tools import BIN
 
 TAKE_OVER_SECONDS = 16  # the leader is silent
 HAND_OVER_SECONDS = 2  # the leader ends politely
+CLOCK_SECONDS = 4  # two renewals, which show the other's calendar
 STRANGER_SECONDS = 5  # how long the lease of somebody else lasts
 
 
@@ -20,11 +22,12 @@ class LeaderTest(JobCase):
     @classmethod
     def start_more(cls):
         super().start_more()
-        cls.second = Operator(cls.plane, number=2).start()
+        # No two clocks of a cluster agree; these differ by an hour.
+        clock = f"LD_PRELOAD={BIN / 'liblockstep_test_clock_ahead.so'}"
+        cls.second = Operator(cls.plane, number=2, environment=[clock]).start()
 
     def setUp(self):
         super().setUp()
-        # One that lost its lease has ended itself; elsewhere the kubelet starts it again.
         for each in (self.operator, self.second):
             if not each.program.is_running():
                 each.start()
@@ -48,7 +51,21 @@ class LeaderTest(JobCase):
         for index in range(5):
             self.wait_running(f"after-{index}", 1)
         self.assertEqual(self.writers_since(resumed), {other.user})
-        self.assertEqual(first.program.exit_code(), 1, "who lost the lease ends")
+        self.assertTrue(first.program.is_running(), "who lost the lease stands by")
+        wait_for(lambda: not first.is_leading(), 15, "it to notice")
+
+    def test_leaders_whose_clocks_differ_leave_each_other_alone(self):
+        first = self.leader()
+        transitions = self.lease()["spec"]["leaseTransitions"]
+        self.create_job("before", 2, runPolicy={"activeDeadlineSeconds": 2 * 3600})
+        self.wait_running("before", 2)
+        self.hold(lambda: self.assertTrue(first.is_leading()), CLOCK_SECONDS)
+        self.assertEqual(self.lease()["spec"]["leaseTransitions"], transitions)
+        first.stop()
+        self.create_job("after", 2)
+        self.wait_running("after", 2)
+        self.wait_running("before", 2)
+        self.assertEqual(self.job("before")["status"].get("restarts", []), [])
 
     def test_another_takes_over_at_once_from_a_leader_that_leaves(self):
         first = self.leader()
@@ -58,19 +75,18 @@ class LeaderTest(JobCase):
         self.wait_running("after", 2)
         self.assertLessEqual(time.monotonic() - started, HAND_OVER_SECONDS)
 
-    def test_a_leader_whose_lease_was_taken_ends_and_nobody_writes_meanwhile(self):
+    def test_a_leader_whose_lease_was_taken_stands_by_and_nobody_writes_meanwhile(self):
         first = self.leader()
-        other = self.second if first is self.operator else self.operator
         lease = self.lease()
         self.admin.patch("Lease", lease["metadata"]["name"], {
             "spec": {"holderIdentity": "somebody-else", "leaseDurationSeconds": STRANGER_SECONDS},
         }, NAMESPACE)
-        self.assertEqual(first.program.exit_code(15), 1)
-        ended = datetime.datetime.now(datetime.timezone.utc)
+        wait_for(lambda: not first.is_leading(), 15, "it to notice")
+        noticed = datetime.datetime.now(datetime.timezone.utc)
         self.create_job("later", 1)
         self.wait_running("later", 1, STRANGER_SECONDS + TAKE_OVER_SECONDS)
-        self.assertEqual(self.writers_since(ended), {other.user})
-        first.start()
+        self.assertEqual(self.writers_since(noticed), {self.leader().user})
+        self.assertTrue(first.program.is_running())
 
     def lease(self):
         leases = self.admin.list("Lease", NAMESPACE)
@@ -79,16 +95,21 @@ class LeaderTest(JobCase):
 
     def leader(self):
         """The one that renews the lease; the last writer of it, by the audit log."""
+        users = (self.operator.user, self.second.user)
+
         def last_writer():
             for event in reversed(self.plane.audit_events()):
-                reference = event["objectRef"]
-                if reference["resource"] == "leases" and reference.get("namespace") == NAMESPACE \
+                user, reference = event["user"]["username"], event["objectRef"]
+                if user in users and reference["resource"] == "leases" \
+                        and reference.get("namespace") == NAMESPACE \
                         and event["responseStatus"]["code"] < 300:
-                    return event["user"]["username"]
+                    return user
             return None
 
         user = wait_for(last_writer, 30, "a leader")
-        return self.operator if user == self.operator.user else self.second
+        leader = self.operator if user == self.operator.user else self.second
+        wait_for(leader.is_leading, 10, "the holder of the lease to act")
+        return leader
 
     def writers_since(self, moment):
         """The operators that changed something other than leases, and were allowed to try."""

@@ -53,13 +53,15 @@ def grant_rights(plane):
 
 
 class Operator:
-    """One running operator. Several are told apart by `number`, which also chooses the user."""
+    """One running operator. Several are told apart by `number`, which also chooses the user.
+    `environment` is added to ours."""
 
-    def __init__(self, plane, number=1, kubeconfig=None, flags=()):
+    def __init__(self, plane, number=1, kubeconfig=None, flags=(), environment=()):
         self._plane = plane
         self._address = f"{plane.local_address}:{_PORT_FIRST + number}"
         self.user = _OPERATORS[number - 1]
         self._arguments = [
+            "env", *environment,
             BIN / "lockstep-operator",
             "--kubeconfig", kubeconfig or plane.kubeconfig(self.user),
             "--lease-namespace", NAMESPACE,
@@ -87,6 +89,9 @@ class Operator:
 
     def is_ready(self):
         return self.get("/readyz") is not None
+
+    def is_leading(self):
+        return self.metric("leader_election_master_status") == 1
 
     def metric(self, name, **labels):
         """The sum of all samples of that name that have these labels."""

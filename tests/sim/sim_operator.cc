@@ -188,8 +188,9 @@ void SimOperator::RunElection() {
     }
   }
   if (election_.role(context->now) == kube::LeaseRole::kLost) {
-    context->Tell(identity_ + ": lost its lease and ends");
-    has_lost_ = true;
+    context->Tell(identity_ + ": lost its lease and stands by");
+    loop_.StandBy();
+    election_.Rejoin();
   }
 }
 

@@ -75,8 +75,8 @@ class SimOperator final : public Publisher, public ControlSender {
   // A moment passes.
   void Run();
 
-  // Whether its process has ended: it crashed, or lost its lease.
-  bool is_dead() const { return network_.is_dead() || has_lost_; }
+  // Whether its process has ended.
+  bool is_dead() const { return network_.is_dead(); }
 
   bool IsLeader() const;
 
@@ -135,7 +135,6 @@ class SimOperator final : public Publisher, public ControlSender {
   TimePoint election_at_{};
   TimePoint lead_at_{};
   TimePoint frozen_until_{};
-  bool has_lost_ = false;
   bool is_running_ = false;
 };
 

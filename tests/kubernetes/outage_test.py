@@ -1,0 +1,113 @@
+"""The API server is away, forgets its history, or does not know our kinds any more."""
+
+from client import ApiError
+from jobs import JobCase, is_running
+from kubernetes_case import main
+from operator_process import Operator
+from processes import wait_for
+from proxy import Fault, Proxy
+from tools import REPOSITORY
+
+# The lease of these tests is short, so that an outage may be: longer than the lease is what counts.
+SHORT_LEASE = ("--lease-duration", "6s", "--renew-deadline", "4s", "--retry-period", "1s")
+OUTAGE_SECONDS = 8
+RECOVERY_SECONDS_MAX = 20  # the longest pause before a watch is tried again is 10
+
+
+class OutageTest(JobCase):
+    nodes, gpus = 2, 8
+
+    @classmethod
+    def make_operator(cls):
+        cls.proxy = Proxy(cls.plane, "operator")
+        cls.addClassCleanup(cls.proxy.close)
+        return Operator(cls.plane, kubeconfig=cls.proxy.kubeconfig, flags=SHORT_LEASE)
+
+    def test_an_outage_stops_no_job_and_the_operator_acts_again_soon_after(self):
+        self.create_job("untouched", 2)
+        before = {pod["metadata"]["uid"] for pod in self.wait_running("untouched", 2)}
+        self.create_job("broken", 3)
+        victim = self.wait_running("broken", 3)[1]["metadata"]
+        self.proxy.rule = lambda request: Fault()
+        self.addCleanup(setattr, self.proxy, "rule", lambda request: None)
+        self.proxy.cut()
+        wait_for(lambda: not self.operator.is_leading(), 10, "the lease to be lost")
+        self.hollow.end_pod(victim["name"], self.namespace, exit_code=137, reason="OOMKilled")
+        self.create_job("later", 2)
+        self.hold(lambda: self.assertTrue(self.operator.program.is_running()), OUTAGE_SECONDS)
+        self.assertTrue(self.operator.is_ready())
+        self.proxy.rule = lambda request: None
+        self.wait_running("later", 2, RECOVERY_SECONDS_MAX)
+        after = {pod["metadata"]["uid"] for pod in self.wait_running("untouched", 2)}
+        self.assertEqual(after, before)
+
+        def is_repaired():
+            now = {pod["metadata"]["uid"] for pod in self.pods("broken") if is_running(pod)}
+            return len(now) == 3 and victim["uid"] not in now
+
+        wait_for(is_repaired, RECOVERY_SECONDS_MAX, "the broken gang to run again")
+
+    def test_a_history_that_was_compacted_is_listed_again(self):
+        self.create_job("first", 2)
+        pods = self.wait_running("first", 2)
+        self.plane.compact_history()
+        self.plane.restart_api_server()
+        self.create_job("second", 2)
+        self.wait_running("second", 2)
+        victim = pods[0]["metadata"]
+        self.admin.delete("Pod", victim["name"], self.namespace, gracePeriodSeconds=0)
+
+        def replaced():
+            uids = {pod["metadata"]["uid"] for pod in self.pods("first")}
+            return len(uids) == 2 and victim["uid"] not in uids
+
+        wait_for(replaced, RECOVERY_SECONDS_MAX, "a replacement")
+
+    def test_an_operator_that_was_away_catches_up(self):
+        self.create_job("first", 2)
+        self.wait_running("first", 2)
+        self.operator.stop()
+        for pod in self.pods("first"):
+            self.hollow.end_pod(pod["metadata"]["name"], self.namespace)
+        self.create_job("second", 2)
+        self.operator.start()
+        self.wait_condition("first", "Succeeded")
+        self.wait_running("second", 2)
+
+    def test_refusals_for_too_many_requests_are_waited_out(self):
+        refused = []
+
+        def rule(request):
+            if request.is_write and "/leases" not in request.path and len(refused) < 5:
+                refused.append(request.path)
+                body = b'{"kind": "Status", "reason": "TooManyRequests", "code": 429}'
+                return Fault(answer=(429, {"Retry-After": "1"}, body))
+            return None
+
+        self.proxy.rule = rule
+        self.addCleanup(setattr, self.proxy, "rule", lambda request: None)
+        self.create_job("job", 2)
+        self.wait_running("job", 2)
+        self.assertEqual(len(refused), 5)
+
+    def test_zz_a_kind_that_was_removed_comes_back(self):
+        """Last, by its name: every job goes with the kind."""
+        self.create_job("gone", 2)
+        self.wait_running("gone", 2)
+        for crd in REPOSITORY.glob("crds/*.yaml"):
+            self.plane.kubectl("delete", "--wait", "-f", crd)
+        wait_for(lambda: not self.pods(), 60, "the pods to go with their job")
+        self.plane.apply(REPOSITORY / "crds")
+        self.plane.wait_for_kinds()
+        wait_for(lambda: self.try_to_create("back"), 30, "the kind to be served again")
+        self.wait_running("back", 2, RECOVERY_SECONDS_MAX)
+
+    def try_to_create(self, name):
+        try:
+            return self.create_job(name, 2)
+        except ApiError:
+            return None
+
+
+if __name__ == "__main__":
+    main()
