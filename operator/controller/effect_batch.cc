@@ -260,6 +260,9 @@ Status EffectBatch::ReadCreatedPod(const std::string& name, kube::CallResult res
   const int status = refusal == nullptr ? 0 : refusal->status;
   const Result<kube::Reply> reply = kube::RequireSuccess(std::move(result));
   if (!reply.ok()) {
+    if (refusal == nullptr) {  // nothing was heard: it may be there all the same
+      parts_.world->DoubtPod({job_.metadata.namespace_name, job_.metadata.name}, name);
+    }
     if (IsRefusal(reply.error())) {
       refused_pods_[name] = {reply.error().message(), status == 400 || status == 422};
     }

@@ -60,6 +60,9 @@ class World {
   // Ask the server before deciding on any.
   std::set<JobKey> TakeDoubtfulJobs() { return std::exchange(doubtful_jobs_, {}); }
 
+  // Whether the server has a pod of that name is not known: it is asked before the next decision.
+  void DoubtPod(const JobKey& job, const std::string& name) { doubtful_pods_[job].insert(name); }
+
   // The server has no pod of that name, which the job's status or we ourselves have seen.
   void LearnPodIsMissing(const JobKey& job, const std::string& name, News* news);
 
