@@ -325,7 +325,7 @@ bool ComesFirst(const std::vector<Failure>& failures,
 // One pass of a job that wants to run.
 void Run(Pass* pass) {
   StartOrResume(pass);
-  const GangView view = View(pass);
+  GangView view = View(pass);
   NoteSeen(view, pass);
   LearnVerdicts(view, pass);
   if (HasEnded(pass->status())) {
@@ -350,7 +350,9 @@ void Run(Pass* pass) {
     Succeed(pass);
     return;
   }
-  PlaceWaitingSuccessors(view, pass);
+  if (PlaceWaitingSuccessors(view, pass)) {
+    view = View(pass);
+  }
   const std::vector<StartProblem> problems = FindStartProblems(*pass, view);
   const std::vector<Failure> failures = FindFailures(*pass, view, problems);
   if (!failures.empty() && ComesFirst(failures, problems, *pass)) {

@@ -82,7 +82,7 @@ std::string NodeElsewhere(const GangView& view, const Successor& successor, cons
   });
 }
 
-void PlaceWaitingSuccessors(const GangView& view, Pass* pass) {
+bool PlaceWaitingSuccessors(const GangView& view, Pass* pass) {
   std::vector<Successor> waiting;
   for (const Member& member : view.members) {
     if (member.node.empty()) {
@@ -90,10 +90,11 @@ void PlaceWaitingSuccessors(const GangView& view, Pass* pass) {
     }
   }
   if (waiting.empty()) {
-    return;
+    return false;
   }
   PlaceSuccessors(view, waiting, pass);
   pass->WakeAt(pass->now() + kRoomRetry);
+  return true;
 }
 
 }  // namespace lockstep::control

@@ -25,7 +25,8 @@ void PlaceSuccessors(const GangView& view, const std::vector<Successor>& success
 // A node for `successor` that is none of those at fault; empty when there is none.
 std::string NodeElsewhere(const GangView& view, const Successor& successor, const Pass& pass);
 
-// Looks again for room for the members that have none.
-void PlaceWaitingSuccessors(const GangView& view, Pass* pass);
+// Looks again for room for the members that have none; whether there are any. A view from before
+// does not know where they go now.
+bool PlaceWaitingSuccessors(const GangView& view, Pass* pass);
 
 }  // namespace lockstep::control
