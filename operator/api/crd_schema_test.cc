@@ -327,7 +327,7 @@ TrainingJob JobWithFullStatus() {
   TrainingJobStatus& status = job.status;
   status.conditions = {{ConditionType::kRunning, true, "R", "m", WallTime{}}};
   status.placement = {
-      {Role::kWorker, 0, "node", Incarnation(1), WallTime{}, "uid", true, {"GPU-1"}}};
+      {Role::kWorker, 0, "node", Incarnation(1), WallTime{}, "uid", true, true, {"GPU-1"}}};
   status.roles = {{Role::kWorker, 0, 1, 0, 0}};
   status.restarts = {{"crash", 1}};
   status.progress = JobProgress();

@@ -54,6 +54,7 @@ PodPlacement DecodePlacement(ObjectReader& reader) {
   placement.incarnation = Incarnation(ReadCount(reader, "incarnation"));
   placement.since = ReadTime(reader, "since").value_or(WallTime{});
   placement.pod_uid = reader.String("podUid").value_or("");
+  placement.awaits_verdict = reader.Bool("awaitsVerdict").value_or(false);
   placement.is_completed = reader.Bool("completed").value_or(false);
   placement.devices = reader.Strings("devices");
   return placement;
@@ -119,6 +120,9 @@ Json EncodePlacement(const PodPlacement& placement) {
                 {"since", FormatRfc3339(placement.since)}};
   if (!placement.pod_uid.empty()) {
     value["podUid"] = placement.pod_uid;
+  }
+  if (placement.awaits_verdict) {
+    value["awaitsVerdict"] = true;
   }
   if (placement.is_completed) {
     value["completed"] = true;

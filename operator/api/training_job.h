@@ -216,6 +216,7 @@ struct PodPlacement {
   Incarnation incarnation;           // grows with each replacement within the attempt
   WallTime since{};                  // when this incarnation was decided
   std::string pod_uid;               // of this incarnation's pod, once one was seen; else empty
+  bool awaits_verdict = false;       // its predecessor has ended; nobody has told yet how
   bool is_completed = false;         // its process ended with success; it is not started again
   std::vector<std::string> devices;  // UUIDs of the GPUs that the runtime saw in it
 

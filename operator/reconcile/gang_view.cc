@@ -4,7 +4,6 @@
 #include <map>
 
 #include "operator/reconcile/pod_labels.h"
-#include "operator/reconcile/policy/budget.h"
 
 namespace lockstep::control {
 namespace {
@@ -180,8 +179,8 @@ GangView ViewGang(const Metadata& job,
     }
     view.stale.push_back(own.pod);
     if (found != members.end() && IsAlive(*own.pod, observed)) {
-      const bool has_ended_untold =
-          RestartsFor(kCauseEnded, status) > 0 && SuccessorOf(status, *own.pod) != nullptr;
+      const PodPlacement* const successor = SuccessorOf(status, *own.pod);
+      const bool has_ended_untold = successor != nullptr && successor->awaits_verdict;
       Predecessor& predecessor = found->second.predecessor;
       predecessor = std::max(
           predecessor,

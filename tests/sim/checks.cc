@@ -274,7 +274,10 @@ void Checks::CheckPods(const std::string& namespace_name, const TrainingJob& job
     }
     if (!HasEnded(pod) && IsNodeGood(pod.spec.node_name)) {
       attempts.insert(identity->number.attempt);
-      standing[identity->task] += pod.is_deleting ? 0 : 1;
+      // One whose process has ended may be succeeded before its kubelet tells.
+      const Processes::Process* const process = processes_->Find(pod.uid);
+      const bool has_process_ended = process != nullptr && process->end.has_value();
+      standing[identity->task] += pod.is_deleting || has_process_ended ? 0 : 1;
       left_over += identity->number.attempt < job.status.attempt ? 1 : 0;
     }
   }

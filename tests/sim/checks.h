@@ -20,8 +20,11 @@ TrainingJob DecodeJob(const Json& object);
 // What must always hold, whatever happens. Keeps the first promise that was broken.
 class Checks {
  public:
-  Checks(SimContext* context, const ApiServer* server, const Nodes* nodes)
-      : context_(context), server_(server), nodes_(nodes) {}
+  Checks(SimContext* context,
+         const ApiServer* server,
+         const Nodes* nodes,
+         const Processes* processes)
+      : context_(context), server_(server), nodes_(nodes), processes_(processes) {}
 
   // A status write of the operator was accepted: null `before` is a status that was never written.
   void OnStatusWrite(const ObjectPtr& before, const ObjectPtr& after);
@@ -59,6 +62,7 @@ class Checks {
   SimContext* context_;
   const ApiServer* server_;
   const Nodes* nodes_;
+  const Processes* processes_;
   std::string problem_;
   std::set<std::string> casualties_;                // uids of pods
   std::map<std::string, TimePoint> partial_since_;  // by job uid

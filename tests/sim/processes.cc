@@ -289,6 +289,11 @@ void Processes::RunCommand(Process* process) {
   }
 }
 
+bool Processes::IsClosed(const std::string& pod_uid) const {
+  const Process* const process = Find(pod_uid);
+  return process != nullptr && !IsAlive(*process) && cut_off.count(process->node) == 0;
+}
+
 std::optional<StatusDocument> Processes::Report(const std::string& pod_uid) const {
   const Process* const process = Find(pod_uid);
   if (process == nullptr || !IsAlive(*process) || process->is_frozen ||

@@ -81,6 +81,9 @@ class Processes {
   // What GET /status of the pod answers; null when nobody answers.
   std::optional<StatusDocument> Report(const std::string& pod_uid) const;
 
+  // Whether nobody listens at the pod's port any more, and one can tell from outside.
+  bool IsClosed(const std::string& pod_uid) const;
+
   // POST /control.
   void Receive(const std::string& pod_uid, const ControlMessage& message);
 

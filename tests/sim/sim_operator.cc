@@ -254,12 +254,14 @@ void SimOperator::RunReports() {
       }
       poll.due = context->now + poll.target.interval;
       const ObjectPtr pod = PodAt(poll.target.address);
-      const auto document = pod == nullptr || context->Strikes(30)
-                                ? std::nullopt
-                                : parts_.processes->Report(UidOf(*pod));
-      if (document.has_value()) {
-        loop_.Accept({{job.namespace_name, poll.target.pod}, *document, context->now},
-                     context->now);
+      if (pod == nullptr || context->Strikes(30)) {
+        continue;
+      }
+      const kube::ObjectKey key{job.namespace_name, poll.target.pod};
+      if (const auto document = parts_.processes->Report(UidOf(*pod))) {
+        loop_.Accept({key, *document, context->now}, context->now);
+      } else if (parts_.processes->IsClosed(UidOf(*pod))) {
+        loop_.NoteClosed(key, context->now);
       }
     }
   }

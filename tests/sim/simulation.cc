@@ -35,7 +35,7 @@ Simulation::Simulation(uint64_t seed, std::function<void(const std::string&)> tr
       processes_(&context_),
       nodes_(&context_, &server_, &processes_),
       logger_(MakeNullLogger()),
-      checks_(&context_, &server_, &nodes_) {
+      checks_(&context_, &server_, &nodes_, &processes_) {
   context_.trace = [this, trace = std::move(trace)](const std::string& what) {
     if (trace) {
       trace("[" + std::to_string(ToSeconds(context_.now.time_since_epoch()) - 3600) + "] " +

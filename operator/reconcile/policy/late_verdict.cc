@@ -1,7 +1,7 @@
 #include "operator/reconcile/policy/late_verdict.h"
 
 #include <algorithm>
-#include <vector>
+#include <string>
 
 #include "common/contract/exit_code.h"
 #include "operator/reconcile/failure.h"
@@ -42,33 +42,34 @@ void Settle(const Failure& end, Pass* pass) {
 
 bool AwaitsVerdict(const Pass& pass, const kube::Pod& pod) {
   const PodPlacement* const successor = SuccessorOf(pass.status(), pod);
-  return successor != nullptr && !HasEnded(pod) && RestartsFor(kCauseEnded, pass.status()) > 0 &&
+  return successor != nullptr && successor->awaits_verdict && !HasEnded(pod) &&
          pass.now() < successor->since + kVerdictPatience;
 }
 
 void LearnVerdicts(const GangView& view, Pass* pass) {
-  int64_t pending = RestartsFor(kCauseEnded, pass->status());
-  if (pending == 0) {
-    return;
-  }
-  std::vector<Failure> ends;
-  for (const kube::Pod* pod : view.stale) {
-    if (AwaitsVerdict(*pass, *pod)) {
-      pass->WakeAt(SuccessorOf(pass->status(), *pod)->since + kVerdictPatience);
-      --pending;
-    } else if (SuccessorOf(pass->status(), *pod) != nullptr && HasEnded(*pod)) {
-      ends.push_back(EndOf(*pass, *pod));
+  int64_t awaited = 0;
+  for (PodPlacement& placement : pass->mutable_status()->placement) {
+    if (!placement.awaits_verdict) {
+      continue;
+    }
+    const auto pod = std::find_if(view.stale.begin(), view.stale.end(), [&](const kube::Pod* one) {
+      return SuccessorOf(pass->status(), *one) == &placement;
+    });
+    if (pod != view.stale.end() && AwaitsVerdict(*pass, **pod)) {
+      pass->WakeAt(placement.since + kVerdictPatience);
+      ++awaited;
+      continue;
+    }
+    placement.awaits_verdict = false;
+    if (pod != view.stale.end() && HasEnded(**pod)) {
+      Settle(EndOf(*pass, **pod), pass);
     }
   }
-  for (const Failure& end : ends) {
-    if (pending > 0) {
-      Settle(end, pass);
-      --pending;
-    }
-  }
-  for (; pending > 0; --pending) {  // nobody will ever tell
-    MoveRestart(kCauseEnded, ExitCauseName(ExitCause::kNodeLost), pass->mutable_status());
-    pass->Count(Metric::kRestarts, std::string(ExitCauseName(ExitCause::kNodeLost)));
+  // Of the others nobody will ever tell.
+  const std::string lost(ExitCauseName(ExitCause::kNodeLost));
+  while (RestartsFor(kCauseEnded, pass->status()) > awaited) {
+    MoveRestart(kCauseEnded, lost, pass->mutable_status());
+    pass->Count(Metric::kRestarts, lost);
   }
 }
 

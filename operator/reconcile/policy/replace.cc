@@ -84,6 +84,7 @@ void ReplaceMembers(const GangView& view, const std::vector<Failure>& failures, 
     placement->since = pass->now();
     placement->pod_uid.clear();
     placement->devices.clear();
+    placement->awaits_verdict = failure.cause == kCauseEnded;
     pass->Say(EventType::kWarning,
               "PodReplaced",
               Describe(failure) + "; restart " + std::to_string(CountedRestarts(*status)) + " of " +
