@@ -10,6 +10,7 @@
 #include "operator/reconcile/gang_view.h"
 #include "operator/reconcile/pod_labels.h"
 #include "operator/reconcile/policy/budget.h"
+#include "operator/reconcile/policy/gang_restart.h"
 #include "operator/reconcile/testing.h"
 #include "tests/sim/selector.h"
 
@@ -289,11 +290,11 @@ void Checks::CheckPods(const std::string& namespace_name, const TrainingJob& job
 }
 
 void Checks::CheckPartialGang(const TrainingJob& job, std::size_t bound, std::size_t left_over) {
-  const bool is_partly_bound =
-      !HasEnded(job.status) && bound > 0 && bound < job.status.placement.size() &&
-      std::none_of(job.status.placement.begin(), job.status.placement.end(), [](const auto& one) {
-        return one.is_completed || one.incarnation.value() > 0;
-      });
+  const bool is_partly_bound = !HasEnded(job.status) && !HasRun(job.status) && bound > 0 &&
+                               bound < job.status.placement.size() &&
+                               std::none_of(job.status.placement.begin(),
+                                            job.status.placement.end(),
+                                            [](const auto& one) { return one.is_completed; });
   if (!is_partly_bound && left_over == 0) {
     partial_since_.erase(job.metadata.uid);
     return;

@@ -43,7 +43,7 @@ class Nodes {
   void SetPlugin(const std::string& name, bool is_there) { nodes_.at(name).has_plugin = is_there; }
 
   // Pods whose images cannot be pulled, and those that no node takes for a reason that only the
-  // scheduler knows. By uid.
+  // scheduler knows. By uid; for good, also in peace: only other pods fare better.
   std::set<std::string> broken_images;
   std::set<std::string> unbindable;
 

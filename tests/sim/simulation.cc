@@ -172,8 +172,6 @@ void Simulation::MakePeace() {
   context_.has_faults = false;
   nodes_.ReturnAll();
   processes_.ThawUnmissed();
-  nodes_.broken_images.clear();
-  nodes_.unbindable.clear();
   server_.quotas.clear();
   outage_until_ = context_.now;
   for (auto& [number, one] : operators_) {
