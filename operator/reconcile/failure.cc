@@ -10,6 +10,7 @@
 #include "common/contract/text.h"
 #include "operator/reconcile/policy/budget.h"
 #include "operator/reconcile/policy/deadline.h"
+#include "operator/reconcile/policy/gang_restart.h"
 #include "operator/reconcile/policy/suspect.h"
 
 namespace lockstep::control {
@@ -186,6 +187,9 @@ std::vector<Failure> FindFailures(const Pass& pass,
                                   const GangView& view,
                                   const std::vector<StartProblem>& problems) {
   const Silence silence = FindSilence(pass, view);
+  // Others are still to come, such as one whose image takes long.
+  const bool is_coming =
+      !HasRun(pass.status()) && std::any_of(view.members.begin(), view.members.end(), IsStarting);
   std::vector<Failure> failures;
   for (const Member& member : view.members) {
     if (IsAmong(problems, member)) {
@@ -197,6 +201,9 @@ std::vector<Failure> FindFailures(const Pass& pass,
         });
     if (member.state == MemberState::kFailed) {
       failures.push_back(EndedFailure(pass, member));
+      if (is_coming && failures.back().cause == ExitCauseName(ExitCause::kUnreachable)) {
+        failures.back().cause = kCauseNotStarted;  // it waited for them, and did nothing wrong
+      }
     } else if (member.state == MemberState::kSucceeded && member.pod != nullptr) {
       Failure restart = EndedFailure(pass, member);
       if (restart.response != FailureResponse::kNone) {

@@ -219,6 +219,16 @@ TEST(RollBack, PeersThatGaveUpWaitingAreNotCounted) {
   EXPECT_EQ(world.job.status.rollbacks, 1);
 }
 
+TEST(RollBack, PeersMayWaitForASlowImageAsOftenAsTheyLike) {
+  TestWorld world = WorldIn([](const std::string&, TestWorld*) {});
+  world.Exit("mnist-worker-0", 75);
+
+  world.Step();
+
+  EXPECT_EQ(DescribeRestarts(world.job.status), "not_started=1");
+  EXPECT_EQ(world.Pods(), "mnist-worker-0-r1 mnist-worker-1 mnist-worker-2 mnist-worker-3");
+}
+
 TEST(RollBack, PermanentFailureOfAPeerStillEndsTheJob) {
   TestWorld world = WorldIn(Refused("OutOfcpu"));
   world.Exit("mnist-worker-0", 64);

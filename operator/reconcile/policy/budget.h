@@ -11,7 +11,7 @@ namespace lockstep::control {
 // Causes of restarts that no exit code tells.
 inline constexpr std::string_view kCauseHang = "hang";                   // alive but silent
 inline constexpr std::string_view kCauseStartTimeout = "start_timeout";  // never came to run
-inline constexpr std::string_view kCauseNotStarted = "not_started";      // moved before it ran
+inline constexpr std::string_view kCauseNotStarted = "not_started";      // it, or a peer, is to come
 
 inline constexpr std::string_view kCauseEnded = "ended";  // until its kubelet tells how
 
@@ -20,8 +20,8 @@ inline constexpr std::string_view kCauseEnded = "ended";  // until its kubelet t
 inline constexpr int64_t kUncountedRestartsMax = 1000;
 
 // Whether restarts for this cause count against backoffLimit. Those of a process that left on
-// request after a checkpoint, that is to be started again whenever it finishes, or whose pod could
-// not even start, do not.
+// request after a checkpoint, that is to be started again whenever it finishes, whose pod could not
+// even start, or that waited in vain for such a pod, do not.
 bool IsCounted(std::string_view cause);
 
 // Restarts of the job so far that count against backoffLimit, and those that do not.
