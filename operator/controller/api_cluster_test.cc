@@ -344,12 +344,16 @@ TEST_F(ApiClusterTest, ServiceOfSomebodyElseIsLeftAlone) {
               Refusal(409, "AlreadyExists", "it is there"));
   api_.Expect("POST /api/v1/namespaces/default/secrets", 201, "{}");
   api_.Expect(std::string("GET ") + kServicePath, 200, service);
-  EXPECT_FALSE(cluster_.Apply(kMnist, {PrepareJob{}}).front().ok());
+  auto pod = BuildPod(job_, {{Role::kWorker, 0}, {}, Epoch(0), "node-a"}, PodSettings{});
+  EXPECT_FALSE(cluster_.Apply(kMnist, {PrepareJob{}, CreatePod{pod.value()}}).front().ok());
   EXPECT_EQ(api_.log.find("PATCH"), std::string::npos);
   EXPECT_EQ(api_.log.find("DELETE"), std::string::npos);
 
   api_.Expect(std::string("GET ") + kServicePath, 200, service);
-  EXPECT_EQ(cluster_.Observe(kMnist)->service, ServiceState::kForeign);
+  const auto observed = cluster_.Observe(kMnist);
+  EXPECT_EQ(observed->service, ServiceState::kForeign);
+  EXPECT_EQ(observed->refused_pods.at("mnist-worker-0").message,
+            "the name mnist is taken by an object of services that does not belong to this job");
   EXPECT_EQ(cluster_.Observe(kMnist)->service, ServiceState::kMissing);  // it has gone
 }
 

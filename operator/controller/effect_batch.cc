@@ -134,7 +134,7 @@ void EffectBatch::CreatePods(const std::vector<Effect>& effects) {
     if (prepared.ok()) {
       calls.push_back(PodCreation(i, *creation));
     } else {
-      if (IsRefusal(prepared.error())) {
+      if (IsRefusal(prepared.error()) || is_service_foreign_) {
         refused_pods_[creation->pod.name] = {prepared.error().message(), false};
       }
       Answer(i, Error(ErrorCode::kAborted, "what the pod needs is not there yet"));

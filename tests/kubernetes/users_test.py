@@ -1,0 +1,130 @@
+"""What users do to a job's objects, and manifests that only the operator can refuse."""
+
+import time
+
+from client import ApiError
+from jobs import JobCase, condition, foreign_pod, is_running
+from kubernetes_case import main
+from processes import wait_for
+from tools import REPOSITORY
+
+NAME_LENGTH_MAX = 63  # of a label's value, and of a host name
+INVALID = REPOSITORY / "crds" / "examples" / "invalid"
+
+
+class UsersTest(JobCase):
+    nodes, gpus = 2, 4
+
+    def test_a_deleted_service_comes_back(self):
+        self.create_job("job", 2)
+        self.wait_running("job", 2)
+        uid = self.service("job")["metadata"]["uid"]
+        self.admin.delete("Service", "job", self.namespace)
+        found = wait_for(lambda: self.service("job"), 20, "the service to come back")
+        self.assertNotEqual(found["metadata"]["uid"], uid)
+        self.assertEqual(found["spec"]["clusterIP"], "None")
+
+    def test_an_edited_service_is_put_right(self):
+        self.create_job("job", 2)
+        self.wait_running("job", 2)
+        before = self.service("job")["spec"]["selector"]
+        self.admin.patch("Service", "job", {"spec": {"selector": {"app": "mine"}}}, self.namespace)
+        wait_for(lambda: self.service("job")["spec"]["selector"] == before, 20,
+                 "the service to select the job's pods, and nothing more")
+
+    def test_a_service_of_somebody_else_is_left_alone_and_named(self):
+        theirs = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "job"},
+                  "spec": {"selector": {"app": "theirs"}, "ports": [{"port": 80}]}}
+        self.admin.create(theirs, self.namespace)
+        self.create_job("job", 2)
+        self.wait_waiting("job", "service job", "somebody else")
+        self.assertEqual(self.service("job")["spec"]["selector"], {"app": "theirs"})
+        self.assertEqual(self.pods("job"), [])
+
+    def test_a_pod_of_somebody_else_with_our_name_is_left_alone(self):
+        self.admin.create(foreign_pod("job-worker-1", self.hollow.names[0]), self.namespace)
+        uid = self.admin.get("Pod", "job-worker-1", self.namespace)["metadata"]["uid"]
+        self.create_job("job", 3)
+        self.hold(lambda: self.assertEqual(
+            self.admin.get("Pod", "job-worker-1", self.namespace)["metadata"]["uid"], uid), 2)
+        self.admin.delete("Pod", "job-worker-1", self.namespace, gracePeriodSeconds=0)
+        self.wait_running("job", 3)
+
+    def test_a_suspended_job_gives_its_room_back_and_resumes(self):
+        self.create_job("job", 8)
+        self.wait_running("job", 8)
+        self.suspend("job", True)
+        wait_for(lambda: not self.pods("job"), 30, "the pods to go")
+        self.suspend("job", False)
+        self.wait_running("job", 8)
+
+    def test_a_quota_that_is_exceeded_is_named_and_nothing_stands_half(self):
+        self.admin.create({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few"},
+                           "spec": {"hard": {"pods": "2"}}}, self.namespace)
+
+        def is_counted():
+            quota = self.admin.get("ResourceQuota", "few", self.namespace)
+            return quota["status"].get("used")
+
+        wait_for(is_counted, 20, "the quota to be counted")
+        self.create_job("job", 4)
+        self.wait_waiting("job", "exceeded quota: few")
+        wait_for(lambda: not self.pods("job"), 30, "the gang to be taken back")
+        self.admin.delete("ResourceQuota", "few", self.namespace)
+        self.wait_running("job", 4, 90)
+
+    def test_the_longest_names_work(self):
+        """A pod's host name, JOB-worker-0, ends at 63 characters; its successor's is longer."""
+        longest = NAME_LENGTH_MAX - len("-worker-0")
+        with self.assertRaises(ApiError) as refused:
+            self.create_job("n" * (longest + 1), 1)
+        self.assertIn("expected at most 63; shorten it", refused.exception.message)
+        name = "n" * longest
+        self.create_job(name, 1)
+        pod = self.wait_running(name, 1)[0]
+        self.hollow.end_pod(pod["metadata"]["name"], self.namespace, exit_code=137,
+                            reason="OOMKilled")
+
+        def replaced():
+            running = [each for each in self.pods(name) if is_running(each)]
+            return running and running[0]["metadata"]["uid"] != pod["metadata"]["uid"]
+
+        wait_for(replaced, 30, "a replacement under a long name")
+
+    def test_what_only_the_operator_can_refuse_fails_once_and_for_good(self):
+        files = [path for path in sorted(INVALID.glob("*.yaml"))
+                 if "\n# only-operator\n" in path.read_text()]
+        self.assertTrue(files)
+        for path in files:
+            with self.subTest(path.name):
+                expected = path.read_text().splitlines()[0].removeprefix("# expect: ")
+                self.plane.kubectl("create", "-n", self.namespace, "-f", path)
+                name = self.admin.list("TrainingJob", self.namespace)[0]["metadata"]["name"]
+                job = self.wait_condition(name, "Failed", 20)
+                self.assertIn(expected, condition(job, "Failed")[2])
+                self.assertEqual([each["type"] for each in job["status"]["conditions"]
+                                  if each["status"] == "True"], ["Failed"])
+                self.assert_stays_failed(name, job["status"])
+                self.admin.delete("TrainingJob", name, self.namespace)
+
+    def assert_stays_failed(self, name, status):
+        """Whatever is edited: the conditions stay, to the letter."""
+        edit = {"metadata": {"annotations": {"edited": str(time.monotonic())}},
+                "spec": {"runPolicy": {"backoffLimit": 2}}}
+        generation = self.admin.patch("TrainingJob", name, edit,
+                                      self.namespace)["metadata"]["generation"]
+        wait_for(lambda: self.job(name)["status"].get("observedGeneration") == generation, 20,
+                 "the edit to be seen")
+        self.assertEqual(self.job(name)["status"]["conditions"], status["conditions"])
+        self.assertEqual(self.pods(name), [])
+
+    def service(self, name):
+        return self.admin.find("Service", name, self.namespace)
+
+    def suspend(self, name, wish):
+        self.admin.patch("TrainingJob", name, {"spec": {"runPolicy": {"suspend": wish}}},
+                         self.namespace)
+
+
+if __name__ == "__main__":
+    main()
