@@ -11,7 +11,7 @@ namespace lockstep::control {
 // Causes of restarts that no exit code tells.
 inline constexpr std::string_view kCauseHang = "hang";                   // alive but silent
 inline constexpr std::string_view kCauseStartTimeout = "start_timeout";  // never came to run
-inline constexpr std::string_view kCauseNotStarted = "not_started";      // it, or a peer, is to come
+inline constexpr std::string_view kCauseNotStarted = "not_started";      // or a peer did not
 
 inline constexpr std::string_view kCauseEnded = "ended";  // until its kubelet tells how
 
