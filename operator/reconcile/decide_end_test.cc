@@ -88,6 +88,8 @@ TEST(DecideEnd, WhatTheFirstRankSaysTrainingCameToIsInTheStatus) {
   const TrainingJobStatus status = world.Step().status;
 
   EXPECT_EQ(status.result, words.result);
+  EXPECT_EQ(MessageOf(status, ConditionType::kSucceeded),
+            "worker-0 has finished: test accuracy 96.7 %");
   EXPECT_EQ(status.progress->step, 752);
 }
 
