@@ -8,6 +8,7 @@ import time
 import urllib.parse
 
 REQUEST_SECONDS = 30
+_WATCH_BYTES = 1 << 20  # at a time: one read for many small chunks
 
 # Kind: (API prefix, name in the URL, whether it lives in a namespace).
 KINDS = {
@@ -167,36 +168,55 @@ class Client:
 
 
 class Watch:
-    """Collects the watch events of one kind in a thread, each with its time of arrival.
+    """Collects the watch events of one kind in a thread, each with its time of arrival. Goes on
+    where it was when the server ends it, as it does with a reader that is slow.
 
     `events` is a list of (time.monotonic(), type, object), appended to while the watch lasts."""
 
     def __init__(self, client, kind, namespace="default", labels=None):
         self.events = []
-        prefix = path_of(kind, namespace)
-        version = client.request("GET", prefix, query={"limit": 1})["metadata"]["resourceVersion"]
-        query = {"watch": "true", "resourceVersion": version}
+        self._client = client
+        self._path = path_of(kind, namespace)
+        first = client.request("GET", self._path, query={"limit": 1})
+        self._query = {"watch": "true", "resourceVersion": first["metadata"]["resourceVersion"]}
         if labels:
-            query["labelSelector"] = labels
-        self._connection = client.connect(seconds=None)
-        self._connection.request(
-            "GET", f"{prefix}?{urllib.parse.urlencode(query)}", headers=client.headers()
-        )
-        self._socket = self._connection.sock
-        self._response = self._connection.getresponse()
+            self._query["labelSelector"] = labels
+        self._is_closed = False
+        self._open()
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
 
+    def _open(self):
+        self._connection = self._client.connect(seconds=None)
+        self._connection.request(
+            "GET", f"{self._path}?{urllib.parse.urlencode(self._query)}",
+            headers=self._client.headers(),
+        )
+        self._socket = self._connection.sock
+        self._response = self._connection.getresponse()
+
     def _read(self):
-        try:
-            for line in self._response:
-                arrival = time.monotonic()
+        while not self._is_closed:
+            try:
+                self._follow()
+                self._connection.close()
+                if not self._is_closed:
+                    self._open()
+            except (OSError, ValueError, http.client.HTTPException):
+                return  # closed, or there is no server any more
+
+    def _follow(self):
+        rest = b""
+        while data := self._response.read1(_WATCH_BYTES):
+            arrival = time.monotonic()
+            *lines, rest = (rest + data).split(b"\n")
+            for line in lines:
                 event = json.loads(line)
                 self.events.append((arrival, event["type"], event["object"]))
-        except (OSError, ValueError, http.client.HTTPException):
-            pass  # closed
+                self._query["resourceVersion"] = event["object"]["metadata"]["resourceVersion"]
 
     def close(self):
+        self._is_closed = True
         try:
             self._socket.shutdown(2)
         except OSError:

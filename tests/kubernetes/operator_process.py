@@ -56,7 +56,8 @@ class Operator:
     """One running operator. Several are told apart by `number`, which also chooses the user.
     `environment` is added to ours."""
 
-    def __init__(self, plane, number=1, kubeconfig=None, flags=(), environment=()):
+    def __init__(self, plane, number=1, kubeconfig=None, flags=(), environment=(),
+                 log_level="debug"):
         self._plane = plane
         self._address = f"{plane.local_address}:{_PORT_FIRST + number}"
         self.user = _OPERATORS[number - 1]
@@ -67,7 +68,7 @@ class Operator:
             "--lease-namespace", NAMESPACE,
             "--metrics-address", self._address,
             "--runtime-image", RUNTIME_IMAGE,
-            "--log-level", "debug",
+            "--log-level", log_level,
             *flags,
         ]
         self._name = f"lockstep-{self.user}"

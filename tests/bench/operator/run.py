@@ -1,0 +1,215 @@
+#!/usr/bin/env python3
+"""Measures the operator on a real API server with hollow nodes, beside what other operators took
+on the same machine (see README.md). Needs scripts/install.sh cluster and the release build.
+
+    tests/bench/operator/run.py [--runs 3] [--bin build/release/bin]"""
+
+import argparse
+import concurrent.futures
+import os
+import pathlib
+import sys
+import time
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(REPOSITORY / "tests" / "kubernetes"))
+
+NODES, GPUS_PER_NODE, GPUS_PER_WORKER = 200, 8, 2
+NAMESPACE = "default"
+CREATE_SECONDS_MAX = 600
+EVENTS_PER_FOREIGN_POD = 2  # it is created where it is bound already, and it runs
+TRAINING = {
+    "model": {"inputShape": [4], "layers": [{"type": "Dense", "units": 1}]},
+    "loss": {"type": "MeanSquaredError"},
+    "optimizer": {"type": "SGD"},
+    "dataset": {"format": "idx", "images": "images", "labels": "labels"},
+    "globalBatchSize": 64,
+}
+
+# Seconds and MiB of others on this machine: Kubeflow TFJob 1.9.3, JobSet 0.12.0, Kubeflow Trainer
+# 2.3.0. "defaults" is their own client rate limit, "raised" 500 requests per second.
+PEERS = {
+    "A": {"TFJob defaults": 49.8, "TFJob raised": 8.9, "JobSet defaults": 24.8,
+          "JobSet raised": 3.6, "Trainer raised": 4.2},
+    "B": {"TFJob defaults": 102.9, "TFJob raised": 7.7, "JobSet defaults": 33.7,
+          "JobSet raised": 8.3, "Trainer raised": 10.7},
+    "C": {"TFJob": 0.041, "JobSet raised": 2.31, "Trainer raised": 2.27},
+    "idle": {"TFJob": 45, "JobSet": 45, "Trainer": 34},
+    "beside 10,000 pods": {"TFJob": 143.8, "JobSet": 142.2, "Trainer": 34.4},
+}
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--bin", type=pathlib.Path, default=REPOSITORY / "build/release/bin")
+    parser.add_argument("--foreign-pods", type=int, default=10_000)
+    return parser.parse_args()
+
+
+class Bench:
+    def __init__(self, plane, operator, hollow):
+        self.plane, self.admin = plane, plane.admin
+        self.operator, self.hollow = operator, hollow
+        self.program = operator.program
+
+    def large_job(self):
+        """A: one job of 500 workers, from just before the request until the last pod was made."""
+        return self.measure([("large", 500)])
+
+    def many_jobs(self):
+        """B: 100 jobs of 5 workers, all at once."""
+        return self.measure([(f"job-{index}", 5) for index in range(100)])
+
+    def measure(self, jobs):
+        wanted = sum(workers for _, workers in jobs)
+        watch = Watch(self.admin, "Pod", NAMESPACE, labels=JOB_LABEL)
+        cpu = self.program.cpu_seconds()
+        start = time.monotonic()
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda job: self.create(*job), jobs))
+        arrivals = {"created": {}, "running": {}}
+        position = 0
+
+        def count():
+            nonlocal position
+            news = watch.events[position:]
+            position += len(news)
+            for arrival, _, pod in news:
+                name = pod["metadata"]["name"]
+                arrivals["created"].setdefault(name, arrival)
+                if pod["status"].get("phase") == "Running":
+                    arrivals["running"].setdefault(name, arrival)
+            return len(arrivals["running"]) == wanted
+
+        wait_for(count, CREATE_SECONDS_MAX, f"{wanted} running pods")
+        self.wait_running(jobs)
+        result = {
+            "created": max(arrivals["created"].values()) - start,
+            "running": max(arrivals["running"].values()) - start,
+            "CPU": self.program.cpu_seconds() - cpu,
+            "peak RSS": self.program.peak_resident_mib(),
+            "events": len(watch.events),
+        }
+        watch.close()
+        self.clean(jobs)
+        return result
+
+    def replacement(self):
+        """C: one of 16 workers of the built-in trainer fails; until its successor runs."""
+        self.create("small", 16, training=TRAINING)
+        self.wait_running([("small", 16)])
+        pods = self.admin.list("Pod", NAMESPACE, labels=f"{JOB_LABEL}=small")
+        uids = {pod["metadata"]["uid"] for pod in pods}
+        watch = Watch(self.admin, "Pod", NAMESPACE, labels=f"{JOB_LABEL}=small")
+        victim = pods[7]["metadata"]["name"]
+        self.hollow.end_pod(victim, NAMESPACE, exit_code=137, reason="OOMKilled")
+
+        def moments():
+            failed = successor = None
+            for arrival, _, pod in list(watch.events):
+                phase = pod["status"].get("phase")
+                if pod["metadata"]["name"] == victim and phase == "Failed":
+                    failed = failed or arrival
+                if pod["metadata"]["uid"] not in uids and phase == "Running":
+                    successor = successor or arrival
+            return failed and successor and (failed, successor)
+
+        failed, successor = wait_for(moments, 60, "the successor")
+        kept = {pod["metadata"]["uid"]
+                for pod in self.admin.list("Pod", NAMESPACE, labels=f"{JOB_LABEL}=small")} & uids
+        watch.close()
+        self.clean([("small", 16)])
+        return {"replaced": successor - failed, "kept": len(kept)}
+
+    def beside_foreign_pods(self, count):
+        """D: resident memory, and processor time per watch event, beside pods of others."""
+        before, cpu = self.program.resident_mib(), self.program.cpu_seconds()
+
+        def make(index):
+            node = self.hollow.names[index % NODES]
+            pod = foreign_pod(f"other-{index}", node)
+            self.admin.create(pod, NAMESPACE)
+
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            list(pool.map(make, range(count)))
+        settled = -1.0
+        while settled != self.program.cpu_seconds():
+            settled = self.program.cpu_seconds()
+            time.sleep(5)  # it is the quiet after the storm that is measured
+        used = self.program.cpu_seconds() - cpu
+        return {"before": before, "beside": self.program.resident_mib(), "CPU": used,
+                "us per event": 1e6 * used / (count * EVENTS_PER_FOREIGN_POD)}
+
+    def start_to_ready(self):
+        self.operator.stop()
+        start = time.monotonic()
+        self.operator.start()
+        self.program = self.operator.program
+        return time.monotonic() - start
+
+    def create(self, name, workers, **spec):
+        body = training_job(name, workers, gpus=GPUS_PER_WORKER, **spec)
+        if "training" in spec:
+            del body["spec"]["roles"][0]["template"]  # its program
+        self.admin.create(body, NAMESPACE)
+
+    def wait_running(self, jobs):
+        """Asks for one job after the other: reading all of them again and again is work for the
+        API server, whose cores are the operator's."""
+        for name, _ in jobs:
+            wait_for(lambda name=name: is_true(self.admin.get("TrainingJob", name, NAMESPACE),
+                                               "Running"),
+                     CREATE_SECONDS_MAX, f"{name} to say that it runs")
+
+    def clean(self, jobs):
+        for name, _ in jobs:
+            self.admin.delete("TrainingJob", name, NAMESPACE)
+        wait_for(lambda: not self.admin.list("Pod", NAMESPACE, labels=JOB_LABEL), 120, "no pods")
+
+
+def show(letter, title, results, key, unit="s"):
+    values = sorted(result[key] for result in results)
+    median = values[len(values) // 2]
+    print(f"\n{letter}: {title}: " + " ".join(f"{value:.3f}" for value in values) + f" {unit}")
+    for name, theirs in PEERS.get(letter, {}).items():
+        print(f"   {name:16} {theirs:8.3f} {unit}   {theirs / median:6.1f} times ours")
+
+
+def run(bench, options):
+    print(f"{os.cpu_count()} cores shared by everything; {NODES} nodes of {GPUS_PER_NODE} GPUs; "
+          f"{GPUS_PER_WORKER} per worker; load {os.getloadavg()[0]:.1f}")
+    idle = bench.program.resident_mib()
+    for letter, title, measure in (("A", "500 workers created", bench.large_job),
+                                   ("B", "100 jobs of 5 created", bench.many_jobs)):
+        results = [measure() for _ in range(options.runs)]
+        show(letter, title, results, "created")
+        for key in ("running", "CPU", "peak RSS", "events"):
+            print(f"   {key}: " + " ".join(f"{result[key]:.2f}" for result in results))
+    results = [bench.replacement() for _ in range(options.runs)]
+    show("C", "replacement running after the failure", results, "replaced")
+    print(f"   of 15 others kept: {[result['kept'] for result in results]}")
+    show("idle", "resident", [{"idle": idle}], "idle", "MiB")
+    print(f"\nstart to ready: {bench.start_to_ready():.2f} s")
+    beside = bench.beside_foreign_pods(options.foreign_pods)
+    show("beside 10,000 pods", "resident", [beside], "beside", "MiB")
+    print(f"   {beside['us per event']:.0f} us of processor time per watch event; "
+          f"{beside['CPU']:.2f} s in all")
+    print(f"start to ready: {bench.start_to_ready():.2f} s")
+
+
+if __name__ == "__main__":
+    OPTIONS = parse_arguments()
+    os.environ["LOCKSTEP_BIN"] = str(OPTIONS.bin.resolve())  # read by the modules below
+
+    from client import Watch
+    from control_plane import ControlPlane
+    from hollow_nodes import HollowNodes
+    from jobs import JOB_LABEL, foreign_pod, is_true, training_job
+    from operator_process import Operator, grant_rights
+    from processes import wait_for
+
+    with ControlPlane() as the_plane:
+        grant_rights(the_plane)
+        the_hollow = HollowNodes(the_plane, NODES, GPUS_PER_NODE)
+        run(Bench(the_plane, Operator(the_plane, log_level="info").start(), the_hollow), OPTIONS)
