@@ -14,6 +14,10 @@ using std::chrono::seconds;
 
 constexpr const char* kNamespace = "team";
 
+std::string JobUidOf(const Json& pod) {
+  return pod.at("metadata").value("labels", Json::object()).value("lockstep.dev/job-uid", "");
+}
+
 }  // namespace
 
 void Simulation::Adversary() {
@@ -80,10 +84,21 @@ void Simulation::KillProcess() {
   }
 }
 
+// Sometimes with all who could tell of it.
 void Simulation::FreezeProcess() {
-  if (const ObjectPtr pod = RandomPod(true)) {
-    processes_.Freeze(UidOf(*pod));
-    checks_.NoteCasualty(UidOf(*pod));
+  const ObjectPtr pod = RandomPod(true);
+  if (pod == nullptr) {
+    return;
+  }
+  processes_.Freeze(UidOf(*pod));
+  checks_.NoteCasualty(UidOf(*pod));
+  if (!context_.Happens(3)) {
+    return;
+  }
+  for (const auto& [key, other] : server_.mutable_store()->Of(kube::kPods).objects) {
+    if (other != pod && JobUidOf(*other) == JobUidOf(*pod)) {
+      processes_.End(UidOf(*other), {137, "Error"});
+    }
   }
 }
 
