@@ -1,5 +1,6 @@
 #include "common/contract/environment.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdint>
 #include <limits>
@@ -7,6 +8,7 @@
 #include <vector>
 
 #include "common/base/check.h"
+#include "common/contract/cluster_shape.h"
 #include "common/contract/problems.h"
 
 namespace lockstep {
@@ -51,6 +53,7 @@ void RenderOwn(const WorkerEnvironment& environment, EnvironmentMap* variables) 
   SetUnlessEmpty(env::kTerminationMessageFile, environment.termination_message_file, variables);
   SetNumber(env::kRendezvousTimeoutSeconds, environment.rendezvous_timeout.count(), variables);
   SetNumber(env::kSilentAfterMs, environment.silent_after.count(), variables);
+  SetUnlessEmpty(env::kCluster, environment.cluster, variables);
 }
 
 void RenderForTorch(const WorkerEnvironment& environment,
@@ -230,6 +233,29 @@ void ReadSettings(VariableReader* reader, WorkerEnvironment* environment) {
       reader->Number(env::kSilentAfterMs, 1, kSecondsMax * 1000, kDefaultSilentAfter.count()));
 }
 
+// Beyond what Linux passes on a program could not be told either: that is said before it starts.
+bool WantsShape(const JobTopology& topology) {
+  const std::size_t bytes = EstimateTfConfigBytes(topology);
+  return std::holds_alternative<DnsAddressing>(topology.addressing) &&
+         bytes > kInlineTfConfigBytes && bytes < kTfConfigBytesMax;
+}
+
+// TF_CONFIG as it stands, or as it follows from the job's shape.
+Result<TfConfig> ReadTfConfig(const std::string& text, const WorkerEnvironment& environment) {
+  if (!text.empty() || environment.cluster.empty()) {
+    return ParseTfConfig(text);
+  }
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      const JobTopology topology,
+      ParseClusterShape(environment.cluster, environment.job, environment.namespace_name));
+  const std::vector<TaskId> tasks = AllTasks(topology);
+  if (std::find(tasks.begin(), tasks.end(), environment.task) == tasks.end()) {
+    return Error(ErrorCode::kMismatch, TaskName(environment.task) + " is not in it")
+        .WithField(env::kCluster);
+  }
+  return MakeTfConfig(topology, {environment.task, 0});
+}
+
 Error Contradiction(const char* field, const std::string& found, const std::string& expected) {
   return Error(ErrorCode::kMismatch, found + " found, expected " + expected).WithField(field);
 }
@@ -274,10 +300,13 @@ Status CheckAgainstTfConfig(const WorkerEnvironment& environment) {
 
 Result<WorkerEnvironment> MakeWorkerEnvironment(const JobTopology& topology,
                                                 const PodIdentity& identity,
-                                                const TfConfigOptions& options) {
+                                                TfConfigForm form) {
   WorkerEnvironment environment;
-  LOCKSTEP_ASSIGN_OR_RETURN(environment.tf_config,
-                            MakeTfConfig(topology, {identity.task, 0}, options));
+  if (form == TfConfigForm::kShapeWhenLong && WantsShape(topology)) {
+    environment.cluster = EncodeClusterShape(topology);
+  } else {
+    LOCKSTEP_ASSIGN_OR_RETURN(environment.tf_config, MakeTfConfig(topology, {identity.task, 0}));
+  }
   environment.job = topology.job;
   environment.namespace_name = topology.namespace_name;
   environment.job_uid = identity.job_uid;
@@ -336,7 +365,8 @@ Result<WorkerEnvironment> ParseEnvironment(const EnvironmentMap& variables) {
   ReadIdentity(&reader, &environment, &errors);
   ReadRanks(&reader, &environment, &errors);
   ReadSettings(&reader, &environment);
-  Result<TfConfig> tf_config = ParseTfConfig(reader.Text(env::kTfConfig));
+  environment.cluster = reader.Text(env::kCluster);
+  Result<TfConfig> tf_config = ReadTfConfig(reader.Text(env::kTfConfig), environment);
   if (tf_config.ok()) {
     environment.tf_config = std::move(tf_config).value();
   } else {

@@ -38,6 +38,7 @@ inline constexpr const char* kGraceSeconds = "LOCKSTEP_GRACE_SECONDS";
 inline constexpr const char* kTerminationMessageFile = "LOCKSTEP_TERMINATION_MESSAGE_FILE";
 inline constexpr const char* kRendezvousTimeoutSeconds = "LOCKSTEP_RENDEZVOUS_TIMEOUT_SECONDS";
 inline constexpr const char* kSilentAfterMs = "LOCKSTEP_SILENT_AFTER_MS";
+inline constexpr const char* kCluster = "LOCKSTEP_CLUSTER";
 
 inline constexpr const char* kTfConfig = "TF_CONFIG";
 
@@ -102,6 +103,7 @@ struct WorkerEnvironment {
   std::chrono::seconds rendezvous_timeout = kDefaultRendezvousTimeout;
   std::chrono::milliseconds silent_after = kDefaultSilentAfter;
   TfConfig tf_config;   // of the pod's first process
+  std::string cluster;  // the shape that tf_config follows from; empty: it stands for itself
   HostPort master;      // MASTER_ADDR and MASTER_PORT; empty for ps and evaluator
   std::string network;  // the interface for Horovod's traffic, "lo" or "eth0"; empty likewise
 
@@ -116,13 +118,17 @@ struct PodIdentity {
   std::string job_uid;
 };
 
+// Whether a pod carries TF_CONFIG in full, or the shape of the job where that is shorter.
+enum class TfConfigForm { kFull, kShapeWhenLong };
+
 // The environment of one pod as far as the topology decides it: identity, ranks, addresses,
-// TF_CONFIG. The caller fills in files, directories, training and times.
+// TF_CONFIG, which is left out where the pod gets the job's shape (cluster_shape.h). The caller
+// fills in files, directories, training and times.
 // Precondition: CheckTopology(topology) is empty and the pod is in the job (checked).
 // Errors: as MakeTfConfig.
 Result<WorkerEnvironment> MakeWorkerEnvironment(const JobTopology& topology,
                                                 const PodIdentity& identity,
-                                                const TfConfigOptions& options = {});
+                                                TfConfigForm form = TfConfigForm::kFull);
 
 // All variables of the pod, as seen by its first process. Variables that do not apply (RANK of an
 // evaluator, TF_CONFIG of a lone worker, empty fields) are left out. Errors: kResourceExhausted (a
@@ -136,7 +142,8 @@ Result<EnvironmentMap> RenderEnvironmentForProcess(const WorkerEnvironment& envi
                                                    int local_rank);
 
 // Reads the pod's variables back: LOCKSTEP_*, TF_CONFIG, MASTER_* and HOROVOD_GLOO_IFACE. RANK and
-// its kin are written for programs, never believed. Variables of other owners are ignored.
+// its kin are written for programs, never believed. Variables of other owners are ignored. Without
+// TF_CONFIG it is made from the job's shape.
 // Errors: kInvalidArgument, kMismatch (TF_CONFIG contradicts LOCKSTEP_RANK, _ROLE or _WORLD_SIZE);
 // names each variable at fault, its value and what was expected.
 Result<WorkerEnvironment> ParseEnvironment(const EnvironmentMap& variables);

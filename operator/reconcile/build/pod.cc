@@ -124,8 +124,10 @@ Result<kube::Pod> BuildPod(const TrainingJob& job,
   LOCKSTEP_CHECK(role != nullptr, "the job has no role of " + TaskName(request.task));
   LOCKSTEP_ASSIGN_OR_RETURN(
       WorkerEnvironment environment,
-      MakeWorkerEnvironment(topology,
-                            {request.task, request.number, request.epoch, job.metadata.uid}));
+      MakeWorkerEnvironment(
+          topology,
+          {request.task, request.number, request.epoch, job.metadata.uid},
+          IsSupervised(job, *role) ? TfConfigForm::kShapeWhenLong : TfConfigForm::kFull));
   FillInSettings(job, *role, settings, &environment);
   LOCKSTEP_ASSIGN_OR_RETURN(EnvironmentMap variables, RenderEnvironment(environment));
 

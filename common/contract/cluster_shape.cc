@@ -1,0 +1,95 @@
+#include "common/contract/cluster_shape.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "common/base/check.h"
+#include "common/contract/problems.h"
+#include "common/json/json.h"
+
+namespace lockstep {
+namespace {
+
+constexpr const char* kVariable = "LOCKSTEP_CLUSTER";
+
+RoleTopology ReadRole(const std::string& name,
+                      const Json& value,
+                      const std::string& path,
+                      std::vector<Error>* errors) {
+  RoleTopology role;
+  const std::optional<Role> known = ParseRole(name);
+  ObjectReader reader(value, path, errors);
+  if (known.has_value()) {
+    role.role = *known;
+  } else {
+    errors->push_back(Problem(path, Quoted(name), "one of chief, worker, ps, evaluator"));
+  }
+  role.replicas = static_cast<int>(reader.Int("replicas", 1, kReplicasMax).value_or(1));
+  role.processes = static_cast<int>(reader.Int("processes", 1, kProcessesMax).value_or(1));
+  reader.Finish();
+  return role;
+}
+
+}  // namespace
+
+std::size_t EstimateTfConfigBytes(const JobTopology& topology) {
+  std::size_t bytes = 0;
+  for (const RoleTopology& role : topology.roles) {
+    const TaskId last{role.role, std::max(0, role.replicas - 1)};
+    const std::size_t address =
+        HostOf(topology, last).size() + std::string_view(R"(":2222",)").size();
+    bytes += address * static_cast<std::size_t>(role.replicas) *
+             static_cast<std::size_t>(role.processes);
+  }
+  return bytes;
+}
+
+std::string EncodeClusterShape(const JobTopology& topology) {
+  const auto* const dns = std::get_if<DnsAddressing>(&topology.addressing);
+  LOCKSTEP_CHECK(dns != nullptr, "only names follow from a shape");
+  Json roles = Json::object();
+  for (const RoleTopology& role : topology.roles) {
+    roles[std::string(RoleName(role.role))] = {{"replicas", role.replicas},
+                                               {"processes", role.processes}};
+  }
+  Json shape = {{"roles", std::move(roles)}};
+  if (!dns->domain.empty()) {
+    shape["domain"] = dns->domain;
+  }
+  return DumpJson(shape);
+}
+
+Result<JobTopology> ParseClusterShape(std::string_view text,
+                                      const std::string& job,
+                                      const std::string& namespace_name) {
+  Result<Json> json = ParseJson(text);
+  if (!json.ok()) {
+    return std::move(json).error().WithField(kVariable);
+  }
+  std::vector<Error> errors;
+  ObjectReader reader(*json, kVariable, &errors);
+  JobTopology topology;
+  topology.job = job;
+  topology.namespace_name = namespace_name;
+  topology.addressing = DnsAddressing{reader.String("domain").value_or("")};
+  const Json* const roles = reader.Require("roles", "an object {role: {replicas, processes}}");
+  if (roles != nullptr && !roles->is_object()) {
+    reader.Fail("roles", DescribeJson(*roles) + " found, expected an object");
+  } else if (roles != nullptr) {
+    for (const auto& [name, value] : roles->items()) {
+      topology.roles.push_back(ReadRole(name, value, reader.PathOf("roles") + "." + name, &errors));
+    }
+  }
+  reader.Finish();
+  if (errors.empty()) {
+    errors = CheckTopology(topology);
+  }
+  if (!errors.empty()) {
+    return CombineProblems(errors);
+  }
+  return topology;
+}
+
+}  // namespace lockstep
