@@ -70,6 +70,8 @@ class RollBackTest(JobCase):
     def test_when_a_quota_is_exceeded(self):
         self.admin.create({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few"},
                            "spec": {"hard": {"pods": "3"}}}, self.namespace)
+        wait_for(lambda: self.admin.get("ResourceQuota", "few", self.namespace)
+                 .get("status", {}).get("hard"), 30, "the quota to hold")
 
         def lift_quota():
             self.admin.delete("ResourceQuota", "few", self.namespace)
