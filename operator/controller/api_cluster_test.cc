@@ -30,6 +30,7 @@ class ScriptedApi final : public kube::ApiCaller {
       const std::string what =
           request.method + " " + request.target.substr(0, request.target.find('?'));
       log += what + "\n";
+      bodies[what] = request.body;
       std::deque<kube::Reply>& script = replies[what];
       kube::Reply reply{404, R"({"kind": "Status", "reason": "NotFound", "code": 404})", {}};
       if (!script.empty()) {
@@ -47,6 +48,7 @@ class ScriptedApi final : public kube::ApiCaller {
 
   std::map<std::string, std::deque<kube::Reply>> replies;
   std::string log;
+  std::map<std::string, std::string> bodies;  // of the last request of each kind
 };
 
 class NoControl final : public ControlSender {
@@ -154,6 +156,29 @@ class ApiClusterTest : public testing::Test {
                      {"metadata", metadata},
                      {"spec", {{"nodeName", "node-a"}, {"containers", Json::array()}}},
                      {"status", {{"phase", phase}}}});
+  }
+
+  std::string ServiceBody(const std::string& uid, bool is_ours) const {
+    Json owners = Json::array();
+    if (is_ours) {
+      owners.push_back({{"kind", kTrainingJobKind},
+                        {"name", "mnist"},
+                        {"uid", job_.metadata.uid},
+                        {"controller", true}});
+    }
+    return DumpJson({{"metadata",
+                      {{"name", "mnist"},
+                       {"namespace", "default"},
+                       {"uid", uid},
+                       {"resourceVersion", "5"},
+                       {"ownerReferences", owners}}},
+                     {"spec", {{"clusterIP", "None"}}}});
+  }
+
+  // The view has a service of the job.
+  void LearnService(const std::string& uid) {
+    News news;
+    world_.LearnService(kube::DecodeService(ServiceBody(uid, true)).value(), &news);
   }
 
   Status Create() {
@@ -355,6 +380,29 @@ TEST_F(ApiClusterTest, ServiceOfSomebodyElseIsLeftAlone) {
   EXPECT_EQ(observed->refused_pods.at("mnist-worker-0").message,
             "the name mnist is taken by an object of services that does not belong to this job");
   EXPECT_EQ(cluster_.Observe(kMnist)->service, ServiceState::kMissing);  // it has gone
+}
+
+TEST_F(ApiClusterTest, ServiceThatWentUnseenIsMadeAnew) {
+  LearnService("ours");
+  api_.Expect("POST /api/v1/namespaces/default/secrets", 201, "{}");
+  api_.Expect(std::string("PATCH ") + kServicePath, 409, Refusal(409, "Conflict", "it has gone"));
+  EXPECT_FALSE(cluster_.Apply(kMnist, {PrepareJob{}}).front().ok());
+
+  api_.Expect("POST /api/v1/namespaces/default/secrets", 201, "{}");
+  api_.Expect("POST /api/v1/namespaces/default/services", 201, ServiceBody("new", true));
+  EXPECT_TRUE(cluster_.Apply(kMnist, {PrepareJob{}}).front().ok());
+}
+
+TEST_F(ApiClusterTest, ServiceThatTookThePlaceOfOursUnseenIsLeftAlone) {
+  LearnService("ours");
+  api_.Expect("POST /api/v1/namespaces/default/secrets", 201, "{}");
+  api_.Expect(std::string("PATCH ") + kServicePath, 422, Refusal(422, "Invalid", "another uid"));
+  api_.Expect(std::string("GET ") + kServicePath, 200, ServiceBody("theirs", false));
+
+  const Status prepared = cluster_.Apply(kMnist, {PrepareJob{}}).front();
+  EXPECT_EQ(prepared.error().code(), ErrorCode::kAlreadyExists);
+  EXPECT_NE(api_.bodies.at(std::string("PATCH ") + kServicePath).find("\"uid\":\"ours\""),
+            std::string::npos);
 }
 
 TEST_F(ApiClusterTest, PodsWaitForWhatTheyNeed) {

@@ -108,7 +108,7 @@ void EffectBatch::Prepare(const std::vector<Effect>& effects) {
       const auto* const service =
           parts_.world->FindService({job_.metadata.namespace_name, job_.metadata.name});
       const bool is_ours = service != nullptr && service->object->owner_uid == job_.metadata.uid;
-      calls.push_back(is_ours ? ServiceApplication(i) : ServiceCreation(i));
+      calls.push_back(is_ours ? ServiceRenewal(i, service->uid) : ServiceCreation(i));
       calls.push_back(SecretCreation(i));
     }
   }
@@ -188,13 +188,25 @@ EffectBatch::Call EffectBatch::PodDeletion(std::size_t effect, const DeletePod& 
       }};
 }
 
-EffectBatch::Call EffectBatch::ServiceApplication(std::size_t effect) {
-  return {effect,
-          kube::Apply(kube::kServices,
-                      job_.metadata.namespace_name,
-                      job_.metadata.name,
-                      DumpJson(ServiceManifest(job_))),
-          [this](kube::CallResult result) { return ReadService(std::move(result)); }};
+// Of that very service: the name may be another's since we looked.
+kube::Request EffectBatch::ServiceApplication(const std::string& uid) const {
+  Json manifest = ServiceManifest(job_);
+  manifest["metadata"]["uid"] = uid;
+  return kube::Apply(
+      kube::kServices, job_.metadata.namespace_name, job_.metadata.name, DumpJson(manifest));
+}
+
+EffectBatch::Call EffectBatch::ServiceRenewal(std::size_t effect, const std::string& uid) {
+  return {effect, ServiceApplication(uid), [this](kube::CallResult result) -> Status {
+            Status applied = ReadService(std::move(result));
+            // 409 says that it has gone, 422 that another has its name (or anything else).
+            if (!applied.ok() && (applied.error().code() == ErrorCode::kStale ||
+                                  applied.error().code() == ErrorCode::kInvalidArgument)) {
+              has_service_ahead_ = true;
+              return OkStatus();
+            }
+            return applied;
+          }};
 }
 
 EffectBatch::Call EffectBatch::ServiceCreation(std::size_t effect) {
@@ -290,9 +302,14 @@ Status EffectBatch::ReadExistingPod(const std::string& name, kube::CallResult re
 }
 
 void EffectBatch::SettleService(std::size_t effect) {
-  const std::string& name = job_.metadata.name;
+  const kube::ObjectKey key{job_.metadata.namespace_name, job_.metadata.name};
   const Result<kube::Reply> reply = kube::RequireSuccess(
-      parts_.api->Call(kube::Get(kube::kServices, job_.metadata.namespace_name, name)));
+      parts_.api->Call(kube::Get(kube::kServices, key.namespace_name, key.name)));
+  if (!reply.ok() && reply.error().code() == ErrorCode::kNotFound) {
+    parts_.world->LearnServiceIsGone(key, parts_.news);
+    Answer(effect, Error(ErrorCode::kUnavailable, "the service has gone: the next pass makes it"));
+    return;
+  }
   if (!reply.ok()) {
     Answer(effect, reply.error());
     return;
@@ -303,10 +320,10 @@ void EffectBatch::SettleService(std::size_t effect) {
     return;
   }
   if (service->object->owner_uid == job_.metadata.uid) {
-    RunCalls({ServiceApplication(effect)});
+    Answer(effect, ReadService(parts_.api->Call(ServiceApplication(service->uid))));
     return;
   }
-  Status taken = YieldOrRefuse(kube::kServices, name, reply->body);
+  Status taken = YieldOrRefuse(kube::kServices, key.name, reply->body);
   is_service_foreign_ = taken.error().code() == ErrorCode::kAlreadyExists;
   Answer(effect, std::move(taken));
 }

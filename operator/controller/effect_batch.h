@@ -61,7 +61,8 @@ class EffectBatch {
   void DeleteTheJob(const std::vector<Effect>& effects);
 
   Call PodDeletion(std::size_t effect, const DeletePod& removal);
-  Call ServiceApplication(std::size_t effect);
+  kube::Request ServiceApplication(const std::string& uid) const;
+  Call ServiceRenewal(std::size_t effect, const std::string& uid);
   Call ServiceCreation(std::size_t effect);
   Call SecretCreation(std::size_t effect);
   Call PodCreation(std::size_t effect, const CreatePod& creation);
@@ -84,7 +85,7 @@ class EffectBatch {
   std::vector<std::pair<std::size_t, std::string>> existing_pods_;
   std::map<std::string, PodRefusal> refused_pods_;
   std::vector<std::string> created_pods_;
-  bool has_service_ahead_ = false;  // the service's name is taken
+  bool has_service_ahead_ = false;  // the service's name may be another's
   bool is_service_foreign_ = false;
 };
 

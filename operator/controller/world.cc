@@ -176,6 +176,12 @@ void World::LearnPodIsGone(const kube::ObjectKey& key, const std::string& uid, N
   NotePodChange(pods_.Remove(key, uid), news);
 }
 
+void World::LearnServiceIsGone(const kube::ObjectKey& key, News* news) {
+  if (const kube::Item<kube::Service>* const known = services_.Find(key)) {
+    NoteServiceChange(services_.Remove(key, std::string(known->uid)), news);
+  }
+}
+
 void World::LearnPodIsMissing(const JobKey& job, const std::string& name, News* news) {
   const kube::ObjectKey key{job.namespace_name, name};
   if (const kube::Item<kube::Pod>* const known = pods_.Find(key)) {

@@ -55,6 +55,7 @@ class World {
   void LearnService(const kube::Item<kube::Service>& item, News* news);
   void LearnJobIsGone(const JobKey& key, const std::string& uid, News* news);
   void LearnPodIsGone(const kube::ObjectKey& key, const std::string& uid, News* news);
+  void LearnServiceIsGone(const kube::ObjectKey& key, News* news);  // the one that is known
 
   // Jobs that only replies have shown and that the watch's list lacks: they may have gone unseen.
   // Ask the server before deciding on any.

@@ -12,6 +12,7 @@ from servers import RealServer, Recorder, SimulatedServer, differences  # noqa: 
 from tools import BIN  # noqa: E402
 
 FINALIZER = "lockstep.dev/test"
+NO_UID = "00000000-0000-0000-0000-000000000000"
 
 
 def job(name, **metadata):
@@ -118,7 +119,7 @@ def counts_generations_and_refuses_old_versions(server, at):
     second["metadata"]["labels"] = {"team": "x"}
     third = server.call("PUT", path, second)
     server.call("PUT", path, {**third, "metadata": {"name": "a", "namespace": server.namespace}})
-    wrong = {**third["metadata"], "uid": "00000000-0000-0000-0000-000000000000"}
+    wrong = {**third["metadata"], "uid": NO_UID}
     server.call("PUT", path, {**third, "metadata": wrong})
     server.call("PUT", f"{at.jobs}/b", {**third, "metadata": {**third["metadata"], "name": "b"}})
 
@@ -165,12 +166,20 @@ def applies(server, at):
     server.call("PATCH", f"{mine}&force=true", labelled, "apply")
     server.call("PATCH", f"{mine}&force=true", service("a"), "apply")  # the label is dropped
     server.call("PATCH", path, service("a"), "apply")  # by nobody
+    right = service("a")
+    right["metadata"]["uid"] = server.look(path)["metadata"]["uid"]
+    server.call("PATCH", f"{mine}&force=true", right, "apply")
+    wrong = service("a")
+    wrong["metadata"]["uid"] = NO_UID
+    server.call("PATCH", f"{mine}&force=true", wrong, "apply")
+    server.call("PATCH", f"{at.services}/b?fieldManager=x", {**wrong, "metadata": {
+        "name": "b", "uid": NO_UID}}, "apply")
 
 
 def deletes(server, at):
     first = server.call("POST", at.jobs, job("a"))
     path = f"{at.jobs}/a"
-    wrong = {"uid": "00000000-0000-0000-0000-000000000000"}
+    wrong = {"uid": NO_UID}
     server.call("DELETE", path, options(preconditions=wrong))
     server.call("DELETE", path, options(preconditions={"resourceVersion": "1"}))
     server.call("DELETE", path, options(preconditions={"uid": first["metadata"]["uid"]}))
@@ -253,6 +262,18 @@ def collects_what_never_had_an_owner(server, at):
     server.wait_gone(f"{at.pods}/a-0")
 
 
+def empties_a_namespace(server, at):
+    server.call("POST", at.jobs, job("a", finalizers=[FINALIZER]))
+    server.call("POST", at.services, service("b"))
+    server.delete_namespace()
+    server.wait_leaving(f"{at.jobs}/a")
+    server.wait_gone(f"{at.services}/b")
+    server.call("POST", at.pods, pod("c"))
+    server.call("POST", at.jobs, job("a"))
+    server.call("POST", at.jobs, job("d"))
+    server.call("PATCH", f"{at.jobs}/a", {"metadata": {"finalizers": None}}, "merge")
+
+
 def watches(server, at):
     version = server.call("GET", at.jobs)["metadata"]["resourceVersion"]
     watch = "?watch=1&allowWatchBookmarks=true&timeoutSeconds=20"
@@ -302,8 +323,8 @@ CONVERSATIONS = [
     reads_and_creates, selects_pods_by_field, counts_generations_and_refuses_old_versions,
     keeps_status_apart, merges_patches, applies, deletes, waits_for_finalizers,
     deletes_pods_gracefully, keeps_secrets_and_leases, collects_what_a_deleted_owner_leaves,
-    deletes_an_owner_after_its_dependents, collects_what_never_had_an_owner, watches,
-    streams_lists, pages_lists, says_what_is_too_old_and_too_new,
+    deletes_an_owner_after_its_dependents, collects_what_never_had_an_owner,
+    empties_a_namespace, watches, streams_lists, pages_lists, says_what_is_too_old_and_too_new,
 ]
 
 

@@ -49,6 +49,9 @@ class SimulatedServer:
     def compact(self):
         self._ask(do="compact")
 
+    def delete_namespace(self, name):
+        self._ask(terminate=name)
+
     def wait_until(self, condition, what):
         """Lets the controllers of a cluster do their work."""
         self._ask(do="collect")
@@ -88,6 +91,9 @@ class RealServer:
 
     def compact(self):
         self._plane.compact_history()
+
+    def delete_namespace(self, name):
+        self._plane.admin.delete("Namespace", name)
 
     def wait_until(self, condition, what):
         wait_for(condition, 60, what)
@@ -132,6 +138,15 @@ class Recorder:
 
     def compact(self):
         self._server.compact()
+
+    def delete_namespace(self):
+        self._server.delete_namespace(self.namespace)
+
+    def wait_leaving(self, path):
+        """Until it is being deleted."""
+        self._server.wait_until(
+            lambda: "deletionTimestamp" in self.look(path)["metadata"], f"the deletion of {path}"
+        )
 
     def wait_gone(self, path):
         self._server.wait_until(lambda: self.look(path) is None, f"the end of {path}")

@@ -11,6 +11,7 @@
 //   {"method": .., "path": .., "type": .., "body": ..}  a call: {"code": .., "body": ..}
 //   {"watch": PATH}                                     starts one: the same, and {"id": ..}
 //   {"read": ID}                                        its events since: {"body": lines}
+//   {"terminate": NAMESPACE}                            it is being deleted: {}
 //   {"do": "compact"}, {"do": "collect"}                history goes; garbage goes: {}
 //
 // Ends with its input.
@@ -47,6 +48,10 @@ Json Do(const Json& command, ApiServer* server, WallTime now) {
   }
   if (command.contains("read")) {
     return {{"body", server->ReadWatch(command.at("read").get<int>(), kChangesMax)}};
+  }
+  if (command.contains("terminate")) {
+    server->terminating.insert(TextAt(command, "terminate"));
+    return Json::object();
   }
   const std::string what = TextAt(command, "do");
   LOCKSTEP_CHECK(what == "compact" || what == "collect", "known commands only");

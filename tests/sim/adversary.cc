@@ -27,16 +27,19 @@ void Simulation::Adversary() {
   };
 
   static constexpr Odds kMoves[] = {
-      {60, &Simulation::KillProcess},   {200, &Simulation::FreezeProcess},
-      {250, &Simulation::LoseNode},     {60, &Simulation::ReturnNode},
-      {500, &Simulation::RemoveNode},   {200, &Simulation::TogglePlugin},
-      {200, &Simulation::Cordon},       {120, &Simulation::DeletePod},
-      {250, &Simulation::TouchService}, {200, &Simulation::Suspend},
-      {400, &Simulation::DeleteJob},    {100, &Simulation::AddForeignPod},
-      {250, &Simulation::ChangeQuota},  {100, &Simulation::ForgetHistory},
-      {300, &Simulation::BreakImage},   {250, &Simulation::FreezeOperator},
-      {250, &Simulation::StopOperator}, {150, &Simulation::CrashOperator},
-      {300, &Simulation::Outage},       {4, &Simulation::CollectGarbage},
+      {60, &Simulation::KillProcess},       {200, &Simulation::FreezeProcess},
+      {250, &Simulation::LoseNode},         {60, &Simulation::ReturnNode},
+      {500, &Simulation::RemoveNode},       {200, &Simulation::TogglePlugin},
+      {200, &Simulation::Cordon},           {120, &Simulation::DeletePod},
+      {250, &Simulation::TouchService},     {200, &Simulation::Suspend},
+      {400, &Simulation::DeleteJob},        {100, &Simulation::AddForeignPod},
+      {250, &Simulation::ChangeQuota},      {100, &Simulation::ForgetHistory},
+      {300, &Simulation::BreakImage},       {250, &Simulation::FreezeOperator},
+      {250, &Simulation::StopOperator},     {150, &Simulation::CrashOperator},
+      {300, &Simulation::Outage},           {4, &Simulation::CollectGarbage},
+      {150, &Simulation::TakeName},         {150, &Simulation::FreeNames},
+      {150, &Simulation::LagBehind},        {200, &Simulation::StepClock},
+      {1000, &Simulation::DeleteNamespace},
   };
   for (const Odds& one : kMoves) {
     if (context_.Happens(one.odds)) {
@@ -167,10 +170,12 @@ void Simulation::TouchService() {
   const std::string name = TextAt(*job, "metadata.name");
   if (context_.Happens(2)) {
     server_.Handle(kube::Delete(kube::kServices, kNamespace, name, {}), context_.ServerTime());
-  } else {
-    server_.Edit(kube::kServices, {kNamespace, name}, [](Json* service) {
-      (*service)["spec"]["publishNotReadyAddresses"] = false;
-    });
+  } else if (server_.store().Get(kube::kServices, {kNamespace, name}) != nullptr) {
+    const Json body = {{"metadata", {{"name", name}}},
+                       {"spec", {{"publishNotReadyAddresses", false}}}};
+    server_.Handle(
+        kube::Apply(kube::kServices, kNamespace, name, DumpJson(body), {"user", true, ""}),
+        context_.ServerTime());
   }
 }
 

@@ -153,6 +153,9 @@ kube::Reply ApiServer::List(const Route& route) const {
     return reply;
   }
   const bool is_from_cache = asked == "0" && !pages_everything;
+  if (is_from_cache) {
+    version = std::max(version - cache_lag, std::min(collection.forgotten, version));
+  }
   const auto limit =
       static_cast<std::size_t>(is_from_cache ? 0 : NumberOf(route.Parameter("limit")));
   Json metadata = {{"resourceVersion", std::to_string(version)}};
@@ -239,6 +242,13 @@ kube::Reply NoSuchResourceReply() {
 
 kube::Reply NotFoundReply(const Collection& collection, const std::string& name) {
   return StatusReply(404, "NotFound", QualifiedName(collection) + " \"" + name + "\" not found");
+}
+
+kube::Reply ForbiddenReply(const Collection& collection,
+                           const std::string& name,
+                           const std::string& why) {
+  return StatusReply(
+      403, "Forbidden", QualifiedName(collection) + " \"" + name + "\" is forbidden: " + why);
 }
 
 kube::Reply InvalidReply(const Collection& collection,

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -83,6 +84,8 @@ class ApiServer {
   const ObjectStore& store() const { return store_; }
 
   std::map<std::string, Quota> quotas;  // by namespace
+  std::set<std::string> terminating;    // namespaces that are being deleted
+  int64_t cache_lag = 0;                // by how many versions lists at version 0 are behind
   bool has_streaming_lists = true;      // else refused with 422, as older servers do
   bool pages_everything = false;        // pages even lists at version 0
 
@@ -108,6 +111,7 @@ class ApiServer {
   kube::Reply Replace(const Route& route, const ObjectPtr& before, Json after, WallTime now);
   std::optional<std::string> QuotaProblem(const Json& pod, const std::string& namespace_name) const;
   bool IsAnyOwnerThere(const Json& object, const std::string& namespace_name) const;
+  bool EmptyNamespace(const std::string& name, WallTime now);
   bool LetGoOfOwner(Collection* collection, const kube::ObjectKey& key, WallTime now);
   bool RemoveOrphan(Collection* collection, WallTime now);
 
@@ -129,6 +133,9 @@ kube::Reply NotFoundReply(const Collection& collection, const std::string& name)
 kube::Reply ConflictReply(const std::string& qualified,
                           const std::string& name,
                           const std::string& why);
+kube::Reply ForbiddenReply(const Collection& collection,
+                           const std::string& name,
+                           const std::string& why);
 kube::Reply InvalidReply(const Collection& collection,
                          const std::string& name,
                          const std::string& why);

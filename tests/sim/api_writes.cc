@@ -6,14 +6,12 @@
 #include "common/base/quantity.h"
 #include "tests/sim/api_server.h"
 
-// Writes of the simulated API server: create, update, patch, apply, delete, and what the garbage
-// collector does.
+// Writes of the simulated API server: create, update, patch, apply, delete.
 namespace lockstep::control::sim {
 namespace {
 
 constexpr const char* kModified =
     "the object has been modified; please apply your changes to the latest version and try again";
-constexpr const char* kForeground = "foregroundDeletion";
 constexpr int64_t kGraceDefault = 30;
 
 bool HasStatusSubresource(const Collection& collection) {
@@ -101,16 +99,6 @@ bool IsPodWellFormed(const Json& pod) {
          !spec->at("containers").empty();
 }
 
-std::vector<std::string> FinalizersOf(const Json& object) {
-  std::vector<std::string> finalizers;
-  if (object.at("metadata").contains("finalizers")) {
-    for (const Json& one : object.at("metadata").at("finalizers")) {
-      finalizers.push_back(one.get<std::string>());
-    }
-  }
-  return finalizers;
-}
-
 bool HasGeneration(const Collection& collection) {
   return collection.kind == "TrainingJob" || collection.kind == "Pod";
 }
@@ -189,6 +177,12 @@ kube::Reply ApiServer::Create(const Route& route, Json body, WallTime now) {
   if (key.name.empty()) {
     return StatusReply(422, "Invalid", "metadata.name: Required value: name is required");
   }
+  if (terminating.count(key.namespace_name) > 0) {
+    return ForbiddenReply(collection,
+                          key.name,
+                          "unable to create new content in namespace " + key.namespace_name +
+                              " because it is being terminated");
+  }
   if (collection.kind == "Pod" && !IsPodWellFormed(body)) {
     return InvalidReply(collection, key.name, "spec.containers: Required value");
   }
@@ -198,7 +192,7 @@ kube::Reply ApiServer::Create(const Route& route, Json body, WallTime now) {
   if (collection.kind == "Pod") {
     DefaultPod(&body);
     if (const auto problem = QuotaProblem(body, key.namespace_name)) {
-      return StatusReply(403, "Forbidden", "pods \"" + key.name + "\" is forbidden: " + *problem);
+      return ForbiddenReply(collection, key.name, *problem);
     }
   } else if (HasStatusSubresource(collection)) {
     body.erase("status");
@@ -301,7 +295,14 @@ kube::Reply ApiServer::Apply(const Route& route, const Json& body, WallTime now)
   Json wanted = body;
   wanted.erase("kind");
   wanted.erase("apiVersion");
+  const std::string uid = TextAt(body, "metadata.uid");
   const auto found = route.collection->objects.find(route.key);
+  if (found == route.collection->objects.end() && !uid.empty()) {
+    return ConflictReply(QualifiedName(*route.collection),
+                         route.key.name,
+                         "uid mismatch: the provided object specified uid " + uid +
+                             ", and no existing object was found");
+  }
   if (found == route.collection->objects.end()) {
     Route collection = route;
     collection.key.name.clear();
@@ -313,6 +314,11 @@ kube::Reply ApiServer::Apply(const Route& route, const Json& body, WallTime now)
     return created;
   }
   const ObjectPtr before = found->second;
+  if (!uid.empty() && uid != UidOf(*before)) {
+    return InvalidReply(*route.collection,
+                        route.key.name,
+                        "metadata.uid: Invalid value: \"" + uid + "\": field is immutable");
+  }
   FieldOwners& owners = owners_[UidOf(*before)];
   const std::vector<std::string> conflicts = owners.Conflicts(manager, wanted, *before);
   if (!conflicts.empty() && route.Parameter("force") != "true") {
@@ -364,8 +370,8 @@ kube::Reply ApiServer::Delete(Collection* collection,
   }
   std::vector<std::string> finalizers = FinalizersOf(*before);
   if (TextAt(options, "propagationPolicy") == "Foreground" &&
-      std::find(finalizers.begin(), finalizers.end(), kForeground) == finalizers.end()) {
-    finalizers.emplace_back(kForeground);
+      std::find(finalizers.begin(), finalizers.end(), kForegroundFinalizer) == finalizers.end()) {
+    finalizers.emplace_back(kForegroundFinalizer);
   }
   Json after = *before;
   Json& metadata = after["metadata"];
@@ -393,80 +399,6 @@ kube::Reply ApiServer::Delete(Collection* collection,
   Json last = is_pod ? std::move(after) : *before;
   last["metadata"]["resourceVersion"] = std::to_string(store_.version());
   return ObjectReply(200, *collection, last);
-}
-
-bool ApiServer::CollectGarbage(WallTime now) {
-  Collection& jobs = store_.Of(kube::kTrainingJobs);
-  for (const auto& [key, job] : jobs.objects) {
-    if (IsDeleting(*job) && LetGoOfOwner(&jobs, kube::ObjectKey(key), now)) {
-      return true;
-    }
-  }
-  for (const kube::ResourceType& type : {kube::kPods, kube::kServices, kube::kSecrets}) {
-    if (RemoveOrphan(&store_.Of(type), now)) {
-      return true;
-    }
-  }
-  return false;
-}
-
-bool ApiServer::LetGoOfOwner(Collection* collection, const kube::ObjectKey& key, WallTime now) {
-  const ObjectPtr owner = collection->objects.at(key);
-  std::vector<std::string> finalizers = FinalizersOf(*owner);
-  const auto foreground = std::find(finalizers.begin(), finalizers.end(), kForeground);
-  if (foreground == finalizers.end()) {
-    return false;
-  }
-  bool has_dependents = false;
-  for (const kube::ResourceType& type : {kube::kPods, kube::kServices, kube::kSecrets}) {
-    Collection& dependents = store_.Of(type);
-    for (const auto& [name, object] : dependents.objects) {
-      const Json references = object->at("metadata").value("ownerReferences", Json::array());
-      const bool is_dependent =
-          std::any_of(references.begin(), references.end(), [&](const Json& reference) {
-            return TextAt(reference, "uid") == UidOf(*owner);
-          });
-      has_dependents = has_dependents || is_dependent;
-      if (is_dependent && !IsDeleting(*object)) {
-        Delete(&dependents, kube::ObjectKey(name), Json::object(), now);
-        return true;
-      }
-    }
-  }
-  if (has_dependents) {
-    return false;
-  }
-  finalizers.erase(foreground);
-  if (finalizers.empty()) {
-    store_.Remove(collection, key);
-    return true;
-  }
-  Json after = *owner;
-  after["metadata"]["finalizers"] = finalizers;
-  store_.Put(collection, key, std::move(after));
-  return true;
-}
-
-bool ApiServer::IsAnyOwnerThere(const Json& object, const std::string& namespace_name) const {
-  const auto references = object.at("metadata").find("ownerReferences");
-  if (references == object.at("metadata").end() || references->empty()) {
-    return true;  // it belongs to nobody
-  }
-  return std::any_of(references->begin(), references->end(), [&](const Json& reference) {
-    const ObjectPtr owner =
-        store_.Get(kube::kTrainingJobs, {namespace_name, TextAt(reference, "name")});
-    return owner != nullptr && UidOf(*owner) == TextAt(reference, "uid");
-  });
-}
-
-bool ApiServer::RemoveOrphan(Collection* collection, WallTime now) {
-  for (const auto& [key, object] : collection->objects) {
-    if (!IsDeleting(*object) && !IsAnyOwnerThere(*object, key.namespace_name)) {
-      Delete(collection, kube::ObjectKey(key), Json::object(), now);
-      return true;
-    }
-  }
-  return false;
 }
 
 }  // namespace lockstep::control::sim

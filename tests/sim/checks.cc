@@ -97,6 +97,24 @@ void Checks::OnStatusWrite(const ObjectPtr& before_object, const ObjectPtr& afte
   CheckPlan(before, after);
 }
 
+// What belongs to a job may be changed for that job only, and removed also for the next of its
+// name.
+void Checks::OnWrite(const ObjectPtr& before, const ObjectPtr& after) {
+  const Json references = before->at("metadata").value("ownerReferences", Json::array());
+  const std::string name = TextAt(*before, "metadata.name");
+  const auto owner = std::find_if(references.begin(), references.end(), [](const Json& reference) {
+    return reference.value("controller", false) && TextAt(reference, "kind") == kTrainingJobKind;
+  });
+  Require(owner != references.end(), "an object of somebody else was written: " + name);
+  if (owner == references.end() || after == nullptr) {
+    return;
+  }
+  const ObjectPtr job = server_->store().Get(
+      kube::kTrainingJobs, {TextAt(*before, "metadata.namespace"), TextAt(*owner, "name")});
+  Require(IsDeleting(*after) || job == nullptr || UidOf(*job) == TextAt(*owner, "uid"),
+          "what an earlier job has left was changed: " + name);
+}
+
 void Checks::CheckProgress(const TrainingJob& before, const TrainingJob& after) {
   const std::string name = NameOf(after);
   const TrainingJobStatus& was = before.status;

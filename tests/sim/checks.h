@@ -29,6 +29,9 @@ class Checks {
   // A status write of the operator was accepted: null `before` is a status that was never written.
   void OnStatusWrite(const ObjectPtr& before, const ObjectPtr& after);
 
+  // The operator has changed or removed an object other than a job: null `after` is a removal.
+  void OnWrite(const ObjectPtr& before, const ObjectPtr& after);
+
   // A pod's process has come to an end that the operator did not ask for, or cannot be told from
   // one: a restart may be counted for it, once.
   void NoteCasualty(const std::string& pod_uid);

@@ -29,7 +29,7 @@ FieldOwners::Fields FieldOwners::FieldsOf(const Json& object) {
       return;
     }
     for (const auto& [key, item] : value.items()) {
-      if (path != kMetadata || (key != "name" && key != "namespace")) {
+      if (path != kMetadata || (key != "name" && key != "namespace" && key != "uid")) {
         self(self, item, path / key);
       }
     }

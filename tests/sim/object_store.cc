@@ -122,4 +122,14 @@ bool IsDeleting(const Json& object) {
   return !TextAt(object, "metadata.deletionTimestamp").empty();
 }
 
+std::vector<std::string> FinalizersOf(const Json& object) {
+  std::vector<std::string> finalizers;
+  if (object.at("metadata").contains("finalizers")) {
+    for (const Json& one : object.at("metadata").at("finalizers")) {
+      finalizers.push_back(one.get<std::string>());
+    }
+  }
+  return finalizers;
+}
+
 }  // namespace lockstep::control::sim

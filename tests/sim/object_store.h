@@ -72,8 +72,11 @@ class ObjectStore {
   int64_t version_ = 100;                          // choice: versions of different lengths occur
 };
 
-// The object's uid, its "controller" owner's uid, and whether it is being deleted.
+// Holds an owner back until its dependents have gone.
+inline constexpr const char* kForegroundFinalizer = "foregroundDeletion";
+
 std::string UidOf(const Json& object);
 bool IsDeleting(const Json& object);
+std::vector<std::string> FinalizersOf(const Json& object);
 
 }  // namespace lockstep::control::sim

@@ -1,5 +1,6 @@
 #include "tests/sim/sim_network.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -17,13 +18,18 @@ using std::chrono::seconds;
 // What one write may take; a leader sends none that might outlast its lease. As ApiClient's.
 constexpr Duration kWriteTimeout = seconds(5);
 
-// "/apis/lockstep.dev/v1/namespaces/NAMESPACE/trainingjobs/NAME/status"
-kube::ObjectKey JobOfStatus(std::string_view target) {
+// "/api/v1/namespaces/NAMESPACE/PLURAL/NAME?..": what a write other than a creation is about.
+kube::ObjectKey KeyOf(std::string_view target) {
+  target = target.substr(0, target.find('?'));
   std::vector<std::string_view> parts;
   for (std::size_t at = 0; at < target.size(); at = target.find('/', at + 1)) {
     parts.push_back(target.substr(at + 1, target.find('/', at + 1) - at - 1));
   }
-  return {std::string(parts.at(4)), std::string(parts.at(6))};
+  const auto named = std::find(parts.begin(), parts.end(), "namespaces");
+  if (parts.end() - named < 4) {
+    return {};
+  }
+  return {std::string(named[1]), std::string(named[3])};
 }
 
 bool IsStatusWrite(const kube::Request& request) {
@@ -101,12 +107,9 @@ kube::CallResult SimNetwork::Reach(const kube::Request& request) {
 
 kube::CallResult SimNetwork::CarryOut(const kube::Request& request) {
   const ObjectStore& store = parts_.server->store();
-  ObjectPtr before;
-  kube::ObjectKey key;
-  if (IsStatusWrite(request)) {
-    key = JobOfStatus(request.target);
-    before = store.Get(kube::kTrainingJobs, key);
-  }
+  const kube::ObjectKey key = KeyOf(request.target);
+  const ObjectPtr before =
+      request.is_mutating() && !key.name.empty() ? store.Get(request.resource, key) : nullptr;
   const int64_t version = store.version();
   const bool is_election = request.resource == kube::kLeases;
   if (request.is_mutating() && !is_election) {
@@ -115,8 +118,14 @@ kube::CallResult SimNetwork::CarryOut(const kube::Request& request) {
   }
   kube::Reply reply = parts_.server->Handle(request, parts_.context->ServerTime());
   writes += store.version() != version && !is_election ? 1 : 0;
-  if (before != nullptr && reply.is_success()) {
-    parts_.checks->OnStatusWrite(before, store.Get(kube::kTrainingJobs, key));
+  if (before == nullptr || !reply.is_success()) {
+    return reply;
+  }
+  const ObjectPtr after = store.Get(request.resource, key);
+  if (IsStatusWrite(request)) {
+    parts_.checks->OnStatusWrite(before, after);
+  } else if (!is_election && request.resource != kube::kTrainingJobs && after != before) {
+    parts_.checks->OnWrite(before, after);
   }
   return reply;
 }

@@ -287,11 +287,7 @@ void SimOperator::OnEvents(const TrainingJob& job, const std::vector<Event>& eve
   }
 }
 
-void SimOperator::OnMetrics(const std::vector<MetricDelta>& metrics) {
-  for (const MetricDelta& delta : metrics) {
-    counted_restarts += delta.metric == Metric::kRestarts ? delta.count : 0;
-  }
-}
+void SimOperator::OnMetrics(const std::vector<MetricDelta>& /*metrics*/) {}
 
 void SimOperator::Send(const std::string& address,
                        const std::string& /*job_key*/,

@@ -92,11 +92,12 @@ class SimOperator final : public Publisher, public ControlSender {
   // The API server cannot be reached, or can again.
   void SetOutage(bool is_out) { network_.is_out = is_out; }
 
+  // The calendar of its machine is set.
+  void StepClock(Duration by) { wall_start_ += std::chrono::floor<std::chrono::milliseconds>(by); }
+
   int64_t writes() const { return network_.writes; }
 
   const std::string& identity() const { return identity_; }
-
-  int64_t counted_restarts = 0;  // by the metric
 
   // Publisher and ControlSender.
   void OnStatus(const TrainingJobStatus& before, const TrainingJob& job) override;

@@ -46,6 +46,7 @@ Simulation::Simulation(uint64_t seed, std::function<void(const std::string&)> tr
   for (int i = 0; i < node_count; ++i) {
     nodes_.Add("n" + std::to_string(i), 4);
   }
+  first_version_ = server_.store().version();
   server_.has_streaming_lists = context_.prng.Below(4) != 0;
   server_.pages_everything = context_.prng.Below(4) == 0;
   CreateJobs();
@@ -140,7 +141,11 @@ void Simulation::Interlude() {
   NoteDeaths();
   nodes_.Run();
   if (context_.Happens(3)) {
+    const bool was_terminating = !server_.terminating.empty();
     server_.CollectGarbage(context_.ServerTime());
+    if (was_terminating && server_.terminating.empty()) {
+      CreateJobs();
+    }
   }
   for (auto& [number, one] : operators_) {
     one->Run();
@@ -173,6 +178,8 @@ void Simulation::MakePeace() {
   nodes_.ReturnAll();
   processes_.ThawUnmissed();
   server_.quotas.clear();
+  server_.cache_lag = 0;
+  FreeNames();
   outage_until_ = context_.now;
   for (auto& [number, one] : operators_) {
     one->SetOutage(false);

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/base/log.h"
@@ -75,6 +76,11 @@ class Simulation {
   void CrashOperator();
   void Outage();
   void CollectGarbage();
+  void TakeName();
+  void FreeNames();
+  void LagBehind();
+  void StepClock();
+  void DeleteNamespace();
 
   std::string RandomNode();
   ObjectPtr RandomPod(bool is_ours);
@@ -95,7 +101,9 @@ class Simulation {
   int next_name_ = 1;
   int depth_ = 0;
   int64_t deaths_ = 0;
+  int64_t first_version_ = 0;  // of the API server, when all nodes were there
   TimePoint outage_until_{};
+  std::vector<std::pair<kube::ResourceType, std::string>> taken_names_;
 };
 
 }  // namespace lockstep::control::sim
