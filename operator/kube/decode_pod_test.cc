@@ -83,6 +83,7 @@ std::string PodJson(const std::string& rest) {
 TEST(DecodePod, WhatIsMissingOrNullIsEmpty) {
   Pod expected;
   expected.name = "a";
+  expected.status.is_unbound = true;
   EXPECT_EQ(Decoded(PodJson("")), expected);
   EXPECT_EQ(Decoded(PodJson(R"(,"spec":null,"status":null)")), expected);
   EXPECT_EQ(

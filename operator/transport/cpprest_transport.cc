@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <csignal>
 #include <deque>
 #include <future>
 #include <map>
@@ -475,6 +476,9 @@ class CpprestTransport final : public Transport {
 }  // namespace
 
 Result<std::unique_ptr<Transport>> MakeCpprestTransport(TransportOptions options) {
+  // The library raises it for a failure that nobody asked about, such as that of a request which
+  // was given up in the same moment. That is no reason to end.
+  std::signal(SIGTRAP, SIG_IGN);
   LOCKSTEP_CHECK(options.credentials != nullptr && options.logger != nullptr,
                  "a transport needs credentials and a logger");
   if (options.endpoint.host.find(':') != std::string::npos) {

@@ -2,8 +2,8 @@
 
 import unittest
 
-from kubernetes_case import main
-from product import ProductCase  # noqa: F401 (the first import finds the others' modules)
+from product import ProductCase  # noqa: F401 (lets the others find their modules)
+from kubernetes_case import main  # noqa: E402 (found through the line above)
 
 MODULES = ("example_case", "recovery_case", "device_case", "monitoring_case", "security_case",
            "release_case", "node_crash_case")
