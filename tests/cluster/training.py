@@ -143,24 +143,30 @@ class Training:
         """Does `harm` to the pod of a task and waits for the next step of all."""
         pods = self.pods()
         victim = pods.pop(task)
-        witness = pods[min(pods)]
         watch = Watch(self.admin, "Pod", self.namespace, labels=f"{JOB_LABEL}={self.name}")
         try:
             began = time.monotonic()
             harm(victim)
-            steps = self._wait(lambda: self._events_after(witness, "first_step", began),
-                               seconds, "the next step")
+            # Only the successor's first step is surely one after the loss.
+            steps = self._wait(lambda: self._steps_of_successor(task, victim), seconds,
+                               "the next step")
         finally:
             watch.close()
-        noticed = min(moment for pod in pods.values()
-                      for moment in self._events_after(pod, "peer_lost", began))
         successor = self.pods()[task]
         created = min(arrival for arrival, kind, pod in watch.events
                       if kind == "ADDED" and pod["metadata"]["uid"] == successor["metadata"]["uid"])
+        told = [each for pod in pods.values()
+                for each in self._events_after(pod, "peer_lost", began)]
+        noticed = min(told, default=created)  # sometimes it is the operator who tells them
         started = self._events_after(successor, "process_start", began)[0]
         met = self._events_after(successor, "rendezvous_end", began)[-1]
         return Recovery(noticed - began, created - noticed, started - created, met - started,
                         steps[-1] - met)
+
+    def _steps_of_successor(self, task, victim):
+        pod = self.pods().get(task, victim)
+        is_new = pod["metadata"]["uid"] != victim["metadata"]["uid"]
+        return self._events_after(pod, "first_step", 0) if is_new else []
 
     def _events_after(self, pod, kind, moment):
         """When these events of a worker's timeline happened. All nodes share one clock."""
