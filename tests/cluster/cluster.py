@@ -58,6 +58,9 @@ class Cluster:
     BRIDGE = "lsbr0"
     NETWORK = "10.77"  # pods of node n have addresses 10.77.n.x
     GATEWAY = "10.77.0.1"
+    # A bridge without an address of its own has the lowest of its ports', so that it would change
+    # with a node that goes, and the others would send to nobody until they have asked again.
+    HARDWARE_ADDRESS = "02:4c:53:00:00:01"
     PAUSE = BASE
 
     def __init__(self, nodes=2, gpus=8, node_grace=12, **plane_options):
@@ -138,7 +141,7 @@ class Cluster:
             route = ip("route", "show", "to", "match", address, "table", "all").splitlines()
             if [line for line in route if not line.startswith("default")]:
                 raise AssertionError(f"this machine uses the network of {address}: {route}")
-        ip("link", "add", self.BRIDGE, "type", "bridge")
+        ip("link", "add", self.BRIDGE, "address", self.HARDWARE_ADDRESS, "type", "bridge")
         ip("link", "set", self.BRIDGE, "alias", ALIAS)
         ip("address", "add", f"{self.GATEWAY}/16", "dev", self.BRIDGE)
         ip("address", "add", f"{self._api_address}/32", "dev", self.BRIDGE)

@@ -2,10 +2,10 @@
 
 import unittest
 
+from product import ProductCase  # lets us import from other folders
 from images import BASE
 from jobs import condition, is_running, training_job
 from processes import wait_for
-from product import ProductCase
 
 
 class DeviceTest(ProductCase):

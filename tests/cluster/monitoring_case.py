@@ -5,9 +5,9 @@ import unittest
 import urllib.parse
 import urllib.request
 
+from product import ProductCase  # lets us import from other folders
 from operator_process import NAMESPACE
 from processes import wait_for
-from product import ProductCase
 from tools import require_tools, tool
 from training import STATUS_PORT
 

@@ -2,9 +2,9 @@
 
 import unittest
 
+from product import NODE_GRACE, ProductCase  # lets us import from other folders
 from images import BASE
 from processes import wait_for
-from product import NODE_GRACE, ProductCase
 
 
 class NodeCrashTest(ProductCase):

@@ -37,10 +37,12 @@ for tunable in vm/overcommit_memory kernel/panic kernel/panic_on_oops; do
   mount --bind "$believed" "/proc/sys/$tunable"
 done
 
-# The uplink and all pods are ports of one bridge.
+# The uplink and all pods are ports of one bridge. Its own address stays when they come and go.
 until ip link show eth0 >"$folder/uplink.log" 2>&1; do read -rt 0.02 <> <(:) || true; done
 ip link set lo up
-ip link add cni0 type bridge
+IFS=. read -ra octets <<<"${address%/*}"
+hardware_address=$(printf "02:4c:%02x:%02x:%02x:%02x" "${octets[@]}")
+ip link add cni0 address "$hardware_address" type bridge
 ip address add "$address" dev cni0
 ip link set cni0 up
 ip link set eth0 master cni0 up

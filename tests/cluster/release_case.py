@@ -2,10 +2,10 @@
 
 import unittest
 
+from product import ProductCase  # lets us import from other folders
 from helm import CHART
 from operator_process import NAMESPACE
 from processes import wait_for
-from product import ProductCase
 
 # What the chart's notes say.
 LEFT = {"CustomResourceDefinition": ["trainingjobs.lockstep.dev"], "ClusterRole": [],
