@@ -124,6 +124,8 @@ Result<TrainingJob> ApiCluster::ReadJob(const JobKey& key) {
     stored = parts_.world->FindJob(key);
   }
   if (stored == nullptr || stored->is_deleting) {
+    // Pods that it left may hold room here that has long been free.
+    LOCKSTEP_RETURN_IF_ERROR(ConfirmPods(key));
     Forget(key);
     return Error(ErrorCode::kNotFound, key.namespace_name + "/" + key.name + " is gone");
   }

@@ -342,6 +342,19 @@ TEST_F(ApiClusterTest, SeenPodThatIsNotInViewIsAskedForOnce) {
   EXPECT_EQ(api_.log, std::string("GET ") + kPodPath + "\n");
 }
 
+TEST_F(ApiClusterTest, PodOfAJobThatIsGoneIsAskedForOnceTheWatchNamesItNoMore) {
+  Watch(BodyOf(OtherJob(), "9"));
+  News news;
+  world_.LearnPod(kube::DecodePod(PodBody(job_.metadata.uid)).value(), &news);
+  world_.LearnJobIsGone(kMnist, job_.metadata.uid, &news);
+  EXPECT_EQ(PlacesHeldBesides(kOther), 1);
+
+  world_.Apply(kube::Replaced<kube::Pod>{}, &news);
+  EXPECT_EQ(cluster_.ReadJob(kMnist).error().code(), ErrorCode::kNotFound);
+  EXPECT_EQ(api_.log, std::string("GET ") + kPodPath + "\n");
+  EXPECT_EQ(PlacesHeldBesides(kOther), 0);
+}
+
 TEST_F(ApiClusterTest, NothingIsDecidedWhileTheServerCannotSayWhetherAPodIsThere) {
   job_.status.placement.front().pod_uid = "pod-uid";
   Store("11");

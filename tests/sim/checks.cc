@@ -293,9 +293,12 @@ void Checks::CheckPods(const std::string& namespace_name, const TrainingJob& job
     }
     if (!HasEnded(pod) && IsNodeGood(pod.spec.node_name)) {
       attempts.insert(identity->number.attempt);
-      // One whose process has ended may be succeeded before its kubelet tells.
+      // One whose process has ended, or went with its node, may be succeeded before its kubelet
+      // tells.
       const Processes::Process* const process = processes_->Find(pod.uid);
-      const bool has_process_ended = process != nullptr && process->end.has_value();
+      const bool has_process_ended = process != nullptr
+                                         ? process->end.has_value()
+                                         : pod.status.phase == kube::PodPhase::kRunning;
       standing[identity->task] += pod.is_deleting || has_process_ended ? 0 : 1;
       left_over += identity->number.attempt < job.status.attempt ? 1 : 0;
     }
