@@ -6,6 +6,7 @@
 #include "common/base/digest.h"
 #include "common/json/json.h"
 #include "operator/api/encode.h"
+#include "operator/api/placement.h"
 #include "operator/controller/poll_plan.h"
 #include "operator/kube/decode.h"
 #include "operator/kube/json_stream.h"
@@ -18,14 +19,6 @@ namespace {
 
 // Jobs read at once. Choice: a job of 500 workers is 100 KB, and one page is held whole.
 constexpr int kJobPageSize = 100;
-
-const PodPlacement* PlacementOf(const TrainingJobStatus& status, const TaskId& task) {
-  const auto found =
-      std::find_if(status.placement.begin(), status.placement.end(), [&](const auto& placement) {
-        return placement.role == task.role && placement.index == task.index;
-      });
-  return found == status.placement.end() ? nullptr : &*found;
-}
 
 // What has changed in a report that somebody should look at: at once, or when it suits.
 enum class ReportNews { kNone, kCalm, kUrgent };
@@ -240,7 +233,7 @@ bool ApiCluster::IsBehindItsPods(const JobKey& key, const StoredJob& stored) con
     if (!identity.has_value() || identity->job_uid != stored.job.metadata.uid) {
       continue;
     }
-    const PodPlacement* const placement = PlacementOf(status, identity->task);
+    const PodPlacement* const placement = FindPlacement(status, identity->task);
     if (identity->number.attempt > status.attempt ||
         (identity->number.attempt == status.attempt && placement != nullptr &&
          identity->number.incarnation > placement->incarnation)) {
@@ -332,7 +325,7 @@ Status ApiCluster::ConfirmGivenUp(const JobKey& key,
         !identity.has_value() || identity->number.attempt != before.attempt) {
       continue;
     }
-    const PodPlacement* const place = PlacementOf(after, identity->task);
+    const PodPlacement* const place = FindPlacement(after, identity->task);
     const bool is_kept = before.attempt == after.attempt && place != nullptr &&
                          place->incarnation == identity->number.incarnation;
     if (!is_kept) {

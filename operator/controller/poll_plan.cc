@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "operator/api/conditions.h"
+#include "operator/api/placement.h"
 #include "operator/reconcile/pod_labels.h"
 
 namespace lockstep::control {
@@ -32,13 +33,10 @@ struct Candidate {
 };
 
 const PodPlacement* PlacementOf(const TrainingJobStatus& status, const PodIdentityLabels& pod) {
-  const auto found =
-      std::find_if(status.placement.begin(), status.placement.end(), [&](const auto& placement) {
-        return placement.role == pod.task.role && placement.index == pod.task.index &&
-               placement.incarnation == pod.number.incarnation;
-      });
-  return found == status.placement.end() || status.attempt != pod.number.attempt ? nullptr
-                                                                                 : &*found;
+  const PodPlacement* const placement = FindPlacement(status, pod.task);
+  const bool is_current = placement != nullptr && status.attempt == pod.number.attempt &&
+                          placement->incarnation == pod.number.incarnation;
+  return is_current ? placement : nullptr;
 }
 
 std::vector<Candidate> CandidatesOf(const TrainingJob& job,

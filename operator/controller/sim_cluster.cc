@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "operator/api/conditions.h"
+#include "operator/api/placement.h"
 #include "operator/reconcile/gang_view.h"
 #include "operator/reconcile/pod_labels.h"
 #include "operator/reconcile/policy/budget.h"
@@ -150,18 +151,9 @@ void SimCluster::Require(bool holds, const std::string& what) {
   }
 }
 
-const PodPlacement* SimCluster::PlacementOf(const TaskId& task) const {
-  for (const PodPlacement& placement : job_.status.placement) {
-    if (placement.role == task.role && placement.index == task.index) {
-      return &placement;
-    }
-  }
-  return nullptr;
-}
-
 bool SimCluster::IsCurrent(const kube::Pod& pod) const {
   const PodIdentityLabels identity = ParsePodLabels(pod.labels).value();
-  const PodPlacement* const placement = PlacementOf(identity.task);
+  const PodPlacement* const placement = FindPlacement(job_.status, identity.task);
   return identity.number.attempt == job_.status.attempt && placement != nullptr &&
          placement->incarnation == identity.number.incarnation && !HasEnded(job_.status);
 }
@@ -261,7 +253,7 @@ void SimCluster::TickPod(const std::string& name) {
   const bool counts = IsCurrent(sim.pod);
   const PodIdentityLabels identity = ParsePodLabels(sim.pod.labels).value();
   // A pod that nobody has seen yet is simply created again, so only seen ones are of interest.
-  const bool was_seen = counts && PlacementOf(identity.task)->pod_uid == sim.pod.uid;
+  const bool was_seen = counts && FindPlacement(job_.status, identity.task)->pod_uid == sim.pod.uid;
   if (was_seen && Happens(faults.per_mille_vanish)) {
     pods_.erase(name);
     ++vanished;
@@ -288,7 +280,7 @@ void SimCluster::CheckWorld() {
     const PodIdentityLabels identity = ParsePodLabels(sim.pod.labels).value();
     Require(identity.number.attempt <= job_.status.attempt, name + " is of a later attempt");
     if (identity.number.attempt == job_.status.attempt) {
-      const PodPlacement* const placement = PlacementOf(identity.task);
+      const PodPlacement* const placement = FindPlacement(job_.status, identity.task);
       Require(placement != nullptr && identity.number.incarnation <= placement->incarnation,
               name + " stands where the status knows of nothing");
     }
@@ -313,8 +305,7 @@ void SimCluster::CheckWrite(const TrainingJobStatus& before, const TrainingJobSt
   Require(before.control_counter <= after.control_counter, "the control counter decreased");
   int64_t replaced = 0;
   for (const PodPlacement& placement : after.placement) {
-    const PodPlacement* const old =
-        PlacementOf({placement.role, static_cast<int>(placement.index)});
+    const PodPlacement* const old = FindPlacement(job_.status, TaskOf(placement));
     if (old != nullptr && before.attempt == after.attempt) {
       Require(old->incarnation <= placement.incarnation, "an incarnation decreased");
       replaced += placement.incarnation.value() - old->incarnation.value();
@@ -324,8 +315,7 @@ void SimCluster::CheckWrite(const TrainingJobStatus& before, const TrainingJobSt
   if (is_suspending) {
     // Deaths that nobody had answered are given up together with the gang.
     for (const PodPlacement& placement : before.placement) {
-      casualties.erase({{placement.role, static_cast<int>(placement.index)},
-                        {before.attempt, placement.incarnation}});
+      casualties.erase({TaskOf(placement), {before.attempt, placement.incarnation}});
     }
   }
   const int64_t new_attempts = is_suspending ? 0 : after.attempt.value() - before.attempt.value();

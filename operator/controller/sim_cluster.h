@@ -81,8 +81,6 @@ class SimCluster final : public Cluster {
   // Notes the first broken promise.
   void Require(bool holds, const std::string& what);
 
-  const PodPlacement* PlacementOf(const TaskId& task) const;
-
   // Whether the stored status counts on this pod.
   bool IsCurrent(const kube::Pod& pod) const;
 

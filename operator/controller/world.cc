@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "operator/api/conditions.h"
+#include "operator/api/placement.h"
 #include "operator/reconcile/build/pod.h"
 #include "operator/reconcile/gang_plan.h"
 #include "operator/reconcile/gang_view.h"
@@ -69,9 +70,7 @@ kube::ResourceList RequestOf(const TrainingJob& job, Role role) {
 }
 
 std::string PodNameOf(const TrainingJob& job, const PodPlacement& placement) {
-  return PodName(job.metadata.name,
-                 {placement.role, static_cast<int>(placement.index)},
-                 {job.status.attempt, placement.incarnation});
+  return PodName(job.metadata.name, TaskOf(placement), {job.status.attempt, placement.incarnation});
 }
 
 template <typename T, typename Change, typename Note>

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <set>
 
+#include "operator/api/placement.h"
 #include "operator/reconcile/build/pod.h"
 #include "operator/reconcile/failure.h"
 #include "operator/reconcile/gang_plan.h"
@@ -40,7 +41,7 @@ bool PlacementFitsSpec(const Pass& pass) {
   const std::vector<TaskId> tasks = AllTasks(pass.topology());
   std::set<TaskId> placed;
   for (const PodPlacement& placement : pass.status().placement) {
-    placed.insert({placement.role, static_cast<int>(placement.index)});
+    placed.insert(TaskOf(placement));
   }
   return placed == std::set<TaskId>(tasks.begin(), tasks.end());
 }

@@ -8,6 +8,7 @@
 #include "common/contract/exit_code.h"
 #include "common/contract/termination_message.h"
 #include "common/contract/text.h"
+#include "operator/api/placement.h"
 #include "operator/reconcile/policy/budget.h"
 #include "operator/reconcile/policy/deadline.h"
 #include "operator/reconcile/policy/gang_restart.h"
@@ -195,10 +196,7 @@ std::vector<Failure> FindFailures(const Pass& pass,
     if (IsAmong(problems, member)) {
       continue;
     }
-    const PodPlacement& placement = *std::find_if(
-        pass.status().placement.begin(), pass.status().placement.end(), [&](const auto& one) {
-          return one.role == member.task.role && one.index == member.task.index;
-        });
+    const PodPlacement& placement = *FindPlacement(pass.status(), member.task);
     if (member.state == MemberState::kFailed) {
       failures.push_back(EndedFailure(pass, member));
       if (is_coming && failures.back().cause == ExitCauseName(ExitCause::kUnreachable)) {

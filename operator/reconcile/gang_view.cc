@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "operator/api/placement.h"
 #include "operator/reconcile/pod_labels.h"
 
 namespace lockstep::control {
@@ -145,12 +146,10 @@ const PodPlacement* SuccessorOf(const TrainingJobStatus& status, const kube::Pod
   if (!identity.has_value() || identity->number.attempt != status.attempt) {
     return nullptr;
   }
-  const auto found =
-      std::find_if(status.placement.begin(), status.placement.end(), [&](const auto& placement) {
-        return placement.role == identity->task.role && placement.index == identity->task.index &&
-               placement.incarnation == identity->number.incarnation.Next();
-      });
-  return found == status.placement.end() ? nullptr : &*found;
+  const PodPlacement* const placement = FindPlacement(status, identity->task);
+  const bool is_successors =
+      placement != nullptr && placement->incarnation == identity->number.incarnation.Next();
+  return is_successors ? placement : nullptr;
 }
 
 GangView ViewGang(const Metadata& job,
@@ -162,7 +161,7 @@ GangView ViewGang(const Metadata& job,
   std::map<TaskId, const PodPlacement*> placements;
   for (const PodPlacement& placement : status.placement) {
     Member member;
-    member.task = {placement.role, static_cast<int>(placement.index)};
+    member.task = TaskOf(placement);
     member.rank = FirstRankOf(topology, member.task);
     member.number = {status.attempt, placement.incarnation};
     member.pod_name = PodName(job.name, member.task, member.number);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/base/check.h"
+#include "operator/api/placement.h"
 #include "operator/reconcile/build/pod.h"
 #include "operator/reconcile/policy/backoff.h"
 
@@ -62,12 +63,9 @@ void Pass::HoldBack(const std::string& reason, const std::string& message) {
 }
 
 PodPlacement* Pass::PlacementOf(const TaskId& task) {
-  std::vector<PodPlacement>& placement = decision_.status.placement;
-  const auto found = std::find_if(placement.begin(), placement.end(), [&](const PodPlacement& one) {
-    return one.role == task.role && one.index == task.index;
-  });
-  LOCKSTEP_CHECK(found != placement.end(), "no placement of " + TaskName(task));
-  return &*found;
+  PodPlacement* const placement = FindPlacement(&decision_.status, task);
+  LOCKSTEP_CHECK(placement != nullptr, "no placement of " + TaskName(task));
+  return placement;
 }
 
 Decision Pass::Take() {

@@ -6,6 +6,7 @@
 
 #include "common/contract/text.h"
 #include "operator/api/conditions.h"
+#include "operator/api/placement.h"
 #include "operator/reconcile/policy/budget.h"
 #include "operator/reconcile/policy/deadline.h"
 #include "operator/reconcile/policy/gang_restart.h"
@@ -205,11 +206,8 @@ std::vector<StartProblem> FindStartProblems(const Pass& pass, const GangView& vi
     if (has_run && !member.rank.has_value()) {
       continue;
     }
-    const auto placement = std::find_if(
-        pass.status().placement.begin(), pass.status().placement.end(), [&](const auto& one) {
-          return one.role == member.task.role && one.index == member.task.index;
-        });
-    if (auto problem = ProblemOf({pass, member, *placement, has_run})) {
+    const PodPlacement& placement = *FindPlacement(pass.status(), member.task);
+    if (auto problem = ProblemOf({pass, member, placement, has_run})) {
       problems.push_back(*std::move(problem));
     }
   }

@@ -6,6 +6,7 @@
 #include "common/base/check.h"
 #include "operator/api/conditions.h"
 #include "operator/api/decode.h"
+#include "operator/api/placement.h"
 #include "operator/kube/decode.h"
 #include "operator/reconcile/gang_view.h"
 #include "operator/reconcile/pod_labels.h"
@@ -24,14 +25,6 @@ constexpr Duration kPartialGangMax = std::chrono::minutes(3);
 
 // Calendars of operators differ from the server's by two seconds.
 constexpr std::chrono::seconds kCalendarError{5};
-
-const PodPlacement* Find(const TrainingJobStatus& status, const PodPlacement& like) {
-  const auto found =
-      std::find_if(status.placement.begin(), status.placement.end(), [&](const auto& one) {
-        return one.role == like.role && one.index == like.index;
-      });
-  return found == status.placement.end() ? nullptr : &*found;
-}
 
 int64_t GpusOf(const TrainingJob& job, const PodPlacement& placement) {
   const RoleSpec* const role = job.FindRole(placement.role);
@@ -123,7 +116,7 @@ void Checks::CheckProgress(const TrainingJob& before, const TrainingJob& after) 
   Require(was.epoch <= is.epoch, name + ": the epoch decreased");
   Require(was.control_counter <= is.control_counter, name + ": the control counter decreased");
   for (const PodPlacement& placement : is.placement) {
-    const PodPlacement* const old = Find(was, placement);
+    const PodPlacement* const old = FindPlacement(was, TaskOf(placement));
     if (old != nullptr && was.attempt == is.attempt) {
       Require(old->incarnation <= placement.incarnation, name + ": an incarnation decreased");
       Require(old->incarnation < placement.incarnation || old->node == placement.node ||
@@ -147,7 +140,7 @@ void Checks::CheckCounts(const TrainingJob& before, const TrainingJob& after) {
   bool has_casualty = false;
   for (const PodPlacement& placement : before.status.placement) {
     has_casualty = has_casualty || HasSuffered(placement.pod_uid);
-    const PodPlacement* const now = Find(after.status, placement);
+    const PodPlacement* const now = FindPlacement(after.status, TaskOf(placement));
     if (now == nullptr || before.status.attempt != after.status.attempt) {
       continue;
     }
@@ -203,7 +196,7 @@ void Checks::CheckPlan(const TrainingJob& before, const TrainingJob& after) {
   std::map<std::string, int64_t> promised;
   std::set<std::string> new_nodes;
   for (const PodPlacement& placement : after.status.placement) {
-    const PodPlacement* const old = Find(before.status, placement);
+    const PodPlacement* const old = FindPlacement(before.status, TaskOf(placement));
     if (old == nullptr || before.status.attempt != after.status.attempt ||
         old->node != placement.node) {
       new_nodes.insert(placement.node);
@@ -279,10 +272,7 @@ void Checks::CheckPods(const std::string& namespace_name, const TrainingJob& job
     const std::string name = NameOf(job) + ": " + key.name;
     Require(identity->number.attempt <= job.status.attempt, name + " is of a later attempt");
     if (identity->number.attempt == job.status.attempt) {
-      PodPlacement like;
-      like.role = identity->task.role;
-      like.index = identity->task.index;
-      const PodPlacement* const placement = Find(job.status, like);
+      const PodPlacement* const placement = FindPlacement(job.status, identity->task);
       Require(placement != nullptr && identity->number.incarnation <= placement->incarnation,
               name + " stands where the status knows of nothing");
       const bool is_bound = !TextAt(*object, "spec.nodeName").empty();

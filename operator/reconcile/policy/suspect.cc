@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "operator/api/placement.h"
 #include "operator/reconcile/policy/gang_restart.h"
 
 namespace lockstep::control {
@@ -72,10 +73,7 @@ std::set<int> ChargedRanks(const GangView& view,
 // it was in it.
 bool HasRunFor(const Pass& pass, const Member& member, std::chrono::milliseconds patience) {
   const Condition* const running = FindCondition(pass.status(), ConditionType::kRunning);
-  const auto placement = std::find_if(
-      pass.status().placement.begin(), pass.status().placement.end(), [&](const auto& one) {
-        return one.role == member.task.role && one.index == member.task.index;
-      });
+  const PodPlacement* const placement = FindPlacement(pass.status(), member.task);
   return HasRun(pass.status()) && placement->since <= running->last_transition &&
          pass.now() - running->last_transition >= patience;
 }

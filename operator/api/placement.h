@@ -1,0 +1,15 @@
+#pragma once
+
+#include "common/contract/topology.h"
+#include "operator/api/training_job.h"
+
+namespace lockstep::control {
+
+// Whose place it is.
+TaskId TaskOf(const PodPlacement& placement);
+
+// The task's placement in the current attempt; null when it has none.
+const PodPlacement* FindPlacement(const TrainingJobStatus& status, const TaskId& task);
+PodPlacement* FindPlacement(TrainingJobStatus* status, const TaskId& task);
+
+}  // namespace lockstep::control
