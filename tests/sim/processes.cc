@@ -5,6 +5,7 @@
 
 #include "common/base/check.h"
 #include "common/contract/exit_code.h"
+#include "common/contract/initial_status.h"
 
 namespace lockstep::control::sim {
 namespace {
@@ -301,15 +302,7 @@ std::optional<StatusDocument> Processes::Report(const std::string& pod_uid) cons
     return std::nullopt;
   }
   const WorkerEnvironment& environment = process->environment;
-  StatusDocument document;
-  document.job = environment.job;
-  document.job_uid = environment.job_uid;
-  document.pod = environment.pod;
-  document.task = environment.task;
-  document.rank = environment.rank;
-  document.world_size = environment.world_size;
-  document.incarnation = environment.incarnation;
-  document.attempt = environment.attempt;
+  StatusDocument document = InitialStatus(environment);
   document.epoch = process->epoch;
   document.phase = process->phase;
   document.step = Step(process->step);

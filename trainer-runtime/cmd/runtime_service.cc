@@ -7,6 +7,7 @@
 
 #include "common/base/file.h"
 #include "common/base/unique_fd.h"
+#include "common/contract/initial_status.h"
 #include "trainer-runtime/telemetry/runtime_endpoints.h"
 
 namespace lockstep::runtime {
@@ -15,18 +16,8 @@ namespace {
 constexpr std::size_t kJobKeyBytesMax = 4096;  // a key is 64 characters; anything longer is no key
 
 StatusDocument InitialDocument(const WorkerEnvironment& environment) {
-  StatusDocument document;
-  document.job = environment.job;
-  document.job_uid = environment.job_uid;
-  document.pod = environment.pod;
-  document.task = environment.task;
-  document.rank = environment.rank;
-  document.world_size = environment.world_size;
-  document.incarnation = environment.incarnation;
-  document.attempt = environment.attempt;
-  document.epoch = environment.epoch;
+  StatusDocument document = InitialStatus(environment);
   document.pid = ::getpid();
-  document.checkpoint_directory = environment.checkpoint_directory;
   return document;
 }
 
