@@ -218,7 +218,8 @@ TEST_P(TransportStream, PausedSinkHoldsBackTheServer) {
     ASSERT_TRUE(sink->AwaitPause());
     transport()->Resume(id);
   }
-  const std::size_t grown = ResidentBytes() - std::min(before, ResidentBytes());
+  const std::size_t after = ResidentBytes();
+  const std::size_t grown = after - std::min(before, after);
   EXPECT_LT(sent.load(), kBytes / 2) << "the server was never held back";
   EXPECT_LT(grown, 8U * 1024 * 1024) << "bytes pile up here";
   RecordProperty("resident_growth_kib", std::to_string(grown / 1024));
