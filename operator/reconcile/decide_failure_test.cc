@@ -301,6 +301,8 @@ TEST(DecideGangRestart, CommandGangStartsAnewOnceAllItsPodsHaveEnded) {
   EXPECT_EQ(decision.status.epoch, Epoch(1));
   EXPECT_TRUE(decision.status.placement.empty());
   EXPECT_EQ(TrueConditions(decision.status), "Created Restarting");
+  ASSERT_EQ(decision.events.size(), 1U);
+  EXPECT_EQ(decision.events.front().type, EventType::kWarning);
   EXPECT_EQ(DescribeEffects(world.Step()), "");  // two pods still run
   world.FinishDeletions();
   world.Launch();
@@ -345,6 +347,19 @@ TEST(DecideGangRestart, ProgramsOwnVerdictFailsTheJobUnderExitCode) {
   EXPECT_EQ(MessageOf(world.Step().status, ConditionType::kFailed),
             "pod mnist-worker-1 (rank 1) exit code 3: ValueError: bad, cause program_exit; "
             "restarts used 0 of 6");
+}
+
+TEST(DecideGangRestart, ImageWithoutTheLoaderOfTheRuntimeIsExplained) {
+  TestWorld world(MakeCommandJob(2));
+  world.Launch();
+  world.Exit("mnist-worker-1", 1);
+  world.Find("mnist-worker-1")->status.termination->message =
+      "exec /lockstep/bin/lockstep-runtime: no such file or directory\n";
+
+  EXPECT_EQ(MessageOf(world.Step().status, ConditionType::kFailed),
+            "pod mnist-worker-1 (rank 1) exit code 1: exec /lockstep/bin/lockstep-runtime: no such "
+            "file or directory (the image needs glibc 2.34 or newer), cause program_exit; restarts "
+            "used 0 of 6");
 }
 
 // Rank 1 of three has ended; the others tell, and its port, but no kubelet yet.

@@ -32,6 +32,12 @@ std::string LastWords(const std::string& message, bool was_killed) {
   return CutText(words, kLastWordsBytesMax);
 }
 
+// The kernel says of a program whose loader is missing that the program is.
+std::string HintOn(const std::string& words) {
+  const bool lacks_loader = words.find("lockstep-runtime: no such file or directory") != words.npos;
+  return lacks_loader ? " (the image needs glibc 2.34 or newer)" : "";
+}
+
 const RoleSpec& RoleOf(const Pass& pass, const Member& member) {
   const RoleSpec* const role = pass.job().FindRole(member.task.role);
   LOCKSTEP_CHECK(role != nullptr, "the job has no role of " + TaskName(member.task));
@@ -179,7 +185,7 @@ Failure EndedFailure(const Pass& pass, const Member& member) {
     words = LastWords(status.message, /*was_killed=*/false);
   }
   if (!words.empty()) {
-    failure.sentence += ": " + words;
+    failure.sentence += ": " + words + HintOn(words);
   }
   return failure;
 }

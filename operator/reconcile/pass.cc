@@ -43,6 +43,16 @@ void Pass::Delete(const kube::Pod& pod, std::chrono::seconds grace, const std::s
   Do(DeletePod{pod.name, pod.uid, grace, reason});
 }
 
+void Pass::Say(EventType type, const std::string& reason, const std::string& message) {
+  const std::vector<Event>& said = decision_.events;
+  const bool was_said = std::any_of(said.begin(), said.end(), [&](const Event& event) {
+    return event.reason == reason && event.message == message;
+  });
+  if (!was_said) {
+    decision_.events.push_back({type, reason, message});
+  }
+}
+
 void Pass::WakeAt(WallTime when) {
   if (when <= now_) {
     return;

@@ -48,9 +48,8 @@ class Pass {
   // it may have become urgent.
   void Delete(const kube::Pod& pod, std::chrono::seconds grace, const std::string& reason);
 
-  void Say(EventType type, const std::string& reason, const std::string& message) {
-    decision_.events.push_back({type, reason, message});
-  }
+  // Once in a pass, though one happening may set several conditions.
+  void Say(EventType type, const std::string& reason, const std::string& message);
 
   void Count(Metric metric, const std::string& label) {
     decision_.metrics.push_back({metric, label, 1});

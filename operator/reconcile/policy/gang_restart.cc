@@ -74,8 +74,8 @@ void RestartGang(const Failure& origin, Pass* pass) {
     status->retry_at = pass->now() + delay;
     message += " after " + std::to_string(delay.count()) + " s";
   }
-  pass->Set({ConditionType::kScheduled, false, "GangRestart", message});
   pass->Set({ConditionType::kRestarting, true, "GangRestart", message}, EventType::kWarning);
+  pass->Set({ConditionType::kScheduled, false, "GangRestart", message});
 }
 
 void RollBackGang(const std::string& reason, const std::string& sentence, Pass* pass) {
