@@ -318,7 +318,6 @@ Status ApiCluster::ConfirmGivenUp(const JobKey& key,
                                   const TrainingJobStatus& before,
                                   const TrainingJobStatus& after) {
   std::vector<std::string> names;
-  std::vector<std::string> versions;
   for (const kube::Item<kube::Pod>* item : parts_.world->PodsOf(key)) {
     const auto identity = ParsePodLabels(item->object->labels);
     if (item->object->status.phase != kube::PodPhase::kPending || item->object->is_deleting ||
@@ -330,14 +329,13 @@ Status ApiCluster::ConfirmGivenUp(const JobKey& key,
                          place->incarnation == identity->number.incarnation;
     if (!is_kept) {
       names.push_back(item->key.name);
-      versions.push_back(item->resource_version);
     }
   }
   LOCKSTEP_RETURN_IF_ERROR(LookUpPods(key, names));
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    const auto* const pod = parts_.world->FindPod({key.namespace_name, names[i]});
-    if (pod == nullptr || pod->resource_version != versions[i]) {
-      return Error(ErrorCode::kStale, "pod " + names[i] + " has changed since it was last seen");
+  for (const std::string& name : names) {
+    const auto* const pod = parts_.world->FindPod({key.namespace_name, name});
+    if (pod == nullptr || pod->object->status.phase != kube::PodPhase::kPending) {
+      return Error(ErrorCode::kStale, "pod " + name + " has changed since it was last seen");
     }
   }
   return OkStatus();
