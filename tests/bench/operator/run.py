@@ -52,14 +52,18 @@ class Bench:
         self.plane, self.admin = plane, plane.admin
         self.operator, self.hollow = operator, hollow
         self.program = operator.program
+        # Hollow kubelets finish a deletion by the pod's name, late: nobody may have it again.
+        self.run_number = 0
 
     def large_job(self):
         """A: one job of 500 workers, from just before the request until the last pod was made."""
-        return self.measure([("large", 500)])
+        self.run_number += 1
+        return self.measure([(f"large-{self.run_number}", 500)])
 
     def many_jobs(self):
         """B: 100 jobs of 5 workers, all at once."""
-        return self.measure([(f"job-{index}", 5) for index in range(100)])
+        self.run_number += 1
+        return self.measure([(f"job-{self.run_number}-{index}", 5) for index in range(100)])
 
     def measure(self, jobs):
         wanted = sum(workers for _, workers in jobs)
@@ -97,11 +101,13 @@ class Bench:
 
     def replacement(self):
         """C: one of 16 workers of the built-in trainer fails; until its successor runs."""
-        self.create("small", 16, training=TRAINING)
-        self.wait_running([("small", 16)])
-        pods = self.admin.list("Pod", NAMESPACE, labels=f"{JOB_LABEL}=small")
+        self.run_number += 1
+        job = f"small-{self.run_number}"
+        self.create(job, 16, training=TRAINING)
+        self.wait_running([(job, 16)])
+        pods = self.admin.list("Pod", NAMESPACE, labels=f"{JOB_LABEL}={job}")
         uids = {pod["metadata"]["uid"] for pod in pods}
-        watch = Watch(self.admin, "Pod", NAMESPACE, labels=f"{JOB_LABEL}=small")
+        watch = Watch(self.admin, "Pod", NAMESPACE, labels=f"{JOB_LABEL}={job}")
         victim = pods[7]["metadata"]["name"]
         self.hollow.end_pod(victim, NAMESPACE, exit_code=137, reason="OOMKilled")
 
@@ -117,9 +123,9 @@ class Bench:
 
         failed, successor = wait_for(moments, 60, "the successor")
         kept = {pod["metadata"]["uid"]
-                for pod in self.admin.list("Pod", NAMESPACE, labels=f"{JOB_LABEL}=small")} & uids
+                for pod in self.admin.list("Pod", NAMESPACE, labels=f"{JOB_LABEL}={job}")} & uids
         watch.close()
-        self.clean([("small", 16)])
+        self.clean([(job, 16)])
         return {"replaced": successor - failed, "kept": len(kept)}
 
     def beside_foreign_pods(self, count):
