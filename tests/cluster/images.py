@@ -9,11 +9,25 @@ import tarfile
 
 # The one that every node has: Debian's static busybox. It is the pause image too.
 BASE = "localhost/base:1"
+# A user's own: the same with the C library, which the runtime that is copied in front of it needs.
+USER = "localhost/user:1"
 BUSYBOX = pathlib.Path("/bin/busybox")
 
 
 def make_base_image(archive):
     """Writes the image BASE; its commands are busybox's."""
+    _make_image(archive, BASE, [])
+
+
+def make_user_image(archive, program):
+    """Writes the image USER, with the libraries that `program` is linked with."""
+    words = subprocess.run(
+        ["ldd", program], check=True, capture_output=True, text=True
+    ).stdout.split()
+    _make_image(archive, USER, [word for word in words if word.startswith("/")])
+
+
+def _make_image(archive, reference, libraries):
     applets = subprocess.run(
         [BUSYBOX, "--list"], check=True, capture_output=True, text=True
     ).stdout.split()
@@ -28,7 +42,10 @@ def make_base_image(archive):
             entry = tarfile.TarInfo(f"bin/{applet}")
             entry.type, entry.linkname = tarfile.SYMTYPE, "busybox"
             tar.addfile(entry)
-    _write_archive(archive, BASE, layer.getvalue(), ["sleep", "2147483647"])
+        for library in libraries:
+            content = pathlib.Path(library).read_bytes()
+            _add_file(tar, library.lstrip("/"), content, 0o755)
+    _write_archive(archive, reference, layer.getvalue(), ["sleep", "2147483647"])
 
 
 def _write_archive(archive, reference, layer, command):

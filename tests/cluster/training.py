@@ -42,11 +42,11 @@ class Recovery:
 class Training:
     """One job of a namespace."""
 
-    def __init__(self, product, namespace):
+    def __init__(self, product, namespace, name="mnist"):
         self._product = product
         self.plane, self.admin = product.plane, product.admin
         self.namespace = namespace
-        self.name = "mnist"
+        self.name = name
         self._key = None
 
     def start(self, role=None, run_policy=None, **training):
@@ -132,11 +132,11 @@ class Training:
             return all(document and document["phase"] == "training" and document["step"] > 0
                        for document in documents)
 
-        self._wait(all_step, seconds, "all workers to train")
+        self.wait(all_step, seconds, "all workers to train")
 
     def wait_for(self, condition, seconds=180):
         """Waits until the job has that condition, and returns it."""
-        self._wait(lambda: is_true(self.job(), condition), seconds, f"the job to be {condition}")
+        self.wait(lambda: is_true(self.job(), condition), seconds, f"the job to be {condition}")
         return self.job()
 
     def measure_recovery(self, task, harm, seconds=RECOVERY_SECONDS):
@@ -148,7 +148,7 @@ class Training:
             began = time.monotonic()
             harm(victim)
             # Only the successor's first step is surely one after the loss.
-            steps = self._wait(lambda: self._steps_of_successor(task, victim), seconds,
+            steps = self.wait(lambda: self._steps_of_successor(task, victim), seconds,
                                "the next step")
         finally:
             watch.close()
@@ -175,7 +175,8 @@ class Training:
                  if event["event"] == kind]
         return [each for each in times if each > moment]
 
-    def _wait(self, condition, seconds, what):
+    def wait(self, condition, seconds, what):
+        """What is true of `condition` within that time; the failure says how the job stands."""
         try:
             return wait_for(condition, seconds, what)
         except AssertionError as failure:

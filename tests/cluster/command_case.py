@@ -1,0 +1,93 @@
+"""A program of the user's own in an image of the user's own, which knows nothing of Lockstep."""
+
+import json
+import unittest
+
+from product import ProductCase  # lets us import from other folders
+from images import BASE, USER, make_user_image
+from jobs import condition, is_true, training_job
+from tools import BIN
+from training import Training
+
+# Says what it was told, and ends with the code that somebody leaves it.
+PROGRAM = """
+echo "of $WORLD_SIZE: $TF_CONFIG"
+until [ -e /tmp/code ]; do sleep 0.1; done
+exit $(cat /tmp/code)
+"""
+
+
+class CommandTest(ProductCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        archive = cls.cluster.folder / "user.tar"
+        make_user_image(archive, BIN / "lockstep-runtime")
+        cls.cluster.import_image(archive)
+
+    def test_ranks_know_each_other_start_anew_after_a_kill_and_succeed(self):
+        training = self.start(USER)
+        self.wait_start(training)
+        before = training.pods()
+        self.product.kill_container(before["worker-1"])
+        training.wait(lambda: len(training.pods()) == 3 and not _uids(before) & _uids(
+            training.pods()), 60, "a new gang: nobody but the runtime's trainer meets again")
+        self.wait_start(training)
+        for task in training.pods():
+            self.end(training, task, 0)
+        training.wait_for("Succeeded", 60)
+
+    def test_code_that_is_the_programs_own_fault_fails_the_job_and_is_told(self):
+        training = self.start(USER)
+        self.wait_start(training)
+        self.end(training, "worker-2", 3)
+        job = training.wait_for("Failed", 60)
+        message = condition(job, "Failed")[2]
+        self.assertIn("worker-2", message)
+        self.assertIn("exit code 3", message)
+
+    def test_image_in_which_the_runtime_cannot_start_is_named(self):
+        message = condition(self.start(BASE).wait_for("Failed", 60), "Failed")[2]
+        self.assertIn("exec /lockstep/bin/lockstep-runtime: no such file or directory", message)
+        self.assertIn("glibc", message)
+
+    def start(self, image):
+        program = {"image": image, "command": ["sh", "-c", PROGRAM],
+                   "securityContext": {"runAsUser": 65532}}
+        job = training_job("program", 3, gpus=0, pod_spec={"container": program})
+        self.admin.create(job, self.namespace)
+        return Training(self.product, self.namespace, "program")
+
+    def was_told(self, training, task, pod):
+        """Whether the program in the pod has said that it knows who it is."""
+        index = int(task.rpartition("-")[2])
+        mark = f"[rank {index}] of 3: "
+        code, output = self.plane.kubectl(
+            "logs", pod["metadata"]["name"], "-n", self.namespace, check=False)
+        if code != 0 or mark not in output:
+            return False
+        config = json.loads(output.partition(mark)[2].partition("\n")[0])
+        self.assertEqual(config["task"], {"type": "worker", "index": index})
+        self.assertEqual(len(config["cluster"]["worker"]), 3)
+        return True
+
+    def wait_start(self, training):
+        def all_told():
+            pods = training.pods()
+            return len(pods) == 3 and all(
+                self.was_told(training, task, pod) for task, pod in pods.items())
+
+        training.wait(all_told, 60, "the programs to start")
+
+    def end(self, training, task, code):
+        name = training.pods()[task]["metadata"]["name"]
+        self.plane.kubectl("exec", name, "-n", self.namespace, "--",
+                           "sh", "-c", f"echo {code} > /tmp/code.new; mv /tmp/code.new /tmp/code")
+
+
+def _uids(pods):
+    return {pod["metadata"]["uid"] for pod in pods.values()}
+
+
+if __name__ == "__main__":
+    unittest.main()
