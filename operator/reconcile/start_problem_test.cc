@@ -329,6 +329,17 @@ TEST(ReplacementLadder, LaterReplacementClimbsItAnew) {
   EXPECT_EQ(world.job.status.attempt, Attempt(0));
 }
 
+TEST(ReplacementLadder, OneWhosePeersDoNotMeetItStartsTheGangAnew) {
+  TestWorld world = Replacing();
+  world.RunAll();
+  world.Step();
+  world.Exit("mnist-worker-1-r1", 75);  // the others run, and are deaf
+
+  world.Step();
+  EXPECT_EQ(world.job.status.attempt, Attempt(1));
+  EXPECT_EQ(DescribeRestarts(world.job.status), "killed=1 unreachable=1");
+}
+
 TEST(ReplacementLadder, WithoutAnotherNodeTheGangStartsAnew) {
   TestWorld world = Replacing();
   world.observed.nodes.pop_back();

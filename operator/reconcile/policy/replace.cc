@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "common/contract/exit_code.h"
+#include "operator/api/placement.h"
 #include "operator/reconcile/policy/budget.h"
 #include "operator/reconcile/policy/successor.h"
 
@@ -53,6 +55,14 @@ void TellSurvivors(const GangView& view, const std::vector<Failure>& failures, P
   }
 }
 
+// Whether a successor has waited for its peers in vain: those who run on do not meet, and another
+// one in its place would wait as long.
+bool IsLeftAlone(const Pass& pass, const Failure& failure) {
+  const PodPlacement* const placement = FindPlacement(pass.status(), failure.task);
+  return failure.cause == ExitCauseName(ExitCause::kUnreachable) && placement != nullptr &&
+         placement->incarnation != Incarnation();
+}
+
 }  // namespace
 
 bool CanReplace(const Pass& pass, const GangView& view, const std::vector<Failure>& failures) {
@@ -61,7 +71,8 @@ bool CanReplace(const Pass& pass, const GangView& view, const std::vector<Failur
         return member.rank.has_value() && member.state == MemberState::kSucceeded;
       });
   return std::all_of(failures.begin(), failures.end(), [&](const Failure& failure) {
-    return failure.task.role == Role::kEvaluator || (pass.is_training() && !has_finished_rank);
+    return failure.task.role == Role::kEvaluator ||
+           (pass.is_training() && !has_finished_rank && !IsLeftAlone(pass, failure));
   });
 }
 
