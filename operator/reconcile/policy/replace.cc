@@ -70,9 +70,13 @@ bool CanReplace(const Pass& pass, const GangView& view, const std::vector<Failur
       std::any_of(view.members.begin(), view.members.end(), [](const Member& member) {
         return member.rank.has_value() && member.state == MemberState::kSucceeded;
       });
+  const bool are_left_alone =
+      std::all_of(failures.begin(), failures.end(), [&](const Failure& failure) {
+        return IsLeftAlone(pass, failure);
+      });
   return std::all_of(failures.begin(), failures.end(), [&](const Failure& failure) {
     return failure.task.role == Role::kEvaluator ||
-           (pass.is_training() && !has_finished_rank && !IsLeftAlone(pass, failure));
+           (pass.is_training() && !has_finished_rank && !are_left_alone);
   });
 }
 

@@ -10,7 +10,8 @@ namespace lockstep::control {
 
 // Whether the failed members can be replaced one by one while the others keep running: an
 // evaluator always, a ps or rank of the built-in trainer unless a rank has finished (a successor
-// would wait for peers that never come) or a successor has waited for them in vain already.
+// would wait for peers that never come) or all that has failed are successors that have waited for
+// them in vain.
 bool CanReplace(const Pass& pass, const GangView& view, const std::vector<Failure>& failures);
 
 // Gives each failed member a successor: counts the restart, raises the incarnation, and, if a rank
