@@ -221,7 +221,9 @@ TEST_P(TransportStream, PausedSinkHoldsBackTheServer) {
   const std::size_t after = ResidentBytes();
   const std::size_t grown = after - std::min(before, after);
   EXPECT_LT(sent.load(), kBytes / 2) << "the server was never held back";
+#ifndef __SANITIZE_ADDRESS__  // it keeps for a while what was freed
   EXPECT_LT(grown, 8U * 1024 * 1024) << "bytes pile up here";
+#endif
   RecordProperty("resident_growth_kib", std::to_string(grown / 1024));
   is_slow = false;
   transport()->Resume(id);
