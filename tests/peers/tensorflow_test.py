@@ -15,6 +15,7 @@ from harness import LocalTest, command_manifest  # noqa: E402
 
 PROGRAM = pathlib.Path(__file__).with_name("tensorflow_mwms.py")
 PYTHON = os.environ.get("LOCKSTEP_TENSORFLOW_PYTHON", "")
+COMMAND = [PYTHON, "-B", str(PROGRAM)]  # autograph would leave compiled files in the scratch folder
 
 
 def losses(text):
@@ -39,7 +40,7 @@ class TensorFlowMultiWorkerMirrored(LocalTest):
         for index in range(2):
             config = {"cluster": {"worker": workers}, "task": {"type": "worker", "index": index}}
             processes.append(subprocess.Popen(
-                [PYTHON, PROGRAM], env={**os.environ, "TF_CONFIG": json.dumps(config)},
+                COMMAND, env={**os.environ, "TF_CONFIG": json.dumps(config)},
                 stdout=subprocess.PIPE, text=True))
         outputs = [process.communicate(timeout=100)[0] for process in processes]
         self.assertEqual([process.returncode for process in processes], [0, 0])
@@ -48,7 +49,7 @@ class TensorFlowMultiWorkerMirrored(LocalTest):
     def test_same_losses_as_by_hand(self):
         by_hand = self.train_by_hand()
         self.assertEqual(len(by_hand), 5)
-        run = self.run_job(command_manifest([PYTHON, str(PROGRAM)], name="mwms"))
+        run = self.run_job(command_manifest(COMMAND, name="mwms"))
         self.assertEqual(run.exit_code, 0, run.output)
         self.assertEqual(losses(run.pod_log("mwms-worker-0")), by_hand)
 
