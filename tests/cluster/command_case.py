@@ -5,7 +5,7 @@ import unittest
 
 from product import ProductCase  # lets us import from other folders
 from images import BASE, USER, make_user_image
-from jobs import condition, is_true, training_job
+from jobs import condition, training_job
 from tools import BIN
 from training import Training
 

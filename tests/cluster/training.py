@@ -149,7 +149,7 @@ class Training:
             harm(victim)
             # Only the successor's first step is surely one after the loss.
             steps = self.wait(lambda: self._steps_of_successor(task, victim), seconds,
-                               "the next step")
+                              "the next step")
         finally:
             watch.close()
         successor = self.pods()[task]
