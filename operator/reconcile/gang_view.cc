@@ -29,10 +29,11 @@ std::vector<OwnPod> OwnPods(const Metadata& job, const Observed& observed) {
   return pods;
 }
 
-MemberState StateOf(const PodPlacement& placement,
-                    const kube::Pod* pod,
-                    const Observed& observed,
-                    bool is_heard) {
+MemberState StateOf(const Member& member,
+                    const PodPlacement& placement,
+                    const std::vector<Member>& members,
+                    const Observed& observed) {
+  const kube::Pod* const pod = member.pod;
   if (placement.is_completed) {
     return MemberState::kSucceeded;
   }
@@ -50,7 +51,7 @@ MemberState StateOf(const PodPlacement& placement,
     default:
       break;
   }
-  if (!IsAlive(*pod, observed) && !is_heard) {
+  if (!IsAlive(*pod, observed) && !IsHeard(members, member)) {
     return MemberState::kVanished;
   }
   if (pod->is_deleting) {
@@ -191,8 +192,7 @@ GangView ViewGang(const Metadata& job,
     view.members.push_back(member);
   }
   for (Member& member : view.members) {
-    const bool is_heard = IsHeard(view.members, member);
-    member.state = StateOf(*placements[member.task], member.pod, observed, is_heard);
+    member.state = StateOf(member, *placements[member.task], view.members, observed);
   }
   return view;
 }
