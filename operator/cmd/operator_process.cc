@@ -38,6 +38,9 @@ constexpr std::size_t kStatusBodyMax = 4 * 1024 * 1024;
 
 constexpr Duration kPollIntervalMax = std::chrono::seconds(15);  // of pods that never answer
 
+// Choice: events tell of what has happened, so they must not compete with what is to happen.
+constexpr int kEventsAtOnce = 2;
+
 constexpr Duration kReleaseTimeout = std::chrono::seconds(3);
 constexpr Duration kStopTimeout = std::chrono::seconds(25);  // within a pod's grace of 30 s
 constexpr Duration kProgressInterval = std::chrono::seconds(5);
@@ -99,6 +102,7 @@ class OperatorProcess::Parts {
   std::unique_ptr<Transport> transport_;
   std::optional<LeaseDriver> lease_;
   std::unique_ptr<ApiClient> api_;
+  std::unique_ptr<ApiClient> events_api_;
   std::optional<HttpClient> pods_client_;
   std::optional<ControlPost> control_;
   std::optional<EventSender> events_;
@@ -127,15 +131,18 @@ Status OperatorProcess::Parts::Start(const OperatorFlags& flags, const OperatorI
   api.credentials = credentials_.get();
   api.clock = &kClock;
   api.observer = &*metrics_;
+  api.parallel_max = flags.api_concurrency;
   if (flags.leader_elect) {
     api.leads_until = [this] { return lease_ ? lease_->leads_until() : TimePoint{}; };
     api.write_timeout = std::min<Duration>(api.write_timeout, flags.renew_deadline / 2);
   }
-  api_ = std::make_unique<ApiClient>(std::move(api));
+  api_ = std::make_unique<ApiClient>(api);
+  api.parallel_max = kEventsAtOnce;
+  events_api_ = std::make_unique<ApiClient>(std::move(api));
   pods_client_.emplace(kStatusBodyMax);
   control_.emplace(&*pods_client_);
   EventSenderOptions events;
-  events.api = api_.get();
+  events.api = events_api_.get();
   events.clock = &kClock;
   events.logger = logger_;
   events.recorder.reporting_instance =

@@ -31,7 +31,7 @@ struct ApiClientOptions {
   Duration total_timeout = std::chrono::seconds(60);  // CallAll, retries and waiting included
   Duration reset_pause = std::chrono::seconds(1);     // before a GET is tried again; as client-go
   int retries_max = 10;                               // of one call; as client-go
-  int parallel_max = 16;                              // calls under way; as the transport's limit
+  int parallel_max = 16;                              // calls of one CallAll under way
 };
 
 // Calls to the API server by way of a transport.
