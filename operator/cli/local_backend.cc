@@ -65,7 +65,7 @@ Status LocalBackend::WriteStatus(const TrainingJob& job) {
   return OkStatus();
 }
 
-std::vector<Status> LocalBackend::Apply(const JobKey&, const std::vector<Effect>& effects) {
+std::vector<Status> LocalBackend::ApplyEffects(const std::vector<Effect>& effects) {
   std::vector<Status> results;
   for (const Effect& effect : effects) {
     logger_->Debug("effect", {{"what", DescribeEffect(effect)}});

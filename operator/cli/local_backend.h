@@ -26,7 +26,7 @@ struct LocalBackendOptions {
 
 // This machine as the controller's cluster: jobs are held in memory, pods by the LocalCluster,
 // reports come from the status poller. Thread: one.
-class LocalBackend final : public Cluster {
+class LocalBackend final : public OneJobCluster {
  public:
   // `pods`, `client` and `logger` outlive it.
   LocalBackend(LocalBackendOptions options, LocalCluster* pods, HttpClient* client, Logger* logger);
@@ -40,11 +40,12 @@ class LocalBackend final : public Cluster {
 
   Result<TrainingJob> ReadJob(const JobKey& key) override;
   Result<Observed> Observe(const JobKey& key) override;
-  Status WriteStatus(const TrainingJob& job) override;
-  std::vector<Status> Apply(const JobKey& key, const std::vector<Effect>& effects) override;
   void Publish(const JobKey& key, const Decision& decision) override;
 
  private:
+  Status WriteStatus(const TrainingJob& job) override;
+  std::vector<Status> ApplyEffects(const std::vector<Effect>& effects) override;
+
   Status Carry(const CreatePod& effect);
   Status Carry(const DeletePod& effect);
   Status Carry(const PrepareJob& effect);

@@ -197,7 +197,7 @@ void RunSession::StepController(TimePoint now) {
   if (stop_ != Stop::kNone) {
     return;
   }
-  for (int pass = 0; pass < kPassesPerTurnMax && controller_.Step(now); ++pass) {
+  for (int pass = 0; pass < kPassesPerTurnMax && !controller_.Step(now).empty(); ++pass) {
   }
   std::map<std::string, std::string> targets;
   for (const kube::Pod& pod : parts_.pods->pods()) {

@@ -53,7 +53,7 @@ void WorkLoop::Turn() {
   if (may_lead_ && !options_.loop->is_leading() && next_try_ <= options_.clock->Now()) {
     TryToLead();
   }
-  MakePass();  // one: the news that came meanwhile may be more urgent than the next
+  MakePasses();  // some: the news that came meanwhile may be more urgent than the others
   Poll();
   Measure();
 }
@@ -86,10 +86,12 @@ void WorkLoop::TakeIn(const WorkMessage& message) {
   }
 }
 
-void WorkLoop::MakePass() {
+void WorkLoop::MakePasses() {
   const TimePoint begin = options_.clock->Now();
-  if (const auto pass = options_.loop->Step(begin)) {
-    options_.metrics->PassDone(*pass, options_.clock->Now() - begin);
+  const std::vector<PassReport> passes = options_.loop->Step(begin);
+  const Duration duration = options_.clock->Now() - begin;  // of each: they are made together
+  for (const PassReport& pass : passes) {
+    options_.metrics->PassDone(pass, duration);
   }
 }
 

@@ -62,7 +62,7 @@ class WorkLoop {
   void Turn();
   void TakeIn(TimePoint until);
   void TakeIn(const WorkMessage& message);
-  void MakePass();
+  void MakePasses();
   void Poll();
   void Measure();
   void TryToLead();

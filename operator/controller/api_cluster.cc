@@ -1,6 +1,7 @@
 #include "operator/controller/api_cluster.h"
 
 #include <algorithm>
+#include <deque>
 #include <utility>
 
 #include "common/base/digest.h"
@@ -90,9 +91,14 @@ void ApiCluster::Accept(PodReport report, News* news) {
 void ApiCluster::NoteClosed(const kube::ObjectKey& pod, TimePoint when, News* news) {
   const kube::Item<kube::Pod>* const known = parts_.world->FindPod(pod);
   const auto identity = known == nullptr ? std::nullopt : ParsePodLabels(known->object->labels);
-  if (identity.has_value()) {
-    closed_[pod] = when;
-    news->urgent.insert({pod.namespace_name, identity->job});
+  if (!identity.has_value()) {
+    return;
+  }
+  const bool is_news = closed_.insert_or_assign(pod, when).second;
+  if (is_news) {
+    // Before the first report that is how a pod comes up.
+    std::set<JobKey>* const who = reports_.count(pod) > 0 ? &news->urgent : &news->calm;
+    who->insert({pod.namespace_name, identity->job});
   }
 }
 
@@ -154,20 +160,49 @@ Result<Observed> ApiCluster::Observe(const JobKey& key) {
   return observed;
 }
 
-Status ApiCluster::WriteStatus(const TrainingJob& job) {
+void ApiCluster::Reserve(const TrainingJob& job) {
+  parts_.world->Reserve({job.metadata.namespace_name, job.metadata.name}, job.status);
+}
+
+std::vector<Status> ApiCluster::WriteStatuses(const std::vector<TrainingJob>& jobs) {
+  std::vector<Status> answers(jobs.size(), OkStatus());
+  std::vector<std::size_t> asked;
+  std::vector<kube::Request> requests;
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    if (Result<kube::Request> request = StatusRequest(jobs[i]); request.ok()) {
+      asked.push_back(i);
+      requests.push_back(std::move(request).value());
+    } else {
+      answers[i] = request.error();
+    }
+  }
+  if (!requests.empty()) {
+    std::vector<kube::CallResult> results = parts_.api->CallAll(requests);
+    for (std::size_t i = 0; i < asked.size(); ++i) {
+      answers[asked[i]] = ReadWrittenStatus(jobs[asked[i]], std::move(results[i]));
+    }
+  }
+  parts_.world->EndReservations(&news_);
+  return answers;
+}
+
+Result<kube::Request> ApiCluster::StatusRequest(const TrainingJob& job) {
   const JobKey key{job.metadata.namespace_name, job.metadata.name};
   const StoredJob* const stored = parts_.world->FindJob(key);
   if (stored == nullptr) {
     return Error(ErrorCode::kNotFound, "the job is gone");
   }
-  const TrainingJobStatus before = stored->job.status;
-  LOCKSTEP_RETURN_IF_ERROR(ConfirmGivenUp(key, before, job.status));
-  const Result<kube::Reply> reply = kube::RequireSuccess(
-      parts_.api->Call(kube::Update(kube::kTrainingJobs,
-                                    key.namespace_name,
-                                    key.name,
-                                    StatusBody(job, parts_.world->JobVersion(key)),
-                                    "status")));
+  LOCKSTEP_RETURN_IF_ERROR(ConfirmGivenUp(key, TrainingJobStatus(stored->job.status), job.status));
+  return kube::Update(kube::kTrainingJobs,
+                      key.namespace_name,
+                      key.name,
+                      StatusBody(job, parts_.world->JobVersion(key)),
+                      "status");
+}
+
+Status ApiCluster::ReadWrittenStatus(const TrainingJob& job, kube::CallResult result) {
+  const JobKey key{job.metadata.namespace_name, job.metadata.name};
+  const Result<kube::Reply> reply = kube::RequireSuccess(std::move(result));
   if (!reply.ok()) {
     if (reply.error().code() != ErrorCode::kNotFound) {
       unsettled_.insert(key);  // somebody wrote it: we, unheard, or another
@@ -175,10 +210,13 @@ Status ApiCluster::WriteStatus(const TrainingJob& job) {
     return reply.error();
   }
   const auto written = kube::DecodeRaw(reply->body);
-  if (!written.ok()) {
+  const StoredJob* const stored = parts_.world->FindJob(key);
+  if (!written.ok() || stored == nullptr) {
     unsettled_.insert(key);
-    return written.error();
+    return written.ok() ? Error(ErrorCode::kUnavailable, "the job went while it was written")
+                        : written.error();
   }
+  const TrainingJobStatus before = stored->job.status;
   if (before.attempt != job.status.attempt) {
     refused_pods_.erase(key);  // those names are not wanted any more
   }
@@ -187,17 +225,29 @@ Status ApiCluster::WriteStatus(const TrainingJob& job) {
   return OkStatus();
 }
 
-std::vector<Status> ApiCluster::Apply(const JobKey& key, const std::vector<Effect>& effects) {
-  const StoredJob* const stored = parts_.world->FindJob(key);
-  if (stored == nullptr) {
-    return std::vector<Status>(effects.size(), Error(ErrorCode::kNotFound, "the job is gone"));
+std::vector<std::vector<Status>> ApiCluster::Apply(const std::vector<JobEffects>& jobs) {
+  const EffectBatchParts parts{parts_.world, parts_.api, parts_.control, &news_};
+  std::vector<std::vector<Status>> answers(jobs.size());
+  std::vector<std::size_t> at;  // of each batch, in `jobs`
+  std::deque<EffectBatch> batches;
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    if (const StoredJob* const stored = parts_.world->FindJob(jobs[i].key)) {
+      at.push_back(i);
+      batches.emplace_back(
+          parts, settings_, stored->job, JobKeyOf(stored->job.metadata.uid), jobs[i].effects);
+    } else {
+      answers[i].assign(jobs[i].effects.size(), Error(ErrorCode::kNotFound, "the job is gone"));
+    }
   }
-  const TrainingJob job = stored->job;
-  EffectBatch batch({parts_.world, parts_.api, parts_.control, &news_},
-                    settings_,
-                    job,
-                    JobKeyOf(job.metadata.uid));
-  std::vector<Status> answers = batch.Run(effects);
+  EffectBatch::RunAll(&batches, parts_.api);
+  for (std::size_t i = 0; i < batches.size(); ++i) {
+    answers[at[i]] = batches[i].answers();
+    NoteRefusals(jobs[at[i]].key, batches[i]);
+  }
+  return answers;
+}
+
+void ApiCluster::NoteRefusals(const JobKey& key, const EffectBatch& batch) {
   std::map<std::string, PodRefusal>& refused = refused_pods_[key];
   for (const std::string& name : batch.created_pods()) {
     refused.erase(name);
@@ -211,7 +261,6 @@ std::vector<Status> ApiCluster::Apply(const JobKey& key, const std::vector<Effec
   if (batch.is_service_foreign()) {
     foreign_services_.insert(key);
   }
-  return answers;
 }
 
 void ApiCluster::Publish(const JobKey& key, const Decision& decision) {

@@ -69,8 +69,9 @@ class ApiCluster final : public Cluster {
 
   Result<TrainingJob> ReadJob(const JobKey& key) override;
   Result<Observed> Observe(const JobKey& key) override;
-  Status WriteStatus(const TrainingJob& job) override;
-  std::vector<Status> Apply(const JobKey& key, const std::vector<Effect>& effects) override;
+  void Reserve(const TrainingJob& job) override;
+  std::vector<Status> WriteStatuses(const std::vector<TrainingJob>& jobs) override;
+  std::vector<std::vector<Status>> Apply(const std::vector<JobEffects>& jobs) override;
   void Publish(const JobKey& key, const Decision& decision) override;
 
  private:
@@ -83,6 +84,9 @@ class ApiCluster final : public Cluster {
   Status ConfirmGivenUp(const JobKey& key,
                         const TrainingJobStatus& before,
                         const TrainingJobStatus& after);
+  Result<kube::Request> StatusRequest(const TrainingJob& job);
+  Status ReadWrittenStatus(const TrainingJob& job, kube::CallResult result);
+  void NoteRefusals(const JobKey& key, const EffectBatch& batch);
   // Asks the server for these pods of the job.
   Status LookUpPods(const JobKey& key, const std::vector<std::string>& names);
   Result<ServiceState> ServiceOf(const JobKey& key, const TrainingJob& job);

@@ -18,6 +18,12 @@ struct JobKey {
   friend auto operator<=>(const JobKey&, const JobKey&) = default;
 };
 
+// What is to be done for one job.
+struct JobEffects {
+  JobKey key;
+  std::vector<Effect> effects;
+};
+
 // What the controller needs of a cluster: an API server, this machine, or a simulation.
 // Calls come one at a time, from the thread that steps the controller.
 class Cluster {
@@ -31,17 +37,47 @@ class Cluster {
   // The world around the job, now. Errors: kUnavailable.
   virtual Result<Observed> Observe(const JobKey& key) = 0;
 
-  // Stores `job.status` durably if nobody wrote the job since it was read.
-  // Errors: kStale (somebody did: gather again), kNotFound, kUnavailable.
-  virtual Status WriteStatus(const TrainingJob& job) = 0;
+  // `job.status` has been decided and is about to be written. Until WriteStatuses has answered,
+  // what it would hold is taken in the eyes of the other jobs.
+  virtual void Reserve(const TrainingJob& job) = 0;
 
-  // Carries out the effects in order; one that fails does not stop the later ones. One answer for
-  // each. kAlreadyExists for CreatePod and kNotFound for DeletePod count as done. Does not wait
-  // for pods to start or end.
-  virtual std::vector<Status> Apply(const JobKey& key, const std::vector<Effect>& effects) = 0;
+  // Stores the status of each job durably if nobody wrote that job since it was read. One answer
+  // for each. Errors: kStale (somebody did: gather again), kNotFound, kUnavailable.
+  virtual std::vector<Status> WriteStatuses(const std::vector<TrainingJob>& jobs) = 0;
+
+  // Carries out the effects, of each job in order; one that fails does not stop the later ones.
+  // One answer for each. kAlreadyExists for CreatePod and kNotFound for DeletePod count as done.
+  // Does not wait for pods to start or end.
+  virtual std::vector<std::vector<Status>> Apply(const std::vector<JobEffects>& jobs) = 0;
 
   // Lets events and metrics out.
   virtual void Publish(const JobKey& key, const Decision& decision) = 0;
+};
+
+// A cluster that knows of one job only.
+class OneJobCluster : public Cluster {
+ public:
+  void Reserve(const TrainingJob& /*job*/) final {}  // there is nobody else
+
+  std::vector<Status> WriteStatuses(const std::vector<TrainingJob>& jobs) final {
+    std::vector<Status> answers;
+    for (const TrainingJob& job : jobs) {
+      answers.push_back(WriteStatus(job));
+    }
+    return answers;
+  }
+
+  std::vector<std::vector<Status>> Apply(const std::vector<JobEffects>& jobs) final {
+    std::vector<std::vector<Status>> answers;
+    for (const JobEffects& job : jobs) {
+      answers.push_back(ApplyEffects(job.effects));
+    }
+    return answers;
+  }
+
+ private:
+  virtual Status WriteStatus(const TrainingJob& job) = 0;
+  virtual std::vector<Status> ApplyEffects(const std::vector<Effect>& effects) = 0;
 };
 
 }  // namespace lockstep::control

@@ -78,9 +78,9 @@ void ControlLoop::StandBy() {
   poll_stale_.insert(jobs.begin(), jobs.end());
 }
 
-std::optional<PassReport> ControlLoop::Step(TimePoint now) {
+std::vector<PassReport> ControlLoop::Step(TimePoint now) {
   if (!is_leading_) {
-    return std::nullopt;
+    return {};
   }
   if (sweep_at_.has_value() && *sweep_at_ <= now) {
     sweep_at_.reset();
@@ -89,12 +89,12 @@ std::optional<PassReport> ControlLoop::Step(TimePoint now) {
     }
   }
   cluster_.SetTime(now, wall_start_ + std::chrono::floor<std::chrono::milliseconds>(now - start_));
-  const std::optional<PassReport> pass = controller_.Step(now);
-  if (pass) {
-    poll_stale_.insert(pass->key);
+  std::vector<PassReport> passes = controller_.Step(now);
+  for (const PassReport& pass : passes) {
+    poll_stale_.insert(pass.key);
   }
   Spread(cluster_.TakeNews(), now);
-  return pass;
+  return passes;
 }
 
 std::optional<TimePoint> ControlLoop::NextStep() const {
@@ -157,7 +157,7 @@ void ControlLoop::Spread(const News& news, TimePoint now) {
 }
 
 Duration ControlLoop::PatienceFor(const JobKey& key) const {
-  const auto pods = static_cast<int64_t>(world_.PodsOf(key).size());
+  const auto pods = static_cast<int64_t>(world_.PodCountOf(key));
   const StoredJob* const stored = world_.FindJob(key);
   const bool comes_up = stored != nullptr && ComesUp(stored->job.status);
   return std::clamp(

@@ -64,8 +64,8 @@ class ControlLoop {
 
   bool is_leading() const { return is_leading_; }
 
-  // Makes one pass that is due; null when there is none, or another leads.
-  std::optional<PassReport> Step(TimePoint now);
+  // Makes some of the passes that are due; none when another leads.
+  std::vector<PassReport> Step(TimePoint now);
 
   // When Step has something to do if nothing changes before; null if never.
   std::optional<TimePoint> NextStep() const;

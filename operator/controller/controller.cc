@@ -10,7 +10,7 @@ namespace lockstep::control {
 namespace {
 
 // Whether an effect's answer means that the world is as it was meant to be.
-bool IsDone(const Effect& effect, const Status& status) {
+bool HasWorked(const Effect& effect, const Status& status) {
   if (status.ok()) {
     return true;
   }
@@ -45,63 +45,88 @@ void Controller::NotifyAt(const JobKey& key, TimePoint when) {
   queue_.AddAt(key, when);
 }
 
-std::optional<PassReport> Controller::Step(TimePoint now) {
-  const auto work = queue_.Take(now);
-  if (!work) {
-    return std::nullopt;
+std::vector<PassReport> Controller::Step(TimePoint now) {
+  std::vector<Pass> passes;
+  while (passes.size() < static_cast<std::size_t>(options_.jobs_at_once)) {
+    const auto work = queue_.Take(now);
+    if (!work) {
+      break;
+    }
+    passes.push_back(Gather(*work, now));
   }
-  const PassResult result = RunPass(work->key, now);
-  if (result == PassResult::kFailed) {
-    queue_.AddAfterFailure(work->key, now);
-  } else {
-    queue_.Forget(work->key);
+  WriteStatuses(&passes, now);
+  ApplyEffects(&passes);
+  std::vector<PassReport> reports;
+  for (Pass& pass : passes) {
+    Finish(&pass, now);
+    reports.push_back(pass.report);
   }
-  queue_.Done(now);
-  return PassReport{work->key, result, work->waited};
+  return reports;
 }
 
-PassResult Controller::RunPass(const JobKey& key, TimePoint now) {
+Controller::Pass Controller::Gather(const kube::WorkQueue<JobKey>::Work& work, TimePoint now) {
+  const JobKey& key = work.key;
+  Pass pass;
+  pass.report = {key, PassResult::kDone, work.waited};
   Result<TrainingJob> read = cluster_->ReadJob(key);
   if (!read.ok()) {
-    return NoteReadFailure(key, read.error());
+    pass.report.result = NoteReadFailure(key, read.error());
+    pass.is_over = true;
+    return pass;
   }
-  TrainingJob job = std::move(read).value();
+  pass.job = std::move(read).value();
   const Result<Observed> observed = cluster_->Observe(key);
   if (!observed.ok()) {
-    return NoteReadFailure(key, observed.error());
+    pass.report.result = NoteReadFailure(key, observed.error());
+    pass.is_over = true;
+    return pass;
   }
-  const Decision decision = observed->job_problem.empty()
-                                ? Decide(job, *observed, WallAt(now))
-                                : RejectJob(job, *observed, observed->job_problem, WallAt(now));
-  std::optional<TimePoint> wakeup;
-  if (decision.next_wakeup.has_value()) {
-    wakeup = now + (*decision.next_wakeup - WallAt(now));
+  pass.decision = observed->job_problem.empty()
+                      ? Decide(pass.job, *observed, WallAt(now))
+                      : RejectJob(pass.job, *observed, observed->job_problem, WallAt(now));
+  if (pass.decision.next_wakeup.has_value()) {
+    pass.wakeup = now + (*pass.decision.next_wakeup - WallAt(now));
   }
-  if (const auto later = ProgressTime(key, decision, job, now)) {
-    wakeup = std::min(*later, wakeup.value_or(*later));
-  } else if (decision.status != job.status) {
-    job.status = decision.status;
-    if (const Status written = cluster_->WriteStatus(job); !written.ok()) {
-      // Nothing has happened yet: the effects, and what people would hear of them, wait for a
-      // decision whose status was accepted.
-      logger_->Warn("status not written",
-                    {{"job", key.name},
-                     {"namespace", key.namespace_name},
-                     {"error", written.error().ToString()}});
-      return written.error().code() == ErrorCode::kNotFound ? PassResult::kDone
-                                                            : PassResult::kFailed;
+  if (const auto later = ProgressTime(key, pass.decision, pass.job, now)) {
+    pass.wakeup = std::min(*later, pass.wakeup.value_or(*later));
+  } else if (pass.decision.status != pass.job.status) {
+    pass.job.status = pass.decision.status;
+    pass.has_new_status = true;
+    cluster_->Reserve(pass.job);
+  }
+  return pass;
+}
+
+// Nothing has happened yet for a job whose status is not accepted: the effects, and what people
+// would hear of them, wait for a decision whose status is.
+void Controller::WriteStatuses(std::vector<Pass>* passes, TimePoint now) {
+  std::vector<Pass*> writing;
+  std::vector<TrainingJob> jobs;
+  for (Pass& pass : *passes) {
+    if (pass.has_new_status) {
+      writing.push_back(&pass);
+      jobs.push_back(std::move(pass.job));
     }
-    written_at_[key] = now;
   }
-  const bool is_done = ApplyEffects(key, decision.effects);
-  cluster_->Publish(key, decision);
-  if (wakeup) {
-    queue_.AddAt(key, *wakeup);
+  if (jobs.empty()) {
+    return;
   }
-  if (!is_done) {
-    return PassResult::kFailed;
+  const std::vector<Status> answers = cluster_->WriteStatuses(jobs);
+  LOCKSTEP_CHECK(answers.size() == jobs.size(), "every status has an answer");
+  for (std::size_t i = 0; i < writing.size(); ++i) {
+    PassReport* const report = &writing[i]->report;
+    if (answers[i].ok()) {
+      written_at_[report->key] = now;
+      continue;
+    }
+    logger_->Warn("status not written",
+                  {{"job", report->key.name},
+                   {"namespace", report->key.namespace_name},
+                   {"error", answers[i].error().ToString()}});
+    report->result =
+        answers[i].error().code() == ErrorCode::kNotFound ? PassResult::kDone : PassResult::kFailed;
+    writing[i]->is_over = true;
   }
-  return wakeup ? PassResult::kWaiting : PassResult::kDone;
 }
 
 // When a status that has nothing new but progress is to be written; null when it has more, or when
@@ -135,30 +160,67 @@ PassResult Controller::NoteReadFailure(const JobKey& key, const Error& error) {
   return PassResult::kFailed;
 }
 
-bool Controller::ApplyEffects(const JobKey& key, const std::vector<Effect>& effects) {
-  if (effects.empty()) {
-    return true;
+void Controller::ApplyEffects(std::vector<Pass>* passes) {
+  std::vector<Pass*> acting;
+  std::vector<JobEffects> wanted;
+  for (Pass& pass : *passes) {
+    if (!pass.is_over && !pass.decision.effects.empty()) {
+      for (const Effect& effect : pass.decision.effects) {
+        logger_->Debug(DescribeEffect(effect), {{"job", pass.report.key.name}});
+      }
+      acting.push_back(&pass);
+      wanted.push_back({pass.report.key, std::move(pass.decision.effects)});
+    }
   }
-  for (const Effect& effect : effects) {
-    logger_->Debug(DescribeEffect(effect), {{"job", key.name}});
+  if (wanted.empty()) {
+    return;
   }
-  const std::vector<Status> answers = cluster_->Apply(key, effects);
-  LOCKSTEP_CHECK(answers.size() == effects.size(),
-                 std::to_string(answers.size()) + " answers to " + std::to_string(effects.size()) +
-                     " effects");
+  const std::vector<std::vector<Status>> answers = cluster_->Apply(wanted);
+  LOCKSTEP_CHECK(answers.size() == wanted.size(), "the effects of every job have answers");
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    if (!IsDone(wanted[i], answers[i])) {
+      acting[i]->report.result = PassResult::kFailed;
+    }
+  }
+}
+
+// Whether the world is as the effects were to make it.
+bool Controller::IsDone(const JobEffects& wanted, const std::vector<Status>& answers) {
+  const JobKey& key = wanted.key;
+  LOCKSTEP_CHECK(answers.size() == wanted.effects.size(), "every effect has an answer");
   bool is_done = true;
-  for (std::size_t i = 0; i < effects.size(); ++i) {
-    if (IsDone(effects[i], answers[i])) {
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    const Effect& effect = wanted.effects[i];
+    if (HasWorked(effect, answers[i])) {
       continue;
     }
     logger_->Warn("effect failed",
                   {{"job", key.name},
                    {"namespace", key.namespace_name},
-                   {"effect", DescribeEffect(effects[i])},
+                   {"effect", DescribeEffect(effect)},
                    {"error", answers[i].error().ToString()}});
-    is_done = is_done && !MustSucceed(effects[i]);
+    is_done = is_done && !MustSucceed(effect);
   }
   return is_done;
+}
+
+void Controller::Finish(Pass* pass, TimePoint now) {
+  const JobKey& key = pass->report.key;
+  if (!pass->is_over) {
+    cluster_->Publish(key, pass->decision);
+    if (pass->wakeup) {
+      queue_.AddAt(key, *pass->wakeup);
+    }
+    if (pass->wakeup && pass->report.result == PassResult::kDone) {
+      pass->report.result = PassResult::kWaiting;
+    }
+  }
+  if (pass->report.result == PassResult::kFailed) {
+    queue_.AddAfterFailure(key, now);
+  } else {
+    queue_.Forget(key);
+  }
+  queue_.Done(key, now);
 }
 
 WallTime Controller::WallAt(TimePoint now) const {

@@ -18,6 +18,10 @@ struct ControllerOptions {
   Duration retry_delay_min = std::chrono::milliseconds(100);  // choice: a hiccup goes unnoticed
   Duration retry_delay_max = std::chrono::seconds(30);        // choice: an outage is not hammered
 
+  // Jobs whose passes are made together. Choice: enough to keep the API server busy when jobs come
+  // in crowds, and few enough that nobody waits long for a pass of its own.
+  int jobs_at_once = 32;
+
   // A status that differs from the stored one in nothing but progress is not written again before
   // this has passed.
   Duration progress_interval{};
@@ -36,8 +40,9 @@ struct PassReport {
   Duration waited{};  // since the job became due
 };
 
-// Gathers, decides and acts, one job at a time. No threads, no sockets, no clock of its own: the
-// caller says what time it is and when something changed.
+// Gathers and decides, one job after the other, then acts for all of them side by side: first
+// their statuses, then what those say. No threads, no sockets, no clock of its own: the caller
+// says what time it is and when something changed.
 //
 // Calendar time runs with the monotonic clock from construction on, so that a step of the
 // calendar clock neither expires nor extends a deadline.
@@ -58,8 +63,9 @@ class Controller {
   // The same, but what follows until `when` may join it.
   void NotifyAt(const JobKey& key, TimePoint when);
 
-  // Makes one pass for one job that changed or whose time has come; null when none is due.
-  std::optional<PassReport> Step(TimePoint now);
+  // Makes one pass for each of some jobs that changed or whose time has come; none when no job is
+  // due.
+  std::vector<PassReport> Step(TimePoint now);
 
   // When Step has something to do if nothing changes before: in the past while jobs are waiting,
   // null if never.
@@ -69,14 +75,26 @@ class Controller {
   const kube::WorkQueue<JobKey>& queue() const { return queue_; }
 
  private:
-  // Gathers, decides, writes, acts.
-  PassResult RunPass(const JobKey& key, TimePoint now);
+  // One job on its way through a step.
+  struct Pass {
+    PassReport report;
+    TrainingJob job;  // with the status that was decided
+    Decision decision;
+    std::optional<TimePoint> wakeup;
+    bool has_new_status = false;
+    bool is_over = false;  // nothing is to be done for it any more
+  };
+
+  Pass Gather(const kube::WorkQueue<JobKey>::Work& work, TimePoint now);
   std::optional<TimePoint> ProgressTime(const JobKey& key,
                                         const Decision& decision,
                                         const TrainingJob& job,
                                         TimePoint now) const;
   PassResult NoteReadFailure(const JobKey& key, const Error& error);
-  bool ApplyEffects(const JobKey& key, const std::vector<Effect>& effects);
+  void WriteStatuses(std::vector<Pass>* passes, TimePoint now);
+  void ApplyEffects(std::vector<Pass>* passes);
+  bool IsDone(const JobEffects& wanted, const std::vector<Status>& answers);
+  void Finish(Pass* pass, TimePoint now);
   WallTime WallAt(TimePoint now) const;
 
   Cluster* cluster_;

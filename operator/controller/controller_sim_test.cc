@@ -96,7 +96,7 @@ class Simulation {
     now_ += milliseconds(50 + prng_.Below(300));
     cluster_.Tick();
     controller_->Notify(kKey, now_);
-    for (int i = 0; i < 3 && controller_->Step(now_); ++i) {
+    for (int i = 0; i < 3 && !controller_->Step(now_).empty(); ++i) {
       if (cluster_.is_dead()) {
         StartOperator();
       }

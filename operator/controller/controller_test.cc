@@ -14,7 +14,7 @@ using std::chrono::seconds;
 const JobKey kKey{"default", "mnist"};
 
 // Keeps one job in a TestWorld, notes what is asked of it, and fails on demand.
-class ScriptedCluster final : public Cluster {
+class ScriptedCluster final : public OneJobCluster {
  public:
   explicit ScriptedCluster(TrainingJob job) : world(std::move(job)) {}
 
@@ -28,23 +28,6 @@ class ScriptedCluster final : public Cluster {
 
   Result<Observed> Observe(const JobKey& /*key*/) override { return world.observed; }
 
-  Status WriteStatus(const TrainingJob& job) override {
-    log += "write\n";
-    if (write_status.ok()) {
-      world.job.status = job.status;
-    }
-    return write_status;
-  }
-
-  std::vector<Status> Apply(const JobKey& /*key*/, const std::vector<Effect>& effects) override {
-    std::vector<Status> answers;
-    for (const Effect& effect : effects) {
-      log += DescribeEffect(effect) + "\n";
-      answers.push_back(effect_status);
-    }
-    return answers;
-  }
-
   void Publish(const JobKey& /*key*/, const Decision& decision) override {
     log += "publish " + EventReasons(decision) + "\n";
   }
@@ -54,6 +37,24 @@ class ScriptedCluster final : public Cluster {
   Status write_status;
   Status effect_status;
   std::string log;
+
+ private:
+  Status WriteStatus(const TrainingJob& job) override {
+    log += "write\n";
+    if (write_status.ok()) {
+      world.job.status = job.status;
+    }
+    return write_status;
+  }
+
+  std::vector<Status> ApplyEffects(const std::vector<Effect>& effects) override {
+    std::vector<Status> answers;
+    for (const Effect& effect : effects) {
+      log += DescribeEffect(effect) + "\n";
+      answers.push_back(effect_status);
+    }
+    return answers;
+  }
 };
 
 class ControllerTest : public testing::Test {
@@ -66,7 +67,7 @@ class ControllerTest : public testing::Test {
   // Steps until nothing is due, and returns what the cluster was asked for.
   std::string Drain() {
     cluster_.log.clear();
-    for (int i = 0; i < 10 && controller_.Step(now_); ++i) {
+    for (int i = 0; i < 10 && !controller_.Step(now_).empty(); ++i) {
     }
     return cluster_.log;
   }
@@ -172,12 +173,14 @@ TEST_F(ControllerTest, ManyNotificationsMakeOnePass) {
   for (int i = 0; i < 5; ++i) {
     controller_.Notify(kKey, now_);
   }
-  EXPECT_TRUE(controller_.Step(now_).has_value());
+  EXPECT_EQ(controller_.Step(now_).size(), 1U);
 
-  EXPECT_FALSE(controller_.Step(now_).has_value());
+  EXPECT_TRUE(controller_.Step(now_).empty());
 }
 
 TEST_F(ControllerTest, BusyJobDoesNotStarveAnother) {
+  controller_ =
+      Controller(&cluster_, logger_.get(), now_, WallTime(seconds(1'000'000)), {.jobs_at_once = 1});
   cluster_.read_status = Error(ErrorCode::kNotFound, "no such job");
   const JobKey other{"default", "zebra"};
   controller_.Notify(kKey, now_);
@@ -187,6 +190,22 @@ TEST_F(ControllerTest, BusyJobDoesNotStarveAnother) {
   controller_.Step(now_);
 
   EXPECT_EQ(cluster_.log, "read mnist\nread zebra\n");
+}
+
+TEST_F(ControllerTest, JobsThatAreDueTogetherAreAllDecidedThenAllWrittenThenAllActedFor) {
+  controller_.Notify(kKey, now_);
+  controller_.Notify({"default", "zebra"}, now_);
+  EXPECT_EQ(controller_.Step(now_).size(), 2U);
+
+  EXPECT_EQ(cluster_.log,
+            "read mnist\n"
+            "read zebra\n"
+            "write\n"
+            "write\n"
+            "create pod mnist-worker-0 on node node-a\n"
+            "create pod mnist-worker-0 on node node-a\n"
+            "publish JobCreated GangPlaced\n"
+            "publish JobCreated GangPlaced\n");
 }
 
 TEST_F(ControllerTest, NewsThatMayWaitJoinsWhatIsUrgent) {
@@ -203,13 +222,13 @@ TEST_F(ControllerTest, NewsThatMayWaitJoinsWhatIsUrgent) {
 
 TEST_F(ControllerTest, PassReportsWhatItLeftBehind) {
   controller_.Notify(kKey, now_);
-  EXPECT_EQ(controller_.Step(now_)->result, PassResult::kWaiting);  // for the pod to appear
+  EXPECT_EQ(controller_.Step(now_).at(0).result, PassResult::kWaiting);  // for the pod to appear
   cluster_.read_status = Error(ErrorCode::kUnavailable, "no answer");
   controller_.Notify(kKey, now_);
-  EXPECT_EQ(controller_.Step(now_)->result, PassResult::kFailed);
+  EXPECT_EQ(controller_.Step(now_).at(0).result, PassResult::kFailed);
   cluster_.read_status = Error(ErrorCode::kNotFound, "no such job");
   controller_.Notify(kKey, now_);
-  EXPECT_EQ(controller_.Step(now_)->result, PassResult::kDone);
+  EXPECT_EQ(controller_.Step(now_).at(0).result, PassResult::kDone);
 }
 
 TEST_F(ControllerTest, JobThatCannotBeReadFailsOnceAndItsPodsGo) {

@@ -7,6 +7,7 @@
 #include "operator/kube/decode.h"
 #include "operator/reconcile/build/job_objects.h"
 #include "operator/reconcile/build/pod_manifest.h"
+#include "operator/reconcile/gang_view.h"
 #include "operator/reconcile/pod_labels.h"
 
 namespace lockstep::control {
@@ -49,31 +50,53 @@ bool IsRefusal(const Error& error) {
 
 EffectBatch::EffectBatch(const EffectBatchParts& parts,
                          const PodSettings& settings,
-                         const TrainingJob& job,
-                         std::string job_key)
-    : parts_(parts), settings_(settings), job_(job), job_key_(std::move(job_key)) {}
-
-std::vector<Status> EffectBatch::Run(const std::vector<Effect>& effects) {
-  answers_.assign(effects.size(), OkStatus());
-  SendControls(effects);
-  Prepare(effects);
-  CreatePods(effects);
-  DeleteTheJob(effects);
-  return std::move(answers_);
+                         TrainingJob job,
+                         std::string job_key,
+                         const std::vector<Effect>& effects)
+    : parts_(parts),
+      settings_(settings),
+      job_(std::move(job)),
+      job_key_(std::move(job_key)),
+      effects_(effects),
+      answers_(effects_.size(), OkStatus()) {
+  for (std::size_t i = 0; i < effects_.size(); ++i) {
+    if (std::holds_alternative<PrepareJob>(effects_[i])) {
+      preparation_ = i;
+    }
+  }
 }
 
-void EffectBatch::RunCalls(std::vector<Call> calls) {
-  if (calls.empty()) {
+void EffectBatch::RunAll(std::deque<EffectBatch>* batches, kube::ApiCaller* api) {
+  for (EffectBatch& batch : *batches) {
+    batch.SendControls();
+  }
+  RunPhase(&EffectBatch::Preparations, batches, api);
+  for (EffectBatch& batch : *batches) {
+    if (batch.has_service_ahead_) {
+      batch.SettleService();
+    }
+  }
+  RunPhase(&EffectBatch::PodCreations, batches, api);
+  RunPhase(&EffectBatch::PodInspections, batches, api);
+  RunPhase(&EffectBatch::JobDeletions, batches, api);
+}
+
+void EffectBatch::RunPhase(Phase phase, std::deque<EffectBatch>* batches, kube::ApiCaller* api) {
+  std::vector<kube::Request> requests;
+  std::vector<std::pair<EffectBatch*, Call>> calls;
+  for (EffectBatch& batch : *batches) {
+    for (Call& call : (batch.*phase)()) {
+      requests.push_back(std::move(call.request));
+      calls.emplace_back(&batch, std::move(call));
+    }
+  }
+  if (requests.empty()) {
     return;
   }
-  std::vector<kube::Request> requests;
-  requests.reserve(calls.size());
-  for (Call& call : calls) {
-    requests.push_back(std::move(call.request));
-  }
-  std::vector<kube::CallResult> results = parts_.api->CallAll(requests);
+  std::vector<kube::CallResult> results = api->CallAll(requests);
   for (std::size_t i = 0; i < calls.size(); ++i) {
-    Answer(calls[i].effect, calls[i].read(std::move(results[i])));
+    const auto& [batch, call] = calls[i];
+    batch->Answer(call.effect, call.read(std::move(results[i])));
   }
 }
 
@@ -84,8 +107,8 @@ void EffectBatch::Answer(std::size_t effect, Status status) {
   }
 }
 
-void EffectBatch::SendControls(const std::vector<Effect>& effects) {
-  for (const Effect& effect : effects) {
+void EffectBatch::SendControls() {
+  for (const Effect& effect : effects_) {
     const auto* const send = std::get_if<SendControl>(&effect);
     if (send == nullptr) {
       continue;
@@ -97,72 +120,89 @@ void EffectBatch::SendControls(const std::vector<Effect>& effects) {
   }
 }
 
-void EffectBatch::Prepare(const std::vector<Effect>& effects) {
-  std::vector<Call> calls;
-  std::size_t preparation = effects.size();
-  for (std::size_t i = 0; i < effects.size(); ++i) {
-    if (const auto* const removal = std::get_if<DeletePod>(&effects[i])) {
-      calls.push_back(PodDeletion(i, *removal));
-    } else if (std::holds_alternative<PrepareJob>(effects[i])) {
-      preparation = i;
-      const auto* const service =
-          parts_.world->FindService({job_.metadata.namespace_name, job_.metadata.name});
-      const bool is_ours = service != nullptr && service->object->owner_uid == job_.metadata.uid;
-      calls.push_back(is_ours ? ServiceRenewal(i, service->uid) : ServiceCreation(i));
-      calls.push_back(SecretCreation(i));
-    }
+std::vector<EffectBatch::Call> EffectBatch::Preparations() {
+  std::vector<Call> calls = PodDeletions(false);
+  if (preparation_) {
+    const auto* const service =
+        parts_.world->FindService({job_.metadata.namespace_name, job_.metadata.name});
+    const bool is_ours = service != nullptr && service->object->owner_uid == job_.metadata.uid;
+    calls.push_back(is_ours ? ServiceRenewal(*preparation_, service->uid)
+                            : ServiceCreation(*preparation_));
+    calls.push_back(SecretCreation(*preparation_));
   }
-  RunCalls(std::move(calls));
-  if (has_service_ahead_) {
-    SettleService(preparation);
-  }
+  return calls;
 }
 
-void EffectBatch::CreatePods(const std::vector<Effect>& effects) {
-  Status prepared;
-  for (std::size_t i = 0; i < effects.size(); ++i) {
-    if (std::holds_alternative<PrepareJob>(effects[i])) {
-      prepared = answers_[i];
+// Those of pods that have ended, or of the others.
+std::vector<EffectBatch::Call> EffectBatch::PodDeletions(bool have_ended) {
+  std::vector<Call> calls;
+  for (std::size_t i = 0; i < effects_.size(); ++i) {
+    const auto* const removal = std::get_if<DeletePod>(&effects_[i]);
+    if (removal == nullptr) {
+      continue;
+    }
+    const auto* const pod = parts_.world->FindPod({job_.metadata.namespace_name, removal->name});
+    const bool has_ended = pod != nullptr && pod->uid == removal->uid && HasEnded(*pod->object);
+    if (has_ended == have_ended) {
+      calls.push_back(PodDeletion(i, *removal));
     }
   }
-  std::vector<Call> calls;
-  for (std::size_t i = 0; i < effects.size(); ++i) {
-    const auto* const creation = std::get_if<CreatePod>(&effects[i]);
+  return calls;
+}
+
+// A pod that has ended holds nothing: nobody waits until it is gone.
+std::vector<EffectBatch::Call> EffectBatch::PodCreations() {
+  const Status prepared = preparation_ ? answers_[*preparation_] : OkStatus();
+  std::vector<Call> calls = PodDeletions(true);
+  for (std::size_t i = 0; i < effects_.size(); ++i) {
+    const auto* const creation = std::get_if<CreatePod>(&effects_[i]);
     if (creation == nullptr) {
       continue;
     }
     if (prepared.ok()) {
       calls.push_back(PodCreation(i, *creation));
-    } else {
-      if (IsRefusal(prepared.error()) || is_service_foreign_) {
-        refused_pods_[creation->pod.name] = {prepared.error().message(), false};
-      }
-      Answer(i, Error(ErrorCode::kAborted, "what the pod needs is not there yet"));
-    }
-  }
-  RunCalls(std::move(calls));
-  std::vector<Call> inspections;
-  for (const auto& [effect, name] : existing_pods_) {
-    inspections.push_back(PodInspection(effect, name));
-  }
-  RunCalls(std::move(inspections));
-}
-
-void EffectBatch::DeleteTheJob(const std::vector<Effect>& effects) {
-  for (std::size_t i = 0; i < effects.size(); ++i) {
-    if (!std::holds_alternative<DeleteJob>(effects[i])) {
       continue;
     }
-    Result<kube::Reply> reply = kube::RequireSuccess(
-        parts_.api->Call(kube::Delete(kube::kTrainingJobs,
-                                      job_.metadata.namespace_name,
-                                      job_.metadata.name,
-                                      {job_.metadata.uid, std::nullopt, false})));
-    // Another job has the name: this one is gone, as it was meant to be.
-    if (!reply.ok() && reply.error().code() != ErrorCode::kStale) {
-      Answer(i, reply.error());
+    if (IsRefusal(prepared.error()) || is_service_foreign_) {
+      refused_pods_[creation->pod.name] = {prepared.error().message(), false};
+    }
+    Answer(i, Error(ErrorCode::kAborted, "what the pod needs is not there yet"));
+  }
+  return calls;
+}
+
+std::vector<EffectBatch::Call> EffectBatch::PodInspections() {
+  std::vector<Call> calls;
+  for (const auto& [effect, name] : existing_pods_) {
+    calls.push_back(PodInspection(effect, name));
+  }
+  return calls;
+}
+
+std::vector<EffectBatch::Call> EffectBatch::JobDeletions() {
+  std::vector<Call> calls;
+  for (std::size_t i = 0; i < effects_.size(); ++i) {
+    if (std::holds_alternative<DeleteJob>(effects_[i])) {
+      calls.push_back(JobDeletion(i));
     }
   }
+  return calls;
+}
+
+EffectBatch::Call EffectBatch::JobDeletion(std::size_t effect) const {
+  return {effect,
+          kube::Delete(kube::kTrainingJobs,
+                       job_.metadata.namespace_name,
+                       job_.metadata.name,
+                       {job_.metadata.uid, std::nullopt, false}),
+          [](kube::CallResult result) -> Status {
+            const Result<kube::Reply> reply = kube::RequireSuccess(std::move(result));
+            // Another job has the name: this one is gone, as it was meant to be.
+            if (reply.ok() || reply.error().code() == ErrorCode::kStale) {
+              return OkStatus();
+            }
+            return reply.error();
+          }};
 }
 
 EffectBatch::Call EffectBatch::PodDeletion(std::size_t effect, const DeletePod& removal) {
@@ -301,7 +341,8 @@ Status EffectBatch::ReadExistingPod(const std::string& name, kube::CallResult re
   return Error(ErrorCode::kUnavailable, taken.error().message());
 }
 
-void EffectBatch::SettleService(std::size_t effect) {
+void EffectBatch::SettleService() {
+  const std::size_t effect = *preparation_;
   const kube::ObjectKey key{job_.metadata.namespace_name, job_.metadata.name};
   const Result<kube::Reply> reply = kube::RequireSuccess(
       parts_.api->Call(kube::Get(kube::kServices, key.namespace_name, key.name)));

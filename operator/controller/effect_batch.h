@@ -1,9 +1,12 @@
 #pragma once
 
 #include <cstddef>
+#include <deque>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/base/result.h"
@@ -16,7 +19,7 @@
 
 namespace lockstep::control {
 
-// Where a batch takes place; all outlive it.
+// Where batches take place; all outlive them.
 struct EffectBatchParts {
   World* world = nullptr;
   kube::ApiCaller* api = nullptr;
@@ -24,18 +27,26 @@ struct EffectBatchParts {
   News* news = nullptr;  // what the replies have told
 };
 
-// Carries out the effects of one decision: control messages first, which nobody waits for; then
-// what makes room and what pods need; then all pods side by side; the job's own removal last.
-// Each can be repeated without harm. Lives on the stack.
+// Carries out the effects of one decision. Each can be repeated without harm.
 class EffectBatch {
  public:
+  // `settings` and `effects` outlive it.
   EffectBatch(const EffectBatchParts& parts,
               const PodSettings& settings,
-              const TrainingJob& job,
-              std::string job_key);
+              TrainingJob job,
+              std::string job_key,
+              const std::vector<Effect>& effects);
 
-  // One answer for each effect.
-  std::vector<Status> Run(const std::vector<Effect>& effects);
+  EffectBatch(const EffectBatch&) = delete;
+  EffectBatch& operator=(const EffectBatch&) = delete;
+
+  // Carries out all batches side by side, phase after phase: control messages first, which nobody
+  // waits for; then what makes room and what pods need; then all pods, while those that have ended
+  // are removed; the jobs' own removals last.
+  static void RunAll(std::deque<EffectBatch>* batches, kube::ApiCaller* api);
+
+  // One answer for each effect, after RunAll.
+  const std::vector<Status>& answers() const { return answers_; }
 
   // Pods that the server would not create, and those that it has, by name.
   const std::map<std::string, PodRefusal>& refused_pods() const { return refused_pods_; }
@@ -53,13 +64,18 @@ class EffectBatch {
     std::function<Status(kube::CallResult)> read;
   };
 
-  void RunCalls(std::vector<Call> calls);
-  void Answer(std::size_t effect, Status status);
-  void SendControls(const std::vector<Effect>& effects);
-  void Prepare(const std::vector<Effect>& effects);
-  void CreatePods(const std::vector<Effect>& effects);
-  void DeleteTheJob(const std::vector<Effect>& effects);
+  using Phase = std::vector<Call> (EffectBatch::*)();
 
+  static void RunPhase(Phase phase, std::deque<EffectBatch>* batches, kube::ApiCaller* api);
+  void Answer(std::size_t effect, Status status);
+  void SendControls();
+  std::vector<Call> Preparations();
+  std::vector<Call> PodDeletions(bool have_ended);
+  std::vector<Call> PodCreations();
+  std::vector<Call> PodInspections();
+  std::vector<Call> JobDeletions();
+
+  Call JobDeletion(std::size_t effect) const;
   Call PodDeletion(std::size_t effect, const DeletePod& removal);
   kube::Request ServiceApplication(const std::string& uid) const;
   Call ServiceRenewal(std::size_t effect, const std::string& uid);
@@ -72,16 +88,18 @@ class EffectBatch {
   Status ReadCreatedPod(const std::string& name, kube::CallResult result);
   Status ReadExistingPod(const std::string& name, kube::CallResult result);
   // A service that was there: ours, a forgotten one of an earlier job, or somebody's.
-  void SettleService(std::size_t effect);
+  void SettleService();
   Status YieldOrRefuse(const kube::ResourceType& type,
                        const std::string& name,
                        const std::string& body);
 
   EffectBatchParts parts_;
   const PodSettings& settings_;
-  const TrainingJob& job_;
+  TrainingJob job_;
   std::string job_key_;
+  const std::vector<Effect>& effects_;
   std::vector<Status> answers_;
+  std::optional<std::size_t> preparation_;  // which effect that is
   std::vector<std::pair<std::size_t, std::string>> existing_pods_;
   std::map<std::string, PodRefusal> refused_pods_;
   std::vector<std::string> created_pods_;

@@ -56,7 +56,7 @@ Status SimCluster::WriteStatus(const TrainingJob& job) {
   return OkStatus();
 }
 
-std::vector<Status> SimCluster::Apply(const JobKey& /*key*/, const std::vector<Effect>& effects) {
+std::vector<Status> SimCluster::ApplyEffects(const std::vector<Effect>& effects) {
   std::vector<Status> answers;
   for (const Effect& effect : effects) {
     if (Dies()) {

@@ -29,14 +29,12 @@ struct SimPod {
 };
 
 // For tests: a cluster that misbehaves by seed, and checks after every call what must always hold.
-class SimCluster final : public Cluster {
+class SimCluster final : public OneJobCluster {
  public:
   SimCluster(uint64_t seed, TrainingJob job, Addressing addressing);
 
   Result<TrainingJob> ReadJob(const JobKey& key) override;
   Result<Observed> Observe(const JobKey& key) override;
-  Status WriteStatus(const TrainingJob& job) override;
-  std::vector<Status> Apply(const JobKey& key, const std::vector<Effect>& effects) override;
   void Publish(const JobKey& key, const Decision& decision) override;
 
   // The operator process is gone; a new one sees the world as it is.
@@ -71,6 +69,9 @@ class SimCluster final : public Cluster {
   int64_t vanished = 0;  // pods that were gone without a trace
 
  private:
+  Status WriteStatus(const TrainingJob& job) override;
+  std::vector<Status> ApplyEffects(const std::vector<Effect>& effects) override;
+
   static Error Dead() { return Error(ErrorCode::kUnavailable, "the operator is dead"); }
 
   bool Happens(uint64_t per_mille) { return faults.are_on && prng_.Below(1000) < per_mille; }

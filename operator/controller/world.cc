@@ -28,11 +28,6 @@ JobKey JobOf(const kube::Pod& pod, const std::string& namespace_name) {
   return {namespace_name, found == pod.labels.end() ? std::string() : found->second};
 }
 
-bool IsOwn(const kube::Pod& pod, const std::string& job_uid) {
-  const auto found = pod.labels.find(label::kJobUid);
-  return found != pod.labels.end() && found->second == job_uid;
-}
-
 // Whether the job has no place and wants one, now or after a pause.
 bool WantsPlace(const StoredJob& stored) {
   return stored.problem.empty() && !stored.is_deleting && IsOurs(stored.job) &&
@@ -59,18 +54,6 @@ bool FreesRoom(const StoredJob* before, const StoredJob* after) {
 
 Gang GangOfJob(const TrainingJob& job) {
   return GangOf(job, TopologyOf(job, DnsAddressing{}));
-}
-
-kube::ResourceList RequestOf(const TrainingJob& job, Role role) {
-  const RoleSpec* const spec = job.FindRole(role);
-  if (spec == nullptr) {
-    return {};
-  }
-  return {spec->pod.requests.cpu_milli, spec->pod.requests.memory_bytes, spec->gpus};
-}
-
-std::string PodNameOf(const TrainingJob& job, const PodPlacement& placement) {
-  return PodName(job.metadata.name, TaskOf(placement), {job.status.attempt, placement.incarnation});
 }
 
 template <typename T, typename Change, typename Note>
@@ -191,7 +174,7 @@ void World::LearnPodIsMissing(const JobKey& job, const std::string& name, News* 
   }
   if (const StoredJob* const stored = FindJob(job)) {
     for (const PodPlacement& placement : stored->job.status.placement) {
-      if (PodNameOf(stored->job, placement) == name) {
+      if (PlacedPodName(job.name, stored->job.status.attempt, placement) == name) {
         LearnPodIsGone(key, placement.pod_uid, news);
       }
     }
@@ -212,6 +195,19 @@ void World::NoteStatus(const JobKey& key,
   News own;  // the writer knows
   NoteJobChange(jobs_.Put(std::move(item), Source::kReply), &own);
   news->frees_room = news->frees_room || own.frees_room;
+}
+
+void World::Reserve(const JobKey& key, TrainingJobStatus status) {
+  reserved_[key] = std::move(status);
+  held_stale_.insert(key);
+}
+
+void World::EndReservations(News* news) {
+  for (const auto& [key, status] : std::exchange(reserved_, {})) {
+    held_stale_.insert(key);
+    const StoredJob* const stored = FindJob(key);
+    news->frees_room = news->frees_room || stored == nullptr || stored->job.status != status;
+  }
 }
 
 const StoredJob* World::FindJob(const JobKey& key) const {
@@ -266,6 +262,11 @@ std::vector<const kube::Item<kube::Pod>*> World::PodsOf(const JobKey& key) const
   return pods;
 }
 
+std::size_t World::PodCountOf(const JobKey& key) const {
+  const auto found = pods_by_job_.find(key);
+  return found == pods_by_job_.end() ? 0 : found->second.size();
+}
+
 std::vector<std::string> World::UncertainPods(const JobKey& key) const {
   std::set<std::string> names;
   if (const auto found = doubtful_pods_.find(key); found != doubtful_pods_.end()) {
@@ -274,7 +275,7 @@ std::vector<std::string> World::UncertainPods(const JobKey& key) const {
   const StoredJob* const stored = FindJob(key);
   if (stored != nullptr && !HasEnded(stored->job.status)) {
     for (const PodPlacement& placement : stored->job.status.placement) {
-      const std::string name = PodNameOf(stored->job, placement);
+      const std::string name = PlacedPodName(key.name, stored->job.status.attempt, placement);
       if (!placement.pod_uid.empty() && !placement.is_completed &&
           pods_.Find({key.namespace_name, name}) == nullptr &&
           !pods_.IsKnownGone(placement.pod_uid)) {
@@ -329,7 +330,9 @@ std::vector<WaitingGang> World::Ahead(const JobKey& key, WallTime now) {
       is_older = true;
       continue;
     }
-    if (is_older && IsInQueue(stored, now)) {
+    const auto reserved = reserved_.find(other);
+    const bool gets_place = reserved != reserved_.end() && !reserved->second.placement.empty();
+    if (is_older && !gets_place && IsInQueue(stored, now)) {
       ahead.push_back({other.namespace_name + "/" + other.name, GangOfJob(stored.job), younger});
     }
     if (const auto held = held_.find(other); held != held_.end()) {
@@ -432,39 +435,10 @@ kube::Item<StoredJob> World::Decoded(const kube::Item<kube::RawObject>& raw) con
           std::make_shared<const StoredJob>(DecodeStoredJob(raw.object->json))};
 }
 
-World::Held World::HeldBy(const JobKey& key) const {
-  Held held;
-  std::map<std::string, const PodPlacement*> promised;  // by pod name
-  const auto* const item = jobs_.Find(ObjectKeyOf(key));
-  if (item != nullptr && !HasEnded(item->object->job.status)) {
-    for (const PodPlacement& placement : item->object->job.status.placement) {
-      if (!placement.is_completed) {
-        promised[PodNameOf(item->object->job, placement)] = &placement;
-      }
-    }
-  }
-  for (const kube::Item<kube::Pod>* const pod_item : PodsOf(key)) {
-    const kube::Pod& pod = *pod_item->object;
-    if (HasEnded(pod)) {
-      continue;  // its place stays promised to its successor
-    }
-    const bool is_own = item != nullptr && IsOwn(pod, item->uid);
-    std::string node = pod.spec.node_name;
-    if (const auto place = promised.find(pod_item->key.name); is_own && place != promised.end()) {
-      node = node.empty() ? place->second->node : node;
-      promised.erase(place);
-    }
-    if (!node.empty()) {
-      AddPod(node, pod.spec.container.requests, is_own ? &held.own : &held.strangers);
-    }
-  }
-  for (const auto& [name, placement] : promised) {
-    if (placement->node.empty()) {
-      continue;  // it has no room yet
-    }
-    AddPod(placement->node, RequestOf(item->object->job, placement->role), &held.own);
-  }
-  return held;
+Held World::CountHeld(const JobKey& key) const {
+  const kube::Item<StoredJob>* const item = jobs_.Find(ObjectKeyOf(key));
+  const auto reserved = reserved_.find(key);
+  return HeldBy(item, reserved == reserved_.end() ? nullptr : &reserved->second, PodsOf(key));
 }
 
 void World::RefreshHeld() {
@@ -474,7 +448,7 @@ void World::RefreshHeld() {
       SubtractRoom(old->second.strangers, &held_sum_);
       held_.erase(old);
     }
-    Held held = HeldBy(key);
+    Held held = CountHeld(key);
     if (!held.own.empty() || !held.strangers.empty()) {
       AddRoom(held.own, &held_sum_);
       AddRoom(held.strangers, &held_sum_);

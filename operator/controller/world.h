@@ -10,6 +10,7 @@
 #include "common/base/time.h"
 #include "operator/controller/cluster.h"
 #include "operator/controller/foreign_pods.h"
+#include "operator/controller/held.h"
 #include "operator/controller/mirror.h"
 #include "operator/controller/room.h"
 #include "operator/controller/stored_job.h"
@@ -74,6 +75,11 @@ class World {
                   const std::string& version,
                   News* news);
 
+  // The job is about to have this status: what it would hold is counted as held until
+  // EndReservations. There, a job that was waited for may not have got its place after all.
+  void Reserve(const JobKey& key, TrainingJobStatus status);
+  void EndReservations(News* news);
+
   // Null when there is no such job.
   const StoredJob* FindJob(const JobKey& key) const;
   std::string JobVersion(const JobKey& key) const;
@@ -89,6 +95,8 @@ class World {
 
   // Pods that carry the job's label, by name.
   std::vector<const kube::Item<kube::Pod>*> PodsOf(const JobKey& key) const;
+
+  std::size_t PodCountOf(const JobKey& key) const;
 
   const kube::Item<kube::Pod>* FindPod(const kube::ObjectKey& key) const { return pods_.Find(key); }
 
@@ -126,12 +134,6 @@ class World {
   Counts counts() const;
 
  private:
-  // What is held under one job's name.
-  struct Held {
-    Room own;        // by its pods, and promised to those that are still to come
-    Room strangers;  // by pods that carry its name but are not its own
-  };
-
   using JobChange = Mirror<StoredJob>::Change;
   using PodChange = Mirror<kube::Pod>::Change;
 
@@ -144,7 +146,7 @@ class World {
   void NoteNodeChange(const Mirror<kube::Node>::Change& change, News* news);
   void NoteServiceChange(const Mirror<kube::Service>::Change& change, News* news);
   kube::Item<StoredJob> Decoded(const kube::Item<kube::RawObject>& raw) const;
-  Held HeldBy(const JobKey& key) const;
+  Held CountHeld(const JobKey& key) const;
   void RefreshHeld();
 
   std::set<std::string> namespaces_;
@@ -159,6 +161,7 @@ class World {
   std::map<JobKey, std::set<std::string>> doubtful_pods_;
   std::set<JobKey> doubtful_jobs_;
 
+  std::map<JobKey, TrainingJobStatus> reserved_;
   std::map<JobKey, Held> held_;  // as included in held_sum_
   Room held_sum_;
   std::set<JobKey> held_stale_;  // jobs whose entry in held_ has to be counted anew

@@ -28,7 +28,8 @@ struct WorkQueueCounts {
 
 // Which keys need work, in the order in which they became due. A key is there once, however often
 // it is added, and is never handed out again before its work is done; what is added while it is
-// worked on comes afterwards. Keys can also be made due later: the earlier of two moments counts.
+// worked on comes afterwards. Several keys may be worked on at once. Keys can also be made due
+// later: the earlier of two moments counts.
 //
 // `Key` is ordered and copyable. Thread: one. Source: client-go's util/workqueue.
 template <typename Key>
@@ -44,8 +45,8 @@ class WorkQueue {
   // The key is due now. Of two priorities the higher counts.
   void Add(const Key& key, TimePoint now, Priority priority = Priority::kNormal) {
     CancelDelayed(key);
-    if (working_ && *working_ == key) {
-      added_while_working_ = Higher(added_while_working_, priority);
+    if (const auto work = working_.find(key); work != working_.end()) {
+      work->second = Higher(work->second, priority);
       return;
     }
     const auto [entry, is_new] = due_.try_emplace(key, Due{priority, now});
@@ -92,8 +93,8 @@ class WorkQueue {
     Forget(key);
     CancelDelayed(key);
     due_.erase(key);
-    if (working_ && *working_ == key) {
-      added_while_working_.reset();
+    if (const auto work = working_.find(key); work != working_.end()) {
+      work->second.reset();
     }
   }
 
@@ -103,9 +104,7 @@ class WorkQueue {
   };
 
   // The next key that is due; null when there is none. Done has to follow.
-  // Precondition (checked): no other key is being worked on.
   std::optional<Work> Take(TimePoint now) {
-    LOCKSTEP_CHECK(!working_, "one key is worked on at a time");
     while (!delayed_.empty() && delayed_.begin()->first <= now) {
       const auto [when, key] = *delayed_.begin();
       Add(key, when);
@@ -121,18 +120,18 @@ class WorkQueue {
         }
         const Duration waited = now - entry->second.since;
         due_.erase(entry);
-        working_ = key;
+        working_.emplace(key, std::nullopt);
         return Work{std::move(key), waited};
       }
     }
     return std::nullopt;
   }
 
-  // The work on the key that was taken is over.
-  void Done(TimePoint now) {
-    LOCKSTEP_CHECK(working_.has_value(), "Done follows Take");
-    const Key key = *std::exchange(working_, std::nullopt);
-    if (const auto priority = std::exchange(added_while_working_, std::nullopt)) {
+  // The work on the key is over. Precondition (checked): Take has handed it out.
+  void Done(const Key& key, TimePoint now) {
+    const auto work = working_.extract(key);
+    LOCKSTEP_CHECK(!work.empty(), "Done follows Take");
+    if (const std::optional<Priority> priority = work.mapped()) {
       Add(key, now, *priority);
     }
   }
@@ -182,9 +181,8 @@ class WorkQueue {
   std::deque<Key> low_;
   std::set<std::pair<TimePoint, Key>> delayed_;
   std::map<Key, TimePoint> delayed_at_;
-  std::map<Key, int> failures_;  // in a row
-  std::optional<Key> working_;
-  std::optional<Priority> added_while_working_;
+  std::map<Key, int> failures_;                     // in a row
+  std::map<Key, std::optional<Priority>> working_;  // and how it was added meanwhile
 };
 
 }  // namespace lockstep::control::kube

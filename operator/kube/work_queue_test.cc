@@ -18,7 +18,7 @@ std::string Drain(Queue* queue, TimePoint now) {
   std::string keys;
   while (auto work = queue->Take(now)) {
     keys += (keys.empty() ? "" : " ") + work->key;
-    queue->Done(now);
+    queue->Done(work->key, now);
   }
   return keys;
 }
@@ -42,8 +42,22 @@ TEST(WorkQueue, WhatIsAddedDuringItsWorkComesAfterwardsOnce) {
   EXPECT_EQ(queue.Take(kNow)->key, "a");
   queue.Add("a", kNow);
   queue.Add("a", kNow);
-  queue.Done(kNow);
+  queue.Done("a", kNow);
   EXPECT_EQ(Drain(&queue, kNow), "b a");
+}
+
+TEST(WorkQueue, SeveralKeysAreWorkedOnAtOnceEachOnce) {
+  Queue queue;
+  queue.Add("a", kNow);
+  queue.Add("b", kNow);
+  EXPECT_EQ(queue.Take(kNow)->key, "a");
+  EXPECT_EQ(queue.Take(kNow)->key, "b");
+  queue.Add("a", kNow);
+  EXPECT_FALSE(queue.Take(kNow).has_value()) << "a is still worked on";
+  queue.Done("b", kNow);
+  EXPECT_FALSE(queue.Take(kNow).has_value());
+  queue.Done("a", kNow);
+  EXPECT_EQ(Drain(&queue, kNow), "a");
 }
 
 // Checklist: delayed add shortened.
@@ -72,7 +86,7 @@ TEST(WorkQueue, DelayedKeysComeInTheOrderOfTheirMoments) {
   const auto first = queue.Take(kNow + seconds(3));
   EXPECT_EQ(first->key, "now");
   EXPECT_EQ(first->waited, seconds(3));
-  queue.Done(kNow + seconds(3));
+  queue.Done("now", kNow + seconds(3));
   const auto second = queue.Take(kNow + seconds(3));
   EXPECT_EQ(second->key, "early");
   EXPECT_EQ(second->waited, seconds(2)) << "waits since its moment";
@@ -109,7 +123,7 @@ TEST(WorkQueue, LowPriorityComesLastAndIsRaised) {
   queue.Add("d", kNow, Queue::Priority::kLow);
   queue.Add("d", kNow);
   queue.Add("e", kNow);
-  queue.Done(kNow);
+  queue.Done("d", kNow);
   EXPECT_EQ(Drain(&queue, kNow), "e d");
 }
 
@@ -124,7 +138,7 @@ TEST(WorkQueue, ARemovedKeyIsNeverHandedOut) {
   queue.Take(kNow);
   queue.Add("worked on", kNow);
   queue.Remove("worked on");
-  queue.Done(kNow);
+  queue.Done("worked on", kNow);
   EXPECT_EQ(Drain(&queue, kNow), "");
   queue.Add("due", kNow);
   EXPECT_EQ(Drain(&queue, kNow), "due") << "it may come back";

@@ -165,11 +165,13 @@ void SimOperator::Run() {
     RunReports();
     TryToLead();
     for (int i = 0; i < kPassesMax && !is_dead() && IsLeader(); ++i) {
-      const auto pass = loop_.Step(parts_.context->now);
-      if (!pass.has_value()) {
+      const std::vector<PassReport> passes = loop_.Step(parts_.context->now);
+      if (passes.empty()) {
         break;
       }
-      parts_.context->Tell(identity_ + ": pass of " + pass->key.name);
+      for (const PassReport& pass : passes) {
+        parts_.context->Tell(identity_ + ": pass of " + pass.key.name);
+      }
     }
   }
   is_running_ = false;

@@ -1,0 +1,216 @@
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "operator/api/encode.h"
+#include "operator/controller/api_cluster.h"
+#include "operator/reconcile/build/job_objects.h"
+#include "operator/reconcile/build/pod.h"
+#include "operator/reconcile/pod_labels.h"
+#include "operator/reconcile/testing.h"
+
+namespace lockstep::control {
+
+inline const JobKey kMnist{"default", "mnist"};
+inline const JobKey kOther{"default", "other"};
+inline const JobKey kGone{"default", "gone"};
+inline constexpr const char* kPodPath = "/api/v1/namespaces/default/pods/mnist-worker-0";
+inline constexpr const char* kServicePath = "/api/v1/namespaces/default/services/mnist";
+inline constexpr const char* kJobPath =
+    "/apis/lockstep.dev/v1/namespaces/default/trainingjobs/mnist";
+inline constexpr const char* kJobsPath = "/apis/lockstep.dev/v1/trainingjobs";
+
+// Answers from a script by method and path, without the query; everything else is 404.
+class ScriptedApi final : public kube::ApiCaller {
+ public:
+  std::vector<kube::CallResult> CallAll(const std::vector<kube::Request>& requests) override {
+    std::vector<kube::CallResult> results;
+    batches.emplace_back();
+    for (const kube::Request& request : requests) {
+      const std::string what =
+          request.method + " " + request.target.substr(0, request.target.find('?'));
+      log += what + "\n";
+      batches.back() += what.substr(0, what.find(' ')) + " ";
+      bodies[what] = request.body;
+      std::deque<kube::Reply>& script = replies[what];
+      kube::Reply reply{404, R"({"kind": "Status", "reason": "NotFound", "code": 404})", {}};
+      if (!script.empty()) {
+        reply = script.front();
+        script.pop_front();
+      }
+      results.emplace_back(reply);
+    }
+    return results;
+  }
+
+  void Expect(const std::string& what, int status, const std::string& body) {
+    replies[what].push_back({status, body, {}});
+  }
+
+  std::map<std::string, std::deque<kube::Reply>> replies;
+  std::string log;
+  std::vector<std::string> batches;           // the methods of what was asked at once
+  std::map<std::string, std::string> bodies;  // of the last request of each kind
+};
+
+class NoControl final : public ControlSender {
+ public:
+  void Send(const std::string&, const std::string&, const ControlMessage&) override {}
+};
+
+class NoPublisher final : public Publisher {
+ public:
+  void OnStatus(const TrainingJobStatus&, const TrainingJob&) override {}
+
+  void OnEvents(const TrainingJob&, const std::vector<Event>&) override {}
+
+  void OnMetrics(const std::vector<MetricDelta>&) override {}
+};
+
+inline std::string Refusal(int code, const std::string& reason, const std::string& message) {
+  return DumpJson({{"kind", "Status"}, {"code", code}, {"reason", reason}, {"message", message}});
+}
+
+// For tests: an ApiCluster that leads, with one placed job, "mnist", over a scripted API server.
+class ApiClusterWorld {
+ protected:
+  ApiClusterWorld()
+      : job_(MakeTrainingJob(1)),
+        logger_(MakeNullLogger()),
+        cluster_(PodSettings{}, {&world_, &api_, &control_, &publisher_, logger_.get()}) {
+    job_.spec.training->dataset.train.images = "images";
+    job_.spec.training->dataset.train.labels = "labels";
+    job_.status.placement = {PodPlacement{}};
+    job_.status.placement.front().node = "node-a";
+    Store("10");
+    Lead({JobBody("10")});
+  }
+
+  // Becomes the leader while the server has these jobs.
+  void Lead(const std::vector<std::string>& jobs) {
+    std::string items;
+    for (const std::string& job : jobs) {
+      items += (items.empty() ? "" : ",") + job;
+    }
+    api_.Expect(std::string("GET ") + kJobsPath,
+                200,
+                R"({"metadata": {"resourceVersion": "10"}, "items": [)" + items + "]}");
+    cluster_.Lead("master");
+    [[maybe_unused]] const auto read = cluster_.ReadJob(kMnist);
+    api_.log.clear();
+  }
+
+  // Another job, which waits.
+  TrainingJob OtherJob() const {
+    TrainingJob other = job_;
+    other.metadata.name = "other";
+    other.metadata.uid = "other-uid";
+    other.status = {};
+    return other;
+  }
+
+  std::string JobBody(const std::string& version) const { return BodyOf(job_, version); }
+
+  static std::string BodyOf(const TrainingJob& job, const std::string& version) {
+    Json object = EncodeTrainingJob(job);
+    object["metadata"]["resourceVersion"] = version;
+    return DumpJson(object);
+  }
+
+  void Store(const std::string& version) { Watch(JobBody(version)); }
+
+  void Watch(const std::string& job) {
+    News news;
+    world_.Apply(kube::Upserted<kube::RawObject>{kube::DecodeRaw(job).value()}, &news);
+  }
+
+  // How many places others than this job hold, as it would plan now.
+  int64_t PlacesHeldBesides(const JobKey& key) {
+    [[maybe_unused]] const auto read = cluster_.ReadJob(key);
+    const Result<Observed> observed = cluster_.Observe(key);
+    int64_t count = 0;
+    for (const auto& [node, use] : observed->used_elsewhere) {
+      count += use.pod_count;
+    }
+    return count;
+  }
+
+  // The pod as the server has it; `owner` is the uid of a TrainingJob of the same name, or empty.
+  std::string PodBody(const std::string& owner,
+                      int64_t attempt = 0,
+                      const std::string& phase = "Running",
+                      const std::string& version = "20") const {
+    PodIdentityLabels identity{"mnist", job_.metadata.uid, {Role::kWorker, 0}, 0, {}};
+    identity.number.attempt = Attempt(attempt);
+    Json metadata = {{"name", "mnist-worker-0"},
+                     {"namespace", "default"},
+                     {"uid", "pod-uid"},
+                     {"resourceVersion", version},
+                     {"labels", EncodePodLabels(identity)}};
+    if (!owner.empty()) {
+      metadata["ownerReferences"] = Json::array({{{"apiVersion", kApiVersion},
+                                                  {"kind", kTrainingJobKind},
+                                                  {"name", "mnist"},
+                                                  {"uid", owner},
+                                                  {"controller", true}}});
+    }
+    return DumpJson({{"apiVersion", "v1"},
+                     {"kind", "Pod"},
+                     {"metadata", metadata},
+                     {"spec", {{"nodeName", "node-a"}, {"containers", Json::array()}}},
+                     {"status", {{"phase", phase}}}});
+  }
+
+  std::string ServiceBody(const std::string& uid, bool is_ours) const {
+    Json owners = Json::array();
+    if (is_ours) {
+      owners.push_back({{"kind", kTrainingJobKind},
+                        {"name", "mnist"},
+                        {"uid", job_.metadata.uid},
+                        {"controller", true}});
+    }
+    return DumpJson({{"metadata",
+                      {{"name", "mnist"},
+                       {"namespace", "default"},
+                       {"uid", uid},
+                       {"resourceVersion", "5"},
+                       {"ownerReferences", owners}}},
+                     {"spec", {{"clusterIP", "None"}}}});
+  }
+
+  // The view has a service of the job.
+  void LearnService(const std::string& uid) {
+    News news;
+    world_.LearnService(kube::DecodeService(ServiceBody(uid, true)).value(), &news);
+  }
+
+  Status WriteStatus(const TrainingJob& job) { return cluster_.WriteStatuses({job}).front(); }
+
+  std::vector<Status> Apply(const std::vector<Effect>& effects) {
+    return cluster_.Apply({{kMnist, effects}}).front();
+  }
+
+  Status Create() {
+    auto pod = BuildPod(job_, {{Role::kWorker, 0}, {}, Epoch(0), "node-a"}, PodSettings{});
+    return Apply({CreatePod{pod.value()}}).front();
+  }
+
+  void ExpectCreateConflict() {
+    api_.Expect(
+        "POST /api/v1/namespaces/default/pods", 409, Refusal(409, "AlreadyExists", "it is there"));
+  }
+
+  TrainingJob job_;
+  World world_;
+  ScriptedApi api_;
+  NoControl control_;
+  NoPublisher publisher_;
+  std::unique_ptr<Logger> logger_;
+  ApiCluster cluster_;
+};
+
+}  // namespace lockstep::control

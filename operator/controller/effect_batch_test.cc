@@ -1,0 +1,177 @@
+#include "operator/controller/effect_batch.h"
+
+#include <gtest/gtest.h>
+
+#include "operator/controller/api_cluster_testing.h"
+
+namespace lockstep::control {
+namespace {
+
+class EffectBatchTest : public testing::Test, protected ApiClusterWorld {};
+
+TEST_F(EffectBatchTest, CreatedPodIsInViewBeforeAnyWatchTells) {
+  api_.Expect("POST /api/v1/namespaces/default/pods", 201, PodBody(job_.metadata.uid));
+
+  EXPECT_TRUE(Create().ok());
+  EXPECT_EQ(cluster_.Observe(kMnist)->pods.size(), 1U);
+}
+
+TEST_F(EffectBatchTest, OwnPodThatIsThereCountsAsCreated) {
+  ExpectCreateConflict();
+  api_.Expect(std::string("GET ") + kPodPath, 200, PodBody(job_.metadata.uid));
+
+  EXPECT_TRUE(Create().ok());
+  EXPECT_EQ(cluster_.Observe(kMnist)->pods.size(), 1U);
+}
+
+TEST_F(EffectBatchTest, PodOfAnEarlierJobOfTheNameIsRemoved) {
+  ExpectCreateConflict();
+  api_.Expect(std::string("GET ") + kPodPath, 200, PodBody("uid-of-an-earlier-job"));
+
+  EXPECT_EQ(Create().error().code(), ErrorCode::kUnavailable);
+  EXPECT_NE(api_.log.find(std::string("DELETE ") + kPodPath), std::string::npos);
+  EXPECT_TRUE(cluster_.Observe(kMnist)->refused_pods.empty());
+}
+
+TEST_F(EffectBatchTest, PodOfSomebodyElseIsLeftAloneAndSaidToTakeTheName) {
+  ExpectCreateConflict();
+  api_.Expect(std::string("GET ") + kPodPath, 200, PodBody(""));
+
+  EXPECT_FALSE(Create().ok());
+  EXPECT_EQ(api_.log.find("DELETE"), std::string::npos);
+  const auto refused = cluster_.Observe(kMnist)->refused_pods;
+  ASSERT_EQ(refused.count("mnist-worker-0"), 1U);
+  EXPECT_NE(refused.at("mnist-worker-0").message.find("taken"), std::string::npos);
+}
+
+TEST_F(EffectBatchTest, RefusalIsKeptInTheServersWordsUntilThePodIsCreated) {
+  const std::string words = "pods \"mnist-worker-0\" is forbidden: exceeded quota: compute";
+  api_.Expect("POST /api/v1/namespaces/default/pods", 403, Refusal(403, "Forbidden", words));
+  EXPECT_FALSE(Create().ok());
+  EXPECT_EQ(cluster_.Observe(kMnist)->refused_pods.at("mnist-worker-0").message, words);
+
+  api_.Expect("POST /api/v1/namespaces/default/pods", 201, PodBody(job_.metadata.uid));
+  EXPECT_TRUE(Create().ok());
+  EXPECT_TRUE(cluster_.Observe(kMnist)->refused_pods.empty());
+}
+
+TEST_F(EffectBatchTest, RefusalOfWhatPodsNeedIsTheirs) {
+  const std::string words = "services \"mnist\" is forbidden: exceeded quota: few";
+  api_.Expect("POST /api/v1/namespaces/default/services", 403, Refusal(403, "Forbidden", words));
+  auto pod = BuildPod(job_, {{Role::kWorker, 0}, {}, Epoch(0), "node-a"}, PodSettings{});
+
+  Apply({PrepareJob{}, CreatePod{pod.value()}});
+
+  EXPECT_EQ(api_.log.find("POST /api/v1/namespaces/default/pods"), std::string::npos);
+  EXPECT_EQ(cluster_.Observe(kMnist)->refused_pods.at("mnist-worker-0").message, words);
+}
+
+TEST_F(EffectBatchTest, EffectsOfSeveralJobsGoSideBySidePhaseByPhase) {
+  Watch(BodyOf(OtherJob(), "9"));
+  const auto pod = BuildPod(job_, {{Role::kWorker, 0}, {}, Epoch(0), "node-a"}, PodSettings{});
+  const std::vector<Effect> effects{PrepareJob{}, CreatePod{pod.value()}};
+  for (const char* kind : {"services", "secrets"}) {
+    const std::string what = std::string("POST /api/v1/namespaces/default/") + kind;
+    api_.Expect(what, 201, ServiceBody("service-uid", true));
+    api_.Expect(what, 403, Refusal(403, "Forbidden", "exceeded quota"));
+  }
+  api_.Expect("POST /api/v1/namespaces/default/pods", 201, PodBody(job_.metadata.uid));
+
+  const auto answers = cluster_.Apply({{kMnist, effects}, {kOther, effects}, {kGone, effects}});
+
+  EXPECT_EQ(api_.log,
+            "POST /api/v1/namespaces/default/services\n"
+            "POST /api/v1/namespaces/default/secrets\n"
+            "POST /api/v1/namespaces/default/services\n"
+            "POST /api/v1/namespaces/default/secrets\n"
+            "POST /api/v1/namespaces/default/pods\n");
+  EXPECT_TRUE(answers[0][0].ok() && answers[0][1].ok());
+  EXPECT_FALSE(answers[1][0].ok() || answers[1][1].ok()) << "its service was refused";
+  EXPECT_EQ(answers[2][1].error().code(), ErrorCode::kNotFound);
+}
+
+TEST_F(EffectBatchTest, OnlyPodsThatHaveEndedAreRemovedBesideTheCreationOfOthers) {
+  const std::string pods = "POST /api/v1/namespaces/default/pods";
+  const auto pod = BuildPod(job_, {{Role::kWorker, 0}, {}, Epoch(0), "node-a"}, PodSettings{});
+  DeletePod removal;
+  removal.name = "mnist-worker-0";
+  removal.uid = "pod-uid";
+  const auto first_batch = [&](const std::string& phase, const std::string& version) {
+    api_.Expect(pods, 201, PodBody(job_.metadata.uid, 0, phase, version));
+    EXPECT_TRUE(Create().ok());
+    api_.Expect(std::string("DELETE ") + kPodPath, 500, Refusal(500, "InternalError", "later"));
+    api_.batches.clear();
+    Apply({removal, CreatePod{pod.value()}});
+    return api_.batches.front();
+  };
+
+  EXPECT_EQ(first_batch("Running", "20"), "DELETE ") << "it holds room until then";
+  EXPECT_EQ(first_batch("Failed", "21"), "DELETE POST ");
+}
+
+TEST_F(EffectBatchTest, ServiceOfSomebodyElseIsLeftAlone) {
+  const std::string service = DumpJson(
+      {{"metadata",
+        {{"name", "mnist"}, {"namespace", "default"}, {"uid", "s"}, {"resourceVersion", "5"}}},
+       {"spec", {{"clusterIP", "10.0.0.1"}}}});
+  api_.Expect("POST /api/v1/namespaces/default/services",
+              409,
+              Refusal(409, "AlreadyExists", "it is there"));
+  api_.Expect("POST /api/v1/namespaces/default/secrets", 201, "{}");
+  api_.Expect(std::string("GET ") + kServicePath, 200, service);
+  auto pod = BuildPod(job_, {{Role::kWorker, 0}, {}, Epoch(0), "node-a"}, PodSettings{});
+  EXPECT_FALSE(Apply({PrepareJob{}, CreatePod{pod.value()}}).front().ok());
+  EXPECT_EQ(api_.log.find("PATCH"), std::string::npos);
+  EXPECT_EQ(api_.log.find("DELETE"), std::string::npos);
+
+  api_.Expect(std::string("GET ") + kServicePath, 200, service);
+  const auto observed = cluster_.Observe(kMnist);
+  EXPECT_EQ(observed->service, ServiceState::kForeign);
+  EXPECT_EQ(observed->refused_pods.at("mnist-worker-0").message,
+            "the name mnist is taken by an object of services that does not belong to this job");
+  EXPECT_EQ(cluster_.Observe(kMnist)->service, ServiceState::kMissing);  // it has gone
+}
+
+TEST_F(EffectBatchTest, ServiceThatWentUnseenIsMadeAnew) {
+  LearnService("ours");
+  api_.Expect("POST /api/v1/namespaces/default/secrets", 201, "{}");
+  api_.Expect(std::string("PATCH ") + kServicePath, 409, Refusal(409, "Conflict", "it has gone"));
+  EXPECT_FALSE(Apply({PrepareJob{}}).front().ok());
+
+  api_.Expect("POST /api/v1/namespaces/default/secrets", 201, "{}");
+  api_.Expect("POST /api/v1/namespaces/default/services", 201, ServiceBody("new", true));
+  EXPECT_TRUE(Apply({PrepareJob{}}).front().ok());
+}
+
+TEST_F(EffectBatchTest, ServiceThatTookThePlaceOfOursUnseenIsLeftAlone) {
+  LearnService("ours");
+  api_.Expect("POST /api/v1/namespaces/default/secrets", 201, "{}");
+  api_.Expect(std::string("PATCH ") + kServicePath, 422, Refusal(422, "Invalid", "another uid"));
+  api_.Expect(std::string("GET ") + kServicePath, 200, ServiceBody("theirs", false));
+
+  const Status prepared = Apply({PrepareJob{}}).front();
+  EXPECT_EQ(prepared.error().code(), ErrorCode::kAlreadyExists);
+  EXPECT_NE(api_.bodies.at(std::string("PATCH ") + kServicePath).find("\"uid\":\"ours\""),
+            std::string::npos);
+}
+
+TEST_F(EffectBatchTest, PodsWaitForWhatTheyNeed) {
+  api_.Expect("POST /api/v1/namespaces/default/services", 500, "{}");
+  auto pod = BuildPod(job_, {{Role::kWorker, 0}, {}, Epoch(0), "node-a"}, PodSettings{});
+  const auto answers = Apply({PrepareJob{}, CreatePod{pod.value()}});
+
+  EXPECT_FALSE(answers[1].ok());
+  EXPECT_EQ(api_.log.find("POST /api/v1/namespaces/default/pods"), std::string::npos);
+}
+
+TEST_F(EffectBatchTest, DeletedPodThatIsGoneAlreadyIsDone) {
+  News news;
+  world_.LearnPod(kube::DecodePod(PodBody(job_.metadata.uid)).value(), &news);
+  const DeletePod removal{"mnist-worker-0", "pod-uid", std::chrono::seconds(0), "test"};
+
+  EXPECT_TRUE(Apply({removal}).front().ok());
+  EXPECT_TRUE(cluster_.Observe(kMnist)->pods.empty());
+}
+
+}  // namespace
+}  // namespace lockstep::control

@@ -1,0 +1,80 @@
+#include "operator/controller/held.h"
+
+#include <map>
+
+#include "common/contract/topology.h"
+#include "operator/api/conditions.h"
+#include "operator/api/placement.h"
+#include "operator/reconcile/gang_view.h"
+#include "operator/reconcile/pod_labels.h"
+
+namespace lockstep::control {
+namespace {
+
+using Promised = std::map<std::string, const PodPlacement*>;  // by pod name
+
+kube::ResourceList RequestOf(const TrainingJob& job, Role role) {
+  const RoleSpec* const spec = job.FindRole(role);
+  if (spec == nullptr) {
+    return {};
+  }
+  return {spec->pod.requests.cpu_milli, spec->pod.requests.memory_bytes, spec->gpus};
+}
+
+bool IsOwn(const kube::Pod& pod, const kube::Item<StoredJob>* job) {
+  const auto found = pod.labels.find(label::kJobUid);
+  return job != nullptr && found != pod.labels.end() && found->second == job->uid;
+}
+
+void AddPromised(const std::string& job, const TrainingJobStatus& status, Promised* promised) {
+  if (HasEnded(status)) {
+    return;
+  }
+  for (const PodPlacement& placement : status.placement) {
+    if (!placement.is_completed) {
+      promised->try_emplace(PlacedPodName(job, status.attempt, placement), &placement);
+    }
+  }
+}
+
+}  // namespace
+
+Held HeldBy(const kube::Item<StoredJob>* job,
+            const TrainingJobStatus* reserved,
+            const std::vector<const kube::Item<kube::Pod>*>& pods) {
+  Held held;
+  Promised promised;
+  if (job != nullptr) {
+    AddPromised(job->key.name, job->object->job.status, &promised);
+  }
+  if (job != nullptr && reserved != nullptr) {
+    AddPromised(job->key.name, *reserved, &promised);
+  }
+  for (const kube::Item<kube::Pod>* const item : pods) {
+    const kube::Pod& pod = *item->object;
+    if (HasEnded(pod)) {
+      continue;  // its place stays promised to its successor
+    }
+    const bool is_own = IsOwn(pod, job);
+    std::string node = pod.spec.node_name;
+    if (const auto place = promised.find(item->key.name); is_own && place != promised.end()) {
+      node = node.empty() ? place->second->node : node;
+      promised.erase(place);
+    }
+    if (!node.empty()) {
+      AddPod(node, pod.spec.container.requests, is_own ? &held.own : &held.strangers);
+    }
+  }
+  for (const auto& [name, placement] : promised) {
+    if (!placement->node.empty()) {  // else it has no room yet
+      AddPod(placement->node, RequestOf(job->object->job, placement->role), &held.own);
+    }
+  }
+  return held;
+}
+
+std::string PlacedPodName(const std::string& job, Attempt attempt, const PodPlacement& placement) {
+  return PodName(job, TaskOf(placement), {attempt, placement.incarnation});
+}
+
+}  // namespace lockstep::control
