@@ -10,7 +10,9 @@ import tarfile
 import unittest
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
-BIN = pathlib.Path(os.environ.get("LOCKSTEP_BIN", REPOSITORY / "build" / "dev" / "bin"))
+BIN = pathlib.Path(
+    os.environ.get("LOCKSTEP_BIN", REPOSITORY / "build" / "dev" / "bin")
+).resolve()
 ARCHIVES = BIN.parent / "images"
 USER_ID = 65532
 

@@ -7,7 +7,9 @@ import subprocess
 import unittest
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
-BIN = pathlib.Path(os.environ.get("LOCKSTEP_BIN", REPOSITORY / "build" / "dev" / "bin"))
+BIN = pathlib.Path(
+    os.environ.get("LOCKSTEP_BIN", REPOSITORY / "build" / "dev" / "bin")
+).resolve()
 
 
 @functools.cache

@@ -11,7 +11,9 @@ import unittest
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 MNIST = REPOSITORY / "examples" / "data" / "mnist"
-BIN = pathlib.Path(os.environ.get("LOCKSTEP_BIN", REPOSITORY / "build" / "dev" / "bin"))
+BIN = pathlib.Path(
+    os.environ.get("LOCKSTEP_BIN", REPOSITORY / "build" / "dev" / "bin")
+).resolve()
 
 # Far above what any job here takes, so that a hang is a failure and not a stuck build.
 RUN_TIMEOUT_SECONDS = 120
