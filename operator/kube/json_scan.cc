@@ -64,6 +64,14 @@ std::string_view RawObject(Value value) {
   return object.raw_json().value();
 }
 
+simdjson::ondemand::document internal::Open(std::string_view json) {
+  thread_local simdjson::ondemand::parser parser;
+  thread_local std::string copy;
+  copy.reserve(json.size() + simdjson::SIMDJSON_PADDING);
+  copy.assign(json);
+  return parser.iterate(copy.data(), copy.size(), copy.capacity()).value();
+}
+
 Error internal::ToError(const Problem& problem) {
   return Error(ErrorCode::kCorrupt, problem.what).WithField(problem.path);
 }

@@ -74,6 +74,10 @@ void VisitFields(Object object, const Visit& visit) {
 
 Error ToError(const Problem& problem);
 
+// A copy of the text, ready to be read, in memory that this thread keeps for the next one: valid
+// until then. To get that memory anew costs more than to read a pod.
+simdjson::ondemand::document Open(std::string_view json);
+
 }  // namespace internal
 
 template <typename Visit>
@@ -104,14 +108,12 @@ void ForEachElement(Value value, const Visit& visit) {
 }
 
 // Calls `visit(key, value)` for each field of the document, an object. Views into the document
-// are valid during this call only.
+// are valid during this call only, and a visit opens no other document.
 // Errors: kCorrupt (not a JSON object, or a problem of the visit, with its path).
 template <typename Visit>
 Status ScanObject(std::string_view json, const Visit& visit) {
   try {
-    const simdjson::padded_string padded(json);
-    simdjson::ondemand::parser parser;
-    simdjson::ondemand::document document = parser.iterate(padded);
+    simdjson::ondemand::document document = internal::Open(json);
     internal::VisitFields(document.get_object().value(), visit);
     // simdjson has no other word for "nothing follows".
     const bool is_at_end = document.current_location().error() == simdjson::OUT_OF_BOUNDS;
