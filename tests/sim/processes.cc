@@ -54,6 +54,10 @@ void Processes::End(const std::string& pod_uid, ProcessEnd end) {
   if (found != processes_.end() && IsAlive(found->second)) {
     context_->Tell("process of " + found->second.environment.pod + " ends with " +
                    std::to_string(end.code) + " " + end.reason);
+    for (Process* peer :
+         end.code == kExitSuccess ? PeersOf(found->second) : std::vector<Process*>()) {
+      peer->finished.insert(*found->second.environment.rank);
+    }
     found->second.end = std::move(end);
     found->second.is_frozen = false;
   }
@@ -272,13 +276,11 @@ void Processes::Train(Process* process) {
 
 // A program of the user's: it starts when all are there, hangs when one has gone, and ends.
 void Processes::RunCommand(Process* process) {
-  int present = 1;
+  int present = 1 + static_cast<int>(process->finished.size());
   bool has_lost_one = false;
   for (const Process* peer : PeersOf(*process)) {
     present += CanHear(*process, *peer) && !peer->stop_by.has_value() ? 1 : 0;
-    const bool has_finished = peer->end.has_value() && peer->end->code == kExitSuccess;
-    present += has_finished ? 1 : 0;
-    has_lost_one = has_lost_one || (peer->end.has_value() && !has_finished);
+    has_lost_one = has_lost_one || (peer->end.has_value() && peer->end->code != kExitSuccess);
   }
   process->phase = Phase::kTraining;
   if (has_lost_one || present < process->environment.world_size) {

@@ -53,6 +53,7 @@ class Processes {
     std::map<int, Link> links;                   // to the newest incarnation of each peer
     std::map<int, Incarnation> members;          // of the running epoch, by rank
     std::set<std::pair<int, Incarnation>> gone;  // known to be
+    std::set<int> finished;                      // ranks that have done their part
   };
 
   // Starts the process of a pod as its container says. Errors: the environment is not what the
