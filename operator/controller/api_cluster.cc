@@ -57,6 +57,7 @@ void ApiCluster::SetTime(TimePoint now, WallTime wall_now) {
 void ApiCluster::Lead(const std::string& master_key) {
   master_key_ = master_key;
   must_list_jobs_ = true;
+  pods_listed_.clear();
   // Of an earlier time as leader: what was true then may not be now.
   reports_.clear();
   refused_pods_.clear();
@@ -132,6 +133,7 @@ Result<TrainingJob> ApiCluster::ReadJob(const JobKey& key) {
 }
 
 Result<Observed> ApiCluster::Observe(const JobKey& key) {
+  LOCKSTEP_RETURN_IF_ERROR(ListPodsOnce(key));
   LOCKSTEP_RETURN_IF_ERROR(ConfirmPods(key));
   World* const world = parts_.world;
   const StoredJob* const stored = world->FindJob(key);
@@ -361,6 +363,29 @@ Status ApiCluster::ConfirmPods(const JobKey& key) {
   return LookUpPods(key, parts_.world->UncertainPods(key));
 }
 
+// A job between two attempts names no pods in its status. Those that the last leader has made and
+// removed may still run, and a view that lags shows none of them: the next gang would stand beside.
+Status ApiCluster::ListPodsOnce(const JobKey& key) {
+  const StoredJob* const stored = parts_.world->FindJob(key);
+  if (stored == nullptr || stored->job.status.attempt == Attempt() ||
+      !stored->job.status.placement.empty() || pods_listed_.count(key) > 0) {
+    return OkStatus();
+  }
+  const kube::Selection pods{
+      kube::kPods, key.namespace_name, std::string(label::kJob) + "=" + key.name, ""};
+  LOCKSTEP_ASSIGN_OR_RETURN(const kube::Reply reply,
+                            kube::RequireSuccess(parts_.api->Call(kube::List(pods, {}))));
+  kube::ListSplitter splitter;
+  LOCKSTEP_RETURN_IF_ERROR(splitter.Feed(reply.body, [&](std::string_view json) {
+    if (const auto pod = kube::DecodePod(json); pod.ok()) {
+      parts_.world->LearnPod(*pod, &news_);
+    }
+  }));
+  LOCKSTEP_RETURN_IF_ERROR(splitter.Finish());
+  pods_listed_.insert(key);
+  return OkStatus();
+}
+
 // A pod that has not come to run, as far as we see, is not given up on a view that is out of date,
 // as it is for a while after an outage.
 Status ApiCluster::ConfirmGivenUp(const JobKey& key,
@@ -469,6 +494,7 @@ void ApiCluster::AddClosed(const JobKey& key, Observed* observed) {
 
 void ApiCluster::Forget(const JobKey& key) {
   unsettled_.erase(key);
+  pods_listed_.erase(key);
   refused_pods_.erase(key);
   foreign_services_.erase(key);
   std::erase_if(reports_, [&](const auto& entry) {

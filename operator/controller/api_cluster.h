@@ -81,6 +81,7 @@ class ApiCluster final : public Cluster {
   Status ListJobs();
   Status Refresh(const std::set<JobKey>& keys);
   Status ConfirmPods(const JobKey& key);
+  Status ListPodsOnce(const JobKey& key);
   Status ConfirmGivenUp(const JobKey& key,
                         const TrainingJobStatus& before,
                         const TrainingJobStatus& after);
@@ -101,7 +102,8 @@ class ApiCluster final : public Cluster {
   WallTime wall_now_{};
   News news_;
   bool must_list_jobs_ = false;
-  std::set<JobKey> unsettled_;  // the server may have a newer status than we know
+  std::set<JobKey> pods_listed_;  // since we lead
+  std::set<JobKey> unsettled_;    // the server may have a newer status than we know
   std::map<kube::ObjectKey, PodReport> reports_;
   std::map<kube::ObjectKey, TimePoint> closed_;  // when nobody listened, if that was the last try
   std::map<JobKey, std::map<std::string, PodRefusal>> refused_pods_;

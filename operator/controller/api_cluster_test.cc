@@ -57,6 +57,20 @@ TEST_F(ApiClusterTest, PlaceThatTheLastLeaderWroteIsSeenByTheNextBeforeAnyWatchT
   EXPECT_EQ(cluster_.ReadJob(kMnist).error().code(), ErrorCode::kNotFound);  // not in the list
 }
 
+TEST_F(ApiClusterTest, NewLeaderAsksOnceForPodsThatEarlierAttemptsMayHaveLeft) {
+  job_.status.attempt = Attempt(1);
+  job_.status.placement.clear();
+  Lead({JobBody("11")});
+  EXPECT_FALSE(cluster_.Observe(kMnist).ok()) << "the server does not say";
+
+  api_.Expect("GET /api/v1/namespaces/default/pods",
+              200,
+              R"({"metadata": {"resourceVersion": "30"}, "items": [)" +
+                  PodBody(job_.metadata.uid, 0, "Running", "21") + "]}");
+  EXPECT_EQ(cluster_.Observe(kMnist)->pods.size(), 1U);
+  EXPECT_EQ(cluster_.Observe(kMnist)->pods.size(), 1U) << "without asking again";
+}
+
 TEST_F(ApiClusterTest, NewLeaderDecidesNothingWhileJobsCannotBeListed) {
   cluster_.Lead("master");
   EXPECT_EQ(cluster_.ReadJob(kMnist).error().code(), ErrorCode::kUnavailable);
@@ -88,6 +102,20 @@ TEST_F(ApiClusterTest, PlaceThatIsAboutToBeWrittenIsTakenForOthersUntilTheAnswer
   EXPECT_TRUE(cluster_.TakeNews().frees_room) << "others may have that place after all";
   api_.Expect(std::string("GET ") + kJobPath, 200, JobBody("12"));
   EXPECT_EQ(PlacesHeldBesides(kOther), 0);
+}
+
+TEST_F(ApiClusterTest, SuccessorThatIsAboutToGetRoomHoldsItUnderTheNameThatItHad) {
+  TrainingJob placed = job_;
+  job_.status.placement.front().node.clear();
+  Store("11");
+  Watch(BodyOf(OtherJob(), "9"));
+  EXPECT_EQ(PlacesHeldBesides(kOther), 0);
+  cluster_.Reserve(placed);
+  EXPECT_EQ(PlacesHeldBesides(kOther), 1);
+
+  job_.status.placement.front().node = "node-b";
+  Store("12");
+  EXPECT_EQ(PlacesHeldBesides(kOther), 2) << "one on either node";
 }
 
 TEST_F(ApiClusterTest, PlaceThatIsAboutToBeLeftIsHeldUntilTheAnswer) {

@@ -47,12 +47,14 @@ void Controller::NotifyAt(const JobKey& key, TimePoint when) {
 
 std::vector<PassReport> Controller::Step(TimePoint now) {
   std::vector<Pass> passes;
-  while (passes.size() < static_cast<std::size_t>(options_.jobs_at_once)) {
+  std::size_t effect_count = 0;
+  while (passes.size() < options_.jobs_at_once && effect_count < options_.effects_at_once) {
     const auto work = queue_.Take(now);
     if (!work) {
       break;
     }
     passes.push_back(Gather(*work, now));
+    effect_count += passes.back().decision.effects.size();
   }
   WriteStatuses(&passes, now);
   ApplyEffects(&passes);

@@ -20,7 +20,11 @@ struct ControllerOptions {
 
   // Jobs whose passes are made together. Choice: enough to keep the API server busy when jobs come
   // in crowds, and few enough that nobody waits long for a pass of its own.
-  int jobs_at_once = 32;
+  std::size_t jobs_at_once = 32;
+
+  // No further job joins those that want this much done. Choice: each effect may be a pod of 30 KB,
+  // and the last job to join may want some hundreds.
+  std::size_t effects_at_once = 256;
 
   // A status that differs from the stored one in nothing but progress is not written again before
   // this has passed.

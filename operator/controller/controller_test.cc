@@ -208,6 +208,16 @@ TEST_F(ControllerTest, JobsThatAreDueTogetherAreAllDecidedThenAllWrittenThenAllA
             "publish JobCreated GangPlaced\n");
 }
 
+TEST_F(ControllerTest, NobodyJoinsAJobThatWantsMuchDone) {
+  controller_ = Controller(
+      &cluster_, logger_.get(), now_, WallTime(seconds(1'000'000)), {.effects_at_once = 1});
+  controller_.Notify(kKey, now_);
+  controller_.Notify({"default", "zebra"}, now_);
+
+  EXPECT_EQ(controller_.Step(now_).size(), 1U);
+  EXPECT_EQ(controller_.Step(now_).size(), 1U);
+}
+
 TEST_F(ControllerTest, NewsThatMayWaitJoinsWhatIsUrgent) {
   cluster_.world.Launch();
   controller_.NotifyAt(kKey, now_ + milliseconds(50));

@@ -11,7 +11,9 @@
 namespace lockstep::control {
 namespace {
 
-using Promised = std::map<std::string, const PodPlacement*>;  // by pod name
+// Whose place it is, by pod name and node. A pod has more than one while it is about to get
+// another.
+using Promised = std::map<std::string, std::map<std::string, Role>>;
 
 kube::ResourceList RequestOf(const TrainingJob& job, Role role) {
   const RoleSpec* const spec = job.FindRole(role);
@@ -31,8 +33,9 @@ void AddPromised(const std::string& job, const TrainingJobStatus& status, Promis
     return;
   }
   for (const PodPlacement& placement : status.placement) {
-    if (!placement.is_completed) {
-      promised->try_emplace(PlacedPodName(job, status.attempt, placement), &placement);
+    if (!placement.is_completed && !placement.node.empty()) {  // else it has no room yet
+      const std::string name = PlacedPodName(job, status.attempt, placement);
+      (*promised)[name].emplace(placement.node, placement.role);
     }
   }
 }
@@ -57,17 +60,19 @@ Held HeldBy(const kube::Item<StoredJob>* job,
     }
     const bool is_own = IsOwn(pod, job);
     std::string node = pod.spec.node_name;
-    if (const auto place = promised.find(item->key.name); is_own && place != promised.end()) {
-      node = node.empty() ? place->second->node : node;
-      promised.erase(place);
+    if (const auto places = promised.find(item->key.name); is_own && places != promised.end()) {
+      if (node.empty() && !places->second.empty()) {
+        node = places->second.begin()->first;
+      }
+      places->second.erase(node);
     }
     if (!node.empty()) {
       AddPod(node, pod.spec.container.requests, is_own ? &held.own : &held.strangers);
     }
   }
-  for (const auto& [name, placement] : promised) {
-    if (!placement->node.empty()) {  // else it has no room yet
-      AddPod(placement->node, RequestOf(job->object->job, placement->role), &held.own);
+  for (const auto& [name, places] : promised) {
+    for (const auto& [node, role] : places) {
+      AddPod(node, RequestOf(job->object->job, role), &held.own);
     }
   }
   return held;
