@@ -5,8 +5,6 @@
 #include <utility>
 
 #include "common/base/digest.h"
-#include "common/json/json.h"
-#include "operator/api/encode.h"
 #include "operator/api/placement.h"
 #include "operator/controller/poll_plan.h"
 #include "operator/kube/decode.h"
@@ -30,18 +28,6 @@ ReportNews Compare(const StatusDocument* before, const StatusDocument& after) {
     return ReportNews::kUrgent;
   }
   return before->step == after.step ? ReportNews::kNone : ReportNews::kCalm;
-}
-
-std::string StatusBody(const TrainingJob& job, const std::string& version) {
-  const Json object = {{"apiVersion", kApiVersion},
-                       {"kind", kTrainingJobKind},
-                       {"metadata",
-                        {{"name", job.metadata.name},
-                         {"namespace", job.metadata.namespace_name},
-                         {"uid", job.metadata.uid},
-                         {"resourceVersion", version}}},
-                       {"status", EncodeStatus(job)}};
-  return DumpJson(object);
 }
 
 }  // namespace

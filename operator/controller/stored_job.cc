@@ -8,6 +8,7 @@
 #include "common/base/rfc3339.h"
 #include "common/json/json.h"
 #include "operator/api/decode.h"
+#include "operator/api/encode.h"
 
 namespace lockstep::control {
 namespace {
@@ -47,6 +48,18 @@ StoredJob DecodeStoredJob(std::string_view json) {
     stored.is_deleting = reader.Has("deletionTimestamp");
   }
   return stored;
+}
+
+std::string StatusBody(const TrainingJob& job, const std::string& version) {
+  const Json object = {{"apiVersion", kApiVersion},
+                       {"kind", kTrainingJobKind},
+                       {"metadata",
+                        {{"name", job.metadata.name},
+                         {"namespace", job.metadata.namespace_name},
+                         {"uid", job.metadata.uid},
+                         {"resourceVersion", version}}},
+                       {"status", EncodeStatus(job)}};
+  return DumpJson(object);
 }
 
 }  // namespace lockstep::control

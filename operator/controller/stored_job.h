@@ -21,4 +21,7 @@ struct StoredJob {
 // Reads what the API server sent. Never fails: what cannot be read is a problem of the job.
 StoredJob DecodeStoredJob(std::string_view json);
 
+// The object that replaces the job's status if the stored one still has this version.
+std::string StatusBody(const TrainingJob& job, const std::string& version);
+
 }  // namespace lockstep::control
