@@ -92,10 +92,14 @@ kube::CallResult SimNetwork::Reach(const kube::Request& request) {
     return StatusReply(context->Happens(2) ? 500 : 429, "InternalError", "etcd is slow");
   }
   if (context->Strikes(150)) {
-    // Late, while the rest of the world goes on.
+    // Late, while the rest of the world goes on, and its calls may be late too.
+    const TimePoint sent = context->now;
     for (int i = 0; i < 4; ++i) {
       context->now += context->Between(milliseconds(0), milliseconds(1200));
       parts_.interlude();
+    }
+    if (request.is_mutating() && sent + kWriteTimeout <= context->now) {
+      return kube::Fault{kube::FaultKind::kTimeout, true, "the client gave up"};
     }
   }
   kube::CallResult result = CarryOut(request);
