@@ -41,6 +41,9 @@ constexpr Duration kPollIntervalMax = std::chrono::seconds(15);  // of pods that
 // Choice: events tell of what has happened, so they must not compete with what is to happen.
 constexpr int kEventsAtOnce = 2;
 
+// Choice: there may be many of them, and the room that one leaves is looked at 20 ms later anyway.
+constexpr Duration kForeignReadInterval = std::chrono::milliseconds(50);
+
 constexpr Duration kReleaseTimeout = std::chrono::seconds(3);
 constexpr Duration kStopTimeout = std::chrono::seconds(25);  // within a pod's grace of 30 s
 constexpr Duration kProgressInterval = std::chrono::seconds(5);
@@ -91,8 +94,10 @@ class OperatorProcess::Parts {
   bool HasSynced() const;
 
   template <typename T>
-  std::unique_ptr<ReflectorDriver<T>> Follow(kube::Selection selection,
-                                             typename kube::Reflector<T>::Decode decode);
+  std::unique_ptr<ReflectorDriver<T>> Follow(
+      kube::Selection selection,
+      typename kube::Reflector<T>::Decode decode,
+      Duration read_interval = WatchLoopOptions{}.read_interval);
 
   Logger* logger_;
   std::string namespace_name_;
@@ -273,8 +278,9 @@ Status OperatorProcess::Parts::Elect(const OperatorFlags& flags, const OperatorI
 
 template <typename T>
 std::unique_ptr<ReflectorDriver<T>> OperatorProcess::Parts::Follow(
-    kube::Selection selection, typename kube::Reflector<T>::Decode decode) {
+    kube::Selection selection, typename kube::Reflector<T>::Decode decode, Duration read_interval) {
   WatchLoopOptions options;
+  options.read_interval = read_interval;
   options.transport = transport_.get();
   options.clock = &kClock;
   options.logger = logger_;
@@ -294,7 +300,8 @@ void OperatorProcess::Parts::Watch(const OperatorFlags& flags) {
                                   "",
                                   "!lockstep.dev/job",
                                   "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"},
-                                 DecodePodUse);
+                                 DecodePodUse,
+                                 kForeignReadInterval);
   nodes_ = Follow<kube::Node>({kube::kNodes, "", "", ""}, kube::DecodeNode);
   services_ = Follow<kube::Service>(OursIn(kube::kServices, where), kube::DecodeService);
 }

@@ -57,7 +57,12 @@ class Wire {
   template <typename Buffers, typename Handler>
   void async_read_some(const Buffers& buffers, Handler&& handler) {
     if (tls_) {
-      tls_->async_read_some(buffers, std::forward<Handler>(handler));
+      const asio::mutable_buffer room(*asio::buffer_sequence_begin(buffers));
+      tls_->async_read_some(room,
+                            [this, room, handler = std::forward<Handler>(handler)](
+                                error_code error, std::size_t count) mutable {
+                              handler(error, error ? count : count + ReadArrived(room + count));
+                            });
     } else {
       socket_.async_read_some(buffers, std::forward<Handler>(handler));
     }
@@ -82,6 +87,22 @@ class Wire {
   TlsStream* tls() { return tls_ ? &*tls_ : nullptr; }
 
  private:
+  // Takes what came together with what was just read: TLS hands out one record at a time, which
+  // may be one small event of many. Returns the bytes put into `room`. A failure shows again in the
+  // next read.
+  std::size_t ReadArrived(asio::mutable_buffer room) {
+    SSL* const ssl = tls_->native_handle();
+    std::size_t count = 0;
+    std::size_t read = 0;
+    while (count < room.size() && BIO_pending(SSL_get_rbio(ssl)) > 0 &&
+           SSL_read_ex(ssl, static_cast<char*>(room.data()) + count, room.size() - count, &read) ==
+               1) {
+      count += read;
+    }
+    ERR_clear_error();
+    return count;
+  }
+
   tcp::socket socket_;
   std::optional<TlsStream> tls_;
 };
@@ -259,7 +280,6 @@ class HttpConnection::Impl : public std::enable_shared_from_this<Impl> {
     parser_->header_limit(kHeaderBytesMax);
     // Not boost::none: with it, Beast 1.74 refuses every reply that has a Content-Length.
     parser_->body_limit(std::numeric_limits<uint64_t>::max());
-    parser_->eager(true);
     http::async_read_header(
         wire_, buffer_, *parser_, [self = shared_from_this()](error_code error, std::size_t) {
           if (self->GoesOn(Phase::kHeader, error)) {
@@ -289,13 +309,26 @@ class HttpConnection::Impl : public std::enable_shared_from_this<Impl> {
     parser_->get().body().size = chunk_.size();
     http::async_read_some(
         wire_, buffer_, *parser_, [self = shared_from_this()](error_code error, std::size_t) {
-          self->OnBody(error == http::error::need_buffer ? error_code() : error);
+          self->OnBody(error ? error : self->ParseArrived());
         });
+  }
+
+  // Beast stops after each chunk, which may be one small event of many; and, told to be eager,
+  // waits for the next one before it hands out the last.
+  error_code ParseArrived() {
+    error_code error;
+    while (!error && buffer_.size() > 0 && !parser_->is_done()) {
+      buffer_.consume(parser_->put(buffer_.data(), error));
+    }
+    return error == http::error::need_more ? error_code() : error;
   }
 
   void OnBody(error_code error) {
     if (phase_ != Phase::kBody) {
       return;
+    }
+    if (error == http::error::need_buffer) {
+      error = {};  // what came is more than one portion
     }
     const std::size_t byte_count = chunk_.size() - parser_->get().body().size;
     StreamFlow flow = StreamFlow::kMore;

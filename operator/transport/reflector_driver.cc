@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "operator/transport/read_pace.h"
 
 namespace lockstep::control {
 namespace {
@@ -31,7 +32,7 @@ StreamOptions OptionsFor(const kube::Request& request) {
 class WatchLoop::Core final : public StreamSink, public std::enable_shared_from_this<Core> {
  public:
   Core(const WatchLoopOptions& options, std::shared_ptr<WatchMachine> machine)
-      : options_(options), machine_(std::move(machine)) {}
+      : options_(options), machine_(std::move(machine)), pace_(options.read_interval) {}
 
   void Begin() {
     machine_->SetResume([weak = weak_from_this()] {
@@ -61,7 +62,20 @@ class WatchLoop::Core final : public StreamSink, public std::enable_shared_from_
   }
 
   StreamFlow OnBytes(std::string_view bytes) override {
-    return is_stopped_ ? StreamFlow::kStop : machine_->OnBytes(bytes);
+    if (is_stopped_) {
+      return StreamFlow::kStop;
+    }
+    const TimePoint came = options_.clock->Now();
+    const StreamFlow flow = machine_->OnBytes(bytes);
+    const Duration rest = pace_.AfterBytes(came, options_.clock->Now());
+    if (flow != StreamFlow::kMore || rest == Duration::zero()) {
+      return flow;
+    }
+    options_.transport->RunAfter(rest, [self = shared_from_this()] {
+      self->pace_.Begin(self->options_.clock->Now());
+      self->Resume();
+    });
+    return StreamFlow::kPause;
   }
 
   void OnEnd(const std::optional<kube::Fault>& fault) override {
@@ -134,6 +148,7 @@ class WatchLoop::Core final : public StreamSink, public std::enable_shared_from_
   TimePoint not_before_{};  // asked for by Retry-After
   TimePoint sent_at_{};
   bool has_header_ = false;
+  ReadPace pace_;
   std::string last_failure_;  // as it was last logged
   std::mutex mutex_;          // for what Resume reads
   bool is_stopped_ = false;

@@ -45,6 +45,9 @@ struct WatchLoopOptions {
   const Clock* clock = nullptr;      // required
   Logger* logger = nullptr;          // required
   CallObserver* observer = nullptr;  // null: nobody
+
+  // See ReadPace. Choice: nobody misses 10 ms, and a busy server has several events in them.
+  Duration read_interval = std::chrono::milliseconds(10);
 };
 
 // Sends what a machine wants sent, when it wants it, for ever: waits, streams, waits, ...

@@ -231,6 +231,39 @@ TEST_P(TransportStream, PausedSinkHoldsBackTheServer) {
   EXPECT_EQ(received.load(), kBytes);
 }
 
+// Many small events cost as little as one large one.
+TEST_P(TransportStream, ChunksThatCameTogetherAreHandedOverTogether) {
+  if (IsCpprest()) {
+    GTEST_SKIP() << "its library hands out one chunk after the other";
+  }
+  constexpr int kChunks = 100;
+  std::promise<void> all_sent;
+  Serve([&](const TestRequest&, TestPeer& peer) {
+    peer.BeginChunks();
+    for (int i = 0; i < kChunks; ++i) {
+      peer.Chunk("event " + std::to_string(100 + i) + "\n");
+    }
+    peer.EndChunks();
+    all_sent.set_value();
+    peer.AwaitClose();
+  });
+  std::atomic<int> portions{0};
+  const auto sink = Open({}, [&](const std::string&) {
+    return portions++ == 0 ? StreamFlow::kPause : StreamFlow::kMore;
+  });
+  all_sent.get_future().wait();  // all lies in our kernel, or in the first portion
+  ASSERT_TRUE(sink->AwaitBytes(1));
+  transport()->Resume(id_);
+  ASSERT_TRUE(sink->AwaitEnd());
+  EXPECT_FALSE(sink->fault());
+  std::string expected;
+  for (int i = 0; i < kChunks; ++i) {
+    expected += "event " + std::to_string(100 + i) + "\n";
+  }
+  EXPECT_EQ(sink->bytes(), expected);
+  EXPECT_LE(portions, kChunks / 10);
+}
+
 LOCKSTEP_FOR_ALL_TRANSPORTS(TransportStream);
 
 }  // namespace

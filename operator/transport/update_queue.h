@@ -29,22 +29,27 @@ class UpdateQueue {
   // more; if not, `on_room` is kept. Thread: any.
   template <typename Update>
   bool Push(std::vector<Update> updates, OnRoom on_room) {
-    const std::lock_guard lock(mutex_);
-    for (Update& update : updates) {
-      messages_.emplace_back(std::move(update));
+    bool has_room = true;
+    {
+      const std::lock_guard lock(mutex_);
+      for (Update& update : updates) {
+        messages_.emplace_back(std::move(update));
+      }
+      has_room = messages_.size() < capacity_;
+      if (!has_room) {
+        waiting_.push_back(std::move(on_room));
+      }
     }
-    changed_.notify_one();
-    if (messages_.size() < capacity_) {
-      return true;
-    }
-    waiting_.push_back(std::move(on_room));
-    return false;
+    changed_.notify_one();  // without the lock, which the taker wants at once
+    return has_room;
   }
 
   // Adds one message that cannot wait for room: a lost lease, a stop. Thread: any.
   void Push(Message message) {
-    const std::lock_guard lock(mutex_);
-    messages_.push_back(std::move(message));
+    {
+      const std::lock_guard lock(mutex_);
+      messages_.push_back(std::move(message));
+    }
     changed_.notify_one();
   }
 
@@ -68,8 +73,10 @@ class UpdateQueue {
 
   // Ends the present or next TakeAll. Thread: any.
   void Wake() {
-    const std::lock_guard lock(mutex_);
-    is_woken_ = true;
+    {
+      const std::lock_guard lock(mutex_);
+      is_woken_ = true;
+    }
     changed_.notify_one();
   }
 
