@@ -12,10 +12,9 @@ namespace {
 // How long expected news may wait, for each pod of the job and at most. Choices: a small gang is
 // reported on at once; one of 500 is looked at once a second, where a look costs some milliseconds
 // and its status 80 KB. While a gang comes up, every pod has news several times in a second, and
-// nobody misses what lies between none and all.
+// what lies between none and all is worth no more than that; the last one to run is urgent news.
 constexpr Duration kPatiencePerPod = std::chrono::milliseconds(2);
 constexpr Duration kPatienceMax = std::chrono::seconds(1);
-constexpr Duration kPatienceComingUp = std::chrono::milliseconds(100);
 
 // Room becomes free in many small pieces; those who wait look at all of them together. The more of
 // them wait, the less often.
@@ -157,11 +156,12 @@ void ControlLoop::Spread(const News& news, TimePoint now) {
 }
 
 Duration ControlLoop::PatienceFor(const JobKey& key) const {
-  const auto pods = static_cast<int64_t>(world_.PodCountOf(key));
   const StoredJob* const stored = world_.FindJob(key);
-  const bool comes_up = stored != nullptr && ComesUp(stored->job.status);
-  return std::clamp(
-      pods * kPatiencePerPod, comes_up ? kPatienceComingUp : Duration::zero(), kPatienceMax);
+  if (stored != nullptr && ComesUp(stored->job.status)) {
+    return kPatienceMax;
+  }
+  const auto pods = static_cast<int64_t>(world_.PodCountOf(key));
+  return std::min<Duration>(pods * kPatiencePerPod, kPatienceMax);
 }
 
 }  // namespace lockstep::control

@@ -7,8 +7,10 @@
 
 #include "common/base/rfc3339.h"
 #include "common/json/json.h"
+#include "operator/api/conditions.h"
 #include "operator/api/decode.h"
 #include "operator/api/encode.h"
+#include "operator/reconcile/queue.h"
 
 namespace lockstep::control {
 namespace {
@@ -48,6 +50,27 @@ StoredJob DecodeStoredJob(std::string_view json) {
     stored.is_deleting = reader.Has("deletionTimestamp");
   }
   return stored;
+}
+
+bool WantsPlace(const StoredJob& stored) {
+  return stored.problem.empty() && !stored.is_deleting && IsOurs(stored.job) &&
+         !HasEnded(stored.job.status) && stored.job.status.placement.empty() &&
+         !stored.job.spec.run_policy.suspend;
+}
+
+bool IsInQueue(const StoredJob& stored, WallTime now) {
+  return stored.problem.empty() && !stored.is_deleting && WaitsForRoom(stored.job, now);
+}
+
+bool FreesRoom(const StoredJob* before, const StoredJob* after) {
+  if (before == nullptr) {
+    return false;
+  }
+  if (after == nullptr) {
+    return true;
+  }
+  return HasEnded(before->job.status) != HasEnded(after->job.status) ||
+         WantsPlace(*before) != WantsPlace(*after);
 }
 
 std::string StatusBody(const TrainingJob& job, const std::string& version) {

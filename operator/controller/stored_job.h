@@ -21,6 +21,16 @@ struct StoredJob {
 // Reads what the API server sent. Never fails: what cannot be read is a problem of the job.
 StoredJob DecodeStoredJob(std::string_view json);
 
+// Whether the job has no place and wants one, now or after a pause.
+bool WantsPlace(const StoredJob& stored);
+
+// Whether it is in the queue with that wish.
+bool IsInQueue(const StoredJob& stored, WallTime now);
+
+// Whether the change gave something up that others may have waited for. Null: there was, or is, no
+// job.
+bool FreesRoom(const StoredJob* before, const StoredJob* after);
+
 // The object that replaces the job's status if the stored one still has this version.
 std::string StatusBody(const TrainingJob& job, const std::string& version);
 

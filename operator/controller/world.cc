@@ -10,7 +10,6 @@
 #include "operator/reconcile/gang_plan.h"
 #include "operator/reconcile/gang_view.h"
 #include "operator/reconcile/pod_labels.h"
-#include "operator/reconcile/queue.h"
 
 namespace lockstep::control {
 namespace {
@@ -28,32 +27,12 @@ JobKey JobOf(const kube::Pod& pod, const std::string& namespace_name) {
   return {namespace_name, found == pod.labels.end() ? std::string() : found->second};
 }
 
-// Whether the job has no place and wants one, now or after a pause.
-bool WantsPlace(const StoredJob& stored) {
-  return stored.problem.empty() && !stored.is_deleting && IsOurs(stored.job) &&
-         !HasEnded(stored.job.status) && stored.job.status.placement.empty() &&
-         !stored.job.spec.run_policy.suspend;
-}
-
-// Whether it is in the queue with that wish.
-bool IsInQueue(const StoredJob& stored, WallTime now) {
-  return stored.problem.empty() && !stored.is_deleting && WaitsForRoom(stored.job, now);
-}
-
-// Whether the change gave something up that others may have waited for.
-bool FreesRoom(const StoredJob* before, const StoredJob* after) {
-  if (before == nullptr) {
-    return false;
-  }
-  if (after == nullptr) {
-    return true;
-  }
-  return HasEnded(before->job.status) != HasEnded(after->job.status) ||
-         WantsPlace(*before) != WantsPlace(*after);
-}
-
 Gang GangOfJob(const TrainingJob& job) {
   return GangOf(job, TopologyOf(job, DnsAddressing{}));
+}
+
+bool IsRunning(const kube::Pod& pod) {
+  return pod.status.phase == kube::PodPhase::kRunning;
 }
 
 template <typename T, typename Change, typename Note>
@@ -147,7 +126,10 @@ void World::LearnPod(const kube::Item<kube::Pod>& item, News* news) {
 }
 
 void World::LearnService(const kube::Item<kube::Service>& item, News* news) {
-  NoteServiceChange(services_.Put(item, Source::kReply), news);
+  const auto change = services_.Put(item, Source::kReply);
+  if (change.before != change.after) {
+    news->calm.insert(KeyOf(item.key));  // whoever asked the server knows
+  }
 }
 
 void World::LearnJobIsGone(const JobKey& key, const std::string& uid, News* news) {
@@ -255,7 +237,7 @@ std::vector<JobKey> World::WaitingJobs() const {
 std::vector<const kube::Item<kube::Pod>*> World::PodsOf(const JobKey& key) const {
   std::vector<const kube::Item<kube::Pod>*> pods;
   if (const auto found = pods_by_job_.find(key); found != pods_by_job_.end()) {
-    for (const std::string& name : found->second) {
+    for (const std::string& name : found->second.names) {
       pods.push_back(pods_.Find({key.namespace_name, name}));
     }
   }
@@ -264,7 +246,7 @@ std::vector<const kube::Item<kube::Pod>*> World::PodsOf(const JobKey& key) const
 
 std::size_t World::PodCountOf(const JobKey& key) const {
   const auto found = pods_by_job_.find(key);
-  return found == pods_by_job_.end() ? 0 : found->second.size();
+  return found == pods_by_job_.end() ? 0 : found->second.names.size();
 }
 
 std::vector<std::string> World::UncertainPods(const JobKey& key) const {
@@ -312,28 +294,30 @@ std::map<std::string, std::set<std::string>> World::DevicesElsewhere(const JobKe
       continue;
     }
     for (const PodPlacement& placement : status.placement) {
-      devices[placement.node].insert(placement.devices.begin(), placement.devices.end());
+      if (!placement.devices.empty()) {
+        devices[placement.node].insert(placement.devices.begin(), placement.devices.end());
+      }
     }
   }
   return devices;
 }
 
 std::vector<WaitingGang> World::Ahead(const JobKey& key, WallTime now) {
-  RefreshHeld();
+  const std::set<JobKey> waiting = WaitingBefore(key, now);
   std::vector<WaitingGang> ahead;  // youngest first, at first
-  Room younger;                    // what those that came later hold
-  bool is_older = false;
+  if (waiting.empty()) {
+    return ahead;
+  }
+  RefreshHeld();
+  Room younger;  // what those that came later hold
   for (auto entry = by_age_.rbegin(); entry != by_age_.rend(); ++entry) {
     const JobKey& other = entry->second;
-    const StoredJob& stored = *FindJob(other);
     if (other == key) {
-      is_older = true;
       continue;
     }
-    const auto reserved = reserved_.find(other);
-    const bool gets_place = reserved != reserved_.end() && !reserved->second.placement.empty();
-    if (is_older && !gets_place && IsInQueue(stored, now)) {
-      ahead.push_back({other.namespace_name + "/" + other.name, GangOfJob(stored.job), younger});
+    if (waiting.count(other) > 0) {
+      ahead.push_back(
+          {other.namespace_name + "/" + other.name, GangOfJob(FindJob(other)->job), younger});
     }
     if (const auto held = held_.find(other); held != held_.end()) {
       AddRoom(held->second.own, &younger);
@@ -341,6 +325,22 @@ std::vector<WaitingGang> World::Ahead(const JobKey& key, WallTime now) {
   }
   std::reverse(ahead.begin(), ahead.end());
   return ahead;
+}
+
+// Jobs older than this one that are in the queue and get no place in this step.
+std::set<JobKey> World::WaitingBefore(const JobKey& key, WallTime now) const {
+  std::set<JobKey> waiting;
+  for (const auto& [created, other] : by_age_) {
+    if (other == key) {
+      break;
+    }
+    const auto reserved = reserved_.find(other);
+    const bool gets_place = reserved != reserved_.end() && !reserved->second.placement.empty();
+    if (!gets_place && IsInQueue(*FindJob(other), now)) {
+      waiting.insert(other);
+    }
+  }
+  return waiting;
 }
 
 World::Counts World::counts() const {
@@ -377,14 +377,18 @@ void World::NotePodChange(const PodChange& change, News* news) {
   }
   if (before != nullptr) {
     const JobKey job = JobOf(*before, change.key.namespace_name);
-    pods_by_job_[job].erase(change.key.name);
-    if (pods_by_job_[job].empty()) {
+    PodsOfJob& pods = pods_by_job_[job];
+    pods.names.erase(change.key.name);
+    pods.running_count -= IsRunning(*before) ? 1 : 0;
+    if (pods.names.empty()) {
       pods_by_job_.erase(job);
       doubtful_pods_.erase(job);
     }
   }
   if (after != nullptr) {
-    pods_by_job_[JobOf(*after, change.key.namespace_name)].insert(change.key.name);
+    PodsOfJob& pods = pods_by_job_[JobOf(*after, change.key.namespace_name)];
+    pods.names.insert(change.key.name);
+    pods.running_count += IsRunning(*after) ? 1 : 0;
   }
   if (before != nullptr && after != nullptr && *before == *after) {
     return;
@@ -395,7 +399,9 @@ void World::NotePodChange(const PodChange& change, News* news) {
   const bool is_leaving = after != nullptr && after->is_deleting;
   const bool was_leaving = before != nullptr && before->is_deleting;
   held_stale_.insert(job);
-  if (has_ended != had_ended || is_leaving != was_leaving || after == nullptr) {
+  const bool completes = after != nullptr && IsRunning(*after) &&
+                         (before == nullptr || !IsRunning(*before)) && AllRun(job);
+  if (has_ended != had_ended || is_leaving != was_leaving || after == nullptr || completes) {
     news->urgent.insert(job);
   } else {
     news->calm.insert(job);
@@ -420,6 +426,15 @@ void World::NoteNodeChange(const Mirror<kube::Node>::Change& change, News* news)
       news->urgent.insert(job);
     }
   }
+}
+
+// Whether its pods are as many as were placed, and all of them run.
+bool World::AllRun(const JobKey& key) const {
+  const StoredJob* const stored = FindJob(key);
+  const auto pods = pods_by_job_.find(key);
+  return stored != nullptr && pods != pods_by_job_.end() &&
+         pods->second.running_count == pods->second.names.size() &&
+         pods->second.running_count >= stored->job.status.placement.size();
 }
 
 void World::NoteServiceChange(const Mirror<kube::Service>::Change& change, News* news) {

@@ -137,6 +137,11 @@ class World {
   using JobChange = Mirror<StoredJob>::Change;
   using PodChange = Mirror<kube::Pod>::Change;
 
+  struct PodsOfJob {
+    std::set<std::string> names;
+    std::size_t running_count = 0;
+  };
+
   bool IsServed(const kube::ObjectKey& key) const {
     return namespaces_.empty() || namespaces_.count(key.namespace_name) > 0;
   }
@@ -144,8 +149,10 @@ class World {
   void NoteJobChange(const JobChange& change, News* news);
   void NotePodChange(const PodChange& change, News* news);
   void NoteNodeChange(const Mirror<kube::Node>::Change& change, News* news);
+  bool AllRun(const JobKey& key) const;
   void NoteServiceChange(const Mirror<kube::Service>::Change& change, News* news);
   kube::Item<StoredJob> Decoded(const kube::Item<kube::RawObject>& raw) const;
+  std::set<JobKey> WaitingBefore(const JobKey& key, WallTime now) const;
   Held CountHeld(const JobKey& key) const;
   void RefreshHeld();
 
@@ -157,7 +164,7 @@ class World {
   ForeignPods foreign_;
 
   std::set<std::pair<WallTime, JobKey>> by_age_;
-  std::map<JobKey, std::set<std::string>> pods_by_job_;
+  std::map<JobKey, PodsOfJob> pods_by_job_;
   std::map<JobKey, std::set<std::string>> doubtful_pods_;
   std::set<JobKey> doubtful_jobs_;
 

@@ -169,6 +169,40 @@ TEST_F(WorldTest, ProgressOfPodsIsCalmNewsAndTheirEndIsUrgent) {
   EXPECT_TRUE(end.frees_room);
 }
 
+TEST_F(WorldTest, LastPodToRunIsUrgentNews) {
+  TrainingJob job = PlacedJob("mnist", "a", 2);
+  job.status.placement.push_back(job.status.placement.front());
+  job.status.placement.back().index = 1;
+  Apply(JobUpsert{JobItem(job, "10")});
+  const auto second = [](const std::string& version, kube::PodPhase phase) {
+    kube::Item<kube::Pod> item = PodItem("mnist", "u2", version, phase);
+    kube::Pod pod = *item.object;
+    pod.name = item.key.name = "mnist-worker-1";
+    item.object = std::make_shared<const kube::Pod>(std::move(pod));
+    return PodUpsert{std::move(item)};
+  };
+  EXPECT_TRUE(Apply(PodUpsert{PodItem("mnist", "u1", "11")}).urgent.empty())
+      << "the other is not even there";
+  EXPECT_TRUE(Apply(second("12", kube::PodPhase::kPending)).urgent.empty());
+
+  EXPECT_TRUE(Apply(second("13", kube::PodPhase::kRunning)).urgent.count(kMnist) > 0);
+
+  EXPECT_TRUE(Apply(second("14", kube::PodPhase::kRunning)).urgent.empty()) << "once is enough";
+}
+
+TEST_F(WorldTest, ServiceOfAReplyIsCalmNewsAndOfTheWatchUrgent) {
+  const auto service = [](const std::string& version) {
+    return kube::Item<kube::Service>{
+        {"default", "mnist"}, "uid-service", version, std::make_shared<const kube::Service>()};
+  };
+  News reply;
+  world_.LearnService(service("1"), &reply);
+  EXPECT_TRUE(reply.urgent.empty());
+  EXPECT_TRUE(reply.calm.count(kMnist) > 0);
+
+  EXPECT_TRUE(Apply(kube::Upserted<kube::Service>{service("2")}).urgent.count(kMnist) > 0);
+}
+
 TEST_F(WorldTest, PromisedPlacesCountForOthersBeforeAnyPodIsThere) {
   Apply(JobUpsert{JobItem(PlacedJob("mnist", "a", 3), "10")});
 
