@@ -32,6 +32,11 @@ constexpr std::array<PassedField, 15> kContainerFields = {{
     {"volumeMounts", Shape::kObjects},
 }};
 
+constexpr std::array<PassedField, 2> kInitContainerFields = {{
+    {"env", Shape::kObjects},
+    {"envFrom", Shape::kObjects},
+}};
+
 constexpr std::array<PassedField, 1> kResourceFields = {{
     {"claims", Shape::kObjects},
 }};
@@ -117,6 +122,11 @@ void Pass(ObjectReader& reader, const std::array<PassedField, N>& fields) {
 
 void PassContainerFields(ObjectReader& container) {
   Pass(container, kContainerFields);
+}
+
+void PassInitContainerFields(ObjectReader& container) {
+  Pass(container, kContainerFields);
+  Pass(container, kInitContainerFields);
 }
 
 void PassResourceFields(ObjectReader& resources) {

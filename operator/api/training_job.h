@@ -91,15 +91,38 @@ struct Toleration {
   friend bool operator==(const Toleration&, const Toleration&) = default;
 };
 
+// Environment variables whose values the cluster knows: one (env[].valueFrom), or as many as the
+// source has (envFrom[]).
+struct EnvironmentSource {
+  std::string variable;      // empty: as many as the source has
+  std::string path;          // where it is written: "spec.roles[0].template. ... .env[1].valueFrom"
+  std::string kind;          // "secretKeyRef", "fieldRef", "configMapRef", ...
+  std::string field;         // of a fieldRef: which one, "metadata.name"
+  bool is_optional = false;  // without it the variable is left out
+
+  friend bool operator==(const EnvironmentSource&, const EnvironmentSource&) = default;
+};
+
+// A container that runs before the trainer, or as a sidecar beside it.
+struct InitContainer {
+  std::string name;
+  ResourceAmounts requests;
+  bool is_sidecar = false;
+
+  friend bool operator==(const InitContainer&, const InitContainer&) = default;
+};
+
 // The part of a pod template that the operator reads, and the whole of it as written.
 struct PodTemplate {
   std::string image;
   std::vector<std::string> command;  // replaces the image's entry point
   std::vector<std::string> args;
-  std::map<std::string, std::string> env;
+  std::map<std::string, std::string> env;      // with values
+  std::vector<EnvironmentSource> env_sources;  // the others
+  std::vector<InitContainer> init_containers;  // in the order in which they start
   std::string working_dir;
-  ResourceAmounts requests;
-  ResourceAmounts limits;  // zero: no limit
+  ResourceAmounts requests;  // the trainer's, as are the limits
+  ResourceAmounts limits;    // zero: no limit
   std::chrono::seconds termination_grace{30};
   std::map<std::string, std::string> node_selector;
   std::vector<Toleration> tolerations;

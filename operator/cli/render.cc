@@ -12,7 +12,13 @@ Result<std::vector<RenderedPod>> RenderPods(const TrainingJob& job, const PodSet
     PodRequest request;
     request.task = task;
     LOCKSTEP_ASSIGN_OR_RETURN(kube::Pod pod, BuildPod(job, request, settings));
-    rendered.push_back(RenderedPod{task, std::move(pod)});
+    RenderedPod one{task, std::move(pod), {}};
+    for (const EnvironmentSource& source : job.FindRole(task.role)->pod.env_sources) {
+      if (!IsKnownWithoutCluster(source)) {
+        one.sources.push_back(source);
+      }
+    }
+    rendered.push_back(std::move(one));
   }
   return rendered;
 }
@@ -54,6 +60,10 @@ std::string FormatPods(const std::vector<RenderedPod>& pods) {
       }
     }
     text += "\n";
+    for (const EnvironmentSource& source : rendered.sources) {
+      text += "  " + (source.variable.empty() ? "..." : source.variable) + " from a " +
+              source.kind + (source.is_optional ? ", if it is there\n" : "\n");
+    }
     for (const auto& [name, value] : container.env) {
       text += "  " + name + "=" + value + "\n";
     }

@@ -15,6 +15,7 @@ namespace lockstep::control {
 struct RenderedPod {
   TaskId task;
   kube::Pod pod;
+  std::vector<EnvironmentSource> sources;  // of variables that only a cluster knows
 };
 
 // All pods of the job, ranks first. Errors: as BuildPod.

@@ -19,6 +19,7 @@
 #include "operator/cli/run_log.h"
 #include "operator/cli/run_session.h"
 #include "operator/cli/summary.h"
+#include "operator/cli/without_cluster.h"
 #include "operator/local/loopback.h"
 #include "operator/local/machine.h"
 #include "operator/reconcile/build/pod.h"
@@ -67,6 +68,11 @@ std::map<std::string, std::string> InheritedEnvironment(int core_count, int pod_
 bool IsExecutable(const std::string& path) {
   std::error_code error;
   return std::filesystem::is_regular_file(path, error) && ::access(path.c_str(), X_OK) == 0;
+}
+
+std::optional<std::string> VariableOfShell(const std::string& name) {
+  const char* const value = std::getenv(name.c_str());
+  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
 }
 
 // lockstep-runtime: where the user says, beside this program, or in PATH.
@@ -126,6 +132,10 @@ Result<Workshop> Prepare(const RunArguments& arguments, int* exit_code) {
   shop.pod_count = static_cast<int>(tasks.size());
   LOCKSTEP_RETURN_IF_ERROR(
       CheckChaosTargets(arguments.chaos, std::set<TaskId>(tasks.begin(), tasks.end())));
+  if (const Status taken = TakeClusterValues(VariableOfShell, &shop.job); !taken.ok()) {
+    *exit_code = kCliRefused;
+    return Error(taken.error().code(), taken.error().message());
+  }
   shop.core_count = CountCores();
   shop.machine = DescribeMachine("", HostName(), shop.core_count);
   if (const auto refusal = RefusalOf(shop.job, shop.machine)) {
@@ -277,6 +287,9 @@ int RunRun(const RunArguments& arguments) {
   console_options.fd = STDOUT_FILENO;
   console_options.is_terminal = ::isatty(STDOUT_FILENO) == 1;
   Console console(console_options);
+  if (const std::string init = InitContainersOf(shop->job); !init.empty()) {
+    console.Print("init containers are not run on one machine: " + init);
+  }
   const auto summary = Carry(arguments, *shop, *directory, &console);
   if (!arguments.keep) {
     ::unlink(directory->KeyFile().c_str());

@@ -5,6 +5,7 @@
 #include "common/contract/topology.h"
 #include "operator/api/conditions.h"
 #include "operator/api/placement.h"
+#include "operator/reconcile/build/pod.h"
 #include "operator/reconcile/gang_view.h"
 #include "operator/reconcile/pod_labels.h"
 
@@ -17,10 +18,7 @@ using Promised = std::map<std::string, std::map<std::string, Role>>;
 
 kube::ResourceList RequestOf(const TrainingJob& job, Role role) {
   const RoleSpec* const spec = job.FindRole(role);
-  if (spec == nullptr) {
-    return {};
-  }
-  return {spec->pod.requests.cpu_milli, spec->pod.requests.memory_bytes, spec->gpus};
+  return spec == nullptr ? kube::ResourceList() : RequestsOf(*spec);
 }
 
 bool IsOwn(const kube::Pod& pod, const kube::Item<StoredJob>* job) {

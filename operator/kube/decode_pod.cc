@@ -7,6 +7,7 @@
 #include "operator/kube/decode.h"
 #include "operator/kube/json_scan.h"
 #include "operator/kube/object_meta.h"
+#include "operator/kube/pod_requests.h"
 #include "operator/kube/resources.h"
 
 namespace lockstep::control::kube {

@@ -1,6 +1,7 @@
 #include "operator/reconcile/gang_plan.h"
 
 #include "common/base/check.h"
+#include "operator/reconcile/build/pod.h"
 
 namespace lockstep::control {
 namespace {
@@ -15,14 +16,10 @@ void Add(const kube::ResourceList& list, Resources* sum) {
   sum->gpu_count += list.gpu_count;
 }
 
-kube::ResourceList RequestOf(const RoleSpec& role) {
-  return {role.pod.requests.cpu_milli, role.pod.requests.memory_bytes, role.gpus};
-}
-
 PodClass ClassOf(const RoleSpec& role) {
   PodClass pod_class;
   pod_class.name = RoleName(role.name);
-  pod_class.request = ToResources(RequestOf(role));
+  pod_class.request = ToResources(RequestsOf(role));
   pod_class.node_selector = role.pod.node_selector;
   for (const Toleration& toleration : role.pod.tolerations) {
     pod_class.tolerations.push_back(
@@ -85,7 +82,7 @@ Snapshot SnapshotBesideGang(const TrainingJob& job,
     }
     for (SnapshotNode& node : snapshot.nodes) {
       if (node.name == member.node) {
-        Add(RequestOf(*job.FindRole(member.task.role)), &node.used);
+        Add(RequestsOf(*job.FindRole(member.task.role)), &node.used);
         ++node.pod_count;
       }
     }

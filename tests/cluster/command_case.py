@@ -17,6 +17,16 @@ exit $(cat /tmp/code)
 """
 
 
+# What a secret holds, one container fetches and a sidecar goes on telling comes together here.
+FETCH = 'echo "for $TOKEN" > /data/fetched'
+TELL = "trap exit TERM; while :; do echo here > /data/told; sleep 0.1 & wait $!; done"
+COMPARE = """
+until [ -e /data/told ]; do sleep 0.1; done
+echo "$POD $HUB_token $(cat /data/fetched)"
+[ "$HUB_token" = hidden ] && [ "$(cat /data/fetched)" = "for hidden" ]
+"""
+
+
 class CommandTest(ProductCase):
     @classmethod
     def setUpClass(cls):
@@ -50,6 +60,31 @@ class CommandTest(ProductCase):
         message = condition(self.start(BASE).wait_for("Failed", 60), "Failed")[2]
         self.assertIn("exec /lockstep/bin/lockstep-runtime: no such file or directory", message)
         self.assertIn("glibc", message)
+
+    def test_pods_have_what_the_cluster_keeps_what_is_fetched_first_and_a_sidecar(self):
+        self.admin.create({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "hub"},
+                           "stringData": {"token": "hidden"}}, self.namespace)
+        token = {"secretKeyRef": {"name": "hub", "key": "token"}}
+        field = {"fieldRef": {"fieldPath": "metadata.name"}}
+        shared = {"image": USER, "securityContext": {"runAsUser": 65532},
+                  "volumeMounts": [{"name": "data", "mountPath": "/data"}]}
+        job = training_job("sourced", 2, gpus=0, successPolicy="AllWorkers", pod_spec={
+            "volumes": [{"name": "data", "emptyDir": {}}],
+            "initContainers": [
+                {**shared, "name": "fetch", "command": ["sh", "-c", FETCH],
+                 "env": [{"name": "TOKEN", "valueFrom": token}]},
+                {**shared, "name": "tell", "command": ["sh", "-c", TELL],
+                 "restartPolicy": "Always"}],
+            "container": {**shared, "command": ["sh", "-c", COMPARE],
+                          "env": [{"name": "POD", "valueFrom": field}],
+                          "envFrom": [{"prefix": "HUB_", "secretRef": {"name": "hub"}}]}})
+        self.admin.create(job, self.namespace)
+        training = Training(self.product, self.namespace, "sourced")
+        training.wait_for("Succeeded", 60)
+        for pod in training.pods().values():
+            name = pod["metadata"]["name"]
+            self.assertIn(f"{name} hidden for hidden",
+                          self.plane.kubectl("logs", name, "-n", self.namespace))
 
     def start(self, image):
         program = {"image": image, "command": ["sh", "-c", PROGRAM],

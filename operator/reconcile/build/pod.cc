@@ -1,8 +1,13 @@
 #include "operator/reconcile/build/pod.h"
 
+#include <algorithm>
+#include <array>
+#include <string_view>
+
 #include "common/base/check.h"
 #include "common/contract/environment.h"
 #include "common/contract/training_spec.h"
+#include "operator/kube/pod_requests.h"
 #include "operator/reconcile/pod_labels.h"
 
 namespace lockstep::control {
@@ -68,6 +73,35 @@ kube::Toleration ToKube(const Toleration& toleration) {
   return tolerated;
 }
 
+// Fields of a pod that variables may refer to and that are known before a kubelet has it.
+struct PodField {
+  std::string_view path;
+  const std::string& (*value)(const kube::Pod& pod);
+};
+
+constexpr std::array<PodField, 3> kPodFields = {{
+    {"metadata.name", [](const kube::Pod& pod) -> const std::string& { return pod.name; }},
+    {"metadata.namespace",
+     [](const kube::Pod& pod) -> const std::string& { return pod.namespace_name; }},
+    {"spec.nodeName",
+     [](const kube::Pod& pod) -> const std::string& { return pod.spec.node_name; }},
+}};
+
+const PodField* FindPodField(std::string_view path) {
+  const auto found = std::find_if(kPodFields.begin(), kPodFields.end(), [&](const PodField& field) {
+    return field.path == path;
+  });
+  return found == kPodFields.end() ? nullptr : &*found;
+}
+
+void FillInFields(const RoleSpec& role, kube::Pod* pod) {
+  for (const EnvironmentSource& source : role.pod.env_sources) {
+    if (const PodField* const field = FindPodField(source.field)) {
+      pod->spec.container.env[source.variable] = field->value(*pod);
+    }
+  }
+}
+
 kube::PodSpec SpecOf(const TrainingJob& job,
                      const RoleSpec& role,
                      const PodRequest& request,
@@ -85,7 +119,7 @@ kube::PodSpec SpecOf(const TrainingJob& job,
   spec.container.image = role.pod.image;
   spec.container.command = CommandOf(job, role, settings);
   spec.container.working_dir = role.pod.working_dir;
-  spec.container.requests = ToList(role.pod.requests, role.gpus);
+  spec.container.requests = RequestsOf(role);
   spec.container.limits = ToList(role.pod.limits, role.gpus);
   spec.container.env = role.pod.env;
   if (role.gpus == 0) {
@@ -96,12 +130,25 @@ kube::PodSpec SpecOf(const TrainingJob& job,
 
 }  // namespace
 
+kube::ResourceList RequestsOf(const RoleSpec& role) {
+  kube::PodRequests requests;
+  requests.AddContainer(ToList(role.pod.requests, role.gpus));
+  for (const InitContainer& container : role.pod.init_containers) {
+    requests.AddInitContainer(ToList(container.requests, 0), container.is_sidecar);
+  }
+  return requests.Sum();
+}
+
 bool IsSupervised(const TrainingJob& job, const RoleSpec& role) {
   return job.spec.training.has_value() || role.supervise;
 }
 
 bool NeedsInstall(const TrainingJob& job, const RoleSpec& role, const PodSettings& settings) {
   return !job.spec.training.has_value() && role.supervise && !settings.install_directory.empty();
+}
+
+bool IsKnownWithoutCluster(const EnvironmentSource& source) {
+  return FindPodField(source.field) != nullptr;
 }
 
 JobTopology TopologyOf(const TrainingJob& job, const Addressing& addressing) {
@@ -140,6 +187,7 @@ Result<kube::Pod> BuildPod(const TrainingJob& job,
                                 FirstRankOf(topology, request.task),
                                 request.number});
   pod.spec = SpecOf(job, *role, request, settings);
+  FillInFields(*role, &pod);
   for (auto& [name, value] : variables) {
     pod.spec.container.env[name] = std::move(value);  // the contract's variables win
   }

@@ -11,11 +11,17 @@ namespace lockstep::control {
 // Keeps a container that asked for no GPU from seeing all of them where the image says "all".
 inline constexpr const char* kNvidiaVisibleDevices = "NVIDIA_VISIBLE_DEVICES";
 
+// What a node must have free for one pod of the role, init containers and sidecars included.
+kube::ResourceList RequestsOf(const RoleSpec& role);
+
 // Whether our runtime is the pod's first process: as the trainer, or in front of a command.
 bool IsSupervised(const TrainingJob& job, const RoleSpec& role);
 
 // Whether the runtime has to be put into the image that the role names.
 bool NeedsInstall(const TrainingJob& job, const RoleSpec& role, const PodSettings& settings);
+
+// Whether BuildPod gives the variable its value: a field of the pod that it knows itself.
+bool IsKnownWithoutCluster(const EnvironmentSource& source);
 
 // The job as the contract sees it. Sound (CheckTopology) for every job that passed validation.
 JobTopology TopologyOf(const TrainingJob& job, const Addressing& addressing);

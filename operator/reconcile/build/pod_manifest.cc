@@ -118,6 +118,9 @@ Json EnvironmentOf(const Parts& parts, const Json& trainer) {
       ours.erase(found);
     }
   }
+  for (const EnvironmentSource& source : parts.role.pod.env_sources) {
+    ours.erase(source.variable);
+  }
   for (const auto& [name, value] : ours) {
     variables.push_back({{"name", name}, {"value", WithoutExpansion(value)}});
   }

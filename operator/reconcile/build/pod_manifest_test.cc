@@ -83,6 +83,30 @@ TEST(PodManifest, WholePodsAreAsWrittenDown) {
   }
 }
 
+TEST(PodManifest, ValuesThatTheClusterKeepsAreHandedOnAsWritten) {
+  const Json sources = Json::array(
+      {{{"name", "TOKEN"}, {"valueFrom", {{"secretKeyRef", {{"name", "s"}, {"key", "k"}}}}}},
+       {{"name", "POD"}, {"valueFrom", {{"fieldRef", {{"fieldPath", "metadata.name"}}}}}}});
+  const Json maps = Json::array({{{"secretRef", {{"name", "s"}}}}});
+  const Json container = {{"name", "main"},
+                          {"image", "i"},
+                          {"command", Json::array({"run"})},
+                          {"env", sources},
+                          {"envFrom", maps}};
+  const TrainingJob job = JobWith(DumpJson({{"containers", Json::array({container})}}));
+
+  const Json trainer = TrainerIn(ManifestOf(job));
+
+  EXPECT_EQ(trainer["envFrom"], maps);
+  std::vector<Json> found;
+  for (const Json& variable : trainer["env"]) {
+    if (variable["name"] == "TOKEN" || variable["name"] == "POD") {
+      found.push_back(variable);
+    }
+  }
+  EXPECT_EQ(Json(found), sources);
+}
+
 TEST(PodManifest, DirectBindingNamesTheNodeAndLeavesAffinityAlone) {
   TrainingJob job = MakeCommandJob(2);
   job.spec.scheduling.binding = PodBinding::kDirect;

@@ -35,6 +35,30 @@ TEST(BuildPod, CommandPodIsSupervised) {
                 "/opt/lockstep-runtime", "run", "--", "python3", "train.py", "--epochs", "3"}));
 }
 
+TEST(BuildPod, InitContainersAndSidecarsCountInWhatThePodAsksFor) {
+  TrainingJob job = MakeCommandJob(2);
+  PodTemplate& pod = job.spec.roles[0].pod;
+  pod.requests = {1000, 100, 0};
+  pod.init_containers = {{"agent", {50, 10, 0}, true}, {"fetch", {3000, 20, 0}, false}};
+
+  EXPECT_EQ(BuildPod(job, Worker1(), {}).value().spec.container.requests,
+            (kube::ResourceList{3050, 110, 0}));
+}
+
+TEST(BuildPod, FieldsOfThePodThatAreKnownNeedNoKubelet) {
+  TrainingJob job = MakeCommandJob(2);
+  EnvironmentSource name{"POD", "", "fieldRef", "metadata.name", false};
+  EnvironmentSource node{"NODE", "", "fieldRef", "spec.nodeName", false};
+  EnvironmentSource address{"IP", "", "fieldRef", "status.podIP", false};
+  job.spec.roles[0].pod.env_sources = {name, node, address};
+
+  const kube::Pod pod = BuildPod(job, Worker1(), {}).value();
+
+  EXPECT_EQ(pod.spec.container.env.at("POD"), pod.name);
+  EXPECT_EQ(pod.spec.container.env.at("NODE"), "node-a");
+  EXPECT_EQ(pod.spec.container.env.count("IP"), 0U);
+}
+
 // What the operator writes the runtime reads back: every field of the contract.
 TEST(BuildPod, EnvironmentParsesBackToTheIdentity) {
   TrainingJob job = MakeTrainingJob(3);

@@ -1,4 +1,4 @@
-#include "operator/kube/resources.h"
+#include "operator/kube/pod_requests.h"
 
 #include <limits>
 

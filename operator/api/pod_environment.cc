@@ -1,0 +1,172 @@
+#include "operator/api/pod_environment.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include "common/contract/problems.h"
+#include "operator/api/fields.h"
+#include "operator/api/job_names.h"
+#include "operator/api/pod_template.h"
+
+namespace lockstep::control {
+namespace {
+
+using Errors = std::vector<Error>;
+
+// Bounds of lists and texts. Choices: above any honest pod, and small enough that the API server
+// can afford the rules about them.
+constexpr std::size_t kEnvironmentMax = 1000;
+constexpr std::size_t kEnvironmentNameMax = 256;
+constexpr std::size_t kSourcesMax = 64;
+
+// What a variable's value may come from, and all variables of an entry of envFrom.
+// Source: core/v1 EnvVarSource and EnvFromSource, Kubernetes 1.36.
+constexpr std::array<std::string_view, 5> kValueSources = {
+    "configMapKeyRef", "fieldRef", "fileKeyRef", "resourceFieldRef", "secretKeyRef"};
+constexpr std::array<std::string_view, 2> kMapSources = {"configMapRef", "secretRef"};
+
+// Kubernetes' rule for names of environment variables, in its strict form.
+bool IsEnvironmentName(std::string_view name) {
+  const auto is_word = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+  };
+  return !name.empty() && !(name.front() >= '0' && name.front() <= '9') &&
+         std::all_of(name.begin(), name.end(), [&](char c) {
+           return is_word(c) || (c >= '0' && c <= '9') || c == '-' || c == '.';
+         });
+}
+
+void CheckEnvironmentName(ObjectReader& reader, const std::string& name) {
+  CheckLength(reader, "name", kEnvironmentNameMax);
+  if (!IsEnvironmentName(name)) {
+    reader.Fail("name",
+                Quoted(name) +
+                    " found, expected letters, digits, '_', '-' and '.', not starting with a "
+                    "digit");
+    return;
+  }
+  const bool is_reserved =
+      name.starts_with(kReservedPrefix) ||
+      std::find(kReservedEnvironment.begin(), kReservedEnvironment.end(), name) !=
+          kReservedEnvironment.end();
+  if (is_reserved) {
+    reader.Fail("name", Quoted(name) + " is set by the operator in every pod; remove it");
+  }
+}
+
+// "configMapKeyRef, fieldRef or secretKeyRef".
+template <std::size_t N>
+std::string OneOf(const std::array<std::string_view, N>& names) {
+  std::string text;
+  for (std::size_t i = 0; i < N; ++i) {
+    text += i == 0 ? "" : i + 1 == N ? " or " : ", ";
+    text += names[i];
+  }
+  return text;
+}
+
+// A reference that only the cluster has to understand passes through.
+bool IsPassedOn(std::string_view kind) {
+  return kind == "fileKeyRef" || kind == "resourceFieldRef";
+}
+
+void ReadReference(const Json& value,
+                   const std::string& path,
+                   EnvironmentSource* source,
+                   Errors* errors) {
+  ObjectReader reader(value, path, errors);
+  if (IsPassedOn(source->kind)) {
+    return;
+  }
+  if (source->kind == "fieldRef") {
+    reader.Require("fieldPath", "the field, as in metadata.name");
+    source->field = ReadText(reader, "fieldPath");
+    ReadText(reader, "apiVersion");
+  } else {
+    reader.Require("name", "the object's name");
+    ReadText(reader, "name");
+    source->is_optional = reader.Bool("optional").value_or(false);
+    if (source->kind.ends_with("KeyRef")) {
+      reader.Require("key", "the key in it");
+      ReadText(reader, "key");
+    }
+  }
+  reader.Finish();
+}
+
+// The one reference of `kinds` that the object holds; other fields are left to the caller.
+template <std::size_t N>
+EnvironmentSource ReadSource(ObjectReader& reader,
+                             const Json& value,
+                             const std::string& path,
+                             const std::array<std::string_view, N>& kinds,
+                             Errors* errors) {
+  EnvironmentSource source;
+  source.path = path;
+  int count = 0;
+  for (const std::string_view kind : kinds) {
+    if (const Json* const reference = reader.Find(kind)) {
+      ++count;
+      source.kind = std::string(kind);
+      ReadReference(*reference, reader.PathOf(kind), &source, errors);
+    }
+  }
+  if (count != 1 && value.is_object()) {
+    AddError(errors,
+             path,
+             std::to_string(count) + " sources found, expected exactly one: " + OneOf(kinds));
+  }
+  return source;
+}
+
+void ReadVariable(const Json& value, const std::string& path, PodTemplate* pod, Errors* errors) {
+  ObjectReader reader(value, path, errors);
+  reader.Require("name", "the variable's name");
+  const std::string name = ReadText(reader, "name");
+  if (!name.empty() || (reader.Has("name") && reader.Find("name")->is_string())) {
+    CheckEnvironmentName(reader, name);
+  }
+  const std::string text = ReadText(reader, "value");
+  const bool is_twice =
+      pod->env.count(name) > 0 ||
+      std::any_of(pod->env_sources.begin(),
+                  pod->env_sources.end(),
+                  [&](const EnvironmentSource& source) { return source.variable == name; });
+  if (!name.empty() && is_twice) {
+    reader.Fail("name", Quoted(name) + " is set twice in this container");
+  }
+  if (const Json* const from = reader.Find("valueFrom")) {
+    if (!text.empty()) {
+      reader.Fail("valueFrom", "found beside a value, expected one of the two");
+    }
+    const std::string from_path = reader.PathOf("valueFrom");
+    ObjectReader sources(*from, from_path, errors);
+    pod->env_sources.push_back(ReadSource(sources, *from, from_path, kValueSources, errors));
+    pod->env_sources.back().variable = name;
+    sources.Finish();
+  } else if (!name.empty()) {
+    pod->env.emplace(name, text);
+  }
+  reader.Finish();
+}
+
+}  // namespace
+
+void ReadEnvironment(ObjectReader& container, PodTemplate* pod, Errors* errors) {
+  const std::vector<const Json*> variables = ListUpTo(container, "env", kEnvironmentMax);
+  for (std::size_t i = 0; i < variables.size(); ++i) {
+    ReadVariable(*variables[i], container.PathOf("env", i), pod, errors);
+  }
+  const std::vector<const Json*> maps = ListUpTo(container, "envFrom", kSourcesMax);
+  for (std::size_t i = 0; i < maps.size(); ++i) {
+    const std::string path = container.PathOf("envFrom", i);
+    ObjectReader reader(*maps[i], path, errors);
+    ReadText(reader, "prefix");
+    pod->env_sources.push_back(ReadSource(reader, *maps[i], path, kMapSources, errors));
+    reader.Finish();
+  }
+}
+
+}  // namespace lockstep::control

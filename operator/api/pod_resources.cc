@@ -1,0 +1,134 @@
+#include "operator/api/pod_resources.h"
+
+#include <cmath>
+#include <map>
+#include <optional>
+#include <string_view>
+
+#include "common/base/quantity.h"
+#include "common/contract/problems.h"
+#include "operator/api/fields.h"
+#include "operator/api/pod_fields.h"
+
+namespace lockstep::control {
+namespace {
+
+using Errors = std::vector<Error>;
+
+constexpr std::string_view kGpuResource = "nvidia.com/gpu";
+constexpr std::size_t kResourceNamesMax = 32;  // choice: above any honest pod
+
+// Names of Kubernetes' own resources; others hold a '/' (nvidia.com/gpu) or begin with hugepages-.
+bool IsResourceName(std::string_view name) {
+  return name == "cpu" || name == "memory" || name == "ephemeral-storage" ||
+         name.find('/') != std::string_view::npos || name.starts_with("hugepages-");
+}
+
+std::string SuggestResource(std::string_view name) {
+  if (name == "gpu" || name == "gpus") {
+    return ", expected the role's own field gpus";
+  }
+  const std::string_view nearest = NearestWord(name, {"cpu", "memory", "ephemeral-storage"});
+  return nearest.empty() ? ", expected cpu, memory, ephemeral-storage or one with a domain such as "
+                           "nvidia.com/gpu"
+                         : "; did you mean \"" + std::string(nearest) + "\"?";
+}
+
+// "2G" for "2GB": the suggestion for a suffix that ends in a stray letter; empty if none helps.
+std::string SuggestQuantity(std::string_view text) {
+  while (!text.empty() && (text.back() == 'b' || text.back() == 'B' || text.back() == ' ')) {
+    text.remove_suffix(1);
+    if (ParseQuantity(text, QuantityUnit::kOnes).ok()) {
+      return "; did you mean \"" + std::string(text) + "\"?";
+    }
+  }
+  return "";
+}
+
+// One quantity, a string or a number; nullopt (recorded) if it is none.
+std::optional<int64_t> ReadQuantity(const Json& value,
+                                    const std::string& path,
+                                    QuantityUnit unit,
+                                    Errors* errors) {
+  const std::string text = value.is_string() ? value.get<std::string>() : DumpJson(value);
+  Result<int64_t> quantity = ParseQuantity(text, unit);
+  const bool is_whole = value.is_number() && value.get<double>() == std::trunc(value.get<double>());
+  if (quantity.ok() && (value.is_string() || is_whole)) {
+    return *quantity;
+  }
+  if (quantity.ok() && value.is_number()) {  // the API server takes whole numbers and text only
+    AddError(errors, path, text + " found, expected it in quotes: \"" + text + "\"");
+    return std::nullopt;
+  }
+  const std::string expected =
+      quantity.ok() ? "a quantity such as 2, 500m, 1.5 or 2Gi" : quantity.error().message();
+  AddError(
+      errors, path, DescribeJson(value) + " found, expected " + expected + SuggestQuantity(text));
+  return std::nullopt;
+}
+
+using Amounts = std::map<std::string, int64_t>;
+
+Amounts ReadAmounts(ObjectReader& resources, std::string_view key, Errors* errors) {
+  Amounts amounts;
+  const Json* value = resources.Find(key);
+  if (value == nullptr) {
+    return amounts;
+  }
+  if (!value->is_object()) {
+    resources.Fail(key, DescribeJson(*value) + " found, expected an object of quantities");
+    return amounts;
+  }
+  if (value->size() > kResourceNamesMax) {
+    resources.Fail(key, TooMany(value->size(), "entries", kResourceNamesMax));
+    return amounts;
+  }
+  for (const auto& [name, quantity] : value->items()) {
+    const std::string path = resources.PathOf(key) + "." + name;
+    if (!IsResourceName(name)) {
+      AddError(errors, path, "unknown resource" + SuggestResource(name));
+      continue;
+    }
+    const QuantityUnit unit = name == "cpu" ? QuantityUnit::kThousandths : QuantityUnit::kOnes;
+    if (const std::optional<int64_t> amount = ReadQuantity(quantity, path, unit, errors)) {
+      amounts[name] = *amount;
+    }
+  }
+  return amounts;
+}
+
+ResourceAmounts ToResourceAmounts(const Amounts& amounts) {
+  const auto amount_of = [&](std::string_view name) {
+    const auto found = amounts.find(std::string(name));
+    return found == amounts.end() ? 0 : found->second;
+  };
+  return {amount_of("cpu"), amount_of("memory"), amount_of(kGpuResource)};
+}
+
+}  // namespace
+
+ContainerResources ReadResources(const Json& value, const std::string& path, Errors* errors) {
+  ObjectReader reader(value, path, errors);
+  Amounts requests = ReadAmounts(reader, "requests", errors);
+  const Amounts limits = ReadAmounts(reader, "limits", errors);
+  PassResourceFields(reader);
+  for (const auto& [name, limit] : limits) {
+    const auto [request, is_defaulted] = requests.emplace(name, limit);  // as Kubernetes defaults
+    if (request->second > limit) {
+      AddError(errors,
+               path + ".requests." + name,
+               "asks for more than limits." + name + ", expected at most " +
+                   DescribeJson(value["limits"][name]));
+    }
+  }
+  const std::string gpu(kGpuResource);
+  if (requests.contains(gpu) && (!limits.contains(gpu) || requests[gpu] < limits.at(gpu))) {
+    AddError(errors,
+             path + ".requests." + gpu,
+             "differs from limits." + gpu + ", expected the same number: GPUs are not shared");
+  }
+  reader.Finish();
+  return {ToResourceAmounts(requests), ToResourceAmounts(limits)};
+}
+
+}  // namespace lockstep::control

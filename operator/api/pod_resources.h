@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/json/json.h"
+#include "operator/api/training_job.h"
+
+namespace lockstep::control {
+
+// What one container asks for and may use at most. A request that is not written is the limit.
+struct ContainerResources {
+  ResourceAmounts requests;
+  ResourceAmounts limits;  // zero: no limit
+};
+
+// Reads a container's `resources`.
+ContainerResources ReadResources(const Json& value,
+                                 const std::string& path,
+                                 std::vector<Error>* errors);
+
+}  // namespace lockstep::control

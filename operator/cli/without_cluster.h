@@ -1,0 +1,24 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "common/base/result.h"
+#include "operator/api/training_job.h"
+
+namespace lockstep::control {
+
+// A variable of the environment in which `lockstep` was started; nullopt when it is not set.
+using ShellVariable = std::function<std::optional<std::string>(const std::string& name)>;
+
+// Gives variables whose values only a cluster has (a Secret's, a ConfigMap's) the values that they
+// have in the shell; optional ones may stay unset.
+// Errors: kInvalidArgument, with every variable that is missing.
+Status TakeClusterValues(const ShellVariable& shell, TrainingJob* job);
+
+// The init containers, which nobody runs without a cluster: "fetch, agent"; empty if there are
+// none.
+std::string InitContainersOf(const TrainingJob& job);
+
+}  // namespace lockstep::control

@@ -1,0 +1,62 @@
+#include "operator/cli/without_cluster.h"
+
+#include <map>
+
+#include <gtest/gtest.h>
+
+namespace lockstep::control {
+namespace {
+
+EnvironmentSource Source(const std::string& variable, const std::string& kind) {
+  EnvironmentSource source;
+  source.variable = variable;
+  source.kind = kind;
+  source.path = "PATH";
+  return source;
+}
+
+TrainingJob JobWith(const std::vector<EnvironmentSource>& sources) {
+  TrainingJob job;
+  job.spec.roles.resize(1);
+  job.spec.roles.front().pod.env_sources = sources;
+  return job;
+}
+
+std::optional<std::string> Shell(const std::string& name) {
+  return name == "TOKEN" ? std::optional<std::string>("secret") : std::nullopt;
+}
+
+TEST(TakeClusterValues, VariablesOfTheShellStandIn) {
+  TrainingJob job = JobWith({Source("TOKEN", "secretKeyRef")});
+
+  EXPECT_TRUE(TakeClusterValues(Shell, &job).ok());
+
+  EXPECT_EQ(job.spec.roles.front().pod.env,
+            (std::map<std::string, std::string>{{"TOKEN", "secret"}}));
+}
+
+TEST(TakeClusterValues, EveryOneThatIsMissingIsNamed) {
+  TrainingJob job = JobWith({Source("MODE", "configMapKeyRef"), Source("", "secretRef")});
+
+  EXPECT_EQ(TakeClusterValues(Shell, &job).error().message(),
+            "PATH: a configMapKeyRef is read by a cluster; on one machine set MODE in the "
+            "environment of lockstep run\n"
+            "PATH: a secretRef is read by a cluster; on one machine name its variables in env");
+}
+
+TEST(TakeClusterValues, OptionalOnesAndFieldsOfThePodAreNotMissed) {
+  EnvironmentSource optional = Source("MODE", "configMapKeyRef");
+  optional.is_optional = true;
+  EnvironmentSource optional_map = Source("", "configMapRef");
+  optional_map.is_optional = true;
+  EnvironmentSource name = Source("POD", "fieldRef");
+  name.field = "metadata.name";
+  TrainingJob job = JobWith({optional, optional_map, name});
+
+  EXPECT_TRUE(TakeClusterValues(Shell, &job).ok());
+
+  EXPECT_TRUE(job.spec.roles.front().pod.env.empty());
+}
+
+}  // namespace
+}  // namespace lockstep::control
