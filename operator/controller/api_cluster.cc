@@ -6,7 +6,6 @@
 
 #include "common/base/digest.h"
 #include "operator/api/placement.h"
-#include "operator/controller/poll_plan.h"
 #include "operator/kube/decode.h"
 #include "operator/kube/json_stream.h"
 #include "operator/reconcile/build/job_objects.h"
@@ -16,18 +15,13 @@
 namespace lockstep::control {
 namespace {
 
-// Jobs read at once. Choice: a job of 500 workers is 100 KB, and one page is held whole.
-constexpr int kJobPageSize = 100;
+// Objects read at once. Choice: a job of 500 workers is 100 KB, and one page is held whole.
+constexpr int kPageSize = 100;
 
-// What has changed in a report that somebody should look at: at once, or when it suits.
-enum class ReportNews { kNone, kCalm, kUrgent };
-
-ReportNews Compare(const StatusDocument* before, const StatusDocument& after) {
-  if (Accuses(after) || before == nullptr || before->phase != after.phase ||
-      before->epoch != after.epoch) {
-    return ReportNews::kUrgent;
+void Spread(ReportNews weight, const JobKey& job, News* news) {
+  if (weight != ReportNews::kNone) {
+    (weight == ReportNews::kUrgent ? news->urgent : news->calm).insert(job);
   }
-  return before->step == after.step ? ReportNews::kNone : ReportNews::kCalm;
 }
 
 }  // namespace
@@ -45,7 +39,7 @@ void ApiCluster::Lead(const std::string& master_key) {
   must_list_jobs_ = true;
   pods_listed_.clear();
   // Of an earlier time as leader: what was true then may not be now.
-  reports_.clear();
+  reports_.Clear();
   refused_pods_.clear();
   foreign_services_.clear();
 }
@@ -60,19 +54,7 @@ void ApiCluster::Accept(PodReport report, News* news) {
     return;
   }
   const JobKey job{report.pod.namespace_name, identity->job};
-  const auto known = reports_.find(report.pod);
-  switch (Compare(known == reports_.end() ? nullptr : &known->second.document, report.document)) {
-    case ReportNews::kUrgent:
-      news->urgent.insert(job);
-      break;
-    case ReportNews::kCalm:
-      news->calm.insert(job);
-      break;
-    case ReportNews::kNone:
-      break;
-  }
-  closed_.erase(report.pod);
-  reports_.insert_or_assign(report.pod, std::move(report));
+  Spread(reports_.Accept(job, std::move(report)), job, news);
 }
 
 void ApiCluster::NoteClosed(const kube::ObjectKey& pod, TimePoint when, News* news) {
@@ -81,17 +63,8 @@ void ApiCluster::NoteClosed(const kube::ObjectKey& pod, TimePoint when, News* ne
   if (!identity.has_value()) {
     return;
   }
-  const bool is_news = closed_.insert_or_assign(pod, when).second;
-  if (is_news) {
-    // Before the first report that is how a pod comes up.
-    std::set<JobKey>* const who = reports_.count(pod) > 0 ? &news->urgent : &news->calm;
-    who->insert({pod.namespace_name, identity->job});
-  }
-}
-
-const PodReport* ApiCluster::FindReport(const kube::ObjectKey& pod) const {
-  const auto found = reports_.find(pod);
-  return found == reports_.end() ? nullptr : &found->second;
+  const JobKey job{pod.namespace_name, identity->job};
+  Spread(reports_.NoteClosed(job, pod.name, when), job, news);
 }
 
 std::string ApiCluster::JobKeyOf(const std::string& job_uid) const {
@@ -144,7 +117,6 @@ Result<Observed> ApiCluster::Observe(const JobKey& key) {
   }
   LOCKSTEP_ASSIGN_OR_RETURN(observed.service, ServiceOf(key, stored->job));
   AddReports(key, &observed);
-  AddClosed(key, &observed);
   return observed;
 }
 
@@ -293,27 +265,34 @@ Status ApiCluster::CatchUp() {
   return Refresh(unsettled_);
 }
 
-// Reads what the server itself has, not its cache: all jobs that there are, or were in the view.
+// All jobs that there are, or were in the view.
 Status ApiCluster::ListJobs() {
   const std::vector<JobKey> known = parts_.world->Jobs();
   std::set<JobKey> unlisted{known.begin(), known.end()};
-  const kube::Selection jobs{kube::kTrainingJobs, parts_.world->ServedNamespace(), "", ""};
+  LOCKSTEP_RETURN_IF_ERROR(ListAll({kube::kTrainingJobs, parts_.world->ServedNamespace(), "", ""},
+                                   [&](std::string_view json) {
+                                     if (const auto job = kube::DecodeRaw(json); job.ok()) {
+                                       unlisted.erase({job->key.namespace_name, job->key.name});
+                                       parts_.world->LearnJob(*job, &news_);
+                                     }
+                                   }));
+  unsettled_ = std::move(unlisted);  // gone, or made after the first page was read
+  return OkStatus();
+}
+
+// Reads what the server itself has, not its cache.
+Status ApiCluster::ListAll(const kube::Selection& selection,
+                           const std::function<void(std::string_view json)>& learn) {
   kube::ListOptions page;
-  page.limit = kJobPageSize;
+  page.limit = kPageSize;
   do {
     LOCKSTEP_ASSIGN_OR_RETURN(const kube::Reply reply,
-                              kube::RequireSuccess(parts_.api->Call(kube::List(jobs, page))));
+                              kube::RequireSuccess(parts_.api->Call(kube::List(selection, page))));
     kube::ListSplitter splitter;
-    LOCKSTEP_RETURN_IF_ERROR(splitter.Feed(reply.body, [&](std::string_view json) {
-      if (const auto job = kube::DecodeRaw(json); job.ok()) {
-        unlisted.erase({job->key.namespace_name, job->key.name});
-        parts_.world->LearnJob(*job, &news_);
-      }
-    }));
+    LOCKSTEP_RETURN_IF_ERROR(splitter.Feed(reply.body, learn));
     LOCKSTEP_ASSIGN_OR_RETURN(const kube::ListHead head, splitter.Finish());
     page.continue_token = head.continue_token;
   } while (!page.continue_token.empty());
-  unsettled_ = std::move(unlisted);  // gone, or made after the first page was read
   return OkStatus();
 }
 
@@ -357,17 +336,13 @@ Status ApiCluster::ListPodsOnce(const JobKey& key) {
       !stored->job.status.placement.empty() || pods_listed_.count(key) > 0) {
     return OkStatus();
   }
-  const kube::Selection pods{
-      kube::kPods, key.namespace_name, std::string(label::kJob) + "=" + key.name, ""};
-  LOCKSTEP_ASSIGN_OR_RETURN(const kube::Reply reply,
-                            kube::RequireSuccess(parts_.api->Call(kube::List(pods, {}))));
-  kube::ListSplitter splitter;
-  LOCKSTEP_RETURN_IF_ERROR(splitter.Feed(reply.body, [&](std::string_view json) {
-    if (const auto pod = kube::DecodePod(json); pod.ok()) {
-      parts_.world->LearnPod(*pod, &news_);
-    }
-  }));
-  LOCKSTEP_RETURN_IF_ERROR(splitter.Finish());
+  LOCKSTEP_RETURN_IF_ERROR(
+      ListAll({kube::kPods, key.namespace_name, std::string(label::kJob) + "=" + key.name, ""},
+              [&](std::string_view json) {
+                if (const auto pod = kube::DecodePod(json); pod.ok()) {
+                  parts_.world->LearnPod(*pod, &news_);
+                }
+              }));
   pods_listed_.insert(key);
   return OkStatus();
 }
@@ -449,33 +424,22 @@ Result<ServiceState> ApiCluster::ServiceOf(const JobKey& key, const TrainingJob&
   return JudgeService(job, service->object.get());
 }
 
-// Reports of pods that are gone go with them.
 void ApiCluster::AddReports(const JobKey& key, Observed* observed) {
-  const std::string prefix = key.name + "-";
-  auto report = reports_.lower_bound({key.namespace_name, prefix});
-  while (report != reports_.end() && report->first.namespace_name == key.namespace_name &&
-         report->first.name.starts_with(prefix)) {
-    if (report->second.document.job == key.name) {
-      if (parts_.world->FindPod(report->first) == nullptr) {
-        report = reports_.erase(report);
-        continue;
-      }
-      observed->reports[report->first.name] = {report->second.document,
-                                               now_ - report->second.received};
-    }
-    ++report;
-  }
-}
-
-void ApiCluster::AddClosed(const JobKey& key, Observed* observed) {
-  std::erase_if(closed_,
-                [&](const auto& entry) { return parts_.world->FindPod(entry.first) == nullptr; });
+  std::set<std::string> names;
   for (const kube::Item<kube::Pod>* pod : parts_.world->PodsOf(key)) {
-    const auto closed = closed_.find(pod->key);
-    if (closed != closed_.end() && now_ - closed->second <= kReportFresh) {
-      observed->closed_pods.insert(pod->key.name);
+    const std::string& name = *names.insert(pod->key.name).first;
+    const PodReports::Entry* const entry = reports_.Find(key, name);
+    if (entry == nullptr) {
+      continue;
+    }
+    if (entry->report.has_value()) {
+      observed->reports[name] = {entry->report->document, now_ - entry->report->received};
+    }
+    if (entry->closed_at.has_value() && now_ - *entry->closed_at <= kReportFresh) {
+      observed->closed_pods.insert(name);
     }
   }
+  reports_.KeepOnly(key, names);
 }
 
 void ApiCluster::Forget(const JobKey& key) {
@@ -483,10 +447,7 @@ void ApiCluster::Forget(const JobKey& key) {
   pods_listed_.erase(key);
   refused_pods_.erase(key);
   foreign_services_.erase(key);
-  std::erase_if(reports_, [&](const auto& entry) {
-    return entry.first.namespace_name == key.namespace_name &&
-           entry.second.document.job == key.name;
-  });
+  reports_.Forget(key);
 }
 
 }  // namespace lockstep::control

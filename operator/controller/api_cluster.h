@@ -1,17 +1,18 @@
 #pragma once
 
+#include <functional>
 #include <map>
-#include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/base/log.h"
 #include "common/base/time.h"
-#include "common/contract/status_document.h"
 #include "operator/controller/cluster.h"
 #include "operator/controller/control_sender.h"
 #include "operator/controller/effect_batch.h"
+#include "operator/controller/pod_reports.h"
 #include "operator/controller/publisher.h"
 #include "operator/controller/world.h"
 #include "operator/kube/request.h"
@@ -25,13 +26,6 @@ struct ApiClusterParts {
   ControlSender* control = nullptr;
   Publisher* publisher = nullptr;
   Logger* logger = nullptr;
-};
-
-// A status document that a pod gave.
-struct PodReport {
-  kube::ObjectKey pod;
-  StatusDocument document;
-  TimePoint received{};
 };
 
 // A Kubernetes cluster as the controller's: reads from the World, writes by calls to the API
@@ -56,11 +50,7 @@ class ApiCluster final : public Cluster {
   // Nobody listened at a pod's port when it was asked. Adds to `news`.
   void NoteClosed(const kube::ObjectKey& pod, TimePoint when, News* news);
 
-  // Whether that is the last thing known of the pod.
-  bool IsClosed(const kube::ObjectKey& pod) const { return closed_.count(pod) > 0; }
-
-  // The newest report of a pod; null when there is none.
-  const PodReport* FindReport(const kube::ObjectKey& pod) const;
+  const PodReports& reports() const { return reports_; }
 
   std::string JobKeyOf(const std::string& job_uid) const;
 
@@ -79,6 +69,8 @@ class ApiCluster final : public Cluster {
   bool IsBehindItsPods(const JobKey& key, const StoredJob& stored) const;
   Status CatchUp();
   Status ListJobs();
+  Status ListAll(const kube::Selection& selection,
+                 const std::function<void(std::string_view json)>& learn);
   Status Refresh(const std::set<JobKey>& keys);
   Status ConfirmPods(const JobKey& key);
   Status ListPodsOnce(const JobKey& key);
@@ -92,7 +84,6 @@ class ApiCluster final : public Cluster {
   Status LookUpPods(const JobKey& key, const std::vector<std::string>& names);
   Result<ServiceState> ServiceOf(const JobKey& key, const TrainingJob& job);
   void AddReports(const JobKey& key, Observed* observed);
-  void AddClosed(const JobKey& key, Observed* observed);
   void Forget(const JobKey& key);
 
   PodSettings settings_;
@@ -104,8 +95,7 @@ class ApiCluster final : public Cluster {
   bool must_list_jobs_ = false;
   std::set<JobKey> pods_listed_;  // since we lead
   std::set<JobKey> unsettled_;    // the server may have a newer status than we know
-  std::map<kube::ObjectKey, PodReport> reports_;
-  std::map<kube::ObjectKey, TimePoint> closed_;  // when nobody listened, if that was the last try
+  PodReports reports_;
   std::map<JobKey, std::map<std::string, PodRefusal>> refused_pods_;
   std::set<JobKey> foreign_services_;
 };

@@ -125,10 +125,11 @@ ControlLoop::PollChange ControlLoop::PollChangeOf(const JobKey& key) const {
   PollKnowledge known;
   for (const kube::Item<kube::Pod>* item : world_.PodsOf(key)) {
     pods.push_back(item->object.get());
-    if (const PodReport* const report = cluster_.FindReport(item->key)) {
-      known.documents[item->key.name] = &report->document;
+    const PodReports::Entry* const entry = cluster_.reports().Find(key, item->key.name);
+    if (entry != nullptr && entry->report.has_value()) {
+      known.documents[item->key.name] = &entry->report->document;
     }
-    if (cluster_.IsClosed(item->key)) {
+    if (entry != nullptr && entry->closed_at.has_value()) {
       known.closed.insert(item->key.name);
     }
   }
