@@ -48,6 +48,7 @@ Result<Observed> LocalBackend::Observe(const JobKey&) {
   observed.nodes = {options_.machine};
   observed.settings = options_.settings;
   observed.is_one_machine = true;
+  observed.mute_pods = mute_pods_;
   const TimePoint now = SteadyNow();
   for (const auto& [pod, arrival] : reports_) {
     observed.reports[pod] = RuntimeReport{arrival.document, now - arrival.received};

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,13 @@ class LocalBackend final : public OneJobCluster {
   // A pod reported about itself.
   void Accept(const StatusArrival& arrival);
 
+  // The pods that have stopped answering. Returns whether they are others than before.
+  bool SetMutePods(const std::set<std::string>& pods) {
+    const bool is_news = pods != mute_pods_;
+    mute_pods_ = pods;
+    return is_news;
+  }
+
   Result<TrainingJob> ReadJob(const JobKey& key) override;
   Result<Observed> Observe(const JobKey& key) override;
   void Publish(const JobKey& key, const Decision& decision) override;
@@ -59,7 +67,8 @@ class LocalBackend final : public OneJobCluster {
   HttpClient* client_;
   Logger* logger_;
   std::map<std::string, StatusArrival> reports_;  // by pod
-  std::string newest_cause_;                      // of the restart that was counted last
+  std::set<std::string> mute_pods_;
+  std::string newest_cause_;  // of the restart that was counted last
 };
 
 }  // namespace lockstep::control

@@ -68,16 +68,29 @@ void LocalPoller::SetTargets(const std::map<std::string, std::string>& targets,
     all[pod] = {address, authorization_, interval};
   }
   poller_.SetTargets("", all, now);
+  std::erase_if(unanswered_, [&](const auto& entry) { return targets.count(entry.first) == 0; });
 }
 
 std::vector<StatusArrival> LocalPoller::TakeArrivals() {
   std::vector<StatusArrival> arrivals;
   for (const StatusAnswer& answer : inbox_->TakeAll()) {
-    if (auto document = poller_.Accept(answer).document) {
-      arrivals.push_back(StatusArrival{std::move(*document), answer.received});
+    StatusPoller::Finding finding = poller_.Accept(answer);
+    unanswered_[answer.pod] = finding.unanswered;
+    if (finding.document) {
+      arrivals.push_back(StatusArrival{*std::move(finding.document), answer.received});
     }
   }
   return arrivals;
+}
+
+std::set<std::string> LocalPoller::MutePods() const {
+  std::set<std::string> mute;
+  for (const auto& [pod, count] : unanswered_) {
+    if (count >= kMuteAfter) {
+      mute.insert(pod);
+    }
+  }
+  return mute;
 }
 
 }  // namespace lockstep::control

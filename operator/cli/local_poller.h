@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -49,10 +50,17 @@ class LocalPoller {
   // Documents that came since the last call. What is not a valid document is dropped.
   std::vector<StatusArrival> TakeArrivals();
 
+  // Pods that have let kMuteAfter questions in a row run out of time.
+  std::set<std::string> MutePods() const;
+
   // Readable when TakeArrivals has something.
   int fd() const;
 
  private:
+  // Choice: 5 s of silence, counted in answers and not by the clock, for this process may have been
+  // stopped itself.
+  static constexpr int kMuteAfter = 10;
+
   // Shared with calls under way, which may outlive the poller.
   class Inbox;
 
@@ -61,7 +69,8 @@ class LocalPoller {
               const std::shared_ptr<Inbox>& inbox);
 
   std::string authorization_;
-  std::shared_ptr<Inbox> inbox_;  // its mutex is all that the threads share
+  std::shared_ptr<Inbox> inbox_;           // its mutex is all that the threads share
+  std::map<std::string, int> unanswered_;  // by pod
   StatusPoller poller_;
 };
 

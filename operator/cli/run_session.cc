@@ -143,6 +143,9 @@ void RunSession::HandleReports() {
     record_.OnReport(arrival);
     controller_.Notify(backend_.key(), SteadyNow());
   }
+  if (backend_.SetMutePods(parts_.poller->MutePods())) {
+    controller_.Notify(backend_.key(), SteadyNow());
+  }
   for (const Recovery& recovery : record_.recoveries().TakeCompleted()) {
     Say(FormatRecovery(recovery));
   }

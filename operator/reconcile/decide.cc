@@ -27,6 +27,11 @@
 namespace lockstep::control {
 namespace {
 
+// "1 pod", "3 pods".
+std::string Count(std::size_t count, const std::string& noun) {
+  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
+}
+
 // A pod that was decided and does not appear is created again after this long. Choice: a create
 // that was lost costs no more than a second, and one that is only slow to appear is harmless.
 constexpr std::chrono::seconds kCreateRetry{1};
@@ -182,8 +187,8 @@ void PlaceGang(const GangView& view, Pass* pass) {
              true,
              "GangPlaced",
              "attempt " + std::to_string(pass->status().attempt.value()) + ": " +
-                 std::to_string(pass->status().placement.size()) + " pods on " +
-                 std::to_string(nodes.size()) + (nodes.size() == 1 ? " node" : " nodes")});
+                 Count(pass->status().placement.size(), "pod") + " on " +
+                 Count(nodes.size(), "node")});
   pass->Count(Metric::kGangsPlaced, "");
 }
 
@@ -245,7 +250,9 @@ void NoteHealth(const GangView& view, Pass* pass) {
     pass->Set({ConditionType::kRunning,
                true,
                "GangRunning",
-               "all " + std::to_string(view.members.size()) + " pods run"});
+               view.members.size() == 1
+                   ? "the pod runs"
+                   : "all " + std::to_string(view.members.size()) + " pods run"});
   }
 }
 

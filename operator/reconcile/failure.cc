@@ -124,6 +124,9 @@ std::optional<Failure> SilenceFailure(const Pass& pass,
                                       const Member& member,
                                       const Silence& silence) {
   std::optional<Failure> failure;
+  if (member.report != nullptr && pass.observed().mute_pods.count(member.pod_name) > 0) {
+    return OutsideFailure(pass, member, kCauseHang, "hangs: it does not answer any more");
+  }
   if (!member.rank.has_value()) {
     return failure;
   }

@@ -88,6 +88,9 @@ struct Observed {
   std::map<std::string, std::set<std::string>> devices_elsewhere;
   std::map<std::string, RuntimeReport> reports;  // by pod name
   std::set<std::string> closed_pods;  // by name: a moment ago nobody listened at their port
+  // By name: they once answered and do not any more, and nothing but they can be the reason. Only
+  // known on one machine: a cluster's operator cannot tell them from a network that fails.
+  std::set<std::string> mute_pods;
   std::map<std::string, PodRefusal> refused_pods;  // by pod name; kept while that name is wanted
   ServiceState service = ServiceState::kNotNeeded;
   std::vector<WaitingGang> ahead;  // oldest first

@@ -3,6 +3,7 @@
 #include "operator/transport/reflector_driver.h"
 
 #include <atomic>
+#include <future>
 #include <string>
 #include <variant>
 #include <vector>
@@ -71,6 +72,13 @@ class ReflectorDriverTest : public TransportTest {
     return text;
   }
 
+  // What the driver tells of itself follows what it delivers, on the transport's thread.
+  void Settle() {
+    std::promise<void> done;
+    transport()->RunAfter(Duration::zero(), [&] { done.set_value(); });
+    done.get_future().wait();
+  }
+
   SystemClock clock_;
   std::unique_ptr<Logger> logger_ = MakeNullLogger();
   UpdateQueue<Message> queue_{64};
@@ -91,6 +99,7 @@ TEST_P(ReflectorDriverTest, ListIsFollowedByItsChanges) {
   });
   const auto driver = MakeDriver();
   EXPECT_EQ(Take(3), (std::vector<std::string>{"replaced x y", "upserted x", "deleted y"}));
+  Settle();
   EXPECT_TRUE(driver->has_synced());
   EXPECT_EQ(driver->counts().lists, 1);
   EXPECT_EQ(driver->counts().watches, 1);
@@ -117,6 +126,7 @@ TEST_P(ReflectorDriverTest, WatchThatIsCutGoesOnWhereItEnded) {
   });
   const auto driver = MakeDriver();
   EXPECT_EQ(Take(3), (std::vector<std::string>{"replaced", "upserted x", "upserted y"}));
+  Settle();
   EXPECT_EQ(driver->counts().lists, 1);
   EXPECT_NE(server().requests().back().target.find("resourceVersion=8"), std::string::npos);
 }

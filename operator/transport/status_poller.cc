@@ -81,6 +81,8 @@ StatusPoller::Finding StatusPoller::Accept(const StatusAnswer& answer) {
   Finding finding;
   finding.is_closed =
       !answer.response.ok() && answer.response.error().code() == ErrorCode::kUnavailable;
+  pod.unanswered = answer.response.ok() || finding.is_closed ? 0 : pod.unanswered + 1;
+  finding.unanswered = pod.unanswered;
   if (answer.response.ok() && answer.response->status == 200) {
     auto decoded = DecodeStatusDocument(answer.response->body);
     // An address is kept by a replacement: only the pod that was asked may answer.

@@ -73,6 +73,7 @@ class StatusPoller {
   struct Finding {
     std::optional<StatusDocument> document;
     bool is_closed = false;  // nobody listens at its port
+    int unanswered = 0;  // times in a row that it was asked and somebody listened, but said nothing
   };
 
   Finding Accept(const StatusAnswer& answer);
@@ -86,6 +87,7 @@ class StatusPoller {
     TimePoint due{};
     Duration pause{};  // until it is asked again
     bool is_waiting = false;
+    int unanswered = 0;
   };
 
   void Ask(const Key& key, Pod* pod, TimePoint now);

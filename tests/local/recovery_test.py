@@ -8,7 +8,7 @@ import signal
 import time
 import unittest
 
-from harness import LocalTest, training_manifest
+from harness import LocalTest, command_manifest, training_manifest
 
 SEEDS = range(int(os.environ.get("LOCKSTEP_SEEDS", "1")))
 STEPS = 200  # the latest kill, of seed 19, is at step 64: long before the end
@@ -83,6 +83,37 @@ class Recovery(LocalTest):
 
     def test_frozen_worker_is_noticed_and_replaced(self):
         self.check(lambda seed: f"stop=worker-1@step={25 + seed}", [1])
+
+
+class FreezeThatNoPeerSees(LocalTest):
+    def test_lone_worker(self):
+        run = self.run_job(training_manifest(workers=1, steps=STEPS),
+                           "--chaos", "stop=worker-0@step=45")
+        self.assert_trained(run)
+        self.assert_hung(run)
+
+    def test_whole_gang(self):
+        run = self.run_job(training_manifest(steps=STEPS),
+                           "--chaos", "stop=worker-0+worker-1+worker-2@step=45")
+        self.assert_trained(run)
+        self.assert_hung(run)
+
+    def test_program_of_ones_own(self):
+        mark = self.scratch / "second"
+        program = f"[ -e {mark} ] && exit 0; touch {mark}; exec sleep 1000"
+        started = self.start(command_manifest(["sh", "-c", program], workers=1, backoff_limit=1,
+                                              grace=1))
+        self.wait_for(mark.exists)
+        time.sleep(1)  # it has answered by then
+        frozen = os.getpgid(self.pid_of(started[1], "command-worker-0"))
+        os.killpg(frozen, signal.SIGSTOP)
+        run = self.finish(started)
+        self.assertEqual(run.exit_code, 0, run.output)
+        self.assert_hung(run)
+
+    def assert_hung(self, run):
+        self.assertIn("hang", [each["cause"].lower() for each in run.summary["restarts"]])
+        self.assertIn("does not answer any more", run.output)
 
 
 class Budget(LocalTest):

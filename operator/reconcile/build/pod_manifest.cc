@@ -32,6 +32,12 @@ constexpr const char* kSharedMemoryPath = "/dev/shm";
 // Only the trainer container mounts it.
 constexpr int kKeyFileMode = 0444;
 
+// A trainer that is frozen as a whole is seen by its kubelet alone. Choice: two minutes, so that no
+// outage of the node's network or of its processor that a training survives is taken for its end.
+constexpr int kLivenessSeconds = 10;
+constexpr int kLivenessFailures = 12;
+constexpr int kLivenessTimeoutSeconds = 5;
+
 // What one manifest is made of.
 struct Parts {
   const TrainingJob& job;
@@ -151,6 +157,14 @@ void AskForGpus(int64_t count, Json* trainer) {
   }
 }
 
+Json LivenessProbe() {
+  return {{"httpGet", {{"path", "/healthz"}, {"port", kStatusPort}}},
+          {"periodSeconds", kLivenessSeconds},
+          {"timeoutSeconds", kLivenessTimeoutSeconds},
+          {"failureThreshold", kLivenessFailures},
+          {"terminationGracePeriodSeconds", 1}};  // whoever does not answer saves nothing either
+}
+
 void FillTrainer(const Parts& parts, Json* trainer) {
   const kube::ContainerSpec& container = parts.pod.spec.container;
   SetDefault(trainer, "name", kTrainerContainer);
@@ -170,6 +184,9 @@ void FillTrainer(const Parts& parts, Json* trainer) {
     (*trainer)["terminationMessagePath"] = parts.settings.termination_message_file;
   }
   SetDefault(trainer, "terminationMessagePolicy", "FallbackToLogsOnError");
+  if (parts.job.spec.training.has_value()) {
+    SetDefault(trainer, "livenessProbe", LivenessProbe());
+  }
 }
 
 void AddKey(const Parts& parts, Json* trainer, Json* spec) {
