@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <set>
 
+#include "common/base/plural.h"
 #include "operator/api/placement.h"
 #include "operator/reconcile/build/pod.h"
 #include "operator/reconcile/failure.h"
@@ -28,10 +29,6 @@ namespace lockstep::control {
 namespace {
 
 // "1 pod", "3 pods".
-std::string Count(std::size_t count, const std::string& noun) {
-  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
-}
-
 // A pod that was decided and does not appear is created again after this long. Choice: a create
 // that was lost costs no more than a second, and one that is only slow to appear is harmless.
 constexpr std::chrono::seconds kCreateRetry{1};
@@ -187,8 +184,8 @@ void PlaceGang(const GangView& view, Pass* pass) {
              true,
              "GangPlaced",
              "attempt " + std::to_string(pass->status().attempt.value()) + ": " +
-                 Count(pass->status().placement.size(), "pod") + " on " +
-                 Count(nodes.size(), "node")});
+                 Plural(static_cast<int64_t>(pass->status().placement.size()), "pod") + " on " +
+                 Plural(static_cast<int64_t>(nodes.size()), "node")});
   pass->Count(Metric::kGangsPlaced, "");
 }
 

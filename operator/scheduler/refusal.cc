@@ -8,6 +8,8 @@
 #include <map>
 #include <string>
 
+#include "common/base/plural.h"
+
 namespace lockstep::control {
 namespace {
 
@@ -52,10 +54,6 @@ std::string MemoryText(int64_t bytes) {
   return static_cast<double>(bytes) >= kGiB
              ? ShortDecimal(static_cast<double>(bytes) / kGiB) + " GiB"
              : ShortDecimal(static_cast<double>(bytes) / kMiB) + " MiB";
-}
-
-std::string Plural(int64_t count, const std::string& noun) {
-  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
 }
 
 // The two sides of a comparison: "3 GPUs" and "0", "64 GiB memory" and "24 GiB".
