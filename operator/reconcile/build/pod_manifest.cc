@@ -161,8 +161,7 @@ Json LivenessProbe() {
   return {{"httpGet", {{"path", "/healthz"}, {"port", kStatusPort}}},
           {"periodSeconds", kLivenessSeconds},
           {"timeoutSeconds", kLivenessTimeoutSeconds},
-          {"failureThreshold", kLivenessFailures},
-          {"terminationGracePeriodSeconds", 1}};  // whoever does not answer saves nothing either
+          {"failureThreshold", kLivenessFailures}};
 }
 
 void FillTrainer(const Parts& parts, Json* trainer) {
