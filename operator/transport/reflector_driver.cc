@@ -71,10 +71,8 @@ class WatchLoop::Core final : public StreamSink, public std::enable_shared_from_
     if (flow != StreamFlow::kMore || rest == Duration::zero()) {
       return flow;
     }
-    options_.transport->RunAfter(rest, [self = shared_from_this()] {
-      self->pace_.Begin(self->options_.clock->Now());
-      self->Resume();
-    });
+    options_.transport->RunAfter(
+        rest, [self = shared_from_this(), stream = stream_] { self->EndRest(stream); });
     return StreamFlow::kPause;
   }
 
@@ -119,6 +117,14 @@ class WatchLoop::Core final : public StreamSink, public std::enable_shared_from_
         options_.transport->OpenStream(request_, OptionsFor(request_), shared_from_this());
     const std::lock_guard lock(mutex_);
     stream_ = id;
+  }
+
+  // A rest may last longer than its stream; the next one is not its business.
+  void EndRest(StreamId stream) {
+    if (stream == stream_) {
+      pace_.Begin(options_.clock->Now());
+      Resume();
+    }
   }
 
   void Resume() {
