@@ -128,7 +128,7 @@ ContainerResources ReadResources(const Json& value, const std::string& path, Err
              "differs from limits." + gpu + ", expected the same number: GPUs are not shared");
   }
   reader.Finish();
-  return {ToResourceAmounts(requests), ToResourceAmounts(limits)};
+  return {ToResourceAmounts(requests), ToResourceAmounts(limits), requests.contains(gpu)};
 }
 
 }  // namespace lockstep::control

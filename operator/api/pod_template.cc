@@ -48,6 +48,9 @@ void ReadContainer(const Json& value, const std::string& path, PodTemplate* pod,
   if (is_text && !IsDnsLabel(name)) {
     reader.Fail("name", Quoted(name) + " found, expected " + std::string(kDnsLabelWords));
   }
+  if (is_text) {
+    pod->trainer_name = name;
+  }
   pod->image = ReadText(reader, "image");
   ReadCommand(reader, pod, errors);
   ReadEnvironment(reader, pod, errors);
@@ -85,6 +88,8 @@ void CheckInitContainerName(ObjectReader& reader, const std::string& name, const
     reader.Fail("name",
                 Quoted(name) + " found, expected a name that does not begin with " +
                     std::string(kOwnContainerPrefix) + ": those are the operator's");
+  } else if (name == pod.trainer_name) {
+    reader.Fail("name", Quoted(name) + " is the name of the trainer, expected another");
   } else if (std::any_of(pod.init_containers.begin(),
                          pod.init_containers.end(),
                          [&](const InitContainer& other) { return other.name == name; })) {
@@ -112,8 +117,9 @@ InitContainer ReadInitContainer(const Json& value,
   container.is_sidecar = reader.Choice("restartPolicy", {"Always"}).has_value();
   if (const Json* const resources = reader.Find("resources")) {
     const std::string resources_path = reader.PathOf("resources");
-    container.requests = ReadResources(*resources, resources_path, errors).requests;
-    if (container.requests.gpu_count > 0) {
+    const ContainerResources read = ReadResources(*resources, resources_path, errors);
+    container.requests = read.requests;
+    if (read.names_gpus) {
       AddError(errors, resources_path, "asks for GPUs, which belong to the trainer; remove them");
     }
   }

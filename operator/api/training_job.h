@@ -114,6 +114,7 @@ struct InitContainer {
 
 // The part of a pod template that the operator reads, and the whole of it as written.
 struct PodTemplate {
+  std::string trainer_name{kTrainerContainer};  // of its container
   std::string image;
   std::vector<std::string> command;  // replaces the image's entry point
   std::vector<std::string> args;
