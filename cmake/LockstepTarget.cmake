@@ -23,6 +23,11 @@ function(lockstep_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LINK;LABELS" ${ARGN})
   set(target lockstep_${name}_test)
   add_executable(${target} ${ARG_SOURCES})
+  # Half of all that is compiled, and run once. A precompiled header wants the options it was made
+  # with.
+  target_compile_options(
+    ${target}
+    PRIVATE $<$<NOT:$<BOOL:$<TARGET_PROPERTY:PRECOMPILE_HEADERS_REUSE_FROM>>>:-O1>)
   target_link_libraries(${target} PRIVATE lockstep_flags ${ARG_LINK} GTest::gmock GTest::gtest
                                           GTest::gtest_main)
   add_test(NAME ${name} COMMAND ${target})

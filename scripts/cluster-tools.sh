@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the programs that the test clusters are made of, from their Go modules, and takes some out
-# of Debian's packages. Only what is missing is made; the first time it takes about six minutes on
-# two cores.
+# of Debian's packages. Only what is missing is made; the first time it takes six minutes on two
+# cores.
 #
 #   scripts/cluster-tools.sh            builds
 #   scripts/cluster-tools.sh --path     only says where the programs are, built or not
@@ -10,21 +10,21 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 readonly CACHE_DIR="${LOCKSTEP_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/lockstep}"
-readonly MODULES=tests/cluster/tools
+readonly MODULE=tests/cluster/tools
 readonly KUBERNETES=k8s.io/kubernetes/cmd
 
-# Name, module's folder, package. What only the control plane needs comes first.
+# Name and package.
 readonly TOOLS=(
-  "etcd kubernetes go.etcd.io/etcd/server/v3"
-  "kube-apiserver kubernetes $KUBERNETES/kube-apiserver"
-  "kubectl kubernetes $KUBERNETES/kubectl"
-  "kube-controller-manager kubernetes $KUBERNETES/kube-controller-manager"
-  "kube-scheduler kubernetes $KUBERNETES/kube-scheduler"
-  "kwok kubernetes sigs.k8s.io/kwok/cmd/kwok"
-  "helm kubernetes helm.sh/helm/v3/cmd/helm"
-  "kubelet kubernetes $KUBERNETES/kubelet"
-  "gpu-plugin kubernetes ./gpu-plugin"
-  "coredns coredns ."
+  "etcd go.etcd.io/etcd/server/v3"
+  "kube-apiserver $KUBERNETES/kube-apiserver"
+  "kubectl $KUBERNETES/kubectl"
+  "kube-controller-manager $KUBERNETES/kube-controller-manager"
+  "kube-scheduler $KUBERNETES/kube-scheduler"
+  "kwok sigs.k8s.io/kwok/cmd/kwok"
+  "helm helm.sh/helm/v3/cmd/helm"
+  "kubelet $KUBERNETES/kubelet"
+  "gpu-plugin ./gpu-plugin"
+  "coredns ./coredns"
 )
 
 # Name, Debian package. Taken out of the package, as installing it would start a server here.
@@ -57,7 +57,7 @@ die() {
 tools_dir() {
   local key
   key=$({
-    find "$MODULES" -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum
+    find "$MODULE" -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum
     echo "${TOOLS[@]}" "$LDFLAGS" "$(uname -m)"
   } | sha256sum | cut -c1-16)
   printf '%s/cluster-tools-%s/bin' "$CACHE_DIR" "$key"
@@ -104,13 +104,30 @@ find_go() {
   fetch_go "$old"
 }
 
+# What `go build` calls the program of a package: the last part of its path that is no version.
+program_of() {
+  local path=${1%/v[0-9]}
+  printf '%s' "${path##*/}"
+}
+
+# Builds all named tools at once, so that one links while others compile.
 build() {
-  local directory=$1 name=$2 module=$3 package=$4 started=$SECONDS
-  # shellcheck disable=SC2086 # one word
-  (cd "$MODULES/$module" && "$go" build -trimpath -ldflags "$LDFLAGS" \
-    -o "$directory/.$name.new" $package) || die "building $name failed"
-  mv "$directory/.$name.new" "$directory/$name" # complete or not there
-  say "built $name in $((SECONDS - started)) s"
+  local directory=$1 work tool name package packages=()
+  shift
+  for tool in "$@"; do
+    packages+=("${tool#* }")
+  done
+  work=$(mktemp -d "$CACHE_DIR/go-build.XXXXXX")
+  (cd "$MODULE" && "$go" build -trimpath -gcflags all=-dwarf=false -ldflags "$LDFLAGS" \
+    -o "$work/" "${packages[@]}") || {
+    rm -rf "$work"
+    die "building the programs of $MODULE failed"
+  }
+  for tool in "$@"; do
+    read -r name package <<<"$tool"
+    mv "$work/$(program_of "$package")" "$directory/$name" # complete or not there
+  done
+  rm -rf "$work"
 }
 
 # Debian's `apt-get download` verifies what it fetched.
@@ -160,11 +177,9 @@ main() {
   # Nothing of the caller's taste may change what is built. CGO stays off for all of them: to
   # switch it is to compile the standard library again.
   export CGO_ENABLED=0 GOTOOLCHAIN=local GOFLAGS="-buildvcs=false -mod=readonly" GOWORK=off
-  say "building ${#missing[@]} programs in $directory"
-  for tool in "${missing[@]}"; do
-    # shellcheck disable=SC2086 # three words
-    build "$directory" $tool
-  done
+  say "building ${#missing[@]} programs in $directory, which takes minutes the first time"
+  build "$directory" "${missing[@]}"
+  say "built ${#missing[@]} programs in $SECONDS s"
 }
 
 main "$@"

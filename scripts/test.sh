@@ -34,9 +34,10 @@ export TMPDIR=$scratch
 
 shared_memory_before=$(ls -A /dev/shm)
 
+# One more at a time than there are cores: those of clusters mostly wait.
 run_tests() {
   say "testing preset $1"
-  ctest --preset "$1" --parallel 2 --no-tests=error
+  ctest --preset "$1" --parallel $(($(nproc) + 1)) --no-tests=error
 }
 
 # A process that a test left behind still has the scratch folder in its environment.
