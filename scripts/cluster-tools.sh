@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Builds the programs that the test clusters are made of, from their Go modules, and takes some out
-# of Debian's packages. Only what is missing is made; the first time it takes six minutes on two
-# cores.
+# Builds the programs that the test clusters are made of, from one Go module, and takes some out of
+# Debian's packages. Only what is missing is made; the first time it takes six minutes on two cores.
 #
 #   scripts/cluster-tools.sh            builds
 #   scripts/cluster-tools.sh --path     only says where the programs are, built or not
@@ -110,7 +109,8 @@ program_of() {
   printf '%s' "${path##*/}"
 }
 
-# Builds all named tools at once, so that one links while others compile.
+# Builds all named tools at once, so that one links while others compile. Nothing is written for
+# debuggers: the linker would drop it.
 build() {
   local directory=$1 work tool name package packages=()
   shift

@@ -28,7 +28,6 @@
 namespace lockstep::control {
 namespace {
 
-// "1 pod", "3 pods".
 // A pod that was decided and does not appear is created again after this long. Choice: a create
 // that was lost costs no more than a second, and one that is only slow to appear is harmless.
 constexpr std::chrono::seconds kCreateRetry{1};
