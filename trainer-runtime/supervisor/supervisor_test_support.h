@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <fcntl.h>
 #include <filesystem>
+#include <poll.h>
 #include <string>
 #include <unistd.h>
 #include <vector>
@@ -14,6 +15,7 @@
 
 #include "common/base/file.h"
 #include "common/base/log.h"
+#include "common/base/time.h"
 #include "common/base/unique_fd.h"
 #include "common/contract/exit_code.h"
 #include "common/contract/termination_message.h"
@@ -78,6 +80,19 @@ class SupervisorTest : public testing::Test {
   void AwaitOutput(const std::string& text) {
     while (seen_.find(text) == std::string::npos) {
       ASSERT_TRUE(ReadSome()) << "ended without \"" << text << "\": " << seen_;
+    }
+  }
+
+  // Waits until a writer of the output would block. How many bytes that takes depends on how they
+  // were written: a pipe holds pages, and not all of them are full.
+  void AwaitFullOutput() {
+    const std::string path = "/proc/self/fd/" + std::to_string(output_.get());
+    const UniqueFd writer(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+    ASSERT_TRUE(writer.is_open());
+    const Deadline deadline = Deadline::After(SteadyNow(), std::chrono::seconds(60));
+    for (pollfd entry{writer.get(), POLLOUT, 0}; ::poll(&entry, 1, 0) > 0;) {
+      ASSERT_FALSE(deadline.HasPassed(SteadyNow())) << "the output does not fill";
+      ::poll(nullptr, 0, 1);
     }
   }
 
