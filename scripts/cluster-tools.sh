@@ -110,7 +110,7 @@ program_of() {
 }
 
 # Builds all named tools at once, so that one links while others compile. Nothing is written for
-# debuggers: the linker would drop it.
+# debuggers: the linker would drop it. Collecting garbage less often takes a sixth off the time.
 build() {
   local directory=$1 work tool name package packages=()
   shift
@@ -118,7 +118,7 @@ build() {
     packages+=("${tool#* }")
   done
   work=$(mktemp -d "$CACHE_DIR/go-build.XXXXXX")
-  (cd "$MODULE" && "$go" build -trimpath -gcflags all=-dwarf=false -ldflags "$LDFLAGS" \
+  (cd "$MODULE" && GOGC=400 "$go" build -trimpath -gcflags all=-dwarf=false -ldflags "$LDFLAGS" \
     -o "$work/" "${packages[@]}") || {
     rm -rf "$work"
     die "building the programs of $MODULE failed"
