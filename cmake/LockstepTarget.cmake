@@ -1,14 +1,21 @@
 # One target per folder: sources listed, links written out, tests beside the sources.
 
-# lockstep_library(NAME SOURCES a.cc b.cc [LINK lockstep::x Third::party] [PRIVATE_LINK ...])
-# makes static library lockstep_NAME with alias lockstep::NAME.
+# lockstep_library(NAME SOURCES a.cc b.cc [LINK lockstep::x Third::party] [PRIVATE_LINK ...]
+#                  [PRECOMPILE <header>...])
+# makes static library lockstep_NAME with alias lockstep::NAME. PRECOMPILE: instead of what is
+# precompiled for all.
 function(lockstep_library name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;LINK;PRIVATE_LINK" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINK;PRIVATE_LINK;PRECOMPILE" ${ARGN})
   set(target lockstep_${name})
   if(ARG_SOURCES)
     add_library(${target} STATIC ${ARG_SOURCES})
     target_link_libraries(${target} PUBLIC ${ARG_LINK} PRIVATE lockstep_flags ${ARG_PRIVATE_LINK})
     target_include_directories(${target} PUBLIC "${CMAKE_SOURCE_DIR}")
+    if(ARG_PRECOMPILE)
+      target_precompile_headers(${target} PRIVATE ${ARG_PRECOMPILE})
+    else()
+      target_precompile_headers(${target} REUSE_FROM lockstep_precompiled)
+    endif()
   else()
     add_library(${target} INTERFACE)
     target_link_libraries(${target} INTERFACE ${ARG_LINK})
@@ -17,17 +24,21 @@ function(lockstep_library name)
   add_library(lockstep::${name} ALIAS ${target})
 endfunction()
 
-# lockstep_test(NAME SOURCES a_test.cc [LINK ...] [TIMEOUT seconds] [LABELS ...])
-# makes GoogleTest program lockstep_NAME_test, run by ctest as one test a program.
+# lockstep_test(NAME SOURCES a_test.cc [LINK ...] [TIMEOUT seconds] [LABELS ...]
+#               [PRECOMPILED_AS target])
+# makes GoogleTest program lockstep_NAME_test, run by ctest as one test a program. PRECOMPILED_AS:
+# with the header of that library, and its options, instead of what is precompiled for all tests.
 function(lockstep_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LINK;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "" "TIMEOUT;PRECOMPILED_AS" "SOURCES;LINK;LABELS" ${ARGN})
   set(target lockstep_${name}_test)
   add_executable(${target} ${ARG_SOURCES})
-  # Half of all that is compiled, and run once. A precompiled header wants the options it was made
-  # with.
-  target_compile_options(
-    ${target}
-    PRIVATE $<$<NOT:$<BOOL:$<TARGET_PROPERTY:PRECOMPILE_HEADERS_REUSE_FROM>>>:-O1>)
+  if(ARG_PRECOMPILED_AS)
+    target_compile_options(${target} PRIVATE -fPIC)
+    target_precompile_headers(${target} REUSE_FROM ${ARG_PRECOMPILED_AS})
+  else()
+    target_link_libraries(${target} PRIVATE lockstep_test_flags)
+    target_precompile_headers(${target} REUSE_FROM lockstep_precompiled_test)
+  endif()
   target_link_libraries(${target} PRIVATE lockstep_flags ${ARG_LINK} GTest::gmock GTest::gtest
                                           GTest::gtest_main)
   add_test(NAME ${name} COMMAND ${target})

@@ -19,7 +19,7 @@ readonly BUILD_PACKAGES=(
   libtorch-dev libopenblas0-pthread
 )
 # What the tests run: symbol checks, and an unmodified torch program as a job.
-readonly TEST_PACKAGES=(binutils clang-format-14 clang-tidy-14 procps python3-torch)
+readonly TEST_PACKAGES=(binutils clang-format-14 procps python3-torch)
 # What the test clusters run besides: program and the package that has it. A program that is there
 # already stays as it is; a containerd of another origin must not be replaced.
 readonly CLUSTER_PROGRAMS=(

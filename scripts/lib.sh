@@ -12,12 +12,9 @@ die() {
 }
 
 # Configures and builds preset $1; further arguments are targets (none: everything).
-# ccache is told the repository's root so that another clone reuses what this one compiled.
 build_preset() {
   local preset=$1
   shift
-  export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
-  export CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
   say "configuring preset $preset"
   mkdir -p "build/$preset"
   local log=build/$preset/configure.log
