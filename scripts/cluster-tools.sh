@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the programs that the test clusters are made of, from one Go module, and takes some out of
-# Debian's packages. Only what is missing is made; the first time it takes six minutes on two cores.
+# Debian's packages. Only what is missing is made; the first time takes 6 to 7 min on two cores.
 #
 #   scripts/cluster-tools.sh            builds
 #   scripts/cluster-tools.sh --path     only says where the programs are, built or not
@@ -110,7 +110,7 @@ program_of() {
 }
 
 # Builds all named tools at once, so that one links while others compile. Nothing is written for
-# debuggers: the linker would drop it. Collecting garbage less often takes a sixth off the time.
+# debuggers: the linker would drop it. Collecting less garbage took a sixth off the largest two.
 build() {
   local directory=$1 work tool name package packages=()
   shift
