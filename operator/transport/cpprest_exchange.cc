@@ -252,10 +252,12 @@ class CpprestExchange::Buffer final
 };
 
 CpprestExchange::CpprestExchange(const CpprestStrand& strand,
+                                 std::shared_ptr<ReleaseSignal> signal,
                                  const StreamOptions& limits,
                                  std::optional<TimePoint> deadline,
                                  std::shared_ptr<StreamSink> sink)
     : strand_(strand),
+      signal_(std::move(signal)),
       limits_(limits),
       deadline_(deadline),
       sink_(std::move(sink)),

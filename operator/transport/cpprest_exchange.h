@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <functional>
+#include <future>
 #include <memory>
 #include <optional>
 #include <string>
@@ -46,10 +47,19 @@ web::http::http_request MakeCpprestRequest(const TransportOptions& options,
                                            const kube::Request& request,
                                            const CredentialSnapshot& credentials);
 
-// One request with its reply. Methods and the sink run on the strand.
+// What exchanges hold as long as they live: tells when the last of them is gone.
+struct ReleaseSignal {
+  ~ReleaseSignal() { all_released.set_value(); }
+
+  std::promise<void> all_released;
+};
+
+// One request with its reply. Methods and the sink run on the strand. It lives until the library
+// has let go of it, which may be a moment after its end.
 class CpprestExchange final : public std::enable_shared_from_this<CpprestExchange> {
  public:
   CpprestExchange(const CpprestStrand& strand,
+                  std::shared_ptr<ReleaseSignal> signal,
                   const StreamOptions& limits,
                   std::optional<TimePoint> deadline,
                   std::shared_ptr<StreamSink> sink);
@@ -91,6 +101,7 @@ class CpprestExchange final : public std::enable_shared_from_this<CpprestExchang
   bool MayHaveBeenSent() const;
 
   CpprestStrand strand_;
+  const std::shared_ptr<ReleaseSignal> signal_;  // shared with all exchanges of the transport
   const StreamOptions limits_;
   const std::optional<TimePoint> deadline_;
   std::shared_ptr<StreamSink> sink_;       // null: over

@@ -33,17 +33,11 @@ using kube::FaultKind;
 constexpr int kUnauthorized = 401;
 constexpr const char* kClosing = "the transport is closing";
 
-// The library cannot connect to IPv6. Empty: there is none.
-std::string FirstIpv4(const tcp::resolver::results_type& found) {
-  for (const auto& entry : found) {
-    if (entry.endpoint().address().is_v4()) {
-      return entry.endpoint().address().to_string();
-    }
-  }
-  return "";
-}
+// How long the library may keep what was closed. Choice: it takes milliseconds, and more is no
+// reason not to end.
+constexpr auto kReleaseMax = std::chrono::seconds(2);
 
-// Runs on the strand, and outlives the transport until the library has let go of it.
+// Runs on the strand, and outlives the transport if the library does not let go of it in time.
 class Core final : public std::enable_shared_from_this<Core> {
  public:
   explicit Core(TransportOptions options)
@@ -51,7 +45,9 @@ class Core final : public std::enable_shared_from_this<Core> {
         strand_(CpprestThreads().get_executor()),
         sweep_timer_(CpprestThreads()),
         resolver_(CpprestThreads()),
-        prng_(std::stoull(RandomHex(8), nullptr, 16)) {
+        prng_(std::stoull(RandomHex(8), nullptr, 16)),
+        signal_(std::make_shared<ReleaseSignal>()),
+        released_(signal_->all_released.get_future()) {
     lanes_[CallLane::kShared].calls_max = options_.connections_max;
     lanes_[CallLane::kLease].calls_max = 1;
   }
@@ -66,7 +62,9 @@ class Core final : public std::enable_shared_from_this<Core> {
     });
   }
 
-  // Ends everything and returns when no callback runs any more. Thread: any but the library's.
+  // Ends everything and returns when no callback runs any more, and the library has none left to
+  // run: at the end of the process it would forget those, with all that they hold. Thread: any but
+  // the library's.
   void StopAndWait() {
     Post([this] { Stop(); });
     do {  // what callbacks began while everything ended is answered too
@@ -74,6 +72,7 @@ class Core final : public std::enable_shared_from_this<Core> {
       asio::post(strand_, [&] { reached.set_value(); });
       reached.get_future().wait();
     } while (posted_count_ > 0);
+    released_.wait_for(kReleaseMax);
   }
 
   void StartCall(kube::Request request, const CallOptions& options, Transport::Done done);
@@ -138,6 +137,8 @@ class Core final : public std::enable_shared_from_this<Core> {
   std::map<CallLane, Lane> lanes_;
   std::map<StreamId, std::shared_ptr<CpprestExchange>> streams_;
   std::set<std::shared_ptr<asio::steady_timer>> tasks_;
+  std::shared_ptr<ReleaseSignal> signal_;  // shared with the exchanges; null: no more of them
+  std::future<void> released_;             // by all of them
 };
 
 // Between a stream's exchange and its sink.
@@ -228,6 +229,7 @@ void Core::Launch(Lane* lane, const std::shared_ptr<Call>& call) {
   const CallOptions& options = call->options;
   call->exchange = std::make_shared<CpprestExchange>(
       strand_,
+      signal_,
       StreamOptions{options.connect_timeout, options.first_byte_timeout, options.total_timeout},
       call->deadline,
       collector);
@@ -259,6 +261,7 @@ void Core::OpenStream(StreamId id,
   const auto credentials = options_.credentials->Current();
   const auto exchange = std::make_shared<CpprestExchange>(
       strand_,
+      signal_,
       options,
       std::nullopt,
       std::make_shared<Relay>(shared_from_this(), id, credentials->version, std::move(sink)));
@@ -296,7 +299,7 @@ void Core::WithAddress(const std::shared_ptr<CpprestExchange>& exchange,
     return;
   }
   resolver_.async_resolve(
-      tcp::v4(),
+      tcp::v4(),  // the library cannot connect to IPv6
       options_.endpoint.host,
       std::to_string(options_.endpoint.port),
       asio::bind_executor(strand_,
@@ -305,11 +308,11 @@ void Core::WithAddress(const std::shared_ptr<CpprestExchange>& exchange,
                             if (exchange->has_ended()) {
                               return;
                             }
-                            self->address_ = FirstIpv4(found);
-                            if (error || self->address_.empty()) {
+                            if (error || found.empty()) {
                               exchange->Close(FaultKind::kDns,
                                               self->options_.endpoint.host + ": not found");
                             } else {
+                              self->address_ = found.begin()->endpoint().address().to_string();
                               next();
                             }
                           }));
@@ -426,6 +429,7 @@ void Core::Stop() {
   for (const auto& timer : tasks_) {
     timer->cancel();
   }
+  signal_ = nullptr;
 }
 
 class CpprestTransport final : public Transport {
