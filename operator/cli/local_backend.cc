@@ -45,7 +45,7 @@ Result<TrainingJob> LocalBackend::ReadJob(const JobKey&) {
 Result<Observed> LocalBackend::Observe(const JobKey&) {
   Observed observed;
   observed.pods = pods_->pods();
-  observed.nodes = {options_.machine};
+  observed.nodes = std::vector{options_.machine};
   observed.settings = options_.settings;
   observed.is_one_machine = true;
   observed.mute_pods = mute_pods_;

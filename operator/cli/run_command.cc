@@ -104,7 +104,7 @@ Result<std::string> FindRuntime(const std::string& given) {
 // Asks the deciding code what it would do on the empty machine: the reason if it refuses the job.
 std::optional<std::string> RefusalOf(const TrainingJob& job, const kube::Node& machine) {
   Observed observed;
-  observed.nodes = {machine};
+  observed.nodes = std::vector{machine};
   observed.settings.addressing = LoopbackAddressing{"127.1.0"};
   observed.is_one_machine = true;
   const Decision decision = Decide(job, observed, SystemClock().WallNow());

@@ -105,9 +105,7 @@ Result<Observed> ApiCluster::Observe(const JobKey& key) {
   for (const kube::Item<kube::Pod>* pod : world->PodsOf(key)) {
     observed.pods.push_back(*pod->object);
   }
-  for (const auto& [name, entry] : world->nodes()) {
-    observed.nodes.push_back(*entry.item.object);
-  }
+  observed.nodes = world->Nodes();
   observed.used_elsewhere = world->UsedElsewhere(key);
   observed.used_by_strangers = world->UsedByStrangers();
   observed.devices_elsewhere = world->DevicesElsewhere(key);

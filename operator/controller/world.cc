@@ -268,6 +268,17 @@ std::vector<std::string> World::UncertainPods(const JobKey& key) const {
   return {names.begin(), names.end()};
 }
 
+const CopyOnWrite<std::vector<kube::Node>>& World::Nodes() {
+  if (!node_list_.has_value()) {
+    std::vector<kube::Node> nodes;
+    for (const auto& [key, entry] : nodes_.entries()) {
+      nodes.push_back(*entry.item.object);
+    }
+    node_list_ = std::move(nodes);
+  }
+  return *node_list_;
+}
+
 Room World::UsedElsewhere(const JobKey& key) {
   RefreshHeld();
   Room room = held_sum_;
@@ -414,6 +425,7 @@ void World::NoteNodeChange(const Mirror<kube::Node>::Change& change, News* news)
       (change.before != nullptr && change.after != nullptr && *change.before == *change.after)) {
     return;
   }
+  node_list_.reset();
   news->frees_room = true;  // labels, taints or amounts: whoever waits may look again
   const bool was_ready = change.before != nullptr && change.before->is_ready;
   const bool is_ready = change.after != nullptr && change.after->is_ready;

@@ -2,11 +2,13 @@
 
 #include <cstddef>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "common/base/copy_on_write.h"
 #include "common/base/time.h"
 #include "operator/controller/cluster.h"
 #include "operator/controller/foreign_pods.h"
@@ -104,7 +106,8 @@ class World {
     return services_.Find(key);
   }
 
-  const Mirror<kube::Node>::Entries& nodes() const { return nodes_.entries(); }
+  // All nodes, by name. Shared: there may be thousands, and each job is decided with all of them.
+  const CopyOnWrite<std::vector<kube::Node>>& Nodes();
 
   // Pods of the job whose fate is not certain: its status has seen them or we have created them,
   // and the watch shows neither them nor their end. Ask the server before deciding.
@@ -160,6 +163,7 @@ class World {
   Mirror<StoredJob> jobs_;
   Mirror<kube::Pod> pods_;
   Mirror<kube::Node> nodes_;
+  std::optional<CopyOnWrite<std::vector<kube::Node>>> node_list_;  // of nodes_; null: out of date
   Mirror<kube::Service> services_;
   ForeignPods foreign_;
 

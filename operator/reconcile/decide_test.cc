@@ -54,7 +54,7 @@ TEST(DecideStart, GangThatDoesNotFitThisMachineFailsWithTheShortfallAndCreatesNo
   TrainingJob job = MakeTrainingJob(3);
   job.spec.roles[0].gpus = 1;
   TestWorld world(job);
-  world.observed.nodes[0].allocatable.gpu_count = 0;
+  world.nodes()[0].allocatable.gpu_count = 0;
   world.observed.is_one_machine = true;
 
   const Decision decision = world.Step();
@@ -87,9 +87,9 @@ TEST(DecideStart, WaitingGangStartsWhenANodeAppears) {
   job.spec.roles[0].gpus = 4;
   TestWorld world(job);
   world.Step();
-  kube::Node second = world.observed.nodes[0];
+  kube::Node second = world.nodes()[0];
   second.name = "node-b";
-  world.observed.nodes.push_back(second);
+  world.nodes().push_back(second);
 
   world.Step();
 

@@ -43,7 +43,7 @@ NodeState StateOf(const kube::Node& node) {
 Snapshot SnapshotOf(const Observed& observed, const GangView& view) {
   Snapshot snapshot;
   snapshot.is_one_machine = observed.is_one_machine;
-  for (const kube::Node& node : observed.nodes) {
+  for (const kube::Node& node : *observed.nodes) {
     SnapshotNode place;
     place.name = node.name;
     place.labels = node.labels;

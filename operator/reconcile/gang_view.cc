@@ -116,10 +116,10 @@ std::string DescribeMember(const Member& member) {
 }
 
 const kube::Node* FindNode(const Observed& observed, const std::string& name) {
-  const auto found = std::find_if(observed.nodes.begin(),
-                                  observed.nodes.end(),
+  const auto found = std::find_if(observed.nodes->begin(),
+                                  observed.nodes->end(),
                                   [&](const kube::Node& node) { return node.name == name; });
-  return found == observed.nodes.end() ? nullptr : &*found;
+  return found == observed.nodes->end() ? nullptr : &*found;
 }
 
 bool IsNodeReady(const Observed& observed, const std::string& name) {

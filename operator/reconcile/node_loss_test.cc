@@ -19,8 +19,8 @@ TestWorld RunningWorld(TrainingJob job = MakeTrainingJob(3)) {
   job.spec.roles[0].gpus = 1;
   TestWorld world(job);
   world.AddNode("node-b");
-  world.observed.nodes[0].allocatable.gpu_count = 2;
-  world.observed.nodes[1].allocatable.gpu_count = 2;
+  world.nodes()[0].allocatable.gpu_count = 2;
+  world.nodes()[1].allocatable.gpu_count = 2;
   world.Launch();
   world.ReportAll();
   EXPECT_EQ(world.Find("mnist-worker-2")->spec.node_name, "node-b");
@@ -42,8 +42,8 @@ void Accuse(PeerState state, double silent_seconds, TestWorld* world) {
 
 TEST(NodeLoss, LateLeaseOfAHealthyGangsNodeIsNoReasonForAnything) {
   TestWorld world = RunningWorld();
-  world.observed.nodes[1].is_ready = false;
-  world.observed.nodes[1].is_schedulable = false;
+  world.nodes()[1].is_ready = false;
+  world.nodes()[1].is_schedulable = false;
   EXPECT_EQ(DescribeEffects(world.Step()), "");
 
   // Nor when Kubernetes evicts what it cannot reach, while peers hear it.
@@ -55,7 +55,7 @@ TEST(NodeLoss, LateLeaseOfAHealthyGangsNodeIsNoReasonForAnything) {
 
 TEST(NodeLoss, NodeObjectThatIsGoneIsNoReasonWhilePeersHearItsProcess) {
   TestWorld world = RunningWorld();
-  world.observed.nodes.pop_back();
+  world.nodes().pop_back();
   EXPECT_EQ(DescribeEffects(world.Step()), "");
   world.observed.reports.clear();  // nobody hears anything any more
 
@@ -67,7 +67,7 @@ TEST(NodeLoss, NodeObjectThatIsGoneIsNoReasonWhilePeersHearItsProcess) {
 // The operator restarts, or the network between it and everybody else is down for a minute.
 TEST(NodeLoss, OperatorThatHearsNobodyDoesNothing) {
   TestWorld world = RunningWorld();
-  for (kube::Node& node : world.observed.nodes) {
+  for (kube::Node& node : world.nodes()) {
     node.is_ready = false;
     node.is_schedulable = false;
   }
@@ -185,7 +185,7 @@ TEST(AbsentRank, IsSparedWhileAnybodyHearsIt) {
 TEST(NodeLoss, PodThatADeadKubeletShouldEndIsGivenUp) {
   TestWorld world = RunningWorld();
   world.observed.reports.clear();
-  world.observed.nodes[1].is_ready = false;
+  world.nodes()[1].is_ready = false;
   world.Find("mnist-worker-2")->is_deleting = true;  // evicted by Kubernetes
   world.AddNode("node-c");
 
@@ -198,7 +198,7 @@ TEST(NodeLoss, PodThatADeadKubeletShouldEndIsGivenUp) {
 
 TEST(NodeLoss, GangOfACommandStartsAnewWithoutTheDeadNodesPods) {
   TestWorld world = RunningWorld(MakeCommandJob(3));
-  world.observed.nodes[1].is_ready = false;
+  world.nodes()[1].is_ready = false;
   world.observed.reports.clear();
   world.Find("mnist-worker-2")->is_deleting = true;
   world.AddNode("node-c");
@@ -231,11 +231,11 @@ TEST(Successor, GoesElsewhereWhenItsNodeTakesItNoMore) {
   };
 
   const std::vector<Case> cases = {
-      {"cordoned", [](TestWorld* world) { world->observed.nodes[1].is_schedulable = false; }},
-      {"not ready", [](TestWorld* world) { world->observed.nodes[1].is_ready = false; }},
+      {"cordoned", [](TestWorld* world) { world->nodes()[1].is_schedulable = false; }},
+      {"not ready", [](TestWorld* world) { world->nodes()[1].is_ready = false; }},
       {"tainted",
        [](TestWorld* world) {
-         world->observed.nodes[1].taints = {{"k", "", "NoSchedule"}};
+         world->nodes()[1].taints = {{"k", "", "NoSchedule"}};
        }},
       {"full",
        [](TestWorld* world) { world->observed.used_elsewhere["node-b"].resources.gpu_count = 2; }},
@@ -268,7 +268,7 @@ TEST(Successor, ReturnsToTheSuspectNodeOnlyWhereNoOtherHasRoomAndItIsReady) {
   EXPECT_EQ(world.job.status.placement[2].node, "node-b");
 
   TestWorld other = RunningWorld();
-  other.observed.nodes[1].is_ready = false;
+  other.nodes()[1].is_ready = false;
   Accuse(PeerState::kSilent, 1.6, &other);
   other.Step();
   EXPECT_EQ(other.job.status.placement[2].node, "");
@@ -276,7 +276,7 @@ TEST(Successor, ReturnsToTheSuspectNodeOnlyWhereNoOtherHasRoomAndItIsReady) {
 
 TEST(Successor, WithoutRoomSurvivorsHoldUntilThereIsSome) {
   TestWorld world = RunningWorld();
-  world.observed.nodes[1].is_ready = false;
+  world.nodes()[1].is_ready = false;
   Accuse(PeerState::kSilent, 1.6, &world);
   Decision decision = world.Step();
   EXPECT_EQ(DescribeEffects(decision),
@@ -294,7 +294,7 @@ TEST(Successor, WithoutRoomSurvivorsHoldUntilThereIsSome) {
 
 TEST(Successor, WithoutRoomInTimeTheGangStartsAnew) {
   TestWorld world = RunningWorld();
-  world.observed.nodes[1].is_ready = false;
+  world.nodes()[1].is_ready = false;
   Accuse(PeerState::kSilent, 1.6, &world);
   world.Step();
   world.Advance(seconds(60));
@@ -308,9 +308,9 @@ TEST(Successor, WithoutRoomInTimeTheGangStartsAnew) {
 TEST(Successor, TwoOfOneLostNodeShareTheRoomThatIsLeft) {
   TestWorld world = RunningWorld();
   world.observed.reports.clear();
-  world.observed.nodes.erase(world.observed.nodes.begin());
+  world.nodes().erase(world.nodes().begin());
   world.AddNode("node-c");
-  world.observed.nodes.back().allocatable.gpu_count = 1;
+  world.nodes().back().allocatable.gpu_count = 1;
   world.Step();
 
   std::multiset<std::string> nodes;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/copy_on_write.h"
 #include "common/base/time.h"
 #include "common/contract/status_document.h"
 #include "common/contract/topology.h"
@@ -80,7 +81,7 @@ struct PodRefusal {
 // never invented.
 struct Observed {
   std::vector<kube::Pod> pods;  // at least all that carry the job's labels
-  std::vector<kube::Node> nodes;
+  CopyOnWrite<std::vector<kube::Node>> nodes;
   std::map<std::string, NodeUse> used_elsewhere;  // by node: what pods of others hold
   // The part of it held by pods that are no Lockstep job's: nobody knows when they end.
   std::map<std::string, NodeUse> used_by_strangers;

@@ -48,7 +48,7 @@ void IsNotBound(const std::string& pod, TestWorld* world) {
 }
 
 void WaitsForASilentNode(const std::string& /*pod*/, TestWorld* world) {
-  world->observed.nodes.front().is_ready = false;
+  world->nodes().front().is_ready = false;
 }
 
 // As if it had never been there.
@@ -342,7 +342,7 @@ TEST(ReplacementLadder, OneWhosePeersDoNotMeetItStartsTheGangAnew) {
 
 TEST(ReplacementLadder, WithoutAnotherNodeTheGangStartsAnew) {
   TestWorld world = Replacing();
-  world.observed.nodes.pop_back();
+  world.nodes().pop_back();
   Refuse("mnist-worker-1-r1", &world);
 
   world.Step();
@@ -354,7 +354,7 @@ TEST(ReplacementLadder, WithoutAnotherNodeTheGangStartsAnew) {
 TEST(ReplacementLadder, GangThatStartsAnewWithoutBudgetFails) {
   TestWorld world = Replacing();
   world.job.spec.run_policy.backoff_limit = 1;
-  world.observed.nodes.pop_back();
+  world.nodes().pop_back();
   Refuse("mnist-worker-1-r1", &world);
 
   world.Step();

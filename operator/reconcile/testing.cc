@@ -64,7 +64,7 @@ void TestWorld::AddNode(const std::string& name) {
   kube::Node node;
   node.name = name;
   node.allocatable = {64'000, 256 * kGiB, 8};
-  observed.nodes.push_back(node);
+  nodes().push_back(node);
 }
 
 Decision TestWorld::Step() {

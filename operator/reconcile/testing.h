@@ -31,6 +31,9 @@ class TestWorld {
   // Another node, as large as the first, "node-a".
   void AddNode(const std::string& name);
 
+  // To be changed.
+  std::vector<kube::Node>& nodes() { return observed.nodes.Edit(); }
+
   // All pending pods run.
   void RunAll();
 
