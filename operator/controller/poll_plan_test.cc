@@ -28,14 +28,18 @@ class PollPlanTest : public testing::Test {
     }
   }
 
-  // The pods that are asked, in order.
-  std::string Asked() const {
+  std::vector<PollTarget> Plan() const {
     std::vector<const kube::Pod*> pods;
     for (const kube::Pod& pod : pods_) {
       pods.push_back(&pod);
     }
+    return PollPlan(job_, pods, known_);
+  }
+
+  // The pods that are asked, in order.
+  std::string Asked() const {
     std::string names;
-    for (const PollTarget& target : PollPlan(job_, pods, known_)) {
+    for (const PollTarget& target : Plan()) {
       names += target.pod.substr(target.pod.size() - 1);
     }
     return names;
@@ -52,6 +56,14 @@ TEST_F(PollPlanTest, TwoLowestRanksThatRunSpeakForAll) {
   EXPECT_EQ(Asked(), "12");
   pods_[1].status.pod_ip.clear();
   EXPECT_EQ(Asked(), "23");
+}
+
+TEST_F(PollPlanTest, OneThatHasToldNothingYetIsAskedLessOften) {
+  const StatusDocument document;
+  known_.documents["mnist-worker-1"] = &document;
+  const std::vector<PollTarget> targets = Plan();
+  ASSERT_EQ(targets.size(), 2u);
+  EXPECT_GT(targets[0].interval, targets[1].interval);
 }
 
 TEST_F(PollPlanTest, AccusationMakesAllBeAsked) {
