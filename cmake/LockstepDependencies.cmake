@@ -14,6 +14,15 @@ find_package(cpprestsdk 2.10 REQUIRED)
 find_package(ZLIB REQUIRED)
 find_package(simdjson 3.0 REQUIRED)
 
+# For programs that live on many small objects (docs/decisions/0012-mimalloc.md). Nothing names it:
+# it takes the place of malloc by being linked. Sanitizers bring an allocator of their own.
+add_library(lockstep_allocator INTERFACE)
+if(NOT LOCKSTEP_SANITIZE)
+  find_package(mimalloc 2.0 REQUIRED)
+  target_link_options(lockstep_allocator INTERFACE LINKER:--no-as-needed)
+  target_link_libraries(lockstep_allocator INTERFACE mimalloc)
+endif()
+
 # lockstep-runtime is copied into other people's images and may need nothing but glibc, so what it
 # uses is linked from archives.
 # OpenSSL only in targets with the property LOCKSTEP_STATIC_OPENSSL: all others may load libraries

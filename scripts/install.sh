@@ -13,8 +13,8 @@ readonly CACHE_DIR="${LOCKSTEP_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/lockst
 # What the two programs and their unit tests are compiled with.
 readonly BUILD_PACKAGES=(
   ca-certificates ccache cmake g++ git make ninja-build xz-utils
-  libboost1.74-dev libcli11-dev libcpprest-dev libfmt-dev libsimdjson-dev libspdlog-dev libssl-dev
-  libyaml-cpp-dev nlohmann-json3-dev zlib1g-dev
+  libboost1.74-dev libcli11-dev libcpprest-dev libfmt-dev libmimalloc-dev libsimdjson-dev
+  libspdlog-dev libssl-dev libyaml-cpp-dev nlohmann-json3-dev zlib1g-dev
   libgmock-dev libgtest-dev python3
   libtorch-dev libopenblas0-pthread
 )
