@@ -17,6 +17,7 @@ sys.path.insert(0, str(REPOSITORY / "tests" / "kubernetes"))
 NODES, GPUS_PER_NODE, GPUS_PER_WORKER = 200, 8, 2
 NAMESPACE = "default"
 CREATE_SECONDS_MAX = 600
+QUIET_SECONDS = 3  # before a worker fails: it trains by then, and what came before has been cleaned
 EVENTS_PER_FOREIGN_POD = 2  # it is created where it is bound already, and it runs
 TRAINING = {
     "model": {"inputShape": [4], "layers": [{"type": "Dense", "units": 1}]},
@@ -111,6 +112,7 @@ class Bench:
         pods = self.admin.list("Pod", NAMESPACE, labels=f"{JOB_LABEL}={job}")
         uids = {pod["metadata"]["uid"] for pod in pods}
         watch = Watch(self.admin, "Pod", NAMESPACE, labels=f"{JOB_LABEL}={job}")
+        time.sleep(QUIET_SECONDS)
         victim = pods[7]["metadata"]["name"]
         self.hollow.end_pod(victim, NAMESPACE, exit_code=137, reason="OOMKilled")
 
