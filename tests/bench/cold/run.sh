@@ -18,7 +18,9 @@ inside() {
   for file in /etc/resolv.conf /etc/hosts /etc/pip.conf /etc/ssl/certs/ca-certificates.crt; do
     [[ ! -e $file ]] || cp -L "$file" "$root$file"
   done
-  cp -R /usr/local/share/ca-certificates "$root/usr/local/share/"
+  if [[ -d /usr/local/share/ca-certificates ]]; then
+    cp -R /usr/local/share/ca-certificates "$root/usr/local/share/"
+  fi
   cd "$root"
   mount -t proc proc proc
   mount --rbind /dev dev
