@@ -13,10 +13,11 @@ option(LOCKSTEP_WITH_TORCH "Build the LibTorch engine plug-in" ON)
 
 find_program(LOCKSTEP_CCACHE ccache)
 if(LOCKSTEP_CCACHE)
-  # Told the repository's root, it reuses in one clone what another compiled; without the words of
+  # Told the repository's root, it reuses in one clone what another compiled, in an image or where
+  # no locale is set (a locale changes the language of messages only). Without the other words of
   # sloppiness it keeps nothing that uses a precompiled header. It learns from the compiler what a
   # source includes (instead of preprocessing it before), and reads a file that many include once.
-  set(cache_sloppiness "pch_defines,time_macros,include_file_mtime,include_file_ctime")
+  set(cache_sloppiness "locale,pch_defines,time_macros,include_file_mtime,include_file_ctime")
   set(CMAKE_CXX_COMPILER_LAUNCHER
       "${CMAKE_COMMAND}"
       -E

@@ -13,8 +13,6 @@ RUN /src/scripts/install.sh build \
 FROM tools AS build
 ARG PRESET=release
 ARG CCACHE_DIR=/var/cache/ccache
-# As most machines have it: ccache takes what was compiled outside.
-ENV LANG=C.UTF-8
 WORKDIR /src
 COPY . .
 RUN --mount=type=cache,target=/var/cache/ccache \

@@ -35,8 +35,6 @@ FROM cuda AS build
 ARG PRESET=release
 ARG CCACHE_DIR=/var/cache/ccache
 ENV CUDACXX=/opt/cuda/bin/nvcc CUDAHOSTCXX=g++ CUDAToolkit_ROOT=/opt/cuda NCCL_ROOT=/opt/nccl
-# As most machines have it: ccache takes what was compiled outside.
-ENV LANG=C.UTF-8
 WORKDIR /src
 COPY . .
 RUN --mount=type=cache,target=/var/cache/ccache \
