@@ -10,6 +10,10 @@ namespace {
 
 constexpr Duration kWaitMax = std::chrono::minutes(1);
 
+// Events wait for those that follow. Choice: nobody reads them as fast, and what they tell of is
+// still being done: the server is to have its hands free for that.
+constexpr Duration kGatherTime = std::chrono::milliseconds(100);
+
 // What follows from one answer is sent at most this often: an event is created, found to be there,
 // made a series.
 constexpr int kRoundsMax = 3;
@@ -63,7 +67,9 @@ std::vector<EventSender::Waiting> EventSender::Take(const std::stop_token& stop)
   const TimePoint latest = options_.clock->Now() + kWaitMax;
   const TimePoint until = std::min(recorder_.NextFlush().value_or(latest), latest);
   std::unique_lock lock(mutex_);
-  changed_.wait_until(lock, stop, until, [this] { return !waiting_.empty(); });
+  if (changed_.wait_until(lock, stop, until, [this] { return !waiting_.empty(); })) {
+    changed_.wait_for(lock, stop, kGatherTime, [] { return false; });
+  }
   std::vector<Waiting> taken(std::make_move_iterator(waiting_.begin()),
                              std::make_move_iterator(waiting_.end()));
   waiting_.clear();

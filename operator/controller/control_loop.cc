@@ -9,10 +9,13 @@
 namespace lockstep::control {
 namespace {
 
-// How long expected news may wait, for each pod of the job and at most. Choices: a small gang is
-// reported on at once; one of 500 is looked at once a second, where a look costs some milliseconds
-// and its status 80 KB. While a gang comes up, every pod has news several times in a second, and
-// what lies between none and all is worth no more than that; the last one to run is urgent news.
+// How long expected news may wait: at least, for each pod of the job, and at most. Choices: a pod
+// that takes another's place runs after a tenth of a second where nothing has to be loaded, and
+// what is written on the way holds it up; a gang of 500 is looked at once a second, where a look
+// costs some milliseconds and its status 80 KB. While a gang comes up, every pod has news several
+// times in a second, and what lies between none and all is worth no more than that; the last one to
+// run is urgent news.
+constexpr Duration kPatienceMin = std::chrono::milliseconds(100);
 constexpr Duration kPatiencePerPod = std::chrono::milliseconds(2);
 constexpr Duration kPatienceMax = std::chrono::seconds(1);
 
@@ -162,7 +165,7 @@ Duration ControlLoop::PatienceFor(const JobKey& key) const {
     return kPatienceMax;
   }
   const auto pods = static_cast<int64_t>(world_.PodCountOf(key));
-  return std::min<Duration>(pods * kPatiencePerPod, kPatienceMax);
+  return std::clamp<Duration>(pods * kPatiencePerPod, kPatienceMin, kPatienceMax);
 }
 
 }  // namespace lockstep::control

@@ -409,10 +409,14 @@ void World::NotePodChange(const PodChange& change, News* news) {
   const bool had_ended = before != nullptr && HasEnded(*before);
   const bool is_leaving = after != nullptr && after->is_deleting;
   const bool was_leaving = before != nullptr && before->is_deleting;
+  const bool runs = after != nullptr && IsRunning(*after);
+  const bool ran = before != nullptr && IsRunning(*before);
   held_stale_.insert(job);
-  const bool completes = after != nullptr && IsRunning(*after) &&
-                         (before == nullptr || !IsRunning(*before)) && AllRun(job);
-  if (has_ended != had_ended || is_leaving != was_leaving || after == nullptr || completes) {
+  // A pod that has ended holds nothing: that it goes is no news, unless it was the only one of them
+  // all that did not run.
+  const bool leaves = is_leaving != was_leaving && !had_ended;
+  const bool completes = (after == nullptr ? !ran : runs && !ran) && AllRun(job);
+  if (has_ended != had_ended || leaves || completes) {
     news->urgent.insert(job);
   } else {
     news->calm.insert(job);

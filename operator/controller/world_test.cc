@@ -62,6 +62,14 @@ kube::Item<kube::Pod> PodItem(const std::string& job,
 
 const kube::ObjectKey kPod{"default", "mnist-worker-0"};
 
+kube::Item<kube::Pod> SecondPod(const std::string& version, kube::PodPhase phase) {
+  kube::Item<kube::Pod> item = PodItem("mnist", "u2", version, phase);
+  kube::Pod pod = *item.object;
+  pod.name = item.key.name = "mnist-worker-1";
+  item.object = std::make_shared<const kube::Pod>(std::move(pod));
+  return item;
+}
+
 class WorldTest : public testing::Test {
  protected:
   // Applies it and returns what is new.
@@ -169,25 +177,49 @@ TEST_F(WorldTest, ProgressOfPodsIsCalmNewsAndTheirEndIsUrgent) {
   EXPECT_TRUE(end.frees_room);
 }
 
+TEST_F(WorldTest, PodThatHasEndedLeavesCalmly) {
+  const auto leaving = [](const std::string& version, kube::PodPhase phase) {
+    kube::Item<kube::Pod> item = PodItem("mnist", "u1", version, phase);
+    kube::Pod pod = *item.object;
+    pod.is_deleting = true;
+    item.object = std::make_shared<const kube::Pod>(std::move(pod));
+    return item;
+  };
+  Apply(PodUpsert{PodItem("mnist", "u1", "1", kube::PodPhase::kRunning)});
+  EXPECT_TRUE(Apply(PodUpsert{leaving("2", kube::PodPhase::kRunning)}).urgent.count(kMnist) > 0);
+
+  Apply(PodUpsert{PodItem("mnist", "u1", "3", kube::PodPhase::kFailed)});
+  const News leaves = Apply(PodUpsert{leaving("4", kube::PodPhase::kFailed)});
+  EXPECT_TRUE(leaves.urgent.empty());
+  EXPECT_TRUE(leaves.calm.count(kMnist) > 0);
+  const News gone = Apply(kube::Deleted<kube::Pod>{leaving("5", kube::PodPhase::kFailed)});
+  EXPECT_TRUE(gone.urgent.empty());
+  EXPECT_TRUE(gone.calm.count(kMnist) > 0);
+}
+
 TEST_F(WorldTest, LastPodToRunIsUrgentNews) {
   TrainingJob job = PlacedJob("mnist", "a", 2);
   job.status.placement.push_back(job.status.placement.front());
   job.status.placement.back().index = 1;
   Apply(JobUpsert{JobItem(job, "10")});
-  const auto second = [](const std::string& version, kube::PodPhase phase) {
-    kube::Item<kube::Pod> item = PodItem("mnist", "u2", version, phase);
-    kube::Pod pod = *item.object;
-    pod.name = item.key.name = "mnist-worker-1";
-    item.object = std::make_shared<const kube::Pod>(std::move(pod));
-    return PodUpsert{std::move(item)};
-  };
   EXPECT_TRUE(Apply(PodUpsert{PodItem("mnist", "u1", "11")}).urgent.empty())
       << "the other is not even there";
-  EXPECT_TRUE(Apply(second("12", kube::PodPhase::kPending)).urgent.empty());
+  EXPECT_TRUE(Apply(PodUpsert{SecondPod("12", kube::PodPhase::kPending)}).urgent.empty());
 
-  EXPECT_TRUE(Apply(second("13", kube::PodPhase::kRunning)).urgent.count(kMnist) > 0);
+  EXPECT_TRUE(Apply(PodUpsert{SecondPod("13", kube::PodPhase::kRunning)}).urgent.count(kMnist) > 0);
 
-  EXPECT_TRUE(Apply(second("14", kube::PodPhase::kRunning)).urgent.empty()) << "once is enough";
+  EXPECT_TRUE(Apply(PodUpsert{SecondPod("14", kube::PodPhase::kRunning)}).urgent.empty())
+      << "once is enough";
+}
+
+TEST_F(WorldTest, LastPodThatDoesNotRunIsUrgentNewsWhenItGoes) {
+  Apply(JobUpsert{JobItem(PlacedJob("mnist", "a", 1), "10")});
+  Apply(PodUpsert{PodItem("mnist", "u1", "11")});
+  Apply(PodUpsert{SecondPod("12", kube::PodPhase::kFailed)});
+
+  const kube::Deleted<kube::Pod> gone{SecondPod("13", kube::PodPhase::kFailed)};
+
+  EXPECT_TRUE(Apply(gone).urgent.count(kMnist) > 0);
 }
 
 TEST_F(WorldTest, ServiceOfAReplyIsCalmNewsAndOfTheWatchUrgent) {
