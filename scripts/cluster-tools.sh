@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the programs that the test clusters are made of, from one Go module, and takes some out of
-# Debian's packages. Only what is missing is made; the first time takes 6 to 7 min on two cores.
+# Debian's packages. Only what is missing is made; the first time takes 6 to 10 min on two cores.
 #
 #   scripts/cluster-tools.sh            builds
 #   scripts/cluster-tools.sh --path     only says where the programs are, built or not
