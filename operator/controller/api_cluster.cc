@@ -387,7 +387,7 @@ Status ApiCluster::LookUpPods(const JobKey& key, const std::vector<std::string>&
     const Result<kube::Reply> reply = kube::RequireSuccess(std::move(results[i]));
     if (reply.ok()) {
       LOCKSTEP_ASSIGN_OR_RETURN(const auto pod, kube::DecodePod(reply->body));
-      parts_.world->LearnPod(pod, &news_);
+      parts_.world->LearnPodOfName(key, pod, &news_);
     } else if (reply.error().code() == ErrorCode::kNotFound) {
       parts_.world->LearnPodIsMissing(key, names[i], &news_);
     } else {

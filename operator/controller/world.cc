@@ -154,11 +154,26 @@ void World::LearnPodIsMissing(const JobKey& job, const std::string& name, News* 
   if (const auto doubtful = doubtful_pods_.find(job); doubtful != doubtful_pods_.end()) {
     doubtful->second.erase(name);
   }
-  if (const StoredJob* const stored = FindJob(job)) {
-    for (const PodPlacement& placement : stored->job.status.placement) {
-      if (PlacedPodName(job.name, stored->job.status.attempt, placement) == name) {
-        LearnPodIsGone(key, placement.pod_uid, news);
-      }
+  NoteOthersGone(job, name, "", news);
+}
+
+void World::LearnPodOfName(const JobKey& job, const kube::Item<kube::Pod>& item, News* news) {
+  LearnPod(item, news);
+  NoteOthersGone(job, item.key.name, item.uid, news);
+}
+
+void World::NoteOthersGone(const JobKey& job,
+                           const std::string& name,
+                           const std::string& uid,
+                           News* news) {
+  const StoredJob* const stored = FindJob(job);
+  if (stored == nullptr) {
+    return;
+  }
+  for (const PodPlacement& placement : stored->job.status.placement) {
+    if (PlacedPodName(job.name, stored->job.status.attempt, placement) == name &&
+        !placement.pod_uid.empty() && placement.pod_uid != uid) {
+      LearnPodIsGone({job.namespace_name, name}, placement.pod_uid, news);
     }
   }
 }
@@ -244,11 +259,6 @@ std::vector<const kube::Item<kube::Pod>*> World::PodsOf(const JobKey& key) const
   return pods;
 }
 
-std::size_t World::PodCountOf(const JobKey& key) const {
-  const auto found = pods_by_job_.find(key);
-  return found == pods_by_job_.end() ? 0 : found->second.names.size();
-}
-
 std::vector<std::string> World::UncertainPods(const JobKey& key) const {
   std::set<std::string> names;
   if (const auto found = doubtful_pods_.find(key); found != doubtful_pods_.end()) {
@@ -258,8 +268,10 @@ std::vector<std::string> World::UncertainPods(const JobKey& key) const {
   if (stored != nullptr && !HasEnded(stored->job.status)) {
     for (const PodPlacement& placement : stored->job.status.placement) {
       const std::string name = PlacedPodName(key.name, stored->job.status.attempt, placement);
-      if (!placement.pod_uid.empty() && !placement.is_completed &&
-          pods_.Find({key.namespace_name, name}) == nullptr &&
+      // One of that name may be its forerunner, of whose end the watch is yet to tell.
+      const kube::Item<kube::Pod>* const known = pods_.Find({key.namespace_name, name});
+      const bool is_seen = known != nullptr && known->uid == placement.pod_uid;
+      if (!placement.pod_uid.empty() && !placement.is_completed && !is_seen &&
           !pods_.IsKnownGone(placement.pod_uid)) {
         names.insert(name);
       }
@@ -352,14 +364,6 @@ std::set<JobKey> World::WaitingBefore(const JobKey& key, WallTime now) const {
     }
   }
   return waiting;
-}
-
-World::Counts World::counts() const {
-  return {jobs_.entries().size(),
-          pods_.entries().size(),
-          foreign_.size(),
-          nodes_.entries().size(),
-          services_.entries().size()};
 }
 
 void World::NoteJobChange(const JobChange& change, News* news) {

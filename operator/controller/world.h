@@ -67,8 +67,10 @@ class World {
   // Whether the server has a pod of that name is not known: it is asked before the next decision.
   void DoubtPod(const JobKey& job, const std::string& name) { doubtful_pods_[job].insert(name); }
 
-  // The server has no pod of that name, which the job's status or we ourselves have seen.
+  // The server, asked after the job's status was read, has no pod of that name, or only this one:
+  // what the status or we ourselves have seen of that name besides is gone.
   void LearnPodIsMissing(const JobKey& job, const std::string& name, News* news);
+  void LearnPodOfName(const JobKey& job, const kube::Item<kube::Pod>& item, News* news);
 
   // The job's status was written by us; the object has `version` now. Nobody else changed it in
   // between: the server has checked that.
@@ -98,7 +100,10 @@ class World {
   // Pods that carry the job's label, by name.
   std::vector<const kube::Item<kube::Pod>*> PodsOf(const JobKey& key) const;
 
-  std::size_t PodCountOf(const JobKey& key) const;
+  std::size_t PodCountOf(const JobKey& key) const {
+    const auto found = pods_by_job_.find(key);
+    return found == pods_by_job_.end() ? 0 : found->second.names.size();
+  }
 
   const kube::Item<kube::Pod>* FindPod(const kube::ObjectKey& key) const { return pods_.Find(key); }
 
@@ -134,7 +139,13 @@ class World {
     std::size_t services = 0;
   };
 
-  Counts counts() const;
+  Counts counts() const {
+    return {jobs_.entries().size(),
+            pods_.entries().size(),
+            foreign_.size(),
+            nodes_.entries().size(),
+            services_.entries().size()};
+  }
 
  private:
   using JobChange = Mirror<StoredJob>::Change;
@@ -153,6 +164,10 @@ class World {
   void NotePodChange(const PodChange& change, News* news);
   void NoteNodeChange(const Mirror<kube::Node>::Change& change, News* news);
   bool AllRun(const JobKey& key) const;
+  void NoteOthersGone(const JobKey& job,
+                      const std::string& name,
+                      const std::string& uid,
+                      News* news);
   void NoteServiceChange(const Mirror<kube::Service>::Change& change, News* news);
   kube::Item<StoredJob> Decoded(const kube::Item<kube::RawObject>& raw) const;
   std::set<JobKey> WaitingBefore(const JobKey& key, WallTime now) const;

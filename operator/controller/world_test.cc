@@ -164,6 +164,34 @@ TEST_F(WorldTest, SeenPodThatIsNotThereIsUncertainUntilItsEndWasSeen) {
   EXPECT_TRUE(world_.UncertainPods(kMnist).empty());
 }
 
+// Names come back: a pod that was never written down may be made anew, and a view that lags has the
+// first of the two.
+TEST_F(WorldTest, PodIsUncertainWhileItsForerunnerHasItsName) {
+  TrainingJob job = PlacedJob("mnist", "a", 2);
+  job.status.placement.front().pod_uid = "u2";
+  Apply(JobUpsert{JobItem(job, "30")});
+  Apply(PodUpsert{PodItem("mnist", "u1", "10", kube::PodPhase::kFailed)});
+  EXPECT_EQ(world_.UncertainPods(kMnist).size(), 1U);
+
+  world_.LearnPodOfName(kMnist, PodItem("mnist", "u2", "20"), &ignored_);
+
+  EXPECT_TRUE(world_.UncertainPods(kMnist).empty());
+  EXPECT_EQ(world_.FindPod(kPod)->uid, "u2");
+}
+
+TEST_F(WorldTest, PodWhoseNameAnotherHasIsGone) {
+  TrainingJob job = PlacedJob("mnist", "a", 2);
+  job.status.placement.front().pod_uid = "u1";
+  Apply(JobUpsert{JobItem(job, "10")});
+  Apply(PodUpsert{PodItem("mnist", "u2", "20")});
+  EXPECT_EQ(world_.UncertainPods(kMnist).size(), 1U);
+
+  world_.LearnPodOfName(kMnist, PodItem("mnist", "u2", "20"), &ignored_);
+
+  EXPECT_TRUE(world_.UncertainPods(kMnist).empty()) << "asked once";
+  EXPECT_EQ(world_.FindPod(kPod)->uid, "u2");
+}
+
 TEST_F(WorldTest, ProgressOfPodsIsCalmNewsAndTheirEndIsUrgent) {
   EXPECT_TRUE(
       Apply(PodUpsert{PodItem("mnist", "u1", "1", kube::PodPhase::kPending)}).calm.count(kMnist));
