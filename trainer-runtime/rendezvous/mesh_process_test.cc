@@ -102,8 +102,12 @@ class Member {
 class MeshProcesses : public ::testing::Test {
  protected:
   void SetUp() override {
-    for (int rank = 0; rank < 3; ++rank) {
-      addresses_.push_back(FreeAddress());
+    {
+      std::vector<UniqueFd> probes;  // all at once: a port that is free again may come back
+      for (int rank = 0; rank < 3; ++rank) {
+        probes.push_back(Probe());
+        addresses_.push_back(AddressOf(probes.back()));
+      }
     }
     for (int rank = 0; rank < 3; ++rank) {
       Spawn(rank, 0, 0);
@@ -117,12 +121,16 @@ class MeshProcesses : public ::testing::Test {
     members_[rank] = std::make_unique<Member>(rank, incarnation, epoch, addresses_);
   }
 
-  static std::string FreeAddress() {
+  static std::string Host() {
     const int pid = ::getpid();
-    const std::string host =
-        "127." + std::to_string(1 + pid / 256 % 250) + "." + std::to_string(pid % 256) + ".1";
-    const UniqueFd probe = ListenOn(host, 0, 1).value();
-    return host + ":" + std::to_string(BoundPort(probe).value());
+    return "127." + std::to_string(1 + pid / 256 % 250) + "." + std::to_string(pid % 256) + ".1";
+  }
+
+  // Listens on a port that was free.
+  static UniqueFd Probe() { return ListenOn(Host(), 0, 1).value(); }
+
+  static std::string AddressOf(const UniqueFd& probe) {
+    return Host() + ":" + std::to_string(BoundPort(probe).value());
   }
 
   std::vector<std::string> addresses_;
@@ -170,7 +178,7 @@ TEST_F(MeshProcesses, StoppedProcessThatWasReplacedLearnsThatItIsAZombie) {
   EXPECT_EQ(members_[2]->NextLine(), "lost 1 silent");
   // The zombie still holds the old address, as a pod on a lost node does: the newcomer calls.
   const std::vector<std::string> before = addresses_;
-  addresses_[1] = FreeAddress();
+  addresses_[1] = AddressOf(Probe());
   Spawn(1, 1, 1);
   addresses_ = before;
   for (int rank = 0; rank < 3; ++rank) {
