@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <unistd.h>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -41,18 +42,22 @@ class CheckpointCrashTest : public CheckpointTest {
     return status;
   }
 
-  // Saves step after step as epoch `epoch`; writes each step that is durable to `report`.
+  // Saves step after step as epoch `epoch`; writes each step that is durable to `report`. The next
+  // snapshot is made while one is saved: a kill meets a save, however slow the rest of this is.
   int SaveForever(int64_t epoch, int report) {
     const auto store = Open(Options());
     if (!store->Claim(Epoch(epoch), Incarnation(0)).ok()) {
       return 1;
     }
-    int64_t step = NewestStep(store.get());
+    int64_t step = NewestStep(store.get()) + 1;
+    Snapshot snapshot = SnapshotAt(step, kValues);
     while (true) {
-      store->SaveAsync(SnapshotAt(++step, kValues));
+      store->SaveAsync(std::move(snapshot));
+      snapshot = SnapshotAt(step + 1, kValues);
       if (!store->Flush(Soon()).ok() || ::write(report, &step, sizeof(step)) != sizeof(step)) {
         return 2;
       }
+      ++step;
     }
   }
 
