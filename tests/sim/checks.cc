@@ -90,22 +90,20 @@ void Checks::OnStatusWrite(const ObjectPtr& before_object, const ObjectPtr& afte
   CheckPlan(before, after);
 }
 
-// What belongs to a job may be changed for that job only, and removed also for the next of its
-// name.
+// What belongs to a job is never made another's: it may be removed for the next job of its name. A
+// write that was decided before the operator could know of that next job does no harm.
 void Checks::OnWrite(const ObjectPtr& before, const ObjectPtr& after) {
-  const Json references = before->at("metadata").value("ownerReferences", Json::array());
+  const auto owners = [](const Json& object) {
+    return object.at("metadata").value("ownerReferences", Json::array());
+  };
+  const Json references = owners(*before);
   const std::string name = TextAt(*before, "metadata.name");
-  const auto owner = std::find_if(references.begin(), references.end(), [](const Json& reference) {
+  const bool is_ours = std::any_of(references.begin(), references.end(), [](const Json& reference) {
     return reference.value("controller", false) && TextAt(reference, "kind") == kTrainingJobKind;
   });
-  Require(owner != references.end(), "an object of somebody else was written: " + name);
-  if (owner == references.end() || after == nullptr) {
-    return;
-  }
-  const ObjectPtr job = server_->store().Get(
-      kube::kTrainingJobs, {TextAt(*before, "metadata.namespace"), TextAt(*owner, "name")});
-  Require(IsDeleting(*after) || job == nullptr || UidOf(*job) == TextAt(*owner, "uid"),
-          "what an earlier job has left was changed: " + name);
+  Require(is_ours, "an object of somebody else was written: " + name);
+  Require(after == nullptr || IsDeleting(*after) || owners(*after) == references,
+          "what belongs to one job was made another's: " + name);
 }
 
 void Checks::CheckProgress(const TrainingJob& before, const TrainingJob& after) {
