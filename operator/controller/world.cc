@@ -416,10 +416,9 @@ void World::NotePodChange(const PodChange& change, News* news) {
   const bool runs = after != nullptr && IsRunning(*after);
   const bool ran = before != nullptr && IsRunning(*before);
   held_stale_.insert(job);
-  // A pod that has ended holds nothing: that it goes is no news, unless it was the only one of them
-  // all that did not run.
+  // A pod that has ended holds nothing: that it goes is no news.
   const bool leaves = is_leaving != was_leaving && !had_ended;
-  const bool completes = (after == nullptr ? !ran : runs && !ran) && AllRun(job);
+  const bool completes = runs && !ran && AllRun(job);
   if (has_ended != had_ended || leaves || completes) {
     news->urgent.insert(job);
   } else {
@@ -453,7 +452,6 @@ bool World::AllRun(const JobKey& key) const {
   const StoredJob* const stored = FindJob(key);
   const auto pods = pods_by_job_.find(key);
   return stored != nullptr && pods != pods_by_job_.end() &&
-         pods->second.running_count == pods->second.names.size() &&
          pods->second.running_count >= stored->job.status.placement.size();
 }
 

@@ -240,14 +240,15 @@ TEST_F(WorldTest, LastPodToRunIsUrgentNews) {
       << "once is enough";
 }
 
-TEST_F(WorldTest, LastPodThatDoesNotRunIsUrgentNewsWhenItGoes) {
+TEST_F(WorldTest, LastPodToRunIsUrgentNewsBesideOneThatHasEnded) {
   Apply(JobUpsert{JobItem(PlacedJob("mnist", "a", 1), "10")});
-  Apply(PodUpsert{PodItem("mnist", "u1", "11")});
-  Apply(PodUpsert{SecondPod("12", kube::PodPhase::kFailed)});
+  Apply(PodUpsert{SecondPod("11", kube::PodPhase::kFailed)});
+  Apply(PodUpsert{PodItem("mnist", "u1", "12", kube::PodPhase::kPending)});
 
-  const kube::Deleted<kube::Pod> gone{SecondPod("13", kube::PodPhase::kFailed)};
+  EXPECT_TRUE(Apply(PodUpsert{PodItem("mnist", "u1", "13")}).urgent.count(kMnist) > 0);
 
-  EXPECT_TRUE(Apply(gone).urgent.count(kMnist) > 0);
+  const kube::Deleted<kube::Pod> gone{SecondPod("14", kube::PodPhase::kFailed)};
+  EXPECT_TRUE(Apply(gone).urgent.empty());
 }
 
 TEST_F(WorldTest, ServiceOfAReplyIsCalmNewsAndOfTheWatchUrgent) {

@@ -264,6 +264,12 @@ bool MayStart(const Pass& pass, const Member& member) {
          (member.predecessor == Predecessor::kLeaving && !inherits_address && !is_direct);
 }
 
+// Whether the member's pod was decided, was never seen, and may be created now.
+bool IsCreatable(const Pass& pass, const Member& member) {
+  return member.state == MemberState::kNotSeen && !member.node.empty() && MayStart(pass, member) &&
+         pass.observed().service != ServiceState::kForeign;
+}
+
 // Creates every pod that was decided and never seen: all of them, or none if one cannot be built.
 void CreateMissing(const GangView& view, Pass* pass) {
   std::vector<Effect> creations;
@@ -279,7 +285,7 @@ void CreateMissing(const GangView& view, Pass* pass) {
       continue;
     }
     pass->WakeAt(pass->now() + kCreateRetry);
-    if (!MayStart(*pass, member) || service == ServiceState::kForeign) {
+    if (!IsCreatable(*pass, member)) {
       continue;
     }
     has_first = has_first || member.number.incarnation == Incarnation();
@@ -310,6 +316,21 @@ std::chrono::seconds GraceOfAttempt(const Pass& pass, const kube::Pod& pod) {
                         : pod.spec.termination_grace;
 }
 
+// Whether the pod's removal waits for its successor, which is about to be created or has no node
+// yet: removing a pod takes the API server as long as creating one, and one that has ended is in
+// nobody's way.
+bool GivesWay(const GangView& view, const Pass& pass, const kube::Pod& pod, const TaskId& task) {
+  const auto successor = std::find_if(view.members.begin(),
+                                      view.members.end(),
+                                      [&](const Member& member) { return member.task == task; });
+  if (!HasEnded(pod) || successor == view.members.end()) {
+    return false;
+  }
+  const bool is_unbound =
+      successor->state == MemberState::kPending && successor->pod->spec.node_name.empty();
+  return is_unbound || IsCreatable(pass, *successor);
+}
+
 // Older pods of a rank that lives on are killed at once: their work is taken over. Pods of an older
 // attempt, or of a suspended job, get their grace, where there is a kubelet to give it.
 void RemoveStale(const GangView& view, Pass* pass) {
@@ -322,7 +343,8 @@ void RemoveStale(const GangView& view, Pass* pass) {
       pass->Delete(*pod, std::chrono::seconds(0), "attempt over, its node does not report");
     } else if (!is_superseded) {
       pass->Delete(*pod, GraceOfAttempt(*pass, *pod), "attempt over");
-    } else if (!AwaitsVerdict(*pass, *pod) && (!pod->is_deleting || !HasEnded(*pod))) {
+    } else if (!AwaitsVerdict(*pass, *pod) && (!pod->is_deleting || !HasEnded(*pod)) &&
+               !GivesWay(view, *pass, *pod, name->task)) {
       pass->Delete(*pod, std::chrono::seconds(0), "replaced");
     }
   }

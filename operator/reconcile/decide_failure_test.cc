@@ -20,7 +20,6 @@ TEST(DecideReplace, KilledRankIsReplacedWhileSurvivorsRun) {
   const Decision decision = world.Step();
 
   EXPECT_EQ(DescribeEffects(decision),
-            "delete pod mnist-worker-1 within 0 s: replaced\n"
             "create pod mnist-worker-1-r1 on node node-a\n"
             "tell pod mnist-worker-0: peer_gone rank 1, epoch 1\n"
             "tell pod mnist-worker-2: peer_gone rank 1, epoch 1\n");
@@ -48,10 +47,10 @@ TEST(DecideReplace, ControlMessagesNameTheGonePodAndCountUp) {
   expected.epoch = Epoch(1);
   expected.incarnation = Incarnation(0);
   expected.counter = 1;
-  ASSERT_EQ(decision.effects.size(), 4U);
-  EXPECT_EQ(std::get<SendControl>(decision.effects[2]).message, expected);
+  ASSERT_EQ(decision.effects.size(), 3U);
+  EXPECT_EQ(std::get<SendControl>(decision.effects[1]).message, expected);
   expected.counter = 2;
-  EXPECT_EQ(std::get<SendControl>(decision.effects[3]).message, expected);
+  EXPECT_EQ(std::get<SendControl>(decision.effects[2]).message, expected);
   EXPECT_EQ(decision.status.control_counter, 2);
 }
 
@@ -76,6 +75,8 @@ TEST(DecideReplace, TwoLostAtOnceShareOneMeetingAndCountTwice) {
 
   EXPECT_EQ(decision.status.epoch, Epoch(1));
   EXPECT_EQ(DescribeRestarts(decision.status), "killed=2");
+  world.RunAll();
+  world.Step();
   EXPECT_EQ(world.Pods(), "mnist-worker-0-r1 mnist-worker-1 mnist-worker-2-r1");
 }
 
@@ -108,9 +109,19 @@ TEST(DecideReplace, CrashAfterTheStatusWriteNeitherCountsNorReplacesTwice) {
   const Decision decision = world.Step();
 
   EXPECT_EQ(DescribeRestarts(decision.status), "killed=1");
-  EXPECT_EQ(DescribeEffects(decision),
-            "delete pod mnist-worker-1 within 0 s: replaced\n"
-            "create pod mnist-worker-1-r1 on node node-a\n");
+  EXPECT_EQ(DescribeEffects(decision), "create pod mnist-worker-1-r1 on node node-a\n");
+}
+
+TEST(DecideReplace, PodThatHasEndedIsRemovedOnceItsSuccessorHasANode) {
+  TestWorld world(MakeTrainingJob(2));
+  world.Launch();
+  world.Exit("mnist-worker-1", 137);
+  world.Step();
+  world.Find("mnist-worker-1-r1")->spec.node_name.clear();
+  EXPECT_EQ(DescribeEffects(world.Step()), "");
+  world.Find("mnist-worker-1-r1")->spec.node_name = "node-a";
+
+  EXPECT_EQ(DescribeEffects(world.Step()), "delete pod mnist-worker-1 within 0 s: replaced\n");
 }
 
 TEST(DecideReplace, PodThatVanishedIsReplacedUnderANewName) {
@@ -268,8 +279,8 @@ TEST(DecideReplace, EvaluatorIsReplacedWithoutAMeeting) {
   const Decision decision = world.Step();
 
   EXPECT_EQ(decision.status.epoch, Epoch(0));
-  EXPECT_EQ(world.Pods(), "mnist-evaluator-0-r1 mnist-worker-0 mnist-worker-1");
   EXPECT_EQ(TrueConditions(decision.status), "Created Scheduled Running");
+  EXPECT_EQ(DescribeEffects(decision), "create pod mnist-evaluator-0-r1 on node node-a\n");
 }
 
 TEST(DecideReplace, RankLostAfterAPeerFinishedStartsTheGangAnew) {
