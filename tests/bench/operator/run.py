@@ -114,6 +114,7 @@ class Bench:
         watch = Watch(self.admin, "Pod", NAMESPACE, labels=f"{JOB_LABEL}={job}")
         time.sleep(QUIET_SECONDS)
         victim = pods[7]["metadata"]["name"]
+        others = uids - {pods[7]["metadata"]["uid"]}
         self.hollow.end_pod(victim, NAMESPACE, exit_code=137, reason="OOMKilled")
 
         def moments():
@@ -128,7 +129,7 @@ class Bench:
 
         failed, successor = wait_for(moments, 60, "the successor")
         kept = {pod["metadata"]["uid"]
-                for pod in self.admin.list("Pod", NAMESPACE, labels=f"{JOB_LABEL}={job}")} & uids
+                for pod in self.admin.list("Pod", NAMESPACE, labels=f"{JOB_LABEL}={job}")} & others
         watch.close()
         self.clean([(job, 16)])
         return {"replaced": successor - failed, "kept": len(kept)}
