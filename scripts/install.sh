@@ -27,16 +27,19 @@ readonly CLUSTER_PROGRAMS=(
   "/usr/lib/cni/bridge containernetworking-plugins" "/bin/busybox busybox-static"
   "buildah buildah" "mmdebstrap mmdebstrap"
 )
+# What TensorFlow is installed with, for the programs written for it.
+readonly PEER_PACKAGES=(python3-venv)
 # What the benchmarks compare with.
 readonly BENCH_PACKAGES=(libgloo-dev libopenmpi-dev openmpi-bin python3-torch)
 
 usage() {
   cat <<TEXT
-usage: scripts/install.sh [--check] [build] [test] [cluster] [bench] [all]
+usage: scripts/install.sh [--check] [build] [test] [cluster] [peers] [bench] [all]
 
   build    compiler, libraries, and a static ${PROMETHEUS_SOURCE} in ${CACHE_DIR}  (the default)
   test     build, and what the tests run
   cluster  build, and what the test clusters are made of (Kubernetes is built from source)
+  peers    build, and what scripts/test.sh --peers needs besides
   bench    build, and what the benchmarks compare with
   all      everything
 
@@ -174,10 +177,11 @@ main() {
       --check) check_only=true ;;
       build) ;;
       test) wanted+=("${TEST_PACKAGES[@]}") ;;
+      peers) wanted+=("${PEER_PACKAGES[@]}") ;;
       bench) wanted+=("${BENCH_PACKAGES[@]}") ;;
       cluster) with_cluster=true ;;
       all)
-        wanted+=("${TEST_PACKAGES[@]}" "${BENCH_PACKAGES[@]}")
+        wanted+=("${TEST_PACKAGES[@]}" "${PEER_PACKAGES[@]}" "${BENCH_PACKAGES[@]}")
         with_cluster=true
         ;;
       -h | --help)

@@ -23,7 +23,11 @@ for option in "$@"; do
 done
 
 say "installing what is missing"
-scripts/install.sh build test cluster
+groups=(build test cluster)
+if $with_peers; then
+  groups+=(peers)
+fi
+scripts/install.sh "${groups[@]}"
 build_preset dev
 
 # Tests may write here only, and must leave it empty.
