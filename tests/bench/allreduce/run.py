@@ -251,7 +251,10 @@ def main():
             for note in notes:
                 print(f"  {note}")
             misses += lost_bars(title, results, SIZES)
-    print("\nWhere we miss a bar:" if misses else "\nEvery bar is met.")
+    absent = {"gloo", "openmpi"} - {one.name for one in contenders}
+    for name in sorted(absent):
+        print(f"\n{name} is not installed: its bars were not looked at.")
+    print("\nWhere we miss a bar:" if misses else "\nNo bar is missed.")
     for line in misses:
         print(f"  {line}")
 
