@@ -64,7 +64,7 @@ class IncludeEdges(unittest.TestCase):
         self.assert_allowed("operator/local/a.cc", "<sys/wait.h>", "<unistd.h>")
         for name in ("a_test.cc", "a_test_support.h", "test_a.cc", "testing_a.cc", "test_a/b.cc"):
             self.assert_allowed(
-                "operator/api/" + name, "<gtest/gtest.h>", '"operator/local/local_cluster.h"'
+                "operator/api/" + name, "<gtest/gtest.h>", '"operator/local/pod_runner.h"'
             )
             self.assert_refused("operator/api/" + name, '"trainer-runtime/data/cursor.h"')
 
