@@ -1,5 +1,6 @@
 #include "common/contract/control_message.h"
 
+#include <charconv>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -45,6 +46,13 @@ void ReadKind(ObjectReader* reader, ControlMessage* message) {
     message->deadline =
         std::chrono::seconds(RequiredInt(reader, "deadlineSeconds", 0, kDeadlineSecondsMax));
   }
+}
+
+// "EXPIRY.SIGNATURE", the expiry in seconds of the calendar.
+std::string SignedStatusToken(std::string_view job_key, std::string_view pod, int64_t expires) {
+  LOCKSTEP_CHECK(!job_key.empty(), "an empty key makes no token");
+  const std::string text = std::to_string(expires);
+  return text + "." + HmacSha256Hex(job_key, "status\n" + std::string(pod) + "\n" + text);
 }
 
 }  // namespace
@@ -143,17 +151,30 @@ Status CheckControlFreshness(const ControlMessage& message, const ControlReceive
   return OkStatus();
 }
 
-std::string StatusToken(std::string_view job_key) {
-  LOCKSTEP_CHECK(!job_key.empty(), "an empty key makes no token");
-  return HmacSha256Hex(job_key, "status");
+std::string StatusToken(std::string_view job_key, std::string_view pod, WallTime now) {
+  const auto expires = std::chrono::floor<std::chrono::seconds>(now + kStatusTokenLife);
+  return SignedStatusToken(job_key, pod, expires.time_since_epoch().count());
 }
 
-bool IsStatusAuthorized(std::string_view job_key, std::string_view authorization_header) {
+bool IsStatusAuthorized(std::string_view job_key,
+                        std::string_view pod,
+                        std::string_view authorization_header,
+                        WallTime now) {
   constexpr std::string_view kScheme = "Bearer ";
   if (job_key.empty() || !authorization_header.starts_with(kScheme)) {
     return false;
   }
-  return ConstantTimeEquals(authorization_header.substr(kScheme.size()), StatusToken(job_key));
+  const std::string_view token = authorization_header.substr(kScheme.size());
+  const std::string_view text = token.substr(0, token.find('.'));
+  int64_t expires = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), expires);
+  if (error != std::errc() || end != text.data() + text.size() ||
+      !ConstantTimeEquals(token, SignedStatusToken(job_key, pod, expires))) {
+    return false;
+  }
+  const int64_t present = std::chrono::floor<std::chrono::seconds>(now).time_since_epoch().count();
+  const int64_t skew = std::chrono::seconds(kStatusClockSkewMax).count();
+  return present - skew <= expires && expires <= present + kStatusTokenLife.count() + skew;
 }
 
 }  // namespace lockstep

@@ -8,6 +8,7 @@
 
 #include "common/base/result.h"
 #include "common/base/strong_id.h"
+#include "common/base/time.h"
 
 namespace lockstep {
 
@@ -63,11 +64,20 @@ struct ControlReceiver {
 // counter_highest. Errors: kStale (old counter, other attempt), kMismatch (other job).
 Status CheckControlFreshness(const ControlMessage& message, const ControlReceiver& receiver);
 
-// The bearer token of GET /status: shows knowledge of the key without revealing it.
-std::string StatusToken(std::string_view job_key);
+// How long a token of the status is good for, and how far two machines' calendars may be apart.
+// Choices: an exchange takes milliseconds; beyond five minutes other protocols give up as well.
+inline constexpr std::chrono::seconds kStatusTokenLife{60};
+inline constexpr std::chrono::minutes kStatusClockSkewMax{5};
 
-// Whether an Authorization header ("Bearer TOKEN") grants access to the status. False for an empty
-// key. Time depends on lengths only.
-bool IsStatusAuthorized(std::string_view job_key, std::string_view authorization_header);
+// The bearer token of GET /status, made at `now`: shows knowledge of the key without revealing it.
+// Who overhears it can ask that one pod, whose name no other pod ever has, and not for long.
+std::string StatusToken(std::string_view job_key, std::string_view pod, WallTime now);
+
+// Whether an Authorization header ("Bearer TOKEN") grants access to the status of `pod`. False for
+// an empty key. Time depends on lengths only.
+bool IsStatusAuthorized(std::string_view job_key,
+                        std::string_view pod,
+                        std::string_view authorization_header,
+                        WallTime now);
 
 }  // namespace lockstep

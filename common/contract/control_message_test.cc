@@ -123,19 +123,43 @@ TEST(ControlFreshness, OnlyANewerCounterOfThisAttemptIsFresh) {
   EXPECT_EQ(foreign.error().code(), ErrorCode::kMismatch);
 }
 
+constexpr const char* kPod = "mnist-worker-1-r2";
+constexpr WallTime kNow{std::chrono::seconds(1'800'000'000)};
+
+bool Opens(const std::string& header, WallTime now = kNow, const std::string& pod = kPod) {
+  return IsStatusAuthorized(kKey, pod, header, now);
+}
+
 TEST(StatusToken, OpensTheStatusToWhoKnowsTheKey) {
-  const std::string token = StatusToken(kKey);
-  EXPECT_TRUE(IsStatusAuthorized(kKey, "Bearer " + token));
-  EXPECT_FALSE(IsStatusAuthorized(kKey, token));
-  EXPECT_FALSE(IsStatusAuthorized(kKey, "Bearer "));
-  EXPECT_FALSE(IsStatusAuthorized(kKey, "Bearer " + StatusToken("another key")));
-  EXPECT_FALSE(IsStatusAuthorized(kKey, "Basic " + token));
-  EXPECT_FALSE(IsStatusAuthorized(kKey, ""));
-  EXPECT_FALSE(IsStatusAuthorized("", "Bearer "));
+  const std::string token = StatusToken(kKey, kPod, kNow);
+  EXPECT_TRUE(Opens("Bearer " + token));
+  EXPECT_FALSE(Opens(token));
+  EXPECT_FALSE(Opens("Bearer "));
+  EXPECT_FALSE(Opens("Bearer " + StatusToken("another key", kPod, kNow)));
+  EXPECT_FALSE(Opens("Basic " + token));
+  EXPECT_FALSE(Opens(""));
+  EXPECT_FALSE(IsStatusAuthorized("", kPod, "Bearer " + token, kNow));
+}
+
+TEST(StatusToken, OpensOnePodAloneAndNotForLong) {
+  const std::string header = "Bearer " + StatusToken(kKey, kPod, kNow);
+  EXPECT_FALSE(Opens(header, kNow, "mnist-worker-1-r3"));
+  EXPECT_TRUE(Opens(header, kNow + kStatusTokenLife + kStatusClockSkewMax));
+  EXPECT_FALSE(
+      Opens(header, kNow + kStatusTokenLife + kStatusClockSkewMax + std::chrono::seconds(1)));
+  EXPECT_TRUE(Opens(header, kNow - kStatusClockSkewMax));
+  EXPECT_FALSE(Opens(header, kNow - kStatusClockSkewMax - std::chrono::seconds(1)));
+}
+
+TEST(StatusToken, ExpiryIsSignedToo) {
+  const std::string token = StatusToken(kKey, kPod, kNow);
+  const std::string later = "1900000000" + token.substr(token.find('.'));
+  EXPECT_FALSE(Opens("Bearer " + later, WallTime(std::chrono::seconds(1'899'999'990))));
+  EXPECT_FALSE(Opens("Bearer x" + token.substr(1)));
 }
 
 TEST(StatusToken, IsNotASignatureOfAnyMessage) {
-  EXPECT_FALSE(VerifyControlMessage(kKey, "status", StatusToken(kKey)).ok());
+  EXPECT_FALSE(VerifyControlMessage(kKey, "status", StatusToken(kKey, kPod, kNow)).ok());
 }
 
 }  // namespace

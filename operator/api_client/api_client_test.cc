@@ -30,10 +30,10 @@ class ApiClientTest : public TransportTest {
 
   ApiClient& client() {
     if (client_ == nullptr) {
-      client_options_.transport = transport();
-      client_options_.credentials = &credentials();
-      client_options_.clock = &clock_;
-      client_options_.reset_pause = milliseconds(0);
+      client_options_.calls.transport = transport();
+      client_options_.calls.credentials = &credentials();
+      client_options_.calls.clock = &clock_;
+      client_options_.calls.reset_pause = milliseconds(0);
       client_ = std::make_unique<ApiClient>(client_options_);
     }
     return *client_;
@@ -170,8 +170,8 @@ TEST_P(ApiClientTest, PooledConnectionThatTheServerClosedIsNotUsed) {
 TEST_P(ApiClientTest, OnlyALeaderChangesAnything) {
   Serve([](const TestRequest&, TestPeer& peer) { peer.Reply(200, ""); });
   std::atomic<TimePoint> leads_until{TimePoint::min()};
-  client_options().write_timeout = seconds(5);
-  client_options().leads_until = [&] { return leads_until.load(); };
+  client_options().calls.write_timeout = seconds(5);
+  client_options().calls.leads_until = [&] { return leads_until.load(); };
   EXPECT_EQ(Call("GET"), "200");
   for (const char* method : {"POST", "PUT", "PATCH", "DELETE"}) {
     const CallResult result = client().Call(RequestFor(method, "/"));
@@ -192,7 +192,7 @@ TEST_P(ApiClientTest, LeadershipThatEndsBetweenTriesEndsThem) {
     leads_until = TimePoint::min();
     peer.Reply(429, "", "Retry-After: 0\r\n");
   });
-  client_options().leads_until = [&] { return leads_until.load(); };
+  client_options().calls.leads_until = [&] { return leads_until.load(); };
   EXPECT_EQ(Call("POST"), "not_leader");
   EXPECT_EQ(server().requests().size(), 1U);
 }
@@ -270,7 +270,7 @@ TEST_P(ApiClientTest, BatchEndsByItsDeadline) {
       peer.AwaitClose();
     }
   });
-  client_options().total_timeout = milliseconds(500);
+  client_options().calls.total_timeout = milliseconds(500);
   const auto results = client().CallAll({RequestFor("GET", "/slow"), RequestFor("GET", "/fast")});
   EXPECT_EQ(Outcome(results[0]), "timeout");
   const auto seen = server().requests();
@@ -310,7 +310,7 @@ TEST_P(ApiClientTest, EveryExchangeIsCounted) {
     }
   });
   RecordingObserver observer;
-  client_options().observer = &observer;
+  client_options().calls.observer = &observer;
   kube::Request request = RequestFor("POST", "/");
   request.body = "abc";
   EXPECT_EQ(Outcome(client().Call(request)), "reset");

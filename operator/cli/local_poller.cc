@@ -7,9 +7,12 @@
 
 #include <sys/eventfd.h>
 
-#include "common/contract/control_message.h"
-
 namespace lockstep::control {
+namespace {
+
+const SystemClock kClock;
+
+}  // namespace
 
 class LocalPoller::Inbox {
  public:
@@ -50,9 +53,9 @@ Result<std::unique_ptr<LocalPoller>> LocalPoller::Make(LocalPollerOptions option
 LocalPoller::LocalPoller(const LocalPollerOptions& options,
                          HttpClient* client,
                          const std::shared_ptr<Inbox>& inbox)
-    : authorization_("Bearer " + StatusToken(options.job_key)),
+    : job_key_(options.job_key),
       inbox_(inbox),
-      poller_({options.answer_timeout}, client, [inbox](StatusAnswer answer) {
+      poller_({options.answer_timeout, {}, 64, &kClock}, client, [inbox](StatusAnswer answer) {
         inbox->Put(std::move(answer));
       }) {}
 
@@ -65,7 +68,7 @@ void LocalPoller::SetTargets(const std::map<std::string, std::string>& targets,
                              TimePoint now) {
   StatusTargets all;
   for (const auto& [pod, address] : targets) {
-    all[pod] = {address, authorization_, interval};
+    all[pod] = {address, job_key_, interval};
   }
   poller_.SetTargets("", all, now);
   std::erase_if(unanswered_, [&](const auto& entry) { return targets.count(entry.first) == 0; });

@@ -68,7 +68,7 @@ class LocalPoller {
               HttpClient* client,
               const std::shared_ptr<Inbox>& inbox);
 
-  std::string authorization_;
+  std::string job_key_;
   std::shared_ptr<Inbox> inbox_;           // its mutex is all that the threads share
   std::map<std::string, int> unanswered_;  // by pod
   StatusPoller poller_;

@@ -84,6 +84,11 @@ void AddElection(CLI::App* app, OperatorFlags* flags, Numbers* numbers) {
                 "of several replicas only the holder of a Lease acts [on]");
   app->add_option("--lease-name", flags->lease_name, "name of that Lease")->capture_default_str();
   app->add_option("--lease-namespace", flags->lease_namespace, "its namespace [the pod's own]");
+  app->add_option(
+         "--key-secret",
+         flags->key_secret,
+         "name of the Secret, beside the Lease, with the key that jobs' keys are made from")
+      ->capture_default_str();
   AddDuration(app,
               "--lease-duration",
               &numbers->lease_duration_ms,

@@ -20,7 +20,8 @@ struct OperatorFlags {
   std::vector<std::string> namespaces;  // whose jobs are served; empty: all
   bool leader_elect = true;
   std::string lease_name = "lockstep-operator";
-  std::string lease_namespace;  // empty: where this process lives
+  std::string lease_namespace;  // of the key too; empty: where this process lives
+  std::string key_secret = "lockstep-operator-key";
   std::chrono::milliseconds lease_duration = kube::LeaseOptions{}.lease_duration;
   std::chrono::milliseconds renew_deadline = kube::LeaseOptions{}.renew_deadline;
   std::chrono::milliseconds retry_period = kube::LeaseOptions{}.retry_period;

@@ -239,16 +239,17 @@ void OperatorMetrics::OnCall(const CallRecord& record) {
   }
 }
 
-void OperatorMetrics::TurnDone(const TurnReport& turn, Duration elapsed) {
+void OperatorMetrics::TurnDone(const TurnReport& turn) {
+  const double taken = ToSeconds(turn.taken);
   Labels labels = kController;
   labels["result"] = ResultName(turn.result);
   families_->turns.Add(labels).Increment();
   if (turn.result == TurnResult::kFailed) {
     families_->pass_errors.Increment();
   }
-  families_->pass_time.Observe(ToSeconds(elapsed));
+  families_->pass_time.Observe(taken);
   families_->queued.Observe(ToSeconds(turn.waited));
-  families_->worked.Observe(ToSeconds(elapsed));
+  families_->worked.Observe(taken);
 }
 
 void OperatorMetrics::SetQueue(std::size_t depth, int64_t adds, int64_t retries) {

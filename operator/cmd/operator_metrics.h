@@ -39,7 +39,7 @@ class OperatorMetrics final : public CallObserver {
 
   void OnCall(const CallRecord& record) override;
 
-  void TurnDone(const TurnReport& turn, Duration elapsed);
+  void TurnDone(const TurnReport& turn);
   void SetQueue(std::size_t depth, int64_t adds, int64_t retries);
   void SetCache(const CacheCounts& counts);
   void SetLeading(bool is_leading);

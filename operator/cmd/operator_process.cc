@@ -22,7 +22,7 @@
 #include "operator/credentials/api_access.h"
 #include "operator/credentials/rotating_credentials.h"
 #include "operator/reconcile/build/pod_manifest.h"
-#include "operator/transport/beast_transport.h"
+#include "operator/transport/make_transport.h"
 
 namespace lockstep::control {
 namespace {
@@ -31,8 +31,8 @@ namespace {
 // of 10,000 pods comes in a few hundred pieces.
 constexpr std::size_t kUpdatesWaitingMax = 4096;
 
-// A pass waits for its calls at most a minute, and makes them in several rounds. Choice.
-constexpr Duration kTurnTimeMax = std::chrono::minutes(5);
+// The controller's thread waits for nothing but the master key, for two minutes at most. Choice.
+constexpr Duration kTurnTimeMax = std::chrono::minutes(3);
 
 constexpr std::size_t kStatusBodyMax = 4 * 1024 * 1024;
 
@@ -47,8 +47,6 @@ constexpr Duration kForeignReadInterval = std::chrono::milliseconds(50);
 constexpr Duration kReleaseTimeout = std::chrono::seconds(3);
 constexpr Duration kStopTimeout = std::chrono::seconds(25);  // within a pod's grace of 30 s
 constexpr Duration kProgressInterval = std::chrono::seconds(5);
-
-constexpr const char* kMasterKeySecret = "lockstep-operator-key";  // the chart grants its reading
 
 constexpr int kExitFailed = 1;
 
@@ -132,17 +130,20 @@ Status OperatorProcess::Parts::Start(const OperatorFlags& flags, const OperatorI
     namespace_name_ = flags.lease_namespace;
   }
   ApiClientOptions api;
-  api.transport = transport_.get();
-  api.credentials = credentials_.get();
-  api.clock = &kClock;
-  api.observer = &*metrics_;
-  api.parallel_max = flags.api_concurrency;
+  api.calls.transport = transport_.get();
+  api.calls.credentials = credentials_.get();
+  api.calls.clock = &kClock;
+  api.calls.observer = &*metrics_;
+  api.calls.parallel_max = flags.api_concurrency;
   if (flags.leader_elect) {
-    api.leads_until = [this] { return lease_ ? lease_->leads_until() : TimePoint{}; };
-    api.write_timeout = std::min<Duration>(api.write_timeout, flags.renew_deadline / 2);
+    api.calls.leads_until = [this] { return lease_ ? lease_->leads_until() : TimePoint{}; };
+    api.calls.write_timeout = std::min<Duration>(api.calls.write_timeout, flags.renew_deadline / 2);
   }
+  api.on_answers = [this](kube::CallsAnswered answered) {
+    queue_.Push(WorkMessage(std::move(answered)));
+  };
   api_ = std::make_unique<ApiClient>(api);
-  api.parallel_max = kEventsAtOnce;
+  api.calls.parallel_max = kEventsAtOnce;
   events_api_ = std::make_unique<ApiClient>(std::move(api));
   pods_client_.emplace(kStatusBodyMax);
   control_.emplace(&*pods_client_);
@@ -167,6 +168,7 @@ Status OperatorProcess::Parts::Start(const OperatorFlags& flags, const OperatorI
   LOCKSTEP_RETURN_IF_ERROR(Elect(flags, identity));
   StatusPollerOptions poller;
   poller.interval_max = kPollIntervalMax;
+  poller.clock = &kClock;
   poller_.emplace(poller, &*pods_client_, [this](StatusAnswer answer) {
     queue_.Push(WorkMessage(std::move(answer)));
   });
@@ -178,8 +180,8 @@ Status OperatorProcess::Parts::Start(const OperatorFlags& flags, const OperatorI
   work.clock = &kClock;
   work.logger = logger_;
   work.has_synced = [this] { return HasSynced(); };
-  work.master_key = [this] {
-    return EnsureMasterKey(api_.get(), {namespace_name_, kMasterKeySecret}, RandomHex(32));
+  work.master_key = [this, secret = flags.key_secret] {
+    return EnsureMasterKey(api_.get(), {namespace_name_, secret}, RandomHex(32));
   };
   work.on_stand_by = [this] { lease_->Rejoin(); };
   work_.emplace(std::move(work));
@@ -206,7 +208,7 @@ Status OperatorProcess::Parts::Serve(const std::string& address) {
   options.live["work-loop"] = [this] {
     return kClock.Now() - work_->last_turn() < kTurnTimeMax
                ? OkStatus()
-               : Status(Error(ErrorCode::kTimeout, "a pass does not end"));
+               : Status(Error(ErrorCode::kTimeout, "the controller does not come by"));
   };
   AddSyncCheck("trainingjobs", jobs_.get(), &options);
   AddSyncCheck("pods", pods_.get(), &options);
@@ -218,9 +220,6 @@ Status OperatorProcess::Parts::Serve(const std::string& address) {
 }
 
 Status OperatorProcess::Parts::Connect(const OperatorFlags& flags) {
-  if (flags.transport != TransportKind::kBeast) {
-    return Error(ErrorCode::kInvalidArgument, "--transport: only beast is built in");
-  }
   ApiAccessOptions options;
   options.kubeconfig = flags.kubeconfig;
   options.context = flags.context;
@@ -239,8 +238,12 @@ Status OperatorProcess::Parts::Connect(const OperatorFlags& flags) {
   transport.credentials = credentials_.get();
   transport.logger = logger_;
   transport.user_agent = "lockstep-operator/" LOCKSTEP_VERSION " (linux)";
-  transport.connections_max = flags.api_concurrency;
-  transport_ = MakeBeastTransport(std::move(transport));
+  transport.connections_max = OpenCallsMax(flags.api_concurrency) + OpenCallsMax(kEventsAtOnce);
+  auto made = MakeTransport(flags.transport, std::move(transport));
+  if (!made.ok()) {
+    return std::move(made).error().Wrap("--transport");
+  }
+  transport_ = std::move(made).value();
   return OkStatus();
 }
 

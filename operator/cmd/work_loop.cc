@@ -5,7 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "common/contract/control_message.h"
 #include "operator/api/conditions.h"
 
 namespace lockstep::control {
@@ -14,6 +13,10 @@ namespace {
 constexpr Duration kTurnMax = std::chrono::seconds(1);
 constexpr Duration kLeadRetry = std::chrono::milliseconds(500);  // choice
 constexpr Duration kSyncPoll = std::chrono::milliseconds(20);    // choice: unseen in "2 s to ready"
+
+// What is under way is finished when the program ends: within a pod's grace of 30 s, with the lease
+// still to be given up. What has not ended then is found half done by the next leader.
+constexpr Duration kEndTurnsMax = std::chrono::seconds(15);
 
 constexpr Duration kMeasureInterval = std::chrono::seconds(1);  // finer than any scrape
 
@@ -35,6 +38,17 @@ void WorkLoop::Run(const std::stop_token& stop) {
     last_turn_ns_ = options_.clock->Now().time_since_epoch().count();
     Turn();
   }
+  EndTurns();
+}
+
+void WorkLoop::EndTurns() {
+  const Deadline deadline = Deadline::After(options_.clock->Now(), kEndTurnsMax);
+  options_.loop->Drain();
+  while (!options_.loop->is_idle() && !deadline.HasPassed(options_.clock->Now())) {
+    TakeIn(deadline.when());
+    TakeTurns();
+  }
+  options_.loop->StandBy(options_.clock->Now());
 }
 
 void WorkLoop::Turn() {
@@ -53,21 +67,23 @@ void WorkLoop::Turn() {
   if (may_lead_ && !options_.loop->is_leading() && next_try_ <= options_.clock->Now()) {
     TryToLead();
   }
-  MakePasses();  // some: the news that came meanwhile may be more urgent than the others
+  TakeTurns();  // some: the news that came meanwhile may be more urgent than the others
   Poll();
   Measure();
 }
 
 void WorkLoop::TakeIn(TimePoint until) {
-  for (const WorkMessage& message : options_.queue->TakeAll(Deadline::At(until))) {
-    TakeIn(message);
+  for (WorkMessage& message : options_.queue->TakeAll(Deadline::At(until))) {
+    TakeIn(std::move(message));
   }
 }
 
-void WorkLoop::TakeIn(const WorkMessage& message) {
+void WorkLoop::TakeIn(WorkMessage message) {
   const TimePoint now = options_.clock->Now();
   if (const auto* update = std::get_if<WatchUpdate>(&message)) {
     options_.loop->Apply(*update, now);
+  } else if (auto* answered = std::get_if<kube::CallsAnswered>(&message)) {
+    options_.loop->Accept(std::move(*answered));
   } else if (const auto* answer = std::get_if<StatusAnswer>(&message)) {
     const kube::ObjectKey pod{answer->group.substr(0, answer->group.find('/')), answer->pod};
     auto finding = options_.poller->Accept(*answer);
@@ -80,18 +96,15 @@ void WorkLoop::TakeIn(const WorkMessage& message) {
     may_lead_ = true;
   } else {
     may_lead_ = false;
-    options_.loop->StandBy();
+    options_.loop->StandBy(now);
     options_.metrics->SetLeading(false);
     options_.on_stand_by();
   }
 }
 
-void WorkLoop::MakePasses() {
-  const TimePoint begin = options_.clock->Now();
-  const std::vector<TurnReport> turns = options_.loop->Step(begin);
-  const Duration duration = options_.clock->Now() - begin;  // of each: they are made together
-  for (const TurnReport& turn : turns) {
-    options_.metrics->TurnDone(turn, duration);
+void WorkLoop::TakeTurns() {
+  for (const TurnReport& turn : options_.loop->Step(options_.clock->Now())) {
+    options_.metrics->TurnDone(turn);
   }
 }
 
@@ -100,8 +113,7 @@ void WorkLoop::Poll() {
   for (const ControlLoop::PollChange& change : options_.loop->TakePollChanges()) {
     StatusTargets targets;
     for (const PollTarget& target : change.targets) {
-      targets[target.pod] = {
-          target.address, "Bearer " + StatusToken(change.job_key), target.interval};
+      targets[target.pod] = {target.address, change.job_key, target.interval};
     }
     options_.poller->SetTargets(change.job.namespace_name + "/" + change.job.name, targets, now);
   }

@@ -23,7 +23,8 @@ struct LeadershipWon {};
 // It does not any more.
 struct LeadershipLost {};
 
-using WorkMessage = std::variant<WatchUpdate, StatusAnswer, LeadershipWon, LeadershipLost>;
+using WorkMessage =
+    std::variant<WatchUpdate, kube::CallsAnswered, StatusAnswer, LeadershipWon, LeadershipLost>;
 using WorkQueueOfUpdates = UpdateQueue<WorkMessage>;
 
 struct WorkLoopOptions {
@@ -39,16 +40,17 @@ struct WorkLoopOptions {
   std::function<bool()> has_synced;
   // Reads or makes the master key, once this process leads. Thread: the loop's.
   std::function<Result<std::string>()> master_key;
-  // Leadership was lost, and no pass of its time goes on. Null: it never is. Thread: the loop's.
+  // Leadership was lost, and no turn of its time goes on. Null: it never is. Thread: the loop's.
   std::function<void()> on_stand_by;
 };
 
-// The controller's thread: takes what the watches say, leads when it may, and makes passes.
+// The controller's thread: takes what watches and replies say, leads when it may, and gives jobs
+// their turns. It waits for messages alone.
 class WorkLoop {
  public:
   explicit WorkLoop(WorkLoopOptions options);
 
-  // Ends the thread after the pass under way.
+  // Begins no more turns, and ends the thread when those under way are over, or after a while.
   ~WorkLoop();
 
   WorkLoop(const WorkLoop&) = delete;
@@ -61,8 +63,9 @@ class WorkLoop {
   void Run(const std::stop_token& stop);
   void Turn();
   void TakeIn(TimePoint until);
-  void TakeIn(const WorkMessage& message);
-  void MakePasses();
+  void TakeIn(WorkMessage message);
+  void TakeTurns();
+  void EndTurns();
   void Poll();
   void Measure();
   void TryToLead();

@@ -1,17 +1,15 @@
 #pragma once
 
-#include <functional>
-#include <map>
-#include <set>
 #include <string>
-#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "common/base/log.h"
 #include "common/base/time.h"
 #include "operator/controller/cluster.h"
+#include "operator/controller/cluster_notes.h"
 #include "operator/controller/control_sender.h"
-#include "operator/controller/effect_batch.h"
+#include "operator/controller/errand_runner.h"
 #include "operator/controller/publisher.h"
 #include "operator/kube/request.h"
 #include "operator/view/cluster_view.h"
@@ -22,15 +20,15 @@ namespace lockstep::control {
 // What it works with; all outlive it.
 struct ApiClusterParts {
   ClusterView* view = nullptr;
-  kube::ApiCaller* api = nullptr;
+  kube::CallStarter* api = nullptr;
   ControlSender* control = nullptr;
   Publisher* publisher = nullptr;
   Logger* logger = nullptr;
 };
 
-// A Kubernetes cluster as the controller's: reads from the ClusterView, writes by calls to the API
-// server, each with a precondition or a name that nobody else would choose. What the replies say
-// enters the ClusterView at once.
+// A Kubernetes cluster as the controller's: reads from the ClusterView, and does all else by calls
+// to the API server, each write with a precondition or a name that nobody else would choose. What
+// the replies say enters the ClusterView at once.
 // Thread: one, the controller's.
 class ApiCluster final : public Cluster {
  public:
@@ -57,47 +55,37 @@ class ApiCluster final : public Cluster {
   // What replies have told since the last call.
   News TakeNews();
 
+  // Replies have come to calls that were started here.
+  void Accept(kube::CallsAnswered answered) { errands_.Accept(std::move(answered)); }
+
+  void StartLook(const JobId& key) override;
   Result<TrainingJob> ReadJob(const JobId& key) override;
   Result<Observed> Observe(const JobId& key) override;
-  void Reserve(const TrainingJob& job) override;
-  std::vector<Status> WriteStatuses(const std::vector<TrainingJob>& jobs) override;
-  std::vector<std::vector<Status>> Apply(const std::vector<JobEffects>& jobs) override;
+  void StartStatusWrite(const JobId& key, const TrainingJob& job) override;
+  void StartEffects(const JobId& key,
+                    const TrainingJob& job,
+                    const std::vector<Effect>& effects) override;
+  std::vector<ClusterAnswer> TakeAnswers() override;
+  void Abandon() override;
   void Publish(const JobId& key, const Decision& decision) override;
 
  private:
-  // Whether pods exist that the job's status, as we know it, has not decided on yet.
-  bool IsBehindItsPods(const JobId& key, const StoredJob& stored) const;
-  Status CatchUp();
-  Status ListJobs();
-  Status ListAll(const kube::Selection& selection,
-                 const std::function<void(std::string_view json)>& learn);
-  Status Refresh(const std::set<JobId>& keys);
-  Status ConfirmPods(const JobId& key);
-  Status ListPodsOnce(const JobId& key);
-  Status ConfirmGivenUp(const JobId& key,
-                        const TrainingJobStatus& before,
-                        const TrainingJobStatus& after);
-  Result<kube::Request> StatusRequest(const TrainingJob& job);
-  Status ReadWrittenStatus(const TrainingJob& job, kube::CallResult result);
-  void NoteRefusals(const JobId& key, const EffectBatch& batch);
-  // Asks the server for these pods of the job.
-  Status LookUpPods(const JobId& key, const std::vector<std::string>& names);
-  Result<ServiceState> ServiceOf(const JobId& key, const TrainingJob& job);
+  void BeginLook(const JobId& key);
+  void EndListing(const Status& listed, std::vector<ClusterAnswer>* answers);
+  ServiceState ServiceOf(const JobId& key, const TrainingJob& job) const;
   void AddReports(const JobId& key, Observed* observed);
-  void Forget(const JobId& key);
 
   PodSettings settings_;
   ApiClusterParts parts_;
   std::string master_key_;
   TimePoint now_{};
   WallTime wall_now_{};
-  News news_;
+  ClusterNotes notes_;
+  ErrandRunner errands_;
   bool must_list_jobs_ = false;
-  std::set<JobId> pods_listed_;  // since we lead
-  std::set<JobId> unsettled_;    // the server may have a newer status than we know
+  std::vector<JobId> held_looks_;       // until all jobs have been listed
+  std::vector<ClusterAnswer> answers_;  // not taken yet
   PodReports reports_;
-  std::map<JobId, std::map<std::string, PodRefusal>> refused_pods_;
-  std::set<JobId> foreign_services_;
 };
 
 }  // namespace lockstep::control

@@ -24,10 +24,13 @@ inline constexpr const char* kJobPath =
     "/apis/lockstep.dev/v1/namespaces/default/trainingjobs/mnist";
 inline constexpr const char* kJobsPath = "/apis/lockstep.dev/v1/trainingjobs";
 
-// Answers from a script by method and path, without the query; everything else is 404.
-class ScriptedApi final : public kube::ApiCaller {
+// Answers from a script by method and path, without the query; everything else is 404. Answers wait
+// until they are taken.
+class ScriptedApi final : public kube::CallStarter {
  public:
-  std::vector<kube::CallResult> CallAll(const std::vector<kube::Request>& requests) override {
+  void StartCalls(kube::CallTicket ticket,
+                  const std::string& /*lane*/,
+                  std::vector<kube::Request> requests) override {
     std::vector<kube::CallResult> results;
     batches.emplace_back();
     for (const kube::Request& request : requests) {
@@ -36,22 +39,31 @@ class ScriptedApi final : public kube::ApiCaller {
       log += what + "\n";
       batches.back() += what.substr(0, what.find(' ')) + " ";
       bodies[what] = request.body;
-      std::deque<kube::Reply>& script = replies[what];
-      kube::Reply reply{404, R"({"kind": "Status", "reason": "NotFound", "code": 404})", {}};
+      std::deque<kube::CallResult>& script = replies[what];
+      kube::CallResult reply =
+          kube::Reply{404, R"({"kind": "Status", "reason": "NotFound", "code": 404})", {}};
       if (!script.empty()) {
         reply = script.front();
         script.pop_front();
       }
-      results.emplace_back(reply);
+      results.push_back(std::move(reply));
     }
-    return results;
+    answers.push_back({ticket, std::move(results)});
   }
+
+  void AbandonCalls() override { answers.clear(); }
 
   void Expect(const std::string& what, int status, const std::string& body) {
-    replies[what].push_back({status, body, {}});
+    replies[what].push_back(kube::Reply{status, body, {}});
   }
 
-  std::map<std::string, std::deque<kube::Reply>> replies;
+  // It was sent, and nothing is heard of it.
+  void ExpectSilence(const std::string& what) {
+    replies[what].push_back(kube::Fault{kube::FaultKind::kTimeout, true, "no answer"});
+  }
+
+  std::map<std::string, std::deque<kube::CallResult>> replies;
+  std::deque<kube::CallsAnswered> answers;  // on their way
   std::string log;
   std::vector<std::string> batches;           // the methods of what was asked at once
   std::map<std::string, std::string> bodies;  // of the last request of each kind
@@ -100,7 +112,7 @@ class ApiClusterWorld {
                 200,
                 R"({"metadata": {"resourceVersion": "10"}, "items": [)" + items + "]}");
     cluster_.Lead("master");
-    [[maybe_unused]] const auto read = cluster_.ReadJob(kMnist);
+    [[maybe_unused]] const Status looked = Look(kMnist);
     api_.log.clear();
   }
 
@@ -128,10 +140,46 @@ class ApiClusterWorld {
     view_.Apply(kube::Upserted<kube::RawObject>{kube::DecodeRaw(job).value()}, &news);
   }
 
+  // Lets all replies come, and returns the last answer to what was started for that job.
+  std::vector<Status> Settle(const JobId& key) {
+    std::vector<Status> last;
+    for (bool has_news = true; has_news;) {
+      has_news = !api_.answers.empty();
+      if (has_news) {
+        kube::CallsAnswered answered = std::move(api_.answers.front());
+        api_.answers.pop_front();
+        cluster_.Accept(std::move(answered));
+      }
+      for (ClusterAnswer& answer : cluster_.TakeAnswers()) {
+        has_news = true;
+        if (answer.key == key) {
+          last = std::move(answer.statuses);
+        }
+      }
+    }
+    return last;
+  }
+
+  Status Look(const JobId& key) {
+    cluster_.StartLook(key);
+    return Settle(key).front();
+  }
+
+  // What a turn of the job would read.
+  Result<TrainingJob> Read(const JobId& key) {
+    LOCKSTEP_RETURN_IF_ERROR(Look(key));
+    return cluster_.ReadJob(key);
+  }
+
+  Result<Observed> Observe(const JobId& key) {
+    LOCKSTEP_RETURN_IF_ERROR(Look(key));
+    return cluster_.Observe(key);
+  }
+
   // How many places others than this job hold, as it would plan now.
-  int64_t PlacesHeldBesides(const JobId& key) {
-    [[maybe_unused]] const auto read = cluster_.ReadJob(key);
-    const Result<Observed> observed = cluster_.Observe(key);
+  int64_t PlacesHeldBesides(const JobId& key) { return CountPlaces(Observe(key)); }
+
+  static int64_t CountPlaces(const Result<Observed>& observed) {
     int64_t count = 0;
     for (const auto& [node, use] : observed->used_elsewhere) {
       count += use.pod_count;
@@ -168,7 +216,8 @@ class ApiClusterWorld {
   std::string ServiceBody(const std::string& uid, bool is_ours) const {
     Json owners = Json::array();
     if (is_ours) {
-      owners.push_back({{"kind", kTrainingJobKind},
+      owners.push_back({{"apiVersion", kApiVersion},
+                        {"kind", kTrainingJobKind},
                         {"name", "mnist"},
                         {"uid", job_.metadata.uid},
                         {"controller", true}});
@@ -188,10 +237,14 @@ class ApiClusterWorld {
     view_.LearnService(kube::DecodeService(ServiceBody(uid, true)).value(), &news);
   }
 
-  Status WriteStatus(const TrainingJob& job) { return cluster_.WriteStatuses({job}).front(); }
+  Status WriteStatus(const TrainingJob& job) {
+    cluster_.StartStatusWrite(kMnist, job);
+    return Settle(kMnist).front();
+  }
 
   std::vector<Status> Apply(const std::vector<Effect>& effects) {
-    return cluster_.Apply({{kMnist, effects}}).front();
+    cluster_.StartEffects(kMnist, job_, effects);
+    return Settle(kMnist);
   }
 
   Status Create() {

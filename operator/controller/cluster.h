@@ -1,6 +1,6 @@
 #pragma once
 
-#include <string>
+#include <utility>
 #include <vector>
 
 #include "common/base/result.h"
@@ -11,66 +11,80 @@
 
 namespace lockstep::control {
 
-// What is to be done for one job.
-struct JobEffects {
+// What has become of the one thing that was started for a job.
+struct ClusterAnswer {
   JobId key;
-  std::vector<Effect> effects;
+  std::vector<Status> statuses;  // of StartEffects one for each effect, else one
 };
 
-// What the controller needs of a cluster: an API server, this machine, or a simulation.
-// Calls come one at a time, from the thread that steps the controller.
+// What the controller needs of a cluster: an API server, this machine, or a simulation. What takes
+// time is started, one thing at a time for each job, and answered through TakeAnswers; what is
+// handed over stays where it is until then, or until Abandon. Calls come from the thread that steps
+// the controller.
 class Cluster {
  public:
   virtual ~Cluster() = default;
 
-  // The job as stored: manifest and status. Errors: kNotFound (it is gone, or about to be),
-  // kUnavailable.
+  // Finds out what has to be known before a decision on the job. After that, and before any other
+  // news, ReadJob and Observe may be called.
+  // Errors: kNotFound (it is gone, or about to be), kUnavailable.
+  virtual void StartLook(const JobId& key) = 0;
+
+  // The job as stored: manifest and status. Errors: kNotFound, kUnavailable.
   virtual Result<TrainingJob> ReadJob(const JobId& key) = 0;
 
   // The world around the job, now. Errors: kUnavailable.
   virtual Result<Observed> Observe(const JobId& key) = 0;
 
-  // `job.status` has been decided and is about to be written. Until WriteStatuses has answered,
-  // what it would hold is taken in the eyes of the other jobs.
-  virtual void Reserve(const TrainingJob& job) = 0;
+  // Stores the status durably if nobody wrote that job since it was read. Until it is known what
+  // has become of that, what the status would hold is taken in the eyes of the other jobs.
+  // Errors: kStale (somebody did: look again), kNotFound, kUnavailable.
+  virtual void StartStatusWrite(const JobId& key, const TrainingJob& job) = 0;
 
-  // Stores the status of each job durably if nobody wrote that job since it was read. One answer
-  // for each. Errors: kStale (somebody did: gather again), kNotFound, kUnavailable.
-  virtual std::vector<Status> WriteStatuses(const std::vector<TrainingJob>& jobs) = 0;
+  // Carries out the effects, phase after phase; one that fails does not stop the later ones.
+  // kAlreadyExists for CreatePod and kNotFound for DeletePod count as done. Does not wait for pods
+  // to start or end. Errors: kNotFound (for all: another job has the name, or none).
+  // The job is as it was when that was decided, with the status that says so.
+  virtual void StartEffects(const JobId& key,
+                            const TrainingJob& job,
+                            const std::vector<Effect>& effects) = 0;
 
-  // Carries out the effects, of each job in order; one that fails does not stop the later ones.
-  // One answer for each. kAlreadyExists for CreatePod and kNotFound for DeletePod count as done.
-  // Does not wait for pods to start or end.
-  virtual std::vector<std::vector<Status>> Apply(const std::vector<JobEffects>& jobs) = 0;
+  // What has been answered since the last call, in order.
+  virtual std::vector<ClusterAnswer> TakeAnswers() = 0;
+
+  // Whatever was started is answered no more.
+  virtual void Abandon() = 0;
 
   // Lets events and metrics out.
   virtual void Publish(const JobId& key, const Decision& decision) = 0;
 };
 
-// A cluster that knows of one job only.
+// A cluster that knows of one job only, and has all answers at once.
 class OneJobCluster : public Cluster {
  public:
-  void Reserve(const TrainingJob& /*job*/) final {}  // there is nobody else
+  void StartLook(const JobId& key) final { answers_.push_back({key, {OkStatus()}}); }
 
-  std::vector<Status> WriteStatuses(const std::vector<TrainingJob>& jobs) final {
-    std::vector<Status> answers;
-    for (const TrainingJob& job : jobs) {
-      answers.push_back(WriteStatus(job));
-    }
-    return answers;
+  void StartStatusWrite(const JobId& key, const TrainingJob& job) final {
+    answers_.push_back({key, {WriteStatus(job)}});
   }
 
-  std::vector<std::vector<Status>> Apply(const std::vector<JobEffects>& jobs) final {
-    std::vector<std::vector<Status>> answers;
-    for (const JobEffects& job : jobs) {
-      answers.push_back(ApplyEffects(job.effects));
-    }
-    return answers;
+  void StartEffects(const JobId& key,
+                    const TrainingJob& /*job*/,
+                    const std::vector<Effect>& effects) final {
+    answers_.push_back({key, ApplyEffects(effects)});
   }
+
+  std::vector<ClusterAnswer> TakeAnswers() final { return std::exchange(answers_, {}); }
+
+  void Abandon() final { answers_.clear(); }
 
  private:
   virtual Status WriteStatus(const TrainingJob& job) = 0;
+
+  // In order, which is that of their phases.
   virtual std::vector<Status> ApplyEffects(const std::vector<Effect>& effects) = 0;
+
+  std::vector<ClusterAnswer> answers_;
 };
 
 }  // namespace lockstep::control

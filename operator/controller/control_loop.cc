@@ -58,6 +58,10 @@ void ControlLoop::Accept(PodReport report, TimePoint now) {
   Spread(news, now);
 }
 
+void ControlLoop::Accept(kube::CallsAnswered answered) {
+  cluster_.Accept(std::move(answered));
+}
+
 void ControlLoop::NoteClosed(const kube::ObjectKey& pod, TimePoint now) {
   News news;
   cluster_.NoteClosed(pod, now, &news);
@@ -73,8 +77,9 @@ void ControlLoop::Lead(const std::string& master_key, TimePoint now) {
   sweep_at_ = now;
 }
 
-void ControlLoop::StandBy() {
+void ControlLoop::StandBy(TimePoint now) {
   is_leading_ = false;
+  controller_.Abandon(now);
   sweep_at_.reset();
   const std::vector<JobId> jobs = view_.Jobs();
   poll_stale_.insert(jobs.begin(), jobs.end());

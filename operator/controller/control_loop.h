@@ -24,7 +24,7 @@ using WatchUpdate = std::variant<kube::ObjectUpdate<kube::RawObject>,  // Traini
 
 // Outlive the loop.
 struct ControlLoopParts {
-  kube::ApiCaller* api = nullptr;
+  kube::CallStarter* api = nullptr;
   ControlSender* control = nullptr;
   Publisher* publisher = nullptr;
   Logger* logger = nullptr;
@@ -52,6 +52,9 @@ class ControlLoop {
   // A pod has reported.
   void Accept(PodReport report, TimePoint now);
 
+  // Replies have come to calls that the loop has started.
+  void Accept(kube::CallsAnswered answered);
+
   // Nobody listens at the pod's port.
   void NoteClosed(const kube::ObjectKey& pod, TimePoint now);
 
@@ -59,12 +62,19 @@ class ControlLoop {
   // delivered its first state.
   void Lead(const std::string& master_key, TimePoint now);
 
-  // Leads no more: another may. The view is kept warm until the next Lead.
-  void StandBy();
+  // Leads no more: another may. What is under way is left where it stands; the view is kept warm
+  // until the next Lead.
+  void StandBy(TimePoint now);
+
+  // Ends what is under way and begins nothing more; over when is_idle().
+  void Drain() { controller_.Drain(); }
+
+  bool is_idle() const { return controller_.is_idle(); }
 
   bool is_leading() const { return is_leading_; }
 
-  // Makes some of the passes that are due; none when another leads.
+  // Goes on with what has been answered, and begins some of the turns that are due; none when
+  // another leads. Returns those that are over.
   std::vector<TurnReport> Step(TimePoint now);
 
   // When Step has something to do if nothing changes before; null if never.

@@ -1,6 +1,7 @@
 #include "operator/controller/controller.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "common/base/check.h"
 #include "operator/reconcile/decide.h"
@@ -46,89 +47,99 @@ void Controller::NotifyAt(const JobId& key, TimePoint when) {
 }
 
 std::vector<TurnReport> Controller::Step(TimePoint now) {
-  std::vector<JobTurn> turns;
-  std::size_t effect_count = 0;
-  while (turns.size() < options_.jobs_at_once && effect_count < options_.effects_at_once) {
-    const auto work = queue_.Take(now);
-    if (!work) {
-      break;
-    }
-    turns.push_back(Gather(*work, now));
-    effect_count += turns.back().decision.effects.size();
-  }
-  WriteStatuses(&turns, now);
-  ApplyEffects(&turns);
   std::vector<TurnReport> reports;
-  for (JobTurn& turn : turns) {
-    Finish(&turn, now);
-    reports.push_back(turn.report);
+  std::size_t begun_count = 0;
+  bool has_news = true;
+  while (std::exchange(has_news, false)) {
+    while (begun_count < options_.jobs_at_once && MayBegin()) {
+      const auto work = queue_.Take(now);
+      if (!work) {
+        break;
+      }
+      JobTurn turn;
+      turn.report = {work->key, TurnResult::kDone, work->waited, {}};
+      turn.begun = now;
+      turns_.emplace(work->key, std::move(turn));
+      cluster_->StartLook(work->key);
+      ++begun_count;
+    }
+    for (const ClusterAnswer& answer : cluster_->TakeAnswers()) {
+      has_news = true;
+      const auto turn = turns_.find(answer.key);
+      LOCKSTEP_CHECK(turn != turns_.end(), "only turns under way have answers");
+      if (GoOn(&turn->second, answer.statuses, now)) {
+        Finish(&turn->second, now);
+        reports.push_back(turn->second.report);
+        turns_.erase(turn);
+      }
+    }
   }
   return reports;
 }
 
-Controller::JobTurn Controller::Gather(const kube::WorkQueue<JobId>::Work& work, TimePoint now) {
-  const JobId& key = work.key;
-  JobTurn turn;
-  turn.report = {key, TurnResult::kDone, work.waited};
-  Result<TrainingJob> read = cluster_->ReadJob(key);
-  if (!read.ok()) {
-    turn.report.result = NoteReadFailure(key, read.error());
-    turn.is_over = true;
-    return turn;
+void Controller::Abandon(TimePoint now) {
+  cluster_->Abandon();
+  for (const auto& [key, turn] : std::exchange(turns_, {})) {
+    queue_.Done(key, now);
   }
-  turn.job = std::move(read).value();
-  const Result<Observed> observed = cluster_->Observe(key);
-  if (!observed.ok()) {
-    turn.report.result = NoteReadFailure(key, observed.error());
-    turn.is_over = true;
-    return turn;
-  }
-  turn.decision = observed->job_problem.empty()
-                      ? Decide(turn.job, *observed, WallAt(now))
-                      : RejectJob(turn.job, *observed, observed->job_problem, WallAt(now));
-  if (turn.decision.next_wakeup.has_value()) {
-    turn.wakeup = now + (*turn.decision.next_wakeup - WallAt(now));
-  }
-  if (const auto later = ProgressTime(key, turn.decision, turn.job, now)) {
-    turn.wakeup = std::min(*later, turn.wakeup.value_or(*later));
-  } else if (turn.decision.status != turn.job.status) {
-    turn.job.status = turn.decision.status;
-    turn.has_new_status = true;
-    cluster_->Reserve(turn.job);
-  }
-  return turn;
 }
 
-// Nothing has happened yet for a job whose status is not accepted: the effects, and what people
-// would hear of them, wait for a decision whose status is.
-void Controller::WriteStatuses(std::vector<JobTurn>* turns, TimePoint now) {
-  std::vector<JobTurn*> writing;
-  std::vector<TrainingJob> jobs;
-  for (JobTurn& turn : *turns) {
-    if (turn.has_new_status) {
-      writing.push_back(&turn);
-      jobs.push_back(std::move(turn.job));
-    }
+bool Controller::GoOn(JobTurn* turn, const std::vector<Status>& answers, TimePoint now) {
+  switch (turn->stage) {
+    case JobTurn::Stage::kLooking:
+      if (!answers.front().ok()) {
+        NoteLookFailure(turn, answers.front().error());
+        return true;
+      }
+      return DecideOn(turn, now);
+    case JobTurn::Stage::kWriting:
+      // Nothing has happened yet for a job whose status is not accepted: the effects, and what
+      // people would hear of them, wait for a decision whose status is.
+      if (!answers.front().ok()) {
+        NoteWriteFailure(turn, answers.front().error());
+        return true;
+      }
+      written_at_[turn->report.key] = now;
+      return Act(turn);
+    case JobTurn::Stage::kActing:
+      if (!AreDone(*turn, answers)) {
+        turn->report.result = TurnResult::kFailed;
+      }
+      Publish(turn);
+      return true;
   }
-  if (jobs.empty()) {
-    return;
+  return true;
+}
+
+bool Controller::DecideOn(JobTurn* turn, TimePoint now) {
+  const JobId& key = turn->report.key;
+  Result<TrainingJob> read = cluster_->ReadJob(key);
+  if (!read.ok()) {
+    NoteLookFailure(turn, read.error());
+    return true;
   }
-  const std::vector<Status> answers = cluster_->WriteStatuses(jobs);
-  LOCKSTEP_CHECK(answers.size() == jobs.size(), "every status has an answer");
-  for (std::size_t i = 0; i < writing.size(); ++i) {
-    TurnReport* const report = &writing[i]->report;
-    if (answers[i].ok()) {
-      written_at_[report->key] = now;
-      continue;
-    }
-    logger_->Warn("status not written",
-                  {{"job", report->key.name},
-                   {"namespace", report->key.namespace_name},
-                   {"error", answers[i].error().ToString()}});
-    report->result =
-        answers[i].error().code() == ErrorCode::kNotFound ? TurnResult::kDone : TurnResult::kFailed;
-    writing[i]->is_over = true;
+  turn->job = std::move(read).value();
+  const Result<Observed> observed = cluster_->Observe(key);
+  if (!observed.ok()) {
+    NoteLookFailure(turn, observed.error());
+    return true;
   }
+  turn->decision = observed->job_problem.empty()
+                       ? Decide(turn->job, *observed, WallAt(now))
+                       : RejectJob(turn->job, *observed, observed->job_problem, WallAt(now));
+  const Decision& decision = turn->decision;
+  if (decision.next_wakeup.has_value()) {
+    turn->wakeup = now + (*decision.next_wakeup - WallAt(now));
+  }
+  if (const auto later = ProgressTime(key, decision, turn->job, now)) {
+    turn->wakeup = std::min(*later, turn->wakeup.value_or(*later));
+  } else if (decision.status != turn->job.status) {
+    turn->job.status = decision.status;
+    turn->stage = JobTurn::Stage::kWriting;
+    cluster_->StartStatusWrite(key, turn->job);
+    return false;
+  }
+  return Act(turn);
 }
 
 // When a status that has nothing new but progress is to be written; null when it has more, or when
@@ -151,48 +162,50 @@ std::optional<TimePoint> Controller::ProgressTime(const JobId& key,
   return written->second + options_.progress_interval;
 }
 
-TurnResult Controller::NoteReadFailure(const JobId& key, const Error& error) {
+void Controller::NoteLookFailure(JobTurn* turn, const Error& error) {
+  const JobId& key = turn->report.key;
   if (error.code() == ErrorCode::kNotFound) {
-    written_at_.erase(key);
-    return TurnResult::kDone;  // the job is gone, and with it everything to do for it
+    written_at_.erase(key);  // the job is gone, and with it everything to do for it
+    return;
   }
   logger_->Warn(
       "job not observed",
       {{"job", key.name}, {"namespace", key.namespace_name}, {"error", error.ToString()}});
-  return TurnResult::kFailed;
+  turn->report.result = TurnResult::kFailed;
 }
 
-void Controller::ApplyEffects(std::vector<JobTurn>* turns) {
-  std::vector<JobTurn*> acting;
-  std::vector<JobEffects> wanted;
-  for (JobTurn& turn : *turns) {
-    if (!turn.is_over && !turn.decision.effects.empty()) {
-      for (const Effect& effect : turn.decision.effects) {
-        logger_->Debug(DescribeEffect(effect), {{"job", turn.report.key.name}});
-      }
-      acting.push_back(&turn);
-      wanted.push_back({turn.report.key, std::move(turn.decision.effects)});
-    }
+void Controller::NoteWriteFailure(JobTurn* turn, const Error& error) {
+  const JobId& key = turn->report.key;
+  logger_->Warn(
+      "status not written",
+      {{"job", key.name}, {"namespace", key.namespace_name}, {"error", error.ToString()}});
+  if (error.code() != ErrorCode::kNotFound) {
+    turn->report.result = TurnResult::kFailed;
   }
-  if (wanted.empty()) {
-    return;
+}
+
+bool Controller::Act(JobTurn* turn) {
+  turn->effects = std::move(turn->decision.effects);
+  if (turn->effects.empty()) {
+    Publish(turn);
+    return true;
   }
-  const std::vector<std::vector<Status>> answers = cluster_->Apply(wanted);
-  LOCKSTEP_CHECK(answers.size() == wanted.size(), "the effects of every job have answers");
-  for (std::size_t i = 0; i < wanted.size(); ++i) {
-    if (!IsDone(wanted[i], answers[i])) {
-      acting[i]->report.result = TurnResult::kFailed;
-    }
+  const JobId& key = turn->report.key;
+  for (const Effect& effect : turn->effects) {
+    logger_->Debug(DescribeEffect(effect), {{"job", key.name}});
   }
+  turn->stage = JobTurn::Stage::kActing;
+  cluster_->StartEffects(key, turn->job, turn->effects);
+  return false;
 }
 
 // Whether the world is as the effects were to make it.
-bool Controller::IsDone(const JobEffects& wanted, const std::vector<Status>& answers) {
-  const JobId& key = wanted.key;
-  LOCKSTEP_CHECK(answers.size() == wanted.effects.size(), "every effect has an answer");
-  bool is_done = true;
+bool Controller::AreDone(const JobTurn& turn, const std::vector<Status>& answers) const {
+  const JobId& key = turn.report.key;
+  LOCKSTEP_CHECK(answers.size() == turn.effects.size(), "every effect has an answer");
+  bool are_done = true;
   for (std::size_t i = 0; i < answers.size(); ++i) {
-    const Effect& effect = wanted.effects[i];
+    const Effect& effect = turn.effects[i];
     if (HasWorked(effect, answers[i])) {
       continue;
     }
@@ -201,22 +214,26 @@ bool Controller::IsDone(const JobEffects& wanted, const std::vector<Status>& ans
                    {"namespace", key.namespace_name},
                    {"effect", DescribeEffect(effect)},
                    {"error", answers[i].error().ToString()}});
-    is_done = is_done && !MustSucceed(effect);
+    are_done = are_done && !MustSucceed(effect);
   }
-  return is_done;
+  return are_done;
+}
+
+void Controller::Publish(JobTurn* turn) {
+  const JobId& key = turn->report.key;
+  cluster_->Publish(key, turn->decision);
+  if (!turn->wakeup) {
+    return;
+  }
+  queue_.AddAt(key, *turn->wakeup);
+  if (turn->report.result == TurnResult::kDone) {
+    turn->report.result = TurnResult::kWaiting;
+  }
 }
 
 void Controller::Finish(JobTurn* turn, TimePoint now) {
   const JobId& key = turn->report.key;
-  if (!turn->is_over) {
-    cluster_->Publish(key, turn->decision);
-    if (turn->wakeup) {
-      queue_.AddAt(key, *turn->wakeup);
-    }
-    if (turn->wakeup && turn->report.result == TurnResult::kDone) {
-      turn->report.result = TurnResult::kWaiting;
-    }
-  }
+  turn->report.taken = now - turn->begun;
   if (turn->report.result == TurnResult::kFailed) {
     queue_.AddAfterFailure(key, now);
   } else {

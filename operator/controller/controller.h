@@ -18,13 +18,13 @@ struct ControllerOptions {
   Duration retry_delay_min = std::chrono::milliseconds(100);  // choice: a hiccup goes unnoticed
   Duration retry_delay_max = std::chrono::seconds(30);        // choice: an outage is not hammered
 
-  // Jobs whose passes are made together. Choice: enough to keep the API server busy when jobs come
-  // in crowds, and few enough that nobody waits long for a pass of its own.
+  // Jobs that are taken up in one step. Choice: what is heard meanwhile waits for the step's end,
+  // some milliseconds.
   std::size_t jobs_at_once = 32;
 
-  // No further job joins those that want this much done. Choice: each effect may be a pod of 30 KB,
-  // and the last job to join may want some hundreds.
-  std::size_t effects_at_once = 256;
+  // Jobs whose turns may be under way. Choice: those that wait for something slow hold up nobody,
+  // and the calls that they hold ready fit into some tens of megabytes.
+  std::size_t turns_max = 256;
 
   // A status that differs from the stored one in nothing but progress is not written again before
   // this has passed.
@@ -42,11 +42,13 @@ struct TurnReport {
   JobId key;
   TurnResult result = TurnResult::kDone;
   Duration waited{};  // since the job became due
+  Duration taken{};   // by its turn, waiting for answers included
 };
 
-// Gathers and decides, one job after the other, then acts for all of them side by side: first
-// their statuses, then what those say. No threads, no sockets, no clock of its own: the caller
-// says what time it is and when something changed.
+// Gives each job that is due a turn: look, decide, write the status, then act as it says. Every
+// turn waits for its own answers alone; a job has one turn at a time, and what it is promised or
+// about to give up is taken until its turn has answers. No threads, no sockets, no clock of its
+// own: the caller says what time it is and when something changed.
 //
 // Calendar time runs with the monotonic clock from construction on, so that a step of the
 // calendar clock neither expires nor extends a deadline.
@@ -67,37 +69,55 @@ class Controller {
   // The same, but what follows until `when` may join it.
   void NotifyAt(const JobId& key, TimePoint when);
 
-  // Makes one pass for each of some jobs that changed or whose time has come; none when no job is
-  // due.
+  // Goes on with the turns that have answers, and begins those of some jobs that changed or whose
+  // time has come. Returns the turns that are over.
   std::vector<TurnReport> Step(TimePoint now);
 
-  // When Step has something to do if nothing changes before: in the past while jobs are waiting,
-  // null if never.
-  std::optional<TimePoint> NextStep() const { return queue_.NextDue(); }
+  // Ends all turns where they stand: their jobs are looked at anew when they are due again.
+  void Abandon(TimePoint now);
+
+  // No turn begins any more.
+  void Drain() { is_draining_ = true; }
+
+  // No turn is under way.
+  bool is_idle() const { return turns_.empty(); }
+
+  // When Step has something to do if nothing changes or is answered before: in the past while jobs
+  // are waiting, null if never.
+  std::optional<TimePoint> NextStep() const { return MayBegin() ? queue_.NextDue() : std::nullopt; }
 
   // For metrics.
   const kube::WorkQueue<JobId>& queue() const { return queue_; }
 
  private:
-  // One job on its way through a step.
+  // One job on its way through its turn.
   struct JobTurn {
+    enum class Stage { kLooking, kWriting, kActing };
+
+    Stage stage = Stage::kLooking;
     TurnReport report;
+    TimePoint begun{};
     TrainingJob job;  // with the status that was decided
     Decision decision;
+    std::vector<Effect> effects;  // that are being carried out
     std::optional<TimePoint> wakeup;
-    bool has_new_status = false;
-    bool is_over = false;  // nothing is to be done for it any more
   };
 
-  JobTurn Gather(const kube::WorkQueue<JobId>::Work& work, TimePoint now);
+  bool MayBegin() const { return !is_draining_ && turns_.size() < options_.turns_max; }
+
+  // Each returns whether the turn is over.
+  bool GoOn(JobTurn* turn, const std::vector<Status>& answers, TimePoint now);
+  bool DecideOn(JobTurn* turn, TimePoint now);
+  bool Act(JobTurn* turn);
+
   std::optional<TimePoint> ProgressTime(const JobId& key,
                                         const Decision& decision,
                                         const TrainingJob& job,
                                         TimePoint now) const;
-  TurnResult NoteReadFailure(const JobId& key, const Error& error);
-  void WriteStatuses(std::vector<JobTurn>* turns, TimePoint now);
-  void ApplyEffects(std::vector<JobTurn>* turns);
-  bool IsDone(const JobEffects& wanted, const std::vector<Status>& answers);
+  void NoteLookFailure(JobTurn* turn, const Error& error);
+  void NoteWriteFailure(JobTurn* turn, const Error& error);
+  bool AreDone(const JobTurn& turn, const std::vector<Status>& answers) const;
+  void Publish(JobTurn* turn);
   void Finish(JobTurn* turn, TimePoint now);
   WallTime WallAt(TimePoint now) const;
 
@@ -107,7 +127,9 @@ class Controller {
   TimePoint start_;
   WallTime wall_start_;
   kube::WorkQueue<JobId> queue_;
+  std::map<JobId, JobTurn> turns_;
   std::map<JobId, TimePoint> written_at_;  // the last status write
+  bool is_draining_ = false;
 };
 
 }  // namespace lockstep::control

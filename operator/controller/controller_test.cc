@@ -1,5 +1,11 @@
 #include "operator/controller/controller.h"
 
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include <gtest/gtest.h>
 
 #include "operator/api/conditions.h"
@@ -192,30 +198,19 @@ TEST_F(ControllerTest, BusyJobDoesNotStarveAnother) {
   EXPECT_EQ(cluster_.log, "read mnist\nread zebra\n");
 }
 
-TEST_F(ControllerTest, JobsThatAreDueTogetherAreAllDecidedThenAllWrittenThenAllActedFor) {
+TEST_F(ControllerTest, JobsThatAreDueTogetherAreDecidedBeforeAnyIsActedFor) {
   controller_.Notify(kKey, now_);
   controller_.Notify({"default", "zebra"}, now_);
   EXPECT_EQ(controller_.Step(now_).size(), 2U);
 
   EXPECT_EQ(cluster_.log,
             "read mnist\n"
+            "write\n"
             "read zebra\n"
-            "write\n"
-            "write\n"
             "create pod mnist-worker-0 on node node-a\n"
             "create pod mnist-worker-0 on node node-a\n"
-            "publish JobCreated GangPlaced\n"
+            "publish \n"
             "publish JobCreated GangPlaced\n");
-}
-
-TEST_F(ControllerTest, NobodyJoinsAJobThatWantsMuchDone) {
-  controller_ = Controller(
-      &cluster_, logger_.get(), now_, WallTime(seconds(1'000'000)), {.effects_at_once = 1});
-  controller_.Notify(kKey, now_);
-  controller_.Notify({"default", "zebra"}, now_);
-
-  EXPECT_EQ(controller_.Step(now_).size(), 1U);
-  EXPECT_EQ(controller_.Step(now_).size(), 1U);
 }
 
 TEST_F(ControllerTest, NewsThatMayWaitJoinsWhatIsUrgent) {
@@ -255,6 +250,135 @@ TEST_F(ControllerTest, JobThatCannotBeReadFailsOnceAndItsPodsGo) {
   cluster_.world.observed.pods.clear();
   controller_.Notify(kKey, now_);
   EXPECT_EQ(Drain(), "read mnist\npublish \n");
+}
+
+// Answers when the test says so.
+class SlowCluster final : public Cluster {
+ public:
+  explicit SlowCluster(TrainingJob job) : world_(std::move(job)) {}
+
+  void StartLook(const JobId& key) override { Start("look at ", key); }
+
+  Result<TrainingJob> ReadJob(const JobId& /*key*/) override { return world_.job; }
+
+  Result<Observed> Observe(const JobId& /*key*/) override { return world_.observed; }
+
+  void StartStatusWrite(const JobId& key, const TrainingJob& /*job*/) override {
+    Start("write ", key);
+  }
+
+  void StartEffects(const JobId& key,
+                    const TrainingJob& /*job*/,
+                    const std::vector<Effect>& effects) override {
+    Start("act for ", key);
+    effect_count_ = effects.size();
+  }
+
+  std::vector<ClusterAnswer> TakeAnswers() override { return std::exchange(answers_, {}); }
+
+  void Abandon() override { answers_.clear(); }
+
+  void Publish(const JobId& key, const Decision& /*decision*/) override {
+    log += "publish " + key.name + "\n";
+  }
+
+  void Answer(const JobId& key, std::size_t count = 1) {
+    answers_.push_back({key, std::vector<Status>(count, OkStatus())});
+  }
+
+  void AnswerEffects(const JobId& key) { Answer(key, effect_count_); }
+
+  std::string log;
+
+ private:
+  void Start(const std::string& what, const JobId& key) { log += what + key.name + "\n"; }
+
+  TestWorld world_;
+  std::vector<ClusterAnswer> answers_;
+  std::size_t effect_count_ = 0;
+};
+
+class SlowClusterTest : public testing::Test {
+ protected:
+  // One step after which the log is read anew.
+  std::string Step() {
+    cluster_.log.clear();
+    over_count_ += controller_.Step(now_).size();
+    return cluster_.log;
+  }
+
+  const JobId other_{"default", "zebra"};
+  TimePoint now_{seconds(1000)};
+  SlowCluster cluster_{MakeTrainingJob(1)};
+  std::unique_ptr<Logger> logger_ = MakeNullLogger();
+  Controller controller_{&cluster_,
+                         logger_.get(),
+                         now_,
+                         WallTime(seconds(1'000'000)),
+                         {.jobs_at_once = 2, .turns_max = 2}};
+  std::size_t over_count_ = 0;
+};
+
+TEST_F(SlowClusterTest, JobThatWaitsForAnAnswerHoldsUpNoOther) {
+  controller_.Notify(kKey, now_);
+  controller_.Notify(other_, now_);
+  EXPECT_EQ(Step(), "look at mnist\nlook at zebra\n");
+
+  cluster_.Answer(other_);
+  EXPECT_EQ(Step(), "write zebra\n");
+  cluster_.Answer(other_);
+  EXPECT_EQ(Step(), "act for zebra\n");
+  cluster_.AnswerEffects(other_);
+  EXPECT_EQ(Step(), "publish zebra\n");
+  EXPECT_EQ(over_count_, 1U);
+}
+
+TEST_F(SlowClusterTest, NewsOfAJobWhoseTurnIsUnderWayMakeTheNextTurn) {
+  controller_.Notify(kKey, now_);
+  EXPECT_EQ(Step(), "look at mnist\n");
+  controller_.Notify(kKey, now_);
+  EXPECT_EQ(Step(), "");
+  cluster_.Answer(kKey);
+  EXPECT_EQ(Step(), "write mnist\n");
+  cluster_.Answer(kKey);
+  EXPECT_EQ(Step(), "act for mnist\n");
+  cluster_.AnswerEffects(kKey);
+  EXPECT_EQ(Step(), "publish mnist\nlook at mnist\n");
+}
+
+TEST_F(SlowClusterTest, TurnsUnderWayAreBoundedAndWhatWaitsAsksForNoStep) {
+  const JobId third{"default", "zulu"};
+  controller_.Notify(kKey, now_);
+  controller_.Notify(other_, now_);
+  controller_.Notify(third, now_);
+  EXPECT_EQ(Step(), "look at mnist\nlook at zebra\n");
+  EXPECT_EQ(controller_.NextStep(), std::nullopt) << "an answer comes before";
+}
+
+TEST_F(SlowClusterTest, AbandonedTurnsBeginAnewWhenTheirJobsAreDue) {
+  controller_.Notify(kKey, now_);
+  Step();
+  controller_.Abandon(now_);
+  EXPECT_TRUE(controller_.is_idle());
+  EXPECT_EQ(Step(), "");
+  controller_.Notify(kKey, now_);
+  EXPECT_EQ(Step(), "look at mnist\n");
+}
+
+TEST_F(SlowClusterTest, DrainEndsWhatIsUnderWayAndBeginsNothing) {
+  controller_.Notify(kKey, now_);
+  Step();
+  controller_.Drain();
+  controller_.Notify(other_, now_);
+  cluster_.Answer(kKey);
+  EXPECT_EQ(Step(), "write mnist\n");
+  EXPECT_FALSE(controller_.is_idle());
+  cluster_.Answer(kKey);
+  Step();
+  cluster_.AnswerEffects(kKey);
+  EXPECT_EQ(Step(), "publish mnist\n");
+  EXPECT_TRUE(controller_.is_idle());
+  EXPECT_EQ(controller_.NextStep(), std::nullopt);
 }
 
 class ProgressTest : public ControllerTest {

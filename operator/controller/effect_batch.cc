@@ -1,5 +1,7 @@
 #include "operator/controller/effect_batch.h"
 
+#include <iterator>
+#include <string_view>
 #include <utility>
 #include <variant>
 
@@ -12,6 +14,11 @@
 
 namespace lockstep::control {
 namespace {
+
+// "lockstep.dev/v1": kinds of other groups may be called alike.
+bool IsOfOurGroup(std::string_view api_version) {
+  return api_version.substr(0, api_version.find('/')) == kube::kTrainingJobs.group;
+}
 
 // Whether the object belonged to an earlier job of the same name, which is gone: names are unique,
 // and this name is another's now. `uid` is set to the object's.
@@ -32,6 +39,7 @@ bool IsLeftOver(const std::string& body, const TrainingJob& job, std::string* ui
     ObjectReader reference(*owner, "ownerReferences", &ignored);
     if (reference.Bool("controller").value_or(false) &&
         reference.String("kind") == std::string(kTrainingJobKind) &&
+        IsOfOurGroup(reference.String("apiVersion").value_or("")) &&
         reference.String("name") == job.metadata.name &&
         reference.String("uid") != job.metadata.uid) {
       return true;
@@ -49,13 +57,12 @@ bool IsRefusal(const Error& error) {
 }  // namespace
 
 EffectBatch::EffectBatch(const EffectBatchParts& parts,
-                         const PodSettings& settings,
-                         TrainingJob job,
+                         const TrainingJob& job,
                          std::string job_key,
                          const std::vector<Effect>& effects)
     : parts_(parts),
-      settings_(settings),
-      job_(std::move(job)),
+      job_(job),
+      key_{job_.metadata.namespace_name, job_.metadata.name},
       job_key_(std::move(job_key)),
       effects_(effects),
       answers_(effects_.size(), OkStatus()) {
@@ -66,38 +73,48 @@ EffectBatch::EffectBatch(const EffectBatchParts& parts,
   }
 }
 
-void EffectBatch::RunAll(std::deque<EffectBatch>* batches, kube::ApiCaller* api) {
-  for (EffectBatch& batch : *batches) {
-    batch.SendControls();
+std::vector<ErrandCall> EffectBatch::Next() {
+  std::vector<ErrandCall> calls = std::exchange(follow_ups_, {});
+  while (calls.empty() && phases_begun_ < std::size(kEffectPhases)) {
+    calls = CallsOf(kEffectPhases[phases_begun_++]);
   }
-  RunPhase(&EffectBatch::Preparations, batches, api);
-  for (EffectBatch& batch : *batches) {
-    if (batch.has_service_ahead_) {
-      batch.SettleService();
-    }
-  }
-  RunPhase(&EffectBatch::PodCreations, batches, api);
-  RunPhase(&EffectBatch::PodInspections, batches, api);
-  RunPhase(&EffectBatch::JobDeletions, batches, api);
+  return calls;
 }
 
-void EffectBatch::RunPhase(Phase phase, std::deque<EffectBatch>* batches, kube::ApiCaller* api) {
-  std::vector<kube::Request> requests;
-  std::vector<std::pair<EffectBatch*, Call>> calls;
-  for (EffectBatch& batch : *batches) {
-    for (Call& call : (batch.*phase)()) {
-      requests.push_back(std::move(call.request));
-      calls.emplace_back(&batch, std::move(call));
+std::vector<ErrandCall> EffectBatch::CallsOf(EffectPhase phase) {
+  std::vector<ErrandCall> calls;
+  for (std::size_t i = 0; i < effects_.size(); ++i) {
+    const Effect& effect = effects_[i];
+    const auto* const removal = std::get_if<DeletePod>(&effect);
+    if (PhaseOf(effect, removal != nullptr && HasEndedPod(*removal)) != phase) {
+      continue;
+    }
+    if (removal != nullptr) {
+      calls.push_back(PodDeletion(i, *removal));
+    } else if (const auto* const send = std::get_if<SendControl>(&effect)) {
+      Tell(*send);
+    } else if (std::holds_alternative<PrepareJob>(effect)) {
+      Prepare(i, &calls);
+    } else if (const auto* const creation = std::get_if<CreatePod>(&effect)) {
+      Create(i, *creation, &calls);
+    } else {
+      calls.push_back(JobDeletion(i));
     }
   }
-  if (requests.empty()) {
-    return;
-  }
-  std::vector<kube::CallResult> results = api->CallAll(requests);
-  for (std::size_t i = 0; i < calls.size(); ++i) {
-    const auto& [batch, call] = calls[i];
-    batch->Answer(call.effect, call.read(std::move(results[i])));
-  }
+  return calls;
+}
+
+ErrandCall EffectBatch::CallFor(std::size_t effect,
+                                std::function<kube::Request()> make,
+                                Read read) {
+  return {[make = std::move(make)] {
+            kube::Request request = make();
+            request.may_outlast_lease = request.is_mutating();
+            return request;
+          },
+          [this, effect, read = std::move(read)](kube::CallResult result) {
+            Answer(effect, read(std::move(result)));
+          }};
 }
 
 // The first failure of an effect is its answer.
@@ -107,109 +124,66 @@ void EffectBatch::Answer(std::size_t effect, Status status) {
   }
 }
 
-void EffectBatch::SendControls() {
-  for (const Effect& effect : effects_) {
-    const auto* const send = std::get_if<SendControl>(&effect);
-    if (send == nullptr) {
-      continue;
-    }
-    const auto* const pod = parts_.view->FindPod({job_.metadata.namespace_name, send->pod});
-    if (pod != nullptr && pod->object->status.phase == kube::PodPhase::kRunning) {
-      parts_.control->Send(pod->object->status.pod_ip, job_key_, send->message);
-    }
+bool EffectBatch::HasEndedPod(const DeletePod& removal) const {
+  const auto* const pod = parts_.view->FindPod({key_.namespace_name, removal.name});
+  return pod != nullptr && pod->uid == removal.uid && HasEnded(*pod->object);
+}
+
+void EffectBatch::Tell(const SendControl& send) {
+  const auto* const pod = parts_.view->FindPod({key_.namespace_name, send.pod});
+  if (pod != nullptr && pod->object->status.phase == kube::PodPhase::kRunning) {
+    parts_.control->Send(pod->object->status.pod_ip, job_key_, send.message);
   }
 }
 
-std::vector<EffectBatch::Call> EffectBatch::Preparations() {
-  std::vector<Call> calls = PodDeletions(false);
-  if (preparation_) {
-    const auto* const service =
-        parts_.view->FindService({job_.metadata.namespace_name, job_.metadata.name});
-    const bool is_ours = service != nullptr && service->object->owner_uid == job_.metadata.uid;
-    calls.push_back(is_ours ? ServiceRenewal(*preparation_, service->uid)
-                            : ServiceCreation(*preparation_));
-    calls.push_back(SecretCreation(*preparation_));
-  }
-  return calls;
+void EffectBatch::Prepare(std::size_t effect, std::vector<ErrandCall>* calls) {
+  const auto* const service = parts_.view->FindService({key_.namespace_name, key_.name});
+  const bool is_ours = service != nullptr && service->object->owner_uid == job_.metadata.uid;
+  calls->push_back(is_ours ? ServiceRenewal(effect, service->uid) : ServiceCreation(effect));
+  calls->push_back(SecretCreation(effect));
 }
 
-// Those of pods that have ended, or of the others.
-std::vector<EffectBatch::Call> EffectBatch::PodDeletions(bool have_ended) {
-  std::vector<Call> calls;
-  for (std::size_t i = 0; i < effects_.size(); ++i) {
-    const auto* const removal = std::get_if<DeletePod>(&effects_[i]);
-    if (removal == nullptr) {
-      continue;
-    }
-    const auto* const pod = parts_.view->FindPod({job_.metadata.namespace_name, removal->name});
-    const bool has_ended = pod != nullptr && pod->uid == removal->uid && HasEnded(*pod->object);
-    if (has_ended == have_ended) {
-      calls.push_back(PodDeletion(i, *removal));
-    }
-  }
-  return calls;
-}
-
-// A pod that has ended holds nothing: nobody waits until it is gone.
-std::vector<EffectBatch::Call> EffectBatch::PodCreations() {
+void EffectBatch::Create(std::size_t effect,
+                         const CreatePod& creation,
+                         std::vector<ErrandCall>* calls) {
   const Status prepared = preparation_ ? answers_[*preparation_] : OkStatus();
-  std::vector<Call> calls = PodDeletions(true);
-  for (std::size_t i = 0; i < effects_.size(); ++i) {
-    const auto* const creation = std::get_if<CreatePod>(&effects_[i]);
-    if (creation == nullptr) {
-      continue;
-    }
-    if (prepared.ok()) {
-      calls.push_back(PodCreation(i, *creation));
-      continue;
-    }
-    if (IsRefusal(prepared.error()) || is_service_foreign_) {
-      refused_pods_[creation->pod.name] = {prepared.error().message(), false};
-    }
-    Answer(i, Error(ErrorCode::kAborted, "what the pod needs is not there yet"));
+  if (prepared.ok()) {
+    calls->push_back(PodCreation(effect, creation.pod));
+    return;
   }
-  return calls;
-}
-
-std::vector<EffectBatch::Call> EffectBatch::PodInspections() {
-  std::vector<Call> calls;
-  for (const auto& [effect, name] : existing_pods_) {
-    calls.push_back(PodInspection(effect, name));
+  if (IsRefusal(prepared.error()) || is_service_foreign_) {
+    NoteRefusal(creation.pod.name, {prepared.error().message(), false});
   }
-  return calls;
+  Answer(effect, Error(ErrorCode::kAborted, "what the pod needs is not there yet"));
 }
 
-std::vector<EffectBatch::Call> EffectBatch::JobDeletions() {
-  std::vector<Call> calls;
-  for (std::size_t i = 0; i < effects_.size(); ++i) {
-    if (std::holds_alternative<DeleteJob>(effects_[i])) {
-      calls.push_back(JobDeletion(i));
-    }
-  }
-  return calls;
-}
-
-EffectBatch::Call EffectBatch::JobDeletion(std::size_t effect) const {
-  return {effect,
-          kube::Delete(kube::kTrainingJobs,
-                       job_.metadata.namespace_name,
-                       job_.metadata.name,
-                       {job_.metadata.uid, std::nullopt, false}),
-          [](kube::CallResult result) -> Status {
-            const Result<kube::Reply> reply = kube::RequireSuccess(std::move(result));
-            // Another job has the name: this one is gone, as it was meant to be.
-            if (reply.ok() || reply.error().code() == ErrorCode::kStale) {
-              return OkStatus();
-            }
-            return reply.error();
-          }};
-}
-
-EffectBatch::Call EffectBatch::PodDeletion(std::size_t effect, const DeletePod& removal) {
-  const kube::ObjectKey key{job_.metadata.namespace_name, removal.name};
-  return {
+ErrandCall EffectBatch::JobDeletion(std::size_t effect) {
+  return CallFor(
       effect,
-      kube::Delete(kube::kPods, key.namespace_name, key.name, {removal.uid, removal.grace, false}),
+      [this] {
+        return kube::Delete(kube::kTrainingJobs,
+                            key_.namespace_name,
+                            key_.name,
+                            {job_.metadata.uid, std::nullopt, false});
+      },
+      [](kube::CallResult result) -> Status {
+        const Result<kube::Reply> reply = kube::RequireSuccess(std::move(result));
+        // Another job has the name: this one is gone, as it was meant to be.
+        if (reply.ok() || reply.error().code() == ErrorCode::kStale) {
+          return OkStatus();
+        }
+        return reply.error();
+      });
+}
+
+ErrandCall EffectBatch::PodDeletion(std::size_t effect, const DeletePod& removal) {
+  const kube::ObjectKey key{key_.namespace_name, removal.name};
+  return CallFor(
+      effect,
+      [key, removal] {
+        return kube::Delete(
+            kube::kPods, key.namespace_name, key.name, {removal.uid, removal.grace, false});
+      },
       [this, key, uid = removal.uid](kube::CallResult result) -> Status {
         const Result<kube::Reply> reply = kube::RequireSuccess(std::move(result));
         if (!reply.ok()) {
@@ -217,93 +191,113 @@ EffectBatch::Call EffectBatch::PodDeletion(std::size_t effect, const DeletePod& 
           if (code != ErrorCode::kNotFound && code != ErrorCode::kStale) {
             return reply.error();
           }
-          parts_.view->LearnPodIsGone(key, uid, parts_.news);
+          parts_.view->LearnPodIsGone(key, uid, &parts_.notes->news);
           return OkStatus();
         }
         // A reply of another kind says that it is gone, and so will the watch.
         if (const auto pod = kube::DecodePod(reply->body); pod.ok() && pod->key == key) {
-          parts_.view->LearnPod(*pod, parts_.news);
+          parts_.view->LearnPod(*pod, &parts_.notes->news);
         }
         return OkStatus();
-      }};
+      });
 }
 
 // Of that very service: the name may be another's since we looked.
-kube::Request EffectBatch::ServiceApplication(const std::string& uid) const {
-  Json manifest = ServiceManifest(job_);
-  manifest["metadata"]["uid"] = uid;
-  return kube::Apply(
-      kube::kServices, job_.metadata.namespace_name, job_.metadata.name, DumpJson(manifest));
-}
-
-EffectBatch::Call EffectBatch::ServiceRenewal(std::size_t effect, const std::string& uid) {
-  return {effect, ServiceApplication(uid), [this](kube::CallResult result) -> Status {
-            Status applied = ReadService(std::move(result));
-            // 409 says that it has gone, 422 that another has its name (or anything else).
-            if (!applied.ok() && (applied.error().code() == ErrorCode::kStale ||
-                                  applied.error().code() == ErrorCode::kInvalidArgument)) {
-              has_service_ahead_ = true;
-              return OkStatus();
-            }
-            return applied;
-          }};
-}
-
-EffectBatch::Call EffectBatch::ServiceCreation(std::size_t effect) {
-  return {
+ErrandCall EffectBatch::ServiceApplication(std::size_t effect, const std::string& uid, Read read) {
+  return CallFor(
       effect,
-      kube::Create(kube::kServices, job_.metadata.namespace_name, DumpJson(ServiceManifest(job_))),
-      [this](kube::CallResult result) -> Status {
+      [this, uid] {
+        Json manifest = ServiceManifest(job_);
+        manifest["metadata"]["uid"] = uid;
+        return kube::Apply(kube::kServices, key_.namespace_name, key_.name, DumpJson(manifest));
+      },
+      std::move(read));
+}
+
+ErrandCall EffectBatch::ServiceRenewal(std::size_t effect, const std::string& uid) {
+  return ServiceApplication(effect, uid, [this, effect](kube::CallResult result) -> Status {
+    Status applied = ReadService(std::move(result));
+    // 409 says that it has gone, 422 that another has its name (or anything else).
+    if (!applied.ok() && (applied.error().code() == ErrorCode::kStale ||
+                          applied.error().code() == ErrorCode::kInvalidArgument)) {
+      follow_ups_.push_back(ServiceInspection(effect));
+      return OkStatus();
+    }
+    return applied;
+  });
+}
+
+ErrandCall EffectBatch::ServiceCreation(std::size_t effect) {
+  return CallFor(
+      effect,
+      [this] {
+        return kube::Create(kube::kServices, key_.namespace_name, DumpJson(ServiceManifest(job_)));
+      },
+      [this, effect](kube::CallResult result) -> Status {
         Status created = ReadService(std::move(result));
         if (!created.ok() && created.error().code() == ErrorCode::kAlreadyExists) {
-          has_service_ahead_ = true;
+          follow_ups_.push_back(ServiceInspection(effect));
           return OkStatus();
         }
         return created;
-      }};
+      });
 }
 
-EffectBatch::Call EffectBatch::SecretCreation(std::size_t effect) {
-  return {effect,
-          kube::Create(kube::kSecrets,
-                       job_.metadata.namespace_name,
-                       DumpJson(KeySecretManifest(job_, job_key_))),
-          [](kube::CallResult result) -> Status {
-            const Result<kube::Reply> reply = kube::RequireSuccess(std::move(result));
-            if (reply.ok() || reply.error().code() == ErrorCode::kAlreadyExists) {
-              return OkStatus();
-            }
-            return reply.error();
-          }};
-}
-
-EffectBatch::Call EffectBatch::PodCreation(std::size_t effect, const CreatePod& creation) {
-  const std::string& name = creation.pod.name;
-  return {effect,
-          kube::Create(kube::kPods,
-                       job_.metadata.namespace_name,
-                       DumpJson(PodManifest(job_, creation.pod, settings_))),
-          [this, effect, name](kube::CallResult result) -> Status {
-            Status created = ReadCreatedPod(name, std::move(result));
-            if (!created.ok() && created.error().code() == ErrorCode::kAlreadyExists) {
-              existing_pods_.emplace_back(effect, name);
-              return OkStatus();
-            }
-            return created;
-          }};
-}
-
-EffectBatch::Call EffectBatch::PodInspection(std::size_t effect, const std::string& name) {
-  return {
+ErrandCall EffectBatch::ServiceInspection(std::size_t effect) {
+  return CallFor(
       effect,
-      kube::Get(kube::kPods, job_.metadata.namespace_name, name),
-      [this, name](kube::CallResult result) { return ReadExistingPod(name, std::move(result)); }};
+      [this] { return kube::Get(kube::kServices, key_.namespace_name, key_.name); },
+      [this, effect](kube::CallResult result) {
+        return ReadServiceInTheWay(effect, std::move(result));
+      });
+}
+
+ErrandCall EffectBatch::SecretCreation(std::size_t effect) {
+  return CallFor(
+      effect,
+      [this] {
+        return kube::Create(
+            kube::kSecrets, key_.namespace_name, DumpJson(KeySecretManifest(job_, job_key_)));
+      },
+      [](kube::CallResult result) -> Status {
+        const Result<kube::Reply> reply = kube::RequireSuccess(std::move(result));
+        if (reply.ok() || reply.error().code() == ErrorCode::kAlreadyExists) {
+          return OkStatus();
+        }
+        return reply.error();
+      });
+}
+
+ErrandCall EffectBatch::PodCreation(std::size_t effect, const kube::Pod& pod) {
+  return CallFor(
+      effect,
+      [this, &pod] {  // of effects_
+        return kube::Create(
+            kube::kPods, key_.namespace_name, DumpJson(PodManifest(job_, pod, *parts_.settings)));
+      },
+      [this, effect, name = pod.name](kube::CallResult result) -> Status {
+        Status created = ReadCreatedPod(name, std::move(result));
+        if (!created.ok() && created.error().code() == ErrorCode::kAlreadyExists) {
+          follow_ups_.push_back(PodInspection(effect, name));
+          return OkStatus();
+        }
+        return created;
+      });
+}
+
+ErrandCall EffectBatch::PodInspection(std::size_t effect, const std::string& name) {
+  return CallFor(
+      effect,
+      [this, name] { return kube::Get(kube::kPods, key_.namespace_name, name); },
+      [this, effect, name](kube::CallResult result) {
+        return ReadExistingPod(effect, name, std::move(result));
+      });
 }
 
 Status EffectBatch::ReadService(kube::CallResult result) {
   LOCKSTEP_ASSIGN_OR_RETURN(const kube::Reply reply, kube::RequireSuccess(std::move(result)));
   LOCKSTEP_ASSIGN_OR_RETURN(const auto service, kube::DecodeService(reply.body));
-  parts_.view->LearnService(service, parts_.news);
+  parts_.view->LearnService(service, &parts_.notes->news);
   return OkStatus();
 }
 
@@ -312,66 +306,66 @@ Status EffectBatch::ReadCreatedPod(const std::string& name, kube::CallResult res
   const int status = refusal == nullptr ? 0 : refusal->status;
   const Result<kube::Reply> reply = kube::RequireSuccess(std::move(result));
   if (!reply.ok()) {
-    if (refusal == nullptr) {  // nothing was heard: it may be there all the same
-      parts_.view->DoubtPod({job_.metadata.namespace_name, job_.metadata.name}, name);
+    if (refusal == nullptr || status >= 500) {  // it may be there all the same
+      parts_.view->DoubtPod(key_, name);
     }
     if (IsRefusal(reply.error())) {
-      refused_pods_[name] = {reply.error().message(), status == 400 || status == 422};
+      NoteRefusal(name, {reply.error().message(), status == 400 || status == 422});
     }
     return reply.error();
   }
-  created_pods_.push_back(name);
+  NoteCreated(name);
   LOCKSTEP_ASSIGN_OR_RETURN(const auto pod, kube::DecodePod(reply->body));
-  parts_.view->LearnPod(pod, parts_.news);
+  parts_.view->LearnPod(pod, &parts_.notes->news);
   return OkStatus();
 }
 
-Status EffectBatch::ReadExistingPod(const std::string& name, kube::CallResult result) {
+Status EffectBatch::ReadExistingPod(std::size_t effect,
+                                    const std::string& name,
+                                    kube::CallResult result) {
   LOCKSTEP_ASSIGN_OR_RETURN(const kube::Reply reply, kube::RequireSuccess(std::move(result)));
   LOCKSTEP_ASSIGN_OR_RETURN(const auto pod, kube::DecodePod(reply.body));
   if (pod.object->owner_uid == job_.metadata.uid) {
-    created_pods_.push_back(name);
-    parts_.view->LearnPod(pod, parts_.news);
+    NoteCreated(name);
+    parts_.view->LearnPod(pod, &parts_.notes->news);
     return OkStatus();
   }
-  Status taken = YieldOrRefuse(kube::kPods, name, reply.body);
+  const Status taken = YieldOrRefuse(effect, kube::kPods, name, reply.body);
   if (taken.error().code() == ErrorCode::kAlreadyExists) {
-    refused_pods_[name] = {taken.error().message(), false};
+    NoteRefusal(name, {taken.error().message(), false});
   }
   return Error(ErrorCode::kUnavailable, taken.error().message());
 }
 
-void EffectBatch::SettleService() {
-  const std::size_t effect = *preparation_;
-  const kube::ObjectKey key{job_.metadata.namespace_name, job_.metadata.name};
-  const Result<kube::Reply> reply = kube::RequireSuccess(
-      parts_.api->Call(kube::Get(kube::kServices, key.namespace_name, key.name)));
+// A service that was there: ours, a forgotten one of an earlier job, or somebody's.
+Status EffectBatch::ReadServiceInTheWay(std::size_t effect, kube::CallResult result) {
+  const Result<kube::Reply> reply = kube::RequireSuccess(std::move(result));
   if (!reply.ok() && reply.error().code() == ErrorCode::kNotFound) {
-    parts_.view->LearnServiceIsGone(key, parts_.news);
-    Answer(effect, Error(ErrorCode::kUnavailable, "the service has gone: the next pass makes it"));
-    return;
+    parts_.view->LearnServiceIsGone({key_.namespace_name, key_.name}, &parts_.notes->news);
+    return Error(ErrorCode::kUnavailable, "the service has gone: the next pass makes it");
   }
   if (!reply.ok()) {
-    Answer(effect, reply.error());
-    return;
+    return reply.error();
   }
-  const auto service = kube::DecodeService(reply->body);
-  if (!service.ok()) {
-    Answer(effect, service.error());
-    return;
+  LOCKSTEP_ASSIGN_OR_RETURN(const auto service, kube::DecodeService(reply->body));
+  if (service.object->owner_uid == job_.metadata.uid) {
+    follow_ups_.push_back(ServiceApplication(effect, service.uid, [this](kube::CallResult applied) {
+      return ReadService(std::move(applied));
+    }));
+    return OkStatus();
   }
-  if (service->object->owner_uid == job_.metadata.uid) {
-    Answer(effect, ReadService(parts_.api->Call(ServiceApplication(service->uid))));
-    return;
+  Status taken = YieldOrRefuse(effect, kube::kServices, key_.name, reply->body);
+  if (taken.error().code() == ErrorCode::kAlreadyExists) {
+    is_service_foreign_ = true;
+    parts_.notes->foreign_services.insert(key_);
   }
-  Status taken = YieldOrRefuse(kube::kServices, key.name, reply->body);
-  is_service_foreign_ = taken.error().code() == ErrorCode::kAlreadyExists;
-  Answer(effect, std::move(taken));
+  return taken;
 }
 
 // The name is held by an object that is not the job's. What an earlier job of this name has left is
 // removed, which takes a moment; anything else is not ours to touch. Never ok.
-Status EffectBatch::YieldOrRefuse(const kube::ResourceType& type,
+Status EffectBatch::YieldOrRefuse(std::size_t effect,
+                                  const kube::ResourceType& type,
                                   const std::string& name,
                                   const std::string& body) {
   std::string uid;
@@ -381,10 +375,29 @@ Status EffectBatch::YieldOrRefuse(const kube::ResourceType& type,
                      " that does not belong to this job");
   }
   // Whether that succeeds is seen by the next try.
-  parts_.api->Call(
-      kube::Delete(type, job_.metadata.namespace_name, name, {uid, std::nullopt, false}));
+  follow_ups_.push_back(CallFor(
+      effect,
+      [this, type, name, uid] {
+        return kube::Delete(type, key_.namespace_name, name, {uid, std::nullopt, false});
+      },
+      [](const kube::CallResult&) { return OkStatus(); }));
   return Error(ErrorCode::kUnavailable,
                "the name " + name + " is still held by what an earlier job of this name has left");
+}
+
+void EffectBatch::NoteRefusal(const std::string& pod, PodRefusal refusal) {
+  parts_.notes->refused_pods[key_][pod] = std::move(refusal);
+}
+
+void EffectBatch::NoteCreated(const std::string& pod) {
+  const auto refused = parts_.notes->refused_pods.find(key_);
+  if (refused == parts_.notes->refused_pods.end()) {
+    return;
+  }
+  refused->second.erase(pod);
+  if (refused->second.empty()) {
+    parts_.notes->refused_pods.erase(refused);
+  }
 }
 
 }  // namespace lockstep::control

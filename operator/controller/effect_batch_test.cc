@@ -1,5 +1,9 @@
 #include "operator/controller/effect_batch.h"
 
+#include <string>
+#include <utility>
+#include <vector>
+
 #include <gtest/gtest.h>
 
 #include "operator/controller/api_cluster_testing.h"
@@ -13,7 +17,7 @@ TEST_F(EffectBatchTest, CreatedPodIsInViewBeforeAnyWatchTells) {
   api_.Expect("POST /api/v1/namespaces/default/pods", 201, PodBody(job_.metadata.uid));
 
   EXPECT_TRUE(Create().ok());
-  EXPECT_EQ(cluster_.Observe(kMnist)->pods.size(), 1U);
+  EXPECT_EQ(Observe(kMnist)->pods.size(), 1U);
 }
 
 TEST_F(EffectBatchTest, OwnPodThatIsThereCountsAsCreated) {
@@ -21,7 +25,7 @@ TEST_F(EffectBatchTest, OwnPodThatIsThereCountsAsCreated) {
   api_.Expect(std::string("GET ") + kPodPath, 200, PodBody(job_.metadata.uid));
 
   EXPECT_TRUE(Create().ok());
-  EXPECT_EQ(cluster_.Observe(kMnist)->pods.size(), 1U);
+  EXPECT_EQ(Observe(kMnist)->pods.size(), 1U);
 }
 
 TEST_F(EffectBatchTest, PodOfAnEarlierJobOfTheNameIsRemoved) {
@@ -30,7 +34,18 @@ TEST_F(EffectBatchTest, PodOfAnEarlierJobOfTheNameIsRemoved) {
 
   EXPECT_EQ(Create().error().code(), ErrorCode::kUnavailable);
   EXPECT_NE(api_.log.find(std::string("DELETE ") + kPodPath), std::string::npos);
-  EXPECT_TRUE(cluster_.Observe(kMnist)->refused_pods.empty());
+  EXPECT_TRUE(Observe(kMnist)->refused_pods.empty());
+}
+
+TEST_F(EffectBatchTest, PodOfAnotherGroupsJobOfTheNameIsLeftAlone) {
+  std::string theirs = PodBody("uid-of-their-job");
+  const std::string ours(kApiVersion);
+  theirs.replace(theirs.find(ours), ours.size(), "training.example.com/v1");
+  ExpectCreateConflict();
+  api_.Expect(std::string("GET ") + kPodPath, 200, theirs);
+
+  EXPECT_FALSE(Create().ok());
+  EXPECT_EQ(api_.log.find("DELETE"), std::string::npos);
 }
 
 TEST_F(EffectBatchTest, PodOfSomebodyElseIsLeftAloneAndSaidToTakeTheName) {
@@ -39,7 +54,7 @@ TEST_F(EffectBatchTest, PodOfSomebodyElseIsLeftAloneAndSaidToTakeTheName) {
 
   EXPECT_FALSE(Create().ok());
   EXPECT_EQ(api_.log.find("DELETE"), std::string::npos);
-  const auto refused = cluster_.Observe(kMnist)->refused_pods;
+  const auto refused = Observe(kMnist)->refused_pods;
   ASSERT_EQ(refused.count("mnist-worker-0"), 1U);
   EXPECT_NE(refused.at("mnist-worker-0").message.find("taken"), std::string::npos);
 }
@@ -48,11 +63,11 @@ TEST_F(EffectBatchTest, RefusalIsKeptInTheServersWordsUntilThePodIsCreated) {
   const std::string words = "pods \"mnist-worker-0\" is forbidden: exceeded quota: compute";
   api_.Expect("POST /api/v1/namespaces/default/pods", 403, Refusal(403, "Forbidden", words));
   EXPECT_FALSE(Create().ok());
-  EXPECT_EQ(cluster_.Observe(kMnist)->refused_pods.at("mnist-worker-0").message, words);
+  EXPECT_EQ(Observe(kMnist)->refused_pods.at("mnist-worker-0").message, words);
 
   api_.Expect("POST /api/v1/namespaces/default/pods", 201, PodBody(job_.metadata.uid));
   EXPECT_TRUE(Create().ok());
-  EXPECT_TRUE(cluster_.Observe(kMnist)->refused_pods.empty());
+  EXPECT_TRUE(Observe(kMnist)->refused_pods.empty());
 }
 
 TEST_F(EffectBatchTest, RefusalOfWhatPodsNeedIsTheirs) {
@@ -63,31 +78,56 @@ TEST_F(EffectBatchTest, RefusalOfWhatPodsNeedIsTheirs) {
   Apply({PrepareJob{}, CreatePod{pod.value()}});
 
   EXPECT_EQ(api_.log.find("POST /api/v1/namespaces/default/pods"), std::string::npos);
-  EXPECT_EQ(cluster_.Observe(kMnist)->refused_pods.at("mnist-worker-0").message, words);
+  EXPECT_EQ(Observe(kMnist)->refused_pods.at("mnist-worker-0").message, words);
 }
 
-TEST_F(EffectBatchTest, EffectsOfSeveralJobsGoSideBySidePhaseByPhase) {
-  Watch(BodyOf(OtherJob(), "9"));
+TEST_F(EffectBatchTest, SlowCallOfOneJobHoldsUpNoOther) {
+  const TrainingJob other = OtherJob();
+  Watch(BodyOf(other, "9"));
   const auto pod = BuildPod(job_, {{Role::kWorker, 0}, {}, Epoch(0), "node-a"}, PodSettings{});
   const std::vector<Effect> effects{PrepareJob{}, CreatePod{pod.value()}};
-  for (const char* kind : {"services", "secrets"}) {
-    const std::string what = std::string("POST /api/v1/namespaces/default/") + kind;
-    api_.Expect(what, 201, ServiceBody("service-uid", true));
-    api_.Expect(what, 403, Refusal(403, "Forbidden", "exceeded quota"));
+  cluster_.StartEffects(kMnist, job_, effects);
+  std::deque<kube::CallsAnswered> slow = std::exchange(api_.answers, {});
+  for (const char* kind : {"services", "secrets", "pods"}) {
+    api_.Expect(std::string("POST /api/v1/namespaces/default/") + kind,
+                201,
+                kind == std::string("pods") ? PodBody(other.metadata.uid)
+                                            : ServiceBody("service-uid", true));
   }
-  api_.Expect("POST /api/v1/namespaces/default/pods", 201, PodBody(job_.metadata.uid));
 
-  const auto answers = cluster_.Apply({{kMnist, effects}, {kOther, effects}, {kGone, effects}});
+  cluster_.StartEffects(kOther, other, effects);
+  const std::vector<Status> answers = Settle(kOther);
+  EXPECT_TRUE(answers.at(0).ok() && answers.at(1).ok());
 
-  EXPECT_EQ(api_.log,
-            "POST /api/v1/namespaces/default/services\n"
-            "POST /api/v1/namespaces/default/secrets\n"
-            "POST /api/v1/namespaces/default/services\n"
-            "POST /api/v1/namespaces/default/secrets\n"
-            "POST /api/v1/namespaces/default/pods\n");
-  EXPECT_TRUE(answers[0][0].ok() && answers[0][1].ok());
-  EXPECT_FALSE(answers[1][0].ok() || answers[1][1].ok()) << "its service was refused";
-  EXPECT_EQ(answers[2][1].error().code(), ErrorCode::kNotFound);
+  for (kube::CallResult& result : slow.front().results) {
+    result = kube::Fault{kube::FaultKind::kTimeout, true, "a webhook does not answer"};
+  }
+  api_.answers = std::move(slow);
+  EXPECT_FALSE(Settle(kMnist).at(1).ok());
+}
+
+TEST_F(EffectBatchTest, NothingIsDoneForAJobWhoseNameIsAnothersNow) {
+  TrainingJob earlier = job_;
+  earlier.metadata.uid = "uid-of-an-earlier-job";
+  const std::vector<Effect> effects{PrepareJob{}, DeleteJob{}};
+  cluster_.StartEffects(kMnist, earlier, effects);
+  for (const Status& answer : Settle(kMnist)) {
+    EXPECT_EQ(answer.error().code(), ErrorCode::kNotFound);
+  }
+  EXPECT_EQ(api_.log, "");
+}
+
+TEST_F(EffectBatchTest, PodsOfALargeGangAreMadeReadyAFewAtATime) {
+  const TrainingJob job = MakeTrainingJob(100);
+  std::vector<Effect> effects;
+  for (int index = 0; index < 100; ++index) {
+    effects.emplace_back(CreatePod{
+        BuildPod(job, {{Role::kWorker, index}, {}, Epoch(0), "node-a"}, PodSettings{}).value()});
+  }
+  cluster_.StartEffects(kMnist, job, effects);
+  EXPECT_EQ(api_.answers.front().results.size(), 64U);
+  EXPECT_EQ(Settle(kMnist).size(), 100U);
+  EXPECT_EQ(api_.answers.size(), 0U);
 }
 
 TEST_F(EffectBatchTest, OnlyPodsThatHaveEndedAreRemovedBesideTheCreationOfOthers) {
@@ -125,11 +165,11 @@ TEST_F(EffectBatchTest, ServiceOfSomebodyElseIsLeftAlone) {
   EXPECT_EQ(api_.log.find("DELETE"), std::string::npos);
 
   api_.Expect(std::string("GET ") + kServicePath, 200, service);
-  const auto observed = cluster_.Observe(kMnist);
+  const auto observed = Observe(kMnist);
   EXPECT_EQ(observed->service, ServiceState::kForeign);
   EXPECT_EQ(observed->refused_pods.at("mnist-worker-0").message,
             "the name mnist is taken by an object of services that does not belong to this job");
-  EXPECT_EQ(cluster_.Observe(kMnist)->service, ServiceState::kMissing);  // it has gone
+  EXPECT_EQ(Observe(kMnist)->service, ServiceState::kMissing);  // it has gone
 }
 
 TEST_F(EffectBatchTest, ServiceThatWentUnseenIsMadeAnew) {
@@ -170,7 +210,7 @@ TEST_F(EffectBatchTest, DeletedPodThatIsGoneAlreadyIsDone) {
   const DeletePod removal{"mnist-worker-0", "pod-uid", std::chrono::seconds(0), "test"};
 
   EXPECT_TRUE(Apply({removal}).front().ok());
-  EXPECT_TRUE(cluster_.Observe(kMnist)->pods.empty());
+  EXPECT_TRUE(Observe(kMnist)->pods.empty());
 }
 
 }  // namespace

@@ -98,17 +98,12 @@ class RotatingCredentials::Core {
     }
   }
 
-  bool AwaitNewer(uint64_t version, Deadline deadline) {
-    std::unique_lock lock(mutex_);
-    if (current_->version == version) {
-      refused_version_ = version;
-      const uint64_t round = ++asked_round_;
-      changed_.notify_all();
-      changed_.wait_until(lock, deadline.when(), [&] {
-        return done_round_ >= round || current_->version > version || is_stopping_;
-      });
+  CredentialSearch LookForNewer(uint64_t version) const {
+    const std::lock_guard lock(mutex_);
+    if (current_->version > version) {
+      return CredentialSearch::kFound;
     }
-    return current_->version > version;
+    return asked_round_ > done_round_ ? CredentialSearch::kGoesOn : CredentialSearch::kNothing;
   }
 
  private:
@@ -296,8 +291,8 @@ void RotatingCredentials::ReportRefused(uint64_t version) {
   core_->ReportRefused(version);
 }
 
-bool RotatingCredentials::AwaitNewer(uint64_t version, Deadline deadline) {
-  return core_->AwaitNewer(version, deadline);
+CredentialSearch RotatingCredentials::LookForNewer(uint64_t version) {
+  return core_->LookForNewer(version);
 }
 
 }  // namespace lockstep::control

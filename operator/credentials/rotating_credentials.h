@@ -73,7 +73,7 @@ class RotatingCredentials final : public Credentials {
 
   std::shared_ptr<const CredentialSnapshot> Current() const override;
   void ReportRefused(uint64_t version) override;
-  bool AwaitNewer(uint64_t version, Deadline deadline) override;
+  CredentialSearch LookForNewer(uint64_t version) override;
 
  private:
   class Core;

@@ -47,8 +47,14 @@ class RotatingCredentialsTest : public ::testing::Test {
   }
 
   static bool AwaitNewer(Credentials& credentials) {
-    return credentials.AwaitNewer(credentials.Current()->version,
-                                  Deadline::After(SteadyNow(), seconds(60)));
+    const uint64_t version = credentials.Current()->version;
+    credentials.ReportRefused(version);
+    const Deadline deadline = Deadline::After(SteadyNow(), seconds(60));
+    while (credentials.LookForNewer(version) == CredentialSearch::kGoesOn &&
+           !deadline.HasPassed(SteadyNow())) {
+      std::this_thread::yield();
+    }
+    return credentials.LookForNewer(version) == CredentialSearch::kFound;
   }
 
   TemporaryFolder folder_;
@@ -74,7 +80,7 @@ TEST_F(RotatingCredentialsTest, RefusalOfAnOlderTokenChangesNothing) {
   const uint64_t first = credentials->Current()->version;
   folder_.Write("token", "two");
   ASSERT_TRUE(AwaitNewer(*credentials));
-  EXPECT_TRUE(credentials->AwaitNewer(first, Deadline::At(TimePoint::max())));
+  EXPECT_EQ(credentials->LookForNewer(first), CredentialSearch::kFound);
   EXPECT_EQ(Authorization(*credentials), "Bearer two");
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/base/result.h"
+#include "common/base/strong_id.h"
 #include "common/base/time.h"
 
 namespace lockstep::control::kube {
@@ -46,6 +47,10 @@ struct Request {
   std::string target;        // path and query, already escaped
   std::string content_type;  // empty without a body
   std::string body;
+
+  // Of a write: does no harm when it is carried out after another has begun to lead. It repeats
+  // what a stored status has decided, under a name or a uid that nothing else has.
+  bool may_outlast_lease = false;
 
   // Whether the request changes anything: such a one is sent only by a leader.
   bool is_mutating() const { return method != "GET"; }
@@ -139,6 +144,33 @@ struct Fault {
 };
 
 using CallResult = std::variant<Reply, Fault>;
+
+// Names calls that were begun together.
+using CallTicket = StrongId<struct CallTicketTag>;
+
+// All their answers, in the order of the requests.
+struct CallsAnswered {
+  CallTicket ticket;
+  std::vector<CallResult> results;
+};
+
+// Begins calls whose answers come later, as messages. Two implementations: the client, and the
+// simulated network.
+class CallStarter {
+ public:
+  virtual ~CallStarter() = default;
+
+  // Begins to carry out all of them side by side. CallsAnswered with this ticket follows once, to
+  // whoever the implementation was told to tell, never from inside this call. Calls of one lane
+  // take turns with those of others: none of them waits behind a whole crowd. Fencing and retries
+  // are those of ApiCaller.
+  virtual void StartCalls(CallTicket ticket,
+                          const std::string& lane,
+                          std::vector<Request> requests) = 0;
+
+  // Nothing that was begun answers any more, and what was not sent yet is not sent.
+  virtual void AbandonCalls() = 0;
+};
 
 // Carries out requests. Two implementations: the transport, and the simulated API server.
 class ApiCaller {

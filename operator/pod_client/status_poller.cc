@@ -3,9 +3,15 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "common/contract/control_message.h"
 #include "common/contract/topology.h"
 
 namespace lockstep::control {
+namespace {
+
+constexpr int kUnauthorized = 401;
+
+}  // namespace
 
 StatusPoller::StatusPoller(StatusPollerOptions options, HttpClient* client, Deliver deliver)
     : options_(options), client_(client), deliver_(std::move(deliver)) {}
@@ -55,7 +61,8 @@ void StatusPoller::Ask(const Key& key, Pod* pod, TimePoint now) {
   request.address = pod->target.address;
   request.port = static_cast<uint16_t>(kStatusPort);
   request.target = "/status";
-  request.headers["Authorization"] = pod->target.authorization;
+  request.headers["Authorization"] =
+      "Bearer " + StatusToken(pod->target.job_key, key.second, options_.clock->WallNow());
   client_->Start(std::move(request),
                  options_.answer_timeout,
                  [deliver = deliver_, key](Result<HttpResponse> response) {
@@ -83,6 +90,7 @@ StatusPoller::Finding StatusPoller::Accept(const StatusAnswer& answer) {
       !answer.response.ok() && answer.response.error().code() == ErrorCode::kUnavailable;
   pod.unanswered = answer.response.ok() || finding.is_closed ? 0 : pod.unanswered + 1;
   finding.unanswered = pod.unanswered;
+  finding.is_refused = answer.response.ok() && answer.response->status == kUnauthorized;
   if (answer.response.ok() && answer.response->status == 200) {
     auto decoded = DecodeStatusDocument(answer.response->body);
     // An address is kept by a replacement: only the pod that was asked may answer.

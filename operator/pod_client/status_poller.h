@@ -26,12 +26,14 @@ struct StatusPollerOptions {
 
   // Calls under way at once; the others wait their turn.
   std::size_t open_max = 64;
+
+  const Clock* clock = nullptr;  // required; outlives the poller. Tokens are good for a while
 };
 
 // One pod to ask.
 struct StatusTarget {
   std::string address;
-  std::string authorization;  // header
+  std::string job_key;  // opens its status
   Duration interval{};
 
   friend bool operator==(const StatusTarget&, const StatusTarget&) = default;
@@ -72,7 +74,8 @@ class StatusPoller {
   // What an answer tells of a pod that is still asked.
   struct Finding {
     std::optional<StatusDocument> document;
-    bool is_closed = false;  // nobody listens at its port
+    bool is_closed = false;   // nobody listens at its port
+    bool is_refused = false;  // it does not take our key
     int unanswered = 0;  // times in a row that it was asked and somebody listened, but said nothing
   };
 

@@ -28,7 +28,27 @@ struct Describer {
   std::string operator()(const DeleteJob& /*effect*/) const { return "delete the job"; }
 };
 
+struct Phases {
+  bool pod_has_ended = false;
+
+  EffectPhase operator()(const SendControl& /*effect*/) const { return EffectPhase::kTell; }
+
+  EffectPhase operator()(const DeletePod& /*effect*/) const {
+    return pod_has_ended ? EffectPhase::kFillRoom : EffectPhase::kMakeRoom;
+  }
+
+  EffectPhase operator()(const PrepareJob& /*effect*/) const { return EffectPhase::kMakeRoom; }
+
+  EffectPhase operator()(const CreatePod& /*effect*/) const { return EffectPhase::kFillRoom; }
+
+  EffectPhase operator()(const DeleteJob& /*effect*/) const { return EffectPhase::kLeave; }
+};
+
 }  // namespace
+
+EffectPhase PhaseOf(const Effect& effect, bool pod_has_ended) {
+  return std::visit(Phases{pod_has_ended}, effect);
+}
 
 std::string DescribeEffect(const Effect& effect) {
   return std::visit(Describer{}, effect);

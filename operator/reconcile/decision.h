@@ -49,8 +49,22 @@ struct PrepareJob {
   friend bool operator==(const PrepareJob&, const PrepareJob&) = default;
 };
 
-// In the order in which they are carried out.
 using Effect = std::variant<DeletePod, PrepareJob, CreatePod, SendControl, DeleteJob>;
+
+// Effects are carried out phase after phase, those of one phase in any order or side by side.
+enum class EffectPhase {
+  kTell,      // control messages, which nobody waits for
+  kMakeRoom,  // pods that still hold something go, and what new pods need is made
+  kFillRoom,  // pods come; those that have ended and hold nothing go meanwhile
+  kLeave,     // the job itself goes
+};
+
+inline constexpr EffectPhase kEffectPhases[] = {
+    EffectPhase::kTell, EffectPhase::kMakeRoom, EffectPhase::kFillRoom, EffectPhase::kLeave};
+
+// `pod_has_ended`: of a DeletePod, whether its pod has. The one table of this order, for every
+// executor.
+EffectPhase PhaseOf(const Effect& effect, bool pod_has_ended = false);
 
 // "delete pod mnist-worker-1: ...": one line, for logs and test messages.
 std::string DescribeEffect(const Effect& effect);
@@ -80,8 +94,8 @@ struct MetricDelta {
   friend bool operator==(const MetricDelta&, const MetricDelta&) = default;
 };
 
-// What one pass wants. The status is written first; effects are carried out, in order, and events
-// and metrics leave, only after that write was accepted.
+// What one pass wants. The status is written first; effects are carried out, by phase, and
+// events and metrics leave, only after that write was accepted.
 struct Decision {
   TrainingJobStatus status;
   std::vector<Effect> effects;

@@ -22,7 +22,7 @@ Decision RejectJob(const TrainingJob& job,
     decision.metrics.push_back({Metric::kJobsFinished, "failed", 1});
   }
   for (const kube::Pod& pod : observed.pods) {
-    const auto identity = ParsePodLabels(pod.labels);
+    const auto identity = IdentityOf(pod);
     if (identity.has_value() && identity->job_uid == job.metadata.uid && !HasEnded(pod) &&
         !pod.is_deleting) {
       decision.effects.push_back(

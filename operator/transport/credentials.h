@@ -6,8 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "common/base/time.h"
-
 namespace lockstep::control {
 
 // What TLS needs to know. All PEM.
@@ -29,6 +27,9 @@ struct CredentialSnapshot {
   TlsMaterial tls;
 };
 
+// What has come of the search for newer credentials.
+enum class CredentialSearch { kFound, kNothing, kGoesOn };
+
 // Where credentials come from. Thread: any.
 class Credentials {
  public:
@@ -41,9 +42,8 @@ class Credentials {
   // there is already. Never blocks.
   virtual void ReportRefused(uint64_t version) = 0;
 
-  // Waits until there is something newer than `version`, or it is known that there is nothing now,
-  // or the deadline has passed. Returns whether there is.
-  virtual bool AwaitNewer(uint64_t version, Deadline deadline) = 0;
+  // Whether there is something newer than `version`, or may be soon. Never blocks.
+  virtual CredentialSearch LookForNewer(uint64_t version) = 0;
 };
 
 // The same for ever.
@@ -55,7 +55,7 @@ class FixedCredentials final : public Credentials {
 
   void ReportRefused(uint64_t) override {}
 
-  bool AwaitNewer(uint64_t, Deadline) override { return false; }
+  CredentialSearch LookForNewer(uint64_t) override { return CredentialSearch::kNothing; }
 
  private:
   std::shared_ptr<const CredentialSnapshot> snapshot_;  // shared with requests under way

@@ -199,11 +199,20 @@ void ClusterView::Reserve(const JobId& key, TrainingJobStatus status) {
   usage_stale_.insert(key);
 }
 
+void ClusterView::EndReservation(const JobId& key, News* news) {
+  const auto reserved = reserved_.extract(key);
+  if (reserved.empty()) {
+    return;
+  }
+  usage_stale_.insert(key);
+  const StoredJob* const stored = FindJob(key);
+  news->frees_room =
+      news->frees_room || stored == nullptr || stored->job.status != reserved.mapped();
+}
+
 void ClusterView::EndReservations(News* news) {
-  for (const auto& [key, status] : std::exchange(reserved_, {})) {
-    usage_stale_.insert(key);
-    const StoredJob* const stored = FindJob(key);
-    news->frees_room = news->frees_room || stored == nullptr || stored->job.status != status;
+  while (!reserved_.empty()) {
+    EndReservation(JobId(reserved_.begin()->first), news);
   }
 }
 

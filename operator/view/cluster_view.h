@@ -81,9 +81,10 @@ class ClusterView {
                   News* news);
 
   // The job is about to have this status: what it would hold is counted as held until
-  // EndReservations. There, a job that was waited for may not have got its place after all.
+  // EndReservation. There, a job that was waited for may not have got its place after all.
   void Reserve(const JobId& key, TrainingJobStatus status);
-  void EndReservations(News* news);
+  void EndReservation(const JobId& key, News* news);
+  void EndReservations(News* news);  // all of them
 
   // Null when there is no such job.
   const StoredJob* FindJob(const JobId& key) const;

@@ -22,8 +22,7 @@ kube::ResourceList RequestOf(const TrainingJob& job, Role role) {
 }
 
 bool IsOwn(const kube::Pod& pod, const kube::Item<StoredJob>* job) {
-  const auto found = pod.labels.find(label::kJobUid);
-  return job != nullptr && found != pod.labels.end() && found->second == job->uid;
+  return job != nullptr && pod.owner_uid == job->uid;
 }
 
 void AddPromised(const std::string& job, const TrainingJobStatus& status, Promised* promised) {

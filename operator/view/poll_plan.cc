@@ -43,7 +43,7 @@ std::vector<Candidate> CandidatesOf(const TrainingJob& job,
                                     const std::vector<const kube::Pod*>& pods) {
   std::vector<Candidate> candidates;
   for (const kube::Pod* pod : pods) {
-    const auto identity = ParsePodLabels(pod->labels);
+    const auto identity = IdentityOf(*pod);
     if (!identity || !identity->rank || identity->job_uid != job.metadata.uid ||
         pod->status.phase != kube::PodPhase::kRunning || pod->status.pod_ip.empty()) {
       continue;

@@ -22,6 +22,7 @@ class PollPlanTest : public testing::Test {
       pod.name = "mnist-worker-" + std::to_string(i);
       pod.labels =
           EncodePodLabels({"mnist", job_.metadata.uid, {Role::kWorker, i}, i, PodNumber{}});
+      pod.owner_uid = job_.metadata.uid;
       pod.status.phase = kube::PodPhase::kRunning;
       pod.status.pod_ip = "10.0.0." + std::to_string(i);
       pods_.push_back(pod);

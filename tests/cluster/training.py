@@ -111,7 +111,9 @@ class Training:
 
     def status(self, pod):
         """A worker's status document; None while it has none."""
-        token = {"Authorization": f"Bearer {self.sign(b'status')}"}
+        expires = str(int(time.time()) + 60)
+        signed = self.sign(f"status\n{pod['metadata']['name']}\n{expires}".encode())
+        token = {"Authorization": f"Bearer {expires}.{signed}"}
         code, body = self.ask(pod, "/status", headers=token)
         return json.loads(body) if code == 200 else None
 

@@ -15,7 +15,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr const char* kOperatorNamespace = "lockstep-system";
-constexpr int kPassesMax = 3;  // of one moment: the rest of the world waits no longer
+constexpr int kRoundsMax = 12;  // of one moment: the rest of the world waits no longer
 constexpr Duration kLeadRetry = milliseconds(500);
 
 kube::Selection OursIn(const kube::ResourceType& type) {
@@ -164,17 +164,25 @@ void SimOperator::Run() {
     RunWatches();
     RunReports();
     TryToLead();
-    for (int i = 0; i < kPassesMax && !is_dead() && IsLeader(); ++i) {
-      const std::vector<TurnReport> passes = loop_.Step(parts_.context->now);
-      if (passes.empty()) {
-        break;
-      }
-      for (const TurnReport& pass : passes) {
-        parts_.context->Tell(identity_ + ": pass of " + pass.key.name);
-      }
-    }
+    RunTurns();
   }
   is_running_ = false;
+}
+
+// What is asked and answered at once goes on at once.
+void SimOperator::RunTurns() {
+  for (int i = 0; i < kRoundsMax && !is_dead(); ++i) {
+    std::vector<kube::CallsAnswered> answers = network_.Run();
+    if (is_dead() || (answers.empty() && i > 0)) {
+      return;
+    }
+    for (kube::CallsAnswered& answered : answers) {
+      loop_.Accept(std::move(answered));
+    }
+    for (const TurnReport& turn : loop_.Step(parts_.context->now)) {
+      parts_.context->Tell(identity_ + ": turn of " + turn.key.name + " is over");
+    }
+  }
 }
 
 void SimOperator::RunElection() {
@@ -191,7 +199,7 @@ void SimOperator::RunElection() {
   }
   if (election_.role(context->now) == kube::LeaseRole::kLost) {
     context->Tell(identity_ + ": lost its lease and stands by");
-    loop_.StandBy();
+    loop_.StandBy(context->now);
     election_.Rejoin();
   }
 }

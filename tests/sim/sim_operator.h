@@ -117,6 +117,7 @@ class SimOperator final : public Publisher, public ControlSender {
   void RunElection();
   void RunWatches();
   void RunReports();
+  void RunTurns();
   void TryToLead();
   ObjectPtr PodAt(const std::string& address) const;
 

@@ -5,6 +5,7 @@
 
 #include "common/base/check.h"
 #include "common/base/digest.h"
+#include "common/base/time.h"
 #include "common/contract/status_document.h"
 #include "common/json/json.h"
 
@@ -28,11 +29,12 @@ HttpServerResponse AnswerHealth(const StatusBoard& board) {
 
 HttpServerResponse AnswerStatus(const RuntimeEndpointsOptions& options,
                                 const HttpServerRequest& request) {
-  if (!IsStatusAuthorized(options.job_key, request.Header("authorization"))) {
-    return Refusal(401, "the job's status token is required");
+  const StatusDocument document = options.board->Snapshot();
+  const WallTime now = SystemClock().WallNow();
+  if (!IsStatusAuthorized(options.job_key, document.pod, request.Header("authorization"), now)) {
+    return Refusal(401, "a status token for this pod, of this hour, is required");
   }
-  return HttpServerResponse{
-      200, "application/json", EncodeStatusDocument(options.board->Snapshot())};
+  return HttpServerResponse{200, "application/json", EncodeStatusDocument(document)};
 }
 
 // Refuses what is not signed before anything of it is read, and what is old before it is obeyed.

@@ -85,8 +85,14 @@ TEST_F(RuntimeEndpoints, MetricsAreOpenToScrapers) {
 TEST_F(RuntimeEndpoints, StatusIsForHoldersOfTheToken) {
   EXPECT_EQ(Get("/status").status, 401);
   EXPECT_EQ(Get("/status", "Bearer guess").status, 401);
-  board_.Update([](StatusDocument& document) { document.job = "mnist"; });
-  const HttpServerResponse response = Get("/status", "Bearer " + StatusToken(kKey));
+  board_.Update([](StatusDocument& document) {
+    document.job = "mnist";
+    document.pod = "mnist-worker-0";
+  });
+  const WallTime now = SystemClock().WallNow();
+  EXPECT_EQ(Get("/status", "Bearer " + StatusToken(kKey, "mnist-worker-1", now)).status, 401);
+  const HttpServerResponse response =
+      Get("/status", "Bearer " + StatusToken(kKey, "mnist-worker-0", now));
   EXPECT_EQ(response.status, 200);
   EXPECT_THAT(response.body, HasSubstr("\"mnist\""));
 }

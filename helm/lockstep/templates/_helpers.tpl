@@ -10,6 +10,11 @@
 {{- end }}
 {{- end }}
 
+{{- /* The release's own, as the lease is: two releases in one namespace do not meet. */}}
+{{- define "lockstep.keySecret" -}}
+{{ include "lockstep.name" . }}-key
+{{- end }}
+
 {{- /* The labels by which the operator's pods are found; they never change. */}}
 {{- define "lockstep.selector" -}}
 app.kubernetes.io/name: lockstep

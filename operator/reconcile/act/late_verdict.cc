@@ -13,7 +13,7 @@ namespace {
 
 // The end of a replaced rank's pod, as its kubelet tells it.
 Failure EndOf(const DecisionBuilder& builder, const kube::Pod& pod) {
-  const auto identity = ParsePodLabels(pod.labels);
+  const auto identity = IdentityOf(pod);
   Member member;
   member.task = identity->task;
   member.rank = identity->rank;

@@ -186,6 +186,7 @@ Result<kube::Pod> BuildPod(const TrainingJob& job,
                                 request.task,
                                 FirstRankOf(topology, request.task),
                                 request.number});
+  pod.owner_uid = job.metadata.uid;
   pod.spec = SpecOf(job, *role, request, settings);
   FillInFields(*role, &pod);
   for (auto& [name, value] : variables) {

@@ -17,7 +17,7 @@ struct OwnPod {
 std::vector<OwnPod> OwnPods(const Metadata& job, const Observed& observed) {
   std::vector<OwnPod> pods;
   for (const kube::Pod& pod : observed.pods) {
-    const auto identity = ParsePodLabels(pod.labels);
+    const auto identity = IdentityOf(pod);
     if (identity.has_value() && identity->job == job.name && identity->job_uid == job.uid &&
         pod.namespace_name == job.namespace_name) {
       pods.push_back({&pod, *identity});
@@ -143,7 +143,7 @@ const std::string& SeenMark(const kube::Pod& pod) {
 }
 
 const PodPlacement* SuccessorOf(const TrainingJobStatus& status, const kube::Pod& pod) {
-  const auto identity = ParsePodLabels(pod.labels);
+  const auto identity = IdentityOf(pod);
   if (!identity.has_value() || identity->number.attempt != status.attempt) {
     return nullptr;
   }

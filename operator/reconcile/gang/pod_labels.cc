@@ -77,4 +77,12 @@ std::optional<PodIdentityLabels> ParsePodLabels(const Labels& labels) {
   return identity;
 }
 
+std::optional<PodIdentityLabels> IdentityOf(const kube::Pod& pod) {
+  std::optional<PodIdentityLabels> identity = ParsePodLabels(pod.labels);
+  if (identity.has_value() && identity->job_uid != pod.owner_uid) {
+    identity.reset();
+  }
+  return identity;
+}
+
 }  // namespace lockstep::control

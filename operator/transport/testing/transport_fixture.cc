@@ -36,9 +36,9 @@ void TestCredentials::ReportRefused(uint64_t version) {
   }
 }
 
-bool TestCredentials::AwaitNewer(uint64_t version, Deadline) {
+CredentialSearch TestCredentials::LookForNewer(uint64_t version) {
   const std::lock_guard lock(mutex_);
-  return current_->version > version;
+  return current_->version > version ? CredentialSearch::kFound : CredentialSearch::kNothing;
 }
 
 void TestCredentials::SetToken(const std::string& token) {

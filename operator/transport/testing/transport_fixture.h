@@ -28,12 +28,12 @@ class TestCredentials final : public Credentials {
 
   std::shared_ptr<const CredentialSnapshot> Current() const override;
   void ReportRefused(uint64_t version) override;
-  bool AwaitNewer(uint64_t version, Deadline deadline) override;
+  CredentialSearch LookForNewer(uint64_t version) override;
 
   void SetToken(const std::string& token);
   void SetTls(const TlsMaterial& tls);
 
-  // What ReportRefused and AwaitNewer bring: called with the lock released, at most once a version.
+  // What ReportRefused brings: called with the lock released, at most once a version.
   void SetOnRefused(std::function<void()> on_refused);
 
   int refused_count() const;

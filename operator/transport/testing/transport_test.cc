@@ -2,8 +2,7 @@
 
 #include <utility>
 
-#include "operator/transport/beast_transport.h"
-#include "operator/transport/cpprest_transport.h"
+#include "operator/transport/make_transport.h"
 
 namespace lockstep::control {
 
@@ -39,10 +38,7 @@ std::unique_ptr<Transport> TransportTest::MakeTransport(TransportOptions options
   options.user_agent = "lockstep-test";
   options.connections_max = kConnectionsMax;
   options.sweep_period = std::chrono::milliseconds(10);
-  if (!IsCpprest()) {
-    return MakeBeastTransport(std::move(options));
-  }
-  auto made = MakeCpprestTransport(std::move(options));
+  auto made = control::MakeTransport(GetParam(), std::move(options));
   LOCKSTEP_CHECK(made.ok(), made.error().ToString());
   return std::move(made).value();
 }

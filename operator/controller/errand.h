@@ -1,0 +1,31 @@
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "common/base/result.h"
+#include "operator/kube/request.h"
+
+namespace lockstep::control {
+
+// One call of an errand, and who reads its reply.
+struct ErrandCall {
+  std::function<kube::Request()> make;  // when it is sent: the pods of a gang are megabytes
+  std::function<void(kube::CallResult)> read;
+};
+
+// Something that takes calls to the API server, in rounds: what to ask next follows from the
+// replies. Touches no socket; ErrandRunner carries it on.
+class Errand {
+ public:
+  virtual ~Errand() = default;
+
+  // The calls of the next round, in no order among each other. Called when every reply of the last
+  // one has been read; none: the errand is over.
+  virtual std::vector<ErrandCall> Next() = 0;
+
+  // What has become of it, when it is over. Called once.
+  virtual std::vector<Status> TakeAnswers() = 0;
+};
+
+}  // namespace lockstep::control

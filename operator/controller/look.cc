@@ -1,0 +1,230 @@
+#include "operator/controller/look.h"
+
+#include <utility>
+
+#include "operator/api/placement.h"
+#include "operator/kube/decode.h"
+#include "operator/kube/json_stream.h"
+#include "operator/reconcile/gang/pod_labels.h"
+
+namespace lockstep::control {
+namespace {
+
+// Objects read at once. Choice: a job of 500 workers is 100 KB, and one page is held whole.
+constexpr int kPageSize = 100;
+
+// Rounds of one look. Choice: one for the job, one for its pods, one for its service, and as many
+// pages as 10,000 pods have. What goes on changing is looked at again later.
+constexpr int kRoundsMax = 110;
+
+}  // namespace
+
+kube::Request Listing::Next() const {
+  kube::ListOptions page;
+  page.limit = kPageSize;
+  page.continue_token = continue_token_;
+  return kube::List(selection_, page);
+}
+
+Status Listing::Read(kube::CallResult result) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const kube::Reply reply, kube::RequireSuccess(std::move(result)));
+  kube::ListSplitter splitter;
+  LOCKSTEP_RETURN_IF_ERROR(splitter.Feed(reply.body, learn_));
+  LOCKSTEP_ASSIGN_OR_RETURN(const kube::ListHead head, splitter.Finish());
+  continue_token_ = head.continue_token;
+  is_over_ = continue_token_.empty();
+  return OkStatus();
+}
+
+Look::Look(JobId key, ClusterView* view, ClusterNotes* notes)
+    : key_(std::move(key)), view_(view), notes_(notes) {}
+
+std::vector<ErrandCall> Look::Next() {
+  if (!answer_.ok()) {
+    return {};
+  }
+  if (++rounds_ > kRoundsMax) {
+    Note(Error(ErrorCode::kUnavailable, "what is there changes faster than it can be read"));
+    return {};
+  }
+  const StoredJob* const stored = view_->FindJob(key_);
+  const bool is_in_doubt = notes_->unsettled.count(key_) > 0;
+  if (is_in_doubt || (stored != nullptr && !has_read_job_ && IsBehindItsPods(*stored))) {
+    return {JobReading()};
+  }
+  if (stored != nullptr && !stored->is_deleting && HasPodsToList(*stored)) {
+    return {PodListing()};
+  }
+  // A pod that was seen and is not in the view has ended only if the server says so: the view of an
+  // operator that has just started, or lost its watch, may be older than the status it reads. Pods
+  // of a job that is gone may hold room here that has long been free.
+  std::vector<ErrandCall> pods = PodReadings(
+      key_, view_->UncertainPods(key_), view_, notes_, [this](Status status) { Note(status); });
+  if (!pods.empty()) {
+    return pods;
+  }
+  // Nothing tells of services that do not carry our label: a foreign one may have gone.
+  if (stored != nullptr && !has_read_service_ && notes_->foreign_services.count(key_) > 0) {
+    return {ServiceReading()};
+  }
+  return {};
+}
+
+std::vector<Status> Look::TakeAnswers() {
+  const StoredJob* const stored = view_->FindJob(key_);
+  if (answer_.ok() && (stored == nullptr || stored->is_deleting)) {
+    return {Error(ErrorCode::kNotFound, key_.namespace_name + "/" + key_.name + " is gone")};
+  }
+  return {answer_};
+}
+
+// The first thing that went wrong.
+void Look::Note(Status status) {
+  if (answer_.ok()) {
+    answer_ = std::move(status);
+  }
+}
+
+// An operator that has just taken over may see pods of a decision that it has not seen yet. Acting
+// on the older status would undo it.
+bool Look::IsBehindItsPods(const StoredJob& stored) const {
+  const TrainingJobStatus& status = stored.job.status;
+  for (const kube::Item<kube::Pod>* pod : view_->PodsOf(key_)) {
+    const auto identity = IdentityOf(*pod->object);
+    if (!identity.has_value() || identity->job_uid != stored.job.metadata.uid) {
+      continue;
+    }
+    const PodPlacement* const placement = FindPlacement(status, identity->task);
+    if (identity->number.attempt > status.attempt ||
+        (identity->number.attempt == status.attempt && placement != nullptr &&
+         identity->number.incarnation > placement->incarnation)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// A job between two attempts names no pods in its status. Those that the last leader has made and
+// removed may still run, and a view that lags shows none of them: the next gang would stand beside.
+bool Look::HasPodsToList(const StoredJob& stored) const {
+  const TrainingJobStatus& status = stored.job.status;
+  return status.attempt != Attempt() && status.placement.empty() &&
+         notes_->pods_listed.count(key_) == 0;
+}
+
+ErrandCall Look::JobReading() {
+  return {[this] { return kube::Get(kube::kTrainingJobs, key_.namespace_name, key_.name); },
+          [this](kube::CallResult result) { Note(ReadJob(std::move(result))); }};
+}
+
+Status Look::ReadJob(kube::CallResult result) {
+  has_read_job_ = true;
+  const Result<kube::Reply> reply = kube::RequireSuccess(std::move(result));
+  if (reply.ok()) {
+    LOCKSTEP_ASSIGN_OR_RETURN(const auto job, kube::DecodeRaw(reply->body));
+    view_->LearnJob(job, &notes_->news);
+  } else if (reply.error().code() != ErrorCode::kNotFound) {
+    return reply.error();
+  } else if (const StoredJob* const stored = view_->FindJob(key_)) {
+    view_->LearnJobIsGone(key_, std::string(stored->job.metadata.uid), &notes_->news);
+  }
+  notes_->unsettled.erase(key_);
+  view_->EndReservation(key_, &notes_->news);
+  return OkStatus();
+}
+
+ErrandCall Look::PodListing() {
+  if (!pods_) {
+    pods_.emplace(
+        kube::Selection{
+            kube::kPods, key_.namespace_name, std::string(label::kJob) + "=" + key_.name, ""},
+        [this](std::string_view json) {
+          if (const auto pod = kube::DecodePod(json); pod.ok()) {
+            view_->LearnPod(*pod, &notes_->news);
+          }
+        });
+  }
+  return {[this] { return pods_->Next(); },
+          [this](kube::CallResult result) {
+            Note(pods_->Read(std::move(result)));
+            if (pods_->is_over()) {
+              notes_->pods_listed.insert(key_);
+            }
+          }};
+}
+
+ErrandCall Look::ServiceReading() {
+  return {[this] { return kube::Get(kube::kServices, key_.namespace_name, key_.name); },
+          [this](kube::CallResult result) { Note(ReadService(std::move(result))); }};
+}
+
+Status Look::ReadService(kube::CallResult result) {
+  has_read_service_ = true;
+  const Result<kube::Reply> reply = kube::RequireSuccess(std::move(result));
+  const StoredJob* const stored = view_->FindJob(key_);
+  if (!reply.ok() && reply.error().code() != ErrorCode::kNotFound) {
+    return reply.error();
+  }
+  if (reply.ok()) {
+    LOCKSTEP_ASSIGN_OR_RETURN(const auto service, kube::DecodeService(reply->body));
+    if (stored == nullptr || service.object->owner_uid != stored->job.metadata.uid) {
+      return OkStatus();
+    }
+    view_->LearnService(service, &notes_->news);
+  }
+  notes_->foreign_services.erase(key_);
+  return OkStatus();
+}
+
+std::vector<ErrandCall> PodReadings(const JobId& key,
+                                    const std::vector<std::string>& names,
+                                    ClusterView* view,
+                                    ClusterNotes* notes,
+                                    const std::function<void(Status)>& note) {
+  std::vector<ErrandCall> calls;
+  for (const std::string& name : names) {
+    calls.push_back({[key, name] { return kube::Get(kube::kPods, key.namespace_name, name); },
+                     [key, name, view, notes, note](kube::CallResult result) {
+                       const Result<kube::Reply> reply = kube::RequireSuccess(std::move(result));
+                       if (!reply.ok() && reply.error().code() == ErrorCode::kNotFound) {
+                         view->LearnPodIsMissing(key, name, &notes->news);
+                         return;
+                       }
+                       const auto pod = reply.ok() ? kube::DecodePod(reply->body) : reply.error();
+                       if (!pod.ok()) {
+                         note(pod.error());
+                         return;
+                       }
+                       view->LearnPodOfName(key, *pod, &notes->news);
+                     }});
+  }
+  return calls;
+}
+
+JobsLook::JobsLook(ClusterView* view, ClusterNotes* notes)
+    : notes_(notes),
+      jobs_({kube::kTrainingJobs, view->ServedNamespace(), "", ""},
+            [this, view](std::string_view json) {
+              if (const auto job = kube::DecodeRaw(json); job.ok()) {
+                unlisted_.erase({job->key.namespace_name, job->key.name});
+                view->LearnJob(*job, &notes_->news);
+              }
+            }) {
+  const std::vector<JobId> known = view->Jobs();
+  unlisted_ = {known.begin(), known.end()};
+}
+
+std::vector<ErrandCall> JobsLook::Next() {
+  if (!answer_.ok()) {
+    return {};
+  }
+  if (jobs_.is_over()) {
+    // Gone, or made after the first page was read: each is read anew before it is decided on.
+    notes_->unsettled = std::move(unlisted_);
+    return {};
+  }
+  return {{[this] { return jobs_.Next(); },
+           [this](kube::CallResult result) { answer_ = jobs_.Read(std::move(result)); }}};
+}
+
+}  // namespace lockstep::control
