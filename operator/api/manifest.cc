@@ -48,6 +48,8 @@ YamlStream ReadText(std::string_view text, std::string_view file) {
 
 void AddDocument(const YamlDocument& document, Manifest* manifest) {
   DecodedJob decoded = DecodeTrainingJob(document.value);
+  decoded.errors.insert(
+      decoded.errors.end(), decoded.status_errors.begin(), decoded.status_errors.end());
   for (const Error& error : decoded.errors) {
     TextPosition at = document.positions.Find(error.field());
     if (at.line == 0) {

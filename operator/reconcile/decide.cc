@@ -25,6 +25,7 @@
 #include "operator/reconcile/policy/deadline.h"
 #include "operator/reconcile/policy/success_policy.h"
 #include "operator/reconcile/policy/ttl.h"
+#include "operator/reconcile/stall.h"
 
 namespace lockstep::control {
 namespace {
@@ -56,6 +57,7 @@ void Begin(DecisionBuilder* builder) {
     status->rollbacks = 0;
   }
   status->observed_generation = builder->job().metadata.generation;
+  EndStall(status, builder->now());
   if (FindCondition(builder->status(), ConditionType::kCreated) == nullptr) {
     builder->Set(
         {ConditionType::kCreated, true, "JobCreated", "the operator has taken the job up"});
