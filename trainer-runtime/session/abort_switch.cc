@@ -1,4 +1,4 @@
-#include "trainer-runtime/cmd/abort_switch.h"
+#include "trainer-runtime/session/abort_switch.h"
 
 namespace lockstep::runtime {
 
