@@ -11,7 +11,8 @@ Session::Session(SessionOptions options)
     : options_(std::move(options)),
       rank_(options_.mesh.identity.rank),
       world_size_(options_.mesh.identity.world_size),
-      at_least_(options_.mesh.initial_epoch) {}
+      at_least_(options_.mesh.initial_epoch),
+      on_stop_(options_.stop, [this] { abort_switch_.Stop(); }) {}
 
 Result<std::unique_ptr<Session>> Session::Start(SessionOptions options) {
   std::unique_ptr<Session> session(new Session(std::move(options)));
@@ -51,15 +52,21 @@ Result<JoinedMeeting> Session::Join(Meeting meeting) {
   for (const MemberFacts& member : meeting.members) {
     options.host_ids.push_back(member.host_id);
   }
-  LOCKSTEP_ASSIGN_OR_RETURN(
-      communicator_,
-      MakeCommunicator(std::move(options), Deadline::After(SteadyNow(), options_.meeting_timeout)));
-  abort_switch_.Set(communicator_.get(), meeting.epoch);
+  LOCKSTEP_RETURN_IF_ERROR(abort_switch_.ArmLinks(options.links, meeting.epoch));
+  Result<std::unique_ptr<Communicator>> joined =
+      MakeCommunicator(std::move(options), Deadline::After(SteadyNow(), options_.meeting_timeout));
+  if (!joined.ok()) {
+    abort_switch_.Disarm();
+    // The links may have ended because we ended them.
+    return abort_switch_.Reason(meeting.epoch).value_or(joined.error());
+  }
+  communicator_ = std::move(joined).value();
+  abort_switch_.ArmCommunicator(communicator_.get(), meeting.epoch);
   return JoinedMeeting{meeting.epoch, PickStateSource(meeting.members), communicator_.get()};
 }
 
 void Session::Leave() {
-  abort_switch_.Set(nullptr, at_least_);
+  abort_switch_.Disarm();
   communicator_.reset();
 }
 

@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <stop_token>
 
 #include "common/base/result.h"
 #include "common/base/strong_id.h"
@@ -36,7 +37,8 @@ class Session {
   // meeting is gone from here on. Errors: those of Mesh::Meet.
   Result<Meeting> Meet(bool has_state, Step last_applied);
 
-  // Joins the ranks of `meeting`: collective. Errors: those of MakeCommunicator.
+  // Joins the ranks of `meeting`: collective. Ends within a second of a loss or of a request to
+  // stop. Errors: those of MakeCommunicator; kAborted (stop requested).
   Result<JoinedMeeting> Join(Meeting meeting);
 
   // Ends the newest meeting for this rank: its communicator is gone.
@@ -63,6 +65,7 @@ class Session {
   Epoch at_least_;  // of the next meeting
   std::unique_ptr<Communicator> communicator_;
   AbortSwitch abort_switch_;
+  std::stop_callback<std::function<void()>> on_stop_;
   std::unique_ptr<Mesh> mesh_;  // last: its thread trips the switch
 };
 

@@ -20,6 +20,7 @@ namespace lockstep::runtime {
 namespace {
 
 constexpr Duration kPatience = std::chrono::seconds(30);  // far above what anything here takes
+constexpr Duration kHeard = std::chrono::seconds(1);      // what a loss or a stop may take
 
 constexpr std::size_t kRanks = 3;
 
@@ -143,6 +144,49 @@ TEST_F(SessionGang, SurvivorsMeetTheReplacementAndGoOn) {
   EXPECT_EQ(steps, (std::vector<int64_t>{10, 10, 10}));
   EXPECT_NE(last_source[1], std::nullopt);
   EXPECT_NE(last_source[1], std::optional(1));
+}
+
+// The peer met, and is gone before it joins; its data connections stay open, as those of a node
+// that loses its power do. Only the mesh knows.
+TEST_F(SessionGang, JoiningHearsOfALoss) {
+  std::vector<Meeting> meetings = MeetAll();
+  auto joining =
+      std::async(std::launch::async, [&] { return sessions_[0]->Join(std::move(meetings[0])); });
+  sessions_[1].reset();
+  ASSERT_EQ(joining.wait_for(kHeard), std::future_status::ready);
+  const auto joined = joining.get();
+  ASSERT_FALSE(joined.ok());
+  EXPECT_EQ(joined.error().code(), ErrorCode::kPeerLost);
+  EXPECT_EQ(joined.error().message(), "rank 1 is lost: closed");
+  EXPECT_TRUE(sessions_[0]->MayMeetAgain(joined.error()));
+}
+
+// The loss is known before the rank comes to join: it was still loading.
+TEST_F(SessionGang, JoiningKnowsOfAnEarlierLoss) {
+  std::vector<Meeting> meetings = MeetAll();
+  sessions_[1].reset();
+  const TimePoint patience_ends = SteadyNow() + kPatience;
+  while (sessions_[0]->mesh().Peers()[0].state == PeerState::kConnected &&
+         SteadyNow() < patience_ends) {
+    std::this_thread::yield();
+  }
+  auto joining =
+      std::async(std::launch::async, [&] { return sessions_[0]->Join(std::move(meetings[0])); });
+  ASSERT_EQ(joining.wait_for(kHeard), std::future_status::ready);
+  EXPECT_EQ(joining.get().error().code(), ErrorCode::kPeerLost);
+}
+
+// A peer is slow to load; a stop does not wait for it.
+TEST_F(SessionGang, JoiningHearsAStop) {
+  std::vector<Meeting> meetings = MeetAll();
+  auto joining =
+      std::async(std::launch::async, [&] { return sessions_[0]->Join(std::move(meetings[0])); });
+  stops_[0].request_stop();
+  ASSERT_EQ(joining.wait_for(kHeard), std::future_status::ready);
+  const auto joined = joining.get();
+  ASSERT_FALSE(joined.ok());
+  EXPECT_EQ(joined.error().code(), ErrorCode::kAborted);
+  EXPECT_FALSE(sessions_[0]->MayMeetAgain(joined.error()));
 }
 
 }  // namespace
