@@ -64,6 +64,12 @@ PodPlacement DecodePlacement(ObjectReader& reader) {
   return placement;
 }
 
+GangOrigin DecodeOrigin(ObjectReader& reader) {
+  return {ReadCount(reader, "generation"),
+          reader.String("revision").value_or(""),
+          reader.String("runtimeImage").value_or("")};
+}
+
 RoleCounts DecodeRoleCounts(ObjectReader& reader) {
   RoleCounts counts;
   counts.name = RequireEnum(reader, "name", kRoleNames).value_or(counts.name);
@@ -168,6 +174,14 @@ Json EncodePlacement(const PodPlacement& placement) {
   return WithUnknown(std::move(value), placement.unknown);
 }
 
+Json EncodeOrigin(const GangOrigin& origin) {
+  Json value = {{"generation", origin.generation}, {"revision", origin.revision}};
+  if (!origin.runtime_image.empty()) {
+    value["runtimeImage"] = origin.runtime_image;
+  }
+  return value;
+}
+
 Json EncodeRoleCounts(const RoleCounts& counts) {
   return {{"name", RoleName(counts.name)},
           {"pending", counts.pending},
@@ -260,6 +274,10 @@ TrainingJobStatus DecodeStatus(const Json& value,
   status.attempt = Attempt(ReadCount(reader, "attempt"));
   status.epoch = Epoch(ReadCount(reader, "epoch"));
   status.placement = DecodeList(reader, "placement", DecodePlacement, errors);
+  if (const Json* origin = reader.Find("origin")) {
+    ObjectReader fields(*origin, reader.PathOf("origin"), errors);
+    status.origin = DecodeOrigin(fields);
+  }
   status.roles = DecodeList(reader, "roles", DecodeRoleCounts, errors);
   status.restarts = DecodeList(reader, "restarts", DecodeRestartCount, errors);
   if (const Json* progress = reader.Find("progress")) {
@@ -306,6 +324,9 @@ Json EncodeStatus(const TrainingJob& job) {
                 {"controlCounter", status.control_counter},
                 {"rollbacks", status.rollbacks},
                 {"quickRestarts", status.quick_restarts}};
+  if (status.origin != GangOrigin()) {
+    value["origin"] = EncodeOrigin(status.origin);
+  }
   if (status.progress) {
     value["progress"] = EncodeProgress(*status.progress);
   }

@@ -280,6 +280,16 @@ struct JobProgress {
   friend bool operator==(const JobProgress&, const JobProgress&) = default;
 };
 
+// What the pods of the running gang are made from. They are alike as long as they live: an edit of
+// the manifest, or another version of the operator, makes itself felt in the next gang only.
+struct GangOrigin {
+  int64_t generation = 0;     // of the manifest
+  std::string revision;       // of what the manifest says of its pods; see RevisionOf
+  std::string runtime_image;  // the operator's own; empty: the cluster has none
+
+  friend bool operator==(const GangOrigin&, const GangOrigin&) = default;
+};
+
 // What the operator knows of a job between its passes. What people read in tables is derived from
 // it when it is written (derived_status.h).
 struct TrainingJobStatus {
@@ -287,6 +297,7 @@ struct TrainingJobStatus {
   Attempt attempt;
   Epoch epoch;
   std::vector<PodPlacement> placement;
+  GangOrigin origin;  // of the gang that has this placement
   std::vector<RoleCounts> roles;
   std::vector<RestartCount> restarts;  // each cause at most once, ordered by cause
   std::optional<JobProgress> progress;
