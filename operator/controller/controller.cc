@@ -5,7 +5,7 @@
 
 #include "common/base/check.h"
 #include "operator/reconcile/decide.h"
-#include "operator/reconcile/reject.h"
+#include "operator/reconcile/stall.h"
 
 namespace lockstep::control {
 namespace {
@@ -126,7 +126,7 @@ bool Controller::DecideOn(JobTurn* turn, TimePoint now) {
   }
   turn->decision = observed->job_problem.empty()
                        ? Decide(turn->job, *observed, WallAt(now))
-                       : RejectJob(turn->job, *observed, observed->job_problem, WallAt(now));
+                       : StallJob(turn->job, observed->job_problem, WallAt(now));
   const Decision& decision = turn->decision;
   if (decision.next_wakeup.has_value()) {
     turn->wakeup = now + (*decision.next_wakeup - WallAt(now));
