@@ -178,6 +178,11 @@ struct OperatorMetrics::Families {
   Counters& finished =
       AddCounters(&registry, "lockstep_jobs_finished_total", "Jobs that ended, by outcome.");
   Gauges& cache = AddGauges(&registry, "lockstep_cache_objects", "Objects kept in memory.");
+  prometheus::Counter& status_refused =
+      AddCounters(&registry,
+                  "lockstep_status_refused_total",
+                  "Answers of pods that do not take the operator's key.")
+          .Add({});
   prometheus::Counter& events_dropped =
       AddCounters(
           &registry, "lockstep_events_dropped_total", "Events not written because too many waited.")
@@ -268,6 +273,10 @@ void OperatorMetrics::SetCache(const CacheCounts& counts) {
 
 void OperatorMetrics::SetLeading(bool is_leading) {
   families_->leading.Set(is_leading ? 1 : 0);
+}
+
+void OperatorMetrics::StatusRefused() {
+  families_->status_refused.Increment();
 }
 
 void OperatorMetrics::SetEventsDropped(int64_t count) {

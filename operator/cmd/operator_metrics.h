@@ -45,6 +45,9 @@ class OperatorMetrics final : public CallObserver {
   void SetLeading(bool is_leading);
   void SetEventsDropped(int64_t count);
 
+  // A pod did not take the operator's key.
+  void StatusRefused();
+
   // Jobs by the word that tables show for their state (StateWord).
   void SetJobs(const std::vector<std::string_view>& states);
 

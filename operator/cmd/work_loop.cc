@@ -91,6 +91,9 @@ void WorkLoop::TakeIn(WorkMessage message) {
       options_.loop->Accept({pod, *std::move(finding.document), answer->received}, now);
     } else if (finding.is_closed) {
       options_.loop->NoteClosed(pod, now);
+    } else if (finding.is_refused) {
+      options_.metrics->StatusRefused();
+      options_.loop->NoteRefused(pod, now);
     }
   } else if (std::holds_alternative<LeadershipWon>(message)) {
     may_lead_ = true;

@@ -64,6 +64,21 @@ void ApiCluster::NoteClosed(const kube::ObjectKey& pod, TimePoint when, News* ne
   Spread(reports_.NoteClosed(job, pod.name, when), job, news);
 }
 
+void ApiCluster::NoteRefused(const kube::ObjectKey& pod, News* news) {
+  const kube::Item<kube::Pod>* const known = parts_.view->FindPod(pod);
+  const auto identity = known == nullptr ? std::nullopt : IdentityOf(*known->object);
+  if (!identity.has_value()) {
+    return;
+  }
+  const JobId job{pod.namespace_name, identity->job};
+  const ReportNews weight = reports_.NoteRefused(job, pod.name);
+  if (weight != ReportNews::kNone) {
+    parts_.logger->Warn("a pod does not take the operator's key",
+                        {{"namespace", pod.namespace_name}, {"pod", pod.name}});
+  }
+  Spread(weight, job, news);
+}
+
 std::string ApiCluster::JobSecretOf(const std::string& job_uid) const {
   return HmacSha256Hex(master_key_, job_uid);
 }

@@ -48,6 +48,9 @@ class ApiCluster final : public Cluster {
   // Nobody listened at a pod's port when it was asked. Adds to `news`.
   void NoteClosed(const kube::ObjectKey& pod, TimePoint when, News* news);
 
+  // A pod did not take our key when it was asked. Adds to `news`; says so in the log once.
+  void NoteRefused(const kube::ObjectKey& pod, News* news);
+
   const PodReports& reports() const { return reports_; }
 
   std::string JobSecretOf(const std::string& job_uid) const;

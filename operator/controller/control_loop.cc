@@ -68,6 +68,12 @@ void ControlLoop::NoteClosed(const kube::ObjectKey& pod, TimePoint now) {
   Spread(news, now);
 }
 
+void ControlLoop::NoteRefused(const kube::ObjectKey& pod, TimePoint now) {
+  News news;
+  cluster_.NoteRefused(pod, &news);
+  Spread(news, now);
+}
+
 void ControlLoop::Lead(const std::string& master_key, TimePoint now) {
   is_leading_ = true;
   cluster_.Lead(master_key);

@@ -58,6 +58,9 @@ class ControlLoop {
   // Nobody listens at the pod's port.
   void NoteClosed(const kube::ObjectKey& pod, TimePoint now);
 
+  // A pod did not take the operator's key.
+  void NoteRefused(const kube::ObjectKey& pod, TimePoint now);
+
   // From now on passes are made; before, the view is only kept warm. Precondition: every watch has
   // delivered its first state.
   void Lead(const std::string& master_key, TimePoint now);

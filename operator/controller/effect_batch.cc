@@ -74,6 +74,7 @@ EffectBatch::EffectBatch(const EffectBatchParts& parts,
 }
 
 std::vector<ErrandCall> EffectBatch::Next() {
+  lists_seen_ = parts_.view->list_count();
   std::vector<ErrandCall> calls = std::exchange(follow_ups_, {});
   while (calls.empty() && phases_begun_ < std::size(kEffectPhases)) {
     calls = CallsOf(kEffectPhases[phases_begun_++]);
@@ -196,7 +197,7 @@ ErrandCall EffectBatch::PodDeletion(std::size_t effect, const DeletePod& removal
         }
         // A reply of another kind says that it is gone, and so will the watch.
         if (const auto pod = kube::DecodePod(reply->body); pod.ok() && pod->key == key) {
-          parts_.view->LearnPod(*pod, &parts_.notes->news);
+          LearnPod(*pod);
         }
         return OkStatus();
       });
@@ -297,7 +298,9 @@ ErrandCall EffectBatch::PodInspection(std::size_t effect, const std::string& nam
 Status EffectBatch::ReadService(kube::CallResult result) {
   LOCKSTEP_ASSIGN_OR_RETURN(const kube::Reply reply, kube::RequireSuccess(std::move(result)));
   LOCKSTEP_ASSIGN_OR_RETURN(const auto service, kube::DecodeService(reply.body));
-  parts_.view->LearnService(service, &parts_.notes->news);
+  if (parts_.view->list_count() == lists_seen_) {  // else the watch tells
+    parts_.view->LearnService(service, &parts_.notes->news);
+  }
   return OkStatus();
 }
 
@@ -316,7 +319,7 @@ Status EffectBatch::ReadCreatedPod(const std::string& name, kube::CallResult res
   }
   NoteCreated(name);
   LOCKSTEP_ASSIGN_OR_RETURN(const auto pod, kube::DecodePod(reply->body));
-  parts_.view->LearnPod(pod, &parts_.notes->news);
+  LearnPod(pod);
   return OkStatus();
 }
 
@@ -327,7 +330,7 @@ Status EffectBatch::ReadExistingPod(std::size_t effect,
   LOCKSTEP_ASSIGN_OR_RETURN(const auto pod, kube::DecodePod(reply.body));
   if (pod.object->owner_uid == job_.metadata.uid) {
     NoteCreated(name);
-    parts_.view->LearnPod(pod, &parts_.notes->news);
+    LearnPod(pod);
     return OkStatus();
   }
   const Status taken = YieldOrRefuse(effect, kube::kPods, name, reply.body);
@@ -383,6 +386,13 @@ Status EffectBatch::YieldOrRefuse(std::size_t effect,
       [](const kube::CallResult&) { return OkStatus(); }));
   return Error(ErrorCode::kUnavailable,
                "the name " + name + " is still held by what an earlier job of this name has left");
+}
+
+void EffectBatch::LearnPod(const kube::Item<kube::Pod>& pod) {
+  parts_.view->LearnPod(pod, &parts_.notes->news);
+  if (parts_.view->list_count() != lists_seen_) {
+    parts_.view->DoubtPod(key_, pod.key.name);
+  }
 }
 
 void EffectBatch::NoteRefusal(const std::string& pod, PodRefusal refusal) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -73,6 +74,7 @@ class EffectBatch final : public Errand {
                        const kube::ResourceType& type,
                        const std::string& name,
                        const std::string& body);
+  void LearnPod(const kube::Item<kube::Pod>& pod);
   void NoteRefusal(const std::string& pod, PodRefusal refusal);
   void NoteCreated(const std::string& pod);
 
@@ -85,6 +87,7 @@ class EffectBatch final : public Errand {
   std::optional<std::size_t> preparation_;  // which effect that is
   std::vector<ErrandCall> follow_ups_;      // what replies of this phase make necessary
   std::size_t phases_begun_ = 0;
+  int64_t lists_seen_ = 0;           // by the view, when the present round began
   bool is_service_foreign_ = false;  // somebody else's has the job's name
 };
 

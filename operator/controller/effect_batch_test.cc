@@ -106,6 +106,21 @@ TEST_F(EffectBatchTest, SlowCallOfOneJobHoldsUpNoOther) {
   EXPECT_FALSE(Settle(kMnist).at(1).ok());
 }
 
+// The pod went while the reply was on its way, and the watch, which began anew in between, has
+// never heard of it.
+TEST_F(EffectBatchTest, PodOfALateReplyIsDoubtedWhenTheWatchHasBegunAnew) {
+  api_.Expect("POST /api/v1/namespaces/default/pods", 201, PodBody(job_.metadata.uid));
+  const auto pod = BuildPod(job_, {{Role::kWorker, 0}, {}, Epoch(0), "node-a"}, PodSettings{});
+  const std::vector<Effect> effects{CreatePod{pod.value()}};
+  cluster_.StartEffects(kMnist, job_, effects);
+  News news;
+  view_.Apply(kube::Replaced<kube::Pod>{}, &news);
+  EXPECT_TRUE(Settle(kMnist).front().ok());
+
+  EXPECT_TRUE(Observe(kMnist)->pods.empty());
+  EXPECT_NE(api_.log.find(std::string("GET ") + kPodPath), std::string::npos);
+}
+
 TEST_F(EffectBatchTest, NothingIsDoneForAJobWhoseNameIsAnothersNow) {
   TrainingJob earlier = job_;
   earlier.metadata.uid = "uid-of-an-earlier-job";

@@ -47,6 +47,7 @@ std::vector<ErrandCall> Look::Next() {
     Note(Error(ErrorCode::kUnavailable, "what is there changes faster than it can be read"));
     return {};
   }
+  lists_seen_ = view_->list_count();
   const StoredJob* const stored = view_->FindJob(key_);
   const bool is_in_doubt = notes_->unsettled.count(key_) > 0;
   if (is_in_doubt || (stored != nullptr && !has_read_job_ && IsBehindItsPods(*stored))) {
@@ -123,6 +124,9 @@ Status Look::ReadJob(kube::CallResult result) {
   if (reply.ok()) {
     LOCKSTEP_ASSIGN_OR_RETURN(const auto job, kube::DecodeRaw(reply->body));
     view_->LearnJob(job, &notes_->news);
+    if (view_->list_count() != lists_seen_) {
+      return OkStatus();  // it may have gone since: asked once more
+    }
   } else if (reply.error().code() != ErrorCode::kNotFound) {
     return reply.error();
   } else if (const StoredJob* const stored = view_->FindJob(key_)) {
@@ -170,7 +174,9 @@ Status Look::ReadService(kube::CallResult result) {
     if (stored == nullptr || service.object->owner_uid != stored->job.metadata.uid) {
       return OkStatus();
     }
-    view_->LearnService(service, &notes_->news);
+    if (view_->list_count() == lists_seen_) {  // else the watch tells
+      view_->LearnService(service, &notes_->news);
+    }
   }
   notes_->foreign_services.erase(key_);
   return OkStatus();
@@ -182,9 +188,10 @@ std::vector<ErrandCall> PodReadings(const JobId& key,
                                     ClusterNotes* notes,
                                     const std::function<void(Status)>& note) {
   std::vector<ErrandCall> calls;
+  const int64_t lists_seen = view->list_count();
   for (const std::string& name : names) {
     calls.push_back({[key, name] { return kube::Get(kube::kPods, key.namespace_name, name); },
-                     [key, name, view, notes, note](kube::CallResult result) {
+                     [key, name, view, notes, note, lists_seen](kube::CallResult result) {
                        const Result<kube::Reply> reply = kube::RequireSuccess(std::move(result));
                        if (!reply.ok() && reply.error().code() == ErrorCode::kNotFound) {
                          view->LearnPodIsMissing(key, name, &notes->news);
@@ -196,13 +203,18 @@ std::vector<ErrandCall> PodReadings(const JobId& key,
                          return;
                        }
                        view->LearnPodOfName(key, *pod, &notes->news);
+                       if (view->list_count() != lists_seen) {
+                         view->DoubtPod(key, name);
+                       }
                      }});
   }
   return calls;
 }
 
 JobsLook::JobsLook(ClusterView* view, ClusterNotes* notes)
-    : notes_(notes),
+    : view_(view),
+      notes_(notes),
+      lists_seen_(view->list_count()),
       jobs_({kube::kTrainingJobs, view->ServedNamespace(), "", ""},
             [this, view](std::string_view json) {
               if (const auto job = kube::DecodeRaw(json); job.ok()) {
@@ -221,6 +233,10 @@ std::vector<ErrandCall> JobsLook::Next() {
   if (jobs_.is_over()) {
     // Gone, or made after the first page was read: each is read anew before it is decided on.
     notes_->unsettled = std::move(unlisted_);
+    if (view_->list_count() != lists_seen_) {
+      const std::vector<JobId> known = view_->Jobs();
+      notes_->unsettled.insert(known.begin(), known.end());
+    }
     return {};
   }
   return {{[this] { return jobs_.Next(); },

@@ -1,9 +1,12 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "operator/controller/cluster_notes.h"
@@ -59,6 +62,7 @@ class Look final : public Errand {
   bool has_read_job_ = false;
   bool has_read_service_ = false;
   int rounds_ = 0;
+  int64_t lists_seen_ = 0;  // by the view, when the present round began
   std::optional<Listing> pods_;
 };
 
@@ -80,7 +84,9 @@ class JobsLook final : public Errand {
   std::vector<Status> TakeAnswers() override { return {answer_}; }
 
  private:
+  ClusterView* view_;
   ClusterNotes* notes_;
+  const int64_t lists_seen_;  // by the view, when this began
   std::set<JobId> unlisted_;  // known, and not among those listed so far
   Listing jobs_;
   Status answer_ = OkStatus();

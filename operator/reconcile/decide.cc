@@ -8,6 +8,7 @@
 #include "common/base/plural.h"
 #include "operator/api/placement.h"
 #include "operator/reconcile/act/decision_builder.h"
+#include "operator/reconcile/act/device_check.h"
 #include "operator/reconcile/act/gang_restart.h"
 #include "operator/reconcile/act/late_verdict.h"
 #include "operator/reconcile/act/renewal.h"
@@ -458,6 +459,7 @@ Decision Decide(const TrainingJob& job, const Observed& observed, WallTime now) 
     Finish(view, &builder);
     return builder.Take();
   }
+  CheckDevices(view, &builder);
   RemoveStale(view, &builder);
   CreateMissing(view, &builder);
   return builder.Take();

@@ -210,12 +210,6 @@ void ClusterView::EndReservation(const JobId& key, News* news) {
       news->frees_room || stored == nullptr || stored->job.status != reserved.mapped();
 }
 
-void ClusterView::EndReservations(News* news) {
-  while (!reserved_.empty()) {
-    EndReservation(JobId(reserved_.begin()->first), news);
-  }
-}
-
 const StoredJob* ClusterView::FindJob(const JobId& key) const {
   const auto* const item = jobs_.Find(ObjectKeyOf(key));
   return item == nullptr ? nullptr : item->object.get();

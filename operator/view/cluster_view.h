@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <set>
@@ -53,6 +54,13 @@ class ClusterView {
     return namespaces_.size() == 1 ? *namespaces_.begin() : std::string();
   }
 
+  // How often a watch has delivered its whole selection. A reply to a call that was begun before
+  // the last time may tell of an object that has gone since, which no watch will say any more:
+  // whoever learns from it has to doubt it.
+  int64_t list_count() const {
+    return jobs_.list_count() + pods_.list_count() + services_.list_count();
+  }
+
   // What replies to our own calls have told.
   void LearnJob(const kube::Item<kube::RawObject>& item, News* news);
   void LearnPod(const kube::Item<kube::Pod>& item, News* news);
@@ -84,7 +92,12 @@ class ClusterView {
   // EndReservation. There, a job that was waited for may not have got its place after all.
   void Reserve(const JobId& key, TrainingJobStatus status);
   void EndReservation(const JobId& key, News* news);
-  void EndReservations(News* news);  // all of them
+
+  void EndReservations(News* news) {
+    while (!reserved_.empty()) {
+      EndReservation(JobId(reserved_.begin()->first), news);
+    }
+  }
 
   // Null when there is no such job.
   const StoredJob* FindJob(const JobId& key) const;

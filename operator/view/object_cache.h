@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
@@ -104,6 +105,7 @@ class ObjectCache {
   // than they are. Those are appended to `doubtful`.
   std::vector<Change> Replace(const std::vector<kube::Item<T>>& items,
                               std::vector<kube::ObjectKey>* doubtful) {
+    ++list_count_;
     std::vector<Change> changes;
     std::map<kube::ObjectKey, const kube::Item<T>*> listed;
     for (const kube::Item<T>& item : items) {
@@ -137,9 +139,13 @@ class ObjectCache {
 
   const Entries& entries() const { return entries_; }
 
+  // How often Replace was called.
+  int64_t list_count() const { return list_count_; }
+
  private:
   Entries entries_;
   RecentUids gone_;
+  int64_t list_count_ = 0;
 };
 
 }  // namespace lockstep::control

@@ -12,7 +12,8 @@ ReportNews Compare(const StatusDocument* before, const StatusDocument& after) {
       before->epoch != after.epoch) {
     return ReportNews::kUrgent;
   }
-  return before->step == after.step ? ReportNews::kNone : ReportNews::kCalm;
+  const bool is_same = before->step == after.step && before->devices == after.devices;
+  return is_same ? ReportNews::kNone : ReportNews::kCalm;
 }
 
 }  // namespace
@@ -22,6 +23,7 @@ ReportNews PodReports::Accept(const JobId& job, PodReport report) {
   const ReportNews news =
       Compare(entry.report.has_value() ? &entry.report->document : nullptr, report.document);
   entry.closed_at.reset();
+  entry.is_refusing = false;
   entry.report = std::move(report);
   return news;
 }
@@ -34,6 +36,11 @@ ReportNews PodReports::NoteClosed(const JobId& job, const std::string& pod, Time
   }
   // Before the first report that is how a pod comes up.
   return entry.report.has_value() ? ReportNews::kUrgent : ReportNews::kCalm;
+}
+
+ReportNews PodReports::NoteRefused(const JobId& job, const std::string& pod) {
+  const bool is_news = !std::exchange(entries_[job][pod].is_refusing, true);
+  return is_news ? ReportNews::kCalm : ReportNews::kNone;
 }
 
 const PodReports::Entry* PodReports::Find(const JobId& job, const std::string& pod) const {

@@ -28,6 +28,7 @@ class PodReports {
   struct Entry {
     std::optional<PodReport> report;     // the newest
     std::optional<TimePoint> closed_at;  // nobody listened, if that is the last thing known
+    bool is_refusing = false;            // it did not take our key since it last reported
   };
 
   // A pod of the job has reported.
@@ -35,6 +36,9 @@ class PodReports {
 
   // Nobody listened at the port of a pod of the job.
   ReportNews NoteClosed(const JobId& job, const std::string& pod, TimePoint when);
+
+  // A pod of the job did not take our key.
+  ReportNews NoteRefused(const JobId& job, const std::string& pod);
 
   // Null when nothing was heard of the pod.
   const Entry* Find(const JobId& job, const std::string& pod) const;

@@ -60,6 +60,12 @@ std::vector<Candidate> CandidatesOf(const TrainingJob& job,
   return candidates;
 }
 
+// Whether the pod's runtime works, and so has told of its devices, be they none.
+bool HasShown(const kube::Pod& pod, const PollKnowledge& known) {
+  const auto document = known.documents.find(pod.name);
+  return document != known.documents.end() && document->second->phase != Phase::kStarting;
+}
+
 }  // namespace
 
 bool Accuses(const StatusDocument& document) {
@@ -92,7 +98,7 @@ std::vector<PollTarget> PollPlan(const TrainingJob& job,
       targets.push_back({pod.name, pod.status.pod_ip, kAlarmInterval + load});
     } else if (i < kSpeakers && known.documents.count(pod.name) > 0) {
       targets.push_back({pod.name, pod.status.pod_ip, kCalmInterval});
-    } else if (i < kSpeakers || !candidates[i].is_surveyed) {
+    } else if (i < kSpeakers || (!candidates[i].is_surveyed && !HasShown(pod, known))) {
       targets.push_back({pod.name, pod.status.pod_ip, kSurveyInterval + load});
     }
   }

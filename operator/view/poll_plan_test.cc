@@ -104,6 +104,39 @@ TEST_F(PollPlanTest, RanksAreAskedUntilTheirDevicesAreKnown) {
   EXPECT_EQ(Asked(), "013");
 }
 
+// What production writes: the status that is decided from the reports of a running gang.
+TEST_F(PollPlanTest, GangWhoseReportsWereDecidedOnIsLeftToItsSpeakers) {
+  TrainingJob job = MakeTrainingJob(4);
+  job.spec.roles.front().gpus = 1;
+  TestWorld world(job);
+  world.Launch();
+  world.ReportAll();
+  const auto asked = [&] {
+    std::vector<const kube::Pod*> pods;
+    for (kube::Pod& pod : world.observed.pods) {
+      pod.status.pod_ip = "10.0.0.1";
+      pods.push_back(&pod);
+    }
+    return PollPlan(world.job, pods, known_).size();
+  };
+  EXPECT_EQ(asked(), 4U);
+  for (auto& [pod, report] : world.observed.reports) {
+    report.document.devices = {{"GPU-of-" + pod, "", {0}}};
+  }
+  world.Step();
+  EXPECT_EQ(asked(), 2U);
+}
+
+TEST_F(PollPlanTest, RuntimeThatWorksAndShowsNoDeviceIsNotAskedForEver) {
+  job_.spec.roles.front().gpus = 1;
+  StatusDocument document;
+  document.phase = Phase::kStarting;
+  known_.documents["mnist-worker-3"] = &document;
+  EXPECT_EQ(Asked(), "0123");
+  document.phase = Phase::kTraining;
+  EXPECT_EQ(Asked(), "012");
+}
+
 TEST_F(PollPlanTest, OlderPodsAndEndedJobsAreLeftAlone) {
   job_.status.placement[0].incarnation = Incarnation(1);
   EXPECT_EQ(Asked(), "12");

@@ -11,7 +11,7 @@ from processes import wait_for
 LEFT = {"CustomResourceDefinition": ["trainingjobs.lockstep.dev"], "ClusterRole": [],
         "ClusterRoleBinding": []}
 LEFT_IN_NAMESPACE = {"Pod": [], "Service": [], "Role": [], "RoleBinding": [],
-                     "Secret": ["lockstep-operator-key"], "Lease": ["lockstep-operator"],
+                     "Secret": ["lockstep-key"], "Lease": ["lockstep"],
                      "ServiceAccount": ["default"]}
 
 

@@ -25,6 +25,8 @@ REFUSED = {
     "leaderElection=false,replicas=2": "replicas",
     "terminationGracePeriodSeconds=30": "terminationGracePeriodSeconds",
     "transport=curl": "transport",
+    "keySecret=Upper": "keySecret",
+    "networkPolicy.enabled=true": "watchNamespaces",
     "log.level=loud": "level",
     "image.repository=": "repository",
     "image.tag=a b": "tag",

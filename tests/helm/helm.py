@@ -2,7 +2,6 @@
 
 import os
 import pathlib
-import re
 import subprocess
 import sys
 
@@ -12,8 +11,6 @@ from tools import REPOSITORY, tool  # noqa: E402 (found through the line above)
 
 CHART = REPOSITORY / "helm" / "lockstep"
 _HOMES = ("HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME")
-# Said for the definition of TrainingJob, which the chart holds as a link.
-_LINK_FOLLOWED = re.compile(r"^\S*walk\.go:\d+: found symbolic link in path: .*\n", re.MULTILINE)
 
 
 def helm(home, *arguments, kubeconfig=None):
@@ -27,4 +24,4 @@ def helm(home, *arguments, kubeconfig=None):
         [tool("helm"), *map(str, arguments)],
         env=environment, capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL,
     )
-    return run.returncode, run.stdout, _LINK_FOLLOWED.sub("", run.stderr)
+    return run.returncode, run.stdout, run.stderr

@@ -24,15 +24,15 @@ MAY = [
     ("create", ":secrets", "team", ""),
     ("create", "events.k8s.io:events", "team", ""),
     ("create", "coordination.k8s.io:leases", "home", ""),
-    ("update", "coordination.k8s.io:leases", "home", "lockstep-operator"),
-    ("get", ":secrets", "home", "lockstep-operator-key"),
+    ("update", "coordination.k8s.io:leases", "home", "lockstep"),
+    ("get", ":secrets", "home", "lockstep-key"),
 ]
 # What it may not: to read secrets, to run things elsewhere, to change jobs or its own rights.
 MAY_NOT = [
     ("get", ":secrets", "team", ""),
     ("list", ":secrets", EVERYWHERE, ""),
     ("get", ":secrets", "home", "another"),
-    ("update", "coordination.k8s.io:leases", "team", "lockstep-operator"),
+    ("update", "coordination.k8s.io:leases", "team", "lockstep"),
     ("update", "coordination.k8s.io:leases", "home", "another"),
     ("create", "lockstep.dev:trainingjobs", "team", ""),
     ("patch", "lockstep.dev:trainingjobs", "team", ""),

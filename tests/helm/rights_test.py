@@ -53,7 +53,8 @@ class RightsTest(KubernetesCase):
         cls.user = f"system:serviceaccount:{NAMESPACE}:lockstep"
         cls.operator = cls.plane.run(
             "lockstep-operator", BIN / "lockstep-operator", "--kubeconfig", cls.kubeconfig(),
-            "--lease-namespace", NAMESPACE, "--runtime-image", "none", "--log-level", "debug",
+            "--lease-namespace", NAMESPACE, "--lease-name", "lockstep",
+            "--key-secret", "lockstep-key", "--runtime-image", "none", "--log-level", "debug",
             "--metrics-address", f"{cls.plane.local_address}:8080",
         )
 

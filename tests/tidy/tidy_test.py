@@ -226,6 +226,14 @@ class Tree(unittest.TestCase):
         found = [finding.path for finding in tree_rules.check_binaries(files)]
         self.assertEqual(found, ["docs/a.png"])
 
+    def test_copies_are_equal(self):
+        (original, copy), = tree_rules.COPIES.items()
+        equal = [SourceFile(original, b"a: 1"), SourceFile(copy, b"a: 1")]
+        self.assertEqual(list(tree_rules.check_copies(equal)), [])
+        other = [equal[0], SourceFile(copy, b"a: 2")]
+        self.assertEqual([one.path for one in tree_rules.check_copies(other)], [copy])
+        self.assertEqual([one.path for one in tree_rules.check_copies(equal[:1])], [copy])
+
     def test_sources_are_listed(self):
         listing = b"lockstep_library(x SOURCES a.cc sub/b.cc # c.cc\n)\n"
         files = [SourceFile("operator/local/CMakeLists.txt", listing)] + [

@@ -12,7 +12,7 @@
 
 {{- /* The release's own, as the lease is: two releases in one namespace do not meet. */}}
 {{- define "lockstep.keySecret" -}}
-{{ include "lockstep.name" . }}-key
+{{ .Values.keySecret | default (printf "%s-key" (include "lockstep.name" .)) }}
 {{- end }}
 
 {{- /* The labels by which the operator's pods are found; they never change. */}}

@@ -1,0 +1,92 @@
+// What the operator makes of pods' reports, beside the training's progress.
+
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "operator/api/conditions.h"
+#include "operator/reconcile/testing.h"
+
+namespace lockstep::control {
+namespace {
+
+class ReportsTest : public testing::Test {
+ protected:
+  ReportsTest() : world_(JobWithGpus()) {
+    world_.Launch();
+    world_.ReportAll();
+  }
+
+  static TrainingJob JobWithGpus() {
+    TrainingJob job = MakeTrainingJob(2);
+    job.spec.roles.front().gpus = 2;
+    return job;
+  }
+
+  void Show(const std::string& pod, const std::vector<std::string>& devices) {
+    StatusDocument& document = world_.observed.reports.at(pod).document;
+    document.devices.clear();
+    for (const std::string& device : devices) {
+      document.devices.push_back({device, "", {}});
+    }
+  }
+
+  const Condition* Judgement() const {
+    return FindCondition(world_.job.status, ConditionType::kGpuAssignment);
+  }
+
+  TestWorld world_;
+};
+
+TEST_F(ReportsTest, DevicesOfAllPodsAreKeptAndFoundAsPlanned) {
+  Show("mnist-worker-0", {"GPU-b", "GPU-a"});
+  world_.Step();
+  EXPECT_EQ(Judgement(), nullptr) << "the other has not told";
+
+  Show("mnist-worker-1", {"GPU-c", "GPU-d"});
+  world_.Step();
+  ASSERT_NE(Judgement(), nullptr);
+  EXPECT_TRUE(Judgement()->is_true);
+  EXPECT_EQ(world_.job.status.placement.front().devices,
+            (std::vector<std::string>{"GPU-a", "GPU-b"}));
+}
+
+TEST_F(ReportsTest, AnotherNumberOfDevicesThanPlannedIsSaid) {
+  Show("mnist-worker-0", {"GPU-a"});
+  world_.Step();
+  ASSERT_NE(Judgement(), nullptr);
+  EXPECT_FALSE(Judgement()->is_true);
+  EXPECT_EQ(Judgement()->message, "pod mnist-worker-0 (rank 0) sees 1 GPU, 2 planned");
+}
+
+TEST_F(ReportsTest, DeviceInTwoPodsIsSaid) {
+  Show("mnist-worker-0", {"GPU-a", "GPU-b"});
+  Show("mnist-worker-1", {"GPU-b", "GPU-c"});
+  world_.Step();
+  ASSERT_NE(Judgement(), nullptr);
+  EXPECT_EQ(Judgement()->message,
+            "GPU-b of node node-a is seen by pod mnist-worker-1 (rank 1) and by pod mnist-worker-0 "
+            "(rank 0)");
+
+  Show("mnist-worker-1", {"GPU-c", "GPU-d"});
+  world_.observed.devices_elsewhere["node-a"] = {"GPU-c"};
+  world_.Step();
+  EXPECT_NE(Judgement()->message.find("by a pod of another job"), std::string::npos);
+
+  world_.observed.devices_elsewhere.clear();
+  world_.Step();
+  EXPECT_TRUE(Judgement()->is_true);
+}
+
+// A copy of a pod with all its labels, as `kubectl debug --copy-to --keep-labels` makes one.
+TEST_F(ReportsTest, CopyOfAPodWithItsLabelsIsNobodysToRemove) {
+  kube::Pod copy = *world_.Find("mnist-worker-0");
+  copy.name = "debugger";
+  copy.uid = "debugger-uid";
+  copy.owner_uid.clear();
+  world_.observed.pods.push_back(copy);
+  EXPECT_EQ(DescribeEffects(world_.Step()).find("debugger"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace lockstep::control
