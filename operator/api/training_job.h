@@ -219,6 +219,7 @@ enum class ConditionType {
   kSuspended,
   kSucceeded,
   kFailed,
+  kRuntimeHeard,  // false: pods do not take the operator's key, so what they tell is not heard
   kStalled,       // the operator cannot go on, and leaves all as it is: the message says why
   kGpuAssignment  // true: devices seen are those planned; false: they differ, or one is in two pods
 };

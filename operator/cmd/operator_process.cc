@@ -1,5 +1,6 @@
 #include "operator/cmd/operator_process.h"
 
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <optional>
@@ -17,6 +18,7 @@
 #include "operator/cmd/event_sender.h"
 #include "operator/cmd/health_server.h"
 #include "operator/cmd/operator_publisher.h"
+#include "operator/cmd/other_operators.h"
 #include "operator/cmd/work_loop.h"
 #include "operator/controller/master_key.h"
 #include "operator/credentials/api_access.h"
@@ -88,6 +90,7 @@ class OperatorProcess::Parts {
   Status Connect(const OperatorFlags& flags);
   Status Elect(const OperatorFlags& flags, const OperatorIdentity& identity);
   void Watch(const OperatorFlags& flags);
+  Status CheckAlone(const OperatorFlags& flags);
   Status Serve(const std::string& address);
   bool HasSynced() const;
 
@@ -99,6 +102,7 @@ class OperatorProcess::Parts {
 
   Logger* logger_;
   std::string namespace_name_;
+  std::atomic<bool> is_superfluous_{false};  // another release serves the same jobs
   WorkQueueOfUpdates queue_;
   std::optional<OperatorMetrics> metrics_;
   std::unique_ptr<RotatingCredentials> credentials_;
@@ -180,12 +184,33 @@ Status OperatorProcess::Parts::Start(const OperatorFlags& flags, const OperatorI
   work.clock = &kClock;
   work.logger = logger_;
   work.has_synced = [this] { return HasSynced(); };
-  work.master_key = [this, secret = flags.key_secret] {
-    return EnsureMasterKey(api_.get(), {namespace_name_, secret}, RandomHex(32));
+  work.prepare_to_lead = [this, flags]() -> Result<std::string> {
+    LOCKSTEP_RETURN_IF_ERROR(CheckAlone(flags));
+    return EnsureMasterKey(api_.get(), {namespace_name_, flags.key_secret}, RandomHex(32));
   };
   work.on_stand_by = [this] { lease_->Rejoin(); };
   work_.emplace(std::move(work));
   return Serve(flags.metrics_address);
+}
+
+// Another release on the same jobs: who came later stands back, and is not ready.
+Status OperatorProcess::Parts::CheckAlone(const OperatorFlags& flags) {
+  const Result<kube::Reply> leases = kube::RequireSuccess(api_->Call(ListOperatorLeases()));
+  if (!leases.ok()) {
+    if (leases.error().code() != ErrorCode::kInvalidArgument) {
+      return leases.error();
+    }
+    logger_->Warn(
+        "leases of other operators may not be read: whether one serves the same jobs is "
+        "not known",
+        {{"error", leases.error().ToString()}});
+    return OkStatus();
+  }
+  const OperatorScope own{
+      namespace_name_, flags.lease_name, {flags.namespaces.begin(), flags.namespaces.end()}};
+  Status checked = CheckNoOtherOperator(leases->body, own, kClock.WallNow());
+  is_superfluous_ = !checked.ok() && checked.error().code() == ErrorCode::kAborted;
+  return checked;
 }
 
 // Last, because the checks look at everything; a moment later than its first start at most.
@@ -209,6 +234,11 @@ Status OperatorProcess::Parts::Serve(const std::string& address) {
     return kClock.Now() - work_->last_turn() < kTurnTimeMax
                ? OkStatus()
                : Status(Error(ErrorCode::kTimeout, "the controller does not come by"));
+  };
+  options.ready["sole"] = [this] {
+    return is_superfluous_
+               ? Status(Error(ErrorCode::kAborted, "another operator serves the same namespaces"))
+               : OkStatus();
   };
   AddSyncCheck("trainingjobs", jobs_.get(), &options);
   AddSyncCheck("pods", pods_.get(), &options);
@@ -261,6 +291,9 @@ Status OperatorProcess::Parts::Elect(const OperatorFlags& flags, const OperatorI
   options.lease.name = flags.lease_name;
   options.lease.identity =
       (identity.pod_name.empty() ? "lockstep-operator" : identity.pod_name) + "_" + RandomHex(4);
+  options.lease.labels = {{kOperatorLabel, "true"}};
+  options.lease.annotations = {
+      {kServedAnnotation, DescribeServed({flags.namespaces.begin(), flags.namespaces.end()})}};
   options.lease.lease_duration = flags.lease_duration;
   options.lease.renew_deadline = flags.renew_deadline;
   options.lease.retry_period = flags.retry_period;

@@ -12,6 +12,7 @@ namespace {
 
 constexpr Duration kTurnMax = std::chrono::seconds(1);
 constexpr Duration kLeadRetry = std::chrono::milliseconds(500);  // choice
+constexpr Duration kSoleRetry = std::chrono::seconds(5);         // all leases are listed; choice
 constexpr Duration kSyncPoll = std::chrono::milliseconds(20);    // choice: unseen in "2 s to ready"
 
 // What is under way is finished when the program ends: within a pod's grace of 30 s, with the lease
@@ -147,13 +148,17 @@ void WorkLoop::TryToLead() {
   if (!options_.has_synced()) {
     return;
   }
-  const Result<std::string> key = options_.master_key();
+  const Result<std::string> key = options_.prepare_to_lead();
   const TimePoint now = options_.clock->Now();
   if (!key.ok()) {
-    options_.logger->Warn("no key for jobs yet", {{"error", key.error().ToString()}});
-    next_try_ = now + kLeadRetry;
+    if (std::string why = key.error().ToString(); hindrance_ != why) {
+      options_.logger->Warn("this process does not lead yet", {{"error", why}});
+      hindrance_ = std::move(why);
+    }
+    next_try_ = now + (key.error().code() == ErrorCode::kAborted ? kSoleRetry : kLeadRetry);
     return;
   }
+  hindrance_.clear();
   // What the watches delivered before they were in step waits in the queue.
   TakeIn(now);
   if (!may_lead_) {

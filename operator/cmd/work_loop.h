@@ -38,8 +38,9 @@ struct WorkLoopOptions {
 
   // Whether every watch has delivered its first state. Thread: the loop's.
   std::function<bool()> has_synced;
-  // Reads or makes the master key, once this process leads. Thread: the loop's.
-  std::function<Result<std::string>()> master_key;
+  // What else a leader needs: nobody else at work on the same jobs (kAborted), and the master key,
+  // which is returned. Thread: the loop's.
+  std::function<Result<std::string>()> prepare_to_lead;
   // Leadership was lost, and no turn of its time goes on. Null: it never is. Thread: the loop's.
   std::function<void()> on_stand_by;
 };
@@ -73,6 +74,7 @@ class WorkLoop {
   WorkLoopOptions options_;
   bool may_lead_ = false;
   TimePoint next_try_{};
+  std::string hindrance_;  // why we do not lead, as last logged
   TimePoint next_measure_{};
   std::atomic<Duration::rep> last_turn_ns_;
   std::jthread thread_;  // last: it uses everything above

@@ -230,6 +230,9 @@ void ApiCluster::AddReports(const JobId& key, Observed* observed) {
     if (entry->report.has_value()) {
       observed->reports[name] = {entry->report->document, now_ - entry->report->received};
     }
+    if (entry->is_refusing) {
+      observed->refusing_pods.insert(name);
+    }
     if (entry->closed_at.has_value() && now_ - *entry->closed_at <= kReportFresh) {
       observed->closed_pods.insert(name);
     }

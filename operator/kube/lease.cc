@@ -86,6 +86,12 @@ LeaseElection::Record LeaseElection::OwnRecord(WallTime wall_now) const {
 
 std::string LeaseElection::Encode(const Record& record, WallTime renew_time) const {
   Json metadata = {{"name", options_.name}, {"namespace", options_.namespace_name}};
+  if (!options_.labels.empty()) {
+    metadata["labels"] = options_.labels;
+  }
+  if (!options_.annotations.empty()) {
+    metadata["annotations"] = options_.annotations;
+  }
   if (!record.resource_version.empty()) {
     metadata["resourceVersion"] = record.resource_version;
   }

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -16,6 +17,9 @@ struct LeaseOptions {
   std::string namespace_name;
   std::string name = "lockstep-operator";
   std::string identity;  // unique to this process
+  // Of the object, for those who look for leases.
+  std::map<std::string, std::string> labels;
+  std::map<std::string, std::string> annotations;
   std::chrono::milliseconds lease_duration{15'000};
   std::chrono::milliseconds renew_deadline{10'000};
   std::chrono::milliseconds retry_period{2'000};

@@ -10,6 +10,7 @@
 #include "operator/reconcile/act/decision_builder.h"
 #include "operator/reconcile/act/device_check.h"
 #include "operator/reconcile/act/gang_restart.h"
+#include "operator/reconcile/act/key_check.h"
 #include "operator/reconcile/act/late_verdict.h"
 #include "operator/reconcile/act/renewal.h"
 #include "operator/reconcile/act/replace.h"
@@ -460,6 +461,7 @@ Decision Decide(const TrainingJob& job, const Observed& observed, WallTime now) 
     return builder.Take();
   }
   CheckDevices(view, &builder);
+  CheckKey(view, &builder);
   RemoveStale(view, &builder);
   CreateMissing(view, &builder);
   return builder.Take();

@@ -89,6 +89,7 @@ struct Observed {
   std::map<std::string, std::set<std::string>> devices_elsewhere;
   std::map<std::string, RuntimeReport> reports;  // by pod name
   std::set<std::string> closed_pods;  // by name: a moment ago nobody listened at their port
+  std::set<std::string> refusing_pods;  // by name: they do not take our key, when last asked
   // By name: they once answered and do not any more, and nothing but they can be the reason. Only
   // known on one machine: a cluster's operator cannot tell them from a network that fails.
   std::set<std::string> mute_pods;

@@ -24,6 +24,7 @@ MAY = [
     ("create", ":secrets", "team", ""),
     ("create", "events.k8s.io:events", "team", ""),
     ("create", "coordination.k8s.io:leases", "home", ""),
+    ("list", "coordination.k8s.io:leases", EVERYWHERE, ""),
     ("update", "coordination.k8s.io:leases", "home", "lockstep"),
     ("get", ":secrets", "home", "lockstep-key"),
 ]

@@ -78,6 +78,22 @@ TEST_F(ReportsTest, DeviceInTwoPodsIsSaid) {
   EXPECT_TRUE(Judgement()->is_true);
 }
 
+TEST_F(ReportsTest, PodsThatDoNotTakeTheKeyAreSaidUntilTheyDo) {
+  world_.Step();
+  EXPECT_EQ(FindCondition(world_.job.status, ConditionType::kRuntimeHeard), nullptr);
+
+  world_.observed.refusing_pods = {"mnist-worker-1", "somebody-else"};
+  const Decision decision = world_.Step();
+  EXPECT_NE(EventReasons(decision).find("KeyRefused"), std::string::npos);
+  const std::string message = MessageOf(world_.job.status, ConditionType::kRuntimeHeard);
+  EXPECT_EQ(message.find("1 pod does not take the operator's key"), 0U) << message;
+  EXPECT_NE(message.find("delete the secret mnist-"), std::string::npos) << message;
+
+  world_.observed.refusing_pods.clear();
+  world_.Step();
+  EXPECT_TRUE(IsTrue(world_.job.status, ConditionType::kRuntimeHeard));
+}
+
 // A copy of a pod with all its labels, as `kubectl debug --copy-to --keep-labels` makes one.
 TEST_F(ReportsTest, CopyOfAPodWithItsLabelsIsNobodysToRemove) {
   kube::Pod copy = *world_.Find("mnist-worker-0");
