@@ -20,6 +20,7 @@ PodSettings ExampleSettings(const RenderArguments& arguments) {
     settings.job_directory = kExampleRunDirectory;
     settings.data_directory = FolderOf(arguments.file);
     settings.job_key_file = std::string(kExampleRunDirectory) + "/job.key";
+    settings.expands_references = true;
   }
   return settings;
 }
