@@ -164,17 +164,13 @@ TEST(PodManifest, ValuesOfAWrongTypeAreLeftToTheApiServer) {
   EXPECT_EQ(TrainerIn(pod)["securityContext"], Json::array());
 }
 
-TEST(PodManifest, ContainersThatAskForNoGpuSeeNone) {
+TEST(PodManifest, PodsThatAskForNoDeviceSeeNoGpu) {
   TrainingJob job = MakeCommandJob(2);
-  job.spec.roles[0].gpus = 1;
-  const Json with_gpu = {{"limits", {{"nvidia.com/gpu", "1"}}}};
   job.spec.roles[0].pod.raw["spec"] = {
       {"initContainers", Json::array({{{"name", "fetch"}}})},
       {"containers",
        Json::array(
-           {{{"name", "log"}},
-            {{"name", "trainer"}, {"command", Json::array({"a"})}},
-            {{"name", "draw"}, {"resources", with_gpu}},
+           {{{"name", "trainer"}, {"command", Json::array({"a"})}},
             {{"name", "all"},
              {"env", Json::array({{{"name", "NVIDIA_VISIBLE_DEVICES"}, {"value", "all"}}})}}})}};
 
@@ -185,10 +181,35 @@ TEST(PodManifest, ContainersThatAskForNoGpuSeeNone) {
   EXPECT_EQ(VariableIn(spec["initContainers"][0], kNvidiaVisibleDevices), "none");
   EXPECT_EQ(VariableIn(spec["initContainers"][1], kNvidiaVisibleDevices), "none");
   EXPECT_EQ(VariableIn(spec["containers"][0], kNvidiaVisibleDevices), "none");
-  EXPECT_EQ(VariableIn(spec["containers"][1], kNvidiaVisibleDevices), "-");
-  EXPECT_EQ(spec["containers"][1]["resources"]["limits"]["nvidia.com/gpu"], "1");
-  EXPECT_EQ(VariableIn(spec["containers"][2], kNvidiaVisibleDevices), "-");
-  EXPECT_EQ(VariableIn(spec["containers"][3], kNvidiaVisibleDevices), "all");
+  EXPECT_EQ(VariableIn(spec["containers"][1], kNvidiaVisibleDevices), "all");
+}
+
+// The variable of the pod beats the device plugin's, of whatever resource name that is.
+TEST(PodManifest, NothingIsHiddenInAPodThatAsksForADevice) {
+  for (const char* const name : {"nvidia.com/gpu.shared", "nvidia.com/mig-1g.10gb"}) {
+    const TrainingJob job =
+        JobWith(R"({"initContainers": [{"name": "look", "image": "i"}], "containers": [)"
+                R"({"image": "i", "command": ["a"], "resources": {"limits": {")" +
+                std::string(name) + R"(": 1}}}]})");
+
+    const Json spec = ManifestOf(job)["spec"];
+
+    EXPECT_EQ(VariableIn(spec["containers"][0], kNvidiaVisibleDevices), "-") << name;
+    EXPECT_EQ(VariableIn(spec["initContainers"][1], kNvidiaVisibleDevices), "-") << name;
+  }
+  TrainingJob job = MakeCommandJob(2);
+  job.spec.roles[0].gpus = 1;
+  const Json spec = ManifestOf(job)["spec"];
+  EXPECT_EQ(VariableIn(spec["containers"][0], kNvidiaVisibleDevices), "-");
+  EXPECT_EQ(spec["containers"][0]["resources"]["limits"]["nvidia.com/gpu"], "1");
+}
+
+// What the API server stores, and sends to all who watch, for every pod of a job.
+TEST(PodManifest, PodsStayBelowFiveKilobytesAtAnySize) {
+  for (const int workers : {2, 8, 12, 16, 24, 32, 64, 96, 500, 1500, 4096}) {
+    const Json pod = ManifestOf(MakeCommandJob(workers));
+    EXPECT_LT(DumpJson(pod).size(), 5000U) << workers << " workers";
+  }
 }
 
 TEST(PodManifest, TrainerWithoutGpusSeesNoneOnce) {
