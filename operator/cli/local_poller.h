@@ -12,8 +12,8 @@
 #include "common/base/unique_fd.h"
 #include "common/contract/status_document.h"
 #include "common/contract/topology.h"
-#include "operator/transport/http_client.h"
-#include "operator/transport/status_poller.h"
+#include "operator/pod_client/http_client.h"
+#include "operator/pod_client/status_poller.h"
 
 namespace lockstep::control {
 

@@ -13,7 +13,7 @@
 #include "operator/reconcile/build/expand_references.h"
 #include "operator/reconcile/build/json_edit.h"
 #include "operator/reconcile/build/template_parts.h"
-#include "operator/reconcile/pod_labels.h"
+#include "operator/reconcile/gang/pod_labels.h"
 
 namespace lockstep::control {
 namespace {

@@ -11,7 +11,7 @@
 #include "operator/reconcile/build/pod.h"
 #include "operator/reconcile/build/restrict_container.h"
 #include "operator/reconcile/build/template_parts.h"
-#include "operator/reconcile/pod_labels.h"
+#include "operator/reconcile/gang/pod_labels.h"
 
 namespace lockstep::control {
 namespace {
