@@ -204,6 +204,45 @@ TEST(PodManifest, NothingIsHiddenInAPodThatAsksForADevice) {
   EXPECT_EQ(spec["containers"][0]["resources"]["limits"]["nvidia.com/gpu"], "1");
 }
 
+// An image of somebody else's may have to be root, and the kubelet would not start it.
+TEST(PodManifest, OnlyOurImageIsRestrictedWhereTheLevelDoesNotDemandIt) {
+  const TrainingJob job =
+      JobWith(R"({"initContainers": [{"name": "fetch", "image": "i"}], "containers": [)"
+              R"({"image": "i", "command": ["a"]}]})");
+  PodSettings settings = Settings();
+  const auto restricted = [&](const Json& container) {
+    return container.contains("securityContext") &&
+           container["securityContext"].value("runAsNonRoot", false);
+  };
+
+  const Json open = PodManifest(job, Worker1(job), settings)["spec"];
+  settings.pod_security = PodSecurityLevel::kRestricted;
+  const Json strict = PodManifest(job, Worker1(job), settings)["spec"];
+
+  EXPECT_TRUE(restricted(open["initContainers"][0])) << "the installer";
+  EXPECT_FALSE(open["initContainers"][1].contains("securityContext"));
+  EXPECT_FALSE(open["containers"][0].contains("securityContext"));
+  EXPECT_TRUE(restricted(strict["initContainers"][1]));
+  EXPECT_TRUE(restricted(strict["containers"][0]));
+  EXPECT_TRUE(restricted(TrainerIn(ManifestOf(MakeTrainingJob(2)))));
+}
+
+TEST(PodManifest, SecretsOfTheRuntimeImageComeBesideTheTemplates) {
+  PodSettings settings = Settings();
+  settings.runtime_image_pull_secrets = {"registry", "mirror"};
+  TrainingJob job = JobWith(R"({"imagePullSecrets": [{"name": "mine"}, {"name": "mirror"}], )"
+                            R"("containers": [{"image": "i", "command": ["a"]}]})");
+  const auto secrets = [&] {
+    const Json pod = PodManifest(job, Worker1(job), settings);
+    return pod["spec"].value("imagePullSecrets", Json::array());
+  };
+
+  EXPECT_EQ(secrets(),
+            Json::array({{{"name", "mine"}}, {{"name", "mirror"}}, {{"name", "registry"}}}));
+  job.spec.roles[0].supervise = false;  // our image is not in the pod
+  EXPECT_EQ(secrets(), Json::array({{{"name", "mine"}}, {{"name", "mirror"}}}));
+}
+
 // What the API server stores, and sends to all who watch, for every pod of a job.
 TEST(PodManifest, PodsStayBelowFiveKilobytesAtAnySize) {
   for (const int workers : {2, 8, 12, 16, 24, 32, 64, 96, 500, 1500, 4096}) {

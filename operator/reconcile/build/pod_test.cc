@@ -150,6 +150,34 @@ TEST(BuildPod, CommandsHaveAPlaceForCheckpointsWhereItOutlivesThePod) {
   EXPECT_EQ(directory(cluster), "/lockstep/work/checkpoints");
 }
 
+// What a kubelet makes of the manifest is made here where there is none.
+TEST(BuildPod, ReferencesAreExpandedWhereThereIsNoKubelet) {
+  TrainingJob job = MakeCommandJob(2);
+  PodTemplate& pod = job.spec.roles[0].pod;
+  pod.command = {"python3", "train.py", "--rank=$(RANK)", "--out=$(OUT)", "$$(RANK)", "$(NONE)"};
+  Json& env = pod.raw["spec"]["containers"][0]["env"];
+  for (const auto& [name, value] : std::vector<std::pair<std::string, std::string>>{
+           {"LATE", "$(OUT)"}, {"OUT", "run-$(RANK)"}, {"PICKED", "$(OUT)/$(LATE)/$(SELF)"}}) {
+    env.push_back({{"name", name}, {"value", value}});
+    pod.env[name] = value;
+  }
+  PodSettings settings;
+  settings.expands_references = true;
+
+  const kube::ContainerSpec here = BuildPod(job, Worker1(), settings).value().spec.container;
+  const kube::ContainerSpec cluster = BuildPod(job, Worker1(), {}).value().spec.container;
+
+  EXPECT_EQ(here.env.at("LATE"), "$(OUT)") << "a variable that comes later";
+  EXPECT_EQ(here.env.at("OUT"), "run-1");
+  EXPECT_EQ(here.env.at("PICKED"), "run-1/$(OUT)/$(SELF)");
+  const std::vector<std::string> words(here.command.begin() + 3, here.command.end());
+  EXPECT_EQ(words,
+            (std::vector<std::string>{
+                "python3", "train.py", "--rank=1", "--out=run-1", "$(RANK)", "$(NONE)"}));
+  EXPECT_EQ(cluster.env.at("OUT"), "run-$(RANK)");
+  EXPECT_EQ(cluster.command.at(7), "$$(RANK)");
+}
+
 TEST(BuildPod, PodsThatAskForAnyDeviceSeeWhatTheirPluginShows) {
   for (const char* const resources : {R"({"limits": {"nvidia.com/gpu.shared": 1}})",
                                       R"({"limits": {"nvidia.com/mig-1g.10gb": "1"}})",
