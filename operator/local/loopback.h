@@ -15,8 +15,8 @@ namespace lockstep::control {
 // What a run needs of the machine's network.
 struct LoopbackNeeds {
   int address_count = 1;
-  int port_count = 1;             // consecutive ones
-  std::optional<int> fixed_port;  // one more, which the job insists on
+  int port_count = 1;                            // consecutive ones
+  std::optional<int> fixed_port = std::nullopt;  // one more, which the job insists on
 };
 
 // Addresses and ports of this machine that belong to one run: a block of loopback addresses
