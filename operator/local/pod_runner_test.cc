@@ -175,7 +175,7 @@ class PodRunnerTest : public ::testing::Test {
 };
 
 // "python3 train.py" means the file beside the manifest.
-TEST_F(LocalClusterTest, ProgramsStartWhereTheManifestIs) {
+TEST_F(PodRunnerTest, ProgramsStartWhereTheManifestIs) {
   std::filesystem::create_directory(folder_ + "/beside");
   EXPECT_EQ(RunToEnd("test -d beside").exit_code, 0);
   kube::Pod elsewhere = ShellPod("elsewhere", "test -e ../beside");
