@@ -24,6 +24,7 @@ constexpr int64_t kGraceSecondsMax = 24 * 3600;  // choice: a day is a mistake, 
 constexpr std::size_t kTolerationsMax = 64;
 constexpr std::size_t kTolerationValueMax = 63;  // of a taint; Kubernetes' rule
 constexpr std::size_t kInitContainersMax = 16;
+constexpr std::size_t kVolumesMax = 1000;
 
 // Whether the name is clear of those that the operator gives to what it adds; recorded if not.
 bool CheckNotOurs(ObjectReader& reader, const std::string& name) {
@@ -197,17 +198,16 @@ std::vector<Toleration> ReadTolerations(ObjectReader& spec, Errors* errors) {
 }
 
 // Volumes are Kubernetes' own, but for their names.
-void CheckVolumeNames(ObjectReader& spec, const Json& value, Errors* errors) {
-  const Json* const volumes =
-      value.is_object() && value.contains("volumes") ? &value["volumes"] : nullptr;
+void CheckVolumeNames(ObjectReader& spec, Errors* errors) {
+  const Json* const volumes = spec.Find("volumes");
   if (volumes == nullptr || !volumes->is_array()) {
     return;  // PassPodFields tells
   }
-  for (std::size_t i = 0; i < volumes->size(); ++i) {
-    const Json& volume = (*volumes)[i];
-    if (volume.is_object() && volume.contains("name") && volume["name"].is_string()) {
-      ObjectReader reader(volume, spec.PathOf("volumes", i), errors);
-      CheckNotOurs(reader, volume["name"].get<std::string>());
+  const std::vector<const Json*> items = ListUpTo(spec, "volumes", kVolumesMax);
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    if (items[i]->is_object() && items[i]->contains("name") && (*items[i])["name"].is_string()) {
+      ObjectReader reader(*items[i], spec.PathOf("volumes", i), errors);
+      CheckNotOurs(reader, (*items[i])["name"].get<std::string>());
     }
   }
 }
@@ -222,7 +222,7 @@ void ReadPodSpec(const Json& value, const std::string& path, PodTemplate* pod, E
   }
   pod->node_selector = ReadTextMap(reader, "nodeSelector", errors);
   pod->tolerations = ReadTolerations(reader, errors);
-  CheckVolumeNames(reader, value, errors);
+  CheckVolumeNames(reader, errors);
   PassPodFields(reader);
   reader.Finish();
 }

@@ -224,7 +224,6 @@ TEST(PodManifest, OnlyOurImageIsRestrictedWhereTheLevelDoesNotDemandIt) {
   EXPECT_FALSE(open["containers"][0].contains("securityContext"));
   EXPECT_TRUE(restricted(strict["initContainers"][1]));
   EXPECT_TRUE(restricted(strict["containers"][0]));
-  EXPECT_TRUE(restricted(TrainerIn(ManifestOf(MakeTrainingJob(2)))));
 }
 
 TEST(PodManifest, SecretsOfTheRuntimeImageComeBesideTheTemplates) {
