@@ -10,6 +10,7 @@ EDGES = {
     "common/base": set(),
     "common/http": {"common/base"},
     "common/json": {"common/base"},
+    "common/process": {"common/base"},
     "common/contract": {"common/base", "common/json"},
     "operator/yaml": {"common/base", "common/json"},
     "operator/api": COMMON | {"operator/yaml"},
@@ -19,7 +20,7 @@ EDGES = {
     "operator/controller": COMMON
     | {"operator/api", "operator/kube", "operator/scheduler", "operator/reconcile"},
     "operator/transport": COMMON | {"common/http", "operator/kube", "operator/yaml"},
-    "operator/local": COMMON | {"operator/api", "operator/kube"},
+    "operator/local": COMMON | {"common/process", "operator/api", "operator/kube"},
     "trainer-runtime/collectives": {"common/base"},
     "trainer-runtime/rendezvous": COMMON,
     "trainer-runtime/engine": COMMON,  # models arrive as the contract's TrainingSpec
@@ -38,7 +39,7 @@ EDGES = {
         "trainer-runtime/telemetry",
     },
     "trainer-runtime/supervisor": COMMON
-    | {"trainer-runtime/rendezvous", "trainer-runtime/telemetry"},
+    | {"common/process", "trainer-runtime/rendezvous", "trainer-runtime/telemetry"},
 }
 
 # Programs put the parts of their own side together.

@@ -17,6 +17,7 @@
 #include "common/base/unique_fd.h"
 #include "common/contract/exit_code.h"
 #include "common/contract/termination_message.h"
+#include "common/process/find_program.h"
 #include "trainer-runtime/supervisor/child_process.h"
 #include "trainer-runtime/supervisor/line_relay.h"
 #include "trainer-runtime/supervisor/process_reaper.h"
@@ -131,6 +132,7 @@ class Supervisor {
   void SignalAll(int signal);
   void Report(const SupervisorEvent& event);
   std::string NameOf(std::size_t local_rank) const;
+  std::string SearchPath() const;
 
   const SuperviseOptions& options_;
   OutputSink output_;
@@ -149,7 +151,9 @@ int Supervisor::Run() {
   signals_ = UniqueFd(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
   Status started = signals_.is_open() ? StartAll() : SystemError(errno, "make a signalfd");
   if (!started.ok()) {
-    options_.logger->Error("command not started", {{"error", started.error().ToString()}});
+    // The one place that shows the PATH, which may be long: the reason goes to many.
+    options_.logger->Error("command not started",
+                           {{"error", started.error().ToString()}, {"PATH", SearchPath()}});
     failure_ = Verdict{ExitCodeOf(started.error()), 0, started.error().ToString(), std::nullopt};
     KillAll();
   }
@@ -163,12 +167,8 @@ int Supervisor::Run() {
 }
 
 Status Supervisor::StartAll() {
-  const EnvironmentMap& environment = options_.processes.front().environment;
-  const auto path = environment.find("PATH");
-  LOCKSTEP_ASSIGN_OR_RETURN(
-      const std::string program,
-      FindProgram(options_.command.front(),
-                  path == environment.end() ? "/usr/local/bin:/usr/bin:/bin" : path->second));
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::string program,
+                            FindProgram(options_.command.front(), SearchPath()));
   const bool is_raw = options_.processes.size() == 1 && options_.processes.front().prefix.empty();
   for (const SupervisedProcess& process : options_.processes) {
     LOCKSTEP_ASSIGN_OR_RETURN(ChildProcess child,
@@ -184,6 +184,12 @@ Status Supervisor::StartAll() {
     Report({SupervisorEvent::Kind::kStarted, local_rank, child.pid, 0, 0});
   }
   return OkStatus();
+}
+
+std::string Supervisor::SearchPath() const {
+  const EnvironmentMap& environment = options_.processes.front().environment;
+  const auto path = environment.find("PATH");
+  return path == environment.end() ? std::string(kSearchPathDefault) : path->second;
 }
 
 void Supervisor::RunUntilAllEnded() {
