@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/rfc3339.h"
 #include "operator/kube/decode.h"
 #include "operator/kube/json_scan.h"
 #include "operator/kube/object_meta.h"
@@ -161,6 +162,8 @@ ContainerTermination ReadTermination(Value terminated) {
       termination.reason = std::string(scan::Text(value));
     } else if (key == "message") {
       termination.message = CutText(value);
+    } else if (key == "finishedAt") {
+      termination.finished_at = ParseRfc3339(scan::Text(value));
     }
   });
   return termination;

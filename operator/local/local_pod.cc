@@ -167,6 +167,7 @@ void LocalPod::Finish(bool kernel_killed) {
   process_.pidfd.Reset();
 
   kube::ContainerTermination termination;
+  termination.finished_at = SystemClock().WallNow();
   termination.exit_code = end.ok() ? end->exit_code : 128 + SIGKILL;
   termination.signal = end.ok() ? end->signal : SIGKILL;
   termination.reason = termination.exit_code == 0 ? "Completed" : "Error";

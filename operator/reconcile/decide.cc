@@ -15,6 +15,7 @@
 #include "operator/reconcile/policy/budget.h"
 #include "operator/reconcile/policy/clean_pod_policy.h"
 #include "operator/reconcile/policy/deadline.h"
+#include "operator/reconcile/policy/echo.h"
 #include "operator/reconcile/policy/gang_restart.h"
 #include "operator/reconcile/policy/late_verdict.h"
 #include "operator/reconcile/policy/replace.h"
@@ -220,7 +221,9 @@ void FailFor(const Failure& failure, Pass* pass) {
 
 void AnswerFailures(const GangView& view, const std::vector<Failure>& failures, Pass* pass) {
   const Failure& origin = OriginOf(failures, pass->is_training());
-  if (origin.response == FailureResponse::kFailJob) {
+  if (const auto until = PatienceWithEcho(*pass, view, failures)) {
+    pass->WakeAt(*until);
+  } else if (origin.response == FailureResponse::kFailJob) {
     FailFor(origin, pass);
   } else if (CanReplace(*pass, view, failures)) {
     if (RequireBudget(failures, pass)) {

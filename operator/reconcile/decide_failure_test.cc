@@ -4,6 +4,7 @@
 #include "common/contract/termination_message.h"
 #include "operator/api/conditions.h"
 #include "operator/reconcile/decide.h"
+#include "operator/reconcile/policy/echo.h"
 #include "operator/reconcile/policy/late_verdict.h"
 #include "operator/reconcile/testing.h"
 
@@ -354,6 +355,8 @@ TEST(DecideGangRestart, ProgramsOwnVerdictFailsTheJobUnderExitCode) {
   world.Launch();
   world.Exit("mnist-worker-1", 3);
   world.Find("mnist-worker-1")->status.termination->message = "Traceback\nValueError: bad\n";
+  world.Step();
+  world.Advance(kEchoPatience);  // nobody explains it better
 
   EXPECT_EQ(MessageOf(world.Step().status, ConditionType::kFailed),
             "pod mnist-worker-1 (rank 1) exit code 3: ValueError: bad, cause program_exit; "
@@ -366,6 +369,8 @@ TEST(DecideGangRestart, ImageWithoutTheLoaderOfTheRuntimeIsExplained) {
   world.Exit("mnist-worker-1", 1);
   world.Find("mnist-worker-1")->status.termination->message =
       "exec /lockstep/bin/lockstep-runtime: no such file or directory\n";
+  world.Step();
+  world.Advance(kEchoPatience);
 
   EXPECT_EQ(MessageOf(world.Step().status, ConditionType::kFailed),
             "pod mnist-worker-1 (rank 1) exit code 1: exec /lockstep/bin/lockstep-runtime: no such "

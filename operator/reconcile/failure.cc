@@ -164,6 +164,7 @@ Failure EndedFailure(const Pass& pass, const Member& member) {
   // A pod's own word, such as Evicted, says more than its container's.
   const std::string& reason = status.reason.empty() ? end.reason : status.reason;
   Failure failure = MakeFailure(member);
+  failure.ended_at = end.finished_at;
   ExitVerdict verdict = ClassifyExit(end.exit_code, end.signal, reason);
   if (status.phase == kube::PodPhase::kFailed && verdict.outcome == Outcome::kSuccess) {
     verdict = {Outcome::kRetryable, ExitCause::kUnknown};  // the phase knows better than no code
