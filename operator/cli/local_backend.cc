@@ -25,24 +25,24 @@ int64_t CountOf(const TrainingJobStatus& status, const std::string& cause) {
 }  // namespace
 
 LocalBackend::LocalBackend(LocalBackendOptions options,
-                           LocalCluster* pods,
+                           PodRunner* pods,
                            HttpClient* client,
                            Logger* logger)
     : options_(std::move(options)), pods_(pods), client_(client), logger_(logger) {}
 
-JobKey LocalBackend::key() const {
-  return JobKey{options_.job.metadata.namespace_name, options_.job.metadata.name};
+JobId LocalBackend::key() const {
+  return JobId{options_.job.metadata.namespace_name, options_.job.metadata.name};
 }
 
 void LocalBackend::Accept(const StatusArrival& arrival) {
   reports_.insert_or_assign(arrival.document.pod, arrival);
 }
 
-Result<TrainingJob> LocalBackend::ReadJob(const JobKey&) {
+Result<TrainingJob> LocalBackend::ReadJob(const JobId&) {
   return options_.job;
 }
 
-Result<Observed> LocalBackend::Observe(const JobKey&) {
+Result<Observed> LocalBackend::Observe(const JobId&) {
   Observed observed;
   observed.pods = pods_->pods();
   observed.nodes = std::vector{options_.machine};
@@ -132,7 +132,7 @@ Status LocalBackend::Carry(const DeleteJob&) {
   return OkStatus();  // a run keeps no jobs
 }
 
-void LocalBackend::Publish(const JobKey&, const Decision& decision) {
+void LocalBackend::Publish(const JobId&, const Decision& decision) {
   for (const Event& event : decision.events) {
     logger_->Info(event.message, {{"reason", event.reason}});
     if (options_.on_event) {

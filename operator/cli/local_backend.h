@@ -9,8 +9,8 @@
 #include "common/base/log.h"
 #include "operator/cli/local_poller.h"
 #include "operator/controller/controller.h"
-#include "operator/local/local_cluster.h"
-#include "operator/transport/http_client.h"
+#include "operator/local/pod_runner.h"
+#include "operator/pod_client/http_client.h"
 
 namespace lockstep::control {
 
@@ -25,14 +25,14 @@ struct LocalBackendOptions {
   std::function<void(const kube::Pod&, const std::string& cause)> on_given_up;
 };
 
-// This machine as the controller's cluster: jobs are held in memory, pods by the LocalCluster,
+// This machine as the controller's cluster: jobs are held in memory, pods by the PodRunner,
 // reports come from the status poller. Thread: one.
 class LocalBackend final : public OneJobCluster {
  public:
   // `pods`, `client` and `logger` outlive it.
-  LocalBackend(LocalBackendOptions options, LocalCluster* pods, HttpClient* client, Logger* logger);
+  LocalBackend(LocalBackendOptions options, PodRunner* pods, HttpClient* client, Logger* logger);
 
-  JobKey key() const;
+  JobId key() const;
 
   const TrainingJob& job() const { return options_.job; }
 
@@ -46,9 +46,9 @@ class LocalBackend final : public OneJobCluster {
     return is_news;
   }
 
-  Result<TrainingJob> ReadJob(const JobKey& key) override;
-  Result<Observed> Observe(const JobKey& key) override;
-  void Publish(const JobKey& key, const Decision& decision) override;
+  Result<TrainingJob> ReadJob(const JobId& key) override;
+  Result<Observed> Observe(const JobId& key) override;
+  void Publish(const JobId& key, const Decision& decision) override;
 
  private:
   Status WriteStatus(const TrainingJob& job) override;
@@ -63,7 +63,7 @@ class LocalBackend final : public OneJobCluster {
   bool IsGivenUp(const kube::Pod& pod) const;
 
   LocalBackendOptions options_;
-  LocalCluster* pods_;
+  PodRunner* pods_;
   HttpClient* client_;
   Logger* logger_;
   std::map<std::string, StatusArrival> reports_;  // by pod

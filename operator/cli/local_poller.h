@@ -11,8 +11,8 @@
 #include "common/base/time.h"
 #include "common/base/unique_fd.h"
 #include "common/contract/status_document.h"
-#include "operator/transport/http_client.h"
-#include "operator/transport/status_poller.h"
+#include "operator/pod_client/http_client.h"
+#include "operator/pod_client/status_poller.h"
 
 namespace lockstep::control {
 

@@ -149,11 +149,11 @@ PodSettings SettingsOf(const RunArguments& arguments,
   return settings;
 }
 
-LocalClusterOptions ClusterOptionsOf(const RunArguments& arguments,
-                                     const Workshop& shop,
-                                     const PodSettings& settings,
-                                     Console* console) {
-  LocalClusterOptions options;
+PodRunnerOptions ClusterOptionsOf(const RunArguments& arguments,
+                                  const Workshop& shop,
+                                  const PodSettings& settings,
+                                  Console* console) {
+  PodRunnerOptions options;
   options.directory = settings.job_directory;
   options.base_environment = InheritedEnvironment(shop.core_count, shop.pod_count);
   options.manifest_directory = settings.data_directory;
@@ -198,9 +198,8 @@ Result<RunSummary> Carry(const RunArguments& arguments,
   options.timeout = arguments.timeout;
   // The pods' guard is forked here, before the HTTP client starts its thread.
   LOCKSTEP_ASSIGN_OR_RETURN(
-      const std::unique_ptr<LocalCluster> pods,
-      LocalCluster::Start(ClusterOptionsOf(arguments, shop, options.settings, console),
-                          logger.get()));
+      const std::unique_ptr<PodRunner> pods,
+      PodRunner::Start(ClusterOptionsOf(arguments, shop, options.settings, console), logger.get()));
   HttpClient client(kStatusBytesMax);
   LocalPollerOptions poller_options;
   poller_options.job_key = directory.job_key();

@@ -13,7 +13,7 @@
 #include "operator/cli/local_poller.h"
 #include "operator/cli/recovery.h"
 #include "operator/cli/summary.h"
-#include "operator/local/local_cluster.h"
+#include "operator/local/pod_runner.h"
 
 namespace lockstep::control {
 

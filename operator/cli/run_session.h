@@ -14,7 +14,7 @@
 #include "operator/cli/run_record.h"
 #include "operator/cli/summary.h"
 #include "operator/controller/controller.h"
-#include "operator/local/local_cluster.h"
+#include "operator/local/pod_runner.h"
 #include "operator/transport/stop_signals.h"
 
 namespace lockstep::control {
@@ -31,7 +31,7 @@ struct RunSessionOptions {
 
 // What a session works with; all outlive it.
 struct RunSessionParts {
-  LocalCluster* pods;
+  PodRunner* pods;
   HttpClient* client;
   LocalPoller* poller;
   StopSignals* signals;

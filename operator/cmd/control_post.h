@@ -1,7 +1,7 @@
 #pragma once
 
 #include "operator/controller/control_sender.h"
-#include "operator/transport/http_client.h"
+#include "operator/pod_client/http_client.h"
 
 namespace lockstep::control {
 

@@ -7,11 +7,11 @@
 
 #include "common/base/log.h"
 #include "operator/kube/lease.h"
+#include "operator/transport/transport_options.h"
 
 namespace lockstep::control {
 
 enum class LogFormat { kText, kJson };
-enum class TransportKind { kBeast, kCpprest };
 
 // What the command line of lockstep-operator says.
 struct OperatorFlags {

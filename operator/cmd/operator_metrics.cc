@@ -81,13 +81,13 @@ void RaiseTo(int64_t total, prometheus::Counter* counter) {
   }
 }
 
-std::string_view ResultName(PassResult result) {
+std::string_view ResultName(TurnResult result) {
   switch (result) {
-    case PassResult::kDone:
+    case TurnResult::kDone:
       return "success";
-    case PassResult::kWaiting:
+    case TurnResult::kWaiting:
       return "requeue_after";
-    case PassResult::kFailed:
+    case TurnResult::kFailed:
       return "error";
   }
   return "error";
@@ -117,31 +117,31 @@ struct OperatorMetrics::Families {
   prometheus::Registry registry;
 
   // controller-runtime's and client-go's names.
-  Counters& passes =
+  Counters& turns =
       AddCounters(&registry, "controller_runtime_reconcile_total", "Passes by result.");
   prometheus::Counter& pass_errors = AddCounters(&registry,
                                                  "controller_runtime_reconcile_errors_total",
                                                  "Passes that have to be repeated.")
                                          .Add(kController);
   prometheus::Histogram& pass_time =
-      AddHistograms(&registry, "controller_runtime_reconcile_time_seconds", "Length of a pass.")
+      AddHistograms(&registry, "controller_runtime_reconcile_time_seconds", "Length of a turn.")
           .Add(kController, PassBuckets());
   prometheus::Gauge& workers = AddGauges(&registry,
                                          "controller_runtime_max_concurrent_reconciles",
                                          "Passes that can be made at a time.")
                                    .Add(kController);
   prometheus::Gauge& depth =
-      AddGauges(&registry, "workqueue_depth", "Jobs that are due for a pass.").Add(kQueue);
+      AddGauges(&registry, "workqueue_depth", "Jobs that are due for a turn.").Add(kQueue);
   prometheus::Counter& adds =
       AddCounters(&registry, "workqueue_adds_total", "Jobs that became due.").Add(kQueue);
   prometheus::Counter& retries =
       AddCounters(&registry, "workqueue_retries_total", "Jobs that became due after a failure.")
           .Add(kQueue);
   prometheus::Histogram& queued =
-      AddHistograms(&registry, "workqueue_queue_duration_seconds", "From due to its pass.")
+      AddHistograms(&registry, "workqueue_queue_duration_seconds", "From due to its turn.")
           .Add(kQueue, QueueBuckets());
   prometheus::Histogram& worked =
-      AddHistograms(&registry, "workqueue_work_duration_seconds", "Length of a pass.")
+      AddHistograms(&registry, "workqueue_work_duration_seconds", "Length of a turn.")
           .Add(kQueue, QueueBuckets());
   Counters& calls = AddCounters(
       &registry, "rest_client_requests_total", "Calls to the API server by method and code.");
@@ -205,7 +205,7 @@ OperatorMetrics::OperatorMetrics(const std::string& host)
   for (const std::string_view result : kResults) {
     Labels labels = kController;
     labels["result"] = result;
-    families_->passes.Add(labels);
+    families_->turns.Add(labels);
   }
   for (const std::string_view method : kMethods) {
     families_->calls.Add({{"method", std::string(method)}, {"code", "200"}, {"host", host}});
@@ -239,15 +239,15 @@ void OperatorMetrics::OnCall(const CallRecord& record) {
   }
 }
 
-void OperatorMetrics::PassDone(const PassReport& pass, Duration elapsed) {
+void OperatorMetrics::TurnDone(const TurnReport& turn, Duration elapsed) {
   Labels labels = kController;
-  labels["result"] = ResultName(pass.result);
-  families_->passes.Add(labels).Increment();
-  if (pass.result == PassResult::kFailed) {
+  labels["result"] = ResultName(turn.result);
+  families_->turns.Add(labels).Increment();
+  if (turn.result == TurnResult::kFailed) {
     families_->pass_errors.Increment();
   }
   families_->pass_time.Observe(ToSeconds(elapsed));
-  families_->queued.Observe(ToSeconds(pass.waited));
+  families_->queued.Observe(ToSeconds(turn.waited));
   families_->worked.Observe(ToSeconds(elapsed));
 }
 

@@ -10,9 +10,9 @@
 
 #include "common/base/time.h"
 #include "operator/api/training_job.h"
+#include "operator/api_client/call_observer.h"
 #include "operator/controller/controller.h"
 #include "operator/reconcile/decision.h"
-#include "operator/transport/call_observer.h"
 
 namespace lockstep::control {
 
@@ -39,7 +39,7 @@ class OperatorMetrics final : public CallObserver {
 
   void OnCall(const CallRecord& record) override;
 
-  void PassDone(const PassReport& pass, Duration elapsed);
+  void TurnDone(const TurnReport& turn, Duration elapsed);
   void SetQueue(std::size_t depth, int64_t adds, int64_t retries);
   void SetCache(const CacheCounts& counts);
   void SetLeading(bool is_leading);

@@ -28,7 +28,7 @@ TEST(OperatorMetrics, EverySeriesIsThereBeforeAnythingHappened) {
 
 TEST(OperatorMetrics, CountersFollowWhatIsReported) {
   OperatorMetrics metrics("api:443");
-  metrics.PassDone({{"default", "mnist"}, PassResult::kFailed, {}}, std::chrono::milliseconds(3));
+  metrics.TurnDone({{"default", "mnist"}, TurnResult::kFailed, {}}, std::chrono::milliseconds(3));
   metrics.Count({Metric::kRestarts, "killed", 2});
   metrics.SetJobs({"Running", "Running", "Waiting"});
   metrics.SetQueue(4, 10, 3);

@@ -10,19 +10,19 @@
 
 #include "common/base/digest.h"
 #include "common/contract/topology.h"
+#include "operator/api_client/api_client.h"
+#include "operator/api_client/lease_driver.h"
+#include "operator/api_client/reflector_driver.h"
 #include "operator/cmd/control_post.h"
 #include "operator/cmd/event_sender.h"
+#include "operator/cmd/health_server.h"
 #include "operator/cmd/operator_publisher.h"
 #include "operator/cmd/work_loop.h"
 #include "operator/controller/master_key.h"
+#include "operator/credentials/api_access.h"
+#include "operator/credentials/rotating_credentials.h"
 #include "operator/reconcile/build/pod_manifest.h"
-#include "operator/transport/api_access.h"
-#include "operator/transport/api_client.h"
 #include "operator/transport/beast_transport.h"
-#include "operator/transport/health_server.h"
-#include "operator/transport/lease_driver.h"
-#include "operator/transport/reflector_driver.h"
-#include "operator/transport/rotating_credentials.h"
 
 namespace lockstep::control {
 namespace {

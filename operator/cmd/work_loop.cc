@@ -88,10 +88,10 @@ void WorkLoop::TakeIn(const WorkMessage& message) {
 
 void WorkLoop::MakePasses() {
   const TimePoint begin = options_.clock->Now();
-  const std::vector<PassReport> passes = options_.loop->Step(begin);
+  const std::vector<TurnReport> turns = options_.loop->Step(begin);
   const Duration duration = options_.clock->Now() - begin;  // of each: they are made together
-  for (const PassReport& pass : passes) {
-    options_.metrics->PassDone(pass, duration);
+  for (const TurnReport& turn : turns) {
+    options_.metrics->TurnDone(turn, duration);
   }
 }
 
@@ -115,15 +115,15 @@ void WorkLoop::Measure() {
     return;
   }
   next_measure_ = now + kMeasureInterval;
-  const World& world = *options_.loop->world();
-  const World::Counts counts = world.counts();
+  const ClusterView& view = *options_.loop->view();
+  const ClusterView::Counts counts = view.counts();
   options_.metrics->SetCache(
       {counts.jobs, counts.pods, counts.foreign_pods, counts.nodes, counts.services});
   const auto& queue = options_.loop->controller().queue();
   options_.metrics->SetQueue(queue.depth(), queue.counts().adds, queue.counts().retries);
   std::vector<std::string_view> states;
-  for (const JobKey& key : world.Jobs()) {
-    states.push_back(StateWord(world.FindJob(key)->job.status));
+  for (const JobId& key : view.Jobs()) {
+    states.push_back(StateWord(view.FindJob(key)->job.status));
   }
   options_.metrics->SetJobs(states);
 }
@@ -146,7 +146,7 @@ void WorkLoop::TryToLead() {
   }
   options_.loop->Lead(*key, options_.clock->Now());
   options_.metrics->SetLeading(true);
-  options_.logger->Info("leading", {{"jobs", options_.loop->world()->counts().jobs}});
+  options_.logger->Info("leading", {{"jobs", options_.loop->view()->counts().jobs}});
 }
 
 }  // namespace lockstep::control

@@ -10,10 +10,10 @@
 #include "common/base/log.h"
 #include "common/base/result.h"
 #include "common/base/time.h"
+#include "operator/api_client/update_queue.h"
 #include "operator/cmd/operator_metrics.h"
 #include "operator/controller/control_loop.h"
-#include "operator/transport/status_poller.h"
-#include "operator/transport/update_queue.h"
+#include "operator/pod_client/status_poller.h"
 
 namespace lockstep::control {
 

@@ -9,8 +9,8 @@
 #include "operator/kube/decode.h"
 #include "operator/kube/json_stream.h"
 #include "operator/reconcile/build/job_objects.h"
-#include "operator/reconcile/gang_view.h"
-#include "operator/reconcile/pod_labels.h"
+#include "operator/reconcile/gang/gang_view.h"
+#include "operator/reconcile/gang/pod_labels.h"
 
 namespace lockstep::control {
 namespace {
@@ -18,7 +18,7 @@ namespace {
 // Objects read at once. Choice: a job of 500 workers is 100 KB, and one page is held whole.
 constexpr int kPageSize = 100;
 
-void Spread(ReportNews weight, const JobKey& job, News* news) {
+void Spread(ReportNews weight, const JobId& job, News* news) {
   if (weight != ReportNews::kNone) {
     (weight == ReportNews::kUrgent ? news->urgent : news->calm).insert(job);
   }
@@ -45,7 +45,7 @@ void ApiCluster::Lead(const std::string& master_key) {
 }
 
 void ApiCluster::Accept(PodReport report, News* news) {
-  const kube::Item<kube::Pod>* const pod = parts_.world->FindPod(report.pod);
+  const kube::Item<kube::Pod>* const pod = parts_.view->FindPod(report.pod);
   if (pod == nullptr) {
     return;
   }
@@ -53,21 +53,21 @@ void ApiCluster::Accept(PodReport report, News* news) {
   if (!identity.has_value() || identity->job_uid != report.document.job_uid) {
     return;
   }
-  const JobKey job{report.pod.namespace_name, identity->job};
+  const JobId job{report.pod.namespace_name, identity->job};
   Spread(reports_.Accept(job, std::move(report)), job, news);
 }
 
 void ApiCluster::NoteClosed(const kube::ObjectKey& pod, TimePoint when, News* news) {
-  const kube::Item<kube::Pod>* const known = parts_.world->FindPod(pod);
+  const kube::Item<kube::Pod>* const known = parts_.view->FindPod(pod);
   const auto identity = known == nullptr ? std::nullopt : ParsePodLabels(known->object->labels);
   if (!identity.has_value()) {
     return;
   }
-  const JobKey job{pod.namespace_name, identity->job};
+  const JobId job{pod.namespace_name, identity->job};
   Spread(reports_.NoteClosed(job, pod.name, when), job, news);
 }
 
-std::string ApiCluster::JobKeyOf(const std::string& job_uid) const {
+std::string ApiCluster::JobSecretOf(const std::string& job_uid) const {
   return HmacSha256Hex(master_key_, job_uid);
 }
 
@@ -75,12 +75,12 @@ News ApiCluster::TakeNews() {
   return std::exchange(news_, News{});
 }
 
-Result<TrainingJob> ApiCluster::ReadJob(const JobKey& key) {
+Result<TrainingJob> ApiCluster::ReadJob(const JobId& key) {
   LOCKSTEP_RETURN_IF_ERROR(CatchUp());
-  const StoredJob* stored = parts_.world->FindJob(key);
+  const StoredJob* stored = parts_.view->FindJob(key);
   if (stored != nullptr && IsBehindItsPods(key, *stored)) {
     LOCKSTEP_RETURN_IF_ERROR(Refresh({key}));
-    stored = parts_.world->FindJob(key);
+    stored = parts_.view->FindJob(key);
   }
   if (stored == nullptr || stored->is_deleting) {
     // Pods that it left may hold room here that has long been free.
@@ -91,25 +91,25 @@ Result<TrainingJob> ApiCluster::ReadJob(const JobKey& key) {
   return stored->job;
 }
 
-Result<Observed> ApiCluster::Observe(const JobKey& key) {
+Result<Observed> ApiCluster::Observe(const JobId& key) {
   LOCKSTEP_RETURN_IF_ERROR(ListPodsOnce(key));
   LOCKSTEP_RETURN_IF_ERROR(ConfirmPods(key));
-  World* const world = parts_.world;
-  const StoredJob* const stored = world->FindJob(key);
+  ClusterView* const view = parts_.view;
+  const StoredJob* const stored = view->FindJob(key);
   if (stored == nullptr) {
     return Error(ErrorCode::kUnavailable, "the job went while its pods were looked for");
   }
   Observed observed;
   observed.settings = settings_;
   observed.job_problem = stored->problem;
-  for (const kube::Item<kube::Pod>* pod : world->PodsOf(key)) {
+  for (const kube::Item<kube::Pod>* pod : view->PodsOf(key)) {
     observed.pods.push_back(*pod->object);
   }
-  observed.nodes = world->Nodes();
-  observed.used_elsewhere = world->UsedElsewhere(key);
-  observed.used_by_strangers = world->UsedByStrangers();
-  observed.devices_elsewhere = world->DevicesElsewhere(key);
-  observed.ahead = world->Ahead(key, wall_now_);
+  observed.nodes = view->Nodes();
+  observed.used_elsewhere = view->UsedElsewhere(key);
+  observed.used_by_strangers = view->UsedByStrangers();
+  observed.devices_elsewhere = view->DevicesElsewhere(key);
+  observed.ahead = view->Ahead(key, wall_now_);
   if (const auto refused = refused_pods_.find(key); refused != refused_pods_.end()) {
     observed.refused_pods = refused->second;
   }
@@ -119,7 +119,7 @@ Result<Observed> ApiCluster::Observe(const JobKey& key) {
 }
 
 void ApiCluster::Reserve(const TrainingJob& job) {
-  parts_.world->Reserve({job.metadata.namespace_name, job.metadata.name}, job.status);
+  parts_.view->Reserve({job.metadata.namespace_name, job.metadata.name}, job.status);
 }
 
 std::vector<Status> ApiCluster::WriteStatuses(const std::vector<TrainingJob>& jobs) {
@@ -140,13 +140,13 @@ std::vector<Status> ApiCluster::WriteStatuses(const std::vector<TrainingJob>& jo
       answers[asked[i]] = ReadWrittenStatus(jobs[asked[i]], std::move(results[i]));
     }
   }
-  parts_.world->EndReservations(&news_);
+  parts_.view->EndReservations(&news_);
   return answers;
 }
 
 Result<kube::Request> ApiCluster::StatusRequest(const TrainingJob& job) {
-  const JobKey key{job.metadata.namespace_name, job.metadata.name};
-  const StoredJob* const stored = parts_.world->FindJob(key);
+  const JobId key{job.metadata.namespace_name, job.metadata.name};
+  const StoredJob* const stored = parts_.view->FindJob(key);
   if (stored == nullptr) {
     return Error(ErrorCode::kNotFound, "the job is gone");
   }
@@ -154,12 +154,12 @@ Result<kube::Request> ApiCluster::StatusRequest(const TrainingJob& job) {
   return kube::Update(kube::kTrainingJobs,
                       key.namespace_name,
                       key.name,
-                      StatusBody(job, parts_.world->JobVersion(key)),
+                      StatusBody(job, parts_.view->JobVersion(key)),
                       "status");
 }
 
 Status ApiCluster::ReadWrittenStatus(const TrainingJob& job, kube::CallResult result) {
-  const JobKey key{job.metadata.namespace_name, job.metadata.name};
+  const JobId key{job.metadata.namespace_name, job.metadata.name};
   const Result<kube::Reply> reply = kube::RequireSuccess(std::move(result));
   if (!reply.ok()) {
     if (reply.error().code() != ErrorCode::kNotFound) {
@@ -168,7 +168,7 @@ Status ApiCluster::ReadWrittenStatus(const TrainingJob& job, kube::CallResult re
     return reply.error();
   }
   const auto written = kube::DecodeRaw(reply->body);
-  const StoredJob* const stored = parts_.world->FindJob(key);
+  const StoredJob* const stored = parts_.view->FindJob(key);
   if (!written.ok() || stored == nullptr) {
     unsettled_.insert(key);
     return written.ok() ? Error(ErrorCode::kUnavailable, "the job went while it was written")
@@ -178,21 +178,21 @@ Status ApiCluster::ReadWrittenStatus(const TrainingJob& job, kube::CallResult re
   if (before.attempt != job.status.attempt) {
     refused_pods_.erase(key);  // those names are not wanted any more
   }
-  parts_.world->NoteStatus(key, job.status, written->resource_version, &news_);
+  parts_.view->NoteStatus(key, job.status, written->resource_version, &news_);
   parts_.publisher->OnStatus(before, job);
   return OkStatus();
 }
 
 std::vector<std::vector<Status>> ApiCluster::Apply(const std::vector<JobEffects>& jobs) {
-  const EffectBatchParts parts{parts_.world, parts_.api, parts_.control, &news_};
+  const EffectBatchParts parts{parts_.view, parts_.api, parts_.control, &news_};
   std::vector<std::vector<Status>> answers(jobs.size());
   std::vector<std::size_t> at;  // of each batch, in `jobs`
   std::deque<EffectBatch> batches;
   for (std::size_t i = 0; i < jobs.size(); ++i) {
-    if (const StoredJob* const stored = parts_.world->FindJob(jobs[i].key)) {
+    if (const StoredJob* const stored = parts_.view->FindJob(jobs[i].key)) {
       at.push_back(i);
       batches.emplace_back(
-          parts, settings_, stored->job, JobKeyOf(stored->job.metadata.uid), jobs[i].effects);
+          parts, settings_, stored->job, JobSecretOf(stored->job.metadata.uid), jobs[i].effects);
     } else {
       answers[i].assign(jobs[i].effects.size(), Error(ErrorCode::kNotFound, "the job is gone"));
     }
@@ -205,7 +205,7 @@ std::vector<std::vector<Status>> ApiCluster::Apply(const std::vector<JobEffects>
   return answers;
 }
 
-void ApiCluster::NoteRefusals(const JobKey& key, const EffectBatch& batch) {
+void ApiCluster::NoteRefusals(const JobId& key, const EffectBatch& batch) {
   std::map<std::string, PodRefusal>& refused = refused_pods_[key];
   for (const std::string& name : batch.created_pods()) {
     refused.erase(name);
@@ -221,11 +221,11 @@ void ApiCluster::NoteRefusals(const JobKey& key, const EffectBatch& batch) {
   }
 }
 
-void ApiCluster::Publish(const JobKey& key, const Decision& decision) {
+void ApiCluster::Publish(const JobId& key, const Decision& decision) {
   if (!decision.metrics.empty()) {
     parts_.publisher->OnMetrics(decision.metrics);
   }
-  const StoredJob* const stored = parts_.world->FindJob(key);
+  const StoredJob* const stored = parts_.view->FindJob(key);
   if (stored != nullptr && !decision.events.empty()) {
     parts_.publisher->OnEvents(stored->job, decision.events);
   }
@@ -233,9 +233,9 @@ void ApiCluster::Publish(const JobKey& key, const Decision& decision) {
 
 // An operator that has just taken over may see pods of a decision that it has not seen yet. Acting
 // on the older status would undo it.
-bool ApiCluster::IsBehindItsPods(const JobKey& key, const StoredJob& stored) const {
+bool ApiCluster::IsBehindItsPods(const JobId& key, const StoredJob& stored) const {
   const TrainingJobStatus& status = stored.job.status;
-  for (const kube::Item<kube::Pod>* pod : parts_.world->PodsOf(key)) {
+  for (const kube::Item<kube::Pod>* pod : parts_.view->PodsOf(key)) {
     const auto identity = ParsePodLabels(pod->object->labels);
     if (!identity.has_value() || identity->job_uid != stored.job.metadata.uid) {
       continue;
@@ -259,19 +259,19 @@ Status ApiCluster::CatchUp() {
     }
     must_list_jobs_ = false;
   }
-  unsettled_.merge(parts_.world->TakeDoubtfulJobs());
+  unsettled_.merge(parts_.view->TakeDoubtfulJobs());
   return Refresh(unsettled_);
 }
 
 // All jobs that there are, or were in the view.
 Status ApiCluster::ListJobs() {
-  const std::vector<JobKey> known = parts_.world->Jobs();
-  std::set<JobKey> unlisted{known.begin(), known.end()};
-  LOCKSTEP_RETURN_IF_ERROR(ListAll({kube::kTrainingJobs, parts_.world->ServedNamespace(), "", ""},
+  const std::vector<JobId> known = parts_.view->Jobs();
+  std::set<JobId> unlisted{known.begin(), known.end()};
+  LOCKSTEP_RETURN_IF_ERROR(ListAll({kube::kTrainingJobs, parts_.view->ServedNamespace(), "", ""},
                                    [&](std::string_view json) {
                                      if (const auto job = kube::DecodeRaw(json); job.ok()) {
                                        unlisted.erase({job->key.namespace_name, job->key.name});
-                                       parts_.world->LearnJob(*job, &news_);
+                                       parts_.view->LearnJob(*job, &news_);
                                      }
                                    }));
   unsettled_ = std::move(unlisted);  // gone, or made after the first page was read
@@ -295,13 +295,13 @@ Status ApiCluster::ListAll(const kube::Selection& selection,
 }
 
 // Reads jobs one by one from the server itself.
-Status ApiCluster::Refresh(const std::set<JobKey>& keys) {
+Status ApiCluster::Refresh(const std::set<JobId>& keys) {
   if (keys.empty()) {
     return OkStatus();
   }
-  const std::vector<JobKey> jobs{keys.begin(), keys.end()};
+  const std::vector<JobId> jobs{keys.begin(), keys.end()};
   std::vector<kube::Request> requests;
-  for (const JobKey& key : jobs) {
+  for (const JobId& key : jobs) {
     requests.push_back(kube::Get(kube::kTrainingJobs, key.namespace_name, key.name));
   }
   std::vector<kube::CallResult> results = parts_.api->CallAll(requests);
@@ -309,11 +309,11 @@ Status ApiCluster::Refresh(const std::set<JobKey>& keys) {
     const Result<kube::Reply> reply = kube::RequireSuccess(std::move(results[i]));
     if (reply.ok()) {
       LOCKSTEP_ASSIGN_OR_RETURN(const auto job, kube::DecodeRaw(reply->body));
-      parts_.world->LearnJob(job, &news_);
+      parts_.view->LearnJob(job, &news_);
     } else if (reply.error().code() != ErrorCode::kNotFound) {
       return reply.error();
-    } else if (const StoredJob* const stored = parts_.world->FindJob(jobs[i])) {
-      parts_.world->LearnJobIsGone(jobs[i], std::string(stored->job.metadata.uid), &news_);
+    } else if (const StoredJob* const stored = parts_.view->FindJob(jobs[i])) {
+      parts_.view->LearnJobIsGone(jobs[i], std::string(stored->job.metadata.uid), &news_);
     }
     unsettled_.erase(jobs[i]);
   }
@@ -322,14 +322,14 @@ Status ApiCluster::Refresh(const std::set<JobKey>& keys) {
 
 // A pod that was seen and is not in the view has ended only if the server says so: the view of an
 // operator that has just started, or lost its watch, may be older than the status it reads.
-Status ApiCluster::ConfirmPods(const JobKey& key) {
-  return LookUpPods(key, parts_.world->UncertainPods(key));
+Status ApiCluster::ConfirmPods(const JobId& key) {
+  return LookUpPods(key, parts_.view->UncertainPods(key));
 }
 
 // A job between two attempts names no pods in its status. Those that the last leader has made and
 // removed may still run, and a view that lags shows none of them: the next gang would stand beside.
-Status ApiCluster::ListPodsOnce(const JobKey& key) {
-  const StoredJob* const stored = parts_.world->FindJob(key);
+Status ApiCluster::ListPodsOnce(const JobId& key) {
+  const StoredJob* const stored = parts_.view->FindJob(key);
   if (stored == nullptr || stored->job.status.attempt == Attempt() ||
       !stored->job.status.placement.empty() || pods_listed_.count(key) > 0) {
     return OkStatus();
@@ -338,7 +338,7 @@ Status ApiCluster::ListPodsOnce(const JobKey& key) {
       ListAll({kube::kPods, key.namespace_name, std::string(label::kJob) + "=" + key.name, ""},
               [&](std::string_view json) {
                 if (const auto pod = kube::DecodePod(json); pod.ok()) {
-                  parts_.world->LearnPod(*pod, &news_);
+                  parts_.view->LearnPod(*pod, &news_);
                 }
               }));
   pods_listed_.insert(key);
@@ -347,11 +347,11 @@ Status ApiCluster::ListPodsOnce(const JobKey& key) {
 
 // A pod that has not come to run, as far as we see, is not given up on a view that is out of date,
 // as it is for a while after an outage.
-Status ApiCluster::ConfirmGivenUp(const JobKey& key,
+Status ApiCluster::ConfirmGivenUp(const JobId& key,
                                   const TrainingJobStatus& before,
                                   const TrainingJobStatus& after) {
   std::vector<std::string> names;
-  for (const kube::Item<kube::Pod>* item : parts_.world->PodsOf(key)) {
+  for (const kube::Item<kube::Pod>* item : parts_.view->PodsOf(key)) {
     const auto identity = ParsePodLabels(item->object->labels);
     if (item->object->status.phase != kube::PodPhase::kPending || item->object->is_deleting ||
         !identity.has_value() || identity->number.attempt != before.attempt) {
@@ -366,7 +366,7 @@ Status ApiCluster::ConfirmGivenUp(const JobKey& key,
   }
   LOCKSTEP_RETURN_IF_ERROR(LookUpPods(key, names));
   for (const std::string& name : names) {
-    const auto* const pod = parts_.world->FindPod({key.namespace_name, name});
+    const auto* const pod = parts_.view->FindPod({key.namespace_name, name});
     if (pod == nullptr || pod->object->status.phase != kube::PodPhase::kPending) {
       return Error(ErrorCode::kStale, "pod " + name + " has changed since it was last seen");
     }
@@ -374,7 +374,7 @@ Status ApiCluster::ConfirmGivenUp(const JobKey& key,
   return OkStatus();
 }
 
-Status ApiCluster::LookUpPods(const JobKey& key, const std::vector<std::string>& names) {
+Status ApiCluster::LookUpPods(const JobId& key, const std::vector<std::string>& names) {
   if (names.empty()) {
     return OkStatus();
   }
@@ -387,9 +387,9 @@ Status ApiCluster::LookUpPods(const JobKey& key, const std::vector<std::string>&
     const Result<kube::Reply> reply = kube::RequireSuccess(std::move(results[i]));
     if (reply.ok()) {
       LOCKSTEP_ASSIGN_OR_RETURN(const auto pod, kube::DecodePod(reply->body));
-      parts_.world->LearnPodOfName(key, pod, &news_);
+      parts_.view->LearnPodOfName(key, pod, &news_);
     } else if (reply.error().code() == ErrorCode::kNotFound) {
-      parts_.world->LearnPodIsMissing(key, names[i], &news_);
+      parts_.view->LearnPodIsMissing(key, names[i], &news_);
     } else {
       return reply.error();
     }
@@ -397,7 +397,7 @@ Status ApiCluster::LookUpPods(const JobKey& key, const std::vector<std::string>&
   return OkStatus();
 }
 
-Result<ServiceState> ApiCluster::ServiceOf(const JobKey& key, const TrainingJob& job) {
+Result<ServiceState> ApiCluster::ServiceOf(const JobId& key, const TrainingJob& job) {
   if (foreign_services_.count(key) > 0) {
     // Nothing tells of services that do not carry our label: it may have gone.
     const Result<kube::Reply> reply = kube::RequireSuccess(
@@ -407,14 +407,14 @@ Result<ServiceState> ApiCluster::ServiceOf(const JobKey& key, const TrainingJob&
       if (service.object->owner_uid != job.metadata.uid) {
         return ServiceState::kForeign;
       }
-      parts_.world->LearnService(service, &news_);
+      parts_.view->LearnService(service, &news_);
     } else if (reply.error().code() != ErrorCode::kNotFound) {
       return reply.error();
     }
     foreign_services_.erase(key);
   }
   const kube::Item<kube::Service>* const service =
-      parts_.world->FindService({key.namespace_name, key.name});
+      parts_.view->FindService({key.namespace_name, key.name});
   if (service == nullptr || service->object->owner_uid != job.metadata.uid) {
     // Of an earlier job of this name, or none that we see: making it tells which.
     return ServiceState::kMissing;
@@ -422,9 +422,9 @@ Result<ServiceState> ApiCluster::ServiceOf(const JobKey& key, const TrainingJob&
   return JudgeService(job, service->object.get());
 }
 
-void ApiCluster::AddReports(const JobKey& key, Observed* observed) {
+void ApiCluster::AddReports(const JobId& key, Observed* observed) {
   std::set<std::string> names;
-  for (const kube::Item<kube::Pod>* pod : parts_.world->PodsOf(key)) {
+  for (const kube::Item<kube::Pod>* pod : parts_.view->PodsOf(key)) {
     const std::string& name = *names.insert(pod->key.name).first;
     const PodReports::Entry* const entry = reports_.Find(key, name);
     if (entry == nullptr) {
@@ -440,7 +440,7 @@ void ApiCluster::AddReports(const JobKey& key, Observed* observed) {
   reports_.KeepOnly(key, names);
 }
 
-void ApiCluster::Forget(const JobKey& key) {
+void ApiCluster::Forget(const JobId& key) {
   unsettled_.erase(key);
   pods_listed_.erase(key);
   refused_pods_.erase(key);

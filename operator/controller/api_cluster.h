@@ -12,25 +12,25 @@
 #include "operator/controller/cluster.h"
 #include "operator/controller/control_sender.h"
 #include "operator/controller/effect_batch.h"
-#include "operator/controller/pod_reports.h"
 #include "operator/controller/publisher.h"
-#include "operator/controller/world.h"
 #include "operator/kube/request.h"
+#include "operator/view/cluster_view.h"
+#include "operator/view/pod_reports.h"
 
 namespace lockstep::control {
 
 // What it works with; all outlive it.
 struct ApiClusterParts {
-  World* world = nullptr;
+  ClusterView* view = nullptr;
   kube::ApiCaller* api = nullptr;
   ControlSender* control = nullptr;
   Publisher* publisher = nullptr;
   Logger* logger = nullptr;
 };
 
-// A Kubernetes cluster as the controller's: reads from the World, writes by calls to the API
+// A Kubernetes cluster as the controller's: reads from the ClusterView, writes by calls to the API
 // server, each with a precondition or a name that nobody else would choose. What the replies say
-// enters the World at once.
+// enters the ClusterView at once.
 // Thread: one, the controller's.
 class ApiCluster final : public Cluster {
  public:
@@ -52,39 +52,39 @@ class ApiCluster final : public Cluster {
 
   const PodReports& reports() const { return reports_; }
 
-  std::string JobKeyOf(const std::string& job_uid) const;
+  std::string JobSecretOf(const std::string& job_uid) const;
 
   // What replies have told since the last call.
   News TakeNews();
 
-  Result<TrainingJob> ReadJob(const JobKey& key) override;
-  Result<Observed> Observe(const JobKey& key) override;
+  Result<TrainingJob> ReadJob(const JobId& key) override;
+  Result<Observed> Observe(const JobId& key) override;
   void Reserve(const TrainingJob& job) override;
   std::vector<Status> WriteStatuses(const std::vector<TrainingJob>& jobs) override;
   std::vector<std::vector<Status>> Apply(const std::vector<JobEffects>& jobs) override;
-  void Publish(const JobKey& key, const Decision& decision) override;
+  void Publish(const JobId& key, const Decision& decision) override;
 
  private:
   // Whether pods exist that the job's status, as we know it, has not decided on yet.
-  bool IsBehindItsPods(const JobKey& key, const StoredJob& stored) const;
+  bool IsBehindItsPods(const JobId& key, const StoredJob& stored) const;
   Status CatchUp();
   Status ListJobs();
   Status ListAll(const kube::Selection& selection,
                  const std::function<void(std::string_view json)>& learn);
-  Status Refresh(const std::set<JobKey>& keys);
-  Status ConfirmPods(const JobKey& key);
-  Status ListPodsOnce(const JobKey& key);
-  Status ConfirmGivenUp(const JobKey& key,
+  Status Refresh(const std::set<JobId>& keys);
+  Status ConfirmPods(const JobId& key);
+  Status ListPodsOnce(const JobId& key);
+  Status ConfirmGivenUp(const JobId& key,
                         const TrainingJobStatus& before,
                         const TrainingJobStatus& after);
   Result<kube::Request> StatusRequest(const TrainingJob& job);
   Status ReadWrittenStatus(const TrainingJob& job, kube::CallResult result);
-  void NoteRefusals(const JobKey& key, const EffectBatch& batch);
+  void NoteRefusals(const JobId& key, const EffectBatch& batch);
   // Asks the server for these pods of the job.
-  Status LookUpPods(const JobKey& key, const std::vector<std::string>& names);
-  Result<ServiceState> ServiceOf(const JobKey& key, const TrainingJob& job);
-  void AddReports(const JobKey& key, Observed* observed);
-  void Forget(const JobKey& key);
+  Status LookUpPods(const JobId& key, const std::vector<std::string>& names);
+  Result<ServiceState> ServiceOf(const JobId& key, const TrainingJob& job);
+  void AddReports(const JobId& key, Observed* observed);
+  void Forget(const JobId& key);
 
   PodSettings settings_;
   ApiClusterParts parts_;
@@ -93,11 +93,11 @@ class ApiCluster final : public Cluster {
   WallTime wall_now_{};
   News news_;
   bool must_list_jobs_ = false;
-  std::set<JobKey> pods_listed_;  // since we lead
-  std::set<JobKey> unsettled_;    // the server may have a newer status than we know
+  std::set<JobId> pods_listed_;  // since we lead
+  std::set<JobId> unsettled_;    // the server may have a newer status than we know
   PodReports reports_;
-  std::map<JobKey, std::map<std::string, PodRefusal>> refused_pods_;
-  std::set<JobKey> foreign_services_;
+  std::map<JobId, std::map<std::string, PodRefusal>> refused_pods_;
+  std::set<JobId> foreign_services_;
 };
 
 }  // namespace lockstep::control

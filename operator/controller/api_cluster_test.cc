@@ -81,8 +81,8 @@ TEST_F(ApiClusterTest, WrittenJobThatIsGoneFromTheWatchIsAskedForOnce) {
   ASSERT_TRUE(WriteStatus(job_).ok());
   Watch(BodyOf(OtherJob(), "9"));
   News news;
-  world_.Apply(kube::Replaced<kube::RawObject>{{kube::DecodeRaw(BodyOf(OtherJob(), "9")).value()}},
-               &news);
+  view_.Apply(kube::Replaced<kube::RawObject>{{kube::DecodeRaw(BodyOf(OtherJob(), "9")).value()}},
+              &news);
   EXPECT_EQ(news.urgent.count(kMnist), 1U);
 
   EXPECT_EQ(PlacesHeldBesides(kOther), 0);
@@ -156,7 +156,7 @@ TEST_F(ApiClusterTest, OwnStatusWriteIsInViewWithItsVersion) {
 
   EXPECT_TRUE(WriteStatus(job_).ok());
   EXPECT_EQ(cluster_.ReadJob(kMnist)->status.attempt, Attempt(1));
-  EXPECT_EQ(world_.JobVersion(kMnist), "11");
+  EXPECT_EQ(view_.JobVersion(kMnist), "11");
 }
 
 TEST_F(ApiClusterTest, SeenPodThatIsNotInViewIsAskedForOnce) {
@@ -172,11 +172,11 @@ TEST_F(ApiClusterTest, SeenPodThatIsNotInViewIsAskedForOnce) {
 TEST_F(ApiClusterTest, PodOfAJobThatIsGoneIsAskedForOnceTheWatchNamesItNoMore) {
   Watch(BodyOf(OtherJob(), "9"));
   News news;
-  world_.LearnPod(kube::DecodePod(PodBody(job_.metadata.uid)).value(), &news);
-  world_.LearnJobIsGone(kMnist, job_.metadata.uid, &news);
+  view_.LearnPod(kube::DecodePod(PodBody(job_.metadata.uid)).value(), &news);
+  view_.LearnJobIsGone(kMnist, job_.metadata.uid, &news);
   EXPECT_EQ(PlacesHeldBesides(kOther), 1);
 
-  world_.Apply(kube::Replaced<kube::Pod>{}, &news);
+  view_.Apply(kube::Replaced<kube::Pod>{}, &news);
   EXPECT_EQ(cluster_.ReadJob(kMnist).error().code(), ErrorCode::kNotFound);
   EXPECT_EQ(api_.log, std::string("GET ") + kPodPath + "\n");
   EXPECT_EQ(PlacesHeldBesides(kOther), 0);
@@ -192,7 +192,7 @@ TEST_F(ApiClusterTest, NothingIsDecidedWhileTheServerCannotSayWhetherAPodIsThere
 
 TEST_F(ApiClusterTest, PodOfALaterAttemptMakesTheJobBeReadAnew) {
   News news;
-  world_.LearnPod(kube::DecodePod(PodBody(job_.metadata.uid, 2)).value(), &news);
+  view_.LearnPod(kube::DecodePod(PodBody(job_.metadata.uid, 2)).value(), &news);
   job_.status.attempt = Attempt(2);
   api_.Expect(std::string("GET ") + kJobPath, 200, JobBody("12"));
 

@@ -10,14 +10,14 @@
 #include "operator/controller/api_cluster.h"
 #include "operator/reconcile/build/job_objects.h"
 #include "operator/reconcile/build/pod.h"
-#include "operator/reconcile/pod_labels.h"
+#include "operator/reconcile/gang/pod_labels.h"
 #include "operator/reconcile/testing.h"
 
 namespace lockstep::control {
 
-inline const JobKey kMnist{"default", "mnist"};
-inline const JobKey kOther{"default", "other"};
-inline const JobKey kGone{"default", "gone"};
+inline const JobId kMnist{"default", "mnist"};
+inline const JobId kOther{"default", "other"};
+inline const JobId kGone{"default", "gone"};
 inline constexpr const char* kPodPath = "/api/v1/namespaces/default/pods/mnist-worker-0";
 inline constexpr const char* kServicePath = "/api/v1/namespaces/default/services/mnist";
 inline constexpr const char* kJobPath =
@@ -81,7 +81,7 @@ class ApiClusterWorld {
   ApiClusterWorld()
       : job_(MakeTrainingJob(1)),
         logger_(MakeNullLogger()),
-        cluster_(PodSettings{}, {&world_, &api_, &control_, &publisher_, logger_.get()}) {
+        cluster_(PodSettings{}, {&view_, &api_, &control_, &publisher_, logger_.get()}) {
     job_.spec.training->dataset.train.images = "images";
     job_.spec.training->dataset.train.labels = "labels";
     job_.status.placement = {PodPlacement{}};
@@ -125,11 +125,11 @@ class ApiClusterWorld {
 
   void Watch(const std::string& job) {
     News news;
-    world_.Apply(kube::Upserted<kube::RawObject>{kube::DecodeRaw(job).value()}, &news);
+    view_.Apply(kube::Upserted<kube::RawObject>{kube::DecodeRaw(job).value()}, &news);
   }
 
   // How many places others than this job hold, as it would plan now.
-  int64_t PlacesHeldBesides(const JobKey& key) {
+  int64_t PlacesHeldBesides(const JobId& key) {
     [[maybe_unused]] const auto read = cluster_.ReadJob(key);
     const Result<Observed> observed = cluster_.Observe(key);
     int64_t count = 0;
@@ -185,7 +185,7 @@ class ApiClusterWorld {
   // The view has a service of the job.
   void LearnService(const std::string& uid) {
     News news;
-    world_.LearnService(kube::DecodeService(ServiceBody(uid, true)).value(), &news);
+    view_.LearnService(kube::DecodeService(ServiceBody(uid, true)).value(), &news);
   }
 
   Status WriteStatus(const TrainingJob& job) { return cluster_.WriteStatuses({job}).front(); }
@@ -205,7 +205,7 @@ class ApiClusterWorld {
   }
 
   TrainingJob job_;
-  World world_;
+  ClusterView view_;
   ScriptedApi api_;
   NoControl control_;
   NoPublisher publisher_;

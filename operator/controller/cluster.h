@@ -1,26 +1,19 @@
 #pragma once
 
-#include <compare>
 #include <string>
 #include <vector>
 
 #include "common/base/result.h"
+#include "operator/api/job_id.h"
 #include "operator/api/training_job.h"
 #include "operator/reconcile/decision.h"
 #include "operator/reconcile/observed.h"
 
 namespace lockstep::control {
 
-struct JobKey {
-  std::string namespace_name;
-  std::string name;
-
-  friend auto operator<=>(const JobKey&, const JobKey&) = default;
-};
-
 // What is to be done for one job.
 struct JobEffects {
-  JobKey key;
+  JobId key;
   std::vector<Effect> effects;
 };
 
@@ -32,10 +25,10 @@ class Cluster {
 
   // The job as stored: manifest and status. Errors: kNotFound (it is gone, or about to be),
   // kUnavailable.
-  virtual Result<TrainingJob> ReadJob(const JobKey& key) = 0;
+  virtual Result<TrainingJob> ReadJob(const JobId& key) = 0;
 
   // The world around the job, now. Errors: kUnavailable.
-  virtual Result<Observed> Observe(const JobKey& key) = 0;
+  virtual Result<Observed> Observe(const JobId& key) = 0;
 
   // `job.status` has been decided and is about to be written. Until WriteStatuses has answered,
   // what it would hold is taken in the eyes of the other jobs.
@@ -51,7 +44,7 @@ class Cluster {
   virtual std::vector<std::vector<Status>> Apply(const std::vector<JobEffects>& jobs) = 0;
 
   // Lets events and metrics out.
-  virtual void Publish(const JobKey& key, const Decision& decision) = 0;
+  virtual void Publish(const JobId& key, const Decision& decision) = 0;
 };
 
 // A cluster that knows of one job only.

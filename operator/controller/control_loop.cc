@@ -19,13 +19,13 @@ constexpr Duration kPatienceMin = std::chrono::milliseconds(100);
 constexpr Duration kPatiencePerPod = std::chrono::milliseconds(2);
 constexpr Duration kPatienceMax = std::chrono::seconds(1);
 
-// Room becomes free in many small pieces; those who wait look at all of them together. The more of
-// them wait, the less often.
+// UsageByNode becomes free in many small pieces; those who wait look at all of them together. The
+// more of them wait, the less often.
 constexpr Duration kSweepDelay = std::chrono::milliseconds(20);
 constexpr Duration kSweepDelayPerJob = std::chrono::milliseconds(2);
 
-ApiClusterParts PartsOf(const ControlLoopParts& parts, World* world) {
-  return {world, parts.api, parts.control, parts.publisher, parts.logger};
+ApiClusterParts PartsOf(const ControlLoopParts& parts, ClusterView* view) {
+  return {view, parts.api, parts.control, parts.publisher, parts.logger};
 }
 
 // Whether the gang has its places and has not run yet.
@@ -40,15 +40,15 @@ ControlLoop::ControlLoop(ControlLoopOptions options,
                          ControlLoopParts parts,
                          TimePoint now,
                          WallTime wall_now)
-    : world_(std::move(options.namespaces)),
-      cluster_(std::move(options.pods), PartsOf(parts, &world_)),
+    : view_(std::move(options.namespaces)),
+      cluster_(std::move(options.pods), PartsOf(parts, &view_)),
       controller_(&cluster_, parts.logger, now, wall_now, options.controller),
       start_(now),
       wall_start_(wall_now) {}
 
 void ControlLoop::Apply(const WatchUpdate& update, TimePoint now) {
   News news;
-  std::visit([&](const auto& one) { world_.Apply(one, &news); }, update);
+  std::visit([&](const auto& one) { view_.Apply(one, &news); }, update);
   Spread(news, now);
 }
 
@@ -67,7 +67,7 @@ void ControlLoop::NoteClosed(const kube::ObjectKey& pod, TimePoint now) {
 void ControlLoop::Lead(const std::string& master_key, TimePoint now) {
   is_leading_ = true;
   cluster_.Lead(master_key);
-  for (const JobKey& key : world_.Jobs()) {
+  for (const JobId& key : view_.Jobs()) {
     controller_.Notify(key, now);
   }
   sweep_at_ = now;
@@ -76,27 +76,27 @@ void ControlLoop::Lead(const std::string& master_key, TimePoint now) {
 void ControlLoop::StandBy() {
   is_leading_ = false;
   sweep_at_.reset();
-  const std::vector<JobKey> jobs = world_.Jobs();
+  const std::vector<JobId> jobs = view_.Jobs();
   poll_stale_.insert(jobs.begin(), jobs.end());
 }
 
-std::vector<PassReport> ControlLoop::Step(TimePoint now) {
+std::vector<TurnReport> ControlLoop::Step(TimePoint now) {
   if (!is_leading_) {
     return {};
   }
   if (sweep_at_.has_value() && *sweep_at_ <= now) {
     sweep_at_.reset();
-    for (const JobKey& key : world_.WaitingJobs()) {
+    for (const JobId& key : view_.WaitingJobs()) {
       controller_.Notify(key, now);
     }
   }
   cluster_.SetTime(now, wall_start_ + std::chrono::floor<std::chrono::milliseconds>(now - start_));
-  std::vector<PassReport> passes = controller_.Step(now);
-  for (const PassReport& pass : passes) {
-    poll_stale_.insert(pass.key);
+  std::vector<TurnReport> turns = controller_.Step(now);
+  for (const TurnReport& turn : turns) {
+    poll_stale_.insert(turn.key);
   }
   Spread(cluster_.TakeNews(), now);
-  return passes;
+  return turns;
 }
 
 std::optional<TimePoint> ControlLoop::NextStep() const {
@@ -112,21 +112,21 @@ std::optional<TimePoint> ControlLoop::NextStep() const {
 
 std::vector<ControlLoop::PollChange> ControlLoop::TakePollChanges() {
   std::vector<PollChange> changes;
-  for (const JobKey& key : std::exchange(poll_stale_, {})) {
+  for (const JobId& key : std::exchange(poll_stale_, {})) {
     changes.push_back(PollChangeOf(key));
   }
   return changes;
 }
 
-ControlLoop::PollChange ControlLoop::PollChangeOf(const JobKey& key) const {
+ControlLoop::PollChange ControlLoop::PollChangeOf(const JobId& key) const {
   PollChange change{key, "", {}};
-  const StoredJob* const stored = world_.FindJob(key);
+  const StoredJob* const stored = view_.FindJob(key);
   if (stored == nullptr || !stored->problem.empty() || !is_leading_) {
     return change;
   }
   std::vector<const kube::Pod*> pods;
   PollKnowledge known;
-  for (const kube::Item<kube::Pod>* item : world_.PodsOf(key)) {
+  for (const kube::Item<kube::Pod>* item : view_.PodsOf(key)) {
     pods.push_back(item->object.get());
     const PodReports::Entry* const entry = cluster_.reports().Find(key, item->key.name);
     if (entry != nullptr && entry->report.has_value()) {
@@ -136,7 +136,7 @@ ControlLoop::PollChange ControlLoop::PollChangeOf(const JobKey& key) const {
       known.closed.insert(item->key.name);
     }
   }
-  change.job_key = cluster_.JobKeyOf(stored->job.metadata.uid);
+  change.job_key = cluster_.JobSecretOf(stored->job.metadata.uid);
   change.targets = PollPlan(stored->job, pods, known);
   return change;
 }
@@ -145,26 +145,26 @@ void ControlLoop::Spread(const News& news, TimePoint now) {
   if (!is_leading_) {
     return;  // every job is looked at when we lead
   }
-  for (const JobKey& key : world_.ByAge(news.urgent)) {
+  for (const JobId& key : view_.ByAge(news.urgent)) {
     controller_.Notify(key, now);
   }
-  for (const JobKey& key : news.calm) {
+  for (const JobId& key : news.calm) {
     controller_.NotifyAt(key, now + PatienceFor(key));
   }
   if (news.frees_room && !sweep_at_.has_value()) {
-    const auto waiting = static_cast<int64_t>(world_.WaitingJobs().size());
+    const auto waiting = static_cast<int64_t>(view_.WaitingJobs().size());
     if (waiting > 0) {
       sweep_at_ = now + kSweepDelay + waiting * kSweepDelayPerJob;
     }
   }
 }
 
-Duration ControlLoop::PatienceFor(const JobKey& key) const {
-  const StoredJob* const stored = world_.FindJob(key);
+Duration ControlLoop::PatienceFor(const JobId& key) const {
+  const StoredJob* const stored = view_.FindJob(key);
   if (stored != nullptr && ComesUp(stored->job.status)) {
     return kPatienceMax;
   }
-  const auto pods = static_cast<int64_t>(world_.PodCountOf(key));
+  const auto pods = static_cast<int64_t>(view_.PodCountOf(key));
   return std::clamp<Duration>(pods * kPatiencePerPod, kPatienceMin, kPatienceMax);
 }
 

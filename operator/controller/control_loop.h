@@ -10,8 +10,8 @@
 #include "common/base/time.h"
 #include "operator/controller/api_cluster.h"
 #include "operator/controller/controller.h"
-#include "operator/controller/poll_plan.h"
-#include "operator/controller/world.h"
+#include "operator/view/cluster_view.h"
+#include "operator/view/poll_plan.h"
 
 namespace lockstep::control {
 
@@ -65,14 +65,14 @@ class ControlLoop {
   bool is_leading() const { return is_leading_; }
 
   // Makes some of the passes that are due; none when another leads.
-  std::vector<PassReport> Step(TimePoint now);
+  std::vector<TurnReport> Step(TimePoint now);
 
   // When Step has something to do if nothing changes before; null if never.
   std::optional<TimePoint> NextStep() const;
 
   // What to ask of the pods of one job from now on; empty: nothing.
   struct PollChange {
-    JobKey job;
+    JobId job;
     std::string job_key;  // opens the pods' status
     std::vector<PollTarget> targets;
   };
@@ -81,7 +81,7 @@ class ControlLoop {
   // with nothing to ask, after we have ceased to.
   std::vector<PollChange> TakePollChanges();
 
-  World* world() { return &world_; }
+  ClusterView* view() { return &view_; }
 
   const ApiCluster& cluster() const { return cluster_; }
 
@@ -89,16 +89,16 @@ class ControlLoop {
 
  private:
   void Spread(const News& news, TimePoint now);
-  PollChange PollChangeOf(const JobKey& key) const;
-  Duration PatienceFor(const JobKey& key) const;
+  PollChange PollChangeOf(const JobId& key) const;
+  Duration PatienceFor(const JobId& key) const;
 
-  World world_;
+  ClusterView view_;
   ApiCluster cluster_;
   Controller controller_;
   TimePoint start_;
   WallTime wall_start_;
   bool is_leading_ = false;
-  std::set<JobKey> poll_stale_;
+  std::set<JobId> poll_stale_;
   std::optional<TimePoint> sweep_at_;  // then all that wait for room look again
 };
 

@@ -37,77 +37,77 @@ Controller::Controller(
       wall_start_(wall_now),
       queue_({options.retry_delay_min, options.retry_delay_max}) {}
 
-void Controller::Notify(const JobKey& key, TimePoint now) {
+void Controller::Notify(const JobId& key, TimePoint now) {
   queue_.Add(key, now);
 }
 
-void Controller::NotifyAt(const JobKey& key, TimePoint when) {
+void Controller::NotifyAt(const JobId& key, TimePoint when) {
   queue_.AddAt(key, when);
 }
 
-std::vector<PassReport> Controller::Step(TimePoint now) {
-  std::vector<Pass> passes;
+std::vector<TurnReport> Controller::Step(TimePoint now) {
+  std::vector<JobTurn> turns;
   std::size_t effect_count = 0;
-  while (passes.size() < options_.jobs_at_once && effect_count < options_.effects_at_once) {
+  while (turns.size() < options_.jobs_at_once && effect_count < options_.effects_at_once) {
     const auto work = queue_.Take(now);
     if (!work) {
       break;
     }
-    passes.push_back(Gather(*work, now));
-    effect_count += passes.back().decision.effects.size();
+    turns.push_back(Gather(*work, now));
+    effect_count += turns.back().decision.effects.size();
   }
-  WriteStatuses(&passes, now);
-  ApplyEffects(&passes);
-  std::vector<PassReport> reports;
-  for (Pass& pass : passes) {
-    Finish(&pass, now);
-    reports.push_back(pass.report);
+  WriteStatuses(&turns, now);
+  ApplyEffects(&turns);
+  std::vector<TurnReport> reports;
+  for (JobTurn& turn : turns) {
+    Finish(&turn, now);
+    reports.push_back(turn.report);
   }
   return reports;
 }
 
-Controller::Pass Controller::Gather(const kube::WorkQueue<JobKey>::Work& work, TimePoint now) {
-  const JobKey& key = work.key;
-  Pass pass;
-  pass.report = {key, PassResult::kDone, work.waited};
+Controller::JobTurn Controller::Gather(const kube::WorkQueue<JobId>::Work& work, TimePoint now) {
+  const JobId& key = work.key;
+  JobTurn turn;
+  turn.report = {key, TurnResult::kDone, work.waited};
   Result<TrainingJob> read = cluster_->ReadJob(key);
   if (!read.ok()) {
-    pass.report.result = NoteReadFailure(key, read.error());
-    pass.is_over = true;
-    return pass;
+    turn.report.result = NoteReadFailure(key, read.error());
+    turn.is_over = true;
+    return turn;
   }
-  pass.job = std::move(read).value();
+  turn.job = std::move(read).value();
   const Result<Observed> observed = cluster_->Observe(key);
   if (!observed.ok()) {
-    pass.report.result = NoteReadFailure(key, observed.error());
-    pass.is_over = true;
-    return pass;
+    turn.report.result = NoteReadFailure(key, observed.error());
+    turn.is_over = true;
+    return turn;
   }
-  pass.decision = observed->job_problem.empty()
-                      ? Decide(pass.job, *observed, WallAt(now))
-                      : RejectJob(pass.job, *observed, observed->job_problem, WallAt(now));
-  if (pass.decision.next_wakeup.has_value()) {
-    pass.wakeup = now + (*pass.decision.next_wakeup - WallAt(now));
+  turn.decision = observed->job_problem.empty()
+                      ? Decide(turn.job, *observed, WallAt(now))
+                      : RejectJob(turn.job, *observed, observed->job_problem, WallAt(now));
+  if (turn.decision.next_wakeup.has_value()) {
+    turn.wakeup = now + (*turn.decision.next_wakeup - WallAt(now));
   }
-  if (const auto later = ProgressTime(key, pass.decision, pass.job, now)) {
-    pass.wakeup = std::min(*later, pass.wakeup.value_or(*later));
-  } else if (pass.decision.status != pass.job.status) {
-    pass.job.status = pass.decision.status;
-    pass.has_new_status = true;
-    cluster_->Reserve(pass.job);
+  if (const auto later = ProgressTime(key, turn.decision, turn.job, now)) {
+    turn.wakeup = std::min(*later, turn.wakeup.value_or(*later));
+  } else if (turn.decision.status != turn.job.status) {
+    turn.job.status = turn.decision.status;
+    turn.has_new_status = true;
+    cluster_->Reserve(turn.job);
   }
-  return pass;
+  return turn;
 }
 
 // Nothing has happened yet for a job whose status is not accepted: the effects, and what people
 // would hear of them, wait for a decision whose status is.
-void Controller::WriteStatuses(std::vector<Pass>* passes, TimePoint now) {
-  std::vector<Pass*> writing;
+void Controller::WriteStatuses(std::vector<JobTurn>* turns, TimePoint now) {
+  std::vector<JobTurn*> writing;
   std::vector<TrainingJob> jobs;
-  for (Pass& pass : *passes) {
-    if (pass.has_new_status) {
-      writing.push_back(&pass);
-      jobs.push_back(std::move(pass.job));
+  for (JobTurn& turn : *turns) {
+    if (turn.has_new_status) {
+      writing.push_back(&turn);
+      jobs.push_back(std::move(turn.job));
     }
   }
   if (jobs.empty()) {
@@ -116,7 +116,7 @@ void Controller::WriteStatuses(std::vector<Pass>* passes, TimePoint now) {
   const std::vector<Status> answers = cluster_->WriteStatuses(jobs);
   LOCKSTEP_CHECK(answers.size() == jobs.size(), "every status has an answer");
   for (std::size_t i = 0; i < writing.size(); ++i) {
-    PassReport* const report = &writing[i]->report;
+    TurnReport* const report = &writing[i]->report;
     if (answers[i].ok()) {
       written_at_[report->key] = now;
       continue;
@@ -126,14 +126,14 @@ void Controller::WriteStatuses(std::vector<Pass>* passes, TimePoint now) {
                    {"namespace", report->key.namespace_name},
                    {"error", answers[i].error().ToString()}});
     report->result =
-        answers[i].error().code() == ErrorCode::kNotFound ? PassResult::kDone : PassResult::kFailed;
+        answers[i].error().code() == ErrorCode::kNotFound ? TurnResult::kDone : TurnResult::kFailed;
     writing[i]->is_over = true;
   }
 }
 
 // When a status that has nothing new but progress is to be written; null when it has more, or when
 // enough time has passed.
-std::optional<TimePoint> Controller::ProgressTime(const JobKey& key,
+std::optional<TimePoint> Controller::ProgressTime(const JobId& key,
                                                   const Decision& decision,
                                                   const TrainingJob& job,
                                                   TimePoint now) const {
@@ -151,27 +151,27 @@ std::optional<TimePoint> Controller::ProgressTime(const JobKey& key,
   return written->second + options_.progress_interval;
 }
 
-PassResult Controller::NoteReadFailure(const JobKey& key, const Error& error) {
+TurnResult Controller::NoteReadFailure(const JobId& key, const Error& error) {
   if (error.code() == ErrorCode::kNotFound) {
     written_at_.erase(key);
-    return PassResult::kDone;  // the job is gone, and with it everything to do for it
+    return TurnResult::kDone;  // the job is gone, and with it everything to do for it
   }
   logger_->Warn(
       "job not observed",
       {{"job", key.name}, {"namespace", key.namespace_name}, {"error", error.ToString()}});
-  return PassResult::kFailed;
+  return TurnResult::kFailed;
 }
 
-void Controller::ApplyEffects(std::vector<Pass>* passes) {
-  std::vector<Pass*> acting;
+void Controller::ApplyEffects(std::vector<JobTurn>* turns) {
+  std::vector<JobTurn*> acting;
   std::vector<JobEffects> wanted;
-  for (Pass& pass : *passes) {
-    if (!pass.is_over && !pass.decision.effects.empty()) {
-      for (const Effect& effect : pass.decision.effects) {
-        logger_->Debug(DescribeEffect(effect), {{"job", pass.report.key.name}});
+  for (JobTurn& turn : *turns) {
+    if (!turn.is_over && !turn.decision.effects.empty()) {
+      for (const Effect& effect : turn.decision.effects) {
+        logger_->Debug(DescribeEffect(effect), {{"job", turn.report.key.name}});
       }
-      acting.push_back(&pass);
-      wanted.push_back({pass.report.key, std::move(pass.decision.effects)});
+      acting.push_back(&turn);
+      wanted.push_back({turn.report.key, std::move(turn.decision.effects)});
     }
   }
   if (wanted.empty()) {
@@ -181,14 +181,14 @@ void Controller::ApplyEffects(std::vector<Pass>* passes) {
   LOCKSTEP_CHECK(answers.size() == wanted.size(), "the effects of every job have answers");
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     if (!IsDone(wanted[i], answers[i])) {
-      acting[i]->report.result = PassResult::kFailed;
+      acting[i]->report.result = TurnResult::kFailed;
     }
   }
 }
 
 // Whether the world is as the effects were to make it.
 bool Controller::IsDone(const JobEffects& wanted, const std::vector<Status>& answers) {
-  const JobKey& key = wanted.key;
+  const JobId& key = wanted.key;
   LOCKSTEP_CHECK(answers.size() == wanted.effects.size(), "every effect has an answer");
   bool is_done = true;
   for (std::size_t i = 0; i < answers.size(); ++i) {
@@ -206,18 +206,18 @@ bool Controller::IsDone(const JobEffects& wanted, const std::vector<Status>& ans
   return is_done;
 }
 
-void Controller::Finish(Pass* pass, TimePoint now) {
-  const JobKey& key = pass->report.key;
-  if (!pass->is_over) {
-    cluster_->Publish(key, pass->decision);
-    if (pass->wakeup) {
-      queue_.AddAt(key, *pass->wakeup);
+void Controller::Finish(JobTurn* turn, TimePoint now) {
+  const JobId& key = turn->report.key;
+  if (!turn->is_over) {
+    cluster_->Publish(key, turn->decision);
+    if (turn->wakeup) {
+      queue_.AddAt(key, *turn->wakeup);
     }
-    if (pass->wakeup && pass->report.result == PassResult::kDone) {
-      pass->report.result = PassResult::kWaiting;
+    if (turn->wakeup && turn->report.result == TurnResult::kDone) {
+      turn->report.result = TurnResult::kWaiting;
     }
   }
-  if (pass->report.result == PassResult::kFailed) {
+  if (turn->report.result == TurnResult::kFailed) {
     queue_.AddAfterFailure(key, now);
   } else {
     queue_.Forget(key);

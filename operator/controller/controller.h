@@ -31,16 +31,16 @@ struct ControllerOptions {
   Duration progress_interval{};
 };
 
-enum class PassResult {
+enum class TurnResult {
   kDone,     // nothing to do until something changes
   kWaiting,  // nothing to do until a moment that is known
   kFailed,   // to be repeated
 };
 
 // One pass, for metrics.
-struct PassReport {
-  JobKey key;
-  PassResult result = PassResult::kDone;
+struct TurnReport {
+  JobId key;
+  TurnResult result = TurnResult::kDone;
   Duration waited{};  // since the job became due
 };
 
@@ -62,26 +62,26 @@ class Controller {
 
   // Something about the job changed: its manifest, a pod, a node, a report. Many calls before the
   // next Step make one pass. First come, first served.
-  void Notify(const JobKey& key, TimePoint now);
+  void Notify(const JobId& key, TimePoint now);
 
   // The same, but what follows until `when` may join it.
-  void NotifyAt(const JobKey& key, TimePoint when);
+  void NotifyAt(const JobId& key, TimePoint when);
 
   // Makes one pass for each of some jobs that changed or whose time has come; none when no job is
   // due.
-  std::vector<PassReport> Step(TimePoint now);
+  std::vector<TurnReport> Step(TimePoint now);
 
   // When Step has something to do if nothing changes before: in the past while jobs are waiting,
   // null if never.
   std::optional<TimePoint> NextStep() const { return queue_.NextDue(); }
 
   // For metrics.
-  const kube::WorkQueue<JobKey>& queue() const { return queue_; }
+  const kube::WorkQueue<JobId>& queue() const { return queue_; }
 
  private:
   // One job on its way through a step.
-  struct Pass {
-    PassReport report;
+  struct JobTurn {
+    TurnReport report;
     TrainingJob job;  // with the status that was decided
     Decision decision;
     std::optional<TimePoint> wakeup;
@@ -89,16 +89,16 @@ class Controller {
     bool is_over = false;  // nothing is to be done for it any more
   };
 
-  Pass Gather(const kube::WorkQueue<JobKey>::Work& work, TimePoint now);
-  std::optional<TimePoint> ProgressTime(const JobKey& key,
+  JobTurn Gather(const kube::WorkQueue<JobId>::Work& work, TimePoint now);
+  std::optional<TimePoint> ProgressTime(const JobId& key,
                                         const Decision& decision,
                                         const TrainingJob& job,
                                         TimePoint now) const;
-  PassResult NoteReadFailure(const JobKey& key, const Error& error);
-  void WriteStatuses(std::vector<Pass>* passes, TimePoint now);
-  void ApplyEffects(std::vector<Pass>* passes);
+  TurnResult NoteReadFailure(const JobId& key, const Error& error);
+  void WriteStatuses(std::vector<JobTurn>* turns, TimePoint now);
+  void ApplyEffects(std::vector<JobTurn>* turns);
   bool IsDone(const JobEffects& wanted, const std::vector<Status>& answers);
-  void Finish(Pass* pass, TimePoint now);
+  void Finish(JobTurn* turn, TimePoint now);
   WallTime WallAt(TimePoint now) const;
 
   Cluster* cluster_;
@@ -106,8 +106,8 @@ class Controller {
   ControllerOptions options_;
   TimePoint start_;
   WallTime wall_start_;
-  kube::WorkQueue<JobKey> queue_;
-  std::map<JobKey, TimePoint> written_at_;  // the last status write
+  kube::WorkQueue<JobId> queue_;
+  std::map<JobId, TimePoint> written_at_;  // the last status write
 };
 
 }  // namespace lockstep::control

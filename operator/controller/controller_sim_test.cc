@@ -26,7 +26,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-const JobKey kKey{"default", "mnist"};
+const JobId kKey{"default", "mnist"};
 
 // One seed: a time of faults, then a time of peace.
 class Simulation {

@@ -11,14 +11,14 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-const JobKey kKey{"default", "mnist"};
+const JobId kKey{"default", "mnist"};
 
 // Keeps one job in a TestWorld, notes what is asked of it, and fails on demand.
 class ScriptedCluster final : public OneJobCluster {
  public:
   explicit ScriptedCluster(TrainingJob job) : world(std::move(job)) {}
 
-  Result<TrainingJob> ReadJob(const JobKey& key) override {
+  Result<TrainingJob> ReadJob(const JobId& key) override {
     log += "read " + key.name + "\n";
     if (!read_status.ok()) {
       return read_status.error();
@@ -26,9 +26,9 @@ class ScriptedCluster final : public OneJobCluster {
     return world.job;
   }
 
-  Result<Observed> Observe(const JobKey& /*key*/) override { return world.observed; }
+  Result<Observed> Observe(const JobId& /*key*/) override { return world.observed; }
 
-  void Publish(const JobKey& /*key*/, const Decision& decision) override {
+  void Publish(const JobId& /*key*/, const Decision& decision) override {
     log += "publish " + EventReasons(decision) + "\n";
   }
 
@@ -182,7 +182,7 @@ TEST_F(ControllerTest, BusyJobDoesNotStarveAnother) {
   controller_ =
       Controller(&cluster_, logger_.get(), now_, WallTime(seconds(1'000'000)), {.jobs_at_once = 1});
   cluster_.read_status = Error(ErrorCode::kNotFound, "no such job");
-  const JobKey other{"default", "zebra"};
+  const JobId other{"default", "zebra"};
   controller_.Notify(kKey, now_);
   controller_.Notify(other, now_);
   controller_.Step(now_);
@@ -232,13 +232,13 @@ TEST_F(ControllerTest, NewsThatMayWaitJoinsWhatIsUrgent) {
 
 TEST_F(ControllerTest, PassReportsWhatItLeftBehind) {
   controller_.Notify(kKey, now_);
-  EXPECT_EQ(controller_.Step(now_).at(0).result, PassResult::kWaiting);  // for the pod to appear
+  EXPECT_EQ(controller_.Step(now_).at(0).result, TurnResult::kWaiting);  // for the pod to appear
   cluster_.read_status = Error(ErrorCode::kUnavailable, "no answer");
   controller_.Notify(kKey, now_);
-  EXPECT_EQ(controller_.Step(now_).at(0).result, PassResult::kFailed);
+  EXPECT_EQ(controller_.Step(now_).at(0).result, TurnResult::kFailed);
   cluster_.read_status = Error(ErrorCode::kNotFound, "no such job");
   controller_.Notify(kKey, now_);
-  EXPECT_EQ(controller_.Step(now_).at(0).result, PassResult::kDone);
+  EXPECT_EQ(controller_.Step(now_).at(0).result, TurnResult::kDone);
 }
 
 TEST_F(ControllerTest, JobThatCannotBeReadFailsOnceAndItsPodsGo) {

@@ -7,8 +7,8 @@
 #include "operator/kube/decode.h"
 #include "operator/reconcile/build/job_objects.h"
 #include "operator/reconcile/build/pod_manifest.h"
-#include "operator/reconcile/gang_view.h"
-#include "operator/reconcile/pod_labels.h"
+#include "operator/reconcile/gang/gang_view.h"
+#include "operator/reconcile/gang/pod_labels.h"
 
 namespace lockstep::control {
 namespace {
@@ -113,7 +113,7 @@ void EffectBatch::SendControls() {
     if (send == nullptr) {
       continue;
     }
-    const auto* const pod = parts_.world->FindPod({job_.metadata.namespace_name, send->pod});
+    const auto* const pod = parts_.view->FindPod({job_.metadata.namespace_name, send->pod});
     if (pod != nullptr && pod->object->status.phase == kube::PodPhase::kRunning) {
       parts_.control->Send(pod->object->status.pod_ip, job_key_, send->message);
     }
@@ -124,7 +124,7 @@ std::vector<EffectBatch::Call> EffectBatch::Preparations() {
   std::vector<Call> calls = PodDeletions(false);
   if (preparation_) {
     const auto* const service =
-        parts_.world->FindService({job_.metadata.namespace_name, job_.metadata.name});
+        parts_.view->FindService({job_.metadata.namespace_name, job_.metadata.name});
     const bool is_ours = service != nullptr && service->object->owner_uid == job_.metadata.uid;
     calls.push_back(is_ours ? ServiceRenewal(*preparation_, service->uid)
                             : ServiceCreation(*preparation_));
@@ -141,7 +141,7 @@ std::vector<EffectBatch::Call> EffectBatch::PodDeletions(bool have_ended) {
     if (removal == nullptr) {
       continue;
     }
-    const auto* const pod = parts_.world->FindPod({job_.metadata.namespace_name, removal->name});
+    const auto* const pod = parts_.view->FindPod({job_.metadata.namespace_name, removal->name});
     const bool has_ended = pod != nullptr && pod->uid == removal->uid && HasEnded(*pod->object);
     if (has_ended == have_ended) {
       calls.push_back(PodDeletion(i, *removal));
@@ -217,12 +217,12 @@ EffectBatch::Call EffectBatch::PodDeletion(std::size_t effect, const DeletePod& 
           if (code != ErrorCode::kNotFound && code != ErrorCode::kStale) {
             return reply.error();
           }
-          parts_.world->LearnPodIsGone(key, uid, parts_.news);
+          parts_.view->LearnPodIsGone(key, uid, parts_.news);
           return OkStatus();
         }
         // A reply of another kind says that it is gone, and so will the watch.
         if (const auto pod = kube::DecodePod(reply->body); pod.ok() && pod->key == key) {
-          parts_.world->LearnPod(*pod, parts_.news);
+          parts_.view->LearnPod(*pod, parts_.news);
         }
         return OkStatus();
       }};
@@ -303,7 +303,7 @@ EffectBatch::Call EffectBatch::PodInspection(std::size_t effect, const std::stri
 Status EffectBatch::ReadService(kube::CallResult result) {
   LOCKSTEP_ASSIGN_OR_RETURN(const kube::Reply reply, kube::RequireSuccess(std::move(result)));
   LOCKSTEP_ASSIGN_OR_RETURN(const auto service, kube::DecodeService(reply.body));
-  parts_.world->LearnService(service, parts_.news);
+  parts_.view->LearnService(service, parts_.news);
   return OkStatus();
 }
 
@@ -313,7 +313,7 @@ Status EffectBatch::ReadCreatedPod(const std::string& name, kube::CallResult res
   const Result<kube::Reply> reply = kube::RequireSuccess(std::move(result));
   if (!reply.ok()) {
     if (refusal == nullptr) {  // nothing was heard: it may be there all the same
-      parts_.world->DoubtPod({job_.metadata.namespace_name, job_.metadata.name}, name);
+      parts_.view->DoubtPod({job_.metadata.namespace_name, job_.metadata.name}, name);
     }
     if (IsRefusal(reply.error())) {
       refused_pods_[name] = {reply.error().message(), status == 400 || status == 422};
@@ -322,7 +322,7 @@ Status EffectBatch::ReadCreatedPod(const std::string& name, kube::CallResult res
   }
   created_pods_.push_back(name);
   LOCKSTEP_ASSIGN_OR_RETURN(const auto pod, kube::DecodePod(reply->body));
-  parts_.world->LearnPod(pod, parts_.news);
+  parts_.view->LearnPod(pod, parts_.news);
   return OkStatus();
 }
 
@@ -331,7 +331,7 @@ Status EffectBatch::ReadExistingPod(const std::string& name, kube::CallResult re
   LOCKSTEP_ASSIGN_OR_RETURN(const auto pod, kube::DecodePod(reply.body));
   if (pod.object->owner_uid == job_.metadata.uid) {
     created_pods_.push_back(name);
-    parts_.world->LearnPod(pod, parts_.news);
+    parts_.view->LearnPod(pod, parts_.news);
     return OkStatus();
   }
   Status taken = YieldOrRefuse(kube::kPods, name, reply.body);
@@ -347,7 +347,7 @@ void EffectBatch::SettleService() {
   const Result<kube::Reply> reply = kube::RequireSuccess(
       parts_.api->Call(kube::Get(kube::kServices, key.namespace_name, key.name)));
   if (!reply.ok() && reply.error().code() == ErrorCode::kNotFound) {
-    parts_.world->LearnServiceIsGone(key, parts_.news);
+    parts_.view->LearnServiceIsGone(key, parts_.news);
     Answer(effect, Error(ErrorCode::kUnavailable, "the service has gone: the next pass makes it"));
     return;
   }

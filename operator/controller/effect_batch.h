@@ -12,16 +12,16 @@
 #include "common/base/result.h"
 #include "operator/api/training_job.h"
 #include "operator/controller/control_sender.h"
-#include "operator/controller/world.h"
 #include "operator/kube/request.h"
 #include "operator/reconcile/decision.h"
 #include "operator/reconcile/observed.h"
+#include "operator/view/cluster_view.h"
 
 namespace lockstep::control {
 
 // Where batches take place; all outlive them.
 struct EffectBatchParts {
-  World* world = nullptr;
+  ClusterView* view = nullptr;
   kube::ApiCaller* api = nullptr;
   ControlSender* control = nullptr;
   News* news = nullptr;  // what the replies have told

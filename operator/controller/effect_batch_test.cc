@@ -166,7 +166,7 @@ TEST_F(EffectBatchTest, PodsWaitForWhatTheyNeed) {
 
 TEST_F(EffectBatchTest, DeletedPodThatIsGoneAlreadyIsDone) {
   News news;
-  world_.LearnPod(kube::DecodePod(PodBody(job_.metadata.uid)).value(), &news);
+  view_.LearnPod(kube::DecodePod(PodBody(job_.metadata.uid)).value(), &news);
   const DeletePod removal{"mnist-worker-0", "pod-uid", std::chrono::seconds(0), "test"};
 
   EXPECT_TRUE(Apply({removal}).front().ok());

@@ -4,8 +4,8 @@
 
 #include "operator/api/conditions.h"
 #include "operator/api/placement.h"
-#include "operator/reconcile/gang_view.h"
-#include "operator/reconcile/pod_labels.h"
+#include "operator/reconcile/gang/gang_view.h"
+#include "operator/reconcile/gang/pod_labels.h"
 #include "operator/reconcile/policy/budget.h"
 #include "operator/reconcile/testing.h"
 
@@ -22,14 +22,14 @@ SimCluster::SimCluster(uint64_t seed, TrainingJob job, Addressing addressing)
   settings_.addressing = std::move(addressing);
 }
 
-Result<TrainingJob> SimCluster::ReadJob(const JobKey& /*key*/) {
+Result<TrainingJob> SimCluster::ReadJob(const JobId& /*key*/) {
   if (Dies()) {
     return Dead();
   }
   return job_;
 }
 
-Result<Observed> SimCluster::Observe(const JobKey& /*key*/) {
+Result<Observed> SimCluster::Observe(const JobId& /*key*/) {
   if (Dies()) {
     return Dead();
   }
@@ -78,7 +78,7 @@ std::vector<Status> SimCluster::ApplyEffects(const std::vector<Effect>& effects)
   return answers;
 }
 
-void SimCluster::Publish(const JobKey& /*key*/, const Decision& decision) {
+void SimCluster::Publish(const JobId& /*key*/, const Decision& decision) {
   for (const MetricDelta& delta : decision.metrics) {
     published_restarts += delta.metric == Metric::kRestarts ? delta.count : 0;
   }

@@ -33,9 +33,9 @@ class SimCluster final : public OneJobCluster {
  public:
   SimCluster(uint64_t seed, TrainingJob job, Addressing addressing);
 
-  Result<TrainingJob> ReadJob(const JobKey& key) override;
-  Result<Observed> Observe(const JobKey& key) override;
-  void Publish(const JobKey& key, const Decision& decision) override;
+  Result<TrainingJob> ReadJob(const JobId& key) override;
+  Result<Observed> Observe(const JobId& key) override;
+  void Publish(const JobId& key, const Decision& decision) override;
 
   // The operator process is gone; a new one sees the world as it is.
   void Restart();

@@ -3,9 +3,9 @@
 #include "common/contract/exit_code.h"
 #include "common/contract/termination_message.h"
 #include "operator/api/conditions.h"
+#include "operator/reconcile/act/late_verdict.h"
 #include "operator/reconcile/decide.h"
-#include "operator/reconcile/policy/echo.h"
-#include "operator/reconcile/policy/late_verdict.h"
+#include "operator/reconcile/detect/echo.h"
 #include "operator/reconcile/testing.h"
 
 namespace lockstep::control {

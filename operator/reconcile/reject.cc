@@ -1,8 +1,8 @@
 #include "operator/reconcile/reject.h"
 
 #include "operator/api/conditions.h"
-#include "operator/reconcile/gang_view.h"
-#include "operator/reconcile/pod_labels.h"
+#include "operator/reconcile/gang/gang_view.h"
+#include "operator/reconcile/gang/pod_labels.h"
 
 namespace lockstep::control {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "operator/api/conditions.h"
-#include "operator/reconcile/pod_labels.h"
+#include "operator/reconcile/gang/pod_labels.h"
 
 namespace lockstep::control {
 namespace {

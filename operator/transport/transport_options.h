@@ -10,6 +10,9 @@
 
 namespace lockstep::control {
 
+// Which library carries the calls; both keep the same contract.
+enum class TransportKind { kBeast, kCpprest };
+
 struct TransportOptions {
   ApiEndpoint endpoint;
   Credentials* credentials = nullptr;  // required; outlives the transport

@@ -163,9 +163,9 @@ TEST_F(ApiServerTest, ApplyOwnsWhatItSends) {
 }
 
 // A reflector over the simulated server, with its exchanges cut short now and then.
-class Mirror {
+class ObjectCache {
  public:
-  Mirror(ApiServer* server, kube::Selection selection, bool streams)
+  ObjectCache(ApiServer* server, kube::Selection selection, bool streams)
       : server_(server), reflector_({std::move(selection), streams, 2}, kube::DecodePod, 1) {}
 
   void Exchange(std::size_t changes_max) {
@@ -233,7 +233,7 @@ TEST_F(ApiServerTest, AReflectorFollowsThroughListsPagesWatchesAndForgottenHisto
       for (const char* name : {"a", "b", "c", "d", "e"}) {
         Create(kube::kPods, PodBody(name));
       }
-      Mirror mirror(&server, kAllPods, true);
+      ObjectCache mirror(&server, kAllPods, true);
       for (int i = 0; i < 5; ++i) {
         mirror.Exchange(10);
       }
@@ -274,8 +274,8 @@ TEST_F(ApiServerTest, AppliedFieldOfAnotherIsTakenByForceOnly) {
 TEST_F(ApiServerTest, ASelectionLosesWhatLeavesIt) {
   Create(kube::kPods, PodBody("a"));
   Create(kube::kPods, PodBody("b"));
-  Mirror ours(&server, {kube::kPods, "", "lockstep.dev/job", "status.phase!=Failed"}, true);
-  Mirror others(&server, {kube::kPods, "", "!lockstep.dev/job", ""}, true);
+  ObjectCache ours(&server, {kube::kPods, "", "lockstep.dev/job", "status.phase!=Failed"}, true);
+  ObjectCache others(&server, {kube::kPods, "", "!lockstep.dev/job", ""}, true);
   const auto look = [&] {
     ours.Exchange(10);
     others.Exchange(10);

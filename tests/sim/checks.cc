@@ -8,10 +8,10 @@
 #include "operator/api/decode.h"
 #include "operator/api/placement.h"
 #include "operator/kube/decode.h"
-#include "operator/reconcile/gang_view.h"
-#include "operator/reconcile/pod_labels.h"
+#include "operator/reconcile/act/gang_restart.h"
+#include "operator/reconcile/gang/gang_view.h"
+#include "operator/reconcile/gang/pod_labels.h"
 #include "operator/reconcile/policy/budget.h"
-#include "operator/reconcile/policy/gang_restart.h"
 #include "operator/reconcile/testing.h"
 #include "tests/sim/selector.h"
 

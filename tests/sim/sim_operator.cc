@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "operator/controller/foreign_pods.h"
 #include "operator/controller/master_key.h"
 #include "operator/kube/decode.h"
+#include "operator/view/foreign_pods.h"
 #include "tests/sim/selector.h"
 
 namespace lockstep::control::sim {
@@ -165,11 +165,11 @@ void SimOperator::Run() {
     RunReports();
     TryToLead();
     for (int i = 0; i < kPassesMax && !is_dead() && IsLeader(); ++i) {
-      const std::vector<PassReport> passes = loop_.Step(parts_.context->now);
+      const std::vector<TurnReport> passes = loop_.Step(parts_.context->now);
       if (passes.empty()) {
         break;
       }
-      for (const PassReport& pass : passes) {
+      for (const TurnReport& pass : passes) {
         parts_.context->Tell(identity_ + ": pass of " + pass.key.name);
       }
     }

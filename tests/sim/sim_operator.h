@@ -132,7 +132,7 @@ class SimOperator final : public Publisher, public ControlSender {
   SimWatch<PodUse> foreign_pods_;
   SimWatch<kube::Node> nodes_;
   SimWatch<kube::Service> services_;
-  std::map<JobKey, std::vector<Poll>> polls_;
+  std::map<JobId, std::vector<Poll>> polls_;
   TimePoint election_at_{};
   TimePoint lead_at_{};
   TimePoint frozen_until_{};

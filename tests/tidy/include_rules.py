@@ -17,9 +17,20 @@ EDGES = {
     "operator/kube": COMMON,
     "operator/scheduler": {"common/base"},
     "operator/reconcile": COMMON | {"operator/api", "operator/kube", "operator/scheduler"},
-    "operator/controller": COMMON
+    "operator/view": COMMON
     | {"operator/api", "operator/kube", "operator/scheduler", "operator/reconcile"},
-    "operator/transport": COMMON | {"common/http", "operator/kube", "operator/yaml"},
+    "operator/controller": COMMON
+    | {
+        "operator/api",
+        "operator/kube",
+        "operator/scheduler",
+        "operator/reconcile",
+        "operator/view",
+    },
+    "operator/transport": COMMON | {"operator/kube"},
+    "operator/credentials": COMMON | {"operator/transport", "operator/yaml"},
+    "operator/api_client": COMMON | {"operator/kube", "operator/transport"},
+    "operator/pod_client": COMMON,
     "operator/local": COMMON | {"common/process", "operator/api", "operator/kube"},
     "trainer-runtime/collectives": {"common/base"},
     "trainer-runtime/rendezvous": COMMON,
@@ -54,7 +65,7 @@ LIBRARIES = {
     "ATen/": ("trainer-runtime/engine",),
     "c10/": ("trainer-runtime/engine",),
     "nlohmann/": ("common/json",),
-    "boost/": ("common/http", "operator/transport"),
+    "boost/": ("common/http", "operator/transport", "operator/pod_client"),
     "cpprest/": (
         "operator/transport/cpprest_exchange.cc",
         "operator/transport/cpprest_exchange.h",
@@ -67,7 +78,7 @@ LIBRARIES = {
     "yaml-cpp/": ("operator/yaml",),
     "simdjson.h": ("operator/kube",),
     "prometheus/": ("trainer-runtime/telemetry", "operator/cmd"),
-    "openssl/": ("common/base", "operator/transport"),
+    "openssl/": ("common/base", "operator/transport", "operator/credentials"),
     "zlib.h": ("trainer-runtime/data",),
     "gloo/": (),
     "mpi.h": (),

@@ -64,7 +64,7 @@ class IncludeEdges(unittest.TestCase):
         self.assert_allowed("operator/local/a.cc", "<sys/wait.h>", "<unistd.h>")
         for name in ("a_test.cc", "a_test_support.h", "test_a.cc", "testing_a.cc", "test_a/b.cc"):
             self.assert_allowed(
-                "operator/api/" + name, "<gtest/gtest.h>", '"operator/local/local_cluster.h"'
+                "operator/api/" + name, "<gtest/gtest.h>", '"operator/local/pod_runner.h"'
             )
             self.assert_refused("operator/api/" + name, '"trainer-runtime/data/cursor.h"')
 
@@ -233,6 +233,39 @@ class Tree(unittest.TestCase):
         ]
         found = [finding.path for finding in tree_rules.check_listed_sources(files)]
         self.assertEqual(found, ["operator/local/c.cc"])
+
+    def test_type_names_are_used_once(self):
+        files = [
+            cpp(f"namespace {namespace} {{\n{code}\n}}", path)
+            for path, namespace, code in (
+                ("common/a.h", "a::b", "struct One {};\nclass Two;\nstruct Two::Impl {};"),
+                ("common/b.h", "a::b", "enum class One : int { k };\nstruct Two {};"),
+                ("common/c.cc", "a::b", "namespace {\nstruct One {};\n}\nvoid F() {\n}"),
+                ("common/d.h", "a::c", "struct One { struct Two {}; };"),
+                ("common/e.h", "a::b", "template <>\nstruct One<int> {};"),
+            )
+        ]
+        found = [(one.path, one.line) for one in tree_rules.check_type_names(files)]
+        self.assertEqual(found, [("common/b.h", 2)])
+
+    def test_documents_name_what_is_there(self):
+        text = (
+            "# Title\nsee `operator/api/a.h`, operator/api, `operator/api/a` and operator/a/b.h.\n"
+            "[good](b.md) [bad](c.md) [web](https://example.com/x) `operator/<name>/x`\n"
+        )
+        files = [
+            SourceFile("docs/a.md", text.encode("utf-8")),
+            SourceFile("docs/b.md", b"# Title\n"),
+            cpp("", "operator/api/a.h"),
+        ]
+        found = [str(one) for one in tree_rules.check_document_paths(files)]
+        self.assertEqual(
+            found,
+            [
+                "docs/a.md:2: there is no operator/a/b.h",
+                "docs/a.md:3: link to c.md, which is not there",
+            ],
+        )
 
     @unittest.skipUnless(shutil.which(tree_rules.CLANG_FORMAT), "needs: clang-format 14")
     def test_format_drift(self):

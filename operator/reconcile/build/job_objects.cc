@@ -1,7 +1,7 @@
 #include "operator/reconcile/build/job_objects.h"
 
 #include "common/contract/topology.h"
-#include "operator/reconcile/pod_labels.h"
+#include "operator/reconcile/gang/pod_labels.h"
 
 namespace lockstep::control {
 namespace {

@@ -8,7 +8,7 @@
 #include "common/contract/environment.h"
 #include "common/contract/training_spec.h"
 #include "operator/kube/pod_requests.h"
-#include "operator/reconcile/pod_labels.h"
+#include "operator/reconcile/gang/pod_labels.h"
 
 namespace lockstep::control {
 namespace {

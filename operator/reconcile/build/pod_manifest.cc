@@ -10,7 +10,7 @@
 #include "operator/reconcile/build/json_edit.h"
 #include "operator/reconcile/build/pod.h"
 #include "operator/reconcile/build/restrict_container.h"
-#include "operator/reconcile/pod_labels.h"
+#include "operator/reconcile/gang/pod_labels.h"
 
 namespace lockstep::control {
 namespace {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "common/contract/environment.h"
-#include "operator/reconcile/pod_labels.h"
+#include "operator/reconcile/gang/pod_labels.h"
 #include "operator/reconcile/testing.h"
 
 namespace lockstep::control {

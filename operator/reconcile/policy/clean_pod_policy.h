@@ -2,8 +2,8 @@
 
 #include <chrono>
 
-#include "operator/reconcile/gang_view.h"
-#include "operator/reconcile/pass.h"
+#include "operator/reconcile/act/decision_builder.h"
+#include "operator/reconcile/gang/gang_view.h"
 
 namespace lockstep::control {
 
@@ -14,6 +14,6 @@ inline constexpr std::chrono::seconds kFinishGrace{5};
 
 // Removes pods of a finished job as its policy says: All: every pod; Running: those whose process
 // has not ended; None: none. Precondition: the job has ended.
-void CleanPods(const GangView& view, Pass* pass);
+void CleanPods(const GangView& view, DecisionBuilder* builder);
 
 }  // namespace lockstep::control

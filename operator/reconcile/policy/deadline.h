@@ -5,7 +5,7 @@
 
 #include "common/base/time.h"
 #include "operator/api/training_job.h"
-#include "operator/reconcile/gang_view.h"
+#include "operator/reconcile/gang/gang_view.h"
 
 namespace lockstep::control {
 

@@ -2,10 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include "operator/reconcile/detect/suspect.h"
 #include "operator/reconcile/policy/budget.h"
 #include "operator/reconcile/policy/restart_policy.h"
 #include "operator/reconcile/policy/success_policy.h"
-#include "operator/reconcile/policy/suspect.h"
 
 namespace lockstep::control {
 namespace {

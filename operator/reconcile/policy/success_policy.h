@@ -4,7 +4,7 @@
 
 #include "common/contract/topology.h"
 #include "operator/api/training_job.h"
-#include "operator/reconcile/gang_view.h"
+#include "operator/reconcile/gang/gang_view.h"
 
 namespace lockstep::control {
 

@@ -13,8 +13,6 @@ namespace lockstep::control {
 
 inline constexpr int kConnectionsMax = 8;
 
-enum class TransportKind { kBeast, kCpprest };
-
 // One implementation against a server of the test's own making, over TLS.
 class TransportTest : public ::testing::TestWithParam<TransportKind> {
  protected:

@@ -1,0 +1,323 @@
+#include "operator/local/pod_runner.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <signal.h>
+#include <unistd.h>
+#include <utility>
+
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+#include "common/base/digest.h"
+#include "operator/local/inject_exit.h"
+#include "operator/local/process_table.h"
+
+namespace lockstep::control {
+namespace {
+
+// Marks every process of the run: what leaves its session is still found by its environment.
+constexpr std::string_view kMarkerVariable = "LOCKSTEP_LOCAL_POD=";
+constexpr std::size_t kTokenBytes = 8;
+constexpr int kEventsPerTurn = 64;
+constexpr int kFinalSweepRoundsMax = 50;
+
+// What an epoll event is about, beside the pod's serial.
+enum class Source : uint64_t { kOutput = 0, kExit = 1 };
+
+uint64_t TagOf(int64_t serial, Source source) {
+  return static_cast<uint64_t>(serial) * 2 + static_cast<uint64_t>(source);
+}
+
+// A name's components stay below the run's folder.
+bool IsPlainName(const std::string& name) {
+  return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<PodRunner>> PodRunner::Start(PodRunnerOptions options, Logger* logger) {
+  // Children of a pod whose parent died come to us, so that none can hide.
+  if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) {
+    return SystemError(errno, "becoming the reaper of orphans");
+  }
+  std::string marker = std::string(kMarkerVariable) + RandomHex(kTokenBytes) + ".";
+  LOCKSTEP_ASSIGN_OR_RETURN(PodGuard guard, PodGuard::Start(marker));
+  std::unique_ptr<PodRunner> cluster(
+      new PodRunner(std::move(options), logger, std::move(marker), std::move(guard)));
+  if (!cluster->epoll_.is_open()) {
+    return SystemError(errno, "epoll");
+  }
+  return cluster;
+}
+
+PodRunner::PodRunner(PodRunnerOptions options, Logger* logger, std::string marker, PodGuard guard)
+    : options_(std::move(options)),
+      logger_(logger),
+      marker_(std::move(marker)),
+      guard_(std::move(guard)),
+      epoll_(::epoll_create1(EPOLL_CLOEXEC)),
+      oom_kill_count_(ReadOomKillCount()) {}
+
+PodRunner::~PodRunner() {
+  for (auto& [serial, slot] : pods_) {
+    slot.local.Signal(SIGKILL);
+  }
+  pods_.clear();  // each waits for its leader
+  // Orphans come to us as children: even one that left its session and wiped its environment.
+  ProcessSelector leftovers;
+  leftovers.environment_prefix = marker_;
+  leftovers.parent = ::getpid();
+  leftovers.spared = guard_.pid();
+  const int left = KillMatching(leftovers, kFinalSweepRoundsMax);
+  if (left > 0) {
+    logger_->Debug("killed processes that had left their pods", {{"count", left}});
+  }
+  ReapOrphans();
+}
+
+LocalPodOptions PodRunner::PodOptions(const kube::Pod& pod, int64_t serial) const {
+  LocalPodOptions made;
+  made.directory = options_.directory + "/pods/" + pod.name;
+  made.termination_file = made.directory + "/termination-message";
+  made.marker = marker_ + std::to_string(serial);
+  made.environment = pod.spec.container.env;
+  if (!options_.termination_file_variable.empty()) {
+    made.environment[options_.termination_file_variable] = made.termination_file;
+  }
+  made.environment.insert(options_.base_environment.begin(), options_.base_environment.end());
+  const std::size_t equals = made.marker.find('=');
+  made.environment[made.marker.substr(0, equals)] = made.marker.substr(equals + 1);
+  const std::string& working_dir = pod.spec.container.working_dir;
+  if (!working_dir.empty()) {
+    made.working_dir = working_dir.starts_with('/')
+                           ? working_dir
+                           : options_.manifest_directory + "/" + working_dir;
+  }
+  made.log.path = made.directory + "/pod.log";
+  if (options_.on_line) {
+    made.log.on_line = [this, pod](std::string_view line) { options_.on_line(pod, line); };
+  }
+  return made;
+}
+
+Status PodRunner::CreatePod(kube::Pod pod, TimePoint now) {
+  if (!IsPlainName(pod.name)) {
+    return Error(ErrorCode::kInvalidArgument, "\"" + pod.name + "\" cannot be a pod's name");
+  }
+  if (Find(pod.name) != nullptr) {
+    return Error(ErrorCode::kAlreadyExists, "pod " + pod.name + " exists");
+  }
+  const int64_t serial = next_serial_++;
+  pod.uid = RandomHex(16);
+  pod.status = kube::PodStatus();
+  if (options_.address_of) {
+    pod.status.pod_ip = options_.address_of(pod);
+  }
+  LocalPodOptions pod_options = PodOptions(pod, serial);
+  LOCKSTEP_ASSIGN_OR_RETURN(LocalPod local,
+                            LocalPod::Start(std::move(pod), std::move(pod_options)));
+  const auto [at, inserted] = pods_.emplace(serial, Slot(std::move(local)));
+  const LocalPod& started = at->second.local;
+  events_.push_back(PodEvent{PodChange::kStarted, started.pod(), now});
+  if (!started.is_running()) {
+    events_.push_back(PodEvent{PodChange::kEnded, started.pod(), SteadyNow()});
+    return OkStatus();
+  }
+  guard_.Watch(started.leader());
+  Register(serial, at->second);
+  logger_->Debug("pod started", {{"pod", started.pod().name}, {"pid", started.leader()}});
+  return OkStatus();
+}
+
+void PodRunner::Register(int64_t serial, const Slot& slot) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = TagOf(serial, Source::kOutput);
+  const int output = ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, slot.local.output_fd(), &event);
+  event.data.u64 = TagOf(serial, Source::kExit);
+  const int exit = ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, slot.local.pidfd(), &event);
+  LOCKSTEP_CHECK(output == 0 && exit == 0, std::string("epoll_ctl: ") + std::strerror(errno));
+}
+
+Status PodRunner::DeletePod(const std::string& name, Duration grace, TimePoint now) {
+  auto* entry = Find(name);
+  if (entry == nullptr) {
+    return Error(ErrorCode::kNotFound, "no pod " + name);
+  }
+  entry->second.local.Terminate(now, Deadline::After(now, grace));
+  RemoveDeleted(now);
+  return OkStatus();
+}
+
+Status PodRunner::SignalPod(const std::string& name, int signal) {
+  auto* entry = Find(name);
+  if (entry == nullptr) {
+    return Error(ErrorCode::kNotFound, "no pod " + name);
+  }
+  entry->second.local.SignalAll(signal);
+  return OkStatus();
+}
+
+Status PodRunner::ForceExit(const std::string& name, int exit_code) {
+  auto* entry = Find(name);
+  if (entry == nullptr || !entry->second.local.is_running()) {
+    return Error(ErrorCode::kNotFound, "no running pod " + name);
+  }
+  return InjectExit(entry->second.local.leader(), exit_code);
+}
+
+std::vector<kube::Pod> PodRunner::pods() const {
+  std::vector<kube::Pod> all;
+  for (const auto& [serial, slot] : pods_) {
+    all.push_back(slot.local.pod());
+  }
+  return all;
+}
+
+std::optional<TimePoint> PodRunner::NextDeadline(TimePoint now) const {
+  std::optional<TimePoint> next;
+  const auto consider = [&next](TimePoint when) { next = next ? std::min(*next, when) : when; };
+  for (const auto& [serial, slot] : pods_) {
+    if (const auto kill_time = slot.local.kill_time()) {
+      consider(*kill_time);
+    }
+  }
+  if (HasMemoryLimits()) {
+    consider(std::max(next_sweep_, now));
+  }
+  if (!events_.empty()) {
+    consider(now);
+  }
+  return next;
+}
+
+void PodRunner::Process(TimePoint now) {
+  std::array<epoll_event, kEventsPerTurn> ready{};
+  const int count = ::epoll_wait(epoll_.get(), ready.data(), kEventsPerTurn, 0);
+  for (int index = 0; index < count; ++index) {
+    HandleReadable(ready[static_cast<std::size_t>(index)].data.u64);
+  }
+  for (auto& [serial, slot] : pods_) {
+    slot.local.KillIfDue(now);
+  }
+  SweepMemory(now);
+  RemoveDeleted(now);
+  ReapOrphans();
+}
+
+void PodRunner::HandleReadable(uint64_t tag) {
+  const auto at = pods_.find(static_cast<int64_t>(tag / 2));
+  if (at == pods_.end() || !at->second.local.is_running()) {
+    return;
+  }
+  Slot& slot = at->second;
+  if (tag == TagOf(at->first, Source::kExit)) {
+    HandleExit(at->first, &slot);
+    return;
+  }
+  if (slot.output_open && !slot.local.DrainOutput()) {
+    // Everyone in the pod has closed its output; the descriptor would be readable for ever.
+    ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, slot.local.output_fd(), nullptr);
+    slot.output_open = false;
+  }
+}
+
+void PodRunner::HandleExit(int64_t serial, Slot* slot) {
+  const TimePoint noticed = SteadyNow();
+  LocalPod& local = slot->local;
+  const pid_t session = local.leader();
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, local.pidfd(), nullptr);
+  if (slot->output_open) {
+    ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, local.output_fd(), nullptr);
+    slot->output_open = false;
+  }
+  // The counter is the whole machine's: a pod that was killed by hand in the very moment in which
+  // the kernel killed something else is taken for out of memory, too.
+  const int64_t oom_kill_count = ReadOomKillCount();
+  local.Finish(oom_kill_count > oom_kill_count_);
+  oom_kill_count_ = oom_kill_count;
+  guard_.Forget(session);
+  events_.push_back(PodEvent{PodChange::kEnded, local.pod(), noticed});
+  logger_->Debug("pod ended",
+                 {{"pod", local.pod().name},
+                  {"serial", serial},
+                  {"exit_code", local.pod().status.termination->exit_code},
+                  {"reason", local.pod().status.termination->reason}});
+}
+
+void PodRunner::RemoveDeleted(TimePoint now) {
+  for (auto at = pods_.begin(); at != pods_.end();) {
+    const LocalPod& local = at->second.local;
+    if (local.pod().is_deleting && !local.is_running()) {
+      events_.push_back(PodEvent{PodChange::kDeleted, local.pod(), now});
+      at = pods_.erase(at);
+    } else {
+      ++at;
+    }
+  }
+}
+
+bool PodRunner::HasMemoryLimits() const {
+  return std::any_of(pods_.begin(), pods_.end(), [](const auto& entry) {
+    return entry.second.local.is_running() &&
+           entry.second.local.pod().spec.container.limits.memory_bytes > 0;
+  });
+}
+
+void PodRunner::SweepMemory(TimePoint now) {
+  if (now < next_sweep_ || !HasMemoryLimits()) {
+    return;
+  }
+  next_sweep_ = now + options_.memory_sweep_interval;
+  std::vector<pid_t> leaders;
+  for (const auto& [serial, slot] : pods_) {
+    if (slot.local.is_running()) {
+      leaders.push_back(slot.local.leader());
+    }
+  }
+  std::map<pid_t, int64_t> bytes = ResidentBytesByLeader(ReadProcessTable(), leaders);
+  for (auto& [serial, slot] : pods_) {
+    const int64_t limit = slot.local.pod().spec.container.limits.memory_bytes;
+    const int64_t used = bytes[slot.local.leader()];
+    if (slot.local.is_running() && limit > 0 && used > limit) {
+      slot.local.KillOutOfMemory(used);
+    }
+  }
+}
+
+// Adopted orphans that have ended. Leaders of pods and the guard are reaped by their owners, so
+// the loop stops at the first of those; whatever hides behind it comes with a later turn.
+void PodRunner::ReapOrphans() {
+  while (true) {
+    siginfo_t info{};
+    if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) {
+      return;
+    }
+    const bool is_leader = std::any_of(pods_.begin(), pods_.end(), [&info](const auto& entry) {
+      return entry.second.local.leader() == info.si_pid;
+    });
+    if (is_leader || info.si_pid == guard_.pid()) {
+      return;
+    }
+    ::waitpid(info.si_pid, nullptr, WNOHANG);
+  }
+}
+
+std::vector<PodEvent> PodRunner::TakeEvents() {
+  return std::exchange(events_, {});
+}
+
+std::pair<const int64_t, PodRunner::Slot>* PodRunner::Find(const std::string& name) {
+  for (auto& entry : pods_) {
+    if (entry.second.local.pod().name == name) {
+      return &entry;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace lockstep::control

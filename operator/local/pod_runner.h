@@ -1,0 +1,128 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/log.h"
+#include "common/base/result.h"
+#include "common/base/time.h"
+#include "common/base/unique_fd.h"
+#include "operator/kube/objects.h"
+#include "operator/local/local_pod.h"
+#include "operator/local/pod_guard.h"
+
+namespace lockstep::control {
+
+struct PodRunnerOptions {
+  std::string directory;  // the run's; pods live in DIRECTORY/pods/NAME
+  // Given to every pod below its own environment: PATH, HOME and their like.
+  std::map<std::string, std::string> base_environment;
+  std::string manifest_directory;  // relative working folders start here
+  // The address of a pod, for its status; may be empty.
+  std::function<std::string(const kube::Pod&)> address_of;
+  // Called for every line a pod prints; may be empty.
+  std::function<void(const kube::Pod&, std::string_view line)> on_line;
+  // The variable that tells a pod's program where to put its termination message.
+  std::string termination_file_variable;
+  Duration memory_sweep_interval = std::chrono::milliseconds(250);  // a sweep costs ~2 ms (choice)
+  Duration kill_patience = std::chrono::seconds(5);  // for killed processes to vanish at the end
+};
+
+enum class PodChange {
+  kStarted,  // the process runs, or could not be started
+  kEnded,    // the process has ended; status.termination says how
+  kDeleted   // nothing is left of the pod
+};
+
+struct PodEvent {
+  PodChange change = PodChange::kStarted;
+  kube::Pod pod;  // as it was right after the change
+  TimePoint at;   // kEnded: when the end was noticed, before any cleaning up
+};
+
+// The cluster of one machine: a pod is a process group with its own session, folder, log and
+// loopback address, reported on as a kubelet would. Nothing outlives this object: all processes of
+// the pods are killed with it, and with this process however that ends (see PodGuard).
+//
+// It takes charge of every child process of this process, adopted orphans included.
+// Thread: one, which must live as long as the pods (see SpawnProcess).
+class PodRunner {
+ public:
+  // Call before any thread is started (see PodGuard). `logger` outlives the cluster.
+  // Errors: kIo, kResourceExhausted.
+  static Result<std::unique_ptr<PodRunner>> Start(PodRunnerOptions options, Logger* logger);
+
+  PodRunner(const PodRunner&) = delete;
+  PodRunner& operator=(const PodRunner&) = delete;
+  ~PodRunner();
+
+  // Starts the pod. Its change comes as kStarted with the next TakeEvents, and kEnded at once after
+  // it where the program cannot be started.
+  // Errors: kAlreadyExists (the name is in use), kIo and its kin (folder or log).
+  Status CreatePod(kube::Pod pod, TimePoint now);
+
+  // Asks a pod to end: SIGTERM to its group, SIGKILL `grace` later (zero: at once); then the pod is
+  // removed. A shorter grace than before takes over. Errors: kNotFound.
+  Status DeletePod(const std::string& name, Duration grace, TimePoint now);
+
+  // Sends a signal to all processes of the pod: for experiments with failures. Errors: kNotFound.
+  Status SignalPod(const std::string& name, int signal);
+
+  // Makes the pod's program end with `exit_code`, without its consent: for experiments too.
+  // Errors: kNotFound (no such pod, or it does not run), and as InjectExit.
+  Status ForceExit(const std::string& name, int exit_code);
+
+  // The pods that exist, in order of creation.
+  std::vector<kube::Pod> pods() const;
+
+  // Readable when Process has something to do.
+  int fd() const { return epoll_.get(); }
+
+  // When Process has something to do though fd() is silent; null if never.
+  std::optional<TimePoint> NextDeadline(TimePoint now) const;
+
+  // Handles all that has happened, without waiting.
+  void Process(TimePoint now);
+
+  // What changed since the last call, in order.
+  std::vector<PodEvent> TakeEvents();
+
+ private:
+  struct Slot {
+    explicit Slot(LocalPod started) : local(std::move(started)) {}
+
+    LocalPod local;
+    bool output_open = true;
+  };
+
+  PodRunner(PodRunnerOptions options, Logger* logger, std::string marker, PodGuard guard);
+
+  LocalPodOptions PodOptions(const kube::Pod& pod, int64_t serial) const;
+  void Register(int64_t serial, const Slot& slot);
+  void HandleReadable(uint64_t tag);
+  void HandleExit(int64_t serial, Slot* slot);
+  void RemoveDeleted(TimePoint now);
+  void SweepMemory(TimePoint now);
+  void ReapOrphans();
+  bool HasMemoryLimits() const;
+  std::pair<const int64_t, Slot>* Find(const std::string& name);
+
+  PodRunnerOptions options_;
+  Logger* logger_;
+  std::string marker_;  // "NAME=token." ; each pod's own adds its serial
+  PodGuard guard_;
+  UniqueFd epoll_;
+  std::map<int64_t, Slot> pods_;  // by serial, in order of creation
+  int64_t next_serial_ = 1;
+  std::vector<PodEvent> events_;
+  TimePoint next_sweep_;
+  int64_t oom_kill_count_ = -1;
+};
+
+}  // namespace lockstep::control

@@ -1,0 +1,103 @@
+#include "operator/pod_client/status_poller.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "common/contract/topology.h"
+
+namespace lockstep::control {
+
+StatusPoller::StatusPoller(StatusPollerOptions options, HttpClient* client, Deliver deliver)
+    : options_(options), client_(client), deliver_(std::move(deliver)) {}
+
+void StatusPoller::SetTargets(const std::string& group,
+                              const StatusTargets& targets,
+                              TimePoint now) {
+  for (auto pod = pods_.lower_bound({group, ""});
+       pod != pods_.end() && pod->first.first == group;) {
+    if (targets.count(pod->first.second) > 0) {
+      ++pod;
+      continue;
+    }
+    due_.erase({pod->second.due, pod->first});
+    pod = pods_.erase(pod);
+  }
+  for (const auto& [name, target] : targets) {
+    const Key key{group, name};
+    const auto [entry, is_new] = pods_.try_emplace(key);
+    Pod& pod = entry->second;
+    if (!is_new && pod.target == target) {
+      continue;
+    }
+    pod.target = target;
+    pod.pause = target.interval;
+    if (!pod.is_waiting) {
+      due_.erase({pod.due, key});
+      pod.due = is_new ? now : pod.asked_at + pod.pause;
+      due_.emplace(pod.due, key);
+    }
+  }
+}
+
+void StatusPoller::Process(TimePoint now) {
+  while (!due_.empty() && due_.begin()->first <= now && open_ < options_.open_max) {
+    const Key key = due_.begin()->second;
+    due_.erase(due_.begin());
+    Ask(key, &pods_.at(key), now);
+  }
+}
+
+void StatusPoller::Ask(const Key& key, Pod* pod, TimePoint now) {
+  pod->is_waiting = true;
+  pod->asked_at = now;
+  ++open_;
+  HttpRequest request;
+  request.address = pod->target.address;
+  request.port = static_cast<uint16_t>(kStatusPort);
+  request.target = "/status";
+  request.headers["Authorization"] = pod->target.authorization;
+  client_->Start(std::move(request),
+                 options_.answer_timeout,
+                 [deliver = deliver_, key](Result<HttpResponse> response) {
+                   deliver({key.first, key.second, std::move(response), SteadyNow()});
+                 });
+}
+
+std::optional<TimePoint> StatusPoller::NextDeadline() const {
+  if (due_.empty() || open_ >= options_.open_max) {
+    return std::nullopt;  // an answer comes first
+  }
+  return due_.begin()->first;
+}
+
+StatusPoller::Finding StatusPoller::Accept(const StatusAnswer& answer) {
+  --open_;
+  const Key key{answer.group, answer.pod};
+  const auto entry = pods_.find(key);
+  if (entry == pods_.end() || !entry->second.is_waiting) {
+    return {};  // nobody wants to know any more
+  }
+  Pod& pod = entry->second;
+  Finding finding;
+  finding.is_closed =
+      !answer.response.ok() && answer.response.error().code() == ErrorCode::kUnavailable;
+  pod.unanswered = answer.response.ok() || finding.is_closed ? 0 : pod.unanswered + 1;
+  finding.unanswered = pod.unanswered;
+  if (answer.response.ok() && answer.response->status == 200) {
+    auto decoded = DecodeStatusDocument(answer.response->body);
+    // An address is kept by a replacement: only the pod that was asked may answer.
+    if (decoded.ok() && decoded->pod == answer.pod) {
+      finding.document = std::move(decoded).value();
+    }
+  }
+  // Not up yet, or frozen: the age of its last document tells.
+  pod.pause = finding.document
+                  ? pod.target.interval
+                  : std::max(pod.target.interval, std::min(pod.pause * 2, options_.interval_max));
+  pod.is_waiting = false;
+  pod.due = pod.asked_at + pod.pause;
+  due_.emplace(pod.due, key);
+  return finding;
+}
+
+}  // namespace lockstep::control

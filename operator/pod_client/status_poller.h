@@ -1,0 +1,103 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "common/base/result.h"
+#include "common/base/time.h"
+#include "common/contract/status_document.h"
+#include "operator/pod_client/http_client.h"
+
+namespace lockstep::control {
+
+struct StatusPollerOptions {
+  // A frozen process never answers: after this long it is asked again (choice: below the time in
+  // which a hang must be noticed).
+  Duration answer_timeout = std::chrono::milliseconds(500);
+
+  // A pod that does not answer is asked less and less often, down to once in this time; zero: as
+  // often as any other.
+  Duration interval_max{};
+
+  // Calls under way at once; the others wait their turn.
+  std::size_t open_max = 64;
+};
+
+// One pod to ask.
+struct StatusTarget {
+  std::string address;
+  std::string authorization;  // header
+  Duration interval{};
+
+  friend bool operator==(const StatusTarget&, const StatusTarget&) = default;
+};
+
+// Pods of one group, by name.
+using StatusTargets = std::map<std::string, StatusTarget>;
+
+// What came back from one pod.
+struct StatusAnswer {
+  std::string group;
+  std::string pod;
+  Result<HttpResponse> response;
+  TimePoint received;
+};
+
+// Asks pods for their status documents, each at most once at a time, so that one which does not
+// answer holds up nobody.
+// Thread: one; answers come on the client's.
+class StatusPoller {
+ public:
+  // Takes an answer to the poller's thread, which hands it to Accept. Called on the client's
+  // thread; calls under way may outlive the poller.
+  using Deliver = std::function<void(StatusAnswer)>;
+
+  // `client` outlives the poller.
+  StatusPoller(StatusPollerOptions options, HttpClient* client, Deliver deliver);
+
+  // The pods of a group to ask from now on. Others of the group are forgotten.
+  void SetTargets(const std::string& group, const StatusTargets& targets, TimePoint now);
+
+  // Asks every pod whose time has come.
+  void Process(TimePoint now);
+
+  // When Process has somebody to ask; null if there is nobody.
+  std::optional<TimePoint> NextDeadline() const;
+
+  // What an answer tells of a pod that is still asked.
+  struct Finding {
+    std::optional<StatusDocument> document;
+    bool is_closed = false;  // nobody listens at its port
+    int unanswered = 0;  // times in a row that it was asked and somebody listened, but said nothing
+  };
+
+  Finding Accept(const StatusAnswer& answer);
+
+ private:
+  using Key = std::pair<std::string, std::string>;  // group and pod
+
+  struct Pod {
+    StatusTarget target;
+    TimePoint asked_at{};
+    TimePoint due{};
+    Duration pause{};  // until it is asked again
+    bool is_waiting = false;
+    int unanswered = 0;
+  };
+
+  void Ask(const Key& key, Pod* pod, TimePoint now);
+
+  StatusPollerOptions options_;
+  HttpClient* client_;
+  Deliver deliver_;
+  std::map<Key, Pod> pods_;
+  std::set<std::pair<TimePoint, Key>> due_;  // pods that are not waiting for an answer
+  std::size_t open_ = 0;
+};
+
+}  // namespace lockstep::control

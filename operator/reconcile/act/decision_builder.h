@@ -1,0 +1,79 @@
+#pragma once
+
+#include <string>
+
+#include "common/base/time.h"
+#include "common/contract/topology.h"
+#include "operator/api/conditions.h"
+#include "operator/api/training_job.h"
+#include "operator/reconcile/decision.h"
+#include "operator/reconcile/observed.h"
+
+namespace lockstep::control {
+
+// One decision in the making: what it reads, which never changes, and what it has decided so far.
+// Lives on the stack of Decide.
+class DecisionBuilder {
+ public:
+  // `job` and `observed` outlive the pass.
+  DecisionBuilder(const TrainingJob& job, const Observed& observed, WallTime now);
+
+  const TrainingJob& job() const { return job_; }
+
+  const TrainingJobSpec& spec() const { return job_.spec; }
+
+  const Observed& observed() const { return observed_; }
+
+  const JobTopology& topology() const { return topology_; }
+
+  WallTime now() const { return now_; }
+
+  // The built-in trainer, whose survivors go on without a restart of their own.
+  bool is_training() const { return job_.spec.training.has_value(); }
+
+  // The status as decided so far.
+  TrainingJobStatus* mutable_status() { return &decision_.status; }
+
+  const TrainingJobStatus& status() const { return decision_.status; }
+
+  // Sets a condition, and says so once in an event when it becomes true or changes its reason.
+  void Set(const ConditionChange& change, EventType type = EventType::kNormal);
+
+  // Ends the job as failed. Only the first end counts.
+  void Fail(const std::string& reason, const std::string& message);
+
+  void Do(Effect effect) { decision_.effects.push_back(std::move(effect)); }
+
+  // Asks a pod to end, unless that was asked before; a `grace` of zero is always passed on, because
+  // it may have become urgent.
+  void Delete(const kube::Pod& pod, std::chrono::seconds grace, const std::string& reason);
+
+  // Once in a pass, though one happening may set several conditions.
+  void Say(EventType type, const std::string& reason, const std::string& message);
+
+  void Count(Metric metric, const std::string& label) {
+    decision_.metrics.push_back({metric, label, 1});
+  }
+
+  // Look again at `when`; moments that have passed are ignored.
+  void WakeAt(WallTime when);
+
+  // Leaves the gang unplaced for a while, longer with each time in a row, and says why.
+  void HoldBack(const std::string& reason, const std::string& message);
+
+  // The placement of a task. Precondition (checked): there is one.
+  PodPlacement* PlacementOf(const TaskId& task);
+
+  // The finished decision, its effects in the order of Effect's kinds: room is made before it is
+  // taken, and successors start before anybody waits for an answer. The pass is over.
+  Decision Take();
+
+ private:
+  const TrainingJob& job_;
+  const Observed& observed_;
+  WallTime now_;
+  JobTopology topology_;
+  Decision decision_;
+};
+
+}  // namespace lockstep::control

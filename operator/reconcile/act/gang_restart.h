@@ -1,0 +1,36 @@
+#pragma once
+
+#include <vector>
+
+#include "operator/reconcile/act/decision_builder.h"
+#include "operator/reconcile/detect/failure.h"
+
+namespace lockstep::control {
+
+// The failure that decides for all that one pass sees. The built-in trainer survives its peers, so
+// a permanent failure of one rank is its own and comes first. Any other program that loses a peer
+// often ends with a code of its own, so there a failure that allows a restart is taken for the
+// origin and a permanent one for its echo. Of several alike the one that ended first decides, as
+// far as their nodes say when, else the first in task order. Precondition: `failures` is not empty.
+const Failure& OriginOf(const std::vector<Failure>& failures, bool is_training);
+
+// Whether the budget allows a restart for each of the failures; ends the job where it does not.
+bool RequireBudget(const std::vector<Failure>& failures, DecisionBuilder* builder);
+
+// Whether all pods of the current attempt have run side by side, at this moment or before.
+bool HasRun(const TrainingJobStatus& status);
+
+// Starts the whole gang anew: one restart is counted, for the origin's cause; attempt and epoch
+// rise and the placement is given up, which makes every pod stale. The next gang is planned when
+// all of them have ended, and after a pause if it has broken soon after its start again and again.
+// Precondition: the budget allows it.
+void RestartGang(const Failure& origin, DecisionBuilder* builder);
+
+// Rolls a gang back of which not all pods could start: attempt and epoch rise, the placement is
+// given up, and the job pauses. Nothing is counted as a restart.
+void RollBackGang(const std::string& reason, const std::string& sentence, DecisionBuilder* builder);
+
+// Gives up the gang without counting: attempt and epoch rise so that its pods are stale at once.
+void GiveUpGang(DecisionBuilder* builder);
+
+}  // namespace lockstep::control

@@ -1,0 +1,77 @@
+#include "operator/reconcile/act/late_verdict.h"
+
+#include <algorithm>
+#include <string>
+
+#include "common/contract/exit_code.h"
+#include "operator/reconcile/detect/failure.h"
+#include "operator/reconcile/gang/pod_labels.h"
+#include "operator/reconcile/policy/budget.h"
+
+namespace lockstep::control {
+namespace {
+
+// The end of a replaced rank's pod, as its kubelet tells it.
+Failure EndOf(const DecisionBuilder& builder, const kube::Pod& pod) {
+  const auto identity = ParsePodLabels(pod.labels);
+  Member member;
+  member.task = identity->task;
+  member.rank = identity->rank;
+  member.number = identity->number;
+  member.pod_name = pod.name;
+  member.pod = &pod;
+  return EndedFailure(builder, member);
+}
+
+void Settle(const Failure& end, DecisionBuilder* builder) {
+  TrainingJobStatus* const status = builder->mutable_status();
+  MoveRestart(kCauseEnded, end.cause, status);
+  builder->Count(Metric::kRestarts, end.cause);
+  const std::string message = end.sentence + ", cause " + end.cause;
+  if (end.response == FailureResponse::kFailJob) {
+    builder->Fail("PodFailed", message);
+    return;
+  }
+  builder->Say(EventType::kWarning, "PodEnded", message);
+  if (IsTrue(*status, ConditionType::kRestarting)) {
+    SetCondition(
+        status, {ConditionType::kRestarting, true, "RankReplaced", message}, builder->now());
+  }
+}
+
+}  // namespace
+
+bool AwaitsVerdict(const DecisionBuilder& builder, const kube::Pod& pod) {
+  const PodPlacement* const successor = SuccessorOf(builder.status(), pod);
+  return successor != nullptr && successor->awaits_verdict && !HasEnded(pod) &&
+         builder.now() < successor->since + kVerdictPatience;
+}
+
+void LearnVerdicts(const GangView& view, DecisionBuilder* builder) {
+  int64_t awaited = 0;
+  for (PodPlacement& placement : builder->mutable_status()->placement) {
+    if (!placement.awaits_verdict) {
+      continue;
+    }
+    const auto pod = std::find_if(view.stale.begin(), view.stale.end(), [&](const kube::Pod* one) {
+      return SuccessorOf(builder->status(), *one) == &placement;
+    });
+    if (pod != view.stale.end() && AwaitsVerdict(*builder, **pod)) {
+      builder->WakeAt(placement.since + kVerdictPatience);
+      ++awaited;
+      continue;
+    }
+    placement.awaits_verdict = false;
+    if (pod != view.stale.end() && HasEnded(**pod)) {
+      Settle(EndOf(*builder, **pod), builder);
+    }
+  }
+  // Of the others nobody will ever tell.
+  const std::string lost(ExitCauseName(ExitCause::kNodeLost));
+  while (RestartsFor(kCauseEnded, builder->status()) > awaited) {
+    MoveRestart(kCauseEnded, lost, builder->mutable_status());
+    builder->Count(Metric::kRestarts, lost);
+  }
+}
+
+}  // namespace lockstep::control

@@ -1,0 +1,124 @@
+#include "operator/reconcile/act/replace.h"
+
+#include <algorithm>
+#include <set>
+
+#include "common/contract/exit_code.h"
+#include "operator/api/placement.h"
+#include "operator/reconcile/act/successor.h"
+#include "operator/reconcile/policy/budget.h"
+
+namespace lockstep::control {
+namespace {
+
+// The next meeting's number. Survivors that noticed the loss first have raised theirs already: the
+// operator joins them rather than calling another meeting.
+Epoch NextEpoch(const GangView& view, Epoch current) {
+  Epoch next = current.Next();
+  for (const Member& member : view.members) {
+    if (member.report != nullptr) {
+      next = std::max(next, member.report->document.epoch);
+    }
+  }
+  return next;
+}
+
+std::string Describe(const Failure& failure) {
+  return failure.cause == kCauseEnded ? failure.sentence
+                                      : failure.sentence + ", cause " + failure.cause;
+}
+
+void TellSurvivors(const GangView& view,
+                   const std::vector<Failure>& failures,
+                   DecisionBuilder* builder) {
+  std::set<std::string> lost;
+  for (const Failure& failure : failures) {
+    lost.insert(failure.pod_name);
+  }
+  for (const Member& survivor : view.members) {
+    if (!survivor.rank.has_value() || survivor.state != MemberState::kRunning ||
+        lost.count(survivor.pod_name) > 0) {
+      continue;
+    }
+    for (const Member& gone : view.members) {
+      if (!gone.rank.has_value() || lost.count(gone.pod_name) == 0) {
+        continue;
+      }
+      ControlMessage message;
+      message.job_uid = builder->job().metadata.uid;
+      message.attempt = builder->status().attempt;
+      message.counter = ++builder->mutable_status()->control_counter;
+      message.kind = ControlKind::kPeerGone;
+      message.rank = *gone.rank;
+      message.epoch = builder->status().epoch;
+      message.incarnation = gone.number.incarnation;
+      builder->Do(SendControl{survivor.pod_name, message});
+    }
+  }
+}
+
+// Whether a successor has waited for its peers in vain: those who run on do not meet, and another
+// one in its place would wait as long.
+bool IsLeftAlone(const DecisionBuilder& builder, const Failure& failure) {
+  const PodPlacement* const placement = FindPlacement(builder.status(), failure.task);
+  return failure.cause == ExitCauseName(ExitCause::kUnreachable) && placement != nullptr &&
+         placement->incarnation != Incarnation();
+}
+
+}  // namespace
+
+bool CanReplace(const DecisionBuilder& builder,
+                const GangView& view,
+                const std::vector<Failure>& failures) {
+  const bool has_finished_rank =
+      std::any_of(view.members.begin(), view.members.end(), [](const Member& member) {
+        return member.rank.has_value() && member.state == MemberState::kSucceeded;
+      });
+  const bool are_left_alone =
+      std::all_of(failures.begin(), failures.end(), [&](const Failure& failure) {
+        return IsLeftAlone(builder, failure);
+      });
+  return std::all_of(failures.begin(), failures.end(), [&](const Failure& failure) {
+    return failure.task.role == Role::kEvaluator ||
+           (builder.is_training() && !has_finished_rank && !are_left_alone);
+  });
+}
+
+void ReplaceMembers(const GangView& view,
+                    const std::vector<Failure>& failures,
+                    DecisionBuilder* builder) {
+  const bool has_lost_rank = std::any_of(
+      failures.begin(), failures.end(), [](const Failure& one) { return one.rank.has_value(); });
+  TrainingJobStatus* const status = builder->mutable_status();
+  if (has_lost_rank) {
+    status->epoch = NextEpoch(view, status->epoch);
+  }
+  std::vector<Successor> successors;
+  for (const Failure& failure : failures) {
+    successors.push_back({failure.task, failure.is_node_at_fault});
+    CountRestart(failure.cause, status);
+    if (failure.cause != kCauseEnded) {  // else its true cause is counted when it is known
+      builder->Count(Metric::kRestarts, failure.cause);
+    }
+    PodPlacement* const placement = builder->PlacementOf(failure.task);
+    placement->incarnation = placement->incarnation.Next();
+    placement->since = builder->now();
+    placement->pod_uid.clear();
+    placement->devices.clear();
+    placement->awaits_verdict = failure.cause == kCauseEnded;
+    builder->Say(EventType::kWarning,
+                 "PodReplaced",
+                 Describe(failure) + "; restart " + std::to_string(CountedRestarts(*status)) +
+                     " of " + std::to_string(builder->spec().run_policy.backoff_limit));
+  }
+  PlaceSuccessors(view, successors, builder);
+  TellSurvivors(view, failures, builder);
+  if (has_lost_rank) {
+    // No event of its own: each replaced pod has just been told of.
+    SetCondition(status,
+                 {ConditionType::kRestarting, true, "RankReplaced", Describe(failures.front())},
+                 builder->now());
+  }
+}
+
+}  // namespace lockstep::control

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <vector>
+
+#include "operator/reconcile/act/decision_builder.h"
+#include "operator/reconcile/detect/start_problem.h"
+#include "operator/reconcile/gang/gang_view.h"
+
+namespace lockstep::control {
+
+// Looks again when the patience with a pod may be over. Precondition: it has not run yet.
+void WakeForStartProblems(const PodPlacement& placement, DecisionBuilder* builder);
+
+// Rolls the gang back as a whole, unless it has run before: then the pods that cannot start are
+// tried once on other nodes, and after that the gang starts anew. A final problem fails the job.
+// Precondition: there is a problem.
+void AnswerStartProblems(const GangView& view,
+                         const std::vector<StartProblem>& problems,
+                         DecisionBuilder* builder);
+
+}  // namespace lockstep::control

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <vector>
+
+#include "common/contract/topology.h"
+#include "operator/reconcile/act/decision_builder.h"
+#include "operator/reconcile/gang/gang_view.h"
+
+namespace lockstep::control {
+
+// A task whose pod is to be made anew while the others stay.
+struct Successor {
+  TaskId task;
+  bool leaves_node = false;  // its node is at fault: another one, where there is room
+
+  friend bool operator==(const Successor&, const Successor&) = default;
+};
+
+// Writes into the placement where each successor goes: where it was while that node still takes it,
+// else elsewhere; one that leaves its node goes back there only if no other has room. Nodes that
+// are cordoned or not ready get nobody. Without room the placement's node is empty, and is found
+// later.
+void PlaceSuccessors(const GangView& view,
+                     const std::vector<Successor>& successors,
+                     DecisionBuilder* builder);
+
+// A node for `successor` that is none of those at fault; empty when there is none.
+std::string NodeElsewhere(const GangView& view,
+                          const Successor& successor,
+                          const DecisionBuilder& builder);
+
+// Looks again for room for the members that have none; whether there are any. A view from before
+// does not know where they go now.
+bool PlaceWaitingSuccessors(const GangView& view, DecisionBuilder* builder);
+
+}  // namespace lockstep::control

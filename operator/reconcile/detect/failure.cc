@@ -1,0 +1,235 @@
+#include "operator/reconcile/detect/failure.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include "common/base/check.h"
+#include "common/contract/exit_code.h"
+#include "common/contract/termination_message.h"
+#include "common/contract/text.h"
+#include "operator/api/placement.h"
+#include "operator/reconcile/act/gang_restart.h"
+#include "operator/reconcile/detect/suspect.h"
+#include "operator/reconcile/policy/budget.h"
+#include "operator/reconcile/policy/deadline.h"
+
+namespace lockstep::control {
+namespace {
+
+// Last words longer than this are cut where people read them; the pod's log has them whole.
+constexpr std::size_t kLastWordsBytesMax = 200;
+
+// What the process itself said about its end: the reason of our runtime's message, or the last line
+// of free text. That of a process killed from outside is the end of its log and no reason.
+std::string LastWords(const std::string& message, bool was_killed) {
+  if (const auto decoded = DecodeTerminationMessage(message); decoded.ok()) {
+    return CutText(decoded->reason, kLastWordsBytesMax);
+  }
+  std::string words = was_killed ? "" : message;
+  words.erase(words.find_last_not_of(" \t\r\n") + 1);
+  words.erase(0, words.find_last_of('\n') + 1);
+  return CutText(words, kLastWordsBytesMax);
+}
+
+// The kernel says of a program whose loader is missing that the program is.
+std::string HintOn(const std::string& words) {
+  const bool lacks_loader = words.find("lockstep-runtime: no such file or directory") != words.npos;
+  return lacks_loader ? " (the image needs glibc 2.34 or newer)" : "";
+}
+
+const RoleSpec& RoleOf(const DecisionBuilder& builder, const Member& member) {
+  const RoleSpec* const role = builder.job().FindRole(member.task.role);
+  LOCKSTEP_CHECK(role != nullptr, "the job has no role of " + TaskName(member.task));
+  return *role;
+}
+
+Failure MakeFailure(const Member& member) {
+  Failure failure;
+  failure.task = member.task;
+  failure.rank = member.rank;
+  failure.pod_name = member.pod_name;
+  failure.pod = member.pod;
+  return failure;
+}
+
+// A failure that no exit code tells: the process did nothing wrong that we know of.
+Failure OutsideFailure(const DecisionBuilder& builder,
+                       const Member& member,
+                       std::string_view cause,
+                       const std::string& what) {
+  Failure failure = MakeFailure(member);
+  failure.cause = cause;
+  failure.response = ResponseTo(
+      RoleOf(builder, member).restart_policy, Outcome::kRetryable, member.rank.has_value());
+  failure.sentence = DescribeMember(member) + " " + what;
+  return failure;
+}
+
+Failure StartFailure(const DecisionBuilder& builder,
+                     const Member& member,
+                     const PodPlacement& placement) {
+  const auto waited =
+      std::chrono::duration_cast<std::chrono::seconds>(builder.now() - placement.since).count();
+  return OutsideFailure(
+      builder, member, kCauseStartTimeout, "did not start within " + std::to_string(waited) + " s");
+}
+
+Failure VanishedFailure(const DecisionBuilder& builder, const Member& member) {
+  const bool is_there = FindNode(builder.observed(), member.node) != nullptr;
+  const bool is_ready = IsNodeReady(builder.observed(), member.node);
+  Failure failure =
+      OutsideFailure(builder,
+                     member,
+                     ExitCauseName(ExitCause::kNodeLost),
+                     is_ready   ? "is gone"
+                     : is_there ? "is gone with node " + member.node + ", which does not report"
+                                : "is gone with node " + member.node);
+  failure.is_node_at_fault = !is_ready;
+  return failure;
+}
+
+// Ranks that somebody should hear, and nobody does.
+struct Silence {
+  std::set<int> ended;
+  std::set<int> hanging;
+  std::set<int> absent;
+  std::set<int> lost;
+};
+
+Silence FindSilence(const DecisionBuilder& builder, const GangView& view) {
+  if (!builder.is_training()) {
+    return {};  // a command's runtime knows no peers
+  }
+  const auto silent_after = builder.spec().recovery.silent_after;
+  return {EndedRanks(view, builder.observed().closed_pods),
+          HangingRanks(view, silent_after),
+          AbsentRanks(builder, view),
+          LostRanks(view, silent_after)};
+}
+
+// An end of which only the others know. Where not even the mildest end is forgiven there is nothing
+// to gain by haste: the kubelet's word decides.
+std::optional<Failure> UntoldFailure(const DecisionBuilder& builder,
+                                     const Member& member,
+                                     const std::set<int>& ended) {
+  if (!member.rank.has_value() || ended.count(*member.rank) == 0) {
+    return std::nullopt;
+  }
+  Failure failure = OutsideFailure(
+      builder, member, kCauseEnded, "has ended: its peers have lost it, and its port is closed");
+  return failure.response == FailureResponse::kRestart ? std::optional(std::move(failure))
+                                                       : std::nullopt;
+}
+
+std::optional<Failure> SilenceFailure(const DecisionBuilder& builder,
+                                      const Member& member,
+                                      const Silence& silence) {
+  std::optional<Failure> failure;
+  if (member.report != nullptr && builder.observed().mute_pods.count(member.pod_name) > 0) {
+    return OutsideFailure(builder, member, kCauseHang, "hangs: it does not answer any more");
+  }
+  if (!member.rank.has_value()) {
+    return failure;
+  }
+  if (silence.hanging.count(*member.rank) > 0) {
+    failure = OutsideFailure(builder, member, kCauseHang, "hangs: its peers hear nothing of it");
+  } else if (silence.absent.count(*member.rank) > 0) {
+    failure = OutsideFailure(builder, member, kCauseHang, "hangs: its peers wait for it in vain");
+  } else if (silence.lost.count(*member.rank) > 0) {
+    failure = OutsideFailure(builder,
+                             member,
+                             ExitCauseName(ExitCause::kNodeLost),
+                             "has lost its peers, and its node tells of no end");
+  }
+  if (failure.has_value()) {
+    failure->is_node_at_fault = true;
+  }
+  return failure;
+}
+
+bool IsLate(const DecisionBuilder& builder, const Member& member, const PodPlacement& placement) {
+  return IsStarting(member) && StartDeadline(builder.job(), placement, member) <= builder.now();
+}
+
+bool IsAmong(const std::vector<StartProblem>& problems, const Member& member) {
+  return std::any_of(problems.begin(), problems.end(), [&](const StartProblem& problem) {
+    return problem.task == member.task;
+  });
+}
+
+}  // namespace
+
+Failure EndedFailure(const DecisionBuilder& builder, const Member& member) {
+  const kube::PodStatus& status = member.pod->status;
+  const kube::ContainerTermination end = status.termination.value_or(kube::ContainerTermination{});
+  // A pod's own word, such as Evicted, says more than its container's.
+  const std::string& reason = status.reason.empty() ? end.reason : status.reason;
+  Failure failure = MakeFailure(member);
+  failure.ended_at = end.finished_at;
+  ExitVerdict verdict = ClassifyExit(end.exit_code, end.signal, reason);
+  if (status.phase == kube::PodPhase::kFailed && verdict.outcome == Outcome::kSuccess) {
+    verdict = {Outcome::kRetryable, ExitCause::kUnknown};  // the phase knows better than no code
+  }
+  failure.cause = ExitCauseName(verdict.cause);
+  failure.is_node_at_fault = verdict.cause == ExitCause::kNodeLost;
+  failure.response =
+      ResponseTo(RoleOf(builder, member).restart_policy, verdict.outcome, member.rank.has_value());
+  failure.sentence = DescribeMember(member) + " ";
+  if (status.termination.has_value()) {
+    const std::string how = DescribeExit(end.exit_code, end.signal, reason);
+    failure.sentence += how;
+    if (how.find("exit code") == std::string::npos) {
+      failure.sentence += " (exit code " + std::to_string(end.exit_code) + ")";
+    }
+  } else {
+    failure.sentence += reason.empty() ? "failed without a reason" : "failed: " + reason;
+  }
+  const bool was_killed = verdict.cause == ExitCause::kKilled || verdict.cause == ExitCause::kOom;
+  std::string words = LastWords(end.message, was_killed);
+  if (words.empty()) {
+    words = LastWords(status.message, /*was_killed=*/false);
+  }
+  if (!words.empty()) {
+    failure.sentence += ": " + words + HintOn(words);
+  }
+  return failure;
+}
+
+std::vector<Failure> FindFailures(const DecisionBuilder& builder,
+                                  const GangView& view,
+                                  const std::vector<StartProblem>& problems) {
+  const Silence silence = FindSilence(builder, view);
+  // Others are still to come, such as one whose image takes long.
+  const bool is_coming = !HasRun(builder.status()) &&
+                         std::any_of(view.members.begin(), view.members.end(), IsStarting);
+  std::vector<Failure> failures;
+  for (const Member& member : view.members) {
+    if (IsAmong(problems, member)) {
+      continue;
+    }
+    const PodPlacement& placement = *FindPlacement(builder.status(), member.task);
+    if (member.state == MemberState::kFailed) {
+      failures.push_back(EndedFailure(builder, member));
+      if (is_coming && failures.back().cause == ExitCauseName(ExitCause::kUnreachable)) {
+        failures.back().cause = kCauseNotStarted;  // it waited for them, and did nothing wrong
+      }
+    } else if (member.state == MemberState::kSucceeded && member.pod != nullptr) {
+      Failure restart = EndedFailure(builder, member);
+      if (restart.response != FailureResponse::kNone) {
+        failures.push_back(std::move(restart));
+      }
+    } else if (member.state == MemberState::kVanished) {
+      failures.push_back(VanishedFailure(builder, member));
+    } else if (auto ended = UntoldFailure(builder, member, silence.ended)) {
+      failures.push_back(*std::move(ended));
+    } else if (auto silent = SilenceFailure(builder, member, silence)) {
+      failures.push_back(*std::move(silent));
+    } else if (IsLate(builder, member, placement)) {
+      failures.push_back(StartFailure(builder, member, placement));
+    }
+  }
+  return failures;
+}
+
+}  // namespace lockstep::control

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "operator/reconcile/act/decision_builder.h"
+#include "operator/reconcile/detect/start_problem.h"
+#include "operator/reconcile/gang/gang_view.h"
+#include "operator/reconcile/policy/restart_policy.h"
+
+namespace lockstep::control {
+
+// One member of the gang that is no good any more, and what its role's policy asks for.
+struct Failure {
+  TaskId task;
+  std::optional<int> rank;  // of the pod's first process
+  std::string pod_name;
+  const kube::Pod* pod = nullptr;  // null when it is gone
+  std::string cause;               // the key under which restarts are counted
+  FailureResponse response = FailureResponse::kRestart;
+  bool is_node_at_fault = false;     // a successor had better be elsewhere
+  std::optional<WallTime> ended_at;  // by its node's clock, where that said so
+  std::string sentence;  // "pod mnist-worker-1 (rank 1) killed by SIGKILL (exit code 137)"
+};
+
+// The failure of a member whose pod's process has ended. Precondition: it has a pod.
+Failure EndedFailure(const DecisionBuilder& builder, const Member& member);
+
+// All members that failed, vanished, hang, or are cut off; in task order. Members that finished and
+// are to be started again count as well; those among `problems` do not. A pod that is no rank and
+// is replaced by itself counts when it does not come to run in time.
+std::vector<Failure> FindFailures(const DecisionBuilder& builder,
+                                  const GangView& view,
+                                  const std::vector<StartProblem>& problems);
+
+}  // namespace lockstep::control

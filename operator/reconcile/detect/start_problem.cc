@@ -1,0 +1,179 @@
+#include "operator/reconcile/detect/start_problem.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "common/contract/text.h"
+#include "operator/api/placement.h"
+#include "operator/reconcile/act/gang_restart.h"
+#include "operator/reconcile/policy/deadline.h"
+
+namespace lockstep::control {
+namespace {
+
+// Words of others longer than this are cut where people read them.
+constexpr std::size_t kWordsBytesMax = 300;
+
+// Ways in which a node takes a pod back that did run. Source: the kubelet, Kubernetes 1.36.
+constexpr std::array<std::string_view, 8> kTakenBack = {"DeadlineExceeded",
+                                                        "Evicted",
+                                                        "NodeLost",
+                                                        "NodeShutdown",
+                                                        "Preempting",
+                                                        "Shutdown",
+                                                        "Terminated",
+                                                        "ContainerStatusUnknown"};
+
+constexpr std::array<std::string_view, 4> kImageReasons = {
+    "ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "ImageInspectError"};
+
+template <std::size_t kSize>
+bool Contains(const std::array<std::string_view, kSize>& words, const std::string& word) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+std::string With(const std::string& what, const std::string& words) {
+  return words.empty() ? what : what + ": " + CutText(words, kWordsBytesMax);
+}
+
+std::string SecondsText(std::chrono::milliseconds waited) {
+  return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(waited).count()) + " s";
+}
+
+// One member that does not run, and how long it has been waited for.
+struct Candidate {
+  const DecisionBuilder& builder;
+  const Member& member;
+  const PodPlacement& placement;
+  bool has_run;  // the gang
+
+  std::chrono::milliseconds waited() const { return builder.now() - placement.since; }
+
+  StartProblem Problem(const std::string& reason, const std::string& what) const {
+    return {member.task, reason, DescribeMember(member) + " " + what, false};
+  }
+
+  StartProblem FinalProblem(const std::string& reason, const std::string& what) const {
+    return {member.task, reason, DescribeMember(member) + " " + what, true};
+  }
+};
+
+std::optional<StartProblem> NotCreated(const Candidate& one) {
+  const auto refusal = one.builder.observed().refused_pods.find(one.member.pod_name);
+  if (one.member.state != MemberState::kNotSeen ||
+      refusal == one.builder.observed().refused_pods.end()) {
+    return std::nullopt;
+  }
+  const std::string what = With("was not created", refusal->second.message);
+  return refusal->second.is_invalid ? one.FinalProblem("InvalidPod", what)
+                                    : one.Problem("PodNotCreated", what);
+}
+
+// A kubelet that does not let a pod in makes it Failed with a reason and without containers.
+std::optional<StartProblem> Refused(const Candidate& one) {
+  if (one.member.state != MemberState::kFailed) {
+    return std::nullopt;
+  }
+  const kube::PodStatus& status = one.member.pod->status;
+  const bool may_have_run = one.has_run && Contains(kTakenBack, status.reason);
+  if (status.termination.has_value() || status.reason.empty() || may_have_run) {
+    return std::nullopt;
+  }
+  return one.Problem(
+      "PodRefused",
+      With("was refused by " + one.member.node + ": " + status.reason, status.message));
+}
+
+std::optional<StartProblem> NoContainer(const Candidate& one) {
+  const kube::PodStatus& status = one.member.pod->status;
+  const std::string& reason = status.waiting_reason;
+  if (reason == "InvalidImageName") {
+    return one.FinalProblem(reason, With("has an invalid image name", status.waiting_message));
+  }
+  if (reason.empty() || one.waited() < kImagePatience) {
+    return std::nullopt;
+  }
+  if (Contains(kImageReasons, reason)) {
+    return one.Problem("ImagePullFailed",
+                       With("cannot get its image, " + reason, status.waiting_message));
+  }
+  return one.Problem("ContainerNotCreated",
+                     With("cannot start its container, " + reason, status.waiting_message));
+}
+
+std::optional<StartProblem> NotBound(const Candidate& one) {
+  const kube::PodStatus& status = one.member.pod->status;
+  if (!status.unschedulable.empty() && one.waited() >= kUnschedulablePatience) {
+    return one.Problem("PodUnschedulable",
+                       With("cannot be bound to " + one.member.node, status.unschedulable));
+  }
+  if (status.is_unbound && one.waited() >= kUnboundPatience) {
+    return one.Problem(
+        "PodNotBound",
+        "was not bound to " + one.member.node + " within " + SecondsText(kUnboundPatience));
+  }
+  return std::nullopt;
+}
+
+// Nobody is there to start the pod.
+std::optional<StartProblem> NoNode(const Candidate& one) {
+  const std::string& node = one.member.node;
+  if (FindNode(one.builder.observed(), node) == nullptr) {
+    return one.Problem("NodeNotReady", "waits for node " + node + ", which is gone");
+  }
+  if (!IsNodeReady(one.builder.observed(), node) && one.waited() >= kNodePatience) {
+    return one.Problem("NodeNotReady", "waits for node " + node + ", which is not ready");
+  }
+  return std::nullopt;
+}
+
+std::optional<StartProblem> Late(const Candidate& one) {
+  if (!IsStarting(one.member) ||
+      StartDeadline(one.builder.job(), one.placement, one.member) > one.builder.now()) {
+    return std::nullopt;
+  }
+  if (one.member.node.empty()) {
+    return one.Problem("NoRoom", "found no room within " + SecondsText(one.waited()));
+  }
+  return one.Problem("StartTimeout", "did not start within " + SecondsText(one.waited()));
+}
+
+std::optional<StartProblem> ProblemOf(const Candidate& one) {
+  if (auto problem = NotCreated(one)) {
+    return problem;
+  }
+  if (auto problem = Refused(one)) {
+    return problem;
+  }
+  const kube::Pod* const pod = one.member.pod;
+  const bool is_there = one.member.state == MemberState::kPending ||
+                        one.member.state == MemberState::kVanished;  // its node has
+  if (pod != nullptr && is_there && pod->status.phase == kube::PodPhase::kPending) {
+    for (const auto& problem : {NoContainer(one), NotBound(one), NoNode(one)}) {
+      if (problem.has_value()) {
+        return problem;
+      }
+    }
+  }
+  return Late(one);
+}
+
+}  // namespace
+
+std::vector<StartProblem> FindStartProblems(const DecisionBuilder& builder, const GangView& view) {
+  const bool has_run = HasRun(builder.status());
+  std::vector<StartProblem> problems;
+  for (const Member& member : view.members) {
+    if (has_run && !member.rank.has_value()) {
+      continue;
+    }
+    const PodPlacement& placement = *FindPlacement(builder.status(), member.task);
+    if (auto problem = ProblemOf({builder, member, placement, has_run})) {
+      problems.push_back(*std::move(problem));
+    }
+  }
+  return problems;
+}
+
+}  // namespace lockstep::control

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "operator/reconcile/act/decision_builder.h"
+#include "operator/reconcile/gang/gang_view.h"
+
+namespace lockstep::control {
+
+// How long a pod may stay in a state that often mends itself. Choices: the scheduler of a busy
+// cluster has caught up with what has just ended; a kubelet has tried an image three times; a
+// cluster without a working scheduler is found out; a node that restarts is back.
+inline constexpr std::chrono::seconds kUnschedulablePatience{10};
+inline constexpr std::chrono::seconds kImagePatience{20};
+inline constexpr std::chrono::seconds kUnboundPatience{60};
+inline constexpr std::chrono::seconds kNodePatience{10};
+
+// Why a pod that was decided does not come to run.
+struct StartProblem {
+  TaskId task;
+  std::string reason;     // one CamelCase word
+  std::string sentence;   // "pod mnist-worker-3 (rank 3) was refused by node-b: OutOfcpu"
+  bool is_final = false;  // no later try would end better: something in the job is wrong
+};
+
+// What keeps members from running that is more than a moment's: the server or the kubelet refuses
+// the pod, its image cannot be had, it cannot be bound, its node is gone, its time is over. In task
+// order; none for pods that are no ranks once the gang has run, which are replaced one by one.
+std::vector<StartProblem> FindStartProblems(const DecisionBuilder& builder, const GangView& view);
+
+}  // namespace lockstep::control

@@ -1,0 +1,494 @@
+#include "operator/view/cluster_view.h"
+
+#include <algorithm>
+#include <memory>
+#include <variant>
+
+#include "operator/api/conditions.h"
+#include "operator/api/placement.h"
+#include "operator/reconcile/build/pod.h"
+#include "operator/reconcile/gang/gang_plan.h"
+#include "operator/reconcile/gang/gang_view.h"
+#include "operator/reconcile/gang/pod_labels.h"
+
+namespace lockstep::control {
+namespace {
+
+JobId KeyOf(const kube::ObjectKey& key) {
+  return {key.namespace_name, key.name};
+}
+
+kube::ObjectKey ObjectKeyOf(const JobId& key) {
+  return {key.namespace_name, key.name};
+}
+
+JobId JobOf(const kube::Pod& pod, const std::string& namespace_name) {
+  const auto found = pod.labels.find(label::kJob);
+  return {namespace_name, found == pod.labels.end() ? std::string() : found->second};
+}
+
+Gang GangOfJob(const TrainingJob& job) {
+  return GangOf(job, TopologyOf(job, DnsAddressing{}));
+}
+
+bool IsRunning(const kube::Pod& pod) {
+  return pod.status.phase == kube::PodPhase::kRunning;
+}
+
+template <typename T, typename Change, typename Note>
+void ApplyTo(ObjectCache<T>* mirror,
+             const kube::ObjectUpdate<T>& update,
+             std::vector<kube::ObjectKey>* doubtful,
+             const Note& note) {
+  if (const auto* replaced = std::get_if<kube::Replaced<T>>(&update)) {
+    for (const Change& change : mirror->Replace(replaced->items, doubtful)) {
+      note(change);
+    }
+  } else if (const auto* upserted = std::get_if<kube::Upserted<T>>(&update)) {
+    note(mirror->Put(upserted->item, Source::kWatch));
+  } else {
+    const kube::Item<T>& item = std::get<kube::Deleted<T>>(update).item;
+    note(mirror->Remove(item.key, item.uid));
+  }
+}
+
+}  // namespace
+
+void ClusterView::Apply(const kube::ObjectUpdate<kube::RawObject>& jobs, News* news) {
+  if (const auto* replaced = std::get_if<kube::Replaced<kube::RawObject>>(&jobs)) {
+    std::vector<kube::Item<StoredJob>> items;
+    for (const auto& raw : replaced->items) {
+      if (IsServed(raw.key)) {
+        items.push_back(Decoded(raw));
+      }
+    }
+    std::vector<kube::ObjectKey> doubtful;
+    for (const JobChange& change : jobs_.Replace(items, &doubtful)) {
+      NoteJobChange(change, news);
+    }
+    for (const kube::ObjectKey& key : doubtful) {
+      doubtful_jobs_.insert(KeyOf(key));
+      news->urgent.insert(KeyOf(key));
+    }
+  } else if (const auto* upserted = std::get_if<kube::Upserted<kube::RawObject>>(&jobs)) {
+    const kube::Item<kube::RawObject>& item = upserted->item;
+    if (IsServed(item.key) && jobs_.IsNews(item.key, item.uid, item.resource_version)) {
+      NoteJobChange(jobs_.Put(Decoded(item), Source::kWatch), news);
+    }
+  } else {
+    const auto& item = std::get<kube::Deleted<kube::RawObject>>(jobs).item;
+    NoteJobChange(jobs_.Remove(item.key, item.uid), news);
+  }
+}
+
+void ClusterView::Apply(const kube::ObjectUpdate<kube::Pod>& pods, News* news) {
+  std::vector<kube::ObjectKey> doubtful;
+  ApplyTo<kube::Pod, PodChange>(
+      &pods_, pods, &doubtful, [&](const PodChange& change) { NotePodChange(change, news); });
+  for (const kube::ObjectKey& key : doubtful) {
+    const JobId job = JobOf(*pods_.Find(key)->object, key.namespace_name);
+    doubtful_pods_[job].insert(key.name);
+    news->urgent.insert(job);
+  }
+}
+
+void ClusterView::Apply(const kube::ObjectUpdate<PodUse>& foreign_pods, News* news) {
+  news->frees_room = foreign_.Apply(foreign_pods) || news->frees_room;
+}
+
+void ClusterView::Apply(const kube::ObjectUpdate<kube::Node>& nodes, News* news) {
+  std::vector<kube::ObjectKey> doubtful;  // none: we never write a node
+  ApplyTo<kube::Node, ObjectCache<kube::Node>::Change>(
+      &nodes_, nodes, &doubtful, [&](const auto& change) { NoteNodeChange(change, news); });
+}
+
+void ClusterView::Apply(const kube::ObjectUpdate<kube::Service>& services, News* news) {
+  // A service that is there all the same is only applied once more.
+  std::vector<kube::ObjectKey> doubtful;
+  ApplyTo<kube::Service, ObjectCache<kube::Service>::Change>(
+      &services_, services, &doubtful, [&](const auto& change) {
+        NoteServiceChange(change, news);
+      });
+}
+
+void ClusterView::LearnJob(const kube::Item<kube::RawObject>& item, News* news) {
+  if (IsServed(item.key)) {
+    NoteJobChange(jobs_.Put(Decoded(item), Source::kReply), news);
+  }
+}
+
+void ClusterView::LearnPod(const kube::Item<kube::Pod>& item, News* news) {
+  const JobId job = JobOf(*item.object, item.key.namespace_name);
+  if (const auto doubtful = doubtful_pods_.find(job); doubtful != doubtful_pods_.end()) {
+    doubtful->second.erase(item.key.name);
+  }
+  NotePodChange(pods_.Put(item, Source::kReply), news);
+}
+
+void ClusterView::LearnService(const kube::Item<kube::Service>& item, News* news) {
+  const auto change = services_.Put(item, Source::kReply);
+  if (change.before != change.after) {
+    news->calm.insert(KeyOf(item.key));  // whoever asked the server knows
+  }
+}
+
+void ClusterView::LearnJobIsGone(const JobId& key, const std::string& uid, News* news) {
+  NoteJobChange(jobs_.Remove(ObjectKeyOf(key), uid), news);
+}
+
+void ClusterView::LearnPodIsGone(const kube::ObjectKey& key, const std::string& uid, News* news) {
+  NotePodChange(pods_.Remove(key, uid), news);
+}
+
+void ClusterView::LearnServiceIsGone(const kube::ObjectKey& key, News* news) {
+  if (const kube::Item<kube::Service>* const known = services_.Find(key)) {
+    NoteServiceChange(services_.Remove(key, std::string(known->uid)), news);
+  }
+}
+
+void ClusterView::LearnPodIsMissing(const JobId& job, const std::string& name, News* news) {
+  const kube::ObjectKey key{job.namespace_name, name};
+  if (const kube::Item<kube::Pod>* const known = pods_.Find(key)) {
+    LearnPodIsGone(key, std::string(known->uid), news);
+  }
+  if (const auto doubtful = doubtful_pods_.find(job); doubtful != doubtful_pods_.end()) {
+    doubtful->second.erase(name);
+  }
+  NoteOthersGone(job, name, "", news);
+}
+
+void ClusterView::LearnPodOfName(const JobId& job, const kube::Item<kube::Pod>& item, News* news) {
+  LearnPod(item, news);
+  NoteOthersGone(job, item.key.name, item.uid, news);
+}
+
+void ClusterView::NoteOthersGone(const JobId& job,
+                                 const std::string& name,
+                                 const std::string& uid,
+                                 News* news) {
+  const StoredJob* const stored = FindJob(job);
+  if (stored == nullptr) {
+    return;
+  }
+  for (const PodPlacement& placement : stored->job.status.placement) {
+    if (PlacedPodName(job.name, stored->job.status.attempt, placement) == name &&
+        !placement.pod_uid.empty() && placement.pod_uid != uid) {
+      LearnPodIsGone({job.namespace_name, name}, placement.pod_uid, news);
+    }
+  }
+}
+
+void ClusterView::NoteStatus(const JobId& key,
+                             const TrainingJobStatus& status,
+                             const std::string& version,
+                             News* news) {
+  const kube::Item<StoredJob>* const known = jobs_.Find(ObjectKeyOf(key));
+  if (known == nullptr) {
+    return;
+  }
+  auto stored = std::make_shared<StoredJob>(*known->object);
+  stored->job.status = status;
+  kube::Item<StoredJob> item{known->key, known->uid, version, std::move(stored)};
+  News own;  // the writer knows
+  NoteJobChange(jobs_.Put(std::move(item), Source::kReply), &own);
+  news->frees_room = news->frees_room || own.frees_room;
+}
+
+void ClusterView::Reserve(const JobId& key, TrainingJobStatus status) {
+  reserved_[key] = std::move(status);
+  usage_stale_.insert(key);
+}
+
+void ClusterView::EndReservations(News* news) {
+  for (const auto& [key, status] : std::exchange(reserved_, {})) {
+    usage_stale_.insert(key);
+    const StoredJob* const stored = FindJob(key);
+    news->frees_room = news->frees_room || stored == nullptr || stored->job.status != status;
+  }
+}
+
+const StoredJob* ClusterView::FindJob(const JobId& key) const {
+  const auto* const item = jobs_.Find(ObjectKeyOf(key));
+  return item == nullptr ? nullptr : item->object.get();
+}
+
+std::string ClusterView::JobVersion(const JobId& key) const {
+  const auto* const item = jobs_.Find(ObjectKeyOf(key));
+  return item == nullptr ? std::string() : item->resource_version;
+}
+
+std::vector<JobId> ClusterView::Jobs() const {
+  std::vector<JobId> keys;
+  for (const auto& [created, key] : by_age_) {
+    keys.push_back(key);
+  }
+  return keys;
+}
+
+std::vector<JobId> ClusterView::ByAge(const std::set<JobId>& keys) const {
+  std::vector<std::pair<WallTime, JobId>> ages;
+  for (const JobId& key : keys) {
+    const StoredJob* const stored = FindJob(key);
+    ages.emplace_back(stored == nullptr ? WallTime{} : stored->created, key);
+  }
+  std::sort(ages.begin(), ages.end());
+  std::vector<JobId> sorted;
+  for (auto& [created, key] : ages) {
+    sorted.push_back(std::move(key));
+  }
+  return sorted;
+}
+
+std::vector<JobId> ClusterView::WaitingJobs() const {
+  std::vector<JobId> keys;
+  for (const auto& [created, key] : by_age_) {
+    if (WantsPlace(*FindJob(key))) {
+      keys.push_back(key);
+    }
+  }
+  return keys;
+}
+
+std::vector<const kube::Item<kube::Pod>*> ClusterView::PodsOf(const JobId& key) const {
+  std::vector<const kube::Item<kube::Pod>*> pods;
+  if (const auto found = pods_by_job_.find(key); found != pods_by_job_.end()) {
+    for (const std::string& name : found->second.names) {
+      pods.push_back(pods_.Find({key.namespace_name, name}));
+    }
+  }
+  return pods;
+}
+
+std::vector<std::string> ClusterView::UncertainPods(const JobId& key) const {
+  std::set<std::string> names;
+  if (const auto found = doubtful_pods_.find(key); found != doubtful_pods_.end()) {
+    names = found->second;
+  }
+  const StoredJob* const stored = FindJob(key);
+  if (stored != nullptr && !HasEnded(stored->job.status)) {
+    for (const PodPlacement& placement : stored->job.status.placement) {
+      const std::string name = PlacedPodName(key.name, stored->job.status.attempt, placement);
+      // One of that name may be its forerunner, of whose end the watch is yet to tell.
+      const kube::Item<kube::Pod>* const known = pods_.Find({key.namespace_name, name});
+      const bool is_seen = known != nullptr && known->uid == placement.pod_uid;
+      if (!placement.pod_uid.empty() && !placement.is_completed && !is_seen &&
+          !pods_.IsKnownGone(placement.pod_uid)) {
+        names.insert(name);
+      }
+    }
+  }
+  return {names.begin(), names.end()};
+}
+
+const CopyOnWrite<std::vector<kube::Node>>& ClusterView::Nodes() {
+  if (!node_list_.has_value()) {
+    std::vector<kube::Node> nodes;
+    for (const auto& [key, entry] : nodes_.entries()) {
+      nodes.push_back(*entry.item.object);
+    }
+    node_list_ = std::move(nodes);
+  }
+  return *node_list_;
+}
+
+UsageByNode ClusterView::UsedElsewhere(const JobId& key) {
+  RefreshUsage();
+  UsageByNode room = usage_sum_;
+  if (const auto own = usage_.find(key); own != usage_.end()) {
+    SubtractUsage(own->second.own, &room);
+  }
+  AddUsage(foreign_.room(), &room);
+  return room;
+}
+
+UsageByNode ClusterView::UsedByStrangers() const {
+  UsageByNode room = foreign_.room();
+  for (const auto& [job, held] : usage_) {
+    AddUsage(held.strangers, &room);
+  }
+  return room;
+}
+
+std::map<std::string, std::set<std::string>> ClusterView::DevicesElsewhere(const JobId& key) const {
+  std::map<std::string, std::set<std::string>> devices;
+  for (const auto& [other, entry] : jobs_.entries()) {
+    const TrainingJobStatus& status = entry.item.object->job.status;
+    if (KeyOf(other) == key || HasEnded(status)) {
+      continue;
+    }
+    for (const PodPlacement& placement : status.placement) {
+      if (!placement.devices.empty()) {
+        devices[placement.node].insert(placement.devices.begin(), placement.devices.end());
+      }
+    }
+  }
+  return devices;
+}
+
+std::vector<WaitingGang> ClusterView::Ahead(const JobId& key, WallTime now) {
+  const std::set<JobId> waiting = WaitingBefore(key, now);
+  std::vector<WaitingGang> ahead;  // youngest first, at first
+  if (waiting.empty()) {
+    return ahead;
+  }
+  RefreshUsage();
+  UsageByNode younger;  // what those that came later hold
+  for (auto entry = by_age_.rbegin(); entry != by_age_.rend(); ++entry) {
+    const JobId& other = entry->second;
+    if (other == key) {
+      continue;
+    }
+    if (waiting.count(other) > 0) {
+      ahead.push_back(
+          {other.namespace_name + "/" + other.name, GangOfJob(FindJob(other)->job), younger});
+    }
+    if (const auto held = usage_.find(other); held != usage_.end()) {
+      AddUsage(held->second.own, &younger);
+    }
+  }
+  std::reverse(ahead.begin(), ahead.end());
+  return ahead;
+}
+
+// Jobs older than this one that are in the queue and get no place in this step.
+std::set<JobId> ClusterView::WaitingBefore(const JobId& key, WallTime now) const {
+  std::set<JobId> waiting;
+  for (const auto& [created, other] : by_age_) {
+    if (other == key) {
+      break;
+    }
+    const auto reserved = reserved_.find(other);
+    const bool gets_place = reserved != reserved_.end() && !reserved->second.placement.empty();
+    if (!gets_place && IsInQueue(*FindJob(other), now)) {
+      waiting.insert(other);
+    }
+  }
+  return waiting;
+}
+
+void ClusterView::NoteJobChange(const JobChange& change, News* news) {
+  const StoredJob* const before = change.before.get();
+  const StoredJob* const after = change.after.get();
+  const JobId key = KeyOf(change.key);
+  if (before != nullptr) {
+    by_age_.erase({before->created, key});
+  }
+  if (after != nullptr) {
+    by_age_.emplace(after->created, key);
+  }
+  if (before == after || (before != nullptr && after != nullptr && *before == *after)) {
+    return;
+  }
+  usage_stale_.insert(key);
+  news->urgent.insert(key);
+  news->frees_room = news->frees_room || FreesRoom(before, after);
+}
+
+void ClusterView::NotePodChange(const PodChange& change, News* news) {
+  const kube::Pod* const before = change.before.get();
+  const kube::Pod* const after = change.after.get();
+  if (before == after) {
+    return;
+  }
+  if (before != nullptr) {
+    const JobId job = JobOf(*before, change.key.namespace_name);
+    PodsOfJob& pods = pods_by_job_[job];
+    pods.names.erase(change.key.name);
+    pods.running_count -= IsRunning(*before) ? 1 : 0;
+    if (pods.names.empty()) {
+      pods_by_job_.erase(job);
+      doubtful_pods_.erase(job);
+    }
+  }
+  if (after != nullptr) {
+    PodsOfJob& pods = pods_by_job_[JobOf(*after, change.key.namespace_name)];
+    pods.names.insert(change.key.name);
+    pods.running_count += IsRunning(*after) ? 1 : 0;
+  }
+  if (before != nullptr && after != nullptr && *before == *after) {
+    return;
+  }
+  const JobId job = JobOf(after != nullptr ? *after : *before, change.key.namespace_name);
+  const bool has_ended = after == nullptr || HasEnded(*after);
+  const bool had_ended = before != nullptr && HasEnded(*before);
+  const bool is_leaving = after != nullptr && after->is_deleting;
+  const bool was_leaving = before != nullptr && before->is_deleting;
+  const bool runs = after != nullptr && IsRunning(*after);
+  const bool ran = before != nullptr && IsRunning(*before);
+  usage_stale_.insert(job);
+  // A pod that has ended holds nothing: that it goes is no news.
+  const bool leaves = is_leaving != was_leaving && !had_ended;
+  const bool completes = runs && !ran && AllRun(job);
+  if (has_ended != had_ended || leaves || completes) {
+    news->urgent.insert(job);
+  } else {
+    news->calm.insert(job);
+  }
+  news->frees_room = news->frees_room || (has_ended && !had_ended);
+}
+
+void ClusterView::NoteNodeChange(const ObjectCache<kube::Node>::Change& change, News* news) {
+  if (change.before == change.after ||
+      (change.before != nullptr && change.after != nullptr && *change.before == *change.after)) {
+    return;
+  }
+  node_list_.reset();
+  news->frees_room = true;  // labels, taints or amounts: whoever waits may look again
+  const bool was_ready = change.before != nullptr && change.before->is_ready;
+  const bool is_ready = change.after != nullptr && change.after->is_ready;
+  if (was_ready == is_ready && change.after != nullptr) {
+    return;
+  }
+  RefreshUsage();
+  for (const auto& [job, held] : usage_) {
+    if (held.own.count(change.key.name) > 0) {
+      news->urgent.insert(job);
+    }
+  }
+}
+
+// Whether its pods are as many as were placed, and all of them run.
+bool ClusterView::AllRun(const JobId& key) const {
+  const StoredJob* const stored = FindJob(key);
+  const auto pods = pods_by_job_.find(key);
+  return stored != nullptr && pods != pods_by_job_.end() &&
+         pods->second.running_count >= stored->job.status.placement.size();
+}
+
+void ClusterView::NoteServiceChange(const ObjectCache<kube::Service>::Change& change, News* news) {
+  if (change.before != change.after) {
+    news->urgent.insert(KeyOf(change.key));  // a job's service has the job's name
+  }
+}
+
+kube::Item<StoredJob> ClusterView::Decoded(const kube::Item<kube::RawObject>& raw) const {
+  return {raw.key,
+          raw.uid,
+          raw.resource_version,
+          std::make_shared<const StoredJob>(DecodeStoredJob(raw.object->json))};
+}
+
+JobUsage ClusterView::CountUsage(const JobId& key) const {
+  const kube::Item<StoredJob>* const item = jobs_.Find(ObjectKeyOf(key));
+  const auto reserved = reserved_.find(key);
+  return UsageOf(item, reserved == reserved_.end() ? nullptr : &reserved->second, PodsOf(key));
+}
+
+void ClusterView::RefreshUsage() {
+  for (const JobId& key : usage_stale_) {
+    if (const auto old = usage_.find(key); old != usage_.end()) {
+      SubtractUsage(old->second.own, &usage_sum_);
+      SubtractUsage(old->second.strangers, &usage_sum_);
+      usage_.erase(old);
+    }
+    JobUsage held = CountUsage(key);
+    if (!held.own.empty() || !held.strangers.empty()) {
+      AddUsage(held.own, &usage_sum_);
+      AddUsage(held.strangers, &usage_sum_);
+      usage_[key] = std::move(held);
+    }
+  }
+  usage_stale_.clear();
+}
+
+}  // namespace lockstep::control

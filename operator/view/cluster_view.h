@@ -1,0 +1,197 @@
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/base/copy_on_write.h"
+#include "common/base/time.h"
+#include "operator/api/job_id.h"
+#include "operator/kube/decode.h"
+#include "operator/kube/reflector.h"
+#include "operator/view/foreign_pods.h"
+#include "operator/view/job_usage.h"
+#include "operator/view/node_usage.h"
+#include "operator/view/object_cache.h"
+#include "operator/view/stored_job.h"
+
+namespace lockstep::control {
+
+// Who has to look again, after something has changed.
+struct News {
+  std::set<JobId> urgent;   // something ended, vanished or was asked for: at once
+  std::set<JobId> calm;     // things go as expected: soon, together with what follows
+  bool frees_room = false;  // jobs that wait may fit now
+};
+
+// All that is known of the cluster: from the watches, and from the replies to our own calls, which
+// are often ahead of them. Everything the operator decides on is read from here.
+// Thread: one, the controller's.
+class ClusterView {
+ public:
+  // `namespaces`: whose jobs are served; empty: all. Pods of other jobs are strangers.
+  explicit ClusterView(std::set<std::string> namespaces = {})
+      : namespaces_(std::move(namespaces)) {}
+
+  ClusterView(const ClusterView&) = delete;
+  ClusterView& operator=(const ClusterView&) = delete;
+
+  // What a watch has told. Adds to `news`.
+  void Apply(const kube::ObjectUpdate<kube::RawObject>& jobs, News* news);
+  void Apply(const kube::ObjectUpdate<kube::Pod>& pods,
+             News* news);  // with the label lockstep.dev/job
+  void Apply(const kube::ObjectUpdate<PodUse>& foreign_pods, News* news);  // without it
+  void Apply(const kube::ObjectUpdate<kube::Node>& nodes, News* news);
+  void Apply(const kube::ObjectUpdate<kube::Service>& services, News* news);
+
+  // The namespace whose jobs are served; empty when there is more than one.
+  std::string ServedNamespace() const {
+    return namespaces_.size() == 1 ? *namespaces_.begin() : std::string();
+  }
+
+  // What replies to our own calls have told.
+  void LearnJob(const kube::Item<kube::RawObject>& item, News* news);
+  void LearnPod(const kube::Item<kube::Pod>& item, News* news);
+  void LearnService(const kube::Item<kube::Service>& item, News* news);
+  void LearnJobIsGone(const JobId& key, const std::string& uid, News* news);
+  void LearnPodIsGone(const kube::ObjectKey& key, const std::string& uid, News* news);
+  void LearnServiceIsGone(const kube::ObjectKey& key, News* news);  // the one that is known
+
+  // Jobs that only replies have shown and that the watch's list lacks: they may have gone unseen.
+  // Ask the server before deciding on any.
+  std::set<JobId> TakeDoubtfulJobs() { return std::exchange(doubtful_jobs_, {}); }
+
+  // Whether the server has a pod of that name is not known: it is asked before the next decision.
+  void DoubtPod(const JobId& job, const std::string& name) { doubtful_pods_[job].insert(name); }
+
+  // The server, asked after the job's status was read, has no pod of that name, or only this one:
+  // what the status or we ourselves have seen of that name besides is gone.
+  void LearnPodIsMissing(const JobId& job, const std::string& name, News* news);
+  void LearnPodOfName(const JobId& job, const kube::Item<kube::Pod>& item, News* news);
+
+  // The job's status was written by us; the object has `version` now. Nobody else changed it in
+  // between: the server has checked that.
+  void NoteStatus(const JobId& key,
+                  const TrainingJobStatus& status,
+                  const std::string& version,
+                  News* news);
+
+  // The job is about to have this status: what it would hold is counted as held until
+  // EndReservations. There, a job that was waited for may not have got its place after all.
+  void Reserve(const JobId& key, TrainingJobStatus status);
+  void EndReservations(News* news);
+
+  // Null when there is no such job.
+  const StoredJob* FindJob(const JobId& key) const;
+  std::string JobVersion(const JobId& key) const;
+
+  // All jobs, oldest first, equal ages by name.
+  std::vector<JobId> Jobs() const;
+
+  // Those of `keys`, in the same order; jobs that are gone come first.
+  std::vector<JobId> ByAge(const std::set<JobId>& keys) const;
+
+  // Jobs that have no place yet and want one, oldest first.
+  std::vector<JobId> WaitingJobs() const;
+
+  // Pods that carry the job's label, by name.
+  std::vector<const kube::Item<kube::Pod>*> PodsOf(const JobId& key) const;
+
+  std::size_t PodCountOf(const JobId& key) const {
+    const auto found = pods_by_job_.find(key);
+    return found == pods_by_job_.end() ? 0 : found->second.names.size();
+  }
+
+  const kube::Item<kube::Pod>* FindPod(const kube::ObjectKey& key) const { return pods_.Find(key); }
+
+  const kube::Item<kube::Service>* FindService(const kube::ObjectKey& key) const {
+    return services_.Find(key);
+  }
+
+  // All nodes, by name. Shared: there may be thousands, and each job is decided with all of them.
+  const CopyOnWrite<std::vector<kube::Node>>& Nodes();
+
+  // Pods of the job whose fate is not certain: its status has seen them or we have created them,
+  // and the watch shows neither them nor their end. Ask the server before deciding.
+  std::vector<std::string> UncertainPods(const JobId& key) const;
+
+  // What everybody but this job holds: pods of others, places that other jobs were promised.
+  UsageByNode UsedElsewhere(const JobId& key);
+
+  // The part of it that is held by pods of no job.
+  UsageByNode UsedByStrangers() const;
+
+  // By node: GPUs that pods of other jobs have reported.
+  std::map<std::string, std::set<std::string>> DevicesElsewhere(const JobId& key) const;
+
+  // Jobs that wait longer than this one, and what younger jobs hold of what they wait for.
+  std::vector<WaitingGang> Ahead(const JobId& key, WallTime now);
+
+  // For metrics.
+  struct Counts {
+    std::size_t jobs = 0;
+    std::size_t pods = 0;
+    std::size_t foreign_pods = 0;
+    std::size_t nodes = 0;
+    std::size_t services = 0;
+  };
+
+  Counts counts() const {
+    return {jobs_.entries().size(),
+            pods_.entries().size(),
+            foreign_.size(),
+            nodes_.entries().size(),
+            services_.entries().size()};
+  }
+
+ private:
+  using JobChange = ObjectCache<StoredJob>::Change;
+  using PodChange = ObjectCache<kube::Pod>::Change;
+
+  struct PodsOfJob {
+    std::set<std::string> names;
+    std::size_t running_count = 0;
+  };
+
+  bool IsServed(const kube::ObjectKey& key) const {
+    return namespaces_.empty() || namespaces_.count(key.namespace_name) > 0;
+  }
+
+  void NoteJobChange(const JobChange& change, News* news);
+  void NotePodChange(const PodChange& change, News* news);
+  void NoteNodeChange(const ObjectCache<kube::Node>::Change& change, News* news);
+  bool AllRun(const JobId& key) const;
+  void NoteOthersGone(const JobId& job,
+                      const std::string& name,
+                      const std::string& uid,
+                      News* news);
+  void NoteServiceChange(const ObjectCache<kube::Service>::Change& change, News* news);
+  kube::Item<StoredJob> Decoded(const kube::Item<kube::RawObject>& raw) const;
+  std::set<JobId> WaitingBefore(const JobId& key, WallTime now) const;
+  JobUsage CountUsage(const JobId& key) const;
+  void RefreshUsage();
+
+  std::set<std::string> namespaces_;
+  ObjectCache<StoredJob> jobs_;
+  ObjectCache<kube::Pod> pods_;
+  ObjectCache<kube::Node> nodes_;
+  std::optional<CopyOnWrite<std::vector<kube::Node>>> node_list_;  // of nodes_; null: out of date
+  ObjectCache<kube::Service> services_;
+  ForeignPods foreign_;
+
+  std::set<std::pair<WallTime, JobId>> by_age_;
+  std::map<JobId, PodsOfJob> pods_by_job_;
+  std::map<JobId, std::set<std::string>> doubtful_pods_;
+  std::set<JobId> doubtful_jobs_;
+
+  std::map<JobId, TrainingJobStatus> reserved_;
+  std::map<JobId, JobUsage> usage_;  // as included in usage_sum_
+  UsageByNode usage_sum_;
+  std::set<JobId> usage_stale_;  // jobs whose entry in usage_ has to be counted anew
+};
+
+}  // namespace lockstep::control

@@ -1,0 +1,83 @@
+#include "operator/view/job_usage.h"
+
+#include <map>
+
+#include "common/contract/topology.h"
+#include "operator/api/conditions.h"
+#include "operator/api/placement.h"
+#include "operator/reconcile/build/pod.h"
+#include "operator/reconcile/gang/gang_view.h"
+#include "operator/reconcile/gang/pod_labels.h"
+
+namespace lockstep::control {
+namespace {
+
+// Whose place it is, by pod name and node. A pod has more than one while it is about to get
+// another.
+using Promised = std::map<std::string, std::map<std::string, Role>>;
+
+kube::ResourceList RequestOf(const TrainingJob& job, Role role) {
+  const RoleSpec* const spec = job.FindRole(role);
+  return spec == nullptr ? kube::ResourceList() : RequestsOf(*spec);
+}
+
+bool IsOwn(const kube::Pod& pod, const kube::Item<StoredJob>* job) {
+  const auto found = pod.labels.find(label::kJobUid);
+  return job != nullptr && found != pod.labels.end() && found->second == job->uid;
+}
+
+void AddPromised(const std::string& job, const TrainingJobStatus& status, Promised* promised) {
+  if (HasEnded(status)) {
+    return;
+  }
+  for (const PodPlacement& placement : status.placement) {
+    if (!placement.is_completed && !placement.node.empty()) {  // else it has no room yet
+      const std::string name = PlacedPodName(job, status.attempt, placement);
+      (*promised)[name].emplace(placement.node, placement.role);
+    }
+  }
+}
+
+}  // namespace
+
+JobUsage UsageOf(const kube::Item<StoredJob>* job,
+                 const TrainingJobStatus* reserved,
+                 const std::vector<const kube::Item<kube::Pod>*>& pods) {
+  JobUsage held;
+  Promised promised;
+  if (job != nullptr) {
+    AddPromised(job->key.name, job->object->job.status, &promised);
+  }
+  if (job != nullptr && reserved != nullptr) {
+    AddPromised(job->key.name, *reserved, &promised);
+  }
+  for (const kube::Item<kube::Pod>* const item : pods) {
+    const kube::Pod& pod = *item->object;
+    if (HasEnded(pod)) {
+      continue;  // its place stays promised to its successor
+    }
+    const bool is_own = IsOwn(pod, job);
+    std::string node = pod.spec.node_name;
+    if (const auto places = promised.find(item->key.name); is_own && places != promised.end()) {
+      if (node.empty() && !places->second.empty()) {
+        node = places->second.begin()->first;
+      }
+      places->second.erase(node);
+    }
+    if (!node.empty()) {
+      AddPod(node, pod.spec.container.requests, is_own ? &held.own : &held.strangers);
+    }
+  }
+  for (const auto& [name, places] : promised) {
+    for (const auto& [node, role] : places) {
+      AddPod(node, RequestOf(job->object->job, role), &held.own);
+    }
+  }
+  return held;
+}
+
+std::string PlacedPodName(const std::string& job, Attempt attempt, const PodPlacement& placement) {
+  return PodName(job, TaskOf(placement), {attempt, placement.incarnation});
+}
+
+}  // namespace lockstep::control

@@ -1,0 +1,145 @@
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "operator/kube/reflector.h"
+
+namespace lockstep::control {
+
+// Whether version `a` of an object comes before version `b`. An empty version is older than all.
+// Source: they are decimal integers of any length (apimachinery, CompareResourceVersion).
+bool IsOlderVersion(std::string_view a, std::string_view b);
+
+// The uids that were removed last. Bound: those forgotten could at worst come back with a late
+// watch event, which the event of their removal follows.
+class RecentUids {
+ public:
+  void Insert(const std::string& uid);
+
+  bool Contains(const std::string& uid) const { return uids_.count(uid) > 0; }
+
+ private:
+  static constexpr std::size_t kCountMax = 4096;  // choice: more than any gang; 0.5 MB
+
+  std::unordered_set<std::string> uids_;
+  std::deque<std::string> order_;
+};
+
+// Who told of an object.
+enum class Source {
+  kWatch,
+  kReply,  // to a call of our own: may be ahead of the watch
+};
+
+// The newest that is known of one kind of object, from its watch and from the replies to our own
+// calls. Reads our own writes: what a reply has shown is never taken back by a watch that lags.
+template <typename T>
+class ObjectCache {
+ public:
+  struct Entry {
+    kube::Item<T> item;
+    bool is_watched = false;  // the watch has shown this version or a later one
+  };
+
+  using Entries = std::map<kube::ObjectKey, Entry>;
+
+  // What a call did: `before` and `after` are null where there was, or is, nothing.
+  struct Change {
+    kube::ObjectKey key;
+    std::shared_ptr<const T> before;
+    std::shared_ptr<const T> after;
+  };
+
+  // Whether Put would take this over.
+  bool IsNews(const kube::ObjectKey& key, std::string_view uid, std::string_view version) const {
+    if (gone_.Contains(std::string(uid))) {
+      return false;
+    }
+    const auto known = entries_.find(key);
+    return known == entries_.end() || IsOlderVersion(known->second.item.resource_version, version);
+  }
+
+  // Takes over the object unless this or something newer is known.
+  Change Put(kube::Item<T> item, Source source) {
+    Change change{item.key, nullptr, nullptr};
+    if (!IsNews(item.key, item.uid, item.resource_version)) {
+      const auto known = entries_.find(item.key);
+      if (known != entries_.end() && source == Source::kWatch &&
+          known->second.item.resource_version == item.resource_version) {
+        known->second.is_watched = true;
+      }
+      return change;
+    }
+    Entry& entry = entries_[item.key];
+    if (entry.item.object != nullptr && entry.item.uid != item.uid) {
+      gone_.Insert(entry.item.uid);  // its name belongs to another now
+    }
+    change.before = std::move(entry.item.object);
+    change.after = item.object;
+    entry = Entry{std::move(item), source == Source::kWatch};
+    return change;
+  }
+
+  // The object with this uid is gone for good.
+  Change Remove(const kube::ObjectKey& key, const std::string& uid) {
+    Change change{key, nullptr, nullptr};
+    gone_.Insert(uid);
+    const auto known = entries_.find(key);
+    if (known != entries_.end() && known->second.item.uid == uid) {
+      change.before = std::move(known->second.item.object);
+      entries_.erase(known);
+    }
+    return change;
+  }
+
+  // The watch's whole selection. What only our own replies have shown stays: the list may be older
+  // than they are. Those are appended to `doubtful`.
+  std::vector<Change> Replace(const std::vector<kube::Item<T>>& items,
+                              std::vector<kube::ObjectKey>* doubtful) {
+    std::vector<Change> changes;
+    std::map<kube::ObjectKey, const kube::Item<T>*> listed;
+    for (const kube::Item<T>& item : items) {
+      listed[item.key] = &item;
+      changes.push_back(Put(item, Source::kWatch));
+    }
+    std::vector<std::pair<kube::ObjectKey, std::string>> missing;
+    for (const auto& [key, entry] : entries_) {
+      if (listed.count(key) > 0) {
+        continue;
+      }
+      if (entry.is_watched) {
+        missing.emplace_back(key, entry.item.uid);
+      } else {
+        doubtful->push_back(key);
+      }
+    }
+    for (const auto& [key, uid] : missing) {
+      changes.push_back(Remove(key, uid));
+    }
+    return changes;
+  }
+
+  // Null when nothing of that name is known.
+  const kube::Item<T>* Find(const kube::ObjectKey& key) const {
+    const auto known = entries_.find(key);
+    return known == entries_.end() ? nullptr : &known->second.item;
+  }
+
+  bool IsKnownGone(const std::string& uid) const { return gone_.Contains(uid); }
+
+  const Entries& entries() const { return entries_; }
+
+ private:
+  Entries entries_;
+  RecentUids gone_;
+};
+
+}  // namespace lockstep::control

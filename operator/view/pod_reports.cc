@@ -1,0 +1,54 @@
+#include "operator/view/pod_reports.h"
+
+#include <utility>
+
+#include "operator/view/poll_plan.h"
+
+namespace lockstep::control {
+namespace {
+
+ReportNews Compare(const StatusDocument* before, const StatusDocument& after) {
+  if (Accuses(after) || before == nullptr || before->phase != after.phase ||
+      before->epoch != after.epoch) {
+    return ReportNews::kUrgent;
+  }
+  return before->step == after.step ? ReportNews::kNone : ReportNews::kCalm;
+}
+
+}  // namespace
+
+ReportNews PodReports::Accept(const JobId& job, PodReport report) {
+  Entry& entry = entries_[job][report.pod.name];
+  const ReportNews news =
+      Compare(entry.report.has_value() ? &entry.report->document : nullptr, report.document);
+  entry.closed_at.reset();
+  entry.report = std::move(report);
+  return news;
+}
+
+ReportNews PodReports::NoteClosed(const JobId& job, const std::string& pod, TimePoint when) {
+  Entry& entry = entries_[job][pod];
+  const bool is_news = !std::exchange(entry.closed_at, when).has_value();
+  if (!is_news) {
+    return ReportNews::kNone;
+  }
+  // Before the first report that is how a pod comes up.
+  return entry.report.has_value() ? ReportNews::kUrgent : ReportNews::kCalm;
+}
+
+const PodReports::Entry* PodReports::Find(const JobId& job, const std::string& pod) const {
+  const auto pods = entries_.find(job);
+  if (pods == entries_.end()) {
+    return nullptr;
+  }
+  const auto entry = pods->second.find(pod);
+  return entry == pods->second.end() ? nullptr : &entry->second;
+}
+
+void PodReports::KeepOnly(const JobId& job, const std::set<std::string>& pods) {
+  if (const auto known = entries_.find(job); known != entries_.end()) {
+    std::erase_if(known->second, [&](const auto& entry) { return pods.count(entry.first) == 0; });
+  }
+}
+
+}  // namespace lockstep::control

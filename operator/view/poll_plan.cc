@@ -1,0 +1,102 @@
+#include "operator/view/poll_plan.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "operator/api/conditions.h"
+#include "operator/api/placement.h"
+#include "operator/reconcile/gang/pod_labels.h"
+
+namespace lockstep::control {
+namespace {
+
+// Choices: a loss is known an eighth of a second after its peers know it, seconds before a kubelet
+// tells, at the price of eight small requests a second and job; devices, and the first word of a
+// rank, soon, but not all at once with the gang's start; an accused rank before its peers' patience
+// ends. A pod more adds 2 ms, so that a gang of 500 costs no more than one of 100 does.
+constexpr Duration kCalmInterval = std::chrono::milliseconds(250);
+constexpr Duration kSurveyInterval = std::chrono::seconds(1);
+constexpr Duration kAlarmInterval = std::chrono::milliseconds(200);
+constexpr Duration kIntervalPerPod = std::chrono::milliseconds(2);
+
+// A meeting that waits so long for a peer is worth a look. Choice: images are often pulled by then,
+// and no meeting has given up.
+constexpr double kMissedSeconds = 5;
+
+constexpr std::size_t kSpeakers = 2;  // the second goes on when the first is the one that is lost
+
+struct Candidate {
+  int rank = 0;
+  const kube::Pod* pod = nullptr;
+  bool is_surveyed = true;  // its devices are known, or it has none
+};
+
+const PodPlacement* PlacementOf(const TrainingJobStatus& status, const PodIdentityLabels& pod) {
+  const PodPlacement* const placement = FindPlacement(status, pod.task);
+  const bool is_current = placement != nullptr && status.attempt == pod.number.attempt &&
+                          placement->incarnation == pod.number.incarnation;
+  return is_current ? placement : nullptr;
+}
+
+std::vector<Candidate> CandidatesOf(const TrainingJob& job,
+                                    const std::vector<const kube::Pod*>& pods) {
+  std::vector<Candidate> candidates;
+  for (const kube::Pod* pod : pods) {
+    const auto identity = ParsePodLabels(pod->labels);
+    if (!identity || !identity->rank || identity->job_uid != job.metadata.uid ||
+        pod->status.phase != kube::PodPhase::kRunning || pod->status.pod_ip.empty()) {
+      continue;
+    }
+    const PodPlacement* const placement = PlacementOf(job.status, *identity);
+    const RoleSpec* const role = job.FindRole(identity->task.role);
+    if (placement != nullptr && role != nullptr) {
+      candidates.push_back({*identity->rank, pod, role->gpus == 0 || !placement->devices.empty()});
+    }
+  }
+  std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
+    return a.rank < b.rank;
+  });
+  return candidates;
+}
+
+}  // namespace
+
+bool Accuses(const StatusDocument& document) {
+  return std::any_of(document.peers.begin(), document.peers.end(), [](const PeerStatus& peer) {
+    return peer.state == PeerState::kSilent || peer.state == PeerState::kLost ||
+           (peer.state == PeerState::kMissing && peer.silent_seconds >= kMissedSeconds);
+  });
+}
+
+std::vector<PollTarget> PollPlan(const TrainingJob& job,
+                                 const std::vector<const kube::Pod*>& pods,
+                                 const PollKnowledge& known) {
+  std::vector<PollTarget> targets;
+  if (HasEnded(job.status)) {
+    return targets;
+  }
+  const std::vector<Candidate> candidates = CandidatesOf(job, pods);
+  const bool is_alarmed =
+      std::any_of(candidates.begin(), candidates.end(), [&](const Candidate& candidate) {
+        const std::string& name = candidate.pod->name;
+        const auto document = known.documents.find(name);
+        // One that never told anything has not begun to listen.
+        return document != known.documents.end() &&
+               (Accuses(*document->second) || known.closed.count(name) > 0);
+      });
+  const Duration load = static_cast<int64_t>(candidates.size()) * kIntervalPerPod;
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    const kube::Pod& pod = *candidates[i].pod;
+    if (is_alarmed) {
+      targets.push_back({pod.name, pod.status.pod_ip, kAlarmInterval + load});
+    } else if (i < kSpeakers && known.documents.count(pod.name) > 0) {
+      targets.push_back({pod.name, pod.status.pod_ip, kCalmInterval});
+    } else if (i < kSpeakers || !candidates[i].is_surveyed) {
+      targets.push_back({pod.name, pod.status.pod_ip, kSurveyInterval + load});
+    }
+  }
+  return targets;
+}
+
+}  // namespace lockstep::control

@@ -1,0 +1,115 @@
+#include "operator/view/poll_plan.h"
+
+#include <deque>
+
+#include <gtest/gtest.h>
+
+#include "operator/api/conditions.h"
+#include "operator/reconcile/gang/pod_labels.h"
+#include "operator/reconcile/testing.h"
+
+namespace lockstep::control {
+namespace {
+
+class PollPlanTest : public testing::Test {
+ protected:
+  PollPlanTest() : job_(MakeTrainingJob(4)) {
+    for (int i = 0; i < 4; ++i) {
+      PodPlacement placement;
+      placement.index = i;
+      job_.status.placement.push_back(placement);
+      kube::Pod pod;
+      pod.name = "mnist-worker-" + std::to_string(i);
+      pod.labels =
+          EncodePodLabels({"mnist", job_.metadata.uid, {Role::kWorker, i}, i, PodNumber{}});
+      pod.status.phase = kube::PodPhase::kRunning;
+      pod.status.pod_ip = "10.0.0." + std::to_string(i);
+      pods_.push_back(pod);
+    }
+  }
+
+  std::vector<PollTarget> Plan() const {
+    std::vector<const kube::Pod*> pods;
+    for (const kube::Pod& pod : pods_) {
+      pods.push_back(&pod);
+    }
+    return PollPlan(job_, pods, known_);
+  }
+
+  // The pods that are asked, in order.
+  std::string Asked() const {
+    std::string names;
+    for (const PollTarget& target : Plan()) {
+      names += target.pod.substr(target.pod.size() - 1);
+    }
+    return names;
+  }
+
+  TrainingJob job_;
+  std::deque<kube::Pod> pods_;
+  PollKnowledge known_;
+};
+
+TEST_F(PollPlanTest, TwoLowestRanksThatRunSpeakForAll) {
+  EXPECT_EQ(Asked(), "01");
+  pods_[0].status.phase = kube::PodPhase::kFailed;
+  EXPECT_EQ(Asked(), "12");
+  pods_[1].status.pod_ip.clear();
+  EXPECT_EQ(Asked(), "23");
+}
+
+TEST_F(PollPlanTest, OneThatHasToldNothingYetIsAskedLessOften) {
+  const StatusDocument document;
+  known_.documents["mnist-worker-1"] = &document;
+  const std::vector<PollTarget> targets = Plan();
+  ASSERT_EQ(targets.size(), 2u);
+  EXPECT_GT(targets[0].interval, targets[1].interval);
+}
+
+TEST_F(PollPlanTest, AccusationMakesAllBeAsked) {
+  StatusDocument document;
+  document.peers = {{3, Incarnation(0), PeerState::kConnected, "", 0}};
+  known_.documents["mnist-worker-0"] = &document;
+  EXPECT_EQ(Asked(), "01");
+
+  document.peers.front().state = PeerState::kSilent;
+  EXPECT_EQ(Asked(), "0123");
+}
+
+TEST_F(PollPlanTest, PeerThatIsMissedForLongMakesAllBeAsked) {
+  StatusDocument document;
+  document.peers = {{3, Incarnation(0), PeerState::kMissing, "", 4.9}};
+  known_.documents["mnist-worker-0"] = &document;
+  EXPECT_EQ(Asked(), "01");
+
+  document.peers.front().silent_seconds = 5;
+  EXPECT_EQ(Asked(), "0123");
+}
+
+TEST_F(PollPlanTest, RankThatNoLongerListensMakesAllBeAsked) {
+  known_.closed = {"mnist-worker-0"};
+  EXPECT_EQ(Asked(), "01");  // it is not up yet
+
+  const StatusDocument document;
+  known_.documents["mnist-worker-0"] = &document;
+  EXPECT_EQ(Asked(), "0123");
+}
+
+TEST_F(PollPlanTest, RanksAreAskedUntilTheirDevicesAreKnown) {
+  job_.spec.roles.front().gpus = 1;
+  EXPECT_EQ(Asked(), "0123");
+
+  job_.status.placement[2].devices = {"GPU-1"};
+  EXPECT_EQ(Asked(), "013");
+}
+
+TEST_F(PollPlanTest, OlderPodsAndEndedJobsAreLeftAlone) {
+  job_.status.placement[0].incarnation = Incarnation(1);
+  EXPECT_EQ(Asked(), "12");
+
+  SetCondition(&job_.status, {ConditionType::kSucceeded, true, "Done", ""}, WallTime{});
+  EXPECT_EQ(Asked(), "");
+}
+
+}  // namespace
+}  // namespace lockstep::control

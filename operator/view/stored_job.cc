@@ -1,0 +1,88 @@
+#include "operator/view/stored_job.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "common/base/rfc3339.h"
+#include "common/json/json.h"
+#include "operator/api/conditions.h"
+#include "operator/api/decode.h"
+#include "operator/api/encode.h"
+#include "operator/reconcile/gang/queue.h"
+
+namespace lockstep::control {
+namespace {
+
+// Problems that a condition's message names; more than anybody mends at once.
+constexpr std::size_t kProblemsToldMax = 5;
+
+std::string Describe(const std::vector<Error>& errors) {
+  std::string text;
+  for (std::size_t i = 0; i < std::min(errors.size(), kProblemsToldMax); ++i) {
+    text += (i == 0 ? "" : "; ") + errors[i].ToString();
+  }
+  if (errors.size() > kProblemsToldMax) {
+    text += "; and " + std::to_string(errors.size() - kProblemsToldMax) + " more";
+  }
+  return text;
+}
+
+}  // namespace
+
+StoredJob DecodeStoredJob(std::string_view json) {
+  StoredJob stored;
+  const Result<Json> document = ParseJson(json);
+  if (!document.ok()) {
+    stored.problem = document.error().ToString();
+    return stored;
+  }
+  DecodedJob decoded = DecodeTrainingJob(*document);
+  stored.job = std::move(decoded.job);
+  stored.problem = Describe(decoded.errors);
+  std::vector<Error> ignored;
+  ObjectReader object(*document, "", &ignored);
+  if (const Json* metadata = object.Find("metadata")) {
+    ObjectReader reader(*metadata, "metadata", &ignored);
+    stored.created =
+        ParseRfc3339(reader.String("creationTimestamp").value_or("")).value_or(WallTime{});
+    stored.is_deleting = reader.Has("deletionTimestamp");
+  }
+  return stored;
+}
+
+bool WantsPlace(const StoredJob& stored) {
+  return stored.problem.empty() && !stored.is_deleting && IsOurs(stored.job) &&
+         !HasEnded(stored.job.status) && stored.job.status.placement.empty() &&
+         !stored.job.spec.run_policy.suspend;
+}
+
+bool IsInQueue(const StoredJob& stored, WallTime now) {
+  return stored.problem.empty() && !stored.is_deleting && WaitsForRoom(stored.job, now);
+}
+
+bool FreesRoom(const StoredJob* before, const StoredJob* after) {
+  if (before == nullptr) {
+    return false;
+  }
+  if (after == nullptr) {
+    return true;
+  }
+  return HasEnded(before->job.status) != HasEnded(after->job.status) ||
+         WantsPlace(*before) != WantsPlace(*after);
+}
+
+std::string StatusBody(const TrainingJob& job, const std::string& version) {
+  const Json object = {{"apiVersion", kApiVersion},
+                       {"kind", kTrainingJobKind},
+                       {"metadata",
+                        {{"name", job.metadata.name},
+                         {"namespace", job.metadata.namespace_name},
+                         {"uid", job.metadata.uid},
+                         {"resourceVersion", version}}},
+                       {"status", EncodeStatus(job)}};
+  return DumpJson(object);
+}
+
+}  // namespace lockstep::control
