@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "common/base/rfc3339.h"
 #include "operator/kube/decode.h"
 
 namespace lockstep::control::kube {

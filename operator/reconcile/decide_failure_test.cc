@@ -306,9 +306,9 @@ TEST(DecideGangRestart, CommandGangStartsAnewOnceAllItsPodsHaveEnded) {
 
   Decision decision = world.Step();
   EXPECT_EQ(DescribeEffects(decision),
-            "delete pod mnist-worker-0 within 30 s: attempt over\n"
-            "delete pod mnist-worker-1 within 30 s: attempt over\n"
-            "delete pod mnist-worker-2 within 30 s: attempt over\n");
+            "delete pod mnist-worker-0 within 2 s: attempt over\n"
+            "delete pod mnist-worker-1 within 2 s: attempt over\n"
+            "delete pod mnist-worker-2 within 2 s: attempt over\n");
   EXPECT_EQ(decision.status.attempt, Attempt(1));
   EXPECT_EQ(decision.status.epoch, Epoch(1));
   EXPECT_TRUE(decision.status.placement.empty());
