@@ -22,6 +22,7 @@ struct TerminationMessage {
   std::optional<Step> last_step;
   std::optional<Step> last_checkpoint_step;
   std::optional<int> culprit_rank;      // the peer at fault, where one is known
+  std::optional<std::string> tail;      // the last lines of a program that failed
   std::optional<SampleCounts> samples;  // of a finished training
   std::optional<TestResult> result;     // of a finished training that was tested
   // The mean over the last data epoch, up to the last step; absent when nothing was trained and
@@ -31,8 +32,9 @@ struct TerminationMessage {
   friend bool operator==(const TerminationMessage&, const TerminationMessage&) = default;
 };
 
-// One line of JSON of at most kTerminationMessageBytesMax bytes; a longer reason is cut between
-// characters and ends in "...". Invalid UTF-8 is replaced.
+// One line of JSON of at most kTerminationMessageBytesMax bytes; what is too long gives
+// way: of the tail its beginning, then the reason's end, which becomes "...". Invalid UTF-8 is
+// replaced.
 std::string EncodeTerminationMessage(const TerminationMessage& message);
 
 // Strict: unknown fields and wrong types are errors. Programs of others write what they like here,
