@@ -68,8 +68,8 @@ TEST(DecodePod, ReadsWhatIsUsed) {
   expected.spec.container.requests = {3010, int64_t{2} << 30, 2};  // the init container's cpu wins
   expected.status.phase = PodPhase::kRunning;
   expected.status.pod_ip = "10.0.0.7";
-  expected.status.termination =
-      ContainerTermination{137, 9, "OOMKilled", "last words", ParseRfc3339("2026-11-21T10:22:03Z")};
+  expected.status.termination = ContainerTermination{
+      137, 9, "OOMKilled", "last words", ParseRfc3339("2026-11-21T10:22:03Z"), "trainer"};
   EXPECT_EQ(*item->object, expected);
 }
 

@@ -230,7 +230,11 @@ void AnswerFailures(const GangView& view,
   const Failure& origin = OriginOf(failures, builder->is_training());
   if (const auto until = PatienceWithEcho(*builder, view, failures)) {
     builder->WakeAt(*until);
-  } else if (origin.response == FailureResponse::kFailJob) {
+    return;
+  }
+  builder->mutable_status()->last_failure = {
+      origin.pod_name, builder->now(), origin.sentence, origin.tail};
+  if (origin.response == FailureResponse::kFailJob) {
     FailFor(origin, builder);
   } else if (CanReplace(*builder, view, failures)) {
     if (RequireBudget(failures, builder)) {

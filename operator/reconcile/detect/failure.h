@@ -21,6 +21,7 @@ struct Failure {
   FailureResponse response = FailureResponse::kRestart;
   bool is_node_at_fault = false;     // a successor had better be elsewhere
   std::optional<WallTime> ended_at;  // by its node's clock, where that said so
+  std::string tail;                  // the last lines of its output, where they are known
   std::string sentence;  // "pod mnist-worker-1 (rank 1) killed by SIGKILL (exit code 137)"
 };
 
