@@ -32,16 +32,19 @@ struct LastWords {
   std::string tail;
 };
 
+std::string EndOf(const std::string& text) {
+  return text.size() > kTailBytesMax ? text.substr(text.size() - kTailBytesMax) : text;
+}
+
 LastWords ReadLastWords(const std::string& message, bool was_killed) {
   LastWords words;
   if (const auto decoded = DecodeTerminationMessage(message); decoded.ok()) {
     words.reason = CutText(decoded->reason, kLastWordsBytesMax);
     words.rank = decoded->culprit_rank;
-    words.tail = decoded->tail.value_or("");
+    words.tail = EndOf(decoded->tail.value_or(""));
     return words;
   }
-  words.tail =
-      message.size() > kTailBytesMax ? message.substr(message.size() - kTailBytesMax) : message;
+  words.tail = EndOf(message);
   words.reason = was_killed ? "" : CutText(LastLine(message), kLastWordsBytesMax);
   return words;
 }
