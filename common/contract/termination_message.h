@@ -22,12 +22,13 @@ struct TerminationMessage {
   std::optional<Step> last_step;
   std::optional<Step> last_checkpoint_step;
   std::optional<int> culprit_rank;      // the peer at fault, where one is known
-  std::optional<std::string> tail;      // the last lines of a program that failed
   std::optional<SampleCounts> samples;  // of a finished training
   std::optional<TestResult> result;     // of a finished training that was tested
   // The mean over the last data epoch, up to the last step; absent when nothing was trained and
   // when not a finite number.
   std::optional<double> training_loss;
+  // The last lines of a command that failed.
+  std::optional<std::string> tail = std::nullopt;
 
   friend bool operator==(const TerminationMessage&, const TerminationMessage&) = default;
 };
