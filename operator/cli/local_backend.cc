@@ -117,7 +117,7 @@ Status LocalBackend::Carry(const SendControl& effect) {
   HttpRequest request;
   request.method = "POST";
   request.address = pod->status.pod_ip;
-  request.port = static_cast<uint16_t>(kStatusPort);
+  request.port = static_cast<uint16_t>(StatusPortOf(options_.settings.addressing));
   request.target = "/control";
   request.body = EncodeControlMessage(effect.message);
   request.headers[kControlSignatureHeader] = SignControlBody(options_.job_key, request.body);

@@ -156,7 +156,8 @@ PodSettings SettingsOf(const Workshop& shop,
                        const RunDirectory& directory,
                        const LoopbackBlock& block) {
   PodSettings settings;
-  settings.addressing = LoopbackAddressing{block.prefix(), block.MeshPortBase()};
+  settings.addressing = LoopbackAddressing{block.prefix(), block.port_base()};
+  settings.expands_references = true;
   settings.runtime_path = shop.runtime;
   settings.job_directory = directory.path();
   settings.data_directory = shop.folder;
@@ -188,6 +189,15 @@ PodRunnerOptions ClusterOptionsOf(const RunArguments& arguments,
   return options;
 }
 
+// "pods listen on 127.83.7.1 to 127.83.7.3, ports 12032 to 12038; status and metrics on port 12033"
+std::string DescribePlaces(const LoopbackBlock& block, const JobTopology& topology, int pod_count) {
+  const int last_port = block.port_base() + LoopbackPortCount(topology) - 1;
+  return "pods listen on " + block.Address(0) +
+         (pod_count > 1 ? " to " + block.Address(pod_count - 1) : "") + ", ports " +
+         std::to_string(block.port_base()) + " to " + std::to_string(last_port) +
+         "; status and metrics on port " + std::to_string(StatusPortOf(topology.addressing));
+}
+
 Result<RunSummary> Carry(const RunArguments& arguments,
                          const Workshop& shop,
                          const RunDirectory& directory,
@@ -196,13 +206,10 @@ Result<RunSummary> Carry(const RunArguments& arguments,
                             MakeRunLog(directory.LogFile(), arguments.verbose, console));
   LOCKSTEP_ASSIGN_OR_RETURN(StopSignals signals, StopSignals::Block());
   Prng prng(std::strtoull(RandomHex(8).c_str(), nullptr, 16));
-  LOCKSTEP_ASSIGN_OR_RETURN(const LoopbackBlock block,
-                            LoopbackBlock::Reserve(shop.pod_count,
-                                                   {uint16_t{kMeshPort},
-                                                    uint16_t{kStatusPort},
-                                                    uint16_t{kHorovodPort},
-                                                    uint16_t{kMasterPort}},
-                                                   &prng));
+  const JobTopology shape = TopologyOf(shop.job, LoopbackAddressing{});
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      const LoopbackBlock block,
+      LoopbackBlock::Reserve({shop.pod_count, LoopbackPortCount(shape), shape.master_port}, &prng));
   RunSessionOptions options;
   options.job = shop.job;
   options.machine = shop.machine;
@@ -211,6 +218,8 @@ Result<RunSummary> Carry(const RunArguments& arguments,
   options.run_directory = directory.path();
   options.chaos = arguments.chaos;
   options.timeout = arguments.timeout;
+  console->Print(
+      DescribePlaces(block, TopologyOf(shop.job, options.settings.addressing), shop.pod_count));
   // The pods' guard is forked here, before the HTTP client starts its thread.
   LOCKSTEP_ASSIGN_OR_RETURN(
       const std::unique_ptr<PodRunner> pods,
@@ -218,6 +227,7 @@ Result<RunSummary> Carry(const RunArguments& arguments,
   HttpClient client(kStatusBytesMax);
   LocalPollerOptions poller_options;
   poller_options.job_key = directory.job_key();
+  poller_options.port = StatusPortOf(options.settings.addressing);
   LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<LocalPoller> poller,
                             LocalPoller::Make(poller_options, &client));
   const RunSessionParts parts{pods.get(), &client, poller.get(), &signals, console, logger.get()};

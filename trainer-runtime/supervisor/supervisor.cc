@@ -399,6 +399,8 @@ Result<std::vector<SupervisedProcess>> PlanProcesses(const WorkerEnvironment& en
     LOCKSTEP_ASSIGN_OR_RETURN(process.environment,
                               RenderEnvironmentForProcess(environment, local_rank));
     process.environment.insert(inherited.begin(), inherited.end());  // what is there stays
+    // A program that dies takes the lines with it that it has not written yet.
+    process.environment.try_emplace("PYTHONUNBUFFERED", "1");
     std::string name = TaskName(environment.task);
     if (environment.rank.has_value()) {
       process.rank = *environment.rank + local_rank;

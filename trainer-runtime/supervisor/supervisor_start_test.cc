@@ -76,6 +76,14 @@ TEST_F(SupervisorStartTest, ProgramSeesTheEnvironmentOfItsRank) {
   EXPECT_THAT(SortedLines(), Contains("[rank 3] LOCAL_RANK=1"));
 }
 
+// An empty value is one that somebody chose: Python buffers then.
+TEST_F(SupervisorStartTest, PythonWritesAtOnceUnlessToldOtherwise) {
+  const WorkerEnvironment pod = EnvironmentOf(ThreeWorkers(1), {Role::kWorker, 0});
+  EXPECT_EQ(PlanProcesses(pod, {}, true).value()[0].environment.at("PYTHONUNBUFFERED"), "1");
+  const auto told = PlanProcesses(pod, {{"PYTHONUNBUFFERED", ""}}, true).value();
+  EXPECT_EQ(told[0].environment.at("PYTHONUNBUFFERED"), "");
+}
+
 TEST_F(SupervisorStartTest, PrefixIsTheRoleWherePodIsNoRank) {
   JobTopology topology = ThreeWorkers(1);
   topology.roles.push_back({Role::kEvaluator, 1, 1});
