@@ -4,7 +4,7 @@
 #   scripts/test.sh                 what the gate runs
 #   scripts/test.sh --sanitizers    also the asan-ubsan and tsan builds of all tests
 #   scripts/test.sh --peers         also programs written for TensorFlow (installs 1.5 GB)
-#   scripts/test.sh --soak          also 200 random runs under chaos, which take a quarter of an hour
+#   scripts/test.sh --soak          also 200 random runs under chaos (a quarter of an hour)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/lib.sh
