@@ -39,6 +39,13 @@ struct RunSessionParts {
   Logger* logger;
 };
 
+// How far a run is in ending before its job does.
+enum class Stop { kNone, kGraceful, kKill };
+
+// What a signal makes of it: the first asks for a checkpoint, another kills. A terminal that goes
+// away sends SIGHUP to the whole session, often twice: it never kills.
+Stop StopAfterSignal(Stop stop, int signal);
+
 // One run from the first pass to the last pod: turns signals, pod changes, reports and time into
 // controller steps, one after the other on one thread, which owns all state.
 class RunSession {
@@ -49,11 +56,10 @@ class RunSession {
   RunSummary Run();
 
  private:
-  enum class Stop { kNone, kGraceful, kKill };
-
   void HandleSignals(TimePoint now);
   void HandlePods(TimePoint now);
   void HandleReports();
+  void TellRemarks();
   void HandleChaos(TimePoint now);
   void Break(const ChaosAction& action);
   void HandleTimeout(TimePoint now);
@@ -62,6 +68,7 @@ class RunSession {
   void BeginStop(RunOutcome outcome, const std::string& reason, TimePoint now);
   std::string GraceWords() const;
   void Say(const std::string& text);
+  void Warn(const std::string& text);
   void SayEvent(const Event& event);
   void ShowProgress(TimePoint now);
   void Wait(TimePoint now);
@@ -69,6 +76,7 @@ class RunSession {
   bool HasLivingPods() const;
   Duration PollInterval() const;
   RunSummary Summarize() const;
+  void FillOutcome(RunSummary* summary) const;
 
   RunSessionOptions options_;
   RunSessionParts parts_;
