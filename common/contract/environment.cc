@@ -54,6 +54,9 @@ void RenderOwn(const WorkerEnvironment& environment, EnvironmentMap* variables) 
   SetNumber(env::kRendezvousTimeoutSeconds, environment.rendezvous_timeout.count(), variables);
   SetNumber(env::kSilentAfterMs, environment.silent_after.count(), variables);
   SetUnlessEmpty(env::kCluster, environment.cluster, variables);
+  if (environment.control_counter > 0) {
+    SetNumber(env::kControlCounter, environment.control_counter, variables);
+  }
 }
 
 void RenderForTorch(const WorkerEnvironment& environment,
@@ -231,6 +234,8 @@ void ReadSettings(VariableReader* reader, WorkerEnvironment* environment) {
       env::kRendezvousTimeoutSeconds, 1, kSecondsMax, kDefaultRendezvousTimeout.count()));
   environment->silent_after = std::chrono::milliseconds(
       reader->Number(env::kSilentAfterMs, 1, kSecondsMax * 1000, kDefaultSilentAfter.count()));
+  environment->control_counter =
+      reader->Number(env::kControlCounter, 0, std::numeric_limits<int64_t>::max(), 0);
 }
 
 // Beyond what Linux passes on a program could not be told either: that is said before it starts.
@@ -275,6 +280,12 @@ Status CheckAgainstTfConfig(const WorkerEnvironment& environment) {
     return Contradiction(env::kTfConfig,
                          "task " + TaskName(*config.task),
                          "LOCKSTEP_ROLE = " + std::string(RoleName(environment.task.role)));
+  }
+  if (config.is_sparse && environment.processes > 1) {
+    return Contradiction(env::kTfConfig,
+                         "a sparse cluster",
+                         "one that lists every peer, for LOCKSTEP_PROCESSES = " +
+                             std::to_string(environment.processes));
   }
   if (config.is_sparse) {
     return OkStatus();

@@ -32,6 +32,7 @@ WorkerEnvironment Sample(const JobTopology& topology, const TaskId& task) {
   environment.termination_message_file = "/dev/termination-log";
   environment.rendezvous_timeout = std::chrono::seconds(42);
   environment.silent_after = std::chrono::milliseconds(900);
+  environment.control_counter = 17;
   return environment;
 }
 
@@ -60,6 +61,7 @@ TEST(Environment, HoldsEveryVariableOfTheContract) {
       {"LOCKSTEP_TERMINATION_MESSAGE_FILE", "/dev/termination-log"},
       {"LOCKSTEP_RENDEZVOUS_TIMEOUT_SECONDS", "42"},
       {"LOCKSTEP_SILENT_AFTER_MS", "900"},
+      {"LOCKSTEP_CONTROL_COUNTER", "17"},
       {"TF_CONFIG",
        R"({"cluster":{"worker":["127.4.5.1:2222","127.4.5.1:2231","127.4.5.2:2222",)"
        R"("127.4.5.2:2231"]},"task":{"type":"worker","index":3}})"},
@@ -116,6 +118,22 @@ TEST(Environment, RoundTripsForEveryPodAndForm) {
   sparse.tf_config =
       MakeTfConfig(Topologies()[2], {{Role::kWorker, 1}, 0}, {false, false, true}).value();
   EXPECT_EQ(ParseEnvironment(RenderEnvironment(sparse).value()).value(), sparse);
+}
+
+// The legacy form names the peers of one process; the pod's others would have to guess theirs.
+TEST(Environment, ASparseTfConfigOfSeveralProcessesIsRefusedByName) {
+  WorkerEnvironment environment = Sample(Topologies()[2], {Role::kWorker, 1});
+  environment.tf_config =
+      MakeTfConfig(Topologies()[2], {{Role::kWorker, 1}, 0}, {false, false, true}).value();
+  EnvironmentMap variables = RenderEnvironment(environment).value();
+  variables["LOCKSTEP_PROCESSES"] = "2";
+  variables["LOCKSTEP_RANK"] = "1";
+  const Result<WorkerEnvironment> read = ParseEnvironment(variables);
+  ASSERT_FALSE(read.ok());
+  EXPECT_EQ(read.error().code(), ErrorCode::kMismatch);
+  EXPECT_EQ(read.error().ToString(),
+            "TF_CONFIG: a sparse cluster found, expected one that lists every peer, for "
+            "LOCKSTEP_PROCESSES = 2");
 }
 
 TEST(Environment, ProcessesOfAJobSeeDistinctConsistentRanks) {
