@@ -93,6 +93,82 @@ class Messages(LocalTest):
         self.assertIn("--help", ran.stderr + ran.stdout)
 
 
+class Trainer(LocalTest):
+    """What a rank says of its own input, and how it hears of a stop, whatever its peers do."""
+
+    def train(self, variables, workers=1, **manifest):
+        """Runs rank 0 alone; returns (exit code, termination message)."""
+        file = self.scratch / "job.yaml"
+        file.write_text(training_manifest(workers=workers, **manifest))
+        rendered = subprocess.run([BIN / "lockstep", "render", file, "--output", "json"],
+                                  capture_output=True, text=True, check=True).stdout
+        last_words = self.scratch / "last-words"
+        last_words.unlink(missing_ok=True)
+        environment = {
+            **os.environ,
+            **json.loads(rendered)["pods"][0]["env"],
+            "LOCKSTEP_TERMINATION_MESSAGE_FILE": str(last_words),
+            "LOCKSTEP_CHECKPOINT_DIR": str(self.scratch / "checkpoints"),
+            # Far above what a rank needs to find its own fault.
+            "LOCKSTEP_RENDEZVOUS_TIMEOUT_SECONDS": "20",
+            **variables,
+        }
+        environment.pop("LOCKSTEP_JOB_KEY_FILE", None)
+        ran = subprocess.run([RUNTIME, "train"], env=environment, capture_output=True, text=True,
+                             timeout=60)
+        said = json.loads(last_words.read_text()) if last_words.exists() else {}
+        return ran.returncode, said
+
+    def assert_own_fault(self, ran, *words):
+        code, said = ran
+        self.assertEqual(code, 64, said)
+        self.assertEqual(said["outcome"], "permanent")
+        for word in words:
+            self.assertIn(word, said["reason"])
+
+    def broken_data(self, content=None):
+        """A data set whose images are `content`; None: a folder."""
+        folder = self.scratch / "data"
+        folder.mkdir(exist_ok=True)
+        for name in ("t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz"):
+            (folder / name).unlink(missing_ok=True)
+            if content is None:
+                (folder / name).mkdir()
+            else:
+                (folder / name).write_bytes(content)
+        return folder
+
+    def test_data_that_is_a_folder_is_the_ranks_own_fault(self):
+        self.assert_own_fault(self.train({}, mnist=self.broken_data()), "Is a directory")
+
+    def test_an_absurd_header_is_the_ranks_own_fault(self):
+        header = bytes([0, 0, 8, 3]) + b"\xff\xff\xff\xff" * 3
+        self.assert_own_fault(self.train({}, mnist=self.broken_data(header)), "t10k-")
+
+    def test_a_checkpoint_folder_below_a_file_is_the_ranks_own_fault(self):
+        file = self.scratch / "file"
+        file.write_text("")
+        ran = self.train({"LOCKSTEP_CHECKPOINT_DIR": str(file / "checkpoints")})
+        self.assert_own_fault(ran, "Not a directory")
+
+    def test_its_own_fault_is_told_while_its_peers_are_not_there(self):
+        header = bytes([0, 0, 8, 3]) + b"\xff\xff\xff\xff" * 3
+        ran = self.train({}, workers=2, mnist=self.broken_data(header))
+        self.assert_own_fault(ran, "t10k-")
+
+    def test_a_stop_while_it_starts_is_heard(self):
+        # The driver's library is the first thing that takes time; this one has the process told to
+        # end meanwhile. Without a handler that is the end of a process, and nothing to the first
+        # one of a container.
+        library = BIN / "liblockstep_test_nvml.so"
+        self.assertTrue(library.exists(), "build the target lockstep_test_nvml")
+        (self.scratch / "libnvidia-ml.so.1").symlink_to(library)
+        code, said = self.train({"LD_LIBRARY_PATH": str(self.scratch),
+                                 "LOCKSTEP_TEST_NVML_SIGTERM": "1"}, workers=2)
+        self.assertEqual(code, 143)
+        self.assertEqual(said.get("reason"), "stopped on request")
+
+
 class Install(LocalTest):
     """What an init container does in front of a user's own image."""
 
