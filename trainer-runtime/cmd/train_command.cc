@@ -345,8 +345,9 @@ int TrainCommand(const EnvironmentMap& variables, const TrainCommandOptions& opt
                                   .WithField(env::kRole)
                             : spec.error();
     options.logger->Error("nothing to train", {{"error", error.ToString()}});
-    WriteTerminationMessage(
-        *environment, {Outcome::kPermanent, error.ToString(), {}, {}, {}, {}, {}}, options.logger);
+    WriteTerminationMessage(*environment,
+                            {Outcome::kPermanent, error.ToString(), {}, {}, {}, {}, {}, {}},
+                            options.logger);
     return kExitUserError;
   }
   TrainingProcess process(std::move(environment).value(), std::move(spec).value(), options);
