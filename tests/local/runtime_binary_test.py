@@ -3,8 +3,10 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import tempfile
+import time
 import unittest
 
 from harness import BIN, LocalTest, training_manifest
@@ -167,6 +169,47 @@ class Trainer(LocalTest):
                                  "LOCKSTEP_TEST_NVML_SIGTERM": "1"}, workers=2)
         self.assertEqual(code, 143)
         self.assertEqual(said.get("reason"), "stopped on request")
+
+
+class Leaving(LocalTest):
+    """Ranks that are asked to go while the others stay."""
+
+    EVERY = 300  # steps between the checkpoints that nobody asks for
+
+    def start_training(self):
+        started = self.start(
+            training_manifest(workers=2, steps=1000000, every_steps=self.EVERY))
+        self.wait_for(lambda: self.checkpoints(started))
+        return started
+
+    def checkpoints(self, started):
+        """The steps of the run's checkpoints, oldest first."""
+        _, directory, _ = started
+        return sorted(int(entry.name.removeprefix("step-"))
+                      for entry in (directory / "checkpoints").glob("step-*"))
+
+    def is_asked_for(self, started):
+        return any(step % self.EVERY != 0 for step in self.checkpoints(started))
+
+    def test_a_chief_that_leaves_alone_writes_a_checkpoint(self):
+        started = self.start_training()
+        process, directory, _ = started
+        try:
+            os.kill(self.pid_of(directory, "quick-worker-0"), signal.SIGTERM)
+            self.wait_for(lambda: self.is_asked_for(started))
+        finally:
+            process.send_signal(signal.SIGINT)
+            self.finish(started)
+
+    def test_a_frozen_worker_does_not_hold_up_a_stop(self):
+        started = self.start_training()
+        process, directory, _ = started
+        os.kill(self.pid_of(directory, "quick-worker-1"), signal.SIGSTOP)
+        process.send_signal(signal.SIGINT)
+        before = time.monotonic()
+        self.finish(started)
+        self.assertLess(time.monotonic() - before, 15)  # half of the grace period
+        self.assertTrue(self.is_asked_for(started))
 
 
 class Install(LocalTest):

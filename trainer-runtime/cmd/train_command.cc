@@ -57,6 +57,7 @@ class TrainingProcess {
 
   Result<TrainerVerdict> Train();
   Status StartService();
+  void SaveBeforeLeaving();
   Status StartSession();
   void EndSession();
   void StartLoading();
@@ -68,6 +69,11 @@ class TrainingProcess {
   Ending ConcludeError(const Error& error);
   uint64_t PlanHash() const;
   void OnControl(const ControlMessage& message);
+
+  // False for a replacement that came when the others had finished.
+  bool HasTrainedToTheEnd() const {
+    return trainer_.has_value() && trainer_->last_applied().value() >= trainer_->step_count_total();
+  }
 
   int rank() const { return environment_.rank.value_or(0); }
 
@@ -96,7 +102,7 @@ int TrainingProcess::Run() {
   if (trainer_.has_value()) {
     message.last_step = trainer_->last_applied();
   }
-  if (ending.exit_code == kExitSuccess) {
+  if (ending.exit_code == kExitSuccess && HasTrainedToTheEnd()) {
     const SampleTotals totals = trainer_->SampleTotalsNow();
     message.samples = SampleCounts{totals.consumed, totals.expected, totals.lost, totals.repeated};
     if (const std::optional<EvaluationResult>& result = trainer_->test_result()) {
@@ -125,7 +131,8 @@ Result<TrainerVerdict> TrainingProcess::Train() {
   StartLoading();
   LOCKSTEP_RETURN_IF_ERROR(StartService());
   LOCKSTEP_RETURN_IF_ERROR(StartSession());
-  TrainerVerdict verdict = TrainerVerdict::kLeft;
+  // What the others have come to where this rank comes too late for the end.
+  TrainerVerdict verdict = TrainerVerdict::kFinished;
   MeetingSteps steps;
   steps.held = [this] {
     return trainer_.has_value() ? HeldState{trainer_->has_state(), trainer_->last_applied()}
@@ -138,6 +145,11 @@ Result<TrainerVerdict> TrainingProcess::Train() {
   };
   steps.work = [this, &verdict](const JoinedMeeting& meeting) -> Status {
     LOCKSTEP_ASSIGN_OR_RETURN(verdict, TrainInMeeting(meeting));
+    if (verdict == TrainerVerdict::kFinished) {
+      session_->Finish();
+    } else if (verdict == TrainerVerdict::kLeft) {
+      SaveBeforeLeaving();
+    }
     return OkStatus();
   };
   steps.on_broken = [this](Epoch epoch, const Error& error) {
@@ -148,6 +160,19 @@ Result<TrainerVerdict> TrainingProcess::Train() {
     return verdict;
   }
   return LoadingFault().value_or(ended.error());
+}
+
+// A chief leaves alone: the others hold the state, but nobody writes it until there is a new chief.
+// Should they be asked to leave one by one, this is the newest checkpoint.
+void TrainingProcess::SaveBeforeLeaving() {
+  if (rank() != 0 || checkpoints_ == nullptr) {
+    return;
+  }
+  const Status saved =
+      trainer_->SaveNow(environment_.world_size, Deadline::After(SteadyNow(), environment_.grace));
+  if (!saved.ok()) {
+    options_.logger->Error("left without a checkpoint", {{"error", saved.error().ToString()}});
+  }
 }
 
 Status TrainingProcess::StartService() {
@@ -262,6 +287,10 @@ TrainingProcess::Ending TrainingProcess::Conclude(Result<TrainerVerdict> verdict
   }
   switch (*verdict) {
     case TrainerVerdict::kFinished:
+      if (!HasTrainedToTheEnd()) {
+        observer_->Stopped();
+        return {kExitSuccess, "the other ranks had finished the training"};
+      }
       observer_->Finished(trainer_->test_result(), trainer_->SampleTotalsNow());
       return {kExitSuccess, "training finished"};
     case TrainerVerdict::kStopped:
