@@ -57,7 +57,7 @@ RunSession::RunSession(RunSessionOptions options, RunSessionParts parts)
       parts_(parts),
       started_(SteadyNow()),
       gang_size_(GangSize(options_.job)),
-      record_(BatchSize(options_.job), started_, options_.run_directory),
+      record_(BatchSize(options_.job), gang_size_, started_, options_.run_directory),
       chaos_(options_.chaos),
       backend_(LocalBackendOptions{options_.job,
                                    options_.machine,
@@ -98,8 +98,8 @@ void RunSession::HandleSignals(TimePoint now) {
     const StopStage stage = AfterSignal(stop_, signal);
     if (stop_ == StopStage::kNone) {
       BeginStop(RunOutcome::kStopped, "stopped by " + SignalName(signal), now);
-      Say(options_.job.spec.training ? "stopping after a checkpoint; once more kills"
-                                     : "stopping; once more kills");
+      Say((options_.job.spec.training ? "stopping after a checkpoint" : "stopping") + GraceWords() +
+          "; once more kills");
     } else if (stage != stop_) {
       KillPods("killed by " + SignalName(signal), now);
     }
@@ -114,14 +114,26 @@ void RunSession::KillPods(const std::string& reason, TimePoint now) {
   }
 }
 
+// ", killed after 30 s": when waiting ends for whoever does not end by itself.
+std::string RunSession::GraceWords() const {
+  std::chrono::seconds longest{0};
+  for (const kube::Pod& pod : parts_.pods->pods()) {
+    if (pod.status.phase == kube::PodPhase::kRunning) {
+      longest = std::max(longest, pod.spec.termination_grace);
+    }
+  }
+  return longest.count() > 0 ? ", at most " + std::to_string(longest.count()) + " s" : "";
+}
+
 // The controller is not asked any more: it would replace the pods that go.
 void RunSession::BeginStop(RunOutcome outcome, const std::string& reason, TimePoint now) {
   stop_ = StopStage::kGraceful;
   stop_outcome_ = outcome;
   stop_reason_ = reason;
+  const std::set<std::string> mute = parts_.poller->MutePods();  // will not hear SIGTERM either
   for (const kube::Pod& pod : parts_.pods->pods()) {
-    [[maybe_unused]] const Status asked =
-        parts_.pods->DeletePod(pod.name, pod.spec.termination_grace, now);
+    const Duration grace = mute.contains(pod.name) ? Duration::zero() : pod.spec.termination_grace;
+    [[maybe_unused]] const Status asked = parts_.pods->DeletePod(pod.name, grace, now);
   }
 }
 

@@ -60,6 +60,7 @@ class RunSession {
   void CollectLeftovers(TimePoint now);
   void KillPods(const std::string& reason, TimePoint now);
   void BeginStop(RunOutcome outcome, const std::string& reason, TimePoint now);
+  std::string GraceWords() const;
   void Say(const std::string& text);
   void SayEvent(const Event& event);
   void ShowProgress(TimePoint now);
