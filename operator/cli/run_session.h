@@ -12,6 +12,7 @@
 #include "operator/cli/local_backend.h"
 #include "operator/cli/local_poller.h"
 #include "operator/cli/run_record.h"
+#include "operator/cli/stop_stage.h"
 #include "operator/cli/summary.h"
 #include "operator/controller/controller.h"
 #include "operator/local/pod_runner.h"
@@ -39,13 +40,6 @@ struct RunSessionParts {
   Logger* logger;
 };
 
-// How far a run is in ending before its job does.
-enum class Stop { kNone, kGraceful, kKill };
-
-// What a signal makes of it: the first asks for a checkpoint, another kills. A terminal that goes
-// away sends SIGHUP to the whole session, often twice: it never kills.
-Stop StopAfterSignal(Stop stop, int signal);
-
 // One run from the first pass to the last pod: turns signals, pod changes, reports and time into
 // controller steps, one after the other on one thread, which owns all state.
 class RunSession {
@@ -65,6 +59,7 @@ class RunSession {
   void HandleTimeout(TimePoint now);
   void StepController(TimePoint now);
   void CollectLeftovers(TimePoint now);
+  void KillPods(const std::string& reason, TimePoint now);
   void BeginStop(RunOutcome outcome, const std::string& reason, TimePoint now);
   std::string GraceWords() const;
   void Say(const std::string& text);
@@ -86,7 +81,7 @@ class RunSession {
   ChaosSchedule chaos_;
   LocalBackend backend_;
   Controller controller_;
-  Stop stop_ = Stop::kNone;
+  StopStage stop_ = StopStage::kNone;
   RunOutcome stop_outcome_ = RunOutcome::kStopped;
   std::string stop_reason_;
   std::string last_event_;
