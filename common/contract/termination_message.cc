@@ -26,6 +26,9 @@ std::string Encode(const TerminationMessage& message, const std::string& reason)
   if (message.culprit_rank.has_value()) {
     json["culpritRank"] = *message.culprit_rank;
   }
+  if (message.tail.has_value()) {
+    json["tail"] = *message.tail;
+  }
   if (message.samples.has_value()) {
     json["samples"] = EncodeSampleCounts(*message.samples);
   }
@@ -35,7 +38,18 @@ std::string Encode(const TerminationMessage& message, const std::string& reason)
   if (message.result.has_value()) {
     json["result"] = EncodeTestResult(*message.result);
   }
+  const std::size_t count = message.history.size();
+  for (std::size_t i = count - std::min(count, kTerminationHistoryMax); i < count; ++i) {
+    json["history"].push_back(EncodeDataEpochResult(message.history[i]));
+  }
   return DumpJson(json);
+}
+
+// Nothing of one line, whole lines of several.
+std::optional<std::string> WithoutFirstHalf(const std::string& text) {
+  const std::size_t newline = text.find('\n', text.size() / 2);
+  const bool is_last = newline == std::string::npos || newline + 1 >= text.size();
+  return is_last ? std::nullopt : std::optional(text.substr(newline + 1));
 }
 
 std::optional<Step> ReadStep(ObjectReader* reader, std::string_view key) {
@@ -45,7 +59,12 @@ std::optional<Step> ReadStep(ObjectReader* reader, std::string_view key) {
 
 }  // namespace
 
-std::string EncodeTerminationMessage(const TerminationMessage& message) {
+std::string EncodeTerminationMessage(const TerminationMessage& given) {
+  TerminationMessage message = given;
+  while (message.tail.has_value() &&
+         Encode(message, message.reason).size() > kTerminationMessageBytesMax) {
+    message.tail = WithoutFirstHalf(*message.tail);
+  }
   std::size_t reason_bytes = kTerminationMessageBytesMax;
   std::string text = Encode(message, CutText(message.reason, reason_bytes));
   // JSON may write a byte as up to six ("\u0001"), so the size is known only after encoding. Each
@@ -83,12 +102,23 @@ Result<TerminationMessage> DecodeTerminationMessage(std::string_view text) {
   if (const auto rank = reader.Int("culpritRank", 0, std::numeric_limits<int>::max())) {
     message.culprit_rank = static_cast<int>(*rank);
   }
+  message.tail = reader.String("tail");
   if (const Json* samples = reader.Find("samples")) {
     message.samples = DecodeSampleCounts(*samples, "samples", &errors);
   }
   message.training_loss = reader.Number("trainingLoss");
   if (const Json* result = reader.Find("result")) {
     message.result = DecodeTestResult(*result, "result", &errors);
+  }
+  const std::vector<const Json*> history = reader.List("history");
+  for (std::size_t i = 0; i < history.size() && i < kTerminationHistoryMax; ++i) {
+    message.history.push_back(
+        DecodeDataEpochResult(*history[i], reader.PathOf("history", i), &errors));
+  }
+  if (history.size() > kTerminationHistoryMax) {
+    reader.Fail("history",
+                std::to_string(history.size()) + " elements found, expected at most " +
+                    std::to_string(kTerminationHistoryMax));
   }
   reader.Finish();
   if (!errors.empty()) {

@@ -54,6 +54,7 @@ LocalPoller::LocalPoller(const LocalPollerOptions& options,
                          HttpClient* client,
                          const std::shared_ptr<Inbox>& inbox)
     : job_key_(options.job_key),
+      port_(options.port),
       inbox_(inbox),
       poller_({options.answer_timeout, {}, 64, &kClock}, client, [inbox](StatusAnswer answer) {
         inbox->Put(std::move(answer));
@@ -68,7 +69,7 @@ void LocalPoller::SetTargets(const std::map<std::string, std::string>& targets,
                              TimePoint now) {
   StatusTargets all;
   for (const auto& [pod, address] : targets) {
-    all[pod] = {address, job_key_, interval};
+    all[pod] = {address, job_key_, interval, port_};
   }
   poller_.SetTargets("", all, now);
   std::erase_if(unanswered_, [&](const auto& entry) { return targets.count(entry.first) == 0; });

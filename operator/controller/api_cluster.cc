@@ -26,7 +26,10 @@ void Spread(ReportNews weight, const JobId& job, News* news) {
 }  // namespace
 
 ApiCluster::ApiCluster(PodSettings settings, ApiClusterParts parts)
-    : settings_(std::move(settings)), parts_(parts), errands_(parts.api) {}
+    : settings_(std::move(settings)),
+      parts_(parts),
+      levels_(settings_.pod_security, parts_.logger),
+      errands_(parts.api) {}
 
 void ApiCluster::SetTime(TimePoint now, WallTime wall_now) {
   now_ = now;
@@ -177,7 +180,7 @@ void ApiCluster::StartEffects(const JobId& key,
     answers_.push_back({key, std::vector<Status>(effects.size(), gone)});
     return;
   }
-  const EffectBatchParts parts{parts_.view, &notes_, parts_.control, &settings_};
+  const EffectBatchParts parts{parts_.view, &notes_, parts_.control, &settings_, &levels_, now_};
   errands_.Begin(key,
                  std::make_unique<EffectBatch>(parts, job, JobSecretOf(job.metadata.uid), effects));
 }

@@ -10,6 +10,7 @@
 #include "operator/controller/cluster_notes.h"
 #include "operator/controller/control_sender.h"
 #include "operator/controller/errand_runner.h"
+#include "operator/controller/namespace_levels.h"
 #include "operator/controller/publisher.h"
 #include "operator/kube/request.h"
 #include "operator/view/cluster_view.h"
@@ -80,6 +81,7 @@ class ApiCluster final : public Cluster {
 
   PodSettings settings_;
   ApiClusterParts parts_;
+  NamespaceLevels levels_;
   std::string master_key_;
   TimePoint now_{};
   WallTime wall_now_{};

@@ -1,5 +1,6 @@
 #include "operator/controller/effect_batch.h"
 
+#include <algorithm>
 #include <iterator>
 #include <string_view>
 #include <utility>
@@ -65,6 +66,7 @@ EffectBatch::EffectBatch(const EffectBatchParts& parts,
       key_{job_.metadata.namespace_name, job_.metadata.name},
       job_key_(std::move(job_key)),
       effects_(effects),
+      settings_(*parts.settings),
       answers_(effects_.size(), OkStatus()) {
   for (std::size_t i = 0; i < effects_.size(); ++i) {
     if (std::holds_alternative<PrepareJob>(effects_[i])) {
@@ -75,6 +77,13 @@ EffectBatch::EffectBatch(const EffectBatchParts& parts,
 
 std::vector<ErrandCall> EffectBatch::Next() {
   lists_seen_ = parts_.view->list_count();
+  if (phases_begun_ == 0 && MakesPods()) {
+    const auto level = parts_.levels->Of(key_.namespace_name, parts_.now);
+    if (!level) {
+      return {LevelReading()};
+    }
+    settings_.pod_security = *level;
+  }
   std::vector<ErrandCall> calls = std::exchange(follow_ups_, {});
   while (calls.empty() && phases_begun_ < std::size(kEffectPhases)) {
     calls = CallsOf(kEffectPhases[phases_begun_++]);
@@ -156,6 +165,20 @@ void EffectBatch::Create(std::size_t effect,
     NoteRefusal(creation.pod.name, {prepared.error().message(), false});
   }
   Answer(effect, Error(ErrorCode::kAborted, "what the pod needs is not there yet"));
+}
+
+bool EffectBatch::MakesPods() const {
+  return std::any_of(effects_.begin(), effects_.end(), [](const Effect& effect) {
+    return std::holds_alternative<CreatePod>(effect);
+  });
+}
+
+// What the pods have to look like there.
+ErrandCall EffectBatch::LevelReading() {
+  return {[this] { return kube::Get(kube::kNamespaces, "", key_.namespace_name); },
+          [this](kube::CallResult result) {
+            parts_.levels->Learn(key_.namespace_name, std::move(result), parts_.now);
+          }};
 }
 
 ErrandCall EffectBatch::JobDeletion(std::size_t effect) {
@@ -274,7 +297,7 @@ ErrandCall EffectBatch::PodCreation(std::size_t effect, const kube::Pod& pod) {
       effect,
       [this, &pod] {  // of effects_
         return kube::Create(
-            kube::kPods, key_.namespace_name, DumpJson(PodManifest(job_, pod, *parts_.settings)));
+            kube::kPods, key_.namespace_name, DumpJson(PodManifest(job_, pod, settings_)));
       },
       [this, effect, name = pod.name](kube::CallResult result) -> Status {
         Status created = ReadCreatedPod(name, std::move(result));

@@ -8,10 +8,12 @@
 #include <vector>
 
 #include "common/base/result.h"
+#include "common/base/time.h"
 #include "operator/api/training_job.h"
 #include "operator/controller/cluster_notes.h"
 #include "operator/controller/control_sender.h"
 #include "operator/controller/errand.h"
+#include "operator/controller/namespace_levels.h"
 #include "operator/kube/request.h"
 #include "operator/reconcile/decision.h"
 #include "operator/reconcile/observed.h"
@@ -25,6 +27,8 @@ struct EffectBatchParts {
   ClusterNotes* notes = nullptr;
   ControlSender* control = nullptr;
   const PodSettings* settings = nullptr;
+  NamespaceLevels* levels = nullptr;
+  TimePoint now{};
 };
 
 // Carries out the effects of one decision, phase after phase (decision.h). Each can be repeated
@@ -56,6 +60,8 @@ class EffectBatch final : public Errand {
   void Prepare(std::size_t effect, std::vector<ErrandCall>* calls);
   void Create(std::size_t effect, const CreatePod& creation, std::vector<ErrandCall>* calls);
 
+  bool MakesPods() const;
+  ErrandCall LevelReading();
   ErrandCall JobDeletion(std::size_t effect);
   ErrandCall PodDeletion(std::size_t effect, const DeletePod& removal);
   ErrandCall ServiceApplication(std::size_t effect, const std::string& uid, Read read);
@@ -83,6 +89,7 @@ class EffectBatch final : public Errand {
   const JobId key_;
   const std::string job_key_;
   const std::vector<Effect>& effects_;
+  PodSettings settings_;  // with the level that the namespace enforces
   std::vector<Status> answers_;
   std::optional<std::size_t> preparation_;  // which effect that is
   std::vector<ErrandCall> follow_ups_;      // what replies of this phase make necessary

@@ -87,6 +87,7 @@ TEST_F(EffectBatchTest, SlowCallOfOneJobHoldsUpNoOther) {
   const auto pod = BuildPod(job_, {{Role::kWorker, 0}, {}, Epoch(0), "node-a"}, PodSettings{});
   const std::vector<Effect> effects{PrepareJob{}, CreatePod{pod.value()}};
   cluster_.StartEffects(kMnist, job_, effects);
+  Deliver();  // what the namespace enforces
   std::deque<kube::CallsAnswered> slow = std::exchange(api_.answers, {});
   for (const char* kind : {"services", "secrets", "pods"}) {
     api_.Expect(std::string("POST /api/v1/namespaces/default/") + kind,
@@ -113,6 +114,7 @@ TEST_F(EffectBatchTest, PodOfALateReplyIsDoubtedWhenTheWatchHasBegunAnew) {
   const auto pod = BuildPod(job_, {{Role::kWorker, 0}, {}, Epoch(0), "node-a"}, PodSettings{});
   const std::vector<Effect> effects{CreatePod{pod.value()}};
   cluster_.StartEffects(kMnist, job_, effects);
+  Deliver();  // what the namespace enforces
   News news;
   view_.Apply(kube::Replaced<kube::Pod>{}, &news);
   EXPECT_TRUE(Settle(kMnist).front().ok());
@@ -140,6 +142,7 @@ TEST_F(EffectBatchTest, PodsOfALargeGangAreMadeReadyAFewAtATime) {
         BuildPod(job, {{Role::kWorker, index}, {}, Epoch(0), "node-a"}, PodSettings{}).value()});
   }
   cluster_.StartEffects(kMnist, job, effects);
+  Deliver();  // what the namespace enforces
   EXPECT_EQ(api_.answers.front().results.size(), 64U);
   EXPECT_EQ(Settle(kMnist).size(), 100U);
   EXPECT_EQ(api_.answers.size(), 0U);

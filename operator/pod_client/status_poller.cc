@@ -59,7 +59,7 @@ void StatusPoller::Ask(const Key& key, Pod* pod, TimePoint now) {
   ++open_;
   HttpRequest request;
   request.address = pod->target.address;
-  request.port = static_cast<uint16_t>(kStatusPort);
+  request.port = static_cast<uint16_t>(pod->target.port);
   request.target = "/status";
   request.headers["Authorization"] =
       "Bearer " + StatusToken(pod->target.job_key, key.second, options_.clock->WallNow());

@@ -36,6 +36,7 @@ REFUSED = {
     "watchNamespaces={a,a}": "watchNamespaces",
     "extraArgs={positional}": "extraArgs",
     "replica=1": "replica",
+    "podSecurity=privileged": "podSecurity",
 }
 
 

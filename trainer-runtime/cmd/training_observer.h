@@ -12,6 +12,7 @@
 #include "trainer-runtime/data/sample_ledger.h"
 #include "trainer-runtime/rendezvous/mesh.h"
 #include "trainer-runtime/telemetry/metrics.h"
+#include "trainer-runtime/telemetry/progress_log.h"
 #include "trainer-runtime/telemetry/status_board.h"
 #include "trainer-runtime/train/trainer.h"
 
@@ -45,16 +46,23 @@ class TrainingObserver {
  private:
   void OnPhase(TrainerPhase phase);
   void OnStep(const StepReport& report);
+  void AddToDataEpoch(const StepReport& report, TimePoint now);
+  void CloseDataEpoch();
   void OnCheckpoint(const SaveOutcome& outcome);
   void ShowPeers(const Mesh& mesh);
+  void LogProgress(const std::optional<TrainingProgress>& progress);
 
   StatusBoard* board_;
   Metrics* metrics_;
   Logger* logger_;
   int rank_;
+  ProgressLog progress_log_;
   bool is_first_step_due_ = false;
   double samples_per_second_ = 0;
   TimePoint last_step_at_;
+  // The running data epoch as of its newest step; empty before the first.
+  std::optional<DataEpochResult> data_epoch_;
+  TimePoint data_epoch_began_at_;
   std::atomic<bool> has_concluded_{false};  // written by the training thread, read by the mesh's
 
   std::mutex loss_mutex_;
