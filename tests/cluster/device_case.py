@@ -6,6 +6,7 @@ from product import ProductCase  # lets us import from other folders
 from images import BASE
 from jobs import condition, is_running, training_job
 from processes import wait_for
+from training import Training
 
 
 class DeviceTest(ProductCase):
@@ -27,6 +28,19 @@ class DeviceTest(ProductCase):
         given = self.handed_out()[before + 8:]
         self.assertEqual(len(given), 5)
         self.assertEqual(len(set(given + held)), 8, (given, held))
+
+    def test_what_runtimes_see_is_compared_with_what_was_planned(self):
+        training = Training(self.product, self.namespace)
+        training.start(role={"replicas": 2, "gpus": 1}, epochs=300)
+
+        def judged():
+            found = condition(training.job(), "GPUAssignment")
+            return found and found[0]
+
+        wait_for(judged, 120, "GPUAssignment to be true")
+        seen = [device for place in training.job()["status"]["placement"]
+                for device in place.get("devices", [])]
+        self.assertEqual(sorted(seen), sorted(self.handed_out()[-2:]))
 
     def handed_out(self):
         """Devices in the order in which the device plugins handed them out, by their own record."""

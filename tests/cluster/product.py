@@ -14,7 +14,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "helm"))
 from cluster import Cluster  # also lets us import from tests/kubernetes
 from cluster_case import require_cluster
 from helm import CHART, helm  # noqa: E402 (found through the line above)
-from operator_process import NAMESPACE
+from operator_process import NAMESPACE, TRANSPORT
 from processes import wait_for
 from tools import BIN, REPOSITORY, require_tools
 from training import Training
@@ -48,7 +48,8 @@ class Product:
     def install(self):
         # The definition is there already: the garbage collector takes up to 40 s to notice one that
         # comes after it.
-        self.helm("install", "lockstep", CHART, "--take-ownership", "--wait")
+        self.helm("install", "lockstep", CHART, "--take-ownership", "--wait",
+                  "--set", f"transport={TRANSPORT}")
 
     def helm(self, *arguments):
         home = self.cluster.folder / "helm"

@@ -1,6 +1,7 @@
 """The operator as a process of this machine, with the rights that the chart gives it."""
 
 import json
+import os
 import signal
 import subprocess
 import urllib.request
@@ -9,6 +10,9 @@ from processes import wait_for
 from tools import BIN, REPOSITORY, require_tools, tool
 
 NAMESPACE = "lockstep-system"
+LEASE, KEY_SECRET = "lockstep", "lockstep-key"  # the names that the chart gives rights to
+# beast or cpprest: the same tests over the other library.
+TRANSPORT = os.environ.get("LOCKSTEP_TEST_TRANSPORT", "beast")
 CHART = REPOSITORY / "helm" / "lockstep"
 RUNTIME_IMAGE = "localhost/lockstep-runtime:test"
 _OPERATORS = ("operator", "operator-2")
@@ -66,6 +70,9 @@ class Operator:
             BIN / "lockstep-operator",
             "--kubeconfig", kubeconfig or plane.kubeconfig(self.user),
             "--lease-namespace", NAMESPACE,
+            "--lease-name", LEASE,
+            "--key-secret", KEY_SECRET,
+            "--transport", TRANSPORT,
             "--metrics-address", self._address,
             "--runtime-image", RUNTIME_IMAGE,
             "--log-level", log_level,
