@@ -21,6 +21,7 @@ RUN --mount=type=cache,target=/var/cache/ccache \
       --notice nlohmann-json3-dev --notice libcli11-dev \
       --notice libspdlog-dev --notice libfmt-dev --notice libboost1.74-dev \
       "build/${PRESET}/bin/lockstep-operator=/usr/bin/lockstep-operator" \
+      "build/${PRESET}/bin/liblockstep-transport-cpprest.so=/usr/lib/lockstep/liblockstep-transport-cpprest.so" \
       /etc/ssl/certs/ca-certificates.crt=/etc/ssl/certs/ca-certificates.crt \
  && rm -rf build
 

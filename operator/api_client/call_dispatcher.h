@@ -84,7 +84,7 @@ class CallDispatcher final : public std::enable_shared_from_this<CallDispatcher>
   // Calls that were begun together.
   struct Group {
     Done done;
-    Deadline deadline;
+    Deadline deadline = Deadline::At(TimePoint{});
     std::vector<kube::CallResult> results;
     std::size_t unanswered = 0;
     bool is_abandoned = false;

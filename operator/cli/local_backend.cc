@@ -67,10 +67,14 @@ Status LocalBackend::WriteStatus(const TrainingJob& job) {
 }
 
 std::vector<Status> LocalBackend::ApplyEffects(const std::vector<Effect>& effects) {
-  std::vector<Status> results;
-  for (const Effect& effect : effects) {
-    logger_->Debug("effect", {{"what", DescribeEffect(effect)}});
-    results.push_back(std::visit([this](const auto& one) { return Carry(one); }, effect));
+  std::vector<Status> results(effects.size(), OkStatus());
+  for (const EffectPhase phase : kEffectPhases) {
+    for (std::size_t i = 0; i < effects.size(); ++i) {
+      if (PhaseOf(effects[i]) == phase) {
+        logger_->Debug("effect", {{"what", DescribeEffect(effects[i])}});
+        results[i] = std::visit([this](const auto& one) { return Carry(one); }, effects[i]);
+      }
+    }
   }
   return results;
 }

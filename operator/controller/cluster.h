@@ -81,7 +81,7 @@ class OneJobCluster : public Cluster {
  private:
   virtual Status WriteStatus(const TrainingJob& job) = 0;
 
-  // In order, which is that of their phases.
+  // Phase after phase.
   virtual std::vector<Status> ApplyEffects(const std::vector<Effect>& effects) = 0;
 
   std::vector<ClusterAnswer> answers_;

@@ -1,17 +1,66 @@
 #include "operator/transport/make_transport.h"
 
+#include <array>
+#include <dlfcn.h>
+#include <string>
+#include <string_view>
+#include <unistd.h>
 #include <utility>
 
 #include "operator/transport/beast_transport.h"
-#include "operator/transport/cpprest_transport.h"
+#include "operator/transport/transport_plugin.h"
 
 namespace lockstep::control {
+namespace {
+
+constexpr const char* kCpprestFile = "liblockstep-transport-cpprest.so";
+
+// Where this program is; "." when that cannot be told.
+std::string ExecutableDirectory() {
+  std::array<char, 4096> path{};
+  const ssize_t size = ::readlink("/proc/self/exe", path.data(), path.size());
+  const std::string_view text(path.data(), size > 0 ? static_cast<std::size_t>(size) : 0);
+  const std::size_t slash = text.rfind('/');
+  return slash == std::string_view::npos ? "." : std::string(text.substr(0, slash));
+}
+
+std::string FindFile() {
+  const std::string beside = ExecutableDirectory() + "/" + kCpprestFile;
+  return ::access(beside.c_str(), F_OK) == 0
+             ? beside
+             : ExecutableDirectory() + "/../lib/lockstep/" + kCpprestFile;
+}
+
+Result<std::unique_ptr<Transport>> LoadCpprest(TransportOptions options) {
+  const std::string path = FindFile();
+  // Everything is resolved now, so that what is missing is an error here. Never unloaded: objects
+  // of its classes may live as long as the program.
+  void* const library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  if (library == nullptr) {
+    const char* const reason = ::dlerror();
+    return Error(ErrorCode::kNotFound, reason != nullptr ? reason : path + " does not load");
+  }
+  const auto version = reinterpret_cast<decltype(&LockstepTransportVersion)>(
+      ::dlsym(library, kTransportVersionEntry));
+  const auto make =
+      reinterpret_cast<decltype(&LockstepMakeTransport)>(::dlsym(library, kMakeTransportEntry));
+  if (version == nullptr || make == nullptr || std::string_view(version()) != LOCKSTEP_VERSION) {
+    return Error(ErrorCode::kMismatch,
+                 path + " is not of version " LOCKSTEP_VERSION ": install both from one release");
+  }
+  Status status = OkStatus();
+  std::unique_ptr<Transport> made;
+  make(&options, &status, &made);
+  LOCKSTEP_RETURN_IF_ERROR(status);
+  return made;
+}
+
+}  // namespace
 
 Result<std::unique_ptr<Transport>> MakeTransport(TransportKind kind, TransportOptions options) {
-  if (kind == TransportKind::kCpprest) {
-    return MakeCpprestTransport(std::move(options));
-  }
-  return MakeBeastTransport(std::move(options));
+  return kind == TransportKind::kCpprest
+             ? LoadCpprest(std::move(options))
+             : Result<std::unique_ptr<Transport>>(MakeBeastTransport(std::move(options)));
 }
 
 }  // namespace lockstep::control

@@ -1,7 +1,6 @@
 #include "operator/reconcile/act/decision_builder.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "common/base/check.h"
 #include "operator/api/placement.h"
@@ -82,10 +81,9 @@ PodPlacement* DecisionBuilder::PlacementOf(const TaskId& task) {
 }
 
 Decision DecisionBuilder::Take() {
-  std::stable_sort(
-      decision_.effects.begin(), decision_.effects.end(), [](const Effect& a, const Effect& b) {
-        return std::pair(PhaseOf(a), a.index()) < std::pair(PhaseOf(b), b.index());
-      });
+  std::stable_sort(decision_.effects.begin(),
+                   decision_.effects.end(),
+                   [](const Effect& a, const Effect& b) { return a.index() < b.index(); });
   return std::move(decision_);
 }
 

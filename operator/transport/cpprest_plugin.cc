@@ -1,0 +1,19 @@
+#include <utility>
+
+#include "operator/transport/cpprest_transport.h"
+#include "operator/transport/transport_plugin.h"
+
+__attribute__((visibility("default"))) const char* LockstepTransportVersion() {
+  return LOCKSTEP_VERSION;
+}
+
+__attribute__((visibility("default"))) void LockstepMakeTransport(
+    lockstep::control::TransportOptions* options,
+    lockstep::Status* status,
+    std::unique_ptr<lockstep::control::Transport>* made) {
+  auto transport = lockstep::control::MakeCpprestTransport(std::move(*options));
+  *status = transport.ok() ? lockstep::OkStatus() : lockstep::Status(transport.error());
+  if (transport.ok()) {
+    *made = std::move(transport).value();
+  }
+}
