@@ -64,6 +64,7 @@ class TrainingProcess {
   std::optional<Error> LoadingFault();
   Status FinishLoading();
   Status MakeTrainer();
+  TrainerHooks Hooks();
   Result<TrainerVerdict> TrainInMeeting(const JoinedMeeting& meeting);
   Ending Conclude(Result<TrainerVerdict> verdict);
   Ending ConcludeError(const Error& error);
@@ -90,6 +91,7 @@ class TrainingProcess {
   std::optional<TrainingParts> parts_;
   std::unique_ptr<CheckpointStore> checkpoints_;
   std::optional<Trainer> trainer_;
+  TimePoint samples_counted_at_;
   std::optional<int> culprit_rank_;  // of the newest loss
 };
 
@@ -264,11 +266,24 @@ Status TrainingProcess::MakeTrainer() {
                                    &parts_->data.test,
                                    checkpoints_.get(),
                                    options_.logger};
-  LOCKSTEP_ASSIGN_OR_RETURN(Trainer trainer,
-                            Trainer::Make(spec_, trainer_parts, observer_->Hooks()));
+  LOCKSTEP_ASSIGN_OR_RETURN(Trainer trainer, Trainer::Make(spec_, trainer_parts, Hooks()));
   trainer_.emplace(std::move(trainer));
   observer_->LengthKnown(trainer_->step_count_total());
   return OkStatus();
+}
+
+// The observer's, and once a second the samples: counting them looks at each of the data epoch.
+TrainerHooks TrainingProcess::Hooks() {
+  static constexpr Duration kCountInterval = std::chrono::seconds(1);
+  TrainerHooks hooks = observer_->Hooks();
+  hooks.on_step = [this, tell = std::move(hooks.on_step)](const StepReport& report) {
+    tell(report);
+    if (const TimePoint now = SteadyNow(); now - samples_counted_at_ >= kCountInterval) {
+      samples_counted_at_ = now;
+      observer_->SamplesCounted(trainer_->SampleTotalsNow());
+    }
+  };
+  return hooks;
 }
 
 Result<TrainerVerdict> TrainingProcess::TrainInMeeting(const JoinedMeeting& meeting) {

@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "trainer-runtime/data/shard_plan.h"
+
 namespace lockstep::runtime {
 namespace {
 
@@ -97,6 +99,7 @@ void TrainingObserver::RendezvousEnds(const Meeting& meeting) {
   board_->Update([&](StatusDocument& document) { document.epoch = meeting.epoch; });
   board_->Record(TimelineEventKind::kRendezvousEnd, SteadyNow());
   metrics_->SetEpoch(meeting.epoch);
+  world_size_ = static_cast<int>(meeting.members.size());
   is_first_step_due_ = true;
   logger_->Info(
       "all ranks met",
@@ -150,6 +153,12 @@ void TrainingObserver::Finished(const std::optional<EvaluationResult>& result,
   if (result.has_value() && rank_ == 0) {
     logger_->Info("evaluated", {{"test_loss", result->loss}, {"test_accuracy", result->accuracy}});
   }
+}
+
+void TrainingObserver::SamplesCounted(const SampleTotals& totals) {
+  board_->Update([&](StatusDocument& document) {
+    document.samples = {totals.consumed, totals.expected, totals.lost, totals.repeated};
+  });
 }
 
 void TrainingObserver::Stopped() {
@@ -212,7 +221,13 @@ void TrainingObserver::OnStep(const StepReport& report) {
                                    ToSeconds(report.durations.communicate),
                                    ToSeconds(report.durations.update)};
   });
-  metrics_->StepCompleted(report.durations, report.sample_count, report.loss);
+  const PositionRange own = RankSlice({0, report.sample_count}, rank_, world_size_);
+  metrics_->StepCompleted({report.step,
+                           report.data_epoch,
+                           own.end - own.begin,
+                           report.loss,
+                           report.epoch_accuracy,
+                           report.durations});
   LogProgress(progress_log_.Next(
       {report.step, report.data_epoch, report.epoch_loss, report.epoch_accuracy}, now));
   if (is_first) {
@@ -225,6 +240,7 @@ void TrainingObserver::OnStep(const StepReport& report) {
                      {"step", report.step.value()},
                      {"seconds", ToSeconds(now - *lost_at_)}});
       lost_at_.reset();
+      lost_cause_ = RecoveryCause::kCollectiveFailed;  // unless the mesh says another of the next
     }
   }
 }
