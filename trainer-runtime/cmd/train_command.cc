@@ -39,6 +39,7 @@ class TrainingProcess {
   struct Ending {
     int exit_code = kExitSuccess;
     std::string reason;
+    bool has_concluded = false;  // trained to the end and evaluated, whatever became of it
   };
 
   Result<TrainerVerdict> Train();
@@ -48,6 +49,7 @@ class TrainingProcess {
   Status FinishLoading();
   Result<TrainerVerdict> TrainInMeeting(const JoinedMeeting& meeting);
   Ending Conclude(Result<TrainerVerdict> verdict);
+  Ending Fail(Ending ending);
   Ending ConcludeError(const Error& error);
   uint64_t PlanHash() const;
   void OnControl(const ControlMessage& message);
@@ -78,7 +80,10 @@ int TrainingProcess::Run() {
   if (trainer_.has_value()) {
     message.last_step = trainer_->last_applied();
   }
-  if (ending.exit_code == kExitSuccess) {
+  if (trainer_.has_value()) {
+    message.training_loss = trainer_->training_loss();
+  }
+  if (ending.has_concluded) {
     const SampleTotals totals = trainer_->SampleTotalsNow();
     message.samples = SampleCounts{totals.consumed, totals.expected, totals.lost, totals.repeated};
     if (const std::optional<EvaluationResult>& result = trainer_->test_result()) {
@@ -203,15 +208,32 @@ TrainingProcess::Ending TrainingProcess::Conclude(Result<TrainerVerdict> verdict
   switch (*verdict) {
     case TrainerVerdict::kFinished:
       observer_->Finished(trainer_->test_result(), trainer_->SampleTotalsNow());
-      return {kExitSuccess, "training finished"};
+      return {kExitSuccess, "training finished", true};
     case TrainerVerdict::kStopped:
       observer_->Stopped();
-      return {kExitPreempted, "stopped on request after a checkpoint"};
+      return {kExitPreempted,
+              checkpoints_ != nullptr ? "stopped on request after a checkpoint"
+                                      : "stopped on request; this job keeps no checkpoints"};
+    case TrainerVerdict::kStoppedUnsaved:
+      observer_->Stopped();
+      return {kExitSignalBase + SIGTERM, "stopped on request; " + trainer_->trouble()};
+    case TrainerVerdict::kNotSaved:
+      return Fail({kExitNotSaved, trainer_->trouble(), true});
+    case TrainerVerdict::kDiverged:
+      return Fail({kExitDiverged, trainer_->trouble()});
+    case TrainerVerdict::kInexact:
+      return Fail({kExitInexact, trainer_->trouble(), true});
     case TrainerVerdict::kLeft:
       observer_->Stopped();
       return {kExitSignalBase + SIGTERM, "asked to stop while the other ranks go on"};
   }
   return {kExitInternal, "no verdict"};
+}
+
+TrainingProcess::Ending TrainingProcess::Fail(Ending ending) {
+  observer_->Failed();
+  options_.logger->Error("training failed", {{"rank", rank()}, {"error", ending.reason}});
+  return ending;
 }
 
 TrainingProcess::Ending TrainingProcess::ConcludeError(const Error& error) {

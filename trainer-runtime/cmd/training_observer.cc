@@ -147,8 +147,13 @@ void TrainingObserver::Finished(const std::optional<EvaluationResult>& result,
       document.result = TestResult{result->loss, result->accuracy};
     }
   });
-  if (result.has_value() && rank_ == 0) {
-    logger_->Info("evaluated", {{"test_loss", result->loss}, {"test_accuracy", result->accuracy}});
+  if (!result.has_value() || rank_ != 0) {
+    return;
+  }
+  if (result->accuracy.has_value()) {
+    logger_->Info("evaluated", {{"test_loss", result->loss}, {"test_accuracy", *result->accuracy}});
+  } else {
+    logger_->Info("evaluated", {{"test_loss", result->loss}});
   }
 }
 
@@ -165,6 +170,10 @@ TrainerHooks TrainingObserver::Hooks() {
   TrainerHooks hooks;
   hooks.on_phase = [this](TrainerPhase phase) { OnPhase(phase); };
   hooks.on_state_ready = [this] { board_->Record(TimelineEventKind::kStateReady, SteadyNow()); };
+  hooks.on_length = [this](int64_t step_count_total) { LengthKnown(step_count_total); };
+  hooks.on_restored = [this](Step step) {
+    board_->Update([step](StatusDocument& document) { document.checkpoints.restored_step = step; });
+  };
   hooks.on_step = [this](const StepReport& report) { OnStep(report); };
   hooks.on_checkpoint = [this](const SaveOutcome& outcome) { OnCheckpoint(outcome); };
   return hooks;
@@ -214,12 +223,21 @@ void TrainingObserver::OnStep(const StepReport& report) {
 }
 
 void TrainingObserver::OnCheckpoint(const SaveOutcome& outcome) {
+  board_->Update([&](StatusDocument& document) {
+    CheckpointStatus& checkpoints = document.checkpoints;
+    checkpoints.skipped += outcome.skipped;
+    checkpoints.written += outcome.status.ok() ? 1 : 0;
+    checkpoints.failed += outcome.status.ok() ? 0 : 1;
+    checkpoints.last_error = outcome.status.ok() ? "" : outcome.status.error().ToString();
+    if (outcome.status.ok()) {
+      document.last_checkpoint_step = outcome.step;
+    }
+  });
   if (!outcome.status.ok()) {
     metrics_->CheckpointFailed();
     return;
   }
   metrics_->CheckpointWritten(outcome.duration);
-  board_->Update([&](StatusDocument& document) { document.last_checkpoint_step = outcome.step; });
   board_->Record(TimelineEventKind::kCheckpointEnd, SteadyNow());
 }
 

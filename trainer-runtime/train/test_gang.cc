@@ -74,13 +74,16 @@ class MortalCommunicator final : public Communicator {
 }  // namespace
 
 GangRank::GangRank(const TrainingSpec& spec, const GangParts& parts, CheckpointStore* checkpoints)
-    : engine(parts.make_engine()), logger(MakeNullLogger()) {
+    : engine(parts.make_engine()), logger(MakeNullLogger()), bucket_bytes(parts.bucket_bytes) {
   TrainerHooks hooks;
   hooks.on_step = [this](const StepReport& report) {
     losses.push_back(report.loss);
     if (after_step) {
       after_step(report);
     }
+  };
+  hooks.on_checkpoint = [this](const SaveOutcome& outcome) {
+    checkpoints_failed += outcome.status.ok() ? 0 : 1;
   };
   trainer.emplace(
       Trainer::Make(spec, {engine.get(), parts.train, parts.test, checkpoints, logger.get()}, hooks)
@@ -118,7 +121,8 @@ void RunMeeting(const Gang& gang, Epoch epoch) {
       MortalCommunicator communicator(MakeCommunicator(std::move(options), deadline).value(),
                                       gang[i]->calls_left);
       const auto element_count = static_cast<int64_t>(gang[i]->engine->Gradients().size());
-      MultiWorkerMirrored strategy(&communicator, PlanBuckets(element_count, 16));
+      MultiWorkerMirrored strategy(&communicator,
+                                   PlanBuckets(element_count, gang[i]->bucket_bytes));
       gang[i]->verdict =
           gang[i]->trainer->RunMeeting(source, &strategy, gang[i]->is_stop_requested);
     });
