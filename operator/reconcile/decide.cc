@@ -10,6 +10,7 @@
 #include "operator/reconcile/act/decision_builder.h"
 #include "operator/reconcile/act/gang_restart.h"
 #include "operator/reconcile/act/late_verdict.h"
+#include "operator/reconcile/act/renewal.h"
 #include "operator/reconcile/act/replace.h"
 #include "operator/reconcile/act/start_answer.h"
 #include "operator/reconcile/act/successor.h"
@@ -25,6 +26,7 @@
 #include "operator/reconcile/policy/deadline.h"
 #include "operator/reconcile/policy/success_policy.h"
 #include "operator/reconcile/policy/ttl.h"
+#include "operator/reconcile/stall.h"
 
 namespace lockstep::control {
 namespace {
@@ -56,6 +58,7 @@ void Begin(DecisionBuilder* builder) {
     status->rollbacks = 0;
   }
   status->observed_generation = builder->job().metadata.generation;
+  EndStall(status, builder->now());
   if (FindCondition(builder->status(), ConditionType::kCreated) == nullptr) {
     builder->Set(
         {ConditionType::kCreated, true, "JobCreated", "the operator has taken the job up"});
@@ -69,19 +72,6 @@ void Suspend(DecisionBuilder* builder) {
   const std::string message = "runPolicy.suspend is set: no pod runs";
   builder->Set({ConditionType::kScheduled, false, "JobSuspended", message});
   builder->Set({ConditionType::kSuspended, true, "JobSuspended", message});
-}
-
-// The gang that runs is not the one that is asked for any more.
-void Reshape(DecisionBuilder* builder) {
-  const ConditionChange change = {
-      ConditionType::kScheduled, false, "SpecChanged", "the roles have changed"};
-  GiveUpGang(builder);
-  builder->Set(change);
-  if (IsTrue(builder->status(), ConditionType::kRunning)) {
-    SetCondition(builder->mutable_status(),
-                 {ConditionType::kRunning, false, change.reason, change.message},
-                 builder->now());
-  }
 }
 
 void StartOrResume(DecisionBuilder* builder) {
@@ -403,6 +393,15 @@ void Run(DecisionBuilder* builder) {
   }
   const std::vector<StartProblem> problems = FindStartProblems(*builder, view);
   const std::vector<Failure> failures = FindFailures(*builder, view, problems);
+  const bool is_over = !failures.empty() && OriginOf(failures, builder->is_training()).response ==
+                                                FailureResponse::kFailJob;
+  const bool needs_pods = !failures.empty() || !problems.empty() || LacksPods(view) ||
+                          !HasRun(builder->status());  // the change may be the cure
+  if (IsOutdated(*builder) && needs_pods && !is_over) {
+    RenewGang(builder);
+    return;
+  }
+  AnnounceChange(builder);
   if (!failures.empty() && ComesFirst(failures, problems, *builder)) {
     AnswerFailures(view, failures, builder);
   } else if (!problems.empty()) {
@@ -441,7 +440,7 @@ Decision Decide(const TrainingJob& job, const Observed& observed, WallTime now) 
       builder.Fail("InvalidJob", problems.front().ToString());
     } else {
       if (!builder.status().placement.empty() && !PlacementFitsSpec(builder)) {
-        Reshape(&builder);
+        RenewGang(&builder);
       }
       if (job.spec.run_policy.suspend) {
         Suspend(&builder);
@@ -454,6 +453,7 @@ Decision Decide(const TrainingJob& job, const Observed& observed, WallTime now) 
   CountRoles(view, &builder);
   NoteProgress(view, &builder);
   NoteResult(view, &builder);
+  NoteOrigin(&builder);
   if (HasEnded(builder.status())) {
     Finish(view, &builder);
     return builder.Take();
