@@ -1,5 +1,6 @@
 #include "operator/local/local_pod.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <fcntl.h>
@@ -74,7 +75,7 @@ void LocalPod::FailToStart(const Error& error) {
   termination.exit_code = StartErrorExitCode(error.code());
   termination.reason = "StartError";
   termination.message = error.ToString();
-  log_.Append(termination.message + "\n");
+  log_.Append(termination.message + "\n", SteadyNow());
   pod_.status.phase = kube::PodPhase::kFailed;
   pod_.status.termination = std::move(termination);
 }
@@ -92,7 +93,7 @@ bool LocalPod::DrainOutput() {
   for (int reads = 0; reads < kDrainReadsMax; ++reads) {
     const ssize_t got = ::read(output_.get(), buffer.data(), buffer.size());
     if (got > 0) {
-      log_.Append(std::string_view(buffer.data(), static_cast<std::size_t>(got)));
+      log_.Append(std::string_view(buffer.data(), static_cast<std::size_t>(got)), SteadyNow());
     } else if (got == 0) {
       return false;
     } else if (errno != EINTR) {
@@ -133,11 +134,25 @@ void LocalPod::Terminate(TimePoint now, Deadline kill_at) {
 }
 
 std::optional<TimePoint> LocalPod::kill_time() const {
-  return is_running() && kill_at_ ? std::optional(kill_at_->when()) : std::nullopt;
+  if (!is_running() || !kill_at_) {
+    return std::nullopt;
+  }
+  return std::min(kill_at_->when(), look_at_);
 }
 
+// A program that a signal has stopped does not hear the request: it would sleep through its grace
+// period. It may be stopped at any time, and a stop takes a moment to show.
 void LocalPod::KillIfDue(TimePoint now) {
-  if (is_running() && kill_at_ && kill_at_->HasPassed(now)) {
+  constexpr Duration kLookInterval = std::chrono::milliseconds(200);
+  if (!is_running() || !kill_at_) {
+    return;
+  }
+  bool is_due = kill_at_->HasPassed(now);
+  if (!is_due && now >= look_at_) {
+    look_at_ = now + kLookInterval;
+    is_due = IsStopped(process_.pid);
+  }
+  if (is_due) {
     kill_at_.reset();
     KillWholePod();
   }
@@ -167,6 +182,8 @@ void LocalPod::Finish(bool kernel_killed) {
   process_.pidfd.Reset();
 
   kube::ContainerTermination termination;
+  termination.finished_at = SystemClock().WallNow();
+  termination.container = pod_.spec.container.name;
   termination.exit_code = end.ok() ? end->exit_code : 128 + SIGKILL;
   termination.signal = end.ok() ? end->signal : SIGKILL;
   termination.reason = termination.exit_code == 0 ? "Completed" : "Error";

@@ -23,7 +23,8 @@ struct PodRunnerOptions {
   std::string directory;  // the run's; pods live in DIRECTORY/pods/NAME
   // Given to every pod below its own environment: PATH, HOME and their like.
   std::map<std::string, std::string> base_environment;
-  std::string manifest_directory;  // relative working folders start here
+  // Programs start here, or in their working folder below it; absolute.
+  std::string manifest_directory;
   // The address of a pod, for its status; may be empty.
   std::function<std::string(const kube::Pod&)> address_of;
   // Called for every line a pod prints; may be empty.
@@ -67,8 +68,9 @@ class PodRunner {
   // Errors: kAlreadyExists (the name is in use), kIo and its kin (folder or log).
   Status CreatePod(kube::Pod pod, TimePoint now);
 
-  // Asks a pod to end: SIGTERM to its group, SIGKILL `grace` later (zero: at once); then the pod is
-  // removed. A shorter grace than before takes over. Errors: kNotFound.
+  // Asks a pod to end: SIGTERM to its group, SIGKILL `grace` later (zero: at once) or when a signal
+  // has stopped its program; then the pod is removed. A shorter grace than before takes over.
+  // Errors: kNotFound.
   Status DeletePod(const std::string& name, Duration grace, TimePoint now);
 
   // Sends a signal to all processes of the pod: for experiments with failures. Errors: kNotFound.

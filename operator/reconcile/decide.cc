@@ -16,6 +16,7 @@
 #include "operator/reconcile/act/successor.h"
 #include "operator/reconcile/act/summary.h"
 #include "operator/reconcile/build/pod.h"
+#include "operator/reconcile/detect/echo.h"
 #include "operator/reconcile/detect/failure.h"
 #include "operator/reconcile/detect/start_problem.h"
 #include "operator/reconcile/gang/gang_plan.h"
@@ -24,6 +25,7 @@
 #include "operator/reconcile/policy/budget.h"
 #include "operator/reconcile/policy/clean_pod_policy.h"
 #include "operator/reconcile/policy/deadline.h"
+#include "operator/reconcile/policy/grace.h"
 #include "operator/reconcile/policy/success_policy.h"
 #include "operator/reconcile/policy/ttl.h"
 #include "operator/reconcile/stall.h"
@@ -216,6 +218,12 @@ void AnswerFailures(const GangView& view,
                     const std::vector<Failure>& failures,
                     DecisionBuilder* builder) {
   const Failure& origin = OriginOf(failures, builder->is_training());
+  if (const auto until = PatienceWithEcho(*builder, view, failures)) {
+    builder->WakeAt(*until);
+    return;
+  }
+  builder->mutable_status()->last_failure = {
+      origin.pod_name, builder->now(), origin.sentence, origin.tail};
   if (origin.response == FailureResponse::kFailJob) {
     FailFor(origin, builder);
   } else if (CanReplace(*builder, view, failures)) {
@@ -286,9 +294,11 @@ void CreateMissing(const GangView& view, DecisionBuilder* builder) {
       continue;
     }
     has_first = has_first || member.number.incarnation == Incarnation();
-    auto pod = BuildPod(builder->job(),
-                        {member.task, member.number, builder->status().epoch, placement.node},
-                        builder->observed().settings);
+    const TrainingJobStatus& status = builder->status();
+    auto pod =
+        BuildPod(builder->job(),
+                 {member.task, member.number, status.epoch, placement.node, status.control_counter},
+                 builder->observed().settings);
     if (!pod.ok()) {
       builder->Fail("InvalidPod", "pod " + member.pod_name + ": " + pod.error().ToString());
       return;
@@ -303,14 +313,6 @@ void CreateMissing(const GangView& view, DecisionBuilder* builder) {
   for (Effect& creation : creations) {
     builder->Do(std::move(creation));
   }
-}
-
-// A gang that was rolled back has nothing to save: its pods make room soon.
-std::chrono::seconds GraceOfAttempt(const DecisionBuilder& builder, const kube::Pod& pod) {
-  constexpr std::chrono::seconds kRollbackGrace{5};  // choice: time to end in order
-  const bool is_rolled_back = builder.status().rollbacks > 0 && builder.status().placement.empty();
-  return is_rolled_back ? std::min(pod.spec.termination_grace, kRollbackGrace)
-                        : pod.spec.termination_grace;
 }
 
 // Whether the pod's removal waits for its successor, which is about to be created or has no node
@@ -343,7 +345,9 @@ void RemoveStale(const GangView& view, DecisionBuilder* builder) {
     if (!is_superseded && is_given_up) {
       builder->Delete(*pod, std::chrono::seconds(0), "attempt over, its node does not report");
     } else if (!is_superseded) {
-      builder->Delete(*pod, GraceOfAttempt(*builder, *pod), "attempt over");
+      builder->Delete(*pod,
+                      GraceOf(*pod, builder->status(), builder->observed(), builder->is_training()),
+                      "attempt over");
     } else if (!AwaitsVerdict(*builder, *pod) && (!pod->is_deleting || !HasEnded(*pod)) &&
                !GivesWay(view, *builder, *pod, name->task)) {
       builder->Delete(*pod, std::chrono::seconds(0), "replaced");

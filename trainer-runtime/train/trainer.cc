@@ -372,6 +372,9 @@ Status Trainer::SaveNow(int world_size, Deadline deadline) {
   if (parts_.checkpoints == nullptr || !state_.is_established) {
     return OkStatus();
   }
+  if (!IsStateFinite()) {
+    return Error(ErrorCode::kAborted, trouble_);
+  }
   EnterPhase(TrainerPhase::kCheckpointing);
   parts_.checkpoints->SaveAsync(Snap(world_size));
   Status flushed = parts_.checkpoints->Flush(deadline);

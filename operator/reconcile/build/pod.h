@@ -8,8 +8,11 @@
 
 namespace lockstep::control {
 
-// Keeps a container that asked for no GPU from seeing all of them where the image says "all".
+// Keeps a pod that asked for no device from seeing all of them where the image says "all".
 inline constexpr const char* kNvidiaVisibleDevices = "NVIDIA_VISIBLE_DEVICES";
+
+// The folder for checkpoints of a command, below the job's.
+inline constexpr const char* kCommandCheckpoints = "checkpoints";
 
 // What a node must have free for one pod of the role, init containers and sidecars included.
 kube::ResourceList RequestsOf(const RoleSpec& role);
@@ -32,6 +35,7 @@ struct PodRequest {
   PodNumber number;
   Epoch epoch;
   std::string node;
+  int64_t control_counter = 0;  // of the job's newest control message
 
   friend bool operator==(const PodRequest&, const PodRequest&) = default;
 };
