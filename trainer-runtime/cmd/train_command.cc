@@ -113,7 +113,9 @@ int TrainingProcess::Run() {
     }
   }
   if (service_ != nullptr) {
-    message.last_checkpoint_step = service_->board().Snapshot().last_checkpoint_step;
+    const StatusDocument last = service_->board().Snapshot();
+    message.last_checkpoint_step = last.last_checkpoint_step;
+    message.history = last.history;
   }
   WriteTerminationMessage(environment_, message, options_.logger);
   EndSession();
@@ -394,9 +396,10 @@ int TrainCommand(const EnvironmentMap& variables, const TrainCommandOptions& opt
                                   .WithField(env::kRole)
                             : spec.error();
     options.logger->Error("nothing to train", {{"error", error.ToString()}});
-    WriteTerminationMessage(*environment,
-                            {Outcome::kPermanent, error.ToString(), {}, {}, {}, {}, {}, {}},
-                            options.logger);
+    TerminationMessage message;
+    message.outcome = Outcome::kPermanent;
+    message.reason = error.ToString();
+    WriteTerminationMessage(*environment, message, options.logger);
     return kExitUserError;
   }
   TrainingProcess process(std::move(environment).value(), std::move(spec).value(), options);
