@@ -330,6 +330,7 @@ TrainingJob JobWithFullStatus() {
       {Role::kWorker, 0, "node", Incarnation(1), WallTime{}, "uid", true, true, {"GPU-1"}}};
   status.roles = {{Role::kWorker, 0, 1, 0, 0}};
   status.restarts = {{"crash", 1}};
+  status.incidents = {{WallTime{}, "crash", "node-a", 7, /*is_free=*/true, 1}};
   status.progress = JobProgress();
   status.result = TestResult{0.5, 0.9};
   status.start_time = status.completion_time = status.retry_at = WallTime{};

@@ -211,7 +211,11 @@ void ApiCluster::NoteRefusals(const JobId& key, const EffectBatch& batch) {
     refused.erase(name);
   }
   for (const auto& [name, refusal] : batch.refused_pods()) {
-    refused[name] = refusal;
+    PodRefusal& known = refused[name];
+    const int64_t count = known.at == WallTime{} ? 1 : known.count + 1;
+    known = refusal;
+    known.count = count;
+    known.at = wall_now_;
   }
   if (refused.empty()) {
     refused_pods_.erase(key);

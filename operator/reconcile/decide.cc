@@ -7,21 +7,26 @@
 
 #include "common/base/plural.h"
 #include "operator/api/placement.h"
+#include "operator/reconcile/act/clean_pods.h"
 #include "operator/reconcile/act/decision_builder.h"
 #include "operator/reconcile/act/gang_restart.h"
 #include "operator/reconcile/act/late_verdict.h"
+#include "operator/reconcile/act/old_pods.h"
+#include "operator/reconcile/act/refused_replacement.h"
 #include "operator/reconcile/act/replace.h"
 #include "operator/reconcile/act/start_answer.h"
 #include "operator/reconcile/act/successor.h"
 #include "operator/reconcile/act/summary.h"
 #include "operator/reconcile/build/pod.h"
 #include "operator/reconcile/detect/failure.h"
+#include "operator/reconcile/detect/own_end.h"
 #include "operator/reconcile/detect/start_problem.h"
+#include "operator/reconcile/gang/departure.h"
 #include "operator/reconcile/gang/gang_plan.h"
 #include "operator/reconcile/gang/gang_view.h"
 #include "operator/reconcile/gang/queue.h"
 #include "operator/reconcile/policy/budget.h"
-#include "operator/reconcile/policy/clean_pod_policy.h"
+#include "operator/reconcile/policy/clock_skew.h"
 #include "operator/reconcile/policy/deadline.h"
 #include "operator/reconcile/policy/success_policy.h"
 #include "operator/reconcile/policy/ttl.h"
@@ -51,14 +56,37 @@ bool PlacementFitsSpec(const DecisionBuilder& builder) {
 
 void Begin(DecisionBuilder* builder) {
   TrainingJobStatus* const status = builder->mutable_status();
+  *status = WithoutFuture(std::move(*status), builder->now());
   if (status->observed_generation != builder->job().metadata.generation) {
+    if (HasEnded(*status)) {
+      RefuseChange(builder);
+    }
     status->retry_at.reset();  // the change may be the cure
     status->rollbacks = 0;
   }
   status->observed_generation = builder->job().metadata.generation;
+  status->incidents =
+      Remembered(std::move(status->incidents),
+                 status->progress.has_value() ? status->progress->checkpoint_step : 0,
+                 builder->now());
   if (FindCondition(builder->status(), ConditionType::kCreated) == nullptr) {
     builder->Set(
         {ConditionType::kCreated, true, "JobCreated", "the operator has taken the job up"});
+  }
+}
+
+// Says in the job's last word that a change of its spec came too late.
+void RefuseChange(DecisionBuilder* builder) {
+  const std::string too_late =
+      "; a later change of spec has no effect: delete the job and create it anew (cleanPodPolicy " +
+      std::string("and ttlSecondsAfterFinished are heeded)");
+  for (Condition& condition : builder->mutable_status()->conditions) {
+    const bool is_end =
+        condition.type == ConditionType::kSucceeded || condition.type == ConditionType::kFailed;
+    if (is_end && condition.is_true && condition.message.find(too_late) == std::string::npos) {
+      condition.message += too_late;
+      builder->Say(EventType::kWarning, "ChangeIgnored", "the job has ended" + too_late);
+    }
   }
 }
 
@@ -138,12 +166,8 @@ void RefuseGang(const Unschedulable& refusal, DecisionBuilder* builder) {
 
 // Whether a job without a place may look for one now.
 bool MayBePlaced(const GangView& view, DecisionBuilder* builder) {
-  const bool has_old_pods =
-      std::any_of(view.stale.begin(), view.stale.end(), [&](const kube::Pod* pod) {
-        return IsAlive(*pod, builder->observed());
-      });
-  if (has_old_pods) {
-    return false;  // at most one attempt has pods; their ends come as news
+  if (WaitsForOldPods(view, builder)) {
+    return false;  // their ends come as news
   }
   const std::optional<WallTime> retry_at = builder->status().retry_at;
   if (retry_at.has_value() && builder->now() < *retry_at) {
@@ -217,8 +241,8 @@ void Succeed(const GangView& view, DecisionBuilder* builder) {
 
 void FailFor(const Failure& failure, DecisionBuilder* builder) {
   builder->Fail("PodFailed",
-                failure.sentence + ", cause " + failure.cause + "; restarts used " +
-                    std::to_string(CountedRestarts(builder->status())) + " of " +
+                failure.sentence + ", cause " + failure.cause + "; incidents before it " +
+                    std::to_string(CountedIncidents(builder->status().incidents)) + " of " +
                     std::to_string(builder->spec().run_policy.backoff_limit));
 }
 
@@ -229,10 +253,10 @@ void AnswerFailures(const GangView& view,
   if (origin.response == FailureResponse::kFailJob) {
     FailFor(origin, builder);
   } else if (CanReplace(*builder, view, failures)) {
-    if (RequireBudget(failures, builder)) {
+    if (SpendBudget(failures, builder)) {
       ReplaceMembers(view, failures, builder);
     }
-  } else if (RequireBudget({origin}, builder)) {
+  } else if (SpendBudget({origin}, builder)) {
     RestartGang(origin, builder);
   }
 }
@@ -241,6 +265,9 @@ void AnswerFailures(const GangView& view,
 void NoteHealth(const GangView& view, DecisionBuilder* builder) {
   bool is_complete = true;
   for (const Member& member : view.members) {
+    if (const auto overdue = member.pod == nullptr ? std::nullopt : OverdueAt(*member.pod)) {
+      builder->WakeAt(*overdue);
+    }
     is_complete = is_complete && (member.state == MemberState::kRunning ||
                                   member.state == MemberState::kSucceeded);
     if (member.report != nullptr) {
@@ -291,8 +318,9 @@ void CreateMissing(const GangView& view, DecisionBuilder* builder) {
     if (member.state != MemberState::kNotSeen || member.node.empty()) {
       continue;
     }
-    builder->WakeAt(builder->now() + kCreateRetry);
-    if (!IsCreatable(*builder, member)) {
+    const auto next_try = NextTryOf(member, *builder);
+    builder->WakeAt(next_try.value_or(builder->now() + kCreateRetry));
+    if (!IsCreatable(*builder, member) || next_try.value_or(WallTime{}) > builder->now()) {
       continue;
     }
     has_first = has_first || member.number.incarnation == Incarnation();
@@ -348,15 +376,21 @@ void RemoveStale(const GangView& view, DecisionBuilder* builder) {
     const auto name = ParsePodName(pod->name);
     const bool is_superseded =
         name.has_value() && name->number.attempt == builder->status().attempt;
+    const bool is_forced = MayBeForced(*pod, *builder);
     const bool is_given_up =
         !pod->spec.node_name.empty() && !IsNodeReady(builder->observed(), pod->spec.node_name);
-    if (!is_superseded && is_given_up) {
+    if (!is_superseded && is_forced && is_given_up) {
       builder->Delete(*pod, std::chrono::seconds(0), "attempt over, its node does not report");
+    } else if (!is_superseded && is_forced && IsOverdue(*pod, builder->now())) {
+      builder->Delete(*pod, std::chrono::seconds(0), "attempt over, its node does not end it");
     } else if (!is_superseded) {
       builder->Delete(*pod, GraceOfAttempt(*builder, *pod), "attempt over");
     } else if (!AwaitsVerdict(*builder, *pod) && (!pod->is_deleting || !HasEnded(*pod)) &&
                !GivesWay(view, *builder, *pod, name->task)) {
-      builder->Delete(*pod, std::chrono::seconds(0), "replaced");
+      builder->Delete(
+          *pod,
+          is_forced || HasEnded(*pod) ? std::chrono::seconds(0) : pod->spec.termination_grace,
+          "replaced");
     }
   }
 }
@@ -401,8 +435,9 @@ void Run(DecisionBuilder* builder) {
   if (PlaceWaitingSuccessors(view, builder)) {
     view = View(builder);
   }
-  const std::vector<StartProblem> problems = FindStartProblems(*builder, view);
+  std::vector<StartProblem> problems = FindStartProblems(*builder, view);
   const std::vector<Failure> failures = FindFailures(*builder, view, problems);
+  problems = HoldRefused(view, std::move(problems), builder);
   if (!failures.empty() && ComesFirst(failures, problems, *builder)) {
     AnswerFailures(view, failures, builder);
   } else if (!problems.empty()) {
@@ -427,9 +462,7 @@ void Finish(const GangView& view, DecisionBuilder* builder) {
   }
 }
 
-}  // namespace
-
-Decision Decide(const TrainingJob& job, const Observed& observed, WallTime now) {
+Decision DecideOnEnds(const TrainingJob& job, const Observed& observed, WallTime now) {
   DecisionBuilder builder(job, observed, now);
   if (!IsOurs(job)) {
     return builder.Take();  // somebody else's job
@@ -461,6 +494,15 @@ Decision Decide(const TrainingJob& job, const Observed& observed, WallTime now) 
   RemoveStale(view, &builder);
   CreateMissing(view, &builder);
   return builder.Take();
+}
+
+}  // namespace
+
+Decision Decide(const TrainingJob& job, const Observed& observed, WallTime now) {
+  if (HasEndedBesideOthers(observed)) {
+    return DecideOnEnds(job, WithOwnEnds(job, observed), now);
+  }
+  return DecideOnEnds(job, observed, now);
 }
 
 }  // namespace lockstep::control
