@@ -328,6 +328,7 @@ TrainingJob JobWithFullStatus() {
   status.conditions = {{ConditionType::kRunning, true, "R", "m", WallTime{}}};
   status.placement = {
       {Role::kWorker, 0, "node", Incarnation(1), WallTime{}, "uid", true, true, {"GPU-1"}}};
+  status.origin = {1, "0123", "image"};
   status.roles = {{Role::kWorker, 0, 1, 0, 0}};
   status.restarts = {{"crash", 1}};
   status.incidents = {{WallTime{}, "crash", "node-a", 7, /*is_free=*/true, 1}};

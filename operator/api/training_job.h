@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -218,6 +219,7 @@ enum class ConditionType {
   kSuspended,
   kSucceeded,
   kFailed,
+  kStalled,       // the operator cannot go on, and leaves all as it is: the message says why
   kGpuAssignment  // true: devices seen are those planned; false: they differ, or one is in two pods
 };
 
@@ -227,6 +229,7 @@ struct Condition {
   std::string reason;   // one CamelCase word
   std::string message;  // for people
   WallTime last_transition{};
+  Json unknown{};  // its fields that this version does not know; null or empty: none
 
   friend bool operator==(const Condition&, const Condition&) = default;
 };
@@ -243,6 +246,7 @@ struct PodPlacement {
   bool awaits_verdict = false;       // its predecessor has ended; nobody has told yet how
   bool is_completed = false;         // its process ended with success; it is not started again
   std::vector<std::string> devices;  // UUIDs of the GPUs that the runtime saw in it
+  Json unknown{};                    // as in Condition
 
   friend bool operator==(const PodPlacement&, const PodPlacement&) = default;
 };
@@ -290,6 +294,16 @@ struct JobProgress {
   friend bool operator==(const JobProgress&, const JobProgress&) = default;
 };
 
+// What the pods of the running gang are made from. They are alike as long as they live: an edit of
+// the manifest, or another version of the operator, makes itself felt in the next gang only.
+struct GangOrigin {
+  int64_t generation = 0;     // of the manifest
+  std::string revision;       // of what the manifest says of its pods; see RevisionOf
+  std::string runtime_image;  // the operator's own; empty: the cluster has none
+
+  friend bool operator==(const GangOrigin&, const GangOrigin&) = default;
+};
+
 // What the operator knows of a job between its passes. What people read in tables is derived from
 // it when it is written (derived_status.h).
 struct TrainingJobStatus {
@@ -297,6 +311,7 @@ struct TrainingJobStatus {
   Attempt attempt;
   Epoch epoch;
   std::vector<PodPlacement> placement;
+  GangOrigin origin;  // of the gang that has this placement
   std::vector<RoleCounts> roles;
   std::vector<RestartCount> restarts;  // each cause at most once, ordered by cause
   std::vector<Incident> incidents;     // those that the budget still remembers, oldest first
@@ -309,6 +324,14 @@ struct TrainingJobStatus {
   int64_t rollbacks = 0;        // gangs rolled back in a row: placed, but not all pods could start
   int64_t quick_restarts = 0;   // gang restarts in a row, each soon after the gang ran
   std::optional<WallTime> retry_at;  // the gang is not placed again before
+
+  // What a newer version of the operator has written and this one does not understand: fields, and
+  // conditions of other types. Written back as it was read.
+  Json unknown{};
+  std::vector<Json> unknown_conditions;
+  // Not null: the status as read, of which this version understands too little to go on. Only the
+  // condition Stalled is changed in it.
+  std::shared_ptr<const Json> unreadable;
 
   friend bool operator==(const TrainingJobStatus&, const TrainingJobStatus&) = default;
 };

@@ -28,7 +28,7 @@ const Labels kController = {{"controller", "trainingjob"}};
 const Labels kQueue = {{"name", "trainingjob"}};
 
 constexpr std::array<std::string_view, 7> kStates = {
-    "Waiting", "Starting", "Running", "Restarting", "Suspended", "Succeeded", "Failed"};
+    "Waiting", "Starting", "Running", "Restarting", "Suspended", "Stalled", "Succeeded", "Failed"};
 constexpr std::array<std::string_view, 2> kOutcomes = {"succeeded", "failed"};
 constexpr std::array<std::string_view, 4> kResults = {
     "success", "error", "requeue", "requeue_after"};

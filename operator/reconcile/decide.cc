@@ -13,6 +13,7 @@
 #include "operator/reconcile/act/late_verdict.h"
 #include "operator/reconcile/act/old_pods.h"
 #include "operator/reconcile/act/refused_replacement.h"
+#include "operator/reconcile/act/renewal.h"
 #include "operator/reconcile/act/replace.h"
 #include "operator/reconcile/act/start_answer.h"
 #include "operator/reconcile/act/successor.h"
@@ -30,6 +31,7 @@
 #include "operator/reconcile/policy/deadline.h"
 #include "operator/reconcile/policy/success_policy.h"
 #include "operator/reconcile/policy/ttl.h"
+#include "operator/reconcile/stall.h"
 
 namespace lockstep::control {
 namespace {
@@ -69,6 +71,7 @@ void Begin(DecisionBuilder* builder) {
       Remembered(std::move(status->incidents),
                  status->progress.has_value() ? status->progress->checkpoint_step : 0,
                  builder->now());
+  EndStall(status, builder->now());
   if (FindCondition(builder->status(), ConditionType::kCreated) == nullptr) {
     builder->Set(
         {ConditionType::kCreated, true, "JobCreated", "the operator has taken the job up"});
@@ -97,19 +100,6 @@ void Suspend(DecisionBuilder* builder) {
   const std::string message = "runPolicy.suspend is set: no pod runs";
   builder->Set({ConditionType::kScheduled, false, "JobSuspended", message});
   builder->Set({ConditionType::kSuspended, true, "JobSuspended", message});
-}
-
-// The gang that runs is not the one that is asked for any more.
-void Reshape(DecisionBuilder* builder) {
-  const ConditionChange change = {
-      ConditionType::kScheduled, false, "SpecChanged", "the roles have changed"};
-  GiveUpGang(builder);
-  builder->Set(change);
-  if (IsTrue(builder->status(), ConditionType::kRunning)) {
-    SetCondition(builder->mutable_status(),
-                 {ConditionType::kRunning, false, change.reason, change.message},
-                 builder->now());
-  }
 }
 
 void StartOrResume(DecisionBuilder* builder) {
@@ -437,6 +427,15 @@ void Run(DecisionBuilder* builder) {
   }
   std::vector<StartProblem> problems = FindStartProblems(*builder, view);
   const std::vector<Failure> failures = FindFailures(*builder, view, problems);
+  const bool is_over = !failures.empty() && OriginOf(failures, builder->is_training()).response ==
+                                                FailureResponse::kFailJob;
+  const bool needs_pods = !failures.empty() || !problems.empty() || LacksPods(view) ||
+                          !HasRun(builder->status());  // the change may be the cure
+  if (IsOutdated(*builder) && needs_pods && !is_over) {
+    RenewGang(builder);
+    return;
+  }
+  AnnounceChange(builder);
   problems = HoldRefused(view, std::move(problems), builder);
   if (!failures.empty() && ComesFirst(failures, problems, *builder)) {
     AnswerFailures(view, failures, builder);
@@ -474,7 +473,7 @@ Decision DecideOnEnds(const TrainingJob& job, const Observed& observed, WallTime
       builder.Fail("InvalidJob", problems.front().ToString());
     } else {
       if (!builder.status().placement.empty() && !PlacementFitsSpec(builder)) {
-        Reshape(&builder);
+        RenewGang(&builder);
       }
       if (job.spec.run_policy.suspend) {
         Suspend(&builder);
@@ -487,6 +486,7 @@ Decision DecideOnEnds(const TrainingJob& job, const Observed& observed, WallTime
   CountRoles(view, &builder);
   NoteProgress(view, &builder);
   NoteResult(view, &builder);
+  NoteOrigin(&builder);
   if (HasEnded(builder.status())) {
     Finish(view, &builder);
     return builder.Take();

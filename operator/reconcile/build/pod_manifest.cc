@@ -46,6 +46,12 @@ struct Parts {
   const PodSettings& settings;
 };
 
+// The runtime of the gang's other pods: they would not understand another version's plan.
+const std::string& RuntimeImageOf(const Parts& parts) {
+  const std::string& born = parts.job.status.origin.runtime_image;
+  return born.empty() ? parts.settings.runtime_image : born;
+}
+
 // The folder of an absolute path, and the name in it.
 std::pair<std::string, std::string> SplitPath(const std::string& path) {
   const std::size_t slash = path.find_last_of('/');
@@ -168,7 +174,7 @@ void FillTrainer(const Parts& parts, Json* trainer) {
   const kube::ContainerSpec& container = parts.pod.spec.container;
   SetDefault(trainer, "name", kTrainerContainer);
   if (container.image.empty()) {
-    (*trainer)["image"] = parts.settings.runtime_image;
+    (*trainer)["image"] = RuntimeImageOf(parts);
     if (!parts.settings.runtime_image_pull_policy.empty()) {
       SetDefault(trainer, "imagePullPolicy", parts.settings.runtime_image_pull_policy);
     }
@@ -211,7 +217,7 @@ void AddInstaller(const Parts& parts, Json* trainer, Json* spec) {
     return;
   }
   Json installer = {{"name", kInstallContainer},
-                    {"image", parts.settings.runtime_image},
+                    {"image", RuntimeImageOf(parts)},
                     {"command", Json::array({parts.settings.runtime_path, "install", folder})}};
   if (!parts.settings.runtime_image_pull_policy.empty()) {
     installer["imagePullPolicy"] = parts.settings.runtime_image_pull_policy;
