@@ -268,8 +268,8 @@ struct RestartCount {
   friend bool operator==(const RestartCount&, const RestartCount&) = default;
 };
 
-// One thing that went wrong, or was asked for, however many pods it cost: what falls on one node, or
-// follows from one cause, within a short time.
+// One thing that went wrong, or was asked for, however many pods it cost: what falls on one node,
+// or follows from one cause, within a short time.
 struct Incident {
   WallTime at{};  // when its first pod was answered
   std::string cause;

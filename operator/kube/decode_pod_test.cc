@@ -115,10 +115,11 @@ TEST(DecodePod, ADeletionTimestampMeansLeaving) {
 }
 
 TEST(DecodePod, KnowsWhenTheGraceIsOverAndWhoDisrupts) {
-  const Pod pod = Decoded(
-      R"({"metadata":{"name":"a","deletionTimestamp":"2026-01-01T00:00:30Z"},"status":{"conditions":[)"
-      R"({"type":"DisruptionTarget","status":"True","reason":"EvictionByEvictionAPI"},)"
-      R"({"type":"PodScheduled","status":"True"}]}})");
+  const Pod pod =
+      Decoded(R"({"metadata":{"name":"a","deletionTimestamp":"2026-01-01T00:00:30Z"},)"
+              R"("status":{"conditions":[)"
+              R"({"type":"DisruptionTarget","status":"True","reason":"EvictionByEvictionAPI"},)"
+              R"({"type":"PodScheduled","status":"True"}]}})");
   EXPECT_EQ(pod.deletion_due, ParseRfc3339("2026-01-01T00:00:30Z"));
   EXPECT_EQ(pod.status.disruption, "EvictionByEvictionAPI");
   EXPECT_EQ(Decoded(PodJson(R"(,"status":{"conditions":[{"type":"DisruptionTarget",)"

@@ -10,6 +10,7 @@
 #include "operator/reconcile/act/clean_pods.h"
 #include "operator/reconcile/act/decision_builder.h"
 #include "operator/reconcile/act/gang_restart.h"
+#include "operator/reconcile/act/late_change.h"
 #include "operator/reconcile/act/late_verdict.h"
 #include "operator/reconcile/act/old_pods.h"
 #include "operator/reconcile/act/refused_replacement.h"
@@ -61,7 +62,7 @@ void Begin(DecisionBuilder* builder) {
   *status = WithoutFuture(std::move(*status), builder->now());
   if (status->observed_generation != builder->job().metadata.generation) {
     if (HasEnded(*status)) {
-      RefuseChange(builder);
+      RefuseLateChange(builder);
     }
     status->retry_at.reset();  // the change may be the cure
     status->rollbacks = 0;
@@ -75,21 +76,6 @@ void Begin(DecisionBuilder* builder) {
   if (FindCondition(builder->status(), ConditionType::kCreated) == nullptr) {
     builder->Set(
         {ConditionType::kCreated, true, "JobCreated", "the operator has taken the job up"});
-  }
-}
-
-// Says in the job's last word that a change of its spec came too late.
-void RefuseChange(DecisionBuilder* builder) {
-  const std::string too_late =
-      "; a later change of spec has no effect: delete the job and create it anew (cleanPodPolicy " +
-      std::string("and ttlSecondsAfterFinished are heeded)");
-  for (Condition& condition : builder->mutable_status()->conditions) {
-    const bool is_end =
-        condition.type == ConditionType::kSucceeded || condition.type == ConditionType::kFailed;
-    if (is_end && condition.is_true && condition.message.find(too_late) == std::string::npos) {
-      condition.message += too_late;
-      builder->Say(EventType::kWarning, "ChangeIgnored", "the job has ended" + too_late);
-    }
   }
 }
 
@@ -129,6 +115,22 @@ void NoteSeen(const GangView& view, DecisionBuilder* builder) {
   }
 }
 
+// Whether the time to wait for a gang that runs is over: then the job has failed.
+bool HasWaitedTooLong(const std::string& why, DecisionBuilder* builder) {
+  TrainingJob waiting = builder->job();
+  waiting.status = builder->status();
+  const std::optional<WallTime> deadline = SchedulingDeadline(waiting);
+  if (!deadline.has_value()) {
+    return false;
+  }
+  if (builder->now() < *deadline) {
+    builder->WakeAt(*deadline);
+    return false;
+  }
+  builder->Fail("SchedulingTimeout", "no room within scheduling.timeoutSeconds: " + why);
+  return true;
+}
+
 void RefuseGang(const Unschedulable& refusal, DecisionBuilder* builder) {
   const bool is_queued = refusal.constraint == Constraint::kQueue;
   builder->Set({ConditionType::kScheduled,
@@ -140,23 +142,13 @@ void RefuseGang(const Unschedulable& refusal, DecisionBuilder* builder) {
     builder->Fail("Unschedulable", refusal.shortfall);
     return;
   }
-  TrainingJob waiting = builder->job();
-  waiting.status = builder->status();
-  const std::optional<WallTime> deadline = SchedulingDeadline(waiting);
-  if (!deadline.has_value()) {
-    return;
-  }
-  if (*deadline <= builder->now()) {
-    builder->Fail("SchedulingTimeout",
-                  "no room within scheduling.timeoutSeconds: " + refusal.shortfall);
-  } else {
-    builder->WakeAt(*deadline);
-  }
+  HasWaitedTooLong(refusal.shortfall, builder);
 }
 
 // Whether a job without a place may look for one now.
 bool MayBePlaced(const GangView& view, DecisionBuilder* builder) {
   if (WaitsForOldPods(view, builder)) {
+    HasWaitedTooLong("pods of an earlier attempt have not ended", builder);
     return false;  // their ends come as news
   }
   const std::optional<WallTime> retry_at = builder->status().retry_at;

@@ -21,7 +21,7 @@
 // decided. LOCKSTEP_REWRITE=1 in the environment writes the answers anew; the diff is then read.
 //
 //   job train|command [workers=N] [gpus=N] [evaluators=N] [backoff=N] [success=AllWorkers]
-//                     [volume=yes]
+//                     [volume=yes] [timeout=SECONDS]
 //   node NAME            another node like the first, node-a
 //   launch | step        a gang that runs | one pass, whose decision is told
 //   run                  all pending pods run
@@ -84,6 +84,9 @@ TrainingJob JobOf(const Words& words) {
   }
   job.spec.run_policy.backoff_limit = number("backoff", 6);
   job.spec.roles[0].gpus = number("gpus", 0);
+  if (const int timeout = number("timeout", 0); timeout > 0) {
+    job.spec.scheduling.timeout = seconds(timeout);
+  }
   if (options.count("success") > 0) {
     job.spec.success_policy = SuccessPolicy::kAllWorkers;
   }

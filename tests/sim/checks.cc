@@ -130,9 +130,7 @@ void Checks::CheckProgress(const TrainingJob& before, const TrainingJob& after) 
 // Every restart is counted in the very write that decides it, and only for what has happened.
 void Checks::CheckCounts(const TrainingJob& before, const TrainingJob& after) {
   const std::string name = NameOf(after);
-  const auto total = [](const TrainingJobStatus& status) {
-    return TotalRestarts(status);
-  };
+  const auto total = [](const TrainingJobStatus& status) { return TotalRestarts(status); };
   const int64_t counted = total(after.status) - total(before.status);
   int64_t replaced = 0;
   bool has_casualty = false;

@@ -141,7 +141,7 @@ class Supervisor {
   std::vector<Stream> streams_;
   std::optional<Deadline> kill_at_;  // set while all are asked to end
   bool is_killed_ = false;
-  bool was_asked_to_end_ = false;  // from outside, before anything had failed
+  bool was_asked_to_end_ = false;   // from outside, before anything had failed
   std::optional<Verdict> failure_;  // the first
 };
 

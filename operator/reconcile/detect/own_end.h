@@ -9,8 +9,8 @@ namespace lockstep::control {
 // that is no init container never ends, and Kubernetes calls such a pod Running for ever.
 bool HasEndedBesideOthers(const Observed& observed);
 
-// `observed` in which a pod has ended once all containers of its role's template have: with success
-// or not as the pod's own container did. Pods whose template's containers run on are left alone.
+// `observed` in which a pod has ended once the container of its role's template has, with success
+// or not as that one did. A template has one container: all others are somebody else's.
 Observed WithOwnEnds(const TrainingJob& job, Observed observed);
 
 }  // namespace lockstep::control
