@@ -109,6 +109,16 @@ JobProgress DecodeProgress(const Json& value, const std::string& path, Errors* e
   return progress;
 }
 
+LastFailure DecodeLastFailure(const Json& value, const std::string& path, Errors* errors) {
+  LastFailure failure;
+  ObjectReader reader(value, path, errors);
+  failure.pod = reader.String("pod").value_or("");
+  failure.at = ReadTime(reader, "at").value_or(WallTime{});
+  failure.message = reader.String("message").value_or("");
+  failure.tail = reader.String("tail").value_or("");
+  return failure;
+}
+
 // The elements of the list under `key`, each read by `decode`. What counts and progress have
 // besides is not kept: they are written anew from what the pods tell.
 template <typename Item>
@@ -315,6 +325,9 @@ TrainingJobStatus DecodeStatus(const Json& value,
     ObjectReader fields(*result, reader.PathOf("result"), errors);
     status.result = TestResult{fields.Number("testLoss"), fields.Number("testAccuracy")};
   }
+  if (const Json* failure = reader.Find("lastFailure")) {
+    status.last_failure = DecodeLastFailure(*failure, reader.PathOf("lastFailure"), errors);
+  }
   status.start_time = ReadTime(reader, "startTime");
   status.completion_time = ReadTime(reader, "completionTime");
   status.observed_generation = ReadCount(reader, "observedGeneration");
@@ -361,6 +374,12 @@ Json EncodeStatus(const TrainingJob& job) {
   }
   if (status.result) {
     value["result"] = EncodeResult(*status.result);
+  }
+  if (status.last_failure) {
+    value["lastFailure"] = {{"pod", status.last_failure->pod},
+                            {"at", FormatRfc3339(status.last_failure->at)},
+                            {"message", status.last_failure->message},
+                            {"tail", status.last_failure->tail}};
   }
   SetTime(&value, "startTime", status.start_time);
   SetTime(&value, "completionTime", status.completion_time);

@@ -306,6 +306,16 @@ struct GangOrigin {
 
 // What the operator knows of a job between its passes. What people read in tables is derived from
 // it when it is written (derived_status.h).
+// The failure that was answered last. It outlives the pod and its log.
+struct LastFailure {
+  std::string pod;
+  WallTime at;          // when it was answered
+  std::string message;  // which pod, how it ended, and its last words
+  std::string tail;     // the last lines of its output, at most 1,024 bytes; may be empty
+
+  friend bool operator==(const LastFailure&, const LastFailure&) = default;
+};
+
 struct TrainingJobStatus {
   std::vector<Condition> conditions;  // each type at most once
   Attempt attempt;
@@ -317,6 +327,7 @@ struct TrainingJobStatus {
   std::vector<Incident> incidents;     // those that the budget still remembers, oldest first
   std::optional<JobProgress> progress;
   std::optional<TestResult> result;  // on the test split, once training has ended
+  std::optional<LastFailure> last_failure;
   std::optional<WallTime> start_time;
   std::optional<WallTime> completion_time;
   int64_t observed_generation = 0;

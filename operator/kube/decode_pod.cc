@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/rfc3339.h"
 #include "operator/kube/decode.h"
 #include "operator/kube/json_scan.h"
 #include "operator/kube/object_meta.h"
@@ -164,6 +165,8 @@ ContainerTermination ReadTermination(Value terminated) {
       termination.reason = std::string(scan::Text(value));
     } else if (key == "message") {
       termination.message = CutText(value);
+    } else if (key == "finishedAt") {
+      termination.finished_at = ParseRfc3339(scan::Text(value));
     }
   });
   return termination;
@@ -264,6 +267,14 @@ bool IsWorthTelling(const ContainerState& container) {
              kOrdinaryWaits.end();
 }
 
+std::optional<ContainerTermination> EndOf(const ContainerState& container) {
+  std::optional<ContainerTermination> end = container.termination;
+  if (end.has_value()) {
+    end->container = container.name;
+  }
+  return end;
+}
+
 // The pod's word is that of its own container; of an init container when that one is in the way.
 void SumUpContainers(PodParts* parts) {
   PodStatus& status = parts->pod.status;
@@ -274,7 +285,7 @@ void SumUpContainers(PodParts* parts) {
       open.push_back(container.name);
     }
     if (container.name == parts->own_container) {
-      status.termination = std::move(container.termination);
+      status.termination = EndOf(container);
       relevant.push_back(std::move(container));
     }
   }
@@ -288,7 +299,7 @@ void SumUpContainers(PodParts* parts) {
     }
     const bool is_failed_init = container.termination && container.termination->exit_code != 0;
     if (!status.termination && is_failed_init && status.phase == PodPhase::kFailed) {
-      status.termination = std::move(container.termination);
+      status.termination = EndOf(container);
     }
   }
 }

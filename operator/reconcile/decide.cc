@@ -5,7 +5,6 @@
 #include <cstdio>
 #include <set>
 
-#include "common/base/plural.h"
 #include "operator/api/placement.h"
 #include "operator/reconcile/act/clean_pods.h"
 #include "operator/reconcile/act/decision_builder.h"
@@ -13,6 +12,7 @@
 #include "operator/reconcile/act/late_change.h"
 #include "operator/reconcile/act/late_verdict.h"
 #include "operator/reconcile/act/old_pods.h"
+#include "operator/reconcile/act/place_gang.h"
 #include "operator/reconcile/act/refused_replacement.h"
 #include "operator/reconcile/act/renewal.h"
 #include "operator/reconcile/act/replace.h"
@@ -20,16 +20,17 @@
 #include "operator/reconcile/act/successor.h"
 #include "operator/reconcile/act/summary.h"
 #include "operator/reconcile/build/pod.h"
+#include "operator/reconcile/detect/echo.h"
 #include "operator/reconcile/detect/failure.h"
 #include "operator/reconcile/detect/own_end.h"
 #include "operator/reconcile/detect/start_problem.h"
 #include "operator/reconcile/gang/departure.h"
-#include "operator/reconcile/gang/gang_plan.h"
 #include "operator/reconcile/gang/gang_view.h"
 #include "operator/reconcile/gang/queue.h"
 #include "operator/reconcile/policy/budget.h"
 #include "operator/reconcile/policy/clock_skew.h"
 #include "operator/reconcile/policy/deadline.h"
+#include "operator/reconcile/policy/grace.h"
 #include "operator/reconcile/policy/success_policy.h"
 #include "operator/reconcile/policy/ttl.h"
 #include "operator/reconcile/stall.h"
@@ -115,89 +116,6 @@ void NoteSeen(const GangView& view, DecisionBuilder* builder) {
   }
 }
 
-// Whether the time to wait for a gang that runs is over: then the job has failed.
-bool HasWaitedTooLong(const std::string& why, DecisionBuilder* builder) {
-  TrainingJob waiting = builder->job();
-  waiting.status = builder->status();
-  const std::optional<WallTime> deadline = SchedulingDeadline(waiting);
-  if (!deadline.has_value()) {
-    return false;
-  }
-  if (builder->now() < *deadline) {
-    builder->WakeAt(*deadline);
-    return false;
-  }
-  builder->Fail("SchedulingTimeout", "no room within scheduling.timeoutSeconds: " + why);
-  return true;
-}
-
-void RefuseGang(const Unschedulable& refusal, DecisionBuilder* builder) {
-  const bool is_queued = refusal.constraint == Constraint::kQueue;
-  builder->Set({ConditionType::kScheduled,
-                false,
-                is_queued ? "WaitsInQueue" : "Unschedulable",
-                refusal.shortfall},
-               is_queued ? EventType::kNormal : EventType::kWarning);
-  if (builder->observed().is_one_machine) {
-    builder->Fail("Unschedulable", refusal.shortfall);
-    return;
-  }
-  HasWaitedTooLong(refusal.shortfall, builder);
-}
-
-// Whether a job without a place may look for one now.
-bool MayBePlaced(const GangView& view, DecisionBuilder* builder) {
-  if (WaitsForOldPods(view, builder)) {
-    HasWaitedTooLong("pods of an earlier attempt have not ended", builder);
-    return false;  // their ends come as news
-  }
-  const std::optional<WallTime> retry_at = builder->status().retry_at;
-  if (retry_at.has_value() && builder->now() < *retry_at) {
-    builder->WakeAt(*retry_at);
-    return false;
-  }
-  builder->mutable_status()->retry_at.reset();
-  if (builder->observed().service == ServiceState::kForeign) {
-    builder->HoldBack("ServiceNameTaken",
-                      "the service " + builder->job().metadata.name +
-                          ", by which the pods would find each other, belongs to somebody else");
-    return false;
-  }
-  return true;
-}
-
-// Finds room for the whole gang and writes down who goes where; pods follow in the same decision,
-// after this status is stored.
-void PlaceGang(const GangView& view, DecisionBuilder* builder) {
-  if (!MayBePlaced(view, builder)) {
-    return;
-  }
-  const PlanResult result = PlanInTurn(SnapshotOf(builder->observed(), view),
-                                       GangOf(builder->job(), builder->topology()),
-                                       builder->observed());
-  if (const auto* refusal = std::get_if<Unschedulable>(&result)) {
-    RefuseGang(*refusal, builder);
-    return;
-  }
-  std::set<std::string> nodes;
-  for (const TaskId& task : AllTasks(builder->topology())) {
-    PodPlacement placement;
-    placement.role = task.role;
-    placement.index = task.index;
-    placement.node = std::get<Plan>(result).node_by_pod.at(TaskName(task));
-    placement.since = builder->now();
-    nodes.insert(placement.node);
-    builder->mutable_status()->placement.push_back(placement);
-  }
-  builder->Set({ConditionType::kScheduled,
-                true,
-                "GangPlaced",
-                "attempt " + std::to_string(builder->status().attempt.value()) + ": " +
-                    Plural(static_cast<int64_t>(builder->status().placement.size()), "pod") +
-                    " on " + Plural(static_cast<int64_t>(nodes.size()), "node")});
-  builder->Count(Metric::kGangsPlaced, "");
-}
-
 // ": test accuracy 97.3 %"; empty where training was not tested.
 std::string DescribeResult(const std::optional<TestResult>& result) {
   if (!result.has_value() || !result->test_accuracy.has_value()) {
@@ -232,6 +150,12 @@ void AnswerFailures(const GangView& view,
                     const std::vector<Failure>& failures,
                     DecisionBuilder* builder) {
   const Failure& origin = OriginOf(failures, builder->is_training());
+  if (const auto until = PatienceWithEcho(*builder, view, failures)) {
+    builder->WakeAt(*until);
+    return;
+  }
+  builder->mutable_status()->last_failure = {
+      origin.pod_name, builder->now(), origin.sentence, origin.tail};
   if (origin.response == FailureResponse::kFailJob) {
     FailFor(origin, builder);
   } else if (CanReplace(*builder, view, failures)) {
@@ -325,14 +249,6 @@ void CreateMissing(const GangView& view, DecisionBuilder* builder) {
   }
 }
 
-// A gang that was rolled back has nothing to save: its pods make room soon.
-std::chrono::seconds GraceOfAttempt(const DecisionBuilder& builder, const kube::Pod& pod) {
-  constexpr std::chrono::seconds kRollbackGrace{5};  // choice: time to end in order
-  const bool is_rolled_back = builder.status().rollbacks > 0 && builder.status().placement.empty();
-  return is_rolled_back ? std::min(pod.spec.termination_grace, kRollbackGrace)
-                        : pod.spec.termination_grace;
-}
-
 // Whether the pod's removal waits for its successor, which is about to be created or has no node
 // yet: removing a pod takes the API server as long as creating one, and one that has ended is in
 // nobody's way.
@@ -366,12 +282,16 @@ void RemoveStale(const GangView& view, DecisionBuilder* builder) {
     } else if (!is_superseded && is_forced && IsOverdue(*pod, builder->now())) {
       builder->Delete(*pod, std::chrono::seconds(0), "attempt over, its node does not end it");
     } else if (!is_superseded) {
-      builder->Delete(*pod, GraceOfAttempt(*builder, *pod), "attempt over");
+      builder->Delete(*pod,
+                      GraceOf(*pod, builder->status(), builder->observed(), builder->is_training()),
+                      "attempt over");
     } else if (!AwaitsVerdict(*builder, *pod) && (!pod->is_deleting || !HasEnded(*pod)) &&
                !GivesWay(view, *builder, *pod, name->task)) {
       builder->Delete(
           *pod,
-          is_forced || HasEnded(*pod) ? std::chrono::seconds(0) : pod->spec.termination_grace,
+          is_forced || HasEnded(*pod)
+              ? std::chrono::seconds(0)
+              : GraceOf(*pod, builder->status(), builder->observed(), builder->is_training()),
           "replaced");
     }
   }

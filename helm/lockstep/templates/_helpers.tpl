@@ -54,6 +54,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
   resources: [secrets] # the key of a job: never read again
   verbs: [create]
 - apiGroups: [""]
+  resources: [namespaces] # which Pod Security level theirs enforces
+  verbs: [get]
+- apiGroups: [""]
   resources: [events]
   verbs: [create, patch]
 {{- end }}

@@ -1,14 +1,27 @@
 #include "operator/reconcile/act/clean_pods.h"
 
 #include "operator/reconcile/policy/clean_pod_policy.h"
+#include "operator/reconcile/policy/grace.h"
 
 namespace lockstep::control {
+namespace {
+
+// Workers beside parameter servers serve the chief that has just finished: they have no last lines.
+bool IsServer(const DecisionBuilder& builder, const Member& member) {
+  return !builder.is_training() && member.task.role == Role::kWorker &&
+         builder.job().FindRole(Role::kPs) != nullptr &&
+         builder.job().FindRole(Role::kChief) != nullptr;
+}
+
+}  // namespace
 
 void CleanPods(const GangView& view, DecisionBuilder* builder) {
   const CleanPodPolicy policy = builder->spec().run_policy.clean_pod_policy;
   const auto clean = [&](const kube::Pod& pod) {
     if (IsCleaned(policy, pod)) {
-      builder->Delete(pod, pod.spec.termination_grace, "the job has ended");
+      builder->Delete(pod,
+                      GraceOf(pod, builder->status(), builder->observed(), builder->is_training()),
+                      "the job has ended");
     }
   };
   for (const kube::Pod* pod : view.stale) {
@@ -19,7 +32,7 @@ void CleanPods(const GangView& view, DecisionBuilder* builder) {
       continue;
     }
     const auto until = MayFinishUntil(builder->status(), member, builder->now());
-    if (until.has_value() && policy != CleanPodPolicy::kNone) {
+    if (until.has_value() && policy != CleanPodPolicy::kNone && !IsServer(*builder, member)) {
       builder->WakeAt(*until);
       continue;
     }
