@@ -1,6 +1,7 @@
 #include "operator/reconcile/act/refused_replacement.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "operator/reconcile/act/gang_restart.h"
@@ -36,12 +37,20 @@ std::vector<StartProblem> HoldRefused(const GangView& view,
       continue;
     }
     std::erase_if(problems, [&](const StartProblem& one) { return one.task == member.task; });
-    builder->Set({ConditionType::kRestarting,
-                  true,
-                  "ReplacementRefused",
-                  DescribeMember(member) + " was not created: " + refusal->message +
-                      "; the others wait, and it is asked for again"},
-                 EventType::kWarning);
+    const std::string what = DescribeMember(member) + " was not created: " + refusal->message;
+    if (member.rank.has_value()) {
+      builder->Set({ConditionType::kRestarting,
+                    true,
+                    "ReplacementRefused",
+                    what + "; the others wait, and it is asked for again"},
+                   EventType::kWarning);
+    } else if (IsTrue(builder->status(), ConditionType::kRunning)) {  // the ranks do without it
+      builder->Set({ConditionType::kRunning,
+                    true,
+                    "ReplacementRefused",
+                    what + "; the ranks run, and it is asked for again"},
+                   EventType::kWarning);
+    }
   }
   return problems;
 }
