@@ -38,6 +38,13 @@ std::optional<int64_t> BatchSize(const TrainingJob& job) {
   return job.spec.training ? std::optional(job.spec.training->global_batch_size) : std::nullopt;
 }
 
+// Data epochs of the whole training, where the manifest counts in them.
+std::optional<int64_t> DataEpochsOf(const TrainingJob& job) {
+  const bool has_epochs =
+      job.spec.training && job.spec.training->length.unit == LengthUnit::kEpochs;
+  return has_epochs ? std::optional(job.spec.training->length.count) : std::nullopt;
+}
+
 const char* VerbOf(ChaosKind kind) {
   switch (kind) {
     case ChaosKind::kKill:
@@ -50,6 +57,12 @@ const char* VerbOf(ChaosKind kind) {
   return "kill";
 }
 
+std::string TimeStamp(Duration elapsed) {
+  char when[32];
+  std::snprintf(when, sizeof when, "%7.2f s  ", ToSeconds(elapsed));
+  return when;
+}
+
 }  // namespace
 
 RunSession::RunSession(RunSessionOptions options, RunSessionParts parts)
@@ -57,7 +70,7 @@ RunSession::RunSession(RunSessionOptions options, RunSessionParts parts)
       parts_(parts),
       started_(SteadyNow()),
       gang_size_(GangSize(options_.job)),
-      record_(BatchSize(options_.job), gang_size_, started_, options_.run_directory),
+      record_({BatchSize(options_.job), gang_size_, started_, options_.run_directory, kStatusPort}),
       chaos_(options_.chaos),
       backend_(LocalBackendOptions{options_.job,
                                    options_.machine,
@@ -85,6 +98,7 @@ RunSummary RunSession::Run() {
     CollectLeftovers(now);
     if (IsOver()) {
       HandlePods(SteadyNow());
+      TellRemarks();
       parts_.console->Clear();
       return Summarize();
     }
@@ -95,20 +109,22 @@ RunSummary RunSession::Run() {
 
 void RunSession::HandleSignals(TimePoint now) {
   for (const int signal : parts_.signals->Take()) {
-    if (stop_ == Stop::kNone) {
+    const StopStage stage = AfterSignal(stop_, signal);
+    if (stop_ == StopStage::kNone) {
       BeginStop(RunOutcome::kStopped, "stopped by " + SignalName(signal), now);
       Say((options_.job.spec.training ? "stopping after a checkpoint" : "stopping") + GraceWords() +
           "; once more kills");
-      continue;
+    } else if (stage != stop_) {
+      KillPods("killed by " + SignalName(signal), now);
     }
-    if (stop_ == Stop::kGraceful) {
-      stop_ = Stop::kKill;
-      stop_reason_ = "killed by " + SignalName(signal);
-      for (const kube::Pod& pod : parts_.pods->pods()) {
-        [[maybe_unused]] const Status gone =
-            parts_.pods->DeletePod(pod.name, Duration::zero(), now);
-      }
-    }
+  }
+}
+
+void RunSession::KillPods(const std::string& reason, TimePoint now) {
+  stop_ = StopStage::kKill;
+  stop_reason_ = reason;
+  for (const kube::Pod& pod : parts_.pods->pods()) {
+    [[maybe_unused]] const Status gone = parts_.pods->DeletePod(pod.name, Duration::zero(), now);
   }
 }
 
@@ -125,7 +141,7 @@ std::string RunSession::GraceWords() const {
 
 // The controller is not asked any more: it would replace the pods that go.
 void RunSession::BeginStop(RunOutcome outcome, const std::string& reason, TimePoint now) {
-  stop_ = Stop::kGraceful;
+  stop_ = StopStage::kGraceful;
   stop_outcome_ = outcome;
   stop_reason_ = reason;
   const std::set<std::string> mute = parts_.poller->MutePods();  // will not hear SIGTERM either
@@ -158,6 +174,16 @@ void RunSession::HandleReports() {
   if (backend_.SetMutePods(parts_.poller->MutePods())) {
     controller_.Notify(backend_.key(), SteadyNow());
   }
+  TellRemarks();
+}
+
+void RunSession::TellRemarks() {
+  for (const CheckpointRemark& remark : record_.checkpoints().TakeRemarks()) {
+    remark.is_warning ? Warn(remark.text) : Say(remark.text);
+  }
+  for (const DataEpochResult& result : record_.history().TakeNew()) {
+    Say(FormatDataEpoch(result, DataEpochsOf(options_.job)));
+  }
   for (const Recovery& recovery : record_.recoveries().TakeCompleted()) {
     Say(FormatRecovery(recovery));
   }
@@ -165,7 +191,7 @@ void RunSession::HandleReports() {
 
 void RunSession::HandleChaos(TimePoint now) {
   const ChaosView view = record_.ViewForChaos(gang_size_, now);
-  if (chaos_.empty() || stop_ != Stop::kNone) {
+  if (chaos_.empty() || stop_ != StopStage::kNone) {
     return;
   }
   for (const ChaosAction& action : chaos_.TakeDue(view)) {
@@ -200,7 +226,7 @@ void RunSession::Break(const ChaosAction& action) {
 }
 
 void RunSession::HandleTimeout(TimePoint now) {
-  if (options_.timeout && stop_ == Stop::kNone && !ended_at_ &&
+  if (options_.timeout && stop_ == StopStage::kNone && !ended_at_ &&
       now - started_ >= *options_.timeout) {
     const std::string reason = "not finished within " + FormatDuration(*options_.timeout);
     Say(reason);
@@ -209,7 +235,7 @@ void RunSession::HandleTimeout(TimePoint now) {
 }
 
 void RunSession::StepController(TimePoint now) {
-  if (stop_ != Stop::kNone) {
+  if (stop_ != StopStage::kNone) {
     return;
   }
   for (int pass = 0; pass < kPassesPerTurnMax && !controller_.Step(now).empty(); ++pass) {
@@ -248,7 +274,7 @@ bool RunSession::HasLivingPods() const {
 }
 
 bool RunSession::IsOver() const {
-  return (stop_ != Stop::kNone || ended_at_) && !HasLivingPods();
+  return (stop_ != StopStage::kNone || ended_at_) && !HasLivingPods();
 }
 
 Duration RunSession::PollInterval() const {
@@ -261,7 +287,7 @@ void RunSession::Wait(TimePoint now) {
     wake = when ? std::min(wake, *when) : wake;
   };
   consider(parts_.pods->NextDeadline(now));
-  if (stop_ == Stop::kNone) {
+  if (stop_ == StopStage::kNone) {
     consider(parts_.poller->NextDeadline());
     consider(controller_.NextStep());
     if (options_.timeout) {
@@ -275,9 +301,13 @@ void RunSession::Wait(TimePoint now) {
 }
 
 void RunSession::Say(const std::string& text) {
-  char when[32];
-  std::snprintf(when, sizeof when, "%7.2f s  ", ToSeconds(SteadyNow() - started_));
-  parts_.console->Tell(when + Printable(text));
+  parts_.console->Tell(TimeStamp(SteadyNow() - started_) + Printable(text));
+}
+
+// What a quiet run tells, too.
+void RunSession::Warn(const std::string& text) {
+  parts_.logger->Info("warned", {{"text", text}});
+  parts_.console->Print(TimeStamp(SteadyNow() - started_) + "warning: " + Printable(text));
 }
 
 // One decision may say the same for several conditions; once is enough for people.
@@ -294,7 +324,7 @@ void RunSession::ShowProgress(TimePoint now) {
   progress.is_training = options_.job.spec.training.has_value();
   progress.pods_total = static_cast<int64_t>(gang_size_);
   progress.elapsed = now - started_;
-  progress.state = stop_ == Stop::kNone ? StateWord(backend_.job().status) : "Stopping";
+  progress.state = stop_ == StopStage::kNone ? StateWord(backend_.job().status) : "Stopping";
   record_.FillProgress(&progress);
   parts_.console->Show(progress, now);
 }
@@ -303,17 +333,9 @@ RunSummary RunSession::Summarize() const {
   RunSummary summary;
   summary.job = options_.job.metadata.name;
   record_.FillSummary(SteadyNow(), &summary);
-  const TrainingJobStatus& status = backend_.job().status;
-  summary.restarts = status.restarts;
-  if (stop_ != Stop::kNone && !HasEnded(status)) {
-    summary.outcome = stop_outcome_;
-    summary.reason = stop_reason_;
-  } else if (IsTrue(status, ConditionType::kSucceeded)) {
-    summary.outcome = RunOutcome::kSucceeded;
-  } else {
-    const Condition* failed = FindCondition(status, ConditionType::kFailed);
-    summary.outcome = RunOutcome::kFailed;
-    summary.reason = failed == nullptr ? "" : failed->message;
+  FillOutcome(&summary);
+  for (const ChaosAction& action : chaos_.pending()) {
+    summary.chaos_not_fired.push_back(action.text);
   }
   if (options_.job.spec.training) {
     const std::string& directory = options_.job.spec.training->checkpoint.directory;
@@ -321,6 +343,26 @@ RunSummary RunSession::Summarize() const {
         directory.starts_with('/') ? directory : options_.run_directory + "/" + directory;
   }
   return summary;
+}
+
+void RunSession::FillOutcome(RunSummary* summary) const {
+  const TrainingJobStatus& status = backend_.job().status;
+  summary->restarts = status.restarts;
+  if (stop_ != StopStage::kNone && !HasEnded(status)) {
+    summary->outcome = stop_outcome_;
+    summary->reason = stop_reason_;
+    if (stop_outcome_ == RunOutcome::kStopped && record_.has_unsaved_model()) {
+      // Whoever sees 130 counts on a checkpoint.
+      summary->outcome = RunOutcome::kFailed;
+      summary->reason += ", and the checkpoint could not be written";
+    }
+  } else if (IsTrue(status, ConditionType::kSucceeded)) {
+    summary->outcome = RunOutcome::kSucceeded;
+  } else {
+    const Condition* failed = FindCondition(status, ConditionType::kFailed);
+    summary->outcome = RunOutcome::kFailed;
+    summary->reason = failed == nullptr ? "" : failed->message;
+  }
 }
 
 }  // namespace lockstep::control

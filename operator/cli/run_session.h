@@ -12,6 +12,7 @@
 #include "operator/cli/local_backend.h"
 #include "operator/cli/local_poller.h"
 #include "operator/cli/run_record.h"
+#include "operator/cli/stop_stage.h"
 #include "operator/cli/summary.h"
 #include "operator/controller/controller.h"
 #include "operator/local/pod_runner.h"
@@ -49,19 +50,20 @@ class RunSession {
   RunSummary Run();
 
  private:
-  enum class Stop { kNone, kGraceful, kKill };
-
   void HandleSignals(TimePoint now);
   void HandlePods(TimePoint now);
   void HandleReports();
+  void TellRemarks();
   void HandleChaos(TimePoint now);
   void Break(const ChaosAction& action);
   void HandleTimeout(TimePoint now);
   void StepController(TimePoint now);
   void CollectLeftovers(TimePoint now);
+  void KillPods(const std::string& reason, TimePoint now);
   void BeginStop(RunOutcome outcome, const std::string& reason, TimePoint now);
   std::string GraceWords() const;
   void Say(const std::string& text);
+  void Warn(const std::string& text);
   void SayEvent(const Event& event);
   void ShowProgress(TimePoint now);
   void Wait(TimePoint now);
@@ -69,6 +71,7 @@ class RunSession {
   bool HasLivingPods() const;
   Duration PollInterval() const;
   RunSummary Summarize() const;
+  void FillOutcome(RunSummary* summary) const;
 
   RunSessionOptions options_;
   RunSessionParts parts_;
@@ -78,7 +81,7 @@ class RunSession {
   ChaosSchedule chaos_;
   LocalBackend backend_;
   Controller controller_;
-  Stop stop_ = Stop::kNone;
+  StopStage stop_ = StopStage::kNone;
   RunOutcome stop_outcome_ = RunOutcome::kStopped;
   std::string stop_reason_;
   std::string last_event_;
