@@ -25,6 +25,11 @@ using std::chrono::seconds;
 
 class ApiClientTest : public TransportTest {
  protected:
+  void TearDown() override {
+    client_ = nullptr;  // before its transport
+    TransportTest::TearDown();
+  }
+
   // Changed before the first call of client().
   ApiClientOptions& client_options() { return client_options_; }
 

@@ -33,14 +33,14 @@ ApiCluster::ApiCluster(PodSettings settings, ApiClusterParts parts)
 
 void ApiCluster::SetTime(TimePoint now, WallTime wall_now) {
   now_ = now;
-  wall_now_ = wall_now;
+  notes_.wall_now = wall_now;
 }
 
 void ApiCluster::Lead(const std::string& master_key) {
   master_key_ = master_key;
   must_list_jobs_ = true;
   // Of an earlier time as leader: what was true then may not be now.
-  notes_ = {};
+  notes_ = {notes_.wall_now, {}, {}, {}, {}, {}};
   reports_.Clear();
 }
 
@@ -144,7 +144,7 @@ Result<Observed> ApiCluster::Observe(const JobId& key) {
   observed.used_elsewhere = view->UsedElsewhere(key);
   observed.used_by_strangers = view->UsedByStrangers();
   observed.devices_elsewhere = view->DevicesElsewhere(key);
-  observed.ahead = view->Ahead(key, wall_now_);
+  observed.ahead = view->Ahead(key, notes_.wall_now);
   if (const auto refused = notes_.refused_pods.find(key); refused != notes_.refused_pods.end()) {
     observed.refused_pods = refused->second;
   }

@@ -84,7 +84,6 @@ class ApiCluster final : public Cluster {
   NamespaceLevels levels_;
   std::string master_key_;
   TimePoint now_{};
-  WallTime wall_now_{};
   ClusterNotes notes_;
   ErrandRunner errands_;
   bool must_list_jobs_ = false;

@@ -4,6 +4,7 @@
 #include <set>
 #include <string>
 
+#include "common/base/time.h"
 #include "operator/api/job_id.h"
 #include "operator/reconcile/observed.h"
 #include "operator/view/cluster_view.h"
@@ -12,6 +13,7 @@ namespace lockstep::control {
 
 // What replies have told besides what the view of the cluster holds.
 struct ClusterNotes {
+  WallTime wall_now{};  // of the present step
   News news;
   std::set<JobId> unsettled;         // the server may have a newer status than we know
   std::set<JobId> pods_listed;       // since we lead

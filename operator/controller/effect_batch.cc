@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <string_view>
 #include <utility>
 #include <variant>
@@ -15,6 +16,8 @@
 
 namespace lockstep::control {
 namespace {
+
+constexpr int kServerErrorMin = 500;
 
 // "lockstep.dev/v1": kinds of other groups may be called alike.
 bool IsOfOurGroup(std::string_view api_version) {
@@ -53,6 +56,37 @@ bool IsLeftOver(const std::string& body, const TrainingJob& job, std::string* ui
 bool IsRefusal(const Error& error) {
   return error.code() == ErrorCode::kResourceExhausted ||
          error.code() == ErrorCode::kInvalidArgument;
+}
+
+// Whether no later try can cure it: the server's own validation finds fault with fields of the pod
+// that we built, or cannot read it as a pod. What webhooks and policies say, with whatever code,
+// may change any moment; they name no field, or speak under their own name.
+bool IsBeyondCure(const kube::Reply& reply) {
+  const Result<Json> status = ParseJson(reply.body);
+  if (!status.ok() || (reply.status != 400 && reply.status != 422)) {
+    return false;
+  }
+  std::vector<Error> ignored;
+  ObjectReader reader(*status, "", &ignored);
+  const std::string message = reader.String("message").value_or("");
+  if (reply.status == 400) {
+    return message.starts_with("Pod in version \"v1\" cannot be handled as a Pod");
+  }
+  const Json* const details = reader.Find("details");
+  if (!message.starts_with("Pod \"") || details == nullptr) {
+    return false;
+  }
+  ObjectReader detail(*details, "details", &ignored);
+  bool has_cause = false;
+  for (const Json* cause : detail.List("causes")) {
+    ObjectReader one(*cause, "causes", &ignored);
+    const std::string field = one.String("field").value_or("");
+    if (!field.starts_with("spec.") && !field.starts_with("metadata.")) {
+      return false;
+    }
+    has_cause = true;
+  }
+  return has_cause;
 }
 
 }  // namespace
@@ -162,7 +196,7 @@ void EffectBatch::Create(std::size_t effect,
     return;
   }
   if (IsRefusal(prepared.error()) || is_service_foreign_) {
-    NoteRefusal(creation.pod.name, {prepared.error().message(), false});
+    NoteRefusal(creation.pod.name, prepared.error().message(), false);
   }
   Answer(effect, Error(ErrorCode::kAborted, "what the pod needs is not there yet"));
 }
@@ -329,14 +363,15 @@ Status EffectBatch::ReadService(kube::CallResult result) {
 
 Status EffectBatch::ReadCreatedPod(const std::string& name, kube::CallResult result) {
   const auto* const refusal = std::get_if<kube::Reply>(&result);
-  const int status = refusal == nullptr ? 0 : refusal->status;
+  const bool is_unheard = refusal == nullptr || refusal->status >= kServerErrorMin;
+  const bool is_beyond_cure = refusal != nullptr && IsBeyondCure(*refusal);
   const Result<kube::Reply> reply = kube::RequireSuccess(std::move(result));
   if (!reply.ok()) {
-    if (refusal == nullptr || status >= 500) {  // it may be there all the same
+    if (is_unheard) {  // it may be there all the same
       parts_.view->DoubtPod(key_, name);
     }
     if (IsRefusal(reply.error())) {
-      NoteRefusal(name, {reply.error().message(), status == 400 || status == 422});
+      NoteRefusal(name, reply.error().message(), is_beyond_cure);
     }
     return reply.error();
   }
@@ -358,7 +393,7 @@ Status EffectBatch::ReadExistingPod(std::size_t effect,
   }
   const Status taken = YieldOrRefuse(effect, kube::kPods, name, reply.body);
   if (taken.error().code() == ErrorCode::kAlreadyExists) {
-    NoteRefusal(name, {taken.error().message(), false});
+    NoteRefusal(name, taken.error().message(), false);
   }
   return Error(ErrorCode::kUnavailable, taken.error().message());
 }
@@ -418,8 +453,11 @@ void EffectBatch::LearnPod(const kube::Item<kube::Pod>& pod) {
   }
 }
 
-void EffectBatch::NoteRefusal(const std::string& pod, PodRefusal refusal) {
-  parts_.notes->refused_pods[key_][pod] = std::move(refusal);
+void EffectBatch::NoteRefusal(const std::string& pod, const std::string& words, bool is_invalid) {
+  std::map<std::string, PodRefusal>& refused = parts_.notes->refused_pods[key_];
+  const auto known = refused.find(pod);
+  const int64_t count = known == refused.end() ? 1 : known->second.count + 1;
+  refused[pod] = {words, is_invalid, count, parts_.notes->wall_now};
 }
 
 void EffectBatch::NoteCreated(const std::string& pod) {

@@ -81,7 +81,7 @@ class EffectBatch final : public Errand {
                        const std::string& name,
                        const std::string& body);
   void LearnPod(const kube::Item<kube::Pod>& pod);
-  void NoteRefusal(const std::string& pod, PodRefusal refusal);
+  void NoteRefusal(const std::string& pod, const std::string& words, bool is_invalid);
   void NoteCreated(const std::string& pod);
 
   EffectBatchParts parts_;

@@ -19,6 +19,9 @@ using scan::Value;
 // Texts for people are cut here. Source: the kubelet's limit on a termination message.
 constexpr std::size_t kTextBytesMax = 4096;
 
+// The container that the operator looks after: the one of this name, else the first.
+constexpr std::string_view kOwnContainer = "trainer";
+
 // Every container waits like this for a moment.
 constexpr std::array<std::string_view, 2> kOrdinaryWaits = {"ContainerCreating", "PodInitializing"};
 
@@ -40,7 +43,7 @@ struct PodParts {
   Pod pod;
   PodRequests requests;
   std::string pinned_node;
-  std::string first_container;
+  std::string own_container;
   std::vector<ContainerState> containers;
   std::vector<ContainerState> init_containers;
 };
@@ -74,8 +77,8 @@ void ReadContainers(Value containers, bool is_init, PodParts* parts) {
       return;
     }
     parts->requests.AddContainer(requests);
-    if (parts->first_container.empty()) {
-      parts->first_container = std::move(name);
+    if (parts->own_container.empty() || name == kOwnContainer) {
+      parts->own_container = std::move(name);
     }
   });
 }
@@ -201,27 +204,30 @@ std::vector<ContainerState> ReadContainerStates(Value statuses) {
   return containers;
 }
 
-// The words of PodScheduled=False.
-std::string ReadUnschedulable(Value conditions) {
-  std::string unschedulable;
+// The words of PodScheduled=False and of DisruptionTarget=True.
+void ReadPodConditions(Value conditions, PodStatus* pod) {
   scan::ForEachElement(conditions, [&](Value condition) {
-    bool is_scheduled_type = false;
-    bool is_false = false;
+    std::string type;
+    std::string truth;
+    std::string reason;
     std::string message;
     scan::ForEachField(condition, [&](std::string_view key, Value value) {
       if (key == "type") {
-        is_scheduled_type = scan::Text(value) == "PodScheduled";
+        type = std::string(scan::Text(value));
       } else if (key == "status") {
-        is_false = scan::Text(value) == "False";
+        truth = std::string(scan::Text(value));
+      } else if (key == "reason") {
+        reason = std::string(scan::Text(value));
       } else if (key == "message") {
         message = CutText(value);
       }
     });
-    if (is_scheduled_type && is_false) {
-      unschedulable = message.empty() ? "not scheduled" : std::move(message);
+    if (type == "PodScheduled" && truth == "False") {
+      pod->unschedulable = message.empty() ? "not scheduled" : std::move(message);
+    } else if (type == "DisruptionTarget" && truth == "True") {
+      pod->disruption = reason.empty() ? std::move(type) : std::move(reason);
     }
   });
-  return unschedulable;
 }
 
 PodPhase PhaseOf(std::string_view word) {
@@ -246,7 +252,7 @@ void ReadStatus(Value value, PodParts* parts) {
     } else if (key == "podIP") {
       status.pod_ip = std::string(scan::Text(field));
     } else if (key == "conditions") {
-      status.unschedulable = ReadUnschedulable(field);
+      ReadPodConditions(field, &status);
     } else if (key == "containerStatuses") {
       parts->containers = ReadContainerStates(field);
     } else if (key == "initContainerStatuses") {
@@ -269,15 +275,22 @@ std::optional<ContainerTermination> EndOf(const ContainerState& container) {
   return end;
 }
 
-// The pod's word is that of its first container; of an init container when that one is in the way.
+// The pod's word is that of its own container; of an init container when that one is in the way.
 void SumUpContainers(PodParts* parts) {
   PodStatus& status = parts->pod.status;
   std::vector<ContainerState> relevant = std::move(parts->init_containers);
+  std::vector<std::string> open;
   for (ContainerState& container : parts->containers) {
-    if (container.name == parts->first_container) {
+    if (!container.termination) {
+      open.push_back(container.name);
+    }
+    if (container.name == parts->own_container) {
       status.termination = EndOf(container);
       relevant.push_back(std::move(container));
     }
+  }
+  if (status.termination && status.phase == PodPhase::kRunning) {
+    status.open_containers = std::move(open);
   }
   for (ContainerState& container : relevant) {
     if (status.waiting_reason.empty() && IsWorthTelling(container)) {
@@ -313,7 +326,8 @@ Result<Item<Pod>> DecodePod(std::string_view json) {
   pod.annotations = std::move(parts.meta.annotations);
   pod.owner_uid = parts.meta.owner_uid;
   pod.is_deleting = parts.meta.is_deleting;
-  pod.spec.container.name = std::move(parts.first_container);
+  pod.deletion_due = parts.meta.deletion_due;
+  pod.spec.container.name = std::move(parts.own_container);
   pod.spec.container.requests = parts.requests.Sum();
   if (pod.spec.node_name.empty()) {
     pod.status.is_unbound = true;

@@ -5,13 +5,17 @@
 #include <cstdio>
 #include <set>
 
-#include "common/base/plural.h"
 #include "operator/api/placement.h"
+#include "operator/reconcile/act/clean_pods.h"
 #include "operator/reconcile/act/decision_builder.h"
 #include "operator/reconcile/act/device_check.h"
 #include "operator/reconcile/act/gang_restart.h"
 #include "operator/reconcile/act/key_check.h"
+#include "operator/reconcile/act/late_change.h"
 #include "operator/reconcile/act/late_verdict.h"
+#include "operator/reconcile/act/old_pods.h"
+#include "operator/reconcile/act/place_gang.h"
+#include "operator/reconcile/act/refused_replacement.h"
 #include "operator/reconcile/act/renewal.h"
 #include "operator/reconcile/act/replace.h"
 #include "operator/reconcile/act/start_answer.h"
@@ -20,12 +24,13 @@
 #include "operator/reconcile/build/pod.h"
 #include "operator/reconcile/detect/echo.h"
 #include "operator/reconcile/detect/failure.h"
+#include "operator/reconcile/detect/own_end.h"
 #include "operator/reconcile/detect/start_problem.h"
-#include "operator/reconcile/gang/gang_plan.h"
+#include "operator/reconcile/gang/departure.h"
 #include "operator/reconcile/gang/gang_view.h"
 #include "operator/reconcile/gang/queue.h"
 #include "operator/reconcile/policy/budget.h"
-#include "operator/reconcile/policy/clean_pod_policy.h"
+#include "operator/reconcile/policy/clock_skew.h"
 #include "operator/reconcile/policy/deadline.h"
 #include "operator/reconcile/policy/grace.h"
 #include "operator/reconcile/policy/success_policy.h"
@@ -57,11 +62,19 @@ bool PlacementFitsSpec(const DecisionBuilder& builder) {
 
 void Begin(DecisionBuilder* builder) {
   TrainingJobStatus* const status = builder->mutable_status();
+  *status = WithoutFuture(std::move(*status), builder->now());
   if (status->observed_generation != builder->job().metadata.generation) {
+    if (HasEnded(*status)) {
+      RefuseLateChange(builder);
+    }
     status->retry_at.reset();  // the change may be the cure
     status->rollbacks = 0;
   }
   status->observed_generation = builder->job().metadata.generation;
+  status->incidents =
+      Remembered(std::move(status->incidents),
+                 status->progress.has_value() ? status->progress->checkpoint_step : 0,
+                 builder->now());
   EndStall(status, builder->now());
   if (FindCondition(builder->status(), ConditionType::kCreated) == nullptr) {
     builder->Set(
@@ -105,87 +118,6 @@ void NoteSeen(const GangView& view, DecisionBuilder* builder) {
   }
 }
 
-void RefuseGang(const Unschedulable& refusal, DecisionBuilder* builder) {
-  const bool is_queued = refusal.constraint == Constraint::kQueue;
-  builder->Set({ConditionType::kScheduled,
-                false,
-                is_queued ? "WaitsInQueue" : "Unschedulable",
-                refusal.shortfall},
-               is_queued ? EventType::kNormal : EventType::kWarning);
-  if (builder->observed().is_one_machine) {
-    builder->Fail("Unschedulable", refusal.shortfall);
-    return;
-  }
-  TrainingJob waiting = builder->job();
-  waiting.status = builder->status();
-  const std::optional<WallTime> deadline = SchedulingDeadline(waiting);
-  if (!deadline.has_value()) {
-    return;
-  }
-  if (*deadline <= builder->now()) {
-    builder->Fail("SchedulingTimeout",
-                  "no room within scheduling.timeoutSeconds: " + refusal.shortfall);
-  } else {
-    builder->WakeAt(*deadline);
-  }
-}
-
-// Whether a job without a place may look for one now.
-bool MayBePlaced(const GangView& view, DecisionBuilder* builder) {
-  const bool has_old_pods =
-      std::any_of(view.stale.begin(), view.stale.end(), [&](const kube::Pod* pod) {
-        return IsAlive(*pod, builder->observed());
-      });
-  if (has_old_pods) {
-    return false;  // at most one attempt has pods; their ends come as news
-  }
-  const std::optional<WallTime> retry_at = builder->status().retry_at;
-  if (retry_at.has_value() && builder->now() < *retry_at) {
-    builder->WakeAt(*retry_at);
-    return false;
-  }
-  builder->mutable_status()->retry_at.reset();
-  if (builder->observed().service == ServiceState::kForeign) {
-    builder->HoldBack("ServiceNameTaken",
-                      "the service " + builder->job().metadata.name +
-                          ", by which the pods would find each other, belongs to somebody else");
-    return false;
-  }
-  return true;
-}
-
-// Finds room for the whole gang and writes down who goes where; pods follow in the same decision,
-// after this status is stored.
-void PlaceGang(const GangView& view, DecisionBuilder* builder) {
-  if (!MayBePlaced(view, builder)) {
-    return;
-  }
-  const PlanResult result = PlanInTurn(SnapshotOf(builder->observed(), view),
-                                       GangOf(builder->job(), builder->topology()),
-                                       builder->observed());
-  if (const auto* refusal = std::get_if<Unschedulable>(&result)) {
-    RefuseGang(*refusal, builder);
-    return;
-  }
-  std::set<std::string> nodes;
-  for (const TaskId& task : AllTasks(builder->topology())) {
-    PodPlacement placement;
-    placement.role = task.role;
-    placement.index = task.index;
-    placement.node = std::get<Plan>(result).node_by_pod.at(TaskName(task));
-    placement.since = builder->now();
-    nodes.insert(placement.node);
-    builder->mutable_status()->placement.push_back(placement);
-  }
-  builder->Set({ConditionType::kScheduled,
-                true,
-                "GangPlaced",
-                "attempt " + std::to_string(builder->status().attempt.value()) + ": " +
-                    Plural(static_cast<int64_t>(builder->status().placement.size()), "pod") +
-                    " on " + Plural(static_cast<int64_t>(nodes.size()), "node")});
-  builder->Count(Metric::kGangsPlaced, "");
-}
-
 // ": test accuracy 97.3 %"; empty where training was not tested.
 std::string DescribeResult(const std::optional<TestResult>& result) {
   if (!result.has_value() || !result->test_accuracy.has_value()) {
@@ -211,8 +143,8 @@ void Succeed(const GangView& view, DecisionBuilder* builder) {
 
 void FailFor(const Failure& failure, DecisionBuilder* builder) {
   builder->Fail("PodFailed",
-                failure.sentence + ", cause " + failure.cause + "; restarts used " +
-                    std::to_string(CountedRestarts(builder->status())) + " of " +
+                failure.sentence + ", cause " + failure.cause + "; incidents before it " +
+                    std::to_string(CountedIncidents(builder->status().incidents)) + " of " +
                     std::to_string(builder->spec().run_policy.backoff_limit));
 }
 
@@ -229,10 +161,10 @@ void AnswerFailures(const GangView& view,
   if (origin.response == FailureResponse::kFailJob) {
     FailFor(origin, builder);
   } else if (CanReplace(*builder, view, failures)) {
-    if (RequireBudget(failures, builder)) {
+    if (SpendBudget(failures, builder)) {
       ReplaceMembers(view, failures, builder);
     }
-  } else if (RequireBudget({origin}, builder)) {
+  } else if (SpendBudget({origin}, builder)) {
     RestartGang(origin, builder);
   }
 }
@@ -241,6 +173,9 @@ void AnswerFailures(const GangView& view,
 void NoteHealth(const GangView& view, DecisionBuilder* builder) {
   bool is_complete = true;
   for (const Member& member : view.members) {
+    if (const auto overdue = member.pod == nullptr ? std::nullopt : OverdueAt(*member.pod)) {
+      builder->WakeAt(*overdue);
+    }
     is_complete = is_complete && (member.state == MemberState::kRunning ||
                                   member.state == MemberState::kSucceeded);
     if (member.report != nullptr) {
@@ -291,8 +226,9 @@ void CreateMissing(const GangView& view, DecisionBuilder* builder) {
     if (member.state != MemberState::kNotSeen || member.node.empty()) {
       continue;
     }
-    builder->WakeAt(builder->now() + kCreateRetry);
-    if (!IsCreatable(*builder, member)) {
+    const auto next_try = NextTryOf(member, *builder);
+    builder->WakeAt(next_try.value_or(builder->now() + kCreateRetry));
+    if (!IsCreatable(*builder, member) || next_try.value_or(WallTime{}) > builder->now()) {
       continue;
     }
     has_first = has_first || member.number.incarnation == Incarnation();
@@ -342,17 +278,25 @@ void RemoveStale(const GangView& view, DecisionBuilder* builder) {
     const auto name = ParsePodName(pod->name);
     const bool is_superseded =
         name.has_value() && name->number.attempt == builder->status().attempt;
+    const bool is_forced = MayBeForced(*pod, *builder);
     const bool is_given_up =
         !pod->spec.node_name.empty() && !IsNodeReady(builder->observed(), pod->spec.node_name);
-    if (!is_superseded && is_given_up) {
+    if (!is_superseded && is_forced && is_given_up) {
       builder->Delete(*pod, std::chrono::seconds(0), "attempt over, its node does not report");
+    } else if (!is_superseded && is_forced && IsOverdue(*pod, builder->now())) {
+      builder->Delete(*pod, std::chrono::seconds(0), "attempt over, its node does not end it");
     } else if (!is_superseded) {
       builder->Delete(*pod,
                       GraceOf(*pod, builder->status(), builder->observed(), builder->is_training()),
                       "attempt over");
     } else if (!AwaitsVerdict(*builder, *pod) && (!pod->is_deleting || !HasEnded(*pod)) &&
                !GivesWay(view, *builder, *pod, name->task)) {
-      builder->Delete(*pod, std::chrono::seconds(0), "replaced");
+      builder->Delete(
+          *pod,
+          is_forced || HasEnded(*pod)
+              ? std::chrono::seconds(0)
+              : GraceOf(*pod, builder->status(), builder->observed(), builder->is_training()),
+          "replaced");
     }
   }
 }
@@ -397,7 +341,7 @@ void Run(DecisionBuilder* builder) {
   if (PlaceWaitingSuccessors(view, builder)) {
     view = View(builder);
   }
-  const std::vector<StartProblem> problems = FindStartProblems(*builder, view);
+  std::vector<StartProblem> problems = FindStartProblems(*builder, view);
   const std::vector<Failure> failures = FindFailures(*builder, view, problems);
   const bool is_over = !failures.empty() && OriginOf(failures, builder->is_training()).response ==
                                                 FailureResponse::kFailJob;
@@ -408,6 +352,7 @@ void Run(DecisionBuilder* builder) {
     return;
   }
   AnnounceChange(builder);
+  problems = HoldRefused(view, std::move(problems), builder);
   if (!failures.empty() && ComesFirst(failures, problems, *builder)) {
     AnswerFailures(view, failures, builder);
   } else if (!problems.empty()) {
@@ -432,9 +377,7 @@ void Finish(const GangView& view, DecisionBuilder* builder) {
   }
 }
 
-}  // namespace
-
-Decision Decide(const TrainingJob& job, const Observed& observed, WallTime now) {
+Decision DecideOnEnds(const TrainingJob& job, const Observed& observed, WallTime now) {
   DecisionBuilder builder(job, observed, now);
   if (!IsOurs(job)) {
     return builder.Take();  // somebody else's job
@@ -469,6 +412,15 @@ Decision Decide(const TrainingJob& job, const Observed& observed, WallTime now) 
   RemoveStale(view, &builder);
   CreateMissing(view, &builder);
   return builder.Take();
+}
+
+}  // namespace
+
+Decision Decide(const TrainingJob& job, const Observed& observed, WallTime now) {
+  if (HasEndedBesideOthers(observed)) {
+    return DecideOnEnds(job, WithOwnEnds(job, observed), now);
+  }
+  return DecideOnEnds(job, observed, now);
 }
 
 }  // namespace lockstep::control

@@ -53,6 +53,7 @@ class TrainingProcess {
   struct Ending {
     int exit_code = kExitSuccess;
     std::string reason;
+    bool has_concluded = false;  // trained to the end and evaluated, whatever became of it
   };
 
   Result<TrainerVerdict> Train();
@@ -64,8 +65,10 @@ class TrainingProcess {
   std::optional<Error> LoadingFault();
   Status FinishLoading();
   Status MakeTrainer();
+  TrainerHooks Hooks();
   Result<TrainerVerdict> TrainInMeeting(const JoinedMeeting& meeting);
   Ending Conclude(Result<TrainerVerdict> verdict);
+  Ending Fail(Ending ending);
   Ending ConcludeError(const Error& error);
   uint64_t PlanHash() const;
   void OnControl(const ControlMessage& message);
@@ -90,6 +93,7 @@ class TrainingProcess {
   std::optional<TrainingParts> parts_;
   std::unique_ptr<CheckpointStore> checkpoints_;
   std::optional<Trainer> trainer_;
+  TimePoint samples_counted_at_;
   std::optional<int> culprit_rank_;  // of the newest loss
 };
 
@@ -101,8 +105,9 @@ int TrainingProcess::Run() {
   message.culprit_rank = culprit_rank_;
   if (trainer_.has_value()) {
     message.last_step = trainer_->last_applied();
+    message.training_loss = trainer_->training_loss();
   }
-  if (ending.exit_code == kExitSuccess && HasTrainedToTheEnd()) {
+  if (ending.has_concluded) {
     const SampleTotals totals = trainer_->SampleTotalsNow();
     message.samples = SampleCounts{totals.consumed, totals.expected, totals.lost, totals.repeated};
     if (const std::optional<EvaluationResult>& result = trainer_->test_result()) {
@@ -147,7 +152,10 @@ Result<TrainerVerdict> TrainingProcess::Train() {
   };
   steps.work = [this, &verdict](const JoinedMeeting& meeting) -> Status {
     LOCKSTEP_ASSIGN_OR_RETURN(verdict, TrainInMeeting(meeting));
-    if (verdict == TrainerVerdict::kFinished) {
+    const bool is_the_end = verdict == TrainerVerdict::kFinished ||
+                            verdict == TrainerVerdict::kNotSaved ||
+                            verdict == TrainerVerdict::kInexact;
+    if (is_the_end) {
       session_->Finish();
     } else if (verdict == TrainerVerdict::kLeft) {
       SaveBeforeLeaving();
@@ -266,11 +274,24 @@ Status TrainingProcess::MakeTrainer() {
                                    &parts_->data.test,
                                    checkpoints_.get(),
                                    options_.logger};
-  LOCKSTEP_ASSIGN_OR_RETURN(Trainer trainer,
-                            Trainer::Make(spec_, trainer_parts, observer_->Hooks()));
+  LOCKSTEP_ASSIGN_OR_RETURN(Trainer trainer, Trainer::Make(spec_, trainer_parts, Hooks()));
   trainer_.emplace(std::move(trainer));
   observer_->LengthKnown(trainer_->step_count_total());
   return OkStatus();
+}
+
+// The observer's, and once a second the samples: counting them looks at each of the data epoch.
+TrainerHooks TrainingProcess::Hooks() {
+  static constexpr Duration kCountInterval = std::chrono::seconds(1);
+  TrainerHooks hooks = observer_->Hooks();
+  hooks.on_step = [this, tell = std::move(hooks.on_step)](const StepReport& report) {
+    tell(report);
+    if (const TimePoint now = SteadyNow(); now - samples_counted_at_ >= kCountInterval) {
+      samples_counted_at_ = now;
+      observer_->SamplesCounted(trainer_->SampleTotalsNow());
+    }
+  };
+  return hooks;
 }
 
 Result<TrainerVerdict> TrainingProcess::TrainInMeeting(const JoinedMeeting& meeting) {
@@ -294,15 +315,32 @@ TrainingProcess::Ending TrainingProcess::Conclude(Result<TrainerVerdict> verdict
         return {kExitSuccess, "the other ranks had finished the training"};
       }
       observer_->Finished(trainer_->test_result(), trainer_->SampleTotalsNow());
-      return {kExitSuccess, "training finished"};
+      return {kExitSuccess, "training finished", true};
     case TrainerVerdict::kStopped:
       observer_->Stopped();
-      return {kExitPreempted, "stopped on request after a checkpoint"};
+      return {kExitPreempted,
+              checkpoints_ != nullptr ? "stopped on request after a checkpoint"
+                                      : "stopped on request; this job keeps no checkpoints"};
+    case TrainerVerdict::kStoppedUnsaved:
+      observer_->Stopped();
+      return {kExitSignalBase + SIGTERM, "stopped on request; " + trainer_->trouble()};
+    case TrainerVerdict::kNotSaved:
+      return Fail({kExitNotSaved, trainer_->trouble(), true});
+    case TrainerVerdict::kDiverged:
+      return Fail({kExitDiverged, trainer_->trouble()});
+    case TrainerVerdict::kInexact:
+      return Fail({kExitInexact, trainer_->trouble(), true});
     case TrainerVerdict::kLeft:
       observer_->Stopped();
       return {kExitSignalBase + SIGTERM, "asked to stop while the other ranks go on"};
   }
   return {kExitInternal, "no verdict"};
+}
+
+TrainingProcess::Ending TrainingProcess::Fail(Ending ending) {
+  observer_->Failed();
+  options_.logger->Error("training failed", {{"rank", rank()}, {"error", ending.reason}});
+  return ending;
 }
 
 TrainingProcess::Ending TrainingProcess::ConcludeError(const Error& error) {

@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "trainer-runtime/data/shard_plan.h"
+
 namespace lockstep::runtime {
 namespace {
 
@@ -102,6 +104,7 @@ void TrainingObserver::RendezvousEnds(const Meeting& meeting) {
   board_->Update([&](StatusDocument& document) { document.epoch = meeting.epoch; });
   board_->Record(TimelineEventKind::kRendezvousEnd, SteadyNow());
   metrics_->SetEpoch(meeting.epoch);
+  world_size_ = static_cast<int>(meeting.members.size());
   is_first_step_due_ = true;
   logger_->Info(
       "all ranks met",
@@ -153,9 +156,20 @@ void TrainingObserver::Finished(const std::optional<EvaluationResult>& result,
       document.result = TestResult{result->loss, result->accuracy};
     }
   });
-  if (result.has_value() && rank_ == 0) {
-    logger_->Info("evaluated", {{"test_loss", result->loss}, {"test_accuracy", result->accuracy}});
+  if (!result.has_value() || rank_ != 0) {
+    return;
   }
+  if (result->accuracy.has_value()) {
+    logger_->Info("evaluated", {{"test_loss", result->loss}, {"test_accuracy", *result->accuracy}});
+  } else {
+    logger_->Info("evaluated", {{"test_loss", result->loss}});
+  }
+}
+
+void TrainingObserver::SamplesCounted(const SampleTotals& totals) {
+  board_->Update([&](StatusDocument& document) {
+    document.samples = {totals.consumed, totals.expected, totals.lost, totals.repeated};
+  });
 }
 
 void TrainingObserver::Stopped() {
@@ -170,6 +184,10 @@ void TrainingObserver::Failed() {
 TrainerHooks TrainingObserver::Hooks() {
   TrainerHooks hooks;
   hooks.on_phase = [this](TrainerPhase phase) { OnPhase(phase); };
+  hooks.on_length = [this](int64_t step_count_total) { LengthKnown(step_count_total); };
+  hooks.on_restored = [this](Step step) {
+    board_->Update([step](StatusDocument& document) { document.checkpoints.restored_step = step; });
+  };
   hooks.on_state_ready = [this] {
     const TimePoint now = SteadyNow();
     data_epoch_began_at_ = data_epoch_.has_value() ? data_epoch_began_at_ : now;
@@ -181,14 +199,23 @@ TrainerHooks TrainingObserver::Hooks() {
 }
 
 void TrainingObserver::LogProgress(const std::optional<TrainingProgress>& progress) {
-  if (progress.has_value()) {
+  if (!progress.has_value()) {
+    return;
+  }
+  if (!progress->accuracy.has_value()) {
     logger_->Info("trained",
                   {{"rank", rank_},
                    {"step", progress->step.value()},
                    {"data_epoch", progress->data_epoch},
-                   {"loss", progress->loss},
-                   {"accuracy", progress->accuracy}});
+                   {"loss", progress->loss}});
+    return;
   }
+  logger_->Info("trained",
+                {{"rank", rank_},
+                 {"step", progress->step.value()},
+                 {"data_epoch", progress->data_epoch},
+                 {"loss", progress->loss},
+                 {"accuracy", *progress->accuracy}});
 }
 
 void TrainingObserver::OnPhase(TrainerPhase phase) {
@@ -223,7 +250,13 @@ void TrainingObserver::OnStep(const StepReport& report) {
                                    ToSeconds(report.durations.update)};
   });
   AddToDataEpoch(report, now);
-  metrics_->StepCompleted(report.durations, report.sample_count, report.loss);
+  const PositionRange own = RankSlice({0, report.sample_count}, rank_, world_size_);
+  metrics_->StepCompleted({report.step,
+                           report.data_epoch,
+                           own.end - own.begin,
+                           report.loss,
+                           report.epoch_accuracy,
+                           report.durations});
   LogProgress(progress_log_.Next(
       {report.step, report.data_epoch, report.epoch_loss, report.epoch_accuracy}, now));
   if (is_first) {
@@ -236,6 +269,7 @@ void TrainingObserver::OnStep(const StepReport& report) {
                      {"step", report.step.value()},
                      {"seconds", ToSeconds(now - *lost_at_)}});
       lost_at_.reset();
+      lost_cause_ = RecoveryCause::kCollectiveFailed;  // unless the mesh says another of the next
     }
   }
 }
@@ -271,12 +305,21 @@ void TrainingObserver::CloseDataEpoch() {
 }
 
 void TrainingObserver::OnCheckpoint(const SaveOutcome& outcome) {
+  board_->Update([&](StatusDocument& document) {
+    CheckpointStatus& checkpoints = document.checkpoints;
+    checkpoints.skipped += outcome.skipped;
+    checkpoints.written += outcome.status.ok() ? 1 : 0;
+    checkpoints.failed += outcome.status.ok() ? 0 : 1;
+    checkpoints.last_error = outcome.status.ok() ? "" : outcome.status.error().ToString();
+    if (outcome.status.ok()) {
+      document.last_checkpoint_step = outcome.step;
+    }
+  });
   if (!outcome.status.ok()) {
     metrics_->CheckpointFailed();
     return;
   }
   metrics_->CheckpointWritten(outcome.duration);
-  board_->Update([&](StatusDocument& document) { document.last_checkpoint_step = outcome.step; });
   board_->Record(TimelineEventKind::kCheckpointEnd, SteadyNow());
 }
 
