@@ -134,17 +134,14 @@ TEST(DecodeTrainingJob, ReadsWhatTheOperatorUsesOfATemplate) {
   EXPECT_EQ(pod.args, (std::vector<std::string>{"train.py", "--fast"}));
   EXPECT_EQ(pod.env, (std::map<std::string, std::string>{{"A", "x"}, {"EMPTY", ""}}));
   EXPECT_EQ(pod.working_dir, "/code");
-  EXPECT_EQ(pod.requests, (ResourceAmounts{500, int64_t{2} << 30, 2}));
-  EXPECT_EQ(pod.limits, (ResourceAmounts{2000, int64_t{4} << 30, 2}));
+  const std::vector<NamedAmount> storage = {{"ephemeral-storage", 1'000'000'000}};
+  EXPECT_EQ(pod.requests, (ResourceVector{500, int64_t{2} << 30, 2, storage}));
+  EXPECT_EQ(pod.limits, (ResourceVector{2000, int64_t{4} << 30, 2, storage}));
   EXPECT_EQ(pod.node_selector.at("disk"), "ssd");
   ASSERT_EQ(pod.tolerations.size(), 2U);
-  EXPECT_EQ(pod.tolerations[0].op, TolerationOperator::kExists);
+  EXPECT_TRUE(pod.tolerations[0].is_exists);
   EXPECT_EQ(pod.tolerations[1],
-            (Toleration{"gpu",
-                        TolerationOperator::kEqual,
-                        "a100",
-                        TaintEffect::kNoExecute,
-                        std::chrono::seconds(60)}));
+            (Toleration{"gpu", false, "a100", "NoExecute", std::chrono::seconds(60)}));
   EXPECT_EQ(pod.raw["spec"]["volumes"][0]["name"], "data");
 }
 

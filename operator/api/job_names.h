@@ -59,15 +59,4 @@ inline constexpr EnumNames<ConditionType, 8> kConditionTypeNames = {{
     {ConditionType::kGpuAssignment, "GPUAssignment"},
 }};
 
-inline constexpr EnumNames<TolerationOperator, 2> kTolerationOperatorNames = {{
-    {TolerationOperator::kEqual, "Equal"},
-    {TolerationOperator::kExists, "Exists"},
-}};
-
-inline constexpr EnumNames<TaintEffect, 3> kTaintEffectNames = {{
-    {TaintEffect::kNoSchedule, "NoSchedule"},
-    {TaintEffect::kPreferNoSchedule, "PreferNoSchedule"},
-    {TaintEffect::kNoExecute, "NoExecute"},
-}};
-
 }  // namespace lockstep::control

@@ -10,8 +10,8 @@ namespace lockstep::control {
 
 // What one container asks for and may use at most. A request that is not written is the limit.
 struct ContainerResources {
-  ResourceAmounts requests;
-  ResourceAmounts limits;   // zero: no limit
+  ResourceVector requests;
+  ResourceVector limits;    // zero: no limit
   bool names_gpus = false;  // even if it asks for none of them
 };
 

@@ -14,6 +14,8 @@
 #include "common/contract/training_result.h"
 #include "common/contract/training_spec.h"
 #include "common/json/json.h"
+#include "operator/resources/resource_vector.h"
+#include "operator/resources/toleration.h"
 
 namespace lockstep::control {
 
@@ -56,10 +58,6 @@ enum class PodBinding {
   kDirect     // spec.nodeName: faster, and nobody checks that the room is still there
 };
 
-// How a toleration compares a taint's value, and which effect it tolerates.
-enum class TolerationOperator { kEqual, kExists };
-enum class TaintEffect { kNoSchedule, kPreferNoSchedule, kNoExecute };
-
 struct Metadata {
   std::string name;
   std::string namespace_name = "default";
@@ -69,26 +67,6 @@ struct Metadata {
   std::map<std::string, std::string> annotations;
 
   friend bool operator==(const Metadata&, const Metadata&) = default;
-};
-
-// Amounts of the resources that are planned with. Units: thousandths of a core, bytes, whole GPUs.
-struct ResourceAmounts {
-  int64_t cpu_milli = 0;
-  int64_t memory_bytes = 0;
-  int64_t gpu_count = 0;
-
-  friend bool operator==(const ResourceAmounts&, const ResourceAmounts&) = default;
-};
-
-// As in a pod: lets it run on nodes with such a taint.
-struct Toleration {
-  std::string key;  // empty, with kExists: every key
-  TolerationOperator op = TolerationOperator::kEqual;
-  std::string value;
-  std::optional<TaintEffect> effect;            // null: every effect
-  std::optional<std::chrono::seconds> seconds;  // kNoExecute: leave after so long; null: stay
-
-  friend bool operator==(const Toleration&, const Toleration&) = default;
 };
 
 // Environment variables whose values the cluster knows: one (env[].valueFrom), or as many as the
@@ -106,7 +84,7 @@ struct EnvironmentSource {
 // A container that runs before the trainer, or as a sidecar beside it.
 struct InitContainer {
   std::string name;
-  ResourceAmounts requests;
+  ResourceVector requests;
   bool is_sidecar = false;
 
   friend bool operator==(const InitContainer&, const InitContainer&) = default;
@@ -122,8 +100,8 @@ struct PodTemplate {
   std::vector<EnvironmentSource> env_sources;  // the others
   std::vector<InitContainer> init_containers;  // in the order in which they start
   std::string working_dir;
-  ResourceAmounts requests;  // the trainer's, as are the limits
-  ResourceAmounts limits;    // zero: no limit
+  ResourceVector requests;  // the trainer's, as are the limits
+  ResourceVector limits;    // zero: no limit
   std::chrono::seconds termination_grace{30};
   std::map<std::string, std::string> node_selector;
   std::vector<Toleration> tolerations;
@@ -322,7 +300,5 @@ std::string_view CleanPodPolicyName(CleanPodPolicy policy);
 std::string_view SuccessPolicyName(SuccessPolicy policy);
 std::string_view PodBindingName(PodBinding binding);
 std::string_view ConditionTypeName(ConditionType type);
-std::string_view TolerationOperatorName(TolerationOperator op);
-std::string_view TaintEffectName(TaintEffect effect);
 
 }  // namespace lockstep::control

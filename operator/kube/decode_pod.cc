@@ -44,11 +44,11 @@ struct PodParts {
   std::vector<ContainerState> init_containers;
 };
 
-ResourceList ReadRequests(Value resources) {
-  ResourceList requests;
+ResourceVector ReadRequests(Value resources) {
+  ResourceVector requests;
   scan::ForEachField(resources, [&](std::string_view key, Value value) {
     if (key == "requests") {
-      requests = ReadResourceList(value);
+      requests = ReadResourceVector(value);
     }
   });
   return requests;
@@ -57,7 +57,7 @@ ResourceList ReadRequests(Value resources) {
 void ReadContainers(Value containers, bool is_init, PodParts* parts) {
   scan::ForEachElement(containers, [&](Value container) {
     std::string name;
-    ResourceList requests;
+    ResourceVector requests;
     bool is_sidecar = false;
     scan::ForEachField(container, [&](std::string_view key, Value value) {
       if (key == "name") {
@@ -143,7 +143,7 @@ void ReadSpec(Value spec, PodParts* parts) {
     } else if (key == "resources") {
       parts->requests.SetPodLevel(ReadRequests(value));
     } else if (key == "overhead") {
-      parts->requests.AddOverhead(ReadResourceList(value));
+      parts->requests.AddOverhead(ReadResourceVector(value));
     } else if (key == "terminationGracePeriodSeconds") {
       parts->pod.spec.termination_grace = std::chrono::seconds(scan::Integer(value));
     }

@@ -63,7 +63,8 @@ TEST(DecodePod, ReadsWhatIsUsed) {
   expected.spec.subdomain = "mnist";
   expected.spec.termination_grace = std::chrono::seconds(7);
   expected.spec.container.name = "trainer";
-  expected.spec.container.requests = {3010, int64_t{2} << 30, 2};  // the init container's cpu wins
+  expected.spec.container.requests = {
+      3010, int64_t{2} << 30, 2, {{"ephemeral-storage", int64_t{1} << 30}}};  // init's cpu wins
   expected.status.phase = PodPhase::kRunning;
   expected.status.pod_ip = "10.0.0.7";
   expected.status.termination = ContainerTermination{137, 9, "OOMKilled", "last words"};

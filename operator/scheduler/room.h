@@ -15,7 +15,7 @@ inline constexpr int64_t kPodsUnlimited = std::numeric_limits<int64_t>::max();
 // What one node has left. Nodes stand in name order and are known by index from here on.
 struct NodeRoom {
   const SnapshotNode* node = nullptr;  // owned by the snapshot
-  Resources free;
+  ResourceVector free;
   int64_t pods_free = kPodsUnlimited;
 };
 
@@ -24,9 +24,6 @@ std::vector<NodeRoom> OpenRooms(const Snapshot& snapshot);
 
 // Whether `node` carries every label the class asks for.
 bool MatchesSelector(const SnapshotNode& node, const PodClass& pod_class);
-
-// The first taint of `node` that the class does not tolerate; null when it tolerates all.
-const NodeTaint* UntoleratedTaint(const SnapshotNode& node, const PodClass& pod_class);
 
 // Whether the node lets pods of the class in, room aside.
 bool Accepts(const SnapshotNode& node, const PodClass& pod_class);

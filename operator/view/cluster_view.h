@@ -13,9 +13,10 @@
 #include "operator/api/job_id.h"
 #include "operator/kube/decode.h"
 #include "operator/kube/reflector.h"
+#include "operator/reconcile/observed.h"
+#include "operator/resources/node_usage.h"
 #include "operator/view/foreign_pods.h"
 #include "operator/view/job_usage.h"
-#include "operator/view/node_usage.h"
 #include "operator/view/object_cache.h"
 #include "operator/view/stored_job.h"
 

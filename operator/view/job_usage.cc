@@ -16,9 +16,9 @@ namespace {
 // another.
 using Promised = std::map<std::string, std::map<std::string, Role>>;
 
-kube::ResourceList RequestOf(const TrainingJob& job, Role role) {
+ResourceVector RequestOf(const TrainingJob& job, Role role) {
   const RoleSpec* const spec = job.FindRole(role);
-  return spec == nullptr ? kube::ResourceList() : RequestsOf(*spec);
+  return spec == nullptr ? ResourceVector() : RequestsOf(*spec);
 }
 
 bool IsOwn(const kube::Pod& pod, const kube::Item<StoredJob>* job) {

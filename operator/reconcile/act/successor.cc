@@ -25,12 +25,10 @@ std::string NodeAmong(const Snapshot& snapshot, const Gang& gang, const Predicat
   return plan == nullptr ? "" : plan->node_by_pod.begin()->second;
 }
 
-void Take(const std::string& name, const Resources& request, Snapshot* snapshot) {
+void Take(const std::string& name, const ResourceVector& request, Snapshot* snapshot) {
   for (SnapshotNode& node : snapshot->nodes) {
     if (node.name == name) {
-      node.used.cpu_milli += request.cpu_milli;
-      node.used.memory_bytes += request.memory_bytes;
-      node.used.gpu_count += request.gpu_count;
+      node.used = Sum(node.used, request);
       ++node.pod_count;
     }
   }

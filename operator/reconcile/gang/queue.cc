@@ -17,14 +17,12 @@ constexpr std::string_view kManagedByUs = "lockstep.dev/operator";
 // asked for every gang ahead.
 constexpr PlanOptions kCheckOptions{20'000};
 
-void Add(const NodeUse& use, SnapshotNode* node) {
-  node->used.cpu_milli += use.resources.cpu_milli;
-  node->used.memory_bytes += use.resources.memory_bytes;
-  node->used.gpu_count += use.resources.gpu_count;
+void Add(const NodeUsage& use, SnapshotNode* node) {
+  node->used = Sum(node->used, use.resources);
   node->pod_count += use.pod_count;
 }
 
-void AddAll(const std::map<std::string, NodeUse>& uses, Snapshot* snapshot) {
+void AddAll(const UsageByNode& uses, Snapshot* snapshot) {
   for (SnapshotNode& node : snapshot->nodes) {
     if (const auto found = uses.find(node.name); found != uses.end()) {
       Add(found->second, &node);
@@ -32,15 +30,11 @@ void AddAll(const std::map<std::string, NodeUse>& uses, Snapshot* snapshot) {
   }
 }
 
-std::map<std::string, NodeUse> UseOf(const Gang& gang, const Plan& plan) {
-  std::map<std::string, NodeUse> uses;
+UsageByNode UseOf(const Gang& gang, const Plan& plan) {
+  UsageByNode uses;
   for (const PodClass& pod_class : gang.classes) {
     for (const std::string& pod : pod_class.pods) {
-      NodeUse& use = uses[plan.node_by_pod.at(pod)];
-      use.resources.cpu_milli += pod_class.request.cpu_milli;
-      use.resources.memory_bytes += pod_class.request.memory_bytes;
-      use.resources.gpu_count += pod_class.request.gpu_count;
-      ++use.pod_count;
+      AddPod(plan.node_by_pod.at(pod), pod_class.request, &uses);
     }
   }
   return uses;
@@ -52,7 +46,7 @@ Snapshot WithoutOlder(const Snapshot& snapshot,
                       const WaitingGang& waiting) {
   Snapshot later = snapshot;
   for (SnapshotNode& node : later.nodes) {
-    node.used = Resources{};
+    node.used = ResourceVector{};
     node.pod_count = 0;
   }
   AddAll(observed.used_by_strangers, &later);
@@ -64,9 +58,7 @@ void RaiseTo(const Snapshot& other, Snapshot* snapshot) {
   for (std::size_t i = 0; i < snapshot->nodes.size(); ++i) {
     SnapshotNode& node = snapshot->nodes[i];
     const SnapshotNode& more = other.nodes[i];
-    node.used.cpu_milli = std::max(node.used.cpu_milli, more.used.cpu_milli);
-    node.used.memory_bytes = std::max(node.used.memory_bytes, more.used.memory_bytes);
-    node.used.gpu_count = std::max(node.used.gpu_count, more.used.gpu_count);
+    node.used = Larger(node.used, more.used);
     node.pod_count = std::max(node.pod_count, more.pod_count);
   }
 }
@@ -96,7 +88,7 @@ PlanResult PlanInTurn(const Snapshot& snapshot, const Gang& gang, const Observed
     return wait("waits behind " + observed.ahead.front().job + " and " +
                 std::to_string(observed.ahead.size() - 1) + " other older jobs");
   }
-  const std::map<std::string, NodeUse> taken = UseOf(gang, std::get<Plan>(first));
+  const UsageByNode taken = UseOf(gang, std::get<Plan>(first));
   const WaitingGang* hindered = nullptr;
   Snapshot reserved = snapshot;  // what is free both now and beside a place for each gang ahead
   for (const WaitingGang& waiting : observed.ahead) {
