@@ -328,11 +328,14 @@ TrainingJob JobWithFullStatus() {
   status.conditions = {{ConditionType::kRunning, true, "R", "m", WallTime{}}};
   status.placement = {
       {Role::kWorker, 0, "node", Incarnation(1), WallTime{}, "uid", true, true, {"GPU-1"}}};
+  status.placement[0].trouble_since = WallTime{};
+  status.suspect_nodes = {{"node", "PodRefused", 1, WallTime{}}};
+  status.admitted = {{Role::kWorker, "memory", 1}};
   status.roles = {{Role::kWorker, 0, 1, 0, 0}};
   status.restarts = {{"crash", 1}};
   status.progress = JobProgress();
   status.result = TestResult{0.5, 0.9};
-  status.start_time = status.completion_time = status.retry_at = WallTime{};
+  status.start_time = status.completion_time = status.retry_at = status.waiting_since = WallTime{};
   return job;
 }
 

@@ -48,7 +48,7 @@ inline constexpr EnumNames<PodBinding, 2> kPodBindingNames = {{
     {PodBinding::kDirect, "Direct"},
 }};
 
-inline constexpr EnumNames<ConditionType, 8> kConditionTypeNames = {{
+inline constexpr EnumNames<ConditionType, 9> kConditionTypeNames = {{
     {ConditionType::kCreated, "Created"},
     {ConditionType::kScheduled, "Scheduled"},
     {ConditionType::kRunning, "Running"},
@@ -57,6 +57,7 @@ inline constexpr EnumNames<ConditionType, 8> kConditionTypeNames = {{
     {ConditionType::kSucceeded, "Succeeded"},
     {ConditionType::kFailed, "Failed"},
     {ConditionType::kGpuAssignment, "GPUAssignment"},
+    {ConditionType::kFullyPlanned, "FullyPlanned"},
 }};
 
 }  // namespace lockstep::control

@@ -68,7 +68,7 @@ std::optional<int64_t> ReadQuantity(const Json& value,
 
 using Amounts = std::map<std::string, int64_t>;  // also those of zero
 
-Amounts ReadAmounts(ObjectReader& resources, std::string_view key, Errors* errors) {
+Amounts ReadAmountMap(ObjectReader& resources, std::string_view key, Errors* errors) {
   Amounts amounts;
   const Json* value = resources.Find(key);
   if (value == nullptr) {
@@ -106,10 +106,14 @@ ResourceVector ToVector(const Amounts& amounts) {
 
 }  // namespace
 
+ResourceVector ReadAmounts(ObjectReader& reader, std::string_view key, Errors* errors) {
+  return ToVector(ReadAmountMap(reader, key, errors));
+}
+
 ContainerResources ReadResources(const Json& value, const std::string& path, Errors* errors) {
   ObjectReader reader(value, path, errors);
-  Amounts requests = ReadAmounts(reader, "requests", errors);
-  const Amounts limits = ReadAmounts(reader, "limits", errors);
+  Amounts requests = ReadAmountMap(reader, "requests", errors);
+  const Amounts limits = ReadAmountMap(reader, "limits", errors);
   PassResourceFields(reader);
   for (const auto& [name, limit] : limits) {
     const auto [request, is_defaulted] = requests.emplace(name, limit);  // as Kubernetes defaults

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/json/json.h"
@@ -14,6 +15,9 @@ struct ContainerResources {
   ResourceVector limits;    // zero: no limit
   bool names_gpus = false;  // even if it asks for none of them
 };
+
+// The map of quantities under `key`; nothing when absent.
+ResourceVector ReadAmounts(ObjectReader& reader, std::string_view key, std::vector<Error>* errors);
 
 // Reads a container's `resources`.
 ContainerResources ReadResources(const Json& value,

@@ -8,6 +8,7 @@
 #include "common/contract/problems.h"
 #include "operator/api/fields.h"
 #include "operator/api/job_names.h"
+#include "operator/api/pod_affinity.h"
 #include "operator/api/pod_environment.h"
 #include "operator/api/pod_fields.h"
 #include "operator/api/pod_resources.h"
@@ -199,6 +200,10 @@ void ReadPodSpec(const Json& value, const std::string& path, PodTemplate* pod, E
   }
   pod->node_selector = ReadTextMap(reader, "nodeSelector", errors);
   pod->tolerations = ReadTolerations(reader, errors);
+  pod->node_affinity = ReadNodeAffinity(reader, errors);
+  if (reader.Has("overhead") && reader.Find("overhead")->is_object()) {
+    pod->overhead = ReadAmounts(reader, "overhead", errors);
+  }
   PassPodFields(reader);
   reader.Finish();
 }

@@ -33,6 +33,7 @@ class RuleChecker {
     }
     CheckProcessesEqual();
     CheckBatch();
+    CheckScheduling();
     CheckElastic();
     CheckRecovery();
   }
@@ -293,6 +294,21 @@ class RuleChecker {
            "resizing a running job is not supported yet, expected minReplicas and maxReplicas to "
            "equal the worker's replicas, " +
                ToText(worker->replicas));
+    }
+  }
+
+  void CheckScheduling() {
+    const SchedulingSpec& scheduling = spec_.scheduling;
+    if (!scheduling.queue.empty()) {
+      Fail("spec.scheduling.queue",
+           Quoted(scheduling.queue) +
+               " found, but there are no queues yet: jobs wait in the order of their age; remove "
+               "it");
+    }
+    if (scheduling.topology != TopologySpec{}) {
+      Fail("spec.scheduling.topology",
+           "found, but gangs are not kept together by label yet; use the template's nodeSelector "
+           "or node affinity, or remove it");
     }
   }
 

@@ -14,6 +14,7 @@
 #include "common/contract/training_result.h"
 #include "common/contract/training_spec.h"
 #include "common/json/json.h"
+#include "operator/resources/node_affinity.h"
 #include "operator/resources/resource_vector.h"
 #include "operator/resources/toleration.h"
 
@@ -105,6 +106,8 @@ struct PodTemplate {
   std::chrono::seconds termination_grace{30};
   std::map<std::string, std::string> node_selector;
   std::vector<Toleration> tolerations;
+  std::vector<NodeTerm> node_affinity;  // required; empty: any node
+  ResourceVector overhead;              // what the pod costs beside its containers
   Json raw = Json::object();  // {metadata, spec} as written; empty object without a template
 
   // Whether the template names a command for the trainer container.
@@ -153,6 +156,9 @@ struct SchedulingSpec {
   std::string priority_class_name;
   TopologySpec topology;
   std::optional<std::chrono::seconds> timeout;  // waiting longer for room fails the job
+  // A pod that makes no progress towards running for so long rolls the gang back. Choice: an image
+  // of several gigabytes is pulled in that time.
+  std::chrono::seconds start_timeout{600};
   PodBinding binding = PodBinding::kAffinity;
 
   friend bool operator==(const SchedulingSpec&, const SchedulingSpec&) = default;
@@ -196,7 +202,9 @@ enum class ConditionType {
   kSuspended,
   kSucceeded,
   kFailed,
-  kGpuAssignment  // true: devices seen are those planned; false: they differ, or one is in two pods
+  kGpuAssignment,  // true: devices seen are those planned; false: they differ, or one is in two
+                   // pods
+  kFullyPlanned    // false: the manifest says things about placement that no plan heeds
 };
 
 struct Condition {
@@ -221,6 +229,7 @@ struct PodPlacement {
   bool awaits_verdict = false;       // its predecessor has ended; nobody has told yet how
   bool is_completed = false;         // its process ended with success; it is not started again
   std::vector<std::string> devices;  // UUIDs of the GPUs that the runtime saw in it
+  std::optional<WallTime> trouble_since{};  // something keeps the pod from starting since then
 
   friend bool operator==(const PodPlacement&, const PodPlacement&) = default;
 };
@@ -240,6 +249,26 @@ struct RestartCount {
   int64_t count = 0;
 
   friend bool operator==(const RestartCount&, const RestartCount&) = default;
+};
+
+// A node on which pods of the job could not start although it looked fine.
+struct SuspectNode {
+  std::string node;
+  std::string reason;  // of the last time, one CamelCase word
+  int64_t count = 0;   // times in a row
+  WallTime until{};    // other nodes come first before
+
+  friend bool operator==(const SuspectNode&, const SuspectNode&) = default;
+};
+
+// What a role's pods ask for since they were admitted, where that is more than their template says:
+// a LimitRange, a RuntimeClass or a webhook has changed them. Units: as in ResourceVector.
+struct AdmittedAmount {
+  Role role = Role::kWorker;
+  std::string resource;
+  int64_t amount = 0;
+
+  friend bool operator==(const AdmittedAmount&, const AdmittedAmount&) = default;
 };
 
 struct JobProgress {
@@ -264,14 +293,18 @@ struct TrainingJobStatus {
   std::vector<RoleCounts> roles;
   std::vector<RestartCount> restarts;  // each cause at most once, ordered by cause
   std::optional<JobProgress> progress;
-  std::optional<TestResult> result;  // on the test split, once training has ended
-  std::optional<WallTime> start_time;
+  std::optional<TestResult> result;    // on the test split, once training has ended
+  std::optional<WallTime> start_time;  // of its first gang, since the start or the last resume
   std::optional<WallTime> completion_time;
   int64_t observed_generation = 0;
   int64_t control_counter = 0;  // number of the last control message that was decided
   int64_t rollbacks = 0;        // gangs rolled back in a row: placed, but not all pods could start
   int64_t quick_restarts = 0;   // gang restarts in a row, each soon after the gang ran
   std::optional<WallTime> retry_at;  // the gang is not placed again before
+  // It wants a gang that runs since then; null while it has one, or wants none.
+  std::optional<WallTime> waiting_since;
+  std::vector<SuspectNode> suspect_nodes;  // by node; at most kSuspectNodesMax
+  std::vector<AdmittedAmount> admitted;    // each role's resource at most once
 
   friend bool operator==(const TrainingJobStatus&, const TrainingJobStatus&) = default;
 };

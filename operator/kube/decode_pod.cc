@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/rfc3339.h"
 #include "operator/kube/decode.h"
 #include "operator/kube/json_scan.h"
 #include "operator/kube/object_meta.h"
@@ -25,9 +26,20 @@ std::string CutText(Value value) {
   return std::string(scan::Text(value).substr(0, kTextBytesMax));
 }
 
+// What one container asks for.
+struct ContainerRequests {
+  std::string name;
+  ResourceVector requests;
+  bool is_init = false;
+  bool is_sidecar = false;
+};
+
 // How one container of the pod is doing.
 struct ContainerState {
   std::string name;
+  ResourceVector given;  // what its kubelet says it has, where it says so
+  bool is_running = false;
+  std::optional<WallTime> changed_at;  // when it started or ended
   std::string waiting_reason;
   std::string waiting_message;
   std::optional<ContainerTermination> termination;
@@ -40,6 +52,7 @@ struct PodParts {
   PodRequests requests;
   std::string pinned_node;
   std::string first_container;
+  std::vector<ContainerRequests> requested;  // in the order of the document
   std::vector<ContainerState> containers;
   std::vector<ContainerState> init_containers;
 };
@@ -56,26 +69,21 @@ ResourceVector ReadRequests(Value resources) {
 
 void ReadContainers(Value containers, bool is_init, PodParts* parts) {
   scan::ForEachElement(containers, [&](Value container) {
-    std::string name;
-    ResourceVector requests;
-    bool is_sidecar = false;
+    ContainerRequests one;
+    one.is_init = is_init;
     scan::ForEachField(container, [&](std::string_view key, Value value) {
       if (key == "name") {
-        name = std::string(scan::Text(value));
+        one.name = std::string(scan::Text(value));
       } else if (key == "resources") {
-        requests = ReadRequests(value);
+        one.requests = ReadRequests(value);
       } else if (key == "restartPolicy") {
-        is_sidecar = scan::Text(value) == "Always";
+        one.is_sidecar = is_init && scan::Text(value) == "Always";
       }
     });
-    if (is_init) {
-      parts->requests.AddInitContainer(requests, is_sidecar);
-      return;
+    if (!is_init && parts->first_container.empty()) {
+      parts->first_container = one.name;
     }
-    parts->requests.AddContainer(requests);
-    if (parts->first_container.empty()) {
-      parts->first_container = std::move(name);
-    }
+    parts->requested.push_back(std::move(one));
   });
 }
 
@@ -146,11 +154,13 @@ void ReadSpec(Value spec, PodParts* parts) {
       parts->requests.AddOverhead(ReadResourceVector(value));
     } else if (key == "terminationGracePeriodSeconds") {
       parts->pod.spec.termination_grace = std::chrono::seconds(scan::Integer(value));
+    } else if (key == "nodeSelector") {
+      parts->pod.spec.node_selector = scan::TextMap(value);
     }
   });
 }
 
-ContainerTermination ReadTermination(Value terminated) {
+ContainerTermination ReadTermination(Value terminated, std::optional<WallTime>* ended_at) {
   ContainerTermination termination;
   scan::ForEachField(terminated, [&](std::string_view key, Value value) {
     if (key == "exitCode") {
@@ -159,6 +169,8 @@ ContainerTermination ReadTermination(Value terminated) {
       termination.signal = static_cast<int>(scan::Integer(value));
     } else if (key == "reason") {
       termination.reason = std::string(scan::Text(value));
+    } else if (key == "finishedAt") {
+      *ended_at = ParseRfc3339(scan::Text(value));
     } else if (key == "message") {
       termination.message = CutText(value);
     }
@@ -166,18 +178,38 @@ ContainerTermination ReadTermination(Value terminated) {
   return termination;
 }
 
+std::optional<WallTime> ReadTime(Value object, std::string_view wanted) {
+  std::optional<WallTime> time;
+  scan::ForEachField(object, [&](std::string_view key, Value value) {
+    if (key == wanted) {
+      time = ParseRfc3339(scan::Text(value));
+    }
+  });
+  return time;
+}
+
+void ReadWaiting(Value waiting, ContainerState* container) {
+  scan::ForEachField(waiting, [&](std::string_view key, Value text) {
+    if (key == "reason") {
+      container->waiting_reason = std::string(scan::Text(text));
+    } else if (key == "message") {
+      container->waiting_message = CutText(text);
+    }
+  });
+}
+
 void ReadContainerState(Value state, ContainerState* container) {
   scan::ForEachField(state, [&](std::string_view key, Value value) {
-    if (key == "terminated" && !scan::IsNull(value)) {
-      container->termination = ReadTermination(value);
+    if (scan::IsNull(value)) {
+      return;
+    }
+    if (key == "terminated") {
+      container->termination = ReadTermination(value, &container->changed_at);
+    } else if (key == "running") {
+      container->is_running = true;
+      container->changed_at = ReadTime(value, "startedAt");
     } else if (key == "waiting") {
-      scan::ForEachField(value, [&](std::string_view name, Value text) {
-        if (name == "reason") {
-          container->waiting_reason = std::string(scan::Text(text));
-        } else if (name == "message") {
-          container->waiting_message = CutText(text);
-        }
-      });
+      ReadWaiting(value, container);
     }
   });
 }
@@ -191,6 +223,10 @@ std::vector<ContainerState> ReadContainerStates(Value statuses) {
         container.name = std::string(scan::Text(value));
       } else if (key == "state") {
         ReadContainerState(value, &container);
+      } else if (key == "allocatedResources") {
+        container.given = Larger(container.given, ReadResourceVector(value));
+      } else if (key == "resources") {
+        container.given = Larger(container.given, ReadRequests(value));
       }
     });
     containers.push_back(std::move(container));
@@ -198,27 +234,30 @@ std::vector<ContainerState> ReadContainerStates(Value statuses) {
   return containers;
 }
 
-// The words of PodScheduled=False.
-std::string ReadUnschedulable(Value conditions) {
-  std::string unschedulable;
+// What PodScheduled says: since when it is true, or the words with which it is false.
+void ReadConditions(Value conditions, PodStatus* status) {
   scan::ForEachElement(conditions, [&](Value condition) {
     bool is_scheduled_type = false;
-    bool is_false = false;
+    std::string_view truth;
     std::string message;
+    std::optional<WallTime> since;
     scan::ForEachField(condition, [&](std::string_view key, Value value) {
       if (key == "type") {
         is_scheduled_type = scan::Text(value) == "PodScheduled";
       } else if (key == "status") {
-        is_false = scan::Text(value) == "False";
+        truth = scan::Text(value);
       } else if (key == "message") {
         message = CutText(value);
+      } else if (key == "lastTransitionTime") {
+        since = ParseRfc3339(scan::Text(value));
       }
     });
-    if (is_scheduled_type && is_false) {
-      unschedulable = message.empty() ? "not scheduled" : std::move(message);
+    if (is_scheduled_type && truth == "False") {
+      status->unschedulable = message.empty() ? "not scheduled" : std::move(message);
+    } else if (is_scheduled_type && truth == "True") {
+      status->progress_at = std::max(status->progress_at, since);
     }
   });
-  return unschedulable;
 }
 
 PodPhase PhaseOf(std::string_view word) {
@@ -243,7 +282,7 @@ void ReadStatus(Value value, PodParts* parts) {
     } else if (key == "podIP") {
       status.pod_ip = std::string(scan::Text(field));
     } else if (key == "conditions") {
-      status.unschedulable = ReadUnschedulable(field);
+      ReadConditions(field, &status);
     } else if (key == "containerStatuses") {
       parts->containers = ReadContainerStates(field);
     } else if (key == "initContainerStatuses") {
@@ -256,6 +295,44 @@ bool IsWorthTelling(const ContainerState& container) {
   return !container.waiting_reason.empty() &&
          std::find(kOrdinaryWaits.begin(), kOrdinaryWaits.end(), container.waiting_reason) ==
              kOrdinaryWaits.end();
+}
+
+bool IsSidecar(const PodParts& parts, const ContainerState& container) {
+  return std::any_of(
+      parts.requested.begin(), parts.requested.end(), [&](const ContainerRequests& one) {
+        return one.is_sidecar && one.name == container.name;
+      });
+}
+
+// How far the pod's init containers are.
+void NoteProgress(PodParts* parts) {
+  PodStatus& status = parts->pod.status;
+  for (const ContainerState& container : parts->init_containers) {
+    status.progress_at = std::max(status.progress_at, container.changed_at);
+    status.is_initializing =
+        status.is_initializing || (container.is_running && !IsSidecar(*parts, container));
+  }
+}
+
+// What the containers ask for, or were given if that is more: a container that is resized in place
+// keeps what it has until it gets what it wants.
+ResourceVector SumUpRequests(PodParts* parts) {
+  for (const ContainerRequests& one : parts->requested) {
+    const std::vector<ContainerState>& states =
+        one.is_init ? parts->init_containers : parts->containers;
+    const auto state =
+        std::find_if(states.begin(), states.end(), [&](const ContainerState& container) {
+          return container.name == one.name;
+        });
+    const ResourceVector requests =
+        state == states.end() ? one.requests : Larger(one.requests, state->given);
+    if (one.is_init) {
+      parts->requests.AddInitContainer(requests, one.is_sidecar);
+    } else {
+      parts->requests.AddContainer(requests);
+    }
+  }
+  return parts->requests.Sum();
 }
 
 // The pod's word is that of its first container; of an init container when that one is in the way.
@@ -293,8 +370,10 @@ Result<Item<Pod>> DecodePod(std::string_view json) {
       ReadStatus(value, &parts);
     }
   });
-  SumUpContainers(&parts);
   Pod& pod = parts.pod;
+  pod.spec.container.requests = SumUpRequests(&parts);
+  NoteProgress(&parts);
+  SumUpContainers(&parts);
   pod.name = parts.meta.key.name;
   pod.namespace_name = parts.meta.key.namespace_name;
   pod.uid = parts.meta.uid;
@@ -303,7 +382,6 @@ Result<Item<Pod>> DecodePod(std::string_view json) {
   pod.owner_uid = parts.meta.owner_uid;
   pod.is_deleting = parts.meta.is_deleting;
   pod.spec.container.name = std::move(parts.first_container);
-  pod.spec.container.requests = parts.requests.Sum();
   if (pod.spec.node_name.empty()) {
     pod.status.is_unbound = true;
     pod.spec.node_name = std::move(parts.pinned_node);

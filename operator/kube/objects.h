@@ -60,6 +60,10 @@ struct PodStatus {
   int64_t pid = 0;  // where pods are processes: the leader of the pod's process group; else 0
   std::optional<ContainerTermination> termination;
   bool is_unbound = false;  // no node has it yet
+  // When it last came nearer to running, by the cluster's clock: it was bound, an init container
+  // started or ended. Empty: it has not.
+  std::optional<WallTime> progress_at;
+  bool is_initializing = false;  // an init container that will end runs
   // Why the scheduler does not bind it: PodScheduled=False's message; empty otherwise.
   std::string unschedulable;
   // Why the container waits, where that is more than a moment's: ErrImagePull, ImagePullBackOff,

@@ -26,7 +26,8 @@ std::vector<PodClass> MergedClasses(const Gang& gang) {
     }
     const auto same = std::find_if(classes.begin(), classes.end(), [&](const PodClass& other) {
       return other.request == pod_class.request && other.node_selector == pod_class.node_selector &&
-             other.tolerations == pod_class.tolerations;
+             other.tolerations == pod_class.tolerations &&
+             other.node_affinity == pod_class.node_affinity;
     });
     if (same == classes.end()) {
       classes.push_back(pod_class);
@@ -112,13 +113,16 @@ class ArrangementSearch {
       pass.capacity_after[i] =
           pass.capacity_after[i + 1] + PodsThatFit(rooms_[i], classes_[class_index], wanted);
     }
-    using Looks =
-        std::tuple<ResourceVector, int64_t, std::map<std::string, std::string>, std::vector<Taint>>;
+    // What the classes can tell apart in two rooms.
+    using Looks = std::tuple<ResourceVector, int64_t, std::vector<bool>>;
     std::map<Looks, std::size_t> last_of_looks;
     for (std::size_t i = 0; i < rooms_.size(); ++i) {
-      const Looks looks{
-          rooms_[i].free, rooms_[i].pods_free, rooms_[i].node->labels, rooms_[i].node->taints};
-      const auto [found, is_first] = last_of_looks.try_emplace(looks, i);
+      std::vector<bool> accepted;
+      for (const PodClass& one : classes_) {
+        accepted.push_back(Accepts(*rooms_[i].node, one));
+      }
+      const auto [found, is_first] = last_of_looks.try_emplace(
+          Looks{rooms_[i].free, rooms_[i].pods_free, std::move(accepted)}, i);
       pass.twins.push_back(is_first ? kNoTwin : found->second);
       found->second = i;
     }

@@ -6,6 +6,7 @@
 #include <variant>
 #include <vector>
 
+#include "operator/resources/node_affinity.h"
 #include "operator/resources/resource_vector.h"
 #include "operator/resources/toleration.h"
 
@@ -22,6 +23,7 @@ struct SnapshotNode {
   int64_t pod_count_max = 0;  // 0: no limit
   int64_t pod_count = 0;      // pods that are already there
   NodeState state = NodeState::kOpen;
+  int64_t suspicion = 0;  // pods come to it only where nodes with less have no room
 
   friend bool operator==(const SnapshotNode&, const SnapshotNode&) = default;
 };
@@ -41,6 +43,7 @@ struct PodClass {
   ResourceVector request;         // of each pod
   std::map<std::string, std::string> node_selector;
   std::vector<Toleration> tolerations;
+  std::vector<NodeTerm> node_affinity;  // required; empty: any node
 
   friend bool operator==(const PodClass&, const PodClass&) = default;
 };
@@ -62,7 +65,7 @@ struct Plan {
 // What stands in the way.
 enum class Constraint {
   kNodes,         // no node accepts pods
-  kNodeSelector,  // no node carries the labels asked for
+  kNodeSelector,  // no node carries the labels asked for, or has the affinity that is required
   kTaint,         // nodes that carry them have taints that are not tolerated
   kGpu,
   kMemory,
@@ -93,9 +96,9 @@ struct PlanOptions {
 
 // Places the whole gang or refuses it with the constraint that binds.
 //
-// Packing: a class takes as few nodes as possible and leaves its last pods on the tightest node
-// that holds them; pods go first to nodes without devices that they have no use for. Classes with
-// the largest requests go first.
+// Packing: nodes under less suspicion come first. A class takes as few of them as possible and
+// leaves its last pods on the tightest node that holds them; pods go first to nodes without devices
+// that they have no use for. Classes with the largest requests go first.
 //
 // Exactness: a Plan never overcommits a node. A refusal other than kSearchLimit proves that no
 // arrangement exists. kSearchLimit is only possible for gangs of two classes or more.

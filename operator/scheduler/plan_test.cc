@@ -394,5 +394,33 @@ TEST(PlanGang, ResourcesOfAnyNameArePlanned) {
             "resource: worker needs 10 GiB ephemeral-storage, the largest node offers 0");
 }
 
+TEST(PlanGang, SuspectNodesComeLast) {
+  Snapshot snapshot;
+  for (const char* name : {"a", "b", "c"}) {
+    snapshot.nodes.push_back(MakeNode(name, {2000, kGiB, 0}));
+  }
+  snapshot.nodes[0].suspicion = 1;
+  snapshot.nodes[1].suspicion = 2;
+  EXPECT_EQ(Show(PlanGang(snapshot, {{MakeClass("w", 2, {1000, 0, 0})}})), "w-0@c w-1@c ");
+  EXPECT_EQ(Show(PlanGang(snapshot, {{MakeClass("w", 3, {1000, 0, 0})}})), "w-0@a w-1@c w-2@c ");
+  EXPECT_EQ(Show(PlanGang(snapshot, {{MakeClass("w", 5, {1000, 0, 0})}})),
+            "w-0@a w-1@a w-2@b w-3@c w-4@c ");
+}
+
+TEST(PlanGang, NodesMustHaveTheRequiredAffinity) {
+  Snapshot snapshot;
+  for (const char* name : {"a", "b", "c"}) {
+    snapshot.nodes.push_back(MakeNode(name, {4000, kGiB, 0}));
+    snapshot.nodes.back().labels["zone"] = name == std::string("c") ? "west" : "east";
+  }
+  PodClass worker = MakeClass("w", 1, {1000, 0, 0});
+  worker.node_affinity = {
+      {{{"zone", NodeOperator::kIn, {"east"}}}, {{"metadata.name", NodeOperator::kNotIn, {"a"}}}}};
+  EXPECT_EQ(Show(PlanGang(snapshot, {{worker}})), "w-0@b ");
+  worker.node_affinity = {{{{"zone", NodeOperator::kIn, {"north"}}}, {}}};
+  EXPECT_EQ(Show(PlanGang(snapshot, {{worker}})),
+            "node_selector: w needs a node matching zone In (north), none of 3 nodes is");
+}
+
 }  // namespace
 }  // namespace lockstep::control

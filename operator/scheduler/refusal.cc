@@ -102,10 +102,15 @@ Figures FiguresOf(const std::string& resource, int64_t needed, int64_t found) {
           ShortDecimal(static_cast<double>(found) / 1000.0)};
 }
 
+// "labelled disk=ssd", "matching zone In (a)", or both: what the class requires of a node.
 std::string SelectorText(const PodClass& pod_class) {
   std::string text;
   for (const auto& [key, value] : pod_class.node_selector) {
-    text += (text.empty() ? "" : ", ") + key + "=" + value;
+    text += (text.empty() ? "labelled " : ", ") + key + "=" + value;
+  }
+  if (!pod_class.node_affinity.empty()) {
+    text +=
+        (text.empty() ? "matching " : " and matching ") + DescribeTerms(pod_class.node_affinity);
   }
   return text;
 }
@@ -145,7 +150,7 @@ std::optional<Closure> ClosureOf(const SnapshotNode& node, const std::vector<Pod
       return Closure{2, "has " + what, "have " + what};
     }
   }
-  const std::string labels = "not labelled " + SelectorText(classes.front());
+  const std::string labels = "not " + SelectorText(classes.front());
   return Closure{3, "is " + labels, "are " + labels};
 }
 
@@ -188,7 +193,7 @@ std::optional<Unschedulable> BrokenByClosedNodes(const Snapshot& snapshot,
     if (!any(MatchesSelector)) {
       return Unschedulable{
           Constraint::kNodeSelector,
-          pod_class.name + " needs a node labelled " + SelectorText(pod_class) +
+          pod_class.name + " needs a node " + SelectorText(pod_class) +
               (snapshot.is_one_machine
                    ? ", this machine is not"
                    : ", none of " + Plural(static_cast<int64_t>(rooms.size()), "node") + " is")};

@@ -24,6 +24,7 @@ bool IsTighter(const NodeRoom& a, const NodeRoom& b) {
 struct Candidate {
   std::size_t room_index;
   int64_t capacity;      // in pods, at most the class's pods
+  int64_t suspicion;     // of the node
   bool strands_devices;  // the class has no use for devices that this node has left
 };
 
@@ -35,10 +36,14 @@ std::vector<Candidate> SortedCandidates(const std::vector<NodeRoom>& rooms,
   for (std::size_t i = 0; i < rooms.size(); ++i) {
     const int64_t capacity = PodsThatFit(rooms[i], pod_class, wanted);
     if (capacity > 0) {
-      candidates.push_back({i, capacity, StrandsDevices(rooms[i], pod_class.request)});
+      candidates.push_back(
+          {i, capacity, rooms[i].node->suspicion, StrandsDevices(rooms[i], pod_class.request)});
     }
   }
   std::sort(candidates.begin(), candidates.end(), [&](const Candidate& a, const Candidate& b) {
+    if (a.suspicion != b.suspicion) {
+      return a.suspicion < b.suspicion;
+    }
     if (a.strands_devices != b.strands_devices) {
       return !a.strands_devices;
     }
@@ -58,6 +63,7 @@ std::size_t TightestHolding(const std::vector<Candidate>& candidates,
   std::size_t chosen = index;
   for (std::size_t i = index; i < candidates.size(); ++i) {
     if (candidates[i].capacity < remaining ||
+        candidates[i].suspicion != candidates[index].suspicion ||
         candidates[i].strands_devices != candidates[index].strands_devices) {
       break;
     }
@@ -90,11 +96,12 @@ std::vector<NodeRoom> OpenRooms(const Snapshot& snapshot) {
 }
 
 bool MatchesSelector(const SnapshotNode& node, const PodClass& pod_class) {
-  return std::all_of(
+  const bool has_labels = std::all_of(
       pod_class.node_selector.begin(), pod_class.node_selector.end(), [&](const auto& wanted) {
         const auto found = node.labels.find(wanted.first);
         return found != node.labels.end() && found->second == wanted.second;
       });
+  return has_labels && MatchesAnyTerm(pod_class.node_affinity, node.name, node.labels);
 }
 
 bool Accepts(const SnapshotNode& node, const PodClass& pod_class) {

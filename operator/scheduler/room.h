@@ -22,7 +22,7 @@ struct NodeRoom {
 // Nodes that accept pods, by name, with what they have left.
 std::vector<NodeRoom> OpenRooms(const Snapshot& snapshot);
 
-// Whether `node` carries every label the class asks for.
+// Whether `node` carries every label the class asks for, and has the affinity it requires.
 bool MatchesSelector(const SnapshotNode& node, const PodClass& pod_class);
 
 // Whether the node lets pods of the class in, room aside.
