@@ -4,27 +4,30 @@
 #include <array>
 #include <cstdio>
 #include <set>
+#include <utility>
 
-#include "common/base/plural.h"
 #include "operator/api/placement.h"
 #include "operator/reconcile/act/decision_builder.h"
 #include "operator/reconcile/act/gang_restart.h"
 #include "operator/reconcile/act/late_verdict.h"
+#include "operator/reconcile/act/place_gang.h"
 #include "operator/reconcile/act/replace.h"
 #include "operator/reconcile/act/start_answer.h"
 #include "operator/reconcile/act/successor.h"
 #include "operator/reconcile/act/summary.h"
 #include "operator/reconcile/build/pod.h"
+#include "operator/reconcile/detect/admission_change.h"
 #include "operator/reconcile/detect/failure.h"
 #include "operator/reconcile/detect/start_problem.h"
-#include "operator/reconcile/gang/gang_plan.h"
 #include "operator/reconcile/gang/gang_view.h"
 #include "operator/reconcile/gang/queue.h"
 #include "operator/reconcile/policy/budget.h"
 #include "operator/reconcile/policy/clean_pod_policy.h"
 #include "operator/reconcile/policy/deadline.h"
 #include "operator/reconcile/policy/success_policy.h"
+#include "operator/reconcile/policy/suspect_nodes.h"
 #include "operator/reconcile/policy/ttl.h"
+#include "operator/reconcile/policy/unplanned.h"
 
 namespace lockstep::control {
 namespace {
@@ -60,12 +63,21 @@ void Begin(DecisionBuilder* builder) {
     builder->Set(
         {ConditionType::kCreated, true, "JobCreated", "the operator has taken the job up"});
   }
+  const std::string unplanned =
+      builder->observed().is_one_machine ? "" : DescribeUnplanned(builder->spec());
+  if (!unplanned.empty()) {
+    builder->Set({ConditionType::kFullyPlanned, false, "FieldsNotPlanned", unplanned},
+                 EventType::kWarning);
+  } else if (FindCondition(builder->status(), ConditionType::kFullyPlanned) != nullptr) {
+    builder->Set({ConditionType::kFullyPlanned, true, "FieldsPlanned", "all fields are heeded"});
+  }
 }
 
 void Suspend(DecisionBuilder* builder) {
   if (!builder->status().placement.empty()) {
     GiveUpGang(builder);
   }
+  builder->mutable_status()->waiting_since.reset();
   const std::string message = "runPolicy.suspend is set: no pod runs";
   builder->Set({ConditionType::kScheduled, false, "JobSuspended", message});
   builder->Set({ConditionType::kSuspended, true, "JobSuspended", message});
@@ -89,8 +101,8 @@ void StartOrResume(DecisionBuilder* builder) {
     builder->Set({ConditionType::kSuspended, false, "JobResumed", "runPolicy.suspend is not set"});
     builder->mutable_status()->start_time.reset();
   }
-  if (!builder->status().start_time.has_value()) {
-    builder->mutable_status()->start_time = builder->now();
+  if (builder->status().placement.empty() && !builder->status().waiting_since.has_value()) {
+    builder->mutable_status()->waiting_since = builder->now();
   }
 }
 
@@ -109,87 +121,6 @@ void NoteSeen(const GangView& view, DecisionBuilder* builder) {
       placement->is_completed = true;
     }
   }
-}
-
-void RefuseGang(const Unschedulable& refusal, DecisionBuilder* builder) {
-  const bool is_queued = refusal.constraint == Constraint::kQueue;
-  builder->Set({ConditionType::kScheduled,
-                false,
-                is_queued ? "WaitsInQueue" : "Unschedulable",
-                refusal.shortfall},
-               is_queued ? EventType::kNormal : EventType::kWarning);
-  if (builder->observed().is_one_machine) {
-    builder->Fail("Unschedulable", refusal.shortfall);
-    return;
-  }
-  TrainingJob waiting = builder->job();
-  waiting.status = builder->status();
-  const std::optional<WallTime> deadline = SchedulingDeadline(waiting);
-  if (!deadline.has_value()) {
-    return;
-  }
-  if (*deadline <= builder->now()) {
-    builder->Fail("SchedulingTimeout",
-                  "no room within scheduling.timeoutSeconds: " + refusal.shortfall);
-  } else {
-    builder->WakeAt(*deadline);
-  }
-}
-
-// Whether a job without a place may look for one now.
-bool MayBePlaced(const GangView& view, DecisionBuilder* builder) {
-  const bool has_old_pods =
-      std::any_of(view.stale.begin(), view.stale.end(), [&](const kube::Pod* pod) {
-        return IsAlive(*pod, builder->observed());
-      });
-  if (has_old_pods) {
-    return false;  // at most one attempt has pods; their ends come as news
-  }
-  const std::optional<WallTime> retry_at = builder->status().retry_at;
-  if (retry_at.has_value() && builder->now() < *retry_at) {
-    builder->WakeAt(*retry_at);
-    return false;
-  }
-  builder->mutable_status()->retry_at.reset();
-  if (builder->observed().service == ServiceState::kForeign) {
-    builder->HoldBack("ServiceNameTaken",
-                      "the service " + builder->job().metadata.name +
-                          ", by which the pods would find each other, belongs to somebody else");
-    return false;
-  }
-  return true;
-}
-
-// Finds room for the whole gang and writes down who goes where; pods follow in the same decision,
-// after this status is stored.
-void PlaceGang(const GangView& view, DecisionBuilder* builder) {
-  if (!MayBePlaced(view, builder)) {
-    return;
-  }
-  const PlanResult result = PlanInTurn(SnapshotOf(builder->observed(), view),
-                                       GangOf(builder->job(), builder->topology()),
-                                       builder->observed());
-  if (const auto* refusal = std::get_if<Unschedulable>(&result)) {
-    RefuseGang(*refusal, builder);
-    return;
-  }
-  std::set<std::string> nodes;
-  for (const TaskId& task : AllTasks(builder->topology())) {
-    PodPlacement placement;
-    placement.role = task.role;
-    placement.index = task.index;
-    placement.node = std::get<Plan>(result).node_by_pod.at(TaskName(task));
-    placement.since = builder->now();
-    nodes.insert(placement.node);
-    builder->mutable_status()->placement.push_back(placement);
-  }
-  builder->Set({ConditionType::kScheduled,
-                true,
-                "GangPlaced",
-                "attempt " + std::to_string(builder->status().attempt.value()) + ": " +
-                    Plural(static_cast<int64_t>(builder->status().placement.size()), "pod") +
-                    " on " + Plural(static_cast<int64_t>(nodes.size()), "node")});
-  builder->Count(Metric::kGangsPlaced, "");
 }
 
 // ": test accuracy 97.3 %"; empty where training was not tested.
@@ -240,7 +171,9 @@ void AnswerFailures(const GangView& view,
 // Nothing is wrong: joins the newest meeting and says when the whole gang runs.
 void NoteHealth(const GangView& view, DecisionBuilder* builder) {
   bool is_complete = true;
+  std::set<std::string> nodes;
   for (const Member& member : view.members) {
+    nodes.insert(member.node);
     is_complete = is_complete && (member.state == MemberState::kRunning ||
                                   member.state == MemberState::kSucceeded);
     if (member.report != nullptr) {
@@ -249,7 +182,10 @@ void NoteHealth(const GangView& view, DecisionBuilder* builder) {
     }
   }
   if (is_complete) {
-    builder->mutable_status()->rollbacks = 0;
+    TrainingJobStatus* const status = builder->mutable_status();
+    status->rollbacks = 0;
+    status->waiting_since.reset();
+    status->suspect_nodes = WithoutNodes(std::move(status->suspect_nodes), nodes);
     builder->Set({ConditionType::kRunning,
                   true,
                   "GangRunning",
@@ -285,7 +221,7 @@ void CreateMissing(const GangView& view, DecisionBuilder* builder) {
   for (const Member& member : view.members) {
     const PodPlacement& placement = *builder->PlacementOf(member.task);
     if (IsStarting(member)) {
-      builder->WakeAt(StartDeadline(builder->job(), placement, member));
+      builder->WakeAt(StartDeadline(builder->job(), placement, member, builder->now()));
       WakeForStartProblems(placement, builder);
     }
     if (member.state != MemberState::kNotSeen || member.node.empty()) {
@@ -375,6 +311,8 @@ void Run(DecisionBuilder* builder) {
   StartOrResume(builder);
   GangView view = View(builder);
   NoteSeen(view, builder);
+  NoteTrouble(view, builder);
+  NoteAdmission(view, builder);
   LearnVerdicts(view, builder);
   if (HasEnded(builder->status())) {
     return;

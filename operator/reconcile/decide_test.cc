@@ -156,7 +156,7 @@ TEST(DecideStart, GangThatDoesNotComeUpInTimeIsRolledBackWhole) {
   world.Step();
   world.Find("mnist-worker-0")->status.phase = kube::PodPhase::kRunning;
   world.Step();
-  world.Advance(kGangStartTimeout);
+  world.Advance(world.job.spec.scheduling.start_timeout);
 
   const Decision decision = world.Step();
 

@@ -6,6 +6,7 @@
 #include "operator/api/conditions.h"
 #include "operator/api/placement.h"
 #include "operator/reconcile/build/pod.h"
+#include "operator/reconcile/gang/gang_plan.h"
 #include "operator/reconcile/gang/gang_view.h"
 #include "operator/reconcile/gang/pod_labels.h"
 
@@ -18,7 +19,7 @@ using Promised = std::map<std::string, std::map<std::string, Role>>;
 
 ResourceVector RequestOf(const TrainingJob& job, Role role) {
   const RoleSpec* const spec = job.FindRole(role);
-  return spec == nullptr ? ResourceVector() : RequestsOf(*spec);
+  return spec == nullptr ? ResourceVector() : PlannedRequests(job, *spec);
 }
 
 bool IsOwn(const kube::Pod& pod, const kube::Item<StoredJob>* job) {

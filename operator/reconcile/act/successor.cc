@@ -35,7 +35,7 @@ void Take(const std::string& name, const ResourceVector& request, Snapshot* snap
 }
 
 Gang GangOfTask(const DecisionBuilder& builder, const TaskId& task) {
-  return GangOfOne(*builder.job().FindRole(task.role), TaskName(task));
+  return GangOfOne(builder.job(), *builder.job().FindRole(task.role), TaskName(task));
 }
 
 }  // namespace
@@ -52,6 +52,7 @@ void PlaceSuccessors(const GangView& view,
     }
   }
   Snapshot snapshot = SnapshotBesideGang(builder->job(), builder->observed(), view, leaving);
+  MarkSuspects(builder->status(), builder->now(), &snapshot);
   for (const Successor& successor : successors) {
     PodPlacement* const placement = builder->PlacementOf(successor.task);
     const std::string home = placement->node;
@@ -75,8 +76,8 @@ void PlaceSuccessors(const GangView& view,
 std::string NodeElsewhere(const GangView& view,
                           const Successor& successor,
                           const DecisionBuilder& builder) {
-  const Snapshot snapshot =
-      SnapshotBesideGang(builder.job(), builder.observed(), view, {successor.task});
+  Snapshot snapshot = SnapshotBesideGang(builder.job(), builder.observed(), view, {successor.task});
+  MarkSuspects(builder.status(), builder.now(), &snapshot);
   const auto member = std::find_if(view.members.begin(), view.members.end(), [&](const auto& one) {
     return one.task == successor.task;
   });

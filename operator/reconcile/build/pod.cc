@@ -123,6 +123,7 @@ ResourceVector RequestsOf(const RoleSpec& role) {
   for (const InitContainer& container : role.pod.init_containers) {
     requests.AddInitContainer(WithGpus(container.requests, 0), container.is_sidecar);
   }
+  requests.AddOverhead(role.pod.overhead);
   return requests.Sum();
 }
 

@@ -149,7 +149,8 @@ std::optional<Failure> SilenceFailure(const DecisionBuilder& builder,
 }
 
 bool IsLate(const DecisionBuilder& builder, const Member& member, const PodPlacement& placement) {
-  return IsStarting(member) && StartDeadline(builder.job(), placement, member) <= builder.now();
+  return IsStarting(member) &&
+         StartDeadline(builder.job(), placement, member, builder.now()) <= builder.now();
 }
 
 bool IsAmong(const std::vector<StartProblem>& problems, const Member& member) {

@@ -5,16 +5,18 @@
 
 #include "common/base/check.h"
 #include "operator/reconcile/build/pod.h"
+#include "operator/reconcile/policy/suspect_nodes.h"
 
 namespace lockstep::control {
 namespace {
 
-PodClass ClassOf(const RoleSpec& role) {
+PodClass ClassOf(const TrainingJob& job, const RoleSpec& role) {
   PodClass pod_class;
   pod_class.name = RoleName(role.name);
-  pod_class.request = RequestsOf(role);
+  pod_class.request = PlannedRequests(job, role);
   pod_class.node_selector = role.pod.node_selector;
   pod_class.tolerations = role.pod.tolerations;
+  pod_class.node_affinity = role.pod.node_affinity;
   return pod_class;
 }
 
@@ -72,7 +74,7 @@ Snapshot SnapshotBesideGang(const TrainingJob& job,
     }
     for (SnapshotNode& node : snapshot.nodes) {
       if (node.name == member.node) {
-        node.used = Sum(node.used, RequestsOf(*job.FindRole(member.task.role)));
+        node.used = Sum(node.used, PlannedRequests(job, *job.FindRole(member.task.role)));
         ++node.pod_count;
       }
     }
@@ -80,8 +82,24 @@ Snapshot SnapshotBesideGang(const TrainingJob& job,
   return snapshot;
 }
 
-Gang GangOfOne(const RoleSpec& role, const std::string& name) {
-  PodClass pod_class = ClassOf(role);
+void MarkSuspects(const TrainingJobStatus& status, WallTime now, Snapshot* snapshot) {
+  for (SnapshotNode& node : snapshot->nodes) {
+    node.suspicion = SuspicionOf(status.suspect_nodes, node.name, now);
+  }
+}
+
+ResourceVector PlannedRequests(const TrainingJob& job, const RoleSpec& role) {
+  ResourceVector admitted;
+  for (const AdmittedAmount& one : job.status.admitted) {
+    if (one.role == role.name) {
+      admitted.Set(one.resource, one.amount);
+    }
+  }
+  return Larger(RequestsOf(role), admitted);
+}
+
+Gang GangOfOne(const TrainingJob& job, const RoleSpec& role, const std::string& name) {
+  PodClass pod_class = ClassOf(job, role);
   pod_class.pods = {name};
   return {{pod_class}};
 }
@@ -93,7 +111,7 @@ Gang GangOf(const TrainingJob& job, const JobTopology& topology) {
     if (gang.classes.empty() || gang.classes.back().name != role_name) {
       const RoleSpec* const role = job.FindRole(task.role);
       LOCKSTEP_CHECK(role != nullptr, "the job has no role " + role_name);
-      gang.classes.push_back(ClassOf(*role));
+      gang.classes.push_back(ClassOf(job, *role));
     }
     gang.classes.back().pods.push_back(TaskName(task));
   }

@@ -6,6 +6,8 @@
 #include <string_view>
 
 #include "operator/api/conditions.h"
+#include "operator/reconcile/gang/gang_plan.h"
+#include "operator/reconcile/gang/gang_view.h"
 
 namespace lockstep::control {
 namespace {
@@ -73,7 +75,16 @@ bool IsOurs(const TrainingJob& job) {
 bool WaitsForRoom(const TrainingJob& job, WallTime now) {
   return IsOurs(job) && !HasEnded(job.status) && !job.spec.run_policy.suspend &&
          job.status.placement.empty() &&
-         (!job.status.retry_at.has_value() || *job.status.retry_at <= now);
+         (job.status.rollbacks == 0 || !job.status.retry_at.has_value() ||
+          *job.status.retry_at <= now);
+}
+
+bool FitsEmptyCluster(const Gang& gang, const CopyOnWrite<std::vector<kube::Node>>& nodes) {
+  Observed empty;
+  empty.nodes = nodes;
+  const PlanResult result = PlanGang(SnapshotOf(empty, GangView{}), gang, kCheckOptions);
+  const auto* const refusal = std::get_if<Unschedulable>(&result);
+  return refusal == nullptr || refusal->constraint == Constraint::kSearchLimit;
 }
 
 PlanResult PlanInTurn(const Snapshot& snapshot, const Gang& gang, const Observed& observed) {

@@ -168,7 +168,7 @@ TEST(PlanInTurn, AnotherPlanIsTakenWhereTheFirstWouldBeInTheWay) {
   EXPECT_EQ(queue.jobs[2].held.begin()->first, "node-0");
 }
 
-TEST(PlanInTurn, TooManyAheadAreNotLookedAt) {
+TEST(PlanInTurn, TooManyAheadThatWouldFitAreNotLookedAt) {
   Queue queue({4});
   for (std::size_t i = 0; i <= kGangsAheadMax + 2; ++i) {
     queue.Arrive(PodsOfGpus(1, 1));

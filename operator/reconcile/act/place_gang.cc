@@ -1,0 +1,109 @@
+#include "operator/reconcile/act/place_gang.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "common/base/plural.h"
+#include "operator/api/conditions.h"
+#include "operator/reconcile/gang/gang_plan.h"
+#include "operator/reconcile/gang/queue.h"
+#include "operator/reconcile/policy/deadline.h"
+
+namespace lockstep::control {
+namespace {
+
+// Whether the time to wait for a gang that runs is over: then the job has failed.
+bool HasWaitedTooLong(const std::string& why, DecisionBuilder* builder) {
+  const std::optional<WallTime> deadline =
+      SchedulingDeadline(builder->spec().scheduling, builder->status());
+  if (!deadline.has_value()) {
+    return false;
+  }
+  if (builder->now() < *deadline) {
+    builder->WakeAt(*deadline);
+    return false;
+  }
+  builder->Fail("SchedulingTimeout", "no room within scheduling.timeoutSeconds: " + why);
+  return true;
+}
+
+void RefuseGang(const Unschedulable& refusal, DecisionBuilder* builder) {
+  const bool is_queued = refusal.constraint == Constraint::kQueue;
+  builder->Set({ConditionType::kScheduled,
+                false,
+                is_queued ? "WaitsInQueue" : "Unschedulable",
+                refusal.shortfall},
+               is_queued ? EventType::kNormal : EventType::kWarning);
+  if (builder->observed().is_one_machine) {
+    builder->Fail("Unschedulable", refusal.shortfall);
+    return;
+  }
+  HasWaitedTooLong(refusal.shortfall, builder);
+}
+
+// Whether a job without a place may look for one now.
+bool MayBePlaced(const GangView& view, DecisionBuilder* builder) {
+  const bool has_old_pods =
+      std::any_of(view.stale.begin(), view.stale.end(), [&](const kube::Pod* pod) {
+        return IsAlive(*pod, builder->observed());
+      });
+  if (has_old_pods) {
+    return false;  // at most one attempt has pods; their ends come as news
+  }
+  const std::optional<WallTime> retry_at = builder->status().retry_at;
+  if (retry_at.has_value() && builder->now() < *retry_at) {
+    const Condition* const why = FindCondition(builder->status(), ConditionType::kScheduled);
+    if (!HasWaitedTooLong(why == nullptr ? "" : why->message, builder)) {
+      builder->WakeAt(*retry_at);
+    }
+    return false;
+  }
+  builder->mutable_status()->retry_at.reset();
+  if (builder->observed().service == ServiceState::kForeign) {
+    builder->HoldBack("ServiceNameTaken",
+                      "the service " + builder->job().metadata.name +
+                          ", by which the pods would find each other, belongs to somebody else");
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+void PlaceGang(const GangView& view, DecisionBuilder* builder) {
+  if (!MayBePlaced(view, builder)) {
+    return;
+  }
+  Snapshot snapshot = SnapshotOf(builder->observed(), view);
+  MarkSuspects(builder->status(), builder->now(), &snapshot);
+  const PlanResult result =
+      PlanInTurn(snapshot, GangOf(builder->job(), builder->topology()), builder->observed());
+  if (const auto* refusal = std::get_if<Unschedulable>(&result)) {
+    RefuseGang(*refusal, builder);
+    return;
+  }
+  std::set<std::string> nodes;
+  for (const TaskId& task : AllTasks(builder->topology())) {
+    PodPlacement placement;
+    placement.role = task.role;
+    placement.index = task.index;
+    placement.node = std::get<Plan>(result).node_by_pod.at(TaskName(task));
+    placement.since = builder->now();
+    nodes.insert(placement.node);
+    builder->mutable_status()->placement.push_back(placement);
+  }
+  if (!builder->status().start_time.has_value()) {
+    builder->mutable_status()->start_time = builder->now();
+  }
+  builder->Set({ConditionType::kScheduled,
+                true,
+                "GangPlaced",
+                "attempt " + std::to_string(builder->status().attempt.value()) + ": " +
+                    Plural(static_cast<int64_t>(builder->status().placement.size()), "pod") +
+                    " on " + Plural(static_cast<int64_t>(nodes.size()), "node")});
+  builder->Count(Metric::kGangsPlaced, "");
+}
+
+}  // namespace lockstep::control
