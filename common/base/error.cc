@@ -19,6 +19,14 @@ ErrorCode CodeOfErrno(int error_number) {
     case ENFILE:
     case ENOMEM:
       return ErrorCode::kResourceExhausted;
+    // The path itself is wrong, or closed to this user: no later try finds it otherwise.
+    case EACCES:
+    case EISDIR:
+    case ENOTDIR:
+    case ELOOP:
+    case ENAMETOOLONG:
+    case EROFS:
+      return ErrorCode::kInvalidArgument;
     case ECONNREFUSED:
     case EHOSTUNREACH:
     case ENETUNREACH:

@@ -60,8 +60,9 @@ class Error {
   std::shared_ptr<const Error> cause_;  // shared: errors are copied, causes never change
 };
 
-// Error{kIo} (kResourceExhausted when the disk or descriptor table is full, kNotFound for ENOENT)
-// saying `what` and the system's text for `error_number`.
+// Error{kIo} (kResourceExhausted: disk or descriptor table full; kNotFound: ENOENT;
+// kInvalidArgument: a path that is closed or no file) saying `what` and the system's text for
+// `error_number`.
 Error SystemError(int error_number, std::string_view what);
 
 }  // namespace lockstep

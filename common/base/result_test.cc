@@ -63,6 +63,17 @@ TEST(Error, SystemErrorMapsFullDiskToResourceExhausted) {
   EXPECT_EQ(SystemError(ENOENT, "open").code(), ErrorCode::kNotFound);
 }
 
+// What decides whether a process is started again: a path that is wrong stays wrong, a disk or a
+// server that does not answer may come back.
+TEST(Error, SystemErrorTellsAWrongPathFromASickDisk) {
+  for (const int wrong : {EACCES, EISDIR, ENOTDIR, ELOOP, ENAMETOOLONG, EROFS}) {
+    EXPECT_EQ(SystemError(wrong, "open").code(), ErrorCode::kInvalidArgument) << wrong;
+  }
+  for (const int sick : {EIO, ESTALE}) {
+    EXPECT_EQ(SystemError(sick, "read").code(), ErrorCode::kIo) << sick;
+  }
+}
+
 TEST(ResultDeathTest, ValueOfFailedResultAbortsWithTheError) {
   const Result<int> result(Error(ErrorCode::kIo, "disk is full"));
   EXPECT_DEATH(static_cast<void>(result.value()), "disk is full");

@@ -86,6 +86,14 @@ ExitVerdict ClassifyCode(int exit_code) {
       return {Outcome::kRetryable, ExitCause::kUnreachable};
     case kExitSuperseded:
       return {Outcome::kSuperseded, ExitCause::kSuperseded};
+    // The three that follow would end the same way: the disk is full, the numbers are what they
+    // are, the counters travel with the checkpoint.
+    case kExitNotSaved:
+      return {Outcome::kPermanent, ExitCause::kNotSaved};
+    case kExitDiverged:
+      return {Outcome::kPermanent, ExitCause::kDiverged};
+    case kExitInexact:
+      return {Outcome::kPermanent, ExitCause::kInexact};
     case kExitCannotExecute:
     case kExitNotFound:
       return kCannotStart;
@@ -152,6 +160,12 @@ std::string_view ExitCauseName(ExitCause cause) {
       return "preempted";
     case ExitCause::kSuperseded:
       return "superseded";
+    case ExitCause::kNotSaved:
+      return "not_saved";
+    case ExitCause::kDiverged:
+      return "diverged";
+    case ExitCause::kInexact:
+      return "inexact";
     case ExitCause::kStartError:
       return "start_error";
     case ExitCause::kOom:
@@ -260,6 +274,12 @@ std::string DescribeExit(int exit_code, int signal, std::string_view reason) {
       return "left after a checkpoint (" + code + ")";
     case ExitCause::kSuperseded:
       return "superseded by a newer pod (" + code + ")";
+    case ExitCause::kNotSaved:
+      return "the model could not be saved (" + code + ")";
+    case ExitCause::kDiverged:
+      return "the loss is no longer finite (" + code + ")";
+    case ExitCause::kInexact:
+      return "samples were lost or used twice (" + code + ")";
     case ExitCause::kStartError:
       return "could not be started (" + (reason.empty() ? code : std::string(reason)) + ")";
     case ExitCause::kOom:

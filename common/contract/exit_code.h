@@ -12,8 +12,12 @@ inline constexpr int kExitSuccess = 0;
 inline constexpr int kExitPreempted = 42;   // checkpointed and left; TensorFlow's own code for it
 inline constexpr int kExitUserError = 64;   // manifest, data or model is wrong; BSD's EX_USAGE
 inline constexpr int kExitInternal = 70;    // a fault of ours, retryable; BSD's EX_SOFTWARE
+inline constexpr int kExitNotSaved = 74;    // trained, but the model is not written; BSD's EX_IOERR
 inline constexpr int kExitRetryable = 75;   // peers missing, rendezvous ran out; BSD's EX_TEMPFAIL
 inline constexpr int kExitSuperseded = 76;  // a newer incarnation or attempt has taken over
+// The next two are above BSD's list, which ends at 78. Choice.
+inline constexpr int kExitDiverged = 79;        // loss or model left the finite numbers
+inline constexpr int kExitInexact = 80;         // trained, but samples were lost or used twice
 inline constexpr int kExitCannotExecute = 126;  // as shells report it
 inline constexpr int kExitNotFound = 127;       // as shells report it
 inline constexpr int kExitSignalBase = 128;     // 128 + signal number
@@ -46,6 +50,9 @@ enum class ExitCause {
   kUnreachable,  // its peers did not come in time
   kPreempted,
   kSuperseded,
+  kNotSaved,    // it trained to the end and could not write the model
+  kDiverged,    // its loss or model left the finite numbers
+  kInexact,     // it trained to the end with samples lost or used twice
   kStartError,  // it could not be started
   kOom,         // out of memory
   kKilled,      // a signal from outside
@@ -54,13 +61,16 @@ enum class ExitCause {
   kUnknown,     // nobody can say
 };
 
-inline constexpr std::array<ExitCause, 13> kExitCauses = {ExitCause::kCompleted,
+inline constexpr std::array<ExitCause, 16> kExitCauses = {ExitCause::kCompleted,
                                                           ExitCause::kProgramExit,
                                                           ExitCause::kUserError,
                                                           ExitCause::kInternal,
                                                           ExitCause::kUnreachable,
                                                           ExitCause::kPreempted,
                                                           ExitCause::kSuperseded,
+                                                          ExitCause::kNotSaved,
+                                                          ExitCause::kDiverged,
+                                                          ExitCause::kInexact,
                                                           ExitCause::kStartError,
                                                           ExitCause::kOom,
                                                           ExitCause::kKilled,

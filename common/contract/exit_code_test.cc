@@ -37,8 +37,11 @@ const std::vector<Interval>& DocumentedTable() {
       {42, 42, {Outcome::kPreempted, ExitCause::kPreempted}},
       {64, 64, {Outcome::kPermanent, ExitCause::kUserError}},
       {70, 70, {Outcome::kRetryable, ExitCause::kInternal}},
+      {74, 74, {Outcome::kPermanent, ExitCause::kNotSaved}},
       {75, 75, {Outcome::kRetryable, ExitCause::kUnreachable}},
       {76, 76, {Outcome::kSuperseded, ExitCause::kSuperseded}},
+      {79, 79, {Outcome::kPermanent, ExitCause::kDiverged}},
+      {80, 80, {Outcome::kPermanent, ExitCause::kInexact}},
       {126, 127, kStartError},
       {128, 128, kOwnVerdict},
       {129, 192, kKilled},
@@ -154,6 +157,9 @@ TEST(DescribeExit, SaysItInOnePhrase) {
   EXPECT_EQ(DescribeExit(128, 0, "StartError"), "could not be started (StartError)");
   EXPECT_EQ(DescribeExit(143, 15, "Evicted"), "taken away by its node (Evicted)");
   EXPECT_EQ(DescribeExit(75, 0, ""), "peers did not come in time (exit code 75)");
+  EXPECT_EQ(DescribeExit(74, 0, ""), "the model could not be saved (exit code 74)");
+  EXPECT_EQ(DescribeExit(79, 0, ""), "the loss is no longer finite (exit code 79)");
+  EXPECT_EQ(DescribeExit(80, 0, ""), "samples were lost or used twice (exit code 80)");
 }
 
 }  // namespace

@@ -108,6 +108,18 @@ struct StepPhaseSeconds {
   friend bool operator==(const StepPhaseSeconds&, const StepPhaseSeconds&) = default;
 };
 
+// What became of the checkpoints since this process started. Counted by the rank that writes them;
+// zero on all others.
+struct CheckpointStatus {
+  int64_t written = 0;
+  int64_t failed = 0;                 // training went on without them
+  int64_t skipped = 0;                // due while an earlier one was still being written
+  std::string last_error;             // of the newest that failed; empty again when one is written
+  std::optional<Step> restored_step;  // of the checkpoint that training started from
+
+  friend bool operator==(const CheckpointStatus&, const CheckpointStatus&) = default;
+};
+
 // One GPU as the process sees it.
 struct DeviceStatus {
   std::string uuid;
@@ -151,6 +163,7 @@ struct StatusDocument {
   std::optional<TestResult> result;  // present when training is done
   std::optional<Step> last_checkpoint_step;
   std::string checkpoint_directory;
+  CheckpointStatus checkpoints;
   StepPhaseSeconds step_phase_seconds;
   std::vector<TimelineEvent> timeline;  // oldest first, the newest kStatusTimelineMax
 

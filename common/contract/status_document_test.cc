@@ -42,6 +42,7 @@ StatusDocument Sample() {
   document.result = TestResult{0.125, 0.96875};
   document.last_checkpoint_step = Step(50);
   document.checkpoint_directory = "checkpoints";
+  document.checkpoints = {3, 1, 2, "write: No space left on device", Step(40)};
   document.step_phase_seconds = {0.001, 0.004, 0.002, 0.0005};
   document.timeline = {
       {TimelineEventKind::kProcessStart, Epoch(0), Step(0), std::nullopt, 100},
@@ -104,6 +105,7 @@ TEST(StatusDocument, HasTheFieldsTheContractNames) {
                           "result",
                           "lastCheckpointStep",
                           "checkpointDirectory",
+                          "checkpoints",
                           "stepPhaseSeconds",
                           "devices",
                           "timeline"}) {
@@ -218,6 +220,8 @@ TEST(StatusDocument, RefusesWhatIsOutOfBounds) {
       {"/devices/0/localRanks/1", -1, "devices[0].localRanks[1]: -1 found, expected a rank"},
       {"/devices/0/uuid", 7, "devices[0].uuid: 7 found"},
       {"/samples/lost", -1, "samples.lost: -1 found"},
+      {"/checkpoints/failed", -1, "checkpoints.failed: -1 found"},
+      {"/checkpoints/restored", 3, "checkpoints.restored: unknown field"},
       {"/stepPhaseSeconds/data", -0.5, "stepPhaseSeconds.data: -0.5 found"},
       {"/timeline", Json(std::vector<Json>(65, event)), "65 elements found, expected at most 64"},
       {"/extra", 1, "extra: unknown field"},

@@ -1,6 +1,7 @@
 #include "common/contract/termination_message.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -27,6 +28,9 @@ std::string Encode(const TerminationMessage& message, const std::string& reason)
   }
   if (message.samples.has_value()) {
     json["samples"] = EncodeSampleCounts(*message.samples);
+  }
+  if (message.training_loss.has_value() && std::isfinite(*message.training_loss)) {
+    json["trainingLoss"] = *message.training_loss;
   }
   if (message.result.has_value()) {
     json["result"] = EncodeTestResult(*message.result);
@@ -82,6 +86,7 @@ Result<TerminationMessage> DecodeTerminationMessage(std::string_view text) {
   if (const Json* samples = reader.Find("samples")) {
     message.samples = DecodeSampleCounts(*samples, "samples", &errors);
   }
+  message.training_loss = reader.Number("trainingLoss");
   if (const Json* result = reader.Find("result")) {
     message.result = DecodeTestResult(*result, "result", &errors);
   }

@@ -24,6 +24,9 @@ struct TerminationMessage {
   std::optional<int> culprit_rank;      // the peer at fault, where one is known
   std::optional<SampleCounts> samples;  // of a finished training
   std::optional<TestResult> result;     // of a finished training that was tested
+  // The mean over the last data epoch, up to the last step; absent when nothing was trained and
+  // when not a finite number.
+  std::optional<double> training_loss;
 
   friend bool operator==(const TerminationMessage&, const TerminationMessage&) = default;
 };

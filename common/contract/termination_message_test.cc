@@ -21,6 +21,7 @@ TEST(TerminationMessage, RoundTrips) {
     message.last_checkpoint_step = Step(100);
     message.culprit_rank = 2;
     message.samples = SampleCounts{960, 960, 0, 0};
+    message.training_loss = 0.3125;
     message.result = TestResult{0.25, 0.96875};
     EXPECT_EQ(DecodeTerminationMessage(EncodeTerminationMessage(message)).value(), message);
   }
@@ -74,6 +75,7 @@ TEST(TerminationMessage, RefusesWhatIsNotOurs) {
       {R"({"outcome":"success","reason":"","culpritRank":4294967296})", "culpritRank"},
       {R"({"outcome":"success","reason":"","samples":{"lost":-1}})", "samples.lost: -1 found"},
       {R"({"outcome":"success","reason":"","result":[]})", "result: a list found"},
+      {R"({"outcome":"success","reason":"","trainingLoss":"low"})", "trainingLoss: \"low\" found"},
       {R"({"outcome":"success","reason":"","laststep":1})", "did you mean \"lastStep\""},
       {std::string(5000, ' '), "5000 bytes found, expected at most 4096"},
   };

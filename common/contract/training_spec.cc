@@ -96,6 +96,7 @@ Json EncodeTrainingSpec(const TrainingSpec& spec) {
       {spec.length.unit == LengthUnit::kEpochs ? "epochs" : "steps", spec.length.count},
       {"globalBatchSize", spec.global_batch_size},
       {"remainder", NameOf(kRemainderRuleNames, spec.remainder)},
+      {"terminateOnNaN", spec.terminate_on_nan},
       {"model", EncodeModel(spec.model)},
       {"loss", EncodeLoss(spec.loss)},
       {"optimizer",

@@ -167,6 +167,7 @@ struct TrainingSpec {
   TrainingLength length;
   int64_t global_batch_size = 32;  // over all ranks
   RemainderRule remainder = RemainderRule::kKeep;
+  bool terminate_on_nan = true;  // stop at the step whose loss or gradients are not finite
   ModelSpec model;
   LossSpec loss;
   OptimizerSpec optimizer = AdamOptimizer{};

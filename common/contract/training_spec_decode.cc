@@ -382,6 +382,7 @@ TrainingSpec DecodeTrainingSpec(const Json& value,
   spec.global_batch_size =
       reader.Int("globalBatchSize", 1, kGlobalBatchSizeMax).value_or(spec.global_batch_size);
   spec.remainder = ReadEnum(reader, "remainder", kRemainderRuleNames).value_or(spec.remainder);
+  spec.terminate_on_nan = reader.Bool("terminateOnNaN").value_or(spec.terminate_on_nan);
   const std::size_t errors_before_model = errors->size();
   if (const Json* model = reader.Require("model", "an object with inputShape and layers")) {
     spec.model = ReadModel(*model, reader.PathOf("model"), errors);

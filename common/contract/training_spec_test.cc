@@ -70,8 +70,8 @@ TEST(TrainingSpec, ReadsEveryFieldAndFillsInKerasDefaults) {
 TEST(TrainingSpec, EncodeThenDecodeGivesTheSameSpec) {
   const std::vector<std::string> patches = {
       "{}",
-      R"({"epochs": null, "steps": 50, "optimizer": {"type": "SGD", "momentum": 0.9,
-          "nesterov": true}})",
+      R"({"epochs": null, "steps": 50, "terminateOnNaN": false,
+          "optimizer": {"type": "SGD", "momentum": 0.9, "nesterov": true}})",
       R"({"dataset": {"testSamples": null, "test": {"images": "a", "labels": "b"}, "scale": 0.5,
           "shuffle": false}})",
       R"({"checkpoint": {"directory": "/c", "everySteps": 0, "keep": 1},
@@ -120,7 +120,9 @@ const std::vector<BadSpec>& BadSpecs() {
        {"training.remainder: \"keep\" found, expected one of Keep, Drop; did you mean \"Keep\"?"}},
       {R"({"batchSize": 3})",
        {"training.batchSize: unknown field, expected one of checkpoint, communication, dataset, "
-        "epochs, globalBatchSize, loss, model, optimizer, remainder, seed, steps"}},
+        "epochs, globalBatchSize, loss, model, optimizer, remainder, seed, steps, terminateOnNaN"}},
+      {R"({"terminateOnNaN": "no"})",
+       {"training.terminateOnNaN: \"no\" found, expected true or false"}},
       {R"({"model": null, "loss": null, "optimizer": null, "dataset": null})",
        {"training.model: missing, expected an object with inputShape and layers",
         "training.loss: missing, expected an object with a type",

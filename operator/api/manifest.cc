@@ -14,7 +14,7 @@ namespace {
 
 ManifestProblem MakeProblem(TextPosition at, std::string field, std::string message) {
   Error error = Error(ErrorCode::kInvalidArgument, std::move(message)).WithField(std::move(field));
-  return {at.line, at.column, std::move(error)};
+  return {at.line, at.column, std::move(error), ""};
 }
 
 // JSON read as JSON, with positions from the YAML reader, of which JSON is a subset but for corners
@@ -46,14 +46,73 @@ YamlStream ReadText(std::string_view text, std::string_view file) {
   return ReadYaml(text);
 }
 
-void AddDocument(const YamlDocument& document, Manifest* manifest) {
-  DecodedJob decoded = DecodeTrainingJob(document.value);
+std::string TextAt(const Json& document, const char* key) {
+  return document.is_object() && document.contains(key) && document[key].is_string()
+             ? document[key].get<std::string>()
+             : "";
+}
+
+// Whether the document says that it is something else: kind and API group are both foreign.
+bool IsForeign(const Json& document) {
+  constexpr std::string_view kGroup = kApiVersion.substr(0, kApiVersion.find('/') + 1);
+  const std::string version = TextAt(document, "apiVersion");
+  const std::string kind = TextAt(document, "kind");
+  return !version.empty() && !version.starts_with(kGroup) && !kind.empty() &&
+         kind != kTrainingJobKind;
+}
+
+// Takes foreign documents out of the stream, unless there is nothing else: then they are taken for
+// mistakes.
+void SkipForeign(YamlStream* stream, Manifest* manifest) {
+  const auto is_foreign = [](const YamlDocument& document) { return IsForeign(document.value); };
+  if (std::all_of(stream->documents.begin(), stream->documents.end(), is_foreign)) {
+    return;
+  }
+  for (const YamlDocument& document : stream->documents) {
+    if (is_foreign(document)) {
+      const Json& value = document.value;
+      manifest->skipped.push_back(
+          {document.start.line,
+           TextAt(value, "kind"),
+           value.contains("metadata") ? TextAt(value["metadata"], "name") : ""});
+    }
+  }
+  std::erase_if(stream->documents, is_foreign);
+}
+
+// Whether `field` is `changed` or lies inside it.
+bool IsWithin(std::string_view field, std::string_view changed) {
+  return field.starts_with(changed) &&
+         (field.size() == changed.size() || field[changed.size()] == '.' ||
+          field[changed.size()] == '[');
+}
+
+void AddDocument(const YamlDocument& document,
+                 const std::vector<ManifestEdit>& edits,
+                 Manifest* manifest) {
+  Json value = document.value;
+  std::vector<std::pair<std::string, std::string>> changed;  // field, origin
+  for (const ManifestEdit& edit : edits) {
+    Result<std::string> field = edit.apply(&value);
+    if (field.ok()) {
+      changed.emplace_back(*std::move(field), edit.origin);
+    } else {
+      manifest->problems.push_back({0, 0, std::move(field).error(), edit.origin});
+    }
+  }
+  DecodedJob decoded = DecodeTrainingJob(value);
   for (const Error& error : decoded.errors) {
     TextPosition at = document.positions.Find(error.field());
     if (at.line == 0) {
       at = document.start;
     }
-    manifest->problems.push_back(MakeProblem(at, error.field(), error.message()));
+    ManifestProblem problem = MakeProblem(at, error.field(), error.message());
+    for (const auto& [field, origin] : changed) {
+      if (IsWithin(error.field(), field)) {
+        problem = {0, 0, problem.error, origin};
+      }
+    }
+    manifest->problems.push_back(std::move(problem));
   }
   manifest->jobs.push_back(std::move(decoded.job));
 }
@@ -92,7 +151,9 @@ void SortAndCut(std::vector<ManifestProblem>* problems) {
 
 }  // namespace
 
-Manifest ReadManifest(std::string_view text, std::string_view file) {
+Manifest ReadManifest(std::string_view text,
+                      std::string_view file,
+                      const std::vector<ManifestEdit>& edits) {
   Manifest manifest;
   manifest.file = std::string(file);
   if (text.size() > kManifestBytesMax) {
@@ -103,7 +164,7 @@ Manifest ReadManifest(std::string_view text, std::string_view file) {
                                                 std::to_string(kManifestBytesMax)));
     return manifest;
   }
-  const YamlStream stream = ReadText(text, file);
+  YamlStream stream = ReadText(text, file);
   for (const TextProblem& problem : stream.problems) {
     manifest.problems.push_back(MakeProblem(problem.at, problem.field, problem.message));
   }
@@ -118,8 +179,9 @@ Manifest ReadManifest(std::string_view text, std::string_view file) {
   if (stream.documents.empty() && stream.problems.empty()) {
     manifest.problems.push_back(MakeProblem({}, "", "empty, expected a TrainingJob"));
   }
+  SkipForeign(&stream, &manifest);
   for (const YamlDocument& document : stream.documents) {
-    AddDocument(document, &manifest);
+    AddDocument(document, edits, &manifest);
   }
   CheckJobNames(stream, &manifest);
   SortAndCut(&manifest.problems);
@@ -129,7 +191,7 @@ Manifest ReadManifest(std::string_view text, std::string_view file) {
 std::string FormatProblems(const Manifest& manifest) {
   std::string text;
   for (const ManifestProblem& problem : manifest.problems) {
-    text += manifest.file + ":";
+    text += (problem.origin.empty() ? manifest.file : problem.origin) + ":";
     if (problem.line > 0) {
       text += std::to_string(problem.line) + ":";
     }

@@ -1,10 +1,13 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "common/base/error.h"
+#include "common/base/result.h"
+#include "common/json/json.h"
 #include "operator/api/training_job.h"
 
 namespace lockstep::control {
@@ -23,12 +26,28 @@ struct ManifestProblem {
   int line = 0;
   int column = 0;
   Error error;
+  std::string origin{};  // who gave the field its value ("--set"); empty: the file
+};
+
+// A change to a job's document before it is decoded.
+struct ManifestEdit {
+  std::string origin;  // who asks for it: "--set"
+  // Returns the path of the field that it changed. Errors are problems of the manifest.
+  std::function<Result<std::string>(Json* document)> apply;
+};
+
+// A document of another kind and API group beside the jobs.
+struct SkippedDocument {
+  int line = 0;
+  std::string kind;
+  std::string name;  // empty: it has none
 };
 
 // What a manifest file says.
 struct Manifest {
   std::string file;                       // as given to ReadManifest; for messages
   std::vector<TrainingJob> jobs;          // in file order; complete only if there is no problem
+  std::vector<SkippedDocument> skipped;   // in file order
   std::vector<ManifestProblem> problems;  // ordered by line, the last may count those left out
 
   bool ok() const { return problems.empty(); }
@@ -36,10 +55,15 @@ struct Manifest {
 
 // Reads one or more TrainingJobs from YAML (1.2 core schema, `---` between documents) or JSON.
 // Strict, and all problems at once: syntax with line and column, duplicate keys, another kind or
-// version, everything DecodeTrainingJob finds, job names used twice, a file without a job.
-Manifest ReadManifest(std::string_view text, std::string_view file);
+// version, everything DecodeTrainingJob finds, job names used twice, a file without a job. Beside a
+// TrainingJob, what belongs to another API group (a ConfigMap, a volume claim) is skipped. `edits`
+// are made to every job, in their order.
+Manifest ReadManifest(std::string_view text,
+                      std::string_view file,
+                      const std::vector<ManifestEdit>& edits = {});
 
-// One line per problem, "file:line: field: message"; columns only where the syntax is at fault.
+// One line per problem, "file:line: field: message"; columns only where the syntax is at fault. In
+// place of file and line stands who changed the field.
 // Empty when there is none.
 std::string FormatProblems(const Manifest& manifest);
 

@@ -17,6 +17,7 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::StartsWith;
 
 constexpr const char* kGoodManifest = R"(apiVersion: lockstep.dev/v1
 kind: TrainingJob
@@ -205,6 +206,51 @@ TEST(ReadManifest, ProblemsBeyondAScreenfulAreCounted) {
   const Manifest manifest = ReadManifest(text, "job.yaml");
   ASSERT_EQ(manifest.problems.size(), kManifestProblemsMax + 1);
   EXPECT_EQ(manifest.problems.back().error.message(), "50 more problems left out");
+}
+
+constexpr const char* kConfigMap =
+    "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {a: b}\n";
+
+TEST(ReadManifest, OtherKindsBesideAJobAreSkippedAndNamed) {
+  const Manifest manifest = ReadManifest(std::string(kGoodManifest) + kConfigMap, "job.yaml");
+  ASSERT_TRUE(manifest.ok()) << FormatProblems(manifest);
+  EXPECT_EQ(manifest.jobs.size(), 1U);
+  ASSERT_EQ(manifest.skipped.size(), 1U);
+  EXPECT_EQ(manifest.skipped[0].kind, "ConfigMap");
+  EXPECT_EQ(manifest.skipped[0].name, "settings");
+  EXPECT_GT(manifest.skipped[0].line, 1);
+}
+
+TEST(ReadManifest, OtherKindsAloneAreNoJob) {
+  EXPECT_THAT(ProblemsOf(kConfigMap), HasSubstr("\"ConfigMap\" found, expected TrainingJob"));
+}
+
+TEST(ReadManifest, MisspelledKindBesideAJobIsNoOtherKind) {
+  EXPECT_THAT(ProblemsOf(std::string(kGoodManifest) +
+                         "---\napiVersion: lockstep.dev/v1\nkind: TrainingJbo\n"),
+              HasSubstr("\"TrainingJbo\" found"));
+}
+
+TEST(ReadManifest, EditsComeBeforeDecodingAndTheirMistakesNameTheirOrigin) {
+  const auto set = [](const Json& value) {
+    return ManifestEdit{"--set", [value](Json* document) -> Result<std::string> {
+                          (*document)["spec"]["strategy"] = value;
+                          return std::string("spec.strategy");
+                        }};
+  };
+  const Manifest good = ReadManifest(kGoodManifest, "job.yaml", {set("None")});
+  ASSERT_TRUE(good.ok()) << FormatProblems(good);
+  EXPECT_EQ(good.jobs[0].spec.strategy, Strategy::kNone);
+  const Manifest bad = ReadManifest(kGoodManifest, "job.yaml", {set("Nonsense")});
+  EXPECT_THAT(FormatProblems(bad), StartsWith("--set: spec.strategy: \"Nonsense\" found"));
+}
+
+TEST(ReadManifest, EditThatFailsIsAProblem) {
+  const ManifestEdit edit{"--workers", [](Json*) -> Result<std::string> {
+                            return Error(ErrorCode::kNotFound, "no role").WithField("spec.roles");
+                          }};
+  EXPECT_EQ(FormatProblems(ReadManifest(kGoodManifest, "job.yaml", {edit})),
+            "--workers: spec.roles: no role\n");
 }
 
 // Every cut and every flipped byte of a good manifest is answered, never thrown at the caller.

@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 
 #include "common/json/json.h"
+#include "operator/cli/duration.h"
 #include "operator/cli/summary.h"
 
 namespace lockstep::control {
@@ -33,27 +34,41 @@ Several are separated by commas, or --chaos is repeated.
 struct Texts {
   RunArguments run;
   std::vector<std::string> chaos;
-  double timeout_seconds = 0;
+  std::string timeout;
   ValidateArguments validate;
   RenderArguments render;
   std::string render_output = "text";
+  ExplainArguments explain;
+  std::vector<std::string> settings;
+  int64_t workers = 0;  // 0: not given
 };
+
+void AddSource(CLI::App* command, const std::string& what, JobSource* source, Texts* texts) {
+  command->add_option("FILE", source->file, what + "; - reads standard input");
+  command->add_option("--set", texts->settings, "give a field of the manifest another value")
+      ->type_name("PATH=VALUE")
+      ->allow_extra_args(false);
+  command->add_option("--workers", texts->workers, "so many workers, whatever the manifest says")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber);
+}
 
 CLI::App* AddRun(CLI::App* app, Texts* texts) {
   CLI::App* run = app->add_subcommand("run", "Run a TrainingJob on this machine");
-  run->add_option("FILE", texts->run.file, "manifest with one TrainingJob, YAML or JSON")
-      ->required();
+  AddSource(run, "manifest with one TrainingJob, YAML or JSON", &texts->run.source, texts);
   run->add_option("--dir", texts->run.directory, "run directory [runs/JOB-TIME]");
+  run->add_option("--resume", texts->run.resume, "go on with the run in this directory")
+      ->type_name("RUN");
   run->add_option("--summary", texts->run.summary_file, "also write the summary to FILE, as JSON")
       ->type_name("FILE");
   run->add_option("--chaos", texts->chaos, "break something on the way, see below")
       ->type_name("WHAT@WHEN")
       ->allow_extra_args(false);
-  run->add_option("--timeout", texts->timeout_seconds, "stop the job as failed after this long")
-      ->type_name("SECONDS")
-      ->check(CLI::PositiveNumber);
+  run->add_option("--timeout", texts->timeout, "stop the job as failed after this long, such as 5m")
+      ->type_name("DURATION");
   run->add_option("--runtime", texts->run.runtime, "path of lockstep-runtime")->type_name("PATH");
   run->add_flag("-v,--verbose", texts->run.verbose, "show what the pods print");
+  run->add_flag("-q,--quiet", texts->run.quiet, "show warnings and the end only");
   run->add_flag("--keep", texts->run.keep, "keep the job's key file in the run directory");
   run->footer(std::string(kRunFooter) + kFooter);
   return run;
@@ -61,37 +76,105 @@ CLI::App* AddRun(CLI::App* app, Texts* texts) {
 
 CLI::App* AddValidate(CLI::App* app, Texts* texts) {
   CLI::App* validate = app->add_subcommand("validate", "Check manifests, tell all mistakes");
-  validate->add_option("FILE", texts->validate.files, "manifests")->required();
+  validate->add_option("FILE", texts->validate.files, "manifests; - reads standard input");
   validate->footer("Exit codes: 0 all are good, 2 some are not.");
   return validate;
 }
 
 CLI::App* AddRender(CLI::App* app, Texts* texts) {
   CLI::App* render = app->add_subcommand("render", "Show the pods of a job with their environment");
-  render->add_option("FILE", texts->render.file, "manifest with one TrainingJob")->required();
+  AddSource(render, "manifest with one TrainingJob", &texts->render.source, texts);
   render->add_option("-o,--output", texts->render_output, "text or json")
       ->check(CLI::IsMember({"text", "json"}));
   render->add_flag("--local", texts->render.local, "addresses of a run on one machine");
   return render;
 }
 
+CLI::App* AddExplain(CLI::App* app, Texts* texts) {
+  CLI::App* explain = app->add_subcommand("explain", "Say what a field of a TrainingJob means");
+  explain->add_option("FIELD", texts->explain.field, "such as spec.training.optimizer");
+  return explain;
+}
+
 ArgumentsEnd Usage(const std::string& message) {
   return ArgumentsEnd{"lockstep: " + message + "\nTry: lockstep --help\n", kCliUsage};
 }
 
+// What is left of a JobSource; empty when all is well.
+std::optional<ArgumentsEnd> FinishSource(const Texts& texts,
+                                         bool may_lack_file,
+                                         JobSource* source) {
+  for (const std::string& text : texts.settings) {
+    auto setting = ParseSetting(text);
+    if (!setting.ok()) {
+      return Usage(setting.error().message());
+    }
+    source->settings.push_back(*std::move(setting));
+  }
+  if (texts.workers > 0) {
+    source->workers = texts.workers;
+  }
+  if (source->file.empty() && !may_lack_file) {
+    return Usage("FILE is required");
+  }
+  return std::nullopt;
+}
+
 std::variant<Arguments, ArgumentsEnd> FinishRun(Texts texts) {
+  RunArguments& run = texts.run;
+  if (auto end = FinishSource(texts, !run.resume.empty(), &run.source)) {
+    return *end;
+  }
+  if (!run.resume.empty() && !run.directory.empty()) {
+    return Usage("--resume already names the run directory; leave --dir out");
+  }
+  if (run.verbose && run.quiet) {
+    return Usage("--verbose and --quiet exclude each other");
+  }
   for (const std::string& text : texts.chaos) {
     auto actions = ParseChaos(text);
     if (!actions.ok()) {
       return Usage(actions.error().ToString());
     }
-    texts.run.chaos.insert(texts.run.chaos.end(), actions->begin(), actions->end());
+    run.chaos.insert(run.chaos.end(), actions->begin(), actions->end());
   }
-  if (texts.timeout_seconds > 0) {
-    texts.run.timeout =
-        std::chrono::duration_cast<Duration>(std::chrono::duration<double>(texts.timeout_seconds));
+  if (!texts.timeout.empty()) {
+    const auto timeout = ParseDuration(texts.timeout);
+    if (!timeout.ok() || *timeout == Duration::zero()) {
+      return Usage("--timeout: " + (timeout.ok() ? "0 found, expected more than nothing"
+                                                 : timeout.error().message()));
+    }
+    run.timeout = *timeout;
   }
-  return Arguments(std::move(texts.run));
+  return Arguments(std::move(run));
+}
+
+std::variant<Arguments, ArgumentsEnd> FinishRender(Texts texts) {
+  if (auto end = FinishSource(texts, false, &texts.render.source)) {
+    return *end;
+  }
+  texts.render.as_json = texts.render_output == "json";
+  return Arguments(std::move(texts.render));
+}
+
+// What CLI11 found no place for: an option that is misspelled, or a word too many.
+std::string DescribeExtras(const CLI::App& command) {
+  const std::vector<std::string> extras = command.remaining();
+  const auto option = std::find_if(
+      extras.begin(), extras.end(), [](const std::string& word) { return word.starts_with('-'); });
+  if (option == extras.end()) {
+    return extras.empty() ? "" : "\"" + extras.front() + "\" is one word too many";
+  }
+  std::vector<std::string> names;
+  for (const CLI::Option* known : command.get_options()) {
+    for (const std::string& name : known->get_lnames()) {
+      names.push_back("--" + name);
+    }
+  }
+  const std::string given = option->substr(0, option->find('='));
+  const std::string_view nearest = NearestWord(given, {names.begin(), names.end()});
+  return "unknown option \"" + given + "\"" +
+         (nearest.empty() ? "" : "; did you mean " + std::string(nearest) + "?");
 }
 
 ArgumentsEnd DescribeParseEnd(const CLI::App& app, const CLI::ParseError& error) {
@@ -101,20 +184,25 @@ ArgumentsEnd DescribeParseEnd(const CLI::App& app, const CLI::ParseError& error)
     app.exit(error, out, ignored);
     return ArgumentsEnd{out.str(), kCliSucceeded};
   }
-  return Usage(error.what());
+  std::string extras = DescribeExtras(app);
+  for (const CLI::App* command : app.get_subcommands()) {
+    extras = extras.empty() ? DescribeExtras(*command) : extras;
+  }
+  return Usage(extras.empty() ? error.what() : extras);
 }
 
 // CLI11 says only that some command is missing. Empty when the first word is a command or an
 // option.
 std::string UnknownCommand(const std::vector<std::string>& argv) {
-  const std::vector<std::string_view> commands = {"run", "validate", "render", "version"};
+  const std::vector<std::string_view> commands = {
+      "run", "validate", "render", "explain", "version"};
   if (argv.size() < 2 || argv[1].starts_with('-') ||
       std::find(commands.begin(), commands.end(), argv[1]) != commands.end()) {
     return "";
   }
   const std::string_view nearest = NearestWord(argv[1], commands);
   return "no command \"" + argv[1] + "\"" +
-         (nearest.empty() ? "; there are run, validate, render and version"
+         (nearest.empty() ? "; there are run, validate, render, explain and version"
                           : "; did you mean \"" + std::string(nearest) + "\"?");
 }
 
@@ -136,6 +224,7 @@ std::variant<Arguments, ArgumentsEnd> ParseArguments(const std::vector<std::stri
   CLI::App* run = AddRun(&app, &texts);
   CLI::App* validate = AddValidate(&app, &texts);
   CLI::App* render = AddRender(&app, &texts);
+  CLI::App* explain = AddExplain(&app, &texts);
   app.add_subcommand("version", "Print the version");
 
   // CLI11 takes the arguments last first, and reports by exception.
@@ -152,11 +241,15 @@ std::variant<Arguments, ArgumentsEnd> ParseArguments(const std::vector<std::stri
     return FinishRun(std::move(texts));
   }
   if (validate->parsed()) {
-    return Arguments(std::move(texts.validate));
+    return texts.validate.files.empty()
+               ? std::variant<Arguments, ArgumentsEnd>(Usage("FILE is required"))
+               : Arguments(std::move(texts.validate));
   }
   if (render->parsed()) {
-    texts.render.as_json = texts.render_output == "json";
-    return Arguments(std::move(texts.render));
+    return FinishRender(std::move(texts));
+  }
+  if (explain->parsed()) {
+    return Arguments(std::move(texts.explain));
   }
   return Arguments(VersionArguments{});
 }

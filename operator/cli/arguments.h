@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <variant>
@@ -7,33 +8,48 @@
 
 #include "common/base/time.h"
 #include "operator/cli/chaos.h"
+#include "operator/cli/setting.h"
 
 namespace lockstep::control {
 
+// The job that a command works on.
+struct JobSource {
+  std::string file;               // "-": standard input
+  std::vector<Setting> settings;  // changes to the manifest, made in this order
+  std::optional<int64_t> workers;
+};
+
 struct RunArguments {
-  std::string file;
+  JobSource source;          // `file` may be empty where `resume` is not: the earlier run's job
   std::string directory;     // empty: runs/JOB-TIME below the working directory
+  std::string resume;        // folder of an earlier run that is gone on with; empty: a new one
   std::string summary_file;  // empty: only the one in the run directory
   std::vector<ChaosAction> chaos;
   std::optional<Duration> timeout;
   std::string runtime;   // path of lockstep-runtime; empty: beside this program, else in PATH
   bool verbose = false;  // echo what the pods print, and the operator's own log
+  bool quiet = false;    // warnings and the end only
   bool keep = false;     // leave sockets, keys and empty logs where they are
 };
 
 struct ValidateArguments {
-  std::vector<std::string> files;
+  std::vector<std::string> files;  // "-": standard input
 };
 
 struct RenderArguments {
-  std::string file;
+  JobSource source;
   bool as_json = false;
   bool local = false;  // loopback addresses as in `lockstep run` instead of a cluster's names
 };
 
+struct ExplainArguments {
+  std::string field;  // "spec.training.optimizer"; empty: the whole job
+};
+
 struct VersionArguments {};
 
-using Arguments = std::variant<RunArguments, ValidateArguments, RenderArguments, VersionArguments>;
+using Arguments = std::
+    variant<RunArguments, ValidateArguments, RenderArguments, ExplainArguments, VersionArguments>;
 
 // What to do instead of a command: print `text` and end with `exit_code`.
 struct ArgumentsEnd {

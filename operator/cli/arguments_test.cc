@@ -47,7 +47,7 @@ TEST(ParseArguments, RunTakesAllItsOptions) {
                                                      "1.5",
                                                      "--verbose",
                                                      "--keep"}));
-  EXPECT_EQ(run.file, "job.yaml");
+  EXPECT_EQ(run.source.file, "job.yaml");
   EXPECT_EQ(run.directory, "d");
   EXPECT_EQ(run.summary_file, "s.json");
   EXPECT_EQ(run.chaos.size(), 3U);
@@ -59,8 +59,42 @@ TEST(ParseArguments, RunTakesAllItsOptions) {
 TEST(ParseArguments, OptionBeforeTheFileLeavesTheFileAlone) {
   const auto run =
       std::get<RunArguments>(ParseGood({"run", "--chaos", "kill=worker-1@step=60", "job.yaml"}));
-  EXPECT_EQ(run.file, "job.yaml");
+  EXPECT_EQ(run.source.file, "job.yaml");
   EXPECT_EQ(run.chaos.size(), 1U);
+}
+
+TEST(ParseArguments, RunTakesChangesToItsManifest) {
+  const auto run = std::get<RunArguments>(ParseGood({"run",
+                                                     "-",
+                                                     "--set",
+                                                     "spec.training.epochs=5",
+                                                     "--set",
+                                                     "training.model.inputShape=[28, 28, 1]",
+                                                     "--workers",
+                                                     "4",
+                                                     "--quiet"}));
+  EXPECT_EQ(run.source.file, "-");
+  ASSERT_EQ(run.source.settings.size(), 2U);
+  EXPECT_EQ(run.source.settings[0].value, "5");
+  EXPECT_EQ(run.source.settings[1].value, "[28, 28, 1]");
+  EXPECT_EQ(run.source.workers, 4);
+  EXPECT_TRUE(run.quiet);
+}
+
+TEST(ParseArguments, TimeoutTakesUnits) {
+  EXPECT_EQ(std::get<RunArguments>(ParseGood({"run", "a", "--timeout", "5m"})).timeout,
+            std::chrono::minutes(5));
+}
+
+TEST(ParseArguments, ResumeNeedsNoFile) {
+  const auto run = std::get<RunArguments>(ParseGood({"run", "--resume", "runs/a"}));
+  EXPECT_EQ(run.resume, "runs/a");
+  EXPECT_EQ(run.source.file, "");
+}
+
+TEST(ParseArguments, ExplainTakesAFieldOrNothing) {
+  EXPECT_EQ(std::get<ExplainArguments>(ParseGood({"explain", "spec.roles"})).field, "spec.roles");
+  EXPECT_EQ(std::get<ExplainArguments>(ParseGood({"explain"})).field, "");
 }
 
 TEST(ParseArguments, ValidateTakesManyFiles) {
@@ -110,15 +144,27 @@ INSTANTIATE_TEST_SUITE_P(
     ArgumentMistakes,
     ::testing::Values(MistakeCase{{}, "subcommand is required"},
                       MistakeCase{{"rum"}, "no command \"rum\"; did you mean \"run\"?"},
-                      MistakeCase{{"frobnicate"}, "there are run, validate, render and version"},
+                      MistakeCase{{"frobnicate"},
+                                  "there are run, validate, render, explain and version"},
+                      MistakeCase{{"--bogus"}, "unknown option \"--bogus\""},
                       MistakeCase{{"run"}, "FILE is required"},
-                      MistakeCase{{"run", "a", "b"}, "b"},
-                      MistakeCase{{"run", "a", "--cahos", "x"}, "--cahos"},
+                      MistakeCase{{"run", "a", "b"}, "\"b\" is one word too many"},
+                      MistakeCase{{"run", "--bogus"}, "unknown option \"--bogus\""},
+                      MistakeCase{{"run", "a", "--cahos", "x"},
+                                  "unknown option \"--cahos\"; did you mean --chaos?"},
+                      MistakeCase{{"validate", "--strict"}, "unknown option \"--strict\""},
                       MistakeCase{{"run", "a", "--chaos"}, "--chaos"},
                       MistakeCase{{"run", "a", "--chaos", "kil=worker-1@step=1"}, "found \"kil\""},
-                      MistakeCase{{"run", "a", "--timeout", "soon"}, "timeout"},
+                      MistakeCase{{"run", "a", "--timeout", "soon"},
+                                  "--timeout: \"soon\" found, expected a duration"},
                       MistakeCase{{"run", "a", "--timeout", "-1"}, "timeout"},
+                      MistakeCase{{"run", "a", "--timeout", "0s"}, "expected more than nothing"},
+                      MistakeCase{{"run", "a", "--set", "epochs"}, "expected PATH=VALUE"},
+                      MistakeCase{{"run", "a", "--workers", "0"}, "--workers"},
+                      MistakeCase{{"run", "--resume", "a", "--dir", "b"}, "leave --dir out"},
+                      MistakeCase{{"run", "a", "-q", "-v"}, "exclude each other"},
                       MistakeCase{{"validate"}, "FILE is required"},
+                      MistakeCase{{"render"}, "FILE is required"},
                       MistakeCase{{"render", "a", "--output", "xml"}, "xml"}));
 
 }  // namespace

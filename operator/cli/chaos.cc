@@ -2,15 +2,15 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <optional>
 #include <utility>
+
+#include "operator/cli/duration.h"
 
 namespace lockstep::control {
 namespace {
 
 constexpr std::size_t kActionsMax = 64;
-constexpr double kSecondsMax = 7 * 24 * 3600.0;
 
 std::vector<std::string_view> Split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
@@ -54,26 +54,6 @@ std::optional<TaskId> ParseTask(std::string_view text) {
     return std::nullopt;
   }
   return TaskId{*role, *index};
-}
-
-// "2.5s", "500ms", "1m"; a bare number is seconds.
-std::optional<Duration> ParseDuration(std::string_view text) {
-  double unit_seconds = 1;
-  if (text.ends_with("ms")) {
-    unit_seconds = 1e-3;
-    text.remove_suffix(2);
-  } else if (text.ends_with("s")) {
-    text.remove_suffix(1);
-  } else if (text.ends_with("m")) {
-    unit_seconds = 60;
-    text.remove_suffix(1);
-  }
-  const auto number = ParseNumber<double>(text);
-  if (!number || !(*number >= 0) || *number * unit_seconds > kSecondsMax) {
-    return std::nullopt;
-  }
-  return std::chrono::duration_cast<Duration>(
-      std::chrono::duration<double>(*number * unit_seconds));
 }
 
 std::optional<Phase> ParsePhase(std::string_view name) {
@@ -136,7 +116,7 @@ Status ParseTrigger(std::string_view action, std::string_view text, ChaosAction*
       return OkStatus();
     }
   } else if (text.starts_with("time=")) {
-    if (const auto after = ParseDuration(text.substr(5))) {
+    if (const auto after = ParseDuration(text.substr(5)); after.ok()) {
       parsed->trigger = ChaosAtTime{*after};
       return OkStatus();
     }
@@ -147,7 +127,7 @@ Status ParseTrigger(std::string_view action, std::string_view text, ChaosAction*
     }
   }
   return Wrong(action,
-               "expected @step=N, @time=SECONDS or @phase=NAME at the end, found " +
+               "expected @step=N, @time=DURATION or @phase=NAME at the end, found " +
                    Quoted("@" + std::string(text)));
 }
 
@@ -158,7 +138,7 @@ Result<ChaosAction> ParseAction(std::string_view action) {
   LOCKSTEP_RETURN_IF_ERROR(ParseKind(action, &rest, &parsed));
   const std::size_t at = rest.find('@');
   if (at == std::string_view::npos) {
-    return Wrong(action, "expected @step=N, @time=SECONDS or @phase=NAME at the end");
+    return Wrong(action, "expected @step=N, @time=DURATION or @phase=NAME at the end");
   }
   LOCKSTEP_RETURN_IF_ERROR(ParseTargets(action, rest.substr(0, at), &parsed));
   LOCKSTEP_RETURN_IF_ERROR(ParseTrigger(action, rest.substr(at + 1), &parsed));

@@ -80,7 +80,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(BadCase{"", "expected kill=, stop= or exit=CODE: in front, found \"\""},
                       BadCase{"kil=worker-1@step=1", "found \"kil\""},
                       BadCase{"kill", "expected \"=\" and a pod after \"kill\""},
-                      BadCase{"kill=worker-1", "expected @step=N, @time=SECONDS or @phase=NAME"},
+                      BadCase{"kill=worker-1", "expected @step=N, @time=DURATION or @phase=NAME"},
                       BadCase{"kill=@step=1", "expected a pod such as worker-1, found \"\""},
                       BadCase{"kill=worker@step=1", "found \"worker\""},
                       BadCase{"kill=worker--1@step=1", "found \"worker--1\""},

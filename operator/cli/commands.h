@@ -8,6 +8,7 @@ namespace lockstep::control {
 
 int RunValidate(const ValidateArguments& arguments);
 int RunRender(const RenderArguments& arguments);
+int RunExplain(const ExplainArguments& arguments);
 
 // Runs a job on this machine to its end. Call before any thread is started.
 int RunRun(const RunArguments& arguments);

@@ -134,6 +134,12 @@ std::string Printable(std::string_view text) {
   return printable;
 }
 
+void Console::Tell(std::string_view line) {
+  if (!options_.is_quiet) {
+    Print(line);
+  }
+}
+
 void Console::Print(std::string_view line) {
   Clear();
   std::string text(line);
@@ -144,7 +150,7 @@ void Console::Print(std::string_view line) {
 }
 
 void Console::Show(const Progress& progress, TimePoint now) {
-  if (is_silent_ || now < next_show_) {
+  if (is_silent_ || options_.is_quiet || now < next_show_) {
     return;
   }
   next_show_ = now + (options_.is_terminal ? options_.bar_interval : options_.line_interval);

@@ -35,6 +35,7 @@ std::string FormatDuration(Duration duration);
 struct ConsoleOptions {
   int fd = 1;
   bool is_terminal = false;
+  bool is_quiet = false;                                   // no news, no progress
   Duration line_interval = std::chrono::seconds(2);        // plain progress lines
   Duration bar_interval = std::chrono::milliseconds(100);  // redraws of a bar
 };
@@ -51,6 +52,9 @@ class Console {
 
   Console(const Console&) = delete;
   Console& operator=(const Console&) = delete;
+
+  // Prints whole lines that are news on the way, unless they are not wanted.
+  void Tell(std::string_view line);
 
   // Prints whole lines; control characters of others' output are the caller's to escape.
   void Print(std::string_view line);

@@ -129,6 +129,17 @@ TEST_F(ConsolePipe, LineReplacesTheBarOfATerminal) {
   EXPECT_EQ(Seen(), "\r\x1b[Kworker-1 lost\n");
 }
 
+TEST_F(ConsolePipe, QuietConsoleHasNoNewsAndNoProgress) {
+  ConsoleOptions options = Options(false);
+  options.is_quiet = true;
+  Console console(options);
+  console.Tell("all 3 pods run");
+  console.Show(Training(), TimePoint(seconds(1000)));
+  EXPECT_EQ(Seen(), "");
+  console.Print("mnist succeeded");
+  EXPECT_EQ(Seen(), "mnist succeeded\n");
+}
+
 TEST_F(ConsolePipe, GoneReaderSilencesTheConsole) {
   Console console(Options(false));
   read_end_.Reset();

@@ -1,26 +1,59 @@
 #include "operator/cli/job_file.h"
 
+#include <array>
+#include <cerrno>
 #include <filesystem>
+#include <memory>
 #include <system_error>
+#include <unistd.h>
 #include <utility>
 
 #include "common/base/file.h"
+#include "operator/cli/earlier_run.h"
 
 namespace lockstep::control {
+namespace {
 
-Manifest ReadManifestFile(const std::string& path) {
-  auto text = ReadFile(path, kManifestBytesMax);
-  if (text.ok()) {
-    return ReadManifest(*text, path);
+constexpr std::string_view kStandardInput = "-";
+
+Result<std::string> ReadStandardInput() {
+  std::string text;
+  std::array<char, 65536> buffer{};
+  while (text.size() <= kManifestBytesMax) {  // ReadManifest refuses what is longer
+    const ssize_t got = ::read(STDIN_FILENO, buffer.data(), buffer.size());
+    if (got < 0 && errno == EINTR) {
+      continue;
+    }
+    if (got < 0) {
+      return SystemError(errno, "reading standard input");
+    }
+    if (got == 0) {
+      break;
+    }
+    text.append(buffer.data(), static_cast<std::size_t>(got));
   }
-  Manifest manifest;
-  manifest.file = path;
-  manifest.problems.push_back(ManifestProblem{0, 0, std::move(text).error()});
-  return manifest;
+  return text;
 }
 
-Result<TrainingJob> ReadSingleJob(const std::string& path) {
-  Manifest manifest = ReadManifestFile(path);
+std::vector<ManifestEdit> EditsOf(const JobSource& source) {
+  std::vector<ManifestEdit> edits;
+  if (!source.settings.empty()) {
+    const auto schema = std::make_shared<const JobSchema>();  // read once for all, never written
+    for (const Setting& setting : source.settings) {
+      edits.push_back({"--set", [schema, setting](Json* document) {
+                         return ApplySetting(setting, *schema, document);
+                       }});
+    }
+  }
+  if (source.workers) {
+    edits.push_back({"--workers", [count = *source.workers](Json* document) {
+                       return ApplyWorkers(count, document);
+                     }});
+  }
+  return edits;
+}
+
+Result<SingleJob> OnlyJobOf(Manifest manifest, const std::string& folder) {
   if (!manifest.ok()) {
     std::string problems = FormatProblems(manifest);
     if (problems.ends_with('\n')) {
@@ -29,16 +62,51 @@ Result<TrainingJob> ReadSingleJob(const std::string& path) {
     return Error(ErrorCode::kInvalidArgument, std::move(problems));
   }
   if (manifest.jobs.size() != 1) {
-    return Error(
-        ErrorCode::kInvalidArgument,
-        path + ": expected one TrainingJob, found " + std::to_string(manifest.jobs.size()));
+    return Error(ErrorCode::kInvalidArgument,
+                 manifest.file + ": expected one TrainingJob, found " +
+                     std::to_string(manifest.jobs.size()));
   }
-  return std::move(manifest.jobs.front());
+  return SingleJob{std::move(manifest.jobs.front()), folder, FormatSkipped(manifest)};
+}
+
+}  // namespace
+
+Manifest ReadManifestFile(const JobSource& source) {
+  const bool is_stdin = source.file == kStandardInput;
+  const std::string name = is_stdin ? "standard input" : source.file;
+  auto text = is_stdin ? ReadStandardInput() : ReadFile(source.file, kManifestBytesMax);
+  if (text.ok()) {
+    return ReadManifest(*text, name, EditsOf(source));
+  }
+  Manifest manifest;
+  manifest.file = name;
+  manifest.problems.push_back(ManifestProblem{0, 0, std::move(text).error()});
+  return manifest;
+}
+
+Result<SingleJob> ReadSingleJob(const JobSource& source) {
+  return OnlyJobOf(ReadManifestFile(source), FolderOf(source.file));
+}
+
+Result<SingleJob> ReadEarlierJob(const EarlierRun& earlier, const JobSource& source) {
+  return OnlyJobOf(ReadManifest(earlier.job_text, "job.json", EditsOf(source)), earlier.folder);
+}
+
+std::vector<std::string> FormatSkipped(const Manifest& manifest) {
+  std::vector<std::string> lines;
+  for (const SkippedDocument& skipped : manifest.skipped) {
+    lines.push_back(manifest.file + ":" + std::to_string(skipped.line) + ": " + skipped.kind +
+                    (skipped.name.empty() ? "" : " \"" + skipped.name + "\"") +
+                    " skipped: only TrainingJobs are read");
+  }
+  return lines;
 }
 
 std::string FolderOf(const std::string& path) {
   std::error_code error;
-  const auto absolute = std::filesystem::absolute(path, error).lexically_normal();
+  const auto absolute = path == kStandardInput
+                            ? std::filesystem::current_path(error) / "-"
+                            : std::filesystem::absolute(path, error).lexically_normal();
   return error ? "." : absolute.parent_path().string();
 }
 

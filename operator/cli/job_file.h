@@ -1,19 +1,38 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "common/base/result.h"
 #include "operator/api/manifest.h"
+#include "operator/cli/arguments.h"
 
 namespace lockstep::control {
 
-// Reads a manifest file. A file that cannot be read is a problem of the manifest like any other.
-Manifest ReadManifestFile(const std::string& path);
+struct EarlierRun;
 
-// The one job of the file at `path`. Errors: kInvalidArgument with one line for each problem.
-Result<TrainingJob> ReadSingleJob(const std::string& path);
+// Reads a manifest file, "-" being standard input, with the source's changes made to it. A file
+// that cannot be read is a problem of the manifest like any other.
+Manifest ReadManifestFile(const JobSource& source);
 
-// The folder of the file, absolute: where relative paths in it start.
+// One job and where it comes from.
+struct SingleJob {
+  TrainingJob job;
+  std::string folder;                // absolute: where relative paths in the manifest start
+  std::vector<std::string> skipped;  // one line for each document that is no job
+};
+
+// The one job of an earlier run, with the source's changes made to it. Errors: as ReadSingleJob.
+Result<SingleJob> ReadEarlierJob(const EarlierRun& earlier, const JobSource& source);
+
+// The one job of the source. Errors: kInvalidArgument with one line for each problem.
+Result<SingleJob> ReadSingleJob(const JobSource& source);
+
+// "job.yaml:12: ConfigMap "settings" skipped": one line each.
+std::vector<std::string> FormatSkipped(const Manifest& manifest);
+
+// The folder of the file, absolute, the working directory for standard input: where relative paths
+// in it start.
 std::string FolderOf(const std::string& path);
 
 }  // namespace lockstep::control

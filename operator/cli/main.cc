@@ -16,6 +16,8 @@ struct RunCommand {
 
   int operator()(const RenderArguments& arguments) const { return RunRender(arguments); }
 
+  int operator()(const ExplainArguments& arguments) const { return RunExplain(arguments); }
+
   int operator()(const VersionArguments&) const {
     std::printf("%s\n", VersionText().c_str());
     return 0;

@@ -13,12 +13,12 @@ constexpr const char* kExampleUid = "00000000-0000-0000-0000-000000000000";
 constexpr const char* kExampleBlock = "127.1.0";  // a run picks a free one
 constexpr const char* kExampleRunDirectory = "RUN";
 
-PodSettings ExampleSettings(const RenderArguments& arguments) {
+PodSettings ExampleSettings(bool is_local, const std::string& folder) {
   PodSettings settings;
-  if (arguments.local) {
+  if (is_local) {
     settings.addressing = LoopbackAddressing{kExampleBlock};
     settings.job_directory = kExampleRunDirectory;
-    settings.data_directory = FolderOf(arguments.file);
+    settings.data_directory = folder;
     settings.job_key_file = std::string(kExampleRunDirectory) + "/job.key";
   }
   return settings;
@@ -27,13 +27,16 @@ PodSettings ExampleSettings(const RenderArguments& arguments) {
 }  // namespace
 
 int RunRender(const RenderArguments& arguments) {
-  auto job = ReadSingleJob(arguments.file);
-  if (!job.ok()) {
-    std::fprintf(stderr, "%s\n", job.error().message().c_str());
+  auto single = ReadSingleJob(arguments.source);
+  if (!single.ok()) {
+    std::fprintf(stderr, "%s\n", single.error().message().c_str());
     return kCliUsage;
   }
-  job->metadata.uid = kExampleUid;
-  const auto pods = RenderPods(*job, ExampleSettings(arguments));
+  for (const std::string& line : single->skipped) {
+    std::fprintf(stderr, "%s\n", line.c_str());
+  }
+  single->job.metadata.uid = kExampleUid;
+  const auto pods = RenderPods(single->job, ExampleSettings(arguments.local, single->folder));
   if (!pods.ok()) {
     std::fprintf(stderr, "lockstep: %s\n", pods.error().ToString().c_str());
     return kCliFailed;

@@ -14,6 +14,7 @@
 #include "operator/api/conditions.h"
 #include "operator/cli/commands.h"
 #include "operator/cli/console.h"
+#include "operator/cli/earlier_run.h"
 #include "operator/cli/job_file.h"
 #include "operator/cli/run_directory.h"
 #include "operator/cli/run_log.h"
@@ -117,16 +118,31 @@ std::optional<std::string> RefusalOf(const TrainingJob& job, const kube::Node& m
 // What is known before anything is made.
 struct Workshop {
   TrainingJob job;
+  std::string folder;                // where relative paths of the manifest start
+  std::vector<std::string> remarks;  // on what the manifest holds and a run does not use
   kube::Node machine;
   std::string runtime;
   int core_count = 1;
   int pod_count = 0;
 };
 
+// The manifest's job, or that of the run to go on with.
+Result<SingleJob> ReadJobOf(const RunArguments& arguments) {
+  if (arguments.resume.empty()) {
+    return ReadSingleJob(arguments.source);
+  }
+  LOCKSTEP_ASSIGN_OR_RETURN(const EarlierRun earlier, ReadEarlierRun(arguments.resume));
+  return arguments.source.file.empty() ? ReadEarlierJob(earlier, arguments.source)
+                                       : ReadSingleJob(arguments.source);
+}
+
 Result<Workshop> Prepare(const RunArguments& arguments, int* exit_code) {
   Workshop shop;
   *exit_code = kCliUsage;
-  LOCKSTEP_ASSIGN_OR_RETURN(shop.job, ReadSingleJob(arguments.file));
+  LOCKSTEP_ASSIGN_OR_RETURN(SingleJob single, ReadJobOf(arguments));
+  shop.job = std::move(single.job);
+  shop.folder = std::move(single.folder);
+  shop.remarks = std::move(single.skipped);
   shop.job.metadata.uid = RandomHex(16);
   const auto tasks = AllTasks(TopologyOf(shop.job, LoopbackAddressing{"127.1.0"}));
   shop.pod_count = static_cast<int>(tasks.size());
@@ -147,15 +163,14 @@ Result<Workshop> Prepare(const RunArguments& arguments, int* exit_code) {
   return shop;
 }
 
-PodSettings SettingsOf(const RunArguments& arguments,
-                       const Workshop& shop,
+PodSettings SettingsOf(const Workshop& shop,
                        const RunDirectory& directory,
                        const LoopbackBlock& block) {
   PodSettings settings;
   settings.addressing = LoopbackAddressing{block.prefix(), block.MeshPortBase()};
   settings.runtime_path = shop.runtime;
   settings.job_directory = directory.path();
-  settings.data_directory = FolderOf(arguments.file);
+  settings.data_directory = shop.folder;
   settings.job_key_file = directory.KeyFile();
   return settings;
 }
@@ -178,7 +193,7 @@ PodRunnerOptions ClusterOptionsOf(const RunArguments& arguments,
   if (arguments.verbose || !shop.job.spec.training) {
     options.on_line = [console](const kube::Pod& pod, std::string_view line) {
       const auto name = ParsePodName(pod.name);
-      console->Print("[" + (name ? TaskName(name->task) : pod.name) + "] " + Printable(line));
+      console->Tell("[" + (name ? TaskName(name->task) : pod.name) + "] " + Printable(line));
     };
   }
   return options;
@@ -202,7 +217,7 @@ Result<RunSummary> Carry(const RunArguments& arguments,
   RunSessionOptions options;
   options.job = shop.job;
   options.machine = shop.machine;
-  options.settings = SettingsOf(arguments, shop, directory, block);
+  options.settings = SettingsOf(shop, directory, block);
   options.job_key = directory.job_key();
   options.run_directory = directory.path();
   options.chaos = arguments.chaos;
@@ -254,9 +269,24 @@ int Report(const RunArguments& arguments,
   return exit_code;
 }
 
+// What somebody should know before anything runs.
+void TellBeginnings(const Workshop& shop, const RunDirectory& directory, Console* console) {
+  for (const std::string& remark : shop.remarks) {
+    console->Print(Printable(remark));
+  }
+  if (const auto earlier = ReadEarlierRun(directory.path()); earlier.ok()) {
+    console->Tell(DescribeEarlierRun(*earlier));
+  }
+  if (const std::string init = InitContainersOf(shop.job); !init.empty()) {
+    console->Print("init containers are not run on one machine: " + init);
+  }
+}
+
 std::string DirectoryOf(const RunArguments& arguments, const TrainingJob& job) {
-  if (!arguments.directory.empty()) {
-    return arguments.directory;
+  for (const std::string& given : {arguments.resume, arguments.directory}) {
+    if (!given.empty()) {
+      return given;
+    }
   }
   std::error_code error;
   const auto here = std::filesystem::current_path(error);
@@ -285,9 +315,12 @@ int RunRun(const RunArguments& arguments) {
   ConsoleOptions console_options;
   console_options.fd = STDOUT_FILENO;
   console_options.is_terminal = ::isatty(STDOUT_FILENO) == 1;
+  console_options.is_quiet = arguments.quiet;
   Console console(console_options);
-  if (const std::string init = InitContainersOf(shop->job); !init.empty()) {
-    console.Print("init containers are not run on one machine: " + init);
+  TellBeginnings(*shop, *directory, &console);
+  const Status noted = WriteJobRecord(directory->path(), shop->job, shop->folder);
+  if (!noted.ok()) {
+    return Complain(kCliFailed, noted.error().ToString());
   }
   const auto summary = Carry(arguments, *shop, *directory, &console);
   if (!arguments.keep) {

@@ -16,6 +16,7 @@ namespace lockstep::control {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 // Whole runs of commands, with a stand-in for lockstep-runtime that becomes the command: real
 // processes, the real controller.
@@ -27,7 +28,7 @@ class RunCommandTest : public ::testing::Test {
     folder_ = pattern;
     std::ofstream(folder_ + "/runtime") << "#!/bin/sh\nshift 2\nexec \"$@\"\n";
     ASSERT_EQ(::chmod((folder_ + "/runtime").c_str(), 0700), 0);
-    arguments_.file = folder_ + "/job.yaml";
+    arguments_.source.file = folder_ + "/job.yaml";
     arguments_.directory = folder_ + "/run";
     arguments_.summary_file = folder_ + "/summary.json";
     arguments_.runtime = folder_ + "/runtime";
@@ -37,19 +38,20 @@ class RunCommandTest : public ::testing::Test {
 
   // Two workers that run `command`, a YAML list.
   void WriteJob(const std::string& command, const std::string& role_fields = "") {
-    std::ofstream(arguments_.file) << "apiVersion: lockstep.dev/v1\n"
-                                      "kind: TrainingJob\n"
-                                      "metadata: {name: tested}\n"
-                                      "spec:\n"
-                                      "  successPolicy: AllWorkers\n"
-                                      "  runPolicy: {backoffLimit: 1}\n"
-                                      "  roles:\n"
-                                      "  - name: worker\n"
-                                      "    replicas: 2\n"
-                                   << role_fields
-                                   << "    template: {spec: {terminationGracePeriodSeconds: 1, "
-                                      "containers: [{name: trainer, image: none, command: "
-                                   << command << "}]}}\n";
+    std::ofstream(arguments_.source.file)
+        << "apiVersion: lockstep.dev/v1\n"
+           "kind: TrainingJob\n"
+           "metadata: {name: tested}\n"
+           "spec:\n"
+           "  successPolicy: AllWorkers\n"
+           "  runPolicy: {backoffLimit: 1}\n"
+           "  roles:\n"
+           "  - name: worker\n"
+           "    replicas: 2\n"
+        << role_fields
+        << "    template: {spec: {terminationGracePeriodSeconds: 1, "
+           "containers: [{name: trainer, image: none, command: "
+        << command << "}]}}\n";
   }
 
   Json Summary() { return ParseJson(ReadFile(arguments_.summary_file, 1 << 20).value()).value(); }
@@ -150,16 +152,45 @@ TEST_F(RunCommandTest, MissingRuntimeIsSaid) {
   EXPECT_FALSE(std::filesystem::exists(folder_ + "/run"));
 }
 
+TEST_F(RunCommandTest, ResumeGoesOnWithTheEarlierRunAndItsManifest) {
+  WriteJob("[sh, -c, 'test -e again || { touch again; exit 3; }']");
+  EXPECT_EQ(RunRun(arguments_), kCliFailed);
+  RunArguments again;
+  again.resume = arguments_.directory;
+  again.runtime = arguments_.runtime;
+  again.source.workers = 1;
+  ::testing::internal::CaptureStdout();
+  EXPECT_EQ(RunRun(again), kCliSucceeded);
+  EXPECT_THAT(::testing::internal::GetCapturedStdout(),
+              HasSubstr("an earlier run in this folder failed"));
+  const auto summary = ParseJson(ReadFile(folder_ + "/run/summary.json", 1 << 20).value());
+  EXPECT_EQ((*summary)["pods"].size(), 1U);
+}
+
+TEST_F(RunCommandTest, ResumeOfNothingIsUsageAndNothingIsMade) {
+  arguments_.resume = folder_ + "/run";
+  EXPECT_EQ(RunRun(arguments_), kCliUsage);
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/run"));
+}
+
+TEST_F(RunCommandTest, QuietRunTellsItsEndOnly) {
+  WriteJob("[sh, -c, 'echo hello']");
+  arguments_.quiet = true;
+  ::testing::internal::CaptureStdout();
+  EXPECT_EQ(RunRun(arguments_), kCliSucceeded);
+  EXPECT_THAT(::testing::internal::GetCapturedStdout(), StartsWith("tested succeeded after"));
+}
+
 TEST_F(RunCommandTest, ValidateTellsGoodFromBad) {
   WriteJob("[sh, -c, 'exit 0']");
-  EXPECT_EQ(RunValidate({{arguments_.file}}), kCliSucceeded);
-  EXPECT_EQ(RunValidate({{arguments_.file, folder_ + "/missing.yaml"}}), kCliUsage);
+  EXPECT_EQ(RunValidate({{arguments_.source.file}}), kCliSucceeded);
+  EXPECT_EQ(RunValidate({{arguments_.source.file, folder_ + "/missing.yaml"}}), kCliUsage);
 }
 
 TEST_F(RunCommandTest, RenderPrintsThePodsAsJson) {
   WriteJob("[python3, train.py]");
   RenderArguments render;
-  render.file = arguments_.file;
+  render.source.file = arguments_.source.file;
   render.as_json = true;
   ::testing::internal::CaptureStdout();
   EXPECT_EQ(RunRender(render), kCliSucceeded);

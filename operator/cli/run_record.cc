@@ -108,6 +108,9 @@ void RunRecord::NoteLastWords(const TerminationMessage& message) {
   if (message.result) {
     final_result_ = message.result;
   }
+  if (message.training_loss) {
+    final_loss_ = message.training_loss;
+  }
   if (message.last_step) {
     final_step_ = std::max(final_step_.value_or(Step()), *message.last_step);
   }
@@ -215,6 +218,9 @@ void RunRecord::FillSummary(TimePoint now, RunSummary* summary) const {
   if (final_result_) {
     summary->test_loss = final_result_->test_loss;
     summary->test_accuracy = final_result_->test_accuracy;
+  }
+  if (final_loss_) {  // of the last step; a report is of the step that the last poll met
+    summary->loss = final_loss_;
   }
   if (final_samples_) {
     summary->samples = final_samples_;

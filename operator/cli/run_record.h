@@ -69,6 +69,7 @@ class RunRecord {
   // What processes said last: it outlives their status documents.
   std::optional<SampleCounts> final_samples_;
   std::optional<TestResult> final_result_;
+  std::optional<double> final_loss_;
   std::optional<Step> final_step_;
   std::optional<Step> last_checkpoint_step_;
   std::optional<TimePoint> all_running_since_;

@@ -92,16 +92,20 @@ TEST_F(RunRecordTest, PodThatWasGivenUpCarriesItsCause) {
 }
 
 TEST_F(RunRecordTest, LastWordsOutliveTheStatusDocument) {
-  record_.OnReport(Reported(kWorker0, 90, 3000));
+  StatusArrival last_poll = Reported(kWorker0, 90, 3000);
+  last_poll.document.loss = 0.5;
+  record_.OnReport(last_poll);
   TerminationMessage message;
   message.outcome = Outcome::kSuccess;
   message.last_step = Step(100);
   message.last_checkpoint_step = Step(100);
   message.samples = SampleCounts{800, 800, 0, 0};
   message.result = TestResult{0.1, 0.97};
+  message.training_loss = 0.25;
   record_.OnPodEvent(Ended("job-worker-0", 0, EncodeTerminationMessage(message), 4000));
   const RunSummary summary = Summary();
   EXPECT_EQ(summary.steps, 100);
+  EXPECT_EQ(summary.loss, 0.25);
   EXPECT_EQ(summary.test_accuracy, 0.97);
   ASSERT_TRUE(summary.samples.has_value());
   EXPECT_EQ(summary.samples->consumed, 800);

@@ -265,7 +265,7 @@ void RunSession::Wait(TimePoint now) {
 void RunSession::Say(const std::string& text) {
   char when[32];
   std::snprintf(when, sizeof when, "%7.2f s  ", ToSeconds(SteadyNow() - started_));
-  parts_.console->Print(when + Printable(text));
+  parts_.console->Tell(when + Printable(text));
 }
 
 // One decision may say the same for several conditions; once is enough for people.

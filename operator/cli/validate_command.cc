@@ -10,7 +10,10 @@ namespace lockstep::control {
 int RunValidate(const ValidateArguments& arguments) {
   int exit_code = kCliSucceeded;
   for (const std::string& file : arguments.files) {
-    const Manifest manifest = ReadManifestFile(file);
+    const Manifest manifest = ReadManifestFile({file, {}, {}});
+    for (const std::string& line : FormatSkipped(manifest)) {
+      std::fprintf(stderr, "%s\n", line.c_str());
+    }
     if (!manifest.ok()) {
       std::fputs(FormatProblems(manifest).c_str(), stderr);
       exit_code = kCliUsage;
@@ -20,7 +23,7 @@ int RunValidate(const ValidateArguments& arguments) {
     for (const TrainingJob& job : manifest.jobs) {
       names += (names.empty() ? "" : ", ") + job.metadata.name;
     }
-    std::printf("%s: OK (%s)\n", file.c_str(), names.c_str());
+    std::printf("%s: OK (%s)\n", manifest.file.c_str(), names.c_str());
   }
   return exit_code;
 }

@@ -42,13 +42,15 @@ EDGES = {
     "operator/local": COMMON | {"operator/resources", "operator/api", "operator/kube"},
     "trainer-runtime/collectives": {"common/base"},
     "trainer-runtime/rendezvous": COMMON,
+    "trainer-runtime/session": COMMON
+    | {"trainer-runtime/rendezvous", "trainer-runtime/collectives"},
     "trainer-runtime/engine": COMMON,  # models arrive as the contract's TrainingSpec
     "trainer-runtime/data": COMMON,
     "trainer-runtime/checkpoint": COMMON,
     "trainer-runtime/telemetry": COMMON | {"common/http"},
     "trainer-runtime/devices": COMMON,
     "trainer-runtime/strategy": COMMON
-    | {"trainer-runtime/collectives", "trainer-runtime/engine"},
+    | {"trainer-runtime/collectives", "trainer-runtime/session", "trainer-runtime/engine"},
     "trainer-runtime/train": COMMON
     | {
         "trainer-runtime/strategy",

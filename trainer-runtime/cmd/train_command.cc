@@ -1,6 +1,5 @@
 #include "trainer-runtime/cmd/train_command.h"
 
-#include <algorithm>
 #include <csignal>
 #include <future>
 #include <memory>
@@ -14,25 +13,17 @@
 #include "common/contract/termination_message.h"
 #include "common/contract/training_spec.h"
 #include "trainer-runtime/checkpoint/checkpoint_store.h"
-#include "trainer-runtime/cmd/abort_switch.h"
 #include "trainer-runtime/cmd/pod_devices.h"
 #include "trainer-runtime/cmd/runtime_service.h"
 #include "trainer-runtime/cmd/training_observer.h"
 #include "trainer-runtime/cmd/training_parts.h"
-#include "trainer-runtime/rendezvous/mesh.h"
+#include "trainer-runtime/session/recovery_loop.h"
+#include "trainer-runtime/session/session.h"
 #include "trainer-runtime/strategy/multi_worker_mirrored.h"
 #include "trainer-runtime/train/trainer.h"
 
 namespace lockstep::runtime {
 namespace {
-
-// Meetings in a row that led to no step before this process gives up: the operator's budget ends a
-// job much earlier, so this only bounds a loop that nobody watches. Choice.
-constexpr int kFruitlessMeetingsMax = 20;
-
-// A silent peer has missed at least so many heartbeats, however short a silence is asked for: one
-// or two may be late on a busy host. Choice.
-constexpr int kHeartbeatsMissed = 6;
 
 // One process's part in one job, from the first meeting to the exit code.
 class TrainingProcess {
@@ -52,12 +43,10 @@ class TrainingProcess {
 
   Result<TrainerVerdict> Train();
   Status StartService();
-  Status StartMesh();
-  void LeaveMesh();
+  Status StartSession();
+  void EndSession();
   Status FinishLoading();
-  Result<TrainerVerdict> MeetAndTrain(const Meeting& meeting, Communicator* communicator);
-  Result<std::unique_ptr<Communicator>> Connect(Meeting* meeting);
-  bool MayMeetAgain(const Error& error);
+  Result<TrainerVerdict> TrainInMeeting(const JoinedMeeting& meeting);
   Ending Conclude(Result<TrainerVerdict> verdict);
   Ending ConcludeError(const Error& error);
   uint64_t PlanHash() const;
@@ -71,9 +60,8 @@ class TrainingProcess {
   SystemClock clock_;
   std::unique_ptr<RuntimeService> service_;
   std::unique_ptr<TrainingObserver> observer_;
-  AbortSwitch abort_switch_;
-  std::mutex mesh_mutex_;       // the server's thread asks for the mesh before it exists
-  std::unique_ptr<Mesh> mesh_;  // guarded by mesh_mutex_ while it is being made
+  std::mutex session_mutex_;          // the server's thread asks for the session before it exists
+  std::unique_ptr<Session> session_;  // guarded by session_mutex_ while it is being made
   std::future<Result<TrainingParts>> loading_;
   std::optional<TrainingParts> parts_;
   std::unique_ptr<CheckpointStore> checkpoints_;
@@ -101,17 +89,17 @@ int TrainingProcess::Run() {
     message.last_checkpoint_step = service_->board().Snapshot().last_checkpoint_step;
   }
   WriteTerminationMessage(environment_, message, options_.logger);
-  LeaveMesh();
+  EndSession();
   return ending.exit_code;
 }
 
 // Whoever looks at the mesh ends before the mesh does.
-void TrainingProcess::LeaveMesh() {
+void TrainingProcess::EndSession() {
   if (observer_ != nullptr) {
     observer_->StopWatchingPeers();
   }
-  const std::lock_guard<std::mutex> lock(mesh_mutex_);
-  mesh_.reset();
+  const std::lock_guard<std::mutex> lock(session_mutex_);
+  session_.reset();
 }
 
 Result<TrainerVerdict> TrainingProcess::Train() {
@@ -119,39 +107,27 @@ Result<TrainerVerdict> TrainingProcess::Train() {
     return LoadTrainingParts(spec_, environment_, options_.engine_path);
   });
   LOCKSTEP_RETURN_IF_ERROR(StartService());
-  LOCKSTEP_RETURN_IF_ERROR(StartMesh());
-  Epoch at_least = environment_.epoch;
-  int fruitless_meetings = 0;
-  while (true) {
-    const Step step_before = trainer_.has_value() ? trainer_->last_applied() : Step();
-    observer_->RendezvousBegins();
-    const SelfFacts facts{trainer_.has_value() && trainer_->has_state(), step_before, PlanHash()};
-    LOCKSTEP_ASSIGN_OR_RETURN(
-        Meeting meeting,
-        mesh_->Meet(facts,
-                    at_least,
-                    Deadline::After(SteadyNow(), environment_.rendezvous_timeout),
-                    options_.stop->token()));
+  LOCKSTEP_RETURN_IF_ERROR(StartSession());
+  TrainerVerdict verdict = TrainerVerdict::kLeft;
+  MeetingSteps steps;
+  steps.held = [this] {
+    return trainer_.has_value() ? HeldState{trainer_->has_state(), trainer_->last_applied()}
+                                : HeldState{};
+  };
+  steps.on_waiting = [this] { observer_->RendezvousBegins(); };
+  steps.prepare = [this](const Meeting& meeting) {
     observer_->RendezvousEnds(meeting);
-    at_least = meeting.epoch.Next();
-    LOCKSTEP_RETURN_IF_ERROR(FinishLoading());
-
-    std::unique_ptr<Communicator> communicator;
-    Result<TrainerVerdict> verdict = [&]() -> Result<TrainerVerdict> {
-      LOCKSTEP_ASSIGN_OR_RETURN(communicator, Connect(&meeting));
-      return MeetAndTrain(meeting, communicator.get());
-    }();
-    abort_switch_.Set(nullptr, meeting.epoch);
-    if (verdict.ok() || !MayMeetAgain(verdict.error())) {
-      return verdict;
-    }
-    observer_->MeetingBroke(meeting.epoch, verdict.error());
-    fruitless_meetings = trainer_->last_applied() > step_before ? 0 : fruitless_meetings + 1;
-    if (fruitless_meetings >= kFruitlessMeetingsMax) {
-      return std::move(verdict).error().Wrap(std::to_string(fruitless_meetings) +
-                                             " meetings in a row led to no step");
-    }
-  }
+    return FinishLoading();
+  };
+  steps.work = [this, &verdict](const JoinedMeeting& meeting) -> Status {
+    LOCKSTEP_ASSIGN_OR_RETURN(verdict, TrainInMeeting(meeting));
+    return OkStatus();
+  };
+  steps.on_broken = [this](Epoch epoch, const Error& error) {
+    observer_->MeetingBroke(epoch, error);
+  };
+  LOCKSTEP_RETURN_IF_ERROR(RepeatMeetings(session_.get(), steps));
+  return verdict;
 }
 
 Status TrainingProcess::StartService() {
@@ -166,43 +142,17 @@ Status TrainingProcess::StartService() {
   return OkStatus();
 }
 
-Status TrainingProcess::StartMesh() {
-  MeshOptions mesh;
-  mesh.identity = {environment_.job_uid,
-                   environment_.attempt,
-                   rank(),
-                   environment_.world_size,
-                   environment_.incarnation};
-  mesh.initial_epoch = environment_.epoch;
-  LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<HostPort> addresses,
-                            RankAddresses(environment_.tf_config));
-  for (const HostPort& address : addresses) {
-    mesh.addresses.push_back(FormatHostPort(address));
-  }
-  if (addresses.empty()) {  // one rank: TF_CONFIG is absent
-    mesh.addresses.push_back(FormatHostPort({environment_.host, kMeshPort}));
-  }
-  mesh.bind_address = environment_.bind_address;
-  mesh.port = addresses.empty() ? kMeshPort : addresses.at(static_cast<std::size_t>(rank())).port;
-  mesh.job_key = service_->job_key();
-  mesh.silent_after = environment_.silent_after;
-  mesh.heartbeat =
-      std::min<Duration>(mesh.heartbeat, environment_.silent_after / kHeartbeatsMissed);
-  mesh.logger = options_.logger;
-  mesh.on_peer_lost = [this](const PeerLoss& loss) {
-    observer_->PeerLost(loss);
-    abort_switch_.Trip(
-        loss.epoch,
-        Error(ErrorCode::kPeerLost,
-              "rank " + std::to_string(loss.rank) + " is lost: " + LossReasonName(loss.reason)));
-  };
-  Result<std::unique_ptr<Mesh>> started = Mesh::Start(std::move(mesh));
-  if (!started.ok()) {
-    return std::move(started).error();
-  }
-  const std::lock_guard<std::mutex> lock(mesh_mutex_);
-  mesh_ = std::move(started).value();
-  observer_->WatchPeers(mesh_.get());
+Status TrainingProcess::StartSession() {
+  LOCKSTEP_ASSIGN_OR_RETURN(SessionOptions options,
+                            MakeSessionOptions(environment_, service_->job_key()));
+  options.plan_hash = PlanHash();
+  options.stop = options_.stop->token();
+  options.mesh.logger = options_.logger;
+  options.mesh.on_peer_lost = [this](const PeerLoss& loss) { observer_->PeerLost(loss); };
+  LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<Session> started, Session::Start(std::move(options)));
+  const std::lock_guard<std::mutex> lock(session_mutex_);
+  session_ = std::move(started);
+  observer_->WatchPeers(&session_->mesh());
   return OkStatus();
 }
 
@@ -236,42 +186,14 @@ Status TrainingProcess::FinishLoading() {
   return OkStatus();
 }
 
-Result<std::unique_ptr<Communicator>> TrainingProcess::Connect(Meeting* meeting) {
-  CommunicatorOptions communicator;
-  communicator.rank = rank();
-  communicator.world_size = environment_.world_size;
-  communicator.epoch = meeting->epoch;
-  communicator.plan_hash = PlanHash();
-  communicator.links = std::move(meeting->data_links);
-  for (const MemberFacts& member : meeting->members) {
-    communicator.host_ids.push_back(member.host_id);
-  }
-  return MakeCommunicator(std::move(communicator),
-                          Deadline::After(SteadyNow(), environment_.rendezvous_timeout));
-}
-
-Result<TrainerVerdict> TrainingProcess::MeetAndTrain(const Meeting& meeting,
-                                                     Communicator* communicator) {
-  abort_switch_.Set(communicator, meeting.epoch);
+Result<TrainerVerdict> TrainingProcess::TrainInMeeting(const JoinedMeeting& meeting) {
   if (checkpoints_ != nullptr && rank() == 0) {
     LOCKSTEP_RETURN_IF_ERROR(checkpoints_->Claim(meeting.epoch, environment_.incarnation));
   }
-  std::vector<MemberState> members;
-  for (const MemberFacts& member : meeting.members) {
-    members.push_back({member.has_state, member.last_applied});
-  }
   const auto element_count = static_cast<int64_t>(parts_->engine->Gradients().size());
-  MultiWorkerMirrored strategy(communicator,
+  MultiWorkerMirrored strategy(meeting.communicator,
                                PlanBuckets(element_count, spec_.communication.bytes_per_pack));
-  return trainer_->RunMeeting(members, &strategy, options_.stop->requested());
-}
-
-// A lost peer is no failure of this process: the operator replaces it and all meet again.
-bool TrainingProcess::MayMeetAgain(const Error& error) {
-  const ErrorCode code = error.code();
-  return !options_.stop->requested().load() &&
-         (code == ErrorCode::kPeerLost || code == ErrorCode::kAborted ||
-          code == ErrorCode::kTimeout);
+  return trainer_->RunMeeting(meeting.state_source, &strategy, options_.stop->requested());
 }
 
 TrainingProcess::Ending TrainingProcess::Conclude(Result<TrainerVerdict> verdict) {
@@ -337,9 +259,9 @@ void TrainingProcess::OnControl(const ControlMessage& message) {
     options_.stop->Request();
     return;
   }
-  const std::lock_guard<std::mutex> lock(mesh_mutex_);
-  if (mesh_ != nullptr) {
-    mesh_->NoteGone(message.rank, message.incarnation, message.epoch);
+  const std::lock_guard<std::mutex> lock(session_mutex_);
+  if (session_ != nullptr) {
+    session_->NoteGone(message.rank, message.incarnation, message.epoch);
   }
 }
 
@@ -361,8 +283,9 @@ int TrainCommand(const EnvironmentMap& variables, const TrainCommandOptions& opt
                                   .WithField(env::kRole)
                             : spec.error();
     options.logger->Error("nothing to train", {{"error", error.ToString()}});
-    WriteTerminationMessage(
-        *environment, {Outcome::kPermanent, error.ToString(), {}, {}, {}, {}, {}}, options.logger);
+    WriteTerminationMessage(*environment,
+                            {Outcome::kPermanent, error.ToString(), {}, {}, {}, {}, {}, {}},
+                            options.logger);
     return kExitUserError;
   }
   TrainingProcess process(std::move(environment).value(), std::move(spec).value(), options);

@@ -1,8 +1,10 @@
+#include <array>
 #include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <fcntl.h>
 #include <functional>
+#include <future>
 #include <poll.h>
 #include <string>
 #include <thread>
@@ -12,6 +14,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 
 #include "trainer-runtime/collectives/communicator.h"
 #include "trainer-runtime/collectives/shared_segment.h"
@@ -334,6 +337,62 @@ TEST_P(CommunicatorFailureTest, StoppedRankIsATimeoutThatNamesIt) {
   }
 }
 
+// Passes on what rank 1 says to rank 0, from Slow() on byte by byte without a pause, and back.
+class SlowRelay {
+ public:
+  SlowRelay(UniqueFd to_zero, UniqueFd to_one)
+      : thread_([this, zero = std::move(to_zero), one = std::move(to_one)](
+                    const std::stop_token& stop) mutable {
+          constexpr int kBytesBetweenAnswers = 256;
+          while (!stop.stop_requested()) {
+            const bool is_slow = is_slow_.load();
+            for (int byte = 0; byte < (is_slow ? kBytesBetweenAnswers : 1); ++byte) {
+              Pass(one.get(), zero.get(), is_slow ? 1 : kBytesMax);
+            }
+            Pass(zero.get(), one.get(), kBytesMax);
+          }
+        }) {}
+
+  void Slow() { is_slow_.store(true); }
+
+ private:
+  static constexpr std::size_t kBytesMax = 64 * 1024;
+
+  static void Pass(int from, int to, std::size_t most) {
+    std::array<char, kBytesMax> bytes;
+    const ssize_t got = ::recv(from, bytes.data(), most, MSG_DONTWAIT);
+    if (got > 0) {
+      static_cast<void>(::send(to, bytes.data(), static_cast<std::size_t>(got), MSG_NOSIGNAL));
+    } else if (got == 0) {
+      ::shutdown(to, SHUT_WR);
+    }
+  }
+
+  std::atomic<bool> is_slow_{false};
+  std::jthread thread_;  // last: uses the flag
+};
+
+// Bytes that never pause for long leave no quiet moment in which to look at the clock.
+TEST(TcpCommunicator, TheDeadlineHoldsWhileBytesTrickleIn) {
+  LinkMatrix near = MakeLinks(2);
+  LinkMatrix far = MakeLinks(2);
+  SlowRelay relay(std::move(near[1][0]), std::move(far[0][1]));
+  near[1][0] = std::move(far[1][0]);  // rank 1's end of the other connection
+  const auto call = [&](int rank, Duration timeout) {
+    auto communicator = MakeCommunicator(OptionsOf(rank, Backend::kTcp, near), Soon());
+    EXPECT_TRUE(communicator.ok());
+    EXPECT_TRUE((*communicator)->Barrier(Soon()).ok());
+    relay.Slow();
+    return Sum(**communicator, 2'000'000, Deadline::After(SteadyNow(), timeout));
+  };
+  auto patient = std::async(std::launch::async, call, 1, std::chrono::minutes(15));
+  const Status hurried = call(0, std::chrono::milliseconds(300));
+  ASSERT_FALSE(hurried.ok());
+  EXPECT_EQ(hurried.error().code(), ErrorCode::kTimeout) << hurried.error().ToString();
+  EXPECT_THAT(hurried.error().ToString(), HasSubstr("deadline passed"));
+  EXPECT_FALSE(patient.get().ok());
+}
+
 // --- The segment's door ---
 
 TEST(SharedSegment, WrongTokenGetsNothing) {
@@ -341,22 +400,36 @@ TEST(SharedSegment, WrongTokenGetsNothing) {
   ASSERT_TRUE(segment.ok()) << segment.error().ToString();
   auto server = SegmentServer::Open(*segment);
   ASSERT_TRUE(server.ok()) << server.error().ToString();
+  const LinkMatrix quiet = MakeLinks(2);
   SegmentOffer forged = server->offer();
   forged.token.assign(forged.token.size(), '0');
   const std::jthread door([&] {
     for (int visitor = 0; visitor < 2; ++visitor) {
       pollfd entry{server->fd(), POLLIN, 0};
       ASSERT_EQ(::poll(&entry, 1, 60'000), 1);
-      server->ServeOne(*segment, Soon());
+      server->ServeOne(*segment);
     }
   });
-  const auto refused = FetchSegment(forged, Soon());
+  const auto refused = FetchSegment(forged, quiet[0][1], Soon());
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code(), ErrorCode::kUnavailable);
-  const auto granted = FetchSegment(server->offer(), Soon());
+  const auto granted = FetchSegment(server->offer(), quiet[0][1], Soon());
   ASSERT_TRUE(granted.ok()) << granted.error().ToString();
   segment->data()[5] = std::byte{77};
   EXPECT_EQ(granted->data()[5], std::byte{77});
+}
+
+// Rank 0 died, or gave up, between its offer and the answer at its door.
+TEST(SharedSegment, ALinkThatEndsEndsTheWaitAtTheDoor) {
+  auto segment = SharedSegment::Create(8192);
+  ASSERT_TRUE(segment.ok()) << segment.error().ToString();
+  auto server = SegmentServer::Open(*segment);
+  ASSERT_TRUE(server.ok()) << server.error().ToString();
+  LinkMatrix links = MakeLinks(2);
+  links[1][0].Reset();
+  const auto fetched = FetchSegment(server->offer(), links[0][1], OutOfReach());
+  ASSERT_FALSE(fetched.ok());
+  EXPECT_EQ(fetched.error().code(), ErrorCode::kPeerLost);
 }
 
 TEST(SharedSegment, MemoryThatCouldShrinkIsRefused) {
@@ -368,8 +441,9 @@ TEST(SharedSegment, MemoryThatCouldShrinkIsRefused) {
 }
 
 TEST(SharedSegment, NobodyAtTheDoorIsAnErrorAtOnce) {
+  const LinkMatrix quiet = MakeLinks(2);
   const auto fetched =
-      FetchSegment({"lockstep-nobody-is-here", std::string(32, '0'), 8192}, Soon());
+      FetchSegment({"lockstep-nobody-is-here", std::string(32, '0'), 8192}, quiet[0][1], Soon());
   ASSERT_FALSE(fetched.ok());
   EXPECT_EQ(fetched.error().code(), ErrorCode::kUnavailable);
 }

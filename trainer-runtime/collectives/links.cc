@@ -8,28 +8,10 @@
 #include <sys/socket.h>
 
 #include "common/base/check.h"
+#include "common/base/socket_wait.h"
 #include "trainer-runtime/collectives/communicator.h"
 
 namespace lockstep::runtime {
-namespace {
-
-bool WouldBlock(int error_number) {
-  return error_number == EAGAIN || error_number == EWOULDBLOCK || error_number == EINTR;
-}
-
-Status WaitFor(const UniqueFd& link, short events, Deadline deadline) {
-  pollfd entry{link.get(), events, 0};
-  const int ready = ::poll(&entry, 1, deadline.RemainingMilliseconds(SteadyNow()));
-  if (ready < 0 && errno != EINTR) {
-    return SystemError(errno, "poll");
-  }
-  if (ready <= 0 && deadline.HasPassed(SteadyNow())) {
-    return Error(ErrorCode::kTimeout, "no answer in time");
-  }
-  return OkStatus();
-}
-
-}  // namespace
 
 Status SendBytes(const UniqueFd& link, std::span<const std::byte> bytes, Deadline deadline) {
   while (!bytes.empty()) {
@@ -38,7 +20,7 @@ Status SendBytes(const UniqueFd& link, std::span<const std::byte> bytes, Deadlin
     if (sent >= 0) {
       bytes = bytes.subspan(static_cast<std::size_t>(sent));
     } else if (WouldBlock(errno)) {
-      LOCKSTEP_RETURN_IF_ERROR(WaitFor(link, POLLOUT, deadline));
+      LOCKSTEP_RETURN_IF_ERROR(WaitForSocket(link.get(), POLLOUT, deadline));
     } else {
       return Error(ErrorCode::kPeerLost, SystemError(errno, "send").message());
     }
@@ -54,7 +36,7 @@ Status ReceiveBytes(const UniqueFd& link, std::span<std::byte> bytes, Deadline d
     } else if (got == 0) {
       return Error(ErrorCode::kPeerLost, "its connection is closed");
     } else if (WouldBlock(errno)) {
-      LOCKSTEP_RETURN_IF_ERROR(WaitFor(link, POLLIN, deadline));
+      LOCKSTEP_RETURN_IF_ERROR(WaitForSocket(link.get(), POLLIN, deadline));
     } else {
       return Error(ErrorCode::kPeerLost, SystemError(errno, "recv").message());
     }

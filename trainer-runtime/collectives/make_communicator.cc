@@ -196,7 +196,7 @@ Result<bool> CollectAnswers(const CommunicatorOptions& options,
             options, peer, Error(ErrorCode::kTimeout, "it did not map the shared memory in time"));
       }
       if (entries[0].revents != 0) {
-        server.ServeOne(segment, deadline);
+        server.ServeOne(segment);
       }
       if (entries[1].revents != 0) {
         break;
@@ -249,8 +249,10 @@ Result<std::optional<SharedSegment>> FollowSharing(const CommunicatorOptions& op
   }
   std::optional<SharedSegment> segment;
   if (offer.byte_count == SharedMemoryLayout::ByteCount(options.world_size)) {
-    auto fetched = FetchSegment(
-        {BoundedText(offer.socket_name), BoundedText(offer.token), offer.byte_count}, deadline);
+    auto fetched =
+        FetchSegment({BoundedText(offer.socket_name), BoundedText(offer.token), offer.byte_count},
+                     options.links.front(),
+                     deadline);
     if (fetched.ok()) {
       segment = std::move(fetched).value();
     }

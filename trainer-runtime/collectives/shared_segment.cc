@@ -13,6 +13,7 @@
 #include <sys/un.h>
 
 #include "common/base/digest.h"
+#include "common/base/socket_wait.h"
 
 namespace lockstep::runtime {
 namespace {
@@ -22,21 +23,27 @@ constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 constexpr std::size_t kRandomBytes = 16;
 constexpr std::size_t kTokenSize = 2 * kRandomBytes;
 
-// Waits for `events` on `fd`. Errors: kTimeout, kIo.
-Status WaitFor(int fd, short events, Deadline deadline) {
-  for (;;) {
-    pollfd entry{fd, events, 0};
-    const int ready = ::poll(&entry, 1, deadline.RemainingMilliseconds(SteadyNow()));
-    if (ready > 0) {
-      return OkStatus();
-    }
-    if (ready == 0 && deadline.HasPassed(SteadyNow())) {
-      return Error(ErrorCode::kTimeout, "shared memory: the other side did not answer");
-    }
-    if (ready < 0 && errno != EINTR) {
+// How long a caller may take to present its token, which it sends at once. Choice: rank 0 serves
+// nobody else meanwhile.
+constexpr Duration kTokenPatience = std::chrono::milliseconds(500);
+
+// Waits until the server of a segment answers on `socket`. The peer behind `link` may be gone or
+// given up meanwhile. Errors: kTimeout, kPeerLost, kIo.
+Status WaitForAnswer(int socket, int link, Deadline deadline) {
+  while (!deadline.HasPassed(SteadyNow())) {
+    std::array<pollfd, 2> entries{{{socket, POLLIN, 0}, {link, POLLRDHUP, 0}}};
+    const int wait_ms = deadline.RemainingMilliseconds(SteadyNow());
+    if (::poll(entries.data(), entries.size(), wait_ms) < 0 && !WouldBlock(errno)) {
       return SystemError(errno, "shared memory: poll");
     }
+    if (entries[0].revents != 0) {
+      return OkStatus();
+    }
+    if (entries[1].revents != 0) {
+      return Error(ErrorCode::kPeerLost, "its connection is closed");
+    }
   }
+  return Error(ErrorCode::kTimeout, "shared memory: the other side did not answer");
 }
 
 sockaddr_un AbstractAddress(const std::string& name, socklen_t* size) {
@@ -167,15 +174,16 @@ Result<SegmentServer> SegmentServer::Open(const SharedSegment& segment) {
   return SegmentServer(std::move(listener), std::move(offer));
 }
 
-void SegmentServer::ServeOne(const SharedSegment& segment, Deadline deadline) {
+void SegmentServer::ServeOne(const SharedSegment& segment) {
   const UniqueFd caller(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
   if (!caller.is_open()) {
     return;
   }
+  const Deadline deadline = Deadline::After(SteadyNow(), kTokenPatience);
   std::array<char, kTokenSize> token{};
   std::size_t got = 0;
   while (got < token.size()) {
-    if (!WaitFor(caller.get(), POLLIN, deadline).ok()) {
+    if (!WaitForSocket(caller.get(), POLLIN, deadline).ok()) {
       return;
     }
     const ssize_t size = ::recv(caller.get(), token.data() + got, token.size() - got, MSG_DONTWAIT);
@@ -190,7 +198,9 @@ void SegmentServer::ServeOne(const SharedSegment& segment, Deadline deadline) {
   }
 }
 
-Result<SharedSegment> FetchSegment(const SegmentOffer& offer, Deadline deadline) {
+Result<SharedSegment> FetchSegment(const SegmentOffer& offer,
+                                   const UniqueFd& link,
+                                   Deadline deadline) {
   UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!socket.is_open()) {
     return SystemError(errno, "shared memory: socket");
@@ -205,7 +215,7 @@ Result<SharedSegment> FetchSegment(const SegmentOffer& offer, Deadline deadline)
   if (sent != static_cast<ssize_t>(offer.token.size())) {
     return SystemError(errno, "shared memory: send");
   }
-  LOCKSTEP_RETURN_IF_ERROR(WaitFor(socket.get(), POLLIN, deadline));
+  LOCKSTEP_RETURN_IF_ERROR(WaitForAnswer(socket.get(), link.get(), deadline));
   LOCKSTEP_ASSIGN_OR_RETURN(UniqueFd fd, ReceiveDescriptor(socket.get()));
   return SharedSegment::Map(std::move(fd), offer.byte_count);
 }

@@ -66,8 +66,8 @@ class SegmentServer {
   int fd() const { return listener_.get(); }
 
   // Answers one waiting caller, if there is one: the descriptor for the right token, nothing for
-  // any other. A caller that does not speak within `deadline` is dropped.
-  void ServeOne(const SharedSegment& segment, Deadline deadline);
+  // any other. A caller that does not speak at once is dropped.
+  void ServeOne(const SharedSegment& segment);
 
  private:
   SegmentServer(UniqueFd listener, SegmentOffer offer)
@@ -77,8 +77,11 @@ class SegmentServer {
   SegmentOffer offer_;
 };
 
-// Fetches and maps what `offer` names. Errors: kUnavailable (another network namespace, or the
-// server is gone), kTimeout, kCorrupt, kIo.
-Result<SharedSegment> FetchSegment(const SegmentOffer& offer, Deadline deadline);
+// Fetches and maps what `offer` names; `link` leads to the process that made the offer.
+// Errors: kUnavailable (another network namespace, or the server is gone), kPeerLost (the link
+// ended first), kTimeout, kCorrupt, kIo.
+Result<SharedSegment> FetchSegment(const SegmentOffer& offer,
+                                   const UniqueFd& link,
+                                   Deadline deadline);
 
 }  // namespace lockstep::runtime

@@ -146,6 +146,10 @@ Status TcpCommunicator::RunToEnd(const CallContext& context, Exchange& exchange)
     if (failure_.is_set()) {
       return failure_.Get();
     }
+    const TimePoint now = SteadyNow();
+    if (context.deadline.HasPassed(now)) {  // also while bytes trickle in
+      return FindTrouble(context, exchange);
+    }
     if (has_moved) {
       if (spins && idle_since != TimePoint::max()) {
         spin_.Record(true);
@@ -153,7 +157,6 @@ Status TcpCommunicator::RunToEnd(const CallContext& context, Exchange& exchange)
       idle_since = TimePoint::max();
       continue;
     }
-    const TimePoint now = SteadyNow();
     if (idle_since == TimePoint::max()) {
       idle_since = now;
       spins = spin_.ShouldTry();

@@ -9,15 +9,12 @@
 #include <sys/uio.h>
 
 #include "common/base/check.h"
+#include "common/base/socket_wait.h"
 
 namespace lockstep::runtime {
 namespace {
 
 constexpr std::size_t kFarewellTextMax = 1000;
-
-bool WouldBlock(int error_number) {
-  return error_number == EAGAIN || error_number == EWOULDBLOCK || error_number == EINTR;
-}
 
 }  // namespace
 

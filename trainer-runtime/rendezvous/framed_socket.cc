@@ -5,12 +5,10 @@
 
 #include <sys/socket.h>
 
+#include "common/base/socket_wait.h"
+
 namespace lockstep::runtime {
 namespace {
-
-bool IsWouldBlock(int error_number) {
-  return error_number == EAGAIN || error_number == EWOULDBLOCK;
-}
 
 Error Lost(int error_number) {
   return Error(ErrorCode::kPeerLost, SystemError(error_number, "connection").message());
@@ -53,9 +51,9 @@ Result<bool> FramedSocket::Fill(std::size_t target) {
       incoming_.append(buffer.data(), static_cast<std::size_t>(got));
     } else if (got == 0) {
       return Error(ErrorCode::kPeerLost, "the connection was closed");
-    } else if (IsWouldBlock(errno)) {
+    } else if (WouldBlock(errno)) {
       return false;
-    } else if (errno != EINTR) {
+    } else {
       return Lost(errno);
     }
   }
@@ -78,9 +76,9 @@ Status FramedSocket::Flush() {
         ::send(fd_.get(), unsent_.data() + sent, unsent_.size() - sent, MSG_NOSIGNAL);
     if (now >= 0) {
       sent += static_cast<std::size_t>(now);
-    } else if (IsWouldBlock(errno)) {
+    } else if (WouldBlock(errno)) {
       break;
-    } else if (errno != EINTR) {
+    } else {
       return Lost(errno);
     }
   }

@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 
 #include "trainer-runtime/collectives/communicator.h"
+#include "trainer-runtime/session/state_source.h"
 
 namespace lockstep::runtime {
 namespace {
@@ -97,10 +98,13 @@ Gang MakeGang(int count, const TrainingSpec& spec, const GangParts& parts) {
 void RunMeeting(const Gang& gang, Epoch epoch) {
   const std::size_t count = gang.size();
   std::vector<std::vector<UniqueFd>> links = ConnectAll(count);
-  std::vector<MemberState> members;
-  for (const auto& rank : gang) {
-    members.push_back({rank->trainer->has_state(), rank->trainer->last_applied()});
+  std::vector<MemberFacts> members(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    members[i].rank = static_cast<int>(i);
+    members[i].has_state = gang[i]->trainer->has_state();
+    members[i].last_applied = gang[i]->trainer->last_applied();
   }
+  const std::optional<int> source = PickStateSource(members);
   std::vector<std::jthread> threads;
   for (std::size_t i = 0; i < count; ++i) {
     threads.emplace_back([&, i] {
@@ -116,7 +120,7 @@ void RunMeeting(const Gang& gang, Epoch epoch) {
       const auto element_count = static_cast<int64_t>(gang[i]->engine->Gradients().size());
       MultiWorkerMirrored strategy(&communicator, PlanBuckets(element_count, 16));
       gang[i]->verdict =
-          gang[i]->trainer->RunMeeting(members, &strategy, gang[i]->is_stop_requested);
+          gang[i]->trainer->RunMeeting(source, &strategy, gang[i]->is_stop_requested);
     });
   }
 }

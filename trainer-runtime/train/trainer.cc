@@ -51,19 +51,6 @@ BatchPlan PlanOf(const TrainingSpec& spec, const Dataset& train) {
 
 }  // namespace
 
-std::optional<int> PickStateSource(const std::vector<MemberState>& members) {
-  std::optional<int> source;
-  for (std::size_t rank = 0; rank < members.size(); ++rank) {
-    const MemberState& member = members[rank];
-    if (member.has_state &&
-        (!source.has_value() ||
-         member.last_applied > members[static_cast<std::size_t>(*source)].last_applied)) {
-      source = static_cast<int>(rank);
-    }
-  }
-  return source;
-}
-
 Result<Trainer> Trainer::Make(const TrainingSpec& spec, TrainerParts parts, TrainerHooks hooks) {
   LOCKSTEP_RETURN_IF_ERROR(CheckInputShape(*parts.train, spec.model.input_shape));
   if (StepsPerDataEpoch(PlanOf(spec, *parts.train)) == 0) {
@@ -92,11 +79,11 @@ SampleTotals Trainer::SampleTotalsNow() {
       loader_.ExpectedIds(state_.cursor.data_epoch, state_.cursor.batch_index));
 }
 
-Result<TrainerVerdict> Trainer::RunMeeting(const std::vector<MemberState>& members,
+Result<TrainerVerdict> Trainer::RunMeeting(std::optional<int> state_source,
                                            MultiWorkerMirrored* strategy,
                                            const std::atomic<bool>& stop_requested) {
   EnterPhase(TrainerPhase::kRestoring);
-  LOCKSTEP_RETURN_IF_ERROR(EstablishState(members, strategy));
+  LOCKSTEP_RETURN_IF_ERROR(EstablishState(state_source, strategy));
   if (hooks_.on_state_ready) {
     hooks_.on_state_ready();
   }
@@ -126,12 +113,10 @@ Result<TrainerVerdict> Trainer::RunMeeting(const std::vector<MemberState>& membe
 
 // Takes one state on all ranks: a survivor's, else the newest checkpoint's, else the seed's. The
 // state is sent in every case: equal bytes on all ranks are then a fact and not a belief.
-Status Trainer::EstablishState(const std::vector<MemberState>& members,
-                               MultiWorkerMirrored* strategy) {
-  const std::optional<int> survivor = PickStateSource(members);
-  const int source = survivor.value_or(0);
+Status Trainer::EstablishState(std::optional<int> state_source, MultiWorkerMirrored* strategy) {
+  const int source = state_source.value_or(0);
   const int rank = strategy->rank();
-  if (!survivor.has_value() && rank == source) {
+  if (!state_source.has_value() && rank == source) {
     LOCKSTEP_RETURN_IF_ERROR(RestoreFromCheckpoint());
     state_.is_established = true;
   }

@@ -63,16 +63,6 @@ struct TrainerParts {
   Logger* logger = nullptr;
 };
 
-// What a member of the meeting holds, by rank.
-struct MemberState {
-  bool has_state = false;
-  Step last_applied;
-};
-
-// The rank whose state all others take: the lowest of those that applied the most steps; empty when
-// nobody holds a state. Pure.
-std::optional<int> PickStateSource(const std::vector<MemberState>& members);
-
 enum class TrainerVerdict {
   kFinished,  // all steps done, evaluated, saved, and every rank knows
   kStopped,   // every rank was asked to stop: state saved, all stop here
@@ -98,11 +88,12 @@ class Trainer {
   // Samples used, lost and repeated, as though training ended now.
   SampleTotals SampleTotalsNow();
 
-  // Trains with the ranks of one meeting until the end, a stop or an error. `members` is what they
-  // hold, by rank; the first thing that happens is that all take one state. Every rank calls this.
+  // Trains with the ranks of one meeting until the end, a stop or an error. The first thing that
+  // happens is that all take one state: that of rank `state_source`; empty: nobody holds one. Every
+  // rank calls this.
   // Errors: those of Communicator. After kPeerLost, kAborted and kTimeout the state is whole and
   // RunMeeting may be called again with a new meeting; after others it must not.
-  Result<TrainerVerdict> RunMeeting(const std::vector<MemberState>& members,
+  Result<TrainerVerdict> RunMeeting(std::optional<int> state_source,
                                     MultiWorkerMirrored* strategy,
                                     const std::atomic<bool>& stop_requested);
 
@@ -113,7 +104,7 @@ class Trainer {
  private:
   Trainer(const TrainingSpec& spec, TrainerParts parts, TrainerHooks hooks);
 
-  Status EstablishState(const std::vector<MemberState>& members, MultiWorkerMirrored* strategy);
+  Status EstablishState(std::optional<int> state_source, MultiWorkerMirrored* strategy);
   Status RestoreFromCheckpoint();
   Status AdoptState(const std::string& mine, const std::string& shared, int source, int rank);
   Result<StepTotals> RunStep(MultiWorkerMirrored* strategy, bool is_stop_requested);

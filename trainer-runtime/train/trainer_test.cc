@@ -100,13 +100,6 @@ class CheckpointDirectory {
   SystemClock clock_;
 };
 
-TEST(PickStateSource, LowestRankOfThoseAhead) {
-  EXPECT_EQ(PickStateSource({{false, Step(0)}, {false, Step(0)}}), std::nullopt);
-  EXPECT_EQ(PickStateSource({{false, Step(0)}, {true, Step(0)}}), 1);
-  EXPECT_EQ(PickStateSource({{true, Step(4)}, {true, Step(5)}, {true, Step(5)}}), 1);
-  EXPECT_EQ(PickStateSource({{true, Step(5)}, {false, Step(9)}, {true, Step(5)}}), 0);
-}
-
 TEST(Trainer, OneRankLearnsAndUsesEverySampleOnce) {
   const Gang ranks = MakeRanks(1, MakeSpec(40));
   RunMeeting(ranks, Epoch(1));

@@ -1,0 +1,89 @@
+#include "operator/cli/earlier_run.h"
+
+#include <utility>
+#include <vector>
+
+#include "common/base/file.h"
+#include "common/json/json.h"
+#include "operator/api/encode.h"
+#include "operator/api/manifest.h"
+
+namespace lockstep::control {
+namespace {
+
+constexpr std::size_t kSummaryBytesMax = 64 * 1024 * 1024;  // choice: of a run with many restarts
+
+std::string TextOf(const Json& document, const char* key) {
+  return document.contains(key) && document[key].is_string() ? document[key].get<std::string>()
+                                                             : "";
+}
+
+std::optional<int64_t> CountOf(const Json& document, const char* key) {
+  return document.contains(key) && document[key].is_number_integer()
+             ? std::optional(document[key].get<int64_t>())
+             : std::nullopt;
+}
+
+// How it ended, where it came to an end: what is missing or strange is left empty.
+void ReadEnd(const std::string& run_directory, EarlierRun* earlier) {
+  const auto text = ReadFile(run_directory + "/summary.json", kSummaryBytesMax);
+  if (!text.ok()) {
+    return;
+  }
+  const auto summary = ParseJson(*text);
+  if (summary.ok() && summary->is_object()) {
+    earlier->outcome = TextOf(*summary, "outcome");
+    earlier->steps = CountOf(*summary, "steps").value_or(0);
+    earlier->steps_total = CountOf(*summary, "stepsTotal");
+  }
+}
+
+}  // namespace
+
+std::string JobRecordFile(const std::string& run_directory) {
+  return run_directory + "/job.json";
+}
+
+Status WriteJobRecord(const std::string& run_directory,
+                      const TrainingJob& job,
+                      const std::string& folder) {
+  Json record = Json::object();
+  record["folder"] = folder;
+  record["job"] = EncodeTrainingJob(job);
+  record["job"].erase("status");
+  return WriteFileAtomically(JobRecordFile(run_directory), DumpJsonPretty(record) + "\n");
+}
+
+Result<EarlierRun> ReadEarlierRun(const std::string& run_directory) {
+  const std::string file = JobRecordFile(run_directory);
+  auto text = ReadFile(file, 2 * kManifestBytesMax);
+  if (!text.ok()) {
+    return Error(ErrorCode::kNotFound,
+                 "no run in " + run_directory + ": " + text.error().message());
+  }
+  const auto record = ParseJson(*text);
+  if (!record.ok() || !record->is_object() || !record->contains("job") ||
+      TextOf(*record, "folder").empty()) {
+    return Error(ErrorCode::kCorrupt, file + " is not what a run writes");
+  }
+  EarlierRun earlier;
+  earlier.job_text = DumpJson((*record)["job"]);
+  earlier.folder = TextOf(*record, "folder");
+  ReadEnd(run_directory, &earlier);
+  return earlier;
+}
+
+std::string DescribeEarlierRun(const EarlierRun& earlier) {
+  std::string text = "an earlier run in this folder ";
+  if (earlier.outcome.empty()) {
+    return text + "did not come to its end; its checkpoints are used";
+  }
+  text += earlier.outcome;
+  if (earlier.steps_total) {
+    text += " after " + std::to_string(earlier.steps) + " of " +
+            std::to_string(*earlier.steps_total) + " steps";
+  }
+  return text + "; its checkpoints are used";
+}
+
+}  // namespace lockstep::control

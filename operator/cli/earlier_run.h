@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "common/base/result.h"
+#include "operator/api/training_job.h"
+
+namespace lockstep::control {
+
+// What a run directory tells of the run that was in it before.
+struct EarlierRun {
+  std::string job_text;  // the manifest it ran, changes included, as JSON
+  std::string folder;    // where that manifest's relative paths start
+  std::string outcome;   // "succeeded", "stopped", ...; empty: it did not come to its end
+  int64_t steps = 0;
+  std::optional<int64_t> steps_total;
+};
+
+// The file of a run directory that holds the job: "RUN/job.json".
+std::string JobRecordFile(const std::string& run_directory);
+
+// Notes the job of a run, for whoever goes on with it. Errors: those of writing a file.
+Status WriteJobRecord(const std::string& run_directory,
+                      const TrainingJob& job,
+                      const std::string& folder);
+
+// Reads what an earlier run left. Errors: kNotFound (no run was there), kCorrupt.
+Result<EarlierRun> ReadEarlierRun(const std::string& run_directory);
+
+// "an earlier run in this folder stopped after 20 of 120 steps; its checkpoints are used".
+std::string DescribeEarlierRun(const EarlierRun& earlier);
+
+}  // namespace lockstep::control

@@ -1,0 +1,74 @@
+#include "operator/cli/earlier_run.h"
+
+#include <filesystem>
+#include <fstream>
+#include <stdlib.h>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "operator/api/manifest.h"
+
+namespace lockstep::control {
+namespace {
+
+using ::testing::HasSubstr;
+
+class EarlierRunTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = ::testing::TempDir() + "earlier-XXXXXX";
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+  }
+
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  TrainingJob Job() {
+    return ReadManifest(
+               "apiVersion: lockstep.dev/v1\nkind: TrainingJob\nmetadata: {name: tested}\n"
+               "spec:\n  roles:\n  - name: worker\n    replicas: 2\n"
+               "    template: {spec: {containers: [{name: trainer, command: [a]}]}}\n",
+               "job.yaml")
+        .jobs.at(0);
+  }
+
+  std::string folder_;
+};
+
+TEST_F(EarlierRunTest, JobIsReadBackAsItWasWritten) {
+  ASSERT_TRUE(WriteJobRecord(folder_, Job(), "/data").ok());
+  const auto earlier = ReadEarlierRun(folder_);
+  ASSERT_TRUE(earlier.ok()) << earlier.error().ToString();
+  EXPECT_EQ(earlier->folder, "/data");
+  const Manifest manifest = ReadManifest(earlier->job_text, "job.json");
+  ASSERT_TRUE(manifest.ok()) << FormatProblems(manifest);
+  EXPECT_EQ(manifest.jobs[0], Job());
+}
+
+TEST_F(EarlierRunTest, EndIsTold) {
+  ASSERT_TRUE(WriteJobRecord(folder_, Job(), "/data").ok());
+  EXPECT_EQ(DescribeEarlierRun(ReadEarlierRun(folder_).value()),
+            "an earlier run in this folder did not come to its end; its checkpoints are used");
+  std::ofstream(folder_ + "/summary.json")
+      << R"({"outcome": "stopped", "reason": "", "steps": 20, "stepsTotal": 120})";
+  EXPECT_EQ(
+      DescribeEarlierRun(ReadEarlierRun(folder_).value()),
+      "an earlier run in this folder stopped after 20 of 120 steps; its checkpoints are used");
+}
+
+TEST_F(EarlierRunTest, FolderWithoutARunIsTold) {
+  const auto earlier = ReadEarlierRun(folder_);
+  ASSERT_FALSE(earlier.ok());
+  EXPECT_EQ(earlier.error().code(), ErrorCode::kNotFound);
+  EXPECT_THAT(earlier.error().message(), HasSubstr("no run in " + folder_));
+}
+
+TEST_F(EarlierRunTest, StrangeRecordIsCorrupt) {
+  std::ofstream(JobRecordFile(folder_)) << "[]";
+  EXPECT_EQ(ReadEarlierRun(folder_).error().code(), ErrorCode::kCorrupt);
+}
+
+}  // namespace
+}  // namespace lockstep::control

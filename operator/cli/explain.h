@@ -1,0 +1,17 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "common/base/result.h"
+#include "operator/cli/job_schema.h"
+
+namespace lockstep::control {
+
+// What the schema says of a field, in the manner of `kubectl explain`: type, allowed values,
+// default, description and the fields below it. `field` is a path of fields, elements of lists may
+// be left out, `spec.` and a leading "trainingjob." too; empty: the whole job.
+// Errors: kInvalidArgument (no path), kNotFound (no such field; the nearest names are told).
+Result<std::string> ExplainField(std::string_view field, const JobSchema& schema);
+
+}  // namespace lockstep::control

@@ -1,0 +1,20 @@
+#include <cstdio>
+#include <string>
+
+#include "operator/cli/commands.h"
+#include "operator/cli/explain.h"
+#include "operator/cli/summary.h"
+
+namespace lockstep::control {
+
+int RunExplain(const ExplainArguments& arguments) {
+  const auto text = ExplainField(arguments.field, JobSchema());
+  if (!text.ok()) {
+    std::fprintf(stderr, "lockstep: %s\n", text.error().ToString().c_str());
+    return kCliUsage;
+  }
+  std::fputs(text->c_str(), stdout);
+  return kCliSucceeded;
+}
+
+}  // namespace lockstep::control

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/result.h"
+#include "common/json/json.h"
+#include "operator/cli/field_path.h"
+
+namespace lockstep::control {
+
+// The schema of TrainingJob as the API server has it: the CustomResourceDefinition of crds/,
+// compiled in.
+class JobSchema {
+ public:
+  // Reads the compiled-in definition, which takes some milliseconds.
+  JobSchema();
+
+  // The schema of the whole object.
+  const Json& root() const { return root_; }
+
+  // The schema of one field. A path may name elements or leave them out (spec.roles.replicas), and
+  // `spec.` in front may be left out, too; `path` becomes the whole one, without elements.
+  // Errors: kNotFound, with the nearest names and all fields of the deepest object that is there.
+  Result<const Json*> Find(FieldPath* path) const;
+
+  // Paths of all fields of that name, and of those with the name nearest to it.
+  std::vector<std::string> FieldsLike(std::string_view name) const;
+
+ private:
+  Error Unknown(const FieldPath& found, const Json& deepest, const std::string& name) const;
+
+  Json root_;
+};
+
+// What a schema says of values, in words: "integer", "[]object", "integer or []integer".
+std::string SchemaTypeText(const Json& schema);
+
+// Whether what stands inside is not described but handed on as it is.
+bool IsOpaqueSchema(const Json& schema);
+
+// The definition as crds/ has it.
+std::string_view JobDefinitionText();
+
+}  // namespace lockstep::control

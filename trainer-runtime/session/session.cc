@@ -1,0 +1,80 @@
+#include "trainer-runtime/session/session.h"
+
+#include <string>
+#include <utility>
+
+#include "trainer-runtime/session/state_source.h"
+
+namespace lockstep::runtime {
+
+Session::Session(SessionOptions options)
+    : options_(std::move(options)),
+      rank_(options_.mesh.identity.rank),
+      world_size_(options_.mesh.identity.world_size),
+      at_least_(options_.mesh.initial_epoch),
+      on_stop_(options_.stop, [this] { abort_switch_.Stop(); }) {}
+
+Result<std::unique_ptr<Session>> Session::Start(SessionOptions options) {
+  std::unique_ptr<Session> session(new Session(std::move(options)));
+  MeshOptions mesh = std::move(session->options_.mesh);
+  mesh.on_peer_lost = [session = session.get(),
+                       tell = std::move(mesh.on_peer_lost)](const PeerLoss& loss) {
+    if (tell) {
+      tell(loss);
+    }
+    session->abort_switch_.Trip(
+        loss.epoch,
+        Error(ErrorCode::kPeerLost,
+              "rank " + std::to_string(loss.rank) + " is lost: " + LossReasonName(loss.reason)));
+  };
+  LOCKSTEP_ASSIGN_OR_RETURN(session->mesh_, Mesh::Start(std::move(mesh)));
+  return session;
+}
+
+Result<Meeting> Session::Meet(bool has_state, Step last_applied) {
+  Leave();
+  LOCKSTEP_ASSIGN_OR_RETURN(Meeting meeting,
+                            mesh_->Meet(SelfFacts{has_state, last_applied, options_.plan_hash},
+                                        at_least_,
+                                        Deadline::After(SteadyNow(), options_.meeting_timeout),
+                                        options_.stop));
+  at_least_ = meeting.epoch.Next();
+  return meeting;
+}
+
+Result<JoinedMeeting> Session::Join(Meeting meeting) {
+  CommunicatorOptions options;
+  options.rank = rank_;
+  options.world_size = world_size_;
+  options.epoch = meeting.epoch;
+  options.plan_hash = options_.plan_hash;
+  options.links = std::move(meeting.data_links);
+  for (const MemberFacts& member : meeting.members) {
+    options.host_ids.push_back(member.host_id);
+  }
+  LOCKSTEP_RETURN_IF_ERROR(abort_switch_.ArmLinks(options.links, meeting.epoch));
+  Result<std::unique_ptr<Communicator>> joined =
+      MakeCommunicator(std::move(options), Deadline::After(SteadyNow(), options_.meeting_timeout));
+  if (!joined.ok()) {
+    abort_switch_.Disarm();
+    // The links may have ended because we ended them.
+    return abort_switch_.Reason(meeting.epoch).value_or(joined.error());
+  }
+  communicator_ = std::move(joined).value();
+  abort_switch_.ArmCommunicator(communicator_.get(), meeting.epoch);
+  return JoinedMeeting{meeting.epoch, PickStateSource(meeting.members), communicator_.get()};
+}
+
+void Session::Leave() {
+  abort_switch_.Disarm();
+  communicator_.reset();
+}
+
+bool Session::MayMeetAgain(const Error& error) const {
+  const ErrorCode code = error.code();
+  return !options_.stop.stop_requested() &&
+         (code == ErrorCode::kPeerLost || code == ErrorCode::kAborted ||
+          code == ErrorCode::kTimeout);
+}
+
+}  // namespace lockstep::runtime

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stop_token>
+
+#include "common/base/result.h"
+#include "common/base/strong_id.h"
+#include "trainer-runtime/collectives/communicator.h"
+#include "trainer-runtime/rendezvous/mesh.h"
+#include "trainer-runtime/session/abort_switch.h"
+#include "trainer-runtime/session/session_options.h"
+
+namespace lockstep::runtime {
+
+// A meeting whose ranks are joined for collective operations.
+struct JoinedMeeting {
+  Epoch epoch;
+  std::optional<int> state_source;       // whose state all take; empty: nobody holds one
+  Communicator* communicator = nullptr;  // the session's; good until it meets again or ends
+};
+
+// One process's part in the meetings of a job, from its mesh to the communicator of the newest
+// meeting: what everything that reduces over the ranks of a job stands on, whatever it trains with.
+//
+// Meet, Join, work with the communicator; after an error that MayMeetAgain, Meet again. A loss that
+// the mesh reports ends joining and the collective in progress at once.
+// Thread: one calls Meet and Join; the others from any.
+class Session {
+ public:
+  // Starts the mesh. `options.mesh.on_peer_lost` is called before work in progress is ended.
+  // Errors: those of Mesh::Start.
+  static Result<std::unique_ptr<Session>> Start(SessionOptions options);
+
+  // Waits until all ranks meet, at a newer epoch than the last time. The communicator of the last
+  // meeting is gone from here on. Errors: those of Mesh::Meet.
+  Result<Meeting> Meet(bool has_state, Step last_applied);
+
+  // Joins the ranks of `meeting`: collective. Ends within a second of a loss or of a request to
+  // stop. Errors: those of MakeCommunicator; kAborted (stop requested).
+  Result<JoinedMeeting> Join(Meeting meeting);
+
+  // Ends the newest meeting for this rank: its communicator is gone.
+  void Leave();
+
+  // Whether `error`, of Join or of work with its communicator, is a loss that others make good: a
+  // process that was asked to stop does not wait for that.
+  bool MayMeetAgain(const Error& error) const;
+
+  // The operator's word, as for Mesh::NoteGone.
+  void NoteGone(int rank, Incarnation replacement, Epoch epoch) {
+    mesh_->NoteGone(rank, replacement, epoch);
+  }
+
+  // Lives as long as the session.
+  const Mesh& mesh() const { return *mesh_; }
+
+ private:
+  explicit Session(SessionOptions options);
+
+  SessionOptions options_;  // without the mesh's: they are given away
+  int rank_;
+  int world_size_;
+  Epoch at_least_;  // of the next meeting
+  std::unique_ptr<Communicator> communicator_;
+  AbortSwitch abort_switch_;
+  std::stop_callback<std::function<void()>> on_stop_;
+  std::unique_ptr<Mesh> mesh_;  // last: its thread trips the switch
+};
+
+}  // namespace lockstep::runtime
