@@ -37,8 +37,8 @@ class ClusterEventsTest(JobCase):
         self.assertEqual(before, after)
 
     def test_a_foreign_pod_takes_the_planned_room(self):
-        """It is bound while the plan is being written, which only a proxy can arrange. It stays until
-        the gang has been taken back."""
+        """It is bound while the plan is being written, which only a proxy can arrange. It stays
+        until the gang has been taken back."""
         self.operator.stop()
         proxy = Proxy(self.plane, "operator")
         self.addCleanup(proxy.close)
