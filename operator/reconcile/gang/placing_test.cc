@@ -189,7 +189,7 @@ TEST(Placing, TimeInTheQueueIsNotTimeOfRunning) {
   world.Advance(seconds(99));
   EXPECT_EQ(TrueConditions(world.Step().status), "Created Scheduled Running");
   world.Advance(seconds(1));
-  EXPECT_EQ(TrueConditions(world.Step().status), "Created Failed");
+  EXPECT_EQ(TrueConditions(world.Step().status), "Created Scheduled Failed");
 }
 
 TEST(Placing, PauseBeforeARestartKeepsTheJobsPlace) {
