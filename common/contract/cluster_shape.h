@@ -8,17 +8,17 @@
 
 namespace lockstep {
 
-// LOCKSTEP_CLUSTER: who is in a large job, in a line. Addresses follow from names and numbers, so
-// a pod need not carry all of them: TF_CONFIG of 1000 ranks has 50 KB, in each of 1000 pods. The
-// runtime makes it from this; pods that it does not start get it in full.
+// LOCKSTEP_CLUSTER: who is in a job of several pods, in a line. Addresses follow from names and
+// numbers, so a pod need not carry all of them: TF_CONFIG of 1000 ranks has 50 KB, in each of 1000
+// pods. The runtime makes it from this; pods that it does not start get it in full.
 //
 //   {"roles":{"worker":{"replicas":500,"processes":2}},"domain":"cluster.local"}
 
 // Above this a supervised pod is told the shape in place of TF_CONFIG. Choice: what people still
-// read, and an API server stores without notice.
-inline constexpr int kInlineTfConfigBytes = 4096;
+// read, and a pod of a cluster stays below 5 KB with it.
+inline constexpr std::size_t kInlineTfConfigBytes = 1024;
 
-// About how long TF_CONFIG of one process is.
+// How long TF_CONFIG of one process is, or a little less than a tenth more.
 std::size_t EstimateTfConfigBytes(const JobTopology& topology);
 
 // Precondition (checked): pods are found by DNS.

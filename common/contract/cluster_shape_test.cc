@@ -55,6 +55,30 @@ TEST(ClusterShape, PodsOfALargeJobKnowAsMuchAsThoseThatAreToldAll) {
   }
 }
 
+// TF_CONFIG of so many cannot be a variable at all: 4096 addresses are more than Linux passes on.
+TEST(ClusterShape, ProcessesOfTheLargestJobAreToldWhoIsInIt) {
+  const JobTopology topology = {
+      "large", "team", {{Role::kWorker, kReplicasMax, 1}}, DnsAddressing{"cluster.local"}};
+  const PodIdentity identity{{Role::kWorker, kReplicasMax - 1}, {}, Epoch(1), "uid"};
+  const auto born = MakeWorkerEnvironment(topology, identity, TfConfigForm::kShapeWhenLong);
+  ASSERT_TRUE(born.ok()) << born.error().ToString();
+  const auto pod = ParseEnvironment(RenderEnvironment(*born).value());
+  ASSERT_TRUE(pod.ok()) << pod.error().ToString();
+
+  const auto process = RenderEnvironmentForProcess(*pod, 0);
+  ASSERT_TRUE(process.ok()) << process.error().ToString();
+  EXPECT_EQ(process->at("RANK"), "4095");
+  EXPECT_EQ(process->at("WORLD_SIZE"), "4096");
+  EXPECT_EQ(process->at("MASTER_ADDR"), "large-worker-0.large.team.svc.cluster.local");
+  const auto decoded = ParseEnvironment(*process);
+  ASSERT_TRUE(decoded.ok()) << decoded.error().ToString();
+  const auto addresses = RankAddresses(decoded->tf_config).value();
+  ASSERT_EQ(addresses.size(), 4096U);
+  EXPECT_EQ(FormatHostPort(addresses.back()),
+            "large-worker-4095.large.team.svc.cluster.local:2222");
+  EXPECT_EQ(TaskNumber(decoded->tf_config), 4095);
+}
+
 TEST(ClusterShape, SmallJobsAndThoseOfOneMachineAreToldAll) {
   JobTopology topology = LargeJob();
   const PodIdentity identity{{Role::kWorker, 0}, {}, Epoch(1), "uid"};

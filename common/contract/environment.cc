@@ -67,6 +67,12 @@ void RenderForTorch(const WorkerEnvironment& environment,
   if (!environment.master.host.empty()) {
     SetNumber(env::kTorchMasterPort, environment.master.port, variables);
   }
+  // As torchrun sets them: a group is the processes of one pod, the run keeps its id over restarts,
+  // and all processes count the same restarts, those of the whole gang.
+  SetNumber(env::kTorchNodeRank, *environment.rank / environment.processes, variables);
+  SetNumber(env::kTorchGroupRank, *environment.rank / environment.processes, variables);
+  SetUnlessEmpty(env::kTorchRunId, environment.job_uid, variables);
+  SetNumber(env::kTorchRestartCount, environment.attempt.value(), variables);
 }
 
 // Horovod counts a third way: "cross" numbers the pods among processes of one local rank.
@@ -85,7 +91,7 @@ void RenderForHorovod(const WorkerEnvironment& environment,
   SetUnlessEmpty(env::kHorovodGlooInterface, environment.network, variables);
   SetUnlessEmpty(env::kHorovodRendezvousAddress, environment.master.host, variables);
   if (!environment.master.host.empty()) {
-    SetNumber(env::kHorovodRendezvousPort, kHorovodPort, variables);
+    SetNumber(env::kHorovodRendezvousPort, environment.horovod_port, variables);
   }
 }
 
@@ -210,6 +216,7 @@ void ReadRanks(VariableReader* reader, WorkerEnvironment* environment, std::vect
   environment->master.host = reader->Text(env::kTorchMasterAddress);
   if (!environment->master.host.empty()) {
     environment->master.port = reader->Int(env::kTorchMasterPort, 1, 65535, kMasterPort);
+    environment->horovod_port = reader->Int(env::kHorovodRendezvousPort, 1, 65535, kHorovodPort);
   }
   environment->network = reader->Text(env::kHorovodGlooInterface);
 }
@@ -233,16 +240,28 @@ void ReadSettings(VariableReader* reader, WorkerEnvironment* environment) {
       reader->Number(env::kSilentAfterMs, 1, kSecondsMax * 1000, kDefaultSilentAfter.count()));
 }
 
-// Beyond what Linux passes on a program could not be told either: that is said before it starts.
 bool WantsShape(const JobTopology& topology) {
-  const std::size_t bytes = EstimateTfConfigBytes(topology);
   return std::holds_alternative<DnsAddressing>(topology.addressing) &&
-         bytes > kInlineTfConfigBytes && bytes < kTfConfigBytesMax;
+         EstimateTfConfigBytes(topology) > kInlineTfConfigBytes;
+}
+
+// TF_CONFIG of one process; kTfConfigTooLong where it cannot be passed on and LOCKSTEP_CLUSTER says
+// the same.
+Result<std::string> RenderTfConfig(const WorkerEnvironment& environment, int local_rank) {
+  const bool is_other_process =
+      local_rank > 0 && environment.rank.has_value() && !environment.tf_config.is_local();
+  Result<std::string> text = EncodeTfConfig(
+      is_other_process ? TfConfigOfRank(environment.tf_config, *environment.rank + local_rank)
+                       : environment.tf_config);
+  const bool is_too_long = !text.ok() && text.error().code() == ErrorCode::kResourceExhausted;
+  return is_too_long && !environment.cluster.empty() ? std::string(kTfConfigTooLong)
+                                                     : std::move(text);
 }
 
 // TF_CONFIG as it stands, or as it follows from the job's shape.
 Result<TfConfig> ReadTfConfig(const std::string& text, const WorkerEnvironment& environment) {
-  if (!text.empty() || environment.cluster.empty()) {
+  const bool has_own = !text.empty() && text != kTfConfigTooLong;
+  if (has_own || environment.cluster.empty()) {
     return ParseTfConfig(text);
   }
   LOCKSTEP_ASSIGN_OR_RETURN(
@@ -275,6 +294,10 @@ Status CheckAgainstTfConfig(const WorkerEnvironment& environment) {
     return Contradiction(env::kTfConfig,
                          "task " + TaskName(*config.task),
                          "LOCKSTEP_ROLE = " + std::string(RoleName(environment.task.role)));
+  }
+  if (config.is_sparse && environment.processes > 1) {
+    return Contradiction(
+        env::kTfConfig, "a sparse document", std::string(env::kProcesses) + " = 1");
   }
   if (config.is_sparse) {
     return OkStatus();
@@ -319,6 +342,7 @@ Result<WorkerEnvironment> MakeWorkerEnvironment(const JobTopology& topology,
   environment.world_size = WorldSize(topology);
   environment.processes = ProcessesOf(topology, identity.task.role);
   environment.host = HostOf(topology, identity.task);
+  environment.status_port = StatusPortOf(topology.addressing);
   const bool is_loopback = std::holds_alternative<LoopbackAddressing>(topology.addressing);
   if (is_loopback) {
     // All pods share the machine's ports, so each binds its own address only.
@@ -326,6 +350,7 @@ Result<WorkerEnvironment> MakeWorkerEnvironment(const JobTopology& topology,
   }
   if (environment.rank.has_value()) {
     environment.master = MasterAddress(topology);
+    environment.horovod_port = HorovodAddress(topology).port;
     environment.network = is_loopback ? "lo" : "eth0";  // the name container runtimes give
   }
   return environment;
@@ -342,13 +367,7 @@ Result<EnvironmentMap> RenderEnvironmentForProcess(const WorkerEnvironment& envi
                      std::to_string(environment.processes) + " processes");
   EnvironmentMap variables;
   RenderOwn(environment, &variables);
-  const bool is_other_process =
-      local_rank > 0 && environment.rank.has_value() && !environment.tf_config.is_local();
-  LOCKSTEP_ASSIGN_OR_RETURN(
-      const std::string tf_config,
-      EncodeTfConfig(is_other_process
-                         ? TfConfigOfRank(environment.tf_config, *environment.rank + local_rank)
-                         : environment.tf_config));
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::string tf_config, RenderTfConfig(environment, local_rank));
   SetUnlessEmpty(env::kTfConfig, tf_config, &variables);
   if (environment.rank.has_value()) {
     RenderForTorch(environment, local_rank, &variables);

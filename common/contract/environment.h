@@ -49,6 +49,12 @@ inline constexpr const char* kTorchLocalWorldSize = "LOCAL_WORLD_SIZE";
 inline constexpr const char* kTorchMasterAddress = "MASTER_ADDR";
 inline constexpr const char* kTorchMasterPort = "MASTER_PORT";
 
+// torch's own launcher counts so; Lightning goes by them where a job has several pods.
+inline constexpr const char* kTorchNodeRank = "NODE_RANK";
+inline constexpr const char* kTorchGroupRank = "GROUP_RANK";
+inline constexpr const char* kTorchRunId = "TORCHELASTIC_RUN_ID";
+inline constexpr const char* kTorchRestartCount = "TORCHELASTIC_RESTART_COUNT";
+
 inline constexpr const char* kHorovodRank = "HOROVOD_RANK";
 inline constexpr const char* kHorovodSize = "HOROVOD_SIZE";
 inline constexpr const char* kHorovodLocalRank = "HOROVOD_LOCAL_RANK";
@@ -106,6 +112,7 @@ struct WorkerEnvironment {
   std::string cluster;  // the shape that tf_config follows from; empty: it stands for itself
   HostPort master;      // MASTER_ADDR and MASTER_PORT; empty for ps and evaluator
   std::string network;  // the interface for Horovod's traffic, "lo" or "eth0"; empty likewise
+  int horovod_port = kHorovodPort;  // of its rendezvous, at the master's host
 
   friend bool operator==(const WorkerEnvironment&, const WorkerEnvironment&) = default;
 };
@@ -132,7 +139,8 @@ Result<WorkerEnvironment> MakeWorkerEnvironment(const JobTopology& topology,
 
 // All variables of the pod, as seen by its first process. Variables that do not apply (RANK of an
 // evaluator, TF_CONFIG of a lone worker, empty fields) are left out. Errors: kResourceExhausted (a
-// variable longer than Linux passes on).
+// variable longer than Linux passes on; TF_CONFIG is then kTfConfigTooLong where the job's shape is
+// there to be read instead).
 Result<EnvironmentMap> RenderEnvironment(const WorkerEnvironment& environment);
 
 // The same as seen by process `local_rank` of the pod: TF_CONFIG's task, RANK, LOCAL_RANK and

@@ -69,6 +69,10 @@ TEST(Environment, HoldsEveryVariableOfTheContract) {
       {"LOCAL_WORLD_SIZE", "2"},
       {"MASTER_ADDR", "127.4.5.1"},
       {"MASTER_PORT", "29500"},
+      {"NODE_RANK", "1"},
+      {"GROUP_RANK", "1"},
+      {"TORCHELASTIC_RUN_ID", "uid-1"},
+      {"TORCHELASTIC_RESTART_COUNT", "1"},
       {"HOROVOD_RANK", "3"},
       {"HOROVOD_SIZE", "4"},
       {"HOROVOD_LOCAL_RANK", "1"},
@@ -204,6 +208,29 @@ TEST(EnvironmentParse, NamesEachMissingVariable) {
     ASSERT_FALSE(read.ok()) << name;
     EXPECT_THAT(read.error().ToString(), HasSubstr(std::string(name) + ": missing, expected"));
   }
+}
+
+// The other processes of the pod could not be listed, nor could they list this one.
+TEST(EnvironmentParse, SparseTfConfigIsOfOneProcessOnly) {
+  EnvironmentMap variables = RenderEnvironment(Sample(TwoByTwo(), {Role::kWorker, 1})).value();
+  variables["TF_CONFIG"] =
+      R"({"cluster":{"worker":{"2":"127.4.5.2:2222"}},"task":{"type":"worker","index":2}})";
+  const Result<WorkerEnvironment> read = ParseEnvironment(variables);
+  ASSERT_FALSE(read.ok());
+  EXPECT_THAT(read.error().ToString(),
+              HasSubstr("TF_CONFIG: a sparse document found, expected LOCKSTEP_PROCESSES = 1"));
+}
+
+// torch and Lightning number the pods that train, whatever their roles are.
+TEST(Environment, TorchCountsPodsAndRestartsAsItsOwnLauncherDoes) {
+  const JobTopology topology = {
+      "m", "n", {{Role::kChief, 1, 2}, {Role::kWorker, 2, 2}}, DnsAddressing{}};
+  const EnvironmentMap variables =
+      RenderEnvironmentForProcess(Sample(topology, {Role::kWorker, 1}), 1).value();
+  EXPECT_EQ(variables.at("NODE_RANK"), "2");
+  EXPECT_EQ(variables.at("GROUP_RANK"), "2");
+  EXPECT_EQ(variables.at("TORCHELASTIC_RUN_ID"), "uid-1");
+  EXPECT_EQ(variables.at("TORCHELASTIC_RESTART_COUNT"), "1");
 }
 
 struct BadVariable {

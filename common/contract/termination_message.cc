@@ -26,6 +26,9 @@ std::string Encode(const TerminationMessage& message, const std::string& reason)
   if (message.culprit_rank.has_value()) {
     json["culpritRank"] = *message.culprit_rank;
   }
+  if (message.tail.has_value()) {
+    json["tail"] = *message.tail;
+  }
   if (message.samples.has_value()) {
     json["samples"] = EncodeSampleCounts(*message.samples);
   }
@@ -38,6 +41,13 @@ std::string Encode(const TerminationMessage& message, const std::string& reason)
   return DumpJson(json);
 }
 
+// Nothing of one line, whole lines of several.
+std::optional<std::string> WithoutFirstHalf(const std::string& text) {
+  const std::size_t newline = text.find('\n', text.size() / 2);
+  const bool is_last = newline == std::string::npos || newline + 1 >= text.size();
+  return is_last ? std::nullopt : std::optional(text.substr(newline + 1));
+}
+
 std::optional<Step> ReadStep(ObjectReader* reader, std::string_view key) {
   const std::optional<int64_t> step = reader->Int(key, 0);
   return step.has_value() ? std::optional(Step(*step)) : std::nullopt;
@@ -45,7 +55,12 @@ std::optional<Step> ReadStep(ObjectReader* reader, std::string_view key) {
 
 }  // namespace
 
-std::string EncodeTerminationMessage(const TerminationMessage& message) {
+std::string EncodeTerminationMessage(const TerminationMessage& given) {
+  TerminationMessage message = given;
+  while (message.tail.has_value() &&
+         Encode(message, message.reason).size() > kTerminationMessageBytesMax) {
+    message.tail = WithoutFirstHalf(*message.tail);
+  }
   std::size_t reason_bytes = kTerminationMessageBytesMax;
   std::string text = Encode(message, CutText(message.reason, reason_bytes));
   // JSON may write a byte as up to six ("\u0001"), so the size is known only after encoding. Each
@@ -83,6 +98,7 @@ Result<TerminationMessage> DecodeTerminationMessage(std::string_view text) {
   if (const auto rank = reader.Int("culpritRank", 0, std::numeric_limits<int>::max())) {
     message.culprit_rank = static_cast<int>(*rank);
   }
+  message.tail = reader.String("tail");
   if (const Json* samples = reader.Find("samples")) {
     message.samples = DecodeSampleCounts(*samples, "samples", &errors);
   }

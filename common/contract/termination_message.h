@@ -27,12 +27,15 @@ struct TerminationMessage {
   // The mean over the last data epoch, up to the last step; absent when nothing was trained and
   // when not a finite number.
   std::optional<double> training_loss;
+  // The last lines of a command that failed.
+  std::optional<std::string> tail = std::nullopt;
 
   friend bool operator==(const TerminationMessage&, const TerminationMessage&) = default;
 };
 
-// One line of JSON of at most kTerminationMessageBytesMax bytes; a longer reason is cut between
-// characters and ends in "...". Invalid UTF-8 is replaced.
+// One line of JSON of at most kTerminationMessageBytesMax bytes; what is too long gives
+// way: of the tail its beginning, then the reason's end, which becomes "...". Invalid UTF-8 is
+// replaced.
 std::string EncodeTerminationMessage(const TerminationMessage& message);
 
 // Strict: unknown fields and wrong types are errors. Programs of others write what they like here,

@@ -287,7 +287,7 @@ std::vector<Error> CheckTopology(const JobTopology& topology) {
   CheckRoles(topology, &errors);
   CheckDnsLengths(topology, &errors);
   CheckLoopback(topology, &errors);
-  CheckRange("masterPort", topology.master_port, 1, kPortMax, &errors);
+  CheckRange("masterPort", topology.master_port.value_or(kMasterPort), 1, kPortMax, &errors);
   return errors;
 }
 
@@ -413,24 +413,78 @@ std::string HostOf(const JobTopology& topology, const TaskId& task) {
          std::to_string(PositionOf(topology, task) + 1);
 }
 
-HostPort MeshAddress(const JobTopology& topology, const RankPlace& place) {
-  if (place.local_rank > 0) {
-    return {HostOf(topology, place.task), kProcessPortBase + place.local_rank};
+namespace {
+
+// A run's ports on one machine, from port_base on: the job's three, then one for each process in
+// the order of pods.
+constexpr int kLoopbackMasterOffset = 0;
+constexpr int kLoopbackStatusOffset = 1;
+constexpr int kLoopbackHorovodOffset = 2;
+constexpr int kLoopbackProcessOffset = 3;
+
+// The first of the run's own ports; null where the ports are those of a cluster's pods.
+std::optional<int> OwnPortBase(const Addressing& addressing) {
+  const auto* const loopback = std::get_if<LoopbackAddressing>(&addressing);
+  return loopback == nullptr || loopback->port_base == 0 ? std::nullopt
+                                                         : std::optional(loopback->port_base);
+}
+
+// The process's place among all processes of the job, pod by pod.
+int ProcessPositionOf(const JobTopology& topology, const RankPlace& place) {
+  int position = place.local_rank;
+  for (const Role role : kRoles) {
+    const int processes = ProcessesOf(topology, role);
+    if (role == place.task.role) {
+      return position + place.task.index * processes;
+    }
+    position += ReplicasOf(topology, role) * processes;
   }
-  const auto* loopback = std::get_if<LoopbackAddressing>(&topology.addressing);
-  const bool has_own_port = loopback != nullptr && loopback->mesh_port_base > 0;
-  return {HostOf(topology, place.task),
-          has_own_port ? loopback->mesh_port_base + PositionOf(topology, place.task) : kMeshPort};
+  return position;
+}
+
+const TaskId& FirstRankTask(const std::optional<RankPlace>& first) {
+  LOCKSTEP_CHECK(first.has_value(), "a job without ranks has no master");
+  return first->task;
+}
+
+}  // namespace
+
+HostPort MeshAddress(const JobTopology& topology, const RankPlace& place) {
+  const std::string host = HostOf(topology, place.task);
+  if (const std::optional<int> base = OwnPortBase(topology.addressing)) {
+    return {host, *base + kLoopbackProcessOffset + ProcessPositionOf(topology, place)};
+  }
+  return {host, place.local_rank > 0 ? kProcessPortBase + place.local_rank : kMeshPort};
 }
 
 HostPort StatusAddress(const JobTopology& topology, const TaskId& task) {
-  return {HostOf(topology, task), kStatusPort};
+  return {HostOf(topology, task), StatusPortOf(topology.addressing)};
 }
 
 HostPort MasterAddress(const JobTopology& topology) {
-  const std::optional<RankPlace> first = PlaceOfRank(topology, 0);
-  LOCKSTEP_CHECK(first.has_value(), "a job without ranks has no master");
-  return {HostOf(topology, first->task), topology.master_port};
+  const std::optional<int> base = OwnPortBase(topology.addressing);
+  const int otherwise = base.has_value() ? *base + kLoopbackMasterOffset : kMasterPort;
+  return {HostOf(topology, FirstRankTask(PlaceOfRank(topology, 0))),
+          topology.master_port.value_or(otherwise)};
+}
+
+HostPort HorovodAddress(const JobTopology& topology) {
+  const std::optional<int> base = OwnPortBase(topology.addressing);
+  return {HostOf(topology, FirstRankTask(PlaceOfRank(topology, 0))),
+          base.has_value() ? *base + kLoopbackHorovodOffset : kHorovodPort};
+}
+
+int StatusPortOf(const Addressing& addressing) {
+  const std::optional<int> base = OwnPortBase(addressing);
+  return base.has_value() ? *base + kLoopbackStatusOffset : kStatusPort;
+}
+
+int LoopbackPortCount(const JobTopology& topology) {
+  int count = kLoopbackProcessOffset;
+  for (const RoleTopology& role : topology.roles) {
+    count += role.replicas * role.processes;
+  }
+  return count;
 }
 
 }  // namespace lockstep

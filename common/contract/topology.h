@@ -37,7 +37,7 @@ std::string FormatHostPort(const HostPort& address);
 // Errors: kInvalidArgument (no port, port outside 1-65535, empty host, character that no host has).
 Result<HostPort> ParseHostPort(std::string_view text);
 
-// Ports inside a pod. Each pod has its own address, so they are equal in all pods.
+// Ports inside a pod of a cluster. Each pod has its own address, so they are equal in all pods.
 inline constexpr int kMeshPort = 2222;     // mesh and TF_CONFIG; TensorFlow's own convention
 inline constexpr int kStatusPort = 2223;   // /status, /metrics, /healthz, /control
 inline constexpr int kHorovodPort = 2224;  // Horovod's HTTP rendezvous, served at rank 0's pod
@@ -49,6 +49,8 @@ inline constexpr int kMasterPort = 29500;  // MASTER_PORT: torch's default; the 
 // every list stays in memory without thought.
 inline constexpr int kReplicasMax = 4096;
 inline constexpr int kProcessesMax = 64;
+// Ranks of the built-in trainer, whose collectives hold no more yet.
+inline constexpr int kTrainerRanksMax = 64;
 inline constexpr int kDnsLabelMax = 63;           // RFC 1035, 2.3.4
 inline constexpr int kDnsNameMax = 253;           // RFC 1035, without the trailing dot
 inline constexpr int kLoopbackPodCountMax = 254;  // 127.x.y.1 to 127.x.y.254
@@ -63,9 +65,10 @@ struct DnsAddressing {
 // Pods are processes of one machine; the n-th pod (from 0) has address `{prefix}.{n + 1}`.
 struct LoopbackAddressing {
   std::string prefix;  // "127.x.y", chosen per run
-  // The n-th pod's mesh port is this plus n; 0: kMeshPort in every pod. TensorFlow's server binds
-  // its port on all addresses of the machine, so there pods that share one need ports of their own.
-  int mesh_port_base = 0;
+  // The first of LoopbackPortCount ports that are the run's alone; 0: the ports of a cluster's
+  // pods. TensorFlow's server and torch's store bind theirs on all addresses of the machine, so
+  // that every process needs its own, and every run others than the next.
+  int port_base = 0;
 
   friend bool operator==(const LoopbackAddressing&, const LoopbackAddressing&) = default;
 };
@@ -87,9 +90,9 @@ struct JobTopology {
   std::string namespace_name;
   std::vector<RoleTopology> roles;  // each role at most once, any order
   Addressing addressing = DnsAddressing{};
-  // MASTER_PORT. torch's store listens on every address of its host, so jobs that share one host
-  // need different ones.
-  int master_port = kMasterPort;
+  // MASTER_PORT where the job says so: torch's store listens on every address of its host, so jobs
+  // that share one host need different ones. Null: kMasterPort, on one machine the run's own.
+  std::optional<int> master_port = std::nullopt;
 
   friend bool operator==(const JobTopology&, const JobTopology&) = default;
 };
@@ -163,6 +166,15 @@ HostPort MeshAddress(const JobTopology& topology, const RankPlace& place);
 
 // Where the pod serves its status document.
 HostPort StatusAddress(const JobTopology& topology, const TaskId& task);
+
+// Where Horovod's rendezvous is served for the job. Precondition (checked): the job has a rank.
+HostPort HorovodAddress(const JobTopology& topology);
+
+// The port of every pod's status document.
+int StatusPortOf(const Addressing& addressing);
+
+// How many ports a run on one machine needs: one for each process, and three for the job.
+int LoopbackPortCount(const JobTopology& topology);
 
 // Rank 0's host and the job's master port. Precondition (checked): the job has a rank.
 HostPort MasterAddress(const JobTopology& topology);

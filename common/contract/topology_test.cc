@@ -155,7 +155,7 @@ TEST(Addresses, NoTwoListenersOfAJobShareAnAddress) {
   std::size_t count = 1;
   for (const TaskId& task : AllTasks(topology)) {
     addresses.insert(StatusAddress(topology, task));
-    addresses.insert({HostOf(topology, task), kHorovodPort});
+    addresses.insert({HostOf(topology, task), HorovodAddress(topology).port});
     count += 2;
     for (int l = 0; l < ProcessesOf(topology, task.role); ++l, ++count) {
       addresses.insert(MeshAddress(topology, {task, l}));
@@ -301,14 +301,25 @@ TEST(CheckTopology, WholeDnsNameIsBounded) {
               ElementsAre(AllOf(HasSubstr("clusterDomain"), HasSubstr("at most 253"))));
 }
 
-TEST(MeshAddress, LoopbackPodsHavePortsOfTheirOwnWhenAskedFor) {
-  JobTopology topology;
-  topology.job = "m";
-  topology.namespace_name = "n";
-  topology.roles = {{Role::kChief, 1, 1}, {Role::kWorker, 2, 1}};
+// TensorFlow's server and torch's store listen on all addresses of the machine.
+TEST(Ports, AllListenersOfAMachineHavePortsOfTheirOwn) {
+  JobTopology topology = Full();
+  topology.roles = {{Role::kChief, 1, 2}, {Role::kWorker, 2, 2}, {Role::kPs, 1, 1}};
   topology.addressing = LoopbackAddressing{"127.1.2", 10000};
-  EXPECT_EQ(FormatHostPort(MeshAddress(topology, {{Role::kChief, 0}, 0})), "127.1.2.1:10000");
-  EXPECT_EQ(FormatHostPort(MeshAddress(topology, {{Role::kWorker, 1}, 0})), "127.1.2.3:10002");
+
+  std::set<int> ports = {MasterAddress(topology).port};
+  std::size_t count = 1;
+  for (const TaskId& task : AllTasks(topology)) {
+    for (int l = 0; l < ProcessesOf(topology, task.role); ++l, ++count) {
+      ports.insert(MeshAddress(topology, {task, l}).port);
+    }
+  }
+  ports.insert(StatusAddress(topology, {Role::kChief, 0}).port);
+  ++count;
+
+  EXPECT_EQ(ports.size(), count);
+  EXPECT_GE(*ports.begin(), 10000);
+  EXPECT_LT(*ports.rbegin(), 10000 + static_cast<int>(count) + 1);
 }
 
 }  // namespace

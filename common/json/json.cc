@@ -383,6 +383,18 @@ void ObjectReader::Finish() {
   }
 }
 
+Json ObjectReader::Unknown() const {
+  Json unknown = Json::object();
+  if (object_ != nullptr) {
+    for (const auto& [key, value] : object_->items()) {
+      if (known_.find(key) == known_.end()) {
+        unknown[key] = value;
+      }
+    }
+  }
+  return unknown;
+}
+
 std::string ObjectReader::PathOf(std::string_view key) const {
   return path_.empty() ? std::string(key) : path_ + "." + std::string(key);
 }

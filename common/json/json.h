@@ -88,6 +88,10 @@ class ObjectReader {
   // Records "unknown field" (with a suggestion where one is near) for each key nobody asked for.
   void Finish();
 
+  // The members that nobody asked for, in place of Finish: for a reader that keeps what it does not
+  // understand. An empty object when there are none.
+  Json Unknown() const;
+
   // The path of `key` in this object, and of element `index` of the list under `key`.
   std::string PathOf(std::string_view key) const;
   std::string PathOf(std::string_view key, std::size_t index) const;

@@ -75,6 +75,7 @@ bool SetCondition(TrainingJobStatus* status, const ConditionChange& change, Wall
 std::string_view StateWord(const TrainingJobStatus& status) {
   for (const ConditionType type : {ConditionType::kSucceeded,
                                    ConditionType::kFailed,
+                                   ConditionType::kStalled,
                                    ConditionType::kSuspended,
                                    ConditionType::kRestarting,
                                    ConditionType::kRunning}) {

@@ -34,6 +34,7 @@ bool SetCondition(TrainingJobStatus* status, const ConditionChange& change, Wall
 
 // One word for tables:
 //   Succeeded, Failed  it has ended, for good
+//   Stalled            the operator cannot read it, and leaves all as it is
 //   Suspended          it was asked to stand still: no pods
 //   Running            all its ranks run
 //   Restarting         it ran, and is being brought back

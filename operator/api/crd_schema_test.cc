@@ -331,6 +331,7 @@ TrainingJob JobWithFullStatus() {
   status.placement[0].trouble_since = WallTime{};
   status.suspect_nodes = {{"node", "PodRefused", 1, WallTime{}}};
   status.admitted = {{Role::kWorker, "memory", 1}};
+  status.origin = {1, "0123", "image"};
   status.roles = {{Role::kWorker, 0, 1, 0, 0}};
   status.restarts = {{"crash", 1}};
   status.progress = JobProgress();

@@ -311,7 +311,7 @@ DecodedJob DecodeTrainingJob(const Json& document) {
     decoded.job.spec = DecodeSpec(*spec, errors);
   }
   if (const Json* status = reader.Find("status")) {
-    decoded.job.status = DecodeStatus(*status, "status", errors);
+    decoded.job.status = DecodeStatus(*status, "status", &decoded.status_errors);
   }
   reader.Finish();
   Default(&decoded.job);

@@ -9,14 +9,15 @@
 namespace lockstep::control {
 
 struct DecodedJob {
-  TrainingJob job;            // defaults applied; complete only if `errors` is empty
-  std::vector<Error> errors;  // every problem found, each with its field's path
+  TrainingJob job;                   // defaults applied; complete only if `errors` is empty
+  std::vector<Error> errors;         // every problem of the manifest, each with its field's path
+  std::vector<Error> status_errors;  // the same of the status, where there is one
 
   bool ok() const { return errors.empty(); }
 };
 
 // Reads one TrainingJob strictly: unknown fields, wrong types, missing values, ranges, and the
-// rules between fields (validate.h). A status, where there is one, is read too.
+// rules between fields (rules.h). A status, where there is one, is read too, leniently (status.h).
 DecodedJob DecodeTrainingJob(const Json& document);
 
 }  // namespace lockstep::control

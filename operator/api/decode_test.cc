@@ -114,6 +114,7 @@ status:
   progress: {step: 5, stepsTotal: 10, dataEpoch: 1, loss: 0.5, samplesPerSecond: 3.5, etaSeconds: 9,
              observedAt: "2026-11-21T10:22:07Z"}
   result: {testLoss: 0.25, testAccuracy: 0.975}
+  lastFailure: {pod: p, at: "2026-11-21T10:22:09Z", message: "pod p exit code 1", tail: "bye"}
   rollbacks: 2
   quickRestarts: 1
   retryAt: "2026-11-21T10:22:08Z"

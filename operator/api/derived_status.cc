@@ -46,11 +46,14 @@ std::string WhyStarting(const TrainingJobStatus& status, const PodCounts& pods) 
 }
 
 std::string WhyNotRunning(const TrainingJobStatus& status, const PodCounts& pods) {
-  if (IsTrue(status, ConditionType::kRunning)) {
+  const bool is_stalled = IsTrue(status, ConditionType::kStalled) && !HasEnded(status);
+  if (IsTrue(status, ConditionType::kRunning) && !is_stalled) {
     return "";
   }
-  for (const ConditionType type :
-       {ConditionType::kSucceeded, ConditionType::kFailed, ConditionType::kSuspended}) {
+  for (const ConditionType type : {ConditionType::kSucceeded,
+                                   ConditionType::kFailed,
+                                   ConditionType::kStalled,
+                                   ConditionType::kSuspended}) {
     if (IsTrue(status, type)) {
       return MessageOf(status, type);
     }

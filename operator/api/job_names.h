@@ -48,7 +48,7 @@ inline constexpr EnumNames<PodBinding, 2> kPodBindingNames = {{
     {PodBinding::kDirect, "Direct"},
 }};
 
-inline constexpr EnumNames<ConditionType, 9> kConditionTypeNames = {{
+inline constexpr EnumNames<ConditionType, 10> kConditionTypeNames = {{
     {ConditionType::kCreated, "Created"},
     {ConditionType::kScheduled, "Scheduled"},
     {ConditionType::kRunning, "Running"},
@@ -56,6 +56,7 @@ inline constexpr EnumNames<ConditionType, 9> kConditionTypeNames = {{
     {ConditionType::kSuspended, "Suspended"},
     {ConditionType::kSucceeded, "Succeeded"},
     {ConditionType::kFailed, "Failed"},
+    {ConditionType::kStalled, "Stalled"},
     {ConditionType::kGpuAssignment, "GPUAssignment"},
     {ConditionType::kFullyPlanned, "FullyPlanned"},
 }};

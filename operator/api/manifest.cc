@@ -101,6 +101,8 @@ void AddDocument(const YamlDocument& document,
     }
   }
   DecodedJob decoded = DecodeTrainingJob(value);
+  decoded.errors.insert(
+      decoded.errors.end(), decoded.status_errors.begin(), decoded.status_errors.end());
   for (const Error& error : decoded.errors) {
     TextPosition at = document.positions.Find(error.field());
     if (at.line == 0) {

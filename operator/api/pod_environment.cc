@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <string_view>
 #include <utility>
 
+#include "common/contract/environment.h"
 #include "common/contract/problems.h"
+#include "common/contract/topology.h"
 #include "operator/api/fields.h"
 #include "operator/api/job_names.h"
 #include "operator/api/pod_template.h"
@@ -53,6 +56,24 @@ void CheckEnvironmentName(ObjectReader& reader, const std::string& name) {
           kReservedEnvironment.end();
   if (is_reserved) {
     reader.Fail("name", Quoted(name) + " is set by the operator in every pod; remove it");
+  }
+}
+
+// MASTER_PORT is the template's to choose, for jobs whose pods share a host. Below 1024 only root
+// may listen, and the contract's own ports are in use.
+void CheckMasterPort(ObjectReader& reader, const std::string& text) {
+  constexpr int kFirst = 1024;
+  constexpr int kLast = 65535;
+  int port = 0;
+  const auto [stop, problem] = std::from_chars(text.data(), text.data() + text.size(), port);
+  const bool is_number = problem == std::errc() && stop == text.data() + text.size();
+  const bool is_ours = port >= kMeshPort && port < kProcessPortBase + kProcessesMax;
+  if (!is_number || port < kFirst || port > kLast || is_ours) {
+    reader.Fail("value",
+                Quoted(text) + " found, expected a number from " + std::to_string(kFirst) + " to " +
+                    std::to_string(kLast) + " other than " + std::to_string(kMeshPort) + " to " +
+                    std::to_string(kProcessPortBase + kProcessesMax - 1) +
+                    ", which are the contract's");
   }
 }
 
@@ -136,6 +157,13 @@ void ReadVariable(const Json& value, const std::string& path, PodTemplate* pod, 
                   [&](const EnvironmentSource& source) { return source.variable == name; });
   if (!name.empty() && is_twice) {
     reader.Fail("name", Quoted(name) + " is set twice in this container");
+  }
+  const bool is_master_port = name == env::kTorchMasterPort;
+  if (is_master_port && reader.Has("valueFrom")) {
+    reader.Fail("valueFrom",
+                "found for MASTER_PORT, expected a value: the operator has to know it");
+  } else if (is_master_port) {
+    CheckMasterPort(reader, text);
   }
   if (const Json* const from = reader.Find("valueFrom")) {
     if (!text.empty()) {

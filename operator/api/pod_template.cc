@@ -25,9 +25,18 @@ constexpr int64_t kGraceSecondsMax = 24 * 3600;  // choice: a day is a mistake, 
 constexpr std::size_t kTolerationsMax = 64;
 constexpr std::size_t kTolerationValueMax = 63;  // of a taint; Kubernetes' rule
 constexpr std::size_t kInitContainersMax = 16;
+constexpr std::size_t kVolumesMax = 1000;
 
-// Of the names of containers that the operator adds to a pod.
-constexpr std::string_view kOwnContainerPrefix = "lockstep-";
+// Whether the name is clear of those that the operator gives to what it adds; recorded if not.
+bool CheckNotOurs(ObjectReader& reader, const std::string& name) {
+  if (name.starts_with(kOwnNamePrefix)) {
+    reader.Fail("name",
+                Quoted(name) + " found, expected a name that does not begin with " +
+                    std::string(kOwnNamePrefix) + ": those are the operator's");
+    return false;
+  }
+  return true;
+}
 
 void ReadCommand(ObjectReader& reader, PodTemplate* pod, Errors* errors) {
   pod->command = ReadWords(reader, "command", errors);
@@ -48,6 +57,8 @@ void ReadContainer(const Json& value, const std::string& path, PodTemplate* pod,
   const bool is_text = reader.Has("name") && reader.Find("name")->is_string();
   if (is_text && !IsDnsLabel(name)) {
     reader.Fail("name", Quoted(name) + " found, expected " + std::string(kDnsLabelWords));
+  } else {
+    CheckNotOurs(reader, name);
   }
   if (is_text) {
     pod->trainer_name = name;
@@ -85,10 +96,8 @@ void ReadContainers(ObjectReader& spec, PodTemplate* pod, Errors* errors) {
 void CheckInitContainerName(ObjectReader& reader, const std::string& name, const PodTemplate& pod) {
   if (!IsDnsLabel(name)) {
     reader.Fail("name", Quoted(name) + " found, expected " + std::string(kDnsLabelWords));
-  } else if (name.starts_with(kOwnContainerPrefix)) {
-    reader.Fail("name",
-                Quoted(name) + " found, expected a name that does not begin with " +
-                    std::string(kOwnContainerPrefix) + ": those are the operator's");
+  } else if (!CheckNotOurs(reader, name)) {
+    return;
   } else if (name == pod.trainer_name) {
     reader.Fail("name", Quoted(name) + " is the name of the trainer, expected another");
   } else if (std::any_of(pod.init_containers.begin(),
@@ -190,6 +199,21 @@ std::vector<Toleration> ReadTolerations(ObjectReader& spec, Errors* errors) {
   return tolerations;
 }
 
+// Volumes are Kubernetes' own, but for their names.
+void CheckVolumeNames(ObjectReader& spec, Errors* errors) {
+  const Json* const volumes = spec.Find("volumes");
+  if (volumes == nullptr || !volumes->is_array()) {
+    return;  // PassPodFields tells
+  }
+  const std::vector<const Json*> items = ListUpTo(spec, "volumes", kVolumesMax);
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    if (items[i]->is_object() && items[i]->contains("name") && (*items[i])["name"].is_string()) {
+      ObjectReader reader(*items[i], spec.PathOf("volumes", i), errors);
+      CheckNotOurs(reader, (*items[i])["name"].get<std::string>());
+    }
+  }
+}
+
 void ReadPodSpec(const Json& value, const std::string& path, PodTemplate* pod, Errors* errors) {
   ObjectReader reader(value, path, errors);
   ReadContainers(reader, pod, errors);
@@ -204,6 +228,7 @@ void ReadPodSpec(const Json& value, const std::string& path, PodTemplate* pod, E
   if (reader.Has("overhead") && reader.Find("overhead")->is_object()) {
     pod->overhead = ReadAmounts(reader, "overhead", errors);
   }
+  CheckVolumeNames(reader, errors);
   PassPodFields(reader);
   reader.Finish();
 }

@@ -12,14 +12,17 @@
 namespace lockstep::control {
 
 // Set by the operator for every pod; a value of the user's would break the wiring.
-inline constexpr std::array<std::string_view, 19> kReservedEnvironment = {
+inline constexpr std::array<std::string_view, 21> kReservedEnvironment = {
     env::kTfConfig,
     env::kTorchRank,
     env::kTorchWorldSize,
     env::kTorchLocalRank,
     env::kTorchLocalWorldSize,
     env::kTorchMasterAddress,
-    env::kTorchMasterPort,
+    env::kTorchNodeRank,
+    env::kTorchGroupRank,
+    env::kTorchRunId,
+    env::kTorchRestartCount,
     env::kHorovodRank,
     env::kHorovodSize,
     env::kHorovodLocalRank,
@@ -29,10 +32,12 @@ inline constexpr std::array<std::string_view, 19> kReservedEnvironment = {
     env::kHorovodHostname,
     env::kHorovodController,
     env::kHorovodCpuOperations,
-    env::kHorovodGlooInterface,
     env::kHorovodRendezvousAddress,
     env::kHorovodRendezvousPort};
 inline constexpr std::string_view kReservedPrefix = "LOCKSTEP_";
+
+// Of the names of containers and volumes that the operator adds to a pod.
+inline constexpr std::string_view kOwnNamePrefix = "lockstep-";
 
 // Reads a role's pod template: what the operator uses is checked and typed, what is Kubernetes' own
 // passes through in `raw`, and names that Kubernetes does not know are errors, as are fields that

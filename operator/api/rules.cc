@@ -6,7 +6,10 @@
 #include <string_view>
 #include <utility>
 
+#include "common/contract/cluster_shape.h"
+#include "common/contract/environment.h"
 #include "common/contract/problems.h"
+#include "common/contract/tf_config.h"
 #include "common/contract/topology.h"
 #include "operator/api/fields.h"
 #include "operator/api/pod_template.h"
@@ -32,6 +35,10 @@ class RuleChecker {
       CheckRole(spec_.roles[i], RolePath(i));
     }
     CheckProcessesEqual();
+    CheckTrainerRanks();
+    CheckTfConfigFits();
+    CheckMasterPorts();
+    CheckScheduler();
     CheckBatch();
     CheckScheduling();
     CheckElastic();
@@ -245,6 +252,82 @@ class RuleChecker {
              ToText(worker->processes) + " found, but the chief has " + ToText(chief->processes) +
                  ", expected equal numbers in all pods that train");
       }
+    }
+  }
+
+  void CheckTrainerRanks() {
+    if (spec_.training && AreRolesSound() && job_.WorldSize() > kTrainerRanksMax) {
+      Fail("spec.roles",
+           ToText(job_.WorldSize()) + " ranks found, expected at most " + ToText(kTrainerRanksMax) +
+               ": the built-in trainer has no collectives for more yet");
+    }
+  }
+
+  // How long TF_CONFIG is where the cluster's domain is the usual one.
+  std::size_t TfConfigBytes() const {
+    JobTopology topology;
+    topology.job = job_.metadata.name;
+    topology.namespace_name = job_.metadata.namespace_name;
+    topology.addressing = DnsAddressing{"cluster.local"};
+    for (const RoleSpec& role : spec_.roles) {
+      topology.roles.push_back(
+          {role.name, static_cast<int>(role.replicas), static_cast<int>(role.processes)});
+    }
+    return EstimateTfConfigBytes(topology);
+  }
+
+  // A program that nobody supervises can be told by the variable only.
+  void CheckTfConfigFits() {
+    const bool is_known = AreRolesSound() && IsTrusted("metadata.name");
+    for (std::size_t i = 0; is_known && !spec_.training && i < spec_.roles.size(); ++i) {
+      const std::size_t bytes = spec_.roles[i].supervise ? 0 : TfConfigBytes();
+      if (bytes >= kTfConfigBytesMax) {
+        Fail(RolePath(i) + ".supervise",
+             "false found, but TF_CONFIG of " + ToText(job_.WorldSize()) +
+                 " processes takes some " + ToText(static_cast<int64_t>(bytes)) +
+                 " bytes and Linux passes less than " +
+                 ToText(static_cast<int64_t>(kTfConfigBytesMax)) +
+                 " in a variable; expected true: the runtime makes it from LOCKSTEP_CLUSTER; or "
+                 "fewer pods, or shorter names");
+      }
+    }
+  }
+
+  // All ranks meet at one port.
+  void CheckMasterPorts() {
+    const std::string* first = nullptr;
+    std::size_t first_index = 0;
+    for (std::size_t i = 0; i < spec_.roles.size(); ++i) {
+      const auto& variables = spec_.roles[i].pod.env;
+      const auto port = variables.find(env::kTorchMasterPort);
+      if (port == variables.end()) {
+        continue;
+      }
+      if (first != nullptr && *first != port->second) {
+        Fail(RolePath(i) + ".template." + std::string(kContainerPath) + ".env",
+             "MASTER_PORT is " + port->second + ", but " + *first + " in " + RolePath(first_index) +
+                 ", expected one port for the job");
+      } else if (first == nullptr) {
+        first = &port->second;
+        first_index = i;
+      }
+    }
+  }
+
+  // A pod that is born with its node is shown to no scheduler.
+  void CheckScheduler() {
+    constexpr std::string_view kDefault = "default-scheduler";
+    for (std::size_t i = 0; i < spec_.roles.size(); ++i) {
+      const Json& raw = spec_.roles[i].pod.raw;
+      const Json::json_pointer where("/spec/schedulerName");
+      if (spec_.scheduling.binding != PodBinding::kDirect || !raw.contains(where) ||
+          !raw.at(where).is_string() || raw.at(where) == kDefault) {
+        continue;
+      }
+      Fail(RolePath(i) + ".template.spec.schedulerName",
+           Quoted(raw.at(where).get<std::string>()) +
+               " found, but with scheduling.binding: Direct no scheduler is asked; expected "
+               "binding: Affinity, or no schedulerName");
     }
   }
 

@@ -1,6 +1,8 @@
 #include "operator/api/status.h"
 
+#include <algorithm>
 #include <cmath>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -43,6 +45,7 @@ Condition DecodeCondition(ObjectReader& reader) {
   condition.reason = reader.String("reason").value_or("");
   condition.message = reader.String("message").value_or("");
   condition.last_transition = ReadTime(reader, "lastTransitionTime").value_or(WallTime{});
+  condition.unknown = reader.Unknown();
   return condition;
 }
 
@@ -58,7 +61,14 @@ PodPlacement DecodePlacement(ObjectReader& reader) {
   placement.is_completed = reader.Bool("completed").value_or(false);
   placement.devices = reader.Strings("devices");
   placement.trouble_since = ReadTime(reader, "troubleSince");
+  placement.unknown = reader.Unknown();
   return placement;
+}
+
+GangOrigin DecodeOrigin(ObjectReader& reader) {
+  return {ReadCount(reader, "generation"),
+          reader.String("revision").value_or(""),
+          reader.String("runtimeImage").value_or("")};
 }
 
 RoleCounts DecodeRoleCounts(ObjectReader& reader) {
@@ -98,11 +108,21 @@ JobProgress DecodeProgress(const Json& value, const std::string& path, Errors* e
   progress.samples_per_second = reader.Number("samplesPerSecond").value_or(0);
   progress.eta_seconds = reader.Number("etaSeconds").value_or(0);
   progress.observed_at = ReadTime(reader, "observedAt").value_or(WallTime{});
-  reader.Finish();
   return progress;
 }
 
-// The elements of the list under `key`, each read by `decode`.
+LastFailure DecodeLastFailure(const Json& value, const std::string& path, Errors* errors) {
+  LastFailure failure;
+  ObjectReader reader(value, path, errors);
+  failure.pod = reader.String("pod").value_or("");
+  failure.at = ReadTime(reader, "at").value_or(WallTime{});
+  failure.message = reader.String("message").value_or("");
+  failure.tail = reader.String("tail").value_or("");
+  return failure;
+}
+
+// The elements of the list under `key`, each read by `decode`. What counts and progress have
+// besides is not kept: they are written anew from what the pods tell.
 template <typename Item>
 std::vector<Item> DecodeList(ObjectReader& reader,
                              std::string_view key,
@@ -113,7 +133,6 @@ std::vector<Item> DecodeList(ObjectReader& reader,
   for (std::size_t i = 0; i < values.size(); ++i) {
     ObjectReader item(*values[i], reader.PathOf(key, i), errors);
     items.push_back(decode(item));
-    item.Finish();
   }
   return items;
 }
@@ -124,12 +143,44 @@ void SetTime(Json* object, const char* key, const std::optional<WallTime>& time)
   }
 }
 
+// A condition of a type that only other versions know.
+bool IsForeignCondition(const Json& value) {
+  const auto type = value.is_object() ? value.find("type") : value.end();
+  return value.is_object() && type != value.end() && type->is_string() &&
+         !ValueOf(kConditionTypeNames, type->get<std::string>()).has_value();
+}
+
+void DecodeConditions(ObjectReader& reader, Errors* errors, TrainingJobStatus* status) {
+  const std::vector<const Json*> values = reader.List("conditions");
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (IsForeignCondition(*values[i])) {
+      status->unknown_conditions.push_back(*values[i]);
+      continue;
+    }
+    ObjectReader item(*values[i], reader.PathOf("conditions", i), errors);
+    status->conditions.push_back(DecodeCondition(item));
+  }
+}
+
+// Adds the members that were kept; what is known has the last word.
+Json WithUnknown(Json value, const Json& unknown) {
+  if (unknown.is_object()) {
+    for (const auto& [key, kept] : unknown.items()) {
+      if (!value.contains(key)) {
+        value[key] = kept;
+      }
+    }
+  }
+  return value;
+}
+
 Json EncodeCondition(const Condition& condition) {
-  return {{"type", ConditionTypeName(condition.type)},
-          {"status", NameOf(kTruthNames, condition.is_true)},
-          {"reason", condition.reason},
-          {"message", condition.message},
-          {"lastTransitionTime", FormatRfc3339(condition.last_transition)}};
+  Json value = {{"type", ConditionTypeName(condition.type)},
+                {"status", NameOf(kTruthNames, condition.is_true)},
+                {"reason", condition.reason},
+                {"message", condition.message},
+                {"lastTransitionTime", FormatRfc3339(condition.last_transition)}};
+  return WithUnknown(std::move(value), condition.unknown);
 }
 
 Json EncodePlacement(const PodPlacement& placement) {
@@ -151,6 +202,14 @@ Json EncodePlacement(const PodPlacement& placement) {
     value["devices"] = placement.devices;
   }
   SetTime(&value, "troubleSince", placement.trouble_since);
+  return WithUnknown(std::move(value), placement.unknown);
+}
+
+Json EncodeOrigin(const GangOrigin& origin) {
+  Json value = {{"generation", origin.generation}, {"revision", origin.revision}};
+  if (!origin.runtime_image.empty()) {
+    value["runtimeImage"] = origin.runtime_image;
+  }
   return value;
 }
 
@@ -213,24 +272,61 @@ Json EncodeList(const std::vector<Item>& items, Json (*encode)(const Item&)) {
   return list;
 }
 
+// The status as read, with the one condition that says why it is left alone.
+Json EncodeUnreadable(const TrainingJobStatus& status) {
+  Json value = *status.unreadable;
+  if (!value.is_object()) {
+    return value;
+  }
+  const auto stalled = std::find_if(
+      status.conditions.begin(), status.conditions.end(), [](const Condition& condition) {
+        return condition.type == ConditionType::kStalled;
+      });
+  Json& conditions = value["conditions"];
+  if (stalled == status.conditions.end() || !(conditions.is_null() || conditions.is_array())) {
+    return value;
+  }
+  Json others = Json::array();
+  for (Json& condition : conditions) {
+    if (!condition.is_object() ||
+        condition.value("type", "") != ConditionTypeName(ConditionType::kStalled)) {
+      others.push_back(std::move(condition));
+    }
+  }
+  others.push_back(EncodeCondition(*stalled));
+  conditions = std::move(others);
+  value["state"] = ConditionTypeName(ConditionType::kStalled);
+  value["reason"] = stalled->message;
+  return value;
+}
+
 }  // namespace
 
 TrainingJobStatus DecodeStatus(const Json& value,
                                const std::string& path,
                                std::vector<Error>* errors) {
   TrainingJobStatus status;
+  const std::size_t error_count = errors->size();
   ObjectReader reader(value, path, errors);
-  status.conditions = DecodeList(reader, "conditions", DecodeCondition, errors);
+  DecodeConditions(reader, errors, &status);
   status.attempt = Attempt(ReadCount(reader, "attempt"));
   status.epoch = Epoch(ReadCount(reader, "epoch"));
   status.placement = DecodeList(reader, "placement", DecodePlacement, errors);
+  if (const Json* origin = reader.Find("origin")) {
+    ObjectReader fields(*origin, reader.PathOf("origin"), errors);
+    status.origin = DecodeOrigin(fields);
+  }
   status.roles = DecodeList(reader, "roles", DecodeRoleCounts, errors);
   status.restarts = DecodeList(reader, "restarts", DecodeRestartCount, errors);
   if (const Json* progress = reader.Find("progress")) {
     status.progress = DecodeProgress(*progress, reader.PathOf("progress"), errors);
   }
   if (const Json* result = reader.Find("result")) {
-    status.result = DecodeTestResult(*result, reader.PathOf("result"), errors);
+    ObjectReader fields(*result, reader.PathOf("result"), errors);
+    status.result = TestResult{fields.Number("testLoss"), fields.Number("testAccuracy")};
+  }
+  if (const Json* failure = reader.Find("lastFailure")) {
+    status.last_failure = DecodeLastFailure(*failure, reader.PathOf("lastFailure"), errors);
   }
   status.start_time = ReadTime(reader, "startTime");
   status.completion_time = ReadTime(reader, "completionTime");
@@ -243,12 +339,18 @@ TrainingJobStatus DecodeStatus(const Json& value,
   status.suspect_nodes = DecodeList(reader, "suspectNodes", DecodeSuspectNode, errors);
   status.admitted = DecodeList(reader, "admitted", DecodeAdmittedAmount, errors);
   PassThrough(reader, {"state", "ready", "restartCount", "reason", "replicas", "selector"});
-  reader.Finish();
+  status.unknown = reader.Unknown();
+  if (errors->size() > error_count) {
+    status.unreadable = std::make_shared<const Json>(value);
+  }
   return status;
 }
 
 Json EncodeStatus(const TrainingJob& job) {
   const TrainingJobStatus& status = job.status;
+  if (status.unreadable != nullptr) {
+    return EncodeUnreadable(status);
+  }
   const DerivedStatus derived = DeriveStatus(job);
   Json value = {{"state", derived.state},
                 {"ready", derived.ready},
@@ -266,11 +368,20 @@ Json EncodeStatus(const TrainingJob& job) {
                 {"controlCounter", status.control_counter},
                 {"rollbacks", status.rollbacks},
                 {"quickRestarts", status.quick_restarts}};
+  if (status.origin != GangOrigin()) {
+    value["origin"] = EncodeOrigin(status.origin);
+  }
   if (status.progress) {
     value["progress"] = EncodeProgress(*status.progress);
   }
   if (status.result) {
     value["result"] = EncodeResult(*status.result);
+  }
+  if (status.last_failure) {
+    value["lastFailure"] = {{"pod", status.last_failure->pod},
+                            {"at", FormatRfc3339(status.last_failure->at)},
+                            {"message", status.last_failure->message},
+                            {"tail", status.last_failure->tail}};
   }
   SetTime(&value, "startTime", status.start_time);
   SetTime(&value, "completionTime", status.completion_time);
@@ -282,7 +393,10 @@ Json EncodeStatus(const TrainingJob& job) {
   if (!status.admitted.empty()) {
     value["admitted"] = EncodeList(status.admitted, EncodeAdmittedAmount);
   }
-  return value;
+  for (const Json& condition : status.unknown_conditions) {
+    value["conditions"].push_back(condition);
+  }
+  return WithUnknown(std::move(value), status.unknown);
 }
 
 }  // namespace lockstep::control

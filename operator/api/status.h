@@ -9,8 +9,9 @@
 
 namespace lockstep::control {
 
-// Reads what EncodeStatus (encode.h) wrote, but what it had derived. Strict, as all of our own
-// schema.
+// Reads what EncodeStatus (encode.h) wrote, but what it had derived. Lenient: another version of
+// the operator may have written it. What is not known is kept, and written back. A known field that
+// cannot be read is an error, and makes the whole status `unreadable`.
 TrainingJobStatus DecodeStatus(const Json& value,
                                const std::string& path,
                                std::vector<Error>* errors);

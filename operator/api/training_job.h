@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -202,8 +203,8 @@ enum class ConditionType {
   kSuspended,
   kSucceeded,
   kFailed,
-  kGpuAssignment,  // true: devices seen are those planned; false: they differ, or one is in two
-                   // pods
+  kStalled,        // the operator cannot go on, and leaves all as it is: the message says why
+  kGpuAssignment,  // true: devices seen are as planned; false: they differ, or one is in two pods
   kFullyPlanned    // false: the manifest says things about placement that no plan heeds
 };
 
@@ -213,6 +214,7 @@ struct Condition {
   std::string reason;   // one CamelCase word
   std::string message;  // for people
   WallTime last_transition{};
+  Json unknown{};  // its fields that this version does not know; null or empty: none
 
   friend bool operator==(const Condition&, const Condition&) = default;
 };
@@ -230,6 +232,7 @@ struct PodPlacement {
   bool is_completed = false;         // its process ended with success; it is not started again
   std::vector<std::string> devices;  // UUIDs of the GPUs that the runtime saw in it
   std::optional<WallTime> trouble_since{};  // something keeps the pod from starting since then
+  Json unknown{};                           // as in Condition
 
   friend bool operator==(const PodPlacement&, const PodPlacement&) = default;
 };
@@ -283,17 +286,39 @@ struct JobProgress {
   friend bool operator==(const JobProgress&, const JobProgress&) = default;
 };
 
+// What the pods of the running gang are made from. They are alike as long as they live: an edit of
+// the manifest, or another version of the operator, makes itself felt in the next gang only.
+struct GangOrigin {
+  int64_t generation = 0;     // of the manifest
+  std::string revision;       // of what the manifest says of its pods; see RevisionOf
+  std::string runtime_image;  // the operator's own; empty: the cluster has none
+
+  friend bool operator==(const GangOrigin&, const GangOrigin&) = default;
+};
+
 // What the operator knows of a job between its passes. What people read in tables is derived from
 // it when it is written (derived_status.h).
+// The failure that was answered last. It outlives the pod and its log.
+struct LastFailure {
+  std::string pod;
+  WallTime at;          // when it was answered
+  std::string message;  // which pod, how it ended, and its last words
+  std::string tail;     // the last lines of its output, at most 1,024 bytes; may be empty
+
+  friend bool operator==(const LastFailure&, const LastFailure&) = default;
+};
+
 struct TrainingJobStatus {
   std::vector<Condition> conditions;  // each type at most once
   Attempt attempt;
   Epoch epoch;
   std::vector<PodPlacement> placement;
+  GangOrigin origin;  // of the gang that has this placement
   std::vector<RoleCounts> roles;
   std::vector<RestartCount> restarts;  // each cause at most once, ordered by cause
   std::optional<JobProgress> progress;
-  std::optional<TestResult> result;    // on the test split, once training has ended
+  std::optional<TestResult> result;  // on the test split, once training has ended
+  std::optional<LastFailure> last_failure;
   std::optional<WallTime> start_time;  // of its first gang, since the start or the last resume
   std::optional<WallTime> completion_time;
   int64_t observed_generation = 0;
@@ -305,6 +330,14 @@ struct TrainingJobStatus {
   std::optional<WallTime> waiting_since;
   std::vector<SuspectNode> suspect_nodes;  // by node; at most kSuspectNodesMax
   std::vector<AdmittedAmount> admitted;    // each role's resource at most once
+
+  // What a newer version of the operator has written and this one does not understand: fields, and
+  // conditions of other types. Written back as it was read.
+  Json unknown{};
+  std::vector<Json> unknown_conditions;
+  // Not null: the status as read, of which this version understands too little to go on. Only the
+  // condition Stalled is changed in it.
+  std::shared_ptr<const Json> unreadable;
 
   friend bool operator==(const TrainingJobStatus&, const TrainingJobStatus&) = default;
 };

@@ -96,12 +96,14 @@ Status LocalBackend::Carry(const DeletePod& effect) {
   return pods_->DeletePod(effect.name, effect.grace, SteadyNow());
 }
 
-// Whether this pod is to make way for a successor within its attempt. Pods of an older attempt go
-// because another pod failed, and those of an ended job because it has ended.
+// Whether this pod is to make way for a successor: within its attempt, or because it hangs. Other
+// pods of an older attempt go because another pod failed, and those of an ended job because it has
+// ended.
 bool LocalBackend::IsGivenUp(const kube::Pod& pod) const {
   const auto name = ParsePodName(pod.name);
   return pod.status.phase == kube::PodPhase::kRunning && !pod.is_deleting && name &&
-         name->number.attempt == options_.job.status.attempt && !HasEnded(options_.job.status);
+         (name->number.attempt == options_.job.status.attempt || mute_pods_.contains(pod.name)) &&
+         !HasEnded(options_.job.status);
 }
 
 Status LocalBackend::Carry(const SendControl& effect) {
@@ -115,7 +117,7 @@ Status LocalBackend::Carry(const SendControl& effect) {
   HttpRequest request;
   request.method = "POST";
   request.address = pod->status.pod_ip;
-  request.port = static_cast<uint16_t>(kStatusPort);
+  request.port = static_cast<uint16_t>(StatusPortOf(options_.settings.addressing));
   request.target = "/control";
   request.body = EncodeControlMessage(effect.message);
   request.headers[kControlSignatureHeader] = SignControlBody(options_.job_key, request.body);

@@ -51,6 +51,7 @@ LocalPoller::LocalPoller(const LocalPollerOptions& options,
                          HttpClient* client,
                          const std::shared_ptr<Inbox>& inbox)
     : authorization_("Bearer " + StatusToken(options.job_key)),
+      port_(options.port),
       inbox_(inbox),
       poller_({options.answer_timeout}, client, [inbox](StatusAnswer answer) {
         inbox->Put(std::move(answer));
@@ -65,7 +66,7 @@ void LocalPoller::SetTargets(const std::map<std::string, std::string>& targets,
                              TimePoint now) {
   StatusTargets all;
   for (const auto& [pod, address] : targets) {
-    all[pod] = {address, authorization_, interval};
+    all[pod] = {address, authorization_, interval, port_};
   }
   poller_.SetTargets("", all, now);
   std::erase_if(unanswered_, [&](const auto& entry) { return targets.count(entry.first) == 0; });

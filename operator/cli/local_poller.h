@@ -11,6 +11,7 @@
 #include "common/base/time.h"
 #include "common/base/unique_fd.h"
 #include "common/contract/status_document.h"
+#include "common/contract/topology.h"
 #include "operator/pod_client/http_client.h"
 #include "operator/pod_client/status_poller.h"
 
@@ -18,6 +19,7 @@ namespace lockstep::control {
 
 struct LocalPollerOptions {
   std::string job_key;
+  int port = kStatusPort;  // of all pods
   // A frozen process never answers: after this long it is asked again (choice: below the time in
   // which a hang must be noticed).
   Duration answer_timeout = std::chrono::milliseconds(500);
@@ -69,6 +71,7 @@ class LocalPoller {
               const std::shared_ptr<Inbox>& inbox);
 
   std::string authorization_;
+  int port_;
   std::shared_ptr<Inbox> inbox_;           // its mutex is all that the threads share
   std::map<std::string, int> unanswered_;  // by pod
   StatusPoller poller_;

@@ -25,6 +25,11 @@ std::optional<TimePoint> LastOf(const StatusDocument& document,
   return last;
 }
 
+Attempt AttemptOf(const std::string& pod) {
+  const auto name = ParsePodName(pod);
+  return name ? name->number.attempt : Attempt();
+}
+
 }  // namespace
 
 void RecoveryTracker::NoteFault(const TaskId& task, TimePoint at) {
@@ -44,7 +49,7 @@ void RecoveryTracker::PodLost(const Loss& loss) {
   recovery.culprit = loss.task;
   recovery.lost_pod = loss.pod;
   recovery.noticed_at = loss.noticed_at;
-  recovery.fault_at = loss.noticed_at;
+  recovery.fault_at = std::min(loss.fault_at.value_or(loss.noticed_at), loss.noticed_at);
   if (const auto fault = faults_.find(loss.task); fault != faults_.end()) {
     recovery.fault_at = std::min(fault->second, loss.noticed_at);
     faults_.erase(fault);
@@ -53,16 +58,28 @@ void RecoveryTracker::PodLost(const Loss& loss) {
 }
 
 void RecoveryTracker::PodStarted(const TaskId& task, const std::string& pod, TimePoint at) {
+  started_[AttemptOf(pod)].insert(task);
   for (Recovery& recovery : recoveries_) {
-    if (recovery.culprit != task || recovery.over_at || recovery.lost_pod == pod) {
+    if (recovery.over_at || recovery.lost_pod == pod) {
       continue;
     }
-    recovery.replacement_pod = pod;  // of several replacements, the one that lasts
-    if (!has_steps_) {
+    if (recovery.culprit == task) {
+      recovery.replacement_pod = pod;  // of several replacements, the one that lasts
+    }
+    if (!has_steps_ && IsCommandBack(recovery, pod)) {
       recovery.over_at = at;
       Complete(&recovery);
     }
   }
+}
+
+// A pod that was replaced alone is back when it runs; a gang that was started anew when all of it
+// does. Its programs then still have to begin, of which nobody tells.
+bool RecoveryTracker::IsCommandBack(const Recovery& recovery, const std::string& pod) const {
+  const Attempt attempt = AttemptOf(pod);
+  return attempt == AttemptOf(recovery.lost_pod)
+             ? recovery.replacement_pod == pod
+             : attempt > AttemptOf(recovery.lost_pod) && started_.at(attempt).size() >= gang_size_;
 }
 
 void RecoveryTracker::Report(const StatusDocument& document) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -31,9 +32,9 @@ struct Recovery {
   TaskId culprit;
   std::string lost_pod;
   std::string replacement_pod;  // empty until it was started
-  TimePoint fault_at;           // the signal where we sent it ourselves, else when noticed
+  TimePoint fault_at;           // the signal where we sent it ourselves, else as early as is known
   TimePoint noticed_at;
-  std::optional<TimePoint> over_at;  // the next step; for commands, the replacement's start
+  std::optional<TimePoint> over_at;  // the next step; for commands, when all pods run again
   std::optional<TimePoint> next_step_at;
   std::optional<RecoveryParts> parts;  // once the replacement has reported all of them
 };
@@ -43,7 +44,9 @@ struct Recovery {
 class RecoveryTracker {
  public:
   // `has_steps`: whether the job's processes report steps (the built-in trainer) or not (commands).
-  explicit RecoveryTracker(bool has_steps) : has_steps_(has_steps) {}
+  // `gang_size`: pods of the job.
+  RecoveryTracker(bool has_steps, std::size_t gang_size)
+      : has_steps_(has_steps), gang_size_(gang_size) {}
 
   // We are about to break this task ourselves.
   void NoteFault(const TaskId& task, TimePoint at);
@@ -53,6 +56,7 @@ class RecoveryTracker {
     std::string pod;
     std::string cause;
     TimePoint noticed_at;
+    std::optional<TimePoint> fault_at;  // where it is known to have begun earlier
   };
 
   void PodLost(const Loss& loss);
@@ -76,7 +80,11 @@ class RecoveryTracker {
   std::optional<TimePoint> NextStepAfter(TimePoint when) const;
   std::optional<RecoveryParts> PartsOf(const Recovery& recovery) const;
 
+  bool IsCommandBack(const Recovery& recovery, const std::string& pod) const;
+
   bool has_steps_;
+  std::size_t gang_size_;
+  std::map<Attempt, std::set<TaskId>> started_;  // of each attempt, what has ever run
   std::map<TaskId, TimePoint> faults_;
   std::map<std::string, StatusDocument> newest_;  // by pod
   std::vector<Recovery> recoveries_;

@@ -46,12 +46,12 @@ StatusDocument ReplacementsReport() {
 
 void LoseWorker1(RecoveryTracker* tracker) {
   tracker->NoteFault(kWorker1, At(1000));
-  tracker->PodLost({kWorker1, "job-worker-1", "killed", At(1002)});
+  tracker->PodLost({kWorker1, "job-worker-1", "killed", At(1002), {}});
   tracker->PodStarted(kWorker1, "job-worker-1-r1", At(1010));
 }
 
 TEST(RecoveryTracker, PartsFollowOneAnotherAndAddUp) {
-  RecoveryTracker tracker(true);
+  RecoveryTracker tracker(true, 2);
   LoseWorker1(&tracker);
   tracker.Report(ReplacementsReport());
   tracker.Report(
@@ -71,7 +71,7 @@ TEST(RecoveryTracker, PartsFollowOneAnotherAndAddUp) {
 }
 
 TEST(RecoveryTracker, StepsBeforeTheLossDoNotEndIt) {
-  RecoveryTracker tracker(true);
+  RecoveryTracker tracker(true, 2);
   LoseWorker1(&tracker);
   tracker.Report(DocumentOf("job-worker-0", {{TimelineEventKind::kFirstStep, 999}}));
   EXPECT_TRUE(tracker.is_recovering());
@@ -79,7 +79,7 @@ TEST(RecoveryTracker, StepsBeforeTheLossDoNotEndIt) {
 }
 
 TEST(RecoveryTracker, SurvivorsStepEndsItBeforeTheReplacementHasReported) {
-  RecoveryTracker tracker(true);
+  RecoveryTracker tracker(true, 2);
   LoseWorker1(&tracker);
   tracker.Report(DocumentOf("job-worker-0", {{TimelineEventKind::kFirstStep, 1400}}));
   EXPECT_FALSE(tracker.is_recovering());
@@ -88,22 +88,22 @@ TEST(RecoveryTracker, SurvivorsStepEndsItBeforeTheReplacementHasReported) {
 }
 
 TEST(RecoveryTracker, LossWithoutAnOrderedFaultStartsWhenNoticed) {
-  RecoveryTracker tracker(true);
-  tracker.PodLost({kWorker1, "job-worker-1", "crash", At(1002)});
+  RecoveryTracker tracker(true, 2);
+  tracker.PodLost({kWorker1, "job-worker-1", "crash", At(1002), {}});
   EXPECT_EQ(tracker.all()[0].fault_at, At(1002));
 }
 
 TEST(RecoveryTracker, OnePodIsLostOnce) {
-  RecoveryTracker tracker(true);
+  RecoveryTracker tracker(true, 2);
   LoseWorker1(&tracker);
-  tracker.PodLost({kWorker1, "job-worker-1", "killed", At(1100)});
+  tracker.PodLost({kWorker1, "job-worker-1", "killed", At(1100), {}});
   EXPECT_EQ(tracker.all().size(), 1U);
 }
 
 TEST(RecoveryTracker, LostReplacementIsAnotherLossAndBothEndWithTheNextStep) {
-  RecoveryTracker tracker(true);
+  RecoveryTracker tracker(true, 2);
   LoseWorker1(&tracker);
-  tracker.PodLost({kWorker1, "job-worker-1-r1", "killed", At(1050)});
+  tracker.PodLost({kWorker1, "job-worker-1-r1", "killed", At(1050), {}});
   tracker.PodStarted(kWorker1, "job-worker-1-r2", At(1060));
   tracker.Report(DocumentOf("job-worker-0", {{TimelineEventKind::kFirstStep, 1400}}));
   EXPECT_EQ(tracker.TakeCompleted().size(), 2U);
@@ -112,19 +112,30 @@ TEST(RecoveryTracker, LostReplacementIsAnotherLossAndBothEndWithTheNextStep) {
 }
 
 TEST(RecoveryTracker, TwoLostTogetherCostTheirTimeOnce) {
-  RecoveryTracker tracker(true);
-  tracker.PodLost({kWorker0, "job-worker-0", "killed", At(1000)});
-  tracker.PodLost({kWorker1, "job-worker-1", "killed", At(1100)});
+  RecoveryTracker tracker(true, 2);
+  tracker.PodLost({kWorker0, "job-worker-0", "killed", At(1000), {}});
+  tracker.PodLost({kWorker1, "job-worker-1", "killed", At(1100), {}});
   EXPECT_EQ(tracker.TimeLost(At(1500)), milliseconds(500));
 }
 
 TEST(RecoveryTracker, CommandIsRecoveredWhenItsReplacementRuns) {
-  RecoveryTracker tracker(false);
+  RecoveryTracker tracker(false, 2);
   LoseWorker1(&tracker);
   const auto completed = tracker.TakeCompleted();
   ASSERT_EQ(completed.size(), 1U);
   EXPECT_EQ(completed[0].over_at, At(1010));
   EXPECT_FALSE(completed[0].next_step_at.has_value());
+}
+
+// A gang of commands stands still until the last of its pods runs again.
+TEST(RecoveryTracker, GangOfCommandsIsRecoveredWhenAllOfItRuns) {
+  RecoveryTracker tracker(false, 2);
+  tracker.PodLost({kWorker1, "job-worker-1", "killed", At(1002), At(600)});
+  tracker.PodStarted(kWorker1, "job-worker-1-a1", At(4000));
+  EXPECT_TRUE(tracker.is_recovering());
+  tracker.PodStarted(kWorker0, "job-worker-0-a1", At(4010));
+  EXPECT_FALSE(tracker.is_recovering());
+  EXPECT_EQ(tracker.TimeLost(At(9999)), milliseconds(3410));
 }
 
 }  // namespace

@@ -20,6 +20,7 @@ PodSettings ExampleSettings(bool is_local, const std::string& folder) {
     settings.job_directory = kExampleRunDirectory;
     settings.data_directory = folder;
     settings.job_key_file = std::string(kExampleRunDirectory) + "/job.key";
+    settings.expands_references = true;
   }
   return settings;
 }

@@ -11,6 +11,7 @@
 #include "common/base/digest.h"
 #include "common/base/file.h"
 #include "common/contract/environment.h"
+#include "common/process/find_program.h"
 #include "operator/api/conditions.h"
 #include "operator/cli/commands.h"
 #include "operator/cli/console.h"
@@ -46,15 +47,13 @@ constexpr std::string_view kInherited[] = {"PATH",
                                            "TSAN_OPTIONS",
                                            "UBSAN_OPTIONS"};
 
-constexpr const char* kPathDefault = "/usr/local/bin:/usr/bin:/bin";
-
 int Complain(int exit_code, const std::string& message) {
   std::fprintf(stderr, "lockstep: %s\n", message.c_str());
   return exit_code;
 }
 
 std::map<std::string, std::string> InheritedEnvironment(int core_count, int pod_count) {
-  std::map<std::string, std::string> environment{{"PATH", kPathDefault}};
+  std::map<std::string, std::string> environment{{"PATH", std::string(kSearchPathDefault)}};
   for (const std::string_view name : kInherited) {
     if (const char* value = std::getenv(std::string(name).c_str())) {
       environment[std::string(name)] = value;
@@ -66,11 +65,6 @@ std::map<std::string, std::string> InheritedEnvironment(int core_count, int pod_
   return environment;
 }
 
-bool IsExecutable(const std::string& path) {
-  std::error_code error;
-  return std::filesystem::is_regular_file(path, error) && ::access(path.c_str(), X_OK) == 0;
-}
-
 std::optional<std::string> VariableOfShell(const std::string& name) {
   const char* const value = std::getenv(name.c_str());
   return value == nullptr ? std::nullopt : std::optional<std::string>(value);
@@ -79,27 +73,22 @@ std::optional<std::string> VariableOfShell(const std::string& name) {
 // lockstep-runtime: where the user says, beside this program, or in PATH.
 Result<std::string> FindRuntime(const std::string& given) {
   if (!given.empty()) {
-    return IsExecutable(given) ? Result<std::string>(std::filesystem::absolute(given).string())
-                               : Error(ErrorCode::kNotFound, given + " is not executable");
+    return IsExecutableFile(given) ? Result<std::string>(std::filesystem::absolute(given).string())
+                                   : Error(ErrorCode::kNotFound, given + " is not executable");
   }
   std::error_code error;
   const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
   const std::string beside = (self.parent_path() / "lockstep-runtime").string();
-  if (!error && IsExecutable(beside)) {
+  if (!error && IsExecutableFile(beside)) {
     return beside;
   }
-  const char* path = std::getenv("PATH");
-  std::string_view rest = path == nullptr ? kPathDefault : path;
-  while (!rest.empty()) {
-    const std::size_t colon = std::min(rest.find(':'), rest.size());
-    const std::string candidate = std::string(rest.substr(0, colon)) + "/lockstep-runtime";
-    if (colon > 0 && IsExecutable(candidate)) {
-      return candidate;
-    }
-    rest.remove_prefix(std::min(colon + 1, rest.size()));
+  const char* const path = std::getenv("PATH");
+  const auto found = FindProgram("lockstep-runtime", path == nullptr ? kSearchPathDefault : path);
+  if (!found.ok()) {
+    return Error(ErrorCode::kNotFound,
+                 "lockstep-runtime is neither beside this program nor in PATH; --runtime names it");
   }
-  return Error(ErrorCode::kNotFound,
-               "lockstep-runtime is neither beside this program nor in PATH; --runtime names it");
+  return std::filesystem::absolute(*found).string();
 }
 
 // Asks the deciding code what it would do on the empty machine: the reason if it refuses the job.
@@ -167,7 +156,8 @@ PodSettings SettingsOf(const Workshop& shop,
                        const RunDirectory& directory,
                        const LoopbackBlock& block) {
   PodSettings settings;
-  settings.addressing = LoopbackAddressing{block.prefix(), block.MeshPortBase()};
+  settings.addressing = LoopbackAddressing{block.prefix(), block.port_base()};
+  settings.expands_references = true;
   settings.runtime_path = shop.runtime;
   settings.job_directory = directory.path();
   settings.data_directory = shop.folder;
@@ -199,6 +189,15 @@ PodRunnerOptions ClusterOptionsOf(const RunArguments& arguments,
   return options;
 }
 
+// "pods listen on 127.83.7.1 to 127.83.7.3, ports 12032 to 12038; status and metrics on port 12033"
+std::string DescribePlaces(const LoopbackBlock& block, const JobTopology& topology, int pod_count) {
+  const int last_port = block.port_base() + LoopbackPortCount(topology) - 1;
+  return "pods listen on " + block.Address(0) +
+         (pod_count > 1 ? " to " + block.Address(pod_count - 1) : "") + ", ports " +
+         std::to_string(block.port_base()) + " to " + std::to_string(last_port) +
+         "; status and metrics on port " + std::to_string(StatusPortOf(topology.addressing));
+}
+
 Result<RunSummary> Carry(const RunArguments& arguments,
                          const Workshop& shop,
                          const RunDirectory& directory,
@@ -207,13 +206,10 @@ Result<RunSummary> Carry(const RunArguments& arguments,
                             MakeRunLog(directory.LogFile(), arguments.verbose, console));
   LOCKSTEP_ASSIGN_OR_RETURN(StopSignals signals, StopSignals::Block());
   Prng prng(std::strtoull(RandomHex(8).c_str(), nullptr, 16));
-  LOCKSTEP_ASSIGN_OR_RETURN(const LoopbackBlock block,
-                            LoopbackBlock::Reserve(shop.pod_count,
-                                                   {uint16_t{kMeshPort},
-                                                    uint16_t{kStatusPort},
-                                                    uint16_t{kHorovodPort},
-                                                    uint16_t{kMasterPort}},
-                                                   &prng));
+  const JobTopology shape = TopologyOf(shop.job, LoopbackAddressing{});
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      const LoopbackBlock block,
+      LoopbackBlock::Reserve({shop.pod_count, LoopbackPortCount(shape), shape.master_port}, &prng));
   RunSessionOptions options;
   options.job = shop.job;
   options.machine = shop.machine;
@@ -222,6 +218,8 @@ Result<RunSummary> Carry(const RunArguments& arguments,
   options.run_directory = directory.path();
   options.chaos = arguments.chaos;
   options.timeout = arguments.timeout;
+  console->Print(
+      DescribePlaces(block, TopologyOf(shop.job, options.settings.addressing), shop.pod_count));
   // The pods' guard is forked here, before the HTTP client starts its thread.
   LOCKSTEP_ASSIGN_OR_RETURN(
       const std::unique_ptr<PodRunner> pods,
@@ -229,6 +227,7 @@ Result<RunSummary> Carry(const RunArguments& arguments,
   HttpClient client(kStatusBytesMax);
   LocalPollerOptions poller_options;
   poller_options.job_key = directory.job_key();
+  poller_options.port = StatusPortOf(options.settings.addressing);
   LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<LocalPoller> poller,
                             LocalPoller::Make(poller_options, &client));
   const RunSessionParts parts{pods.get(), &client, poller.get(), &signals, console, logger.get()};

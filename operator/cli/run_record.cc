@@ -4,28 +4,28 @@
 #include <utility>
 
 #include "common/contract/exit_code.h"
+#include "common/contract/last_line.h"
 #include "common/contract/topology.h"
 
 namespace lockstep::control {
 namespace {
 
-std::string_view LastLine(std::string_view text) {
-  while (text.ends_with('\n')) {
-    text.remove_suffix(1);
-  }
-  const std::size_t newline = text.rfind('\n');
-  return newline == std::string_view::npos ? text : text.substr(newline + 1);
+std::optional<TimePoint> Find(const std::map<std::string, TimePoint>& moments,
+                              const std::string& pod) {
+  const auto found = moments.find(pod);
+  return found == moments.end() ? std::nullopt : std::optional(found->second);
 }
 
 }  // namespace
 
 RunRecord::RunRecord(std::optional<int64_t> batch_size,
+                     std::size_t gang_size,
                      TimePoint started,
                      std::string run_directory)
     : batch_size_(batch_size),
       started_(started),
       run_directory_(std::move(run_directory)),
-      recoveries_(batch_size.has_value()) {}
+      recoveries_(batch_size.has_value(), gang_size) {}
 
 void RunRecord::OnPodEvent(const PodEvent& event) {
   switch (event.change) {
@@ -85,8 +85,11 @@ void RunRecord::OnEnded(const PodEvent& event) {
   }
   const kube::ContainerTermination& end = *event.pod.status.termination;
   const ExitVerdict verdict = ClassifyExit(end.exit_code, end.signal, end.reason);
-  lost_[name->task] = {
-      name->task, event.pod.name, std::string(ExitCauseName(verdict.cause)), event.at};
+  lost_[name->task] = {name->task,
+                       event.pod.name,
+                       std::string(ExitCauseName(verdict.cause)),
+                       event.at,
+                       Find(failing_, event.pod.name)};
 }
 
 void RunRecord::NoteEnd(const PodEvent& event, PodRecord* record) {
@@ -122,13 +125,18 @@ void RunRecord::NoteLastWords(const TerminationMessage& message) {
 
 void RunRecord::OnGivenUp(const kube::Pod& pod, const std::string& cause, TimePoint now) {
   if (const auto name = ParsePodName(pod.name)) {
-    lost_[name->task] = {name->task, pod.name, cause, now};
+    // One that hangs has done nothing since it was heard last.
+    lost_[name->task] = {name->task, pod.name, cause, now, Find(last_heard_, pod.name)};
   }
 }
 
 void RunRecord::OnReport(const StatusArrival& arrival) {
   const StatusDocument& document = arrival.document;
   recoveries_.Report(document);
+  last_heard_[document.pod] = arrival.received;
+  if (!batch_size_ && document.phase == Phase::kStopping) {
+    failing_.try_emplace(document.pod, arrival.received);
+  }
   const int64_t step = document.step.value();
   if (step > 0 && (!last_seen_ || step > last_seen_->step)) {
     last_seen_ = StepSeen{step, arrival.received};

@@ -22,8 +22,11 @@ namespace lockstep::control {
 class RunRecord {
  public:
   // `batch_size`: samples a step of the built-in trainer; nothing for commands, which report no
-  // steps.
-  RunRecord(std::optional<int64_t> batch_size, TimePoint started, std::string run_directory);
+  // steps. `gang_size`: pods of the job.
+  RunRecord(std::optional<int64_t> batch_size,
+            std::size_t gang_size,
+            TimePoint started,
+            std::string run_directory);
 
   void OnPodEvent(const PodEvent& event);
 
@@ -64,6 +67,8 @@ class RunRecord {
   RecoveryTracker recoveries_;
   std::vector<PodRecord> pods_;
   std::map<TaskId, std::string> running_;         // task -> pod with a process
+  std::map<std::string, TimePoint> last_heard_;   // by pod
+  std::map<std::string, TimePoint> failing_;      // by pod of a command: it ends what is left in it
   std::map<TaskId, RecoveryTracker::Loss> lost_;  // without a replacement yet
   std::map<TaskId, StatusDocument> reports_;      // newest of each task
   // What processes said last: it outlives their status documents.

@@ -63,7 +63,7 @@ class RunRecordTest : public ::testing::Test {
     return summary;
   }
 
-  RunRecord record_{10, At(1000), "/run"};
+  RunRecord record_{10, 2, At(1000), "/run"};
 };
 
 TEST_F(RunRecordTest, EndThatIsReplacedIsARecovery) {
@@ -89,6 +89,40 @@ TEST_F(RunRecordTest, PodThatWasGivenUpCarriesItsCause) {
   record_.OnGivenUp(pod, "hang", At(2000));
   record_.OnPodEvent(Started("job-worker-1-r1", 102, 2010));
   EXPECT_EQ(Summary().recoveries.at(0).cause, "hang");
+}
+
+// A hang is noticed after five seconds of silence, and nothing was trained in them.
+TEST_F(RunRecordTest, HangCostsTimeSinceThePodWasHeardLast) {
+  RunRecord record(std::nullopt, 2, At(1000), "/run");
+  record.OnPodEvent(Started("job-worker-0", 100, 1000));
+  record.OnPodEvent(Started("job-worker-1", 101, 1000));
+  record.OnReport(Reported(kWorker1, 0, 2000));
+  kube::Pod pod;
+  pod.name = "job-worker-1";
+  record.OnGivenUp(pod, "hang", At(7000));
+  record.OnPodEvent(Started("job-worker-0-a1", 102, 7500));
+  record.OnPodEvent(Started("job-worker-1-a1", 103, 7600));
+  RunSummary summary;
+  record.FillSummary(At(9000), &summary);
+  EXPECT_EQ(summary.time_lost, milliseconds(5600));
+}
+
+// The pod ends seconds after the process in it that failed: its runtime tells of that one.
+TEST_F(RunRecordTest, FailureBeginsWhenThePodsRuntimeBeginsToStop) {
+  RunRecord record(std::nullopt, 2, At(1000), "/run");
+  record.OnPodEvent(Started("job-worker-0", 100, 1000));
+  record.OnPodEvent(Started("job-worker-1", 101, 1000));
+  StatusArrival stopping = Reported(kWorker1, 0, 3000);
+  stopping.document.phase = Phase::kStopping;
+  record.OnReport(stopping);
+  stopping.received = At(3500);
+  record.OnReport(stopping);
+  record.OnPodEvent(Ended("job-worker-1", 137, "", 6400));
+  record.OnPodEvent(Started("job-worker-0-a1", 102, 6450));
+  record.OnPodEvent(Started("job-worker-1-a1", 103, 6460));
+  RunSummary summary;
+  record.FillSummary(At(9000), &summary);
+  EXPECT_EQ(summary.time_lost, milliseconds(3460));
 }
 
 TEST_F(RunRecordTest, LastWordsOutliveTheStatusDocument) {
@@ -131,6 +165,11 @@ TEST_F(RunRecordTest, SamplesThatNobodyCountedAreUnknown) {
 TEST_F(RunRecordTest, FreeTextAsLastWordsGivesItsLastLine) {
   record_.OnPodEvent(Ended("job-worker-0", 1, "Traceback\nValueError: x\n", 4000));
   EXPECT_EQ(Summary().pods[0].message, "ValueError: x");
+}
+
+TEST_F(RunRecordTest, LastLineOfGoodNewsIsNoReason) {
+  record_.OnPodEvent(Ended("job-worker-0", 3, "2026-11-23T15:54:38.123Z info  met\n", 4000));
+  EXPECT_EQ(Summary().pods[0].message, "");
 }
 
 TEST_F(RunRecordTest, HighestStepLeads) {

@@ -57,7 +57,7 @@ RunSession::RunSession(RunSessionOptions options, RunSessionParts parts)
       parts_(parts),
       started_(SteadyNow()),
       gang_size_(GangSize(options_.job)),
-      record_(BatchSize(options_.job), started_, options_.run_directory),
+      record_(BatchSize(options_.job), gang_size_, started_, options_.run_directory),
       chaos_(options_.chaos),
       backend_(LocalBackendOptions{options_.job,
                                    options_.machine,
@@ -97,8 +97,8 @@ void RunSession::HandleSignals(TimePoint now) {
   for (const int signal : parts_.signals->Take()) {
     if (stop_ == Stop::kNone) {
       BeginStop(RunOutcome::kStopped, "stopped by " + SignalName(signal), now);
-      Say(options_.job.spec.training ? "stopping after a checkpoint; once more kills"
-                                     : "stopping; once more kills");
+      Say((options_.job.spec.training ? "stopping after a checkpoint" : "stopping") + GraceWords() +
+          "; once more kills");
       continue;
     }
     if (stop_ == Stop::kGraceful) {
@@ -112,14 +112,26 @@ void RunSession::HandleSignals(TimePoint now) {
   }
 }
 
+// ", killed after 30 s": when waiting ends for whoever does not end by itself.
+std::string RunSession::GraceWords() const {
+  std::chrono::seconds longest{0};
+  for (const kube::Pod& pod : parts_.pods->pods()) {
+    if (pod.status.phase == kube::PodPhase::kRunning) {
+      longest = std::max(longest, pod.spec.termination_grace);
+    }
+  }
+  return longest.count() > 0 ? ", at most " + std::to_string(longest.count()) + " s" : "";
+}
+
 // The controller is not asked any more: it would replace the pods that go.
 void RunSession::BeginStop(RunOutcome outcome, const std::string& reason, TimePoint now) {
   stop_ = Stop::kGraceful;
   stop_outcome_ = outcome;
   stop_reason_ = reason;
+  const std::set<std::string> mute = parts_.poller->MutePods();  // will not hear SIGTERM either
   for (const kube::Pod& pod : parts_.pods->pods()) {
-    [[maybe_unused]] const Status asked =
-        parts_.pods->DeletePod(pod.name, pod.spec.termination_grace, now);
+    const Duration grace = mute.contains(pod.name) ? Duration::zero() : pod.spec.termination_grace;
+    [[maybe_unused]] const Status asked = parts_.pods->DeletePod(pod.name, grace, now);
   }
 }
 

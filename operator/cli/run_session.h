@@ -60,6 +60,7 @@ class RunSession {
   void StepController(TimePoint now);
   void CollectLeftovers(TimePoint now);
   void BeginStop(RunOutcome outcome, const std::string& reason, TimePoint now);
+  std::string GraceWords() const;
   void Say(const std::string& text);
   void SayEvent(const Event& event);
   void ShowProgress(TimePoint now);

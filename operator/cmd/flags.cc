@@ -29,6 +29,9 @@ const std::map<std::string, LogFormat> kLogFormats = {{"text", LogFormat::kText}
 const std::map<std::string, TransportKind> kTransports = {{"beast", TransportKind::kBeast},
                                                           {"cpprest", TransportKind::kCpprest}};
 
+const std::map<std::string, PodSecurityLevel> kPodSecurityLevels = {
+    {"baseline", PodSecurityLevel::kBaseline}, {"restricted", PodSecurityLevel::kRestricted}};
+
 // As CLI11 stores them, before they become types.
 struct Numbers {
   int64_t lease_duration_ms = 0;
@@ -100,6 +103,16 @@ void AddRest(CLI::App* app, OperatorFlags* flags) {
       ->type_name("IMAGE");
   app->add_option("--image-pull-policy", flags->image_pull_policy, "of that image")
       ->check(CLI::IsMember({"Always", "IfNotPresent", "Never"}));
+  app->add_option("--image-pull-secrets",
+                  flags->image_pull_secrets,
+                  "Secrets to pull it with, to be found in the namespace of every job")
+      ->delimiter(',')
+      ->type_name("NAMES");
+  AddChoice(app,
+            "--pod-security",
+            &flags->pod_security,
+            kPodSecurityLevels,
+            "level that pods meet where their namespace enforces none by its label [baseline]");
   app->add_option("--metrics-address",
                   flags->metrics_address,
                   "where /metrics, /healthz and /readyz are served; empty: nowhere")

@@ -7,6 +7,7 @@
 
 #include "common/base/log.h"
 #include "operator/kube/lease.h"
+#include "operator/reconcile/observed.h"
 #include "operator/transport/transport_options.h"
 
 namespace lockstep::control {
@@ -26,6 +27,8 @@ struct OperatorFlags {
   std::chrono::milliseconds retry_period = kube::LeaseOptions{}.retry_period;
   std::string runtime_image;
   std::string image_pull_policy;
+  std::vector<std::string> image_pull_secrets;  // of the runtime image, in each job's namespace
+  PodSecurityLevel pod_security = PodSecurityLevel::kBaseline;
   std::string cluster_domain;
   std::string metrics_address = "0.0.0.0:8080";
   TransportKind transport = TransportKind::kBeast;

@@ -17,6 +17,7 @@ TEST(OperatorFlags, DefaultsServeTheWholeClusterByLease) {
   EXPECT_TRUE(flags.leader_elect);
   EXPECT_EQ(flags.lease_duration, std::chrono::seconds(15));
   EXPECT_TRUE(flags.namespaces.empty());
+  EXPECT_EQ(flags.pod_security, PodSecurityLevel::kBaseline);
   EXPECT_EQ(flags.metrics_address, "0.0.0.0:8080");
 }
 
@@ -25,6 +26,8 @@ TEST(OperatorFlags, ValuesAreTakenOver) {
                                                    "--namespaces=a,b",
                                                    "--lease-duration=30s",
                                                    "--retry-period=500ms",
+                                                   "--image-pull-secrets=registry,mirror",
+                                                   "--pod-security=restricted",
                                                    "--log-level=warn",
                                                    "--log-format=json"));
 
@@ -32,6 +35,8 @@ TEST(OperatorFlags, ValuesAreTakenOver) {
   EXPECT_EQ(flags.namespaces, (std::vector<std::string>{"a", "b"}));
   EXPECT_EQ(flags.lease_duration, std::chrono::seconds(30));
   EXPECT_EQ(flags.retry_period, std::chrono::milliseconds(500));
+  EXPECT_EQ(flags.image_pull_secrets, (std::vector<std::string>{"registry", "mirror"}));
+  EXPECT_EQ(flags.pod_security, PodSecurityLevel::kRestricted);
   EXPECT_EQ(flags.log_level, LogLevel::kWarn);
   EXPECT_EQ(flags.log_format, LogFormat::kJson);
 }

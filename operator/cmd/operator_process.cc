@@ -155,8 +155,12 @@ Status OperatorProcess::Parts::Start(const OperatorFlags& flags, const OperatorI
   events_.emplace(std::move(events));
   publisher_.emplace(&*events_, &*metrics_, logger_);
   ControlLoopOptions loop;
-  loop.pods =
-      SettingsForImages({flags.runtime_image, flags.image_pull_policy, flags.cluster_domain, ""});
+  loop.pods = SettingsForImages({flags.runtime_image,
+                                 flags.image_pull_policy,
+                                 flags.cluster_domain,
+                                 "",
+                                 flags.image_pull_secrets,
+                                 flags.pod_security});
   loop.namespaces = {flags.namespaces.begin(), flags.namespaces.end()};
   loop.controller.progress_interval = kProgressInterval;
   loop_.emplace(std::move(loop),

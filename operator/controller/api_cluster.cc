@@ -24,10 +24,18 @@ void Spread(ReportNews weight, const JobId& job, News* news) {
   }
 }
 
+bool MakesPods(const std::vector<Effect>& effects) {
+  return std::any_of(effects.begin(), effects.end(), [](const Effect& effect) {
+    return std::holds_alternative<CreatePod>(effect);
+  });
+}
+
 }  // namespace
 
 ApiCluster::ApiCluster(PodSettings settings, ApiClusterParts parts)
-    : settings_(std::move(settings)), parts_(parts) {}
+    : settings_(std::move(settings)),
+      parts_(parts),
+      levels_(settings_.pod_security, parts_.api, parts_.logger) {}
 
 void ApiCluster::SetTime(TimePoint now, WallTime wall_now) {
   now_ = now;
@@ -183,16 +191,28 @@ Status ApiCluster::ReadWrittenStatus(const TrainingJob& job, kube::CallResult re
   return OkStatus();
 }
 
+std::vector<PodSettings> ApiCluster::SettingsFor(const std::vector<JobEffects>& jobs) {
+  std::vector<PodSettings> settings(jobs.size(), settings_);
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    if (MakesPods(jobs[i].effects)) {
+      settings[i].pod_security = levels_.Of(jobs[i].key.namespace_name, now_);
+    }
+  }
+  return settings;
+}
+
 std::vector<std::vector<Status>> ApiCluster::Apply(const std::vector<JobEffects>& jobs) {
   const EffectBatchParts parts{parts_.view, parts_.api, parts_.control, &news_};
   std::vector<std::vector<Status>> answers(jobs.size());
   std::vector<std::size_t> at;  // of each batch, in `jobs`
+  const std::vector<PodSettings> settings =
+      SettingsFor(jobs);  // outlives the batches, which refer to it
   std::deque<EffectBatch> batches;
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     if (const StoredJob* const stored = parts_.view->FindJob(jobs[i].key)) {
       at.push_back(i);
       batches.emplace_back(
-          parts, settings_, stored->job, JobSecretOf(stored->job.metadata.uid), jobs[i].effects);
+          parts, settings[i], stored->job, JobSecretOf(stored->job.metadata.uid), jobs[i].effects);
     } else {
       answers[i].assign(jobs[i].effects.size(), Error(ErrorCode::kNotFound, "the job is gone"));
     }

@@ -12,6 +12,7 @@
 #include "operator/controller/cluster.h"
 #include "operator/controller/control_sender.h"
 #include "operator/controller/effect_batch.h"
+#include "operator/controller/namespace_levels.h"
 #include "operator/controller/publisher.h"
 #include "operator/kube/request.h"
 #include "operator/view/cluster_view.h"
@@ -86,8 +87,12 @@ class ApiCluster final : public Cluster {
   void AddReports(const JobId& key, Observed* observed);
   void Forget(const JobId& key);
 
+  // What pods of each job are made with.
+  std::vector<PodSettings> SettingsFor(const std::vector<JobEffects>& jobs);
+
   PodSettings settings_;
   ApiClusterParts parts_;
+  NamespaceLevels levels_;
   std::string master_key_;
   TimePoint now_{};
   WallTime wall_now_{};

@@ -4,7 +4,7 @@
 
 #include "common/base/check.h"
 #include "operator/reconcile/decide.h"
-#include "operator/reconcile/reject.h"
+#include "operator/reconcile/stall.h"
 
 namespace lockstep::control {
 namespace {
@@ -85,7 +85,7 @@ Controller::JobTurn Controller::Gather(const kube::WorkQueue<JobId>::Work& work,
   }
   turn.decision = observed->job_problem.empty()
                       ? Decide(turn.job, *observed, WallAt(now))
-                      : RejectJob(turn.job, *observed, observed->job_problem, WallAt(now));
+                      : StallJob(turn.job, observed->job_problem, WallAt(now));
   if (turn.decision.next_wakeup.has_value()) {
     turn.wakeup = now + (*turn.decision.next_wakeup - WallAt(now));
   }

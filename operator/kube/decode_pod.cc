@@ -160,7 +160,7 @@ void ReadSpec(Value spec, PodParts* parts) {
   });
 }
 
-ContainerTermination ReadTermination(Value terminated, std::optional<WallTime>* ended_at) {
+ContainerTermination ReadTermination(Value terminated) {
   ContainerTermination termination;
   scan::ForEachField(terminated, [&](std::string_view key, Value value) {
     if (key == "exitCode") {
@@ -169,10 +169,10 @@ ContainerTermination ReadTermination(Value terminated, std::optional<WallTime>* 
       termination.signal = static_cast<int>(scan::Integer(value));
     } else if (key == "reason") {
       termination.reason = std::string(scan::Text(value));
-    } else if (key == "finishedAt") {
-      *ended_at = ParseRfc3339(scan::Text(value));
     } else if (key == "message") {
       termination.message = CutText(value);
+    } else if (key == "finishedAt") {
+      termination.finished_at = ParseRfc3339(scan::Text(value));
     }
   });
   return termination;
@@ -204,7 +204,8 @@ void ReadContainerState(Value state, ContainerState* container) {
       return;
     }
     if (key == "terminated") {
-      container->termination = ReadTermination(value, &container->changed_at);
+      container->termination = ReadTermination(value);
+      container->changed_at = container->termination->finished_at;
     } else if (key == "running") {
       container->is_running = true;
       container->changed_at = ReadTime(value, "startedAt");
@@ -335,13 +336,21 @@ ResourceVector SumUpRequests(PodParts* parts) {
   return parts->requests.Sum();
 }
 
+std::optional<ContainerTermination> EndOf(const ContainerState& container) {
+  std::optional<ContainerTermination> end = container.termination;
+  if (end.has_value()) {
+    end->container = container.name;
+  }
+  return end;
+}
+
 // The pod's word is that of its first container; of an init container when that one is in the way.
 void SumUpContainers(PodParts* parts) {
   PodStatus& status = parts->pod.status;
   std::vector<ContainerState> relevant = std::move(parts->init_containers);
   for (ContainerState& container : parts->containers) {
     if (container.name == parts->first_container) {
-      status.termination = std::move(container.termination);
+      status.termination = EndOf(container);
       relevant.push_back(std::move(container));
     }
   }
@@ -352,7 +361,7 @@ void SumUpContainers(PodParts* parts) {
     }
     const bool is_failed_init = container.termination && container.termination->exit_code != 0;
     if (!status.termination && is_failed_init && status.phase == PodPhase::kFailed) {
-      status.termination = std::move(container.termination);
+      status.termination = EndOf(container);
     }
   }
 }

@@ -41,7 +41,8 @@ constexpr std::string_view kOurs = R"({
     "containerStatuses": [
       {"name": "log", "ready": true, "state": {"running": {"startedAt": "x"}}},
       {"name": "trainer", "restartCount": 0, "state": {"terminated": {
-        "exitCode": 137, "signal": 9, "reason": "OOMKilled", "message": "last words"}},
+        "exitCode": 137, "signal": 9, "reason": "OOMKilled", "message": "last words",
+        "finishedAt": "2026-11-21T10:22:03Z"}},
         "lastState": {"terminated": {"exitCode": 3}}}]
   }
 })";
@@ -111,7 +112,8 @@ TEST(DecodePod, ReadsWhatIsUsed) {
       3010, int64_t{2} << 30, 2, {{"ephemeral-storage", int64_t{1} << 30}}};  // init's cpu wins
   expected.status.phase = PodPhase::kRunning;
   expected.status.pod_ip = "10.0.0.7";
-  expected.status.termination = ContainerTermination{137, 9, "OOMKilled", "last words"};
+  expected.status.termination = ContainerTermination{
+      137, 9, "OOMKilled", "last words", ParseRfc3339("2026-11-21T10:22:03Z"), "trainer"};
   EXPECT_EQ(*item->object, expected);
 }
 

@@ -48,6 +48,8 @@ struct ContainerTermination {
   int signal = 0;       // 0: ended by itself
   std::string reason;   // Completed, Error, OOMKilled, StartError
   std::string message;  // the termination message file, else the last log lines of a failure
+  std::optional<WallTime> finished_at;  // by the clock of its node; absent where nobody says
+  std::string container;                // whose end it is; empty where nobody says
 
   friend bool operator==(const ContainerTermination&, const ContainerTermination&) = default;
 };

@@ -32,6 +32,7 @@ struct ResourceType {
 
 inline constexpr ResourceType kPods{"", "v1", "pods"};
 inline constexpr ResourceType kNodes{"", "v1", "nodes", false};
+inline constexpr ResourceType kNamespaces{"", "v1", "namespaces", false};
 inline constexpr ResourceType kServices{"", "v1", "services"};
 inline constexpr ResourceType kSecrets{"", "v1", "secrets"};
 inline constexpr ResourceType kEvents{"events.k8s.io", "v1", "events"};

@@ -74,7 +74,7 @@ void LocalPod::FailToStart(const Error& error) {
   termination.exit_code = StartErrorExitCode(error.code());
   termination.reason = "StartError";
   termination.message = error.ToString();
-  log_.Append(termination.message + "\n");
+  log_.Append(termination.message + "\n", SteadyNow());
   pod_.status.phase = kube::PodPhase::kFailed;
   pod_.status.termination = std::move(termination);
 }
@@ -92,7 +92,7 @@ bool LocalPod::DrainOutput() {
   for (int reads = 0; reads < kDrainReadsMax; ++reads) {
     const ssize_t got = ::read(output_.get(), buffer.data(), buffer.size());
     if (got > 0) {
-      log_.Append(std::string_view(buffer.data(), static_cast<std::size_t>(got)));
+      log_.Append(std::string_view(buffer.data(), static_cast<std::size_t>(got)), SteadyNow());
     } else if (got == 0) {
       return false;
     } else if (errno != EINTR) {
@@ -167,6 +167,8 @@ void LocalPod::Finish(bool kernel_killed) {
   process_.pidfd.Reset();
 
   kube::ContainerTermination termination;
+  termination.finished_at = SystemClock().WallNow();
+  termination.container = pod_.spec.container.name;
   termination.exit_code = end.ok() ? end->exit_code : 128 + SIGKILL;
   termination.signal = end.ok() ? end->signal : SIGKILL;
   termination.reason = termination.exit_code == 0 ? "Completed" : "Error";

@@ -1,97 +1,150 @@
 #include "operator/local/loopback.h"
 
 #include <cerrno>
+#include <cstddef>
+#include <cstring>
 #include <utility>
 
-#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/un.h>
+
+#include "common/base/check.h"
 
 namespace lockstep::control {
 namespace {
 
 constexpr int kTriesMax = 64;
-constexpr uint16_t kReservationPort = 2221;  // next to the ports of the pods; nobody connects to it
-constexpr int kReservationHost = 255;        // no pod has it, and on 127/8 it is a host like others
 
-Result<UniqueFd> BindTo(const std::string& address, uint16_t port, bool may_reuse) {
-  UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+// Ports are handed out in slots, so that one name holds many. Choice: a job of some sixty processes
+// takes one, and the range has room for 303 such runs.
+constexpr int kSlotSize = 64;
+constexpr int kSlotCount = (LoopbackBlock::kLastPort + 1 - LoopbackBlock::kFirstPort) / kSlotSize;
+
+// Holds a name against all other processes of the machine that ask for it so: the name of a socket
+// in Linux's abstract namespace, which has the scope of ports (one per network namespace), takes
+// none of them, and ends with its owner.
+Result<UniqueFd> HoldName(const std::string& name) {
+  UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!socket.is_open()) {
     return SystemError(errno, "socket");
   }
-  // As servers do: connections of an earlier run in TIME_WAIT do not make a port taken.
-  const int reuse = may_reuse ? 1 : 0;
-  ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof reuse);
-  sockaddr_in where{};
-  where.sin_family = AF_INET;
-  where.sin_port = htons(port);
-  ::inet_pton(AF_INET, address.c_str(), &where.sin_addr);
-  if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&where), sizeof where) != 0) {
-    return SystemError(errno, "bind " + address + ":" + std::to_string(port));
+  sockaddr_un where{};
+  where.sun_family = AF_UNIX;
+  LOCKSTEP_CHECK(name.size() + 1 < sizeof where.sun_path, name);
+  std::memcpy(where.sun_path + 1, name.data(), name.size());  // the first byte stays zero
+  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&where), length) != 0) {
+    return SystemError(errno, "holding " + name);
   }
   return socket;
 }
 
-Status ProbePorts(const std::string& prefix,
-                  int address_count,
-                  const std::vector<uint16_t>& ports) {
-  for (int index = 0; index < address_count; ++index) {
-    for (const uint16_t port : ports) {
-      auto socket = BindTo(prefix + "." + std::to_string(index + 1), port, true);
-      if (!socket.ok()) {
-        return std::move(socket).error();
-      }
-      // Without this, binding succeeds beside a listener that allowed reuse.
-      if (::listen(socket->get(), 1) != 0) {
-        return SystemError(errno, "listen");
-      }
-    }
+// As servers do: connections of an earlier run in TIME_WAIT do not make a port taken. Binding alone
+// would succeed beside a socket that allowed reuse and does not listen yet.
+Status ListenOn(int family, const sockaddr* where, socklen_t length) {
+  const UniqueFd socket(::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!socket.is_open()) {
+    return SystemError(errno, "socket");
+  }
+  const int reuse = 1;
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof reuse);
+  const int only_v6 = 0;
+  if (family == AF_INET6) {
+    ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &only_v6, sizeof only_v6);
+  }
+  if (::bind(socket.get(), where, length) != 0 || ::listen(socket.get(), 1) != 0) {
+    return SystemError(errno, "listening");
   }
   return OkStatus();
 }
 
-}  // namespace
-
-Result<LoopbackBlock> LoopbackBlock::Reserve(int address_count,
-                                             const std::vector<uint16_t>& ports,
-                                             Prng* prng) {
-  if (address_count > kAddressCountMax) {
-    return Error(ErrorCode::kResourceExhausted,
-                 "a local run has at most " + std::to_string(kAddressCountMax) +
-                     " pods, this job needs " + std::to_string(address_count));
+// Whether nobody listens on the port, at whichever address of the machine and of either kind.
+bool IsFreeEverywhere(int port) {
+  sockaddr_in6 both{};
+  both.sin6_family = AF_INET6;
+  both.sin6_port = htons(static_cast<uint16_t>(port));
+  const Status listened = ListenOn(AF_INET6, reinterpret_cast<const sockaddr*>(&both), sizeof both);
+  if (listened.ok() || listened.error().code() == ErrorCode::kAlreadyExists) {
+    return listened.ok();
   }
-  Error last(ErrorCode::kResourceExhausted, "no block was tried");
+  sockaddr_in v4{};  // a machine without IPv6
+  v4.sin_family = AF_INET;
+  v4.sin_port = htons(static_cast<uint16_t>(port));
+  return ListenOn(AF_INET, reinterpret_cast<const sockaddr*>(&v4), sizeof v4).ok();
+}
+
+Result<std::pair<std::string, UniqueFd>> ReservePrefix(Prng* prng) {
+  Error last(ErrorCode::kResourceExhausted, "none was tried");
   for (int attempt = 0; attempt < kTriesMax; ++attempt) {
-    // 127.0.0.* is where other programs of the machine listen.
-    const std::string prefix =
+    // 127.0.*.* is where other programs of the machine listen.
+    std::string prefix =
         "127." + std::to_string(1 + prng->Below(254)) + "." + std::to_string(prng->Below(256));
-    auto reservation =
-        BindTo(prefix + "." + std::to_string(kReservationHost), kReservationPort, false);
-    if (!reservation.ok()) {
-      last = std::move(reservation).error();
-      continue;
+    Result<UniqueFd> reservation = HoldName("lockstep-addresses-" + prefix);
+    if (reservation.ok()) {
+      return std::pair(std::move(prefix), std::move(reservation).value());
     }
-    const Status probe = ProbePorts(prefix, address_count, ports);
-    if (probe.ok()) {
-      return LoopbackBlock(prefix, std::move(reservation).value());
-    }
-    last = probe.error();
+    last = std::move(reservation).error();
   }
   return Error(ErrorCode::kResourceExhausted,
                "no free block of loopback addresses in " + std::to_string(kTriesMax) +
                    " tries, the last: " + last.ToString());
 }
 
-int LoopbackBlock::MeshPortBase() const {
-  // 10000 to 26383: above the contract's fixed ports but 29500, below Linux's ephemeral ones.
-  constexpr int kFirstPort = 10000;
-  constexpr int kRangeSize = 256;
-  constexpr int kRangeCount = 64;
-  int hash = 0;
-  for (const char c : prefix_) {
-    hash = (hash * 31 + c) % kRangeCount;
+}  // namespace
+
+Result<LoopbackBlock::Ports> LoopbackBlock::ReservePorts(int count, Prng* prng) {
+  const int slots = (count + kSlotSize - 1) / kSlotSize;
+  if (slots > kSlotCount) {
+    return Error(ErrorCode::kResourceExhausted,
+                 "a local run has at most " + std::to_string(kSlotCount * kSlotSize) +
+                     " ports, this job needs " + std::to_string(count));
   }
-  return kFirstPort + hash * kRangeSize;
+  std::string last = "none was tried";
+  for (int attempt = 0; attempt < kTriesMax; ++attempt) {
+    const int first = static_cast<int>(prng->Below(static_cast<uint64_t>(kSlotCount - slots + 1)));
+    Ports ports;
+    ports.base = kFirstPort + first * kSlotSize;
+    Status trouble;
+    for (int slot = first; slot < first + slots && trouble.ok(); ++slot) {
+      Result<UniqueFd> held = HoldName("lockstep-ports-" + std::to_string(slot));
+      if (held.ok()) {
+        ports.reservations.push_back(std::move(held).value());
+      } else {
+        trouble = std::move(held).error();
+      }
+    }
+    for (int port = ports.base; port < ports.base + count && trouble.ok(); ++port) {
+      if (!IsFreeEverywhere(port)) {
+        trouble = Error(ErrorCode::kAlreadyExists, "port " + std::to_string(port) + " is taken");
+      }
+    }
+    if (trouble.ok()) {
+      return ports;
+    }
+    last = trouble.error().ToString();
+  }
+  return Error(ErrorCode::kResourceExhausted,
+               "no row of " + std::to_string(count) + " free ports from " +
+                   std::to_string(kFirstPort) + " to " + std::to_string(kLastPort) + " in " +
+                   std::to_string(kTriesMax) + " tries, the last: " + last);
+}
+
+Result<LoopbackBlock> LoopbackBlock::Reserve(const LoopbackNeeds& needs, Prng* prng) {
+  if (needs.address_count > kAddressCountMax) {
+    return Error(ErrorCode::kResourceExhausted,
+                 "a local run has at most " + std::to_string(kAddressCountMax) +
+                     " pods, this job needs " + std::to_string(needs.address_count));
+  }
+  if (needs.fixed_port.has_value() && !IsFreeEverywhere(*needs.fixed_port)) {
+    return Error(ErrorCode::kAlreadyExists,
+                 "port " + std::to_string(*needs.fixed_port) +
+                     ", which the manifest asks for, is taken; expected a free one, or none: a "
+                     "run chooses its own");
+  }
+  LOCKSTEP_ASSIGN_OR_RETURN(auto block, ReservePrefix(prng));
+  LOCKSTEP_ASSIGN_OR_RETURN(Ports ports, ReservePorts(needs.port_count, prng));
+  return LoopbackBlock(std::move(block.first), std::move(block.second), std::move(ports));
 }
 
 std::string LoopbackBlock::Address(int index) const {

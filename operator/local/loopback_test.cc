@@ -10,55 +10,94 @@
 namespace lockstep::control {
 namespace {
 
-const std::vector<uint16_t> kPorts{2222, 2223};
-
-TEST(LoopbackBlock, AddressesCountFromOneInOneBlock) {
-  Prng prng(1);
-  const auto block = LoopbackBlock::Reserve(3, kPorts, &prng);
-  ASSERT_TRUE(block.ok()) << block.error().ToString();
-  const std::string first = block->Address(0);
-  EXPECT_TRUE(first.starts_with("127."));
-  EXPECT_TRUE(first.ends_with(".1"));
-  EXPECT_EQ(block->Address(2), first.substr(0, first.size() - 1) + "3");
-}
-
-TEST(LoopbackBlock, TwoRunsWithTheSameLuckGetDifferentBlocks) {
-  Prng first_prng(2);
-  Prng second_prng(2);
-  const auto first = LoopbackBlock::Reserve(1, kPorts, &first_prng);
-  const auto second = LoopbackBlock::Reserve(1, kPorts, &second_prng);
-  ASSERT_TRUE(first.ok() && second.ok());
-  EXPECT_NE(first->Address(0), second->Address(0));
-}
-
-TEST(LoopbackBlock, BlockWithATakenPortIsPassedOver) {
-  std::string taken;
-  {
-    Prng prng(3);
-    taken = LoopbackBlock::Reserve(2, kPorts, &prng).value().Address(1);
-  }
-  const UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+// Somebody else's server; not open when the address cannot be had.
+UniqueFd ListenAt(const std::string& address, int port) {
+  UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const int reuse = 1;
   ::setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof reuse);
   sockaddr_in where{};
   where.sin_family = AF_INET;
-  where.sin_port = htons(2223);
-  ::inet_pton(AF_INET, taken.c_str(), &where.sin_addr);
-  ASSERT_EQ(::bind(listener.get(), reinterpret_cast<const sockaddr*>(&where), sizeof where), 0);
-  ASSERT_EQ(::listen(listener.get(), 1), 0);
-
-  Prng prng(3);
-  const auto block = LoopbackBlock::Reserve(2, kPorts, &prng);
-  ASSERT_TRUE(block.ok());
-  EXPECT_NE(block->Address(1), taken);
+  where.sin_port = htons(static_cast<uint16_t>(port));
+  ::inet_pton(AF_INET, address.c_str(), &where.sin_addr);
+  const bool listens =
+      ::bind(listener.get(), reinterpret_cast<const sockaddr*>(&where), sizeof where) == 0 &&
+      ::listen(listener.get(), 1) == 0;
+  return listens ? std::move(listener) : UniqueFd();
 }
 
-TEST(LoopbackBlock, TooManyPodsAreRefusedWithTheNumbers) {
-  Prng prng(4);
-  const auto block = LoopbackBlock::Reserve(255, kPorts, &prng);
+LoopbackBlock Reserve(uint64_t seed, const LoopbackNeeds& needs) {
+  Prng prng(seed);
+  auto block = LoopbackBlock::Reserve(needs, &prng);
+  EXPECT_TRUE(block.ok()) << block.error().ToString();
+  return std::move(block).value();
+}
+
+TEST(LoopbackBlock, AddressesCountFromOneInOneBlock) {
+  const LoopbackBlock block = Reserve(1, {3, 5});
+  const std::string first = block.Address(0);
+  EXPECT_TRUE(first.starts_with("127."));
+  EXPECT_TRUE(first.ends_with(".1"));
+  EXPECT_EQ(block.Address(2), first.substr(0, first.size() - 1) + "3");
+}
+
+TEST(LoopbackBlock, TwoRunsWithTheSameLuckShareNeitherAddressNorPort) {
+  const LoopbackBlock first = Reserve(2, {1, 100});
+  const LoopbackBlock second = Reserve(2, {1, 100});
+  EXPECT_NE(first.Address(0), second.Address(0));
+  EXPECT_GE(std::abs(first.port_base() - second.port_base()), 100);
+}
+
+TEST(LoopbackBlock, PortsStayClearOfThoseThatProgramsTakeByDefault) {
+  for (uint64_t seed = 0; seed < 50; ++seed) {
+    const LoopbackBlock block = Reserve(seed, {1, 64 * 3});
+    EXPECT_GE(block.port_base(), LoopbackBlock::kFirstPort);
+    EXPECT_LE(block.port_base() + 64 * 3 - 1, LoopbackBlock::kLastPort);
+  }
+  EXPECT_LT(LoopbackBlock::kLastPort, 29500);
+}
+
+// A program that binds all addresses cannot have a port that somebody has at any of them.
+TEST(LoopbackBlock, PortThatAnybodyListensOnIsPassedOver) {
+  for (const char* const address : {"0.0.0.0", "127.0.0.1"}) {
+    const int base = Reserve(3, {2, 8}).port_base();
+    const UniqueFd listener = ListenAt(address, base + 7);
+    ASSERT_TRUE(listener.is_open()) << address;
+
+    EXPECT_NE(Reserve(3, {2, 8}).port_base(), base) << address;
+    EXPECT_EQ(Reserve(3, {2, 7}).port_base(), base) << address << ": only the eighth is taken";
+  }
+}
+
+TEST(LoopbackBlock, ReservedPortsCanBeBoundEverywhere) {
+  const LoopbackBlock block = Reserve(5, {1, 4});
+  for (int port = block.port_base(); port < block.port_base() + 4; ++port) {
+    EXPECT_TRUE(ListenAt("0.0.0.0", port).is_open()) << port;
+    EXPECT_TRUE(ListenAt(block.Address(0), port).is_open()) << port;
+  }
+}
+
+TEST(LoopbackBlock, FixedPortThatIsTakenIsNamed) {
+  const int port = Reserve(6, {1, 1}).port_base();
+  const UniqueFd listener = ListenAt("127.0.0.1", port);
+  ASSERT_TRUE(listener.is_open());
+  Prng prng(7);
+  const auto block = LoopbackBlock::Reserve({1, 1, port}, &prng);
   ASSERT_FALSE(block.ok());
-  EXPECT_EQ(block.error().code(), ErrorCode::kResourceExhausted);
-  EXPECT_EQ(block.error().message(), "a local run has at most 254 pods, this job needs 255");
+  EXPECT_EQ(block.error().message(),
+            "port " + std::to_string(port) +
+                ", which the manifest asks for, is taken; expected a free one, or none: a run "
+                "chooses its own");
+}
+
+TEST(LoopbackBlock, TooManyPodsOrPortsAreRefusedWithTheNumbers) {
+  Prng prng(4);
+  const auto pods = LoopbackBlock::Reserve({255, 1}, &prng);
+  ASSERT_FALSE(pods.ok());
+  EXPECT_EQ(pods.error().code(), ErrorCode::kResourceExhausted);
+  EXPECT_EQ(pods.error().message(), "a local run has at most 254 pods, this job needs 255");
+  const auto ports = LoopbackBlock::Reserve({1, 20'000}, &prng);
+  ASSERT_FALSE(ports.ok());
+  EXPECT_EQ(ports.error().message(), "a local run has at most 19392 ports, this job needs 20000");
 }
 
 }  // namespace

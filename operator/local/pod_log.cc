@@ -31,14 +31,14 @@ Status PodLog::Reopen() {
   return OkStatus();
 }
 
-void PodLog::Append(std::string_view bytes) {
+void PodLog::Append(std::string_view bytes, TimePoint now) {
   Store(bytes);
   tail_.append(bytes);
   if (tail_.size() > 2 * kTailBytesMax) {
     tail_.erase(0, tail_.size() - kTailBytesMax);
   }
   if (options_.on_line) {
-    Echo(bytes);
+    lines_.Append(bytes, now, options_.on_line);
   }
 }
 
@@ -59,25 +59,9 @@ void PodLog::Store(std::string_view bytes) {
   file_bytes_ += size;
 }
 
-void PodLog::Echo(std::string_view bytes) {
-  while (!bytes.empty()) {
-    const std::size_t newline = bytes.find('\n');
-    const std::size_t room = options_.line_bytes_max - unfinished_line_.size();
-    const std::size_t taken = std::min({newline, bytes.size(), room});
-    unfinished_line_.append(bytes.substr(0, taken));
-    const bool is_complete = taken == newline;
-    bytes.remove_prefix(is_complete ? taken + 1 : taken);
-    if (is_complete || unfinished_line_.size() >= options_.line_bytes_max) {
-      options_.on_line(unfinished_line_);
-      unfinished_line_.clear();
-    }
-  }
-}
-
 void PodLog::Finish() {
-  if (options_.on_line && !unfinished_line_.empty()) {
-    options_.on_line(unfinished_line_);
-    unfinished_line_.clear();
+  if (options_.on_line) {
+    lines_.Finish(options_.on_line);
   }
 }
 

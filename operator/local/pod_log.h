@@ -6,26 +6,30 @@
 #include <string_view>
 
 #include "common/base/result.h"
+#include "common/base/time.h"
 #include "common/base/unique_fd.h"
+#include "common/process/terminal_lines.h"
 
 namespace lockstep::control {
 
 struct PodLogOptions {
   std::string path;
   int64_t bytes_max = 64 << 20;  // then the file is moved to PATH.1 and a new one begins (choice)
-  std::size_t line_bytes_max = 8 << 10;                // a longer line is echoed in pieces
+  std::size_t line_bytes_max =
+      16 << 10;  // a longer line is echoed in pieces (the supervisor's own)
   std::function<void(std::string_view line)> on_line;  // echo, without the newline; may be empty
 };
 
-// What a pod prints: written to its log file as it comes, echoed line by line, and the last bytes
-// kept for the message of a failure. A log that cannot be written (disk full) never stops the pod:
-// the bytes are dropped and counted. Thread: one.
+// What a pod prints: written to its log file as it comes, echoed line by line as a terminal shows
+// it, and the last bytes kept for the message of a failure. A log that cannot be written (disk
+// full) never stops the pod: the bytes are dropped and counted. Thread: one.
 class PodLog {
  public:
   // Errors: by errno of creating the file.
   static Result<PodLog> Open(PodLogOptions options);
 
-  void Append(std::string_view bytes);
+  // `now`: when they came.
+  void Append(std::string_view bytes, TimePoint now);
 
   // Echoes an unfinished last line. Call when the pod has ended.
   void Finish();
@@ -37,17 +41,17 @@ class PodLog {
   int64_t dropped_bytes() const { return dropped_bytes_; }
 
  private:
-  explicit PodLog(PodLogOptions options) : options_(std::move(options)) {}
+  explicit PodLog(PodLogOptions options)
+      : options_(std::move(options)), lines_(options_.line_bytes_max) {}
 
   Status Reopen();
   void Store(std::string_view bytes);
-  void Echo(std::string_view bytes);
 
   PodLogOptions options_;
   UniqueFd file_;
   int64_t file_bytes_ = 0;
   int64_t dropped_bytes_ = 0;
-  std::string unfinished_line_;
+  TerminalLines lines_;
   std::string tail_;
 };
 

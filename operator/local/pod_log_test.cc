@@ -38,26 +38,36 @@ class PodLogTest : public ::testing::Test {
 
 TEST_F(PodLogTest, PiecesAreEchoedAsLines) {
   PodLog log = PodLog::Open(options_).value();
-  log.Append("one\ntw");
-  log.Append("o\n\nthr");
+  log.Append("one\ntw", TimePoint());
+  log.Append("o\n\nthr", TimePoint());
   EXPECT_THAT(lines_, ElementsAre("one", "two", ""));
   log.Finish();
   EXPECT_THAT(lines_, ElementsAre("one", "two", "", "thr"));
   EXPECT_EQ(Content("pod.log"), "one\ntwo\n\nthr");
 }
 
+// A progress bar of a thousand states is not one line of 11,000 characters with \x0d in it.
+TEST_F(PodLogTest, OverwrittenLineIsEchoedInItsLastState) {
+  PodLog log = PodLog::Open(options_).value();
+  for (int state = 0; state < 1000; ++state) {
+    log.Append("\rstate " + std::to_string(state), TimePoint());
+  }
+  log.Append("\r\nend\n", TimePoint());
+  EXPECT_THAT(lines_, ElementsAre("state 0", "state 999", "end"));
+}
+
 TEST_F(PodLogTest, EndlessLineIsEchoedInPieces) {
   options_.line_bytes_max = 4;
   PodLog log = PodLog::Open(options_).value();
-  log.Append("abcdefghij\n");
+  log.Append("abcdefghij\n", TimePoint());
   EXPECT_THAT(lines_, ElementsAre("abcd", "efgh", "ij"));
 }
 
 TEST_F(PodLogTest, FullFileIsMovedAside) {
   options_.bytes_max = 10;
   PodLog log = PodLog::Open(options_).value();
-  log.Append("first...\n");
-  log.Append("second\n");
+  log.Append("first...\n", TimePoint());
+  log.Append("second\n", TimePoint());
   EXPECT_EQ(Content("pod.log.1"), "first...\n");
   EXPECT_EQ(Content("pod.log"), "second\n");
 }
@@ -65,7 +75,7 @@ TEST_F(PodLogTest, FullFileIsMovedAside) {
 TEST_F(PodLogTest, TailStartsWithAWholeLine) {
   PodLog log = PodLog::Open(options_).value();
   for (int line = 0; line < 1000; ++line) {
-    log.Append("line " + std::to_string(line) + "\n");
+    log.Append("line " + std::to_string(line) + "\n", TimePoint());
   }
   const std::string tail = log.Tail();
   EXPECT_LE(tail.size(), 2048U);
@@ -79,7 +89,7 @@ TEST_F(PodLogTest, FullDiskDropsBytesAndCountsThem) {
   }
   options_.path = "/dev/full";
   PodLog log = PodLog::Open(options_).value();
-  log.Append("words\n");
+  log.Append("words\n", TimePoint());
   EXPECT_EQ(log.dropped_bytes(), 6);
   EXPECT_THAT(lines_, ElementsAre("words"));
 }

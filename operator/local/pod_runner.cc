@@ -92,7 +92,9 @@ LocalPodOptions PodRunner::PodOptions(const kube::Pod& pod, int64_t serial) cons
   const std::size_t equals = made.marker.find('=');
   made.environment[made.marker.substr(0, equals)] = made.marker.substr(equals + 1);
   const std::string& working_dir = pod.spec.container.working_dir;
-  if (!working_dir.empty()) {
+  if (working_dir.empty()) {
+    made.working_dir = options_.manifest_directory;
+  } else {
     made.working_dir = working_dir.starts_with('/')
                            ? working_dir
                            : options_.manifest_directory + "/" + working_dir;

@@ -23,7 +23,8 @@ struct PodRunnerOptions {
   std::string directory;  // the run's; pods live in DIRECTORY/pods/NAME
   // Given to every pod below its own environment: PATH, HOME and their like.
   std::map<std::string, std::string> base_environment;
-  std::string manifest_directory;  // relative working folders start here
+  // Programs start here, or in their working folder below it; absolute.
+  std::string manifest_directory;
   // The address of a pod, for its status; may be empty.
   std::function<std::string(const kube::Pod&)> address_of;
   // Called for every line a pod prints; may be empty.

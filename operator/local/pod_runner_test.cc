@@ -160,6 +160,9 @@ class PodRunnerTest : public ::testing::Test {
     return ReadText(path);
   }
 
+  // A file where programs start.
+  std::string HereFile(const std::string& name) const { return folder_ + "/" + name; }
+
   std::string PodFile(const std::string& pod, const std::string& name) const {
     return folder_ + "/pods/" + pod + "/" + name;
   }
@@ -170,6 +173,16 @@ class PodRunnerTest : public ::testing::Test {
   std::vector<PodEvent> pending_;
   std::unique_ptr<PodRunner> cluster_;
 };
+
+// "python3 train.py" means the file beside the manifest.
+TEST_F(PodRunnerTest, ProgramsStartWhereTheManifestIs) {
+  std::filesystem::create_directory(folder_ + "/beside");
+  EXPECT_EQ(RunToEnd("test -d beside").exit_code, 0);
+  kube::Pod elsewhere = ShellPod("elsewhere", "test -e ../beside");
+  elsewhere.spec.container.working_dir = "beside";
+  Create(elsewhere);
+  EXPECT_EQ(Await("elsewhere", PodChange::kEnded).status.termination->exit_code, 0);
+}
 
 struct EndCase {
   const char* script;
@@ -250,7 +263,7 @@ TEST_F(PodRunnerTest, PodThatClosesItsOutputRunsOn) {
     pollfd entry{cluster_->fd(), POLLIN, 0};
     return ::poll(&entry, 1, 0) == 0;
   }));
-  ASSERT_TRUE(WriteFileAtomically(PodFile("pod", "go"), "go").ok());
+  ASSERT_TRUE(WriteFileAtomically(HereFile("go"), "go").ok());
   EXPECT_EQ(Await("pod", PodChange::kEnded).status.termination->exit_code, 5);
 }
 
@@ -291,7 +304,7 @@ TEST_F(PodRunnerTest, ShorterGraceTakesOver) {
 
 TEST_F(PodRunnerTest, BackgroundProcessesEndWithTheirPod) {
   RunToEnd("sleep 1000 & echo $! > child; exit 0");
-  const pid_t child = ParsePid(ReadText(PodFile("pod", "child")));
+  const pid_t child = ParsePid(ReadText(HereFile("child")));
   ASSERT_GT(child, 0);
   EXPECT_FALSE(IsAlive(child));
 }
@@ -300,7 +313,7 @@ TEST_F(PodRunnerTest, ProcessesThatLeftTheSessionEndWithTheirPod) {
   RunToEnd(
       "setsid sh -c 'echo $$ > child.part; mv child.part child; exec sleep 1000' & "
       "while ! test -e child; do sleep 0.01; done; exit 0");
-  const pid_t child = ParsePid(ReadText(PodFile("pod", "child")));
+  const pid_t child = ParsePid(ReadText(HereFile("child")));
   ASSERT_GT(child, 0);
   EXPECT_FALSE(IsAlive(child));
 }
@@ -326,7 +339,7 @@ TEST_F(PodRunnerTest, StopSignalReachesProcessesThatLeftTheSession) {
   Create(ShellPod("pod",
                   "setsid sh -c 'echo $$ > child.part; mv child.part child; exec sleep 1000' & "
                   "wait"));
-  const pid_t child = ParsePid(AwaitFile(PodFile("pod", "child")));
+  const pid_t child = ParsePid(AwaitFile(HereFile("child")));
   ASSERT_TRUE(cluster_->SignalPod("pod", SIGSTOP).ok());
   EXPECT_TRUE(Eventually([child] {
     const std::string stat = ReadText("/proc/" + std::to_string(child) + "/stat");
@@ -369,7 +382,7 @@ TEST_F(PodRunnerTest, UnknownPodIsNotFound) {
 
 TEST_F(PodRunnerTest, EndOfTheClusterLeavesNothingBehind) {
   Create(ShellPod("pod", "trap '' TERM; sleep 1000 & echo $$ > leader; wait"));
-  const pid_t leader = ParsePid(AwaitFile(PodFile("pod", "leader")));
+  const pid_t leader = ParsePid(AwaitFile(HereFile("leader")));
   cluster_.reset();
   EXPECT_FALSE(IsAlive(leader));
   EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1) << "a child of the test is left";
@@ -379,7 +392,7 @@ TEST_F(PodRunnerTest, EndOfTheClusterReachesProcessesThatHideTheirOrigin) {
   RunToEnd(
       "env -i /usr/bin/setsid /bin/sh -c 'echo $$ > child.part; /bin/mv child.part child; "
       "exec /bin/sleep 1000' & while ! test -e child; do sleep 0.01; done; exit 0");
-  const pid_t child = ParsePid(ReadText(PodFile("pod", "child")));
+  const pid_t child = ParsePid(ReadText(HereFile("child")));
   ASSERT_GT(child, 0);
   cluster_.reset();
   EXPECT_FALSE(IsAlive(child));

@@ -25,12 +25,8 @@ struct SpawnedProcess {
   UniqueFd pidfd;
 };
 
-// Starts the program and returns once it runs: a failed exec is an error here, not an exit code.
-// The child is killed by the kernel when the calling thread ends, so the thread that spawns must
-// live as long as the children should. It reads nothing (/dev/null), inherits no other descriptor,
-// has every signal at its default, and is the first choice of the kernel's out-of-memory killer.
-// Errors: kNotFound (no such program), kInvalidArgument (it cannot be executed, or the working
-// folder cannot be entered), kResourceExhausted, kIo. Thread: any that outlives the child.
+// Starts the program as the leader of a session of its own, and as the first choice of the kernel's
+// out-of-memory killer. Promise, errors and thread: as FindProgram and Spawn.
 Result<SpawnedProcess> SpawnProcess(const SpawnRequest& request);
 
 // How a child ended: the exit code as a shell reports it, and the signal that ended it (or 0).

@@ -53,7 +53,7 @@ void StatusPoller::Ask(const Key& key, Pod* pod, TimePoint now) {
   ++open_;
   HttpRequest request;
   request.address = pod->target.address;
-  request.port = static_cast<uint16_t>(kStatusPort);
+  request.port = static_cast<uint16_t>(pod->target.port);
   request.target = "/status";
   request.headers["Authorization"] = pod->target.authorization;
   client_->Start(std::move(request),

@@ -11,6 +11,7 @@
 #include "common/base/result.h"
 #include "common/base/time.h"
 #include "common/contract/status_document.h"
+#include "common/contract/topology.h"
 #include "operator/pod_client/http_client.h"
 
 namespace lockstep::control {
@@ -33,6 +34,7 @@ struct StatusTarget {
   std::string address;
   std::string authorization;  // header
   Duration interval{};
+  int port = kStatusPort;
 
   friend bool operator==(const StatusTarget&, const StatusTarget&) = default;
 };

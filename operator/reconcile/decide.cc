@@ -11,12 +11,14 @@
 #include "operator/reconcile/act/gang_restart.h"
 #include "operator/reconcile/act/late_verdict.h"
 #include "operator/reconcile/act/place_gang.h"
+#include "operator/reconcile/act/renewal.h"
 #include "operator/reconcile/act/replace.h"
 #include "operator/reconcile/act/start_answer.h"
 #include "operator/reconcile/act/successor.h"
 #include "operator/reconcile/act/summary.h"
 #include "operator/reconcile/build/pod.h"
 #include "operator/reconcile/detect/admission_change.h"
+#include "operator/reconcile/detect/echo.h"
 #include "operator/reconcile/detect/failure.h"
 #include "operator/reconcile/detect/start_problem.h"
 #include "operator/reconcile/gang/gang_view.h"
@@ -24,10 +26,12 @@
 #include "operator/reconcile/policy/budget.h"
 #include "operator/reconcile/policy/clean_pod_policy.h"
 #include "operator/reconcile/policy/deadline.h"
+#include "operator/reconcile/policy/grace.h"
 #include "operator/reconcile/policy/success_policy.h"
 #include "operator/reconcile/policy/suspect_nodes.h"
 #include "operator/reconcile/policy/ttl.h"
 #include "operator/reconcile/policy/unplanned.h"
+#include "operator/reconcile/stall.h"
 
 namespace lockstep::control {
 namespace {
@@ -59,6 +63,7 @@ void Begin(DecisionBuilder* builder) {
     status->rollbacks = 0;
   }
   status->observed_generation = builder->job().metadata.generation;
+  EndStall(status, builder->now());
   if (FindCondition(builder->status(), ConditionType::kCreated) == nullptr) {
     builder->Set(
         {ConditionType::kCreated, true, "JobCreated", "the operator has taken the job up"});
@@ -81,19 +86,6 @@ void Suspend(DecisionBuilder* builder) {
   const std::string message = "runPolicy.suspend is set: no pod runs";
   builder->Set({ConditionType::kScheduled, false, "JobSuspended", message});
   builder->Set({ConditionType::kSuspended, true, "JobSuspended", message});
-}
-
-// The gang that runs is not the one that is asked for any more.
-void Reshape(DecisionBuilder* builder) {
-  const ConditionChange change = {
-      ConditionType::kScheduled, false, "SpecChanged", "the roles have changed"};
-  GiveUpGang(builder);
-  builder->Set(change);
-  if (IsTrue(builder->status(), ConditionType::kRunning)) {
-    SetCondition(builder->mutable_status(),
-                 {ConditionType::kRunning, false, change.reason, change.message},
-                 builder->now());
-  }
 }
 
 void StartOrResume(DecisionBuilder* builder) {
@@ -157,6 +149,12 @@ void AnswerFailures(const GangView& view,
                     const std::vector<Failure>& failures,
                     DecisionBuilder* builder) {
   const Failure& origin = OriginOf(failures, builder->is_training());
+  if (const auto until = PatienceWithEcho(*builder, view, failures)) {
+    builder->WakeAt(*until);
+    return;
+  }
+  builder->mutable_status()->last_failure = {
+      origin.pod_name, builder->now(), origin.sentence, origin.tail};
   if (origin.response == FailureResponse::kFailJob) {
     FailFor(origin, builder);
   } else if (CanReplace(*builder, view, failures)) {
@@ -251,14 +249,6 @@ void CreateMissing(const GangView& view, DecisionBuilder* builder) {
   }
 }
 
-// A gang that was rolled back has nothing to save: its pods make room soon.
-std::chrono::seconds GraceOfAttempt(const DecisionBuilder& builder, const kube::Pod& pod) {
-  constexpr std::chrono::seconds kRollbackGrace{5};  // choice: time to end in order
-  const bool is_rolled_back = builder.status().rollbacks > 0 && builder.status().placement.empty();
-  return is_rolled_back ? std::min(pod.spec.termination_grace, kRollbackGrace)
-                        : pod.spec.termination_grace;
-}
-
 // Whether the pod's removal waits for its successor, which is about to be created or has no node
 // yet: removing a pod takes the API server as long as creating one, and one that has ended is in
 // nobody's way.
@@ -289,7 +279,9 @@ void RemoveStale(const GangView& view, DecisionBuilder* builder) {
     if (!is_superseded && is_given_up) {
       builder->Delete(*pod, std::chrono::seconds(0), "attempt over, its node does not report");
     } else if (!is_superseded) {
-      builder->Delete(*pod, GraceOfAttempt(*builder, *pod), "attempt over");
+      builder->Delete(*pod,
+                      GraceOf(*pod, builder->status(), builder->observed(), builder->is_training()),
+                      "attempt over");
     } else if (!AwaitsVerdict(*builder, *pod) && (!pod->is_deleting || !HasEnded(*pod)) &&
                !GivesWay(view, *builder, *pod, name->task)) {
       builder->Delete(*pod, std::chrono::seconds(0), "replaced");
@@ -341,6 +333,15 @@ void Run(DecisionBuilder* builder) {
   }
   const std::vector<StartProblem> problems = FindStartProblems(*builder, view);
   const std::vector<Failure> failures = FindFailures(*builder, view, problems);
+  const bool is_over = !failures.empty() && OriginOf(failures, builder->is_training()).response ==
+                                                FailureResponse::kFailJob;
+  const bool needs_pods = !failures.empty() || !problems.empty() || LacksPods(view) ||
+                          !HasRun(builder->status());  // the change may be the cure
+  if (IsOutdated(*builder) && needs_pods && !is_over) {
+    RenewGang(builder);
+    return;
+  }
+  AnnounceChange(builder);
   if (!failures.empty() && ComesFirst(failures, problems, *builder)) {
     AnswerFailures(view, failures, builder);
   } else if (!problems.empty()) {
@@ -379,7 +380,7 @@ Decision Decide(const TrainingJob& job, const Observed& observed, WallTime now) 
       builder.Fail("InvalidJob", problems.front().ToString());
     } else {
       if (!builder.status().placement.empty() && !PlacementFitsSpec(builder)) {
-        Reshape(&builder);
+        RenewGang(&builder);
       }
       if (job.spec.run_policy.suspend) {
         Suspend(&builder);
@@ -392,6 +393,7 @@ Decision Decide(const TrainingJob& job, const Observed& observed, WallTime now) 
   CountRoles(view, &builder);
   NoteProgress(view, &builder);
   NoteResult(view, &builder);
+  NoteOrigin(&builder);
   if (HasEnded(builder.status())) {
     Finish(view, &builder);
     return builder.Take();

@@ -5,6 +5,7 @@
 #include "operator/api/conditions.h"
 #include "operator/reconcile/act/late_verdict.h"
 #include "operator/reconcile/decide.h"
+#include "operator/reconcile/detect/echo.h"
 #include "operator/reconcile/testing.h"
 
 namespace lockstep::control {
@@ -305,9 +306,9 @@ TEST(DecideGangRestart, CommandGangStartsAnewOnceAllItsPodsHaveEnded) {
 
   Decision decision = world.Step();
   EXPECT_EQ(DescribeEffects(decision),
-            "delete pod mnist-worker-0 within 30 s: attempt over\n"
-            "delete pod mnist-worker-1 within 30 s: attempt over\n"
-            "delete pod mnist-worker-2 within 30 s: attempt over\n");
+            "delete pod mnist-worker-0 within 2 s: attempt over\n"
+            "delete pod mnist-worker-1 within 2 s: attempt over\n"
+            "delete pod mnist-worker-2 within 2 s: attempt over\n");
   EXPECT_EQ(decision.status.attempt, Attempt(1));
   EXPECT_EQ(decision.status.epoch, Epoch(1));
   EXPECT_TRUE(decision.status.placement.empty());
@@ -354,6 +355,8 @@ TEST(DecideGangRestart, ProgramsOwnVerdictFailsTheJobUnderExitCode) {
   world.Launch();
   world.Exit("mnist-worker-1", 3);
   world.Find("mnist-worker-1")->status.termination->message = "Traceback\nValueError: bad\n";
+  world.Step();
+  world.Advance(kEchoPatience);  // nobody explains it better
 
   EXPECT_EQ(MessageOf(world.Step().status, ConditionType::kFailed),
             "pod mnist-worker-1 (rank 1) exit code 3: ValueError: bad, cause program_exit; "
@@ -366,6 +369,8 @@ TEST(DecideGangRestart, ImageWithoutTheLoaderOfTheRuntimeIsExplained) {
   world.Exit("mnist-worker-1", 1);
   world.Find("mnist-worker-1")->status.termination->message =
       "exec /lockstep/bin/lockstep-runtime: no such file or directory\n";
+  world.Step();
+  world.Advance(kEchoPatience);
 
   EXPECT_EQ(MessageOf(world.Step().status, ConditionType::kFailed),
             "pod mnist-worker-1 (rank 1) exit code 1: exec /lockstep/bin/lockstep-runtime: no such "

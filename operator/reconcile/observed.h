@@ -25,6 +25,10 @@ struct RuntimeReport {
   friend bool operator==(const RuntimeReport&, const RuntimeReport&) = default;
 };
 
+// The strictest Pod Security level of the namespaces that jobs live in. `baseline` asks for no
+// field to be there; `restricted` does, and images that run as root do not start under it.
+enum class PodSecurityLevel { kBaseline, kRestricted };
+
 // What a cluster gives to every pod it starts: where things are inside a pod.
 struct PodSettings {
   Addressing addressing = DnsAddressing{};
@@ -33,10 +37,14 @@ struct PodSettings {
   std::string data_directory;            // base of relative data set paths; may be empty
   std::string job_key_file;              // may be empty
   std::string termination_message_file;  // empty: the cluster adds its own, or has none
+  // Whether $(NAME) in the template is expanded here, as a kubelet would do it: nobody else will.
+  bool expands_references = false;
 
   // Where pods are made of images:
   std::string runtime_image;              // the operator's own, of pods that name none
   std::string runtime_image_pull_policy;  // empty: Kubernetes' default
+  std::vector<std::string> runtime_image_pull_secrets;  // Secrets in the job's namespace
+  PodSecurityLevel pod_security = PodSecurityLevel::kBaseline;
   // Where the runtime is put into an image that is not ours; empty: `runtime_path` is in there.
   std::string install_directory;
 

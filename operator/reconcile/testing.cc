@@ -114,6 +114,7 @@ void TestWorld::Exit(const std::string& name, int code, const std::string& reaso
   pod->status.phase = code == 0 ? kube::PodPhase::kSucceeded : kube::PodPhase::kFailed;
   kube::ContainerTermination termination;
   termination.exit_code = code;
+  termination.finished_at = now;
   termination.signal = code > 128 ? code - 128 : 0;
   termination.reason = reason;
   if (reason.empty()) {

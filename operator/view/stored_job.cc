@@ -40,6 +40,8 @@ StoredJob DecodeStoredJob(std::string_view json) {
   }
   DecodedJob decoded = DecodeTrainingJob(*document);
   stored.job = std::move(decoded.job);
+  decoded.errors.insert(
+      decoded.errors.end(), decoded.status_errors.begin(), decoded.status_errors.end());
   stored.problem = Describe(decoded.errors);
   std::vector<Error> ignored;
   ObjectReader object(*document, "", &ignored);

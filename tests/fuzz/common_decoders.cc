@@ -168,6 +168,7 @@ std::vector<std::string> TerminationMessageSeeds() {
   message.last_step = Step(7);
   message.last_checkpoint_step = Step(5);
   message.culprit_rank = 1;
+  message.tail = "Traceback\nValueError: x\n";
   message.samples = SampleCounts{960, 960, 0, 0};
   message.result = TestResult{0.25, 0.96875};
   seeds.push_back(EncodeTerminationMessage(message));

@@ -34,6 +34,7 @@ REFUSED = {
     "watchNamespaces={a,a}": "watchNamespaces",
     "extraArgs={positional}": "extraArgs",
     "replica=1": "replica",
+    "podSecurity=privileged": "podSecurity",
 }
 
 

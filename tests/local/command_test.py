@@ -1,7 +1,9 @@
 """Jobs that run a program of the user's: what it sees, and how its end is told."""
 
+import errno
 import json
 import signal
+import socket
 import subprocess
 import time
 import unittest
@@ -28,6 +30,62 @@ class Environment(LocalTest):
             config = json.loads(lines["TF_CONFIG"])
             self.assertEqual(config["task"], {"type": "worker", "index": index})
             self.assertEqual(len(config["cluster"]["worker"]), 2)
+
+
+# Every process listens where TF_CONFIG says it does, and rank 0 at MASTER_PORT, on all addresses of
+# the machine, as TensorFlow's server and torch's store do; until all have started.
+LISTEN = """\
+import json, os, pathlib, socket, time
+config = json.loads(os.environ["TF_CONFIG"])
+own = config["cluster"][config["task"]["type"]][config["task"]["index"]]
+ports = [own.rsplit(":", 1)[1]] + [os.environ["MASTER_PORT"]] * (os.environ["RANK"] == "0")
+servers = [socket.create_server(("0.0.0.0", int(port))) for port in ports]
+pathlib.Path("listens-" + os.environ["RANK"]).touch()
+while len(list(pathlib.Path().glob("listens-*"))) < int(os.environ["WORLD_SIZE"]):
+    time.sleep(0.01)
+"""
+
+
+class Machine(LocalTest):
+    def listen_as_others_do(self):
+        """Servers at the ports of a cluster's pods; where somebody listens already, that is one."""
+        for port in (2221, 2222, 2223, 2224, 29500):
+            server = socket.socket()
+            self.addCleanup(server.close)
+            server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                server.bind(("0.0.0.0", port))
+                server.listen()
+            except OSError as error:
+                self.assertEqual(error.errno, errno.EADDRINUSE)
+
+    def test_servers_of_others_stop_no_run(self):
+        self.listen_as_others_do()
+        run = self.run_job(training_manifest(workers=2, steps=20))
+        self.assert_trained(run)
+        self.assertRegex(
+            run.output, r"pods listen on 127\.[0-9.]+\.1 to 127\.[0-9.]+\.2, ports [0-9]+ to")
+
+    def test_two_pods_of_two_processes_listen_on_all_addresses(self):
+        manifest = command_manifest(["python3", "-c", LISTEN]).replace(
+            "replicas: 2", "replicas: 2\n    processes: 2")
+        self.assertEqual(self.run_job(manifest).exit_code, 0)
+
+    def test_programs_start_beside_their_manifest(self):
+        (self.scratch / "train.py").write_text("import os; print('at home in', os.getcwd())")
+        run = self.run_job(command_manifest(["python3", "train.py"], workers=1))
+        self.assertIn(f"at home in {self.scratch}", run.pod_log("command-worker-0"), run.output)
+
+    def test_references_are_replaced_as_in_a_cluster(self):
+        run = self.run_job(command_manifest(["echo", "rank $(RANK), $$(RANK), $(NONE)"], workers=1))
+        self.assertIn("rank 0, $(RANK), $(NONE)", run.pod_log("command-worker-0"), run.output)
+
+    def test_checkpoints_of_a_program_are_found_again_after_a_restart(self):
+        script = ('cd "$LOCKSTEP_CHECKPOINT_DIR" || exit 9; '
+                  "test -e saved && exit 0; touch saved; exit 137")
+        run = self.run_job(command_manifest(["sh", "-c", script], workers=1, backoff_limit=1))
+        self.assertEqual(run.exit_code, 0, run.output)
+        self.assertTrue((run.directory / "checkpoints" / "saved").exists())
 
 
 class Ends(LocalTest):

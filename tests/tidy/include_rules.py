@@ -10,6 +10,7 @@ EDGES = {
     "common/base": set(),
     "common/http": {"common/base"},
     "common/json": {"common/base"},
+    "common/process": {"common/base"},
     "common/contract": {"common/base", "common/json"},
     "operator/yaml": {"common/base", "common/json"},
     "operator/resources": {"common/base"},
@@ -39,7 +40,8 @@ EDGES = {
     "operator/credentials": COMMON | {"operator/transport", "operator/yaml"},
     "operator/api_client": COMMON | {"operator/kube", "operator/transport"},
     "operator/pod_client": COMMON,
-    "operator/local": COMMON | {"operator/resources", "operator/api", "operator/kube"},
+    "operator/local": COMMON
+    | {"common/process", "operator/resources", "operator/api", "operator/kube"},
     "trainer-runtime/collectives": {"common/base"},
     "trainer-runtime/rendezvous": COMMON,
     "trainer-runtime/session": COMMON
@@ -60,7 +62,7 @@ EDGES = {
         "trainer-runtime/telemetry",
     },
     "trainer-runtime/supervisor": COMMON
-    | {"trainer-runtime/rendezvous", "trainer-runtime/telemetry"},
+    | {"common/process", "trainer-runtime/rendezvous", "trainer-runtime/telemetry"},
 }
 
 # Programs put the parts of their own side together.

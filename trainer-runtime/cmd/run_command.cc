@@ -1,10 +1,13 @@
 #include "trainer-runtime/cmd/run_command.h"
 
+#include <cerrno>
 #include <csignal>
 #include <memory>
 #include <optional>
 #include <unistd.h>
 #include <utility>
+
+#include <sys/stat.h>
 
 #include "common/contract/exit_code.h"
 #include "trainer-runtime/cmd/pod_devices.h"
@@ -48,6 +51,16 @@ void ShowEvent(const SupervisorEvent& event, StatusBoard* board) {
   }
 }
 
+// The program finds the folder for its checkpoints there. Its own trouble with it is clearer than
+// ours: a program that writes none must not fail here.
+void MakeCheckpointDirectory(const std::string& directory, Logger* logger) {
+  if (directory.empty() || ::mkdir(directory.c_str(), 0777) == 0 || errno == EEXIST) {
+    return;
+  }
+  const Error error = SystemError(errno, "making " + directory);
+  logger->Warn("no folder for checkpoints", {{"error", error.ToString()}});
+}
+
 int FailAsUserError(const WorkerEnvironment* environment, const Error& error, Logger* logger) {
   logger->Error("the command was not started", {{"error", error.ToString()}});
   if (environment != nullptr) {
@@ -87,6 +100,7 @@ int RunCommand(const EnvironmentMap& variables, const RunCommandOptions& options
   if (!service.ok()) {
     options.logger->Warn("no status is served", {{"error", service.error().ToString()}});
   }
+  MakeCheckpointDirectory(environment->checkpoint_directory, options.logger);
   SuperviseOptions supervise = BaseOptions(options);
   supervise.processes = std::move(processes).value();
   supervise.grace = environment->grace;

@@ -170,7 +170,21 @@ TrainerHooks TrainingObserver::Hooks() {
   return hooks;
 }
 
+void TrainingObserver::LogProgress(const std::optional<TrainingProgress>& progress) {
+  if (progress.has_value()) {
+    logger_->Info("trained",
+                  {{"rank", rank_},
+                   {"step", progress->step.value()},
+                   {"data_epoch", progress->data_epoch},
+                   {"loss", progress->loss},
+                   {"accuracy", progress->accuracy}});
+  }
+}
+
 void TrainingObserver::OnPhase(TrainerPhase phase) {
+  if (phase == TrainerPhase::kEvaluating || phase == TrainerPhase::kConcluded) {
+    LogProgress(progress_log_.Last());
+  }
   has_concluded_.store(phase == TrainerPhase::kConcluded);
   board_->SetPhase(PhaseOf(phase));
 }
@@ -199,6 +213,8 @@ void TrainingObserver::OnStep(const StepReport& report) {
                                    ToSeconds(report.durations.update)};
   });
   metrics_->StepCompleted(report.durations, report.sample_count, report.loss);
+  LogProgress(progress_log_.Next(
+      {report.step, report.data_epoch, report.epoch_loss, report.epoch_accuracy}, now));
   if (is_first) {
     board_->Record(TimelineEventKind::kFirstStep, now);
     const std::lock_guard<std::mutex> lock(loss_mutex_);

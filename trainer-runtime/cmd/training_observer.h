@@ -12,6 +12,7 @@
 #include "trainer-runtime/data/sample_ledger.h"
 #include "trainer-runtime/rendezvous/mesh.h"
 #include "trainer-runtime/telemetry/metrics.h"
+#include "trainer-runtime/telemetry/progress_log.h"
 #include "trainer-runtime/telemetry/status_board.h"
 #include "trainer-runtime/train/trainer.h"
 
@@ -47,11 +48,13 @@ class TrainingObserver {
   void OnStep(const StepReport& report);
   void OnCheckpoint(const SaveOutcome& outcome);
   void ShowPeers(const Mesh& mesh);
+  void LogProgress(const std::optional<TrainingProgress>& progress);
 
   StatusBoard* board_;
   Metrics* metrics_;
   Logger* logger_;
   int rank_;
+  ProgressLog progress_log_;
   bool is_first_step_due_ = false;
   double samples_per_second_ = 0;
   TimePoint last_step_at_;

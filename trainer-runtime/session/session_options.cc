@@ -5,12 +5,18 @@
 #include <utility>
 #include <vector>
 
+#include "common/contract/topology.h"
+#include "trainer-runtime/collectives/communicator.h"
+
 namespace lockstep::runtime {
 namespace {
 
 // A silent peer has missed at least so many heartbeats, however short a silence is asked for: one
 // or two may be late on a busy host. Choice.
 constexpr int kHeartbeatsMissed = 6;
+
+// What the manifest is refused by has to be what the collectives hold.
+static_assert(kTrainerRanksMax == kWorldSizeMax);
 
 }  // namespace
 

@@ -2,7 +2,6 @@
 
 #include <map>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include <sys/types.h>
@@ -11,11 +10,6 @@
 #include "common/base/unique_fd.h"
 
 namespace lockstep::runtime {
-
-// The file that `name` means: itself when it holds a slash, else the first match in the
-// colon-separated `search_path`. Errors: kNotFound; kInvalidArgument when what was found cannot be
-// executed (a folder, or no permission).
-Result<std::string> FindProgram(const std::string& name, std::string_view search_path);
 
 struct ChildOptions {
   std::string program;               // a path
@@ -31,9 +25,7 @@ struct ChildProcess {
   UniqueFd error;
 };
 
-// Starts a program with all signals at their defaults. The kernel kills it when the calling thread
-// ends. Errors: kNotFound (the program or its interpreter is missing), kInvalidArgument (not
-// executable on this machine), kResourceExhausted (no process or descriptor left), kIo.
+// Starts a program as the leader of a process group, as Spawn does. Errors: as Spawn.
 Result<ChildProcess> SpawnChild(const ChildOptions& options);
 
 }  // namespace lockstep::runtime

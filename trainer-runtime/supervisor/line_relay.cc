@@ -23,40 +23,30 @@ std::string_view FrontLines(std::string_view bytes, std::size_t size) {
   return bytes.substr(0, newline == std::string_view::npos ? size : newline + 1);
 }
 
+std::size_t PayloadBytes(std::size_t line_bytes_max, std::size_t prefix_bytes) {
+  LOCKSTEP_CHECK(line_bytes_max > prefix_bytes + 1, "a line must hold something");
+  return line_bytes_max - prefix_bytes - 1;
+}
+
 }  // namespace
 
 LinePrefixer::LinePrefixer(std::string prefix, std::size_t line_bytes_max)
-    : prefix_(std::move(prefix)), line_bytes_max_(line_bytes_max) {
-  LOCKSTEP_CHECK(line_bytes_max > 0, "a line must hold something");
-}
+    : prefix_(std::move(prefix)), lines_(PayloadBytes(line_bytes_max, prefix_.size())) {}
 
-void LinePrefixer::Append(std::string_view bytes, std::string* output) {
-  while (!bytes.empty()) {
-    if (line_.size() == line_bytes_max_ && bytes.front() != '\n') {
-      EndLine(output);
-    }
-    const std::size_t room = line_bytes_max_ - line_.size();
-    const std::string_view part = bytes.substr(0, std::min(bytes.find('\n'), room));
-    line_ += part;
-    bytes.remove_prefix(part.size());
-    if (!bytes.empty() && bytes.front() == '\n') {
-      bytes.remove_prefix(1);
-      EndLine(output);
-    }
-  }
+void LinePrefixer::Append(std::string_view bytes, TimePoint now, std::string* output) {
+  lines_.Append(bytes, now, SinkTo(output));
 }
 
 void LinePrefixer::Finish(std::string* output) {
-  if (!line_.empty()) {
-    EndLine(output);
-  }
+  lines_.Finish(SinkTo(output));
 }
 
-void LinePrefixer::EndLine(std::string* output) {
-  *output += prefix_;
-  *output += line_;
-  *output += '\n';
-  line_.clear();
+TerminalLines::LineSink LinePrefixer::SinkTo(std::string* output) const {
+  return [this, output](std::string_view line) {
+    *output += prefix_;
+    *output += line;
+    *output += '\n';
+  };
 }
 
 bool OutputSink::is_full() const {

@@ -4,28 +4,30 @@
 #include <string>
 #include <string_view>
 
+#include "common/base/time.h"
+#include "common/process/terminal_lines.h"
+
 namespace lockstep::runtime {
 
-// Cuts a stream of bytes into whole lines and puts a prefix before each, so that the outputs of
-// several processes can share one stream. Pure. Thread: one.
+// Cuts a stream of bytes into whole lines, as a terminal would show them, and puts a prefix before
+// each, so that the outputs of several processes can share one stream. Pure. Thread: one.
 class LinePrefixer {
  public:
-  // A line longer than `line_bytes_max` goes on as a new one, so memory stays bounded.
-  // Precondition (checked): line_bytes_max > 0.
+  // A line that with prefix and newline is longer than `line_bytes_max` goes on as a new one, which
+  // has the prefix, too. Precondition (checked): it is longer than prefix and newline.
   LinePrefixer(std::string prefix, std::size_t line_bytes_max);
 
-  // Takes the next bytes and appends the lines they complete to `output`.
-  void Append(std::string_view bytes, std::string* output);
+  // Takes the next bytes, which came at `now`, and appends the lines they complete to `output`.
+  void Append(std::string_view bytes, TimePoint now, std::string* output);
 
   // The stream has ended: appends an unfinished line, with a newline.
   void Finish(std::string* output);
 
  private:
-  void EndLine(std::string* output);
+  TerminalLines::LineSink SinkTo(std::string* output) const;
 
   std::string prefix_;
-  std::size_t line_bytes_max_;
-  std::string line_;  // unfinished
+  TerminalLines lines_;
 };
 
 // Bytes on their way to a descriptor that others may share: it is never made non-blocking and never

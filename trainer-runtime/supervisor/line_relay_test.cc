@@ -16,7 +16,7 @@ std::string Relay(const std::string& bytes, std::size_t block, std::size_t line_
   LinePrefixer prefixer("> ", line_bytes_max);
   std::string output;
   for (std::size_t at = 0; at < bytes.size(); at += block) {
-    prefixer.Append(std::string_view(bytes).substr(at, block), &output);
+    prefixer.Append(std::string_view(bytes).substr(at, block), TimePoint(), &output);
   }
   prefixer.Finish(&output);
   return output;
@@ -25,9 +25,22 @@ std::string Relay(const std::string& bytes, std::size_t block, std::size_t line_
 TEST(LinePrefixer, OutputDoesNotDependOnHowBytesArrive) {
   for (std::size_t block = 1; block < 12; ++block) {
     EXPECT_EQ(Relay("one\n\ntwo\nend", block, 100), "> one\n> \n> two\n> end\n") << block;
-    EXPECT_EQ(Relay("abcdefgh\nabc\nabcd", block, 3), "> abc\n> def\n> gh\n> abc\n> abc\n> d\n")
+    EXPECT_EQ(Relay("abcdefgh\nabc\nabcd", block, 6), "> abc\n> def\n> gh\n> abc\n> abc\n> d\n")
         << block;
   }
+}
+
+// Container runtimes cut lines after 16 KiB: whose line it is must be told in each piece.
+TEST(LinePrefixer, EachPieceOfALongLineHasThePrefixAndFits) {
+  const std::string output = Relay(std::string(100, 'x') + "\n", 7, 16);
+  std::size_t pieces = 0;
+  for (std::size_t at = 0; at < output.size(); ++pieces) {
+    const std::size_t end = output.find('\n', at);
+    EXPECT_EQ(output.compare(at, 2, "> "), 0);
+    EXPECT_LE(end + 1 - at, 16U);
+    at = end + 1;
+  }
+  EXPECT_EQ(pieces, 8U);
 }
 
 TEST(LinePrefixer, NothingInNothingOut) {

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <deque>
 #include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>
@@ -17,7 +18,9 @@
 #include "common/base/unique_fd.h"
 #include "common/contract/exit_code.h"
 #include "common/contract/termination_message.h"
+#include "common/process/find_program.h"
 #include "trainer-runtime/supervisor/child_process.h"
+#include "trainer-runtime/supervisor/last_words.h"
 #include "trainer-runtime/supervisor/line_relay.h"
 #include "trainer-runtime/supervisor/process_reaper.h"
 
@@ -26,7 +29,15 @@ namespace {
 
 constexpr std::array<int, 5> kForwardedSignals = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
 
-constexpr std::size_t kLineBytesMax = 64 * 1024;  // choice: a pipe's capacity
+// Longer lines go on in a new one with its own prefix. Source: containerd cuts lines there.
+constexpr std::size_t kLineBytesMax = 16 * 1024;
+
+// After the failure of one process: what the others of the pod get to end. They wait for a peer
+// that will not answer. Choice.
+constexpr std::chrono::seconds kLossGrace{2};
+
+// Of a process that has ended, what a pipe of the largest size without privileges may hold.
+constexpr int kLastReadsMax = 64;
 
 // For killed processes to vanish, and for the last output to be taken.
 constexpr std::chrono::seconds kEndTimeout{2};
@@ -63,8 +74,9 @@ int ExitCodeOf(const Error& start_error) {
 class Stream {
  public:
   // A null `prefixer` passes bytes on as they come.
-  Stream(UniqueFd fd, std::optional<LinePrefixer> prefixer, OutputSink* sink)
-      : fd_(std::move(fd)), prefixer_(std::move(prefixer)), sink_(sink) {}
+  // `words` follows what passes; null: nobody does.
+  Stream(UniqueFd fd, std::optional<LinePrefixer> prefixer, OutputSink* sink, LastWords* words)
+      : fd_(std::move(fd)), prefixer_(std::move(prefixer)), sink_(sink), words_(words) {}
 
   int fd() const { return fd_.get(); }
 
@@ -82,8 +94,12 @@ class Stream {
       return false;
     }
     const std::string_view bytes(block.data(), static_cast<std::size_t>(count));
+    const TimePoint now = SteadyNow();
+    if (words_ != nullptr) {
+      words_->Append(bytes, now);
+    }
     if (prefixer_.has_value()) {
-      prefixer_->Append(bytes, sink_->pending());
+      prefixer_->Append(bytes, now, sink_->pending());
     } else {
       *sink_->pending() += bytes;
     }
@@ -101,6 +117,7 @@ class Stream {
   UniqueFd fd_;
   std::optional<LinePrefixer> prefixer_;
   OutputSink* sink_;
+  LastWords* words_;
 };
 
 // What happened to the pod as a whole.
@@ -109,6 +126,7 @@ struct Verdict {
   int signal = 0;
   std::string reason;
   std::optional<int> culprit_rank;
+  std::string tail;  // of what the culprit wrote to its standard error
 };
 
 class Supervisor {
@@ -124,21 +142,24 @@ class Supervisor {
   void WaitForSomething();
   void HandleSignals();
   void HandleEnded(pid_t pid);
-  void AskToEnd(int signal);
+  void NoteFailure(std::size_t local_rank, const EndedChild& ended);
+  void AskToEnd(int signal, Duration grace);
   void KillAll();
   void FinishOutput();
   void WriteTerminationMessage();
   void SignalAll(int signal);
   void Report(const SupervisorEvent& event);
   std::string NameOf(std::size_t local_rank) const;
+  std::string SearchPath() const;
 
   const SuperviseOptions& options_;
   OutputSink output_;
   OutputSink error_;
   SubreaperScope subreaper_;
   UniqueFd signals_;
-  std::vector<pid_t> pids_;  // by local rank; 0 when ended
-  std::vector<Stream> streams_;
+  std::vector<pid_t> pids_;          // by local rank; 0 when ended
+  std::deque<LastWords> words_;      // by local rank; streams point into it
+  std::vector<Stream> streams_;      // by local rank, output and error of each
   std::optional<Deadline> kill_at_;  // set while all are asked to end
   bool is_killed_ = false;
   std::optional<Verdict> failure_;  // the first
@@ -149,8 +170,11 @@ int Supervisor::Run() {
   signals_ = UniqueFd(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
   Status started = signals_.is_open() ? StartAll() : SystemError(errno, "make a signalfd");
   if (!started.ok()) {
-    options_.logger->Error("command not started", {{"error", started.error().ToString()}});
-    failure_ = Verdict{ExitCodeOf(started.error()), 0, started.error().ToString(), std::nullopt};
+    // The one place that shows the PATH, which may be long: the reason goes to many.
+    options_.logger->Error("command not started",
+                           {{"error", started.error().ToString()}, {"PATH", SearchPath()}});
+    failure_ =
+        Verdict{ExitCodeOf(started.error()), 0, started.error().ToString(), std::nullopt, ""};
     KillAll();
   }
   RunUntilAllEnded();
@@ -163,12 +187,8 @@ int Supervisor::Run() {
 }
 
 Status Supervisor::StartAll() {
-  const EnvironmentMap& environment = options_.processes.front().environment;
-  const auto path = environment.find("PATH");
-  LOCKSTEP_ASSIGN_OR_RETURN(
-      const std::string program,
-      FindProgram(options_.command.front(),
-                  path == environment.end() ? "/usr/local/bin:/usr/bin:/bin" : path->second));
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::string program,
+                            FindProgram(options_.command.front(), SearchPath()));
   const bool is_raw = options_.processes.size() == 1 && options_.processes.front().prefix.empty();
   for (const SupervisedProcess& process : options_.processes) {
     LOCKSTEP_ASSIGN_OR_RETURN(ChildProcess child,
@@ -177,13 +197,20 @@ Status Supervisor::StartAll() {
     if (!is_raw) {
       prefixer.emplace(process.prefix, kLineBytesMax);
     }
-    streams_.emplace_back(std::move(child.output), prefixer, &output_);
-    streams_.emplace_back(std::move(child.error), prefixer, &error_);
+    words_.emplace_back();
+    streams_.emplace_back(std::move(child.output), prefixer, &output_, nullptr);
+    streams_.emplace_back(std::move(child.error), prefixer, &error_, &words_.back());
     const auto local_rank = static_cast<int>(pids_.size());
     pids_.push_back(child.pid);
     Report({SupervisorEvent::Kind::kStarted, local_rank, child.pid, 0, 0});
   }
   return OkStatus();
+}
+
+std::string Supervisor::SearchPath() const {
+  const EnvironmentMap& environment = options_.processes.front().environment;
+  const auto path = environment.find("PATH");
+  return path == environment.end() ? std::string(kSearchPathDefault) : path->second;
 }
 
 void Supervisor::RunUntilAllEnded() {
@@ -229,7 +256,7 @@ void Supervisor::HandleSignals() {
     const int signal = static_cast<int>(info.ssi_signo);
     if (signal == SIGTERM || signal == SIGINT) {
       options_.logger->Info("asked to end", {{"signal", SignalName(signal)}});
-      AskToEnd(signal);
+      AskToEnd(signal, options_.grace);
     } else if (signal != SIGCHLD) {
       SignalAll(signal);
     }
@@ -255,21 +282,38 @@ void Supervisor::HandleEnded(pid_t pid) {
   if (ended.exit_code == kExitSuccess) {
     return;
   }
-  const std::string what = DescribeExit(ended.exit_code, ended.signal, "");
-  options_.logger->Warn("process failed", {{"process", NameOf(local_rank)}, {"exit", what}});
-  if (!failure_.has_value()) {
-    failure_ = Verdict{ended.exit_code,
-                       ended.signal,
-                       NameOf(local_rank) + ": " + what,
-                       options_.processes[local_rank].rank};
-  }
-  AskToEnd(SIGTERM);
+  NoteFailure(local_rank, ended);
+  AskToEnd(SIGTERM, std::min<Duration>(options_.grace, kLossGrace));
 }
 
-void Supervisor::AskToEnd(int signal) {
+// The first failure is the pod's. Its reason is what the program said last, where it ended itself:
+// how it ended is told beside it.
+void Supervisor::NoteFailure(std::size_t local_rank, const EndedChild& ended) {
+  const std::string what = DescribeExit(ended.exit_code, ended.signal, "");
+  options_.logger->Warn("process failed", {{"process", NameOf(local_rank)}, {"exit", what}});
+  if (failure_.has_value()) {
+    return;
+  }
+  Stream& error = streams_[2 * local_rank + 1];
+  for (int reads = 0; reads < kLastReadsMax && error.ReadBlock(); ++reads) {
+  }
+  const bool was_killed =
+      ClassifyExit(ended.exit_code, ended.signal, "").cause == ExitCause::kKilled;
+  std::string words = was_killed ? "" : words_[local_rank].Find();
+  words = words.empty() ? what : words;
+  const std::optional<int> rank = options_.processes[local_rank].rank;
+  const bool needs_name = !rank.has_value() && options_.processes.size() > 1;
+  failure_ = Verdict{ended.exit_code,
+                     ended.signal,
+                     needs_name ? NameOf(local_rank) + ": " + words : words,
+                     rank,
+                     words_[local_rank].Tail()};
+}
+
+void Supervisor::AskToEnd(int signal, Duration grace) {
   SignalAll(signal);
   if (!kill_at_.has_value() && !is_killed_) {
-    kill_at_ = Deadline::After(SteadyNow(), KillAfter(options_.grace));
+    kill_at_ = Deadline::After(SteadyNow(), KillAfter(grace));
     Report({SupervisorEvent::Kind::kStopping, -1, 0, 0, signal});
   }
 }
@@ -312,6 +356,7 @@ void Supervisor::WriteTerminationMessage() {
     message.outcome = ClassifyExit(failure_->exit_code, failure_->signal, "").outcome;
     message.reason = failure_->reason;
     message.culprit_rank = failure_->culprit_rank;
+    message.tail = failure_->tail;
   }
   // In place: in a container the file is a mount of its own, which nothing can be renamed over.
   const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
@@ -354,6 +399,8 @@ Result<std::vector<SupervisedProcess>> PlanProcesses(const WorkerEnvironment& en
     LOCKSTEP_ASSIGN_OR_RETURN(process.environment,
                               RenderEnvironmentForProcess(environment, local_rank));
     process.environment.insert(inherited.begin(), inherited.end());  // what is there stays
+    // A program that dies takes the lines with it that it has not written yet.
+    process.environment.try_emplace("PYTHONUNBUFFERED", "1");
     std::string name = TaskName(environment.task);
     if (environment.rank.has_value()) {
       process.rank = *environment.rank + local_rank;

@@ -64,13 +64,16 @@ void BlockSupervisedSignals();
 // 128 + signal), 127 when the program does not exist, 126 when it cannot be executed, 75 when the
 // machine has no process left.
 //
-// - Output goes on in whole lines, cut after 64 KiB; where a process has no prefix and is alone,
-//   byte by byte.
+// - Output goes on in whole lines as a terminal shows them, cut after 16 KiB; where a process has
+// no
+//   prefix and is alone, byte by byte.
 // - Signals TERM, INT, HUP, USR1, USR2 go on to every process's group, as a terminal would do it.
 // - After TERM or INT, or when one process fails, all are asked to end; what has not ended shortly
-//   before the grace period is over is killed. If this process dies, the kernel kills them.
+//   before the grace period is over, or 2 s after a failure, is killed. If this process dies, the
+//   kernel kills them.
 // - When a process ends, what it left running is killed; at the end nothing is left.
-// - The termination message says outcome, reason and culprit, unless the program wrote one.
+// - The termination message says outcome, reason, culprit and the end of its standard error, unless
+//   the program wrote one. The reason is the exception that ended the culprit, or its last line.
 //
 // Takes charge of all child processes of this process. Blocks. Thread: one, the main thread.
 int Supervise(const SuperviseOptions& options);

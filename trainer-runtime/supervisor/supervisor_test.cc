@@ -113,7 +113,39 @@ TEST_F(SupervisorTest, OneFailureEndsTheOthersAndIsTheVerdict) {
   UseScript("test $RANK = 1 && exit 3; exec sleep 1000");
   EXPECT_EQ(Run(), 3);
   EXPECT_EQ(Message().culprit_rank, 1);
-  EXPECT_THAT(Message().reason, HasSubstr("rank 1"));
+  EXPECT_EQ(Message().reason, "exit code 3");
+}
+
+TEST_F(SupervisorTest, ReasonIsTheExceptionOfTheProcessThatFailedFirst) {
+  UseProcesses(2);
+  UseScript(
+      "test $RANK = 0 && { trap 'echo KeyboardInterrupt >&2; exit 1' TERM; sleep 1000 & wait; }; "
+      "printf 'Traceback (most recent call last):\\n  File \"t.py\"\\n"
+      "ValueError: label 11 is out of range\\nAborted\\n' >&2; exit 1");
+  EXPECT_EQ(Run(), 1);
+  EXPECT_EQ(Message().culprit_rank, 1);
+  EXPECT_EQ(Message().reason, "ValueError: label 11 is out of range");
+  EXPECT_THAT(Message().tail.value_or(""), HasSubstr("File \"t.py\"\nValueError: label 11"));
+}
+
+TEST_F(SupervisorTest, WordsOfAProcessThatWasKilledAreNoReason) {
+  UseScript("echo all is well >&2; kill -KILL $$");
+  EXPECT_EQ(Run(), 137);
+  EXPECT_EQ(Message().reason, "killed by SIGKILL");
+}
+
+TEST_F(SupervisorTest, SiblingsOfAFailureDoNotGetTheWholeGrace) {
+  UseProcesses(2);
+  UseScript("trap '' TERM; test $RANK = 1 && exit 3; sleep 1000");
+  const TimePoint begin = SteadyNow();
+  EXPECT_EQ(Run(), 3);
+  EXPECT_LT(SteadyNow() - begin, options_.grace / 2);
+}
+
+TEST_F(SupervisorTest, ProgressBarIsShownInItsStatesAndNotAsOneLine) {
+  UseScript("printf 'step 1\\rstep 2\\rstep 3\\nend\\n'");
+  EXPECT_EQ(Run(), 0);
+  EXPECT_EQ(seen_, "[rank 0] step 1\n[rank 0] step 3\n[rank 0] end\n");
 }
 
 TEST_F(SupervisorTest, OneSuccessDoesNotEndTheOthers) {
@@ -175,7 +207,7 @@ TEST_F(SupervisorTest, EmptyTerminationFileIsFilled) {
   ASSERT_TRUE(WriteFileAtomically(options_.termination_message_file, "").ok());
   UseScript("exit 1");
   EXPECT_EQ(Run(), 1);
-  EXPECT_EQ(Message().reason, "rank 0: exit code 1");
+  EXPECT_EQ(Message().reason, "exit code 1");
 }
 
 TEST_F(SupervisorTest, ReaderThatGoesAwayDoesNotEndTheProgram) {

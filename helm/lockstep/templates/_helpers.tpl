@@ -53,6 +53,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 - apiGroups: [""]
   resources: [secrets] # the key of a job: never read again
   verbs: [create]
+- apiGroups: [""]
+  resources: [namespaces] # which Pod Security level theirs enforces
+  verbs: [get]
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create, patch]

@@ -11,10 +11,13 @@ namespace lockstep::control {
 const Failure& OriginOf(const std::vector<Failure>& failures, bool is_training) {
   LOCKSTEP_CHECK(!failures.empty(), "the origin of no failure");
   const FailureResponse first = is_training ? FailureResponse::kFailJob : FailureResponse::kRestart;
-  const auto found = std::find_if(failures.begin(), failures.end(), [&](const Failure& failure) {
-    return failure.response == first;
-  });
-  return found == failures.end() ? failures.front() : *found;
+  const auto precedes = [&](const Failure& a, const Failure& b) {
+    if ((a.response == first) != (b.response == first)) {
+      return a.response == first;
+    }
+    return a.ended_at.has_value() && (!b.ended_at.has_value() || *a.ended_at < *b.ended_at);
+  };
+  return *std::min_element(failures.begin(), failures.end(), precedes);
 }
 
 bool RequireBudget(const std::vector<Failure>& failures, DecisionBuilder* builder) {

@@ -2,12 +2,17 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <string_view>
+#include <utility>
 
 #include "common/base/check.h"
 #include "common/contract/environment.h"
 #include "common/contract/training_spec.h"
 #include "operator/kube/pod_requests.h"
+#include "operator/reconcile/build/expand_references.h"
+#include "operator/reconcile/build/json_edit.h"
+#include "operator/reconcile/build/template_parts.h"
 #include "operator/reconcile/gang/pod_labels.h"
 
 namespace lockstep::control {
@@ -27,6 +32,21 @@ std::string Below(const std::string& base, const std::string& path) {
   return base.empty() ? std::string() : base + "/" + path;
 }
 
+// Where a command keeps what must outlive its pod; empty where nothing would: in a cluster without
+// a volume of the template's own.
+std::string CheckpointsOfCommand(const RoleSpec& role, const PodSettings& settings) {
+  if (settings.job_directory.empty()) {
+    return "";
+  }
+  const std::string folder = settings.job_directory + "/" + kCommandCheckpoints;
+  if (std::holds_alternative<LoopbackAddressing>(settings.addressing)) {
+    return folder;
+  }
+  const Json spec = PodSpecOf(role.pod);
+  const Json* const trainer = FindTrainer(spec);
+  return trainer != nullptr && HasMountFor(*trainer, folder) ? folder : "";
+}
+
 void FillInSettings(const TrainingJob& job,
                     const RoleSpec& role,
                     const PodSettings& settings,
@@ -42,7 +62,66 @@ void FillInSettings(const TrainingJob& job,
     environment->training = DumpJson(EncodeTrainingSpec(*job.spec.training));
     environment->checkpoint_directory =
         Below(settings.job_directory, job.spec.training->checkpoint.directory);
+  } else {
+    environment->checkpoint_directory = CheckpointsOfCommand(role, settings);
   }
+}
+
+// Which variables of the contract the template may set itself.
+bool IsUsersChoice(const std::string& name) {
+  return name == env::kHorovodGlooInterface;
+}
+
+// The contract's variables win, but for those that are the user's choice.
+void FillInContract(const RoleSpec& role, EnvironmentMap variables, EnvironmentMap* environment) {
+  for (auto& [name, value] : variables) {
+    if (!IsUsersChoice(name) || role.pod.env.count(name) == 0) {
+      (*environment)[name] = std::move(value);
+    }
+  }
+}
+
+// The template's words, with $(NAME) as a kubelet would replace it. A value may refer to variables
+// before it, of which the contract's come first; the command to all.
+void ExpandTemplate(const RoleSpec& role, kube::ContainerSpec* container) {
+  EnvironmentMap known = container->env;
+  for (const auto& [name, value] : role.pod.env) {
+    known.erase(name);
+  }
+  for (const EnvironmentSource& source : role.pod.env_sources) {
+    known.erase(source.variable);
+  }
+  const Json spec = PodSpecOf(role.pod);
+  const Json* const trainer = FindTrainer(spec);
+  const Json* const written = trainer == nullptr ? nullptr : FindField(*trainer, "env");
+  for (const Json& variable : written == nullptr ? Json::array() : *written) {
+    const std::string name = variable.at("name").get<std::string>();
+    const auto found = container->env.find(name);
+    if (found == container->env.end()) {
+      continue;  // an optional one that is not there
+    }
+    if (FindField(variable, "valueFrom") == nullptr) {
+      found->second = ExpandReferences(found->second, known);
+    }
+    known[name] = found->second;
+  }
+  const std::size_t word_count = role.pod.command.size() + role.pod.args.size();
+  const std::size_t first = container->command.size() - word_count;
+  for (std::size_t i = first; i < container->command.size(); ++i) {
+    container->command[i] = ExpandReferences(container->command[i], known);
+  }
+}
+
+// MASTER_PORT of the template, which validation has found to be a port.
+std::optional<int> MasterPortOf(const RoleSpec& role) {
+  const auto found = role.pod.env.find(env::kTorchMasterPort);
+  if (found == role.pod.env.end()) {
+    return std::nullopt;
+  }
+  int port = 0;
+  const std::string& text = found->second;
+  const auto [stop, problem] = std::from_chars(text.data(), text.data() + text.size(), port);
+  return problem == std::errc() ? std::optional(port) : std::nullopt;
 }
 
 std::vector<std::string> CommandOf(const TrainingJob& job,
@@ -109,7 +188,7 @@ kube::PodSpec SpecOf(const TrainingJob& job,
   spec.container.requests = RequestsOf(role);
   spec.container.limits = WithGpus(role.pod.limits, role.gpus);
   spec.container.env = role.pod.env;
-  if (role.gpus == 0) {
+  if (role.gpus == 0 && !AsksForDevice(PodSpecOf(role.pod))) {
     spec.container.env.try_emplace(kNvidiaVisibleDevices, "none");
   }
   return spec;
@@ -147,6 +226,9 @@ JobTopology TopologyOf(const TrainingJob& job, const Addressing& addressing) {
   for (const RoleSpec& role : job.spec.roles) {
     topology.roles.push_back(
         {role.name, static_cast<int>(role.replicas), static_cast<int>(role.processes)});
+    if (const std::optional<int> port = MasterPortOf(role)) {
+      topology.master_port = port;
+    }
   }
   return topology;
 }
@@ -176,8 +258,9 @@ Result<kube::Pod> BuildPod(const TrainingJob& job,
                                 request.number});
   pod.spec = SpecOf(job, *role, request, settings);
   FillInFields(*role, &pod);
-  for (auto& [name, value] : variables) {
-    pod.spec.container.env[name] = std::move(value);  // the contract's variables win
+  FillInContract(*role, std::move(variables), &pod.spec.container.env);
+  if (settings.expands_references && !job.spec.training.has_value()) {
+    ExpandTemplate(*role, &pod.spec.container);
   }
   return pod;
 }

@@ -8,8 +8,11 @@
 
 namespace lockstep::control {
 
-// Keeps a container that asked for no GPU from seeing all of them where the image says "all".
+// Keeps a pod that asked for no device from seeing all of them where the image says "all".
 inline constexpr const char* kNvidiaVisibleDevices = "NVIDIA_VISIBLE_DEVICES";
+
+// The folder for checkpoints of a command, below the job's.
+inline constexpr const char* kCommandCheckpoints = "checkpoints";
 
 // What a node must have free for one pod of the role, init containers and sidecars included.
 ResourceVector RequestsOf(const RoleSpec& role);

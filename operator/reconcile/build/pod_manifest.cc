@@ -10,6 +10,7 @@
 #include "operator/reconcile/build/json_edit.h"
 #include "operator/reconcile/build/pod.h"
 #include "operator/reconcile/build/restrict_container.h"
+#include "operator/reconcile/build/template_parts.h"
 #include "operator/reconcile/gang/pod_labels.h"
 
 namespace lockstep::control {
@@ -46,19 +47,17 @@ struct Parts {
   const PodSettings& settings;
 };
 
+// The runtime of the gang's other pods: they would not understand another version's plan.
+const std::string& RuntimeImageOf(const Parts& parts) {
+  const std::string& born = parts.job.status.origin.runtime_image;
+  return born.empty() ? parts.settings.runtime_image : born;
+}
+
 // The folder of an absolute path, and the name in it.
 std::pair<std::string, std::string> SplitPath(const std::string& path) {
   const std::size_t slash = path.find_last_of('/');
   LOCKSTEP_CHECK(slash != std::string::npos && slash > 0, "no absolute file: " + path);
   return {path.substr(0, slash), path.substr(slash + 1)};
-}
-
-// Whether `path` is `folder` or lies below it.
-bool IsWithin(const std::string& path, std::string folder) {
-  while (folder.size() > 1 && folder.back() == '/') {
-    folder.pop_back();
-  }
-  return folder == "/" || path == folder || path.starts_with(folder + "/");
 }
 
 void MountVolume(const char* volume, const std::string& path, bool is_read_only, Json* container) {
@@ -75,16 +74,6 @@ void AddVolume(const char* name, const char* kind, Json source, Json* spec) {
   if (Json* const volumes = ListAt(spec, "volumes")) {
     volumes->push_back({{"name", name}, {kind, std::move(source)}});
   }
-}
-
-// Whether the template itself mounts something at `path` or above it.
-bool HasMountFor(const Json& container, const std::string& path) {
-  const Json* const mounts = FindField(container, "volumeMounts");
-  return mounts != nullptr && mounts->is_array() &&
-         std::any_of(mounts->begin(), mounts->end(), [&](const Json& mount) {
-           const Json* const at = FindField(mount, "mountPath");
-           return at != nullptr && at->is_string() && IsWithin(path, at->get<std::string>());
-         });
 }
 
 // The container that the operator looks after: the one named "trainer", else the first, else a new
@@ -168,7 +157,7 @@ void FillTrainer(const Parts& parts, Json* trainer) {
   const kube::ContainerSpec& container = parts.pod.spec.container;
   SetDefault(trainer, "name", kTrainerContainer);
   if (container.image.empty()) {
-    (*trainer)["image"] = parts.settings.runtime_image;
+    (*trainer)["image"] = RuntimeImageOf(parts);
     if (!parts.settings.runtime_image_pull_policy.empty()) {
       SetDefault(trainer, "imagePullPolicy", parts.settings.runtime_image_pull_policy);
     }
@@ -211,7 +200,7 @@ void AddInstaller(const Parts& parts, Json* trainer, Json* spec) {
     return;
   }
   Json installer = {{"name", kInstallContainer},
-                    {"image", parts.settings.runtime_image},
+                    {"image", RuntimeImageOf(parts)},
                     {"command", Json::array({parts.settings.runtime_path, "install", folder})}};
   if (!parts.settings.runtime_image_pull_policy.empty()) {
     installer["imagePullPolicy"] = parts.settings.runtime_image_pull_policy;
@@ -243,7 +232,7 @@ void AddWorkVolume(const Parts& parts, Json* trainer, Json* spec) {
     return;
   }
   const std::string& folder = parts.settings.job_directory;
-  const bool is_below = !folder.empty() && IsWithin(checkpoints->second, folder);
+  const bool is_below = !folder.empty() && IsWithinFolder(checkpoints->second, folder);
   AddVolume(kWorkVolume, "emptyDir", Json::object(), spec);
   MountVolume(
       kWorkVolume, is_below ? folder : checkpoints->second, /*is_read_only=*/false, trainer);
@@ -259,15 +248,9 @@ void AddSharedMemory(const Parts& parts, Json* trainer, Json* spec) {
   MountVolume(kSharedMemoryVolume, kSharedMemoryPath, /*is_read_only=*/false, trainer);
 }
 
-bool AsksForGpu(const Json& container) {
-  const Json* const resources = FindField(container, "resources");
-  const Json* const limits = resources == nullptr ? nullptr : FindField(*resources, "limits");
-  return limits != nullptr && FindField(*limits, kGpuResource) != nullptr;
-}
-
 // Images made for GPUs often ask to see all of them; the node would show them uncounted.
 void HideGpus(Json* container) {
-  Json* const variables = AsksForGpu(*container) ? nullptr : ListAt(container, "env");
+  Json* const variables = ListAt(container, "env");
   if (variables == nullptr) {
     return;
   }
@@ -280,8 +263,18 @@ void HideGpus(Json* container) {
   }
 }
 
-void SecureContainers(Json* spec) {
+// Whether the container gets what the `restricted` level asks for: everywhere under that level, and
+// always in the operator's own image, which is made for it. An image of somebody else's may have to
+// be root, and Kubernetes would not start it.
+bool IsRestricted(const PodSettings& settings, const Json& container) {
+  const Json* const image = FindField(container, "image");
+  return settings.pod_security == PodSecurityLevel::kRestricted ||
+         (image != nullptr && *image == settings.runtime_image);
+}
+
+void SecureContainers(const PodSettings& settings, Json* spec) {
   const Json pod_security = ObjectOr(*spec, "securityContext");
+  const bool hides_gpus = !AsksForDevice(*spec);
   for (const char* const kind : {"initContainers", "containers"}) {
     if (FindField(*spec, kind) == nullptr) {
       continue;
@@ -290,9 +283,30 @@ void SecureContainers(Json* spec) {
     for (std::size_t i = 0; containers != nullptr && i < containers->size(); ++i) {
       Json& container = (*containers)[i];
       if (container.is_object()) {
-        HideGpus(&container);
-        RestrictContainer(pod_security, &container);
+        if (hides_gpus) {
+          HideGpus(&container);
+        }
+        if (IsRestricted(settings, container)) {
+          RestrictContainer(pod_security, &container);
+        }
       }
+    }
+  }
+}
+
+// The secrets have to be in the job's namespace; a pod may name some that are not there.
+void AddPullSecrets(const Parts& parts, Json* spec) {
+  const bool pulls =
+      parts.pod.spec.container.image.empty() || NeedsInstall(parts.job, parts.role, parts.settings);
+  if (!pulls || parts.settings.runtime_image_pull_secrets.empty()) {
+    return;
+  }
+  Json* const secrets = ListAt(spec, "imagePullSecrets");
+  for (const std::string& name : parts.settings.runtime_image_pull_secrets) {
+    const Json secret = {{"name", name}};
+    if (secrets != nullptr &&
+        std::find(secrets->begin(), secrets->end(), secret) == secrets->end()) {
+      secrets->push_back(secret);
     }
   }
 }
@@ -352,7 +366,8 @@ Json SpecOf(const Parts& parts) {
     AddSharedMemory(parts, &trainer, &spec);
     *TrainerOf(&spec) = std::move(trainer);
   }
-  SecureContainers(&spec);
+  SecureContainers(parts.settings, &spec);
+  AddPullSecrets(parts, &spec);
   if (parts.job.spec.scheduling.binding == PodBinding::kDirect) {
     spec["nodeName"] = parts.pod.spec.node_name;
   } else {
@@ -381,6 +396,8 @@ PodSettings SettingsForImages(const ImageSettings& images) {
   settings.termination_message_file = "/dev/termination-log";  // Kubernetes' own default
   settings.runtime_image = images.runtime_image;
   settings.runtime_image_pull_policy = images.runtime_image_pull_policy;
+  settings.runtime_image_pull_secrets = images.runtime_image_pull_secrets;
+  settings.pod_security = images.pod_security;
   settings.install_directory = "/lockstep/bin";
   return settings;
 }

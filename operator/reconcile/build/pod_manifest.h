@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "common/json/json.h"
 #include "operator/api/training_job.h"
@@ -15,6 +16,8 @@ struct ImageSettings {
   std::string runtime_image_pull_policy;  // empty: Kubernetes' default
   std::string cluster_domain;             // empty: left to the pods' search path
   std::string data_directory;             // base of relative data set paths; may be empty
+  std::vector<std::string> runtime_image_pull_secrets = {};  // Secrets in each job's namespace
+  PodSecurityLevel pod_security = PodSecurityLevel::kBaseline;
 };
 
 // Where things are inside a pod of a cluster.
@@ -28,9 +31,10 @@ PodSettings SettingsForImages(const ImageSettings& images);
 // spec.nodeName; the trainer container's command, contract variables and GPUs; restartPolicy Never.
 // What it adds: the job's key as a file; the runtime, where the image is not ours; a scratch volume
 // for checkpoints and shared memory where the template mounts none.
-// What it only fills in: no API token, no service links, and all that the `restricted` pod security
-// level asks for (RestrictContainer).
-// Containers that ask for no GPU see none.
+// What it only fills in: no API token, no service links; in containers of the operator's own image,
+// and in all of them where the settings say so, what the `restricted` pod security level asks for
+// (RestrictContainer); the secrets with which that image is pulled.
+// Containers of a pod that asks for no device see no GPU.
 // Precondition (checked): the pod's labels name a role of the job.
 Json PodManifest(const TrainingJob& job, const kube::Pod& pod, const PodSettings& settings);
 

@@ -164,17 +164,13 @@ TEST(PodManifest, ValuesOfAWrongTypeAreLeftToTheApiServer) {
   EXPECT_EQ(TrainerIn(pod)["securityContext"], Json::array());
 }
 
-TEST(PodManifest, ContainersThatAskForNoGpuSeeNone) {
+TEST(PodManifest, PodsThatAskForNoDeviceSeeNoGpu) {
   TrainingJob job = MakeCommandJob(2);
-  job.spec.roles[0].gpus = 1;
-  const Json with_gpu = {{"limits", {{"nvidia.com/gpu", "1"}}}};
   job.spec.roles[0].pod.raw["spec"] = {
       {"initContainers", Json::array({{{"name", "fetch"}}})},
       {"containers",
        Json::array(
-           {{{"name", "log"}},
-            {{"name", "trainer"}, {"command", Json::array({"a"})}},
-            {{"name", "draw"}, {"resources", with_gpu}},
+           {{{"name", "trainer"}, {"command", Json::array({"a"})}},
             {{"name", "all"},
              {"env", Json::array({{{"name", "NVIDIA_VISIBLE_DEVICES"}, {"value", "all"}}})}}})}};
 
@@ -185,10 +181,73 @@ TEST(PodManifest, ContainersThatAskForNoGpuSeeNone) {
   EXPECT_EQ(VariableIn(spec["initContainers"][0], kNvidiaVisibleDevices), "none");
   EXPECT_EQ(VariableIn(spec["initContainers"][1], kNvidiaVisibleDevices), "none");
   EXPECT_EQ(VariableIn(spec["containers"][0], kNvidiaVisibleDevices), "none");
-  EXPECT_EQ(VariableIn(spec["containers"][1], kNvidiaVisibleDevices), "-");
-  EXPECT_EQ(spec["containers"][1]["resources"]["limits"]["nvidia.com/gpu"], "1");
-  EXPECT_EQ(VariableIn(spec["containers"][2], kNvidiaVisibleDevices), "-");
-  EXPECT_EQ(VariableIn(spec["containers"][3], kNvidiaVisibleDevices), "all");
+  EXPECT_EQ(VariableIn(spec["containers"][1], kNvidiaVisibleDevices), "all");
+}
+
+// The variable of the pod beats the device plugin's, of whatever resource name that is.
+TEST(PodManifest, NothingIsHiddenInAPodThatAsksForADevice) {
+  for (const char* const name : {"nvidia.com/gpu.shared", "nvidia.com/mig-1g.10gb"}) {
+    const TrainingJob job =
+        JobWith(R"({"initContainers": [{"name": "look", "image": "i"}], "containers": [)"
+                R"({"image": "i", "command": ["a"], "resources": {"limits": {")" +
+                std::string(name) + R"(": 1}}}]})");
+
+    const Json spec = ManifestOf(job)["spec"];
+
+    EXPECT_EQ(VariableIn(spec["containers"][0], kNvidiaVisibleDevices), "-") << name;
+    EXPECT_EQ(VariableIn(spec["initContainers"][1], kNvidiaVisibleDevices), "-") << name;
+  }
+  TrainingJob job = MakeCommandJob(2);
+  job.spec.roles[0].gpus = 1;
+  const Json spec = ManifestOf(job)["spec"];
+  EXPECT_EQ(VariableIn(spec["containers"][0], kNvidiaVisibleDevices), "-");
+  EXPECT_EQ(spec["containers"][0]["resources"]["limits"]["nvidia.com/gpu"], "1");
+}
+
+// An image of somebody else's may have to be root, and the kubelet would not start it.
+TEST(PodManifest, OnlyOurImageIsRestrictedWhereTheLevelDoesNotDemandIt) {
+  const TrainingJob job =
+      JobWith(R"({"initContainers": [{"name": "fetch", "image": "i"}], "containers": [)"
+              R"({"image": "i", "command": ["a"]}]})");
+  PodSettings settings = Settings();
+  const auto restricted = [&](const Json& container) {
+    return container.contains("securityContext") &&
+           container["securityContext"].value("runAsNonRoot", false);
+  };
+
+  const Json open = PodManifest(job, Worker1(job), settings)["spec"];
+  settings.pod_security = PodSecurityLevel::kRestricted;
+  const Json strict = PodManifest(job, Worker1(job), settings)["spec"];
+
+  EXPECT_TRUE(restricted(open["initContainers"][0])) << "the installer";
+  EXPECT_FALSE(open["initContainers"][1].contains("securityContext"));
+  EXPECT_FALSE(open["containers"][0].contains("securityContext"));
+  EXPECT_TRUE(restricted(strict["initContainers"][1]));
+  EXPECT_TRUE(restricted(strict["containers"][0]));
+}
+
+TEST(PodManifest, SecretsOfTheRuntimeImageComeBesideTheTemplates) {
+  PodSettings settings = Settings();
+  settings.runtime_image_pull_secrets = {"registry", "mirror"};
+  TrainingJob job = JobWith(R"({"imagePullSecrets": [{"name": "mine"}, {"name": "mirror"}], )"
+                            R"("containers": [{"image": "i", "command": ["a"]}]})");
+  const auto secrets = [&] {
+    const Json pod = PodManifest(job, Worker1(job), settings);
+    return pod["spec"].value("imagePullSecrets", Json::array());
+  };
+
+  EXPECT_EQ(secrets(),
+            Json::array({{{"name", "mine"}}, {{"name", "mirror"}}, {{"name", "registry"}}}));
+  job.spec.roles[0].supervise = false;  // our image is not in the pod
+  EXPECT_EQ(secrets(), Json::array({{{"name", "mine"}}, {{"name", "mirror"}}}));
+}
+
+// What the API server stores, and sends to all who watch, for every pod of a job.
+TEST(PodManifest, PodsStayBelowFiveKilobytesAtAnySize) {
+  for (const int workers : {2, 8, 12, 16, 24, 32, 64, 96, 500, 1500, 4096}) {
+    const Json pod = ManifestOf(MakeCommandJob(workers));
+    EXPECT_LT(DumpJson(pod).size(), 5000U) << workers << " workers";
+  }
 }
 
 TEST(PodManifest, TrainerWithoutGpusSeesNoneOnce) {

@@ -112,6 +112,94 @@ TEST(BuildPod, ContractsVariablesWinOverTheTemplates) {
   EXPECT_EQ(env.at("OMP_NUM_THREADS"), "1");
 }
 
+TEST(BuildPod, InterfaceOfTheTemplateWins) {
+  TrainingJob job = MakeCommandJob(2);
+  job.spec.roles[0].pod.env = {{"HOROVOD_GLOO_IFACE", "ens5"}};
+
+  EXPECT_EQ(BuildPod(job, Worker1(), {}).value().spec.container.env.at("HOROVOD_GLOO_IFACE"),
+            "ens5");
+}
+
+// The cure for jobs that share a host: torch listens for it on all addresses of that host.
+TEST(BuildPod, MasterPortOfOneRoleIsThatOfTheJob) {
+  TrainingJob job = MakeCommandJob(2);
+  AddRole(Role::kChief, 1, &job);
+  job.spec.roles[0].pod.env = {{"MASTER_PORT", "31000"}};
+  const PodRequest chief{{Role::kChief, 0}, {}, Epoch(0), "node-a"};
+
+  EXPECT_EQ(BuildPod(job, Worker1(), {}).value().spec.container.env.at("MASTER_PORT"), "31000");
+  EXPECT_EQ(BuildPod(job, chief, {}).value().spec.container.env.at("MASTER_PORT"), "31000");
+}
+
+TEST(BuildPod, CommandsHaveAPlaceForCheckpointsWhereItOutlivesThePod) {
+  TrainingJob job = MakeCommandJob(2);
+  const auto directory = [&job](const PodSettings& settings) {
+    const auto env = BuildPod(job, Worker1(), settings).value().spec.container.env;
+    const auto found = env.find("LOCKSTEP_CHECKPOINT_DIR");
+    return found == env.end() ? std::string() : found->second;
+  };
+  PodSettings machine;
+  machine.addressing = LoopbackAddressing{"127.8.9"};
+  machine.job_directory = "/runs/mnist";
+  EXPECT_EQ(directory(machine), "/runs/mnist/checkpoints");
+  PodSettings cluster;
+  cluster.job_directory = "/lockstep/work";
+  EXPECT_EQ(directory(cluster), "");
+  job.spec.roles[0].pod.raw["spec"]["containers"][0]["volumeMounts"] =
+      Json::array({{{"name", "v"}, {"mountPath", "/lockstep/work"}}});
+  EXPECT_EQ(directory(cluster), "/lockstep/work/checkpoints");
+}
+
+// What a kubelet makes of the manifest is made here where there is none.
+TEST(BuildPod, ReferencesAreExpandedWhereThereIsNoKubelet) {
+  TrainingJob job = MakeCommandJob(2);
+  PodTemplate& pod = job.spec.roles[0].pod;
+  pod.command = {"python3", "train.py", "--rank=$(RANK)", "--out=$(OUT)", "$$(RANK)", "$(NONE)"};
+  Json& env = pod.raw["spec"]["containers"][0]["env"];
+  for (const auto& [name, value] : std::vector<std::pair<std::string, std::string>>{
+           {"LATE", "$(OUT)"}, {"OUT", "run-$(RANK)"}, {"PICKED", "$(OUT)/$(LATE)/$(SELF)"}}) {
+    env.push_back({{"name", name}, {"value", value}});
+    pod.env[name] = value;
+  }
+  PodSettings settings;
+  settings.expands_references = true;
+
+  const kube::ContainerSpec here = BuildPod(job, Worker1(), settings).value().spec.container;
+  const kube::ContainerSpec cluster = BuildPod(job, Worker1(), {}).value().spec.container;
+
+  EXPECT_EQ(here.env.at("LATE"), "$(OUT)") << "a variable that comes later";
+  EXPECT_EQ(here.env.at("OUT"), "run-1");
+  EXPECT_EQ(here.env.at("PICKED"), "run-1/$(OUT)/$(SELF)");
+  const std::vector<std::string> words(here.command.begin() + 3, here.command.end());
+  EXPECT_EQ(words,
+            (std::vector<std::string>{
+                "python3", "train.py", "--rank=1", "--out=run-1", "$(RANK)", "$(NONE)"}));
+  EXPECT_EQ(cluster.env.at("OUT"), "run-$(RANK)");
+  EXPECT_EQ(cluster.command.at(7), "$$(RANK)");
+}
+
+TEST(BuildPod, PodsThatAskForAnyDeviceSeeWhatTheirPluginShows) {
+  for (const char* const resources : {R"({"limits": {"nvidia.com/gpu.shared": 1}})",
+                                      R"({"limits": {"nvidia.com/mig-1g.10gb": "1"}})",
+                                      R"({"requests": {"example.org/fpga": 1}})",
+                                      R"({"claims": [{"name": "gpu"}]})"}) {
+    TrainingJob job = MakeCommandJob(2);
+    job.spec.roles[0].pod.raw["spec"]["containers"][0]["resources"] = ParseJson(resources).value();
+    EXPECT_EQ(
+        BuildPod(job, Worker1(), {}).value().spec.container.env.count("NVIDIA_VISIBLE_DEVICES"), 0U)
+        << resources;
+  }
+  for (const char* const resources : {R"({"limits": {"memory": "1Gi", "hugepages-2Mi": "4Mi"}})",
+                                      R"({"limits": {"kubernetes.io/batteries": 1}})",
+                                      R"({"limits": {"nvidia.com/gpu.shared": 0}})"}) {
+    TrainingJob job = MakeCommandJob(2);
+    job.spec.roles[0].pod.raw["spec"]["containers"][0]["resources"] = ParseJson(resources).value();
+    EXPECT_EQ(BuildPod(job, Worker1(), {}).value().spec.container.env.at("NVIDIA_VISIBLE_DEVICES"),
+              "none")
+        << resources;
+  }
+}
+
 TEST(BuildPod, OnlyPodsThatAskForGpusSeeSome) {
   TrainingJob job = MakeCommandJob(2);
   EXPECT_EQ(BuildPod(job, Worker1(), {}).value().spec.container.env.at("NVIDIA_VISIBLE_DEVICES"),

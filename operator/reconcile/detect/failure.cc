@@ -6,6 +6,7 @@
 
 #include "common/base/check.h"
 #include "common/contract/exit_code.h"
+#include "common/contract/last_line.h"
 #include "common/contract/termination_message.h"
 #include "common/contract/text.h"
 #include "operator/api/placement.h"
@@ -20,16 +21,48 @@ namespace {
 // Last words longer than this are cut where people read them; the pod's log has them whole.
 constexpr std::size_t kLastWordsBytesMax = 200;
 
-// What the process itself said about its end: the reason of our runtime's message, or the last line
-// of free text. That of a process killed from outside is the end of its log and no reason.
-std::string LastWords(const std::string& message, bool was_killed) {
+// Choice: what fits into a status without making it the largest part of the object.
+constexpr std::size_t kTailBytesMax = 1024;
+
+// What a process said about its end: the reason of our runtime's message, or the last line of free
+// text. That of a process killed from outside is the end of its log and no reason.
+struct LastWords {
+  std::string reason;
+  std::optional<int> rank;  // of the process of a command's pod that failed
+  std::string tail;
+};
+
+std::string EndOf(const std::string& text) {
+  return text.size() > kTailBytesMax ? text.substr(text.size() - kTailBytesMax) : text;
+}
+
+LastWords ReadLastWords(const std::string& message, bool was_killed) {
+  LastWords words;
   if (const auto decoded = DecodeTerminationMessage(message); decoded.ok()) {
-    return CutText(decoded->reason, kLastWordsBytesMax);
+    words.reason = CutText(decoded->reason, kLastWordsBytesMax);
+    words.rank = decoded->culprit_rank;
+    words.tail = EndOf(decoded->tail.value_or(""));
+    return words;
   }
-  std::string words = was_killed ? "" : message;
-  words.erase(words.find_last_not_of(" \t\r\n") + 1);
-  words.erase(0, words.find_last_of('\n') + 1);
-  return CutText(words, kLastWordsBytesMax);
+  words.tail = EndOf(message);
+  words.reason = was_killed ? "" : CutText(LastLine(message), kLastWordsBytesMax);
+  return words;
+}
+
+// "pod mnist-worker-1 (rank 3)", with the rank of the process that failed where the pod has
+// several, and its container where that has a name of its own.
+std::string DescribeCulprit(const DecisionBuilder& builder,
+                            const Member& member,
+                            const LastWords& words,
+                            const std::string& container) {
+  const RoleSpec* const role = builder.job().FindRole(member.task.role);
+  const bool is_own = !builder.is_training() && member.rank.has_value() && words.rank.has_value() &&
+                      *words.rank > *member.rank && role != nullptr &&
+                      *words.rank < *member.rank + role->processes;
+  Member culprit = member;
+  culprit.rank = is_own ? words.rank : member.rank;
+  const bool is_named = !container.empty() && container != kTrainerContainer;
+  return DescribeMember(culprit) + (is_named ? " container " + container : "");
 }
 
 // The kernel says of a program whose loader is missing that the program is.
@@ -159,6 +192,13 @@ bool IsAmong(const std::vector<StartProblem>& problems, const Member& member) {
   });
 }
 
+std::string DescribeEnd(const kube::ContainerTermination& end, const std::string& reason) {
+  const std::string how = DescribeExit(end.exit_code, end.signal, reason);
+  return how.find("exit code") == std::string::npos
+             ? how + " (exit code " + std::to_string(end.exit_code) + ")"
+             : how;
+}
+
 }  // namespace
 
 Failure EndedFailure(const DecisionBuilder& builder, const Member& member) {
@@ -167,6 +207,7 @@ Failure EndedFailure(const DecisionBuilder& builder, const Member& member) {
   // A pod's own word, such as Evicted, says more than its container's.
   const std::string& reason = status.reason.empty() ? end.reason : status.reason;
   Failure failure = MakeFailure(member);
+  failure.ended_at = end.finished_at;
   ExitVerdict verdict = ClassifyExit(end.exit_code, end.signal, reason);
   if (status.phase == kube::PodPhase::kFailed && verdict.outcome == Outcome::kSuccess) {
     verdict = {Outcome::kRetryable, ExitCause::kUnknown};  // the phase knows better than no code
@@ -175,23 +216,18 @@ Failure EndedFailure(const DecisionBuilder& builder, const Member& member) {
   failure.is_node_at_fault = verdict.cause == ExitCause::kNodeLost;
   failure.response =
       ResponseTo(RoleOf(builder, member).restart_policy, verdict.outcome, member.rank.has_value());
-  failure.sentence = DescribeMember(member) + " ";
-  if (status.termination.has_value()) {
-    const std::string how = DescribeExit(end.exit_code, end.signal, reason);
-    failure.sentence += how;
-    if (how.find("exit code") == std::string::npos) {
-      failure.sentence += " (exit code " + std::to_string(end.exit_code) + ")";
-    }
-  } else {
-    failure.sentence += reason.empty() ? "failed without a reason" : "failed: " + reason;
-  }
   const bool was_killed = verdict.cause == ExitCause::kKilled || verdict.cause == ExitCause::kOom;
-  std::string words = LastWords(end.message, was_killed);
-  if (words.empty()) {
-    words = LastWords(status.message, /*was_killed=*/false);
+  LastWords words = ReadLastWords(end.message, was_killed);
+  const std::string how = status.termination.has_value() ? DescribeEnd(end, reason)
+                          : reason.empty()               ? "failed without a reason"
+                                                         : "failed: " + reason;
+  failure.sentence = DescribeCulprit(builder, member, words, end.container) + " " + how;
+  failure.tail = words.tail;
+  if (words.reason.empty()) {
+    words.reason = ReadLastWords(status.message, /*was_killed=*/false).reason;
   }
-  if (!words.empty()) {
-    failure.sentence += ": " + words + HintOn(words);
+  if (!words.reason.empty() && !how.starts_with(words.reason)) {
+    failure.sentence += ": " + words.reason + HintOn(words.reason);
   }
   return failure;
 }

@@ -19,8 +19,10 @@ struct Failure {
   const kube::Pod* pod = nullptr;  // null when it is gone
   std::string cause;               // the key under which restarts are counted
   FailureResponse response = FailureResponse::kRestart;
-  bool is_node_at_fault = false;  // a successor had better be elsewhere
-  std::string sentence;           // "pod mnist-worker-1 (rank 1) killed by SIGKILL (exit code 137)"
+  bool is_node_at_fault = false;     // a successor had better be elsewhere
+  std::optional<WallTime> ended_at;  // by its node's clock, where that said so
+  std::string tail;                  // the last lines of its output, where they are known
+  std::string sentence;  // "pod mnist-worker-1 (rank 1) killed by SIGKILL (exit code 137)"
 };
 
 // The failure of a member whose pod's process has ended. Precondition: it has a pod.

@@ -1,0 +1,61 @@
+#include "operator/api/status.h"
+
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "operator/api/conditions.h"
+#include "operator/api/decode.h"
+#include "operator/api/encode.h"
+
+namespace lockstep::control {
+namespace {
+
+// A job with this status.
+DecodedJob Read(const std::string& status) {
+  return DecodeTrainingJob(*ParseJson(R"({"apiVersion": "lockstep.dev/v1", "kind": "TrainingJob",
+      "metadata": {"name": "mnist"},
+      "spec": {"roles": [{"name": "worker", "template": {"spec": {"containers": [
+          {"name": "trainer", "image": "a", "command": ["b"]}]}}}]},
+      "status": )" + status + "}"));
+}
+
+TEST(DecodeStatus, WhatANewerVersionWroteIsKeptAndWrittenBack) {
+  const DecodedJob decoded = Read(R"({"attempt": 2, "novelty": {"a": [1]},
+      "conditions": [{"type": "Created", "status": "True", "observedGeneration": 3},
+                     {"type": "Novel", "status": "Unknown"}],
+      "placement": [{"role": "worker", "index": 0, "node": "a", "zone": "b"}]})");
+  ASSERT_TRUE(decoded.ok());
+  EXPECT_TRUE(decoded.status_errors.empty());
+  EXPECT_EQ(decoded.job.status.attempt, Attempt(2));
+  EXPECT_EQ(decoded.job.status.placement.at(0).node, "a");
+
+  const Json written = EncodeStatus(decoded.job);
+  EXPECT_EQ(written["novelty"], *ParseJson(R"({"a": [1]})"));
+  EXPECT_EQ(written["conditions"][0]["observedGeneration"], 3);
+  EXPECT_EQ(written["conditions"][1], *ParseJson(R"({"type": "Novel", "status": "Unknown"})"));
+  EXPECT_EQ(written["placement"][0]["zone"], "b");
+}
+
+TEST(DecodeStatus, WhatCannotBeReadIsWrittenBackWithNothingButTheReason) {
+  DecodedJob decoded = Read(R"({"attempt": 2, "placement": "elsewhere", "state": "Running",
+      "conditions": [{"type": "Running", "status": "True"}]})");
+  EXPECT_TRUE(decoded.ok());
+  ASSERT_EQ(decoded.status_errors.size(), 1U);
+  EXPECT_EQ(decoded.status_errors[0].field(), "status.placement");
+
+  SetCondition(&decoded.job.status, {ConditionType::kStalled, true, "A", "b"}, WallTime{});
+  const Json written = EncodeStatus(decoded.job);
+  EXPECT_EQ(written["attempt"], 2);
+  EXPECT_EQ(written["placement"], "elsewhere");
+  EXPECT_EQ(written["state"], "Stalled");
+  ASSERT_EQ(written["conditions"].size(), 2U);
+  EXPECT_EQ(written["conditions"][0]["type"], "Running");
+  EXPECT_EQ(written["conditions"][1]["type"], "Stalled");
+
+  SetCondition(&decoded.job.status, {ConditionType::kStalled, true, "A", "c"}, WallTime{});
+  EXPECT_EQ(EncodeStatus(decoded.job)["conditions"].size(), 2U);
+}
+
+}  // namespace
+}  // namespace lockstep::control

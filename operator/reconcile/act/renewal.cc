@@ -1,0 +1,71 @@
+#include "operator/reconcile/act/renewal.h"
+
+#include <algorithm>
+#include <string>
+
+#include "operator/api/conditions.h"
+#include "operator/reconcile/act/gang_restart.h"
+#include "operator/reconcile/gang/gang_origin.h"
+
+namespace lockstep::control {
+namespace {
+
+constexpr const char* kChanged = "ManifestChanged";
+
+}  // namespace
+
+void NoteOrigin(DecisionBuilder* builder) {
+  TrainingJobStatus* const status = builder->mutable_status();
+  if (status->placement.empty()) {
+    status->origin = GangOrigin();
+  } else if (status->origin == GangOrigin()) {
+    status->origin = OriginNow(builder->job(), builder->observed().settings);
+  }
+}
+
+bool IsOutdated(const DecisionBuilder& builder) {
+  const TrainingJobStatus& status = builder.status();
+  return !status.placement.empty() && status.origin != GangOrigin() &&
+         IsOutdated(builder.job(), status.origin);
+}
+
+bool LacksPods(const GangView& view) {
+  return std::any_of(view.members.begin(), view.members.end(), [](const Member& member) {
+    return member.state == MemberState::kNotSeen;
+  });
+}
+
+void AnnounceChange(DecisionBuilder* builder) {
+  const Condition* const scheduled = FindCondition(builder->status(), ConditionType::kScheduled);
+  if (scheduled == nullptr || !scheduled->is_true) {
+    return;
+  }
+  if (IsOutdated(*builder)) {
+    builder->Set({ConditionType::kScheduled,
+                  true,
+                  kChanged,
+                  "the gang runs on as it was made from generation " +
+                      std::to_string(builder->status().origin.generation) +
+                      "; the change takes effect when it starts anew: set runPolicy.suspend to "
+                      "true and back, or wait until a pod is lost"});
+  } else if (scheduled->reason == kChanged) {
+    builder->Set(
+        {ConditionType::kScheduled, true, "GangPlaced", "the gang is as the manifest says"});
+  }
+}
+
+void RenewGang(DecisionBuilder* builder) {
+  const ConditionChange change = {ConditionType::kScheduled,
+                                  false,
+                                  "SpecChanged",
+                                  "the manifest has changed; the gang starts anew with it"};
+  GiveUpGang(builder);
+  builder->Set(change);
+  if (IsTrue(builder->status(), ConditionType::kRunning)) {
+    SetCondition(builder->mutable_status(),
+                 {ConditionType::kRunning, false, change.reason, change.message},
+                 builder->now());
+  }
+}
+
+}  // namespace lockstep::control

@@ -1,0 +1,46 @@
+#include "operator/reconcile/build/expand_references.h"
+
+#include <gtest/gtest.h>
+
+namespace lockstep::control {
+namespace {
+
+struct Case {
+  const char* text;
+  const char* expanded;
+};
+
+// The cases of Kubernetes' own test of the rule, and a few between them.
+TEST(ExpandReferences, AsAKubeletDoesIt) {
+  const std::map<std::string, std::string> variables = {
+      {"VAR_A", "A"}, {"VAR_B", "B"}, {"VAR_C", "C"}, {"VAR_REF", "$(VAR_A)"}, {"VAR_EMPTY", ""}};
+  constexpr Case kCases[] = {
+      {"", ""},
+      {"plain", "plain"},
+      {"$(VAR_A)", "A"},
+      {"___$(VAR_B)___", "___B___"},
+      {"$(VAR_A)$(VAR_B)-$(VAR_C)", "AB-C"},
+      {"$(VAR_REF)", "$(VAR_A)"},
+      {"x$(VAR_EMPTY)y", "xy"},
+      {"$$(VAR_A)", "$(VAR_A)"},
+      {"$$$(VAR_A)", "$A"},
+      {"$$$$(VAR_A)", "$$(VAR_A)"},
+      {"f000-$$VAR_A", "f000-$VAR_A"},
+      {"$(VAR_DNE)", "$(VAR_DNE)"},
+      {"$()", "$()"},
+      {"$VAR_A", "$VAR_A"},
+      {"--$(VAR_A", "--$(VAR_A"},
+      {"$(VAR_A$(VAR_B)", "$(VAR_A$(VAR_B)"},
+      {"foo$", "foo$"},
+      {"foo$$", "foo$"},
+      {"$", "$"},
+      {"$?_boo_$!(VAR_A)", "$?_boo_$!(VAR_A)"},
+      {"$((VAR_A))", "$((VAR_A))"},
+  };
+  for (const Case& one : kCases) {
+    EXPECT_EQ(ExpandReferences(one.text, variables), one.expanded) << one.text;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::control

@@ -1,0 +1,97 @@
+#include <gtest/gtest.h>
+
+#include "operator/api/conditions.h"
+#include "operator/reconcile/build/pod_manifest.h"
+#include "operator/reconcile/decide.h"
+#include "operator/reconcile/testing.h"
+
+namespace lockstep::control {
+namespace {
+
+// What `kubectl edit` does: the manifest is another, and has a new generation.
+void EditTraining(TestWorld* world) {
+  world->job.spec.training->seed = 7;
+  ++world->job.metadata.generation;
+}
+
+TEST(DecideEdit, GangThatRunsGoesOnAndTheJobSaysWhenTheChangeTakesEffect) {
+  TestWorld world(MakeTrainingJob(2));
+  world.Launch();
+  EditTraining(&world);
+
+  const Decision decision = world.Step();
+
+  EXPECT_EQ(DescribeEffects(decision), "");
+  EXPECT_EQ(EventReasons(decision), "ManifestChanged");
+  EXPECT_EQ(TrueConditions(decision.status), "Created Scheduled Running");
+  EXPECT_NE(MessageOf(decision.status, ConditionType::kScheduled).find("runPolicy.suspend"),
+            std::string::npos);
+  EXPECT_EQ(EventReasons(world.Step()), "");
+}
+
+// A replacement made from the new manifest would not understand its survivors.
+TEST(DecideEdit, LossAfterAnEditStartsTheWholeGangFromTheNewManifestAndCountsNothing) {
+  TestWorld world(MakeTrainingJob(2));
+  world.Launch();
+  EditTraining(&world);
+  world.Step();
+  const std::string before = world.job.status.origin.revision;
+
+  world.Exit("mnist-worker-1", 137);
+  world.Step();
+  world.FinishDeletions();
+  world.Step();
+
+  EXPECT_EQ(world.job.status.attempt, Attempt(1));
+  EXPECT_EQ(DescribeRestarts(world.job.status), "");
+  EXPECT_FALSE(HasEnded(world.job.status));
+  world.FinishDeletions();
+  world.Launch();
+  EXPECT_NE(world.job.status.origin.revision, before);
+  EXPECT_TRUE(IsTrue(world.job.status, ConditionType::kRunning));
+}
+
+TEST(DecideEdit, EditThatWouldMakeEqualPodsIsNone) {
+  TestWorld world(MakeTrainingJob(2));
+  world.Launch();
+  world.job.spec.run_policy.backoff_limit = 9;
+  ++world.job.metadata.generation;
+
+  EXPECT_EQ(EventReasons(world.Step()), "");
+  world.Exit("mnist-worker-1", 137);
+  world.Step();
+
+  EXPECT_EQ(world.job.status.attempt, Attempt(0));  // replaced, not started anew
+}
+
+TEST(DecideEdit, GangThatNeverRanTakesTheChangeAtOnce) {
+  TestWorld world(MakeTrainingJob(2));
+  world.Step();
+  EditTraining(&world);
+
+  world.Step();
+
+  EXPECT_EQ(world.job.status.attempt, Attempt(1));
+  EXPECT_EQ(world.job.status.rollbacks, 0);
+}
+
+TEST(DecideEdit, ReplacementHasTheRuntimeOfItsGangThoughTheOperatorHasANewerOne) {
+  TrainingJob job = MakeTrainingJob(2);
+  job.spec.roles[0].pod.image.clear();
+  TestWorld world(job);
+  world.observed.settings = SettingsForImages({"runtime:1", "", "", ""});
+  world.Launch();
+  EXPECT_EQ(world.job.status.origin.runtime_image, "runtime:1");
+
+  world.observed.settings.runtime_image = "runtime:2";
+  world.Exit("mnist-worker-1", 137);
+  world.Step();
+
+  const kube::Pod* const successor = world.Find("mnist-worker-1-r1");
+  ASSERT_NE(successor, nullptr);
+  const Json manifest = PodManifest(world.job, *successor, world.observed.settings);
+  EXPECT_EQ(manifest["spec"]["containers"][0]["image"].get<std::string>(), "runtime:1");
+}
+
+}  // namespace
+}  // namespace lockstep::control

@@ -1,0 +1,51 @@
+#include "operator/reconcile/detect/echo.h"
+
+#include <algorithm>
+
+#include "common/contract/exit_code.h"
+#include "operator/reconcile/policy/restart_policy.h"
+
+namespace lockstep::control {
+namespace {
+
+bool MayBeEcho(const Failure& failure) {
+  return failure.response == FailureResponse::kFailJob && failure.task.role != Role::kEvaluator &&
+         failure.cause == ExitCauseName(ExitCause::kProgramExit);
+}
+
+// Whether the member's end would be the better explanation, if it came.
+bool MayExplain(const DecisionBuilder& builder, const Member& member) {
+  const bool has_ended = member.state == MemberState::kSucceeded ||
+                         member.state == MemberState::kFailed ||
+                         member.state == MemberState::kVanished;
+  const RoleSpec* const role = builder.job().FindRole(member.task.role);
+  return !has_ended && member.task.role != Role::kEvaluator && role != nullptr &&
+         ResponseTo(role->restart_policy, Outcome::kRetryable, member.rank.has_value()) ==
+             FailureResponse::kRestart;
+}
+
+}  // namespace
+
+std::optional<WallTime> PatienceWithEcho(const DecisionBuilder& builder,
+                                         const GangView& view,
+                                         const std::vector<Failure>& failures) {
+  const bool is_explainable =
+      std::any_of(view.members.begin(), view.members.end(), [&](const Member& member) {
+        return MayExplain(builder, member);
+      });
+  if (builder.is_training() || !is_explainable ||
+      !std::all_of(failures.begin(), failures.end(), MayBeEcho)) {
+    return std::nullopt;
+  }
+  std::optional<WallTime> first;
+  for (const Failure& failure : failures) {
+    if (failure.ended_at.has_value()) {
+      first = first.has_value() ? std::min(*first, *failure.ended_at) : *failure.ended_at;
+    }
+  }
+  const bool is_recent = first.has_value() && builder.now() < *first + kEchoPatience &&
+                         *first <= builder.now() + kEchoPatience;
+  return is_recent ? std::optional(*first + kEchoPatience) : std::nullopt;
+}
+
+}  // namespace lockstep::control

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <vector>
+
+#include "common/base/time.h"
+#include "operator/reconcile/detect/failure.h"
+#include "operator/reconcile/gang/gang_view.h"
+
+namespace lockstep::control {
+
+// A program that loses a peer often ends with a code of its own, the loss's echo, and that end may
+// be told before the peer's: another kubelet tells it, or the peer's pod takes a while to end. So a
+// code that would fail the job is not believed at once while somebody else may yet explain it.
+
+// Choice: kubelets took up to 2.3 s to tell of an end, and what is left in the peer's pod has 2 s.
+inline constexpr std::chrono::seconds kEchoPatience{5};
+
+// Until when the job goes on in spite of `failures`; null: they are to be answered now. Waits only
+// for a command's gang all of whose failures are codes that the program chose itself and that fail
+// the job, while others of the gang have not ended that would be restarted if they were at fault;
+// and not longer than kEchoPatience after the first of the failures, by its node's clock. Where
+// that clock is ahead of ours by more than that, or says nothing, there is no wait.
+std::optional<WallTime> PatienceWithEcho(const DecisionBuilder& builder,
+                                         const GangView& view,
+                                         const std::vector<Failure>& failures);
+
+}  // namespace lockstep::control

@@ -1,0 +1,153 @@
+#include "operator/reconcile/detect/echo.h"
+
+#include <gtest/gtest.h>
+
+#include "operator/api/conditions.h"
+#include "operator/reconcile/act/gang_restart.h"
+#include "operator/reconcile/testing.h"
+
+namespace lockstep::control {
+namespace {
+
+using std::chrono::seconds;
+
+constexpr int kEchoCode = 1;  // what PyTorch and TensorFlow end with when a peer is gone
+
+// The story: worker 1 is killed, worker 0 ends with code 1 for it, and is heard of first.
+TEST(Echo, SurvivorsEndIsSeenFirstThenThePeersEndRestartsTheGang) {
+  TestWorld world(MakeCommandJob(2));
+  world.Launch();
+  world.Exit("mnist-worker-0", kEchoCode);
+
+  const Decision first = world.Step();
+  EXPECT_EQ(TrueConditions(first.status), "Created Scheduled Running");
+  EXPECT_EQ(first.next_wakeup, world.now + kEchoPatience);
+  world.Advance(std::chrono::milliseconds(2300));
+  world.Exit("mnist-worker-1", 137);
+
+  EXPECT_EQ(TrueConditions(world.Step().status), "Created Restarting");
+  EXPECT_EQ(DescribeRestarts(world.job.status), "killed=1");
+}
+
+TEST(Echo, NobodyExplainsItThenTheJobFailsForItAfterTheWait) {
+  TestWorld world(MakeCommandJob(2));
+  world.Launch();
+  world.Exit("mnist-worker-0", kEchoCode);
+  world.Step();
+  world.Advance(kEchoPatience - std::chrono::milliseconds(1));
+  EXPECT_FALSE(HasEnded(world.Step().status));
+  world.Advance(std::chrono::milliseconds(1));
+
+  EXPECT_TRUE(HasEnded(world.Step().status));
+  EXPECT_NE(MessageOf(world.job.status, ConditionType::kFailed).find("worker-0"),
+            std::string::npos);
+}
+
+TEST(Echo, AllHaveEndedThenTheFirstToEndIsTheReasonAtOnce) {
+  TestWorld world(MakeCommandJob(2));
+  world.Launch();
+  world.Exit("mnist-worker-1", 3);
+  world.Step();
+  world.Advance(std::chrono::milliseconds(100));
+  world.Exit("mnist-worker-0", kEchoCode);
+
+  EXPECT_TRUE(HasEnded(world.Step().status));
+  EXPECT_NE(MessageOf(world.job.status, ConditionType::kFailed).find("worker-1"),
+            std::string::npos);
+}
+
+// Who waits, and who does not. Each row: a gang of which worker 0 has just ended.
+struct Row {
+  std::string what;
+  TrainingJob job;
+  int code = kEchoCode;
+  std::string reason;
+  Duration clock_ahead{};  // of worker 0's node
+  bool waits = false;
+};
+
+TrainingJob WithPolicy(TrainingJob job, RestartPolicy policy) {
+  for (RoleSpec& role : job.spec.roles) {
+    role.restart_policy = policy;
+  }
+  return job;
+}
+
+TrainingJob WithRole(TrainingJob job, Role role) {
+  AddRole(role, 1, &job);
+  return job;
+}
+
+TEST(Echo, WaitsOnlyWhereAnotherEndCouldChangeTheAnswer) {
+  const std::vector<Row> rows = {
+      {"a gang of two", MakeCommandJob(2), kEchoCode, "", {}, true},
+      {"a parameter server may be at fault",
+       WithRole(MakeCommandJob(1), Role::kPs),
+       1,
+       "",
+       {},
+       true},
+      {"a node's clock a little ahead", MakeCommandJob(2), kEchoCode, "", seconds(1), true},
+      {"a pod alone", MakeCommandJob(1), kEchoCode, "", {}, false},
+      {"an evaluator is no peer", WithRole(MakeCommandJob(1), Role::kEvaluator), 1, "", {}, false},
+      {"the trainer names its peer itself", MakeTrainingJob(2), kEchoCode, "", {}, false},
+      {"no restart would be allowed",
+       WithPolicy(MakeCommandJob(2), RestartPolicy::kNever),
+       1,
+       "",
+       {},
+       false},
+      {"it is restarted anyway",
+       WithPolicy(MakeCommandJob(2), RestartPolicy::kOnFailure),
+       1,
+       "",
+       {},
+       false},
+      {"the input is wrong", MakeCommandJob(2), 64, "", {}, false},
+      {"the program is not there", MakeCommandJob(2), 127, "", {}, false},
+      {"the container did not start", MakeCommandJob(2), 128, "StartError", {}, false},
+      {"a node's clock far ahead", MakeCommandJob(2), kEchoCode, "", seconds(3600), false},
+      {"a node's clock far behind", MakeCommandJob(2), kEchoCode, "", seconds(-3600), false},
+  };
+  for (const Row& row : rows) {
+    TestWorld world(row.job);
+    world.Launch();
+    world.Exit("mnist-worker-0", row.code, row.reason);
+    std::optional<WallTime>& finished_at =
+        world.Find("mnist-worker-0")->status.termination->finished_at;
+    *finished_at += std::chrono::duration_cast<std::chrono::milliseconds>(row.clock_ahead);
+    const std::optional<WallTime> until = *finished_at + kEchoPatience;
+
+    const Decision decision = world.Step();
+
+    const bool goes_on = IsTrue(decision.status, ConditionType::kRunning);
+    EXPECT_EQ(goes_on, row.waits) << row.what;
+    EXPECT_EQ(decision.next_wakeup == until, row.waits) << row.what;
+  }
+}
+
+TEST(Echo, OriginIsTheOneThatEndedFirst) {
+  const WallTime start{seconds(100)};
+  Failure early;
+  early.pod_name = "early";
+  early.response = FailureResponse::kFailJob;
+  early.ended_at = start;
+  Failure late = early;
+  late.pod_name = "late";
+  late.ended_at = start + seconds(1);
+  Failure unknown = early;
+  unknown.pod_name = "unknown";
+  unknown.ended_at.reset();
+  Failure restart = late;
+  restart.pod_name = "restart";
+  restart.response = FailureResponse::kRestart;
+
+  EXPECT_EQ(OriginOf({late, early}, /*is_training=*/false).pod_name, "early");
+  EXPECT_EQ(OriginOf({unknown, late, early}, /*is_training=*/true).pod_name, "early");
+  EXPECT_EQ(OriginOf({unknown, unknown}, /*is_training=*/false).pod_name, "unknown");
+  EXPECT_EQ(OriginOf({early, restart}, /*is_training=*/false).pod_name, "restart");
+  EXPECT_EQ(OriginOf({restart, late}, /*is_training=*/true).pod_name, "late");
+}
+
+}  // namespace
+}  // namespace lockstep::control

@@ -1,0 +1,54 @@
+#include "operator/reconcile/gang/gang_origin.h"
+
+#include <algorithm>
+
+#include "common/base/digest.h"
+#include "common/json/json.h"
+
+namespace lockstep::control {
+namespace {
+
+constexpr std::size_t kRevisionDigits = 16;  // choice: edits of one job never meet by chance
+
+Json DescribeRole(const RoleSpec& role) {
+  return {{"name", RoleName(role.name)},
+          {"gpus", role.gpus},
+          {"processes", role.processes},
+          {"supervise", role.supervise},
+          {"template", role.pod.raw}};
+}
+
+}  // namespace
+
+std::string RevisionOf(const TrainingJobSpec& spec) {
+  Json roles = Json::array();
+  for (const RoleSpec& role : spec.roles) {
+    roles.push_back(DescribeRole(role));
+  }
+  const Json described = {
+      {"strategy", StrategyName(spec.strategy)},
+      {"training", spec.training.has_value() ? EncodeTrainingSpec(*spec.training) : Json()},
+      {"roles", std::move(roles)}};
+  return Sha256Hex(DumpJson(described)).substr(0, kRevisionDigits);
+}
+
+GangOrigin OriginNow(const TrainingJob& job, const PodSettings& settings) {
+  return {job.metadata.generation, RevisionOf(job.spec), settings.runtime_image};
+}
+
+bool IsOutdated(const TrainingJob& job, const GangOrigin& origin) {
+  return origin.generation != job.metadata.generation && origin.revision != RevisionOf(job.spec);
+}
+
+TrainingJob AsPlaced(const TrainingJob& job) {
+  TrainingJob placed = job;
+  for (RoleSpec& role : placed.spec.roles) {
+    role.replicas =
+        std::count_if(job.status.placement.begin(),
+                      job.status.placement.end(),
+                      [&](const PodPlacement& placement) { return placement.role == role.name; });
+  }
+  return placed;
+}
+
+}  // namespace lockstep::control

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+
+#include "operator/api/training_job.h"
+#include "operator/reconcile/observed.h"
+
+namespace lockstep::control {
+
+// Equal for manifests whose pods are interchangeable within a gang: strategy, training, and of each
+// role all but the number of its pods and its restart policy. 16 hexadecimal digits.
+std::string RevisionOf(const TrainingJobSpec& spec);
+
+// The origin of a gang that is placed now.
+GangOrigin OriginNow(const TrainingJob& job, const PodSettings& settings);
+
+// Whether pods made now would differ from those that the gang was born with.
+bool IsOutdated(const TrainingJob& job, const GangOrigin& origin);
+
+// The job with as many replicas of each role as are placed.
+TrainingJob AsPlaced(const TrainingJob& job);
+
+}  // namespace lockstep::control

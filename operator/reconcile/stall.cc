@@ -1,0 +1,30 @@
+#include "operator/reconcile/stall.h"
+
+#include "operator/api/conditions.h"
+
+namespace lockstep::control {
+namespace {
+
+constexpr const char* kReason = "NotUnderstood";
+
+}  // namespace
+
+Decision StallJob(const TrainingJob& job, const std::string& problem, WallTime now) {
+  Decision decision;
+  decision.status = job.status;
+  const std::string message = "left as it is: " + problem;
+  if (SetCondition(&decision.status, {ConditionType::kStalled, true, kReason, message}, now)) {
+    decision.events.push_back({EventType::kWarning, kReason, message});
+  }
+  return decision;
+}
+
+bool EndStall(TrainingJobStatus* status, WallTime now) {
+  return IsTrue(*status, ConditionType::kStalled) &&
+         SetCondition(
+             status,
+             {ConditionType::kStalled, false, "Understood", "manifest and status are read"},
+             now);
+}
+
+}  // namespace lockstep::control

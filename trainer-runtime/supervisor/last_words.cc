@@ -1,0 +1,97 @@
+#include "trainer-runtime/supervisor/last_words.h"
+
+#include <algorithm>
+
+#include "common/contract/text.h"
+
+namespace lockstep::runtime {
+namespace {
+
+constexpr std::size_t kWordsBytesMax = 512;  // choice: a sentence; the log has the rest
+constexpr std::size_t kTailBytesMax = 1024;  // choice: half of what a kubelet keeps of a log
+constexpr std::size_t kLineBytesMax = 4096;  // of which the first part is looked at
+// Choice: frameworks say goodbye in a dozen lines after a traceback that ended the program; one
+// that was caught, logged and survived lies further back.
+constexpr int kLinesAfterExceptionMax = 40;
+
+constexpr std::string_view kTraceback = "Traceback (most recent call last):";
+
+// Without the sequences that set colours and move the cursor (ECMA-48: ESC [ ... letter).
+std::string WithoutEscapes(std::string_view line) {
+  std::string plain;
+  for (std::size_t at = 0; at < line.size(); ++at) {
+    if (line[at] != '\x1b' || at + 1 == line.size() || line[at + 1] != '[') {
+      plain += line[at];
+      continue;
+    }
+    at = std::min(line.find_first_of("ABCDEFGHJKSTfhlmnsu", at + 2), line.size() - 1);
+  }
+  return plain;
+}
+
+// PyTorch writes "[rank1]: " before the lines of a rank's traceback.
+std::string_view WithoutRank(std::string_view line) {
+  constexpr std::string_view kMark = "[rank";
+  const std::size_t end = line.find("]: ");
+  const bool has_rank =
+      line.starts_with(kMark) && end != std::string_view::npos &&
+      line.substr(kMark.size(), end - kMark.size()).find_first_not_of("0123456789") ==
+          std::string_view::npos;
+  return has_rank ? line.substr(end + 3) : line;
+}
+
+std::string_view Trimmed(std::string_view text) {
+  const std::size_t begin = text.find_first_not_of(" \t");
+  if (begin == std::string_view::npos) {
+    return {};
+  }
+  return text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
+}
+
+}  // namespace
+
+LastWords::LastWords() : lines_(kLineBytesMax) {}
+
+void LastWords::Append(std::string_view bytes, TimePoint now) {
+  lines_.Append(bytes, now, [this](std::string_view line) { Take(line); });
+}
+
+void LastWords::Take(std::string_view line) {
+  const std::string plain = WithoutEscapes(line);
+  const std::string_view words = WithoutRank(plain);
+  if (Trimmed(words).empty()) {
+    return;
+  }
+  tail_ += CutText(plain, kWordsBytesMax) + "\n";
+  while (tail_.size() > kTailBytesMax) {
+    tail_.erase(0, tail_.find('\n') + 1);
+  }
+  last_line_ = CutText(Trimmed(words), kWordsBytesMax);
+  lines_since_exception_ = std::min(lines_since_exception_ + 1, kLinesAfterExceptionMax + 1);
+  if (words.find(kTraceback) != std::string_view::npos) {
+    is_in_traceback_ = true;
+  } else if (is_in_traceback_ && words.front() != ' ' && words.front() != '\t') {
+    is_in_traceback_ = false;
+    exception_ = last_line_;
+    lines_since_exception_ = 0;
+  }
+}
+
+// As it would be if the stream ended here.
+LastWords LastWords::Finished() const {
+  LastWords whole = *this;
+  whole.lines_.Finish([&whole](std::string_view line) { whole.Take(line); });
+  return whole;
+}
+
+std::string LastWords::Tail() const {
+  return Finished().tail_;
+}
+
+std::string LastWords::Find() const {
+  const LastWords whole = Finished();
+  const bool is_recent = whole.lines_since_exception_ <= kLinesAfterExceptionMax;
+  return !whole.exception_.empty() && is_recent ? whole.exception_ : whole.last_line_;
+}
+
+}  // namespace lockstep::runtime

@@ -1,0 +1,84 @@
+#include "trainer-runtime/supervisor/last_words.h"
+
+#include <gtest/gtest.h>
+
+namespace lockstep::runtime {
+namespace {
+
+std::string WordsOf(const std::string& text, std::size_t block = 7) {
+  LastWords words;
+  for (std::size_t at = 0; at < text.size(); at += block) {
+    words.Append(text.substr(at, block), TimePoint());
+  }
+  return words.Find();
+}
+
+constexpr const char* kTraceback =
+    "Traceback (most recent call last):\n"
+    "  File \"train.py\", line 7, in <module>\n"
+    "    fit(data)\n"
+    "ValueError: label 11 is out of range\n";
+
+TEST(LastWords, TableOfGoodbyes) {
+  struct Row {
+    std::string what;
+    std::string text;
+    std::string words;
+  };
+
+  const std::string traceback = kTraceback;
+  const std::vector<Row> rows = {
+      {"nothing", "", ""},
+      {"blank lines", "\n  \n", ""},
+      {"the last line", "loading\nno such file: data.bin\n\n", "no such file: data.bin"},
+      {"an unfinished line", "bye", "bye"},
+      {"the exception", traceback, "ValueError: label 11 is out of range"},
+      {"the exception, not what is said after it",
+       traceback + "[W socket.cpp] cleaning up\nAborted\n",
+       "ValueError: label 11 is out of range"},
+      {"the newest of two",
+       traceback + "\nDuring handling of the above exception, another exception occurred:\n\n"
+                   "Traceback (most recent call last):\n  File \"a.py\"\nKeyError: 'x'\n",
+       "KeyError: 'x'"},
+      {"PyTorch's rank before each line",
+       "[rank1]: Traceback (most recent call last):\n[rank1]:   File \"t.py\", line 1\n"
+       "[rank1]: RuntimeError: Connection closed by peer\n",
+       "RuntimeError: Connection closed by peer"},
+      {"colours", "\x1b[1;31mValueError\x1b[0m: \x1b[35mbad\x1b[0m\n", "ValueError: bad"},
+      {"a bar in its last state", " 1%\r 2%\r 3%", "3%"},
+      {"a bracket that is no rank", "[rank x]: y\n", "[rank x]: y"},
+  };
+  for (const Row& row : rows) {
+    for (std::size_t block = 1; block < 40; ++block) {
+      EXPECT_EQ(WordsOf(row.text, block), row.words) << row.what << ", blocks of " << block;
+    }
+  }
+}
+
+// A program that logs an exception and goes on did not end of it.
+TEST(LastWords, ExceptionThatWasSurvivedIsForgotten) {
+  std::string text = kTraceback;
+  for (int step = 0; step < 100; ++step) {
+    text += "step " + std::to_string(step) + "\n";
+  }
+  EXPECT_EQ(WordsOf(text + "out of disk\n"), "out of disk");
+}
+
+TEST(LastWords, TailIsTheLastWholeLines) {
+  LastWords words;
+  for (int line = 0; line < 1000; ++line) {
+    words.Append("\x1b[1mline " + std::to_string(line) + "\x1b[0m\n", TimePoint());
+  }
+  words.Append("bye", TimePoint());
+  const std::string tail = words.Tail();
+  EXPECT_LE(tail.size(), 1024U);
+  EXPECT_TRUE(tail.starts_with("line 9")) << tail;
+  EXPECT_TRUE(tail.ends_with("line 999\nbye\n")) << tail;
+}
+
+TEST(LastWords, EndlessWordsAreCut) {
+  EXPECT_LE(WordsOf(std::string(100'000, 'x') + "\n", 1000).size(), 512U);
+}
+
+}  // namespace
+}  // namespace lockstep::runtime
