@@ -12,8 +12,7 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kDeadlineSecondsMax = 7 * 24 * 3600;  // choice: longer than any grace period
-constexpr std::size_t kJobUidBytesMax = 128;            // a uid is 36 characters
+constexpr std::size_t kJobUidBytesMax = 128;  // a uid is 36 characters
 
 Error BadControl(std::string message) {
   return Error(ErrorCode::kInvalidArgument, std::move(message));
@@ -42,8 +41,6 @@ void ReadKind(ObjectReader* reader, ControlMessage* message) {
     message->incarnation = Incarnation(RequiredInt(reader, "incarnation", 0));
   } else {
     message->kind = ControlKind::kStop;
-    message->deadline =
-        std::chrono::seconds(RequiredInt(reader, "deadlineSeconds", 0, kDeadlineSecondsMax));
   }
 }
 
@@ -69,8 +66,6 @@ std::string EncodeControlMessage(const ControlMessage& message) {
     json["rank"] = message.rank;
     json["epoch"] = message.epoch.value();
     json["incarnation"] = message.incarnation.value();
-  } else {
-    json["deadlineSeconds"] = message.deadline.count();
   }
   return DumpJson(json);
 }

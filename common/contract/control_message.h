@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -18,7 +17,7 @@ inline constexpr std::size_t kControlBytesMax = 4096;  // a message is about 200
 
 enum class ControlKind {
   kPeerGone,  // the pod of `rank` with `incarnation` is gone; the next meeting is `epoch`
-  kStop,      // write a checkpoint and end within `deadline`
+  kStop,      // write a checkpoint and end, within the grace period of the pod
 };
 
 // "peer_gone", "stop".
@@ -29,10 +28,9 @@ struct ControlMessage {
   Attempt attempt;
   int64_t counter = 0;  // grows with each message the operator sends for this job, from 1
   ControlKind kind = ControlKind::kStop;
-  int rank = 0;                     // kPeerGone
-  Epoch epoch;                      // kPeerGone
-  Incarnation incarnation;          // kPeerGone
-  std::chrono::seconds deadline{};  // kStop: time left from receipt
+  int rank = 0;             // kPeerGone
+  Epoch epoch;              // kPeerGone
+  Incarnation incarnation;  // kPeerGone
 
   friend bool operator==(const ControlMessage&, const ControlMessage&) = default;
 };

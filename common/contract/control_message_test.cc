@@ -31,7 +31,6 @@ ControlMessage Stop() {
   message.attempt = Attempt(2);
   message.counter = 8;
   message.kind = ControlKind::kStop;
-  message.deadline = std::chrono::seconds(30);
   return message;
 }
 
@@ -79,19 +78,16 @@ TEST(ControlMessage, DecodesStrictly) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"", "not valid JSON"},
       {"[]", "an object"},
-      {R"({"attempt":0,"counter":1,"kind":"stop","deadlineSeconds":1})", "jobUid: missing"},
-      {R"({"jobUid":"u","counter":1,"kind":"stop","deadlineSeconds":1})", "attempt: missing"},
-      {R"({"jobUid":"u","attempt":0,"kind":"stop","deadlineSeconds":1})", "counter: missing"},
-      {R"({"jobUid":"u","attempt":0,"counter":0,"kind":"stop","deadlineSeconds":1})",
-       "counter: 0 found"},
+      {R"({"attempt":0,"counter":1,"kind":"stop"})", "jobUid: missing"},
+      {R"({"jobUid":"u","counter":1,"kind":"stop"})", "attempt: missing"},
+      {R"({"jobUid":"u","attempt":0,"kind":"stop"})", "counter: missing"},
+      {R"({"jobUid":"u","attempt":0,"counter":0,"kind":"stop"})", "counter: 0 found"},
       {R"({"jobUid":"u","attempt":0,"counter":1})", "kind: missing"},
       {R"({"jobUid":"u","attempt":0,"counter":1,"kind":"halt"})",
        "kind: \"halt\" found, expected one of peer_gone, stop"},
-      {R"({"jobUid":"u","attempt":0,"counter":1,"kind":"stop"})", "deadlineSeconds: missing"},
-      {R"({"jobUid":"u","attempt":0,"counter":1,"kind":"stop","deadlineSeconds":-1})",
-       "deadlineSeconds: -1 found"},
-      {R"({"jobUid":"u","attempt":0,"counter":1,"kind":"stop","deadlineSeconds":1,"rank":0})",
-       "rank: unknown field"},
+      {R"({"jobUid":"u","attempt":0,"counter":1,"kind":"stop","deadlineSeconds":1})",
+       "deadlineSeconds"},
+      {R"({"jobUid":"u","attempt":0,"counter":1,"kind":"stop","rank":0})", "rank: unknown field"},
       {R"({"jobUid":"u","attempt":0,"counter":1,"kind":"peer_gone","epoch":1,"incarnation":0})",
        "rank: missing"},
       {R"({"jobUid":"u","attempt":0,"counter":1,"kind":"peer_gone","rank":0,"incarnation":0})",

@@ -54,6 +54,9 @@ void RenderOwn(const WorkerEnvironment& environment, EnvironmentMap* variables) 
   SetNumber(env::kRendezvousTimeoutSeconds, environment.rendezvous_timeout.count(), variables);
   SetNumber(env::kSilentAfterMs, environment.silent_after.count(), variables);
   SetUnlessEmpty(env::kCluster, environment.cluster, variables);
+  if (environment.control_counter > 0) {
+    SetNumber(env::kControlCounter, environment.control_counter, variables);
+  }
 }
 
 void RenderForTorch(const WorkerEnvironment& environment,
@@ -238,6 +241,8 @@ void ReadSettings(VariableReader* reader, WorkerEnvironment* environment) {
       env::kRendezvousTimeoutSeconds, 1, kSecondsMax, kDefaultRendezvousTimeout.count()));
   environment->silent_after = std::chrono::milliseconds(
       reader->Number(env::kSilentAfterMs, 1, kSecondsMax * 1000, kDefaultSilentAfter.count()));
+  environment->control_counter =
+      reader->Number(env::kControlCounter, 0, std::numeric_limits<int64_t>::max(), 0);
 }
 
 bool WantsShape(const JobTopology& topology) {

@@ -39,6 +39,7 @@ inline constexpr const char* kTerminationMessageFile = "LOCKSTEP_TERMINATION_MES
 inline constexpr const char* kRendezvousTimeoutSeconds = "LOCKSTEP_RENDEZVOUS_TIMEOUT_SECONDS";
 inline constexpr const char* kSilentAfterMs = "LOCKSTEP_SILENT_AFTER_MS";
 inline constexpr const char* kCluster = "LOCKSTEP_CLUSTER";
+inline constexpr const char* kControlCounter = "LOCKSTEP_CONTROL_COUNTER";
 
 inline constexpr const char* kTfConfig = "TF_CONFIG";
 
@@ -110,6 +111,8 @@ struct WorkerEnvironment {
   std::chrono::milliseconds silent_after = kDefaultSilentAfter;
   TfConfig tf_config;   // of the pod's first process
   std::string cluster;  // the shape that tf_config follows from; empty: it stands for itself
+  int64_t control_counter =
+      0;                // of the newest control message before the pod: older ones are stale
   HostPort master;      // MASTER_ADDR and MASTER_PORT; empty for ps and evaluator
   std::string network;  // the interface for Horovod's traffic, "lo" or "eth0"; empty likewise
   int horovod_port = kHorovodPort;  // of its rendezvous, at the master's host

@@ -32,6 +32,7 @@ WorkerEnvironment Sample(const JobTopology& topology, const TaskId& task) {
   environment.termination_message_file = "/dev/termination-log";
   environment.rendezvous_timeout = std::chrono::seconds(42);
   environment.silent_after = std::chrono::milliseconds(900);
+  environment.control_counter = 17;
   return environment;
 }
 
@@ -60,6 +61,7 @@ TEST(Environment, HoldsEveryVariableOfTheContract) {
       {"LOCKSTEP_TERMINATION_MESSAGE_FILE", "/dev/termination-log"},
       {"LOCKSTEP_RENDEZVOUS_TIMEOUT_SECONDS", "42"},
       {"LOCKSTEP_SILENT_AFTER_MS", "900"},
+      {"LOCKSTEP_CONTROL_COUNTER", "17"},
       {"TF_CONFIG",
        R"({"cluster":{"worker":["127.4.5.1:2222","127.4.5.1:2231","127.4.5.2:2222",)"
        R"("127.4.5.2:2231"]},"task":{"type":"worker","index":3}})"},

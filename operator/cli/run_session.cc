@@ -95,20 +95,22 @@ RunSummary RunSession::Run() {
 
 void RunSession::HandleSignals(TimePoint now) {
   for (const int signal : parts_.signals->Take()) {
-    if (stop_ == Stop::kNone) {
+    const StopStage stage = AfterSignal(stop_, signal);
+    if (stop_ == StopStage::kNone) {
       BeginStop(RunOutcome::kStopped, "stopped by " + SignalName(signal), now);
       Say((options_.job.spec.training ? "stopping after a checkpoint" : "stopping") + GraceWords() +
           "; once more kills");
-      continue;
+    } else if (stage != stop_) {
+      KillPods("killed by " + SignalName(signal), now);
     }
-    if (stop_ == Stop::kGraceful) {
-      stop_ = Stop::kKill;
-      stop_reason_ = "killed by " + SignalName(signal);
-      for (const kube::Pod& pod : parts_.pods->pods()) {
-        [[maybe_unused]] const Status gone =
-            parts_.pods->DeletePod(pod.name, Duration::zero(), now);
-      }
-    }
+  }
+}
+
+void RunSession::KillPods(const std::string& reason, TimePoint now) {
+  stop_ = StopStage::kKill;
+  stop_reason_ = reason;
+  for (const kube::Pod& pod : parts_.pods->pods()) {
+    [[maybe_unused]] const Status gone = parts_.pods->DeletePod(pod.name, Duration::zero(), now);
   }
 }
 
@@ -125,7 +127,7 @@ std::string RunSession::GraceWords() const {
 
 // The controller is not asked any more: it would replace the pods that go.
 void RunSession::BeginStop(RunOutcome outcome, const std::string& reason, TimePoint now) {
-  stop_ = Stop::kGraceful;
+  stop_ = StopStage::kGraceful;
   stop_outcome_ = outcome;
   stop_reason_ = reason;
   const std::set<std::string> mute = parts_.poller->MutePods();  // will not hear SIGTERM either
@@ -165,7 +167,7 @@ void RunSession::HandleReports() {
 
 void RunSession::HandleChaos(TimePoint now) {
   const ChaosView view = record_.ViewForChaos(gang_size_, now);
-  if (chaos_.empty() || stop_ != Stop::kNone) {
+  if (chaos_.empty() || stop_ != StopStage::kNone) {
     return;
   }
   for (const ChaosAction& action : chaos_.TakeDue(view)) {
@@ -200,7 +202,7 @@ void RunSession::Break(const ChaosAction& action) {
 }
 
 void RunSession::HandleTimeout(TimePoint now) {
-  if (options_.timeout && stop_ == Stop::kNone && !ended_at_ &&
+  if (options_.timeout && stop_ == StopStage::kNone && !ended_at_ &&
       now - started_ >= *options_.timeout) {
     const std::string reason = "not finished within " + FormatDuration(*options_.timeout);
     Say(reason);
@@ -209,7 +211,7 @@ void RunSession::HandleTimeout(TimePoint now) {
 }
 
 void RunSession::StepController(TimePoint now) {
-  if (stop_ != Stop::kNone) {
+  if (stop_ != StopStage::kNone) {
     return;
   }
   for (int pass = 0; pass < kPassesPerTurnMax && !controller_.Step(now).empty(); ++pass) {
@@ -248,7 +250,7 @@ bool RunSession::HasLivingPods() const {
 }
 
 bool RunSession::IsOver() const {
-  return (stop_ != Stop::kNone || ended_at_) && !HasLivingPods();
+  return (stop_ != StopStage::kNone || ended_at_) && !HasLivingPods();
 }
 
 Duration RunSession::PollInterval() const {
@@ -261,7 +263,7 @@ void RunSession::Wait(TimePoint now) {
     wake = when ? std::min(wake, *when) : wake;
   };
   consider(parts_.pods->NextDeadline(now));
-  if (stop_ == Stop::kNone) {
+  if (stop_ == StopStage::kNone) {
     consider(parts_.poller->NextDeadline());
     consider(controller_.NextStep());
     if (options_.timeout) {
@@ -294,7 +296,7 @@ void RunSession::ShowProgress(TimePoint now) {
   progress.is_training = options_.job.spec.training.has_value();
   progress.pods_total = static_cast<int64_t>(gang_size_);
   progress.elapsed = now - started_;
-  progress.state = stop_ == Stop::kNone ? StateWord(backend_.job().status) : "Stopping";
+  progress.state = stop_ == StopStage::kNone ? StateWord(backend_.job().status) : "Stopping";
   record_.FillProgress(&progress);
   parts_.console->Show(progress, now);
 }
@@ -305,7 +307,7 @@ RunSummary RunSession::Summarize() const {
   record_.FillSummary(SteadyNow(), &summary);
   const TrainingJobStatus& status = backend_.job().status;
   summary.restarts = status.restarts;
-  if (stop_ != Stop::kNone && !HasEnded(status)) {
+  if (stop_ != StopStage::kNone && !HasEnded(status)) {
     summary.outcome = stop_outcome_;
     summary.reason = stop_reason_;
   } else if (IsTrue(status, ConditionType::kSucceeded)) {

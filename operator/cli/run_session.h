@@ -12,6 +12,7 @@
 #include "operator/cli/local_backend.h"
 #include "operator/cli/local_poller.h"
 #include "operator/cli/run_record.h"
+#include "operator/cli/stop_stage.h"
 #include "operator/cli/summary.h"
 #include "operator/controller/controller.h"
 #include "operator/local/pod_runner.h"
@@ -49,8 +50,6 @@ class RunSession {
   RunSummary Run();
 
  private:
-  enum class Stop { kNone, kGraceful, kKill };
-
   void HandleSignals(TimePoint now);
   void HandlePods(TimePoint now);
   void HandleReports();
@@ -59,6 +58,7 @@ class RunSession {
   void HandleTimeout(TimePoint now);
   void StepController(TimePoint now);
   void CollectLeftovers(TimePoint now);
+  void KillPods(const std::string& reason, TimePoint now);
   void BeginStop(RunOutcome outcome, const std::string& reason, TimePoint now);
   std::string GraceWords() const;
   void Say(const std::string& text);
@@ -78,7 +78,7 @@ class RunSession {
   ChaosSchedule chaos_;
   LocalBackend backend_;
   Controller controller_;
-  Stop stop_ = Stop::kNone;
+  StopStage stop_ = StopStage::kNone;
   RunOutcome stop_outcome_ = RunOutcome::kStopped;
   std::string stop_reason_;
   std::string last_event_;

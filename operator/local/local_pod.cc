@@ -1,5 +1,6 @@
 #include "operator/local/local_pod.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <fcntl.h>
@@ -133,11 +134,25 @@ void LocalPod::Terminate(TimePoint now, Deadline kill_at) {
 }
 
 std::optional<TimePoint> LocalPod::kill_time() const {
-  return is_running() && kill_at_ ? std::optional(kill_at_->when()) : std::nullopt;
+  if (!is_running() || !kill_at_) {
+    return std::nullopt;
+  }
+  return std::min(kill_at_->when(), look_at_);
 }
 
+// A program that a signal has stopped does not hear the request: it would sleep through its grace
+// period. It may be stopped at any time, and a stop takes a moment to show.
 void LocalPod::KillIfDue(TimePoint now) {
-  if (is_running() && kill_at_ && kill_at_->HasPassed(now)) {
+  constexpr Duration kLookInterval = std::chrono::milliseconds(200);
+  if (!is_running() || !kill_at_) {
+    return;
+  }
+  bool is_due = kill_at_->HasPassed(now);
+  if (!is_due && now >= look_at_) {
+    look_at_ = now + kLookInterval;
+    is_due = IsStopped(process_.pid);
+  }
+  if (is_due) {
     kill_at_.reset();
     KillWholePod();
   }

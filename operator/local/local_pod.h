@@ -59,10 +59,12 @@ class LocalPod {
   // Sends `signal` to the process group and to what has left it.
   void SignalAll(int signal);
 
-  // Asks the pod to end: SIGTERM now, SIGKILL at `kill_at`. A deadline in the past kills at once.
+  // Asks the pod to end: SIGTERM now, SIGKILL at `kill_at`. A deadline in the past kills at once. A
+  // program that a signal has stopped cannot hear the request: it is killed as soon as that is
+  // seen.
   void Terminate(TimePoint now, Deadline kill_at);
 
-  // When SIGKILL is due; null when it is not asked for or has been sent.
+  // When to call KillIfDue next; null when no SIGKILL is asked for or it has been sent.
   std::optional<TimePoint> kill_time() const;
 
   // Sends SIGKILL where it is due.
@@ -90,7 +92,8 @@ class LocalPod {
   UniqueFd output_;
   SpawnedProcess process_;
   std::optional<Deadline> kill_at_;
-  std::string memory_verdict_;  // set when the memory limit ended the pod
+  TimePoint look_at_ = TimePoint::min();  // for a program that is stopped, while it has its grace
+  std::string memory_verdict_;            // set when the memory limit ended the pod
 };
 
 }  // namespace lockstep::control

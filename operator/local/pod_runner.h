@@ -68,8 +68,9 @@ class PodRunner {
   // Errors: kAlreadyExists (the name is in use), kIo and its kin (folder or log).
   Status CreatePod(kube::Pod pod, TimePoint now);
 
-  // Asks a pod to end: SIGTERM to its group, SIGKILL `grace` later (zero: at once); then the pod is
-  // removed. A shorter grace than before takes over. Errors: kNotFound.
+  // Asks a pod to end: SIGTERM to its group, SIGKILL `grace` later (zero: at once) or when a signal
+  // has stopped its program; then the pod is removed. A shorter grace than before takes over.
+  // Errors: kNotFound.
   Status DeletePod(const std::string& name, Duration grace, TimePoint now);
 
   // Sends a signal to all processes of the pod: for experiments with failures. Errors: kNotFound.

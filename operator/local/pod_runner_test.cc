@@ -294,6 +294,16 @@ TEST_F(PodRunnerTest, ZeroGraceKillsAtOnceEvenAStoppedPod) {
   EXPECT_EQ(Await("pod", PodChange::kDeleted).status.termination->exit_code, 137);
 }
 
+TEST_F(PodRunnerTest, AStoppedPodIsNotGivenItsGrace) {
+  Create(ShellPod("pod", "echo $$ > leader; echo ready; exec sleep 1000"));
+  AwaitFile(PodFile("pod", "pod.log"));
+  ASSERT_TRUE(cluster_->SignalPod("pod", SIGSTOP).ok());
+  const pid_t leader = ParsePid(ReadText(PodFile("pod", "leader")));
+  ASSERT_TRUE(Eventually([leader] { return IsStopped(leader); }));
+  ASSERT_TRUE(cluster_->DeletePod("pod", std::chrono::hours(1), SteadyNow()).ok());
+  EXPECT_EQ(Await("pod", PodChange::kEnded).status.termination->signal, SIGKILL);
+}
+
 TEST_F(PodRunnerTest, ShorterGraceTakesOver) {
   Create(ShellPod("pod", "trap '' TERM; echo ready; while :; do sleep 1000; done"));
   AwaitFile(PodFile("pod", "pod.log"));

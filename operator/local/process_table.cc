@@ -142,6 +142,12 @@ std::vector<ProcessEntry> ReadProcessTable() {
   return table;
 }
 
+bool IsStopped(pid_t pid) {
+  const auto text = ReadFile("/proc/" + std::to_string(pid) + "/stat", kStatBytesMax);
+  const std::size_t name_end = text.ok() ? text->rfind(')') : std::string::npos;
+  return name_end != std::string::npos && text->compare(name_end, 3, ") T") == 0;
+}
+
 bool HasEnvironmentEntry(pid_t pid, std::string_view entry) {
   const auto text = ReadFile("/proc/" + std::to_string(pid) + "/environ", kEnvironmentBytesMax);
   if (!text.ok()) {

@@ -28,6 +28,10 @@ std::vector<ProcessEntry> ReadProcessTable();
 // finds what a program put into the background with a session of its own. False if unreadable.
 bool HasEnvironmentEntry(pid_t pid, std::string_view entry);
 
+// Whether a signal has stopped `pid`: it answers nothing until another lets it go on. False for a
+// process that is not there.
+bool IsStopped(pid_t pid);
+
 // Which processes are meant: those of one of the sessions, those whose environment carries the
 // marker, and the children of `parent`. Empty or 0 matches nothing.
 struct ProcessSelector {

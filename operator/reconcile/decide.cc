@@ -230,9 +230,11 @@ void CreateMissing(const GangView& view, DecisionBuilder* builder) {
       continue;
     }
     has_first = has_first || member.number.incarnation == Incarnation();
-    auto pod = BuildPod(builder->job(),
-                        {member.task, member.number, builder->status().epoch, placement.node},
-                        builder->observed().settings);
+    const TrainingJobStatus& status = builder->status();
+    auto pod =
+        BuildPod(builder->job(),
+                 {member.task, member.number, status.epoch, placement.node, status.control_counter},
+                 builder->observed().settings);
     if (!pod.ok()) {
       builder->Fail("InvalidPod", "pod " + member.pod_name + ": " + pod.error().ToString());
       return;

@@ -55,6 +55,19 @@ TEST(DecideReplace, ControlMessagesNameTheGonePodAndCountUp) {
   EXPECT_EQ(decision.status.control_counter, 2);
 }
 
+// A message that was sent before the successor was born is no news to it: whoever kept a copy of it
+// cannot stop the successor with it.
+TEST(DecideReplace, ASuccessorIsBornKnowingTheNewestControlMessage) {
+  TestWorld world(MakeTrainingJob(3));
+  world.Launch();
+  world.Exit("mnist-worker-2", 139);
+
+  const Decision decision = world.Step();
+
+  const auto& environment = std::get<CreatePod>(decision.effects[0]).pod.spec.container.env;
+  EXPECT_EQ(environment.at("LOCKSTEP_CONTROL_COUNTER"), "2");
+}
+
 TEST(DecideReplace, LosingWorkerZeroIsOrdinary) {
   TestWorld world(MakeTrainingJob(2));
   world.Launch();

@@ -3,8 +3,10 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import tempfile
+import time
 import unittest
 
 from harness import BIN, LocalTest, training_manifest
@@ -91,6 +93,123 @@ class Messages(LocalTest):
         ran = subprocess.run([RUNTIME, "dance"], capture_output=True, text=True)
         self.assertEqual(ran.returncode, 64)
         self.assertIn("--help", ran.stderr + ran.stdout)
+
+
+class Trainer(LocalTest):
+    """What a rank says of its own input, and how it hears of a stop, whatever its peers do."""
+
+    def train(self, variables, workers=1, **manifest):
+        """Runs rank 0 alone; returns (exit code, termination message)."""
+        file = self.scratch / "job.yaml"
+        file.write_text(training_manifest(workers=workers, **manifest))
+        rendered = subprocess.run([BIN / "lockstep", "render", file, "--output", "json"],
+                                  capture_output=True, text=True, check=True).stdout
+        last_words = self.scratch / "last-words"
+        last_words.unlink(missing_ok=True)
+        environment = {
+            **os.environ,
+            **json.loads(rendered)["pods"][0]["env"],
+            "LOCKSTEP_TERMINATION_MESSAGE_FILE": str(last_words),
+            "LOCKSTEP_CHECKPOINT_DIR": str(self.scratch / "checkpoints"),
+            # Far above what a rank needs to find its own fault.
+            "LOCKSTEP_RENDEZVOUS_TIMEOUT_SECONDS": "20",
+            **variables,
+        }
+        environment.pop("LOCKSTEP_JOB_KEY_FILE", None)
+        ran = subprocess.run([RUNTIME, "train"], env=environment, capture_output=True, text=True,
+                             timeout=60)
+        said = json.loads(last_words.read_text()) if last_words.exists() else {}
+        return ran.returncode, said
+
+    def assert_own_fault(self, ran, *words):
+        code, said = ran
+        self.assertEqual(code, 64, said)
+        self.assertEqual(said["outcome"], "permanent")
+        for word in words:
+            self.assertIn(word, said["reason"])
+
+    def broken_data(self, content=None):
+        """A data set whose images are `content`; None: a folder."""
+        folder = self.scratch / "data"
+        folder.mkdir(exist_ok=True)
+        for name in ("t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz"):
+            (folder / name).unlink(missing_ok=True)
+            if content is None:
+                (folder / name).mkdir()
+            else:
+                (folder / name).write_bytes(content)
+        return folder
+
+    def test_data_that_is_a_folder_is_the_ranks_own_fault(self):
+        self.assert_own_fault(self.train({}, mnist=self.broken_data()), "Is a directory")
+
+    def test_an_absurd_header_is_the_ranks_own_fault(self):
+        header = bytes([0, 0, 8, 3]) + b"\xff\xff\xff\xff" * 3
+        self.assert_own_fault(self.train({}, mnist=self.broken_data(header)), "t10k-")
+
+    def test_a_checkpoint_folder_below_a_file_is_the_ranks_own_fault(self):
+        file = self.scratch / "file"
+        file.write_text("")
+        ran = self.train({"LOCKSTEP_CHECKPOINT_DIR": str(file / "checkpoints")})
+        self.assert_own_fault(ran, "Not a directory")
+
+    def test_its_own_fault_is_told_while_its_peers_are_not_there(self):
+        header = bytes([0, 0, 8, 3]) + b"\xff\xff\xff\xff" * 3
+        ran = self.train({}, workers=2, mnist=self.broken_data(header))
+        self.assert_own_fault(ran, "t10k-")
+
+    def test_a_stop_while_it_starts_is_heard(self):
+        # The driver's library is the first thing that takes time; this one has the process told to
+        # end meanwhile. Without a handler that is the end of a process, and nothing to the first
+        # one of a container.
+        library = BIN / "liblockstep_test_nvml.so"
+        self.assertTrue(library.exists(), "build the target lockstep_test_nvml")
+        (self.scratch / "libnvidia-ml.so.1").symlink_to(library)
+        code, said = self.train({"LD_LIBRARY_PATH": str(self.scratch),
+                                 "LOCKSTEP_TEST_NVML_SIGTERM": "1"}, workers=2)
+        self.assertEqual(code, 143)
+        self.assertEqual(said.get("reason"), "stopped on request")
+
+
+class Leaving(LocalTest):
+    """Ranks that are asked to go while the others stay."""
+
+    EVERY = 300  # steps between the checkpoints that nobody asks for
+
+    def start_training(self):
+        started = self.start(
+            training_manifest(workers=2, steps=1000000, every_steps=self.EVERY))
+        self.wait_for(lambda: self.checkpoints(started))
+        return started
+
+    def checkpoints(self, started):
+        """The steps of the run's checkpoints, oldest first."""
+        _, directory, _ = started
+        return sorted(int(entry.name.removeprefix("step-"))
+                      for entry in (directory / "checkpoints").glob("step-*"))
+
+    def is_asked_for(self, started):
+        return any(step % self.EVERY != 0 for step in self.checkpoints(started))
+
+    def test_a_chief_that_leaves_alone_writes_a_checkpoint(self):
+        started = self.start_training()
+        process, directory, _ = started
+        try:
+            os.kill(self.pid_of(directory, "quick-worker-0"), signal.SIGTERM)
+            self.wait_for(lambda: self.is_asked_for(started))
+        finally:
+            process.send_signal(signal.SIGINT)
+            self.finish(started)
+
+    def test_a_frozen_worker_does_not_hold_up_a_stop(self):
+        started = self.start_training()
+        process, directory, _ = started
+        os.kill(self.pid_of(directory, "quick-worker-1"), signal.SIGSTOP)
+        process.send_signal(signal.SIGINT)
+        before = time.monotonic()
+        self.finish(started)
+        self.assertLess(time.monotonic() - before, 15)  # half of the grace period
+        self.assertTrue(self.is_asked_for(started))
 
 
 class Install(LocalTest):

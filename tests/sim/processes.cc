@@ -35,6 +35,7 @@ Status Processes::Start(const std::string& pod_uid,
   process.node = node;
   process.is_training = !environment.training.empty();
   process.epoch = environment.epoch;
+  process.control_counter = environment.control_counter;
   process.environment = std::move(environment);
   process.phase_since = context_->now;
   processes_[pod_uid] = std::move(process);
@@ -350,7 +351,7 @@ void Processes::Receive(const std::string& pod_uid, const ControlMessage& messag
   }
   process.control_counter = message.counter;
   if (message.kind == ControlKind::kStop) {
-    Stop(pod_uid, message.deadline);
+    Stop(pod_uid, process.environment.grace);
     return;
   }
   process.gone.emplace(message.rank, message.incarnation);

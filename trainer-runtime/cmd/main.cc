@@ -126,6 +126,9 @@ int Main(int argc, char** argv) {
     return RunCommand(ReadEnvironment(),
                       {arguments.command, arguments.is_prefix_wanted, logger.get()});
   }
+  if (install->parsed() || devices->parsed()) {
+    ReleaseStopSignals();
+  }
   if (install->parsed()) {
     return InstallCommand({arguments.install_directory, logger.get()});
   }
@@ -143,6 +146,7 @@ int Main(int argc, char** argv) {
 }  // namespace lockstep::runtime
 
 int main(int argc, char** argv) {
+  lockstep::runtime::HoldStopSignals();
   const int exit_code = lockstep::runtime::Main(argc, argv);
   // Without the exit handlers of the libraries that the engine brought in: they take 50 ms, and a
   // crash in one of them would turn a finished training into a failed one.

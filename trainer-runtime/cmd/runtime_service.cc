@@ -63,6 +63,7 @@ Result<std::unique_ptr<RuntimeService>> RuntimeService::Start(
   endpoints.job_uid = environment.job_uid;
   endpoints.attempt = environment.attempt;
   endpoints.job_key = service->job_key_;
+  endpoints.control_counter = environment.control_counter;
   endpoints.board = &service->board_;
   endpoints.metrics = &service->metrics_;
   endpoints.logger = logger;

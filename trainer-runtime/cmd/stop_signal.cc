@@ -16,9 +16,18 @@ sigset_t StopSignals() {
 
 }  // namespace
 
-StopSignal::StopSignal() {
+void HoldStopSignals() {
   const sigset_t signals = StopSignals();
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+}
+
+void ReleaseStopSignals() {
+  const sigset_t signals = StopSignals();
+  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+}
+
+StopSignal::StopSignal() {
+  HoldStopSignals();
   waiter_ = std::jthread([this](const std::stop_token& ending) {
     const sigset_t wanted = StopSignals();
     constexpr timespec kLookAtEnding{0, 100'000'000};  // bounds how long destruction waits

@@ -6,8 +6,16 @@
 
 namespace lockstep::runtime {
 
+// Keeps SIGTERM and SIGINT waiting until somebody asks for them: what main does first. Otherwise a
+// process that is told to end while it starts would die without its last words, and as the first
+// process of a container it would not even hear of it: the kernel drops what has no handler.
+void HoldStopSignals();
+
+// Lets them end this process again, those that wait included.
+void ReleaseStopSignals();
+
 // Turns SIGTERM and SIGINT into a request that training code can ask about. Construct it in main
-// before any other thread starts: the signals are blocked there, and so in every thread made later.
+// before any other thread starts, with the signals on hold: so they are in every thread made later.
 class StopSignal {
  public:
   StopSignal();

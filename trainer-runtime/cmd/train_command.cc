@@ -5,6 +5,8 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <stop_token>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -25,6 +27,18 @@
 namespace lockstep::runtime {
 namespace {
 
+// What a rank finds wrong with its own input while it loads stays wrong: trying again, here or on
+// another node, reads the same file. Only what the system may mend is left to another try.
+Error AsOwnFault(const Error& error) {
+  switch (error.code()) {
+    case ErrorCode::kAlreadyExists:
+    case ErrorCode::kResourceExhausted:  // larger than what is read
+      return Error(ErrorCode::kInvalidArgument, error.ToString());
+    default:
+      return error;
+  }
+}
+
 // One process's part in one job, from the first meeting to the exit code.
 class TrainingProcess {
  public:
@@ -43,14 +57,23 @@ class TrainingProcess {
 
   Result<TrainerVerdict> Train();
   Status StartService();
+  void SaveBeforeLeaving();
   Status StartSession();
   void EndSession();
+  void StartLoading();
+  std::optional<Error> LoadingFault();
   Status FinishLoading();
+  Status MakeTrainer();
   Result<TrainerVerdict> TrainInMeeting(const JoinedMeeting& meeting);
   Ending Conclude(Result<TrainerVerdict> verdict);
   Ending ConcludeError(const Error& error);
   uint64_t PlanHash() const;
   void OnControl(const ControlMessage& message);
+
+  // False for a replacement that came when the others had finished.
+  bool HasTrainedToTheEnd() const {
+    return trainer_.has_value() && trainer_->last_applied().value() >= trainer_->step_count_total();
+  }
 
   int rank() const { return environment_.rank.value_or(0); }
 
@@ -62,6 +85,7 @@ class TrainingProcess {
   std::unique_ptr<TrainingObserver> observer_;
   std::mutex session_mutex_;          // the server's thread asks for the session before it exists
   std::unique_ptr<Session> session_;  // guarded by session_mutex_ while it is being made
+  std::stop_source give_up_;  // waiting for the others: asked to stop, or nothing to train with
   std::future<Result<TrainingParts>> loading_;
   std::optional<TrainingParts> parts_;
   std::unique_ptr<CheckpointStore> checkpoints_;
@@ -78,7 +102,7 @@ int TrainingProcess::Run() {
   if (trainer_.has_value()) {
     message.last_step = trainer_->last_applied();
   }
-  if (ending.exit_code == kExitSuccess) {
+  if (ending.exit_code == kExitSuccess && HasTrainedToTheEnd()) {
     const SampleTotals totals = trainer_->SampleTotalsNow();
     message.samples = SampleCounts{totals.consumed, totals.expected, totals.lost, totals.repeated};
     if (const std::optional<EvaluationResult>& result = trainer_->test_result()) {
@@ -103,12 +127,12 @@ void TrainingProcess::EndSession() {
 }
 
 Result<TrainerVerdict> TrainingProcess::Train() {
-  loading_ = std::async(std::launch::async, [this] {
-    return LoadTrainingParts(spec_, environment_, options_.engine_path);
-  });
+  const std::stop_callback on_stop(options_.stop->token(), [this] { give_up_.request_stop(); });
+  StartLoading();
   LOCKSTEP_RETURN_IF_ERROR(StartService());
   LOCKSTEP_RETURN_IF_ERROR(StartSession());
-  TrainerVerdict verdict = TrainerVerdict::kLeft;
+  // What the others have come to where this rank comes too late for the end.
+  TrainerVerdict verdict = TrainerVerdict::kFinished;
   MeetingSteps steps;
   steps.held = [this] {
     return trainer_.has_value() ? HeldState{trainer_->has_state(), trainer_->last_applied()}
@@ -121,13 +145,34 @@ Result<TrainerVerdict> TrainingProcess::Train() {
   };
   steps.work = [this, &verdict](const JoinedMeeting& meeting) -> Status {
     LOCKSTEP_ASSIGN_OR_RETURN(verdict, TrainInMeeting(meeting));
+    if (verdict == TrainerVerdict::kFinished) {
+      session_->Finish();
+    } else if (verdict == TrainerVerdict::kLeft) {
+      SaveBeforeLeaving();
+    }
     return OkStatus();
   };
   steps.on_broken = [this](Epoch epoch, const Error& error) {
     observer_->MeetingBroke(epoch, error);
   };
-  LOCKSTEP_RETURN_IF_ERROR(RepeatMeetings(session_.get(), steps));
-  return verdict;
+  const Status ended = RepeatMeetings(session_.get(), steps);
+  if (ended.ok()) {
+    return verdict;
+  }
+  return LoadingFault().value_or(ended.error());
+}
+
+// A chief leaves alone: the others hold the state, but nobody writes it until there is a new chief.
+// Should they be asked to leave one by one, this is the newest checkpoint.
+void TrainingProcess::SaveBeforeLeaving() {
+  if (rank() != 0 || checkpoints_ == nullptr) {
+    return;
+  }
+  const Status saved =
+      trainer_->SaveNow(environment_.world_size, Deadline::After(SteadyNow(), environment_.grace));
+  if (!saved.ok()) {
+    options_.logger->Error("left without a checkpoint", {{"error", saved.error().ToString()}});
+  }
 }
 
 Status TrainingProcess::StartService() {
@@ -146,7 +191,7 @@ Status TrainingProcess::StartSession() {
   LOCKSTEP_ASSIGN_OR_RETURN(SessionOptions options,
                             MakeSessionOptions(environment_, service_->job_key()));
   options.plan_hash = PlanHash();
-  options.stop = options_.stop->token();
+  options.stop = give_up_.get_token();
   options.mesh.logger = options_.logger;
   options.mesh.on_peer_lost = [this](const PeerLoss& loss) { observer_->PeerLost(loss); };
   LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<Session> started, Session::Start(std::move(options)));
@@ -156,12 +201,52 @@ Status TrainingProcess::StartSession() {
   return OkStatus();
 }
 
+// Loads on a thread of its own, beside the rendezvous. It owns all that it uses and nobody waits
+// for it: a stop is heard while a disk does not answer. What it finds wrong ends the wait for the
+// others, so that this rank's own reason is what is reported.
+void TrainingProcess::StartLoading() {
+  std::packaged_task<Result<TrainingParts>()> load(
+      [spec = spec_, environment = environment_, path = options_.engine_path, give_up = give_up_] {
+        Result<TrainingParts> parts = LoadTrainingParts(spec, environment, path);
+        if (!parts.ok()) {
+          std::stop_source(give_up).request_stop();
+        }
+        return parts;
+      });
+  loading_ = load.get_future();
+  std::thread(std::move(load)).detach();
+}
+
+// Why loading failed; empty when it did not, is not known, or was told already.
+std::optional<Error> TrainingProcess::LoadingFault() {
+  const bool is_known =
+      loading_.valid() && loading_.wait_for(Duration::zero()) == std::future_status::ready;
+  const Result<TrainingParts> parts =
+      is_known ? loading_.get() : Error(ErrorCode::kAborted, "not loaded");
+  return is_known && !parts.ok() ? std::optional(AsOwnFault(parts.error())) : std::nullopt;
+}
+
 // Waits for engine and data, once, and makes the trainer from them.
 Status TrainingProcess::FinishLoading() {
+  constexpr Duration kLookAtStop = std::chrono::milliseconds(100);
   if (trainer_.has_value()) {
     return OkStatus();
   }
-  LOCKSTEP_ASSIGN_OR_RETURN(parts_, loading_.get());
+  while (loading_.wait_for(kLookAtStop) != std::future_status::ready) {
+    if (options_.stop->requested().load()) {
+      return Error(ErrorCode::kAborted, "loading stopped by request");
+    }
+  }
+  Result<TrainingParts> parts = loading_.get();
+  if (!parts.ok()) {
+    return AsOwnFault(parts.error());
+  }
+  parts_ = std::move(parts).value();
+  const Status made = MakeTrainer();
+  return made.ok() ? OkStatus() : AsOwnFault(made.error());
+}
+
+Status TrainingProcess::MakeTrainer() {
   observer_->EngineReady(parts_->engine->Description());
   if (!environment_.checkpoint_directory.empty()) {
     CheckpointStoreOptions store;
@@ -202,6 +287,10 @@ TrainingProcess::Ending TrainingProcess::Conclude(Result<TrainerVerdict> verdict
   }
   switch (*verdict) {
     case TrainerVerdict::kFinished:
+      if (!HasTrainedToTheEnd()) {
+        observer_->Stopped();
+        return {kExitSuccess, "the other ranks had finished the training"};
+      }
       observer_->Finished(trainer_->test_result(), trainer_->SampleTotalsNow());
       return {kExitSuccess, "training finished"};
     case TrainerVerdict::kStopped:
@@ -242,6 +331,8 @@ TrainingProcess::Ending TrainingProcess::ConcludeError(const Error& error) {
     case ErrorCode::kStale:
       return {kExitSuperseded, error.ToString()};
     case ErrorCode::kInternal:
+    case ErrorCode::kIo:  // of this machine: no word about the peers
+    case ErrorCode::kResourceExhausted:
       return {kExitInternal, error.ToString()};
     default:
       return {kExitRetryable, error.ToString()};

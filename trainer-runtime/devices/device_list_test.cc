@@ -35,6 +35,13 @@ TEST_F(DeviceList, LibraryWinsOverTheEnvironment) {
             (Devices{{"GPU-a", "1"}}));
 }
 
+// Two slices of one GPU are two devices, each with a name of its own; the GPU itself is none.
+TEST_F(DeviceList, SlicesStandForTheirGpu) {
+  EXPECT_EQ(ListWith("GPU-b@2,GPU-a@1/MIG-a1/-/MIG-a2/!").value(),
+            (Devices{{"MIG-a1", "1"}, {"MIG-a2", "1"}, {"GPU-b", "2"}}));
+  EXPECT_EQ(ListWith("GPU-a@1/-").value(), Devices());
+}
+
 TEST_F(DeviceList, LibraryThatRefusesIsAnErrorInItsOwnWords) {
   const Result<Devices> devices = ListWith("broken");
 

@@ -3,6 +3,7 @@
 #include <array>
 #include <dlfcn.h>
 #include <memory>
+#include <utility>
 
 #include "trainer-runtime/devices/device_list.h"
 
@@ -14,7 +15,10 @@ namespace {
 using NvmlReturn = int;
 using NvmlDevice = void*;
 constexpr NvmlReturn kNvmlSuccess = 0;
-constexpr std::size_t kUuidBytes = 96;  // NVML_DEVICE_UUID_V2_BUFFER_SIZE
+constexpr NvmlReturn kNvmlNoPermission = 4;
+constexpr NvmlReturn kNvmlNotFound = 6;
+constexpr unsigned int kMigEnabled = 1;  // NVML_DEVICE_MIG_ENABLE
+constexpr std::size_t kUuidBytes = 96;   // NVML_DEVICE_UUID_V2_BUFFER_SIZE
 
 struct NvmlPciInfo {  // nvmlPciInfo_t
   std::array<char, 16> bus_id_legacy;
@@ -38,6 +42,10 @@ struct Functions {
   NvmlReturn (*handle)(unsigned int, NvmlDevice*) = nullptr;
   NvmlReturn (*uuid)(NvmlDevice, char*, unsigned int) = nullptr;
   NvmlReturn (*pci_info)(NvmlDevice, NvmlPciInfo*) = nullptr;
+  // Of drivers that know multi-instance GPUs (450 and newer); null in others.
+  NvmlReturn (*mig_mode)(NvmlDevice, unsigned int* current, unsigned int* pending) = nullptr;
+  NvmlReturn (*mig_count_max)(NvmlDevice, unsigned int*) = nullptr;
+  NvmlReturn (*mig_handle)(NvmlDevice, unsigned int, NvmlDevice*) = nullptr;
 };
 
 template <typename Function>
@@ -56,6 +64,15 @@ bool LoadAll(void* library, Functions* nvml) {
          Load(library, "nvmlDeviceGetPciInfo_v3", &nvml->pci_info);
 }
 
+void LoadMig(void* library, Functions* nvml) {
+  const bool has_all = Load(library, "nvmlDeviceGetMigMode", &nvml->mig_mode) &&
+                       Load(library, "nvmlDeviceGetMaxMigDeviceCount", &nvml->mig_count_max) &&
+                       Load(library, "nvmlDeviceGetMigDeviceHandleByIndex", &nvml->mig_handle);
+  if (!has_all) {
+    nvml->mig_mode = nullptr;
+  }
+}
+
 Status Check(const Functions& nvml, NvmlReturn code, const std::string& what) {
   if (code == kNvmlSuccess) {
     return OkStatus();
@@ -64,18 +81,55 @@ Status Check(const Functions& nvml, NvmlReturn code, const std::string& what) {
                "the NVIDIA management library refuses to " + what + ": " + nvml.error_string(code));
 }
 
-Result<GpuDevice> DescribeDevice(const Functions& nvml, unsigned int index) {
-  const std::string which = "device " + std::to_string(index);
-  NvmlDevice handle = nullptr;
-  LOCKSTEP_RETURN_IF_ERROR(Check(nvml, nvml.handle(index, &handle), "open " + which));
+Result<std::string> NameOf(const Functions& nvml, NvmlDevice handle, const std::string& which) {
   std::array<char, kUuidBytes> uuid{};
   LOCKSTEP_RETURN_IF_ERROR(
       Check(nvml, nvml.uuid(handle, uuid.data(), kUuidBytes), "name " + which));
+  uuid.back() = '\0';
+  return std::string(uuid.data());
+}
+
+bool IsSliced(const Functions& nvml, NvmlDevice gpu) {
+  unsigned int current = 0;
+  unsigned int pending = 0;
+  return nvml.mig_mode != nullptr && nvml.mig_mode(gpu, &current, &pending) == kNvmlSuccess &&
+         current == kMigEnabled;
+}
+
+// The slices of `gpu` that this container may use. What is sliced cannot be used as a whole.
+Status DescribeSlices(const Functions& nvml,
+                      NvmlDevice gpu,
+                      const std::string& bus_id,
+                      std::vector<GpuDevice>* devices) {
+  unsigned int count_max = 0;
+  LOCKSTEP_RETURN_IF_ERROR(Check(nvml, nvml.mig_count_max(gpu, &count_max), "count slices"));
+  for (unsigned int index = 0; index < count_max; ++index) {
+    const std::string which = "slice " + std::to_string(index) + " of " + bus_id;
+    NvmlDevice slice = nullptr;
+    const NvmlReturn opened = nvml.mig_handle(gpu, index, &slice);
+    if (opened == kNvmlNotFound || opened == kNvmlNoPermission) {
+      continue;  // no such slice, or not ours
+    }
+    LOCKSTEP_RETURN_IF_ERROR(Check(nvml, opened, "open " + which));
+    LOCKSTEP_ASSIGN_OR_RETURN(std::string uuid, NameOf(nvml, slice, which));
+    devices->push_back(GpuDevice{std::move(uuid), bus_id});
+  }
+  return OkStatus();
+}
+
+Status DescribeGpu(const Functions& nvml, unsigned int index, std::vector<GpuDevice>* devices) {
+  const std::string which = "device " + std::to_string(index);
+  NvmlDevice handle = nullptr;
+  LOCKSTEP_RETURN_IF_ERROR(Check(nvml, nvml.handle(index, &handle), "open " + which));
   NvmlPciInfo pci{};
   LOCKSTEP_RETURN_IF_ERROR(Check(nvml, nvml.pci_info(handle, &pci), "locate " + which));
-  uuid.back() = '\0';
   pci.bus_id.back() = '\0';
-  return GpuDevice{uuid.data(), pci.bus_id.data()};
+  if (IsSliced(nvml, handle)) {
+    return DescribeSlices(nvml, handle, pci.bus_id.data(), devices);
+  }
+  LOCKSTEP_ASSIGN_OR_RETURN(std::string uuid, NameOf(nvml, handle, which));
+  devices->push_back(GpuDevice{std::move(uuid), pci.bus_id.data()});
+  return OkStatus();
 }
 
 Result<std::vector<GpuDevice>> DescribeAll(const Functions& nvml) {
@@ -88,8 +142,7 @@ Result<std::vector<GpuDevice>> DescribeAll(const Functions& nvml) {
   }
   std::vector<GpuDevice> devices;
   for (unsigned int index = 0; index < count; ++index) {
-    LOCKSTEP_ASSIGN_OR_RETURN(GpuDevice device, DescribeDevice(nvml, index));
-    devices.push_back(std::move(device));
+    LOCKSTEP_RETURN_IF_ERROR(DescribeGpu(nvml, index, &devices));
   }
   return devices;
 }
@@ -104,6 +157,7 @@ Result<std::optional<std::vector<GpuDevice>>> ListNvmlDevices(const std::string&
   if (library == nullptr || !LoadAll(library.get(), &nvml)) {
     return Found();
   }
+  LoadMig(library.get(), &nvml);
   LOCKSTEP_RETURN_IF_ERROR(Check(nvml, nvml.init(), "start"));
   Result<std::vector<GpuDevice>> devices = DescribeAll(nvml);
   nvml.shutdown();

@@ -172,6 +172,7 @@ std::string Encode(const MemberState& state) {
   Writer out(FrameKind::kState);
   out.Id(state.epoch);
   out.Number(state.joined ? 1 : 0, 1);
+  out.Number(state.finished ? 1 : 0, 1);
   out.Number(state.agreement);
   out.Number(state.facts.has_state ? 1 : 0, 1);
   out.Id(state.facts.last_applied);
@@ -219,6 +220,7 @@ Frame DecodeState(Reader& in) {
   MemberState state;
   state.epoch = in.Identifier<Epoch>();
   state.joined = in.Flag();
+  state.finished = in.Flag();
   state.agreement = in.Number();
   state.facts.has_state = in.Flag();
   state.facts.last_applied = in.Identifier<Step>();

@@ -18,6 +18,7 @@ std::vector<Frame> OneOfEach() {
   MemberState state;
   state.epoch = Epoch(9);
   state.joined = true;
+  state.finished = true;
   state.agreement = 0xfedcba9876543210U;
   state.facts = SelfFacts{true, Step(77), 0xabcU};
   state.culprit = Culprit{Epoch(8), 2, Incarnation(1), LossReason::kSilent};
@@ -45,6 +46,7 @@ TEST(Frames, FieldsArriveUnchanged) {
   const auto& state = std::get<MemberState>(*read);
   EXPECT_EQ(state.epoch, Epoch(9));
   EXPECT_TRUE(state.joined);
+  EXPECT_TRUE(state.finished);
   EXPECT_EQ(state.agreement, 0xfedcba9876543210U);
   EXPECT_EQ(state.facts.last_applied, Step(77));
   EXPECT_EQ(state.culprit, (Culprit{Epoch(8), 2, Incarnation(1), LossReason::kSilent}));

@@ -20,8 +20,12 @@ struct NameResolved {
 
 struct Shutdown {};
 
-using Letter = std::
-    variant<event::MeetRequested, event::MeetWithdrawn, event::PeerGone, NameResolved, Shutdown>;
+using Letter = std::variant<event::MeetRequested,
+                            event::MeetWithdrawn,
+                            event::Finished,
+                            event::PeerGone,
+                            NameResolved,
+                            Shutdown>;
 
 // What other threads want from the mesh's thread, which polls fd(). Letters are few: one Meet at a
 // time, one look-up for each peer, and the operator's word at the rate of its control messages.

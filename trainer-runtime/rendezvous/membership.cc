@@ -86,6 +86,10 @@ void Membership::On(const event::Tick& /*event*/) {
 
 void Membership::On(const event::MeetRequested& event) {
   LOCKSTEP_CHECK(stage_ == Stage::kApart || stage_ == Stage::kMet, "Meet is already under way");
+  if (has_finished_) {
+    actions_.emplace_back(action::NobodyNeeded{});
+    return;
+  }
   const int self = options_.self.identity.rank;
   stage_ =
       Stage::kApart;  // leaving a good meeting is the caller's choice and breaks nothing for it
@@ -182,6 +186,9 @@ void Membership::On(const event::StateReceived& event) {
     }
     AdoptEpoch(event.state.epoch, culprit);
   }
+  if (event.state.finished && !has_finished_) {
+    On(event::Finished{});
+  }
 }
 
 void Membership::On(const event::LinkLost& event) {
@@ -205,6 +212,18 @@ void Membership::On(const event::DataLinkFailed& event) {
   if (stage_ == Stage::kWiring && event.epoch == epoch_) {
     const Peer& peer = peers_[static_cast<std::size_t>(event.rank)];
     Lose(Culprit{epoch_, event.rank, peer.incarnation, LossReason::kClosed});
+  }
+}
+
+void Membership::On(const event::Finished& /*event*/) {
+  has_finished_ = true;
+  must_send_ = true;
+  if (stage_ == Stage::kWiring) {
+    actions_.emplace_back(action::Abandon{});
+  }
+  if (stage_ == Stage::kWiring || stage_ == Stage::kJoined) {
+    stage_ = Stage::kApart;
+    actions_.emplace_back(action::NobodyNeeded{});
   }
 }
 
@@ -383,6 +402,7 @@ void Membership::SendState() {
   MemberState state;
   state.epoch = epoch_;
   state.joined = stage_ == Stage::kJoined || stage_ == Stage::kWiring || stage_ == Stage::kMet;
+  state.finished = has_finished_;
   state.agreement = agreement_;
   state.facts = facts_;
   state.culprit = culprit_;

@@ -27,6 +27,11 @@ namespace lockstep::runtime {
 // raises the epoch by one, every rank adopts the highest epoch that it hears of, and at a fresh
 // epoch nobody has agreed to anything. What it leaves to the operator: processes that were replaced
 // without being killed, and talk only to each other, must be ended or told (PeerGone).
+//
+// How it ends for good: a rank whose last collective succeeded knows that all ranks came to it,
+// with all work done, and says *finished*. Another whose part of it failed, because a third one
+// died in it, would ask to meet again and wait in vain; it is told instead. Who has said it stays
+// until all that are there have heard it.
 
 using LinkId = StrongId<struct LinkTag>;
 
@@ -51,6 +56,7 @@ struct Culprit {
 struct MemberState {
   Epoch epoch;             // highest seen
   bool joined = false;     // asks to meet at `epoch`
+  bool finished = false;   // all ranks have done all their work: nobody need meet again
   uint64_t agreement = 0;  // hash of the view agreed to at `epoch`; 0: none
   SelfFacts facts;
   Culprit culprit;
@@ -117,6 +123,8 @@ struct DataLinkFailed {  // the data connection to `rank` for `epoch` cannot be 
   int rank = 0;
 };
 
+struct Finished {};  // the caller of Meet knows that all ranks have done all their work
+
 struct PeerGone {  // the operator's word
   int rank = 0;
   Incarnation replacement;
@@ -136,6 +144,7 @@ using Event = std::variant<event::Tick,
                            event::SupersededNotice,
                            event::DataLinksReady,
                            event::DataLinkFailed,
+                           event::Finished,
                            event::PeerGone>;
 
 namespace action {
@@ -185,6 +194,8 @@ struct TimedOut {  // Meet's deadline passed
   std::vector<int> missing;
 };
 
+struct NobodyNeeded {};  // all work is done; Meet fails now and for ever
+
 struct Superseded {};  // this process is a zombie; Meet fails now and for ever
 }  // namespace action
 
@@ -199,6 +210,7 @@ using Action = std::variant<action::Dial,
                             action::Met,
                             action::Broken,
                             action::TimedOut,
+                            action::NobodyNeeded,
                             action::Superseded>;
 
 struct MembershipOptions {
@@ -227,6 +239,12 @@ class Membership {
   bool WantsDataLink(int rank, Incarnation incarnation, Epoch epoch) const;
 
   Epoch epoch() const { return epoch_; }
+
+  // Whether all work is done, by this process's word or a peer's.
+  bool has_finished() const { return has_finished_; }
+
+  // Whether every peer that is there knows so, too: then this process may leave.
+  bool IsFinishKnown() const;
 
   bool is_superseded() const { return stage_ == Stage::kSuperseded; }
 
@@ -263,6 +281,7 @@ class Membership {
   void On(const event::SupersededNotice& event);
   void On(const event::DataLinksReady& event);
   void On(const event::DataLinkFailed& event);
+  void On(const event::Finished& event);
   void On(const event::PeerGone& event);
 
   bool IsSelf(int rank) const { return rank == options_.self.identity.rank; }
@@ -301,6 +320,7 @@ class Membership {
   TimePoint joined_at_;  // when this meeting was asked for
   TimePoint meet_deadline_;
   Culprit culprit_;
+  bool has_finished_ = false;
   bool must_send_ = false;
   std::vector<Action> actions_;
 };

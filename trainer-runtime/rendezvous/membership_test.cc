@@ -136,6 +136,37 @@ TEST(Membership, ClosedLinkBreaksTheMeetingOnceAndRaisesTheEpoch) {
   EXPECT_EQ(rank.membership().epoch(), Epoch(5));
 }
 
+MemberState FinishedState(int64_t epoch) {
+  MemberState state;
+  state.epoch = Epoch(epoch);
+  state.finished = true;
+  return state;
+}
+
+// Rank 2 died in the last barrier; it had come through for rank 1, and failed here.
+TEST(Membership, WhoWouldMeetAgainIsToldThatAllWorkIsDone) {
+  Rank0 rank;
+  rank.MeetAt(4);
+  rank.Do(event::LinkLost{kLinkToTwo});
+  rank.Join();
+  EXPECT_THAT(rank.All<action::NobodyNeeded>(), IsEmpty());
+  rank.Do(event::StateReceived{kLinkToOne, FinishedState(4)});
+  EXPECT_EQ(rank.All<action::NobodyNeeded>().size(), 1U);
+  EXPECT_TRUE(rank.Only<action::Send>().state.finished);
+  rank.Join();  // for ever
+  EXPECT_EQ(rank.All<action::NobodyNeeded>().size(), 1U);
+}
+
+TEST(Membership, TheEndIsKnownWhenEveryPeerThatIsThereSaysIt) {
+  Rank0 rank;
+  rank.MeetAt(4);
+  rank.Do(event::StateReceived{kLinkToOne, FinishedState(4)});
+  EXPECT_TRUE(rank.membership().has_finished());
+  EXPECT_FALSE(rank.membership().IsFinishKnown());
+  rank.Do(event::LinkLost{kLinkToTwo});
+  EXPECT_TRUE(rank.membership().IsFinishKnown());
+}
+
 TEST(Membership, NewsOfALossFromAnotherRankNamesTheSameCulprit) {
   Rank0 rank;
   rank.MeetAt(4);

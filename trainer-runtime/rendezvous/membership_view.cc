@@ -117,6 +117,11 @@ bool Membership::AllAgreed() const {
   return true;
 }
 
+bool Membership::IsFinishKnown() const {
+  const auto knows = [](const Peer& peer) { return !peer.link.has_value() || peer.state.finished; };
+  return has_finished_ && std::all_of(peers_.begin(), peers_.end(), knows);
+}
+
 std::vector<MemberFacts> Membership::View() const {
   std::vector<MemberFacts> members;
   for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank) {

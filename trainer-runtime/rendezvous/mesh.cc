@@ -59,6 +59,17 @@ class SocketMesh final : public Mesh {
     mailbox_.Post(event::PeerGone{rank, replacement, epoch});
   }
 
+  void Finish(Deadline deadline) override {
+    mailbox_.Post(event::Finished{});
+    std::unique_lock<std::mutex> lock(board_.mutex);
+    board_.changed.wait_until(lock, deadline.when(), [this] { return board_.is_finish_known; });
+  }
+
+  bool HasFinished() const override {
+    const std::lock_guard<std::mutex> lock(board_.mutex);
+    return board_.has_finished;
+  }
+
   std::vector<PeerStatus> Peers() const override {
     const std::lock_guard<std::mutex> lock(board_.mutex);
     return board_.peers;

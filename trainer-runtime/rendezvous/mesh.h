@@ -106,7 +106,7 @@ class Mesh {
   // epoch if needed, until the deadline. A meeting stays good until on_peer_lost names its epoch.
   // Errors: kTimeout (deadline passed; lists the missing ranks and the last error of each address),
   // kMismatch (plan hashes differ; names both ranks), kStale (this process was superseded by a
-  // newer incarnation or attempt; final), kAborted (stop requested).
+  // newer incarnation or attempt; final), kAborted (stop requested, or all HasFinished).
   // Thread: one caller at a time; blocks.
   virtual Result<Meeting> Meet(const SelfFacts& facts,
                                Epoch at_least,
@@ -116,6 +116,13 @@ class Mesh {
   // The operator's word that the process of `rank` is gone and that `replacement` stands for it
   // from `epoch` on. Old news is ignored. Thread: any; returns at once.
   virtual void NoteGone(int rank, Incarnation replacement, Epoch epoch) = 0;
+
+  // Says that all ranks have done all their work, and waits until every peer that is connected
+  // knows it, or the deadline. From here on nobody meets any more. Thread: that of Meet; blocks.
+  virtual void Finish(Deadline deadline) = 0;
+
+  // Whether some rank has said so, this one included. Thread: any.
+  virtual bool HasFinished() const = 0;
 
   // All other ranks, by rank. Thread: any.
   virtual std::vector<PeerStatus> Peers() const = 0;

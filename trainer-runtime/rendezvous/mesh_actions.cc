@@ -136,6 +136,10 @@ void MeshLoop::Do(const action::TimedOut& action) {
                     " timed out waiting for " + missing));
 }
 
+void MeshLoop::Do(const action::NobodyNeeded& /*action*/) {
+  Deliver(Error(ErrorCode::kAborted, "all ranks have done all their work"));
+}
+
 void MeshLoop::Do(const action::Superseded& /*action*/) {
   ClearWiring();
   Deliver(Error(

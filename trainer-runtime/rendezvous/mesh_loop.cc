@@ -174,6 +174,10 @@ void MeshLoop::OnLetter(const event::MeetWithdrawn& letter) {
   Deliver(Error(ErrorCode::kAborted, "rendezvous stopped by request"));
 }
 
+void MeshLoop::OnLetter(const event::Finished& letter) {
+  Feed(letter);
+}
+
 void MeshLoop::OnLetter(const event::PeerGone& letter) {
   Feed(letter);
 }
@@ -206,6 +210,11 @@ void MeshLoop::Publish() {
   const std::lock_guard<std::mutex> lock(options_.board->mutex);
   options_.board->epoch = membership_.epoch();
   options_.board->peers = std::move(peers);
+  options_.board->has_finished = membership_.has_finished();
+  const bool is_known = membership_.IsFinishKnown();
+  if (std::exchange(options_.board->is_finish_known, is_known) != is_known) {
+    options_.board->changed.notify_all();
+  }
 }
 
 }  // namespace lockstep::runtime

@@ -23,10 +23,12 @@ namespace lockstep::runtime {
 // What the mesh's thread leaves for others to read, under one lock.
 struct MeshBoard {
   std::mutex mutex;
-  std::condition_variable changed;         // an outcome is there
+  std::condition_variable changed;         // an outcome is there, or is_finish_known
   std::optional<Result<Meeting>> outcome;  // of the Meet under way
   Epoch epoch;
   std::vector<PeerStatus> peers;
+  bool has_finished = false;
+  bool is_finish_known = false;
 };
 
 struct MeshLoopOptions {
@@ -76,6 +78,7 @@ class MeshLoop {
 
   void OnLetter(const event::MeetRequested& letter);
   void OnLetter(const event::MeetWithdrawn& letter);
+  void OnLetter(const event::Finished& letter);
   void OnLetter(const event::PeerGone& letter);
   void OnLetter(const NameResolved& letter);
   void OnLetter(const Shutdown& letter);
@@ -97,6 +100,7 @@ class MeshLoop {
   void Do(const action::Met& action);
   void Do(const action::Broken& action);
   void Do(const action::TimedOut& action);
+  void Do(const action::NobodyNeeded& action);
   void Do(const action::Superseded& action);
 
   void CallByName(const CallKey& key);

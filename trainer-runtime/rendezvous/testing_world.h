@@ -111,6 +111,7 @@ class World {
   void Do(int id, const action::Met& met);
   void Do(int id, const action::Broken& broken);
   void Do(int id, const action::TimedOut& timed_out);
+  void Do(int id, const action::NobodyNeeded& nobody_needed);
   void Do(int id, const action::Superseded& superseded);
 
   // The network.

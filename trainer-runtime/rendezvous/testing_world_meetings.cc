@@ -96,6 +96,10 @@ void World::Do(int id, const action::TimedOut& timed_out) {
   RequestMeeting(id, Epoch(0), Between(1, 50));
 }
 
+void World::Do(int /*id*/, const action::NobodyNeeded& /*nobody_needed*/) {
+  LOCKSTEP_CHECK(false, "nobody finishes in this world");
+}
+
 void World::Do(int id, const action::Superseded& /*superseded*/) {
   Note(Name(Of(id)) + " superseded");
   EXPECT_FALSE(Of(id).is_current) << Name(Of(id)) << " was told it is a zombie and is not";

@@ -22,11 +22,16 @@ Status RepeatMeetings(Session* session, const MeetingSteps& steps) {
   while (true) {
     const HeldState before = steps.held();
     steps.on_waiting();
-    LOCKSTEP_ASSIGN_OR_RETURN(Meeting meeting,
-                              session->Meet(before.has_state, before.last_applied));
-    const Epoch epoch = meeting.epoch;
-    LOCKSTEP_RETURN_IF_ERROR(steps.prepare(meeting));
-    Status worked = JoinAndWork(session, std::move(meeting), steps);
+    Result<Meeting> meeting = session->Meet(before.has_state, before.last_applied);
+    if (!meeting.ok() && session->HasFinished()) {
+      return OkStatus();
+    }
+    if (!meeting.ok()) {
+      return std::move(meeting).error();
+    }
+    const Epoch epoch = meeting->epoch;
+    LOCKSTEP_RETURN_IF_ERROR(steps.prepare(*meeting));
+    Status worked = JoinAndWork(session, std::move(meeting).value(), steps);
     session->Leave();
     if (worked.ok() || !session->MayMeetAgain(worked.error())) {
       return worked;

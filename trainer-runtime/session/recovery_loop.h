@@ -24,6 +24,7 @@ struct MeetingSteps {
 };
 
 // Meets, joins and works, again after every loss, until the work ends or something fails for good.
+// The work has also ended when this rank would meet again and another says that all have finished.
 // Errors: of Meet, Join, prepare and work; those that MayMeetAgain only when many meetings in a row
 // led to no step.
 Status RepeatMeetings(Session* session, const MeetingSteps& steps);

@@ -70,6 +70,12 @@ void Session::Leave() {
   communicator_.reset();
 }
 
+void Session::Finish() {
+  // A peer that does not listen is silent after a second or two, and not waited for. Choice.
+  constexpr Duration kFarewellPatience = std::chrono::seconds(5);
+  mesh_->Finish(Deadline::After(SteadyNow(), kFarewellPatience));
+}
+
 bool Session::MayMeetAgain(const Error& error) const {
   const ErrorCode code = error.code();
   return !options_.stop.stop_requested() &&

@@ -44,6 +44,12 @@ class Session {
   // Ends the newest meeting for this rank: its communicator is gone.
   void Leave();
 
+  // All ranks have done all their work, this one knows: tells the others, and waits a moment until
+  // they have heard. Whoever meets after that fails with kAborted, and HasFinished().
+  void Finish();
+
+  bool HasFinished() const { return mesh_->HasFinished(); }
+
   // Whether `error`, of Join or of work with its communicator, is a loss that others make good: a
   // process that was asked to stop does not wait for that.
   bool MayMeetAgain(const Error& error) const;

@@ -3,6 +3,7 @@
 #include "trainer-runtime/session/session.h"
 
 #include <atomic>
+#include <functional>
 #include <future>
 #include <memory>
 #include <string>
@@ -144,6 +145,36 @@ TEST_F(SessionGang, SurvivorsMeetTheReplacementAndGoOn) {
   EXPECT_EQ(steps, (std::vector<int64_t>{10, 10, 10}));
   EXPECT_NE(last_source[1], std::nullopt);
   EXPECT_NE(last_source[1], std::optional(1));
+}
+
+// The last barrier: rank 2 dies in it after it has come through for rank 0 and before it has for
+// rank 1. Rank 0 leaves, and rank 1 must not wait for a meeting that nobody else comes to.
+TEST_F(SessionGang, ARankThatMissedTheEndIsToldOfIt) {
+  const auto run = [&](std::size_t rank, const std::function<Status()>& last_barrier) {
+    MeetingSteps duties;
+    duties.held = [] { return HeldState{}; };
+    duties.on_waiting = [] {};
+    duties.prepare = [](const Meeting&) { return OkStatus(); };
+    duties.on_broken = [](Epoch, const Error&) {};
+    duties.work = [&](const JoinedMeeting&) { return last_barrier(); };
+    return RepeatMeetings(sessions_[rank].get(), duties);
+  };
+  std::promise<void> is_dead;
+  auto unlucky = std::async(std::launch::async, run, 1, [&]() -> Status {
+    is_dead.get_future().wait();
+    return Error(ErrorCode::kPeerLost, "rank 2 is gone");
+  });
+  auto lucky = std::async(std::launch::async, run, 0, [&] {
+    sessions_[0]->Finish();
+    return OkStatus();
+  });
+  EXPECT_FALSE(run(2, [] { return Error(ErrorCode::kInternal, "dies"); }).ok());
+  sessions_[2].reset();
+  is_dead.set_value();
+  EXPECT_TRUE(lucky.get().ok());
+  sessions_[0].reset();
+  const Status ended = unlucky.get();
+  EXPECT_TRUE(ended.ok()) << ended.error().ToString();
 }
 
 // The peer met, and is gone before it joins; its data connections stay open, as those of a node

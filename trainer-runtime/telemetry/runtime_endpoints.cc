@@ -39,7 +39,8 @@ HttpServerResponse AnswerStatus(const RuntimeEndpointsOptions& options,
 class ControlGate {
  public:
   explicit ControlGate(RuntimeEndpointsOptions options)
-      : options_(std::move(options)), receiver_{options_.job_uid, options_.attempt, 0} {}
+      : options_(std::move(options)),
+        receiver_{options_.job_uid, options_.attempt, options_.control_counter} {}
 
   HttpServerResponse Answer(const HttpServerRequest& request) {
     const std::string_view signature = request.Header(kSignatureHeader);

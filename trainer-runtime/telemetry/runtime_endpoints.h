@@ -15,7 +15,8 @@ namespace lockstep::runtime {
 struct RuntimeEndpointsOptions {
   std::string job_uid;
   Attempt attempt;
-  std::string job_key;  // empty: /status and /control refuse everybody
+  std::string job_key;          // empty: /status and /control refuse everybody
+  int64_t control_counter = 0;  // messages up to this one are old; see WorkerEnvironment
   // Everything below outlives the server that serves the routes.
   const StatusBoard* board = nullptr;  // required
   Metrics* metrics = nullptr;          // required

@@ -101,6 +101,19 @@ TEST_F(RuntimeEndpoints, SignedControlMessageComesThroughOnce) {
   EXPECT_THAT(Get("/metrics").body, HasSubstr("control_messages_total{verdict=\"stale\"} 2\n"));
 }
 
+// Whoever kept a copy of a stop that ended this rank's last pod cannot stop its replacement.
+TEST_F(RuntimeEndpoints, MessagesFromBeforeBirthAreStale) {
+  RuntimeEndpointsOptions options = Options(kKey);
+  options.control_counter = 7;
+  routes_ = MakeRuntimeRoutes(options);
+  ControlMessage stop = Gone(7);
+  stop.kind = ControlKind::kStop;
+  EXPECT_EQ(PostSigned(stop).status, 409);
+  stop.counter = 8;
+  EXPECT_EQ(PostSigned(stop).status, 200);
+  EXPECT_THAT(counters_, ElementsAre(8));
+}
+
 TEST_F(RuntimeEndpoints, ForgedOrForeignControlMessagesAreRefused) {
   const std::string body = EncodeControlMessage(Gone(1));
   EXPECT_EQ(Post(body, "").status, 401);

@@ -246,6 +246,7 @@ Result<kube::Pod> BuildPod(const TrainingJob& job,
           {request.task, request.number, request.epoch, job.metadata.uid},
           IsSupervised(job, *role) ? TfConfigForm::kShapeWhenLong : TfConfigForm::kFull));
   FillInSettings(job, *role, settings, &environment);
+  environment.control_counter = request.control_counter;
   LOCKSTEP_ASSIGN_OR_RETURN(EnvironmentMap variables, RenderEnvironment(environment));
 
   kube::Pod pod;

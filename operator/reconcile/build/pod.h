@@ -35,6 +35,7 @@ struct PodRequest {
   PodNumber number;
   Epoch epoch;
   std::string node;
+  int64_t control_counter = 0;  // of the job's newest control message
 
   friend bool operator==(const PodRequest&, const PodRequest&) = default;
 };

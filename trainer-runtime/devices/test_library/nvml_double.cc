@@ -1,35 +1,54 @@
 // NVML as a test needs it: devices come from the environment variable LOCKSTEP_TEST_NVML_DEVICES,
-// "uuid@bus,uuid@bus"; the word "broken" makes the library refuse to start.
+// "uuid@bus,uuid@bus"; the word "broken" makes the library refuse to start. A GPU in slices is
+// "uuid@bus/uuid/uuid", one word a slice: "-" for none, "!" for one that belongs to others. With
+// LOCKSTEP_TEST_NVML_SIGTERM the process is told to end while the library starts.
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
 #include <string_view>
+#include <unistd.h>
 
 namespace {
 
 constexpr int kOk = 0;
 constexpr int kDriverNotLoaded = 9;
 constexpr int kInvalid = 2;
+constexpr int kNoPermission = 4;
+constexpr int kNotFound = 6;
 
 std::string_view Devices() {
   const char* const text = std::getenv("LOCKSTEP_TEST_NVML_DEVICES");
   return text == nullptr ? std::string_view() : std::string_view(text);
 }
 
-// The `index`-th word of the list; empty beyond its end.
-std::string_view Word(unsigned int index) {
-  std::string_view list = Devices();
+// The `index`-th part of a list; empty beyond its end.
+std::string_view Part(std::string_view list, char between, unsigned int index) {
   for (; index > 0 && !list.empty(); --index) {
-    const std::size_t comma = list.find(',');
-    list = comma == std::string_view::npos ? std::string_view() : list.substr(comma + 1);
+    const std::size_t end = list.find(between);
+    list = end == std::string_view::npos ? std::string_view() : list.substr(end + 1);
   }
-  return list.substr(0, list.find(','));
+  return list.substr(0, list.find(between));
 }
 
+std::string_view Word(unsigned int index) {
+  return Part(Devices(), ',', index);
+}
+
+// A handle is 1 + the GPU's index + 256 for each slice up to its own: never null.
+constexpr std::uintptr_t kSliceStep = 256;
+
 std::string_view WordOf(void* device) {
-  // A handle is index + 1: never null.
-  return Word(static_cast<unsigned int>(reinterpret_cast<std::uintptr_t>(device)) - 1);
+  return Word(static_cast<unsigned int>(reinterpret_cast<std::uintptr_t>(device) % kSliceStep) - 1);
+}
+
+// The part of the GPU's word that names the device itself.
+std::string_view NameOf(void* device) {
+  const auto part =
+      static_cast<unsigned int>(reinterpret_cast<std::uintptr_t>(device) / kSliceStep);
+  const std::string_view name = Part(WordOf(device), '/', part);
+  return name.substr(0, name.find('@'));
 }
 
 }  // namespace
@@ -37,6 +56,9 @@ std::string_view WordOf(void* device) {
 extern "C" {
 
 int nvmlInit_v2() {
+  if (std::getenv("LOCKSTEP_TEST_NVML_SIGTERM") != nullptr) {
+    ::kill(::getpid(), SIGTERM);
+  }
   return Devices() == "broken" ? kDriverNotLoaded : kOk;
 }
 
@@ -60,9 +82,25 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned int index, void** device) {
 }
 
 int nvmlDeviceGetUUID(void* device, char* uuid, unsigned int length) {
-  const std::string_view word = WordOf(device);
-  std::snprintf(uuid, length, "%s", std::string(word.substr(0, word.find('@'))).c_str());
+  std::snprintf(uuid, length, "%s", std::string(NameOf(device)).c_str());
   return kOk;
+}
+
+int nvmlDeviceGetMigMode(void* device, unsigned int* current, unsigned int* pending) {
+  *current = WordOf(device).find('/') == std::string_view::npos ? 0 : 1;
+  *pending = *current;
+  return kOk;
+}
+
+int nvmlDeviceGetMaxMigDeviceCount(void* /*device*/, unsigned int* count) {
+  *count = 7;
+  return kOk;
+}
+
+int nvmlDeviceGetMigDeviceHandleByIndex(void* device, unsigned int index, void** slice) {
+  *slice = static_cast<char*>(device) + kSliceStep * (index + 1);
+  const std::string_view name = NameOf(*slice);
+  return name.empty() || name == "-" ? kNotFound : name == "!" ? kNoPermission : kOk;
 }
 
 int nvmlDeviceGetPciInfo_v3(void* device, void* info) {
@@ -72,7 +110,7 @@ int nvmlDeviceGetPciInfo_v3(void* device, void* info) {
   std::snprintf(static_cast<char*>(info) + kBusIdOffset,
                 kBusIdBytes,
                 "%s",
-                std::string(word.substr(word.find('@') + 1)).c_str());
+                std::string(Part(word.substr(word.find('@') + 1), '/', 0)).c_str());
   return kOk;
 }
 }
