@@ -305,6 +305,11 @@ TEST_F(ClusterViewTest, PodsOfNoJobAreStrangers) {
 }
 
 TEST_F(ClusterViewTest, OlderWaitingJobIsAheadAndKnowsWhatYoungerOnesHold) {
+  kube::Node node;
+  node.name = "a";
+  node.allocatable = {64'000, int64_t{1} << 40, 8};
+  Apply(kube::Upserted<kube::Node>{
+      {{"", "a"}, "uid-a", "1", std::make_shared<const kube::Node>(node)}});
   Apply(JobUpsert{JobItem(PlacedJob("second", "", 2), "1", "2026-01-01T00:00:02Z")});
   Apply(JobUpsert{JobItem(PlacedJob("first", "a", 1), "2", "2026-01-01T00:00:01Z")});
   Apply(JobUpsert{JobItem(PlacedJob("third", "a", 4), "3", "2026-01-01T00:00:03Z")});
