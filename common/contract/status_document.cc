@@ -72,6 +72,16 @@ Json EncodeTimeline(const std::vector<TimelineEvent>& timeline) {
   return list;
 }
 
+Json EncodeHistory(const std::vector<DataEpochResult>& history) {
+  Json list = Json::array();
+  const std::size_t first =
+      history.size() > kStatusHistoryMax ? history.size() - kStatusHistoryMax : 0;
+  for (std::size_t i = first; i < history.size(); ++i) {
+    list.push_back(EncodeDataEpochResult(history[i]));
+  }
+  return list;
+}
+
 void EncodeIdentity(const StatusDocument& document, Json* json) {
   (*json)["schemaVersion"] = kStatusSchemaVersion;
   (*json)["job"] = Cut(document.job);
@@ -245,6 +255,14 @@ void ReadTimeline(ObjectReader* reader, StatusDocument* document, std::vector<Er
   }
 }
 
+void ReadHistory(ObjectReader* reader, StatusDocument* document, std::vector<Error>* errors) {
+  const std::vector<const Json*> items = BoundedList(reader, "history", kStatusHistoryMax);
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    document->history.push_back(
+        DecodeDataEpochResult(*items[i], reader->PathOf("history", i), errors));
+  }
+}
+
 // Reads the object under `key` by `read`; absence is recorded.
 template <typename Read>
 void ReadObject(ObjectReader* reader,
@@ -365,6 +383,7 @@ std::string EncodeStatusDocument(const StatusDocument& document) {
   EncodeProgress(document, &json);
   json["peers"] = EncodePeers(document.peers);
   json["devices"] = EncodeDevices(document.devices);
+  json["history"] = EncodeHistory(document.history);
   json["timeline"] = EncodeTimeline(document.timeline);
   return DumpJson(json);
 }
@@ -392,6 +411,7 @@ Result<StatusDocument> DecodeStatusDocument(std::string_view text) {
   ReadProgress(&reader, &document, &errors);
   ReadPeers(&reader, &document, &errors);
   ReadDevices(&reader, &document, &errors);
+  ReadHistory(&reader, &document, &errors);
   ReadTimeline(&reader, &document, &errors);
   reader.Finish();
   if (!errors.empty()) {

@@ -22,6 +22,7 @@ inline constexpr std::size_t kStatusBytesMax =
 inline constexpr std::size_t kStatusPeersMax = 16384;
 inline constexpr std::size_t kStatusTimelineMax = 64;
 inline constexpr std::size_t kStatusDevicesMax = 64;
+inline constexpr std::size_t kStatusHistoryMax = 64;
 inline constexpr std::size_t kStatusTextBytesMax = 1024;  // of a text when written
 
 enum class Phase {
@@ -165,14 +166,16 @@ struct StatusDocument {
   std::string checkpoint_directory;
   CheckpointStatus checkpoints;
   StepPhaseSeconds step_phase_seconds;
-  std::vector<TimelineEvent> timeline;  // oldest first, the newest kStatusTimelineMax
+  std::vector<DataEpochResult> history;  // oldest first, the newest kStatusHistoryMax
+  std::vector<TimelineEvent> timeline;   // oldest first, the newest kStatusTimelineMax
 
   friend bool operator==(const StatusDocument&, const StatusDocument&) = default;
 };
 
-// Compact JSON. Only the newest kStatusTimelineMax events, the first kStatusPeersMax peers and the
-// first kStatusDevicesMax devices are written, texts are cut, losses that are not finite become
-// null, and times and rates that are not finite or are negative become 0.
+// Compact JSON. Only the newest kStatusTimelineMax events and kStatusHistoryMax data epochs, the
+// first kStatusPeersMax peers and the first kStatusDevicesMax devices are written, texts are cut,
+// losses that are not finite become null, and times and rates that are not finite or are negative
+// become 0.
 std::string EncodeStatusDocument(const StatusDocument& document);
 
 // Strict: unknown fields, wrong types, numbers out of range and lists above their bound are errors,

@@ -44,6 +44,7 @@ StatusDocument Sample() {
   document.checkpoint_directory = "checkpoints";
   document.checkpoints = {3, 1, 2, "write: No space left on device", Step(40)};
   document.step_phase_seconds = {0.001, 0.004, 0.002, 0.0005};
+  document.history = {{0, 30, 2880, 0.5, 0.875, 1.25}, {1, 60, 2880, 0.25, std::nullopt, 1}};
   document.timeline = {
       {TimelineEventKind::kProcessStart, Epoch(0), Step(0), std::nullopt, 100},
       {TimelineEventKind::kPeerLost, Epoch(3), Step(59), 2, 9'000'000'000'000'000'000}};
@@ -108,6 +109,7 @@ TEST(StatusDocument, HasTheFieldsTheContractNames) {
                           "checkpoints",
                           "stepPhaseSeconds",
                           "devices",
+                          "history",
                           "timeline"}) {
     EXPECT_TRUE(json.contains(key)) << key;
   }
@@ -223,6 +225,11 @@ TEST(StatusDocument, RefusesWhatIsOutOfBounds) {
       {"/checkpoints/failed", -1, "checkpoints.failed: -1 found"},
       {"/checkpoints/restored", 3, "checkpoints.restored: unknown field"},
       {"/stepPhaseSeconds/data", -0.5, "stepPhaseSeconds.data: -0.5 found"},
+      {"/history/0/loss", "low", "history[0].loss: \"low\" found"},
+      {"/history/0/seconds", -1, "history[0].seconds: -1 found"},
+      {"/history",
+       Json(std::vector<Json>(65, SampleJson()["history"][0])),
+       "65 elements found, expected at most 64"},
       {"/timeline", Json(std::vector<Json>(65, event)), "65 elements found, expected at most 64"},
       {"/extra", 1, "extra: unknown field"},
   };

@@ -38,6 +38,10 @@ std::string Encode(const TerminationMessage& message, const std::string& reason)
   if (message.result.has_value()) {
     json["result"] = EncodeTestResult(*message.result);
   }
+  const std::size_t count = message.history.size();
+  for (std::size_t i = count - std::min(count, kTerminationHistoryMax); i < count; ++i) {
+    json["history"].push_back(EncodeDataEpochResult(message.history[i]));
+  }
   return DumpJson(json);
 }
 
@@ -105,6 +109,16 @@ Result<TerminationMessage> DecodeTerminationMessage(std::string_view text) {
   message.training_loss = reader.Number("trainingLoss");
   if (const Json* result = reader.Find("result")) {
     message.result = DecodeTestResult(*result, "result", &errors);
+  }
+  const std::vector<const Json*> history = reader.List("history");
+  for (std::size_t i = 0; i < history.size() && i < kTerminationHistoryMax; ++i) {
+    message.history.push_back(
+        DecodeDataEpochResult(*history[i], reader.PathOf("history", i), &errors));
+  }
+  if (history.size() > kTerminationHistoryMax) {
+    reader.Fail("history",
+                std::to_string(history.size()) + " elements found, expected at most " +
+                    std::to_string(kTerminationHistoryMax));
   }
   reader.Finish();
   if (!errors.empty()) {

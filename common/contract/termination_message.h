@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/base/result.h"
 #include "common/base/strong_id.h"
@@ -14,6 +15,9 @@ namespace lockstep {
 
 // Kubernetes cuts a container's termination message after this many bytes.
 inline constexpr std::size_t kTerminationMessageBytesMax = 4096;
+
+// Data epochs in it. Choice: what may have ended since the last report, and a quarter of the bytes.
+inline constexpr std::size_t kTerminationHistoryMax = 8;
 
 // A process's last words, written to the file that the pod names, read by the operator.
 struct TerminationMessage {
@@ -29,6 +33,7 @@ struct TerminationMessage {
   std::optional<double> training_loss;
   // The last lines of a command that failed.
   std::optional<std::string> tail = std::nullopt;
+  std::vector<DataEpochResult> history = {};  // oldest first, the newest kTerminationHistoryMax
 
   friend bool operator==(const TerminationMessage&, const TerminationMessage&) = default;
 };

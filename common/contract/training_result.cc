@@ -50,4 +50,30 @@ TestResult DecodeTestResult(const Json& value,
   return result;
 }
 
+Json EncodeDataEpochResult(const DataEpochResult& result) {
+  const bool is_amount = std::isfinite(result.seconds) && result.seconds > 0;
+  return {{"dataEpoch", result.data_epoch},
+          {"step", result.step},
+          {"sampleCount", result.sample_count},
+          {"loss", FiniteOrNull(result.loss)},
+          {"accuracy", FiniteOrNull(result.accuracy)},
+          {"seconds", is_amount ? result.seconds : 0}};
+}
+
+DataEpochResult DecodeDataEpochResult(const Json& value,
+                                      const std::string& path,
+                                      std::vector<Error>* errors) {
+  ObjectReader reader(value, path, errors);
+  DataEpochResult result;
+  result.data_epoch = RequiredCount(&reader, "dataEpoch");
+  result.step = RequiredCount(&reader, "step");
+  result.sample_count = RequiredCount(&reader, "sampleCount");
+  result.loss = reader.Number("loss");
+  result.accuracy = reader.Number("accuracy");
+  reader.Require("seconds", "a number of at least 0");
+  result.seconds = reader.Number("seconds", 0).value_or(0);
+  reader.Finish();
+  return result;
+}
+
 }  // namespace lockstep

@@ -30,6 +30,18 @@ struct TestResult {
   friend bool operator==(const TestResult&, const TestResult&) = default;
 };
 
+// One pass over the training samples, to its end or to that of the training.
+struct DataEpochResult {
+  int64_t data_epoch = 0;          // counted from 0
+  int64_t step = 0;                // its last one
+  int64_t sample_count = 0;        // used by steps of this process: fewer where it came in between
+  std::optional<double> loss;      // mean; absent when it is not a finite number
+  std::optional<double> accuracy;  // while training; absent where there is none
+  double seconds = 0;
+
+  friend bool operator==(const DataEpochResult&, const DataEpochResult&) = default;
+};
+
 // Objects of both documents, and back. Decoding is strict: problems go to `errors`, with their
 // path.
 Json EncodeSampleCounts(const SampleCounts& samples);
@@ -38,5 +50,9 @@ SampleCounts DecodeSampleCounts(const Json& value,
                                 std::vector<Error>* errors);
 Json EncodeTestResult(const TestResult& result);
 TestResult DecodeTestResult(const Json& value, const std::string& path, std::vector<Error>* errors);
+Json EncodeDataEpochResult(const DataEpochResult& result);
+DataEpochResult DecodeDataEpochResult(const Json& value,
+                                      const std::string& path,
+                                      std::vector<Error>* errors);
 
 }  // namespace lockstep

@@ -334,6 +334,8 @@ TrainingJob JobWithFullStatus() {
   status.origin = {1, "0123", "image"};
   status.roles = {{Role::kWorker, 0, 1, 0, 0}};
   status.restarts = {{"crash", 1}};
+  status.incidents = {{WallTime{}, "crash", "node-a", 7, /*is_free=*/true, 1}};
+  status.last_failure = LastFailure{"mnist-worker-0", WallTime{}, "exit code 1", "Traceback"};
   status.progress = JobProgress();
   status.result = TestResult{0.5, 0.9};
   status.start_time = status.completion_time = status.retry_at = status.waiting_since = WallTime{};

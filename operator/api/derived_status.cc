@@ -22,8 +22,13 @@ PodCounts CountPods(const TrainingJob& job) {
   for (const RoleSpec& role : job.spec.roles) {
     counts.total += role.replicas;
   }
+  // Of a job that has ended, what is done counts: what still runs is only in the way.
+  const bool has_ended = HasEnded(job.status);
   for (const RoleCounts& role : job.status.roles) {
-    counts.ready += role.active + role.succeeded;
+    counts.ready += role.succeeded + (has_ended ? 0 : role.active);
+  }
+  if (has_ended && !job.status.placement.empty()) {
+    counts.total = static_cast<int64_t>(job.status.placement.size());
   }
   return counts;
 }

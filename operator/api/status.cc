@@ -98,6 +98,17 @@ AdmittedAmount DecodeAdmittedAmount(ObjectReader& reader) {
           ReadCount(reader, "amount")};
 }
 
+Incident DecodeIncident(ObjectReader& reader) {
+  Incident incident;
+  incident.at = ReadTime(reader, "at").value_or(WallTime{});
+  incident.cause = reader.String("cause").value_or("");
+  incident.node = reader.String("node").value_or("");
+  incident.step = ReadCount(reader, "step");
+  incident.is_free = reader.Bool("free").value_or(false);
+  incident.count = reader.Int("count", 1).value_or(1);
+  return incident;
+}
+
 JobProgress DecodeProgress(const Json& value, const std::string& path, Errors* errors) {
   JobProgress progress;
   ObjectReader reader(value, path, errors);
@@ -107,6 +118,7 @@ JobProgress DecodeProgress(const Json& value, const std::string& path, Errors* e
   progress.loss = reader.Number("loss").value_or(0);
   progress.samples_per_second = reader.Number("samplesPerSecond").value_or(0);
   progress.eta_seconds = reader.Number("etaSeconds").value_or(0);
+  progress.checkpoint_step = ReadCount(reader, "checkpointStep");
   progress.observed_at = ReadTime(reader, "observedAt").value_or(WallTime{});
   return progress;
 }
@@ -238,6 +250,20 @@ Json EncodeRestartCount(const RestartCount& restarts) {
   return {{"cause", restarts.cause}, {"count", restarts.count}};
 }
 
+Json EncodeIncident(const Incident& incident) {
+  Json value = {{"at", FormatRfc3339(incident.at)},
+                {"cause", incident.cause},
+                {"step", incident.step},
+                {"count", incident.count}};
+  if (!incident.node.empty()) {
+    value["node"] = incident.node;
+  }
+  if (incident.is_free) {
+    value["free"] = true;
+  }
+  return value;
+}
+
 // JSON has no infinities and no NaN, and the schema no null: such a number is left out.
 void SetNumber(Json* object, const char* key, const std::optional<double>& number) {
   if (number && std::isfinite(*number)) {
@@ -249,6 +275,7 @@ Json EncodeProgress(const JobProgress& progress) {
   Json value = {{"step", progress.step},
                 {"stepsTotal", progress.steps_total},
                 {"dataEpoch", progress.data_epoch},
+                {"checkpointStep", progress.checkpoint_step},
                 {"observedAt", FormatRfc3339(progress.observed_at)}};
   SetNumber(&value, "loss", progress.loss);
   SetNumber(&value, "samplesPerSecond", progress.samples_per_second);
@@ -318,6 +345,7 @@ TrainingJobStatus DecodeStatus(const Json& value,
   }
   status.roles = DecodeList(reader, "roles", DecodeRoleCounts, errors);
   status.restarts = DecodeList(reader, "restarts", DecodeRestartCount, errors);
+  status.incidents = DecodeList(reader, "incidents", DecodeIncident, errors);
   if (const Json* progress = reader.Find("progress")) {
     status.progress = DecodeProgress(*progress, reader.PathOf("progress"), errors);
   }
@@ -364,6 +392,7 @@ Json EncodeStatus(const TrainingJob& job) {
                 {"placement", EncodeList(status.placement, EncodePlacement)},
                 {"roles", EncodeList(status.roles, EncodeRoleCounts)},
                 {"restarts", EncodeList(status.restarts, EncodeRestartCount)},
+                {"incidents", EncodeList(status.incidents, EncodeIncident)},
                 {"observedGeneration", status.observed_generation},
                 {"controlCounter", status.control_counter},
                 {"rollbacks", status.rollbacks},

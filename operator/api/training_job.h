@@ -139,7 +139,7 @@ struct RunPolicy {
   CleanPodPolicy clean_pod_policy = CleanPodPolicy::kRunning;
   std::optional<std::chrono::seconds> active_deadline;
   std::optional<std::chrono::seconds> ttl_after_finished;
-  int64_t backoff_limit = 6;  // restarts, whatever their cause; one more fails the job
+  int64_t backoff_limit = 6;  // incidents within a day, whatever their cause; one more fails it
 
   friend bool operator==(const RunPolicy&, const RunPolicy&) = default;
 };
@@ -274,6 +274,19 @@ struct AdmittedAmount {
   friend bool operator==(const AdmittedAmount&, const AdmittedAmount&) = default;
 };
 
+// One thing that went wrong, or was asked for, however many pods it cost: what falls on one node,
+// or follows from one cause, within a short time.
+struct Incident {
+  WallTime at{};  // when its first pod was answered
+  std::string cause;
+  std::string node;      // empty: not of one node
+  int64_t step = 0;      // of the newest checkpoint then
+  bool is_free = false;  // costs nothing of backoffLimit
+  int64_t count = 1;     // more than one: older ones that were put together
+
+  friend bool operator==(const Incident&, const Incident&) = default;
+};
+
 struct JobProgress {
   int64_t step = 0;
   int64_t steps_total = 0;  // 0: not known yet
@@ -281,6 +294,7 @@ struct JobProgress {
   double loss = 0;
   double samples_per_second = 0;
   double eta_seconds = 0;
+  int64_t checkpoint_step = 0;  // the newest checkpoint that any rank ever reported; 0: none
   WallTime observed_at{};
 
   friend bool operator==(const JobProgress&, const JobProgress&) = default;
@@ -316,6 +330,7 @@ struct TrainingJobStatus {
   GangOrigin origin;  // of the gang that has this placement
   std::vector<RoleCounts> roles;
   std::vector<RestartCount> restarts;  // each cause at most once, ordered by cause
+  std::vector<Incident> incidents;     // those that the budget still remembers, oldest first
   std::optional<JobProgress> progress;
   std::optional<TestResult> result;  // on the test split, once training has ended
   std::optional<LastFailure> last_failure;

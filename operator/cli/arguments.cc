@@ -39,6 +39,9 @@ struct Texts {
   RenderArguments render;
   std::string render_output = "text";
   ExplainArguments explain;
+  PsArguments ps;
+  LogsArguments logs;
+  StopArguments stop;
   std::vector<std::string> settings;
   int64_t workers = 0;  // 0: not given
 };
@@ -53,7 +56,7 @@ void AddSource(CLI::App* command, const std::string& what, JobSource* source, Te
       ->check(CLI::PositiveNumber);
 }
 
-CLI::App* AddRun(CLI::App* app, Texts* texts) {
+void AddRun(CLI::App* app, Texts* texts) {
   CLI::App* run = app->add_subcommand("run", "Run a TrainingJob on this machine");
   AddSource(run, "manifest with one TrainingJob, YAML or JSON", &texts->run.source, texts);
   run->add_option("--dir", texts->run.directory, "run directory [runs/JOB-TIME]");
@@ -71,29 +74,49 @@ CLI::App* AddRun(CLI::App* app, Texts* texts) {
   run->add_flag("-q,--quiet", texts->run.quiet, "show warnings and the end only");
   run->add_flag("--keep", texts->run.keep, "keep the job's key file in the run directory");
   run->footer(std::string(kRunFooter) + kFooter);
-  return run;
 }
 
-CLI::App* AddValidate(CLI::App* app, Texts* texts) {
+void AddValidate(CLI::App* app, Texts* texts) {
   CLI::App* validate = app->add_subcommand("validate", "Check manifests, tell all mistakes");
   validate->add_option("FILE", texts->validate.files, "manifests; - reads standard input");
   validate->footer("Exit codes: 0 all are good, 2 some are not.");
-  return validate;
 }
 
-CLI::App* AddRender(CLI::App* app, Texts* texts) {
+void AddRender(CLI::App* app, Texts* texts) {
   CLI::App* render = app->add_subcommand("render", "Show the pods of a job with their environment");
   AddSource(render, "manifest with one TrainingJob", &texts->render.source, texts);
   render->add_option("-o,--output", texts->render_output, "text or json")
       ->check(CLI::IsMember({"text", "json"}));
   render->add_flag("--local", texts->render.local, "addresses of a run on one machine");
-  return render;
 }
 
-CLI::App* AddExplain(CLI::App* app, Texts* texts) {
+void AddExplain(CLI::App* app, Texts* texts) {
   CLI::App* explain = app->add_subcommand("explain", "Say what a field of a TrainingJob means");
   explain->add_option("FIELD", texts->explain.field, "such as spec.training.optimizer");
-  return explain;
+}
+
+void AddPs(CLI::App* app, Texts* texts) {
+  CLI::App* ps = app->add_subcommand("ps", "List the runs of a folder");
+  ps->add_option("FOLDER", texts->ps.folder, "folder of run directories [runs]");
+}
+
+void AddLogs(CLI::App* app, Texts* texts) {
+  CLI::App* logs = app->add_subcommand("logs", "Show what the pods of a run print");
+  logs->add_option("RUN", texts->logs.run, "run directory, or its name below runs");
+  logs->add_option("POD", texts->logs.pod, "only this pod");
+  logs->add_flag("-f,--follow", texts->logs.follow, "go on until the run ends");
+  logs->add_option("--tail", texts->logs.tail, "only the last N lines of what is there")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber);
+}
+
+void AddStop(CLI::App* app, Texts* texts) {
+  CLI::App* stop = app->add_subcommand("stop", "Stop a run after a checkpoint, and wait for it");
+  stop->add_option("RUN", texts->stop.run, "run directory, or its name below runs");
+  stop->add_flag("--kill", texts->stop.kill, "do not wait for a checkpoint");
+  stop->add_option("--timeout", texts->timeout, "give up after this long [2m]")
+      ->type_name("DURATION");
+  stop->footer("Exit codes: 0 it does not run any more, 1 it still does, 2 no such run.");
 }
 
 ArgumentsEnd Usage(const std::string& message) {
@@ -120,6 +143,21 @@ std::optional<ArgumentsEnd> FinishSource(const Texts& texts,
   return std::nullopt;
 }
 
+// Reads --timeout, where it was given; empty when all is well.
+std::optional<ArgumentsEnd> FinishTimeout(const std::string& text,
+                                          std::optional<Duration>* timeout) {
+  if (text.empty()) {
+    return std::nullopt;
+  }
+  const auto parsed = ParseDuration(text);
+  if (!parsed.ok() || *parsed == Duration::zero()) {
+    return Usage("--timeout: " +
+                 (parsed.ok() ? "0 found, expected more than nothing" : parsed.error().message()));
+  }
+  *timeout = *parsed;
+  return std::nullopt;
+}
+
 std::variant<Arguments, ArgumentsEnd> FinishRun(Texts texts) {
   RunArguments& run = texts.run;
   if (auto end = FinishSource(texts, !run.resume.empty(), &run.source)) {
@@ -138,13 +176,8 @@ std::variant<Arguments, ArgumentsEnd> FinishRun(Texts texts) {
     }
     run.chaos.insert(run.chaos.end(), actions->begin(), actions->end());
   }
-  if (!texts.timeout.empty()) {
-    const auto timeout = ParseDuration(texts.timeout);
-    if (!timeout.ok() || *timeout == Duration::zero()) {
-      return Usage("--timeout: " + (timeout.ok() ? "0 found, expected more than nothing"
-                                                 : timeout.error().message()));
-    }
-    run.timeout = *timeout;
+  if (auto end = FinishTimeout(texts.timeout, &run.timeout)) {
+    return *end;
   }
   return Arguments(std::move(run));
 }
@@ -155,6 +188,15 @@ std::variant<Arguments, ArgumentsEnd> FinishRender(Texts texts) {
   }
   texts.render.as_json = texts.render_output == "json";
   return Arguments(std::move(texts.render));
+}
+
+std::variant<Arguments, ArgumentsEnd> FinishStop(Texts texts) {
+  std::optional<Duration> timeout;
+  if (auto end = FinishTimeout(texts.timeout, &timeout)) {
+    return *end;
+  }
+  texts.stop.timeout = timeout.value_or(texts.stop.timeout);
+  return Arguments(std::move(texts.stop));
 }
 
 // What CLI11 found no place for: an option that is misspelled, or a word too many.
@@ -195,15 +237,45 @@ ArgumentsEnd DescribeParseEnd(const CLI::App& app, const CLI::ParseError& error)
 // option.
 std::string UnknownCommand(const std::vector<std::string>& argv) {
   const std::vector<std::string_view> commands = {
-      "run", "validate", "render", "explain", "version"};
+      "run", "validate", "render", "explain", "ps", "logs", "stop", "version"};
   if (argv.size() < 2 || argv[1].starts_with('-') ||
       std::find(commands.begin(), commands.end(), argv[1]) != commands.end()) {
     return "";
   }
   const std::string_view nearest = NearestWord(argv[1], commands);
   return "no command \"" + argv[1] + "\"" +
-         (nearest.empty() ? "; there are run, validate, render, explain and version"
+         (nearest.empty() ? "; there are run, validate, render, explain, ps, logs, stop and version"
                           : "; did you mean \"" + std::string(nearest) + "\"?");
+}
+
+std::variant<Arguments, ArgumentsEnd> FinishCommand(const std::string& command, Texts texts) {
+  const std::string* needed = nullptr;
+  if (command == "logs") {
+    needed = &texts.logs.run;
+  } else if (command == "stop") {
+    needed = &texts.stop.run;
+  }
+  if (needed != nullptr && needed->empty()) {
+    return Usage("RUN is required; lockstep ps lists them");
+  }
+  if (command == "run") {
+    return FinishRun(std::move(texts));
+  }
+  if (command == "validate") {
+    return texts.validate.files.empty()
+               ? std::variant<Arguments, ArgumentsEnd>(Usage("FILE is required"))
+               : Arguments(std::move(texts.validate));
+  }
+  if (command == "render") {
+    return FinishRender(std::move(texts));
+  }
+  if (command == "stop") {
+    return FinishStop(std::move(texts));
+  }
+  return command == "explain" ? Arguments(std::move(texts.explain))
+         : command == "ps"    ? Arguments(std::move(texts.ps))
+         : command == "logs"  ? Arguments(std::move(texts.logs))
+                              : Arguments(VersionArguments{});
 }
 
 }  // namespace
@@ -221,10 +293,13 @@ std::variant<Arguments, ArgumentsEnd> ParseArguments(const std::vector<std::stri
   app.require_subcommand(1);
   app.set_version_flag("--version", VersionText());
   app.footer(kFooter);
-  CLI::App* run = AddRun(&app, &texts);
-  CLI::App* validate = AddValidate(&app, &texts);
-  CLI::App* render = AddRender(&app, &texts);
-  CLI::App* explain = AddExplain(&app, &texts);
+  AddRun(&app, &texts);
+  AddValidate(&app, &texts);
+  AddRender(&app, &texts);
+  AddExplain(&app, &texts);
+  AddPs(&app, &texts);
+  AddLogs(&app, &texts);
+  AddStop(&app, &texts);
   app.add_subcommand("version", "Print the version");
 
   // CLI11 takes the arguments last first, and reports by exception.
@@ -237,21 +312,7 @@ std::variant<Arguments, ArgumentsEnd> ParseArguments(const std::vector<std::stri
   } catch (const CLI::ParseError& error) {
     return DescribeParseEnd(app, error);
   }
-  if (run->parsed()) {
-    return FinishRun(std::move(texts));
-  }
-  if (validate->parsed()) {
-    return texts.validate.files.empty()
-               ? std::variant<Arguments, ArgumentsEnd>(Usage("FILE is required"))
-               : Arguments(std::move(texts.validate));
-  }
-  if (render->parsed()) {
-    return FinishRender(std::move(texts));
-  }
-  if (explain->parsed()) {
-    return Arguments(std::move(texts.explain));
-  }
-  return Arguments(VersionArguments{});
+  return FinishCommand(app.get_subcommands().front()->get_name(), std::move(texts));
 }
 
 }  // namespace lockstep::control

@@ -46,10 +46,33 @@ struct ExplainArguments {
   std::string field;  // "spec.training.optimizer"; empty: the whole job
 };
 
+struct PsArguments {
+  std::string folder;  // that holds run directories; empty: runs below the working directory
+};
+
+struct LogsArguments {
+  std::string run;
+  std::string pod;      // empty: all
+  bool follow = false;  // go on until the run ends
+  int64_t tail = 0;     // only so many lines of what is there; 0: all
+};
+
+struct StopArguments {
+  std::string run;
+  bool kill = false;                           // do not wait for a checkpoint
+  Duration timeout = std::chrono::minutes(2);  // choice: above the default grace, for the last save
+};
+
 struct VersionArguments {};
 
-using Arguments = std::
-    variant<RunArguments, ValidateArguments, RenderArguments, ExplainArguments, VersionArguments>;
+using Arguments = std::variant<RunArguments,
+                               ValidateArguments,
+                               RenderArguments,
+                               ExplainArguments,
+                               PsArguments,
+                               LogsArguments,
+                               StopArguments,
+                               VersionArguments>;
 
 // What to do instead of a command: print `text` and end with `exit_code`.
 struct ArgumentsEnd {

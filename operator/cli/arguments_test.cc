@@ -92,6 +92,19 @@ TEST(ParseArguments, ResumeNeedsNoFile) {
   EXPECT_EQ(run.source.file, "");
 }
 
+TEST(ParseArguments, RunsAreListedReadAndStopped) {
+  EXPECT_EQ(std::get<PsArguments>(ParseGood({"ps", "elsewhere"})).folder, "elsewhere");
+  const auto logs = std::get<LogsArguments>(ParseGood({"logs", "a", "pod", "-f", "--tail", "5"}));
+  EXPECT_EQ(logs.run, "a");
+  EXPECT_EQ(logs.pod, "pod");
+  EXPECT_TRUE(logs.follow);
+  EXPECT_EQ(logs.tail, 5);
+  const auto stop = std::get<StopArguments>(ParseGood({"stop", "a", "--kill", "--timeout", "5m"}));
+  EXPECT_EQ(stop.run, "a");
+  EXPECT_TRUE(stop.kill);
+  EXPECT_EQ(stop.timeout, std::chrono::minutes(5));
+}
+
 TEST(ParseArguments, ExplainTakesAFieldOrNothing) {
   EXPECT_EQ(std::get<ExplainArguments>(ParseGood({"explain", "spec.roles"})).field, "spec.roles");
   EXPECT_EQ(std::get<ExplainArguments>(ParseGood({"explain"})).field, "");
@@ -144,8 +157,7 @@ INSTANTIATE_TEST_SUITE_P(
     ArgumentMistakes,
     ::testing::Values(MistakeCase{{}, "subcommand is required"},
                       MistakeCase{{"rum"}, "no command \"rum\"; did you mean \"run\"?"},
-                      MistakeCase{{"frobnicate"},
-                                  "there are run, validate, render, explain and version"},
+                      MistakeCase{{"frobnicate"}, "render, explain, ps, logs, stop and version"},
                       MistakeCase{{"--bogus"}, "unknown option \"--bogus\""},
                       MistakeCase{{"run"}, "FILE is required"},
                       MistakeCase{{"run", "a", "b"}, "\"b\" is one word too many"},
@@ -164,6 +176,8 @@ INSTANTIATE_TEST_SUITE_P(
                       MistakeCase{{"run", "--resume", "a", "--dir", "b"}, "leave --dir out"},
                       MistakeCase{{"run", "a", "-q", "-v"}, "exclude each other"},
                       MistakeCase{{"validate"}, "FILE is required"},
+                      MistakeCase{{"logs"}, "RUN is required"},
+                      MistakeCase{{"stop", "a", "--timeout", "x"}, "--timeout: \"x\" found"},
                       MistakeCase{{"render"}, "FILE is required"},
                       MistakeCase{{"render", "a", "--output", "xml"}, "xml"}));
 

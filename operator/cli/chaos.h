@@ -75,6 +75,9 @@ class ChaosSchedule {
 
   bool empty() const { return pending_.empty(); }
 
+  // Those that have not been due yet.
+  const std::vector<ChaosAction>& pending() const { return pending_; }
+
   // Removes and returns the actions that are due.
   std::vector<ChaosAction> TakeDue(const ChaosView& view);
 

@@ -9,6 +9,11 @@ namespace lockstep::control {
 int RunValidate(const ValidateArguments& arguments);
 int RunRender(const RenderArguments& arguments);
 int RunExplain(const ExplainArguments& arguments);
+int RunPs(const PsArguments& arguments);
+int RunLogs(const LogsArguments& arguments);
+
+// Ends a run of another process and waits for it.
+int RunStop(const StopArguments& arguments);
 
 // Runs a job on this machine to its end. Call before any thread is started.
 int RunRun(const RunArguments& arguments);

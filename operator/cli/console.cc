@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <unistd.h>
+#include <utility>
 
 #include <sys/ioctl.h>
 
@@ -14,7 +15,6 @@ namespace {
 
 constexpr int kBarWidth = 24;
 constexpr int kColumnsDefault = 80;
-constexpr std::string_view kClearLine = "\r\x1b[K";
 
 std::string Figures(const Progress& progress) {
   char text[160];
@@ -66,6 +66,12 @@ int Percent(const Progress& progress) {
 }
 
 }  // namespace
+
+std::string EraseBar(std::size_t bar_columns, int columns) {
+  const auto width = static_cast<std::size_t>(std::max(1, columns));
+  const std::size_t rows = std::max<std::size_t>(1, (bar_columns + width - 1) / width);
+  return rows == 1 ? "\r\x1b[K" : "\r\x1b[" + std::to_string(rows - 1) + "A\x1b[J";
+}
 
 std::string FormatDuration(Duration duration) {
   const auto seconds = std::chrono::ceil<std::chrono::seconds>(duration).count();
@@ -154,24 +160,24 @@ void Console::Show(const Progress& progress, TimePoint now) {
     return;
   }
   next_show_ = now + (options_.is_terminal ? options_.bar_interval : options_.line_interval);
+  const int columns = Columns();
   const std::string line =
-      options_.is_terminal ? FormatProgressBar(progress, Columns()) : FormatProgress(progress);
-  if (line == last_line_ && (bar_is_shown_ || !options_.is_terminal)) {
+      options_.is_terminal ? FormatProgressBar(progress, columns) : FormatProgress(progress);
+  if (line == last_line_ && (bar_columns_ > 0 || !options_.is_terminal)) {
     return;
   }
   last_line_ = line;
   if (options_.is_terminal) {
-    Write(std::string(kClearLine) + line);
-    bar_is_shown_ = true;
+    Write(EraseBar(bar_columns_, columns) + line);
+    bar_columns_ = line.size();
   } else {
     Write(line + "\n");
   }
 }
 
 void Console::Clear() {
-  if (bar_is_shown_) {
-    bar_is_shown_ = false;
-    Write(kClearLine);
+  if (bar_columns_ > 0) {
+    Write(EraseBar(std::exchange(bar_columns_, 0), Columns()));
   }
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -29,13 +30,17 @@ std::string FormatProgress(const Progress& progress);
 // The same with a bar in front of the figures, at most `columns` wide.
 std::string FormatProgressBar(const Progress& progress, int columns);
 
+// What takes a bar of that many columns off a terminal that now has `columns`: a terminal that was
+// made narrower has broken it into several rows.
+std::string EraseBar(std::size_t bar_columns, int columns);
+
 // "12 s", "3 min 05 s", "2 h 07 min".
 std::string FormatDuration(Duration duration);
 
 struct ConsoleOptions {
   int fd = 1;
   bool is_terminal = false;
-  bool is_quiet = false;                                   // no news, no progress
+  bool is_quiet = false;                                   // no progress, only the end
   Duration line_interval = std::chrono::seconds(2);        // plain progress lines
   Duration bar_interval = std::chrono::milliseconds(100);  // redraws of a bar
 };
@@ -53,7 +58,7 @@ class Console {
   Console(const Console&) = delete;
   Console& operator=(const Console&) = delete;
 
-  // Prints whole lines that are news on the way, unless they are not wanted.
+  // Prints whole lines on what happens on the way, unless they are not wanted.
   void Tell(std::string_view line);
 
   // Prints whole lines; control characters of others' output are the caller's to escape.
@@ -74,7 +79,7 @@ class Console {
 
   ConsoleOptions options_;
   bool is_silent_ = false;
-  bool bar_is_shown_ = false;
+  std::size_t bar_columns_ = 0;  // of the bar on the screen; 0: there is none
   TimePoint next_show_{};
   std::string last_line_;
 };

@@ -70,6 +70,14 @@ TEST(FormatProgressBar, FitsTheScreen) {
   EXPECT_EQ(FormatProgressBar(Training(), 40).size(), 39U);
 }
 
+TEST(EraseBar, TakesAllRowsThatANarrowerTerminalBrokeItInto) {
+  EXPECT_EQ(EraseBar(0, 80), "\r\x1b[K");
+  EXPECT_EQ(EraseBar(79, 80), "\r\x1b[K");
+  EXPECT_EQ(EraseBar(79, 40), "\r\x1b[1A\x1b[J");
+  EXPECT_EQ(EraseBar(79, 20), "\r\x1b[3A\x1b[J");
+  EXPECT_EQ(EraseBar(79, 0), "\r\x1b[78A\x1b[J");
+}
+
 TEST(FormatDuration, UnitsFollowTheSize) {
   EXPECT_EQ(FormatDuration(milliseconds(1)), "1 s");
   EXPECT_EQ(FormatDuration(seconds(59)), "59 s");

@@ -18,6 +18,12 @@ struct RunCommand {
 
   int operator()(const ExplainArguments& arguments) const { return RunExplain(arguments); }
 
+  int operator()(const PsArguments& arguments) const { return RunPs(arguments); }
+
+  int operator()(const LogsArguments& arguments) const { return RunLogs(arguments); }
+
+  int operator()(const StopArguments& arguments) const { return RunStop(arguments); }
+
   int operator()(const VersionArguments&) const {
     std::printf("%s\n", VersionText().c_str());
     return 0;

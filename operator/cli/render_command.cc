@@ -10,13 +10,14 @@ namespace lockstep::control {
 namespace {
 
 constexpr const char* kExampleUid = "00000000-0000-0000-0000-000000000000";
-constexpr const char* kExampleBlock = "127.1.0";  // a run picks a free one
+constexpr const char* kExampleBlock = "127.X.Y";  // no address, so that nobody takes it for one
+constexpr int kExamplePort = 10'000;
 constexpr const char* kExampleRunDirectory = "RUN";
 
 PodSettings ExampleSettings(bool is_local, const std::string& folder) {
   PodSettings settings;
   if (is_local) {
-    settings.addressing = LoopbackAddressing{kExampleBlock};
+    settings.addressing = LoopbackAddressing{kExampleBlock, kExamplePort};
     settings.job_directory = kExampleRunDirectory;
     settings.data_directory = folder;
     settings.job_key_file = std::string(kExampleRunDirectory) + "/job.key";
@@ -41,6 +42,10 @@ int RunRender(const RenderArguments& arguments) {
   if (!pods.ok()) {
     std::fprintf(stderr, "lockstep: %s\n", pods.error().ToString().c_str());
     return kCliFailed;
+  }
+  if (arguments.local) {
+    std::fprintf(
+        stderr, "127.X.Y and ports from %d on stand for what each run finds free\n", kExamplePort);
   }
   const std::string text =
       arguments.as_json ? DumpJsonPretty(EncodePods(*pods)) + "\n" : FormatPods(*pods);

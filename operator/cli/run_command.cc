@@ -317,6 +317,7 @@ int RunRun(const RunArguments& arguments) {
   console_options.is_quiet = arguments.quiet;
   Console console(console_options);
   TellBeginnings(*shop, *directory, &console);
+  ::unlink(directory->SummaryFile().c_str());  // the end of an earlier run is not this one's
   const Status noted = WriteJobRecord(directory->path(), shop->job, shop->folder);
   if (!noted.ok()) {
     return Complain(kCliFailed, noted.error().ToString());

@@ -114,6 +114,16 @@ TEST_F(RunCommandTest, OrderedFailuresHappen) {
   EXPECT_EQ(Summary()["recoveries"][0]["culprit"], "worker-1");
 }
 
+TEST_F(RunCommandTest, OrderedFailureThatNeverCameIsSaid) {
+  WriteJob("[sh, -c, 'exit 0']");
+  arguments_.chaos = ParseChaos("kill=worker-1@time=1h").value();
+  ::testing::internal::CaptureStdout();
+  EXPECT_EQ(RunRun(arguments_), kCliSucceeded);
+  EXPECT_THAT(::testing::internal::GetCapturedStdout(),
+              HasSubstr("never happened: kill=worker-1@time=1h\n"));
+  EXPECT_EQ(Summary()["chaosNotFired"][0], "kill=worker-1@time=1h");
+}
+
 TEST_F(RunCommandTest, TimeoutStopsTheJobAsFailed) {
   WriteJob("[sh, -c, 'trap : TERM; while :; do sleep 1000; done']");
   arguments_.timeout = std::chrono::milliseconds(50);
@@ -205,6 +215,18 @@ TEST_F(RunCommandTest, RenderPrintsThePodsAsJson) {
   EXPECT_THAT(pod["env"]["TF_CONFIG"].get<std::string>(),
               HasSubstr("tested-worker-0.tested.default.svc:2222"));
   EXPECT_EQ(DumpJson(pod["command"]), R"(["lockstep-runtime","run","--","python3","train.py"])");
+}
+
+TEST_F(RunCommandTest, LocalAddressesAreNoneThatARunCouldHave) {
+  WriteJob("[python3, train.py]");
+  RenderArguments render;
+  render.source.file = arguments_.source.file;
+  render.local = true;
+  ::testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(RunRender(render), kCliSucceeded);
+  EXPECT_THAT(::testing::internal::GetCapturedStdout(), HasSubstr("MASTER_ADDR=127.X.Y.1\n"));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("stand for what each run finds"));
 }
 
 }  // namespace

@@ -18,14 +18,9 @@ std::optional<TimePoint> Find(const std::map<std::string, TimePoint>& moments,
 
 }  // namespace
 
-RunRecord::RunRecord(std::optional<int64_t> batch_size,
-                     std::size_t gang_size,
-                     TimePoint started,
-                     std::string run_directory)
-    : batch_size_(batch_size),
-      started_(started),
-      run_directory_(std::move(run_directory)),
-      recoveries_(batch_size.has_value(), gang_size) {}
+RunRecord::RunRecord(RunRecordOptions options)
+    : options_(std::move(options)),
+      recoveries_(options_.batch_size.has_value(), options_.gang_size) {}
 
 void RunRecord::OnPodEvent(const PodEvent& event) {
   switch (event.change) {
@@ -51,8 +46,12 @@ void RunRecord::OnStarted(const PodEvent& event) {
   record.attempt = name->number.attempt;
   record.incarnation = name->number.incarnation;
   record.pid = event.pod.status.pid;
-  record.started = event.at - started_;
-  record.log_file = run_directory_ + "/pods/" + event.pod.name + "/pod.log";
+  record.started = event.at - options_.started;
+  record.log_file = options_.run_directory + "/pods/" + event.pod.name + "/pod.log";
+  if (!event.pod.status.pod_ip.empty()) {
+    record.metrics = "http://" + event.pod.status.pod_ip + ":" +
+                     std::to_string(options_.status_port) + "/metrics";
+  }
   pods_.push_back(std::move(record));
   if (event.pod.status.pid > 0) {
     running_[name->task] = event.pod.name;
@@ -94,10 +93,12 @@ void RunRecord::OnEnded(const PodEvent& event) {
 
 void RunRecord::NoteEnd(const PodEvent& event, PodRecord* record) {
   const kube::ContainerTermination& end = *event.pod.status.termination;
-  record->ended = event.at - started_;
+  record->ended = event.at - options_.started;
   record->exit_code = end.exit_code;
   record->reason = end.reason;
   const auto message = DecodeTerminationMessage(end.message);
+  const ExitVerdict verdict = ClassifyExit(end.exit_code, end.signal, end.reason);
+  has_unsaved_model_ = has_unsaved_model_ || verdict.cause == ExitCause::kNotSaved;
   record->message = Printable(message.ok() ? message->reason : LastLine(end.message));
   if (message.ok()) {
     NoteLastWords(*message);
@@ -105,6 +106,7 @@ void RunRecord::NoteEnd(const PodEvent& event, PodRecord* record) {
 }
 
 void RunRecord::NoteLastWords(const TerminationMessage& message) {
+  history_.Add(message.history);
   if (message.samples) {
     final_samples_ = message.samples;
   }
@@ -133,8 +135,10 @@ void RunRecord::OnGivenUp(const kube::Pod& pod, const std::string& cause, TimePo
 void RunRecord::OnReport(const StatusArrival& arrival) {
   const StatusDocument& document = arrival.document;
   recoveries_.Report(document);
+  checkpoints_.Report(document);
+  history_.Add(document.history);
   last_heard_[document.pod] = arrival.received;
-  if (!batch_size_ && document.phase == Phase::kStopping) {
+  if (!options_.batch_size && document.phase == Phase::kStopping) {
     failing_.try_emplace(document.pod, arrival.received);
   }
   const int64_t step = document.step.value();
@@ -202,13 +206,15 @@ void RunRecord::FillProgress(Progress* progress) const {
 }
 
 void RunRecord::FillSummary(TimePoint now, RunSummary* summary) const {
-  summary->is_training = batch_size_.has_value();
+  summary->is_training = options_.batch_size.has_value();
   summary->recoveries = recoveries_.all();
   summary->time_lost = recoveries_.TimeLost(now);
   summary->pods = pods_;
-  summary->elapsed = now - started_;
-  summary->run_directory = run_directory_;
+  summary->elapsed = now - options_.started;
+  summary->run_directory = options_.run_directory;
   summary->last_checkpoint_step = last_checkpoint_step_;
+  summary->checkpoints = checkpoints_.Tally();
+  summary->history = history_.All();
   if (const StatusDocument* leading = Leading()) {
     summary->steps = leading->step.value();
     summary->steps_total = leading->steps_total;
@@ -234,8 +240,9 @@ void RunRecord::FillSummary(TimePoint now, RunSummary* summary) const {
     summary->samples = final_samples_;
   }
   summary->steps = std::max(summary->steps, final_step_.value_or(Step()).value());
-  if (batch_size_ && first_seen_ && last_seen_->at > first_seen_->at) {
-    const auto samples = static_cast<double>((last_seen_->step - first_seen_->step) * *batch_size_);
+  if (options_.batch_size && first_seen_ && last_seen_->at > first_seen_->at) {
+    const auto samples =
+        static_cast<double>((last_seen_->step - first_seen_->step) * *options_.batch_size);
     summary->samples_per_second = samples / ToSeconds(last_seen_->at - first_seen_->at);
   }
 }

@@ -9,7 +9,9 @@
 #include "common/contract/status_document.h"
 #include "common/contract/termination_message.h"
 #include "operator/cli/chaos.h"
+#include "operator/cli/checkpoint_watch.h"
 #include "operator/cli/console.h"
+#include "operator/cli/epoch_history.h"
 #include "operator/cli/local_poller.h"
 #include "operator/cli/recovery.h"
 #include "operator/cli/summary.h"
@@ -17,16 +19,19 @@
 
 namespace lockstep::control {
 
+struct RunRecordOptions {
+  std::optional<int64_t> batch_size;  // samples a step; null for commands, which report no steps
+  std::size_t gang_size = 0;          // pods of the job
+  TimePoint started;
+  std::string run_directory;
+  int status_port = 0;  // of every pod
+};
+
 // What happened in a run so far: every pod that ever ran, the newest reports, the recoveries.
 // Bookkeeping only; it decides nothing. Thread: one.
 class RunRecord {
  public:
-  // `batch_size`: samples a step of the built-in trainer; nothing for commands, which report no
-  // steps. `gang_size`: pods of the job.
-  RunRecord(std::optional<int64_t> batch_size,
-            std::size_t gang_size,
-            TimePoint started,
-            std::string run_directory);
+  explicit RunRecord(RunRecordOptions options);
 
   void OnPodEvent(const PodEvent& event);
 
@@ -36,6 +41,13 @@ class RunRecord {
   void OnReport(const StatusArrival& arrival);
 
   RecoveryTracker& recoveries() { return recoveries_; }
+
+  CheckpointWatch& checkpoints() { return checkpoints_; }
+
+  EpochHistory& history() { return history_; }
+
+  // Whether a process of this run ended because it could not write its model.
+  bool has_unsaved_model() const { return has_unsaved_model_; }
 
   // Whether a loss is known that training has not come through yet.
   bool is_recovering() const { return !lost_.empty() || recoveries_.is_recovering(); }
@@ -61,10 +73,11 @@ class RunRecord {
   void NoteEnd(const PodEvent& event, PodRecord* record);
   void NoteLastWords(const TerminationMessage& message);
 
-  std::optional<int64_t> batch_size_;
-  TimePoint started_;
-  std::string run_directory_;
+  RunRecordOptions options_;
   RecoveryTracker recoveries_;
+  CheckpointWatch checkpoints_;
+  EpochHistory history_;
+  bool has_unsaved_model_ = false;
   std::vector<PodRecord> pods_;
   std::map<TaskId, std::string> running_;         // task -> pod with a process
   std::map<std::string, TimePoint> last_heard_;   // by pod

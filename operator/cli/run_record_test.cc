@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "common/contract/exit_code.h"
 #include "common/contract/termination_message.h"
 
 namespace lockstep::control {
@@ -63,8 +64,33 @@ class RunRecordTest : public ::testing::Test {
     return summary;
   }
 
-  RunRecord record_{10, 2, At(1000), "/run"};
+  RunRecord record_{RunRecordOptions{10, 2, At(1000), "/run", 12033}};
 };
+
+TEST_F(RunRecordTest, EveryPodHasTheAddressOfItsMetrics) {
+  PodEvent started = Started("job-worker-2", 103, 1002);
+  started.pod.status.pod_ip = "127.83.7.3";
+  record_.OnPodEvent(started);
+  EXPECT_EQ(Summary().pods.back().metrics, "http://127.83.7.3:12033/metrics");
+}
+
+TEST_F(RunRecordTest, HistoryComesFromReportsAndFromLastWords) {
+  StatusArrival arrival = Reported(kWorker0, 94, 3000);
+  arrival.document.history = {{0, 94, 9000, 0.5, 0.875, 1.25}};
+  record_.OnReport(arrival);
+  TerminationMessage message;
+  message.outcome = Outcome::kSuccess;
+  message.history = {{0, 94, 9000, 0.5, 0.875, 1.25}, {1, 188, 9000, 0.25, 0.9, 1.25}};
+  record_.OnPodEvent(Ended("job-worker-0", 0, EncodeTerminationMessage(message), 4000));
+  ASSERT_EQ(Summary().history.size(), 2U);
+  EXPECT_EQ(Summary().history[1].loss, 0.25);
+}
+
+TEST_F(RunRecordTest, ModelThatCouldNotBeSavedIsRemembered) {
+  EXPECT_FALSE(record_.has_unsaved_model());
+  record_.OnPodEvent(Ended("job-worker-0", kExitNotSaved, "", 4000));
+  EXPECT_TRUE(record_.has_unsaved_model());
+}
 
 TEST_F(RunRecordTest, EndThatIsReplacedIsARecovery) {
   record_.OnPodEvent(Ended("job-worker-1", 137, "", 2000));
@@ -93,7 +119,7 @@ TEST_F(RunRecordTest, PodThatWasGivenUpCarriesItsCause) {
 
 // A hang is noticed after five seconds of silence, and nothing was trained in them.
 TEST_F(RunRecordTest, HangCostsTimeSinceThePodWasHeardLast) {
-  RunRecord record(std::nullopt, 2, At(1000), "/run");
+  RunRecord record(RunRecordOptions{std::nullopt, 2, At(1000), "/run", 12033});
   record.OnPodEvent(Started("job-worker-0", 100, 1000));
   record.OnPodEvent(Started("job-worker-1", 101, 1000));
   record.OnReport(Reported(kWorker1, 0, 2000));
@@ -109,7 +135,7 @@ TEST_F(RunRecordTest, HangCostsTimeSinceThePodWasHeardLast) {
 
 // The pod ends seconds after the process in it that failed: its runtime tells of that one.
 TEST_F(RunRecordTest, FailureBeginsWhenThePodsRuntimeBeginsToStop) {
-  RunRecord record(std::nullopt, 2, At(1000), "/run");
+  RunRecord record(RunRecordOptions{std::nullopt, 2, At(1000), "/run", 12033});
   record.OnPodEvent(Started("job-worker-0", 100, 1000));
   record.OnPodEvent(Started("job-worker-1", 101, 1000));
   StatusArrival stopping = Reported(kWorker1, 0, 3000);

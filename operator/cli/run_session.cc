@@ -38,6 +38,13 @@ std::optional<int64_t> BatchSize(const TrainingJob& job) {
   return job.spec.training ? std::optional(job.spec.training->global_batch_size) : std::nullopt;
 }
 
+// Data epochs of the whole training, where the manifest counts in them.
+std::optional<int64_t> DataEpochsOf(const TrainingJob& job) {
+  const bool has_epochs =
+      job.spec.training && job.spec.training->length.unit == LengthUnit::kEpochs;
+  return has_epochs ? std::optional(job.spec.training->length.count) : std::nullopt;
+}
+
 const char* VerbOf(ChaosKind kind) {
   switch (kind) {
     case ChaosKind::kKill:
@@ -50,6 +57,12 @@ const char* VerbOf(ChaosKind kind) {
   return "kill";
 }
 
+std::string TimeStamp(Duration elapsed) {
+  char when[32];
+  std::snprintf(when, sizeof when, "%7.2f s  ", ToSeconds(elapsed));
+  return when;
+}
+
 }  // namespace
 
 RunSession::RunSession(RunSessionOptions options, RunSessionParts parts)
@@ -57,7 +70,7 @@ RunSession::RunSession(RunSessionOptions options, RunSessionParts parts)
       parts_(parts),
       started_(SteadyNow()),
       gang_size_(GangSize(options_.job)),
-      record_(BatchSize(options_.job), gang_size_, started_, options_.run_directory),
+      record_({BatchSize(options_.job), gang_size_, started_, options_.run_directory, kStatusPort}),
       chaos_(options_.chaos),
       backend_(LocalBackendOptions{options_.job,
                                    options_.machine,
@@ -85,6 +98,7 @@ RunSummary RunSession::Run() {
     CollectLeftovers(now);
     if (IsOver()) {
       HandlePods(SteadyNow());
+      TellRemarks();
       parts_.console->Clear();
       return Summarize();
     }
@@ -159,6 +173,16 @@ void RunSession::HandleReports() {
   }
   if (backend_.SetMutePods(parts_.poller->MutePods())) {
     controller_.Notify(backend_.key(), SteadyNow());
+  }
+  TellRemarks();
+}
+
+void RunSession::TellRemarks() {
+  for (const CheckpointRemark& remark : record_.checkpoints().TakeRemarks()) {
+    remark.is_warning ? Warn(remark.text) : Say(remark.text);
+  }
+  for (const DataEpochResult& result : record_.history().TakeNew()) {
+    Say(FormatDataEpoch(result, DataEpochsOf(options_.job)));
   }
   for (const Recovery& recovery : record_.recoveries().TakeCompleted()) {
     Say(FormatRecovery(recovery));
@@ -277,9 +301,13 @@ void RunSession::Wait(TimePoint now) {
 }
 
 void RunSession::Say(const std::string& text) {
-  char when[32];
-  std::snprintf(when, sizeof when, "%7.2f s  ", ToSeconds(SteadyNow() - started_));
-  parts_.console->Tell(when + Printable(text));
+  parts_.console->Tell(TimeStamp(SteadyNow() - started_) + Printable(text));
+}
+
+// What a quiet run tells, too.
+void RunSession::Warn(const std::string& text) {
+  parts_.logger->Info("warned", {{"text", text}});
+  parts_.console->Print(TimeStamp(SteadyNow() - started_) + "warning: " + Printable(text));
 }
 
 // One decision may say the same for several conditions; once is enough for people.
@@ -305,17 +333,9 @@ RunSummary RunSession::Summarize() const {
   RunSummary summary;
   summary.job = options_.job.metadata.name;
   record_.FillSummary(SteadyNow(), &summary);
-  const TrainingJobStatus& status = backend_.job().status;
-  summary.restarts = status.restarts;
-  if (stop_ != StopStage::kNone && !HasEnded(status)) {
-    summary.outcome = stop_outcome_;
-    summary.reason = stop_reason_;
-  } else if (IsTrue(status, ConditionType::kSucceeded)) {
-    summary.outcome = RunOutcome::kSucceeded;
-  } else {
-    const Condition* failed = FindCondition(status, ConditionType::kFailed);
-    summary.outcome = RunOutcome::kFailed;
-    summary.reason = failed == nullptr ? "" : failed->message;
+  FillOutcome(&summary);
+  for (const ChaosAction& action : chaos_.pending()) {
+    summary.chaos_not_fired.push_back(action.text);
   }
   if (options_.job.spec.training) {
     const std::string& directory = options_.job.spec.training->checkpoint.directory;
@@ -323,6 +343,26 @@ RunSummary RunSession::Summarize() const {
         directory.starts_with('/') ? directory : options_.run_directory + "/" + directory;
   }
   return summary;
+}
+
+void RunSession::FillOutcome(RunSummary* summary) const {
+  const TrainingJobStatus& status = backend_.job().status;
+  summary->restarts = status.restarts;
+  if (stop_ != StopStage::kNone && !HasEnded(status)) {
+    summary->outcome = stop_outcome_;
+    summary->reason = stop_reason_;
+    if (stop_outcome_ == RunOutcome::kStopped && record_.has_unsaved_model()) {
+      // Whoever sees 130 counts on a checkpoint.
+      summary->outcome = RunOutcome::kFailed;
+      summary->reason += ", and the checkpoint could not be written";
+    }
+  } else if (IsTrue(status, ConditionType::kSucceeded)) {
+    summary->outcome = RunOutcome::kSucceeded;
+  } else {
+    const Condition* failed = FindCondition(status, ConditionType::kFailed);
+    summary->outcome = RunOutcome::kFailed;
+    summary->reason = failed == nullptr ? "" : failed->message;
+  }
 }
 
 }  // namespace lockstep::control

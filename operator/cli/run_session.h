@@ -53,6 +53,7 @@ class RunSession {
   void HandleSignals(TimePoint now);
   void HandlePods(TimePoint now);
   void HandleReports();
+  void TellRemarks();
   void HandleChaos(TimePoint now);
   void Break(const ChaosAction& action);
   void HandleTimeout(TimePoint now);
@@ -62,6 +63,7 @@ class RunSession {
   void BeginStop(RunOutcome outcome, const std::string& reason, TimePoint now);
   std::string GraceWords() const;
   void Say(const std::string& text);
+  void Warn(const std::string& text);
   void SayEvent(const Event& event);
   void ShowProgress(TimePoint now);
   void Wait(TimePoint now);
@@ -69,6 +71,7 @@ class RunSession {
   bool HasLivingPods() const;
   Duration PollInterval() const;
   RunSummary Summarize() const;
+  void FillOutcome(RunSummary* summary) const;
 
   RunSessionOptions options_;
   RunSessionParts parts_;

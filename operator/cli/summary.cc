@@ -72,6 +72,7 @@ Json EncodePod(const PodRecord& pod) {
   json["reason"] = pod.reason;
   json["message"] = pod.message;
   json["log"] = pod.log_file;
+  json["metrics"] = pod.metrics;
   return json;
 }
 
@@ -81,7 +82,9 @@ std::string FormatTraining(const RunSummary& summary) {
   if (summary.steps_total) {
     steps += " of " + std::to_string(*summary.steps_total);
   }
-  text += Line("steps", steps + ", " + Fixed(summary.samples_per_second, 0) + " samples/s");
+  text += HadNothingToTrain(summary)
+              ? Line("steps", steps + " before this run: nothing was left to train")
+              : Line("steps", steps + ", " + Fixed(summary.samples_per_second, 0) + " samples/s");
   if (summary.loss) {
     text += Line("training loss", Fixed(*summary.loss, 4));
   }
@@ -89,6 +92,8 @@ std::string FormatTraining(const RunSummary& summary) {
     text += Line("test accuracy",
                  Fixed(100 * *summary.test_accuracy, 1) + " %" +
                      (summary.test_loss ? ", loss " + Fixed(*summary.test_loss, 4) : ""));
+  } else if (summary.test_loss) {
+    text += Line("test loss", Fixed(*summary.test_loss, 4));
   }
   if (summary.samples) {
     text += Line("samples",
@@ -136,7 +141,47 @@ std::string FormatRestarts(const RunSummary& summary) {
   return text;
 }
 
+// Where they are, which is the newest, what became of the others, and how to go on.
+std::string FormatCheckpoints(const RunSummary& summary) {
+  const std::optional<Step> newest = ResumableStep(summary);
+  std::string text = summary.checkpoint_directory;
+  text += newest ? ", newest of step " + std::to_string(newest->value()) : ", none was written";
+  const CheckpointTally& tally = summary.checkpoints;
+  if (tally.failed > 0) {
+    text += ", " + std::to_string(tally.failed) + " not written" +
+            (tally.last_error.empty() ? "" : " (" + tally.last_error + ")");
+  }
+  if (tally.skipped > 0) {
+    text += ", " + std::to_string(tally.skipped) + " skipped";
+  }
+  text = Line("checkpoints", text);
+  if (summary.outcome != RunOutcome::kSucceeded) {
+    text += Line("to go on",
+                 newest ? "lockstep run --resume " + summary.run_directory
+                        : "no checkpoint: what was trained is lost");
+  }
+  return text;
+}
+
+std::string FormatMissedChaos(const RunSummary& summary) {
+  std::string actions;
+  for (const std::string& action : summary.chaos_not_fired) {
+    actions += (actions.empty() ? "" : ", ") + action;
+  }
+  return actions.empty() ? "" : Line("chaos", "never happened: " + actions);
+}
+
 }  // namespace
+
+std::optional<Step> ResumableStep(const RunSummary& summary) {
+  return std::max(summary.last_checkpoint_step, summary.checkpoints.restored_step);
+}
+
+bool HadNothingToTrain(const RunSummary& summary) {
+  return summary.outcome == RunOutcome::kSucceeded && summary.steps_total &&
+         summary.checkpoints.restored_step &&
+         summary.checkpoints.restored_step->value() >= *summary.steps_total;
+}
 
 std::string_view RunOutcomeName(RunOutcome outcome) {
   switch (outcome) {
@@ -194,16 +239,9 @@ std::string FormatSummary(const RunSummary& summary) {
   if (summary.outcome == RunOutcome::kFailed) {
     text += FormatCulprits(summary);
   }
-  text += FormatRestarts(summary);
+  text += FormatRestarts(summary) + FormatMissedChaos(summary);
   text += Line("logs", summary.run_directory + "/pods/*/pod.log");
-  if (!summary.checkpoint_directory.empty()) {
-    const std::string newest =
-        summary.last_checkpoint_step
-            ? ", newest of step " + std::to_string(summary.last_checkpoint_step->value())
-            : "";
-    text += Line("checkpoints", summary.checkpoint_directory + newest);
-  }
-  return text;
+  return summary.checkpoint_directory.empty() ? text : text + FormatCheckpoints(summary);
 }
 
 Json EncodeSummary(const RunSummary& summary) {
@@ -214,6 +252,10 @@ Json EncodeSummary(const RunSummary& summary) {
   json["testAccuracy"] = NumberOrNull(summary.test_accuracy);
   json["testLoss"] = NumberOrNull(summary.test_loss);
   json["loss"] = NumberOrNull(summary.loss);
+  json["history"] = Json::array();
+  for (const DataEpochResult& result : summary.history) {
+    json["history"].push_back(EncodeDataEpochResult(result));
+  }
   json["steps"] = summary.steps;
   json["stepsTotal"] = summary.steps_total ? Json(*summary.steps_total) : Json(nullptr);
   json["samplesPerSecond"] = NumberOrNull(summary.samples_per_second);
@@ -243,8 +285,15 @@ Json EncodeSummary(const RunSummary& summary) {
   json["timeLostSeconds"] = ToSeconds(summary.time_lost);
   json["runDirectory"] = summary.run_directory;
   json["checkpointDirectory"] = summary.checkpoint_directory;
-  json["lastCheckpointStep"] =
-      summary.last_checkpoint_step ? Json(summary.last_checkpoint_step->value()) : Json(nullptr);
+  const auto step = [](const std::optional<Step>& known) {
+    return known ? Json(known->value()) : Json(nullptr);
+  };
+  json["lastCheckpointStep"] = step(summary.last_checkpoint_step);
+  json["restoredStep"] = step(summary.checkpoints.restored_step);
+  json["checkpointsFailed"] = summary.checkpoints.failed;
+  json["checkpointsSkipped"] = summary.checkpoints.skipped;
+  json["checkpointError"] = summary.checkpoints.last_error;
+  json["chaosNotFired"] = summary.chaos_not_fired;
   return json;
 }
 

@@ -10,6 +10,7 @@
 #include "common/contract/status_document.h"
 #include "common/json/json.h"
 #include "operator/api/training_job.h"
+#include "operator/cli/checkpoint_watch.h"
 #include "operator/cli/recovery.h"
 
 namespace lockstep::control {
@@ -42,6 +43,7 @@ struct PodRecord {
   std::string reason;   // as the kubelet words it
   std::string message;  // its last words: one line
   std::string log_file;
+  std::string metrics;  // where its /metrics was while it ran: "http://127.83.7.1:12033/metrics"
 };
 
 // Everything a run has to say at its end.
@@ -52,7 +54,8 @@ struct RunSummary {
   bool is_training = false;  // the built-in trainer: the figures below are its own
   std::optional<double> test_loss;
   std::optional<double> test_accuracy;
-  std::optional<double> loss;  // of the last step
+  std::optional<double> loss;  // over the last data epoch, up to the last step
+  std::vector<DataEpochResult> history;
   int64_t steps = 0;
   std::optional<int64_t> steps_total;
   double samples_per_second = 0;        // from the first to the last step, failures included
@@ -65,7 +68,15 @@ struct RunSummary {
   std::string run_directory;
   std::string checkpoint_directory;  // empty: none were to be written
   std::optional<Step> last_checkpoint_step;
+  CheckpointTally checkpoints;
+  std::vector<std::string> chaos_not_fired;  // as they were given
 };
+
+// The step that a later run could go on from; null when there is none.
+std::optional<Step> ResumableStep(const RunSummary& summary);
+
+// Whether all steps were trained before the run began.
+bool HadNothingToTrain(const RunSummary& summary);
 
 // Several lines for people, each ending in a newline.
 std::string FormatSummary(const RunSummary& summary);

@@ -88,6 +88,66 @@ TEST(FormatSummary, FailedCommandTellsItsReasonAndNoTrainingFigures) {
             "  logs          /runs/b/pods/*/pod.log\n");
 }
 
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST(FormatSummary, RegressionHasATestLossAndNoAccuracy) {
+  RunSummary summary = TrainedWithOneLoss();
+  summary.test_accuracy.reset();
+  const std::string text = FormatSummary(summary);
+  EXPECT_THAT(text, HasSubstr("  test loss     0.1250\n"));
+  EXPECT_THAT(text, Not(HasSubstr("accuracy")));
+}
+
+TEST(FormatSummary, StoppedRunTellsHowToGoOn) {
+  RunSummary summary = TrainedWithOneLoss();
+  summary.outcome = RunOutcome::kStopped;
+  EXPECT_THAT(FormatSummary(summary), HasSubstr("  to go on      lockstep run --resume /runs/a\n"));
+  EXPECT_THAT(FormatSummary(TrainedWithOneLoss()), Not(HasSubstr("to go on")));
+}
+
+TEST(FormatSummary, StopWithoutACheckpointSaysThatThereIsNone) {
+  RunSummary summary = TrainedWithOneLoss();
+  summary.outcome = RunOutcome::kStopped;
+  summary.last_checkpoint_step.reset();
+  EXPECT_THAT(FormatSummary(summary), HasSubstr("/runs/a/checkpoints, none was written\n"));
+  EXPECT_THAT(FormatSummary(summary), HasSubstr("no checkpoint: what was trained is lost"));
+}
+
+TEST(FormatSummary, FailedAndSkippedCheckpointsAreCounted) {
+  RunSummary summary = TrainedWithOneLoss();
+  summary.checkpoints.failed = 3;
+  summary.checkpoints.skipped = 2;
+  summary.checkpoints.last_error = "No space left on device";
+  EXPECT_THAT(
+      FormatSummary(summary),
+      HasSubstr("newest of step 700, 3 not written (No space left on device), 2 skipped\n"));
+}
+
+TEST(FormatSummary, RunOfAFinishedJobSaysThatNothingWasLeft) {
+  RunSummary summary = TrainedWithOneLoss();
+  summary.checkpoints.restored_step = Step(750);
+  EXPECT_THAT(FormatSummary(summary),
+              HasSubstr("  steps         750 of 750 before this run: nothing was left to train\n"));
+  summary.checkpoints.restored_step = Step(700);
+  EXPECT_THAT(FormatSummary(summary), Not(HasSubstr("nothing was left")));
+}
+
+TEST(FormatSummary, ChaosThatNeverFiredIsSaid) {
+  RunSummary summary = TrainedWithOneLoss();
+  summary.chaos_not_fired = {"kill=worker-1@step=6000"};
+  EXPECT_THAT(FormatSummary(summary),
+              HasSubstr("  chaos         never happened: kill=worker-1@step=6000\n"));
+}
+
+TEST(EncodeSummary, HistoryHasEveryDataEpoch) {
+  RunSummary summary;
+  summary.history = {{0, 94, 9000, 0.5, 0.875, 1.25}};
+  EXPECT_EQ(DumpJson(EncodeSummary(summary)["history"]),
+            R"([{"dataEpoch":0,"step":94,"sampleCount":9000,"loss":0.5,"accuracy":0.875,)"
+            R"("seconds":1.25}])");
+}
+
 TEST(EncodeSummary, KeysAreThoseOfTheManual) {
   const Json json = EncodeSummary(TrainedWithOneLoss());
   std::vector<std::string> keys;
@@ -101,6 +161,7 @@ TEST(EncodeSummary, KeysAreThoseOfTheManual) {
                                      "testAccuracy",
                                      "testLoss",
                                      "loss",
+                                     "history",
                                      "steps",
                                      "stepsTotal",
                                      "samplesPerSecond",
@@ -115,7 +176,12 @@ TEST(EncodeSummary, KeysAreThoseOfTheManual) {
                                      "timeLostSeconds",
                                      "runDirectory",
                                      "checkpointDirectory",
-                                     "lastCheckpointStep"));
+                                     "lastCheckpointStep",
+                                     "restoredStep",
+                                     "checkpointsFailed",
+                                     "checkpointsSkipped",
+                                     "checkpointError",
+                                     "chaosNotFired"));
 }
 
 TEST(EncodeSummary, RecoveryCarriesItsParts) {

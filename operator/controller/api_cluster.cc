@@ -231,7 +231,9 @@ void ApiCluster::NoteRefusals(const JobId& key, const EffectBatch& batch) {
     refused.erase(name);
   }
   for (const auto& [name, refusal] : batch.refused_pods()) {
-    refused[name] = refusal;
+    const auto known = refused.find(name);
+    const int64_t count = known == refused.end() ? 1 : known->second.count + 1;
+    refused[name] = {refusal.message, refusal.is_invalid, count, wall_now_};
   }
   if (refused.empty()) {
     refused_pods_.erase(key);

@@ -139,7 +139,7 @@ void RunSeed(uint64_t seed, Tally* tally) {
   ASSERT_EQ(cluster->problem, "");
   ASSERT_TRUE(has_settled) << "did not settle: " << cluster->Describe();
   const TrainingJobStatus& status = cluster->job().status;
-  const int64_t counted = CountedRestarts(status) + UncountedRestarts(status);
+  const int64_t counted = TotalRestarts(status);
   EXPECT_LE(cluster->published_restarts, counted) << "a metric moved before its fact was durable";
   if (has_ended()) {
     // Only a used-up budget ends a job here; nothing may be left running.

@@ -46,6 +46,37 @@ bool IsRefusal(const Error& error) {
          error.code() == ErrorCode::kInvalidArgument;
 }
 
+// Whether no later try can cure it: the server's own validation finds fault with fields of the pod
+// that we built, or cannot read it as a pod. What webhooks and policies say, with whatever code,
+// may change any moment; they name no field, or speak under their own name.
+bool IsBeyondCure(const kube::Reply& reply) {
+  const Result<Json> status = ParseJson(reply.body);
+  if (!status.ok() || (reply.status != 400 && reply.status != 422)) {
+    return false;
+  }
+  std::vector<Error> ignored;
+  ObjectReader reader(*status, "", &ignored);
+  const std::string message = reader.String("message").value_or("");
+  if (reply.status == 400) {
+    return message.starts_with("Pod in version \"v1\" cannot be handled as a Pod");
+  }
+  const Json* const details = reader.Find("details");
+  if (!message.starts_with("Pod \"") || details == nullptr) {
+    return false;
+  }
+  ObjectReader detail(*details, "details", &ignored);
+  bool has_cause = false;
+  for (const Json* cause : detail.List("causes")) {
+    ObjectReader one(*cause, "causes", &ignored);
+    const std::string field = one.String("field").value_or("");
+    if (!field.starts_with("spec.") && !field.starts_with("metadata.")) {
+      return false;
+    }
+    has_cause = true;
+  }
+  return has_cause;
+}
+
 }  // namespace
 
 EffectBatch::EffectBatch(const EffectBatchParts& parts,
@@ -309,14 +340,14 @@ Status EffectBatch::ReadService(kube::CallResult result) {
 
 Status EffectBatch::ReadCreatedPod(const std::string& name, kube::CallResult result) {
   const auto* const refusal = std::get_if<kube::Reply>(&result);
-  const int status = refusal == nullptr ? 0 : refusal->status;
+  const bool is_beyond_cure = refusal != nullptr && IsBeyondCure(*refusal);
   const Result<kube::Reply> reply = kube::RequireSuccess(std::move(result));
   if (!reply.ok()) {
     if (refusal == nullptr) {  // nothing was heard: it may be there all the same
       parts_.view->DoubtPod({job_.metadata.namespace_name, job_.metadata.name}, name);
     }
     if (IsRefusal(reply.error())) {
-      refused_pods_[name] = {reply.error().message(), status == 400 || status == 422};
+      refused_pods_[name] = {reply.error().message(), is_beyond_cure};
     }
     return reply.error();
   }

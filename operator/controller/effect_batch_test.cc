@@ -55,6 +55,37 @@ TEST_F(EffectBatchTest, RefusalIsKeptInTheServersWordsUntilThePodIsCreated) {
   EXPECT_TRUE(cluster_.Observe(kMnist)->refused_pods.empty());
 }
 
+TEST_F(EffectBatchTest, OnlyWhatTheServerItselfFindsWrongIsBeyondCure) {
+  struct Row {
+    int status;
+    std::string message;
+    std::string causes;
+    bool is_beyond_cure;
+  };
+
+  const std::string field = R"({"reason":"FieldValueRequired","field":"spec.containers[0].image"})";
+  const std::vector<Row> rows = {
+      {422, R"(Pod \"a\" is invalid: spec.containers[0].image: Required value)", field, true},
+      {422, R"(Pod \"a\" is invalid)", "", false},
+      {422, R"(admission webhook \"w\" denied the request: no)", field, false},
+      {422, R"(pods \"a\" is forbidden: ValidatingAdmissionPolicy)", R"({"message":"m"})", false},
+      {400, R"(Pod in version \"v1\" cannot be handled as a Pod: json)", "", true},
+      {400, R"(admission webhook \"w\" denied the request: no)", "", false},
+      {403, R"(Pod \"a\" is invalid)", field, false},
+  };
+  for (const Row& row : rows) {
+    api_.Expect("POST /api/v1/namespaces/default/pods",
+                row.status,
+                R"({"kind":"Status","message":")" + row.message + R"(","details":{"causes":[)" +
+                    row.causes + "]}}");
+    EXPECT_FALSE(Create().ok());
+    const auto refused = cluster_.Observe(kMnist)->refused_pods;
+    ASSERT_EQ(refused.count("mnist-worker-0"), 1U) << row.message;
+    EXPECT_EQ(refused.at("mnist-worker-0").is_invalid, row.is_beyond_cure) << row.message;
+    EXPECT_EQ(refused.at("mnist-worker-0").count, &row - rows.data() + 1);
+  }
+}
+
 TEST_F(EffectBatchTest, RefusalOfWhatPodsNeedIsTheirs) {
   const std::string words = "services \"mnist\" is forbidden: exceeded quota: few";
   api_.Expect("POST /api/v1/namespaces/default/services", 403, Refusal(403, "Forbidden", words));

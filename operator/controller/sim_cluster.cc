@@ -319,13 +319,12 @@ void SimCluster::CheckWrite(const TrainingJobStatus& before, const TrainingJobSt
     }
   }
   const int64_t new_attempts = is_suspending ? 0 : after.attempt.value() - before.attempt.value();
-  const auto total = [](const TrainingJobStatus& status) {
-    return CountedRestarts(status) + UncountedRestarts(status);
-  };
+  const auto total = [](const TrainingJobStatus& status) { return TotalRestarts(status); };
   const int64_t rolled_back = std::max<int64_t>(0, after.rollbacks - before.rollbacks);
   Require(total(after) - total(before) + rolled_back == replaced + new_attempts,
           "a restart was not counted with its decision");
-  Require(CountedRestarts(after) <= job_.spec.run_policy.backoff_limit, "the budget was exceeded");
+  Require(CountedIncidents(after.incidents) <= job_.spec.run_policy.backoff_limit,
+          "the budget was exceeded");
   for (const ConditionType type : {ConditionType::kSucceeded, ConditionType::kFailed}) {
     Require(!IsTrue(before, type) || IsTrue(after, type), "an end was taken back");
   }

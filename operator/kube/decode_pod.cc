@@ -19,6 +19,9 @@ using scan::Value;
 // Texts for people are cut here. Source: the kubelet's limit on a termination message.
 constexpr std::size_t kTextBytesMax = 4096;
 
+// The container that the operator looks after: the one of this name, else the first.
+constexpr std::string_view kOwnContainer = "trainer";
+
 // Every container waits like this for a moment.
 constexpr std::array<std::string_view, 2> kOrdinaryWaits = {"ContainerCreating", "PodInitializing"};
 
@@ -51,7 +54,7 @@ struct PodParts {
   Pod pod;
   PodRequests requests;
   std::string pinned_node;
-  std::string first_container;
+  std::string own_container;
   std::vector<ContainerRequests> requested;  // in the order of the document
   std::vector<ContainerState> containers;
   std::vector<ContainerState> init_containers;
@@ -80,8 +83,8 @@ void ReadContainers(Value containers, bool is_init, PodParts* parts) {
         one.is_sidecar = is_init && scan::Text(value) == "Always";
       }
     });
-    if (!is_init && parts->first_container.empty()) {
-      parts->first_container = one.name;
+    if (!is_init && (parts->own_container.empty() || one.name == kOwnContainer)) {
+      parts->own_container = one.name;
     }
     parts->requested.push_back(std::move(one));
   });
@@ -235,28 +238,34 @@ std::vector<ContainerState> ReadContainerStates(Value statuses) {
   return containers;
 }
 
-// What PodScheduled says: since when it is true, or the words with which it is false.
-void ReadConditions(Value conditions, PodStatus* status) {
+// What PodScheduled says, since when it is true or the words with which it is false, and the words
+// of DisruptionTarget=True.
+void ReadPodConditions(Value conditions, PodStatus* pod) {
   scan::ForEachElement(conditions, [&](Value condition) {
-    bool is_scheduled_type = false;
-    std::string_view truth;
+    std::string type;
+    std::string truth;
+    std::string reason;
     std::string message;
     std::optional<WallTime> since;
     scan::ForEachField(condition, [&](std::string_view key, Value value) {
       if (key == "type") {
-        is_scheduled_type = scan::Text(value) == "PodScheduled";
+        type = std::string(scan::Text(value));
       } else if (key == "status") {
-        truth = scan::Text(value);
+        truth = std::string(scan::Text(value));
+      } else if (key == "reason") {
+        reason = std::string(scan::Text(value));
       } else if (key == "message") {
         message = CutText(value);
       } else if (key == "lastTransitionTime") {
         since = ParseRfc3339(scan::Text(value));
       }
     });
-    if (is_scheduled_type && truth == "False") {
-      status->unschedulable = message.empty() ? "not scheduled" : std::move(message);
-    } else if (is_scheduled_type && truth == "True") {
-      status->progress_at = std::max(status->progress_at, since);
+    if (type == "PodScheduled" && truth == "False") {
+      pod->unschedulable = message.empty() ? "not scheduled" : std::move(message);
+    } else if (type == "PodScheduled" && truth == "True") {
+      pod->progress_at = std::max(pod->progress_at, since);
+    } else if (type == "DisruptionTarget" && truth == "True") {
+      pod->disruption = reason.empty() ? std::move(type) : std::move(reason);
     }
   });
 }
@@ -283,7 +292,7 @@ void ReadStatus(Value value, PodParts* parts) {
     } else if (key == "podIP") {
       status.pod_ip = std::string(scan::Text(field));
     } else if (key == "conditions") {
-      ReadConditions(field, &status);
+      ReadPodConditions(field, &status);
     } else if (key == "containerStatuses") {
       parts->containers = ReadContainerStates(field);
     } else if (key == "initContainerStatuses") {
@@ -344,15 +353,22 @@ std::optional<ContainerTermination> EndOf(const ContainerState& container) {
   return end;
 }
 
-// The pod's word is that of its first container; of an init container when that one is in the way.
+// The pod's word is that of its own container; of an init container when that one is in the way.
 void SumUpContainers(PodParts* parts) {
   PodStatus& status = parts->pod.status;
   std::vector<ContainerState> relevant = std::move(parts->init_containers);
+  std::vector<std::string> open;
   for (ContainerState& container : parts->containers) {
-    if (container.name == parts->first_container) {
+    if (!container.termination) {
+      open.push_back(container.name);
+    }
+    if (container.name == parts->own_container) {
       status.termination = EndOf(container);
       relevant.push_back(std::move(container));
     }
+  }
+  if (status.termination && status.phase == PodPhase::kRunning) {
+    status.open_containers = std::move(open);
   }
   for (ContainerState& container : relevant) {
     if (status.waiting_reason.empty() && IsWorthTelling(container)) {
@@ -390,7 +406,8 @@ Result<Item<Pod>> DecodePod(std::string_view json) {
   pod.annotations = std::move(parts.meta.annotations);
   pod.owner_uid = parts.meta.owner_uid;
   pod.is_deleting = parts.meta.is_deleting;
-  pod.spec.container.name = std::move(parts.first_container);
+  pod.deletion_due = parts.meta.deletion_due;
+  pod.spec.container.name = std::move(parts.own_container);
   if (pod.spec.node_name.empty()) {
     pod.status.is_unbound = true;
     pod.spec.node_name = std::move(parts.pinned_node);

@@ -114,6 +114,7 @@ TEST(DecodePod, ReadsWhatIsUsed) {
   expected.status.pod_ip = "10.0.0.7";
   expected.status.termination = ContainerTermination{
       137, 9, "OOMKilled", "last words", ParseRfc3339("2026-11-21T10:22:03Z"), "trainer"};
+  expected.status.open_containers = {"log"};
   EXPECT_EQ(*item->object, expected);
 }
 
@@ -157,6 +158,33 @@ TEST(DecodePod, KnowsPhasesAndAcceptsOthers) {
 TEST(DecodePod, ADeletionTimestampMeansLeaving) {
   EXPECT_TRUE(Decoded(R"({"metadata":{"name":"a","deletionTimestamp":"2026-01-01T00:00:00Z"}})")
                   .is_deleting);
+}
+
+TEST(DecodePod, KnowsWhenTheGraceIsOverAndWhoDisrupts) {
+  const Pod pod =
+      Decoded(R"({"metadata":{"name":"a","deletionTimestamp":"2026-01-01T00:00:30Z"},)"
+              R"("status":{"conditions":[)"
+              R"({"type":"DisruptionTarget","status":"True","reason":"EvictionByEvictionAPI"},)"
+              R"({"type":"PodScheduled","status":"True"}]}})");
+  EXPECT_EQ(pod.deletion_due, ParseRfc3339("2026-01-01T00:00:30Z"));
+  EXPECT_EQ(pod.status.disruption, "EvictionByEvictionAPI");
+  EXPECT_EQ(Decoded(PodJson(R"(,"status":{"conditions":[{"type":"DisruptionTarget",)"
+                            R"("status":"False","reason":"x"}]})"))
+                .status.disruption,
+            "");
+}
+
+// A sidecar that a webhook put in front, and one behind, run on.
+TEST(DecodePod, OwnContainerHasEndedBesideOthers) {
+  const std::string pod =
+      R"(,"spec":{"containers":[{"name":"mesh"},{"name":"trainer"},{"name":"log"}]},)"
+      R"("status":{"phase":"Running","containerStatuses":[{"name":"mesh","state":{"running":{}}},)"
+      R"({"name":"log","state":{"running":{}}},{"name":"trainer","state":)";
+  const Pod ended = Decoded(PodJson(pod + R"({"terminated":{"exitCode":3}}}]})"));
+  EXPECT_EQ(ended.spec.container.name, "trainer");
+  EXPECT_EQ(ended.status.termination->exit_code, 3);
+  EXPECT_EQ(ended.status.open_containers, (std::vector<std::string>{"mesh", "log"}));
+  EXPECT_TRUE(Decoded(PodJson(pod + R"({"running":{}}}]})")).status.open_containers.empty());
 }
 
 std::string Pinned(const std::string& terms) {

@@ -8,8 +8,8 @@
 namespace lockstep::control::kube {
 namespace {
 
-// Source: the API server's validation of events.k8s.io/v1.
-constexpr std::size_t kNoteBytesMax = 1024;
+// Source: the API server's validation of events.
+constexpr std::size_t kMessageBytesMax = 1024;
 constexpr std::size_t kWordBytesMax = 128;
 constexpr std::size_t kNameBytesMax = 253;
 
@@ -19,6 +19,11 @@ std::string MicroTime(WallTime when) {
   std::string text = FormatRfc3339(when);
   text.insert(text.size() - 1, "000");
   return text;
+}
+
+// What core/v1 has beside that, in whole seconds.
+std::string SecondTime(WallTime when) {
+  return FormatRfc3339(when).substr(0, sizeof("2026-11-21T10:22:03") - 1) + "Z";
 }
 
 // At most `bytes_max` bytes, never half a character.
@@ -114,25 +119,27 @@ EventRecorder::Outgoing EventRecorder::CreateOf(const std::string& id, Series* s
   const EventSubject& subject = series->subject;
   // Events about objects without a namespace live in "default".
   const std::string space = subject.namespace_name.empty() ? "default" : subject.namespace_name;
-  Json body = {{"apiVersion", "events.k8s.io/v1"},
-               {"kind", "Event"},
-               {"metadata", {{"name", series->name}, {"namespace", space}}},
-               {"eventTime", MicroTime(series->first_at)},
-               {"reportingController", options_.reporting_controller},
-               {"reportingInstance", Cut(options_.reporting_instance, kWordBytesMax)},
-               {"action", Cut(series->event.action, kWordBytesMax)},
-               {"reason", Cut(series->event.reason, kWordBytesMax)},
-               {"regarding",
-                {{"apiVersion", subject.api_version},
-                 {"kind", subject.kind},
-                 {"namespace", subject.namespace_name},
-                 {"name", subject.name},
-                 {"uid", subject.uid}}},
-               {"note", Cut(series->event.message, kNoteBytesMax)},
-               {"type", series->event.is_warning ? "Warning" : "Normal"}};
-  if (series->count > 1) {
-    body["series"] = {{"count", series->count}, {"lastObservedTime", MicroTime(series->last_at)}};
-  }
+  // The API of events.k8s.io has the two times read-only, and `kubectl describe` sorts by the last.
+  const Json body = {{"apiVersion", "v1"},
+                     {"kind", "Event"},
+                     {"metadata", {{"name", series->name}, {"namespace", space}}},
+                     {"eventTime", MicroTime(series->first_at)},
+                     {"firstTimestamp", SecondTime(series->first_at)},
+                     {"lastTimestamp", SecondTime(series->last_at)},
+                     {"count", series->count},
+                     {"source", {{"component", options_.reporting_controller}}},
+                     {"reportingComponent", options_.reporting_controller},
+                     {"reportingInstance", Cut(options_.reporting_instance, kWordBytesMax)},
+                     {"action", Cut(series->event.action, kWordBytesMax)},
+                     {"reason", Cut(series->event.reason, kWordBytesMax)},
+                     {"involvedObject",
+                      {{"apiVersion", subject.api_version},
+                       {"kind", subject.kind},
+                       {"namespace", subject.namespace_name},
+                       {"name", subject.name},
+                       {"uid", subject.uid}}},
+                     {"message", Cut(series->event.message, kMessageBytesMax)},
+                     {"type", series->event.is_warning ? "Warning" : "Normal"}};
   series->told_count = series->count;
   series->told_at = series->last_seen;
   ++counts_.sent;
@@ -141,8 +148,7 @@ EventRecorder::Outgoing EventRecorder::CreateOf(const std::string& id, Series* s
 
 EventRecorder::Outgoing EventRecorder::PatchOf(const std::string& id, Series* series) {
   const std::string& space = series->subject.namespace_name;
-  const Json body = {
-      {"series", {{"count", series->count}, {"lastObservedTime", MicroTime(series->last_at)}}}};
+  const Json body = {{"count", series->count}, {"lastTimestamp", SecondTime(series->last_at)}};
   series->told_count = series->count;
   series->told_at = series->last_seen;
   ++counts_.sent;

@@ -32,14 +32,16 @@ TEST(EventRecorder, TellsAnEventAsKubernetesDoes) {
   const std::optional<Outgoing> outgoing = recorder.Record(kJob, Text("rank 3"), kNow, kWall);
   ASSERT_TRUE(outgoing.has_value());
   EXPECT_EQ(outgoing->request.method, "POST");
-  EXPECT_EQ(outgoing->request.target, "/apis/events.k8s.io/v1/namespaces/team/events");
+  EXPECT_EQ(outgoing->request.target, "/api/v1/namespaces/team/events");
   EXPECT_EQ(outgoing->request.body,
-            R"({"apiVersion":"events.k8s.io/v1","kind":"Event","metadata":{"name":)"
+            R"({"apiVersion":"v1","kind":"Event","metadata":{"name":)"
             R"("mnist.ba9a8c927e8909b8","namespace":"team"},"eventTime":)"
-            R"("2023-11-14T22:13:20.123000Z","reportingController":"lockstep.dev/operator",)"
+            R"("2023-11-14T22:13:20.123000Z","firstTimestamp":"2023-11-14T22:13:20Z",)"
+            R"("lastTimestamp":"2023-11-14T22:13:20Z","count":1,"source":{"component":)"
+            R"("lockstep.dev/operator"},"reportingComponent":"lockstep.dev/operator",)"
             R"("reportingInstance":"operator-0","action":"ReplacePod","reason":"RankLost",)"
-            R"("regarding":{"apiVersion":"lockstep.dev/v1","kind":"TrainingJob","namespace":)"
-            R"("team","name":"mnist","uid":"u-1"},"note":"rank 3","type":"Warning"})");
+            R"("involvedObject":{"apiVersion":"lockstep.dev/v1","kind":"TrainingJob","namespace":)"
+            R"("team","name":"mnist","uid":"u-1"},"message":"rank 3","type":"Warning"})");
 }
 
 TEST(EventRecorder, TheSameAgainBecomesASeries) {
@@ -50,9 +52,8 @@ TEST(EventRecorder, TheSameAgainBecomesASeries) {
       recorder.Record(kJob, Text("x"), kNow + seconds(1), kWall + seconds(1));
   ASSERT_TRUE(second.has_value());
   EXPECT_EQ(second->request.method, "PATCH");
-  EXPECT_EQ(second->request.target, "/apis/events.k8s.io/v1/namespaces/team/events/" + name);
-  EXPECT_EQ(second->request.body,
-            R"({"series":{"count":2,"lastObservedTime":"2023-11-14T22:13:21.123000Z"}})");
+  EXPECT_EQ(second->request.target, "/api/v1/namespaces/team/events/" + name);
+  EXPECT_EQ(second->request.body, R"({"count":2,"lastTimestamp":"2023-11-14T22:13:21Z"})");
   for (int i = 0; i < 5; ++i) {
     EXPECT_FALSE(recorder.Record(kJob, Text("x"), kNow + seconds(2), kWall).has_value());
   }
@@ -61,7 +62,7 @@ TEST(EventRecorder, TheSameAgainBecomesASeries) {
   EXPECT_TRUE(recorder.Flush(kNow + minutes(6)).empty());
   const std::vector<Outgoing> end = recorder.Flush(kNow + seconds(2) + minutes(6));
   ASSERT_EQ(end.size(), 1U);
-  EXPECT_EQ(ParseJson(end.front().request.body).value()["series"]["count"], 7);
+  EXPECT_EQ(ParseJson(end.front().request.body).value()["count"], 7);
   EXPECT_EQ(recorder.NextFlush(), std::nullopt);
   EXPECT_EQ(recorder.Record(kJob, Text("x"), kNow + minutes(10), kWall)->request.method, "POST")
       << "after a silence it is news again";
@@ -89,7 +90,7 @@ TEST(EventRecorder, ManyOfAKindBecomeOne) {
     if (outgoing.has_value()) {
       methods.push_back(outgoing->request.method);
       const Json body = ParseJson(outgoing->request.body).value();
-      combined = body.contains("note") ? body["note"].get<std::string>() : combined;
+      combined = body.contains("message") ? body["message"].get<std::string>() : combined;
     }
   }
   ASSERT_EQ(methods.size(), 12U) << "ten, the combined one, and its series";
@@ -134,7 +135,7 @@ TEST(EventRecorder, AnswersLeadToWhatHelps) {
   const std::optional<Outgoing> again = recorder.OnResult(*patch, Refusal(404, "NotFound"));
   ASSERT_TRUE(again.has_value()) << "the server has forgotten it";
   EXPECT_EQ(again->request.method, "POST");
-  EXPECT_EQ(ParseJson(again->request.body).value()["series"]["count"], 2);
+  EXPECT_EQ(ParseJson(again->request.body).value()["count"], 2);
   EXPECT_FALSE(recorder.OnResult(*again, Refusal(404, "NotFound")).has_value())
       << "the namespace is gone";
   EXPECT_EQ(recorder.Record(kJob, Text("x"), kNow, kWall)->request.method, "POST");
@@ -150,7 +151,7 @@ TEST(EventRecorder, StaysWithinTheServersLimits) {
   const Json body =
       ParseJson(recorder.Record(subject, Text(message), kNow, kWall)->request.body).value();
   EXPECT_EQ(body["metadata"]["name"].get<std::string>().size(), 253U);
-  EXPECT_EQ(body["note"].get<std::string>(), std::string(1023, 'x')) << "no half character";
+  EXPECT_EQ(body["message"].get<std::string>(), std::string(1023, 'x')) << "no half character";
 }
 
 TEST(EventRecorder, RemembersABoundedNumber) {

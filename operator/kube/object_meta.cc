@@ -1,5 +1,7 @@
 #include "operator/kube/object_meta.h"
 
+#include "common/base/rfc3339.h"
+
 namespace lockstep::control::kube {
 namespace {
 
@@ -45,6 +47,7 @@ ObjectMeta ReadObjectMeta(Value metadata, std::string_view label_prefix) {
       meta.owner_uid = ReadControllerUid(value);
     } else if (key == "deletionTimestamp") {
       meta.is_deleting = !scan::Text(value).empty();
+      meta.deletion_due = ParseRfc3339(std::string(scan::Text(value)));
     }
   });
   return meta;

@@ -2,11 +2,13 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "common/base/result.h"
+#include "common/base/time.h"
 #include "operator/kube/item.h"
 #include "operator/kube/json_scan.h"
 
@@ -25,6 +27,7 @@ struct ObjectMeta {
   std::map<std::string, std::string> annotations;  // ours only
   std::string owner_uid;                           // of the controller; empty: none
   bool is_deleting = false;
+  std::optional<WallTime> deletion_due;  // when the grace of the deletion is over
 };
 
 // Keeps the labels that begin with `label_prefix`. Throws scan::Problem.

@@ -72,6 +72,11 @@ struct PodStatus {
   // CreateContainerConfigError, ...; empty otherwise.
   std::string waiting_reason;
   std::string waiting_message;
+  // Why Kubernetes takes the pod away: DisruptionTarget=True's reason, EvictionByEvictionAPI,
+  // PreemptionByScheduler, TerminationByKubelet, ...; empty otherwise.
+  std::string disruption;
+  // Containers beside the pod's own that run on although that one has ended; empty otherwise.
+  std::vector<std::string> open_containers;
 
   friend bool operator==(const PodStatus&, const PodStatus&) = default;
 };
@@ -82,8 +87,9 @@ struct Pod {
   std::string uid;  // given by the cluster at creation
   std::map<std::string, std::string> labels;
   std::map<std::string, std::string> annotations;
-  std::string owner_uid;     // of the controller; empty: none
-  bool is_deleting = false;  // deletion was asked for; the grace period runs
+  std::string owner_uid;                 // of the controller; empty: none
+  bool is_deleting = false;              // deletion was asked for; the grace period runs
+  std::optional<WallTime> deletion_due;  // when that is over, where the cluster says so
   PodSpec spec;
   PodStatus status;
 

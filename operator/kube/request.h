@@ -35,7 +35,7 @@ inline constexpr ResourceType kNodes{"", "v1", "nodes", false};
 inline constexpr ResourceType kNamespaces{"", "v1", "namespaces", false};
 inline constexpr ResourceType kServices{"", "v1", "services"};
 inline constexpr ResourceType kSecrets{"", "v1", "secrets"};
-inline constexpr ResourceType kEvents{"events.k8s.io", "v1", "events"};
+inline constexpr ResourceType kEvents{"", "v1", "events"};
 inline constexpr ResourceType kLeases{"coordination.k8s.io", "v1", "leases"};
 inline constexpr ResourceType kTrainingJobs{"lockstep.dev", "v1", "trainingjobs"};
 

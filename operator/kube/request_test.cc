@@ -71,7 +71,7 @@ std::vector<TargetRow> TargetRows() {
       {"merge patch",
        MergePatch(kEvents, "ns", "e", "{}"),
        "PATCH",
-       "/apis/events.k8s.io/v1/namespaces/ns/events/e",
+       "/api/v1/namespaces/ns/events/e",
        "application/merge-patch+json"},
       {"a name cannot leave its path segment",
        Get(kPods, "ns", "../x?y"),

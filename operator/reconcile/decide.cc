@@ -7,10 +7,14 @@
 #include <utility>
 
 #include "operator/api/placement.h"
+#include "operator/reconcile/act/clean_pods.h"
 #include "operator/reconcile/act/decision_builder.h"
 #include "operator/reconcile/act/gang_restart.h"
+#include "operator/reconcile/act/late_change.h"
 #include "operator/reconcile/act/late_verdict.h"
+#include "operator/reconcile/act/old_pods.h"
 #include "operator/reconcile/act/place_gang.h"
+#include "operator/reconcile/act/refused_replacement.h"
 #include "operator/reconcile/act/renewal.h"
 #include "operator/reconcile/act/replace.h"
 #include "operator/reconcile/act/start_answer.h"
@@ -20,11 +24,13 @@
 #include "operator/reconcile/detect/admission_change.h"
 #include "operator/reconcile/detect/echo.h"
 #include "operator/reconcile/detect/failure.h"
+#include "operator/reconcile/detect/own_end.h"
 #include "operator/reconcile/detect/start_problem.h"
+#include "operator/reconcile/gang/departure.h"
 #include "operator/reconcile/gang/gang_view.h"
 #include "operator/reconcile/gang/queue.h"
 #include "operator/reconcile/policy/budget.h"
-#include "operator/reconcile/policy/clean_pod_policy.h"
+#include "operator/reconcile/policy/clock_skew.h"
 #include "operator/reconcile/policy/deadline.h"
 #include "operator/reconcile/policy/grace.h"
 #include "operator/reconcile/policy/success_policy.h"
@@ -58,11 +64,19 @@ bool PlacementFitsSpec(const DecisionBuilder& builder) {
 
 void Begin(DecisionBuilder* builder) {
   TrainingJobStatus* const status = builder->mutable_status();
+  *status = WithoutFuture(std::move(*status), builder->now());
   if (status->observed_generation != builder->job().metadata.generation) {
+    if (HasEnded(*status)) {
+      RefuseLateChange(builder);
+    }
     status->retry_at.reset();  // the change may be the cure
     status->rollbacks = 0;
   }
   status->observed_generation = builder->job().metadata.generation;
+  status->incidents =
+      Remembered(std::move(status->incidents),
+                 status->progress.has_value() ? status->progress->checkpoint_step : 0,
+                 builder->now());
   EndStall(status, builder->now());
   if (FindCondition(builder->status(), ConditionType::kCreated) == nullptr) {
     builder->Set(
@@ -140,8 +154,8 @@ void Succeed(const GangView& view, DecisionBuilder* builder) {
 
 void FailFor(const Failure& failure, DecisionBuilder* builder) {
   builder->Fail("PodFailed",
-                failure.sentence + ", cause " + failure.cause + "; restarts used " +
-                    std::to_string(CountedRestarts(builder->status())) + " of " +
+                failure.sentence + ", cause " + failure.cause + "; incidents before it " +
+                    std::to_string(CountedIncidents(builder->status().incidents)) + " of " +
                     std::to_string(builder->spec().run_policy.backoff_limit));
 }
 
@@ -158,10 +172,10 @@ void AnswerFailures(const GangView& view,
   if (origin.response == FailureResponse::kFailJob) {
     FailFor(origin, builder);
   } else if (CanReplace(*builder, view, failures)) {
-    if (RequireBudget(failures, builder)) {
+    if (SpendBudget(failures, builder)) {
       ReplaceMembers(view, failures, builder);
     }
-  } else if (RequireBudget({origin}, builder)) {
+  } else if (SpendBudget({origin}, builder)) {
     RestartGang(origin, builder);
   }
 }
@@ -172,6 +186,9 @@ void NoteHealth(const GangView& view, DecisionBuilder* builder) {
   std::set<std::string> nodes;
   for (const Member& member : view.members) {
     nodes.insert(member.node);
+    if (const auto overdue = member.pod == nullptr ? std::nullopt : OverdueAt(*member.pod)) {
+      builder->WakeAt(*overdue);
+    }
     is_complete = is_complete && (member.state == MemberState::kRunning ||
                                   member.state == MemberState::kSucceeded);
     if (member.report != nullptr) {
@@ -225,8 +242,9 @@ void CreateMissing(const GangView& view, DecisionBuilder* builder) {
     if (member.state != MemberState::kNotSeen || member.node.empty()) {
       continue;
     }
-    builder->WakeAt(builder->now() + kCreateRetry);
-    if (!IsCreatable(*builder, member)) {
+    const auto next_try = NextTryOf(member, *builder);
+    builder->WakeAt(next_try.value_or(builder->now() + kCreateRetry));
+    if (!IsCreatable(*builder, member) || next_try.value_or(WallTime{}) > builder->now()) {
       continue;
     }
     has_first = has_first || member.number.incarnation == Incarnation();
@@ -276,17 +294,25 @@ void RemoveStale(const GangView& view, DecisionBuilder* builder) {
     const auto name = ParsePodName(pod->name);
     const bool is_superseded =
         name.has_value() && name->number.attempt == builder->status().attempt;
+    const bool is_forced = MayBeForced(*pod, *builder);
     const bool is_given_up =
         !pod->spec.node_name.empty() && !IsNodeReady(builder->observed(), pod->spec.node_name);
-    if (!is_superseded && is_given_up) {
+    if (!is_superseded && is_forced && is_given_up) {
       builder->Delete(*pod, std::chrono::seconds(0), "attempt over, its node does not report");
+    } else if (!is_superseded && is_forced && IsOverdue(*pod, builder->now())) {
+      builder->Delete(*pod, std::chrono::seconds(0), "attempt over, its node does not end it");
     } else if (!is_superseded) {
       builder->Delete(*pod,
                       GraceOf(*pod, builder->status(), builder->observed(), builder->is_training()),
                       "attempt over");
     } else if (!AwaitsVerdict(*builder, *pod) && (!pod->is_deleting || !HasEnded(*pod)) &&
                !GivesWay(view, *builder, *pod, name->task)) {
-      builder->Delete(*pod, std::chrono::seconds(0), "replaced");
+      builder->Delete(
+          *pod,
+          is_forced || HasEnded(*pod)
+              ? std::chrono::seconds(0)
+              : GraceOf(*pod, builder->status(), builder->observed(), builder->is_training()),
+          "replaced");
     }
   }
 }
@@ -333,7 +359,7 @@ void Run(DecisionBuilder* builder) {
   if (PlaceWaitingSuccessors(view, builder)) {
     view = View(builder);
   }
-  const std::vector<StartProblem> problems = FindStartProblems(*builder, view);
+  std::vector<StartProblem> problems = FindStartProblems(*builder, view);
   const std::vector<Failure> failures = FindFailures(*builder, view, problems);
   const bool is_over = !failures.empty() && OriginOf(failures, builder->is_training()).response ==
                                                 FailureResponse::kFailJob;
@@ -344,6 +370,7 @@ void Run(DecisionBuilder* builder) {
     return;
   }
   AnnounceChange(builder);
+  problems = HoldRefused(view, std::move(problems), builder);
   if (!failures.empty() && ComesFirst(failures, problems, *builder)) {
     AnswerFailures(view, failures, builder);
   } else if (!problems.empty()) {
@@ -368,9 +395,7 @@ void Finish(const GangView& view, DecisionBuilder* builder) {
   }
 }
 
-}  // namespace
-
-Decision Decide(const TrainingJob& job, const Observed& observed, WallTime now) {
+Decision DecideOnEnds(const TrainingJob& job, const Observed& observed, WallTime now) {
   DecisionBuilder builder(job, observed, now);
   if (!IsOurs(job)) {
     return builder.Take();  // somebody else's job
@@ -403,6 +428,15 @@ Decision Decide(const TrainingJob& job, const Observed& observed, WallTime now) 
   RemoveStale(view, &builder);
   CreateMissing(view, &builder);
   return builder.Take();
+}
+
+}  // namespace
+
+Decision Decide(const TrainingJob& job, const Observed& observed, WallTime now) {
+  if (HasEndedBesideOthers(observed)) {
+    return DecideOnEnds(job, WithOwnEnds(job, observed), now);
+  }
+  return DecideOnEnds(job, observed, now);
 }
 
 }  // namespace lockstep::control

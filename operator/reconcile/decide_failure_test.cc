@@ -6,6 +6,7 @@
 #include "operator/reconcile/act/late_verdict.h"
 #include "operator/reconcile/decide.h"
 #include "operator/reconcile/detect/echo.h"
+#include "operator/reconcile/policy/budget.h"
 #include "operator/reconcile/testing.h"
 
 namespace lockstep::control {
@@ -30,7 +31,7 @@ TEST(DecideReplace, KilledRankIsReplacedWhileSurvivorsRun) {
   EXPECT_EQ(decision.status.placement[1].incarnation, Incarnation(1));
   EXPECT_EQ(TrueConditions(decision.status), "Created Scheduled Restarting");
   EXPECT_EQ(decision.events.front().message,
-            "pod mnist-worker-1 (rank 1) killed by SIGKILL (exit code 137), cause killed; restart "
+            "pod mnist-worker-1 (rank 1) killed by SIGKILL (exit code 137), cause killed; incident "
             "1 of 6");
 }
 
@@ -79,7 +80,7 @@ TEST(DecideReplace, LosingWorkerZeroIsOrdinary) {
   EXPECT_EQ(world.Pods(), "mnist-worker-0-r1 mnist-worker-1");
 }
 
-TEST(DecideReplace, TwoLostAtOnceShareOneMeetingAndCountTwice) {
+TEST(DecideReplace, TwoLostAtOnceShareOneMeetingAndOneIncident) {
   TestWorld world(MakeTrainingJob(3));
   world.Launch();
   world.Exit("mnist-worker-0", 137);
@@ -89,6 +90,7 @@ TEST(DecideReplace, TwoLostAtOnceShareOneMeetingAndCountTwice) {
 
   EXPECT_EQ(decision.status.epoch, Epoch(1));
   EXPECT_EQ(DescribeRestarts(decision.status), "killed=2");
+  EXPECT_EQ(CountedIncidents(decision.status.incidents), 1);
   world.RunAll();
   world.Step();
   EXPECT_EQ(world.Pods(), "mnist-worker-0-r1 mnist-worker-1 mnist-worker-2-r1");
@@ -223,7 +225,7 @@ TEST(DecideReplace, ReplacementThatDoesNotComeInTimeStartsTheGangAnew) {
   EXPECT_EQ(TrueConditions(decision.status), "Created Restarting");
   EXPECT_EQ(MessageOf(decision.status, ConditionType::kRestarting),
             "pod mnist-worker-1-r1 (rank 1) did not start within 60 s, cause start_timeout; "
-            "restart 2 of 6");
+            "incident 1 of 6");
 }
 
 TEST(DecideReplace, BudgetThatIsUsedUpFailsTheJobWithItsLastCause) {
@@ -244,14 +246,16 @@ TEST(DecideReplace, BudgetThatIsUsedUpFailsTheJobWithItsLastCause) {
   EXPECT_EQ(DescribeRestarts(decision.status), "oom=2");
   EXPECT_EQ(MessageOf(decision.status, ConditionType::kFailed),
             "pod mnist-worker-1-r2 (rank 1) out of memory (exit code 137), cause oom; 2 of 2 "
-            "restarts of runPolicy.backoffLimit are used");
+            "incidents of runPolicy.backoffLimit are used");
   EXPECT_EQ(world.Pods(), "mnist-worker-0- mnist-worker-1-r2");
 }
 
-TEST(DecideReplace, TwoFailuresNeedBudgetForBoth) {
+TEST(DecideReplace, FailuresOnTwoNodesNeedBudgetForBoth) {
   TrainingJob job = MakeTrainingJob(2);
   job.spec.run_policy.backoff_limit = 1;
+  job.spec.roles[0].gpus = 8;
   TestWorld world(job);
+  world.AddNode("node-b");
   world.Launch();
   world.Exit("mnist-worker-0", 137);
   world.Exit("mnist-worker-1", 137);
@@ -269,9 +273,10 @@ TEST(DecideReplace, PermanentExitFailsTheJobWithTheProgramsLastWords) {
   words.reason = "spec.training.dataset.images: no such file";
   world.Find("mnist-worker-1")->status.termination->message = EncodeTerminationMessage(words);
 
-  EXPECT_EQ(MessageOf(world.Step().status, ConditionType::kFailed),
-            "pod mnist-worker-1 (rank 1) error in the job's input (exit code 64): "
-            "spec.training.dataset.images: no such file, cause user_error; restarts used 0 of 6");
+  EXPECT_EQ(
+      MessageOf(world.Step().status, ConditionType::kFailed),
+      "pod mnist-worker-1 (rank 1) error in the job's input (exit code 64): "
+      "spec.training.dataset.images: no such file, cause user_error; incidents before it 0 of 6");
 }
 
 TEST(DecideReplace, PermanentExitOfOneRankIsNotHiddenByTheDeathOfAnother) {
@@ -373,7 +378,7 @@ TEST(DecideGangRestart, ProgramsOwnVerdictFailsTheJobUnderExitCode) {
 
   EXPECT_EQ(MessageOf(world.Step().status, ConditionType::kFailed),
             "pod mnist-worker-1 (rank 1) exit code 3: ValueError: bad, cause program_exit; "
-            "restarts used 0 of 6");
+            "incidents before it 0 of 6");
 }
 
 TEST(DecideGangRestart, ImageWithoutTheLoaderOfTheRuntimeIsExplained) {
@@ -387,8 +392,8 @@ TEST(DecideGangRestart, ImageWithoutTheLoaderOfTheRuntimeIsExplained) {
 
   EXPECT_EQ(MessageOf(world.Step().status, ConditionType::kFailed),
             "pod mnist-worker-1 (rank 1) exit code 1: exec /lockstep/bin/lockstep-runtime: no such "
-            "file or directory (the image needs glibc 2.34 or newer), cause program_exit; restarts "
-            "used 0 of 6");
+            "file or directory (the image needs glibc 2.34 or newer), cause program_exit; "
+            "incidents before it 0 of 6");
 }
 
 // Rank 1 of three has ended; the others tell, and its port, but no kubelet yet.

@@ -73,7 +73,9 @@ struct WaitingGang {
 // Why the cluster did not create a pod.
 struct PodRefusal {
   std::string message;      // the server's words: a quota, an admission rule
-  bool is_invalid = false;  // the pod itself is malformed (400, 422): no later try would end better
+  bool is_invalid = false;  // the server finds fault with what we built: no later try ends better
+  int64_t count = 1;        // in a row
+  WallTime at{};            // of the last
 
   friend bool operator==(const PodRefusal&, const PodRefusal&) = default;
 };

@@ -22,7 +22,7 @@ MAY = [
     ("watch", ":nodes", EVERYWHERE, ""),
     ("create", ":services", "team", ""),
     ("create", ":secrets", "team", ""),
-    ("create", "events.k8s.io:events", "team", ""),
+    ("create", ":events", "team", ""),
     ("create", "coordination.k8s.io:leases", "home", ""),
     ("update", "coordination.k8s.io:leases", "home", "lockstep-operator"),
     ("get", ":secrets", "home", "lockstep-operator-key"),

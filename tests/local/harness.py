@@ -139,6 +139,20 @@ class LocalTest(unittest.TestCase):
         )
         return process, directory, summary
 
+    def start_resumed(self, directory, *arguments):
+        """Starts `lockstep run --resume` on an earlier run's folder; as `start`."""
+        self.run_count += 1
+        summary = self.scratch / f"resumed-{self.run_count}.json"
+        process = subprocess.Popen(
+            [BIN / "lockstep", "run", "--resume", directory, "--summary", summary, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        return process, directory, summary
+
     def finish(self, started):
         """Waits for a run to end; one that hangs is killed and fails the test."""
         process, directory, summary = started

@@ -130,9 +130,7 @@ void Checks::CheckProgress(const TrainingJob& before, const TrainingJob& after) 
 // Every restart is counted in the very write that decides it, and only for what has happened.
 void Checks::CheckCounts(const TrainingJob& before, const TrainingJob& after) {
   const std::string name = NameOf(after);
-  const auto total = [](const TrainingJobStatus& status) {
-    return CountedRestarts(status) + UncountedRestarts(status);
-  };
+  const auto total = [](const TrainingJobStatus& status) { return TotalRestarts(status); };
   const int64_t counted = total(after.status) - total(before.status);
   int64_t replaced = 0;
   bool has_casualty = false;
@@ -162,7 +160,7 @@ void Checks::CheckCounts(const TrainingJob& before, const TrainingJob& after) {
     Require(counted == 0 || has_casualty || before.status.placement.empty(),
             name + ": the gang was restarted though nothing had happened to it");
   }
-  Require(CountedRestarts(after.status) <= after.spec.run_policy.backoff_limit,
+  Require(CountedIncidents(after.status.incidents) <= after.spec.run_policy.backoff_limit,
           name + ": the budget was exceeded");
 }
 

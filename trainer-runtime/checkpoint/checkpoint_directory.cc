@@ -94,12 +94,48 @@ Result<std::vector<Step>> ListSteps(const std::string& directory) {
   return steps;
 }
 
+// Whether a checkpoint's error means that it is not whole, rather than that nobody can say.
+bool IsDamage(ErrorCode code) {
+  return code == ErrorCode::kCorrupt || code == ErrorCode::kNotFound;
+}
+
 Status FlushFolder(const std::string& path) {
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!fd.is_open() || ::fsync(fd.get()) != 0) {
     return SystemError(errno, "flush folder " + path);
   }
   return OkStatus();
+}
+
+// Makes `path` and what is missing above it, each entry flushed: a checkpoint is of no use in a
+// folder that a power cut takes away.
+Status MakeLastingDirectories(const std::filesystem::path& path) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) {
+    return OkStatus();
+  }
+  const std::filesystem::path parent = path.has_parent_path() ? path.parent_path() : ".";
+  if (parent != path && path.has_parent_path()) {
+    LOCKSTEP_RETURN_IF_ERROR(MakeLastingDirectories(parent));
+  }
+  const bool is_new = std::filesystem::create_directory(path, error);
+  if (error) {
+    return SystemError(error.value(), "create folder " + path.string());
+  }
+  return is_new ? FlushFolder(parent.string()) : OkStatus();
+}
+
+// The whole file, which may not be longer than `bytes_max`. Errors: kCorrupt (longer), and
+// ReadFile's.
+Result<std::string> ReadBounded(const std::string& path, std::size_t bytes_max) {
+  std::error_code error;
+  const std::uintmax_t bytes = std::filesystem::file_size(path, error);
+  if (!error && bytes > bytes_max) {  // otherwise reading says what is wrong
+    return Error(ErrorCode::kCorrupt,
+                 path + " has " + std::to_string(bytes) + " bytes, expected at most " +
+                     std::to_string(bytes_max));
+  }
+  return ReadFile(path, bytes_max);
 }
 
 // Puts `folder` at `target`. What stood there, if anything, is at `folder` afterwards.
@@ -126,13 +162,13 @@ Status Exchange(const std::string& folder, const std::string& target) {
 
 Result<WriterIdentity> ReadFence(const std::string& directory) {
   LOCKSTEP_ASSIGN_OR_RETURN(const std::string text,
-                            ReadFile(directory + "/" + kFenceFile, kManifestBytesMax));
+                            ReadBounded(directory + "/" + kFenceFile, kManifestBytesMax));
   return DecodeFence(text);
 }
 
 Result<Manifest> ReadManifest(const std::string& folder) {
   LOCKSTEP_ASSIGN_OR_RETURN(const std::string text,
-                            ReadFile(folder + "/" + kManifestFile, kManifestBytesMax));
+                            ReadBounded(folder + "/" + kManifestFile, kManifestBytesMax));
   return DecodeManifest(text);
 }
 
@@ -144,6 +180,9 @@ Result<Snapshot> Assemble(const Manifest& manifest, std::string_view file) {
   snapshot.cursor = manifest.cursor;
   snapshot.seed = manifest.seed;
   snapshot.world_size = manifest.world_size;
+  snapshot.fingerprint = manifest.fingerprint;
+  snapshot.sums = manifest.sums;
+  snapshot.is_finite = manifest.is_finite;
   for (const TensorSlice& slice : slices) {
     if (slice.name == kLedgerTensor) {
       snapshot.ledger = slice.bytes;
@@ -185,7 +224,7 @@ Status CheckpointDirectory::Claim(const WriterIdentity& writer) {
     const std::lock_guard guard(mutex_);
     claimed_ = writer;
   }
-  LOCKSTEP_RETURN_IF_ERROR(MakeDirectories(options_.directory));
+  LOCKSTEP_RETURN_IF_ERROR(MakeLastingDirectories(options_.directory));
   LOCKSTEP_ASSIGN_OR_RETURN(
       const DirectoryLock lock,
       DirectoryLock::Acquire(options_.directory, Deadline::After(SteadyNow(), kLockTimeout)));
@@ -250,12 +289,19 @@ Result<int64_t> CheckpointDirectory::WriteFiles(const std::string& folder,
   manifest.cursor = snapshot.cursor;
   manifest.seed = snapshot.seed;
   manifest.world_size = snapshot.world_size;
+  manifest.fingerprint = snapshot.fingerprint;
+  manifest.sums = snapshot.sums;
+  manifest.is_finite = snapshot.is_finite;
   manifest.tensors_file = kTensorsFile;
   manifest.tensors_bytes = file.size();
   manifest.tensors_sha256 = Sha256Hex(file);
   manifest.created = FormatRfc3339(options_.clock->WallNow());
 
-  LOCKSTEP_RETURN_IF_ERROR(MakeDirectories(folder));
+  std::error_code error;
+  std::filesystem::create_directory(folder, error);
+  if (error) {
+    return SystemError(error.value(), "create folder " + folder);
+  }
   // Each is flushed with its folder entry before the next begins; the rename comes after both.
   LOCKSTEP_RETURN_IF_ERROR(WriteFileAtomically(folder + "/" + kTensorsFile, file));
   LOCKSTEP_RETURN_IF_ERROR(
@@ -291,6 +337,12 @@ Result<std::optional<Snapshot>> CheckpointDirectory::LoadNewest() const {
     if (snapshot.ok()) {
       return std::optional<Snapshot>(std::move(snapshot).value());
     }
+    const ErrorCode code = snapshot.error().code();
+    if (!IsDamage(code) && code != ErrorCode::kAlreadyExists) {
+      // It may be whole: going on from an older one would undo finished work without a word.
+      return std::move(snapshot).error().Wrap("the newest checkpoint, " + PathOf(step) +
+                                              ", cannot be read");
+    }
     options_.logger->Warn("checkpoint skipped",
                           {{"path", PathOf(step)}, {"error", snapshot.error().ToString()}});
   }
@@ -299,6 +351,10 @@ Result<std::optional<Snapshot>> CheckpointDirectory::LoadNewest() const {
 
 Result<Snapshot> CheckpointDirectory::Load(Step step) const {
   const std::string folder = PathOf(step);
+  std::error_code error;
+  if (std::filesystem::is_regular_file(folder, error)) {
+    return Error(ErrorCode::kCorrupt, "it is a file, expected a folder");
+  }
   LOCKSTEP_ASSIGN_OR_RETURN(const Manifest manifest, ReadManifest(folder));
   if (manifest.step != step) {
     return Error(ErrorCode::kCorrupt,
@@ -306,11 +362,11 @@ Result<Snapshot> CheckpointDirectory::Load(Step step) const {
   }
   if (manifest.writer.job_uid != options_.job_uid &&
       options_.other_job == OtherJobPolicy::kRefuse) {
-    return Error(ErrorCode::kMismatch,
+    return Error(ErrorCode::kAlreadyExists,
                  "written by job " + manifest.writer.job_uid + ", expected " + options_.job_uid);
   }
   const std::string path = folder + "/" + manifest.tensors_file;
-  LOCKSTEP_ASSIGN_OR_RETURN(const std::string file, ReadFile(path, manifest.tensors_bytes));
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::string file, ReadBounded(path, manifest.tensors_bytes));
   if (file.size() != manifest.tensors_bytes) {
     return Error(ErrorCode::kCorrupt,
                  path + " has " + std::to_string(file.size()) + " bytes, expected " +
@@ -325,11 +381,21 @@ Result<Snapshot> CheckpointDirectory::Load(Step step) const {
 }
 
 // Without hashing the tensors, which would read every kept checkpoint on each save.
-bool CheckpointDirectory::LooksComplete(Step step) const {
+CheckpointDirectory::Soundness CheckpointDirectory::Look(Step step) const {
   const Result<Manifest> manifest = ReadManifest(PathOf(step));
+  if (!manifest.ok()) {
+    return IsDamage(manifest.error().code()) ? Soundness::kDamaged : Soundness::kUnreadable;
+  }
   std::error_code error;
-  return manifest.ok() && std::filesystem::file_size(PathOf(step) + "/" + manifest->tensors_file,
-                                                     error) == manifest->tensors_bytes;
+  const std::uintmax_t bytes =
+      std::filesystem::file_size(PathOf(step) + "/" + manifest->tensors_file, error);
+  if (error && error != std::errc::no_such_file_or_directory) {
+    return Soundness::kUnreadable;
+  }
+  if (error || bytes != manifest->tensors_bytes) {
+    return Soundness::kDamaged;
+  }
+  return manifest->is_finite ? Soundness::kFinite : Soundness::kNotFinite;
 }
 
 void CheckpointDirectory::RemoveOld(Step newest) const {
@@ -339,12 +405,19 @@ void CheckpointDirectory::RemoveOld(Step newest) const {
     return;
   }
   int kept = 0;
+  bool has_finite = false;
   for (const Step step : *steps) {
     if (step > newest) {
       continue;  // it is damaged, or this run would have started from it
     }
-    if (kept < options_.keep_count && LooksComplete(step)) {
-      ++kept;
+    const Soundness soundness = Look(step);
+    // The newest finite one is what a run gone wild can start from again.
+    const bool is_last_resort = soundness == Soundness::kFinite && !has_finite;
+    has_finite = has_finite || is_last_resort;
+    const bool is_whole = soundness == Soundness::kFinite || soundness == Soundness::kNotFinite;
+    if (soundness == Soundness::kUnreadable || is_last_resort ||
+        (is_whole && kept < options_.keep_count)) {
+      kept += is_whole ? 1 : 0;
       continue;
     }
     LOCKSTEP_CHECK(step != newest, "the newest checkpoint is about to be removed");

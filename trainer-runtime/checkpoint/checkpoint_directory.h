@@ -51,11 +51,19 @@ class CheckpointDirectory {
   std::string PathOf(Step step) const;
 
  private:
+  // What a look at a checkpoint's manifest and sizes tells, without hashing its tensors.
+  enum class Soundness {
+    kFinite,      // complete
+    kNotFinite,   // complete, but with values that nobody can train on
+    kDamaged,     // parts are missing or cut
+    kUnreadable,  // the disk or the server does not say
+  };
+
   WriterIdentity ClaimedIdentity() const;
   Result<int64_t> WriteFiles(const std::string& folder, const Snapshot& snapshot) const;
   Status MakeVisible(const std::string& folder, Step step) const;
   Result<Snapshot> Load(Step step) const;
-  bool LooksComplete(Step step) const;
+  Soundness Look(Step step) const;
   void RemoveOld(Step newest) const;
   void RemoveFolder(const std::string& path) const;
   std::string TemporaryPath(const std::string& purpose) const;

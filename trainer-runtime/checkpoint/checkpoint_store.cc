@@ -37,6 +37,7 @@ class CheckpointStore::Writer {
     {
       const std::lock_guard lock(mutex_);
       replaced_count_ += waiting_.has_value() ? 1 : 0;
+      unreported_skips_ += waiting_.has_value() ? 1 : 0;
       waiting_ = std::move(snapshot);
     }
     changed_.notify_all();
@@ -74,6 +75,7 @@ class CheckpointStore::Writer {
       lock.lock();
       is_writing_ = false;
       newest_status_ = outcome.status;
+      outcome.skipped = std::exchange(unreported_skips_, 0);
       if (outcomes_.size() == kOutcomesMax) {
         outcomes_.erase(outcomes_.begin());
       }
@@ -105,6 +107,7 @@ class CheckpointStore::Writer {
   Status newest_status_;
   std::vector<SaveOutcome> outcomes_;
   int64_t replaced_count_ = 0;
+  int64_t unreported_skips_ = 0;
   std::jthread thread_;  // last: it must not start before the rest, nor outlive it
 };
 

@@ -17,7 +17,9 @@ namespace lockstep::runtime {
 struct CheckpointStoreOptions {
   std::string directory;  // created when missing
   WriterIdentity writer;
-  int keep_count = 3;  // complete checkpoints left after each save; at least 1
+  // Complete checkpoints left after each save; at least 1. The newest of finite values stays beyond
+  // that count.
+  int keep_count = 3;
   OtherJobPolicy other_job = OtherJobPolicy::kRefuse;
   Logger* logger = nullptr;      // not owned, outlives the store; required
   const Clock* clock = nullptr;  // not owned, outlives the store; required
@@ -27,6 +29,7 @@ struct CheckpointStoreOptions {
 struct SaveOutcome {
   Step step;
   Status status;        // kStale: a newer writer has taken over; kResourceExhausted: disk full
+  int64_t skipped = 0;  // snapshots since the outcome before that this one's writing replaced
   Duration duration{};  // from the start of writing
   int64_t bytes = 0;    // of the tensors file
 };
@@ -38,8 +41,9 @@ struct SaveOutcome {
 //   DIR/.tmp-*                                               being written or deleted; never read
 //
 // A checkpoint appears by the rename of a finished, flushed folder, so it is there whole or not at
-// all; one that fails its checks is skipped with a warning. There is no pointer to the newest:
-// newest is the highest step that verifies. Thread: one calling thread; the writer is inside.
+// all; one that fails its checks is skipped with a warning, one that cannot be read is an error.
+// There is no pointer to the newest: newest is the highest step that verifies. Thread: one calling
+// thread; the writer is inside.
 class CheckpointStore {
  public:
   // Every rank may open a store to read. Errors: kInvalidArgument (options), kIo and its kin.
@@ -68,7 +72,9 @@ class CheckpointStore {
   Status Flush(Deadline deadline);
 
   // The newest checkpoint that verifies; empty when there is none. Each one that does not is
-  // reported with its reason. Errors: kIo and its kin when the directory cannot be read.
+  // reported with its reason. Errors: kIo and its kin when the directory or a checkpoint cannot be
+  // read: it may be whole, and training would silently go on from an older one; kMismatch when a
+  // later release wrote it.
   Result<std::optional<Snapshot>> LoadNewest();
 
   // Snapshots that were replaced by newer ones before being written.

@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "common/base/digest.h"
 #include "common/base/file.h"
+#include "common/json/json.h"
 #include "trainer-runtime/checkpoint/checkpoint_test_support.h"
 #include "trainer-runtime/checkpoint/directory_lock.h"
 
@@ -55,6 +57,40 @@ TEST_F(CheckpointStoreTest, KeepsTheNewestOnesOnly) {
   EXPECT_EQ(NewestStep(store.get()), 50);
 }
 
+// What a run that went wild can start from again.
+TEST_F(CheckpointStoreTest, NewestFiniteOneIsKeptBeyondTheCount) {
+  CheckpointStoreOptions options = Options();
+  options.keep_count = 2;
+  const auto store = Open(options);
+  ASSERT_TRUE(store->Claim(Epoch(1), Incarnation(0)).ok());
+  for (const int64_t step : {10, 20, 30, 40, 50}) {
+    Snapshot snapshot = SnapshotAt(step);
+    snapshot.is_finite = step <= 20;
+    store->SaveAsync(std::move(snapshot));
+    ASSERT_TRUE(store->Flush(Soon()).ok());
+  }
+  EXPECT_THAT(Names(),
+              ElementsAre("fence.json", "step-00000020", "step-00000040", "step-00000050"));
+  SaveAndWait(store.get(), 60);
+  EXPECT_THAT(Names(), ElementsAre("fence.json", "step-00000050", "step-00000060"));
+}
+
+// A later release's checkpoint may be whole: an older one must not silently take its place.
+TEST_F(CheckpointStoreTest, LaterFormatIsAnErrorAndNotSkipped) {
+  const auto store = OpenWriter();
+  SaveAndWait(store.get(), 10);
+  SaveAndWait(store.get(), 20);
+  Json manifest = ParseJson(ReadFile(FileOf(20, "manifest.json"), kFileMax).value()).value();
+  manifest.erase("sha256");
+  manifest["formatVersion"] = 3;
+  manifest["sha256"] = Sha256Hex(DumpJson(manifest));
+  ASSERT_TRUE(WriteFileAtomically(FileOf(20, "manifest.json"), DumpJson(manifest)).ok());
+  const auto newest = store->LoadNewest();
+  ASSERT_FALSE(newest.ok());
+  EXPECT_EQ(newest.error().code(), ErrorCode::kMismatch);
+  EXPECT_THAT(newest.error().ToString(), HasSubstr("a later release"));
+}
+
 TEST_F(CheckpointStoreTest, IncompleteOnesDoNotCountAsKept) {
   const auto store = OpenWriter();
   for (const int64_t step : {10, 20, 30}) {
@@ -103,6 +139,11 @@ TEST_F(CheckpointStoreTest, NewerSnapshotReplacesTheWaitingOne) {
   ASSERT_TRUE(store->Flush(Soon()).ok());
   // Which ones were replaced depends on when the writer woke up.
   EXPECT_GE(store->replaced_count(), 1);
+  int64_t skipped = 0;
+  for (const SaveOutcome& outcome : store->TakeOutcomes()) {
+    skipped += outcome.skipped;
+  }
+  EXPECT_EQ(skipped, store->replaced_count());
   EXPECT_EQ(NewestStep(store.get()), 3);
 }
 

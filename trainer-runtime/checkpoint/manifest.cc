@@ -1,9 +1,11 @@
 #include "trainer-runtime/checkpoint/manifest.h"
 
 #include <limits>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "common/base/check.h"
 #include "common/base/digest.h"
 #include "common/json/json.h"
 
@@ -11,6 +13,11 @@ namespace lockstep::runtime {
 namespace {
 
 constexpr const char* kHashKey = "sha256";
+
+// Names of fields that only version 2 has.
+constexpr const char* kFingerprintKey = "fingerprint";
+constexpr const char* kSumsKey = "epochSums";
+constexpr const char* kFiniteKey = "isFinite";
 
 void AddWriter(const WriterIdentity& writer, Json* object) {
   (*object)["jobUid"] = writer.job_uid;
@@ -38,6 +45,27 @@ class RequiredFields {
   std::string String(std::string_view key) {
     reader_.Require(key, "a string");
     return reader_.String(key).value_or("");
+  }
+
+  std::optional<int64_t> OptionalCount(std::string_view key) { return reader_.Int(key, 0); }
+
+  std::optional<double> OptionalNumber(std::string_view key) { return reader_.Number(key); }
+
+  bool Bool(std::string_view key) {
+    reader_.Require(key, "true or false");
+    return reader_.Bool(key).value_or(true);
+  }
+
+  // The object under `key` as text; empty where it is absent or null.
+  std::string ObjectText(std::string_view key) {
+    const Json* value = reader_.Find(key);
+    if (value == nullptr) {
+      return "";
+    }
+    if (!value->is_object()) {
+      reader_.Fail(key, DescribeJson(*value) + " found, expected an object");
+    }
+    return DumpJson(*value);
   }
 
   Json Object(std::string_view key) {
@@ -84,6 +112,45 @@ std::string DumpHashed(Json object) {
   return DumpJsonPretty(object);
 }
 
+SavedCursor ReadCursor(const Json& object, int64_t version, std::vector<Error>* errors) {
+  RequiredFields fields(object, "cursor", errors);
+  SavedCursor cursor;
+  cursor.data_epoch = fields.Count("dataEpoch");
+  if (version == kManifestVersionOldest) {
+    fields.Count("batchIndex");  // in batches of a size that is not told, so of no use
+  } else {
+    cursor.position = fields.OptionalCount("position");
+  }
+  cursor.samples_consumed = fields.Count("samplesConsumed");
+  fields.Finish();
+  return cursor;
+}
+
+SavedSums ReadSums(const Json& object, std::vector<Error>* errors) {
+  RequiredFields fields(object, kSumsKey, errors);
+  SavedSums sums;
+  sums.data_epoch = fields.Count("dataEpoch");
+  sums.loss_sum = fields.OptionalNumber("lossSum");
+  sums.correct_count = fields.Count("correctCount");
+  sums.sample_count = fields.Count("sampleCount");
+  fields.Finish();
+  return sums;
+}
+
+template <typename Number>
+Json OrNull(const std::optional<Number>& number) {
+  return number.has_value() ? Json(*number) : Json(nullptr);
+}
+
+Json FingerprintObject(const std::string& fingerprint) {
+  if (fingerprint.empty()) {
+    return nullptr;
+  }
+  Result<Json> object = ParseJson(fingerprint);
+  LOCKSTEP_CHECK(object.ok() && object->is_object(), "fingerprint is " + fingerprint);
+  return std::move(object).value();
+}
+
 }  // namespace
 
 std::string EncodeManifest(const Manifest& manifest) {
@@ -92,10 +159,16 @@ std::string EncodeManifest(const Manifest& manifest) {
   AddWriter(manifest.writer, &object);
   object["step"] = manifest.step.value();
   object["cursor"] = {{"dataEpoch", manifest.cursor.data_epoch},
-                      {"batchIndex", manifest.cursor.batch_index},
+                      {"position", OrNull(manifest.cursor.position)},
                       {"samplesConsumed", manifest.cursor.samples_consumed}};
   object["seed"] = manifest.seed;
   object["worldSize"] = manifest.world_size;
+  object[kFingerprintKey] = FingerprintObject(manifest.fingerprint);
+  object[kSumsKey] = {{"dataEpoch", manifest.sums.data_epoch},
+                      {"lossSum", OrNull(manifest.sums.loss_sum)},
+                      {"correctCount", manifest.sums.correct_count},
+                      {"sampleCount", manifest.sums.sample_count}};
+  object[kFiniteKey] = manifest.is_finite;
   object["tensors"] = {{"file", manifest.tensors_file},
                        {"bytes", manifest.tensors_bytes},
                        {"sha256", manifest.tensors_sha256}};
@@ -108,11 +181,13 @@ Result<Manifest> DecodeManifest(std::string_view text) {
   std::vector<Error> errors;
   RequiredFields fields(object, "", &errors);
   const int64_t version = fields.Count("formatVersion");
-  if (errors.empty() && version != kManifestVersion) {
+  if (errors.empty() && (version < kManifestVersionOldest || version > kManifestVersion)) {
     return Error(ErrorCode::kMismatch,
                  "manifest: format version " + std::to_string(version) + ", expected " +
-                     std::to_string(kManifestVersion));
+                     std::to_string(kManifestVersionOldest) + " or " +
+                     std::to_string(kManifestVersion) + ": it was written by a later release");
   }
+  const bool is_first_format = version == kManifestVersionOldest;
   Manifest manifest;
   manifest.writer = fields.Writer();
   manifest.step = Step(fields.Count("step"));
@@ -121,13 +196,13 @@ Result<Manifest> DecodeManifest(std::string_view text) {
   manifest.created = fields.String("created");
   const Json cursor_object = fields.Object("cursor");
   const Json tensors_object = fields.Object("tensors");
+  if (!is_first_format) {
+    manifest.fingerprint = fields.ObjectText(kFingerprintKey);
+    manifest.is_finite = fields.Bool(kFiniteKey);
+    manifest.sums = ReadSums(fields.Object(kSumsKey), &errors);
+  }
   fields.Finish();
-
-  RequiredFields cursor(cursor_object, "cursor", &errors);
-  manifest.cursor.data_epoch = cursor.Count("dataEpoch");
-  manifest.cursor.batch_index = cursor.Count("batchIndex");
-  manifest.cursor.samples_consumed = cursor.Count("samplesConsumed");
-  cursor.Finish();
+  manifest.cursor = ReadCursor(cursor_object, version, &errors);
 
   RequiredFields tensors(tensors_object, "tensors", &errors);
   manifest.tensors_file = tensors.String("file");

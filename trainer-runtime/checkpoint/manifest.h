@@ -18,6 +18,9 @@ struct Manifest {
   SavedCursor cursor;
   int64_t seed = 0;
   int world_size = 1;
+  std::string fingerprint;  // as in Snapshot
+  SavedSums sums;
+  bool is_finite = true;
   std::string tensors_file;  // name within the checkpoint's folder
   std::size_t tensors_bytes = 0;
   std::string tensors_sha256;  // 64 hexadecimal digits
@@ -26,7 +29,9 @@ struct Manifest {
   friend bool operator==(const Manifest&, const Manifest&) = default;
 };
 
-inline constexpr int kManifestVersion = 1;
+// Written; version 1, of which docs/checkpoints.md says what it lacks, is read too.
+inline constexpr int kManifestVersion = 2;
+inline constexpr int kManifestVersionOldest = 1;
 
 // One JSON object whose last member, `sha256`, is the hash of the object without it; so a damaged
 // manifest is told from a sound one by itself.

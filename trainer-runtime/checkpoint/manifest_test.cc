@@ -18,6 +18,8 @@ Manifest Sample() {
   manifest.cursor = {1, 6, 9600};
   manifest.seed = -7;
   manifest.world_size = 3;
+  manifest.fingerprint = R"({"data":{"samples":9000},"seed":7})";
+  manifest.sums = {1, 12.5, 90, 96};
   manifest.tensors_file = "tensors.safetensors";
   manifest.tensors_bytes = 1234;
   manifest.tensors_sha256 = Sha256Hex("x");
@@ -41,6 +43,30 @@ TEST(Manifest, DecodesWhatItEncodes) {
   EXPECT_EQ(*manifest, Sample());
 }
 
+// What the first release wrote: no position, no fingerprint, no sums.
+TEST(Manifest, FirstFormatIsRead) {
+  const std::string text = Changed([](Json* m) {
+    (*m)["formatVersion"] = 1;
+    (*m)["cursor"].erase("position");
+    (*m)["cursor"]["batchIndex"] = 6;
+    for (const char* later : {"fingerprint", "epochSums", "isFinite"}) {
+      m->erase(later);
+    }
+  });
+  const Result<Manifest> manifest = DecodeManifest(text);
+  ASSERT_TRUE(manifest.ok()) << manifest.error().ToString();
+  EXPECT_EQ(manifest->cursor, (SavedCursor{1, std::nullopt, 9600}));
+  EXPECT_EQ(manifest->fingerprint, "");
+  EXPECT_TRUE(manifest->is_finite);
+}
+
+TEST(Manifest, LossThatIsNotFiniteIsAbsent) {
+  Manifest manifest = Sample();
+  manifest.sums.loss_sum = std::nullopt;
+  manifest.is_finite = false;
+  EXPECT_EQ(DecodeManifest(EncodeManifest(manifest)).value(), manifest);
+}
+
 TEST(Manifest, EveryFlippedByteIsNoticed) {
   const std::string good = EncodeManifest(Sample());
   for (std::size_t i = 0; i < good.size(); ++i) {
@@ -55,11 +81,16 @@ TEST(Manifest, EveryFlippedByteIsNoticed) {
 
 TEST(Manifest, DefectsAreNamedByField) {
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {Changed([](Json* m) { (*m)["formatVersion"] = 2; }), "format version 2, expected 1"},
+      {Changed([](Json* m) { (*m)["formatVersion"] = 3; }), "format version 3, expected 1 or 2"},
+      {Changed([](Json* m) { (*m)["formatVersion"] = 0; }), "format version 0, expected 1 or 2"},
+      {Changed([](Json* m) { m->erase("isFinite"); }), "isFinite: missing"},
+      {Changed([](Json* m) { m->erase("epochSums"); }), "epochSums: missing"},
+      {Changed([](Json* m) { (*m)["fingerprint"] = 3; }), "fingerprint: 3 found"},
       {Changed([](Json* m) { m->erase("step"); }), "step: missing"},
       {Changed([](Json* m) { (*m)["step"] = -1; }), "step: -1 found"},
       {Changed([](Json* m) { (*m)["extra"] = 1; }), "extra"},
-      {Changed([](Json* m) { (*m)["cursor"].erase("batchIndex"); }), "cursor.batchIndex: missing"},
+      {Changed([](Json* m) { (*m)["cursor"].erase("dataEpoch"); }), "cursor.dataEpoch: missing"},
+      {Changed([](Json* m) { (*m)["cursor"]["batchIndex"] = 1; }), "cursor.batchIndex"},
       {Changed([](Json* m) { (*m)["cursor"] = "x"; }), "cursor: \"x\" found, expected an object"},
       {Changed([](Json* m) { (*m)["tensors"]["file"] = "../../etc/passwd"; }), "tensors.file"},
       {Changed([](Json* m) { (*m)["worldSize"] = 1LL << 40; }), "worldSize"},

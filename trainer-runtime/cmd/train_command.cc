@@ -53,6 +53,7 @@ class TrainingProcess {
   struct Ending {
     int exit_code = kExitSuccess;
     std::string reason;
+    bool has_concluded = false;  // trained to the end and evaluated, whatever became of it
   };
 
   Result<TrainerVerdict> Train();
@@ -66,6 +67,7 @@ class TrainingProcess {
   Status MakeTrainer();
   Result<TrainerVerdict> TrainInMeeting(const JoinedMeeting& meeting);
   Ending Conclude(Result<TrainerVerdict> verdict);
+  Ending Fail(Ending ending);
   Ending ConcludeError(const Error& error);
   uint64_t PlanHash() const;
   void OnControl(const ControlMessage& message);
@@ -101,8 +103,9 @@ int TrainingProcess::Run() {
   message.culprit_rank = culprit_rank_;
   if (trainer_.has_value()) {
     message.last_step = trainer_->last_applied();
+    message.training_loss = trainer_->training_loss();
   }
-  if (ending.exit_code == kExitSuccess && HasTrainedToTheEnd()) {
+  if (ending.has_concluded) {
     const SampleTotals totals = trainer_->SampleTotalsNow();
     message.samples = SampleCounts{totals.consumed, totals.expected, totals.lost, totals.repeated};
     if (const std::optional<EvaluationResult>& result = trainer_->test_result()) {
@@ -110,7 +113,9 @@ int TrainingProcess::Run() {
     }
   }
   if (service_ != nullptr) {
-    message.last_checkpoint_step = service_->board().Snapshot().last_checkpoint_step;
+    const StatusDocument last = service_->board().Snapshot();
+    message.last_checkpoint_step = last.last_checkpoint_step;
+    message.history = last.history;
   }
   WriteTerminationMessage(environment_, message, options_.logger);
   EndSession();
@@ -292,15 +297,32 @@ TrainingProcess::Ending TrainingProcess::Conclude(Result<TrainerVerdict> verdict
         return {kExitSuccess, "the other ranks had finished the training"};
       }
       observer_->Finished(trainer_->test_result(), trainer_->SampleTotalsNow());
-      return {kExitSuccess, "training finished"};
+      return {kExitSuccess, "training finished", true};
     case TrainerVerdict::kStopped:
       observer_->Stopped();
-      return {kExitPreempted, "stopped on request after a checkpoint"};
+      return {kExitPreempted,
+              checkpoints_ != nullptr ? "stopped on request after a checkpoint"
+                                      : "stopped on request; this job keeps no checkpoints"};
+    case TrainerVerdict::kStoppedUnsaved:
+      observer_->Stopped();
+      return {kExitSignalBase + SIGTERM, "stopped on request; " + trainer_->trouble()};
+    case TrainerVerdict::kNotSaved:
+      return Fail({kExitNotSaved, trainer_->trouble(), true});
+    case TrainerVerdict::kDiverged:
+      return Fail({kExitDiverged, trainer_->trouble()});
+    case TrainerVerdict::kInexact:
+      return Fail({kExitInexact, trainer_->trouble(), true});
     case TrainerVerdict::kLeft:
       observer_->Stopped();
       return {kExitSignalBase + SIGTERM, "asked to stop while the other ranks go on"};
   }
   return {kExitInternal, "no verdict"};
+}
+
+TrainingProcess::Ending TrainingProcess::Fail(Ending ending) {
+  observer_->Failed();
+  options_.logger->Error("training failed", {{"rank", rank()}, {"error", ending.reason}});
+  return ending;
 }
 
 TrainingProcess::Ending TrainingProcess::ConcludeError(const Error& error) {
@@ -374,9 +396,10 @@ int TrainCommand(const EnvironmentMap& variables, const TrainCommandOptions& opt
                                   .WithField(env::kRole)
                             : spec.error();
     options.logger->Error("nothing to train", {{"error", error.ToString()}});
-    WriteTerminationMessage(*environment,
-                            {Outcome::kPermanent, error.ToString(), {}, {}, {}, {}, {}, {}},
-                            options.logger);
+    TerminationMessage message;
+    message.outcome = Outcome::kPermanent;
+    message.reason = error.ToString();
+    WriteTerminationMessage(*environment, message, options.logger);
     return kExitUserError;
   }
   TrainingProcess process(std::move(environment).value(), std::move(spec).value(), options);

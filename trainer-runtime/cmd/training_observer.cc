@@ -47,7 +47,12 @@ RecoveryCause CauseOf(LossReason reason) {
 }  // namespace
 
 TrainingObserver::TrainingObserver(StatusBoard* board, Metrics* metrics, Logger* logger, int rank)
-    : board_(board), metrics_(metrics), logger_(logger), rank_(rank), last_step_at_(SteadyNow()) {
+    : board_(board),
+      metrics_(metrics),
+      logger_(logger),
+      rank_(rank),
+      last_step_at_(SteadyNow()),
+      data_epoch_began_at_(last_step_at_) {
   board_->Record(TimelineEventKind::kProcessStart, SteadyNow());
 }
 
@@ -139,6 +144,7 @@ void TrainingObserver::MeetingBroke(Epoch epoch, const Error& error) {
 
 void TrainingObserver::Finished(const std::optional<EvaluationResult>& result,
                                 const SampleTotals& totals) {
+  CloseDataEpoch();
   board_->Update([&](StatusDocument& document) {
     document.phase = Phase::kSucceeded;
     document.samples = {totals.consumed, totals.expected, totals.lost, totals.repeated};
@@ -147,8 +153,13 @@ void TrainingObserver::Finished(const std::optional<EvaluationResult>& result,
       document.result = TestResult{result->loss, result->accuracy};
     }
   });
-  if (result.has_value() && rank_ == 0) {
-    logger_->Info("evaluated", {{"test_loss", result->loss}, {"test_accuracy", result->accuracy}});
+  if (!result.has_value() || rank_ != 0) {
+    return;
+  }
+  if (result->accuracy.has_value()) {
+    logger_->Info("evaluated", {{"test_loss", result->loss}, {"test_accuracy", *result->accuracy}});
+  } else {
+    logger_->Info("evaluated", {{"test_loss", result->loss}});
   }
 }
 
@@ -164,21 +175,38 @@ void TrainingObserver::Failed() {
 TrainerHooks TrainingObserver::Hooks() {
   TrainerHooks hooks;
   hooks.on_phase = [this](TrainerPhase phase) { OnPhase(phase); };
-  hooks.on_state_ready = [this] { board_->Record(TimelineEventKind::kStateReady, SteadyNow()); };
+  hooks.on_length = [this](int64_t step_count_total) { LengthKnown(step_count_total); };
+  hooks.on_restored = [this](Step step) {
+    board_->Update([step](StatusDocument& document) { document.checkpoints.restored_step = step; });
+  };
+  hooks.on_state_ready = [this] {
+    const TimePoint now = SteadyNow();
+    data_epoch_began_at_ = data_epoch_.has_value() ? data_epoch_began_at_ : now;
+    board_->Record(TimelineEventKind::kStateReady, now);
+  };
   hooks.on_step = [this](const StepReport& report) { OnStep(report); };
   hooks.on_checkpoint = [this](const SaveOutcome& outcome) { OnCheckpoint(outcome); };
   return hooks;
 }
 
 void TrainingObserver::LogProgress(const std::optional<TrainingProgress>& progress) {
-  if (progress.has_value()) {
+  if (!progress.has_value()) {
+    return;
+  }
+  if (!progress->accuracy.has_value()) {
     logger_->Info("trained",
                   {{"rank", rank_},
                    {"step", progress->step.value()},
                    {"data_epoch", progress->data_epoch},
-                   {"loss", progress->loss},
-                   {"accuracy", progress->accuracy}});
+                   {"loss", progress->loss}});
+    return;
   }
+  logger_->Info("trained",
+                {{"rank", rank_},
+                 {"step", progress->step.value()},
+                 {"data_epoch", progress->data_epoch},
+                 {"loss", progress->loss},
+                 {"accuracy", *progress->accuracy}});
 }
 
 void TrainingObserver::OnPhase(TrainerPhase phase) {
@@ -212,6 +240,7 @@ void TrainingObserver::OnStep(const StepReport& report) {
                                    ToSeconds(report.durations.communicate),
                                    ToSeconds(report.durations.update)};
   });
+  AddToDataEpoch(report, now);
   metrics_->StepCompleted(report.durations, report.sample_count, report.loss);
   LogProgress(progress_log_.Next(
       {report.step, report.data_epoch, report.epoch_loss, report.epoch_accuracy}, now));
@@ -229,13 +258,52 @@ void TrainingObserver::OnStep(const StepReport& report) {
   }
 }
 
+// An epoch is over when a step of another one comes, or no step at all (Finished). The time in
+// which training stood still is part of it, as it is on a user's clock.
+void TrainingObserver::AddToDataEpoch(const StepReport& report, TimePoint now) {
+  if (data_epoch_.has_value() && data_epoch_->data_epoch != report.data_epoch) {
+    CloseDataEpoch();
+  }
+  const int64_t samples = data_epoch_.has_value() ? data_epoch_->sample_count : 0;
+  data_epoch_ = DataEpochResult{report.data_epoch,
+                                report.step.value(),
+                                samples + report.sample_count,
+                                report.epoch_loss,
+                                report.epoch_accuracy,
+                                ToSeconds(now - data_epoch_began_at_)};
+}
+
+void TrainingObserver::CloseDataEpoch() {
+  if (!data_epoch_.has_value()) {
+    return;
+  }
+  data_epoch_began_at_ +=
+      std::chrono::duration_cast<Duration>(std::chrono::duration<double>(data_epoch_->seconds));
+  board_->Update([this](StatusDocument& document) {
+    if (document.history.size() >= kStatusHistoryMax) {
+      document.history.erase(document.history.begin());
+    }
+    document.history.push_back(*data_epoch_);
+  });
+  data_epoch_.reset();
+}
+
 void TrainingObserver::OnCheckpoint(const SaveOutcome& outcome) {
+  board_->Update([&](StatusDocument& document) {
+    CheckpointStatus& checkpoints = document.checkpoints;
+    checkpoints.skipped += outcome.skipped;
+    checkpoints.written += outcome.status.ok() ? 1 : 0;
+    checkpoints.failed += outcome.status.ok() ? 0 : 1;
+    checkpoints.last_error = outcome.status.ok() ? "" : outcome.status.error().ToString();
+    if (outcome.status.ok()) {
+      document.last_checkpoint_step = outcome.step;
+    }
+  });
   if (!outcome.status.ok()) {
     metrics_->CheckpointFailed();
     return;
   }
   metrics_->CheckpointWritten(outcome.duration);
-  board_->Update([&](StatusDocument& document) { document.last_checkpoint_step = outcome.step; });
   board_->Record(TimelineEventKind::kCheckpointEnd, SteadyNow());
 }
 

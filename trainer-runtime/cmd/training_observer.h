@@ -46,6 +46,8 @@ class TrainingObserver {
  private:
   void OnPhase(TrainerPhase phase);
   void OnStep(const StepReport& report);
+  void AddToDataEpoch(const StepReport& report, TimePoint now);
+  void CloseDataEpoch();
   void OnCheckpoint(const SaveOutcome& outcome);
   void ShowPeers(const Mesh& mesh);
   void LogProgress(const std::optional<TrainingProgress>& progress);
@@ -58,6 +60,9 @@ class TrainingObserver {
   bool is_first_step_due_ = false;
   double samples_per_second_ = 0;
   TimePoint last_step_at_;
+  // The running data epoch as of its newest step; empty before the first.
+  std::optional<DataEpochResult> data_epoch_;
+  TimePoint data_epoch_began_at_;
   std::atomic<bool> has_concluded_{false};  // written by the training thread, read by the mesh's
 
   std::mutex loss_mutex_;

@@ -17,7 +17,7 @@ BatchLoader::BatchLoader(const Dataset* dataset, BatchLoaderOptions options)
 
 LoadedBatch BatchLoader::Load(const DataCursor& cursor, int rank, int world_size) {
   UseEpoch(cursor.data_epoch);
-  const PositionRange positions = BatchPositions(options_.plan, cursor.batch_index);
+  const PositionRange positions = BatchAt(options_.plan, cursor.position);
   const PositionRange slice = RankSlice(positions, rank, world_size);
   const auto count = static_cast<std::size_t>(slice.size());
 
@@ -34,12 +34,11 @@ LoadedBatch BatchLoader::Load(const DataCursor& cursor, int rank, int world_size
   return batch;
 }
 
-std::span<const int64_t> BatchLoader::ExpectedIds(int64_t data_epoch, int64_t batch_count) {
-  LOCKSTEP_CHECK(batch_count >= 0 && batch_count <= StepsPerDataEpoch(options_.plan),
-                 std::to_string(batch_count) + " batches");
+std::span<const int64_t> BatchLoader::ExpectedIds(int64_t data_epoch, int64_t position) {
+  LOCKSTEP_CHECK(position >= 0 && position <= options_.plan.sample_count,
+                 "position " + std::to_string(position));
   UseEpoch(data_epoch);
-  const int64_t end = batch_count == 0 ? 0 : BatchPositions(options_.plan, batch_count - 1).end;
-  return std::span<const int64_t>(permutation_).first(static_cast<std::size_t>(end));
+  return std::span<const int64_t>(permutation_).first(static_cast<std::size_t>(position));
 }
 
 void BatchLoader::UseEpoch(int64_t data_epoch) {

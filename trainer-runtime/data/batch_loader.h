@@ -35,14 +35,13 @@ class BatchLoader {
   BatchLoader(const Dataset* dataset, BatchLoaderOptions options);
 
   // The slice of `rank` of `world_size` of the batch that `cursor` points at. Rank and world size
-  // come with each call: they may change at any epoch. Preconditions: those of BatchPositions and
+  // come with each call: they may change at any epoch. Preconditions: those of BatchAt and
   // RankSlice.
   LoadedBatch Load(const DataCursor& cursor, int rank, int world_size);
 
-  // The ids that data epoch `data_epoch` uses in its first `batch_count` batches, in order: what a
-  // SampleLedger is closed with. Valid until the next call. Precondition (checked): batch_count in
-  // [0, StepsPerDataEpoch].
-  std::span<const int64_t> ExpectedIds(int64_t data_epoch, int64_t batch_count);
+  // The ids that data epoch `data_epoch` uses up to `position`, in order: what a SampleLedger is
+  // closed with. Valid until the next call. Precondition (checked): position in [0, sample_count].
+  std::span<const int64_t> ExpectedIds(int64_t data_epoch, int64_t position);
 
   const BatchPlan& plan() const { return options_.plan; }
 

@@ -23,7 +23,7 @@ Dataset NumberedSamples(int64_t count) {
 TEST(BatchLoader, RowsBelongToTheIds) {
   const Dataset dataset = NumberedSamples(10);
   BatchLoader loader(&dataset, {{10, 4, RemainderRule::kKeep}, 1, true});
-  const LoadedBatch batch = loader.Load({0, 2, 8}, 0, 1);
+  const LoadedBatch batch = loader.Load({0, 8, 8}, 0, 1);
   ASSERT_EQ(batch.ids.size(), 2U);
   EXPECT_EQ(batch.global_sample_count, 2);
   for (std::size_t i = 0; i < batch.ids.size(); ++i) {
@@ -60,13 +60,13 @@ TEST(BatchLoader, ChangingWorldSizesLoseAndRepeatNothing) {
       for (int rank = 0; rank < world_size; ++rank) {
         ASSERT_TRUE(ledger.Add(loader.Load(cursor, rank, world_size).ids).ok());
       }
-      const int64_t batches = cursor.batch_index + 1;
+      const int64_t end = BatchAt(plan, cursor.position).end;
       const int64_t epoch = cursor.data_epoch;
       cursor = Advance(plan, cursor);
-      const SampleTotals now = ledger.TotalsIfClosed(loader.ExpectedIds(epoch, batches));
+      const SampleTotals now = ledger.TotalsIfClosed(loader.ExpectedIds(epoch, end));
       EXPECT_EQ(now, (SampleTotals{cursor.samples_consumed, cursor.samples_consumed, 0, 0}));
       if (cursor.data_epoch != epoch) {
-        ledger.CloseEpoch(loader.ExpectedIds(epoch, batches));
+        ledger.CloseEpoch(loader.ExpectedIds(epoch, end));
       }
     }
     EXPECT_EQ(ledger.totals().consumed, 4 * SamplesPerDataEpoch(plan));

@@ -6,6 +6,7 @@
 #include <functional>
 #include <numeric>
 #include <utility>
+#include <zlib.h>
 
 #include "common/base/check.h"
 
@@ -73,10 +74,15 @@ Result<Dataset> Dataset::Make(IdxTensor images,
   dataset.scale_ = scale;
   dataset.inputs_ = std::move(images.values);
   dataset.labels_ = std::move(labels.values);
-  if (!dataset.labels_.empty()) {
-    dataset.label_max_ = *std::max_element(dataset.labels_.begin(), dataset.labels_.end());
-  }
+  dataset.Summarise();
   return dataset;
+}
+
+void Dataset::Summarise() {
+  label_max_ = labels_.empty() ? 0 : *std::max_element(labels_.begin(), labels_.end());
+  uLong sum = crc32_z(0, nullptr, 0);
+  sum = crc32_z(sum, inputs_.data(), inputs_.size());
+  checksum_ = static_cast<uint32_t>(crc32_z(sum, labels_.data(), labels_.size()));
 }
 
 void Dataset::Gather(std::span<const int64_t> ids,
@@ -102,11 +108,12 @@ Dataset Dataset::SplitOffTail(int64_t count) {
   tail.input_shape_ = input_shape_;
   tail.input_width_ = input_width_;
   tail.label_width_ = label_width_;
-  tail.label_max_ = label_max_;
   tail.scale_ = scale_;
   tail.inputs_ = SplitRows(&inputs_, count, input_width_);
   tail.labels_ = SplitRows(&labels_, count, label_width_);
   sample_count_ -= count;
+  tail.Summarise();
+  Summarise();
   return tail;
 }
 

@@ -38,6 +38,9 @@ class Dataset {
   // The largest label value; 0 when empty. A class number must be below the model's outputs.
   int label_max() const { return label_max_; }
 
+  // CRC-32 of all inputs, then all labels: tells two sets of equal size apart. 0 when empty.
+  uint32_t checksum() const { return checksum_; }
+
   // Copies the rows of `ids`, one after the other: inputs times `scale` as float32, labels as
   // float32 unscaled. Shapes: inputs [ids.size() * input_width], labels [ids.size() * label_width].
   // Preconditions (checked): those sizes, ids in range. Thread: any.
@@ -48,11 +51,15 @@ class Dataset {
   Dataset SplitOffTail(int64_t count);
 
  private:
+  // What is known once the rows are in place: largest label and checksum.
+  void Summarise();
+
   int64_t sample_count_ = 0;
   std::vector<int64_t> input_shape_;
   int64_t input_width_ = 0;
   int64_t label_width_ = 0;
   int label_max_ = 0;
+  uint32_t checksum_ = 0;
   double scale_ = 1;
   std::vector<uint8_t> inputs_;
   std::vector<uint8_t> labels_;

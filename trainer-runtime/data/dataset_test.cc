@@ -78,6 +78,19 @@ TEST(Dataset, TailIsCutOffWhole) {
   EXPECT_THAT(labels, ElementsAre(3, 4));
 }
 
+// What a checkpoint remembers of the data it was made with.
+TEST(Dataset, ChecksumFollowsInputsAndLabelsOfTheSplit) {
+  Dataset train = Dataset::Make(Images(5), Labels(5), 1, "x").value();
+  IdxTensor other_labels = Labels(5);
+  std::swap(other_labels.values[0], other_labels.values[1]);
+  const Dataset relabelled = Dataset::Make(Images(5), std::move(other_labels), 1, "x").value();
+  EXPECT_NE(train.checksum(), relabelled.checksum());
+  const Dataset same_as_head = Dataset::Make(Images(3), Labels(3), 1, "y").value();
+  const Dataset tail = train.SplitOffTail(2);
+  EXPECT_EQ(train.checksum(), same_as_head.checksum());
+  EXPECT_NE(tail.checksum(), train.checksum());
+}
+
 TEST(Dataset, InputShapeIsComparedByNumberOfValues) {
   const Dataset dataset = Dataset::Make(Images(1), Labels(1), 1, "x").value();
   EXPECT_TRUE(CheckInputShape(dataset, std::vector<int64_t>{1, 2, 1}).ok());
@@ -149,6 +162,20 @@ TEST_F(LoadDatasetTest, EachFaultNamesItsFile) {
   ExpectRefused("its labels have shape [5, 1, 2]");
   spec_.train.labels = "none";
   ExpectRefused(directory_ + "/none");
+}
+
+// Whoever waits for this rank is told at once: the file stays as it is, however often it is read.
+TEST_F(LoadDatasetTest, FilesThatCannotBeReadAreErrorsOfTheInput) {
+  std::filesystem::create_directory(directory_ + "/folder");
+  const std::string huge{"\0\0\x08\x02\x7f\xff\xff\xff\x7f\xff\xff\xff", 12};
+  Write("huge", huge);
+  for (const char* images : {"folder", "images/below-a-file", "huge"}) {
+    spec_.train.images = images;
+    const Result<DatasetSplits> splits = LoadDataset(spec_, directory_);
+    ASSERT_FALSE(splits.ok()) << images;
+    EXPECT_EQ(splits.error().code(), ErrorCode::kInvalidArgument) << splits.error().ToString();
+    EXPECT_THAT(splits.error().ToString(), HasSubstr(images));
+  }
 }
 
 }  // namespace

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <filesystem>
 #include <limits>
+#include <system_error>
 #include <utility>
 #include <zlib.h>
 
@@ -26,7 +29,7 @@ Error Corrupt(const std::string& name, const std::string& what) {
 }
 
 Error TooLarge(const std::string& name, const std::string& found, std::size_t bytes_max) {
-  return Error(ErrorCode::kResourceExhausted,
+  return Error(ErrorCode::kInvalidArgument,
                name + ": " + found + ", expected at most " + std::to_string(bytes_max) + " bytes");
 }
 
@@ -189,6 +192,11 @@ Result<IdxTensor> ReadIdxFile(const std::string& path, std::size_t bytes_max) {
   // Gzip of incompressible bytes is longer than they are, by far less than this.
   constexpr std::size_t kOverhead = 1 << 20;
   const std::size_t file_max = bytes_max + bytes_max / 1000 + kOverhead;
+  std::error_code error;
+  const std::uintmax_t file_bytes = std::filesystem::file_size(path, error);
+  if (!error && file_bytes > file_max) {  // otherwise reading says what is wrong
+    return TooLarge(path, std::to_string(file_bytes) + " bytes", bytes_max);
+  }
   LOCKSTEP_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, file_max));
   return DecodeIdx(bytes, path, bytes_max);
 }

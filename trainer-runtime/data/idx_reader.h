@@ -23,7 +23,7 @@ inline constexpr std::size_t kIdxBytesMax = std::size_t{1} << 30;
 // Reads an IDX file, plain or gzip (told apart by the first two bytes, never by the name).
 // Errors, each naming the file, what was found and what was expected: kNotFound, kIo, kCorrupt
 // (magic, element type, truncated header, gzip or payload, trailing bytes, gzip checksum),
-// kResourceExhausted (more than `bytes_max` bytes, announced or inflated).
+// kInvalidArgument (more than `bytes_max` bytes, in the file, announced or inflated; a folder).
 // Source: the format's description at yann.lecun.com/exdb/mnist.
 Result<IdxTensor> ReadIdxFile(const std::string& path, std::size_t bytes_max = kIdxBytesMax);
 

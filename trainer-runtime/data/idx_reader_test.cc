@@ -90,15 +90,15 @@ TEST(DecodeIdx, EachDefectIsNamed) {
       {"cut payload in gzip", Gzip(good.substr(0, 15)), ErrorCode::kCorrupt, {"expected 6"}},
       {"more than the limit",
        Idx({1000, 1000}, ""),
-       ErrorCode::kResourceExhausted,
+       ErrorCode::kInvalidArgument,
        {"[1000, 1000]", "at most 4096 bytes"}},
       {"lengths whose product wraps",
        Idx({65536, 65536, 65536, 65536}, ""),
-       ErrorCode::kResourceExhausted,
+       ErrorCode::kInvalidArgument,
        {"at most 4096 bytes"}},
       {"gzip bomb",
        Gzip(std::string(100'000, 'a')),
-       ErrorCode::kResourceExhausted,
+       ErrorCode::kInvalidArgument,
        {"inflates to more than the limit"}},
   };
   for (const BadFile& file : files) {

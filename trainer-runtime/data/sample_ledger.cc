@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include "common/base/check.h"
@@ -74,6 +75,10 @@ SampleTotals SampleLedger::TotalsIfClosed(std::span<const int64_t> expected) con
     (surplus < 0 ? totals.lost : totals.repeated) += surplus < 0 ? -surplus : surplus;
   }
   return totals;
+}
+
+int64_t SampleLedger::open_count() const {
+  return std::accumulate(uses_.begin(), uses_.end(), int64_t{0});
 }
 
 void SampleLedger::CloseEpoch(std::span<const int64_t> expected) {

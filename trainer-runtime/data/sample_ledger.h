@@ -46,6 +46,9 @@ class SampleLedger {
 
   const SampleTotals& totals() const { return totals_; }
 
+  // Uses counted in the running data epoch.
+  int64_t open_count() const;
+
   int64_t sample_count() const { return static_cast<int64_t>(uses_.size()); }
 
   // Two ledgers of equal content give equal bytes. Layout: "LSLEDGR1", then little-endian 64-bit

@@ -16,11 +16,22 @@ void CheckPlan(const BatchPlan& plan) {
 
 }  // namespace
 
-int64_t StepsPerDataEpoch(const BatchPlan& plan) {
+bool HasBatchAt(const BatchPlan& plan, int64_t position) {
   CheckPlan(plan);
-  const int64_t whole = plan.sample_count / plan.global_batch_size;
-  const bool has_rest = plan.sample_count % plan.global_batch_size != 0;
-  return has_rest && plan.remainder == RemainderRule::kKeep ? whole + 1 : whole;
+  const int64_t smallest = plan.remainder == RemainderRule::kKeep ? 1 : plan.global_batch_size;
+  return position + smallest <= plan.sample_count;
+}
+
+int64_t StepsLeftInDataEpoch(const BatchPlan& plan, int64_t position) {
+  CheckPlan(plan);
+  const int64_t left = std::max<int64_t>(0, plan.sample_count - position);
+  const bool has_rest = left % plan.global_batch_size != 0;
+  const bool is_rest_used = has_rest && plan.remainder == RemainderRule::kKeep;
+  return left / plan.global_batch_size + (is_rest_used ? 1 : 0);
+}
+
+int64_t StepsPerDataEpoch(const BatchPlan& plan) {
+  return StepsLeftInDataEpoch(plan, 0);
 }
 
 int64_t SamplesPerDataEpoch(const BatchPlan& plan) {
@@ -28,12 +39,11 @@ int64_t SamplesPerDataEpoch(const BatchPlan& plan) {
                                                 : StepsPerDataEpoch(plan) * plan.global_batch_size;
 }
 
-PositionRange BatchPositions(const BatchPlan& plan, int64_t batch_index) {
+PositionRange BatchAt(const BatchPlan& plan, int64_t position) {
   LOCKSTEP_CHECK(
-      batch_index >= 0 && batch_index < StepsPerDataEpoch(plan),
-      "batch " + std::to_string(batch_index) + " of " + std::to_string(StepsPerDataEpoch(plan)));
-  const int64_t begin = batch_index * plan.global_batch_size;
-  return {begin, std::min(begin + plan.global_batch_size, plan.sample_count)};
+      position >= 0 && HasBatchAt(plan, position),
+      "batch at " + std::to_string(position) + " of " + std::to_string(plan.sample_count));
+  return {position, std::min(position + plan.global_batch_size, plan.sample_count)};
 }
 
 PositionRange RankSlice(PositionRange batch, int rank, int world_size) {
@@ -45,11 +55,12 @@ PositionRange RankSlice(PositionRange batch, int rank, int world_size) {
 }
 
 DataCursor Advance(const BatchPlan& plan, DataCursor cursor) {
-  cursor.samples_consumed += BatchPositions(plan, cursor.batch_index).size();
-  ++cursor.batch_index;
-  if (cursor.batch_index == StepsPerDataEpoch(plan)) {
+  const PositionRange batch = BatchAt(plan, cursor.position);
+  cursor.samples_consumed += batch.size();
+  cursor.position = batch.end;
+  if (!HasBatchAt(plan, cursor.position)) {
     ++cursor.data_epoch;
-    cursor.batch_index = 0;
+    cursor.position = 0;
   }
   return cursor;
 }
@@ -59,10 +70,9 @@ DataCursor CursorAt(const BatchPlan& plan, int64_t step_index) {
   LOCKSTEP_CHECK(step_index >= 0 && steps > 0, "step " + std::to_string(step_index));
   DataCursor cursor;
   cursor.data_epoch = step_index / steps;
-  cursor.batch_index = step_index % steps;
   // All batches of an epoch but its last are full, and the cursor is before the last.
-  cursor.samples_consumed =
-      cursor.data_epoch * SamplesPerDataEpoch(plan) + cursor.batch_index * plan.global_batch_size;
+  cursor.position = step_index % steps * plan.global_batch_size;
+  cursor.samples_consumed = cursor.data_epoch * SamplesPerDataEpoch(plan) + cursor.position;
   return cursor;
 }
 

@@ -11,7 +11,8 @@ namespace lockstep::runtime {
 //
 // The rule, for N samples, global batch size B and W ranks:
 //   steps of a data epoch   S = ceil(N / B) when the remainder is kept, floor(N / B) when dropped
-//   batch b, 0 <= b < S     positions [b*B, min((b+1)*B, N)), m of them
+//   the batch at position p positions [p, min(p+B, N)), m of them; when the remainder is dropped
+//                           only where p+B <= N. The first is at 0, each next one where one ends.
 //   rank r of that batch    positions [begin + floor(r*m / W), begin + floor((r+1)*m / W))
 // So the slices of the ranks are contiguous, disjoint and cover the batch; their sizes differ by at
 // most one; a rank's slice is empty when m < W. Nothing depends on W but the last line, so a change
@@ -33,19 +34,26 @@ struct PositionRange {
   friend bool operator==(const PositionRange&, const PositionRange&) = default;
 };
 
+// Whether a batch starts at `position`, or the data epoch ends there.
+bool HasBatchAt(const BatchPlan& plan, int64_t position);
+
+// The steps from `position` to the end of the data epoch.
+int64_t StepsLeftInDataEpoch(const BatchPlan& plan, int64_t position);
+
 // S of the rule above. 0 when the remainder is dropped and N < B: the caller refuses such a job.
 int64_t StepsPerDataEpoch(const BatchPlan& plan);
 
 // How many samples one whole data epoch uses: N, or S*B when the remainder is dropped.
 int64_t SamplesPerDataEpoch(const BatchPlan& plan);
 
-// The positions of global batch `batch_index`. Precondition (checked): 0 <= batch_index < S.
-PositionRange BatchPositions(const BatchPlan& plan, int64_t batch_index);
+// The positions of the global batch at `position`. Precondition (checked): position >= 0 and
+// HasBatchAt.
+PositionRange BatchAt(const BatchPlan& plan, int64_t position);
 
 // The part of `batch` that `rank` reads. Precondition (checked): 0 <= rank < world_size.
 PositionRange RankSlice(PositionRange batch, int rank, int world_size);
 
-// The cursor after the step that used batch `cursor.batch_index`.
+// The cursor after the step that used the batch at `cursor.position`.
 DataCursor Advance(const BatchPlan& plan, DataCursor cursor);
 
 // The cursor before the step `step_index` (the first step is 0), computed from nothing: equal to

@@ -27,12 +27,15 @@ void ForEachPlan(Visit visit) {
 TEST(ShardPlan, BatchesTileTheEpoch) {
   ForEachPlan([](const BatchPlan& plan) {
     int64_t next = 0;
-    for (int64_t b = 0; b < StepsPerDataEpoch(plan); ++b) {
-      const PositionRange batch = BatchPositions(plan, b);
+    int64_t steps_left = StepsPerDataEpoch(plan);
+    for (; HasBatchAt(plan, next); --steps_left) {
+      EXPECT_EQ(StepsLeftInDataEpoch(plan, next), steps_left);
+      const PositionRange batch = BatchAt(plan, next);
       EXPECT_EQ(batch.begin, next);
       EXPECT_GT(batch.size(), 0);
       next = batch.end;
     }
+    EXPECT_EQ(steps_left, 0);
     EXPECT_EQ(next, SamplesPerDataEpoch(plan));
   });
 }
@@ -40,7 +43,8 @@ TEST(ShardPlan, BatchesTileTheEpoch) {
 TEST(ShardPlan, RemainderRuleDecidesWhatIsLeftOut) {
   EXPECT_EQ(StepsPerDataEpoch({10, 4, RemainderRule::kKeep}), 3);
   EXPECT_EQ(SamplesPerDataEpoch({10, 4, RemainderRule::kKeep}), 10);
-  EXPECT_EQ(BatchPositions({10, 4, RemainderRule::kKeep}, 2), (PositionRange{8, 10}));
+  EXPECT_EQ(BatchAt({10, 4, RemainderRule::kKeep}, 8), (PositionRange{8, 10}));
+  EXPECT_FALSE(HasBatchAt({10, 4, RemainderRule::kDrop}, 8));
   EXPECT_EQ(StepsPerDataEpoch({10, 4, RemainderRule::kDrop}), 2);
   EXPECT_EQ(SamplesPerDataEpoch({10, 4, RemainderRule::kDrop}), 8);
   EXPECT_EQ(StepsPerDataEpoch({3, 4, RemainderRule::kDrop}), 0);
@@ -49,8 +53,8 @@ TEST(ShardPlan, RemainderRuleDecidesWhatIsLeftOut) {
 TEST(ShardPlan, SlicesOfAllWorldSizesTileEveryBatch) {
   ForEachPlan([](const BatchPlan& plan) {
     for (int world_size = 1; world_size <= 7; ++world_size) {
-      for (int64_t b = 0; b < StepsPerDataEpoch(plan); ++b) {
-        const PositionRange batch = BatchPositions(plan, b);
+      for (int64_t begin = 0; HasBatchAt(plan, begin); begin += plan.global_batch_size) {
+        const PositionRange batch = BatchAt(plan, begin);
         int64_t next = batch.begin;
         for (int rank = 0; rank < world_size; ++rank) {
           const PositionRange slice = RankSlice(batch, rank, world_size);
@@ -78,8 +82,29 @@ TEST(ShardPlan, CursorAtEqualsRepeatedAdvance) {
   });
 }
 
+// A job that goes on with another batch size takes the rest of the data epoch, whole.
+TEST(ShardPlan, OtherBatchSizeInTheMiddleTilesTheRest) {
+  ForEachPlan([](const BatchPlan& plan) {
+    for (int64_t begin = 0; HasBatchAt(plan, begin); begin += plan.global_batch_size) {
+      BatchPlan other = plan;
+      for (other.global_batch_size = 1; other.global_batch_size <= 13; ++other.global_batch_size) {
+        int64_t next = begin;
+        int64_t steps = 0;
+        for (; HasBatchAt(other, next); ++steps) {
+          next = BatchAt(other, next).end;
+        }
+        EXPECT_EQ(steps, StepsLeftInDataEpoch(other, begin));
+        const int64_t rest = plan.sample_count - next;
+        EXPECT_TRUE(plan.remainder == RemainderRule::kKeep ? rest == 0
+                                                           : rest < other.global_batch_size);
+      }
+    }
+  });
+}
+
 TEST(ShardPlanDeathTest, BatchBeyondTheEpochIsABrokenInvariant) {
-  EXPECT_DEATH(BatchPositions({10, 4, RemainderRule::kKeep}, 3), "batch 3 of 3");
+  EXPECT_DEATH(BatchAt({10, 4, RemainderRule::kKeep}, 10), "batch at 10 of 10");
+  EXPECT_DEATH(BatchAt({10, 4, RemainderRule::kDrop}, 8), "batch at 8 of 10");
   EXPECT_DEATH(RankSlice({0, 4}, 2, 2), "rank 2 of 2");
 }
 

@@ -10,7 +10,7 @@ namespace {
 
 std::vector<float> Factors(uint64_t seed, double rate) {
   std::vector<float> factors(10'000);
-  FillDropoutFactors(seed, rate, factors);
+  FillDropoutFactors(seed, rate, 0, factors);
   return factors;
 }
 
@@ -32,6 +32,15 @@ TEST(Dropout, ZeroRateKeepsAll) {
 TEST(Dropout, MaskFollowsFromTheSeed) {
   EXPECT_EQ(Factors(1, 0.5), Factors(1, 0.5));
   EXPECT_NE(Factors(1, 0.5), Factors(2, 0.5));
+}
+
+TEST(Dropout, PartsOfAMaskAreTheWholeMask) {
+  const std::vector<float> whole = Factors(1, 0.5);
+  std::vector<float> parts(whole.size());
+  const std::size_t cut = 3'333;
+  FillDropoutFactors(1, 0.5, 0, std::span<float>(parts).first(cut));
+  FillDropoutFactors(1, 0.5, cut, std::span<float>(parts).subspan(cut));
+  EXPECT_EQ(parts, whole);
 }
 
 // A mask that only shifts from seed to seed would drop the same neighbours together.

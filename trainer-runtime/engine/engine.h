@@ -30,7 +30,8 @@ struct Batch {
 
 struct StepOptions {
   double gradient_scale = 1;  // 1 / samples of the global batch: sums over ranks become means
-  uint64_t dropout_seed = 0;  // equal seed and batch give equal masks
+  uint64_t dropout_seed = 0;  // of the step; the same on all ranks
+  int64_t first_sample = 0;   // where the batch starts within the global batch; keys the masks
 };
 
 // Sums over the batch, so that ranks can add them.

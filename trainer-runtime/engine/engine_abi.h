@@ -8,7 +8,7 @@
 //
 // Any change to a struct below raises LOCKSTEP_ENGINE_ABI_VERSION; the two files are always shipped
 // together, so there is no compatibility to keep, only a mix-up to detect.
-#define LOCKSTEP_ENGINE_ABI_VERSION 1
+#define LOCKSTEP_ENGINE_ABI_VERSION 2
 
 // The plug-in's one exported symbol, of type LockstepEngineEntry.
 #define LOCKSTEP_ENGINE_ENTRY_NAME "LockstepEnginePlugin"
@@ -52,6 +52,7 @@ struct LockstepEngineBatch {
 struct LockstepEngineStepOptions {
   double gradient_scale;
   uint64_t dropout_seed;
+  int64_t first_sample;
 };
 
 struct LockstepEngineStepResult {

@@ -71,7 +71,7 @@ SampleData MakeSamples(const TrainingSpec& spec, int64_t output_width, int64_t s
 
 void CheckGradientsAgainstDifferences(Engine& engine, const SampleData& data, double tolerance) {
   const Batch batch = data.All();
-  const StepOptions options{.gradient_scale = 1, .dropout_seed = 0};
+  const StepOptions options{.gradient_scale = 1};
   ASSERT_TRUE(engine.ComputeGradients(batch, options).ok());
   const std::vector<float> gradients = Copy(engine.Gradients());
   std::size_t offset = 0;
@@ -99,7 +99,7 @@ void CheckGradientsAgainstDifferences(Engine& engine, const SampleData& data, do
 }
 
 void CheckPartsAddUp(Engine& engine, const SampleData& data) {
-  const StepOptions options{.gradient_scale = 0.25, .dropout_seed = 0};
+  StepOptions options{.gradient_scale = 0.25};
   const auto whole = engine.ComputeGradients(data.All(), options);
   ASSERT_TRUE(whole.ok());
   const std::vector<float> expected = Copy(engine.Gradients());
@@ -107,6 +107,7 @@ void CheckPartsAddUp(Engine& engine, const SampleData& data) {
   StepResult total;
   const int64_t cuts[] = {0, 1, 1, data.sample_count / 2, data.sample_count};
   for (std::size_t part = 0; part + 1 < std::size(cuts); ++part) {
+    options.first_sample = cuts[part];
     const auto result = engine.ComputeGradients(data.Slice(cuts[part], cuts[part + 1]), options);
     ASSERT_TRUE(result.ok()) << result.error().ToString();
     total.loss_sum += result->loss_sum;
@@ -140,7 +141,8 @@ double TrainOnOneBatch(Engine& engine, const SampleData& data, int64_t steps) {
   const double scale = 1 / static_cast<double>(data.sample_count);
   double loss = 0;
   for (int64_t step = 1; step <= steps; ++step) {
-    const StepOptions options{.gradient_scale = scale, .dropout_seed = static_cast<uint64_t>(step)};
+    const StepOptions options{
+        .gradient_scale = scale, .dropout_seed = static_cast<uint64_t>(step), .first_sample = 0};
     const auto result = engine.ComputeGradients(data.All(), options);
     EXPECT_TRUE(result.ok());
     EXPECT_TRUE(engine.ApplyUpdate(step).ok());

@@ -111,7 +111,8 @@ LockstepEngineCode ComputeGradients(LockstepEngineHandle* engine,
                                     LockstepEngineError* error) {
   return Guard(error, [&] {
     const StepOptions step{.gradient_scale = options->gradient_scale,
-                           .dropout_seed = options->dropout_seed};
+                           .dropout_seed = options->dropout_seed,
+                           .first_sample = options->first_sample};
     return Take(engine->engine->ComputeGradients(FromPlain(*batch), step), result);
   });
 }

@@ -159,6 +159,33 @@ Status SpreadLabels(std::span<const float> labels, int64_t sample, std::span<dou
   return OkStatus();
 }
 
+// Beyond 0 and 1 the loss has no lower bound, and training runs away along it.
+Status CheckProbabilities(std::span<const float> labels, int64_t sample) {
+  for (const float label : labels) {
+    if (!(label >= 0 && label <= 1)) {
+      return Error(ErrorCode::kInvalidArgument,
+                   "label of sample " + std::to_string(sample) + " of the batch is " +
+                       std::to_string(label) +
+                       ", expected a number from 0 to 1: BinaryCrossentropy reads probabilities");
+    }
+  }
+  return OkStatus();
+}
+
+// The sample's labels, one number per output.
+Status ReadLabels(const LossSpec& loss,
+                  std::span<const float> labels,
+                  int64_t sample,
+                  std::span<double> target) {
+  if (ReadsClassNumbers(
+          loss.type, static_cast<int64_t>(labels.size()), static_cast<int64_t>(target.size()))) {
+    return SpreadLabels(labels, sample, target);
+  }
+  std::copy(labels.begin(), labels.end(), target.begin());
+  return loss.type == LossType::kBinaryCrossentropy ? CheckProbabilities(labels, sample)
+                                                    : OkStatus();
+}
+
 }  // namespace
 
 Result<StepResult> ComputeLoss(const LossSpec& loss,
@@ -172,8 +199,6 @@ Result<StepResult> ComputeLoss(const LossSpec& loss,
   const int64_t label_width =
       static_cast<int64_t>(predictions.labels.size()) / predictions.sample_count;
   LOCKSTEP_RETURN_IF_ERROR(CheckShapes(loss, predictions, label_width));
-  const bool reads_class_numbers =
-      ReadsClassNumbers(loss.type, label_width, predictions.output_width);
   const SampleLoss sample_loss = Choose(loss);
   const auto width = static_cast<std::size_t>(predictions.output_width);
   // Double inside a sample: the loss of a batch is then exact to the last digit that is printed,
@@ -187,11 +212,7 @@ Result<StepResult> ComputeLoss(const LossSpec& loss,
     std::copy(row.begin(), row.end(), outputs.begin());
     const auto label_row = predictions.labels.subspan(
         static_cast<std::size_t>(sample * label_width), static_cast<std::size_t>(label_width));
-    if (reads_class_numbers) {
-      LOCKSTEP_RETURN_IF_ERROR(SpreadLabels(label_row, sample, labels));
-    } else {
-      std::copy(label_row.begin(), label_row.end(), labels.begin());
-    }
+    LOCKSTEP_RETURN_IF_ERROR(ReadLabels(loss, label_row, sample, labels));
     result.loss_sum += sample_loss(outputs, labels, gradient);
     result.correct_count += IsHit(loss, outputs, labels) ? 1 : 0;
     for (std::size_t i = 0; i < width && !output_gradients.empty(); ++i) {

@@ -33,7 +33,7 @@ struct Predictions {
 // with from_logits the rounding is done on the probability; Keras rounds the logit.)
 //
 // Errors: kInvalidArgument, naming the sample: a label width that fits neither, a class number
-// out of range or not whole. Thread: any.
+// out of range or not whole, a label of BinaryCrossentropy outside 0 to 1. Thread: any.
 Result<StepResult> ComputeLoss(const LossSpec& loss,
                                const Predictions& predictions,
                                double gradient_scale,

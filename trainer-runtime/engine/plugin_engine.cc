@@ -69,7 +69,8 @@ class PluginEngine final : public Engine {
   Result<StepResult> ComputeGradients(const Batch& batch, const StepOptions& options) override {
     const LockstepEngineBatch plain_batch = ToPlugin(batch);
     const LockstepEngineStepOptions plain_options{.gradient_scale = options.gradient_scale,
-                                                  .dropout_seed = options.dropout_seed};
+                                                  .dropout_seed = options.dropout_seed,
+                                                  .first_sample = options.first_sample};
     LockstepEngineStepResult result{};
     LockstepEngineError error{};
     const LockstepEngineCode code =

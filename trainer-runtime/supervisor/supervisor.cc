@@ -162,6 +162,7 @@ class Supervisor {
   std::vector<Stream> streams_;      // by local rank, output and error of each
   std::optional<Deadline> kill_at_;  // set while all are asked to end
   bool is_killed_ = false;
+  bool was_asked_to_end_ = false;   // from outside, before anything had failed
   std::optional<Verdict> failure_;  // the first
 };
 
@@ -256,6 +257,7 @@ void Supervisor::HandleSignals() {
     const int signal = static_cast<int>(info.ssi_signo);
     if (signal == SIGTERM || signal == SIGINT) {
       options_.logger->Info("asked to end", {{"signal", SignalName(signal)}});
+      was_asked_to_end_ = was_asked_to_end_ || !failure_.has_value();
       AskToEnd(signal, options_.grace);
     } else if (signal != SIGCHLD) {
       SignalAll(signal);
@@ -357,6 +359,10 @@ void Supervisor::WriteTerminationMessage() {
     message.reason = failure_->reason;
     message.culprit_rank = failure_->culprit_rank;
     message.tail = failure_->tail;
+  }
+  if (was_asked_to_end_) {  // whatever the codes are: programs end with 0, 1 or 143 then
+    message.outcome = Outcome::kPreempted;
+    message.reason = failure_.has_value() ? failure_->reason : "all processes ended when asked to";
   }
   // In place: in a container the file is a mount of its own, which nothing can be renamed over.
   const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));

@@ -232,6 +232,20 @@ TEST_F(SupervisorTest, ReaderThatStallsDoesNotHoldUpTheEnd) {
   EXPECT_EQ(WEXITSTATUS(status), 143);
 }
 
+// The runtime may not say that the work is done: the program has only obeyed.
+TEST_F(SupervisorTest, ProgramThatEndsOnRequestHasNotFinished) {
+  for (const int code : {0, 1}) {
+    std::filesystem::remove(options_.termination_message_file);
+    UseScript("trap 'exit " + std::to_string(code) + "' TERM; echo ready; sleep 60 & wait");
+    Start();
+    AwaitOutput("ready");
+    Signal(SIGTERM);
+
+    EXPECT_EQ(Finish(), code);
+    EXPECT_EQ(Message().outcome, Outcome::kPreempted) << code;
+  }
+}
+
 TEST_F(SupervisorTest, EventsTellTheStory) {
   const std::string path = directory_ + "/events";
   options_.on_event = [&path](const SupervisorEvent& event) {

@@ -12,8 +12,8 @@ namespace lockstep::runtime {
 struct TrainingProgress {
   Step step;
   int64_t data_epoch = 0;
-  double loss = 0;      // mean over the data epoch so far
-  double accuracy = 0;  // the same
+  double loss = 0;                 // mean over the data epoch so far
+  std::optional<double> accuracy;  // the same; absent where hits have no meaning
 
   friend bool operator==(const TrainingProgress&, const TrainingProgress&) = default;
 };

@@ -10,13 +10,13 @@
 
 #include "trainer-runtime/collectives/communicator.h"
 #include "trainer-runtime/session/state_source.h"
+#include "trainer-runtime/train/testing/fake_wire.h"
 
 namespace lockstep::runtime {
 namespace {
 
-// Links [rank][peer] between all pairs.
-std::vector<std::vector<UniqueFd>> ConnectAll(std::size_t count) {
-  std::vector<std::vector<UniqueFd>> links(count);
+Links ConnectAll(std::size_t count) {
+  Links links(count);
   for (auto& row : links) {
     row.resize(count);
   }
@@ -32,7 +32,7 @@ std::vector<std::vector<UniqueFd>> ConnectAll(std::size_t count) {
   return links;
 }
 
-// Ends like a killed process after a number of calls: the links close when it is destroyed.
+// Ends like a process that is killed between two calls: the links close when it is destroyed.
 class MortalCommunicator final : public Communicator {
  public:
   MortalCommunicator(std::unique_ptr<Communicator> inner, int calls_left)
@@ -74,13 +74,16 @@ class MortalCommunicator final : public Communicator {
 }  // namespace
 
 GangRank::GangRank(const TrainingSpec& spec, const GangParts& parts, CheckpointStore* checkpoints)
-    : engine(parts.make_engine()), logger(MakeNullLogger()) {
+    : engine(parts.make_engine()), logger(MakeNullLogger()), bucket_bytes(parts.bucket_bytes) {
   TrainerHooks hooks;
   hooks.on_step = [this](const StepReport& report) {
     losses.push_back(report.loss);
     if (after_step) {
       after_step(report);
     }
+  };
+  hooks.on_checkpoint = [this](const SaveOutcome& outcome) {
+    checkpoints_failed += outcome.status.ok() ? 0 : 1;
   };
   trainer.emplace(
       Trainer::Make(spec, {engine.get(), parts.train, parts.test, checkpoints, logger.get()}, hooks)
@@ -97,7 +100,13 @@ Gang MakeGang(int count, const TrainingSpec& spec, const GangParts& parts) {
 
 void RunMeeting(const Gang& gang, Epoch epoch) {
   const std::size_t count = gang.size();
-  std::vector<std::vector<UniqueFd>> links = ConnectAll(count);
+  Links links = ConnectAll(count);
+  std::vector<std::unique_ptr<FakeWire>> wires;  // outlive the threads
+  for (std::size_t i = 0; i < count; ++i) {
+    if (gang[i]->bytes_left.has_value()) {
+      wires.push_back(std::make_unique<FakeWire>(&links, i, *gang[i]->bytes_left));
+    }
+  }
   std::vector<MemberFacts> members(count);
   for (std::size_t i = 0; i < count; ++i) {
     members[i].rank = static_cast<int>(i);
@@ -113,12 +122,19 @@ void RunMeeting(const Gang& gang, Epoch epoch) {
       options.world_size = static_cast<int>(count);
       options.epoch = epoch;
       options.links = std::move(links[i]);
-      options.host_ids.assign(count, "one-host");
+      if (wires.empty()) {  // through shared memory no wire sees anything
+        options.host_ids.assign(count, "one-host");
+      }
       const Deadline deadline = Deadline::After(SteadyNow(), std::chrono::seconds(30));
-      MortalCommunicator communicator(MakeCommunicator(std::move(options), deadline).value(),
-                                      gang[i]->calls_left);
+      auto joined = MakeCommunicator(std::move(options), deadline);
+      if (!joined.ok()) {
+        gang[i]->verdict = std::move(joined).error();
+        return;
+      }
+      MortalCommunicator communicator(std::move(joined).value(), gang[i]->calls_left);
       const auto element_count = static_cast<int64_t>(gang[i]->engine->Gradients().size());
-      MultiWorkerMirrored strategy(&communicator, PlanBuckets(element_count, 16));
+      MultiWorkerMirrored strategy(&communicator,
+                                   PlanBuckets(element_count, gang[i]->bucket_bytes));
       gang[i]->verdict =
           gang[i]->trainer->RunMeeting(source, &strategy, gang[i]->is_stop_requested);
     });

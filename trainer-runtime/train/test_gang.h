@@ -19,6 +19,8 @@ struct GangParts {
   std::function<std::unique_ptr<Engine>()> make_engine;
   const Dataset* train = nullptr;
   const Dataset* test = nullptr;
+  // Of one all-reduce: small, so that little models make many calls. Large ones want more.
+  int64_t bucket_bytes = 16;
 };
 
 // One rank: what survives from meeting to meeting.
@@ -29,11 +31,14 @@ struct GangRank {
 
   std::unique_ptr<Engine> engine;
   std::unique_ptr<Logger> logger;
+  int64_t bucket_bytes;
   std::vector<double> losses;  // of each step, by the global batch
+  int checkpoints_failed = 0;
   std::function<void(const StepReport&)> after_step;
   std::optional<Trainer> trainer;
   std::atomic<bool> is_stop_requested{false};
   int calls_left = std::numeric_limits<int>::max();  // collective calls until this rank dies
+  std::optional<int64_t> bytes_left;  // sent until this rank dies, wherever in a call that is
   std::optional<Result<TrainerVerdict>> verdict;
 };
 

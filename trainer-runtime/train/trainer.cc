@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "common/base/prng.h"
+#include "trainer-runtime/train/evaluation.h"
+#include "trainer-runtime/train/fingerprint.h"
 
 namespace lockstep::runtime {
 namespace {
@@ -21,15 +23,11 @@ constexpr Duration kFinalSaveTimeout = std::chrono::seconds(120);
 // Choice.
 constexpr Duration kLeaveAloneAfter = std::chrono::seconds(3);
 
-// Samples evaluated at once: the activations of one batch stay in the cache. Choice.
-constexpr int64_t kTestBatchSize = 128;
-
-// Equal on no two (seed, step, rank), so that every rank drops other elements in every step, and
-// the same ones when the step is computed again.
-uint64_t DropoutSeed(int64_t seed, Step step, int rank) {
-  const uint64_t of_step =
-      Mix64(Mix64(static_cast<uint64_t>(seed)) ^ static_cast<uint64_t>(step.value()));
-  return Mix64(of_step ^ static_cast<uint64_t>(rank));
+// Equal on no two (seed, step), and the same when the step is computed again. Which elements a rank
+// drops follows from this and its samples' places in the global batch, never from its rank: any
+// number of ranks drops what one rank would drop.
+uint64_t DropoutSeed(int64_t seed, Step step) {
+  return Mix64(Mix64(static_cast<uint64_t>(seed)) ^ static_cast<uint64_t>(step.value()));
 }
 
 // Measures consecutive pieces of a step.
@@ -68,15 +66,40 @@ Trainer::Trainer(const TrainingSpec& spec, TrainerParts parts, TrainerHooks hook
       parts_(parts),
       hooks_(std::move(hooks)),
       loader_(parts.train, {PlanOf(spec, *parts.train), spec.seed, spec.dataset.shuffle}),
-      state_(parts.train->sample_count()) {
-  const int64_t steps_per_epoch = StepsPerDataEpoch(loader_.plan());
-  step_count_total_ = spec.length.unit == LengthUnit::kSteps ? spec.length.count
-                                                             : spec.length.count * steps_per_epoch;
+      state_(parts.train->sample_count()),
+      fingerprint_(MakeFingerprint(spec, *parts.train)) {}
+
+int64_t Trainer::step_count_total() const {
+  if (spec_.length.unit == LengthUnit::kSteps) {
+    return spec_.length.count;
+  }
+  const int64_t epochs_left = spec_.length.count - state_.cursor.data_epoch;
+  if (epochs_left <= 0) {
+    return state_.step.value();
+  }
+  return state_.step.value() + StepsLeftInDataEpoch(loader_.plan(), state_.cursor.position) +
+         (epochs_left - 1) * StepsPerDataEpoch(loader_.plan());
+}
+
+bool Trainer::IsTrained() const {
+  return spec_.length.unit == LengthUnit::kSteps ? state_.step.value() >= spec_.length.count
+                                                 : state_.cursor.data_epoch >= spec_.length.count;
+}
+
+bool Trainer::HasAccuracy() const {
+  return spec_.loss.type != LossType::kMeanSquaredError;
+}
+
+std::optional<double> Trainer::training_loss() const {
+  if (state_.sums.sample_count == 0) {
+    return std::nullopt;
+  }
+  return state_.sums.loss_sum / static_cast<double>(state_.sums.sample_count);
 }
 
 SampleTotals Trainer::SampleTotalsNow() {
   return state_.ledger.TotalsIfClosed(
-      loader_.ExpectedIds(state_.cursor.data_epoch, state_.cursor.batch_index));
+      loader_.ExpectedIds(state_.cursor.data_epoch, state_.cursor.position));
 }
 
 Result<TrainerVerdict> Trainer::RunMeeting(std::optional<int> state_source,
@@ -87,28 +110,38 @@ Result<TrainerVerdict> Trainer::RunMeeting(std::optional<int> state_source,
   if (hooks_.on_state_ready) {
     hooks_.on_state_ready();
   }
+  if (hooks_.on_length) {
+    hooks_.on_length(step_count_total());
+  }
   EnterPhase(TrainerPhase::kTraining);
   std::optional<TimePoint> stopping_since;
-  while (state_.step.value() < step_count_total_) {
+  while (!IsTrained()) {
     const bool is_stop_requested = stop_requested.load();
     if (is_stop_requested && !stopping_since.has_value()) {
       stopping_since = SteadyNow();
     }
     LOCKSTEP_ASSIGN_OR_RETURN(const StepTotals totals, RunStep(strategy, is_stop_requested));
+    if (!trouble_.empty()) {
+      return GiveUp(strategy);
+    }
     if (totals.stop_requests == strategy->world_size()) {
-      const Deadline deadline = Deadline::After(SteadyNow(), kFinalSaveTimeout);
-      Status saved = strategy->rank() == 0 ? SaveNow(strategy->world_size(), deadline) : OkStatus();
-      LOCKSTEP_RETURN_IF_ERROR(strategy->Barrier(deadline));
-      LOCKSTEP_RETURN_IF_ERROR(std::move(saved));
-      return TrainerVerdict::kStopped;
+      return StopTogether(strategy);
     }
     if (stopping_since.has_value() && SteadyNow() - *stopping_since > kLeaveAloneAfter) {
       return TrainerVerdict::kLeft;
     }
-    SaveIfDue(strategy);
+    ReportCheckpoints();
+    if (!IsSaveDue()) {
+      continue;
+    }
+    if (!IsStateFinite()) {
+      return GiveUp(strategy);
+    }
+    if (strategy->rank() == 0) {
+      parts_.checkpoints->SaveAsync(Snap(strategy->world_size()));
+    }
   }
-  LOCKSTEP_RETURN_IF_ERROR(Conclude(strategy));
-  return TrainerVerdict::kFinished;
+  return Conclude(strategy);
 }
 
 // Takes one state on all ranks: a survivor's, else the newest checkpoint's, else the seed's. The
@@ -121,9 +154,7 @@ Status Trainer::EstablishState(std::optional<int> state_source, MultiWorkerMirro
     state_.is_established = true;
   }
   const std::string mine =
-      state_.is_established
-          ? EncodeSnapshot(TakeSnapshot(state_, parts_.engine, spec_.seed, strategy->world_size()))
-          : "";
+      state_.is_established ? EncodeSnapshot(Snap(strategy->world_size())) : "";
   const Deadline deadline = Deadline::After(SteadyNow(), kStateTimeout);
   LOCKSTEP_ASSIGN_OR_RETURN(const std::string shared, strategy->ShareBytes(mine, source, deadline));
   return rank == source ? OkStatus() : AdoptState(mine, shared, source, rank);
@@ -137,14 +168,43 @@ Status Trainer::RestoreFromCheckpoint() {
   if (!newest.has_value()) {
     return OkStatus();
   }
-  Status restored = RestoreSnapshot(*newest, spec_.seed, &state_, parts_.engine);
+  Status restored = TakeOver(*newest);
   if (!restored.ok()) {
     return std::move(restored).error().Wrap(
         "the newest checkpoint does not fit this job; name another checkpoint directory to start "
         "afresh");
   }
+  if (newest->fingerprint.empty()) {
+    parts_.logger->Warn(
+        "checkpoint of the first format: whether it was made with this model's activations, loss "
+        "and data scale cannot be told",
+        {{"step", newest->step.value()}});
+  }
   parts_.logger->Info("resumed from checkpoint", {{"step", newest->step.value()}});
+  if (hooks_.on_restored) {
+    hooks_.on_restored(newest->step);
+  }
   return OkStatus();
+}
+
+// Goes on from `snapshot`, if it belongs to this job. On error state_ is as it was.
+Status Trainer::TakeOver(const Snapshot& snapshot) {
+  LOCKSTEP_RETURN_IF_ERROR(CompareFingerprints(snapshot.fingerprint, fingerprint_));
+  TrainingState restored(parts_.train->sample_count());
+  LOCKSTEP_RETURN_IF_ERROR(RestoreSnapshot(snapshot, spec_.seed, &restored, parts_.engine));
+  LOCKSTEP_RETURN_IF_ERROR(CheckCursor(restored, &loader_));
+  state_ = std::move(restored);
+  if (state_.cursor.position > 0 && !HasBatchAt(loader_.plan(), state_.cursor.position)) {
+    // The remainder is dropped and the batch size is another: what is left makes no batch now.
+    state_.ledger.CloseEpoch(loader_.ExpectedIds(state_.cursor.data_epoch, state_.cursor.position));
+    ++state_.cursor.data_epoch;
+    state_.cursor.position = 0;
+  }
+  return OkStatus();
+}
+
+Snapshot Trainer::Snap(int world_size) {
+  return TakeSnapshot(state_, parts_.engine, {spec_.seed, world_size, fingerprint_});
 }
 
 Status Trainer::AdoptState(const std::string& mine,
@@ -161,14 +221,18 @@ Status Trainer::AdoptState(const std::string& mine,
     parts_.logger->Warn("state differed from the source's at the same step and was replaced",
                         {{"rank", rank}, {"source_rank", source}, {"step", state_.step.value()}});
   }
-  return RestoreSnapshot(snapshot, spec_.seed, &state_, parts_.engine);
+  Status taken = TakeOver(snapshot);
+  if (!taken.ok()) {
+    return std::move(taken).error().Wrap("rank " + std::to_string(rank) + " has not what rank " +
+                                         std::to_string(source) + " trains with");
+  }
+  return OkStatus();
 }
 
 Result<StepTotals> Trainer::RunStep(MultiWorkerMirrored* strategy, bool is_stop_requested) {
   Stopwatch watch;
   StepDurations durations;
   const int rank = strategy->rank();
-  const int64_t data_epoch = state_.cursor.data_epoch;
   const LoadedBatch batch = loader_.Load(state_.cursor, rank, strategy->world_size());
   durations.data = watch.Lap();
 
@@ -177,7 +241,8 @@ Result<StepTotals> Trainer::RunStep(MultiWorkerMirrored* strategy, bool is_stop_
       const StepResult computed,
       parts_.engine->ComputeGradients({batch.inputs, batch.labels, sample_count},
                                       {1.0 / static_cast<double>(batch.global_sample_count),
-                                       DropoutSeed(spec_.seed, state_.step, rank)}));
+                                       DropoutSeed(spec_.seed, state_.step),
+                                       batch.slice_begin}));
   durations.compute = watch.Lap();
 
   const Deadline deadline = CollectiveDeadline();
@@ -192,10 +257,45 @@ Result<StepTotals> Trainer::RunStep(MultiWorkerMirrored* strategy, bool is_stop_
       strategy->ReduceTotals(mine, batch.slice_begin, batch.global_sample_count, deadline));
   durations.communicate = watch.Lap();
 
+  if (spec_.terminate_on_nan && !IsStepFinite(totals)) {
+    return totals;  // not applied: the last finite state stays
+  }
   LOCKSTEP_RETURN_IF_ERROR(ApplyStep(totals));
   durations.update = watch.Lap();
-  ReportStep(totals, data_epoch, durations);
+  ReportStep(totals, durations);
   return totals;
+}
+
+// Loss and gradients are sums over all ranks, equal on each to the last bit: so is the answer.
+bool Trainer::IsStepFinite(const StepTotals& totals) {
+  const std::string step = std::to_string(state_.step.value() + 1);
+  if (!std::isfinite(totals.loss_sum)) {
+    trouble_ = "the loss of step " + step + " is " + (std::isnan(totals.loss_sum) ? "NaN" : "inf");
+  } else if (!AllFinite(parts_.engine->Gradients())) {
+    trouble_ = "the gradients of step " + step + " are not finite";
+  } else {
+    return true;
+  }
+  trouble_ +=
+      ": the model has diverged; a smaller learning rate may help (spec.training.terminateOnNaN: "
+      "false trains on)";
+  return false;
+}
+
+// An update of finite gradients may still overflow; nothing of that is ever saved.
+bool Trainer::IsStateFinite() {
+  if (!spec_.terminate_on_nan) {
+    return true;
+  }
+  for (const TensorView& tensor : parts_.engine->Tensors()) {
+    if (!AllFinite(tensor.data)) {
+      trouble_ = "after step " + std::to_string(state_.step.value()) + " " + tensor.name +
+                 " is not finite: the model has diverged; a smaller learning rate may help "
+                 "(spec.training.terminateOnNaN: false trains on)";
+      return false;
+    }
+  }
+  return true;
 }
 
 // The one place where the state changes. Everything that can fail because of another rank has
@@ -203,51 +303,46 @@ Result<StepTotals> Trainer::RunStep(MultiWorkerMirrored* strategy, bool is_stop_
 Status Trainer::ApplyStep(const StepTotals& totals) {
   LOCKSTEP_RETURN_IF_ERROR(parts_.engine->ApplyUpdate(state_.step.value() + 1));
   LOCKSTEP_RETURN_IF_ERROR(state_.ledger.Add(totals.sample_ids));
-  const int64_t data_epoch = state_.cursor.data_epoch;
-  state_.cursor = Advance(loader_.plan(), state_.cursor);
+  const DataCursor used = state_.cursor;
+  if (state_.sums.data_epoch != used.data_epoch) {
+    state_.sums = EpochSums{used.data_epoch, 0, 0, 0};
+  }
+  state_.sums.loss_sum += totals.loss_sum;
+  state_.sums.correct_count += totals.correct_count;
+  state_.sums.sample_count += totals.sample_count;
+  state_.cursor = Advance(loader_.plan(), used);
   state_.step = state_.step.Next();
-  if (state_.cursor.data_epoch != data_epoch) {
-    state_.ledger.CloseEpoch(loader_.ExpectedIds(data_epoch, StepsPerDataEpoch(loader_.plan())));
+  if (state_.cursor.data_epoch != used.data_epoch) {
+    const int64_t end = BatchAt(loader_.plan(), used.position).end;
+    state_.ledger.CloseEpoch(loader_.ExpectedIds(used.data_epoch, end));
   }
   return OkStatus();
 }
 
-void Trainer::ReportStep(const StepTotals& totals,
-                         int64_t data_epoch,
-                         const StepDurations& durations) {
-  if (epoch_of_sums_ != data_epoch) {
-    epoch_of_sums_ = data_epoch;
-    epoch_loss_sum_ = 0;
-    epoch_correct_count_ = 0;
-    epoch_sample_count_ = 0;
-  }
-  epoch_loss_sum_ += totals.loss_sum;
-  epoch_correct_count_ += totals.correct_count;
-  epoch_sample_count_ += totals.sample_count;
+void Trainer::ReportStep(const StepTotals& totals, const StepDurations& durations) {
   if (!hooks_.on_step) {
     return;
   }
   const auto count = static_cast<double>(std::max<int64_t>(1, totals.sample_count));
-  const auto epoch_count = static_cast<double>(std::max<int64_t>(1, epoch_sample_count_));
-  hooks_.on_step({state_.step,
-                  data_epoch,
-                  totals.loss_sum / count,
-                  epoch_loss_sum_ / epoch_count,
-                  static_cast<double>(epoch_correct_count_) / epoch_count,
-                  totals.sample_count,
-                  durations});
+  const auto epoch_count = static_cast<double>(std::max<int64_t>(1, state_.sums.sample_count));
+  StepReport report;
+  report.step = state_.step;
+  report.data_epoch = state_.sums.data_epoch;
+  report.loss = totals.loss_sum / count;
+  report.epoch_loss = state_.sums.loss_sum / epoch_count;
+  if (HasAccuracy()) {
+    report.epoch_accuracy = static_cast<double>(state_.sums.correct_count) / epoch_count;
+  }
+  report.sample_count = totals.sample_count;
+  report.durations = durations;
+  hooks_.on_step(report);
 }
 
-void Trainer::SaveIfDue(MultiWorkerMirrored* strategy) {
-  ReportCheckpoints();
+// The same on every rank; Conclude() saves the last one.
+bool Trainer::IsSaveDue() const {
   const int64_t every = spec_.checkpoint.every_steps;
-  const bool is_last = state_.step.value() >= step_count_total_;  // Conclude() saves that one
-  if (parts_.checkpoints == nullptr || strategy->rank() != 0 || every == 0 || is_last ||
-      state_.step.value() % every != 0) {
-    return;
-  }
-  parts_.checkpoints->SaveAsync(
-      TakeSnapshot(state_, parts_.engine, spec_.seed, strategy->world_size()));
+  return parts_.checkpoints != nullptr && every != 0 && !IsTrained() &&
+         state_.step.value() % every == 0;
 }
 
 void Trainer::ReportCheckpoints() {
@@ -256,9 +351,16 @@ void Trainer::ReportCheckpoints() {
   }
   for (const SaveOutcome& outcome : parts_.checkpoints->TakeOutcomes()) {
     if (!outcome.status.ok()) {
-      parts_.logger->Error(
-          "checkpoint failed, training goes on",
+      parts_.logger->Warn(
+          "checkpoint not written",
           {{"step", outcome.step.value()}, {"error", outcome.status.error().ToString()}});
+    }
+    if (outcome.skipped > 0 && !has_told_of_skips_) {
+      has_told_of_skips_ = true;  // once: it may be so at every step
+      parts_.logger->Warn(
+          "checkpoints are skipped, as the disk is slower than checkpoint.everySteps asks for; "
+          "the status counts them",
+          {{"skipped", outcome.skipped}});
     }
     if (hooks_.on_checkpoint) {
       hooks_.on_checkpoint(outcome);
@@ -270,67 +372,94 @@ Status Trainer::SaveNow(int world_size, Deadline deadline) {
   if (parts_.checkpoints == nullptr || !state_.is_established) {
     return OkStatus();
   }
+  if (!IsStateFinite()) {
+    return Error(ErrorCode::kAborted, trouble_);
+  }
   EnterPhase(TrainerPhase::kCheckpointing);
-  parts_.checkpoints->SaveAsync(TakeSnapshot(state_, parts_.engine, spec_.seed, world_size));
+  parts_.checkpoints->SaveAsync(Snap(world_size));
   Status flushed = parts_.checkpoints->Flush(deadline);
   ReportCheckpoints();
   return flushed;
 }
 
-// Every rank evaluates its slice of the test split; sums over all ranks make the result.
 Status Trainer::Evaluate(MultiWorkerMirrored* strategy) {
   if (parts_.test == nullptr || parts_.test->sample_count() == 0) {
     return OkStatus();
   }
   EnterPhase(TrainerPhase::kEvaluating);
-  const PositionRange slice =
-      RankSlice({0, parts_.test->sample_count()}, strategy->rank(), strategy->world_size());
-  StepTotals mine;
-  std::vector<float> inputs;
-  std::vector<float> labels;
-  for (int64_t begin = slice.begin; begin < slice.end; begin += kTestBatchSize) {
-    std::vector<int64_t> ids;
-    for (int64_t id = begin; id < std::min(begin + kTestBatchSize, slice.end); ++id) {
-      ids.push_back(id);
-    }
-    inputs.resize(ids.size() * static_cast<std::size_t>(parts_.test->input_width()));
-    labels.resize(ids.size() * static_cast<std::size_t>(parts_.test->label_width()));
-    parts_.test->Gather(ids, inputs, labels);
-    const auto count = static_cast<int64_t>(ids.size());
-    LOCKSTEP_ASSIGN_OR_RETURN(const StepResult result,
-                              parts_.engine->Evaluate({inputs, labels, count}));
-    mine.loss_sum += result.loss_sum;
-    mine.correct_count += result.correct_count;
-    mine.sample_count += count;
-  }
-  LOCKSTEP_ASSIGN_OR_RETURN(const StepTotals all,
-                            strategy->ReduceTotals(mine, 0, 0, CollectiveDeadline()));
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      const StepTotals all,
+      EvaluateSplit(parts_.engine, *parts_.test, strategy, CollectiveDeadline()));
   const auto count = static_cast<double>(all.sample_count);
-  test_result_ =
-      EvaluationResult{all.loss_sum / count, static_cast<double>(all.correct_count) / count};
+  test_result_ = EvaluationResult{all.loss_sum / count, std::nullopt};
+  if (HasAccuracy()) {
+    test_result_->accuracy = static_cast<double>(all.correct_count) / count;
+  }
   return OkStatus();
 }
 
-// The end that all ranks agree on. Nobody leaves before the last checkpoint is written, so that a
-// chief that dies while writing still finds everybody there. The second barrier tells a rank that
-// the first one completed everywhere: a peer that is gone after that left in good order.
-Status Trainer::Conclude(MultiWorkerMirrored* strategy) {
-  LOCKSTEP_RETURN_IF_ERROR(Evaluate(strategy));
-  const Deadline deadline = Deadline::After(SteadyNow(), kFinalSaveTimeout);
+// Lets the chief save and tells every rank how it went: trouble_ stays empty when it went well.
+// Nobody leaves before, so that a chief that dies while writing still finds everybody there.
+// Errors: kStale (a newer chief has taken over), those of Communicator.
+Status Trainer::SaveTogether(MultiWorkerMirrored* strategy) {
+  std::string mine;
   if (strategy->rank() == 0) {
-    Status saved = SaveNow(strategy->world_size(), deadline);
-    if (!saved.ok()) {
-      parts_.logger->Error("the last checkpoint could not be written",
-                           {{"error", saved.error().ToString()}});
+    Status saved = SaveNow(strategy->world_size(), Deadline::After(SteadyNow(), kFinalSaveTimeout));
+    if (!saved.ok() && saved.error().code() == ErrorCode::kStale) {
+      return saved;
     }
+    mine = saved.ok() ? "" : saved.error().ToString();
   }
-  LOCKSTEP_RETURN_IF_ERROR(strategy->Barrier(deadline));
+  const Deadline deadline = Deadline::After(SteadyNow(), kFinalSaveTimeout + kStateTimeout);
+  LOCKSTEP_ASSIGN_OR_RETURN(trouble_, strategy->ShareBytes(mine, 0, deadline));
+  if (!trouble_.empty()) {
+    trouble_ = "the last checkpoint could not be written: " + trouble_;
+  }
+  return strategy->Barrier(deadline);
+}
+
+Result<TrainerVerdict> Trainer::StopTogether(MultiWorkerMirrored* strategy) {
+  if (!IsStateFinite()) {
+    return GiveUp(strategy);
+  }
+  LOCKSTEP_RETURN_IF_ERROR(SaveTogether(strategy));
+  return trouble_.empty() ? TrainerVerdict::kStopped : TrainerVerdict::kStoppedUnsaved;
+}
+
+// Ends with the trouble that all ranks have found. Whoever leaves first would look lost to the
+// others, so they wait for each other; one that is really lost changes nothing.
+Result<TrainerVerdict> Trainer::GiveUp(MultiWorkerMirrored* strategy) {
+  const Status met = strategy->Barrier(CollectiveDeadline());
+  if (!met.ok()) {
+    parts_.logger->Debug("a peer left first", {{"error", met.error().ToString()}});
+  }
+  ReportCheckpoints();
+  return TrainerVerdict::kDiverged;
+}
+
+// The end that all ranks agree on. The second barrier tells a rank that SaveTogether's completed
+// everywhere: a peer that is gone after that left in good order.
+Result<TrainerVerdict> Trainer::Conclude(MultiWorkerMirrored* strategy) {
+  if (!IsStateFinite()) {
+    return GiveUp(strategy);
+  }
+  LOCKSTEP_RETURN_IF_ERROR(Evaluate(strategy));
+  LOCKSTEP_RETURN_IF_ERROR(SaveTogether(strategy));
   EnterPhase(TrainerPhase::kConcluded);
   const Status all_know = strategy->Barrier(CollectiveDeadline());
   if (!all_know.ok()) {
     parts_.logger->Debug("a peer left first", {{"error", all_know.error().ToString()}});
   }
-  return OkStatus();
+  if (!trouble_.empty()) {
+    return TrainerVerdict::kNotSaved;
+  }
+  const SampleTotals totals = SampleTotalsNow();
+  if (totals.lost != 0 || totals.repeated != 0) {
+    trouble_ = "of " + std::to_string(totals.expected) + " samples " + std::to_string(totals.lost) +
+               " were lost and " + std::to_string(totals.repeated) + " used once too often";
+    return TrainerVerdict::kInexact;
+  }
+  return TrainerVerdict::kFinished;
 }
 
 Deadline Trainer::CollectiveDeadline() const {

@@ -32,24 +32,26 @@ enum class TrainerPhase {
 
 // One completed step, as all ranks see it.
 struct StepReport {
-  Step step;               // updates applied, this one included
-  int64_t data_epoch = 0;  // that the step's samples belong to
-  double loss = 0;         // mean over the step's global batch, before the update
-  double epoch_loss = 0;   // mean over the data epoch so far
-  double epoch_accuracy = 0;
-  int64_t sample_count = 0;  // of the global batch
-  StepDurations durations;   // of this rank
+  Step step;                             // updates applied, this one included
+  int64_t data_epoch = 0;                // that the step's samples belong to
+  double loss = 0;                       // mean over the step's global batch, before the update
+  double epoch_loss = 0;                 // mean over the data epoch so far
+  std::optional<double> epoch_accuracy;  // absent where hits have no meaning: MeanSquaredError
+  int64_t sample_count = 0;              // of the global batch
+  StepDurations durations;               // of this rank
 };
 
 struct EvaluationResult {
   double loss = 0;
-  double accuracy = 0;
+  std::optional<double> accuracy;  // absent where hits have no meaning: MeanSquaredError
 };
 
 // What a trainer tells while it runs. Called on the training thread; any may be empty.
 struct TrainerHooks {
   std::function<void(TrainerPhase)> on_phase;
   std::function<void()> on_state_ready;
+  std::function<void(int64_t step_count_total)> on_length;  // known once the state is
+  std::function<void(Step)> on_restored;                    // from a checkpoint of that step
   std::function<void(const StepReport&)> on_step;
   std::function<void(const SaveOutcome&)> on_checkpoint;
 };
@@ -66,7 +68,12 @@ struct TrainerParts {
 enum class TrainerVerdict {
   kFinished,  // all steps done, evaluated, saved, and every rank knows
   kStopped,   // every rank was asked to stop: state saved, all stop here
-  kLeft       // this rank alone was asked to stop: the others go on without it
+  kLeft,      // this rank alone was asked to stop: the others go on without it
+  // The ends that are failures; trouble() says more. Every rank comes to the same one.
+  kStoppedUnsaved,  // as kStopped, but the checkpoint could not be written
+  kNotSaved,        // trained and evaluated, but the last checkpoint could not be written
+  kDiverged,        // loss, gradients or model are not finite; the step was not taken
+  kInexact          // trained, evaluated and saved, but samples were lost or used twice
 };
 
 // Trains one job on one rank, meeting after meeting. Keeps its state between meetings, so that a
@@ -80,7 +87,15 @@ class Trainer {
 
   Step last_applied() const { return state_.step; }
 
-  int64_t step_count_total() const { return step_count_total_; }
+  // Steps of the whole job. By data epochs it follows from where the state stands: a job that goes
+  // on with another batch size takes another number of steps to its end.
+  int64_t step_count_total() const;
+
+  // Why the verdict is what it is; empty for kFinished, kStopped and kLeft.
+  const std::string& trouble() const { return trouble_; }
+
+  // The mean loss over the last step's data epoch, up to that step; empty before the first step.
+  std::optional<double> training_loss() const;
 
   // The test split's result, once evaluated; empty before, or when the job has no test split.
   const std::optional<EvaluationResult>& test_result() const { return test_result_; }
@@ -106,14 +121,23 @@ class Trainer {
 
   Status EstablishState(std::optional<int> state_source, MultiWorkerMirrored* strategy);
   Status RestoreFromCheckpoint();
+  Status TakeOver(const Snapshot& snapshot);
+  Snapshot Snap(int world_size);
   Status AdoptState(const std::string& mine, const std::string& shared, int source, int rank);
   Result<StepTotals> RunStep(MultiWorkerMirrored* strategy, bool is_stop_requested);
   Status ApplyStep(const StepTotals& totals);
-  void ReportStep(const StepTotals& totals, int64_t data_epoch, const StepDurations& durations);
-  void SaveIfDue(MultiWorkerMirrored* strategy);
+  void ReportStep(const StepTotals& totals, const StepDurations& durations);
+  bool IsTrained() const;
+  bool HasAccuracy() const;
+  bool IsStepFinite(const StepTotals& totals);
+  bool IsStateFinite();
+  bool IsSaveDue() const;
   void ReportCheckpoints();
+  Status SaveTogether(MultiWorkerMirrored* strategy);
   Status Evaluate(MultiWorkerMirrored* strategy);
-  Status Conclude(MultiWorkerMirrored* strategy);
+  Result<TrainerVerdict> StopTogether(MultiWorkerMirrored* strategy);
+  Result<TrainerVerdict> GiveUp(MultiWorkerMirrored* strategy);
+  Result<TrainerVerdict> Conclude(MultiWorkerMirrored* strategy);
   Deadline CollectiveDeadline() const;
   void EnterPhase(TrainerPhase phase);
 
@@ -122,14 +146,10 @@ class Trainer {
   TrainerHooks hooks_;
   BatchLoader loader_;
   TrainingState state_;
-  int64_t step_count_total_ = 0;
+  std::string fingerprint_;
+  std::string trouble_;
+  bool has_told_of_skips_ = false;
   std::optional<EvaluationResult> test_result_;
-
-  // Running sums of the data epoch that the last step belonged to, for reports only.
-  int64_t epoch_of_sums_ = 0;
-  double epoch_loss_sum_ = 0;
-  int64_t epoch_correct_count_ = 0;
-  int64_t epoch_sample_count_ = 0;
 };
 
 }  // namespace lockstep::runtime

@@ -1,19 +1,19 @@
 #include "trainer-runtime/train/trainer.h"
 
-#include <array>
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
-#include <limits>
 #include <memory>
 #include <optional>
-#include <thread>
+#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
-#include <sys/socket.h>
 
+#include "common/base/digest.h"
+#include "common/base/file.h"
+#include "common/json/json.h"
 #include "trainer-runtime/engine/reference_engine.h"
 #include "trainer-runtime/train/test_gang.h"
 
@@ -94,6 +94,14 @@ class CheckpointDirectory {
     return store;
   }
 
+  const std::string& path() const { return path_; }
+
+  // From now on no checkpoint can be written: a file stands where its folder would be made.
+  void MakeUnwritable() {
+    std::filesystem::remove_all(path_);
+    ASSERT_TRUE(WriteFileAtomically(path_, "in the way").ok());
+  }
+
  private:
   std::string path_;
   std::unique_ptr<Logger> logger_ = MakeNullLogger();
@@ -148,6 +156,41 @@ TEST(Trainer, LostRankIsReplacedAndNothingIsLostRepeatedOrChanged) {
   }
 }
 
+// A rank dies wherever in a call: some have its part of a sum and take the step, others do not.
+TEST(Trainer, RankLostWithinACallIsReplacedAndNothingIsLostRepeatedOrChanged) {
+  const TrainingSpec spec = MakeSpec(2);
+  const Gang undisturbed = MakeRanks(3, spec);
+  RunMeeting(undisturbed, Epoch(1));
+  // Below the size of the last message of a step, so that one survivor has it and the other not.
+  constexpr int64_t kStride = 47;
+  constexpr int64_t kBytesMax = 1 << 20;  // far above what a rank sends
+  int64_t death_count = 0;
+  int64_t uneven_count = 0;  // deaths after which the survivors stood at different steps
+  for (int64_t bytes_left = 1; bytes_left < kBytesMax; bytes_left += kStride) {
+    Gang ranks = MakeRanks(3, spec);
+    const std::size_t victim = static_cast<std::size_t>(bytes_left) % 3;
+    ranks[victim]->bytes_left = bytes_left;
+    RunMeeting(ranks, Epoch(1));
+    if (ranks[victim]->verdict->ok()) {
+      break;  // it had sent all it had to send
+    }
+    ++death_count;
+    const auto step_of = [&](std::size_t i) {
+      return ranks[(victim + i) % 3]->trainer->last_applied();
+    };
+    uneven_count += step_of(1) != step_of(2) ? 1 : 0;
+    ranks[victim] = MakeRank(spec);
+    RunMeeting(ranks, Epoch(2));
+    ExpectAll(ranks, TrainerVerdict::kFinished);
+    for (const auto& rank : ranks) {
+      ASSERT_EQ(Weights(rank->engine.get()), Weights(undisturbed[0]->engine.get())) << bytes_left;
+      ASSERT_EQ(rank->trainer->SampleTotalsNow(), undisturbed[0]->trainer->SampleTotalsNow());
+    }
+  }
+  EXPECT_GT(death_count, 10);
+  EXPECT_GT(uneven_count, 0) << "of " << death_count << ": no death was within a call";
+}
+
 TEST(Trainer, AllAskedToStopSaveAndStopAtOneStep) {
   const Gang ranks = MakeRanks(2, MakeSpec(1000));
   ranks[0]->after_step = [&](const StepReport& report) {
@@ -183,6 +226,240 @@ TEST(Trainer, ResumedFromCheckpointEndsLikeAnUninterruptedRun) {
   EXPECT_EQ(second_run[0]->trainer->SampleTotalsNow(), whole[0]->trainer->SampleTotalsNow());
 }
 
+// The crash of a batch index beyond the epoch, and samples lost or repeated in silence.
+TEST(Trainer, ResumedWithAnotherBatchSizeUsesEverySampleOnce) {
+  for (const RemainderRule rule : {RemainderRule::kKeep, RemainderRule::kDrop}) {
+    for (const int64_t steps : {1, 3, 4, 6}) {
+      for (const int64_t batch_size : {7, 15, 17, 50}) {
+        CheckpointDirectory directory;
+        TrainingSpec spec = MakeSpec(steps);
+        spec.remainder = rule;
+        const auto first_store = directory.Open(1);
+        Gang first_run;
+        first_run.push_back(MakeRank(spec, first_store.get()));
+        RunMeeting(first_run, Epoch(1));
+        ExpectAll(first_run, TrainerVerdict::kFinished);
+
+        spec.length = {LengthUnit::kEpochs, 4};
+        spec.global_batch_size = batch_size;
+        const auto second_store = directory.Open(2);
+        Gang second_run;
+        second_run.push_back(MakeRank(spec, second_store.get()));
+        RunMeeting(second_run, Epoch(2));
+        ExpectAll(second_run, TrainerVerdict::kFinished);
+        const Trainer& trainer = *second_run[0]->trainer;
+        EXPECT_EQ(trainer.last_applied().value(), trainer.step_count_total());
+        const SampleTotals totals = second_run[0]->trainer->SampleTotalsNow();
+        ASSERT_EQ(totals.lost + totals.repeated, 0) << steps << " steps, then " << batch_size;
+        ASSERT_EQ(totals.consumed, totals.expected);
+        if (rule == RemainderRule::kKeep) {
+          ASSERT_EQ(totals.consumed, 4 * kSampleCount);
+        }
+      }
+    }
+  }
+}
+
+// Resumes a checkpoint of seven steps under a changed job; the error, or "" when it ran.
+std::string ErrorOfResuming(const TrainingSpec& changed,
+                            const std::function<void(CheckpointDirectory*)>& meanwhile = {}) {
+  CheckpointDirectory directory;
+  const auto first_store = directory.Open(1);
+  Gang first_run;
+  first_run.push_back(MakeRank(MakeSpec(7), first_store.get()));
+  RunMeeting(first_run, Epoch(1));
+  if (meanwhile) {
+    meanwhile(&directory);
+  }
+  const auto second_store = directory.Open(2);
+  Gang second_run;
+  second_run.push_back(MakeRank(changed, second_store.get()));
+  RunMeeting(second_run, Epoch(2));
+  const Result<TrainerVerdict>& verdict = *second_run[0]->verdict;
+  if (verdict.ok()) {
+    EXPECT_EQ(*verdict, TrainerVerdict::kFinished);
+    return "";
+  }
+  EXPECT_EQ(verdict.error().code(), ErrorCode::kInvalidArgument);
+  return verdict.error().ToString();
+}
+
+TEST(Trainer, ResumedUnderAJobOfAnotherMeaningIsRefusedWithBothValues) {
+  EXPECT_EQ(ErrorOfResuming(MakeSpec(9)), "");
+  TrainingSpec changed = MakeSpec(9);
+  changed.dataset.shuffle = false;
+  EXPECT_NE(ErrorOfResuming(changed).find("dataset.shuffle: false found, the saved state was made "
+                                          "with true"),
+            std::string::npos);
+  changed = MakeSpec(9);
+  changed.model.layers.back() = DenseLayer{kClassCount, Activation::kSigmoid};
+  EXPECT_NE(ErrorOfResuming(changed).find("layers[1].activation: \"sigmoid\" found, the saved "
+                                          "state was made with \"linear\""),
+            std::string::npos);
+}
+
+// Makes the newest manifest one of the first release's.
+void MakeFirstFormat(CheckpointDirectory* directory) {
+  const std::string path = directory->path() + "/step-00000007/manifest.json";
+  Json manifest = ParseJson(ReadFile(path, 1 << 20).value()).value();
+  manifest["formatVersion"] = 1;
+  manifest["cursor"]["batchIndex"] = 3;
+  for (const char* later : {"fingerprint", "epochSums", "isFinite", "sha256"}) {
+    manifest.erase(later);
+  }
+  manifest["cursor"].erase("position");
+  manifest["sha256"] = Sha256Hex(DumpJson(manifest));
+  ASSERT_TRUE(WriteFileAtomically(path, DumpJson(manifest)).ok());
+}
+
+// They hold no fingerprint, but counters that show which samples were used.
+TEST(Trainer, CheckpointOfTheFirstFormatIsResumedExactlyOrRefused) {
+  EXPECT_EQ(ErrorOfResuming(MakeSpec(9), MakeFirstFormat), "");
+  TrainingSpec changed = MakeSpec(9);
+  changed.global_batch_size = 5;
+  EXPECT_EQ(ErrorOfResuming(changed, MakeFirstFormat), "");
+  changed = MakeSpec(9);
+  changed.dataset.shuffle = false;
+  EXPECT_NE(ErrorOfResuming(changed, MakeFirstFormat).find("used other samples of data epoch 1"),
+            std::string::npos);
+}
+
+TEST(Trainer, LossThatIsNotFiniteStopsAtItsStepOnEveryRank) {
+  TrainingSpec spec = MakeSpec(40);
+  spec.loss = {LossType::kMeanSquaredError, false};
+  spec.model.layers = {FlattenLayer{}, DenseLayer{1, Activation::kLinear}};
+  spec.optimizer = SgdOptimizer{1000, 0, false};
+  CheckpointDirectory directory;
+  const auto store = directory.Open(1);
+  Gang ranks;
+  ranks.push_back(MakeRank(spec, store.get()));
+  ranks.push_back(MakeRank(spec));
+  RunMeeting(ranks, Epoch(1));
+  ExpectAll(ranks, TrainerVerdict::kDiverged);
+  for (const auto& rank : ranks) {
+    EXPECT_LT(rank->trainer->last_applied(), Step(40));
+    EXPECT_NE(rank->trainer->trouble().find("step"), std::string::npos);
+    EXPECT_NE(rank->trainer->trouble().find("diverged"), std::string::npos);
+    EXPECT_EQ(rank->trainer->trouble(), ranks[0]->trainer->trouble());
+  }
+  ASSERT_TRUE(store->Flush(Deadline::After(SteadyNow(), std::chrono::seconds(30))).ok());
+  const std::optional<Snapshot> newest = store->LoadNewest().value();
+  EXPECT_TRUE(newest.has_value() && newest->is_finite);
+
+  spec.terminate_on_nan = false;
+  const Gang free = MakeRanks(1, spec);
+  RunMeeting(free, Epoch(1));
+  ExpectAll(free, TrainerVerdict::kFinished);
+  EXPECT_EQ(free[0]->trainer->last_applied(), Step(40));
+}
+
+// Whatever the chief cannot write is no success, on no rank.
+TEST(Trainer, LastCheckpointThatCannotBeWrittenIsNoSuccess) {
+  CheckpointDirectory directory;
+  const auto store = directory.Open(1);
+  Gang ranks;
+  ranks.push_back(MakeRank(MakeSpec(12), store.get()));
+  ranks.push_back(MakeRank(MakeSpec(12)));
+  ranks[0]->after_step = [&](const StepReport& report) {
+    if (report.step == Step(1)) {
+      directory.MakeUnwritable();
+    }
+  };
+  RunMeeting(ranks, Epoch(1));
+  ExpectAll(ranks, TrainerVerdict::kNotSaved);
+  for (const auto& rank : ranks) {
+    EXPECT_EQ(rank->trainer->last_applied(), Step(12)) << "failed checkpoints must not end the run";
+    EXPECT_NE(rank->trainer->trouble().find("checkpoint of step 12"), std::string::npos)
+        << rank->trainer->trouble();
+  }
+  EXPECT_GE(ranks[0]->checkpoints_failed, 1);  // those before may have been skipped for it
+}
+
+TEST(Trainer, StopWithoutItsCheckpointIsToldApart) {
+  CheckpointDirectory directory;
+  const auto store = directory.Open(1);
+  Gang ranks;
+  ranks.push_back(MakeRank(MakeSpec(1000), store.get()));
+  ranks.push_back(MakeRank(MakeSpec(1000)));
+  ranks[0]->after_step = [&](const StepReport& report) {
+    if (report.step == Step(2)) {
+      directory.MakeUnwritable();
+      ranks[0]->is_stop_requested = true;
+      ranks[1]->is_stop_requested = true;
+    }
+  };
+  RunMeeting(ranks, Epoch(1));
+  ExpectAll(ranks, TrainerVerdict::kStoppedUnsaved);
+}
+
+// A counter that a damaged past left behind is told, and not only by a line of the log.
+TEST(Trainer, LostSamplesAreNoSuccess) {
+  CheckpointDirectory directory;
+  const auto store = directory.Open(1);
+  SampleLedger ledger(kSampleCount);
+  ledger.CloseEpoch(std::vector<int64_t>{3});  // expected once, used never
+  const auto donor = MakeRank(MakeSpec(1));
+  TrainingState state(kSampleCount);
+  state.ledger = ledger;
+  state.cursor.data_epoch = 1;
+  store->SaveAsync(TakeSnapshot(state, donor->engine.get(), {7, 1, ""}));
+  ASSERT_TRUE(store->Flush(Deadline::After(SteadyNow(), std::chrono::seconds(30))).ok());
+  Gang ranks;
+  ranks.push_back(MakeRank(MakeSpec(4), store.get()));
+  RunMeeting(ranks, Epoch(2));
+  ExpectAll(ranks, TrainerVerdict::kInexact);
+  EXPECT_NE(ranks[0]->trainer->trouble().find("1 were lost and 0 used"), std::string::npos)
+      << ranks[0]->trainer->trouble();
+}
+
+// What the summary shows: one number, however many ranks there were and wherever a run was cut.
+TEST(Trainer, TrainingLossIsTheSameAtAnyNumberOfRanksAndAfterAResume) {
+  const Gang one = MakeRanks(1, MakeSpec(30));
+  const Gang three = MakeRanks(3, MakeSpec(30));
+  RunMeeting(one, Epoch(1));
+  RunMeeting(three, Epoch(1));
+  const double expected = one[0]->trainer->training_loss().value();
+  for (const auto& rank : three) {
+    EXPECT_NEAR(rank->trainer->training_loss().value(), expected, 1e-5 * expected);
+    EXPECT_EQ(rank->trainer->training_loss(), three[0]->trainer->training_loss());
+  }
+  CheckpointDirectory directory;
+  for (const int64_t steps : {29, 30}) {
+    const auto store = directory.Open(steps);
+    Gang part;
+    part.push_back(MakeRank(MakeSpec(steps), store.get()));
+    RunMeeting(part, Epoch(steps));
+    if (steps == 30) {
+      EXPECT_EQ(part[0]->trainer->training_loss(), expected);
+    }
+  }
+}
+
+TEST(Trainer, RegressionHasNoAccuracy) {
+  TrainingSpec spec = MakeSpec(3);
+  spec.loss = {LossType::kMeanSquaredError, false};
+  spec.model.layers = {FlattenLayer{}, DenseLayer{1, Activation::kLinear}};
+  const Gang ranks = MakeRanks(1, spec);
+  ranks[0]->after_step = [](const StepReport& report) {
+    EXPECT_FALSE(report.epoch_accuracy.has_value());
+  };
+  RunMeeting(ranks, Epoch(1));
+  EXPECT_FALSE(ranks[0]->trainer->test_result()->accuracy.has_value());
+}
+
+TEST(Trainer, RankWithOtherDataIsRefused) {
+  const TrainingSpec spec = MakeSpec(5);
+  Dataset other_train = MakeSamples(kSampleCount + 1);
+  const Dataset dropped = other_train.SplitOffTail(kSampleCount);  // one sample further on
+  const GangParts other{
+      [spec] { return MakeReferenceEngine(spec).value(); }, &dropped, &TestSamples().test};
+  Gang ranks = MakeRanks(1, spec);
+  ranks.push_back(std::make_unique<GangRank>(spec, other));
+  RunMeeting(ranks, Epoch(1));
+  ASSERT_FALSE(ranks[1]->verdict->ok());
+  EXPECT_NE(ranks[1]->verdict->error().ToString().find("data.crc32"), std::string::npos);
+}
+
 TEST(Trainer, DroppedRemainderWithoutAWholeBatchIsRefused) {
   TrainingSpec spec = MakeSpec(1);
   spec.global_batch_size = 51;
@@ -199,7 +476,7 @@ TEST(Trainer, DroppedRemainderWithoutAWholeBatchIsRefused) {
 TEST(Snapshot, CutAnywhereIsRefused) {
   const auto rank = MakeRank(MakeSpec(1));
   TrainingState state(kSampleCount);
-  const std::string bytes = EncodeSnapshot(TakeSnapshot(state, rank->engine.get(), 7, 1));
+  const std::string bytes = EncodeSnapshot(TakeSnapshot(state, rank->engine.get(), {7, 1, "{}"}));
   EXPECT_TRUE(DecodeSnapshot(bytes).ok());
   for (std::size_t size = 0; size < bytes.size(); ++size) {
     ASSERT_FALSE(DecodeSnapshot(bytes.substr(0, size)).ok()) << size;
@@ -212,7 +489,7 @@ TEST(Snapshot, OfAnotherModelNamesTheTensor) {
   other.model.layers = {FlattenLayer{}, DenseLayer{kClassCount + 1, Activation::kLinear}};
   const auto other_rank = MakeRank(other);
   TrainingState state(kSampleCount);
-  const Snapshot snapshot = TakeSnapshot(state, other_rank->engine.get(), 7, 1);
+  const Snapshot snapshot = TakeSnapshot(state, other_rank->engine.get(), {7, 1, "{}"});
   const Status restored = RestoreSnapshot(snapshot, 7, &state, rank->engine.get());
   ASSERT_FALSE(restored.ok());
   EXPECT_NE(restored.error().message().find("kernel"), std::string::npos)

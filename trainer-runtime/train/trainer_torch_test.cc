@@ -17,6 +17,7 @@ namespace lockstep::runtime {
 namespace {
 
 constexpr int64_t kStepCount = 50;
+constexpr int64_t kBucketBytes = 256 * 1024;  // several a step
 
 TrainingSpec MakeSpec() {
   TrainingSpec spec;
@@ -36,13 +37,52 @@ TrainingSpec MakeSpec() {
   return spec;
 }
 
+// Trains `spec` on `rank_count` ranks and on one, and returns the largest relative difference of
+// the steps' losses.
+double LargestDifference(const TrainingSpec& spec, int rank_count, const DatasetSplits& data) {
+  const EnginePlugin plugin = EnginePlugin::Load({LOCKSTEP_TEST_ENGINE_PLUGIN, ""}).value();
+  const std::string spec_json = DumpJson(EncodeTrainingSpec(spec));
+  const GangParts parts{
+      [&] { return plugin.MakeEngine(spec_json).value(); }, &data.train, &data.test, kBucketBytes};
+  const Gang one = MakeGang(1, spec, parts);
+  const Gang many = MakeGang(rank_count, spec, parts);
+  RunMeeting(one, Epoch(1));
+  RunMeeting(many, Epoch(1));
+  ExpectAll(one, TrainerVerdict::kFinished);
+  ExpectAll(many, TrainerVerdict::kFinished);
+  double worst = 0;
+  for (std::size_t step = 0; step < one[0]->losses.size(); ++step) {
+    const double expected = one[0]->losses[step];
+    worst = std::max(worst, std::abs(many[0]->losses.at(step) - expected) / expected);
+  }
+  return worst;
+}
+
+// What a rank drops follows from where its samples stand in the global batch, so it is what one
+// rank would drop of them; 50 samples a batch do not divide evenly.
+TEST(TrainerOnTorch, DropoutIsTheSameAtEveryNumberOfRanks) {
+  TrainingSpec spec = MakeSpec();
+  spec.length.count = 12;
+  spec.global_batch_size = 50;
+  spec.model.layers = {Conv2DLayer{8, {3, 3}, {1, 1}, Padding::kValid, Activation::kRelu},
+                       DropoutLayer{0.3},
+                       MaxPooling2DLayer{},
+                       FlattenLayer{},
+                       DropoutLayer{0.5},
+                       DenseLayer{10}};
+  const DatasetSplits data = LoadDataset(spec.dataset, LOCKSTEP_TEST_MNIST).value();
+  for (const int rank_count : {1, 2, 3}) {
+    EXPECT_LE(LargestDifference(spec, rank_count, data), 1e-5) << rank_count;
+  }
+}
+
 TEST(TrainerOnTorch, ThreeRanksTakeTheStepsOfOneRank) {
   const TrainingSpec spec = MakeSpec();
   const DatasetSplits data = LoadDataset(spec.dataset, LOCKSTEP_TEST_MNIST).value();
   const EnginePlugin plugin = EnginePlugin::Load({LOCKSTEP_TEST_ENGINE_PLUGIN, ""}).value();
   const std::string spec_json = DumpJson(EncodeTrainingSpec(spec));
   const GangParts parts{
-      [&] { return plugin.MakeEngine(spec_json).value(); }, &data.train, &data.test};
+      [&] { return plugin.MakeEngine(spec_json).value(); }, &data.train, &data.test, kBucketBytes};
   const Gang one = MakeGang(1, spec, parts);
   const Gang three = MakeGang(3, spec, parts);
   RunMeeting(one, Epoch(1));

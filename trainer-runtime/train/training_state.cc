@@ -1,7 +1,11 @@
 #include "trainer-runtime/train/training_state.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstring>
+#include <limits>
+#include <optional>
 #include <utility>
 
 #include "common/contract/training_spec.h"
@@ -30,10 +34,16 @@ Json EncodeHeader(const Snapshot& snapshot) {
   }
   return {{"step", snapshot.step.value()},
           {"dataEpoch", snapshot.cursor.data_epoch},
-          {"batchIndex", snapshot.cursor.batch_index},
+          {"position", snapshot.cursor.position.value_or(0)},
           {"samplesConsumed", snapshot.cursor.samples_consumed},
           {"seed", snapshot.seed},
           {"worldSize", snapshot.world_size},
+          {"fingerprint", snapshot.fingerprint},
+          {"sumsEpoch", snapshot.sums.data_epoch},
+          {"lossSum",
+           snapshot.sums.loss_sum.has_value() ? Json(*snapshot.sums.loss_sum) : Json(nullptr)},
+          {"correctCount", snapshot.sums.correct_count},
+          {"sampleCount", snapshot.sums.sample_count},
           {"ledgerBytes", snapshot.ledger.size()},
           {"tensors", std::move(tensors)}};
 }
@@ -78,10 +88,15 @@ Result<Snapshot> DecodeBody(const Json& header, std::string_view rest) {
   Snapshot snapshot;
   snapshot.step = Step(reader.Int("step", 0).value_or(0));
   snapshot.cursor.data_epoch = reader.Int("dataEpoch", 0).value_or(0);
-  snapshot.cursor.batch_index = reader.Int("batchIndex", 0).value_or(0);
+  snapshot.cursor.position = reader.Int("position", 0).value_or(0);
   snapshot.cursor.samples_consumed = reader.Int("samplesConsumed", 0).value_or(0);
   snapshot.seed = reader.Int("seed").value_or(0);
   snapshot.world_size = static_cast<int>(reader.Int("worldSize", 1, 1 << 20).value_or(1));
+  snapshot.fingerprint = reader.String("fingerprint").value_or("");
+  snapshot.sums.data_epoch = reader.Int("sumsEpoch", 0).value_or(0);
+  snapshot.sums.loss_sum = reader.Number("lossSum");
+  snapshot.sums.correct_count = reader.Int("correctCount", 0).value_or(0);
+  snapshot.sums.sample_count = reader.Int("sampleCount", 0).value_or(0);
   const auto ledger_bytes = static_cast<std::size_t>(reader.Int("ledgerBytes", 0).value_or(0));
   std::string_view ledger;
   if (!TakeBytes(&rest, ledger_bytes, &ledger)) {
@@ -102,15 +117,33 @@ Result<Snapshot> DecodeBody(const Json& header, std::string_view rest) {
 
 }  // namespace
 
-Snapshot TakeSnapshot(const TrainingState& state, Engine* engine, int64_t seed, int world_size) {
+// On bit patterns: without its sign, every number that is not finite is above all finite ones, and
+// the largest of integers is found several at a time.
+bool AllFinite(std::span<const float> values) {
+  constexpr uint32_t kWithoutSign = 0x7fffffff;
+  constexpr uint32_t kInfinity = 0x7f800000;
+  uint32_t largest = 0;
+  for (const float value : values) {
+    largest = std::max(largest, std::bit_cast<uint32_t>(value) & kWithoutSign);
+  }
+  return largest < kInfinity;
+}
+
+Snapshot TakeSnapshot(const TrainingState& state, Engine* engine, const SnapshotFacts& facts) {
   Snapshot snapshot;
   snapshot.step = state.step;
-  snapshot.cursor = {
-      state.cursor.data_epoch, state.cursor.batch_index, state.cursor.samples_consumed};
-  snapshot.seed = seed;
-  snapshot.world_size = world_size;
+  snapshot.cursor = {state.cursor.data_epoch, state.cursor.position, state.cursor.samples_consumed};
+  snapshot.seed = facts.seed;
+  snapshot.world_size = facts.world_size;
+  snapshot.fingerprint = facts.fingerprint;
+  snapshot.sums = {
+      state.sums.data_epoch,
+      std::isfinite(state.sums.loss_sum) ? std::optional(state.sums.loss_sum) : std::nullopt,
+      state.sums.correct_count,
+      state.sums.sample_count};
   snapshot.ledger = state.ledger.Serialize();
   for (const TensorView& view : engine->Tensors()) {
+    snapshot.is_finite = snapshot.is_finite && AllFinite(view.data);
     snapshot.tensors.push_back(
         {view.name, view.shape, std::vector<float>(view.data.begin(), view.data.end())});
   }
@@ -147,12 +180,39 @@ Status RestoreSnapshot(const Snapshot& snapshot,
               snapshot.tensors[i].values.end(),
               views[i].data.begin());
   }
+  // The first format does not tell the position; whoever was used since the epoch began, does.
+  const int64_t position = snapshot.cursor.position.value_or(ledger.open_count());
   state->ledger = std::move(ledger);
   state->step = snapshot.step;
-  state->cursor = {
-      snapshot.cursor.data_epoch, snapshot.cursor.batch_index, snapshot.cursor.samples_consumed};
+  state->cursor = {snapshot.cursor.data_epoch, position, snapshot.cursor.samples_consumed};
+  state->sums = {snapshot.sums.data_epoch,
+                 snapshot.sums.loss_sum.value_or(std::numeric_limits<double>::quiet_NaN()),
+                 snapshot.sums.correct_count,
+                 snapshot.sums.sample_count};
   state->is_established = true;
   return OkStatus();
+}
+
+Status CheckCursor(const TrainingState& state, BatchLoader* loader) {
+  const DataCursor& cursor = state.cursor;
+  if (cursor.position > loader->plan().sample_count) {
+    return Error(ErrorCode::kInvalidArgument,
+                 "the saved state stands before sample " + std::to_string(cursor.position) +
+                     " of its data epoch, this data set has " +
+                     std::to_string(loader->plan().sample_count));
+  }
+  const SampleTotals& closed = state.ledger.totals();
+  const SampleTotals open =
+      state.ledger.TotalsIfClosed(loader->ExpectedIds(cursor.data_epoch, cursor.position));
+  if (open.lost == closed.lost && open.repeated == closed.repeated) {
+    return OkStatus();
+  }
+  return Error(ErrorCode::kInvalidArgument,
+               "the saved state used other samples of data epoch " +
+                   std::to_string(cursor.data_epoch) + " than this job's order has before its " +
+                   "cursor: going on would lose " + std::to_string(open.lost - closed.lost) +
+                   " and repeat " + std::to_string(open.repeated - closed.repeated) +
+                   "; expected the dataset.shuffle and the data that it was made with");
 }
 
 // Layout: 8 bytes length of the header, the header as JSON, the ledger, the tensors' floats.

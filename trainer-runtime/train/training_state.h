@@ -1,17 +1,29 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "common/base/result.h"
 #include "common/base/strong_id.h"
 #include "trainer-runtime/checkpoint/snapshot.h"
+#include "trainer-runtime/data/batch_loader.h"
 #include "trainer-runtime/data/cursor.h"
 #include "trainer-runtime/data/sample_ledger.h"
 #include "trainer-runtime/engine/engine.h"
 
 namespace lockstep::runtime {
+
+// Sums over the steps of one data epoch, for the loss and accuracy that people see.
+struct EpochSums {
+  int64_t data_epoch = 0;  // of the last step
+  double loss_sum = 0;
+  int64_t correct_count = 0;
+  int64_t sample_count = 0;
+
+  friend bool operator==(const EpochSums&, const EpochSums&) = default;
+};
 
 // Where training stands. Together with the engine's tensors it is the whole state of a job: equal
 // on every rank after every step, and enough to go on from.
@@ -22,10 +34,21 @@ struct TrainingState {
   Step step;                    // updates applied so far
   DataCursor cursor;
   SampleLedger ledger;
+  EpochSums sums;
+};
+
+// What a snapshot says besides the state.
+struct SnapshotFacts {
+  int64_t seed = 0;
+  int world_size = 1;
+  std::string fingerprint;  // fingerprint.h
 };
 
 // A copy of the whole state, detached from the engine.
-Snapshot TakeSnapshot(const TrainingState& state, Engine* engine, int64_t seed, int world_size);
+Snapshot TakeSnapshot(const TrainingState& state, Engine* engine, const SnapshotFacts& facts);
+
+// Whether all values are finite numbers. Costs one pass over them.
+bool AllFinite(std::span<const float> values);
 
 // Puts a snapshot into `state` and `engine`.
 // Errors: kInvalidArgument when it belongs to another model, data set or seed: names the tensor,
@@ -34,6 +57,11 @@ Status RestoreSnapshot(const Snapshot& snapshot,
                        int64_t seed,
                        TrainingState* state,
                        Engine* engine);
+
+// Whether the samples that `state` has counted in its data epoch are those that this job's order
+// has before its cursor: otherwise some would be lost and others used twice. The only proof for
+// checkpoints that have no fingerprint. Errors: kInvalidArgument with the numbers.
+Status CheckCursor(const TrainingState& state, BatchLoader* loader);
 
 // The snapshot as bytes for another rank of the same build, and back. Little-endian.
 // Errors of decoding: kCorrupt.

@@ -1,6 +1,7 @@
 #include "operator/reconcile/act/gang_restart.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "common/base/check.h"
 #include "operator/reconcile/policy/backoff.h"
@@ -20,24 +21,54 @@ const Failure& OriginOf(const std::vector<Failure>& failures, bool is_training) 
   return *std::min_element(failures.begin(), failures.end(), precedes);
 }
 
-bool RequireBudget(const std::vector<Failure>& failures, DecisionBuilder* builder) {
-  TrainingJobStatus trial = builder->status();
-  const int64_t limit = builder->spec().run_policy.backoff_limit;
+namespace {
+
+int64_t CheckpointStep(const TrainingJobStatus& status) {
+  return status.progress.has_value() ? status.progress->checkpoint_step : 0;
+}
+
+}  // namespace
+
+bool IsFree(const Failure& failure) {
+  return failure.is_voluntary || IsFreeCause(failure.cause);
+}
+
+bool SpendBudget(const std::vector<Failure>& failures, DecisionBuilder* builder) {
+  TrainingJobStatus* const status = builder->mutable_status();
+  std::vector<Charge> charges;
+  const Failure* blamed = &failures.front();
   for (const Failure& failure : failures) {
-    if (!HasBudget(trial, limit, failure.cause)) {
-      const std::string used = IsCounted(failure.cause)
-                                   ? std::to_string(CountedRestarts(trial)) + " of " +
-                                         std::to_string(limit) +
-                                         " restarts of runPolicy.backoffLimit are used"
-                                   : std::to_string(UncountedRestarts(trial)) +
-                                         " restarts without a failure are the limit";
-      builder->Fail("BackoffLimitExceeded",
-                    failure.sentence + ", cause " + failure.cause + "; " + used);
-      return false;
-    }
-    CountRestart(failure.cause, &trial);
+    const PodPlacement& placement = *builder->PlacementOf(failure.task);
+    charges.push_back({failure.cause, placement.node, placement.since, IsFree(failure)});
+    blamed = IsFree(*blamed) && !IsFree(failure) ? &failure : blamed;
   }
+  const BudgetTerms terms = {builder->spec().recovery.rendezvous_timeout, CheckpointStep(*status)};
+  std::vector<Incident> incidents = Charged(status->incidents, charges, terms, builder->now());
+  const int64_t limit = builder->spec().run_policy.backoff_limit;
+  const int64_t used = CountedIncidents(status->incidents);
+  const int64_t free_used = FreeIncidents(status->incidents);
+  const std::string what = blamed->sentence + ", cause " + blamed->cause + "; ";
+  if (CountedIncidents(incidents) > std::max(limit, used)) {
+    builder->Fail("BackoffLimitExceeded",
+                  what + std::to_string(used) + " of " + std::to_string(limit) +
+                      " incidents of runPolicy.backoffLimit are used");
+    return false;
+  }
+  if (FreeIncidents(incidents) > std::max(kFreeIncidentsMax, free_used)) {
+    builder->Fail("BackoffLimitExceeded",
+                  what + std::to_string(free_used) + " restarts within a day are the limit, also " +
+                      "of those that cost nothing");
+    return false;
+  }
+  status->incidents = std::move(incidents);
   return true;
+}
+
+std::string CostOf(const Failure& failure, const DecisionBuilder& builder) {
+  return IsFree(failure)
+             ? "costs nothing of runPolicy.backoffLimit"
+             : "incident " + std::to_string(CountedIncidents(builder.status().incidents)) + " of " +
+                   std::to_string(builder.spec().run_policy.backoff_limit);
 }
 
 bool HasRun(const TrainingJobStatus& status) {
@@ -62,20 +93,19 @@ void GiveUpGang(DecisionBuilder* builder) {
 
 void RestartGang(const Failure& origin, DecisionBuilder* builder) {
   TrainingJobStatus* const status = builder->mutable_status();
-  CountRestart(origin.cause, status);
+  status->restarts = WithRestart(std::move(status->restarts), origin.cause);
   builder->Count(Metric::kRestarts, origin.cause);
   GiveUpGang(builder);
   const Condition* const running = FindCondition(*status, ConditionType::kRunning);
   const bool was_steady = running != nullptr && running->is_true &&
                           builder->now() - running->last_transition >= kSteadyAfter;
   status->quick_restarts = was_steady ? 1 : status->quick_restarts + 1;
-  std::string message = origin.sentence + ", cause " + origin.cause + "; restart " +
-                        std::to_string(CountedRestarts(*status)) + " of " +
-                        std::to_string(builder->spec().run_policy.backoff_limit);
+  std::string message =
+      origin.sentence + ", cause " + origin.cause + "; " + CostOf(origin, *builder);
   const std::chrono::seconds delay = RestartDelay(status->quick_restarts);
   if (delay > std::chrono::seconds(0)) {
     status->retry_at = builder->now() + delay;
-    message += " after " + std::to_string(delay.count()) + " s";
+    message += "; next start after " + std::to_string(delay.count()) + " s";
   }
   builder->Set({ConditionType::kRestarting, true, "GangRestart", message}, EventType::kWarning);
   builder->Set({ConditionType::kScheduled, false, "GangRestart", message});

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "operator/reconcile/act/decision_builder.h"
@@ -14,8 +15,16 @@ namespace lockstep::control {
 // far as their nodes say when, else the first in task order. Precondition: `failures` is not empty.
 const Failure& OriginOf(const std::vector<Failure>& failures, bool is_training);
 
-// Whether the budget allows a restart for each of the failures; ends the job where it does not.
-bool RequireBudget(const std::vector<Failure>& failures, DecisionBuilder* builder);
+// Whether the failure costs nothing of backoffLimit.
+bool IsFree(const Failure& failure);
+
+// Writes what the failures of one pass cost into the status, while the placement still says where
+// their pods were; ends the job, and returns false, where the budget does not allow it.
+// Precondition: there is a failure.
+bool SpendBudget(const std::vector<Failure>& failures, DecisionBuilder* builder);
+
+// "incident 2 of 6", after it was spent.
+std::string CostOf(const Failure& failure, const DecisionBuilder& builder);
 
 // Whether all pods of the current attempt have run side by side, at this moment or before.
 bool HasRun(const TrainingJobStatus& status);
@@ -23,7 +32,7 @@ bool HasRun(const TrainingJobStatus& status);
 // Starts the whole gang anew: one restart is counted, for the origin's cause; attempt and epoch
 // rise and the placement is given up, which makes every pod stale. The next gang is planned when
 // all of them have ended, and after a pause if it has broken soon after its start again and again.
-// Precondition: the budget allows it.
+// Precondition: its budget is spent.
 void RestartGang(const Failure& origin, DecisionBuilder* builder);
 
 // Rolls a gang back of which not all pods could start: attempt and epoch rise, the placement is

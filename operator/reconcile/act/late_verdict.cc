@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "common/contract/exit_code.h"
+#include "operator/reconcile/act/gang_restart.h"
 #include "operator/reconcile/detect/failure.h"
 #include "operator/reconcile/gang/pod_labels.h"
 #include "operator/reconcile/policy/budget.h"
@@ -23,9 +27,19 @@ Failure EndOf(const DecisionBuilder& builder, const kube::Pod& pod) {
   return EndedFailure(builder, member);
 }
 
+// The incidents that wait for a cause have one.
+void Rename(std::string_view from, std::string_view to, std::vector<Incident>* incidents) {
+  for (Incident& incident : *incidents) {
+    incident.cause = incident.cause == from ? std::string(to) : incident.cause;
+  }
+}
+
 void Settle(const Failure& end, DecisionBuilder* builder) {
   TrainingJobStatus* const status = builder->mutable_status();
-  MoveRestart(kCauseEnded, end.cause, status);
+  status->restarts = WithRestartMoved(std::move(status->restarts), kCauseEnded, end.cause);
+  if (!IsFree(end)) {
+    Rename(kCauseEnded, end.cause, &status->incidents);
+  }
   builder->Count(Metric::kRestarts, end.cause);
   const std::string message = end.sentence + ", cause " + end.cause;
   if (end.response == FailureResponse::kFailJob) {
@@ -68,9 +82,15 @@ void LearnVerdicts(const GangView& view, DecisionBuilder* builder) {
   }
   // Of the others nobody will ever tell.
   const std::string lost(ExitCauseName(ExitCause::kNodeLost));
-  while (RestartsFor(kCauseEnded, builder->status()) > awaited) {
-    MoveRestart(kCauseEnded, lost, builder->mutable_status());
+  TrainingJobStatus* const status = builder->mutable_status();
+  while (RestartsFor(kCauseEnded, *status) > awaited) {
+    status->restarts = WithRestartMoved(std::move(status->restarts), kCauseEnded, lost);
+    Rename(kCauseEnded, lost, &status->incidents);
     builder->Count(Metric::kRestarts, lost);
+  }
+  if (awaited == 0) {  // what is still unnamed was all of pods that somebody asked to go
+    std::erase_if(status->incidents,
+                  [](const Incident& incident) { return incident.cause == kCauseEnded; });
   }
 }
 

@@ -1,12 +1,12 @@
 #include "operator/reconcile/act/place_gang.h"
 
-#include <algorithm>
 #include <optional>
 #include <set>
 #include <string>
 
 #include "common/base/plural.h"
 #include "operator/api/conditions.h"
+#include "operator/reconcile/act/old_pods.h"
 #include "operator/reconcile/gang/gang_plan.h"
 #include "operator/reconcile/gang/queue.h"
 #include "operator/reconcile/policy/deadline.h"
@@ -45,12 +45,9 @@ void RefuseGang(const Unschedulable& refusal, DecisionBuilder* builder) {
 
 // Whether a job without a place may look for one now.
 bool MayBePlaced(const GangView& view, DecisionBuilder* builder) {
-  const bool has_old_pods =
-      std::any_of(view.stale.begin(), view.stale.end(), [&](const kube::Pod* pod) {
-        return IsAlive(*pod, builder->observed());
-      });
-  if (has_old_pods) {
-    return false;  // at most one attempt has pods; their ends come as news
+  if (WaitsForOldPods(view, builder)) {
+    HasWaitedTooLong("pods of an earlier attempt have not ended", builder);
+    return false;  // their ends come as news
   }
   const std::optional<WallTime> retry_at = builder->status().retry_at;
   if (retry_at.has_value() && builder->now() < *retry_at) {

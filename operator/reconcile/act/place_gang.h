@@ -6,8 +6,8 @@
 namespace lockstep::control {
 
 // Finds room for the whole gang and writes down who goes where; pods follow in the same decision,
-// after this status is stored. Where there is no room, says what is missing, and ends a job that
-// has waited too long. Precondition: the job has no places.
+// after this status is stored. Without room, or while something of before is in the way, it says so
+// and the gang waits.
 void PlaceGang(const GangView& view, DecisionBuilder* builder);
 
 }  // namespace lockstep::control

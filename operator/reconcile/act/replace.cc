@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "common/contract/exit_code.h"
 #include "operator/api/placement.h"
+#include "operator/reconcile/act/gang_restart.h"
 #include "operator/reconcile/act/successor.h"
 #include "operator/reconcile/policy/budget.h"
 
@@ -96,7 +98,7 @@ void ReplaceMembers(const GangView& view,
   std::vector<Successor> successors;
   for (const Failure& failure : failures) {
     successors.push_back({failure.task, failure.is_node_at_fault});
-    CountRestart(failure.cause, status);
+    status->restarts = WithRestart(std::move(status->restarts), failure.cause);
     if (failure.cause != kCauseEnded) {  // else its true cause is counted when it is known
       builder->Count(Metric::kRestarts, failure.cause);
     }
@@ -106,10 +108,8 @@ void ReplaceMembers(const GangView& view,
     placement->pod_uid.clear();
     placement->devices.clear();
     placement->awaits_verdict = failure.cause == kCauseEnded;
-    builder->Say(EventType::kWarning,
-                 "PodReplaced",
-                 Describe(failure) + "; restart " + std::to_string(CountedRestarts(*status)) +
-                     " of " + std::to_string(builder->spec().run_policy.backoff_limit));
+    builder->Say(
+        EventType::kWarning, "PodReplaced", Describe(failure) + "; " + CostOf(failure, *builder));
   }
   PlaceSuccessors(view, successors, builder);
   TellSurvivors(view, failures, builder);

@@ -27,7 +27,6 @@ bool CanMove(const GangView& view,
   const bool has_moved =
       restarting != nullptr && restarting->is_true && restarting->reason == kMoved;
   return builder.is_training() && !has_moved &&
-         HasBudget(builder.status(), builder.spec().run_policy.backoff_limit, kCauseNotStarted) &&
          std::all_of(problems.begin(), problems.end(), [&](const StartProblem& problem) {
            return !NodeElsewhere(view, {problem.task, true}, builder).empty();
          });
@@ -44,7 +43,8 @@ void Move(const GangView& view,
     placement->since = builder->now();
     placement->pod_uid.clear();
     placement->devices.clear();
-    CountRestart(kCauseNotStarted, builder->mutable_status());
+    TrainingJobStatus* const status = builder->mutable_status();
+    status->restarts = WithRestart(std::move(status->restarts), kCauseNotStarted);
     builder->Count(Metric::kRestarts, std::string(kCauseNotStarted));
   }
   PlaceSuccessors(view, successors, builder);
@@ -108,15 +108,17 @@ void AnswerStartProblems(const GangView& view,
     RollBackGang(problems.front().reason, SentenceOf(view, problems.front(), *builder), builder);
     return;
   }
-  if (CanMove(view, problems, *builder)) {
-    Move(view, problems, builder);
-    return;
-  }
   Failure failure;
   failure.task = problems.front().task;
-  failure.cause = kCauseStartTimeout;
   failure.sentence = problems.front().sentence;
-  if (RequireBudget({failure}, builder)) {
+  const bool can_move = CanMove(view, problems, *builder);
+  failure.cause = can_move ? kCauseNotStarted : kCauseStartTimeout;
+  if (!SpendBudget({failure}, builder)) {
+    return;
+  }
+  if (can_move) {
+    Move(view, problems, builder);
+  } else {
     RestartGang(failure, builder);
   }
 }

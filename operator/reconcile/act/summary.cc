@@ -4,6 +4,8 @@
 #include <chrono>
 
 #include "common/contract/termination_message.h"
+#include "operator/reconcile/act/fall_back.h"
+#include "operator/reconcile/gang/departure.h"
 
 namespace lockstep::control {
 namespace {
@@ -12,10 +14,10 @@ void CountMember(MemberState state, RoleCounts* counts) {
   switch (state) {
     case MemberState::kNotSeen:
     case MemberState::kPending:
+    case MemberState::kLeaving:
       ++counts->pending;
       return;
     case MemberState::kRunning:
-    case MemberState::kLeaving:
       ++counts->active;
       return;
     case MemberState::kSucceeded:
@@ -26,6 +28,39 @@ void CountMember(MemberState state, RoleCounts* counts) {
       ++counts->failed;
       return;
   }
+}
+
+// What cleaning does to the pods of a job that has ended says nothing of how they ended.
+bool IsCleanedAway(const Member& member) {
+  return member.state == MemberState::kNotSeen || member.state == MemberState::kVanished ||
+         member.state == MemberState::kLeaving ||
+         (member.state == MemberState::kFailed && WasAskedToGo(*member.pod));
+}
+
+// What was known of a role a moment ago.
+RoleCounts KnownCounts(const TrainingJobStatus& status, Role name) {
+  for (const RoleCounts& counts : status.roles) {
+    if (counts.name == name) {
+      return counts;
+    }
+  }
+  return {};
+}
+
+// A process that has no state yet says nothing of how far training is.
+bool HasState(const StatusDocument& document) {
+  return document.phase != Phase::kStarting && document.phase != Phase::kRendezvous &&
+         document.phase != Phase::kRestoring;
+}
+
+int64_t NewestCheckpoint(const GangView& view, const std::optional<JobProgress>& known) {
+  int64_t newest = known.has_value() ? known->checkpoint_step : 0;
+  for (const Member& member : view.members) {
+    if (member.report != nullptr && member.report->document.last_checkpoint_step.has_value()) {
+      newest = std::max(newest, member.report->document.last_checkpoint_step->value());
+    }
+  }
+  return newest;
 }
 
 // The last words of the lowest rank that finished a training; null while there are none.
@@ -48,17 +83,21 @@ std::optional<TerminationMessage> FinalWords(const GangView& view) {
 void CountRoles(const GangView& view, DecisionBuilder* builder) {
   const bool is_waiting =
       view.members.empty() && !HasEnded(builder->status()) && !builder->spec().run_policy.suspend;
+  const bool has_ended = HasEnded(builder->status());
   std::vector<RoleCounts> roles;
   for (const RoleSpec& role : builder->spec().roles) {
     RoleCounts counts;
     counts.name = role.name;
     counts.pending = is_waiting ? role.replicas : 0;
     for (const Member& member : view.members) {
-      const bool will_never_start =
-          HasEnded(builder->status()) && member.state == MemberState::kNotSeen;
-      if (member.task.role == role.name && !will_never_start) {
+      if (member.task.role == role.name && !(has_ended && IsCleanedAway(member))) {
         CountMember(member.state, &counts);
       }
+    }
+    if (has_ended) {
+      const RoleCounts known = KnownCounts(builder->status(), role.name);
+      counts.succeeded = std::max(counts.succeeded, known.succeeded);
+      counts.failed = std::max(counts.failed, known.failed);
     }
     roles.push_back(counts);
   }
@@ -77,6 +116,11 @@ void NoteProgress(const GangView& view, DecisionBuilder* builder) {
     return;
   }
   const StatusDocument& document = reporter->report->document;
+  std::optional<JobProgress>* const known = &builder->mutable_status()->progress;
+  if (known->has_value() && document.step.value() < (*known)->step && builder->is_training() &&
+      !HasState(document)) {
+    return;
+  }
   JobProgress progress;
   progress.step = document.step.value();
   progress.steps_total = document.steps_total.value_or(0);
@@ -89,9 +133,12 @@ void NoteProgress(const GangView& view, DecisionBuilder* builder) {
         static_cast<double>(steps_left * builder->spec().training->global_batch_size) /
         progress.samples_per_second;
   }
-  std::optional<JobProgress>* const known = &builder->mutable_status()->progress;
+  progress.checkpoint_step = NewestCheckpoint(view, *known);
   progress.observed_at = known->has_value() ? (*known)->observed_at : WallTime{};
   if (*known != progress) {
+    if (known->has_value()) {
+      TellOfFallBack(**known, progress, builder);
+    }
     progress.observed_at =
         builder->now() - std::chrono::floor<std::chrono::milliseconds>(reporter->report->age);
     *known = progress;

@@ -60,8 +60,7 @@ void FillInSettings(const TrainingJob& job,
   environment->silent_after = job.spec.recovery.silent_after;
   if (job.spec.training.has_value()) {
     environment->training = DumpJson(EncodeTrainingSpec(*job.spec.training));
-    environment->checkpoint_directory =
-        Below(settings.job_directory, job.spec.training->checkpoint.directory);
+    environment->checkpoint_directory = CheckpointDirectory(job, settings);
   } else {
     environment->checkpoint_directory = CheckpointsOfCommand(role, settings);
   }
@@ -195,6 +194,10 @@ kube::PodSpec SpecOf(const TrainingJob& job,
 }
 
 }  // namespace
+
+std::string CheckpointDirectory(const TrainingJob& job, const PodSettings& settings) {
+  return Below(settings.job_directory, job.spec.training->checkpoint.directory);
+}
 
 ResourceVector RequestsOf(const RoleSpec& role) {
   kube::PodRequests requests;

@@ -29,6 +29,9 @@ bool IsKnownWithoutCluster(const EnvironmentSource& source);
 // The job as the contract sees it. Sound (CheckTopology) for every job that passed validation.
 JobTopology TopologyOf(const TrainingJob& job, const Addressing& addressing);
 
+// Where a pod of the built-in trainer keeps its checkpoints. Precondition: the job trains.
+std::string CheckpointDirectory(const TrainingJob& job, const PodSettings& settings);
+
 // Which pod to build.
 struct PodRequest {
   TaskId task;

@@ -1,6 +1,7 @@
 #include "operator/reconcile/detect/failure.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <set>
 
@@ -11,7 +12,9 @@
 #include "common/contract/text.h"
 #include "operator/api/placement.h"
 #include "operator/reconcile/act/gang_restart.h"
+#include "operator/reconcile/build/lasting_checkpoints.h"
 #include "operator/reconcile/detect/suspect.h"
+#include "operator/reconcile/gang/departure.h"
 #include "operator/reconcile/policy/budget.h"
 #include "operator/reconcile/policy/deadline.h"
 
@@ -71,6 +74,31 @@ std::string HintOn(const std::string& words) {
   return lacks_loader ? " (the image needs glibc 2.34 or newer)" : "";
 }
 
+// Reasons with which a node takes a pod back because somebody asked the node for it.
+constexpr std::array<std::string_view, 4> kAskedByNode = {
+    "NodeShutdown", "Shutdown", "Terminated", "Preempting"};
+
+bool Contains(const std::array<std::string_view, 4>& words, const std::string& word) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+// "was asked to go (EvictionByEvictionAPI) and left after a checkpoint (exit code 42)"; says where
+// that checkpoint is gone with its pod.
+std::string DescribeDeparture(const DecisionBuilder& builder, const kube::Pod& pod) {
+  const std::string& who = pod.status.disruption;
+  std::string text = "was asked to go" + (who.empty() ? "" : " (" + who + ")");
+  if (!pod.status.termination.has_value()) {
+    return text;
+  }
+  const int code = pod.status.termination->exit_code;
+  if (code != kExitPreempted) {
+    return text + " and left with exit code " + std::to_string(code);
+  }
+  text += " and " + DescribeExit(code, 0, "");
+  const std::string why = WhyCheckpointsGo(builder.job(), builder.observed());
+  return why.empty() ? text : text + ", which goes with its pod: " + why;
+}
+
 const RoleSpec& RoleOf(const DecisionBuilder& builder, const Member& member) {
   const RoleSpec* const role = builder.job().FindRole(member.task.role);
   LOCKSTEP_CHECK(role != nullptr, "the job has no role of " + TaskName(member.task));
@@ -83,6 +111,7 @@ Failure MakeFailure(const Member& member) {
   failure.rank = member.rank;
   failure.pod_name = member.pod_name;
   failure.pod = member.pod;
+  failure.is_voluntary = member.pod != nullptr && WasAskedToGo(*member.pod);
   return failure;
 }
 
@@ -119,6 +148,8 @@ Failure VanishedFailure(const DecisionBuilder& builder, const Member& member) {
                      : is_there ? "is gone with node " + member.node + ", which does not report"
                                 : "is gone with node " + member.node);
   failure.is_node_at_fault = !is_ready;
+  // Somebody removed the pod or its node. What a node that does not report takes along is a loss.
+  failure.is_voluntary = is_ready || !is_there;
   return failure;
 }
 
@@ -181,8 +212,23 @@ std::optional<Failure> SilenceFailure(const DecisionBuilder& builder,
   return failure;
 }
 
+// A node that does not end a pod is given the same chance as one that does not report: none.
+std::optional<Failure> StuckFailure(const DecisionBuilder& builder, const Member& member) {
+  if (member.state != MemberState::kLeaving || !IsOverdue(*member.pod, builder.now())) {
+    return std::nullopt;
+  }
+  Failure failure = OutsideFailure(
+      builder,
+      member,
+      kCauseStuck,
+      "was asked to go and has not ended on node " + member.node + " although its grace is over");
+  failure.is_node_at_fault = true;
+  return failure;
+}
+
 bool IsLate(const DecisionBuilder& builder, const Member& member, const PodPlacement& placement) {
-  return IsStarting(member) &&
+  // One that the API server refuses is asked for again for as long as it takes.
+  return IsStarting(member) && builder.observed().refused_pods.count(member.pod_name) == 0 &&
          StartDeadline(builder.job(), placement, member, builder.now()) <= builder.now();
 }
 
@@ -209,11 +255,18 @@ Failure EndedFailure(const DecisionBuilder& builder, const Member& member) {
   Failure failure = MakeFailure(member);
   failure.ended_at = end.finished_at;
   ExitVerdict verdict = ClassifyExit(end.exit_code, end.signal, reason);
-  if (status.phase == kube::PodPhase::kFailed && verdict.outcome == Outcome::kSuccess) {
+  const bool was_taken_back = verdict.cause == ExitCause::kNodeLost;
+  const bool has_obeyed = WasAskedToGo(*member.pod) && !was_taken_back &&
+                          !HasDoneItsWork(*member.pod) && !HasFailedForGood(*member.pod);
+  if (has_obeyed) {
+    verdict = {Outcome::kPreempted, ExitCause::kPreempted};
+  } else if (status.phase == kube::PodPhase::kFailed && verdict.outcome == Outcome::kSuccess) {
     verdict = {Outcome::kRetryable, ExitCause::kUnknown};  // the phase knows better than no code
   }
   failure.cause = ExitCauseName(verdict.cause);
-  failure.is_node_at_fault = verdict.cause == ExitCause::kNodeLost;
+  failure.is_node_at_fault = was_taken_back;
+  // A node that evicts for want of memory or disk has its reason in what runs there.
+  failure.is_voluntary = has_obeyed || Contains(kAskedByNode, reason);
   failure.response =
       ResponseTo(RoleOf(builder, member).restart_policy, verdict.outcome, member.rank.has_value());
   const bool was_killed = verdict.cause == ExitCause::kKilled || verdict.cause == ExitCause::kOom;
@@ -221,8 +274,12 @@ Failure EndedFailure(const DecisionBuilder& builder, const Member& member) {
   const std::string how = status.termination.has_value() ? DescribeEnd(end, reason)
                           : reason.empty()               ? "failed without a reason"
                                                          : "failed: " + reason;
-  failure.sentence = DescribeCulprit(builder, member, words, end.container) + " " + how;
   failure.tail = words.tail;
+  if (has_obeyed) {
+    failure.sentence = DescribeMember(member) + " " + DescribeDeparture(builder, *member.pod);
+    return failure;
+  }
+  failure.sentence = DescribeCulprit(builder, member, words, end.container) + " " + how;
   if (words.reason.empty()) {
     words.reason = ReadLastWords(status.message, /*was_killed=*/false).reason;
   }
@@ -250,7 +307,8 @@ std::vector<Failure> FindFailures(const DecisionBuilder& builder,
       if (is_coming && failures.back().cause == ExitCauseName(ExitCause::kUnreachable)) {
         failures.back().cause = kCauseNotStarted;  // it waited for them, and did nothing wrong
       }
-    } else if (member.state == MemberState::kSucceeded && member.pod != nullptr) {
+    } else if (member.state == MemberState::kSucceeded && member.pod != nullptr &&
+               !placement.is_completed) {
       Failure restart = EndedFailure(builder, member);
       if (restart.response != FailureResponse::kNone) {
         failures.push_back(std::move(restart));
@@ -261,6 +319,8 @@ std::vector<Failure> FindFailures(const DecisionBuilder& builder,
       failures.push_back(*std::move(ended));
     } else if (auto silent = SilenceFailure(builder, member, silence)) {
       failures.push_back(*std::move(silent));
+    } else if (auto stuck = StuckFailure(builder, member)) {
+      failures.push_back(*std::move(stuck));
     } else if (IsLate(builder, member, placement)) {
       failures.push_back(StartFailure(builder, member, placement));
     }

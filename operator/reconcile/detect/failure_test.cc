@@ -30,7 +30,7 @@ TEST(EndedFailure, SentenceNamesTheRankThatFailedAndWhatItSaid) {
 
   EXPECT_EQ(MessageOf(decision.status, ConditionType::kFailed),
             "pod mnist-worker-1 (rank 3) container main exit code 1: ValueError: label 11 is out "
-            "of range, cause program_exit; restarts used 0 of 6");
+            "of range, cause program_exit; incidents before it 0 of 6");
   ASSERT_TRUE(decision.status.last_failure.has_value());
   EXPECT_EQ(decision.status.last_failure->pod, "mnist-worker-1");
   EXPECT_EQ(decision.status.last_failure->tail, *message.tail);
@@ -45,8 +45,9 @@ TEST(EndedFailure, WordsThatOnlyRepeatTheCodeAreLeftOut) {
   message.culprit_rank = 0;
   world.Find("mnist-worker-0")->status.termination->message = EncodeTerminationMessage(message);
 
-  EXPECT_EQ(MessageOf(world.Step().status, ConditionType::kFailed),
-            "pod mnist-worker-0 (rank 0) exit code 3, cause program_exit; restarts used 0 of 6");
+  EXPECT_EQ(
+      MessageOf(world.Step().status, ConditionType::kFailed),
+      "pod mnist-worker-0 (rank 0) exit code 3, cause program_exit; incidents before it 0 of 6");
 }
 
 // The trainer's last line of good news is what it did last, not why it ended.
@@ -57,8 +58,9 @@ TEST(EndedFailure, GoodNewsIsNoReason) {
   world.Find("mnist-worker-0")->status.termination->message =
       "2026-11-23T15:54:38.123Z info  all ranks met rank=0\n";
 
-  EXPECT_EQ(MessageOf(world.Step().status, ConditionType::kFailed),
-            "pod mnist-worker-0 (rank 0) exit code 3, cause program_exit; restarts used 0 of 6");
+  EXPECT_EQ(
+      MessageOf(world.Step().status, ConditionType::kFailed),
+      "pod mnist-worker-0 (rank 0) exit code 3, cause program_exit; incidents before it 0 of 6");
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "operator/api/conditions.h"
 #include "operator/reconcile/gang/queue.h"
+#include "operator/reconcile/policy/budget.h"
 #include "operator/reconcile/testing.h"
 
 // A gang runs as a whole or not at all: one pod that cannot start sends the others back.
@@ -352,7 +353,7 @@ TEST(ReplacementLadder, WithoutAnotherNodeTheGangStartsAnew) {
   EXPECT_EQ(DescribeRestarts(world.job.status), "killed=1 start_timeout=1");
 }
 
-TEST(ReplacementLadder, GangThatStartsAnewWithoutBudgetFails) {
+TEST(ReplacementLadder, GangThatStartsAnewForItsSuccessorPaysOnce) {
   TestWorld world = Replacing();
   world.job.spec.run_policy.backoff_limit = 1;
   world.nodes().pop_back();
@@ -360,8 +361,9 @@ TEST(ReplacementLadder, GangThatStartsAnewWithoutBudgetFails) {
 
   world.Step();
 
-  EXPECT_EQ(FindCondition(world.job.status, ConditionType::kFailed)->reason,
-            "BackoffLimitExceeded");
+  EXPECT_FALSE(HasEnded(world.job.status));
+  EXPECT_EQ(world.job.status.attempt, Attempt(1));
+  EXPECT_EQ(CountedIncidents(world.job.status.incidents), 1);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "operator/api/placement.h"
+#include "operator/reconcile/gang/departure.h"
 #include "operator/reconcile/gang/pod_labels.h"
 
 namespace lockstep::control {
@@ -45,7 +46,7 @@ MemberState StateOf(const Member& member,
   }
   switch (pod->status.phase) {
     case kube::PodPhase::kSucceeded:
-      return MemberState::kSucceeded;
+      return HasDoneItsWork(*pod) ? MemberState::kSucceeded : MemberState::kFailed;
     case kube::PodPhase::kFailed:
       return MemberState::kFailed;
     default:
@@ -74,12 +75,6 @@ const RuntimeReport* ReportOf(const Observed& observed, const Member& member) {
 }
 
 }  // namespace
-
-const Member* GangView::FindRank(int rank) const {
-  const auto found = std::find_if(
-      members.begin(), members.end(), [&](const Member& member) { return member.rank == rank; });
-  return found == members.end() ? nullptr : &*found;
-}
 
 bool HasEnded(const kube::Pod& pod) {
   return pod.status.phase == kube::PodPhase::kSucceeded ||

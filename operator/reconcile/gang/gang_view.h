@@ -19,7 +19,7 @@ enum class MemberState {
   kRunning,
   kLeaving,    // somebody asked it to end; its process may still run
   kSucceeded,  // its work is done, now or in an earlier pass
-  kFailed,     // its process ended without success, or could not start
+  kFailed,     // its process ended before its work was done, or could not start
   kVanished,   // it was seen and is gone, or its node is
 };
 
@@ -47,9 +47,6 @@ struct Member {
 struct GangView {
   std::vector<Member> members;          // one for each placement, in task order
   std::vector<const kube::Pod*> stale;  // ours, but of an older attempt or incarnation
-
-  // The member of `rank`; null when there is none.
-  const Member* FindRank(int rank) const;
 };
 
 // A report older than this proves nothing about now. Choice: several times the 200 ms at which

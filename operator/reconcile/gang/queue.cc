@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "operator/api/conditions.h"
+#include "operator/reconcile/gang/departure.h"
 #include "operator/reconcile/gang/gang_plan.h"
 #include "operator/reconcile/gang/gang_view.h"
 
@@ -72,9 +73,14 @@ bool IsOurs(const TrainingJob& job) {
   return manager.empty() || manager == kManagedByUs;
 }
 
+bool IsHeldByStuckPod(const TrainingJobStatus& status) {
+  const Condition* const scheduled = FindCondition(status, ConditionType::kScheduled);
+  return scheduled != nullptr && !scheduled->is_true && scheduled->reason == kReasonPodStuck;
+}
+
 bool WaitsForRoom(const TrainingJob& job, WallTime now) {
   return IsOurs(job) && !HasEnded(job.status) && !job.spec.run_policy.suspend &&
-         job.status.placement.empty() &&
+         job.status.placement.empty() && !IsHeldByStuckPod(job.status) &&
          (job.status.rollbacks == 0 || !job.status.retry_at.has_value() ||
           *job.status.retry_at <= now);
 }

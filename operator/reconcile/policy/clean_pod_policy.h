@@ -1,8 +1,11 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 
-#include "operator/reconcile/act/decision_builder.h"
+#include "common/base/time.h"
+#include "operator/api/training_job.h"
+#include "operator/kube/objects.h"
 #include "operator/reconcile/gang/gang_view.h"
 
 namespace lockstep::control {
@@ -12,8 +15,13 @@ namespace lockstep::control {
 // person waits.
 inline constexpr std::chrono::seconds kFinishGrace{5};
 
-// Removes pods of a finished job as its policy says: All: every pod; Running: those whose process
-// has not ended; None: none. Precondition: the job has ended.
-void CleanPods(const GangView& view, DecisionBuilder* builder);
+// Whether a pod of a job that has ended goes: All: every pod; Running: those in which something
+// still runs, be it somebody else's container; None: none.
+bool IsCleaned(CleanPodPolicy policy, const kube::Pod& pod);
+
+// Until when a member may still finish by itself; null when there is nothing to wait for.
+std::optional<WallTime> MayFinishUntil(const TrainingJobStatus& status,
+                                       const Member& member,
+                                       WallTime now);
 
 }  // namespace lockstep::control

@@ -66,37 +66,103 @@ TEST(RestartPolicyTable, AlwaysRestartsWhatIsNoRankEvenAfterSuccess) {
   EXPECT_EQ(ResponseTo(RestartPolicy::kOnFailure, Outcome::kSuccess, false), kNone);
 }
 
-TEST(Budget, AllowsAsManyCountedRestartsAsTheLimitForEveryCause) {
+constexpr WallTime kNow{std::chrono::seconds(1'000'000)};
+constexpr BudgetTerms kTerms{std::chrono::seconds(60), 0};
+
+Charge ChargeOf(std::string_view cause, const std::string& node, std::chrono::seconds age) {
+  return {std::string(cause), node, kNow - age, IsFreeCause(cause)};
+}
+
+// Each failure of a pod that began after the last incident is an incident of its own.
+TEST(Budget, EveryCauseCountsUnlessItIsFree) {
   for (const ExitCause cause : kExitCauses) {
     const std::string_view name = ExitCauseName(cause);
-    for (int64_t limit = 0; limit <= 3; ++limit) {
-      TrainingJobStatus status;
-      int64_t allowed = 0;
-      while (HasBudget(status, limit, name) && allowed < 10) {
-        CountRestart(name, &status);
-        ++allowed;
-      }
-      const bool is_free = cause == ExitCause::kPreempted || cause == ExitCause::kCompleted;
-      EXPECT_EQ(allowed, is_free ? 10 : limit) << name;
+    std::vector<Incident> incidents;
+    for (int i = 0; i < 3; ++i) {
+      const WallTime now = kNow + std::chrono::seconds(i);
+      incidents =
+          Charged(incidents, {{std::string(name), "a", now, IsFreeCause(name)}}, kTerms, now);
     }
+    const bool is_free = cause == ExitCause::kPreempted || cause == ExitCause::kCompleted;
+    EXPECT_EQ(CountedIncidents(incidents), is_free ? 0 : 3) << name;
+    EXPECT_EQ(FreeIncidents(incidents), is_free ? 3 : 0) << name;
   }
 }
 
-TEST(Budget, UncountedRestartsEndSomewhere) {
-  TrainingJobStatus status;
-  status.restarts = {{"preempted", kUncountedRestartsMax}};
+// An incident on node a began ten seconds ago; now something else fails.
+TEST(Budget, OpenIncidentTakesInWhatBelongsToIt) {
+  using std::chrono::seconds;
 
-  EXPECT_FALSE(HasBudget(status, 6, "preempted"));
-  EXPECT_TRUE(HasBudget(status, 6, "killed"));
+  struct Row {
+    std::string what;
+    Charge charge;
+    seconds began{10};
+    bool is_taken_in = false;
+  };
+
+  const std::vector<Row> rows = {
+      {"another pod of the node", ChargeOf("crash", "a", seconds(60)), seconds(10), true},
+      {"another pod of the node, late", ChargeOf("crash", "a", seconds(60)), seconds(31), false},
+      {"a pod of another node", ChargeOf("crash", "b", seconds(60)), seconds(10), false},
+      {"its successor", ChargeOf("crash", "a", seconds(10)), seconds(10), false},
+      {"a pod without a node", ChargeOf("crash", "", seconds(60)), seconds(10), false},
+      {"a survivor that waited", ChargeOf("unreachable", "b", seconds(99)), seconds(85), true},
+      {"one that waited for longer", ChargeOf("unreachable", "b", seconds(99)), seconds(91), false},
+      {"a successor that waited", ChargeOf("unreachable", "b", seconds(70)), seconds(70), false},
+      {"its successor does not start",
+       ChargeOf("start_timeout", "", seconds(60)),
+       seconds(60),
+       true},
+      {"a later one does not", ChargeOf("start_timeout", "", seconds(60)), seconds(91), false},
+      {"a pod that was asked to go", ChargeOf("preempted", "a", seconds(60)), seconds(10), true},
+  };
+  for (const Row& row : rows) {
+    const std::vector<Incident> known = {{kNow - row.began, "killed", "a", 0, false, 1}};
+    const std::vector<Incident> after = Charged(known, {row.charge}, kTerms, kNow);
+    EXPECT_EQ(after.size() == known.size(), row.is_taken_in) << row.what;
+  }
+}
+
+TEST(Budget, FailuresOfOnePassAreOneIncidentByNode) {
+  const std::chrono::seconds age(60);
+  const auto count = [](const std::vector<Charge>& charges) {
+    return CountedIncidents(Charged({}, charges, kTerms, kNow));
+  };
+  EXPECT_EQ(count({ChargeOf("killed", "a", age), ChargeOf("crash", "a", age)}), 1);
+  EXPECT_EQ(count({ChargeOf("killed", "a", age), ChargeOf("killed", "b", age)}), 2);
+  EXPECT_EQ(count({ChargeOf("unreachable", "a", age), ChargeOf("killed", "b", age)}), 1);
+  EXPECT_EQ(count({ChargeOf("preempted", "a", age), ChargeOf("killed", "a", age)}), 1);
+  EXPECT_EQ(count({ChargeOf("preempted", "a", age), ChargeOf("preempted", "b", age)}), 0);
+}
+
+TEST(Budget, IncidentsAreForgottenAfterADayOrANewerCheckpoint) {
+  const auto left = [](std::chrono::seconds age, int64_t checkpoint_step) {
+    return Remembered({{kNow - age, "crash", "a", 7, false, 1}}, checkpoint_step, kNow).size();
+  };
+  EXPECT_EQ(left(kBudgetWindow, 7), 1U);
+  EXPECT_EQ(left(kBudgetWindow + std::chrono::seconds(1), 7), 0U);
+  EXPECT_EQ(left(kIncidentWindow, 8), 1U);
+  EXPECT_EQ(left(kIncidentWindow + std::chrono::seconds(1), 8), 0U);
+}
+
+TEST(Budget, LongListsAreSummedUpWithoutLosingCount) {
+  std::vector<Incident> incidents;
+  for (int i = 0; i < 500; ++i) {
+    const WallTime now = kNow + std::chrono::seconds(i);
+    incidents = Charged(incidents, {{"crash", "a", now, i % 100 == 0}}, kTerms, now);
+    EXPECT_LE(incidents.size(), kIncidentsListedMax);
+  }
+  EXPECT_EQ(CountedIncidents(incidents), 495);
+  EXPECT_EQ(FreeIncidents(incidents), 5);
 }
 
 TEST(Budget, CausesStandInOrderAndOnce) {
-  TrainingJobStatus status;
+  std::vector<RestartCount> restarts;
   for (const char* cause : {"oom", "hang", "oom", "killed"}) {
-    CountRestart(cause, &status);
+    restarts = WithRestart(std::move(restarts), cause);
   }
 
-  EXPECT_EQ(status.restarts, (std::vector<RestartCount>{{"hang", 1}, {"killed", 1}, {"oom", 2}}));
+  EXPECT_EQ(restarts, (std::vector<RestartCount>{{"hang", 1}, {"killed", 1}, {"oom", 2}}));
 }
 
 JobTopology Topology(bool has_chief, int workers) {

@@ -114,7 +114,8 @@ Result<Parts> RunPass(Engine& engine, BatchLoader& loader, int64_t pass, int64_t
   Parts parts;
   Stopwatch watch;
   for (int64_t step = 0; step < steps; ++step) {
-    const LoadedBatch batch = loader.Load({.data_epoch = pass, .batch_index = step}, 0, 1);
+    const int64_t position = step * loader.plan().global_batch_size;
+    const LoadedBatch batch = loader.Load({.data_epoch = pass, .position = position}, 0, 1);
     parts.data += watch.Lap();
     const double scale = 1 / static_cast<double>(batch.ids.size());
     LOCKSTEP_ASSIGN_OR_RETURN(

@@ -75,7 +75,7 @@ class TorchEngine final : public Engine {
       return StepResult{};
     }
     return WithTorch([&]() -> Result<StepResult> {
-      const at::Tensor output = Forward(batch, {true, options.dropout_seed});
+      const at::Tensor output = Forward(batch, {true, options.dropout_seed, options.first_sample});
       at::Tensor gradient = at::empty_like(output);
       const auto gradient_values =
           std::span<float>(gradient.data_ptr<float>(), static_cast<std::size_t>(gradient.numel()));

@@ -252,7 +252,7 @@ class PlainNetwork {
 
   void Apply(const DropoutLayer& layer) {
     std::vector<float> factors(static_cast<std::size_t>(values_.numel()));
-    FillDropoutFactors(Mix64(dropout_seed_) + index_, layer.rate, factors);
+    FillDropoutFactors(Mix64(dropout_seed_) + index_, layer.rate, 0, factors);
     values_ = values_ * at::from_blob(factors.data(), values_.sizes(), at::kFloat).clone();
   }
 

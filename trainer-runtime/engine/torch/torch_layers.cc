@@ -298,8 +298,12 @@ class DropoutOp final : public TorchLayer {
       return input;
     }
     Reuse(factors_, input.sizes());
+    const int64_t elements_per_sample = input.size(0) == 0 ? 0 : input.numel() / input.size(0);
     // Each layer draws from a stream of its own.
-    FillDropoutFactors(Mix64(options.dropout_seed) + layer_index_, rate_, MutableView(factors_));
+    FillDropoutFactors(Mix64(options.dropout_seed) + layer_index_,
+                       rate_,
+                       static_cast<uint64_t>(options.first_sample * elements_per_sample),
+                       MutableView(factors_));
     return input * factors_;
   }
 

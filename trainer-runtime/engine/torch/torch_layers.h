@@ -14,6 +14,7 @@ namespace lockstep::runtime {
 struct ForwardOptions {
   bool is_training = false;  // keep what Backward needs, and drop out
   uint64_t dropout_seed = 0;
+  int64_t first_sample = 0;  // of the batch, within the global batch
 };
 
 // One step of a network that runs straight through. Each knows its own derivative: a straight

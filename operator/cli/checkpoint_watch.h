@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/strong_id.h"
+#include "common/contract/status_document.h"
+
+namespace lockstep::control {
+
+// One line on a run's checkpoints, for people.
+struct CheckpointRemark {
+  bool is_warning = false;
+  std::string text;
+
+  friend bool operator==(const CheckpointRemark&, const CheckpointRemark&) = default;
+};
+
+// What became of a run's checkpoints, over all processes that wrote any.
+struct CheckpointTally {
+  int64_t failed = 0;
+  int64_t skipped = 0;
+  std::string last_error;             // of the newest that failed; empty when one came after it
+  std::optional<Step> restored_step;  // where the run began, when not at the beginning
+};
+
+// Follows the checkpoints by the reports of the processes that write them, and says each thing
+// once: a disk that stays full is one line and not a hundred. Pure bookkeeping. Thread: one.
+class CheckpointWatch {
+ public:
+  void Report(const StatusDocument& document);
+
+  // What there is to say since the last call.
+  std::vector<CheckpointRemark> TakeRemarks();
+
+  CheckpointTally Tally() const;
+
+ private:
+  std::map<std::string, CheckpointStatus> newest_;  // by pod
+  std::optional<Step> first_restored_;
+  std::string told_error_;
+  bool has_told_skip_ = false;
+  std::vector<CheckpointRemark> remarks_;
+};
+
+}  // namespace lockstep::control

@@ -1,0 +1,53 @@
+#include "operator/cli/epoch_history.h"
+
+#include <algorithm>
+#include <cstdio>
+
+namespace lockstep::control {
+
+void EpochHistory::Add(const std::vector<DataEpochResult>& results) {
+  for (const DataEpochResult& result : results) {
+    DataEpochResult& known = by_epoch_.try_emplace(result.data_epoch, result).first->second;
+    if (result.sample_count > known.sample_count) {
+      known = result;
+    }
+  }
+  while (by_epoch_.size() > kEpochsRememberedMax) {
+    by_epoch_.erase(by_epoch_.begin());
+  }
+}
+
+std::vector<DataEpochResult> EpochHistory::TakeNew() {
+  std::vector<DataEpochResult> taken;
+  for (auto at = by_epoch_.lower_bound(told_until_); at != by_epoch_.end(); ++at) {
+    taken.push_back(at->second);
+    told_until_ = at->first + 1;
+  }
+  return taken;
+}
+
+std::vector<DataEpochResult> EpochHistory::All() const {
+  std::vector<DataEpochResult> all;
+  for (const auto& [epoch, result] : by_epoch_) {
+    all.push_back(result);
+  }
+  return all;
+}
+
+std::string FormatDataEpoch(const DataEpochResult& result, std::optional<int64_t> epochs_total) {
+  std::string text = "data epoch " + std::to_string(result.data_epoch + 1);
+  text += epochs_total ? " of " + std::to_string(*epochs_total) + ":" : ":";
+  char figure[64];
+  if (result.loss) {
+    std::snprintf(figure, sizeof figure, " loss %.4f,", *result.loss);
+    text += figure;
+  }
+  if (result.accuracy) {
+    std::snprintf(figure, sizeof figure, " training accuracy %.1f %%,", 100 * *result.accuracy);
+    text += figure;
+  }
+  std::snprintf(figure, sizeof figure, " %.1f s", result.seconds);
+  return text + figure;
+}
+
+}  // namespace lockstep::control

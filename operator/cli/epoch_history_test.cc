@@ -1,0 +1,50 @@
+#include "operator/cli/epoch_history.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep::control {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+DataEpochResult Epoch(int64_t number, int64_t samples = 9000) {
+  return {number, 94 * (number + 1), samples, 0.5, 0.875, 1.25};
+}
+
+TEST(EpochHistory, EachEpochIsNewOnce) {
+  EpochHistory history;
+  history.Add({Epoch(0)});
+  EXPECT_THAT(history.TakeNew(), ElementsAre(Epoch(0)));
+  history.Add({Epoch(0), Epoch(1)});
+  EXPECT_THAT(history.TakeNew(), ElementsAre(Epoch(1)));
+  EXPECT_THAT(history.TakeNew(), IsEmpty());
+  EXPECT_THAT(history.All(), ElementsAre(Epoch(0), Epoch(1)));
+}
+
+TEST(EpochHistory, WhoSawMoreSamplesIsRight) {
+  EpochHistory history;
+  history.Add({Epoch(3, 100)});
+  history.Add({Epoch(3, 9000)});
+  history.Add({Epoch(3, 200)});
+  EXPECT_THAT(history.All(), ElementsAre(Epoch(3, 9000)));
+}
+
+TEST(EpochHistory, OnlyTheNewestAreRemembered) {
+  EpochHistory history;
+  for (int64_t epoch = 0; epoch < 1005; ++epoch) {
+    history.Add({Epoch(epoch)});
+  }
+  ASSERT_EQ(history.All().size(), kEpochsRememberedMax);
+  EXPECT_EQ(history.All().front().data_epoch, 5);
+}
+
+TEST(FormatDataEpoch, TellsWhatIsKnown) {
+  EXPECT_EQ(FormatDataEpoch(Epoch(1), 5),
+            "data epoch 2 of 5: loss 0.5000, training accuracy 87.5 %, 1.2 s");
+  EXPECT_EQ(FormatDataEpoch({0, 9, 9, {}, {}, 0.04}, std::nullopt), "data epoch 1: 0.0 s");
+}
+
+}  // namespace
+}  // namespace lockstep::control

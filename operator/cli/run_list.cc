@@ -1,0 +1,126 @@
+#include "operator/cli/run_list.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "common/base/file.h"
+#include "common/json/json.h"
+
+namespace lockstep::control {
+namespace {
+
+constexpr std::size_t kLockBytesMax = 64;
+constexpr std::size_t kRunsMax = 10'000;  // choice: beyond it a table helps nobody
+
+std::string JobNameIn(const std::string& job_text) {
+  const auto job = ParseJson(job_text);
+  const bool has_name = job.ok() && job->is_object() && job->contains("metadata") &&
+                        (*job)["metadata"].is_object() && (*job)["metadata"].contains("name") &&
+                        (*job)["metadata"]["name"].is_string();
+  return has_name ? (*job)["metadata"]["name"].get<std::string>() : "";
+}
+
+Result<KnownRun> LookAt(const std::string& directory) {
+  KnownRun run;
+  LOCKSTEP_ASSIGN_OR_RETURN(run.record, ReadEarlierRun(directory));
+  run.directory = directory;
+  run.job = JobNameIn(run.record.job_text);
+  run.pid = HolderOf(directory).value_or(0);
+  return run;
+}
+
+std::string StepsOf(const KnownRun& run) {
+  return run.pid != 0 || !run.record.steps_total
+             ? "-"
+             : std::to_string(run.record.steps) + "/" + std::to_string(*run.record.steps_total);
+}
+
+}  // namespace
+
+std::string StateOf(const KnownRun& run) {
+  if (run.pid != 0) {
+    return "running";
+  }
+  return run.record.outcome.empty() ? "unfinished" : run.record.outcome;
+}
+
+std::optional<int> HolderOf(const std::string& directory) {
+  std::error_code error;
+  const auto lock = std::filesystem::canonical(directory + "/lock", error);
+  const auto text = ReadFile(directory + "/lock", kLockBytesMax);
+  int pid = 0;
+  if (error || !text.ok() ||
+      std::from_chars(text->data(), text->data() + text->size(), pid).ec != std::errc() ||
+      pid <= 0) {
+    return std::nullopt;
+  }
+  // The number may have gone to another process since: the holder has the file open.
+  const std::string descriptors = "/proc/" + std::to_string(pid) + "/fd";
+  for (auto at = std::filesystem::directory_iterator(descriptors, error);
+       !error && at != std::filesystem::directory_iterator();
+       at.increment(error)) {
+    std::error_code gone;
+    if (std::filesystem::read_symlink(at->path(), gone) == lock && !gone) {
+      return pid;
+    }
+  }
+  return std::nullopt;
+}
+
+Result<KnownRun> FindRun(const std::string& name) {
+  const auto given = LookAt(name);
+  if (given.ok() || given.error().code() != ErrorCode::kNotFound) {
+    return given;
+  }
+  auto below = LookAt("runs/" + name);
+  return below.ok() ? std::move(below) : given;
+}
+
+std::vector<KnownRun> RunsBelow(const std::string& parent) {
+  std::vector<KnownRun> runs;
+  std::error_code error;
+  for (auto at = std::filesystem::directory_iterator(parent, error);
+       !error && at != std::filesystem::directory_iterator() && runs.size() < kRunsMax;
+       at.increment(error)) {
+    if (auto run = LookAt(at->path().string()); run.ok()) {
+      runs.push_back(*std::move(run));
+    }
+  }
+  std::sort(runs.begin(), runs.end(), [](const KnownRun& a, const KnownRun& b) {
+    return a.directory < b.directory;
+  });
+  return runs;
+}
+
+std::string FormatRuns(const std::vector<KnownRun>& runs) {
+  using Row = std::array<std::string, 5>;
+  std::vector<Row> rows = {{"RUN", "JOB", "STATE", "STEPS", "PID"}};
+  for (const KnownRun& run : runs) {
+    rows.push_back({run.directory,
+                    run.job,
+                    StateOf(run),
+                    StepsOf(run),
+                    run.pid == 0 ? "-" : std::to_string(run.pid)});
+  }
+  std::array<std::size_t, 5> widths{};
+  for (const Row& row : rows) {
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      widths[i] = std::max(widths[i], row[i].size());
+    }
+  }
+  std::string text;
+  for (Row& row : rows) {
+    for (std::size_t i = 0; i + 1 < row.size(); ++i) {
+      row[i].resize(widths[i] + 2, ' ');
+      text += row[i];
+    }
+    text += row.back() + "\n";
+  }
+  return text;
+}
+
+}  // namespace lockstep::control

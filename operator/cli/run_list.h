@@ -1,0 +1,37 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/result.h"
+#include "operator/cli/earlier_run.h"
+
+namespace lockstep::control {
+
+// A run as its folder tells of it.
+struct KnownRun {
+  std::string directory;
+  std::string job;
+  int pid = 0;  // of the `lockstep run` that works on it; 0: none does
+  EarlierRun record;
+};
+
+// "running", "succeeded", "failed", ...; "unfinished": it was killed before it could say.
+std::string StateOf(const KnownRun& run);
+
+// The run in the folder `name`, or in runs/`name` below the working directory.
+// Errors: kNotFound, kCorrupt.
+Result<KnownRun> FindRun(const std::string& name);
+
+// All runs in folders directly below `parent`, by name; those that cannot be read are left out.
+std::vector<KnownRun> RunsBelow(const std::string& parent);
+
+// The process that holds the lock of a run's folder; null when none does. It takes no lock itself:
+// a run that starts at this moment must not find it taken.
+std::optional<int> HolderOf(const std::string& directory);
+
+// A table for people, a header first.
+std::string FormatRuns(const std::vector<KnownRun>& runs);
+
+}  // namespace lockstep::control

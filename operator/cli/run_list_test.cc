@@ -1,0 +1,71 @@
+#include "operator/cli/run_list.h"
+
+#include <filesystem>
+#include <fstream>
+#include <stdlib.h>
+#include <string>
+#include <unistd.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "operator/cli/run_directory.h"
+
+namespace lockstep::control {
+namespace {
+
+using ::testing::HasSubstr;
+
+class RunList : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = ::testing::TempDir() + "list-XXXXXX";
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+  }
+
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  // A run that nobody works on; `summary` may be empty.
+  std::string MakeRun(const std::string& name, const std::string& summary) {
+    const std::string directory = folder_ + "/" + name;
+    std::filesystem::create_directory(directory);
+    std::ofstream(directory + "/job.json")
+        << R"({"folder": "/", "job": {"metadata": {"name": "mnist"}}})";
+    if (!summary.empty()) {
+      std::ofstream(directory + "/summary.json") << summary;
+    }
+    return directory;
+  }
+
+  std::string folder_;
+};
+
+TEST_F(RunList, HolderIsTheProcessThatHasTheLockOpen) {
+  const std::string directory = MakeRun("a", "");
+  {
+    const auto held = RunDirectory::Open(directory);
+    ASSERT_TRUE(held.ok()) << held.error().ToString();
+    EXPECT_EQ(HolderOf(directory), ::getpid());
+    EXPECT_EQ(StateOf(FindRun(directory).value()), "running");
+  }
+  EXPECT_EQ(HolderOf(directory), std::nullopt);  // though the file still names this process
+  EXPECT_EQ(HolderOf(folder_), std::nullopt);
+}
+
+TEST_F(RunList, TableTellsStateAndSteps) {
+  MakeRun("a", R"({"outcome": "stopped", "steps": 20, "stepsTotal": 120})");
+  MakeRun("b", "");
+  std::filesystem::create_directory(folder_ + "/no-run");
+  const std::string table = FormatRuns(RunsBelow(folder_));
+  EXPECT_THAT(table, HasSubstr("/a  mnist  stopped     20/120  -\n"));
+  EXPECT_THAT(table, HasSubstr("/b  mnist  unfinished  -       -\n"));
+  EXPECT_EQ(table.find("no-run"), std::string::npos);
+}
+
+TEST_F(RunList, FolderWithoutARunIsNotFound) {
+  EXPECT_EQ(FindRun(folder_).error().code(), ErrorCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace lockstep::control

@@ -1,0 +1,126 @@
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <deque>
+#include <signal.h>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "common/base/time.h"
+#include "operator/cli/commands.h"
+#include "operator/cli/console.h"
+#include "operator/cli/log_reader.h"
+#include "operator/cli/run_list.h"
+#include "operator/cli/summary.h"
+
+namespace lockstep::control {
+namespace {
+
+// Choice: what people feel as at once.
+constexpr Duration kLookInterval = std::chrono::milliseconds(100);
+
+int Complain(int exit_code, const std::string& message) {
+  std::fprintf(stderr, "lockstep: %s\n", message.c_str());
+  return exit_code;
+}
+
+// Prints lines as they come, or the newest ones where only so many are wanted.
+class LineWindow {
+ public:
+  LineWindow(int64_t lines_max, bool has_many_pods)
+      : lines_max_(lines_max), has_many_pods_(has_many_pods) {}
+
+  void Add(const std::string& pod, std::string_view line) {
+    const std::string text = (has_many_pods_ ? "[" + pod + "] " : "") + Printable(line);
+    if (lines_max_ == 0) {
+      std::printf("%s\n", text.c_str());
+      return;
+    }
+    lines_.push_back(text);
+    if (lines_.size() > static_cast<std::size_t>(lines_max_)) {
+      lines_.pop_front();
+    }
+  }
+
+  void Print() {
+    for (const std::string& line : lines_) {
+      std::printf("%s\n", line.c_str());
+    }
+    std::fflush(stdout);
+    lines_.clear();
+    lines_max_ = 0;  // what comes later is wanted whole
+  }
+
+ private:
+  int64_t lines_max_;  // 0: all
+  bool has_many_pods_;
+  std::deque<std::string> lines_;
+};
+
+}  // namespace
+
+int RunPs(const PsArguments& arguments) {
+  const std::string parent = arguments.folder.empty() ? "runs" : arguments.folder;
+  const auto runs = RunsBelow(parent);
+  if (runs.empty()) {
+    return Complain(kCliSucceeded, "no runs below " + parent);
+  }
+  std::fputs(FormatRuns(runs).c_str(), stdout);
+  return kCliSucceeded;
+}
+
+int RunLogs(const LogsArguments& arguments) {
+  const auto run = FindRun(arguments.run);
+  if (!run.ok()) {
+    return Complain(kCliUsage, run.error().message());
+  }
+  LogReader reader(run->directory, arguments.pod);
+  const auto pods = reader.Pods();
+  if (pods.empty() && !arguments.pod.empty()) {
+    return Complain(kCliUsage, "no pod " + arguments.pod + " in " + run->directory);
+  }
+  LineWindow window(arguments.tail, arguments.pod.empty());
+  const auto add = [&window](const std::string& pod, std::string_view line) {
+    window.Add(pod, line);
+  };
+  while (arguments.follow && HolderOf(run->directory)) {
+    reader.ReadNew(false, add);
+    window.Print();
+    std::this_thread::sleep_for(kLookInterval);
+  }
+  reader.ReadNew(true, add);
+  window.Print();
+  return kCliSucceeded;
+}
+
+int RunStop(const StopArguments& arguments) {
+  const auto run = FindRun(arguments.run);
+  if (!run.ok()) {
+    return Complain(kCliUsage, run.error().message());
+  }
+  if (run->pid == 0) {
+    return Complain(kCliSucceeded, run->directory + " is not running: it " + StateOf(*run));
+  }
+  const Deadline deadline = Deadline::After(SteadyNow(), arguments.timeout);
+  for (int asked = 0; asked < (arguments.kill ? 2 : 1); ++asked) {
+    if (::kill(run->pid, SIGTERM) != 0) {
+      return Complain(kCliFailed,
+                      "asking process " + std::to_string(run->pid) + ": " + std::strerror(errno));
+    }
+    std::this_thread::sleep_for(kLookInterval);  // two signals at once would count as one
+  }
+  while (HolderOf(run->directory)) {
+    if (deadline.HasPassed(SteadyNow())) {
+      return Complain(kCliFailed,
+                      run->directory + " still runs after " + FormatDuration(arguments.timeout) +
+                          "; --kill does not wait for a checkpoint");
+    }
+    std::this_thread::sleep_for(kLookInterval);
+  }
+  const auto ended = FindRun(arguments.run);
+  std::printf("%s %s\n", run->directory.c_str(), ended.ok() ? StateOf(*ended).c_str() : "ended");
+  return kCliSucceeded;
+}
+
+}  // namespace lockstep::control

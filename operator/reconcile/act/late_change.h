@@ -1,0 +1,10 @@
+#pragma once
+
+#include "operator/reconcile/act/decision_builder.h"
+
+namespace lockstep::control {
+
+// Says in the last word of a job that has ended that a change of its spec came too late, once.
+void RefuseLateChange(DecisionBuilder* builder);
+
+}  // namespace lockstep::control

@@ -1,0 +1,68 @@
+#include "operator/reconcile/act/old_pods.h"
+
+#include <algorithm>
+#include <string>
+
+#include "operator/reconcile/gang/departure.h"
+
+namespace lockstep::control {
+namespace {
+
+// What an administrator puts on a node that is known to be off.
+constexpr std::string_view kOutOfService = "node.kubernetes.io/out-of-service";
+
+// Whether the pod's process may still do something that nobody refuses.
+bool MayStillWrite(const kube::Pod& pod, const DecisionBuilder& builder) {
+  return !HasEnded(pod) && !pod.spec.node_name.empty() && !pod.status.is_unbound &&
+         !MayBeForced(pod, builder);
+}
+
+// Why the pod is waited for longer than its grace; empty while all is as it should be.
+std::string WhyStuck(const kube::Pod& pod, const DecisionBuilder& builder) {
+  const std::string& node = pod.spec.node_name;
+  if (pod.is_deleting && !IsNodeReady(builder.observed(), node)) {
+    return "waits for pod " + pod.name + ": node " + node +
+           " does not report, and the program there may still write; goes on when the node " +
+           "reports, is removed, or has the taint " + std::string(kOutOfService);
+  }
+  if (IsOverdue(pod, builder.now())) {
+    return "waits for pod " + pod.name + ", which does not end on node " + node +
+           " although its grace is over; goes on when it has ended, or when the node is removed " +
+           "or has the taint " + std::string(kOutOfService);
+  }
+  return "";
+}
+
+}  // namespace
+
+bool MayBeForced(const kube::Pod& pod, const DecisionBuilder& builder) {
+  const kube::Node* const node = FindNode(builder.observed(), pod.spec.node_name);
+  if (builder.is_training() || node == nullptr || pod.status.reason == "NodeLost") {
+    return true;
+  }
+  return std::any_of(node->taints.begin(), node->taints.end(), [](const kube::Taint& taint) {
+    return taint.key == kOutOfService;
+  });
+}
+
+bool WaitsForOldPods(const GangView& view, DecisionBuilder* builder) {
+  bool waits = false;
+  for (const kube::Pod* pod : view.stale) {
+    if (!IsAlive(*pod, builder->observed()) && !MayStillWrite(*pod, *builder)) {
+      continue;
+    }
+    waits = true;
+    const std::string why = WhyStuck(*pod, *builder);
+    if (!why.empty()) {
+      builder->Set({ConditionType::kScheduled, false, std::string(kReasonPodStuck), why},
+                   EventType::kWarning);
+      return true;
+    }
+    if (const auto overdue = OverdueAt(*pod)) {
+      builder->WakeAt(*overdue);
+    }
+  }
+  return waits;
+}
+
+}  // namespace lockstep::control

@@ -1,0 +1,18 @@
+#pragma once
+
+#include "operator/reconcile/act/decision_builder.h"
+#include "operator/reconcile/gang/gang_view.h"
+
+namespace lockstep::control {
+
+// Whether the next attempt has to wait for pods of the last: at most one attempt has pods. A pod
+// that does not end in time, or may still write where nobody can reach it, is named in a condition
+// with what it is that would end the wait.
+bool WaitsForOldPods(const GangView& view, DecisionBuilder* builder);
+
+// Whether the pod may be removed at once without an answer of its node. Ranks of the built-in
+// trainer may: whatever one of them still does is refused by its epoch. What any other program
+// still writes is not, so its node must be gone, or out of service for good.
+bool MayBeForced(const kube::Pod& pod, const DecisionBuilder& builder);
+
+}  // namespace lockstep::control

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "common/base/time.h"
+#include "operator/reconcile/act/decision_builder.h"
+#include "operator/reconcile/detect/start_problem.h"
+#include "operator/reconcile/gang/gang_view.h"
+
+namespace lockstep::control {
+
+// The API server does not create a replacement: a policy, a quota, a webhook that is down. The
+// survivors have their state, and rolling them back would only ask for more pods of the same
+// server. So they are left alone, however long it takes; they give up by themselves after
+// recovery.rendezvousTimeoutSeconds, and are then replaced at no cost of their own.
+
+// When a pod that was refused is asked for again, with a pause that grows with each refusal in a
+// row; null when it was not refused.
+std::optional<WallTime> NextTryOf(const Member& member, const DecisionBuilder& builder);
+
+// `problems` without the replacements that are only refused; says who is, and why, in Restarting.
+std::vector<StartProblem> HoldRefused(const GangView& view,
+                                      std::vector<StartProblem> problems,
+                                      DecisionBuilder* builder);
+
+}  // namespace lockstep::control

@@ -1,0 +1,84 @@
+#include "operator/reconcile/build/lasting_checkpoints.h"
+
+#include <string_view>
+
+#include "operator/reconcile/build/json_edit.h"
+#include "operator/reconcile/build/pod.h"
+
+namespace lockstep::control {
+namespace {
+
+bool HasName(const Json& object, const std::string& name) {
+  const Json* const value = FindField(object, "name");
+  return value != nullptr && *value == name;
+}
+
+// The element of that name; null when there is none.
+const Json* FindNamed(const Json& spec, const char* list, const std::string& name) {
+  const Json* const elements = FindField(spec, list);
+  if (elements == nullptr || !elements->is_array()) {
+    return nullptr;
+  }
+  for (const Json& element : *elements) {
+    if (HasName(element, name)) {
+      return &element;
+    }
+  }
+  return nullptr;
+}
+
+bool IsWithin(std::string_view path, std::string_view folder) {
+  while (folder.size() > 1 && folder.back() == '/') {
+    folder.remove_suffix(1);
+  }
+  return folder == "/" || path == folder ||
+         (path.starts_with(folder) && path[folder.size()] == '/');
+}
+
+// The volume of the innermost mount that holds `path`; empty when there is none.
+std::string VolumeAt(const Json& container, const std::string& path) {
+  const Json* const mounts = FindField(container, "volumeMounts");
+  std::string volume;
+  std::size_t depth = 0;
+  if (mounts == nullptr || !mounts->is_array()) {
+    return volume;
+  }
+  for (const Json& mount : *mounts) {
+    const Json* const at = FindField(mount, "mountPath");
+    const Json* const name = FindField(mount, "name");
+    if (at == nullptr || !at->is_string() || name == nullptr || !name->is_string()) {
+      continue;
+    }
+    const auto& folder = at->get_ref<const std::string&>();
+    if (IsWithin(path, folder) && folder.size() >= depth) {
+      depth = folder.size();
+      volume = name->get<std::string>();
+    }
+  }
+  return volume;
+}
+
+}  // namespace
+
+std::string WhyCheckpointsGo(const TrainingJob& job, const Observed& observed) {
+  const RoleSpec* role = job.FindRole(Role::kChief);
+  role = role == nullptr ? job.FindRole(Role::kWorker) : role;
+  if (!job.spec.training.has_value() || observed.is_one_machine || role == nullptr) {
+    return "";
+  }
+  const std::string path = CheckpointDirectory(job, observed.settings);
+  const Json* const spec = FindField(role->pod.raw, "spec");
+  const Json* const container =
+      spec == nullptr ? nullptr : FindNamed(*spec, "containers", role->pod.trainer_name);
+  const std::string name = container == nullptr ? "" : VolumeAt(*container, path);
+  if (name.empty()) {
+    return "no volume is mounted at " + path;
+  }
+  const Json* const volume = FindNamed(*spec, "volumes", name);
+  if (volume != nullptr && FindField(*volume, "emptyDir") != nullptr) {
+    return "the volume " + name + " at " + path + " is an emptyDir";
+  }
+  return "";
+}
+
+}  // namespace lockstep::control

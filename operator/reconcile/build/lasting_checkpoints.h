@@ -1,0 +1,15 @@
+#pragma once
+
+#include <string>
+
+#include "operator/api/training_job.h"
+#include "operator/reconcile/observed.h"
+
+namespace lockstep::control {
+
+// Why the checkpoints of a built-in training go with their pods: "no volume is mounted at
+// /lockstep/work/checkpoints". Empty where they stay, where nothing can be said, and for a job that
+// trains with a command of its own.
+std::string WhyCheckpointsGo(const TrainingJob& job, const Observed& observed);
+
+}  // namespace lockstep::control

@@ -1,0 +1,96 @@
+"""What a run of the built-in trainer tells on its way and at its end."""
+
+import os
+import signal
+import subprocess
+import unittest
+
+from harness import BIN, LocalTest, command_manifest, training_manifest
+
+EPOCH_STEPS = 94  # 9,000 training samples in batches of 96
+
+
+class Telling(LocalTest):
+    def test_each_data_epoch_has_a_line_and_an_entry(self):
+        run = self.run_job(training_manifest(), "--set", "training.steps=null",
+                           "--set", "training.epochs=3")
+        self.assert_trained(run)
+        history = run.summary["history"]
+        self.assertEqual([entry["dataEpoch"] for entry in history], [0, 1, 2])
+        self.assertEqual([entry["step"] for entry in history],
+                         [EPOCH_STEPS, 2 * EPOCH_STEPS, 3 * EPOCH_STEPS])
+        self.assertGreater(history[0]["loss"], history[2]["loss"])
+        self.assertEqual({entry["sampleCount"] for entry in history}, {9000})
+        self.assertAlmostEqual(run.summary["loss"], history[2]["loss"], places=9)
+        for number in (1, 2, 3):
+            self.assertRegex(run.output, rf"data epoch {number} of 3: loss \d\.\d{{4}}, ")
+
+    def test_training_loss_is_that_of_the_last_step_in_every_run(self):
+        losses = {self.run_job(training_manifest(steps=50)).summary["loss"] for _ in range(3)}
+        self.assertEqual(len(losses), 1, losses)
+
+    def test_finished_run_says_that_nothing_is_left(self):
+        manifest = training_manifest(steps=40)
+        self.assert_trained(self.run_job(manifest, name="again"))
+        again = self.run_job(manifest, name="again")
+        self.assertEqual(again.exit_code, 0, again.output)
+        self.assertIn("an earlier run in this folder succeeded after 40 of 40 steps", again.output)
+        self.assertIn("nothing was left to train", again.output)
+
+    def test_resumed_run_says_from_where_and_goes_on(self):
+        self.assert_trained(self.run_job(training_manifest(steps=40), name="first"))
+        process, _, summary = self.start_resumed(self.scratch / "first",
+                                                 "--set", "training.steps=60")
+        run = self.finish((process, self.scratch / "first", summary))
+        self.assert_trained(run)
+        self.assertEqual(run.summary["steps"], 60)
+        self.assertIn("training goes on from the checkpoint of step 40", run.output)
+
+
+class Stopping(LocalTest):
+    def test_stop_without_a_checkpoint_says_so(self):
+        started = self.start(training_manifest(steps=100000, every_steps=0), "--quiet")
+        process, directory, _ = started
+        self.wait_for(lambda: list(directory.glob("pods/*/pod.log")))
+        for worker in range(3):
+            os.kill(self.pid_of(directory, f"quick-worker-{worker}"), signal.SIGSTOP)
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)
+        run = self.finish(started)
+        self.assertEqual(run.exit_code, 130, run.output)
+        self.assertIn("no checkpoint: what was trained is lost", run.output)
+
+    def test_stop_after_a_checkpoint_tells_how_to_go_on(self):
+        started = self.start(training_manifest(steps=100000))
+        process, directory, _ = started
+        self.wait_for(lambda: list(directory.glob("checkpoints/step-*")))
+        process.send_signal(signal.SIGINT)
+        run = self.finish(started)
+        self.assertEqual(run.exit_code, 130, run.output)
+        self.assertIn(f"lockstep run --resume {directory}", run.output)
+        self.assertRegex(run.output, r"stopping after a checkpoint, at most \d+ s;")
+
+
+class OtherTerminal(LocalTest):
+    def lockstep(self, *arguments):
+        return subprocess.run([BIN / "lockstep", *arguments], cwd=self.scratch,
+                              capture_output=True, text=True, timeout=60)
+
+    def test_run_is_listed_read_and_stopped(self):
+        started = self.start(command_manifest(["sh", "-c", "echo hello; exec sleep 1000"]))
+        process, directory, _ = started
+        self.wait_for(lambda: "hello" in self.lockstep("logs", directory).stdout)
+        self.assertIn("[command-worker-1] ", self.lockstep("logs", directory).stdout)
+        self.assertRegex(self.lockstep("ps", self.scratch).stdout,
+                         rf"command +running +- +{process.pid}\n")
+        stopped = self.lockstep("stop", directory)
+        self.assertEqual(stopped.returncode, 0, stopped.stderr)
+        self.assertEqual(self.finish(started).exit_code, 130)
+        self.assertIn("stopped", stopped.stdout)
+        again = self.lockstep("stop", directory)
+        self.assertEqual(again.returncode, 0)
+        self.assertIn("is not running", again.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

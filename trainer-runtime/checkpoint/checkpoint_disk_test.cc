@@ -1,0 +1,101 @@
+// What a power cut and a sick disk leave of checkpoints, on a disk that keeps only what is flushed.
+
+#include <cerrno>
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trainer-runtime/checkpoint/checkpoint_directory.h"
+#include "trainer-runtime/checkpoint/checkpoint_test_support.h"
+#include "trainer-runtime/checkpoint/testing/fake_disk.h"
+
+namespace lockstep::runtime {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+class CheckpointDiskTest : public CheckpointTest {
+ protected:
+  CheckpointDirectory MakeDirectory(int keep_count = 3) {
+    return CheckpointDirectory(
+        {directory_, "uid-1", keep_count, OtherJobPolicy::kRefuse, &log_, &clock_});
+  }
+
+  static WriterIdentity Writer() { return {"uid-1", Attempt(0), Epoch(1), Incarnation(0)}; }
+};
+
+TEST_F(CheckpointDiskTest, WhatIsSavedOutlivesThePower) {
+  FakeDisk disk(root_);
+  CheckpointDirectory directory = MakeDirectory();
+  ASSERT_TRUE(directory.Claim(Writer()).ok());
+  EXPECT_THAT(disk.AtRisk(), IsEmpty()) << "after the claim";
+  for (const int64_t step : {10, 20, 20, 30, 40, 50}) {  // 20 twice: one takes the other's place
+    ASSERT_TRUE(directory.Publish(SnapshotAt(step)).ok());
+    EXPECT_THAT(disk.AtRisk(), IsEmpty()) << "after the save of step " << step;
+  }
+  EXPECT_THAT(disk.broken_promises(), IsEmpty());
+}
+
+// The test above can fail: each flush of the code is once left out, and is missed.
+TEST_F(CheckpointDiskTest, EveryFlushIsNeeded) {
+  const std::vector<std::pair<const char*, FakeDisk::PathTest>> flushes = {
+      {"tensors", [](const std::string& path) { return path.find("/tensors.") < path.size(); }},
+      {"manifest", [](const std::string& path) { return path.find("/manifest.") < path.size(); }},
+      {"fence", [](const std::string& path) { return path.find("/fence.") < path.size(); }},
+      {"folder of the save", [](const std::string& path) { return path.ends_with("-save"); }},
+      {"checkpoint folder", [this](const std::string& path) { return path == directory_; }},
+      {"folder above it", [this](const std::string& path) { return path == root_; }},
+  };
+  for (const auto& [name, is_left_out] : flushes) {
+    std::filesystem::remove_all(directory_);
+    FakeDisk disk(root_);
+    disk.IgnoreFlushesOf(is_left_out);
+    CheckpointDirectory directory = MakeDirectory();
+    ASSERT_TRUE(directory.Claim(Writer()).ok());
+    ASSERT_TRUE(directory.Publish(SnapshotAt(10)).ok());
+    EXPECT_GT(disk.AtRisk().size() + disk.broken_promises().size(), 0U)
+        << "nobody misses the flush of: " << name;
+  }
+}
+
+// An older checkpoint in its place would undo hours of work, and the next save would remove it.
+TEST_F(CheckpointDiskTest, UnreadableCheckpointIsAnErrorAndNoOlderOneTakesItsPlace) {
+  FakeDisk disk(root_);
+  CheckpointDirectory directory = MakeDirectory();
+  ASSERT_TRUE(directory.Claim(Writer()).ok());
+  ASSERT_TRUE(directory.Publish(SnapshotAt(10)).ok());
+  ASSERT_TRUE(directory.Publish(SnapshotAt(20)).ok());
+  const std::vector<std::pair<int, ErrorCode>> cases = {
+      {EIO, ErrorCode::kIo}, {ESTALE, ErrorCode::kIo}, {EACCES, ErrorCode::kInvalidArgument}};
+  for (const auto& [error_number, code] : cases) {
+    for (const char* name : {"manifest.json", "tensors.safetensors"}) {
+      const std::string sick = FileOf(20, name);
+      disk.FailReadsOf([&](const std::string& path) { return path == sick; }, error_number);
+      const Result<std::optional<Snapshot>> newest = directory.LoadNewest();
+      ASSERT_FALSE(newest.ok()) << name << " " << error_number;
+      EXPECT_EQ(newest.error().code(), code);
+      EXPECT_THAT(newest.error().ToString(), HasSubstr(sick));
+    }
+  }
+  disk.FailReadsOf({}, 0);
+  EXPECT_EQ((*directory.LoadNewest())->step, Step(20));
+}
+
+TEST_F(CheckpointDiskTest, UnreadableCheckpointIsNotRemovedToMakeRoom) {
+  FakeDisk disk(root_);
+  CheckpointDirectory directory = MakeDirectory(1);
+  ASSERT_TRUE(directory.Claim(Writer()).ok());
+  ASSERT_TRUE(directory.Publish(SnapshotAt(10)).ok());
+  const std::string sick = FileOf(10, "manifest.json");
+  disk.FailReadsOf([&](const std::string& path) { return path == sick; }, EIO);
+  ASSERT_TRUE(directory.Publish(SnapshotAt(20)).ok());
+  EXPECT_TRUE(std::filesystem::exists(sick));
+}
+
+}  // namespace
+}  // namespace lockstep::runtime
