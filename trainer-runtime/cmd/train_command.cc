@@ -65,6 +65,7 @@ class TrainingProcess {
   std::optional<Error> LoadingFault();
   Status FinishLoading();
   Status MakeTrainer();
+  TrainerHooks Hooks();
   Result<TrainerVerdict> TrainInMeeting(const JoinedMeeting& meeting);
   Ending Conclude(Result<TrainerVerdict> verdict);
   Ending Fail(Ending ending);
@@ -92,6 +93,7 @@ class TrainingProcess {
   std::optional<TrainingParts> parts_;
   std::unique_ptr<CheckpointStore> checkpoints_;
   std::optional<Trainer> trainer_;
+  TimePoint samples_counted_at_;
   std::optional<int> culprit_rank_;  // of the newest loss
 };
 
@@ -150,7 +152,10 @@ Result<TrainerVerdict> TrainingProcess::Train() {
   };
   steps.work = [this, &verdict](const JoinedMeeting& meeting) -> Status {
     LOCKSTEP_ASSIGN_OR_RETURN(verdict, TrainInMeeting(meeting));
-    if (verdict == TrainerVerdict::kFinished) {
+    const bool is_the_end = verdict == TrainerVerdict::kFinished ||
+                            verdict == TrainerVerdict::kNotSaved ||
+                            verdict == TrainerVerdict::kInexact;
+    if (is_the_end) {
       session_->Finish();
     } else if (verdict == TrainerVerdict::kLeft) {
       SaveBeforeLeaving();
@@ -269,11 +274,24 @@ Status TrainingProcess::MakeTrainer() {
                                    &parts_->data.test,
                                    checkpoints_.get(),
                                    options_.logger};
-  LOCKSTEP_ASSIGN_OR_RETURN(Trainer trainer,
-                            Trainer::Make(spec_, trainer_parts, observer_->Hooks()));
+  LOCKSTEP_ASSIGN_OR_RETURN(Trainer trainer, Trainer::Make(spec_, trainer_parts, Hooks()));
   trainer_.emplace(std::move(trainer));
   observer_->LengthKnown(trainer_->step_count_total());
   return OkStatus();
+}
+
+// The observer's, and once a second the samples: counting them looks at each of the data epoch.
+TrainerHooks TrainingProcess::Hooks() {
+  static constexpr Duration kCountInterval = std::chrono::seconds(1);
+  TrainerHooks hooks = observer_->Hooks();
+  hooks.on_step = [this, tell = std::move(hooks.on_step)](const StepReport& report) {
+    tell(report);
+    if (const TimePoint now = SteadyNow(); now - samples_counted_at_ >= kCountInterval) {
+      samples_counted_at_ = now;
+      observer_->SamplesCounted(trainer_->SampleTotalsNow());
+    }
+  };
+  return hooks;
 }
 
 Result<TrainerVerdict> TrainingProcess::TrainInMeeting(const JoinedMeeting& meeting) {

@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "trainer-runtime/data/shard_plan.h"
+
 namespace lockstep::runtime {
 namespace {
 
@@ -102,6 +104,7 @@ void TrainingObserver::RendezvousEnds(const Meeting& meeting) {
   board_->Update([&](StatusDocument& document) { document.epoch = meeting.epoch; });
   board_->Record(TimelineEventKind::kRendezvousEnd, SteadyNow());
   metrics_->SetEpoch(meeting.epoch);
+  world_size_ = static_cast<int>(meeting.members.size());
   is_first_step_due_ = true;
   logger_->Info(
       "all ranks met",
@@ -161,6 +164,12 @@ void TrainingObserver::Finished(const std::optional<EvaluationResult>& result,
   } else {
     logger_->Info("evaluated", {{"test_loss", result->loss}});
   }
+}
+
+void TrainingObserver::SamplesCounted(const SampleTotals& totals) {
+  board_->Update([&](StatusDocument& document) {
+    document.samples = {totals.consumed, totals.expected, totals.lost, totals.repeated};
+  });
 }
 
 void TrainingObserver::Stopped() {
@@ -241,7 +250,13 @@ void TrainingObserver::OnStep(const StepReport& report) {
                                    ToSeconds(report.durations.update)};
   });
   AddToDataEpoch(report, now);
-  metrics_->StepCompleted(report.durations, report.sample_count, report.loss);
+  const PositionRange own = RankSlice({0, report.sample_count}, rank_, world_size_);
+  metrics_->StepCompleted({report.step,
+                           report.data_epoch,
+                           own.end - own.begin,
+                           report.loss,
+                           report.epoch_accuracy,
+                           report.durations});
   LogProgress(progress_log_.Next(
       {report.step, report.data_epoch, report.epoch_loss, report.epoch_accuracy}, now));
   if (is_first) {
@@ -254,6 +269,7 @@ void TrainingObserver::OnStep(const StepReport& report) {
                      {"step", report.step.value()},
                      {"seconds", ToSeconds(now - *lost_at_)}});
       lost_at_.reset();
+      lost_cause_ = RecoveryCause::kCollectiveFailed;  // unless the mesh says another of the next
     }
   }
 }

@@ -37,6 +37,7 @@ class TrainingObserver {
   void PeerLost(const PeerLoss& loss);
   void MeetingBroke(Epoch epoch, const Error& error);
   void Finished(const std::optional<EvaluationResult>& result, const SampleTotals& totals);
+  void SamplesCounted(const SampleTotals& totals);
   void Stopped();
   void Failed();
 
@@ -56,6 +57,7 @@ class TrainingObserver {
   Metrics* metrics_;
   Logger* logger_;
   int rank_;
+  int world_size_ = 1;  // of the newest meeting
   ProgressLog progress_log_;
   bool is_first_step_due_ = false;
   double samples_per_second_ = 0;

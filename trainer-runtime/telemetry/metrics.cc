@@ -96,6 +96,14 @@ struct Metrics::Families {
       &registry, "lockstep_samples_total", "Samples that this rank used in completed steps.");
   prometheus::Gauge& loss =
       AddGauge(&registry, "lockstep_training_loss", "Loss of the last completed step.");
+  prometheus::Gauge& last_step = AddGauge(&registry,
+                                          "lockstep_training_step",
+                                          "Updates applied to the model, of all processes before.");
+  prometheus::Gauge& data_epoch = AddGauge(
+      &registry, "lockstep_training_data_epoch", "Passes over the data that are complete.");
+  prometheus::Gauge& accuracy = AddGauge(&registry,
+                                         "lockstep_training_accuracy_ratio",
+                                         "Hits over the data epoch so far, of all ranks.");
   prometheus::Gauge& epoch =
       AddGauge(&registry, "lockstep_rendezvous_epoch", "Number of the last meeting of all ranks.");
   prometheus::Family<prometheus::Gauge>& peers =
@@ -148,15 +156,21 @@ Metrics::Metrics() : families_(std::make_unique<Families>()) {
 
 Metrics::~Metrics() = default;
 
-void Metrics::StepCompleted(const StepDurations& durations, int64_t sample_count, double loss) {
+void Metrics::StepCompleted(const CompletedStep& step) {
+  const StepDurations& durations = step.durations;
   families_->data.Observe(ToSeconds(durations.data));
   families_->compute.Observe(ToSeconds(durations.compute));
   families_->communicate.Observe(ToSeconds(durations.communicate));
   families_->update.Observe(ToSeconds(durations.update));
   families_->step.Observe(
       ToSeconds(durations.data + durations.compute + durations.communicate + durations.update));
-  families_->samples.Increment(static_cast<double>(sample_count));
-  families_->loss.Set(loss);
+  families_->samples.Increment(static_cast<double>(step.own_sample_count));
+  families_->loss.Set(step.loss);
+  families_->last_step.Set(static_cast<double>(step.step.value()));
+  families_->data_epoch.Set(static_cast<double>(step.data_epoch));
+  if (step.accuracy.has_value()) {
+    families_->accuracy.Set(*step.accuracy);
+  }
 }
 
 void Metrics::SetEpoch(Epoch epoch) {

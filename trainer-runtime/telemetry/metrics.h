@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "common/base/strong_id.h"
@@ -15,6 +16,16 @@ struct StepDurations {
   Duration compute = Duration::zero();      // forward and backward
   Duration communicate = Duration::zero();  // all-reduce
   Duration update = Duration::zero();       // optimizer
+};
+
+// One completed step.
+struct CompletedStep {
+  Step step;
+  int64_t data_epoch = 0;
+  int64_t own_sample_count = 0;    // of the global batch, the part that this rank used
+  double loss = 0;                 // of the global batch
+  std::optional<double> accuracy;  // over the data epoch so far; absent where it means nothing
+  StepDurations durations;         // of this rank
 };
 
 // Why training had to meet again: the closed label set of lockstep_recoveries_total.
@@ -46,8 +57,7 @@ class Metrics {
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;
 
-  // One completed step that used `sample_count` samples of this rank and had `loss`.
-  void StepCompleted(const StepDurations& durations, int64_t sample_count, double loss);
+  void StepCompleted(const CompletedStep& step);
 
   void SetEpoch(Epoch epoch);
   void SetPeers(const PeerCounts& counts);

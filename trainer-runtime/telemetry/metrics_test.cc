@@ -29,8 +29,8 @@ TEST(Metrics, StepCountsSamplesAndTimesOfEachPhase) {
   durations.compute = milliseconds(20);
   durations.communicate = milliseconds(3);
   durations.update = milliseconds(4);
-  metrics.StepCompleted(durations, 32, 0.75);
-  metrics.StepCompleted(durations, 32, 0.5);
+  metrics.StepCompleted({Step(1), 0, 32, 0.75, std::nullopt, durations});
+  metrics.StepCompleted({Step(2), 0, 32, 0.5, std::nullopt, durations});
   const std::string page = metrics.RenderText();
   EXPECT_THAT(page, HasSubstr("lockstep_samples_total 64\n"));
   EXPECT_THAT(page, HasSubstr("lockstep_training_loss 0.5\n"));

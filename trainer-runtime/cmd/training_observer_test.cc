@@ -1,0 +1,73 @@
+#include "trainer-runtime/cmd/training_observer.h"
+
+#include <memory>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep::runtime {
+namespace {
+
+using ::testing::HasSubstr;
+
+class Observed : public ::testing::Test {
+ protected:
+  void Meet(std::size_t world_size) {
+    Meeting meeting;
+    meeting.members.resize(world_size);
+    observer_.RendezvousEnds(meeting);
+  }
+
+  void TakeStep(int64_t step, int64_t sample_count) {
+    StepReport report;
+    report.step = Step(step);
+    report.data_epoch = 2;
+    report.epoch_accuracy = 0.75;
+    report.sample_count = sample_count;
+    observer_.Hooks().on_step(report);
+  }
+
+  StatusBoard board_{StatusDocument{}};
+  Metrics metrics_;
+  std::unique_ptr<Logger> logger_ = MakeNullLogger();
+  TrainingObserver observer_{&board_, &metrics_, logger_.get(), 1};
+};
+
+// Summed over the ranks, the counter is what the job used.
+TEST_F(Observed, SamplesAreTheRanksOwn) {
+  Meet(3);
+  TakeStep(1, 96);
+  TakeStep(2, 96);
+  EXPECT_THAT(metrics_.RenderText(), HasSubstr("lockstep_samples_total 64\n"));
+}
+
+TEST_F(Observed, StepDataEpochAndAccuracyAreMetrics) {
+  Meet(2);
+  TakeStep(17, 8);
+  const std::string page = metrics_.RenderText();
+  EXPECT_THAT(page, HasSubstr("lockstep_training_step 17\n"));
+  EXPECT_THAT(page, HasSubstr("lockstep_training_data_epoch 2\n"));
+  EXPECT_THAT(page, HasSubstr("lockstep_training_accuracy_ratio 0.75\n"));
+}
+
+// A silent peer first, then a collective that fails without a word of the mesh.
+TEST_F(Observed, TheCauseOfOneLossIsNotThatOfTheNext) {
+  Meet(2);
+  observer_.PeerLost({Epoch(0), 0, Incarnation(0), LossReason::kSilent});
+  Meet(2);
+  TakeStep(1, 8);
+  observer_.MeetingBroke(Epoch(1), Error(ErrorCode::kTimeout, "deadline passed"));
+  Meet(2);
+  TakeStep(2, 8);
+  const std::string page = metrics_.RenderText();
+  EXPECT_THAT(page, HasSubstr("lockstep_recoveries_total{cause=\"peer_silent\"} 1\n"));
+  EXPECT_THAT(page, HasSubstr("lockstep_recoveries_total{cause=\"collective_failed\"} 1\n"));
+}
+
+TEST_F(Observed, SamplesAreInTheStatusWhileTrainingRuns) {
+  observer_.SamplesCounted({96, 90, 1, 7});
+  EXPECT_EQ(board_.Snapshot().samples, (SampleCounts{96, 90, 1, 7}));
+}
+
+}  // namespace
+}  // namespace lockstep::runtime
