@@ -84,7 +84,7 @@ TEST_F(RunCommandTest, ProgramsOwnVerdictFailsTheJobAtOnce) {
 }
 
 TEST_F(RunCommandTest, KilledWorkerIsStartedAgainAndCounted) {
-  WriteJob("[sh, -c, 'test $LOCKSTEP_ATTEMPT$RANK != 01 || kill -KILL $$; exit 0']");
+  WriteJob("[sh, -c, 'test $LOCKSTEP_ATTEMPT$RANK != 01 || kill -KILL $$$$; exit 0']");
   EXPECT_EQ(RunRun(arguments_), kCliSucceeded);
   const Json summary = Summary();
   ASSERT_EQ(summary["recoveries"].size(), 1U);
@@ -95,7 +95,7 @@ TEST_F(RunCommandTest, KilledWorkerIsStartedAgainAndCounted) {
 }
 
 TEST_F(RunCommandTest, UsedUpBudgetFailsTheJobWithItsCause) {
-  WriteJob("[sh, -c, 'kill -KILL $$']");
+  WriteJob("[sh, -c, 'kill -KILL $$$$']");
   EXPECT_EQ(RunRun(arguments_), kCliFailed);
   EXPECT_THAT(Summary()["reason"].get<std::string>(), HasSubstr("cause killed"));
 }
