@@ -262,7 +262,7 @@ TEST_F(CrdSchema, TolerationsCompareByDefaultAsTheDecoderSays) {
   int checked = 0;
   VisitSpec([&](const SchemaNode& node) {
     if (node.field().ends_with("tolerations[0].operator")) {
-      EXPECT_EQ((*node.schema)["default"], TolerationOperatorName(Toleration().op));
+      EXPECT_EQ((*node.schema)["default"], Toleration().is_exists ? "Exists" : "Equal");
       ++checked;
     }
   });
@@ -328,6 +328,9 @@ TrainingJob JobWithFullStatus() {
   status.conditions = {{ConditionType::kRunning, true, "R", "m", WallTime{}}};
   status.placement = {
       {Role::kWorker, 0, "node", Incarnation(1), WallTime{}, "uid", true, true, {"GPU-1"}}};
+  status.placement[0].trouble_since = WallTime{};
+  status.suspect_nodes = {{"node", "PodRefused", 1, WallTime{}}};
+  status.admitted = {{Role::kWorker, "memory", 1}};
   status.origin = {1, "0123", "image"};
   status.roles = {{Role::kWorker, 0, 1, 0, 0}};
   status.restarts = {{"crash", 1}};
@@ -335,7 +338,7 @@ TrainingJob JobWithFullStatus() {
   status.last_failure = LastFailure{"mnist-worker-0", WallTime{}, "exit code 1", "Traceback"};
   status.progress = JobProgress();
   status.result = TestResult{0.5, 0.9};
-  status.start_time = status.completion_time = status.retry_at = WallTime{};
+  status.start_time = status.completion_time = status.retry_at = status.waiting_since = WallTime{};
   return job;
 }
 

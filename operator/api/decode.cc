@@ -175,6 +175,8 @@ SchedulingSpec DecodeScheduling(const Json& value, const std::string& path, Erro
     keys.Finish();
   }
   scheduling.timeout = ReadSeconds(reader, "timeoutSeconds", 1);
+  scheduling.start_timeout =
+      ReadSeconds(reader, "startTimeoutSeconds", 1).value_or(scheduling.start_timeout);
   scheduling.binding = ReadEnum(reader, "binding", kPodBindingNames).value_or(scheduling.binding);
   reader.Finish();
   return scheduling;

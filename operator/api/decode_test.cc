@@ -60,6 +60,18 @@ spec:
       spec:
         terminationGracePeriodSeconds: 5
         nodeSelector: {disk: ssd}
+        overhead: {cpu: 250m, memory: 64Mi}
+        affinity:
+          nodeAffinity:
+            requiredDuringSchedulingIgnoredDuringExecution:
+              nodeSelectorTerms:
+              - matchExpressions: [{key: zone, operator: In, values: [a, b]}]
+                matchFields: [{key: metadata.name, operator: NotIn, values: [n9]}]
+              - matchExpressions: [{key: cores, operator: Gt, values: ["31"]}]
+            preferredDuringSchedulingIgnoredDuringExecution:
+            - {weight: 1, preference: {matchExpressions: [{key: fast, operator: Exists}]}}
+        topologySpreadConstraints:
+        - {maxSkew: 1, topologyKey: zone, whenUnsatisfiable: ScheduleAnyway}
         tolerations: [{operator: Exists}, {key: gpu, value: a100, effect: NoExecute,
                       tolerationSeconds: 60}]
         containers:
@@ -84,8 +96,8 @@ spec:
   runPolicy: {suspend: true, managedBy: lockstep.dev/operator, cleanPodPolicy: All,
               activeDeadlineSeconds: 100, ttlSecondsAfterFinished: 0, backoffLimit: 0}
   successPolicy: AllWorkers
-  scheduling: {queue: team-a, priorityClassName: high, timeoutSeconds: 60, binding: Direct,
-               topology: {required: rack, preferred: zone}}
+  scheduling: {priorityClassName: high, timeoutSeconds: 60, startTimeoutSeconds: 900,
+               binding: Direct}
   elastic: {minReplicas: 4, maxReplicas: 4}
   recovery: {replacementTimeoutSeconds: 10, rendezvousTimeoutSeconds: 20.5, silentAfterSeconds: 2}
 status:
@@ -95,7 +107,8 @@ status:
   attempt: 1
   epoch: 8
   placement: [{role: worker, index: 1, node: n1, incarnation: 2, since: "2026-11-21T10:22:03Z",
-               podUid: u, completed: true, devices: [GPU-1, GPU-2]}]
+               podUid: u, completed: true, devices: [GPU-1, GPU-2],
+               troubleSince: "2026-11-21T10:22:09Z"}]
   roles: [{name: worker, pending: 1, active: 2, succeeded: 0, failed: 1}]
   restarts: [{cause: oom, count: 2}]
   progress: {step: 5, stepsTotal: 10, dataEpoch: 1, loss: 0.5, samplesPerSecond: 3.5, etaSeconds: 9,
@@ -105,6 +118,9 @@ status:
   rollbacks: 2
   quickRestarts: 1
   retryAt: "2026-11-21T10:22:08Z"
+  waitingSince: "2026-11-21T10:22:02Z"
+  suspectNodes: [{node: n2, reason: PodRefused, count: 2, until: "2026-11-21T10:26:08Z"}]
+  admitted: [{role: worker, resource: memory, amount: 536870912}]
   startTime: "2026-11-21T10:22:03Z"
   completionTime: "2026-11-21T10:23:03.5Z"
   observedGeneration: 3
@@ -135,17 +151,18 @@ TEST(DecodeTrainingJob, ReadsWhatTheOperatorUsesOfATemplate) {
   EXPECT_EQ(pod.args, (std::vector<std::string>{"train.py", "--fast"}));
   EXPECT_EQ(pod.env, (std::map<std::string, std::string>{{"A", "x"}, {"EMPTY", ""}}));
   EXPECT_EQ(pod.working_dir, "/code");
-  EXPECT_EQ(pod.requests, (ResourceAmounts{500, int64_t{2} << 30, 2}));
-  EXPECT_EQ(pod.limits, (ResourceAmounts{2000, int64_t{4} << 30, 2}));
+  const std::vector<NamedAmount> storage = {{"ephemeral-storage", 1'000'000'000}};
+  EXPECT_EQ(pod.requests, (ResourceVector{500, int64_t{2} << 30, 2, storage}));
+  EXPECT_EQ(pod.limits, (ResourceVector{2000, int64_t{4} << 30, 2, storage}));
+  EXPECT_EQ(pod.overhead, (ResourceVector{250, int64_t{64} << 20, 0}));
+  ASSERT_EQ(pod.node_affinity.size(), 2U);
+  EXPECT_EQ(DescribeTerms(pod.node_affinity),
+            "zone In (a, b) and metadata.name NotIn (n9), or cores Gt (31)");
   EXPECT_EQ(pod.node_selector.at("disk"), "ssd");
   ASSERT_EQ(pod.tolerations.size(), 2U);
-  EXPECT_EQ(pod.tolerations[0].op, TolerationOperator::kExists);
+  EXPECT_TRUE(pod.tolerations[0].is_exists);
   EXPECT_EQ(pod.tolerations[1],
-            (Toleration{"gpu",
-                        TolerationOperator::kEqual,
-                        "a100",
-                        TaintEffect::kNoExecute,
-                        std::chrono::seconds(60)}));
+            (Toleration{"gpu", false, "a100", "NoExecute", std::chrono::seconds(60)}));
   EXPECT_EQ(pod.raw["spec"]["volumes"][0]["name"], "data");
 }
 

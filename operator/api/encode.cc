@@ -57,7 +57,8 @@ Json EncodeRunPolicy(const RunPolicy& policy) {
 }
 
 Json EncodeScheduling(const SchedulingSpec& scheduling) {
-  Json value = {{"binding", PodBindingName(scheduling.binding)}};
+  Json value = {{"binding", PodBindingName(scheduling.binding)},
+                {"startTimeoutSeconds", scheduling.start_timeout.count()}};
   if (!scheduling.queue.empty()) {
     value["queue"] = scheduling.queue;
   }

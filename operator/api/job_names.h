@@ -48,7 +48,7 @@ inline constexpr EnumNames<PodBinding, 2> kPodBindingNames = {{
     {PodBinding::kDirect, "Direct"},
 }};
 
-inline constexpr EnumNames<ConditionType, 10> kConditionTypeNames = {{
+inline constexpr EnumNames<ConditionType, 11> kConditionTypeNames = {{
     {ConditionType::kCreated, "Created"},
     {ConditionType::kScheduled, "Scheduled"},
     {ConditionType::kRunning, "Running"},
@@ -59,17 +59,7 @@ inline constexpr EnumNames<ConditionType, 10> kConditionTypeNames = {{
     {ConditionType::kRuntimeHeard, "RuntimeHeard"},
     {ConditionType::kStalled, "Stalled"},
     {ConditionType::kGpuAssignment, "GPUAssignment"},
-}};
-
-inline constexpr EnumNames<TolerationOperator, 2> kTolerationOperatorNames = {{
-    {TolerationOperator::kEqual, "Equal"},
-    {TolerationOperator::kExists, "Exists"},
-}};
-
-inline constexpr EnumNames<TaintEffect, 3> kTaintEffectNames = {{
-    {TaintEffect::kNoSchedule, "NoSchedule"},
-    {TaintEffect::kPreferNoSchedule, "PreferNoSchedule"},
-    {TaintEffect::kNoExecute, "NoExecute"},
+    {ConditionType::kFullyPlanned, "FullyPlanned"},
 }};
 
 }  // namespace lockstep::control

@@ -15,7 +15,6 @@ namespace {
 
 using Errors = std::vector<Error>;
 
-constexpr std::string_view kGpuResource = "nvidia.com/gpu";
 constexpr std::size_t kResourceNamesMax = 32;  // choice: above any honest pod
 
 // Names of Kubernetes' own resources; others hold a '/' (nvidia.com/gpu) or begin with hugepages-.
@@ -67,9 +66,9 @@ std::optional<int64_t> ReadQuantity(const Json& value,
   return std::nullopt;
 }
 
-using Amounts = std::map<std::string, int64_t>;
+using Amounts = std::map<std::string, int64_t>;  // also those of zero
 
-Amounts ReadAmounts(ObjectReader& resources, std::string_view key, Errors* errors) {
+Amounts ReadAmountMap(ObjectReader& resources, std::string_view key, Errors* errors) {
   Amounts amounts;
   const Json* value = resources.Find(key);
   if (value == nullptr) {
@@ -97,20 +96,24 @@ Amounts ReadAmounts(ObjectReader& resources, std::string_view key, Errors* error
   return amounts;
 }
 
-ResourceAmounts ToResourceAmounts(const Amounts& amounts) {
-  const auto amount_of = [&](std::string_view name) {
-    const auto found = amounts.find(std::string(name));
-    return found == amounts.end() ? 0 : found->second;
-  };
-  return {amount_of("cpu"), amount_of("memory"), amount_of(kGpuResource)};
+ResourceVector ToVector(const Amounts& amounts) {
+  ResourceVector resources;
+  for (const auto& [name, amount] : amounts) {
+    resources.Set(name, amount);
+  }
+  return resources;
 }
 
 }  // namespace
 
+ResourceVector ReadAmounts(ObjectReader& reader, std::string_view key, Errors* errors) {
+  return ToVector(ReadAmountMap(reader, key, errors));
+}
+
 ContainerResources ReadResources(const Json& value, const std::string& path, Errors* errors) {
   ObjectReader reader(value, path, errors);
-  Amounts requests = ReadAmounts(reader, "requests", errors);
-  const Amounts limits = ReadAmounts(reader, "limits", errors);
+  Amounts requests = ReadAmountMap(reader, "requests", errors);
+  const Amounts limits = ReadAmountMap(reader, "limits", errors);
   PassResourceFields(reader);
   for (const auto& [name, limit] : limits) {
     const auto [request, is_defaulted] = requests.emplace(name, limit);  // as Kubernetes defaults
@@ -128,7 +131,7 @@ ContainerResources ReadResources(const Json& value, const std::string& path, Err
              "differs from limits." + gpu + ", expected the same number: GPUs are not shared");
   }
   reader.Finish();
-  return {ToResourceAmounts(requests), ToResourceAmounts(limits), requests.contains(gpu)};
+  return {ToVector(requests), ToVector(limits), requests.contains(gpu)};
 }
 
 }  // namespace lockstep::control

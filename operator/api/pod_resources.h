@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/json/json.h"
@@ -10,10 +11,13 @@ namespace lockstep::control {
 
 // What one container asks for and may use at most. A request that is not written is the limit.
 struct ContainerResources {
-  ResourceAmounts requests;
-  ResourceAmounts limits;   // zero: no limit
+  ResourceVector requests;
+  ResourceVector limits;    // zero: no limit
   bool names_gpus = false;  // even if it asks for none of them
 };
+
+// The map of quantities under `key`; nothing when absent.
+ResourceVector ReadAmounts(ObjectReader& reader, std::string_view key, std::vector<Error>* errors);
 
 // Reads a container's `resources`.
 ContainerResources ReadResources(const Json& value,

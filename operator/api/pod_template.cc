@@ -8,6 +8,7 @@
 #include "common/contract/problems.h"
 #include "operator/api/fields.h"
 #include "operator/api/job_names.h"
+#include "operator/api/pod_affinity.h"
 #include "operator/api/pod_environment.h"
 #include "operator/api/pod_fields.h"
 #include "operator/api/pod_resources.h"
@@ -163,14 +164,13 @@ void RefuseOwnedFields(ObjectReader& spec) {
 
 // What Kubernetes would refuse only once the first pod is created.
 void CheckToleration(ObjectReader& reader, const Toleration& toleration) {
-  const bool is_exists = toleration.op == TolerationOperator::kExists;
-  if (toleration.key.empty() && !is_exists) {
+  if (toleration.key.empty() && !toleration.is_exists) {
     reader.Fail("key", "missing, expected a taint's key, or operator: Exists for all taints");
   }
-  if (is_exists && !toleration.value.empty()) {
+  if (toleration.is_exists && !toleration.value.empty()) {
     reader.Fail("value", Quoted(toleration.value) + " found, but operator Exists compares none");
   }
-  if (toleration.seconds && toleration.effect != TaintEffect::kNoExecute) {
+  if (toleration.seconds && toleration.effect != "NoExecute") {
     reader.Fail("tolerationSeconds", "found without effect: NoExecute, expected both");
   }
 }
@@ -182,9 +182,11 @@ std::vector<Toleration> ReadTolerations(ObjectReader& spec, Errors* errors) {
     ObjectReader reader(*items[i], spec.PathOf("tolerations", i), errors);
     Toleration toleration;
     toleration.key = ReadText(reader, "key");
-    toleration.op = ReadEnum(reader, "operator", kTolerationOperatorNames).value_or(toleration.op);
+    toleration.is_exists =
+        reader.Choice("operator", {"Equal", "Exists"}).value_or("Equal") == "Exists";
     toleration.value = ReadText(reader, "value");
-    toleration.effect = ReadEnum(reader, "effect", kTaintEffectNames);
+    toleration.effect =
+        reader.Choice("effect", {"NoSchedule", "PreferNoSchedule", "NoExecute"}).value_or("");
     if (const std::optional<int64_t> seconds = reader.Int("tolerationSeconds")) {
       toleration.seconds = std::chrono::seconds(*seconds);
     }
@@ -222,6 +224,10 @@ void ReadPodSpec(const Json& value, const std::string& path, PodTemplate* pod, E
   }
   pod->node_selector = ReadTextMap(reader, "nodeSelector", errors);
   pod->tolerations = ReadTolerations(reader, errors);
+  pod->node_affinity = ReadNodeAffinity(reader, errors);
+  if (reader.Has("overhead") && reader.Find("overhead")->is_object()) {
+    pod->overhead = ReadAmounts(reader, "overhead", errors);
+  }
   CheckVolumeNames(reader, errors);
   PassPodFields(reader);
   reader.Finish();

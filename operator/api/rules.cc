@@ -40,6 +40,7 @@ class RuleChecker {
     CheckMasterPorts();
     CheckScheduler();
     CheckBatch();
+    CheckScheduling();
     CheckElastic();
     CheckRecovery();
   }
@@ -376,6 +377,21 @@ class RuleChecker {
            "resizing a running job is not supported yet, expected minReplicas and maxReplicas to "
            "equal the worker's replicas, " +
                ToText(worker->replicas));
+    }
+  }
+
+  void CheckScheduling() {
+    const SchedulingSpec& scheduling = spec_.scheduling;
+    if (!scheduling.queue.empty() && IsTrusted("spec.scheduling.queue")) {
+      Fail("spec.scheduling.queue",
+           Quoted(scheduling.queue) +
+               " found, but there are no queues yet: jobs wait in the order of their age; remove "
+               "it");
+    }
+    if (scheduling.topology != TopologySpec{} && IsTrusted("spec.scheduling.topology")) {
+      Fail("spec.scheduling.topology",
+           "found, but gangs are not kept together by label yet; use the template's nodeSelector "
+           "or node affinity, or remove it");
     }
   }
 

@@ -60,6 +60,7 @@ PodPlacement DecodePlacement(ObjectReader& reader) {
   placement.awaits_verdict = reader.Bool("awaitsVerdict").value_or(false);
   placement.is_completed = reader.Bool("completed").value_or(false);
   placement.devices = reader.Strings("devices");
+  placement.trouble_since = ReadTime(reader, "troubleSince");
   placement.unknown = reader.Unknown();
   return placement;
 }
@@ -82,6 +83,19 @@ RoleCounts DecodeRoleCounts(ObjectReader& reader) {
 
 RestartCount DecodeRestartCount(ObjectReader& reader) {
   return {reader.String("cause").value_or(""), ReadCount(reader, "count")};
+}
+
+SuspectNode DecodeSuspectNode(ObjectReader& reader) {
+  return {reader.String("node").value_or(""),
+          reader.String("reason").value_or(""),
+          ReadCount(reader, "count"),
+          ReadTime(reader, "until").value_or(WallTime{})};
+}
+
+AdmittedAmount DecodeAdmittedAmount(ObjectReader& reader) {
+  return {RequireEnum(reader, "role", kRoleNames).value_or(Role::kWorker),
+          reader.String("resource").value_or(""),
+          ReadCount(reader, "amount")};
 }
 
 Incident DecodeIncident(ObjectReader& reader) {
@@ -133,6 +147,12 @@ std::vector<Item> DecodeList(ObjectReader& reader,
     items.push_back(decode(item));
   }
   return items;
+}
+
+void SetTime(Json* object, const char* key, const std::optional<WallTime>& time) {
+  if (time) {
+    (*object)[key] = FormatRfc3339(*time);
+  }
 }
 
 // A condition of a type that only other versions know.
@@ -193,6 +213,7 @@ Json EncodePlacement(const PodPlacement& placement) {
   if (!placement.devices.empty()) {
     value["devices"] = placement.devices;
   }
+  SetTime(&value, "troubleSince", placement.trouble_since);
   return WithUnknown(std::move(value), placement.unknown);
 }
 
@@ -202,6 +223,19 @@ Json EncodeOrigin(const GangOrigin& origin) {
     value["runtimeImage"] = origin.runtime_image;
   }
   return value;
+}
+
+Json EncodeSuspectNode(const SuspectNode& suspect) {
+  return {{"node", suspect.node},
+          {"reason", suspect.reason},
+          {"count", suspect.count},
+          {"until", FormatRfc3339(suspect.until)}};
+}
+
+Json EncodeAdmittedAmount(const AdmittedAmount& admitted) {
+  return {{"role", RoleName(admitted.role)},
+          {"resource", admitted.resource},
+          {"amount", admitted.amount}};
 }
 
 Json EncodeRoleCounts(const RoleCounts& counts) {
@@ -254,12 +288,6 @@ Json EncodeResult(const TestResult& result) {
   SetNumber(&value, "testLoss", result.test_loss);
   SetNumber(&value, "testAccuracy", result.test_accuracy);
   return value;
-}
-
-void SetTime(Json* object, const char* key, const std::optional<WallTime>& time) {
-  if (time) {
-    (*object)[key] = FormatRfc3339(*time);
-  }
 }
 
 template <typename Item>
@@ -335,6 +363,9 @@ TrainingJobStatus DecodeStatus(const Json& value,
   status.rollbacks = ReadCount(reader, "rollbacks");
   status.quick_restarts = ReadCount(reader, "quickRestarts");
   status.retry_at = ReadTime(reader, "retryAt");
+  status.waiting_since = ReadTime(reader, "waitingSince");
+  status.suspect_nodes = DecodeList(reader, "suspectNodes", DecodeSuspectNode, errors);
+  status.admitted = DecodeList(reader, "admitted", DecodeAdmittedAmount, errors);
   PassThrough(reader, {"state", "ready", "restartCount", "reason", "replicas", "selector"});
   status.unknown = reader.Unknown();
   if (errors->size() > error_count) {
@@ -384,6 +415,13 @@ Json EncodeStatus(const TrainingJob& job) {
   SetTime(&value, "startTime", status.start_time);
   SetTime(&value, "completionTime", status.completion_time);
   SetTime(&value, "retryAt", status.retry_at);
+  SetTime(&value, "waitingSince", status.waiting_since);
+  if (!status.suspect_nodes.empty()) {
+    value["suspectNodes"] = EncodeList(status.suspect_nodes, EncodeSuspectNode);
+  }
+  if (!status.admitted.empty()) {
+    value["admitted"] = EncodeList(status.admitted, EncodeAdmittedAmount);
+  }
   for (const Json& condition : status.unknown_conditions) {
     value["conditions"].push_back(condition);
   }

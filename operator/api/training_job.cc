@@ -53,12 +53,4 @@ std::string_view ConditionTypeName(ConditionType type) {
   return NameOf(kConditionTypeNames, type);
 }
 
-std::string_view TolerationOperatorName(TolerationOperator op) {
-  return NameOf(kTolerationOperatorNames, op);
-}
-
-std::string_view TaintEffectName(TaintEffect effect) {
-  return NameOf(kTaintEffectNames, effect);
-}
-
 }  // namespace lockstep::control

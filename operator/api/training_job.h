@@ -15,6 +15,9 @@
 #include "common/contract/training_result.h"
 #include "common/contract/training_spec.h"
 #include "common/json/json.h"
+#include "operator/resources/node_affinity.h"
+#include "operator/resources/resource_vector.h"
+#include "operator/resources/toleration.h"
 
 namespace lockstep::control {
 
@@ -57,10 +60,6 @@ enum class PodBinding {
   kDirect     // spec.nodeName: faster, and nobody checks that the room is still there
 };
 
-// How a toleration compares a taint's value, and which effect it tolerates.
-enum class TolerationOperator { kEqual, kExists };
-enum class TaintEffect { kNoSchedule, kPreferNoSchedule, kNoExecute };
-
 struct Metadata {
   std::string name;
   std::string namespace_name = "default";
@@ -70,26 +69,6 @@ struct Metadata {
   std::map<std::string, std::string> annotations;
 
   friend bool operator==(const Metadata&, const Metadata&) = default;
-};
-
-// Amounts of the resources that are planned with. Units: thousandths of a core, bytes, whole GPUs.
-struct ResourceAmounts {
-  int64_t cpu_milli = 0;
-  int64_t memory_bytes = 0;
-  int64_t gpu_count = 0;
-
-  friend bool operator==(const ResourceAmounts&, const ResourceAmounts&) = default;
-};
-
-// As in a pod: lets it run on nodes with such a taint.
-struct Toleration {
-  std::string key;  // empty, with kExists: every key
-  TolerationOperator op = TolerationOperator::kEqual;
-  std::string value;
-  std::optional<TaintEffect> effect;            // null: every effect
-  std::optional<std::chrono::seconds> seconds;  // kNoExecute: leave after so long; null: stay
-
-  friend bool operator==(const Toleration&, const Toleration&) = default;
 };
 
 // Environment variables whose values the cluster knows: one (env[].valueFrom), or as many as the
@@ -107,7 +86,7 @@ struct EnvironmentSource {
 // A container that runs before the trainer, or as a sidecar beside it.
 struct InitContainer {
   std::string name;
-  ResourceAmounts requests;
+  ResourceVector requests;
   bool is_sidecar = false;
 
   friend bool operator==(const InitContainer&, const InitContainer&) = default;
@@ -123,11 +102,13 @@ struct PodTemplate {
   std::vector<EnvironmentSource> env_sources;  // the others
   std::vector<InitContainer> init_containers;  // in the order in which they start
   std::string working_dir;
-  ResourceAmounts requests;  // the trainer's, as are the limits
-  ResourceAmounts limits;    // zero: no limit
+  ResourceVector requests;  // the trainer's, as are the limits
+  ResourceVector limits;    // zero: no limit
   std::chrono::seconds termination_grace{30};
   std::map<std::string, std::string> node_selector;
   std::vector<Toleration> tolerations;
+  std::vector<NodeTerm> node_affinity;  // required; empty: any node
+  ResourceVector overhead;              // what the pod costs beside its containers
   Json raw = Json::object();  // {metadata, spec} as written; empty object without a template
 
   // Whether the template names a command for the trainer container.
@@ -176,6 +157,9 @@ struct SchedulingSpec {
   std::string priority_class_name;
   TopologySpec topology;
   std::optional<std::chrono::seconds> timeout;  // waiting longer for room fails the job
+  // A pod that makes no progress towards running for so long rolls the gang back. Choice: an image
+  // of several gigabytes is pulled in that time.
+  std::chrono::seconds start_timeout{600};
   PodBinding binding = PodBinding::kAffinity;
 
   friend bool operator==(const SchedulingSpec&, const SchedulingSpec&) = default;
@@ -219,9 +203,10 @@ enum class ConditionType {
   kSuspended,
   kSucceeded,
   kFailed,
-  kRuntimeHeard,  // false: pods do not take the operator's key, so what they tell is not heard
-  kStalled,       // the operator cannot go on, and leaves all as it is: the message says why
-  kGpuAssignment  // true: devices seen are those planned; false: they differ, or one is in two pods
+  kRuntimeHeard,   // false: pods do not take the operator's key, so what they tell is not heard
+  kStalled,        // the operator cannot go on, and leaves all as it is: the message says why
+  kGpuAssignment,  // true: devices seen are as planned; false: they differ, or one is in two pods
+  kFullyPlanned    // false: the manifest says things about placement that no plan heeds
 };
 
 struct Condition {
@@ -247,7 +232,8 @@ struct PodPlacement {
   bool awaits_verdict = false;       // its predecessor has ended; nobody has told yet how
   bool is_completed = false;         // its process ended with success; it is not started again
   std::vector<std::string> devices;  // UUIDs of the GPUs that the runtime saw in it
-  Json unknown{};                    // as in Condition
+  std::optional<WallTime> trouble_since{};  // something keeps the pod from starting since then
+  Json unknown{};                           // as in Condition
 
   friend bool operator==(const PodPlacement&, const PodPlacement&) = default;
 };
@@ -267,6 +253,26 @@ struct RestartCount {
   int64_t count = 0;
 
   friend bool operator==(const RestartCount&, const RestartCount&) = default;
+};
+
+// A node on which pods of the job could not start although it looked fine.
+struct SuspectNode {
+  std::string node;
+  std::string reason;  // of the last time, one CamelCase word
+  int64_t count = 0;   // times in a row
+  WallTime until{};    // other nodes come first before
+
+  friend bool operator==(const SuspectNode&, const SuspectNode&) = default;
+};
+
+// What a role's pods ask for since they were admitted, where that is more than their template says:
+// a LimitRange, a RuntimeClass or a webhook has changed them. Units: as in ResourceVector.
+struct AdmittedAmount {
+  Role role = Role::kWorker;
+  std::string resource;
+  int64_t amount = 0;
+
+  friend bool operator==(const AdmittedAmount&, const AdmittedAmount&) = default;
 };
 
 // One thing that went wrong, or was asked for, however many pods it cost: what falls on one node,
@@ -329,13 +335,17 @@ struct TrainingJobStatus {
   std::optional<JobProgress> progress;
   std::optional<TestResult> result;  // on the test split, once training has ended
   std::optional<LastFailure> last_failure;
-  std::optional<WallTime> start_time;
+  std::optional<WallTime> start_time;  // of its first gang, since the start or the last resume
   std::optional<WallTime> completion_time;
   int64_t observed_generation = 0;
   int64_t control_counter = 0;  // number of the last control message that was decided
   int64_t rollbacks = 0;        // gangs rolled back in a row: placed, but not all pods could start
   int64_t quick_restarts = 0;   // gang restarts in a row, each soon after the gang ran
   std::optional<WallTime> retry_at;  // the gang is not placed again before
+  // It wants a gang that runs since then; null while it has one, or wants none.
+  std::optional<WallTime> waiting_since;
+  std::vector<SuspectNode> suspect_nodes;  // by node; at most kSuspectNodesMax
+  std::vector<AdmittedAmount> admitted;    // each role's resource at most once
 
   // What a newer version of the operator has written and this one does not understand: fields, and
   // conditions of other types. Written back as it was read.
@@ -372,7 +382,5 @@ std::string_view CleanPodPolicyName(CleanPodPolicy policy);
 std::string_view SuccessPolicyName(SuccessPolicy policy);
 std::string_view PodBindingName(PodBinding binding);
 std::string_view ConditionTypeName(ConditionType type);
-std::string_view TolerationOperatorName(TolerationOperator op);
-std::string_view TaintEffectName(TaintEffect effect);
 
 }  // namespace lockstep::control

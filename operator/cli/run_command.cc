@@ -218,7 +218,7 @@ Result<RunSummary> Carry(const RunArguments& arguments,
   options.run_directory = directory.path();
   options.chaos = arguments.chaos;
   options.timeout = arguments.timeout;
-  console->Print(
+  console->Tell(
       DescribePlaces(block, TopologyOf(shop.job, options.settings.addressing), shop.pod_count));
   // The pods' guard is forked here, before the HTTP client starts its thread.
   LOCKSTEP_ASSIGN_OR_RETURN(

@@ -83,8 +83,9 @@ TEST_F(RunCommandTest, ProgramsOwnVerdictFailsTheJobAtOnce) {
   EXPECT_THAT(summary["reason"].get<std::string>(), HasSubstr("exit code 3"));
 }
 
+// As in a cluster, "$$" in a manifest is how "$" is written: the shell sees half of them.
 TEST_F(RunCommandTest, KilledWorkerIsStartedAgainAndCounted) {
-  WriteJob("[sh, -c, 'test $LOCKSTEP_ATTEMPT$RANK != 01 || kill -KILL $$; exit 0']");
+  WriteJob("[sh, -c, 'test $LOCKSTEP_ATTEMPT$RANK != 01 || kill -KILL $$$$; exit 0']");
   EXPECT_EQ(RunRun(arguments_), kCliSucceeded);
   const Json summary = Summary();
   ASSERT_EQ(summary["recoveries"].size(), 1U);
@@ -95,7 +96,7 @@ TEST_F(RunCommandTest, KilledWorkerIsStartedAgainAndCounted) {
 }
 
 TEST_F(RunCommandTest, UsedUpBudgetFailsTheJobWithItsCause) {
-  WriteJob("[sh, -c, 'kill -KILL $$']");
+  WriteJob("[sh, -c, 'kill -KILL $$$$']");
   EXPECT_EQ(RunRun(arguments_), kCliFailed);
   EXPECT_THAT(Summary()["reason"].get<std::string>(), HasSubstr("cause killed"));
 }

@@ -27,7 +27,7 @@ using Histograms = prometheus::Family<prometheus::Histogram>;
 const Labels kController = {{"controller", "trainingjob"}};
 const Labels kQueue = {{"name", "trainingjob"}};
 
-constexpr std::array<std::string_view, 7> kStates = {
+constexpr std::array<std::string_view, 8> kStates = {
     "Waiting", "Starting", "Running", "Restarting", "Suspended", "Stalled", "Succeeded", "Failed"};
 constexpr std::array<std::string_view, 2> kOutcomes = {"succeeded", "failed"};
 constexpr std::array<std::string_view, 4> kResults = {

@@ -83,7 +83,7 @@ Result<Item<Node>> DecodeNode(std::string_view json) {
     } else if (key == "status") {
       scan::ForEachField(value, [&](std::string_view name, Value field) {
         if (name == "allocatable") {
-          node.allocatable = ReadResourceList(field, &node.pod_count_max);
+          node.allocatable = ReadResourceVector(field, &node.pod_count_max);
         } else if (name == "conditions") {
           is_ready = ReadIsReady(field);
         }

@@ -13,7 +13,9 @@ namespace lockstep::control::kube {
 // Errors: kCorrupt (not JSON, no metadata.name, a field of a wrong type: with its path).
 
 // Resources are those the scheduler must subtract: the larger of the init containers' maximum and
-// the sum of all containers and sidecars, plus overhead; they stand under spec.container. Of labels
+// the sum of all containers and sidecars, plus overhead, where a container that is being resized in
+// place counts with the larger of what it asks for and what it was given; they stand under
+// spec.container. Of labels
 // and annotations only those of lockstep.dev are kept. The node is where the pod is bound, else the
 // one node that its required affinity names. The status is that of the first container, or of an
 // init container that is in the way.

@@ -29,9 +29,20 @@ std::string CutText(Value value) {
   return std::string(scan::Text(value).substr(0, kTextBytesMax));
 }
 
+// What one container asks for.
+struct ContainerRequests {
+  std::string name;
+  ResourceVector requests;
+  bool is_init = false;
+  bool is_sidecar = false;
+};
+
 // How one container of the pod is doing.
 struct ContainerState {
   std::string name;
+  ResourceVector given;  // what its kubelet says it has, where it says so
+  bool is_running = false;
+  std::optional<WallTime> changed_at;  // when it started or ended
   std::string waiting_reason;
   std::string waiting_message;
   std::optional<ContainerTermination> termination;
@@ -44,15 +55,16 @@ struct PodParts {
   PodRequests requests;
   std::string pinned_node;
   std::string own_container;
+  std::vector<ContainerRequests> requested;  // in the order of the document
   std::vector<ContainerState> containers;
   std::vector<ContainerState> init_containers;
 };
 
-ResourceList ReadRequests(Value resources) {
-  ResourceList requests;
+ResourceVector ReadRequests(Value resources) {
+  ResourceVector requests;
   scan::ForEachField(resources, [&](std::string_view key, Value value) {
     if (key == "requests") {
-      requests = ReadResourceList(value);
+      requests = ReadResourceVector(value);
     }
   });
   return requests;
@@ -60,26 +72,21 @@ ResourceList ReadRequests(Value resources) {
 
 void ReadContainers(Value containers, bool is_init, PodParts* parts) {
   scan::ForEachElement(containers, [&](Value container) {
-    std::string name;
-    ResourceList requests;
-    bool is_sidecar = false;
+    ContainerRequests one;
+    one.is_init = is_init;
     scan::ForEachField(container, [&](std::string_view key, Value value) {
       if (key == "name") {
-        name = std::string(scan::Text(value));
+        one.name = std::string(scan::Text(value));
       } else if (key == "resources") {
-        requests = ReadRequests(value);
+        one.requests = ReadRequests(value);
       } else if (key == "restartPolicy") {
-        is_sidecar = scan::Text(value) == "Always";
+        one.is_sidecar = is_init && scan::Text(value) == "Always";
       }
     });
-    if (is_init) {
-      parts->requests.AddInitContainer(requests, is_sidecar);
-      return;
+    if (!is_init && (parts->own_container.empty() || one.name == kOwnContainer)) {
+      parts->own_container = one.name;
     }
-    parts->requests.AddContainer(requests);
-    if (parts->own_container.empty() || name == kOwnContainer) {
-      parts->own_container = std::move(name);
-    }
+    parts->requested.push_back(std::move(one));
   });
 }
 
@@ -147,9 +154,11 @@ void ReadSpec(Value spec, PodParts* parts) {
     } else if (key == "resources") {
       parts->requests.SetPodLevel(ReadRequests(value));
     } else if (key == "overhead") {
-      parts->requests.AddOverhead(ReadResourceList(value));
+      parts->requests.AddOverhead(ReadResourceVector(value));
     } else if (key == "terminationGracePeriodSeconds") {
       parts->pod.spec.termination_grace = std::chrono::seconds(scan::Integer(value));
+    } else if (key == "nodeSelector") {
+      parts->pod.spec.node_selector = scan::TextMap(value);
     }
   });
 }
@@ -172,18 +181,39 @@ ContainerTermination ReadTermination(Value terminated) {
   return termination;
 }
 
+std::optional<WallTime> ReadTime(Value object, std::string_view wanted) {
+  std::optional<WallTime> time;
+  scan::ForEachField(object, [&](std::string_view key, Value value) {
+    if (key == wanted) {
+      time = ParseRfc3339(scan::Text(value));
+    }
+  });
+  return time;
+}
+
+void ReadWaiting(Value waiting, ContainerState* container) {
+  scan::ForEachField(waiting, [&](std::string_view key, Value text) {
+    if (key == "reason") {
+      container->waiting_reason = std::string(scan::Text(text));
+    } else if (key == "message") {
+      container->waiting_message = CutText(text);
+    }
+  });
+}
+
 void ReadContainerState(Value state, ContainerState* container) {
   scan::ForEachField(state, [&](std::string_view key, Value value) {
-    if (key == "terminated" && !scan::IsNull(value)) {
+    if (scan::IsNull(value)) {
+      return;
+    }
+    if (key == "terminated") {
       container->termination = ReadTermination(value);
+      container->changed_at = container->termination->finished_at;
+    } else if (key == "running") {
+      container->is_running = true;
+      container->changed_at = ReadTime(value, "startedAt");
     } else if (key == "waiting") {
-      scan::ForEachField(value, [&](std::string_view name, Value text) {
-        if (name == "reason") {
-          container->waiting_reason = std::string(scan::Text(text));
-        } else if (name == "message") {
-          container->waiting_message = CutText(text);
-        }
-      });
+      ReadWaiting(value, container);
     }
   });
 }
@@ -197,6 +227,10 @@ std::vector<ContainerState> ReadContainerStates(Value statuses) {
         container.name = std::string(scan::Text(value));
       } else if (key == "state") {
         ReadContainerState(value, &container);
+      } else if (key == "allocatedResources") {
+        container.given = Larger(container.given, ReadResourceVector(value));
+      } else if (key == "resources") {
+        container.given = Larger(container.given, ReadRequests(value));
       }
     });
     containers.push_back(std::move(container));
@@ -204,13 +238,15 @@ std::vector<ContainerState> ReadContainerStates(Value statuses) {
   return containers;
 }
 
-// The words of PodScheduled=False and of DisruptionTarget=True.
+// What PodScheduled says, since when it is true or the words with which it is false, and the words
+// of DisruptionTarget=True.
 void ReadPodConditions(Value conditions, PodStatus* pod) {
   scan::ForEachElement(conditions, [&](Value condition) {
     std::string type;
     std::string truth;
     std::string reason;
     std::string message;
+    std::optional<WallTime> since;
     scan::ForEachField(condition, [&](std::string_view key, Value value) {
       if (key == "type") {
         type = std::string(scan::Text(value));
@@ -220,10 +256,14 @@ void ReadPodConditions(Value conditions, PodStatus* pod) {
         reason = std::string(scan::Text(value));
       } else if (key == "message") {
         message = CutText(value);
+      } else if (key == "lastTransitionTime") {
+        since = ParseRfc3339(scan::Text(value));
       }
     });
     if (type == "PodScheduled" && truth == "False") {
       pod->unschedulable = message.empty() ? "not scheduled" : std::move(message);
+    } else if (type == "PodScheduled" && truth == "True") {
+      pod->progress_at = std::max(pod->progress_at, since);
     } else if (type == "DisruptionTarget" && truth == "True") {
       pod->disruption = reason.empty() ? std::move(type) : std::move(reason);
     }
@@ -265,6 +305,44 @@ bool IsWorthTelling(const ContainerState& container) {
   return !container.waiting_reason.empty() &&
          std::find(kOrdinaryWaits.begin(), kOrdinaryWaits.end(), container.waiting_reason) ==
              kOrdinaryWaits.end();
+}
+
+bool IsSidecar(const PodParts& parts, const ContainerState& container) {
+  return std::any_of(
+      parts.requested.begin(), parts.requested.end(), [&](const ContainerRequests& one) {
+        return one.is_sidecar && one.name == container.name;
+      });
+}
+
+// How far the pod's init containers are.
+void NoteProgress(PodParts* parts) {
+  PodStatus& status = parts->pod.status;
+  for (const ContainerState& container : parts->init_containers) {
+    status.progress_at = std::max(status.progress_at, container.changed_at);
+    status.is_initializing =
+        status.is_initializing || (container.is_running && !IsSidecar(*parts, container));
+  }
+}
+
+// What the containers ask for, or were given if that is more: a container that is resized in place
+// keeps what it has until it gets what it wants.
+ResourceVector SumUpRequests(PodParts* parts) {
+  for (const ContainerRequests& one : parts->requested) {
+    const std::vector<ContainerState>& states =
+        one.is_init ? parts->init_containers : parts->containers;
+    const auto state =
+        std::find_if(states.begin(), states.end(), [&](const ContainerState& container) {
+          return container.name == one.name;
+        });
+    const ResourceVector requests =
+        state == states.end() ? one.requests : Larger(one.requests, state->given);
+    if (one.is_init) {
+      parts->requests.AddInitContainer(requests, one.is_sidecar);
+    } else {
+      parts->requests.AddContainer(requests);
+    }
+  }
+  return parts->requests.Sum();
 }
 
 std::optional<ContainerTermination> EndOf(const ContainerState& container) {
@@ -317,8 +395,10 @@ Result<Item<Pod>> DecodePod(std::string_view json) {
       ReadStatus(value, &parts);
     }
   });
-  SumUpContainers(&parts);
   Pod& pod = parts.pod;
+  pod.spec.container.requests = SumUpRequests(&parts);
+  NoteProgress(&parts);
+  SumUpContainers(&parts);
   pod.name = parts.meta.key.name;
   pod.namespace_name = parts.meta.key.namespace_name;
   pod.uid = parts.meta.uid;
@@ -328,7 +408,6 @@ Result<Item<Pod>> DecodePod(std::string_view json) {
   pod.is_deleting = parts.meta.is_deleting;
   pod.deletion_due = parts.meta.deletion_due;
   pod.spec.container.name = std::move(parts.own_container);
-  pod.spec.container.requests = parts.requests.Sum();
   if (pod.spec.node_name.empty()) {
     pod.status.is_unbound = true;
     pod.spec.node_name = std::move(parts.pinned_node);

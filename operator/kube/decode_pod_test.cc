@@ -47,6 +47,49 @@ constexpr std::string_view kOurs = R"({
   }
 })";
 
+ResourceVector RequestsOf(std::string_view json) {
+  const Result<Item<Pod>> item = DecodePod(json);
+  return item.ok() ? item->object->spec.container.requests : ResourceVector();
+}
+
+TEST(DecodePod, ContainersThatAreResizedCountWithTheLargerOfWhatTheyAskForAndHave) {
+  const auto pod = [](const std::string& asked, const std::string& status) {
+    return R"({"metadata": {"name": "p"}, "status": {"containerStatuses": [{"name": "a", )" +
+           status + R"(}]}, "spec": {"containers": [
+        {"name": "a", "resources": {"requests": {"cpu": ")" +
+           asked + R"("}}}, {"name": "b", "resources": {"requests": {"cpu": "1"}}}]}})";
+  };
+  const std::string shrinks = R"("allocatedResources": {"cpu": "4", "memory": "1Ki"})";
+  EXPECT_EQ(RequestsOf(pod("2", shrinks)), (ResourceVector{5000, 1024, 0}));
+  const std::string grows = R"("allocatedResources": {"cpu": "1"},
+      "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "9"}})";
+  EXPECT_EQ(RequestsOf(pod("2", grows)), (ResourceVector{3000, 0, 0}));
+  const std::string is_slow = R"("resources": {"requests": {"cpu": "3"}})";
+  EXPECT_EQ(RequestsOf(pod("2", is_slow)), (ResourceVector{4000, 0, 0}));
+}
+
+TEST(DecodePod, TellsHowFarItsInitContainersAre) {
+  const Result<Item<Pod>> item = DecodePod(R"({"metadata": {"name": "p"},
+    "spec": {"nodeSelector": {"disk": "ssd"}, "containers": [{"name": "a"}], "initContainers": [
+      {"name": "fetch"}, {"name": "proxy", "restartPolicy": "Always"}, {"name": "late"}]},
+    "status": {"conditions": [{"type": "PodScheduled", "status": "True",
+                               "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+      "initContainerStatuses": [
+        {"name": "fetch", "state": {"terminated": {"exitCode": 0,
+                                                   "finishedAt": "2026-01-01T00:05:00Z"}}},
+        {"name": "proxy", "state": {"running": {"startedAt": "2026-01-01T00:04:00Z"}}},
+        {"name": "late", "state": {"waiting": {"reason": "PodInitializing"}}}]}})");
+  ASSERT_TRUE(item.ok()) << item.error().ToString();
+  EXPECT_EQ(item->object->status.progress_at, ParseRfc3339("2026-01-01T00:05:00Z"));
+  EXPECT_FALSE(item->object->status.is_initializing) << "a sidecar runs for ever";
+  EXPECT_EQ(item->object->spec.node_selector.at("disk"), "ssd");
+
+  const Result<Item<Pod>> busy = DecodePod(R"({"metadata": {"name": "p"},
+    "status": {"initContainerStatuses": [{"name": "fetch", "state": {"running": {}}}]}})");
+  ASSERT_TRUE(busy.ok());
+  EXPECT_TRUE(busy->object->status.is_initializing);
+}
+
 TEST(DecodePod, ReadsWhatIsUsed) {
   const Result<Item<Pod>> item = DecodePod(kOurs);
   ASSERT_TRUE(item.ok()) << item.error().ToString();
@@ -65,7 +108,8 @@ TEST(DecodePod, ReadsWhatIsUsed) {
   expected.spec.subdomain = "mnist";
   expected.spec.termination_grace = std::chrono::seconds(7);
   expected.spec.container.name = "trainer";
-  expected.spec.container.requests = {3010, int64_t{2} << 30, 2};  // the init container's cpu wins
+  expected.spec.container.requests = {
+      3010, int64_t{2} << 30, 2, {{"ephemeral-storage", int64_t{1} << 30}}};  // init's cpu wins
   expected.status.phase = PodPhase::kRunning;
   expected.status.pod_ip = "10.0.0.7";
   expected.status.termination = ContainerTermination{

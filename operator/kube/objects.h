@@ -8,20 +8,13 @@
 #include <vector>
 
 #include "common/base/time.h"
+#include "operator/resources/resource_vector.h"
+#include "operator/resources/toleration.h"
 
 namespace lockstep::control::kube {
 
 // The subset of Kubernetes' core/v1 objects that the deciding code reads and writes, as plain
 // values.
-
-// Amounts asked for or offered. Units: thousandths of a core, bytes, whole GPUs.
-struct ResourceList {
-  int64_t cpu_milli = 0;
-  int64_t memory_bytes = 0;
-  int64_t gpu_count = 0;
-
-  friend bool operator==(const ResourceList&, const ResourceList&) = default;
-};
 
 struct ContainerSpec {
   std::string name;
@@ -30,21 +23,10 @@ struct ContainerSpec {
   std::vector<std::string> args;     // appended to command
   std::map<std::string, std::string> env;
   std::string working_dir;  // empty: the image's, or the pod's own folder where pods are processes
-  ResourceList requests;
-  ResourceList limits;  // zero: no limit
+  ResourceVector requests;
+  ResourceVector limits;  // zero: no limit
 
   friend bool operator==(const ContainerSpec&, const ContainerSpec&) = default;
-};
-
-// What a pod puts up with, as in Kubernetes.
-struct Toleration {
-  std::string key;  // empty with Exists: every taint
-  bool is_exists = false;
-  std::string value;
-  std::string effect;                           // empty: every effect
-  std::optional<std::chrono::seconds> seconds;  // of NoExecute; empty: for ever
-
-  friend bool operator==(const Toleration&, const Toleration&) = default;
 };
 
 struct PodSpec {
@@ -53,7 +35,6 @@ struct PodSpec {
   std::string subdomain;
   ContainerSpec container;
   std::map<std::string, std::string> node_selector;
-  std::vector<Toleration> tolerations;
   std::chrono::seconds termination_grace{30};  // Kubernetes' own default
 
   friend bool operator==(const PodSpec&, const PodSpec&) = default;
@@ -81,6 +62,10 @@ struct PodStatus {
   int64_t pid = 0;  // where pods are processes: the leader of the pod's process group; else 0
   std::optional<ContainerTermination> termination;
   bool is_unbound = false;  // no node has it yet
+  // When it last came nearer to running, by the cluster's clock: it was bound, an init container
+  // started or ended. Empty: it has not.
+  std::optional<WallTime> progress_at;
+  bool is_initializing = false;  // an init container that will end runs
   // Why the scheduler does not bind it: PodScheduled=False's message; empty otherwise.
   std::string unschedulable;
   // Why the container waits, where that is more than a moment's: ErrImagePull, ImagePullBackOff,
@@ -111,18 +96,10 @@ struct Pod {
   friend bool operator==(const Pod&, const Pod&) = default;
 };
 
-struct Taint {
-  std::string key;
-  std::string value;
-  std::string effect;  // NoSchedule, PreferNoSchedule, NoExecute
-
-  friend bool operator==(const Taint&, const Taint&) = default;
-};
-
 struct Node {
   std::string name;
   std::map<std::string, std::string> labels;
-  ResourceList allocatable;
+  ResourceVector allocatable;
   int64_t pod_count_max = 0;  // allocatable pods; 0: not known, no limit
   std::vector<Taint> taints;
   bool is_schedulable = true;  // ready and not cordoned

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "operator/kube/objects.h"
+#include "operator/resources/resource_vector.h"
 
 namespace lockstep::control::kube {
 
@@ -9,25 +9,25 @@ namespace lockstep::control::kube {
 // Source: k8s.io/component-helpers/resource, PodRequests.
 class PodRequests {
  public:
-  void AddContainer(const ResourceList& requests);
+  void AddContainer(const ResourceVector& requests);
 
   // In the order in which they run. A sidecar is an init container that stays.
-  void AddInitContainer(const ResourceList& requests, bool is_sidecar);
+  void AddInitContainer(const ResourceVector& requests, bool is_sidecar);
 
-  void AddOverhead(const ResourceList& overhead);
+  void AddOverhead(const ResourceVector& overhead);
 
   // Asked for by the pod as a whole: counts instead of what its containers ask for, where it says
   // anything.
-  void SetPodLevel(const ResourceList& requests);
+  void SetPodLevel(const ResourceVector& requests);
 
-  ResourceList Sum() const;
+  ResourceVector Sum() const;
 
  private:
-  ResourceList containers_;
-  ResourceList sidecars_;  // started so far
-  ResourceList init_max_;
-  ResourceList overhead_;
-  ResourceList pod_level_;
+  ResourceVector containers_;
+  ResourceVector sidecars_;  // started so far
+  ResourceVector init_max_;
+  ResourceVector overhead_;
+  ResourceVector pod_level_;
 };
 
 }  // namespace lockstep::control::kube

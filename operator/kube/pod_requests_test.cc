@@ -7,7 +7,7 @@
 namespace lockstep::control::kube {
 namespace {
 
-ResourceList Cpu(int64_t milli) {
+ResourceVector Cpu(int64_t milli) {
   return {milli, 0, 0};
 }
 
@@ -15,11 +15,11 @@ TEST(PodRequests, AreEnoughForEveryMomentOfThePod) {
   PodRequests plain;
   plain.AddContainer({100, 10, 1});
   plain.AddContainer({200, 20, 2});
-  EXPECT_EQ(plain.Sum(), (ResourceList{300, 30, 3}));
+  EXPECT_EQ(plain.Sum(), (ResourceVector{300, 30, 3}));
 
   PodRequests with_init = plain;
   with_init.AddInitContainer({1000, 5, 0}, false);
-  EXPECT_EQ(with_init.Sum(), (ResourceList{1000, 30, 3})) << "each resource by itself";
+  EXPECT_EQ(with_init.Sum(), (ResourceVector{1000, 30, 3})) << "each resource by itself";
 
   PodRequests with_sidecar = plain;
   with_sidecar.AddInitContainer(Cpu(290), false);
@@ -36,7 +36,7 @@ TEST(PodRequests, WhatThePodAsksForAsAWholeCountsInstead) {
   requests.AddContainer({100, 10, 1});
   requests.AddOverhead(Cpu(5));
   requests.SetPodLevel(Cpu(400));
-  EXPECT_EQ(requests.Sum(), (ResourceList{405, 10, 1}));
+  EXPECT_EQ(requests.Sum(), (ResourceVector{405, 10, 1}));
 }
 
 TEST(PodRequests, StayAtTheLargestNumber) {

@@ -17,20 +17,18 @@ int64_t ReadQuantity(scan::Value value, QuantityUnit unit) {
 
 }  // namespace
 
-ResourceList ReadResourceList(scan::Value value, int64_t* pod_count) {
-  ResourceList list;
+ResourceVector ReadResourceVector(scan::Value value, int64_t* pod_count) {
+  ResourceVector resources;
   scan::ForEachField(value, [&](std::string_view key, scan::Value amount) {
-    if (key == "cpu") {
-      list.cpu_milli = ReadQuantity(amount, QuantityUnit::kThousandths);
-    } else if (key == "memory") {
-      list.memory_bytes = ReadQuantity(amount, QuantityUnit::kOnes);
-    } else if (key == "nvidia.com/gpu") {
-      list.gpu_count = ReadQuantity(amount, QuantityUnit::kOnes);
-    } else if (key == "pods" && pod_count != nullptr) {
+    if (key != "pods") {
+      const bool is_cpu = key == kCpuResource;
+      resources.Set(
+          key, ReadQuantity(amount, is_cpu ? QuantityUnit::kThousandths : QuantityUnit::kOnes));
+    } else if (pod_count != nullptr) {
       *pod_count = ReadQuantity(amount, QuantityUnit::kOnes);
     }
   });
-  return list;
+  return resources;
 }
 
 }  // namespace lockstep::control::kube

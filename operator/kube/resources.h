@@ -8,8 +8,8 @@
 // For the decoders of this folder.
 namespace lockstep::control::kube {
 
-// "cpu", "memory" and "nvidia.com/gpu" of a map of quantities, and where `pod_count` is not null
-// "pods"; others are left out. Throws scan::Problem.
-ResourceList ReadResourceList(scan::Value value, int64_t* pod_count = nullptr);
+// The amounts of a map of quantities. "pods" is none of them: it goes to `pod_count` where that is
+// not null. Throws scan::Problem.
+ResourceVector ReadResourceVector(scan::Value value, int64_t* pod_count = nullptr);
 
 }  // namespace lockstep::control::kube

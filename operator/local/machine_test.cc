@@ -26,25 +26,25 @@ class MachineTest : public ::testing::Test {
     std::ofstream(root_ + path) << text;
   }
 
-  kube::ResourceList Describe() { return DescribeMachine(root_, "here", 4).allocatable; }
+  ResourceVector Describe() { return DescribeMachine(root_, "here", 4).allocatable; }
 
   std::string root_;
 };
 
 TEST_F(MachineTest, PlainMachineOffersItsCoresAndMemory) {
-  EXPECT_EQ(Describe(), (kube::ResourceList{4000, 1024 * 1024, 0}));
+  EXPECT_EQ(Describe(), (ResourceVector{4000, 1024 * 1024, 0}));
 }
 
 TEST_F(MachineTest, UnlimitedControlGroupChangesNothing) {
   Write("/sys/fs/cgroup/cpu.max", "max 100000\n");
   Write("/sys/fs/cgroup/memory.max", "max\n");
-  EXPECT_EQ(Describe(), (kube::ResourceList{4000, 1024 * 1024, 0}));
+  EXPECT_EQ(Describe(), (ResourceVector{4000, 1024 * 1024, 0}));
 }
 
 TEST_F(MachineTest, ControlGroupLimitsCount) {
   Write("/sys/fs/cgroup/cpu.max", "150000 100000\n");
   Write("/sys/fs/cgroup/memory.max", "4096\n");
-  EXPECT_EQ(Describe(), (kube::ResourceList{1500, 4096, 0}));
+  EXPECT_EQ(Describe(), (ResourceVector{1500, 4096, 0}));
 }
 
 TEST_F(MachineTest, DriverFoldersAreGpus) {

@@ -298,7 +298,7 @@ TEST_F(PodRunnerTest, AStoppedPodIsNotGivenItsGrace) {
   Create(ShellPod("pod", "echo $$ > leader; echo ready; exec sleep 1000"));
   AwaitFile(PodFile("pod", "pod.log"));
   ASSERT_TRUE(cluster_->SignalPod("pod", SIGSTOP).ok());
-  const pid_t leader = ParsePid(ReadText(PodFile("pod", "leader")));
+  const pid_t leader = ParsePid(ReadText(HereFile("leader")));
   ASSERT_TRUE(Eventually([leader] { return IsStopped(leader); }));
   ASSERT_TRUE(cluster_->DeletePod("pod", std::chrono::hours(1), SteadyNow()).ok());
   EXPECT_EQ(Await("pod", PodChange::kEnded).status.termination->signal, SIGKILL);

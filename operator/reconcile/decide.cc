@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdio>
 #include <set>
+#include <utility>
 
 #include "operator/api/placement.h"
 #include "operator/reconcile/act/clean_pods.h"
@@ -22,6 +23,7 @@
 #include "operator/reconcile/act/successor.h"
 #include "operator/reconcile/act/summary.h"
 #include "operator/reconcile/build/pod.h"
+#include "operator/reconcile/detect/admission_change.h"
 #include "operator/reconcile/detect/echo.h"
 #include "operator/reconcile/detect/failure.h"
 #include "operator/reconcile/detect/own_end.h"
@@ -34,7 +36,9 @@
 #include "operator/reconcile/policy/deadline.h"
 #include "operator/reconcile/policy/grace.h"
 #include "operator/reconcile/policy/success_policy.h"
+#include "operator/reconcile/policy/suspect_nodes.h"
 #include "operator/reconcile/policy/ttl.h"
+#include "operator/reconcile/policy/unplanned.h"
 #include "operator/reconcile/stall.h"
 
 namespace lockstep::control {
@@ -80,12 +84,21 @@ void Begin(DecisionBuilder* builder) {
     builder->Set(
         {ConditionType::kCreated, true, "JobCreated", "the operator has taken the job up"});
   }
+  const std::string unplanned =
+      builder->observed().is_one_machine ? "" : DescribeUnplanned(builder->spec());
+  if (!unplanned.empty()) {
+    builder->Set({ConditionType::kFullyPlanned, false, "FieldsNotPlanned", unplanned},
+                 EventType::kWarning);
+  } else if (FindCondition(builder->status(), ConditionType::kFullyPlanned) != nullptr) {
+    builder->Set({ConditionType::kFullyPlanned, true, "FieldsPlanned", "all fields are heeded"});
+  }
 }
 
 void Suspend(DecisionBuilder* builder) {
   if (!builder->status().placement.empty()) {
     GiveUpGang(builder);
   }
+  builder->mutable_status()->waiting_since.reset();
   const std::string message = "runPolicy.suspend is set: no pod runs";
   builder->Set({ConditionType::kScheduled, false, "JobSuspended", message});
   builder->Set({ConditionType::kSuspended, true, "JobSuspended", message});
@@ -96,8 +109,8 @@ void StartOrResume(DecisionBuilder* builder) {
     builder->Set({ConditionType::kSuspended, false, "JobResumed", "runPolicy.suspend is not set"});
     builder->mutable_status()->start_time.reset();
   }
-  if (!builder->status().start_time.has_value()) {
-    builder->mutable_status()->start_time = builder->now();
+  if (builder->status().placement.empty() && !builder->status().waiting_since.has_value()) {
+    builder->mutable_status()->waiting_since = builder->now();
   }
 }
 
@@ -172,7 +185,9 @@ void AnswerFailures(const GangView& view,
 // Nothing is wrong: joins the newest meeting and says when the whole gang runs.
 void NoteHealth(const GangView& view, DecisionBuilder* builder) {
   bool is_complete = true;
+  std::set<std::string> nodes;
   for (const Member& member : view.members) {
+    nodes.insert(member.node);
     if (const auto overdue = member.pod == nullptr ? std::nullopt : OverdueAt(*member.pod)) {
       builder->WakeAt(*overdue);
     }
@@ -184,7 +199,10 @@ void NoteHealth(const GangView& view, DecisionBuilder* builder) {
     }
   }
   if (is_complete) {
-    builder->mutable_status()->rollbacks = 0;
+    TrainingJobStatus* const status = builder->mutable_status();
+    status->rollbacks = 0;
+    status->waiting_since.reset();
+    status->suspect_nodes = WithoutNodes(std::move(status->suspect_nodes), nodes);
     builder->Set({ConditionType::kRunning,
                   true,
                   "GangRunning",
@@ -220,7 +238,7 @@ void CreateMissing(const GangView& view, DecisionBuilder* builder) {
   for (const Member& member : view.members) {
     const PodPlacement& placement = *builder->PlacementOf(member.task);
     if (IsStarting(member)) {
-      builder->WakeAt(StartDeadline(builder->job(), placement, member));
+      builder->WakeAt(StartDeadline(builder->job(), placement, member, builder->now()));
       WakeForStartProblems(placement, builder);
     }
     if (member.state != MemberState::kNotSeen || member.node.empty()) {
@@ -315,6 +333,8 @@ void Run(DecisionBuilder* builder) {
   StartOrResume(builder);
   GangView view = View(builder);
   NoteSeen(view, builder);
+  NoteTrouble(view, builder);
+  NoteAdmission(view, builder);
   LearnVerdicts(view, builder);
   if (HasEnded(builder->status())) {
     return;

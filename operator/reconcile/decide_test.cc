@@ -106,6 +106,18 @@ TEST(DecideStart, RoomThatOthersUseIsNotGivenAway) {
             "needs 8 GPUs, 7 free on 1 node");
 }
 
+TEST(DecideStart, DevicesOfAnyMakerAreWaitedFor) {
+  TrainingJob job = MakeTrainingJob(2);
+  job.spec.roles[0].pod.requests.Set("amd.com/gpu", 1);
+  TestWorld world(job);
+
+  EXPECT_EQ(MessageOf(world.Step().status, ConditionType::kScheduled),
+            "worker needs 1 amd.com/gpu, the largest node offers 0");
+  world.nodes()[0].allocatable.Set("amd.com/gpu", 2);
+
+  EXPECT_EQ(DescribeEffects(world.Step()).find("create pod mnist-worker-0 on node node-a"), 0U);
+}
+
 TEST(DecideStart, CreateThatWasLostIsRepeated) {
   TestWorld world(MakeTrainingJob(2));
   world.Step();
@@ -144,7 +156,7 @@ TEST(DecideStart, GangThatDoesNotComeUpInTimeIsRolledBackWhole) {
   world.Step();
   world.Find("mnist-worker-0")->status.phase = kube::PodPhase::kRunning;
   world.Step();
-  world.Advance(kGangStartTimeout);
+  world.Advance(world.job.spec.scheduling.start_timeout);
 
   const Decision decision = world.Step();
 

@@ -12,6 +12,7 @@
 #include "common/contract/status_document.h"
 #include "common/contract/topology.h"
 #include "operator/kube/objects.h"
+#include "operator/resources/node_usage.h"
 #include "operator/scheduler/plan.h"
 
 namespace lockstep::control {
@@ -58,21 +59,13 @@ enum class ServiceState {
   kForeign,    // somebody else's
 };
 
-// What pods on one node hold together.
-struct NodeUse {
-  kube::ResourceList resources;
-  int64_t pod_count = 0;
-
-  friend bool operator==(const NodeUse&, const NodeUse&) = default;
-};
-
 // A gang that waits for room longer than this job does (WaitsForRoom in queue.h).
 struct WaitingGang {
   std::string job;  // "namespace/name"
   Gang gang;
   // By node: what jobs that came after it hold, placed or planned; this job itself is left out.
   // What older jobs hold it has to wait for in any case.
-  std::map<std::string, NodeUse> held_by_younger;
+  UsageByNode held_by_younger;
 
   friend bool operator==(const WaitingGang&, const WaitingGang&) = default;
 };
@@ -92,9 +85,9 @@ struct PodRefusal {
 struct Observed {
   std::vector<kube::Pod> pods;  // at least all that carry the job's labels
   CopyOnWrite<std::vector<kube::Node>> nodes;
-  std::map<std::string, NodeUse> used_elsewhere;  // by node: what pods of others hold
+  UsageByNode used_elsewhere;  // by node: what pods of others hold
   // The part of it held by pods that are no Lockstep job's: nobody knows when they end.
-  std::map<std::string, NodeUse> used_by_strangers;
+  UsageByNode used_by_strangers;
   // By node: GPUs, by UUID, that pods of other jobs have reported.
   std::map<std::string, std::set<std::string>> devices_elsewhere;
   std::map<std::string, RuntimeReport> reports;  // by pod name

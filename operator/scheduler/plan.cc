@@ -10,6 +10,12 @@
 namespace lockstep::control {
 namespace {
 
+// Whether `a` is harder to find room for: more GPUs, then more of other devices, memory, cores.
+bool IsScarcer(const ResourceVector& a, const ResourceVector& b) {
+  return std::tie(a.gpu_count, a.others, a.memory_bytes, a.cpu_milli) >
+         std::tie(b.gpu_count, b.others, b.memory_bytes, b.cpu_milli);
+}
+
 // Classes that ask for the same are one class: fewer classes, less to search. Empty ones go.
 // Large requests come first, because small ones fit around them.
 std::vector<PodClass> MergedClasses(const Gang& gang) {
@@ -20,7 +26,8 @@ std::vector<PodClass> MergedClasses(const Gang& gang) {
     }
     const auto same = std::find_if(classes.begin(), classes.end(), [&](const PodClass& other) {
       return other.request == pod_class.request && other.node_selector == pod_class.node_selector &&
-             other.tolerations == pod_class.tolerations;
+             other.tolerations == pod_class.tolerations &&
+             other.node_affinity == pod_class.node_affinity;
     });
     if (same == classes.end()) {
       classes.push_back(pod_class);
@@ -30,8 +37,7 @@ std::vector<PodClass> MergedClasses(const Gang& gang) {
     }
   }
   std::stable_sort(classes.begin(), classes.end(), [](const PodClass& a, const PodClass& b) {
-    return std::tie(a.request.gpu_count, a.request.memory_bytes, a.request.cpu_milli) >
-           std::tie(b.request.gpu_count, b.request.memory_bytes, b.request.cpu_milli);
+    return IsScarcer(a.request, b.request);
   });
   return classes;
 }
@@ -107,22 +113,16 @@ class ArrangementSearch {
       pass.capacity_after[i] =
           pass.capacity_after[i + 1] + PodsThatFit(rooms_[i], classes_[class_index], wanted);
     }
-    using Looks = std::tuple<int64_t,
-                             int64_t,
-                             int64_t,
-                             int64_t,
-                             std::map<std::string, std::string>,
-                             std::vector<NodeTaint>>;
+    // What the classes can tell apart in two rooms.
+    using Looks = std::tuple<ResourceVector, int64_t, std::vector<bool>>;
     std::map<Looks, std::size_t> last_of_looks;
     for (std::size_t i = 0; i < rooms_.size(); ++i) {
-      const Resources& free = rooms_[i].free;
-      const Looks looks{free.gpu_count,
-                        free.memory_bytes,
-                        free.cpu_milli,
-                        rooms_[i].pods_free,
-                        rooms_[i].node->labels,
-                        rooms_[i].node->taints};
-      const auto [found, is_first] = last_of_looks.try_emplace(looks, i);
+      std::vector<bool> accepted;
+      for (const PodClass& one : classes_) {
+        accepted.push_back(Accepts(*rooms_[i].node, one));
+      }
+      const auto [found, is_first] = last_of_looks.try_emplace(
+          Looks{rooms_[i].free, rooms_[i].pods_free, std::move(accepted)}, i);
       pass.twins.push_back(is_first ? kNoTwin : found->second);
       found->second = i;
     }
@@ -233,6 +233,8 @@ const char* ConstraintName(Constraint constraint) {
       return "memory";
     case Constraint::kCpu:
       return "cpu";
+    case Constraint::kResource:
+      return "resource";
     case Constraint::kPods:
       return "pods";
     case Constraint::kFragmentation:

@@ -6,46 +6,24 @@
 #include <variant>
 #include <vector>
 
+#include "operator/resources/node_affinity.h"
+#include "operator/resources/resource_vector.h"
+#include "operator/resources/toleration.h"
+
 namespace lockstep::control {
-
-// Amounts asked for or offered. Units: thousandths of a core, bytes, whole GPUs. Never negative.
-struct Resources {
-  int64_t cpu_milli = 0;
-  int64_t memory_bytes = 0;
-  int64_t gpu_count = 0;
-
-  friend bool operator==(const Resources&, const Resources&) = default;
-};
-
-// Keeps pods that do not tolerate it off a node. Taints that only discourage are left out.
-struct NodeTaint {
-  std::string key;
-  std::string value;
-  std::string effect;  // NoSchedule, NoExecute
-
-  friend auto operator<=>(const NodeTaint&, const NodeTaint&) = default;
-};
-
-struct PodToleration {
-  std::string key;  // empty, with `is_exists`: every key
-  bool is_exists = false;
-  std::string value;   // compared unless `is_exists`
-  std::string effect;  // empty: every effect
-
-  friend bool operator==(const PodToleration&, const PodToleration&) = default;
-};
 
 enum class NodeState { kOpen, kCordoned, kNotReady };
 
 struct SnapshotNode {
   std::string name;  // unique in the snapshot
   std::map<std::string, std::string> labels;
-  std::vector<NodeTaint> taints;
-  Resources allocatable;
-  Resources used;             // by pods that are already there
+  std::vector<Taint> taints;  // those that only discourage are left out
+  ResourceVector allocatable;
+  ResourceVector used;        // by pods that are already there
   int64_t pod_count_max = 0;  // 0: no limit
   int64_t pod_count = 0;      // pods that are already there
   NodeState state = NodeState::kOpen;
+  int64_t suspicion = 0;  // pods come to it only where nodes with less have no room
 
   friend bool operator==(const SnapshotNode&, const SnapshotNode&) = default;
 };
@@ -62,9 +40,10 @@ struct Snapshot {
 struct PodClass {
   std::string name;               // a role, as refusals call it
   std::vector<std::string> pods;  // in the order in which they should fill nodes
-  Resources request;              // of each pod
+  ResourceVector request;         // of each pod
   std::map<std::string, std::string> node_selector;
-  std::vector<PodToleration> tolerations;
+  std::vector<Toleration> tolerations;
+  std::vector<NodeTerm> node_affinity;  // required; empty: any node
 
   friend bool operator==(const PodClass&, const PodClass&) = default;
 };
@@ -86,11 +65,12 @@ struct Plan {
 // What stands in the way.
 enum class Constraint {
   kNodes,         // no node accepts pods
-  kNodeSelector,  // no node carries the labels asked for
+  kNodeSelector,  // no node carries the labels asked for, or has the affinity that is required
   kTaint,         // nodes that carry them have taints that are not tolerated
   kGpu,
   kMemory,
   kCpu,
+  kResource,       // any other: rdma/hca, ephemeral-storage, ...
   kPods,           // nodes take only so many pods
   kFragmentation,  // every class would fit alone, together they do not
   kSearchLimit,    // no arrangement found within the search's limit; one may exist
@@ -116,9 +96,9 @@ struct PlanOptions {
 
 // Places the whole gang or refuses it with the constraint that binds.
 //
-// Packing: a class takes as few nodes as possible and leaves its last pods on the tightest node
-// that holds them; pods without GPUs go to nodes without GPUs first. Classes with the largest
-// requests go first.
+// Packing: nodes under less suspicion come first. A class takes as few of them as possible and
+// leaves its last pods on the tightest node that holds them; pods go first to nodes without devices
+// that they have no use for. Classes with the largest requests go first.
 //
 // Exactness: a Plan never overcommits a node. A refusal other than kSearchLimit proves that no
 // arrangement exists. kSearchLimit is only possible for gangs of two classes or more.

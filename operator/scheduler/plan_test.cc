@@ -15,7 +15,7 @@ namespace lockstep::control {
 namespace {
 
 // Kubernetes' rule for one toleration, written out once more.
-bool IsTolerated(const NodeTaint& taint, const PodToleration& toleration) {
+bool IsTolerated(const Taint& taint, const Toleration& toleration) {
   const bool is_effect = toleration.effect == "" || toleration.effect == taint.effect;
   if (toleration.key == "") {
     return is_effect && toleration.is_exists;
@@ -25,9 +25,9 @@ bool IsTolerated(const NodeTaint& taint, const PodToleration& toleration) {
 }
 
 bool IsOpenTo(const SnapshotNode& node, const PodClass& pod_class) {
-  for (const NodeTaint& taint : node.taints) {
+  for (const Taint& taint : node.taints) {
     bool is_tolerated = false;
-    for (const PodToleration& toleration : pod_class.tolerations) {
+    for (const Toleration& toleration : pod_class.tolerations) {
       is_tolerated = is_tolerated || IsTolerated(taint, toleration);
     }
     if (!is_tolerated) {
@@ -43,15 +43,11 @@ bool IsOpenTo(const SnapshotNode& node, const PodClass& pod_class) {
   return node.state == NodeState::kOpen;
 }
 
-bool TakeOne(const Resources& request, SnapshotNode* node) {
-  node->used.cpu_milli += request.cpu_milli;
-  node->used.memory_bytes += request.memory_bytes;
-  node->used.gpu_count += request.gpu_count;
+bool TakeOne(const ResourceVector& request, SnapshotNode* node) {
+  node->used = Sum(node->used, request);
   ++node->pod_count;
   return (node->pod_count_max == 0 || node->pod_count <= node->pod_count_max) &&
-         node->used.cpu_milli <= node->allocatable.cpu_milli &&
-         node->used.memory_bytes <= node->allocatable.memory_bytes &&
-         node->used.gpu_count <= node->allocatable.gpu_count;
+         Larger(node->used, node->allocatable) == node->allocatable;
 }
 
 // The fewest nodes that hold the gang, by trying every node for every pod; empty: none do.
@@ -230,7 +226,7 @@ TEST(PlanGang, HugeRequestsDoNotOverflow) {
 // Every cluster of up to three nodes with 0..2 GPUs and 1..2 cores, every gang of two classes with
 // up to two pods each.
 TEST(PlanGang, PlanExistsExactlyWhereBruteForceFindsOne) {
-  std::vector<Resources> shapes;
+  std::vector<ResourceVector> shapes;
   for (int gpu = 0; gpu <= 2; ++gpu) {
     for (int cpu = 1; cpu <= 2; ++cpu) {
       shapes.push_back({cpu, 0, gpu});
@@ -309,7 +305,7 @@ std::pair<Snapshot, Gang> RandomCase(uint64_t seed) {
   Snapshot snapshot;
   const int64_t node_count = 1 + amount(3);
   for (int64_t i = 0; i < node_count; ++i) {
-    const Resources used{amount(2), amount(2), amount(2)};
+    const ResourceVector used{amount(2), amount(2), amount(2)};
     SnapshotNode node = MakeNode(
         std::string(1, static_cast<char>('a' + i)),
         {used.cpu_milli + amount(4), used.memory_bytes + amount(4), used.gpu_count + amount(3)},
@@ -370,6 +366,60 @@ TEST(PlanGang, ThousandNodesAndPodsTakeOnePass) {
 
   ASSERT_TRUE(std::holds_alternative<Plan>(result));
   EXPECT_EQ(WrongWith(std::get<Plan>(result), snapshot, gang), "");
+}
+
+TEST(PlanGang, ResourcesOfAnyNameArePlanned) {
+  Snapshot snapshot;
+  for (const char* name : {"a", "b", "c"}) {
+    snapshot.nodes.push_back(MakeNode(name, {8000, 8 * kGiB, 0}));
+    snapshot.nodes.back().allocatable.Set("rdma/hca", 2);
+  }
+  snapshot.nodes[0].allocatable.Set("rdma/hca", 0);
+  snapshot.nodes[1].used.Set("rdma/hca", 1);
+  PodClass worker = MakeClass("worker", 3, {1000, kGiB, 0});
+  EXPECT_EQ(Show(PlanGang(snapshot, {{worker}})), "worker-0@a worker-1@a worker-2@a ")
+      << "a pod without use for devices leaves them to others";
+
+  worker.request.Set("rdma/hca", 1);
+  EXPECT_EQ(Show(PlanGang(snapshot, {{worker}})), "worker-0@b worker-1@c worker-2@c ");
+
+  worker.request.Set("rdma/hca", 2);
+  EXPECT_EQ(Show(PlanGang(snapshot, {{worker}})), "resource: needs 6 rdma/hca, 3 free on 2 nodes");
+  worker.request.Set("amd.com/gpu", 1);
+  EXPECT_EQ(Show(PlanGang(snapshot, {{worker}})),
+            "resource: worker needs 1 amd.com/gpu, the largest node offers 0");
+  worker.request = {};
+  worker.request.Set("ephemeral-storage", 10 * kGiB);
+  EXPECT_EQ(Show(PlanGang(snapshot, {{worker}})),
+            "resource: worker needs 10 GiB ephemeral-storage, the largest node offers 0");
+}
+
+TEST(PlanGang, SuspectNodesComeLast) {
+  Snapshot snapshot;
+  for (const char* name : {"a", "b", "c"}) {
+    snapshot.nodes.push_back(MakeNode(name, {2000, kGiB, 0}));
+  }
+  snapshot.nodes[0].suspicion = 1;
+  snapshot.nodes[1].suspicion = 2;
+  EXPECT_EQ(Show(PlanGang(snapshot, {{MakeClass("w", 2, {1000, 0, 0})}})), "w-0@c w-1@c ");
+  EXPECT_EQ(Show(PlanGang(snapshot, {{MakeClass("w", 3, {1000, 0, 0})}})), "w-0@a w-1@c w-2@c ");
+  EXPECT_EQ(Show(PlanGang(snapshot, {{MakeClass("w", 5, {1000, 0, 0})}})),
+            "w-0@a w-1@a w-2@b w-3@c w-4@c ");
+}
+
+TEST(PlanGang, NodesMustHaveTheRequiredAffinity) {
+  Snapshot snapshot;
+  for (const char* name : {"a", "b", "c"}) {
+    snapshot.nodes.push_back(MakeNode(name, {4000, kGiB, 0}));
+    snapshot.nodes.back().labels["zone"] = name == std::string("c") ? "west" : "east";
+  }
+  PodClass worker = MakeClass("w", 1, {1000, 0, 0});
+  worker.node_affinity = {
+      {{{"zone", NodeOperator::kIn, {"east"}}}, {{"metadata.name", NodeOperator::kNotIn, {"a"}}}}};
+  EXPECT_EQ(Show(PlanGang(snapshot, {{worker}})), "w-0@b ");
+  worker.node_affinity = {{{{"zone", NodeOperator::kIn, {"north"}}}, {}}};
+  EXPECT_EQ(Show(PlanGang(snapshot, {{worker}})),
+            "node_selector: w needs a node matching zone In (north), none of 3 nodes is");
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 
 namespace lockstep::control {
 
-SnapshotNode MakeNode(const std::string& name, Resources allocatable, Resources used) {
+SnapshotNode MakeNode(const std::string& name, ResourceVector allocatable, ResourceVector used) {
   SnapshotNode node;
   node.name = name;
   node.allocatable = allocatable;
@@ -12,7 +12,7 @@ SnapshotNode MakeNode(const std::string& name, Resources allocatable, Resources 
   return node;
 }
 
-PodClass MakeClass(const std::string& name, int count, Resources request) {
+PodClass MakeClass(const std::string& name, int count, ResourceVector request) {
   PodClass pod_class;
   pod_class.name = name;
   pod_class.request = request;

@@ -13,15 +13,28 @@
 namespace lockstep::control {
 namespace {
 
-// One kind of amount, with its words. GPUs first: they are the scarcest and the most telling.
-struct Amount {
-  Constraint constraint;
-  int64_t Resources::*value;
-};
+// Every resource that some class asks for, the scarcest and most telling first.
+std::vector<std::string> ResourcesOf(const std::vector<PodClass>& classes) {
+  ResourceVector all;
+  for (const PodClass& pod_class : classes) {
+    all = Larger(all, pod_class.request);
+  }
+  std::vector<std::string> names;
+  for (NamedAmount& amount : all.All()) {
+    names.push_back(std::move(amount.name));
+  }
+  return names;
+}
 
-constexpr std::array<Amount, 3> kAmounts = {{{Constraint::kGpu, &Resources::gpu_count},
-                                             {Constraint::kMemory, &Resources::memory_bytes},
-                                             {Constraint::kCpu, &Resources::cpu_milli}}};
+Constraint ConstraintOf(const std::string& resource) {
+  if (resource == kGpuResource) {
+    return Constraint::kGpu;
+  }
+  if (resource == kMemoryResource) {
+    return Constraint::kMemory;
+  }
+  return resource == kCpuResource ? Constraint::kCpu : Constraint::kResource;
+}
 
 int64_t SaturatingMultiply(int64_t a, int64_t b) {
   int64_t product = 0;
@@ -62,34 +75,47 @@ struct Figures {
   std::string found;
 };
 
-Figures FiguresOf(Constraint constraint, int64_t needed, int64_t found) {
-  switch (constraint) {
-    case Constraint::kGpu:
-      return {Plural(needed, "GPU"), std::to_string(found)};
-    case Constraint::kMemory:
-      // Rounding must not make a shortfall read as equality.
-      if (MemoryText(needed) == MemoryText(found)) {
-        return {Plural(needed, "byte") + " memory", Plural(found, "byte")};
-      }
-      return {MemoryText(needed) + " memory", MemoryText(found)};
-    default:
-      if (needed % 10 != 0 || found % 10 != 0) {  // not exact with two decimals
-        return {std::to_string(needed) + "m CPU", std::to_string(found) + "m"};
-      }
-      return {ShortDecimal(static_cast<double>(needed) / 1000.0) + " CPU",
-              ShortDecimal(static_cast<double>(found) / 1000.0)};
-  }
+// Whether the resource is counted in bytes.
+bool IsOfBytes(const std::string& resource) {
+  return resource == kMemoryResource || resource == kEphemeralStorageResource ||
+         resource.starts_with("hugepages-");
 }
 
+Figures FiguresOf(const std::string& resource, int64_t needed, int64_t found) {
+  if (resource == kGpuResource) {
+    return {Plural(needed, "GPU"), std::to_string(found)};
+  }
+  if (IsOfBytes(resource)) {
+    // Rounding must not make a shortfall read as equality.
+    if (MemoryText(needed) == MemoryText(found)) {
+      return {Plural(needed, "byte") + " " + resource, Plural(found, "byte")};
+    }
+    return {MemoryText(needed) + " " + resource, MemoryText(found)};
+  }
+  if (resource != kCpuResource) {
+    return {std::to_string(needed) + " " + resource, std::to_string(found)};
+  }
+  if (needed % 10 != 0 || found % 10 != 0) {  // not exact with two decimals
+    return {std::to_string(needed) + "m CPU", std::to_string(found) + "m"};
+  }
+  return {ShortDecimal(static_cast<double>(needed) / 1000.0) + " CPU",
+          ShortDecimal(static_cast<double>(found) / 1000.0)};
+}
+
+// "labelled disk=ssd", "matching zone In (a)", or both: what the class requires of a node.
 std::string SelectorText(const PodClass& pod_class) {
   std::string text;
   for (const auto& [key, value] : pod_class.node_selector) {
-    text += (text.empty() ? "" : ", ") + key + "=" + value;
+    text += (text.empty() ? "labelled " : ", ") + key + "=" + value;
+  }
+  if (!pod_class.node_affinity.empty()) {
+    text +=
+        (text.empty() ? "matching " : " and matching ") + DescribeTerms(pod_class.node_affinity);
   }
   return text;
 }
 
-std::string TaintText(const NodeTaint& taint) {
+std::string TaintText(const Taint& taint) {
   return taint.key + (taint.value.empty() ? "" : "=" + taint.value) + ":" + taint.effect;
 }
 
@@ -118,12 +144,13 @@ std::optional<Closure> ClosureOf(const SnapshotNode& node, const std::vector<Pod
   }
   for (const PodClass& pod_class : classes) {
     if (MatchesSelector(node, pod_class)) {
-      const std::string what =
-          "taint " + TaintText(*UntoleratedTaint(node, pod_class)) + " that is not tolerated";
+      const std::string what = "taint " +
+                               TaintText(*UntoleratedTaint(node.taints, pod_class.tolerations)) +
+                               " that is not tolerated";
       return Closure{2, "has " + what, "have " + what};
     }
   }
-  const std::string labels = "not labelled " + SelectorText(classes.front());
+  const std::string labels = "not " + SelectorText(classes.front());
   return Closure{3, "is " + labels, "are " + labels};
 }
 
@@ -166,7 +193,7 @@ std::optional<Unschedulable> BrokenByClosedNodes(const Snapshot& snapshot,
     if (!any(MatchesSelector)) {
       return Unschedulable{
           Constraint::kNodeSelector,
-          pod_class.name + " needs a node labelled " + SelectorText(pod_class) +
+          pod_class.name + " needs a node " + SelectorText(pod_class) +
               (snapshot.is_one_machine
                    ? ", this machine is not"
                    : ", none of " + Plural(static_cast<int64_t>(rooms.size()), "node") + " is")};
@@ -193,34 +220,34 @@ std::vector<NodeRoom> UsableRooms(const std::vector<PodClass>& classes,
 // One pod against the largest node, then against the freest one.
 std::optional<Unschedulable> BrokenByOnePod(const PodClass& pod_class,
                                             const std::vector<NodeRoom>& rooms) {
-  for (const Amount& amount : kAmounts) {
+  for (const std::string& resource : ResourcesOf({pod_class})) {
     int64_t largest = 0;
     int64_t freest = 0;
     for (const NodeRoom& room : rooms) {
       if (Accepts(*room.node, pod_class)) {
-        largest = std::max(largest, room.node->allocatable.*amount.value);
-        freest = std::max(freest, room.free.*amount.value);
+        largest = std::max(largest, room.node->allocatable.AmountOf(resource));
+        freest = std::max(freest, room.free.AmountOf(resource));
       }
     }
-    const int64_t needed = pod_class.request.*amount.value;
+    const int64_t needed = pod_class.request.AmountOf(resource);
     if (needed > largest) {
-      const Figures figures = FiguresOf(amount.constraint, needed, largest);
-      return Unschedulable{amount.constraint,
+      const Figures figures = FiguresOf(resource, needed, largest);
+      return Unschedulable{ConstraintOf(resource),
                            pod_class.name + " needs " + figures.needed +
                                ", the largest node offers " + figures.found};
     }
     if (needed > freest) {
-      const Figures figures = FiguresOf(amount.constraint, needed, freest);
+      const Figures figures = FiguresOf(resource, needed, freest);
       return Unschedulable{
-          amount.constraint,
+          ConstraintOf(resource),
           pod_class.name + " needs " + figures.needed + " on one node, at most " + figures.found +
-              (freest == 1 && amount.constraint == Constraint::kGpu ? " is" : " are") + " free"};
+              (freest == 1 && resource == kGpuResource ? " is" : " are") + " free"};
     }
   }
   return std::nullopt;
 }
 
-std::string SumText(const Amount& amount,
+std::string SumText(const std::string& resource,
                     int64_t needed,
                     const std::vector<NodeRoom>& rooms,
                     bool is_one_machine) {
@@ -228,15 +255,15 @@ std::string SumText(const Amount& amount,
   int64_t allocatable = 0;
   int64_t node_count = 0;
   for (const NodeRoom& room : rooms) {
-    free = SaturatingAdd(free, room.free.*amount.value);
-    allocatable = SaturatingAdd(allocatable, room.node->allocatable.*amount.value);
-    node_count += room.free.*amount.value > 0 ? 1 : 0;
+    free = SaturatingAdd(free, room.free.AmountOf(resource));
+    allocatable = SaturatingAdd(allocatable, room.node->allocatable.AmountOf(resource));
+    node_count += room.free.AmountOf(resource) > 0 ? 1 : 0;
   }
   if (is_one_machine && needed > allocatable) {
-    const Figures figures = FiguresOf(amount.constraint, needed, allocatable);
+    const Figures figures = FiguresOf(resource, needed, allocatable);
     return "needs " + figures.needed + ", this machine has " + figures.found;
   }
-  const Figures figures = FiguresOf(amount.constraint, needed, free);
+  const Figures figures = FiguresOf(resource, needed, free);
   if (is_one_machine) {
     return "needs " + figures.needed + ", " + figures.found + " free on this machine";
   }
@@ -247,19 +274,20 @@ std::string SumText(const Amount& amount,
 std::optional<Unschedulable> BrokenBySum(const std::vector<PodClass>& classes,
                                          const std::vector<NodeRoom>& rooms,
                                          bool is_one_machine) {
-  for (const Amount& amount : kAmounts) {
+  for (const std::string& resource : ResourcesOf(classes)) {
     int64_t needed = 0;
     for (const PodClass& pod_class : classes) {
       needed = SaturatingAdd(needed,
-                             SaturatingMultiply(pod_class.request.*amount.value,
+                             SaturatingMultiply(pod_class.request.AmountOf(resource),
                                                 static_cast<int64_t>(pod_class.pods.size())));
     }
     int64_t free = 0;
     for (const NodeRoom& room : rooms) {
-      free = SaturatingAdd(free, room.free.*amount.value);
+      free = SaturatingAdd(free, room.free.AmountOf(resource));
     }
     if (needed > free) {
-      return Unschedulable{amount.constraint, SumText(amount, needed, rooms, is_one_machine)};
+      return Unschedulable{ConstraintOf(resource),
+                           SumText(resource, needed, rooms, is_one_machine)};
     }
   }
   return std::nullopt;
@@ -294,22 +322,23 @@ int64_t RoomFor(const PodClass& pod_class, const std::vector<NodeRoom>& rooms) {
   return std::min(count, wanted);
 }
 
-// The kind of amount that alone leaves least room for the class; null when the limit of pods does.
-const Amount* TightestAmount(const PodClass& pod_class, const std::vector<NodeRoom>& rooms) {
+// The resource that alone leaves least room for the class; empty when the limit of pods does.
+std::string TightestResource(const PodClass& pod_class, const std::vector<NodeRoom>& rooms) {
   PodClass alone = pod_class;
-  alone.request = Resources{};
-  const Amount* tightest = nullptr;
+  alone.request = ResourceVector{};
+  std::string tightest;
   int64_t least = RoomFor(alone, rooms);
-  if (least == static_cast<int64_t>(pod_class.pods.size())) {
-    tightest = kAmounts.data();
+  const std::vector<NamedAmount> amounts = pod_class.request.All();
+  if (least == static_cast<int64_t>(pod_class.pods.size()) && !amounts.empty()) {
+    tightest = amounts.front().name;
   }
-  for (const Amount& amount : kAmounts) {
-    alone.request = Resources{};
-    alone.request.*amount.value = pod_class.request.*amount.value;
+  for (const NamedAmount& amount : amounts) {
+    alone.request = ResourceVector{};
+    alone.request.Set(amount.name, amount.amount);
     const int64_t count = RoomFor(alone, rooms);
     if (count < least) {
       least = count;
-      tightest = &amount;
+      tightest = amount.name;
     }
   }
   return tightest;
@@ -323,14 +352,14 @@ std::optional<Unschedulable> BrokenByClass(const PodClass& pod_class,
   if (found >= wanted) {
     return std::nullopt;
   }
-  const Amount* const amount = TightestAmount(pod_class, rooms);
-  std::string each = " at the limit of pods per node";
-  if (amount != nullptr) {
-    const int64_t request = pod_class.request.*amount->value;
-    each = " of " + FiguresOf(amount->constraint, request, /*found=*/0).needed + " each";
-  }
+  const std::string resource = TightestResource(pod_class, rooms);
+  const std::string each =
+      resource.empty()
+          ? " at the limit of pods per node"
+          : " of " + FiguresOf(resource, pod_class.request.AmountOf(resource), /*found=*/0).needed +
+                " each";
   return Unschedulable{
-      amount == nullptr ? Constraint::kPods : amount->constraint,
+      resource.empty() ? Constraint::kPods : ConstraintOf(resource),
       "needs " + Plural(wanted, pod_class.name + " pod") + each + ", room for " +
           std::to_string(found) +
           (is_one_machine ? std::string(" on this machine")
@@ -385,16 +414,18 @@ std::optional<Unschedulable> BrokenBound(const Snapshot& snapshot,
 }
 
 std::string DescribeNeed(const Gang& gang) {
-  for (const Amount& amount : {kAmounts[0], kAmounts[2], kAmounts[1]}) {
+  std::vector<std::string> resources = ResourcesOf(gang.classes);
+  std::stable_partition(resources.begin(), resources.end(), [](const std::string& resource) {
+    return resource != kMemoryResource;  // how many cores says more of a gang's size
+  });
+  if (!resources.empty()) {
     int64_t needed = 0;
     for (const PodClass& pod_class : gang.classes) {
       needed = SaturatingAdd(needed,
-                             SaturatingMultiply(pod_class.request.*amount.value,
+                             SaturatingMultiply(pod_class.request.AmountOf(resources.front()),
                                                 static_cast<int64_t>(pod_class.pods.size())));
     }
-    if (needed > 0) {
-      return FiguresOf(amount.constraint, needed, /*found=*/0).needed;
-    }
+    return FiguresOf(resources.front(), needed, /*found=*/0).needed;
   }
   int64_t pod_count = 0;
   for (const PodClass& pod_class : gang.classes) {

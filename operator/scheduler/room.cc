@@ -6,19 +6,12 @@
 namespace lockstep::control {
 namespace {
 
-int64_t Left(int64_t allocatable, int64_t used) {
-  return std::max<int64_t>(0, allocatable - used);
-}
-
-// How often `request` goes into `free`; a request of nothing never limits.
-int64_t Times(int64_t free, int64_t request, int64_t count_max) {
-  return request <= 0 ? count_max : std::min(count_max, free / request);
-}
-
-bool Tolerates(const PodToleration& toleration, const NodeTaint& taint) {
-  return (toleration.effect.empty() || toleration.effect == taint.effect) &&
-         (toleration.key.empty() ? toleration.is_exists : toleration.key == taint.key) &&
-         (toleration.is_exists || toleration.value == taint.value);
+// Whether the room has devices left that the class has no use for.
+bool StrandsDevices(const NodeRoom& room, const ResourceVector& request) {
+  return (request.gpu_count == 0 && room.free.gpu_count > 0) ||
+         std::any_of(room.free.others.begin(), room.free.others.end(), [&](const auto& other) {
+           return IsDevice(other.name) && request.AmountOf(other.name) == 0;
+         });
 }
 
 // Nodes that should be filled sooner come first: tight ones, where a class without GPUs counts a
@@ -30,8 +23,9 @@ bool IsTighter(const NodeRoom& a, const NodeRoom& b) {
 
 struct Candidate {
   std::size_t room_index;
-  int64_t capacity;   // in pods, at most the class's pods
-  bool strands_gpus;  // the class has no use for the GPUs this node has left
+  int64_t capacity;      // in pods, at most the class's pods
+  int64_t suspicion;     // of the node
+  bool strands_devices;  // the class has no use for devices that this node has left
 };
 
 // Rooms that hold a pod of the class: by kind, then falling capacity, then tightness.
@@ -43,12 +37,15 @@ std::vector<Candidate> SortedCandidates(const std::vector<NodeRoom>& rooms,
     const int64_t capacity = PodsThatFit(rooms[i], pod_class, wanted);
     if (capacity > 0) {
       candidates.push_back(
-          {i, capacity, pod_class.request.gpu_count == 0 && rooms[i].free.gpu_count > 0});
+          {i, capacity, rooms[i].node->suspicion, StrandsDevices(rooms[i], pod_class.request)});
     }
   }
   std::sort(candidates.begin(), candidates.end(), [&](const Candidate& a, const Candidate& b) {
-    if (a.strands_gpus != b.strands_gpus) {
-      return !a.strands_gpus;
+    if (a.suspicion != b.suspicion) {
+      return a.suspicion < b.suspicion;
+    }
+    if (a.strands_devices != b.strands_devices) {
+      return !a.strands_devices;
     }
     if (a.capacity != b.capacity) {
       return a.capacity > b.capacity;
@@ -66,7 +63,8 @@ std::size_t TightestHolding(const std::vector<Candidate>& candidates,
   std::size_t chosen = index;
   for (std::size_t i = index; i < candidates.size(); ++i) {
     if (candidates[i].capacity < remaining ||
-        candidates[i].strands_gpus != candidates[index].strands_gpus) {
+        candidates[i].suspicion != candidates[index].suspicion ||
+        candidates[i].strands_devices != candidates[index].strands_devices) {
       break;
     }
     // Equal capacities stand in order of tightness: the first of them stays.
@@ -85,12 +83,11 @@ std::vector<NodeRoom> OpenRooms(const Snapshot& snapshot) {
     if (node.state != NodeState::kOpen) {
       continue;
     }
-    rooms.push_back(
-        {&node,
-         {Left(node.allocatable.cpu_milli, node.used.cpu_milli),
-          Left(node.allocatable.memory_bytes, node.used.memory_bytes),
-          Left(node.allocatable.gpu_count, node.used.gpu_count)},
-         node.pod_count_max == 0 ? kPodsUnlimited : Left(node.pod_count_max, node.pod_count)});
+    rooms.push_back({&node,
+                     Left(node.allocatable, node.used),
+                     node.pod_count_max == 0
+                         ? kPodsUnlimited
+                         : std::max<int64_t>(0, node.pod_count_max - node.pod_count)});
   }
   std::sort(rooms.begin(), rooms.end(), [](const NodeRoom& a, const NodeRoom& b) {
     return a.node->name < b.node->name;
@@ -99,43 +96,28 @@ std::vector<NodeRoom> OpenRooms(const Snapshot& snapshot) {
 }
 
 bool MatchesSelector(const SnapshotNode& node, const PodClass& pod_class) {
-  return std::all_of(
+  const bool has_labels = std::all_of(
       pod_class.node_selector.begin(), pod_class.node_selector.end(), [&](const auto& wanted) {
         const auto found = node.labels.find(wanted.first);
         return found != node.labels.end() && found->second == wanted.second;
       });
-}
-
-const NodeTaint* UntoleratedTaint(const SnapshotNode& node, const PodClass& pod_class) {
-  const auto found =
-      std::find_if(node.taints.begin(), node.taints.end(), [&](const NodeTaint& taint) {
-        return std::none_of(
-            pod_class.tolerations.begin(),
-            pod_class.tolerations.end(),
-            [&](const PodToleration& toleration) { return Tolerates(toleration, taint); });
-      });
-  return found == node.taints.end() ? nullptr : &*found;
+  return has_labels && MatchesAnyTerm(pod_class.node_affinity, node.name, node.labels);
 }
 
 bool Accepts(const SnapshotNode& node, const PodClass& pod_class) {
-  return MatchesSelector(node, pod_class) && UntoleratedTaint(node, pod_class) == nullptr;
+  return MatchesSelector(node, pod_class) &&
+         UntoleratedTaint(node.taints, pod_class.tolerations) == nullptr;
 }
 
 int64_t PodsThatFit(const NodeRoom& room, const PodClass& pod_class, int64_t count_max) {
   if (!Accepts(*room.node, pod_class)) {
     return 0;
   }
-  const Resources& request = pod_class.request;
-  int64_t count = std::min(count_max, room.pods_free);
-  count = Times(room.free.gpu_count, request.gpu_count, count);
-  count = Times(room.free.memory_bytes, request.memory_bytes, count);
-  return Times(room.free.cpu_milli, request.cpu_milli, count);
+  return CountThatFits(room.free, pod_class.request, std::min(count_max, room.pods_free));
 }
 
 void TakeRoom(const PodClass& pod_class, int64_t count, NodeRoom* room) {
-  room->free.cpu_milli -= pod_class.request.cpu_milli * count;
-  room->free.memory_bytes -= pod_class.request.memory_bytes * count;
-  room->free.gpu_count -= pod_class.request.gpu_count * count;
+  room->free = Sum(room->free, Times(pod_class.request, -count));
   if (room->pods_free != kPodsUnlimited) {
     room->pods_free -= count;
   }

@@ -15,18 +15,15 @@ inline constexpr int64_t kPodsUnlimited = std::numeric_limits<int64_t>::max();
 // What one node has left. Nodes stand in name order and are known by index from here on.
 struct NodeRoom {
   const SnapshotNode* node = nullptr;  // owned by the snapshot
-  Resources free;
+  ResourceVector free;
   int64_t pods_free = kPodsUnlimited;
 };
 
 // Nodes that accept pods, by name, with what they have left.
 std::vector<NodeRoom> OpenRooms(const Snapshot& snapshot);
 
-// Whether `node` carries every label the class asks for.
+// Whether `node` carries every label the class asks for, and has the affinity it requires.
 bool MatchesSelector(const SnapshotNode& node, const PodClass& pod_class);
-
-// The first taint of `node` that the class does not tolerate; null when it tolerates all.
-const NodeTaint* UntoleratedTaint(const SnapshotNode& node, const PodClass& pod_class);
 
 // Whether the node lets pods of the class in, room aside.
 bool Accepts(const SnapshotNode& node, const PodClass& pod_class);

@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 
 #include "common/base/unique_fd.h"
-#include "operator/transport/cpprest_transport.h"
+#include "operator/transport/make_transport.h"
 #include "operator/transport/testing/transport_test.h"
 
 namespace lockstep::control {
@@ -411,13 +411,15 @@ TEST(CpprestTransport, RefusesWhatItCannotDo) {
   options.logger = logger.get();
   options.credentials = &nobody;
   options.endpoint.host = "::1";
-  EXPECT_EQ(MakeCpprestTransport(options).error().code(), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(MakeTransport(TransportKind::kCpprest, options).error().code(),
+            ErrorCode::kInvalidArgument);
   CredentialSnapshot snapshot;
   snapshot.headers = {{"Impersonate-Group", "a"}, {"Impersonate-Group", "b"}};
   FixedCredentials groups{snapshot};
   options.endpoint.host = "127.0.0.1";
   options.credentials = &groups;
-  EXPECT_EQ(MakeCpprestTransport(options).error().code(), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(MakeTransport(TransportKind::kCpprest, options).error().code(),
+            ErrorCode::kInvalidArgument);
 }
 
 }  // namespace

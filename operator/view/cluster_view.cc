@@ -354,7 +354,7 @@ std::vector<WaitingGang> ClusterView::Ahead(const JobId& key, WallTime now) {
 }
 
 // Jobs older than this one that are in the queue and get no place in this step.
-std::set<JobId> ClusterView::WaitingBefore(const JobId& key, WallTime now) const {
+std::set<JobId> ClusterView::WaitingBefore(const JobId& key, WallTime now) {
   std::set<JobId> waiting;
   for (const auto& [created, other] : by_age_) {
     if (other == key) {
@@ -362,7 +362,8 @@ std::set<JobId> ClusterView::WaitingBefore(const JobId& key, WallTime now) const
     }
     const auto reserved = reserved_.find(other);
     const bool gets_place = reserved != reserved_.end() && !reserved->second.placement.empty();
-    if (!gets_place && IsInQueue(*FindJob(other), now)) {
+    if (!gets_place && IsInQueue(*FindJob(other), now) &&
+        fits_.WouldFit(other, FindJob(other)->job, Nodes())) {
       waiting.insert(other);
     }
   }
@@ -383,6 +384,7 @@ void ClusterView::NoteJobChange(const JobChange& change, News* news) {
     return;
   }
   usage_stale_.insert(key);
+  fits_.Forget(key);
   news->urgent.insert(key);
   news->frees_room = news->frees_room || FreesRoom(before, after);
 }
@@ -436,6 +438,7 @@ void ClusterView::NoteNodeChange(const ObjectCache<kube::Node>::Change& change, 
     return;
   }
   node_list_.reset();
+  fits_.ForgetAll();
   news->frees_room = true;  // labels, taints or amounts: whoever waits may look again
   const bool was_ready = change.before != nullptr && change.before->is_ready;
   const bool is_ready = change.after != nullptr && change.after->is_ready;

@@ -14,9 +14,11 @@
 #include "operator/api/job_id.h"
 #include "operator/kube/decode.h"
 #include "operator/kube/reflector.h"
+#include "operator/reconcile/observed.h"
+#include "operator/resources/node_usage.h"
+#include "operator/view/fit_memory.h"
 #include "operator/view/foreign_pods.h"
 #include "operator/view/job_usage.h"
-#include "operator/view/node_usage.h"
 #include "operator/view/object_cache.h"
 #include "operator/view/stored_job.h"
 
@@ -142,7 +144,8 @@ class ClusterView {
   // By node: GPUs that pods of other jobs have reported.
   std::map<std::string, std::set<std::string>> DevicesElsewhere(const JobId& key) const;
 
-  // Jobs that wait longer than this one, and what younger jobs hold of what they wait for.
+  // Jobs that wait longer than this one and would fit an empty cluster, and what younger jobs hold
+  // of what they wait for.
   std::vector<WaitingGang> Ahead(const JobId& key, WallTime now);
 
   // For metrics.
@@ -185,7 +188,7 @@ class ClusterView {
                       News* news);
   void NoteServiceChange(const ObjectCache<kube::Service>::Change& change, News* news);
   kube::Item<StoredJob> Decoded(const kube::Item<kube::RawObject>& raw) const;
-  std::set<JobId> WaitingBefore(const JobId& key, WallTime now) const;
+  std::set<JobId> WaitingBefore(const JobId& key, WallTime now);
   JobUsage CountUsage(const JobId& key) const;
   void RefreshUsage();
 
@@ -205,6 +208,7 @@ class ClusterView {
   std::map<JobId, TrainingJobStatus> reserved_;
   std::map<JobId, JobUsage> usage_;  // as included in usage_sum_
   UsageByNode usage_sum_;
+  FitMemory fits_;
   std::set<JobId> usage_stale_;  // jobs whose entry in usage_ has to be counted anew
 };
 

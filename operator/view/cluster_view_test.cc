@@ -305,6 +305,11 @@ TEST_F(ClusterViewTest, PodsOfNoJobAreStrangers) {
 }
 
 TEST_F(ClusterViewTest, OlderWaitingJobIsAheadAndKnowsWhatYoungerOnesHold) {
+  kube::Node node;
+  node.name = "a";
+  node.allocatable = {64'000, int64_t{1} << 40, 8};
+  Apply(kube::Upserted<kube::Node>{
+      {{"", "a"}, "uid-a", "1", std::make_shared<const kube::Node>(node)}});
   Apply(JobUpsert{JobItem(PlacedJob("second", "", 2), "1", "2026-01-01T00:00:02Z")});
   Apply(JobUpsert{JobItem(PlacedJob("first", "a", 1), "2", "2026-01-01T00:00:01Z")});
   Apply(JobUpsert{JobItem(PlacedJob("third", "a", 4), "3", "2026-01-01T00:00:03Z")});
@@ -316,6 +321,31 @@ TEST_F(ClusterViewTest, OlderWaitingJobIsAheadAndKnowsWhatYoungerOnesHold) {
   EXPECT_EQ(ahead.front().job, "default/second");
   EXPECT_EQ(ahead.front().held_by_younger.at("a").resources.gpu_count, 4);
   EXPECT_TRUE(view_.Ahead({"default", "second"}, WallTime{}).empty());
+}
+
+TEST_F(ClusterViewTest, JobsThatWouldNotFitAnEmptyClusterAreAheadOfNobody) {
+  kube::Node node;
+  node.name = "a";
+  node.allocatable = {64'000, int64_t{1} << 40, 8};
+  Apply(kube::Upserted<kube::Node>{
+      {{"", "a"}, "uid-a", "1", std::make_shared<const kube::Node>(node)}});
+  for (int i = 0; i < 70; ++i) {
+    Apply(JobUpsert{JobItem(PlacedJob("big-" + std::to_string(i), "", 9), "1")});
+  }
+  Apply(JobUpsert{JobItem(PlacedJob("fits", "", 8), "1", "2026-01-02T00:00:00Z")});
+  Apply(JobUpsert{JobItem(PlacedJob("young", "", 1), "1", "2026-01-03T00:00:00Z")});
+
+  EXPECT_TRUE(view_.Ahead({"default", "fits"}, WallTime{}).empty());
+  const std::vector<WaitingGang> ahead = view_.Ahead({"default", "young"}, WallTime{});
+  ASSERT_EQ(ahead.size(), 1U);
+  EXPECT_EQ(ahead[0].job, "default/fits");
+
+  Apply(kube::Deleted<kube::Node>{
+      {{"", "a"}, "uid-a", "2", std::make_shared<const kube::Node>(node)}});
+  node.allocatable.gpu_count = 16;
+  Apply(kube::Upserted<kube::Node>{
+      {{"", "a"}, "uid-b", "3", std::make_shared<const kube::Node>(node)}});
+  EXPECT_EQ(view_.Ahead({"default", "young"}, WallTime{}).size(), 71U) << "now they would";
 }
 
 TEST_F(ClusterViewTest, OwnStatusWriteIsNoNewsAndItsEchoNeither) {

@@ -8,14 +8,14 @@
 #include "common/base/result.h"
 #include "operator/kube/decode.h"
 #include "operator/kube/reflector.h"
-#include "operator/view/node_usage.h"
+#include "operator/resources/node_usage.h"
 
 namespace lockstep::control {
 
 // All that matters of a pod that is not ours: what it holds, and where.
 struct PodUse {
   std::string node;  // empty: not bound yet
-  kube::ResourceList requests;
+  ResourceVector requests;
   bool has_ended = false;
 };
 
@@ -40,7 +40,7 @@ class ForeignPods {
  private:
   struct Entry {
     const std::string* node = nullptr;  // the key in room_, which stays while the pod counts
-    kube::ResourceList requests;
+    ResourceVector requests;
   };
 
   bool Put(const kube::Item<PodUse>& item);

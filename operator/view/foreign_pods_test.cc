@@ -73,7 +73,7 @@ TEST(ForeignPods, DecodesWhatAPodHolds) {
 
   ASSERT_TRUE(item.ok()) << item.error().ToString();
   EXPECT_EQ(item->object->node, "a");
-  EXPECT_EQ(item->object->requests, (kube::ResourceList{500, 0, 2}));
+  EXPECT_EQ(item->object->requests, (ResourceVector{500, 0, 2}));
   EXPECT_FALSE(item->object->has_ended);
 }
 

@@ -6,6 +6,7 @@
 #include "operator/api/conditions.h"
 #include "operator/api/placement.h"
 #include "operator/reconcile/build/pod.h"
+#include "operator/reconcile/gang/gang_plan.h"
 #include "operator/reconcile/gang/gang_view.h"
 #include "operator/reconcile/gang/pod_labels.h"
 
@@ -16,9 +17,9 @@ namespace {
 // another.
 using Promised = std::map<std::string, std::map<std::string, Role>>;
 
-kube::ResourceList RequestOf(const TrainingJob& job, Role role) {
+ResourceVector RequestOf(const TrainingJob& job, Role role) {
   const RoleSpec* const spec = job.FindRole(role);
-  return spec == nullptr ? kube::ResourceList() : RequestsOf(*spec);
+  return spec == nullptr ? ResourceVector() : PlannedRequests(job, *spec);
 }
 
 bool IsOwn(const kube::Pod& pod, const kube::Item<StoredJob>* job) {

@@ -5,7 +5,7 @@
 
 #include "operator/api/training_job.h"
 #include "operator/kube/decode.h"
-#include "operator/view/node_usage.h"
+#include "operator/resources/node_usage.h"
 #include "operator/view/stored_job.h"
 
 namespace lockstep::control {

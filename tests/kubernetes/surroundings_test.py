@@ -37,7 +37,8 @@ class ClusterEventsTest(JobCase):
         self.assertEqual(before, after)
 
     def test_a_foreign_pod_takes_the_planned_room(self):
-        """It is bound while the plan is being written, which only a proxy can arrange."""
+        """It is bound while the plan is being written, which only a proxy can arrange. It stays
+        until the gang has been taken back."""
         self.operator.stop()
         proxy = Proxy(self.plane, "operator")
         self.addCleanup(proxy.close)
@@ -56,7 +57,8 @@ class ClusterEventsTest(JobCase):
         try:
             self.create_job("job", 6)
             wait_for(taken.is_set, 30, "the operator to create pods")
-            self.hold(lambda: None, 2)
+            wait_for(lambda: self.job("job")["status"].get("rollbacks", 0) > 0, 60,
+                     "the gang to be taken back")
             self.admin.delete("Pod", "thief", self.namespace, gracePeriodSeconds=0)
             self.wait_running("job", 6, 180)
         finally:

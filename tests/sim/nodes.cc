@@ -136,20 +136,18 @@ std::string Nodes::RefusalOf(const ObjectPtr& object, const kube::Pod& pod) cons
   if (!node.is_schedulable) {
     return "1 node(s) were unschedulable";
   }
-  kube::ResourceList used;
+  ResourceVector used;
   for (const auto& [key, other] : server_->mutable_store()->Of(kube::kPods).objects) {
     if (TextAt(*other, "spec.nodeName") == node.name && !HasEnded(*other)) {
-      const kube::ResourceList& requests = decoded_.Of(other).spec.container.requests;
-      used.cpu_milli += requests.cpu_milli;
-      used.gpu_count += requests.gpu_count;
+      used = Sum(used, decoded_.Of(other).spec.container.requests);
     }
   }
-  const kube::ResourceList& wanted = pod.spec.container.requests;
-  const kube::ResourceList& all = node.allocatable;
-  if (used.gpu_count + wanted.gpu_count > all.gpu_count) {
-    return "1 Insufficient nvidia.com/gpu";
+  for (const NamedAmount& wanted : pod.spec.container.requests.All()) {
+    if (used.AmountOf(wanted.name) + wanted.amount > node.allocatable.AmountOf(wanted.name)) {
+      return "1 Insufficient " + wanted.name;
+    }
   }
-  return used.cpu_milli + wanted.cpu_milli > all.cpu_milli ? "1 Insufficient cpu" : "";
+  return "";
 }
 
 void Nodes::RunKubelets() {

@@ -13,14 +13,23 @@ EDGES = {
     "common/process": {"common/base"},
     "common/contract": {"common/base", "common/json"},
     "operator/yaml": {"common/base", "common/json"},
-    "operator/api": COMMON | {"operator/yaml"},
-    "operator/kube": COMMON,
-    "operator/scheduler": {"common/base"},
-    "operator/reconcile": COMMON | {"operator/api", "operator/kube", "operator/scheduler"},
+    "operator/resources": {"common/base"},
+    "operator/api": COMMON | {"operator/resources", "operator/yaml"},
+    "operator/kube": COMMON | {"operator/resources"},
+    "operator/scheduler": {"common/base", "operator/resources"},
+    "operator/reconcile": COMMON
+    | {"operator/resources", "operator/api", "operator/kube", "operator/scheduler"},
     "operator/view": COMMON
-    | {"operator/api", "operator/kube", "operator/scheduler", "operator/reconcile"},
+    | {
+        "operator/resources",
+        "operator/api",
+        "operator/kube",
+        "operator/scheduler",
+        "operator/reconcile",
+    },
     "operator/controller": COMMON
     | {
+        "operator/resources",
         "operator/api",
         "operator/kube",
         "operator/scheduler",
@@ -31,7 +40,8 @@ EDGES = {
     "operator/credentials": COMMON | {"operator/transport", "operator/yaml"},
     "operator/api_client": COMMON | {"operator/kube", "operator/transport"},
     "operator/pod_client": COMMON,
-    "operator/local": COMMON | {"common/process", "operator/api", "operator/kube"},
+    "operator/local": COMMON
+    | {"common/process", "operator/resources", "operator/api", "operator/kube"},
     "trainer-runtime/collectives": {"common/base"},
     "trainer-runtime/rendezvous": COMMON,
     "trainer-runtime/session": COMMON

@@ -40,7 +40,7 @@ bool MayBeForced(const kube::Pod& pod, const DecisionBuilder& builder) {
   if (builder.is_training() || node == nullptr || pod.status.reason == "NodeLost") {
     return true;
   }
-  return std::any_of(node->taints.begin(), node->taints.end(), [](const kube::Taint& taint) {
+  return std::any_of(node->taints.begin(), node->taints.end(), [](const Taint& taint) {
     return taint.key == kOutOfService;
   });
 }

@@ -16,9 +16,8 @@ namespace {
 
 // Whether the time to wait for a gang that runs is over: then the job has failed.
 bool HasWaitedTooLong(const std::string& why, DecisionBuilder* builder) {
-  TrainingJob waiting = builder->job();
-  waiting.status = builder->status();
-  const std::optional<WallTime> deadline = SchedulingDeadline(waiting);
+  const std::optional<WallTime> deadline =
+      SchedulingDeadline(builder->spec().scheduling, builder->status());
   if (!deadline.has_value()) {
     return false;
   }
@@ -52,7 +51,10 @@ bool MayBePlaced(const GangView& view, DecisionBuilder* builder) {
   }
   const std::optional<WallTime> retry_at = builder->status().retry_at;
   if (retry_at.has_value() && builder->now() < *retry_at) {
-    builder->WakeAt(*retry_at);
+    const Condition* const why = FindCondition(builder->status(), ConditionType::kScheduled);
+    if (!HasWaitedTooLong(why == nullptr ? "" : why->message, builder)) {
+      builder->WakeAt(*retry_at);
+    }
     return false;
   }
   builder->mutable_status()->retry_at.reset();
@@ -71,9 +73,10 @@ void PlaceGang(const GangView& view, DecisionBuilder* builder) {
   if (!MayBePlaced(view, builder)) {
     return;
   }
-  const PlanResult result = PlanInTurn(SnapshotOf(builder->observed(), view),
-                                       GangOf(builder->job(), builder->topology()),
-                                       builder->observed());
+  Snapshot snapshot = SnapshotOf(builder->observed(), view);
+  MarkSuspects(builder->status(), builder->now(), &snapshot);
+  const PlanResult result =
+      PlanInTurn(snapshot, GangOf(builder->job(), builder->topology()), builder->observed());
   if (const auto* refusal = std::get_if<Unschedulable>(&result)) {
     RefuseGang(*refusal, builder);
     return;
@@ -87,6 +90,9 @@ void PlaceGang(const GangView& view, DecisionBuilder* builder) {
     placement.since = builder->now();
     nodes.insert(placement.node);
     builder->mutable_status()->placement.push_back(placement);
+  }
+  if (!builder->status().start_time.has_value()) {
+    builder->mutable_status()->start_time = builder->now();
   }
   builder->Set({ConditionType::kScheduled,
                 true,

@@ -1,6 +1,7 @@
 #include "operator/reconcile/act/start_answer.h"
 
 #include <algorithm>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -8,7 +9,9 @@
 #include "operator/api/placement.h"
 #include "operator/reconcile/act/gang_restart.h"
 #include "operator/reconcile/act/successor.h"
+#include "operator/reconcile/detect/admission_change.h"
 #include "operator/reconcile/policy/budget.h"
+#include "operator/reconcile/policy/suspect_nodes.h"
 
 namespace lockstep::control {
 namespace {
@@ -52,12 +55,42 @@ void Move(const GangView& view,
                EventType::kWarning);
 }
 
+// Nodes are remembered unless the problem cannot be theirs.
+void SuspectNodes(const std::vector<StartProblem>& problems, DecisionBuilder* builder) {
+  std::set<std::string> seen;
+  for (const StartProblem& problem : problems) {
+    const std::string node = builder->PlacementOf(problem.task)->node;
+    if (problem.reason != kPodNotCreated && !node.empty() && seen.insert(node).second) {
+      TrainingJobStatus* const status = builder->mutable_status();
+      status->suspect_nodes =
+          WithSuspect(std::move(status->suspect_nodes), node, problem.reason, builder->now());
+    }
+  }
+}
+
+// The problem, and what has become of its pod on the way into the cluster if that may be why.
+std::string SentenceOf(const GangView& view,
+                       const StartProblem& problem,
+                       const DecisionBuilder& builder) {
+  const auto member = std::find_if(view.members.begin(), view.members.end(), [&](const auto& one) {
+    return one.task == problem.task;
+  });
+  const std::string change =
+      member == view.members.end() || member->pod == nullptr
+          ? ""
+          : DescribeAdmission(*builder.job().FindRole(problem.task.role), *member->pod);
+  return change.empty() ? problem.sentence
+                        : problem.sentence + "; the cluster has changed the pod: " + change;
+}
+
 }  // namespace
 
 void WakeForStartProblems(const PodPlacement& placement, DecisionBuilder* builder) {
-  for (const auto patience :
-       {kUnschedulablePatience, kImagePatience, kUnboundPatience, kNodePatience}) {
-    builder->WakeAt(placement.since + patience);
+  builder->WakeAt(placement.since + kUnboundPatience);
+  if (placement.trouble_since.has_value()) {
+    for (const auto patience : {kUnschedulablePatience, kImagePatience, kNodePatience}) {
+      builder->WakeAt(*placement.trouble_since + patience);
+    }
   }
 }
 
@@ -70,8 +103,9 @@ void AnswerStartProblems(const GangView& view,
     builder->Fail(final_problem->reason, final_problem->sentence);
     return;
   }
+  SuspectNodes(problems, builder);
   if (!HasRun(builder->status())) {
-    RollBackGang(problems.front().reason, problems.front().sentence, builder);
+    RollBackGang(problems.front().reason, SentenceOf(view, problems.front(), *builder), builder);
     return;
   }
   Failure failure;

@@ -25,19 +25,17 @@ std::string NodeAmong(const Snapshot& snapshot, const Gang& gang, const Predicat
   return plan == nullptr ? "" : plan->node_by_pod.begin()->second;
 }
 
-void Take(const std::string& name, const Resources& request, Snapshot* snapshot) {
+void Take(const std::string& name, const ResourceVector& request, Snapshot* snapshot) {
   for (SnapshotNode& node : snapshot->nodes) {
     if (node.name == name) {
-      node.used.cpu_milli += request.cpu_milli;
-      node.used.memory_bytes += request.memory_bytes;
-      node.used.gpu_count += request.gpu_count;
+      node.used = Sum(node.used, request);
       ++node.pod_count;
     }
   }
 }
 
 Gang GangOfTask(const DecisionBuilder& builder, const TaskId& task) {
-  return GangOfOne(*builder.job().FindRole(task.role), TaskName(task));
+  return GangOfOne(builder.job(), *builder.job().FindRole(task.role), TaskName(task));
 }
 
 }  // namespace
@@ -54,6 +52,7 @@ void PlaceSuccessors(const GangView& view,
     }
   }
   Snapshot snapshot = SnapshotBesideGang(builder->job(), builder->observed(), view, leaving);
+  MarkSuspects(builder->status(), builder->now(), &snapshot);
   for (const Successor& successor : successors) {
     PodPlacement* const placement = builder->PlacementOf(successor.task);
     const std::string home = placement->node;
@@ -77,8 +76,8 @@ void PlaceSuccessors(const GangView& view,
 std::string NodeElsewhere(const GangView& view,
                           const Successor& successor,
                           const DecisionBuilder& builder) {
-  const Snapshot snapshot =
-      SnapshotBesideGang(builder.job(), builder.observed(), view, {successor.task});
+  Snapshot snapshot = SnapshotBesideGang(builder.job(), builder.observed(), view, {successor.task});
+  MarkSuspects(builder.status(), builder.now(), &snapshot);
   const auto member = std::find_if(view.members.begin(), view.members.end(), [&](const auto& one) {
     return one.task == successor.task;
   });

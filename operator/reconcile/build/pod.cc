@@ -18,8 +18,10 @@
 namespace lockstep::control {
 namespace {
 
-kube::ResourceList ToList(const ResourceAmounts& amounts, int64_t gpus) {
-  return {amounts.cpu_milli, amounts.memory_bytes, gpus};
+// GPUs stand in a field of the role.
+ResourceVector WithGpus(ResourceVector amounts, int64_t gpus) {
+  amounts.gpu_count = gpus;
+  return amounts;
 }
 
 // `path` as it stands when absolute, below `base` otherwise; empty when there is no base for it.
@@ -139,18 +141,6 @@ std::vector<std::string> CommandOf(const TrainingJob& job,
   return command;
 }
 
-kube::Toleration ToKube(const Toleration& toleration) {
-  kube::Toleration tolerated;
-  tolerated.key = toleration.key;
-  tolerated.is_exists = toleration.op == TolerationOperator::kExists;
-  tolerated.value = toleration.value;
-  if (toleration.effect.has_value()) {
-    tolerated.effect = TaintEffectName(*toleration.effect);
-  }
-  tolerated.seconds = toleration.seconds;
-  return tolerated;
-}
-
 // Fields of a pod that variables may refer to and that are known before a kubelet has it.
 struct PodField {
   std::string_view path;
@@ -189,16 +179,13 @@ kube::PodSpec SpecOf(const TrainingJob& job,
   spec.hostname = HostName(job.metadata.name, request.task);
   spec.subdomain = job.metadata.name;
   spec.node_selector = role.pod.node_selector;
-  for (const Toleration& toleration : role.pod.tolerations) {
-    spec.tolerations.push_back(ToKube(toleration));
-  }
   spec.termination_grace = role.pod.termination_grace;
   spec.container.name = kTrainerContainer;
   spec.container.image = role.pod.image;
   spec.container.command = CommandOf(job, role, settings);
   spec.container.working_dir = role.pod.working_dir;
   spec.container.requests = RequestsOf(role);
-  spec.container.limits = ToList(role.pod.limits, role.gpus);
+  spec.container.limits = WithGpus(role.pod.limits, role.gpus);
   spec.container.env = role.pod.env;
   if (role.gpus == 0 && !AsksForDevice(PodSpecOf(role.pod))) {
     spec.container.env.try_emplace(kNvidiaVisibleDevices, "none");
@@ -212,12 +199,13 @@ std::string CheckpointDirectory(const TrainingJob& job, const PodSettings& setti
   return Below(settings.job_directory, job.spec.training->checkpoint.directory);
 }
 
-kube::ResourceList RequestsOf(const RoleSpec& role) {
+ResourceVector RequestsOf(const RoleSpec& role) {
   kube::PodRequests requests;
-  requests.AddContainer(ToList(role.pod.requests, role.gpus));
+  requests.AddContainer(WithGpus(role.pod.requests, role.gpus));
   for (const InitContainer& container : role.pod.init_containers) {
-    requests.AddInitContainer(ToList(container.requests, 0), container.is_sidecar);
+    requests.AddInitContainer(WithGpus(container.requests, 0), container.is_sidecar);
   }
+  requests.AddOverhead(role.pod.overhead);
   return requests.Sum();
 }
 

@@ -15,7 +15,7 @@ inline constexpr const char* kNvidiaVisibleDevices = "NVIDIA_VISIBLE_DEVICES";
 inline constexpr const char* kCommandCheckpoints = "checkpoints";
 
 // What a node must have free for one pod of the role, init containers and sidecars included.
-kube::ResourceList RequestsOf(const RoleSpec& role);
+ResourceVector RequestsOf(const RoleSpec& role);
 
 // Whether our runtime is the pod's first process: as the trainer, or in front of a command.
 bool IsSupervised(const TrainingJob& job, const RoleSpec& role);

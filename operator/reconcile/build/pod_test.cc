@@ -42,7 +42,7 @@ TEST(BuildPod, InitContainersAndSidecarsCountInWhatThePodAsksFor) {
   pod.init_containers = {{"agent", {50, 10, 0}, true}, {"fetch", {3000, 20, 0}, false}};
 
   EXPECT_EQ(BuildPod(job, Worker1(), {}).value().spec.container.requests,
-            (kube::ResourceList{3050, 110, 0}));
+            (ResourceVector{3050, 110, 0}));
 }
 
 TEST(BuildPod, FieldsOfThePodThatAreKnownNeedNoKubelet) {

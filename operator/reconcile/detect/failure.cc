@@ -229,7 +229,7 @@ std::optional<Failure> StuckFailure(const DecisionBuilder& builder, const Member
 bool IsLate(const DecisionBuilder& builder, const Member& member, const PodPlacement& placement) {
   // One that the API server refuses is asked for again for as long as it takes.
   return IsStarting(member) && builder.observed().refused_pods.count(member.pod_name) == 0 &&
-         StartDeadline(builder.job(), placement, member) <= builder.now();
+         StartDeadline(builder.job(), placement, member, builder.now()) <= builder.now();
 }
 
 bool IsAmong(const std::vector<StartProblem>& problems, const Member& member) {

@@ -50,6 +50,11 @@ struct Candidate {
 
   std::chrono::milliseconds waited() const { return builder.now() - placement.since; }
 
+  // How long something has kept its pod from starting.
+  std::chrono::milliseconds troubled() const {
+    return builder.now() - placement.trouble_since.value_or(builder.now());
+  }
+
   StartProblem Problem(const std::string& reason, const std::string& what) const {
     return {member.task, reason, DescribeMember(member) + " " + what, false};
   }
@@ -67,7 +72,7 @@ std::optional<StartProblem> NotCreated(const Candidate& one) {
   }
   const std::string what = With("was not created", refusal->second.message);
   return refusal->second.is_invalid ? one.FinalProblem("InvalidPod", what)
-                                    : one.Problem("PodNotCreated", what);
+                                    : one.Problem(std::string(kPodNotCreated), what);
 }
 
 // A kubelet that does not let a pod in makes it Failed with a reason and without containers.
@@ -91,7 +96,7 @@ std::optional<StartProblem> NoContainer(const Candidate& one) {
   if (reason == "InvalidImageName") {
     return one.FinalProblem(reason, With("has an invalid image name", status.waiting_message));
   }
-  if (reason.empty() || one.waited() < kImagePatience) {
+  if (reason.empty() || one.troubled() < kImagePatience) {
     return std::nullopt;
   }
   if (Contains(kImageReasons, reason)) {
@@ -104,7 +109,7 @@ std::optional<StartProblem> NoContainer(const Candidate& one) {
 
 std::optional<StartProblem> NotBound(const Candidate& one) {
   const kube::PodStatus& status = one.member.pod->status;
-  if (!status.unschedulable.empty() && one.waited() >= kUnschedulablePatience) {
+  if (!status.unschedulable.empty() && one.troubled() >= kUnschedulablePatience) {
     return one.Problem("PodUnschedulable",
                        With("cannot be bound to " + one.member.node, status.unschedulable));
   }
@@ -122,7 +127,7 @@ std::optional<StartProblem> NoNode(const Candidate& one) {
   if (FindNode(one.builder.observed(), node) == nullptr) {
     return one.Problem("NodeNotReady", "waits for node " + node + ", which is gone");
   }
-  if (!IsNodeReady(one.builder.observed(), node) && one.waited() >= kNodePatience) {
+  if (!IsNodeReady(one.builder.observed(), node) && one.troubled() >= kNodePatience) {
     return one.Problem("NodeNotReady", "waits for node " + node + ", which is not ready");
   }
   return std::nullopt;
@@ -130,13 +135,28 @@ std::optional<StartProblem> NoNode(const Candidate& one) {
 
 std::optional<StartProblem> Late(const Candidate& one) {
   if (!IsStarting(one.member) ||
-      StartDeadline(one.builder.job(), one.placement, one.member) > one.builder.now()) {
+      StartDeadline(one.builder.job(), one.placement, one.member, one.builder.now()) >
+          one.builder.now()) {
     return std::nullopt;
   }
   if (one.member.node.empty()) {
     return one.Problem("NoRoom", "found no room within " + SecondsText(one.waited()));
   }
   return one.Problem("StartTimeout", "did not start within " + SecondsText(one.waited()));
+}
+
+// Whether the member's pod is there and has yet to run.
+bool IsComing(const Member& member) {
+  const bool is_there = member.state == MemberState::kPending ||
+                        member.state == MemberState::kVanished;  // its node has
+  return member.pod != nullptr && is_there && member.pod->status.phase == kube::PodPhase::kPending;
+}
+
+// Whether something keeps the pod from starting that often mends itself.
+bool IsInTrouble(const Member& member, const Observed& observed) {
+  return IsComing(member) &&
+         (!member.pod->status.waiting_reason.empty() || !member.pod->status.unschedulable.empty() ||
+          !IsNodeReady(observed, member.node));
 }
 
 std::optional<StartProblem> ProblemOf(const Candidate& one) {
@@ -146,10 +166,7 @@ std::optional<StartProblem> ProblemOf(const Candidate& one) {
   if (auto problem = Refused(one)) {
     return problem;
   }
-  const kube::Pod* const pod = one.member.pod;
-  const bool is_there = one.member.state == MemberState::kPending ||
-                        one.member.state == MemberState::kVanished;  // its node has
-  if (pod != nullptr && is_there && pod->status.phase == kube::PodPhase::kPending) {
+  if (IsComing(one.member)) {
     for (const auto& problem : {NoContainer(one), NotBound(one), NoNode(one)}) {
       if (problem.has_value()) {
         return problem;
@@ -160,6 +177,17 @@ std::optional<StartProblem> ProblemOf(const Candidate& one) {
 }
 
 }  // namespace
+
+void NoteTrouble(const GangView& view, DecisionBuilder* builder) {
+  for (const Member& member : view.members) {
+    PodPlacement* const placement = builder->PlacementOf(member.task);
+    if (!IsInTrouble(member, builder->observed())) {
+      placement->trouble_since.reset();
+    } else if (!placement->trouble_since || *placement->trouble_since < placement->since) {
+      placement->trouble_since = builder->now();  // an older one's was of another pod
+    }
+  }
+}
 
 std::vector<StartProblem> FindStartProblems(const DecisionBuilder& builder, const GangView& view) {
   const bool has_run = HasRun(builder.status());

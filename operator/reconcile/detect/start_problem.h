@@ -3,6 +3,7 @@
 #include <chrono>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "operator/reconcile/act/decision_builder.h"
@@ -10,13 +11,21 @@
 
 namespace lockstep::control {
 
-// How long a pod may stay in a state that often mends itself. Choices: the scheduler of a busy
-// cluster has caught up with what has just ended; a kubelet has tried an image three times; a
-// cluster without a working scheduler is found out; a node that restarts is back.
+// How long a pod may stay in a state that often mends itself, since it was first seen in it.
+// Choices: the scheduler of a busy cluster has caught up with what has just ended; a kubelet has
+// tried an image three times; a cluster without a working scheduler is found out; a node that
+// restarts is back.
 inline constexpr std::chrono::seconds kUnschedulablePatience{10};
 inline constexpr std::chrono::seconds kImagePatience{20};
 inline constexpr std::chrono::seconds kUnboundPatience{60};
 inline constexpr std::chrono::seconds kNodePatience{10};
+
+// Writes down since when something keeps each member's pod from starting: patience counts from
+// there, not from the placement.
+void NoteTrouble(const GangView& view, DecisionBuilder* builder);
+
+// The reason of a problem that no other node would cure: the server refuses the pod.
+inline constexpr std::string_view kPodNotCreated = "PodNotCreated";
 
 // Why a pod that was decided does not come to run.
 struct StartProblem {

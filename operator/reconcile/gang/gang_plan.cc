@@ -1,33 +1,22 @@
 #include "operator/reconcile/gang/gang_plan.h"
 
+#include <cstdint>
+#include <limits>
+
 #include "common/base/check.h"
 #include "operator/reconcile/build/pod.h"
+#include "operator/reconcile/policy/suspect_nodes.h"
 
 namespace lockstep::control {
 namespace {
 
-Resources ToResources(const kube::ResourceList& list) {
-  return {list.cpu_milli, list.memory_bytes, list.gpu_count};
-}
-
-void Add(const kube::ResourceList& list, Resources* sum) {
-  sum->cpu_milli += list.cpu_milli;
-  sum->memory_bytes += list.memory_bytes;
-  sum->gpu_count += list.gpu_count;
-}
-
-PodClass ClassOf(const RoleSpec& role) {
+PodClass ClassOf(const TrainingJob& job, const RoleSpec& role) {
   PodClass pod_class;
   pod_class.name = RoleName(role.name);
-  pod_class.request = ToResources(RequestsOf(role));
+  pod_class.request = PlannedRequests(job, role);
   pod_class.node_selector = role.pod.node_selector;
-  for (const Toleration& toleration : role.pod.tolerations) {
-    pod_class.tolerations.push_back(
-        {toleration.key,
-         toleration.op == TolerationOperator::kExists,
-         toleration.value,
-         toleration.effect.has_value() ? std::string(TaintEffectName(*toleration.effect)) : ""});
-  }
+  pod_class.tolerations = role.pod.tolerations;
+  pod_class.node_affinity = role.pod.node_affinity;
   return pod_class;
 }
 
@@ -47,22 +36,25 @@ Snapshot SnapshotOf(const Observed& observed, const GangView& view) {
     SnapshotNode place;
     place.name = node.name;
     place.labels = node.labels;
-    place.allocatable = ToResources(node.allocatable);
+    place.allocatable = node.allocatable;
+    if (observed.is_one_machine) {  // nobody rations its disk
+      place.allocatable.Set(kEphemeralStorageResource, std::numeric_limits<int64_t>::max());
+    }
     place.state = StateOf(node);
     place.pod_count_max = node.pod_count_max;
-    for (const kube::Taint& taint : node.taints) {
+    for (const Taint& taint : node.taints) {
       if (taint.effect != "PreferNoSchedule") {
-        place.taints.push_back({taint.key, taint.value, taint.effect});
+        place.taints.push_back(taint);
       }
     }
     if (const auto used = observed.used_elsewhere.find(node.name);
         used != observed.used_elsewhere.end()) {
-      Add(used->second.resources, &place.used);
+      place.used = used->second.resources;
       place.pod_count = used->second.pod_count;
     }
     for (const kube::Pod* pod : view.stale) {
       if (pod->spec.node_name == node.name && IsAlive(*pod, observed)) {
-        Add(pod->spec.container.requests, &place.used);
+        place.used = Sum(place.used, pod->spec.container.requests);
         ++place.pod_count;
       }
     }
@@ -82,7 +74,7 @@ Snapshot SnapshotBesideGang(const TrainingJob& job,
     }
     for (SnapshotNode& node : snapshot.nodes) {
       if (node.name == member.node) {
-        Add(RequestsOf(*job.FindRole(member.task.role)), &node.used);
+        node.used = Sum(node.used, PlannedRequests(job, *job.FindRole(member.task.role)));
         ++node.pod_count;
       }
     }
@@ -90,8 +82,24 @@ Snapshot SnapshotBesideGang(const TrainingJob& job,
   return snapshot;
 }
 
-Gang GangOfOne(const RoleSpec& role, const std::string& name) {
-  PodClass pod_class = ClassOf(role);
+void MarkSuspects(const TrainingJobStatus& status, WallTime now, Snapshot* snapshot) {
+  for (SnapshotNode& node : snapshot->nodes) {
+    node.suspicion = SuspicionOf(status.suspect_nodes, node.name, now);
+  }
+}
+
+ResourceVector PlannedRequests(const TrainingJob& job, const RoleSpec& role) {
+  ResourceVector admitted;
+  for (const AdmittedAmount& one : job.status.admitted) {
+    if (one.role == role.name) {
+      admitted.Set(one.resource, one.amount);
+    }
+  }
+  return Larger(RequestsOf(role), admitted);
+}
+
+Gang GangOfOne(const TrainingJob& job, const RoleSpec& role, const std::string& name) {
+  PodClass pod_class = ClassOf(job, role);
   pod_class.pods = {name};
   return {{pod_class}};
 }
@@ -103,7 +111,7 @@ Gang GangOf(const TrainingJob& job, const JobTopology& topology) {
     if (gang.classes.empty() || gang.classes.back().name != role_name) {
       const RoleSpec* const role = job.FindRole(task.role);
       LOCKSTEP_CHECK(role != nullptr, "the job has no role " + role_name);
-      gang.classes.push_back(ClassOf(*role));
+      gang.classes.push_back(ClassOf(job, *role));
     }
     gang.classes.back().pods.push_back(TaskName(task));
   }

@@ -20,8 +20,15 @@ Snapshot SnapshotBesideGang(const TrainingJob& job,
                             const GangView& view,
                             const std::set<TaskId>& leaving);
 
+// Notes in the snapshot which nodes the job suspects.
+void MarkSuspects(const TrainingJobStatus& status, WallTime now, Snapshot* snapshot);
+
+// What a pod of the role is planned with: what its template asks for, or what became of that when
+// earlier ones were admitted, where that is more.
+ResourceVector PlannedRequests(const TrainingJob& job, const RoleSpec& role);
+
 // One pod of the role, called `name`.
-Gang GangOfOne(const RoleSpec& role, const std::string& name);
+Gang GangOfOne(const TrainingJob& job, const RoleSpec& role, const std::string& name);
 
 // All pods of the job, one class for each role; pods are called by TaskName.
 Gang GangOf(const TrainingJob& job, const JobTopology& topology);

@@ -7,6 +7,8 @@
 
 #include "operator/api/conditions.h"
 #include "operator/reconcile/gang/departure.h"
+#include "operator/reconcile/gang/gang_plan.h"
+#include "operator/reconcile/gang/gang_view.h"
 
 namespace lockstep::control {
 namespace {
@@ -18,14 +20,12 @@ constexpr std::string_view kManagedByUs = "lockstep.dev/operator";
 // asked for every gang ahead.
 constexpr PlanOptions kCheckOptions{20'000};
 
-void Add(const NodeUse& use, SnapshotNode* node) {
-  node->used.cpu_milli += use.resources.cpu_milli;
-  node->used.memory_bytes += use.resources.memory_bytes;
-  node->used.gpu_count += use.resources.gpu_count;
+void Add(const NodeUsage& use, SnapshotNode* node) {
+  node->used = Sum(node->used, use.resources);
   node->pod_count += use.pod_count;
 }
 
-void AddAll(const std::map<std::string, NodeUse>& uses, Snapshot* snapshot) {
+void AddAll(const UsageByNode& uses, Snapshot* snapshot) {
   for (SnapshotNode& node : snapshot->nodes) {
     if (const auto found = uses.find(node.name); found != uses.end()) {
       Add(found->second, &node);
@@ -33,15 +33,11 @@ void AddAll(const std::map<std::string, NodeUse>& uses, Snapshot* snapshot) {
   }
 }
 
-std::map<std::string, NodeUse> UseOf(const Gang& gang, const Plan& plan) {
-  std::map<std::string, NodeUse> uses;
+UsageByNode UseOf(const Gang& gang, const Plan& plan) {
+  UsageByNode uses;
   for (const PodClass& pod_class : gang.classes) {
     for (const std::string& pod : pod_class.pods) {
-      NodeUse& use = uses[plan.node_by_pod.at(pod)];
-      use.resources.cpu_milli += pod_class.request.cpu_milli;
-      use.resources.memory_bytes += pod_class.request.memory_bytes;
-      use.resources.gpu_count += pod_class.request.gpu_count;
-      ++use.pod_count;
+      AddPod(plan.node_by_pod.at(pod), pod_class.request, &uses);
     }
   }
   return uses;
@@ -53,7 +49,7 @@ Snapshot WithoutOlder(const Snapshot& snapshot,
                       const WaitingGang& waiting) {
   Snapshot later = snapshot;
   for (SnapshotNode& node : later.nodes) {
-    node.used = Resources{};
+    node.used = ResourceVector{};
     node.pod_count = 0;
   }
   AddAll(observed.used_by_strangers, &later);
@@ -65,9 +61,7 @@ void RaiseTo(const Snapshot& other, Snapshot* snapshot) {
   for (std::size_t i = 0; i < snapshot->nodes.size(); ++i) {
     SnapshotNode& node = snapshot->nodes[i];
     const SnapshotNode& more = other.nodes[i];
-    node.used.cpu_milli = std::max(node.used.cpu_milli, more.used.cpu_milli);
-    node.used.memory_bytes = std::max(node.used.memory_bytes, more.used.memory_bytes);
-    node.used.gpu_count = std::max(node.used.gpu_count, more.used.gpu_count);
+    node.used = Larger(node.used, more.used);
     node.pod_count = std::max(node.pod_count, more.pod_count);
   }
 }
@@ -87,7 +81,16 @@ bool IsHeldByStuckPod(const TrainingJobStatus& status) {
 bool WaitsForRoom(const TrainingJob& job, WallTime now) {
   return IsOurs(job) && !HasEnded(job.status) && !job.spec.run_policy.suspend &&
          job.status.placement.empty() && !IsHeldByStuckPod(job.status) &&
-         (!job.status.retry_at.has_value() || *job.status.retry_at <= now);
+         (job.status.rollbacks == 0 || !job.status.retry_at.has_value() ||
+          *job.status.retry_at <= now);
+}
+
+bool FitsEmptyCluster(const Gang& gang, const CopyOnWrite<std::vector<kube::Node>>& nodes) {
+  Observed empty;
+  empty.nodes = nodes;
+  const PlanResult result = PlanGang(SnapshotOf(empty, GangView{}), gang, kCheckOptions);
+  const auto* const refusal = std::get_if<Unschedulable>(&result);
+  return refusal == nullptr || refusal->constraint == Constraint::kSearchLimit;
 }
 
 PlanResult PlanInTurn(const Snapshot& snapshot, const Gang& gang, const Observed& observed) {
@@ -102,7 +105,7 @@ PlanResult PlanInTurn(const Snapshot& snapshot, const Gang& gang, const Observed
     return wait("waits behind " + observed.ahead.front().job + " and " +
                 std::to_string(observed.ahead.size() - 1) + " other older jobs");
   }
-  const std::map<std::string, NodeUse> taken = UseOf(gang, std::get<Plan>(first));
+  const UsageByNode taken = UseOf(gang, std::get<Plan>(first));
   const WaitingGang* hindered = nullptr;
   Snapshot reserved = snapshot;  // what is free both now and beside a place for each gang ahead
   for (const WaitingGang& waiting : observed.ahead) {

@@ -18,7 +18,7 @@ namespace {
 struct QueuedJob {
   std::string name;
   Gang gang;
-  std::map<std::string, NodeUse> held;  // by node; empty while it waits
+  UsageByNode held;  // by node; empty while it waits
   bool has_ended = false;
 
   bool is_placed() const { return !held.empty(); }
@@ -34,7 +34,7 @@ Gang PodsOfGpus(int64_t pods, int64_t gpus) {
   return {{pod_class}};
 }
 
-void Add(const std::map<std::string, NodeUse>& more, std::map<std::string, NodeUse>* sum) {
+void Add(const UsageByNode& more, UsageByNode* sum) {
   for (const auto& [node, use] : more) {
     (*sum)[node].resources.gpu_count += use.resources.gpu_count;
     (*sum)[node].pod_count += use.pod_count;
@@ -60,7 +60,7 @@ class Queue {
   // Tries to place one waiting job; what it was told otherwise.
   std::string Try(std::size_t index) {
     Observed observed;
-    std::map<std::string, NodeUse> used = strangers;
+    UsageByNode used = strangers;
     for (const QueuedJob& job : jobs) {
       Add(job.held, &used);
     }
@@ -83,7 +83,7 @@ class Queue {
 
   // Whether the waiting job would fit if all older ones had ended.
   bool FitsWhenOlderEnd(std::size_t index) const {
-    std::map<std::string, NodeUse> used = strangers;
+    UsageByNode used = strangers;
     Add(HeldByYounger(index), &used);
     return std::holds_alternative<Plan>(PlanGang(SnapshotWith(used), jobs[index].gang));
   }
@@ -94,18 +94,18 @@ class Queue {
   }
 
   std::vector<QueuedJob> jobs;
-  std::map<std::string, NodeUse> strangers;
+  UsageByNode strangers;
 
  private:
-  std::map<std::string, NodeUse> HeldByYounger(std::size_t index) const {
-    std::map<std::string, NodeUse> held;
+  UsageByNode HeldByYounger(std::size_t index) const {
+    UsageByNode held;
     for (std::size_t i = index + 1; i < jobs.size(); ++i) {
       Add(jobs[i].held, &held);
     }
     return held;
   }
 
-  Snapshot SnapshotWith(const std::map<std::string, NodeUse>& used) const {
+  Snapshot SnapshotWith(const UsageByNode& used) const {
     Snapshot snapshot{nodes_, false};
     for (SnapshotNode& node : snapshot.nodes) {
       if (const auto found = used.find(node.name); found != used.end()) {
@@ -168,7 +168,7 @@ TEST(PlanInTurn, AnotherPlanIsTakenWhereTheFirstWouldBeInTheWay) {
   EXPECT_EQ(queue.jobs[2].held.begin()->first, "node-0");
 }
 
-TEST(PlanInTurn, TooManyAheadAreNotLookedAt) {
+TEST(PlanInTurn, TooManyAheadThatWouldFitAreNotLookedAt) {
   Queue queue({4});
   for (std::size_t i = 0; i <= kGangsAheadMax + 2; ++i) {
     queue.Arrive(PodsOfGpus(1, 1));

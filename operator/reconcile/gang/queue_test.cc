@@ -21,8 +21,9 @@ TEST(Queue, OnlyAJobThatMissesNothingButRoomStandsInIt) {
   EXPECT_FALSE(WaitsForRoom(world.job, world.now));
 }
 
-TEST(Queue, JobThatPausesHasLeftItUntilItsTimeHasCome) {
+TEST(Queue, JobThatPausesAfterARollbackHasLeftItUntilItsTimeHasCome) {
   TestWorld world(MakeTrainingJob(1));
+  world.job.status.rollbacks = 1;
   world.job.status.retry_at = world.now + std::chrono::seconds(5);
   EXPECT_FALSE(WaitsForRoom(world.job, world.now));
   EXPECT_TRUE(WaitsForRoom(world.job, world.now + std::chrono::seconds(5)));

@@ -1,6 +1,6 @@
 #include "operator/reconcile/policy/deadline.h"
 
-#include "operator/api/conditions.h"
+#include <algorithm>
 
 namespace lockstep::control {
 
@@ -11,20 +11,32 @@ std::optional<WallTime> ActiveDeadline(const TrainingJob& job) {
   return *job.status.start_time + *job.spec.run_policy.active_deadline;
 }
 
-std::optional<WallTime> SchedulingDeadline(const TrainingJob& job) {
-  const Condition* const scheduled = FindCondition(job.status, ConditionType::kScheduled);
-  if (!job.spec.scheduling.timeout.has_value() || scheduled == nullptr || scheduled->is_true) {
+std::optional<WallTime> SchedulingDeadline(const SchedulingSpec& scheduling,
+                                           const TrainingJobStatus& status) {
+  if (!scheduling.timeout.has_value() || !status.waiting_since.has_value()) {
     return std::nullopt;
   }
-  return scheduled->last_transition + *job.spec.scheduling.timeout;
+  return *status.waiting_since + *scheduling.timeout;
 }
 
 WallTime StartDeadline(const TrainingJob& job,
                        const PodPlacement& placement,
-                       const Member& member) {
-  const bool is_replacement = member.rank.has_value() && member.number.incarnation.value() > 0;
-  return placement.since + (is_replacement ? job.spec.recovery.replacement_timeout
-                                           : std::chrono::milliseconds(kGangStartTimeout));
+                       const Member& member,
+                       WallTime now) {
+  if (member.rank.has_value() && member.number.incarnation.value() > 0) {
+    return placement.since + job.spec.recovery.replacement_timeout;
+  }
+  const std::chrono::seconds timeout = job.spec.scheduling.start_timeout;
+  WallTime progress = placement.since;
+  if (member.pod != nullptr) {
+    const kube::PodStatus& status = member.pod->status;
+    // The kubelet's clock is not ours: what it says counts from the placement until now.
+    progress = status.is_initializing ? std::max(now, placement.since)
+                                      : std::clamp(status.progress_at.value_or(placement.since),
+                                                   placement.since,
+                                                   std::max(now, placement.since));
+  }
+  return std::min(progress + timeout, placement.since + kStartExtensionMax * timeout);
 }
 
 bool IsStarting(const Member& member) {

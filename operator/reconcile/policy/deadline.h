@@ -9,20 +9,26 @@
 
 namespace lockstep::control {
 
-// A gang whose pods do not all run by then is rolled back. Choice: an image of several gigabytes is
-// pulled in that time.
-inline constexpr std::chrono::minutes kGangStartTimeout{10};
+// Progress extends the time to start up to so many times scheduling.startTimeoutSeconds. Choice: an
+// hour by default, in which an init container fetches a data set.
+inline constexpr int kStartExtensionMax = 6;
 
-// The moment at which the job has run too long; null without a limit, or before it started.
+// The moment at which the job has run too long; null without a limit, or before its first gang was
+// placed: time in the queue is not counted.
 std::optional<WallTime> ActiveDeadline(const TrainingJob& job);
 
-// The moment at which a waiting gang has waited too long for room; null without a limit, or while
-// it does not wait.
-std::optional<WallTime> SchedulingDeadline(const TrainingJob& job);
+// The moment at which the job has waited too long for a gang that runs; null without a limit, or
+// while it does not wait. A gang that was placed and rolled back does not begin the wait anew.
+std::optional<WallTime> SchedulingDeadline(const SchedulingSpec& scheduling,
+                                           const TrainingJobStatus& status);
 
 // The moment by which the pod of a placement must run: replacementTimeout for the successor of a
-// lost rank, kGangStartTimeout for all others.
-WallTime StartDeadline(const TrainingJob& job, const PodPlacement& placement, const Member& member);
+// lost rank; for all others startTimeout after the last progress of the pod, within
+// kStartExtensionMax.
+WallTime StartDeadline(const TrainingJob& job,
+                       const PodPlacement& placement,
+                       const Member& member,
+                       WallTime now);
 
 // Whether `member` still has to come to run.
 bool IsStarting(const Member& member);

@@ -1,0 +1,172 @@
+#include "operator/api/pod_affinity.h"
+
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "common/json/enum_names.h"
+#include "operator/api/fields.h"
+
+namespace lockstep::control {
+namespace {
+
+using Errors = std::vector<Error>;
+
+constexpr const char* kRequired = "requiredDuringSchedulingIgnoredDuringExecution";
+constexpr const char* kPreferred = "preferredDuringSchedulingIgnoredDuringExecution";
+constexpr std::size_t kTermsMax = 32;         // choice: above any honest pod, as are the next two
+constexpr std::size_t kRequirementsMax = 32;  // of a term
+constexpr std::size_t kValuesMax = 1024;      // of a requirement: names of nodes, perhaps
+
+constexpr EnumNames<NodeOperator, 6> kNodeOperatorNames = {{
+    {NodeOperator::kIn, "In"},
+    {NodeOperator::kNotIn, "NotIn"},
+    {NodeOperator::kExists, "Exists"},
+    {NodeOperator::kDoesNotExist, "DoesNotExist"},
+    {NodeOperator::kGt, "Gt"},
+    {NodeOperator::kLt, "Lt"},
+}};
+
+bool IsComparison(NodeOperator op) {
+  return op == NodeOperator::kGt || op == NodeOperator::kLt;
+}
+
+// What Kubernetes would refuse only once the first pod is created.
+void CheckValues(ObjectReader& reader, const NodeRequirement& requirement) {
+  const std::size_t count = requirement.values.size();
+  const bool takes_none =
+      requirement.op == NodeOperator::kExists || requirement.op == NodeOperator::kDoesNotExist;
+  const std::string op = NodeOperatorName(requirement.op);
+  if (takes_none && count > 0) {
+    reader.Fail("values", std::to_string(count) + " found, but operator " + op + " compares none");
+  } else if (IsComparison(requirement.op) && count != 1) {
+    reader.Fail("values",
+                std::to_string(count) + " found, expected exactly one with operator " + op);
+  } else if (!takes_none && count == 0) {
+    reader.Fail("values", "missing, expected at least one with operator " + op);
+  }
+}
+
+NodeRequirement ReadRequirement(ObjectReader& reader, Errors* errors) {
+  NodeRequirement requirement;
+  if (reader.Require("key", "a label's key") != nullptr) {
+    requirement.key = ReadText(reader, "key");
+  }
+  const std::optional<NodeOperator> op = RequireEnum(reader, "operator", kNodeOperatorNames);
+  requirement.op = op.value_or(NodeOperator::kExists);
+  requirement.values = ReadWords(reader, "values", errors);
+  if (requirement.values.size() > kValuesMax) {
+    reader.Fail("values", TooMany(requirement.values.size(), "values", kValuesMax));
+  }
+  if (op.has_value()) {
+    CheckValues(reader, requirement);
+  }
+  reader.Finish();
+  return requirement;
+}
+
+std::vector<NodeRequirement> ReadRequirements(ObjectReader& term,
+                                              std::string_view key,
+                                              Errors* errors) {
+  std::vector<NodeRequirement> requirements;
+  const std::vector<const Json*> items = ListUpTo(term, key, kRequirementsMax);
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    ObjectReader reader(*items[i], term.PathOf(key, i), errors);
+    requirements.push_back(ReadRequirement(reader, errors));
+  }
+  return requirements;
+}
+
+void CheckFields(ObjectReader& term, const std::vector<NodeRequirement>& fields) {
+  for (std::size_t i = 0; i < fields.size(); ++i) {
+    const bool is_name = fields[i].key == "metadata.name";
+    const bool is_listing =
+        fields[i].op == NodeOperator::kIn || fields[i].op == NodeOperator::kNotIn;
+    if (!is_name || !is_listing || fields[i].values.size() > 1) {
+      term.Fail("matchFields", "expected metadata.name with operator In or NotIn and one value");
+    }
+  }
+}
+
+std::vector<NodeTerm> ReadTerms(ObjectReader& required, Errors* errors) {
+  std::vector<NodeTerm> terms;
+  if (required.Require("nodeSelectorTerms", "a list of at least one term") == nullptr) {
+    return terms;
+  }
+  const std::vector<const Json*> items = ListUpTo(required, "nodeSelectorTerms", kTermsMax);
+  if (required.Find("nodeSelectorTerms")->is_array() && items.empty()) {
+    required.Fail("nodeSelectorTerms", "empty, expected at least one term");
+  }
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    ObjectReader term(*items[i], required.PathOf("nodeSelectorTerms", i), errors);
+    NodeTerm read;
+    read.labels = ReadRequirements(term, "matchExpressions", errors);
+    read.fields = ReadRequirements(term, "matchFields", errors);
+    CheckFields(term, read.fields);
+    term.Finish();
+    terms.push_back(std::move(read));
+  }
+  required.Finish();
+  return terms;
+}
+
+void RefuseRequired(ObjectReader& affinity, std::string_view kind, Errors* errors) {
+  const Json* const value = affinity.Find(kind);
+  if (value == nullptr) {
+    return;
+  }
+  ObjectReader reader(*value, affinity.PathOf(kind), errors);
+  PassThrough(reader, {kPreferred});
+  if (!reader.List(kRequired).empty()) {
+    reader.Fail(kRequired,
+                "found, but what pods require of each other is not planned yet: a gang could wait "
+                "for ever; expected " +
+                    std::string(kPreferred) +
+                    ", or nodeAffinity, or requests that fill a node where each pod is to have its "
+                    "own");
+  }
+  reader.Finish();
+}
+
+void CheckSpread(ObjectReader& pod_spec, Errors* errors) {
+  const Json* const items = pod_spec.Find("topologySpreadConstraints");
+  if (items == nullptr || !items->is_array()) {
+    return;  // of another shape: said elsewhere
+  }
+  for (std::size_t i = 0; i < items->size(); ++i) {
+    const Json& item = (*items)[i];
+    if (item.is_object() && item.value("whenUnsatisfiable", Json()) == "DoNotSchedule") {
+      AddError(errors,
+               pod_spec.PathOf("topologySpreadConstraints", i) + ".whenUnsatisfiable",
+               "\"DoNotSchedule\" found, but spreading is not planned yet, and the node that is "
+               "planned would defeat it; expected ScheduleAnyway");
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<NodeTerm> ReadNodeAffinity(ObjectReader& pod_spec, Errors* errors) {
+  CheckSpread(pod_spec, errors);
+  std::vector<NodeTerm> terms;
+  const Json* const value = pod_spec.Find("affinity");
+  if (value == nullptr || !value->is_object()) {
+    return terms;  // of another shape: said elsewhere
+  }
+  ObjectReader affinity(*value, pod_spec.PathOf("affinity"), errors);
+  if (const Json* const node = affinity.Find("nodeAffinity")) {
+    ObjectReader reader(*node, affinity.PathOf("nodeAffinity"), errors);
+    PassThrough(reader, {kPreferred});
+    if (const Json* const required = reader.Find(kRequired)) {
+      ObjectReader required_reader(*required, reader.PathOf(kRequired), errors);
+      terms = ReadTerms(required_reader, errors);
+    }
+    reader.Finish();
+  }
+  RefuseRequired(affinity, "podAffinity", errors);
+  RefuseRequired(affinity, "podAntiAffinity", errors);
+  affinity.Finish();
+  return terms;
+}
+
+}  // namespace lockstep::control

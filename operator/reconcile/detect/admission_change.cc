@@ -1,0 +1,70 @@
+#include "operator/reconcile/detect/admission_change.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "operator/reconcile/build/pod.h"
+
+namespace lockstep::control {
+namespace {
+
+// What the pod asks for more of than its template.
+std::vector<NamedAmount> RaisedAmounts(const RoleSpec& role, const kube::Pod& pod) {
+  const ResourceVector planned = RequestsOf(role);
+  const ResourceVector& made = pod.spec.container.requests;
+  if (Larger(planned, made) == planned) {
+    return {};
+  }
+  std::vector<NamedAmount> raised = made.All();
+  std::erase_if(raised, [&](const NamedAmount& amount) {
+    return amount.amount <= planned.AmountOf(amount.name);
+  });
+  return raised;
+}
+
+}  // namespace
+
+std::string DescribeAdmission(const RoleSpec& role, const kube::Pod& pod) {
+  const ResourceVector planned = RequestsOf(role);
+  std::string text;
+  const auto add = [&](const std::string& field, const std::string& made, const std::string& ours) {
+    text +=
+        (text.empty() ? "" : ", ") + field + " is " + made + " where the template makes it " + ours;
+  };
+  for (const NamedAmount& amount : RaisedAmounts(role, pod)) {
+    add("requests." + amount.name,
+        QuantityText(amount),
+        QuantityText({amount.name, planned.AmountOf(amount.name)}));
+  }
+  for (const auto& [key, value] : pod.spec.node_selector) {
+    const auto own = role.pod.node_selector.find(key);
+    if (own == role.pod.node_selector.end() || own->second != value) {
+      add("nodeSelector." + key,
+          value,
+          own == role.pod.node_selector.end() ? "absent" : own->second);
+    }
+  }
+  return text;
+}
+
+void NoteAdmission(const GangView& view, DecisionBuilder* builder) {
+  std::vector<AdmittedAmount>& admitted = builder->mutable_status()->admitted;
+  for (const Member& member : view.members) {
+    if (member.pod == nullptr) {
+      continue;
+    }
+    const Role role = member.task.role;
+    for (const NamedAmount& raised : RaisedAmounts(*builder->job().FindRole(role), *member.pod)) {
+      const auto known = std::find_if(admitted.begin(), admitted.end(), [&](const auto& one) {
+        return one.role == role && one.resource == raised.name;
+      });
+      if (known == admitted.end()) {
+        admitted.push_back({role, raised.name, raised.amount});
+      } else {
+        known->amount = std::max(known->amount, raised.amount);
+      }
+    }
+  }
+}
+
+}  // namespace lockstep::control

@@ -1,0 +1,282 @@
+#include <gtest/gtest.h>
+
+#include "operator/api/conditions.h"
+#include "operator/reconcile/gang/gang_plan.h"
+#include "operator/reconcile/gang/queue.h"
+#include "operator/reconcile/testing.h"
+
+// How a gang comes to its places over time: what is remembered of tries that failed, how long a job
+// waits and runs, and what is made of pods on their way into the cluster.
+
+namespace lockstep::control {
+namespace {
+
+using std::chrono::minutes;
+using std::chrono::seconds;
+
+const std::string& NodeOfFirst(const TestWorld& world) {
+  return world.job.status.placement.at(0).node;
+}
+
+// Every pod of the gang is refused by its node, the gang goes, and its pause passes.
+void RefuseGang(TestWorld* world) {
+  for (kube::Pod& pod : world->observed.pods) {
+    pod.status.phase = kube::PodPhase::kFailed;
+    pod.status.reason = "UnexpectedAdmissionError";
+  }
+  world->Step();
+  world->FinishDeletions();
+  world->Advance(*world->job.status.retry_at - world->now);
+}
+
+TEST(Placing, NodeThatRefusesComesLastUntilItHasProvedItself) {
+  TestWorld world(MakeTrainingJob(2));
+  world.AddNode("node-b");
+  world.Step();
+  const std::string first = NodeOfFirst(world);
+  RefuseGang(&world);
+
+  world.Launch();
+  EXPECT_NE(NodeOfFirst(world), first);
+  EXPECT_EQ(world.job.status.suspect_nodes.size(), 1U) << "the other one has proved itself only";
+
+  world.nodes() = {*FindNode(world.observed, first)};
+  world.job.spec.run_policy.suspend = true;
+  world.Step();
+  world.FinishDeletions();
+  world.job.spec.run_policy.suspend = false;
+  world.Launch();
+  EXPECT_EQ(NodeOfFirst(world), first) << "better than none";
+  EXPECT_TRUE(world.job.status.suspect_nodes.empty());
+}
+
+TEST(Placing, AmongNodesThatRefuseTheOneThatDidSoLeastComesFirst) {
+  TestWorld world(MakeTrainingJob(2));
+  world.AddNode("node-b");
+  std::map<std::string, int> chosen;
+  for (int i = 0; i < 6; ++i) {
+    world.Step();
+    ++chosen[NodeOfFirst(world)];
+    RefuseGang(&world);
+  }
+  EXPECT_EQ(chosen.size(), 2U);
+  EXPECT_GE(chosen.begin()->second, 2);
+  EXPECT_GE(chosen.rbegin()->second, 2);
+}
+
+TEST(Placing, PodThatTheServerRefusesSaysNothingOfItsNode) {
+  TestWorld world(MakeTrainingJob(1));
+  world.Step();
+  world.Vanish("mnist-worker-0");
+  world.observed.refused_pods["mnist-worker-0"] = {"exceeded quota: gpus", false};
+  world.Step();
+  EXPECT_EQ(world.job.status.rollbacks, 1);
+  EXPECT_TRUE(world.job.status.suspect_nodes.empty());
+}
+
+TEST(Placing, PatienceWithTroubleBeginsWhenItIsSeen) {
+  TestWorld world(MakeTrainingJob(1));
+  world.Step();
+  world.Step();
+  world.Advance(minutes(8));
+  world.Step();
+  world.Find("mnist-worker-0")->status.waiting_reason = "ErrImagePull";
+
+  EXPECT_EQ(world.Step().next_wakeup, world.now + seconds(10));
+  EXPECT_EQ(world.job.status.attempt, Attempt(0)) << "a pull may fail once";
+  world.Find("mnist-worker-0")->status.waiting_reason = "";
+  world.Step();
+  world.Advance(minutes(1));
+  world.Find("mnist-worker-0")->status.waiting_reason = "ImagePullBackOff";
+  world.Step();
+  world.Advance(seconds(19));
+  EXPECT_EQ(world.Step().status.attempt, Attempt(0));
+  world.Advance(seconds(1));
+  EXPECT_EQ(world.Step().status.attempt, Attempt(1));
+}
+
+TEST(Placing, ProgressExtendsTheTimeToStartUpToABound) {
+  TrainingJob job = MakeTrainingJob(1);
+  job.spec.scheduling.start_timeout = minutes(2);
+  TestWorld world(job);
+  world.Step();
+  world.Step();
+  const WallTime placed = world.now;
+  kube::PodStatus& status = world.Find("mnist-worker-0")->status;
+
+  world.Advance(minutes(1));
+  status.progress_at = world.now;  // bound
+  world.Advance(seconds(90));
+  EXPECT_EQ(world.Step().status.attempt, Attempt(0));
+  status.is_initializing = true;  // for longer than the time without progress
+  world.Advance(minutes(9));
+  EXPECT_EQ(world.Step().status.attempt, Attempt(0));
+  EXPECT_EQ(world.now, placed + minutes(11) + seconds(30));
+  world.Advance(seconds(30));
+  EXPECT_EQ(world.Step().status.attempt, Attempt(1)) << "six times the time is the most";
+}
+
+TEST(Placing, PodWithoutProgressHasItsTimeAndNoMore) {
+  TrainingJob job = MakeTrainingJob(1);
+  job.spec.scheduling.start_timeout = minutes(2);
+  TestWorld world(job);
+  world.Step();
+  world.Find("mnist-worker-0")->status.progress_at = world.now + minutes(60);  // a skewed clock
+  world.Step();
+  world.Advance(minutes(2));
+  world.Find("mnist-worker-0")->status.progress_at = world.now - minutes(2);
+  EXPECT_EQ(world.Step().status.attempt, Attempt(1));
+}
+
+// A job of twelve GPUs on a node of eight.
+TestWorld WithoutRoom() {
+  TrainingJob job = MakeTrainingJob(3);
+  job.spec.roles[0].gpus = 4;
+  job.spec.scheduling.timeout = seconds(60);
+  return TestWorld(job);
+}
+
+TEST(Placing, ResumeBeginsTheWaitForRoomAnew) {
+  TestWorld world = WithoutRoom();
+  world.Step();
+  world.Advance(seconds(30));
+  world.job.spec.run_policy.suspend = true;
+  world.Step();
+  world.Advance(seconds(100));
+  world.job.spec.run_policy.suspend = false;
+
+  EXPECT_EQ(world.Step().next_wakeup, world.now + seconds(60));
+  EXPECT_EQ(TrueConditions(world.job.status), "Created");
+}
+
+TEST(Placing, RolledBackGangHasNotEndedTheWaitForRoom) {
+  TestWorld world = WithoutRoom();
+  world.AddNode("node-b");
+  world.Step();
+  world.Advance(seconds(50));
+  RefuseGang(&world);
+  world.nodes().pop_back();
+  world.Step();
+  world.Advance(seconds(5));
+  world.Step();
+
+  EXPECT_EQ(FindCondition(world.job.status, ConditionType::kFailed)->reason, "SchedulingTimeout");
+}
+
+TEST(Placing, GangThatRanBeginsTheWaitForRoomAnew) {
+  TestWorld world = WithoutRoom();
+  world.AddNode("node-b");
+  world.Launch();
+  EXPECT_FALSE(world.job.status.waiting_since.has_value());
+  world.Advance(seconds(1000));
+  world.nodes().pop_back();
+  ++world.job.metadata.generation;
+  world.job.spec.roles[0].replicas = 4;
+  world.Step();
+  world.FinishDeletions();
+
+  EXPECT_EQ(world.Step().next_wakeup, world.now + seconds(60));
+}
+
+TEST(Placing, TimeInTheQueueIsNotTimeOfRunning) {
+  TestWorld world = WithoutRoom();
+  world.job.spec.scheduling.timeout.reset();
+  world.job.spec.run_policy.active_deadline = seconds(100);
+  world.Step();
+  world.Advance(seconds(90));
+  world.AddNode("node-b");
+  world.Launch();
+  world.Advance(seconds(99));
+  EXPECT_EQ(TrueConditions(world.Step().status), "Created Scheduled Running");
+  world.Advance(seconds(1));
+  EXPECT_EQ(TrueConditions(world.Step().status), "Created Scheduled Failed");
+}
+
+TEST(Placing, PauseBeforeARestartKeepsTheJobsPlace) {
+  TestWorld world(MakeCommandJob(1));
+  for (int i = 0; i < 2; ++i) {
+    world.Launch();
+    world.Exit(world.observed.pods.back().name, 137);
+    world.Step();
+    world.FinishDeletions();
+    world.Step();
+  }
+  ASSERT_TRUE(world.job.status.retry_at.has_value());
+  EXPECT_TRUE(WaitsForRoom(world.job, world.now));
+}
+
+TEST(Placing, WhatAdmissionAddsIsSaidAndCounted) {
+  TrainingJob job = MakeTrainingJob(1);
+  TestWorld world(job);
+  world.AddNode("node-b");
+  world.Step();
+  kube::Pod* const pod = world.Find("mnist-worker-0");
+  const std::string first = NodeOfFirst(world);
+  for (kube::Node& node : world.nodes()) {
+    node.allocatable.memory_bytes = node.name == first ? 4096 : 16384;
+  }
+  pod->spec.container.requests.memory_bytes = 8192;  // a LimitRange's default
+  pod->spec.node_selector["pool"] = "training";
+  pod->status.is_unbound = true;
+  pod->status.unschedulable = "Insufficient memory";
+  world.Step();
+  world.Advance(seconds(10));
+  world.Step();
+
+  const std::string message = MessageOf(world.job.status, ConditionType::kScheduled);
+  EXPECT_NE(message.find("the cluster has changed the pod: requests.memory is 8192 where the "
+                         "template makes it 0, nodeSelector.pool is training where the template "
+                         "makes it absent"),
+            std::string::npos)
+      << message;
+  EXPECT_EQ(world.job.status.admitted,
+            (std::vector<AdmittedAmount>{{Role::kWorker, "memory", 8192}}));
+  world.job.status.suspect_nodes.clear();  // what is learned is enough
+  world.FinishDeletions();
+  world.Advance(seconds(5));
+  world.Step();
+  EXPECT_NE(NodeOfFirst(world), first);
+}
+
+TEST(Placing, OverheadAndRequiredNodeAffinityArePlanned) {
+  TrainingJob job = MakeTrainingJob(1);
+  job.spec.roles[0].pod.overhead.memory_bytes = 8192;
+  job.spec.roles[0].pod.node_affinity = {{{{"zone", NodeOperator::kNotIn, {"west"}}}, {}},
+                                         {{}, {{"metadata.name", NodeOperator::kIn, {"node-z"}}}}};
+  TestWorld world(job);
+  world.nodes()[0].labels["zone"] = "west";
+  EXPECT_EQ(MessageOf(world.Step().status, ConditionType::kScheduled),
+            "worker needs a node matching zone NotIn (west), or metadata.name In (node-z), none "
+            "of 1 node is");
+  world.nodes()[0].labels["zone"] = "east";
+  world.nodes()[0].allocatable.memory_bytes = 4096;
+  EXPECT_NE(MessageOf(world.Step().status, ConditionType::kScheduled).find("memory"),
+            std::string::npos);
+  world.nodes()[0].allocatable.memory_bytes = 8192;
+  world.Step();
+  EXPECT_EQ(NodeOfFirst(world), "node-a");
+}
+
+TEST(Placing, FieldsThatNoPlanHeedsAreToldOnce) {
+  TrainingJob job = MakeTrainingJob(1);
+  EXPECT_EQ(MessageOf(TestWorld(job).Step().status, ConditionType::kFullyPlanned), "");
+  job.spec.scheduling.priority_class_name = "high";
+  job.spec.roles[0].pod.raw = ParseJson(R"({"spec": {"containers": [{"ports": [{"hostPort": 1}]}],
+      "resourceClaims": [{"name": "gpu"}], "priorityClassName": "low",
+      "volumes": [{"emptyDir": {}}, {"persistentVolumeClaim": {"claimName": "data"}}]}})")
+                                  .value();
+  TestWorld world(job);
+  const Decision first = world.Step();
+  EXPECT_EQ(MessageOf(first.status, ConditionType::kFullyPlanned),
+            "spec.scheduling.priorityClassName: it orders no waiting jobs and makes no room; "
+            "spec.roles[0].template.spec.volumes: no plan knows which nodes a claim's volume can "
+            "be used on; spec.roles[0].template.spec.resourceClaims: devices of claims are not "
+            "counted; spec.roles[0].template.spec.containers[0].ports: no plan knows which ports "
+            "of a node are taken; spec.roles[0].template.spec.priorityClassName: it orders no "
+            "waiting jobs and makes no room");
+  EXPECT_NE(EventReasons(first).find("FieldsNotPlanned"), std::string::npos);
+  EXPECT_EQ(EventReasons(world.Step()).find("FieldsNotPlanned"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace lockstep::control

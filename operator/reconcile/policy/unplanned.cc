@@ -1,0 +1,66 @@
+#include "operator/reconcile/policy/unplanned.h"
+
+#include <algorithm>
+
+namespace lockstep::control {
+namespace {
+
+const Json* FieldOf(const Json& object, const char* name) {
+  const auto found = object.is_object() ? object.find(name) : object.end();
+  return found == object.end() ? nullptr : &*found;
+}
+
+bool HasAny(const Json* list, const char* name) {
+  return list != nullptr && list->is_array() &&
+         std::any_of(list->begin(), list->end(), [&](const Json& one) {
+           return FieldOf(one, name) != nullptr;
+         });
+}
+
+bool HasHostPort(const Json* containers) {
+  return containers != nullptr && containers->is_array() &&
+         std::any_of(containers->begin(), containers->end(), [](const Json& container) {
+           return HasAny(FieldOf(container, "ports"), "hostPort");
+         });
+}
+
+bool IsPresent(const Json* value) {
+  return value != nullptr && !value->is_null() && !value->empty();
+}
+
+void Add(const std::string& what, std::string* text) {
+  *text += (text->empty() ? "" : "; ") + what;
+}
+
+void AddOfTemplate(const std::string& path, const Json& spec, std::string* text) {
+  const Json* const volumes = FieldOf(spec, "volumes");
+  if (HasAny(volumes, "persistentVolumeClaim") || HasAny(volumes, "ephemeral")) {
+    Add(path + ".volumes: no plan knows which nodes a claim's volume can be used on", text);
+  }
+  if (IsPresent(FieldOf(spec, "resourceClaims"))) {
+    Add(path + ".resourceClaims: devices of claims are not counted", text);
+  }
+  if (HasHostPort(FieldOf(spec, "containers"))) {
+    Add(path + ".containers[0].ports: no plan knows which ports of a node are taken", text);
+  }
+  if (IsPresent(FieldOf(spec, "priorityClassName"))) {
+    Add(path + ".priorityClassName: it orders no waiting jobs and makes no room", text);
+  }
+}
+
+}  // namespace
+
+std::string DescribeUnplanned(const TrainingJobSpec& spec) {
+  std::string text;
+  if (!spec.scheduling.priority_class_name.empty()) {
+    Add("spec.scheduling.priorityClassName: it orders no waiting jobs and makes no room", &text);
+  }
+  for (std::size_t i = 0; i < spec.roles.size(); ++i) {
+    if (const Json* const pod = FieldOf(spec.roles[i].pod.raw, "spec")) {
+      AddOfTemplate("spec.roles[" + std::to_string(i) + "].template.spec", *pod, &text);
+    }
+  }
+  return text;
+}
+
+}  // namespace lockstep::control

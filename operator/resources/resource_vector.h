@@ -1,0 +1,68 @@
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::control {
+
+// Names of resources as Kubernetes writes them.
+inline constexpr std::string_view kCpuResource = "cpu";
+inline constexpr std::string_view kMemoryResource = "memory";
+inline constexpr std::string_view kGpuResource = "nvidia.com/gpu";
+inline constexpr std::string_view kEphemeralStorageResource = "ephemeral-storage";
+
+struct NamedAmount {
+  std::string name;
+  int64_t amount = 0;
+
+  friend auto operator<=>(const NamedAmount&, const NamedAmount&) = default;
+};
+
+// Amounts of named resources, asked for or offered: the one such type, and its operations the only
+// sums. Units: thousandths of a core for "cpu", bytes of memory and storage, whole ones of all
+// else. Sums stay at the largest number where they would not fit: what others ask for is theirs to
+// choose. The three that almost every pod has stand in place, so that most vectors own no memory.
+struct ResourceVector {
+  int64_t cpu_milli = 0;
+  int64_t memory_bytes = 0;
+  int64_t gpu_count = 0;              // of nvidia.com/gpu
+  std::vector<NamedAmount> others{};  // by name, each once, none of them zero
+
+  int64_t AmountOf(std::string_view name) const;
+  void Set(std::string_view name, int64_t amount);
+
+  // All that are not zero: GPUs, then other devices by name, memory, cpu, then what is left.
+  std::vector<NamedAmount> All() const;
+
+  bool IsZero() const { return *this == ResourceVector{}; }
+
+  friend auto operator<=>(const ResourceVector&, const ResourceVector&) = default;
+};
+
+// Whether a resource is a thing that a node has a few of: "nvidia.com/gpu", "rdma/hca".
+bool IsDevice(std::string_view name);
+
+// "500m" of cpu, "1073741824" of others: what ParseQuantity reads back.
+std::string QuantityText(const NamedAmount& amount);
+
+ResourceVector Sum(const ResourceVector& a, const ResourceVector& b);
+
+// The larger of the two, name by name.
+ResourceVector Larger(const ResourceVector& a, const ResourceVector& b);
+
+// `count` times as much. `count` may be negative.
+ResourceVector Times(const ResourceVector& amounts, int64_t count);
+
+// None more than `amount_max`.
+ResourceVector Capped(const ResourceVector& amounts, int64_t amount_max);
+
+// What is left of `all` without `used`; nothing where more is used than there is.
+ResourceVector Left(const ResourceVector& all, const ResourceVector& used);
+
+// How often `request` goes into `free`, at most `count_max`; a request of nothing never limits.
+int64_t CountThatFits(const ResourceVector& free, const ResourceVector& request, int64_t count_max);
+
+}  // namespace lockstep::control
