@@ -54,6 +54,7 @@ kube::Item<kube::Pod> PodItem(const std::string& job,
   pod.namespace_name = "default";
   pod.uid = uid;
   pod.labels = EncodePodLabels({job, "uid-" + job, {Role::kWorker, 0}, 0, {}});
+  pod.owner_uid = "uid-" + job;
   pod.spec.node_name = "a";
   pod.spec.container.requests.gpu_count = 2;
   pod.status.phase = phase;

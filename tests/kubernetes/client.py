@@ -31,6 +31,9 @@ KINDS = {
     "CustomResourceDefinition": (
         "/apis/apiextensions.k8s.io/v1", "customresourcedefinitions", False,
     ),
+    "ValidatingWebhookConfiguration": (
+        "/apis/admissionregistration.k8s.io/v1", "validatingwebhookconfigurations", False,
+    ),
     "TrainingJob": ("/apis/lockstep.dev/v1", "trainingjobs", True),
 }
 PATCH_TYPES = {
