@@ -83,6 +83,7 @@ TEST_F(RunCommandTest, ProgramsOwnVerdictFailsTheJobAtOnce) {
   EXPECT_THAT(summary["reason"].get<std::string>(), HasSubstr("exit code 3"));
 }
 
+// As in a cluster, "$$" in a manifest is how "$" is written: the shell sees half of them.
 TEST_F(RunCommandTest, KilledWorkerIsStartedAgainAndCounted) {
   WriteJob("[sh, -c, 'test $LOCKSTEP_ATTEMPT$RANK != 01 || kill -KILL $$$$; exit 0']");
   EXPECT_EQ(RunRun(arguments_), kCliSucceeded);
