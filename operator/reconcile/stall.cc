@@ -12,6 +12,14 @@ constexpr const char* kReason = "NotUnderstood";
 Decision StallJob(const TrainingJob& job, const std::string& problem, WallTime now) {
   Decision decision;
   decision.status = job.status;
+  if (job.status.conditions.empty() && job.status.unreadable == nullptr) {
+    SetCondition(&decision.status, {ConditionType::kFailed, true, "InvalidJob", problem}, now);
+    decision.status.observed_generation = job.metadata.generation;
+    decision.status.completion_time = now;
+    decision.events.push_back({EventType::kWarning, "InvalidJob", problem});
+    decision.metrics.push_back({Metric::kJobsFinished, "failed", 1});
+    return decision;
+  }
   const std::string message = "left as it is: " + problem;
   if (SetCondition(&decision.status, {ConditionType::kStalled, true, kReason, message}, now)) {
     decision.events.push_back({EventType::kWarning, kReason, message});
