@@ -11,6 +11,15 @@ from harness import BIN, LocalTest, command_manifest, training_manifest
 EPOCH_STEPS = 94  # 9,000 training samples in batches of 96
 
 
+def slow_manifest(steps):
+    """A network that takes a second to test: long enough to be asked on the way how it is."""
+    manifest = training_manifest(steps=steps)
+    for quick, slow in (("units: 32", "units: 2048"), ("testSamples: 1000", "testSamples: 9000")):
+        assert quick in manifest
+        manifest = manifest.replace(quick, slow)
+    return manifest
+
+
 class Telling(LocalTest):
     def test_each_data_epoch_has_a_line_and_an_entry(self):
         run = self.run_job(training_manifest(), "--set", "training.steps=null",
@@ -38,7 +47,7 @@ class Telling(LocalTest):
         self.assertEqual(len(losses), 1, losses)
 
     def test_finished_run_says_that_nothing_is_left(self):
-        manifest = training_manifest(steps=40)
+        manifest = slow_manifest(steps=40)
         self.assert_trained(self.run_job(manifest, name="again"))
         again = self.run_job(manifest, name="again")
         self.assertEqual(again.exit_code, 0, again.output)
@@ -47,7 +56,7 @@ class Telling(LocalTest):
         self.assertNotIn("ProgressLost", again.output)
 
     def test_resumed_run_says_from_where_and_goes_on(self):
-        self.assert_trained(self.run_job(training_manifest(steps=40), name="first"))
+        self.assert_trained(self.run_job(slow_manifest(steps=40), name="first"))
         process, _, summary = self.start_resumed(self.scratch / "first",
                                                  "--set", "training.steps=60")
         run = self.finish((process, self.scratch / "first", summary))
