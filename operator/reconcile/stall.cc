@@ -12,9 +12,12 @@ constexpr const char* kReason = "NotUnderstood";
 Decision StallJob(const TrainingJob& job, const std::string& problem, WallTime now) {
   Decision decision;
   decision.status = job.status;
-  if (job.status.conditions.empty() && job.status.unreadable == nullptr) {
-    SetCondition(&decision.status, {ConditionType::kFailed, true, "InvalidJob", problem}, now);
+  const bool is_readable = job.status.unreadable == nullptr;
+  if (is_readable) {
     decision.status.observed_generation = job.metadata.generation;
+  }
+  if (is_readable && job.status.conditions.empty()) {
+    SetCondition(&decision.status, {ConditionType::kFailed, true, "InvalidJob", problem}, now);
     decision.status.completion_time = now;
     decision.events.push_back({EventType::kWarning, "InvalidJob", problem});
     decision.metrics.push_back({Metric::kJobsFinished, "failed", 1});
