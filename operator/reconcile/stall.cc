@@ -1,6 +1,7 @@
 #include "operator/reconcile/stall.h"
 
 #include "operator/api/conditions.h"
+#include "operator/reconcile/act/late_change.h"
 
 namespace lockstep::control {
 namespace {
@@ -13,6 +14,10 @@ Decision StallJob(const TrainingJob& job, const std::string& problem, WallTime n
   Decision decision;
   decision.status = job.status;
   const bool is_readable = job.status.unreadable == nullptr;
+  if (is_readable && HasEnded(job.status) &&
+      job.status.observed_generation != job.metadata.generation) {
+    NoteLateChange(&decision.status);
+  }
   if (is_readable) {
     decision.status.observed_generation = job.metadata.generation;
   }
