@@ -4,21 +4,24 @@
 #   scripts/test.sh                 what the gate runs
 #   scripts/test.sh --sanitizers    also the asan-ubsan and tsan builds of all tests
 #   scripts/test.sh --peers         also programs written for TensorFlow (installs 1.5 GB)
+#   scripts/test.sh --soak          also 200 random runs under chaos (a quarter of an hour)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/lib.sh
 
 with_sanitizers=false
 with_peers=false
+with_soak=false
 for option in "$@"; do
   case "$option" in
     --sanitizers) with_sanitizers=true ;;
     --peers) with_peers=true ;;
+    --soak) with_soak=true ;;
     -h | --help)
-      sed -n '2,6s/^# \{0,1\}//p' "$0"
+      sed -n '2,7s/^# \{0,1\}//p' "$0"
       exit 0
       ;;
-    *) die "unknown option '$option'; known: --sanitizers --peers" ;;
+    *) die "unknown option '$option'; known: --sanitizers --peers --soak" ;;
   esac
 done
 
@@ -98,6 +101,12 @@ fi
 if $with_peers; then
   say "testing programs written for TensorFlow"
   tests/peers/tensorflow.sh
+  check_leftovers
+fi
+
+if $with_soak; then
+  say "200 random runs under chaos"
+  python3 -B tests/local/chaos_soak.py 200
   check_leftovers
 fi
 

@@ -16,6 +16,7 @@ constexpr const char* kRequired = "requiredDuringSchedulingIgnoredDuringExecutio
 constexpr const char* kPreferred = "preferredDuringSchedulingIgnoredDuringExecution";
 constexpr std::size_t kTermsMax = 32;         // choice: above any honest pod, as are the next two
 constexpr std::size_t kRequirementsMax = 32;  // of a term
+constexpr std::size_t kSpreadsMax = 32;       // choice, as above
 constexpr std::size_t kValuesMax = 1024;      // of a requirement: names of nodes, perhaps
 
 constexpr EnumNames<NodeOperator, 6> kNodeOperatorNames = {{
@@ -116,8 +117,10 @@ void RefuseRequired(ObjectReader& affinity, std::string_view kind, Errors* error
     return;
   }
   ObjectReader reader(*value, affinity.PathOf(kind), errors);
-  PassThrough(reader, {kPreferred});
-  if (!reader.List(kRequired).empty()) {
+  for (const Json* const preferred : reader.List(kPreferred)) {
+    const ObjectReader is_object(*preferred, reader.PathOf(kPreferred), errors);
+  }
+  if (reader.Has(kRequired)) {
     reader.Fail(kRequired,
                 "found, but what pods require of each other is not planned yet: a gang could wait "
                 "for ever; expected " +
@@ -132,6 +135,10 @@ void CheckSpread(ObjectReader& pod_spec, Errors* errors) {
   const Json* const items = pod_spec.Find("topologySpreadConstraints");
   if (items == nullptr || !items->is_array()) {
     return;  // of another shape: said elsewhere
+  }
+  if (items->size() > kSpreadsMax) {
+    pod_spec.Fail("topologySpreadConstraints", TooMany(items->size(), "elements", kSpreadsMax));
+    return;
   }
   for (std::size_t i = 0; i < items->size(); ++i) {
     const Json& item = (*items)[i];

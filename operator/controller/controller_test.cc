@@ -236,6 +236,16 @@ TEST_F(ControllerTest, PassReportsWhatItLeftBehind) {
   EXPECT_EQ(controller_.Step(now_).at(0).result, TurnResult::kDone);
 }
 
+TEST_F(ControllerTest, JobThatCannotBeReadAndWasNeverTakenUpFailsOnce) {
+  cluster_.world.observed.job_problem = "spec.strategy: \"Guess\" found";
+  controller_.Notify(kKey, now_);
+  EXPECT_EQ(Drain(), "read mnist\nwrite\npublish InvalidJob\n");
+  EXPECT_TRUE(IsTrue(cluster_.world.job.status, ConditionType::kFailed));
+
+  controller_.Notify(kKey, now_);
+  EXPECT_EQ(Drain(), "read mnist\npublish \n");
+}
+
 // A newer version may have written it. Its pods run on, and are not even asked how they are.
 TEST_F(ControllerTest, JobThatCannotBeReadIsLeftAsItIsAndSaysSo) {
   cluster_.world.Launch();

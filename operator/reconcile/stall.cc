@@ -1,6 +1,7 @@
 #include "operator/reconcile/stall.h"
 
 #include "operator/api/conditions.h"
+#include "operator/reconcile/act/late_change.h"
 
 namespace lockstep::control {
 namespace {
@@ -12,6 +13,21 @@ constexpr const char* kReason = "NotUnderstood";
 Decision StallJob(const TrainingJob& job, const std::string& problem, WallTime now) {
   Decision decision;
   decision.status = job.status;
+  const bool is_readable = job.status.unreadable == nullptr;
+  if (is_readable && HasEnded(job.status) &&
+      job.status.observed_generation != job.metadata.generation) {
+    NoteLateChange(&decision.status);
+  }
+  if (is_readable) {
+    decision.status.observed_generation = job.metadata.generation;
+  }
+  if (is_readable && job.status.conditions.empty()) {
+    SetCondition(&decision.status, {ConditionType::kFailed, true, "InvalidJob", problem}, now);
+    decision.status.completion_time = now;
+    decision.events.push_back({EventType::kWarning, "InvalidJob", problem});
+    decision.metrics.push_back({Metric::kJobsFinished, "failed", 1});
+    return decision;
+  }
   const std::string message = "left as it is: " + problem;
   if (SetCondition(&decision.status, {ConditionType::kStalled, true, kReason, message}, now)) {
     decision.events.push_back({EventType::kWarning, kReason, message});

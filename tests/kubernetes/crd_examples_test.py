@@ -144,7 +144,8 @@ class ApiServerTest(KubernetesCase):
         self.assertNotIn("gpus", spec["roles"][0])
         self.assertEqual(spec["runPolicy"],
                          {"suspend": False, "cleanPodPolicy": "Running", "backoffLimit": 6})
-        self.assertEqual(spec["scheduling"], {"binding": "Affinity"})
+        self.assertEqual(spec["scheduling"],
+                         {"binding": "Affinity", "startTimeoutSeconds": 600})
         self.assertEqual(spec["recovery"]["silentAfterSeconds"], 1.5)
 
     def test_stores_the_whole_status_and_only_where_status_is_written(self):

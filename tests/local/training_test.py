@@ -1,6 +1,7 @@
 """What a run of the built-in trainer tells on its way and at its end."""
 
 import os
+import re
 import signal
 import subprocess
 import unittest
@@ -8,6 +9,15 @@ import unittest
 from harness import BIN, LocalTest, command_manifest, training_manifest
 
 EPOCH_STEPS = 94  # 9,000 training samples in batches of 96
+
+
+def slow_manifest(steps):
+    """A network that takes a second to test: long enough to be asked on the way how it is."""
+    manifest = training_manifest(steps=steps)
+    for quick, slow in (("units: 32", "units: 2048"), ("testSamples: 1000", "testSamples: 9000")):
+        assert quick in manifest
+        manifest = manifest.replace(quick, slow)
+    return manifest
 
 
 class Telling(LocalTest):
@@ -25,20 +35,28 @@ class Telling(LocalTest):
         for number in (1, 2, 3):
             self.assertRegex(run.output, rf"data epoch {number} of 3: loss \d\.\d{{4}}, ")
 
+    def test_address_of_the_metrics_is_that_of_the_run(self):
+        run = self.run_job(training_manifest(steps=20))
+        self.assert_trained(run)
+        port = re.search(r"status and metrics on port (\d+)", run.output)[1]
+        for pod in run.summary["pods"]:
+            self.assertRegex(pod["metrics"], rf"^http://127\.\d+\.\d+\.\d+:{port}/metrics$")
+
     def test_training_loss_is_that_of_the_last_step_in_every_run(self):
         losses = {self.run_job(training_manifest(steps=50)).summary["loss"] for _ in range(3)}
         self.assertEqual(len(losses), 1, losses)
 
     def test_finished_run_says_that_nothing_is_left(self):
-        manifest = training_manifest(steps=40)
+        manifest = slow_manifest(steps=40)
         self.assert_trained(self.run_job(manifest, name="again"))
         again = self.run_job(manifest, name="again")
         self.assertEqual(again.exit_code, 0, again.output)
         self.assertIn("an earlier run in this folder succeeded after 40 of 40 steps", again.output)
         self.assertIn("nothing was left to train", again.output)
+        self.assertNotIn("ProgressLost", again.output)
 
     def test_resumed_run_says_from_where_and_goes_on(self):
-        self.assert_trained(self.run_job(training_manifest(steps=40), name="first"))
+        self.assert_trained(self.run_job(slow_manifest(steps=40), name="first"))
         process, _, summary = self.start_resumed(self.scratch / "first",
                                                  "--set", "training.steps=60")
         run = self.finish((process, self.scratch / "first", summary))
@@ -51,7 +69,8 @@ class Stopping(LocalTest):
     def test_stop_without_a_checkpoint_says_so(self):
         started = self.start(training_manifest(steps=100000, every_steps=0), "--quiet")
         process, directory, _ = started
-        self.wait_for(lambda: list(directory.glob("pods/*/pod.log")))
+        self.wait_for(lambda: 3 == sum(log.stat().st_size > 0
+                                       for log in directory.glob("pods/*/pod.log")))
         for worker in range(3):
             os.kill(self.pid_of(directory, f"quick-worker-{worker}"), signal.SIGSTOP)
         process.send_signal(signal.SIGINT)

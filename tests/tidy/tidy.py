@@ -24,6 +24,7 @@ def all_findings(root):
         yield from findings_of_file(file)
     yield from tree_rules.check_binaries(files)
     yield from tree_rules.check_listed_sources(files)
+    yield from tree_rules.check_type_names(files)
     yield from tree_rules.check_document_paths(files)
     yield from tree_rules.check_copies(files)
     yield from tree_rules.check_format(files, root)

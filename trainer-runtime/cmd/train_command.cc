@@ -27,7 +27,7 @@
 namespace lockstep::runtime {
 namespace {
 
-// What a rank finds wrong with its own input while it loads stays wrong: trying again, here or on
+// What a rank finds wrong with its own files before it trains stays wrong: trying again, here or on
 // another node, reads the same file. Only what the system may mend is left to another try.
 Error AsOwnFault(const Error& error) {
   switch (error.code()) {
@@ -296,7 +296,10 @@ TrainerHooks TrainingProcess::Hooks() {
 
 Result<TrainerVerdict> TrainingProcess::TrainInMeeting(const JoinedMeeting& meeting) {
   if (checkpoints_ != nullptr && rank() == 0) {
-    LOCKSTEP_RETURN_IF_ERROR(checkpoints_->Claim(meeting.epoch, environment_.incarnation));
+    const Status claimed = checkpoints_->Claim(meeting.epoch, environment_.incarnation);
+    if (!claimed.ok()) {
+      return AsOwnFault(claimed.error());
+    }
   }
   const auto element_count = static_cast<int64_t>(parts_->engine->Gradients().size());
   MultiWorkerMirrored strategy(meeting.communicator,

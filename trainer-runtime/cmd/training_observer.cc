@@ -188,8 +188,10 @@ TrainerHooks TrainingObserver::Hooks() {
   hooks.on_restored = [this](Step step) {
     board_->Update([step](StatusDocument& document) { document.checkpoints.restored_step = step; });
   };
-  hooks.on_state_ready = [this] {
+  hooks.on_state_ready = [this](Step step) {
     const TimePoint now = SteadyNow();
+    // Who resumed at a step stands there, though it has taken none itself.
+    board_->Update([step](StatusDocument& document) { document.step = step; });
     data_epoch_began_at_ = data_epoch_.has_value() ? data_epoch_began_at_ : now;
     board_->Record(TimelineEventKind::kStateReady, now);
   };

@@ -9,6 +9,7 @@
 
 #include "common/contract/training_spec.h"
 #include "common/json/json.h"
+#include "trainer-runtime/engine/engine_abi.h"
 #include "trainer-runtime/engine/engine_checks.h"
 #include "trainer-runtime/engine/reference_engine.h"
 
@@ -95,7 +96,8 @@ TEST(EnginePlugin, AnotherVersionIsRefusedNamingBoth) {
   ASSERT_FALSE(plugin.ok());
   EXPECT_EQ(plugin.error().code(), ErrorCode::kMismatch);
   EXPECT_THAT(plugin.error().message(),
-              AllOf(HasSubstr("speaks version 2"), HasSubstr("version 1")));
+              AllOf(HasSubstr("speaks version " + std::to_string(LOCKSTEP_ENGINE_ABI_VERSION + 1)),
+                    HasSubstr("version " + std::to_string(LOCKSTEP_ENGINE_ABI_VERSION) + ":")));
 }
 
 TEST(EnginePlugin, MissingLibraryNamesItAndThePackages) {

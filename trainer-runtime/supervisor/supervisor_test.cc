@@ -236,9 +236,10 @@ TEST_F(SupervisorTest, ReaderThatStallsDoesNotHoldUpTheEnd) {
 TEST_F(SupervisorTest, ProgramThatEndsOnRequestHasNotFinished) {
   for (const int code : {0, 1}) {
     std::filesystem::remove(options_.termination_message_file);
-    UseScript("trap 'exit " + std::to_string(code) + "' TERM; echo ready; sleep 60 & wait");
+    const std::string ready = "ready " + std::to_string(code);  // the other's is in the output, too
+    UseScript("trap 'exit " + std::to_string(code) + "' TERM; echo " + ready + "; sleep 60 & wait");
     Start();
-    AwaitOutput("ready");
+    AwaitOutput(ready);
     Signal(SIGTERM);
 
     EXPECT_EQ(Finish(), code);

@@ -4,17 +4,30 @@
 
 namespace lockstep::control {
 
-void RefuseLateChange(DecisionBuilder* builder) {
-  const std::string too_late =
-      "; a later change of spec has no effect: delete the job and create it anew "
-      "(runPolicy.cleanPodPolicy and ttlSecondsAfterFinished are heeded)";
-  for (Condition& condition : builder->mutable_status()->conditions) {
+namespace {
+
+constexpr const char* kTooLate =
+    "; a later change of spec has no effect: delete the job and create it anew "
+    "(runPolicy.cleanPodPolicy and ttlSecondsAfterFinished are heeded)";
+
+}  // namespace
+
+bool NoteLateChange(TrainingJobStatus* status) {
+  bool is_new = false;
+  for (Condition& condition : status->conditions) {
     const bool is_end =
         condition.type == ConditionType::kSucceeded || condition.type == ConditionType::kFailed;
-    if (is_end && condition.is_true && condition.message.find(too_late) == std::string::npos) {
-      condition.message += too_late;
-      builder->Say(EventType::kWarning, "ChangeIgnored", "the job has ended" + too_late);
+    if (is_end && condition.is_true && condition.message.find(kTooLate) == std::string::npos) {
+      condition.message += kTooLate;
+      is_new = true;
     }
+  }
+  return is_new;
+}
+
+void RefuseLateChange(DecisionBuilder* builder) {
+  if (NoteLateChange(builder->mutable_status())) {
+    builder->Say(EventType::kWarning, "ChangeIgnored", std::string("the job has ended") + kTooLate);
   }
 }
 
