@@ -48,7 +48,8 @@ class GangTest(JobCase):
             self.create_job(name, workers)
         self.wait_running("first", 5)
         wait_for(lambda: any("needs 5 GPUs, 3 free" in message
-                             for _, message, _ in self.events("second")), 30, "the shortfall")
+                             for _, message, _ in self.events("second")), 30,
+                 lambda: f"the shortfall among {self.events('second')}")
         self.wait_waiting("second", "GPU", "free")
         self.hold(lambda: self.assertEqual(self.names("second"), []), 2)
         reasons = [reason for reason, _, _ in self.events("second")]

@@ -18,14 +18,16 @@ class WaitedInVain(AssertionError):
 
 
 def wait_for(condition, seconds, what):
-    """Polls until `condition()` is true and returns its value. `what` says what was waited for."""
+    """Polls until `condition()` is true and returns its value. `what` says what was waited for: a
+    text, or a function that is called when it did not come."""
     deadline = time.monotonic() + seconds
     while True:
         value = condition()
         if value:
             return value
         if time.monotonic() > deadline:
-            raise WaitedInVain(f"waited {seconds} s in vain for {what}")
+            name = what() if callable(what) else what
+            raise WaitedInVain(f"waited {seconds} s in vain for {name}")
         time.sleep(POLL_SECONDS)
 
 
