@@ -113,15 +113,7 @@ void EncodeProgress(const StatusDocument& document, Json* json) {
                                       ? Json(document.last_checkpoint_step->value())
                                       : Json(nullptr);
   (*json)["checkpointDirectory"] = Cut(document.checkpoint_directory);
-  const CheckpointStatus& checkpoints = document.checkpoints;
-  (*json)["checkpoints"] = {
-      {"written", checkpoints.written},
-      {"failed", checkpoints.failed},
-      {"skipped", checkpoints.skipped},
-      {"lastError", Cut(checkpoints.last_error)},
-      {"restoredStep",
-       checkpoints.restored_step.has_value() ? Json(checkpoints.restored_step->value())
-                                             : Json(nullptr)}};
+  (*json)["checkpoints"] = EncodeCheckpointStatus(document.checkpoints, kStatusTextBytesMax);
   Json& seconds = (*json)["stepPhaseSeconds"];
   seconds["data"] = AmountOrZero(document.step_phase_seconds.data);
   seconds["compute"] = AmountOrZero(document.step_phase_seconds.compute);
@@ -294,15 +286,10 @@ void ReadProgress(ObjectReader* reader, StatusDocument* document, std::vector<Er
     document->last_checkpoint_step = Step(*step);
   }
   document->checkpoint_directory = RequiredText(reader, "checkpointDirectory");
-  ReadObject(reader, "checkpoints", errors, [document](ObjectReader* checkpoints) {
-    document->checkpoints.written = RequiredInt(checkpoints, "written");
-    document->checkpoints.failed = RequiredInt(checkpoints, "failed");
-    document->checkpoints.skipped = RequiredInt(checkpoints, "skipped");
-    document->checkpoints.last_error = RequiredText(checkpoints, "lastError");
-    if (const std::optional<int64_t> step = checkpoints->Int("restoredStep", 0)) {
-      document->checkpoints.restored_step = Step(*step);
-    }
-  });
+  if (const Json* checkpoints = reader->Require("checkpoints", "an object")) {
+    document->checkpoints =
+        DecodeCheckpointStatus(*checkpoints, reader->PathOf("checkpoints"), errors);
+  }
   ReadObject(reader, "stepPhaseSeconds", errors, [document](ObjectReader* seconds) {
     document->step_phase_seconds.data = RequiredNumber(seconds, "data");
     document->step_phase_seconds.compute = RequiredNumber(seconds, "compute");

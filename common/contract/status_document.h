@@ -10,6 +10,7 @@
 
 #include "common/base/result.h"
 #include "common/base/strong_id.h"
+#include "common/contract/checkpoint_status.h"
 #include "common/contract/topology.h"
 #include "common/contract/training_result.h"
 
@@ -107,18 +108,6 @@ struct StepPhaseSeconds {
   double update = 0;
 
   friend bool operator==(const StepPhaseSeconds&, const StepPhaseSeconds&) = default;
-};
-
-// What became of the checkpoints since this process started. Counted by the rank that writes them;
-// zero on all others.
-struct CheckpointStatus {
-  int64_t written = 0;
-  int64_t failed = 0;                 // training went on without them
-  int64_t skipped = 0;                // due while an earlier one was still being written
-  std::string last_error;             // of the newest that failed; empty again when one is written
-  std::optional<Step> restored_step;  // of the checkpoint that training started from
-
-  friend bool operator==(const CheckpointStatus&, const CheckpointStatus&) = default;
 };
 
 // One GPU as the process sees it.

@@ -13,6 +13,9 @@
 namespace lockstep {
 namespace {
 
+// Of a checkpoint's error: the reason, which says more, must have room beside it. Choice.
+constexpr std::size_t kErrorBytesMax = 256;
+
 std::string Encode(const TerminationMessage& message, const std::string& reason) {
   Json json = Json::object();
   json["outcome"] = std::string(OutcomeName(message.outcome));
@@ -37,6 +40,9 @@ std::string Encode(const TerminationMessage& message, const std::string& reason)
   }
   if (message.result.has_value()) {
     json["result"] = EncodeTestResult(*message.result);
+  }
+  if (message.checkpoints.has_value()) {
+    json["checkpoints"] = EncodeCheckpointStatus(*message.checkpoints, kErrorBytesMax);
   }
   const std::size_t count = message.history.size();
   for (std::size_t i = count - std::min(count, kTerminationHistoryMax); i < count; ++i) {
@@ -109,6 +115,9 @@ Result<TerminationMessage> DecodeTerminationMessage(std::string_view text) {
   message.training_loss = reader.Number("trainingLoss");
   if (const Json* result = reader.Find("result")) {
     message.result = DecodeTestResult(*result, "result", &errors);
+  }
+  if (const Json* checkpoints = reader.Find("checkpoints")) {
+    message.checkpoints = DecodeCheckpointStatus(*checkpoints, "checkpoints", &errors);
   }
   const std::vector<const Json*> history = reader.List("history");
   for (std::size_t i = 0; i < history.size() && i < kTerminationHistoryMax; ++i) {

@@ -8,6 +8,7 @@
 
 #include "common/base/result.h"
 #include "common/base/strong_id.h"
+#include "common/contract/checkpoint_status.h"
 #include "common/contract/exit_code.h"
 #include "common/contract/training_result.h"
 
@@ -33,6 +34,7 @@ struct TerminationMessage {
   std::optional<double> training_loss;
   // The last lines of a command that failed.
   std::optional<std::string> tail = std::nullopt;
+  std::optional<CheckpointStatus> checkpoints = std::nullopt;  // of who wrote or read any
   std::vector<DataEpochResult> history = {};  // oldest first, the newest kTerminationHistoryMax
 
   friend bool operator==(const TerminationMessage&, const TerminationMessage&) = default;

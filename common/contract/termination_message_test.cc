@@ -23,6 +23,7 @@ TEST(TerminationMessage, RoundTrips) {
     message.samples = SampleCounts{960, 960, 0, 0};
     message.training_loss = 0.3125;
     message.result = TestResult{0.25, 0.96875};
+    message.checkpoints = CheckpointStatus{3, 1, 2, "No space left on device", Step(40)};
     message.history = {{3, 400, 9600, 0.5, 0.875, 1.5}, {4, 500, 9600, 0.25, {}, 1}};
     EXPECT_EQ(DecodeTerminationMessage(EncodeTerminationMessage(message)).value(), message);
   }
@@ -88,6 +89,8 @@ TEST(TerminationMessage, RefusesWhatIsNotOurs) {
       {R"({"outcome":"success","reason":"","samples":{"lost":-1}})", "samples.lost: -1 found"},
       {R"({"outcome":"success","reason":"","result":[]})", "result: a list found"},
       {R"({"outcome":"success","reason":"","trainingLoss":"low"})", "trainingLoss: \"low\" found"},
+      {R"({"outcome":"success","reason":"","checkpoints":{"failed":-1}})",
+       "checkpoints.failed: -1 found"},
       {R"({"outcome":"success","reason":"","history":[{}]})", "history[0].dataEpoch: missing"},
       {R"({"outcome":"success","reason":"","laststep":1})", "did you mean \"lastStep\""},
       {std::string(5000, ' '), "5000 bytes found, expected at most 4096"},

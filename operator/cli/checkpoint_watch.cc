@@ -4,9 +4,14 @@
 
 namespace lockstep::control {
 
-void CheckpointWatch::Report(const StatusDocument& document) {
-  const CheckpointStatus& now = document.checkpoints;
-  const CheckpointStatus before = std::exchange(newest_[document.pod], now);
+void CheckpointWatch::Report(const std::string& pod,
+                             const CheckpointStatus& now,
+                             std::optional<Step> newest) {
+  const CheckpointStatus before = newest_[pod];
+  if (now.written + now.failed + now.skipped < before.written + before.failed + before.skipped) {
+    return;  // a report that comes after the last words
+  }
+  newest_[pod] = now;
   if (now.restored_step && !before.restored_step) {
     first_restored_ = first_restored_.value_or(*now.restored_step);
     remarks_.push_back({false,
@@ -19,12 +24,9 @@ void CheckpointWatch::Report(const StatusDocument& document) {
   }
   if (now.written > before.written && now.last_error.empty() && !told_error_.empty()) {
     told_error_.clear();
-    remarks_.push_back(
-        {false,
-         "checkpoints are written again" +
-             (document.last_checkpoint_step
-                  ? ", that of step " + std::to_string(document.last_checkpoint_step->value())
-                  : "")});
+    remarks_.push_back({false,
+                        "checkpoints are written again" +
+                            (newest ? ", that of step " + std::to_string(newest->value()) : "")});
   }
   if (now.skipped > before.skipped && !has_told_skip_) {
     has_told_skip_ = true;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "common/base/strong_id.h"
-#include "common/contract/status_document.h"
+#include "common/contract/checkpoint_status.h"
 
 namespace lockstep::control {
 
@@ -31,7 +31,9 @@ struct CheckpointTally {
 // once: a disk that stays full is one line and not a hundred. Pure bookkeeping. Thread: one.
 class CheckpointWatch {
  public:
-  void Report(const StatusDocument& document);
+  // What a pod tells: in its reports, and with its last words. `newest`: the step of the newest
+  // that it wrote.
+  void Report(const std::string& pod, const CheckpointStatus& now, std::optional<Step> newest);
 
   // What there is to say since the last call.
   std::vector<CheckpointRemark> TakeRemarks();

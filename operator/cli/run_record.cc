@@ -101,11 +101,14 @@ void RunRecord::NoteEnd(const PodEvent& event, PodRecord* record) {
   has_unsaved_model_ = has_unsaved_model_ || verdict.cause == ExitCause::kNotSaved;
   record->message = Printable(message.ok() ? message->reason : LastLine(end.message));
   if (message.ok()) {
-    NoteLastWords(*message);
+    NoteLastWords(record->name, *message);
   }
 }
 
-void RunRecord::NoteLastWords(const TerminationMessage& message) {
+void RunRecord::NoteLastWords(const std::string& pod, const TerminationMessage& message) {
+  if (message.checkpoints) {
+    checkpoints_.Report(pod, *message.checkpoints, message.last_checkpoint_step);
+  }
   history_.Add(message.history);
   if (message.samples) {
     final_samples_ = message.samples;
@@ -135,7 +138,7 @@ void RunRecord::OnGivenUp(const kube::Pod& pod, const std::string& cause, TimePo
 void RunRecord::OnReport(const StatusArrival& arrival) {
   const StatusDocument& document = arrival.document;
   recoveries_.Report(document);
-  checkpoints_.Report(document);
+  checkpoints_.Report(document.pod, document.checkpoints, document.last_checkpoint_step);
   history_.Add(document.history);
   last_heard_[document.pod] = arrival.received;
   if (!options_.batch_size && document.phase == Phase::kStopping) {

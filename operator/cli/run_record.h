@@ -71,7 +71,7 @@ class RunRecord {
   void OnStarted(const PodEvent& event);
   void OnEnded(const PodEvent& event);
   void NoteEnd(const PodEvent& event, PodRecord* record);
-  void NoteLastWords(const TerminationMessage& message);
+  void NoteLastWords(const std::string& pod, const TerminationMessage& message);
 
   RunRecordOptions options_;
   RecoveryTracker recoveries_;

@@ -86,6 +86,18 @@ TEST_F(RunRecordTest, HistoryComesFromReportsAndFromLastWords) {
   EXPECT_EQ(Summary().history[1].loss, 0.25);
 }
 
+TEST_F(RunRecordTest, CheckpointsAreKnownThoughNoReportMetThem) {
+  TerminationMessage message;
+  message.outcome = Outcome::kSuccess;
+  message.checkpoints = CheckpointStatus{3, 1, 2, "No space left on device", Step(40)};
+  record_.OnPodEvent(Ended("job-worker-0", 0, EncodeTerminationMessage(message), 4000));
+  const RunSummary summary = Summary();
+  EXPECT_EQ(summary.checkpoints.restored_step, Step(40));
+  EXPECT_EQ(summary.checkpoints.failed, 1);
+  EXPECT_EQ(summary.checkpoints.skipped, 2);
+  EXPECT_EQ(record_.checkpoints().TakeRemarks().size(), 3U);
+}
+
 TEST_F(RunRecordTest, ModelThatCouldNotBeSavedIsRemembered) {
   EXPECT_FALSE(record_.has_unsaved_model());
   record_.OnPodEvent(Ended("job-worker-0", kExitNotSaved, "", 4000));

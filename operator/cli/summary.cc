@@ -76,6 +76,11 @@ Json EncodePod(const PodRecord& pod) {
   return json;
 }
 
+// Unknown where no two reports met a step.
+std::string FormatPace(double samples_per_second) {
+  return samples_per_second > 0 ? ", " + Fixed(samples_per_second, 0) + " samples/s" : "";
+}
+
 std::string FormatTraining(const RunSummary& summary) {
   std::string text;
   std::string steps = std::to_string(summary.steps);
@@ -84,7 +89,7 @@ std::string FormatTraining(const RunSummary& summary) {
   }
   text += HadNothingToTrain(summary)
               ? Line("steps", steps + " before this run: nothing was left to train")
-              : Line("steps", steps + ", " + Fixed(summary.samples_per_second, 0) + " samples/s");
+              : Line("steps", steps + FormatPace(summary.samples_per_second));
   if (summary.loss) {
     text += Line("training loss", Fixed(*summary.loss, 4));
   }

@@ -99,6 +99,12 @@ TEST(FormatSummary, RegressionHasATestLossAndNoAccuracy) {
   EXPECT_THAT(text, Not(HasSubstr("accuracy")));
 }
 
+TEST(FormatSummary, PaceThatNobodyMeasuredIsLeftOut) {
+  RunSummary summary = TrainedWithOneLoss();
+  summary.samples_per_second = 0;
+  EXPECT_THAT(FormatSummary(summary), HasSubstr("  steps         750 of 750\n"));
+}
+
 TEST(FormatSummary, StoppedRunTellsHowToGoOn) {
   RunSummary summary = TrainedWithOneLoss();
   summary.outcome = RunOutcome::kStopped;

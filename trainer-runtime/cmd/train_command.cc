@@ -117,6 +117,9 @@ int TrainingProcess::Run() {
   if (service_ != nullptr) {
     const StatusDocument last = service_->board().Snapshot();
     message.last_checkpoint_step = last.last_checkpoint_step;
+    if (last.checkpoints != CheckpointStatus()) {
+      message.checkpoints = last.checkpoints;
+    }
     message.history = last.history;
   }
   WriteTerminationMessage(environment_, message, options_.logger);

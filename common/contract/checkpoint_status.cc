@@ -1,0 +1,41 @@
+#include "common/contract/checkpoint_status.h"
+
+#include "common/contract/text.h"
+
+namespace lockstep {
+namespace {
+
+int64_t RequiredCount(ObjectReader* reader, std::string_view key) {
+  reader->Require(key, "a whole number of at least 0");
+  return reader->Int(key, 0).value_or(0);
+}
+
+}  // namespace
+
+Json EncodeCheckpointStatus(const CheckpointStatus& status, std::size_t error_bytes_max) {
+  return {{"written", status.written},
+          {"failed", status.failed},
+          {"skipped", status.skipped},
+          {"lastError", CutText(status.last_error, error_bytes_max)},
+          {"restoredStep",
+           status.restored_step.has_value() ? Json(status.restored_step->value()) : Json(nullptr)}};
+}
+
+CheckpointStatus DecodeCheckpointStatus(const Json& value,
+                                        const std::string& path,
+                                        std::vector<Error>* errors) {
+  ObjectReader reader(value, path, errors);
+  CheckpointStatus status;
+  status.written = RequiredCount(&reader, "written");
+  status.failed = RequiredCount(&reader, "failed");
+  status.skipped = RequiredCount(&reader, "skipped");
+  reader.Require("lastError", "a string");
+  status.last_error = reader.String("lastError").value_or("");
+  if (const std::optional<int64_t> step = reader.Int("restoredStep", 0)) {
+    status.restored_step = Step(*step);
+  }
+  reader.Finish();
+  return status;
+}
+
+}  // namespace lockstep
