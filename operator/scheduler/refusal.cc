@@ -379,8 +379,8 @@ std::optional<Unschedulable> BrokenByClass(const PodClass& pod_class,
                           : " on " + Plural(static_cast<int64_t>(rooms.size()), "node"))};
 }
 
-// The bounds that are about amounts, over the rooms that are open to some class. What the whole gang
-// needs comes before what one pod finds now: it stays the same while others come and go.
+// The bounds that are about amounts, over the rooms that are open to some class. What the whole
+// gang needs comes before what one pod finds now: it stays the same while others come and go.
 std::optional<Unschedulable> BrokenByAmounts(const std::vector<PodClass>& classes,
                                              const std::vector<NodeRoom>& rooms,
                                              bool is_one_machine) {
