@@ -7,6 +7,7 @@
 
 #include "common/base/log.h"
 #include "common/base/time.h"
+#include "common/process/stop_signals.h"
 #include "operator/cli/chaos.h"
 #include "operator/cli/console.h"
 #include "operator/cli/local_backend.h"
@@ -16,7 +17,6 @@
 #include "operator/cli/summary.h"
 #include "operator/controller/controller.h"
 #include "operator/local/pod_runner.h"
-#include "operator/transport/stop_signals.h"
 
 namespace lockstep::control {
 

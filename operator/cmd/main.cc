@@ -25,7 +25,7 @@ std::unique_ptr<lockstep::Logger> MakeLogger(const OperatorFlags& flags) {
 
 int Run(const OperatorFlags& flags) {
   const std::unique_ptr<lockstep::Logger> logger = MakeLogger(flags);
-  auto signals = lockstep::control::StopSignals::Block();
+  auto signals = lockstep::StopSignals::Block();
   if (!signals.ok()) {
     logger->Error("cannot start", {{"error", signals.error().ToString()}});
     return 1;

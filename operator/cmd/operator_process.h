@@ -4,8 +4,8 @@
 
 #include "common/base/log.h"
 #include "common/base/result.h"
+#include "common/process/stop_signals.h"
 #include "operator/cmd/flags.h"
-#include "operator/transport/stop_signals.h"
 
 namespace lockstep::control {
 

@@ -5,7 +5,7 @@
 #include "common/base/result.h"
 #include "common/base/unique_fd.h"
 
-namespace lockstep::control {
+namespace lockstep {
 
 // The signals that ask a program to end, as something to poll: SIGINT, SIGTERM, SIGHUP. SIGPIPE is
 // ignored, so that a closed reader is an error of write and nothing more.
@@ -27,4 +27,4 @@ class StopSignals {
   UniqueFd fd_;
 };
 
-}  // namespace lockstep::control
+}  // namespace lockstep

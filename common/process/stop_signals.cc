@@ -1,4 +1,4 @@
-#include "operator/transport/stop_signals.h"
+#include "common/process/stop_signals.h"
 
 #include <cerrno>
 #include <signal.h>
@@ -7,7 +7,7 @@
 
 #include <sys/signalfd.h>
 
-namespace lockstep::control {
+namespace lockstep {
 
 Result<StopSignals> StopSignals::Block() {
   ::signal(SIGPIPE, SIG_IGN);
@@ -35,4 +35,4 @@ std::vector<int> StopSignals::Take() {
   return taken;
 }
 
-}  // namespace lockstep::control
+}  // namespace lockstep
