@@ -196,7 +196,7 @@ void ClusterView::NoteStatus(const JobId& key,
 
 void ClusterView::Reserve(const JobId& key, TrainingJobStatus status) {
   reserved_[key] = std::move(status);
-  usage_stale_.insert(key);
+  usage_.NoteChange(key);
 }
 
 void ClusterView::EndReservation(const JobId& key, News* news) {
@@ -204,7 +204,7 @@ void ClusterView::EndReservation(const JobId& key, News* news) {
   if (reserved.empty()) {
     return;
   }
-  usage_stale_.insert(key);
+  usage_.NoteChange(key);
   const StoredJob* const stored = FindJob(key);
   news->frees_room =
       news->frees_room || stored == nullptr || stored->job.status != reserved.mapped();
@@ -254,10 +254,8 @@ std::vector<JobId> ClusterView::WaitingJobs() const {
 
 std::vector<const kube::Item<kube::Pod>*> ClusterView::PodsOf(const JobId& key) const {
   std::vector<const kube::Item<kube::Pod>*> pods;
-  if (const auto found = pods_by_job_.find(key); found != pods_by_job_.end()) {
-    for (const std::string& name : found->second.names) {
-      pods.push_back(pods_.Find({key.namespace_name, name}));
-    }
+  for (const std::string& name : pods_by_job_.NamesOf(key)) {
+    pods.push_back(pods_.Find({key.namespace_name, name}));
   }
   return pods;
 }
@@ -295,20 +293,17 @@ const CopyOnWrite<std::vector<kube::Node>>& ClusterView::Nodes() {
 }
 
 UsageByNode ClusterView::UsedElsewhere(const JobId& key) {
-  RefreshUsage();
-  UsageByNode room = usage_sum_;
-  if (const auto own = usage_.find(key); own != usage_.end()) {
-    SubtractUsage(own->second.own, &room);
+  UsageByNode room = usage_.Sum();
+  if (const UsageByNode* const own = usage_.OwnOf(key)) {
+    SubtractUsage(*own, &room);
   }
   AddUsage(foreign_.room(), &room);
   return room;
 }
 
-UsageByNode ClusterView::UsedByStrangers() const {
-  UsageByNode room = foreign_.room();
-  for (const auto& [job, held] : usage_) {
-    AddUsage(held.strangers, &room);
-  }
+UsageByNode ClusterView::UsedByStrangers() {
+  UsageByNode room = usage_.ByStrangers();
+  AddUsage(foreign_.room(), &room);
   return room;
 }
 
@@ -334,7 +329,6 @@ std::vector<WaitingGang> ClusterView::Ahead(const JobId& key, WallTime now) {
   if (waiting.empty()) {
     return ahead;
   }
-  RefreshUsage();
   UsageByNode younger;  // what those that came later hold
   for (auto entry = by_age_.rbegin(); entry != by_age_.rend(); ++entry) {
     const JobId& other = entry->second;
@@ -345,8 +339,8 @@ std::vector<WaitingGang> ClusterView::Ahead(const JobId& key, WallTime now) {
       ahead.push_back(
           {other.namespace_name + "/" + other.name, GangOfJob(FindJob(other)->job), younger});
     }
-    if (const auto held = usage_.find(other); held != usage_.end()) {
-      AddUsage(held->second.own, &younger);
+    if (const UsageByNode* const held = usage_.OwnOf(other)) {
+      AddUsage(*held, &younger);
     }
   }
   std::reverse(ahead.begin(), ahead.end());
@@ -383,7 +377,7 @@ void ClusterView::NoteJobChange(const JobChange& change, News* news) {
   if (before == after || (before != nullptr && after != nullptr && *before == *after)) {
     return;
   }
-  usage_stale_.insert(key);
+  usage_.NoteChange(key);
   fits_.Forget(key);
   news->urgent.insert(key);
   news->frees_room = news->frees_room || FreesRoom(before, after);
@@ -397,18 +391,12 @@ void ClusterView::NotePodChange(const PodChange& change, News* news) {
   }
   if (before != nullptr) {
     const JobId job = JobOf(*before, change.key.namespace_name);
-    PodsOfJob& pods = pods_by_job_[job];
-    pods.names.erase(change.key.name);
-    pods.running_count -= IsRunning(*before) ? 1 : 0;
-    if (pods.names.empty()) {
-      pods_by_job_.erase(job);
+    if (pods_by_job_.Remove(job, change.key.name, *before)) {
       doubtful_pods_.erase(job);
     }
   }
   if (after != nullptr) {
-    PodsOfJob& pods = pods_by_job_[JobOf(*after, change.key.namespace_name)];
-    pods.names.insert(change.key.name);
-    pods.running_count += IsRunning(*after) ? 1 : 0;
+    pods_by_job_.Add(JobOf(*after, change.key.namespace_name), change.key.name, *after);
   }
   if (before != nullptr && after != nullptr && *before == *after) {
     return;
@@ -420,7 +408,7 @@ void ClusterView::NotePodChange(const PodChange& change, News* news) {
   const bool was_leaving = before != nullptr && before->is_deleting;
   const bool runs = after != nullptr && IsRunning(*after);
   const bool ran = before != nullptr && IsRunning(*before);
-  usage_stale_.insert(job);
+  usage_.NoteChange(job);
   // A pod that has ended holds nothing: that it goes is no news.
   const bool leaves = is_leaving != was_leaving && !had_ended;
   const bool completes = runs && !ran && AllRun(job);
@@ -445,20 +433,16 @@ void ClusterView::NoteNodeChange(const ObjectCache<kube::Node>::Change& change, 
   if (was_ready == is_ready && change.after != nullptr) {
     return;
   }
-  RefreshUsage();
-  for (const auto& [job, held] : usage_) {
-    if (held.own.count(change.key.name) > 0) {
-      news->urgent.insert(job);
-    }
+  for (const JobId& job : usage_.JobsOn(change.key.name)) {
+    news->urgent.insert(job);
   }
 }
 
 // Whether its pods are as many as were placed, and all of them run.
 bool ClusterView::AllRun(const JobId& key) const {
   const StoredJob* const stored = FindJob(key);
-  const auto pods = pods_by_job_.find(key);
-  return stored != nullptr && pods != pods_by_job_.end() &&
-         pods->second.running_count >= stored->job.status.placement.size();
+  return stored != nullptr &&
+         pods_by_job_.RunningCountOf(key) >= stored->job.status.placement.size();
 }
 
 void ClusterView::NoteServiceChange(const ObjectCache<kube::Service>::Change& change, News* news) {
@@ -478,23 +462,6 @@ JobUsage ClusterView::CountUsage(const JobId& key) const {
   const kube::Item<StoredJob>* const item = jobs_.Find(ObjectKeyOf(key));
   const auto reserved = reserved_.find(key);
   return UsageOf(item, reserved == reserved_.end() ? nullptr : &reserved->second, PodsOf(key));
-}
-
-void ClusterView::RefreshUsage() {
-  for (const JobId& key : usage_stale_) {
-    if (const auto old = usage_.find(key); old != usage_.end()) {
-      SubtractUsage(old->second.own, &usage_sum_);
-      SubtractUsage(old->second.strangers, &usage_sum_);
-      usage_.erase(old);
-    }
-    JobUsage held = CountUsage(key);
-    if (!held.own.empty() || !held.strangers.empty()) {
-      AddUsage(held.own, &usage_sum_);
-      AddUsage(held.strangers, &usage_sum_);
-      usage_[key] = std::move(held);
-    }
-  }
-  usage_stale_.clear();
 }
 
 }  // namespace lockstep::control

@@ -20,7 +20,9 @@
 #include "operator/view/foreign_pods.h"
 #include "operator/view/job_usage.h"
 #include "operator/view/object_cache.h"
+#include "operator/view/pods_by_job.h"
 #include "operator/view/stored_job.h"
+#include "operator/view/usage_ledger.h"
 
 namespace lockstep::control {
 
@@ -117,10 +119,7 @@ class ClusterView {
   // Pods that carry the job's label, by name.
   std::vector<const kube::Item<kube::Pod>*> PodsOf(const JobId& key) const;
 
-  std::size_t PodCountOf(const JobId& key) const {
-    const auto found = pods_by_job_.find(key);
-    return found == pods_by_job_.end() ? 0 : found->second.names.size();
-  }
+  std::size_t PodCountOf(const JobId& key) const { return pods_by_job_.NamesOf(key).size(); }
 
   const kube::Item<kube::Pod>* FindPod(const kube::ObjectKey& key) const { return pods_.Find(key); }
 
@@ -139,7 +138,7 @@ class ClusterView {
   UsageByNode UsedElsewhere(const JobId& key);
 
   // The part of it that is held by pods of no job.
-  UsageByNode UsedByStrangers() const;
+  UsageByNode UsedByStrangers();
 
   // By node: GPUs that pods of other jobs have reported.
   std::map<std::string, std::set<std::string>> DevicesElsewhere(const JobId& key) const;
@@ -169,11 +168,6 @@ class ClusterView {
   using JobChange = ObjectCache<StoredJob>::Change;
   using PodChange = ObjectCache<kube::Pod>::Change;
 
-  struct PodsOfJob {
-    std::set<std::string> names;
-    std::size_t running_count = 0;
-  };
-
   bool IsServed(const kube::ObjectKey& key) const {
     return namespaces_.empty() || namespaces_.count(key.namespace_name) > 0;
   }
@@ -190,7 +184,6 @@ class ClusterView {
   kube::Item<StoredJob> Decoded(const kube::Item<kube::RawObject>& raw) const;
   std::set<JobId> WaitingBefore(const JobId& key, WallTime now);
   JobUsage CountUsage(const JobId& key) const;
-  void RefreshUsage();
 
   std::set<std::string> namespaces_;
   ObjectCache<StoredJob> jobs_;
@@ -201,15 +194,13 @@ class ClusterView {
   ForeignPods foreign_;
 
   std::set<std::pair<WallTime, JobId>> by_age_;
-  std::map<JobId, PodsOfJob> pods_by_job_;
+  PodsByJob pods_by_job_;
   std::map<JobId, std::set<std::string>> doubtful_pods_;
   std::set<JobId> doubtful_jobs_;
 
   std::map<JobId, TrainingJobStatus> reserved_;
-  std::map<JobId, JobUsage> usage_;  // as included in usage_sum_
-  UsageByNode usage_sum_;
+  UsageLedger usage_{[this](const JobId& key) { return CountUsage(key); }};
   FitMemory fits_;
-  std::set<JobId> usage_stale_;  // jobs whose entry in usage_ has to be counted anew
 };
 
 }  // namespace lockstep::control

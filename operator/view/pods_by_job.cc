@@ -1,0 +1,36 @@
+#include "operator/view/pods_by_job.h"
+
+namespace lockstep::control {
+namespace {
+
+bool IsRunning(const kube::Pod& pod) {
+  return pod.status.phase == kube::PodPhase::kRunning;
+}
+
+}  // namespace
+
+void PodsByJob::Add(const JobId& job, const std::string& name, const kube::Pod& pod) {
+  Entry& entry = entries_[job];
+  entry.names.insert(name);
+  entry.running_count += IsRunning(pod) ? 1 : 0;
+}
+
+bool PodsByJob::Remove(const JobId& job, const std::string& name, const kube::Pod& pod) {
+  Entry& entry = entries_[job];
+  entry.names.erase(name);
+  entry.running_count -= IsRunning(pod) ? 1 : 0;
+  return entry.names.empty() && entries_.erase(job) > 0;
+}
+
+const std::set<std::string>& PodsByJob::NamesOf(const JobId& job) const {
+  static const std::set<std::string> kNone;
+  const auto found = entries_.find(job);
+  return found == entries_.end() ? kNone : found->second.names;
+}
+
+std::size_t PodsByJob::RunningCountOf(const JobId& job) const {
+  const auto found = entries_.find(job);
+  return found == entries_.end() ? 0 : found->second.running_count;
+}
+
+}  // namespace lockstep::control

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <set>
+#include <string>
+
+#include "operator/api/job_id.h"
+#include "operator/kube/objects.h"
+
+namespace lockstep::control {
+
+// Which pods carry a job's name, and how many of them run.
+class PodsByJob {
+ public:
+  void Add(const JobId& job, const std::string& name, const kube::Pod& pod);
+
+  // The pod as it was added. Returns whether it was the job's last.
+  bool Remove(const JobId& job, const std::string& name, const kube::Pod& pod);
+
+  const std::set<std::string>& NamesOf(const JobId& job) const;
+  std::size_t RunningCountOf(const JobId& job) const;
+
+ private:
+  struct Entry {
+    std::set<std::string> names;
+    std::size_t running_count = 0;
+  };
+
+  std::map<JobId, Entry> entries_;  // no job has none
+};
+
+}  // namespace lockstep::control
