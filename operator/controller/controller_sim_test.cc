@@ -7,9 +7,9 @@
 #include "common/contract/exit_code.h"
 #include "operator/api/conditions.h"
 #include "operator/controller/controller.h"
-#include "operator/controller/sim_cluster.h"
+#include "operator/controller/testing/sim_cluster.h"
 #include "operator/reconcile/policy/budget.h"
-#include "operator/reconcile/testing.h"
+#include "operator/reconcile/testing/fake_world.h"
 
 // The real controller, scheduler and reconcile code against a cluster that misbehaves by seed: pods
 // die, hang and start slowly; the view lags; writes conflict, or succeed and say they did not;

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "operator/kube/reflector_testing.h"
+#include "operator/kube/testing/fake_server.h"
 
 namespace lockstep::control::kube {
 namespace {

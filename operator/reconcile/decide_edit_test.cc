@@ -3,7 +3,7 @@
 #include "operator/api/conditions.h"
 #include "operator/reconcile/build/pod_manifest.h"
 #include "operator/reconcile/decide.h"
-#include "operator/reconcile/testing.h"
+#include "operator/reconcile/testing/fake_world.h"
 
 namespace lockstep::control {
 namespace {

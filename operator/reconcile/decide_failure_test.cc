@@ -7,7 +7,7 @@
 #include "operator/reconcile/decide.h"
 #include "operator/reconcile/detect/echo.h"
 #include "operator/reconcile/policy/budget.h"
-#include "operator/reconcile/testing.h"
+#include "operator/reconcile/testing/fake_world.h"
 
 namespace lockstep::control {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "operator/api/conditions.h"
 #include "operator/reconcile/detect/suspect.h"
-#include "operator/reconcile/testing.h"
+#include "operator/reconcile/testing/fake_world.h"
 
 // What a lost node means, and what it does not: a process is judged by who hears it, not by whether
 // its node's kubelet reports.

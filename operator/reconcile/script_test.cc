@@ -15,7 +15,7 @@
 #include "common/base/check.h"
 #include "common/contract/termination_message.h"
 #include "operator/api/derived_status.h"
-#include "operator/reconcile/testing.h"
+#include "operator/reconcile/testing/fake_world.h"
 
 // Stories in text: each block of script/*.txt is what happens to a job, a line "----", and what is
 // decided. LOCKSTEP_REWRITE=1 in the environment writes the answers anew; the diff is then read.

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "operator/scheduler/plan.h"
-#include "operator/scheduler/plan_testing.h"
+#include "operator/scheduler/testing/fake_nodes.h"
 
 namespace lockstep::control {
 namespace {

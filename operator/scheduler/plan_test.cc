@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "common/base/prng.h"
-#include "operator/scheduler/plan_testing.h"
+#include "operator/scheduler/testing/fake_nodes.h"
 
 namespace lockstep::control {
 namespace {

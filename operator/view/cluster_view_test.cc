@@ -7,7 +7,7 @@
 #include "operator/api/conditions.h"
 #include "operator/api/encode.h"
 #include "operator/reconcile/gang/pod_labels.h"
-#include "operator/reconcile/testing.h"
+#include "operator/reconcile/testing/fake_world.h"
 
 namespace lockstep::control {
 namespace {

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "operator/reconcile/testing.h"
+#include "operator/reconcile/testing/fake_world.h"
 #include "tests/sim/selector.h"
 #include "tests/sim/simulation.h"
 

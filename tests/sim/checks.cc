@@ -12,7 +12,7 @@
 #include "operator/reconcile/gang/gang_view.h"
 #include "operator/reconcile/gang/pod_labels.h"
 #include "operator/reconcile/policy/budget.h"
-#include "operator/reconcile/testing.h"
+#include "operator/reconcile/testing/fake_world.h"
 #include "tests/sim/selector.h"
 
 namespace lockstep::control::sim {

@@ -5,7 +5,7 @@
 
 #include "operator/api/conditions.h"
 #include "operator/api/encode.h"
-#include "operator/reconcile/testing.h"
+#include "operator/reconcile/testing/fake_world.h"
 #include "tests/sim/selector.h"
 
 namespace lockstep::control::sim {

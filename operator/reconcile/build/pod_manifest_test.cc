@@ -8,7 +8,7 @@
 #include "common/contract/environment.h"
 #include "operator/api/manifest.h"
 #include "operator/reconcile/build/pod.h"
-#include "operator/reconcile/testing.h"
+#include "operator/reconcile/testing/fake_world.h"
 
 namespace lockstep::control {
 namespace {

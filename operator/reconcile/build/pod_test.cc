@@ -4,7 +4,7 @@
 
 #include "common/contract/environment.h"
 #include "operator/reconcile/gang/pod_labels.h"
-#include "operator/reconcile/testing.h"
+#include "operator/reconcile/testing/fake_world.h"
 
 namespace lockstep::control {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "operator/api/conditions.h"
 #include "operator/reconcile/act/gang_restart.h"
-#include "operator/reconcile/testing.h"
+#include "operator/reconcile/testing/fake_world.h"
 
 namespace lockstep::control {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "common/contract/termination_message.h"
 #include "operator/reconcile/detect/echo.h"
-#include "operator/reconcile/testing.h"
+#include "operator/reconcile/testing/fake_world.h"
 
 namespace lockstep::control {
 namespace {

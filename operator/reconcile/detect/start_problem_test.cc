@@ -7,7 +7,7 @@
 #include "operator/api/conditions.h"
 #include "operator/reconcile/gang/queue.h"
 #include "operator/reconcile/policy/budget.h"
-#include "operator/reconcile/testing.h"
+#include "operator/reconcile/testing/fake_world.h"
 
 // A gang runs as a whole or not at all: one pod that cannot start sends the others back.
 

@@ -3,7 +3,7 @@
 #include "operator/api/conditions.h"
 #include "operator/reconcile/gang/gang_plan.h"
 #include "operator/reconcile/gang/queue.h"
-#include "operator/reconcile/testing.h"
+#include "operator/reconcile/testing/fake_world.h"
 
 // How a gang comes to its places over time: what is remembered of tries that failed, how long a job
 // waits and runs, and what is made of pods on their way into the cluster.

@@ -7,7 +7,7 @@
 #include "common/base/prng.h"
 #include "operator/api/conditions.h"
 #include "operator/reconcile/gang/queue.h"
-#include "operator/reconcile/testing.h"
+#include "operator/reconcile/testing/fake_world.h"
 
 // First come, first served, without starvation: a younger job runs beside older ones that wait only
 // where none of them waits a moment longer for it.

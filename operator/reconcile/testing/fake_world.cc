@@ -1,4 +1,4 @@
-#include "operator/reconcile/testing.h"
+#include "operator/reconcile/testing/fake_world.h"
 
 #include <algorithm>
 

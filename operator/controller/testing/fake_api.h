@@ -11,7 +11,7 @@
 #include "operator/reconcile/build/job_objects.h"
 #include "operator/reconcile/build/pod.h"
 #include "operator/reconcile/gang/pod_labels.h"
-#include "operator/reconcile/testing.h"
+#include "operator/reconcile/testing/fake_world.h"
 
 namespace lockstep::control {
 

@@ -1,4 +1,4 @@
-#include "operator/controller/sim_cluster.h"
+#include "operator/controller/testing/sim_cluster.h"
 
 #include <algorithm>
 
@@ -7,7 +7,7 @@
 #include "operator/reconcile/gang/gang_view.h"
 #include "operator/reconcile/gang/pod_labels.h"
 #include "operator/reconcile/policy/budget.h"
-#include "operator/reconcile/testing.h"
+#include "operator/reconcile/testing/fake_world.h"
 
 namespace lockstep::control {
 

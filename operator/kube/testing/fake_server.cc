@@ -1,4 +1,4 @@
-#include "operator/kube/reflector_testing.h"
+#include "operator/kube/testing/fake_server.h"
 
 #include <algorithm>
 #include <map>

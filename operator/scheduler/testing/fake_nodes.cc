@@ -1,4 +1,4 @@
-#include "operator/scheduler/plan_testing.h"
+#include "operator/scheduler/testing/fake_nodes.h"
 
 #include <sstream>
 
