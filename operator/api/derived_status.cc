@@ -82,14 +82,20 @@ DerivedStatus DeriveStatus(const TrainingJob& job) {
   DerivedStatus derived;
   derived.state = StateWord(status);
   derived.ready = std::to_string(pods.ready) + "/" + std::to_string(pods.total);
-  for (const RestartCount& restarts : status.restarts) {
-    derived.restart_count += restarts.count;
-  }
+  derived.restart_count = TotalRestarts(status);
   derived.reason = WhyNotAsAsked(status, pods);
   derived.replicas = CountWorkers(status);
   derived.selector = std::string(label::kJob) + "=" + job.metadata.name + "," + label::kRole + "=" +
                      std::string(RoleName(Role::kWorker));
   return derived;
+}
+
+int64_t TotalRestarts(const TrainingJobStatus& status) {
+  int64_t sum = 0;
+  for (const RestartCount& restart : status.restarts) {
+    sum += restart.count;
+  }
+  return sum;
 }
 
 }  // namespace lockstep::control

@@ -23,4 +23,7 @@ struct DerivedStatus {
 
 DerivedStatus DeriveStatus(const TrainingJob& job);
 
+// Restarts over all causes.
+int64_t TotalRestarts(const TrainingJobStatus& status);
+
 }  // namespace lockstep::control

@@ -17,9 +17,6 @@ class JobSchema {
   // Reads the compiled-in definition, which takes some milliseconds.
   JobSchema();
 
-  // The schema of the whole object.
-  const Json& root() const { return root_; }
-
   // The schema of one field. A path may name elements or leave them out (spec.roles.replicas), and
   // `spec.` in front may be left out, too; `path` becomes the whole one, without elements.
   // Errors: kNotFound, with the nearest names and all fields of the deepest object that is there.

@@ -25,8 +25,6 @@ class RunDirectory {
 
   std::string SummaryFile() const { return path_ + "/summary.json"; }
 
-  std::string PodDirectory(const std::string& pod) const { return path_ + "/pods/" + pod; }
-
   // The secret that is in the key file.
   const std::string& job_key() const { return job_key_; }
 

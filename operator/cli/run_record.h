@@ -52,8 +52,6 @@ class RunRecord {
   // Whether a loss is known that training has not come through yet.
   bool is_recovering() const { return !lost_.empty() || recoveries_.is_recovering(); }
 
-  bool has_pods() const { return !pods_.empty(); }
-
   // The report with the highest step, the newest of those; null when none came.
   const StatusDocument* Leading() const;
 

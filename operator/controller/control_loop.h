@@ -96,8 +96,6 @@ class ControlLoop {
 
   ClusterView* view() { return &view_; }
 
-  const ApiCluster& cluster() const { return cluster_; }
-
   const Controller& controller() const { return controller_; }
 
  private:

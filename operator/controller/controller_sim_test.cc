@@ -6,9 +6,9 @@
 #include "common/base/prng.h"
 #include "common/contract/exit_code.h"
 #include "operator/api/conditions.h"
+#include "operator/api/derived_status.h"
 #include "operator/controller/controller.h"
 #include "operator/controller/testing/sim_cluster.h"
-#include "operator/reconcile/policy/budget.h"
 #include "operator/reconcile/testing/fake_world.h"
 
 // The real controller, scheduler and reconcile code against a cluster that misbehaves by seed: pods

@@ -35,28 +35,17 @@ struct WorkQueueCounts {
 template <typename Key>
 class WorkQueue {
  public:
-  enum class Priority {
-    kLow,  // nothing has changed as far as is known: the first list
-    kNormal,
-  };
-
   explicit WorkQueue(WorkQueueOptions options = {}) : options_(options) {}
 
-  // The key is due now. Of two priorities the higher counts.
-  void Add(const Key& key, TimePoint now, Priority priority = Priority::kNormal) {
+  // The key is due now.
+  void Add(const Key& key, TimePoint now) {
     CancelDelayed(key);
     if (const auto work = working_.find(key); work != working_.end()) {
-      work->second = Higher(work->second, priority);
-      return;
-    }
-    const auto [entry, is_new] = due_.try_emplace(key, Due{priority, now});
-    if (is_new) {
+      work->second = true;
+    } else if (due_.try_emplace(key, now).second) {
       ++counts_.adds;
-    } else if (entry->second.priority == priority || priority == Priority::kLow) {
-      return;
+      order_.push_back(key);
     }
-    entry->second.priority = priority;  // a place in the lower queue, if any, is skipped later
-    QueueOf(priority).push_back(key);
   }
 
   // The key becomes due at `when`, unless it is due already or earlier.
@@ -88,16 +77,6 @@ class WorkQueue {
   // The work on the key went well: its back-off begins anew.
   void Forget(const Key& key) { failures_.erase(key); }
 
-  // The key is gone: nothing is due for it any more.
-  void Remove(const Key& key) {
-    Forget(key);
-    CancelDelayed(key);
-    due_.erase(key);
-    if (const auto work = working_.find(key); work != working_.end()) {
-      work->second.reset();
-    }
-  }
-
   struct Work {
     Key key;
     Duration waited{};  // since it became due
@@ -109,43 +88,31 @@ class WorkQueue {
       const auto [when, key] = *delayed_.begin();
       Add(key, when);
     }
-    for (const Priority priority : {Priority::kNormal, Priority::kLow}) {
-      std::deque<Key>& queue = QueueOf(priority);
-      while (!queue.empty()) {
-        Key key = std::move(queue.front());
-        queue.pop_front();
-        const auto entry = due_.find(key);
-        if (entry == due_.end() || entry->second.priority != priority) {
-          continue;
-        }
-        const Duration waited = now - entry->second.since;
-        due_.erase(entry);
-        working_.emplace(key, std::nullopt);
-        return Work{std::move(key), waited};
-      }
+    if (order_.empty()) {
+      return std::nullopt;
     }
-    return std::nullopt;
+    Key key = std::move(order_.front());
+    order_.pop_front();
+    const Duration waited = now - due_.extract(key).mapped();
+    working_.emplace(key, false);
+    return Work{std::move(key), waited};
   }
 
   // The work on the key is over. Precondition (checked): Take has handed it out.
   void Done(const Key& key, TimePoint now) {
     const auto work = working_.extract(key);
     LOCKSTEP_CHECK(!work.empty(), "Done follows Take");
-    if (const std::optional<Priority> priority = work.mapped()) {
-      Add(key, now, *priority);
+    if (work.mapped()) {
+      Add(key, now);
     }
   }
 
   // When Take has something: the past while a key is due, null if never.
   std::optional<TimePoint> NextDue() const {
-    std::optional<TimePoint> next;
-    if (!delayed_.empty()) {
-      next = delayed_.begin()->first;
+    if (!order_.empty()) {
+      return due_.at(order_.front());
     }
-    for (const auto& [key, due] : due_) {
-      return next ? std::min(*next, due.since) : due.since;
-    }
-    return next;
+    return delayed_.empty() ? std::nullopt : std::optional(delayed_.begin()->first);
   }
 
   std::size_t depth() const { return due_.size(); }
@@ -153,19 +120,6 @@ class WorkQueue {
   const WorkQueueCounts& counts() const { return counts_; }
 
  private:
-  struct Due {
-    Priority priority;
-    TimePoint since;
-  };
-
-  static std::optional<Priority> Higher(std::optional<Priority> a, Priority b) {
-    return a ? std::max(*a, b) : b;
-  }
-
-  std::deque<Key>& QueueOf(Priority priority) {
-    return priority == Priority::kLow ? low_ : normal_;
-  }
-
   void CancelDelayed(const Key& key) {
     const auto known = delayed_at_.find(key);
     if (known != delayed_at_.end()) {
@@ -176,13 +130,12 @@ class WorkQueue {
 
   WorkQueueOptions options_;
   WorkQueueCounts counts_;
-  std::map<Key, Due> due_;
-  std::deque<Key> normal_;  // may hold keys that are due no longer, or at another priority
-  std::deque<Key> low_;
+  std::map<Key, TimePoint> due_;  // since when
+  std::deque<Key> order_;         // of those that are due
   std::set<std::pair<TimePoint, Key>> delayed_;
   std::map<Key, TimePoint> delayed_at_;
-  std::map<Key, int> failures_;                     // in a row
-  std::map<Key, std::optional<Priority>> working_;  // and how it was added meanwhile
+  std::map<Key, int> failures_;  // in a row
+  std::map<Key, bool> working_;  // and whether it was added meanwhile
 };
 
 }  // namespace lockstep::control::kube

@@ -108,41 +108,5 @@ TEST(WorkQueue, FailuresBackOffUntilForgotten) {
   EXPECT_EQ(Drain(&queue, kNow + milliseconds(5)), "a b") << "each key has its own";
 }
 
-// Checklist: priority.
-TEST(WorkQueue, LowPriorityComesLastAndIsRaised) {
-  Queue queue;
-  for (const char* key : {"a", "b", "c"}) {
-    queue.Add(key, kNow, Queue::Priority::kLow);
-  }
-  queue.Add("x", kNow);
-  queue.Add("b", kNow);
-  queue.Add("x", kNow, Queue::Priority::kLow);
-  EXPECT_EQ(Drain(&queue, kNow), "x b a c");
-  queue.Add("d", kNow, Queue::Priority::kLow);
-  queue.Take(kNow);
-  queue.Add("d", kNow, Queue::Priority::kLow);
-  queue.Add("d", kNow);
-  queue.Add("e", kNow);
-  queue.Done("d", kNow);
-  EXPECT_EQ(Drain(&queue, kNow), "e d");
-}
-
-TEST(WorkQueue, ARemovedKeyIsNeverHandedOut) {
-  Queue queue;
-  queue.Add("due", kNow);
-  queue.AddAt("later", kNow + seconds(1));
-  queue.Remove("due");
-  queue.Remove("later");
-  EXPECT_EQ(Drain(&queue, kNow + seconds(2)), "");
-  queue.Add("worked on", kNow);
-  queue.Take(kNow);
-  queue.Add("worked on", kNow);
-  queue.Remove("worked on");
-  queue.Done("worked on", kNow);
-  EXPECT_EQ(Drain(&queue, kNow), "");
-  queue.Add("due", kNow);
-  EXPECT_EQ(Drain(&queue, kNow), "due") << "it may come back";
-}
-
 }  // namespace
 }  // namespace lockstep::control::kube

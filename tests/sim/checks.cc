@@ -6,6 +6,7 @@
 #include "common/base/check.h"
 #include "operator/api/conditions.h"
 #include "operator/api/decode.h"
+#include "operator/api/derived_status.h"
 #include "operator/api/placement.h"
 #include "operator/kube/decode.h"
 #include "operator/reconcile/act/gang_restart.h"

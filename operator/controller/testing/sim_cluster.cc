@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "operator/api/conditions.h"
+#include "operator/api/derived_status.h"
 #include "operator/api/placement.h"
 #include "operator/reconcile/gang/gang_view.h"
 #include "operator/reconcile/gang/pod_labels.h"

@@ -156,12 +156,4 @@ int64_t RestartsFor(std::string_view cause, const TrainingJobStatus& status) {
   return 0;
 }
 
-int64_t TotalRestarts(const TrainingJobStatus& status) {
-  int64_t sum = 0;
-  for (const RestartCount& restart : status.restarts) {
-    sum += restart.count;
-  }
-  return sum;
-}
-
 }  // namespace lockstep::control

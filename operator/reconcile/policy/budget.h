@@ -89,8 +89,7 @@ std::vector<RestartCount> WithRestartMoved(std::vector<RestartCount> restarts,
                                            std::string_view from,
                                            std::string_view to);
 
-// How many restarts the status has for one cause, and in all.
+// How many restarts the status has for one cause.
 int64_t RestartsFor(std::string_view cause, const TrainingJobStatus& status);
-int64_t TotalRestarts(const TrainingJobStatus& status);
 
 }  // namespace lockstep::control
