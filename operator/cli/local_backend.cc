@@ -38,12 +38,9 @@ void LocalBackend::Accept(const StatusArrival& arrival) {
   reports_.insert_or_assign(arrival.document.pod, arrival);
 }
 
-Result<TrainingJob> LocalBackend::ReadJob(const JobId&) {
-  return options_.job;
-}
-
-Result<Observed> LocalBackend::Observe(const JobId&) {
-  Observed observed;
+Result<JobSight> LocalBackend::See(const JobId&) {
+  JobSight seen{options_.job, {}};
+  Observed& observed = seen.observed;
   observed.pods = pods_->pods();
   observed.nodes = std::vector{options_.machine};
   observed.settings = options_.settings;
@@ -53,7 +50,7 @@ Result<Observed> LocalBackend::Observe(const JobId&) {
   for (const auto& [pod, arrival] : reports_) {
     observed.reports[pod] = RuntimeReport{arrival.document, now - arrival.received};
   }
-  return observed;
+  return seen;
 }
 
 Status LocalBackend::WriteStatus(const TrainingJob& job) {

@@ -46,8 +46,7 @@ class LocalBackend final : public OneJobCluster {
     return is_news;
   }
 
-  Result<TrainingJob> ReadJob(const JobId& key) override;
-  Result<Observed> Observe(const JobId& key) override;
+  Result<JobSight> See(const JobId& key) override;
   void Publish(const JobId& key, const Decision& decision) override;
 
  private:

@@ -120,21 +120,14 @@ void ApiCluster::EndListing(const Status& listed, std::vector<ClusterAnswer>* an
   }
 }
 
-Result<TrainingJob> ApiCluster::ReadJob(const JobId& key) {
-  const StoredJob* const stored = parts_.view->FindJob(key);
-  if (stored == nullptr) {
-    return Error(ErrorCode::kNotFound, key.namespace_name + "/" + key.name + " is gone");
-  }
-  return stored->job;
-}
-
-Result<Observed> ApiCluster::Observe(const JobId& key) {
+Result<JobSight> ApiCluster::See(const JobId& key) {
   ClusterView* const view = parts_.view;
   const StoredJob* const stored = view->FindJob(key);
   if (stored == nullptr) {
     return Error(ErrorCode::kNotFound, key.namespace_name + "/" + key.name + " is gone");
   }
-  Observed observed;
+  JobSight seen{stored->job, {}};
+  Observed& observed = seen.observed;
   observed.settings = settings_;
   observed.job_problem = stored->problem;
   for (const kube::Item<kube::Pod>* pod : view->PodsOf(key)) {
@@ -150,7 +143,7 @@ Result<Observed> ApiCluster::Observe(const JobId& key) {
   }
   observed.service = ServiceOf(key, stored->job);
   AddReports(key, &observed);
-  return observed;
+  return seen;
 }
 
 ServiceState ApiCluster::ServiceOf(const JobId& key, const TrainingJob& job) const {

@@ -63,8 +63,7 @@ class ApiCluster final : public Cluster {
   void Accept(kube::CallsAnswered answered) { errands_.Accept(std::move(answered)); }
 
   void StartLook(const JobId& key) override;
-  Result<TrainingJob> ReadJob(const JobId& key) override;
-  Result<Observed> Observe(const JobId& key) override;
+  Result<JobSight> See(const JobId& key) override;
   void StartStatusWrite(const JobId& key, const TrainingJob& job) override;
   void StartEffects(const JobId& key,
                     const TrainingJob& job,

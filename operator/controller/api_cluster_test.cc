@@ -19,7 +19,7 @@ class ApiClusterTest : public testing::Test, protected ApiClusterWorld {
   int64_t PlacesSeenByOther() {
     cluster_.StartLook(kOther);  // nothing is in doubt of it: answered without a call
     [[maybe_unused]] const auto answers = cluster_.TakeAnswers();
-    return CountPlaces(cluster_.Observe(kOther));
+    return CountPlaces(cluster_.See(kOther)->observed);
   }
 };
 

@@ -17,6 +17,12 @@ struct ClusterAnswer {
   std::vector<Status> statuses;  // of StartEffects one for each effect, else one
 };
 
+// All that a decision on a job is made from, but the time.
+struct JobSight {
+  TrainingJob job;  // as stored: manifest and status
+  Observed observed;
+};
+
 // What the controller needs of a cluster: an API server, this machine, or a simulation. What takes
 // time is started, one thing at a time for each job, and answered through TakeAnswers; what is
 // handed over stays where it is until then, or until Abandon. Calls come from the thread that steps
@@ -26,15 +32,12 @@ class Cluster {
   virtual ~Cluster() = default;
 
   // Finds out what has to be known before a decision on the job. After that, and before any other
-  // news, ReadJob and Observe may be called.
+  // news, See may be called.
   // Errors: kNotFound (it is gone, or about to be), kUnavailable.
   virtual void StartLook(const JobId& key) = 0;
 
-  // The job as stored: manifest and status. Errors: kNotFound, kUnavailable.
-  virtual Result<TrainingJob> ReadJob(const JobId& key) = 0;
-
-  // The world around the job, now. Errors: kUnavailable.
-  virtual Result<Observed> Observe(const JobId& key) = 0;
+  // The job and the world around it, now. Errors: kNotFound, kUnavailable.
+  virtual Result<JobSight> See(const JobId& key) = 0;
 
   // Stores the status durably if nobody wrote that job since it was read. Until it is known what
   // has become of that, what the status would hold is taken in the eyes of the other jobs.

@@ -113,20 +113,16 @@ bool Controller::GoOn(JobTurn* turn, const std::vector<Status>& answers, TimePoi
 
 bool Controller::DecideOn(JobTurn* turn, TimePoint now) {
   const JobId& key = turn->report.key;
-  Result<TrainingJob> read = cluster_->ReadJob(key);
-  if (!read.ok()) {
-    NoteLookFailure(turn, read.error());
+  Result<JobSight> seen = cluster_->See(key);
+  if (!seen.ok()) {
+    NoteLookFailure(turn, seen.error());
     return true;
   }
-  turn->job = std::move(read).value();
-  const Result<Observed> observed = cluster_->Observe(key);
-  if (!observed.ok()) {
-    NoteLookFailure(turn, observed.error());
-    return true;
-  }
-  turn->decision = observed->job_problem.empty()
-                       ? Decide(turn->job, *observed, WallAt(now))
-                       : StallJob(turn->job, observed->job_problem, WallAt(now));
+  turn->job = std::move(seen->job);
+  const Observed& observed = seen->observed;
+  turn->decision = observed.job_problem.empty()
+                       ? Decide(turn->job, observed, WallAt(now))
+                       : StallJob(turn->job, observed.job_problem, WallAt(now));
   const Decision& decision = turn->decision;
   if (decision.next_wakeup.has_value()) {
     turn->wakeup = now + (*decision.next_wakeup - WallAt(now));

@@ -24,15 +24,13 @@ class ScriptedCluster final : public OneJobCluster {
  public:
   explicit ScriptedCluster(TrainingJob job) : world(std::move(job)) {}
 
-  Result<TrainingJob> ReadJob(const JobId& key) override {
+  Result<JobSight> See(const JobId& key) override {
     log += "read " + key.name + "\n";
     if (!read_status.ok()) {
       return read_status.error();
     }
-    return world.job;
+    return JobSight{world.job, world.observed};
   }
-
-  Result<Observed> Observe(const JobId& /*key*/) override { return world.observed; }
 
   void Publish(const JobId& /*key*/, const Decision& decision) override {
     log += "publish " + EventReasons(decision) + "\n";
@@ -274,9 +272,9 @@ class SlowCluster final : public Cluster {
 
   void StartLook(const JobId& key) override { Start("look at ", key); }
 
-  Result<TrainingJob> ReadJob(const JobId& /*key*/) override { return world_.job; }
-
-  Result<Observed> Observe(const JobId& /*key*/) override { return world_.observed; }
+  Result<JobSight> See(const JobId& /*key*/) override {
+    return JobSight{world_.job, world_.observed};
+  }
 
   void StartStatusWrite(const JobId& key, const TrainingJob& /*job*/) override {
     Start("write ", key);

@@ -23,21 +23,14 @@ SimCluster::SimCluster(uint64_t seed, TrainingJob job, Addressing addressing)
   settings_.addressing = std::move(addressing);
 }
 
-Result<TrainingJob> SimCluster::ReadJob(const JobId& /*key*/) {
-  if (Dies()) {
-    return Dead();
-  }
-  return job_;
-}
-
-Result<Observed> SimCluster::Observe(const JobId& /*key*/) {
+Result<JobSight> SimCluster::See(const JobId& /*key*/) {
   if (Dies()) {
     return Dead();
   }
   if (!Happens(faults.per_mille_lag)) {
     Refresh();
   }
-  return view_;
+  return JobSight{job_, view_};
 }
 
 Status SimCluster::WriteStatus(const TrainingJob& job) {

@@ -33,8 +33,7 @@ class SimCluster final : public OneJobCluster {
  public:
   SimCluster(uint64_t seed, TrainingJob job, Addressing addressing);
 
-  Result<TrainingJob> ReadJob(const JobId& key) override;
-  Result<Observed> Observe(const JobId& key) override;
+  Result<JobSight> See(const JobId& key) override;
   void Publish(const JobId& key, const Decision& decision) override;
 
   // The operator process is gone; a new one sees the world as it is.
