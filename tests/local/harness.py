@@ -96,6 +96,13 @@ def command_manifest(command, **changes):
     return COMMAND.format(**{**fields, **changes})
 
 
+def samples_after(steps):
+    """How many samples that training has used after so many steps: the last batch of each data
+    epoch has what is left of its 9,000 samples."""
+    epochs, rest = divmod(steps, 94)
+    return 9000 * epochs + 96 * rest
+
+
 class Run:
     """What one `lockstep run` left: exit code, output, summary, and the run's folder."""
 

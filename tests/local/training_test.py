@@ -6,7 +6,7 @@ import signal
 import subprocess
 import unittest
 
-from harness import BIN, LocalTest, command_manifest, training_manifest
+from harness import BIN, LocalTest, command_manifest, samples_after, training_manifest
 
 EPOCH_STEPS = 94  # 9,000 training samples in batches of 96
 
@@ -66,6 +66,18 @@ class Telling(LocalTest):
 
 
 class Stopping(LocalTest):
+    def test_samples_of_a_stop_are_those_of_its_last_step(self):
+        started = self.start(training_manifest(steps=100000, every_steps=0), "--quiet")
+        process, directory, _ = started
+        log = directory / "pods" / "quick-worker-0" / "pod.log"
+        self.wait_for(lambda: log.exists() and " trained " in log.read_text())
+        process.send_signal(signal.SIGINT)
+        run = self.finish(started)
+        self.assertEqual(run.exit_code, 130, run.output)
+        self.assertGreater(run.summary["steps"], 0, run.output)
+        self.assertEqual(run.summary["samplesConsumed"], samples_after(run.summary["steps"]),
+                         run.output)
+
     def test_stop_without_a_checkpoint_says_so(self):
         started = self.start(training_manifest(steps=100000, every_steps=0), "--quiet")
         process, directory, _ = started

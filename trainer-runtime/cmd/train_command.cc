@@ -53,7 +53,6 @@ class TrainingProcess {
   struct Ending {
     int exit_code = kExitSuccess;
     std::string reason;
-    bool has_concluded = false;  // trained to the end and evaluated, whatever became of it
   };
 
   Result<TrainerVerdict> Train();
@@ -107,7 +106,7 @@ int TrainingProcess::Run() {
     message.last_step = trainer_->last_applied();
     message.training_loss = trainer_->training_loss();
   }
-  if (ending.has_concluded) {
+  if (trainer_.has_value() && trainer_->has_state()) {
     const SampleTotals totals = trainer_->SampleTotalsNow();
     message.samples = SampleCounts{totals.consumed, totals.expected, totals.lost, totals.repeated};
     if (const std::optional<EvaluationResult>& result = trainer_->test_result()) {
@@ -321,7 +320,7 @@ TrainingProcess::Ending TrainingProcess::Conclude(Result<TrainerVerdict> verdict
         return {kExitSuccess, "the other ranks had finished the training"};
       }
       observer_->Finished(trainer_->test_result(), trainer_->SampleTotalsNow());
-      return {kExitSuccess, "training finished", true};
+      return {kExitSuccess, "training finished"};
     case TrainerVerdict::kStopped:
       observer_->Stopped();
       return {kExitPreempted,
@@ -331,11 +330,11 @@ TrainingProcess::Ending TrainingProcess::Conclude(Result<TrainerVerdict> verdict
       observer_->Stopped();
       return {kExitSignalBase + SIGTERM, "stopped on request; " + trainer_->trouble()};
     case TrainerVerdict::kNotSaved:
-      return Fail({kExitNotSaved, trainer_->trouble(), true});
+      return Fail({kExitNotSaved, trainer_->trouble()});
     case TrainerVerdict::kDiverged:
       return Fail({kExitDiverged, trainer_->trouble()});
     case TrainerVerdict::kInexact:
-      return Fail({kExitInexact, trainer_->trouble(), true});
+      return Fail({kExitInexact, trainer_->trouble()});
     case TrainerVerdict::kLeft:
       observer_->Stopped();
       return {kExitSignalBase + SIGTERM, "asked to stop while the other ranks go on"};
