@@ -22,7 +22,7 @@ import sys
 import tempfile
 import time
 
-from harness import LocalTest, samples_after, training_manifest
+from harness import LocalTest, can_mount_tmpfs, samples_after, training_manifest
 
 STEPS = 160
 PORTS = (29500, 2223)  # torchrun's default, and the first of what pods listened at once
@@ -225,10 +225,6 @@ def taken_ports():
 def leftovers():
     """What a run might leave outside of its folder."""
     return {*os.listdir("/dev/shm"), *os.listdir(tempfile.gettempdir())}
-
-
-def can_mount_tmpfs():
-    return os.geteuid() == 0 and "tmpfs" in open("/proc/filesystems", encoding="ascii").read()
 
 
 def main():

@@ -39,6 +39,11 @@ Error AsOwnFault(const Error& error) {
   }
 }
 
+// As above, of the folder that checkpoints are written to: that there is no room may pass.
+Error AsFolderFault(const Error& error) {
+  return error.code() == ErrorCode::kResourceExhausted ? error : AsOwnFault(error);
+}
+
 // One process's part in one job, from the first meeting to the exit code.
 class TrainingProcess {
  public:
@@ -255,7 +260,7 @@ Status TrainingProcess::FinishLoading() {
   }
   parts_ = std::move(parts).value();
   const Status made = MakeTrainer();
-  return made.ok() ? OkStatus() : AsOwnFault(made.error());
+  return made.ok() ? OkStatus() : AsFolderFault(made.error());
 }
 
 Status TrainingProcess::MakeTrainer() {
@@ -300,7 +305,7 @@ Result<TrainerVerdict> TrainingProcess::TrainInMeeting(const JoinedMeeting& meet
   if (checkpoints_ != nullptr && rank() == 0) {
     const Status claimed = checkpoints_->Claim(meeting.epoch, environment_.incarnation);
     if (!claimed.ok()) {
-      return AsOwnFault(claimed.error());
+      return AsFolderFault(claimed.error());
     }
   }
   const auto element_count = static_cast<int64_t>(parts_->engine->Gradients().size());
