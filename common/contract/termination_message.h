@@ -27,7 +27,7 @@ struct TerminationMessage {
   std::optional<Step> last_step;
   std::optional<Step> last_checkpoint_step;
   std::optional<int> culprit_rank;      // the peer at fault, where one is known
-  std::optional<SampleCounts> samples;  // of a finished training
+  std::optional<SampleCounts> samples;  // of who holds the state, up to the last step
   std::optional<TestResult> result;     // of a finished training that was tested
   // The mean over the last data epoch, up to the last step; absent when nothing was trained and
   // when not a finite number.

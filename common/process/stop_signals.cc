@@ -16,6 +16,13 @@ Result<StopSignals> StopSignals::Block() {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     ::sigaddset(&signals, signal);
   }
+
+  // nohup asks to outlive the terminal; a blocked signal would come although it is ignored.
+  struct sigaction hangup {};
+
+  if (::sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler == SIG_IGN) {
+    ::sigdelset(&signals, SIGHUP);
+  }
   if (::sigprocmask(SIG_BLOCK, &signals, nullptr) != 0) {
     return SystemError(errno, "blocking signals");
   }

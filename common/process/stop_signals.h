@@ -7,8 +7,9 @@
 
 namespace lockstep {
 
-// The signals that ask a program to end, as something to poll: SIGINT, SIGTERM, SIGHUP. SIGPIPE is
-// ignored, so that a closed reader is an error of write and nothing more.
+// The signals that ask a program to end, as something to poll: SIGINT, SIGTERM, and SIGHUP
+// unless whoever started the program ignores it. SIGPIPE is ignored, so that a closed reader is an
+// error of write and nothing more.
 class StopSignals {
  public:
   // Blocks the signals for this thread and those it starts later: call before any is started.

@@ -1,6 +1,7 @@
 #include "operator/cli/arguments.h"
 
 #include <algorithm>
+#include <charconv>
 #include <sstream>
 #include <utility>
 
@@ -46,6 +47,16 @@ struct Texts {
   int64_t workers = 0;  // 0: not given
 };
 
+// CLI11's own says that 0 is not between 0.000 and a number of 309 digits.
+std::string CheckCount(const std::string& text) {
+  int64_t count = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stopped, error] = std::from_chars(text.data(), end, count);
+  return error == std::errc() && stopped == end && count > 0
+             ? ""
+             : "\"" + text + "\" found, expected a whole number of at least 1";
+}
+
 void AddSource(CLI::App* command, const std::string& what, JobSource* source, Texts* texts) {
   command->add_option("FILE", source->file, what + "; - reads standard input");
   command->add_option("--set", texts->settings, "give a field of the manifest another value")
@@ -53,7 +64,7 @@ void AddSource(CLI::App* command, const std::string& what, JobSource* source, Te
       ->allow_extra_args(false);
   command->add_option("--workers", texts->workers, "so many workers, whatever the manifest says")
       ->type_name("N")
-      ->check(CLI::PositiveNumber);
+      ->check(CheckCount, "");
 }
 
 void AddRun(CLI::App* app, Texts* texts) {
@@ -107,7 +118,7 @@ void AddLogs(CLI::App* app, Texts* texts) {
   logs->add_flag("-f,--follow", texts->logs.follow, "go on until the run ends");
   logs->add_option("--tail", texts->logs.tail, "only the last N lines of what is there")
       ->type_name("N")
-      ->check(CLI::PositiveNumber);
+      ->check(CheckCount, "");
 }
 
 void AddStop(CLI::App* app, Texts* texts) {

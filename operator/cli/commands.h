@@ -16,6 +16,6 @@ int RunLogs(const LogsArguments& arguments);
 int RunStop(const StopArguments& arguments);
 
 // Runs a job on this machine to its end. Call before any thread is started.
-int RunRun(const RunArguments& arguments);
+int RunRun(RunArguments arguments);
 
 }  // namespace lockstep::control

@@ -92,6 +92,13 @@ JobSchema::JobSchema() {
   LOCKSTEP_CHECK(stream.problems.empty() && stream.documents.size() == 1,
                  "the compiled-in definition is not one YAML document");
   root_ = stream.documents[0].value["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+  // Kubernetes adds these to the metadata of every kind; a definition does not repeat them.
+  Json& metadata = root_["properties"]["metadata"]["properties"];
+  metadata["namespace"] = ParseJson(R"({"type": "string"})").value();
+  for (const char* const field : {"labels", "annotations"}) {
+    metadata[field] =
+        ParseJson(R"({"type": "object", "additionalProperties": {"type": "string"}})").value();
+  }
 }
 
 Result<const Json*> JobSchema::Find(FieldPath* path) const {

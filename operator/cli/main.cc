@@ -1,10 +1,15 @@
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
+#include <fcntl.h>
 #include <string>
+#include <unistd.h>
 #include <variant>
 #include <vector>
 
 #include "operator/cli/arguments.h"
 #include "operator/cli/commands.h"
+#include "operator/cli/summary.h"
 
 namespace lockstep::control {
 namespace {
@@ -30,18 +35,39 @@ struct RunCommand {
   }
 };
 
+// A file that is opened later would get the number of a closed stream, and what is printed.
+void OpenClosedStreams() {
+  while (true) {
+    const int fd = ::open("/dev/null", O_RDWR);
+    if (fd > STDERR_FILENO || fd < 0) {
+      ::close(fd);
+      return;
+    }
+  }
+}
+
+// What could not be printed was not told: that is no success.
+int CheckPrinted(int exit_code) {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) {
+    return exit_code;
+  }
+  std::fprintf(stderr, "lockstep: writing to standard output: %s\n", std::strerror(errno));
+  return exit_code == kCliSucceeded ? kCliFailed : exit_code;
+}
+
 int Main(const std::vector<std::string>& argv) {
   const auto parsed = ParseArguments(argv);
   if (const auto* end = std::get_if<ArgumentsEnd>(&parsed)) {
     std::fputs(end->text.c_str(), end->exit_code == 0 ? stdout : stderr);
-    return end->exit_code;
+    return CheckPrinted(end->exit_code);
   }
-  return std::visit(RunCommand(), std::get<Arguments>(parsed));
+  return CheckPrinted(std::visit(RunCommand(), std::get<Arguments>(parsed)));
 }
 
 }  // namespace
 }  // namespace lockstep::control
 
 int main(int argc, char** argv) {
+  lockstep::control::OpenClosedStreams();
   return lockstep::control::Main(std::vector<std::string>(argv, argv + argc));
 }

@@ -1,5 +1,8 @@
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
 #include <filesystem>
 #include <set>
 #include <string>
@@ -18,6 +21,7 @@
 #include "operator/cli/earlier_run.h"
 #include "operator/cli/job_file.h"
 #include "operator/cli/run_directory.h"
+#include "operator/cli/run_list.h"
 #include "operator/cli/run_log.h"
 #include "operator/cli/run_session.h"
 #include "operator/cli/summary.h"
@@ -201,10 +205,10 @@ std::string DescribePlaces(const LoopbackBlock& block, const JobTopology& topolo
 Result<RunSummary> Carry(const RunArguments& arguments,
                          const Workshop& shop,
                          const RunDirectory& directory,
+                         StopSignals* signals,
                          Console* console) {
   LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<Logger> logger,
                             MakeRunLog(directory.LogFile(), arguments.verbose, console));
-  LOCKSTEP_ASSIGN_OR_RETURN(StopSignals signals, StopSignals::Block());
   Prng prng(std::strtoull(RandomHex(8).c_str(), nullptr, 16));
   const JobTopology shape = TopologyOf(shop.job, LoopbackAddressing{});
   LOCKSTEP_ASSIGN_OR_RETURN(
@@ -230,8 +234,25 @@ Result<RunSummary> Carry(const RunArguments& arguments,
   poller_options.port = StatusPortOf(options.settings.addressing);
   LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<LocalPoller> poller,
                             LocalPoller::Make(poller_options, &client));
-  const RunSessionParts parts{pods.get(), &client, poller.get(), &signals, console, logger.get()};
+  const RunSessionParts parts{pods.get(), &client, poller.get(), signals, console, logger.get()};
   return RunSession(std::move(options), parts).Run();
+}
+
+// A pipe or device: it is written to, and never replaced by a file.
+bool IsSpecialFile(const std::string& file) {
+  std::error_code error;
+  const auto status = std::filesystem::status(file, error);
+  return std::filesystem::exists(status) && !std::filesystem::is_regular_file(status) &&
+         !std::filesystem::is_directory(status);
+}
+
+Status WriteSummary(const std::string& file, const std::string& json) {
+  if (!IsSpecialFile(file)) {
+    return WriteFileAtomically(file, json);
+  }
+  const UniqueFd special(::open(file.c_str(), O_WRONLY | O_CLOEXEC));
+  return special.is_open() ? WriteAll(special.get(), json)
+                           : Status(SystemError(errno, "open " + file));
 }
 
 int WriteRefusal(const RunArguments& arguments, const std::string& reason) {
@@ -239,9 +260,8 @@ int WriteRefusal(const RunArguments& arguments, const std::string& reason) {
   summary.outcome = RunOutcome::kRefused;
   summary.reason = reason;
   const std::string json = DumpJsonPretty(EncodeSummary(summary)) + "\n";
-  const Status written = arguments.summary_file.empty()
-                             ? OkStatus()
-                             : WriteFileAtomically(arguments.summary_file, json);
+  const Status written =
+      arguments.summary_file.empty() ? OkStatus() : WriteSummary(arguments.summary_file, json);
   if (!written.ok()) {
     Complain(kCliRefused, "writing the summary: " + written.error().ToString());
   }
@@ -259,7 +279,7 @@ int Report(const RunArguments& arguments,
     if (file.empty()) {
       continue;
     }
-    const Status written = WriteFileAtomically(file, json);
+    const Status written = WriteSummary(file, json);
     if (!written.ok()) {
       Complain(0, "writing the summary: " + written.error().ToString());
       exit_code = exit_code == kCliSucceeded ? kCliFailed : exit_code;
@@ -281,22 +301,56 @@ void TellBeginnings(const Workshop& shop, const RunDirectory& directory, Console
   }
 }
 
-std::string DirectoryOf(const RunArguments& arguments, const TrainingJob& job) {
+// The named directory, or one below runs/ that no other run has taken: of two runs that begin in
+// one second, the second finds the name of the first in use, and looks for another.
+Result<RunDirectory> OpenDirectory(const RunArguments& arguments, const TrainingJob& job) {
+  constexpr int kTriesMax = 100;  // choice: so many runs of one job in one second
   for (const std::string& given : {arguments.resume, arguments.directory}) {
     if (!given.empty()) {
-      return given;
+      return RunDirectory::Open(given);
     }
   }
   std::error_code error;
   const auto here = std::filesystem::current_path(error);
-  return DefaultRunDirectory(
-      error ? "." : here.string(), job.metadata.name, SystemClock().WallNow());
+  for (int number = 1;; ++number) {
+    auto directory = RunDirectory::Open(DefaultRunDirectory(
+        error ? "." : here.string(), job.metadata.name, SystemClock().WallNow()));
+    const bool is_taken = !directory.ok() && directory.error().code() == ErrorCode::kAlreadyExists;
+    if (!is_taken || number == kTriesMax) {
+      return directory;
+    }
+  }
+}
+
+// What would fail after the training, and can be known before it.
+Status CheckSummaryFile(const std::string& file) {
+  std::error_code error;
+  const std::string folder = std::filesystem::path(file).parent_path().string();
+  const auto fail = [&file](const std::string& problem) {
+    return Error(ErrorCode::kInvalidArgument, "--summary " + file + ": " + problem);
+  };
+  if (file.empty() || IsSpecialFile(file)) {
+    return OkStatus();
+  }
+  if (std::filesystem::is_directory(file, error)) {
+    return fail("that is a folder, expected a file");
+  }
+  if (::access(folder.empty() ? "." : folder.c_str(), W_OK | X_OK) != 0) {
+    return fail("its folder: " + std::string(std::strerror(errno)));
+  }
+  return OkStatus();
 }
 
 }  // namespace
 
-int RunRun(const RunArguments& arguments) {
+int RunRun(RunArguments arguments) {
   int exit_code = kCliFailed;
+  if (const Status writable = CheckSummaryFile(arguments.summary_file); !writable.ok()) {
+    return Complain(kCliUsage, writable.error().message());
+  }
+  if (const auto run = FindRun(arguments.resume); !arguments.resume.empty() && run.ok()) {
+    arguments.resume = run->directory;  // its name below runs will do, as for logs and stop
+  }
   const auto shop = Prepare(arguments, &exit_code);
   if (!shop.ok()) {
     const std::string& message = shop.error().message();
@@ -307,7 +361,12 @@ int RunRun(const RunArguments& arguments) {
     return exit_code == kCliRefused ? WriteRefusal(arguments, message)
                                     : Complain(exit_code, message);
   }
-  const auto directory = RunDirectory::Open(DirectoryOf(arguments, shop->job));
+  // From here on a stop has something to put in order.
+  auto signals = StopSignals::Block();
+  if (!signals.ok()) {
+    return Complain(kCliFailed, signals.error().ToString());
+  }
+  const auto directory = OpenDirectory(arguments, shop->job);
   if (!directory.ok()) {
     return Complain(kCliFailed, directory.error().ToString());
   }
@@ -322,7 +381,7 @@ int RunRun(const RunArguments& arguments) {
   if (!noted.ok()) {
     return Complain(kCliFailed, noted.error().ToString());
   }
-  const auto summary = Carry(arguments, *shop, *directory, &console);
+  const auto summary = Carry(arguments, *shop, *directory, &*signals, &console);
   if (!arguments.keep) {
     ::unlink(directory->KeyFile().c_str());
   }

@@ -46,8 +46,11 @@ class RunRecord {
 
   EpochHistory& history() { return history_; }
 
-  // Whether a process of this run ended because it could not write its model.
-  bool has_unsaved_model() const { return has_unsaved_model_; }
+  // Whether the newest state is not on disk: a process ended because it could not write its model,
+  // or no checkpoint was written since one failed.
+  bool has_unsaved_model() const {
+    return has_unsaved_model_ || !checkpoints_.Tally().last_error.empty();
+  }
 
   // Whether a loss is known that training has not come through yet.
   bool is_recovering() const { return !lost_.empty() || recoveries_.is_recovering(); }

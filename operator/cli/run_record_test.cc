@@ -1,5 +1,6 @@
 #include "operator/cli/run_record.h"
 
+#include <csignal>
 #include <string>
 
 #include <gtest/gtest.h>
@@ -102,6 +103,24 @@ TEST_F(RunRecordTest, ModelThatCouldNotBeSavedIsRemembered) {
   EXPECT_FALSE(record_.has_unsaved_model());
   record_.OnPodEvent(Ended("job-worker-0", kExitNotSaved, "", 4000));
   EXPECT_TRUE(record_.has_unsaved_model());
+}
+
+TEST_F(RunRecordTest, CheckpointThatFailedAtTheStopIsAnUnsavedModel) {
+  TerminationMessage message;
+  message.outcome = Outcome::kRetryable;
+  message.checkpoints = CheckpointStatus{1, 1, 0, "No space left on device", std::nullopt};
+  record_.OnPodEvent(
+      Ended("job-worker-0", kExitSignalBase + SIGTERM, EncodeTerminationMessage(message), 4000));
+  EXPECT_TRUE(record_.has_unsaved_model());
+}
+
+TEST_F(RunRecordTest, CheckpointWrittenAfterOneThatFailedLeavesNothingUnsaved) {
+  TerminationMessage message;
+  message.outcome = Outcome::kRetryable;
+  message.checkpoints = CheckpointStatus{2, 1, 0, "", std::nullopt};
+  record_.OnPodEvent(
+      Ended("job-worker-0", kExitPreempted, EncodeTerminationMessage(message), 4000));
+  EXPECT_FALSE(record_.has_unsaved_model());
 }
 
 TEST_F(RunRecordTest, EndThatIsReplacedIsARecovery) {

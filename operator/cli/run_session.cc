@@ -9,6 +9,7 @@
 
 #include "common/contract/exit_code.h"
 #include "operator/api/conditions.h"
+#include "operator/cli/checkpoint_folder.h"
 #include "operator/reconcile/build/pod.h"
 
 namespace lockstep::control {
@@ -345,6 +346,7 @@ RunSummary RunSession::Summarize() const {
     const std::string& directory = options_.job.spec.training->checkpoint.directory;
     summary.checkpoint_directory =
         directory.starts_with('/') ? directory : options_.run_directory + "/" + directory;
+    summary.last_checkpoint_step = NewestCheckpointIn(summary.checkpoint_directory);
   }
   return summary;
 }

@@ -84,7 +84,7 @@ int RunLogs(const LogsArguments& arguments) {
   const auto add = [&window](const std::string& pod, std::string_view line) {
     window.Add(pod, line);
   };
-  while (arguments.follow && HolderOf(run->directory)) {
+  while (arguments.follow && HolderOf(run->directory) && std::ferror(stdout) == 0) {
     reader.ReadNew(false, add);
     window.Print();
     std::this_thread::sleep_for(kLookInterval);

@@ -46,6 +46,13 @@ TEST(ApplySetting, ValueHasTheTypeOfTheSchema) {
               HasSubstr(R"("optimizer":{"type":"SGD","momentum":0.9})"));
 }
 
+TEST(ApplySetting, MetadataHasWhatKubernetesGivesEveryKind) {
+  EXPECT_THAT(After("metadata.labels.example\\.com/team=7"),
+              HasSubstr(R"("labels":{"example.com/team":"7"})"));
+  EXPECT_THAT(After("metadata.annotations.note=x"), HasSubstr(R"("annotations":{"note":"x"})"));
+  EXPECT_THAT(After("metadata.namespace=team"), HasSubstr(R"("namespace":"team")"));
+}
+
 TEST(ApplySetting, ElementsGoByIndexAndByName) {
   Json document = Document();
   EXPECT_EQ(Apply("roles[worker].gpus=1", &document).value(), "spec.roles[1].gpus");

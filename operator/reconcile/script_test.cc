@@ -1,12 +1,10 @@
-#include <algorithm>
+#include "common/base/testing/script.h"
+
 #include <cctype>
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <map>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -40,18 +38,7 @@ namespace {
 
 using std::chrono::seconds;
 
-constexpr const char* kDivider = "----";
-
 using Words = std::vector<std::string>;
-
-Words Split(const std::string& line) {
-  std::istringstream stream(line);
-  Words words;
-  for (std::string word; stream >> word;) {
-    words.push_back(word);
-  }
-  return words;
-}
 
 std::string JoinFrom(const Words& words, std::size_t first) {
   std::string text;
@@ -326,90 +313,23 @@ const std::map<std::string, Story::Command>& Story::Commands() {
 }
 
 std::string Story::Run(const std::string& line) {
-  const Words words = Split(line);
+  const Words words = ScriptWords(line);
   const auto command = Commands().find(words.at(0));
   return command == Commands().end() ? "no such command: " + words.at(0) + "\n"
                                      : command->second(this, words);
 }
 
-// One block of a script: the lines before kDivider, and those up to the next empty line.
-struct Block {
-  std::vector<std::string> lines;
-  std::string expected;
-};
-
-std::vector<std::string> LinesOf(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(file, line);) {
-    lines.push_back(line);
-  }
-  return lines;
-}
-
-std::vector<Block> Read(const std::filesystem::path& path) {
-  std::vector<Block> blocks;
-  Block block;
-  bool is_answer = false;
-  for (const std::string& line : LinesOf(path)) {
-    if (is_answer && line.empty()) {
-      blocks.push_back(std::move(block));
-      block = Block();
-      is_answer = false;
-    } else if (is_answer) {
-      block.expected += line + "\n";
-    } else if (line == kDivider) {
-      is_answer = true;
-    } else {
-      block.lines.push_back(line);
-    }
-  }
-  if (is_answer) {
-    blocks.push_back(std::move(block));
-  }
-  return blocks;
-}
-
-std::string AnswerTo(const Block& block, Story* story) {
-  std::string answer;
-  for (const std::string& line : block.lines) {
-    if (!line.empty() && line.front() != '#') {
-      answer += story->Run(line);
-    }
-  }
-  return answer;
-}
-
 class Scripts : public testing::TestWithParam<std::string> {};
 
 TEST_P(Scripts, AreAnsweredAsWritten) {
-  const std::filesystem::path path = std::filesystem::path(LOCKSTEP_SCRIPTS) / GetParam();
-  const std::vector<Block> blocks = Read(path);
-  ASSERT_FALSE(blocks.empty()) << path;
   Story story;
-  std::string rewritten;
-  for (const Block& block : blocks) {
-    const std::string answer = AnswerTo(block, &story);
-    std::string head;
-    for (const std::string& line : block.lines) {
-      head += line + "\n";
-    }
-    rewritten += (rewritten.empty() ? "" : "\n") + head + kDivider + "\n" + answer;
-    EXPECT_EQ(answer, block.expected) << GetParam() << " after\n" << head;
+  const std::vector<ScriptBlock> blocks =
+      PlayScript(std::filesystem::path(LOCKSTEP_SCRIPTS) / GetParam(),
+                 [&story](const std::string& line) { return story.Run(line); });
+  ASSERT_FALSE(blocks.empty());
+  for (const ScriptBlock& block : blocks) {
+    EXPECT_EQ(block.answer, block.expected) << GetParam() << " after\n" << block.asked;
   }
-  const char* const rewrite = std::getenv("LOCKSTEP_REWRITE");
-  if (rewrite != nullptr && *rewrite == '1') {
-    std::ofstream(path) << rewritten;
-  }
-}
-
-std::vector<std::string> ScriptNames() {
-  std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(LOCKSTEP_SCRIPTS)) {
-    names.push_back(entry.path().filename().string());
-  }
-  std::sort(names.begin(), names.end());
-  return names;
 }
 
 std::string NameOf(const testing::TestParamInfo<std::string>& info) {
@@ -420,7 +340,7 @@ std::string NameOf(const testing::TestParamInfo<std::string>& info) {
   return name;
 }
 
-INSTANTIATE_TEST_SUITE_P(Decide, Scripts, testing::ValuesIn(ScriptNames()), NameOf);
+INSTANTIATE_TEST_SUITE_P(Decide, Scripts, testing::ValuesIn(ScriptNames(LOCKSTEP_SCRIPTS)), NameOf);
 
 }  // namespace
 }  // namespace lockstep::control

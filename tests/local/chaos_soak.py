@@ -1,15 +1,17 @@
 """Random runs of one to four workers, with everything a laptop does to them: workers killed and
-frozen, a terminal that goes away, a disk that fills up, and other programs on the ports that
-everybody likes. Each run must end as the documents say, and trained weights must be those of an
-undisturbed run, to the byte.
+frozen, a terminal that goes away, a disk that is full or fills up for a while, and other programs
+on the ports that everybody likes. Each run must end as the documents say, weights must be those of
+an undisturbed run, to the byte, and nothing may be left.
 
     tests/local/chaos_soak.py [RUNS] [--seed FIRST] [--verbose]
 
-A run that ends otherwise is told with the command that repeats it. Full disks need root, for a
-small tmpfs; without it they are left out, and that is said.
+A run that ends otherwise is told with the command that repeats it, and at the end what has come
+about how often. Full disks need root, for a small tmpfs; without it they are left out, and that is
+said.
 """
 
 import argparse
+import collections
 import contextlib
 import os
 import random
@@ -17,14 +19,18 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 
-from harness import LocalTest, training_manifest
+from harness import LocalTest, can_mount_tmpfs, samples_after, training_manifest
 
 STEPS = 160
 PORTS = (29500, 2223)  # torchrun's default, and the first of what pods listened at once
-EXIT_STOPPED = 130
 CHECKPOINT_KIB = 310  # parameters and Adam's two moments of the harness' network, and a little
+AMPLE_KIB = 64 * 1024
+RUNS_THAT_SHOW_ALL = 100  # of so many, each kind of trouble has its part
+KINDS = ("failures on order", "recoveries", "hang-ups", "stopped by a hang-up", "resumed",
+         "disks small", "disks full for a while", "disks filled", "failed for want of room")
 
 
 class Plan:
@@ -41,16 +47,23 @@ class Plan:
             names = "+".join(f"worker-{index}" for index in sorted(victims))
             what = chance.choice(["kill", "kill", "stop"])
             self.chaos.append(f"{what}={names}@step={chance.randint(1, STEPS - 40)}")
-        self.hangups = chance.choice([0, 0, 0, 1, 2])
-        self.hangup_after = chance.uniform(0.05, 2.5)
-        is_small = chance.random() < 0.25
-        size = chance.randint(CHECKPOINT_KIB // 2, 6 * CHECKPOINT_KIB)
-        self.disk_kib = size if is_small and can_mount else None
+        self.hangups = chance.choice([0, 0, 0, 1, 2, 3])
+        self.hangup_after = chance.uniform(0.01, 2.5)
+        self.hangup_gap = chance.choice([0, 0.02, 0.3])
+        disk = chance.choice(["any", "any", "any", "small", "full for a while"])
+        self.disk = disk if can_mount else "any"
+        self.disk_kib = AMPLE_KIB
+        if self.disk == "small":
+            self.disk_kib = chance.randint(CHECKPOINT_KIB // 2, 6 * CHECKPOINT_KIB)
+        self.full_after = chance.uniform(0.5, 2.5)
+        self.full_for = chance.choice([0.05, 0.3, 1.5])
 
     def __str__(self):
+        disk = {"any": "any", "small": f"of {self.disk_kib} KiB",
+                "full for a while": f"full after {self.full_after:.2f} s for {self.full_for} s"}
         return (f"seed {self.seed}: {self.workers} workers, every {self.every_steps} steps, "
                 f"chaos {','.join(self.chaos) or 'none'}, {self.hangups} SIGHUP after "
-                f"{self.hangup_after:.2f} s, disk {self.disk_kib or 'any'} KiB")
+                f"{self.hangup_after:.2f} s, {self.hangup_gap} s apart, disk {disk[self.disk]}")
 
 
 class Soak(LocalTest):
@@ -58,9 +71,10 @@ class Soak(LocalTest):
 
     expected = {}  # weights of undisturbed runs, by the number of workers
 
-    def __init__(self, is_verbose):
+    def __init__(self, is_verbose, seen):
         super().__init__("run_plan")
         self.is_verbose = is_verbose
+        self.seen = seen  # what came about, over all runs
 
     def undisturbed(self, workers):
         if workers not in self.expected:
@@ -75,46 +89,117 @@ class Soak(LocalTest):
                                      every_steps=plan.every_steps)
         arguments = [word for chaos in plan.chaos for word in ("--chaos", chaos)]
         name = f"run-{plan.seed}"
-        with self.disk(name, plan.disk_kib):
+        with self.disk(name, plan):
             started = self.start(manifest, *arguments, name=name)
-            self.hang_up(started[0], plan)
+            self.disturb(started, plan)
             run = self.finish(started)
             if self.is_verbose:
                 print(run.output)
-            if run.exit_code == EXIT_STOPPED:
-                self.assertGreater(plan.hangups, 0, f"stopped by nobody\n{run.output}")
-                run = self.run_job(manifest, name=name)  # as the console advises: goes on
-            self.check_end(run, plan, expected)
+            self.check_words(run, plan)
+            if run.exit_code != 0:
+                run = self.go_on(run, manifest, name)
+            self.check_trained(run, expected)
 
-    def check_end(self, run, plan, expected):
+    def check_words(self, run, plan):
+        """The end is one that was brought about, and told as it is."""
+        self.assertFalse((run.directory / "job.key").exists(), f"the key is left\n{run.output}")
+        if run.summary is None:
+            self.assertEqual(run.exit_code, -signal.SIGHUP, run.output)
+            self.assertFalse((run.directory / "lock").exists(), f"died unsaid\n{run.output}")
+            self.seen["hung up before it began"] += 1
+            return
+        fired = len(plan.chaos) - len(run.summary["chaosNotFired"])
+        self.seen["failures on order"] += fired
+        for text in run.summary["chaosNotFired"]:
+            self.assertIn(text, plan.chaos)
+            self.assertIn(text, run.output)
         if run.exit_code == 0:
-            self.assertEqual(run.summary["samplesLost"], 0, run.output)
-            self.assertEqual(run.summary["samplesRepeated"], 0, run.output)
-            self.assertEqual(self.final_weights(run), expected, f"other weights\n{run.output}")
-            newest = max((run.directory / "checkpoints").glob("step-*"))
-            self.assertIn(str(STEPS), newest.name, f"the last step is not saved\n{run.output}")
-            return
-        self.assertIsNotNone(plan.disk_kib, f"failed, exit code {run.exit_code}\n{run.output}")
-        self.assertIn("space", run.output.lower(), f"failed without the reason\n{run.output}")
+            # What befell the job in its last moments needs no recovery.
+            self.assertTrue(fired == 0 or run.summary["recoveries"] or "chaos: " in run.output)
+            self.seen["recoveries"] += len(run.summary["recoveries"])
+        elif run.exit_code == 130:
+            self.check_stopped(run, plan)
+        else:
+            self.assertEqual(run.exit_code, 1, run.output)
+            self.assertNotEqual(plan.disk, "any", f"failed\n{run.output}")
+            self.assertIn("No space left on device", run.output, "failed without the reason")
+            self.assertIn("No space left on device", run.summary["checkpointError"])
+            self.seen["failed for want of room"] += 1
 
-    def hang_up(self, process, plan):
-        if plan.hangups == 0:
-            return
-        time.sleep(plan.hangup_after)
-        for _ in range(plan.hangups):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(process.pid, signal.SIGHUP)
-            time.sleep(0.02)
+    def check_stopped(self, run, plan):
+        self.assertGreater(plan.hangups, 0, f"stopped by nobody\n{run.output}")
+        self.assertIn("stopped by SIGHUP", run.output)
+        self.assertNotIn("killed by SIGHUP", run.output)
+        # Whoever sees 130 counts on the newest checkpoint.
+        self.assertEqual(run.summary["checkpointError"], "", run.output)
+        steps = run.summary["steps"]
+        if not plan.chaos and steps > 0:
+            self.assertEqual(run.summary["lastCheckpointStep"], steps, run.output)
+            self.assertEqual(run.summary["samplesConsumed"], samples_after(steps), run.output)
+        self.assertEqual(run.summary["lastCheckpointStep"] or 0, self.newest_step(run), run.output)
+        self.seen["stopped by a hang-up"] += 1
+
+    def go_on(self, run, manifest, name):
+        """As the console advises, and with room for it."""
+        folder = run.directory
+        if os.path.ismount(folder):
+            subprocess.run(["mount", "-o", f"remount,size={AMPLE_KIB}k", folder], check=True)
+        if run.summary is not None and f"lockstep run --resume {folder}" in run.output:
+            self.seen["resumed"] += 1
+            process, _, summary = self.start_resumed(folder)
+            return self.finish((process, folder, summary))
+        self.assertEqual(self.newest_step(run), 0, f"advised to begin anew\n{run.output}")
+        self.seen["begun anew"] += 1
+        return self.run_job(manifest, name=name)
+
+    def check_trained(self, run, expected):
+        self.assertEqual(run.exit_code, 0, run.output)
+        self.assertEqual(run.summary["samplesLost"], 0, run.output)
+        self.assertEqual(run.summary["samplesRepeated"], 0, run.output)
+        self.assertEqual(self.newest_step(run), STEPS, f"the last is not saved\n{run.output}")
+        self.assertEqual(self.final_weights(run), expected, f"other weights\n{run.output}")
+        self.seen["ended with equal bytes"] += 1
+
+    def newest_step(self, run):
+        names = [entry.name for entry in (run.directory / "checkpoints").glob("step-*")]
+        return max((int(name.removeprefix("step-")) for name in names), default=0)
+
+    def disturb(self, started, plan):
+        """Hangs up and fills the disk, each when its time has come."""
+        process, directory, _ = started
+        filler = directory / "filler"
+        moments = [(plan.hangup_after + index * plan.hangup_gap, lambda: self.hang_up(process))
+                   for index in range(plan.hangups)]
+        if plan.disk == "full for a while":
+            moments += [(plan.full_after, lambda: self.fill(filler)),
+                        (plan.full_after + plan.full_for, lambda: filler.unlink(missing_ok=True))]
+        began = time.monotonic()
+        for when, act in sorted(moments, key=lambda moment: moment[0]):
+            time.sleep(max(0, began + when - time.monotonic()))
+            act()
+
+    def hang_up(self, process):
+        """As the kernel does it: everybody in the terminal's foreground."""
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGHUP)
+            self.seen["hang-ups"] += 1
+
+    def fill(self, filler):
+        with contextlib.suppress(OSError), open(filler, "wb", buffering=0) as file:
+            while True:
+                file.write(bytes(65536))
+        self.seen["disks filled"] += 1
 
     @contextlib.contextmanager
-    def disk(self, name, size_kib):
-        """The run's folder is a disk of that size."""
-        if size_kib is None:
+    def disk(self, name, plan):
+        """The run's folder is a disk of its own, where the plan has one."""
+        if plan.disk == "any":
             yield
             return
+        self.seen["disks " + plan.disk] += 1
         folder = self.scratch / name
         folder.mkdir(exist_ok=True)
-        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size_kib}k", "tmpfs", folder],
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={plan.disk_kib}k", "tmpfs", folder],
                        check=True)
         try:
             yield
@@ -129,14 +214,17 @@ def taken_ports():
     with contextlib.ExitStack() as stack:
         for port in PORTS:
             listener = stack.enter_context(socket.socket())
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             with contextlib.suppress(OSError):
                 listener.bind(("0.0.0.0", port))
                 listener.listen()
+            socket.create_connection(("127.0.0.1", port), timeout=5).close()
         yield
 
 
-def can_mount_tmpfs():
-    return os.geteuid() == 0 and "tmpfs" in open("/proc/filesystems", encoding="ascii").read()
+def leftovers():
+    """What a run might leave outside of its folder."""
+    return {*os.listdir("/dev/shm"), *os.listdir(tempfile.gettempdir())}
 
 
 def main():
@@ -148,20 +236,29 @@ def main():
     can_mount = can_mount_tmpfs()
     if not can_mount:
         print("no full disks: mounting a small one needs root")
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # an ignored one is inherited
     failed = 0
+    seen = collections.Counter()
     with taken_ports():
         for seed in range(options.seed, options.seed + options.runs):
             plan = Plan(seed, can_mount)
-            soak = Soak(options.verbose)
+            soak = Soak(options.verbose, seen)
+            before = leftovers()
             soak.setUp()
             try:
                 soak.run_plan(plan)
                 soak.tearDown()
+                soak.assertEqual(leftovers() - before, set(), "left behind")
             except AssertionError as problem:
                 failed += 1
                 print(f"FAILED {plan}\n{problem}\n"
                       f"again: tests/local/chaos_soak.py 1 --seed {seed} --verbose", flush=True)
+    print("came about: " + ", ".join(f"{what} {count}" for what, count in sorted(seen.items())))
     print(f"{options.runs - failed} passed, {failed} failed")
+    absent = [what for what in KINDS if seen[what] == 0 and (can_mount or "disk" not in what)]
+    if options.runs >= RUNS_THAT_SHOW_ALL and absent:
+        print(f"never came about, so nothing is shown: {', '.join(absent)}")
+        return 1
     return 1 if failed else 0
 
 

@@ -96,6 +96,20 @@ def command_manifest(command, **changes):
     return COMMAND.format(**{**fields, **changes})
 
 
+def can_mount_tmpfs():
+    """Whether a test may have a small disk."""
+    return os.geteuid() == 0 and subprocess.run(
+        ["unshare", "--mount", "mount", "-t", "tmpfs", "tmpfs", "/mnt"],
+        capture_output=True, check=False).returncode == 0
+
+
+def samples_after(steps):
+    """How many samples that training has used after so many steps: the last batch of each data
+    epoch has what is left of its 9,000 samples."""
+    epochs, rest = divmod(steps, 94)
+    return 9000 * epochs + 96 * rest
+
+
 class Run:
     """What one `lockstep run` left: exit code, output, summary, and the run's folder."""
 

@@ -6,7 +6,8 @@ import signal
 import subprocess
 import unittest
 
-from harness import BIN, LocalTest, command_manifest, training_manifest
+from harness import (
+    BIN, LocalTest, can_mount_tmpfs, command_manifest, samples_after, training_manifest)
 
 EPOCH_STEPS = 94  # 9,000 training samples in batches of 96
 
@@ -65,7 +66,55 @@ class Telling(LocalTest):
         self.assertIn("training goes on from the checkpoint of step 40", run.output)
 
 
+@unittest.skipUnless(can_mount_tmpfs(), "a small disk cannot be mounted: needs root")
+class FullDisk(LocalTest):
+    def setUp(self):
+        super().setUp()
+        self.disk = self.scratch / "disk"
+        self.disk.mkdir()
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", self.disk], check=True)
+
+    def tearDown(self):
+        subprocess.run(["umount", self.disk], check=True)
+        super().tearDown()
+
+    def test_disk_that_is_full_at_the_start_is_no_error_in_the_input(self):
+        filler = self.disk / "filler"
+        filler.write_bytes(bytes(1 << 20))
+        started = self.start(training_manifest(workers=1), "--set",
+                             f"training.checkpoint.directory={self.disk}/checkpoints")
+        _, directory, _ = started
+        self.wait_for(lambda: list(directory.glob("pods/quick-worker-0-r1/pod.log")))
+        filler.unlink()
+        self.assert_trained(self.finish(started))
+
+    def test_stop_that_finds_the_disk_full_is_a_failure(self):
+        (self.disk / "filler").write_bytes(bytes(900 << 10))
+        started = self.start(training_manifest(steps=100000, every_steps=0, workers=1), "--set",
+                             f"training.checkpoint.directory={self.disk}/checkpoints")
+        process, directory, _ = started
+        log = directory / "pods" / "quick-worker-0" / "pod.log"
+        self.wait_for(lambda: log.exists() and " trained " in log.read_text())
+        process.send_signal(signal.SIGINT)
+        run = self.finish(started)
+        self.assertEqual(run.exit_code, 1, run.output)
+        self.assertIn("stopped by SIGINT, and the checkpoint could not be written", run.output)
+        self.assertIn("No space left on device", run.summary["checkpointError"])
+
+
 class Stopping(LocalTest):
+    def test_samples_of_a_stop_are_those_of_its_last_step(self):
+        started = self.start(training_manifest(steps=100000, every_steps=0), "--quiet")
+        process, directory, _ = started
+        log = directory / "pods" / "quick-worker-0" / "pod.log"
+        self.wait_for(lambda: log.exists() and " trained " in log.read_text())
+        process.send_signal(signal.SIGINT)
+        run = self.finish(started)
+        self.assertEqual(run.exit_code, 130, run.output)
+        self.assertGreater(run.summary["steps"], 0, run.output)
+        self.assertEqual(run.summary["samplesConsumed"], samples_after(run.summary["steps"]),
+                         run.output)
+
     def test_stop_without_a_checkpoint_says_so(self):
         started = self.start(training_manifest(steps=100000, every_steps=0), "--quiet")
         process, directory, _ = started

@@ -86,7 +86,9 @@ void WriteTerminationMessage(const WorkerEnvironment& environment,
   const Status written =
       WriteInPlace(environment.termination_message_file, EncodeTerminationMessage(message) + "\n");
   if (!written.ok()) {
-    logger->Warn("termination message not written", {{"error", written.error().ToString()}});
+    // The newest line of the log is what is left to tell why.
+    logger->Warn("termination message not written",
+                 {{"error", written.error().ToString()}, {"reason", message.reason}});
   }
 }
 

@@ -39,6 +39,11 @@ Error AsOwnFault(const Error& error) {
   }
 }
 
+// As above, of the folder that checkpoints are written to: that there is no room may pass.
+Error AsFolderFault(const Error& error) {
+  return error.code() == ErrorCode::kResourceExhausted ? error : AsOwnFault(error);
+}
+
 // One process's part in one job, from the first meeting to the exit code.
 class TrainingProcess {
  public:
@@ -53,7 +58,6 @@ class TrainingProcess {
   struct Ending {
     int exit_code = kExitSuccess;
     std::string reason;
-    bool has_concluded = false;  // trained to the end and evaluated, whatever became of it
   };
 
   Result<TrainerVerdict> Train();
@@ -107,7 +111,7 @@ int TrainingProcess::Run() {
     message.last_step = trainer_->last_applied();
     message.training_loss = trainer_->training_loss();
   }
-  if (ending.has_concluded) {
+  if (trainer_.has_value() && trainer_->has_state()) {
     const SampleTotals totals = trainer_->SampleTotalsNow();
     message.samples = SampleCounts{totals.consumed, totals.expected, totals.lost, totals.repeated};
     if (const std::optional<EvaluationResult>& result = trainer_->test_result()) {
@@ -256,7 +260,7 @@ Status TrainingProcess::FinishLoading() {
   }
   parts_ = std::move(parts).value();
   const Status made = MakeTrainer();
-  return made.ok() ? OkStatus() : AsOwnFault(made.error());
+  return made.ok() ? OkStatus() : AsFolderFault(made.error());
 }
 
 Status TrainingProcess::MakeTrainer() {
@@ -301,7 +305,7 @@ Result<TrainerVerdict> TrainingProcess::TrainInMeeting(const JoinedMeeting& meet
   if (checkpoints_ != nullptr && rank() == 0) {
     const Status claimed = checkpoints_->Claim(meeting.epoch, environment_.incarnation);
     if (!claimed.ok()) {
-      return AsOwnFault(claimed.error());
+      return AsFolderFault(claimed.error());
     }
   }
   const auto element_count = static_cast<int64_t>(parts_->engine->Gradients().size());
@@ -321,7 +325,7 @@ TrainingProcess::Ending TrainingProcess::Conclude(Result<TrainerVerdict> verdict
         return {kExitSuccess, "the other ranks had finished the training"};
       }
       observer_->Finished(trainer_->test_result(), trainer_->SampleTotalsNow());
-      return {kExitSuccess, "training finished", true};
+      return {kExitSuccess, "training finished"};
     case TrainerVerdict::kStopped:
       observer_->Stopped();
       return {kExitPreempted,
@@ -331,11 +335,11 @@ TrainingProcess::Ending TrainingProcess::Conclude(Result<TrainerVerdict> verdict
       observer_->Stopped();
       return {kExitSignalBase + SIGTERM, "stopped on request; " + trainer_->trouble()};
     case TrainerVerdict::kNotSaved:
-      return Fail({kExitNotSaved, trainer_->trouble(), true});
+      return Fail({kExitNotSaved, trainer_->trouble()});
     case TrainerVerdict::kDiverged:
       return Fail({kExitDiverged, trainer_->trouble()});
     case TrainerVerdict::kInexact:
-      return Fail({kExitInexact, trainer_->trouble(), true});
+      return Fail({kExitInexact, trainer_->trouble()});
     case TrainerVerdict::kLeft:
       observer_->Stopped();
       return {kExitSignalBase + SIGTERM, "asked to stop while the other ranks go on"};

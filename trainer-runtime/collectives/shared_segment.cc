@@ -121,7 +121,7 @@ Result<SharedSegment> SharedSegment::Create(std::size_t byte_count) {
     return SystemError(errno, "shared memory: seal");
   }
   LOCKSTEP_ASSIGN_OR_RETURN(std::byte * data, MapShared(fd.get(), byte_count));
-  return SharedSegment(std::move(fd), data, byte_count);
+  return SharedSegment(std::move(fd), data, byte_count, /*is_owner=*/true);
 }
 
 Result<SharedSegment> SharedSegment::Map(UniqueFd fd, std::size_t byte_count) {
@@ -135,23 +135,25 @@ Result<SharedSegment> SharedSegment::Map(UniqueFd fd, std::size_t byte_count) {
     return Error(ErrorCode::kCorrupt, "shared memory: a descriptor of another size or unsealed");
   }
   LOCKSTEP_ASSIGN_OR_RETURN(std::byte * data, MapShared(fd.get(), byte_count));
-  return SharedSegment(std::move(fd), data, byte_count);
+  return SharedSegment(std::move(fd), data, byte_count, /*is_owner=*/true);
 }
 
 SharedSegment::SharedSegment(SharedSegment&& other) noexcept
     : fd_(std::move(other.fd_)),
       data_(std::exchange(other.data_, nullptr)),
-      byte_count_(std::exchange(other.byte_count_, 0)) {}
+      byte_count_(std::exchange(other.byte_count_, 0)),
+      is_owner_(std::exchange(other.is_owner_, false)) {}
 
 SharedSegment& SharedSegment::operator=(SharedSegment&& other) noexcept {
   std::swap(fd_, other.fd_);
   std::swap(data_, other.data_);
   std::swap(byte_count_, other.byte_count_);
+  std::swap(is_owner_, other.is_owner_);
   return *this;
 }
 
 SharedSegment::~SharedSegment() {
-  if (data_ != nullptr) {
+  if (is_owner_) {
     ::munmap(data_, byte_count_);
   }
 }

@@ -21,6 +21,13 @@ class SharedSegment {
   // Errors: kCorrupt (other size, or not sealed), kResourceExhausted, kIo.
   static Result<SharedSegment> Map(UniqueFd fd, std::size_t byte_count);
 
+  // The bytes of `owner`, which must outlive this, at the same address. For ranks that are threads
+  // of one process, where the thread sanitizer can watch them: it takes two mappings for two
+  // memories.
+  static SharedSegment Borrow(const SharedSegment& owner) {
+    return SharedSegment(UniqueFd(), owner.data_, owner.byte_count_, /*is_owner=*/false);
+  }
+
   SharedSegment(SharedSegment&& other) noexcept;
   SharedSegment& operator=(SharedSegment&& other) noexcept;
   SharedSegment(const SharedSegment&) = delete;
@@ -38,12 +45,13 @@ class SharedSegment {
   void CloseFd() { fd_.Reset(); }
 
  private:
-  SharedSegment(UniqueFd fd, std::byte* data, std::size_t byte_count)
-      : fd_(std::move(fd)), data_(data), byte_count_(byte_count) {}
+  SharedSegment(UniqueFd fd, std::byte* data, std::size_t byte_count, bool is_owner)
+      : fd_(std::move(fd)), data_(data), byte_count_(byte_count), is_owner_(is_owner) {}
 
   UniqueFd fd_;
   std::byte* data_ = nullptr;
   std::size_t byte_count_ = 0;
+  bool is_owner_ = false;  // of the mapping
 };
 
 // Where a segment's descriptor can be fetched. The name is visible to every process of the host's

@@ -65,15 +65,4 @@ DataCursor Advance(const BatchPlan& plan, DataCursor cursor) {
   return cursor;
 }
 
-DataCursor CursorAt(const BatchPlan& plan, int64_t step_index) {
-  const int64_t steps = StepsPerDataEpoch(plan);
-  LOCKSTEP_CHECK(step_index >= 0 && steps > 0, "step " + std::to_string(step_index));
-  DataCursor cursor;
-  cursor.data_epoch = step_index / steps;
-  // All batches of an epoch but its last are full, and the cursor is before the last.
-  cursor.position = step_index % steps * plan.global_batch_size;
-  cursor.samples_consumed = cursor.data_epoch * SamplesPerDataEpoch(plan) + cursor.position;
-  return cursor;
-}
-
 }  // namespace lockstep::runtime

@@ -56,8 +56,4 @@ PositionRange RankSlice(PositionRange batch, int rank, int world_size);
 // The cursor after the step that used the batch at `cursor.position`.
 DataCursor Advance(const BatchPlan& plan, DataCursor cursor);
 
-// The cursor before the step `step_index` (the first step is 0), computed from nothing: equal to
-// step_index times Advance.
-DataCursor CursorAt(const BatchPlan& plan, int64_t step_index);
-
 }  // namespace lockstep::runtime

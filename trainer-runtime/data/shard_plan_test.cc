@@ -69,7 +69,18 @@ TEST(ShardPlan, SlicesOfAllWorldSizesTileEveryBatch) {
   });
 }
 
-TEST(ShardPlan, CursorAtEqualsRepeatedAdvance) {
+// The cursor before step `step_index`, computed from nothing.
+DataCursor CursorAt(const BatchPlan& plan, int64_t step_index) {
+  const int64_t steps = StepsPerDataEpoch(plan);
+  DataCursor cursor;
+  cursor.data_epoch = step_index / steps;
+  // All batches of an epoch but its last are full, and the cursor is before the last.
+  cursor.position = step_index % steps * plan.global_batch_size;
+  cursor.samples_consumed = cursor.data_epoch * SamplesPerDataEpoch(plan) + cursor.position;
+  return cursor;
+}
+
+TEST(ShardPlan, RepeatedAdvanceComesToWhatArithmeticSays) {
   ForEachPlan([](const BatchPlan& plan) {
     if (StepsPerDataEpoch(plan) == 0) {
       return;

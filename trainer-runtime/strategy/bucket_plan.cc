@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "common/base/check.h"
-#include "common/base/prng.h"
 
 namespace lockstep::runtime {
 
@@ -16,15 +15,6 @@ std::vector<Bucket> PlanBuckets(int64_t element_count, int64_t bytes_per_pack) {
     buckets.push_back({offset, std::min(elements_per_pack, element_count - offset)});
   }
   return buckets;
-}
-
-uint64_t HashBuckets(const std::vector<Bucket>& buckets) {
-  uint64_t hash = Mix64(buckets.size());
-  for (const Bucket& bucket : buckets) {
-    hash = Mix64(hash ^ static_cast<uint64_t>(bucket.element_offset));
-    hash = Mix64(hash ^ static_cast<uint64_t>(bucket.element_count));
-  }
-  return hash;
 }
 
 }  // namespace lockstep::runtime

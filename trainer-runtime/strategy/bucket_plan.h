@@ -18,7 +18,4 @@ struct Bucket {
 // nothing. Preconditions (checked): both arguments >= 0.
 std::vector<Bucket> PlanBuckets(int64_t element_count, int64_t bytes_per_pack);
 
-// A number that differs when two plans differ: ranks compare it before they train together.
-uint64_t HashBuckets(const std::vector<Bucket>& buckets);
-
 }  // namespace lockstep::runtime

@@ -24,11 +24,5 @@ TEST(PlanBuckets, WholeBufferFitsOneBucketWhenTheLimitAllows) {
   EXPECT_EQ(PlanBuckets(100, 400), (std::vector<Bucket>{{0, 100}}));
 }
 
-TEST(HashBuckets, DiffersBetweenPlans) {
-  EXPECT_NE(HashBuckets(PlanBuckets(100, 400)), HashBuckets(PlanBuckets(100, 200)));
-  EXPECT_NE(HashBuckets(PlanBuckets(100, 400)), HashBuckets(PlanBuckets(101, 400)));
-  EXPECT_EQ(HashBuckets(PlanBuckets(100, 400)), HashBuckets(PlanBuckets(100, 4000)));
-}
-
 }  // namespace
 }  // namespace lockstep::runtime

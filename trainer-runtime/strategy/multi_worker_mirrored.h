@@ -20,10 +20,8 @@ struct StepTotals {
   int64_t correct_count = 0;
   int64_t sample_count = 0;
   int64_t stop_requests = 0;        // ranks that were asked to stop
-  std::vector<int64_t> sample_ids;  // by slot of the global batch; kNoSample where nobody read one
+  std::vector<int64_t> sample_ids;  // by slot of the global batch; -1 where nobody read one
 };
-
-inline constexpr int64_t kNoSample = -1;
 
 // Largest state that is sent between ranks: four times what one GPU's memory holds today, so that a
 // damaged length is refused before memory is asked for. Choice.

@@ -1,0 +1,133 @@
+"""`lockstep` where people and shells use it in ways that nobody draws on a slide."""
+
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import unittest
+
+from harness import BIN, RUN_TIMEOUT_SECONDS, LocalTest, command_manifest
+
+
+class OddUse(LocalTest):
+    def setUp(self):
+        super().setUp()
+        self.manifest = self.scratch / "job.yaml"
+        self.manifest.write_text(command_manifest(["sh", "-c", "echo hello; sleep 0.5"]))
+
+    def lockstep(self, *words, **options):
+        """Starts it in the scratch folder."""
+        return subprocess.Popen([BIN / "lockstep", *words], cwd=self.scratch, text=True,
+                                stdin=subprocess.DEVNULL,
+                                **{"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT,
+                                   **options})
+
+    def end_of(self, process):
+        output, _ = process.communicate(timeout=RUN_TIMEOUT_SECONDS)
+        return process.returncode, output
+
+    def shell(self, command):
+        return self.end_of(subprocess.Popen(
+            ["bash", "-c", command], cwd=self.scratch, text=True, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            env={**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"}))
+
+    def runs(self):
+        return sorted((self.scratch / "runs").iterdir())
+
+    def test_runs_that_begin_in_one_second_have_a_folder_each(self):
+        started = [self.lockstep("run", "job.yaml") for _ in range(4)]
+        for exit_code, output in [self.end_of(process) for process in started]:
+            self.assertEqual(exit_code, 0, output)
+        self.assertEqual(len(self.runs()), 4)
+
+    def test_closed_streams_take_nothing_into_files(self):
+        exit_code, output = self.shell("lockstep run job.yaml --dir run >&- 2>&- <&-")
+        self.assertEqual(exit_code, 0, output)
+        for name in ("lock", "lockstep.log", "summary.json"):
+            self.assertNotIn("pods listen on", (self.scratch / "run" / name).read_text(), name)
+
+    def test_run_goes_on_when_its_reader_has_left(self):
+        exit_code, output = self.shell("set -o pipefail; lockstep run job.yaml --dir run | head -1")
+        self.assertEqual(exit_code, 0, output)
+        self.assertEqual(output.count("\n"), 1)
+        self.assertIn('"outcome": "succeeded"', (self.scratch / "run/summary.json").read_text())
+
+    def test_output_that_cannot_be_written_is_no_success(self):
+        for words in ("render job.yaml", "--help", "explain"):
+            exit_code, output = self.shell(f"lockstep {words} >/dev/full")
+            self.assertEqual(exit_code, 1, words)
+            self.assertIn("writing to standard output: No space left on device", output)
+
+    def test_nohup_outlives_the_terminal(self):
+        process = self.lockstep("run", "job.yaml", "--dir", "run",
+                                preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+        self.wait_for(lambda: list(self.scratch.glob("run/pods/*/pod.log")))
+        process.send_signal(signal.SIGHUP)
+        exit_code, output = self.end_of(process)
+        self.assertEqual(exit_code, 0, output)
+
+    def test_summary_that_cannot_be_written_is_refused_at_once(self):
+        for file, problem in (("no/such.json", "its folder: No such file or directory"),
+                              (".", "that is a folder, expected a file")):
+            exit_code, output = self.end_of(
+                self.lockstep("run", "job.yaml", "--summary", file))
+            self.assertEqual(exit_code, 2, output)
+            self.assertIn(f"--summary {file}: {problem}", output)
+        self.assertFalse((self.scratch / "runs").exists())
+
+    def test_summary_may_go_to_a_device_which_stays_one(self):
+        pipe = self.scratch / "pipe"
+        os.mkfifo(pipe)
+        exit_code, output = self.shell("timeout 60 cat pipe > got & "
+                                       "lockstep run job.yaml --dir run --summary pipe --quiet; "
+                                       "code=$?; wait; exit $code")
+        self.assertEqual(exit_code, 0, output)
+        self.assertTrue(stat.S_ISFIFO(pipe.stat().st_mode))
+        self.assertIn('"outcome": "succeeded"', (self.scratch / "got").read_text())
+
+    def test_run_is_resumed_by_its_name(self):
+        exit_code, output = self.end_of(self.lockstep("run", "job.yaml"))
+        self.assertEqual(exit_code, 0, output)
+        name = self.runs()[0].name
+        exit_code, output = self.end_of(self.lockstep("run", "--resume", name))
+        self.assertEqual(exit_code, 0, output)
+        self.assertIn("an earlier run in this folder succeeded", output)
+        self.assertEqual(len(self.runs()), 1)
+
+    def test_followed_logs_end_with_the_run(self):
+        run = self.lockstep("run", "job.yaml", "--dir", "run", stdout=subprocess.DEVNULL)
+        self.wait_for(lambda: list(self.scratch.glob("run/pods/*/pod.log")))
+        exit_code, output = self.end_of(self.lockstep("logs", "--follow", "run"))
+        self.assertEqual(exit_code, 0, output)
+        self.assertEqual(sorted(output.splitlines()),
+                         ["[command-worker-0] [rank 0] hello", "[command-worker-1] [rank 1] hello"])
+        run.wait(timeout=RUN_TIMEOUT_SECONDS)
+
+    def test_folder_that_goes_away_fails_the_run_with_words(self):
+        process = self.lockstep("run", "job.yaml", "--dir", "run")
+        self.wait_for(lambda: len(list(self.scratch.glob("run/pods/*/pod.log"))) == 2)
+        shutil.rmtree(self.scratch / "run")
+        exit_code, output = self.end_of(process)
+        self.assertEqual(exit_code, 1, output)
+        self.assertIn("writing the summary: ", output)
+
+    def test_bytes_that_are_no_text_are_refused_with_the_line(self):
+        self.manifest.write_bytes(self.manifest.read_bytes().replace(b"command}", b"caf\xe9}"))
+        exit_code, output = self.end_of(self.lockstep("validate", "job.yaml"))
+        self.assertEqual(exit_code, 2, output)
+        self.assertIn("UTF-8", output)
+
+    def test_names_that_are_no_text_or_too_long_are_answered(self):
+        odd = os.fsencode(self.scratch) + b"/caf\xe9"
+        exit_code, output = self.end_of(self.lockstep(
+            "run", "job.yaml", "--dir", odd, "--quiet", errors="replace"))
+        self.assertEqual(exit_code, 0, output)
+        exit_code, output = self.end_of(self.lockstep("run", "job.yaml", "--dir", "x" * 300))
+        self.assertEqual(exit_code, 1, output)
+        self.assertIn("File name too long", output)
+
+
+if __name__ == "__main__":
+    unittest.main()
