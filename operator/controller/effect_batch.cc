@@ -62,8 +62,11 @@ bool IsRefusal(const Error& error) {
 // that we built, or cannot read it as a pod. What webhooks and policies say, with whatever code,
 // may change any moment; they name no field, or speak under their own name.
 bool IsBeyondCure(const kube::Reply& reply) {
+  if (reply.status != 400 && reply.status != 422) {
+    return false;
+  }
   const Result<Json> status = ParseJson(reply.body);
-  if (!status.ok() || (reply.status != 400 && reply.status != 422)) {
+  if (!status.ok()) {
     return false;
   }
   std::vector<Error> ignored;

@@ -70,15 +70,32 @@ ResourceVector ReadRequests(Value resources) {
   return requests;
 }
 
+// The ports that a container takes of its node. Addresses and protocols are not told apart: who
+// takes a port at one address of a node keeps others from all.
+ResourceVector ReadHostPorts(Value ports) {
+  ResourceVector taken;
+  scan::ForEachElement(ports, [&](Value port) {
+    scan::ForEachField(port, [&](std::string_view key, Value value) {
+      if (key == "hostPort") {
+        taken.Set(HostPortResource(scan::Integer(value)), 1);
+      }
+    });
+  });
+  return taken;
+}
+
 void ReadContainers(Value containers, bool is_init, PodParts* parts) {
   scan::ForEachElement(containers, [&](Value container) {
     ContainerRequests one;
     one.is_init = is_init;
+    ResourceVector host_ports;
     scan::ForEachField(container, [&](std::string_view key, Value value) {
       if (key == "name") {
         one.name = std::string(scan::Text(value));
       } else if (key == "resources") {
         one.requests = ReadRequests(value);
+      } else if (key == "ports" && !is_init) {
+        host_ports = ReadHostPorts(value);
       } else if (key == "restartPolicy") {
         one.is_sidecar = is_init && scan::Text(value) == "Always";
       }
@@ -86,6 +103,7 @@ void ReadContainers(Value containers, bool is_init, PodParts* parts) {
     if (!is_init && (parts->own_container.empty() || one.name == kOwnContainer)) {
       parts->own_container = one.name;
     }
+    one.requests = Sum(one.requests, host_ports);
     parts->requested.push_back(std::move(one));
   });
 }

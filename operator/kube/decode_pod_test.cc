@@ -68,6 +68,17 @@ TEST(DecodePod, ContainersThatAreResizedCountWithTheLargerOfWhatTheyAskForAndHav
   EXPECT_EQ(RequestsOf(pod("2", is_slow)), (ResourceVector{4000, 0, 0}));
 }
 
+TEST(DecodePod, PortsOfTheNodeAreAskedForAsWell) {
+  const ResourceVector taken = RequestsOf(R"({"metadata": {"name": "p"}, "spec": {"containers": [
+      {"name": "a", "ports": [{"containerPort": 80, "hostPort": 8080}, {"containerPort": 81}],
+       "resources": {"requests": {"cpu": "1"}}},
+      {"name": "b", "ports": [{"containerPort": 80, "hostPort": 9090}]}]}})");
+  ResourceVector expected{1000, 0, 0};
+  expected.Set(HostPortResource(8080), 1);
+  expected.Set(HostPortResource(9090), 1);
+  EXPECT_EQ(taken, expected);
+}
+
 TEST(DecodePod, TellsHowFarItsInitContainersAre) {
   const Result<Item<Pod>> item = DecodePod(R"({"metadata": {"name": "p"},
     "spec": {"nodeSelector": {"disk": "ssd"}, "containers": [{"name": "a"}], "initContainers": [

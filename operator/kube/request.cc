@@ -199,7 +199,7 @@ Request Create(const ResourceType& resource, std::string_view namespace_name, st
   return {Verb::kCreate,
           resource,
           "POST",
-          CollectionPath(resource, namespace_name),
+          CollectionPath(resource, namespace_name) + "?fieldValidation=Strict",
           std::string(kJsonType),
           std::move(body)};
 }

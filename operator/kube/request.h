@@ -84,6 +84,8 @@ struct ListOptions {
 Request Get(const ResourceType& resource, std::string_view namespace_name, std::string_view name);
 Request List(const Selection& selection, const ListOptions& options);
 Request Watch(const Selection& selection, const WatchOptions& options);
+// The server refuses fields that it does not know: what a person wrote amiss in a pod's template
+// would be dropped in silence otherwise.
 Request Create(const ResourceType& resource, std::string_view namespace_name, std::string body);
 
 // Server-side apply of exactly the fields in `body`. `force` takes fields over from others.

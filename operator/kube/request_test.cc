@@ -51,7 +51,11 @@ std::vector<TargetRow> TargetRows() {
        "/api/v1/nodes?watch=1&allowWatchBookmarks=true&sendInitialEvents=true"
        "&resourceVersionMatch=NotOlderThan&timeoutSeconds=300",
        ""},
-      {"create", Create(kPods, "ns", "{}"), "POST", "/api/v1/namespaces/ns/pods", json},
+      {"create",
+       Create(kPods, "ns", "{}"),
+       "POST",
+       "/api/v1/namespaces/ns/pods?fieldValidation=Strict",
+       json},
       {"apply",
        Apply(kServices, "ns", "mnist", "{}"),
        "PATCH",

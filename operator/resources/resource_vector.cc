@@ -124,6 +124,10 @@ std::vector<NamedAmount> ResourceVector::All() const {
   return all;
 }
 
+std::string HostPortResource(int64_t port) {
+  return std::string(kHostPortPrefix) + std::to_string(port);
+}
+
 bool IsDevice(std::string_view name) {
   return name.find('/') != std::string_view::npos;
 }

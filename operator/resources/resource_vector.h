@@ -14,6 +14,11 @@ inline constexpr std::string_view kMemoryResource = "memory";
 inline constexpr std::string_view kGpuResource = "nvidia.com/gpu";
 inline constexpr std::string_view kEphemeralStorageResource = "ephemeral-storage";
 
+// "hostPort:80": a port of the node itself, which a node has once. Not of Kubernetes; its scheduler
+// keeps two pods with the same one apart, and so does a plan that counts them as a resource.
+inline constexpr std::string_view kHostPortPrefix = "hostPort:";
+std::string HostPortResource(int64_t port);
+
 struct NamedAmount {
   std::string name;
   int64_t amount = 0;

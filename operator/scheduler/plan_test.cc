@@ -368,6 +368,25 @@ TEST(PlanGang, ThousandNodesAndPodsTakeOnePass) {
   EXPECT_EQ(WrongWith(std::get<Plan>(result), snapshot, gang), "");
 }
 
+TEST(PlanGang, PodsThatTakeAPortOfTheirNodeStandApart) {
+  Snapshot snapshot;
+  for (const char* name : {"a", "b", "c"}) {
+    snapshot.nodes.push_back(MakeNode(name, {8000, 8 * kGiB, 0}));
+  }
+  snapshot.nodes[0].used.Set(HostPortResource(80), 1);
+  PodClass worker = MakeClass("worker", 2, {1000, kGiB, 0});
+  worker.request.Set(HostPortResource(80), 1);
+  EXPECT_EQ(Show(PlanGang(snapshot, {{worker}})), "worker-0@b worker-1@c ");
+  worker = MakeClass("worker", 3, {1000, kGiB, 0});
+  worker.request.Set(HostPortResource(80), 1);
+  EXPECT_EQ(Show(PlanGang(snapshot, {{worker}})),
+            "resource: needs 3 hostPort:80, 2 free on 2 nodes");
+  snapshot.is_one_machine = true;
+  snapshot.nodes = {MakeNode("laptop", {8000, 8 * kGiB, 0})};
+  EXPECT_EQ(Show(PlanGang(snapshot, {{worker}})),
+            "worker-0@laptop worker-1@laptop worker-2@laptop ");
+}
+
 TEST(PlanGang, ResourcesOfAnyNameArePlanned) {
   Snapshot snapshot;
   for (const char* name : {"a", "b", "c"}) {

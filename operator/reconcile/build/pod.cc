@@ -193,6 +193,30 @@ kube::PodSpec SpecOf(const TrainingJob& job,
   return spec;
 }
 
+// Ports of the node that each pod of the role takes: with its network all that it listens on.
+ResourceVector HostPortsOf(const RoleSpec& role) {
+  ResourceVector taken;
+  std::vector<Error> ignored;
+  const Json pod = PodSpecOf(role.pod);
+  ObjectReader spec(pod, "", &ignored);
+  const bool has_host_network = spec.Bool("hostNetwork").value_or(false);
+  for (const Json* container : spec.List("containers")) {
+    ObjectReader fields(*container, "", &ignored);
+    for (const Json* port : fields.List("ports")) {
+      ObjectReader one(*port, "", &ignored);
+      const char* const field = has_host_network ? "containerPort" : "hostPort";
+      if (const std::optional<int64_t> number = one.Int(field, 0)) {
+        taken.Set(HostPortResource(*number), 1);
+      }
+    }
+  }
+  if (has_host_network && role.supervise) {
+    taken.Set(HostPortResource(kMeshPort), 1);
+    taken.Set(HostPortResource(kStatusPort), 1);
+  }
+  return taken;
+}
+
 }  // namespace
 
 std::string CheckpointDirectory(const TrainingJob& job, const PodSettings& settings) {
@@ -206,7 +230,7 @@ ResourceVector RequestsOf(const RoleSpec& role) {
     requests.AddInitContainer(WithGpus(container.requests, 0), container.is_sidecar);
   }
   requests.AddOverhead(role.pod.overhead);
-  return requests.Sum();
+  return Sum(requests.Sum(), HostPortsOf(role));
 }
 
 bool IsSupervised(const TrainingJob& job, const RoleSpec& role) {

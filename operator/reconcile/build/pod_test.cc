@@ -45,6 +45,26 @@ TEST(BuildPod, InitContainersAndSidecarsCountInWhatThePodAsksFor) {
             (ResourceVector{3050, 110, 0}));
 }
 
+TEST(BuildPod, PortsOfTheNodeCountInWhatThePodAsksFor) {
+  const auto requests_of = [](const std::string& spec) {
+    TrainingJob job = MakeCommandJob(2);
+    job.spec.roles[0].pod.raw = ParseJson(R"({"spec": )" + spec + "}").value();
+    return RequestsOf(job.spec.roles[0]);
+  };
+  const std::string containers =
+      R"("containers": [{"name": "trainer", "ports": [{"containerPort": 80, "hostPort": 8080},
+                                                      {"containerPort": 81}]}])";
+  ResourceVector expected;
+  expected.Set(HostPortResource(8080), 1);
+  EXPECT_EQ(requests_of("{" + containers + "}"), expected);
+
+  expected = {};
+  for (const int port : {80, 81, 2222, 2223}) {  // of the runtime, the last two
+    expected.Set(HostPortResource(port), 1);
+  }
+  EXPECT_EQ(requests_of(R"({"hostNetwork": true, )" + containers + "}"), expected);
+}
+
 TEST(BuildPod, FieldsOfThePodThatAreKnownNeedNoKubelet) {
   TrainingJob job = MakeCommandJob(2);
   EnvironmentSource name{"POD", "", "fieldRef", "metadata.name", false};

@@ -289,7 +289,7 @@ TEST(Placing, FieldsThatNoPlanHeedsAreToldOnce) {
   TrainingJob job = MakeTrainingJob(1);
   EXPECT_EQ(MessageOf(TestWorld(job).Step().status, ConditionType::kFullyPlanned), "");
   job.spec.scheduling.priority_class_name = "high";
-  job.spec.roles[0].pod.raw = ParseJson(R"({"spec": {"containers": [{"ports": [{"hostPort": 1}]}],
+  job.spec.roles[0].pod.raw = ParseJson(R"({"spec": {
       "resourceClaims": [{"name": "gpu"}], "priorityClassName": "low",
       "volumes": [{"emptyDir": {}}, {"persistentVolumeClaim": {"claimName": "data"}}]}})")
                                   .value();
@@ -299,9 +299,8 @@ TEST(Placing, FieldsThatNoPlanHeedsAreToldOnce) {
             "spec.scheduling.priorityClassName: it orders no waiting jobs and makes no room; "
             "spec.roles[0].template.spec.volumes: no plan knows which nodes a claim's volume can "
             "be used on; spec.roles[0].template.spec.resourceClaims: devices of claims are not "
-            "counted; spec.roles[0].template.spec.containers[0].ports: no plan knows which ports "
-            "of a node are taken; spec.roles[0].template.spec.priorityClassName: it orders no "
-            "waiting jobs and makes no room");
+            "counted; spec.roles[0].template.spec.priorityClassName: it orders no waiting jobs and "
+            "makes no room");
   EXPECT_NE(EventReasons(first).find("FieldsNotPlanned"), std::string::npos);
   EXPECT_EQ(EventReasons(world.Step()).find("FieldsNotPlanned"), std::string::npos);
 }

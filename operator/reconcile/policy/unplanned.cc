@@ -17,13 +17,6 @@ bool HasAny(const Json* list, const char* name) {
          });
 }
 
-bool HasHostPort(const Json* containers) {
-  return containers != nullptr && containers->is_array() &&
-         std::any_of(containers->begin(), containers->end(), [](const Json& container) {
-           return HasAny(FieldOf(container, "ports"), "hostPort");
-         });
-}
-
 bool IsPresent(const Json* value) {
   return value != nullptr && !value->is_null() && !value->empty();
 }
@@ -39,9 +32,6 @@ void AddOfTemplate(const std::string& path, const Json& spec, std::string* text)
   }
   if (IsPresent(FieldOf(spec, "resourceClaims"))) {
     Add(path + ".resourceClaims: devices of claims are not counted", text);
-  }
-  if (HasHostPort(FieldOf(spec, "containers"))) {
-    Add(path + ".containers[0].ports: no plan knows which ports of a node are taken", text);
   }
   if (IsPresent(FieldOf(spec, "priorityClassName"))) {
     Add(path + ".priorityClassName: it orders no waiting jobs and makes no room", text);
