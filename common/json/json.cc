@@ -146,16 +146,19 @@ std::string NumberText(double value) {
                       : Json(value));
 }
 
+std::string NumberText(int64_t value) {
+  return std::to_string(value);
+}
+
 template <typename Number>
 std::string RangeText(std::string_view noun, Number min, Number max, bool has_min, bool has_max) {
   std::string text(noun);
   if (has_min && has_max) {
-    text += " from " + NumberText(static_cast<double>(min)) + " to " +
-            NumberText(static_cast<double>(max));
+    text += " from " + NumberText(min) + " to " + NumberText(max);
   } else if (has_min) {
-    text += " of at least " + NumberText(static_cast<double>(min));
+    text += " of at least " + NumberText(min);
   } else if (has_max) {
-    text += " of at most " + NumberText(static_cast<double>(max));
+    text += " of at most " + NumberText(max);
   }
   return text;
 }
@@ -280,7 +283,9 @@ std::optional<int64_t> ObjectReader::Int(std::string_view key, int64_t min, int6
     return std::nullopt;
   }
   const bool has_min = min != std::numeric_limits<int64_t>::min();
-  const bool has_max = max != std::numeric_limits<int64_t>::max();
+  constexpr double kTooLarge = 0x1p63;
+  const bool is_too_large = value->is_number() && value->get<double>() >= kTooLarge;
+  const bool has_max = is_too_large || max != std::numeric_limits<int64_t>::max();
   const bool fits = value->is_number_integer() &&
                     !(value->is_number_unsigned() &&
                       value->get<uint64_t>() > uint64_t{std::numeric_limits<int64_t>::max()});

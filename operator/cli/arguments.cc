@@ -31,6 +31,16 @@ Several are separated by commas, or --chaos is repeated.
 
 )";
 
+// CLI11's own words for it tell the range of a double.
+std::string CheckPositiveCount(const std::string& text) {
+  int64_t count = 0;
+  const char* const last = text.data() + text.size();
+  const auto [end, error] = std::from_chars(text.data(), last, count);
+  return error == std::errc() && end == last && count > 0
+             ? ""
+             : "\"" + text + "\" found, expected a whole number of at least 1";
+}
+
 // Strings as CLI11 stores them, before they become types.
 struct Texts {
   RunArguments run;
@@ -47,16 +57,6 @@ struct Texts {
   int64_t workers = 0;  // 0: not given
 };
 
-// CLI11's own says that 0 is not between 0.000 and a number of 309 digits.
-std::string CheckCount(const std::string& text) {
-  int64_t count = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stopped, error] = std::from_chars(text.data(), end, count);
-  return error == std::errc() && stopped == end && count > 0
-             ? ""
-             : "\"" + text + "\" found, expected a whole number of at least 1";
-}
-
 void AddSource(CLI::App* command, const std::string& what, JobSource* source, Texts* texts) {
   command->add_option("FILE", source->file, what + "; - reads standard input");
   command->add_option("--set", texts->settings, "give a field of the manifest another value")
@@ -64,7 +64,7 @@ void AddSource(CLI::App* command, const std::string& what, JobSource* source, Te
       ->allow_extra_args(false);
   command->add_option("--workers", texts->workers, "so many workers, whatever the manifest says")
       ->type_name("N")
-      ->check(CheckCount, "");
+      ->check(CheckPositiveCount);
 }
 
 void AddRun(CLI::App* app, Texts* texts) {
@@ -104,11 +104,13 @@ void AddRender(CLI::App* app, Texts* texts) {
 void AddExplain(CLI::App* app, Texts* texts) {
   CLI::App* explain = app->add_subcommand("explain", "Say what a field of a TrainingJob means");
   explain->add_option("FIELD", texts->explain.field, "such as spec.training.optimizer");
+  explain->footer("Exit codes: 0 explained, 2 no such field.");
 }
 
 void AddPs(CLI::App* app, Texts* texts) {
   CLI::App* ps = app->add_subcommand("ps", "List the runs of a folder");
   ps->add_option("FOLDER", texts->ps.folder, "folder of run directories [runs]");
+  ps->footer("Exit codes: 0 listed, be there any or none, 2 no such folder.");
 }
 
 void AddLogs(CLI::App* app, Texts* texts) {
@@ -118,7 +120,8 @@ void AddLogs(CLI::App* app, Texts* texts) {
   logs->add_flag("-f,--follow", texts->logs.follow, "go on until the run ends");
   logs->add_option("--tail", texts->logs.tail, "only the last N lines of what is there")
       ->type_name("N")
-      ->check(CheckCount, "");
+      ->check(CheckPositiveCount);
+  logs->footer("Exit codes: 0 it was shown, 2 no such run or pod.");
 }
 
 void AddStop(CLI::App* app, Texts* texts) {

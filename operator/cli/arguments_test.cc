@@ -175,6 +175,8 @@ INSTANTIATE_TEST_SUITE_P(
                       MistakeCase{{"run", "a", "--workers", "0"},
                                   "--workers: \"0\" found, expected a whole number of at least 1"},
                       MistakeCase{{"logs", "a", "--tail", "1.5"}, "--tail: \"1.5\" found"},
+                      MistakeCase{{"run", "a", "--workers", "x"}, "--workers: \"x\" found"},
+                      MistakeCase{{"logs", "a", "--tail", "0"}, "--tail: \"0\" found"},
                       MistakeCase{{"run", "--resume", "a", "--dir", "b"}, "leave --dir out"},
                       MistakeCase{{"run", "a", "-q", "-v"}, "exclude each other"},
                       MistakeCase{{"validate"}, "FILE is required"},

@@ -1,5 +1,6 @@
 #include "operator/cli/checkpoint_watch.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace lockstep::control {
@@ -14,16 +15,18 @@ void CheckpointWatch::Report(const std::string& pod,
   newest_[pod] = now;
   if (now.restored_step && !before.restored_step) {
     first_restored_ = first_restored_.value_or(*now.restored_step);
-    remarks_.push_back({false,
-                        "training goes on from the checkpoint of step " +
-                            std::to_string(now.restored_step->value())});
+    TellRestored(*now.restored_step);
   }
-  if (now.failed > before.failed && now.last_error != told_error_) {
-    told_error_ = now.last_error;
-    remarks_.push_back({true, "checkpoint not written, training goes on: " + now.last_error});
+  newest_step_ = std::max(newest_step_, newest);
+  if (now.failed > before.failed) {
+    // Each failure names another file: what is told once is that they fail.
+    if (last_error_.empty()) {
+      remarks_.push_back({true, "checkpoint not written, training goes on: " + now.last_error});
+    }
+    last_error_ = now.last_error;
   }
-  if (now.written > before.written && now.last_error.empty() && !told_error_.empty()) {
-    told_error_.clear();
+  if (now.written > before.written && now.last_error.empty() && !last_error_.empty()) {
+    last_error_.clear();
     remarks_.push_back({false,
                         "checkpoints are written again" +
                             (newest ? ", that of step " + std::to_string(newest->value()) : "")});
@@ -36,6 +39,16 @@ void CheckpointWatch::Report(const std::string& pod,
   }
 }
 
+void CheckpointWatch::TellRestored(Step step) {
+  const std::string text =
+      "training goes on from the checkpoint of step " + std::to_string(step.value());
+  const bool is_older = newest_step_ && step < *newest_step_;
+  remarks_.push_back({is_older,
+                      text + (is_older ? ": that of step " + std::to_string(newest_step_->value()) +
+                                             " cannot be used; the log of worker 0 says why"
+                                       : "")});
+}
+
 std::vector<CheckpointRemark> CheckpointWatch::TakeRemarks() {
   return std::exchange(remarks_, {});
 }
@@ -46,7 +59,7 @@ CheckpointTally CheckpointWatch::Tally() const {
     tally.failed += status.failed;
     tally.skipped += status.skipped;
   }
-  tally.last_error = told_error_;
+  tally.last_error = last_error_;
   tally.restored_step = first_restored_;
   return tally;
 }

@@ -31,6 +31,9 @@ struct CheckpointTally {
 // once: a disk that stays full is one line and not a hundred. Pure bookkeeping. Thread: one.
 class CheckpointWatch {
  public:
+  // `newest`: the step of the newest checkpoint that lay there before; null when none did.
+  explicit CheckpointWatch(std::optional<Step> newest = std::nullopt) : newest_step_(newest) {}
+
   // What a pod tells: in its reports, and with its last words. `newest`: the step of the newest
   // that it wrote.
   void Report(const std::string& pod, const CheckpointStatus& now, std::optional<Step> newest);
@@ -41,9 +44,12 @@ class CheckpointWatch {
   CheckpointTally Tally() const;
 
  private:
+  void TellRestored(Step step);
+
   std::map<std::string, CheckpointStatus> newest_;  // by pod
+  std::optional<Step> newest_step_;                 // of all that lay there or were written
   std::optional<Step> first_restored_;
-  std::string told_error_;
+  std::string last_error_;  // of the newest that failed; empty when one came after it
   bool has_told_skip_ = false;
   std::vector<CheckpointRemark> remarks_;
 };

@@ -31,6 +31,25 @@ TEST(CheckpointWatch, RestoredStepIsToldOnceForEachProcess) {
   EXPECT_EQ(watch.Tally().restored_step, Step(20));
 }
 
+TEST(CheckpointWatch, OlderCheckpointThanThereIsIsAWarning) {
+  CheckpointWatch watch(Step(348));
+  Tell(&watch, {0, 0, 0, "", Step(200)});
+  EXPECT_THAT(watch.TakeRemarks(),
+              ElementsAre(CheckpointRemark{
+                  true,
+                  "training goes on from the checkpoint of step 200: that of step 348 cannot be "
+                  "used; the log of worker 0 says why"}));
+}
+
+// Each failure names the file that it was.
+TEST(CheckpointWatch, FullDiskIsOneWarningWhateverItsWords) {
+  CheckpointWatch watch;
+  Tell(&watch, {0, 1, 0, "write step-20: No space left on device", {}});
+  Tell(&watch, {0, 2, 0, "write step-40: No space left on device", {}});
+  EXPECT_EQ(watch.TakeRemarks().size(), 1U);
+  EXPECT_EQ(watch.Tally().last_error, "write step-40: No space left on device");
+}
+
 TEST(CheckpointWatch, FullDiskIsOneWarningUntilItHasRoomAgain) {
   CheckpointWatch watch;
   Tell(&watch, {0, 1, 0, "No space left on device", {}});

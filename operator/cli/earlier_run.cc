@@ -73,17 +73,15 @@ Result<EarlierRun> ReadEarlierRun(const std::string& run_directory) {
   return earlier;
 }
 
-std::string DescribeEarlierRun(const EarlierRun& earlier) {
+std::string DescribeEarlierRun(const EarlierRun& earlier, std::optional<Step> newest) {
   std::string text = "an earlier run in this folder ";
-  if (earlier.outcome.empty()) {
-    return text + "did not come to its end; its checkpoints are used";
-  }
-  text += earlier.outcome;
-  if (earlier.steps_total) {
+  text += earlier.outcome.empty() ? "did not come to its end" : earlier.outcome;
+  if (!earlier.outcome.empty() && earlier.steps_total) {
     text += " after " + std::to_string(earlier.steps) + " of " +
             std::to_string(*earlier.steps_total) + " steps";
   }
-  return text + "; its checkpoints are used";
+  return text + (newest ? "; its newest checkpoint is of step " + std::to_string(newest->value())
+                        : "; there is no checkpoint of it");
 }
 
 }  // namespace lockstep::control

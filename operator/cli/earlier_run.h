@@ -5,6 +5,7 @@
 #include <string>
 
 #include "common/base/result.h"
+#include "common/base/strong_id.h"
 #include "operator/api/training_job.h"
 
 namespace lockstep::control {
@@ -29,7 +30,8 @@ Status WriteJobRecord(const std::string& run_directory,
 // Reads what an earlier run left. Errors: kNotFound (no run was there), kCorrupt.
 Result<EarlierRun> ReadEarlierRun(const std::string& run_directory);
 
-// "an earlier run in this folder stopped after 20 of 120 steps; its checkpoints are used".
-std::string DescribeEarlierRun(const EarlierRun& earlier);
+// "an earlier run in this folder stopped after 20 of 120 steps; its newest checkpoint is of step
+// 20". `newest`: what lies in its checkpoint folder now; null: nothing.
+std::string DescribeEarlierRun(const EarlierRun& earlier, std::optional<Step> newest);
 
 }  // namespace lockstep::control

@@ -49,13 +49,14 @@ TEST_F(EarlierRunTest, JobIsReadBackAsItWasWritten) {
 
 TEST_F(EarlierRunTest, EndIsTold) {
   ASSERT_TRUE(WriteJobRecord(folder_, Job(), "/data").ok());
-  EXPECT_EQ(DescribeEarlierRun(ReadEarlierRun(folder_).value()),
-            "an earlier run in this folder did not come to its end; its checkpoints are used");
+  EXPECT_EQ(DescribeEarlierRun(ReadEarlierRun(folder_).value(), std::nullopt),
+            "an earlier run in this folder did not come to its end; there is no checkpoint of it");
   std::ofstream(folder_ + "/summary.json")
       << R"({"outcome": "stopped", "reason": "", "steps": 20, "stepsTotal": 120})";
   EXPECT_EQ(
-      DescribeEarlierRun(ReadEarlierRun(folder_).value()),
-      "an earlier run in this folder stopped after 20 of 120 steps; its checkpoints are used");
+      DescribeEarlierRun(ReadEarlierRun(folder_).value(), Step(20)),
+      "an earlier run in this folder stopped after 20 of 120 steps; its newest checkpoint is of "
+      "step 20");
 }
 
 TEST_F(EarlierRunTest, FolderWithoutARunIsTold) {

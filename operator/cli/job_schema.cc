@@ -67,6 +67,20 @@ FieldPath WithoutElements(const FieldPath& path) {
   return fields;
 }
 
+// A definition may say nothing of metadata beyond the name; these are every object's, and read
+// from manifests.
+void AddMetadata(Json* root) {
+  constexpr const char* kFields = R"({
+    "generateName": {"type": "string",
+                     "description": "Beginning of a name that the API server completes."},
+    "namespace": {"type": "string", "description": "Namespace of the job and its pods."},
+    "labels": {"type": "object", "additionalProperties": {"type": "string"},
+               "description": "Words to select the job by."},
+    "annotations": {"type": "object", "additionalProperties": {"type": "string"},
+                    "description": "Notes that select nothing."}})";
+  (*root)["properties"]["metadata"]["properties"].update(ParseJson(kFields).value());
+}
+
 }  // namespace
 
 bool IsOpaqueSchema(const Json& schema) {
@@ -92,13 +106,7 @@ JobSchema::JobSchema() {
   LOCKSTEP_CHECK(stream.problems.empty() && stream.documents.size() == 1,
                  "the compiled-in definition is not one YAML document");
   root_ = stream.documents[0].value["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
-  // Kubernetes adds these to the metadata of every kind; a definition does not repeat them.
-  Json& metadata = root_["properties"]["metadata"]["properties"];
-  metadata["namespace"] = ParseJson(R"({"type": "string"})").value();
-  for (const char* const field : {"labels", "annotations"}) {
-    metadata[field] =
-        ParseJson(R"({"type": "object", "additionalProperties": {"type": "string"}})").value();
-  }
+  AddMetadata(&root_);
 }
 
 Result<const Json*> JobSchema::Find(FieldPath* path) const {

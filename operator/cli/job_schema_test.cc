@@ -59,6 +59,19 @@ TEST(JobSchema, WhatKubernetesOwnsTakesAnyField) {
   EXPECT_TRUE(schema.Find(&path).ok());
 }
 
+TEST(JobSchema, MetadataHasWhatManifestsMayHave) {
+  const JobSchema schema;
+  for (const char* text : {"metadata.labels.example\\.com/team",
+                           "metadata.annotations.note",
+                           "metadata.namespace",
+                           "metadata.generateName"}) {
+    FieldPath path = ParseFieldPath(text).value();
+    const auto found = schema.Find(&path);
+    ASSERT_TRUE(found.ok()) << text << ": " << found.error().ToString();
+    EXPECT_EQ((**found)["type"], "string") << text;
+  }
+}
+
 TEST(SchemaTypeText, NamesListsMapsAndWhatHasNoType) {
   const JobSchema schema;
   const auto type_of = [&schema](const char* text) {

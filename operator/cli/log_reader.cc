@@ -7,12 +7,19 @@
 #include <system_error>
 #include <utility>
 
+#include "common/contract/topology.h"
+
 namespace lockstep::control {
 namespace {
 
 constexpr std::size_t kLineBytesMax = 64 * 1024;  // choice: longer ones are handed out in pieces
 
 }  // namespace
+
+bool LogReader::IsWanted(const std::string& pod) const {
+  const auto parsed = ParsePodName(pod);
+  return pod_.empty() || pod_ == pod || (parsed && TaskName(parsed->task) == pod_);
+}
 
 std::vector<std::string> LogReader::Pods() const {
   std::vector<std::string> pods;
@@ -23,8 +30,7 @@ std::vector<std::string> LogReader::Pods() const {
        at.increment(error)) {
     const std::string name = at->path().filename().string();
     std::error_code missing;
-    if ((pod_.empty() || pod_ == name) &&
-        std::filesystem::exists(at->path() / "pod.log", missing)) {
+    if (IsWanted(name) && std::filesystem::exists(at->path() / "pod.log", missing)) {
       pods.push_back(name);
     }
   }

@@ -15,7 +15,7 @@ class LogReader {
   // One whole line of a pod, without its newline.
   using OnLine = std::function<void(const std::string& pod, std::string_view line)>;
 
-  // `pod`: only this one; empty: all.
+  // `pod`: only this one, or all that stood for one rank ("worker-1"); empty: all.
   LogReader(std::string run_directory, std::string pod)
       : run_directory_(std::move(run_directory)), pod_(std::move(pod)) {}
 
@@ -32,6 +32,7 @@ class LogReader {
     std::string rest;  // of a line that is not whole yet
   };
 
+  bool IsWanted(const std::string& pod) const;
   void ReadPod(const std::string& pod, bool is_last, const OnLine& on_line);
 
   std::string run_directory_;

@@ -60,6 +60,14 @@ TEST_F(LogReaderTest, OnePodIsReadAlone) {
   EXPECT_THAT(New(&reader), ElementsAre("b: other"));
 }
 
+TEST_F(LogReaderTest, NameOfARankIsThatOfAllItsPods) {
+  Append("job-worker-1", "one\n");
+  Append("job-worker-1-r1", "two\n");
+  Append("job-worker-10", "other\n");
+  EXPECT_THAT(LogReader(folder_, "worker-1").Pods(),
+              ElementsAre("job-worker-1", "job-worker-1-r1"));
+}
+
 TEST_F(LogReaderTest, LogThatBeganAnewIsReadFromItsStart) {
   Append("a", "a long first line\n");
   LogReader reader(folder_, "");

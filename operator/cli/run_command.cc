@@ -13,9 +13,11 @@
 
 #include "common/base/digest.h"
 #include "common/base/file.h"
+#include "common/base/output_file.h"
 #include "common/contract/environment.h"
 #include "common/process/find_program.h"
 #include "operator/api/conditions.h"
+#include "operator/cli/checkpoint_folder.h"
 #include "operator/cli/commands.h"
 #include "operator/cli/console.h"
 #include "operator/cli/earlier_run.h"
@@ -202,11 +204,49 @@ std::string DescribePlaces(const LoopbackBlock& block, const JobTopology& topolo
          "; status and metrics on port " + std::to_string(StatusPortOf(topology.addressing));
 }
 
+// Of a training; empty for commands, which know their own.
+std::string CheckpointDirectoryOf(const TrainingJob& job, const RunDirectory& directory) {
+  if (!job.spec.training) {
+    return "";
+  }
+  const std::string& given = job.spec.training->checkpoint.directory;
+  return given.starts_with('/') ? given : directory.path() + "/" + given;
+}
+
+// Notes the job in its folder, once there is something to note: a try to go on that does not come
+// to train must leave the run that was there, with its job and its end.
+class JobNote {
+ public:
+  JobNote(const Workshop* shop, const RunDirectory* directory)
+      : shop_(shop), directory_(directory) {}
+
+  void Write() {
+    ::unlink(directory_->SummaryFile().c_str());  // the end of an earlier run is not this one's
+    status_ = WriteJobRecord(directory_->path(), shop_->job, shop_->folder);
+    is_written_ = true;
+  }
+
+  const Workshop& shop() const { return *shop_; }
+
+  const RunDirectory& directory() const { return *directory_; }
+
+  bool is_written() const { return is_written_; }
+
+  const Status& status() const { return status_; }
+
+ private:
+  const Workshop* shop_;
+  const RunDirectory* directory_;
+  bool is_written_ = false;
+  Status status_;
+};
+
 Result<RunSummary> Carry(const RunArguments& arguments,
-                         const Workshop& shop,
-                         const RunDirectory& directory,
                          StopSignals* signals,
+                         JobNote* note,
                          Console* console) {
+  const Workshop& shop = note->shop();
+  const RunDirectory& directory = note->directory();
   LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<Logger> logger,
                             MakeRunLog(directory.LogFile(), arguments.verbose, console));
   Prng prng(std::strtoull(RandomHex(8).c_str(), nullptr, 16));
@@ -222,6 +262,12 @@ Result<RunSummary> Carry(const RunArguments& arguments,
   options.run_directory = directory.path();
   options.chaos = arguments.chaos;
   options.timeout = arguments.timeout;
+  options.checkpoint_directory = CheckpointDirectoryOf(shop.job, directory);
+  options.on_under_way = [note] {
+    if (!note->is_written()) {
+      note->Write();
+    }
+  };
   console->Tell(
       DescribePlaces(block, TopologyOf(shop.job, options.settings.addressing), shop.pod_count));
   // The pods' guard is forked here, before the HTTP client starts its thread.
@@ -235,24 +281,10 @@ Result<RunSummary> Carry(const RunArguments& arguments,
   LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<LocalPoller> poller,
                             LocalPoller::Make(poller_options, &client));
   const RunSessionParts parts{pods.get(), &client, poller.get(), signals, console, logger.get()};
-  return RunSession(std::move(options), parts).Run();
-}
-
-// A pipe or device: it is written to, and never replaced by a file.
-bool IsSpecialFile(const std::string& file) {
-  std::error_code error;
-  const auto status = std::filesystem::status(file, error);
-  return std::filesystem::exists(status) && !std::filesystem::is_regular_file(status) &&
-         !std::filesystem::is_directory(status);
-}
-
-Status WriteSummary(const std::string& file, const std::string& json) {
-  if (!IsSpecialFile(file)) {
-    return WriteFileAtomically(file, json);
-  }
-  const UniqueFd special(::open(file.c_str(), O_WRONLY | O_CLOEXEC));
-  return special.is_open() ? WriteAll(special.get(), json)
-                           : Status(SystemError(errno, "open " + file));
+  RunSummary summary = RunSession(std::move(options), parts).Run();
+  LOCKSTEP_RETURN_IF_ERROR(note->status());
+  summary.left_earlier_run = !note->is_written();
+  return summary;
 }
 
 int WriteRefusal(const RunArguments& arguments, const std::string& reason) {
@@ -261,7 +293,7 @@ int WriteRefusal(const RunArguments& arguments, const std::string& reason) {
   summary.reason = reason;
   const std::string json = DumpJsonPretty(EncodeSummary(summary)) + "\n";
   const Status written =
-      arguments.summary_file.empty() ? OkStatus() : WriteSummary(arguments.summary_file, json);
+      arguments.summary_file.empty() ? OkStatus() : WriteOutput(arguments.summary_file, json);
   if (!written.ok()) {
     Complain(kCliRefused, "writing the summary: " + written.error().ToString());
   }
@@ -275,11 +307,12 @@ int Report(const RunArguments& arguments,
   console->Print(FormatSummary(summary));
   const std::string json = DumpJsonPretty(EncodeSummary(summary)) + "\n";
   int exit_code = ExitCodeOf(summary.outcome);
-  for (const std::string& file : {directory.SummaryFile(), arguments.summary_file}) {
+  const std::string own = summary.left_earlier_run ? "" : directory.SummaryFile();
+  for (const std::string& file : {own, arguments.summary_file}) {
     if (file.empty()) {
       continue;
     }
-    const Status written = WriteSummary(file, json);
+    const Status written = WriteOutput(file, json);
     if (!written.ok()) {
       Complain(0, "writing the summary: " + written.error().ToString());
       exit_code = exit_code == kCliSucceeded ? kCliFailed : exit_code;
@@ -294,10 +327,16 @@ void TellBeginnings(const Workshop& shop, const RunDirectory& directory, Console
     console->Print(Printable(remark));
   }
   if (const auto earlier = ReadEarlierRun(directory.path()); earlier.ok()) {
-    console->Tell(DescribeEarlierRun(*earlier));
+    const auto newest = NewestCheckpointIn(CheckpointDirectoryOf(shop.job, directory));
+    const std::string text = DescribeEarlierRun(*earlier, newest);
+    // Work that is gone is nothing to be quiet about.
+    earlier->steps > 0 && !newest ? console->Print("warning: " + text) : console->Tell(text);
   }
   if (const std::string init = InitContainersOf(shop.job); !init.empty()) {
     console->Print("init containers are not run on one machine: " + init);
+  }
+  if (const std::string unused = UnusedPodFieldsOf(shop.job); !unused.empty()) {
+    console->Print("of the pod templates one machine does not use: " + Printable(unused));
   }
 }
 
@@ -376,12 +415,14 @@ int RunRun(RunArguments arguments) {
   console_options.is_quiet = arguments.quiet;
   Console console(console_options);
   TellBeginnings(*shop, *directory, &console);
-  ::unlink(directory->SummaryFile().c_str());  // the end of an earlier run is not this one's
-  const Status noted = WriteJobRecord(directory->path(), shop->job, shop->folder);
-  if (!noted.ok()) {
-    return Complain(kCliFailed, noted.error().ToString());
+  JobNote note(&*shop, &*directory);
+  if (!ReadEarlierRun(directory->path()).ok()) {
+    note.Write();
   }
-  const auto summary = Carry(arguments, *shop, *directory, &*signals, &console);
+  if (!note.status().ok()) {
+    return Complain(kCliFailed, note.status().error().ToString());
+  }
+  const auto summary = Carry(arguments, &*signals, &note, &console);
   if (!arguments.keep) {
     ::unlink(directory->KeyFile().c_str());
   }

@@ -77,7 +77,13 @@ Result<KnownRun> FindRun(const std::string& name) {
     return given;
   }
   auto below = LookAt("runs/" + name);
-  return below.ok() ? std::move(below) : given;
+  if (below.ok()) {
+    return below;
+  }
+  const bool is_path = name.find('/') != std::string::npos;
+  return is_path ? given.error()
+                 : Error(given.error().code(),
+                         given.error().message() + "; nor is one in runs/" + name);
 }
 
 std::vector<KnownRun> RunsBelow(const std::string& parent) {

@@ -53,6 +53,12 @@ TEST_F(RunList, HolderIsTheProcessThatHasTheLockOpen) {
   EXPECT_EQ(HolderOf(folder_), std::nullopt);
 }
 
+TEST_F(RunList, NameThatIsNoRunTellsBothPlaces) {
+  const auto run = FindRun("no-such-run");
+  ASSERT_FALSE(run.ok());
+  EXPECT_THAT(run.error().message(), ::testing::HasSubstr("nor is one in runs/no-such-run"));
+}
+
 TEST_F(RunList, TableTellsStateAndSteps) {
   MakeRun("a", R"({"outcome": "stopped", "steps": 20, "stepsTotal": 120})");
   MakeRun("b", "");

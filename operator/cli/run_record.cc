@@ -20,7 +20,8 @@ std::optional<TimePoint> Find(const std::map<std::string, TimePoint>& moments,
 
 RunRecord::RunRecord(RunRecordOptions options)
     : options_(std::move(options)),
-      recoveries_(options_.batch_size.has_value(), options_.gang_size) {}
+      recoveries_(options_.batch_size.has_value(), options_.gang_size),
+      checkpoints_(options_.newest_checkpoint) {}
 
 void RunRecord::OnPodEvent(const PodEvent& event) {
   switch (event.change) {
@@ -109,6 +110,8 @@ void RunRecord::NoteLastWords(const std::string& pod, const TerminationMessage& 
   if (message.checkpoints) {
     checkpoints_.Report(pod, *message.checkpoints, message.last_checkpoint_step);
   }
+  is_under_way_ = is_under_way_ || message.last_step.value_or(Step()) > Step() ||
+                  (message.checkpoints && message.checkpoints->restored_step);
   history_.Add(message.history);
   if (message.samples) {
     final_samples_ = message.samples;
@@ -141,6 +144,7 @@ void RunRecord::OnReport(const StatusArrival& arrival) {
   checkpoints_.Report(document.pod, document.checkpoints, document.last_checkpoint_step);
   history_.Add(document.history);
   last_heard_[document.pod] = arrival.received;
+  is_under_way_ = is_under_way_ || document.step > Step() || document.checkpoints.restored_step;
   if (!options_.batch_size && document.phase == Phase::kStopping) {
     failing_.try_emplace(document.pod, arrival.received);
   }
@@ -189,6 +193,17 @@ ChaosView RunRecord::ViewForChaos(std::size_t gang_size, TimePoint now) {
 std::string RunRecord::RunningPodOf(const TaskId& task) const {
   const auto running = running_.find(task);
   return running == running_.end() ? "" : running->second;
+}
+
+Step RunRecord::StepOfRunning() const {
+  Step highest;
+  for (const auto& [task, pod] : running_) {
+    const auto report = reports_.find(task);
+    if (report != reports_.end() && report->second.pod == pod) {
+      highest = std::max(highest, report->second.step);
+    }
+  }
+  return highest;
 }
 
 void RunRecord::FillProgress(Progress* progress) const {

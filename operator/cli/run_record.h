@@ -24,7 +24,8 @@ struct RunRecordOptions {
   std::size_t gang_size = 0;          // pods of the job
   TimePoint started;
   std::string run_directory;
-  int status_port = 0;  // of every pod
+  int status_port = 0;                      // of every pod
+  std::optional<Step> newest_checkpoint{};  // that lay there before the run
 };
 
 // What happened in a run so far: every pod that ever ran, the newest reports, the recoveries.
@@ -55,6 +56,9 @@ class RunRecord {
   // Whether a loss is known that training has not come through yet.
   bool is_recovering() const { return !lost_.empty() || recoveries_.is_recovering(); }
 
+  // Whether this run has a state of its own: a step, or a checkpoint that it goes on from.
+  bool is_under_way() const { return is_under_way_; }
+
   // The report with the highest step, the newest of those; null when none came.
   const StatusDocument* Leading() const;
 
@@ -79,6 +83,7 @@ class RunRecord {
   CheckpointWatch checkpoints_;
   EpochHistory history_;
   bool has_unsaved_model_ = false;
+  bool is_under_way_ = false;
   std::vector<PodRecord> pods_;
   std::map<TaskId, std::string> running_;         // task -> pod with a process
   std::map<std::string, TimePoint> last_heard_;   // by pod

@@ -58,6 +58,13 @@ const char* VerbOf(ChaosKind kind) {
   return "kill";
 }
 
+// To the millisecond, where whole seconds would say something else.
+std::string FormatTimeout(Duration timeout) {
+  const auto whole = std::chrono::duration_cast<std::chrono::milliseconds>(timeout);
+  return whole < std::chrono::seconds(1) ? std::to_string(whole.count()) + " ms"
+                                         : FormatDuration(timeout);
+}
+
 std::string TimeStamp(Duration elapsed) {
   char when[32];
   std::snprintf(when, sizeof when, "%7.2f s  ", ToSeconds(elapsed));
@@ -75,7 +82,8 @@ RunSession::RunSession(RunSessionOptions options, RunSessionParts parts)
                gang_size_,
                started_,
                options_.run_directory,
-               StatusPortOf(options_.settings.addressing)}),
+               StatusPortOf(options_.settings.addressing),
+               NewestCheckpointIn(options_.checkpoint_directory)}),
       chaos_(options_.chaos),
       backend_(LocalBackendOptions{options_.job,
                                    options_.machine,
@@ -97,6 +105,7 @@ RunSummary RunSession::Run() {
     HandleSignals(now);
     HandlePods(now);
     HandleReports();
+    NoteUnderWay();
     HandleChaos(now);
     HandleTimeout(now);
     StepController(now);
@@ -104,6 +113,7 @@ RunSummary RunSession::Run() {
     if (IsOver()) {
       HandlePods(SteadyNow());
       TellRemarks();
+      NoteUnderWay();
       parts_.console->Clear();
       return Summarize();
     }
@@ -149,6 +159,7 @@ void RunSession::BeginStop(RunOutcome outcome, const std::string& reason, TimePo
   stop_ = StopStage::kGraceful;
   stop_outcome_ = outcome;
   stop_reason_ = reason;
+  stop_step_ = record_.StepOfRunning();
   const std::set<std::string> mute = parts_.poller->MutePods();  // will not hear SIGTERM either
   for (const kube::Pod& pod : parts_.pods->pods()) {
     const Duration grace = mute.contains(pod.name) ? Duration::zero() : pod.spec.termination_grace;
@@ -180,6 +191,16 @@ void RunSession::HandleReports() {
     controller_.Notify(backend_.key(), SteadyNow());
   }
   TellRemarks();
+}
+
+// A command is under way when it runs; a training may still be refused by its checkpoints.
+void RunSession::NoteUnderWay() {
+  const bool is_now = !options_.job.spec.training || record_.is_under_way() ||
+                      IsTrue(backend_.job().status, ConditionType::kSucceeded);
+  if (is_now && !is_under_way_) {
+    is_under_way_ = true;
+    options_.on_under_way();
+  }
 }
 
 void RunSession::TellRemarks() {
@@ -233,7 +254,7 @@ void RunSession::Break(const ChaosAction& action) {
 void RunSession::HandleTimeout(TimePoint now) {
   if (options_.timeout && stop_ == StopStage::kNone && !ended_at_ &&
       now - started_ >= *options_.timeout) {
-    const std::string reason = "not finished within " + FormatDuration(*options_.timeout);
+    const std::string reason = "not finished within " + FormatTimeout(*options_.timeout);
     Say(reason);
     BeginStop(RunOutcome::kFailed, reason, now);
   }
@@ -338,15 +359,14 @@ RunSummary RunSession::Summarize() const {
   RunSummary summary;
   summary.job = options_.job.metadata.name;
   record_.FillSummary(SteadyNow(), &summary);
+  summary.checkpoint_directory = options_.checkpoint_directory;
+  if (!options_.checkpoint_directory.empty()) {
+    // What lies there, and not what pods told: on a full disk their last words are lost as well.
+    summary.last_checkpoint_step = NewestCheckpointIn(options_.checkpoint_directory);
+  }
   FillOutcome(&summary);
   for (const ChaosAction& action : chaos_.pending()) {
     summary.chaos_not_fired.push_back(action.text);
-  }
-  if (options_.job.spec.training) {
-    const std::string& directory = options_.job.spec.training->checkpoint.directory;
-    summary.checkpoint_directory =
-        directory.starts_with('/') ? directory : options_.run_directory + "/" + directory;
-    summary.last_checkpoint_step = NewestCheckpointIn(summary.checkpoint_directory);
   }
   return summary;
 }
@@ -357,7 +377,9 @@ void RunSession::FillOutcome(RunSummary* summary) const {
   if (stop_ != StopStage::kNone && !HasEnded(status)) {
     summary->outcome = stop_outcome_;
     summary->reason = stop_reason_;
-    if (stop_outcome_ == RunOutcome::kStopped && record_.has_unsaved_model()) {
+    const bool is_saved = stop_ == StopStage::kKill || options_.checkpoint_directory.empty() ||
+                          IsSaved(stop_step_, summary->last_checkpoint_step);
+    if (stop_outcome_ == RunOutcome::kStopped && (!is_saved || record_.has_unsaved_model())) {
       // Whoever sees 130 counts on a checkpoint.
       summary->outcome = RunOutcome::kFailed;
       summary->reason += ", and the checkpoint could not be written";

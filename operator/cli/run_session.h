@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/base/log.h"
+#include "common/base/strong_id.h"
 #include "common/base/time.h"
 #include "common/process/stop_signals.h"
 #include "operator/cli/chaos.h"
@@ -27,7 +28,10 @@ struct RunSessionOptions {
   std::string job_key;
   std::string run_directory;
   std::vector<ChaosAction> chaos;
-  std::optional<Duration> timeout;  // then the job is stopped as failed
+  std::optional<Duration> timeout;   // then the job is stopped as failed
+  std::string checkpoint_directory;  // of a training; empty: it writes none
+  // The run has a state of its own now; called once, at the latest when it succeeds.
+  std::function<void()> on_under_way;
 };
 
 // What a session works with; all outlive it.
@@ -53,6 +57,7 @@ class RunSession {
   void HandleSignals(TimePoint now);
   void HandlePods(TimePoint now);
   void HandleReports();
+  void NoteUnderWay();
   void TellRemarks();
   void HandleChaos(TimePoint now);
   void Break(const ChaosAction& action);
@@ -84,6 +89,8 @@ class RunSession {
   StopStage stop_ = StopStage::kNone;
   RunOutcome stop_outcome_ = RunOutcome::kStopped;
   std::string stop_reason_;
+  Step stop_step_;  // what a checkpoint of the stop must hold
+  bool is_under_way_ = false;
   std::string last_event_;
   std::optional<TimePoint> ended_at_;  // when the job was first seen to have ended
 };

@@ -2,9 +2,11 @@
 #include <cstdio>
 #include <cstring>
 #include <deque>
+#include <filesystem>
 #include <signal.h>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <thread>
 
 #include "common/base/time.h"
@@ -64,7 +66,12 @@ int RunPs(const PsArguments& arguments) {
   const std::string parent = arguments.folder.empty() ? "runs" : arguments.folder;
   const auto runs = RunsBelow(parent);
   if (runs.empty()) {
-    return Complain(kCliSucceeded, "no runs below " + parent);
+    // A folder that was named and is none is a mistake; runs/ that is not there yet is none.
+    std::error_code error;
+    const bool is_folder = std::filesystem::is_directory(parent, error);
+    return is_folder || arguments.folder.empty()
+               ? Complain(kCliSucceeded, "no runs below " + parent)
+               : Complain(kCliUsage, parent + " is no folder");
   }
   std::fputs(FormatRuns(runs).c_str(), stdout);
   return kCliSucceeded;
@@ -78,9 +85,15 @@ int RunLogs(const LogsArguments& arguments) {
   LogReader reader(run->directory, arguments.pod);
   const auto pods = reader.Pods();
   if (pods.empty() && !arguments.pod.empty()) {
-    return Complain(kCliUsage, "no pod " + arguments.pod + " in " + run->directory);
+    std::string names;
+    for (const std::string& pod : LogReader(run->directory, "").Pods()) {
+      names += (names.empty() ? "" : ", ") + pod;
+    }
+    return Complain(kCliUsage,
+                    "no pod " + arguments.pod + " in " + run->directory + "; " +
+                        (names.empty() ? "none has a log" : "there are " + names));
   }
-  LineWindow window(arguments.tail, arguments.pod.empty());
+  LineWindow window(arguments.tail, arguments.pod.empty() || pods.size() > 1);
   const auto add = [&window](const std::string& pod, std::string_view line) {
     window.Add(pod, line);
   };
@@ -100,7 +113,7 @@ int RunStop(const StopArguments& arguments) {
     return Complain(kCliUsage, run.error().message());
   }
   if (run->pid == 0) {
-    return Complain(kCliSucceeded, run->directory + " is not running: it " + StateOf(*run));
+    return Complain(kCliSucceeded, run->directory + " is not running: " + StateOf(*run));
   }
   const Deadline deadline = Deadline::After(SteadyNow(), arguments.timeout);
   for (int asked = 0; asked < (arguments.kill ? 2 : 1); ++asked) {

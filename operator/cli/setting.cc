@@ -127,6 +127,11 @@ Result<Setting> ParseSetting(std::string_view text) {
 Result<std::string> ApplySetting(const Setting& setting, const JobSchema& schema, Json* document) {
   FieldPath path = setting.path;
   LOCKSTEP_ASSIGN_OR_RETURN(const Json* field, schema.Find(&path));
+  if (path.front().name == "status") {
+    return Error(ErrorCode::kInvalidArgument,
+                 "the status is the operator's, expected spec or metadata")
+        .WithField(FormatFieldPath(path));
+  }
   FieldPath walked;
   const Json before = *document;
   Json* owner = nullptr;

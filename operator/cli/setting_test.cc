@@ -61,6 +61,10 @@ TEST(ApplySetting, ElementsGoByIndexAndByName) {
   EXPECT_EQ(document["spec"]["roles"][2]["name"], "ps");
 }
 
+TEST(ApplySetting, StatusIsNotForManifests) {
+  EXPECT_THAT(After("status.state=x"), HasSubstr("status.state: the status is the operator's"));
+}
+
 TEST(ApplySetting, NullRemovesTheField) {
   EXPECT_EQ(After("spec.training.epochs=null").find("epochs"), std::string::npos);
   EXPECT_EQ(After("spec.training.checkpoint.keep=null"), DumpJson(Document()));

@@ -146,11 +146,26 @@ std::string FormatRestarts(const RunSummary& summary) {
   return text;
 }
 
-// Where they are, which is the newest, what became of the others, and how to go on.
+// Which command goes on with this run, and where it begins.
+std::string FormatWayOn(const RunSummary& summary) {
+  const std::string command = "lockstep run --resume " + summary.run_directory;
+  if (summary.left_earlier_run) {
+    return Line("to go on", command + "; this try changed nothing in that run");
+  }
+  if (summary.last_checkpoint_step) {
+    return Line("to go on", command);
+  }
+  return Line(
+      "to go on",
+      (summary.steps > 0 ? "no checkpoint: what was trained is lost; " : "no checkpoint yet; ") +
+          command + " begins at step 0");
+}
+
+// Where they are, which is the newest, and what became of the others.
 std::string FormatCheckpoints(const RunSummary& summary) {
-  const std::optional<Step> newest = ResumableStep(summary);
+  const std::optional<Step> newest = summary.last_checkpoint_step;
   std::string text = summary.checkpoint_directory;
-  text += newest ? ", newest of step " + std::to_string(newest->value()) : ", none was written";
+  text += newest ? ", newest of step " + std::to_string(newest->value()) : ", there is none";
   const CheckpointTally& tally = summary.checkpoints;
   if (tally.failed > 0) {
     text += ", " + std::to_string(tally.failed) + " not written" +
@@ -160,12 +175,7 @@ std::string FormatCheckpoints(const RunSummary& summary) {
     text += ", " + std::to_string(tally.skipped) + " skipped";
   }
   text = Line("checkpoints", text);
-  if (summary.outcome != RunOutcome::kSucceeded) {
-    text += Line("to go on",
-                 newest ? "lockstep run --resume " + summary.run_directory
-                        : "no checkpoint: what was trained is lost");
-  }
-  return text;
+  return summary.outcome == RunOutcome::kSucceeded ? text : text + FormatWayOn(summary);
 }
 
 std::string FormatMissedChaos(const RunSummary& summary) {
@@ -178,8 +188,8 @@ std::string FormatMissedChaos(const RunSummary& summary) {
 
 }  // namespace
 
-std::optional<Step> ResumableStep(const RunSummary& summary) {
-  return std::max(summary.last_checkpoint_step, summary.checkpoints.restored_step);
+bool IsSaved(Step trained, std::optional<Step> newest) {
+  return trained == Step() || (newest && *newest >= trained);
 }
 
 bool HadNothingToTrain(const RunSummary& summary) {
@@ -246,7 +256,14 @@ std::string FormatSummary(const RunSummary& summary) {
   }
   text += FormatRestarts(summary) + FormatMissedChaos(summary);
   text += Line("logs", summary.run_directory + "/pods/*/pod.log");
-  return summary.checkpoint_directory.empty() ? text : text + FormatCheckpoints(summary);
+  if (!summary.checkpoint_directory.empty()) {
+    return text + FormatCheckpoints(summary);
+  }
+  return summary.outcome == RunOutcome::kSucceeded
+             ? text
+             : text + Line("to go on",
+                           "lockstep run --resume " + summary.run_directory +
+                               "; what a program kept in LOCKSTEP_CHECKPOINT_DIR is there");
 }
 
 Json EncodeSummary(const RunSummary& summary) {

@@ -66,14 +66,16 @@ struct RunSummary {
   Duration elapsed{};
   Duration time_lost{};
   std::string run_directory;
-  std::string checkpoint_directory;  // empty: none were to be written
-  std::optional<Step> last_checkpoint_step;
+  std::string checkpoint_directory;          // empty: none were to be written
+  std::optional<Step> last_checkpoint_step;  // of the newest in that folder
   CheckpointTally checkpoints;
+  bool left_earlier_run = false;  // it did not begin, and the run before in its folder stands
   std::vector<std::string> chaos_not_fired;  // as they were given
 };
 
-// The step that a later run could go on from; null when there is none.
-std::optional<Step> ResumableStep(const RunSummary& summary);
+// Whether a stop after `trained` steps left them in a checkpoint, `newest` being the newest there
+// is. Pure.
+bool IsSaved(Step trained, std::optional<Step> newest);
 
 // Whether all steps were trained before the run began.
 bool HadNothingToTrain(const RunSummary& summary);

@@ -116,8 +116,36 @@ TEST(FormatSummary, StopWithoutACheckpointSaysThatThereIsNone) {
   RunSummary summary = TrainedWithOneLoss();
   summary.outcome = RunOutcome::kStopped;
   summary.last_checkpoint_step.reset();
-  EXPECT_THAT(FormatSummary(summary), HasSubstr("/runs/a/checkpoints, none was written\n"));
-  EXPECT_THAT(FormatSummary(summary), HasSubstr("no checkpoint: what was trained is lost"));
+  EXPECT_THAT(FormatSummary(summary), HasSubstr("/runs/a/checkpoints, there is none\n"));
+  EXPECT_THAT(FormatSummary(summary),
+              HasSubstr("  to go on      no checkpoint: what was trained is lost; lockstep run "
+                        "--resume /runs/a begins at step 0\n"));
+  summary.steps = 0;
+  EXPECT_THAT(FormatSummary(summary), Not(HasSubstr("lost")));
+}
+
+TEST(FormatSummary, TryThatDidNotBeginSaysThatTheRunBeforeStands) {
+  RunSummary summary = TrainedWithOneLoss();
+  summary.outcome = RunOutcome::kFailed;
+  summary.left_earlier_run = true;
+  EXPECT_THAT(FormatSummary(summary),
+              HasSubstr("lockstep run --resume /runs/a; this try changed nothing in that run\n"));
+}
+
+TEST(FormatSummary, CommandThatFailedTellsHowToGoOn) {
+  RunSummary summary;
+  summary.run_directory = "/runs/a";
+  EXPECT_THAT(FormatSummary(summary), HasSubstr("lockstep run --resume /runs/a; what a program"));
+  summary.outcome = RunOutcome::kSucceeded;
+  EXPECT_THAT(FormatSummary(summary), Not(HasSubstr("to go on")));
+}
+
+TEST(IsSaved, StateIsSavedByACheckpointOfItsStepOrALaterOne) {
+  EXPECT_TRUE(IsSaved(Step(0), std::nullopt));
+  EXPECT_FALSE(IsSaved(Step(20), std::nullopt));
+  EXPECT_FALSE(IsSaved(Step(20), Step(19)));
+  EXPECT_TRUE(IsSaved(Step(20), Step(20)));
+  EXPECT_TRUE(IsSaved(Step(20), Step(21)));
 }
 
 TEST(FormatSummary, FailedAndSkippedCheckpointsAreCounted) {

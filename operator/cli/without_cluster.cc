@@ -1,9 +1,16 @@
 #include "operator/cli/without_cluster.h"
 
+#include <algorithm>
+#include <vector>
+
+#include "common/json/json.h"
 #include "operator/reconcile/build/pod.h"
 
 namespace lockstep::control {
 namespace {
+
+constexpr const char* kUnusedOfContainers[] = {
+    "volumeMounts", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle"};
 
 // What is missing, and how to help it; empty if nothing is.
 std::string Take(const ShellVariable& shell, const EnvironmentSource& source, PodTemplate* pod) {
@@ -44,6 +51,39 @@ std::string InitContainersOf(const TrainingJob& job) {
     }
   }
   return names;
+}
+
+std::string UnusedPodFieldsOf(const TrainingJob& job) {
+  std::vector<std::string> found;
+  const auto add = [&found](const std::string& field) {
+    if (std::find(found.begin(), found.end(), field) == found.end()) {
+      found.push_back(field);
+    }
+  };
+  for (const RoleSpec& role : job.spec.roles) {
+    const Json& spec = role.pod.raw.value("spec", Json::object());
+    for (const char* field : {"volumes", "securityContext"}) {
+      if (spec.contains(field)) {
+        add(field);
+      }
+    }
+    for (const Json& container : spec.value("containers", Json::array())) {
+      for (const char* field : kUnusedOfContainers) {
+        if (container.contains(field)) {
+          add(field);
+        }
+      }
+      const std::string name = container.value("name", "");
+      if (name != role.pod.trainer_name) {
+        add("container " + name);
+      }
+    }
+  }
+  std::string text;
+  for (const std::string& field : found) {
+    text += (text.empty() ? "" : ", ") + field;
+  }
+  return text;
 }
 
 }  // namespace lockstep::control

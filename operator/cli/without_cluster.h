@@ -21,4 +21,8 @@ Status TakeClusterValues(const ShellVariable& shell, TrainingJob* job);
 // none.
 std::string InitContainersOf(const TrainingJob& job);
 
+// What pod templates ask for and one machine does not give: "volumes, livenessProbe of container
+// trainer"; each once, empty if there is nothing.
+std::string UnusedPodFieldsOf(const TrainingJob& job);
+
 }  // namespace lockstep::control

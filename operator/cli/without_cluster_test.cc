@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "common/json/json.h"
+
 namespace lockstep::control {
 namespace {
 
@@ -56,6 +58,19 @@ TEST(TakeClusterValues, OptionalOnesAndFieldsOfThePodAreNotMissed) {
   EXPECT_TRUE(TakeClusterValues(Shell, &job).ok());
 
   EXPECT_TRUE(job.spec.roles.front().pod.env.empty());
+}
+
+TEST(UnusedPodFields, EachIsNamedOnce) {
+  TrainingJob job = JobWith({});
+  job.spec.roles.push_back(job.spec.roles.front());
+  for (RoleSpec& role : job.spec.roles) {
+    role.pod.raw = ParseJson(R"({"spec": {"volumes": [], "containers": [
+        {"name": "trainer", "image": "x", "volumeMounts": [], "livenessProbe": {}},
+        {"name": "logger"}]}})")
+                       .value();
+  }
+  EXPECT_EQ(UnusedPodFieldsOf(job), "volumes, volumeMounts, livenessProbe, container logger");
+  EXPECT_EQ(UnusedPodFieldsOf(JobWith({})), "");
 }
 
 }  // namespace

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <utility>
 
+#include <sys/stat.h>
+
 #include "common/base/file.h"
 
 namespace lockstep::control {
@@ -17,17 +19,20 @@ constexpr std::size_t kTailBytesMax = 2048;
 
 Result<PodLog> PodLog::Open(PodLogOptions options) {
   PodLog log(std::move(options));
-  LOCKSTEP_RETURN_IF_ERROR(log.Reopen());
+  LOCKSTEP_RETURN_IF_ERROR(log.Reopen(0));
   return log;
 }
 
-Status PodLog::Reopen() {
-  constexpr int kFlags = O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC;
-  file_ = UniqueFd(::open(options_.path.c_str(), kFlags, 0644));
-  file_bytes_ = 0;
-  if (!file_.is_open()) {
+Status PodLog::Reopen(int flags) {
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC;
+  file_ = UniqueFd(::open(options_.path.c_str(), kFlags | flags, 0644));
+
+  struct stat status {};
+
+  if (!file_.is_open() || ::fstat(file_.get(), &status) != 0) {
     return SystemError(errno, "creating the log " + options_.path);
   }
+  file_bytes_ = status.st_size;
   return OkStatus();
 }
 
@@ -47,7 +52,7 @@ void PodLog::Store(std::string_view bytes) {
   if (file_bytes_ > 0 && file_bytes_ + size > options_.bytes_max) {
     // On failure the old file is truncated instead: the newest lines matter most.
     ::rename(options_.path.c_str(), (options_.path + ".1").c_str());
-    if (!Reopen().ok()) {
+    if (!Reopen(O_TRUNC).ok()) {
       dropped_bytes_ += size;
       return;
     }

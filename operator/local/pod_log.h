@@ -20,7 +20,8 @@ struct PodLogOptions {
   std::function<void(std::string_view line)> on_line;  // echo, without the newline; may be empty
 };
 
-// What a pod prints: written to its log file as it comes, echoed line by line as a terminal shows
+// What a pod prints: written to its log file as it comes, behind what an earlier run left there,
+// echoed line by line as a terminal shows
 // it, and the last bytes kept for the message of a failure. A log that cannot be written (disk
 // full) never stops the pod: the bytes are dropped and counted. Thread: one.
 class PodLog {
@@ -44,7 +45,7 @@ class PodLog {
   explicit PodLog(PodLogOptions options)
       : options_(std::move(options)), lines_(options_.line_bytes_max) {}
 
-  Status Reopen();
+  Status Reopen(int flags);
   void Store(std::string_view bytes);
 
   PodLogOptions options_;

@@ -72,6 +72,17 @@ TEST_F(PodLogTest, FullFileIsMovedAside) {
   EXPECT_EQ(Content("pod.log"), "second\n");
 }
 
+TEST_F(PodLogTest, LogOfAnEarlierRunIsGoneOnWith) {
+  options_.bytes_max = 10;
+  PodLog::Open(options_).value().Append("before\n", TimePoint());
+  PodLog log = PodLog::Open(options_).value();
+  log.Append("on\n", TimePoint());
+  EXPECT_EQ(Content("pod.log"), "before\non\n");
+  log.Append("later\n", TimePoint());
+  EXPECT_EQ(Content("pod.log.1"), "before\non\n");
+  EXPECT_EQ(log.Tail(), "on\nlater\n");
+}
+
 TEST_F(PodLogTest, TailStartsWithAWholeLine) {
   PodLog log = PodLog::Open(options_).value();
   for (int line = 0; line < 1000; ++line) {

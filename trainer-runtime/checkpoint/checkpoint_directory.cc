@@ -332,6 +332,7 @@ Result<std::optional<Snapshot>> CheckpointDirectory::LoadNewest() const {
   if (!steps.ok()) {
     return steps.error();
   }
+  std::optional<Error> first_damage;
   for (const Step step : *steps) {
     Result<Snapshot> snapshot = Load(step);
     if (snapshot.ok()) {
@@ -345,6 +346,15 @@ Result<std::optional<Snapshot>> CheckpointDirectory::LoadNewest() const {
     }
     options_.logger->Warn("checkpoint skipped",
                           {{"path", PathOf(step)}, {"error", snapshot.error().ToString()}});
+    if (IsDamage(code) && !first_damage) {
+      first_damage = std::move(snapshot).error().Wrap(PathOf(step));
+    }
+  }
+  if (first_damage) {
+    // To begin at step 0 beside finished work is for its owner to say.
+    return Error(ErrorCode::kCorrupt,
+                 "no checkpoint in " + options_.directory + " can be used, " +
+                     first_damage->ToString() + "; move that folder away to begin at step 0");
   }
   return std::optional<Snapshot>();
 }

@@ -106,10 +106,24 @@ TEST_F(CheckpointStoreTest, SameStepAgainReplacesTheOld) {
   const auto store = OpenWriter();
   SaveAndWait(store.get(), 10);
   ASSERT_TRUE(WriteFileAtomically(FileOf(10, "tensors.safetensors"), "damaged").ok());
-  EXPECT_EQ(NewestStep(store.get()), 0);
   SaveAndWait(store.get(), 10);
   EXPECT_EQ(NewestStep(store.get()), 10);
   EXPECT_THAT(Names(), ElementsAre("fence.json", "step-00000010"));
+}
+
+// Step 0 beside finished work would be silent loss.
+TEST_F(CheckpointStoreTest, NothingButDamagedOnesIsAnErrorThatNamesTheNewest) {
+  const auto store = OpenWriter();
+  for (const int64_t step : {10, 20}) {
+    SaveAndWait(store.get(), step);
+    ASSERT_TRUE(WriteFileAtomically(FileOf(step, "tensors.safetensors"), "damaged").ok());
+  }
+  const auto newest = store->LoadNewest();
+  ASSERT_FALSE(newest.ok());
+  EXPECT_EQ(newest.error().code(), ErrorCode::kCorrupt);
+  EXPECT_THAT(newest.error().ToString(),
+              HasSubstr("can be used, " + directory_ + "/step-00000020"));
+  EXPECT_THAT(newest.error().ToString(), HasSubstr("move that folder away to begin at step 0"));
 }
 
 TEST_F(CheckpointStoreTest, OutcomesAreReportedOnce) {

@@ -193,6 +193,10 @@ Result<IdxTensor> ReadIdxFile(const std::string& path, std::size_t bytes_max) {
   constexpr std::size_t kOverhead = 1 << 20;
   const std::size_t file_max = bytes_max + bytes_max / 1000 + kOverhead;
   std::error_code error;
+  if (std::filesystem::is_fifo(path, error)) {
+    // Opening it would wait for a writer.
+    return Error(ErrorCode::kInvalidArgument, path + " is a pipe, expected a file");
+  }
   const std::uintmax_t file_bytes = std::filesystem::file_size(path, error);
   if (!error && file_bytes > file_max) {  // otherwise reading says what is wrong
     return TooLarge(path, std::to_string(file_bytes) + " bytes", bytes_max);

@@ -1,10 +1,13 @@
 #include "trainer-runtime/data/idx_reader.h"
 
 #include <filesystem>
+#include <string>
+#include <unistd.h>
 #include <zlib.h>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "common/base/file.h"
 
@@ -127,6 +130,15 @@ TEST(ReadIdxFile, MissingFileIsNotFoundByName) {
   ASSERT_FALSE(tensor.ok());
   EXPECT_EQ(tensor.error().code(), ErrorCode::kNotFound);
   EXPECT_THAT(tensor.error().ToString(), HasSubstr("no/such/file"));
+}
+
+TEST(ReadIdxFile, PipeIsRefusedAndNotWaitedFor) {
+  const std::string pipe = testing::TempDir() + "idx-pipe-" + std::to_string(::getpid());
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const Result<IdxTensor> tensor = ReadIdxFile(pipe);
+  ASSERT_FALSE(tensor.ok());
+  EXPECT_THAT(tensor.error().message(), HasSubstr("is a pipe, expected a file"));
+  ::unlink(pipe.c_str());
 }
 
 TEST(ReadIdxFile, FolderIsAnError) {

@@ -1,0 +1,145 @@
+"""Going on with an earlier run, and what a try that fails leaves of it."""
+
+import json
+import os
+import shutil
+import subprocess
+import unittest
+
+from harness import BIN, RUN_TIMEOUT_SECONDS, LocalTest, command_manifest, training_manifest
+
+
+class Resumed(LocalTest):
+    def resume(self, directory, *arguments):
+        return self.finish(self.start_resumed(directory, *arguments))
+
+    def trained(self):
+        """The folder of a run that came to its end, with checkpoints of steps 20 and 40."""
+        run = self.run_job(training_manifest(workers=2, steps=40), name="first")
+        self.assert_trained(run)
+        return run.directory
+
+    def checkpoints(self, directory):
+        return sorted((directory / "checkpoints").glob("step-*"))
+
+    def damage(self, checkpoint):
+        os.truncate(checkpoint / "tensors.safetensors", 100)
+
+
+class Refused(Resumed):
+    def test_a_setting_that_does_not_fit_leaves_the_run_as_it_was(self):
+        directory = self.trained()
+        before = {name: (directory / name).read_text() for name in ("job.json", "summary.json")}
+        run = self.resume(directory, "--set", "training.seed=5")
+        self.assertEqual(run.exit_code, 1, run.output)
+        self.assertNotIn("lost", run.output)
+        self.assertIn("newest of step 40", run.output)
+        self.assertIn("this try changed nothing in that run", run.output)
+        for name, text in before.items():
+            self.assertEqual((directory / name).read_text(), text, name)
+        again = self.resume(directory, "--set", "training.steps=60")
+        self.assert_trained(again)
+        self.assertEqual(again.summary["steps"], 60)
+        self.assertEqual(json.loads((directory / "summary.json").read_text())["steps"], 60)
+
+    def test_checkpoints_that_are_all_damaged_are_not_trained_over(self):
+        directory = self.trained()
+        for checkpoint in self.checkpoints(directory):
+            self.damage(checkpoint)
+        run = self.resume(directory, "--set", "training.steps=60")
+        self.assertEqual(run.exit_code, 1, run.output)
+        self.assertRegex(run.output,
+                         r"no checkpoint in .*/checkpoints can be used, .*step-00000040")
+        self.assertIn("move that folder away to begin at step 0", run.output)
+
+
+class Warned(Resumed):
+    def test_an_older_checkpoint_in_the_place_of_a_damaged_one_is_a_warning(self):
+        directory = self.trained()
+        self.damage(self.checkpoints(directory)[-1])
+        run = self.resume(directory, "--quiet", "--set", "training.steps=60")
+        self.assert_trained(run)
+        self.assertIn("warning: training goes on from the checkpoint of step 20: that of step 40 "
+                      "cannot be used", run.output)
+
+    def test_checkpoints_that_are_gone_are_a_warning(self):
+        directory = self.trained()
+        shutil.rmtree(directory / "checkpoints")
+        run = self.resume(directory, "--quiet")
+        self.assert_trained(run)
+        self.assertIn("warning: an earlier run in this folder succeeded after 40 of 40 steps; "
+                      "there is no checkpoint of it", run.output)
+
+
+# Runs a training on a disk of its own, which is full from the first checkpoint on.
+FULL_DISK = """
+mount -t tmpfs -o size=4m none {disk} || exit 9
+{lockstep} run {manifest} --dir {disk}/run &
+until ls {disk}/run/checkpoints | grep -q step-; do sleep 0.05; done
+dd if=/dev/zero of={disk}/filler bs=4k status=none
+sleep 2
+kill -INT $!
+wait $!
+echo "exit code $?"
+"""
+
+
+class FullDisk(LocalTest):
+    def test_a_stop_that_cannot_be_saved_is_a_failure_with_the_newest_checkpoint(self):
+        own_mounts = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
+        disk = self.scratch / "disk"
+        disk.mkdir()
+        if subprocess.run([*own_mounts, f"mount -t tmpfs none {disk}"],
+                          capture_output=True).returncode != 0:
+            self.skipTest("user namespaces with mounts of their own are not allowed here")
+        manifest = self.scratch / "job.yaml"
+        manifest.write_text(training_manifest(workers=2, steps=1000000))
+        script = FULL_DISK.format(disk=disk, lockstep=BIN / "lockstep", manifest=manifest)
+        ran = subprocess.run([*own_mounts, script], stdout=subprocess.PIPE,
+                             stderr=subprocess.STDOUT, text=True, timeout=RUN_TIMEOUT_SECONDS)
+        self.assertIn("exit code 1\n", ran.stdout)
+        self.assertIn("the checkpoint could not be written", ran.stdout)
+        self.assertIn("newest of step", ran.stdout)
+        self.assertNotIn("is lost", ran.stdout)
+        self.assertEqual(ran.stdout.count("warning: checkpoint not written"), 1, ran.stdout)
+
+
+class SummaryFile(LocalTest):
+    def run_with_summary(self, path):
+        manifest = self.scratch / "job.yaml"
+        manifest.write_text(command_manifest(["true"], workers=1))
+        return subprocess.run(
+            [BIN / "lockstep", "run", manifest, "--dir", self.scratch / "run", "--summary", path],
+            capture_output=True, text=True, timeout=RUN_TIMEOUT_SECONDS)
+
+    def test_a_pipe_is_written_to_and_stays_a_pipe(self):
+        pipe = self.scratch / "pipe"
+        os.mkfifo(pipe)
+        end = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            ran = self.run_with_summary(pipe)
+            text = os.read(end, 65536)
+        finally:
+            os.close(end)
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        self.assertTrue(pipe.is_fifo())
+        self.assertEqual(json.loads(text)["outcome"], "succeeded")
+
+    def test_a_pipe_that_nobody_reads_is_a_failure_and_no_wait(self):
+        pipe = self.scratch / "pipe"
+        os.mkfifo(pipe)
+        ran = self.run_with_summary(pipe)
+        self.assertEqual(ran.returncode, 1, ran.stderr)
+        self.assertIn(f"writing the summary: open {pipe}", ran.stderr)
+
+    def test_a_link_is_followed(self):
+        link = self.scratch / "link"
+        link.symlink_to("target.json")
+        self.assertEqual(self.run_with_summary(link).returncode, 0)
+        self.assertTrue(link.is_symlink())
+        target = self.scratch / "target.json"
+        self.assertEqual(json.loads(target.read_text())["outcome"], "succeeded")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
