@@ -71,7 +71,7 @@ class AdmissionTest(ProductCase):
 
     def waits_for_cpu(self, training):
         found = condition(training.job(), "Scheduled")
-        return found and not found[0] and "needs 0.5 CPU" in found[2] and not training.pods()
+        return found and not found[0] and "needs 2 CPU" in found[2] and not training.pods()
 
 
 class Gate:
