@@ -4,6 +4,7 @@
 #   scripts/test.sh                 what the gate runs
 #   scripts/test.sh --sanitizers    also the asan-ubsan and tsan builds of all tests
 #   scripts/test.sh --peers         also programs written for TensorFlow (installs 1.5 GB)
+#   scripts/test.sh --cluster       also rarer harms on real nodes, and over cpprest (10 minutes)
 #   scripts/test.sh --soak          also 200 random runs under chaos (a quarter of an hour)
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -11,17 +12,19 @@ source scripts/lib.sh
 
 with_sanitizers=false
 with_peers=false
+with_cluster=false
 with_soak=false
 for option in "$@"; do
   case "$option" in
     --sanitizers) with_sanitizers=true ;;
     --peers) with_peers=true ;;
+    --cluster) with_cluster=true ;;
     --soak) with_soak=true ;;
     -h | --help)
-      sed -n '2,7s/^# \{0,1\}//p' "$0"
+      sed -n '2,8s/^# \{0,1\}//p' "$0"
       exit 0
       ;;
-    *) die "unknown option '$option'; known: --sanitizers --peers --soak" ;;
+    *) die "unknown option '$option'; known: --sanitizers --peers --cluster --soak" ;;
   esac
 done
 
@@ -101,6 +104,17 @@ fi
 if $with_peers; then
   say "testing programs written for TensorFlow"
   tests/peers/tensorflow.sh
+  check_leftovers
+fi
+
+if $with_cluster; then
+  for transport in beast cpprest; do
+    say "testing rarer harms on real nodes over $transport"
+    LOCKSTEP_TEST_TRANSPORT=$transport python3 -B tests/cluster/harm_test.py
+    check_leftovers
+  done
+  say "testing the product over cpprest"
+  LOCKSTEP_TEST_TRANSPORT=cpprest python3 -B tests/cluster/product_test.py
   check_leftovers
 fi
 

@@ -4,10 +4,12 @@ import json
 import unittest
 
 from product import ProductCase  # lets us import from other folders
-from images import BASE, USER, make_user_image
+from images import BASE
 from jobs import condition, training_job
-from tools import BIN
+from tools import REPOSITORY
 from training import Training
+
+EXAMPLE = REPOSITORY / "examples" / "any-command.yaml"
 
 # Says what it was told, and ends with the code that somebody leaves it.
 PROGRAM = """
@@ -28,15 +30,8 @@ echo "$POD $HUB_token $(cat /data/fetched)"
 
 
 class CommandTest(ProductCase):
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        archive = cls.cluster.folder / "user.tar"
-        make_user_image(archive, BIN / "lockstep-runtime")
-        cls.cluster.import_image(archive)
-
     def test_ranks_know_each_other_start_anew_after_a_kill_and_succeed(self):
-        training = self.start(USER)
+        training = self.start(self.product.user_image)
         self.wait_start(training)
         before = training.pods()
         self.product.kill_container(before["worker-1"])
@@ -48,7 +43,7 @@ class CommandTest(ProductCase):
         training.wait_for("Succeeded", 60)
 
     def test_code_that_is_the_programs_own_fault_fails_the_job_and_is_told(self):
-        training = self.start(USER)
+        training = self.start(self.product.user_image)
         self.wait_start(training)
         self.end(training, "worker-2", 3)
         job = training.wait_for("Failed", 60)
@@ -66,7 +61,7 @@ class CommandTest(ProductCase):
                            "stringData": {"token": "hidden"}}, self.namespace)
         token = {"secretKeyRef": {"name": "hub", "key": "token"}}
         field = {"fieldRef": {"fieldPath": "metadata.name"}}
-        shared = {"image": USER, "securityContext": {"runAsUser": 65532},
+        shared = {"image": self.product.user_image, "securityContext": {"runAsUser": 65532},
                   "volumeMounts": [{"name": "data", "mountPath": "/data"}]}
         job = training_job("sourced", 2, gpus=0, successPolicy="AllWorkers", pod_spec={
             "volumes": [{"name": "data", "emptyDir": {}}],
@@ -85,6 +80,23 @@ class CommandTest(ProductCase):
             name = pod["metadata"]["name"]
             self.assertIn(f"{name} hidden for hidden",
                           self.plane.kubectl("logs", name, "-n", self.namespace))
+
+    def test_the_example_with_an_image_that_runs_as_root(self):
+        """In a namespace that asks for no level of security, as most do."""
+        self.namespace = "root"
+        self.product.make_namespace(self.namespace, labels={})
+        job = self.plane.read(EXAMPLE)
+        (container,) = job["spec"]["roles"][0]["template"]["spec"]["containers"]
+        container["image"] = self.product.user_image
+        container["args"][0] += 'echo "user $(id -u)"\n'
+        self.admin.create(job, self.namespace)
+        training = Training(self.product, self.namespace, "any-command")
+        self.assertEqual(training.wait_for("Succeeded", 60)["status"].get("restartCount", 0), 0)
+        for task, pod in training.pods().items():
+            rank = task.rpartition("-")[2]
+            log = self.plane.kubectl("logs", pod["metadata"]["name"], "-n", self.namespace)
+            self.assertIn(f"I am rank {rank} of 2; hello from the manifest", log)
+            self.assertIn("user 0", log)
 
     def start(self, image):
         program = {"image": image, "command": ["sh", "-c", PROGRAM],

@@ -3,8 +3,7 @@
 import unittest
 
 from product import ProductCase  # lets us import from other folders
-from images import BASE
-from jobs import condition, is_running, training_job
+from jobs import condition, is_running
 from processes import wait_for
 from training import Training
 
@@ -12,11 +11,11 @@ from training import Training
 class DeviceTest(ProductCase):
     def test_jobs_of_5_5_and_3_devices_share_8_and_no_device_is_given_twice(self):
         before = len(self.handed_out())
-        self.start("first", 5)
+        self.start_command("first", 5, gpus=1)
         self.wait_running("first", 5)
-        self.start("second", 5)
+        self.start_command("second", 5, gpus=1)
         self.wait_waiting("second", "needs 5 GPUs, 3 free")
-        self.start("third", 3)  # it does not stand in the way of the second
+        self.start_command("third", 3, gpus=1)  # it does not stand in the way of the second
         self.wait_running("third", 3)
         self.assertEqual(self.pods("second"), [])
         given = self.handed_out()[before:]  # none of it was given back yet
@@ -42,18 +41,30 @@ class DeviceTest(ProductCase):
                 for device in place.get("devices", [])]
         self.assertEqual(sorted(seen), sorted(self.handed_out()[-2:]))
 
+    def test_a_node_that_refuses_pods_comes_last(self):
+        refusing, other = self.product.home_and_away()
+        refusing.refuse_allocations()
+        self.addCleanup(refusing.refuse_allocations, False)
+        self.set_schedulable(other, False)
+        self.addCleanup(self.set_schedulable, other, True)
+        self.start_command("refused", 2, gpus=1)
+        self.wait_waiting("refused", "PodRefused", refusing.name, "Allocate failed")
+        self.assertEqual(self.suspects("refused"), [refusing.name])
+        self.set_schedulable(other, True)
+        self.wait_running("refused", 2)
+        self.assertEqual({pod["spec"]["nodeName"] for pod in self.pods("refused")}, {other.name})
+        status = self.admin.get("TrainingJob", "refused", self.namespace)["status"]
+        self.assertEqual((status.get("restartCount", 0), status.get("incidents", [])), (0, []))
+
+    def suspects(self, name):
+        status = self.admin.get("TrainingJob", name, self.namespace)["status"]
+        return [each["node"] for each in status.get("suspectNodes", [])]
+
     def handed_out(self):
         """Devices in the order in which the device plugins handed them out, by their own record."""
         entries = [entry for node in self.cluster.nodes for entry in node.allocation_log()]
         entries.sort(key=lambda entry: entry["time"])
         return [device for entry in entries for device in entry["devices"]]
-
-    def start(self, name, workers):
-        program = {"image": BASE, "command": ["sleep", "1000"],
-                   "securityContext": {"runAsUser": 65532}}
-        job = training_job(name, workers, pod_spec={"container": program}, strategy="None")
-        job["spec"]["roles"][0]["supervise"] = False
-        self.admin.create(job, self.namespace)
 
     def pods(self, name):
         return self.admin.list("Pod", self.namespace, labels=f"lockstep.dev/job={name}")
@@ -66,11 +77,13 @@ class DeviceTest(ProductCase):
         wait_for(run, 60, f"{name} to run")
 
     def wait_waiting(self, name, *words):
-        def says():
-            found = condition(self.admin.get("TrainingJob", name, self.namespace), "Scheduled")
-            return found and not found[0] and all(word in found[2] for word in words)
+        training = Training(self.product, self.namespace, name)
 
-        wait_for(says, 30, f"{name} to wait because of {words}")
+        def says():
+            found = condition(training.job(), "Scheduled")
+            return found and not found[0] and all(word in " ".join(found[1:]) for word in words)
+
+        training.wait(says, 30, f"{name} to wait because of {words}")
 
 
 if __name__ == "__main__":

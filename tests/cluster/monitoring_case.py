@@ -6,12 +6,14 @@ import urllib.parse
 import urllib.request
 
 from product import ProductCase  # lets us import from other folders
-from operator_process import NAMESPACE
-from processes import wait_for
+from operator_process import NAMESPACE, TRANSPORT
+from processes import resident_mib, wait_for
 from tools import require_tools, tool
 from training import STATUS_PORT
 
 PORT = 9090
+# A bit more than docs/decisions/0010-two-transports.md says.
+RESIDENT_MIB_MAX = {"beast": 20, "cpprest": 24}
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
@@ -35,6 +37,13 @@ class MonitoringTest(ProductCase):
         for labels in series:
             self.assertNotIn("mnist", labels.values())
             self.assertNotIn(self.namespace, labels.values())
+
+    def test_an_idle_operator_is_small(self):
+        pod = self.product.operator_pod()
+        pid = self.product.node_of(pod).container_pid(pod)
+        resident = resident_mib(pid)
+        print(f"operator over {TRANSPORT}: {resident:.1f} MiB")
+        self.assertLess(resident, RESIDENT_MIB_MAX[TRANSPORT])
 
     def start_prometheus(self, training):
         """It finds what the API server knows. Debian's cannot ask that itself."""

@@ -14,6 +14,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "helm"))
 from cluster import Cluster  # also lets us import from tests/kubernetes
 from cluster_case import require_cluster
 from helm import CHART, helm  # noqa: E402 (found through the line above)
+from images import BASE, USER, make_user_image
+from jobs import is_running, training_job
 from operator_process import NAMESPACE, TRANSPORT
 from processes import wait_for
 from tools import BIN, REPOSITORY, require_tools
@@ -22,6 +24,7 @@ from training import Training
 ARCHIVES = BIN.parent / "images"
 IMAGES = ("operator", "runtime")
 NODE_GRACE = 12  # seconds after which Kubernetes calls a silent node lost
+UNFORGIVING = {"backoffLimit": 0}
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 
 
@@ -39,9 +42,9 @@ class Product:
         self.make_namespace(NAMESPACE)
         self.install()
 
-    def make_namespace(self, name):
-        """A namespace that enforces the level "restricted"."""
-        metadata = {"name": name, "labels": RESTRICTED}
+    def make_namespace(self, name, labels=None):
+        """A namespace that enforces the level "restricted", unless it has other labels."""
+        metadata = {"name": name, "labels": RESTRICTED if labels is None else labels}
         self.admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
         wait_for(lambda: self.admin.find("ServiceAccount", "default", name), 30, "an account")
 
@@ -70,6 +73,20 @@ class Product:
     def operator_log(self, lines=40):
         return self.plane.kubectl("logs", "-n", NAMESPACE, "deployment/lockstep",
                                   f"--tail={lines}", check=False)[1]
+
+    @functools.cached_property
+    def user_image(self):
+        """The name of an image of a user's own, which every node has from now on."""
+        archive = self.cluster.folder / "user.tar"
+        make_user_image(archive, BIN / "lockstep-runtime")
+        self.cluster.import_image(archive)
+        return USER
+
+    def home_and_away(self):
+        """The node of the operator, and the other one."""
+        home = self.node_of(self.operator_pod())
+        (away,) = [node for node in self.cluster.nodes if node is not home]
+        return home, away
 
     def node_of(self, pod):
         return {node.name: node for node in self.cluster.nodes}[pod["spec"]["nodeName"]]
@@ -106,6 +123,62 @@ class ProductCase(unittest.TestCase):
             self.admin.delete_all(kind, self.namespace, gracePeriodSeconds=1)
         wait_for(lambda: not self.admin.list("Pod", self.namespace), 90, "the pods to go")
 
-    def train(self, **changes):
+    def train(self, name="mnist", **changes):
         """Applies examples/mnist.yaml, with changes to its spec.training."""
-        return Training(self.product, self.namespace).start(**changes)
+        return Training(self.product, self.namespace, name).start(**changes)
+
+    def start_command(self, name, workers, container=None, supervise=False, grace=1, **spec):
+        """A job whose program sleeps, unless `container` says otherwise. No incident is forgiven:
+        it fails with the first that counts."""
+        program = {"image": BASE, "command": ["sleep", "1000"],
+                   "securityContext": {"runAsUser": 65532}, **(container or {})}
+        pod_spec = {"container": program, "terminationGracePeriodSeconds": grace}
+        job = training_job(name, workers, pod_spec=pod_spec,
+                           **{"gpus": 0, "runPolicy": UNFORGIVING, **spec})
+        job["spec"]["roles"][0]["supervise"] = supervise
+        self.admin.create(job, self.namespace)
+        return Training(self.product, self.namespace, name)
+
+    def all_run(self, training):
+        size = sum(role["replicas"] for role in training.job()["spec"]["roles"])
+        pods = training.pods().values()
+        return len(pods) == size and all(map(is_running, pods))
+
+    def nodes_of(self, training):
+        return {pod["spec"]["nodeName"] for pod in training.pods().values()}
+
+    def incidents(self, training):
+        """Those that cost the job's budget."""
+        return [each for each in training.job()["status"].get("incidents", [])
+                if not each.get("free")]
+
+    def set_schedulable(self, node, wish):
+        self.plane.kubectl("uncordon" if wish else "cordon", node.name)
+
+    def leave_cpu(self, node, amount):
+        """Takes all of a node's CPU but so many thousandths of a core; returns the pod's name."""
+        name = f"ballast-{node.name}"
+        on_node = self.admin.list("Pod", None, fields=f"spec.nodeName={node.name}")
+        held = sum(_millicores(container.get("resources", {}).get("requests", {}).get("cpu", "0"))
+                   for pod in on_node for container in pod["spec"]["containers"])
+        allocatable = self.admin.get("Node", node.name)["status"]["allocatable"]["cpu"]
+        ballast = _millicores(allocatable) - held - amount
+        security = {"runAsNonRoot": True, "runAsUser": 65532, "allowPrivilegeEscalation": False,
+                    "capabilities": {"drop": ["ALL"]}, "seccompProfile": {"type": "RuntimeDefault"}}
+        self.admin.create({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+            "spec": {
+                "nodeSelector": {"kubernetes.io/hostname": node.name},
+                "containers": [{"name": "main", "image": BASE, "command": ["sleep", "1000"],
+                                "resources": {"requests": {"cpu": f"{ballast}m"}},
+                                "securityContext": security}],
+            },
+        }, self.namespace)
+        wait_for(lambda: is_running(self.admin.get("Pod", name, self.namespace)), 30, "the ballast")
+        return name
+
+
+def _millicores(quantity):
+    if quantity.endswith("m"):
+        return int(quantity[:-1])
+    return int(float(quantity) * 1000)

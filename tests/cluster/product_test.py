@@ -6,7 +6,8 @@ from product import ProductCase  # noqa: F401 (lets the others find their module
 from kubernetes_case import main  # noqa: E402 (found through the line above)
 
 MODULES = ("example_case", "recovery_case", "device_case", "monitoring_case", "security_case",
-           "release_case", "node_crash_case", "command_case", "outage_case")
+           "drain_case", "stranger_case", "release_case", "node_crash_case", "command_case",
+           "outage_case")
 
 
 def load_tests(loader, _, pattern):

@@ -53,8 +53,7 @@ class Training:
         if not (role or run_policy or training):
             self.plane.kubectl("apply", "-n", self.namespace, "-f", EXAMPLE)
             return self
-        text = self.plane.kubectl("create", "-f", EXAMPLE, "--dry-run=client", "-o", "json")
-        document = json.loads(text)
+        document = self.plane.read(EXAMPLE)
         spec = document["spec"]
         spec["training"].update(training)
         spec["roles"][0].update(role or {})
@@ -67,9 +66,11 @@ class Training:
         return self.admin.get("TrainingJob", self.name, self.namespace)
 
     def pods(self):
-        """Those that stand for a rank now, by task: "worker-1"."""
+        """Those that stand for a rank now, by task: "worker-1". Copies of them have no owner."""
         pods = {}
         for pod in self.admin.list("Pod", self.namespace, labels=f"{JOB_LABEL}={self.name}"):
+            if not pod["metadata"].get("ownerReferences"):
+                continue
             labels = pod["metadata"]["labels"]
             task = f"{labels['lockstep.dev/role']}-{labels['lockstep.dev/index']}"
             older = pods.get(task)
@@ -126,9 +127,11 @@ class Training:
 
     def wait_steps(self, seconds=120):
         """Waits until every worker has made a step in the newest meeting."""
+        size = sum(role["replicas"] for role in self.job()["spec"]["roles"])
+
         def all_step():
             pods = self.pods()
-            if len(pods) < 3 or not all(pod["status"].get("podIP") for pod in pods.values()):
+            if len(pods) < size or not all(pod["status"].get("podIP") for pod in pods.values()):
                 return False
             documents = [self.status(pod) for pod in pods.values()]
             return all(document and document["phase"] == "training" and document["step"] > 0

@@ -21,6 +21,7 @@ KINDS = {
     "ConfigMap": ("/api/v1", "configmaps", True),
     "Event": ("/api/v1", "events", True),
     "ResourceQuota": ("/api/v1", "resourcequotas", True),
+    "LimitRange": ("/api/v1", "limitranges", True),
     "Job": ("/apis/batch/v1", "jobs", True),
     "EndpointSlice": ("/apis/discovery.k8s.io/v1", "endpointslices", True),
     "Lease": ("/apis/coordination.k8s.io/v1", "leases", True),

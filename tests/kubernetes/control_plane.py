@@ -222,6 +222,13 @@ class ControlPlane:
             raise AssertionError(f"kubectl {' '.join(map(str, arguments))}: {run.stderr}")
         return run.stdout
 
+    def read(self, manifest):
+        """The one object of a YAML file."""
+        document = json.loads(
+            self.kubectl("create", "-f", manifest, "--dry-run=client", "-o", "json"))
+        del document["metadata"]["namespace"]  # kubectl's own
+        return document
+
     def apply(self, *manifests):
         """Applies files, and folders of files."""
         for manifest in manifests:

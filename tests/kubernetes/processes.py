@@ -86,7 +86,7 @@ class Program:
             raise WaitedInVain(f"{failure}\n{self.tail()}") from None
 
     def resident_mib(self):
-        return _status_kib(self.pid, "VmRSS") / 1024
+        return resident_mib(self.pid)
 
     def peak_resident_mib(self):
         return _status_kib(self.pid, "VmHWM") / 1024
@@ -96,6 +96,10 @@ class Program:
         # The second field is the command in parentheses and may hold spaces.
         fields = pathlib.Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / _CLOCK_TICKS
+
+
+def resident_mib(pid):
+    return _status_kib(pid, "VmRSS") / 1024
 
 
 def _status_kib(pid, key):
