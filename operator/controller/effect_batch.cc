@@ -302,11 +302,13 @@ ErrandCall EffectBatch::ServiceCreation(std::size_t effect) {
 }
 
 ErrandCall EffectBatch::ServiceInspection(std::size_t effect) {
+  const auto* const known = parts_.view->FindService({key_.namespace_name, key_.name});
   return CallFor(
       effect,
       [this] { return kube::Get(kube::kServices, key_.namespace_name, key_.name); },
-      [this, effect](kube::CallResult result) {
-        return ReadServiceInTheWay(effect, std::move(result));
+      [this, effect, known_uid = known == nullptr ? std::string() : known->uid](
+          kube::CallResult result) {
+        return ReadServiceInTheWay(effect, known_uid, std::move(result));
       });
 }
 
@@ -399,10 +401,14 @@ Status EffectBatch::ReadExistingPod(std::size_t effect,
 }
 
 // A service that was there: ours, a forgotten one of an earlier job, or somebody's.
-Status EffectBatch::ReadServiceInTheWay(std::size_t effect, kube::CallResult result) {
+// `known_uid`: of the one that was known when the server was asked; empty: none was.
+Status EffectBatch::ReadServiceInTheWay(std::size_t effect,
+                                        const std::string& known_uid,
+                                        kube::CallResult result) {
   const Result<kube::Reply> reply = kube::RequireSuccess(std::move(result));
   if (!reply.ok() && reply.error().code() == ErrorCode::kNotFound) {
-    parts_.view->LearnServiceIsGone({key_.namespace_name, key_.name}, &parts_.notes->news);
+    parts_.view->LearnServiceIsGone(
+        {key_.namespace_name, key_.name}, known_uid, &parts_.notes->news);
     return Error(ErrorCode::kUnavailable, "the service has gone: the next pass makes it");
   }
   if (!reply.ok()) {

@@ -73,7 +73,9 @@ class EffectBatch final : public Errand {
   ErrandCall PodInspection(std::size_t effect, const std::string& name);
 
   Status ReadService(kube::CallResult result);
-  Status ReadServiceInTheWay(std::size_t effect, kube::CallResult result);
+  Status ReadServiceInTheWay(std::size_t effect,
+                             const std::string& known_uid,
+                             kube::CallResult result);
   Status ReadCreatedPod(const std::string& name, kube::CallResult result);
   Status ReadExistingPod(std::size_t effect, const std::string& name, kube::CallResult result);
   Status YieldOrRefuse(std::size_t effect,

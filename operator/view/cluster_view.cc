@@ -140,17 +140,21 @@ void ClusterView::LearnPodIsGone(const kube::ObjectKey& key, const std::string& 
   NotePodChange(pods_.Remove(key, uid), news);
 }
 
-void ClusterView::LearnServiceIsGone(const kube::ObjectKey& key, News* news) {
-  if (const kube::Item<kube::Service>* const known = services_.Find(key)) {
-    NoteServiceChange(services_.Remove(key, std::string(known->uid)), news);
-  }
+void ClusterView::LearnServiceIsGone(const kube::ObjectKey& key,
+                                     const std::string& uid,
+                                     News* news) {
+  NoteServiceChange(services_.Remove(key, uid), news);
 }
 
-void ClusterView::LearnPodIsMissing(const JobId& job, const std::string& name, News* news) {
+void ClusterView::LearnPodIsMissing(const JobId& job,
+                                    const std::string& name,
+                                    const std::string& known_uid,
+                                    News* news) {
   const kube::ObjectKey key{job.namespace_name, name};
-  if (const kube::Item<kube::Pod>* const known = pods_.Find(key)) {
-    LearnPodIsGone(key, std::string(known->uid), news);
+  if (const auto* const known = pods_.Find(key); known != nullptr && known->uid != known_uid) {
+    return DoubtPod(job, name);  // it came after the server was asked
   }
+  LearnPodIsGone(key, known_uid, news);
   if (const auto doubtful = doubtful_pods_.find(job); doubtful != doubtful_pods_.end()) {
     doubtful->second.erase(name);
   }
@@ -208,16 +212,6 @@ void ClusterView::EndReservation(const JobId& key, News* news) {
   const StoredJob* const stored = FindJob(key);
   news->frees_room =
       news->frees_room || stored == nullptr || stored->job.status != reserved.mapped();
-}
-
-const StoredJob* ClusterView::FindJob(const JobId& key) const {
-  const auto* const item = jobs_.Find(ObjectKeyOf(key));
-  return item == nullptr ? nullptr : item->object.get();
-}
-
-std::string ClusterView::JobVersion(const JobId& key) const {
-  const auto* const item = jobs_.Find(ObjectKeyOf(key));
-  return item == nullptr ? std::string() : item->resource_version;
 }
 
 std::vector<JobId> ClusterView::Jobs() const {

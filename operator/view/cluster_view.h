@@ -69,7 +69,7 @@ class ClusterView {
   void LearnService(const kube::Item<kube::Service>& item, News* news);
   void LearnJobIsGone(const JobId& key, const std::string& uid, News* news);
   void LearnPodIsGone(const kube::ObjectKey& key, const std::string& uid, News* news);
-  void LearnServiceIsGone(const kube::ObjectKey& key, News* news);  // the one that is known
+  void LearnServiceIsGone(const kube::ObjectKey& key, const std::string& uid, News* news);
 
   // Jobs that only replies have shown and that the watch's list lacks: they may have gone unseen.
   // Ask the server before deciding on any.
@@ -79,8 +79,13 @@ class ClusterView {
   void DoubtPod(const JobId& job, const std::string& name) { doubtful_pods_[job].insert(name); }
 
   // The server, asked after the job's status was read, has no pod of that name, or only this one:
-  // what the status or we ourselves have seen of that name besides is gone.
-  void LearnPodIsMissing(const JobId& job, const std::string& name, News* news);
+  // what the status or we ourselves have seen of that name besides is gone. `known_uid`: of the pod
+  // that was known when the server was asked, empty if none; of one that has come since, nothing
+  // was learnt.
+  void LearnPodIsMissing(const JobId& job,
+                         const std::string& name,
+                         const std::string& known_uid,
+                         News* news);
   void LearnPodOfName(const JobId& job, const kube::Item<kube::Pod>& item, News* news);
 
   // The job's status was written by us; the object has `version` now. Nobody else changed it in
@@ -102,8 +107,15 @@ class ClusterView {
   }
 
   // Null when there is no such job.
-  const StoredJob* FindJob(const JobId& key) const;
-  std::string JobVersion(const JobId& key) const;
+  const StoredJob* FindJob(const JobId& key) const {
+    const auto* const item = jobs_.Find({key.namespace_name, key.name});
+    return item == nullptr ? nullptr : item->object.get();
+  }
+
+  std::string JobVersion(const JobId& key) const {
+    const auto* const item = jobs_.Find({key.namespace_name, key.name});
+    return item == nullptr ? std::string() : item->resource_version;
+  }
 
   // All jobs, oldest first, equal ages by name.
   std::vector<JobId> Jobs() const;
