@@ -87,7 +87,7 @@ void ClusterView::Apply(const kube::ObjectUpdate<kube::Pod>& pods, News* news) {
       &pods_, pods, &doubtful, [&](const PodChange& change) { NotePodChange(change, news); });
   for (const kube::ObjectKey& key : doubtful) {
     const JobId job = JobOf(*pods_.Find(key)->object, key.namespace_name);
-    doubtful_pods_[job].insert(key.name);
+    doubts_.Begin(job, key.name);
     news->urgent.insert(job);
   }
 }
@@ -119,10 +119,10 @@ void ClusterView::LearnJob(const kube::Item<kube::RawObject>& item, News* news) 
 
 void ClusterView::LearnPod(const kube::Item<kube::Pod>& item, News* news) {
   const JobId job = JobOf(*item.object, item.key.namespace_name);
-  if (const auto doubtful = doubtful_pods_.find(job); doubtful != doubtful_pods_.end()) {
-    doubtful->second.erase(item.key.name);
+  doubts_.End(job, item.key.name);
+  if (!job.name.empty()) {  // else no watch of ours would tell of its end
+    NotePodChange(pods_.Put(item, Source::kReply), news);
   }
-  NotePodChange(pods_.Put(item, Source::kReply), news);
 }
 
 void ClusterView::LearnService(const kube::Item<kube::Service>& item, News* news) {
@@ -155,13 +155,19 @@ void ClusterView::LearnPodIsMissing(const JobId& job,
     return DoubtPod(job, name);  // it came after the server was asked
   }
   LearnPodIsGone(key, known_uid, news);
-  if (const auto doubtful = doubtful_pods_.find(job); doubtful != doubtful_pods_.end()) {
-    doubtful->second.erase(name);
-  }
+  doubts_.End(job, name);
   NoteOthersGone(job, name, "", news);
 }
 
 void ClusterView::LearnPodOfName(const JobId& job, const kube::Item<kube::Pod>& item, News* news) {
+  doubts_.End(job, item.key.name);  // the job asked, whoever's pod it is
+  const auto* const known = pods_.Find(item.key);
+  if (known != nullptr && known->uid != item.uid) {
+    if (IsOlderVersion(item.resource_version, known->resource_version)) {
+      return;  // its successor has shown since
+    }
+    LearnPodIsGone(item.key, std::string(known->uid), news);
+  }
   LearnPod(item, news);
   NoteOthersGone(job, item.key.name, item.uid, news);
 }
@@ -257,10 +263,7 @@ std::vector<const kube::Item<kube::Pod>*> ClusterView::PodsOf(const JobId& key) 
 }
 
 std::vector<std::string> ClusterView::UncertainPods(const JobId& key) const {
-  std::set<std::string> names;
-  if (const auto found = doubtful_pods_.find(key); found != doubtful_pods_.end()) {
-    names = found->second;
-  }
+  std::set<std::string> names = doubts_.Of(key);
   const StoredJob* const stored = FindJob(key);
   if (stored != nullptr && !HasEnded(stored->job.status)) {
     for (const PodPlacement& placement : stored->job.status.placement) {
@@ -396,7 +399,7 @@ void ClusterView::NotePodChange(const PodChange& change, News* news) {
     pods.running_count -= IsRunning(*before) ? 1 : 0;
     if (pods.names.empty()) {
       pods_by_job_.erase(job);
-      doubtful_pods_.erase(job);
+      doubts_.EndAll(job);
     }
   }
   if (after != nullptr) {

@@ -20,6 +20,7 @@
 #include "operator/view/foreign_pods.h"
 #include "operator/view/job_usage.h"
 #include "operator/view/object_cache.h"
+#include "operator/view/pod_doubts.h"
 #include "operator/view/stored_job.h"
 
 namespace lockstep::control {
@@ -76,7 +77,7 @@ class ClusterView {
   std::set<JobId> TakeDoubtfulJobs() { return std::exchange(doubtful_jobs_, {}); }
 
   // Whether the server has a pod of that name is not known: it is asked before the next decision.
-  void DoubtPod(const JobId& job, const std::string& name) { doubtful_pods_[job].insert(name); }
+  void DoubtPod(const JobId& job, const std::string& name) { doubts_.Begin(job, name); }
 
   // The server, asked after the job's status was read, has no pod of that name, or only this one:
   // what the status or we ourselves have seen of that name besides is gone. `known_uid`: of the pod
@@ -214,7 +215,7 @@ class ClusterView {
 
   std::set<std::pair<WallTime, JobId>> by_age_;
   std::map<JobId, PodsOfJob> pods_by_job_;
-  std::map<JobId, std::set<std::string>> doubtful_pods_;
+  PodDoubts doubts_;
   std::set<JobId> doubtful_jobs_;
 
   std::map<JobId, TrainingJobStatus> reserved_;
