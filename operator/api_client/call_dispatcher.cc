@@ -14,6 +14,7 @@ using kube::Fault;
 using kube::FaultKind;
 using kube::Reply;
 using kube::Request;
+using kube::Verb;
 
 constexpr int kUnauthorized = 401;
 constexpr int kTooManyRequests = 429;
@@ -112,12 +113,14 @@ void CallDispatcher::Dispatch() {
 
 void CallDispatcher::ReleaseSlowPlaces(TimePoint now) {
   while (!placed_.empty()) {
-    Call& oldest = *placed_.front();
-    if (oldest.holds_place && oldest.sent_at + options_.slow_after > now) {
-      return;
+    const auto& [oldest, sent_at] = placed_.front();
+    if (oldest->holds_place && oldest->sent_at == sent_at) {  // else answered, or sent again
+      if (sent_at + options_.slow_after > now) {
+        return;
+      }
+      --placed_count_;
+      oldest->holds_place = false;
     }
-    placed_count_ -= oldest.holds_place ? 1 : 0;
-    oldest.holds_place = false;
     placed_.pop_front();
   }
 }
@@ -127,7 +130,7 @@ void CallDispatcher::WatchForSlowCalls(TimePoint now) {
     return;
   }
   is_watching_ = true;
-  const TimePoint next = placed_.front()->sent_at + options_.slow_after;
+  const TimePoint next = placed_.front().second + options_.slow_after;
   RunAfter(std::max(next - now, Duration::zero()), [this] {
     is_watching_ = false;
     Dispatch();
@@ -156,10 +159,12 @@ CallDispatcher::CallPtr CallDispatcher::TakeNext() {
   return nullptr;
 }
 
-// One lane never has all that may be open.
+// One lane never has all that may be open, and the last quarter is for those that have none.
 bool CallDispatcher::IsFull(const std::string& lane) const {
   const auto open = open_by_lane_.find(lane);
-  return open != open_by_lane_.end() && open->second >= options_.parallel_max;
+  return open != open_by_lane_.end() &&
+         (open->second >= options_.parallel_max ||
+          open_count_ >= OpenCallsMax(options_.parallel_max) * 3 / 4);
 }
 
 // How long the call may take; null: it changes something, and we do not lead long enough.
@@ -196,7 +201,7 @@ void CallDispatcher::Send(const CallPtr& call, TimePoint now) {
   call->sent_at = now;
   call->credentials_version = options_.credentials->Current()->version;
   call->holds_place = true;
-  placed_.push_back(call);
+  placed_.emplace_back(call, now);
   ++placed_count_;
   ++open_count_;
   ++open_by_lane_[call->lane];
@@ -214,6 +219,7 @@ void CallDispatcher::OnAnswer(const CallPtr& call, CallResult result) {
     open_by_lane_.erase(call->lane);
   }
   Observe(*call, result);
+  call->may_have_happened = call->may_have_happened || kube::MayHaveHappened(result);
   const auto* const reply = std::get_if<Reply>(&result);
   if (call->group->is_abandoned) {
     // Nobody waits for it.
@@ -241,7 +247,8 @@ std::optional<Duration> CallDispatcher::PauseBeforeRetry(const CallPtr& call,
                                                   : std::nullopt;
   }
   const Reply& reply = std::get<Reply>(result);
-  const bool may_retry = reply.status == kTooManyRequests || reply.status >= kServerErrorMin;
+  const bool may_retry = reply.status == kTooManyRequests ||
+                         (reply.status >= kServerErrorMin && call->request.verb != Verb::kUpdate);
   return may_retry && reply.retry_after ? FitsIn(*call, *reply.retry_after) : std::nullopt;
 }
 
@@ -307,6 +314,9 @@ void CallDispatcher::Observe(const Call& call, const CallResult& result) const {
 
 void CallDispatcher::Finish(const Call& call, CallResult result) {
   const std::shared_ptr<Group> group = call.group;
+  if (auto* const fault = std::get_if<Fault>(&result)) {
+    fault->request_sent = fault->request_sent || call.may_have_happened;
+  }
   group->results[call.index] = std::move(result);
   if (--group->unanswered == 0 && !group->is_abandoned) {
     groups_.erase(group);

@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/base/time.h"
@@ -59,13 +60,15 @@ constexpr int OpenCallsMax(int parallel_max) {
 // Sends the calls of many, in lanes that take turns, and repeats what may be repeated. A call that
 // is put off (429) or slow holds no place that others want.
 //
-// Sends again only what cannot have happened twice: any call answered with 429 or 5xx and
-// Retry-After, after that time; a GET whose connection ended before the whole reply came, after a
-// pause; and, once, a call answered with 401, as soon as the credentials have something newer. A
-// write whose outcome is unknown comes back as its fault, with request_sent.
-// Source: client-go's rest/with_retry.go, for which replies are tried again.
-// Thread: Start and Abandon any; all else, `done` included, the transport's. Lives in a shared_ptr,
-// because calls that it began may end after whoever made it.
+// Sends again only what does no harm when it happens twice: any call answered with 429 or 5xx and
+// Retry-After, after that time, but after 5xx none that replaces a version of an object, whose
+// conflict with itself would say that nothing was written; a GET whose connection ended before the
+// whole reply came, after a pause; and, once, a call answered with 401, as soon as the credentials
+// have something newer. A write whose outcome is unknown, of the last time or of an earlier one,
+// comes back as its fault, with request_sent. Needs a transport whose tasks without delay run in
+// the order of their posting. Source: client-go's rest/with_retry.go, for which replies are tried
+// again. Thread: Start and Abandon any; all else, `done` included, the transport's. Lives in a
+// shared_ptr, because calls that it began may end after whoever made it.
 class CallDispatcher final : public std::enable_shared_from_this<CallDispatcher> {
  public:
   using Done = std::function<void(std::vector<kube::CallResult>)>;
@@ -99,6 +102,7 @@ class CallDispatcher final : public std::enable_shared_from_this<CallDispatcher>
     uint64_t credentials_version = 0;
     int retry_count = 0;
     bool was_unauthorized = false;
+    bool may_have_happened = false;  // when it was sent before
     bool holds_place = false;
   };
 
@@ -124,7 +128,7 @@ class CallDispatcher final : public std::enable_shared_from_this<CallDispatcher>
   const CallDispatcherOptions options_;
   std::map<std::string, std::deque<CallPtr>> waiting_;  // by lane; no lane is empty
   std::deque<std::string> turns_;                       // the lanes of waiting_, next one first
-  std::deque<CallPtr> placed_;  // in the order of sending; may hold calls that are over
+  std::deque<std::pair<CallPtr, TimePoint>> placed_;    // by the time of sending; some may be over
   std::map<std::string, int> open_by_lane_;
   std::set<std::shared_ptr<Group>> groups_;  // not all answered; shared with their calls
   int placed_count_ = 0;

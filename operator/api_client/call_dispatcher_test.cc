@@ -188,6 +188,56 @@ TEST_F(CallDispatcherTest, NobodyWritesWhoDoesNotLeadLongEnough) {
   EXPECT_EQ(last_.size(), 2U);
 }
 
+TEST_F(CallDispatcherTest, WriteThatMayHaveHappenedSaysSoWhateverStopsItsRetry) {
+  TimePoint leads_until = clock_.now + seconds(10);
+  options_.leads_until = [&leads_until] { return leads_until; };
+  Start("a", {"/pods"});
+  transport_.Answer("/pods", Reply{500, "", seconds(6)});
+  transport_.Pass(seconds(6));
+
+  ASSERT_EQ(last_.size(), 1U);
+  EXPECT_EQ(std::get<Fault>(last_.front()).kind, FaultKind::kNotLeader);
+  EXPECT_TRUE(std::get<Fault>(last_.front()).request_sent) << "the first time";
+}
+
+// Sent again, a write that was carried out would be answered with a conflict, by itself.
+TEST_F(CallDispatcherTest, WriteWithAVersionIsSentAgainOnlyAfterItWasNotCarriedOut) {
+  dispatcher_ = std::make_shared<CallDispatcher>(options_);
+  const auto request = kube::Update(kube::kTrainingJobs, "n", "j", "{}", "status");
+  dispatcher_->Start(
+      "a", {request}, [this](std::vector<CallResult> results) { last_ = std::move(results); });
+  transport_.Pass({});
+  transport_.Answer(request.target, Reply{429, "", seconds(1)});
+  transport_.Pass(seconds(1));
+  transport_.Answer(request.target, Reply{500, "", seconds(1)});
+
+  ASSERT_EQ(last_.size(), 1U);
+  EXPECT_EQ(std::get<Reply>(last_.front()).status, 500);
+}
+
+TEST_F(CallDispatcherTest, SomeOfTheOpenCallsAreKeptForLanesThatHaveNone) {
+  for (const std::string lane : {"a", "b", "c"}) {
+    Start(lane, {"/" + lane + "1", "/" + lane + "2"});
+    transport_.Pass(seconds(1));  // they are slow
+  }
+  Start("d", {"/d1", "/d2"});
+  transport_.Pass(seconds(1));
+  transport_.log.clear();
+  Start("e", {"/e1"});
+  EXPECT_EQ(transport_.log, "/e1 ") << "of 8, the last two have not gone to one";
+}
+
+TEST_F(CallDispatcherTest, CallThatWasSentAgainKeepsNoSlowOneInItsPlace) {
+  Start("a", {"/a1"});
+  Start("b", {"/b1"});
+  transport_.Pass(milliseconds(900));
+  transport_.Answer("/a1", Reply{429, "", seconds(0)});  // sent again at once
+  Start("c", {"/c1"});
+  transport_.log.clear();
+  transport_.Pass(milliseconds(100));
+  EXPECT_EQ(transport_.log, "/c1 ") << "b1 has become slow";
+}
+
 TEST_F(CallDispatcherTest, CallWhoseTurnDoesNotComeInTimeIsNotSent) {
   options_.parallel_max = 1;
   Start("a", {"/a1", "/a2"});

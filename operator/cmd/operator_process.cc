@@ -168,6 +168,7 @@ Status OperatorProcess::Parts::Start(const OperatorFlags& flags, const OperatorI
                                  flags.pod_security});
   loop.namespaces = {flags.namespaces.begin(), flags.namespaces.end()};
   loop.controller.progress_interval = kProgressInterval;
+  loop.calls_of_job_max = 2 * static_cast<std::size_t>(flags.api_concurrency);
   loop_.emplace(std::move(loop),
                 ControlLoopParts{api_.get(), &*control_, &*publisher_, logger_},
                 kClock.Now(),

@@ -29,7 +29,7 @@ ApiCluster::ApiCluster(PodSettings settings, ApiClusterParts parts)
     : settings_(std::move(settings)),
       parts_(parts),
       levels_(settings_.pod_security, parts_.logger),
-      errands_(parts.api) {}
+      errands_(parts.api, parts.calls_of_job_max) {}
 
 void ApiCluster::SetTime(TimePoint now, WallTime wall_now) {
   now_ = now;
@@ -191,6 +191,7 @@ std::vector<ClusterAnswer> ApiCluster::TakeAnswers() {
       if (stored == nullptr || stored->is_deleting) {
         notes_.Forget(answer.key);
         reports_.Forget(answer.key);
+        parts_.view->EndReservation(answer.key, &notes_.news);  // no look will
       }
       answers.push_back(std::move(answer));
     }

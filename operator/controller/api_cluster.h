@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,6 +26,11 @@ struct ApiClusterParts {
   ControlSender* control = nullptr;
   Publisher* publisher = nullptr;
   Logger* logger = nullptr;
+
+  // Calls of one job that are under way. Choice: those that go out side by side, and as many again
+  // that need not be asked for when one is answered. All have their turn while the slowest webhook
+  // that there may be holds up the first half.
+  std::size_t calls_of_job_max = 32;
 };
 
 // A Kubernetes cluster as the controller's: reads from the ClusterView, and does all else by calls
@@ -35,7 +41,7 @@ class ApiCluster final : public Cluster {
  public:
   ApiCluster(PodSettings settings, ApiClusterParts parts);
 
-  // The present moment, for ages and queues. Before each pass.
+  // The present moment, for ages and queues. Before each step.
   void SetTime(TimePoint now, WallTime wall_now);
 
   // We have become the leader: what another wrote last may be newer than our view, so all jobs are

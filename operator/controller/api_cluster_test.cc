@@ -119,8 +119,26 @@ TEST_F(ApiClusterTest, PlaceThatIsAboutToBeWrittenIsTakenForOthersUntilTheAnswer
   api_.Expect(std::string("PUT ") + kJobPath + "/status", 409, Refusal(409, "Conflict", "stale"));
   EXPECT_EQ(PlacesHeldWhileWriting(placed), 1);
   EXPECT_FALSE(Settle(kMnist).front().ok());
-  EXPECT_TRUE(cluster_.TakeNews().frees_room) << "others may have that place after all";
+  EXPECT_EQ(PlacesSeenByOther(), 1) << "the conflict may be with our own write, sent twice";
+
   api_.Expect(std::string("GET ") + kJobPath, 200, JobBody("12"));
+  EXPECT_TRUE(Read(kMnist).ok());
+  EXPECT_TRUE(cluster_.TakeNews().frees_room) << "others may have that place after all";
+  EXPECT_EQ(PlacesHeldBesides(kOther), 0);
+}
+
+TEST_F(ApiClusterTest, PlaceThatAJobWasAboutToGetIsFreeWhenTheJobIsGone) {
+  api_.ExpectSilence(std::string("PUT ") + kJobPath + "/status");
+  cluster_.StartStatusWrite(kMnist, job_);
+  News news;
+  view_.Apply(kube::Deleted<kube::RawObject>{kube::DecodeRaw(JobBody("10")).value()}, &news);
+  EXPECT_FALSE(Settle(kMnist).front().ok());
+  TrainingJob next = job_;
+  next.metadata.uid = "uid-of-the-next";
+  next.status = {};
+  Watch(BodyOf(next, "30"));
+  Watch(BodyOf(OtherJob(), "9"));
+
   EXPECT_EQ(PlacesHeldBesides(kOther), 0);
 }
 

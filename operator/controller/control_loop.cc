@@ -24,8 +24,10 @@ constexpr Duration kPatienceMax = std::chrono::seconds(1);
 constexpr Duration kSweepDelay = std::chrono::milliseconds(20);
 constexpr Duration kSweepDelayPerJob = std::chrono::milliseconds(2);
 
-ApiClusterParts PartsOf(const ControlLoopParts& parts, ClusterView* view) {
-  return {view, parts.api, parts.control, parts.publisher, parts.logger};
+ApiClusterParts PartsOf(const ControlLoopParts& parts,
+                        const ControlLoopOptions& options,
+                        ClusterView* view) {
+  return {view, parts.api, parts.control, parts.publisher, parts.logger, options.calls_of_job_max};
 }
 
 // Whether the gang has its places and has not run yet.
@@ -41,7 +43,7 @@ ControlLoop::ControlLoop(ControlLoopOptions options,
                          TimePoint now,
                          WallTime wall_now)
     : view_(std::move(options.namespaces)),
-      cluster_(std::move(options.pods), PartsOf(parts, &view_)),
+      cluster_(std::move(options.pods), PartsOf(parts, options, &view_)),
       controller_(&cluster_, parts.logger, now, wall_now, options.controller),
       start_(now),
       wall_start_(wall_now) {}
@@ -87,8 +89,7 @@ void ControlLoop::StandBy(TimePoint now) {
   is_leading_ = false;
   controller_.Abandon(now);
   sweep_at_.reset();
-  const std::vector<JobId> jobs = view_.Jobs();
-  poll_stale_.insert(jobs.begin(), jobs.end());
+  poll_stale_.insert(polled_.begin(), polled_.end());  // some may be gone from the view
 }
 
 std::vector<TurnReport> ControlLoop::Step(TimePoint now) {
@@ -125,6 +126,11 @@ std::vector<ControlLoop::PollChange> ControlLoop::TakePollChanges() {
   std::vector<PollChange> changes;
   for (const JobId& key : std::exchange(poll_stale_, {})) {
     changes.push_back(PollChangeOf(key));
+    if (changes.back().targets.empty()) {
+      polled_.erase(key);
+    } else {
+      polled_.insert(key);
+    }
   }
   return changes;
 }

@@ -34,6 +34,7 @@ struct ControlLoopOptions {
   PodSettings pods;
   std::set<std::string> namespaces;  // whose jobs are served; empty: all
   ControllerOptions controller;
+  std::size_t calls_of_job_max = 32;  // ApiClusterParts
 };
 
 // All that the controller thread owns, without the thread: the view of the cluster and the
@@ -61,7 +62,7 @@ class ControlLoop {
   // A pod did not take the operator's key.
   void NoteRefused(const kube::ObjectKey& pod, TimePoint now);
 
-  // From now on passes are made; before, the view is only kept warm. Precondition: every watch has
+  // From now on jobs have turns; before, the view is only kept warm. Precondition: every watch has
   // delivered its first state.
   void Lead(const std::string& master_key, TimePoint now);
 
@@ -110,6 +111,7 @@ class ControlLoop {
   WallTime wall_start_;
   bool is_leading_ = false;
   std::set<JobId> poll_stale_;
+  std::set<JobId> polled_;             // something is asked of their pods
   std::optional<TimePoint> sweep_at_;  // then all that wait for room look again
 };
 

@@ -21,7 +21,7 @@ bool HasWorked(const Effect& effect, const Status& status) {
   return status.error().code() == ErrorCode::kNotFound;
 }
 
-// Whether the pass has to be repeated if the effect failed. A control message is best effort: the
+// Whether the turn has to be repeated if the effect failed. A control message is best effort: the
 // receiver learns the same from its connections.
 bool MustSucceed(const Effect& effect) {
   return !std::holds_alternative<SendControl>(effect);
@@ -79,6 +79,7 @@ std::vector<TurnReport> Controller::Step(TimePoint now) {
 
 void Controller::Abandon(TimePoint now) {
   cluster_->Abandon();
+  written_at_.clear();  // another may write from now on
   for (const auto& [key, turn] : std::exchange(turns_, {})) {
     queue_.Done(key, now);
   }
@@ -105,7 +106,7 @@ bool Controller::GoOn(JobTurn* turn, const std::vector<Status>& answers, TimePoi
       if (!AreDone(*turn, answers)) {
         turn->report.result = TurnResult::kFailed;
       }
-      Publish(turn);
+      PlanWakeup(turn);
       return true;
   }
   return true;
@@ -181,12 +182,13 @@ void Controller::NoteWriteFailure(JobTurn* turn, const Error& error) {
 }
 
 bool Controller::Act(JobTurn* turn) {
+  const JobId& key = turn->report.key;
+  cluster_->Publish(key, turn->decision);
   turn->effects = std::move(turn->decision.effects);
   if (turn->effects.empty()) {
-    Publish(turn);
+    PlanWakeup(turn);
     return true;
   }
-  const JobId& key = turn->report.key;
   for (const Effect& effect : turn->effects) {
     logger_->Debug(DescribeEffect(effect), {{"job", key.name}});
   }
@@ -200,9 +202,15 @@ bool Controller::AreDone(const JobTurn& turn, const std::vector<Status>& answers
   const JobId& key = turn.report.key;
   LOCKSTEP_CHECK(answers.size() == turn.effects.size(), "every effect has an answer");
   bool are_done = true;
+  int64_t aborted_count = 0;
   for (std::size_t i = 0; i < answers.size(); ++i) {
     const Effect& effect = turn.effects[i];
     if (HasWorked(effect, answers[i])) {
+      continue;
+    }
+    if (answers[i].error().code() == ErrorCode::kAborted) {
+      ++aborted_count;
+      are_done = false;
       continue;
     }
     logger_->Warn("effect failed",
@@ -212,16 +220,18 @@ bool Controller::AreDone(const JobTurn& turn, const std::vector<Status>& answers
                    {"error", answers[i].error().ToString()}});
     are_done = are_done && !MustSucceed(effect);
   }
+  if (aborted_count > 0) {
+    logger_->Info("effects left undone: what they need is not there, or the job has changed",
+                  {{"job", key.name}, {"namespace", key.namespace_name}, {"count", aborted_count}});
+  }
   return are_done;
 }
 
-void Controller::Publish(JobTurn* turn) {
-  const JobId& key = turn->report.key;
-  cluster_->Publish(key, turn->decision);
+void Controller::PlanWakeup(JobTurn* turn) {
   if (!turn->wakeup) {
     return;
   }
-  queue_.AddAt(key, *turn->wakeup);
+  queue_.AddAt(turn->report.key, *turn->wakeup);
   if (turn->report.result == TurnResult::kDone) {
     turn->report.result = TurnResult::kWaiting;
   }

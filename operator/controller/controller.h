@@ -14,7 +14,7 @@
 namespace lockstep::control {
 
 struct ControllerOptions {
-  // A pass that failed is repeated after `retry_delay_min`, doubling up to the maximum.
+  // A turn that failed is repeated after `retry_delay_min`, doubling up to the maximum.
   Duration retry_delay_min = std::chrono::milliseconds(100);  // choice: a hiccup goes unnoticed
   Duration retry_delay_max = std::chrono::seconds(30);        // choice: an outage is not hammered
 
@@ -37,7 +37,7 @@ enum class TurnResult {
   kFailed,   // to be repeated
 };
 
-// One pass, for metrics.
+// One turn, for metrics.
 struct TurnReport {
   JobId key;
   TurnResult result = TurnResult::kDone;
@@ -63,7 +63,7 @@ class Controller {
              ControllerOptions options = {});
 
   // Something about the job changed: its manifest, a pod, a node, a report. Many calls before the
-  // next Step make one pass. First come, first served.
+  // next Step make one turn. First come, first served.
   void Notify(const JobId& key, TimePoint now);
 
   // The same, but what follows until `when` may join it.
@@ -117,7 +117,7 @@ class Controller {
   void NoteLookFailure(JobTurn* turn, const Error& error);
   void NoteWriteFailure(JobTurn* turn, const Error& error);
   bool AreDone(const JobTurn& turn, const std::vector<Status>& answers) const;
-  void Publish(JobTurn* turn);
+  void PlanWakeup(JobTurn* turn);
   void Finish(JobTurn* turn, TimePoint now);
   WallTime WallAt(TimePoint now) const;
 

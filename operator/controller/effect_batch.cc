@@ -17,8 +17,6 @@
 namespace lockstep::control {
 namespace {
 
-constexpr int kServerErrorMin = 500;
-
 // "lockstep.dev/v1": kinds of other groups may be called alike.
 bool IsOfOurGroup(std::string_view api_version) {
   return api_version.substr(0, api_version.find('/')) == kube::kTrainingJobs.group;
@@ -114,16 +112,13 @@ EffectBatch::EffectBatch(const EffectBatchParts& parts,
 
 std::vector<ErrandCall> EffectBatch::Next() {
   lists_seen_ = parts_.view->list_count();
-  if (phases_begun_ == 0 && MakesPods()) {
-    const auto level = parts_.levels->Of(key_.namespace_name, parts_.now);
-    if (!level) {
-      return {LevelReading()};
-    }
-    settings_.pod_security = *level;
-  }
   std::vector<ErrandCall> calls = std::exchange(follow_ups_, {});
   while (calls.empty() && phases_begun_ < std::size(kEffectPhases)) {
-    calls = CallsOf(kEffectPhases[phases_begun_++]);
+    const EffectPhase phase = kEffectPhases[phases_begun_++];
+    calls = CallsOf(phase);
+    if (phase == EffectPhase::kMakeRoom && MakesPods()) {
+      LearnLevel(&calls);
+    }
   }
   return calls;
 }
@@ -151,12 +146,12 @@ std::vector<ErrandCall> EffectBatch::CallsOf(EffectPhase phase) {
   return calls;
 }
 
-ErrandCall EffectBatch::CallFor(std::size_t effect,
-                                std::function<kube::Request()> make,
-                                Read read) {
+ErrandCall EffectBatch::CallFor(std::size_t effect, Make make, Read read) {
   return {[make = std::move(make)] {
-            kube::Request request = make();
-            request.may_outlast_lease = request.is_mutating();
+            std::optional<kube::Request> request = make();
+            if (request.has_value()) {
+              request->may_outlast_lease = request->is_mutating();
+            }
             return request;
           },
           [this, effect, read = std::move(read)](kube::CallResult result) {
@@ -210,12 +205,25 @@ bool EffectBatch::MakesPods() const {
   });
 }
 
+// Whether the job is still what was decided on. A gang behind a slow webhook is minutes on its way.
+bool EffectBatch::IsWanted() const {
+  const StoredJob* const stored = parts_.view->FindJob(key_);
+  return stored != nullptr && !stored->is_deleting &&
+         stored->job.metadata.uid == job_.metadata.uid &&
+         stored->job.metadata.generation == job_.metadata.generation;
+}
+
 // What the pods have to look like there.
-ErrandCall EffectBatch::LevelReading() {
-  return {[this] { return kube::Get(kube::kNamespaces, "", key_.namespace_name); },
-          [this](kube::CallResult result) {
-            parts_.levels->Learn(key_.namespace_name, std::move(result), parts_.now);
-          }};
+void EffectBatch::LearnLevel(std::vector<ErrandCall>* calls) {
+  if (const auto level = parts_.levels->Of(key_.namespace_name, parts_.now)) {
+    settings_.pod_security = *level;
+    return;
+  }
+  calls->push_back({[this] { return kube::Get(kube::kNamespaces, "", key_.namespace_name); },
+                    [this](kube::CallResult result) {
+                      settings_.pod_security =
+                          parts_.levels->Learn(key_.namespace_name, std::move(result), parts_.now);
+                    }});
 }
 
 ErrandCall EffectBatch::JobDeletion(std::size_t effect) {
@@ -305,11 +313,13 @@ ErrandCall EffectBatch::ServiceCreation(std::size_t effect) {
 }
 
 ErrandCall EffectBatch::ServiceInspection(std::size_t effect) {
+  const auto* const known = parts_.view->FindService({key_.namespace_name, key_.name});
   return CallFor(
       effect,
       [this] { return kube::Get(kube::kServices, key_.namespace_name, key_.name); },
-      [this, effect](kube::CallResult result) {
-        return ReadServiceInTheWay(effect, std::move(result));
+      [this, effect, known_uid = known == nullptr ? std::string() : known->uid](
+          kube::CallResult result) {
+        return ReadServiceInTheWay(effect, known_uid, std::move(result));
       });
 }
 
@@ -332,7 +342,11 @@ ErrandCall EffectBatch::SecretCreation(std::size_t effect) {
 ErrandCall EffectBatch::PodCreation(std::size_t effect, const kube::Pod& pod) {
   return CallFor(
       effect,
-      [this, &pod] {  // of effects_
+      [this, effect, &pod]() -> std::optional<kube::Request> {  // of effects_
+        if (!IsWanted()) {
+          Answer(effect, Error(ErrorCode::kAborted, "the job is another since that was decided"));
+          return std::nullopt;
+        }
         return kube::Create(
             kube::kPods, key_.namespace_name, DumpJson(PodManifest(job_, pod, settings_)));
       },
@@ -366,7 +380,7 @@ Status EffectBatch::ReadService(kube::CallResult result) {
 
 Status EffectBatch::ReadCreatedPod(const std::string& name, kube::CallResult result) {
   const auto* const refusal = std::get_if<kube::Reply>(&result);
-  const bool is_unheard = refusal == nullptr || refusal->status >= kServerErrorMin;
+  const bool is_unheard = kube::MayHaveHappened(result);
   const bool is_beyond_cure = refusal != nullptr && IsBeyondCure(*refusal);
   const Result<kube::Reply> reply = kube::RequireSuccess(std::move(result));
   if (!reply.ok()) {
@@ -402,11 +416,15 @@ Status EffectBatch::ReadExistingPod(std::size_t effect,
 }
 
 // A service that was there: ours, a forgotten one of an earlier job, or somebody's.
-Status EffectBatch::ReadServiceInTheWay(std::size_t effect, kube::CallResult result) {
+// `known_uid`: of the one that was known when the server was asked; empty: none was.
+Status EffectBatch::ReadServiceInTheWay(std::size_t effect,
+                                        const std::string& known_uid,
+                                        kube::CallResult result) {
   const Result<kube::Reply> reply = kube::RequireSuccess(std::move(result));
   if (!reply.ok() && reply.error().code() == ErrorCode::kNotFound) {
-    parts_.view->LearnServiceIsGone({key_.namespace_name, key_.name}, &parts_.notes->news);
-    return Error(ErrorCode::kUnavailable, "the service has gone: the next pass makes it");
+    parts_.view->LearnServiceIsGone(
+        {key_.namespace_name, key_.name}, known_uid, &parts_.notes->news);
+    return Error(ErrorCode::kUnavailable, "the service has gone: the next turn makes it");
   }
   if (!reply.ok()) {
     return reply.error();

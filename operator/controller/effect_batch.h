@@ -49,10 +49,11 @@ class EffectBatch final : public Errand {
   std::vector<Status> TakeAnswers() override { return answers_; }
 
  private:
+  using Make = std::function<std::optional<kube::Request>()>;
   using Read = std::function<Status(kube::CallResult)>;
 
   // A call for an effect, whose answer is what `read` makes of the reply.
-  ErrandCall CallFor(std::size_t effect, std::function<kube::Request()> make, Read read);
+  ErrandCall CallFor(std::size_t effect, Make make, Read read);
   void Answer(std::size_t effect, Status status);
   std::vector<ErrandCall> CallsOf(EffectPhase phase);
   bool HasEndedPod(const DeletePod& removal) const;
@@ -61,7 +62,8 @@ class EffectBatch final : public Errand {
   void Create(std::size_t effect, const CreatePod& creation, std::vector<ErrandCall>* calls);
 
   bool MakesPods() const;
-  ErrandCall LevelReading();
+  bool IsWanted() const;
+  void LearnLevel(std::vector<ErrandCall>* calls);
   ErrandCall JobDeletion(std::size_t effect);
   ErrandCall PodDeletion(std::size_t effect, const DeletePod& removal);
   ErrandCall ServiceApplication(std::size_t effect, const std::string& uid, Read read);
@@ -73,7 +75,9 @@ class EffectBatch final : public Errand {
   ErrandCall PodInspection(std::size_t effect, const std::string& name);
 
   Status ReadService(kube::CallResult result);
-  Status ReadServiceInTheWay(std::size_t effect, kube::CallResult result);
+  Status ReadServiceInTheWay(std::size_t effect,
+                             const std::string& known_uid,
+                             kube::CallResult result);
   Status ReadCreatedPod(const std::string& name, kube::CallResult result);
   Status ReadExistingPod(std::size_t effect, const std::string& name, kube::CallResult result);
   Status YieldOrRefuse(std::size_t effect,

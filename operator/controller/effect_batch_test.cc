@@ -11,7 +11,33 @@
 namespace lockstep::control {
 namespace {
 
-class EffectBatchTest : public testing::Test, protected ApiClusterWorld {};
+class EffectBatchTest : public testing::Test, protected ApiClusterWorld {
+ protected:
+  // Begins to create so many pods of the job.
+  void StartToCreate(int count) {
+    gang_ = MakeTrainingJob(count);
+    gang_.metadata = job_.metadata;
+    std::vector<Effect> effects;
+    for (int index = 0; index < count; ++index) {
+      effects.emplace_back(
+          CreatePod{BuildPod(gang_, {{Role::kWorker, index}, {}, Epoch(0), "node-a"}, {}).value()});
+    }
+    creations_ = std::move(effects);
+    cluster_.StartEffects(kMnist, gang_, creations_);
+    Deliver();  // what the namespace enforces
+  }
+
+  // What is sent from now on, while everything that is under way is answered.
+  std::string CallsUntilTheEnd() {
+    api_.log.clear();
+    answers_ = Settle(kMnist);
+    return api_.log;
+  }
+
+  TrainingJob gang_;
+  std::vector<Effect> creations_;
+  std::vector<Status> answers_;
+};
 
 TEST_F(EffectBatchTest, CreatedPodIsInViewBeforeAnyWatchTells) {
   api_.Expect("POST /api/v1/namespaces/default/pods", 201, PodBody(job_.metadata.uid));
@@ -118,7 +144,6 @@ TEST_F(EffectBatchTest, SlowCallOfOneJobHoldsUpNoOther) {
   const auto pod = BuildPod(job_, {{Role::kWorker, 0}, {}, Epoch(0), "node-a"}, PodSettings{});
   const std::vector<Effect> effects{PrepareJob{}, CreatePod{pod.value()}};
   cluster_.StartEffects(kMnist, job_, effects);
-  Deliver();  // what the namespace enforces
   std::deque<kube::CallsAnswered> slow = std::exchange(api_.answers, {});
   for (const char* kind : {"services", "secrets", "pods"}) {
     api_.Expect(std::string("POST /api/v1/namespaces/default/") + kind,
@@ -131,8 +156,9 @@ TEST_F(EffectBatchTest, SlowCallOfOneJobHoldsUpNoOther) {
   const std::vector<Status> answers = Settle(kOther);
   EXPECT_TRUE(answers.at(0).ok() && answers.at(1).ok());
 
-  for (kube::CallResult& result : slow.front().results) {
-    result = kube::Fault{kube::FaultKind::kTimeout, true, "a webhook does not answer"};
+  for (kube::CallsAnswered& answered : slow) {
+    answered.results.front() =
+        kube::Fault{kube::FaultKind::kTimeout, true, "a webhook does not answer"};
   }
   api_.answers = std::move(slow);
   EXPECT_FALSE(Settle(kMnist).at(1).ok());
@@ -165,18 +191,65 @@ TEST_F(EffectBatchTest, NothingIsDoneForAJobWhoseNameIsAnothersNow) {
   EXPECT_EQ(api_.log, "");
 }
 
-TEST_F(EffectBatchTest, PodsOfALargeGangAreMadeReadyAFewAtATime) {
-  const TrainingJob job = MakeTrainingJob(100);
-  std::vector<Effect> effects;
-  for (int index = 0; index < 100; ++index) {
-    effects.emplace_back(CreatePod{
-        BuildPod(job, {{Role::kWorker, index}, {}, Epoch(0), "node-a"}, PodSettings{}).value()});
-  }
-  cluster_.StartEffects(kMnist, job, effects);
-  Deliver();  // what the namespace enforces
-  EXPECT_EQ(api_.answers.front().results.size(), 64U);
+TEST_F(EffectBatchTest, PodsOfALargeGangAreMadeReadyAFewAtATimeEachWhenAnotherIsAnswered) {
+  api_.Expect("POST /api/v1/namespaces/default/pods", 201, PodBody(job_.metadata.uid));
+  StartToCreate(100);
+  EXPECT_EQ(api_.answers.size(), 32U);
+  EXPECT_TRUE(view_.PodsOf(kMnist).empty());
+
+  Deliver();
+  EXPECT_EQ(api_.answers.size(), 32U) << "one more was sent";
+  EXPECT_EQ(view_.PodsOf(kMnist).size(), 1U) << "what has come is known at once";
   EXPECT_EQ(Settle(kMnist).size(), 100U);
   EXPECT_EQ(api_.answers.size(), 0U);
+}
+
+TEST_F(EffectBatchTest, NoMorePodsAreMadeForAJobThatIsDeleted) {
+  StartToCreate(100);
+  News news;
+  view_.Apply(kube::Deleted<kube::RawObject>{kube::DecodeRaw(JobBody("10")).value()}, &news);
+
+  EXPECT_EQ(CallsUntilTheEnd(), "");
+  ASSERT_EQ(answers_.size(), 100U);
+  EXPECT_EQ(answers_.back().error().code(), ErrorCode::kAborted);
+}
+
+TEST_F(EffectBatchTest, NoMorePodsAreMadeForAJobThatWasChanged) {
+  StartToCreate(100);
+  Json suspended = ParseJson(JobBody("30")).value();
+  suspended["metadata"]["generation"] = 2;
+  Watch(DumpJson(suspended));
+
+  EXPECT_EQ(CallsUntilTheEnd(), "");
+  EXPECT_EQ(answers_.back().error().code(), ErrorCode::kAborted);
+}
+
+TEST_F(EffectBatchTest, NoMorePodsAreMadeForAJobThatIsAboutToGo) {
+  StartToCreate(100);
+  Json deleting = ParseJson(JobBody("30")).value();
+  deleting["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z";
+  Watch(DumpJson(deleting));
+
+  EXPECT_EQ(CallsUntilTheEnd(), "");
+}
+
+TEST_F(EffectBatchTest, WhoIsToldWaitsForNoOtherAnswer) {
+  News news;
+  view_.LearnPod(kube::DecodePod(PodBody(job_.metadata.uid)).value(), &news);
+  const auto pod = BuildPod(job_, {{Role::kWorker, 0}, {}, Epoch(0), "node-a"}, PodSettings{});
+  const std::vector<Effect> effects{SendControl{"mnist-worker-0", {}}, CreatePod{pod.value()}};
+  cluster_.StartEffects(kMnist, job_, effects);
+
+  EXPECT_EQ(control_.sent_count, 1);
+}
+
+TEST_F(EffectBatchTest, LevelOfANamespaceThatCouldNotBeReadIsAskedForAgain) {
+  const std::string read = "GET /api/v1/namespaces/default";
+  api_.Expect(read, 503, Refusal(503, "ServiceUnavailable", "later"));
+  EXPECT_FALSE(Create().ok());
+  api_.Expect(read, 200, R"({"metadata": {"labels": {}}})");
+  EXPECT_FALSE(Create().ok());
+  EXPECT_TRUE(api_.replies[read].empty());
 }
 
 TEST_F(EffectBatchTest, OnlyPodsThatHaveEndedAreRemovedBesideTheCreationOfOthers) {
@@ -189,9 +262,15 @@ TEST_F(EffectBatchTest, OnlyPodsThatHaveEndedAreRemovedBesideTheCreationOfOthers
     api_.Expect(pods, 201, PodBody(job_.metadata.uid, 0, phase, version));
     EXPECT_TRUE(Create().ok());
     api_.Expect(std::string("DELETE ") + kPodPath, 500, Refusal(500, "InternalError", "later"));
-    api_.batches.clear();
-    Apply({removal, CreatePod{pod.value()}});
-    return api_.batches.front();
+    api_.log.clear();
+    const std::vector<Effect> effects{removal, CreatePod{pod.value()}};
+    cluster_.StartEffects(kMnist, job_, effects);
+    std::string sent_at_once;
+    for (std::size_t at = 0; at < api_.log.size(); at = api_.log.find('\n', at) + 1) {
+      sent_at_once += api_.log.substr(at, api_.log.find(' ', at) + 1 - at);
+    }
+    Settle(kMnist);
+    return sent_at_once;
   };
 
   EXPECT_EQ(first_batch("Running", "20"), "DELETE ") << "it holds room until then";

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "common/base/result.h"
@@ -10,8 +11,9 @@ namespace lockstep::control {
 
 // One call of an errand, and who reads its reply.
 struct ErrandCall {
-  std::function<kube::Request()> make;  // when it is sent: the pods of a gang are megabytes
-  std::function<void(kube::CallResult)> read;
+  // When it is sent: the pods of a gang are megabytes. Null: it is not wanted any more.
+  std::function<std::optional<kube::Request>()> make;
+  std::function<void(kube::CallResult)> read;  // not called of what was not sent
 };
 
 // Something that takes calls to the API server, in rounds: what to ask next follows from the

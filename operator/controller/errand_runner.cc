@@ -1,7 +1,7 @@
 #include "operator/controller/errand_runner.h"
 
-#include <algorithm>
-#include <string>
+#include <iterator>
+#include <optional>
 #include <utility>
 
 #include "common/base/check.h"
@@ -9,10 +9,9 @@
 namespace lockstep::control {
 namespace {
 
-// Calls of one job that are made ready at once, and how few of them call for more. Choice: more
-// than go out side by side, so that nobody waits for the next; each may be a pod of 30 KB.
-constexpr std::size_t kCallsOpenMax = 64;
-constexpr std::size_t kCallsOpenFew = 32;
+// With so many calls under way in all, each job has one more at most. Choice: four times what may
+// be sent and not answered; each may be a pod of 30 KB, so 15 MB, and 8 MB more of 256 turns.
+constexpr std::size_t kCallsOpenMany = 512;
 
 }  // namespace
 
@@ -28,14 +27,10 @@ void ErrandRunner::Accept(kube::CallsAnswered answered) {
   if (open.empty()) {
     return;
   }
-  const JobId job = open.mapped().job;
-  std::vector<ErrandCall>& calls = open.mapped().calls;
-  LOCKSTEP_CHECK(answered.results.size() == calls.size(), "every call has an answer");
-  for (std::size_t i = 0; i < calls.size(); ++i) {
-    calls[i].read(std::move(answered.results[i]));
-  }
-  running_.at(job).open_count -= calls.size();
-  Advance(job);
+  LOCKSTEP_CHECK(answered.results.size() == 1, "every call has a ticket of its own");
+  open.mapped().read(std::move(answered.results.front()));
+  --running_.at(open.mapped().job).open_count;
+  Advance(open.mapped().job);
 }
 
 void ErrandRunner::Abandon() {
@@ -51,34 +46,39 @@ std::vector<ClusterAnswer> ErrandRunner::TakeFinished() {
 
 void ErrandRunner::Advance(const JobId& job) {
   Running& running = running_.at(job);
-  if (running.waiting.empty() && running.open_count == 0) {
-    for (ErrandCall& call : running.errand->Next()) {
-      running.waiting.push_back(std::move(call));
-    }
-    if (running.waiting.empty()) {
+  Send(job, &running);
+  while (running.waiting.empty() && running.open_count == 0) {
+    std::vector<ErrandCall> calls = running.errand->Next();
+    if (calls.empty()) {
       finished_.push_back({job, running.errand->TakeAnswers()});
       running_.erase(job);
       return;
     }
-  }
-  if (!running.waiting.empty() && running.open_count <= kCallsOpenFew) {
+    running.waiting.assign(std::make_move_iterator(calls.begin()),
+                           std::make_move_iterator(calls.end()));
     Send(job, &running);
   }
 }
 
 void ErrandRunner::Send(const JobId& job, Running* running) {
-  const std::size_t count = std::min(running->waiting.size(), kCallsOpenMax - running->open_count);
-  Open open{job, {}};
-  std::vector<kube::Request> requests;
-  for (std::size_t i = 0; i < count; ++i) {
-    requests.push_back(running->waiting.front().make());
-    open.calls.push_back(std::move(running->waiting.front()));
+  while (!running->waiting.empty() && MaySend(*running)) {
+    ErrandCall call = std::move(running->waiting.front());
     running->waiting.pop_front();
+    std::optional<kube::Request> request = call.make();
+    if (!request.has_value()) {
+      continue;
+    }
+    ++running->open_count;
+    last_ticket_ = last_ticket_.Next();
+    open_.emplace(last_ticket_, Open{job, std::move(call.read)});
+    std::vector<kube::Request> requests;
+    requests.push_back(*std::move(request));
+    api_->StartCalls(last_ticket_, job.namespace_name + "/" + job.name, std::move(requests));
   }
-  running->open_count += count;
-  last_ticket_ = last_ticket_.Next();
-  open_.emplace(last_ticket_, std::move(open));
-  api_->StartCalls(last_ticket_, job.namespace_name + "/" + job.name, std::move(requests));
+}
+
+bool ErrandRunner::MaySend(const Running& running) const {
+  return running.open_count < (open_.size() < kCallsOpenMany ? calls_of_job_max_ : 1);
 }
 
 }  // namespace lockstep::control

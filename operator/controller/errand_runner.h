@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <vector>
@@ -13,16 +14,19 @@
 
 namespace lockstep::control {
 
-// Carries on the errands of many jobs, each at the pace of its own replies.
+// Carries on the errands of many jobs, each at the pace of its own replies: every reply is read
+// when it comes, and makes place for the next call.
 // Thread: one, the controller's. `api` outlives it.
 class ErrandRunner {
  public:
-  explicit ErrandRunner(kube::CallStarter* api) : api_(api) {}
+  // `calls_of_job_max`: calls of one job that are under way. Precondition: at least one.
+  ErrandRunner(kube::CallStarter* api, std::size_t calls_of_job_max)
+      : api_(api), calls_of_job_max_(calls_of_job_max) {}
 
   // Precondition (checked): no errand of this job is under way.
   void Begin(const JobId& job, std::unique_ptr<Errand> errand);
 
-  // Replies have come. Those to calls that were abandoned are ignored.
+  // A reply has come. One to a call that was abandoned is ignored.
   void Accept(kube::CallsAnswered answered);
 
   // Drops all errands where they stand.
@@ -40,13 +44,15 @@ class ErrandRunner {
 
   struct Open {
     JobId job;
-    std::vector<ErrandCall> calls;
+    std::function<void(kube::CallResult)> read;
   };
 
   void Advance(const JobId& job);
   void Send(const JobId& job, Running* running);
+  bool MaySend(const Running& running) const;
 
   kube::CallStarter* api_;
+  const std::size_t calls_of_job_max_;
   kube::CallTicket last_ticket_;
   std::map<JobId, Running> running_;
   std::map<kube::CallTicket, Open> open_;

@@ -114,11 +114,15 @@ bool Look::HasPodsToList(const StoredJob& stored) const {
 }
 
 ErrandCall Look::JobReading() {
-  return {[this] { return kube::Get(kube::kTrainingJobs, key_.namespace_name, key_.name); },
-          [this](kube::CallResult result) { Note(ReadJob(std::move(result))); }};
+  const StoredJob* const stored = view_->FindJob(key_);
+  const std::string known_uid = stored == nullptr ? std::string() : stored->job.metadata.uid;
+  return {
+      [this] { return kube::Get(kube::kTrainingJobs, key_.namespace_name, key_.name); },
+      [this, known_uid](kube::CallResult result) { Note(ReadJob(known_uid, std::move(result))); }};
 }
 
-Status Look::ReadJob(kube::CallResult result) {
+// `known_uid`: of the job as it was known when the server was asked; empty: none was.
+Status Look::ReadJob(const std::string& known_uid, kube::CallResult result) {
   has_read_job_ = true;
   const Result<kube::Reply> reply = kube::RequireSuccess(std::move(result));
   if (reply.ok()) {
@@ -130,7 +134,11 @@ Status Look::ReadJob(kube::CallResult result) {
   } else if (reply.error().code() != ErrorCode::kNotFound) {
     return reply.error();
   } else if (const StoredJob* const stored = view_->FindJob(key_)) {
-    view_->LearnJobIsGone(key_, std::string(stored->job.metadata.uid), &notes_->news);
+    if (stored->job.metadata.uid != known_uid) {
+      notes_->unsettled.insert(key_);  // made since: asked once more
+      return OkStatus();
+    }
+    view_->LearnJobIsGone(key_, known_uid, &notes_->news);
   }
   notes_->unsettled.erase(key_);
   view_->EndReservation(key_, &notes_->news);
@@ -190,11 +198,13 @@ std::vector<ErrandCall> PodReadings(const JobId& key,
   std::vector<ErrandCall> calls;
   const int64_t lists_seen = view->list_count();
   for (const std::string& name : names) {
+    const auto* const known = view->FindPod({key.namespace_name, name});
+    const std::string known_uid = known == nullptr ? std::string() : known->uid;
     calls.push_back({[key, name] { return kube::Get(kube::kPods, key.namespace_name, name); },
-                     [key, name, view, notes, note, lists_seen](kube::CallResult result) {
+                     [=](kube::CallResult result) {
                        const Result<kube::Reply> reply = kube::RequireSuccess(std::move(result));
                        if (!reply.ok() && reply.error().code() == ErrorCode::kNotFound) {
-                         view->LearnPodIsMissing(key, name, &notes->news);
+                         view->LearnPodIsMissing(key, name, known_uid, &notes->news);
                          return;
                        }
                        const auto pod = reply.ok() ? kube::DecodePod(reply->body) : reply.error();

@@ -51,7 +51,7 @@ class Look final : public Errand {
   ErrandCall JobReading();
   ErrandCall PodListing();
   ErrandCall ServiceReading();
-  Status ReadJob(kube::CallResult result);
+  Status ReadJob(const std::string& known_uid, kube::CallResult result);
   Status ReadService(kube::CallResult result);
   void Note(Status status);
 

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <utility>
+#include <variant>
 
 #include "common/json/json.h"
 
@@ -36,13 +37,20 @@ std::optional<PodSecurityLevel> NamespaceLevels::Of(const std::string& namespace
   return known->second.level;
 }
 
-void NamespaceLevels::Learn(const std::string& namespace_name,
-                            kube::CallResult read,
-                            TimePoint now) {
+PodSecurityLevel NamespaceLevels::Learn(const std::string& namespace_name,
+                                        kube::CallResult read,
+                                        TimePoint now) {
+  const auto* const reply = std::get_if<kube::Reply>(&read);
+  const bool is_answer = reply != nullptr && reply->status < 500 && reply->status != 429;
+  const PodSecurityLevel level = LevelIn(namespace_name, std::move(read));
+  if (!is_answer) {
+    return level;
+  }
   if (seen_.count(namespace_name) == 0 && seen_.size() >= kNamespacesMax) {
     seen_.clear();
   }
-  seen_[namespace_name] = {LevelIn(namespace_name, std::move(read)), now};
+  seen_[namespace_name] = {level, now};
+  return level;
 }
 
 PodSecurityLevel NamespaceLevels::LevelIn(const std::string& namespace_name,

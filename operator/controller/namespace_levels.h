@@ -26,7 +26,8 @@ class NamespaceLevels {
   // Null: the namespace has to be read, and Learn told of it.
   std::optional<PodSecurityLevel> Of(const std::string& namespace_name, TimePoint now) const;
 
-  void Learn(const std::string& namespace_name, kube::CallResult read, TimePoint now);
+  // Returns the level. What a failure has hidden is asked for again.
+  PodSecurityLevel Learn(const std::string& namespace_name, kube::CallResult read, TimePoint now);
 
  private:
   struct Seen {

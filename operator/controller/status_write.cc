@@ -11,19 +11,6 @@
 #include "operator/reconcile/gang/pod_labels.h"
 
 namespace lockstep::control {
-namespace {
-
-constexpr int kServerErrorMin = 500;
-
-// Whether a write with this result may have been carried out, without our hearing of it.
-bool MayHaveHappened(const kube::CallResult& result) {
-  if (const auto* fault = std::get_if<kube::Fault>(&result)) {
-    return fault->request_sent;
-  }
-  return std::get<kube::Reply>(result).status >= kServerErrorMin;
-}
-
-}  // namespace
 
 StatusWrite::StatusWrite(const StatusWriteParts& parts, const TrainingJob& job)
     : parts_(parts),
@@ -63,7 +50,7 @@ std::vector<ErrandCall> StatusWrite::Next() {
 }
 
 std::vector<Status> StatusWrite::TakeAnswers() {
-  if (!is_unheard_) {
+  if (parts_.notes->unsettled.count(key_) == 0) {
     parts_.view->EndReservation(key_, &parts_.notes->news);
   }
   return {answer_};
@@ -116,11 +103,11 @@ ErrandCall StatusWrite::Writing() {
 }
 
 Status StatusWrite::Read(kube::CallResult result) {
-  is_unheard_ = MayHaveHappened(result);
   const Result<kube::Reply> reply = kube::RequireSuccess(std::move(result));
   if (!reply.ok()) {
     if (reply.error().code() != ErrorCode::kNotFound) {
-      parts_.notes->unsettled.insert(key_);  // somebody wrote it: we, unheard, or another
+      parts_.notes->unsettled.insert(
+          key_);  // somebody wrote it: we, unheard, or another: a look tells
     }
     return reply.error();
   }

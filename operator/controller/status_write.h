@@ -46,7 +46,6 @@ class StatusWrite final : public Errand {
   TrainingJobStatus before_;
   std::vector<std::string> given_up_;
   Stage stage_ = Stage::kConfirming;
-  bool is_unheard_ = false;  // it may have been written
   Status answer_ = OkStatus();
 };
 

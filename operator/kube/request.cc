@@ -11,6 +11,8 @@
 namespace lockstep::control::kube {
 namespace {
 
+constexpr int kServerErrorMin = 500;
+
 constexpr EnumNames<Verb, 8> kVerbNames = {{
     {Verb::kGet, "get"},
     {Verb::kList, "list"},
@@ -264,6 +266,13 @@ Request Delete(const ResourceType& resource,
           ObjectPath(resource, namespace_name, name),
           std::string(kJsonType),
           DumpJson(body)};
+}
+
+bool MayHaveHappened(const CallResult& result) {
+  if (const auto* fault = std::get_if<Fault>(&result)) {
+    return fault->request_sent;
+  }
+  return std::get<Reply>(result).status >= kServerErrorMin;
 }
 
 Error ToError(const CallResult& result) {

@@ -148,6 +148,9 @@ struct Fault {
 
 using CallResult = std::variant<Reply, Fault>;
 
+// Whether a write with this result may have been carried out, without our hearing of it.
+bool MayHaveHappened(const CallResult& result);
+
 // Names calls that were begun together.
 using CallTicket = StrongId<struct CallTicketTag>;
 

@@ -160,6 +160,15 @@ TEST(ToError, AFaultIsUnavailableOrATimeout) {
   EXPECT_EQ(ToError(Fault{FaultKind::kTimeout, true, "5 s"}).code(), ErrorCode::kTimeout);
 }
 
+TEST(MayHaveHappened, UnlessTheServerHasRefusedOrHasNeverHeard) {
+  EXPECT_FALSE(MayHaveHappened(Reply{409, "", {}}));
+  EXPECT_FALSE(MayHaveHappened(Reply{429, "", {}}));
+  EXPECT_TRUE(MayHaveHappened(Reply{500, "", {}}));
+  EXPECT_TRUE(MayHaveHappened(Reply{504, "", {}}));
+  EXPECT_FALSE(MayHaveHappened(Fault{FaultKind::kTimeout, false, ""}));
+  EXPECT_TRUE(MayHaveHappened(Fault{FaultKind::kReset, true, ""}));
+}
+
 TEST(RequireSuccess, PassesOnTheReplyOrTheError) {
   EXPECT_EQ(RequireSuccess(Reply{201, "{}", {}}).value().body, "{}");
   EXPECT_EQ(RequireSuccess(Reply{404, "", {}}).error().code(), ErrorCode::kNotFound);

@@ -209,8 +209,8 @@ void BeastTransport::Cancel(StreamId id) {
 
 void BeastTransport::RunAfter(Duration delay, std::function<void()> task) {
   asio::post(io_, [this, delay, task = std::move(task)]() mutable {
-    if (is_stopping_) {
-      return;
+    if (is_stopping_ || delay <= Duration::zero()) {  // then it has been posted in its turn
+      return is_stopping_ ? void() : task();
     }
     const auto timer = std::make_shared<asio::steady_timer>(io_);
     tasks_.insert(timer);

@@ -352,8 +352,8 @@ void Core::Cancel(StreamId id) {
 }
 
 void Core::RunAfter(Duration delay, std::function<void()> task) {
-  if (is_stopping_) {
-    return;
+  if (is_stopping_ || delay <= Duration::zero()) {  // then on the strand already, in its turn
+    return is_stopping_ ? void() : task();
   }
   const auto timer = std::make_shared<asio::steady_timer>(CpprestThreads(), delay);
   tasks_.insert(timer);

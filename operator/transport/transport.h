@@ -110,7 +110,8 @@ class Transport {
   // Ends a stream: OnEnd(kCancelled) follows within milliseconds, unless it has ended by itself.
   virtual void Cancel(StreamId id) = 0;
 
-  // Runs `task` on the thread of the callbacks, after `delay`.
+  // Runs `task` on the thread of the callbacks, after `delay`; those without delay in the order of
+  // these calls.
   virtual void RunAfter(Duration delay, std::function<void()> task) = 0;
 };
 

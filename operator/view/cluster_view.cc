@@ -87,7 +87,7 @@ void ClusterView::Apply(const kube::ObjectUpdate<kube::Pod>& pods, News* news) {
       &pods_, pods, &doubtful, [&](const PodChange& change) { NotePodChange(change, news); });
   for (const kube::ObjectKey& key : doubtful) {
     const JobId job = JobOf(*pods_.Find(key)->object, key.namespace_name);
-    doubtful_pods_[job].insert(key.name);
+    doubts_.Begin(job, key.name);
     news->urgent.insert(job);
   }
 }
@@ -119,10 +119,10 @@ void ClusterView::LearnJob(const kube::Item<kube::RawObject>& item, News* news) 
 
 void ClusterView::LearnPod(const kube::Item<kube::Pod>& item, News* news) {
   const JobId job = JobOf(*item.object, item.key.namespace_name);
-  if (const auto doubtful = doubtful_pods_.find(job); doubtful != doubtful_pods_.end()) {
-    doubtful->second.erase(item.key.name);
+  doubts_.End(job, item.key.name);
+  if (!job.name.empty()) {  // else no watch of ours would tell of its end
+    NotePodChange(pods_.Put(item, Source::kReply), news);
   }
-  NotePodChange(pods_.Put(item, Source::kReply), news);
 }
 
 void ClusterView::LearnService(const kube::Item<kube::Service>& item, News* news) {
@@ -140,24 +140,34 @@ void ClusterView::LearnPodIsGone(const kube::ObjectKey& key, const std::string& 
   NotePodChange(pods_.Remove(key, uid), news);
 }
 
-void ClusterView::LearnServiceIsGone(const kube::ObjectKey& key, News* news) {
-  if (const kube::Item<kube::Service>* const known = services_.Find(key)) {
-    NoteServiceChange(services_.Remove(key, std::string(known->uid)), news);
-  }
+void ClusterView::LearnServiceIsGone(const kube::ObjectKey& key,
+                                     const std::string& uid,
+                                     News* news) {
+  NoteServiceChange(services_.Remove(key, uid), news);
 }
 
-void ClusterView::LearnPodIsMissing(const JobId& job, const std::string& name, News* news) {
+void ClusterView::LearnPodIsMissing(const JobId& job,
+                                    const std::string& name,
+                                    const std::string& known_uid,
+                                    News* news) {
   const kube::ObjectKey key{job.namespace_name, name};
-  if (const kube::Item<kube::Pod>* const known = pods_.Find(key)) {
-    LearnPodIsGone(key, std::string(known->uid), news);
+  if (const auto* const known = pods_.Find(key); known != nullptr && known->uid != known_uid) {
+    return DoubtPod(job, name);  // it came after the server was asked
   }
-  if (const auto doubtful = doubtful_pods_.find(job); doubtful != doubtful_pods_.end()) {
-    doubtful->second.erase(name);
-  }
+  LearnPodIsGone(key, known_uid, news);
+  doubts_.End(job, name);
   NoteOthersGone(job, name, "", news);
 }
 
 void ClusterView::LearnPodOfName(const JobId& job, const kube::Item<kube::Pod>& item, News* news) {
+  doubts_.End(job, item.key.name);  // the job asked, whoever's pod it is
+  const auto* const known = pods_.Find(item.key);
+  if (known != nullptr && known->uid != item.uid) {
+    if (IsOlderVersion(item.resource_version, known->resource_version)) {
+      return;  // its successor has shown since
+    }
+    LearnPodIsGone(item.key, std::string(known->uid), news);
+  }
   LearnPod(item, news);
   NoteOthersGone(job, item.key.name, item.uid, news);
 }
@@ -210,16 +220,6 @@ void ClusterView::EndReservation(const JobId& key, News* news) {
       news->frees_room || stored == nullptr || stored->job.status != reserved.mapped();
 }
 
-const StoredJob* ClusterView::FindJob(const JobId& key) const {
-  const auto* const item = jobs_.Find(ObjectKeyOf(key));
-  return item == nullptr ? nullptr : item->object.get();
-}
-
-std::string ClusterView::JobVersion(const JobId& key) const {
-  const auto* const item = jobs_.Find(ObjectKeyOf(key));
-  return item == nullptr ? std::string() : item->resource_version;
-}
-
 std::vector<JobId> ClusterView::Jobs() const {
   std::vector<JobId> keys;
   for (const auto& [created, key] : by_age_) {
@@ -261,10 +261,7 @@ std::vector<const kube::Item<kube::Pod>*> ClusterView::PodsOf(const JobId& key) 
 }
 
 std::vector<std::string> ClusterView::UncertainPods(const JobId& key) const {
-  std::set<std::string> names;
-  if (const auto found = doubtful_pods_.find(key); found != doubtful_pods_.end()) {
-    names = found->second;
-  }
+  std::set<std::string> names = doubts_.Of(key);
   const StoredJob* const stored = FindJob(key);
   if (stored != nullptr && !HasEnded(stored->job.status)) {
     for (const PodPlacement& placement : stored->job.status.placement) {
@@ -392,7 +389,7 @@ void ClusterView::NotePodChange(const PodChange& change, News* news) {
   if (before != nullptr) {
     const JobId job = JobOf(*before, change.key.namespace_name);
     if (pods_by_job_.Remove(job, change.key.name, *before)) {
-      doubtful_pods_.erase(job);
+      doubts_.EndAll(job);
     }
   }
   if (after != nullptr) {

@@ -20,6 +20,7 @@
 #include "operator/view/foreign_pods.h"
 #include "operator/view/job_usage.h"
 #include "operator/view/object_cache.h"
+#include "operator/view/pod_doubts.h"
 #include "operator/view/pods_by_job.h"
 #include "operator/view/stored_job.h"
 #include "operator/view/usage_ledger.h"
@@ -71,18 +72,23 @@ class ClusterView {
   void LearnService(const kube::Item<kube::Service>& item, News* news);
   void LearnJobIsGone(const JobId& key, const std::string& uid, News* news);
   void LearnPodIsGone(const kube::ObjectKey& key, const std::string& uid, News* news);
-  void LearnServiceIsGone(const kube::ObjectKey& key, News* news);  // the one that is known
+  void LearnServiceIsGone(const kube::ObjectKey& key, const std::string& uid, News* news);
 
   // Jobs that only replies have shown and that the watch's list lacks: they may have gone unseen.
   // Ask the server before deciding on any.
   std::set<JobId> TakeDoubtfulJobs() { return std::exchange(doubtful_jobs_, {}); }
 
   // Whether the server has a pod of that name is not known: it is asked before the next decision.
-  void DoubtPod(const JobId& job, const std::string& name) { doubtful_pods_[job].insert(name); }
+  void DoubtPod(const JobId& job, const std::string& name) { doubts_.Begin(job, name); }
 
   // The server, asked after the job's status was read, has no pod of that name, or only this one:
-  // what the status or we ourselves have seen of that name besides is gone.
-  void LearnPodIsMissing(const JobId& job, const std::string& name, News* news);
+  // what the status or we ourselves have seen of that name besides is gone. `known_uid`: of the pod
+  // that was known when the server was asked, empty if none; of one that has come since, nothing
+  // was learnt.
+  void LearnPodIsMissing(const JobId& job,
+                         const std::string& name,
+                         const std::string& known_uid,
+                         News* news);
   void LearnPodOfName(const JobId& job, const kube::Item<kube::Pod>& item, News* news);
 
   // The job's status was written by us; the object has `version` now. Nobody else changed it in
@@ -104,8 +110,15 @@ class ClusterView {
   }
 
   // Null when there is no such job.
-  const StoredJob* FindJob(const JobId& key) const;
-  std::string JobVersion(const JobId& key) const;
+  const StoredJob* FindJob(const JobId& key) const {
+    const auto* const item = jobs_.Find({key.namespace_name, key.name});
+    return item == nullptr ? nullptr : item->object.get();
+  }
+
+  std::string JobVersion(const JobId& key) const {
+    const auto* const item = jobs_.Find({key.namespace_name, key.name});
+    return item == nullptr ? std::string() : item->resource_version;
+  }
 
   // All jobs, oldest first, equal ages by name.
   std::vector<JobId> Jobs() const;
@@ -195,7 +208,7 @@ class ClusterView {
 
   std::set<std::pair<WallTime, JobId>> by_age_;
   PodsByJob pods_by_job_;
-  std::map<JobId, std::set<std::string>> doubtful_pods_;
+  PodDoubts doubts_;
   std::set<JobId> doubtful_jobs_;
 
   std::map<JobId, TrainingJobStatus> reserved_;

@@ -139,7 +139,7 @@ TEST_F(ClusterViewTest, ListThatIsOlderThanOurCreateMakesThePodUncertain) {
   EXPECT_EQ(view_.UncertainPods(kMnist), std::vector<std::string>{"mnist-worker-0"});
   EXPECT_TRUE(news.urgent.count(kMnist) > 0);
 
-  view_.LearnPodIsMissing(kMnist, "mnist-worker-0", &ignored_);
+  view_.LearnPodIsMissing(kMnist, "mnist-worker-0", "u1", &ignored_);
   EXPECT_EQ(view_.FindPod(kPod), nullptr);
   EXPECT_TRUE(view_.UncertainPods(kMnist).empty());
 }

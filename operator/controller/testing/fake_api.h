@@ -33,15 +33,11 @@ class ScriptedApi final : public kube::CallStarter {
                   std::vector<kube::Request> requests) override {
     std::vector<kube::CallResult> results;
     const bool is_logged = requests.front().resource != kube::kNamespaces;
-    if (is_logged) {
-      batches.emplace_back();
-    }
     for (const kube::Request& request : requests) {
       const std::string what =
           request.method + " " + request.target.substr(0, request.target.find('?'));
       if (is_logged) {
         log += what + "\n";
-        batches.back() += what.substr(0, what.find(' ')) + " ";
       }
       bodies[what] = request.body;
       results.push_back(Answer(what));
@@ -73,13 +69,16 @@ class ScriptedApi final : public kube::CallStarter {
   std::map<std::string, std::deque<kube::CallResult>> replies;
   std::deque<kube::CallsAnswered> answers;  // on their way
   std::string log;
-  std::vector<std::string> batches;           // the methods of what was asked at once
   std::map<std::string, std::string> bodies;  // of the last request of each kind
 };
 
 class NoControl final : public ControlSender {
  public:
-  void Send(const std::string&, const std::string&, const ControlMessage&) override {}
+  void Send(const std::string&, const std::string&, const ControlMessage&) override {
+    ++sent_count;
+  }
+
+  int sent_count = 0;
 };
 
 class NoPublisher final : public Publisher {

@@ -1,0 +1,91 @@
+// Pods of which it is not known whether the server has them.
+
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "operator/controller/api_cluster_testing.h"
+
+namespace lockstep::control {
+namespace {
+
+class PodDoubtTest : public testing::Test, protected ApiClusterWorld {
+ protected:
+  // A pod of the name that is no job's.
+  std::string StrangersPod() const {
+    Json pod = ParseJson(PodBody("")).value();
+    pod["metadata"]["labels"] = Json::object();
+    pod["metadata"]["uid"] = "strangers-uid";
+    pod["metadata"]["resourceVersion"] = "30";
+    return DumpJson(pod);
+  }
+
+  // The server tells of it as often as it is asked.
+  void ExpectPod(const std::string& pod) {
+    for (int i = 0; i < 200; ++i) {
+      api_.Expect(std::string("GET ") + kPodPath, 200, pod);
+    }
+  }
+
+  // The calls of a look.
+  std::string CallsOfALook() {
+    api_.log.clear();
+    EXPECT_TRUE(Look(kMnist).ok());
+    return api_.log;
+  }
+};
+
+TEST_F(PodDoubtTest, NameThatAStrangerHasIsAskedForOnce) {
+  api_.ExpectSilence("POST /api/v1/namespaces/default/pods");
+  EXPECT_FALSE(Create().ok());
+  ExpectPod(StrangersPod());
+
+  EXPECT_EQ(CallsOfALook(), std::string("GET ") + kPodPath + "\n");
+  EXPECT_EQ(CallsOfALook(), "");
+  EXPECT_EQ(view_.FindPod({"default", "mnist-worker-0"}), nullptr)
+      << "no watch of ours would tell of its end";
+}
+
+TEST_F(PodDoubtTest, NameThatAPodOfAnotherJobHasIsAskedForOnce) {
+  api_.ExpectSilence("POST /api/v1/namespaces/default/pods");
+  EXPECT_FALSE(Create().ok());
+  Json pod = ParseJson(StrangersPod()).value();
+  pod["metadata"]["labels"] = {{std::string(label::kJob), "other"}};
+  ExpectPod(DumpJson(pod));
+
+  EXPECT_EQ(CallsOfALook(), std::string("GET ") + kPodPath + "\n");
+  EXPECT_EQ(CallsOfALook(), "");
+}
+
+TEST_F(PodDoubtTest, PodWhoseNameAStrangerHasNowIsGone) {
+  News news;
+  view_.LearnPod(kube::DecodePod(PodBody(job_.metadata.uid)).value(), &news);
+  view_.DoubtPod(kMnist, "mnist-worker-0");
+  ExpectPod(StrangersPod());
+
+  EXPECT_TRUE(Look(kMnist).ok());
+  EXPECT_TRUE(view_.PodsOf(kMnist).empty());
+}
+
+TEST_F(PodDoubtTest, LateTidingsOfAForerunnerTakeNothingAway) {
+  News news;
+  view_.DoubtPod(kMnist, "mnist-worker-0");
+  ExpectPod(StrangersPod());
+  cluster_.StartLook(kMnist);
+  view_.LearnPod(kube::DecodePod(PodBody(job_.metadata.uid, 0, "Running", "31")).value(), &news);
+
+  EXPECT_TRUE(Settle(kMnist).front().ok());
+  EXPECT_EQ(view_.PodsOf(kMnist).size(), 1U);
+}
+
+TEST_F(PodDoubtTest, PodThatWasNeverSentIsNotAskedFor) {
+  api_.replies["POST /api/v1/namespaces/default/pods"].push_back(
+      kube::Fault{kube::FaultKind::kNotLeader, false, "this process does not lead"});
+  EXPECT_FALSE(Create().ok());
+
+  EXPECT_EQ(CallsOfALook(), "");
+}
+
+}  // namespace
+}  // namespace lockstep::control
