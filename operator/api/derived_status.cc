@@ -19,16 +19,17 @@ struct PodCounts {
 
 PodCounts CountPods(const TrainingJob& job) {
   PodCounts counts;
-  for (const RoleSpec& role : job.spec.roles) {
-    counts.total += role.replicas;
+  // A gang may keep a size that is not asked for any more.
+  counts.total = static_cast<int64_t>(job.status.placement.size());
+  if (job.status.placement.empty()) {
+    for (const RoleSpec& role : job.spec.roles) {
+      counts.total += role.replicas;
+    }
   }
   // Of a job that has ended, what is done counts: what still runs is only in the way.
   const bool has_ended = HasEnded(job.status);
   for (const RoleCounts& role : job.status.roles) {
     counts.ready += role.succeeded + (has_ended ? 0 : role.active);
-  }
-  if (has_ended && !job.status.placement.empty()) {
-    counts.total = static_cast<int64_t>(job.status.placement.size());
   }
   return counts;
 }
@@ -50,10 +51,12 @@ std::string WhyStarting(const TrainingJobStatus& status, const PodCounts& pods) 
                        : known;
 }
 
-std::string WhyNotRunning(const TrainingJobStatus& status, const PodCounts& pods) {
+std::string WhyNotAsAsked(const TrainingJobStatus& status, const PodCounts& pods) {
   const bool is_stalled = IsTrue(status, ConditionType::kStalled) && !HasEnded(status);
   if (IsTrue(status, ConditionType::kRunning) && !is_stalled) {
-    return "";
+    const bool waits = FindCondition(status, ConditionType::kResized) != nullptr &&
+                       !IsTrue(status, ConditionType::kResized);
+    return waits ? MessageOf(status, ConditionType::kResized) : "";
   }
   for (const ConditionType type : {ConditionType::kSucceeded,
                                    ConditionType::kFailed,
@@ -82,7 +85,7 @@ DerivedStatus DeriveStatus(const TrainingJob& job) {
   for (const RestartCount& restarts : status.restarts) {
     derived.restart_count += restarts.count;
   }
-  derived.reason = WhyNotRunning(status, pods);
+  derived.reason = WhyNotAsAsked(status, pods);
   derived.replicas = CountWorkers(status);
   derived.selector = std::string(label::kJob) + "=" + job.metadata.name + "," + label::kRole + "=" +
                      std::string(RoleName(Role::kWorker));

@@ -45,6 +45,13 @@ TEST(DeriveStatus, JobThatNobodyHasSeenWaits) {
   EXPECT_EQ(derived.reason, "not placed yet");
 }
 
+TEST(DeriveStatus, GangThatKeepsItsSizeIsCountedAsItIs) {
+  TrainingJob job = MakeJob();
+  job.status.placement.resize(2);
+  job.status.roles = {{Role::kWorker, 0, 2, 0, 0}};
+  EXPECT_EQ(DeriveStatus(job).ready, "2/2");
+}
+
 // One job's life: each line is a state and what people are told about it.
 TEST(DeriveStatus, ReasonSaysWhyTheJobDoesNotRunAndNothingWhileItDoes) {
   TrainingJob job = MakeJob();
@@ -55,6 +62,10 @@ TEST(DeriveStatus, ReasonSaysWhyTheJobDoesNotRunAndNothingWhileItDoes) {
   Set(&job, ConditionType::kRunning, false, "worker-1 cannot pull tf:2");
   EXPECT_EQ(StateAndReason(job), "Starting: worker-1 cannot pull tf:2");
   Set(&job, ConditionType::kRunning, true, "all ranks run");
+  EXPECT_EQ(StateAndReason(job), "Running: ");
+  Set(&job, ConditionType::kResized, false, "step 7 would be lost");
+  EXPECT_EQ(StateAndReason(job), "Running: step 7 would be lost");
+  Set(&job, ConditionType::kResized, true, "accepted");
   EXPECT_EQ(StateAndReason(job), "Running: ");
   Set(&job, ConditionType::kRestarting, true, "worker-1 was killed");
   EXPECT_EQ(StateAndReason(job), "Restarting: worker-1 was killed");

@@ -48,7 +48,7 @@ inline constexpr EnumNames<PodBinding, 2> kPodBindingNames = {{
     {PodBinding::kDirect, "Direct"},
 }};
 
-inline constexpr EnumNames<ConditionType, 11> kConditionTypeNames = {{
+inline constexpr EnumNames<ConditionType, 12> kConditionTypeNames = {{
     {ConditionType::kCreated, "Created"},
     {ConditionType::kScheduled, "Scheduled"},
     {ConditionType::kRunning, "Running"},
@@ -60,6 +60,7 @@ inline constexpr EnumNames<ConditionType, 11> kConditionTypeNames = {{
     {ConditionType::kStalled, "Stalled"},
     {ConditionType::kGpuAssignment, "GPUAssignment"},
     {ConditionType::kFullyPlanned, "FullyPlanned"},
+    {ConditionType::kResized, "Resized"},
 }};
 
 }  // namespace lockstep::control

@@ -206,7 +206,8 @@ enum class ConditionType {
   kRuntimeHeard,   // false: pods do not take the operator's key, so what they tell is not heard
   kStalled,        // the operator cannot go on, and leaves all as it is: the message says why
   kGpuAssignment,  // true: devices seen are as planned; false: they differ, or one is in two pods
-  kFullyPlanned    // false: the manifest says things about placement that no plan heeds
+  kFullyPlanned,   // false: the manifest says things about placement that no plan heeds
+  kResized         // false: the gang keeps its size until somebody accepts what another would cost
 };
 
 struct Condition {

@@ -19,6 +19,7 @@
 #include "operator/reconcile/act/refused_replacement.h"
 #include "operator/reconcile/act/renewal.h"
 #include "operator/reconcile/act/replace.h"
+#include "operator/reconcile/act/resize.h"
 #include "operator/reconcile/act/start_answer.h"
 #include "operator/reconcile/act/successor.h"
 #include "operator/reconcile/act/summary.h"
@@ -29,6 +30,7 @@
 #include "operator/reconcile/detect/own_end.h"
 #include "operator/reconcile/detect/start_problem.h"
 #include "operator/reconcile/gang/departure.h"
+#include "operator/reconcile/gang/gang_size.h"
 #include "operator/reconcile/gang/gang_view.h"
 #include "operator/reconcile/gang/queue.h"
 #include "operator/reconcile/policy/budget.h"
@@ -51,17 +53,6 @@ constexpr std::chrono::seconds kCreateRetry{1};
 GangView View(DecisionBuilder* builder) {
   return ViewGang(
       builder->job().metadata, builder->status(), builder->topology(), builder->observed());
-}
-
-// Whether the ledger is about the pods the manifest asks for. They differ when the manifest was
-// changed after the gang was placed.
-bool PlacementFitsSpec(const DecisionBuilder& builder) {
-  const std::vector<TaskId> tasks = AllTasks(builder.topology());
-  std::set<TaskId> placed;
-  for (const PodPlacement& placement : builder.status().placement) {
-    placed.insert(TaskOf(placement));
-  }
-  return placed == std::set<TaskId>(tasks.begin(), tasks.end());
 }
 
 void Begin(DecisionBuilder* builder) {
@@ -397,50 +388,63 @@ void Finish(const GangView& view, DecisionBuilder* builder) {
   }
 }
 
-Decision DecideOnEnds(const TrainingJob& job, const Observed& observed, WallTime now) {
-  DecisionBuilder builder(job, observed, now);
-  if (!IsOurs(job)) {
-    return builder.Take();  // somebody else's job
-  }
-  Begin(&builder);
-  if (!HasEnded(builder.status())) {
-    const std::vector<Error> problems = CheckTopology(builder.topology());
+// Everything but how large the gang is to be, which `builder` has from its caller.
+void DecideAll(DecisionBuilder* builder) {
+  Begin(builder);
+  if (!HasEnded(builder->status())) {
+    const std::vector<Error> problems = CheckTopology(builder->topology());
     if (!problems.empty()) {
-      builder.Fail("InvalidJob", problems.front().ToString());
+      builder->Fail("InvalidJob", problems.front().ToString());
     } else {
-      if (!builder.status().placement.empty() && !PlacementFitsSpec(builder)) {
-        RenewGang(&builder);
+      if (!builder->status().placement.empty() && !HasAskedSize(builder->job())) {
+        RenewGang(builder);
       }
-      if (job.spec.run_policy.suspend) {
-        Suspend(&builder);
+      if (builder->spec().run_policy.suspend) {
+        Suspend(builder);
       } else {
-        Run(&builder);
+        Run(builder);
       }
     }
   }
-  const GangView view = View(&builder);  // anew: what was decided has made pods stale
-  CountRoles(view, &builder);
-  NoteProgress(view, &builder);
-  NoteResult(view, &builder);
-  NoteOrigin(&builder);
-  if (HasEnded(builder.status())) {
-    Finish(view, &builder);
+  const GangView view = View(builder);  // anew: what was decided has made pods stale
+  CountRoles(view, builder);
+  NoteProgress(view, builder);
+  NoteResult(view, builder);
+  NoteOrigin(builder);
+  if (HasEnded(builder->status())) {
+    Finish(view, builder);
+    return;
+  }
+  CheckDevices(view, builder);
+  CheckKey(view, builder);
+  RemoveStale(view, builder);
+  CreateMissing(view, builder);
+}
+
+Decision DecideOnSize(const TrainingJob& job, const Observed& observed, WallTime now) {
+  if (!AwaitsConsent(job, observed)) {
+    DecisionBuilder builder(job, observed, now);
+    DecideAll(&builder);
+    NoteSizeIsHeeded(&builder);
     return builder.Take();
   }
-  CheckDevices(view, &builder);
-  CheckKey(view, &builder);
-  RemoveStale(view, &builder);
-  CreateMissing(view, &builder);
+  const TrainingJob placed = AsPlaced(job);
+  DecisionBuilder builder(placed, observed, now);
+  DecideAll(&builder);
+  AskForConsent(job, &builder);
   return builder.Take();
 }
 
 }  // namespace
 
 Decision Decide(const TrainingJob& job, const Observed& observed, WallTime now) {
-  if (HasEndedBesideOthers(observed)) {
-    return DecideOnEnds(job, WithOwnEnds(job, observed), now);
+  if (!IsOurs(job)) {
+    return DecisionBuilder(job, observed, now).Take();  // somebody else's job
   }
-  return DecideOnEnds(job, observed, now);
+  if (HasEndedBesideOthers(observed)) {
+    return DecideOnSize(job, WithOwnEnds(job, observed), now);
+  }
+  return DecideOnSize(job, observed, now);
 }
 
 }  // namespace lockstep::control

@@ -33,6 +33,7 @@
 //   refuse POD WORDS         the API server does not create it | accept POD
 //   sidecar POD CONTAINER    the pod's own container has ended, this one runs on
 //   replicas N               the spec is changed | conditions: all of them are told
+//   annotate KEY VALUE       the job | suspend yes|no
 
 namespace lockstep::control {
 namespace {
@@ -302,6 +303,17 @@ const std::map<std::string, Story::Command>& Story::Commands() {
                    condition.message + "\n";
          }
          return text;
+       }},
+      {"annotate",
+       [](Story* story, const Words& words) {
+         story->world_->job.metadata.annotations[words.at(1)] = words.at(2);
+         return std::string();
+       }},
+      {"suspend",
+       [](Story* story, const Words& words) {
+         story->world_->job.spec.run_policy.suspend = words.at(1) == "yes";
+         ++story->world_->job.metadata.generation;
+         return std::string();
        }},
       {"replicas",
        [](Story* story, const Words& words) {

@@ -76,6 +76,10 @@ TEST(PlanRefusal, OneMachineIsSpokenOfAsThisMachine) {
 }
 
 TEST(PlanRefusal, AmountsNameTheConstraintAndTheShortfall) {
+  SnapshotNode second = kOneFree;
+  second.name = "second";
+  SnapshotNode full = kOneFree;
+  full.used = full.allocatable;
   ExpectRefusals({
       {"sum of GPUs",
        {{kTwoGpus, kOneFree}, false},
@@ -85,8 +89,12 @@ TEST(PlanRefusal, AmountsNameTheConstraintAndTheShortfall) {
        {{kTwoGpus, kOneFree}, false},
        {{MakeClass("worker", 1, {0, 64 * kGiB, 0})}},
        "memory: worker needs 64 GiB memory, the largest node offers 24 GiB"},
+      {"no GPU free: the need is named as when some are",
+       {{full}, false},
+       {{MakeClass("worker", 5, {0, 0, 1})}},
+       "gpu: needs 5 GPUs, 0 free on 1 node"},
       {"largest node in use",
-       {{kOneFree}, false},
+       {{kOneFree, second}, false},
        {{MakeClass("worker", 1, {0, 0, 2})}},
        "gpu: worker needs 2 GPUs on one node, at most 1 is free"},
       {"stranded GPUs",

@@ -217,16 +217,14 @@ std::vector<NodeRoom> UsableRooms(const std::vector<PodClass>& classes,
   return usable;
 }
 
-// One pod against the largest node, then against the freest one.
-std::optional<Unschedulable> BrokenByOnePod(const PodClass& pod_class,
-                                            const std::vector<NodeRoom>& rooms) {
+// One pod against the largest node.
+std::optional<Unschedulable> BrokenByLargestNode(const PodClass& pod_class,
+                                                 const std::vector<NodeRoom>& rooms) {
   for (const std::string& resource : ResourcesOf({pod_class})) {
     int64_t largest = 0;
-    int64_t freest = 0;
     for (const NodeRoom& room : rooms) {
       if (Accepts(*room.node, pod_class)) {
         largest = std::max(largest, room.node->allocatable.AmountOf(resource));
-        freest = std::max(freest, room.free.AmountOf(resource));
       }
     }
     const int64_t needed = pod_class.request.AmountOf(resource);
@@ -236,6 +234,21 @@ std::optional<Unschedulable> BrokenByOnePod(const PodClass& pod_class,
                            pod_class.name + " needs " + figures.needed +
                                ", the largest node offers " + figures.found};
     }
+  }
+  return std::nullopt;
+}
+
+// One pod against the freest node.
+std::optional<Unschedulable> BrokenByFreestNode(const PodClass& pod_class,
+                                                const std::vector<NodeRoom>& rooms) {
+  for (const std::string& resource : ResourcesOf({pod_class})) {
+    int64_t freest = 0;
+    for (const NodeRoom& room : rooms) {
+      if (Accepts(*room.node, pod_class)) {
+        freest = std::max(freest, room.free.AmountOf(resource));
+      }
+    }
+    const int64_t needed = pod_class.request.AmountOf(resource);
     if (needed > freest) {
       const Figures figures = FiguresOf(resource, needed, freest);
       return Unschedulable{
@@ -366,18 +379,25 @@ std::optional<Unschedulable> BrokenByClass(const PodClass& pod_class,
                           : " on " + Plural(static_cast<int64_t>(rooms.size()), "node"))};
 }
 
-// The bounds that are about amounts, over the rooms that are open to some class.
+// The bounds that are about amounts, over the rooms that are open to some class. What the whole
+// gang needs comes before what one pod finds now: it stays the same while others come and go.
 std::optional<Unschedulable> BrokenByAmounts(const std::vector<PodClass>& classes,
                                              const std::vector<NodeRoom>& rooms,
                                              bool is_one_machine) {
   for (const PodClass& pod_class : classes) {
-    auto broken = is_one_machine ? std::nullopt : BrokenByOnePod(pod_class, rooms);
+    auto broken = is_one_machine ? std::nullopt : BrokenByLargestNode(pod_class, rooms);
     if (broken) {
       return broken;
     }
   }
   if (auto broken = BrokenBySum(classes, rooms, is_one_machine)) {
     return broken;
+  }
+  for (const PodClass& pod_class : classes) {
+    auto broken = is_one_machine ? std::nullopt : BrokenByFreestNode(pod_class, rooms);
+    if (broken) {
+      return broken;
+    }
   }
   if (auto broken = BrokenByPodCount(classes, rooms)) {
     return broken;

@@ -1,15 +1,34 @@
 """What users do to a job's objects, and manifests that only the operator can refuse."""
 
+import re
 import time
 
 from client import ApiError
-from jobs import JobCase, condition, foreign_pod, is_running
+from jobs import JobCase, condition, foreign_pod, is_running, is_true
 from kubernetes_case import main
 from processes import wait_for
 from tools import REPOSITORY
 
 NAME_LENGTH_MAX = 63  # of a label's value, and of a host name
 INVALID = REPOSITORY / "crds" / "examples" / "invalid"
+
+
+def built_in_training(name, workers):
+    """A job of the built-in trainer; on hollow nodes nobody trains."""
+    return {
+        "apiVersion": "lockstep.dev/v1",
+        "kind": "TrainingJob",
+        "metadata": {"name": name},
+        "spec": {
+            "roles": [{"name": "worker", "replicas": workers, "gpus": 1}],
+            "training": {
+                "model": {"inputShape": [4], "layers": [{"type": "Dense", "units": 1}]},
+                "loss": {"type": "MeanSquaredError"},
+                "optimizer": {"type": "SGD"},
+                "dataset": {"format": "idx", "images": "images.gz", "labels": "labels.gz"},
+            },
+        },
+    }
 
 
 class UsersTest(JobCase):
@@ -49,6 +68,33 @@ class UsersTest(JobCase):
             self.admin.get("Pod", "job-worker-1", self.namespace)["metadata"]["uid"], uid), 2)
         self.admin.delete("Pod", "job-worker-1", self.namespace, gracePeriodSeconds=0)
         self.wait_running("job", 3)
+
+    def test_a_training_without_a_volume_is_resized_when_its_loss_is_accepted(self):
+        self.admin.create(built_in_training("job", 2), self.namespace)
+        uids = self.uids(self.wait_running("job", 2))
+        self.admin.patch("TrainingJob", "job", {"status": {"progress": {"step": 4200}}},
+                         self.namespace, subresource="status")
+        self.plane.kubectl("scale", "-n", self.namespace, "tj/job", "--replicas=3")
+        words = self.wait_question("step 4200 would be lost")
+        self.hold(lambda: self.assertEqual(self.uids(self.pods("job")), uids), 2)
+        self.plane.kubectl("scale", "-n", self.namespace, "tj/job", "--replicas=2")
+        wait_for(lambda: is_true(self.job("job"), "Resized"), 20, "the question to be taken back")
+        self.plane.kubectl("scale", "-n", self.namespace, "tj/job", "--replicas=3")
+        accept = re.search(r"kubectl (annotate .*)$", self.wait_question("would be lost")).group(1)
+        self.assertNotIn(accept, words)  # it accepts this change, and not the one before
+        self.plane.kubectl(*accept.split())
+        self.assertTrue(uids.isdisjoint(self.uids(self.wait_running("job", 3))))
+
+    def wait_question(self, words):
+        """Waits until a job asks whether progress may be lost, and returns its words."""
+        def asked():
+            found = condition(self.job("job"), "Resized")
+            return found and not found[0] and words in found[2] and found[2]
+
+        return wait_for(asked, 20, f"a question with {words!r}")
+
+    def uids(self, pods):
+        return {pod["metadata"]["uid"] for pod in pods}
 
     def test_a_suspended_job_gives_its_room_back_and_resumes(self):
         self.create_job("job", 8)

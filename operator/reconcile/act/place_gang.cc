@@ -29,13 +29,43 @@ bool HasWaitedTooLong(const std::string& why, DecisionBuilder* builder) {
   return true;
 }
 
-void RefuseGang(const Unschedulable& refusal, DecisionBuilder* builder) {
+// The need that is not met, as a clause without figures: "needs # GPUs" of "needs 5 GPUs, 3 free".
+std::string NeedOf(const std::string& shortfall) {
+  std::string need;
+  for (const char c : shortfall.substr(0, shortfall.find(", "))) {
+    const bool is_digit = c >= '0' && c <= '9';
+    if (!is_digit) {
+      need += c;
+    } else if (need.empty() || need.back() != '#') {
+      need += '#';
+    }
+  }
+  return need;
+}
+
+// Sets the condition, which always says how things stand, and tells people in events what they are
+// to know of that: a shortfall changes with every pod that comes or goes, and is told again when
+// another need is not met; of a queue it is not told who is ahead, as that changes too.
+void SayWhyItWaits(const Unschedulable& refusal, DecisionBuilder* builder) {
   const bool is_queued = refusal.constraint == Constraint::kQueue;
-  builder->Set({ConditionType::kScheduled,
-                false,
-                is_queued ? "WaitsInQueue" : "Unschedulable",
-                refusal.shortfall},
-               is_queued ? EventType::kNormal : EventType::kWarning);
+  const std::string reason = is_queued ? "WaitsInQueue" : "Unschedulable";
+  const Condition* const scheduled = FindCondition(builder->status(), ConditionType::kScheduled);
+  const bool was_so = scheduled != nullptr && !scheduled->is_true && scheduled->reason == reason;
+  const std::string before = was_so ? scheduled->message : "";
+  SetCondition(builder->mutable_status(),
+               {ConditionType::kScheduled, false, reason, refusal.shortfall},
+               builder->now());
+  if (is_queued && !was_so) {
+    builder->Say(EventType::kNormal,
+                 reason,
+                 "older jobs come first; the condition Scheduled names the one that it waits for");
+  } else if (!is_queued && NeedOf(before) != NeedOf(refusal.shortfall)) {
+    builder->Say(EventType::kWarning, reason, refusal.shortfall);
+  }
+}
+
+void RefuseGang(const Unschedulable& refusal, DecisionBuilder* builder) {
+  SayWhyItWaits(refusal, builder);
   if (builder->observed().is_one_machine) {
     builder->Fail("Unschedulable", refusal.shortfall);
     return;

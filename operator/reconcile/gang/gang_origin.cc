@@ -1,7 +1,5 @@
 #include "operator/reconcile/gang/gang_origin.h"
 
-#include <algorithm>
-
 #include "common/base/digest.h"
 #include "common/json/json.h"
 
@@ -38,17 +36,6 @@ GangOrigin OriginNow(const TrainingJob& job, const PodSettings& settings) {
 
 bool IsOutdated(const TrainingJob& job, const GangOrigin& origin) {
   return origin.generation != job.metadata.generation && origin.revision != RevisionOf(job.spec);
-}
-
-TrainingJob AsPlaced(const TrainingJob& job) {
-  TrainingJob placed = job;
-  for (RoleSpec& role : placed.spec.roles) {
-    role.replicas =
-        std::count_if(job.status.placement.begin(),
-                      job.status.placement.end(),
-                      [&](const PodPlacement& placement) { return placement.role == role.name; });
-  }
-  return placed;
 }
 
 }  // namespace lockstep::control

@@ -17,7 +17,4 @@ GangOrigin OriginNow(const TrainingJob& job, const PodSettings& settings);
 // Whether pods made now would differ from those that the gang was born with.
 bool IsOutdated(const TrainingJob& job, const GangOrigin& origin);
 
-// The job with as many replicas of each role as are placed.
-TrainingJob AsPlaced(const TrainingJob& job);
-
 }  // namespace lockstep::control

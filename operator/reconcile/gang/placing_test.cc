@@ -136,6 +136,34 @@ TestWorld WithoutRoom() {
   return TestWorld(job);
 }
 
+std::string Said(const Decision& decision) {
+  std::string text;
+  for (const Event& event : decision.events) {
+    text += event.reason + ": " + event.message + "\n";
+  }
+  return text;
+}
+
+TEST(Placing, ShortfallIsToldAgainWhenAnotherNeedIsNotMet) {
+  TestWorld world(MakeTrainingJob(2));
+  world.job.spec.roles[0].gpus = 5;
+  world.Step();
+  world.AddNode("node-b");
+  world.nodes()[0].allocatable.gpu_count = 2;
+  world.nodes()[1].allocatable.gpu_count = 3;
+  EXPECT_EQ(Said(world.Step()), "Unschedulable: worker needs 5 GPUs, the largest node offers 3\n");
+
+  world.nodes()[1].allocatable.gpu_count = 4;
+  EXPECT_EQ(Said(world.Step()), "");
+  EXPECT_EQ(MessageOf(world.job.status, ConditionType::kScheduled),
+            "worker needs 5 GPUs, the largest node offers 4");
+
+  world.nodes()[0].allocatable.gpu_count = 8;
+  EXPECT_EQ(Said(world.Step()),
+            "Unschedulable: needs 2 worker pods of 5 GPUs each, room for 1 on 2 nodes\n");
+  EXPECT_EQ(Said(world.Step()), "");
+}
+
 TEST(Placing, ResumeBeginsTheWaitForRoomAnew) {
   TestWorld world = WithoutRoom();
   world.Step();

@@ -235,5 +235,24 @@ TEST(DecideQueue, JobThatWaitsItsTurnSaysBehindWhom) {
             "waits behind default/big, which needs 8 GPUs");
 }
 
+// Who is ahead changes as jobs come and go, and an event cannot be taken back.
+TEST(DecideQueue, JobThatWaitsItsTurnIsToldOfOnceInWordsThatStayTrue) {
+  TrainingJob job = MakeTrainingJob(3);
+  job.spec.roles[0].gpus = 1;
+  TestWorld world(job);
+  world.observed.ahead = {{"default/first", PodsOfGpus(8, 1), {}},
+                          {"default/second", PodsOfGpus(8, 1), {}}};
+
+  const Decision first = world.Step();
+  world.observed.ahead.erase(world.observed.ahead.begin());
+  const Decision second = world.Step();
+
+  EXPECT_EQ(first.events.back().reason, "WaitsInQueue");
+  EXPECT_EQ(first.events.back().message.find("default/"), std::string::npos);
+  EXPECT_EQ(EventReasons(second), "");
+  EXPECT_EQ(MessageOf(second.status, ConditionType::kScheduled),
+            "waits behind default/second, which needs 8 GPUs");
+}
+
 }  // namespace
 }  // namespace lockstep::control

@@ -1,0 +1,87 @@
+#include "operator/reconcile/act/resize.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+#include "operator/api/conditions.h"
+#include "operator/reconcile/act/gang_restart.h"
+#include "operator/reconcile/build/lasting_checkpoints.h"
+#include "operator/reconcile/gang/gang_size.h"
+
+namespace lockstep::control {
+namespace {
+
+// The step that the gang has reached, as far as anybody has told.
+int64_t StepReached(const TrainingJob& job, const Observed& observed) {
+  int64_t step = job.status.progress.has_value() ? job.status.progress->step : 0;
+  for (const auto& [pod, report] : observed.reports) {
+    if (report.document.attempt == job.status.attempt) {
+      step = std::max(step, report.document.step.value());
+    }
+  }
+  return step;
+}
+
+// The annotation's value; empty without one.
+std::string ConsentOf(const Metadata& metadata) {
+  const auto found = metadata.annotations.find(std::string(kConsentAnnotation));
+  return found == metadata.annotations.end() ? "" : found->second;
+}
+
+// All that is said but the step: it stays the same while training goes on.
+std::string DescribeChoice(const TrainingJob& job, const std::string& why) {
+  const Metadata& metadata = job.metadata;
+  const std::string kept = DescribeSize(AsPlaced(job));
+  const std::string consent = ConsentOf(metadata);
+  const std::string generation = std::to_string(metadata.generation);
+  const std::string stale = consent.empty()
+                                ? ""
+                                : "the annotation's value \"" + consent +
+                                      "\" is for another change than " + generation + "; ";
+  return " would be lost: " + why + ", so a gang of " + DescribeSize(job) +
+         " would start at step 0. The gang of " + kept + " trains on; " + stale + "ask for " +
+         kept + " again, or accept the loss: kubectl annotate trainingjob " + metadata.name +
+         " --namespace " + metadata.namespace_name + " --overwrite " +
+         std::string(kConsentAnnotation) + "=" + generation;
+}
+
+}  // namespace
+
+bool AwaitsConsent(const TrainingJob& job, const Observed& observed) {
+  if (job.status.placement.empty() || HasAskedSize(job) || HasEnded(job.status) ||
+      job.spec.run_policy.suspend || !HasRun(job.status)) {
+    return false;
+  }
+  return StepReached(job, observed) > 0 && !WhyCheckpointsGo(job, observed).empty() &&
+         ConsentOf(job.metadata) != std::to_string(job.metadata.generation) &&
+         HasAskedSize(AsPlaced(job));
+}
+
+void AskForConsent(const TrainingJob& job, DecisionBuilder* builder) {
+  if (builder->status().placement.empty()) {
+    return;  // its end came first
+  }
+  const std::string choice = DescribeChoice(job, WhyCheckpointsGo(job, builder->observed()));
+  const Condition* const said = FindCondition(builder->status(), ConditionType::kResized);
+  if (said != nullptr && !said->is_true && said->message.ends_with(choice)) {
+    return;  // with the step it had then: a status that only counts steps is not written each time
+  }
+  builder->Set({ConditionType::kResized,
+                false,
+                "ProgressWouldBeLost",
+                "step " + std::to_string(StepReached(job, builder->observed())) + choice},
+               EventType::kWarning);
+}
+
+void NoteSizeIsHeeded(DecisionBuilder* builder) {
+  const Condition* const said = FindCondition(builder->status(), ConditionType::kResized);
+  if (said != nullptr && !said->is_true) {
+    builder->Set({ConditionType::kResized,
+                  true,
+                  "SizeIsHeeded",
+                  "nothing stands between the gang and the size that the manifest asks for"});
+  }
+}
+
+}  // namespace lockstep::control
