@@ -34,7 +34,6 @@ CheckpointStatus DecodeCheckpointStatus(const Json& value,
   if (const std::optional<int64_t> step = reader.Int("restoredStep", 0)) {
     status.restored_step = Step(*step);
   }
-  reader.Finish();
   return status;
 }
 

@@ -25,8 +25,8 @@ struct CheckpointStatus {
   friend bool operator==(const CheckpointStatus&, const CheckpointStatus&) = default;
 };
 
-// The object of both documents, its error cut to `error_bytes_max`, and back. Decoding is strict:
-// problems go to `errors`, with their path.
+// The object of both documents, its error cut to `error_bytes_max`, and back. Unknown
+// fields are ignored, as in the documents; problems go to `errors`, with their path.
 Json EncodeCheckpointStatus(const CheckpointStatus& status, std::size_t error_bytes_max);
 CheckpointStatus DecodeCheckpointStatus(const Json& value,
                                         const std::string& path,

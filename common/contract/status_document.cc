@@ -201,7 +201,6 @@ void ReadPeers(ObjectReader* reader, StatusDocument* document, std::vector<Error
     peer.state = RequiredWord(&peer_reader, "state", kPeerStates, &PeerStateName);
     peer.reason = RequiredText(&peer_reader, "reason");
     peer.silent_seconds = RequiredNumber(&peer_reader, "silentSeconds");
-    peer_reader.Finish();
     document->peers.push_back(std::move(peer));
   }
 }
@@ -227,7 +226,6 @@ void ReadDevices(ObjectReader* reader, StatusDocument* document, std::vector<Err
     device.uuid = RequiredText(&device_reader, "uuid");
     device.bus_id = RequiredText(&device_reader, "busId");
     ReadLocalRanks(&device_reader, &device.local_ranks, errors);
-    device_reader.Finish();
     document->devices.push_back(std::move(device));
   }
 }
@@ -242,7 +240,6 @@ void ReadTimeline(ObjectReader* reader, StatusDocument* document, std::vector<Er
     event.step = Step(RequiredInt(&event_reader, "step"));
     event.rank = OptionalRank(&event_reader);
     event.monotonic_ns = RequiredInt(&event_reader, "monotonicNs");
-    event_reader.Finish();
     document->timeline.push_back(event);
   }
 }
@@ -264,7 +261,6 @@ void ReadObject(ObjectReader* reader,
   if (const Json* value = reader->Require(key, "an object")) {
     ObjectReader object_reader(*value, reader->PathOf(key), errors);
     read(&object_reader);
-    object_reader.Finish();
   }
 }
 
@@ -400,7 +396,6 @@ Result<StatusDocument> DecodeStatusDocument(std::string_view text) {
   ReadDevices(&reader, &document, &errors);
   ReadHistory(&reader, &document, &errors);
   ReadTimeline(&reader, &document, &errors);
-  reader.Finish();
   if (!errors.empty()) {
     return CombineProblems(errors);
   }

@@ -167,9 +167,10 @@ struct StatusDocument {
 // become 0.
 std::string EncodeStatusDocument(const StatusDocument& document);
 
-// Strict: unknown fields, wrong types, numbers out of range and lists above their bound are errors,
-// each with its path. Errors: kInvalidArgument, kMismatch (another schema version),
-// kResourceExhausted (longer than kStatusBytesMax).
+// Ignores unknown fields: pods of a later release may still run under an earlier operator. Wrong
+// types, numbers out of range and lists above their bound are errors, each with its path. Errors:
+// kInvalidArgument, kMismatch (another schema version), kResourceExhausted (longer than
+// kStatusBytesMax).
 Result<StatusDocument> DecodeStatusDocument(std::string_view text);
 
 }  // namespace lockstep

@@ -129,7 +129,6 @@ Result<TerminationMessage> DecodeTerminationMessage(std::string_view text) {
                 std::to_string(history.size()) + " elements found, expected at most " +
                     std::to_string(kTerminationHistoryMax));
   }
-  reader.Finish();
   if (!errors.empty()) {
     return CombineProblems(errors);
   }

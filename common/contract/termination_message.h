@@ -45,7 +45,8 @@ struct TerminationMessage {
 // replaced.
 std::string EncodeTerminationMessage(const TerminationMessage& message);
 
-// Strict: unknown fields and wrong types are errors. Programs of others write what they like here,
+// Ignores unknown fields, which a later release may have written: an operator that is rolled back
+// must not lose the verdict. Wrong types are errors. Programs of others write what they like here,
 // so a caller treats kInvalidArgument as "free text".
 Result<TerminationMessage> DecodeTerminationMessage(std::string_view text);
 

@@ -32,7 +32,6 @@ SampleCounts DecodeSampleCounts(const Json& value,
                              RequiredCount(&reader, "expected"),
                              RequiredCount(&reader, "lost"),
                              RequiredCount(&reader, "repeated")};
-  reader.Finish();
   return samples;
 }
 
@@ -46,7 +45,6 @@ TestResult DecodeTestResult(const Json& value,
                             std::vector<Error>* errors) {
   ObjectReader reader(value, path, errors);
   const TestResult result{reader.Number("testLoss"), reader.Number("testAccuracy")};
-  reader.Finish();
   return result;
 }
 
@@ -72,7 +70,6 @@ DataEpochResult DecodeDataEpochResult(const Json& value,
   result.accuracy = reader.Number("accuracy");
   reader.Require("seconds", "a number of at least 0");
   result.seconds = reader.Number("seconds", 0).value_or(0);
-  reader.Finish();
   return result;
 }
 

@@ -42,8 +42,8 @@ struct DataEpochResult {
   friend bool operator==(const DataEpochResult&, const DataEpochResult&) = default;
 };
 
-// Objects of both documents, and back. Decoding is strict: problems go to `errors`, with their
-// path.
+// Objects of both documents, and back. Unknown fields are ignored, as in the documents; problems
+// go to `errors`, with their path.
 Json EncodeSampleCounts(const SampleCounts& samples);
 SampleCounts DecodeSampleCounts(const Json& value,
                                 const std::string& path,

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <future>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -23,6 +24,9 @@ class LeaseDriver::Core final : public std::enable_shared_from_this<Core> {
   void Prepare() {
     if (is_ended_ || role_ == LeaseRole::kLost) {
       return;
+    }
+    for (const auto& [name, value] : TakeAnnotations()) {
+      election_.Annotate(name, value);
     }
     const TimePoint now = options_.clock->Now();
     kube::LeaseElection::Next next = election_.NextRequest(now, options_.clock->WallNow());
@@ -68,6 +72,12 @@ class LeaseDriver::Core final : public std::enable_shared_from_this<Core> {
     }
   }
 
+  // Kept until the next request is made: posted tasks may overtake each other.
+  void Annotate(const std::string& name, const std::string& value) {
+    const std::lock_guard lock(mutex_);
+    annotations_[name] = value;
+  }
+
   TimePoint leads_until() const { return TimePoint(Duration(leads_until_.load())); }
 
   LeaseRole role() const {
@@ -81,6 +91,11 @@ class LeaseDriver::Core final : public std::enable_shared_from_this<Core> {
   }
 
  private:
+  std::map<std::string, std::string> TakeAnnotations() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(annotations_, {});
+  }
+
   CallOptions Limits() const {
     CallOptions call;
     // Another try must fit before the renew deadline: less than two retry periods.
@@ -201,7 +216,8 @@ class LeaseDriver::Core final : public std::enable_shared_from_this<Core> {
   std::function<void()> released_;  // set: the lease is being given up
 
   std::atomic<TimePoint::rep> leads_until_{TimePoint::min().time_since_epoch().count()};
-  mutable std::mutex mutex_;  // for what other threads read
+  mutable std::mutex mutex_;                        // for what other threads read or write
+  std::map<std::string, std::string> annotations_;  // to write, by name
   LeaseRole role_ = LeaseRole::kStandby;
   std::string holder_;
 };
@@ -254,6 +270,10 @@ LeaseRole LeaseDriver::role() const {
 
 void LeaseDriver::Rejoin() {
   transport_->RunAfter(Duration::zero(), [core = core_] { core->Rejoin(); });
+}
+
+void LeaseDriver::Annotate(const std::string& name, const std::string& value) {
+  core_->Annotate(name, value);
 }
 
 std::string LeaseDriver::holder() const {

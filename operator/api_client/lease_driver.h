@@ -48,6 +48,10 @@ class LeaseDriver {
   // Takes part again after kLost, once everything that was begun as leader has ended. Thread: any.
   void Rejoin();
 
+  // Writes `value` under the annotation `name` with the next renewal, and with all after it. Empty:
+  // the annotation is gone. Thread: any.
+  void Annotate(const std::string& name, const std::string& value);
+
   // Who holds the lease, as last seen. Thread: any.
   std::string holder() const;
 

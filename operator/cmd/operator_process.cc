@@ -33,8 +33,11 @@ namespace {
 // of 10,000 pods comes in a few hundred pieces.
 constexpr std::size_t kUpdatesWaitingMax = 4096;
 
-// The controller's thread waits for nothing but the master key, for two minutes at most. Choice.
+// The controller's thread waits for nothing but the master key: three calls, of which each may be
+// sent for kPrepareTime, and then take its own time and a margin: less than 110 s. Choice.
 constexpr Duration kTurnTimeMax = std::chrono::minutes(3);
+constexpr Duration kPrepareTime = std::chrono::seconds(10);
+constexpr Duration kPrepareCallTime = std::chrono::seconds(20);
 
 constexpr std::size_t kStatusBodyMax = 4 * 1024 * 1024;
 
@@ -42,6 +45,8 @@ constexpr Duration kPollIntervalMax = std::chrono::seconds(15);  // of pods that
 
 // Choice: events tell of what has happened, so they must not compete with what is to happen.
 constexpr int kEventsAtOnce = 2;
+
+constexpr int kPreparedAtOnce = 2;  // choice: a handful of calls in a minute
 
 // Choice: there may be many of them, and the room that one leaves is looked at 20 ms later anyway.
 constexpr Duration kForeignReadInterval = std::chrono::milliseconds(50);
@@ -90,8 +95,10 @@ class OperatorProcess::Parts {
   Status Connect(const OperatorFlags& flags);
   Status Elect(const OperatorFlags& flags, const OperatorIdentity& identity);
   void Watch(const OperatorFlags& flags);
-  Status CheckAlone(const OperatorFlags& flags);
+  void StartWork(const OperatorFlags& flags);
+  void Prepare(ApiClientOptions api, const OperatorFlags& flags);
   Status Serve(const std::string& address);
+  OperatorScope ScopeOf(const OperatorFlags& flags) const;
   bool HasSynced() const;
 
   template <typename T>
@@ -103,12 +110,14 @@ class OperatorProcess::Parts {
   Logger* logger_;
   std::string namespace_name_;
   std::atomic<bool> is_superfluous_{false};  // another release serves the same jobs
+  bool is_stopped_ = false;
   WorkQueueOfUpdates queue_;
   std::optional<OperatorMetrics> metrics_;
   std::unique_ptr<RotatingCredentials> credentials_;
   std::unique_ptr<Transport> transport_;
   std::optional<LeaseDriver> lease_;
   std::unique_ptr<ApiClient> api_;
+  std::unique_ptr<ApiClient> prepare_api_;  // of who is about to lead
   std::unique_ptr<ApiClient> events_api_;
   std::optional<HttpClient> pods_client_;
   std::optional<ControlPost> control_;
@@ -147,6 +156,7 @@ Status OperatorProcess::Parts::Start(const OperatorFlags& flags, const OperatorI
     queue_.Push(WorkMessage(std::move(answered)));
   };
   api_ = std::make_unique<ApiClient>(api);
+  Prepare(api, flags);
   api.calls.parallel_max = kEventsAtOnce;
   events_api_ = std::make_unique<ApiClient>(std::move(api));
   pods_client_.emplace(kStatusBodyMax);
@@ -181,6 +191,11 @@ Status OperatorProcess::Parts::Start(const OperatorFlags& flags, const OperatorI
   poller_.emplace(poller, &*pods_client_, [this](StatusAnswer answer) {
     queue_.Push(WorkMessage(std::move(answer)));
   });
+  StartWork(flags);
+  return Serve(flags.metrics_address);
+}
+
+void OperatorProcess::Parts::StartWork(const OperatorFlags& flags) {
   WorkLoopOptions work;
   work.queue = &queue_;
   work.poller = &*poller_;
@@ -189,33 +204,34 @@ Status OperatorProcess::Parts::Start(const OperatorFlags& flags, const OperatorI
   work.clock = &kClock;
   work.logger = logger_;
   work.has_synced = [this] { return HasSynced(); };
-  work.prepare_to_lead = [this, flags]() -> Result<std::string> {
-    LOCKSTEP_RETURN_IF_ERROR(CheckAlone(flags));
-    return EnsureMasterKey(api_.get(), {namespace_name_, flags.key_secret}, RandomHex(32));
+  work.look_for_others = [this, scope = ScopeOf(flags)](int64_t look) {
+    prepare_api_->StartCalls(kube::CallTicket(look), "", LookForOthers(scope));
+  };
+  work.tell_way = [this](bool gives_way, bool is_superfluous) {
+    is_superfluous_ = is_superfluous;
+    if (lease_) {
+      lease_->Annotate(kGivesWayAnnotation, gives_way ? "true" : "");
+    }
+  };
+  work.writes_end = flags.renew_deadline / 2;
+  work.find_master_key = [this, secret = flags.key_secret] {
+    return EnsureMasterKey(prepare_api_.get(), {namespace_name_, secret}, RandomHex(32));
   };
   work.on_stand_by = [this] { lease_->Rejoin(); };
   work_.emplace(std::move(work));
-  return Serve(flags.metrics_address);
 }
 
-// Another release on the same jobs: who came later stands back, and is not ready.
-Status OperatorProcess::Parts::CheckAlone(const OperatorFlags& flags) {
-  const Result<kube::Reply> leases = kube::RequireSuccess(api_->Call(ListOperatorLeases()));
-  if (!leases.ok()) {
-    if (leases.error().code() != ErrorCode::kInvalidArgument) {
-      return leases.error();
-    }
-    logger_->Warn(
-        "leases of other operators may not be read: whether one serves the same jobs is "
-        "not known",
-        {{"error", leases.error().ToString()}});
-    return OkStatus();
-  }
-  const OperatorScope own{
-      namespace_name_, flags.lease_name, {flags.namespaces.begin(), flags.namespaces.end()}};
-  Status checked = CheckNoOtherOperator(leases->body, own, kClock.WallNow());
-  is_superfluous_ = !checked.ok() && checked.error().code() == ErrorCode::kAborted;
-  return checked;
+// Calls that are not the controller's: so that they never wait long, and their answers come apart.
+void OperatorProcess::Parts::Prepare(ApiClientOptions api, const OperatorFlags& flags) {
+  api.calls.parallel_max = kPreparedAtOnce;
+  api.calls.total_timeout = kPrepareTime;
+  api.calls.read_timeout = kPrepareCallTime;
+  api.calls.write_timeout_max = kPrepareCallTime;
+  api.on_answers = [this, scope = ScopeOf(flags)](const kube::CallsAnswered& answered) {
+    queue_.Push(OthersSeen{answered.ticket.value(),
+                           JudgeOthers(answered.results, scope, kClock.WallNow())});
+  };
+  prepare_api_ = std::make_unique<ApiClient>(std::move(api));
 }
 
 // Last, because the checks look at everything; a moment later than its first start at most.
@@ -273,7 +289,8 @@ Status OperatorProcess::Parts::Connect(const OperatorFlags& flags) {
   transport.credentials = credentials_.get();
   transport.logger = logger_;
   transport.user_agent = "lockstep-operator/" LOCKSTEP_VERSION " (linux)";
-  transport.connections_max = OpenCallsMax(flags.api_concurrency) + OpenCallsMax(kEventsAtOnce);
+  transport.connections_max = OpenCallsMax(flags.api_concurrency) + OpenCallsMax(kEventsAtOnce) +
+                              OpenCallsMax(kPreparedAtOnce);
   auto made = MakeTransport(flags.transport, std::move(transport));
   if (!made.ok()) {
     return std::move(made).error().Wrap("--transport");
@@ -347,12 +364,19 @@ void OperatorProcess::Parts::Watch(const OperatorFlags& flags) {
   services_ = Follow<kube::Service>(OursIn(kube::kServices, where), kube::DecodeService);
 }
 
+OperatorScope OperatorProcess::Parts::ScopeOf(const OperatorFlags& flags) const {
+  return {namespace_name_, flags.lease_name, {flags.namespaces.begin(), flags.namespaces.end()}};
+}
+
 bool OperatorProcess::Parts::HasSynced() const {
   return jobs_->has_synced() && pods_->has_synced() && foreign_pods_->has_synced() &&
          nodes_->has_synced() && services_->has_synced();
 }
 
 void OperatorProcess::Parts::Stop() {
+  if (std::exchange(is_stopped_, true)) {
+    return;
+  }
   server_.reset();
   work_.reset();
   jobs_.reset();

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/check.h"
 #include "common/base/rfc3339.h"
 #include "common/json/json.h"
 
@@ -13,6 +14,9 @@ namespace lockstep::control {
 namespace {
 
 constexpr const char* kAll = "*";
+constexpr const char* kPredecessorLease = "lockstep-operator";
+constexpr int kForbidden = 403;
+constexpr int kNotFound = 404;
 
 // Leases of those at work are renewed every few seconds; calendars differ. Choice.
 constexpr Duration kRenewedMax = std::chrono::seconds(60);
@@ -23,6 +27,10 @@ struct FoundLease {
   std::string created;  // RFC 3339: compares as text
   std::set<std::string> namespaces;
   bool is_held = false;
+  bool gives_way = false;
+  bool is_labelled = false;
+
+  std::string Name() const { return namespace_name + "/" + name; }
 };
 
 std::set<std::string> ParseServed(const std::string& text) {
@@ -54,9 +62,12 @@ FoundLease Read(const Json& json, WallTime now, std::vector<Error>* errors) {
   lease.namespace_name = meta.String("namespace").value_or("");
   lease.name = meta.String("name").value_or("");
   lease.created = meta.String("creationTimestamp").value_or("");
+  const Json* const labels = meta.Find("labels");
+  lease.is_labelled = labels != nullptr && labels->is_object() && labels->contains(kOperatorLabel);
   const Json* const annotations = meta.Find("annotations");
   ObjectReader notes(annotations != nullptr ? *annotations : empty, "annotations", errors);
   lease.namespaces = ParseServed(notes.String(kServedAnnotation).value_or(kAll));
+  lease.gives_way = notes.String(kGivesWayAnnotation).value_or("") == "true";
   lease.is_held = !fields.String("holderIdentity").value_or("").empty() &&
                   WasRenewed(fields.String("renewTime").value_or(""), now);
   return lease;
@@ -65,6 +76,56 @@ FoundLease Read(const Json& json, WallTime now, std::vector<Error>* errors) {
 bool Overlap(const std::set<std::string>& a, const std::set<std::string>& b) {
   return a.empty() || b.empty() ||
          std::any_of(a.begin(), a.end(), [&](const std::string& one) { return b.count(one) > 0; });
+}
+
+bool IsOlder(const FoundLease& a, const FoundLease& b) {
+  return std::tie(a.created, a.namespace_name, a.name) <
+         std::tie(b.created, b.namespace_name, b.name);
+}
+
+std::string Describe(const FoundLease& other, const OperatorScope& own) {
+  return "the operator with the lease " + other.Name() + " serves " +
+         DescribeServed(other.namespaces) + ", we " + DescribeServed(own.namespaces) +
+         ": two would undo each other's work";
+}
+
+Result<OthersFinding> JudgeList(const Json& list, const OperatorScope& own, WallTime now) {
+  std::vector<Error> errors;
+  ObjectReader root(list, "", &errors);
+  std::vector<FoundLease> others;
+  std::optional<FoundLease> ours;
+  for (const Json* item : root.List("items")) {
+    FoundLease lease = Read(*item, now, &errors);
+    if (lease.namespace_name == own.lease_namespace && lease.name == own.lease_name) {
+      ours = std::move(lease);
+    } else if (lease.is_held && !lease.gives_way && Overlap(lease.namespaces, own.namespaces)) {
+      others.push_back(std::move(lease));
+    }
+  }
+  OthersFinding finding;
+  for (const FoundLease& other : others) {
+    if (!ours || IsOlder(other, *ours)) {
+      return OthersFinding{Precedence::kGiveWay, Describe(other, own), false};
+    }
+    finding = {Precedence::kAwait, Describe(other, own) + "; it is younger: it gives way", false};
+  }
+  if (finding.precedence == Precedence::kFirst && ours && ours->gives_way) {
+    finding = {Precedence::kReturn, "our own lease says that we give way", false};
+  }
+  return finding;
+}
+
+// The lease of a chart before, which nobody labelled: its operator ends when this one is ready.
+Result<OthersFinding> JudgePredecessor(const std::string& body, WallTime now) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const Json json, ParseJson(body));
+  std::vector<Error> errors;
+  const FoundLease lease = Read(json, now, &errors);
+  if (!lease.is_held || lease.is_labelled) {
+    return OthersFinding{};  // of another release with that name: it was in the list
+  }
+  return OthersFinding{Precedence::kAwait,
+                       "the operator with the lease " + lease.Name() + " has not ended yet",
+                       true};
 }
 
 }  // namespace
@@ -77,36 +138,36 @@ std::string DescribeServed(const std::set<std::string>& namespaces) {
   return text.empty() ? kAll : text;
 }
 
-kube::Request ListOperatorLeases() {
-  return kube::List({kube::kLeases, "", kOperatorLabel, ""}, {});
+std::vector<kube::Request> LookForOthers(const OperatorScope& own) {
+  return {kube::List({kube::kLeases, "", kOperatorLabel, ""}, {}),
+          kube::Get(kube::kLeases, own.lease_namespace, kPredecessorLease)};
 }
 
-Status CheckNoOtherOperator(std::string_view leases, const OperatorScope& own, WallTime now) {
-  LOCKSTEP_ASSIGN_OR_RETURN(const Json json, ParseJson(leases));
-  std::vector<Error> errors;
-  ObjectReader root(json, "", &errors);
-  std::vector<FoundLease> others;
-  std::optional<FoundLease> ours;
-  for (const Json* item : root.List("items")) {
-    FoundLease lease = Read(*item, now, &errors);
-    if (lease.namespace_name == own.lease_namespace && lease.name == own.lease_name) {
-      ours = std::move(lease);
-    } else if (lease.is_held && Overlap(lease.namespaces, own.namespaces)) {
-      others.push_back(std::move(lease));
-    }
+Result<OthersFinding> JudgeOthers(const std::vector<kube::CallResult>& answers,
+                                  const OperatorScope& own,
+                                  WallTime now) {
+  LOCKSTEP_CHECK(answers.size() == 2, "two questions were asked");
+  const auto* const reply = std::get_if<kube::Reply>(&answers[0]);
+  OthersFinding finding;
+  if (reply != nullptr && reply->status == kForbidden) {
+    finding.why =
+        "leases of other operators may not be read: whether one is at work on the same "
+        "jobs is not known";
+  } else {
+    LOCKSTEP_ASSIGN_OR_RETURN(const kube::Reply list, kube::RequireSuccess(answers[0]));
+    LOCKSTEP_ASSIGN_OR_RETURN(const Json json, ParseJson(list.body));
+    LOCKSTEP_ASSIGN_OR_RETURN(finding, JudgeList(json, own, now));
   }
-  const auto age = [](const FoundLease& lease) {
-    return std::tie(lease.created, lease.namespace_name, lease.name);
-  };
-  for (const FoundLease& other : others) {
-    if (!ours || age(other) < age(*ours)) {
-      return Error(ErrorCode::kAborted,
-                   "the operator with the lease " + other.namespace_name + "/" + other.name +
-                       " serves " + DescribeServed(other.namespaces) + ", we " +
-                       DescribeServed(own.namespaces) + ": two would undo each other's work");
-    }
+  const auto* const predecessor = std::get_if<kube::Reply>(&answers[1]);
+  const bool may_be_there = predecessor == nullptr ||
+                            (predecessor->status != kNotFound && predecessor->status != kForbidden);
+  if (finding.precedence != Precedence::kFirst || own.lease_name == kPredecessorLease ||
+      !may_be_there) {
+    return finding;
   }
-  return OkStatus();
+  LOCKSTEP_ASSIGN_OR_RETURN(const kube::Reply found, kube::RequireSuccess(answers[1]));
+  LOCKSTEP_ASSIGN_OR_RETURN(OthersFinding before, JudgePredecessor(found.body, now));
+  return before.precedence == Precedence::kFirst ? finding : before;
 }
 
 }  // namespace lockstep::control

@@ -12,7 +12,6 @@ namespace {
 
 constexpr Duration kTurnMax = std::chrono::seconds(1);
 constexpr Duration kLeadRetry = std::chrono::milliseconds(500);  // choice
-constexpr Duration kSoleRetry = std::chrono::seconds(5);         // all leases are listed; choice
 constexpr Duration kSyncPoll = std::chrono::milliseconds(20);    // choice: unseen in "2 s to ready"
 
 // What is under way is finished when the program ends: within a pod's grace of 30 s, with the lease
@@ -25,6 +24,7 @@ constexpr Duration kMeasureInterval = std::chrono::seconds(1);  // finer than an
 
 WorkLoop::WorkLoop(WorkLoopOptions options)
     : options_(std::move(options)),
+      right_(options_.writes_end),
       last_turn_ns_(options_.clock->Now().time_since_epoch().count()),
       thread_([this](const std::stop_token& stop) { Run(stop); }) {}
 
@@ -61,11 +61,16 @@ void WorkLoop::Turn() {
   if (const auto next = options_.poller->NextDeadline()) {
     until = std::min(until, *next);
   }
-  if (may_lead_ && !options_.loop->is_leading()) {
+  if (right_.may_work() && !options_.loop->is_leading()) {
     until = std::min(until, std::max(next_try_, now + kSyncPoll));
   }
+  if (const auto next = right_.NextLook()) {
+    until = std::min(until, *next);
+  }
   TakeIn(until);
-  if (may_lead_ && !options_.loop->is_leading() && next_try_ <= options_.clock->Now()) {
+  LookForOthers();
+  SettleWay();
+  if (right_.may_work() && !options_.loop->is_leading() && next_try_ <= options_.clock->Now()) {
     TryToLead();
   }
   TakeTurns();  // some: the news that came meanwhile may be more urgent than the others
@@ -96,13 +101,42 @@ void WorkLoop::TakeIn(WorkMessage message) {
       options_.metrics->StatusRefused();
       options_.loop->NoteRefused(pod, now);
     }
+  } else if (const auto* seen = std::get_if<OthersSeen>(&message)) {
+    right_.OnLook(seen->look, seen->finding, now);
+    SettleWay();
   } else if (std::holds_alternative<LeadershipWon>(message)) {
-    may_lead_ = true;
+    right_.OnLeaseWon(now);
   } else {
-    may_lead_ = false;
+    right_.OnLeaseLost();
+    SettleWay();
+    options_.on_stand_by();
+  }
+}
+
+void WorkLoop::LookForOthers() {
+  if (right_.IsLookDue(options_.clock->Now())) {
+    options_.look_for_others(right_.LookBegins());
+  }
+}
+
+// Does as the right of way says, at once.
+void WorkLoop::SettleWay() {
+  const TimePoint now = options_.clock->Now();
+  if (!right_.may_work() && options_.loop->is_leading()) {
     options_.loop->StandBy(now);
     options_.metrics->SetLeading(false);
-    options_.on_stand_by();
+  }
+  const std::pair way(right_.GivesWay(now), right_.is_superfluous());
+  if (way != std::exchange(told_way_, way)) {
+    options_.tell_way(way.first, way.second);
+  }
+  if (std::string why = right_.why(); why != told_why_) {
+    if (!why.empty()) {
+      options_.logger->Warn(
+          right_.may_work() ? "others may be at work" : "this process does not lead",
+          {{"error", why}});
+    }
+    told_why_ = std::move(why);
   }
 }
 
@@ -148,20 +182,19 @@ void WorkLoop::TryToLead() {
   if (!options_.has_synced()) {
     return;
   }
-  const Result<std::string> key = options_.prepare_to_lead();
-  const TimePoint now = options_.clock->Now();
+  const Result<std::string> key = options_.find_master_key();
   if (!key.ok()) {
     if (std::string why = key.error().ToString(); hindrance_ != why) {
       options_.logger->Warn("this process does not lead yet", {{"error", why}});
       hindrance_ = std::move(why);
     }
-    next_try_ = now + (key.error().code() == ErrorCode::kAborted ? kSoleRetry : kLeadRetry);
+    next_try_ = options_.clock->Now() + kLeadRetry;
     return;
   }
   hindrance_.clear();
   // What the watches delivered before they were in step waits in the queue.
-  TakeIn(now);
-  if (!may_lead_) {
+  TakeIn(options_.clock->Now());
+  if (!right_.may_work()) {
     return;
   }
   options_.loop->Lead(*key, options_.clock->Now());

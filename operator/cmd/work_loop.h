@@ -5,6 +5,7 @@
 #include <stop_token>
 #include <string>
 #include <thread>
+#include <utility>
 #include <variant>
 
 #include "common/base/log.h"
@@ -12,6 +13,7 @@
 #include "common/base/time.h"
 #include "operator/api_client/update_queue.h"
 #include "operator/cmd/operator_metrics.h"
+#include "operator/cmd/right_of_way.h"
 #include "operator/controller/control_loop.h"
 #include "operator/pod_client/status_poller.h"
 
@@ -23,8 +25,18 @@ struct LeadershipWon {};
 // It does not any more.
 struct LeadershipLost {};
 
-using WorkMessage =
-    std::variant<WatchUpdate, kube::CallsAnswered, StatusAnswer, LeadershipWon, LeadershipLost>;
+// The answer to WorkLoopOptions::look_for_others.
+struct OthersSeen {
+  int64_t look = 0;
+  Result<OthersFinding> finding;
+};
+
+using WorkMessage = std::variant<WatchUpdate,
+                                 kube::CallsAnswered,
+                                 StatusAnswer,
+                                 LeadershipWon,
+                                 LeadershipLost,
+                                 OthersSeen>;
 using WorkQueueOfUpdates = UpdateQueue<WorkMessage>;
 
 struct WorkLoopOptions {
@@ -38,9 +50,16 @@ struct WorkLoopOptions {
 
   // Whether every watch has delivered its first state. Thread: the loop's.
   std::function<bool()> has_synced;
-  // What else a leader needs: nobody else at work on the same jobs (kAborted), and the master key,
-  // which is returned. Thread: the loop's.
-  std::function<Result<std::string>()> prepare_to_lead;
+  // Begins to look for other releases at work on the same jobs; OthersSeen with this number follows
+  // once. Thread: the loop's.
+  std::function<void(int64_t look)> look_for_others;
+  // Tells our lease, and whoever asks whether we are ready, what stands with other releases.
+  // Thread: the loop's.
+  std::function<void(bool gives_way, bool is_superfluous)> tell_way;
+  // How long a write that was sent may still take effect.
+  Duration writes_end{};
+  // What else a leader needs. Thread: the loop's.
+  std::function<Result<std::string>()> find_master_key;
   // Leadership was lost, and no turn of its time goes on. Null: it never is. Thread: the loop's.
   std::function<void()> on_stand_by;
 };
@@ -69,12 +88,16 @@ class WorkLoop {
   void EndTurns();
   void Poll();
   void Measure();
+  void LookForOthers();
+  void SettleWay();
   void TryToLead();
 
   WorkLoopOptions options_;
-  bool may_lead_ = false;
+  RightOfWay right_;
+  std::pair<bool, bool> told_way_{};  // by tell_way, last
   TimePoint next_try_{};
-  std::string hindrance_;  // why we do not lead, as last logged
+  std::string told_why_;   // the right of way's, as last logged
+  std::string hindrance_;  // why the master key is not found, as last logged
   TimePoint next_measure_{};
   std::atomic<Duration::rep> last_turn_ns_;
   std::jthread thread_;  // last: it uses everything above

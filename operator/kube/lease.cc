@@ -55,6 +55,13 @@ LeaseElection::LeaseElection(LeaseOptions options, uint64_t seed)
   LOCKSTEP_CHECK(checked.ok(), checked.error().ToString());
 }
 
+void LeaseElection::Annotate(const std::string& name, const std::string& value) {
+  options_.annotations.erase(name);
+  if (!value.empty()) {
+    options_.annotations[name] = value;
+  }
+}
+
 LeaseElection::Next LeaseElection::NextRequest(TimePoint now, WallTime wall_now) {
   const TimePoint when = std::max(now, not_before_);
   if (has_led_ && leads_until_ <= when) {

@@ -58,6 +58,9 @@ class LeaseElection {
   // What to send next, and when. Asked again before a result it means the same anew.
   Next NextRequest(TimePoint now, WallTime wall_now);
 
+  // What the lease is to say from the next request on. Empty `value`: nothing under this name.
+  void Annotate(const std::string& name, const std::string& value);
+
   // `sent` is the moment before the request left.
   void OnResult(const CallResult& result, TimePoint sent, TimePoint now);
 

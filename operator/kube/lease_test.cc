@@ -99,6 +99,17 @@ TEST(LeaseOptions, AreCheckedOnce) {
   EXPECT_TRUE(broken([](LeaseOptions& o) { o.retry_period = milliseconds(0); }));
 }
 
+TEST(LeaseElection, AnnotationIsWrittenFromTheNextRequestOnUntilItIsTakenBack) {
+  LeaseServer server;
+  Candidate a("a");
+  a.Run(&server, kStart);
+  a.election.Annotate("lockstep.dev/mark", "true");
+  const auto body = [&] { return a.election.NextRequest(kStart + seconds(2), kWall).request.body; };
+  EXPECT_NE(body().find(R"("annotations":{"lockstep.dev/mark":"true"})"), std::string::npos);
+  a.election.Annotate("lockstep.dev/mark", "");
+  EXPECT_EQ(body().find("annotations"), std::string::npos);
+}
+
 TEST(LeaseElection, TheFirstTakesAMissingLeaseAtOnceAndKeepsIt) {
   LeaseServer server;
   Candidate a("a");

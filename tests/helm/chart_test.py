@@ -87,6 +87,13 @@ class ChartTest(unittest.TestCase):
                 self.assertIn("values don't meet the specifications", errors)
                 self.assertIn(word, errors)
 
+    def test_a_value_that_is_taken_away_is_as_if_it_were_not_mentioned(self):
+        policies = self.render("--set", "networkPolicy=null").count("kind: NetworkPolicy")
+        self.assertEqual(policies, 0)
+        elected = self.render("--set", "leaderElection=null", "--set", "replicas=2")
+        self.assertIn("--leader-elect=true", elected)
+        self.assertIn("type: RollingUpdate", elected)
+
     def test_the_package_holds_the_definition_itself_and_no_more_than_the_chart(self):
         self.helm("package", CHART, "--destination", self.home)
         with tarfile.open(next(self.home.glob("lockstep-*.tgz"))) as package:

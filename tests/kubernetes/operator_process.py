@@ -10,7 +10,7 @@ from processes import wait_for
 from tools import BIN, REPOSITORY, require_tools, tool
 
 NAMESPACE = "lockstep-system"
-LEASE, KEY_SECRET = "lockstep", "lockstep-key"  # the names that the chart gives rights to
+LEASE = "lockstep"  # the release: the chart gives rights to a lease and a secret of that name
 # beast or cpprest: the same tests over the other library.
 TRANSPORT = os.environ.get("LOCKSTEP_TEST_TRANSPORT", "beast")
 CHART = REPOSITORY / "helm" / "lockstep"
@@ -34,8 +34,13 @@ def grant_rights(plane):
     plane.admin.create(
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
     )
+    grant_rights_of(plane, LEASE)
+
+
+def grant_rights_of(plane, release):
+    """Binds the test users to the chart's roles for the release of that name."""
     rendered = subprocess.run(
-        [tool("helm"), "template", "lockstep", CHART, "--namespace", NAMESPACE],
+        [tool("helm"), "template", release, CHART, "--namespace", NAMESPACE],
         check=True, capture_output=True, text=True,
     ).stdout
     documents = plane.kubectl(
@@ -58,10 +63,10 @@ def grant_rights(plane):
 
 class Operator:
     """One running operator. Several are told apart by `number`, which also chooses the user.
-    `environment` is added to ours."""
+    `environment` is added to ours; those of one `release` share a lease."""
 
     def __init__(self, plane, number=1, kubeconfig=None, flags=(), environment=(),
-                 log_level="debug"):
+                 log_level="debug", release=LEASE):
         self._plane = plane
         self._address = f"{plane.local_address}:{_PORT_FIRST + number}"
         self.user = _OPERATORS[number - 1]
@@ -70,8 +75,8 @@ class Operator:
             BIN / "lockstep-operator",
             "--kubeconfig", kubeconfig or plane.kubeconfig(self.user),
             "--lease-namespace", NAMESPACE,
-            "--lease-name", LEASE,
-            "--key-secret", KEY_SECRET,
+            "--lease-name", release,
+            "--key-secret", f"{release}-key",
             "--transport", TRANSPORT,
             "--metrics-address", self._address,
             "--runtime-image", RUNTIME_IMAGE,
