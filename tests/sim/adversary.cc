@@ -2,6 +2,7 @@
 #include <iterator>
 
 #include "operator/reconcile/testing.h"
+#include "tests/sim/pod_reader.h"
 #include "tests/sim/selector.h"
 #include "tests/sim/simulation.h"
 
@@ -13,10 +14,6 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr const char* kNamespace = "team";
-
-std::string JobUidOf(const Json& pod) {
-  return pod.at("metadata").value("labels", Json::object()).value("lockstep.dev/job-uid", "");
-}
 
 }  // namespace
 
@@ -62,7 +59,7 @@ std::string Simulation::RandomNode() {
 ObjectPtr Simulation::RandomPod(bool is_ours) {
   std::vector<ObjectPtr> pods;
   for (const auto& [key, pod] : server_.mutable_store()->Of(kube::kPods).objects) {
-    if (MatchesLabels(*pod, {{"lockstep.dev/job", !is_ours, true, {}}})) {
+    if (JobUidOf(*pod).empty() != is_ours) {
       pods.push_back(pod);
     }
   }
@@ -212,11 +209,13 @@ void Simulation::AddForeignPod() {
   const Json body = {
       {"metadata", {{"name", "foreign" + std::to_string(next_name_++)}}},
       {"spec",
-       {{"containers",
+       {{"overhead", {{"cpu", "2"}}},
+        {"containers",
          Json::array(
              {{{"name", "main"},
                {"resources",
-                {{"limits",
+                {{"requests", {{"cpu", std::to_string(1 + context_.prng.Below(16))}}},
+                 {"limits",
                   {{"nvidia.com/gpu", std::to_string(1 + context_.prng.Below(3))}}}}}}})}}}};
   server_.Handle(kube::Create(kube::kPods, kNamespace, DumpJson(body)), context_.ServerTime());
 }

@@ -7,9 +7,7 @@
 #include "operator/api/conditions.h"
 #include "operator/api/decode.h"
 #include "operator/api/placement.h"
-#include "operator/kube/decode.h"
 #include "operator/reconcile/act/gang_restart.h"
-#include "operator/reconcile/gang/gang_view.h"
 #include "operator/reconcile/gang/pod_labels.h"
 #include "operator/reconcile/policy/budget.h"
 #include "operator/reconcile/testing.h"
@@ -26,9 +24,31 @@ constexpr Duration kPartialGangMax = std::chrono::minutes(3);
 // Calendars of operators differ from the server's by two seconds.
 constexpr std::chrono::seconds kCalendarError{5};
 
-int64_t GpusOf(const TrainingJob& job, const PodPlacement& placement) {
-  const RoleSpec* const role = job.FindRole(placement.role);
-  return role == nullptr ? 0 : role->gpus;
+// What the pods of a role ask for, by its manifest.
+Amounts RequestsOfRole(const Json& job, Role name) {
+  for (const Json& role : job.at("spec").at("roles")) {
+    if (TextAt(role, "name") != RoleName(name)) {
+      continue;
+    }
+    const Json pod = role.value("template", Json::object());
+    Amounts amounts = RequestsOfSpec(pod.value("spec", Json::object()));
+    amounts["nvidia.com/gpu"] = role.value("gpus", int64_t{0}) * 1000;
+    return amounts;
+  }
+  return {};
+}
+
+Labels LabelsOf(const Json& pod) {
+  Labels labels;
+  const Json texts = pod.at("metadata").value("labels", Json::object());
+  for (const auto& [name, text] : texts.items()) {
+    labels[name] = text.get<std::string>();
+  }
+  return labels;
+}
+
+std::string Whole(const Amounts& amounts, const std::string& resource) {
+  return std::to_string(AmountOf(amounts, resource) / 1000);
 }
 
 std::string NameOf(const TrainingJob& job) {
@@ -189,7 +209,7 @@ void Checks::CheckEnds(const TrainingJob& before, const TrainingJob& after) {
 
 // A new place is not promised to two.
 void Checks::CheckPlan(const TrainingJob& before, const TrainingJob& after) {
-  std::map<std::string, int64_t> promised;
+  std::map<std::string, Amounts> promised;
   std::set<std::string> new_nodes;
   for (const PodPlacement& placement : after.status.placement) {
     const PodPlacement* const old = FindPlacement(before.status, TaskOf(placement));
@@ -207,23 +227,27 @@ void Checks::CheckPlan(const TrainingJob& before, const TrainingJob& after) {
       continue;
     }
     for (const PodPlacement& placement : job.status.placement) {
-      promised[placement.node] += placement.is_completed ? 0 : GpusOf(job, placement);
+      if (!placement.is_completed) {
+        AddTo(&promised[placement.node], RequestsOfRole(*object, placement.role));
+      }
     }
   }
   for (const std::string& name : new_nodes) {
     const ObjectPtr node = server_->store().Get(kube::kNodes, {"", name});
-    if (node != nullptr) {
-      const int64_t gpus = node_objects_.Of(node).allocatable.gpu_count;
-      Require(promised[name] <= gpus,
-              NameOf(after) + ": " + std::to_string(promised[name]) + " GPUs of " + name +
-                  " are promised, it has " + std::to_string(gpus));
+    if (node == nullptr) {
+      continue;
     }
+    const Amounts allocatable = AllocatableOf(*node);
+    const std::string resource = Shortage(allocatable, {}, promised[name]);
+    Require(resource.empty(),
+            NameOf(after) + ": " + Whole(promised[name], resource) + " " + resource + " of " +
+                name + " are promised, it has " + Whole(allocatable, resource));
   }
 }
 
 bool Checks::IsNodeGood(const std::string& name) const {
   const ObjectPtr node = server_->store().Get(kube::kNodes, {"", name});
-  return node != nullptr && node_objects_.Of(node).is_ready;
+  return node != nullptr && IsNodeReady(*node);
 }
 
 void Checks::CheckWorld() {
@@ -235,7 +259,7 @@ void Checks::CheckWorld() {
   checked_version_ = server_->store().version();
   checked_at_ = context_->now;
   for (const std::string& given : nodes_->given_twice()) {
-    Require(false, "a GPU was given twice: " + given);
+    Require(false, "given twice: " + given);
   }
   std::map<std::string, std::set<int>> used;
   for (const auto& [uid, use] : nodes_->DevicesInUse()) {
@@ -259,10 +283,9 @@ void Checks::CheckPods(const std::string& namespace_name, const TrainingJob& job
     if (key.namespace_name != namespace_name) {
       continue;
     }
-    const kube::Pod& pod = pods_.Of(object);
-    const auto identity = ParsePodLabels(pod.labels);
+    const auto identity = ParsePodLabels(LabelsOf(*object));
     if (!identity.has_value() || identity->job_uid != job.metadata.uid ||
-        pod.owner_uid != job.metadata.uid) {
+        JobUidOf(*object) != job.metadata.uid) {
       continue;
     }
     const std::string name = NameOf(job) + ": " + key.name;
@@ -277,15 +300,15 @@ void Checks::CheckPods(const std::string& namespace_name, const TrainingJob& job
               ? 1
               : 0;
     }
-    if (!HasEnded(pod) && IsNodeGood(pod.spec.node_name)) {
+    if (!HasPodEnded(*object) && IsNodeGood(NodeWantedBy(*object))) {
       attempts.insert(identity->number.attempt);
       // One whose process has ended, or went with its node, may be succeeded before its kubelet
       // tells.
-      const Processes::Process* const process = processes_->Find(pod.uid);
+      const Processes::Process* const process = processes_->Find(UidOf(*object));
       const bool has_process_ended = process != nullptr
                                          ? process->end.has_value()
-                                         : pod.status.phase == kube::PodPhase::kRunning;
-      standing[identity->task] += pod.is_deleting || has_process_ended ? 0 : 1;
+                                         : TextAt(*object, "status.phase") == "Running";
+      standing[identity->task] += IsDeleting(*object) || has_process_ended ? 0 : 1;
       left_over += identity->number.attempt < job.status.attempt ? 1 : 0;
     }
   }

@@ -74,8 +74,6 @@ class Checks {
   int64_t rollbacks_ = 0;
   int64_t checked_version_ = -1;
   TimePoint checked_at_{};
-  mutable DecodedCache<kube::Pod> pods_{DecodePodObject};
-  mutable DecodedCache<kube::Node> node_objects_{DecodeNodeObject};
   mutable DecodedCache<TrainingJob> jobs_{DecodeJob};
 };
 

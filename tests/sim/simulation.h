@@ -44,6 +44,7 @@ class Simulation {
 
   void CreateJobs();
   void CreateJob(const std::string& name);
+  void CreateJob(const std::string& name, int64_t gpus);
   void Tick();
   void Interlude();
   void Adversary();
@@ -88,7 +89,10 @@ class Simulation {
   void NoteDeaths();
   void NoteLoss(const std::string& node);
 
+  static constexpr int kGpusOfNode = 4;
+
   SimContext context_;
+  bool keeps_time_ = false;  // all calendars go on evenly, and some jobs have deadlines
   ApiServer server_;
   Processes processes_;
   Nodes nodes_;

@@ -59,6 +59,9 @@ void Simulation::LagBehind() {
 }
 
 void Simulation::StepClock() {
+  if (keeps_time_) {
+    return;
+  }
   for (auto& [number, one] : operators_) {
     one->StepClock(context_.Between(std::chrono::minutes(0), std::chrono::minutes(20)) -
                    std::chrono::minutes(10));
