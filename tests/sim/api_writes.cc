@@ -173,6 +173,10 @@ kube::Reply ApiServer::Create(const Route& route, Json body, WallTime now) {
   }
   if (collection.kind == "Pod") {
     DefaultPod(&body);
+    ApplyLimitRange(key.namespace_name, &body);
+    if (auto refusal = WebhookRefusal(body)) {
+      return *std::move(refusal);
+    }
     if (const auto problem = QuotaProblem(body, key.namespace_name)) {
       return ForbiddenReply(collection, key.name, *problem);
     }
@@ -320,8 +324,10 @@ kube::Reply ApiServer::Replace(const Route& route,
     return ObjectReply(200, collection, *before);
   }
   const bool had_finalizers = !FinalizersOf(*before).empty();
-  if (IsDeleting(after) && had_finalizers && FinalizersOf(after).empty() &&
-      collection.kind != "Pod") {
+  const bool waits_for_kubelet =
+      collection.kind == "Pod" &&
+      after["metadata"].value("deletionGracePeriodSeconds", int64_t{0}) > 0;
+  if (IsDeleting(after) && had_finalizers && FinalizersOf(after).empty() && !waits_for_kubelet) {
     store_.Remove(&collection, route.key);
     return ObjectReply(200, collection, after);
   }

@@ -21,8 +21,30 @@ namespace {
 // a minute, and room for outages of everything on the way.
 constexpr Duration kPartialGangMax = std::chrono::minutes(3);
 
-// Calendars of operators differ from the server's by two seconds.
-constexpr std::chrono::seconds kCalendarError{5};
+Labels LabelsOf(const Json& pod) {
+  Labels labels;
+  const Json texts = pod.at("metadata").value("labels", Json::object());
+  for (const auto& [name, text] : texts.items()) {
+    labels[name] = text.get<std::string>();
+  }
+  return labels;
+}
+
+std::string Whole(const Amounts& amounts, const std::string& resource) {
+  return std::to_string(AmountOf(amounts, resource) / 1000);
+}
+
+// What the manifest said when the pod was made.
+std::string EditionOf(const Json& pod) {
+  for (const Json& variable : pod.at("spec").at("containers").at(0).at("env")) {
+    if (TextAt(variable, "name") == "EDITION") {
+      return TextAt(variable, "value");
+    }
+  }
+  return "";
+}
+
+}  // namespace
 
 // What the pods of a role ask for, by its manifest.
 Amounts RequestsOfRole(const Json& job, Role name) {
@@ -38,24 +60,9 @@ Amounts RequestsOfRole(const Json& job, Role name) {
   return {};
 }
 
-Labels LabelsOf(const Json& pod) {
-  Labels labels;
-  const Json texts = pod.at("metadata").value("labels", Json::object());
-  for (const auto& [name, text] : texts.items()) {
-    labels[name] = text.get<std::string>();
-  }
-  return labels;
-}
-
-std::string Whole(const Amounts& amounts, const std::string& resource) {
-  return std::to_string(AmountOf(amounts, resource) / 1000);
-}
-
 std::string NameOf(const TrainingJob& job) {
   return "job " + job.metadata.name + " (" + job.metadata.uid + ")";
 }
-
-}  // namespace
 
 TrainingJob DecodeJob(const Json& object) {
   Json document = object;
@@ -79,7 +86,7 @@ void Checks::Require(bool holds, const std::string& what) {
 
 // Whether the pod has met something that a restart may answer.
 bool Checks::HasSuffered(const std::string& pod_uid) const {
-  if (pod_uid.empty() || casualties_.count(pod_uid) > 0) {
+  if (pod_uid.empty() || casualties_.IsHit(pod_uid)) {
     return true;
   }
   for (const auto& [key, pod] : server_->store().Of(kube::kPods).objects) {
@@ -93,10 +100,6 @@ bool Checks::HasSuffered(const std::string& pod_uid) const {
   return true;  // it is gone
 }
 
-void Checks::NoteCasualty(const std::string& pod_uid) {
-  casualties_.insert(pod_uid);
-}
-
 void Checks::OnStatusWrite(const ObjectPtr& before_object, const ObjectPtr& after_object) {
   ++status_writes_;
   const TrainingJob& before = jobs_.Of(before_object);
@@ -106,7 +109,11 @@ void Checks::OnStatusWrite(const ObjectPtr& before_object, const ObjectPtr& afte
   CheckProgress(before, after);
   CheckCounts(before, after);
   CheckPauses(before, after);
+  CheckBudget(before, after_object);
+  NotePlacing(after);
   CheckEnds(before, after);
+  CheckFuture(*before_object, *after_object);
+  CheckTurns(before_object, after_object);
   CheckPlan(before, after);
 }
 
@@ -180,8 +187,6 @@ void Checks::CheckCounts(const TrainingJob& before, const TrainingJob& after) {
     Require(counted == 0 || has_casualty || before.status.placement.empty(),
             name + ": the gang was restarted though nothing had happened to it");
   }
-  Require(CountedIncidents(after.status.incidents) <= after.spec.run_policy.backoff_limit,
-          name + ": the budget was exceeded");
 }
 
 // A gang that was rolled back rests.
@@ -195,16 +200,6 @@ void Checks::CheckPauses(const TrainingJob& before, const TrainingJob& after) {
               was.observed_generation != is.observed_generation ||
               *was.retry_at <= context_->ServerTime() + kCalendarError,
           NameOf(after) + ": placed in the middle of its pause");
-}
-
-void Checks::CheckEnds(const TrainingJob& before, const TrainingJob& after) {
-  for (const ConditionType type : {ConditionType::kSucceeded, ConditionType::kFailed}) {
-    Require(!IsTrue(before.status, type) || IsTrue(after.status, type),
-            NameOf(after) + ": an end was taken back");
-  }
-  Require(!IsTrue(after.status, ConditionType::kSucceeded) ||
-              !IsTrue(after.status, ConditionType::kFailed),
-          NameOf(after) + ": succeeded and failed");
 }
 
 // A new place is not promised to two.
@@ -258,6 +253,7 @@ void Checks::CheckWorld() {
   }
   checked_version_ = server_->store().version();
   checked_at_ = context_->now;
+  NoteCluster();
   for (const std::string& given : nodes_->given_twice()) {
     Require(false, "given twice: " + given);
   }
@@ -269,18 +265,21 @@ void Checks::CheckWorld() {
   }
   for (const auto& [key, object] : server_->store().Of(kube::kTrainingJobs).objects) {
     if (!IsDeleting(*object)) {
-      CheckPods(key.namespace_name, jobs_.Of(object));
+      CheckPods(object);
     }
   }
 }
 
-void Checks::CheckPods(const std::string& namespace_name, const TrainingJob& job) {
+void Checks::CheckPods(const ObjectPtr& job_object) {
+  const TrainingJob& job = jobs_.Of(job_object);
+  std::vector<ObjectPtr> own;
+  std::set<std::string> editions;
   std::map<TaskId, int> standing;
   std::set<Attempt> attempts;
   std::size_t bound = 0;
   std::size_t left_over = 0;
   for (const auto& [key, object] : server_->store().Of(kube::kPods).objects) {
-    if (key.namespace_name != namespace_name) {
+    if (key.namespace_name != job.metadata.namespace_name) {
       continue;
     }
     const auto identity = ParsePodLabels(LabelsOf(*object));
@@ -289,8 +288,10 @@ void Checks::CheckPods(const std::string& namespace_name, const TrainingJob& job
       continue;
     }
     const std::string name = NameOf(job) + ": " + key.name;
+    own.push_back(object);
     Require(identity->number.attempt <= job.status.attempt, name + " is of a later attempt");
     if (identity->number.attempt == job.status.attempt) {
+      editions.insert(EditionOf(*object));
       const PodPlacement* const placement = FindPlacement(job.status, identity->task);
       Require(placement != nullptr && identity->number.incarnation <= placement->incarnation,
               name + " stands where the status knows of nothing");
@@ -300,7 +301,10 @@ void Checks::CheckPods(const std::string& namespace_name, const TrainingJob& job
               ? 1
               : 0;
     }
-    if (!HasPodEnded(*object) && IsNodeGood(NodeWantedBy(*object))) {
+    // One that is deleted before it was bound never starts, whoever holds its object back.
+    const bool is_dead =
+        HasPodEnded(*object) || (IsDeleting(*object) && TextAt(*object, "spec.nodeName").empty());
+    if (!is_dead && IsNodeGood(NodeWantedBy(*object))) {
       attempts.insert(identity->number.attempt);
       // One whose process has ended, or went with its node, may be succeeded before its kubelet
       // tells.
@@ -309,14 +313,17 @@ void Checks::CheckPods(const std::string& namespace_name, const TrainingJob& job
                                          ? process->end.has_value()
                                          : TextAt(*object, "status.phase") == "Running";
       standing[identity->task] += IsDeleting(*object) || has_process_ended ? 0 : 1;
-      left_over += identity->number.attempt < job.status.attempt ? 1 : 0;
+      const bool is_stuck = IsDeleting(*object) && nodes_->NeverEnds(NodeWantedBy(*object));
+      left_over += identity->number.attempt < job.status.attempt && !is_stuck ? 1 : 0;
     }
   }
   Require(attempts.size() <= 1, NameOf(job) + ": pods of two attempts live side by side");
   for (const auto& [task, count] : standing) {
     Require(count <= 1, NameOf(job) + ": " + TaskName(task) + " has two pods");
   }
+  Require(editions.size() <= 1, NameOf(job) + ": pods of one attempt were made from two manifests");
   CheckPartialGang(job, bound, left_over);
+  CheckReady(*job_object, own);
 }
 
 void Checks::CheckPartialGang(const TrainingJob& job, std::size_t bound, std::size_t left_over) {

@@ -1,3 +1,5 @@
+#include <set>
+#include <string>
 #include <utility>
 
 #include "common/base/check.h"
@@ -60,12 +62,23 @@ std::set<int> Nodes::FreeDevices(const Node& node) const {
 }
 
 // Of what pods of Lockstep alone, as the API server knows them, ask for more than the node has;
-// empty: of nothing.
+// empty: of nothing. Those of a job that is gone may have been on their way when it went.
 std::string Nodes::Overcommitted(const Node& node, const ObjectPtr& pod) const {
+  std::set<std::string> jobs;
+  for (const auto& [key, job] : server_->store().Of(kube::kTrainingJobs).objects) {
+    if (!IsDeleting(*job)) {
+      jobs.insert(UidOf(*job));
+    }
+  }
+  const auto is_of_job = [&jobs](const Json& one) { return jobs.count(JobUidOf(one)) > 0; };
   const ObjectPtr object = server_->store().Get(kube::kNodes, {"", node.name});
-  const Amounts used =
-      UsedOn(node.name, *pod, [](const Json& other) { return !JobUidOf(other).empty(); });
-  return object == nullptr ? "" : Shortage(allocatable_.Of(object), used, requests_.Of(pod));
+  if (object == nullptr || !is_of_job(*pod)) {
+    return "";
+  }
+  const Amounts used = UsedOn(node.name, *pod, is_of_job);
+  const std::string resource = Shortage(allocatable_.Of(object), used, requests_.Of(pod));
+  // What a LimitRange makes of pods nobody knows before the first of them is there.
+  return resource == "cpu" && server_->admission.raised_count > 0 ? "" : resource;
 }
 
 void Nodes::Refuse(const Node& node, const kube::ObjectKey& key, const std::string& reason) {
@@ -211,11 +224,21 @@ void Nodes::SyncDeletion(Node* node, const kube::ObjectKey& key, const Json& pod
     node->pods.erase(found);
   }
   processes_->Forget(uid);
+  if (!FinalizersOf(pod).empty()) {
+    // Somebody holds the object back: the kubelet says at least that nothing of it runs.
+    server_->Edit(kube::kPods, key, [](Json* one) {
+      if (!HasPodEnded(*one)) {
+        (*one)["status"]["phase"] = "Failed";
+      }
+    });
+  }
   const kube::Reply reply = server_->Handle(
       kube::Delete(kube::kPods, key.namespace_name, key.name, {uid, seconds(0), false}),
       context_->ServerTime());
-  context_->Tell("kubelet " + node->name + ": " + key.name + " is gone (" +
-                 std::to_string(reply.status) + ")");
+  if (FinalizersOf(pod).empty()) {
+    context_->Tell("kubelet " + node->name + ": " + key.name + " is gone (" +
+                   std::to_string(reply.status) + ")");
+  }
 }
 
 // The kubelet hangs: some processes are never told to go, others have gone and nobody tells of it.

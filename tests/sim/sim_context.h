@@ -17,6 +17,7 @@ struct SimContext {
   Prng prng;
   TimePoint now{std::chrono::hours(1)};
   bool has_faults = true;
+  TimePoint peace_since{};
   std::function<void(const std::string&)> trace;  // null: nobody listens
 
   // The API server's calendar. Operators have their own.

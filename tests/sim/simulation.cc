@@ -17,6 +17,11 @@ using std::chrono::seconds;
 constexpr int kFaultTicks = 250;
 constexpr const char* kNamespace = "team";
 
+// Of the codes that the adversary ends processes with: those that no retry cures.
+bool IsPermanent(int code) {
+  return code == 1 || code == 126;
+}
+
 }  // namespace
 
 Tally& Tally::operator+=(const Tally& other) {
@@ -26,6 +31,9 @@ Tally& Tally::operator+=(const Tally& other) {
   operator_deaths += other.operator_deaths;
   succeeded += other.succeeded;
   failed += other.failed;
+  for (const auto& [name, count] : other.moves) {
+    moves[name] += count;
+  }
   return *this;
 }
 
@@ -70,11 +78,23 @@ std::string Simulation::Run(Tally* tally) {
     server_.Handle(kube::Delete(kube::kTrainingJobs, kNamespace, key.name, {}),
                    context_.ServerTime());
   }
+  LetPodsGo();
+  for (const std::string& name : nodes_.names()) {
+    nodes_.SetNeverEnds(name, false, false);
+  }
   Settle("something is left over", minutes(30), [this] { return IsClean(); });
   tally->writes += checks_.status_writes();
   tally->restarts += checks_.restarts();
   tally->rollbacks += checks_.rollbacks();
   tally->operator_deaths += deaths_;
+  const Admission& admission = server_.admission;
+  context_.moves["a webhook that denies a pod"] += admission.denied_count;
+  context_.moves["a webhook that answers 400"] += admission.bad_request_count;
+  context_.moves["a webhook that is slow"] += admission.slow_count;
+  context_.moves["a LimitRange that makes a pod larger"] += admission.raised_count;
+  for (const auto& [name, count] : context_.moves) {
+    tally->moves[name] += count;
+  }
   return checks_.problem();
 }
 
@@ -83,6 +103,10 @@ void Simulation::Tick() {
   NoteDeaths();
   Interlude();
   KeepOperatorsAlive();
+  if (!context_.has_faults) {
+    RunProgramBreaks();
+    RunAdministrator();
+  }
   checks_.CheckWorld();
   int leaders = 0;
   for (const auto& [number, one] : operators_) {
@@ -135,6 +159,10 @@ void Simulation::KeepOperatorsAlive() {
 void Simulation::MakePeace() {
   context_.Tell("--- peace ---");
   context_.has_faults = false;
+  context_.peace_since = context_.now;
+  server_.admission.denials = 0;
+  server_.admission.bad_requests = 0;
+  server_.admission.slow_answers = 0;
   nodes_.ReturnAll();
   processes_.ThawUnmissed();
   server_.quotas.clear();
@@ -155,6 +183,7 @@ void Simulation::MakePeace() {
       (*one)["spec"]["runPolicy"]["suspend"] = false;
     });
   }
+  LeaveSomethingBroken();
 }
 
 void Simulation::Settle(const std::string& what,
@@ -235,9 +264,14 @@ std::string Simulation::Describe() const {
 // What has ended by itself, or by the adversary's hand, may be answered with a restart.
 void Simulation::NoteDeaths() {
   for (const auto& [uid, process] : processes_.all()) {
-    if (process.end.has_value() || process.is_frozen ||
-        processes_.cut_off.count(process.node) > 0) {
-      checks_.NoteCasualty(uid);
+    if (process.end.has_value()) {
+      const bool was_asked = process.stop_by.has_value() || process.end->code == 0;
+      checks_.casualties()->NoteAlone(uid, was_asked);
+      if (IsPermanent(process.end->code)) {
+        checks_.casualties()->NotePermanentEnd(process.environment.job_uid);
+      }
+    } else if (process.is_frozen || processes_.cut_off.count(process.node) > 0) {
+      checks_.casualties()->NoteAlone(uid, /*is_free=*/false);
     }
   }
 }
