@@ -361,6 +361,14 @@ Result<RunDirectory> OpenDirectory(const RunArguments& arguments, const Training
   }
 }
 
+// A pipe or device: it is written to, and has no folder to be checked.
+bool IsSpecialFile(const std::string& file) {
+  std::error_code error;
+  const auto status = std::filesystem::status(file, error);
+  return std::filesystem::exists(status) && !std::filesystem::is_regular_file(status) &&
+         !std::filesystem::is_directory(status);
+}
+
 // What would fail after the training, and can be known before it.
 Status CheckSummaryFile(const std::string& file) {
   std::error_code error;

@@ -2,6 +2,7 @@
 #include <iterator>
 
 #include "operator/reconcile/testing/fake_world.h"
+#include "tests/sim/pod_reader.h"
 #include "tests/sim/selector.h"
 #include "tests/sim/simulation.h"
 
@@ -14,18 +15,9 @@ using std::chrono::seconds;
 
 constexpr const char* kNamespace = "team";
 
-std::string JobUidOf(const Json& pod) {
-  return pod.at("metadata").value("labels", Json::object()).value("lockstep.dev/job-uid", "");
-}
-
 }  // namespace
 
 void Simulation::Adversary() {
-  struct Odds {
-    uint64_t odds;
-    Move move;
-  };
-
   static constexpr Odds kMoves[] = {
       {60, &Simulation::KillProcess},       {200, &Simulation::FreezeProcess},
       {250, &Simulation::LoseNode},         {60, &Simulation::ReturnNode},
@@ -39,8 +31,12 @@ void Simulation::Adversary() {
       {300, &Simulation::Outage},           {4, &Simulation::CollectGarbage},
       {150, &Simulation::TakeName},         {150, &Simulation::FreeNames},
       {150, &Simulation::LagBehind},        {200, &Simulation::StepClock},
-      {1000, &Simulation::DeleteNamespace},
-  };
+      {1000, &Simulation::DeleteNamespace}, {250, &Simulation::DrainNode},
+      {250, &Simulation::DrainFirstRank},   {250, &Simulation::EditManifest},
+      {250, &Simulation::SetWebhook},       {300, &Simulation::HoldPod},
+      {150, &Simulation::LetPodsGo},        {250, &Simulation::SetNodeTemper},
+      {500, &Simulation::SetLimitRange},    {250, &Simulation::ClonePod},
+      {250, &Simulation::WriteFutureStatus}};
   for (const Odds& one : kMoves) {
     if (context_.Happens(one.odds)) {
       (this->*one.move)();
@@ -62,7 +58,7 @@ std::string Simulation::RandomNode() {
 ObjectPtr Simulation::RandomPod(bool is_ours) {
   std::vector<ObjectPtr> pods;
   for (const auto& [key, pod] : server_.mutable_store()->Of(kube::kPods).objects) {
-    if (MatchesLabels(*pod, {{"lockstep.dev/job", !is_ours, true, {}}})) {
+    if (JobUidOf(*pod).empty() != is_ours) {
       pods.push_back(pod);
     }
   }
@@ -94,7 +90,7 @@ void Simulation::FreezeProcess() {
     return;
   }
   processes_.Freeze(UidOf(*pod));
-  checks_.NoteCasualty(UidOf(*pod));
+  checks_.casualties()->NoteAlone(UidOf(*pod), false);
   if (!context_.Happens(3)) {
     return;
   }
@@ -106,9 +102,10 @@ void Simulation::FreezeProcess() {
 }
 
 void Simulation::NoteLoss(const std::string& node) {
+  const int act = checks_.casualties()->Begin(/*is_free=*/false);
   for (const auto& [key, pod] : server_.mutable_store()->Of(kube::kPods).objects) {
     if (TextAt(*pod, "spec.nodeName") == node) {
-      checks_.NoteCasualty(UidOf(*pod));
+      checks_.casualties()->Note(UidOf(*pod), act);
     }
   }
 }
@@ -152,7 +149,7 @@ void Simulation::DeletePod() {
   if (pod == nullptr) {
     return;
   }
-  checks_.NoteCasualty(UidOf(*pod));
+  checks_.casualties()->NoteAlone(UidOf(*pod), true);
   const std::string name = TextAt(*pod, "metadata.name");
   context_.Tell("user: deletes pod " + name);
   kube::DeleteOptions options;
@@ -212,11 +209,13 @@ void Simulation::AddForeignPod() {
   const Json body = {
       {"metadata", {{"name", "foreign" + std::to_string(next_name_++)}}},
       {"spec",
-       {{"containers",
+       {{"overhead", {{"cpu", "2"}}},
+        {"containers",
          Json::array(
              {{{"name", "main"},
                {"resources",
-                {{"limits",
+                {{"requests", {{"cpu", std::to_string(1 + context_.prng.Below(16))}}},
+                 {"limits",
                   {{"nvidia.com/gpu", std::to_string(1 + context_.prng.Below(3))}}}}}}})}}}};
   server_.Handle(kube::Create(kube::kPods, kNamespace, DumpJson(body)), context_.ServerTime());
 }
@@ -236,7 +235,7 @@ void Simulation::ForgetHistory() {
 void Simulation::BreakImage() {
   if (const ObjectPtr pod = RandomPod(true)) {
     nodes_.broken_images.insert(UidOf(*pod));
-    checks_.NoteCasualty(UidOf(*pod));
+    checks_.casualties()->NoteAlone(UidOf(*pod), false);
   }
 }
 

@@ -35,6 +35,19 @@ struct Quota {
   int64_t gpus_max = 0;
 };
 
+// What stands between a pod and the cluster, beside quotas.
+struct Admission {
+  std::map<std::string, std::string> cpu_default;  // by namespace: what a LimitRange fills in
+  int denials = 0;                                 // pods of jobs that a webhook is yet to deny,
+  int bad_requests = 0;                            // to answer with 400 and no reason,
+  int slow_answers = 0;                            // and to let in late
+  // What has happened.
+  int64_t raised_count = 0;
+  int64_t denied_count = 0;
+  int64_t bad_request_count = 0;
+  int64_t slow_count = 0;
+};
+
 // An API server as far as the operator can tell: versions, conflicts, preconditions, selectors,
 // status subresources, watches with history and bookmarks, server-side apply, graceful deletion,
 // owners and finalizers. tests/conformance holds it to the real one.
@@ -84,10 +97,11 @@ class ApiServer {
   const ObjectStore& store() const { return store_; }
 
   std::map<std::string, Quota> quotas;  // by namespace
-  std::set<std::string> terminating;    // namespaces that are being deleted
-  int64_t cache_lag = 0;                // by how many versions lists at version 0 are behind
-  bool has_streaming_lists = true;      // else refused with 422, as older servers do
-  bool pages_everything = false;        // pages even lists at version 0
+  Admission admission;
+  std::set<std::string> terminating;  // namespaces that are being deleted
+  int64_t cache_lag = 0;              // by how many versions lists at version 0 are behind
+  bool has_streaming_lists = true;    // else refused with 422, as older servers do
+  bool pages_everything = false;      // pages even lists at version 0
 
  private:
   struct WatchState {
@@ -109,6 +123,8 @@ class ApiServer {
   kube::Reply Patch(const Route& route, const Json& body, WallTime now);
   kube::Reply Apply(const Route& route, const Json& body, WallTime now);
   kube::Reply Replace(const Route& route, const ObjectPtr& before, Json after, WallTime now);
+  std::optional<kube::Reply> WebhookRefusal(const Json& pod);
+  void ApplyLimitRange(const std::string& namespace_name, Json* pod);
   std::optional<std::string> QuotaProblem(const Json& pod, const std::string& namespace_name) const;
   bool IsAnyOwnerThere(const Json& object, const std::string& namespace_name) const;
   bool EmptyNamespace(const std::string& name, WallTime now);

@@ -3,8 +3,8 @@
 #include <utility>
 #include <vector>
 
-#include "common/base/quantity.h"
 #include "tests/sim/api_server.h"
+#include "tests/sim/pod_reader.h"
 
 // Writes of the simulated API server: create, update, patch, apply, delete.
 namespace lockstep::control::sim {
@@ -22,28 +22,6 @@ bool HasStatusSubresource(const Collection& collection) {
 std::string SecondsText(WallTime when) {
   std::string text = FormatRfc3339(when);
   return text.substr(0, text.find('.')) + "Z";
-}
-
-bool HasPodEnded(const Json& pod) {
-  const std::string phase = TextAt(pod, "status.phase");
-  return phase == "Succeeded" || phase == "Failed";
-}
-
-int64_t GpusOf(const Json& pod) {
-  int64_t sum = 0;
-  for (const Json& container : pod.at("spec").at("containers")) {
-    const std::string limit = [&]() -> std::string {
-      const auto resources = container.find("resources");
-      if (resources == container.end() || !resources->contains("limits")) {
-        return "";
-      }
-      const Json& limits = resources->at("limits");
-      return limits.contains("nvidia.com/gpu") ? limits.at("nvidia.com/gpu").get<std::string>()
-                                               : "";
-    }();
-    sum += limit.empty() ? 0 : ParseQuantity(limit, QuantityUnit::kOnes).value();
-  }
-  return sum;
 }
 
 // Requests default to limits, as at admission.
@@ -91,6 +69,10 @@ void EncodeSecret(Json* secret) {
     (*secret)["data"][name] = Base64(text.get<std::string>());
   }
   secret->erase("stringData");
+}
+
+int64_t GpusOf(const Json& pod) {
+  return AmountOf(RequestsOfPod(pod), "nvidia.com/gpu") / 1000;
 }
 
 bool IsPodWellFormed(const Json& pod) {
@@ -191,6 +173,10 @@ kube::Reply ApiServer::Create(const Route& route, Json body, WallTime now) {
   }
   if (collection.kind == "Pod") {
     DefaultPod(&body);
+    ApplyLimitRange(key.namespace_name, &body);
+    if (auto refusal = WebhookRefusal(body)) {
+      return *std::move(refusal);
+    }
     if (const auto problem = QuotaProblem(body, key.namespace_name)) {
       return ForbiddenReply(collection, key.name, *problem);
     }
@@ -338,8 +324,10 @@ kube::Reply ApiServer::Replace(const Route& route,
     return ObjectReply(200, collection, *before);
   }
   const bool had_finalizers = !FinalizersOf(*before).empty();
-  if (IsDeleting(after) && had_finalizers && FinalizersOf(after).empty() &&
-      collection.kind != "Pod") {
+  const bool waits_for_kubelet =
+      collection.kind == "Pod" &&
+      after["metadata"].value("deletionGracePeriodSeconds", int64_t{0}) > 0;
+  if (IsDeleting(after) && had_finalizers && FinalizersOf(after).empty() && !waits_for_kubelet) {
     store_.Remove(&collection, route.key);
     return ObjectReply(200, collection, after);
   }

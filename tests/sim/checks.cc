@@ -8,9 +8,7 @@
 #include "operator/api/decode.h"
 #include "operator/api/derived_status.h"
 #include "operator/api/placement.h"
-#include "operator/kube/decode.h"
 #include "operator/reconcile/act/gang_restart.h"
-#include "operator/reconcile/gang/gang_view.h"
 #include "operator/reconcile/gang/pod_labels.h"
 #include "operator/reconcile/policy/budget.h"
 #include "operator/reconcile/testing/fake_world.h"
@@ -24,19 +22,48 @@ namespace {
 // a minute, and room for outages of everything on the way.
 constexpr Duration kPartialGangMax = std::chrono::minutes(3);
 
-// Calendars of operators differ from the server's by two seconds.
-constexpr std::chrono::seconds kCalendarError{5};
+Labels LabelsOf(const Json& pod) {
+  Labels labels;
+  const Json texts = pod.at("metadata").value("labels", Json::object());
+  for (const auto& [name, text] : texts.items()) {
+    labels[name] = text.get<std::string>();
+  }
+  return labels;
+}
 
-int64_t GpusOf(const TrainingJob& job, const PodPlacement& placement) {
-  const RoleSpec* const role = job.FindRole(placement.role);
-  return role == nullptr ? 0 : role->gpus;
+std::string Whole(const Amounts& amounts, const std::string& resource) {
+  return std::to_string(AmountOf(amounts, resource) / 1000);
+}
+
+// What the manifest said when the pod was made.
+std::string EditionOf(const Json& pod) {
+  for (const Json& variable : pod.at("spec").at("containers").at(0).at("env")) {
+    if (TextAt(variable, "name") == "EDITION") {
+      return TextAt(variable, "value");
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+// What the pods of a role ask for, by its manifest.
+Amounts RequestsOfRole(const Json& job, Role name) {
+  for (const Json& role : job.at("spec").at("roles")) {
+    if (TextAt(role, "name") != RoleName(name)) {
+      continue;
+    }
+    const Json pod = role.value("template", Json::object());
+    Amounts amounts = RequestsOfSpec(pod.value("spec", Json::object()));
+    amounts["nvidia.com/gpu"] = role.value("gpus", int64_t{0}) * 1000;
+    return amounts;
+  }
+  return {};
 }
 
 std::string NameOf(const TrainingJob& job) {
   return "job " + job.metadata.name + " (" + job.metadata.uid + ")";
 }
-
-}  // namespace
 
 TrainingJob DecodeJob(const Json& object) {
   Json document = object;
@@ -60,7 +87,7 @@ void Checks::Require(bool holds, const std::string& what) {
 
 // Whether the pod has met something that a restart may answer.
 bool Checks::HasSuffered(const std::string& pod_uid) const {
-  if (pod_uid.empty() || casualties_.count(pod_uid) > 0) {
+  if (pod_uid.empty() || casualties_.IsHit(pod_uid)) {
     return true;
   }
   for (const auto& [key, pod] : server_->store().Of(kube::kPods).objects) {
@@ -74,10 +101,6 @@ bool Checks::HasSuffered(const std::string& pod_uid) const {
   return true;  // it is gone
 }
 
-void Checks::NoteCasualty(const std::string& pod_uid) {
-  casualties_.insert(pod_uid);
-}
-
 void Checks::OnStatusWrite(const ObjectPtr& before_object, const ObjectPtr& after_object) {
   ++status_writes_;
   const TrainingJob& before = jobs_.Of(before_object);
@@ -87,7 +110,11 @@ void Checks::OnStatusWrite(const ObjectPtr& before_object, const ObjectPtr& afte
   CheckProgress(before, after);
   CheckCounts(before, after);
   CheckPauses(before, after);
+  CheckBudget(before, after_object);
+  NotePlacing(after);
   CheckEnds(before, after);
+  CheckFuture(*before_object, *after_object);
+  CheckTurns(before_object, after_object);
   CheckPlan(before, after);
 }
 
@@ -161,8 +188,6 @@ void Checks::CheckCounts(const TrainingJob& before, const TrainingJob& after) {
     Require(counted == 0 || has_casualty || before.status.placement.empty(),
             name + ": the gang was restarted though nothing had happened to it");
   }
-  Require(CountedIncidents(after.status.incidents) <= after.spec.run_policy.backoff_limit,
-          name + ": the budget was exceeded");
 }
 
 // A gang that was rolled back rests.
@@ -178,19 +203,9 @@ void Checks::CheckPauses(const TrainingJob& before, const TrainingJob& after) {
           NameOf(after) + ": placed in the middle of its pause");
 }
 
-void Checks::CheckEnds(const TrainingJob& before, const TrainingJob& after) {
-  for (const ConditionType type : {ConditionType::kSucceeded, ConditionType::kFailed}) {
-    Require(!IsTrue(before.status, type) || IsTrue(after.status, type),
-            NameOf(after) + ": an end was taken back");
-  }
-  Require(!IsTrue(after.status, ConditionType::kSucceeded) ||
-              !IsTrue(after.status, ConditionType::kFailed),
-          NameOf(after) + ": succeeded and failed");
-}
-
 // A new place is not promised to two.
 void Checks::CheckPlan(const TrainingJob& before, const TrainingJob& after) {
-  std::map<std::string, int64_t> promised;
+  std::map<std::string, Amounts> promised;
   std::set<std::string> new_nodes;
   for (const PodPlacement& placement : after.status.placement) {
     const PodPlacement* const old = FindPlacement(before.status, TaskOf(placement));
@@ -208,23 +223,27 @@ void Checks::CheckPlan(const TrainingJob& before, const TrainingJob& after) {
       continue;
     }
     for (const PodPlacement& placement : job.status.placement) {
-      promised[placement.node] += placement.is_completed ? 0 : GpusOf(job, placement);
+      if (!placement.is_completed) {
+        AddTo(&promised[placement.node], RequestsOfRole(*object, placement.role));
+      }
     }
   }
   for (const std::string& name : new_nodes) {
     const ObjectPtr node = server_->store().Get(kube::kNodes, {"", name});
-    if (node != nullptr) {
-      const int64_t gpus = node_objects_.Of(node).allocatable.gpu_count;
-      Require(promised[name] <= gpus,
-              NameOf(after) + ": " + std::to_string(promised[name]) + " GPUs of " + name +
-                  " are promised, it has " + std::to_string(gpus));
+    if (node == nullptr) {
+      continue;
     }
+    const Amounts allocatable = AllocatableOf(*node);
+    const std::string resource = Shortage(allocatable, {}, promised[name]);
+    Require(resource.empty(),
+            NameOf(after) + ": " + Whole(promised[name], resource) + " " + resource + " of " +
+                name + " are promised, it has " + Whole(allocatable, resource));
   }
 }
 
 bool Checks::IsNodeGood(const std::string& name) const {
   const ObjectPtr node = server_->store().Get(kube::kNodes, {"", name});
-  return node != nullptr && node_objects_.Of(node).is_ready;
+  return node != nullptr && IsNodeReady(*node);
 }
 
 void Checks::CheckWorld() {
@@ -235,8 +254,9 @@ void Checks::CheckWorld() {
   }
   checked_version_ = server_->store().version();
   checked_at_ = context_->now;
+  NoteCluster();
   for (const std::string& given : nodes_->given_twice()) {
-    Require(false, "a GPU was given twice: " + given);
+    Require(false, "given twice: " + given);
   }
   std::map<std::string, std::set<int>> used;
   for (const auto& [uid, use] : nodes_->DevicesInUse()) {
@@ -246,29 +266,33 @@ void Checks::CheckWorld() {
   }
   for (const auto& [key, object] : server_->store().Of(kube::kTrainingJobs).objects) {
     if (!IsDeleting(*object)) {
-      CheckPods(key.namespace_name, jobs_.Of(object));
+      CheckPods(object);
     }
   }
 }
 
-void Checks::CheckPods(const std::string& namespace_name, const TrainingJob& job) {
+void Checks::CheckPods(const ObjectPtr& job_object) {
+  const TrainingJob& job = jobs_.Of(job_object);
+  std::vector<ObjectPtr> own;
+  std::set<std::string> editions;
   std::map<TaskId, int> standing;
   std::set<Attempt> attempts;
   std::size_t bound = 0;
   std::size_t left_over = 0;
   for (const auto& [key, object] : server_->store().Of(kube::kPods).objects) {
-    if (key.namespace_name != namespace_name) {
+    if (key.namespace_name != job.metadata.namespace_name) {
       continue;
     }
-    const kube::Pod& pod = pods_.Of(object);
-    const auto identity = ParsePodLabels(pod.labels);
+    const auto identity = ParsePodLabels(LabelsOf(*object));
     if (!identity.has_value() || identity->job_uid != job.metadata.uid ||
-        pod.owner_uid != job.metadata.uid) {
+        JobUidOf(*object) != job.metadata.uid) {
       continue;
     }
     const std::string name = NameOf(job) + ": " + key.name;
+    own.push_back(object);
     Require(identity->number.attempt <= job.status.attempt, name + " is of a later attempt");
     if (identity->number.attempt == job.status.attempt) {
+      editions.insert(EditionOf(*object));
       const PodPlacement* const placement = FindPlacement(job.status, identity->task);
       Require(placement != nullptr && identity->number.incarnation <= placement->incarnation,
               name + " stands where the status knows of nothing");
@@ -278,23 +302,29 @@ void Checks::CheckPods(const std::string& namespace_name, const TrainingJob& job
               ? 1
               : 0;
     }
-    if (!HasEnded(pod) && IsNodeGood(pod.spec.node_name)) {
+    // One that is deleted before it was bound never starts, whoever holds its object back.
+    const bool is_dead =
+        HasPodEnded(*object) || (IsDeleting(*object) && TextAt(*object, "spec.nodeName").empty());
+    if (!is_dead && IsNodeGood(NodeWantedBy(*object))) {
       attempts.insert(identity->number.attempt);
       // One whose process has ended, or went with its node, may be succeeded before its kubelet
       // tells.
-      const Processes::Process* const process = processes_->Find(pod.uid);
+      const Processes::Process* const process = processes_->Find(UidOf(*object));
       const bool has_process_ended = process != nullptr
                                          ? process->end.has_value()
-                                         : pod.status.phase == kube::PodPhase::kRunning;
-      standing[identity->task] += pod.is_deleting || has_process_ended ? 0 : 1;
-      left_over += identity->number.attempt < job.status.attempt ? 1 : 0;
+                                         : TextAt(*object, "status.phase") == "Running";
+      standing[identity->task] += IsDeleting(*object) || has_process_ended ? 0 : 1;
+      const bool is_stuck = IsDeleting(*object) && nodes_->NeverEnds(NodeWantedBy(*object));
+      left_over += identity->number.attempt < job.status.attempt && !is_stuck ? 1 : 0;
     }
   }
   Require(attempts.size() <= 1, NameOf(job) + ": pods of two attempts live side by side");
   for (const auto& [task, count] : standing) {
     Require(count <= 1, NameOf(job) + ": " + TaskName(task) + " has two pods");
   }
+  Require(editions.size() <= 1, NameOf(job) + ": pods of one attempt were made from two manifests");
   CheckPartialGang(job, bound, left_over);
+  CheckReady(*job_object, own);
 }
 
 void Checks::CheckPartialGang(const TrainingJob& job, std::size_t bound, std::size_t left_over) {

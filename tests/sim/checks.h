@@ -5,9 +5,11 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "operator/api/training_job.h"
 #include "tests/sim/api_server.h"
+#include "tests/sim/casualties.h"
 #include "tests/sim/decoded.h"
 #include "tests/sim/nodes.h"
 #include "tests/sim/sim_context.h"
@@ -16,6 +18,15 @@ namespace lockstep::control::sim {
 
 // The job as the API server has it. Precondition (checked): it can be read.
 TrainingJob DecodeJob(const Json& object);
+
+// What the pods of a role ask for, by the job's manifest.
+Amounts RequestsOfRole(const Json& job, Role name);
+
+// As broken promises call it.
+std::string NameOf(const TrainingJob& job);
+
+// Calendars of operators differ from the server's by two seconds.
+inline constexpr std::chrono::seconds kCalendarError{5};
 
 // What must always hold, whatever happens. Keeps the first promise that was broken.
 class Checks {
@@ -32,9 +43,8 @@ class Checks {
   // The operator has changed or removed an object other than a job: null `after` is a removal.
   void OnWrite(const ObjectPtr& before, const ObjectPtr& after);
 
-  // A pod's process has come to an end that the operator did not ask for, or cannot be told from
-  // one: a restart may be counted for it, once.
-  void NoteCasualty(const std::string& pod_uid);
+  // What has happened to pods: restarts may be counted for it.
+  Casualties* casualties() { return &casualties_; }
 
   // Looks at everything.
   void CheckWorld();
@@ -57,7 +67,17 @@ class Checks {
   void CheckPlan(const TrainingJob& before, const TrainingJob& after);
   void CheckPauses(const TrainingJob& before, const TrainingJob& after);
   void CheckEnds(const TrainingJob& before, const TrainingJob& after);
-  void CheckPods(const std::string& namespace_name, const TrainingJob& job);
+  void CheckSuccess(const TrainingJob& job);
+  void CheckFailure(const TrainingJob& job);
+  void CheckBudget(const TrainingJob& before, const ObjectPtr& after_object);
+  void CheckFuture(const Json& before, const Json& after);
+  void CheckTurns(const ObjectPtr& before_object, const ObjectPtr& after_object);
+  bool MayGoFirst(const ObjectPtr& older, const ObjectPtr& placed);
+  std::map<std::string, Amounts> RoomBeside(const ObjectPtr& older);
+  void NoteCluster();
+  void NotePlacing(const TrainingJob& job);
+  void CheckReady(const Json& job, const std::vector<ObjectPtr>& pods);
+  void CheckPods(const ObjectPtr& job_object);
   void CheckPartialGang(const TrainingJob& job, std::size_t bound, std::size_t left_over);
   bool HasSuffered(const std::string& pod_uid) const;
   bool IsNodeGood(const std::string& name) const;
@@ -67,15 +87,17 @@ class Checks {
   const Nodes* nodes_;
   const Processes* processes_;
   std::string problem_;
-  std::set<std::string> casualties_;                // uids of pods
-  std::map<std::string, TimePoint> partial_since_;  // by job uid
+  Casualties casualties_;
+  std::map<std::string, TimePoint> partial_since_;   // by job uid
+  std::map<std::string, TimePoint> placed_since_;    // by job uid: the first gang since a resume
+  std::map<std::string, TimePoint> deleting_since_;  // by pod uid
+  std::string cluster_seen_;                         // nodes and pods of others
+  TimePoint cluster_since_{};
   int64_t status_writes_ = 0;
   int64_t restarts_ = 0;
   int64_t rollbacks_ = 0;
   int64_t checked_version_ = -1;
   TimePoint checked_at_{};
-  mutable DecodedCache<kube::Pod> pods_{DecodePodObject};
-  mutable DecodedCache<kube::Node> node_objects_{DecodeNodeObject};
   mutable DecodedCache<TrainingJob> jobs_{DecodeJob};
 };
 

@@ -6,7 +6,6 @@
 #include <unordered_map>
 #include <utility>
 
-#include "operator/kube/objects.h"
 #include "tests/sim/object_store.h"
 
 namespace lockstep::control::sim {
@@ -38,9 +37,5 @@ class DecodedCache {
   // The object is kept, so that its address stays its own.
   std::unordered_map<const Json*, std::unique_ptr<std::pair<ObjectPtr, T>>> entries_;
 };
-
-// For the caches. Precondition (checked): the object can be read.
-kube::Pod DecodePodObject(const Json& object);
-kube::Node DecodeNodeObject(const Json& object);
 
 }  // namespace lockstep::control::sim

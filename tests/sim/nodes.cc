@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "common/base/check.h"
-#include "operator/kube/decode.h"
+#include "tests/sim/pod_reader.h"
 #include "tests/sim/selector.h"
 
 namespace lockstep::control::sim {
@@ -18,16 +18,7 @@ constexpr Duration kNotReadyAfter = seconds(40);
 constexpr Duration kEvictAfter = seconds(300);
 constexpr Duration kOrphanedFor = seconds(40);  // pods of a node that is no more
 
-bool IsOurs(const kube::Pod& pod) {
-  return pod.labels.count("lockstep.dev/job") > 0;
-}
-
 constexpr int kCpuMilli = 64'000;
-
-bool HasEnded(const Json& pod) {
-  const std::string phase = TextAt(pod, "status.phase");
-  return phase == "Succeeded" || phase == "Failed";
-}
 
 void SetCondition(Json* object, const std::string& type, Json condition) {
   condition["type"] = type;
@@ -91,7 +82,7 @@ void Nodes::RunScheduler() {
 
 void Nodes::Schedule(const kube::ObjectKey& key, const ObjectPtr& pod) {
   std::string refusal;
-  const std::optional<std::string> node = ChooseNode(decoded_.Of(pod), &refusal);
+  const std::optional<std::string> node = ChooseNode(pod, &refusal);
   server_->Edit(kube::kPods, key, [&](Json* one) {
     if (node.has_value()) {
       (*one)["spec"]["nodeName"] = *node;
@@ -105,257 +96,59 @@ void Nodes::Schedule(const kube::ObjectKey& key, const ObjectPtr& pod) {
   context_->Tell("scheduler: " + key.name + " -> " + node.value_or("nowhere: " + refusal));
 }
 
-std::optional<std::string> Nodes::ChooseNode(const kube::Pod& pod, std::string* refusal) {
-  if (IsOurs(pod) && context_->Strikes(30)) {
-    unbindable.insert(pod.uid);
+std::optional<std::string> Nodes::ChooseNode(const ObjectPtr& pod, std::string* refusal) {
+  if (!JobUidOf(*pod).empty() && context_->Strikes(30)) {
+    unbindable.insert(UidOf(*pod));
   }
-  if (unbindable.count(pod.uid) > 0) {
-    *refusal = "0/" + std::to_string(nodes_.size()) +
-               " nodes are available: 1 node(s) didn't have free ports for the requested pod ports";
+  const std::string available = "0/" + std::to_string(nodes_.size()) + " nodes are available: ";
+  if (unbindable.count(UidOf(*pod)) > 0) {
+    *refusal = available + "1 node(s) didn't have free ports for the requested pod ports";
     return std::nullopt;
   }
+  const std::string wanted = NodeWantedBy(*pod);
   for (const auto& [key, node] : server_->mutable_store()->Of(kube::kNodes).objects) {
-    if (!pod.spec.node_name.empty() && pod.spec.node_name != key.name) {
+    if (!wanted.empty() && wanted != key.name) {
       continue;  // its affinity names another
     }
     const std::string why = RefusalOf(node, pod);
     if (why.empty()) {
       return key.name;
     }
-    *refusal = "0/" + std::to_string(nodes_.size()) + " nodes are available: " + why;
+    *refusal = available + why;
   }
   if (refusal->empty()) {
-    *refusal = "0/" + std::to_string(nodes_.size()) + " nodes are available: no such node";
+    *refusal = available + "no such node";
   }
   return std::nullopt;
 }
 
 // Why the scheduler would not bind the pod to the node; empty: it would.
-std::string Nodes::RefusalOf(const ObjectPtr& object, const kube::Pod& pod) const {
-  const kube::Node& node = decoded_nodes_.Of(object);
-  if (!node.is_schedulable) {
+std::string Nodes::RefusalOf(const ObjectPtr& node, const ObjectPtr& pod) const {
+  if (node->at("spec").value("unschedulable", false)) {
     return "1 node(s) were unschedulable";
   }
-  ResourceVector used;
-  for (const auto& [key, other] : server_->mutable_store()->Of(kube::kPods).objects) {
-    if (TextAt(*other, "spec.nodeName") == node.name && !HasEnded(*other)) {
-      used = Sum(used, decoded_.Of(other).spec.container.requests);
-    }
+  if (node->at("spec").contains("taints")) {
+    return "1 node(s) had untolerated taints";
   }
-  for (const NamedAmount& wanted : pod.spec.container.requests.All()) {
-    if (used.AmountOf(wanted.name) + wanted.amount > node.allocatable.AmountOf(wanted.name)) {
-      return "1 Insufficient " + wanted.name;
-    }
-  }
-  return "";
+  const std::string name = TextAt(*node, "metadata.name");
+  const std::string shortage =
+      Shortage(allocatable_.Of(node), UsedOn(name, *pod, nullptr), requests_.Of(pod));
+  return shortage.empty() ? "" : "1 Insufficient " + shortage;
 }
 
-void Nodes::RunKubelets() {
-  const auto pods = server_->store().Of(kube::kPods).objects;  // a copy: reports are writes
-  for (const auto& [key, pod] : pods) {
-    const auto node = nodes_.find(TextAt(*pod, "spec.nodeName"));
-    const bool is_looked_after =
-        node != nodes_.end() && !node->second.is_crashed && !node->second.is_cut_off;
-    if (is_looked_after && !context_->Happens(3)) {
-      Sync(&node->second, key, pod);
+// What the pods on the node have asked for, as the API server knows them, `but` left out; those
+// that `counts` lets through, where there is one.
+Amounts Nodes::UsedOn(const std::string& node,
+                      const Json& but,
+                      const std::function<bool(const Json&)>& counts) const {
+  Amounts used;
+  for (const auto& [key, pod] : server_->mutable_store()->Of(kube::kPods).objects) {
+    if (TextAt(*pod, "spec.nodeName") == node && !HasPodEnded(*pod) && UidOf(*pod) != UidOf(but) &&
+        (counts == nullptr || counts(*pod))) {
+      AddTo(&used, requests_.Of(pod));
     }
   }
-  for (auto& [name, node] : nodes_) {
-    if (!node.is_crashed && !node.is_cut_off) {
-      DropUnknown(&node);
-    }
-  }
-}
-
-void Nodes::Sync(Node* node, const kube::ObjectKey& key, const ObjectPtr& pod) {
-  const auto local = node->pods.find(UidOf(*pod));
-  if (IsDeleting(*pod)) {
-    SyncDeletion(node, key, *pod);
-  } else if (local != node->pods.end()) {
-    Advance(local->first, *pod, &local->second);
-  } else if (!HasEnded(*pod)) {
-    Admit(node, key, pod);
-  }
-}
-
-std::set<int> Nodes::FreeDevices(const Node& node) const {
-  std::set<int> free;
-  for (int device = 0; device < node.gpus; ++device) {
-    free.insert(device);
-  }
-  for (const auto& [uid, local] : node.pods) {
-    for (const int device : local.devices) {
-      free.erase(device);
-    }
-  }
-  return free;
-}
-
-// Whether pods of Lockstep alone, as the API server knows them, ask for more GPUs than the node
-// has.
-bool Nodes::IsOvercommitted(const Node& node, const kube::Pod& pod) const {
-  int64_t gpus = pod.spec.container.requests.gpu_count;
-  for (const auto& [key, other] : server_->mutable_store()->Of(kube::kPods).objects) {
-    const bool is_ours = MatchesLabels(*other, {{"lockstep.dev/job", false, true, {}}});
-    if (is_ours && UidOf(*other) != pod.uid && TextAt(*other, "spec.nodeName") == node.name &&
-        !HasEnded(*other)) {
-      gpus += decoded_.Of(other).spec.container.requests.gpu_count;
-    }
-  }
-  return gpus > node.gpus;
-}
-
-void Nodes::Refuse(const Node& node, const kube::ObjectKey& key, const std::string& reason) {
-  context_->Tell("kubelet " + node.name + ": refuses " + key.name + ", " + reason);
-  server_->Edit(kube::kPods, key, [&](Json* one) {
-    (*one)["status"]["phase"] = "Failed";
-    (*one)["status"]["reason"] = reason;
-    (*one)["status"]["message"] = "Pod was rejected";
-  });
-}
-
-void Nodes::Admit(Node* node, const kube::ObjectKey& key, const ObjectPtr& pod) {
-  const kube::Pod decoded = decoded_.Of(pod);
-  const int64_t wanted = decoded.spec.container.requests.gpu_count;
-  std::set<int> free = FreeDevices(*node);
-  const bool has_room = wanted <= static_cast<int64_t>(free.size());
-  if (wanted > 0 && (!node->has_plugin || !has_room)) {
-    if (IsOurs(decoded) && IsOvercommitted(*node, decoded)) {
-      given_twice_.push_back(key.name + " on " + node->name);
-    }
-    Refuse(*node, key, "UnexpectedAdmissionError");
-    return;
-  }
-  if (IsOurs(decoded) && context_->Strikes(40)) {
-    Refuse(*node, key, "OutOfcpu");
-    return;
-  }
-  if (IsOurs(decoded) && context_->Strikes(30)) {
-    broken_images.insert(decoded.uid);
-  }
-  LocalPod local;
-  local.key = key;
-  local.ready_at = context_->now + context_->Between(milliseconds(100), milliseconds(3000));
-  local.is_ours = IsOurs(decoded);
-  local.ends_at = local.ready_at + context_->Between(seconds(5), seconds(60));
-  while (static_cast<int64_t>(local.devices.size()) < wanted) {
-    local.devices.insert(free.extract(free.begin()));
-  }
-  node->pods[decoded.uid] = std::move(local);
-}
-
-void Nodes::Advance(const std::string& uid, const Json& pod, LocalPod* local) {
-  if (local->stage == Stage::kPulling) {
-    if (broken_images.count(uid) > 0) {
-      server_->Edit(kube::kPods, local->key, [](Json* one) {
-        (*one)["status"]["containerStatuses"] = Json::array(
-            {{{"name", "trainer"},
-              {"state",
-               {{"waiting",
-                 {{"reason", "ImagePullBackOff"}, {"message", "Back-off pulling image"}}}}}}});
-      });
-      return;
-    }
-    if (context_->now < local->ready_at) {
-      return;
-    }
-    local->stage = Stage::kRunning;
-    const std::string node = TextAt(pod, "spec.nodeName");
-    if (local->is_ours) {
-      const Status started = processes_->Start(uid, node, pod.at("spec").at("containers").at(0));
-      LOCKSTEP_CHECK(started.ok(), started.error().ToString());
-    }
-    const std::string address = "10.0.0." + std::to_string(next_address_++);
-    server_->Edit(kube::kPods, local->key, [&](Json* one) {
-      (*one)["status"]["phase"] = "Running";
-      (*one)["status"]["podIP"] = address;
-      (*one)["status"]["containerStatuses"] =
-          Json::array({{{"name", "trainer"}, {"state", {{"running", Json::object()}}}}});
-    });
-    context_->Tell("kubelet " + node + ": " + local->key.name + " runs");
-    return;
-  }
-  const Processes::Process* const process = processes_->Find(uid);
-  const bool has_ended = local->is_ours ? process == nullptr || process->end.has_value()
-                                        : context_->now >= local->ends_at;
-  if (local->stage == Stage::kRunning && has_ended) {
-    local->stage = Stage::kEnded;
-    local->devices.clear();
-  }
-  if (local->stage == Stage::kEnded) {
-    Report(*local, uid, pod);
-  }
-}
-
-void Nodes::Report(const LocalPod& local, const std::string& uid, const Json& pod) {
-  if (HasEnded(pod)) {
-    return;
-  }
-  const Processes::Process* const process = processes_->Find(uid);
-  // A kubelet that has lost its memory of a container says so.
-  const ProcessEnd lost{137, "ContainerStatusUnknown"};
-  const ProcessEnd end = !local.is_ours ? ProcessEnd{0, "Completed"}
-                         : process == nullptr || !process->end.has_value() ? lost
-                                                                           : *process->end;
-  server_->Edit(kube::kPods, local.key, [&](Json* one) {
-    (*one)["status"]["phase"] = end.code == 0 ? "Succeeded" : "Failed";
-    (*one)["status"]["containerStatuses"] = Json::array(
-        {{{"name", "trainer"},
-          {"state", {{"terminated", {{"exitCode", end.code}, {"reason", end.reason}}}}}}});
-  });
-}
-
-void Nodes::SyncDeletion(Node* node, const kube::ObjectKey& key, const Json& pod) {
-  const std::string uid = UidOf(pod);
-  const auto found = node->pods.find(uid);
-  if (found != node->pods.end() && found->second.is_ours &&
-      found->second.stage == Stage::kRunning) {
-    const int64_t grace = pod.at("metadata").value("deletionGracePeriodSeconds", int64_t{30});
-    processes_->Stop(uid, seconds(grace));
-    const Processes::Process* const process = processes_->Find(uid);
-    if (process != nullptr && !process->end.has_value()) {
-      return;  // it still runs
-    }
-    found->second.stage = Stage::kEnded;
-    found->second.devices.clear();
-    Report(found->second, uid, pod);
-    return;  // the object goes with the next look
-  }
-  if (found != node->pods.end()) {
-    node->pods.erase(found);
-  }
-  processes_->Forget(uid);
-  const kube::Reply reply = server_->Handle(
-      kube::Delete(kube::kPods, key.namespace_name, key.name, {uid, seconds(0), false}),
-      context_->ServerTime());
-  context_->Tell("kubelet " + node->name + ": " + key.name + " is gone (" +
-                 std::to_string(reply.status) + ")");
-}
-
-// Pods whose objects were removed without asking the kubelet: their processes are killed now.
-void Nodes::DropUnknown(Node* node) {
-  for (auto local = node->pods.begin(); local != node->pods.end();) {
-    const ObjectPtr pod = server_->mutable_store()->Get(kube::kPods, local->second.key);
-    if (pod != nullptr && UidOf(*pod) == local->first) {
-      ++local;
-      continue;
-    }
-    processes_->Stop(local->first, milliseconds(500));
-    const Processes::Process* const process = processes_->Find(local->first);
-    if (process != nullptr && !process->end.has_value()) {
-      ++local;
-      continue;
-    }
-    processes_->Forget(local->first);
-    local = node->pods.erase(local);
-  }
-}
-
-void Nodes::KillAll(Node* node) {
-  for (auto& [uid, local] : node->pods) {
-    processes_->End(uid, {137, "Error"});
-    processes_->Forget(uid);
-  }
+  return used;
 }
 
 void Nodes::Crash(const std::string& name) {

@@ -1,15 +1,16 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "operator/kube/objects.h"
 #include "tests/sim/api_server.h"
 #include "tests/sim/decoded.h"
+#include "tests/sim/pod_reader.h"
 #include "tests/sim/processes.h"
 #include "tests/sim/sim_context.h"
 
@@ -42,6 +43,29 @@ class Nodes {
   // While a node's device plugin is away, pods that ask for GPUs are refused.
   void SetPlugin(const std::string& name, bool is_there) { nodes_.at(name).has_plugin = is_there; }
 
+  // The node looks fine and lets no pod in.
+  void SetRefusing(const std::string& name, bool is_refusing) {
+    nodes_.at(name).refuses_all = is_refusing;
+  }
+
+  // The kubelet goes on, but ends no pod that is to be deleted; with `ends_processes` the process
+  // goes and nobody tells of it.
+  void SetNeverEnds(const std::string& name, bool never_ends, bool ends_processes) {
+    nodes_.at(name).never_ends = never_ends;
+    nodes_.at(name).ends_processes = ends_processes;
+  }
+
+  bool NeverEnds(const std::string& name) const {
+    const auto found = nodes_.find(name);
+    return found != nodes_.end() && found->second.never_ends;
+  }
+
+  // Whether nobody looks after the node's pods.
+  bool IsGone(const std::string& name) const {
+    const auto found = nodes_.find(name);
+    return found == nodes_.end() || found->second.is_crashed || found->second.is_cut_off;
+  }
+
   // Pods whose images cannot be pulled, and those that no node takes for a reason that only the
   // scheduler knows. By uid; for good, also in peace: only other pods fare better.
   std::set<std::string> broken_images;
@@ -55,8 +79,8 @@ class Nodes {
 
   std::map<std::string, DeviceUse> DevicesInUse() const;
 
-  // Pods that a kubelet refused for want of a device, though the API server knew of no other pod
-  // that held one: somebody gave it away twice.
+  // Pods that a kubelet refused for want of something, though the API server knew of no pods but
+  // ours that held it: somebody gave it away twice.
   const std::vector<std::string>& given_twice() const { return given_twice_; }
 
  private:
@@ -80,14 +104,20 @@ class Nodes {
     bool is_cut_off = false;
     bool is_removed = false;
     bool has_plugin = true;
+    bool refuses_all = false;
+    bool never_ends = false;
+    bool ends_processes = false;
     TimePoint gone_since{};
     std::map<std::string, LocalPod> pods;  // by uid
   };
 
   void RunScheduler();
   void Schedule(const kube::ObjectKey& key, const ObjectPtr& pod);
-  std::string RefusalOf(const ObjectPtr& node, const kube::Pod& pod) const;
-  std::optional<std::string> ChooseNode(const kube::Pod& pod, std::string* refusal);
+  std::string RefusalOf(const ObjectPtr& node, const ObjectPtr& pod) const;
+  std::optional<std::string> ChooseNode(const ObjectPtr& pod, std::string* refusal);
+  Amounts UsedOn(const std::string& node,
+                 const Json& but,
+                 const std::function<bool(const Json&)>& counts) const;
   void RunKubelets();
   void Sync(Node* node, const kube::ObjectKey& key, const ObjectPtr& pod);
   void Refuse(const Node& node, const kube::ObjectKey& key, const std::string& reason);
@@ -97,7 +127,9 @@ class Nodes {
   void SyncDeletion(Node* node, const kube::ObjectKey& key, const Json& pod);
   void DropUnknown(Node* node);
   std::set<int> FreeDevices(const Node& node) const;
-  bool IsOvercommitted(const Node& node, const kube::Pod& pod) const;
+  std::string Overcommitted(const Node& node, const ObjectPtr& pod) const;
+  std::string RefusalBy(const Node& node, const ObjectPtr& pod);
+  void SyncStuck(const Node& node, const LocalPod& local, const Json& pod);
   void RunNodeController();
   void SetReady(const std::string& name, bool is_ready);
   void EvictFrom(const Node& node);
@@ -109,8 +141,8 @@ class Nodes {
   std::map<std::string, Node> nodes_;
   std::vector<std::string> given_twice_;
   int next_address_ = 1;
-  mutable DecodedCache<kube::Pod> decoded_{DecodePodObject};
-  mutable DecodedCache<kube::Node> decoded_nodes_{DecodeNodeObject};
+  mutable DecodedCache<Amounts> requests_{RequestsOfPod};
+  mutable DecodedCache<Amounts> allocatable_{AllocatableOf};
 };
 
 }  // namespace lockstep::control::sim

@@ -55,13 +55,18 @@ void Processes::End(const std::string& pod_uid, ProcessEnd end) {
   if (found != processes_.end() && IsAlive(found->second)) {
     context_->Tell("process of " + found->second.environment.pod + " ends with " +
                    std::to_string(end.code) + " " + end.reason);
-    for (Process* peer :
-         end.code == kExitSuccess ? PeersOf(found->second) : std::vector<Process*>()) {
-      peer->finished.insert(*found->second.environment.rank);
-    }
     found->second.end = std::move(end);
     found->second.is_frozen = false;
   }
+}
+
+void Processes::Finish(Process* process) {
+  const WorkerEnvironment& environment = process->environment;
+  finished_.insert({environment.job_uid, environment.attempt, *environment.rank});
+  for (Process* peer : PeersOf(*process)) {
+    peer->finished.insert(*environment.rank);
+  }
+  End(process->pod_uid, {kExitSuccess, "Completed"});
 }
 
 void Processes::Freeze(const std::string& pod_uid) {
@@ -107,7 +112,14 @@ void Processes::RunOne(Process* process) {
     if (is_over) {
       End(process->pod_uid, {kExitSignalBase + kSigkill, "Error"});
     } else if (!process->is_frozen && context_->Happens(3)) {
-      End(process->pod_uid, {kExitSignalBase + kSigterm, "Error"});
+      // Many a program saves what it has and says that all is well.
+      const bool is_polite = !process->is_training && context_->Happens(2);
+      if (is_polite && process->environment.rank == 0) {
+        context_->Count("a worker 0 that exits 0 on SIGTERM");
+      }
+      End(process->pod_uid,
+          is_polite ? ProcessEnd{kExitSuccess, "Completed"}
+                    : ProcessEnd{kExitSignalBase + kSigterm, "Error"});
     }
     return;
   }
@@ -271,7 +283,7 @@ void Processes::Train(Process* process) {
   }
   process->step += 1 + static_cast<int64_t>(context_->prng.Below(2));
   if (process->step >= steps_total) {
-    End(process->pod_uid, {kExitSuccess, "Completed"});
+    Finish(process);
   }
 }
 
@@ -289,7 +301,7 @@ void Processes::RunCommand(Process* process) {
   }
   process->step += 1 + static_cast<int64_t>(context_->prng.Below(2));
   if (process->step >= steps_total) {
-    End(process->pod_uid, {kExitSuccess, "Completed"});
+    Finish(process);
   }
 }
 

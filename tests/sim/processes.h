@@ -5,6 +5,8 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "common/base/result.h"
@@ -71,6 +73,11 @@ class Processes {
   // Forgets an ended process.
   void Forget(const std::string& pod_uid) { processes_.erase(pod_uid); }
 
+  // Whether the rank has done all its work in that attempt of the job.
+  bool HasFinished(const std::string& job_uid, Attempt attempt, int rank) const {
+    return finished_.count({job_uid, attempt, rank}) > 0;
+  }
+
   // Null when there is none.
   const Process* Find(const std::string& pod_uid) const;
 
@@ -102,11 +109,13 @@ class Processes {
   void RunTraining(Process* process);
   void RunCommand(Process* process);
   void Meet(Process* process);
+  void Finish(Process* process);
   void Train(Process* process);
   std::vector<Process*> PeersOf(const Process& process);
 
   SimContext* context_;
   std::map<std::string, Process> processes_;  // by pod uid
+  std::set<std::tuple<std::string, Attempt, int>> finished_;
 };
 
 }  // namespace lockstep::control::sim

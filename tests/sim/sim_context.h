@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 
 #include "common/base/prng.h"
@@ -15,6 +17,7 @@ struct SimContext {
   Prng prng;
   TimePoint now{std::chrono::hours(1)};
   bool has_faults = true;
+  TimePoint peace_since{};
   std::function<void(const std::string&)> trace;  // null: nobody listens
 
   // The API server's calendar. Operators have their own.
@@ -22,6 +25,11 @@ struct SimContext {
     return WallTime(std::chrono::seconds(1'800'000'000)) +
            std::chrono::floor<std::chrono::milliseconds>(now.time_since_epoch());
   }
+
+  // What the adversary has done so far, by the move's name.
+  std::map<std::string, int64_t> moves;
+
+  void Count(const std::string& move) { ++moves[move]; }
 
   // A fault that happens once in `odds` chances; never in peace.
   bool Strikes(uint64_t odds) { return has_faults && prng.Below(odds) == 0; }

@@ -47,6 +47,13 @@ void SimNetwork::StartCalls(kube::CallTicket ticket,
   Group group{ticket, {}, {requests.size(), kube::Fault{}}, parts_.context->now};
   for (std::size_t i = 0; i < requests.size(); ++i) {
     Call call{i, std::move(requests[i]), parts_.context->now + TimeToArrive(), {}};
+    Admission& admission = parts_.server->admission;
+    if (admission.slow_answers > 0 && call.request.method == "POST" &&
+        call.request.resource == kube::kPods) {
+      --admission.slow_answers;
+      ++admission.slow_count;
+      call.arrives_at = parts_.context->now + parts_.context->Between(seconds(8), seconds(35));
+    }
     const bool is_fenced = call.request.is_mutating() && !call.request.may_outlast_lease;
     call.gives_up_at = is_fenced
                            ? std::min(parts_.leads_until(), parts_.context->now + kWriteTimeoutMax)

@@ -18,6 +18,11 @@ using std::chrono::seconds;
 constexpr int kFaultTicks = 250;
 constexpr const char* kNamespace = "team";
 
+// Of the codes that the adversary ends processes with: those that no retry cures.
+bool IsPermanent(int code) {
+  return code == 1 || code == 126;
+}
+
 }  // namespace
 
 Tally& Tally::operator+=(const Tally& other) {
@@ -27,6 +32,9 @@ Tally& Tally::operator+=(const Tally& other) {
   operator_deaths += other.operator_deaths;
   succeeded += other.succeeded;
   failed += other.failed;
+  for (const auto& [name, count] : other.moves) {
+    moves[name] += count;
+  }
   return *this;
 }
 
@@ -42,54 +50,15 @@ Simulation::Simulation(uint64_t seed, std::function<void(const std::string&)> tr
             std::string(static_cast<std::size_t>(depth_) * 2, ' ') + what);
     }
   };
+  keeps_time_ = context_.Happens(4);
   const int node_count = 2 + static_cast<int>(context_.prng.Below(3));
   for (int i = 0; i < node_count; ++i) {
-    nodes_.Add("n" + std::to_string(i), 4);
+    nodes_.Add("n" + std::to_string(i), kGpusOfNode);
   }
   first_version_ = server_.store().version();
   server_.has_streaming_lists = context_.prng.Below(4) != 0;
   server_.pages_everything = context_.prng.Below(4) == 0;
   CreateJobs();
-}
-
-void Simulation::CreateJobs() {
-  const int count = 1 + static_cast<int>(context_.prng.Below(3));
-  for (int i = 0; i < count; ++i) {
-    CreateJob("job" + std::to_string(next_name_++));
-  }
-}
-
-void Simulation::CreateJob(const std::string& name) {
-  Prng* const prng = &context_.prng;
-  const int workers = 1 + static_cast<int>(prng->Below(4));
-  TrainingJob job = prng->Below(3) != 0 ? MakeTrainingJob(workers) : MakeCommandJob(workers);
-  if (job.spec.training.has_value()) {
-    job.spec.training->dataset.train.images = "images.gz";
-    job.spec.training->dataset.train.labels = "labels.gz";
-  } else {
-    job.spec.roles[0].pod.raw = {
-        {"spec",
-         {{"containers",
-           Json::array({{{"name", "trainer"},
-                         {"image", "example/train:1"},
-                         {"command", Json::array({"python3", "train.py"})}}})}}}};
-  }
-  job.metadata.name = name;
-  job.metadata.namespace_name = kNamespace;
-  job.spec.roles[0].gpus = static_cast<int64_t>(prng->Below(3));
-  job.spec.run_policy.backoff_limit = prng->Below(4) == 0 ? 3 : 1000;
-  job.spec.success_policy =
-      prng->Below(2) == 0 ? SuccessPolicy::kAllWorkers : SuccessPolicy::kChiefOrWorker0;
-  job.spec.scheduling.binding = prng->Below(3) == 0 ? PodBinding::kDirect : PodBinding::kAffinity;
-  Json body = EncodeTrainingJob(job);
-  body.erase("status");
-  body["metadata"].erase("uid");
-  body["metadata"].erase("generation");
-  const kube::Reply reply = server_.Handle(
-      kube::Create(kube::kTrainingJobs, kNamespace, DumpJson(body)), context_.ServerTime());
-  context_.Tell("user: creates " + name + " with " + std::to_string(workers) + " workers of " +
-                std::to_string(job.spec.roles[0].gpus) + " GPUs (" + std::to_string(reply.status) +
-                ")");
 }
 
 std::string Simulation::Run(Tally* tally) {
@@ -100,9 +69,9 @@ std::string Simulation::Run(Tally* tally) {
   MakePeace();
   Settle("jobs did not end", minutes(90), [this] { return AllEnded(); });
   for (const auto& [key, job] : server_.store().Of(kube::kTrainingJobs).objects) {
-    const bool has_succeeded = IsTrue(DecodeJob(*job).status, ConditionType::kSucceeded);
-    tally->succeeded += has_succeeded ? 1 : 0;
-    tally->failed += has_succeeded ? 0 : 1;
+    const TrainingJobStatus& status = jobs_.Of(job).status;
+    tally->succeeded += IsTrue(status, ConditionType::kSucceeded) ? 1 : 0;
+    tally->failed += IsTrue(status, ConditionType::kFailed) ? 1 : 0;
   }
   Settle("the operator does not come to rest", minutes(30), [this] { return IsQuiet(); });
   const auto jobs = server_.mutable_store()->Of(kube::kTrainingJobs).objects;
@@ -110,11 +79,23 @@ std::string Simulation::Run(Tally* tally) {
     server_.Handle(kube::Delete(kube::kTrainingJobs, kNamespace, key.name, {}),
                    context_.ServerTime());
   }
+  LetPodsGo();
+  for (const std::string& name : nodes_.names()) {
+    nodes_.SetNeverEnds(name, false, false);
+  }
   Settle("something is left over", minutes(30), [this] { return IsClean(); });
   tally->writes += checks_.status_writes();
   tally->restarts += checks_.restarts();
   tally->rollbacks += checks_.rollbacks();
   tally->operator_deaths += deaths_;
+  const Admission& admission = server_.admission;
+  context_.moves["a webhook that denies a pod"] += admission.denied_count;
+  context_.moves["a webhook that answers 400"] += admission.bad_request_count;
+  context_.moves["a webhook that is slow"] += admission.slow_count;
+  context_.moves["a LimitRange that makes a pod larger"] += admission.raised_count;
+  for (const auto& [name, count] : context_.moves) {
+    tally->moves[name] += count;
+  }
   return checks_.problem();
 }
 
@@ -123,6 +104,10 @@ void Simulation::Tick() {
   NoteDeaths();
   Interlude();
   KeepOperatorsAlive();
+  if (!context_.has_faults) {
+    RunProgramBreaks();
+    RunAdministrator();
+  }
   checks_.CheckWorld();
   int leaders = 0;
   for (const auto& [number, one] : operators_) {
@@ -175,6 +160,10 @@ void Simulation::KeepOperatorsAlive() {
 void Simulation::MakePeace() {
   context_.Tell("--- peace ---");
   context_.has_faults = false;
+  context_.peace_since = context_.now;
+  server_.admission.denials = 0;
+  server_.admission.bad_requests = 0;
+  server_.admission.slow_answers = 0;
   nodes_.ReturnAll();
   processes_.ThawUnmissed();
   server_.quotas.clear();
@@ -195,6 +184,7 @@ void Simulation::MakePeace() {
       (*one)["spec"]["runPolicy"]["suspend"] = false;
     });
   }
+  LeaveSomethingBroken();
 }
 
 void Simulation::Settle(const std::string& what,
@@ -213,10 +203,13 @@ void Simulation::Settle(const std::string& what,
   }
 }
 
+// But for those that no node can hold: they wait for ever, and nobody waits for them.
 bool Simulation::AllEnded() {
   const auto& jobs = server_.store().Of(kube::kTrainingJobs).objects;
-  return std::all_of(jobs.begin(), jobs.end(), [this](const auto& job) {
-    return !IsDeleting(*job.second) && HasEnded(jobs_.Of(job.second).status);
+  return std::all_of(jobs.begin(), jobs.end(), [this](const auto& object) {
+    const TrainingJob& job = jobs_.Of(object.second);
+    return !IsDeleting(*object.second) &&
+           (HasEnded(job.status) || job.spec.roles[0].gpus > kGpusOfNode);
   });
 }
 
@@ -272,9 +265,14 @@ std::string Simulation::Describe() const {
 // What has ended by itself, or by the adversary's hand, may be answered with a restart.
 void Simulation::NoteDeaths() {
   for (const auto& [uid, process] : processes_.all()) {
-    if (process.end.has_value() || process.is_frozen ||
-        processes_.cut_off.count(process.node) > 0) {
-      checks_.NoteCasualty(uid);
+    if (process.end.has_value()) {
+      const bool was_asked = process.stop_by.has_value() || process.end->code == 0;
+      checks_.casualties()->NoteAlone(uid, was_asked);
+      if (IsPermanent(process.end->code)) {
+        checks_.casualties()->NotePermanentEnd(process.environment.job_uid);
+      }
+    } else if (process.is_frozen || processes_.cut_off.count(process.node) > 0) {
+      checks_.casualties()->NoteAlone(uid, /*is_free=*/false);
     }
   }
 }

@@ -26,6 +26,7 @@ struct Tally {
   int64_t operator_deaths = 0;
   int64_t succeeded = 0;
   int64_t failed = 0;
+  std::map<std::string, int64_t> moves;  // by name
 
   Tally& operator+=(const Tally& other);
 };
@@ -40,10 +41,15 @@ class Simulation {
   std::string Run(Tally* tally);
 
  private:
-  using Move = void (Simulation::*)();
+  // A move of the adversary, once in `odds` ticks.
+  struct Odds {
+    uint64_t odds;
+    void (Simulation::*move)();
+  };
 
   void CreateJobs();
   void CreateJob(const std::string& name);
+  void CreateJob(const std::string& name, int64_t gpus);
   void Tick();
   void Interlude();
   void Adversary();
@@ -81,6 +87,25 @@ class Simulation {
   void LagBehind();
   void StepClock();
   void DeleteNamespace();
+  void DrainNode();
+  void DrainFirstRank();
+  void EditManifest();
+  void SetWebhook();
+  void HoldPod();
+  void LetPodsGo();
+  void SetNodeTemper();
+  void SetLimitRange();
+  void ClonePod();
+  void WriteFutureStatus();
+
+  // What goes on in peace.
+  void LeaveSomethingBroken();
+  void BreakProgram();
+  void RunProgramBreaks();
+  void RunAdministrator();
+
+  void Evict(const ObjectPtr& pod, int act);
+  void EvictAll(const std::string& node);
 
   std::string RandomNode();
   ObjectPtr RandomPod(bool is_ours);
@@ -88,7 +113,10 @@ class Simulation {
   void NoteDeaths();
   void NoteLoss(const std::string& node);
 
+  static constexpr int kGpusOfNode = 4;
+
   SimContext context_;
+  bool keeps_time_ = false;  // all calendars go on evenly, and some jobs have deadlines
   ApiServer server_;
   Processes processes_;
   Nodes nodes_;
@@ -104,6 +132,9 @@ class Simulation {
   int64_t first_version_ = 0;  // of the API server, when all nodes were there
   TimePoint outage_until_{};
   std::vector<std::pair<kube::ResourceType, std::string>> taken_names_;
+  int next_edition_ = 1;
+  std::map<std::string, int> breaks_left_;  // by job uid: times that its program is yet to break
+  std::map<std::string, TimePoint> stuck_since_;  // by job uid
 };
 
 }  // namespace lockstep::control::sim

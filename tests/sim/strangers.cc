@@ -58,7 +58,56 @@ void Simulation::LagBehind() {
   server_.cache_lag = context_.Happens(2) ? 0 : server_.cache_lag;
 }
 
+// kubectl debug --copy-to --keep-labels: all of a pod but its owner.
+void Simulation::ClonePod() {
+  const ObjectPtr pod = RandomPod(true);
+  if (pod == nullptr) {
+    return;
+  }
+  Json clone = {{"metadata",
+                 {{"name", "debug" + std::to_string(next_name_++)},
+                  {"labels", pod->at("metadata").value("labels", Json::object())}}},
+                {"spec", pod->at("spec")}};
+  if (context_.Happens(2)) {
+    clone["spec"].erase("nodeName");
+  }
+  if (server_.Handle(kube::Create(kube::kPods, kNamespace, DumpJson(clone)), context_.ServerTime())
+          .is_success()) {
+    context_.Count("a clone with our labels");
+    context_.Tell("user: clones " + TextAt(*pod, "metadata.name"));
+  }
+}
+
+// A newer version has led for a while.
+void Simulation::WriteFutureStatus() {
+  const ObjectPtr job = RandomJob();
+  if (job == nullptr || !job->contains("status") || !job->at("status").contains("conditions")) {
+    return;
+  }
+  context_.Count("a status with fields from the future");
+  server_.Edit(kube::kTrainingJobs, {kNamespace, TextAt(*job, "metadata.name")}, [&](Json* one) {
+    Json& status = (*one)["status"];
+    status["fromTheFuture"] = {{"since", next_edition_++}};
+    for (Json& placement : status["placement"]) {
+      placement["fromTheFuture"] = true;
+    }
+    for (const Json& condition : status["conditions"]) {
+      if (TextAt(condition, "type") == "FromTheFuture") {
+        return;
+      }
+    }
+    status["conditions"].push_back({{"type", "FromTheFuture"},
+                                    {"status", "True"},
+                                    {"reason", "Planned"},
+                                    {"message", "of a later version"},
+                                    {"lastTransitionTime", "2027-01-15T08:00:00Z"}});
+  });
+}
+
 void Simulation::StepClock() {
+  if (keeps_time_) {
+    return;
+  }
   for (auto& [number, one] : operators_) {
     one->StepClock(context_.Between(std::chrono::minutes(0), std::chrono::minutes(20)) -
                    std::chrono::minutes(10));

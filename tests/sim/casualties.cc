@@ -1,0 +1,44 @@
+#include "tests/sim/casualties.h"
+
+#include <algorithm>
+
+namespace lockstep::control::sim {
+
+int Casualties::Begin(bool is_free) {
+  if (is_free) {
+    free_acts_.insert(next_act_);
+  }
+  return next_act_++;
+}
+
+void Casualties::NoteAlone(const std::string& pod_uid, bool is_free) {
+  const std::set<int>& acts = acts_[pod_uid];
+  const bool is_known = std::any_of(
+      acts.begin(), acts.end(), [&](int act) { return (free_acts_.count(act) > 0) == is_free; });
+  if (!is_known) {
+    Note(pod_uid, Begin(is_free));
+  }
+}
+
+void Casualties::OfferPod(const std::string& job_uid, const std::string& pod_uid) {
+  const auto acts = acts_.find(pod_uid);
+  if (acts == acts_.end()) {
+    return;
+  }
+  for (const int act : acts->second) {
+    if (free_acts_.count(act) == 0) {
+      offered_[job_uid].insert("act " + std::to_string(act));
+    }
+  }
+}
+
+void Casualties::OfferName(const std::string& job_uid, const std::string& pod_name) {
+  offered_[job_uid].insert("pod " + pod_name);
+}
+
+std::size_t Casualties::OfferedTo(const std::string& job_uid) const {
+  const auto offered = offered_.find(job_uid);
+  return offered == offered_.end() ? 0 : offered->second.size();
+}
+
+}  // namespace lockstep::control::sim

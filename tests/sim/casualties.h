@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <set>
+#include <string>
+
+namespace lockstep::control::sim {
+
+// What was done to pods. Local words: an *act* is one thing that happened, to however many pods at
+// once; it is *free* where somebody asked the pods to go. What an operator may count against a job
+// are acts that are not free, each once.
+class Casualties {
+ public:
+  // A new act.
+  int Begin(bool is_free);
+
+  // The act has met the pod.
+  void Note(const std::string& pod_uid, int act) { acts_[pod_uid].insert(act); }
+
+  // Something has met this pod alone; nothing new where it has met something of that kind before.
+  void NoteAlone(const std::string& pod_uid, bool is_free);
+
+  bool IsHit(const std::string& pod_uid) const { return acts_.count(pod_uid) > 0; }
+
+  // What an operator saw of a job that may be counted: each act that is not free and has met a pod
+  // of it, and each pod that did not come to run, by its name.
+  void OfferPod(const std::string& job_uid, const std::string& pod_uid);
+  void OfferName(const std::string& job_uid, const std::string& pod_name);
+
+  std::size_t OfferedTo(const std::string& job_uid) const;
+
+  // A process of the job has ended in a way that no retry cures.
+  void NotePermanentEnd(const std::string& job_uid) { permanent_.insert(job_uid); }
+
+  bool HadPermanentEnd(const std::string& job_uid) const { return permanent_.count(job_uid) > 0; }
+
+ private:
+  std::map<std::string, std::set<int>> acts_;  // by pod uid
+  std::set<int> free_acts_;
+  std::map<std::string, std::set<std::string>> offered_;  // by job uid
+  std::set<std::string> permanent_;                       // uids of jobs
+  int next_act_ = 1;
+};
+
+}  // namespace lockstep::control::sim
