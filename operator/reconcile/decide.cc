@@ -132,11 +132,14 @@ std::string DescribeResult(const std::optional<TestResult>& result) {
   return std::string(": test accuracy ") + percent.data() + " %";
 }
 
-void Succeed(const GangView& view, DecisionBuilder* builder) {
+std::string WhoHasFinished(const DecisionBuilder& builder) {
+  return builder.spec().success_policy == SuccessPolicy::kAllWorkers
+             ? "all ranks have finished"
+             : TaskName(*DecidingTask(builder.topology())) + " has finished";
+}
+
+void Succeed(const GangView& view, const std::string& who, DecisionBuilder* builder) {
   NoteResult(view, builder);
-  const std::string who = builder->spec().success_policy == SuccessPolicy::kAllWorkers
-                              ? "all ranks have finished"
-                              : TaskName(*DecidingTask(builder->topology())) + " has finished";
   builder->Set({ConditionType::kSucceeded,
                 true,
                 "JobSucceeded",
@@ -346,7 +349,11 @@ void Run(DecisionBuilder* builder) {
     return;
   }
   if (HasSucceeded(builder->spec().success_policy, builder->topology(), view)) {
-    Succeed(view, builder);
+    Succeed(view, WhoHasFinished(*builder), builder);
+    return;
+  }
+  if (const Member* finished = builder->is_training() ? FinishedBefore(view) : nullptr) {
+    Succeed(view, "training has finished, as " + TaskName(finished->task) + " says", builder);
     return;
   }
   if (PlaceWaitingSuccessors(view, builder)) {

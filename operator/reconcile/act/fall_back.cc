@@ -1,24 +1,62 @@
 #include "operator/reconcile/act/fall_back.h"
 
+#include <algorithm>
+
 #include "operator/reconcile/build/lasting_checkpoints.h"
 
 namespace lockstep::control {
+namespace {
 
-void TellOfFallBack(const JobProgress& known, const JobProgress& next, DecisionBuilder* builder) {
-  if (!builder->is_training() || next.step + 1 >= known.step) {
+// A process that leaves or fails may do so before it has a state; one that has come to its end
+// stands at the last step.
+bool HasState(Phase phase) {
+  return phase == Phase::kTraining || phase == Phase::kCheckpointing ||
+         phase == Phase::kEvaluating || phase == Phase::kSucceeded;
+}
+
+// The step that the newest meeting began with; where that is forgotten, the one it has come to.
+int64_t FirstStepOf(const StatusDocument& document) {
+  int64_t step = document.step.value();
+  for (const TimelineEvent& event : document.timeline) {
+    if (event.event == TimelineEventKind::kStateReady && event.epoch == document.epoch) {
+      step = event.step.value();
+    }
+  }
+  return step;
+}
+
+}  // namespace
+
+bool MayFallBack(const JobProgress& known,
+                 const StatusDocument& document,
+                 WallTime reported_at,
+                 const TrainingJobStatus& status) {
+  WallTime newest_start{};
+  for (const PodPlacement& placement : status.placement) {
+    newest_start = std::max(newest_start, placement.since);
+  }
+  return known.observed_at <= newest_start && newest_start <= reported_at &&
+         HasState(document.phase);
+}
+
+void TellOfFallBack(const JobProgress& known,
+                    const StatusDocument& document,
+                    DecisionBuilder* builder) {
+  const int64_t next = FirstStepOf(document);
+  if (!builder->is_training() || next + 1 >= known.step) {
     return;
   }
   std::string why = WhyCheckpointsGo(builder->job(), builder->observed());
   if (!why.empty()) {
     why = "nobody who had its state is left, and " + why + ", so checkpoints went with their pods";
-  } else if (next.step == 0) {
+  } else if (next == 0) {
     why = "nobody who had its state is left, and no checkpoint was found";
   } else {
     why = "nobody who had its state is left, and that is the newest checkpoint found";
   }
   builder->Say(EventType::kWarning,
                "ProgressLost",
-               "training goes on at step " + std::to_string(next.step) + " and not at step " +
+               "training goes on at step " + std::to_string(next) + " and not at step " +
                    std::to_string(known.step) + ": " + why);
 }
 

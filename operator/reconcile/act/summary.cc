@@ -47,12 +47,6 @@ RoleCounts KnownCounts(const TrainingJobStatus& status, Role name) {
   return {};
 }
 
-// A process that has no state yet says nothing of how far training is.
-bool HasState(const StatusDocument& document) {
-  return document.phase != Phase::kStarting && document.phase != Phase::kRendezvous &&
-         document.phase != Phase::kRestoring;
-}
-
 int64_t NewestCheckpoint(const GangView& view, const std::optional<JobProgress>& known) {
   int64_t newest = known.has_value() ? known->checkpoint_step : 0;
   for (const Member& member : view.members) {
@@ -117,8 +111,13 @@ void NoteProgress(const GangView& view, DecisionBuilder* builder) {
   }
   const StatusDocument& document = reporter->report->document;
   std::optional<JobProgress>* const known = &builder->mutable_status()->progress;
+  const WallTime reported_at =
+      builder->now() - std::chrono::floor<std::chrono::milliseconds>(reporter->report->age);
+  const bool may_fall_back =
+      known->has_value() && MayFallBack(**known, document, reported_at, builder->status());
   if (known->has_value() && document.step.value() < (*known)->step && builder->is_training() &&
-      !HasState(document)) {
+      !may_fall_back) {
+    (*known)->checkpoint_step = NewestCheckpoint(view, *known);
     return;
   }
   JobProgress progress;
@@ -136,11 +135,10 @@ void NoteProgress(const GangView& view, DecisionBuilder* builder) {
   progress.checkpoint_step = NewestCheckpoint(view, *known);
   progress.observed_at = known->has_value() ? (*known)->observed_at : WallTime{};
   if (*known != progress) {
-    if (known->has_value()) {
-      TellOfFallBack(**known, progress, builder);
+    if (may_fall_back) {
+      TellOfFallBack(**known, document, builder);
     }
-    progress.observed_at =
-        builder->now() - std::chrono::floor<std::chrono::milliseconds>(reporter->report->age);
+    progress.observed_at = reported_at;
     *known = progress;
   }
 }
@@ -154,8 +152,11 @@ void NoteResult(const GangView& view, DecisionBuilder* builder) {
   status->result = words->result;
   // The last report may be older than the last step.
   if (status->progress.has_value() && words->last_step.has_value()) {
-    status->progress->step = words->last_step->value();
-    status->progress->eta_seconds = 0;
+    JobProgress& progress = *status->progress;
+    progress.observed_at =
+        progress.step == words->last_step->value() ? progress.observed_at : builder->now();
+    progress.step = words->last_step->value();
+    progress.eta_seconds = 0;
   }
 }
 

@@ -263,6 +263,12 @@ Failure EndedFailure(const DecisionBuilder& builder, const Member& member) {
   } else if (status.phase == kube::PodPhase::kFailed && verdict.outcome == Outcome::kSuccess) {
     verdict = {Outcome::kRetryable, ExitCause::kUnknown};  // the phase knows better than no code
   }
+  const bool is_early = builder.is_training() && member.rank.has_value() &&
+                        member.state != MemberState::kSucceeded &&
+                        verdict.outcome == Outcome::kSuccess;
+  if (is_early) {
+    verdict = {Outcome::kRetryable, ExitCause::kUnknown};  // a trainer ends so after its last step
+  }
   failure.cause = ExitCauseName(verdict.cause);
   failure.is_node_at_fault = was_taken_back;
   // A node that evicts for want of memory or disk has its reason in what runs there.
@@ -271,9 +277,10 @@ Failure EndedFailure(const DecisionBuilder& builder, const Member& member) {
       ResponseTo(RoleOf(builder, member).restart_policy, verdict.outcome, member.rank.has_value());
   const bool was_killed = verdict.cause == ExitCause::kKilled || verdict.cause == ExitCause::kOom;
   LastWords words = ReadLastWords(end.message, was_killed);
-  const std::string how = status.termination.has_value() ? DescribeEnd(end, reason)
-                          : reason.empty()               ? "failed without a reason"
-                                                         : "failed: " + reason;
+  const std::string how = is_early ? "ended with exit code 0 before the end of training"
+                          : status.termination.has_value() ? DescribeEnd(end, reason)
+                          : reason.empty()                 ? "failed without a reason"
+                                                           : "failed: " + reason;
   failure.tail = words.tail;
   if (has_obeyed) {
     failure.sentence = DescribeMember(member) + " " + DescribeDeparture(builder, *member.pod);

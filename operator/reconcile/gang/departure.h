@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "common/base/time.h"
+#include "common/contract/status_document.h"
 #include "operator/kube/objects.h"
 
 namespace lockstep::control {
@@ -19,6 +20,10 @@ bool WasAskedToGo(const kube::Pod& pod);
 // Whether the pod's work is done: it ended with success, and was not asked to go before; or it was,
 // and its last words say that it had finished. A program that exits 0 on SIGTERM has only obeyed.
 bool HasDoneItsWork(const kube::Pod& pod);
+
+// Whether the pod exited 0 in the middle of a built-in training: it has not said that it was done,
+// and `last`, its newest report, is of an earlier step than the last. A command reports no steps.
+bool HasEndedEarly(const kube::Pod& pod, const StatusDocument& last);
 
 // Whether the pod failed by its own verdict although it was asked to go: its last words say that
 // another try would end the same way.

@@ -30,6 +30,11 @@ std::vector<OwnPod> OwnPods(const Metadata& job, const Observed& observed) {
   return pods;
 }
 
+bool IsEarlyEnd(const Member& member) {
+  return member.rank.has_value() && member.report != nullptr &&
+         HasEndedEarly(*member.pod, member.report->document);
+}
+
 MemberState StateOf(const Member& member,
                     const PodPlacement& placement,
                     const std::vector<Member>& members,
@@ -46,7 +51,8 @@ MemberState StateOf(const Member& member,
   }
   switch (pod->status.phase) {
     case kube::PodPhase::kSucceeded:
-      return HasDoneItsWork(*pod) ? MemberState::kSucceeded : MemberState::kFailed;
+      return HasDoneItsWork(*pod) && !IsEarlyEnd(member) ? MemberState::kSucceeded
+                                                         : MemberState::kFailed;
     case kube::PodPhase::kFailed:
       return MemberState::kFailed;
     default:

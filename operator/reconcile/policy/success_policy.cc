@@ -2,7 +2,29 @@
 
 #include <algorithm>
 
+#include "common/contract/termination_message.h"
+
 namespace lockstep::control {
+
+namespace {
+
+// Only a rank that trained to the end counts its samples; one that came too late does not.
+bool HasTrainedToTheEnd(const Member& member) {
+  if (!member.rank.has_value() || member.state != MemberState::kSucceeded ||
+      member.pod == nullptr || !member.pod->status.termination.has_value()) {
+    return false;
+  }
+  const auto words = DecodeTerminationMessage(member.pod->status.termination->message);
+  return words.ok() && words->outcome == Outcome::kSuccess && words->samples.has_value();
+}
+
+// One that took part from the start goes by itself in a moment.
+bool IsStillLeaving(const Member& member) {
+  return member.rank.has_value() && member.number.incarnation == Incarnation() &&
+         (member.state == MemberState::kRunning || member.state == MemberState::kLeaving);
+}
+
+}  // namespace
 
 std::optional<TaskId> DecidingTask(const JobTopology& topology) {
   const std::optional<RankPlace> first = PlaceOfRank(topology, 0);
@@ -23,6 +45,13 @@ bool HasSucceeded(SuccessPolicy policy, const JobTopology& topology, const GangV
     }
   }
   return has_rank;
+}
+
+const Member* FinishedBefore(const GangView& view) {
+  const auto finished = std::find_if(view.members.begin(), view.members.end(), HasTrainedToTheEnd);
+  const bool is_over = finished != view.members.end() &&
+                       std::none_of(view.members.begin(), view.members.end(), IsStillLeaving);
+  return is_over ? &*finished : nullptr;
 }
 
 }  // namespace lockstep::control

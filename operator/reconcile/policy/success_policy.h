@@ -15,4 +15,10 @@ std::optional<TaskId> DecidingTask(const JobTopology& topology);
 // Whether the job has succeeded. ps and evaluator never count.
 bool HasSucceeded(SuccessPolicy policy, const JobTopology& topology, const GangView& view);
 
+// The rank by whose last words a built-in training has finished, where all others have ended as
+// well, or are successors that would wait for it in vain; null while somebody still works. Ranks
+// take their last step together, and none leaves before the last checkpoint is written and the
+// test is done: what becomes of another rank after that takes nothing away.
+const Member* FinishedBefore(const GangView& view);
+
 }  // namespace lockstep::control

@@ -1,0 +1,152 @@
+// When training is said to have lost progress, and when a report is only late.
+
+#include <chrono>
+#include <cstddef>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "common/contract/termination_message.h"
+#include "operator/api/placement.h"
+#include "operator/reconcile/testing.h"
+
+namespace lockstep::control {
+namespace {
+
+class FallBackTest : public testing::Test {
+ protected:
+  FallBackTest() : world_(MakeTrainingJob(2)) {
+    world_.observed.settings.job_directory = "/lockstep/work";
+    world_.Launch();
+    world_.Advance(std::chrono::seconds(1));
+    world_.ReportAll();
+  }
+
+  // The report of the pod that stands for `rank` now.
+  StatusDocument& DocumentOf(int rank) { return world_.observed.reports.at(PodOf(rank)).document; }
+
+  std::string PodOf(int rank) const {
+    const PodPlacement& placement = world_.job.status.placement.at(static_cast<std::size_t>(rank));
+    return PodName(world_.job.metadata.name,
+                   TaskOf(placement),
+                   {world_.job.status.attempt, placement.incarnation});
+  }
+
+  // Both ranks train, at `step`.
+  void TrainAt(int64_t step) {
+    for (const int rank : {0, 1}) {
+      DocumentOf(rank).phase = Phase::kTraining;
+      DocumentOf(rank).step = Step(step);
+    }
+    world_.Step();
+  }
+
+  // Both pods are lost; their successors have met and hold the state of `step`.
+  void StartAgainAt(int64_t step) {
+    world_.Advance(std::chrono::seconds(1));
+    world_.Exit(PodOf(0), 137);
+    world_.Exit(PodOf(1), 137);
+    world_.Step();
+    world_.Advance(std::chrono::seconds(1));
+    world_.RunAll();
+    world_.ReportAll();
+    for (const int rank : {0, 1}) {
+      StatusDocument& document = DocumentOf(rank);
+      document.phase = Phase::kTraining;
+      document.step = Step(step);
+      TimelineEvent ready;
+      ready.event = TimelineEventKind::kStateReady;
+      ready.epoch = document.epoch;
+      ready.step = Step(step);
+      document.timeline.push_back(ready);
+    }
+  }
+
+  // What is said of lost progress in the next pass; empty: nothing.
+  std::string Told() {
+    for (const Event& event : world_.Step().events) {
+      if (event.reason == "ProgressLost") {
+        return event.message;
+      }
+    }
+    return "";
+  }
+
+  int64_t KnownStep() const { return world_.job.status.progress->step; }
+
+  TestWorld world_;
+};
+
+TEST_F(FallBackTest, ReportFromBeforeTheLastStepLosesNothing) {
+  TrainAt(18541);
+  const auto reports = world_.observed.reports;
+  TerminationMessage words;
+  words.result = TestResult{};
+  words.last_step = Step(18720);
+  for (const std::string& pod : {PodOf(0), PodOf(1)}) {
+    world_.Exit(pod, 0);
+    world_.Find(pod)->status.termination->message = EncodeTerminationMessage(words);
+  }
+  world_.observed.reports = reports;  // the newest that was heard of them
+
+  EXPECT_EQ(Told(), "");
+  EXPECT_EQ(KnownStep(), 18720);
+  EXPECT_EQ(Told(), "");
+  EXPECT_EQ(KnownStep(), 18720);
+}
+
+TEST_F(FallBackTest, AnotherRanksOlderReportLosesNothingButTellsOfItsCheckpoint) {
+  TrainAt(500);
+  world_.observed.reports.erase(PodOf(0));
+  DocumentOf(1).step = Step(300);
+  DocumentOf(1).last_checkpoint_step = Step(200);
+
+  EXPECT_EQ(Told(), "");
+  EXPECT_EQ(KnownStep(), 500);
+  EXPECT_EQ(world_.job.status.progress->checkpoint_step, 200);
+}
+
+TEST_F(FallBackTest, StateThatANewMeetingBeganWithIsNamedHoweverFarTrainingIsSince) {
+  TrainAt(4200);
+  StartAgainAt(4000);
+  DocumentOf(0).step = Step(4350);
+
+  EXPECT_EQ(
+      Told(),
+      "training goes on at step 4000 and not at step 4200: nobody who had its state is left, "
+      "and no volume is mounted at /lockstep/work/checkpoints, so checkpoints went with their "
+      "pods");
+  EXPECT_EQ(KnownStep(), 4350);
+  EXPECT_EQ(Told(), "") << "once";
+}
+
+TEST_F(FallBackTest, LateReportOfASurvivorLosesNothing) {
+  TrainAt(4200);
+  DocumentOf(1).step = Step(3900);
+  world_.Advance(std::chrono::seconds(1));
+  world_.Exit(PodOf(0), 137);
+  world_.observed.reports.at(PodOf(1)).age = std::chrono::milliseconds(300);
+
+  EXPECT_EQ(Told(), "") << "the report is from before the loss";
+  EXPECT_EQ(KnownStep(), 4200);
+}
+
+TEST_F(FallBackTest, MeetingThatASurvivorsStateBeginsLosesNothing) {
+  TrainAt(4200);
+  StartAgainAt(4199);
+  EXPECT_EQ(Told(), "");
+  EXPECT_EQ(KnownStep(), 4199);
+}
+
+TEST_F(FallBackTest, RankWithoutAStateSaysNothing) {
+  for (const Phase phase : {Phase::kRestoring, Phase::kFailed, Phase::kStopping}) {
+    TrainAt(4200);
+    StartAgainAt(0);
+    DocumentOf(0).phase = phase;
+    EXPECT_EQ(Told(), "") << PhaseName(phase);
+    EXPECT_EQ(KnownStep(), 4200) << PhaseName(phase);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::control
