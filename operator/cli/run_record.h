@@ -59,6 +59,9 @@ class RunRecord {
   // Whether this run has a state of its own: a step, or a checkpoint that it goes on from.
   bool is_under_way() const { return is_under_way_; }
 
+  // The highest step that a running pod has reported.
+  Step StepOfRunning() const;
+
   // The report with the highest step, the newest of those; null when none came.
   const StatusDocument* Leading() const;
 

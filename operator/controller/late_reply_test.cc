@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "operator/controller/api_cluster_testing.h"
+#include "operator/controller/testing/fake_api.h"
 
 namespace lockstep::control {
 namespace {

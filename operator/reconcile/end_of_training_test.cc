@@ -7,7 +7,7 @@
 
 #include "common/contract/termination_message.h"
 #include "operator/api/conditions.h"
-#include "operator/reconcile/testing.h"
+#include "operator/reconcile/testing/fake_world.h"
 
 namespace lockstep::control {
 namespace {
