@@ -32,7 +32,7 @@ TEST(EventRecorder, TellsAnEventAsKubernetesDoes) {
   const std::optional<Outgoing> outgoing = recorder.Record(kJob, Text("rank 3"), kNow, kWall);
   ASSERT_TRUE(outgoing.has_value());
   EXPECT_EQ(outgoing->request.method, "POST");
-  EXPECT_EQ(outgoing->request.target, "/api/v1/namespaces/team/events");
+  EXPECT_EQ(outgoing->request.target, "/api/v1/namespaces/team/events?fieldValidation=Strict");
   EXPECT_EQ(outgoing->request.body,
             R"({"apiVersion":"v1","kind":"Event","metadata":{"name":)"
             R"("mnist.ba9a8c927e8909b8","namespace":"team"},"eventTime":)"
