@@ -57,13 +57,19 @@ class Plan:
             self.disk_kib = chance.randint(CHECKPOINT_KIB // 2, 6 * CHECKPOINT_KIB)
         self.full_after = chance.uniform(0.5, 2.5)
         self.full_for = chance.choice([0.05, 0.3, 1.5])
+        # Half of the moments count from the start, when programs load; a training is over quickly.
+        self.from_training = chance.random() < 0.5
+        if self.from_training:
+            self.hangup_after *= 0.2
+            self.full_after *= 0.2
 
     def __str__(self):
         disk = {"any": "any", "small": f"of {self.disk_kib} KiB",
                 "full for a while": f"full after {self.full_after:.2f} s for {self.full_for} s"}
         return (f"seed {self.seed}: {self.workers} workers, every {self.every_steps} steps, "
                 f"chaos {','.join(self.chaos) or 'none'}, {self.hangups} SIGHUP after "
-                f"{self.hangup_after:.2f} s, {self.hangup_gap} s apart, disk {disk[self.disk]}")
+                f"{self.hangup_after:.2f} s, {self.hangup_gap} s apart, disk {disk[self.disk]}, "
+                f"counted from {'training' if self.from_training else 'the start'}")
 
 
 class Soak(LocalTest):
@@ -173,6 +179,10 @@ class Soak(LocalTest):
         if plan.disk == "full for a while":
             moments += [(plan.full_after, lambda: self.fill(filler)),
                         (plan.full_after + plan.full_for, lambda: filler.unlink(missing_ok=True))]
+        if plan.from_training:
+            log = directory / "pods" / "quick-worker-0" / "pod.log"
+            self.wait_for(lambda: process.poll() is not None or
+                          (log.exists() and "engine ready" in log.read_text()))
         began = time.monotonic()
         for when, act in sorted(moments, key=lambda moment: moment[0]):
             time.sleep(max(0, began + when - time.monotonic()))

@@ -72,7 +72,7 @@ class FullDisk(LocalTest):
         super().setUp()
         self.disk = self.scratch / "disk"
         self.disk.mkdir()
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", self.disk], check=True)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", self.disk], check=True)
 
     def tearDown(self):
         subprocess.run(["umount", self.disk], check=True)
@@ -80,7 +80,7 @@ class FullDisk(LocalTest):
 
     def test_disk_that_is_full_at_the_start_is_no_error_in_the_input(self):
         filler = self.disk / "filler"
-        filler.write_bytes(bytes(1 << 20))
+        filler.write_bytes(bytes(4 << 20))
         started = self.start(training_manifest(workers=1), "--set",
                              f"training.checkpoint.directory={self.disk}/checkpoints")
         _, directory, _ = started
@@ -89,7 +89,7 @@ class FullDisk(LocalTest):
         self.assert_trained(self.finish(started))
 
     def test_stop_that_finds_the_disk_full_is_a_failure(self):
-        (self.disk / "filler").write_bytes(bytes(900 << 10))
+        (self.disk / "filler").write_bytes(bytes((4 << 20) - (120 << 10)))
         started = self.start(training_manifest(steps=100000, every_steps=0, workers=1), "--set",
                              f"training.checkpoint.directory={self.disk}/checkpoints")
         process, directory, _ = started
