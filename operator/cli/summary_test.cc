@@ -85,7 +85,9 @@ TEST(FormatSummary, FailedCommandTellsItsReasonAndNoTrainingFigures) {
             "any failed after 0.00 s: worker-0: exit code 3\n"
             "  worker-0      exit code 3: no such option\n"
             "  restarts      0\n"
-            "  logs          /runs/b/pods/*/pod.log\n");
+            "  logs          /runs/b/pods/*/pod.log\n"
+            "  to go on      lockstep run --resume /runs/b; what a program kept in "
+            "LOCKSTEP_CHECKPOINT_DIR is there\n");
 }
 
 using ::testing::HasSubstr;
@@ -121,7 +123,7 @@ TEST(FormatSummary, StopWithoutACheckpointSaysThatThereIsNone) {
               HasSubstr("  to go on      no checkpoint: what was trained is lost; lockstep run "
                         "--resume /runs/a begins at step 0\n"));
   summary.steps = 0;
-  EXPECT_THAT(FormatSummary(summary), Not(HasSubstr("lost")));
+  EXPECT_THAT(FormatSummary(summary), Not(HasSubstr("is lost")));
 }
 
 TEST(FormatSummary, TryThatDidNotBeginSaysThatTheRunBeforeStands) {
