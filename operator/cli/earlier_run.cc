@@ -80,8 +80,11 @@ std::string DescribeEarlierRun(const EarlierRun& earlier, std::optional<Step> ne
     text += " after " + std::to_string(earlier.steps) + " of " +
             std::to_string(*earlier.steps_total) + " steps";
   }
-  return text + (newest ? "; its newest checkpoint is of step " + std::to_string(newest->value())
-                        : "; there is no checkpoint of it");
+  if (newest) {
+    return text + "; its newest checkpoint is of step " + std::to_string(newest->value());
+  }
+  // Of a command nobody knows what it keeps where.
+  return earlier.steps_total ? text + "; there is no checkpoint of it" : text;
 }
 
 }  // namespace lockstep::control

@@ -50,13 +50,17 @@ TEST_F(EarlierRunTest, JobIsReadBackAsItWasWritten) {
 TEST_F(EarlierRunTest, EndIsTold) {
   ASSERT_TRUE(WriteJobRecord(folder_, Job(), "/data").ok());
   EXPECT_EQ(DescribeEarlierRun(ReadEarlierRun(folder_).value(), std::nullopt),
-            "an earlier run in this folder did not come to its end; there is no checkpoint of it");
+            "an earlier run in this folder did not come to its end");
   std::ofstream(folder_ + "/summary.json")
       << R"({"outcome": "stopped", "reason": "", "steps": 20, "stepsTotal": 120})";
   EXPECT_EQ(
       DescribeEarlierRun(ReadEarlierRun(folder_).value(), Step(20)),
       "an earlier run in this folder stopped after 20 of 120 steps; its newest checkpoint is of "
       "step 20");
+  EXPECT_EQ(
+      DescribeEarlierRun(ReadEarlierRun(folder_).value(), std::nullopt),
+      "an earlier run in this folder stopped after 20 of 120 steps; there is no checkpoint of "
+      "it");
 }
 
 TEST_F(EarlierRunTest, FolderWithoutARunIsTold) {
