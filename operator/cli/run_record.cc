@@ -16,6 +16,11 @@ std::optional<TimePoint> Find(const std::map<std::string, TimePoint>& moments,
   return found == moments.end() ? std::nullopt : std::optional(found->second);
 }
 
+bool SaysSuccess(const std::string& message) {
+  const auto words = DecodeTerminationMessage(message);
+  return words.ok() && words->outcome == Outcome::kSuccess;
+}
+
 }  // namespace
 
 RunRecord::RunRecord(RunRecordOptions options)
@@ -79,12 +84,17 @@ void RunRecord::OnEnded(const PodEvent& event) {
   if (running != running_.end() && running->second == event.pod.name) {
     running_.erase(running);
   }
-  if (event.pod.is_deleting || !event.pod.status.termination ||
-      event.pod.status.termination->exit_code == 0) {
+  if (event.pod.is_deleting || !event.pod.status.termination) {
     return;
   }
   const kube::ContainerTermination& end = *event.pod.status.termination;
-  const ExitVerdict verdict = ClassifyExit(end.exit_code, end.signal, end.reason);
+  ExitVerdict verdict = ClassifyExit(end.exit_code, end.signal, end.reason);
+  if (verdict.outcome == Outcome::kSuccess) {
+    if (!options_.batch_size || SaysSuccess(end.message)) {
+      return;
+    }
+    verdict = {Outcome::kRetryable, ExitCause::kUnknown};  // a trainer that is done says so
+  }
   lost_[name->task] = {name->task,
                        event.pod.name,
                        std::string(ExitCauseName(verdict.cause)),

@@ -135,6 +135,24 @@ TEST_F(RunRecordTest, EndThatIsReplacedIsARecovery) {
   EXPECT_EQ(summary.pods[2].incarnation, Incarnation(1));
 }
 
+TEST_F(RunRecordTest, ExitZeroInMidTrainingThatIsReplacedIsARecovery) {
+  record_.OnPodEvent(Ended("job-worker-1", 0, "", 2000));
+  record_.OnPodEvent(Started("job-worker-1-r1", 102, 2010));
+  const RunSummary summary = Summary();
+  ASSERT_EQ(summary.recoveries.size(), 1U);
+  EXPECT_EQ(summary.recoveries[0].culprit, kWorker1);
+  EXPECT_EQ(summary.recoveries[0].cause, "unknown");
+  EXPECT_EQ(summary.recoveries[0].fault_at, At(2000));
+}
+
+TEST_F(RunRecordTest, RankThatHasFinishedIsNoLossThoughItsGangStartsAnew) {
+  TerminationMessage words;
+  words.outcome = Outcome::kSuccess;
+  record_.OnPodEvent(Ended("job-worker-1", 0, EncodeTerminationMessage(words), 2000));
+  record_.OnPodEvent(Started("job-worker-1-a1", 102, 2010));
+  EXPECT_TRUE(Summary().recoveries.empty());
+}
+
 TEST_F(RunRecordTest, EndThatEndsTheJobIsNoRecovery) {
   record_.OnPodEvent(Ended("job-worker-1", 3, "", 2000));
   EXPECT_TRUE(Summary().recoveries.empty());

@@ -128,6 +128,15 @@ std::string FormatCulprits(const RunSummary& summary) {
   return text;
 }
 
+// A successor that came after the last step had nothing to come back to.
+std::string FormatRecoveryIn(const RunSummary& summary, const Recovery& recovery) {
+  const bool came_after_the_end =
+      summary.is_training && summary.outcome == RunOutcome::kSucceeded && !recovery.over_at;
+  return came_after_the_end
+             ? TaskName(recovery.culprit) + " (" + recovery.cause + "): no step was left to train"
+             : FormatRecovery(recovery);
+}
+
 std::string FormatRestarts(const RunSummary& summary) {
   int64_t count = 0;
   std::string causes;
@@ -137,7 +146,7 @@ std::string FormatRestarts(const RunSummary& summary) {
   }
   std::string text = Line("restarts", std::to_string(count) + (count > 0 ? ": " + causes : ""));
   for (const Recovery& recovery : summary.recoveries) {
-    text += Line("", FormatRecovery(recovery));
+    text += Line("", FormatRecoveryIn(summary, recovery));
   }
   if (!summary.recoveries.empty()) {
     text +=
@@ -193,8 +202,9 @@ bool IsSaved(Step trained, std::optional<Step> newest) {
 }
 
 bool HadNothingToTrain(const RunSummary& summary) {
-  return summary.outcome == RunOutcome::kSucceeded && summary.steps_total &&
-         summary.checkpoints.restored_step &&
+  // After a loss the checkpoint may be one of this run.
+  return summary.outcome == RunOutcome::kSucceeded && summary.recoveries.empty() &&
+         summary.steps_total && summary.checkpoints.restored_step &&
          summary.checkpoints.restored_step->value() >= *summary.steps_total;
 }
 

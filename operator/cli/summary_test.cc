@@ -162,6 +162,7 @@ TEST(FormatSummary, FailedAndSkippedCheckpointsAreCounted) {
 
 TEST(FormatSummary, RunOfAFinishedJobSaysThatNothingWasLeft) {
   RunSummary summary = TrainedWithOneLoss();
+  summary.recoveries.clear();
   summary.checkpoints.restored_step = Step(750);
   EXPECT_THAT(FormatSummary(summary),
               HasSubstr("  steps         750 of 750 before this run: nothing was left to train\n"));
@@ -226,6 +227,17 @@ TEST(EncodeSummary, RecoveryCarriesItsParts) {
             R"("replacementPod":"mnist-worker-1-r1","killToNextStepSeconds":0.7,)"
             R"("detectSeconds":0.01,"spawnSeconds":0.02,"engineLoadSeconds":0.3,)"
             R"("rendezvousSeconds":0.07,"stateSeconds":0.1,"stepSeconds":0.2})");
+}
+
+TEST(FormatSummary, SuccessorThatCameAfterTheLastStepSaysSo) {
+  RunSummary summary = TrainedWithOneLoss();
+  summary.recoveries[0].over_at.reset();
+  summary.recoveries[0].next_step_at.reset();
+  summary.checkpoints.restored_step = Step(750);  // of this very run
+  EXPECT_THAT(FormatSummary(summary), HasSubstr("worker-1 (killed): no step was left to train\n"));
+  EXPECT_THAT(FormatSummary(summary), Not(HasSubstr("before this run")));
+  summary.outcome = RunOutcome::kFailed;
+  EXPECT_THAT(FormatSummary(summary), HasSubstr("worker-1 (killed): not recovered\n"));
 }
 
 TEST(EncodeSummary, UnknownFiguresAreNull) {
