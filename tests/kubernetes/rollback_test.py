@@ -4,7 +4,7 @@ import threading
 import time
 
 from hollow_nodes import PlayedNode
-from jobs import JobCase, condition, foreign_pod, is_leaving
+from jobs import JOB_LABEL, JobCase, condition, foreign_pod, is_leaving
 from kubernetes_case import main
 from processes import wait_for
 
@@ -59,13 +59,28 @@ class RollBackTest(JobCase):
         self.roll_back("ImagePullFailed", "ImagePullBackOff", self.cure_kubelet)
 
     def test_when_the_scheduler_knows_more(self):
-        """It alone keeps account of ports."""
-        self.admin.create(foreign_pod("taken", self.played.name, **PORT), self.namespace)
+        """It alone knows whom pods of others do not bear beside them."""
+        pod = foreign_pod("alone", self.played.name)
+        pod["spec"]["affinity"] = {"podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [{
+                "labelSelector": {"matchLabels": {JOB_LABEL: "gang"}},
+                "topologyKey": "kubernetes.io/hostname",
+            }]}}
+        self.admin.create(pod, self.namespace)
 
-        def free_port():
-            self.admin.delete("Pod", "taken", self.namespace, gracePeriodSeconds=0)
+        def leave():
+            self.admin.delete("Pod", "alone", self.namespace, gracePeriodSeconds=0)
 
-        self.roll_back("PodUnschedulable", "free ports", free_port, pod_spec={"container": PORT})
+        self.roll_back("PodUnschedulable", "anti-affinity", leave)
+
+    def test_a_port_of_a_node_is_planned(self):
+        self.admin.create(foreign_pod("taken", self.hollow.names[0], **PORT), self.namespace)
+        self.create_job("gang", 4, pod_spec={"container": PORT})
+        self.wait_waiting("gang", "needs 4 hostPort:9, 3 free on 3 nodes")
+        self.assertEqual(self.pods("gang"), [])
+        self.admin.delete("Pod", "taken", self.namespace, gracePeriodSeconds=0)
+        self.wait_running("gang", 4)
+        self.assertEqual(self.job("gang")["status"].get("attempt", 0), 0)
 
     def test_when_a_quota_is_exceeded(self):
         self.admin.create({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few"},

@@ -137,6 +137,13 @@ class UsersTest(JobCase):
 
         wait_for(replaced, 30, "a replacement under a long name")
 
+    def test_a_slip_in_a_template_is_refused_by_name(self):
+        volumes = [{"name": "work", "persistentVolumeClaims": {"claimName": "checkpoints"}}]
+        self.create_job("slip", 1, pod_spec={"volumes": volumes})
+        job = self.wait_condition("slip", "Failed", 20)
+        self.assertIn("persistentVolumeClaims", condition(job, "Failed")[2])
+        self.assertEqual(self.pods("slip"), [])
+
     def test_what_only_the_operator_can_refuse_fails_once_and_for_good(self):
         files = [path for path in sorted(INVALID.glob("*.yaml"))
                  if "\n# only-operator\n" in path.read_text()]
