@@ -108,10 +108,19 @@ class OddUse(LocalTest):
     def test_folder_that_goes_away_fails_the_run_with_words(self):
         process = self.lockstep("run", "job.yaml", "--dir", "run")
         self.wait_for(lambda: len(list(self.scratch.glob("run/pods/*/pod.log"))) == 2)
-        shutil.rmtree(self.scratch / "run")
+        self.remove_in_mid_run(self.scratch / "run")
         exit_code, output = self.end_of(process)
         self.assertEqual(exit_code, 1, output)
         self.assertIn("writing the summary: ", output)
+
+    def remove_in_mid_run(self, folder):
+        """A program that writes into it may put a file where others have just been removed."""
+
+        def is_gone():
+            shutil.rmtree(folder, ignore_errors=True)
+            return not folder.exists()
+
+        self.wait_for(is_gone)
 
     def test_bytes_that_are_no_text_are_refused_with_the_line(self):
         self.manifest.write_bytes(self.manifest.read_bytes().replace(b"command}", b"caf\xe9}"))

@@ -10,7 +10,8 @@
 
 namespace lockstep::control::sim {
 
-// Stored objects as values, each version read once. Looked up by address, never iterated.
+// Stored objects as values, each version read once. Looked up by address, never iterated. What was
+// handed out lasts until kEntriesMax others have been read.
 template <typename T>
 class DecodedCache {
  public:
@@ -20,7 +21,7 @@ class DecodedCache {
 
   const T& Of(const ObjectPtr& object) {
     if (entries_.size() > kEntriesMax) {
-      entries_.clear();
+      older_ = std::exchange(entries_, {});
     }
     const auto found = entries_.find(object.get());
     if (found != entries_.end()) {
@@ -36,6 +37,7 @@ class DecodedCache {
   Decode decode_;
   // The object is kept, so that its address stays its own.
   std::unordered_map<const Json*, std::unique_ptr<std::pair<ObjectPtr, T>>> entries_;
+  std::unordered_map<const Json*, std::unique_ptr<std::pair<ObjectPtr, T>>> older_;
 };
 
 }  // namespace lockstep::control::sim

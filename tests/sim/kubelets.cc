@@ -196,7 +196,9 @@ void Nodes::Report(const LocalPod& local, const std::string& uid, const Json& po
     (*one)["status"]["phase"] = end.code == 0 ? "Succeeded" : "Failed";
     (*one)["status"]["containerStatuses"] = Json::array(
         {{{"name", "trainer"},
-          {"state", {{"terminated", {{"exitCode", end.code}, {"reason", end.reason}}}}}}});
+          {"state",
+           {{"terminated",
+             {{"exitCode", end.code}, {"reason", end.reason}, {"message", end.message}}}}}}});
   });
 }
 

@@ -6,6 +6,7 @@
 #include "common/base/check.h"
 #include "common/contract/exit_code.h"
 #include "common/contract/initial_status.h"
+#include "common/contract/termination_message.h"
 
 namespace lockstep::control::sim {
 namespace {
@@ -66,7 +67,12 @@ void Processes::Finish(Process* process) {
   for (Process* peer : PeersOf(*process)) {
     peer->finished.insert(*environment.rank);
   }
-  End(process->pod_uid, {kExitSuccess, "Completed"});
+  // The trainer says that it trained to the end; a program of the user's says nothing.
+  TerminationMessage message;
+  message.outcome = Outcome::kSuccess;
+  message.last_step = Step(process->step);
+  End(process->pod_uid,
+      {kExitSuccess, "Completed", process->is_training ? EncodeTerminationMessage(message) : ""});
 }
 
 void Processes::Freeze(const std::string& pod_uid) {
@@ -321,7 +327,9 @@ std::optional<StatusDocument> Processes::Report(const std::string& pod_uid) cons
   document.epoch = process->epoch;
   document.phase = process->phase;
   document.step = Step(process->step);
-  document.steps_total = steps_total;
+  if (process->is_training) {  // of a user's program nobody knows
+    document.steps_total = steps_total;
+  }
   for (const auto& [rank, link] : process->links) {
     PeerStatus peer{rank, link.incarnation, PeerState::kConnected, "", 0};
     if (link.is_lost || process->gone.count({rank, link.incarnation}) > 0) {

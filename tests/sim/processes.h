@@ -22,6 +22,7 @@ namespace lockstep::control::sim {
 struct ProcessEnd {
   int code = 0;  // 128 + signal when a signal ended it
   std::string reason;
+  std::string message = "";  // the process's last words
 };
 
 // The processes of all trainer containers, wherever they run: they meet, train in step, notice each
