@@ -133,8 +133,8 @@ bool IsAlive(const kube::Pod& pod, const Observed& observed) {
     return false;
   }
   const std::string& node = pod.spec.node_name;
-  if (node.empty()) {
-    return true;
+  if (node.empty() || pod.status.is_unbound) {
+    return !pod.is_deleting;  // no scheduler binds it any more, whatever holds the object back
   }
   return pod.is_deleting ? IsNodeReady(observed, node) : FindNode(observed, node) != nullptr;
 }

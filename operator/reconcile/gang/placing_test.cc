@@ -2,6 +2,7 @@
 
 #include "operator/api/conditions.h"
 #include "operator/reconcile/gang/gang_plan.h"
+#include "operator/reconcile/gang/gang_view.h"
 #include "operator/reconcile/gang/queue.h"
 #include "operator/reconcile/testing/fake_world.h"
 
@@ -283,6 +284,22 @@ TEST(Placing, OverheadAndRequiredNodeAffinityArePlanned) {
   world.nodes()[0].allocatable.memory_bytes = 8192;
   world.Step();
   EXPECT_EQ(NodeOfFirst(world), "node-a");
+}
+
+TEST(Placing, PodThatIsToGoAndNeverGotANodeIsNotAlive) {
+  Observed observed;
+  kube::Node node;
+  node.name = "node-a";
+  node.is_ready = true;
+  observed.nodes = std::vector<kube::Node>{node};
+  kube::Pod pod;
+  pod.spec.node_name = "node-a";  // planned
+  pod.is_deleting = true;
+  EXPECT_TRUE(IsAlive(pod, observed));
+  pod.status.is_unbound = true;  // held back by a finalizer, perhaps for ever
+  EXPECT_FALSE(IsAlive(pod, observed));
+  pod.is_deleting = false;
+  EXPECT_TRUE(IsAlive(pod, observed));
 }
 
 TEST(Placing, FieldsThatNoPlanHeedsAreToldOnce) {
