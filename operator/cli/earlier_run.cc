@@ -76,15 +76,17 @@ Result<EarlierRun> ReadEarlierRun(const std::string& run_directory) {
 std::string DescribeEarlierRun(const EarlierRun& earlier, std::optional<Step> newest) {
   std::string text = "an earlier run in this folder ";
   text += earlier.outcome.empty() ? "did not come to its end" : earlier.outcome;
-  if (!earlier.outcome.empty() && earlier.steps_total) {
-    text += " after " + std::to_string(earlier.steps) + " of " +
-            std::to_string(*earlier.steps_total) + " steps";
+  // A run of a moment may have ended before anybody heard how many steps it was to have.
+  const bool has_trained = earlier.steps_total || earlier.steps > 0;
+  if (!earlier.outcome.empty() && has_trained) {
+    text += " after " + std::to_string(earlier.steps) +
+            (earlier.steps_total ? " of " + std::to_string(*earlier.steps_total) : "") + " steps";
   }
   if (newest) {
     return text + "; its newest checkpoint is of step " + std::to_string(newest->value());
   }
   // Of a command nobody knows what it keeps where.
-  return earlier.steps_total ? text + "; there is no checkpoint of it" : text;
+  return has_trained ? text + "; there is no checkpoint of it" : text;
 }
 
 }  // namespace lockstep::control

@@ -61,6 +61,10 @@ TEST_F(EarlierRunTest, EndIsTold) {
       DescribeEarlierRun(ReadEarlierRun(folder_).value(), std::nullopt),
       "an earlier run in this folder stopped after 20 of 120 steps; there is no checkpoint of "
       "it");
+  std::ofstream(folder_ + "/summary.json")
+      << R"({"outcome": "succeeded", "reason": "", "steps": 40, "stepsTotal": null})";
+  EXPECT_EQ(DescribeEarlierRun(ReadEarlierRun(folder_).value(), std::nullopt),
+            "an earlier run in this folder succeeded after 40 steps; there is no checkpoint of it");
 }
 
 TEST_F(EarlierRunTest, FolderWithoutARunIsTold) {
