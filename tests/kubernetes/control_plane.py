@@ -170,8 +170,8 @@ class ControlPlane:
             "use-service-account-credentials": "true",
             # Without this a run by root makes /usr/libexec/kubernetes.
             "flex-volume-plugin-dir": self.folder / "flex",
-            "kube-api-qps": 200,
-            "kube-api-burst": 400,
+            "kube-api-qps": 500,
+            "kube-api-burst": 1000,
         }
         if self.node_grace is not None:
             manager["node-monitor-grace-period"] = f"{self.node_grace}s"

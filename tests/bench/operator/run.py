@@ -2,7 +2,9 @@
 """Measures the operator on a real API server with hollow nodes, beside what other operators took
 on the same machine (see README.md). Needs scripts/install.sh cluster and the release build.
 
-    tests/bench/operator/run.py [--runs 3] [--bin build/release/bin]"""
+    tests/bench/operator/run.py [--runs 3] [--bin build/release/bin] [--jobset]
+
+--jobset: only A, beside JobSet with raised limits, the two taking turns."""
 
 import argparse
 import concurrent.futures
@@ -16,6 +18,7 @@ sys.path.insert(0, str(REPOSITORY / "tests" / "kubernetes"))
 
 NODES, GPUS_PER_NODE, GPUS_PER_WORKER = 200, 8, 2
 NAMESPACE = "default"
+LARGE = 500  # workers of the job of A
 CREATE_SECONDS_MAX = 600
 QUIET_SECONDS = 3  # before a worker fails: it trains by then, and what came before has been cleaned
 EVENTS_PER_FOREIGN_POD = 2  # it is created where it is bound already, and it runs
@@ -45,7 +48,40 @@ def parse_arguments():
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--bin", type=pathlib.Path, default=REPOSITORY / "build/release/bin")
     parser.add_argument("--foreign-pods", type=int, default=10_000)
+    parser.add_argument("--jobset", action="store_true")
     return parser.parse_args()
+
+
+def await_pods(admin, label, wanted, create, cpu_seconds):
+    """From just before `create()` until so many pods with that label were created, and ran."""
+    watch = Watch(admin, "Pod", NAMESPACE, labels=label)
+    cpu = cpu_seconds()
+    start = time.monotonic()
+    create()
+    arrivals = {"created": {}, "running": {}}
+    position, cpu_until_created = 0, None
+
+    def count():
+        nonlocal position, cpu_until_created
+        news = watch.events[position:]
+        position += len(news)
+        for arrival, _, pod in news:
+            name = pod["metadata"]["name"]
+            arrivals["created"].setdefault(name, arrival)
+            if pod["status"].get("phase") == "Running":
+                arrivals["running"].setdefault(name, arrival)
+        if cpu_until_created is None and len(arrivals["created"]) == wanted:
+            cpu_until_created = cpu_seconds() - cpu
+        return len(arrivals["running"]) == wanted
+
+    wait_for(count, CREATE_SECONDS_MAX, f"{wanted} running pods")
+    watch.close()
+    return {
+        "created": max(arrivals["created"].values()) - start,
+        "running": max(arrivals["running"].values()) - start,
+        "CPU until created": cpu_until_created,
+        "events": len(watch.events),
+    }
 
 
 class Bench:
@@ -59,7 +95,7 @@ class Bench:
     def large_job(self):
         """A: one job of 500 workers, from just before the request until the last pod was made."""
         self.run_number += 1
-        return self.measure([(f"large-{self.run_number}", 500)])
+        return self.measure([(f"large-{self.run_number}", LARGE)])
 
     def many_jobs(self):
         """B: 100 jobs of 5 workers, all at once."""
@@ -67,39 +103,16 @@ class Bench:
         return self.measure([(f"job-{self.run_number}-{index}", 5) for index in range(100)])
 
     def measure(self, jobs):
-        wanted = sum(workers for _, workers in jobs)
-        watch = Watch(self.admin, "Pod", NAMESPACE, labels=JOB_LABEL)
+        def create():
+            with concurrent.futures.ThreadPoolExecutor(8) as pool:
+                list(pool.map(lambda job: self.create(*job), jobs))
+
         cpu = self.program.cpu_seconds()
-        start = time.monotonic()
-        with concurrent.futures.ThreadPoolExecutor(8) as pool:
-            list(pool.map(lambda job: self.create(*job), jobs))
-        arrivals = {"created": {}, "running": {}}
-        position, cpu_until_created = 0, None
-
-        def count():
-            nonlocal position, cpu_until_created
-            news = watch.events[position:]
-            position += len(news)
-            for arrival, _, pod in news:
-                name = pod["metadata"]["name"]
-                arrivals["created"].setdefault(name, arrival)
-                if pod["status"].get("phase") == "Running":
-                    arrivals["running"].setdefault(name, arrival)
-            if cpu_until_created is None and len(arrivals["created"]) == wanted:
-                cpu_until_created = self.program.cpu_seconds() - cpu
-            return len(arrivals["running"]) == wanted
-
-        wait_for(count, CREATE_SECONDS_MAX, f"{wanted} running pods")
+        wanted = sum(workers for _, workers in jobs)
+        result = await_pods(self.admin, JOB_LABEL, wanted, create, self.program.cpu_seconds)
         self.wait_running(jobs)
-        result = {
-            "created": max(arrivals["created"].values()) - start,
-            "running": max(arrivals["running"].values()) - start,
-            "CPU until created": cpu_until_created,
-            "CPU until running": self.program.cpu_seconds() - cpu,
-            "peak RSS": self.program.peak_resident_mib(),
-            "events": len(watch.events),
-        }
-        watch.close()
+        result["CPU until running"] = self.program.cpu_seconds() - cpu
+        result["peak RSS"] = self.program.peak_resident_mib()
         self.clean(jobs)
         return result
 
@@ -180,6 +193,24 @@ class Bench:
         wait_for(lambda: not self.admin.list("Pod", NAMESPACE, labels=JOB_LABEL), 120, "no pods")
 
 
+def beside_jobset(bench, jobset, runs):
+    """A again, in turns with JobSet. Its processor time is that of two controllers."""
+    ours, theirs = [], []
+    for number in range(runs):
+        ours.append(bench.large_job())
+        name = f"large-{number}"
+        theirs.append(await_pods(bench.admin, jobset.label, LARGE,
+                                 lambda name=name: jobset.create(name, LARGE), jobset.cpu_seconds))
+        jobset.delete(name)
+        wait_for(lambda: not bench.admin.list("Pod", NAMESPACE, labels=jobset.label),
+                 CREATE_SECONDS_MAX, "no pods")
+    for key in ("created", "running", "CPU until created"):
+        ratios = sorted(one[key] / other[key] for one, other in zip(theirs, ours))
+        for title, results in (("Lockstep", ours), ("JobSet", theirs)):
+            print(f"{key:18} {title:9} " + " ".join(f"{one[key]:.2f}" for one in results) + " s")
+        print(f"{'':18} JobSet / Lockstep, median: {ratios[len(ratios) // 2]:.2f}")
+
+
 def show(letter, title, results, key, unit="s"):
     values = sorted(result[key] for result in results)
     median = values[len(values) // 2]
@@ -224,4 +255,10 @@ if __name__ == "__main__":
     with ControlPlane() as the_plane:
         grant_rights(the_plane)
         the_hollow = HollowNodes(the_plane, NODES, GPUS_PER_NODE)
-        run(Bench(the_plane, Operator(the_plane, log_level="info").start(), the_hollow), OPTIONS)
+        the_bench = Bench(the_plane, Operator(the_plane, log_level="info").start(), the_hollow)
+        if OPTIONS.jobset:
+            from jobset import JobSet
+
+            beside_jobset(the_bench, JobSet(the_plane, NAMESPACE, GPUS_PER_WORKER), OPTIONS.runs)
+        else:
+            run(the_bench, OPTIONS)
