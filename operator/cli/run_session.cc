@@ -382,7 +382,11 @@ void RunSession::FillOutcome(RunSummary* summary) const {
     if (stop_outcome_ == RunOutcome::kStopped && (!is_saved || record_.has_unsaved_model())) {
       // Whoever sees 130 counts on a checkpoint.
       summary->outcome = RunOutcome::kFailed;
-      summary->reason += ", and the checkpoint could not be written";
+      const bool was_tried =
+          record_.has_unsaved_model() || !summary->checkpoints.last_error.empty();
+      summary->reason +=
+          was_tried ? ", and the checkpoint could not be written"
+                    : ", and nobody was left to save step " + std::to_string(stop_step_.value());
     }
   } else if (IsTrue(status, ConditionType::kSucceeded)) {
     summary->outcome = RunOutcome::kSucceeded;

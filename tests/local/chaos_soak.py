@@ -125,12 +125,25 @@ class Soak(LocalTest):
             self.seen["recoveries"] += len(run.summary["recoveries"])
         elif run.exit_code == 130:
             self.check_stopped(run, plan)
+        elif "nobody was left to save step" in run.output:
+            self.check_nobody_left(run, plan)
         else:
             self.assertEqual(run.exit_code, 1, run.output)
             self.assertNotEqual(plan.disk, "any", f"failed\n{run.output}")
             self.assertIn("No space left on device", run.output, "failed without the reason")
-            self.assertIn("No space left on device", run.summary["checkpointError"])
+            self.assertIn("No space left on device", run.summary["checkpointError"], run.output)
             self.seen["failed for want of room"] += 1
+
+    def check_nobody_left(self, run, plan):
+        """Whoever is left saves, so each worker was killed or frozen shortly before the stop."""
+        self.assertEqual(run.exit_code, 1, run.output)
+        self.assertGreater(plan.hangups, 0, f"stopped by nobody\n{run.output}")
+        fired = [chaos for chaos in plan.chaos if chaos not in run.summary["chaosNotFired"]]
+        struck = {worker for chaos in fired
+                  for worker in chaos.split("=")[1].split("@")[0].split("+")}
+        self.assertEqual(len(struck), plan.workers, f"somebody was left\n{run.output}")
+        self.assertEqual(run.summary["lastCheckpointStep"] or 0, self.newest_step(run), run.output)
+        self.seen["stopped when nobody was left"] += 1
 
     def check_stopped(self, run, plan):
         self.assertGreater(plan.hangups, 0, f"stopped by nobody\n{run.output}")

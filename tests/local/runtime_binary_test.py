@@ -201,6 +201,19 @@ class Leaving(LocalTest):
             process.send_signal(signal.SIGINT)
             self.finish(started)
 
+    def test_whoever_is_left_of_a_broken_gang_writes_a_checkpoint(self):
+        started = self.start_training()
+        process, directory, _ = started
+        try:
+            left = self.pid_of(directory, "quick-worker-1")
+            os.kill(self.pid_of(directory, "quick-worker-0"), signal.SIGKILL)
+            os.kill(left, signal.SIGTERM)
+            self.wait_for(lambda: not os.path.exists(f"/proc/{left}"))
+            self.assertTrue(self.is_asked_for(started))
+        finally:
+            process.send_signal(signal.SIGINT)
+            self.finish(started)
+
     def test_a_frozen_worker_does_not_hold_up_a_stop(self):
         started = self.start_training()
         process, directory, _ = started

@@ -73,6 +73,7 @@ class TrainingProcess {
   Result<TrainerVerdict> TrainInMeeting(const JoinedMeeting& meeting);
   Ending Conclude(Result<TrainerVerdict> verdict);
   Ending Fail(Ending ending);
+  Ending LeaveBrokenGang();
   Ending ConcludeError(const Error& error);
   uint64_t PlanHash() const;
   void OnControl(const ControlMessage& message);
@@ -353,20 +354,34 @@ TrainingProcess::Ending TrainingProcess::Fail(Ending ending) {
   return ending;
 }
 
-TrainingProcess::Ending TrainingProcess::ConcludeError(const Error& error) {
-  if (options_.stop->requested().load()) {
-    // Asked to stop while the gang was broken: what this rank holds is saved by the chief.
-    const bool is_chief_with_state =
-        rank() == 0 && trainer_.has_value() && checkpoints_ != nullptr && trainer_->has_state();
-    const Status saved = is_chief_with_state
-                             ? trainer_->SaveNow(environment_.world_size,
-                                                 Deadline::After(SteadyNow(), environment_.grace))
-                             : Status(error);
+// Asked to stop while the gang was broken. What was trained is with those that are left: the lowest
+// rank of them saves it, chief or not. No later chief can have met without this rank, so the epoch
+// after its own is nobody's yet; a chief of that epoch takes the fence over.
+TrainingProcess::Ending TrainingProcess::LeaveBrokenGang() {
+  const Ending without{kExitSignalBase + SIGTERM, "stopped on request"};
+  const bool is_mine = trainer_.has_value() && trainer_->has_state() && checkpoints_ != nullptr &&
+                       session_ != nullptr && session_->IsFirstOfHolders();
+  if (!is_mine) {
     if (observer_ != nullptr) {
       observer_->Stopped();
     }
-    return saved.ok() ? Ending{kExitPreempted, "stopped on request after a checkpoint"}
-                      : Ending{kExitSignalBase + SIGTERM, "stopped on request"};
+    return without;
+  }
+  const Deadline deadline = Deadline::After(SteadyNow(), environment_.grace);
+  Status saved = checkpoints_->Claim(session_->next_epoch(), Incarnation(0));
+  if (saved.ok()) {
+    saved = trainer_->SaveNow(environment_.world_size, deadline);
+  }
+  observer_->Stopped();
+  return saved.ok() ? Ending{kExitPreempted, "stopped on request after a checkpoint"}
+                    : Ending{without.exit_code,
+                             without.reason + "; the last checkpoint could not be written: " +
+                                 saved.error().ToString()};
+}
+
+TrainingProcess::Ending TrainingProcess::ConcludeError(const Error& error) {
+  if (options_.stop->requested().load()) {
+    return LeaveBrokenGang();
   }
   if (observer_ != nullptr) {
     observer_->Failed();

@@ -39,6 +39,7 @@ Result<Meeting> Session::Meet(bool has_state, Step last_applied) {
                                         Deadline::After(SteadyNow(), options_.meeting_timeout),
                                         options_.stop));
   at_least_ = meeting.epoch.Next();
+  members_ = meeting.members;
   return meeting;
 }
 
@@ -62,7 +63,14 @@ Result<JoinedMeeting> Session::Join(Meeting meeting) {
   }
   communicator_ = std::move(joined).value();
   abort_switch_.ArmCommunicator(communicator_.get(), meeting.epoch);
+  for (MemberFacts& member : members_) {
+    member.has_state = true;
+  }
   return JoinedMeeting{meeting.epoch, PickStateSource(meeting.members), communicator_.get()};
+}
+
+bool Session::IsFirstOfHolders() const {
+  return runtime::IsFirstOfHolders(rank_, members_, mesh_->Peers());
 }
 
 void Session::Leave() {

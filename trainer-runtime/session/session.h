@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <stop_token>
+#include <vector>
 
 #include "common/base/result.h"
 #include "common/base/strong_id.h"
@@ -50,6 +51,12 @@ class Session {
 
   bool HasFinished() const { return mesh_->HasFinished(); }
 
+  // Whether no lower rank of the newest meeting is left with a state. Thread: that of Meet.
+  bool IsFirstOfHolders() const;
+
+  // Of the next meeting: at least this. Thread: that of Meet.
+  Epoch next_epoch() const { return at_least_; }
+
   // Whether `error`, of Join or of work with its communicator, is a loss that others make good: a
   // process that was asked to stop does not wait for that.
   bool MayMeetAgain(const Error& error) const;
@@ -68,7 +75,8 @@ class Session {
   SessionOptions options_;  // without the mesh's: they are given away
   int rank_;
   int world_size_;
-  Epoch at_least_;  // of the next meeting
+  Epoch at_least_;                    // of the next meeting
+  std::vector<MemberFacts> members_;  // of the newest meeting; all hold a state once joined
   std::unique_ptr<Communicator> communicator_;
   AbortSwitch abort_switch_;
   std::stop_callback<std::function<void()>> on_stop_;
