@@ -28,14 +28,6 @@ constexpr double kTimeoutSecondsMax = 86400;
 
 using Errors = std::vector<Error>;
 
-// As ObjectReader::Int, but absence is recorded too.
-int64_t RequireInt(ObjectReader& reader, std::string_view key, int64_t min, int64_t max) {
-  if (reader.Require(key, "a whole number of at least " + std::to_string(min)) == nullptr) {
-    return min;
-  }
-  return reader.Int(key, min, max).value_or(min);
-}
-
 // A fraction from 0 up to, but not including, 1.
 double ReadFraction(ObjectReader& reader, std::string_view key, double fallback) {
   const double value = reader.Number(key, 0, 1).value_or(fallback);
@@ -87,14 +79,14 @@ Extent RequireExtent(ObjectReader& reader, std::string_view key) {
 
 DenseLayer ReadDense(ObjectReader& reader) {
   DenseLayer layer;
-  layer.units = RequireInt(reader, "units", 1, kUnitsMax);
+  layer.units = reader.RequireInt("units", 1, kUnitsMax);
   layer.activation = ReadEnum(reader, "activation", kActivationNames).value_or(layer.activation);
   return layer;
 }
 
 Conv2DLayer ReadConv2D(ObjectReader& reader) {
   Conv2DLayer layer;
-  layer.filters = RequireInt(reader, "filters", 1, kDimensionMax);
+  layer.filters = reader.RequireInt("filters", 1, kDimensionMax);
   layer.kernel_size = RequireExtent(reader, "kernelSize");
   layer.strides = ReadExtent(reader, "strides", layer.strides);
   layer.padding = ReadEnum(reader, "padding", kPaddingNames).value_or(layer.padding);

@@ -296,6 +296,11 @@ std::optional<int64_t> ObjectReader::Int(std::string_view key, int64_t min, int6
   return value->get<int64_t>();
 }
 
+int64_t ObjectReader::RequireInt(std::string_view key, int64_t min, int64_t max) {
+  Require(key, "a whole number of at least " + std::to_string(min));
+  return Int(key, min, max).value_or(min);
+}
+
 std::optional<double> ObjectReader::Number(std::string_view key, double min, double max) {
   const Json* value = Find(key);
   if (value == nullptr) {

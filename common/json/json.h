@@ -72,6 +72,11 @@ class ObjectReader {
                                double min = std::numeric_limits<double>::lowest(),
                                double max = std::numeric_limits<double>::max());
 
+  // As Int, but absence is recorded too; `min` in place of what is absent or wrong.
+  int64_t RequireInt(std::string_view key,
+                     int64_t min,
+                     int64_t max = std::numeric_limits<int64_t>::max());
+
   // A string out of a closed list; the message lists the choices and suggests the nearest.
   std::optional<std::string> Choice(std::string_view key,
                                     const std::vector<std::string_view>& choices);
