@@ -24,7 +24,7 @@ constexpr Duration kPollAlert = std::chrono::milliseconds(20);
 constexpr Duration kLeftoverPatience = std::chrono::seconds(5);
 
 constexpr Duration kWaitMax = std::chrono::seconds(1);
-constexpr int kPassesPerTurnMax = 16;  // then pods and signals are looked at again
+constexpr int kControllerStepsMax = 16;  // then pods and signals are looked at again
 
 std::size_t GangSize(const TrainingJob& job) {
   std::size_t size = 0;
@@ -264,7 +264,7 @@ void RunSession::StepController(TimePoint now) {
   if (stop_ != StopStage::kNone) {
     return;
   }
-  for (int pass = 0; pass < kPassesPerTurnMax && !controller_.Step(now).empty(); ++pass) {
+  for (int step = 0; step < kControllerStepsMax && !controller_.Step(now).empty(); ++step) {
   }
   std::map<std::string, std::string> targets;
   for (const kube::Pod& pod : parts_.pods->pods()) {
