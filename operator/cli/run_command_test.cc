@@ -108,6 +108,25 @@ TEST_F(RunCommandTest, ProgramThatDoesNotExistFailsWithItsName) {
   EXPECT_THAT(Summary()["reason"].get<std::string>(), HasSubstr("no-such-program"));
 }
 
+TEST_F(RunCommandTest, OutputThatNoFileTakesIsSaidAndCounted) {
+  if (!std::filesystem::exists("/dev/full")) {
+    GTEST_SKIP() << "this system has no /dev/full";
+  }
+  const std::string pod = folder_ + "/run/pods/tested-worker-1";
+  std::filesystem::create_directories(pod);
+  std::filesystem::create_symlink("/dev/full", pod + "/pod.log");
+  WriteJob("[sh, -c, 'echo words']");
+  arguments_.quiet = true;
+  ::testing::internal::CaptureStdout();
+  EXPECT_EQ(RunRun(arguments_), kCliSucceeded);
+  const std::string told = ::testing::internal::GetCapturedStdout();
+  EXPECT_THAT(told, HasSubstr("warning: what tested-worker-1 prints is being lost: "));
+  EXPECT_THAT(told, HasSubstr("pod.log: write: No space left on device\n"));
+  EXPECT_THAT(told, HasSubstr("/pods/*/pod.log, without 6 bytes of tested-worker-1\n"));
+  EXPECT_EQ(Summary()["pods"][0]["lostOutputBytes"], 0);
+  EXPECT_EQ(Summary()["pods"][1]["lostOutputBytes"], 6);
+}
+
 TEST_F(RunCommandTest, OrderedFailuresHappen) {
   WriteJob("[sh, -c, 'test $LOCKSTEP_ATTEMPT != 0 || exec sleep 1000']");
   arguments_.chaos = ParseChaos("kill=worker-1@time=0s").value();

@@ -172,6 +172,9 @@ void RunSession::HandlePods(TimePoint now) {
   for (const PodEvent& event : parts_.pods->TakeEvents()) {
     record_.OnPodEvent(event);
     controller_.Notify(backend_.key(), SteadyNow());
+    if (event.change == PodChange::kOutputLost) {
+      Warn("what " + event.pod.name + " prints is being lost: " + event.lost_output.error);
+    }
     const auto& termination = event.pod.status.termination;
     if (event.change == PodChange::kEnded && termination && termination->exit_code != 0 &&
         !event.pod.is_deleting) {

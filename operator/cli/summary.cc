@@ -72,6 +72,7 @@ Json EncodePod(const PodRecord& pod) {
   json["reason"] = pod.reason;
   json["message"] = pod.message;
   json["log"] = pod.log_file;
+  json["lostOutputBytes"] = pod.lost_output_bytes;
   json["metrics"] = pod.metrics;
   return json;
 }
@@ -187,6 +188,17 @@ std::string FormatCheckpoints(const RunSummary& summary) {
   return summary.outcome == RunOutcome::kSucceeded ? text : text + FormatWayOn(summary);
 }
 
+// Where they are, and what is not in them.
+std::string FormatLogs(const RunSummary& summary) {
+  std::string text = summary.run_directory + "/pods/*/pod.log";
+  for (const PodRecord& pod : summary.pods) {
+    if (pod.lost_output_bytes > 0) {
+      text += ", without " + std::to_string(pod.lost_output_bytes) + " bytes of " + pod.name;
+    }
+  }
+  return Line("logs", text);
+}
+
 std::string FormatMissedChaos(const RunSummary& summary) {
   std::string actions;
   for (const std::string& action : summary.chaos_not_fired) {
@@ -265,7 +277,7 @@ std::string FormatSummary(const RunSummary& summary) {
     text += FormatCulprits(summary);
   }
   text += FormatRestarts(summary) + FormatMissedChaos(summary);
-  text += Line("logs", summary.run_directory + "/pods/*/pod.log");
+  text += FormatLogs(summary);
   if (!summary.checkpoint_directory.empty()) {
     return text + FormatCheckpoints(summary);
   }
