@@ -10,6 +10,7 @@
 #include "common/base/file.h"
 #include "common/json/json.h"
 #include "operator/cli/commands.h"
+#include "operator/cli/run_list.h"
 #include "operator/cli/summary.h"
 
 namespace lockstep::control {
@@ -125,6 +126,16 @@ TEST_F(RunCommandTest, OutputThatNoFileTakesIsSaidAndCounted) {
   EXPECT_THAT(told, HasSubstr("/pods/*/pod.log, without 6 bytes of tested-worker-1\n"));
   EXPECT_EQ(Summary()["pods"][0]["lostOutputBytes"], 0);
   EXPECT_EQ(Summary()["pods"][1]["lostOutputBytes"], 6);
+}
+
+TEST_F(RunCommandTest, SummaryThatCannotBeWrittenFailsAndTheEndIsKnownAllTheSame) {
+  std::filesystem::create_directories(folder_ + "/run/summary.json/in-the-way");
+  WriteJob("[sh, -c, 'exit 0']");
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(RunRun(arguments_), kCliFailed);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("writing the summary: open " + folder_ + "/run/summary.json: "));
+  EXPECT_EQ(StateOf(FindRun(folder_ + "/run").value()), "succeeded");
 }
 
 TEST_F(RunCommandTest, OrderedFailuresHappen) {
