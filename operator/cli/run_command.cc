@@ -179,6 +179,7 @@ PodRunnerOptions ClusterOptionsOf(const RunArguments& arguments,
   options.directory = settings.job_directory;
   options.base_environment = InheritedEnvironment(shop.core_count, shop.pod_count);
   options.manifest_directory = settings.data_directory;
+  options.secret_file = arguments.keep ? "" : settings.job_key_file;
   options.termination_file_variable = env::kTerminationMessageFile;
   const JobTopology topology = TopologyOf(shop.job, settings.addressing);
   options.address_of = [topology](const kube::Pod& pod) {

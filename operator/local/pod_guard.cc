@@ -9,6 +9,7 @@
 
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -41,7 +42,15 @@ void DetachFromTerminal() {
   ::prctl(PR_SET_NAME, "lockstep-guard");
 }
 
-[[noreturn]] void RunGuard(int channel_fd, ProcessSelector selector) {
+uint64_t InodeOf(const std::string& file) {
+  struct stat status {};
+
+  return ::stat(file.c_str(), &status) == 0 ? status.st_ino : 0;
+}
+
+[[noreturn]] void RunGuard(int channel_fd, ProcessSelector selector, const std::string& secret) {
+  const pid_t parent = ::getppid();
+  const uint64_t inode = InodeOf(secret);
   DetachFromTerminal();
   ::dup2(channel_fd, 3);
   ::syscall(SYS_close_range, 4U, ~0U, 0U);
@@ -54,13 +63,17 @@ void DetachFromTerminal() {
       break;
     }
   }
+  // A run that has taken the folder over since has a secret of its own there.
+  if (::getppid() != parent && inode != 0 && InodeOf(secret) == inode) {
+    ::unlink(secret.c_str());
+  }
   KillMatching(selector, kSweepRoundsMax);
   ::_exit(0);
 }
 
 }  // namespace
 
-Result<PodGuard> PodGuard::Start(std::string environment_prefix) {
+Result<PodGuard> PodGuard::Start(std::string environment_prefix, std::string secret_file) {
   int fds[2] = {-1, -1};
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) != 0) {
     return SystemError(errno, "channel of the pod guard");
@@ -72,7 +85,7 @@ Result<PodGuard> PodGuard::Start(std::string environment_prefix) {
     return SystemError(errno, "fork of the pod guard");
   }
   if (pid == 0) {
-    RunGuard(read_end.get(), ProcessSelector{{}, std::move(environment_prefix), 0, 0});
+    RunGuard(read_end.get(), ProcessSelector{{}, std::move(environment_prefix), 0, 0}, secret_file);
   }
   return PodGuard(pid, std::move(write_end));
 }

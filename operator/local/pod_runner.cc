@@ -45,7 +45,7 @@ Result<std::unique_ptr<PodRunner>> PodRunner::Start(PodRunnerOptions options, Lo
     return SystemError(errno, "becoming the reaper of orphans");
   }
   std::string marker = std::string(kMarkerVariable) + RandomHex(kTokenBytes) + ".";
-  LOCKSTEP_ASSIGN_OR_RETURN(PodGuard guard, PodGuard::Start(marker));
+  LOCKSTEP_ASSIGN_OR_RETURN(PodGuard guard, PodGuard::Start(marker, options.secret_file));
   std::unique_ptr<PodRunner> cluster(
       new PodRunner(std::move(options), logger, std::move(marker), std::move(guard)));
   if (!cluster->epoll_.is_open()) {

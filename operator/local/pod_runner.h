@@ -29,6 +29,8 @@ struct PodRunnerOptions {
   std::function<std::string(const kube::Pod&)> address_of;
   // Called for every line a pod prints; may be empty.
   std::function<void(const kube::Pod&, std::string_view line)> on_line;
+  // Removed when this process is killed; empty: nothing is. An orderly end is its owner's affair.
+  std::string secret_file;
   // The variable that tells a pod's program where to put its termination message.
   std::string termination_file_variable;
   Duration memory_sweep_interval = std::chrono::milliseconds(250);  // a sweep costs ~2 ms (choice)
