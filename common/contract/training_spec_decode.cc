@@ -1,4 +1,8 @@
+#include <array>
 #include <cmath>
+#include <map>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "common/contract/training_names.h"
@@ -35,6 +39,38 @@ double ReadFraction(ObjectReader& reader, std::string_view key, double fallback)
     reader.Fail(key, "1 found, expected a number of at least 0 and less than 1");
   }
   return value;
+}
+
+// A field that only some types of a layer or an optimizer have.
+struct OwnField {
+  std::string_view name;
+  std::string_view owners;
+};
+
+constexpr std::array<OwnField, 8> kLayerFields = {{{"units", "Dense"},
+                                                   {"activation", "Dense and Conv2D"},
+                                                   {"filters", "Conv2D"},
+                                                   {"kernelSize", "Conv2D"},
+                                                   {"strides", "Conv2D and MaxPooling2D"},
+                                                   {"padding", "Conv2D and MaxPooling2D"},
+                                                   {"poolSize", "MaxPooling2D"},
+                                                   {"rate", "Dropout"}}};
+
+constexpr std::array<OwnField, 5> kOptimizerFields = {{{"momentum", "SGD"},
+                                                       {"nesterov", "SGD"},
+                                                       {"beta1", "Adam"},
+                                                       {"beta2", "Adam"},
+                                                       {"epsilon", "Adam"}}};
+
+// Ends the reading of a `type`: what only others have is answered with their names.
+template <std::size_t N>
+void FinishAs(std::string_view type, const std::array<OwnField, N>& fields, ObjectReader& reader) {
+  std::map<std::string_view, std::string> elsewhere;
+  for (const OwnField& field : fields) {
+    elsewhere[field.name] = "unknown field in " + std::string(type) + ", expected in " +
+                            std::string(field.owners) + " only";
+  }
+  reader.Finish(elsewhere);
 }
 
 std::string ReadPath(ObjectReader& reader, std::string_view key, std::string fallback) {
@@ -127,7 +163,7 @@ Layer ReadLayer(const Json& value, const std::string& path, Errors* errors) {
       layer = DropoutLayer{ReadFraction(reader, "rate", 0)};
       break;
   }
-  reader.Finish();
+  FinishAs(NameOf(kLayerTypeNames, *type), kLayerFields, reader);
   return layer;
 }
 
@@ -224,7 +260,7 @@ OptimizerSpec ReadOptimizer(const Json& value, const std::string& path, Errors* 
   } else {
     optimizer = ReadAdam(reader);
   }
-  reader.Finish();
+  FinishAs(NameOf(kOptimizerTypeNames, *type), kOptimizerFields, reader);
   return optimizer;
 }
 

@@ -377,13 +377,17 @@ void ObjectReader::FailType(std::string_view key, const Json& found, std::string
   Fail(key, DescribeJson(found) + " found, expected " + std::string(expected));
 }
 
-void ObjectReader::Finish() {
+void ObjectReader::Finish(const std::map<std::string_view, std::string>& elsewhere) {
   if (object_ == nullptr) {
     return;
   }
   const std::vector<std::string_view> candidates(known_.begin(), known_.end());
   for (const auto& [key, value] : object_->items()) {
     if (known_.find(key) != known_.end()) {
+      continue;
+    }
+    if (const auto answer = elsewhere.find(key); answer != elsewhere.end()) {
+      Fail(key, answer->second);
       continue;
     }
     const std::string_view nearest = NearestWord(key, candidates);

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -91,7 +92,8 @@ class ObjectReader {
   void Fail(std::string_view key, std::string message);
 
   // Records "unknown field" (with a suggestion where one is near) for each key nobody asked for.
-  void Finish();
+  // What stands in `elsewhere` is answered with its text instead.
+  void Finish(const std::map<std::string_view, std::string>& elsewhere = {});
 
   // The members that nobody asked for, in place of Finish: for a reader that keeps what it does not
   // understand. An empty object when there are none.
