@@ -1,9 +1,11 @@
 #include "operator/cli/summary.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <cstdio>
 #include <map>
+#include <string_view>
 
 #include "common/contract/exit_code.h"
 
@@ -156,9 +158,25 @@ std::string FormatRestarts(const RunSummary& summary) {
   return text;
 }
 
+// `text` as a shell reads it as one word: these lines are copied into one.
+std::string ShellWord(const std::string& text) {
+  const bool is_plain = std::all_of(text.begin(), text.end(), [](unsigned char c) {
+    return std::isalnum(c) != 0 ||
+           std::string_view("/._-+=:,@%").find(static_cast<char>(c)) != std::string_view::npos;
+  });
+  if (is_plain) {
+    return text;
+  }
+  std::string quoted = "'";
+  for (const char c : text) {
+    quoted += c == '\'' ? "'\\''" : std::string(1, c);
+  }
+  return quoted + "'";
+}
+
 // Which command goes on with this run, and where it begins.
 std::string FormatWayOn(const RunSummary& summary) {
-  const std::string command = "lockstep run --resume " + summary.run_directory;
+  const std::string command = "lockstep run --resume " + ShellWord(summary.run_directory);
   if (summary.left_earlier_run) {
     return Line("to go on", command + "; this try changed nothing in that run");
   }
@@ -284,7 +302,7 @@ std::string FormatSummary(const RunSummary& summary) {
   return summary.outcome == RunOutcome::kSucceeded
              ? text
              : text + Line("to go on",
-                           "lockstep run --resume " + summary.run_directory +
+                           "lockstep run --resume " + ShellWord(summary.run_directory) +
                                "; what a program kept in LOCKSTEP_CHECKPOINT_DIR is there");
 }
 
