@@ -20,6 +20,8 @@ namespace {
 
 constexpr int kSweepRoundsMax = 50;  // of 20 ms each: a second for a fork bomb to lose
 
+constexpr pid_t kOrderlyEnd = 0;  // the record before the channel closes, unless we were killed
+
 // A positive record adds a session, a negative one removes it.
 void ApplyRecord(pid_t record, std::vector<pid_t>* sessions) {
   if (record > 0) {
@@ -49,22 +51,23 @@ uint64_t InodeOf(const std::string& file) {
 }
 
 [[noreturn]] void RunGuard(int channel_fd, ProcessSelector selector, const std::string& secret) {
-  const pid_t parent = ::getppid();
   const uint64_t inode = InodeOf(secret);
   DetachFromTerminal();
   ::dup2(channel_fd, 3);
   ::syscall(SYS_close_range, 4U, ~0U, 0U);
+  bool is_orderly = false;
   while (true) {
     pid_t record = 0;
     const ssize_t got = ::read(3, &record, sizeof record);
     if (got == sizeof record) {
+      is_orderly = is_orderly || record == kOrderlyEnd;
       ApplyRecord(record, &selector.sessions);
     } else if (got >= 0 || errno != EINTR) {
       break;
     }
   }
   // A run that has taken the folder over since has a secret of its own there.
-  if (::getppid() != parent && inode != 0 && InodeOf(secret) == inode) {
+  if (!is_orderly && inode != 0 && InodeOf(secret) == inode) {
     ::unlink(secret.c_str());
   }
   KillMatching(selector, kSweepRoundsMax);
@@ -97,6 +100,7 @@ PodGuard::~PodGuard() {
   if (pid_ == 0) {
     return;
   }
+  Send(kOrderlyEnd);
   channel_.Reset();
   while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
   }
