@@ -38,43 +38,6 @@ ErrorCode CodeOfErrno(int error_number) {
 
 }  // namespace
 
-std::string_view ErrorCodeName(ErrorCode code) {
-  switch (code) {
-    case ErrorCode::kInvalidArgument:
-      return "invalid_argument";
-    case ErrorCode::kNotFound:
-      return "not_found";
-    case ErrorCode::kAlreadyExists:
-      return "already_exists";
-    case ErrorCode::kTimeout:
-      return "timeout";
-    case ErrorCode::kPeerLost:
-      return "peer_lost";
-    case ErrorCode::kMismatch:
-      return "mismatch";
-    case ErrorCode::kStale:
-      return "stale";
-    case ErrorCode::kAborted:
-      return "aborted";
-    case ErrorCode::kUnavailable:
-      return "unavailable";
-    case ErrorCode::kResourceExhausted:
-      return "resource_exhausted";
-    case ErrorCode::kCorrupt:
-      return "corrupt";
-    case ErrorCode::kIo:
-      return "io";
-    case ErrorCode::kInternal:
-      return "internal";
-  }
-  return "internal";
-}
-
-bool IsRetryable(ErrorCode code) {
-  return code == ErrorCode::kTimeout || code == ErrorCode::kPeerLost ||
-         code == ErrorCode::kUnavailable || code == ErrorCode::kResourceExhausted;
-}
-
 Error Error::WithField(std::string field) && {
   field_ = std::move(field);
   return std::move(*this);

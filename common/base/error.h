@@ -23,12 +23,6 @@ enum class ErrorCode {
   kInternal,           // a fault of ours
 };
 
-// The code's name without its prefix, for example "peer_lost". Never empty.
-std::string_view ErrorCodeName(ErrorCode code);
-
-// Whether trying the same thing again, unchanged, can succeed.
-bool IsRetryable(ErrorCode code);
-
 // A failure as a value: code, one sentence, and where it came from.
 class Error {
  public:

@@ -21,10 +21,6 @@ WallTime SystemClock::WallNow() const {
   return std::chrono::time_point_cast<std::chrono::milliseconds>(std::chrono::system_clock::now());
 }
 
-WallTime ManualClock::WallNow() const {
-  return WallTime(std::chrono::duration_cast<std::chrono::milliseconds>(now_.time_since_epoch()));
-}
-
 int Deadline::RemainingMilliseconds(TimePoint now) const {
   const int64_t rounded_up = std::chrono::ceil<std::chrono::milliseconds>(Remaining(now)).count();
   return static_cast<int>(std::min<int64_t>(rounded_up, std::numeric_limits<int>::max()));

@@ -28,19 +28,6 @@ class SystemClock final : public Clock {
   WallTime WallNow() const override;
 };
 
-// A clock that stands still until told. Thread: one.
-class ManualClock final : public Clock {
- public:
-  TimePoint Now() const override { return now_; }
-
-  WallTime WallNow() const override;
-
-  void Advance(Duration step) { now_ += step; }
-
- private:
-  TimePoint now_{std::chrono::seconds(1000)};  // arbitrary, far enough from zero to subtract from
-};
-
 // The moment by which a whole operation, retries included, must have ended.
 class Deadline {
  public:

@@ -3,14 +3,6 @@
 #include "common/contract/text.h"
 
 namespace lockstep {
-namespace {
-
-int64_t RequiredCount(ObjectReader* reader, std::string_view key) {
-  reader->Require(key, "a whole number of at least 0");
-  return reader->Int(key, 0).value_or(0);
-}
-
-}  // namespace
 
 Json EncodeCheckpointStatus(const CheckpointStatus& status, std::size_t error_bytes_max) {
   return {{"written", status.written},
@@ -26,9 +18,9 @@ CheckpointStatus DecodeCheckpointStatus(const Json& value,
                                         std::vector<Error>* errors) {
   ObjectReader reader(value, path, errors);
   CheckpointStatus status;
-  status.written = RequiredCount(&reader, "written");
-  status.failed = RequiredCount(&reader, "failed");
-  status.skipped = RequiredCount(&reader, "skipped");
+  status.written = reader.RequireInt("written", 0);
+  status.failed = reader.RequireInt("failed", 0);
+  status.skipped = reader.RequireInt("skipped", 0);
   reader.Require("lastError", "a string");
   status.last_error = reader.String("lastError").value_or("");
   if (const std::optional<int64_t> step = reader.Int("restoredStep", 0)) {

@@ -19,14 +19,6 @@ Error BadControl(std::string message) {
   return Error(ErrorCode::kInvalidArgument, std::move(message));
 }
 
-int64_t RequiredInt(ObjectReader* reader,
-                    std::string_view key,
-                    int64_t min,
-                    int64_t max = std::numeric_limits<int64_t>::max()) {
-  reader->Require(key, "a whole number");
-  return reader->Int(key, min, max).value_or(min);
-}
-
 void ReadKind(ObjectReader* reader, ControlMessage* message) {
   reader->Require("kind", "peer_gone or stop");
   const std::optional<std::string> kind = reader->Choice(
@@ -37,9 +29,9 @@ void ReadKind(ObjectReader* reader, ControlMessage* message) {
   if (*kind == ControlKindName(ControlKind::kPeerGone)) {
     message->kind = ControlKind::kPeerGone;
     message->rank =
-        static_cast<int>(RequiredInt(reader, "rank", 0, std::numeric_limits<int>::max()));
-    message->epoch = Epoch(RequiredInt(reader, "epoch", 0));
-    message->incarnation = Incarnation(RequiredInt(reader, "incarnation", 0));
+        static_cast<int>(reader->RequireInt("rank", 0, std::numeric_limits<int>::max()));
+    message->epoch = Epoch(reader->RequireInt("epoch", 0));
+    message->incarnation = Incarnation(reader->RequireInt("incarnation", 0));
   } else {
     message->kind = ControlKind::kStop;
   }
@@ -115,8 +107,8 @@ Result<ControlMessage> DecodeControlMessage(std::string_view body) {
                 std::to_string(message.job_uid.size()) + " bytes found, expected at most " +
                     std::to_string(kJobUidBytesMax));
   }
-  message.attempt = Attempt(RequiredInt(&reader, "attempt", 0));
-  message.counter = RequiredInt(&reader, "counter", 1);
+  message.attempt = Attempt(reader.RequireInt("attempt", 0));
+  message.counter = reader.RequireInt("counter", 1);
   ReadKind(&reader, &message);
   reader.Finish();
   if (!errors.empty()) {

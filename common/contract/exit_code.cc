@@ -182,15 +182,6 @@ std::string_view ExitCauseName(ExitCause cause) {
   LOCKSTEP_CHECK(false, "exit cause out of range");
 }
 
-std::optional<ExitCause> ParseExitCause(std::string_view name) {
-  for (const ExitCause cause : kExitCauses) {
-    if (ExitCauseName(cause) == name) {
-      return cause;
-    }
-  }
-  return std::nullopt;
-}
-
 ExitVerdict ClassifyExit(int exit_code, int signal, std::string_view reason) {
   if (const std::optional<ExitVerdict> verdict = FindReason(kPodReasons, reason)) {
     return *verdict;

@@ -80,7 +80,6 @@ inline constexpr std::array<ExitCause, 16> kExitCauses = {ExitCause::kCompleted,
 
 // "completed", "program_exit", ..., "node_lost", "unknown".
 std::string_view ExitCauseName(ExitCause cause);
-std::optional<ExitCause> ParseExitCause(std::string_view name);
 
 struct ExitVerdict {
   Outcome outcome = Outcome::kRetryable;

@@ -128,7 +128,7 @@ TEST(ClassifyExit, NumbersThatAreNoExitCodeAreUnknownAndRetryable) {
   EXPECT_EQ(Text(ClassifyExit(3, -1, "")), "permanent/program_exit");
 }
 
-TEST(ExitNames, RoundTripAndDiffer) {
+TEST(ExitNames, DifferAndOutcomesRoundTrip) {
   std::set<std::string_view> names;
   for (const Outcome outcome : kOutcomes) {
     EXPECT_EQ(ParseOutcome(OutcomeName(outcome)), outcome);
@@ -137,12 +137,10 @@ TEST(ExitNames, RoundTripAndDiffer) {
   EXPECT_EQ(names.size(), kOutcomes.size());
   names.clear();
   for (const ExitCause cause : kExitCauses) {
-    EXPECT_EQ(ParseExitCause(ExitCauseName(cause)), cause);
     names.insert(ExitCauseName(cause));
   }
   EXPECT_EQ(names.size(), kExitCauses.size());
   EXPECT_FALSE(ParseOutcome("Success").has_value());
-  EXPECT_FALSE(ParseExitCause("").has_value());
 }
 
 TEST(DescribeExit, SaysItInOnePhrase) {

@@ -121,14 +121,6 @@ void EncodeProgress(const StatusDocument& document, Json* json) {
   seconds["update"] = AmountOrZero(document.step_phase_seconds.update);
 }
 
-int64_t RequiredInt(ObjectReader* reader,
-                    std::string_view key,
-                    int64_t min = 0,
-                    int64_t max = std::numeric_limits<int64_t>::max()) {
-  reader->Require(key, "a whole number");
-  return reader->Int(key, min, max).value_or(min);
-}
-
 double RequiredNumber(ObjectReader* reader, std::string_view key) {
   reader->Require(key, "a number of at least 0");
   return reader->Number(key, 0, kNumberMax).value_or(0);
@@ -182,13 +174,13 @@ void ReadIdentity(ObjectReader* reader, StatusDocument* document) {
   document->job_uid = RequiredText(reader, "jobUid");
   document->pod = RequiredText(reader, "pod");
   document->task.role = RequiredWord(reader, "role", kRoles, &RoleName);
-  document->task.index = static_cast<int>(RequiredInt(reader, "index", 0, kIntMax));
+  document->task.index = static_cast<int>(reader->RequireInt("index", 0, kIntMax));
   document->rank = OptionalRank(reader);
-  document->world_size = static_cast<int>(RequiredInt(reader, "worldSize", 1, kIntMax));
-  document->incarnation = Incarnation(RequiredInt(reader, "incarnation"));
-  document->attempt = Attempt(RequiredInt(reader, "attempt"));
-  document->epoch = Epoch(RequiredInt(reader, "epoch"));
-  document->pid = RequiredInt(reader, "pid");
+  document->world_size = static_cast<int>(reader->RequireInt("worldSize", 1, kIntMax));
+  document->incarnation = Incarnation(reader->RequireInt("incarnation", 0));
+  document->attempt = Attempt(reader->RequireInt("attempt", 0));
+  document->epoch = Epoch(reader->RequireInt("epoch", 0));
+  document->pid = reader->RequireInt("pid", 0);
 }
 
 void ReadPeers(ObjectReader* reader, StatusDocument* document, std::vector<Error>* errors) {
@@ -196,8 +188,8 @@ void ReadPeers(ObjectReader* reader, StatusDocument* document, std::vector<Error
   for (std::size_t i = 0; i < items.size(); ++i) {
     ObjectReader peer_reader(*items[i], reader->PathOf("peers", i), errors);
     PeerStatus peer;
-    peer.rank = static_cast<int>(RequiredInt(&peer_reader, "rank", 0, kIntMax));
-    peer.incarnation = Incarnation(RequiredInt(&peer_reader, "incarnation"));
+    peer.rank = static_cast<int>(peer_reader.RequireInt("rank", 0, kIntMax));
+    peer.incarnation = Incarnation(peer_reader.RequireInt("incarnation", 0));
     peer.state = RequiredWord(&peer_reader, "state", kPeerStates, &PeerStateName);
     peer.reason = RequiredText(&peer_reader, "reason");
     peer.silent_seconds = RequiredNumber(&peer_reader, "silentSeconds");
@@ -236,10 +228,10 @@ void ReadTimeline(ObjectReader* reader, StatusDocument* document, std::vector<Er
     ObjectReader event_reader(*items[i], reader->PathOf("timeline", i), errors);
     TimelineEvent event;
     event.event = RequiredWord(&event_reader, "event", kTimelineEventKinds, &TimelineEventName);
-    event.epoch = Epoch(RequiredInt(&event_reader, "epoch"));
-    event.step = Step(RequiredInt(&event_reader, "step"));
+    event.epoch = Epoch(event_reader.RequireInt("epoch", 0));
+    event.step = Step(event_reader.RequireInt("step", 0));
     event.rank = OptionalRank(&event_reader);
-    event.monotonic_ns = RequiredInt(&event_reader, "monotonicNs");
+    event.monotonic_ns = event_reader.RequireInt("monotonicNs", 0);
     document->timeline.push_back(event);
   }
 }
@@ -266,9 +258,9 @@ void ReadObject(ObjectReader* reader,
 
 void ReadProgress(ObjectReader* reader, StatusDocument* document, std::vector<Error>* errors) {
   document->phase = RequiredWord(reader, "phase", kPhases, &PhaseName);
-  document->step = Step(RequiredInt(reader, "step"));
+  document->step = Step(reader->RequireInt("step", 0));
   document->steps_total = reader->Int("stepsTotal", 0);
-  document->data_epoch = RequiredInt(reader, "dataEpoch");
+  document->data_epoch = reader->RequireInt("dataEpoch", 0);
   document->loss = reader->Number("loss");
   document->accuracy = reader->Number("accuracy");
   document->samples_per_second = RequiredNumber(reader, "samplesPerSecond");

@@ -366,21 +366,6 @@ Result<TfConfig> ParseTfConfig(std::string_view text, const TfConfigRules& rules
   return std::move(parse.config);
 }
 
-bool IsChief(const TfConfig& config) {
-  if (config.is_local() || config.task->role == Role::kEvaluator) {
-    return true;
-  }
-  const bool has_chief = CountOf(config, Role::kChief) > 0;
-  return *config.task == (has_chief ? TaskId{Role::kChief, 0} : TaskId{Role::kWorker, 0});
-}
-
-int WorkerCount(const TfConfig& config) {
-  if (config.is_local() || config.task->role == Role::kEvaluator) {
-    return 1;
-  }
-  return CountOf(config, Role::kChief) + CountOf(config, Role::kWorker);
-}
-
 std::optional<int> TaskNumber(const TfConfig& config) {
   if (config.is_local()) {
     return 0;

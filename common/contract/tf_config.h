@@ -69,13 +69,6 @@ struct TfConfigRules {
 // the value found and what was expected, for every problem of the document.
 Result<TfConfig> ParseTfConfig(std::string_view text, const TfConfigRules& rules = {});
 
-// Whether this task has the chief's duties: chief, evaluator (of itself), worker 0 of a job without
-// chief, or a local program.
-bool IsChief(const TfConfig& config);
-
-// Training tasks: chief and workers; for an evaluator, the evaluators; 1 when local.
-int WorkerCount(const TfConfig& config);
-
 // TensorFlow's id in the cluster: chief 0, worker index + number of chiefs, evaluator its index;
 // 0 when local; nullopt for ps. For chief and worker this is the rank.
 std::optional<int> TaskNumber(const TfConfig& config);

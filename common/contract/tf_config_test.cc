@@ -103,7 +103,6 @@ TEST(TfConfigRender, ProcessesOfAPodAreTasksWhoseIdIsTheirRank) {
     const RankPlace& place = order[static_cast<std::size_t>(rank)];
     const TfConfig config = MakeTfConfig(topology, place).value();
     EXPECT_EQ(TaskNumber(config), rank);
-    EXPECT_EQ(WorkerCount(config), WorldSize(topology));
     EXPECT_EQ(RankAddresses(config).value()[static_cast<std::size_t>(rank)],
               MeshAddress(topology, place));
     EXPECT_EQ(TfConfigOfRank(MakeTfConfig(topology, order[0]).value(), rank), config);
@@ -153,8 +152,6 @@ TEST(TfConfigParse, WithoutClusterTheProgramIsAlone) {
                            R"({"environment":"cloud"})"}) {
     const TfConfig config = Parsed(text);
     EXPECT_TRUE(config.is_local()) << text;
-    EXPECT_TRUE(IsChief(config)) << text;
-    EXPECT_EQ(WorkerCount(config), 1) << text;
     EXPECT_EQ(TaskNumber(config), 0) << text;
     EXPECT_TRUE(RankAddresses(config).value().empty()) << text;
   }
@@ -190,16 +187,12 @@ TEST(TfConfigParse, SparseFormMayHaveGaps) {
 TEST(TfConfigParse, EvaluatorNeedNotBeInTheCluster) {
   const TfConfig config =
       Parsed(R"({"cluster":{"worker":["a:1"]},"task":{"type":"evaluator","index":0}})");
-  EXPECT_TRUE(IsChief(config));
-  EXPECT_EQ(WorkerCount(config), 1);
   EXPECT_EQ(TaskNumber(config), 0);
 }
 
 struct Derived {
   const char* cluster;
   TaskId task;
-  bool is_chief;
-  int worker_count;
   std::optional<int> number;
 };
 
@@ -208,22 +201,20 @@ TEST(TfConfigQueries, FollowTensorFlow) {
   const char* without_chief = R"({"worker":["a:1","b:1"]})";
   const char* with_evaluator = R"({"worker":["a:1","b:1"],"evaluator":["e:1"]})";
   const std::vector<Derived> cases = {
-      {with_chief, kChief0, true, 3, 0},
-      {with_chief, kWorker0, false, 3, 1},
-      {with_chief, kWorker1, false, 3, 2},
-      {with_chief, kPs1, false, 3, std::nullopt},
-      {without_chief, kWorker0, true, 2, 0},
-      {without_chief, kWorker1, false, 2, 1},
-      {with_evaluator, kEvaluator0, true, 1, 0},
-      {with_evaluator, kWorker1, false, 2, 1},
+      {with_chief, kChief0, 0},
+      {with_chief, kWorker0, 1},
+      {with_chief, kWorker1, 2},
+      {with_chief, kPs1, std::nullopt},
+      {without_chief, kWorker0, 0},
+      {without_chief, kWorker1, 1},
+      {with_evaluator, kEvaluator0, 0},
+      {with_evaluator, kWorker1, 1},
   };
   for (const Derived& derived : cases) {
     const TfConfig config =
         Parsed(Document(derived.cluster,
                         R"({"type":")" + std::string(RoleName(derived.task.role)) +
                             R"(","index":)" + std::to_string(derived.task.index) + "}"));
-    EXPECT_EQ(IsChief(config), derived.is_chief) << TaskName(derived.task);
-    EXPECT_EQ(WorkerCount(config), derived.worker_count) << TaskName(derived.task);
     EXPECT_EQ(TaskNumber(config), derived.number) << TaskName(derived.task);
   }
 }

@@ -457,10 +457,6 @@ HostPort MeshAddress(const JobTopology& topology, const RankPlace& place) {
   return {host, place.local_rank > 0 ? kProcessPortBase + place.local_rank : kMeshPort};
 }
 
-HostPort StatusAddress(const JobTopology& topology, const TaskId& task) {
-  return {HostOf(topology, task), StatusPortOf(topology.addressing)};
-}
-
 HostPort MasterAddress(const JobTopology& topology) {
   const std::optional<int> base = OwnPortBase(topology.addressing);
   const int otherwise = base.has_value() ? *base + kLoopbackMasterOffset : kMasterPort;

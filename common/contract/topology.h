@@ -164,9 +164,6 @@ std::string HostOf(const JobTopology& topology, const TaskId& task);
 // Where process `local_rank` of the pod listens for its peers; what TF_CONFIG lists.
 HostPort MeshAddress(const JobTopology& topology, const RankPlace& place);
 
-// Where the pod serves its status document.
-HostPort StatusAddress(const JobTopology& topology, const TaskId& task);
-
 // Where Horovod's rendezvous is served for the job. Precondition (checked): the job has a rank.
 HostPort HorovodAddress(const JobTopology& topology);
 

@@ -154,7 +154,7 @@ TEST(Addresses, NoTwoListenersOfAJobShareAnAddress) {
   std::set<HostPort> addresses = {MasterAddress(topology)};
   std::size_t count = 1;
   for (const TaskId& task : AllTasks(topology)) {
-    addresses.insert(StatusAddress(topology, task));
+    addresses.insert(HostPort{HostOf(topology, task), StatusPortOf(topology.addressing)});
     addresses.insert({HostOf(topology, task), HorovodAddress(topology).port});
     count += 2;
     for (int l = 0; l < ProcessesOf(topology, task.role); ++l, ++count) {
@@ -314,7 +314,7 @@ TEST(Ports, AllListenersOfAMachineHavePortsOfTheirOwn) {
       ports.insert(MeshAddress(topology, {task, l}).port);
     }
   }
-  ports.insert(StatusAddress(topology, {Role::kChief, 0}).port);
+  ports.insert(StatusPortOf(topology.addressing));
   ++count;
 
   EXPECT_EQ(ports.size(), count);

@@ -10,11 +10,6 @@ Json FiniteOrNull(const std::optional<double>& number) {
   return number.has_value() && std::isfinite(*number) ? Json(*number) : Json(nullptr);
 }
 
-int64_t RequiredCount(ObjectReader* reader, std::string_view key) {
-  reader->Require(key, "a whole number of at least 0");
-  return reader->Int(key, 0).value_or(0);
-}
-
 }  // namespace
 
 Json EncodeSampleCounts(const SampleCounts& samples) {
@@ -28,10 +23,10 @@ SampleCounts DecodeSampleCounts(const Json& value,
                                 const std::string& path,
                                 std::vector<Error>* errors) {
   ObjectReader reader(value, path, errors);
-  const SampleCounts samples{RequiredCount(&reader, "consumed"),
-                             RequiredCount(&reader, "expected"),
-                             RequiredCount(&reader, "lost"),
-                             RequiredCount(&reader, "repeated")};
+  const SampleCounts samples{reader.RequireInt("consumed", 0),
+                             reader.RequireInt("expected", 0),
+                             reader.RequireInt("lost", 0),
+                             reader.RequireInt("repeated", 0)};
   return samples;
 }
 
@@ -63,9 +58,9 @@ DataEpochResult DecodeDataEpochResult(const Json& value,
                                       std::vector<Error>* errors) {
   ObjectReader reader(value, path, errors);
   DataEpochResult result;
-  result.data_epoch = RequiredCount(&reader, "dataEpoch");
-  result.step = RequiredCount(&reader, "step");
-  result.sample_count = RequiredCount(&reader, "sampleCount");
+  result.data_epoch = reader.RequireInt("dataEpoch", 0);
+  result.step = reader.RequireInt("step", 0);
+  result.sample_count = reader.RequireInt("sampleCount", 0);
   result.loss = reader.Number("loss");
   result.accuracy = reader.Number("accuracy");
   reader.Require("seconds", "a number of at least 0");

@@ -1,4 +1,8 @@
+#include <array>
 #include <cmath>
+#include <map>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "common/contract/training_names.h"
@@ -28,14 +32,6 @@ constexpr double kTimeoutSecondsMax = 86400;
 
 using Errors = std::vector<Error>;
 
-// As ObjectReader::Int, but absence is recorded too.
-int64_t RequireInt(ObjectReader& reader, std::string_view key, int64_t min, int64_t max) {
-  if (reader.Require(key, "a whole number of at least " + std::to_string(min)) == nullptr) {
-    return min;
-  }
-  return reader.Int(key, min, max).value_or(min);
-}
-
 // A fraction from 0 up to, but not including, 1.
 double ReadFraction(ObjectReader& reader, std::string_view key, double fallback) {
   const double value = reader.Number(key, 0, 1).value_or(fallback);
@@ -43,6 +39,38 @@ double ReadFraction(ObjectReader& reader, std::string_view key, double fallback)
     reader.Fail(key, "1 found, expected a number of at least 0 and less than 1");
   }
   return value;
+}
+
+// A field that only some types of a layer or an optimizer have.
+struct OwnField {
+  std::string_view name;
+  std::string_view owners;
+};
+
+constexpr std::array<OwnField, 8> kLayerFields = {{{"units", "Dense"},
+                                                   {"activation", "Dense and Conv2D"},
+                                                   {"filters", "Conv2D"},
+                                                   {"kernelSize", "Conv2D"},
+                                                   {"strides", "Conv2D and MaxPooling2D"},
+                                                   {"padding", "Conv2D and MaxPooling2D"},
+                                                   {"poolSize", "MaxPooling2D"},
+                                                   {"rate", "Dropout"}}};
+
+constexpr std::array<OwnField, 5> kOptimizerFields = {{{"momentum", "SGD"},
+                                                       {"nesterov", "SGD"},
+                                                       {"beta1", "Adam"},
+                                                       {"beta2", "Adam"},
+                                                       {"epsilon", "Adam"}}};
+
+// Ends the reading of a `type`: what only others have is answered with their names.
+template <std::size_t N>
+void FinishAs(std::string_view type, const std::array<OwnField, N>& fields, ObjectReader& reader) {
+  std::map<std::string_view, std::string> elsewhere;
+  for (const OwnField& field : fields) {
+    elsewhere[field.name] = "unknown field in " + std::string(type) + ", expected in " +
+                            std::string(field.owners) + " only";
+  }
+  reader.Finish(elsewhere);
 }
 
 std::string ReadPath(ObjectReader& reader, std::string_view key, std::string fallback) {
@@ -87,14 +115,14 @@ Extent RequireExtent(ObjectReader& reader, std::string_view key) {
 
 DenseLayer ReadDense(ObjectReader& reader) {
   DenseLayer layer;
-  layer.units = RequireInt(reader, "units", 1, kUnitsMax);
+  layer.units = reader.RequireInt("units", 1, kUnitsMax);
   layer.activation = ReadEnum(reader, "activation", kActivationNames).value_or(layer.activation);
   return layer;
 }
 
 Conv2DLayer ReadConv2D(ObjectReader& reader) {
   Conv2DLayer layer;
-  layer.filters = RequireInt(reader, "filters", 1, kDimensionMax);
+  layer.filters = reader.RequireInt("filters", 1, kDimensionMax);
   layer.kernel_size = RequireExtent(reader, "kernelSize");
   layer.strides = ReadExtent(reader, "strides", layer.strides);
   layer.padding = ReadEnum(reader, "padding", kPaddingNames).value_or(layer.padding);
@@ -135,7 +163,7 @@ Layer ReadLayer(const Json& value, const std::string& path, Errors* errors) {
       layer = DropoutLayer{ReadFraction(reader, "rate", 0)};
       break;
   }
-  reader.Finish();
+  FinishAs(NameOf(kLayerTypeNames, *type), kLayerFields, reader);
   return layer;
 }
 
@@ -232,7 +260,7 @@ OptimizerSpec ReadOptimizer(const Json& value, const std::string& path, Errors* 
   } else {
     optimizer = ReadAdam(reader);
   }
-  reader.Finish();
+  FinishAs(NameOf(kOptimizerTypeNames, *type), kOptimizerFields, reader);
   return optimizer;
 }
 

@@ -165,8 +165,15 @@ const std::vector<BadSpec>& BadSpecs() {
       {R"({"optimizer": {"type": "Adam", "learningRate": 0}})",
        {"training.optimizer.learningRate: 0 found, expected a number from 1e-12 to 1000"}},
       {R"({"optimizer": {"type": "Adam", "momentum": 0.9}})",
-       {"training.optimizer.momentum: unknown field, expected one of beta1, beta2, epsilon, "
-        "learningRate, type"}},
+       {"training.optimizer.momentum: unknown field in Adam, expected in SGD only"}},
+      {R"({"optimizer": {"type": "SGD", "beta1": 0.9, "beta_2": 0.9}})",
+       {"training.optimizer.beta1: unknown field in SGD, expected in Adam only",
+        "training.optimizer.beta_2: unknown field, expected one of learningRate, momentum, "
+        "nesterov, type"}},
+      {R"({"model": {"layers": [{"type": "Flatten", "padding": "same"}]}})",
+       {"training.model.layers[0].padding: unknown field in Flatten, expected in Conv2D and "
+        "MaxPooling2D "
+        "only"}},
       {R"({"optimizer": {"type": "SGD", "nesterov": true}})",
        {"training.optimizer.nesterov: true found, but without momentum it does nothing; set "
         "momentum too"}},

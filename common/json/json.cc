@@ -296,6 +296,11 @@ std::optional<int64_t> ObjectReader::Int(std::string_view key, int64_t min, int6
   return value->get<int64_t>();
 }
 
+int64_t ObjectReader::RequireInt(std::string_view key, int64_t min, int64_t max) {
+  Require(key, "a whole number of at least " + std::to_string(min));
+  return Int(key, min, max).value_or(min);
+}
+
 std::optional<double> ObjectReader::Number(std::string_view key, double min, double max) {
   const Json* value = Find(key);
   if (value == nullptr) {
@@ -372,13 +377,17 @@ void ObjectReader::FailType(std::string_view key, const Json& found, std::string
   Fail(key, DescribeJson(found) + " found, expected " + std::string(expected));
 }
 
-void ObjectReader::Finish() {
+void ObjectReader::Finish(const std::map<std::string_view, std::string>& elsewhere) {
   if (object_ == nullptr) {
     return;
   }
   const std::vector<std::string_view> candidates(known_.begin(), known_.end());
   for (const auto& [key, value] : object_->items()) {
     if (known_.find(key) != known_.end()) {
+      continue;
+    }
+    if (const auto answer = elsewhere.find(key); answer != elsewhere.end()) {
+      Fail(key, answer->second);
       continue;
     }
     const std::string_view nearest = NearestWord(key, candidates);

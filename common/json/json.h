@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -72,6 +73,11 @@ class ObjectReader {
                                double min = std::numeric_limits<double>::lowest(),
                                double max = std::numeric_limits<double>::max());
 
+  // As Int, but absence is recorded too; `min` in place of what is absent or wrong.
+  int64_t RequireInt(std::string_view key,
+                     int64_t min,
+                     int64_t max = std::numeric_limits<int64_t>::max());
+
   // A string out of a closed list; the message lists the choices and suggests the nearest.
   std::optional<std::string> Choice(std::string_view key,
                                     const std::vector<std::string_view>& choices);
@@ -86,7 +92,8 @@ class ObjectReader {
   void Fail(std::string_view key, std::string message);
 
   // Records "unknown field" (with a suggestion where one is near) for each key nobody asked for.
-  void Finish();
+  // What stands in `elsewhere` is answered with its text instead.
+  void Finish(const std::map<std::string_view, std::string>& elsewhere = {});
 
   // The members that nobody asked for, in place of Finish: for a reader that keeps what it does not
   // understand. An empty object when there are none.

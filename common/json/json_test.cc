@@ -76,6 +76,20 @@ TEST(ObjectReader, RecordsEveryProblemWithPathValueAndExpectation) {
       }));
 }
 
+TEST(ObjectReader, RequiredNumberIsMissedWithItsLowerBound) {
+  const Json value = ParseJson(R"({"wrong": -1, "right": 7})").value();
+  std::vector<Error> errors;
+  ObjectReader reader(value, "", &errors);
+  EXPECT_EQ(reader.RequireInt("right", 1, 9), 7);
+  EXPECT_EQ(reader.RequireInt("wrong", 1), 1);
+  EXPECT_EQ(reader.RequireInt("none", 1, 9), 1);
+  EXPECT_EQ(reader.RequireInt("neither", 0), 0);
+  EXPECT_EQ(Texts(errors),
+            (std::vector<std::string>{"wrong: -1 found, expected a whole number of at least 1",
+                                      "none: missing, expected a whole number of at least 1",
+                                      "neither: missing, expected a whole number of at least 0"}));
+}
+
 TEST(ObjectReader, NumberBeyondInt64IsRefusedNotWrapped) {
   const Json value = ParseJson(R"({"n": 18446744073709551615, "f": 1.5})").value();
   std::vector<Error> errors;

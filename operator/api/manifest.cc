@@ -87,6 +87,33 @@ bool IsWithin(std::string_view field, std::string_view changed) {
           field[changed.size()] == '[');
 }
 
+// C strings, and so paths, arguments and variables, end at a zero byte: what comes behind it would
+// be lost in silence. YAML and JSON can write one ("\\0").
+void FindZeroBytes(const Json& value, const std::string& path, std::vector<Error>* errors) {
+  if (value.is_string() && value.get_ref<const std::string&>().find('\0') != std::string::npos) {
+    errors->push_back(Error(ErrorCode::kInvalidArgument,
+                            "a text with a zero byte found, expected none: paths, arguments and "
+                            "variables end there")
+                          .WithField(path));
+  } else if (value.is_array()) {
+    for (std::size_t i = 0; i < value.size(); ++i) {
+      FindZeroBytes(value[i], path + "[" + std::to_string(i) + "]", errors);
+    }
+  } else if (value.is_object()) {
+    for (const auto& [key, member] : value.items()) {
+      FindZeroBytes(member, path.empty() ? key : path + "." + key, errors);
+    }
+  }
+}
+
+// Whether the reader has told of that very field already: that it is missing is no news then.
+bool IsTold(const Manifest& manifest, const std::string& field, int line) {
+  return std::any_of(
+      manifest.problems.begin(), manifest.problems.end(), [&](const ManifestProblem& told) {
+        return told.line == line && !field.empty() && told.error.field() == field;
+      });
+}
+
 void AddDocument(const YamlDocument& document,
                  const std::vector<ManifestEdit>& edits,
                  Manifest* manifest) {
@@ -103,10 +130,14 @@ void AddDocument(const YamlDocument& document,
   DecodedJob decoded = DecodeTrainingJob(value);
   decoded.errors.insert(
       decoded.errors.end(), decoded.status_errors.begin(), decoded.status_errors.end());
+  FindZeroBytes(value, "", &decoded.errors);
   for (const Error& error : decoded.errors) {
     TextPosition at = document.positions.Find(error.field());
     if (at.line == 0) {
       at = document.start;
+    }
+    if (IsTold(*manifest, error.field(), at.line)) {
+      continue;
     }
     ManifestProblem problem = MakeProblem(at, error.field(), error.message());
     for (const auto& [field, origin] : changed) {

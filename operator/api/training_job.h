@@ -312,7 +312,7 @@ struct GangOrigin {
   friend bool operator==(const GangOrigin&, const GangOrigin&) = default;
 };
 
-// What the operator knows of a job between its passes. What people read in tables is derived from
+// What the operator knows of a job between its turns. What people read in tables is derived from
 // it when it is written (derived_status.h).
 // The failure that was answered last. It outlives the pod and its log.
 struct LastFailure {

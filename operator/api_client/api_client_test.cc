@@ -289,7 +289,7 @@ class RecordingObserver final : public CallObserver {
  public:
   void OnCall(const CallRecord& record) override {
     const std::lock_guard lock(mutex_);
-    text_ += std::string(kube::VerbName(record.verb)) + " " + std::string(record.method) + " " +
+    text_ += std::string(record.method) + " " +
              (record.fault ? std::string(kube::FaultKindName(*record.fault))
                            : std::to_string(record.http_status)) +
              (record.is_retry ? " again" : "") + " " + std::to_string(record.request_bytes) + "/" +
@@ -320,7 +320,7 @@ TEST_P(ApiClientTest, EveryExchangeIsCounted) {
   kube::Request request = RequestFor("POST", "/");
   request.body = "abc";
   EXPECT_EQ(Outcome(client().Call(request)), "reset");
-  EXPECT_EQ(observer.text(), "create POST 429 3/4\ncreate POST reset again 3/0\n");
+  EXPECT_EQ(observer.text(), "POST 429 3/4\nPOST reset again 3/0\n");
 }
 
 LOCKSTEP_FOR_ALL_TRANSPORTS(ApiClientTest);

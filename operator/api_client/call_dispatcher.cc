@@ -298,7 +298,6 @@ void CallDispatcher::Observe(const Call& call, const CallResult& result) const {
     return;
   }
   CallRecord record;
-  record.verb = call.request.verb;
   record.method = call.request.method;
   record.duration = options_.clock->Now() - call.sent_at;
   record.request_bytes = call.request.body.size();

@@ -11,7 +11,6 @@ namespace lockstep::control {
 
 // One exchange with the API server, retries counted one by one.
 struct CallRecord {
-  kube::Verb verb = kube::Verb::kGet;
   std::string_view method;               // "GET", ...; valid during the call of the observer
   int http_status = 0;                   // 0: there was no reply
   std::optional<kube::FaultKind> fault;  // of a call without reply

@@ -108,13 +108,12 @@ class LeaseDriver::Core final : public std::enable_shared_from_this<Core> {
     is_under_way_ = true;
     const TimePoint sent = options_.clock->Now();
     const std::string method = request.method;
-    const kube::Verb verb = request.verb;
     options_.transport->StartCall(
         std::move(request),
         Limits(),
-        [self = shared_from_this(), sent, verb, method](const kube::CallResult& result) {
+        [self = shared_from_this(), sent, method](const kube::CallResult& result) {
           if (!self->is_abandoned_) {
-            self->Observe(verb, method, result, sent);
+            self->Observe(method, result, sent);
             self->OnAnswer(result, sent);
           }
         });
@@ -185,15 +184,11 @@ class LeaseDriver::Core final : public std::enable_shared_from_this<Core> {
         });
   }
 
-  void Observe(kube::Verb verb,
-               const std::string& method,
-               const kube::CallResult& result,
-               TimePoint sent) const {
+  void Observe(const std::string& method, const kube::CallResult& result, TimePoint sent) const {
     if (options_.observer == nullptr) {
       return;
     }
     CallRecord record;
-    record.verb = verb;
     record.method = method;
     record.duration = options_.clock->Now() - sent;
     if (const auto* reply = std::get_if<kube::Reply>(&result)) {

@@ -140,7 +140,6 @@ class WatchLoop::Core final : public StreamSink, public std::enable_shared_from_
       return;
     }
     CallRecord record;
-    record.verb = request_.verb;
     record.method = request_.method;
     record.http_status = http_status;
     record.fault = fault;

@@ -7,6 +7,7 @@
 #include "common/json/json.h"
 #include "operator/api/encode.h"
 #include "operator/api/manifest.h"
+#include "operator/cli/run_directory.h"
 
 namespace lockstep::control {
 namespace {
@@ -27,10 +28,7 @@ std::optional<int64_t> CountOf(const Json& document, const char* key) {
 // How it ended, where it came to an end: what is missing or strange is left empty.
 void ReadEnd(const std::string& run_directory, EarlierRun* earlier) {
   const auto text = ReadFile(run_directory + "/summary.json", kSummaryBytesMax);
-  if (!text.ok()) {
-    return;
-  }
-  const auto summary = ParseJson(*text);
+  const auto summary = ParseJson(text.ok() ? *text : NotedEnd(run_directory));
   if (summary.ok() && summary->is_object()) {
     earlier->outcome = TextOf(*summary, "outcome");
     earlier->steps = CountOf(*summary, "steps").value_or(0);

@@ -7,12 +7,21 @@
 #include <system_error>
 #include <utility>
 
+#include <sys/stat.h>
+
 #include "common/contract/topology.h"
 
 namespace lockstep::control {
 namespace {
 
 constexpr std::size_t kLineBytesMax = 64 * 1024;  // choice: longer ones are handed out in pieces
+
+// 0: there is no such file.
+uint64_t InodeOf(const std::string& path) {
+  struct stat status {};
+
+  return ::stat(path.c_str(), &status) == 0 ? status.st_ino : 0;
+}
 
 }  // namespace
 
@@ -47,13 +56,32 @@ void LogReader::ReadNew(bool is_last, const OnLine& on_line) {
 void LogReader::ReadPod(const std::string& pod, bool is_last, const OnLine& on_line) {
   Tail& tail = tails_[pod];
   const std::string path = run_directory_ + "/pods/" + pod + "/pod.log";
+  const std::string older = path + ".1";
+  const bool was_moved = tail.has_begun && InodeOf(path) != tail.inode;
+  if (!tail.has_begun || (was_moved && InodeOf(older) == tail.inode)) {
+    ReadFileOf(pod, older, on_line);
+  }
+  if (was_moved || !tail.has_begun) {
+    tail.offset = 0;
+  }
+  ReadFileOf(pod, path, on_line);
+  tail.inode = InodeOf(path);
+  tail.has_begun = true;
+  if (is_last && !tail.rest.empty()) {
+    on_line(pod, std::exchange(tail.rest, ""));
+  }
+}
+
+void LogReader::ReadFileOf(const std::string& pod, const std::string& path, const OnLine& on_line) {
+  Tail& tail = tails_[pod];
   std::error_code error;
   const uint64_t size = std::filesystem::file_size(path, error);
   if (error) {
     return;
   }
   if (size < tail.offset) {
-    tail = Tail();
+    tail.offset = 0;
+    tail.rest.clear();
   }
   std::ifstream file(path, std::ios::binary);
   file.seekg(static_cast<std::streamoff>(tail.offset));
@@ -71,9 +99,6 @@ void LogReader::ReadPod(const std::string& pod, bool is_last, const OnLine& on_l
         tail.rest += letter;
       }
     }
-  }
-  if (is_last && !tail.rest.empty()) {
-    on_line(pod, std::exchange(tail.rest, ""));
   }
 }
 

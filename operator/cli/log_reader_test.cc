@@ -68,6 +68,25 @@ TEST_F(LogReaderTest, NameOfARankIsThatOfAllItsPods) {
               ElementsAre("job-worker-1", "job-worker-1-r1"));
 }
 
+TEST_F(LogReaderTest, OlderHalfComesFirst) {
+  Append("a", "new\n");
+  std::ofstream(folder_ + "/pods/a/pod.log.1") << "old\nhalf a li";
+  std::ofstream(folder_ + "/pods/a/pod.log") << "ne\nnew\n";
+  LogReader reader(folder_, "");
+  EXPECT_THAT(New(&reader), ElementsAre("a: old", "a: half a line", "a: new"));
+  EXPECT_THAT(New(&reader, true), IsEmpty());
+}
+
+TEST_F(LogReaderTest, LogThatWasMovedAsideMeanwhileIsReadToItsEnd) {
+  Append("a", "one\n");
+  LogReader reader(folder_, "");
+  EXPECT_THAT(New(&reader), ElementsAre("a: one"));
+  Append("a", "two\n");
+  std::filesystem::rename(folder_ + "/pods/a/pod.log", folder_ + "/pods/a/pod.log.1");
+  Append("a", "three, and longer than what was there\n");
+  EXPECT_THAT(New(&reader), ElementsAre("a: two", "a: three, and longer than what was there"));
+}
+
 TEST_F(LogReaderTest, LogThatBeganAnewIsReadFromItsStart) {
   Append("a", "a long first line\n");
   LogReader reader(folder_, "");

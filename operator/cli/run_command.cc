@@ -179,6 +179,7 @@ PodRunnerOptions ClusterOptionsOf(const RunArguments& arguments,
   options.directory = settings.job_directory;
   options.base_environment = InheritedEnvironment(shop.core_count, shop.pod_count);
   options.manifest_directory = settings.data_directory;
+  options.secret_file = arguments.keep ? "" : settings.job_key_file;
   options.termination_file_variable = env::kTerminationMessageFile;
   const JobTopology topology = TopologyOf(shop.job, settings.addressing);
   options.address_of = [topology](const kube::Pod& pod) {
@@ -300,6 +301,17 @@ int WriteRefusal(const RunArguments& arguments, const std::string& reason) {
   return Complain(kCliRefused, reason);
 }
 
+// What `lockstep ps` tells of a run without a summary.
+void NoteEnd(const RunSummary& summary, const RunDirectory& directory) {
+  Json end = Json::object();
+  end["outcome"] = std::string(RunOutcomeName(summary.outcome));
+  end["steps"] = summary.steps;
+  end["stepsTotal"] = summary.steps_total ? Json(*summary.steps_total) : Json(nullptr);
+  if (const Status noted = directory.NoteEnd(DumpJson(end)); !noted.ok()) {
+    Complain(0, "noting the end in " + directory.path() + "/lock: " + noted.error().ToString());
+  }
+}
+
 int Report(const RunArguments& arguments,
            const RunSummary& summary,
            const RunDirectory& directory,
@@ -316,6 +328,9 @@ int Report(const RunArguments& arguments,
     if (!written.ok()) {
       Complain(0, "writing the summary: " + written.error().ToString());
       exit_code = exit_code == kCliSucceeded ? kCliFailed : exit_code;
+    }
+    if (!written.ok() && file == own) {
+      NoteEnd(summary, directory);
     }
   }
   return exit_code;

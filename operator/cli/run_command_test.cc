@@ -10,6 +10,7 @@
 #include "common/base/file.h"
 #include "common/json/json.h"
 #include "operator/cli/commands.h"
+#include "operator/cli/run_list.h"
 #include "operator/cli/summary.h"
 
 namespace lockstep::control {
@@ -106,6 +107,35 @@ TEST_F(RunCommandTest, ProgramThatDoesNotExistFailsWithItsName) {
   EXPECT_EQ(RunRun(arguments_), kCliFailed);
   // The other worker may have been stopped before it came as far.
   EXPECT_THAT(Summary()["reason"].get<std::string>(), HasSubstr("no-such-program"));
+}
+
+TEST_F(RunCommandTest, OutputThatNoFileTakesIsSaidAndCounted) {
+  if (!std::filesystem::exists("/dev/full")) {
+    GTEST_SKIP() << "this system has no /dev/full";
+  }
+  const std::string pod = folder_ + "/run/pods/tested-worker-1";
+  std::filesystem::create_directories(pod);
+  std::filesystem::create_symlink("/dev/full", pod + "/pod.log");
+  WriteJob("[sh, -c, 'echo words']");
+  arguments_.quiet = true;
+  ::testing::internal::CaptureStdout();
+  EXPECT_EQ(RunRun(arguments_), kCliSucceeded);
+  const std::string told = ::testing::internal::GetCapturedStdout();
+  EXPECT_THAT(told, HasSubstr("warning: what tested-worker-1 prints is being lost: "));
+  EXPECT_THAT(told, HasSubstr("pod.log: write: No space left on device\n"));
+  EXPECT_THAT(told, HasSubstr("/pods/*/pod.log, without 6 bytes of tested-worker-1\n"));
+  EXPECT_EQ(Summary()["pods"][0]["lostOutputBytes"], 0);
+  EXPECT_EQ(Summary()["pods"][1]["lostOutputBytes"], 6);
+}
+
+TEST_F(RunCommandTest, SummaryThatCannotBeWrittenFailsAndTheEndIsKnownAllTheSame) {
+  std::filesystem::create_directories(folder_ + "/run/summary.json/in-the-way");
+  WriteJob("[sh, -c, 'exit 0']");
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(RunRun(arguments_), kCliFailed);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("writing the summary: open " + folder_ + "/run/summary.json: "));
+  EXPECT_EQ(StateOf(FindRun(folder_ + "/run").value()), "succeeded");
 }
 
 TEST_F(RunCommandTest, OrderedFailuresHappen) {

@@ -15,8 +15,8 @@
 namespace lockstep::control {
 namespace {
 
-constexpr std::size_t kLockBytesMax = 64;
-constexpr std::size_t kKeyBytes = 32;  // as long as the hash of HMAC-SHA-256
+constexpr std::size_t kLockBytesMax = 4096;  // a block: what is in it is overwritten in place
+constexpr std::size_t kKeyBytes = 32;        // as long as the hash of HMAC-SHA-256
 constexpr int kNamesMax = 1000;
 
 Result<UniqueFd> TakeLock(const std::string& directory) {
@@ -37,7 +37,9 @@ Result<UniqueFd> TakeLock(const std::string& directory) {
   if (::ftruncate(lock.get(), 0) != 0) {
     return SystemError(errno, "writing " + path);
   }
-  LOCKSTEP_RETURN_IF_ERROR(WriteAll(lock.get(), std::to_string(::getpid())));
+  if (Status written = WriteAll(lock.get(), std::to_string(::getpid())); !written.ok()) {
+    return std::move(written).error().Wrap(path);
+  }
   return lock;
 }
 
@@ -49,7 +51,9 @@ Result<std::string> WriteKey(const std::string& path) {
   if (!file.is_open()) {
     return SystemError(errno, "creating " + path);
   }
-  LOCKSTEP_RETURN_IF_ERROR(WriteAll(file.get(), key));
+  if (Status written = WriteAll(file.get(), key); !written.ok()) {
+    return std::move(written).error().Wrap(path);
+  }
   return key;
 }
 
@@ -65,6 +69,16 @@ Result<RunDirectory> RunDirectory::Open(const std::string& path) {
   LOCKSTEP_ASSIGN_OR_RETURN(UniqueFd lock, TakeLock(absolute));
   LOCKSTEP_ASSIGN_OR_RETURN(std::string key, WriteKey(absolute + "/job.key"));
   return RunDirectory(absolute, std::move(lock), std::move(key));
+}
+
+Status RunDirectory::NoteEnd(const std::string& end) const {
+  return WriteAll(lock_.get(), "\n" + end);  // behind the process id
+}
+
+std::string NotedEnd(const std::string& directory) {
+  const auto text = ReadFile(directory + "/lock", kLockBytesMax);
+  const std::size_t newline = text.ok() ? text->find('\n') : std::string::npos;
+  return newline == std::string::npos ? "" : text->substr(newline + 1);
 }
 
 std::string DefaultRunDirectory(const std::string& working_directory,

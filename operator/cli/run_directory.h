@@ -25,6 +25,9 @@ class RunDirectory {
 
   std::string SummaryFile() const { return path_ + "/summary.json"; }
 
+  // Notes how the run ended where there is room on a full disk: behind the process id in the lock.
+  Status NoteEnd(const std::string& end) const;
+
   // The secret that is in the key file.
   const std::string& job_key() const { return job_key_; }
 
@@ -36,6 +39,9 @@ class RunDirectory {
   UniqueFd lock_;
   std::string job_key_;
 };
+
+// What NoteEnd left in a run's folder; empty: nothing.
+std::string NotedEnd(const std::string& directory);
 
 // "runs/JOB-20261121T102203Z" below `working_directory`, with "-2", "-3", ... where that exists.
 std::string DefaultRunDirectory(const std::string& working_directory,

@@ -13,7 +13,7 @@
 namespace lockstep::control {
 namespace {
 
-constexpr std::size_t kLockBytesMax = 64;
+constexpr std::size_t kLockBytesMax = 4096;
 constexpr std::size_t kRunsMax = 10'000;  // choice: beyond it a table helps nobody
 
 std::string JobNameIn(const std::string& job_text) {

@@ -36,6 +36,7 @@ void RunRecord::OnPodEvent(const PodEvent& event) {
     case PodChange::kEnded:
       OnEnded(event);
       return;
+    case PodChange::kOutputLost:
     case PodChange::kDeleted:
       return;
   }
@@ -107,6 +108,7 @@ void RunRecord::NoteEnd(const PodEvent& event, PodRecord* record) {
   record->ended = event.at - options_.started;
   record->exit_code = end.exit_code;
   record->reason = end.reason;
+  record->lost_output_bytes = event.lost_output.bytes;
   const auto message = DecodeTerminationMessage(end.message);
   const ExitVerdict verdict = ClassifyExit(end.exit_code, end.signal, end.reason);
   has_unsaved_model_ = has_unsaved_model_ || verdict.cause == ExitCause::kNotSaved;

@@ -24,7 +24,7 @@ constexpr Duration kPollAlert = std::chrono::milliseconds(20);
 constexpr Duration kLeftoverPatience = std::chrono::seconds(5);
 
 constexpr Duration kWaitMax = std::chrono::seconds(1);
-constexpr int kPassesPerTurnMax = 16;  // then pods and signals are looked at again
+constexpr int kControllerStepsMax = 16;  // then pods and signals are looked at again
 
 std::size_t GangSize(const TrainingJob& job) {
   std::size_t size = 0;
@@ -172,6 +172,9 @@ void RunSession::HandlePods(TimePoint now) {
   for (const PodEvent& event : parts_.pods->TakeEvents()) {
     record_.OnPodEvent(event);
     controller_.Notify(backend_.key(), SteadyNow());
+    if (event.change == PodChange::kOutputLost) {
+      Warn("what " + event.pod.name + " prints is being lost: " + event.lost_output.error);
+    }
     const auto& termination = event.pod.status.termination;
     if (event.change == PodChange::kEnded && termination && termination->exit_code != 0 &&
         !event.pod.is_deleting) {
@@ -264,7 +267,7 @@ void RunSession::StepController(TimePoint now) {
   if (stop_ != StopStage::kNone) {
     return;
   }
-  for (int pass = 0; pass < kPassesPerTurnMax && !controller_.Step(now).empty(); ++pass) {
+  for (int step = 0; step < kControllerStepsMax && !controller_.Step(now).empty(); ++step) {
   }
   std::map<std::string, std::string> targets;
   for (const kube::Pod& pod : parts_.pods->pods()) {

@@ -44,7 +44,7 @@ struct RunSessionParts {
   Logger* logger;
 };
 
-// One run from the first pass to the last pod: turns signals, pod changes, reports and time into
+// One run from the job's first turn to its last pod: signals, pod changes, reports and time become
 // controller steps, one after the other on one thread, which owns all state.
 class RunSession {
  public:

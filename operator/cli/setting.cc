@@ -93,7 +93,9 @@ Result<Json> ReadValue(const std::string& text, const Json& schema) {
   }
   YamlStream stream = ReadYaml(text);
   if (!stream.problems.empty()) {
-    return Error(ErrorCode::kInvalidArgument, stream.problems.front().message);
+    const TextProblem& problem = stream.problems.front();
+    return Error(ErrorCode::kInvalidArgument,
+                 (problem.field.empty() ? "" : "in " + problem.field + ": ") + problem.message);
   }
   return stream.documents.size() == 1 ? Result<Json>(std::move(stream.documents[0].value))
                                       : Error(ErrorCode::kInvalidArgument, "expected one value");

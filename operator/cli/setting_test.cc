@@ -78,6 +78,8 @@ TEST(ApplySetting, MistakesNameThePath) {
               HasSubstr("spec.roles[4]: no such element, the list has 2"));
   EXPECT_THAT(After("spec.roles.gpus=1"),
               HasSubstr("spec.roles: a list found, expected an object"));
+  EXPECT_THAT(After("spec.training.model.layers=[{type: Dense, units: .nan}]"),
+              HasSubstr("layers: in [0].units: .nan found, expected a finite number"));
   EXPECT_THAT(After("spec.training.epochs={"), HasSubstr("spec.training.epochs: not valid YAML"));
 }
 

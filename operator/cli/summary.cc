@@ -1,9 +1,11 @@
 #include "operator/cli/summary.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <cstdio>
 #include <map>
+#include <string_view>
 
 #include "common/contract/exit_code.h"
 
@@ -72,6 +74,7 @@ Json EncodePod(const PodRecord& pod) {
   json["reason"] = pod.reason;
   json["message"] = pod.message;
   json["log"] = pod.log_file;
+  json["lostOutputBytes"] = pod.lost_output_bytes;
   json["metrics"] = pod.metrics;
   return json;
 }
@@ -155,9 +158,25 @@ std::string FormatRestarts(const RunSummary& summary) {
   return text;
 }
 
+// `text` as a shell reads it as one word: these lines are copied into one.
+std::string ShellWord(const std::string& text) {
+  const bool is_plain = std::all_of(text.begin(), text.end(), [](unsigned char c) {
+    return std::isalnum(c) != 0 ||
+           std::string_view("/._-+=:,@%").find(static_cast<char>(c)) != std::string_view::npos;
+  });
+  if (is_plain) {
+    return text;
+  }
+  std::string quoted = "'";
+  for (const char c : text) {
+    quoted += c == '\'' ? "'\\''" : std::string(1, c);
+  }
+  return quoted + "'";
+}
+
 // Which command goes on with this run, and where it begins.
 std::string FormatWayOn(const RunSummary& summary) {
-  const std::string command = "lockstep run --resume " + summary.run_directory;
+  const std::string command = "lockstep run --resume " + ShellWord(summary.run_directory);
   if (summary.left_earlier_run) {
     return Line("to go on", command + "; this try changed nothing in that run");
   }
@@ -185,6 +204,17 @@ std::string FormatCheckpoints(const RunSummary& summary) {
   }
   text = Line("checkpoints", text);
   return summary.outcome == RunOutcome::kSucceeded ? text : text + FormatWayOn(summary);
+}
+
+// Where they are, and what is not in them.
+std::string FormatLogs(const RunSummary& summary) {
+  std::string text = summary.run_directory + "/pods/*/pod.log";
+  for (const PodRecord& pod : summary.pods) {
+    if (pod.lost_output_bytes > 0) {
+      text += ", without " + std::to_string(pod.lost_output_bytes) + " bytes of " + pod.name;
+    }
+  }
+  return Line("logs", text);
 }
 
 std::string FormatMissedChaos(const RunSummary& summary) {
@@ -265,14 +295,14 @@ std::string FormatSummary(const RunSummary& summary) {
     text += FormatCulprits(summary);
   }
   text += FormatRestarts(summary) + FormatMissedChaos(summary);
-  text += Line("logs", summary.run_directory + "/pods/*/pod.log");
+  text += FormatLogs(summary);
   if (!summary.checkpoint_directory.empty()) {
     return text + FormatCheckpoints(summary);
   }
   return summary.outcome == RunOutcome::kSucceeded
              ? text
              : text + Line("to go on",
-                           "lockstep run --resume " + summary.run_directory +
+                           "lockstep run --resume " + ShellWord(summary.run_directory) +
                                "; what a program kept in LOCKSTEP_CHECKPOINT_DIR is there");
 }
 

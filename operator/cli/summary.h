@@ -43,6 +43,7 @@ struct PodRecord {
   std::string reason;   // as the kubelet words it
   std::string message;  // its last words: one line
   std::string log_file;
+  int64_t lost_output_bytes = 0;  // that it printed and its log could not take
   std::string metrics;  // where its /metrics was while it ran: "http://127.83.7.1:12033/metrics"
 };
 

@@ -142,6 +142,14 @@ TEST(FormatSummary, CommandThatFailedTellsHowToGoOn) {
   EXPECT_THAT(FormatSummary(summary), Not(HasSubstr("to go on")));
 }
 
+TEST(FormatSummary, WayOnCanBeCopiedIntoAShell) {
+  RunSummary summary = TrainedWithOneLoss();
+  summary.outcome = RunOutcome::kStopped;
+  summary.run_directory = "/runs/Anna's two";
+  EXPECT_THAT(FormatSummary(summary),
+              ::testing::HasSubstr("lockstep run --resume '/runs/Anna'\\''s two'\n"));
+}
+
 TEST(IsSaved, StateIsSavedByACheckpointOfItsStepOrALaterOne) {
   EXPECT_TRUE(IsSaved(Step(0), std::nullopt));
   EXPECT_FALSE(IsSaved(Step(20), std::nullopt));

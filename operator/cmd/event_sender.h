@@ -24,7 +24,7 @@ struct EventSenderOptions {
   std::size_t waiting_max = 1000;  // source: client-go's queue; more are dropped and counted
 };
 
-// Writes Events on a thread of its own, so that no pass ever waits for one.
+// Writes Events on a thread of its own, so that no turn ever waits for one.
 class EventSender {
  public:
   explicit EventSender(EventSenderOptions options);

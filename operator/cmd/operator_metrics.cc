@@ -46,8 +46,8 @@ Buckets QueueBuckets() {
   return buckets;
 }
 
-// From one pass of a small job to a gang of thousands.
-Buckets PassBuckets() {
+// From one turn of a small job to a gang of thousands.
+Buckets TurnBuckets() {
   return {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60};
 }
 
@@ -118,17 +118,17 @@ struct OperatorMetrics::Families {
 
   // controller-runtime's and client-go's names.
   Counters& turns =
-      AddCounters(&registry, "controller_runtime_reconcile_total", "Passes by result.");
-  prometheus::Counter& pass_errors = AddCounters(&registry,
-                                                 "controller_runtime_reconcile_errors_total",
-                                                 "Passes that have to be repeated.")
-                                         .Add(kController);
-  prometheus::Histogram& pass_time =
+      AddCounters(&registry, "controller_runtime_reconcile_total", "Turns by result.");
+  prometheus::Counter& turn_errors =
+      AddCounters(
+          &registry, "controller_runtime_reconcile_errors_total", "Turns that have to be repeated.")
+          .Add(kController);
+  prometheus::Histogram& turn_time =
       AddHistograms(&registry, "controller_runtime_reconcile_time_seconds", "Length of a turn.")
-          .Add(kController, PassBuckets());
+          .Add(kController, TurnBuckets());
   prometheus::Gauge& workers = AddGauges(&registry,
                                          "controller_runtime_max_concurrent_reconciles",
-                                         "Passes that can be made at a time.")
+                                         "Turns that can be under way at a time.")
                                    .Add(kController);
   prometheus::Gauge& depth =
       AddGauges(&registry, "workqueue_depth", "Jobs that are due for a turn.").Add(kQueue);
@@ -214,7 +214,7 @@ OperatorMetrics::OperatorMetrics(const std::string& host)
   }
   for (const std::string_view method : kMethods) {
     families_->calls.Add({{"method", std::string(method)}, {"code", "200"}, {"host", host}});
-    families_->call_time.Add({{"verb", std::string(method)}, {"host", host}}, PassBuckets());
+    families_->call_time.Add({{"verb", std::string(method)}, {"host", host}}, TurnBuckets());
   }
   for (const std::string_view state : kStates) {
     families_->jobs.Add({{"state", std::string(state)}});
@@ -237,7 +237,7 @@ void OperatorMetrics::OnCall(const CallRecord& record) {
   const std::string method(record.method);
   families_->calls.Add({{"method", method}, {"code", CodeOf(record)}, {"host", families_->host}})
       .Increment();
-  families_->call_time.Add({{"verb", method}, {"host", families_->host}}, PassBuckets())
+  families_->call_time.Add({{"verb", method}, {"host", families_->host}}, TurnBuckets())
       .Observe(ToSeconds(record.duration));
   if (record.is_retry) {
     families_->call_retries.Increment();
@@ -250,9 +250,9 @@ void OperatorMetrics::TurnDone(const TurnReport& turn) {
   labels["result"] = ResultName(turn.result);
   families_->turns.Add(labels).Increment();
   if (turn.result == TurnResult::kFailed) {
-    families_->pass_errors.Increment();
+    families_->turn_errors.Increment();
   }
-  families_->pass_time.Observe(taken);
+  families_->turn_time.Observe(taken);
   families_->queued.Observe(ToSeconds(turn.waited));
   families_->worked.Observe(taken);
 }

@@ -324,7 +324,7 @@ Status OperatorProcess::Parts::Elect(const OperatorFlags& flags, const OperatorI
     if (role == kube::LeaseRole::kLeader) {
       queue_.Push(WorkMessage(LeadershipWon{}));
     } else if (role == kube::LeaseRole::kLost) {
-      // A pass that is under way ends by itself: none of its writes is let through any more.
+      // A turn that is under way ends by itself: none of its writes is let through any more.
       logger_->Warn("the lease is lost: another may lead, so this replica stands by");
       queue_.Push(WorkMessage(LeadershipLost{}));
     }

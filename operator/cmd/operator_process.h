@@ -28,7 +28,7 @@ class OperatorProcess {
   OperatorProcess(const OperatorProcess&) = delete;
   OperatorProcess& operator=(const OperatorProcess&) = delete;
 
-  // Waits for a signal, then stops: no pass begins any more, Events go out, the lease is given up.
+  // Waits for a signal, then stops: no turn begins any more, Events go out, the lease is given up.
   // A second signal ends the process at once.
   void RunUntilSignal(StopSignals* signals);
 

@@ -173,7 +173,7 @@ TEST_F(ControllerTest, ExistingPodCountsAsCreatedAndAFailedCreateDoesNot) {
   EXPECT_EQ(controller_.NextStep(), now_ + milliseconds(100));
 }
 
-TEST_F(ControllerTest, ManyNotificationsMakeOnePass) {
+TEST_F(ControllerTest, ManyNotificationsMakeOneTurn) {
   for (int i = 0; i < 5; ++i) {
     controller_.Notify(kKey, now_);
   }

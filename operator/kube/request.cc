@@ -13,17 +13,6 @@ namespace {
 
 constexpr int kServerErrorMin = 500;
 
-constexpr EnumNames<Verb, 8> kVerbNames = {{
-    {Verb::kGet, "get"},
-    {Verb::kList, "list"},
-    {Verb::kWatch, "watch"},
-    {Verb::kCreate, "create"},
-    {Verb::kUpdate, "update"},
-    {Verb::kApply, "apply"},
-    {Verb::kPatch, "patch"},
-    {Verb::kDelete, "delete"},
-}};
-
 constexpr EnumNames<FaultKind, 8> kFaultNames = {{
     {FaultKind::kRefused, "refused"},
     {FaultKind::kDns, "dns"},
@@ -151,10 +140,6 @@ Error ErrorOfFault(const Fault& fault) {
 }
 
 }  // namespace
-
-std::string_view VerbName(Verb verb) {
-  return NameOf(kVerbNames, verb);
-}
 
 std::string_view FaultKindName(FaultKind kind) {
   return NameOf(kFaultNames, kind);

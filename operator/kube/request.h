@@ -18,9 +18,6 @@ namespace lockstep::control::kube {
 
 enum class Verb { kGet, kList, kWatch, kCreate, kUpdate, kApply, kPatch, kDelete };
 
-// "get", "list", ...: as RBAC and metrics name them.
-std::string_view VerbName(Verb verb);
-
 // A kind of object, as paths name it.
 struct ResourceType {
   std::string_view group;    // empty: core

@@ -105,8 +105,7 @@ TEST(Request, DeleteCarriesItsPreconditionsInTheBody) {
             R"("gracePeriodSeconds":0,"preconditions":{"uid":"u-1"}})");
 }
 
-TEST(Request, VerbsAndFaultsHaveNames) {
-  EXPECT_EQ(VerbName(Verb::kApply), "apply");
+TEST(Request, FaultsHaveNames) {
   EXPECT_EQ(FaultKindName(FaultKind::kNotLeader), "not_leader");
 }
 

@@ -43,6 +43,8 @@ class LocalPod {
 
   bool is_running() const { return process_.pidfd.is_open(); }
 
+  const LostOutput& lost_output() const { return log_.lost(); }
+
   // Leader of the session and of the process group; 0 when the pod does not run.
   pid_t leader() const { return is_running() ? process_.pid : 0; }
 

@@ -9,6 +9,7 @@
 
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -18,6 +19,8 @@ namespace lockstep::control {
 namespace {
 
 constexpr int kSweepRoundsMax = 50;  // of 20 ms each: a second for a fork bomb to lose
+
+constexpr pid_t kOrderlyEnd = 0;  // the record before the channel closes, unless we were killed
 
 // A positive record adds a session, a negative one removes it.
 void ApplyRecord(pid_t record, std::vector<pid_t>* sessions) {
@@ -41,18 +44,31 @@ void DetachFromTerminal() {
   ::prctl(PR_SET_NAME, "lockstep-guard");
 }
 
-[[noreturn]] void RunGuard(int channel_fd, ProcessSelector selector) {
+uint64_t InodeOf(const std::string& file) {
+  struct stat status {};
+
+  return ::stat(file.c_str(), &status) == 0 ? status.st_ino : 0;
+}
+
+[[noreturn]] void RunGuard(int channel_fd, ProcessSelector selector, const std::string& secret) {
+  const uint64_t inode = InodeOf(secret);
   DetachFromTerminal();
   ::dup2(channel_fd, 3);
   ::syscall(SYS_close_range, 4U, ~0U, 0U);
+  bool is_orderly = false;
   while (true) {
     pid_t record = 0;
     const ssize_t got = ::read(3, &record, sizeof record);
     if (got == sizeof record) {
+      is_orderly = is_orderly || record == kOrderlyEnd;
       ApplyRecord(record, &selector.sessions);
     } else if (got >= 0 || errno != EINTR) {
       break;
     }
+  }
+  // A run that has taken the folder over since has a secret of its own there.
+  if (!is_orderly && inode != 0 && InodeOf(secret) == inode) {
+    ::unlink(secret.c_str());
   }
   KillMatching(selector, kSweepRoundsMax);
   ::_exit(0);
@@ -60,7 +76,7 @@ void DetachFromTerminal() {
 
 }  // namespace
 
-Result<PodGuard> PodGuard::Start(std::string environment_prefix) {
+Result<PodGuard> PodGuard::Start(std::string environment_prefix, std::string secret_file) {
   int fds[2] = {-1, -1};
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) != 0) {
     return SystemError(errno, "channel of the pod guard");
@@ -72,7 +88,7 @@ Result<PodGuard> PodGuard::Start(std::string environment_prefix) {
     return SystemError(errno, "fork of the pod guard");
   }
   if (pid == 0) {
-    RunGuard(read_end.get(), ProcessSelector{{}, std::move(environment_prefix), 0, 0});
+    RunGuard(read_end.get(), ProcessSelector{{}, std::move(environment_prefix), 0, 0}, secret_file);
   }
   return PodGuard(pid, std::move(write_end));
 }
@@ -84,6 +100,7 @@ PodGuard::~PodGuard() {
   if (pid_ == 0) {
     return;
   }
+  Send(kOrderlyEnd);
   channel_.Reset();
   while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
   }

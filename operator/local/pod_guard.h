@@ -13,12 +13,13 @@ namespace lockstep::control {
 // A tiny process beside this one that outlives it by a moment: when this process ends for whatever
 // reason, SIGKILL included, the guard kills every process of the sessions it was told about and
 // every process that carries the marker in its environment. (The kernel's parent-death signal
-// reaches only direct children.)
+// reaches only direct children.) A secret of the run it removes where this process cannot any more.
 class PodGuard {
  public:
   // Forks the guard. Call before any thread is started: the guard runs on without exec.
-  // `environment_prefix`: see ProcessSelector. Errors: kResourceExhausted, kIo.
-  static Result<PodGuard> Start(std::string environment_prefix);
+  // `environment_prefix`: see ProcessSelector. `secret_file`: empty for none.
+  // Errors: kResourceExhausted, kIo.
+  static Result<PodGuard> Start(std::string environment_prefix, std::string secret_file);
 
   PodGuard(PodGuard&& other) noexcept;
   PodGuard& operator=(PodGuard&& other) = delete;

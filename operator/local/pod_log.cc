@@ -37,7 +37,10 @@ Status PodLog::Reopen(int flags) {
 }
 
 void PodLog::Append(std::string_view bytes, TimePoint now) {
-  Store(bytes);
+  if (const Status stored = Store(bytes); !stored.ok()) {
+    lost_.bytes += static_cast<int64_t>(bytes.size());
+    lost_.error = lost_.error.empty() ? stored.error().ToString() : lost_.error;
+  }
   tail_.append(bytes);
   if (tail_.size() > 2 * kTailBytesMax) {
     tail_.erase(0, tail_.size() - kTailBytesMax);
@@ -47,21 +50,21 @@ void PodLog::Append(std::string_view bytes, TimePoint now) {
   }
 }
 
-void PodLog::Store(std::string_view bytes) {
+Status PodLog::Store(std::string_view bytes) {
   const auto size = static_cast<int64_t>(bytes.size());
   if (file_bytes_ > 0 && file_bytes_ + size > options_.bytes_max) {
     // On failure the old file is truncated instead: the newest lines matter most.
     ::rename(options_.path.c_str(), (options_.path + ".1").c_str());
-    if (!Reopen(O_TRUNC).ok()) {
-      dropped_bytes_ += size;
-      return;
-    }
+    LOCKSTEP_RETURN_IF_ERROR(Reopen(O_TRUNC));
   }
-  if (!file_.is_open() || !WriteAll(file_.get(), bytes).ok()) {
-    dropped_bytes_ += size;
-    return;
+  if (!file_.is_open()) {
+    LOCKSTEP_RETURN_IF_ERROR(Reopen(0));  // what could not be made anew may be possible now
+  }
+  if (Status written = WriteAll(file_.get(), bytes); !written.ok()) {
+    return std::move(written).error().Wrap(options_.path);
   }
   file_bytes_ += size;
+  return OkStatus();
 }
 
 void PodLog::Finish() {

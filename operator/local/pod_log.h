@@ -20,10 +20,16 @@ struct PodLogOptions {
   std::function<void(std::string_view line)> on_line;  // echo, without the newline; may be empty
 };
 
+// What a pod printed that is in no file, because its log could not be written.
+struct LostOutput {
+  int64_t bytes = 0;
+  std::string error;  // the first: path and the system's words; empty: nothing is lost
+};
+
 // What a pod prints: written to its log file as it comes, behind what an earlier run left there,
-// echoed line by line as a terminal shows
-// it, and the last bytes kept for the message of a failure. A log that cannot be written (disk
-// full) never stops the pod: the bytes are dropped and counted. Thread: one.
+// echoed line by line as a terminal shows it, and the last bytes kept for the message of a failure.
+// A log that cannot be written (disk full) never stops the pod: the bytes are dropped and counted.
+// Thread: one.
 class PodLog {
  public:
   // Errors: by errno of creating the file.
@@ -39,19 +45,19 @@ class PodLog {
   // FallbackToLogsOnError.
   std::string Tail() const;
 
-  int64_t dropped_bytes() const { return dropped_bytes_; }
+  const LostOutput& lost() const { return lost_; }
 
  private:
   explicit PodLog(PodLogOptions options)
       : options_(std::move(options)), lines_(options_.line_bytes_max) {}
 
   Status Reopen(int flags);
-  void Store(std::string_view bytes);
+  Status Store(std::string_view bytes);
 
   PodLogOptions options_;
   UniqueFd file_;
   int64_t file_bytes_ = 0;
-  int64_t dropped_bytes_ = 0;
+  LostOutput lost_;
   TerminalLines lines_;
   std::string tail_;
 };

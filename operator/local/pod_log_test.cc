@@ -94,15 +94,17 @@ TEST_F(PodLogTest, TailStartsWithAWholeLine) {
   EXPECT_TRUE(tail.ends_with("line 999\n"));
 }
 
-TEST_F(PodLogTest, FullDiskDropsBytesAndCountsThem) {
+TEST_F(PodLogTest, FullDiskDropsBytesAndCountsThemWithTheReason) {
   if (!std::filesystem::exists("/dev/full")) {
     GTEST_SKIP() << "this system has no /dev/full";
   }
   options_.path = "/dev/full";
   PodLog log = PodLog::Open(options_).value();
   log.Append("words\n", TimePoint());
-  EXPECT_EQ(log.dropped_bytes(), 6);
-  EXPECT_THAT(lines_, ElementsAre("words"));
+  log.Append("more\n", TimePoint());
+  EXPECT_EQ(log.lost().bytes, 11);
+  EXPECT_EQ(log.lost().error, "/dev/full: write: No space left on device");
+  EXPECT_THAT(lines_, ElementsAre("words", "more"));
 }
 
 }  // namespace

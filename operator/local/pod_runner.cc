@@ -45,7 +45,7 @@ Result<std::unique_ptr<PodRunner>> PodRunner::Start(PodRunnerOptions options, Lo
     return SystemError(errno, "becoming the reaper of orphans");
   }
   std::string marker = std::string(kMarkerVariable) + RandomHex(kTokenBytes) + ".";
-  LOCKSTEP_ASSIGN_OR_RETURN(PodGuard guard, PodGuard::Start(marker));
+  LOCKSTEP_ASSIGN_OR_RETURN(PodGuard guard, PodGuard::Start(marker, options.secret_file));
   std::unique_ptr<PodRunner> cluster(
       new PodRunner(std::move(options), logger, std::move(marker), std::move(guard)));
   if (!cluster->epoll_.is_open()) {
@@ -124,9 +124,10 @@ Status PodRunner::CreatePod(kube::Pod pod, TimePoint now) {
                             LocalPod::Start(std::move(pod), std::move(pod_options)));
   const auto [at, inserted] = pods_.emplace(serial, Slot(std::move(local)));
   const LocalPod& started = at->second.local;
-  events_.push_back(PodEvent{PodChange::kStarted, started.pod(), now});
+  AddEvent(PodChange::kStarted, started, now);
   if (!started.is_running()) {
-    events_.push_back(PodEvent{PodChange::kEnded, started.pod(), SteadyNow()});
+    NoteLostOutput(&at->second);
+    AddEvent(PodChange::kEnded, started, SteadyNow());
     return OkStatus();
   }
   guard_.Watch(started.leader());
@@ -221,10 +222,23 @@ void PodRunner::HandleReadable(uint64_t tag) {
     HandleExit(at->first, &slot);
     return;
   }
-  if (slot.output_open && !slot.local.DrainOutput()) {
+  const bool is_over = slot.output_open && !slot.local.DrainOutput();
+  NoteLostOutput(&slot);
+  if (is_over) {
     // Everyone in the pod has closed its output; the descriptor would be readable for ever.
     ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, slot.local.output_fd(), nullptr);
     slot.output_open = false;
+  }
+}
+
+void PodRunner::AddEvent(PodChange change, const LocalPod& pod, TimePoint at) {
+  events_.push_back(PodEvent{change, pod.pod(), at, pod.lost_output()});
+}
+
+void PodRunner::NoteLostOutput(Slot* slot) {
+  if (slot->local.lost_output().bytes > 0 && !slot->has_told_loss) {
+    slot->has_told_loss = true;
+    AddEvent(PodChange::kOutputLost, slot->local, SteadyNow());
   }
 }
 
@@ -243,7 +257,8 @@ void PodRunner::HandleExit(int64_t serial, Slot* slot) {
   local.Finish(oom_kill_count > oom_kill_count_);
   oom_kill_count_ = oom_kill_count;
   guard_.Forget(session);
-  events_.push_back(PodEvent{PodChange::kEnded, local.pod(), noticed});
+  NoteLostOutput(slot);
+  AddEvent(PodChange::kEnded, local, noticed);
   logger_->Debug("pod ended",
                  {{"pod", local.pod().name},
                   {"serial", serial},
@@ -255,7 +270,7 @@ void PodRunner::RemoveDeleted(TimePoint now) {
   for (auto at = pods_.begin(); at != pods_.end();) {
     const LocalPod& local = at->second.local;
     if (local.pod().is_deleting && !local.is_running()) {
-      events_.push_back(PodEvent{PodChange::kDeleted, local.pod(), now});
+      AddEvent(PodChange::kDeleted, local, now);
       at = pods_.erase(at);
     } else {
       ++at;

@@ -29,6 +29,8 @@ struct PodRunnerOptions {
   std::function<std::string(const kube::Pod&)> address_of;
   // Called for every line a pod prints; may be empty.
   std::function<void(const kube::Pod&, std::string_view line)> on_line;
+  // Removed when this process is killed; empty: nothing is. An orderly end is its owner's affair.
+  std::string secret_file;
   // The variable that tells a pod's program where to put its termination message.
   std::string termination_file_variable;
   Duration memory_sweep_interval = std::chrono::milliseconds(250);  // a sweep costs ~2 ms (choice)
@@ -36,15 +38,17 @@ struct PodRunnerOptions {
 };
 
 enum class PodChange {
-  kStarted,  // the process runs, or could not be started
-  kEnded,    // the process has ended; status.termination says how
-  kDeleted   // nothing is left of the pod
+  kStarted,     // the process runs, or could not be started
+  kOutputLost,  // for the first time its log could not be written
+  kEnded,       // the process has ended; status.termination says how
+  kDeleted      // nothing is left of the pod
 };
 
 struct PodEvent {
   PodChange change = PodChange::kStarted;
-  kube::Pod pod;  // as it was right after the change
-  TimePoint at;   // kEnded: when the end was noticed, before any cleaning up
+  kube::Pod pod;             // as it was right after the change
+  TimePoint at;              // kEnded: when the end was noticed, before any cleaning up
+  LostOutput lost_output{};  // up to then
 };
 
 // The cluster of one machine: a pod is a process group with its own session, folder, log and
@@ -101,6 +105,7 @@ class PodRunner {
 
     LocalPod local;
     bool output_open = true;
+    bool has_told_loss = false;
   };
 
   PodRunner(PodRunnerOptions options, Logger* logger, std::string marker, PodGuard guard);
@@ -108,6 +113,8 @@ class PodRunner {
   LocalPodOptions PodOptions(const kube::Pod& pod, int64_t serial) const;
   void Register(int64_t serial, const Slot& slot);
   void HandleReadable(uint64_t tag);
+  void AddEvent(PodChange change, const LocalPod& pod, TimePoint at);
+  void NoteLostOutput(Slot* slot);
   void HandleExit(int64_t serial, Slot* slot);
   void RemoveDeleted(TimePoint now);
   void SweepMemory(TimePoint now);

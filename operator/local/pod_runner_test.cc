@@ -411,10 +411,12 @@ TEST_F(PodRunnerTest, EndOfTheClusterReachesProcessesThatHideTheirOrigin) {
 // What a SIGKILL of the whole program does: nobody is left to clean up but the guard.
 TEST_F(PodRunnerTest, KilledProgramLeavesNothingBehind) {
   const std::string folder = MakeFolder();
+  ASSERT_TRUE(WriteFileAtomically(folder + "/key", "secret").ok());
   const pid_t program = ::fork();
   if (program == 0) {
     PodRunnerOptions options;
     options.directory = folder;
+    options.secret_file = folder + "/key";
     options.base_environment = {{"PATH", "/usr/bin:/bin"}};
     auto cluster = PodRunner::Start(std::move(options), logger_.get()).value();
     const Status created = cluster->CreatePod(
@@ -434,6 +436,7 @@ TEST_F(PodRunnerTest, KilledProgramLeavesNothingBehind) {
   for (const pid_t pid : pids) {
     EXPECT_TRUE(Eventually([pid] { return !IsAlive(pid); })) << pid;
   }
+  EXPECT_FALSE(std::filesystem::exists(folder + "/key"));
   std::filesystem::remove_all(folder);
 }
 

@@ -322,7 +322,7 @@ bool ComesFirst(const std::vector<Failure>& failures,
          OriginOf(failures, builder.is_training()).response == FailureResponse::kFailJob;
 }
 
-// One pass of a job that wants to run.
+// One turn of a job that wants to run.
 void Run(DecisionBuilder* builder) {
   StartOrResume(builder);
   GangView view = View(builder);

@@ -60,7 +60,7 @@ TEST(DecideEnd, FinishedRankThatIsCollectedIsNotStartedAgain) {
   EXPECT_TRUE(IsTrue(world.Step().status, ConditionType::kSucceeded));
 }
 
-TEST(DecideEnd, SuccessAndFailureInOnePassIsSuccessAndStaysSo) {
+TEST(DecideEnd, SuccessAndFailureInOneTurnIsSuccessAndStaysSo) {
   TestWorld world(MakeTrainingJob(2));
   world.Launch();
   world.Exit("mnist-worker-0", 0);

@@ -121,7 +121,7 @@ TEST(DecideStart, DevicesOfAnyMakerAreWaitedFor) {
 TEST(DecideStart, CreateThatWasLostIsRepeated) {
   TestWorld world(MakeTrainingJob(2));
   world.Step();
-  world.Vanish("mnist-worker-1");  // never seen by a pass: as if it had never been created
+  world.Vanish("mnist-worker-1");  // never seen by a turn: as if it had never been created
 
   const Decision decision = world.Step();
 

@@ -94,7 +94,7 @@ struct MetricDelta {
   friend bool operator==(const MetricDelta&, const MetricDelta&) = default;
 };
 
-// What one pass wants. The status is written first; effects are carried out, by phase, and
+// What one turn wants. The status is written first; effects are carried out, by phase, and
 // events and metrics leave, only after that write was accepted.
 struct Decision {
   TrainingJobStatus status;

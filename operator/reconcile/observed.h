@@ -80,7 +80,7 @@ struct PodRefusal {
   friend bool operator==(const PodRefusal&, const PodRefusal&) = default;
 };
 
-// Everything a pass may know of the world outside the job itself. It may be out of date; it is
+// Everything a turn may know of the world outside the job itself. It may be out of date; it is
 // never invented.
 struct Observed {
   std::vector<kube::Pod> pods;  // at least all that carry the job's labels

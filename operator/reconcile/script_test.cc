@@ -1,6 +1,5 @@
 #include "common/base/testing/script.h"
 
-#include <cctype>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -21,7 +20,7 @@
 //   job train|command [workers=N] [gpus=N] [evaluators=N] [backoff=N] [success=AllWorkers]
 //                     [volume=yes] [timeout=SECONDS]
 //   node NAME            another node like the first, node-a
-//   launch | step        a gang that runs | one pass, whose decision is told
+//   launch | step        a gang that runs | one turn, whose decision is told
 //   run                  all pending pods run
 //   exit POD CODE [REASON] | say POD OUTCOME WORDS | delete POD GRACE | disrupt|reason POD REASON
 //   vanish POD | finish-deletions | advance SECONDS
@@ -323,24 +322,14 @@ class Scripts : public testing::TestWithParam<std::string> {};
 
 TEST_P(Scripts, AreAnsweredAsWritten) {
   Story story;
-  const std::vector<ScriptBlock> blocks =
-      PlayScript(std::filesystem::path(LOCKSTEP_SCRIPTS) / GetParam(),
-                 [&story](const std::string& line) { return story.Run(line); });
-  ASSERT_FALSE(blocks.empty());
-  for (const ScriptBlock& block : blocks) {
-    EXPECT_EQ(block.answer, block.expected) << GetParam() << " after\n" << block.asked;
-  }
+  ExpectScriptAnswered(std::filesystem::path(LOCKSTEP_SCRIPTS) / GetParam(),
+                       [&story](const std::string& line) { return story.Run(line); });
 }
 
-std::string NameOf(const testing::TestParamInfo<std::string>& info) {
-  std::string name;
-  for (const char c : info.param.substr(0, info.param.find('.'))) {
-    name += std::isalnum(static_cast<unsigned char>(c)) != 0 ? std::string(1, c) : "";
-  }
-  return name;
-}
-
-INSTANTIATE_TEST_SUITE_P(Decide, Scripts, testing::ValuesIn(ScriptNames(LOCKSTEP_SCRIPTS)), NameOf);
+INSTANTIATE_TEST_SUITE_P(Decide,
+                         Scripts,
+                         testing::ValuesIn(ScriptNames(LOCKSTEP_SCRIPTS)),
+                         ScriptTestName);
 
 }  // namespace
 }  // namespace lockstep::control

@@ -42,8 +42,6 @@ struct ResourceVector {
   // All that are not zero: GPUs, then other devices by name, memory, cpu, then what is left.
   std::vector<NamedAmount> All() const;
 
-  bool IsZero() const { return *this == ResourceVector{}; }
-
   friend auto operator<=>(const ResourceVector&, const ResourceVector&) = default;
 };
 

@@ -26,7 +26,7 @@ TEST(ResourceVector, IsTheSameInWhateverOrderItWasFilled) {
   for (const NamedAmount& amount : one.All()) {
     emptied.Set(amount.name, 0);
   }
-  EXPECT_TRUE(emptied.IsZero());
+  EXPECT_EQ(emptied, ResourceVector{});
 }
 
 TEST(ResourceVector, NamesWhatIsScarcestFirst) {

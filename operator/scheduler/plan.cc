@@ -247,32 +247,4 @@ PlanResult PlanGang(const Snapshot& as_found, const Gang& gang, const PlanOption
   return NoArrangement(classes, /*is_proved=*/!search.reached_limit());
 }
 
-const char* ConstraintName(Constraint constraint) {
-  switch (constraint) {
-    case Constraint::kNodes:
-      return "nodes";
-    case Constraint::kNodeSelector:
-      return "node_selector";
-    case Constraint::kTaint:
-      return "taint";
-    case Constraint::kGpu:
-      return "gpu";
-    case Constraint::kMemory:
-      return "memory";
-    case Constraint::kCpu:
-      return "cpu";
-    case Constraint::kResource:
-      return "resource";
-    case Constraint::kPods:
-      return "pods";
-    case Constraint::kFragmentation:
-      return "fragmentation";
-    case Constraint::kSearchLimit:
-      return "search_limit";
-    case Constraint::kQueue:
-      return "queue";
-  }
-  return "unknown";
-}
-
 }  // namespace lockstep::control

@@ -110,7 +110,4 @@ PlanResult PlanGang(const Snapshot& snapshot, const Gang& gang, const PlanOption
 // What the gang needs most of, in all: "8 GPUs", else CPU, else memory, else pods.
 std::string DescribeNeed(const Gang& gang);
 
-// "gpu", "node_selector", ...: the constraint as metrics and conditions name it.
-const char* ConstraintName(Constraint constraint);
-
 }  // namespace lockstep::control

@@ -189,7 +189,7 @@ class JsonBuilder final : public YAML::EventHandler {
     }
     Json resolved = ResolvePlainScalar(value);
     if (resolved.is_number_float() && !std::isfinite(resolved.get<double>())) {
-      Report(mark, ChildPath(), value + " found, expected a number");
+      Report(mark, ChildPath(), value + " found, expected a finite number");
       return nullptr;
     }
     return resolved;

@@ -60,8 +60,8 @@ std::vector<std::string> PodNameSeeds() {
 // Whether the queries hold together on a document that was accepted.
 std::string CheckTfConfigQueries(const TfConfig& config) {
   const int number = TaskNumber(config).value_or(0);
-  if (WorkerCount(config) < 0 || number < 0) {
-    return "a negative count or id";
+  if (number < 0) {
+    return "a negative id";
   }
   const Result<std::vector<HostPort>> addresses = RankAddresses(config);
   const bool is_rank = addresses.ok() && IsRank(config.task->role);

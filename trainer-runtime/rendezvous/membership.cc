@@ -33,6 +33,20 @@ uint64_t HashView(Epoch epoch, const std::vector<MemberFacts>& members) {
 
 }  // namespace
 
+const char* RefusalName(Refusal refusal) {
+  switch (refusal) {
+    case Refusal::kBusy:
+      return "busy";
+    case Refusal::kStaleEpoch:
+      return "stale_epoch";
+    case Refusal::kSuperseded:
+      return "superseded";
+    case Refusal::kWrongJob:
+      return "wrong_job";
+  }
+  return "busy";
+}
+
 Membership::Membership(MembershipOptions options, TimePoint now)
     : options_(std::move(options)),
       now_(now),

@@ -1,4 +1,3 @@
-#include <cctype>
 #include <deque>
 #include <filesystem>
 #include <functional>
@@ -441,27 +440,14 @@ class MembershipScripts : public testing::TestWithParam<std::string> {};
 
 TEST_P(MembershipScripts, AreAnsweredAsWritten) {
   Story story;
-  const std::vector<ScriptBlock> blocks =
-      PlayScript(std::filesystem::path(LOCKSTEP_SCRIPTS) / GetParam(),
-                 [&story](const std::string& line) { return story.Run(line); });
-  ASSERT_FALSE(blocks.empty());
-  for (const ScriptBlock& block : blocks) {
-    EXPECT_EQ(block.answer, block.expected) << GetParam() << " after\n" << block.asked;
-  }
-}
-
-std::string NameOf(const testing::TestParamInfo<std::string>& info) {
-  std::string name;
-  for (const char c : info.param.substr(0, info.param.find('.'))) {
-    name += std::isalnum(static_cast<unsigned char>(c)) != 0 ? std::string(1, c) : "";
-  }
-  return name;
+  ExpectScriptAnswered(std::filesystem::path(LOCKSTEP_SCRIPTS) / GetParam(),
+                       [&story](const std::string& line) { return story.Run(line); });
 }
 
 INSTANTIATE_TEST_SUITE_P(Membership,
                          MembershipScripts,
                          testing::ValuesIn(ScriptNames(LOCKSTEP_SCRIPTS)),
-                         NameOf);
+                         ScriptTestName);
 
 }  // namespace
 }  // namespace lockstep::runtime

@@ -7,36 +7,6 @@
 
 namespace lockstep::runtime {
 
-const char* LossReasonName(LossReason reason) {
-  switch (reason) {
-    case LossReason::kClosed:
-      return "closed";
-    case LossReason::kSilent:
-      return "silent";
-    case LossReason::kReplaced:
-      return "replaced";
-    case LossReason::kGone:
-      return "gone";
-    case LossReason::kMovedOn:
-      return "moved_on";
-  }
-  return "closed";
-}
-
-const char* RefusalName(Refusal refusal) {
-  switch (refusal) {
-    case Refusal::kBusy:
-      return "busy";
-    case Refusal::kStaleEpoch:
-      return "stale_epoch";
-    case Refusal::kSuperseded:
-      return "superseded";
-    case Refusal::kWrongJob:
-      return "wrong_job";
-  }
-  return "busy";
-}
-
 TimePoint Membership::NextTick() const {
   if (stage_ == Stage::kSuperseded) {
     return TimePoint::max();

@@ -111,6 +111,22 @@ Result<std::vector<HostPort>> ParseAddresses(const MeshOptions& options) {
 
 }  // namespace
 
+const char* LossReasonName(LossReason reason) {
+  switch (reason) {
+    case LossReason::kClosed:
+      return "closed";
+    case LossReason::kSilent:
+      return "silent";
+    case LossReason::kReplaced:
+      return "replaced";
+    case LossReason::kGone:
+      return "gone";
+    case LossReason::kMovedOn:
+      return "moved_on";
+  }
+  return "closed";
+}
+
 Result<std::unique_ptr<Mesh>> Mesh::Start(MeshOptions options) {
   LOCKSTEP_CHECK(options.logger != nullptr, "a mesh needs a logger");
   MeshLoopOptions loop;

@@ -1,6 +1,7 @@
 #include "common/base/testing/script.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
@@ -56,6 +57,20 @@ std::vector<ScriptBlock> PlayScript(const std::filesystem::path& path, const Scr
     Write(path, blocks);
   }
   return blocks;
+}
+
+void ExpectScriptAnswered(const std::filesystem::path& path, const ScriptAnswer& answer) {
+  const std::vector<ScriptBlock> blocks = PlayScript(path, answer);
+  EXPECT_FALSE(blocks.empty()) << path;
+  for (const ScriptBlock& block : blocks) {
+    EXPECT_EQ(block.answer, block.expected) << path.filename() << " after\n" << block.asked;
+  }
+}
+
+std::string ScriptTestName(const testing::TestParamInfo<std::string>& info) {
+  std::string name = info.param.substr(0, info.param.find('.'));
+  std::erase_if(name, [](unsigned char c) { return std::isalnum(c) == 0; });
+  return name;
 }
 
 std::vector<std::string> ScriptNames(const std::filesystem::path& folder) {

@@ -15,7 +15,7 @@ namespace lockstep::control {
 // Lives on the stack of Decide.
 class DecisionBuilder {
  public:
-  // `job` and `observed` outlive the pass.
+  // `job` and `observed` outlive the turn.
   DecisionBuilder(const TrainingJob& job, const Observed& observed, WallTime now);
 
   const TrainingJob& job() const { return job_; }
@@ -48,7 +48,7 @@ class DecisionBuilder {
   // it may have become urgent.
   void Delete(const kube::Pod& pod, std::chrono::seconds grace, const std::string& reason);
 
-  // Once in a pass, though one happening may set several conditions.
+  // Once in a turn, though one happening may set several conditions.
   void Say(EventType type, const std::string& reason, const std::string& message);
 
   void Count(Metric metric, const std::string& label) {
@@ -65,7 +65,7 @@ class DecisionBuilder {
   PodPlacement* PlacementOf(const TaskId& task);
 
   // The finished decision, its effects in the order of Effect's kinds: room is made before it is
-  // taken, and successors start before anybody waits for an answer. The pass is over.
+  // taken, and successors start before anybody waits for an answer. The turn is over.
   Decision Take();
 
  private:

@@ -62,7 +62,7 @@ class FallBackTest : public testing::Test {
     }
   }
 
-  // What is said of lost progress in the next pass; empty: nothing.
+  // What is said of lost progress in the next turn; empty: nothing.
   std::string Told() {
     for (const Event& event : world_.Step().events) {
       if (event.reason == "ProgressLost") {

@@ -8,7 +8,7 @@
 
 namespace lockstep::control {
 
-// The failure that decides for all that one pass sees. The built-in trainer survives its peers, so
+// The failure that decides for all that one turn sees. The built-in trainer survives its peers, so
 // a permanent failure of one rank is its own and comes first. Any other program that loses a peer
 // often ends with a code of its own, so there a failure that allows a restart is taken for the
 // origin and a permanent one for its echo. Of several alike the one that ended first decides, as
@@ -18,7 +18,7 @@ const Failure& OriginOf(const std::vector<Failure>& failures, bool is_training);
 // Whether the failure costs nothing of backoffLimit.
 bool IsFree(const Failure& failure);
 
-// Writes what the failures of one pass cost into the status, while the placement still says where
+// Writes what the failures of one turn cost into the status, while the placement still says where
 // their pods were; ends the job, and returns false, where the budget does not allow it.
 // Precondition: there is a failure.
 bool SpendBudget(const std::vector<Failure>& failures, DecisionBuilder* builder);

@@ -18,7 +18,7 @@ bool CanReplace(const DecisionBuilder& builder,
 
 // Gives each failed member a successor: counts the restart, raises the incarnation, and, if a rank
 // was lost, the epoch, and tells the surviving ranks who is gone. The old pods are stale from here
-// on and removed as such; the new ones are created with the missing pods of the pass.
+// on and removed as such; the new ones are created with the missing pods of the turn.
 // Precondition: their budget is spent.
 void ReplaceMembers(const GangView& view,
                     const std::vector<Failure>& failures,

@@ -18,7 +18,7 @@ enum class MemberState {
   kPending,  // it exists, its process does not run yet
   kRunning,
   kLeaving,    // somebody asked it to end; its process may still run
-  kSucceeded,  // its work is done, now or in an earlier pass
+  kSucceeded,  // its work is done, now or in an earlier turn
   kFailed,     // its process ended before its work was done, or could not start
   kVanished,   // it was seen and is gone, or its node is
 };

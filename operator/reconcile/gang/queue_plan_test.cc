@@ -196,7 +196,7 @@ TEST(PlanInTurn, NoJobIsStarvedByYoungerOnes) {
           queue.End(i);
         }
       }
-      // Passes come in any order, and not all of them.
+      // Turns come in any order, and not all of them.
       for (int builder = 0; builder < 4 && !queue.jobs.empty(); ++builder) {
         const auto i = static_cast<std::size_t>(prng.Below(queue.jobs.size()));
         if (queue.jobs[i].is_placed() || queue.jobs[i].has_ended) {

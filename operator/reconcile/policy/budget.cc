@@ -20,7 +20,7 @@ bool IsWithin(const Incident& incident, std::chrono::milliseconds window, WallTi
   return now - incident.at <= window;
 }
 
-// Whether `incident`, which began before this pass, pays for `charge`.
+// Whether `incident`, which began before this turn, pays for `charge`.
 bool TakesIn(const Incident& incident,
              const Charge& charge,
              const BudgetTerms& terms,
@@ -42,7 +42,7 @@ bool TakesIn(const Incident& incident,
          IsWithin(incident, kIncidentWindow, now);
 }
 
-// Whether both of one pass are one incident. Who only waited for others in vain follows whatever
+// Whether both of one turn are one incident. Who only waited for others in vain follows whatever
 // else has happened.
 bool AreOne(const Incident& incident, const Charge& charge) {
   const bool is_echo = charge.cause == ExitCauseName(ExitCause::kUnreachable);

@@ -67,7 +67,7 @@ std::vector<Incident> Remembered(std::vector<Incident> known,
                                  int64_t checkpoint_step,
                                  WallTime now);
 
-// `known` after `charges`, all of one pass. Those of one node are one incident, and all that are
+// `known` after `charges`, all of one turn. Those of one node are one incident, and all that are
 // free are. An incident of before takes in a pod of its node that was there when it began, within
 // kIncidentWindow; a survivor that gave up waiting for its peers, within `echo_window`; and a
 // successor of its own that did not come to run. Never a pod that began after it otherwise: what

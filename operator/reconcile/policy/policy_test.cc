@@ -123,7 +123,7 @@ TEST(Budget, OpenIncidentTakesInWhatBelongsToIt) {
   }
 }
 
-TEST(Budget, FailuresOfOnePassAreOneIncidentByNode) {
+TEST(Budget, FailuresOfOneTurnAreOneIncidentByNode) {
   const std::chrono::seconds age(60);
   const auto count = [](const std::vector<Charge>& charges) {
     return CountedIncidents(Charged({}, charges, kTerms, kNow));

@@ -25,7 +25,7 @@ class TestWorld {
  public:
   explicit TestWorld(TrainingJob new_job);
 
-  // One pass: decides, stores the status, carries out the effects.
+  // One turn: decides, stores the status, carries out the effects.
   Decision Step();
 
   // Another node, as large as the first, "node-a".
