@@ -143,13 +143,13 @@ std::string StatusToken(std::string_view job_key, std::string_view pod, WallTime
   return SignedStatusToken(job_key, pod, expires.time_since_epoch().count());
 }
 
-bool IsStatusAuthorized(std::string_view job_key,
-                        std::string_view pod,
-                        std::string_view authorization_header,
-                        WallTime now) {
+TokenVerdict JudgeStatusToken(std::string_view job_key,
+                              std::string_view pod,
+                              std::string_view authorization_header,
+                              WallTime now) {
   constexpr std::string_view kScheme = "Bearer ";
   if (job_key.empty() || !authorization_header.starts_with(kScheme)) {
-    return false;
+    return TokenVerdict::kForeign;
   }
   const std::string_view token = authorization_header.substr(kScheme.size());
   const std::string_view text = token.substr(0, token.find('.'));
@@ -157,11 +157,13 @@ bool IsStatusAuthorized(std::string_view job_key,
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), expires);
   if (error != std::errc() || end != text.data() + text.size() ||
       !ConstantTimeEquals(token, SignedStatusToken(job_key, pod, expires))) {
-    return false;
+    return TokenVerdict::kForeign;
   }
   const int64_t present = std::chrono::floor<std::chrono::seconds>(now).time_since_epoch().count();
   const int64_t skew = std::chrono::seconds(kStatusClockSkewMax).count();
-  return present - skew <= expires && expires <= present + kStatusTokenLife.count() + skew;
+  const bool is_of_now =
+      present - skew <= expires && expires <= present + kStatusTokenLife.count() + skew;
+  return is_of_now ? TokenVerdict::kTaken : TokenVerdict::kExpired;
 }
 
 }  // namespace lockstep

@@ -71,11 +71,21 @@ inline constexpr std::chrono::minutes kStatusClockSkewMax{5};
 // Who overhears it can ask that one pod, whose name no other pod ever has, and not for long.
 std::string StatusToken(std::string_view job_key, std::string_view pod, WallTime now);
 
-// Whether an Authorization header ("Bearer TOKEN") grants access to the status of `pod`. False for
-// an empty key. Time depends on lengths only.
-bool IsStatusAuthorized(std::string_view job_key,
-                        std::string_view pod,
-                        std::string_view authorization_header,
-                        WallTime now);
+// What a pod makes of a token.
+enum class TokenVerdict {
+  kTaken,
+  kForeign,  // it is not signed with this job's key, not for this pod, or not a token at all
+  kExpired,  // signed as it should be, and not of this time: the calendars differ
+};
+
+// `error` in the answer to a token that is kExpired; nobody without the key ever sees it.
+inline constexpr const char* kStatusTokenExpired = "expired";
+
+// Whether an Authorization header ("Bearer TOKEN") grants access to the status of `pod`. kForeign
+// for an empty key. Time depends on lengths only.
+TokenVerdict JudgeStatusToken(std::string_view job_key,
+                              std::string_view pod,
+                              std::string_view authorization_header,
+                              WallTime now);
 
 }  // namespace lockstep

@@ -123,7 +123,7 @@ constexpr const char* kPod = "mnist-worker-1-r2";
 constexpr WallTime kNow{std::chrono::seconds(1'800'000'000)};
 
 bool Opens(const std::string& header, WallTime now = kNow, const std::string& pod = kPod) {
-  return IsStatusAuthorized(kKey, pod, header, now);
+  return JudgeStatusToken(kKey, pod, header, now) == TokenVerdict::kTaken;
 }
 
 TEST(StatusToken, OpensTheStatusToWhoKnowsTheKey) {
@@ -134,7 +134,7 @@ TEST(StatusToken, OpensTheStatusToWhoKnowsTheKey) {
   EXPECT_FALSE(Opens("Bearer " + StatusToken("another key", kPod, kNow)));
   EXPECT_FALSE(Opens("Basic " + token));
   EXPECT_FALSE(Opens(""));
-  EXPECT_FALSE(IsStatusAuthorized("", kPod, "Bearer " + token, kNow));
+  EXPECT_EQ(JudgeStatusToken("", kPod, "Bearer " + token, kNow), TokenVerdict::kForeign);
 }
 
 TEST(StatusToken, OpensOnePodAloneAndNotForLong) {
@@ -145,6 +145,14 @@ TEST(StatusToken, OpensOnePodAloneAndNotForLong) {
       Opens(header, kNow + kStatusTokenLife + kStatusClockSkewMax + std::chrono::seconds(1)));
   EXPECT_TRUE(Opens(header, kNow - kStatusClockSkewMax));
   EXPECT_FALSE(Opens(header, kNow - kStatusClockSkewMax - std::chrono::seconds(1)));
+}
+
+TEST(StatusToken, OnlyWhoSignedItHearsThatItIsOfAnotherTime) {
+  const WallTime later = kNow + std::chrono::hours(1);
+  EXPECT_EQ(JudgeStatusToken(kKey, kPod, "Bearer " + StatusToken(kKey, kPod, kNow), later),
+            TokenVerdict::kExpired);
+  EXPECT_EQ(JudgeStatusToken(kKey, kPod, "Bearer " + StatusToken("another", kPod, kNow), later),
+            TokenVerdict::kForeign);
 }
 
 TEST(StatusToken, ExpiryIsSignedToo) {

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <utility>
 
+#include "common/json/unknown_field.h"
+
 namespace lockstep {
 namespace {
 
@@ -392,9 +394,15 @@ void ObjectReader::Finish(const std::map<std::string_view, std::string>& elsewhe
     }
     const std::string_view nearest = NearestWord(key, candidates);
     Fail(key,
-         nearest.empty() ? "unknown field, expected one of " + Joined(candidates)
-                         : "unknown field; did you mean \"" + std::string(nearest) + "\"?");
+         std::string(kUnknownFieldWords) +
+             (nearest.empty() ? ", expected one of " + Joined(candidates)
+                              : "; did you mean \"" + std::string(nearest) + "\"?"));
   }
+}
+
+bool IsUnknownField(const Error& problem) {
+  return problem.code() == ErrorCode::kInvalidArgument &&
+         problem.message().starts_with(kUnknownFieldWords);
 }
 
 Json ObjectReader::Unknown() const {

@@ -374,29 +374,48 @@ TrainingJobStatus DecodeStatus(const Json& value,
   return status;
 }
 
+namespace {
+
+Json EncodeDerived(const TrainingJob& job) {
+  const DerivedStatus derived = DeriveStatus(job);
+  return {{"state", derived.state},
+          {"ready", derived.ready},
+          {"restartCount", derived.restart_count},
+          {"reason", derived.reason},
+          {"replicas", derived.replicas},
+          {"selector", derived.selector}};
+}
+
+}  // namespace
+
+bool SaysOtherThanDerived(const Json& status, const TrainingJob& job) {
+  if (!status.is_object()) {
+    return false;
+  }
+  const Json derived = EncodeDerived(job);
+  return std::any_of(derived.items().begin(), derived.items().end(), [&](const auto& field) {
+    const auto written = status.find(field.key());
+    return written != status.end() && *written != field.value();
+  });
+}
+
 Json EncodeStatus(const TrainingJob& job) {
   const TrainingJobStatus& status = job.status;
   if (status.unreadable != nullptr) {
     return EncodeUnreadable(status);
   }
-  const DerivedStatus derived = DeriveStatus(job);
-  Json value = {{"state", derived.state},
-                {"ready", derived.ready},
-                {"restartCount", derived.restart_count},
-                {"reason", derived.reason},
-                {"replicas", derived.replicas},
-                {"selector", derived.selector},
-                {"conditions", EncodeList(status.conditions, EncodeCondition)},
-                {"attempt", status.attempt.value()},
-                {"epoch", status.epoch.value()},
-                {"placement", EncodeList(status.placement, EncodePlacement)},
-                {"roles", EncodeList(status.roles, EncodeRoleCounts)},
-                {"restarts", EncodeList(status.restarts, EncodeRestartCount)},
-                {"incidents", EncodeList(status.incidents, EncodeIncident)},
-                {"observedGeneration", status.observed_generation},
-                {"controlCounter", status.control_counter},
-                {"rollbacks", status.rollbacks},
-                {"quickRestarts", status.quick_restarts}};
+  Json value = EncodeDerived(job);
+  value.update(Json{{"conditions", EncodeList(status.conditions, EncodeCondition)},
+                    {"attempt", status.attempt.value()},
+                    {"epoch", status.epoch.value()},
+                    {"placement", EncodeList(status.placement, EncodePlacement)},
+                    {"roles", EncodeList(status.roles, EncodeRoleCounts)},
+                    {"restarts", EncodeList(status.restarts, EncodeRestartCount)},
+                    {"incidents", EncodeList(status.incidents, EncodeIncident)},
+                    {"observedGeneration", status.observed_generation},
+                    {"controlCounter", status.control_counter},
+                    {"rollbacks", status.rollbacks},
+                    {"quickRestarts", status.quick_restarts}});
   if (status.origin != GangOrigin()) {
     value["origin"] = EncodeOrigin(status.origin);
   }

@@ -16,4 +16,9 @@ TrainingJobStatus DecodeStatus(const Json& value,
                                const std::string& path,
                                std::vector<Error>* errors);
 
+// Whether a stored status says something else in the fields that are derived and never read back
+// than follows from `job`, which was read from it: somebody else wrote them, or the manifest has
+// changed since. Fields that are not there say nothing.
+bool SaysOtherThanDerived(const Json& status, const TrainingJob& job);
+
 }  // namespace lockstep::control

@@ -90,6 +90,11 @@ class LeaseDriver::Core final : public std::enable_shared_from_this<Core> {
     return holder_;
   }
 
+  std::string refusal() const {
+    const std::lock_guard lock(mutex_);
+    return refusal_;
+  }
+
  private:
   std::map<std::string, std::string> TakeAnnotations() {
     const std::lock_guard lock(mutex_);
@@ -122,11 +127,7 @@ class LeaseDriver::Core final : public std::enable_shared_from_this<Core> {
   void OnAnswer(const kube::CallResult& result, TimePoint sent) {
     is_under_way_ = false;
     election_.OnResult(result, sent, options_.clock->Now());
-    if (const auto* fault = std::get_if<kube::Fault>(&result); fault != nullptr && !is_ended_) {
-      options_.logger->Warn(
-          "the lease was not renewed",
-          {{"fault", kube::FaultKindName(fault->kind)}, {"error", fault->message}});
-    }
+    NoteTrouble(result);
     Publish();
     if (released_) {
       SendRelease();
@@ -135,6 +136,35 @@ class LeaseDriver::Core final : public std::enable_shared_from_this<Core> {
     } else {
       Prepare();
     }
+  }
+
+  // Why the lease cannot be had, told when it changes: an outage lasts for many tries. Replies
+  // other than these two belong to the election: it is held, it is not there, somebody was faster.
+  void NoteTrouble(const kube::CallResult& result) {
+    constexpr int kUnauthorized = 401;
+    constexpr int kForbidden = 403;
+    const auto* const fault = std::get_if<kube::Fault>(&result);
+    const auto* const reply = std::get_if<kube::Reply>(&result);
+    const bool is_refused =
+        reply != nullptr && (reply->status == kUnauthorized || reply->status == kForbidden);
+    const std::string message =
+        is_refused || fault != nullptr ? kube::ToError(result).message() : std::string();
+    {
+      const std::lock_guard lock(mutex_);
+      refusal_ = is_refused ? message : "";
+    }
+    std::string trouble = is_refused         ? "refused"
+                          : fault != nullptr ? std::string(kube::FaultKindName(fault->kind))
+                                             : "";
+    if (is_ended_ || trouble == trouble_) {
+      return;
+    }
+    if (trouble.empty()) {
+      options_.logger->Info("calls for the lease are answered again", {{"after", trouble_}});
+    } else {
+      options_.logger->Warn("the lease was not renewed", {{"fault", trouble}, {"error", message}});
+    }
+    trouble_ = std::move(trouble);
   }
 
   // Tells everybody where we stand, and looks again when a leader's time runs out.
@@ -215,6 +245,8 @@ class LeaseDriver::Core final : public std::enable_shared_from_this<Core> {
   std::map<std::string, std::string> annotations_;  // to write, by name
   LeaseRole role_ = LeaseRole::kStandby;
   std::string holder_;
+  std::string refusal_;
+  std::string trouble_;  // as it was last told; the transport's thread only
 };
 
 namespace {
@@ -273,6 +305,10 @@ void LeaseDriver::Annotate(const std::string& name, const std::string& value) {
 
 std::string LeaseDriver::holder() const {
   return core_->holder();
+}
+
+std::string LeaseDriver::refusal() const {
+  return core_->refusal();
 }
 
 void LeaseDriver::Release(Deadline deadline) {

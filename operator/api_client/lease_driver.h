@@ -55,6 +55,9 @@ class LeaseDriver {
   // Who holds the lease, as last seen. Thread: any.
   std::string holder() const;
 
+  // Why the API server does not let us take part; empty: it does, as far as is known. Thread: any.
+  std::string refusal() const;
+
   // Ends the election and, if we lead, gives the lease up, so that another leads at once. Only
   // after every worker has stopped. Returns when that is done or the deadline has passed.
   // Thread: any but the transport's.

@@ -28,6 +28,10 @@ class LeaseStore {
       peer.AwaitClose();
       return;
     }
+    if (is_closed_) {
+      peer.Reply(403, R"({"kind":"Status","code":403,"message":"leases is forbidden"})");
+      return;
+    }
     std::unique_lock lock(mutex_);
     if (request.method == "GET") {
       const Json lease = lease_;
@@ -49,6 +53,9 @@ class LeaseStore {
   // From now on requests hang.
   void FallSilent() { is_silent_ = true; }
 
+  // Whether requests are forbidden.
+  void SetClosed(bool is_closed) { is_closed_ = is_closed; }
+
   void SpeakAgain() { is_silent_ = false; }
 
   // Null: there is no lease.
@@ -59,9 +66,36 @@ class LeaseStore {
 
  private:
   std::atomic<bool> is_silent_{false};
+  std::atomic<bool> is_closed_{false};
   mutable std::mutex mutex_;
   Json lease_;
   int version_ = 0;
+};
+
+// Keeps the messages.
+class NotingLogger final : public Logger {
+ public:
+  void Log(LogLevel /*level*/, std::string_view message, LogFields /*fields*/) override {
+    const std::lock_guard lock(mutex_);
+    messages_ += std::string(message) + "\n";
+    changed_.notify_all();
+  }
+
+  std::string messages() const {
+    const std::lock_guard lock(mutex_);
+    return messages_;
+  }
+
+  bool Await(const std::string& message, Duration patience) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(
+        lock, patience, [&] { return messages_.find(message) != std::string::npos; });
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::string messages_;
 };
 
 class LeaseDriverTest : public TransportTest {
@@ -80,7 +114,7 @@ class LeaseDriverTest : public TransportTest {
     LeaseDriverOptions options;
     options.transport = transport();
     options.clock = &clock_;
-    options.logger = logger_.get();
+    options.logger = &log_;
     options.lease = std::move(lease);
     options.lease.namespace_name = "lockstep-system";
     options.lease.identity = "me";
@@ -100,9 +134,9 @@ class LeaseDriverTest : public TransportTest {
 
   SystemClock clock_;
   LeaseStore store_;
+  NotingLogger log_;
 
  private:
-  std::unique_ptr<Logger> logger_ = MakeNullLogger();
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<LeaseRole> roles_;
@@ -133,6 +167,30 @@ TEST_P(LeaseDriverTest, EndWithoutReleaseKeepsTheLease) {
   ASSERT_TRUE(AwaitRole(LeaseRole::kLeader));
   driver = nullptr;
   EXPECT_EQ(store_.Holder(), "me");
+}
+
+TEST_P(LeaseDriverTest, RefusalIsKnownAndToldOnceUntilItEnds) {
+  store_.SetClosed(true);
+  std::atomic<int> refused{0};
+  Serve([&](const TestRequest& request, TestPeer& peer) {
+    ++refused;
+    store_.Serve(request, peer);
+  });
+  kube::LeaseOptions lease;
+  lease.lease_duration = milliseconds(2000);
+  lease.renew_deadline = milliseconds(1000);
+  lease.retry_period = milliseconds(100);
+  const auto driver = MakeDriver(lease);
+  const Deadline deadline = Deadline::After(clock_.Now(), kPatience);
+  while (refused < 4 && clock_.Now() < deadline.when()) {
+    log_.Await("never said", milliseconds(20));
+  }
+  EXPECT_NE(driver->refusal().find("leases is forbidden"), std::string::npos);
+  EXPECT_EQ(log_.messages(), "the lease was not renewed\n");
+
+  store_.SetClosed(false);
+  EXPECT_TRUE(log_.Await("answered again", kPatience));
+  EXPECT_EQ(driver->refusal(), "");
 }
 
 // The clock decides, not an answer: none comes.

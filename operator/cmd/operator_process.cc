@@ -110,6 +110,9 @@ class OperatorProcess::Parts {
   Logger* logger_;
   std::string namespace_name_;
   std::atomic<bool> is_superfluous_{false};  // another release serves the same jobs
+  std::mutex hindrance_mutex_;
+  std::string
+      hindrance_;  // why this replica cannot lead though it holds the lease; guarded by that
   bool is_stopped_ = false;
   WorkQueueOfUpdates queue_;
   std::optional<OperatorMetrics> metrics_;
@@ -217,6 +220,10 @@ void OperatorProcess::Parts::StartWork(const OperatorFlags& flags) {
   work.find_master_key = [this, secret = flags.key_secret] {
     return EnsureMasterKey(prepare_api_.get(), {namespace_name_, secret}, RandomHex(32));
   };
+  work.tell_hindrance = [this](const std::string& why) {
+    const std::lock_guard lock(hindrance_mutex_);
+    hindrance_ = why;
+  };
   work.on_stand_by = [this] { lease_->Rejoin(); };
   work_.emplace(std::move(work));
 }
@@ -260,6 +267,14 @@ Status OperatorProcess::Parts::Serve(const std::string& address) {
     return is_superfluous_
                ? Status(Error(ErrorCode::kAborted, "another operator serves the same namespaces"))
                : OkStatus();
+  };
+  options.ready["can-lead"] = [this] {
+    std::string why = lease_ ? lease_->refusal() : "";
+    if (why.empty()) {
+      const std::lock_guard lock(hindrance_mutex_);
+      why = hindrance_;
+    }
+    return why.empty() ? OkStatus() : Status(Error(ErrorCode::kUnavailable, why));
   };
   AddSyncCheck("trainingjobs", jobs_.get(), &options);
   AddSyncCheck("pods", pods_.get(), &options);

@@ -97,9 +97,9 @@ void WorkLoop::TakeIn(WorkMessage message) {
       options_.loop->Accept({pod, *std::move(finding.document), answer->received}, now);
     } else if (finding.is_closed) {
       options_.loop->NoteClosed(pod, now);
-    } else if (finding.is_refused) {
+    } else if (finding.refusal) {
       options_.metrics->StatusRefused();
-      options_.loop->NoteRefused(pod, now);
+      options_.loop->NoteRefused(pod, *finding.refusal, now);
     }
   } else if (const auto* seen = std::get_if<OthersSeen>(&message)) {
     right_.OnLook(seen->look, seen->finding, now);
@@ -187,11 +187,14 @@ void WorkLoop::TryToLead() {
     if (std::string why = key.error().ToString(); hindrance_ != why) {
       options_.logger->Warn("this process does not lead yet", {{"error", why}});
       hindrance_ = std::move(why);
+      options_.tell_hindrance(hindrance_);
     }
     next_try_ = options_.clock->Now() + kLeadRetry;
     return;
   }
-  hindrance_.clear();
+  if (!std::exchange(hindrance_, {}).empty()) {
+    options_.tell_hindrance("");
+  }
   // What the watches delivered before they were in step waits in the queue.
   TakeIn(options_.clock->Now());
   if (!right_.may_work()) {

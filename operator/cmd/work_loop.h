@@ -60,6 +60,9 @@ struct WorkLoopOptions {
   Duration writes_end{};
   // What else a leader needs. Thread: the loop's.
   std::function<Result<std::string>()> find_master_key;
+  // Tells whoever asks whether we are ready why that cannot be had; empty: it can. Thread: the
+  // loop's.
+  std::function<void(const std::string& why)> tell_hindrance;
   // Leadership was lost, and no turn of its time goes on. Null: it never is. Thread: the loop's.
   std::function<void()> on_stand_by;
 };

@@ -11,6 +11,7 @@
 #include "operator/reconcile/build/job_objects.h"
 #include "operator/reconcile/gang/gang_view.h"
 #include "operator/reconcile/gang/pod_labels.h"
+#include "operator/reconcile/gang/queue.h"
 
 namespace lockstep::control {
 namespace {
@@ -67,16 +68,17 @@ void ApiCluster::NoteClosed(const kube::ObjectKey& pod, TimePoint when, News* ne
   Spread(reports_.NoteClosed(job, pod.name, when), job, news);
 }
 
-void ApiCluster::NoteRefused(const kube::ObjectKey& pod, News* news) {
+void ApiCluster::NoteRefused(const kube::ObjectKey& pod, TokenVerdict why, News* news) {
   const kube::Item<kube::Pod>* const known = parts_.view->FindPod(pod);
   const auto identity = known == nullptr ? std::nullopt : IdentityOf(*known->object);
   if (!identity.has_value()) {
     return;
   }
   const JobId job{pod.namespace_name, identity->job};
-  const ReportNews weight = reports_.NoteRefused(job, pod.name);
+  const ReportNews weight = reports_.NoteRefused(job, pod.name, why);
   if (weight != ReportNews::kNone) {
-    parts_.logger->Warn("a pod does not take the operator's key",
+    parts_.logger->Warn(why == TokenVerdict::kExpired ? "a pod's clock differs from the operator's"
+                                                      : "a pod does not take the operator's key",
                         {{"namespace", pod.namespace_name}, {"pod", pod.name}});
   }
   Spread(weight, job, news);
@@ -130,6 +132,8 @@ Result<JobSight> ApiCluster::See(const JobId& key) {
   Observed& observed = seen.observed;
   observed.settings = settings_;
   observed.job_problem = stored->problem;
+  observed.is_job_newer = stored->is_newer;
+  observed.is_status_foreign = stored->is_status_foreign && IsOurs(stored->job);
   for (const kube::Item<kube::Pod>* pod : view->PodsOf(key)) {
     observed.pods.push_back(*pod->object);
   }
@@ -227,8 +231,8 @@ void ApiCluster::AddReports(const JobId& key, Observed* observed) {
     if (entry->report.has_value()) {
       observed->reports[name] = {entry->report->document, now_ - entry->report->received};
     }
-    if (entry->is_refusing) {
-      observed->refusing_pods.insert(name);
+    if (entry->refusal.has_value()) {
+      observed->refusing_pods[name] = *entry->refusal;
     }
     if (entry->closed_at.has_value() && now_ - *entry->closed_at <= kReportFresh) {
       observed->closed_pods.insert(name);

@@ -56,7 +56,7 @@ class ApiCluster final : public Cluster {
   void NoteClosed(const kube::ObjectKey& pod, TimePoint when, News* news);
 
   // A pod did not take our key when it was asked. Adds to `news`; says so in the log once.
-  void NoteRefused(const kube::ObjectKey& pod, News* news);
+  void NoteRefused(const kube::ObjectKey& pod, TokenVerdict why, News* news);
 
   const PodReports& reports() const { return reports_; }
 

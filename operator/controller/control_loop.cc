@@ -70,9 +70,9 @@ void ControlLoop::NoteClosed(const kube::ObjectKey& pod, TimePoint now) {
   Spread(news, now);
 }
 
-void ControlLoop::NoteRefused(const kube::ObjectKey& pod, TimePoint now) {
+void ControlLoop::NoteRefused(const kube::ObjectKey& pod, TokenVerdict why, TimePoint now) {
   News news;
-  cluster_.NoteRefused(pod, &news);
+  cluster_.NoteRefused(pod, why, &news);
   Spread(news, now);
 }
 

@@ -60,7 +60,7 @@ class ControlLoop {
   void NoteClosed(const kube::ObjectKey& pod, TimePoint now);
 
   // A pod did not take the operator's key.
-  void NoteRefused(const kube::ObjectKey& pod, TimePoint now);
+  void NoteRefused(const kube::ObjectKey& pod, TokenVerdict why, TimePoint now);
 
   // From now on jobs have turns; before, the view is only kept warm. Precondition: every watch has
   // delivered its first state.

@@ -121,16 +121,15 @@ bool Controller::DecideOn(JobTurn* turn, TimePoint now) {
   }
   turn->job = std::move(seen->job);
   const Observed& observed = seen->observed;
-  turn->decision = observed.job_problem.empty()
-                       ? Decide(turn->job, observed, WallAt(now))
-                       : StallJob(turn->job, observed.job_problem, WallAt(now));
+  turn->decision = observed.job_problem.empty() ? Decide(turn->job, observed, WallAt(now))
+                                                : StallJob(turn->job, observed, WallAt(now));
   const Decision& decision = turn->decision;
   if (decision.next_wakeup.has_value()) {
     turn->wakeup = now + (*decision.next_wakeup - WallAt(now));
   }
   if (const auto later = ProgressTime(key, decision, turn->job, now)) {
     turn->wakeup = std::min(*later, turn->wakeup.value_or(*later));
-  } else if (decision.status != turn->job.status) {
+  } else if (decision.status != turn->job.status || observed.is_status_foreign) {
     turn->job.status = decision.status;
     turn->stage = JobTurn::Stage::kWriting;
     cluster_->StartStatusWrite(key, turn->job);

@@ -244,6 +244,35 @@ TEST_F(ControllerTest, JobThatCannotBeReadAndWasNeverTakenUpFailsOnce) {
   EXPECT_EQ(Drain(), "read mnist\npublish \n");
 }
 
+// The definition is upgraded before the operator, and gives its new fields their defaults.
+TEST_F(ControllerTest, NewJobWithFieldsOfANewerVersionWaitsForThatVersion) {
+  cluster_.world.observed.job_problem = "spec.color: unknown field, expected one of size";
+  cluster_.world.observed.is_job_newer = true;
+  controller_.Notify(kKey, now_);
+  EXPECT_EQ(Drain(), "read mnist\nwrite\npublish NotUnderstood\n");
+  EXPECT_FALSE(HasEnded(cluster_.world.job.status));
+  EXPECT_EQ(StateWord(cluster_.world.job.status), "Stalled");
+  EXPECT_NE(MessageOf(cluster_.world.job.status, ConditionType::kStalled).find("spec.color"),
+            std::string::npos);
+
+  cluster_.world.observed.job_problem.clear();
+  cluster_.world.observed.is_job_newer = false;
+  controller_.Notify(kKey, now_);
+  Drain();
+  EXPECT_EQ(StateWord(cluster_.world.job.status), "Starting");
+}
+
+TEST_F(ControllerTest, StatusThatOthersWroteIsPutBackThoughNothingIsDecided) {
+  cluster_.world.Launch();
+  controller_.Notify(kKey, now_);
+  Drain();
+  controller_.Notify(kKey, now_);
+  EXPECT_EQ(Drain().find("write"), std::string::npos);
+  cluster_.world.observed.is_status_foreign = true;
+  controller_.Notify(kKey, now_);
+  EXPECT_NE(Drain().find("write"), std::string::npos);
+}
+
 // A newer version may have written it. Its pods run on, and are not even asked how they are.
 TEST_F(ControllerTest, JobThatCannotBeReadIsLeftAsItIsAndSaysSo) {
   cluster_.world.Launch();

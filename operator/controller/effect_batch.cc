@@ -8,9 +8,12 @@
 #include <variant>
 
 #include "common/json/json.h"
+#include "operator/controller/beyond_cure.h"
 #include "operator/kube/decode.h"
 #include "operator/reconcile/build/job_objects.h"
 #include "operator/reconcile/build/pod_manifest.h"
+#include "operator/reconcile/build/template_path.h"
+#include "operator/reconcile/gang/departure.h"
 #include "operator/reconcile/gang/gang_view.h"
 #include "operator/reconcile/gang/pod_labels.h"
 
@@ -54,40 +57,6 @@ bool IsLeftOver(const std::string& body, const TrainingJob& job, std::string* ui
 bool IsRefusal(const Error& error) {
   return error.code() == ErrorCode::kResourceExhausted ||
          error.code() == ErrorCode::kInvalidArgument;
-}
-
-// Whether no later try can cure it: the server's own validation finds fault with fields of the pod
-// that we built, or cannot read it as a pod. What webhooks and policies say, with whatever code,
-// may change any moment; they name no field, or speak under their own name.
-bool IsBeyondCure(const kube::Reply& reply) {
-  if (reply.status != 400 && reply.status != 422) {
-    return false;
-  }
-  const Result<Json> status = ParseJson(reply.body);
-  if (!status.ok()) {
-    return false;
-  }
-  std::vector<Error> ignored;
-  ObjectReader reader(*status, "", &ignored);
-  const std::string message = reader.String("message").value_or("");
-  if (reply.status == 400) {
-    return message.starts_with("Pod in version \"v1\" cannot be handled as a Pod");
-  }
-  const Json* const details = reader.Find("details");
-  if (!message.starts_with("Pod \"") || details == nullptr) {
-    return false;
-  }
-  ObjectReader detail(*details, "details", &ignored);
-  bool has_cause = false;
-  for (const Json* cause : detail.List("causes")) {
-    ObjectReader one(*cause, "causes", &ignored);
-    const std::string field = one.String("field").value_or("");
-    if (!field.starts_with("spec.") && !field.starts_with("metadata.")) {
-      return false;
-    }
-    has_cause = true;
-  }
-  return has_cause;
 }
 
 }  // namespace
@@ -350,8 +319,8 @@ ErrandCall EffectBatch::PodCreation(std::size_t effect, const kube::Pod& pod) {
         return kube::Create(
             kube::kPods, key_.namespace_name, DumpJson(PodManifest(job_, pod, settings_)));
       },
-      [this, effect, name = pod.name](kube::CallResult result) -> Status {
-        Status created = ReadCreatedPod(name, std::move(result));
+      [this, effect, &pod, name = pod.name](kube::CallResult result) -> Status {
+        Status created = ReadCreatedPod(pod, std::move(result));
         if (!created.ok() && created.error().code() == ErrorCode::kAlreadyExists) {
           follow_ups_.push_back(PodInspection(effect, name));
           return OkStatus();
@@ -378,7 +347,8 @@ Status EffectBatch::ReadService(kube::CallResult result) {
   return OkStatus();
 }
 
-Status EffectBatch::ReadCreatedPod(const std::string& name, kube::CallResult result) {
+Status EffectBatch::ReadCreatedPod(const kube::Pod& made, kube::CallResult result) {
+  const std::string& name = made.name;
   const auto* const refusal = std::get_if<kube::Reply>(&result);
   const bool is_unheard = kube::MayHaveHappened(result);
   const bool is_beyond_cure = refusal != nullptr && IsBeyondCure(*refusal);
@@ -388,7 +358,15 @@ Status EffectBatch::ReadCreatedPod(const std::string& name, kube::CallResult res
       parts_.view->DoubtPod(key_, name);
     }
     if (IsRefusal(reply.error())) {
-      NoteRefusal(name, reply.error().message(), is_beyond_cure);
+      const auto identity = ParsePodLabels(made.labels);
+      NoteRefusal(name,
+                  is_beyond_cure && identity.has_value()
+                      ? InTermsOfTemplate(reply.error().message(),
+                                          PodManifest(job_, made, settings_),
+                                          job_,
+                                          identity->task.role)
+                      : reply.error().message(),
+                  is_beyond_cure);
     }
     return reply.error();
   }
@@ -409,8 +387,11 @@ Status EffectBatch::ReadExistingPod(std::size_t effect,
     return OkStatus();
   }
   const Status taken = YieldOrRefuse(effect, kube::kPods, name, reply.body);
-  if (taken.error().code() == ErrorCode::kAlreadyExists) {
+  const bool is_left_over = taken.error().code() != ErrorCode::kAlreadyExists;
+  if (!is_left_over) {
     NoteRefusal(name, taken.error().message(), false);
+  } else if (pod.object->is_deleting && !pod.object->finalizers.empty()) {
+    NoteRefusal(name, "the name is held by " + DescribeLeftOver(*pod.object), false);
   }
   return Error(ErrorCode::kUnavailable, taken.error().message());
 }
@@ -445,7 +426,8 @@ Status EffectBatch::ReadServiceInTheWay(std::size_t effect,
 }
 
 // The name is held by an object that is not the job's. What an earlier job of this name has left is
-// removed, which takes a moment; anything else is not ours to touch. Never ok.
+// waited for, a pod removed, since garbage collection takes a while; anything else is not ours to
+// touch. Never ok.
 Status EffectBatch::YieldOrRefuse(std::size_t effect,
                                   const kube::ResourceType& type,
                                   const std::string& name,
@@ -456,13 +438,14 @@ Status EffectBatch::YieldOrRefuse(std::size_t effect,
                  "the name " + name + " is taken by an object of " + std::string(type.plural) +
                      " that does not belong to this job");
   }
-  // Whether that succeeds is seen by the next try.
-  follow_ups_.push_back(CallFor(
-      effect,
-      [this, type, name, uid] {
-        return kube::Delete(type, key_.namespace_name, name, {uid, std::nullopt, false});
-      },
-      [](const kube::CallResult&) { return OkStatus(); }));
+  if (type.plural == kube::kPods.plural) {  // whether that succeeds is seen by the next try
+    follow_ups_.push_back(CallFor(
+        effect,
+        [this, type, name, uid] {
+          return kube::Delete(type, key_.namespace_name, name, {uid, std::nullopt, false});
+        },
+        [](const kube::CallResult&) { return OkStatus(); }));
+  }
   return Error(ErrorCode::kUnavailable,
                "the name " + name + " is still held by what an earlier job of this name has left");
 }

@@ -78,7 +78,7 @@ class EffectBatch final : public Errand {
   Status ReadServiceInTheWay(std::size_t effect,
                              const std::string& known_uid,
                              kube::CallResult result);
-  Status ReadCreatedPod(const std::string& name, kube::CallResult result);
+  Status ReadCreatedPod(const kube::Pod& made, kube::CallResult result);
   Status ReadExistingPod(std::size_t effect, const std::string& name, kube::CallResult result);
   Status YieldOrRefuse(std::size_t effect,
                        const kube::ResourceType& type,

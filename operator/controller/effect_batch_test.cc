@@ -300,6 +300,17 @@ TEST_F(EffectBatchTest, ServiceOfSomebodyElseIsLeftAlone) {
   EXPECT_EQ(Observe(kMnist)->service, ServiceState::kMissing);  // it has gone
 }
 
+// The operator may not delete services: garbage collection does.
+TEST_F(EffectBatchTest, ServiceThatAnEarlierJobHasLeftIsWaitedFor) {
+  std::string left = PodBody("uid-of-an-earlier-job");
+  left.replace(left.find("mnist-worker-0"), std::string("mnist-worker-0").size(), "mnist");
+  api_.Expect("POST /api/v1/namespaces/default/services", 409, Refusal(409, "AlreadyExists", "x"));
+  api_.Expect("POST /api/v1/namespaces/default/secrets", 201, "{}");
+  api_.Expect(std::string("GET ") + kServicePath, 200, left);
+  EXPECT_EQ(Apply({PrepareJob{}}).front().error().code(), ErrorCode::kUnavailable);
+  EXPECT_EQ(api_.log.find("DELETE"), std::string::npos);
+}
+
 TEST_F(EffectBatchTest, ServiceThatWentUnseenIsMadeAnew) {
   LearnService("ours");
   api_.Expect("POST /api/v1/namespaces/default/secrets", 201, "{}");
@@ -330,6 +341,21 @@ TEST_F(EffectBatchTest, PodsWaitForWhatTheyNeed) {
 
   EXPECT_FALSE(answers[1].ok());
   EXPECT_EQ(api_.log.find("POST /api/v1/namespaces/default/pods"), std::string::npos);
+}
+
+TEST_F(EffectBatchTest, LeftOverPodThatFinalizersHoldIsNamedAtOnce) {
+  std::string held = PodBody("uid-of-an-earlier-job");
+  held.insert(held.find("\"uid\":\"pod-uid\""),
+              R"("deletionTimestamp":"2026-01-01T00:00:00Z","finalizers":["example.com/hold"],)");
+  ExpectCreateConflict();
+  api_.Expect(std::string("GET ") + kPodPath, 200, held);
+
+  EXPECT_FALSE(Create().ok());
+  const auto refused = Observe(kMnist)->refused_pods;
+  ASSERT_EQ(refused.count("mnist-worker-0"), 1U);
+  EXPECT_NE(refused.at("mnist-worker-0").message.find("finalizers example.com/hold"),
+            std::string::npos)
+      << refused.at("mnist-worker-0").message;
 }
 
 TEST_F(EffectBatchTest, DeletedPodThatIsGoneAlreadyIsDone) {

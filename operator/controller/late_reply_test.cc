@@ -81,7 +81,8 @@ TEST_F(LateReplyTest, ServiceThatComesWhileItsAbsenceIsOnItsWayStaysInView) {
               409,
               Refusal(409, "AlreadyExists", "it is there"));
   api_.Expect("POST /api/v1/namespaces/default/secrets", 201, "{}");
-  cluster_.StartEffects(kMnist, job_, {PrepareJob{}});
+  const std::vector<Effect> effects{PrepareJob{}};  // outlives the batch
+  cluster_.StartEffects(kMnist, job_, effects);
   while (api_.log.find(std::string("GET ") + kServicePath) == std::string::npos) {
     Deliver();
   }

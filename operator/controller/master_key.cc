@@ -1,5 +1,7 @@
 #include "operator/controller/master_key.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <vector>
 
 #include "common/json/json.h"
@@ -9,9 +11,18 @@ namespace {
 
 constexpr const char* kField = "key";
 
+// What HMAC-SHA-256 makes the most of; RFC 2104 advises against less.
+constexpr std::size_t kKeyBytesMin = 32;
+
+// Of what a text in base64 stands for.
+std::size_t DecodedSize(const std::string& base64) {
+  return base64.size() / 4 * 3 -
+         static_cast<std::size_t>(std::count(base64.begin(), base64.end(), '='));
+}
+
 // The value as it stands in the secret. It is base64, but nobody needs to know of what: its bytes
 // are as secret as those it stands for.
-Result<std::string> KeyIn(const std::string& body) {
+Result<std::string> KeyIn(const std::string& body, const MasterKeyPlace& place) {
   LOCKSTEP_ASSIGN_OR_RETURN(const Json secret, ParseJson(body));
   std::vector<Error> ignored;
   ObjectReader reader(secret, "", &ignored);
@@ -19,6 +30,12 @@ Result<std::string> KeyIn(const std::string& body) {
   if (data != nullptr) {
     ObjectReader fields(*data, "data", &ignored);
     if (auto key = fields.String(kField); key && !key->empty()) {
+      if (const std::size_t size = DecodedSize(*key); size < kKeyBytesMin) {
+        return Error(ErrorCode::kCorrupt,
+                     std::to_string(size) + " bytes found, expected at least " +
+                         std::to_string(kKeyBytesMin))
+            .WithField("secret " + place.namespace_name + "/" + place.secret + ": data.key");
+      }
       return std::move(*key);
     }
   }
@@ -29,7 +46,7 @@ Result<std::string> ReadKey(kube::ApiCaller* api, const MasterKeyPlace& place) {
   LOCKSTEP_ASSIGN_OR_RETURN(const kube::Reply reply,
                             kube::RequireSuccess(api->Call(
                                 kube::Get(kube::kSecrets, place.namespace_name, place.secret))));
-  return KeyIn(reply.body);
+  return KeyIn(reply.body, place);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "operator/controller/master_key.h"
 
 #include <deque>
+#include <string>
 #include <utility>
 
 #include <gtest/gtest.h>
@@ -30,30 +31,38 @@ class ScriptedApi final : public kube::ApiCaller {
 };
 
 const MasterKeyPlace kPlace{"lockstep-system", "lockstep-operator-key"};
-const kube::Reply kFound{200, R"({"data": {"key": "c2VjcmV0"}})", {}};
+const std::string kKey = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";  // of 32 bytes
+const kube::Reply kFound{200, R"({"data": {"key": ")" + kKey + R"("}})", {}};
 const kube::Reply kMissing{404, R"({"kind": "Status", "reason": "NotFound", "code": 404})", {}};
 const kube::Reply kTaken{409, R"({"kind": "Status", "reason": "AlreadyExists", "code": 409})", {}};
 
 TEST(MasterKey, IsReadWhereItExists) {
   ScriptedApi api({kFound});
-  EXPECT_EQ(EnsureMasterKey(&api, kPlace, "fresh").value(), "c2VjcmV0");
+  EXPECT_EQ(EnsureMasterKey(&api, kPlace, "fresh").value(), kKey);
   EXPECT_EQ(api.log, "GET ");
 }
 
 TEST(MasterKey, IsMadeOnceAndReadBack) {
   ScriptedApi api({kMissing, {201, "{}", {}}, kFound});
-  EXPECT_EQ(EnsureMasterKey(&api, kPlace, "fresh").value(), "c2VjcmV0");
+  EXPECT_EQ(EnsureMasterKey(&api, kPlace, "fresh").value(), kKey);
   EXPECT_EQ(api.log, "GET POST GET ");
 }
 
 TEST(MasterKey, WhoIsFasterWins) {
   ScriptedApi api({kMissing, kTaken, kFound});
-  EXPECT_EQ(EnsureMasterKey(&api, kPlace, "fresh").value(), "c2VjcmV0");
+  EXPECT_EQ(EnsureMasterKey(&api, kPlace, "fresh").value(), kKey);
 }
 
 TEST(MasterKey, SecretWithoutAKeyIsAnErrorAndNotReplaced) {
   ScriptedApi api({{200, R"({"data": {}})", {}}});
   EXPECT_EQ(EnsureMasterKey(&api, kPlace, "fresh").error().code(), ErrorCode::kCorrupt);
+}
+
+TEST(MasterKey, ShortOneIsRefusedWithItsLength) {
+  ScriptedApi api({{200, R"({"data": {"key": "c2VjcmV0"}})", {}}});
+  EXPECT_EQ(EnsureMasterKey(&api, kPlace, "fresh").error().ToString(),
+            "secret lockstep-system/lockstep-operator-key: data.key: 6 bytes found, expected at "
+            "least 32");
 }
 
 }  // namespace

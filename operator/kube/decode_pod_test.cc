@@ -1,4 +1,5 @@
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -50,6 +51,12 @@ constexpr std::string_view kOurs = R"({
 ResourceVector RequestsOf(std::string_view json) {
   const Result<Item<Pod>> item = DecodePod(json);
   return item.ok() ? item->object->spec.container.requests : ResourceVector();
+}
+
+TEST(DecodePod, WhoKeepsItIsRead) {
+  const auto pod = DecodePod(R"({"metadata": {"name": "p", "finalizers": ["a.b/c", "d"]}})");
+  ASSERT_TRUE(pod.ok());
+  EXPECT_EQ(pod->object->finalizers, (std::vector<std::string>{"a.b/c", "d"}));
 }
 
 TEST(DecodePod, ContainersThatAreResizedCountWithTheLargerOfWhatTheyAskForAndHave) {

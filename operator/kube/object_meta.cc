@@ -45,6 +45,9 @@ ObjectMeta ReadObjectMeta(Value metadata, std::string_view label_prefix) {
       meta.annotations = scan::TextMap(value, kOurPrefix);
     } else if (key == "ownerReferences") {
       meta.owner_uid = ReadControllerUid(value);
+    } else if (key == "finalizers") {
+      scan::ForEachElement(
+          value, [&](Value finalizer) { meta.finalizers.emplace_back(scan::Text(finalizer)); });
     } else if (key == "deletionTimestamp") {
       meta.is_deleting = !scan::Text(value).empty();
       meta.deletion_due = ParseRfc3339(std::string(scan::Text(value)));

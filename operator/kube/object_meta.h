@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "common/base/result.h"
 #include "common/base/time.h"
@@ -26,6 +27,7 @@ struct ObjectMeta {
   std::map<std::string, std::string> labels;
   std::map<std::string, std::string> annotations;  // ours only
   std::string owner_uid;                           // of the controller; empty: none
+  std::vector<std::string> finalizers;
   bool is_deleting = false;
   std::optional<WallTime> deletion_due;  // when the grace of the deletion is over
 };

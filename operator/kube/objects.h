@@ -88,6 +88,7 @@ struct Pod {
   std::map<std::string, std::string> labels;
   std::map<std::string, std::string> annotations;
   std::string owner_uid;                 // of the controller; empty: none
+  std::vector<std::string> finalizers;   // who keeps the object although its deletion was asked for
   bool is_deleting = false;              // deletion was asked for; the grace period runs
   std::optional<WallTime> deletion_due;  // when that is over, where the cluster says so
   PodSpec spec;

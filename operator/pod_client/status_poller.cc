@@ -3,13 +3,20 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "common/contract/control_message.h"
 #include "common/contract/topology.h"
+#include "common/json/json.h"
 
 namespace lockstep::control {
 namespace {
 
 constexpr int kUnauthorized = 401;
+
+TokenVerdict RefusalOf(const std::string& body) {
+  const Result<Json> json = ParseJson(body);
+  const bool is_expired = json.ok() && json->is_object() && json->contains("error") &&
+                          (*json)["error"] == kStatusTokenExpired;
+  return is_expired ? TokenVerdict::kExpired : TokenVerdict::kForeign;
+}
 
 }  // namespace
 
@@ -90,7 +97,9 @@ StatusPoller::Finding StatusPoller::Accept(const StatusAnswer& answer) {
       !answer.response.ok() && answer.response.error().code() == ErrorCode::kUnavailable;
   pod.unanswered = answer.response.ok() || finding.is_closed ? 0 : pod.unanswered + 1;
   finding.unanswered = pod.unanswered;
-  finding.is_refused = answer.response.ok() && answer.response->status == kUnauthorized;
+  if (answer.response.ok() && answer.response->status == kUnauthorized) {
+    finding.refusal = RefusalOf(answer.response->body);
+  }
   if (answer.response.ok() && answer.response->status == 200) {
     auto decoded = DecodeStatusDocument(answer.response->body);
     // An address is kept by a replacement: only the pod that was asked may answer.

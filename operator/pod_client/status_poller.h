@@ -10,6 +10,7 @@
 
 #include "common/base/result.h"
 #include "common/base/time.h"
+#include "common/contract/control_message.h"
 #include "common/contract/status_document.h"
 #include "common/contract/topology.h"
 #include "operator/pod_client/http_client.h"
@@ -76,8 +77,8 @@ class StatusPoller {
   // What an answer tells of a pod that is still asked.
   struct Finding {
     std::optional<StatusDocument> document;
-    bool is_closed = false;   // nobody listens at its port
-    bool is_refused = false;  // it does not take our key
+    bool is_closed = false;               // nobody listens at its port
+    std::optional<TokenVerdict> refusal;  // it did not take our token, because
     int unanswered = 0;  // times in a row that it was asked and somebody listened, but said nothing
   };
 

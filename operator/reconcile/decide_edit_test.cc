@@ -29,6 +29,19 @@ TEST(DecideEdit, GangThatRunsGoesOnAndTheJobSaysWhenTheChangeTakesEffect) {
   EXPECT_EQ(EventReasons(world.Step()), "");
 }
 
+TEST(DecideEdit, JobWhoseCheckpointsGoWithItsPodsSaysWhatTheChangeWillCost) {
+  TestWorld world(MakeTrainingJob(2));
+  world.observed.settings.job_directory = "/lockstep/work";
+  world.observed.settings.runtime_image = "example/runtime:1";
+  world.Launch();
+  EditTraining(&world);
+  world.Step();
+  EXPECT_NE(MessageOf(world.job.status, ConditionType::kScheduled)
+                .find("training begins at step 0 then, as no volume is mounted at /lockstep/work"),
+            std::string::npos)
+      << MessageOf(world.job.status, ConditionType::kScheduled);
+}
+
 // A replacement made from the new manifest would not understand its survivors.
 TEST(DecideEdit, LossAfterAnEditStartsTheWholeGangFromTheNewManifestAndCountsNothing) {
   TestWorld world(MakeTrainingJob(2));

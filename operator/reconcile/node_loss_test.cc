@@ -182,6 +182,17 @@ TEST(AbsentRank, IsSparedWhileAnybodyHearsIt) {
   }
 }
 
+TEST(NodeLoss, PodThatVanishedIsReplacedUnderANewName) {
+  TestWorld world(MakeTrainingJob(2));
+  world.Launch();
+  world.Vanish("mnist-worker-1");
+
+  world.Step();
+
+  EXPECT_EQ(DescribeRestarts(world.job.status), "deleted=1");
+  EXPECT_EQ(world.Pods(), "mnist-worker-0 mnist-worker-1-r1");
+}
+
 TEST(NodeLoss, PodThatADeadKubeletShouldEndIsGivenUp) {
   TestWorld world = RunningWorld();
   world.observed.reports.clear();

@@ -9,6 +9,7 @@
 
 #include "common/base/copy_on_write.h"
 #include "common/base/time.h"
+#include "common/contract/control_message.h"
 #include "common/contract/status_document.h"
 #include "common/contract/topology.h"
 #include "operator/kube/objects.h"
@@ -91,8 +92,8 @@ struct Observed {
   // By node: GPUs, by UUID, that pods of other jobs have reported.
   std::map<std::string, std::set<std::string>> devices_elsewhere;
   std::map<std::string, RuntimeReport> reports;  // by pod name
-  std::set<std::string> closed_pods;    // by name: a moment ago nobody listened at their port
-  std::set<std::string> refusing_pods;  // by name: they do not take our key, when last asked
+  std::set<std::string> closed_pods;  // by name: a moment ago nobody listened at their port
+  std::map<std::string, TokenVerdict> refusing_pods;  // by name: they do not take our tokens
   // By name: they once answered and do not any more, and nothing but they can be the reason. Only
   // known on one machine: a cluster's operator cannot tell them from a network that fails.
   std::set<std::string> mute_pods;
@@ -100,7 +101,9 @@ struct Observed {
   ServiceState service = ServiceState::kNotNeeded;
   std::vector<WaitingGang> ahead;  // oldest first
   PodSettings settings;
-  std::string job_problem;      // why the stored manifest cannot be read; empty: it can
+  std::string job_problem;         // why the stored manifest cannot be read; empty: it can
+  bool is_job_newer = false;       // that has to do with fields which a newer version may know
+  bool is_status_foreign = false;  // its stored status says what we did not write
   bool is_one_machine = false;  // nobody else will make room: a gang that does not fit has failed
 
   friend bool operator==(const Observed&, const Observed&) = default;

@@ -1,5 +1,7 @@
 #include "operator/reconcile/stall.h"
 
+#include <string>
+
 #include "operator/api/conditions.h"
 #include "operator/reconcile/act/late_change.h"
 
@@ -10,7 +12,8 @@ constexpr const char* kReason = "NotUnderstood";
 
 }  // namespace
 
-Decision StallJob(const TrainingJob& job, const std::string& problem, WallTime now) {
+Decision StallJob(const TrainingJob& job, const Observed& observed, WallTime now) {
+  const std::string& problem = observed.job_problem;
   Decision decision;
   decision.status = job.status;
   const bool is_readable = job.status.unreadable == nullptr;
@@ -21,7 +24,7 @@ Decision StallJob(const TrainingJob& job, const std::string& problem, WallTime n
   if (is_readable) {
     decision.status.observed_generation = job.metadata.generation;
   }
-  if (is_readable && job.status.conditions.empty()) {
+  if (is_readable && job.status.conditions.empty() && !observed.is_job_newer) {
     SetCondition(&decision.status, {ConditionType::kFailed, true, "InvalidJob", problem}, now);
     decision.status.completion_time = now;
     decision.events.push_back({EventType::kWarning, "InvalidJob", problem});

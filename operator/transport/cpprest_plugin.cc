@@ -1,10 +1,12 @@
+#include <string>
 #include <utility>
 
 #include "operator/transport/cpprest_transport.h"
 #include "operator/transport/transport_plugin.h"
 
-__attribute__((visibility("default"))) const char* LockstepTransportVersion() {
-  return LOCKSTEP_VERSION;
+__attribute__((visibility("default"))) const char* LockstepTransportStamp() {
+  static const std::string stamp = lockstep::control::TransportStamp();
+  return stamp.c_str();
 }
 
 __attribute__((visibility("default"))) void LockstepMakeTransport(

@@ -40,14 +40,12 @@ Result<std::unique_ptr<Transport>> LoadCpprest(TransportOptions options) {
     const char* const reason = ::dlerror();
     return Error(ErrorCode::kNotFound, reason != nullptr ? reason : path + " does not load");
   }
-  const auto version = reinterpret_cast<decltype(&LockstepTransportVersion)>(
-      ::dlsym(library, kTransportVersionEntry));
+  const auto stamp =
+      reinterpret_cast<decltype(&LockstepTransportStamp)>(::dlsym(library, kTransportStampEntry));
   const auto make =
       reinterpret_cast<decltype(&LockstepMakeTransport)>(::dlsym(library, kMakeTransportEntry));
-  if (version == nullptr || make == nullptr || std::string_view(version()) != LOCKSTEP_VERSION) {
-    return Error(ErrorCode::kMismatch,
-                 path + " is not of version " LOCKSTEP_VERSION ": install both from one release");
-  }
+  const bool is_whole = stamp != nullptr && make != nullptr;
+  LOCKSTEP_RETURN_IF_ERROR(CheckTransportStamp(path, is_whole ? stamp() : "none"));
   Status status = OkStatus();
   std::unique_ptr<Transport> made;
   make(&options, &status, &made);
@@ -56,6 +54,15 @@ Result<std::unique_ptr<Transport>> LoadCpprest(TransportOptions options) {
 }
 
 }  // namespace
+
+Status CheckTransportStamp(const std::string& path, const std::string& stamp) {
+  if (stamp == TransportStamp()) {
+    return OkStatus();
+  }
+  return Error(ErrorCode::kMismatch,
+               path + " is of another build: " + stamp + " found, expected " + TransportStamp() +
+                   ": install both from one release");
+}
 
 Result<std::unique_ptr<Transport>> MakeTransport(TransportKind kind, TransportOptions options) {
   return kind == TransportKind::kCpprest

@@ -8,6 +8,7 @@
 #include <openssl/ssl.h>
 
 #include "operator/transport/testing/test_authority.h"
+#include "operator/transport/transport_plugin.h"
 
 namespace lockstep::control {
 namespace {
@@ -20,6 +21,16 @@ TEST(OpenSsl, IsInThisProcessOnce) {
   EXPECT_EQ(::dlsym(shared, "EVP_sha256"), reinterpret_cast<void*>(&EVP_sha256));
   EXPECT_EQ(::dlsym(RTLD_DEFAULT, "EVP_sha256"), ::dlsym(shared, "EVP_sha256"));
   ::dlclose(shared);
+}
+
+// C++ objects cross between program and library.
+TEST(TransportStamp, LibraryOfAnotherBuildIsRefusedWithBothStamps) {
+  EXPECT_TRUE(CheckTransportStamp("a.so", TransportStamp()).ok());
+  const Status refused = CheckTransportStamp("a.so", "version 0.1.0, compiler 13");
+  EXPECT_EQ(refused.error().code(), ErrorCode::kMismatch);
+  EXPECT_NE(refused.error().message().find("version 0.1.0, compiler 13 found, expected version"),
+            std::string::npos);
+  EXPECT_NE(TransportStamp().find(__VERSION__), std::string::npos);
 }
 
 struct BadMaterial {

@@ -48,7 +48,7 @@ void ApplyTo(ObjectCache<T>* mirror,
     note(mirror->Put(upserted->item, Source::kWatch));
   } else {
     const kube::Item<T>& item = std::get<kube::Deleted<T>>(update).item;
-    note(mirror->Remove(item.key, item.uid));
+    note(mirror->Remove(item.key, item.uid, item.resource_version));
   }
 }
 
@@ -198,6 +198,7 @@ void ClusterView::NoteStatus(const JobId& key,
   }
   auto stored = std::make_shared<StoredJob>(*known->object);
   stored->job.status = status;
+  stored->is_status_foreign = false;
   kube::Item<StoredJob> item{known->key, known->uid, version, std::move(stored)};
   News own;  // the writer knows
   NoteJobChange(jobs_.Put(std::move(item), Source::kReply), &own);

@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <unordered_set>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -23,15 +23,22 @@ bool IsOlderVersion(std::string_view a, std::string_view b);
 // watch event, which the event of their removal follows.
 class RecentUids {
  public:
-  void Insert(const std::string& uid);
+  // `version`: of the object when it left the watch's selection, which is not to say that it is
+  // gone: a label may have been taken off. Empty: it is gone for good.
+  void Insert(const std::string& uid, const std::string& version = "");
 
   bool Contains(const std::string& uid) const { return uids_.count(uid) > 0; }
+
+  // Whether it may be there in `version`, which the watch shows: it has come back since it left.
+  bool MayComeBack(const std::string& uid, std::string_view version) const;
+
+  void Erase(const std::string& uid) { uids_.erase(uid); }
 
  private:
   // Choice: the largest gang, of four roles with 4096 pods each; 2 MB.
   static constexpr std::size_t kCountMax = 4 * 4096;
 
-  std::unordered_set<std::string> uids_;
+  std::unordered_map<std::string, std::string> uids_;  // with the version of each
   std::deque<std::string> order_;
 };
 
@@ -61,8 +68,11 @@ class ObjectCache {
   };
 
   // Whether Put would take this over.
-  bool IsNews(const kube::ObjectKey& key, std::string_view uid, std::string_view version) const {
-    if (gone_.Contains(std::string(uid))) {
+  bool IsNews(const kube::ObjectKey& key,
+              const std::string& uid,
+              std::string_view version,
+              Source source = Source::kWatch) const {
+    if (gone_.Contains(uid) && (source != Source::kWatch || !gone_.MayComeBack(uid, version))) {
       return false;
     }
     const auto known = entries_.find(key);
@@ -72,7 +82,7 @@ class ObjectCache {
   // Takes over the object unless this or something newer is known.
   Change Put(kube::Item<T> item, Source source) {
     Change change{item.key, nullptr, nullptr};
-    if (!IsNews(item.key, item.uid, item.resource_version)) {
+    if (!IsNews(item.key, item.uid, item.resource_version, source)) {
       const auto known = entries_.find(item.key);
       if (known != entries_.end() && source == Source::kWatch &&
           known->second.item.resource_version == item.resource_version) {
@@ -84,16 +94,19 @@ class ObjectCache {
     if (entry.item.object != nullptr && entry.item.uid != item.uid) {
       gone_.Insert(entry.item.uid);  // its name belongs to another now
     }
+    gone_.Erase(item.uid);
     change.before = std::move(entry.item.object);
     change.after = item.object;
     entry = Entry{std::move(item), source == Source::kWatch};
     return change;
   }
 
-  // The object with this uid is gone for good.
-  Change Remove(const kube::ObjectKey& key, const std::string& uid) {
+  // The object with this uid is gone for good; with a `version`, it has left the watch's selection.
+  Change Remove(const kube::ObjectKey& key,
+                const std::string& uid,
+                const std::string& version = "") {
     Change change{key, nullptr, nullptr};
-    gone_.Insert(uid);
+    gone_.Insert(uid, version);
     const auto known = entries_.find(key);
     if (known != entries_.end() && known->second.item.uid == uid) {
       change.before = std::move(known->second.item.object);
@@ -113,19 +126,20 @@ class ObjectCache {
       listed[item.key] = &item;
       changes.push_back(Put(item, Source::kWatch));
     }
-    std::vector<std::pair<kube::ObjectKey, std::string>> missing;
+    std::vector<kube::ObjectKey> missing;
     for (const auto& [key, entry] : entries_) {
       if (listed.count(key) > 0) {
         continue;
       }
       if (entry.is_watched) {
-        missing.emplace_back(key, entry.item.uid);
+        missing.push_back(key);
       } else {
         doubtful->push_back(key);
       }
     }
-    for (const auto& [key, uid] : missing) {
-      changes.push_back(Remove(key, uid));
+    for (const kube::ObjectKey& key : missing) {
+      const kube::Item<T> item = entries_.at(key).item;
+      changes.push_back(Remove(key, item.uid, item.resource_version));
     }
     return changes;
   }

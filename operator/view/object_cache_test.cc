@@ -1,6 +1,7 @@
 #include "operator/view/object_cache.h"
 
 #include <cstddef>
+#include <memory>
 #include <string>
 
 #include <gtest/gtest.h>
@@ -18,6 +19,35 @@ TEST(RecentUids, HoldTheLargestGangThereMayBe) {
     gone.Insert("uid-" + std::to_string(i));
   }
   EXPECT_TRUE(gone.Contains("uid-0"));
+}
+
+kube::Item<int> Thing(const std::string& version) {
+  return {{"default", "a"}, "uid-a", version, std::make_shared<const int>(1)};
+}
+
+// A label was taken off and put back.
+TEST(ObjectCache, WhatLeftTheWatchMayComeBackToIt) {
+  ObjectCache<int> cache;
+  cache.Put(Thing("8"), Source::kWatch);
+  cache.Remove({"default", "a"}, "uid-a", "9");
+  EXPECT_TRUE(cache.IsKnownGone("uid-a"));
+  cache.Put(Thing("9"), Source::kWatch);
+  EXPECT_EQ(cache.Find({"default", "a"}), nullptr) << "no newer than its removal";
+  cache.Put(Thing("10"), Source::kReply);
+  EXPECT_EQ(cache.Find({"default", "a"}), nullptr) << "a reply may be late";
+
+  cache.Put(Thing("11"), Source::kWatch);
+  EXPECT_NE(cache.Find({"default", "a"}), nullptr);
+  EXPECT_FALSE(cache.IsKnownGone("uid-a"));
+}
+
+TEST(ObjectCache, WhatIsGoneForGoodNeverComesBack) {
+  ObjectCache<int> cache;
+  cache.Put(Thing("8"), Source::kWatch);
+  cache.Remove({"default", "a"}, "uid-a", "9");
+  cache.Remove({"default", "a"}, "uid-a");  // the server says so
+  cache.Put(Thing("11"), Source::kWatch);
+  EXPECT_EQ(cache.Find({"default", "a"}), nullptr);
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ ReportNews PodReports::Accept(const JobId& job, PodReport report) {
   const ReportNews news =
       Compare(entry.report.has_value() ? &entry.report->document : nullptr, report.document);
   entry.closed_at.reset();
-  entry.is_refusing = false;
+  entry.refusal.reset();
   entry.report = std::move(report);
   return news;
 }
@@ -38,8 +38,8 @@ ReportNews PodReports::NoteClosed(const JobId& job, const std::string& pod, Time
   return entry.report.has_value() ? ReportNews::kUrgent : ReportNews::kCalm;
 }
 
-ReportNews PodReports::NoteRefused(const JobId& job, const std::string& pod) {
-  const bool is_news = !std::exchange(entries_[job][pod].is_refusing, true);
+ReportNews PodReports::NoteRefused(const JobId& job, const std::string& pod, TokenVerdict why) {
+  const bool is_news = std::exchange(entries_[job][pod].refusal, why) != why;
   return is_news ? ReportNews::kCalm : ReportNews::kNone;
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "common/base/time.h"
+#include "common/contract/control_message.h"
 #include "common/contract/status_document.h"
 #include "operator/api/job_id.h"
 #include "operator/kube/item.h"
@@ -26,9 +27,9 @@ enum class ReportNews { kNone, kCalm, kUrgent };
 class PodReports {
  public:
   struct Entry {
-    std::optional<PodReport> report;     // the newest
-    std::optional<TimePoint> closed_at;  // nobody listened, if that is the last thing known
-    bool is_refusing = false;            // it did not take our key since it last reported
+    std::optional<PodReport> report;      // the newest
+    std::optional<TimePoint> closed_at;   // nobody listened, if that is the last thing known
+    std::optional<TokenVerdict> refusal;  // it did not take our token since it last reported
   };
 
   // A pod of the job has reported.
@@ -37,8 +38,8 @@ class PodReports {
   // Nobody listened at the port of a pod of the job.
   ReportNews NoteClosed(const JobId& job, const std::string& pod, TimePoint when);
 
-  // A pod of the job did not take our key.
-  ReportNews NoteRefused(const JobId& job, const std::string& pod);
+  // A pod of the job did not take our token.
+  ReportNews NoteRefused(const JobId& job, const std::string& pod, TokenVerdict why);
 
   // Null when nothing was heard of the pod.
   const Entry* Find(const JobId& job, const std::string& pod) const;

@@ -7,9 +7,11 @@
 
 #include "common/base/rfc3339.h"
 #include "common/json/json.h"
+#include "common/json/unknown_field.h"
 #include "operator/api/conditions.h"
 #include "operator/api/decode.h"
 #include "operator/api/encode.h"
+#include "operator/api/status.h"
 #include "operator/reconcile/gang/queue.h"
 
 namespace lockstep::control {
@@ -43,8 +45,14 @@ StoredJob DecodeStoredJob(std::string_view json) {
   decoded.errors.insert(
       decoded.errors.end(), decoded.status_errors.begin(), decoded.status_errors.end());
   stored.problem = Describe(decoded.errors);
+  stored.is_newer = std::any_of(decoded.errors.begin(),
+                                decoded.errors.end(),
+                                [](const Error& problem) { return IsUnknownField(problem); });
   std::vector<Error> ignored;
   ObjectReader object(*document, "", &ignored);
+  if (const Json* status = object.Find("status"); status != nullptr && stored.problem.empty()) {
+    stored.is_status_foreign = SaysOtherThanDerived(*status, stored.job);
+  }
   if (const Json* metadata = object.Find("metadata")) {
     ObjectReader reader(*metadata, "metadata", &ignored);
     stored.created =

@@ -4,6 +4,7 @@
     tests/helm/chart_test.py --rewrite    writes the snapshots anew, to be reviewed as a diff"""
 
 import pathlib
+import re
 import shutil
 import sys
 import tarfile
@@ -37,7 +38,36 @@ REFUSED = {
     "extraArgs={positional}": "extraArgs",
     "replica=1": "replica",
     "podSecurity=privileged": "podSecurity",
+    "priorityClassName=a: b": "priorityClassName",
+    "imagePullSecrets={a b}": "imagePullSecrets",
+    "imagePullSecrets[0].name=a": "imagePullSecrets",
+    r"podLabels.app\.kubernetes\.io/name=mine": "podLabels",
+    "networkPolicy.enabled=true,watchNamespaces=null": "watchNamespaces",
+    "metrics.serviceMonitor.enabled=true,metrics.serviceMonitor.interval=null": "interval",
 }
+
+# What cannot be done without: taken away, it is refused by name.
+NEEDED = (
+    "crds", "crds.install", "image", "image.tag", "log", "log.level", "metrics", "metrics.port",
+    "metrics.service", "metrics.service.enabled", "podSecurity", "rbac", "rbac.aggregate",
+    "replicas", "runtimeImage", "runtimeImage.pullPolicy", "serviceAccount",
+    "serviceAccount.create", "terminationGracePeriodSeconds", "transport",
+)
+
+# What can be done without.
+SPARED = (
+    "affinity", "clusterDomain", "extraArgs", "imagePullSecrets", "keySecret",
+    "metrics.podMonitor", "metrics.serviceMonitor", "networkPolicy.metricsFrom", "nodeSelector",
+    "podAnnotations", "podLabels", "priorityClassName", "resources", "runtimeImagePullSecrets",
+    "serviceAccount.annotations", "serviceAccount.name", "tolerations", "watchNamespaces",
+)
+
+# Names that YAML takes for something else unless they are quoted, or that have dots.
+ODD_NAMES = (
+    "imagePullSecrets={123}", "imagePullSecrets={reg.example}", "runtimeImagePullSecrets={a.b}",
+    "keySecret=1.5", "serviceAccount.name=123", "priorityClassName=no",
+    "watchNamespaces={123}", "watchNamespaces={true}",
+)
 
 
 class ChartTest(unittest.TestCase):
@@ -86,6 +116,35 @@ class ChartTest(unittest.TestCase):
                 self.assertNotEqual(code, 0)
                 self.assertIn("values don't meet the specifications", errors)
                 self.assertIn(word, errors)
+
+    def test_what_is_needed_is_missed_by_name(self):
+        for name in NEEDED:
+            with self.subTest(name):
+                code, _, errors = helm(self.home, "template", "x", CHART, "--set", f"{name}=null")
+                self.assertNotEqual(code, 0)
+                self.assertIn("values don't meet the specifications", errors)
+                self.assertIn(name.rpartition(".")[2], errors)
+
+    def test_what_is_not_needed_may_be_taken_away(self):
+        for name in SPARED:
+            with self.subTest(name):
+                self.render("--set", f"{name}=null")
+
+    def test_odd_names_stay_texts(self):
+        for setting in ODD_NAMES:
+            with self.subTest(setting):
+                name, _, value = setting.partition("=")
+                rendered = self.render("--set-string", setting)
+                texts = [f'"{value.strip("{}")}"', f"={value.strip('{}')}"]
+                self.assertTrue(any(text in rendered for text in texts), rendered)
+                bare = rf"(name|namespace|Name): {re.escape(value.strip('{}'))}$"
+                self.assertIsNone(re.search(bare, rendered, re.MULTILINE), name)
+
+    def test_a_release_may_be_called_by_a_number_or_with_dots(self):
+        rendered = self.helm("template", "1.5", CHART, "--namespace", "123")
+        self.assertIn("name: 1-5-lockstep-metrics\n", rendered)
+        self.assertIn('app.kubernetes.io/instance: "1.5"\n', rendered)
+        self.assertIsNone(re.search(r"(: |\[)123\b", rendered), rendered)
 
     def test_a_value_that_is_taken_away_is_as_if_it_were_not_mentioned(self):
         policies = self.render("--set", "networkPolicy=null").count("kind: NetworkPolicy")

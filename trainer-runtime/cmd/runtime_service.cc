@@ -61,6 +61,7 @@ Result<std::unique_ptr<RuntimeService>> RuntimeService::Start(
   LOCKSTEP_ASSIGN_OR_RETURN(service->job_key_, ReadJobKey(environment.job_key_file));
   RuntimeEndpointsOptions endpoints;
   endpoints.job_uid = environment.job_uid;
+  endpoints.pod = service->board_.Snapshot().pod;
   endpoints.attempt = environment.attempt;
   endpoints.job_key = service->job_key_;
   endpoints.control_counter = environment.control_counter;

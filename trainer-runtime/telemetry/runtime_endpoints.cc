@@ -29,12 +29,17 @@ HttpServerResponse AnswerHealth(const StatusBoard& board) {
 
 HttpServerResponse AnswerStatus(const RuntimeEndpointsOptions& options,
                                 const HttpServerRequest& request) {
-  const StatusDocument document = options.board->Snapshot();
-  const WallTime now = SystemClock().WallNow();
-  if (!IsStatusAuthorized(options.job_key, document.pod, request.Header("authorization"), now)) {
-    return Refusal(401, "a status token for this pod, of this hour, is required");
+  switch (JudgeStatusToken(
+      options.job_key, options.pod, request.Header("authorization"), SystemClock().WallNow())) {
+    case TokenVerdict::kTaken:
+      return HttpServerResponse{
+          200, "application/json", EncodeStatusDocument(options.board->Snapshot())};
+    case TokenVerdict::kExpired:
+      return Refusal(401, kStatusTokenExpired);
+    case TokenVerdict::kForeign:
+      return Refusal(401, "a status token for this pod, signed with the job's key, is required");
   }
-  return HttpServerResponse{200, "application/json", EncodeStatusDocument(document)};
+  LOCKSTEP_CHECK(false, "token verdict out of range");
 }
 
 // Refuses what is not signed before anything of it is read, and what is old before it is obeyed.

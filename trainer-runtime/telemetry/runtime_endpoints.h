@@ -14,6 +14,7 @@ namespace lockstep::runtime {
 
 struct RuntimeEndpointsOptions {
   std::string job_uid;
+  std::string pod;
   Attempt attempt;
   std::string job_key;          // empty: /status and /control refuse everybody
   int64_t control_counter = 0;  // messages up to this one are old; see WorkerEnvironment
@@ -28,7 +29,8 @@ struct RuntimeEndpointsOptions {
 // What a pod answers to the operator and to scrapers:
 //   GET  /healthz   200 while the process serves; 503 once its phase is failed
 //   GET  /metrics   Prometheus text
-//   GET  /status    the status document, for holders of the job's token (else 401)
+//   GET  /status    the status document, for holders of the job's token ; else 401, whose
+//                   error is kStatusTokenExpired where only the token's time is wrong
 //   POST /control   a signed message: 200 accepted, 400 malformed, 401 bad signature,
 //                   409 old counter, or another job or attempt; each is counted
 HttpRoutes MakeRuntimeRoutes(RuntimeEndpointsOptions options);

@@ -51,6 +51,7 @@ class RuntimeEndpoints : public ::testing::Test {
   RuntimeEndpointsOptions Options(const std::string& key) {
     RuntimeEndpointsOptions options;
     options.job_uid = "uid";
+    options.pod = "mnist-worker-0";
     options.attempt = Attempt(2);
     options.job_key = key;
     options.board = &board_;
@@ -85,16 +86,25 @@ TEST_F(RuntimeEndpoints, MetricsAreOpenToScrapers) {
 TEST_F(RuntimeEndpoints, StatusIsForHoldersOfTheToken) {
   EXPECT_EQ(Get("/status").status, 401);
   EXPECT_EQ(Get("/status", "Bearer guess").status, 401);
-  board_.Update([](StatusDocument& document) {
-    document.job = "mnist";
-    document.pod = "mnist-worker-0";
-  });
+  board_.Update([](StatusDocument& document) { document.job = "mnist"; });
   const WallTime now = SystemClock().WallNow();
   EXPECT_EQ(Get("/status", "Bearer " + StatusToken(kKey, "mnist-worker-1", now)).status, 401);
   const HttpServerResponse response =
       Get("/status", "Bearer " + StatusToken(kKey, "mnist-worker-0", now));
   EXPECT_EQ(response.status, 200);
   EXPECT_THAT(response.body, HasSubstr("\"mnist\""));
+}
+
+TEST_F(RuntimeEndpoints, TokenOfAnotherTimeIsToldFromOneThatIsNotSigned) {
+  const WallTime before = SystemClock().WallNow() - std::chrono::hours(2);
+  const HttpServerResponse old =
+      Get("/status", "Bearer " + StatusToken(kKey, "mnist-worker-0", before));
+  EXPECT_EQ(old.status, 401);
+  EXPECT_EQ(old.body, "{\"error\":\"expired\"}\n");
+  const HttpServerResponse foreign =
+      Get("/status", "Bearer " + StatusToken("another", "mnist-worker-0", before));
+  EXPECT_EQ(foreign.status, 401);
+  EXPECT_THAT(foreign.body, HasSubstr("signed with the job's key"));
 }
 
 TEST_F(RuntimeEndpoints, SignedControlMessageComesThroughOnce) {

@@ -1,6 +1,8 @@
 {{- define "lockstep.name" -}}
-{{- if contains "lockstep" .Release.Name }}{{ .Release.Name | trunc 50 | trimSuffix "-" }}
-{{- else }}{{ printf "%s-lockstep" .Release.Name | trunc 50 | trimSuffix "-" }}
+{{- /* A release's name may have dots, which a service's may not. */}}
+{{- $name := .Release.Name | replace "." "-" }}
+{{- if contains "lockstep" $name }}{{ $name | trunc 50 | trimSuffix "-" }}
+{{- else }}{{ printf "%s-lockstep" $name | trunc 50 | trimSuffix "-" }}
 {{- end }}
 {{- end }}
 
@@ -10,15 +12,22 @@
 {{- end }}
 {{- end }}
 
-{{- /* The release's own, as the lease is: two releases in one namespace do not meet. */}}
+{{- /* The release's own, as the lease is: two releases in one namespace do not meet. Charts before 0.1.0
+   called it lockstep-operator-key: an upgrade goes on with that, as running jobs have keys made of it. */}}
 {{- define "lockstep.keySecret" -}}
-{{ .Values.keySecret | default (printf "%s-key" (include "lockstep.name" .)) }}
+{{- $own := printf "%s-key" (include "lockstep.name" .) }}
+{{- if .Values.keySecret }}{{ .Values.keySecret }}
+{{- else if not .Release.IsUpgrade }}{{ $own }}
+{{- else if lookup "v1" "Secret" .Release.Namespace $own }}{{ $own }}
+{{- else if lookup "v1" "Secret" .Release.Namespace "lockstep-operator-key" }}lockstep-operator-key
+{{- else }}{{ $own }}
+{{- end }}
 {{- end }}
 
 {{- /* The labels by which the operator's pods are found; they never change. */}}
 {{- define "lockstep.selector" -}}
 app.kubernetes.io/name: lockstep
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/component: operator
 {{- end }}
 

@@ -1,5 +1,6 @@
 #include "operator/reconcile/act/key_check.h"
 
+#include <algorithm>
 #include <string>
 
 #include "common/base/plural.h"
@@ -7,22 +8,58 @@
 #include "operator/reconcile/build/job_objects.h"
 
 namespace lockstep::control {
+namespace {
+
+constexpr const char* kCost = ": losses are noticed late; ";
+
+// How many members' pods refuse for that reason, and the node of the first of them.
+struct Refusing {
+  int64_t count = 0;
+  std::string node;
+};
+
+Refusing CountRefusing(const GangView& view, const Observed& observed, TokenVerdict why) {
+  Refusing refusing;
+  for (const Member& member : view.members) {
+    const auto found = observed.refusing_pods.find(member.pod_name);
+    if (found == observed.refusing_pods.end() || found->second != why) {
+      continue;
+    }
+    if (refusing.count++ == 0) {
+      refusing.node = member.node;
+    }
+  }
+  return refusing;
+}
+
+std::string DoNotTake(int64_t count) {
+  return Plural(count, "pod") + (count == 1 ? " does" : " do") + " not take the operator's ";
+}
+
+}  // namespace
 
 void CheckKey(const GangView& view, DecisionBuilder* builder) {
-  std::size_t count = 0;
-  for (const Member& member : view.members) {
-    count += builder->observed().refusing_pods.count(member.pod_name);
-  }
-  if (count > 0) {
+  const Refusing foreign = CountRefusing(view, builder->observed(), TokenVerdict::kForeign);
+  const Refusing expired = CountRefusing(view, builder->observed(), TokenVerdict::kExpired);
+  if (foreign.count > 0) {
     builder->Set({ConditionType::kRuntimeHeard,
                   false,
                   "KeyRefused",
-                  Plural(static_cast<int64_t>(count), "pod") + (count == 1 ? " does" : " do") +
-                      " not take the operator's key, which was made anew since: losses are noticed "
-                      "late; delete the secret " +
-                      KeySecretName(builder->job().metadata) + ", then suspend and resume the job"},
+                  DoNotTake(foreign.count) +
+                      "key, which was made anew since, or their runtime is of another version" +
+                      kCost + "delete the secret " + KeySecretName(builder->job().metadata) +
+                      ", then suspend and resume the job"},
                  EventType::kWarning);
-  } else if (FindCondition(builder->status(), ConditionType::kRuntimeHeard) != nullptr) {
+  } else if (expired.count > 0) {
+    builder->Set({ConditionType::kRuntimeHeard,
+                  false,
+                  "ClockDiffers",
+                  DoNotTake(expired.count) + "tokens, as the clock of " + expired.node +
+                      " and the operator's differ by more than five minutes" + kCost +
+                      "set the clock that is wrong"},
+                 EventType::kWarning);
+  } else if (FindCondition(builder->status(), ConditionType::kRuntimeHeard) != nullptr &&
+             std::any_of(view.members.begin(), view.members.end(), GivesFreshReport)) {
     builder->Set({ConditionType::kRuntimeHeard, true, "KeyTaken", "pods take the operator's key"});
   }
 }

@@ -53,6 +53,17 @@ void Settle(const Failure& end, DecisionBuilder* builder) {
   }
 }
 
+// The pod is gone although we left it alone: somebody removed it, a drain perhaps. That is free, so
+// the incident stays unnamed, and is forgotten with the last of them.
+void SettleDeleted(DecisionBuilder* builder) {
+  TrainingJobStatus* const status = builder->mutable_status();
+  if (RestartsFor(kCauseEnded, *status) == 0) {
+    return;
+  }
+  status->restarts = WithRestartMoved(std::move(status->restarts), kCauseEnded, kCauseDeleted);
+  builder->Count(Metric::kRestarts, std::string(kCauseDeleted));
+}
+
 }  // namespace
 
 bool AwaitsVerdict(const DecisionBuilder& builder, const kube::Pod& pod) {
@@ -76,7 +87,9 @@ void LearnVerdicts(const GangView& view, DecisionBuilder* builder) {
       continue;
     }
     placement.awaits_verdict = false;
-    if (pod != view.stale.end() && HasEnded(**pod)) {
+    if (pod == view.stale.end()) {
+      SettleDeleted(builder);
+    } else if (HasEnded(**pod)) {
       Settle(EndOf(*builder, **pod), builder);
     }
   }

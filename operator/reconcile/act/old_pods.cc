@@ -1,9 +1,11 @@
 #include "operator/reconcile/act/old_pods.h"
 
 #include <algorithm>
+#include <set>
 #include <string>
 
 #include "operator/reconcile/gang/departure.h"
+#include "operator/reconcile/gang/pod_labels.h"
 
 namespace lockstep::control {
 namespace {
@@ -63,6 +65,34 @@ bool WaitsForOldPods(const GangView& view, DecisionBuilder* builder) {
     }
   }
   return waits;
+}
+
+bool WaitsForLeftOvers(DecisionBuilder* builder) {
+  const TrainingJob& job = builder->job();
+  std::set<std::string> names;
+  for (const TaskId& task : AllTasks(builder->topology())) {
+    names.insert(PodName(job.metadata.name, task, {builder->status().attempt, Incarnation()}));
+  }
+  const kube::Pod* first = nullptr;
+  for (const kube::Pod& pod : builder->observed().pods) {
+    const auto identity = IdentityOf(pod);
+    if (!identity.has_value() || identity->job_uid == job.metadata.uid ||
+        names.count(pod.name) == 0) {
+      continue;
+    }
+    builder->Delete(pod, pod.spec.termination_grace, "left by an earlier job of this name");
+    first =
+        first == nullptr || (first->finalizers.empty() && !pod.finalizers.empty()) ? &pod : first;
+  }
+  if (first == nullptr) {
+    return false;
+  }
+  builder->Set({ConditionType::kScheduled,
+                false,
+                "NameTaken",
+                "waits for " + DescribeLeftOver(*first) + "; goes on when it is gone"},
+               first->finalizers.empty() ? EventType::kNormal : EventType::kWarning);
+  return true;
 }
 
 }  // namespace lockstep::control

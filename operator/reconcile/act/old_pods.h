@@ -15,4 +15,8 @@ bool WaitsForOldPods(const GangView& view, DecisionBuilder* builder);
 // still writes is not, so its node must be gone, or out of service for good.
 bool MayBeForced(const kube::Pod& pod, const DecisionBuilder& builder);
 
+// Whether pods that an earlier job of this name has left hold names that the next gang needs. They
+// are asked to go, and the condition Scheduled names the first.
+bool WaitsForLeftOvers(DecisionBuilder* builder);
+
 }  // namespace lockstep::control

@@ -79,6 +79,10 @@ bool MayBePlaced(const GangView& view, DecisionBuilder* builder) {
     HasWaitedTooLong("pods of an earlier attempt have not ended", builder);
     return false;  // their ends come as news
   }
+  if (WaitsForLeftOvers(builder)) {
+    HasWaitedTooLong("names of its pods are held by what an earlier job has left", builder);
+    return false;
+  }
   const std::optional<WallTime> retry_at = builder->status().retry_at;
   if (retry_at.has_value() && builder->now() < *retry_at) {
     const Condition* const why = FindCondition(builder->status(), ConditionType::kScheduled);

@@ -5,12 +5,22 @@
 
 #include "operator/api/conditions.h"
 #include "operator/reconcile/act/gang_restart.h"
+#include "operator/reconcile/build/lasting_checkpoints.h"
 #include "operator/reconcile/gang/gang_origin.h"
 
 namespace lockstep::control {
 namespace {
 
 constexpr const char* kChanged = "ManifestChanged";
+
+// A change that costs what was trained is not to be a surprise.
+std::string WhatIsLost(const DecisionBuilder& builder) {
+  const std::string why = WhyCheckpointsGo(builder.job(), builder.observed());
+  return why.empty() ? ""
+                     : "; training begins at step 0 then, as " + why +
+                           ", so checkpoints go with their pods: take the change back to keep what "
+                           "was trained";
+}
 
 }  // namespace
 
@@ -47,7 +57,8 @@ void AnnounceChange(DecisionBuilder* builder) {
                   "the gang runs on as it was made from generation " +
                       std::to_string(builder->status().origin.generation) +
                       "; the change takes effect when it starts anew: set runPolicy.suspend to "
-                      "true and back, or wait until a pod is lost"});
+                      "true and back, or wait until a pod is lost" +
+                      WhatIsLost(*builder)});
   } else if (scheduled->reason == kChanged) {
     builder->Set(
         {ConditionType::kScheduled, true, "GangPlaced", "the gang is as the manifest says"});

@@ -1,6 +1,7 @@
 // What the operator makes of pods' reports, beside the training's progress.
 
 #include <string>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -82,7 +83,8 @@ TEST_F(ReportsTest, PodsThatDoNotTakeTheKeyAreSaidUntilTheyDo) {
   world_.Step();
   EXPECT_EQ(FindCondition(world_.job.status, ConditionType::kRuntimeHeard), nullptr);
 
-  world_.observed.refusing_pods = {"mnist-worker-1", "somebody-else"};
+  world_.observed.refusing_pods = {{"mnist-worker-1", TokenVerdict::kForeign},
+                                   {"somebody-else", TokenVerdict::kForeign}};
   const Decision decision = world_.Step();
   EXPECT_NE(EventReasons(decision).find("KeyRefused"), std::string::npos);
   const std::string message = MessageOf(world_.job.status, ConditionType::kRuntimeHeard);
@@ -90,8 +92,24 @@ TEST_F(ReportsTest, PodsThatDoNotTakeTheKeyAreSaidUntilTheyDo) {
   EXPECT_NE(message.find("delete the secret mnist-"), std::string::npos) << message;
 
   world_.observed.refusing_pods.clear();
+  const auto reports = std::exchange(world_.observed.reports, {});
+  world_.Step();
+  EXPECT_FALSE(IsTrue(world_.job.status, ConditionType::kRuntimeHeard)) << "nobody has answered";
+
+  world_.observed.reports = reports;
   world_.Step();
   EXPECT_TRUE(IsTrue(world_.job.status, ConditionType::kRuntimeHeard));
+}
+
+TEST_F(ReportsTest, ClockThatDiffersIsNotTakenForAKeyThatDoes) {
+  world_.observed.refusing_pods = {{"mnist-worker-1", TokenVerdict::kExpired}};
+  const Decision decision = world_.Step();
+  EXPECT_NE(EventReasons(decision).find("ClockDiffers"), std::string::npos);
+  const std::string message = MessageOf(world_.job.status, ConditionType::kRuntimeHeard);
+  EXPECT_NE(message.find("the clock of " + world_.Find("mnist-worker-1")->spec.node_name),
+            std::string::npos)
+      << message;
+  EXPECT_EQ(message.find("delete the secret"), std::string::npos) << message;
 }
 
 // A copy of a pod with all its labels, as `kubectl debug --copy-to --keep-labels` makes one.

@@ -140,11 +140,13 @@ Failure StartFailure(const DecisionBuilder& builder,
 Failure VanishedFailure(const DecisionBuilder& builder, const Member& member) {
   const bool is_there = FindNode(builder.observed(), member.node) != nullptr;
   const bool is_ready = IsNodeReady(builder.observed(), member.node);
+  const bool is_removed = is_ready && member.pod == nullptr;
   Failure failure =
       OutsideFailure(builder,
                      member,
-                     ExitCauseName(ExitCause::kNodeLost),
-                     is_ready   ? "is gone"
+                     is_removed ? kCauseDeleted : ExitCauseName(ExitCause::kNodeLost),
+                     is_removed ? "is gone: it was deleted or evicted"
+                     : is_ready ? "is gone"
                      : is_there ? "is gone with node " + member.node + ", which does not report"
                                 : "is gone with node " + member.node);
   failure.is_node_at_fault = !is_ready;

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "common/base/time.h"
@@ -28,6 +29,9 @@ bool HasEndedEarly(const kube::Pod& pod, const StatusDocument& last);
 // Whether the pod failed by its own verdict although it was asked to go: its last words say that
 // another try would end the same way.
 bool HasFailedForGood(const kube::Pod& pod);
+
+// "pod mnist-worker-0 of an earlier job of this name, which its finalizers example.com/a keep".
+std::string DescribeLeftOver(const kube::Pod& pod);
 
 // Reason of Scheduled while a gang waits for a pod of before that does not end. Such a job holds up
 // nobody: its place in the queue is given up as long as it has this reason.

@@ -3,6 +3,7 @@
 #include "operator/api/conditions.h"
 #include "operator/reconcile/gang/gang_plan.h"
 #include "operator/reconcile/gang/gang_view.h"
+#include "operator/reconcile/gang/pod_labels.h"
 #include "operator/reconcile/gang/queue.h"
 #include "operator/reconcile/testing/fake_world.h"
 
@@ -49,6 +50,33 @@ TEST(Placing, NodeThatRefusesComesLastUntilItHasProvedItself) {
   world.Launch();
   EXPECT_EQ(NodeOfFirst(world), first) << "better than none";
   EXPECT_TRUE(world.job.status.suspect_nodes.empty());
+}
+
+// A pod of the deleted job mnist stays, because a finalizer holds it. No pod is made before all
+// names are free.
+TEST(Placing, GangWaitsAsAWholeForThePodsOfAnEarlierJobOfTheName) {
+  TestWorld world(MakeTrainingJob(2));
+  world.Launch();
+  kube::Pod left = world.observed.pods.back();
+  const std::string name = left.name;
+  TestWorld next(MakeTrainingJob(2));
+  left.owner_uid = "uid-0";
+  left.labels[label::kJobUid] = "uid-0";
+  left.finalizers = {"example.com/hold", "example.com/more"};
+  left.is_deleting = true;
+  next.observed.pods = {left};
+
+  next.Step();
+  EXPECT_TRUE(next.job.status.placement.empty());
+  EXPECT_EQ(next.observed.pods.size(), 1U);
+  EXPECT_EQ(MessageOf(next.job.status, ConditionType::kScheduled),
+            "waits for pod " + name +
+                " of an earlier job of this name, which its finalizers example.com/hold, "
+                "example.com/more keep; goes on when it is gone");
+
+  next.observed.pods.clear();
+  next.Step();
+  EXPECT_EQ(next.observed.pods.size(), 2U);
 }
 
 TEST(Placing, AmongNodesThatRefuseTheOneThatDidSoLeastComesFirst) {

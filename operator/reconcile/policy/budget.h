@@ -24,7 +24,8 @@ inline constexpr std::string_view kCauseNotStarted = "not_started";      // or a
 inline constexpr std::string_view kCauseStuck =
     "stuck";  // asked to go, and its node does not end it
 
-inline constexpr std::string_view kCauseEnded = "ended";  // until its kubelet tells how
+inline constexpr std::string_view kCauseDeleted = "deleted";  // by somebody, as in a drain
+inline constexpr std::string_view kCauseEnded = "ended";      // until its kubelet tells how
 
 // What falls on one node so long after its first loss belongs to it. Choice: kubelets tell of ends
 // within some 3 s, silent ranks are found out within 5, a node that shuts down gives its pods 30.

@@ -1,0 +1,52 @@
+#include "operator/view/stored_job.h"
+
+#include <gtest/gtest.h>
+
+#include "operator/api/encode.h"
+#include "operator/reconcile/testing/fake_world.h"
+
+namespace lockstep::control {
+namespace {
+
+TrainingJob Job() {
+  TrainingJob job = MakeTrainingJob(1);
+  job.spec.training->dataset.train.images = "images";
+  job.spec.training->dataset.train.labels = "labels";
+  return job;
+}
+
+Json StoredObject() {
+  return EncodeTrainingJob(Job());
+}
+
+TEST(StoredJob, FieldThatIsNotKnownIsOfANewerVersion) {
+  Json object = StoredObject();
+  object["spec"]["runPolicy"]["color"] = "blue";
+  const StoredJob stored = DecodeStoredJob(DumpJson(object));
+  EXPECT_TRUE(stored.is_newer);
+  EXPECT_EQ(stored.problem.find("spec.runPolicy.color: unknown field"), 0U) << stored.problem;
+}
+
+TEST(StoredJob, WrongValueIsOfNoVersion) {
+  EXPECT_EQ(DecodeStoredJob(DumpJson(StoredObject())).problem, "");
+  Json object = StoredObject();
+  object["spec"]["strategy"] = "unknown field";
+  const StoredJob stored = DecodeStoredJob(DumpJson(object));
+  EXPECT_FALSE(stored.is_newer);
+  EXPECT_NE(stored.problem, "");
+}
+
+TEST(StoredJob, WordsOfTheStatusThatDoNotFollowFromItAreSomebodyElses) {
+  TestWorld world(Job());
+  world.Launch();
+  Json object = EncodeTrainingJob(world.job);
+  object["status"] = EncodeStatus(world.job);
+  EXPECT_FALSE(DecodeStoredJob(DumpJson(object)).is_status_foreign);
+  object["status"]["state"] = "Succeeded";
+  EXPECT_TRUE(DecodeStoredJob(DumpJson(object)).is_status_foreign);
+  object["status"].erase("state");
+  EXPECT_FALSE(DecodeStoredJob(DumpJson(object)).is_status_foreign) << "another definition may";
+}
+
+}  // namespace
+}  // namespace lockstep::control
