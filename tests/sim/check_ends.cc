@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <set>
 #include <string>
 
 #include "common/contract/topology.h"
@@ -131,15 +132,22 @@ void Checks::CheckFuture(const Json& before, const Json& after) {
           "a condition that a newer version wrote was dropped");
 }
 
-// Pods that are about to go are not ready.
+// Pods that are about to go, or gone, are not ready.
 void Checks::CheckReady(const Json& job, const std::vector<ObjectPtr>& pods) {
-  int64_t ready_max = 0;  // one that has ended may not have been heard of yet
+  std::set<std::string> staying;
+  auto& leaving_since = leaving_since_[UidOf(job)];
   for (const ObjectPtr& pod : pods) {
-    if (IsDeleting(*pod)) {
-      deleting_since_.try_emplace(UidOf(*pod), context_->now);
+    leaving_since.try_emplace(UidOf(*pod));
+    if (!IsDeleting(*pod)) {
+      staying.insert(UidOf(*pod));
     }
-    const auto since = deleting_since_.find(UidOf(*pod));
-    ready_max += since == deleting_since_.end() || context_->now - since->second < kReadyError;
+  }
+  int64_t ready_max = 0;  // one that has ended may not have been heard of yet
+  for (auto& [uid, since] : leaving_since) {
+    if (!since.has_value() && staying.count(uid) == 0) {
+      since = context_->now;
+    }
+    ready_max += !since.has_value() || context_->now - *since < kReadyError;
   }
   if (context_->has_faults || context_->now - context_->peace_since < 4 * kReadyError) {
     return;
@@ -151,8 +159,8 @@ void Checks::CheckReady(const Json& job, const std::vector<ObjectPtr>& pods) {
   }
   Require(active <= ready_max,
           TextAt(job, "metadata.name") + ": " + std::to_string(active) +
-              " pods count as active, and of " + std::to_string(pods.size()) + " all but " +
-              std::to_string(ready_max) + " are about to go");
+              " pods count as active, and all but " + std::to_string(ready_max) +
+              " are about to go, or gone");
 }
 
 }  // namespace lockstep::control::sim
