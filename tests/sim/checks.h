@@ -90,6 +90,7 @@ class Checks {
   std::string problem_;
   Casualties casualties_;
   std::map<std::string, TimePoint> partial_since_;  // by job uid
+  std::map<std::string, TimePoint> waiting_since_;  // by job uid: for a gang that runs
   std::map<std::string, TimePoint> placed_since_;   // by job uid: the first gang since a resume
   // By job uid, of all its pods by uid: since when they are about to go, or gone.
   std::map<std::string, std::map<std::string, std::optional<TimePoint>>> leaving_since_;
