@@ -294,6 +294,24 @@ TEST_F(ClusterViewTest, EndedJobHoldsOnlyWhatItsPodsHold) {
   EXPECT_EQ(GpusElsewhere("other"), 0);
 }
 
+TEST_F(ClusterViewTest, PodThatNeverGotANodeAndIsToGoHoldsNothing) {
+  TrainingJob job = PlacedJob("mnist", "a", 2);
+  SetCondition(&job.status, {ConditionType::kSucceeded, true, "Done", ""}, WallTime{});
+  Apply(JobUpsert{JobItem(job, "10")});
+  kube::Item<kube::Pod> item = PodItem("mnist", "u1", "11", kube::PodPhase::kPending);
+  kube::Pod pod = *item.object;
+  pod.status.is_unbound = true;
+  item.object = std::make_shared<const kube::Pod>(pod);
+  Apply(PodUpsert{item});
+  EXPECT_EQ(GpusElsewhere("other"), 2) << "it may still be bound";
+
+  pod.is_deleting = true;  // held back by a finalizer, perhaps for ever
+  item.resource_version = "12";
+  item.object = std::make_shared<const kube::Pod>(pod);
+  EXPECT_TRUE(Apply(PodUpsert{item}).frees_room);
+  EXPECT_EQ(GpusElsewhere("other"), 0);
+}
+
 TEST_F(ClusterViewTest, PodsOfNoJobAreStrangers) {
   Apply(PodUpsert{PodItem("mnist", "u1", "11")});
   Apply(kube::Upserted<PodUse>{{{"default", "web"},

@@ -1,8 +1,10 @@
 #include <algorithm>
+#include <set>
 #include <string>
 
 #include "common/contract/topology.h"
 #include "operator/api/conditions.h"
+#include "operator/api/placement.h"
 #include "operator/reconcile/testing/fake_world.h"
 #include "tests/sim/checks.h"
 #include "tests/sim/pod_reader.h"
@@ -35,9 +37,13 @@ const std::string& ReasonOf(const TrainingJob& job) {
 
 }  // namespace
 
-// Incidents are what happened, not the pods that it cost.
+// Incidents are what happened, not the pods that it cost. One that nothing has happened to, or that
+// did not come to run, may be counted for itself where it is given up; of a gang, one.
 void Checks::CheckBudget(const TrainingJob& before, const ObjectPtr& after_object) {
   const std::string& uid = before.metadata.uid;
+  const TrainingJobStatus& after = jobs_.Of(after_object).status;
+  const bool goes_on = before.status.attempt == after.attempt && !HasEnded(after);
+  bool may_offer_one = !goes_on;
   for (const PodPlacement& placement : before.status.placement) {
     if (!HasSuffered(placement.pod_uid)) {
       continue;
@@ -48,8 +54,14 @@ void Checks::CheckBudget(const TrainingJob& before, const ObjectPtr& after_objec
                                      {before.status.attempt, placement.incarnation});
     const ObjectPtr pod = server_->store().Get(kube::kPods, {before.metadata.namespace_name, name});
     const bool is_pending = pod != nullptr && TextAt(*pod, "status.phase") == "Pending";
-    if (!casualties_.IsHit(placement.pod_uid) || is_pending || !IsNodeGood(placement.node)) {
+    const PodPlacement* const now = FindPlacement(after, TaskOf(placement));
+    const bool is_replaced = goes_on && now != nullptr && placement.incarnation < now->incarnation;
+    // What nobody ever tells of is taken for a loss, though somebody may have asked for it.
+    const bool is_untold = is_replaced && now->awaits_verdict;
+    const bool stands_alone = !casualties_.IsHit(placement.pod_uid) || is_pending || is_untold;
+    if (stands_alone && (is_replaced || may_offer_one)) {
       casualties_.OfferName(uid, name);
+      may_offer_one = false;
     }
   }
   const int64_t counted = CountedIn(after_object->value("status", Json::object()));
@@ -101,6 +113,11 @@ void Checks::CheckFailure(const TrainingJob& job) {
     const auto since = placed_since_.find(uid);
     is_explained = policy.active_deadline.has_value() && since != placed_since_.end() &&
                    context_->now - since->second + kDecisionError >= *policy.active_deadline;
+  } else if (reason == "SchedulingTimeout") {
+    const auto since = waiting_since_.find(uid);
+    const auto& timeout = job.spec.scheduling.timeout;
+    is_explained = timeout.has_value() && since != waiting_since_.end() &&
+                   context_->now - since->second + kDecisionError >= *timeout;
   }
   Require(is_explained,
           NameOf(job) + ": failed, and nothing that happened explains it: " + reason + ": " +
@@ -108,6 +125,12 @@ void Checks::CheckFailure(const TrainingJob& job) {
 }
 
 void Checks::NotePlacing(const TrainingJob& job) {
+  if (IsTrue(job.status, ConditionType::kSuspended) ||
+      IsTrue(job.status, ConditionType::kRunning)) {
+    waiting_since_.erase(job.metadata.uid);
+  } else {
+    waiting_since_.try_emplace(job.metadata.uid, context_->now);
+  }
   if (IsTrue(job.status, ConditionType::kSuspended)) {
     placed_since_.erase(job.metadata.uid);
   } else if (!job.status.placement.empty()) {
@@ -131,15 +154,22 @@ void Checks::CheckFuture(const Json& before, const Json& after) {
           "a condition that a newer version wrote was dropped");
 }
 
-// Pods that are about to go are not ready.
+// Pods that are about to go, or gone, are not ready.
 void Checks::CheckReady(const Json& job, const std::vector<ObjectPtr>& pods) {
-  int64_t ready_max = 0;  // one that has ended may not have been heard of yet
+  std::set<std::string> staying;
+  auto& leaving_since = leaving_since_[UidOf(job)];
   for (const ObjectPtr& pod : pods) {
-    if (IsDeleting(*pod)) {
-      deleting_since_.try_emplace(UidOf(*pod), context_->now);
+    leaving_since.try_emplace(UidOf(*pod));
+    if (!IsDeleting(*pod)) {
+      staying.insert(UidOf(*pod));
     }
-    const auto since = deleting_since_.find(UidOf(*pod));
-    ready_max += since == deleting_since_.end() || context_->now - since->second < kReadyError;
+  }
+  int64_t ready_max = 0;  // one that has ended may not have been heard of yet
+  for (auto& [uid, since] : leaving_since) {
+    if (!since.has_value() && staying.count(uid) == 0) {
+      since = context_->now;
+    }
+    ready_max += !since.has_value() || context_->now - *since < kReadyError;
   }
   if (context_->has_faults || context_->now - context_->peace_since < 4 * kReadyError) {
     return;
@@ -151,8 +181,8 @@ void Checks::CheckReady(const Json& job, const std::vector<ObjectPtr>& pods) {
   }
   Require(active <= ready_max,
           TextAt(job, "metadata.name") + ": " + std::to_string(active) +
-              " pods count as active, and of " + std::to_string(pods.size()) + " all but " +
-              std::to_string(ready_max) + " are about to go");
+              " pods count as active, and all but " + std::to_string(ready_max) +
+              " are about to go, or gone");
 }
 
 }  // namespace lockstep::control::sim

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -88,10 +89,12 @@ class Checks {
   const Processes* processes_;
   std::string problem_;
   Casualties casualties_;
-  std::map<std::string, TimePoint> partial_since_;   // by job uid
-  std::map<std::string, TimePoint> placed_since_;    // by job uid: the first gang since a resume
-  std::map<std::string, TimePoint> deleting_since_;  // by pod uid
-  std::string cluster_seen_;                         // nodes and pods of others
+  std::map<std::string, TimePoint> partial_since_;  // by job uid
+  std::map<std::string, TimePoint> waiting_since_;  // by job uid: for a gang that runs
+  std::map<std::string, TimePoint> placed_since_;   // by job uid: the first gang since a resume
+  // By job uid, of all its pods by uid: since when they are about to go, or gone.
+  std::map<std::string, std::map<std::string, std::optional<TimePoint>>> leaving_since_;
+  std::string cluster_seen_;  // nodes and pods of others
   TimePoint cluster_since_{};
   int64_t status_writes_ = 0;
   int64_t restarts_ = 0;

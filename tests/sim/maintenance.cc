@@ -213,7 +213,30 @@ void Simulation::RunProgramBreaks() {
   }
 }
 
-// Goes by what the status says: a node that it names is started anew.
+// The node that ends no pod, as somebody is told: the job's status names it, or the job is to go
+// and its pods on that node do not. Empty: none.
+std::string Simulation::NodeToStartAnew(const ObjectPtr& job) {
+  if (IsDeleting(*job)) {
+    for (const auto& [key, pod] : server_.store().Of(kube::kPods).objects) {
+      if (JobUidOf(*pod) == UidOf(*job) && nodes_.NeverEnds(TextAt(*pod, "spec.nodeName"))) {
+        return TextAt(*pod, "spec.nodeName");
+      }
+    }
+    return "";
+  }
+  const Condition* const scheduled = FindCondition(jobs_.Of(job).status, ConditionType::kScheduled);
+  if (scheduled == nullptr || scheduled->is_true || scheduled->reason != kReasonPodStuck) {
+    return "";
+  }
+  for (const std::string& name : nodes_.names()) {
+    if (nodes_.NeverEnds(name) && scheduled->message.find("node " + name) != std::string::npos) {
+      return name;
+    }
+  }
+  return "";
+}
+
+// Starts anew the nodes that somebody is told of, after a while.
 void Simulation::RunAdministrator() {
   const auto& jobs = server_.store().Of(kube::kTrainingJobs).objects;
   std::set<std::string> uids;
@@ -230,25 +253,19 @@ void Simulation::RunAdministrator() {
     LetPodsGo();  // what is to go would wait for those who hold its pods back
   }
   for (const auto& [key, object] : jobs) {
-    const TrainingJob& job = jobs_.Of(object);
-    const Condition* const scheduled = FindCondition(job.status, ConditionType::kScheduled);
-    if (scheduled == nullptr || scheduled->is_true || scheduled->reason != kReasonPodStuck) {
+    const std::string node = NodeToStartAnew(object);
+    if (node.empty()) {
       stuck_since_.erase(UidOf(*object));
       continue;
     }
     const auto [since, is_new] = stuck_since_.try_emplace(UidOf(*object), context_.now);
-    if (context_.now - since->second < kAdministratorTakes) {
-      continue;
-    }
-    for (const std::string& name : nodes_.names()) {
-      if (nodes_.NeverEnds(name) && scheduled->message.find("node " + name) != std::string::npos) {
-        context_.Count("in peace: a stuck pod's node is started anew");
-        nodes_.SetNeverEnds(name, false, false);
-        NoteLoss(name);
-        nodes_.Crash(name);
-        nodes_.Return(name);
-        return;
-      }
+    if (context_.now - since->second >= kAdministratorTakes) {
+      context_.Count("in peace: a stuck pod's node is started anew");
+      nodes_.SetNeverEnds(node, false, false);
+      NoteLoss(node);
+      nodes_.Crash(node);
+      nodes_.Return(node);
+      return;
     }
   }
 }

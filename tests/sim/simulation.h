@@ -103,6 +103,7 @@ class Simulation {
   void BreakProgram();
   void RunProgramBreaks();
   void RunAdministrator();
+  std::string NodeToStartAnew(const ObjectPtr& job);
 
   void Evict(const ObjectPtr& pod, int act);
   void EvictAll(const std::string& node);

@@ -87,6 +87,10 @@ void Simulation::CreateJob(const std::string& name, int64_t gpus) {
     job.spec.run_policy.active_deadline =
         std::chrono::seconds(60 + static_cast<int64_t>(prng->Below(300)));
   }
+  if (keeps_time_ && prng->Below(2) == 0) {
+    job.spec.scheduling.timeout = std::chrono::seconds(20 + static_cast<int64_t>(prng->Below(100)));
+    context_.Count("a job that waits no longer than it says");
+  }
   job.spec.success_policy =
       prng->Below(2) == 0 ? SuccessPolicy::kAllWorkers : SuccessPolicy::kChiefOrWorker0;
   job.spec.scheduling.binding = prng->Below(3) == 0 ? PodBinding::kDirect : PodBinding::kAffinity;

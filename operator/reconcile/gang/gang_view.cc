@@ -80,10 +80,15 @@ const RuntimeReport* ReportOf(const Observed& observed, const Member& member) {
   return is_own ? &found->second : nullptr;
 }
 
+// Nobody binds a pod that is to go, whatever holds its object back.
+bool NeverBegins(const kube::Pod& pod) {
+  return pod.is_deleting && pod.status.is_unbound;
+}
+
 }  // namespace
 
 bool HasEnded(const kube::Pod& pod) {
-  return pod.status.phase == kube::PodPhase::kSucceeded ||
+  return NeverBegins(pod) || pod.status.phase == kube::PodPhase::kSucceeded ||
          pod.status.phase == kube::PodPhase::kFailed;
 }
 
@@ -134,7 +139,7 @@ bool IsAlive(const kube::Pod& pod, const Observed& observed) {
   }
   const std::string& node = pod.spec.node_name;
   if (node.empty() || pod.status.is_unbound) {
-    return !pod.is_deleting;  // no scheduler binds it any more, whatever holds the object back
+    return !pod.is_deleting;
   }
   return pod.is_deleting ? IsNodeReady(observed, node) : FindNode(observed, node) != nullptr;
 }
