@@ -94,9 +94,12 @@ class StatusPoller {
     Duration pause{};  // until it is asked again
     bool is_waiting = false;
     int unanswered = 0;
+    std::string token;  // of the target's key; empty: none yet
+    WallTime token_made{};
   };
 
   void Ask(const Key& key, Pod* pod, TimePoint now);
+  const std::string& TokenFor(const std::string& name, Pod* pod) const;
 
   StatusPollerOptions options_;
   HttpClient* client_;

@@ -309,11 +309,11 @@ std::map<std::string, std::set<std::string>> ClusterView::DevicesElsewhere(const
   std::map<std::string, std::set<std::string>> devices;
   for (const auto& [other, entry] : jobs_.entries()) {
     const TrainingJobStatus& status = entry.item.object->job.status;
-    if (KeyOf(other) == key || HasEnded(status)) {
+    if (status.placement.empty() || KeyOf(other) == key) {
       continue;
     }
     for (const PodPlacement& placement : status.placement) {
-      if (!placement.devices.empty()) {
+      if (!placement.devices.empty() && !HasEnded(status)) {
         devices[placement.node].insert(placement.devices.begin(), placement.devices.end());
       }
     }

@@ -22,6 +22,17 @@ ResourceVector RequestOf(const TrainingJob& job, Role role) {
   return spec == nullptr ? ResourceVector() : PlannedRequests(job, *spec);
 }
 
+// The pods of a role ask for the same: reading the template once a role, not once a pod.
+const ResourceVector& RequestOf(const TrainingJob& job,
+                                Role role,
+                                std::map<Role, ResourceVector>* requests) {
+  const auto [request, is_new] = requests->try_emplace(role);
+  if (is_new) {
+    request->second = RequestOf(job, role);
+  }
+  return request->second;
+}
+
 bool IsOwn(const kube::Pod& pod, const kube::Item<StoredJob>* job) {
   return job != nullptr && pod.owner_uid == job->uid;
 }
@@ -68,9 +79,10 @@ JobUsage UsageOf(const kube::Item<StoredJob>* job,
       AddPod(node, pod.spec.container.requests, is_own ? &held.own : &held.strangers);
     }
   }
+  std::map<Role, ResourceVector> requests;
   for (const auto& [name, places] : promised) {
     for (const auto& [node, role] : places) {
-      AddPod(node, RequestOf(job->object->job, role), &held.own);
+      AddPod(node, RequestOf(job->object->job, role, &requests), &held.own);
     }
   }
   return held;
