@@ -74,6 +74,7 @@ std::string Simulation::Run(Tally* tally) {
     tally->failed += IsTrue(status, ConditionType::kFailed) ? 1 : 0;
   }
   Settle("the operator does not come to rest", minutes(30), [this] { return IsQuiet(); });
+  is_over_ = true;
   const auto jobs = server_.mutable_store()->Of(kube::kTrainingJobs).objects;
   for (const auto& [key, job] : jobs) {
     server_.Handle(kube::Delete(kube::kTrainingJobs, kNamespace, key.name, {}),
@@ -128,7 +129,7 @@ void Simulation::Interlude() {
   if (context_.Happens(3)) {
     const bool was_terminating = !server_.terminating.empty();
     server_.CollectGarbage(context_.ServerTime());
-    if (was_terminating && server_.terminating.empty()) {
+    if (was_terminating && server_.terminating.empty() && !is_over_) {
       CreateJobs();
     }
   }

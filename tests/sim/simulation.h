@@ -117,6 +117,7 @@ class Simulation {
   static constexpr int kGpusOfNode = 4;
 
   SimContext context_;
+  bool is_over_ = false;     // users start nothing any more
   bool keeps_time_ = false;  // all calendars go on evenly, and some jobs have deadlines
   ApiServer server_;
   Processes processes_;
