@@ -78,6 +78,21 @@ class Refusing {
   std::jthread thread_;
 };
 
+// Stands still until told.
+class ManualClock final : public Clock {
+ public:
+  TimePoint Now() const override { return now_; }
+
+  WallTime WallNow() const override {
+    return WallTime(std::chrono::duration_cast<WallTime::duration>(now_.time_since_epoch()));
+  }
+
+  void Advance(Duration step) { now_ += step; }
+
+ private:
+  TimePoint now_{std::chrono::seconds(1000)};
+};
+
 class StatusPollerTest : public testing::Test {
  protected:
   void SetUp() override { SetKey("key"); }
@@ -102,7 +117,7 @@ class StatusPollerTest : public testing::Test {
   }
 
   bool Opens(const std::string& header, const std::string& key = "key") const {
-    return IsStatusAuthorized(key, kPod, header, clock_.WallNow());
+    return JudgeStatusToken(key, kPod, header, clock_.WallNow()) == TokenVerdict::kTaken;
   }
 
   ManualClock clock_;
