@@ -401,8 +401,10 @@ void ObjectReader::Finish(const std::map<std::string_view, std::string>& elsewhe
 }
 
 bool IsUnknownField(const Error& problem) {
-  return problem.code() == ErrorCode::kInvalidArgument &&
-         problem.message().starts_with(kUnknownFieldWords);
+  // "unknown field in SGD, ..." is known here, of another type: no newer version takes it.
+  const std::string_view message = problem.message();
+  return problem.code() == ErrorCode::kInvalidArgument && message.starts_with(kUnknownFieldWords) &&
+         !message.substr(kUnknownFieldWords.size()).starts_with(" in ");
 }
 
 Json ObjectReader::Unknown() const {

@@ -36,6 +36,15 @@ TEST(StoredJob, WrongValueIsOfNoVersion) {
   EXPECT_NE(stored.problem, "");
 }
 
+TEST(StoredJob, FieldOfAnotherTypeIsOfNoVersion) {
+  Json object = StoredObject();
+  object["spec"]["training"]["optimizer"] = {{"type", "SGD"}, {"beta1", 0.9}};
+  const StoredJob stored = DecodeStoredJob(DumpJson(object));
+  EXPECT_NE(stored.problem.find("beta1: unknown field in SGD"), std::string::npos)
+      << stored.problem;
+  EXPECT_FALSE(stored.is_newer);
+}
+
 TEST(StoredJob, WordsOfTheStatusThatDoNotFollowFromItAreSomebodyElses) {
   TestWorld world(Job());
   world.Launch();

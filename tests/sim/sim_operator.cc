@@ -229,8 +229,8 @@ void SimOperator::TryToLead() {
   if (loop_.is_leading() || !has_synced || !IsLeader() || lead_at_ > parts_.context->now) {
     return;
   }
-  const Result<std::string> key =
-      EnsureMasterKey(&network_, {kOperatorNamespace, "lockstep-operator-key"}, "0123456789");
+  const Result<std::string> key = EnsureMasterKey(
+      &network_, {kOperatorNamespace, "lockstep-operator-key"}, "0123456789abcdef0123456789abcdef");
   if (key.ok() && !is_dead()) {
     parts_.context->Tell(identity_ + ": leads");
     loop_.Lead(*key, parts_.context->now);
