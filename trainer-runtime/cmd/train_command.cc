@@ -355,8 +355,8 @@ TrainingProcess::Ending TrainingProcess::Fail(Ending ending) {
 }
 
 // Asked to stop while the gang was broken. What was trained is with those that are left: the lowest
-// rank of them saves it, chief or not. No later chief can have met without this rank, so the epoch
-// after its own is nobody's yet; a chief of that epoch takes the fence over.
+// rank of them saves it, in the name of the chief of their meeting. Chiefs of later ones, who may
+// have met without it, are not disturbed.
 TrainingProcess::Ending TrainingProcess::LeaveBrokenGang() {
   const Ending without{kExitSignalBase + SIGTERM, "stopped on request"};
   const bool is_mine = trainer_.has_value() && trainer_->has_state() && checkpoints_ != nullptr &&
@@ -368,11 +368,14 @@ TrainingProcess::Ending TrainingProcess::LeaveBrokenGang() {
     return without;
   }
   const Deadline deadline = Deadline::After(SteadyNow(), environment_.grace);
-  Status saved = checkpoints_->Claim(session_->next_epoch(), Incarnation(0));
+  Status saved = checkpoints_->Claim(session_->newest_epoch(), session_->newest_chief());
   if (saved.ok()) {
     saved = trainer_->SaveNow(environment_.world_size, deadline);
   }
   observer_->Stopped();
+  if (!saved.ok()) {
+    options_.logger->Error("left without a checkpoint", {{"error", saved.error().ToString()}});
+  }
   return saved.ok() ? Ending{kExitPreempted, "stopped on request after a checkpoint"}
                     : Ending{without.exit_code,
                              without.reason + "; the last checkpoint could not be written: " +

@@ -39,6 +39,7 @@ Result<Meeting> Session::Meet(bool has_state, Step last_applied) {
                                         Deadline::After(SteadyNow(), options_.meeting_timeout),
                                         options_.stop));
   at_least_ = meeting.epoch.Next();
+  newest_epoch_ = meeting.epoch;
   members_ = meeting.members;
   return meeting;
 }

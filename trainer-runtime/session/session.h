@@ -54,8 +54,13 @@ class Session {
   // Whether no lower rank of the newest meeting is left with a state. Thread: that of Meet.
   bool IsFirstOfHolders() const;
 
-  // Of the next meeting: at least this. Thread: that of Meet.
-  Epoch next_epoch() const { return at_least_; }
+  // The newest meeting's epoch and incarnation of its chief; 0 before the first. Thread: that of
+  // Meet.
+  Epoch newest_epoch() const { return newest_epoch_; }
+
+  Incarnation newest_chief() const {
+    return members_.empty() ? Incarnation() : members_.front().incarnation;
+  }
 
   // Whether `error`, of Join or of work with its communicator, is a loss that others make good: a
   // process that was asked to stop does not wait for that.
@@ -75,7 +80,8 @@ class Session {
   SessionOptions options_;  // without the mesh's: they are given away
   int rank_;
   int world_size_;
-  Epoch at_least_;                    // of the next meeting
+  Epoch at_least_;  // of the next meeting
+  Epoch newest_epoch_;
   std::vector<MemberFacts> members_;  // of the newest meeting; all hold a state once joined
   std::unique_ptr<Communicator> communicator_;
   AbortSwitch abort_switch_;
