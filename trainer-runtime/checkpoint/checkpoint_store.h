@@ -56,9 +56,10 @@ class CheckpointStore {
   CheckpointStore& operator=(const CheckpointStore&) = delete;
 
   // Makes this process the writer for `epoch`: the chief calls it after each rendezvous, and
-  // whoever saves in its name where it is lost, before the first SaveAsync. Removes what dead writers left half done.
-  // Errors: kStale (a newer writer holds the fence), kAlreadyExists (another job's directory),
-  // kTimeout (the directory's lock is held by a stopped process), kIo and its kin.
+  // whoever saves in its name where it is lost, before the first SaveAsync. Removes what dead
+  // writers left half done. Errors: kStale (a newer writer holds the fence), kAlreadyExists
+  // (another job's directory), kTimeout (the directory's lock is held by a stopped process), kIo
+  // and its kin.
   Status Claim(Epoch epoch, Incarnation incarnation);
 
   // Hands a snapshot to the writer and returns at once. One waits at most: a newer one replaces it
