@@ -10,9 +10,9 @@ namespace lockstep::control {
 
 // A TrainingJob as an API server keeps it.
 struct StoredJob {
-  TrainingJob job;        // complete only if `problem` is empty
-  std::string problem;    // why it cannot be read; for people
-  bool is_newer = false;  // the problem has to do with fields that a newer version may know
+  TrainingJob job;                 // complete only if `problem` is empty
+  std::string problem;             // why it cannot be read; for people
+  bool is_newer = false;           // a newer version may read it (DecodedJob)
   bool is_status_foreign = false;  // others wrote in the status what we never read back
   WallTime created{};              // jobs are served in this order
   bool is_deleting = false;

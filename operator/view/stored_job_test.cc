@@ -30,13 +30,43 @@ TEST(StoredJob, FieldThatIsNotKnownIsOfANewerVersion) {
 TEST(StoredJob, WrongValueIsOfNoVersion) {
   EXPECT_EQ(DecodeStoredJob(DumpJson(StoredObject())).problem, "");
   Json object = StoredObject();
-  object["spec"]["strategy"] = "unknown field";
+  object["spec"]["runPolicy"]["backoffLimit"] = "unknown field";
   const StoredJob stored = DecodeStoredJob(DumpJson(object));
   EXPECT_FALSE(stored.is_newer);
   EXPECT_NE(stored.problem, "");
 }
 
 TEST(StoredJob, FieldOfAnotherTypeIsOfNoVersion) {
+TEST(StoredJob, WordThatIsNotKnownIsOfANewerVersion) {
+  Json object = StoredObject();
+  object["spec"]["strategy"] = "Pipelined";
+  EXPECT_TRUE(DecodeStoredJob(DumpJson(object)).is_newer);
+}
+
+TEST(StoredJob, WhatIsWrongBesideAFieldThatIsNotKnownStaysWrong) {
+  Json object = StoredObject();
+  object["spec"]["runPolicy"]["color"] = "blue";
+  object["spec"]["runPolicy"]["backoffLimit"] = -1;
+  EXPECT_FALSE(DecodeStoredJob(DumpJson(object)).is_newer);
+}
+
+TEST(StoredJob, FieldThatIsNotKnownMayStandForOneThatIsMissing) {
+  Json object = StoredObject();
+  object["spec"].erase("roles");
+  EXPECT_FALSE(DecodeStoredJob(DumpJson(object)).is_newer);
+  object["spec"]["gang"] = {{"size", 3}};
+  EXPECT_TRUE(DecodeStoredJob(DumpJson(object)).is_newer);
+}
+
+TEST(StoredJob, FieldThatIsNotKnownMayBeWhyARuleIsBroken) {
+  Json object = StoredObject();
+  object["spec"]["strategy"] = "None";
+  EXPECT_NE(DecodeStoredJob(DumpJson(object)).problem, "");
+  EXPECT_FALSE(DecodeStoredJob(DumpJson(object)).is_newer);
+  object["spec"]["color"] = "blue";
+  EXPECT_TRUE(DecodeStoredJob(DumpJson(object)).is_newer);
+}
+
   Json object = StoredObject();
   object["spec"]["training"]["optimizer"] = {{"type", "SGD"}, {"beta1", 0.9}};
   const StoredJob stored = DecodeStoredJob(DumpJson(object));
