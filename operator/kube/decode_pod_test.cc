@@ -18,8 +18,9 @@ constexpr std::string_view kOurs = R"({
     "annotations": {"lockstep.dev/note": "a \"quoted\" €", "cni.example/state": "long"},
     "creationTimestamp": "2026-01-01T00:00:00Z",
     "ownerReferences": [
-      {"kind": "Other", "uid": "u-other"},
-      {"kind": "TrainingJob", "uid": "u-job", "controller": true, "blockOwnerDeletion": true}],
+      {"kind": "Other", "name": "theirs", "uid": "u-other"},
+      {"apiVersion": "lockstep.dev/v1", "kind": "TrainingJob", "name": "mnist", "uid": "u-job",
+       "controller": true, "blockOwnerDeletion": true}],
     "managedFields": [{"manager": "m", "fieldsV1": {"f:spec": {"f:containers": {}}}}]
   },
   "spec": {
@@ -121,6 +122,7 @@ TEST(DecodePod, ReadsWhatIsUsed) {
   expected.labels = {{"lockstep.dev/job", "mnist"}};
   expected.annotations = {{"lockstep.dev/note", "a \"quoted\" €"}};
   expected.owner_uid = "u-job";
+  expected.owner_job = "mnist";
   expected.spec.node_name = "n1";
   expected.spec.hostname = "mnist-worker-0";
   expected.spec.subdomain = "mnist";

@@ -28,6 +28,7 @@ struct ObjectMeta {
   std::map<std::string, std::string> annotations;  // ours only
   std::string owner_uid;                           // of the controller; empty: none
   std::vector<std::string> finalizers;
+  std::string owner_job;  // its name, where it is a TrainingJob; else empty
   bool is_deleting = false;
   std::optional<WallTime> deletion_due;  // when the grace of the deletion is over
 };

@@ -77,7 +77,8 @@ bool FreesRoom(const StoredJob* before, const StoredJob* after) {
     return true;
   }
   return HasEnded(before->job.status) != HasEnded(after->job.status) ||
-         WantsPlace(*before) != WantsPlace(*after);
+         WantsPlace(*before) != WantsPlace(*after) ||
+         (!WaitsForPods(before->job.status) && WaitsForPods(after->job.status));
 }
 
 std::string StatusBody(const TrainingJob& job, const std::string& version) {

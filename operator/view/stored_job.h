@@ -29,8 +29,8 @@ bool WantsPlace(const StoredJob& stored);
 // Whether it is in the queue with that wish.
 bool IsInQueue(const StoredJob& stored, WallTime now);
 
-// Whether the change gave something up that others may have waited for. Null: there was, or is, no
-// job.
+// Whether the change gave something up that others may have waited for, be it a place in the queue.
+// Null: there was, or is, no job.
 bool FreesRoom(const StoredJob* before, const StoredJob* after);
 
 // The object that replaces the job's status if the stored one still has this version.

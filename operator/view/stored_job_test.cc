@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "operator/api/conditions.h"
 #include "operator/api/encode.h"
 #include "operator/reconcile/testing/fake_world.h"
 
@@ -36,7 +37,6 @@ TEST(StoredJob, WrongValueIsOfNoVersion) {
   EXPECT_NE(stored.problem, "");
 }
 
-TEST(StoredJob, FieldOfAnotherTypeIsOfNoVersion) {
 TEST(StoredJob, WordThatIsNotKnownIsOfANewerVersion) {
   Json object = StoredObject();
   object["spec"]["strategy"] = "Pipelined";
@@ -67,12 +67,24 @@ TEST(StoredJob, FieldThatIsNotKnownMayBeWhyARuleIsBroken) {
   EXPECT_TRUE(DecodeStoredJob(DumpJson(object)).is_newer);
 }
 
+TEST(StoredJob, FieldOfAnotherTypeIsOfNoVersion) {
   Json object = StoredObject();
   object["spec"]["training"]["optimizer"] = {{"type", "SGD"}, {"beta1", 0.9}};
   const StoredJob stored = DecodeStoredJob(DumpJson(object));
   EXPECT_NE(stored.problem.find("beta1: unknown field in SGD"), std::string::npos)
       << stored.problem;
   EXPECT_FALSE(stored.is_newer);
+}
+
+TEST(StoredJob, WhoBeginsToWaitForPodsLetsOthersPass) {
+  StoredJob before;
+  before.job = Job();
+  SetCondition(&before.job.status, {ConditionType::kScheduled, false, "Unschedulable", "a"}, {});
+  StoredJob after = before;
+  EXPECT_FALSE(FreesRoom(&before, &after));
+  SetCondition(&after.job.status, {ConditionType::kScheduled, false, "NameTaken", "b"}, {});
+  EXPECT_TRUE(FreesRoom(&before, &after));
+  EXPECT_FALSE(FreesRoom(&after, &before));
 }
 
 TEST(StoredJob, WordsOfTheStatusThatDoNotFollowFromItAreSomebodyElses) {
