@@ -113,6 +113,9 @@ void NoteSeen(const GangView& view, DecisionBuilder* builder) {
     }
     PodPlacement* const placement = builder->PlacementOf(member.task);
     placement->pod_uid = SeenMark(*member.pod);
+    if (const std::string& why = member.pod->status.disruption; !why.empty()) {
+      placement->disruption = why;
+    }
     const RoleSpec* const role = builder->job().FindRole(member.task.role);
     if (member.state == MemberState::kSucceeded &&
         ResponseTo(role->restart_policy, Outcome::kSuccess, member.rank.has_value()) ==

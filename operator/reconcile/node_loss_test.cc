@@ -192,6 +192,21 @@ TEST(NodeLoss, PodThatVanishedIsReplacedUnderANewName) {
   EXPECT_EQ(DescribeRestarts(world.job.status), "deleted=1");
   EXPECT_EQ(world.Pods(), "mnist-worker-0 mnist-worker-1-r1");
 }
+TEST(NodeLoss, PodThatWasBeingEvictedWhenItVanishedIsSaidToBeSo) {
+  TestWorld world(MakeTrainingJob(2));
+  world.Launch();
+  world.Find("mnist-worker-1")->is_deleting = true;
+  world.Find("mnist-worker-1")->status.disruption = "EvictionByEvictionAPI";
+  world.Step();
+  EXPECT_EQ(world.job.status.placement[1].disruption, "EvictionByEvictionAPI");
+  world.Vanish("mnist-worker-1");
+
+  EXPECT_NE(world.Step().events.front().message.find("was evicted (EvictionByEvictionAPI)"),
+            std::string::npos);
+  EXPECT_EQ(DescribeRestarts(world.job.status), "evicted=1");
+  EXPECT_EQ(world.job.status.placement[1].disruption, "");
+}
+
 
 TEST(NodeLoss, PodThatADeadKubeletShouldEndIsGivenUp) {
   TestWorld world = RunningWorld();
