@@ -21,10 +21,10 @@ bool HasWorked(const Effect& effect, const Status& status) {
   return status.error().code() == ErrorCode::kNotFound;
 }
 
-// Whether the turn has to be repeated if the effect failed. A control message is best effort: the
-// receiver learns the same from its connections.
+// Whether the turn has to be repeated if the effect failed. Some are best effort: who misses a
+// control message learns the same from its connections, and a key is mostly there.
 bool MustSucceed(const Effect& effect) {
-  return !std::holds_alternative<SendControl>(effect);
+  return !std::holds_alternative<SendControl>(effect) && !std::holds_alternative<RenewKey>(effect);
 }
 
 }  // namespace

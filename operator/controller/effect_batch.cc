@@ -84,6 +84,8 @@ std::vector<ErrandCall> EffectBatch::CallsOf(EffectPhase phase) {
       Tell(*send);
     } else if (std::holds_alternative<PrepareJob>(effect)) {
       Prepare(i, &calls);
+    } else if (std::holds_alternative<RenewKey>(effect)) {
+      calls.push_back(SecretCreation(i));
     } else if (const auto* const creation = std::get_if<CreatePod>(&effect)) {
       Create(i, *creation, &calls);
     } else {

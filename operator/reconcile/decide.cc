@@ -262,6 +262,8 @@ void CreateMissing(const GangView& view, DecisionBuilder* builder) {
   if (service != ServiceState::kNotNeeded && service != ServiceState::kForeign && is_wanted &&
       !view.members.empty()) {
     builder->Do(PrepareJob{});
+  } else if (service == ServiceState::kReady && !creations.empty()) {
+    builder->Do(RenewKey{});
   }
   for (Effect& creation : creations) {
     builder->Do(std::move(creation));
