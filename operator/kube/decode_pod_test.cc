@@ -182,11 +182,13 @@ TEST(DecodePod, ADeletionTimestampMeansLeaving) {
 
 TEST(DecodePod, KnowsWhenTheGraceIsOverAndWhoDisrupts) {
   const Pod pod =
-      Decoded(R"({"metadata":{"name":"a","deletionTimestamp":"2026-01-01T00:00:30Z"},)"
+      Decoded(R"({"metadata":{"name":"a","deletionTimestamp":"2026-01-01T00:00:30Z",)"
+              R"("deletionGracePeriodSeconds":30},)"
               R"("status":{"conditions":[)"
               R"({"type":"DisruptionTarget","status":"True","reason":"EvictionByEvictionAPI"},)"
               R"({"type":"PodScheduled","status":"True"}]}})");
   EXPECT_EQ(pod.deletion_due, ParseRfc3339("2026-01-01T00:00:30Z"));
+  EXPECT_EQ(pod.deletion_grace, std::chrono::seconds(30));
   EXPECT_EQ(pod.status.disruption, "EvictionByEvictionAPI");
   EXPECT_EQ(Decoded(PodJson(R"(,"status":{"conditions":[{"type":"DisruptionTarget",)"
                             R"("status":"False","reason":"x"}]})"))

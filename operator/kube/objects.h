@@ -92,6 +92,7 @@ struct Pod {
   std::vector<std::string> finalizers;   // who keeps the object although its deletion was asked for
   bool is_deleting = false;              // deletion was asked for; the grace period runs
   std::optional<WallTime> deletion_due;  // when that is over, where the cluster says so
+  std::optional<std::chrono::seconds> deletion_grace;  // as it was asked for last, likewise
   PodSpec spec;
   PodStatus status;
 

@@ -98,6 +98,7 @@ void TestWorld::Apply(const Effect& effect) {
     }
     if (pod->status.phase == kube::PodPhase::kRunning) {
       pod->is_deleting = true;
+      pod->deletion_grace = removal->grace;
     } else {
       Vanish(removal->name);
     }
