@@ -9,6 +9,8 @@ namespace lockstep {
 // Why an operation failed, as a closed list: callers branch on the code and never parse text.
 enum class ErrorCode {
   kInvalidArgument,    // the caller's input is wrong and stays wrong
+  kUnknownField,       // it has a field, or a word of a list, that a newer version may know
+  kMissingField,       // it lacks a field, for which one that is not known may stand
   kNotFound,           // the named thing does not exist
   kAlreadyExists,      // the named thing exists and must not
   kTimeout,            // the deadline passed

@@ -18,6 +18,17 @@ std::string Quoted(std::string_view text) {
   return DescribeJson(Json(std::string(text)));
 }
 
+bool MayBeNewer(const std::vector<Error>& problems) {
+  bool has_unknown = false;
+  for (const Error& problem : problems) {
+    if (problem.code() != ErrorCode::kUnknownField && problem.code() != ErrorCode::kMissingField) {
+      return false;
+    }
+    has_unknown = has_unknown || problem.code() == ErrorCode::kUnknownField;
+  }
+  return has_unknown;
+}
+
 Error CombineProblems(const std::vector<Error>& problems) {
   constexpr std::size_t kShownMax = 8;  // choice: a screenful; the rest is counted
   LOCKSTEP_CHECK(!problems.empty(), "no problem to tell");
@@ -28,7 +39,10 @@ Error CombineProblems(const std::vector<Error>& problems) {
   if (problems.size() > kShownMax) {
     message += "; and " + std::to_string(problems.size() - kShownMax) + " more";
   }
-  return Error(problems.front().code(), std::move(message)).WithField(problems.front().field());
+  const ErrorCode code = problems.front().code();
+  const bool is_of_field = code == ErrorCode::kUnknownField || code == ErrorCode::kMissingField;
+  return Error(is_of_field ? ErrorCode::kInvalidArgument : code, std::move(message))
+      .WithField(problems.front().field());
 }
 
 }  // namespace lockstep

@@ -15,8 +15,15 @@ Error Problem(std::string field, std::string_view found, std::string_view expect
 // `text` in quotes, cut to one short line; for the `found` of a Problem.
 std::string Quoted(std::string_view text);
 
-// One error that tells all of `problems`: the first one's code, field and message, then the others,
-// up to a bound. Precondition (checked): there is at least one.
+// Whether a newer version may take what these problems were found in: there is a field, or a word
+// of a list, that this one does not know, and nothing that is wrong by itself, which it stays in
+// every version. What is missing is not: the field that is not known may stand for it. The one rule
+// for documents that cross versions; docs/operator.md says who follows it.
+bool MayBeNewer(const std::vector<Error>& problems);
+
+// One error that tells all of `problems`: the first one's field and message, then the others, up to
+// a bound. Code: the first one's, but kInvalidArgument for what is unknown or missing: who refuses
+// the whole does not tell them apart. Precondition (checked): there is at least one.
 Error CombineProblems(const std::vector<Error>& problems);
 
 }  // namespace lockstep

@@ -5,8 +5,6 @@
 #include <cstddef>
 #include <utility>
 
-#include "common/json/unknown_field.h"
-
 namespace lockstep {
 namespace {
 
@@ -250,7 +248,7 @@ const Json* ObjectReader::Find(std::string_view key) {
 const Json* ObjectReader::Require(std::string_view key, std::string_view expected) {
   const Json* value = Find(key);
   if (value == nullptr && object_ != nullptr) {
-    Fail(key, "missing, expected " + std::string(expected));
+    FailWith(ErrorCode::kMissingField, key, "missing, expected " + std::string(expected));
   }
   return value;
 }
@@ -334,9 +332,10 @@ std::optional<std::string> ObjectReader::Choice(std::string_view key,
     return word;
   }
   const std::string_view nearest = NearestWord(word, choices);
-  Fail(key,
-       DescribeJson(*value) + " found, expected " + expected +
-           (nearest.empty() ? "" : "; did you mean \"" + std::string(nearest) + "\"?"));
+  FailWith(ErrorCode::kUnknownField,
+           key,
+           DescribeJson(*value) + " found, expected " + expected +
+               (nearest.empty() ? "" : "; did you mean \"" + std::string(nearest) + "\"?"));
   return std::nullopt;
 }
 
@@ -372,7 +371,11 @@ std::vector<const Json*> ObjectReader::List(std::string_view key) {
 }
 
 void ObjectReader::Fail(std::string_view key, std::string message) {
-  errors_->push_back(Error(ErrorCode::kInvalidArgument, std::move(message)).WithField(PathOf(key)));
+  FailWith(ErrorCode::kInvalidArgument, key, std::move(message));
+}
+
+void ObjectReader::FailWith(ErrorCode code, std::string_view key, std::string message) {
+  errors_->push_back(Error(code, std::move(message)).WithField(PathOf(key)));
 }
 
 void ObjectReader::FailType(std::string_view key, const Json& found, std::string_view expected) {
@@ -393,18 +396,11 @@ void ObjectReader::Finish(const std::map<std::string_view, std::string>& elsewhe
       continue;
     }
     const std::string_view nearest = NearestWord(key, candidates);
-    Fail(key,
-         std::string(kUnknownFieldWords) +
-             (nearest.empty() ? ", expected one of " + Joined(candidates)
-                              : "; did you mean \"" + std::string(nearest) + "\"?"));
+    const std::string expected = nearest.empty()
+                                     ? ", expected one of " + Joined(candidates)
+                                     : "; did you mean \"" + std::string(nearest) + "\"?";
+    FailWith(ErrorCode::kUnknownField, key, "unknown field" + expected);
   }
-}
-
-bool IsUnknownField(const Error& problem) {
-  // "unknown field in SGD, ..." is known here, of another type: no newer version takes it.
-  const std::string_view message = problem.message();
-  return problem.code() == ErrorCode::kInvalidArgument && message.starts_with(kUnknownFieldWords) &&
-         !message.substr(kUnknownFieldWords.size()).starts_with(" in ");
 }
 
 Json ObjectReader::Unknown() const {

@@ -60,7 +60,7 @@ class ObjectReader {
   // The value under `key`; null pointer when absent or null. Marks the key as known.
   const Json* Find(std::string_view key);
 
-  // As Find, but absence is recorded as an error that says what was expected.
+  // As Find, but absence is recorded as an error that says what was expected. Code: kMissingField.
   const Json* Require(std::string_view key, std::string_view expected);
 
   // Typed optional fields: nullopt when absent, null or wrong (wrong is recorded).
@@ -78,7 +78,8 @@ class ObjectReader {
                      int64_t min,
                      int64_t max = std::numeric_limits<int64_t>::max());
 
-  // A string out of a closed list; the message lists the choices and suggests the nearest.
+  // A string out of a closed list; the message lists the choices and suggests the nearest. Code of
+  // another word: kUnknownField.
   std::optional<std::string> Choice(std::string_view key,
                                     const std::vector<std::string_view>& choices);
 
@@ -88,11 +89,12 @@ class ObjectReader {
   // The elements under `key`; empty when absent; not a list is recorded.
   std::vector<const Json*> List(std::string_view key);
 
-  // Records an error at `key` of this object: "PATH.key: <message>".
+  // Records an error at `key` of this object: "PATH.key: <message>". Code: kInvalidArgument.
   void Fail(std::string_view key, std::string message);
 
   // Records "unknown field" (with a suggestion where one is near) for each key nobody asked for.
-  // What stands in `elsewhere` is answered with its text instead.
+  // Code: kUnknownField. What stands in `elsewhere` is known, but not here: it is answered with its
+  // text, as a value that is wrong.
   void Finish(const std::map<std::string_view, std::string>& elsewhere = {});
 
   // The members that nobody asked for, in place of Finish: for a reader that keeps what it does not
@@ -104,6 +106,7 @@ class ObjectReader {
   std::string PathOf(std::string_view key, std::size_t index) const;
 
  private:
+  void FailWith(ErrorCode code, std::string_view key, std::string message);
   void FailType(std::string_view key, const Json& found, std::string_view expected);
 
   const Json* object_;  // null when the value was not an object

@@ -1,5 +1,6 @@
 #include "common/json/json.h"
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -74,6 +75,26 @@ TEST(ObjectReader, RecordsEveryProblemWithPathValueAndExpectation) {
           "spec.roles[0].template: missing, expected an object",
           "spec.roles[0].gpu: unknown field; did you mean \"gpus\"?",
       }));
+}
+
+TEST(ObjectReader, WhatANewerVersionMayKnowHasACodeOfItsOwn) {
+  const Json value = ParseJson(R"({"word": "new", "count": -1, "novel": 1, "moved": 1})").value();
+  std::vector<Error> errors;
+  ObjectReader reader(value, "", &errors);
+  reader.Choice("word", {"old"});
+  reader.Int("count", 0);
+  reader.Require("name", "a string");
+  reader.Finish({{"moved", "unknown field in Adam, expected in SGD only"}});
+  std::map<std::string, ErrorCode> codes;
+  for (const Error& error : errors) {
+    codes.emplace(error.field(), error.code());
+  }
+  EXPECT_EQ(codes,
+            (std::map<std::string, ErrorCode>{{"word", ErrorCode::kUnknownField},
+                                              {"count", ErrorCode::kInvalidArgument},
+                                              {"name", ErrorCode::kMissingField},
+                                              {"novel", ErrorCode::kUnknownField},
+                                              {"moved", ErrorCode::kInvalidArgument}}));
 }
 
 TEST(ObjectReader, RequiredNumberIsMissedWithItsLowerBound) {

@@ -206,7 +206,7 @@ RecoverySpec DecodeRecovery(const Json& value, const std::string& path, Errors* 
 }
 
 // The number of workers may stand in spec.replicas, where `kubectl scale` writes it; 0 says none.
-void ResolveReplicas(ObjectReader& reader, TrainingJobSpec* spec) {
+void ResolveReplicas(ObjectReader& reader, TrainingJobSpec* spec, Errors* errors) {
   const std::optional<int64_t> replicas = reader.Int("replicas", 0, kReplicasMax);
   if (replicas.value_or(0) == 0) {
     return;
@@ -217,7 +217,9 @@ void ResolveReplicas(ObjectReader& reader, TrainingJobSpec* spec) {
       return;
     }
   }
-  reader.Fail("replicas", "found without a worker role, expected one: it is the number of workers");
+  errors->push_back(Error(ErrorCode::kMissingField,
+                          "found without a worker role, expected one: it is the number of workers")
+                        .WithField(reader.PathOf("replicas")));
 }
 
 // What the rules, from error `first` on, say of the worker's replicas is then said of
@@ -239,7 +241,7 @@ TrainingJobSpec DecodeSpec(const Json& value, Errors* errors) {
   ObjectReader reader(value, "spec", errors);
   spec.strategy = ReadEnum(reader, "strategy", kStrategyNames).value_or(spec.strategy);
   spec.roles = DecodeRoles(reader, errors);
-  ResolveReplicas(reader, &spec);
+  ResolveReplicas(reader, &spec, errors);
   if (const Json* training = reader.Find("training")) {
     spec.training = DecodeTrainingSpec(*training, reader.PathOf("training"), errors);
   }
@@ -314,6 +316,7 @@ DecodedJob DecodeTrainingJob(const Json& document) {
     decoded.job.status = DecodeStatus(*status, "status", &decoded.status_errors);
   }
   reader.Finish();
+  decoded.is_newer = MayBeNewer(*errors);  // before the rules, which follow from what is read
   Default(&decoded.job);
   const std::size_t known_count = errors->size();
   CheckRules(decoded.job, errors);

@@ -12,6 +12,7 @@ struct DecodedJob {
   TrainingJob job;                   // defaults applied; complete only if `errors` is empty
   std::vector<Error> errors;         // every problem of the manifest, each with its field's path
   std::vector<Error> status_errors;  // the same of the status, where there is one
+  bool is_newer = false;             // a newer version may read the manifest (MayBeNewer)
 
   bool ok() const { return errors.empty(); }
 };

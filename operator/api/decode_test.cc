@@ -108,7 +108,8 @@ status:
   epoch: 8
   placement: [{role: worker, index: 1, node: n1, incarnation: 2, since: "2026-11-21T10:22:03Z",
                podUid: u, completed: true, devices: [GPU-1, GPU-2],
-               troubleSince: "2026-11-21T10:22:09Z"}]
+               troubleSince: "2026-11-21T10:22:09Z",
+               disruption: EvictionByEvictionAPI}]
   roles: [{name: worker, pending: 1, active: 2, succeeded: 0, failed: 1}]
   restarts: [{cause: oom, count: 2}]
   progress: {step: 5, stepsTotal: 10, dataEpoch: 1, loss: 0.5, samplesPerSecond: 3.5, etaSeconds: 9,

@@ -61,6 +61,7 @@ PodPlacement DecodePlacement(ObjectReader& reader) {
   placement.is_completed = reader.Bool("completed").value_or(false);
   placement.devices = reader.Strings("devices");
   placement.trouble_since = ReadTime(reader, "troubleSince");
+  placement.disruption = reader.String("disruption").value_or("");
   placement.unknown = reader.Unknown();
   return placement;
 }
@@ -214,6 +215,9 @@ Json EncodePlacement(const PodPlacement& placement) {
     value["devices"] = placement.devices;
   }
   SetTime(&value, "troubleSince", placement.trouble_since);
+  if (!placement.disruption.empty()) {
+    value["disruption"] = placement.disruption;
+  }
   return WithUnknown(std::move(value), placement.unknown);
 }
 

@@ -234,7 +234,10 @@ struct PodPlacement {
   bool is_completed = false;         // its process ended with success; it is not started again
   std::vector<std::string> devices;  // UUIDs of the GPUs that the runtime saw in it
   std::optional<WallTime> trouble_since{};  // something keeps the pod from starting since then
-  Json unknown{};                           // as in Condition
+  // Why Kubernetes takes the pod away, as in PodStatus; of its predecessor while that awaits a
+  // verdict. It is remembered because the pod may go before more of it is seen.
+  std::string disruption{};
+  Json unknown{};  // as in Condition
 
   friend bool operator==(const PodPlacement&, const PodPlacement&) = default;
 };

@@ -11,6 +11,8 @@
 
 #include <gtest/gtest.h>
 
+#include "common/base/testing/fake_clock.h"
+
 namespace lockstep::control {
 namespace {
 
@@ -20,15 +22,6 @@ using kube::FaultKind;
 using kube::Reply;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-
-class FakeClock final : public Clock {
- public:
-  TimePoint Now() const override { return now; }
-
-  WallTime WallNow() const override { return {}; }
-
-  TimePoint now{seconds(1000)};
-};
 
 class FakeTransport final : public Transport {
  public:

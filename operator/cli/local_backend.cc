@@ -131,6 +131,10 @@ Status LocalBackend::Carry(const PrepareJob&) {
   return OkStatus();
 }
 
+Status LocalBackend::Carry(const RenewKey&) {
+  return OkStatus();
+}
+
 Status LocalBackend::Carry(const DeleteJob&) {
   return OkStatus();  // a run keeps no jobs
 }

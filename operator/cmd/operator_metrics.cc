@@ -11,9 +11,8 @@
 #include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
 
-#include "common/contract/exit_code.h"
 #include "operator/cmd/process_stats.h"
-#include "operator/reconcile/policy/budget.h"
+#include "operator/reconcile/policy/restart_cause.h"
 
 namespace lockstep::control {
 namespace {
@@ -91,17 +90,6 @@ std::string_view ResultName(TurnResult result) {
       return "error";
   }
   return "error";
-}
-
-// Every cause that a restart can be counted for.
-std::vector<std::string> Causes() {
-  std::vector<std::string> causes;
-  for (const ExitCause cause : kExitCauses) {
-    causes.emplace_back(ExitCauseName(cause));
-  }
-  causes.emplace_back(kCauseHang);
-  causes.emplace_back(kCauseStartTimeout);
-  return causes;
 }
 
 std::string CodeOf(const CallRecord& record) {
@@ -219,8 +207,8 @@ OperatorMetrics::OperatorMetrics(const std::string& host)
   for (const std::string_view state : kStates) {
     families_->jobs.Add({{"state", std::string(state)}});
   }
-  for (const std::string& cause : Causes()) {
-    families_->restarts.Add({{"cause", cause}});
+  for (const std::string_view cause : RestartCauses()) {
+    families_->restarts.Add({{"cause", std::string(cause)}});
   }
   for (const std::string_view outcome : kOutcomes) {
     families_->finished.Add({{"outcome", std::string(outcome)}});

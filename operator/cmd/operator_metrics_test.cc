@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "operator/reconcile/policy/restart_cause.h"
+
 namespace lockstep::control {
 namespace {
 
@@ -23,6 +25,17 @@ TEST(OperatorMetrics, EverySeriesIsThereBeforeAnythingHappened) {
         "lockstep_jobs_finished_total{outcome=\"failed\"} 0\n",
         "lockstep_gang_wait_seconds_count 0\n"}) {
     EXPECT_THAT(page, HasSubstr(series));
+  }
+}
+
+TEST(OperatorMetrics, EveryCauseOfARestartHasItsSeries) {
+  const std::string page = OperatorMetrics("api:443").RenderText();
+  for (const std::string_view cause : RestartCauses()) {
+    EXPECT_THAT(page,
+                HasSubstr("lockstep_restarts_total{cause=\"" + std::string(cause) + "\"} 0\n"));
+  }
+  for (const char* cause : {"oom", "deleted", "evicted", "not_started", "stuck", "unknown"}) {
+    EXPECT_THAT(page, HasSubstr("lockstep_restarts_total{cause=\"" + std::string(cause) + "\"}"));
   }
 }
 

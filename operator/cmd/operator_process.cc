@@ -68,6 +68,11 @@ kube::Selection OursIn(const kube::ResourceType& type, const std::string& namesp
   return {type, namespace_name, "lockstep.dev/job", ""};
 }
 
+// Of a look at the operator's key. Looks for other operators have their own numbers as tickets.
+kube::CallTicket KeyTicket(int64_t look) {
+  return kube::CallTicket(-look);
+}
+
 template <typename T>
 void AddSyncCheck(const std::string& name,
                   const ReflectorDriver<T>* driver,
@@ -111,8 +116,7 @@ class OperatorProcess::Parts {
   std::string namespace_name_;
   std::atomic<bool> is_superfluous_{false};  // another release serves the same jobs
   std::mutex hindrance_mutex_;
-  std::string
-      hindrance_;  // why this replica cannot lead though it holds the lease; guarded by that
+  std::string hindrance_;  // why this replica could not lead if it held the lease; guarded by that
   bool is_stopped_ = false;
   WorkQueueOfUpdates queue_;
   std::optional<OperatorMetrics> metrics_;
@@ -220,6 +224,9 @@ void OperatorProcess::Parts::StartWork(const OperatorFlags& flags) {
   work.find_master_key = [this, secret = flags.key_secret] {
     return EnsureMasterKey(prepare_api_.get(), {namespace_name_, secret}, RandomHex(32));
   };
+  work.look_at_master_key = [this, secret = flags.key_secret](int64_t look) {
+    prepare_api_->StartCalls(KeyTicket(look), "", {ReadMasterKey({namespace_name_, secret})});
+  };
   work.tell_hindrance = [this](const std::string& why) {
     const std::lock_guard lock(hindrance_mutex_);
     hindrance_ = why;
@@ -234,7 +241,12 @@ void OperatorProcess::Parts::Prepare(ApiClientOptions api, const OperatorFlags& 
   api.calls.total_timeout = kPrepareTime;
   api.calls.read_timeout = kPrepareCallTime;
   api.calls.write_timeout_max = kPrepareCallTime;
-  api.on_answers = [this, scope = ScopeOf(flags)](const kube::CallsAnswered& answered) {
+  const MasterKeyPlace key{namespace_name_, flags.key_secret};
+  api.on_answers = [this, key, scope = ScopeOf(flags)](const kube::CallsAnswered& answered) {
+    if (const int64_t look = -answered.ticket.value(); look > 0) {
+      queue_.Push(MasterKeySeen{look, CheckMasterKey(answered.results.front(), key)});
+      return;
+    }
     queue_.Push(OthersSeen{answered.ticket.value(),
                            JudgeOthers(answered.results, scope, kClock.WallNow())});
   };

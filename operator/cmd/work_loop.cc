@@ -67,8 +67,12 @@ void WorkLoop::Turn() {
   if (const auto next = right_.NextLook()) {
     until = std::min(until, *next);
   }
+  if (const auto next = key_.NextLook(); next && HasKeyToWatch()) {
+    until = std::min(until, *next);
+  }
   TakeIn(until);
   LookForOthers();
+  LookAtKey();
   SettleWay();
   if (right_.may_work() && !options_.loop->is_leading() && next_try_ <= options_.clock->Now()) {
     TryToLead();
@@ -104,6 +108,9 @@ void WorkLoop::TakeIn(WorkMessage message) {
   } else if (const auto* seen = std::get_if<OthersSeen>(&message)) {
     right_.OnLook(seen->look, seen->finding, now);
     SettleWay();
+  } else if (const auto* key = std::get_if<MasterKeySeen>(&message)) {
+    key_.OnLook(key->look, key->found, now);
+    SettleKey();
   } else if (std::holds_alternative<LeadershipWon>(message)) {
     right_.OnLeaseWon(now);
   } else {
@@ -116,6 +123,25 @@ void WorkLoop::TakeIn(WorkMessage message) {
 void WorkLoop::LookForOthers() {
   if (right_.IsLookDue(options_.clock->Now())) {
     options_.look_for_others(right_.LookBegins());
+  }
+}
+
+void WorkLoop::LookAtKey() {
+  if (HasKeyToWatch() && key_.IsLookDue(options_.clock->Now())) {
+    options_.look_at_master_key(key_.LookBegins());
+  }
+}
+
+void WorkLoop::SettleKey() {
+  if (key_.why() == told_hindrance_) {
+    return;
+  }
+  told_hindrance_ = key_.why();
+  options_.tell_hindrance(told_hindrance_);
+  if (told_hindrance_.empty()) {
+    options_.logger->Info("the operator's key can be had again");
+  } else if (HasKeyToWatch()) {
+    options_.logger->Warn("this process could not lead", {{"error", told_hindrance_}});
   }
 }
 
@@ -183,18 +209,17 @@ void WorkLoop::TryToLead() {
     return;
   }
   const Result<std::string> key = options_.find_master_key();
+  key_.OnTry(key.ok() ? OkStatus() : Status(key.error()), options_.clock->Now());
+  SettleKey();
   if (!key.ok()) {
-    if (std::string why = key.error().ToString(); hindrance_ != why) {
+    if (std::string why = key.error().ToString(); failed_try_ != why) {
       options_.logger->Warn("this process does not lead yet", {{"error", why}});
-      hindrance_ = std::move(why);
-      options_.tell_hindrance(hindrance_);
+      failed_try_ = std::move(why);
     }
     next_try_ = options_.clock->Now() + kLeadRetry;
     return;
   }
-  if (!std::exchange(hindrance_, {}).empty()) {
-    options_.tell_hindrance("");
-  }
+  failed_try_.clear();
   // What the watches delivered before they were in step waits in the queue.
   TakeIn(options_.clock->Now());
   if (!right_.may_work()) {

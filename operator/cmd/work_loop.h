@@ -12,6 +12,7 @@
 #include "common/base/result.h"
 #include "common/base/time.h"
 #include "operator/api_client/update_queue.h"
+#include "operator/cmd/key_watch.h"
 #include "operator/cmd/operator_metrics.h"
 #include "operator/cmd/right_of_way.h"
 #include "operator/controller/control_loop.h"
@@ -31,12 +32,19 @@ struct OthersSeen {
   Result<OthersFinding> finding;
 };
 
+// The answer to WorkLoopOptions::look_at_master_key.
+struct MasterKeySeen {
+  int64_t look = 0;
+  Status found;
+};
+
 using WorkMessage = std::variant<WatchUpdate,
                                  kube::CallsAnswered,
                                  StatusAnswer,
                                  LeadershipWon,
                                  LeadershipLost,
-                                 OthersSeen>;
+                                 OthersSeen,
+                                 MasterKeySeen>;
 using WorkQueueOfUpdates = UpdateQueue<WorkMessage>;
 
 struct WorkLoopOptions {
@@ -60,8 +68,11 @@ struct WorkLoopOptions {
   Duration writes_end{};
   // What else a leader needs. Thread: the loop's.
   std::function<Result<std::string>()> find_master_key;
-  // Tells whoever asks whether we are ready why that cannot be had; empty: it can. Thread: the
-  // loop's.
+  // Begins to look whether that could be had, on a replica that stands by; MasterKeySeen with this
+  // number follows once. Thread: the loop's.
+  std::function<void(int64_t look)> look_at_master_key;
+  // Tells whoever asks whether we are ready why that cannot be had; empty: it can, as far as is
+  // known. Thread: the loop's.
   std::function<void(const std::string& why)> tell_hindrance;
   // Leadership was lost, and no turn of its time goes on. Null: it never is. Thread: the loop's.
   std::function<void()> on_stand_by;
@@ -93,14 +104,21 @@ class WorkLoop {
   void Measure();
   void LookForOthers();
   void SettleWay();
+
+  bool HasKeyToWatch() const { return !right_.may_work() && !options_.loop->is_leading(); }
+
+  void LookAtKey();
+  void SettleKey();
   void TryToLead();
 
   WorkLoopOptions options_;
   RightOfWay right_;
   std::pair<bool, bool> told_way_{};  // by tell_way, last
   TimePoint next_try_{};
-  std::string told_why_;   // the right of way's, as last logged
-  std::string hindrance_;  // why the master key is not found, as last logged
+  KeyWatch key_;
+  std::string told_why_;        // the right of way's, as last logged
+  std::string told_hindrance_;  // by tell_hindrance, last
+  std::string failed_try_;      // why this replica did not come to lead, as last logged
   TimePoint next_measure_{};
   std::atomic<Duration::rep> last_turn_ns_;
   std::jthread thread_;  // last: it uses everything above

@@ -21,10 +21,10 @@ bool HasWorked(const Effect& effect, const Status& status) {
   return status.error().code() == ErrorCode::kNotFound;
 }
 
-// Whether the turn has to be repeated if the effect failed. A control message is best effort: the
-// receiver learns the same from its connections.
+// Whether the turn has to be repeated if the effect failed. Some are best effort: who misses a
+// control message learns the same from its connections, and a key is mostly there.
 bool MustSucceed(const Effect& effect) {
-  return !std::holds_alternative<SendControl>(effect);
+  return !std::holds_alternative<SendControl>(effect) && !std::holds_alternative<RenewKey>(effect);
 }
 
 }  // namespace
@@ -101,6 +101,9 @@ bool Controller::GoOn(JobTurn* turn, const std::vector<Status>& answers, TimePoi
         return true;
       }
       written_at_[turn->report.key] = now;
+      if (turn->is_put_back) {
+        NotePutBack(turn, now);
+      }
       return Act(turn);
     case JobTurn::Stage::kActing:
       if (!AreDone(*turn, answers)) {
@@ -127,15 +130,39 @@ bool Controller::DecideOn(JobTurn* turn, TimePoint now) {
   if (decision.next_wakeup.has_value()) {
     turn->wakeup = now + (*decision.next_wakeup - WallAt(now));
   }
-  if (const auto later = ProgressTime(key, decision, turn->job, now)) {
+  const bool has_news = decision.status != turn->job.status;
+  turn->is_put_back = !has_news && observed.is_status_foreign;
+  if (const auto later = WriteTime(*turn, now)) {
     turn->wakeup = std::min(*later, turn->wakeup.value_or(*later));
-  } else if (decision.status != turn->job.status || observed.is_status_foreign) {
+  } else if (has_news || turn->is_put_back) {
     turn->job.status = decision.status;
     turn->stage = JobTurn::Stage::kWriting;
     cluster_->StartStatusWrite(key, turn->job);
     return false;
   }
   return Act(turn);
+}
+
+// When the status that was decided is to be written, where that is not now.
+std::optional<TimePoint> Controller::WriteTime(const JobTurn& turn, TimePoint now) const {
+  const JobId& key = turn.report.key;
+  return turn.is_put_back ? put_back_pace_.NotBefore(key, now)
+                          : ProgressTime(key, turn.decision, turn.job, now);
+}
+
+// One who insists is told of once, and then answered ever more slowly.
+void Controller::NotePutBack(JobTurn* turn, TimePoint now) {
+  const JobId& key = turn->report.key;
+  if (!put_back_pace_.Note(key, now)) {
+    return;
+  }
+  logger_->Warn("somebody else wrote in the status of the job; it is put back",
+                {{"job", key.name}, {"namespace", key.namespace_name}});
+  turn->decision.events.push_back({EventType::kWarning,
+                                   "StatusOverwritten",
+                                   "somebody else wrote in the status, which is the operator's "
+                                   "alone: it is put back, ever more "
+                                   "slowly where that happens again"});
 }
 
 // When a status that has nothing new but progress is to be written; null when it has more, or when
@@ -161,6 +188,7 @@ std::optional<TimePoint> Controller::ProgressTime(const JobId& key,
 void Controller::NoteLookFailure(JobTurn* turn, const Error& error) {
   const JobId& key = turn->report.key;
   if (error.code() == ErrorCode::kNotFound) {
+    put_back_pace_.Forget(key);
     written_at_.erase(key);  // the job is gone, and with it everything to do for it
     return;
   }

@@ -9,6 +9,7 @@
 #include "common/base/log.h"
 #include "common/base/time.h"
 #include "operator/controller/cluster.h"
+#include "operator/controller/put_back_pace.h"
 #include "operator/kube/work_queue.h"
 
 namespace lockstep::control {
@@ -101,6 +102,7 @@ class Controller {
     Decision decision;
     std::vector<Effect> effects;  // that are being carried out
     std::optional<TimePoint> wakeup;
+    bool is_put_back = false;  // the status is as it was, but others have written in it
   };
 
   bool MayBegin() const { return !is_draining_ && turns_.size() < options_.turns_max; }
@@ -114,6 +116,8 @@ class Controller {
                                         const Decision& decision,
                                         const TrainingJob& job,
                                         TimePoint now) const;
+  std::optional<TimePoint> WriteTime(const JobTurn& turn, TimePoint now) const;
+  void NotePutBack(JobTurn* turn, TimePoint now);
   void NoteLookFailure(JobTurn* turn, const Error& error);
   void NoteWriteFailure(JobTurn* turn, const Error& error);
   bool AreDone(const JobTurn& turn, const std::vector<Status>& answers) const;
@@ -129,6 +133,7 @@ class Controller {
   kube::WorkQueue<JobId> queue_;
   std::map<JobId, JobTurn> turns_;
   std::map<JobId, TimePoint> written_at_;  // the last status write
+  PutBackPace put_back_pace_;
   bool is_draining_ = false;
 };
 

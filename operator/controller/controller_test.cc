@@ -9,78 +9,13 @@
 #include <gtest/gtest.h>
 
 #include "operator/api/conditions.h"
-#include "operator/reconcile/testing/fake_world.h"
+#include "operator/controller/testing/scripted_cluster.h"
 
 namespace lockstep::control {
 namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-
-const JobId kKey{"default", "mnist"};
-
-// Keeps one job in a TestWorld, notes what is asked of it, and fails on demand.
-class ScriptedCluster final : public OneJobCluster {
- public:
-  explicit ScriptedCluster(TrainingJob job) : world(std::move(job)) {}
-
-  Result<JobSight> See(const JobId& key) override {
-    log += "read " + key.name + "\n";
-    if (!read_status.ok()) {
-      return read_status.error();
-    }
-    return JobSight{world.job, world.observed};
-  }
-
-  void Publish(const JobId& /*key*/, const Decision& decision) override {
-    log += "publish " + EventReasons(decision) + "\n";
-  }
-
-  TestWorld world;
-  Status read_status;
-  Status write_status;
-  Status effect_status;
-  std::string log;
-
- private:
-  Status WriteStatus(const TrainingJob& job) override {
-    log += "write\n";
-    if (write_status.ok()) {
-      world.job.status = job.status;
-    }
-    return write_status;
-  }
-
-  std::vector<Status> ApplyEffects(const std::vector<Effect>& effects) override {
-    std::vector<Status> answers;
-    for (const Effect& effect : effects) {
-      log += DescribeEffect(effect) + "\n";
-      answers.push_back(effect_status);
-    }
-    return answers;
-  }
-};
-
-class ControllerTest : public testing::Test {
- protected:
-  explicit ControllerTest(TrainingJob job = MakeTrainingJob(1))
-      : cluster_(std::move(job)),
-        logger_(MakeNullLogger()),
-        controller_(&cluster_, logger_.get(), now_, WallTime(seconds(1'000'000))) {}
-
-  // Steps until nothing is due, and returns what the cluster was asked for.
-  std::string Drain() {
-    cluster_.log.clear();
-    for (int i = 0; i < 10 && !controller_.Step(now_).empty(); ++i) {
-    }
-    return cluster_.log;
-  }
-
-  TimePoint now_{seconds(1000)};
-  ScriptedCluster cluster_;
-  std::unique_ptr<Logger> logger_;
-  Controller controller_;
-};
 
 TEST_F(ControllerTest, StatusIsWrittenFirstAndPublishedBeforeWhatMayTakeLong) {
   controller_.Notify(kKey, now_);
@@ -260,17 +195,6 @@ TEST_F(ControllerTest, NewJobWithFieldsOfANewerVersionWaitsForThatVersion) {
   controller_.Notify(kKey, now_);
   Drain();
   EXPECT_EQ(StateWord(cluster_.world.job.status), "Starting");
-}
-
-TEST_F(ControllerTest, StatusThatOthersWroteIsPutBackThoughNothingIsDecided) {
-  cluster_.world.Launch();
-  controller_.Notify(kKey, now_);
-  Drain();
-  controller_.Notify(kKey, now_);
-  EXPECT_EQ(Drain().find("write"), std::string::npos);
-  cluster_.world.observed.is_status_foreign = true;
-  controller_.Notify(kKey, now_);
-  EXPECT_NE(Drain().find("write"), std::string::npos);
 }
 
 // A newer version may have written it. Its pods run on, and are not even asked how they are.

@@ -13,44 +13,22 @@
 #include "operator/reconcile/build/job_objects.h"
 #include "operator/reconcile/build/pod_manifest.h"
 #include "operator/reconcile/build/template_path.h"
-#include "operator/reconcile/gang/departure.h"
 #include "operator/reconcile/gang/gang_view.h"
+#include "operator/reconcile/gang/left_over.h"
 #include "operator/reconcile/gang/pod_labels.h"
 
 namespace lockstep::control {
 namespace {
 
-// "lockstep.dev/v1": kinds of other groups may be called alike.
-bool IsOfOurGroup(std::string_view api_version) {
-  return api_version.substr(0, api_version.find('/')) == kube::kTrainingJobs.group;
+Error NameIsTaken(const kube::ResourceType& type, const std::string& name) {
+  return Error(ErrorCode::kAlreadyExists,
+               "the name " + name + " is taken by an object of " + std::string(type.plural) +
+                   " that does not belong to this job");
 }
 
-// Whether the object belonged to an earlier job of the same name, which is gone: names are unique,
-// and this name is another's now. `uid` is set to the object's.
-bool IsLeftOver(const std::string& body, const TrainingJob& job, std::string* uid) {
-  const Result<Json> object = ParseJson(body);
-  if (!object.ok()) {
-    return false;
-  }
-  std::vector<Error> ignored;
-  ObjectReader reader(*object, "", &ignored);
-  const Json* const metadata = reader.Find("metadata");
-  if (metadata == nullptr) {
-    return false;
-  }
-  ObjectReader meta(*metadata, "metadata", &ignored);
-  *uid = meta.String("uid").value_or("");
-  for (const Json* owner : meta.List("ownerReferences")) {
-    ObjectReader reference(*owner, "ownerReferences", &ignored);
-    if (reference.Bool("controller").value_or(false) &&
-        reference.String("kind") == std::string(kTrainingJobKind) &&
-        IsOfOurGroup(reference.String("apiVersion").value_or("")) &&
-        reference.String("name") == job.metadata.name &&
-        reference.String("uid") != job.metadata.uid) {
-      return true;
-    }
-  }
-  return false;
+Error NameIsHeld(const std::string& name) {
+  return Error(ErrorCode::kUnavailable,
+               "the name " + name + " is still held by what an earlier job of this name has left");
 }
 
 // Whether the server will not have it: a quota, an admission rule, or it is malformed.
@@ -106,6 +84,8 @@ std::vector<ErrandCall> EffectBatch::CallsOf(EffectPhase phase) {
       Tell(*send);
     } else if (std::holds_alternative<PrepareJob>(effect)) {
       Prepare(i, &calls);
+    } else if (std::holds_alternative<RenewKey>(effect)) {
+      calls.push_back(SecretCreation(i));
     } else if (const auto* const creation = std::get_if<CreatePod>(&effect)) {
       Create(i, *creation, &calls);
     } else {
@@ -386,14 +366,23 @@ Status EffectBatch::ReadExistingPod(std::size_t effect,
     LearnPod(pod);
     return OkStatus();
   }
-  const Status taken = YieldOrRefuse(effect, kube::kPods, name, reply.body);
-  const bool is_left_over = taken.error().code() != ErrorCode::kAlreadyExists;
-  if (!is_left_over) {
-    NoteRefusal(name, taken.error().message(), false);
-  } else if (pod.object->is_deleting && !pod.object->finalizers.empty()) {
+  if (!IsLeftOver(*pod.object, job_.metadata)) {
+    const Error taken = NameIsTaken(kube::kPods, name);
+    NoteRefusal(name, taken.message(), false);
+    return Error(ErrorCode::kUnavailable, taken.message());
+  }
+  if (pod.object->is_deleting && !pod.object->finalizers.empty()) {
     NoteRefusal(name, "the name is held by " + DescribeLeftOver(*pod.object), false);
   }
-  return Error(ErrorCode::kUnavailable, taken.error().message());
+  if (!pod.object->is_deleting) {  // whether that succeeds is seen by the next try
+    follow_ups_.push_back(CallFor(
+        effect,
+        [this, name, uid = pod.uid] {
+          return kube::Delete(kube::kPods, key_.namespace_name, name, {uid, std::nullopt, false});
+        },
+        [](const kube::CallResult&) { return OkStatus(); }));
+  }
+  return NameIsHeld(name);
 }
 
 // A service that was there: ours, a forgotten one of an earlier job, or somebody's.
@@ -417,37 +406,12 @@ Status EffectBatch::ReadServiceInTheWay(std::size_t effect,
     }));
     return OkStatus();
   }
-  Status taken = YieldOrRefuse(effect, kube::kServices, key_.name, reply->body);
-  if (taken.error().code() == ErrorCode::kAlreadyExists) {
-    is_service_foreign_ = true;
-    parts_.notes->foreign_services.insert(key_);
+  if (IsLeftOver(*service.object, job_.metadata)) {
+    return NameIsHeld(key_.name);  // garbage collection takes a while
   }
-  return taken;
-}
-
-// The name is held by an object that is not the job's. What an earlier job of this name has left is
-// waited for, a pod removed, since garbage collection takes a while; anything else is not ours to
-// touch. Never ok.
-Status EffectBatch::YieldOrRefuse(std::size_t effect,
-                                  const kube::ResourceType& type,
-                                  const std::string& name,
-                                  const std::string& body) {
-  std::string uid;
-  if (!IsLeftOver(body, job_, &uid)) {
-    return Error(ErrorCode::kAlreadyExists,
-                 "the name " + name + " is taken by an object of " + std::string(type.plural) +
-                     " that does not belong to this job");
-  }
-  if (type.plural == kube::kPods.plural) {  // whether that succeeds is seen by the next try
-    follow_ups_.push_back(CallFor(
-        effect,
-        [this, type, name, uid] {
-          return kube::Delete(type, key_.namespace_name, name, {uid, std::nullopt, false});
-        },
-        [](const kube::CallResult&) { return OkStatus(); }));
-  }
-  return Error(ErrorCode::kUnavailable,
-               "the name " + name + " is still held by what an earlier job of this name has left");
+  is_service_foreign_ = true;
+  parts_.notes->foreign_services.insert(key_);
+  return NameIsTaken(kube::kServices, key_.name);
 }
 
 void EffectBatch::LearnPod(const kube::Item<kube::Pod>& pod) {

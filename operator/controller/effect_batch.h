@@ -80,10 +80,6 @@ class EffectBatch final : public Errand {
                              kube::CallResult result);
   Status ReadCreatedPod(const kube::Pod& made, kube::CallResult result);
   Status ReadExistingPod(std::size_t effect, const std::string& name, kube::CallResult result);
-  Status YieldOrRefuse(std::size_t effect,
-                       const kube::ResourceType& type,
-                       const std::string& name,
-                       const std::string& body);
   void LearnPod(const kube::Item<kube::Pod>& pod);
   void NoteRefusal(const std::string& pod, const std::string& words, bool is_invalid);
   void NoteCreated(const std::string& pod);

@@ -138,6 +138,25 @@ TEST_F(EffectBatchTest, RefusalOfWhatPodsNeedIsTheirs) {
   EXPECT_EQ(Observe(kMnist)->refused_pods.at("mnist-worker-0").message, words);
 }
 
+TEST_F(EffectBatchTest, KeyThatCannotBeRenewedIsToldAndNoPodWaitsForIt) {
+  const std::string words = "secrets \"mnist\" is forbidden: exceeded quota: few";
+  api_.Expect("POST /api/v1/namespaces/default/secrets", 403, Refusal(403, "Forbidden", words));
+  api_.Expect("POST /api/v1/namespaces/default/pods", 201, PodBody(job_.metadata.uid));
+  auto pod = BuildPod(job_, {{Role::kWorker, 0}, {}, Epoch(0), "node-a"}, PodSettings{});
+
+  const std::vector<Status> answers = Apply({RenewKey{}, CreatePod{pod.value()}});
+
+  EXPECT_EQ(answers.at(0).error().message(), words);
+  EXPECT_TRUE(answers.at(1).ok());
+  EXPECT_TRUE(Observe(kMnist)->refused_pods.empty());
+}
+
+TEST_F(EffectBatchTest, KeyThatIsThereIsRenewedAlready) {
+  api_.Expect(
+      "POST /api/v1/namespaces/default/secrets", 409, Refusal(409, "AlreadyExists", "there"));
+  EXPECT_TRUE(Apply({RenewKey{}}).front().ok());
+}
+
 TEST_F(EffectBatchTest, SlowCallOfOneJobHoldsUpNoOther) {
   const TrainingJob other = OtherJob();
   Watch(BodyOf(other, "9"));

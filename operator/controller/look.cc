@@ -59,8 +59,13 @@ std::vector<ErrandCall> Look::Next() {
   // A pod that was seen and is not in the view has ended only if the server says so: the view of an
   // operator that has just started, or lost its watch, may be older than the status it reads. Pods
   // of a job that is gone may hold room here that has long been free.
-  std::vector<ErrandCall> pods = PodReadings(
-      key_, view_->UncertainPods(key_), view_, notes_, [this](Status status) { Note(status); });
+  std::vector<std::string> names = view_->UncertainPods(key_);
+  if (!std::exchange(has_asked_untold_, true)) {
+    const std::vector<std::string> untold = view_->UntoldPods(key_, notes_->wall_now);
+    names.insert(names.end(), untold.begin(), untold.end());
+  }
+  std::vector<ErrandCall> pods =
+      PodReadings(key_, names, view_, notes_, [this](Status status) { Note(status); });
   if (!pods.empty()) {
     return pods;
   }

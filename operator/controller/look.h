@@ -61,6 +61,7 @@ class Look final : public Errand {
   Status answer_ = OkStatus();
   bool has_read_job_ = false;
   bool has_read_service_ = false;
+  bool has_asked_untold_ = false;
   int rounds_ = 0;
   int64_t lists_seen_ = 0;  // by the view, when the present round began
   std::optional<Listing> pods_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <utility>
 #include <vector>
 
 #include "common/json/json.h"
@@ -42,19 +43,26 @@ Result<std::string> KeyIn(const std::string& body, const MasterKeyPlace& place) 
   return Error(ErrorCode::kCorrupt, "the secret of the operator holds no key");
 }
 
-Result<std::string> ReadKey(kube::ApiCaller* api, const MasterKeyPlace& place) {
-  LOCKSTEP_ASSIGN_OR_RETURN(const kube::Reply reply,
-                            kube::RequireSuccess(api->Call(
-                                kube::Get(kube::kSecrets, place.namespace_name, place.secret))));
+Result<std::string> KeyOf(kube::CallResult result, const MasterKeyPlace& place) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const kube::Reply reply, kube::RequireSuccess(std::move(result)));
   return KeyIn(reply.body, place);
 }
 
 }  // namespace
 
+kube::Request ReadMasterKey(const MasterKeyPlace& place) {
+  return kube::Get(kube::kSecrets, place.namespace_name, place.secret);
+}
+
+Status CheckMasterKey(kube::CallResult result, const MasterKeyPlace& place) {
+  const Result<std::string> key = KeyOf(std::move(result), place);
+  return key.ok() || key.error().code() == ErrorCode::kNotFound ? OkStatus() : key.error();
+}
+
 Result<std::string> EnsureMasterKey(kube::ApiCaller* api,
                                     const MasterKeyPlace& place,
                                     const std::string& fresh) {
-  Result<std::string> found = ReadKey(api, place);
+  Result<std::string> found = KeyOf(api->Call(ReadMasterKey(place)), place);
   if (found.ok() || found.error().code() != ErrorCode::kNotFound) {
     return found;
   }
@@ -68,7 +76,7 @@ Result<std::string> EnsureMasterKey(kube::ApiCaller* api,
   if (!created.ok() && created.error().code() != ErrorCode::kAlreadyExists) {
     return created.error();
   }
-  return ReadKey(api, place);  // ours, or that of another who was faster
+  return KeyOf(api->Call(ReadMasterKey(place)), place);  // ours, or that of another who was faster
 }
 
 }  // namespace lockstep::control

@@ -19,4 +19,9 @@ Result<std::string> EnsureMasterKey(kube::ApiCaller* api,
                                     const MasterKeyPlace& place,
                                     const std::string& fresh);
 
+// The request that reads it, for who does not lead, and whether who leads could have it: a secret
+// that is not there is made then. Errors: as of EnsureMasterKey.
+kube::Request ReadMasterKey(const MasterKeyPlace& place);
+Status CheckMasterKey(kube::CallResult result, const MasterKeyPlace& place);
+
 }  // namespace lockstep::control

@@ -65,5 +65,15 @@ TEST(MasterKey, ShortOneIsRefusedWithItsLength) {
             "least 32");
 }
 
+TEST(MasterKey, WhoStandsByIsHinderedByWhatIsThereAndNotByWhatIsMissing) {
+  EXPECT_EQ(ReadMasterKey(kPlace).method, "GET");
+  EXPECT_TRUE(CheckMasterKey(kFound, kPlace).ok());
+  EXPECT_TRUE(CheckMasterKey(kMissing, kPlace).ok());
+  const kube::Reply short_key{200, R"({"data": {"key": "c2VjcmV0"}})", {}};
+  EXPECT_EQ(CheckMasterKey(short_key, kPlace).error().code(), ErrorCode::kCorrupt);
+  const kube::Reply forbidden{403, R"({"kind": "Status", "reason": "Forbidden", "code": 403})", {}};
+  EXPECT_EQ(CheckMasterKey(forbidden, kPlace).error().code(), ErrorCode::kInvalidArgument);
+}
+
 }  // namespace
 }  // namespace lockstep::control

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "operator/controller/testing/fake_api.h"
+#include "operator/reconcile/act/late_verdict.h"
 
 namespace lockstep::control {
 namespace {
@@ -77,6 +78,25 @@ TEST_F(PodDoubtTest, LateTidingsOfAForerunnerTakeNothingAway) {
 
   EXPECT_TRUE(Settle(kMnist).front().ok());
   EXPECT_EQ(view_.PodsOf(kMnist).size(), 1U);
+}
+
+// It was replaced because its port was closed. The watch that would tell that somebody has deleted
+// it is late.
+TEST_F(PodDoubtTest, EndThatNobodyToldIsAskedForBeforeItIsTakenForALoss) {
+  News news;
+  view_.LearnPod(kube::DecodePod(PodBody(job_.metadata.uid)).value(), &news);
+  PodPlacement& placement = job_.status.placement.front();
+  placement.incarnation = Incarnation(1);
+  placement.awaits_verdict = true;
+  placement.since = WallTime(std::chrono::seconds(1000));
+  Store("11");
+
+  cluster_.SetTime(TimePoint{}, placement.since + kVerdictPatience - std::chrono::seconds(1));
+  EXPECT_EQ(CallsOfALook(), "");
+  cluster_.SetTime(TimePoint{}, placement.since + kVerdictPatience);
+  api_.Expect(std::string("GET ") + kPodPath, 404, Refusal(404, "NotFound", "gone"));
+  EXPECT_EQ(CallsOfALook(), std::string("GET ") + kPodPath + "\n");
+  EXPECT_TRUE(view_.PodsOf(kMnist).empty());
 }
 
 TEST_F(PodDoubtTest, PodThatWasNeverSentIsNotAskedFor) {

@@ -108,6 +108,7 @@ Result<Item<Service>> DecodeService(std::string_view json) {
     }
   });
   service.owner_uid = meta.owner_uid;
+  service.owner_job = std::move(meta.owner_job);
   return MakeItem(scanned, std::move(meta), std::move(service));
 }
 

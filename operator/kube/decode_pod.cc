@@ -423,9 +423,11 @@ Result<Item<Pod>> DecodePod(std::string_view json) {
   pod.labels = std::move(parts.meta.labels);
   pod.annotations = std::move(parts.meta.annotations);
   pod.owner_uid = parts.meta.owner_uid;
+  pod.owner_job = std::move(parts.meta.owner_job);
   pod.finalizers = std::move(parts.meta.finalizers);
   pod.is_deleting = parts.meta.is_deleting;
   pod.deletion_due = parts.meta.deletion_due;
+  pod.deletion_grace = parts.meta.deletion_grace;
   pod.spec.container.name = std::move(parts.own_container);
   if (pod.spec.node_name.empty()) {
     pod.status.is_unbound = true;

@@ -18,8 +18,9 @@ constexpr std::string_view kOurs = R"({
     "annotations": {"lockstep.dev/note": "a \"quoted\" €", "cni.example/state": "long"},
     "creationTimestamp": "2026-01-01T00:00:00Z",
     "ownerReferences": [
-      {"kind": "Other", "uid": "u-other"},
-      {"kind": "TrainingJob", "uid": "u-job", "controller": true, "blockOwnerDeletion": true}],
+      {"kind": "Other", "name": "theirs", "uid": "u-other"},
+      {"apiVersion": "lockstep.dev/v1", "kind": "TrainingJob", "name": "mnist", "uid": "u-job",
+       "controller": true, "blockOwnerDeletion": true}],
     "managedFields": [{"manager": "m", "fieldsV1": {"f:spec": {"f:containers": {}}}}]
   },
   "spec": {
@@ -121,6 +122,7 @@ TEST(DecodePod, ReadsWhatIsUsed) {
   expected.labels = {{"lockstep.dev/job", "mnist"}};
   expected.annotations = {{"lockstep.dev/note", "a \"quoted\" €"}};
   expected.owner_uid = "u-job";
+  expected.owner_job = "mnist";
   expected.spec.node_name = "n1";
   expected.spec.hostname = "mnist-worker-0";
   expected.spec.subdomain = "mnist";
@@ -180,11 +182,13 @@ TEST(DecodePod, ADeletionTimestampMeansLeaving) {
 
 TEST(DecodePod, KnowsWhenTheGraceIsOverAndWhoDisrupts) {
   const Pod pod =
-      Decoded(R"({"metadata":{"name":"a","deletionTimestamp":"2026-01-01T00:00:30Z"},)"
+      Decoded(R"({"metadata":{"name":"a","deletionTimestamp":"2026-01-01T00:00:30Z",)"
+              R"("deletionGracePeriodSeconds":30},)"
               R"("status":{"conditions":[)"
               R"({"type":"DisruptionTarget","status":"True","reason":"EvictionByEvictionAPI"},)"
               R"({"type":"PodScheduled","status":"True"}]}})");
   EXPECT_EQ(pod.deletion_due, ParseRfc3339("2026-01-01T00:00:30Z"));
+  EXPECT_EQ(pod.deletion_grace, std::chrono::seconds(30));
   EXPECT_EQ(pod.status.disruption, "EvictionByEvictionAPI");
   EXPECT_EQ(Decoded(PodJson(R"(,"status":{"conditions":[{"type":"DisruptionTarget",)"
                             R"("status":"False","reason":"x"}]})"))

@@ -72,10 +72,23 @@ TEST(DecodeService, ReadsWhatIsUsed) {
       R"([{"uid":"u-job","controller":true}]},"spec":{"clusterIP":"None","clusterIPs":["None"],)"
       R"("publishNotReadyAddresses":true,"selector":{"lockstep.dev/job":"mnist"}}})");
   ASSERT_TRUE(item.ok()) << item.error().ToString();
-  EXPECT_EQ(*item->object, (Service{"u-job", true, true, {{"lockstep.dev/job", "mnist"}}}));
+  EXPECT_EQ(*item->object, (Service{"u-job", "", true, true, {{"lockstep.dev/job", "mnist"}}}));
   const Result<Item<Service>> other =
       DecodeService(R"({"metadata":{"name":"x"},"spec":{"clusterIP":"10.0.0.1"}})");
   EXPECT_EQ(*other->object, Service());
+}
+
+TEST(DecodeService, OwnerIsAJobOnlyByKindAndGroup) {
+  const auto owner_job = [](const std::string& version, const std::string& kind) {
+    return DecodeService(R"({"metadata":{"name":"x","ownerReferences":[{"apiVersion":")" + version +
+                         R"(","kind":")" + kind + R"(","name":"mnist","controller":true}]}})")
+        .value()
+        .object->owner_job;
+  };
+  EXPECT_EQ(owner_job("lockstep.dev/v1", "TrainingJob"), "mnist");
+  EXPECT_EQ(owner_job("lockstep.dev/v2", "TrainingJob"), "mnist");
+  EXPECT_EQ(owner_job("kubeflow.org/v1", "TrainingJob"), "");
+  EXPECT_EQ(owner_job("lockstep.dev/v1", "TrainingQueue"), "");
 }
 
 TEST(DecodeRaw, KeepsEveryByte) {

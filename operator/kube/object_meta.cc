@@ -1,29 +1,47 @@
 #include "operator/kube/object_meta.h"
 
+#include <utility>
+
 #include "common/base/rfc3339.h"
+#include "operator/kube/request.h"
 
 namespace lockstep::control::kube {
 namespace {
 
 using scan::Value;
 
-std::string ReadControllerUid(Value owners) {
-  std::string controller;
+// Of "lockstep.dev/v1": kinds of other groups may be called alike.
+constexpr std::string_view kJobKind = "TrainingJob";
+
+bool IsOfJobs(std::string_view api_version, std::string_view kind) {
+  return kind == kJobKind && api_version.substr(0, api_version.find('/')) == kTrainingJobs.group;
+}
+
+void ReadController(Value owners, ObjectMeta* meta) {
   scan::ForEachElement(owners, [&](Value owner) {
     std::string uid;
+    std::string name;
+    std::string kind;
+    std::string api_version;
     bool is_controller = false;
     scan::ForEachField(owner, [&](std::string_view key, Value value) {
       if (key == "uid") {
         uid = std::string(scan::Text(value));
+      } else if (key == "name") {
+        name = std::string(scan::Text(value));
+      } else if (key == "kind") {
+        kind = std::string(scan::Text(value));
+      } else if (key == "apiVersion") {
+        api_version = std::string(scan::Text(value));
       } else if (key == "controller") {
         is_controller = scan::Flag(value);
       }
     });
     if (is_controller) {
-      controller = std::move(uid);
+      meta->owner_uid = std::move(uid);
+      meta->owner_job = IsOfJobs(api_version, kind) ? std::move(name) : std::string();
     }
   });
-  return controller;
 }
 
 }  // namespace
@@ -44,13 +62,15 @@ ObjectMeta ReadObjectMeta(Value metadata, std::string_view label_prefix) {
     } else if (key == "annotations") {
       meta.annotations = scan::TextMap(value, kOurPrefix);
     } else if (key == "ownerReferences") {
-      meta.owner_uid = ReadControllerUid(value);
+      ReadController(value, &meta);
     } else if (key == "finalizers") {
       scan::ForEachElement(
           value, [&](Value finalizer) { meta.finalizers.emplace_back(scan::Text(finalizer)); });
     } else if (key == "deletionTimestamp") {
       meta.is_deleting = !scan::Text(value).empty();
       meta.deletion_due = ParseRfc3339(std::string(scan::Text(value)));
+    } else if (key == "deletionGracePeriodSeconds") {
+      meta.deletion_grace = std::chrono::seconds(scan::Integer(value));
     }
   });
   return meta;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <map>
 #include <memory>
 #include <optional>
@@ -27,8 +28,10 @@ struct ObjectMeta {
   std::map<std::string, std::string> labels;
   std::map<std::string, std::string> annotations;  // ours only
   std::string owner_uid;                           // of the controller; empty: none
+  std::string owner_job;  // its name, where it is a TrainingJob; else empty
   std::vector<std::string> finalizers;
   bool is_deleting = false;
+  std::optional<std::chrono::seconds> deletion_grace;
   std::optional<WallTime> deletion_due;  // when the grace of the deletion is over
 };
 

@@ -88,9 +88,11 @@ struct Pod {
   std::map<std::string, std::string> labels;
   std::map<std::string, std::string> annotations;
   std::string owner_uid;                 // of the controller; empty: none
+  std::string owner_job;                 // its name, where it is a TrainingJob; else empty
   std::vector<std::string> finalizers;   // who keeps the object although its deletion was asked for
   bool is_deleting = false;              // deletion was asked for; the grace period runs
   std::optional<WallTime> deletion_due;  // when that is over, where the cluster says so
+  std::optional<std::chrono::seconds> deletion_grace;  // as it was asked for last, likewise
   PodSpec spec;
   PodStatus status;
 
@@ -111,7 +113,8 @@ struct Node {
 
 // A headless service, as far as we look at ours.
 struct Service {
-  std::string owner_uid;
+  std::string owner_uid;  // as of a pod
+  std::string owner_job;
   bool is_headless = false;
   bool publishes_not_ready = false;
   std::map<std::string, std::string> selector;

@@ -113,6 +113,9 @@ void NoteSeen(const GangView& view, DecisionBuilder* builder) {
     }
     PodPlacement* const placement = builder->PlacementOf(member.task);
     placement->pod_uid = SeenMark(*member.pod);
+    if (const std::string& why = member.pod->status.disruption; !why.empty()) {
+      placement->disruption = why;
+    }
     const RoleSpec* const role = builder->job().FindRole(member.task.role);
     if (member.state == MemberState::kSucceeded &&
         ResponseTo(role->restart_policy, Outcome::kSuccess, member.rank.has_value()) ==
@@ -259,6 +262,8 @@ void CreateMissing(const GangView& view, DecisionBuilder* builder) {
   if (service != ServiceState::kNotNeeded && service != ServiceState::kForeign && is_wanted &&
       !view.members.empty()) {
     builder->Do(PrepareJob{});
+  } else if (service == ServiceState::kReady && !creations.empty()) {
+    builder->Do(RenewKey{});
   }
   for (Effect& creation : creations) {
     builder->Do(std::move(creation));

@@ -11,6 +11,8 @@ struct Describer {
 
   std::string operator()(const PrepareJob& /*effect*/) const { return "prepare service and key"; }
 
+  std::string operator()(const RenewKey& /*effect*/) const { return "renew the key"; }
+
   std::string operator()(const CreatePod& effect) const {
     return "create pod " + effect.pod.name + " on node " + effect.pod.spec.node_name;
   }
@@ -38,6 +40,8 @@ struct Phases {
   }
 
   EffectPhase operator()(const PrepareJob& /*effect*/) const { return EffectPhase::kMakeRoom; }
+
+  EffectPhase operator()(const RenewKey& /*effect*/) const { return EffectPhase::kFillRoom; }
 
   EffectPhase operator()(const CreatePod& /*effect*/) const { return EffectPhase::kFillRoom; }
 

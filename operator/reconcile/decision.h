@@ -49,7 +49,14 @@ struct PrepareJob {
   friend bool operator==(const PrepareJob&, const PrepareJob&) = default;
 };
 
-using Effect = std::variant<DeletePod, PrepareJob, CreatePod, SendControl, DeleteJob>;
+// The secret with the job's key, in case somebody has deleted it since the gang's first pods found
+// it: a replacement does not start without. Best effort: no pod waits for it, and none fails with
+// it. A cluster of one machine needs none.
+struct RenewKey {
+  friend bool operator==(const RenewKey&, const RenewKey&) = default;
+};
+
+using Effect = std::variant<DeletePod, PrepareJob, RenewKey, CreatePod, SendControl, DeleteJob>;
 
 // Effects are carried out phase after phase, those of one phase in any order or side by side.
 enum class EffectPhase {

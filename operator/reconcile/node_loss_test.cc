@@ -88,7 +88,6 @@ TEST(NodeLoss, SilentRankIsReplacedElsewhereAndNothingWaitsForItsKubelet) {
             "tell pod mnist-worker-0: peer_gone rank 2, epoch 1\n"
             "tell pod mnist-worker-1: peer_gone rank 2, epoch 1\n");
   EXPECT_EQ(DescribeEffects(world.Step()),  // it has been asked to end: nobody waits until it has
-            "delete pod mnist-worker-2 within 0 s: replaced\n"
             "create pod mnist-worker-2-r1 on node node-c\n");
   EXPECT_EQ(DescribeRestarts(world.job.status), "hang=1");
 }
@@ -191,6 +190,21 @@ TEST(NodeLoss, PodThatVanishedIsReplacedUnderANewName) {
 
   EXPECT_EQ(DescribeRestarts(world.job.status), "deleted=1");
   EXPECT_EQ(world.Pods(), "mnist-worker-0 mnist-worker-1-r1");
+}
+
+TEST(NodeLoss, PodThatWasBeingEvictedWhenItVanishedIsSaidToBeSo) {
+  TestWorld world(MakeTrainingJob(2));
+  world.Launch();
+  world.Find("mnist-worker-1")->is_deleting = true;
+  world.Find("mnist-worker-1")->status.disruption = "EvictionByEvictionAPI";
+  world.Step();
+  EXPECT_EQ(world.job.status.placement[1].disruption, "EvictionByEvictionAPI");
+  world.Vanish("mnist-worker-1");
+
+  EXPECT_NE(world.Step().events.front().message.find("was evicted (EvictionByEvictionAPI)"),
+            std::string::npos);
+  EXPECT_EQ(DescribeRestarts(world.job.status), "evicted=1");
+  EXPECT_EQ(world.job.status.placement[1].disruption, "");
 }
 
 TEST(NodeLoss, PodThatADeadKubeletShouldEndIsGivenUp) {

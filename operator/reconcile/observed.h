@@ -102,7 +102,7 @@ struct Observed {
   std::vector<WaitingGang> ahead;  // oldest first
   PodSettings settings;
   std::string job_problem;         // why the stored manifest cannot be read; empty: it can
-  bool is_job_newer = false;       // that has to do with fields which a newer version may know
+  bool is_job_newer = false;       // a newer version may read it (DecodedJob)
   bool is_status_foreign = false;  // its stored status says what we did not write
   bool is_one_machine = false;  // nobody else will make room: a gang that does not fit has failed
 

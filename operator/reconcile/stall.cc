@@ -10,6 +10,12 @@ namespace {
 
 constexpr const char* kReason = "NotUnderstood";
 
+// Whether nothing was ever made for the job: Created is the first that is said of one that is read.
+bool IsUntouched(const TrainingJobStatus& status) {
+  return status.unreadable == nullptr && !HasEnded(status) &&
+         FindCondition(status, ConditionType::kCreated) == nullptr;
+}
+
 }  // namespace
 
 Decision StallJob(const TrainingJob& job, const Observed& observed, WallTime now) {
@@ -24,7 +30,10 @@ Decision StallJob(const TrainingJob& job, const Observed& observed, WallTime now
   if (is_readable) {
     decision.status.observed_generation = job.metadata.generation;
   }
-  if (is_readable && job.status.conditions.empty() && !observed.is_job_newer) {
+  if (IsUntouched(job.status) && !observed.is_job_newer) {
+    if (IsTrue(job.status, ConditionType::kStalled)) {
+      SetCondition(&decision.status, {ConditionType::kStalled, false, "InvalidJob", problem}, now);
+    }
     SetCondition(&decision.status, {ConditionType::kFailed, true, "InvalidJob", problem}, now);
     decision.status.completion_time = now;
     decision.events.push_back({EventType::kWarning, "InvalidJob", problem});

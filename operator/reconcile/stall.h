@@ -10,9 +10,9 @@ namespace lockstep::control {
 // What to do for a job of which the operator cannot read manifest or status, for the reason that is
 // observed: say so, in the condition Stalled, and leave all else as it is, pods that run among it.
 // A newer version may have written it, or will read it. Only a job that was never taken up fails,
-// for good, as nothing of it exists that could be left; unless it has fields that this version does
-// not know: the definition is upgraded before the operator. Needs nothing of `job` but its metadata
-// and conditions.
+// for good, as nothing of it exists that could be left, however long it was Stalled before; unless
+// a newer version may read it: the definition is upgraded before the operator. Needs nothing of
+// `job` but its metadata and conditions.
 Decision StallJob(const TrainingJob& job, const Observed& observed, WallTime now);
 
 // The opposite, for a job that can be read: the condition is false if it ever was true. Returns

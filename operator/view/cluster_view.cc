@@ -6,6 +6,7 @@
 
 #include "operator/api/conditions.h"
 #include "operator/api/placement.h"
+#include "operator/reconcile/act/late_verdict.h"
 #include "operator/reconcile/build/pod.h"
 #include "operator/reconcile/gang/gang_plan.h"
 #include "operator/reconcile/gang/gang_view.h"
@@ -277,6 +278,28 @@ std::vector<std::string> ClusterView::UncertainPods(const JobId& key) const {
     }
   }
   return {names.begin(), names.end()};
+}
+
+std::vector<std::string> ClusterView::UntoldPods(const JobId& key, WallTime now) const {
+  std::vector<std::string> names;
+  const StoredJob* const stored = FindJob(key);
+  if (stored == nullptr || HasEnded(stored->job.status)) {
+    return names;
+  }
+  for (const PodPlacement& placement : stored->job.status.placement) {
+    if (!placement.awaits_verdict || placement.incarnation == Incarnation() ||
+        now < placement.since + kVerdictPatience) {
+      continue;
+    }
+    PodPlacement before = placement;
+    before.incarnation = Incarnation(placement.incarnation.value() - 1);
+    const std::string name = PlacedPodName(key.name, stored->job.status.attempt, before);
+    const kube::Item<kube::Pod>* const pod = pods_.Find({key.namespace_name, name});
+    if (pod != nullptr && !HasEnded(*pod->object)) {
+      names.push_back(name);
+    }
+  }
+  return names;
 }
 
 const CopyOnWrite<std::vector<kube::Node>>& ClusterView::Nodes() {

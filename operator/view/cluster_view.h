@@ -147,6 +147,10 @@ class ClusterView {
   // and the watch shows neither them nor their end. Ask the server before deciding.
   std::vector<std::string> UncertainPods(const JobId& key) const;
 
+  // Pods that were replaced because they have ended, and whose kubelets have not told how in time:
+  // somebody may have removed them, unseen. Ask the server before that is taken for a loss.
+  std::vector<std::string> UntoldPods(const JobId& key, WallTime now) const;
+
   // What everybody but this job holds: pods of others, places that other jobs were promised.
   UsageByNode UsedElsewhere(const JobId& key);
 

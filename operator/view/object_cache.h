@@ -19,17 +19,26 @@ namespace lockstep::control {
 // Source: they are decimal integers of any length (apimachinery, CompareResourceVersion).
 bool IsOlderVersion(std::string_view a, std::string_view b);
 
+// How an object went, as far as can be told.
+enum class Absence {
+  kGone,        // for good
+  kDeselected,  // it left the watch's selection, at a version of its own: a label may be taken off
+  kUnlisted,    // a list lacks it, which may be older than what we have seen of it
+};
+
 // The uids that were removed last. Bound: those forgotten could at worst come back with a late
 // watch event, which the event of their removal follows.
 class RecentUids {
  public:
-  // `version`: of the object when it left the watch's selection, which is not to say that it is
-  // gone: a label may have been taken off. Empty: it is gone for good.
-  void Insert(const std::string& uid, const std::string& version = "");
+  // `version`: of the object when it went, the last that is known of it.
+  void Insert(const std::string& uid,
+              Absence absence = Absence::kGone,
+              const std::string& version = "");
 
   bool Contains(const std::string& uid) const { return uids_.count(uid) > 0; }
 
-  // Whether it may be there in `version`, which the watch shows: it has come back since it left.
+  // Whether it may be there in `version`, which the watch shows: it has come back since it left, or
+  // never was away.
   bool MayComeBack(const std::string& uid, std::string_view version) const;
 
   void Erase(const std::string& uid) { uids_.erase(uid); }
@@ -38,7 +47,12 @@ class RecentUids {
   // Choice: the largest gang, of four roles with 4096 pods each; 2 MB.
   static constexpr std::size_t kCountMax = 4 * 4096;
 
-  std::unordered_map<std::string, std::string> uids_;  // with the version of each
+  struct Removal {
+    Absence absence = Absence::kGone;
+    std::string version;
+  };
+
+  std::unordered_map<std::string, Removal> uids_;
   std::deque<std::string> order_;
 };
 
@@ -105,14 +119,8 @@ class ObjectCache {
   Change Remove(const kube::ObjectKey& key,
                 const std::string& uid,
                 const std::string& version = "") {
-    Change change{key, nullptr, nullptr};
-    gone_.Insert(uid, version);
-    const auto known = entries_.find(key);
-    if (known != entries_.end() && known->second.item.uid == uid) {
-      change.before = std::move(known->second.item.object);
-      entries_.erase(known);
-    }
-    return change;
+    gone_.Insert(uid, version.empty() ? Absence::kGone : Absence::kDeselected, version);
+    return Erase(key, uid);
   }
 
   // The watch's whole selection. What only our own replies have shown stays: the list may be older
@@ -139,7 +147,8 @@ class ObjectCache {
     }
     for (const kube::ObjectKey& key : missing) {
       const kube::Item<T> item = entries_.at(key).item;
-      changes.push_back(Remove(key, item.uid, item.resource_version));
+      gone_.Insert(item.uid, Absence::kUnlisted, item.resource_version);
+      changes.push_back(Erase(key, item.uid));
     }
     return changes;
   }
@@ -158,6 +167,16 @@ class ObjectCache {
   int64_t list_count() const { return list_count_; }
 
  private:
+  Change Erase(const kube::ObjectKey& key, const std::string& uid) {
+    Change change{key, nullptr, nullptr};
+    const auto known = entries_.find(key);
+    if (known != entries_.end() && known->second.item.uid == uid) {
+      change.before = std::move(known->second.item.object);
+      entries_.erase(known);
+    }
+    return change;
+  }
+
   Entries entries_;
   RecentUids gone_;
   int64_t list_count_ = 0;

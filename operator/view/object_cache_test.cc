@@ -41,6 +41,20 @@ TEST(ObjectCache, WhatLeftTheWatchMayComeBackToIt) {
   EXPECT_FALSE(cache.IsKnownGone("uid-a"));
 }
 
+// The list was served by an API server that lags behind the one before.
+TEST(ObjectCache, WhatAnOlderListLackedComesBackAsItWas) {
+  ObjectCache<int> cache;
+  cache.Put(Thing("8"), Source::kWatch);
+  std::vector<kube::ObjectKey> doubtful;
+  cache.Replace({}, &doubtful);
+  EXPECT_EQ(cache.Find({"default", "a"}), nullptr);
+  cache.Put(Thing("7"), Source::kWatch);
+  EXPECT_EQ(cache.Find({"default", "a"}), nullptr) << "the watch goes over what it had shown";
+
+  cache.Put(Thing("8"), Source::kWatch);
+  EXPECT_NE(cache.Find({"default", "a"}), nullptr);
+}
+
 TEST(ObjectCache, WhatIsGoneForGoodNeverComesBack) {
   ObjectCache<int> cache;
   cache.Put(Thing("8"), Source::kWatch);

@@ -7,7 +7,6 @@
 
 #include "common/base/rfc3339.h"
 #include "common/json/json.h"
-#include "common/json/unknown_field.h"
 #include "operator/api/conditions.h"
 #include "operator/api/decode.h"
 #include "operator/api/encode.h"
@@ -45,9 +44,7 @@ StoredJob DecodeStoredJob(std::string_view json) {
   decoded.errors.insert(
       decoded.errors.end(), decoded.status_errors.begin(), decoded.status_errors.end());
   stored.problem = Describe(decoded.errors);
-  stored.is_newer = std::any_of(decoded.errors.begin(),
-                                decoded.errors.end(),
-                                [](const Error& problem) { return IsUnknownField(problem); });
+  stored.is_newer = decoded.is_newer;
   std::vector<Error> ignored;
   ObjectReader object(*document, "", &ignored);
   if (const Json* status = object.Find("status"); status != nullptr && stored.problem.empty()) {
@@ -80,7 +77,8 @@ bool FreesRoom(const StoredJob* before, const StoredJob* after) {
     return true;
   }
   return HasEnded(before->job.status) != HasEnded(after->job.status) ||
-         WantsPlace(*before) != WantsPlace(*after);
+         WantsPlace(*before) != WantsPlace(*after) ||
+         (!WaitsForPods(before->job.status) && WaitsForPods(after->job.status));
 }
 
 std::string StatusBody(const TrainingJob& job, const std::string& version) {

@@ -10,9 +10,9 @@ namespace lockstep::control {
 
 // A TrainingJob as an API server keeps it.
 struct StoredJob {
-  TrainingJob job;        // complete only if `problem` is empty
-  std::string problem;    // why it cannot be read; for people
-  bool is_newer = false;  // the problem has to do with fields that a newer version may know
+  TrainingJob job;                 // complete only if `problem` is empty
+  std::string problem;             // why it cannot be read; for people
+  bool is_newer = false;           // a newer version may read it (DecodedJob)
   bool is_status_foreign = false;  // others wrote in the status what we never read back
   WallTime created{};              // jobs are served in this order
   bool is_deleting = false;
@@ -29,8 +29,8 @@ bool WantsPlace(const StoredJob& stored);
 // Whether it is in the queue with that wish.
 bool IsInQueue(const StoredJob& stored, WallTime now);
 
-// Whether the change gave something up that others may have waited for. Null: there was, or is, no
-// job.
+// Whether the change gave something up that others may have waited for, be it a place in the queue.
+// Null: there was, or is, no job.
 bool FreesRoom(const StoredJob* before, const StoredJob* after);
 
 // The object that replaces the job's status if the stored one still has this version.

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "operator/api/conditions.h"
 #include "operator/api/encode.h"
 #include "operator/reconcile/testing/fake_world.h"
 
@@ -30,10 +31,40 @@ TEST(StoredJob, FieldThatIsNotKnownIsOfANewerVersion) {
 TEST(StoredJob, WrongValueIsOfNoVersion) {
   EXPECT_EQ(DecodeStoredJob(DumpJson(StoredObject())).problem, "");
   Json object = StoredObject();
-  object["spec"]["strategy"] = "unknown field";
+  object["spec"]["runPolicy"]["backoffLimit"] = "unknown field";
   const StoredJob stored = DecodeStoredJob(DumpJson(object));
   EXPECT_FALSE(stored.is_newer);
   EXPECT_NE(stored.problem, "");
+}
+
+TEST(StoredJob, WordThatIsNotKnownIsOfANewerVersion) {
+  Json object = StoredObject();
+  object["spec"]["strategy"] = "Pipelined";
+  EXPECT_TRUE(DecodeStoredJob(DumpJson(object)).is_newer);
+}
+
+TEST(StoredJob, WhatIsWrongBesideAFieldThatIsNotKnownStaysWrong) {
+  Json object = StoredObject();
+  object["spec"]["runPolicy"]["color"] = "blue";
+  object["spec"]["runPolicy"]["backoffLimit"] = -1;
+  EXPECT_FALSE(DecodeStoredJob(DumpJson(object)).is_newer);
+}
+
+TEST(StoredJob, FieldThatIsNotKnownMayStandForOneThatIsMissing) {
+  Json object = StoredObject();
+  object["spec"].erase("roles");
+  EXPECT_FALSE(DecodeStoredJob(DumpJson(object)).is_newer);
+  object["spec"]["gang"] = {{"size", 3}};
+  EXPECT_TRUE(DecodeStoredJob(DumpJson(object)).is_newer);
+}
+
+TEST(StoredJob, FieldThatIsNotKnownMayBeWhyARuleIsBroken) {
+  Json object = StoredObject();
+  object["spec"]["strategy"] = "None";
+  EXPECT_NE(DecodeStoredJob(DumpJson(object)).problem, "");
+  EXPECT_FALSE(DecodeStoredJob(DumpJson(object)).is_newer);
+  object["spec"]["color"] = "blue";
+  EXPECT_TRUE(DecodeStoredJob(DumpJson(object)).is_newer);
 }
 
 TEST(StoredJob, FieldOfAnotherTypeIsOfNoVersion) {
@@ -43,6 +74,17 @@ TEST(StoredJob, FieldOfAnotherTypeIsOfNoVersion) {
   EXPECT_NE(stored.problem.find("beta1: unknown field in SGD"), std::string::npos)
       << stored.problem;
   EXPECT_FALSE(stored.is_newer);
+}
+
+TEST(StoredJob, WhoBeginsToWaitForPodsLetsOthersPass) {
+  StoredJob before;
+  before.job = Job();
+  SetCondition(&before.job.status, {ConditionType::kScheduled, false, "Unschedulable", "a"}, {});
+  StoredJob after = before;
+  EXPECT_FALSE(FreesRoom(&before, &after));
+  SetCondition(&after.job.status, {ConditionType::kScheduled, false, "NameTaken", "b"}, {});
+  EXPECT_TRUE(FreesRoom(&before, &after));
+  EXPECT_FALSE(FreesRoom(&after, &before));
 }
 
 TEST(StoredJob, WordsOfTheStatusThatDoNotFollowFromItAreSomebodyElses) {

@@ -33,11 +33,7 @@ READS = {"get", "list", "watch"}
 class RightsTest(KubernetesCase):
     options = {"audit": True}
     tools = (*CONTROL_PLANE_TOOLS, "helm", "kwok")
-
-    @classmethod
-    def setUpClass(cls):
-        require_operator()
-        super().setUpClass()
+    requirements = (require_operator,)
 
     @classmethod
     def start_more(cls):

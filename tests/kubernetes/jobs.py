@@ -71,13 +71,9 @@ class JobCase(KubernetesCase):
     """A control plane with our kinds, hollow nodes, and one operator with the chart's rights."""
 
     tools = (*CONTROL_PLANE_TOOLS, "kwok")
+    requirements = (require_operator,)
     nodes, gpus = 2, 4
     operator_flags = ()
-
-    @classmethod
-    def setUpClass(cls):
-        require_operator()
-        super().setUpClass()
 
     @classmethod
     def start_more(cls):

@@ -13,9 +13,12 @@ class KubernetesCase(unittest.TestCase):
 
     options = {}
     tools = CONTROL_PLANE_TOOLS
+    requirements = ()  # functions that skip the class where something it needs is missing
 
     @classmethod
     def setUpClass(cls):
+        for require in cls.requirements:
+            require()
         require_tools(*cls.tools)
         cls.plane = ControlPlane(**cls.options)
         cls.addClassCleanup(cls.plane.stop)

@@ -5,13 +5,14 @@ import time
 
 from jobs import JobCase
 from kubernetes_case import main
-from operator_process import NAMESPACE, Operator
+from operator_process import LEASE, NAMESPACE, Operator
 from processes import wait_for
 from tools import BIN
 
 TAKE_OVER_SECONDS = 16  # the leader is silent
 HAND_OVER_SECONDS = 2  # the leader ends politely
 CLOCK_SECONDS = 4  # two renewals, which show the other's calendar
+KEY_SECONDS = 15  # who stands by looks every 10
 STRANGER_SECONDS = 5  # how long the lease of somebody else lasts
 
 
@@ -87,6 +88,26 @@ class LeaderTest(JobCase):
         self.wait_running("later", 1, STRANGER_SECONDS + TAKE_OVER_SECONDS)
         self.assertEqual(self.writers_since(noticed), {self.leader().user})
         self.assertTrue(first.program.is_running())
+
+    def test_a_replica_that_stands_by_says_that_it_could_not_lead(self):
+        first = self.leader()
+        other = self.second if first is self.operator else self.operator
+        wait_for(lambda: other.get("/readyz/can-lead"), KEY_SECONDS, "it to be able to lead")
+        data = self.admin.get("Secret", f"{LEASE}-key", NAMESPACE)["data"]
+        self.make_key(stringData={"key": "short"})
+        self.addCleanup(self.make_key, data=data)
+        wait_for(lambda: not other.get("/readyz/can-lead"), KEY_SECONDS, "it to know of the key")
+        self.assertTrue(first.is_leading())
+        self.assertTrue(first.get("/readyz/can-lead"), "who leads has the key")
+        self.make_key(data=data)
+        wait_for(lambda: other.get("/readyz/can-lead"), KEY_SECONDS, "it to know of the new one")
+
+    def make_key(self, **content):
+        name = f"{LEASE}-key"
+        self.admin.delete("Secret", name, NAMESPACE)
+        self.admin.create({"apiVersion": "v1", "kind": "Secret",
+                           "metadata": {"name": name, "namespace": NAMESPACE}, **content},
+                          NAMESPACE)
 
     def lease(self):
         leases = self.admin.list("Lease", NAMESPACE)

@@ -17,11 +17,7 @@ STAY_SECONDS = 15  # longer than a leader waits between two looks
 
 class ReleasesTest(KubernetesCase):
     tools = (*CONTROL_PLANE_TOOLS, "helm")
-
-    @classmethod
-    def setUpClass(cls):
-        require_operator()
-        super().setUpClass()
+    requirements = (require_operator,)
 
     @classmethod
     def start_more(cls):

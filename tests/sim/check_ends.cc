@@ -56,9 +56,7 @@ void Checks::CheckBudget(const TrainingJob& before, const ObjectPtr& after_objec
     const bool is_pending = pod != nullptr && TextAt(*pod, "status.phase") == "Pending";
     const PodPlacement* const now = FindPlacement(after, TaskOf(placement));
     const bool is_replaced = goes_on && now != nullptr && placement.incarnation < now->incarnation;
-    // What nobody ever tells of is taken for a loss, though somebody may have asked for it.
-    const bool is_untold = is_replaced && now->awaits_verdict;
-    const bool stands_alone = !casualties_.IsHit(placement.pod_uid) || is_pending || is_untold;
+    const bool stands_alone = !casualties_.IsHit(placement.pod_uid) || is_pending;
     if (stands_alone && (is_replaced || may_offer_one)) {
       casualties_.OfferName(uid, name);
       may_offer_one = false;

@@ -17,7 +17,6 @@ namespace lockstep::control {
 
 inline const JobId kMnist{"default", "mnist"};
 inline const JobId kOther{"default", "other"};
-inline const JobId kGone{"default", "gone"};
 inline constexpr const char* kPodPath = "/api/v1/namespaces/default/pods/mnist-worker-0";
 inline constexpr const char* kServicePath = "/api/v1/namespaces/default/services/mnist";
 inline constexpr const char* kJobPath =

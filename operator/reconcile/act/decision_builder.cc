@@ -39,7 +39,9 @@ void DecisionBuilder::Fail(const std::string& reason, const std::string& message
 void DecisionBuilder::Delete(const kube::Pod& pod,
                              std::chrono::seconds grace,
                              const std::string& reason) {
-  if (pod.is_deleting && grace.count() > 0) {
+  // A pod may stay although it was killed: finalizers hold the object. Once is enough.
+  const bool was_killed = pod.deletion_grace == std::chrono::seconds(0);
+  if (pod.is_deleting && (grace.count() > 0 || was_killed)) {
     return;
   }
   Do(DeletePod{pod.name, pod.uid, grace, reason});

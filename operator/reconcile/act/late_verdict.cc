@@ -7,8 +7,10 @@
 #include <vector>
 
 #include "common/contract/exit_code.h"
+#include "operator/api/placement.h"
 #include "operator/reconcile/act/gang_restart.h"
 #include "operator/reconcile/detect/failure.h"
+#include "operator/reconcile/gang/departure.h"
 #include "operator/reconcile/gang/pod_labels.h"
 #include "operator/reconcile/policy/budget.h"
 
@@ -34,6 +36,16 @@ void Rename(std::string_view from, std::string_view to, std::vector<Incident>* i
   }
 }
 
+// Says how the pod ended that was replaced before that was known.
+void Tell(const std::string& message, DecisionBuilder* builder) {
+  builder->Say(EventType::kWarning, "PodEnded", message);
+  if (IsTrue(builder->status(), ConditionType::kRestarting)) {
+    SetCondition(builder->mutable_status(),
+                 {ConditionType::kRestarting, true, "RankReplaced", message},
+                 builder->now());
+  }
+}
+
 void Settle(const Failure& end, DecisionBuilder* builder) {
   TrainingJobStatus* const status = builder->mutable_status();
   status->restarts = WithRestartMoved(std::move(status->restarts), kCauseEnded, end.cause);
@@ -46,22 +58,35 @@ void Settle(const Failure& end, DecisionBuilder* builder) {
     builder->Fail("PodFailed", message);
     return;
   }
-  builder->Say(EventType::kWarning, "PodEnded", message);
-  if (IsTrue(*status, ConditionType::kRestarting)) {
-    SetCondition(
-        status, {ConditionType::kRestarting, true, "RankReplaced", message}, builder->now());
-  }
+  Tell(message, builder);
 }
 
-// The pod is gone although we left it alone: somebody removed it, a drain perhaps. That is free, so
-// the incident stays unnamed, and is forgotten with the last of them.
-void SettleDeleted(DecisionBuilder* builder) {
+// Whether the pod goes because its node does not report: that is a loss, whoever deletes it then.
+bool IsTakenAlong(const DecisionBuilder& builder, const kube::Pod& pod) {
+  const kube::Node* const node = FindNode(builder.observed(), pod.spec.node_name);
+  return node != nullptr && !node->is_ready;
+}
+
+// Somebody asked the pod before `placement` to go, a drain perhaps, and how it ended nobody has
+// told. That is free, so the incident stays unnamed, and is forgotten with the last of them.
+// `disruption`: of that pod; empty: somebody deleted it.
+void SettleDeparture(const PodPlacement& placement,
+                     const std::string& disruption,
+                     DecisionBuilder* builder) {
   TrainingJobStatus* const status = builder->mutable_status();
   if (RestartsFor(kCauseEnded, *status) == 0) {
     return;
   }
-  status->restarts = WithRestartMoved(std::move(status->restarts), kCauseEnded, kCauseDeleted);
-  builder->Count(Metric::kRestarts, std::string(kCauseDeleted));
+  const std::string cause(disruption.empty() ? kCauseDeleted : kCauseEvicted);
+  status->restarts = WithRestartMoved(std::move(status->restarts), kCauseEnded, cause);
+  builder->Count(Metric::kRestarts, cause);
+  PodPlacement before = placement;
+  before.incarnation = Incarnation(std::max<int64_t>(placement.incarnation.value() - 1, 0));
+  const std::string name =
+      PodName(builder->job().metadata.name, TaskOf(before), {status->attempt, before.incarnation});
+  Tell("pod " + name + " was " + cause + (disruption.empty() ? "" : " (" + disruption + ")") +
+           ", cause " + cause + "; costs nothing of runPolicy.backoffLimit",
+       builder);
 }
 
 }  // namespace
@@ -87,11 +112,14 @@ void LearnVerdicts(const GangView& view, DecisionBuilder* builder) {
       continue;
     }
     placement.awaits_verdict = false;
-    if (pod == view.stale.end()) {
-      SettleDeleted(builder);
-    } else if (HasEnded(**pod)) {
+    if (pod != view.stale.end() && HasEnded(**pod)) {
       Settle(EndOf(*builder, **pod), builder);
+    } else if (pod == view.stale.end()) {
+      SettleDeparture(placement, placement.disruption, builder);
+    } else if (WasAskedToGo(**pod) && !IsTakenAlong(*builder, **pod)) {
+      SettleDeparture(placement, (*pod)->status.disruption, builder);
     }
+    placement.disruption.clear();
   }
   // Of the others nobody will ever tell.
   const std::string lost(ExitCauseName(ExitCause::kNodeLost));

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "operator/reconcile/gang/departure.h"
-#include "operator/reconcile/gang/pod_labels.h"
+#include "operator/reconcile/gang/left_over.h"
 
 namespace lockstep::control {
 namespace {
@@ -75,9 +75,7 @@ bool WaitsForLeftOvers(DecisionBuilder* builder) {
   }
   const kube::Pod* first = nullptr;
   for (const kube::Pod& pod : builder->observed().pods) {
-    const auto identity = IdentityOf(pod);
-    if (!identity.has_value() || identity->job_uid == job.metadata.uid ||
-        names.count(pod.name) == 0) {
+    if (!IsLeftOver(pod, job.metadata) || names.count(pod.name) == 0) {
       continue;
     }
     builder->Delete(pod, pod.spec.termination_grace, "left by an earlier job of this name");
@@ -89,7 +87,7 @@ bool WaitsForLeftOvers(DecisionBuilder* builder) {
   }
   builder->Set({ConditionType::kScheduled,
                 false,
-                "NameTaken",
+                std::string(kReasonNameTaken),
                 "waits for " + DescribeLeftOver(*first) + "; goes on when it is gone"},
                first->finalizers.empty() ? EventType::kNormal : EventType::kWarning);
   return true;

@@ -108,6 +108,9 @@ void ReplaceMembers(const GangView& view,
     placement->pod_uid.clear();
     placement->devices.clear();
     placement->awaits_verdict = failure.cause == kCauseEnded;
+    if (!placement->awaits_verdict) {
+      placement->disruption.clear();
+    }
     builder->Say(
         EventType::kWarning, "PodReplaced", Describe(failure) + "; " + CostOf(failure, *builder));
   }

@@ -285,6 +285,7 @@ Result<kube::Pod> BuildPod(const TrainingJob& job,
                                 FirstRankOf(topology, request.task),
                                 request.number});
   pod.owner_uid = job.metadata.uid;
+  pod.owner_job = job.metadata.name;
   pod.spec = SpecOf(job, *role, request, settings);
   FillInFields(*role, &pod);
   FillInContract(*role, std::move(variables), &pod.spec.container.env);

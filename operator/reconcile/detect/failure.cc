@@ -137,21 +137,34 @@ Failure StartFailure(const DecisionBuilder& builder,
       builder, member, kCauseStartTimeout, "did not start within " + std::to_string(waited) + " s");
 }
 
-Failure VanishedFailure(const DecisionBuilder& builder, const Member& member) {
+// Kubernetes says why it takes a pod away; nobody says it of one that somebody deletes.
+void NameEviction(const std::string& disruption, Failure* failure) {
+  if (failure->is_voluntary && !disruption.empty()) {
+    failure->cause = kCauseEvicted;
+  }
+}
+
+Failure VanishedFailure(const DecisionBuilder& builder,
+                        const Member& member,
+                        const PodPlacement& placement) {
   const bool is_there = FindNode(builder.observed(), member.node) != nullptr;
   const bool is_ready = IsNodeReady(builder.observed(), member.node);
   const bool is_removed = is_ready && member.pod == nullptr;
-  Failure failure =
-      OutsideFailure(builder,
-                     member,
-                     is_removed ? kCauseDeleted : ExitCauseName(ExitCause::kNodeLost),
-                     is_removed ? "is gone: it was deleted or evicted"
-                     : is_ready ? "is gone"
-                     : is_there ? "is gone with node " + member.node + ", which does not report"
-                                : "is gone with node " + member.node);
+  const std::string disruption =
+      placement.awaits_verdict ? std::string() : placement.disruption;  // else its predecessor's
+  Failure failure = OutsideFailure(
+      builder,
+      member,
+      is_removed ? kCauseDeleted : ExitCauseName(ExitCause::kNodeLost),
+      is_removed && !disruption.empty() ? "is gone: it was evicted (" + disruption + ")"
+      : is_removed                      ? "is gone: it was deleted or evicted"
+      : is_ready                        ? "is gone"
+      : is_there ? "is gone with node " + member.node + ", which does not report"
+                 : "is gone with node " + member.node);
   failure.is_node_at_fault = !is_ready;
   // Somebody removed the pod or its node. What a node that does not report takes along is a loss.
   failure.is_voluntary = is_ready || !is_there;
+  NameEviction(disruption, &failure);
   return failure;
 }
 
@@ -275,6 +288,7 @@ Failure EndedFailure(const DecisionBuilder& builder, const Member& member) {
   failure.is_node_at_fault = was_taken_back;
   // A node that evicts for want of memory or disk has its reason in what runs there.
   failure.is_voluntary = has_obeyed || Contains(kAskedByNode, reason);
+  NameEviction(status.disruption, &failure);
   failure.response =
       ResponseTo(RoleOf(builder, member).restart_policy, verdict.outcome, member.rank.has_value());
   const bool was_killed = verdict.cause == ExitCause::kKilled || verdict.cause == ExitCause::kOom;
@@ -323,7 +337,7 @@ std::vector<Failure> FindFailures(const DecisionBuilder& builder,
         failures.push_back(std::move(restart));
       }
     } else if (member.state == MemberState::kVanished) {
-      failures.push_back(VanishedFailure(builder, member));
+      failures.push_back(VanishedFailure(builder, member, placement));
     } else if (auto ended = UntoldFailure(builder, member, silence.ended)) {
       failures.push_back(*std::move(ended));
     } else if (auto silent = SilenceFailure(builder, member, silence)) {

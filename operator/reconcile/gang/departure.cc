@@ -34,18 +34,6 @@ bool HasFailedForGood(const kube::Pod& pod) {
   return Says(pod, Outcome::kPermanent);
 }
 
-std::string DescribeLeftOver(const kube::Pod& pod) {
-  std::string text = "pod " + pod.name + " of an earlier job of this name";
-  if (pod.is_deleting && !pod.finalizers.empty()) {
-    text += ", which its finalizers ";
-    for (const std::string& finalizer : pod.finalizers) {
-      text += finalizer + (&finalizer == &pod.finalizers.back() ? "" : ", ");
-    }
-    text += " keep";
-  }
-  return text;
-}
-
 std::optional<WallTime> OverdueAt(const kube::Pod& pod) {
   const bool has_ended =
       pod.status.phase == kube::PodPhase::kSucceeded || pod.status.phase == kube::PodPhase::kFailed;

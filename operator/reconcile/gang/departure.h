@@ -30,9 +30,6 @@ bool HasEndedEarly(const kube::Pod& pod, const StatusDocument& last);
 // another try would end the same way.
 bool HasFailedForGood(const kube::Pod& pod);
 
-// "pod mnist-worker-0 of an earlier job of this name, which its finalizers example.com/a keep".
-std::string DescribeLeftOver(const kube::Pod& pod);
-
 // Reason of Scheduled while a gang waits for a pod of before that does not end. Such a job holds up
 // nobody: its place in the queue is given up as long as it has this reason.
 inline constexpr std::string_view kReasonPodStuck = "PodStuck";

@@ -9,6 +9,7 @@
 #include "operator/reconcile/gang/departure.h"
 #include "operator/reconcile/gang/gang_plan.h"
 #include "operator/reconcile/gang/gang_view.h"
+#include "operator/reconcile/gang/left_over.h"
 
 namespace lockstep::control {
 namespace {
@@ -73,14 +74,15 @@ bool IsOurs(const TrainingJob& job) {
   return manager.empty() || manager == kManagedByUs;
 }
 
-bool IsHeldByStuckPod(const TrainingJobStatus& status) {
+bool WaitsForPods(const TrainingJobStatus& status) {
   const Condition* const scheduled = FindCondition(status, ConditionType::kScheduled);
-  return scheduled != nullptr && !scheduled->is_true && scheduled->reason == kReasonPodStuck;
+  return scheduled != nullptr && !scheduled->is_true &&
+         (scheduled->reason == kReasonPodStuck || scheduled->reason == kReasonNameTaken);
 }
 
 bool WaitsForRoom(const TrainingJob& job, WallTime now) {
   return IsOurs(job) && !HasEnded(job.status) && !job.spec.run_policy.suspend &&
-         job.status.placement.empty() && !IsHeldByStuckPod(job.status) &&
+         job.status.placement.empty() && !WaitsForPods(job.status) &&
          (job.status.rollbacks == 0 || !job.status.retry_at.has_value() ||
           *job.status.retry_at <= now);
 }

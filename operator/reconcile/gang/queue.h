@@ -13,9 +13,9 @@ namespace lockstep::control {
 // Whether runPolicy.managedBy leaves the job to this operator.
 bool IsOurs(const TrainingJob& job);
 
-// Whether the job waits for a pod of its own that does not end: the room it asks for is not held
-// for it meanwhile.
-bool IsHeldByStuckPod(const TrainingJobStatus& status);
+// Whether the job waits for pods that may never go: its own that do not end, or those of an earlier
+// job that hold names. The room it asks for is not held for it meanwhile.
+bool WaitsForPods(const TrainingJobStatus& status);
 
 // Whether the job stands in the queue: it wants to run, has no place, and nothing but room is
 // missing. Jobs that came later may not take room from such a job. One that pauses after it could

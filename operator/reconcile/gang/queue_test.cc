@@ -29,6 +29,22 @@ TEST(Queue, JobThatPausesAfterARollbackHasLeftItUntilItsTimeHasCome) {
   EXPECT_TRUE(WaitsForRoom(world.job, world.now + std::chrono::seconds(5)));
 }
 
+// Nobody knows when a finalizer lets them go.
+TEST(Queue, JobThatWaitsForPodsOfAnEarlierOneHoldsUpNobody) {
+  TestWorld earlier(MakeTrainingJob(1));
+  earlier.Launch();
+  TestWorld world(MakeTrainingJob(1));
+  kube::Pod left = earlier.observed.pods.back();
+  left.owner_uid = "uid-0";
+  world.observed.pods = {left};
+  world.Step();
+  EXPECT_FALSE(WaitsForRoom(world.job, world.now));
+
+  world.observed.pods.clear();
+  world.Step();
+  EXPECT_FALSE(world.job.status.placement.empty());
+}
+
 TEST(Queue, JobThatHasEndedHasLeftIt) {
   TrainingJob job = MakeTrainingJob(1);
   SetCondition(&job.status, {ConditionType::kFailed, true, "Any", "any"}, WallTime{});

@@ -9,23 +9,13 @@
 
 #include "common/base/time.h"
 #include "operator/api/training_job.h"
+#include "operator/reconcile/policy/restart_cause.h"
 
 // What failures cost a job. Local words: an *incident* is what happened once, however many pods it
 // took; a *charge* is one failed pod's bill, which an open incident pays or which opens another; it
 // is *free* where somebody asked the pod to go. The list of incidents is in the status, and written
 // with the decision that answers them.
 namespace lockstep::control {
-
-// Causes of restarts that no exit code tells.
-inline constexpr std::string_view kCauseHang = "hang";                   // alive but silent
-inline constexpr std::string_view kCauseStartTimeout = "start_timeout";  // never came to run
-inline constexpr std::string_view kCauseNotStarted = "not_started";      // or a peer did not
-
-inline constexpr std::string_view kCauseStuck =
-    "stuck";  // asked to go, and its node does not end it
-
-inline constexpr std::string_view kCauseDeleted = "deleted";  // by somebody, as in a drain
-inline constexpr std::string_view kCauseEnded = "ended";      // until its kubelet tells how
 
 // What falls on one node so long after its first loss belongs to it. Choice: kubelets tell of ends
 // within some 3 s, silent ranks are found out within 5, a node that shuts down gives its pods 30.

@@ -1,9 +1,12 @@
 #include "operator/reconcile/testing/fake_world.h"
 
 #include <algorithm>
+#include <string_view>
 
+#include "common/base/check.h"
 #include "operator/api/conditions.h"
 #include "operator/reconcile/gang/pod_labels.h"
+#include "operator/reconcile/policy/restart_cause.h"
 
 namespace lockstep::control {
 namespace {
@@ -70,6 +73,12 @@ void TestWorld::AddNode(const std::string& name) {
 Decision TestWorld::Step() {
   Decision decision = Decide(job, observed, now);
   job.status = decision.status;
+  for (const MetricDelta& delta : decision.metrics) {
+    const std::vector<std::string_view> causes = RestartCauses();
+    LOCKSTEP_CHECK(delta.metric != Metric::kRestarts ||
+                       std::count(causes.begin(), causes.end(), delta.label) == 1,
+                   "no cause of restarts: " + delta.label);
+  }
   for (const Effect& effect : decision.effects) {
     Apply(effect);
   }
@@ -89,6 +98,7 @@ void TestWorld::Apply(const Effect& effect) {
     }
     if (pod->status.phase == kube::PodPhase::kRunning) {
       pod->is_deleting = true;
+      pod->deletion_grace = removal->grace;
     } else {
       Vanish(removal->name);
     }

@@ -1,0 +1,55 @@
+#include "operator/cmd/key_watch.h"
+
+#include <chrono>
+
+#include <gtest/gtest.h>
+
+namespace lockstep::control {
+namespace {
+
+using std::chrono::seconds;
+
+constexpr TimePoint kStart{std::chrono::hours(1)};
+const Status kShort = Error(ErrorCode::kCorrupt, "6 bytes found");
+const Status kForbidden = Error(ErrorCode::kInvalidArgument, "secrets is forbidden");
+const Status kSilent = Error(ErrorCode::kUnavailable, "connection refused");
+
+TEST(KeyWatch, ReplicaThatStandsByKnowsThatItCouldNotLead) {
+  KeyWatch watch;
+  ASSERT_TRUE(watch.IsLookDue(kStart));
+  watch.OnLook(watch.LookBegins(), kShort, kStart);
+  EXPECT_EQ(watch.why(), "6 bytes found");
+  EXPECT_FALSE(watch.IsLookDue(kStart + seconds(9)));
+  EXPECT_TRUE(watch.IsLookDue(kStart + seconds(10)));
+}
+
+TEST(KeyWatch, WhatAnEarlierTryFoundIsForgottenWhenItHasBeenMended) {
+  KeyWatch watch;
+  watch.OnTry(kForbidden, kStart);
+  EXPECT_EQ(watch.why(), "secrets is forbidden");
+  const TimePoint later = kStart + seconds(10);
+  ASSERT_TRUE(watch.IsLookDue(later)) << "the lease may have been lost meanwhile";
+  watch.OnLook(watch.LookBegins(), OkStatus(), later);
+  EXPECT_EQ(watch.why(), "");
+}
+
+TEST(KeyWatch, ServerThatDoesNotAnswerIsNoHindranceAndEndsNone) {
+  KeyWatch watch;
+  watch.OnTry(kSilent, kStart);
+  EXPECT_EQ(watch.why(), "");
+  watch.OnTry(kShort, kStart);
+  watch.OnTry(kSilent, kStart);
+  EXPECT_EQ(watch.why(), "6 bytes found");
+}
+
+TEST(KeyWatch, AnswerThatIsOlderThanATryTellsNothing) {
+  KeyWatch watch;
+  const int64_t look = watch.LookBegins();
+  EXPECT_EQ(watch.NextLook(), std::nullopt);
+  watch.OnTry(OkStatus(), kStart);
+  watch.OnLook(look, kForbidden, kStart);
+  EXPECT_EQ(watch.why(), "");
+}
+
+}  // namespace
+}  // namespace lockstep::control

@@ -1,0 +1,57 @@
+#include <chrono>
+
+#include <gtest/gtest.h>
+
+#include "operator/controller/testing/scripted_cluster.h"
+
+namespace lockstep::control {
+namespace {
+
+using std::chrono::seconds;
+
+TEST_F(ControllerTest, StatusThatOthersWroteIsPutBackThoughNothingIsDecided) {
+  cluster_.world.Launch();
+  controller_.Notify(kKey, now_);
+  Drain();
+  controller_.Notify(kKey, now_);
+  EXPECT_EQ(Drain().find("write"), std::string::npos);
+  cluster_.world.observed.is_status_foreign = true;
+  controller_.Notify(kKey, now_);
+  EXPECT_EQ(Drain(), "read mnist\nwrite\npublish StatusOverwritten\n");
+
+  controller_.Notify(kKey, now_);  // the other writer insists
+  EXPECT_EQ(Drain(), "read mnist\npublish \n");
+  EXPECT_EQ(controller_.NextStep(), now_ + seconds(1));
+  now_ += seconds(1);
+  EXPECT_EQ(Drain(), "read mnist\nwrite\npublish \n") << "it is told of once";
+}
+
+class ReplacementTest : public ControllerTest {
+ protected:
+  ReplacementTest() : ControllerTest(MakeTrainingJob(3)) {
+    cluster_.world.observed.service = ServiceState::kReady;
+    cluster_.world.Launch();
+    cluster_.world.Exit("mnist-worker-1", 137);
+    controller_.Notify(kKey, now_);
+  }
+
+  // Whether the turn has to be repeated because `effect` fails.
+  bool IsRepeatedFor(const std::string& effect) {
+    cluster_.failing_effect = effect;
+    const std::vector<TurnReport> turns = controller_.Step(now_);
+    EXPECT_EQ(turns.size(), 1U);
+    EXPECT_NE(cluster_.log.find(effect + "\n"), std::string::npos) << cluster_.log;
+    return turns.front().result == TurnResult::kFailed;
+  }
+};
+
+TEST_F(ReplacementTest, KeyThatCannotBeRenewedBesideItConcernsNobody) {
+  EXPECT_FALSE(IsRepeatedFor("renew the key"));
+}
+
+TEST_F(ReplacementTest, PodThatCannotBeCreatedIsTriedAgain) {
+  EXPECT_TRUE(IsRepeatedFor("create pod mnist-worker-1-r1 on node node-a"));
+}
+
+}  // namespace
+}  // namespace lockstep::control

@@ -1,0 +1,43 @@
+#include "operator/controller/put_back_pace.h"
+
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace lockstep::control {
+namespace {
+
+using std::chrono::minutes;
+using std::chrono::seconds;
+
+const JobId kKey{"default", "mnist"};
+constexpr TimePoint kStart{std::chrono::hours(1)};
+
+TEST(PutBackPace, WhoInsistsIsAnsweredEverMoreSlowlyAndToldOfOnce) {
+  PutBackPace pace;
+  TimePoint now = kStart;
+  std::vector<int64_t> delays;
+  int told_count = 0;
+  for (int i = 0; i < 12; ++i) {
+    EXPECT_EQ(pace.NotBefore(kKey, now), std::nullopt);
+    told_count += pace.Note(kKey, now) ? 1 : 0;
+    const TimePoint next = pace.NotBefore(kKey, now).value();
+    delays.push_back(std::chrono::duration_cast<seconds>(next - now).count());
+    now = next;
+  }
+  EXPECT_EQ(delays, (std::vector<int64_t>{1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300}));
+  EXPECT_EQ(told_count, 1);
+  EXPECT_EQ(pace.NotBefore({"default", "other"}, kStart), std::nullopt);
+}
+
+TEST(PutBackPace, WhoHasStoppedIsForgotten) {
+  PutBackPace pace;
+  pace.Note(kKey, kStart);
+  pace.Note(kKey, kStart + seconds(1));
+  const TimePoint later = kStart + seconds(1) + minutes(10);
+  EXPECT_TRUE(pace.Note(kKey, later));
+  EXPECT_EQ(pace.NotBefore(kKey, later), later + seconds(1));
+}
+
+}  // namespace
+}  // namespace lockstep::control

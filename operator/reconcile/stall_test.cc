@@ -1,0 +1,49 @@
+#include "operator/reconcile/stall.h"
+
+#include <gtest/gtest.h>
+
+#include "operator/api/conditions.h"
+#include "operator/reconcile/testing/fake_world.h"
+
+namespace lockstep::control {
+namespace {
+
+class StallTest : public ::testing::Test {
+ protected:
+  // What is decided, with the status taken over.
+  Decision Stall(const std::string& problem, bool is_newer) {
+    world_.observed.job_problem = problem;
+    world_.observed.is_job_newer = is_newer;
+    Decision decision = StallJob(world_.job, world_.observed, world_.now);
+    world_.job.status = decision.status;
+    return decision;
+  }
+
+  TestWorld world_{MakeTrainingJob(2)};
+};
+
+TEST_F(StallTest, JobThatWasStalledBeforeItWasTakenUpFailsWhenItIsWrongInEveryVersion) {
+  Stall("spec.color: unknown field", true);
+  EXPECT_EQ(StateWord(world_.job.status), "Stalled");
+
+  const Decision decision = Stall("spec.roles[0].replicas: -1 found", false);
+  EXPECT_EQ(StateWord(decision.status), "Failed");
+  EXPECT_FALSE(IsTrue(decision.status, ConditionType::kStalled));
+  ASSERT_EQ(decision.events.size(), 1U);
+  EXPECT_EQ(decision.events[0].reason, "InvalidJob");
+
+  const Decision again = Stall("spec.roles[0].replicas: -1 found", false);
+  EXPECT_EQ(again.status, decision.status);
+  EXPECT_TRUE(again.events.empty());
+  EXPECT_TRUE(again.metrics.empty());
+}
+
+TEST_F(StallTest, JobThatWasTakenUpIsLeftAsItIsWhateverIsWrong) {
+  world_.Launch();
+  const Decision decision = Stall("spec.roles[0].replicas: -1 found", false);
+  EXPECT_EQ(StateWord(decision.status), "Stalled");
+  EXPECT_TRUE(decision.effects.empty());
+}
+
+}  // namespace
+}  // namespace lockstep::control
