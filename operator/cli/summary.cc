@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <csignal>
 #include <cstdio>
 #include <map>
 #include <string_view>
@@ -112,14 +113,19 @@ std::string FormatTraining(const RunSummary& summary) {
   return text;
 }
 
-// The pods whose end explains a failure: each task's last one, where it did not succeed.
-std::string FormatCulprits(const RunSummary& summary) {
+// Of each task the one that came last.
+std::map<TaskId, const PodRecord*> LastPods(const RunSummary& summary) {
   std::map<TaskId, const PodRecord*> last;
   for (const PodRecord& pod : summary.pods) {
     last[pod.task] = &pod;
   }
+  return last;
+}
+
+// The pods whose end explains a failure: each task's last one, where it did not succeed.
+std::string FormatCulprits(const RunSummary& summary) {
   std::string text;
-  for (const auto& [task, pod] : last) {
+  for (const auto& [task, pod] : LastPods(summary)) {
     if (pod->exit_code.value_or(0) == 0) {
       continue;
     }
@@ -229,6 +235,23 @@ std::string FormatMissedChaos(const RunSummary& summary) {
 
 bool IsSaved(Step trained, std::optional<Step> newest) {
   return trained == Step() || (newest && *newest >= trained);
+}
+
+std::string WhyUnsaved(const RunSummary& summary, Step trained, bool was_tried) {
+  const CheckpointTally& tally = summary.checkpoints;
+  if (!tally.last_error.empty()) {
+    return ", and the checkpoint could not be written by " + tally.last_error_pod + ": " +
+           tally.last_error;
+  }
+  const std::string step = "step " + std::to_string(trained.value());
+  for (const auto& [task, pod] : LastPods(summary)) {
+    const bool was_killed = pod->exit_code == kExitSignalBase + SIGKILL;
+    if (pod->exit_code && !was_killed && !pod->has_last_words) {
+      return ", and " + step + " was not saved; " + pod->name + " left no word why";
+    }
+  }
+  return was_tried ? ", and the checkpoint could not be written"
+                   : ", and nobody was left to save " + step;
 }
 
 bool HadNothingToTrain(const RunSummary& summary) {
