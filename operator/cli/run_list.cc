@@ -9,6 +9,8 @@
 
 #include "common/base/file.h"
 #include "common/json/json.h"
+#include "operator/cli/console.h"
+#include "operator/cli/display_columns.h"
 
 namespace lockstep::control {
 namespace {
@@ -106,8 +108,8 @@ std::string FormatRuns(const std::vector<KnownRun>& runs) {
   using Row = std::array<std::string, 5>;
   std::vector<Row> rows = {{"RUN", "JOB", "STATE", "STEPS", "PID"}};
   for (const KnownRun& run : runs) {
-    rows.push_back({run.directory,
-                    run.job,
+    rows.push_back({Printable(run.directory),
+                    Printable(run.job),
                     StateOf(run),
                     StepsOf(run),
                     run.pid == 0 ? "-" : std::to_string(run.pid)});
@@ -115,14 +117,13 @@ std::string FormatRuns(const std::vector<KnownRun>& runs) {
   std::array<std::size_t, 5> widths{};
   for (const Row& row : rows) {
     for (std::size_t i = 0; i < row.size(); ++i) {
-      widths[i] = std::max(widths[i], row[i].size());
+      widths[i] = std::max(widths[i], DisplayColumns(row[i]));
     }
   }
   std::string text;
-  for (Row& row : rows) {
+  for (const Row& row : rows) {
     for (std::size_t i = 0; i + 1 < row.size(); ++i) {
-      row[i].resize(widths[i] + 2, ' ');
-      text += row[i];
+      text += row[i] + std::string(widths[i] + 2 - DisplayColumns(row[i]), ' ');
     }
     text += row.back() + "\n";
   }

@@ -220,6 +220,9 @@ std::string FormatLogs(const RunSummary& summary) {
       text += ", without " + std::to_string(pod.lost_output_bytes) + " bytes of " + pod.name;
     }
   }
+  if (summary.lost_log_lines > 0) {
+    text += "; lockstep.log lacks " + std::to_string(summary.lost_log_lines) + " lines";
+  }
   return Line("logs", text);
 }
 
@@ -378,6 +381,7 @@ Json EncodeSummary(const RunSummary& summary) {
   json["checkpointsFailed"] = summary.checkpoints.failed;
   json["checkpointsSkipped"] = summary.checkpoints.skipped;
   json["checkpointError"] = summary.checkpoints.last_error;
+  json["lostLogLines"] = summary.lost_log_lines;
   json["chaosNotFired"] = summary.chaos_not_fired;
   return json;
 }

@@ -72,6 +72,7 @@ struct RunSummary {
   std::optional<Step> last_checkpoint_step;  // of the newest in that folder
   CheckpointTally checkpoints;
   bool left_earlier_run = false;  // it did not begin, and the run before in its folder stands
+  int64_t lost_log_lines = 0;     // of the operator's own log
   std::vector<std::string> chaos_not_fired;  // as they were given
 };
 

@@ -198,6 +198,12 @@ TEST(WhyUnsaved, ThatSomebodyTriedMayBeAllThatIsKnown) {
             ", and the checkpoint could not be written");
 }
 
+TEST(FormatSummary, LogThatLacksLinesIsSaid) {
+  RunSummary summary = TrainedWithOneLoss();
+  summary.lost_log_lines = 7;
+  EXPECT_THAT(FormatSummary(summary), HasSubstr("pod.log; lockstep.log lacks 7 lines\n"));
+}
+
 TEST(FormatSummary, FailedAndSkippedCheckpointsAreCounted) {
   RunSummary summary = TrainedWithOneLoss();
   summary.checkpoints.failed = 3;
@@ -266,6 +272,7 @@ TEST(EncodeSummary, KeysAreThoseOfTheManual) {
                                      "checkpointsFailed",
                                      "checkpointsSkipped",
                                      "checkpointError",
+                                     "lostLogLines",
                                      "chaosNotFired"));
 }
 
