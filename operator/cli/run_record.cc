@@ -112,7 +112,7 @@ void RunRecord::NoteEnd(const PodEvent& event, PodRecord* record) {
   const auto message = DecodeTerminationMessage(end.message);
   const ExitVerdict verdict = ClassifyExit(end.exit_code, end.signal, end.reason);
   has_unsaved_model_ = has_unsaved_model_ || verdict.cause == ExitCause::kNotSaved;
-  record->has_last_words = message.ok();
+  record->left_no_word = !message.ok() && end.signal == 0;  // what a signal ended could not try
   record->message = Printable(message.ok() ? message->reason : LastLine(end.message));
   if (message.ok()) {
     NoteLastWords(record->name, *message);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
-#include <csignal>
 #include <cstdio>
 #include <map>
 #include <string_view>
@@ -248,8 +247,7 @@ std::string WhyUnsaved(const RunSummary& summary, Step trained, bool was_tried) 
   }
   const std::string step = "step " + std::to_string(trained.value());
   for (const auto& [task, pod] : LastPods(summary)) {
-    const bool was_killed = pod->exit_code == kExitSignalBase + SIGKILL;
-    if (pod->exit_code && !was_killed && !pod->has_last_words) {
+    if (pod->left_no_word) {
       return ", and " + step + " was not saved; " + pod->name + " left no word why";
     }
   }

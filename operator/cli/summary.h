@@ -40,9 +40,9 @@ struct PodRecord {
   Duration started{};  // since the run began
   std::optional<Duration> ended;
   std::optional<int> exit_code;
-  std::string reason;           // as the kubelet words it
-  bool has_last_words = false;  // in the form of the contract
-  std::string message;          // its last words: one line
+  std::string reason;         // as the kubelet words it
+  std::string message;        // its last words: one line
+  bool left_no_word = false;  // ended by itself, and not with last words as the contract has them
   std::string log_file;
   int64_t lost_output_bytes = 0;  // that it printed and its log could not take
   std::string metrics;  // where its /metrics was while it ran: "http://127.83.7.1:12033/metrics"

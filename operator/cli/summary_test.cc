@@ -166,7 +166,6 @@ RunSummary StoppedWith(const std::vector<int>& codes) {
     pod.name = "mnist-worker-" + std::to_string(index);
     pod.task = {Role::kWorker, index};
     pod.exit_code = codes[static_cast<std::size_t>(index)];
-    pod.has_last_words = pod.exit_code != 137;
     summary.pods.push_back(pod);
   }
   return summary;
@@ -188,7 +187,7 @@ TEST(WhyUnsaved, NobodyIsLeftWhereNoneTried) {
 
 TEST(WhyUnsaved, WhoeverLeftWithoutAWordMayHaveTried) {
   RunSummary summary = StoppedWith({137, 143});
-  summary.pods[1].has_last_words = false;
+  summary.pods[1].left_no_word = true;
   EXPECT_EQ(WhyUnsaved(summary, Step(12), false),
             ", and step 12 was not saved; mnist-worker-1 left no word why");
 }
