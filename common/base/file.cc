@@ -15,6 +15,8 @@
 namespace lockstep {
 namespace {
 
+constexpr mode_t kOwnerWritesAllRead = 0644;
+
 Status FlushDirectory(const std::filesystem::path& directory) {
   const UniqueFd fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!fd.is_open()) {
@@ -27,7 +29,6 @@ Status FlushDirectory(const std::filesystem::path& directory) {
 }
 
 Status WriteNewFile(const std::string& path, std::string_view content) {
-  constexpr mode_t kOwnerWritesAllRead = 0644;
   const UniqueFd fd(
       ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kOwnerWritesAllRead));
   if (!fd.is_open()) {
@@ -83,6 +84,41 @@ Status WriteFileAtomically(const std::string& path, std::string_view content) {
   }
   const std::filesystem::path directory = std::filesystem::path(path).parent_path();
   return FlushDirectory(directory.empty() ? "." : directory);
+}
+
+Status WriteFileInPlace(const std::string& path, std::string_view content) {
+  const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, kOwnerWritesAllRead));
+  if (!fd.is_open()) {
+    return SystemError(errno, "open " + path);
+  }
+  Status written = WriteAll(fd.get(), content);
+  if (!written.ok()) {
+    return std::move(written).error().Wrap("write " + path);
+  }
+  // A pipe or device has no length.
+  if (::ftruncate(fd.get(), static_cast<off_t>(content.size())) != 0 && errno != EINVAL) {
+    return SystemError(errno, "cut " + path);
+  }
+  return OkStatus();
+}
+
+Status ReserveFile(const std::string& path, std::size_t bytes) {
+  ::unlink(path.c_str());
+  const UniqueFd fd(
+      ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kOwnerWritesAllRead));
+  if (!fd.is_open()) {
+    return SystemError(errno, "create " + path);
+  }
+  if (::fallocate(fd.get(), FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes)) != 0) {
+    return SystemError(errno, "reserve room for " + path);
+  }
+  return OkStatus();
+}
+
+uint64_t InodeOf(const std::string& path) {
+  struct stat status {};
+
+  return ::stat(path.c_str(), &status) == 0 ? status.st_ino : 0;
 }
 
 Status MakeDirectories(const std::string& path) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -16,6 +17,19 @@ Result<std::string> ReadFile(const std::string& path, std::size_t bytes_max);
 // Errors: kResourceExhausted (disk full), kNotFound (no such folder), kIo. On error `path` is as it
 // was.
 Status WriteFileAtomically(const std::string& path, std::string_view content);
+
+// Writes `content` over what is in the file at `path`, made where it is missing, and cuts off what
+// is left behind: the room that the file has stays its own, so a full disk takes it. A reader in
+// between sees part of both. Errors: by errno.
+Status WriteFileInPlace(const std::string& path, std::string_view content);
+
+// Room for `bytes` in the file at `path`, made anew and empty: WriteFileInPlace finds it on a disk
+// that is full by then. Errors: by errno; there may be no file, or one without the room.
+Status ReserveFile(const std::string& path, std::size_t bytes);
+
+// The number of the file that `path` leads to; 0: there is none. Numbers of files that are gone are
+// given again, on some file systems at once.
+uint64_t InodeOf(const std::string& path);
 
 // Creates the folder and its parents; fine when it exists. Errors: kIo and its kin.
 Status MakeDirectories(const std::string& path);

@@ -6,6 +6,7 @@
 #include <string>
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 namespace lockstep {
 namespace {
@@ -35,6 +36,35 @@ TEST_F(FileTest, AtomicWriteIntoMissingFolderIsNotFound) {
   const Status status = WriteFileAtomically(directory_ + "/none/a", "one");
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.error().code(), ErrorCode::kNotFound);
+}
+
+TEST_F(FileTest, WriteInPlaceKeepsTheFileAndCutsWhatIsLeft) {
+  const std::string path = directory_ + "/a";
+  ASSERT_TRUE(WriteFileInPlace(path, "a long text").ok());
+  const uint64_t file = InodeOf(path);
+  ASSERT_TRUE(WriteFileInPlace(path, "short").ok());
+  EXPECT_EQ(ReadFile(path, 100).value(), "short");
+  EXPECT_EQ(InodeOf(path), file);
+  EXPECT_TRUE(WriteFileInPlace("/dev/null", "text").ok());
+}
+
+TEST_F(FileTest, ReservedFileIsEmptyAndHasRoom) {
+  const std::string path = directory_ + "/a";
+  ASSERT_TRUE(WriteFileAtomically(path, "of an earlier run").ok());
+  const Status reserved = ReserveFile(path, 4096);
+  ASSERT_TRUE(reserved.ok()) << reserved.error().ToString();
+
+  struct stat status {};
+
+  ASSERT_EQ(::stat(path.c_str(), &status), 0);
+  EXPECT_EQ(status.st_size, 0);
+  EXPECT_GE(status.st_blocks * 512, 4096);
+  ASSERT_TRUE(WriteFileInPlace(path, "words").ok());
+  EXPECT_EQ(ReadFile(path, 100).value(), "words");
+}
+
+TEST_F(FileTest, MissingFileHasNoNumber) {
+  EXPECT_EQ(InodeOf(directory_ + "/none"), 0U);
 }
 
 TEST_F(FileTest, ReadRefusesMoreThanTheLimit) {

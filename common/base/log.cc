@@ -71,11 +71,16 @@ class StderrLogger final : public Logger {
 
 class FileLogger final : public Logger {
  public:
-  explicit FileLogger(spdlog::sink_ptr file) : logger_("lockstep", std::move(file)) {
+  FileLogger(spdlog::sink_ptr file, std::function<void(const std::string&)> on_lost)
+      : logger_("lockstep", std::move(file)) {
     logger_.set_pattern(kLinePattern, spdlog::pattern_time_type::utc);
     logger_.set_level(spdlog::level::debug);
     logger_.flush_on(spdlog::level::debug);
-    logger_.set_error_handler([](const std::string&) {});
+    logger_.set_error_handler([on_lost = std::move(on_lost)](const std::string& error) {
+      if (on_lost) {
+        on_lost(error);
+      }
+    });
   }
 
   void Log(LogLevel level, std::string_view message, LogFields fields) override {
@@ -97,10 +102,11 @@ std::unique_ptr<Logger> MakeStderrLogger(StderrLoggerOptions options) {
   return std::make_unique<StderrLogger>(std::move(options));
 }
 
-Result<std::unique_ptr<Logger>> MakeFileLogger(const std::string& path) {
+Result<std::unique_ptr<Logger>> MakeFileLogger(const std::string& path,
+                                               std::function<void(const std::string&)> on_lost) {
   try {
-    return std::unique_ptr<Logger>(
-        std::make_unique<FileLogger>(std::make_shared<spdlog::sinks::basic_file_sink_mt>(path)));
+    return std::unique_ptr<Logger>(std::make_unique<FileLogger>(
+        std::make_shared<spdlog::sinks::basic_file_sink_mt>(path), std::move(on_lost)));
   } catch (const spdlog::spdlog_ex& error) {
     return Error(ErrorCode::kIo, error.what());
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <string>
@@ -63,8 +64,10 @@ struct StderrLoggerOptions {
 std::unique_ptr<Logger> MakeStderrLogger(StderrLoggerOptions options);
 
 // The same lines, of all levels, appended to the file at `path`. Once open, a file that cannot be
-// written (disk full) loses lines and nothing else. Errors: kIo. Source: spdlog.
-Result<std::unique_ptr<Logger>> MakeFileLogger(const std::string& path);
+// written (disk full) loses lines and nothing else; `on_lost` hears of it on the thread that logs,
+// once or more for one line. Errors: kIo. Source: spdlog.
+Result<std::unique_ptr<Logger>> MakeFileLogger(
+    const std::string& path, std::function<void(const std::string& error)> on_lost = nullptr);
 
 // Drops everything: for tests and benchmarks.
 std::unique_ptr<Logger> MakeNullLogger();

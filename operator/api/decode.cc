@@ -11,6 +11,7 @@
 #include "operator/api/defaults.h"
 #include "operator/api/fields.h"
 #include "operator/api/job_names.h"
+#include "operator/api/labels.h"
 #include "operator/api/pod_template.h"
 #include "operator/api/rules.h"
 #include "operator/api/status.h"
@@ -78,8 +79,8 @@ Metadata DecodeMetadata(const Json& value, Errors* errors) {
   metadata.namespace_name = ReadLabel(reader, "namespace", metadata.namespace_name);
   metadata.uid = ReadText(reader, "uid");
   metadata.generation = reader.Int("generation", 0).value_or(0);
-  metadata.labels = ReadTextMap(reader, "labels", errors);
-  metadata.annotations = ReadTextMap(reader, "annotations", errors);
+  metadata.labels = ReadLabels(reader, "labels", errors);
+  metadata.annotations = ReadAnnotations(reader, "annotations", errors);
   // Written by the API server; the operator does not read them here.
   PassThrough(reader,
               {"creationTimestamp",

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "common/contract/problems.h"
 #include "operator/api/fields.h"
 #include "operator/api/job_names.h"
+#include "operator/api/labels.h"
 #include "operator/api/pod_affinity.h"
 #include "operator/api/pod_environment.h"
 #include "operator/api/pod_fields.h"
@@ -199,17 +201,32 @@ std::vector<Toleration> ReadTolerations(ObjectReader& spec, Errors* errors) {
   return tolerations;
 }
 
-// Volumes are Kubernetes' own, but for their names.
+// Volumes are Kubernetes' own, but for their names. These are labels by RFC 1123, which may begin
+// with a digit, too.
 void CheckVolumeNames(ObjectReader& spec, Errors* errors) {
   const Json* const volumes = spec.Find("volumes");
   if (volumes == nullptr || !volumes->is_array()) {
     return;  // PassPodFields tells
   }
   const std::vector<const Json*> items = ListUpTo(spec, "volumes", kVolumesMax);
+  std::set<std::string> names;
   for (std::size_t i = 0; i < items.size(); ++i) {
-    if (items[i]->is_object() && items[i]->contains("name") && (*items[i])["name"].is_string()) {
-      ObjectReader reader(*items[i], spec.PathOf("volumes", i), errors);
-      CheckNotOurs(reader, (*items[i])["name"].get<std::string>());
+    if (!items[i]->is_object() || !items[i]->contains("name") || !(*items[i])["name"].is_string()) {
+      continue;
+    }
+    ObjectReader reader(*items[i], spec.PathOf("volumes", i), errors);
+    const auto name = (*items[i])["name"].get<std::string>();
+    const bool is_label =
+        IsDnsName(name) && name.find('.') == std::string::npos && name.size() <= kDnsLabelMax;
+    if (!is_label) {
+      reader.Fail("name",
+                  Quoted(name) +
+                      " found, expected lower-case letters, digits and '-', no '-' first or last, "
+                      "at most 63 characters");
+    } else if (!names.insert(name).second) {
+      reader.Fail("name", Quoted(name) + " is the name of two volumes");
+    } else {
+      CheckNotOurs(reader, name);
     }
   }
 }
@@ -222,7 +239,7 @@ void ReadPodSpec(const Json& value, const std::string& path, PodTemplate* pod, E
   if (const auto seconds = reader.Int("terminationGracePeriodSeconds", 0, kGraceSecondsMax)) {
     pod->termination_grace = std::chrono::seconds(*seconds);
   }
-  pod->node_selector = ReadTextMap(reader, "nodeSelector", errors);
+  pod->node_selector = ReadLabels(reader, "nodeSelector", errors);
   pod->tolerations = ReadTolerations(reader, errors);
   pod->node_affinity = ReadNodeAffinity(reader, errors);
   if (reader.Has("overhead") && reader.Find("overhead")->is_object()) {
@@ -243,8 +260,8 @@ PodTemplate DecodePodTemplate(const Json& value,
   ObjectReader reader(value, path, errors);
   if (const Json* metadata = reader.Find("metadata")) {
     ObjectReader fields(*metadata, reader.PathOf("metadata"), errors);
-    ReadTextMap(fields, "labels", errors);
-    ReadTextMap(fields, "annotations", errors);
+    ReadLabels(fields, "labels", errors);
+    ReadAnnotations(fields, "annotations", errors);
     fields.Finish();
   }
   if (const Json* spec = reader.Require("spec", "a pod spec with containers")) {

@@ -7,7 +7,8 @@ namespace lockstep::control {
 
 void CheckpointWatch::Report(const std::string& pod,
                              const CheckpointStatus& now,
-                             std::optional<Step> newest) {
+                             std::optional<Step> newest,
+                             bool are_last_words) {
   const CheckpointStatus before = newest_[pod];
   if (now.written + now.failed + now.skipped < before.written + before.failed + before.skipped) {
     return;  // a report that comes after the last words
@@ -21,12 +22,15 @@ void CheckpointWatch::Report(const std::string& pod,
   if (now.failed > before.failed) {
     // Each failure names another file: what is told once is that they fail.
     if (last_error_.empty()) {
-      remarks_.push_back({true, "checkpoint not written, training goes on: " + now.last_error});
+      const std::string goes_on = are_last_words ? "" : ", training goes on";
+      remarks_.push_back({true, "checkpoint not written" + goes_on + ": " + now.last_error});
     }
     last_error_ = now.last_error;
+    last_error_pod_ = pod;
   }
   if (now.written > before.written && now.last_error.empty() && !last_error_.empty()) {
     last_error_.clear();
+    last_error_pod_.clear();
     remarks_.push_back({false,
                         "checkpoints are written again" +
                             (newest ? ", that of step " + std::to_string(newest->value()) : "")});
@@ -60,6 +64,7 @@ CheckpointTally CheckpointWatch::Tally() const {
     tally.skipped += status.skipped;
   }
   tally.last_error = last_error_;
+  tally.last_error_pod = last_error_pod_;
   tally.restored_step = first_restored_;
   return tally;
 }

@@ -24,6 +24,7 @@ struct CheckpointTally {
   int64_t failed = 0;
   int64_t skipped = 0;
   std::string last_error;             // of the newest that failed; empty when one came after it
+  std::string last_error_pod;         // that tried; empty with last_error
   std::optional<Step> restored_step;  // where the run began, when not at the beginning
 };
 
@@ -35,8 +36,11 @@ class CheckpointWatch {
   explicit CheckpointWatch(std::optional<Step> newest = std::nullopt) : newest_step_(newest) {}
 
   // What a pod tells: in its reports, and with its last words. `newest`: the step of the newest
-  // that it wrote.
-  void Report(const std::string& pod, const CheckpointStatus& now, std::optional<Step> newest);
+  // that it wrote. After last words training does not go on.
+  void Report(const std::string& pod,
+              const CheckpointStatus& now,
+              std::optional<Step> newest,
+              bool are_last_words = false);
 
   // What there is to say since the last call.
   std::vector<CheckpointRemark> TakeRemarks();
@@ -50,6 +54,7 @@ class CheckpointWatch {
   std::optional<Step> newest_step_;                 // of all that lay there or were written
   std::optional<Step> first_restored_;
   std::string last_error_;  // of the newest that failed; empty when one came after it
+  std::string last_error_pod_;
   bool has_told_skip_ = false;
   std::vector<CheckpointRemark> remarks_;
 };

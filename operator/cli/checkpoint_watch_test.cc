@@ -68,6 +68,15 @@ TEST(CheckpointWatch, FullDiskIsOneWarningUntilItHasRoomAgain) {
   EXPECT_EQ(watch.TakeRemarks().size(), 1U);
 }
 
+TEST(CheckpointWatch, LastWordsDoNotSayThatTrainingGoesOn) {
+  CheckpointWatch watch;
+  watch.Report("job-worker-1", {0, 1, 0, "No space left on device", {}}, std::nullopt, true);
+  EXPECT_THAT(
+      watch.TakeRemarks(),
+      ElementsAre(CheckpointRemark{true, "checkpoint not written: No space left on device"}));
+  EXPECT_EQ(watch.Tally().last_error_pod, "job-worker-1");
+}
+
 TEST(CheckpointWatch, SkippedOnesAreToldOnceAndCountedOverAllProcesses) {
   CheckpointWatch watch;
   Tell(&watch, {1, 0, 1, "", {}});

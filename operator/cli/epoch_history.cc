@@ -2,14 +2,15 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 
 namespace lockstep::control {
 
 void EpochHistory::Add(const std::vector<DataEpochResult>& results) {
   for (const DataEpochResult& result : results) {
-    DataEpochResult& known = by_epoch_.try_emplace(result.data_epoch, result).first->second;
-    if (result.sample_count > known.sample_count) {
-      known = result;
+    Known& known = by_epoch_.try_emplace(result.data_epoch, Known{result, false}).first->second;
+    if (result.sample_count > known.result.sample_count) {
+      known.result = result;
     }
   }
   while (by_epoch_.size() > kEpochsRememberedMax) {
@@ -19,17 +20,18 @@ void EpochHistory::Add(const std::vector<DataEpochResult>& results) {
 
 std::vector<DataEpochResult> EpochHistory::TakeNew() {
   std::vector<DataEpochResult> taken;
-  for (auto at = by_epoch_.lower_bound(told_until_); at != by_epoch_.end(); ++at) {
-    taken.push_back(at->second);
-    told_until_ = at->first + 1;
+  for (auto& [epoch, known] : by_epoch_) {
+    if (!std::exchange(known.was_taken, true)) {
+      taken.push_back(known.result);
+    }
   }
   return taken;
 }
 
 std::vector<DataEpochResult> EpochHistory::All() const {
   std::vector<DataEpochResult> all;
-  for (const auto& [epoch, result] : by_epoch_) {
-    all.push_back(result);
+  for (const auto& [epoch, known] : by_epoch_) {
+    all.push_back(known.result);
   }
   return all;
 }

@@ -20,15 +20,19 @@ class EpochHistory {
  public:
   void Add(const std::vector<DataEpochResult>& results);
 
-  // Epochs that were not known at the last call, oldest first.
+  // Epochs that were not handed out before, oldest first: one that a process told late comes late.
   std::vector<DataEpochResult> TakeNew();
 
   // Oldest first.
   std::vector<DataEpochResult> All() const;
 
  private:
-  std::map<int64_t, DataEpochResult> by_epoch_;
-  int64_t told_until_ = 0;  // epochs below were taken
+  struct Known {
+    DataEpochResult result;
+    bool was_taken = false;
+  };
+
+  std::map<int64_t, Known> by_epoch_;
 };
 
 // "data epoch 2 of 5: loss 0.3121, training accuracy 91.2 %, 1.7 s"; `epochs_total` where known.

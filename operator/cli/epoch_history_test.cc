@@ -23,6 +23,15 @@ TEST(EpochHistory, EachEpochIsNewOnce) {
   EXPECT_THAT(history.All(), ElementsAre(Epoch(0), Epoch(1)));
 }
 
+// The newcomer's report is read before that of a rank which was there from the start.
+TEST(EpochHistory, EpochThatIsToldLateIsNewAsWell) {
+  EpochHistory history;
+  history.Add({Epoch(2)});
+  EXPECT_THAT(history.TakeNew(), ElementsAre(Epoch(2)));
+  history.Add({Epoch(0), Epoch(1), Epoch(2)});
+  EXPECT_THAT(history.TakeNew(), ElementsAre(Epoch(0), Epoch(1)));
+}
+
 TEST(EpochHistory, WhoSawMoreSamplesIsRight) {
   EpochHistory history;
   history.Add({Epoch(3, 100)});

@@ -7,21 +7,13 @@
 #include <system_error>
 #include <utility>
 
-#include <sys/stat.h>
-
+#include "common/base/file.h"
 #include "common/contract/topology.h"
 
 namespace lockstep::control {
 namespace {
 
 constexpr std::size_t kLineBytesMax = 64 * 1024;  // choice: longer ones are handed out in pieces
-
-// 0: there is no such file.
-uint64_t InodeOf(const std::string& path) {
-  struct stat status {};
-
-  return ::stat(path.c_str(), &status) == 0 ? status.st_ino : 0;
-}
 
 }  // namespace
 

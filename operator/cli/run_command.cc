@@ -248,8 +248,8 @@ Result<RunSummary> Carry(const RunArguments& arguments,
                          Console* console) {
   const Workshop& shop = note->shop();
   const RunDirectory& directory = note->directory();
-  LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<Logger> logger,
-                            MakeRunLog(directory.LogFile(), arguments.verbose, console));
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<RunLog> logger,
+                            RunLog::Open(directory.LogFile(), arguments.verbose, console));
   Prng prng(std::strtoull(RandomHex(8).c_str(), nullptr, 16));
   const JobTopology shape = TopologyOf(shop.job, LoopbackAddressing{});
   LOCKSTEP_ASSIGN_OR_RETURN(
@@ -285,6 +285,7 @@ Result<RunSummary> Carry(const RunArguments& arguments,
   RunSummary summary = RunSession(std::move(options), parts).Run();
   LOCKSTEP_RETURN_IF_ERROR(note->status());
   summary.left_earlier_run = !note->is_written();
+  summary.lost_log_lines = logger->lost_lines();
   return summary;
 }
 

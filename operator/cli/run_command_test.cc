@@ -208,6 +208,17 @@ TEST_F(RunCommandTest, ResumeGoesOnWithTheEarlierRunAndItsManifest) {
   EXPECT_EQ((*summary)["pods"].size(), 1U);
 }
 
+TEST_F(RunCommandTest, LogThatCannotBeWrittenIsSaidAndCounted) {
+  WriteJob("[sh, -c, 'exit 0']");
+  std::filesystem::create_directory(folder_ + "/run");
+  std::filesystem::create_symlink("/dev/full", folder_ + "/run/lockstep.log");
+  ::testing::internal::CaptureStdout();
+  EXPECT_EQ(RunRun(arguments_), kCliSucceeded);
+  EXPECT_THAT(::testing::internal::GetCapturedStdout(),
+              HasSubstr("warning: what the operator decides is not logged: "));
+  EXPECT_GT(Summary()["lostLogLines"], 0);
+}
+
 TEST_F(RunCommandTest, ResumeOfNothingIsUsageAndNothingIsMade) {
   arguments_.resume = folder_ + "/run";
   EXPECT_EQ(RunRun(arguments_), kCliUsage);

@@ -1,6 +1,7 @@
 #include "operator/cli/run_directory.h"
 
 #include <cerrno>
+#include <charconv>
 #include <fcntl.h>
 #include <filesystem>
 #include <system_error>
@@ -19,6 +20,11 @@ constexpr std::size_t kLockBytesMax = 4096;  // a block: what is in it is overwr
 constexpr std::size_t kKeyBytes = 32;        // as long as the hash of HMAC-SHA-256
 constexpr int kNamesMax = 1000;
 
+// What is in it: a process id, and the run's end behind a newline.
+Result<std::string> ReadLock(const std::string& directory) {
+  return ReadFile(directory + "/lock", kLockBytesMax);
+}
+
 Result<UniqueFd> TakeLock(const std::string& directory) {
   const std::string path = directory + "/lock";
   UniqueFd lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
@@ -29,7 +35,7 @@ Result<UniqueFd> TakeLock(const std::string& directory) {
     if (errno != EWOULDBLOCK) {
       return SystemError(errno, "locking " + path);
     }
-    const auto holder = ReadFile(path, kLockBytesMax);
+    const auto holder = ReadLock(directory);
     return Error(ErrorCode::kAlreadyExists,
                  "the run directory " + directory + " is in use by process " +
                      (holder.ok() && !holder->empty() ? *holder : "(unknown)"));
@@ -76,9 +82,32 @@ Status RunDirectory::NoteEnd(const std::string& end) const {
 }
 
 std::string NotedEnd(const std::string& directory) {
-  const auto text = ReadFile(directory + "/lock", kLockBytesMax);
+  const auto text = ReadLock(directory);
   const std::size_t newline = text.ok() ? text->find('\n') : std::string::npos;
   return newline == std::string::npos ? "" : text->substr(newline + 1);
+}
+
+std::optional<int> HolderOf(const std::string& directory) {
+  std::error_code error;
+  const auto lock = std::filesystem::canonical(directory + "/lock", error);
+  const auto text = ReadLock(directory);
+  int pid = 0;
+  if (error || !text.ok() ||
+      std::from_chars(text->data(), text->data() + text->size(), pid).ec != std::errc() ||
+      pid <= 0) {
+    return std::nullopt;
+  }
+  // The number may have gone to another process since: the holder has the file open.
+  const std::string descriptors = "/proc/" + std::to_string(pid) + "/fd";
+  for (auto at = std::filesystem::directory_iterator(descriptors, error);
+       !error && at != std::filesystem::directory_iterator();
+       at.increment(error)) {
+    std::error_code gone;
+    if (std::filesystem::read_symlink(at->path(), gone) == lock && !gone) {
+      return pid;
+    }
+  }
+  return std::nullopt;
 }
 
 std::string DefaultRunDirectory(const std::string& working_directory,

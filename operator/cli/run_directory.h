@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "common/base/result.h"
@@ -42,6 +43,10 @@ class RunDirectory {
 
 // What NoteEnd left in a run's folder; empty: nothing.
 std::string NotedEnd(const std::string& directory);
+
+// The process that holds the lock of a run's folder; null when none does. It takes no lock itself:
+// a run that starts at this moment must not find it taken.
+std::optional<int> HolderOf(const std::string& directory);
 
 // "runs/JOB-20261121T102203Z" below `working_directory`, with "-2", "-3", ... where that exists.
 std::string DefaultRunDirectory(const std::string& working_directory,

@@ -2,18 +2,18 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <filesystem>
 #include <system_error>
 #include <utility>
 
-#include "common/base/file.h"
 #include "common/json/json.h"
+#include "operator/cli/console.h"
+#include "operator/cli/display_columns.h"
+#include "operator/cli/run_directory.h"
 
 namespace lockstep::control {
 namespace {
 
-constexpr std::size_t kLockBytesMax = 4096;
 constexpr std::size_t kRunsMax = 10'000;  // choice: beyond it a table helps nobody
 
 std::string JobNameIn(const std::string& job_text) {
@@ -46,29 +46,6 @@ std::string StateOf(const KnownRun& run) {
     return "running";
   }
   return run.record.outcome.empty() ? "unfinished" : run.record.outcome;
-}
-
-std::optional<int> HolderOf(const std::string& directory) {
-  std::error_code error;
-  const auto lock = std::filesystem::canonical(directory + "/lock", error);
-  const auto text = ReadFile(directory + "/lock", kLockBytesMax);
-  int pid = 0;
-  if (error || !text.ok() ||
-      std::from_chars(text->data(), text->data() + text->size(), pid).ec != std::errc() ||
-      pid <= 0) {
-    return std::nullopt;
-  }
-  // The number may have gone to another process since: the holder has the file open.
-  const std::string descriptors = "/proc/" + std::to_string(pid) + "/fd";
-  for (auto at = std::filesystem::directory_iterator(descriptors, error);
-       !error && at != std::filesystem::directory_iterator();
-       at.increment(error)) {
-    std::error_code gone;
-    if (std::filesystem::read_symlink(at->path(), gone) == lock && !gone) {
-      return pid;
-    }
-  }
-  return std::nullopt;
 }
 
 Result<KnownRun> FindRun(const std::string& name) {
@@ -106,8 +83,8 @@ std::string FormatRuns(const std::vector<KnownRun>& runs) {
   using Row = std::array<std::string, 5>;
   std::vector<Row> rows = {{"RUN", "JOB", "STATE", "STEPS", "PID"}};
   for (const KnownRun& run : runs) {
-    rows.push_back({run.directory,
-                    run.job,
+    rows.push_back({Printable(run.directory),
+                    Printable(run.job),
                     StateOf(run),
                     StepsOf(run),
                     run.pid == 0 ? "-" : std::to_string(run.pid)});
@@ -115,14 +92,13 @@ std::string FormatRuns(const std::vector<KnownRun>& runs) {
   std::array<std::size_t, 5> widths{};
   for (const Row& row : rows) {
     for (std::size_t i = 0; i < row.size(); ++i) {
-      widths[i] = std::max(widths[i], row[i].size());
+      widths[i] = std::max(widths[i], DisplayColumns(row[i]));
     }
   }
   std::string text;
-  for (Row& row : rows) {
+  for (const Row& row : rows) {
     for (std::size_t i = 0; i + 1 < row.size(); ++i) {
-      row[i].resize(widths[i] + 2, ' ');
-      text += row[i];
+      text += row[i] + std::string(widths[i] + 2 - DisplayColumns(row[i]), ' ');
     }
     text += row.back() + "\n";
   }

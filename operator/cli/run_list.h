@@ -1,6 +1,5 @@
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,10 +25,6 @@ Result<KnownRun> FindRun(const std::string& name);
 
 // All runs in folders directly below `parent`, by name; those that cannot be read are left out.
 std::vector<KnownRun> RunsBelow(const std::string& parent);
-
-// The process that holds the lock of a run's folder; null when none does. It takes no lock itself:
-// a run that starts at this moment must not find it taken.
-std::optional<int> HolderOf(const std::string& directory);
 
 // A table for people, a header first.
 std::string FormatRuns(const std::vector<KnownRun>& runs);

@@ -69,6 +69,14 @@ TEST_F(RunList, TableTellsStateAndSteps) {
   EXPECT_EQ(table.find("no-run"), std::string::npos);
 }
 
+TEST_F(RunList, ColumnsStandBelowEachOtherWhateverTheFoldersAreCalled) {
+  MakeRun("übung", "");
+  MakeRun("plain", "");
+  const std::string table = FormatRuns(RunsBelow(folder_));
+  EXPECT_THAT(table, HasSubstr("/übung  mnist  unfinished"));
+  EXPECT_THAT(table, HasSubstr("/plain  mnist  unfinished"));
+}
+
 TEST_F(RunList, FolderWithoutARunIsNotFound) {
   EXPECT_EQ(FindRun(folder_).error().code(), ErrorCode::kNotFound);
 }

@@ -6,33 +6,26 @@
 #include "operator/cli/console.h"
 
 namespace lockstep::control {
-namespace {
 
-class RunLog final : public Logger {
- public:
-  RunLog(std::unique_ptr<Logger> file, bool is_verbose, Console* console)
-      : file_(std::move(file)), is_verbose_(is_verbose), console_(console) {}
+Result<std::unique_ptr<RunLog>> RunLog::Open(const std::string& path,
+                                             bool is_verbose,
+                                             Console* console) {
+  std::unique_ptr<RunLog> log(new RunLog(is_verbose, console));
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      log->file_,
+      MakeFileLogger(path, [log = log.get()](const std::string& error) { log->error_ = error; }));
+  return log;
+}
 
-  void Log(LogLevel level, std::string_view message, LogFields fields) override {
-    file_->Log(level, message, fields);
-    if (is_verbose_ || level == LogLevel::kWarn || level == LogLevel::kError) {
-      console_->Print(Printable("lockstep: " + FormatLogText(message, fields)));
-    }
+void RunLog::Log(LogLevel level, std::string_view message, LogFields fields) {
+  error_.clear();
+  file_->Log(level, message, fields);
+  if (!error_.empty() && lost_lines_++ == 0) {
+    console_->Print(Printable("warning: what the operator decides is not logged: " + error_));
   }
-
- private:
-  std::unique_ptr<Logger> file_;
-  bool is_verbose_;
-  Console* console_;
-};
-
-}  // namespace
-
-Result<std::unique_ptr<Logger>> MakeRunLog(const std::string& path,
-                                           bool is_verbose,
-                                           Console* console) {
-  LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<Logger> file, MakeFileLogger(path));
-  return std::unique_ptr<Logger>(std::make_unique<RunLog>(std::move(file), is_verbose, console));
+  if (is_verbose_ || level == LogLevel::kWarn || level == LogLevel::kError) {
+    console_->Print(Printable("lockstep: " + FormatLogText(message, fields)));
+  }
 }
 
 }  // namespace lockstep::control

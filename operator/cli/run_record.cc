@@ -112,6 +112,7 @@ void RunRecord::NoteEnd(const PodEvent& event, PodRecord* record) {
   const auto message = DecodeTerminationMessage(end.message);
   const ExitVerdict verdict = ClassifyExit(end.exit_code, end.signal, end.reason);
   has_unsaved_model_ = has_unsaved_model_ || verdict.cause == ExitCause::kNotSaved;
+  record->left_no_word = !message.ok() && end.signal == 0;  // what a signal ended could not try
   record->message = Printable(message.ok() ? message->reason : LastLine(end.message));
   if (message.ok()) {
     NoteLastWords(record->name, *message);
@@ -120,7 +121,7 @@ void RunRecord::NoteEnd(const PodEvent& event, PodRecord* record) {
 
 void RunRecord::NoteLastWords(const std::string& pod, const TerminationMessage& message) {
   if (message.checkpoints) {
-    checkpoints_.Report(pod, *message.checkpoints, message.last_checkpoint_step);
+    checkpoints_.Report(pod, *message.checkpoints, message.last_checkpoint_step, true);
   }
   is_under_way_ = is_under_way_ || message.last_step.value_or(Step()) > Step() ||
                   (message.checkpoints && message.checkpoints->restored_step);

@@ -105,6 +105,18 @@ TEST_F(RunRecordTest, ModelThatCouldNotBeSavedIsRemembered) {
   EXPECT_TRUE(record_.has_unsaved_model());
 }
 
+// Whoever is asked to stop before it hears signals is ended by them, and has tried nothing.
+TEST_F(RunRecordTest, NoWordIsLeftByWhoeverEndsByItselfWithoutOne) {
+  const int stopped = kExitSignalBase + SIGTERM;
+  PodEvent killed = Ended("job-worker-0", stopped, "", 4000);
+  killed.pod.status.termination->signal = SIGTERM;
+  record_.OnPodEvent(killed);
+  record_.OnPodEvent(Ended("job-worker-1", stopped, "newest line of the log", 4000));
+  const RunSummary summary = Summary();
+  EXPECT_FALSE(summary.pods[0].left_no_word);
+  EXPECT_TRUE(summary.pods[1].left_no_word);
+}
+
 TEST_F(RunRecordTest, CheckpointThatFailedAtTheStopIsAnUnsavedModel) {
   TerminationMessage message;
   message.outcome = Outcome::kRetryable;

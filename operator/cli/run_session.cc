@@ -382,14 +382,10 @@ void RunSession::FillOutcome(RunSummary* summary) const {
     summary->reason = stop_reason_;
     const bool is_saved = stop_ == StopStage::kKill || options_.checkpoint_directory.empty() ||
                           IsSaved(stop_step_, summary->last_checkpoint_step);
-    if (stop_outcome_ == RunOutcome::kStopped && (!is_saved || record_.has_unsaved_model())) {
+    if (!is_saved || record_.has_unsaved_model()) {
       // Whoever sees 130 counts on a checkpoint.
       summary->outcome = RunOutcome::kFailed;
-      const bool was_tried =
-          record_.has_unsaved_model() || !summary->checkpoints.last_error.empty();
-      summary->reason +=
-          was_tried ? ", and the checkpoint could not be written"
-                    : ", and nobody was left to save step " + std::to_string(stop_step_.value());
+      summary->reason += WhyUnsaved(*summary, stop_step_, record_.has_unsaved_model());
     }
   } else if (IsTrue(status, ConditionType::kSucceeded)) {
     summary->outcome = RunOutcome::kSucceeded;

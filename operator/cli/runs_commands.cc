@@ -13,6 +13,7 @@
 #include "operator/cli/commands.h"
 #include "operator/cli/console.h"
 #include "operator/cli/log_reader.h"
+#include "operator/cli/run_directory.h"
 #include "operator/cli/run_list.h"
 #include "operator/cli/summary.h"
 

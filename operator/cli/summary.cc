@@ -112,14 +112,19 @@ std::string FormatTraining(const RunSummary& summary) {
   return text;
 }
 
-// The pods whose end explains a failure: each task's last one, where it did not succeed.
-std::string FormatCulprits(const RunSummary& summary) {
+// Of each task the one that came last.
+std::map<TaskId, const PodRecord*> LastPods(const RunSummary& summary) {
   std::map<TaskId, const PodRecord*> last;
   for (const PodRecord& pod : summary.pods) {
     last[pod.task] = &pod;
   }
+  return last;
+}
+
+// The pods whose end explains a failure: each task's last one, where it did not succeed.
+std::string FormatCulprits(const RunSummary& summary) {
   std::string text;
-  for (const auto& [task, pod] : last) {
+  for (const auto& [task, pod] : LastPods(summary)) {
     if (pod->exit_code.value_or(0) == 0) {
       continue;
     }
@@ -214,6 +219,9 @@ std::string FormatLogs(const RunSummary& summary) {
       text += ", without " + std::to_string(pod.lost_output_bytes) + " bytes of " + pod.name;
     }
   }
+  if (summary.lost_log_lines > 0) {
+    text += "; lockstep.log lacks " + std::to_string(summary.lost_log_lines) + " lines";
+  }
   return Line("logs", text);
 }
 
@@ -229,6 +237,22 @@ std::string FormatMissedChaos(const RunSummary& summary) {
 
 bool IsSaved(Step trained, std::optional<Step> newest) {
   return trained == Step() || (newest && *newest >= trained);
+}
+
+std::string WhyUnsaved(const RunSummary& summary, Step trained, bool was_tried) {
+  const CheckpointTally& tally = summary.checkpoints;
+  if (!tally.last_error.empty()) {
+    return ", and the checkpoint could not be written by " + tally.last_error_pod + ": " +
+           tally.last_error;
+  }
+  const std::string step = "step " + std::to_string(trained.value());
+  for (const auto& [task, pod] : LastPods(summary)) {
+    if (pod->left_no_word) {
+      return ", and " + step + " was not saved; " + pod->name + " left no word why";
+    }
+  }
+  return was_tried ? ", and the checkpoint could not be written"
+                   : ", and nobody was left to save " + step;
 }
 
 bool HadNothingToTrain(const RunSummary& summary) {
@@ -355,6 +379,7 @@ Json EncodeSummary(const RunSummary& summary) {
   json["checkpointsFailed"] = summary.checkpoints.failed;
   json["checkpointsSkipped"] = summary.checkpoints.skipped;
   json["checkpointError"] = summary.checkpoints.last_error;
+  json["lostLogLines"] = summary.lost_log_lines;
   json["chaosNotFired"] = summary.chaos_not_fired;
   return json;
 }

@@ -40,8 +40,9 @@ struct PodRecord {
   Duration started{};  // since the run began
   std::optional<Duration> ended;
   std::optional<int> exit_code;
-  std::string reason;   // as the kubelet words it
-  std::string message;  // its last words: one line
+  std::string reason;         // as the kubelet words it
+  std::string message;        // its last words: one line
+  bool left_no_word = false;  // ended by itself, and not with last words as the contract has them
   std::string log_file;
   int64_t lost_output_bytes = 0;  // that it printed and its log could not take
   std::string metrics;  // where its /metrics was while it ran: "http://127.83.7.1:12033/metrics"
@@ -71,12 +72,18 @@ struct RunSummary {
   std::optional<Step> last_checkpoint_step;  // of the newest in that folder
   CheckpointTally checkpoints;
   bool left_earlier_run = false;  // it did not begin, and the run before in its folder stands
+  int64_t lost_log_lines = 0;     // of the operator's own log
   std::vector<std::string> chaos_not_fired;  // as they were given
 };
 
 // Whether a stop after `trained` steps left them in a checkpoint, `newest` being the newest there
 // is. Pure.
 bool IsSaved(Step trained, std::optional<Step> newest);
+
+// Why a stop after `trained` steps left them in no checkpoint: ", and the checkpoint could not be
+// written by mnist-worker-0: ...", or that nobody was left to try. `was_tried`: it is known that
+// somebody did, whatever the summary has of it. Pure.
+std::string WhyUnsaved(const RunSummary& summary, Step trained, bool was_tried);
 
 // Whether all steps were trained before the run began.
 bool HadNothingToTrain(const RunSummary& summary);

@@ -33,8 +33,10 @@ int StartErrorExitCode(ErrorCode code) {
 
 Result<LocalPod> LocalPod::Start(kube::Pod pod, LocalPodOptions options) {
   LOCKSTEP_RETURN_IF_ERROR(MakeDirectories(options.directory));
-  // A message of an earlier run in the same folder is not this pod's.
-  ::unlink(options.termination_file.c_str());
+  // Begun anew, as a message of an earlier run in the same folder is not this pod's, and with room,
+  // so that why a disk is full is told on it. Where it is full already, a pod starts without.
+  [[maybe_unused]] const Status reserved =
+      ReserveFile(options.termination_file, kTerminationBytesMax);
   LOCKSTEP_ASSIGN_OR_RETURN(PodLog log, PodLog::Open(options.log));
   LocalPod local(std::move(pod), std::move(options), std::move(log));
   const Status started = local.StartProgram();

@@ -9,10 +9,10 @@
 
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
+#include "common/base/file.h"
 #include "operator/local/process_table.h"
 
 namespace lockstep::control {
@@ -44,21 +44,33 @@ void DetachFromTerminal() {
   ::prctl(PR_SET_NAME, "lockstep-guard");
 }
 
-uint64_t InodeOf(const std::string& file) {
-  struct stat status {};
-
-  return ::stat(file.c_str(), &status) == 0 ? status.st_ino : 0;
+// Whatever else is open here would be held open for as long as the guard lives. The standard
+// streams stay; a negative descriptor is none.
+void CloseAllBut(int first, int second) {
+  unsigned from = STDERR_FILENO + 1;
+  for (const int kept : {std::min(first, second), std::max(first, second)}) {
+    if (kept < static_cast<int>(from)) {
+      continue;
+    }
+    const auto number = static_cast<unsigned>(kept);
+    if (number > from) {
+      ::syscall(SYS_close_range, from, number - 1, 0U);
+    }
+    from = number + 1;
+  }
+  ::syscall(SYS_close_range, from, ~0U, 0U);
 }
 
 [[noreturn]] void RunGuard(int channel_fd, ProcessSelector selector, const std::string& secret) {
+  // Open for as long as the guard lives, so that its number is given to no other file meanwhile.
+  const int secret_fd = ::open(secret.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   const uint64_t inode = InodeOf(secret);
   DetachFromTerminal();
-  ::dup2(channel_fd, 3);
-  ::syscall(SYS_close_range, 4U, ~0U, 0U);
+  CloseAllBut(channel_fd, secret_fd);
   bool is_orderly = false;
   while (true) {
     pid_t record = 0;
-    const ssize_t got = ::read(3, &record, sizeof record);
+    const ssize_t got = ::read(channel_fd, &record, sizeof record);
     if (got == sizeof record) {
       is_orderly = is_orderly || record == kOrderlyEnd;
       ApplyRecord(record, &selector.sessions);

@@ -16,6 +16,7 @@
 #include <sys/wait.h>
 
 #include "common/base/file.h"
+#include "operator/local/pod_guard.h"
 #include "operator/local/process_table.h"
 
 namespace lockstep::control {
@@ -437,6 +438,38 @@ TEST_F(PodRunnerTest, KilledProgramLeavesNothingBehind) {
     EXPECT_TRUE(Eventually([pid] { return !IsAlive(pid); })) << pid;
   }
   EXPECT_FALSE(std::filesystem::exists(folder + "/key"));
+  std::filesystem::remove_all(folder);
+}
+
+// A run that has taken the folder over since has a secret of its own there. Where numbers of files
+// are given again at once, the new one would have the old one's.
+TEST_F(PodRunnerTest, SecretThatCameAfterwardsOutlivesAKilledProgram) {
+  constexpr int kFilesMax = 1000;
+  const std::string folder = MakeFolder();
+  const std::string key = folder + "/key";
+  ASSERT_TRUE(WriteFileInPlace(key, "of this run").ok());
+  const uint64_t number = InodeOf(key);
+  const pid_t program = ::fork();
+  if (program == 0) {
+    const PodGuard guard = PodGuard::Start("NONE=", key).value();
+    const Status told = WriteFileAtomically(folder + "/guard", std::to_string(guard.pid()));
+    ::pause();
+    ::_exit(told.ok() ? 0 : 1);
+  }
+  const std::string guard = AwaitFile(folder + "/guard");
+  ASSERT_TRUE(
+      Eventually([&] { return ReadText("/proc/" + guard + "/comm") == "lockstep-guard\n"; }));
+  // Of the numbers that are free the old one comes sooner or later, where it is given again.
+  ::unlink(key.c_str());
+  std::string later;
+  for (int i = 0; i < kFilesMax && (later.empty() || InodeOf(later) != number); ++i) {
+    later = folder + "/later-" + std::to_string(i);
+    ASSERT_TRUE(WriteFileInPlace(later, "of a later run").ok());
+  }
+  std::filesystem::rename(later, key);
+  ::kill(program, SIGKILL);
+  EXPECT_TRUE(Eventually([&guard] { return !IsAlive(ParsePid(guard)); }));
+  EXPECT_TRUE(std::filesystem::exists(key));
   std::filesystem::remove_all(folder);
 }
 

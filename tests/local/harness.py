@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -167,6 +168,14 @@ class LocalTest(unittest.TestCase):
         )
         return process, directory, summary
 
+    def start_until_trained(self, manifest, *arguments, name=None):
+        """As `start`, and waits until worker 0 has told of a step."""
+        started = self.start(manifest, *arguments, name=name)
+        _, directory, _ = started
+        log = directory / "pods" / "quick-worker-0" / "pod.log"
+        self.wait_for(lambda: log.exists() and " trained " in log.read_text())
+        return started
+
     def finish(self, started):
         """Waits for a run to end; one that hangs is killed and fails the test."""
         process, directory, summary = started
@@ -178,6 +187,12 @@ class LocalTest(unittest.TestCase):
             self.fail(f"lockstep run hangs; its output:\n{output}")
         document = json.loads(summary.read_text()) if summary.exists() else None
         return Run(process.returncode, output, document, directory)
+
+    def stop(self, started):
+        """As one ^C, and waits for the end."""
+        process, _, _ = started
+        process.send_signal(signal.SIGINT)
+        return self.finish(started)
 
     def run_job(self, manifest, *arguments, name=None):
         return self.finish(self.start(manifest, *arguments, name=name))

@@ -1,5 +1,6 @@
 """lockstep-runtime is copied into other people's images: what it needs there, and what it says."""
 
+import fcntl
 import json
 import os
 import re
@@ -210,6 +211,27 @@ class Leaving(LocalTest):
             os.kill(left, signal.SIGTERM)
             self.wait_for(lambda: not os.path.exists(f"/proc/{left}"))
             self.assertTrue(self.is_asked_for(started))
+        finally:
+            process.send_signal(signal.SIGINT)
+            self.finish(started)
+
+    def test_whoever_is_left_saves_when_the_chief_dies_in_its_last_save(self):
+        started = self.start_until_trained(
+            training_manifest(workers=3, steps=1000000, every_steps=0))
+        process, directory, _ = started
+        folder = directory / "checkpoints"
+        pids = [self.pid_of(directory, f"quick-worker-{index}") for index in range(3)]
+        try:
+            lock = os.open(folder, os.O_RDONLY)  # the last thing that a save takes
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            for pid in pids:
+                os.kill(pid, signal.SIGTERM)
+            self.wait_for(lambda: list(folder.glob(".tmp-*-save/manifest.json")))
+            os.kill(pids[0], signal.SIGKILL)
+            os.close(lock)
+            for pid in pids[1:]:
+                self.wait_for(lambda pid=pid: not os.path.exists(f"/proc/{pid}"))
+            self.assertTrue(self.checkpoints(started))
         finally:
             process.send_signal(signal.SIGINT)
             self.finish(started)

@@ -1,5 +1,6 @@
 """What a run of the built-in trainer tells on its way and at its end."""
 
+import contextlib
 import os
 import re
 import signal
@@ -90,26 +91,33 @@ class FullDisk(LocalTest):
 
     def test_stop_that_finds_the_disk_full_is_a_failure(self):
         (self.disk / "filler").write_bytes(bytes((4 << 20) - (120 << 10)))
-        started = self.start(training_manifest(steps=100000, every_steps=0, workers=1), "--set",
-                             f"training.checkpoint.directory={self.disk}/checkpoints")
-        process, directory, _ = started
-        log = directory / "pods" / "quick-worker-0" / "pod.log"
-        self.wait_for(lambda: log.exists() and " trained " in log.read_text())
-        process.send_signal(signal.SIGINT)
-        run = self.finish(started)
+        run = self.stop(self.start_until_trained(
+            training_manifest(steps=100000, every_steps=0, workers=1), "--set",
+            f"training.checkpoint.directory={self.disk}/checkpoints"))
+        self.assert_unsaved(run)
+
+    def test_last_words_find_room_on_a_disk_that_has_become_full(self):
+        started = self.start_until_trained(
+            training_manifest(steps=100000, every_steps=0, workers=1), name=self.disk.name)
+        with contextlib.suppress(OSError), open(self.disk / "filler", "wb", buffering=0) as filler:
+            while True:
+                filler.write(bytes(4096))
+        run = self.stop(started)
+        self.assert_unsaved(run)
+        self.assertIn("the last checkpoint could not be written",
+                      run.summary["pods"][0]["message"])
+
+    def assert_unsaved(self, run):
         self.assertEqual(run.exit_code, 1, run.output)
-        self.assertIn("stopped by SIGINT, and the checkpoint could not be written", run.output)
+        self.assertRegex(run.summary["reason"], "^stopped by SIGINT, and the checkpoint could not "
+                         "be written by quick-worker-0: .*No space left on device")
         self.assertIn("No space left on device", run.summary["checkpointError"])
 
 
 class Stopping(LocalTest):
     def test_samples_of_a_stop_are_those_of_its_last_step(self):
-        started = self.start(training_manifest(steps=100000, every_steps=0), "--quiet")
-        process, directory, _ = started
-        log = directory / "pods" / "quick-worker-0" / "pod.log"
-        self.wait_for(lambda: log.exists() and " trained " in log.read_text())
-        process.send_signal(signal.SIGINT)
-        run = self.finish(started)
+        run = self.stop(self.start_until_trained(
+            training_manifest(steps=100000, every_steps=0), "--quiet"))
         self.assertEqual(run.exit_code, 130, run.output)
         self.assertGreater(run.summary["steps"], 0, run.output)
         self.assertEqual(run.summary["samplesConsumed"], samples_after(run.summary["steps"]),

@@ -324,6 +324,13 @@ Status CheckpointDirectory::MakeVisible(const std::string& folder, Step step) co
   return FlushFolder(options_.directory);
 }
 
+bool CheckpointDirectory::Holds(Step step, const WriterIdentity& writer) const {
+  const Soundness soundness = Look(step);
+  const Result<Manifest> manifest = ReadManifest(PathOf(step));
+  return (soundness == Soundness::kFinite || soundness == Soundness::kNotFinite) && manifest.ok() &&
+         manifest->writer.job_uid == writer.job_uid && Order(manifest->writer) >= Order(writer);
+}
+
 Result<std::optional<Snapshot>> CheckpointDirectory::LoadNewest() const {
   const Result<std::vector<Step>> steps = ListSteps(options_.directory);
   if (!steps.ok() && steps.error().code() == ErrorCode::kNotFound) {

@@ -44,6 +44,10 @@ class CheckpointDirectory {
   // full), kTimeout (lock), kIo and its kin; the directory is then as it was.
   Result<int64_t> Publish(const Snapshot& snapshot);
 
+  // Whether the checkpoint of `step` is there, complete, and of `writer` or one that came after it.
+  // Its tensors are not hashed.
+  bool Holds(Step step, const WriterIdentity& writer) const;
+
   // As CheckpointStore::LoadNewest.
   Result<std::optional<Snapshot>> LoadNewest() const;
 

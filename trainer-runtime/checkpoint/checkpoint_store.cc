@@ -139,6 +139,13 @@ Status CheckpointStore::Claim(Epoch epoch, Incarnation incarnation) {
   return OkStatus();
 }
 
+bool CheckpointStore::HasSaved(Step step, Epoch epoch, Incarnation incarnation) const {
+  WriterIdentity writer = options_.writer;
+  writer.epoch = epoch;
+  writer.incarnation = incarnation;
+  return directory_.Holds(step, writer);
+}
+
 void CheckpointStore::SaveAsync(Snapshot snapshot) {
   LOCKSTEP_CHECK(writer_ != nullptr, "SaveAsync before Claim");
   writer_->Put(std::move(snapshot));

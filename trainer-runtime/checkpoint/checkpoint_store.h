@@ -62,6 +62,10 @@ class CheckpointStore {
   // and its kin.
   Status Claim(Epoch epoch, Incarnation incarnation);
 
+  // Whether `step` was saved, complete, by the writer that Claim with these would make this
+  // process, or by one after it: by whoever saves in the same name.
+  bool HasSaved(Step step, Epoch epoch, Incarnation incarnation) const;
+
   // Hands a snapshot to the writer and returns at once. One waits at most: a newer one replaces it
   // (counted), so training never waits for the disk. Precondition (checked): Claim succeeded.
   void SaveAsync(Snapshot snapshot);

@@ -197,6 +197,19 @@ TEST_F(CheckpointStoreTest, OwnLaterClaimDoesNotSpoilASaveUnderWay) {
   }
 }
 
+// Of several that save in one name, and of a chief that came later.
+TEST_F(CheckpointStoreTest, SavedIsWhatOnesOwnNameOrALaterOneWrote) {
+  SaveAndWait(OpenWriter(4).get(), 10);
+  const auto store = Open(Options());
+  EXPECT_TRUE(store->HasSaved(Step(10), Epoch(4), Incarnation(0)));
+  EXPECT_TRUE(store->HasSaved(Step(10), Epoch(3), Incarnation(2)));
+  EXPECT_FALSE(store->HasSaved(Step(10), Epoch(4), Incarnation(1)));
+  EXPECT_FALSE(store->HasSaved(Step(10), Epoch(5), Incarnation(0)));
+  EXPECT_FALSE(store->HasSaved(Step(11), Epoch(4), Incarnation(0)));
+  std::filesystem::remove(FileOf(10, "tensors.safetensors"));
+  EXPECT_FALSE(store->HasSaved(Step(10), Epoch(4), Incarnation(0)));
+}
+
 TEST_F(CheckpointStoreTest, AnotherJobsFolderIsRefused) {
   SaveAndWait(OpenWriter().get(), 10);
   const auto other = Open(Options("uid-2"));

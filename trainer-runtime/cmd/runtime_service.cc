@@ -1,12 +1,9 @@
 #include "trainer-runtime/cmd/runtime_service.h"
 
-#include <cerrno>
-#include <fcntl.h>
 #include <unistd.h>
 #include <utility>
 
 #include "common/base/file.h"
-#include "common/base/unique_fd.h"
 #include "common/contract/initial_status.h"
 #include "trainer-runtime/telemetry/runtime_endpoints.h"
 
@@ -34,18 +31,6 @@ Result<std::string> ReadJobKey(const std::string& path) {
     key.pop_back();
   }
   return key;
-}
-
-// The file exists already where a kubelet made it, and its folder may not be writable: it is
-// written in place.
-Status WriteInPlace(const std::string& path, const std::string& content) {
-  constexpr mode_t kOwnerWritesAllRead = 0644;
-  const UniqueFd fd(
-      ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kOwnerWritesAllRead));
-  if (!fd.is_open()) {
-    return SystemError(errno, "open " + path);
-  }
-  return WriteAll(fd.get(), content);
 }
 
 }  // namespace
@@ -84,8 +69,9 @@ void WriteTerminationMessage(const WorkerEnvironment& environment,
   if (environment.termination_message_file.empty()) {
     return;
   }
-  const Status written =
-      WriteInPlace(environment.termination_message_file, EncodeTerminationMessage(message) + "\n");
+  // The file exists already where a kubelet made it, and its folder may not be writable.
+  const Status written = WriteFileInPlace(environment.termination_message_file,
+                                          EncodeTerminationMessage(message) + "\n");
   if (!written.ok()) {
     // The newest line of the log is what is left to tell why.
     logger->Warn("termination message not written",

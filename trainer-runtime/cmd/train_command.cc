@@ -74,6 +74,8 @@ class TrainingProcess {
   Ending Conclude(Result<TrainerVerdict> verdict);
   Ending Fail(Ending ending);
   Ending LeaveBrokenGang();
+  Status SaveForBrokenGang();
+  Status ClaimCheckpoints(Epoch epoch, Incarnation chief);
   Ending ConcludeError(const Error& error);
   uint64_t PlanHash() const;
   void OnControl(const ControlMessage& message);
@@ -293,6 +295,7 @@ TrainerHooks TrainingProcess::Hooks() {
   static constexpr Duration kCountInterval = std::chrono::seconds(1);
   TrainerHooks hooks = observer_->Hooks();
   hooks.on_step = [this, tell = std::move(hooks.on_step)](const StepReport& report) {
+    session_->NoteAllHold();
     tell(report);
     if (const TimePoint now = SteadyNow(); now - samples_counted_at_ >= kCountInterval) {
       samples_counted_at_ = now;
@@ -304,7 +307,7 @@ TrainerHooks TrainingProcess::Hooks() {
 
 Result<TrainerVerdict> TrainingProcess::TrainInMeeting(const JoinedMeeting& meeting) {
   if (checkpoints_ != nullptr && rank() == 0) {
-    const Status claimed = checkpoints_->Claim(meeting.epoch, environment_.incarnation);
+    const Status claimed = ClaimCheckpoints(meeting.epoch, environment_.incarnation);
     if (!claimed.ok()) {
       return AsFolderFault(claimed.error());
     }
@@ -354,32 +357,46 @@ TrainingProcess::Ending TrainingProcess::Fail(Ending ending) {
   return ending;
 }
 
-// Asked to stop while the gang was broken. What was trained is with those that are left: the lowest
-// rank of them saves it, in the name of the chief of their meeting. Chiefs of later ones, who may
-// have met without it, are not disturbed.
+// Asked to stop while the gang was broken. What was trained is with those that are left. Each waits
+// for the lower ranks to leave, and saves what they have not: in the name of the chief of their
+// meeting, so that chiefs of later ones, who may have met without it, are not disturbed.
 TrainingProcess::Ending TrainingProcess::LeaveBrokenGang() {
   const Ending without{kExitSignalBase + SIGTERM, "stopped on request"};
+  const Ending after{kExitPreempted, "stopped on request after a checkpoint"};
   const bool is_mine = trainer_.has_value() && trainer_->has_state() && checkpoints_ != nullptr &&
-                       session_ != nullptr && session_->IsFirstOfHolders();
-  if (!is_mine) {
-    if (observer_ != nullptr) {
-      observer_->Stopped();
-    }
-    return without;
+                       session_ != nullptr && session_->AwaitFirstOfHolders();
+  const Status saved = is_mine ? SaveForBrokenGang() : OkStatus();
+  if (observer_ != nullptr) {
+    observer_->Stopped();
   }
-  const Deadline deadline = Deadline::After(SteadyNow(), environment_.grace);
-  Status saved = checkpoints_->Claim(session_->newest_epoch(), session_->newest_chief());
-  if (saved.ok()) {
-    saved = trainer_->SaveNow(environment_.world_size, deadline);
-  }
-  observer_->Stopped();
   if (!saved.ok()) {
-    options_.logger->Error("left without a checkpoint", {{"error", saved.error().ToString()}});
+    const std::string error = saved.error().ToString();
+    options_.logger->Error("left without a checkpoint", {{"error", error}});
+    return {without.exit_code,
+            without.reason + "; the last checkpoint could not be written: " + error};
   }
-  return saved.ok() ? Ending{kExitPreempted, "stopped on request after a checkpoint"}
-                    : Ending{without.exit_code,
-                             without.reason + "; the last checkpoint could not be written: " +
-                                 saved.error().ToString()};
+  return is_mine ? after : without;
+}
+
+Status TrainingProcess::SaveForBrokenGang() {
+  const Epoch epoch = session_->newest_epoch();
+  const Incarnation chief = session_->newest_chief();
+  if (checkpoints_->HasSaved(trainer_->last_applied(), epoch, chief)) {
+    return OkStatus();
+  }
+  LOCKSTEP_RETURN_IF_ERROR(ClaimCheckpoints(epoch, chief));
+  return trainer_->SaveNow(environment_.world_size,
+                           Deadline::After(SteadyNow(), environment_.grace));
+}
+
+// A writer that is refused has failed to save what it holds, unless a newer one does that now.
+Status TrainingProcess::ClaimCheckpoints(Epoch epoch, Incarnation chief) {
+  Status claimed = checkpoints_->Claim(epoch, chief);
+  const bool has_trained = trainer_->last_applied() > Step();
+  if (!claimed.ok() && claimed.error().code() != ErrorCode::kStale && has_trained) {
+    observer_->NotSaved(trainer_->last_applied(), claimed.error());
+  }
+  return claimed;
 }
 
 TrainingProcess::Ending TrainingProcess::ConcludeError(const Error& error) {

@@ -172,6 +172,11 @@ void TrainingObserver::SamplesCounted(const SampleTotals& totals) {
   });
 }
 
+// Not even begun: the folder does not take a writer.
+void TrainingObserver::NotSaved(Step step, const Error& error) {
+  OnCheckpoint(SaveOutcome{step, error, 0, {}, 0});
+}
+
 void TrainingObserver::Stopped() {
   board_->SetPhase(Phase::kStopping);
   board_->Record(TimelineEventKind::kStop, SteadyNow());

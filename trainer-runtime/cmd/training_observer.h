@@ -38,6 +38,7 @@ class TrainingObserver {
   void MeetingBroke(Epoch epoch, const Error& error);
   void Finished(const std::optional<EvaluationResult>& result, const SampleTotals& totals);
   void SamplesCounted(const SampleTotals& totals);
+  void NotSaved(Step step, const Error& error);
   void Stopped();
   void Failed();
 

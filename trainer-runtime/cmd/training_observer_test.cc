@@ -64,6 +64,13 @@ TEST_F(Observed, TheCauseOfOneLossIsNotThatOfTheNext) {
   EXPECT_THAT(page, HasSubstr("lockstep_recoveries_total{cause=\"collective_failed\"} 1\n"));
 }
 
+TEST_F(Observed, FolderThatTakesNoWriterIsAFailedCheckpoint) {
+  observer_.NotSaved(Step(7), Error(ErrorCode::kResourceExhausted, "No space left on device"));
+  const CheckpointStatus checkpoints = board_.Snapshot().checkpoints;
+  EXPECT_EQ(checkpoints.failed, 1);
+  EXPECT_THAT(checkpoints.last_error, HasSubstr("No space left on device"));
+}
+
 TEST_F(Observed, SamplesAreInTheStatusWhileTrainingRuns) {
   observer_.SamplesCounted({96, 90, 1, 7});
   EXPECT_EQ(board_.Snapshot().samples, (SampleCounts{96, 90, 1, 7}));

@@ -1,6 +1,8 @@
 #include "trainer-runtime/session/session.h"
 
+#include <chrono>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "trainer-runtime/session/state_source.h"
@@ -11,6 +13,7 @@ Session::Session(SessionOptions options)
     : options_(std::move(options)),
       rank_(options_.mesh.identity.rank),
       world_size_(options_.mesh.identity.world_size),
+      loss_patience_(options_.mesh.silent_after + 2 * options_.mesh.heartbeat),
       at_least_(options_.mesh.initial_epoch),
       on_stop_(options_.stop, [this] { abort_switch_.Stop(); }) {}
 
@@ -64,14 +67,28 @@ Result<JoinedMeeting> Session::Join(Meeting meeting) {
   }
   communicator_ = std::move(joined).value();
   abort_switch_.ArmCommunicator(communicator_.get(), meeting.epoch);
+  const std::optional<int> source = PickStateSource(meeting.members);
+  // Where nobody brings a state, all take what rank 0 begins with: whoever has one has it from it.
+  members_[static_cast<std::size_t>(source.value_or(0))].has_state = true;
+  return JoinedMeeting{meeting.epoch, source, communicator_.get()};
+}
+
+void Session::NoteAllHold() {
   for (MemberFacts& member : members_) {
     member.has_state = true;
   }
-  return JoinedMeeting{meeting.epoch, PickStateSource(meeting.members), communicator_.get()};
 }
 
-bool Session::IsFirstOfHolders() const {
-  return runtime::IsFirstOfHolders(rank_, members_, mesh_->Peers());
+bool Session::AwaitFirstOfHolders() const {
+  constexpr Duration kLookAgain = std::chrono::milliseconds(10);
+  const Deadline deadline = Deadline::After(SteadyNow(), loss_patience_);
+  while (!IsFirstOfHolders(rank_, members_, mesh_->Peers())) {
+    if (deadline.HasPassed(SteadyNow())) {
+      return false;
+    }
+    std::this_thread::sleep_for(kLookAgain);
+  }
+  return true;
 }
 
 void Session::Leave() {

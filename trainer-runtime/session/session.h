@@ -51,8 +51,15 @@ class Session {
 
   bool HasFinished() const { return mesh_->HasFinished(); }
 
-  // Whether no lower rank of the newest meeting is left with a state. Thread: that of Meet.
-  bool IsFirstOfHolders() const;
+  // All ranks of the newest meeting have taken a step together: each holds a state. Before, only
+  // those do that brought one, and the one whose state all take. Thread: that of Meet.
+  void NoteAllHold();
+
+  // Whether no lower rank of the newest meeting is left with a state. The end of a connection may
+  // be seen before the mesh knows of the loss, and a lower rank may be leaving, too: waits until
+  // this is so, at most for as long as the mesh takes to notice a loss.
+  // Thread: that of Meet; blocks.
+  bool AwaitFirstOfHolders() const;
 
   // The newest meeting's epoch and incarnation of its chief; 0 before the first. Thread: that of
   // Meet.
@@ -80,9 +87,10 @@ class Session {
   SessionOptions options_;  // without the mesh's: they are given away
   int rank_;
   int world_size_;
-  Epoch at_least_;  // of the next meeting
+  Duration loss_patience_;  // within it the mesh notices a peer that is gone
+  Epoch at_least_;          // of the next meeting
   Epoch newest_epoch_;
-  std::vector<MemberFacts> members_;  // of the newest meeting; all hold a state once joined
+  std::vector<MemberFacts> members_;  // of the newest meeting, and who of them holds a state by now
   std::unique_ptr<Communicator> communicator_;
   AbortSwitch abort_switch_;
   std::stop_callback<std::function<void()>> on_stop_;

@@ -6,6 +6,7 @@
 #include <functional>
 #include <future>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -63,16 +64,32 @@ class SessionGang : public ::testing::Test {
               ListenOn("127.0.0.1", std::stoi(addresses_[rank].substr(colon + 1)), 16).value());
   }
 
-  std::vector<Meeting> MeetAll() {
+  // `holder`: the rank that brings a state; none does.
+  std::vector<Meeting> MeetAll(std::optional<std::size_t> holder = std::nullopt) {
     std::vector<std::future<Result<Meeting>>> calls;
-    for (auto& session : sessions_) {
-      calls.push_back(std::async(std::launch::async, [&] { return session->Meet(false, Step()); }));
+    for (std::size_t rank = 0; rank < kRanks; ++rank) {
+      const bool has_state = rank == holder;
+      calls.push_back(std::async(std::launch::async, [this, rank, has_state] {
+        return sessions_[rank]->Meet(has_state, Step(has_state ? 5 : 0));
+      }));
     }
     std::vector<Meeting> meetings;
     for (auto& call : calls) {
       meetings.push_back(call.get().value());
     }
     return meetings;
+  }
+
+  void JoinAll(std::vector<Meeting> meetings) {
+    std::vector<std::future<bool>> calls;
+    for (std::size_t rank = 0; rank < kRanks; ++rank) {
+      calls.push_back(std::async(std::launch::async, [&, rank] {
+        return sessions_[rank]->Join(std::move(meetings[rank])).ok();
+      }));
+    }
+    for (auto& call : calls) {
+      EXPECT_TRUE(call.get());
+    }
   }
 
   std::unique_ptr<Logger> logger_ = MakeNullLogger();
@@ -205,6 +222,34 @@ TEST_F(SessionGang, JoiningKnowsOfAnEarlierLoss) {
       std::async(std::launch::async, [&] { return sessions_[0]->Join(std::move(meetings[0])); });
   ASSERT_EQ(joining.wait_for(kHeard), std::future_status::ready);
   EXPECT_EQ(joining.get().error().code(), ErrorCode::kPeerLost);
+}
+
+// A chief that dies while all leave: its end is seen before the mesh tells of it.
+TEST_F(SessionGang, WhoeverIsLeftIsFirstOnceTheLossIsTold) {
+  JoinAll(MeetAll());
+  for (auto& session : sessions_) {
+    session->NoteAllHold();
+  }
+  EXPECT_TRUE(sessions_[0]->AwaitFirstOfHolders());
+  auto second = std::async(std::launch::async, [&] { return sessions_[1]->AwaitFirstOfHolders(); });
+  second.wait_for(std::chrono::milliseconds(20));  // it asks while the chief is there
+  sessions_[0].reset();
+  EXPECT_TRUE(second.get());
+  EXPECT_FALSE(sessions_[2]->AwaitFirstOfHolders());  // rank 1 does not leave
+}
+
+// Broken before a state has come over: what rank 1 brought nobody else has.
+TEST_F(SessionGang, OnlyTheSourceHoldsAStateBeforeTheFirstStep) {
+  JoinAll(MeetAll(1));
+  EXPECT_TRUE(sessions_[1]->AwaitFirstOfHolders());
+  EXPECT_FALSE(sessions_[2]->AwaitFirstOfHolders());
+}
+
+// Nobody brings one: all take what rank 0 reads or makes.
+TEST_F(SessionGang, RankZeroHoldsTheFirstState) {
+  JoinAll(MeetAll());
+  EXPECT_TRUE(sessions_[0]->AwaitFirstOfHolders());
+  EXPECT_FALSE(sessions_[1]->AwaitFirstOfHolders());
 }
 
 // A peer is slow to load; a stop does not wait for it.

@@ -365,9 +365,7 @@ void Supervisor::WriteTerminationMessage() {
     message.reason = failure_.has_value() ? failure_->reason : "all processes ended when asked to";
   }
   // In place: in a container the file is a mount of its own, which nothing can be renamed over.
-  const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-  const Status written = fd.is_open() ? WriteAll(fd.get(), EncodeTerminationMessage(message))
-                                      : SystemError(errno, "open " + path);
+  const Status written = WriteFileInPlace(path, EncodeTerminationMessage(message));
   if (!written.ok()) {
     options_.logger->Warn("termination message not written",
                           {{"error", written.error().ToString()}});

@@ -350,21 +350,25 @@ void Trainer::ReportCheckpoints() {
     return;
   }
   for (const SaveOutcome& outcome : parts_.checkpoints->TakeOutcomes()) {
-    if (!outcome.status.ok()) {
-      parts_.logger->Warn(
-          "checkpoint not written",
-          {{"step", outcome.step.value()}, {"error", outcome.status.error().ToString()}});
-    }
-    if (outcome.skipped > 0 && !has_told_of_skips_) {
-      has_told_of_skips_ = true;  // once: it may be so at every step
-      parts_.logger->Warn(
-          "checkpoints are skipped, as the disk is slower than checkpoint.everySteps asks for; "
-          "the status counts them",
-          {{"skipped", outcome.skipped}});
-    }
-    if (hooks_.on_checkpoint) {
-      hooks_.on_checkpoint(outcome);
-    }
+    ReportCheckpoint(outcome);
+  }
+}
+
+void Trainer::ReportCheckpoint(const SaveOutcome& outcome) {
+  if (!outcome.status.ok()) {
+    parts_.logger->Warn(
+        "checkpoint not written",
+        {{"step", outcome.step.value()}, {"error", outcome.status.error().ToString()}});
+  }
+  if (outcome.skipped > 0 && !has_told_of_skips_) {
+    has_told_of_skips_ = true;  // once: it may be so at every step
+    parts_.logger->Warn(
+        "checkpoints are skipped, as the disk is slower than checkpoint.everySteps asks for; "
+        "the status counts them",
+        {{"skipped", outcome.skipped}});
+  }
+  if (hooks_.on_checkpoint) {
+    hooks_.on_checkpoint(outcome);
   }
 }
 
@@ -379,6 +383,9 @@ Status Trainer::SaveNow(int world_size, Deadline deadline) {
   parts_.checkpoints->SaveAsync(Snap(world_size));
   Status flushed = parts_.checkpoints->Flush(deadline);
   ReportCheckpoints();
+  if (!flushed.ok() && flushed.error().code() == ErrorCode::kTimeout) {
+    ReportCheckpoint(SaveOutcome{state_.step, flushed, 0, {}, 0});  // it has no outcome of its own
+  }
   return flushed;
 }
 

@@ -113,7 +113,7 @@ class Trainer {
                                     const std::atomic<bool>& stop_requested);
 
   // Writes what this rank holds as a checkpoint and waits for it; nothing without state or store.
-  // The store must have been claimed.
+  // The store must have been claimed. What fails is told by on_checkpoint, too.
   Status SaveNow(int world_size, Deadline deadline);
 
  private:
@@ -133,6 +133,7 @@ class Trainer {
   bool IsStateFinite();
   bool IsSaveDue() const;
   void ReportCheckpoints();
+  void ReportCheckpoint(const SaveOutcome& outcome);
   Status SaveTogether(MultiWorkerMirrored* strategy);
   Status Evaluate(MultiWorkerMirrored* strategy);
   Result<TrainerVerdict> StopTogether(MultiWorkerMirrored* strategy);
