@@ -51,6 +51,8 @@ ObjectMeta ReadObjectMeta(Value metadata, std::string_view label_prefix) {
     } else if (key == "deletionTimestamp") {
       meta.is_deleting = !scan::Text(value).empty();
       meta.deletion_due = ParseRfc3339(std::string(scan::Text(value)));
+    } else if (key == "managedFields") {
+      meta.managed_fields = scan::RawList(value);
     }
   });
   return meta;
