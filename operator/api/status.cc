@@ -380,6 +380,10 @@ TrainingJobStatus DecodeStatus(const Json& value,
 
 namespace {
 
+// Choice: more than a status has. An object that grows copies all that is in it, the places of
+// thousands of pods too.
+constexpr std::size_t kFieldsMax = 32;
+
 Json EncodeDerived(const TrainingJob& job) {
   const DerivedStatus derived = DeriveStatus(job);
   return {{"state", derived.state},
@@ -409,17 +413,18 @@ Json EncodeStatus(const TrainingJob& job) {
     return EncodeUnreadable(status);
   }
   Json value = EncodeDerived(job);
-  value.update(Json{{"conditions", EncodeList(status.conditions, EncodeCondition)},
-                    {"attempt", status.attempt.value()},
-                    {"epoch", status.epoch.value()},
-                    {"placement", EncodeList(status.placement, EncodePlacement)},
-                    {"roles", EncodeList(status.roles, EncodeRoleCounts)},
-                    {"restarts", EncodeList(status.restarts, EncodeRestartCount)},
-                    {"incidents", EncodeList(status.incidents, EncodeIncident)},
-                    {"observedGeneration", status.observed_generation},
-                    {"controlCounter", status.control_counter},
-                    {"rollbacks", status.rollbacks},
-                    {"quickRestarts", status.quick_restarts}});
+  value.get_ref<Json::object_t&>().reserve(kFieldsMax);
+  value["conditions"] = EncodeList(status.conditions, EncodeCondition);
+  value["attempt"] = status.attempt.value();
+  value["epoch"] = status.epoch.value();
+  value["placement"] = EncodeList(status.placement, EncodePlacement);
+  value["roles"] = EncodeList(status.roles, EncodeRoleCounts);
+  value["restarts"] = EncodeList(status.restarts, EncodeRestartCount);
+  value["incidents"] = EncodeList(status.incidents, EncodeIncident);
+  value["observedGeneration"] = status.observed_generation;
+  value["controlCounter"] = status.control_counter;
+  value["rollbacks"] = status.rollbacks;
+  value["quickRestarts"] = status.quick_restarts;
   if (status.origin != GangOrigin()) {
     value["origin"] = EncodeOrigin(status.origin);
   }

@@ -57,8 +57,8 @@ constexpr int OpenCallsMax(int parallel_max) {
   return 4 * parallel_max;
 }
 
-// Sends the calls of many, in lanes that take turns, and repeats what may be repeated. A call that
-// is put off (429) or slow holds no place that others want.
+// Sends the calls of many, in lanes that take turns of some calls each, and repeats what may be
+// repeated. A call that is put off (429) or slow holds no place that others want.
 //
 // Sends again only what does no harm when it happens twice: any call answered with 429 or 5xx and
 // Retry-After, after that time, but after 5xx none that replaces a version of an object, whose
@@ -113,6 +113,7 @@ class CallDispatcher final : public std::enable_shared_from_this<CallDispatcher>
   void ReleaseSlowPlaces(TimePoint now);
   void WatchForSlowCalls(TimePoint now);
   CallPtr TakeNext();
+  void PassTurn();
   bool IsFull(const std::string& lane) const;
   void Send(const CallPtr& call, TimePoint now);
   std::optional<Duration> TimeFor(const kube::Request& request, TimePoint now) const;
@@ -128,6 +129,7 @@ class CallDispatcher final : public std::enable_shared_from_this<CallDispatcher>
   const CallDispatcherOptions options_;
   std::map<std::string, std::deque<CallPtr>> waiting_;  // by lane; no lane is empty
   std::deque<std::string> turns_;                       // the lanes of waiting_, next one first
+  int calls_of_turn_ = 0;                               // sent by the first since it is that
   std::deque<std::pair<CallPtr, TimePoint>> placed_;    // by the time of sending; some may be over
   std::map<std::string, int> open_by_lane_;
   std::set<std::shared_ptr<Group>> groups_;  // not all answered; shared with their calls

@@ -126,14 +126,24 @@ class CallDispatcherTest : public testing::Test {
   std::vector<CallResult> last_;
 };
 
-TEST_F(CallDispatcherTest, LanesTakeTurns) {
-  Start("a", {"/a1", "/a2", "/a3", "/a4"});
-  Start("b", {"/b1"});
-  EXPECT_EQ(transport_.log, "/a1 /a2 ");
+TEST_F(CallDispatcherTest, LanesTakeTurnsOfEightCalls) {
+  options_.parallel_max = 1;
+  Start("large", {"/a1", "/a2", "/a3", "/a4", "/a5", "/a6", "/a7", "/a8", "/a9"});
+  Start("small", {"/b1", "/b2"});
+  Start("other", {"/c1", "/c2"});
+  while (!transport_.open.empty()) {
+    transport_.Answer(transport_.open.front().request.target.substr(0, 3), Ok());
+  }
+  EXPECT_EQ(transport_.log, "/a1 /a2 /a3 /a4 /a5 /a6 /a7 /a8 /b1 /b2 /c1 /c2 /a9 ")
+      << "a small gang's pods come together, and nobody waits for the whole of a large one";
+}
 
-  transport_.Answer("/a1", Ok());
-  transport_.Answer("/a2", Ok());
-  EXPECT_EQ(transport_.log, "/a1 /a2 /a3 /b1 ") << "not behind the whole crowd";
+TEST_F(CallDispatcherTest, LaneThatHasAllItMayHaveGivesUpItsTurn) {
+  Start("a", {"/a1", "/a2", "/a3"});
+  transport_.Pass(seconds(1));  // two are slow, and more one lane does not get
+  transport_.log.clear();
+  Start("b", {"/b1", "/b2"});
+  EXPECT_EQ(transport_.log, "/b1 /b2 ");
 }
 
 TEST_F(CallDispatcherTest, SlowCallsGiveTheirPlaceToOthers) {

@@ -114,12 +114,22 @@ Result<Item<Service>> DecodeService(std::string_view json) {
 
 Result<Item<RawObject>> DecodeRaw(std::string_view json) {
   ObjectMeta meta;
+  std::size_t cut_begin = 0;
+  std::size_t cut_size = 0;
   const Status scanned = scan::ScanObject(json, [&](std::string_view key, Value value) {
-    if (key == "metadata") {
-      meta = ReadObjectMeta(value, kOurPrefix);
+    if (key != "metadata") {
+      return;
+    }
+    meta = ReadObjectMeta(value, kOurPrefix);
+    if (!meta.managed_fields.empty()) {  // a view into a copy of `json`
+      cut_begin = json.find(meta.managed_fields);
+      cut_size = meta.managed_fields.size();
     }
   });
-  return MakeItem(scanned, std::move(meta), RawObject{std::string(json)});
+  RawObject object{std::string(json.substr(0, cut_begin))};
+  object.json += cut_size == 0 ? "" : "[]";
+  object.json += json.substr(cut_begin + cut_size);
+  return MakeItem(scanned, std::move(meta), std::move(object));
 }
 
 }  // namespace lockstep::control::kube

@@ -24,7 +24,8 @@ Result<Item<Pod>> DecodePod(std::string_view json);
 Result<Item<Node>> DecodeNode(std::string_view json);
 Result<Item<Service>> DecodeService(std::string_view json);
 
-// Our own kind passes through whole; operator/api reads it.
+// Our own kind passes through as it is, for operator/api to read, but for the managed fields: they
+// name every field once more, and nobody here asks who wrote it.
 struct RawObject {
   std::string json;
 };

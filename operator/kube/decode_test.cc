@@ -91,7 +91,18 @@ TEST(DecodeService, OwnerIsAJobOnlyByKindAndGroup) {
   EXPECT_EQ(owner_job("lockstep.dev/v1", "TrainingQueue"), "");
 }
 
-TEST(DecodeRaw, KeepsEveryByte) {
+TEST(DecodeRaw, LeavesOutTheManagedFields) {
+  const Result<Item<RawObject>> item = DecodeRaw(
+      R"({"metadata": {"name": "j", "managedFields": [{"manager": "m", "fieldsV1": {"f:spec": )"
+      R"({"k:{\"name\":\"a\"}": {}}}}], "uid": "u"}, "spec": {"managedFields": [{"a": 1}]}})");
+  ASSERT_TRUE(item.ok()) << item.error().ToString();
+  EXPECT_EQ(item->uid, "u");
+  EXPECT_EQ(item->object->json,
+            R"({"metadata": {"name": "j", "managedFields": [], "uid": "u"}, )"
+            R"("spec": {"managedFields": [{"a": 1}]}})");
+}
+
+TEST(DecodeRaw, KeepsEveryOtherByte) {
   const std::string json =
       R"({ "spec": {"x": [1, 2.50]}, "metadata": {"name": "j", "namespace": "n", "uid": "u"} })";
   const Result<Item<RawObject>> item = DecodeRaw(json);

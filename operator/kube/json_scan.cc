@@ -64,6 +64,14 @@ std::string_view RawObject(Value value) {
   return object.raw_json().value();
 }
 
+std::string_view RawList(Value value) {
+  simdjson::ondemand::array array;
+  if (value.get_array().get(array) != simdjson::SUCCESS) {
+    return {};
+  }
+  return array.raw_json().value();
+}
+
 simdjson::ondemand::document internal::Open(std::string_view json) {
   thread_local simdjson::ondemand::parser parser;
   thread_local std::string copy;

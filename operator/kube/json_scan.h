@@ -44,8 +44,11 @@ int64_t Integer(Value value);
 // A map of texts, of which only the keys that begin with `prefix` are kept.
 std::map<std::string, std::string> TextMap(Value value, std::string_view prefix = "");
 
-// The bytes of the value, a list or an object, as they stand in the document.
+// The bytes of the value, an object, as they stand in the document.
 std::string_view RawObject(Value value);
+
+// The same of a list; empty when it is none.
+std::string_view RawList(Value value);
 
 namespace internal {
 

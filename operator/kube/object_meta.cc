@@ -71,6 +71,8 @@ ObjectMeta ReadObjectMeta(Value metadata, std::string_view label_prefix) {
       meta.deletion_due = ParseRfc3339(std::string(scan::Text(value)));
     } else if (key == "deletionGracePeriodSeconds") {
       meta.deletion_grace = std::chrono::seconds(scan::Integer(value));
+    } else if (key == "managedFields") {
+      meta.managed_fields = scan::RawList(value);
     }
   });
   return meta;

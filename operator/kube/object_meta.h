@@ -33,6 +33,7 @@ struct ObjectMeta {
   bool is_deleting = false;
   std::optional<std::chrono::seconds> deletion_grace;
   std::optional<WallTime> deletion_due;  // when the grace of the deletion is over
+  std::string_view managed_fields;       // as they stand in the document, while that is open
 };
 
 // Keeps the labels that begin with `label_prefix`. Throws scan::Problem.

@@ -94,12 +94,14 @@ class Wire {
     SSL* const ssl = tls_->native_handle();
     std::size_t count = 0;
     std::size_t read = 0;
-    while (count < room.size() && BIO_pending(SSL_get_rbio(ssl)) > 0 &&
-           SSL_read_ex(ssl, static_cast<char*>(room.data()) + count, room.size() - count, &read) ==
-               1) {
+    while (count < room.size() && BIO_pending(SSL_get_rbio(ssl)) > 0) {
+      if (SSL_read_ex(ssl, static_cast<char*>(room.data()) + count, room.size() - count, &read) !=
+          1) {
+        ERR_clear_error();
+        break;
+      }
       count += read;
     }
-    ERR_clear_error();
     return count;
   }
 

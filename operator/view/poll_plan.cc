@@ -13,8 +13,9 @@ namespace {
 
 // Choices: a loss is known an eighth of a second after its peers know it, seconds before a kubelet
 // tells, at the price of eight small requests a second and job; devices, and the first word of a
-// rank, soon, but not all at once with the gang's start; an accused rank before its peers' patience
-// ends. A pod more adds 2 ms, so that a gang of 500 costs no more than one of 100 does.
+// rank, soon, but not while the gang comes up, when everybody has more to do; an accused rank
+// before its peers' patience ends. A pod more adds 2 ms, so that a gang of 500 costs no more than
+// one of 100 does.
 constexpr Duration kCalmInterval = std::chrono::milliseconds(250);
 constexpr Duration kSurveyInterval = std::chrono::seconds(1);
 constexpr Duration kAlarmInterval = std::chrono::milliseconds(200);
@@ -92,13 +93,16 @@ std::vector<PollTarget> PollPlan(const TrainingJob& job,
                (Accuses(*document->second) || known.closed.count(name) > 0);
       });
   const Duration load = static_cast<int64_t>(candidates.size()) * kIntervalPerPod;
+  const bool is_complete = IsTrue(job.status, ConditionType::kRunning);
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     const kube::Pod& pod = *candidates[i].pod;
     if (is_alarmed) {
       targets.push_back({pod.name, pod.status.pod_ip, kAlarmInterval + load});
-    } else if (i < kSpeakers && known.documents.count(pod.name) > 0) {
-      targets.push_back({pod.name, pod.status.pod_ip, kCalmInterval});
-    } else if (i < kSpeakers || (!candidates[i].is_surveyed && !HasShown(pod, known))) {
+    } else if (i < kSpeakers) {
+      const bool has_spoken = known.documents.count(pod.name) > 0;
+      targets.push_back(
+          {pod.name, pod.status.pod_ip, has_spoken ? kCalmInterval : kSurveyInterval});
+    } else if (is_complete && !candidates[i].is_surveyed && !HasShown(pod, known)) {
       targets.push_back({pod.name, pod.status.pod_ip, kSurveyInterval + load});
     }
   }

@@ -46,6 +46,10 @@ class PollPlanTest : public testing::Test {
     return names;
   }
 
+  void SetRunning() {
+    SetCondition(&job_.status, {ConditionType::kRunning, true, "GangRunning", ""}, WallTime{});
+  }
+
   TrainingJob job_;
   std::deque<kube::Pod> pods_;
   PollKnowledge known_;
@@ -96,8 +100,11 @@ TEST_F(PollPlanTest, RankThatNoLongerListensMakesAllBeAsked) {
   EXPECT_EQ(Asked(), "0123");
 }
 
-TEST_F(PollPlanTest, RanksAreAskedUntilTheirDevicesAreKnown) {
+TEST_F(PollPlanTest, RanksOfAGangThatRunsAreAskedUntilTheirDevicesAreKnown) {
   job_.spec.roles.front().gpus = 1;
+  EXPECT_EQ(Asked(), "01") << "it comes up";
+
+  SetRunning();
   EXPECT_EQ(Asked(), "0123");
 
   job_.status.placement[2].devices = {"GPU-1"};
@@ -129,6 +136,7 @@ TEST_F(PollPlanTest, GangWhoseReportsWereDecidedOnIsLeftToItsSpeakers) {
 
 TEST_F(PollPlanTest, RuntimeThatWorksAndShowsNoDeviceIsNotAskedForEver) {
   job_.spec.roles.front().gpus = 1;
+  SetRunning();
   StatusDocument document;
   document.phase = Phase::kStarting;
   known_.documents["mnist-worker-3"] = &document;

@@ -17,6 +17,19 @@ Json ObjectOr(const Json& object, const char* key) {
   return value != nullptr && value->is_object() ? *value : Json::object();
 }
 
+Json CopyWithRoom(const Json& value, std::size_t keys) {
+  if (!value.is_object()) {
+    return value;
+  }
+  Json copy = Json::object();
+  auto& fields = copy.get_ref<Json::object_t&>();
+  fields.reserve(value.size() + keys);
+  for (const auto& [key, field] : value.get_ref<const Json::object_t&>()) {
+    fields.emplace_back(key, field);
+  }
+  return copy;
+}
+
 Json* ObjectAt(Json* parent, const char* key) {
   if (parent == nullptr) {
     return nullptr;

@@ -39,6 +39,10 @@ constexpr int kLivenessSeconds = 10;
 constexpr int kLivenessFailures = 12;
 constexpr int kLivenessTimeoutSeconds = 5;
 
+// Keys that the operator adds, at most, to a spec and to the trainer's container.
+constexpr std::size_t kSpecKeysMax = 16;
+constexpr std::size_t kTrainerKeysMax = 16;
+
 // What one manifest is made of.
 struct Parts {
   const TrainingJob& job;
@@ -97,10 +101,21 @@ Json* TrainerOf(Json* spec) {
 // Kubernetes expands $(NAME) in values and reads $$ as $; ours are meant letter by letter.
 std::string WithoutExpansion(const std::string& value) {
   std::string text;
+  text.reserve(value.size());
   for (const char c : value) {
-    text += c == '$' ? "$$" : std::string(1, c);
+    text.append(c == '$' ? 2 : 1, c);
   }
   return text;
+}
+
+// {"name": name, "value": value}, of which every pod has dozens.
+Json Variable(const std::string& name, std::string value) {
+  Json variable = Json::object();
+  auto& fields = variable.get_ref<Json::object_t&>();
+  fields.reserve(2);
+  fields.emplace_back("name", name);
+  fields.emplace_back("value", std::move(value));
+  return variable;
 }
 
 // The contract's variables, and after them the template's own as written, which may refer to them.
@@ -117,7 +132,7 @@ Json EnvironmentOf(const Parts& parts, const Json& trainer) {
     ours.erase(source.variable);
   }
   for (const auto& [name, value] : ours) {
-    variables.push_back({{"name", name}, {"value", WithoutExpansion(value)}});
+    variables.push_back(Variable(name, WithoutExpansion(value)));
   }
   const Json* const written = FindField(trainer, "env");
   if (written != nullptr && written->is_array()) {
@@ -356,9 +371,10 @@ Json MetadataOf(const Parts& parts, const std::string& trainer_name) {
 }
 
 Json SpecOf(const Parts& parts) {
-  Json spec = ObjectOr(parts.role.pod.raw, "spec");
+  Json spec = CopyWithRoom(ObjectOr(parts.role.pod.raw, "spec"), kSpecKeysMax);
   if (const Json* const written = TrainerOf(&spec)) {
-    Json trainer = *written;  // a copy: adding to the spec moves what is in it
+    // A copy: adding to the spec moves what is in it.
+    Json trainer = CopyWithRoom(*written, kTrainerKeysMax);
     FillTrainer(parts, &trainer);
     AddKey(parts, &trainer, &spec);
     AddInstaller(parts, &trainer, &spec);
