@@ -155,8 +155,9 @@ class OtherTerminal(LocalTest):
     def test_run_is_listed_read_and_stopped(self):
         started = self.start(command_manifest(["sh", "-c", "echo hello; exec sleep 1000"]))
         process, directory, _ = started
-        self.wait_for(lambda: "hello" in self.lockstep("logs", directory).stdout)
-        self.assertIn("[command-worker-1] ", self.lockstep("logs", directory).stdout)
+        for pod in ("command-worker-0", "command-worker-1"):
+            self.wait_for(lambda pod=pod: re.search(
+                rf"\[{pod}\] .*hello", self.lockstep("logs", directory).stdout))
         self.assertRegex(self.lockstep("ps", self.scratch).stdout,
                          rf"command +running +- +{process.pid}\n")
         stopped = self.lockstep("stop", directory)
