@@ -2,25 +2,38 @@
 """Measures the operator on a real API server with hollow nodes, beside what other operators took
 on the same machine (see README.md). Needs scripts/install.sh cluster and the release build.
 
-    tests/bench/operator/run.py [--runs 3] [--bin build/release/bin] [--jobset]
+    tests/bench/operator/run.py [--runs 3] [--bin build/release/bin] [--jobset | --workers 4096]
 
---jobset: only A, beside JobSet with raised limits, the two taking turns."""
+--jobset: only A, beside JobSet with raised limits, the two taking turns.
+--workers: only one job of so many, looked at as a whole: pods, wiring, what is stored."""
 
 import argparse
+import base64
 import concurrent.futures
+import importlib
+import json
 import os
 import pathlib
 import sys
 import time
+import urllib.request
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
-sys.path.insert(0, str(REPOSITORY / "tests" / "kubernetes"))
+HARNESS = {
+    "client": ("Watch",),
+    "control_plane": ("ControlPlane", "ETCD_PORT"),
+    "hollow_nodes": ("HollowNodes",),
+    "jobs": ("JOB_LABEL", "foreign_pod", "is_true", "training_job"),
+    "operator_process": ("Operator", "grant_rights"),
+    "processes": ("wait_for",),
+}
 
 NODES, GPUS_PER_NODE, GPUS_PER_WORKER = 200, 8, 2
 NAMESPACE = "default"
 LARGE = 500  # workers of the job of A
 CREATE_SECONDS_MAX = 600
 QUIET_SECONDS = 3  # before a worker fails: it trains by then, and what came before has been cleaned
+SAMPLES = 50  # pods whose size in etcd is asked for
 EVENTS_PER_FOREIGN_POD = 2  # it is created where it is bound already, and it runs
 TRAINING = {
     "model": {"inputShape": [4], "layers": [{"type": "Dense", "units": 1}]},
@@ -49,7 +62,25 @@ def parse_arguments():
     parser.add_argument("--bin", type=pathlib.Path, default=REPOSITORY / "build/release/bin")
     parser.add_argument("--foreign-pods", type=int, default=10_000)
     parser.add_argument("--jobset", action="store_true")
+    parser.add_argument("--workers", type=int)
     return parser.parse_args()
+
+
+def load_harness(bin_folder, tree=REPOSITORY):
+    """Takes in the modules of the cluster tests of that tree, which look for the programs when they
+    are imported, and makes their names known here."""
+    os.environ["LOCKSTEP_BIN"] = str(bin_folder.resolve())
+    sys.path.insert(0, str(tree / "tests" / "kubernetes"))
+    for module, names in HARNESS.items():
+        loaded = importlib.import_module(module)
+        globals().update({name: getattr(loaded, name) for name in names})
+
+
+def make_bench(plane, gpus_per_node=GPUS_PER_NODE):
+    """Of a running operator with its nodes."""
+    grant_rights(plane)
+    hollow = HollowNodes(plane, NODES, gpus_per_node)
+    return Bench(plane, Operator(plane, log_level="info").start(), hollow)
 
 
 def await_pods(admin, label, wanted, create, cpu_seconds):
@@ -211,6 +242,66 @@ def beside_jobset(bench, jobset, runs):
         print(f"{'':18} JobSet / Lockstep, median: {ratios[len(ratios) // 2]:.2f}")
 
 
+def room_for(workers):
+    """GPUs of a node, so that all nodes together have room for so many workers."""
+    return max(GPUS_PER_NODE, GPUS_PER_WORKER * -(-workers // NODES))
+
+
+def stored_bytes(plane, kind, *path):
+    """Of an object as etcd has it, managed fields and status included."""
+    key = base64.b64encode("/".join(["/registry", kind, NAMESPACE, *path]).encode()).decode()
+    request = urllib.request.Request(f"http://{plane.local_address}:{ETCD_PORT}/v3/kv/range",
+                                     json.dumps({"key": key}).encode())
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(request, timeout=30) as response:
+        return len(base64.b64decode(json.loads(response.read())["kvs"][0]["value"]))
+
+
+def wiring_mistakes(pods, job, workers):
+    """What is wrong with who the pods think they are; every rank has to be there once."""
+    ranks, mistakes = set(), []
+    for pod in pods:
+        name = pod["metadata"]["name"]
+        container = pod["spec"]["containers"][0]
+        known = {each["name"]: each.get("value") for each in container["env"]}
+        processes = int(known["LOCAL_WORLD_SIZE"])
+        first = int(known["RANK"])
+        ranks.update(range(first, first + processes))
+        index = first // processes
+        if (name, pod["spec"]["hostname"], pod["spec"]["subdomain"]) != (
+                f"{job}-worker-{index}", f"{job}-worker-{index}", job):
+            mistakes.append(f"{name}: host {pod['spec']['hostname']}.{pod['spec']['subdomain']}")
+        if int(known["WORLD_SIZE"]) != workers * processes:
+            mistakes.append(f"{name}: WORLD_SIZE {known['WORLD_SIZE']}")
+        if not known["MASTER_ADDR"].startswith(f"{job}-worker-0.{job}."):
+            mistakes.append(f"{name}: MASTER_ADDR {known['MASTER_ADDR']}")
+    if len(pods) != workers or ranks != set(range(len(ranks))):
+        mistakes.append(f"{len(pods)} pods, {len(ranks)} ranks")
+    return mistakes
+
+
+def one_job(bench, workers):
+    """One job of so many workers: how long it takes, what it costs, and whether it is right."""
+    name = f"of-{workers}"
+    cpu = bench.program.cpu_seconds()
+    result = await_pods(bench.admin, JOB_LABEL, workers, lambda: bench.create(name, workers),
+                        bench.program.cpu_seconds)
+    bench.wait_running([(name, workers)])
+    result["CPU until running"] = bench.program.cpu_seconds() - cpu
+    result["peak RSS"] = bench.program.peak_resident_mib()
+    for key, value in result.items():
+        print(f"{key}: {value:.2f}")
+    pods = bench.admin.list("Pod", NAMESPACE, labels=f"{JOB_LABEL}={name}")
+    sizes = sorted(stored_bytes(bench.plane, "pods", pod["metadata"]["name"])
+                   for pod in pods[::max(1, len(pods) // SAMPLES)])
+    print(f"pods as stored: {sizes[0]} to {sizes[-1]} bytes, {len(sizes)} looked at")
+    print(f"job as stored: {stored_bytes(bench.plane, 'lockstep.dev/trainingjobs', name)} bytes")
+    mistakes = wiring_mistakes(pods, name, workers)
+    print(f"wiring: {len(mistakes)} mistakes" + "".join(f"\n   {each}" for each in mistakes[:9]))
+    if mistakes:
+        sys.exit(1)
+
+
 def show(letter, title, results, key, unit="s"):
     values = sorted(result[key] for result in results)
     median = values[len(values) // 2]
@@ -243,22 +334,14 @@ def run(bench, options):
 
 if __name__ == "__main__":
     OPTIONS = parse_arguments()
-    os.environ["LOCKSTEP_BIN"] = str(OPTIONS.bin.resolve())  # read by the modules below
-
-    from client import Watch
-    from control_plane import ControlPlane
-    from hollow_nodes import HollowNodes
-    from jobs import JOB_LABEL, foreign_pod, is_true, training_job
-    from operator_process import Operator, grant_rights
-    from processes import wait_for
-
+    load_harness(OPTIONS.bin)
     with ControlPlane() as the_plane:
-        grant_rights(the_plane)
-        the_hollow = HollowNodes(the_plane, NODES, GPUS_PER_NODE)
-        the_bench = Bench(the_plane, Operator(the_plane, log_level="info").start(), the_hollow)
-        if OPTIONS.jobset:
+        if OPTIONS.workers:
+            one_job(make_bench(the_plane, room_for(OPTIONS.workers)), OPTIONS.workers)
+        elif OPTIONS.jobset:
             from jobset import JobSet
 
+            the_bench = make_bench(the_plane)
             beside_jobset(the_bench, JobSet(the_plane, NAMESPACE, GPUS_PER_WORKER), OPTIONS.runs)
         else:
-            run(the_bench, OPTIONS)
+            run(make_bench(the_plane), OPTIONS)
