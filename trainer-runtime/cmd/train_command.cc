@@ -19,6 +19,7 @@
 #include "trainer-runtime/cmd/runtime_service.h"
 #include "trainer-runtime/cmd/training_observer.h"
 #include "trainer-runtime/cmd/training_parts.h"
+#include "trainer-runtime/collectives/communicator_reducer.h"
 #include "trainer-runtime/session/recovery_loop.h"
 #include "trainer-runtime/session/session.h"
 #include "trainer-runtime/strategy/multi_worker_mirrored.h"
@@ -310,7 +311,9 @@ Result<TrainerVerdict> TrainingProcess::TrainInMeeting(const JoinedMeeting& meet
     }
   }
   const auto element_count = static_cast<int64_t>(parts_->engine->Gradients().size());
+  CommunicatorReducer reducer(meeting.communicator);
   MultiWorkerMirrored strategy(meeting.communicator,
+                               &reducer,
                                PlanBuckets(element_count, spec_.communication.bytes_per_pack));
   return trainer_->RunMeeting(meeting.state_source, &strategy, options_.stop->requested());
 }

@@ -34,6 +34,8 @@ class SharedMemoryCommunicator final : public CommunicatorFront {
     segment_.CloseFd();
   }
 
+  Status CheckHealth() override { return group_.CheckHealth(); }
+
   const char* BackendName() const override { return "shared-memory"; }
 
   void Abort(const Error& reason) noexcept override { group_.Fail(reason); }

@@ -4,6 +4,7 @@
 #include <array>
 #include <cerrno>
 #include <mutex>
+#include <optional>
 #include <poll.h>
 #include <string>
 #include <unistd.h>
@@ -64,6 +65,8 @@ class TcpCommunicator final : public CommunicatorFront {
     buffers_.of_peer.resize(links_.size());
   }
 
+  Status CheckHealth() override;
+
   const char* BackendName() const override { return "tcp"; }
 
   void Abort(const Error& reason) noexcept override;
@@ -81,6 +84,8 @@ class TcpCommunicator final : public CommunicatorFront {
   // Sleeps until a socket can move or something is wrong.
   Status Sleep(const CallContext& context, const Exchange& exchange);
   Status FindTrouble(const CallContext& context, const Exchange& exchange);
+  // What is wrong with a peer, between calls.
+  std::optional<Error> FindTroubleOf(int peer, uint64_t lost);
   // Whom this rank waits for, as text.
   std::string HoldUps(const Exchange& exchange) const;
   Error FailureOf(const CallContext& context, int peer) const;
@@ -285,6 +290,35 @@ Status TcpCommunicator::FindTrouble(const CallContext& context, const Exchange& 
                         "deadline passed while waiting for " + HoldUps(exchange));
   }
   return OkStatus();
+}
+
+// Between two calls nobody may leave: each waits for all others in the next one.
+Status TcpCommunicator::CheckHealth() {
+  const std::lock_guard lock(call_mutex_);
+  const uint64_t lost = failure_.is_set() ? 0 : FindLostPeers(links_);
+  for (int peer = 0; peer < world_size_ && !failure_.is_set(); ++peer) {
+    if (const auto trouble = peer == rank_ ? std::nullopt : FindTroubleOf(peer, lost)) {
+      failure_.Set(*trouble);
+    }
+  }
+  if (!failure_.is_set()) {
+    return OkStatus();
+  }
+  SayFarewell();
+  return failure_.Get();
+}
+
+std::optional<Error> TcpCommunicator::FindTroubleOf(int peer, uint64_t lost) {
+  const std::string who = "rank " + std::to_string(peer);
+  TcpStream& stream = streams_[static_cast<std::size_t>(peer)];
+  if (stream.LookForFarewell() == TcpStream::Outcome::kBroken) {
+    const TcpStream::Failure& failure = stream.failure();
+    return Error(failure.code, who + (failure.is_peers_word ? " reported: " : ": ") + failure.text);
+  }
+  if ((lost >> peer & 1) != 0) {
+    return Error(ErrorCode::kPeerLost, who + " is gone, its connection is closed");
+  }
+  return std::nullopt;
 }
 
 std::string TcpCommunicator::HoldUps(const Exchange& exchange) const {
