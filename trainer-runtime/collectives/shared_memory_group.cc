@@ -161,6 +161,10 @@ void SharedMemoryGroup::Fail(const Error& error) noexcept {
   }
 }
 
+void SharedMemoryGroup::Abort(const Error& reason) noexcept {
+  Fail(ReportedFailure().value_or(reason));
+}
+
 void SharedMemoryGroup::ReportFailure(const Error& error) noexcept {
   FailureRecord* record = layout_.failure();
   uint32_t expected = FailureRecord::kNone;

@@ -56,6 +56,10 @@ class SharedMemoryGroup {
   // Makes this rank fail with `error`, unless it has failed before, and tells the others.
   void Fail(const Error& error) noexcept;
 
+  // Communicator::Abort. Whoever gives up says why before it does what others notice, so a report
+  // that is there tells more than `reason`.
+  void Abort(const Error& reason) noexcept;
+
  private:
   Status AwaitSlowly(const CallContext& context,
                      const std::atomic<uint32_t>& word,

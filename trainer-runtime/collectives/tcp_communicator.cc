@@ -381,16 +381,23 @@ void TcpCommunicator::SayFarewell() noexcept {
   }
 }
 
+// Whoever gives up says why before it does what others notice: where no call is there to hear it,
+// that is looked for here.
 void TcpCommunicator::Abort(const Error& reason) noexcept {
-  if (!failure_.Set(reason)) {
+  std::unique_lock lock(call_mutex_, std::try_to_lock);
+  std::optional<Error> told;
+  for (int peer = 0; lock.owns_lock() && !told.has_value() && peer < world_size_; ++peer) {
+    told = peer == rank_ ? std::nullopt : FindTroubleOf(peer, 0);
+  }
+  if (!failure_.Set(told.value_or(reason))) {
     return;
   }
   const uint64_t one = 1;
   // Cannot block: the counter is far from full. The event stays set, as the failure does.
   static_cast<void>(::write(abort_event_.get(), &one, sizeof(one)));
-  if (call_mutex_.try_lock()) {
+  // A call that has ended since did not see the failure.
+  if (lock.owns_lock() || lock.try_lock()) {
     SayFarewell();
-    call_mutex_.unlock();
   }
 }
 
