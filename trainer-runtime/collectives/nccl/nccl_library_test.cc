@@ -71,21 +71,21 @@ TEST(FormatNcclVersion, KnowsBothWaysOfCounting) {
 class CudaDeviceTest : public testing::Test {
  protected:
   void TearDown() override {
-    ::unsetenv("LOCKSTEP_FAKE_CUDA_DEVICES");
-    ::unsetenv("LOCKSTEP_FAKE_CUDA_UUID");
+    ::unsetenv("FAKE_CUDA_DEVICES");
+    ::unsetenv("FAKE_CUDA_UUID");
   }
 };
 
 TEST_F(CudaDeviceTest, IsNamedAsTheDevicePluginNamesIt) {
-  ::setenv("LOCKSTEP_FAKE_CUDA_UUID", "171", 1);
-  ::setenv("LOCKSTEP_FAKE_CUDA_DEVICES", "2", 1);
+  ::setenv("FAKE_CUDA_UUID", "171", 1);
+  ::setenv("FAKE_CUDA_DEVICES", "2", 1);
   const auto device = CudaDevice::OpenFirst(FakeCudaFile()).value();
   EXPECT_EQ(device->uuid(), "GPU-ab000000-0000-0000-0000-000000000000");
   EXPECT_EQ(device->visible_count(), 2);
 }
 
 TEST_F(CudaDeviceTest, SaysWhatIsMissing) {
-  ::setenv("LOCKSTEP_FAKE_CUDA_DEVICES", "0", 1);
+  ::setenv("FAKE_CUDA_DEVICES", "0", 1);
   const Error no_gpu = CudaDevice::OpenFirst(FakeCudaFile()).error();
   EXPECT_EQ(no_gpu.code(), ErrorCode::kNotFound);
   EXPECT_EQ(no_gpu.message(), "no GPU is visible to this process");

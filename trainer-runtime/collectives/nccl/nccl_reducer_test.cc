@@ -93,11 +93,11 @@ TEST(NcclReducer, SaysHowSumsTravel) {
 }
 
 TEST(NcclReducer, TwoRanksOnOneGpuAreRefusedByName) {
-  ::setenv("LOCKSTEP_FAKE_CUDA_UUID", "7", 1);
+  ::setenv("FAKE_CUDA_UUID", "7", 1);
   NcclGangOptions options;
   const auto ends = RunNcclGang(
       options, [](Communicator&, GradientReducer&, NcclGround&) { return std::string("joined"); });
-  ::unsetenv("LOCKSTEP_FAKE_CUDA_UUID");
+  ::unsetenv("FAKE_CUDA_UUID");
   for (const NcclRankEnd& end : ends) {
     EXPECT_EQ(end.code, static_cast<int>(ErrorCode::kInvalidArgument));
     EXPECT_THAT(end.text, HasSubstr("rank 0 and rank 1 would both use GPU-07000000-"));
@@ -107,13 +107,13 @@ TEST(NcclReducer, TwoRanksOnOneGpuAreRefusedByName) {
 TEST(NcclReducer, StopEndsJoining) {
   // No other rank: joining would wait for it for ever.
   auto control = MakeCommunicator(CommunicatorOptions{}, Soon()).value();
-  ::setenv("LOCKSTEP_FAKE_NCCL_FAULT", "slow-init@ms=3600000", 1);
+  ::setenv("FAKE_NCCL_FAULT", "slow-init@ms=3600000", 1);
   NcclReducerOptions options;
   options.ground = MakeFakeGround("2.30");
   options.control = control.get();
   options.is_stopped = [] { return true; };
   const auto joined = JoinNccl(options, Deadline::After(SteadyNow(), std::chrono::minutes(15)));
-  ::unsetenv("LOCKSTEP_FAKE_NCCL_FAULT");
+  ::unsetenv("FAKE_NCCL_FAULT");
   ASSERT_FALSE(joined.ok());
   EXPECT_EQ(joined.error().code(), ErrorCode::kAborted);
   EXPECT_THAT(joined.error().message(),

@@ -1,6 +1,6 @@
 // libcuda.so.1 as tests need it: a driver whose devices are host memory and whose streams are
-// threads. LOCKSTEP_FAKE_CUDA_DEVICES says how many devices there are (default: 1), and
-// LOCKSTEP_FAKE_CUDA_UUID how the first byte of each is called, in decimal (default: every process
+// threads. FAKE_CUDA_DEVICES says how many devices there are (default: 1), and
+// FAKE_CUDA_UUID how the first byte of each is called, in decimal (default: every process
 // has devices of its own).
 
 #include <condition_variable>
@@ -28,7 +28,7 @@ int NumberOf(const char* variable, int otherwise) {
 }
 
 int DeviceCount() {
-  return NumberOf("LOCKSTEP_FAKE_CUDA_DEVICES", 1);
+  return NumberOf("FAKE_CUDA_DEVICES", 1);
 }
 
 // Does what it is given, one after the other, on its thread.
@@ -157,7 +157,7 @@ int cuDeviceGet(int* device, int ordinal) {
 
 int cuDeviceGetUuid_v2(unsigned char* bytes, int device) {
   std::memset(bytes, 0, 16);
-  bytes[0] = static_cast<unsigned char>(NumberOf("LOCKSTEP_FAKE_CUDA_UUID", 0));
+  bytes[0] = static_cast<unsigned char>(NumberOf("FAKE_CUDA_UUID", 0));
   bytes[1] = static_cast<unsigned char>(device);
   if (bytes[0] == 0) {
     const int pid = ::getpid();

@@ -125,7 +125,9 @@ int ncclAllReduce(const void* from,
 
 // Kernels stop when they are told to; then nothing uses the communicator.
 int ncclCommAbort(nccl::Comm* comm) {
-  while (!comm->is_stopped.load() && OrderedFault("stuck-abort", comm->rank, 1)) {
+  const bool is_stuck =
+      !comm->is_stopped.load() && OrderedFault("stuck-abort", comm->rank, 1).has_value();
+  while (is_stuck) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   comm->Stop();

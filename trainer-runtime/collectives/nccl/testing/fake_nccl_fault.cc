@@ -42,7 +42,7 @@ bool MakeFile(const std::string& path) {
 }  // namespace
 
 std::optional<FakeNcclFault> OrderedFault(const std::string& kind, int rank, int call) {
-  const char* const text = std::getenv("LOCKSTEP_FAKE_NCCL_FAULT");
+  const char* const text = std::getenv("FAKE_NCCL_FAULT");
   std::istringstream orders(text == nullptr ? "" : text);
   for (std::string order; std::getline(orders, order, ';');) {
     FakeNcclFault fault = Parse(order);

@@ -21,7 +21,7 @@ struct Note {
 Result<std::string> RunRank(const NcclGangOptions& options,
                             const NcclRankBody& body,
                             Communicator& control) {
-  ::setenv("LOCKSTEP_FAKE_NCCL_FAULT", options.fault.c_str(), 1);
+  ::setenv("FAKE_NCCL_FAULT", options.fault.c_str(), 1);
   NcclReducerOptions join;
   join.ground = MakeFakeGround(options.version);
   join.control = &control;
