@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The real libnccl.so.2 on a machine without a GPU: read, asked for an identity, and refusing to join
-# in words that help. It is the one that docker/runtime-cuda.Dockerfile ships, installed into a cache
-# outside the clone.
+# The real libnccl.so.2 on a machine without a GPU: read, asked for an identity, and refusing to
+# join in words that help. It is the one that docker/runtime-cuda.Dockerfile ships, installed into a
+# cache outside the clone.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
