@@ -177,8 +177,14 @@ TEST(StatusDocument, AnotherSchemaVersionIsToldApart) {
 }
 
 TEST(StatusDocument, EachFieldButTheOptionalOnesIsRequired) {
-  const std::vector<std::string> optional = {
-      "rank", "stepsTotal", "loss", "accuracy", "result", "lastCheckpointStep"};
+  const std::vector<std::string> optional = {"rank",
+                                             "stepsTotal",
+                                             "loss",
+                                             "accuracy",
+                                             "result",
+                                             "lastCheckpointStep",
+                                             "backend",
+                                             "backendDetail"};
   const Json sample = SampleJson();
   for (const auto& [key, value] : sample.items()) {
     Json json = sample;
