@@ -5,7 +5,9 @@
 #   scripts/test.sh --sanitizers    also the asan-ubsan and tsan builds of all tests
 #   scripts/test.sh --peers         also programs written for TensorFlow (installs 1.5 GB)
 #   scripts/test.sh --cluster       also rarer harms on real nodes, and over cpprest (10 minutes)
-#   scripts/test.sh --soak          also 200 random runs under chaos (a quarter of an hour)
+#   scripts/test.sh --soak          also 200 random runs under chaos (a quarter of an hour), and 100
+#                                   workers killed that sum by NCCL's double
+#   scripts/test.sh --cuda          also the real NCCL, without a GPU (installs 250 MB)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/lib.sh
@@ -14,17 +16,19 @@ with_sanitizers=false
 with_peers=false
 with_cluster=false
 with_soak=false
+with_cuda=false
 for option in "$@"; do
   case "$option" in
     --sanitizers) with_sanitizers=true ;;
     --peers) with_peers=true ;;
     --cluster) with_cluster=true ;;
     --soak) with_soak=true ;;
+    --cuda) with_cuda=true ;;
     -h | --help)
-      sed -n '2,8s/^# \{0,1\}//p' "$0"
+      sed -n '2,10s/^# \{0,1\}//p' "$0"
       exit 0
       ;;
-    *) die "unknown option '$option'; known: --sanitizers --peers --cluster --soak" ;;
+    *) die "unknown option '$option'; known: --sanitizers --peers --cluster --soak --cuda" ;;
   esac
 done
 
@@ -121,6 +125,15 @@ fi
 if $with_soak; then
   say "200 random runs under chaos"
   python3 -B tests/local/chaos_soak.py 200
+  check_leftovers
+  say "100 workers killed at random moments, over NCCL's double"
+  LOCKSTEP_NCCL_KILLS=100 python3 -B tests/local/nccl_test.py NcclKills
+  check_leftovers
+fi
+
+if $with_cuda; then
+  say "testing against the real NCCL"
+  tests/cuda/nccl.sh
   check_leftovers
 fi
 

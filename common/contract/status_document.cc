@@ -114,6 +114,8 @@ void EncodeProgress(const StatusDocument& document, Json* json) {
                                       : Json(nullptr);
   (*json)["checkpointDirectory"] = Cut(document.checkpoint_directory);
   (*json)["checkpoints"] = EncodeCheckpointStatus(document.checkpoints, kStatusTextBytesMax);
+  (*json)["backend"] = Cut(document.backend);
+  (*json)["backendDetail"] = Cut(document.backend_detail);
   Json& seconds = (*json)["stepPhaseSeconds"];
   seconds["data"] = AmountOrZero(document.step_phase_seconds.data);
   seconds["compute"] = AmountOrZero(document.step_phase_seconds.compute);
@@ -278,6 +280,9 @@ void ReadProgress(ObjectReader* reader, StatusDocument* document, std::vector<Er
     document->checkpoints =
         DecodeCheckpointStatus(*checkpoints, reader->PathOf("checkpoints"), errors);
   }
+  // Pods of an earlier release do not say it.
+  document->backend = reader->String("backend").value_or("");
+  document->backend_detail = reader->String("backendDetail").value_or("");
   ReadObject(reader, "stepPhaseSeconds", errors, [document](ObjectReader* seconds) {
     document->step_phase_seconds.data = RequiredNumber(seconds, "data");
     document->step_phase_seconds.compute = RequiredNumber(seconds, "compute");

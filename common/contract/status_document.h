@@ -155,6 +155,8 @@ struct StatusDocument {
   std::string checkpoint_directory;
   CheckpointStatus checkpoints;
   StepPhaseSeconds step_phase_seconds;
+  std::string backend;  // what gradients are summed with; empty until known, and for commands
+  std::string backend_detail;            // for people to read
   std::vector<DataEpochResult> history;  // oldest first, the newest kStatusHistoryMax
   std::vector<TimelineEvent> timeline;   // oldest first, the newest kStatusTimelineMax
 

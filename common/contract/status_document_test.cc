@@ -44,6 +44,8 @@ StatusDocument Sample() {
   document.checkpoint_directory = "checkpoints";
   document.checkpoints = {3, 1, 2, "write: No space left on device", Step(40)};
   document.step_phase_seconds = {0.001, 0.004, 0.002, 0.0005};
+  document.backend = "nccl";
+  document.backend_detail = "NCCL 2.28.9 (/usr/lib/libnccl.so.2): revoke, on GPU-5d2c";
   document.history = {{0, 30, 2880, 0.5, 0.875, 1.25}, {1, 60, 2880, 0.25, std::nullopt, 1}};
   document.timeline = {
       {TimelineEventKind::kProcessStart, Epoch(0), Step(0), std::nullopt, 100},
@@ -108,6 +110,8 @@ TEST(StatusDocument, HasTheFieldsTheContractNames) {
                           "checkpointDirectory",
                           "checkpoints",
                           "stepPhaseSeconds",
+                          "backend",
+                          "backendDetail",
                           "devices",
                           "history",
                           "timeline"}) {
@@ -173,8 +177,14 @@ TEST(StatusDocument, AnotherSchemaVersionIsToldApart) {
 }
 
 TEST(StatusDocument, EachFieldButTheOptionalOnesIsRequired) {
-  const std::vector<std::string> optional = {
-      "rank", "stepsTotal", "loss", "accuracy", "result", "lastCheckpointStep"};
+  const std::vector<std::string> optional = {"rank",
+                                             "stepsTotal",
+                                             "loss",
+                                             "accuracy",
+                                             "result",
+                                             "lastCheckpointStep",
+                                             "backend",
+                                             "backendDetail"};
   const Json sample = SampleJson();
   for (const auto& [key, value] : sample.items()) {
     Json json = sample;

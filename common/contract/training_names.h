@@ -47,6 +47,12 @@ inline constexpr EnumNames<DatasetFormat, 1> kDatasetFormatNames = {{
     {DatasetFormat::kIdx, "idx"},
 }};
 
+inline constexpr EnumNames<AllReduceBackend, 3> kAllReduceBackendNames = {{
+    {AllReduceBackend::kAuto, "Auto"},
+    {AllReduceBackend::kCpu, "Cpu"},
+    {AllReduceBackend::kNccl, "Nccl"},
+}};
+
 inline constexpr EnumNames<RemainderRule, 2> kRemainderRuleNames = {{
     {RemainderRule::kKeep, "Keep"},
     {RemainderRule::kDrop, "Drop"},

@@ -107,7 +107,8 @@ Json EncodeTrainingSpec(const TrainingSpec& spec) {
         {"everySteps", spec.checkpoint.every_steps},
         {"keep", spec.checkpoint.keep}}},
       {"communication",
-       {{"bytesPerPack", spec.communication.bytes_per_pack},
+       {{"allReduce", NameOf(kAllReduceBackendNames, spec.communication.all_reduce)},
+        {"bytesPerPack", spec.communication.bytes_per_pack},
         {"timeoutSeconds", std::chrono::duration<double>(spec.communication.timeout).count()}}}};
 }
 

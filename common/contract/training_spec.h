@@ -139,7 +139,15 @@ struct CheckpointSpec {
   friend bool operator==(const CheckpointSpec&, const CheckpointSpec&) = default;
 };
 
+// What gradients are summed with.
+enum class AllReduceBackend {
+  kAuto,  // NCCL where the engine keeps its gradients on a GPU, else the CPU
+  kCpu,   // shared memory within a host, TCP between hosts
+  kNccl   // NCCL, or the job fails
+};
+
 struct CommunicationSpec {
+  AllReduceBackend all_reduce = AllReduceBackend::kAuto;
   int64_t bytes_per_pack = 4 * 1024 * 1024;   // upper size of one all-reduced bucket
   std::chrono::milliseconds timeout{30'000};  // for one collective operation as a whole
 

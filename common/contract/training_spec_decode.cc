@@ -302,6 +302,8 @@ CheckpointSpec ReadCheckpoint(const Json& value, const std::string& path, Errors
 CommunicationSpec ReadCommunication(const Json& value, const std::string& path, Errors* errors) {
   CommunicationSpec communication;
   ObjectReader reader(value, path, errors);
+  communication.all_reduce =
+      ReadEnum(reader, "allReduce", kAllReduceBackendNames).value_or(communication.all_reduce);
   communication.bytes_per_pack = reader.Int("bytesPerPack", kBytesPerPackMin, kBytesPerPackMax)
                                      .value_or(communication.bytes_per_pack);
   if (const auto seconds =

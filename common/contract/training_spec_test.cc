@@ -75,7 +75,7 @@ TEST(TrainingSpec, EncodeThenDecodeGivesTheSameSpec) {
       R"({"dataset": {"testSamples": null, "test": {"images": "a", "labels": "b"}, "scale": 0.5,
           "shuffle": false}})",
       R"({"checkpoint": {"directory": "/c", "everySteps": 0, "keep": 1},
-          "communication": {"bytesPerPack": 2048, "timeoutSeconds": 0.25}})",
+          "communication": {"allReduce": "Nccl", "bytesPerPack": 2048, "timeoutSeconds": 0.25}})",
       R"({"model": {"layers": [
             {"type": "Conv2D", "filters": 2, "kernelSize": [3, 5], "strides": [2, 1],
              "padding": "same", "activation": "sigmoid"},
@@ -188,6 +188,8 @@ const std::vector<BadSpec>& BadSpecs() {
        {"training.checkpoint.everySteps: -1 found, expected a whole number from 0 to 1000000000",
         "training.checkpoint.keep: 0 found, expected a whole number from 1 to 1000",
         "training.checkpoint.path: unknown field, expected one of directory, everySteps, keep"}},
+      {R"({"communication": {"allReduce": "Ring"}})",
+       {"training.communication.allReduce: \"Ring\" found, expected one of Auto, Cpu, Nccl"}},
       {R"({"communication": {"timeoutSeconds": 0}})",
        {"training.communication.timeoutSeconds: 0 found, expected a number from 0.1 to 86400"}},
   };

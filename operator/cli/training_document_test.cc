@@ -240,6 +240,7 @@ TEST_F(TrainingDocument, TellsEveryWord) {
   for (const auto& more : {WordsOf(kPaddingNames),
                            WordsOf(kLossTypeNames),
                            WordsOf(kDatasetFormatNames),
+                           WordsOf(kAllReduceBackendNames),
                            WordsOf(kRemainderRuleNames)}) {
     words.insert(words.end(), more.begin(), more.end());
   }

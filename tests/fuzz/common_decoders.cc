@@ -231,7 +231,7 @@ std::vector<std::string> TrainingSpecSeeds() {
           R"("epsilon":1e-7},"dataset":{"format":"idx","images":"i.gz","labels":"l.gz",)"
           R"("scale":0.00392156862745098,"shuffle":true,"testSamples":1000},"checkpoint":)"
           R"({"directory":"checkpoints","everySteps":100,"keep":3},"communication":)"
-          R"({"bytesPerPack":4194304,"timeoutSeconds":30}})"};
+          R"({"allReduce":"Auto","bytesPerPack":4194304,"timeoutSeconds":30}})"};
 }
 
 Finding RunHttpRequest(std::string_view bytes) {

@@ -13,6 +13,7 @@
 #include "common/base/log.h"
 #include "common/contract/environment.h"
 #include "common/contract/exit_code.h"
+#include "trainer-runtime/cmd/doctor_command.h"
 #include "trainer-runtime/cmd/install_command.h"
 #include "trainer-runtime/cmd/pod_devices.h"
 #include "trainer-runtime/cmd/run_command.h"
@@ -95,6 +96,13 @@ CLI::App* AddDevices(CLI::App* app, Arguments* arguments) {
   return devices;
 }
 
+CLI::App* AddDoctor(CLI::App* app) {
+  return app->add_subcommand(
+      "doctor",
+      "Say what this container has for summing gradients on GPUs, and try it: driver, GPU, NCCL\n"
+      "with version and features, and a communicator of one rank.");
+}
+
 int Main(int argc, char** argv) {
   CLI::App app(
       "Runs inside every worker of a Lockstep job.\n"
@@ -115,6 +123,7 @@ int Main(int argc, char** argv) {
   AddTrain(&app, &arguments);
   const CLI::App* install = AddInstall(&app, &arguments);
   const CLI::App* devices = AddDevices(&app, &arguments);
+  const CLI::App* doctor = AddDoctor(&app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -126,11 +135,14 @@ int Main(int argc, char** argv) {
     return RunCommand(ReadEnvironment(),
                       {arguments.command, arguments.is_prefix_wanted, logger.get()});
   }
-  if (install->parsed() || devices->parsed()) {
+  if (install->parsed() || devices->parsed() || doctor->parsed()) {
     ReleaseStopSignals();
   }
   if (install->parsed()) {
     return InstallCommand({arguments.install_directory, logger.get()});
+  }
+  if (doctor->parsed()) {
+    return DoctorCommand();
   }
   const EnvironmentMap variables = ReadEnvironment();
   std::vector<GpuDevice> found = FindPodDevices(variables, logger.get());

@@ -19,6 +19,8 @@
 #include "trainer-runtime/cmd/runtime_service.h"
 #include "trainer-runtime/cmd/training_observer.h"
 #include "trainer-runtime/cmd/training_parts.h"
+#include "trainer-runtime/collectives/communicator_reducer.h"
+#include "trainer-runtime/collectives/nccl/nccl_reducer.h"
 #include "trainer-runtime/session/recovery_loop.h"
 #include "trainer-runtime/session/session.h"
 #include "trainer-runtime/strategy/multi_worker_mirrored.h"
@@ -70,6 +72,7 @@ class TrainingProcess {
   Status FinishLoading();
   Status MakeTrainer();
   TrainerHooks Hooks();
+  Result<std::unique_ptr<GradientReducer>> MakeReducer(const JoinedMeeting& meeting);
   Result<TrainerVerdict> TrainInMeeting(const JoinedMeeting& meeting);
   Ending Conclude(Result<TrainerVerdict> verdict);
   Ending Fail(Ending ending);
@@ -305,6 +308,21 @@ TrainerHooks TrainingProcess::Hooks() {
   return hooks;
 }
 
+Result<std::unique_ptr<GradientReducer>> TrainingProcess::MakeReducer(
+    const JoinedMeeting& meeting) {
+  if (parts_->nccl == nullptr) {
+    return std::unique_ptr<GradientReducer>(
+        std::make_unique<CommunicatorReducer>(meeting.communicator));
+  }
+  NcclReducerOptions options;
+  options.ground = parts_->nccl;
+  options.control = meeting.communicator;
+  options.epoch = meeting.epoch;
+  options.element_count = parts_->engine->Gradients().size();
+  options.is_stopped = [this] { return options_.stop->requested().load(); };
+  return JoinNccl(options, Deadline::After(SteadyNow(), environment_.rendezvous_timeout));
+}
+
 Result<TrainerVerdict> TrainingProcess::TrainInMeeting(const JoinedMeeting& meeting) {
   if (checkpoints_ != nullptr && rank() == 0) {
     const Status claimed = ClaimCheckpoints(meeting.epoch, environment_.incarnation);
@@ -312,8 +330,11 @@ Result<TrainerVerdict> TrainingProcess::TrainInMeeting(const JoinedMeeting& meet
       return AsFolderFault(claimed.error());
     }
   }
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<GradientReducer> reducer, MakeReducer(meeting));
+  observer_->GradientsMeet(*reducer);
   const auto element_count = static_cast<int64_t>(parts_->engine->Gradients().size());
   MultiWorkerMirrored strategy(meeting.communicator,
+                               reducer.get(),
                                PlanBuckets(element_count, spec_.communication.bytes_per_pack));
   return trainer_->RunMeeting(meeting.state_source, &strategy, options_.stop->requested());
 }
@@ -441,6 +462,18 @@ void TrainingProcess::OnControl(const ControlMessage& message) {
   }
 }
 
+// NCCL itself would obey it, and then wait for other ranks in calls that nobody can end.
+Result<TrainingSpec> CheckNcclVariables(TrainingSpec spec, const EnvironmentMap& variables) {
+  const auto blocking = variables.find("NCCL_COMM_BLOCKING");
+  if (spec.communication.all_reduce == AllReduceBackend::kNccl && blocking != variables.end() &&
+      blocking->second == "1") {
+    return Error(ErrorCode::kInvalidArgument,
+                 "1 found, expected 0 or nothing with allReduce: Nccl, whose waits must end")
+        .WithField(blocking->first);
+  }
+  return spec;
+}
+
 }  // namespace
 
 int TrainCommand(const EnvironmentMap& variables, const TrainCommandOptions& options) {
@@ -453,6 +486,9 @@ int TrainCommand(const EnvironmentMap& variables, const TrainCommandOptions& opt
     return kExitUserError;
   }
   Result<TrainingSpec> spec = ParseTrainingSpec(environment->training);
+  if (spec.ok()) {
+    spec = CheckNcclVariables(std::move(spec).value(), variables);
+  }
   if (!spec.ok() || !environment->rank.has_value()) {
     const Error error = spec.ok()
                             ? Error(ErrorCode::kInvalidArgument, "this pod's role does not train")

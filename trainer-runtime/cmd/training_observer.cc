@@ -111,6 +111,17 @@ void TrainingObserver::RendezvousEnds(const Meeting& meeting) {
       {{"rank", rank_}, {"epoch", meeting.epoch.value()}, {"world_size", meeting.members.size()}});
 }
 
+void TrainingObserver::GradientsMeet(const GradientReducer& reducer) {
+  const std::string backend = reducer.BackendName();
+  const std::string detail = reducer.Detail();
+  board_->Update([&](StatusDocument& document) {
+    document.backend = backend;
+    document.backend_detail = detail;
+  });
+  logger_->Info("gradients meet",
+                {{"rank", rank_}, {"backend", backend}, {"backend_detail", detail}});
+}
+
 void TrainingObserver::PeerLost(const PeerLoss& loss) {
   if (has_concluded_.load()) {
     return;  // it left in good order

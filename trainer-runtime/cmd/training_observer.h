@@ -9,6 +9,7 @@
 
 #include "common/base/log.h"
 #include "common/base/time.h"
+#include "trainer-runtime/collectives/gradient_reducer.h"
 #include "trainer-runtime/data/sample_ledger.h"
 #include "trainer-runtime/rendezvous/mesh.h"
 #include "trainer-runtime/telemetry/metrics.h"
@@ -34,6 +35,7 @@ class TrainingObserver {
   void LengthKnown(int64_t step_count_total);
   void RendezvousBegins();
   void RendezvousEnds(const Meeting& meeting);
+  void GradientsMeet(const GradientReducer& reducer);
   void PeerLost(const PeerLoss& loss);
   void MeetingBroke(Epoch epoch, const Error& error);
   void Finished(const std::optional<EvaluationResult>& result, const SampleTotals& totals);

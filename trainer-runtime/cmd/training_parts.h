@@ -6,6 +6,7 @@
 #include "common/base/result.h"
 #include "common/contract/environment.h"
 #include "common/contract/training_spec.h"
+#include "trainer-runtime/collectives/nccl/nccl_communicator.h"
 #include "trainer-runtime/data/dataset.h"
 #include "trainer-runtime/engine/engine.h"
 
@@ -15,12 +16,13 @@ namespace lockstep::runtime {
 struct TrainingParts {
   std::unique_ptr<Engine> engine;
   DatasetSplits data;
+  std::shared_ptr<NcclGround> nccl;  // shared: see NcclCommunicator. Null: the CPU sums gradients
 };
 
 // Loads the engine plug-in and the data set. Takes a quarter of a second, most of it for LibTorch's
 // libraries, so it runs beside the rendezvous. `engine_path` names the plug-in; empty: searched
 // beside the executable and in the usual places. Errors: kNotFound (the message says which packages
-// to install), those of LoadDataset.
+// to install, or that what the job sums gradients with is not there), those of LoadDataset.
 Result<TrainingParts> LoadTrainingParts(const TrainingSpec& spec,
                                         const WorkerEnvironment& environment,
                                         const std::string& engine_path);

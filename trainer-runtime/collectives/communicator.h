@@ -61,8 +61,15 @@ class Communicator {
 
   // Ends the wait of a call in progress within 10 ms and fails it and all later ones with `reason`,
   // on this rank at once and on the others as soon as they wait for it. The first error wins: after
-  // a failure this does nothing. Thread: any.
+  // a failure this does nothing, and where a peer has reported one already, that is the reason.
+  // Thread: any.
   virtual void Abort(const Error& reason) noexcept = 0;
+
+  // Looks, between calls, whether all is well: whether this communicator has failed or was aborted,
+  // a peer has reported a failure, or is gone. Does not wait. What it finds is this communicator's
+  // failure from then on, as though a call had met it. For whoever waits for the same ranks by
+  // other means than calls. Thread: the calling thread.
+  virtual Status CheckHealth() = 0;
 
   // "shared-memory", "tcp", or "alone" for a world of one.
   virtual const char* BackendName() const = 0;

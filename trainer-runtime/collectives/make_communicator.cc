@@ -272,12 +272,12 @@ class LoneCommunicator final : public CommunicatorFront {
 
   void Abort(const Error& reason) noexcept override { failure_.Set(reason); }
 
+  Status CheckHealth() override { return failure_.is_set() ? Status(failure_.Get()) : OkStatus(); }
+
   const char* BackendName() const override { return "alone"; }
 
  private:
-  Status Run(const CallContext&, std::byte*) override {
-    return failure_.is_set() ? Status(failure_.Get()) : OkStatus();
-  }
+  Status Run(const CallContext&, std::byte*) override { return CheckHealth(); }
 
   FailureLatch failure_;
 };

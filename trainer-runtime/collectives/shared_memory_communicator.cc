@@ -34,9 +34,11 @@ class SharedMemoryCommunicator final : public CommunicatorFront {
     segment_.CloseFd();
   }
 
+  Status CheckHealth() override { return group_.CheckHealth(); }
+
   const char* BackendName() const override { return "shared-memory"; }
 
-  void Abort(const Error& reason) noexcept override { group_.Fail(reason); }
+  void Abort(const Error& reason) noexcept override { group_.Abort(reason); }
 
  private:
   // One of the slices into which a chunk is cut, one per rank.

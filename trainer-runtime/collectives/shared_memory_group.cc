@@ -1,6 +1,7 @@
 #include "trainer-runtime/collectives/shared_memory_group.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <sched.h>
 #include <string>
@@ -121,8 +122,8 @@ Status SharedMemoryGroup::FindTrouble(const CallContext& context,
   if (failure_.is_set()) {
     return failure_.Get();
   }
-  if (auto reported = ReportedFailure(context)) {
-    return *std::move(reported);
+  if (const auto reported = ReportedFailure()) {
+    return context.Fail(reported->code(), reported->message());
   }
   for (int other = 0; other < world_size_; ++other) {
     LOCKSTEP_RETURN_IF_ERROR(FindMismatch(context, other));
@@ -160,6 +161,10 @@ void SharedMemoryGroup::Fail(const Error& error) noexcept {
   }
 }
 
+void SharedMemoryGroup::Abort(const Error& reason) noexcept {
+  Fail(ReportedFailure().value_or(reason));
+}
+
 void SharedMemoryGroup::ReportFailure(const Error& error) noexcept {
   FailureRecord* record = layout_.failure();
   uint32_t expected = FailureRecord::kNone;
@@ -174,15 +179,34 @@ void SharedMemoryGroup::ReportFailure(const Error& error) noexcept {
   WakeEveryone();
 }
 
-std::optional<Error> SharedMemoryGroup::ReportedFailure(const CallContext& context) const {
+std::optional<Error> SharedMemoryGroup::ReportedFailure() const {
   const FailureRecord* record = layout_.failure();
   if (record->state.load(std::memory_order_acquire) != FailureRecord::kWritten) {
     return std::nullopt;
   }
   const std::size_t size = std::min<std::size_t>(record->text_size, FailureRecord::kTextSize);
-  return context.Fail(
+  return Error(
       static_cast<ErrorCode>(record->code),
       "rank " + std::to_string(record->rank) + " reported: " + std::string(record->text, size));
+}
+
+// Between two calls nobody may leave: each waits for all others in the next one.
+Status SharedMemoryGroup::CheckHealth() {
+  if (failure_.is_set()) {
+    return failure_.Get();
+  }
+  std::optional<Error> trouble = ReportedFailure();
+  const uint64_t lost = trouble.has_value() ? 0 : FindLostPeers(links_);
+  if (lost != 0) {
+    trouble = Error(
+        ErrorCode::kPeerLost,
+        "rank " + std::to_string(std::countr_zero(lost)) + " is gone, its connection is closed");
+  }
+  if (!trouble.has_value()) {
+    return OkStatus();
+  }
+  Fail(*trouble);
+  return failure_.Get();
 }
 
 void SharedMemoryGroup::WakeEveryone() noexcept {

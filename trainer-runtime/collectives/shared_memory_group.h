@@ -50,8 +50,15 @@ class SharedMemoryGroup {
   // Says that this rank is through with the call, whatever becomes of it later.
   void Complete(const Call& call);
 
+  // Communicator::CheckHealth.
+  Status CheckHealth();
+
   // Makes this rank fail with `error`, unless it has failed before, and tells the others.
   void Fail(const Error& error) noexcept;
+
+  // Communicator::Abort. Whoever gives up says why before it does what others notice, so a report
+  // that is there tells more than `reason`.
+  void Abort(const Error& reason) noexcept;
 
  private:
   Status AwaitSlowly(const CallContext& context,
@@ -67,7 +74,8 @@ class SharedMemoryGroup {
                      int peer) const;
   Status FindMismatch(const CallContext& context, int peer) const;
   void ReportFailure(const Error& error) noexcept;
-  std::optional<Error> ReportedFailure(const CallContext& context) const;
+  // The error of another rank, "rank R reported: ...".
+  std::optional<Error> ReportedFailure() const;
   void WakeEveryone() noexcept;
 
   static bool HasReached(const std::atomic<uint32_t>& word, uint32_t target) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <cerrno>
 #include <mutex>
+#include <optional>
 #include <poll.h>
 #include <string>
 #include <unistd.h>
@@ -64,6 +65,8 @@ class TcpCommunicator final : public CommunicatorFront {
     buffers_.of_peer.resize(links_.size());
   }
 
+  Status CheckHealth() override;
+
   const char* BackendName() const override { return "tcp"; }
 
   void Abort(const Error& reason) noexcept override;
@@ -81,6 +84,8 @@ class TcpCommunicator final : public CommunicatorFront {
   // Sleeps until a socket can move or something is wrong.
   Status Sleep(const CallContext& context, const Exchange& exchange);
   Status FindTrouble(const CallContext& context, const Exchange& exchange);
+  // What is wrong with a peer, between calls.
+  std::optional<Error> FindTroubleOf(int peer, uint64_t lost);
   // Whom this rank waits for, as text.
   std::string HoldUps(const Exchange& exchange) const;
   Error FailureOf(const CallContext& context, int peer) const;
@@ -287,6 +292,35 @@ Status TcpCommunicator::FindTrouble(const CallContext& context, const Exchange& 
   return OkStatus();
 }
 
+// Between two calls nobody may leave: each waits for all others in the next one.
+Status TcpCommunicator::CheckHealth() {
+  const std::lock_guard lock(call_mutex_);
+  const uint64_t lost = failure_.is_set() ? 0 : FindLostPeers(links_);
+  for (int peer = 0; peer < world_size_ && !failure_.is_set(); ++peer) {
+    if (const auto trouble = peer == rank_ ? std::nullopt : FindTroubleOf(peer, lost)) {
+      failure_.Set(*trouble);
+    }
+  }
+  if (!failure_.is_set()) {
+    return OkStatus();
+  }
+  SayFarewell();
+  return failure_.Get();
+}
+
+std::optional<Error> TcpCommunicator::FindTroubleOf(int peer, uint64_t lost) {
+  const std::string who = "rank " + std::to_string(peer);
+  TcpStream& stream = streams_[static_cast<std::size_t>(peer)];
+  if (stream.LookForFarewell() == TcpStream::Outcome::kBroken) {
+    const TcpStream::Failure& failure = stream.failure();
+    return Error(failure.code, who + (failure.is_peers_word ? " reported: " : ": ") + failure.text);
+  }
+  if ((lost >> peer & 1) != 0) {
+    return Error(ErrorCode::kPeerLost, who + " is gone, its connection is closed");
+  }
+  return std::nullopt;
+}
+
 std::string TcpCommunicator::HoldUps(const Exchange& exchange) const {
   std::size_t most = 1;
   std::string text;
@@ -347,16 +381,23 @@ void TcpCommunicator::SayFarewell() noexcept {
   }
 }
 
+// Whoever gives up says why before it does what others notice: where no call is there to hear it,
+// that is looked for here.
 void TcpCommunicator::Abort(const Error& reason) noexcept {
-  if (!failure_.Set(reason)) {
+  std::unique_lock lock(call_mutex_, std::try_to_lock);
+  std::optional<Error> told;
+  for (int peer = 0; lock.owns_lock() && !told.has_value() && peer < world_size_; ++peer) {
+    told = peer == rank_ ? std::nullopt : FindTroubleOf(peer, 0);
+  }
+  if (!failure_.Set(told.value_or(reason))) {
     return;
   }
   const uint64_t one = 1;
   // Cannot block: the counter is far from full. The event stays set, as the failure does.
   static_cast<void>(::write(abort_event_.get(), &one, sizeof(one)));
-  if (call_mutex_.try_lock()) {
+  // A call that has ended since did not see the failure.
+  if (lock.owns_lock() || lock.try_lock()) {
     SayFarewell();
-    call_mutex_.unlock();
   }
 }
 

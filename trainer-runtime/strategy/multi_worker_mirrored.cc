@@ -21,10 +21,9 @@ Status MultiWorkerMirrored::ReduceGradients(std::span<float> gradients, Deadline
     const auto offset = static_cast<std::size_t>(bucket.element_offset);
     const auto count = static_cast<std::size_t>(bucket.element_count);
     LOCKSTEP_CHECK(offset + count <= gradients.size(), "bucket plan exceeds the gradients");
-    LOCKSTEP_RETURN_IF_ERROR(communicator_->AllReduce(
-        gradients.data() + offset, count, DataType::kFloat32, ReduceOp::kSum, deadline));
+    LOCKSTEP_RETURN_IF_ERROR(reducer_->Enqueue(gradients.subspan(offset, count), deadline));
   }
-  return OkStatus();
+  return reducer_->Finish(deadline);
 }
 
 Result<StepTotals> MultiWorkerMirrored::ReduceTotals(const StepTotals& mine,

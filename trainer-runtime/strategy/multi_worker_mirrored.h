@@ -9,6 +9,7 @@
 #include "common/base/result.h"
 #include "common/base/time.h"
 #include "trainer-runtime/collectives/communicator.h"
+#include "trainer-runtime/collectives/gradient_reducer.h"
 #include "trainer-runtime/engine/engine.h"
 #include "trainer-runtime/strategy/bucket_plan.h"
 
@@ -32,18 +33,20 @@ inline constexpr uint64_t kSharedBytesMax = uint64_t{1} << 39U;
 //
 // Ranks scale their gradients by 1 / samples of the global batch before the sum, so that N ranks on
 // one global batch take the step that one rank would take on it.
-// Thread: the training thread only. `communicator` must outlive this object.
+// Thread: the training thread only. `communicator` and `reducer` must outlive this object.
 class MultiWorkerMirrored {
  public:
-  MultiWorkerMirrored(Communicator* communicator, std::vector<Bucket> buckets)
-      : communicator_(communicator), buckets_(std::move(buckets)) {}
+  MultiWorkerMirrored(Communicator* communicator,
+                      GradientReducer* reducer,
+                      std::vector<Bucket> buckets)
+      : communicator_(communicator), reducer_(reducer), buckets_(std::move(buckets)) {}
 
   int rank() const { return communicator_->rank(); }
 
   int world_size() const { return communicator_->world_size(); }
 
   // Sums the scaled gradients over all ranks, in place, bucket by bucket in the plan's order.
-  // Errors: those of Communicator; the gradients are then undefined and no update may follow.
+  // Errors: those of GradientReducer; the gradients are then undefined and no update may follow.
   Status ReduceGradients(std::span<float> gradients, Deadline deadline);
 
   // Adds up the totals of all ranks. `mine.sample_ids` fill the slots from `first_slot` of a global
@@ -63,6 +66,7 @@ class MultiWorkerMirrored {
 
  private:
   Communicator* communicator_;
+  GradientReducer* reducer_;
   std::vector<Bucket> buckets_;
 };
 

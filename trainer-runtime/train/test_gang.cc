@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 
 #include "trainer-runtime/collectives/communicator.h"
+#include "trainer-runtime/collectives/communicator_reducer.h"
 #include "trainer-runtime/session/state_source.h"
 #include "trainer-runtime/train/testing/fake_wire.h"
 
@@ -59,6 +60,8 @@ class MortalCommunicator final : public Communicator {
   }
 
   void Abort(const Error& reason) noexcept override { inner_->Abort(reason); }
+
+  Status CheckHealth() override { return inner_->CheckHealth(); }
 
   const char* BackendName() const override { return inner_->BackendName(); }
 
@@ -133,8 +136,9 @@ void RunMeeting(const Gang& gang, Epoch epoch) {
       }
       MortalCommunicator communicator(std::move(joined).value(), gang[i]->calls_left);
       const auto element_count = static_cast<int64_t>(gang[i]->engine->Gradients().size());
-      MultiWorkerMirrored strategy(&communicator,
-                                   PlanBuckets(element_count, gang[i]->bucket_bytes));
+      CommunicatorReducer reducer(&communicator);
+      MultiWorkerMirrored strategy(
+          &communicator, &reducer, PlanBuckets(element_count, gang[i]->bucket_bytes));
       gang[i]->verdict =
           gang[i]->trainer->RunMeeting(source, &strategy, gang[i]->is_stop_requested);
     });

@@ -1,0 +1,32 @@
+#pragma once
+
+#include "trainer-runtime/collectives/communicator.h"
+#include "trainer-runtime/collectives/gradient_reducer.h"
+
+namespace lockstep::runtime {
+
+// Sums gradients in host memory by the communicator's own all-reduce, so in rank order.
+// `communicator` must outlive this object.
+class CommunicatorReducer final : public GradientReducer {
+ public:
+  explicit CommunicatorReducer(Communicator* communicator) : communicator_(communicator) {}
+
+  // Sums at once: the communicator has one calling thread, and this is it.
+  Status Enqueue(std::span<float> bucket, Deadline deadline) override {
+    return communicator_->AllReduce(
+        bucket.data(), bucket.size(), DataType::kFloat32, ReduceOp::kSum, deadline);
+  }
+
+  Status Finish(Deadline /*deadline*/) override { return OkStatus(); }
+
+  void Abort(const Error& reason) noexcept override { communicator_->Abort(reason); }
+
+  const char* BackendName() const override { return communicator_->BackendName(); }
+
+  std::string Detail() const override { return std::string(); }
+
+ private:
+  Communicator* communicator_;
+};
+
+}  // namespace lockstep::runtime

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "common/base/result.h"
+#include "common/base/time.h"
+
+namespace lockstep::runtime {
+
+// Sums the gradients of a step over all ranks, bucket by bucket: the data beside the Communicator's
+// control. Every rank enqueues the same buckets in the same order, and then finishes.
+//
+// Errors of every call: those of Communicator. After an error the buckets hold unspecified values,
+// the communicator of the same ranks has failed too, and no later call succeeds.
+//
+// Thread: one calling thread; Abort() from any, but not during destruction.
+class GradientReducer {
+ public:
+  virtual ~GradientReducer() = default;
+
+  // The bucket is computed on this rank: its sum may begin, and may be done at once. Its memory
+  // belongs to the reducer until Finish() has returned.
+  virtual Status Enqueue(std::span<float> bucket, Deadline deadline) = 0;
+
+  // Returns when every bucket that was enqueued holds its sum: bits are equal on all ranks.
+  virtual Status Finish(Deadline deadline) = 0;
+
+  // Ends a call in progress and fails it and all later ones with `reason`. Thread: any.
+  virtual void Abort(const Error& reason) noexcept = 0;
+
+  // How the sums travel: a word ("shared-memory", "tcp", "alone", "nccl"), and more for people to
+  // read, or nothing.
+  virtual const char* BackendName() const = 0;
+  virtual std::string Detail() const = 0;
+};
+
+}  // namespace lockstep::runtime

@@ -1,0 +1,163 @@
+#include "trainer-runtime/collectives/nccl/cuda_device.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <utility>
+
+namespace lockstep::runtime {
+namespace {
+
+constexpr int kCudaSuccess = 0;
+constexpr int kCudaOutOfMemory = 2;
+constexpr int kCudaNoDevice = 100;
+constexpr int kCudaNotReady = 600;
+constexpr unsigned int kStreamNonBlocking = 1;  // CU_STREAM_NON_BLOCKING
+constexpr std::size_t kUuidBytes = 16;
+
+// "GPU-" and the bytes in hexadecimal, in groups of 4, 2, 2, 2 and 6 bytes.
+std::string FormatUuid(const std::array<unsigned char, kUuidBytes>& bytes) {
+  std::string text = "GPU-";
+  for (std::size_t i = 0; i < kUuidBytes; ++i) {
+    std::array<char, 3> digits{};
+    std::snprintf(digits.data(), digits.size(), "%02x", bytes[i]);
+    const bool begins_group = i == 4 || i == 6 || i == 8 || i == 10;
+    text += (begins_group ? "-" : "") + std::string(digits.data());
+  }
+  return text;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const CudaDevice>> CudaDevice::OpenFirst(const std::string& library) {
+  Result<SharedObject> object = SharedObject::Open(library);
+  if (!object.ok()) {
+    return Error(ErrorCode::kNotFound,
+                 "no NVIDIA driver is here (" + object.error().message() + ")");
+  }
+  const std::shared_ptr<CudaDevice> device(new CudaDevice(std::move(object).value()));
+  LOCKSTEP_RETURN_IF_ERROR(device->FindFunctions());
+  LOCKSTEP_RETURN_IF_ERROR(device->OpenDevice());
+  return std::shared_ptr<const CudaDevice>(device);
+}
+
+Status CudaDevice::FindFunctions() {
+  CudaFunctions& cuda = functions_;
+  const bool has_all = object_.Find("cuInit", &cuda.init) &&
+                       object_.Find("cuGetErrorString", &cuda.error_string) &&
+                       object_.Find("cuDeviceGetCount", &cuda.device_count) &&
+                       object_.Find("cuDeviceGet", &cuda.device_get) &&
+                       object_.Find("cuDevicePrimaryCtxRetain", &cuda.context_retain) &&
+                       object_.Find("cuDevicePrimaryCtxRelease_v2", &cuda.context_release) &&
+                       object_.Find("cuCtxSetCurrent", &cuda.context_set) &&
+                       object_.Find("cuMemAlloc_v2", &cuda.memory_allocate) &&
+                       object_.Find("cuMemFree_v2", &cuda.memory_free) &&
+                       object_.Find("cuMemHostAlloc", &cuda.host_allocate) &&
+                       object_.Find("cuMemFreeHost", &cuda.host_free) &&
+                       object_.Find("cuStreamCreate", &cuda.stream_create) &&
+                       object_.Find("cuStreamDestroy_v2", &cuda.stream_destroy) &&
+                       object_.Find("cuStreamQuery", &cuda.stream_query) &&
+                       object_.Find("cuMemcpyHtoDAsync_v2", &cuda.copy_to_device) &&
+                       object_.Find("cuMemcpyDtoHAsync_v2", &cuda.copy_to_host);
+  // The newer one knows slices of a GPU by their own names.
+  const bool has_uuid = object_.Find("cuDeviceGetUuid_v2", &cuda.device_uuid) ||
+                        object_.Find("cuDeviceGetUuid", &cuda.device_uuid);
+  return has_all && has_uuid
+             ? OkStatus()
+             : Status(Error(ErrorCode::kNotFound,
+                            object_.path() + " is too old a driver, or none of NVIDIA's"));
+}
+
+Status CudaDevice::OpenDevice() {
+  if (const int code = functions_.init(0); code == kCudaNoDevice) {
+    return Error(ErrorCode::kNotFound, "no GPU is visible to this process");
+  } else {
+    LOCKSTEP_RETURN_IF_ERROR(Check(code, "start"));
+  }
+  LOCKSTEP_RETURN_IF_ERROR(Check(functions_.device_count(&visible_count_), "count GPUs"));
+  if (visible_count_ == 0) {
+    return Error(ErrorCode::kNotFound, "no GPU is visible to this process");
+  }
+  LOCKSTEP_RETURN_IF_ERROR(Check(functions_.device_get(&device_, 0), "open the first GPU"));
+  std::array<unsigned char, kUuidBytes> bytes{};
+  LOCKSTEP_RETURN_IF_ERROR(
+      Check(functions_.device_uuid(bytes.data(), device_), "name the first GPU"));
+  uuid_ = FormatUuid(bytes);
+  return Check(functions_.context_retain(&context_, device_), "open a context on " + uuid_);
+}
+
+CudaDevice::~CudaDevice() {
+  if (context_ != nullptr) {
+    functions_.context_release(device_);
+  }
+}
+
+Status CudaDevice::MakeCurrent() const {
+  return Check(functions_.context_set(context_), "use " + uuid_);
+}
+
+Status CudaDevice::Check(int code, const std::string& what) const {
+  if (code == kCudaSuccess) {
+    return OkStatus();
+  }
+  const char* words = nullptr;
+  functions_.error_string(code, &words);
+  return Error(code == kCudaOutOfMemory ? ErrorCode::kResourceExhausted : ErrorCode::kUnavailable,
+               "CUDA cannot " + what + ": " +
+                   (words != nullptr ? std::string(words) : "error " + std::to_string(code)));
+}
+
+Result<std::unique_ptr<CudaStage>> CudaStage::Make(std::shared_ptr<const CudaDevice> device,
+                                                   std::size_t byte_count) {
+  std::unique_ptr<CudaStage> stage(new CudaStage(std::move(device)));
+  const CudaDevice& gpu = *stage->device_;
+  const std::size_t size = std::max<std::size_t>(1, byte_count);  // none cannot be had
+  const std::string bytes = std::to_string(size) + " bytes";
+  LOCKSTEP_RETURN_IF_ERROR(gpu.MakeCurrent());
+  LOCKSTEP_RETURN_IF_ERROR(gpu.Check(gpu.functions().host_allocate(&stage->host_, size, 0),
+                                     "pin " + bytes + " of host memory"));
+  LOCKSTEP_RETURN_IF_ERROR(gpu.Check(gpu.functions().memory_allocate(&stage->device_memory_, size),
+                                     "allocate " + bytes + " on " + gpu.uuid()));
+  LOCKSTEP_RETURN_IF_ERROR(gpu.Check(
+      gpu.functions().stream_create(&stage->stream_, kStreamNonBlocking), "make a stream"));
+  return stage;
+}
+
+CudaStage::~CudaStage() {
+  const CudaFunctions& cuda = device_->functions();
+  if (!device_->MakeCurrent().ok()) {
+    return;  // the driver has given the context up, and everything in it
+  }
+  if (stream_ != nullptr) {
+    cuda.stream_destroy(stream_);
+  }
+  if (device_memory_ != 0) {
+    cuda.memory_free(device_memory_);
+  }
+  if (host_ != nullptr) {
+    cuda.host_free(host_);
+  }
+}
+
+Status CudaStage::CopyToDevice(std::size_t offset, std::size_t size) {
+  return device_->Check(
+      device_->functions().copy_to_device(device_memory_ + offset, host() + offset, size, stream_),
+      "copy " + std::to_string(size) + " bytes to " + device_->uuid());
+}
+
+Status CudaStage::CopyToHost(std::size_t offset, std::size_t size) {
+  return device_->Check(
+      device_->functions().copy_to_host(host() + offset, device_memory_ + offset, size, stream_),
+      "copy " + std::to_string(size) + " bytes from " + device_->uuid());
+}
+
+Result<bool> CudaStage::IsIdle() const {
+  const int code = device_->functions().stream_query(stream_);
+  if (code == kCudaNotReady) {
+    return false;
+  }
+  LOCKSTEP_RETURN_IF_ERROR(device_->Check(code, "finish what it was given"));
+  return true;
+}
+
+}  // namespace lockstep::runtime

@@ -1,0 +1,237 @@
+// libcuda.so.1 as tests need it: a driver whose devices are host memory and whose streams are
+// threads. FAKE_CUDA_DEVICES says how many devices there are (default: 1), and
+// FAKE_CUDA_UUID how the first byte of each is called, in decimal (default: every process
+// has devices of its own).
+
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <unistd.h>
+
+namespace {
+
+constexpr int kOk = 0;
+constexpr int kInvalidValue = 1;
+constexpr int kOutOfMemory = 2;
+constexpr int kNoDevice = 100;
+constexpr int kNotReady = 600;
+constexpr std::size_t kMemoryMax = std::size_t{1} << 40U;
+
+int NumberOf(const char* variable, int otherwise) {
+  const char* const text = std::getenv(variable);
+  return text == nullptr ? otherwise : std::atoi(text);
+}
+
+int DeviceCount() {
+  return NumberOf("FAKE_CUDA_DEVICES", 1);
+}
+
+// Does what it is given, one after the other, on its thread.
+class FakeStream {
+ public:
+  FakeStream() : thread_([this] { Work(); }) {}
+
+  ~FakeStream() {
+    Push([this] { is_over_ = true; });
+    thread_.join();
+  }
+
+  void Push(std::function<void()> work) {
+    const std::lock_guard lock(mutex_);
+    work_.push_back(std::move(work));
+    news_.notify_all();
+  }
+
+  bool IsIdle() {
+    const std::lock_guard lock(mutex_);
+    return work_.empty();
+  }
+
+  void AwaitIdle() {
+    std::unique_lock lock(mutex_);
+    news_.wait(lock, [this] { return work_.empty(); });
+  }
+
+ private:
+  void Work() {
+    std::unique_lock lock(mutex_);
+    while (!is_over_) {
+      news_.wait(lock, [this] { return !work_.empty(); });
+      const std::function<void()>& work = work_.front();
+      lock.unlock();
+      work();
+      lock.lock();
+      work_.pop_front();  // only now: until then the stream is not idle
+      news_.notify_all();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable news_;
+  std::deque<std::function<void()>> work_;
+  bool is_over_ = false;  // of the stream's thread
+  std::thread thread_;
+};
+
+// Pinned memory, by its first byte.
+class PinnedMemory {
+ public:
+  void Add(const void* begin, std::size_t size) {
+    const std::lock_guard lock(mutex_);
+    sizes_[static_cast<const char*>(begin)] = size;
+  }
+
+  void Remove(const void* begin) {
+    const std::lock_guard lock(mutex_);
+    sizes_.erase(static_cast<const char*>(begin));
+  }
+
+  bool Holds(const void* place) {
+    const auto* const byte = static_cast<const char*>(place);
+    const std::lock_guard lock(mutex_);
+    auto after = sizes_.upper_bound(byte);
+    return after != sizes_.begin() && byte < (--after)->first + after->second;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<const char*, std::size_t> sizes_;
+};
+
+PinnedMemory& Pinned() {
+  static PinnedMemory pinned;
+  return pinned;
+}
+
+FakeStream* StreamOf(void* handle) {
+  return static_cast<FakeStream*>(handle);
+}
+
+void* PointerOf(unsigned long long address) {
+  return reinterpret_cast<void*>(static_cast<uintptr_t>(address));
+}
+
+thread_local void* current_context = nullptr;
+
+// As the driver may: whoever copies from or to memory that is not pinned waits for the stream.
+int Copy(void* to, const void* from, std::size_t size, const void* host, void* stream) {
+  if (current_context == nullptr) {
+    return kInvalidValue;
+  }
+  StreamOf(stream)->Push([=] { std::memcpy(to, from, size); });
+  if (!Pinned().Holds(host)) {
+    StreamOf(stream)->AwaitIdle();
+  }
+  return kOk;
+}
+
+}  // namespace
+
+extern "C" {
+
+int cuInit(unsigned int /*flags*/) {
+  return DeviceCount() == 0 ? kNoDevice : kOk;
+}
+
+int cuGetErrorString(int code, const char** words) {
+  *words = code == kNoDevice      ? "no CUDA-capable device is detected"
+           : code == kOutOfMemory ? "out of memory"
+                                  : "invalid argument";
+  return kOk;
+}
+
+int cuDeviceGetCount(int* count) {
+  *count = DeviceCount();
+  return kOk;
+}
+
+int cuDeviceGet(int* device, int ordinal) {
+  *device = ordinal;
+  return ordinal < DeviceCount() ? kOk : kInvalidValue;
+}
+
+int cuDeviceGetUuid_v2(unsigned char* bytes, int device) {
+  std::memset(bytes, 0, 16);
+  bytes[0] = static_cast<unsigned char>(NumberOf("FAKE_CUDA_UUID", 0));
+  bytes[1] = static_cast<unsigned char>(device);
+  if (bytes[0] == 0) {
+    const int pid = ::getpid();
+    std::memcpy(bytes + 4, &pid, sizeof(pid));
+  }
+  return kOk;
+}
+
+int cuDevicePrimaryCtxRetain(void** context, int /*device*/) {
+  static int the_context = 0;
+  *context = &the_context;
+  return kOk;
+}
+
+int cuDevicePrimaryCtxRelease_v2(int /*device*/) {
+  return kOk;
+}
+
+int cuCtxSetCurrent(void* context) {
+  current_context = context;
+  return kOk;
+}
+
+int cuMemAlloc_v2(unsigned long long* address, std::size_t size) {
+  if (current_context == nullptr) {
+    return kInvalidValue;
+  }
+  void* const memory = size > kMemoryMax ? nullptr : std::malloc(size);
+  *address = static_cast<unsigned long long>(reinterpret_cast<uintptr_t>(memory));
+  return memory == nullptr ? kOutOfMemory : kOk;
+}
+
+int cuMemFree_v2(unsigned long long address) {
+  std::free(PointerOf(address));
+  return kOk;
+}
+
+int cuMemHostAlloc(void** memory, std::size_t size, unsigned int /*flags*/) {
+  *memory = size > kMemoryMax ? nullptr : std::malloc(size);
+  Pinned().Add(*memory, size);
+  return *memory == nullptr ? kOutOfMemory : kOk;
+}
+
+int cuMemFreeHost(void* memory) {
+  Pinned().Remove(memory);
+  std::free(memory);
+  return kOk;
+}
+
+int cuStreamCreate(void** stream, unsigned int /*flags*/) {
+  *stream = new FakeStream();
+  return kOk;
+}
+
+int cuStreamDestroy_v2(void* stream) {
+  delete StreamOf(stream);
+  return kOk;
+}
+
+int cuStreamQuery(void* stream) {
+  return StreamOf(stream)->IsIdle() ? kOk : kNotReady;
+}
+
+int cuMemcpyHtoDAsync_v2(unsigned long long to, const void* from, std::size_t size, void* stream) {
+  return Copy(PointerOf(to), from, size, from, stream);
+}
+
+int cuMemcpyDtoHAsync_v2(void* to, unsigned long long from, std::size_t size, void* stream) {
+  return Copy(to, PointerOf(from), size, to, stream);
+}
+
+// The double of NCCL runs its kernels by this, in the order of the stream.
+int cuLaunchHostFunc(void* stream, void (*function)(void*), void* data) {
+  StreamOf(stream)->Push([=] { function(data); });
+  return kOk;
+}
+}

@@ -1,0 +1,137 @@
+// libnccl.so.2 as tests need it: NCCL's functions, as of 2.14, over memory that processes of one
+// host share, with the driver's double for a device. What later releases brought is in files of
+// their own, so that a double of an older release lacks it. Faults: fake_nccl_fault.h.
+
+#include <chrono>
+#include <csignal>
+#include <dlfcn.h>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <unistd.h>
+
+#include "trainer-runtime/collectives/nccl/testing/fake_nccl_comm.h"
+#include "trainer-runtime/collectives/nccl/testing/fake_nccl_fault.h"
+
+namespace lockstep::runtime::nccl {
+namespace {
+
+thread_local std::string last_error;
+
+Result FailCall(Result code, const char* words) {
+  last_error = words;
+  return code;
+}
+
+using LaunchHostFunc = int (*)(void*, void (*)(void*), void*);
+
+// The driver's, which whoever calls NCCL has loaded.
+LaunchHostFunc Launcher() {
+  void* const driver = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  return driver == nullptr ? nullptr
+                           : reinterpret_cast<LaunchHostFunc>(::dlsym(driver, "cuLaunchHostFunc"));
+}
+
+struct Kernel {
+  Comm* comm;
+  float* data;
+  std::size_t count;
+  int call;
+};
+
+void RunKernel(void* argument) {
+  const std::unique_ptr<Kernel> kernel(static_cast<Kernel*>(argument));
+  Comm* const comm = kernel->comm;
+  if (OrderedFault("die", comm->rank, kernel->call)) {
+    ::kill(::getpid(), SIGKILL);
+  }
+  if (OrderedFault("hang", comm->rank, kernel->call)) {
+    while (!comm->is_stopped.load()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+  if (OrderedFault("async-error", comm->rank, kernel->call)) {
+    comm->Fail(kRemoteError, "ordered: the connection to a peer broke");
+  } else if (!comm->is_stopped.load()) {
+    comm->world->Sum(comm->rank, comm->world_size, kernel->data, kernel->count, comm->is_stopped);
+  }
+  const std::lock_guard lock(comm->mutex);
+  --comm->kernel_count;
+  comm->news.notify_all();
+}
+
+}  // namespace
+}  // namespace lockstep::runtime::nccl
+
+using namespace lockstep::runtime;  // NOLINT: the functions below belong to no namespace
+
+extern "C" {
+
+int ncclGetUniqueId(nccl::UniqueId* id) {
+  if (OrderedFault("no-identity", 0, 1) || !FakeNcclWorld::MakeIdentity(id)) {
+    return nccl::FailCall(nccl::kSystemError, "ordered: no network interface");
+  }
+  return nccl::kSuccess;
+}
+
+const char* ncclGetErrorString(int code) {
+  switch (code) {
+    case nccl::kSuccess:
+      return "no error";
+    case nccl::kUnhandledCudaError:
+      return "unhandled cuda error (run with NCCL_DEBUG=INFO for details)";
+    case nccl::kSystemError:
+      return "unhandled system error (run with NCCL_DEBUG=INFO for details)";
+    case nccl::kInvalidUsage:
+      return "invalid usage (run with NCCL_DEBUG=WARN for details)";
+    case nccl::kRemoteError:
+      return "remote process exited or there was a network error";
+    default:
+      return "internal error - please report this issue to the NCCL developers";
+  }
+}
+
+const char* ncclGetLastError(nccl::Comm* comm) {
+  return comm != nullptr && !comm->words.empty() ? comm->words.c_str() : nccl::last_error.c_str();
+}
+
+int ncclCommGetAsyncError(nccl::Comm* comm, int* state) {
+  *state = comm->state.load();
+  return nccl::kSuccess;
+}
+
+int ncclAllReduce(const void* from,
+                  void* to,
+                  std::size_t count,
+                  int type,
+                  int operation,
+                  nccl::Comm* comm,
+                  void* stream) {
+  const int call = ++comm->call_count;
+  const nccl::LaunchHostFunc launch = nccl::Launcher();
+  const bool is_known =
+      from == to && type == nccl::kFloat32 && operation == nccl::kSum && launch != nullptr;
+  if (!is_known || OrderedFault("refuse", comm->rank, call)) {
+    return nccl::FailCall(nccl::kInternalError, "ordered: this sum is refused");
+  }
+  {
+    const std::lock_guard lock(comm->mutex);
+    ++comm->kernel_count;
+  }
+  return launch(
+      stream, nccl::RunKernel, new nccl::Kernel{comm, static_cast<float*>(to), count, call});
+}
+
+// Kernels stop when they are told to; then nothing uses the communicator.
+int ncclCommAbort(nccl::Comm* comm) {
+  const bool is_stuck =
+      !comm->is_stopped.load() && OrderedFault("stuck-abort", comm->rank, 1).has_value();
+  while (is_stuck) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  comm->Stop();
+  delete comm;
+  return nccl::kSuccess;
+}
+}

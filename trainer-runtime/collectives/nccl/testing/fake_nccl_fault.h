@@ -1,0 +1,34 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+namespace lockstep::runtime {
+
+// What goes wrong on order in the double of NCCL. FAKE_NCCL_FAULT holds it as
+// "KIND@rank=R@call=N@ms=M@once=FILE", several with ";" between: on that rank (default: every one),
+// at that sum of a communicator, counted from 1 (default: 1), or for that time. With a file it
+// happens once only, to whoever makes the file.
+//
+//   no-identity   there is no identity to be had
+//   slow-init     joining takes `ms` longer
+//   block-init    the call that begins joining does not return for `ms`
+//   fail-init     joining fails
+//   async-error   a sum fails beside the call: in the stream
+//   refuse        the call for a sum fails
+//   hang          a sum never ends on this rank
+//   die           the process is killed in the midst of a sum
+//   stuck-abort   an abort does not return, unless the communicator was revoked
+struct FakeNcclFault {
+  std::string kind;
+  int rank = -1;
+  int call = 1;
+  int milliseconds = 0;
+  std::string once_file;
+};
+
+// The fault of that kind, if it is to happen on this rank at this call, now. Makes the file of one
+// that happens once.
+std::optional<FakeNcclFault> OrderedFault(const std::string& kind, int rank, int call);
+
+}  // namespace lockstep::runtime

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/base/result.h"
+#include "trainer-runtime/collectives/gradient_reducer.h"
+#include "trainer-runtime/collectives/nccl/nccl_reducer.h"
+#include "trainer-runtime/collectives/testing_world.h"
+
+// For tests only: ranks that are processes, each with the doubles of driver and NCCL.
+
+namespace lockstep::runtime {
+
+// The doubles' files. `version` is that of a release: "2.28".
+std::string FakeNcclFile(const std::string& version);
+std::string FakeCudaFile();
+
+// What one process's communicators of the doubles stand on.
+std::shared_ptr<NcclGround> MakeFakeGround(const std::string& version);
+
+struct NcclGangOptions {
+  int world_size = 3;
+  std::string version = "2.30";
+  std::string fault;  // see fake_nccl_fault.h
+  Backend control = Backend::kSharedMemory;
+  std::size_t element_count = 0;
+  Duration join_timeout = std::chrono::minutes(15);  // out of reach: above the test's own limit
+};
+
+// How one rank ended.
+struct NcclRankEnd {
+  bool is_dead = false;  // by a signal
+  int code = -1;         // of its error; -1: none
+  std::string text;      // of its error, or what its body said
+};
+
+// Runs `body` on every rank, after all have joined. A rank whose joining or body fails leaves at
+// once: to the others it is gone then.
+using NcclRankBody = std::function<Result<std::string>(
+    Communicator& control, GradientReducer& reducer, NcclGround& ground)>;
+std::vector<NcclRankEnd> RunNcclGang(const NcclGangOptions& options, const NcclRankBody& body);
+
+}  // namespace lockstep::runtime
