@@ -1,5 +1,6 @@
 """Runs `lockstep run` on manifests written by a test, in a folder that is removed afterwards."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -132,8 +133,12 @@ class LocalTest(unittest.TestCase):
         self.run_count = 0
 
     def tearDown(self):
-        self.assertEqual(processes_below(self.scratch), [], "processes left behind")
-        shutil.rmtree(self.scratch)
+        left = processes_below(self.scratch)
+        for pid in left:  # a test that failed half way has not stopped its run
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        shutil.rmtree(self.scratch, ignore_errors=bool(left))
+        self.assertEqual(list(left.values()), [], "processes left behind")
 
     def start(self, manifest, *arguments, name=None):
         """Starts `lockstep run` and returns (process, folder of the run, summary file)."""
@@ -233,8 +238,8 @@ class LocalTest(unittest.TestCase):
 
 
 def processes_below(folder):
-    """Command lines of live processes whose environment or arguments name `folder`."""
-    found = []
+    """Live processes whose environment or arguments name `folder`: process id to command line."""
+    found = {}
     for entry in pathlib.Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
@@ -243,5 +248,6 @@ def processes_below(folder):
         except OSError:
             continue
         if str(folder).encode() in text:
-            found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode().strip())
+            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
+            found[int(entry.name)] = command
     return found
