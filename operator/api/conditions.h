@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "common/base/time.h"
 #include "operator/api/training_job.h"
@@ -15,6 +16,10 @@ bool IsTrue(const TrainingJobStatus& status, ConditionType type);
 
 // Whether the job has succeeded or failed: nothing but its removal can happen to it any more.
 bool HasEnded(const TrainingJobStatus& status);
+
+// Reasons of Scheduled while it is true that are worth a word in tables.
+inline constexpr std::string_view kReasonManifestChanged = "ManifestChanged";
+inline constexpr std::string_view kReasonPodWaits = "PodWaits";
 
 // What to set: see SetCondition.
 struct ConditionChange {

@@ -42,21 +42,40 @@ int64_t CountWorkers(const TrainingJobStatus& status) {
   return count;
 }
 
+// The message of Scheduled while it is true for that reason; else empty.
+std::string MessageOfPlaced(const TrainingJobStatus& status, std::string_view reason) {
+  const Condition* const scheduled = FindCondition(status, ConditionType::kScheduled);
+  return scheduled != nullptr && scheduled->is_true && scheduled->reason == reason
+             ? scheduled->message
+             : "";
+}
+
 // Placed, but not all pods run yet. A Running condition that is false may know more, such as an
 // image that cannot be pulled.
 std::string WhyStarting(const TrainingJobStatus& status, const PodCounts& pods) {
+  if (std::string waits = MessageOfPlaced(status, kReasonPodWaits); !waits.empty()) {
+    return waits;
+  }
   const std::string known = MessageOf(status, ConditionType::kRunning);
   return known.empty() ? std::to_string(pods.ready) + " of " + std::to_string(pods.total) +
                              " pods have started"
                        : known;
 }
 
+// Of a gang that runs: what else is not as asked, the more urgent first.
+std::string WhatIsOpen(const TrainingJobStatus& status) {
+  for (const ConditionType type : {ConditionType::kResized, ConditionType::kRuntimeHeard}) {
+    if (FindCondition(status, type) != nullptr && !IsTrue(status, type)) {
+      return MessageOf(status, type);
+    }
+  }
+  return MessageOfPlaced(status, kReasonManifestChanged);
+}
+
 std::string WhyNotAsAsked(const TrainingJobStatus& status, const PodCounts& pods) {
   const bool is_stalled = IsTrue(status, ConditionType::kStalled) && !HasEnded(status);
   if (IsTrue(status, ConditionType::kRunning) && !is_stalled) {
-    const bool waits = FindCondition(status, ConditionType::kResized) != nullptr &&
-                       !IsTrue(status, ConditionType::kResized);
-    return waits ? MessageOf(status, ConditionType::kResized) : "";
+    return WhatIsOpen(status);
   }
   for (const ConditionType type : {ConditionType::kSucceeded,
                                    ConditionType::kFailed,

@@ -77,6 +77,26 @@ TEST(DeriveStatus, ReasonSaysWhyTheJobDoesNotRunAndNothingWhileItDoes) {
   EXPECT_EQ(StateAndReason(job), "Failed: no restarts left");
 }
 
+// What is open while the gang runs, and what a gang that starts waits for.
+TEST(DeriveStatus, ReasonSaysWhatIsOpenOfAGangThatRunsOrStarts) {
+  TrainingJob job = MakeJob();
+  const auto schedule = [&](std::string_view reason, const std::string& message) {
+    SetCondition(
+        &job.status, {ConditionType::kScheduled, true, std::string(reason), message}, WallTime{});
+  };
+  schedule(kReasonPodWaits, "worker-1 cannot get its image");
+  EXPECT_EQ(StateAndReason(job), "Starting: worker-1 cannot get its image");
+  schedule("GangPlaced", "4 pods on 2 nodes");
+  EXPECT_EQ(StateAndReason(job), "Starting: 0 of 4 pods have started");
+  Set(&job, ConditionType::kRunning, true, "all ranks run");
+  schedule(kReasonManifestChanged, "the gang runs on");
+  EXPECT_EQ(StateAndReason(job), "Running: the gang runs on");
+  Set(&job, ConditionType::kRuntimeHeard, false, "2 pods do not take the key");
+  EXPECT_EQ(StateAndReason(job), "Running: 2 pods do not take the key");
+  Set(&job, ConditionType::kRuntimeHeard, true, "pods take it");
+  EXPECT_EQ(StateAndReason(job), "Running: the gang runs on");
+}
+
 TEST(DeriveStatus, SucceededJobSaysWhatCameOfIt) {
   TrainingJob job = MakeJob();
   Set(&job, ConditionType::kSucceeded, true, "worker-0 has finished");

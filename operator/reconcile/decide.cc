@@ -374,6 +374,7 @@ void Run(DecisionBuilder* builder) {
     RenewGang(builder);
     return;
   }
+  TellOfTrouble(view, builder);
   AnnounceChange(builder);
   problems = HoldRefused(view, std::move(problems), builder);
   if (!failures.empty() && ComesFirst(failures, problems, *builder)) {

@@ -30,6 +30,8 @@
 //   refuse POD WORDS         the API server does not create it | accept POD
 //   sidecar POD CONTAINER    the pod's own container has ended, this one runs on
 //   replicas N               the spec is changed | conditions: all of them are told
+//   wait POD [REASON WORDS]  its kubelet cannot start the container, or can again
+//   finalizer POD NAME       keeps the object | disown POD  its ownerReference is taken away
 //   annotate KEY VALUE       the job | suspend yes|no
 
 namespace lockstep::control {
@@ -289,6 +291,24 @@ const std::map<std::string, Story::Command>& Story::Commands() {
                    condition.message + "\n";
          }
          return text;
+       }},
+      {"wait",
+       [](Story* story, const Words& words) {
+         kube::PodStatus& status = story->PodOf(words).status;
+         status.waiting_reason = words.size() > 2 ? words.at(2) : "";
+         status.waiting_message = JoinFrom(words, 3);
+         return std::string();
+       }},
+      {"disown",
+       [](Story* story, const Words& words) {
+         story->PodOf(words).owner_uid.clear();
+         story->PodOf(words).owner_job.clear();
+         return std::string();
+       }},
+      {"finalizer",
+       [](Story* story, const Words& words) {
+         story->PodOf(words).finalizers.push_back(words.at(2));
+         return std::string();
        }},
       {"annotate",
        [](Story* story, const Words& words) {

@@ -56,8 +56,8 @@ void TellOfFallBack(const JobProgress& known,
   }
   builder->Say(EventType::kWarning,
                "ProgressLost",
-               "training goes on at step " + std::to_string(next) + " and not at step " +
-                   std::to_string(known.step) + ": " + why);
+               "training goes on at step " + std::to_string(next) + ", and had come to step " +
+                   std::to_string(known.step) + " at least: " + why);
 }
 
 }  // namespace lockstep::control

@@ -113,7 +113,8 @@ TEST_F(FallBackTest, StateThatANewMeetingBeganWithIsNamedHoweverFarTrainingIsSin
 
   EXPECT_EQ(
       Told(),
-      "training goes on at step 4000 and not at step 4200: nobody who had its state is left, "
+      "training goes on at step 4000, and had come to step 4200 at least: nobody who had its state "
+      "is left, "
       "and no volume is mounted at /lockstep/work/checkpoints, so checkpoints went with their "
       "pods");
   EXPECT_EQ(KnownStep(), 4350);

@@ -6,11 +6,22 @@
 #include "common/base/plural.h"
 #include "operator/api/conditions.h"
 #include "operator/reconcile/build/job_objects.h"
+#include "operator/reconcile/build/lasting_checkpoints.h"
 
 namespace lockstep::control {
 namespace {
 
-constexpr const char* kCost = ": losses are noticed late; ";
+constexpr const char* kCost = ": losses are noticed late";
+
+// Training goes on unheard, and nothing of it is lost that way: whoever starts it anew for the sake
+// of being heard is told what that costs.
+std::string WhatToDo(const DecisionBuilder& builder) {
+  return ", and training goes on unheard: nothing is lost if it is left to come to its end, or if "
+         "the operator's secret gets its old key back and the operator is started anew; else "
+         "delete the secret " +
+         KeySecretName(builder.job().metadata) + ", then suspend and resume the job" +
+         CostOfNewGang(builder.job(), builder.observed());
+}
 
 // How many members' pods refuse for that reason, and the node of the first of them.
 struct Refusing {
@@ -47,8 +58,7 @@ void CheckKey(const GangView& view, DecisionBuilder* builder) {
                   "KeyRefused",
                   DoNotTake(foreign.count) +
                       "key, which was made anew since, or their runtime is of another version" +
-                      kCost + "delete the secret " + KeySecretName(builder->job().metadata) +
-                      ", then suspend and resume the job"},
+                      kCost + WhatToDo(*builder)},
                  EventType::kWarning);
   } else if (expired.count > 0) {
     builder->Set({ConditionType::kRuntimeHeard,
@@ -56,7 +66,7 @@ void CheckKey(const GangView& view, DecisionBuilder* builder) {
                   "ClockDiffers",
                   DoNotTake(expired.count) + "tokens, as the clock of " + expired.node +
                       " and the operator's differ by more than five minutes" + kCost +
-                      "set the clock that is wrong"},
+                      "; set the clock that is wrong"},
                  EventType::kWarning);
   } else if (FindCondition(builder->status(), ConditionType::kRuntimeHeard) != nullptr &&
              std::any_of(view.members.begin(), view.members.end(), GivesFreshReport)) {

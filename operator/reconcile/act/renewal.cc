@@ -11,15 +11,10 @@
 namespace lockstep::control {
 namespace {
 
-constexpr const char* kChanged = "ManifestChanged";
-
 // A change that costs what was trained is not to be a surprise.
 std::string WhatIsLost(const DecisionBuilder& builder) {
-  const std::string why = WhyCheckpointsGo(builder.job(), builder.observed());
-  return why.empty() ? ""
-                     : "; training begins at step 0 then, as " + why +
-                           ", so checkpoints go with their pods: take the change back to keep what "
-                           "was trained";
+  const std::string cost = CostOfNewGang(builder.job(), builder.observed());
+  return cost.empty() ? "" : cost + ": take the change back to keep what was trained";
 }
 
 }  // namespace
@@ -53,13 +48,13 @@ void AnnounceChange(DecisionBuilder* builder) {
   if (IsOutdated(*builder)) {
     builder->Set({ConditionType::kScheduled,
                   true,
-                  kChanged,
+                  std::string(kReasonManifestChanged),
                   "the gang runs on as it was made from generation " +
                       std::to_string(builder->status().origin.generation) +
                       "; the change takes effect when it starts anew: set runPolicy.suspend to "
                       "true and back, or wait until a pod is lost" +
                       WhatIsLost(*builder)});
-  } else if (scheduled->reason == kChanged) {
+  } else if (scheduled->reason == kReasonManifestChanged) {
     builder->Set(
         {ConditionType::kScheduled, true, "GangPlaced", "the gang is as the manifest says"});
   }

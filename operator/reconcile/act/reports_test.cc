@@ -89,7 +89,12 @@ TEST_F(ReportsTest, PodsThatDoNotTakeTheKeyAreSaidUntilTheyDo) {
   EXPECT_NE(EventReasons(decision).find("KeyRefused"), std::string::npos);
   const std::string message = MessageOf(world_.job.status, ConditionType::kRuntimeHeard);
   EXPECT_EQ(message.find("1 pod does not take the operator's key"), 0U) << message;
+  EXPECT_NE(message.find("nothing is lost if it is left to come to its end"), std::string::npos)
+      << message;
   EXPECT_NE(message.find("delete the secret mnist-"), std::string::npos) << message;
+  EXPECT_NE(message.find("training begins at step 0 then, as no volume is mounted at"),
+            std::string::npos)
+      << message;
 
   world_.observed.refusing_pods.clear();
   const auto reports = std::exchange(world_.observed.reports, {});

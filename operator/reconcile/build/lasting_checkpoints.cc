@@ -81,4 +81,11 @@ std::string WhyCheckpointsGo(const TrainingJob& job, const Observed& observed) {
   return "";
 }
 
+std::string CostOfNewGang(const TrainingJob& job, const Observed& observed) {
+  const std::string why = WhyCheckpointsGo(job, observed);
+  return why.empty() ? ""
+                     : "; training begins at step 0 then, as " + why +
+                           ", so checkpoints go with their pods";
+}
+
 }  // namespace lockstep::control

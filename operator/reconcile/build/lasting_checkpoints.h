@@ -12,4 +12,9 @@ namespace lockstep::control {
 // trains with a command of its own.
 std::string WhyCheckpointsGo(const TrainingJob& job, const Observed& observed);
 
+// What it costs to start the gang anew, for the end of a sentence that advises it: "; training
+// begins at step 0 then, as no volume is mounted at ..., so checkpoints go with their pods". Empty
+// where WhyCheckpointsGo is.
+std::string CostOfNewGang(const TrainingJob& job, const Observed& observed);
+
 }  // namespace lockstep::control

@@ -41,6 +41,19 @@ std::string SecondsText(std::chrono::milliseconds waited) {
   return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(waited).count()) + " s";
 }
 
+// What a kubelet says of a container that it has yet to start.
+std::string WhyNoContainer(const kube::PodStatus& status) {
+  const std::string& reason = status.waiting_reason;
+  return With((Contains(kImageReasons, reason) ? "cannot get its image, "
+                                               : "cannot start its container, ") +
+                  reason,
+              status.waiting_message);
+}
+
+std::string WhyNotBound(const Member& member) {
+  return With("cannot be bound to " + member.node, member.pod->status.unschedulable);
+}
+
 // One member that does not run, and how long it has been waited for.
 struct Candidate {
   const DecisionBuilder& builder;
@@ -99,19 +112,14 @@ std::optional<StartProblem> NoContainer(const Candidate& one) {
   if (reason.empty() || one.troubled() < kImagePatience) {
     return std::nullopt;
   }
-  if (Contains(kImageReasons, reason)) {
-    return one.Problem("ImagePullFailed",
-                       With("cannot get its image, " + reason, status.waiting_message));
-  }
-  return one.Problem("ContainerNotCreated",
-                     With("cannot start its container, " + reason, status.waiting_message));
+  return one.Problem(Contains(kImageReasons, reason) ? "ImagePullFailed" : "ContainerNotCreated",
+                     WhyNoContainer(status));
 }
 
 std::optional<StartProblem> NotBound(const Candidate& one) {
   const kube::PodStatus& status = one.member.pod->status;
   if (!status.unschedulable.empty() && one.troubled() >= kUnschedulablePatience) {
-    return one.Problem("PodUnschedulable",
-                       With("cannot be bound to " + one.member.node, status.unschedulable));
+    return one.Problem("PodUnschedulable", WhyNotBound(one.member));
   }
   if (status.is_unbound && one.waited() >= kUnboundPatience) {
     return one.Problem(
@@ -159,6 +167,16 @@ bool IsInTrouble(const Member& member, const Observed& observed) {
           !IsNodeReady(observed, member.node));
 }
 
+// What that is. Precondition: IsInTrouble.
+std::string DescribeTrouble(const Member& member) {
+  const kube::PodStatus& status = member.pod->status;
+  return DescribeMember(member) + " " +
+         (!status.waiting_reason.empty() ? WhyNoContainer(status)
+          : !status.unschedulable.empty()
+              ? WhyNotBound(member)
+              : "waits for node " + member.node + ", which is not ready");
+}
+
 std::optional<StartProblem> ProblemOf(const Candidate& one) {
   if (auto problem = NotCreated(one)) {
     return problem;
@@ -186,6 +204,29 @@ void NoteTrouble(const GangView& view, DecisionBuilder* builder) {
     } else if (!placement->trouble_since || *placement->trouble_since < placement->since) {
       placement->trouble_since = builder->now();  // an older one's was of another pod
     }
+  }
+}
+
+void TellOfTrouble(const GangView& view, DecisionBuilder* builder) {
+  const Condition* const scheduled = FindCondition(builder->status(), ConditionType::kScheduled);
+  if (scheduled == nullptr || !scheduled->is_true) {
+    return;
+  }
+  const auto troubled =
+      std::find_if(view.members.begin(), view.members.end(), [&](const Member& member) {
+        return IsInTrouble(member, builder->observed());
+      });
+  if (troubled != view.members.end() && !HasRun(builder->status())) {
+    SetCondition(builder->mutable_status(),
+                 {ConditionType::kScheduled,
+                  true,
+                  std::string(kReasonPodWaits),
+                  DescribeTrouble(*troubled) + "; it is waited for"},
+                 builder->now());
+  } else if (scheduled->reason == kReasonPodWaits) {
+    SetCondition(builder->mutable_status(),
+                 {ConditionType::kScheduled, true, "GangPlaced", "no pod waits for its start"},
+                 builder->now());
   }
 }
 

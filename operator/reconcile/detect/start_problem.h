@@ -24,6 +24,10 @@ inline constexpr std::chrono::seconds kNodePatience{10};
 // there, not from the placement.
 void NoteTrouble(const GangView& view, DecisionBuilder* builder);
 
+// Says in the condition Scheduled what that is while a gang that never ran is waited for: its
+// patience is not yet over, and nobody would know what for.
+void TellOfTrouble(const GangView& view, DecisionBuilder* builder);
+
 // The reason of a problem that no other node would cure: the server refuses the pod.
 inline constexpr std::string_view kPodNotCreated = "PodNotCreated";
 

@@ -13,11 +13,15 @@ bool IsLeftOver(const kube::Service& service, const Metadata& job) {
 std::string DescribeLeftOver(const kube::Pod& pod) {
   std::string text = "pod " + pod.name + " of an earlier job of this name";
   if (pod.is_deleting && !pod.finalizers.empty()) {
-    text += ", which its finalizers ";
-    for (const std::string& finalizer : pod.finalizers) {
-      text += finalizer + (&finalizer == &pod.finalizers.back() ? "" : ", ");
-    }
-    text += " keep";
+    text += ", which its finalizers " + JoinFinalizers(pod) + " keep";
+  }
+  return text;
+}
+
+std::string JoinFinalizers(const kube::Pod& pod) {
+  std::string text;
+  for (const std::string& finalizer : pod.finalizers) {
+    text += (text.empty() ? "" : ", ") + finalizer;
   }
   return text;
 }

@@ -17,6 +17,9 @@ bool IsLeftOver(const kube::Service& service, const Metadata& job);
 // "pod mnist-worker-0 of an earlier job of this name, which its finalizers example.com/a keep".
 std::string DescribeLeftOver(const kube::Pod& pod);
 
+// "example.com/a, example.com/b".
+std::string JoinFinalizers(const kube::Pod& pod);
+
 // Reason of Scheduled while a gang waits for such pods. A finalizer may keep them for ever: as with
 // kReasonPodStuck, the job holds up nobody meanwhile.
 inline constexpr std::string_view kReasonNameTaken = "NameTaken";
