@@ -14,14 +14,13 @@ inline constexpr EnumNames<Role, 4> kRoleNames = {{
     {Role::kEvaluator, "evaluator"},
 }};
 
-inline constexpr EnumNames<Strategy, 8> kStrategyNames = {{
+inline constexpr EnumNames<Strategy, 7> kStrategyNames = {{
     {Strategy::kMirrored, "Mirrored"},
     {Strategy::kMultiWorkerMirrored, "MultiWorkerMirrored"},
     {Strategy::kCentralStorage, "CentralStorage"},
     {Strategy::kParameterServer, "ParameterServer"},
     {Strategy::kIndependent, "Independent"},
     {Strategy::kHorovod, "Horovod"},
-    {Strategy::kTpu, "TPU"},
     {Strategy::kNone, "None"},
 }};
 

@@ -108,13 +108,6 @@ class RuleChecker {
     if (!IsTrusted("spec.strategy")) {
       return;
     }
-    if (spec_.strategy == Strategy::kTpu) {
-      Fail("spec.strategy",
-           "\"TPU\" found, but TPUs are not supported; expected Mirrored or MultiWorkerMirrored, "
-           "or for programs of your own also CentralStorage, ParameterServer, Independent, "
-           "Horovod or None");
-      return;
-    }
     const bool is_built_in =
         spec_.strategy == Strategy::kMirrored || spec_.strategy == Strategy::kMultiWorkerMirrored;
     if (spec_.training && !is_built_in) {
