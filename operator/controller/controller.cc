@@ -230,6 +230,7 @@ bool Controller::AreDone(const JobTurn& turn, const std::vector<Status>& answers
   LOCKSTEP_CHECK(answers.size() == turn.effects.size(), "every effect has an answer");
   bool are_done = true;
   int64_t aborted_count = 0;
+  std::vector<std::size_t> failed;
   for (std::size_t i = 0; i < answers.size(); ++i) {
     const Effect& effect = turn.effects[i];
     if (HasWorked(effect, answers[i])) {
@@ -240,12 +241,17 @@ bool Controller::AreDone(const JobTurn& turn, const std::vector<Status>& answers
       are_done = false;
       continue;
     }
-    logger_->Warn("effect failed",
+    failed.push_back(i);
+    are_done = are_done && !MustSucceed(effect);
+  }
+  // A gang of hundreds that a quota refuses is one line at each try.
+  if (!failed.empty()) {
+    logger_->Warn("effects failed",
                   {{"job", key.name},
                    {"namespace", key.namespace_name},
-                   {"effect", DescribeEffect(effect)},
-                   {"error", answers[i].error().ToString()}});
-    are_done = are_done && !MustSucceed(effect);
+                   {"count", static_cast<int64_t>(failed.size())},
+                   {"first", DescribeEffect(turn.effects[failed.front()])},
+                   {"error", answers[failed.front()].error().ToString()}});
   }
   if (aborted_count > 0) {
     logger_->Info("effects left undone: what they need is not there, or the job has changed",

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <chrono>
 
 #include <gtest/gtest.h>
@@ -51,6 +52,32 @@ TEST_F(ReplacementTest, KeyThatCannotBeRenewedBesideItConcernsNobody) {
 
 TEST_F(ReplacementTest, PodThatCannotBeCreatedIsTriedAgain) {
   EXPECT_TRUE(IsRepeatedFor("create pod mnist-worker-1-r1 on node node-a"));
+}
+
+// Keeps warnings.
+class NotingLogger final : public Logger {
+ public:
+  void Log(LogLevel level, std::string_view message, LogFields fields) override {
+    if (level == LogLevel::kWarn) {
+      warnings += FormatLogText(message, fields) + "\n";
+    }
+  }
+
+  std::string warnings;
+};
+
+TEST(FailedEffects, GangThatIsRefusedIsOneLineATry) {
+  ScriptedCluster cluster(MakeTrainingJob(3));
+  NotingLogger logger;
+  const TimePoint now{seconds(1000)};
+  Controller controller(&cluster, &logger, now, WallTime(seconds(1'000'000)));
+  cluster.effect_status = Error(ErrorCode::kResourceExhausted, "exceeded quota");
+  controller.Notify(kKey, now);
+  controller.Step(now);
+  EXPECT_EQ(logger.warnings.find("effects failed"), 0U) << logger.warnings;
+  EXPECT_EQ(std::count(logger.warnings.begin(), logger.warnings.end(), '\n'), 1);
+  EXPECT_NE(logger.warnings.find(" count=3 "), std::string::npos) << logger.warnings;
+  EXPECT_NE(logger.warnings.find("exceeded quota"), std::string::npos) << logger.warnings;
 }
 
 }  // namespace
