@@ -100,12 +100,16 @@ class ReflectorDriver {
   // Whether the first whole state was delivered. Thread: any.
   bool has_synced() const { return machine_->Look().has_synced; }
 
+  // As of kube::Reflector. Thread: any.
+  std::string refusal() const { return machine_->Look().refusal; }
+
   // Thread: any.
   kube::ReflectorCounts counts() const { return machine_->Look().counts; }
 
  private:
   struct View {
     bool has_synced = false;
+    std::string refusal;
     kube::ReflectorCounts counts;
   };
 
@@ -153,7 +157,7 @@ class ReflectorDriver {
     bool HandOver(Updates updates) {
       const bool has_room = updates.empty() || deliver_(std::move(updates), resume_);
       const std::lock_guard lock(mutex_);
-      view_ = View{reflector_.has_synced(), reflector_.counts()};
+      view_ = View{reflector_.has_synced(), reflector_.refusal(), reflector_.counts()};
       return has_room;
     }
 

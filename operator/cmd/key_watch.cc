@@ -19,7 +19,7 @@ int64_t KeyWatch::LookBegins() {
 }
 
 void KeyWatch::OnLook(int64_t look, const Status& found, TimePoint now) {
-  if (look != look_count_ || !is_looking_) {
+  if (!IsAwaited(look)) {
     return;
   }
   is_looking_ = false;

@@ -9,17 +9,20 @@
 
 namespace lockstep::control {
 
-// Whether the operator's key can be had, as a replica knows it: it looks now and then while it
-// stands by, when nothing else would tell before it is needed, and learns it when it begins to
-// lead. A state machine without I/O or clock.
+// Whether the operator's key can be had, as a replica knows it: it looks now and then, when nothing
+// else would tell before it is needed, and learns it when it begins to lead. A state machine
+// without I/O or clock.
 // Thread: one.
 class KeyWatch {
  public:
-  // Whether a replica that stands by is to look now; OnLook follows, with what LookBegins returned.
+  // Whether it is to look now; OnLook follows, with what LookBegins returned.
   bool IsLookDue(TimePoint now) const { return !is_looking_ && look_at_ <= now; }
 
   int64_t LookBegins();
   void OnLook(int64_t look, const Status& found, TimePoint now);
+
+  // Whether the answer to that look is still awaited.
+  bool IsAwaited(int64_t look) const { return is_looking_ && look == look_count_; }
 
   // Null while an answer is awaited.
   std::optional<TimePoint> NextLook() const;

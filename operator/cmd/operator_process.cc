@@ -19,6 +19,7 @@
 #include "operator/cmd/health_server.h"
 #include "operator/cmd/operator_publisher.h"
 #include "operator/cmd/other_operators.h"
+#include "operator/cmd/rights_probe.h"
 #include "operator/cmd/work_loop.h"
 #include "operator/controller/master_key.h"
 #include "operator/credentials/api_access.h"
@@ -46,7 +47,7 @@ constexpr Duration kPollIntervalMax = std::chrono::seconds(15);  // of pods that
 // Choice: events tell of what has happened, so they must not compete with what is to happen.
 constexpr int kEventsAtOnce = 2;
 
-constexpr int kPreparedAtOnce = 2;  // choice: a handful of calls in a minute
+constexpr int kPreparedAtOnce = 2;  // choice: a handful of calls in ten seconds
 
 // Choice: there may be many of them, and the room that one leaves is looked at 20 ms later anyway.
 constexpr Duration kForeignReadInterval = std::chrono::milliseconds(50);
@@ -68,9 +69,14 @@ kube::Selection OursIn(const kube::ResourceType& type, const std::string& namesp
   return {type, namespace_name, "lockstep.dev/job", ""};
 }
 
-// Of a look at the operator's key. Looks for other operators have their own numbers as tickets.
-kube::CallTicket KeyTicket(int64_t look) {
+// Of WorkLoopOptions::look_around. Looks for other operators have their own numbers as tickets.
+kube::CallTicket LookTicket(int64_t look) {
   return kube::CallTicket(-look);
+}
+
+// The namespace whose jobs are served; empty when there is more than one.
+std::string ServedNamespace(const OperatorFlags& flags) {
+  return flags.namespaces.size() == 1 ? flags.namespaces.front() : "";
 }
 
 template <typename T>
@@ -78,6 +84,9 @@ void AddSyncCheck(const std::string& name,
                   const ReflectorDriver<T>* driver,
                   HealthServerOptions* options) {
   options->ready[name] = [driver, name] {
+    if (std::string refusal = driver->refusal(); !refusal.empty()) {
+      return Status(Error(ErrorCode::kUnavailable, std::move(refusal)));
+    }
     return driver->has_synced()
                ? OkStatus()
                : Status(Error(ErrorCode::kUnavailable, "no list of " + name + " was had yet"));
@@ -117,6 +126,7 @@ class OperatorProcess::Parts {
   std::atomic<bool> is_superfluous_{false};  // another release serves the same jobs
   std::mutex hindrance_mutex_;
   std::string hindrance_;  // why this replica could not lead if it held the lease; guarded by that
+  std::string lacking_rights_;  // likewise guarded
   bool is_stopped_ = false;
   WorkQueueOfUpdates queue_;
   std::optional<OperatorMetrics> metrics_;
@@ -224,12 +234,25 @@ void OperatorProcess::Parts::StartWork(const OperatorFlags& flags) {
   work.find_master_key = [this, secret = flags.key_secret] {
     return EnsureMasterKey(prepare_api_.get(), {namespace_name_, secret}, RandomHex(32));
   };
-  work.look_at_master_key = [this, secret = flags.key_secret](int64_t look) {
-    prepare_api_->StartCalls(KeyTicket(look), "", {ReadMasterKey({namespace_name_, secret})});
+  work.look_around =
+      [this, secret = flags.key_secret, where = ServedNamespace(flags)](int64_t look) {
+        std::vector<kube::Request> requests = ProbeRights(where);
+        requests.push_back(ReadMasterKey({namespace_name_, secret}));
+        prepare_api_->StartCalls(LookTicket(look), "", std::move(requests));
+      };
+  work.keep_master_key = [this, secret = flags.key_secret](const std::string& found,
+                                                           const std::string& held) {
+    const MasterKeyPlace place{namespace_name_, secret};
+    return found.empty() ? PutBackMasterKey(prepare_api_.get(), place, held)
+                         : CompareMasterKey(found, held, place);
   };
   work.tell_hindrance = [this](const std::string& why) {
     const std::lock_guard lock(hindrance_mutex_);
     hindrance_ = why;
+  };
+  work.tell_rights = [this](const std::string& why) {
+    const std::lock_guard lock(hindrance_mutex_);
+    lacking_rights_ = why;
   };
   work.on_stand_by = [this] { lease_->Rejoin(); };
   work_.emplace(std::move(work));
@@ -244,7 +267,10 @@ void OperatorProcess::Parts::Prepare(ApiClientOptions api, const OperatorFlags& 
   const MasterKeyPlace key{namespace_name_, flags.key_secret};
   api.on_answers = [this, key, scope = ScopeOf(flags)](const kube::CallsAnswered& answered) {
     if (const int64_t look = -answered.ticket.value(); look > 0) {
-      queue_.Push(MasterKeySeen{look, CheckMasterKey(answered.results.front(), key)});
+      std::vector<kube::CallResult> probes = answered.results;
+      probes.pop_back();
+      queue_.Push(RightsSeen{JudgeRights(std::move(probes))});
+      queue_.Push(MasterKeySeen{look, MasterKeyIn(answered.results.back(), key)});
       return;
     }
     queue_.Push(OthersSeen{answered.ticket.value(),
@@ -287,6 +313,11 @@ Status OperatorProcess::Parts::Serve(const std::string& address) {
       why = hindrance_;
     }
     return why.empty() ? OkStatus() : Status(Error(ErrorCode::kUnavailable, why));
+  };
+  options.ready["rights"] = [this] {
+    const std::lock_guard lock(hindrance_mutex_);
+    return lacking_rights_.empty() ? OkStatus()
+                                   : Status(Error(ErrorCode::kUnavailable, lacking_rights_));
   };
   AddSyncCheck("trainingjobs", jobs_.get(), &options);
   AddSyncCheck("pods", pods_.get(), &options);
@@ -378,7 +409,7 @@ std::unique_ptr<ReflectorDriver<T>> OperatorProcess::Parts::Follow(
 }
 
 void OperatorProcess::Parts::Watch(const OperatorFlags& flags) {
-  const std::string where = flags.namespaces.size() == 1 ? flags.namespaces.front() : "";
+  const std::string where = ServedNamespace(flags);
   jobs_ = Follow<kube::RawObject>({kube::kTrainingJobs, where, "", ""}, kube::DecodeRaw);
   pods_ = Follow<kube::Pod>(OursIn(kube::kPods, ""), kube::DecodePod);
   foreign_pods_ = Follow<PodUse>({kube::kPods,

@@ -67,12 +67,12 @@ void WorkLoop::Turn() {
   if (const auto next = right_.NextLook()) {
     until = std::min(until, *next);
   }
-  if (const auto next = key_.NextLook(); next && HasKeyToWatch()) {
+  if (const auto next = key_.NextLook(); next && MayLookAround()) {
     until = std::min(until, *next);
   }
   TakeIn(until);
   LookForOthers();
-  LookAtKey();
+  LookAround();
   SettleWay();
   if (right_.may_work() && !options_.loop->is_leading() && next_try_ <= options_.clock->Now()) {
     TryToLead();
@@ -109,8 +109,12 @@ void WorkLoop::TakeIn(WorkMessage message) {
     right_.OnLook(seen->look, seen->finding, now);
     SettleWay();
   } else if (const auto* key = std::get_if<MasterKeySeen>(&message)) {
-    key_.OnLook(key->look, key->found, now);
-    SettleKey();
+    if (key_.IsAwaited(key->look)) {
+      key_.OnLook(key->look, JudgeKey(key->found), now);
+      SettleKey();
+    }
+  } else if (const auto* rights = std::get_if<RightsSeen>(&message)) {
+    SettleRights(rights->judgement);
   } else if (std::holds_alternative<LeadershipWon>(message)) {
     right_.OnLeaseWon(now);
   } else {
@@ -126,10 +130,44 @@ void WorkLoop::LookForOthers() {
   }
 }
 
-void WorkLoop::LookAtKey() {
-  if (HasKeyToWatch() && key_.IsLookDue(options_.clock->Now())) {
-    options_.look_at_master_key(key_.LookBegins());
+void WorkLoop::LookAround() {
+  if (MayLookAround() && key_.IsLookDue(options_.clock->Now())) {
+    options_.look_around(key_.LookBegins());
   }
+}
+
+// Whoever stands by makes a key that is not there when it leads; a leader has one to keep.
+Status WorkLoop::JudgeKey(const Result<std::string>& found) {
+  if (!found.ok()) {
+    return found.error();
+  }
+  if (!options_.loop->is_leading()) {
+    return OkStatus();
+  }
+  Status kept = options_.keep_master_key(*found, held_key_);
+  if (found->empty() && kept.ok()) {
+    options_.logger->Warn("somebody has deleted the operator's key: it is put back",
+                          {{"jobs", options_.loop->view()->counts().jobs}});
+  }
+  return kept;
+}
+
+// A server that does not answer tells nothing.
+void WorkLoop::SettleRights(const Status& judgement) {
+  if (!judgement.ok() && judgement.error().code() == ErrorCode::kUnavailable) {
+    return;
+  }
+  std::string why = judgement.ok() ? "" : judgement.error().ToString();
+  if (why == told_rights_) {
+    return;
+  }
+  options_.tell_rights(why);
+  if (why.empty()) {
+    options_.logger->Info("this process may read again what it needs");
+  } else {
+    options_.logger->Warn("this process may not read what it needs", {{"error", why}});
+  }
+  told_rights_ = std::move(why);
 }
 
 void WorkLoop::SettleKey() {
@@ -140,8 +178,10 @@ void WorkLoop::SettleKey() {
   options_.tell_hindrance(told_hindrance_);
   if (told_hindrance_.empty()) {
     options_.logger->Info("the operator's key can be had again");
-  } else if (HasKeyToWatch()) {
-    options_.logger->Warn("this process could not lead", {{"error", told_hindrance_}});
+  } else if (MayLookAround()) {
+    options_.logger->Warn(options_.loop->is_leading() ? "the operator's key is not what it was"
+                                                      : "this process could not lead",
+                          {{"error", told_hindrance_}});
   }
 }
 
@@ -150,6 +190,7 @@ void WorkLoop::SettleWay() {
   const TimePoint now = options_.clock->Now();
   if (!right_.may_work() && options_.loop->is_leading()) {
     options_.loop->StandBy(now);
+    held_key_.clear();
     options_.metrics->SetLeading(false);
   }
   const std::pair way(right_.GivesWay(now), right_.is_superfluous());
@@ -226,6 +267,7 @@ void WorkLoop::TryToLead() {
     return;
   }
   options_.loop->Lead(*key, options_.clock->Now());
+  held_key_ = *key;
   options_.metrics->SetLeading(true);
   options_.logger->Info("leading", {{"jobs", options_.loop->view()->counts().jobs}});
 }

@@ -32,10 +32,15 @@ struct OthersSeen {
   Result<OthersFinding> finding;
 };
 
-// The answer to WorkLoopOptions::look_at_master_key.
+// The answer to WorkLoopOptions::look_around: the operator's key, empty where it is not there.
 struct MasterKeySeen {
   int64_t look = 0;
-  Status found;
+  Result<std::string> found;
+};
+
+// The other answer to it: whether this process may read what it follows.
+struct RightsSeen {
+  Status judgement;
 };
 
 using WorkMessage = std::variant<WatchUpdate,
@@ -44,7 +49,8 @@ using WorkMessage = std::variant<WatchUpdate,
                                  LeadershipWon,
                                  LeadershipLost,
                                  OthersSeen,
-                                 MasterKeySeen>;
+                                 MasterKeySeen,
+                                 RightsSeen>;
 using WorkQueueOfUpdates = UpdateQueue<WorkMessage>;
 
 struct WorkLoopOptions {
@@ -68,12 +74,18 @@ struct WorkLoopOptions {
   Duration writes_end{};
   // What else a leader needs. Thread: the loop's.
   std::function<Result<std::string>()> find_master_key;
-  // Begins to look whether that could be had, on a replica that stands by; MasterKeySeen with this
-  // number follows once. Thread: the loop's.
-  std::function<void(int64_t look)> look_at_master_key;
+  // Begins to look whether that could be had, or is still there, and what this process may do;
+  // MasterKeySeen with this number follows once, and RightsSeen. Thread: the loop's.
+  std::function<void(int64_t look)> look_around;
+  // What a leader does when it sees its key: puts it back where it is gone (`found` is empty), and
+  // says what is wrong where it is another. Thread: the loop's.
+  std::function<Status(const std::string& found, const std::string& held)> keep_master_key;
   // Tells whoever asks whether we are ready why that cannot be had; empty: it can, as far as is
   // known. Thread: the loop's.
   std::function<void(const std::string& why)> tell_hindrance;
+  // Tells whoever asks whether we are ready what this process may not do; empty: nothing, as far as
+  // is known. Thread: the loop's.
+  std::function<void(const std::string& why)> tell_rights;
   // Leadership was lost, and no turn of its time goes on. Null: it never is. Thread: the loop's.
   std::function<void()> on_stand_by;
 };
@@ -105,9 +117,12 @@ class WorkLoop {
   void LookForOthers();
   void SettleWay();
 
-  bool HasKeyToWatch() const { return !right_.may_work() && !options_.loop->is_leading(); }
+  // Not while it tries to lead, which looks at the key as well.
+  bool MayLookAround() const { return !right_.may_work() || options_.loop->is_leading(); }
 
-  void LookAtKey();
+  void LookAround();
+  Status JudgeKey(const Result<std::string>& found);
+  void SettleRights(const Status& judgement);
   void SettleKey();
   void TryToLead();
 
@@ -117,7 +132,9 @@ class WorkLoop {
   TimePoint next_try_{};
   KeyWatch key_;
   std::string told_why_;        // the right of way's, as last logged
+  std::string held_key_;        // the operator's, while this process leads
   std::string told_hindrance_;  // by tell_hindrance, last
+  std::string told_rights_;     // by tell_rights, last
   std::string failed_try_;      // why this replica did not come to lead, as last logged
   TimePoint next_measure_{};
   std::atomic<Duration::rep> last_turn_ns_;

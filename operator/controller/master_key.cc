@@ -48,20 +48,12 @@ Result<std::string> KeyOf(kube::CallResult result, const MasterKeyPlace& place) 
   return KeyIn(reply.body, place);
 }
 
-}  // namespace
-
-kube::Request ReadMasterKey(const MasterKeyPlace& place) {
-  return kube::Get(kube::kSecrets, place.namespace_name, place.secret);
-}
-
-Status CheckMasterKey(kube::CallResult result, const MasterKeyPlace& place) {
-  const Result<std::string> key = KeyOf(std::move(result), place);
-  return key.ok() || key.error().code() == ErrorCode::kNotFound ? OkStatus() : key.error();
-}
-
-Result<std::string> EnsureMasterKey(kube::ApiCaller* api,
-                                    const MasterKeyPlace& place,
-                                    const std::string& fresh) {
+// The key in the secret, which is made of `key` where there is none. `field`: "stringData" of a key
+// as it is, "data" of one as it stands in a secret.
+Result<std::string> FindOrMake(kube::ApiCaller* api,
+                               const MasterKeyPlace& place,
+                               const char* field,
+                               const std::string& key) {
   Result<std::string> found = KeyOf(api->Call(ReadMasterKey(place)), place);
   if (found.ok() || found.error().code() != ErrorCode::kNotFound) {
     return found;
@@ -70,13 +62,49 @@ Result<std::string> EnsureMasterKey(kube::ApiCaller* api,
                        {"kind", "Secret"},
                        {"metadata", {{"name", place.secret}, {"namespace", place.namespace_name}}},
                        {"immutable", true},
-                       {"stringData", {{kField, fresh}}}};
+                       {field, {{kField, key}}}};
   const Result<kube::Reply> created = kube::RequireSuccess(
       api->Call(kube::Create(kube::kSecrets, place.namespace_name, DumpJson(secret))));
   if (!created.ok() && created.error().code() != ErrorCode::kAlreadyExists) {
     return created.error();
   }
   return KeyOf(api->Call(ReadMasterKey(place)), place);  // ours, or that of another who was faster
+}
+
+}  // namespace
+
+kube::Request ReadMasterKey(const MasterKeyPlace& place) {
+  return kube::Get(kube::kSecrets, place.namespace_name, place.secret);
+}
+
+Result<std::string> MasterKeyIn(kube::CallResult result, const MasterKeyPlace& place) {
+  Result<std::string> key = KeyOf(std::move(result), place);
+  return key.ok() || key.error().code() != ErrorCode::kNotFound ? key : std::string();
+}
+
+Result<std::string> EnsureMasterKey(kube::ApiCaller* api,
+                                    const MasterKeyPlace& place,
+                                    const std::string& fresh) {
+  return FindOrMake(api, place, "stringData", fresh);
+}
+
+Status PutBackMasterKey(kube::ApiCaller* api,
+                        const MasterKeyPlace& place,
+                        const std::string& held) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::string found, FindOrMake(api, place, "data", held));
+  return CompareMasterKey(found, held, place);
+}
+
+Status CompareMasterKey(const std::string& found,
+                        const std::string& held,
+                        const MasterKeyPlace& place) {
+  if (found == held) {
+    return OkStatus();
+  }
+  return Error(ErrorCode::kStale,
+               "it is another key than the one that this leader works with, and who leads with it "
+               "is not heard by pods that run: delete the secret, and the old key comes back")
+      .WithField("secret " + place.namespace_name + "/" + place.secret + ": data.key");
 }
 
 }  // namespace lockstep::control

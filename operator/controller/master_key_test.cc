@@ -18,6 +18,7 @@ class ScriptedApi final : public kube::ApiCaller {
     std::vector<kube::CallResult> results;
     for (const kube::Request& request : requests) {
       log += request.method + " ";
+      body += request.body;
       results.emplace_back(replies_.front());
       replies_.pop_front();
     }
@@ -25,6 +26,7 @@ class ScriptedApi final : public kube::ApiCaller {
   }
 
   std::string log;
+  std::string body;  // of all requests
 
  private:
   std::deque<kube::Reply> replies_;
@@ -65,14 +67,35 @@ TEST(MasterKey, ShortOneIsRefusedWithItsLength) {
             "least 32");
 }
 
+TEST(MasterKey, LeaderPutsBackTheVeryKeyThatSomebodyHasDeleted) {
+  ScriptedApi api({kMissing, {201, "{}", {}}, kFound});
+  EXPECT_TRUE(PutBackMasterKey(&api, kPlace, kKey).ok());
+  EXPECT_EQ(api.log, "GET POST GET ");
+  EXPECT_NE(api.body.find(R"("data":{"key":")" + kKey + R"("})"), std::string::npos) << api.body;
+}
+
+TEST(MasterKey, LeaderTellsOfAnotherKeyInItsPlaceAndLeavesIt) {
+  const std::string held(kKey.size(), 'A');
+  ScriptedApi api({kFound});
+  const Status kept = PutBackMasterKey(&api, kPlace, held);
+  EXPECT_EQ(api.log, "GET ");
+  ASSERT_FALSE(kept.ok());
+  EXPECT_EQ(kept.error().ToString().find("secret lockstep-system/lockstep-operator-key: data.key: "
+                                         "it is another key"),
+            0U)
+      << kept.error().ToString();
+  EXPECT_EQ(CompareMasterKey(kKey, held, kPlace).error().code(), ErrorCode::kStale);
+  EXPECT_TRUE(CompareMasterKey(kKey, kKey, kPlace).ok());
+}
+
 TEST(MasterKey, WhoStandsByIsHinderedByWhatIsThereAndNotByWhatIsMissing) {
   EXPECT_EQ(ReadMasterKey(kPlace).method, "GET");
-  EXPECT_TRUE(CheckMasterKey(kFound, kPlace).ok());
-  EXPECT_TRUE(CheckMasterKey(kMissing, kPlace).ok());
+  EXPECT_EQ(MasterKeyIn(kFound, kPlace).value(), kKey);
+  EXPECT_EQ(MasterKeyIn(kMissing, kPlace).value(), "");
   const kube::Reply short_key{200, R"({"data": {"key": "c2VjcmV0"}})", {}};
-  EXPECT_EQ(CheckMasterKey(short_key, kPlace).error().code(), ErrorCode::kCorrupt);
+  EXPECT_EQ(MasterKeyIn(short_key, kPlace).error().code(), ErrorCode::kCorrupt);
   const kube::Reply forbidden{403, R"({"kind": "Status", "reason": "Forbidden", "code": 403})", {}};
-  EXPECT_EQ(CheckMasterKey(forbidden, kPlace).error().code(), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(MasterKeyIn(forbidden, kPlace).error().code(), ErrorCode::kInvalidArgument);
 }
 
 }  // namespace

@@ -78,6 +78,10 @@ class Reflector {
   // Why the last exchange failed, or the last object was skipped; for logs. Empty: never.
   const std::string& last_failure() const { return core_.last_failure(); }
 
+  // Why the server will not tell any more: it does not know such objects, or forbids to read them.
+  // Empty: it does, or has not been reached since.
+  const std::string& refusal() const { return core_.refusal(); }
+
  private:
   template <typename To, typename From>
   static Item<To> Convert(Item<From> item, std::shared_ptr<const To> object) {

@@ -210,6 +210,7 @@ void ReflectorCore::Replace(std::vector<Item<void>> items,
   updates->emplace_back(Replaced<void>{std::move(items)});
   last_version_ = std::move(resource_version);
   has_synced_ = true;
+  refusal_since_.clear();
   needs_state_ = false;
   is_version_unavailable_ = false;
   wants_plain_list_ = false;
@@ -269,8 +270,13 @@ ReflectorCore::Ending ReflectorCore::Classify(const std::optional<Fault>& fault)
       case 501:
         return Ending::kUnsupported;
       default:
-        return status_->code >= 400 && status_->code < 500 ? Ending::kRefused : Ending::kBroken;
+        break;
     }
+    if (status_->code >= 400 && status_->code < 500) {
+      refusal_since_ = last_failure_;
+      return Ending::kRefused;
+    }
+    return Ending::kBroken;
   }
   if (fault) {
     last_failure_ = std::string(FaultKindName(fault->kind)) + ": " + fault->message;

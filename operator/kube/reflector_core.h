@@ -59,6 +59,8 @@ class ReflectorCore {
 
   const std::string& last_failure() const { return last_failure_; }
 
+  const std::string& refusal() const { return refusal_since_; }
+
  private:
   enum class Exchange { kNone, kStreamingList, kList, kWatch };
 
@@ -98,6 +100,7 @@ class ReflectorCore {
   Prng prng_;
   ReflectorCounts counts_;
   std::string last_failure_;
+  std::string refusal_since_;  // see Reflector::refusal
 
   // What is known.
   std::string last_version_;  // of the last change that was handed over

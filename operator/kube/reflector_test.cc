@@ -260,6 +260,20 @@ TEST(ReflectorWatch, RefusalsAreFollowedByWhatHelps) {
 }
 
 // Checklist: 429 with Retry-After.
+TEST(ReflectorWatch, KindThatTheServerDoesNotKnowAnyMoreIsARefusalUntilItIsListedAgain) {
+  ReflectorDriver driver = Listed();
+  EXPECT_EQ(driver.reflector().refusal(), "");
+  driver.Ask();
+  driver.Answer(404, StatusText(404, "NotFound"));
+  EXPECT_EQ(driver.reflector().refusal().find("404 NotFound"), 0U);
+  driver.Ask();
+  driver.Answer(503, StatusText(503, "ServiceUnavailable"));
+  EXPECT_NE(driver.reflector().refusal(), "") << "nobody has taken it back";
+  driver.Ask();
+  driver.Answer(200, ListText({}, "20"));
+  EXPECT_EQ(driver.reflector().refusal(), "");
+}
+
 TEST(ReflectorWatch, RetryAfterIsHonoured) {
   ReflectorDriver driver = Listed();
   driver.Ask();

@@ -98,9 +98,17 @@ class LeaderTest(JobCase):
         self.addCleanup(self.make_key, data=data)
         wait_for(lambda: not other.get("/readyz/can-lead"), KEY_SECONDS, "it to know of the key")
         self.assertTrue(first.is_leading())
-        self.assertTrue(first.get("/readyz/can-lead"), "who leads has the key")
+        wait_for(lambda: not first.get("/readyz/can-lead"), KEY_SECONDS, "the leader to know")
         self.make_key(data=data)
         wait_for(lambda: other.get("/readyz/can-lead"), KEY_SECONDS, "it to know of the new one")
+
+    def test_a_leader_puts_a_key_back_that_somebody_has_deleted(self):
+        self.leader()
+        key = self.admin.get("Secret", f"{LEASE}-key", NAMESPACE)["data"]
+        self.admin.delete("Secret", f"{LEASE}-key", NAMESPACE)
+        found = wait_for(lambda: self.admin.find("Secret", f"{LEASE}-key", NAMESPACE), KEY_SECONDS,
+                         "the key to come back")
+        self.assertEqual(found["data"], key)
 
     def make_key(self, **content):
         name = f"{LEASE}-key"

@@ -97,6 +97,7 @@ class OutageTest(JobCase):
         for crd in REPOSITORY.glob("crds/*.yaml"):
             self.plane.kubectl("delete", "--wait", "-f", crd)
         wait_for(lambda: not self.pods(), 60, "the pods to go with their job")
+        wait_for(lambda: not self.operator.get("/readyz/trainingjobs"), 30, "it to say so")
         self.plane.apply(REPOSITORY / "crds")
         self.plane.wait_for_kinds()
         wait_for(lambda: self.try_to_create("back"), 30, "the kind to be served again")

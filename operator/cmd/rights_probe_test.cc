@@ -1,0 +1,36 @@
+#include "operator/cmd/rights_probe.h"
+
+#include <gtest/gtest.h>
+
+namespace lockstep::control {
+namespace {
+
+const kube::Reply kList{200, R"({"items": []})", {}};
+const kube::Reply kNotFound{404, R"({"kind": "Status", "reason": "NotFound", "code": 404})", {}};
+const kube::Reply kForbidden{
+    403,
+    R"({"kind": "Status", "reason": "Forbidden", "message": "nodes is forbidden", "code": 403})",
+    {}};
+const kube::Fault kSilence{kube::FaultKind::kTimeout, true, "no answer"};
+
+TEST(RightsProbe, AsksForOneOfEachKindThatIsFollowed) {
+  const std::vector<kube::Request> requests = ProbeRights("team-a");
+  ASSERT_EQ(requests.size(), 4U);
+  EXPECT_EQ(requests[0].target, "/apis/lockstep.dev/v1/namespaces/team-a/trainingjobs?limit=1");
+  EXPECT_EQ(requests[1].target, "/api/v1/pods?limit=1");
+}
+
+TEST(RightsProbe, WhatIsForbiddenIsSaidInTheServersWords) {
+  const Status judged = JudgeRights({kList, kSilence, kForbidden});
+  ASSERT_FALSE(judged.ok());
+  EXPECT_EQ(judged.error().code(), ErrorCode::kInvalidArgument);
+  EXPECT_NE(judged.error().ToString().find("nodes is forbidden"), std::string::npos);
+}
+
+TEST(RightsProbe, SilenceTellsNothingAndAKindThatIsGoneIsNoMatterOfRights) {
+  EXPECT_EQ(JudgeRights({kList, kSilence}).error().code(), ErrorCode::kUnavailable);
+  EXPECT_TRUE(JudgeRights({kNotFound, kList}).ok());
+}
+
+}  // namespace
+}  // namespace lockstep::control
