@@ -86,6 +86,9 @@ void ControlLoop::Lead(const std::string& master_key, TimePoint now) {
   for (const JobId& key : view_.Jobs()) {
     controller_.Notify(key, now);
   }
+  for (const JobId& key : view_.JobsInDoubt()) {
+    controller_.Notify(key, now);  // may be gone, and its pods hold room here
+  }
   sweep_at_ = now;
 }
 

@@ -2,9 +2,11 @@
 
 #include <utility>
 
+#include "common/json/json.h"
 #include "operator/api/placement.h"
 #include "operator/kube/decode.h"
 #include "operator/kube/json_stream.h"
+#include "operator/reconcile/gang/gang_view.h"
 #include "operator/reconcile/gang/pod_labels.h"
 
 namespace lockstep::control {
@@ -68,6 +70,12 @@ std::vector<ErrandCall> Look::Next() {
       PodReadings(key_, names, view_, notes_, [this](Status status) { Note(status); });
   if (!pods.empty()) {
     return pods;
+  }
+  if (stored != nullptr && !stored->is_deleting && !std::exchange(has_relabelled_, true)) {
+    std::vector<ErrandCall> restorings = LabelRestorings(*stored);
+    if (!restorings.empty()) {
+      return restorings;
+    }
   }
   // Nothing tells of services that do not carry our label: a foreign one may have gone.
   if (stored != nullptr && !has_read_service_ && notes_->foreign_services.count(key_) > 0) {
@@ -168,6 +176,43 @@ ErrandCall Look::PodListing() {
               notes_->pods_listed.insert(key_);
             }
           }};
+}
+
+// Somebody has written in the labels of pods that are the job's: watches and its service find them
+// by these. Of that very pod as it was seen: whoever changes it meanwhile is looked at again.
+std::vector<ErrandCall> Look::LabelRestorings(const StoredJob& stored) {
+  std::vector<ErrandCall> calls;
+  for (const kube::Item<kube::Pod>* pod : view_->PodsOf(key_)) {
+    const kube::Pod& object = *pod->object;
+    const Labels lacking = LackingLabels(object);
+    if (object.owner_uid != stored.job.metadata.uid || lacking.empty() || object.is_deleting ||
+        HasEnded(object)) {
+      continue;
+    }
+    Json metadata = {{"uid", pod->uid}, {"resourceVersion", pod->resource_version}};
+    metadata["labels"] = lacking;
+    calls.push_back({[key = pod->key, body = DumpJson({{"metadata", metadata}})] {
+                       return kube::MergePatch(kube::kPods, key.namespace_name, key.name, body);
+                     },
+                     [this, name = pod->key.name](kube::CallResult result) {
+                       Note(ReadRelabelled(name, std::move(result)));
+                     }});
+  }
+  return calls;
+}
+
+// Where that cannot be done the job is not decided on: nobody would tell of the pod's end.
+Status Look::ReadRelabelled(const std::string& pod, kube::CallResult result) {
+  view_->DoubtPod(key_, pod);  // until what the server says is known
+  const Result<kube::Reply> reply = kube::RequireSuccess(std::move(result));
+  if (!reply.ok() && reply.error().code() != ErrorCode::kNotFound) {
+    return Error(reply.error()).Wrap("pod " + pod + " has lost labels and does not get them back");
+  }
+  if (reply.ok()) {
+    LOCKSTEP_ASSIGN_OR_RETURN(const auto decoded, kube::DecodePod(reply->body));
+    view_->LearnPodOfName(key_, decoded, &notes_->news);
+  }
+  return OkStatus();
 }
 
 ErrandCall Look::ServiceReading() {

@@ -51,6 +51,8 @@ class Look final : public Errand {
   ErrandCall JobReading();
   ErrandCall PodListing();
   ErrandCall ServiceReading();
+  std::vector<ErrandCall> LabelRestorings(const StoredJob& stored);
+  Status ReadRelabelled(const std::string& pod, kube::CallResult result);
   Status ReadJob(const std::string& known_uid, kube::CallResult result);
   Status ReadService(kube::CallResult result);
   void Note(Status status);
@@ -62,6 +64,7 @@ class Look final : public Errand {
   bool has_read_job_ = false;
   bool has_read_service_ = false;
   bool has_asked_untold_ = false;
+  bool has_relabelled_ = false;
   int rounds_ = 0;
   int64_t lists_seen_ = 0;  // by the view, when the present round began
   std::optional<Listing> pods_;

@@ -99,6 +99,91 @@ TEST_F(PodDoubtTest, EndThatNobodyToldIsAskedForBeforeItIsTakenForALoss) {
   EXPECT_TRUE(view_.PodsOf(kMnist).empty());
 }
 
+class LostLabelTest : public PodDoubtTest {
+ protected:
+  LostLabelTest() {
+    job_.status.placement.front().pod_uid = "pod-uid";
+    Store("11");
+    Learn(Pod({}, "20"));
+  }
+
+  // The job's pod, with these labels in place of its own where they are not empty.
+  std::string Pod(const Json& labels, const std::string& version) const {
+    Json pod = ParseJson(PodBody(job_.metadata.uid, 0, "Running", version)).value();
+    if (!labels.empty()) {
+      pod["metadata"]["labels"] = labels;
+    }
+    return DumpJson(pod);
+  }
+
+  void Learn(const std::string& pod) {
+    News news;
+    view_.Apply(kube::Upserted<kube::Pod>{kube::DecodePod(pod).value()}, &news);
+  }
+
+  // The watch says no more than that it left.
+  void Leave(const std::string& version) {
+    News news;
+    view_.Apply(kube::Deleted<kube::Pod>{kube::DecodePod(Pod({}, version)).value()}, &news);
+    EXPECT_EQ(news.urgent.count(kMnist), 1U);
+  }
+
+  const std::string get_ = std::string("GET ") + kPodPath;
+  const std::string patch_ = std::string("PATCH ") + kPodPath;
+  const Json no_label_ = {{"app", "mine"}};
+};
+
+TEST_F(LostLabelTest, PodWhoseLabelWasTakenOffStaysTheJobsAndGetsItBack) {
+  Leave("30");
+  api_.Expect(get_, 200, Pod(no_label_, "30"));
+  api_.Expect(patch_, 200, Pod({}, "31"));
+  EXPECT_EQ(CallsOfALook(), get_ + "\n" + patch_ + "\n");
+  EXPECT_EQ(view_.PodsOf(kMnist).size(), 1U);
+  const Json patch = ParseJson(api_.bodies[patch_]).value()["metadata"];
+  EXPECT_EQ(patch["uid"], "pod-uid");
+  EXPECT_EQ(patch["resourceVersion"], "30");
+  EXPECT_EQ(patch["labels"][std::string(label::kJob)], "mnist");
+
+  Learn(Pod({}, "31"));
+  EXPECT_EQ(CallsOfALook(), "");
+}
+
+TEST_F(LostLabelTest, PodThatWentUnaskedIsGoneWhenTheServerSaysSo) {
+  Leave("30");
+  EXPECT_EQ(view_.PodsOf(kMnist).size(), 1U) << "nobody has been asked";
+  EXPECT_EQ(CallsOfALook(), get_ + "\n");
+  EXPECT_TRUE(view_.PodsOf(kMnist).empty());
+}
+
+TEST_F(LostLabelTest, PodWithAnotherJobsLabelIsItsControllers) {
+  const Json others = {{std::string(label::kJob), "other"}};
+  Learn(Pod(others, "30"));
+  EXPECT_TRUE(view_.PodsOf(kOther).empty());
+  EXPECT_EQ(view_.PodsOf(kMnist).size(), 1U);
+  api_.Expect(patch_, 200, Pod({}, "31"));
+  EXPECT_EQ(CallsOfALook(), patch_ + "\n");
+}
+
+TEST_F(LostLabelTest, JobIsNotDecidedOnWhileAPodIsWithoutItsLabel) {
+  Leave("30");
+  api_.Expect(get_, 200, Pod(no_label_, "30"));
+  api_.Expect(patch_, 403, Refusal(403, "Forbidden", "pods is forbidden"));
+  const Status looked = Look(kMnist);
+  ASSERT_FALSE(looked.ok());
+  EXPECT_NE(looked.error().ToString().find("mnist-worker-0 has lost labels"), std::string::npos);
+}
+
+TEST_F(LostLabelTest, PodWithoutLabelAndOwnerIsAStrangers) {
+  Leave("30");
+  api_.Expect(get_, 200, [&] {
+    Json pod = ParseJson(Pod(no_label_, "30")).value();
+    pod["metadata"].erase("ownerReferences");
+    return DumpJson(pod);
+  }());
+  EXPECT_EQ(CallsOfALook(), get_ + "\n");
+  EXPECT_TRUE(view_.PodsOf(kMnist).empty());
+}
+
 TEST_F(PodDoubtTest, PodThatWasNeverSentIsNotAskedFor) {
   api_.replies["POST /api/v1/namespaces/default/pods"].push_back(
       kube::Fault{kube::FaultKind::kNotLeader, false, "this process does not lead"});

@@ -262,6 +262,7 @@ TEST(DecideIdentity, PodsOfOthersAndOfAnEarlierJobOfTheNameAreIgnored) {
   world.Launch();
   kube::Pod other = *world.Find("mnist-worker-1");
   other.name = "mnist-worker-1-r7";
+  other.owner_uid = "uid-0";
   other.labels["lockstep.dev/job-uid"] = "uid-0";
   world.observed.pods.push_back(other);
   kube::Pod foreign;

@@ -11,6 +11,7 @@
 #include "operator/reconcile/gang/gang_plan.h"
 #include "operator/reconcile/gang/gang_view.h"
 #include "operator/reconcile/gang/pod_labels.h"
+#include "operator/view/own_pods.h"
 
 namespace lockstep::control {
 namespace {
@@ -21,11 +22,6 @@ JobId KeyOf(const kube::ObjectKey& key) {
 
 kube::ObjectKey ObjectKeyOf(const JobId& key) {
   return {key.namespace_name, key.name};
-}
-
-JobId JobOf(const kube::Pod& pod, const std::string& namespace_name) {
-  const auto found = pod.labels.find(label::kJob);
-  return {namespace_name, found == pod.labels.end() ? std::string() : found->second};
 }
 
 Gang GangOfJob(const TrainingJob& job) {
@@ -84,8 +80,16 @@ void ClusterView::Apply(const kube::ObjectUpdate<kube::RawObject>& jobs, News* n
 
 void ClusterView::Apply(const kube::ObjectUpdate<kube::Pod>& pods, News* news) {
   std::vector<kube::ObjectKey> doubtful;
-  ApplyTo<kube::Pod, PodChange>(
-      &pods_, pods, &doubtful, [&](const PodChange& change) { NotePodChange(change, news); });
+  const auto* const deleted = std::get_if<kube::Deleted<kube::Pod>>(&pods);
+  const auto* const known = deleted == nullptr ? nullptr : pods_.Find(deleted->item.key);
+  if (known != nullptr &&
+      MayBeDeselected(
+          FindJob(JobOf(*known->object, known->key.namespace_name)), known, deleted->item)) {
+    doubtful.push_back(deleted->item.key);
+  } else {
+    ApplyTo<kube::Pod, PodChange>(
+        &pods_, pods, &doubtful, [&](const PodChange& change) { NotePodChange(change, news); });
+  }
   for (const kube::ObjectKey& key : doubtful) {
     const JobId job = JobOf(*pods_.Find(key)->object, key.namespace_name);
     doubts_.Begin(job, key.name);
@@ -121,7 +125,7 @@ void ClusterView::LearnJob(const kube::Item<kube::RawObject>& item, News* news) 
 void ClusterView::LearnPod(const kube::Item<kube::Pod>& item, News* news) {
   const JobId job = JobOf(*item.object, item.key.namespace_name);
   doubts_.End(job, item.key.name);
-  if (!job.name.empty()) {  // else no watch of ours would tell of its end
+  if (IsFollowed(FindJob(job), *item.object)) {
     NotePodChange(pods_.Put(item, Source::kReply), news);
   }
 }
@@ -168,6 +172,8 @@ void ClusterView::LearnPodOfName(const JobId& job, const kube::Item<kube::Pod>& 
       return;  // its successor has shown since
     }
     LearnPodIsGone(item.key, std::string(known->uid), news);
+  } else if (!IsFollowed(FindJob(job), *item.object)) {
+    LearnPodIsGone(item.key, item.uid, news);  // it is a stranger's now
   }
   LearnPod(item, news);
   NoteOthersGone(job, item.key.name, item.uid, news);

@@ -81,6 +81,9 @@ class ClusterView {
   // Whether the server has a pod of that name is not known: it is asked before the next decision.
   void DoubtPod(const JobId& job, const std::string& name) { doubts_.Begin(job, name); }
 
+  // Jobs with pods in doubt.
+  std::set<JobId> JobsInDoubt() const { return doubts_.Jobs(); }
+
   // The server, asked after the job's status was read, has no pod of that name, or only this one:
   // what the status or we ourselves have seen of that name besides is gone. `known_uid`: of the pod
   // that was known when the server was asked, empty if none; of one that has come since, nothing

@@ -37,6 +37,12 @@ class RecentUids {
 
   bool Contains(const std::string& uid) const { return uids_.count(uid) > 0; }
 
+  // Whether somebody has said that it went.
+  bool IsGone(const std::string& uid) const {
+    const auto known = uids_.find(uid);
+    return known != uids_.end() && known->second.absence != Absence::kUnlisted;
+  }
+
   // Whether it may be there in `version`, which the watch shows: it has come back since it left, or
   // never was away.
   bool MayComeBack(const std::string& uid, std::string_view version) const;
@@ -159,7 +165,8 @@ class ObjectCache {
     return known == entries_.end() ? nullptr : &known->second.item;
   }
 
-  bool IsKnownGone(const std::string& uid) const { return gone_.Contains(uid); }
+  // Not of what a list lacks: a label may be taken off, and the list not tell of it.
+  bool IsKnownGone(const std::string& uid) const { return gone_.IsGone(uid); }
 
   const Entries& entries() const { return entries_; }
 

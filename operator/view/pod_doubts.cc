@@ -18,4 +18,12 @@ std::set<std::string> PodDoubts::Of(const JobId& job) const {
   return found == names_.end() ? std::set<std::string>() : found->second;
 }
 
+std::set<JobId> PodDoubts::Jobs() const {
+  std::set<JobId> jobs;
+  for (const auto& [job, names] : names_) {
+    jobs.insert(job);
+  }
+  return jobs;
+}
+
 }  // namespace lockstep::control

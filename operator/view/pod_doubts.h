@@ -19,6 +19,8 @@ class PodDoubts {
 
   std::set<std::string> Of(const JobId& job) const;
 
+  std::set<JobId> Jobs() const;
+
  private:
   std::map<JobId, std::set<std::string>> names_;  // no job has none
 };

@@ -1,5 +1,7 @@
 #include "operator/view/pods_by_job.h"
 
+#include "operator/api/pod_label_names.h"
+
 namespace lockstep::control {
 namespace {
 
@@ -8,6 +10,14 @@ bool IsRunning(const kube::Pod& pod) {
 }
 
 }  // namespace
+
+JobId JobOf(const kube::Pod& pod, const std::string& namespace_name) {
+  if (!pod.owner_job.empty()) {
+    return {namespace_name, pod.owner_job};
+  }
+  const auto found = pod.labels.find(label::kJob);
+  return {namespace_name, found == pod.labels.end() ? std::string() : found->second};
+}
 
 void PodsByJob::Add(const JobId& job, const std::string& name, const kube::Pod& pod) {
   Entry& entry = entries_[job];

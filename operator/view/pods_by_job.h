@@ -10,6 +10,10 @@
 
 namespace lockstep::control {
 
+// The job that controls the pod; of a pod without such a controller the one that its label names.
+// No name: neither.
+JobId JobOf(const kube::Pod& pod, const std::string& namespace_name);
+
 // Which pods carry a job's name, and how many of them run.
 class PodsByJob {
  public:

@@ -73,8 +73,8 @@ class RightsTest(KubernetesCase):
         self.wait_for(all_run, 60, f"{names} to run")
 
     def live_a_whole_life(self, namespace):
-        """Made, its service spoiled, a worker lost and the gang started again, ended, removed by
-        its time to live."""
+        """Made, its service and a pod's labels spoiled, a worker lost and the gang started again,
+        ended, removed by its time to live."""
         self.admin.create(JOB, namespace)
         self.wait_running(namespace, "pair-worker-0", "pair-worker-1")
         spoiled = {"spec": {"publishNotReadyAddresses": False}}
@@ -85,6 +85,14 @@ class RightsTest(KubernetesCase):
             return service["spec"].get("publishNotReadyAddresses")
 
         self.wait_for(is_mended, 60, "the service as it was")
+        stripped = {"metadata": {"labels": {"lockstep.dev/job": None}}}
+        self.admin.patch("Pod", "pair-worker-1", stripped, namespace)
+
+        def has_label():
+            labels = self.pods(namespace)["pair-worker-1"]["metadata"]["labels"]
+            return labels.get("lockstep.dev/job") == "pair"
+
+        self.wait_for(has_label, 60, "the pod's label")
         self.nodes.end_pod("pair-worker-1", namespace, exit_code=137)
         again = ("pair-worker-0-a1", "pair-worker-1-a1")
         self.wait_running(namespace, *again)

@@ -69,6 +69,29 @@ class UsersTest(JobCase):
         self.admin.delete("Pod", "job-worker-1", self.namespace, gracePeriodSeconds=0)
         self.wait_running("job", 3)
 
+    def test_a_pod_whose_label_was_taken_off_stays_the_jobs(self):
+        self.create_job("job", 2)
+        uids = self.uids(self.wait_running("job", 2))
+        for value in (None, "another"):
+            self.admin.patch("Pod", "job-worker-1",
+                             {"metadata": {"labels": {"lockstep.dev/job": value}}}, self.namespace)
+            wait_for(lambda: self.label_of("job-worker-1") == "job", 20, "its label to come back")
+        self.assertEqual(self.uids(self.wait_running("job", 2)), uids)
+        self.assertEqual(self.job("job")["status"].get("restarts", []), [])
+
+    def label_of(self, pod):
+        labels = self.admin.get("Pod", pod, self.namespace)["metadata"].get("labels", {})
+        return labels.get("lockstep.dev/job")
+
+    def test_a_pod_that_was_taken_from_a_command_is_named_and_has_no_copy_beside_it(self):
+        self.create_job("job", 2)
+        self.wait_running("job", 2)
+        self.admin.patch("Pod", "job-worker-1", {"metadata": {"ownerReferences": None}},
+                         self.namespace)
+        self.wait_waiting("job", "pod job-worker-1", "ownerReference")
+        self.admin.delete("Pod", "job-worker-1", self.namespace, gracePeriodSeconds=0)
+        self.wait_running("job", 2)
+
     def test_a_training_without_a_volume_is_resized_when_its_loss_is_accepted(self):
         self.admin.create(built_in_training("job", 2), self.namespace)
         uids = self.uids(self.wait_running("job", 2))

@@ -59,8 +59,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
   resources: [trainingjobs/finalizers] # owner references that block deletion need it
   verbs: [update]
 - apiGroups: [""]
-  resources: [pods]
-  verbs: [create, delete, get]
+  resources: [pods] # patched only where somebody took labels off that find them
+  verbs: [create, delete, get, patch]
 - apiGroups: [""]
   resources: [services]
   verbs: [create, get, list, patch, watch]

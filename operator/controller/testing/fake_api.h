@@ -207,7 +207,7 @@ class ApiClusterWorld {
                       const std::string& version = "20") const {
     PodIdentityLabels identity{"mnist", job_.metadata.uid, {Role::kWorker, 0}, 0, {}};
     identity.number.attempt = Attempt(attempt);
-    Json metadata = {{"name", "mnist-worker-0"},
+    Json metadata = {{"name", PodName("mnist", identity.task, identity.number)},
                      {"namespace", "default"},
                      {"uid", "pod-uid"},
                      {"resourceVersion", version},

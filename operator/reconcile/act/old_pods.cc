@@ -6,6 +6,7 @@
 
 #include "operator/reconcile/gang/departure.h"
 #include "operator/reconcile/gang/left_over.h"
+#include "operator/reconcile/gang/pod_labels.h"
 
 namespace lockstep::control {
 namespace {
@@ -19,18 +20,25 @@ bool MayStillWrite(const kube::Pod& pod, const DecisionBuilder& builder) {
          !MayBeForced(pod, builder);
 }
 
+// "; its finalizers example.com/a keep the object even then"; empty where it has none.
+std::string WhoKeeps(const kube::Pod& pod) {
+  return pod.finalizers.empty()
+             ? ""
+             : "; its finalizers " + JoinFinalizers(pod) + " keep the object even then";
+}
+
 // Why the pod is waited for longer than its grace; empty while all is as it should be.
 std::string WhyStuck(const kube::Pod& pod, const DecisionBuilder& builder) {
   const std::string& node = pod.spec.node_name;
   if (pod.is_deleting && !IsNodeReady(builder.observed(), node)) {
     return "waits for pod " + pod.name + ": node " + node +
            " does not report, and the program there may still write; goes on when the node " +
-           "reports, is removed, or has the taint " + std::string(kOutOfService);
+           "reports, is removed, or has the taint " + std::string(kOutOfService) + WhoKeeps(pod);
   }
   if (IsOverdue(pod, builder.now())) {
     return "waits for pod " + pod.name + ", which does not end on node " + node +
            " although its grace is over; goes on when it has ended, or when the node is removed " +
-           "or has the taint " + std::string(kOutOfService);
+           "or has the taint " + std::string(kOutOfService) + WhoKeeps(pod);
   }
   return "";
 }
@@ -91,6 +99,28 @@ bool WaitsForLeftOvers(DecisionBuilder* builder) {
                 "waits for " + DescribeLeftOver(*first) + "; goes on when it is gone"},
                first->finalizers.empty() ? EventType::kNormal : EventType::kWarning);
   return true;
+}
+
+bool WaitsForDisowned(DecisionBuilder* builder) {
+  if (builder->is_training()) {
+    return false;  // whatever it still does is refused by its epoch
+  }
+  for (const kube::Pod& pod : builder->observed().pods) {
+    if (!IsDisowned(pod, builder->job().metadata) || !IsAlive(pod, builder->observed())) {
+      continue;
+    }
+    builder->Set({ConditionType::kScheduled,
+                  false,
+                  std::string(kReasonNameTaken),
+                  "waits for pod " + pod.name +
+                      ", which may run on and is not the job's any more, as its ownerReference was "
+                      "taken away: it would write beside its successor; goes on when it is gone: "
+                      "kubectl delete pod " +
+                      pod.name + " --namespace " + pod.namespace_name},
+                 EventType::kWarning);
+    return true;
+  }
+  return false;
 }
 
 }  // namespace lockstep::control

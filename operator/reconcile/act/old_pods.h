@@ -19,4 +19,8 @@ bool MayBeForced(const kube::Pod& pod, const DecisionBuilder& builder);
 // are asked to go, and the condition Scheduled names the first.
 bool WaitsForLeftOvers(DecisionBuilder* builder);
 
+// Whether a pod of the last gang that somebody took from a command runs on: a second copy of its
+// rank would write beside it. It is nobody's to remove, and the condition Scheduled names it.
+bool WaitsForDisowned(DecisionBuilder* builder);
+
 }  // namespace lockstep::control

@@ -83,6 +83,10 @@ bool MayBePlaced(const GangView& view, DecisionBuilder* builder) {
     HasWaitedTooLong("names of its pods are held by what an earlier job has left", builder);
     return false;
   }
+  if (WaitsForDisowned(builder)) {
+    HasWaitedTooLong("a pod of an earlier attempt runs on and is not the job's any more", builder);
+    return false;
+  }
   const std::optional<WallTime> retry_at = builder->status().retry_at;
   if (retry_at.has_value() && builder->now() < *retry_at) {
     const Condition* const why = FindCondition(builder->status(), ConditionType::kScheduled);

@@ -15,6 +15,7 @@
 #include "operator/reconcile/build/lasting_checkpoints.h"
 #include "operator/reconcile/detect/suspect.h"
 #include "operator/reconcile/gang/departure.h"
+#include "operator/reconcile/gang/pod_labels.h"
 #include "operator/reconcile/policy/budget.h"
 #include "operator/reconcile/policy/deadline.h"
 
@@ -144,6 +145,21 @@ void NameEviction(const std::string& disruption, Failure* failure) {
   }
 }
 
+// How a pod went whose node is there and reports.
+std::string HowRemoved(const DecisionBuilder& builder,
+                       const Member& member,
+                       const std::string& disruption) {
+  const auto& pods = builder.observed().pods;
+  const bool is_disowned = std::any_of(pods.begin(), pods.end(), [&](const kube::Pod& pod) {
+    return pod.name == member.pod_name && IsDisowned(pod, builder.job().metadata);
+  });
+  if (is_disowned) {
+    return "is not the job's any more: its ownerReference was taken away, and it may run on";
+  }
+  return disruption.empty() ? "is gone: it was deleted or evicted"
+                            : "is gone: it was evicted (" + disruption + ")";
+}
+
 Failure VanishedFailure(const DecisionBuilder& builder,
                         const Member& member,
                         const PodPlacement& placement) {
@@ -152,15 +168,14 @@ Failure VanishedFailure(const DecisionBuilder& builder,
   const bool is_removed = is_ready && member.pod == nullptr;
   const std::string disruption =
       placement.awaits_verdict ? std::string() : placement.disruption;  // else its predecessor's
-  Failure failure = OutsideFailure(
-      builder,
-      member,
-      is_removed ? kCauseDeleted : ExitCauseName(ExitCause::kNodeLost),
-      is_removed && !disruption.empty() ? "is gone: it was evicted (" + disruption + ")"
-      : is_removed                      ? "is gone: it was deleted or evicted"
-      : is_ready                        ? "is gone"
-      : is_there ? "is gone with node " + member.node + ", which does not report"
-                 : "is gone with node " + member.node);
+  Failure failure =
+      OutsideFailure(builder,
+                     member,
+                     is_removed ? kCauseDeleted : ExitCauseName(ExitCause::kNodeLost),
+                     is_removed ? HowRemoved(builder, member, disruption)
+                     : is_ready ? "is gone"
+                     : is_there ? "is gone with node " + member.node + ", which does not report"
+                                : "is gone with node " + member.node);
   failure.is_node_at_fault = !is_ready;
   // Somebody removed the pod or its node. What a node that does not report takes along is a loss.
   failure.is_voluntary = is_ready || !is_there;

@@ -78,11 +78,44 @@ std::optional<PodIdentityLabels> ParsePodLabels(const Labels& labels) {
 }
 
 std::optional<PodIdentityLabels> IdentityOf(const kube::Pod& pod) {
-  std::optional<PodIdentityLabels> identity = ParsePodLabels(pod.labels);
-  if (identity.has_value() && identity->job_uid != pod.owner_uid) {
-    identity.reset();
+  std::optional<PodIdentityLabels> labelled = ParsePodLabels(pod.labels);
+  const auto name = ParsePodName(pod.name);
+  if (name.has_value() && name->job == pod.owner_job && !pod.owner_uid.empty()) {
+    PodIdentityLabels identity;
+    identity.job = pod.owner_job;
+    identity.job_uid = pod.owner_uid;
+    identity.task = name->task;
+    identity.number = name->number;
+    if (labelled.has_value() && labelled->task == name->task) {
+      identity.rank = labelled->rank;
+    }
+    return identity;
   }
-  return identity;
+  if (!labelled.has_value() || labelled->job_uid != pod.owner_uid) {
+    return std::nullopt;
+  }
+  return labelled;
+}
+
+Labels LackingLabels(const kube::Pod& pod) {
+  Labels lacking;
+  if (const auto identity = IdentityOf(pod)) {
+    for (const auto& [key, value] : EncodePodLabels(*identity)) {
+      const auto found = pod.labels.find(key);
+      if (found == pod.labels.end() || found->second != value) {
+        lacking[key] = value;
+      }
+    }
+  }
+  return lacking;
+}
+
+bool IsDisowned(const kube::Pod& pod, const Metadata& job) {
+  const auto identity = ParsePodLabels(pod.labels);
+  const auto name = ParsePodName(pod.name);
+  return identity.has_value() && identity->job == job.name && identity->job_uid == job.uid &&
+         pod.owner_uid != job.uid && pod.namespace_name == job.namespace_name && name.has_value() &&
+         name->job == job.name && name->task == identity->task;
 }
 
 }  // namespace lockstep::control

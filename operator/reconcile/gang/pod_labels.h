@@ -6,6 +6,7 @@
 
 #include "common/contract/topology.h"
 #include "operator/api/pod_label_names.h"
+#include "operator/api/training_job.h"
 #include "operator/kube/objects.h"
 
 namespace lockstep::control {
@@ -28,8 +29,18 @@ Labels EncodePodLabels(const PodIdentityLabels& identity);
 // they tell who a pod is, never whose.
 std::optional<PodIdentityLabels> ParsePodLabels(const Labels& labels);
 
-// Who the pod is, of the job that owns it: nullopt unless the job that its labels name is its
-// controller. A copy that somebody made of a pod, labels and all, is nobody's.
+// Who the pod is, of the job that owns it: the job that is its controller and whose pods have such
+// names, whatever somebody has written in its labels; without such a name, the one that its labels
+// name, if that is its controller. nullopt: it is no job's. A copy that somebody made of a pod,
+// labels and all, is nobody's.
 std::optional<PodIdentityLabels> IdentityOf(const kube::Pod& pod);
+
+// The labels by which watches and services find the pod, and that it has not, or not any more.
+// Empty of a pod without identity.
+Labels LackingLabels(const kube::Pod& pod);
+
+// Whether the pod was one of the job's, by name and labels, and has no such owner any more:
+// somebody took its ownerReference away. It is a stranger's now, and may run on.
+bool IsDisowned(const kube::Pod& pod, const Metadata& job);
 
 }  // namespace lockstep::control
