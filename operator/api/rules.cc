@@ -374,7 +374,7 @@ class RuleChecker {
         elastic.min_replicas <= worker->replicas && worker->replicas <= elastic.max_replicas;
     if (is_inside && elastic.min_replicas != elastic.max_replicas) {
       Fail("spec.elastic",
-           "resizing a running job is not supported yet, expected minReplicas and maxReplicas to "
+           "no job changes its size by itself yet, expected minReplicas and maxReplicas to "
            "equal the worker's replicas, " +
                ToText(worker->replicas));
     }

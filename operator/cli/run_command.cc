@@ -196,7 +196,7 @@ PodRunnerOptions ClusterOptionsOf(const RunArguments& arguments,
   return options;
 }
 
-// "pods listen on 127.83.7.1 to 127.83.7.3, ports 12032 to 12038; status and metrics on port 12033"
+// "pods listen on 127.83.7.1 to 127.83.7.3, ports 12048 to 12053; status and metrics on port 12049"
 std::string DescribePlaces(const LoopbackBlock& block, const JobTopology& topology, int pod_count) {
   const int last_port = block.port_base() + LoopbackPortCount(topology) - 1;
   return "pods listen on " + block.Address(0) +

@@ -42,6 +42,31 @@ TEST(DecideEdit, JobWhoseCheckpointsGoWithItsPodsSaysWhatTheChangeWillCost) {
       << MessageOf(world.job.status, ConditionType::kScheduled);
 }
 
+// Pods are told how long to wait for each other: a replacement must be told the same.
+TEST(DecideEdit, OtherPatienceOrPriorityIsAnotherGang) {
+  const auto attempt_after = [](auto edit) {
+    TestWorld world(MakeTrainingJob(2));
+    world.Launch();
+    edit(&world.job.spec);
+    ++world.job.metadata.generation;
+    world.Exit("mnist-worker-1", 137);
+    world.Step();
+    world.FinishDeletions();
+    world.Step();
+    return world.job.status.attempt;
+  };
+
+  EXPECT_EQ(attempt_after([](TrainingJobSpec* spec) { ++spec->recovery.silent_after; }),
+            Attempt(1));
+  EXPECT_EQ(attempt_after([](TrainingJobSpec* spec) { ++spec->recovery.rendezvous_timeout; }),
+            Attempt(1));
+  EXPECT_EQ(
+      attempt_after([](TrainingJobSpec* spec) { spec->scheduling.priority_class_name = "urgent"; }),
+      Attempt(1));
+  EXPECT_EQ(attempt_after([](TrainingJobSpec* spec) { ++spec->recovery.replacement_timeout; }),
+            Attempt(0));
+}
+
 // A replacement made from the new manifest would not understand its survivors.
 TEST(DecideEdit, LossAfterAnEditStartsTheWholeGangFromTheNewManifestAndCountsNothing) {
   TestWorld world(MakeTrainingJob(2));

@@ -55,10 +55,11 @@ class CheckpointStore {
   CheckpointStore(const CheckpointStore&) = delete;
   CheckpointStore& operator=(const CheckpointStore&) = delete;
 
-  // Makes this process the writer for `epoch`: the chief calls it after each rendezvous, before the
-  // first SaveAsync. Removes what dead writers left half done.
-  // Errors: kStale (a newer writer holds the fence), kAlreadyExists (another job's directory),
-  // kTimeout (the directory's lock is held by a stopped process), kIo and its kin.
+  // Makes this process the writer for `epoch`: the chief calls it after each rendezvous, and
+  // whoever saves in its name where it is lost, before the first SaveAsync. Removes what dead
+  // writers left half done. Errors: kStale (a newer writer holds the fence), kAlreadyExists
+  // (another job's directory), kTimeout (the directory's lock is held by a stopped process), kIo
+  // and its kin.
   Status Claim(Epoch epoch, Incarnation incarnation);
 
   // Whether `step` was saved, complete, by the writer that Claim with these would make this

@@ -16,6 +16,12 @@ Json DescribeRole(const RoleSpec& role) {
           {"template", role.pod.raw}};
 }
 
+// What of `recovery` pods are told; the rest is the operator's own affair.
+Json DescribePatience(const RecoverySpec& recovery) {
+  return {{"rendezvousTimeout", recovery.rendezvous_timeout.count()},
+          {"silentAfter", recovery.silent_after.count()}};
+}
+
 }  // namespace
 
 std::string RevisionOf(const TrainingJobSpec& spec) {
@@ -26,7 +32,9 @@ std::string RevisionOf(const TrainingJobSpec& spec) {
   const Json described = {
       {"strategy", StrategyName(spec.strategy)},
       {"training", spec.training.has_value() ? EncodeTrainingSpec(*spec.training) : Json()},
-      {"roles", std::move(roles)}};
+      {"roles", std::move(roles)},
+      {"patience", DescribePatience(spec.recovery)},
+      {"priorityClass", spec.scheduling.priority_class_name}};
   return Sha256Hex(DumpJson(described)).substr(0, kRevisionDigits);
 }
 

@@ -49,8 +49,8 @@ struct GangView {
   std::vector<const kube::Pod*> stale;  // ours, but of an older attempt or incarnation
 };
 
-// A report older than this proves nothing about now. Choice: several times the 200 ms at which
-// reports are gathered, and well below the two seconds in which a hang must be noticed.
+// A report older than this proves nothing about now. Choice: several times the 100 to 250 ms at
+// which pods are asked, and well below the two seconds in which a hang must be noticed.
 inline constexpr Duration kReportFresh = std::chrono::milliseconds(1000);
 
 // Whether the member's runtime answered a moment ago.
