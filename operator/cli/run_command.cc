@@ -14,6 +14,7 @@
 #include "common/base/digest.h"
 #include "common/base/file.h"
 #include "common/base/output_file.h"
+#include "common/base/unique_fd.h"
 #include "common/contract/environment.h"
 #include "common/process/find_program.h"
 #include "operator/api/conditions.h"
@@ -377,6 +378,15 @@ Result<RunDirectory> OpenDirectory(const RunArguments& arguments, const Training
   }
 }
 
+// Held until the run ends; closed where there is nothing to hold, or where the trainer will say
+// what is wrong with the folder.
+Result<UniqueFd> HoldCheckpoints(const Workshop& shop, const RunDirectory& directory) {
+  const std::string folder = CheckpointDirectoryOf(shop.job, directory);
+  auto lock = folder.empty() ? UniqueFd() : LockCheckpoints(folder);
+  const bool is_taken = !lock.ok() && lock.error().code() == ErrorCode::kAlreadyExists;
+  return lock.ok() || is_taken ? std::move(lock) : UniqueFd();
+}
+
 // A pipe or device: it is written to, and has no folder to be checked.
 bool IsSpecialFile(const std::string& file) {
   std::error_code error;
@@ -432,6 +442,11 @@ int RunRun(RunArguments arguments) {
   const auto directory = OpenDirectory(arguments, shop->job);
   if (!directory.ok()) {
     return Complain(kCliFailed, directory.error().ToString());
+  }
+  const auto checkpoints = HoldCheckpoints(*shop, *directory);
+  if (!checkpoints.ok()) {
+    ::unlink(directory->KeyFile().c_str());
+    return Complain(kCliFailed, checkpoints.error().message());
   }
   ConsoleOptions console_options;
   console_options.fd = STDOUT_FILENO;

@@ -315,7 +315,9 @@ Result<TrainerVerdict> TrainingProcess::TrainInMeeting(const JoinedMeeting& meet
   const auto element_count = static_cast<int64_t>(parts_->engine->Gradients().size());
   MultiWorkerMirrored strategy(meeting.communicator,
                                PlanBuckets(element_count, spec_.communication.bytes_per_pack));
-  return trainer_->RunMeeting(meeting.state_source, &strategy, options_.stop->requested());
+  Result<TrainerVerdict> verdict =
+      trainer_->RunMeeting(meeting.state_source, &strategy, options_.stop->requested());
+  return verdict.ok() ? verdict : AsFolderFault(verdict.error());
 }
 
 TrainingProcess::Ending TrainingProcess::Conclude(Result<TrainerVerdict> verdict) {
