@@ -50,8 +50,10 @@ class Refused(Resumed):
         run = self.resume(directory, "--set", "training.steps=60")
         self.assertEqual(run.exit_code, 1, run.output)
         self.assertRegex(run.output,
-                         r"no checkpoint in .*/checkpoints can be used, .*step-00000040")
-        self.assertIn("move that folder away to begin at step 0", run.output)
+                         r"no checkpoint in .*/checkpoints can be used; move that folder away "
+                         r"to begin at step 0: .*step-00000040")
+        self.assertIn("move that folder away to begin at step 0", run.summary["reason"])
+        self.assertIn("put right what the reason says, then lockstep run --resume", run.output)
 
 
 class SharedCheckpoints(Resumed):
@@ -97,6 +99,13 @@ class SharedCheckpoints(Resumed):
 
 
 class Warned(Resumed):
+    def test_command_in_the_folder_of_a_training_does_not_deny_its_checkpoints(self):
+        directory = self.trained()
+        run = self.run_job(command_manifest(["true"], workers=1), "--quiet", name="first")
+        self.assertEqual(run.exit_code, 0, run.output)
+        self.assertTrue(self.checkpoints(directory))
+        self.assertNotIn("there is no checkpoint", run.output)
+
     def test_an_older_checkpoint_in_the_place_of_a_damaged_one_is_a_warning(self):
         directory = self.trained()
         self.damage(self.checkpoints(directory)[-1])

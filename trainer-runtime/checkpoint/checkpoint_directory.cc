@@ -349,9 +349,10 @@ Result<std::optional<Snapshot>> CheckpointDirectory::LoadNewest() const {
   }
   if (first_damage) {
     // To begin at step 0 beside finished work is for its owner to say.
-    return Error(ErrorCode::kCorrupt,
-                 "no checkpoint in " + options_.directory + " can be used, " +
-                     first_damage->ToString() + "; move that folder away to begin at step 0");
+    return Error(
+        ErrorCode::kCorrupt,
+        "no checkpoint in " + options_.directory +
+            " can be used; move that folder away to begin at step 0: " + first_damage->ToString());
   }
   return std::optional<Snapshot>();
 }

@@ -122,8 +122,8 @@ TEST_F(CheckpointStoreTest, NothingButDamagedOnesIsAnErrorThatNamesTheNewest) {
   ASSERT_FALSE(newest.ok());
   EXPECT_EQ(newest.error().code(), ErrorCode::kCorrupt);
   EXPECT_THAT(newest.error().ToString(),
-              HasSubstr("can be used, " + directory_ + "/step-00000020"));
-  EXPECT_THAT(newest.error().ToString(), HasSubstr("move that folder away to begin at step 0"));
+              HasSubstr("can be used; move that folder away to begin at step 0: " + directory_ +
+                        "/step-00000020"));
 }
 
 TEST_F(CheckpointStoreTest, OutcomesAreReportedOnce) {
