@@ -272,7 +272,9 @@ std::string DescribeExit(int exit_code, int signal, std::string_view reason) {
     case ExitCause::kInexact:
       return "samples were lost or used twice (" + code + ")";
     case ExitCause::kStartError:
-      return "could not be started (" + (reason.empty() ? code : std::string(reason)) + ")";
+      // "Error" is the kubelet's word for any code but 0.
+      return "could not be started (" +
+             (reason.empty() || reason == "Error" ? code : std::string(reason)) + ")";
     case ExitCause::kOom:
       return "out of memory";
     case ExitCause::kKilled:

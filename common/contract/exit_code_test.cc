@@ -152,6 +152,7 @@ TEST(DescribeExit, SaysItInOnePhrase) {
   EXPECT_EQ(DescribeExit(139, 11, ""), "crashed with SIGSEGV");
   EXPECT_EQ(DescribeExit(163, 35, ""), "killed by signal 35");
   EXPECT_EQ(DescribeExit(127, 0, ""), "could not be started (exit code 127)");
+  EXPECT_EQ(DescribeExit(127, 0, "Error"), "could not be started (exit code 127)");
   EXPECT_EQ(DescribeExit(128, 0, "StartError"), "could not be started (StartError)");
   EXPECT_EQ(DescribeExit(143, 15, "Evicted"), "taken away by its node (Evicted)");
   EXPECT_EQ(DescribeExit(75, 0, ""), "peers did not come in time (exit code 75)");

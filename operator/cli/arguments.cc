@@ -118,7 +118,7 @@ void AddLogs(CLI::App* app, Texts* texts) {
   logs->add_option("RUN", texts->logs.run, "run directory, or its name below runs");
   logs->add_option("POD", texts->logs.pod, "only this pod");
   logs->add_flag("-f,--follow", texts->logs.follow, "go on until the run ends");
-  logs->add_option("--tail", texts->logs.tail, "only the last N lines of what is there")
+  logs->add_option("--tail", texts->logs.tail, "of each pod only the last N lines of what is there")
       ->type_name("N")
       ->check(CheckPositiveCount);
   logs->footer("Exit codes: 0 it was shown, 2 no such run or pod.");

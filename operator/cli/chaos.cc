@@ -194,6 +194,17 @@ Status CheckChaosTargets(const std::vector<ChaosAction>& actions, const std::set
   return OkStatus();
 }
 
+Status CheckChaosTriggers(const std::vector<ChaosAction>& actions, bool has_steps) {
+  for (const ChaosAction& action : actions) {
+    if (!has_steps && std::holds_alternative<ChaosAtStep>(action.trigger)) {
+      return Error(ErrorCode::kInvalidArgument,
+                   "--chaos " + action.text +
+                       ": a command reports no steps, expected @time=DURATION or @phase=PHASE");
+    }
+  }
+  return OkStatus();
+}
+
 std::vector<ChaosAction> ChaosSchedule::TakeDue(const ChaosView& view) {
   std::vector<ChaosAction> due;
   for (auto at = pending_.begin(); at != pending_.end();) {

@@ -60,6 +60,10 @@ Result<std::vector<ChaosAction>> ParseChaos(std::string_view text);
 // Whether every target is a pod of the job. Errors: kInvalidArgument, listing the job's pods.
 Status CheckChaosTargets(const std::vector<ChaosAction>& actions, const std::set<TaskId>& tasks);
 
+// Whether every action can become due. Errors: kInvalidArgument (a job without steps never comes to
+// one).
+Status CheckChaosTriggers(const std::vector<ChaosAction>& actions, bool has_steps);
+
 // What decides whether an action is due.
 struct ChaosView {
   int64_t step = -1;               // highest completed step that was reported; -1: none yet

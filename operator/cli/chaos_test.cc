@@ -153,5 +153,15 @@ TEST(ChaosSchedule, PhaseIsTheTargetsOwn) {
   EXPECT_EQ(schedule.TakeDue(view).size(), 1U);
 }
 
+TEST(CheckChaosTriggers, CommandNeverComesToAStep) {
+  const auto actions = ParseChaos("kill=worker-0@time=1s,kill=worker-1@step=5").value();
+  EXPECT_TRUE(CheckChaosTriggers(actions, true).ok());
+  const Status refused = CheckChaosTriggers(actions, false);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().message(),
+            "--chaos kill=worker-1@step=5: a command reports no steps, expected @time=DURATION or "
+            "@phase=PHASE");
+}
+
 }  // namespace
 }  // namespace lockstep::control

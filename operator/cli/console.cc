@@ -15,6 +15,7 @@ namespace {
 
 constexpr int kBarWidth = 24;
 constexpr int kColumnsDefault = 80;
+constexpr int kBarColumnsMin = 60;  // choice: a bar leaves half of it to the figures
 
 std::string Figures(const Progress& progress) {
   char text[160];
@@ -50,6 +51,11 @@ std::string Eta(const Progress& progress) {
   const double seconds = ToSeconds(progress.elapsed) * left;
   return "  eta " + FormatDuration(std::chrono::duration_cast<Duration>(
                         std::chrono::duration<double>(std::min(seconds, 1e8))));
+}
+
+// Whole seconds that have passed: a command at its start has run for none.
+std::string Elapsed(const Progress& progress) {
+  return FormatDuration(std::chrono::floor<std::chrono::seconds>(progress.elapsed));
 }
 
 std::string Workers(const Progress& progress) {
@@ -97,7 +103,7 @@ std::string FormatDuration(Duration duration) {
 std::string FormatProgress(const Progress& progress) {
   std::string line = progress.job + "  ";
   if (!progress.is_training) {
-    return line + FormatDuration(progress.elapsed) + Workers(progress);
+    return line + Elapsed(progress) + Workers(progress);
   }
   line += Figures(progress);
   if (progress.steps_total > 0) {
@@ -108,7 +114,9 @@ std::string FormatProgress(const Progress& progress) {
 
 std::string FormatProgressBar(const Progress& progress, int columns) {
   std::string line;
-  if (progress.is_training && progress.steps_total > 0) {
+  if (progress.is_training && progress.steps_total > 0 && columns < kBarColumnsMin) {
+    line = std::to_string(Percent(progress)) + " % ";  // the figures say more than a bar
+  } else if (progress.is_training && progress.steps_total > 0) {
     const int percent = Percent(progress);
     const auto filled = static_cast<std::size_t>(kBarWidth * percent / 100);
     std::string bar(filled, '=');
@@ -119,7 +127,7 @@ std::string FormatProgressBar(const Progress& progress, int columns) {
     line = "[" + bar + "] " + text;
   }
   line += progress.is_training ? Figures(progress) + Eta(progress)
-                               : progress.job + "  " + FormatDuration(progress.elapsed);
+                               : progress.job + "  " + Elapsed(progress);
   line += Workers(progress);
   // One column less than the screen has: a full line would wrap and leave its remains behind.
   return line.substr(0, static_cast<std::size_t>(std::max(1, columns - 1)));

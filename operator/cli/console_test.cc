@@ -61,13 +61,20 @@ TEST(FormatProgress, CommandShowsTimeAndPods) {
   progress.pods_running = 1;
   progress.pods_total = 2;
   EXPECT_EQ(FormatProgress(progress), "any  1 min 05 s  1/2 running");
+  progress.elapsed = milliseconds(20);
+  EXPECT_EQ(FormatProgress(progress), "any  0 s  1/2 running");
 }
 
 TEST(FormatProgressBar, FitsTheScreen) {
   EXPECT_EQ(FormatProgressBar(Training(), 200),
             "[======>                  ]  25 % step 120/480  loss 0.3121  4321 samples/s"
             "  eta 12 s  3/3 running");
-  EXPECT_EQ(FormatProgressBar(Training(), 40).size(), 39U);
+  EXPECT_EQ(FormatProgressBar(Training(), 70).size(), 69U);
+}
+
+TEST(FormatProgressBar, NarrowScreenHasTheFiguresAndNoBar) {
+  EXPECT_EQ(FormatProgressBar(Training(), 40), "25 % step 120/480  loss 0.3121  4321 sa");
+  EXPECT_EQ(FormatProgressBar(Training(), 20), "25 % step 120/480  ");
 }
 
 TEST(EraseBar, TakesAllRowsThatANarrowerTerminalBrokeItInto) {

@@ -71,6 +71,17 @@ Result<EarlierRun> ReadEarlierRun(const std::string& run_directory) {
   return earlier;
 }
 
+std::string CheckpointFolderOf(const EarlierRun& earlier, const std::string& run_directory) {
+  const auto job = ParseJson(earlier.job_text);
+  const Json* at = job.ok() ? &*job : nullptr;
+  for (const char* key : {"spec", "training", "checkpoint"}) {
+    const bool is_there = at != nullptr && at->is_object() && at->contains(key);
+    at = is_there ? &at->at(key) : nullptr;
+  }
+  const std::string given = at != nullptr && at->is_object() ? TextOf(*at, "directory") : "";
+  return given.empty() || given.starts_with('/') ? given : run_directory + "/" + given;
+}
+
 std::string DescribeEarlierRun(const EarlierRun& earlier, std::optional<Step> newest) {
   std::string text = "an earlier run in this folder ";
   text += earlier.outcome.empty() ? "did not come to its end" : earlier.outcome;

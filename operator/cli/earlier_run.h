@@ -30,6 +30,9 @@ Status WriteJobRecord(const std::string& run_directory,
 // Reads what an earlier run left. Errors: kNotFound (no run was there), kCorrupt.
 Result<EarlierRun> ReadEarlierRun(const std::string& run_directory);
 
+// The folder of its checkpoints, where it was a training; empty for a command, which knows its own.
+std::string CheckpointFolderOf(const EarlierRun& earlier, const std::string& run_directory);
+
 // "an earlier run in this folder stopped after 20 of 120 steps; its newest checkpoint is of step
 // 20". `newest`: what lies in its checkpoint folder now; null: nothing.
 std::string DescribeEarlierRun(const EarlierRun& earlier, std::optional<Step> newest);

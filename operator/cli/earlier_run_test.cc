@@ -67,6 +67,19 @@ TEST_F(EarlierRunTest, EndIsTold) {
             "an earlier run in this folder succeeded after 40 steps; there is no checkpoint of it");
 }
 
+// Another job, a command for one, may go on in the folder: the checkpoints are the earlier one's.
+TEST_F(EarlierRunTest, CheckpointsAreWhereTheEarlierJobKeptThem) {
+  EarlierRun earlier;
+  earlier.job_text = R"({"spec": {"training": {"checkpoint": {"directory": "kept"}}}})";
+  EXPECT_EQ(CheckpointFolderOf(earlier, "/runs/a"), "/runs/a/kept");
+  earlier.job_text = R"({"spec": {"training": {"checkpoint": {"directory": "/kept"}}}})";
+  EXPECT_EQ(CheckpointFolderOf(earlier, "/runs/a"), "/kept");
+  for (const char* text : {R"({"spec": {"roles": []}})", R"({"spec": {"training": 3}})", "[]"}) {
+    earlier.job_text = text;
+    EXPECT_EQ(CheckpointFolderOf(earlier, "/runs/a"), "") << text;
+  }
+}
+
 TEST_F(EarlierRunTest, FolderWithoutARunIsTold) {
   const auto earlier = ReadEarlierRun(folder_);
   ASSERT_FALSE(earlier.ok());

@@ -14,6 +14,7 @@
 #include "common/base/digest.h"
 #include "common/base/file.h"
 #include "common/base/output_file.h"
+#include "common/base/unique_fd.h"
 #include "common/contract/environment.h"
 #include "common/process/find_program.h"
 #include "operator/api/conditions.h"
@@ -143,6 +144,7 @@ Result<Workshop> Prepare(const RunArguments& arguments, int* exit_code) {
   shop.pod_count = static_cast<int>(tasks.size());
   LOCKSTEP_RETURN_IF_ERROR(
       CheckChaosTargets(arguments.chaos, std::set<TaskId>(tasks.begin(), tasks.end())));
+  LOCKSTEP_RETURN_IF_ERROR(CheckChaosTriggers(arguments.chaos, shop.job.spec.training.has_value()));
   if (const Status taken = TakeClusterValues(VariableOfShell, &shop.job); !taken.ok()) {
     *exit_code = kCliRefused;
     return Error(taken.error().code(), taken.error().message());
@@ -343,7 +345,9 @@ void TellBeginnings(const Workshop& shop, const RunDirectory& directory, Console
     console->Print(Printable(remark));
   }
   if (const auto earlier = ReadEarlierRun(directory.path()); earlier.ok()) {
-    const auto newest = NewestCheckpointIn(CheckpointDirectoryOf(shop.job, directory));
+    const std::string its_own = CheckpointFolderOf(*earlier, directory.path());
+    const auto newest =
+        NewestCheckpointIn(its_own.empty() ? CheckpointDirectoryOf(shop.job, directory) : its_own);
     const std::string text = DescribeEarlierRun(*earlier, newest);
     // Work that is gone is nothing to be quiet about.
     earlier->steps > 0 && !newest ? console->Print("warning: " + text) : console->Tell(text);
@@ -377,6 +381,15 @@ Result<RunDirectory> OpenDirectory(const RunArguments& arguments, const Training
   }
 }
 
+// Held until the run ends; closed where there is nothing to hold, or where the trainer will say
+// what is wrong with the folder.
+Result<UniqueFd> HoldCheckpoints(const Workshop& shop, const RunDirectory& directory) {
+  const std::string folder = CheckpointDirectoryOf(shop.job, directory);
+  auto lock = folder.empty() ? UniqueFd() : LockCheckpoints(folder);
+  const bool is_taken = !lock.ok() && lock.error().code() == ErrorCode::kAlreadyExists;
+  return lock.ok() || is_taken ? std::move(lock) : UniqueFd();
+}
+
 // A pipe or device: it is written to, and has no folder to be checked.
 bool IsSpecialFile(const std::string& file) {
   std::error_code error;
@@ -395,6 +408,9 @@ Status CheckSummaryFile(const std::string& file) {
   if (file.empty() || IsSpecialFile(file)) {
     return OkStatus();
   }
+  if (file == "-") {
+    return fail("standard output has the lines for people; /dev/stdout adds the summary to them");
+  }
   if (std::filesystem::is_directory(file, error)) {
     return fail("that is a folder, expected a file");
   }
@@ -411,7 +427,11 @@ int RunRun(RunArguments arguments) {
   if (const Status writable = CheckSummaryFile(arguments.summary_file); !writable.ok()) {
     return Complain(kCliUsage, writable.error().message());
   }
-  if (const auto run = FindRun(arguments.resume); !arguments.resume.empty() && run.ok()) {
+  if (!arguments.resume.empty()) {
+    const auto run = FindRun(arguments.resume);
+    if (!run.ok()) {
+      return Complain(kCliUsage, run.error().message());
+    }
     arguments.resume = run->directory;  // its name below runs will do, as for logs and stop
   }
   const auto shop = Prepare(arguments, &exit_code);
@@ -432,6 +452,11 @@ int RunRun(RunArguments arguments) {
   const auto directory = OpenDirectory(arguments, shop->job);
   if (!directory.ok()) {
     return Complain(kCliFailed, directory.error().ToString());
+  }
+  const auto checkpoints = HoldCheckpoints(*shop, *directory);
+  if (!checkpoints.ok()) {
+    ::unlink(directory->KeyFile().c_str());
+    return Complain(kCliFailed, checkpoints.error().message());
   }
   ConsoleOptions console_options;
   console_options.fd = STDOUT_FILENO;

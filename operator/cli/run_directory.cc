@@ -25,8 +25,8 @@ Result<std::string> ReadLock(const std::string& directory) {
   return ReadFile(directory + "/lock", kLockBytesMax);
 }
 
-Result<UniqueFd> TakeLock(const std::string& directory) {
-  const std::string path = directory + "/lock";
+// `refusal`: what is said before "process 4711" where another process has the lock.
+Result<UniqueFd> TakeLock(const std::string& path, const std::string& refusal) {
   UniqueFd lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   if (!lock.is_open()) {
     return SystemError(errno, "opening " + path);
@@ -35,10 +35,9 @@ Result<UniqueFd> TakeLock(const std::string& directory) {
     if (errno != EWOULDBLOCK) {
       return SystemError(errno, "locking " + path);
     }
-    const auto holder = ReadLock(directory);
+    const auto holder = ReadFile(path, kLockBytesMax);
     return Error(ErrorCode::kAlreadyExists,
-                 "the run directory " + directory + " is in use by process " +
-                     (holder.ok() && !holder->empty() ? *holder : "(unknown)"));
+                 refusal + " process " + (holder.ok() && !holder->empty() ? *holder : "(unknown)"));
   }
   if (::ftruncate(lock.get(), 0) != 0) {
     return SystemError(errno, "writing " + path);
@@ -72,9 +71,18 @@ Result<RunDirectory> RunDirectory::Open(const std::string& path) {
     return SystemError(error.value(), "finding " + path);
   }
   LOCKSTEP_RETURN_IF_ERROR(MakeDirectories(absolute));
-  LOCKSTEP_ASSIGN_OR_RETURN(UniqueFd lock, TakeLock(absolute));
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      UniqueFd lock,
+      TakeLock(absolute + "/lock", "the run directory " + absolute + " is in use by"));
   LOCKSTEP_ASSIGN_OR_RETURN(std::string key, WriteKey(absolute + "/job.key"));
   return RunDirectory(absolute, std::move(lock), std::move(key));
+}
+
+Result<UniqueFd> LockCheckpoints(const std::string& folder) {
+  LOCKSTEP_RETURN_IF_ERROR(MakeDirectories(folder));
+  return TakeLock(folder + "/run.lock",
+                  "checkpoints of another run are written into " + folder +
+                      "; two runs must not share one: it is in use by");
 }
 
 Status RunDirectory::NoteEnd(const std::string& end) const {

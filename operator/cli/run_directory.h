@@ -41,6 +41,12 @@ class RunDirectory {
   std::string job_key_;
 };
 
+// Keeps the folder of a run's checkpoints to this process for as long as the result lives, however
+// the process ends. The folder is made where it is missing.
+// Errors: kAlreadyExists (a living run of this machine holds it, named by its process id), kIo and
+// its kin.
+Result<UniqueFd> LockCheckpoints(const std::string& folder);
+
 // What NoteEnd left in a run's folder; empty: nothing.
 std::string NotedEnd(const std::string& directory);
 

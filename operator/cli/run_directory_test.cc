@@ -14,6 +14,7 @@
 namespace lockstep::control {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
@@ -50,6 +51,24 @@ TEST_F(RunDirectoryTest, SecondRunIsRefusedWithTheProcessOfTheFirst) {
   EXPECT_EQ(second.error().code(), ErrorCode::kAlreadyExists);
   EXPECT_THAT(second.error().message(),
               EndsWith("is in use by process " + std::to_string(::getpid())));
+}
+
+// Of two runs with one checkpoint.directory each trained on from the other's weights.
+TEST_F(RunDirectoryTest, CheckpointsOfALivingRunAreNotSharedByAnyName) {
+  const std::string folder = folder_ + "/shared/checkpoints";
+  {
+    const auto first = LockCheckpoints(folder);
+    ASSERT_TRUE(first.ok()) << first.error().ToString();
+    std::filesystem::create_symlink(folder, folder_ + "/link");
+    for (const std::string& name : {folder, folder_ + "/link", folder_ + "/shared/../link"}) {
+      const auto second = LockCheckpoints(name);
+      ASSERT_FALSE(second.ok()) << name;
+      EXPECT_EQ(second.error().code(), ErrorCode::kAlreadyExists);
+      EXPECT_THAT(second.error().message(),
+                  AllOf(HasSubstr(name), EndsWith("by process " + std::to_string(::getpid()))));
+    }
+  }
+  EXPECT_TRUE(LockCheckpoints(folder).ok()) << "it goes with its holder";
 }
 
 TEST_F(RunDirectoryTest, EndedRunsDirectoryIsTakenOverWithANewKey) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/json/json.h"
+#include "operator/cli/checkpoint_folder.h"
 #include "operator/cli/console.h"
 #include "operator/cli/display_columns.h"
 #include "operator/cli/run_directory.h"
@@ -33,8 +34,13 @@ Result<KnownRun> LookAt(const std::string& directory) {
   return run;
 }
 
+// Of one that has not told its end, what is known to be done: its newest checkpoint.
 std::string StepsOf(const KnownRun& run) {
-  return run.pid != 0 || !run.record.steps_total
+  if (run.pid != 0 || run.record.outcome.empty()) {
+    const auto newest = NewestCheckpointIn(CheckpointFolderOf(run.record, run.directory));
+    return newest ? std::to_string(newest->value()) + "+" : "-";
+  }
+  return !run.record.steps_total
              ? "-"
              : std::to_string(run.record.steps) + "/" + std::to_string(*run.record.steps_total);
 }

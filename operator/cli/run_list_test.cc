@@ -69,6 +69,23 @@ TEST_F(RunList, TableTellsStateAndSteps) {
   EXPECT_EQ(table.find("no-run"), std::string::npos);
 }
 
+TEST_F(RunList, StepsOfWhoHasNotToldItsEndAreThoseOfItsNewestCheckpoint) {
+  for (const char* name : {"killed", "running"}) {
+    const std::string directory = MakeRun(name, "");
+    std::ofstream(directory + "/job.json")
+        << R"({"folder": "/", "job": {"metadata": {"name": "mnist"},)"
+        << R"( "spec": {"training": {"checkpoint": {"directory": "checkpoints"}}}}})";
+    std::filesystem::create_directories(directory + "/checkpoints/step-00000100");
+    std::ofstream(directory + "/checkpoints/step-00000100/manifest.json") << "{}";
+  }
+  const auto held = RunDirectory::Open(folder_ + "/running");
+  ASSERT_TRUE(held.ok()) << held.error().ToString();
+  const std::string table = FormatRuns(RunsBelow(folder_));
+  EXPECT_THAT(table, HasSubstr("/killed   mnist  unfinished  100+   -\n"));
+  EXPECT_THAT(table,
+              HasSubstr("/running  mnist  running     100+   " + std::to_string(::getpid())));
+}
+
 TEST_F(RunList, ColumnsStandBelowEachOtherWhateverTheFoldersAreCalled) {
   MakeRun("übung", "");
   MakeRun("plain", "");

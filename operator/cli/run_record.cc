@@ -161,12 +161,30 @@ void RunRecord::OnReport(const StatusArrival& arrival) {
   if (!options_.batch_size && document.phase == Phase::kStopping) {
     failing_.try_emplace(document.pod, arrival.received);
   }
-  const int64_t step = document.step.value();
-  if (step > 0 && (!last_seen_ || step > last_seen_->step)) {
-    last_seen_ = StepSeen{step, arrival.received};
-    first_seen_ = first_seen_.value_or(*last_seen_);
+  const StepSeen seen{document.step.value(), arrival.received};
+  if (seen.step > 0 && (!last_seen_ || seen.step > last_seen_->step)) {
+    last_seen_ = seen;
+    first_seen_ = first_seen_.value_or(seen);
   }
+  NotePace(document.task, seen);
   reports_[document.task] = document;
+}
+
+void RunRecord::NotePace(const TaskId& task, const StepSeen& seen) {
+  if (seen.step <= 0) {
+    return;  // a successor before it holds the state
+  }
+  int64_t& highest = highest_[task];
+  if (seen.step < highest) {
+    pace_from_.reset();  // back to a checkpoint
+    pace_to_.reset();
+    highest_.clear();
+  }
+  highest_[task] = seen.step;
+  if (!pace_to_ || seen.step > pace_to_->step) {
+    pace_to_ = seen;
+    pace_from_ = pace_from_.value_or(seen);
+  }
 }
 
 const StatusDocument* RunRecord::Leading() const {
@@ -219,6 +237,16 @@ Step RunRecord::StepOfRunning() const {
   return highest;
 }
 
+std::vector<std::string> RunRecord::Succeeded() const {
+  std::vector<std::string> names;
+  for (const PodRecord& pod : pods_) {
+    if (pod.exit_code == kExitSuccess) {
+      names.push_back(pod.name);
+    }
+  }
+  return names;
+}
+
 void RunRecord::FillProgress(Progress* progress) const {
   progress->pods_running = static_cast<int64_t>(running_.size());
   const StatusDocument* leading = Leading();
@@ -230,9 +258,9 @@ void RunRecord::FillProgress(Progress* progress) const {
   progress->has_loss = leading->loss.has_value();
   progress->loss = leading->loss.value_or(0);
   progress->samples_per_second = leading->samples_per_second;
-  if (first_seen_) {
-    progress->steps_done = last_seen_->step - first_seen_->step;
-    progress->elapsed = last_seen_->at - first_seen_->at;
+  if (pace_from_) {
+    progress->steps_done = pace_to_->step - pace_from_->step;
+    progress->elapsed = pace_to_->at - pace_from_->at;
   }
 }
 
@@ -253,6 +281,7 @@ void RunRecord::FillSummary(TimePoint now, RunSummary* summary) const {
     summary->samples_per_second = leading->samples_per_second;
     if (leading->samples.consumed > 0) {
       summary->samples = leading->samples;
+      summary->has_final_samples = false;
     }
     if (leading->result) {
       summary->test_loss = leading->result->test_loss;
@@ -269,6 +298,7 @@ void RunRecord::FillSummary(TimePoint now, RunSummary* summary) const {
   }
   if (final_samples_) {
     summary->samples = final_samples_;
+    summary->has_final_samples = true;
   }
   summary->steps = std::max(summary->steps, final_step_.value_or(Step()).value());
   if (options_.batch_size && first_seen_ && last_seen_->at > first_seen_->at) {

@@ -71,14 +71,23 @@ class RunRecord {
   // Current pod of a task that has a process; empty if none.
   std::string RunningPodOf(const TaskId& task) const;
 
+  // The pods that have ended with exit code 0, by start.
+  std::vector<std::string> Succeeded() const;
+
   // Fills in what this object knows.
   void FillProgress(Progress* progress) const;
   void FillSummary(TimePoint now, RunSummary* summary) const;
 
  private:
+  struct StepSeen {
+    int64_t step = 0;
+    TimePoint at;
+  };
+
   void OnStarted(const PodEvent& event);
   void OnEnded(const PodEvent& event);
   void NoteEnd(const PodEvent& event, PodRecord* record);
+  void NotePace(const TaskId& task, const StepSeen& seen);
   void NoteLastWords(const std::string& pod, const TerminationMessage& message);
 
   RunRecordOptions options_;
@@ -101,15 +110,15 @@ class RunRecord {
   std::optional<Step> last_checkpoint_step_;
   std::optional<TimePoint> all_running_since_;
 
-  struct StepSeen {
-    int64_t step = 0;
-    TimePoint at;
-  };
-
   // The first and the newest step that were reported: the pace of this run, whatever step it
   // resumed from.
   std::optional<StepSeen> first_seen_;
   std::optional<StepSeen> last_seen_;
+
+  // The same since training last went back to a checkpoint: by these it will end.
+  std::optional<StepSeen> pace_from_;
+  std::optional<StepSeen> pace_to_;
+  std::map<TaskId, int64_t> highest_;  // step that each task has reported since then
 };
 
 }  // namespace lockstep::control

@@ -212,6 +212,44 @@ TEST_F(RunRecordTest, FailureBeginsWhenThePodsRuntimeBeginsToStop) {
   EXPECT_EQ(summary.time_lost, milliseconds(3460));
 }
 
+// 68 of 188 steps, with a long break before them, are no pace to tell an end by.
+TEST_F(RunRecordTest, PaceBeginsAnewWhereTrainingGoesBackToACheckpoint) {
+  const auto pace = [this] {
+    Progress progress;
+    record_.FillProgress(&progress);
+    return std::pair(progress.steps_done, progress.elapsed);
+  };
+  record_.OnReport(Reported(kWorker0, 10, 2000));
+  record_.OnReport(Reported(kWorker1, 60, 3000));
+  record_.OnReport(Reported(kWorker0, 59, 3000));  // a rank may be told of a little later
+  EXPECT_EQ(pace(), std::pair(int64_t{50}, Duration(milliseconds(1000))));
+  record_.OnReport(Reported(kWorker1, 0, 8000));  // a successor
+  EXPECT_EQ(pace().first, 50);
+  record_.OnReport(Reported(kWorker1, 40, 9000));
+  EXPECT_EQ(pace().first, 0);
+  record_.OnReport(Reported(kWorker0, 44, 9100));
+  record_.OnReport(Reported(kWorker1, 50, 9200));
+  EXPECT_EQ(pace(), std::pair(int64_t{10}, Duration(milliseconds(200))));
+}
+
+TEST_F(RunRecordTest, SamplesWithoutLastWordsAreAsOfAnOlderReport) {
+  StatusArrival arrival = Reported(kWorker0, 77, 3000);
+  arrival.document.samples = {770, 770, 0, 0};
+  record_.OnReport(arrival);
+  EXPECT_FALSE(Summary().has_final_samples);
+  TerminationMessage message;
+  message.samples = SampleCounts{960, 960, 0, 0};
+  record_.OnPodEvent(Ended("job-worker-0", 0, EncodeTerminationMessage(message), 4000));
+  EXPECT_TRUE(Summary().has_final_samples);
+}
+
+TEST_F(RunRecordTest, WhoEndedWellIsKnownByName) {
+  EXPECT_TRUE(record_.Succeeded().empty());
+  record_.OnPodEvent(Ended("job-worker-1", 0, "", 4000));
+  record_.OnPodEvent(Ended("job-worker-0", 1, "", 4001));
+  EXPECT_EQ(record_.Succeeded(), std::vector<std::string>{"job-worker-1"});
+}
+
 TEST_F(RunRecordTest, LastWordsOutliveTheStatusDocument) {
   StatusArrival last_poll = Reported(kWorker0, 90, 3000);
   last_poll.document.loss = 0.5;

@@ -178,9 +178,22 @@ void RunSession::HandlePods(TimePoint now) {
     const auto& termination = event.pod.status.termination;
     if (event.change == PodChange::kEnded && termination && termination->exit_code != 0 &&
         !event.pod.is_deleting) {
+      TellEarlyLeavers();
       Say(event.pod.name + " ended: " +
           DescribeExit(termination->exit_code, termination->signal, termination->reason));
     }
+  }
+}
+
+// The first failure of a command may be that it misses those who have ended well: without a word
+// here whoever fails looks like the cause.
+void RunSession::TellEarlyLeavers() {
+  if (options_.job.spec.training || has_told_leavers_) {
+    return;
+  }
+  has_told_leavers_ = true;
+  for (const std::string& pod : record_.Succeeded()) {
+    Say(pod + " had ended before with exit code 0");
   }
 }
 
@@ -355,6 +368,9 @@ void RunSession::ShowProgress(TimePoint now) {
   progress.elapsed = now - started_;
   progress.state = stop_ == StopStage::kNone ? StateWord(backend_.job().status) : "Stopping";
   record_.FillProgress(&progress);
+  if (progress.pods_running == 0 && now - started_ < kPollCalm) {
+    return;  // "0/2 running" before the line that says they run
+  }
   parts_.console->Show(progress, now);
 }
 

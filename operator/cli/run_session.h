@@ -70,6 +70,7 @@ class RunSession {
   void Say(const std::string& text);
   void Warn(const std::string& text);
   void SayEvent(const Event& event);
+  void TellEarlyLeavers();
   void ShowProgress(TimePoint now);
   void Wait(TimePoint now);
   bool IsOver() const;
@@ -92,6 +93,7 @@ class RunSession {
   Step stop_step_;  // what a checkpoint of the stop must hold
   bool is_under_way_ = false;
   std::string last_event_;
+  bool has_told_leavers_ = false;
   std::optional<TimePoint> ended_at_;  // when the job was first seen to have ended
 };
 

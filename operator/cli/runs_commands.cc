@@ -3,6 +3,7 @@
 #include <cstring>
 #include <deque>
 #include <filesystem>
+#include <map>
 #include <signal.h>
 #include <string>
 #include <string_view>
@@ -28,7 +29,7 @@ int Complain(int exit_code, const std::string& message) {
   return exit_code;
 }
 
-// Prints lines as they come, or the newest ones where only so many are wanted.
+// Prints lines as they come, or of each pod the newest ones where only so many are wanted.
 class LineWindow {
  public:
   LineWindow(int64_t lines_max, bool has_many_pods)
@@ -40,15 +41,18 @@ class LineWindow {
       std::printf("%s\n", text.c_str());
       return;
     }
-    lines_.push_back(text);
-    if (lines_.size() > static_cast<std::size_t>(lines_max_)) {
-      lines_.pop_front();
+    std::deque<std::string>& lines = lines_[pod];
+    lines.push_back(text);
+    if (lines.size() > static_cast<std::size_t>(lines_max_)) {
+      lines.pop_front();
     }
   }
 
   void Print() {
-    for (const std::string& line : lines_) {
-      std::printf("%s\n", line.c_str());
+    for (const auto& [pod, lines] : lines_) {
+      for (const std::string& line : lines) {
+        std::printf("%s\n", line.c_str());
+      }
     }
     std::fflush(stdout);
     lines_.clear();
@@ -58,7 +62,7 @@ class LineWindow {
  private:
   int64_t lines_max_;  // 0: all
   bool has_many_pods_;
-  std::deque<std::string> lines_;
+  std::map<std::string, std::deque<std::string>> lines_;  // by pod
 };
 
 }  // namespace

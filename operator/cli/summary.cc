@@ -107,7 +107,8 @@ std::string FormatTraining(const RunSummary& summary) {
     text += Line("samples",
                  std::to_string(summary.samples->consumed) + " used, " +
                      std::to_string(summary.samples->lost) + " lost, " +
-                     std::to_string(summary.samples->repeated) + " repeated");
+                     std::to_string(summary.samples->repeated) + " repeated" +
+                     (summary.has_final_samples ? "" : ", counted up to a second before the end"));
   }
   return text;
 }
@@ -121,17 +122,33 @@ std::map<TaskId, const PodRecord*> LastPods(const RunSummary& summary) {
   return last;
 }
 
-// The pods whose end explains a failure: each task's last one, where it did not succeed.
+// A program that says nothing has only its exit for last words, which is told once.
+std::string DescribeEnd(const PodRecord& pod) {
+  const int signal = *pod.exit_code > kExitSignalBase ? *pod.exit_code - kExitSignalBase : 0;
+  const std::string exit = DescribeExit(*pod.exit_code, signal, pod.reason);
+  return exit + (pod.message.empty() || pod.message == exit ? "" : ": " + pod.message);
+}
+
+// The pods whose end explains a failure: each task's last one, where it did not succeed, and of a
+// command those that had left before, whom the others may have missed.
 std::string FormatCulprits(const RunSummary& summary) {
-  std::string text;
-  for (const auto& [task, pod] : LastPods(summary)) {
-    if (pod->exit_code.value_or(0) == 0) {
-      continue;
+  const auto has_failed = [](const PodRecord& pod) { return pod.exit_code.value_or(0) != 0; };
+  const auto last = LastPods(summary);
+  std::optional<Duration> first_failure;
+  for (const auto& [task, pod] : last) {
+    if (has_failed(*pod) && pod->ended) {
+      first_failure = std::min(first_failure.value_or(*pod->ended), *pod->ended);
     }
-    const int signal = *pod->exit_code > kExitSignalBase ? *pod->exit_code - kExitSignalBase : 0;
-    text += Line(TaskName(task),
-                 DescribeExit(*pod->exit_code, signal, pod->reason) +
-                     (pod->message.empty() ? "" : ": " + pod->message));
+  }
+  std::string text;
+  for (const auto& [task, pod] : last) {
+    if (has_failed(*pod)) {
+      text += Line(TaskName(task), DescribeEnd(*pod));
+    } else if (pod->exit_code && pod->ended < first_failure && !summary.is_training) {
+      text += Line(
+          TaskName(task),
+          "exit code 0, " + Seconds(*first_failure - *pod->ended) + " s before the first failure");
+    }
   }
   return text;
 }
@@ -157,8 +174,8 @@ std::string FormatRestarts(const RunSummary& summary) {
     text += Line("", FormatRecoveryIn(summary, recovery));
   }
   if (!summary.recoveries.empty()) {
-    text +=
-        Line("time lost", Seconds(summary.time_lost) + " s of " + Seconds(summary.elapsed) + " s");
+    text += Line(summary.is_training ? "time lost" : "gang broken",
+                 Seconds(summary.time_lost) + " s of " + Seconds(summary.elapsed) + " s");
   }
   return text;
 }
@@ -179,9 +196,22 @@ std::string ShellWord(const std::string& text) {
   return quoted + "'";
 }
 
+// Whether what the manifest says or names is wrong: going on ends the same way until it is not.
+bool HasUserError(const RunSummary& summary) {
+  const auto last = LastPods(summary);
+  return summary.is_training && std::ranges::any_of(last, [](const auto& entry) {
+           return entry.second->exit_code == kExitUserError;
+         });
+}
+
 // Which command goes on with this run, and where it begins.
 std::string FormatWayOn(const RunSummary& summary) {
   const std::string command = "lockstep run --resume " + ShellWord(summary.run_directory);
+  if (HasUserError(summary)) {
+    return Line("to go on",
+                "put right what the reason says, then " + command +
+                    (summary.left_earlier_run ? "; this try changed nothing in that run" : ""));
+  }
   if (summary.left_earlier_run) {
     return Line("to go on", command + "; this try changed nothing in that run");
   }
@@ -368,7 +398,10 @@ Json EncodeSummary(const RunSummary& summary) {
     json["pods"].push_back(EncodePod(pod));
   }
   json["elapsedSeconds"] = ToSeconds(summary.elapsed);
-  json["timeLostSeconds"] = ToSeconds(summary.time_lost);
+  // What a program loads anew and repeats after a loss only it could tell.
+  const Json time_lost = ToSeconds(summary.time_lost);
+  json["timeLostSeconds"] = summary.is_training ? time_lost : Json(nullptr);
+  json["gangBrokenSeconds"] = summary.is_training ? Json(nullptr) : time_lost;
   json["runDirectory"] = summary.run_directory;
   json["checkpointDirectory"] = summary.checkpoint_directory;
   const auto step = [](const std::optional<Step>& known) {

@@ -62,11 +62,12 @@ struct RunSummary {
   std::optional<int64_t> steps_total;
   double samples_per_second = 0;        // from the first to the last step, failures included
   std::optional<SampleCounts> samples;  // known when training has ended
+  bool has_final_samples = true;        // as of the last step, and not up to a second before
   std::vector<RestartCount> restarts;
   std::vector<Recovery> recoveries;
   std::vector<PodRecord> pods;
   Duration elapsed{};
-  Duration time_lost{};
+  Duration time_lost{};  // of a command: in which not all pods ran, which is not all that was lost
   std::string run_directory;
   std::string checkpoint_directory;          // empty: none were to be written
   std::optional<Step> last_checkpoint_step;  // of the newest in that folder

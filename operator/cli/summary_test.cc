@@ -107,6 +107,62 @@ TEST(FormatSummary, PaceThatNobodyMeasuredIsLeftOut) {
   EXPECT_THAT(FormatSummary(summary), HasSubstr("  steps         750 of 750\n"));
 }
 
+// Its program loads anew and repeats steps: nobody outside it knows what a loss cost.
+TEST(Summary, CommandTellsHowLongItsGangWasBrokenAndNotWhatWasLost) {
+  RunSummary summary = TrainedWithOneLoss();
+  summary.is_training = false;
+  EXPECT_THAT(FormatSummary(summary), HasSubstr("  gang broken   0.70 s of 20.50 s\n"));
+  EXPECT_THAT(FormatSummary(summary), Not(HasSubstr("time lost")));
+  EXPECT_TRUE(EncodeSummary(summary)["timeLostSeconds"].is_null());
+  EXPECT_EQ(EncodeSummary(summary)["gangBrokenSeconds"], 0.7);
+  EXPECT_EQ(EncodeSummary(TrainedWithOneLoss())["timeLostSeconds"], 0.7);
+  EXPECT_TRUE(EncodeSummary(TrainedWithOneLoss())["gangBrokenSeconds"].is_null());
+}
+
+TEST(FormatSummary, SamplesOfAnOlderReportAreSaidToBeThose) {
+  RunSummary summary = TrainedWithOneLoss();
+  summary.has_final_samples = false;
+  EXPECT_THAT(FormatSummary(summary),
+              HasSubstr("0 repeated, counted up to a second before the end\n"));
+}
+
+PodRecord EndedPod(int index, int exit_code, int64_t when_ms) {
+  PodRecord pod;
+  pod.task = {Role::kWorker, index};
+  pod.exit_code = exit_code;
+  pod.ended = milliseconds(when_ms);
+  return pod;
+}
+
+// The last words of the other blame the connection that it closed.
+TEST(FormatSummary, RankThatLeftBeforeTheFirstFailureIsListed) {
+  RunSummary summary;
+  summary.pods = {EndedPod(0, 1, 5500), EndedPod(1, 0, 5000), EndedPod(2, 0, 6000)};
+  summary.pods[0].message = "Connection closed by peer";
+  EXPECT_THAT(FormatSummary(summary),
+              HasSubstr("  worker-0      exit code 1: Connection closed by peer\n"
+                        "  worker-1      exit code 0, 0.50 s before the first failure\n"
+                        "  restarts"));
+}
+
+TEST(FormatSummary, EndWithoutOtherWordsIsToldOnce) {
+  RunSummary summary;
+  summary.pods = {EndedPod(0, 7, 0), EndedPod(1, 143, 0)};
+  summary.pods[0].message = "exit code 7";
+  summary.pods[1].message = "killed by SIGTERM";
+  EXPECT_THAT(FormatSummary(summary),
+              HasSubstr("  worker-0      exit code 7\n  worker-1      killed by SIGTERM\n"));
+}
+
+TEST(FormatSummary, AfterAnErrorInTheInputTheWayOnBeginsWithMendingIt) {
+  RunSummary summary = TrainedWithOneLoss();
+  summary.outcome = RunOutcome::kFailed;
+  summary.pods = {EndedPod(0, 64, 0)};
+  EXPECT_THAT(FormatSummary(summary),
+              HasSubstr("  to go on      put right what the reason says, then lockstep run "
+                        "--resume /runs/a\n"));
+}
+
 TEST(FormatSummary, StoppedRunTellsHowToGoOn) {
   RunSummary summary = TrainedWithOneLoss();
   summary.outcome = RunOutcome::kStopped;
@@ -264,6 +320,7 @@ TEST(EncodeSummary, KeysAreThoseOfTheManual) {
                                      "pods",
                                      "elapsedSeconds",
                                      "timeLostSeconds",
+                                     "gangBrokenSeconds",
                                      "runDirectory",
                                      "checkpointDirectory",
                                      "lastCheckpointStep",

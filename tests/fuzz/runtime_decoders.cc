@@ -122,7 +122,8 @@ Finding RunCheckpointFence(std::string_view bytes) {
 }
 
 std::vector<std::string> CheckpointFenceSeeds() {
-  return {"{" + std::string(kWriter) + "}"};
+  return {"{" + std::string(kWriter) + "}",
+          "{" + std::string(kWriter) + R"(,"shutOut":["uid-0","uid-9"]})"};
 }
 
 // --- Wire ---

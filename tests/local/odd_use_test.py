@@ -60,6 +60,50 @@ class OddUse(LocalTest):
             self.assertEqual(exit_code, 1, words)
             self.assertIn("writing to standard output: No space left on device", output)
 
+    def test_reader_that_has_left_ends_what_only_prints_by_signal(self):
+        reading, writing = os.pipe()
+        os.close(reading)
+        try:
+            for words in (["render", "job.yaml"], ["explain", "spec"], ["--help"], ["version"]):
+                exit_code, _ = self.end_of(self.lockstep(*words, stdout=writing))
+                self.assertEqual(exit_code, -signal.SIGPIPE, words)
+        finally:
+            os.close(writing)
+
+    def test_tail_is_of_each_pod(self):
+        exit_code, output = self.end_of(self.lockstep("run", "job.yaml", "--dir", "run"))
+        self.assertEqual(exit_code, 0, output)
+        exit_code, output = self.end_of(self.lockstep("logs", "run", "--tail", "1"))
+        self.assertEqual(exit_code, 0, output)
+        self.assertEqual([line.split("]")[0] for line in output.splitlines()],
+                         ["[command-worker-0", "[command-worker-1"])
+
+    def test_rank_that_leaves_too_early_is_named_before_whom_it_broke(self):
+        self.manifest.write_text(command_manifest(
+            ["sh", "-c", 'if [ "$RANK" = 1 ]; then exit 0; fi; '
+             'until grep -qs command-worker-1 gone; do sleep 0.05; done; exit 3'],
+            restart_policy="Never"))
+        run = self.lockstep("run", "job.yaml", "--dir", "run")
+        log = self.scratch / "run/lockstep.log"
+        self.wait_for(lambda: log.exists() and "pod ended" in log.read_text())
+        (self.scratch / "gone").write_text("command-worker-1")
+        exit_code, output = self.end_of(run)
+        self.assertEqual(exit_code, 1, output)
+        self.assertRegex(output, "command-worker-1 had ended before with exit code 0\n"
+                                 ".* command-worker-0 ended: exit code 3")
+        self.assertRegex(output, r"  worker-1      exit code 0, .* s before the first failure")
+
+    def test_what_can_never_be_due_or_found_is_refused_with_the_programs_name(self):
+        for words, said in (
+                (["run", "job.yaml", "--chaos", "kill=worker-1@step=5"], "reports no steps"),
+                (["run", "job.yaml", "--summary", "-"], "/dev/stdout"),
+                (["run", "--resume", "nosuch"], "nor is one in runs/nosuch")):
+            exit_code, output = self.end_of(self.lockstep(*words))
+            self.assertEqual(exit_code, 2, output)
+            self.assertIn(said, output)
+        self.assertTrue(output.startswith("lockstep: no run in nosuch"), output)
+        self.assertFalse((self.scratch / "runs").exists())
+
     def test_nohup_outlives_the_terminal(self):
         process = self.lockstep("run", "job.yaml", "--dir", "run",
                                 preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))

@@ -1,5 +1,6 @@
 """Going on with an earlier run, and what a try that fails leaves of it."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -19,8 +20,8 @@ class Resumed(LocalTest):
         self.assert_trained(run)
         return run.directory
 
-    def checkpoints(self, directory):
-        return sorted((directory / "checkpoints").glob("step-*"))
+    def checkpoints(self, directory, folder="checkpoints"):
+        return sorted((directory / folder).glob("step-*"))
 
     def damage(self, checkpoint):
         os.truncate(checkpoint / "tensors.safetensors", 100)
@@ -49,11 +50,62 @@ class Refused(Resumed):
         run = self.resume(directory, "--set", "training.steps=60")
         self.assertEqual(run.exit_code, 1, run.output)
         self.assertRegex(run.output,
-                         r"no checkpoint in .*/checkpoints can be used, .*step-00000040")
-        self.assertIn("move that folder away to begin at step 0", run.output)
+                         r"no checkpoint in .*/checkpoints can be used; move that folder away "
+                         r"to begin at step 0: .*step-00000040")
+        self.assertIn("move that folder away to begin at step 0", run.summary["reason"])
+        self.assertIn("put right what the reason says, then lockstep run --resume", run.output)
+
+
+class SharedCheckpoints(Resumed):
+    def test_folder_that_a_living_run_writes_into_is_refused_with_its_process(self):
+        shared = self.scratch / "shared"
+        here = ["--set", f"training.checkpoint.directory={shared}"]
+        first = self.start_until_trained(training_manifest(steps=1000000), *here)
+        second = self.run_job(training_manifest(workers=1), *here)
+        elsewhere = self.run_job(training_manifest(workers=1))
+        self.assertEqual(second.exit_code, 1, second.output)
+        self.assertIn(f"written into {shared}; two runs must not share one: it is in use by "
+                      f"process {first[0].pid}\n", second.output)
+        self.assertIsNone(second.summary)
+        self.assert_trained(elsewhere)
+        self.assertEqual(self.stop(first).exit_code, 130)
+        step = self.checkpoints(self.scratch / "shared", "")[-1].name[len("step-"):]
+        after = self.run_job(training_manifest(steps=int(step) + 1), *here)
+        self.assert_trained(after)
+
+    def taken_over(self, fence, job_uid):
+        """The fence of a job on another machine that follows `job_uid`, from one of its own."""
+        document = {key: value for key, value in json.loads(fence).items() if key != "sha256"}
+        document["shutOut"] = [job_uid]
+        text = json.dumps(document, separators=(",", ":"))
+        return json.dumps({**document, "sha256": hashlib.sha256(text.encode()).hexdigest()})
+
+    def test_job_that_another_one_shuts_out_fails_for_good(self):
+        other = json.loads((self.trained() / "checkpoints" / "fence.json").read_text())
+        started = self.start_until_trained(training_manifest(workers=2, steps=1000000))
+        fence = started[1] / "checkpoints" / "fence.json"
+        own_uid = json.loads(fence.read_text())["jobUid"]
+        taken = self.taken_over(json.dumps(other), own_uid)
+        new = self.scratch / "fence.json"
+        new.write_text(taken)
+        new.rename(fence)
+        run = self.finish(started)
+        self.assertEqual(run.exit_code, 1, run.output)
+        self.assertIn(f"{fence.parent} was taken over by job {other['jobUid']}",
+                      run.summary["reason"])
+        self.assertIn("(exit code 64)", run.summary["reason"])
+        self.assertEqual(run.summary["restarts"], [], run.output)
+        self.assertEqual(fence.read_text(), taken, "nobody takes it back")
 
 
 class Warned(Resumed):
+    def test_command_in_the_folder_of_a_training_does_not_deny_its_checkpoints(self):
+        directory = self.trained()
+        run = self.run_job(command_manifest(["true"], workers=1), "--quiet", name="first")
+        self.assertEqual(run.exit_code, 0, run.output)
+        self.assertTrue(self.checkpoints(directory))
+        self.assertNotIn("there is no checkpoint", run.output)
+
     def test_an_older_checkpoint_in_the_place_of_a_damaged_one_is_a_warning(self):
         directory = self.trained()
         self.damage(self.checkpoints(directory)[-1])

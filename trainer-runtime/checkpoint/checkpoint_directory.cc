@@ -9,7 +9,6 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <system_error>
-#include <tuple>
 #include <unistd.h>
 #include <utility>
 #include <vector>
@@ -19,6 +18,7 @@
 #include "common/base/file.h"
 #include "common/base/unique_fd.h"
 #include "trainer-runtime/checkpoint/directory_lock.h"
+#include "trainer-runtime/checkpoint/fence.h"
 #include "trainer-runtime/checkpoint/manifest.h"
 #include "trainer-runtime/checkpoint/safetensors.h"
 
@@ -39,17 +39,6 @@ constexpr std::chrono::seconds kLockTimeout{5};
 
 std::string_view BytesOf(const std::vector<float>& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
-}
-
-// The order in which writers of one job follow each other.
-auto Order(const WriterIdentity& writer) {
-  return std::tuple(writer.attempt, writer.epoch, writer.incarnation);
-}
-
-std::string Describe(const WriterIdentity& writer) {
-  return "attempt " + std::to_string(writer.attempt.value()) + ", epoch " +
-         std::to_string(writer.epoch.value()) + ", incarnation " +
-         std::to_string(writer.incarnation.value()) + " of job " + writer.job_uid;
 }
 
 // The step of a folder named "step-00000100".
@@ -160,7 +149,7 @@ Status Exchange(const std::string& folder, const std::string& target) {
   return OkStatus();
 }
 
-Result<WriterIdentity> ReadFence(const std::string& directory) {
+Result<Fence> ReadFence(const std::string& directory) {
   LOCKSTEP_ASSIGN_OR_RETURN(const std::string text,
                             ReadBounded(directory + "/" + kFenceFile, kManifestBytesMax));
   return DecodeFence(text);
@@ -219,34 +208,39 @@ CheckpointDirectory::CheckpointDirectory(CheckpointDirectoryOptions options)
     : options_(std::move(options)), token_(RandomHex(8)) {}
 
 Status CheckpointDirectory::Claim(const WriterIdentity& writer) {
+  bool had_it = false;
   {
     // Before the fence rises: a save of ours under way must not find itself outdated by it.
     const std::lock_guard guard(mutex_);
+    had_it = !claimed_.job_uid.empty();
     claimed_ = writer;
   }
   LOCKSTEP_RETURN_IF_ERROR(MakeLastingDirectories(options_.directory));
   LOCKSTEP_ASSIGN_OR_RETURN(
       const DirectoryLock lock,
       DirectoryLock::Acquire(options_.directory, Deadline::After(SteadyNow(), kLockTimeout)));
-  const Result<WriterIdentity> holder = ReadFence(options_.directory);
-  if (!holder.ok() && holder.error().code() == ErrorCode::kCorrupt) {
+  const Result<Fence> fence = ReadFence(options_.directory);
+  if (!fence.ok() && fence.error().code() == ErrorCode::kCorrupt) {
     // Whoever claims has met all ranks, so nobody newer can have written it.
-    options_.logger->Warn(
-        "fence is damaged and will be replaced",
-        {{"directory", options_.directory}, {"error", holder.error().ToString()}});
-  } else if (!holder.ok() && holder.error().code() != ErrorCode::kNotFound) {
-    return holder.error();
-  } else if (holder.ok() && holder->job_uid != writer.job_uid) {
-    if (options_.other_job == OtherJobPolicy::kRefuse) {
+    options_.logger->Warn("fence is damaged and will be replaced",
+                          {{"directory", options_.directory}, {"error", fence.error().ToString()}});
+  } else if (!fence.ok() && fence.error().code() != ErrorCode::kNotFound) {
+    return fence.error();
+  } else if (fence.ok()) {
+    LOCKSTEP_RETURN_IF_ERROR(MayFollow(writer, *fence, options_.directory));
+    const bool is_other_job = fence->writer.job_uid != writer.job_uid;
+    if (is_other_job && options_.other_job == OtherJobPolicy::kRefuse) {
       return Error(ErrorCode::kAlreadyExists,
-                   options_.directory + " holds the checkpoints of job " + holder->job_uid +
+                   options_.directory + " holds the checkpoints of job " + fence->writer.job_uid +
                        ", expected an empty folder or one of job " + writer.job_uid);
     }
-  } else if (holder.ok() && Order(*holder) > Order(writer)) {
-    return Error(ErrorCode::kStale, options_.directory + " is now written by " + Describe(*holder));
+    if (is_other_job && had_it) {
+      return LostTo(fence->writer.job_uid, options_.directory);
+    }
   }
+  const Fence next = fence.ok() ? FenceAfter(*fence, writer) : Fence{writer, {}};
   LOCKSTEP_RETURN_IF_ERROR(
-      WriteFileAtomically(options_.directory + "/" + kFenceFile, EncodeFence(writer)));
+      WriteFileAtomically(options_.directory + "/" + kFenceFile, EncodeFence(next)));
   LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListNames(options_.directory));
   for (const std::string& name : names) {
     const bool is_temporary = name.compare(0, kTemporaryPrefix.size(), kTemporaryPrefix) == 0;
@@ -313,13 +307,8 @@ Status CheckpointDirectory::MakeVisible(const std::string& folder, Step step) co
   LOCKSTEP_ASSIGN_OR_RETURN(
       const DirectoryLock lock,
       DirectoryLock::Acquire(options_.directory, Deadline::After(SteadyNow(), kLockTimeout)));
-  LOCKSTEP_ASSIGN_OR_RETURN(const WriterIdentity holder, ReadFence(options_.directory));
-  const WriterIdentity writer = ClaimedIdentity();
-  if (holder.job_uid != writer.job_uid || Order(holder) > Order(writer)) {
-    return Error(ErrorCode::kStale,
-                 options_.directory + " is now written by " + Describe(holder) + ", not by " +
-                     Describe(writer));
-  }
+  LOCKSTEP_ASSIGN_OR_RETURN(const Fence fence, ReadFence(options_.directory));
+  LOCKSTEP_RETURN_IF_ERROR(MayWrite(ClaimedIdentity(), fence, options_.directory));
   LOCKSTEP_RETURN_IF_ERROR(Exchange(folder, PathOf(step)));
   return FlushFolder(options_.directory);
 }
@@ -328,7 +317,7 @@ bool CheckpointDirectory::Holds(Step step, const WriterIdentity& writer) const {
   const Soundness soundness = Look(step);
   const Result<Manifest> manifest = ReadManifest(PathOf(step));
   return (soundness == Soundness::kFinite || soundness == Soundness::kNotFinite) && manifest.ok() &&
-         manifest->writer.job_uid == writer.job_uid && Order(manifest->writer) >= Order(writer);
+         manifest->writer.job_uid == writer.job_uid && !Outranks(writer, manifest->writer);
 }
 
 Result<std::optional<Snapshot>> CheckpointDirectory::LoadNewest() const {
@@ -339,9 +328,10 @@ Result<std::optional<Snapshot>> CheckpointDirectory::LoadNewest() const {
   if (!steps.ok()) {
     return steps.error();
   }
+  const std::optional<Step> oldest_own = OldestOwn(*steps);
   std::optional<Error> first_damage;
   for (const Step step : *steps) {
-    Result<Snapshot> snapshot = Load(step);
+    Result<Snapshot> snapshot = Load(step, oldest_own);
     if (snapshot.ok()) {
       return std::optional<Snapshot>(std::move(snapshot).value());
     }
@@ -359,14 +349,29 @@ Result<std::optional<Snapshot>> CheckpointDirectory::LoadNewest() const {
   }
   if (first_damage) {
     // To begin at step 0 beside finished work is for its owner to say.
-    return Error(ErrorCode::kCorrupt,
-                 "no checkpoint in " + options_.directory + " can be used, " +
-                     first_damage->ToString() + "; move that folder away to begin at step 0");
+    return Error(
+        ErrorCode::kCorrupt,
+        "no checkpoint in " + options_.directory +
+            " can be used; move that folder away to begin at step 0: " + first_damage->ToString());
   }
   return std::optional<Snapshot>();
 }
 
-Result<Snapshot> CheckpointDirectory::Load(Step step) const {
+// Of the checkpoints of `steps`, newest first, the oldest that this job wrote.
+std::optional<Step> CheckpointDirectory::OldestOwn(const std::vector<Step>& steps) const {
+  std::optional<Step> oldest;
+  for (const Step step : steps) {
+    const Result<Manifest> manifest = ReadManifest(PathOf(step));
+    if (manifest.ok() && manifest->writer.job_uid == options_.job_uid) {
+      oldest = step;
+    }
+  }
+  return oldest;
+}
+
+// `oldest_own`: this job has written that one. It began from the newest that could be used, so that
+// another job's of a higher step came later.
+Result<Snapshot> CheckpointDirectory::Load(Step step, std::optional<Step> oldest_own) const {
   const std::string folder = PathOf(step);
   std::error_code error;
   if (std::filesystem::is_regular_file(folder, error)) {
@@ -377,8 +382,9 @@ Result<Snapshot> CheckpointDirectory::Load(Step step) const {
     return Error(ErrorCode::kCorrupt,
                  "its manifest is of step " + std::to_string(manifest.step.value()));
   }
+  const bool came_later = oldest_own && step > *oldest_own;
   if (manifest.writer.job_uid != options_.job_uid &&
-      options_.other_job == OtherJobPolicy::kRefuse) {
+      (came_later || options_.other_job == OtherJobPolicy::kRefuse)) {
     return Error(ErrorCode::kAlreadyExists,
                  "written by job " + manifest.writer.job_uid + ", expected " + options_.job_uid);
   }

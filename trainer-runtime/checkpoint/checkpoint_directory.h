@@ -4,6 +4,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "common/base/log.h"
 #include "common/base/result.h"
@@ -15,7 +16,7 @@ namespace lockstep::runtime {
 // What to do with a directory that another job (another uid) has written to.
 enum class OtherJobPolicy {
   kRefuse,    // its checkpoints are not read, and Claim fails
-  kTakeOver,  // its checkpoints are read, and Claim shuts the other job out
+  kTakeOver,  // its checkpoints are read, and Claim shuts the other job out for good
 };
 
 struct CheckpointDirectoryOptions {
@@ -40,8 +41,9 @@ class CheckpointDirectory {
 
   // Writes `snapshot` and makes it visible whole, then removes old checkpoints. The fence is
   // checked under the directory's lock, right before the checkpoint appears. Result: bytes of the
-  // tensors file. Errors: kStale (the fence is above the last Claim), kResourceExhausted (disk
-  // full), kTimeout (lock), kIo and its kin; the directory is then as it was.
+  // tensors file. Errors: kStale (the fence is above the last Claim), kAlreadyExists (another job
+  // has taken the directory over), kResourceExhausted (disk full), kTimeout (lock), kIo and its
+  // kin; the directory is then as it was.
   Result<int64_t> Publish(const Snapshot& snapshot);
 
   // Whether the checkpoint of `step` is there, complete, and of `writer` or one that came after it.
@@ -66,7 +68,8 @@ class CheckpointDirectory {
   WriterIdentity ClaimedIdentity() const;
   Result<int64_t> WriteFiles(const std::string& folder, const Snapshot& snapshot) const;
   Status MakeVisible(const std::string& folder, Step step) const;
-  Result<Snapshot> Load(Step step) const;
+  std::optional<Step> OldestOwn(const std::vector<Step>& steps) const;
+  Result<Snapshot> Load(Step step, std::optional<Step> oldest_own) const;
   Soundness Look(Step step) const;
   void RemoveOld(Step newest) const;
   void RemoveFolder(const std::string& path) const;

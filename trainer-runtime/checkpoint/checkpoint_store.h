@@ -28,7 +28,9 @@ struct CheckpointStoreOptions {
 // How one save ended.
 struct SaveOutcome {
   Step step;
-  Status status;        // kStale: a newer writer has taken over; kResourceExhausted: disk full
+  // kStale: a newer writer of this job has taken over; kAlreadyExists: another job has;
+  // kResourceExhausted: disk full.
+  Status status;
   int64_t skipped = 0;  // snapshots since the outcome before that this one's writing replaced
   Duration duration{};  // from the start of writing
   int64_t bytes = 0;    // of the tensors file
@@ -58,7 +60,8 @@ class CheckpointStore {
   // Makes this process the writer for `epoch`: the chief calls it after each rendezvous, and
   // whoever saves in its name where it is lost, before the first SaveAsync. Removes what dead
   // writers left half done. Errors: kStale (a newer writer holds the fence), kAlreadyExists
-  // (another job's directory), kTimeout (the directory's lock is held by a stopped process), kIo
+  // (another job's directory, or one that another job has taken over from this one, for good),
+  // kTimeout (the directory's lock is held by a stopped process), kIo
   // and its kin.
   Status Claim(Epoch epoch, Incarnation incarnation);
 
@@ -76,7 +79,8 @@ class CheckpointStore {
   // Waits until all is written. Errors: kTimeout; else that of the newest save.
   Status Flush(Deadline deadline);
 
-  // The newest checkpoint that verifies; empty when there is none. Each one that does not is
+  // The newest checkpoint that verifies; empty when there is none. Once this job has written one,
+  // another job's of a higher step does not count: it came later. Each one that does not is
   // reported with its reason. Errors: kIo and its kin when the directory or a checkpoint cannot be
   // read: it may be whole, and training would silently go on from an older one; kMismatch when a
   // later release wrote it.

@@ -122,8 +122,8 @@ TEST_F(CheckpointStoreTest, NothingButDamagedOnesIsAnErrorThatNamesTheNewest) {
   ASSERT_FALSE(newest.ok());
   EXPECT_EQ(newest.error().code(), ErrorCode::kCorrupt);
   EXPECT_THAT(newest.error().ToString(),
-              HasSubstr("can be used, " + directory_ + "/step-00000020"));
-  EXPECT_THAT(newest.error().ToString(), HasSubstr("move that folder away to begin at step 0"));
+              HasSubstr("can be used; move that folder away to begin at step 0: " + directory_ +
+                        "/step-00000020"));
 }
 
 TEST_F(CheckpointStoreTest, OutcomesAreReportedOnce) {
@@ -230,8 +230,54 @@ TEST_F(CheckpointStoreTest, AnotherJobsFolderCanBeTakenOver) {
   ASSERT_TRUE(second->Claim(Epoch(1), Incarnation(0)).ok());
   SaveAndWait(second.get(), 20);
   first->SaveAsync(SnapshotAt(30));
-  EXPECT_EQ(first->Flush(Soon()).error().code(), ErrorCode::kStale);
+  const Status refused = first->Flush(Soon());
+  EXPECT_EQ(refused.error().code(), ErrorCode::kAlreadyExists);
+  EXPECT_THAT(refused.error().ToString(), HasSubstr(directory_ + " was taken over by job uid-2"));
   EXPECT_EQ(NewestStep(second.get()), 20);
+}
+
+// Two runs that shared a folder took it from each other in turns, and the later one ended with the
+// weights of the other. A successor's higher epoch, or a new attempt, is no right to come back.
+TEST_F(CheckpointStoreTest, JobThatLostItsFolderToAnotherNeverGetsItBack) {
+  const auto taking_over = [this](const std::string& uid, int64_t attempt) {
+    CheckpointStoreOptions options = Options(uid);
+    options.writer.attempt = Attempt(attempt);
+    options.other_job = OtherJobPolicy::kTakeOver;
+    return Open(options);
+  };
+  const auto first = taking_over("uid-1", 0);
+  ASSERT_TRUE(first->Claim(Epoch(1), Incarnation(0)).ok());
+  ASSERT_TRUE(taking_over("uid-2", 0)->Claim(Epoch(1), Incarnation(0)).ok());
+  EXPECT_EQ(first->Claim(Epoch(2), Incarnation(0)).error().code(), ErrorCode::kAlreadyExists);
+  for (const int64_t attempt : {0, 1}) {
+    const Status refused = taking_over("uid-1", attempt)->Claim(Epoch(9), Incarnation(3));
+    ASSERT_FALSE(refused.ok()) << attempt;
+    EXPECT_EQ(refused.error().code(), ErrorCode::kAlreadyExists);
+    EXPECT_THAT(refused.error().message(), HasSubstr(directory_ + " was taken over by job uid-2"));
+  }
+  // A third job may follow, and its successors; the first two stay out.
+  ASSERT_TRUE(taking_over("uid-3", 0)->Claim(Epoch(1), Incarnation(0)).ok());
+  EXPECT_TRUE(taking_over("uid-3", 1)->Claim(Epoch(1), Incarnation(0)).ok());
+  for (const char* uid : {"uid-1", "uid-2"}) {
+    EXPECT_FALSE(taking_over(uid, 5)->Claim(Epoch(9), Incarnation(0)).ok()) << uid;
+  }
+}
+
+// What another job wrote since is not what this one has trained.
+TEST_F(CheckpointStoreTest, WhatAnotherJobWroteSinceIsNotLoaded) {
+  SaveAndWait(OpenWriter().get(), 10);
+  CheckpointStoreOptions options = Options("uid-2");
+  options.other_job = OtherJobPolicy::kTakeOver;
+  const auto second = Open(options);
+  ASSERT_TRUE(second->Claim(Epoch(1), Incarnation(0)).ok());
+  EXPECT_EQ(NewestStep(second.get()), 10) << "it may begin from another job's";
+  SaveAndWait(second.get(), 20);
+  std::filesystem::remove(directory_ + "/fence.json");  // nothing keeps the first job out
+  SaveAndWait(OpenWriter(7).get(), 30);
+  EXPECT_EQ(NewestStep(second.get()), 20);
+  EXPECT_THAT(log_.warnings, ElementsAre(HasSubstr("written by job uid-1, expected uid-2")));
+  std::filesystem::resize_file(FileOf(20, "tensors.safetensors"), 0);
+  EXPECT_EQ(NewestStep(second.get()), 10) << "what it began from is still there";
 }
 
 TEST_F(CheckpointStoreTest, DamagedFenceShutsWritersOutUntilTheNextClaim) {

@@ -13,6 +13,7 @@ namespace lockstep::runtime {
 namespace {
 
 constexpr const char* kHashKey = "sha256";
+constexpr const char* kShutOutKey = "shutOut";  // of a fence; absent where it would be empty
 
 // Names of fields that only version 2 has.
 constexpr const char* kFingerprintKey = "fingerprint";
@@ -67,6 +68,8 @@ class RequiredFields {
     }
     return DumpJson(*value);
   }
+
+  std::vector<std::string> Strings(std::string_view key) { return reader_.Strings(key); }
 
   Json Object(std::string_view key) {
     const Json* value = reader_.Require(key, "an object");
@@ -221,22 +224,27 @@ Result<Manifest> DecodeManifest(std::string_view text) {
   return manifest;
 }
 
-std::string EncodeFence(const WriterIdentity& writer) {
+std::string EncodeFence(const Fence& fence) {
   Json object = Json::object();
-  AddWriter(writer, &object);
+  AddWriter(fence.writer, &object);
+  if (!fence.shut_out.empty()) {
+    object[kShutOutKey] = fence.shut_out;
+  }
   return DumpHashed(std::move(object));
 }
 
-Result<WriterIdentity> DecodeFence(std::string_view text) {
+Result<Fence> DecodeFence(std::string_view text) {
   LOCKSTEP_ASSIGN_OR_RETURN(const Json object, ParseHashed(text, "fence"));
   std::vector<Error> errors;
   RequiredFields fields(object, "", &errors);
-  WriterIdentity writer = fields.Writer();
+  Fence fence;
+  fence.writer = fields.Writer();
+  fence.shut_out = fields.Strings(kShutOutKey);
   fields.Finish();
   if (!errors.empty()) {
     return Error(ErrorCode::kCorrupt, "fence: " + errors.front().ToString());
   }
-  return writer;
+  return fence;
 }
 
 }  // namespace lockstep::runtime

@@ -7,6 +7,7 @@
 
 #include "common/base/result.h"
 #include "common/base/strong_id.h"
+#include "trainer-runtime/checkpoint/fence.h"
 #include "trainer-runtime/checkpoint/snapshot.h"
 
 namespace lockstep::runtime {
@@ -40,8 +41,8 @@ std::string EncodeManifest(const Manifest& manifest);
 // Strict. Errors: kCorrupt (syntax, a field, the hash), kMismatch (written by a later version).
 Result<Manifest> DecodeManifest(std::string_view text);
 
-// The writer as JSON, and back: also the content of fence.json. Errors: kCorrupt.
-std::string EncodeFence(const WriterIdentity& writer);
-Result<WriterIdentity> DecodeFence(std::string_view text);
+// fence.json, and back. Errors: kCorrupt.
+std::string EncodeFence(const Fence& fence);
+Result<Fence> DecodeFence(std::string_view text);
 
 }  // namespace lockstep::runtime

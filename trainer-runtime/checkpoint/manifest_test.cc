@@ -107,10 +107,13 @@ TEST(Manifest, DefectsAreNamedByField) {
 }
 
 TEST(Fence, DecodesWhatItEncodes) {
-  const WriterIdentity writer{"uid-1", Attempt(1), Epoch(4), Incarnation(2)};
-  const Result<WriterIdentity> decoded = DecodeFence(EncodeFence(writer));
-  ASSERT_TRUE(decoded.ok()) << decoded.error().ToString();
-  EXPECT_EQ(*decoded, writer);
+  for (const std::vector<std::string>& shut_out :
+       {std::vector<std::string>(), std::vector<std::string>{"uid-0", "uid-9"}}) {
+    const Fence fence{{"uid-1", Attempt(1), Epoch(4), Incarnation(2)}, shut_out};
+    const Result<Fence> decoded = DecodeFence(EncodeFence(fence));
+    ASSERT_TRUE(decoded.ok()) << decoded.error().ToString();
+    EXPECT_EQ(*decoded, fence);
+  }
   EXPECT_FALSE(DecodeFence("{}").ok());
 }
 

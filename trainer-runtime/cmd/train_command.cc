@@ -336,7 +336,9 @@ Result<TrainerVerdict> TrainingProcess::TrainInMeeting(const JoinedMeeting& meet
   MultiWorkerMirrored strategy(meeting.communicator,
                                reducer.get(),
                                PlanBuckets(element_count, spec_.communication.bytes_per_pack));
-  return trainer_->RunMeeting(meeting.state_source, &strategy, options_.stop->requested());
+  Result<TrainerVerdict> verdict =
+      trainer_->RunMeeting(meeting.state_source, &strategy, options_.stop->requested());
+  return verdict.ok() ? verdict : AsFolderFault(verdict.error());
 }
 
 TrainingProcess::Ending TrainingProcess::Conclude(Result<TrainerVerdict> verdict) {

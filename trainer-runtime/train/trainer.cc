@@ -130,7 +130,7 @@ Result<TrainerVerdict> Trainer::RunMeeting(std::optional<int> state_source,
     if (stopping_since.has_value() && SteadyNow() - *stopping_since > kLeaveAloneAfter) {
       return TrainerVerdict::kLeft;
     }
-    ReportCheckpoints();
+    LOCKSTEP_RETURN_IF_ERROR(ReportCheckpoints());
     if (!IsSaveDue()) {
       continue;
     }
@@ -345,13 +345,20 @@ bool Trainer::IsSaveDue() const {
          state_.step.value() % every == 0;
 }
 
-void Trainer::ReportCheckpoints() {
+// Errors: kAlreadyExists (another job has taken the directory over: nothing that this one trains
+// from here on could ever be saved).
+Status Trainer::ReportCheckpoints() {
+  Status lost;
   if (parts_.checkpoints == nullptr) {
-    return;
+    return lost;
   }
   for (const SaveOutcome& outcome : parts_.checkpoints->TakeOutcomes()) {
     ReportCheckpoint(outcome);
+    if (!outcome.status.ok() && outcome.status.error().code() == ErrorCode::kAlreadyExists) {
+      lost = outcome.status;
+    }
   }
+  return lost;
 }
 
 void Trainer::ReportCheckpoint(const SaveOutcome& outcome) {
@@ -382,7 +389,7 @@ Status Trainer::SaveNow(int world_size, Deadline deadline) {
   EnterPhase(TrainerPhase::kCheckpointing);
   parts_.checkpoints->SaveAsync(Snap(world_size));
   Status flushed = parts_.checkpoints->Flush(deadline);
-  ReportCheckpoints();
+  [[maybe_unused]] const Status told = ReportCheckpoints();  // `flushed` says the same
   if (!flushed.ok() && flushed.error().code() == ErrorCode::kTimeout) {
     ReportCheckpoint(SaveOutcome{state_.step, flushed, 0, {}, 0});  // it has no outcome of its own
   }
@@ -440,7 +447,7 @@ Result<TrainerVerdict> Trainer::GiveUp(MultiWorkerMirrored* strategy) {
   if (!met.ok()) {
     parts_.logger->Debug("a peer left first", {{"error", met.error().ToString()}});
   }
-  ReportCheckpoints();
+  [[maybe_unused]] const Status told = ReportCheckpoints();
   return TrainerVerdict::kDiverged;
 }
 

@@ -132,7 +132,7 @@ class Trainer {
   bool IsStepFinite(const StepTotals& totals);
   bool IsStateFinite();
   bool IsSaveDue() const;
-  void ReportCheckpoints();
+  Status ReportCheckpoints();
   void ReportCheckpoint(const SaveOutcome& outcome);
   Status SaveTogether(MultiWorkerMirrored* strategy);
   Status Evaluate(MultiWorkerMirrored* strategy);
