@@ -129,6 +129,9 @@ TEST(PlaceGang, RolesThatStandApartShareTheDomains) {
   cluster.state.RemoveNode("n1");
   cluster.state.SetNode(GpuNode("n1", 1, "r2"));
   EXPECT_NE(Placed(&cluster, request).find("refuse"), std::string::npos);
+  cluster.state.SetNode(GpuNode("n3", 2, "r3"));
+  EXPECT_EQ(cluster.Step(), "start default/a w-0@n3 big-0@n2\n")
+      << "n1 is tighter, but stands beside n2";
 }
 
 TEST(PlaceGang, SuspectsAreTakenWhereTheOthersWillNotDo) {

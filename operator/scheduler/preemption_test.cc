@@ -228,16 +228,17 @@ TEST(Preemption, VictimsOfTheCheapestRackGoForAGangThatMustStandInOne) {
   for (int i = 0; i < 6; ++i) {
     const std::string node = "n" + std::to_string(i);
     cluster.state.SetNode(GpuNode(node, 4, "r" + std::to_string(i % 3)));
-    // r1 lost least; its two nodes cost 100 + 120, those of the others at least 50 + 900.
-    const int64_t since[] = {950, 900, 10, 100, 880, 10};
+    // r0 costs 40 + 2,000, r1 1,200 twice: less in all, though one of its nodes costs most of
+    // these.
+    const int64_t since[] = {990, 700, 10, 500, 700, 10};
     SetRunningOn(&cluster, "low" + std::to_string(i), node, 4, {AtSecond(since[i]), {}, 0});
   }
   GangRequest request = Urgent("urgent", 2, 4);
   request.topology.required = "rack";
   cluster.state.Submit(request);
   EXPECT_EQ(cluster.Step(),
-            "evict default/low1 for default/urgent\nevict default/low4 for default/urgent\n"
-            "claim default/urgent w-0@n1 w-1@n4\n");
+            "evict default/low0 for default/urgent\nevict default/low3 for default/urgent\n"
+            "claim default/urgent w-0@n0 w-1@n3\n");
 }
 
 // No victim of a proved preemption could stay, and with all of them gone the gang starts there.
