@@ -75,6 +75,8 @@ enum class Constraint {
   kFragmentation,  // every class would fit alone, together they do not
   kSearchLimit,    // no arrangement found within the search's limit; one may exist
   kQueue,          // there is room, but an older gang needs it
+  kQuota,          // the queue may not hold so much, or what it may take back does not do
+  kTopology,       // no domain of the level that is required has room for all
 };
 
 struct Unschedulable {

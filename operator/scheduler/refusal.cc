@@ -1,14 +1,14 @@
 #include "operator/scheduler/refusal.h"
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 #include <iterator>
 #include <limits>
 #include <map>
+#include <set>
 #include <string>
 
 #include "common/base/plural.h"
+#include "operator/scheduler/amount_text.h"
 
 namespace lockstep::control {
 namespace {
@@ -44,62 +44,6 @@ int64_t SaturatingMultiply(int64_t a, int64_t b) {
 int64_t SaturatingAdd(int64_t a, int64_t b) {
   int64_t sum = 0;
   return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<int64_t>::max() : sum;
-}
-
-// At most two decimals, none that say nothing: 2, 2.5, 0.25.
-std::string ShortDecimal(double value) {
-  std::array<char, 64> buffer{};
-  std::snprintf(buffer.data(), buffer.size(), "%.2f", value);
-  std::string text(buffer.data());
-  text.erase(text.find_last_not_of('0') + 1);
-  if (text.back() == '.') {
-    text.pop_back();
-  }
-  return text;
-}
-
-std::string MemoryText(int64_t bytes) {
-  constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
-  constexpr double kMiB = 1024.0 * 1024.0;
-  if (bytes == 0) {
-    return "0";
-  }
-  return static_cast<double>(bytes) >= kGiB
-             ? ShortDecimal(static_cast<double>(bytes) / kGiB) + " GiB"
-             : ShortDecimal(static_cast<double>(bytes) / kMiB) + " MiB";
-}
-
-// The two sides of a comparison: "3 GPUs" and "0", "64 GiB memory" and "24 GiB".
-struct Figures {
-  std::string needed;
-  std::string found;
-};
-
-// Whether the resource is counted in bytes.
-bool IsOfBytes(const std::string& resource) {
-  return resource == kMemoryResource || resource == kEphemeralStorageResource ||
-         resource.starts_with("hugepages-");
-}
-
-Figures FiguresOf(const std::string& resource, int64_t needed, int64_t found) {
-  if (resource == kGpuResource) {
-    return {Plural(needed, "GPU"), std::to_string(found)};
-  }
-  if (IsOfBytes(resource)) {
-    // Rounding must not make a shortfall read as equality.
-    if (MemoryText(needed) == MemoryText(found)) {
-      return {Plural(needed, "byte") + " " + resource, Plural(found, "byte")};
-    }
-    return {MemoryText(needed) + " " + resource, MemoryText(found)};
-  }
-  if (resource != kCpuResource) {
-    return {std::to_string(needed) + " " + resource, std::to_string(found)};
-  }
-  if (needed % 10 != 0 || found % 10 != 0) {  // not exact with two decimals
-    return {std::to_string(needed) + "m CPU", std::to_string(found) + "m"};
-  }
-  return {ShortDecimal(static_cast<double>(needed) / 1000.0) + " CPU",
-          ShortDecimal(static_cast<double>(found) / 1000.0)};
 }
 
 // "labelled disk=ssd", "matching zone In (a)", or both: what the class requires of a node.
@@ -156,12 +100,14 @@ std::optional<Closure> ClosureOf(const SnapshotNode& node, const std::vector<Pod
 
 // "2 of 3 nodes have taint x:NoSchedule that is not tolerated, 1 is cordoned": nodes that no class
 // may use; empty when there are none.
-std::string ClosedText(const Snapshot& snapshot, const std::vector<PodClass>& classes) {
+std::string ClosedText(const RoomSurvey& survey, const std::vector<PodClass>& classes) {
   constexpr std::size_t kReasonsMax = 3;  // choice: more than that nobody reads in a table
   std::map<Closure, int64_t> closed;
-  for (const SnapshotNode& node : snapshot.nodes) {
-    if (const auto closure = ClosureOf(node, classes)) {
-      ++closed[*closure];
+  for (const std::vector<NodeRoom>* const rooms : {&survey.open, &survey.closed}) {
+    for (const NodeRoom& room : *rooms) {
+      if (const auto closure = ClosureOf(*room.node, classes)) {
+        closed[*closure] += room.twins;
+      }
     }
   }
   std::string text;
@@ -172,7 +118,7 @@ std::string ClosedText(const Snapshot& snapshot, const std::vector<PodClass>& cl
       break;
     }
     text += shown == 0 ? std::to_string(count) + " of " +
-                             Plural(static_cast<int64_t>(snapshot.nodes.size()), "node")
+                             Plural(NodeCount(survey.open) + NodeCount(survey.closed), "node")
                        : ", " + std::to_string(count);
     text += " " + (count == 1 ? closure.of_one : closure.of_several);
     ++shown;
@@ -181,9 +127,9 @@ std::string ClosedText(const Snapshot& snapshot, const std::vector<PodClass>& cl
 }
 
 // Whether any node lets the class in.
-std::optional<Unschedulable> BrokenByClosedNodes(const Snapshot& snapshot,
-                                                 const std::vector<PodClass>& classes,
-                                                 const std::vector<NodeRoom>& rooms) {
+std::optional<Unschedulable> BrokenByClosedNodes(const RoomSurvey& survey,
+                                                 const std::vector<PodClass>& classes) {
+  const std::vector<NodeRoom>& rooms = survey.open;
   for (const PodClass& pod_class : classes) {
     const auto any = [&](const auto& predicate) {
       return std::any_of(rooms.begin(), rooms.end(), [&](const NodeRoom& room) {
@@ -194,14 +140,13 @@ std::optional<Unschedulable> BrokenByClosedNodes(const Snapshot& snapshot,
       return Unschedulable{
           Constraint::kNodeSelector,
           pod_class.name + " needs a node " + SelectorText(pod_class) +
-              (snapshot.is_one_machine
-                   ? ", this machine is not"
-                   : ", none of " + Plural(static_cast<int64_t>(rooms.size()), "node") + " is")};
+              (survey.is_one_machine ? ", this machine is not"
+                                     : ", none of " + Plural(NodeCount(rooms), "node") + " is")};
     }
     if (!any(Accepts)) {
       return Unschedulable{
           Constraint::kTaint,
-          "no node is open to " + pod_class.name + ": " + ClosedText(snapshot, {pod_class})};
+          "no node is open to " + pod_class.name + ": " + ClosedText(survey, {pod_class})};
     }
   }
   return std::nullopt;
@@ -268,9 +213,10 @@ std::string SumText(const std::string& resource,
   int64_t allocatable = 0;
   int64_t node_count = 0;
   for (const NodeRoom& room : rooms) {
-    free = SaturatingAdd(free, room.free.AmountOf(resource));
-    allocatable = SaturatingAdd(allocatable, room.node->allocatable.AmountOf(resource));
-    node_count += room.free.AmountOf(resource) > 0 ? 1 : 0;
+    free = SaturatingAdd(free, SaturatingMultiply(room.free.AmountOf(resource), room.twins));
+    allocatable = SaturatingAdd(
+        allocatable, SaturatingMultiply(room.node->allocatable.AmountOf(resource), room.twins));
+    node_count += room.free.AmountOf(resource) > 0 ? room.twins : 0;
   }
   if (is_one_machine && needed > allocatable) {
     const Figures figures = FiguresOf(resource, needed, allocatable);
@@ -280,7 +226,7 @@ std::string SumText(const std::string& resource,
   if (is_one_machine) {
     return "needs " + figures.needed + ", " + figures.found + " free on this machine";
   }
-  const auto shown = node_count > 0 ? node_count : static_cast<int64_t>(rooms.size());
+  const auto shown = node_count > 0 ? node_count : NodeCount(rooms);
   return "needs " + figures.needed + ", " + figures.found + " free on " + Plural(shown, "node");
 }
 
@@ -296,7 +242,7 @@ std::optional<Unschedulable> BrokenBySum(const std::vector<PodClass>& classes,
     }
     int64_t free = 0;
     for (const NodeRoom& room : rooms) {
-      free = SaturatingAdd(free, room.free.AmountOf(resource));
+      free = SaturatingAdd(free, SaturatingMultiply(room.free.AmountOf(resource), room.twins));
     }
     if (needed > free) {
       return Unschedulable{ConstraintOf(resource),
@@ -315,22 +261,22 @@ std::optional<Unschedulable> BrokenByPodCount(const std::vector<PodClass>& class
   }
   int64_t free = 0;
   for (const NodeRoom& room : rooms) {
-    free = SaturatingAdd(free, room.pods_free);
+    free = SaturatingAdd(free, SaturatingMultiply(room.pods_free, room.twins));
   }
   if (needed <= free) {
     return std::nullopt;
   }
   return Unschedulable{Constraint::kPods,
                        "needs " + Plural(needed, "pod") + ", room for " + std::to_string(free) +
-                           " more by the limit of pods on " +
-                           Plural(static_cast<int64_t>(rooms.size()), "node")};
+                           " more by the limit of pods on " + Plural(NodeCount(rooms), "node")};
 }
 
 int64_t RoomFor(const PodClass& pod_class, const std::vector<NodeRoom>& rooms) {
   const auto wanted = static_cast<int64_t>(pod_class.pods.size());
   int64_t count = 0;
   for (const NodeRoom& room : rooms) {
-    count += PodsThatFit(room, pod_class, wanted);
+    count =
+        SaturatingAdd(count, SaturatingMultiply(PodsThatFit(room, pod_class, wanted), room.twins));
   }
   return std::min(count, wanted);
 }
@@ -371,12 +317,11 @@ std::optional<Unschedulable> BrokenByClass(const PodClass& pod_class,
           ? " at the limit of pods per node"
           : " of " + FiguresOf(resource, pod_class.request.AmountOf(resource), /*found=*/0).needed +
                 " each";
-  return Unschedulable{
-      resource.empty() ? Constraint::kPods : ConstraintOf(resource),
-      "needs " + Plural(wanted, pod_class.name + " pod") + each + ", room for " +
-          std::to_string(found) +
-          (is_one_machine ? std::string(" on this machine")
-                          : " on " + Plural(static_cast<int64_t>(rooms.size()), "node"))};
+  return Unschedulable{resource.empty() ? Constraint::kPods : ConstraintOf(resource),
+                       "needs " + Plural(wanted, pod_class.name + " pod") + each + ", room for " +
+                           std::to_string(found) +
+                           (is_one_machine ? std::string(" on this machine")
+                                           : " on " + Plural(NodeCount(rooms), "node"))};
 }
 
 // The bounds that are about amounts, over the rooms that are open to some class. What the whole
@@ -410,23 +355,55 @@ std::optional<Unschedulable> BrokenByAmounts(const std::vector<PodClass>& classe
   return std::nullopt;
 }
 
+// Where pods stand apart: domains that hold a pod of some class.
+std::optional<Unschedulable> BrokenByApart(const std::vector<PodClass>& classes,
+                                           const std::vector<NodeRoom>& rooms) {
+  int64_t needed = 0;
+  for (const PodClass& pod_class : classes) {
+    needed += static_cast<int64_t>(pod_class.pods.size());
+  }
+  std::set<int32_t> domains;
+  for (const NodeRoom& room : rooms) {
+    const bool holds_one =
+        std::any_of(classes.begin(), classes.end(), [&](const PodClass& pod_class) {
+          return PodsThatFit(room, pod_class, 1) > 0;
+        });
+    if (room.apart < 0) {
+      return std::nullopt;
+    }
+    if (holds_one) {
+      domains.insert(room.apart);
+    }
+  }
+  const auto found = static_cast<int64_t>(domains.size());
+  if (needed <= found) {
+    return std::nullopt;
+  }
+  return Unschedulable{Constraint::kTopology,
+                       "needs " + Plural(needed, "domain") + " with room for one pod each, " +
+                           std::to_string(found) + (found == 1 ? " has" : " have")};
+}
+
 }  // namespace
 
-std::optional<Unschedulable> BrokenBound(const Snapshot& snapshot,
-                                         const std::vector<PodClass>& classes,
-                                         const std::vector<NodeRoom>& rooms) {
-  if (rooms.empty()) {
-    const auto count = static_cast<int64_t>(snapshot.nodes.size());
+std::optional<Unschedulable> BrokenBound(const RoomSurvey& survey,
+                                         const std::vector<PodClass>& classes) {
+  if (survey.open.empty()) {
     return Unschedulable{Constraint::kNodes,
-                         snapshot.is_one_machine ? "this machine accepts no pods"
-                         : count == 0            ? "the cluster has no nodes"
-                                      : "no node accepts pods: " + ClosedText(snapshot, classes)};
+                         survey.is_one_machine ? "this machine accepts no pods"
+                         : survey.closed.empty()
+                             ? "the cluster has no nodes"
+                             : "no node accepts pods: " + ClosedText(survey, classes)};
   }
-  if (auto broken = BrokenByClosedNodes(snapshot, classes, rooms)) {
+  if (auto broken = BrokenByClosedNodes(survey, classes)) {
     return broken;
   }
-  auto broken = BrokenByAmounts(classes, UsableRooms(classes, rooms), snapshot.is_one_machine);
-  const std::string closed = snapshot.is_one_machine ? "" : ClosedText(snapshot, classes);
+  const std::vector<NodeRoom> usable = UsableRooms(classes, survey.open);
+  auto broken = BrokenByAmounts(classes, usable, survey.is_one_machine);
+  if (!broken) {
+    broken = BrokenByApart(classes, usable);
+  }
+  const std::string closed = survey.is_one_machine ? "" : ClosedText(survey, classes);
   if (broken && !closed.empty()) {
     broken->shortfall += "; " + closed;
   }

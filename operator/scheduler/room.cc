@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <tuple>
+#include <utility>
 
 namespace lockstep::control {
 namespace {
@@ -77,22 +78,32 @@ std::size_t TightestHolding(const std::vector<Candidate>& candidates,
 
 }  // namespace
 
-std::vector<NodeRoom> OpenRooms(const Snapshot& snapshot) {
-  std::vector<NodeRoom> rooms;
+RoomSurvey SurveyOf(const Snapshot& snapshot) {
+  RoomSurvey survey;
+  survey.is_one_machine = snapshot.is_one_machine;
   for (const SnapshotNode& node : snapshot.nodes) {
     if (node.state != NodeState::kOpen) {
+      survey.closed.push_back({&node, {}, 0});
       continue;
     }
-    rooms.push_back({&node,
-                     Left(node.allocatable, node.used),
-                     node.pod_count_max == 0
-                         ? kPodsUnlimited
-                         : std::max<int64_t>(0, node.pod_count_max - node.pod_count)});
+    survey.open.push_back({&node,
+                           Left(node.allocatable, node.used),
+                           node.pod_count_max == 0
+                               ? kPodsUnlimited
+                               : std::max<int64_t>(0, node.pod_count_max - node.pod_count)});
   }
-  std::sort(rooms.begin(), rooms.end(), [](const NodeRoom& a, const NodeRoom& b) {
+  std::sort(survey.open.begin(), survey.open.end(), [](const NodeRoom& a, const NodeRoom& b) {
     return a.node->name < b.node->name;
   });
-  return rooms;
+  return survey;
+}
+
+int64_t NodeCount(const std::vector<NodeRoom>& rooms) {
+  int64_t count = 0;
+  for (const NodeRoom& room : rooms) {
+    count += room.twins;
+  }
+  return count;
 }
 
 bool MatchesSelector(const SnapshotNode& node, const PodClass& pod_class) {
@@ -113,7 +124,15 @@ int64_t PodsThatFit(const NodeRoom& room, const PodClass& pod_class, int64_t cou
   if (!Accepts(*room.node, pod_class)) {
     return 0;
   }
-  return CountThatFits(room.free, pod_class.request, std::min(count_max, room.pods_free));
+  count_max = std::min({count_max, room.pods_free, room.apart < 0 ? count_max : 1});
+  return CountThatFits(room.free, pod_class.request, count_max);
+}
+
+bool IsBetterAlone(const NodeRoom& a, const NodeRoom& b, const ResourceVector& request) {
+  const auto standing = [&](const NodeRoom& room) {
+    return std::pair(room.node->suspicion, StrandsDevices(room, request));
+  };
+  return standing(a) != standing(b) ? standing(a) < standing(b) : IsTighter(a, b);
 }
 
 void TakeRoom(const PodClass& pod_class, int64_t count, NodeRoom* room) {
@@ -127,9 +146,17 @@ Fill PackClass(const std::vector<NodeRoom>& rooms, const PodClass& pod_class) {
   const auto wanted = static_cast<int64_t>(pod_class.pods.size());
   const std::vector<Candidate> candidates = SortedCandidates(rooms, pod_class, wanted);
   Fill fill(rooms.size(), 0);
+  std::vector<int32_t> taken;  // domains that have their one pod
   int64_t remaining = wanted;
   for (std::size_t i = 0; i < candidates.size() && remaining > 0; ++i) {
     const Candidate& chosen = candidates[TightestHolding(candidates, i, remaining)];
+    const int32_t apart = rooms[chosen.room_index].apart;
+    if (apart >= 0 && std::find(taken.begin(), taken.end(), apart) != taken.end()) {
+      continue;
+    }
+    if (apart >= 0) {
+      taken.push_back(apart);
+    }
     const int64_t count = std::min(remaining, chosen.capacity);
     fill[chosen.room_index] = count;
     remaining -= count;

@@ -17,10 +17,22 @@ struct NodeRoom {
   const SnapshotNode* node = nullptr;  // owned by the snapshot
   ResourceVector free;
   int64_t pods_free = kPodsUnlimited;
+  int64_t twins = 1;   // how many nodes it stands for, all alike to whoever asks
+  int32_t apart = -1;  // of all rooms with the same number from 0 on only one takes a pod, and one
 };
 
-// Nodes that accept pods, by name, with what they have left.
-std::vector<NodeRoom> OpenRooms(const Snapshot& snapshot);
+// All nodes as one question sees them, each counted once.
+struct RoomSurvey {
+  std::vector<NodeRoom> open;    // what nodes that accept pods have left
+  std::vector<NodeRoom> closed;  // nodes that are cordoned or not ready
+  bool is_one_machine = false;   // refusals then speak of "this machine", not of nodes
+};
+
+// Open nodes stand by name.
+RoomSurvey SurveyOf(const Snapshot& snapshot);
+
+// How many nodes the rooms stand for.
+int64_t NodeCount(const std::vector<NodeRoom>& rooms);
 
 // Whether `node` carries every label the class asks for, and has the affinity it requires.
 bool MatchesSelector(const SnapshotNode& node, const PodClass& pod_class);
@@ -30,6 +42,10 @@ bool Accepts(const SnapshotNode& node, const PodClass& pod_class);
 
 // How many pods of the class the room holds, at most `count_max`.
 int64_t PodsThatFit(const NodeRoom& room, const PodClass& pod_class, int64_t count_max);
+
+// Whether a pod that has the node for itself does less harm in `a`: less suspicion, then no devices
+// left that it has no use for, then the tighter room, then the name.
+bool IsBetterAlone(const NodeRoom& a, const NodeRoom& b, const ResourceVector& request);
 
 // Takes room for `count` pods of the class. Precondition: they fit.
 void TakeRoom(const PodClass& pod_class, int64_t count, NodeRoom* room);

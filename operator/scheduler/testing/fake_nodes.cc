@@ -29,6 +29,10 @@ const char* ConstraintName(Constraint constraint) {
       return "search_limit";
     case Constraint::kQueue:
       return "queue";
+    case Constraint::kQuota:
+      return "quota";
+    case Constraint::kTopology:
+      return "topology";
   }
   return "unknown";
 }

@@ -1,0 +1,123 @@
+#include <algorithm>
+
+#include <gtest/gtest.h>
+
+#include "common/base/prng.h"
+#include "operator/scheduler/testing/fake_gangs.h"
+
+// What queues and namespaces get of a cluster that is asked for more than it has.
+
+namespace lockstep::control {
+namespace {
+
+GangRequest InQueue(GangRequest request, const std::string& queue) {
+  request.queue = queue;
+  return request;
+}
+
+int64_t HeldBy(const FakeCluster& cluster, const std::string& queue) {
+  return cluster.state.queues().HeldBy(*cluster.state.queues().Find(queue)).gpu_count;
+}
+
+// Three queues by weight, gangs of 1 to `size_max` GPUs, more than there are GPUs from each.
+void Saturate(uint64_t seed, int64_t size_max, FakeCluster* cluster) {
+  Prng prng(seed);
+  ASSERT_TRUE(
+      cluster->state
+          .SetQueues(
+              {{.name = "a", .weight = 6}, {.name = "b", .weight = 3}, {.name = "c", .weight = 1}})
+          .ok());
+  cluster->state.SetNode(GpuNode("n1", 400));
+  for (int i = 0; i < 900; ++i) {
+    const auto gpus = 1 + static_cast<int64_t>(prng.Below(static_cast<uint64_t>(size_max)));
+    cluster->state.Submit(InQueue(GpuGang("g" + std::to_string(i), 1, gpus, i),
+                                  std::string(1, static_cast<char>('a' + i % 3))));
+  }
+}
+
+TEST(FairShare, QueuesGetWhatTheirWeightSaysWithinOneGang) {
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    constexpr int64_t kSizeMax = 7;
+    FakeCluster cluster;
+    ASSERT_NO_FATAL_FAILURE(Saturate(seed, kSizeMax, &cluster));
+    cluster.Step();
+    EXPECT_NEAR(static_cast<double>(HeldBy(cluster, "a")), 240, kSizeMax) << "seed " << seed;
+    EXPECT_NEAR(static_cast<double>(HeldBy(cluster, "b")), 120, kSizeMax) << "seed " << seed;
+    EXPECT_NEAR(static_cast<double>(HeldBy(cluster, "c")), 40, kSizeMax) << "seed " << seed;
+  }
+}
+
+TEST(FairShare, SharesComeBackWhenGangsEnd) {
+  FakeCluster cluster;
+  ASSERT_NO_FATAL_FAILURE(Saturate(77, 4, &cluster));
+  Prng prng(5);
+  cluster.Step();
+  for (int i = 0; i < 200; ++i) {
+    std::vector<std::string> running;
+    for (const auto& [name, gang] : cluster.state.gangs()) {
+      if (gang.state == GangState::kRunning) {
+        running.push_back(name);
+      }
+    }
+    cluster.state.Remove(running[prng.Below(running.size())]);
+    cluster.Step();
+    EXPECT_NEAR(static_cast<double>(HeldBy(cluster, "a")), 240, 12) << i;
+    EXPECT_NEAR(static_cast<double>(HeldBy(cluster, "c")), 40, 12) << i;
+  }
+}
+
+TEST(FairShare, NamespacesOfAQueueTakeTurns) {
+  FakeCluster cluster;
+  QueueSpec queue{.name = "default"};
+  queue.ordering = QueueOrdering::kFairShare;
+  ASSERT_TRUE(cluster.state.SetQueues({queue}).ok());
+  cluster.state.SetNode(GpuNode("n1", 4));
+  for (int i = 0; i < 4; ++i) {
+    GangRequest request = GpuGang("x", 1, 1, i);
+    request.name = "greedy/g" + std::to_string(i);
+    cluster.state.Submit(request);
+    request.name = "modest/g" + std::to_string(i);
+    request.since = AtSecond(100 + i);
+    cluster.state.Submit(request);
+  }
+  EXPECT_EQ(cluster.Step().substr(0, 121),
+            "start greedy/g0 w-0@n1\nstart modest/g0 w-0@n1\n"
+            "start greedy/g1 w-0@n1\nstart modest/g1 w-0@n1\n"
+            "refuse greedy/g2: needs 1 GPU");
+}
+
+TEST(FairShare, QueueWithinItsNominalComesBeforeOneThatBorrows) {
+  FakeCluster cluster;
+  ASSERT_TRUE(cluster.state
+                  .SetQueues({{.name = "a", .nominal = {{"nvidia.com/gpu", 6}}},
+                              {.name = "b", .nominal = {{"nvidia.com/gpu", 2}}}})
+                  .ok());
+  cluster.state.SetNode(GpuNode("n1", 8));
+  for (int i = 0; i < 10; ++i) {
+    cluster.state.Submit(InQueue(GpuGang("b" + std::to_string(i), 1, 1, i), "b"));
+    cluster.state.Submit(InQueue(GpuGang("a" + std::to_string(i), 1, 1, 100 + i), "a"));
+  }
+  cluster.Step();
+  EXPECT_EQ(HeldBy(cluster, "a"), 6);
+  EXPECT_EQ(HeldBy(cluster, "b"), 2);
+}
+
+TEST(FairShare, QueuesBelowOneAreOrderedAsItSays) {
+  FakeCluster cluster;
+  QueueSpec dept{.name = "dept"};
+  dept.ordering = QueueOrdering::kPriority;
+  ASSERT_TRUE(
+      cluster.state
+          .SetQueues({dept, {.name = "x", .parent = "dept"}, {.name = "y", .parent = "dept"}})
+          .ok());
+  cluster.state.SetNode(GpuNode("n1", 1));
+  cluster.state.Submit(InQueue(GpuGang("early", 1, 1, 1), "x"));
+  GangRequest urgent = InQueue(GpuGang("urgent", 1, 1, 2), "y");
+  urgent.priority = 5;
+  cluster.state.Submit(urgent);
+  EXPECT_EQ(cluster.Step(),
+            "start default/urgent w-0@n1\nrefuse default/early: needs 1 GPU, 0 free on 1 node\n");
+}
+
+}  // namespace
+}  // namespace lockstep::control

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/base/time.h"
+#include "operator/scheduler/plan.h"
+#include "operator/scheduler/topology.h"
+
+namespace lockstep::control {
+
+// A gang that wants to run, with all that decides whose turn it is.
+struct GangRequest {
+  std::string name;   // "namespace/job"
+  std::string queue;  // empty: the default queue
+  Gang gang;          // classes and their pods in rank order
+  TopologyTerms topology;
+  int64_t priority = 0;
+  bool may_preempt = true;     // false: it waits, whatever its priority and its queue allow
+  bool is_preemptible = true;  // false: it is never evicted
+  WallTime since;              // when it came; it keeps its place when it has to wait again
+
+  friend bool operator==(const GangRequest&, const GangRequest&) = default;
+};
+
+// How much of its work a running gang would lose.
+struct RunTerms {
+  WallTime started_at;
+  WallTime saved_at;          // of its last checkpoint; before started_at: it has none of this run
+  int64_t restart_count = 0;  // who was disturbed often is disturbed last
+
+  friend bool operator==(const RunTerms&, const RunTerms&) = default;
+};
+
+struct PlacedPod {
+  std::string pod;
+  std::string node;
+
+  friend bool operator==(const PlacedPod&, const PlacedPod&) = default;
+};
+
+// A node for every pod, in rank order: neighbours in the list are neighbours in the network.
+using PlacedPods = std::vector<PlacedPod>;
+
+// One thing done to the cluster's state; plain, so that it can be printed, kept and done again.
+enum class OperationKind {
+  kStart,    // the gang runs where `pods` says; what was claimed for it is no longer
+  kEvict,    // the gang was asked to go, so that `beneficiary` may start
+  kClaim,    // room is kept for the gang where `pods` says
+  kUnclaim,  // and is no longer; the gang waits as before
+};
+
+struct Operation {
+  OperationKind kind = OperationKind::kStart;
+  std::string gang;
+  std::string beneficiary{};
+  PlacedPods pods{};
+
+  friend bool operator==(const Operation&, const Operation&) = default;
+};
+
+}  // namespace lockstep::control

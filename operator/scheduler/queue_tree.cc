@@ -1,0 +1,370 @@
+#include "operator/scheduler/queue_tree.h"
+
+#include <algorithm>
+#include <limits>
+#include <set>
+
+#include "operator/scheduler/amount_text.h"
+
+namespace lockstep::control {
+namespace {
+
+// Large enough for any amount, small enough to be added to one.
+constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max() / 4;
+constexpr int64_t kMillion = 1'000'000;
+
+int64_t AmountIn(const std::map<std::string, int64_t>& amounts,
+                 const std::string& resource,
+                 int64_t otherwise) {
+  const auto found = amounts.find(resource);
+  return found == amounts.end() ? otherwise : std::min(found->second, kNoLimit);
+}
+
+// Millionths that `part` is of `whole`; without a product that could overflow.
+int64_t Millionths(int64_t part, int64_t whole) {
+  if (whole <= 0 || part <= 0) {
+    return 0;
+  }
+  return whole >= kMillion ? part / (whole / kMillion) : part * kMillion / whole;
+}
+
+Error Wrong(const QueueSpec& spec, const std::string& field, const std::string& what) {
+  return Error(ErrorCode::kInvalidArgument, "queue " + spec.name + ": " + field + " " + what);
+}
+
+Status CheckAmounts(const QueueSpec& spec) {
+  const std::pair<const char*, const std::map<std::string, int64_t>*> fields[] = {
+      {"nominal", &spec.nominal},
+      {"borrowingLimit", &spec.borrowing_limit},
+      {"lendingLimit", &spec.lending_limit}};
+  for (const auto& [field, amounts] : fields) {
+    for (const auto& [resource, amount] : *amounts) {
+      if (amount < 0) {
+        return Wrong(spec, field, "of " + resource + " is below 0");
+      }
+    }
+  }
+  if (spec.weight < 1) {
+    return Wrong(spec, "weight", "is " + std::to_string(spec.weight) + ", at least 1 is needed");
+  }
+  return OkStatus();
+}
+
+// Every parent is there, and nobody is above itself.
+Status CheckParents(const std::vector<QueueSpec>& specs) {
+  std::map<std::string, const QueueSpec*> by_name;
+  for (const QueueSpec& spec : specs) {
+    if (spec.name.empty() || !by_name.emplace(spec.name, &spec).second) {
+      return Wrong(spec, "name", spec.name.empty() ? "is empty" : "is there twice");
+    }
+  }
+  for (const QueueSpec& spec : specs) {
+    std::set<std::string> above;
+    for (const QueueSpec* one = &spec; !one->parent.empty();) {
+      const auto found = by_name.find(one->parent);
+      if (found == by_name.end()) {
+        return Wrong(*one, "parent", one->parent + " does not exist");
+      }
+      if (!above.insert(one->name).second) {
+        return Wrong(*one, "parent", one->parent + " is below the queue itself");
+      }
+      one = found->second;
+    }
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+int64_t QueueTree::Limit::kept() const {
+  return is_set ? std::max<int64_t>(0, nominal - lending - held) : 0;
+}
+
+QueueTree::QueueTree() {
+  const Status set = Set({});
+  LOCKSTEP_CHECK(set.ok(), set.error().ToString());
+}
+
+Status QueueTree::Set(const std::vector<QueueSpec>& specs) {
+  std::vector<QueueSpec> all = specs;
+  const bool has_default = std::any_of(
+      all.begin(), all.end(), [](const QueueSpec& spec) { return spec.name == kDefaultQueue; });
+  if (!has_default) {
+    all.emplace_back().name = kDefaultQueue;
+  }
+  LOCKSTEP_RETURN_IF_ERROR(CheckParents(all));
+  for (const QueueSpec& spec : all) {
+    LOCKSTEP_RETURN_IF_ERROR(CheckAmounts(spec));
+  }
+  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  nodes_.assign(1, {});
+  nodes_[kTopQueue].spec.ordering = QueueOrdering::kFairShare;
+  index_by_name_.clear();
+  std::set<std::string> resources;
+  for (QueueSpec& spec : all) {
+    for (const auto& [resource, amount] : spec.nominal) {
+      resources.insert(resource);
+    }
+    index_by_name_.emplace(spec.name, nodes_.size());
+    nodes_.emplace_back().spec = std::move(spec);
+  }
+  resources_.assign(resources.begin(), resources.end());
+  for (QueueIndex queue = 1; queue < nodes_.size(); ++queue) {
+    Node& node = nodes_[queue];
+    node.parent = node.spec.parent.empty() ? kTopQueue : index_by_name_.at(node.spec.parent);
+    nodes_[node.parent].children.push_back(queue);
+  }
+  for (Node& node : nodes_) {
+    for (const Node* one = &node; one != &nodes_[kTopQueue]; one = &nodes_[one->parent]) {
+      ++node.depth;
+    }
+  }
+  SetLimits();
+  return OkStatus();
+}
+
+bool QueueTree::CountsBelow(QueueIndex queue, const std::string& resource) const {
+  return nodes_[queue].spec.nominal.contains(resource) ||
+         std::any_of(nodes_[queue].children.begin(),
+                     nodes_[queue].children.end(),
+                     [&](QueueIndex child) { return CountsBelow(child, resource); });
+}
+
+void QueueTree::SetLimits() {
+  // Children before parents: a parent without a nominal amount has what its children have in all.
+  std::vector<QueueIndex> order{kTopQueue};
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const auto& children = nodes_[order[i]].children;
+    order.insert(order.end(), children.begin(), children.end());
+  }
+  for (Node& node : nodes_) {
+    node.limits.assign(resources_.size(), {});
+    node.sizes.assign(resources_.size(), {});
+  }
+  for (std::size_t r = 0; r < resources_.size(); ++r) {
+    for (auto queue = order.rbegin(); queue != order.rend(); ++queue) {
+      Node& node = nodes_[*queue];
+      Limit& limit = node.limits[r];
+      QueueIndex top = *queue;
+      while (top != kTopQueue && nodes_[top].parent != kTopQueue) {
+        top = nodes_[top].parent;
+      }
+      limit.is_set = CountsBelow(top, resources_[r]);
+      int64_t below = 0;
+      for (const QueueIndex child : node.children) {
+        below += nodes_[child].limits[r].nominal;
+      }
+      limit.nominal = AmountIn(node.spec.nominal, resources_[r], std::min(below, kNoLimit));
+      limit.borrowing = AmountIn(node.spec.borrowing_limit, resources_[r], kNoLimit);
+      limit.lending = AmountIn(node.spec.lending_limit, resources_[r], kNoLimit);
+    }
+    nodes_[kTopQueue].limits[r].borrowing = 0;  // there is nobody to borrow from
+  }
+}
+
+std::optional<QueueIndex> QueueTree::Find(const std::string& name) const {
+  const auto found = index_by_name_.find(name.empty() ? kDefaultQueue : name);
+  return found == index_by_name_.end() ? std::nullopt : std::optional(found->second);
+}
+
+void QueueTree::Charge(const Holder& holder, const ResourceVector& amounts) {
+  Add(holder, amounts, 1);
+}
+
+void QueueTree::Refund(const Holder& holder, const ResourceVector& amounts) {
+  Add(holder, amounts, -1);
+}
+
+void QueueTree::Add(const Holder& holder, const ResourceVector& amounts, int64_t times) {
+  const ResourceVector change = times == 1 ? amounts : Times(amounts, times);
+  ResourceVector& of_space = nodes_[holder.queue].held_by_space[holder.space];
+  of_space = Sum(of_space, change);
+  if (of_space == ResourceVector{}) {
+    nodes_[holder.queue].held_by_space.erase(holder.space);
+  }
+  for (std::size_t r = 0; r < resources_.size(); ++r) {
+    auto& sizes = nodes_[holder.queue].sizes[r];
+    const int64_t amount = amounts.AmountOf(resources_[r]);
+    if ((sizes[amount] += times) == 0) {
+      sizes.erase(amount);
+    }
+  }
+  const QueueIndex top = [&] {
+    QueueIndex queue = holder.queue;
+    while (nodes_[queue].parent != kTopQueue) {
+      queue = nodes_[queue].parent;
+    }
+    return queue;
+  }();
+  for (QueueIndex queue = holder.queue;; queue = nodes_[queue].parent) {
+    Node& node = nodes_[queue];
+    node.held = Sum(node.held, change);
+    for (std::size_t r = 0; r < resources_.size(); ++r) {
+      // A queue for which the resource does not count takes nothing of what the others share.
+      if (queue != kTopQueue || nodes_[top].limits[r].is_set) {
+        node.limits[r].held += change.AmountOf(resources_[r]);
+      }
+    }
+    if (queue == kTopQueue) {
+      return;
+    }
+  }
+}
+
+// How much is missing for `amount` more in the parent of `on_way`, whose children keep what they do
+// not lend.
+int64_t QueueTree::MissingAt(QueueIndex on_way, std::size_t resource, int64_t amount) const {
+  const Node& parent = nodes_[nodes_[on_way].parent];
+  const Limit& limit = parent.limits[resource];
+  int64_t taken = limit.held + amount;
+  for (const QueueIndex child : parent.children) {
+    taken += child == on_way ? 0 : nodes_[child].limits[resource].kept();
+  }
+  return taken - limit.nominal - limit.borrowing;
+}
+
+std::optional<QuotaShortfall> QueueTree::Check(QueueIndex queue,
+                                               const ResourceVector& amounts) const {
+  for (std::size_t r = 0; r < resources_.size(); ++r) {
+    const int64_t amount = amounts.AmountOf(resources_[r]);
+    if (amount <= 0 || !nodes_[queue].limits[r].is_set) {
+      continue;
+    }
+    for (QueueIndex one = queue; one != kTopQueue; one = nodes_[one].parent) {
+      const Limit& limit = nodes_[one].limits[r];
+      const int64_t missing = MissingAt(one, r, amount);
+      if (limit.held + amount - limit.nominal > limit.borrowing || missing > 0) {
+        return ShortfallOf(one, r, amount, missing);
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+QuotaShortfall QueueTree::ShortfallOf(QueueIndex queue,
+                                      std::size_t resource,
+                                      int64_t amount,
+                                      int64_t missing) const {
+  const std::string& name = resources_[resource];
+  const Limit& limit = nodes_[queue].limits[resource];
+  const int64_t over = limit.held + amount - limit.nominal;
+  const Figures figures = FiguresOf(name, over, limit.nominal);
+  std::string text = "queue " + nodes_[queue].spec.name + " would be ";
+  if (over <= 0) {
+    return {text + "within its nominal " + AmountText(name, limit.nominal) + ", but others hold " +
+                AmountText(name, missing) + " of it",
+            true};
+  }
+  text += figures.needed + " over its nominal " + figures.found + ", and ";
+  if (over > limit.borrowing) {
+    return {text + (limit.borrowing == 0 ? "may borrow none"
+                                         : "may borrow " + AmountText(name, limit.borrowing)),
+            false};
+  }
+  const int64_t left = std::max<int64_t>(0, over - missing);
+  return {text + (left == 0 ? "nothing is" : AmountText(name, left) + " are") + " left to borrow",
+          false};
+}
+
+// The queues above `a` and above `b`, or they themselves, that are beside each other; the same one
+// twice where one is above the other.
+std::pair<QueueIndex, QueueIndex> QueueTree::Apart(QueueIndex a, QueueIndex b) const {
+  while (nodes_[a].parent != nodes_[b].parent) {
+    QueueIndex& lower = nodes_[a].depth >= nodes_[b].depth ? a : b;
+    lower = nodes_[lower].parent;
+    if (a == b) {
+      break;
+    }
+  }
+  return {a, b};
+}
+
+bool QueueTree::IsOverNominal(QueueIndex queue, const ResourceVector& amounts) const {
+  for (std::size_t r = 0; r < resources_.size(); ++r) {
+    const Limit& limit = nodes_[queue].limits[r];
+    if (amounts.AmountOf(resources_[r]) > 0 && limit.held > limit.nominal) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool QueueTree::MayReclaim(QueueIndex queue,
+                           QueueIndex victim,
+                           const ResourceVector& amounts) const {
+  const auto [own, other] = Apart(queue, victim);
+  if (own == other) {
+    return false;
+  }
+  bool has_quota = false;
+  for (std::size_t r = 0; r < resources_.size(); ++r) {
+    const int64_t amount = amounts.AmountOf(resources_[r]);
+    const Limit& limit = nodes_[own].limits[r];
+    if (amount <= 0 || !limit.is_set) {
+      continue;
+    }
+    if (limit.held + amount > limit.nominal) {
+      return false;
+    }
+    has_quota = true;
+  }
+  return has_quota && IsOverNominal(other, amounts);
+}
+
+int64_t QueueTree::ReclaimableMax(QueueIndex queue,
+                                  QueueIndex victim,
+                                  const std::string& resource) const {
+  const auto found = std::find(resources_.begin(), resources_.end(), resource);
+  const auto [own, other] = Apart(queue, victim);
+  if (own == other || found == resources_.end()) {
+    return nodes_[victim].held.AmountOf(resource);
+  }
+  const auto r = static_cast<std::size_t>(found - resources_.begin());
+  const Limit& limit = nodes_[other].limits[r];
+  const auto& sizes = nodes_[victim].sizes[r];
+  if (limit.held <= limit.nominal || sizes.empty()) {
+    return 0;
+  }
+  const int64_t largest = sizes.rbegin()->first;
+  return std::min(nodes_[victim].limits[r].held,
+                  limit.held - limit.nominal + std::max<int64_t>(0, largest - 1));
+}
+
+QueueTree::Share QueueTree::ShareOf(QueueIndex queue,
+                                    const ResourceVector& all,
+                                    const ResourceVector& more) const {
+  const Node& node = nodes_[queue];
+  Share share;
+  for (const NamedAmount& offered : all.All()) {
+    const int64_t held = node.held.AmountOf(offered.name);
+    share.held = std::max(share.held, Millionths(held, offered.amount));
+    const auto found = std::find(resources_.begin(), resources_.end(), offered.name);
+    if (found == resources_.end()) {
+      continue;
+    }
+    const Limit& limit = node.limits[static_cast<std::size_t>(found - resources_.begin())];
+    const int64_t over = held + more.AmountOf(offered.name) - limit.nominal;
+    share.over = std::max(share.over, Millionths(over, offered.amount));
+  }
+  share.over = share.over * 1000 / node.spec.weight;
+  share.held = share.held * 1000 / node.spec.weight;
+  return share;
+}
+
+QueueTree::Share QueueTree::ShareOfSpace(QueueIndex queue,
+                                         const std::string& space,
+                                         const ResourceVector& all) const {
+  const auto& spaces = nodes_[queue].held_by_space;
+  const auto found = spaces.find(space);
+  Share share;
+  if (found == spaces.end()) {
+    return share;
+  }
+  for (const NamedAmount& offered : all.All()) {
+    share.held =
+        std::max(share.held, Millionths(found->second.AmountOf(offered.name), offered.amount));
+  }
+  return share;
+}
+
+}  // namespace lockstep::control

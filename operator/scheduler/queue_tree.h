@@ -1,0 +1,158 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/base/result.h"
+#include "operator/resources/resource_vector.h"
+
+namespace lockstep::control {
+
+// Whose turn it is among what waits in a queue and in those below it.
+enum class QueueOrdering {
+  kFifo,       // who came first
+  kPriority,   // the highest priority, then who came first
+  kFairShare,  // the queue below, or the namespace, that has least for its weight
+};
+
+// A queue as somebody wrote it. Amounts by resource; in the units of ResourceVector.
+struct QueueSpec {
+  std::string name{};
+  std::string parent{};                              // empty: at the top
+  std::map<std::string, int64_t> nominal{};          // what it may hold at any time
+  std::map<std::string, int64_t> borrowing_limit{};  // above nominal; without: what is left
+  std::map<std::string, int64_t> lending_limit{};    // of nominal; without: what it does not use
+  int64_t weight = 1;                                // of its share beside others of its parent
+  QueueOrdering ordering = QueueOrdering::kFifo;
+  bool preempts_lower_priority = false;  // its gangs may evict others of it
+  bool reclaims = false;                 // it may evict what others hold above their nominal
+  std::chrono::seconds min_runtime{0};   // its gangs are not evicted before
+
+  friend bool operator==(const QueueSpec&, const QueueSpec&) = default;
+};
+
+// Where gangs go that name no queue. Without a specification of its own it has no quota, evicts
+// nothing and serves who came first.
+inline constexpr const char* kDefaultQueue = "default";
+
+using QueueIndex = std::size_t;
+
+// Above all queues.
+inline constexpr QueueIndex kTopQueue = 0;
+
+// What a queue may not do, and by how much.
+struct QuotaShortfall {
+  std::string text;  // "queue a would be 4 GPUs over its nominal 16, and may borrow 2"
+  // Whether gangs that others hold above their nominal are in the way, rather than a limit.
+  bool may_be_reclaimed = false;
+};
+
+// Queues, what each may hold and what it holds.
+//
+// Nominal amounts of queues below one add up to its own unless it has one written. A resource
+// counts for a queue where it, one above it, or one below is given a nominal amount of it; where it
+// itself has none, all that it holds is borrowed. A queue at the top for which a resource does not
+// count takes what is left, and whatever it holds can be taken back by those that have a nominal
+// amount.
+//
+// Cost: of a charge, the depth of the tree; of a question, the queues beside those on the way up.
+class QueueTree {
+ public:
+  QueueTree();
+
+  // These queues and the default one, holding nothing: charge them anew. Numbers of queues from
+  // before mean nothing any more.
+  // Errors: kInvalidArgument with the queue and its field; nothing has changed then.
+  Status Set(const std::vector<QueueSpec>& specs);
+
+  // Empty: no such queue. No name: the default queue.
+  std::optional<QueueIndex> Find(const std::string& name) const;
+
+  const QueueSpec& SpecOf(QueueIndex queue) const { return nodes_[queue].spec; }
+
+  const std::vector<QueueIndex>& ChildrenOf(QueueIndex queue) const {
+    return nodes_[queue].children;
+  }
+
+  std::size_t size() const { return nodes_.size(); }
+
+  struct Holder {
+    QueueIndex queue = 0;
+    std::string space;  // namespace
+  };
+
+  // A gang begins, or ceases, to hold `amounts`.
+  void Charge(const Holder& holder, const ResourceVector& amounts);
+  void Refund(const Holder& holder, const ResourceVector& amounts);
+
+  const ResourceVector& HeldBy(QueueIndex queue) const { return nodes_[queue].held; }
+
+  // Whether the queue may hold so much more; empty: yes.
+  std::optional<QuotaShortfall> Check(QueueIndex queue, const ResourceVector& amounts) const;
+
+  // Whether it stays within its nominal amounts with so much more, beside what `victim` may lose:
+  // then it may take it back. Both sides speak for the queues below the one that they share.
+  bool MayReclaim(QueueIndex queue, QueueIndex victim, const ResourceVector& amounts) const;
+
+  // The most of `resource` that gangs of `victim` could give back to `queue`: what it holds over
+  // its nominal, and at most the largest of its gangs more, for gangs go whole.
+  int64_t ReclaimableMax(QueueIndex queue, QueueIndex victim, const std::string& resource) const;
+
+  // Orders queues of one parent, or namespaces of one queue: who has less comes first. What is over
+  // nominal counts before what is held in all.
+  struct Share {
+    int64_t over = 0;  // millionths of what there is, by weight
+    int64_t held = 0;
+
+    friend auto operator<=>(const Share&, const Share&) = default;
+  };
+
+  // `more`: what it would hold beside that if it were its turn; it counts for what is over.
+  Share ShareOf(QueueIndex queue, const ResourceVector& all, const ResourceVector& more) const;
+  Share ShareOfSpace(QueueIndex queue, const std::string& space, const ResourceVector& all) const;
+
+ private:
+  struct Limit {
+    bool is_set = false;
+    int64_t nominal = 0;
+    int64_t borrowing = 0;
+    int64_t lending = 0;
+    int64_t held = 0;
+
+    // Kept for the queue itself though it does not use it.
+    int64_t kept() const;
+  };
+
+  struct Node {
+    QueueSpec spec;
+    QueueIndex parent = kTopQueue;
+    int64_t depth = 0;  // of the top: 0
+    std::vector<QueueIndex> children;
+    std::vector<Limit> limits;  // by resources_
+    ResourceVector held;
+    std::map<std::string, ResourceVector> held_by_space;
+    std::vector<std::map<int64_t, int64_t>> sizes;  // amounts of single gangs, by resources_
+  };
+
+  void SetLimits();
+  bool CountsBelow(QueueIndex queue, const std::string& resource) const;
+  void Add(const Holder& holder, const ResourceVector& amounts, int64_t times);
+  QuotaShortfall ShortfallOf(QueueIndex queue,
+                             std::size_t resource,
+                             int64_t amount,
+                             int64_t missing) const;
+  int64_t MissingAt(QueueIndex on_way, std::size_t resource, int64_t amount) const;
+  std::pair<QueueIndex, QueueIndex> Apart(QueueIndex a, QueueIndex b) const;
+  bool IsOverNominal(QueueIndex queue, const ResourceVector& amounts) const;
+
+  std::vector<Node> nodes_;  // the top first
+  std::map<std::string, QueueIndex> index_by_name_;
+  std::vector<std::string> resources_;  // that some queue has a nominal amount of
+};
+
+}  // namespace lockstep::control

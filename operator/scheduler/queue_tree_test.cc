@@ -1,0 +1,175 @@
+#include "operator/scheduler/queue_tree.h"
+
+#include <gtest/gtest.h>
+
+namespace lockstep::control {
+namespace {
+
+ResourceVector Gpus(int64_t count) {
+  return {0, 0, count, {}};
+}
+
+std::map<std::string, int64_t> OfGpus(int64_t count) {
+  return {{"nvidia.com/gpu", count}};
+}
+
+// What the tree says to so many more GPUs in the queue; empty: they may be held.
+std::string Asked(const QueueTree& tree, const std::string& queue, int64_t gpus) {
+  const auto shortfall = tree.Check(*tree.Find(queue), Gpus(gpus));
+  return shortfall ? shortfall->text : "";
+}
+
+void Take(QueueTree* tree, const std::string& queue, int64_t gpus) {
+  tree->Charge({*tree->Find(queue), "team"}, Gpus(gpus));
+}
+
+TEST(QueueTree, DefaultQueueIsThereAndHasNoQuota) {
+  const QueueTree tree;
+  ASSERT_TRUE(tree.Find("").has_value());
+  EXPECT_EQ(tree.Find(""), tree.Find("default"));
+  EXPECT_EQ(tree.Find("other"), std::nullopt);
+  EXPECT_EQ(Asked(tree, "", 1'000'000), "");
+}
+
+TEST(QueueTree, QueueBorrowsWhatOthersDoNotUse) {
+  QueueTree tree;
+  ASSERT_TRUE(
+      tree.Set({{.name = "a", .nominal = OfGpus(16)}, {.name = "b", .nominal = OfGpus(8)}}).ok());
+  Take(&tree, "a", 12);
+  EXPECT_EQ(Asked(tree, "a", 12), "");
+  EXPECT_EQ(Asked(tree, "a", 13),
+            "queue a would be 9 GPUs over its nominal 16, and 8 GPUs are left to borrow");
+  Take(&tree, "b", 8);
+  EXPECT_EQ(Asked(tree, "a", 4), "");
+  EXPECT_EQ(Asked(tree, "a", 8),
+            "queue a would be 4 GPUs over its nominal 16, and nothing is left to borrow");
+}
+
+TEST(QueueTree, BorrowingAndLendingHaveLimits) {
+  QueueTree tree;
+  ASSERT_TRUE(tree.Set({{.name = "a", .nominal = OfGpus(8), .borrowing_limit = OfGpus(2)},
+                        {.name = "b", .nominal = OfGpus(8), .lending_limit = OfGpus(3)},
+                        {.name = "c", .nominal = OfGpus(0)}})
+                  .ok());
+  EXPECT_EQ(Asked(tree, "a", 10), "");
+  EXPECT_EQ(Asked(tree, "a", 11),
+            "queue a would be 3 GPUs over its nominal 8, and may borrow 2 GPUs");
+  EXPECT_EQ(Asked(tree, "c", 11), "") << "8 of a, 3 of b";
+  EXPECT_EQ(Asked(tree, "c", 12),
+            "queue c would be 12 GPUs over its nominal 0, and 11 GPUs are left to borrow");
+  Take(&tree, "b", 6);
+  EXPECT_EQ(Asked(tree, "c", 10), "") << "b keeps nothing beside its 6, and 2 are left";
+  EXPECT_EQ(Asked(tree, "c", 11),
+            "queue c would be 11 GPUs over its nominal 0, and 10 GPUs are left to borrow");
+}
+
+TEST(QueueTree, WhatOthersBorrowedIsSaidToWhomItBelongs) {
+  QueueTree tree;
+  ASSERT_TRUE(
+      tree.Set({{.name = "a", .nominal = OfGpus(8)}, {.name = "b", .nominal = OfGpus(8)}}).ok());
+  Take(&tree, "b", 13);
+  const auto shortfall = tree.Check(*tree.Find("a"), Gpus(8));
+  ASSERT_TRUE(shortfall.has_value());
+  EXPECT_TRUE(shortfall->may_be_reclaimed);
+  EXPECT_EQ(shortfall->text,
+            "queue a would be within its nominal 8 GPUs, but others hold 5 GPUs of it");
+}
+
+TEST(QueueTree, QueuesBelowOneShareItsNominalFirst) {
+  QueueTree tree;
+  ASSERT_TRUE(tree.Set({{.name = "dept", .nominal = OfGpus(16), .borrowing_limit = OfGpus(0)},
+                        {.name = "x", .parent = "dept", .nominal = OfGpus(4)},
+                        {.name = "y", .parent = "dept"},
+                        {.name = "other", .nominal = OfGpus(16)}})
+                  .ok());
+  Take(&tree, "x", 10);
+  EXPECT_EQ(Asked(tree, "y", 6), "") << "it has no nominal amount, and borrows of its department";
+  EXPECT_EQ(Asked(tree, "y", 7),
+            "queue y would be 7 GPUs over its nominal 0, and 6 GPUs are left to borrow");
+  Take(&tree, "y", 6);
+  EXPECT_EQ(Asked(tree, "other", 16), "");
+  EXPECT_EQ(tree.HeldBy(*tree.Find("dept")).gpu_count, 16);
+  tree.Refund({*tree.Find("x"), "team"}, Gpus(10));
+  EXPECT_EQ(tree.HeldBy(*tree.Find("dept")).gpu_count, 6);
+}
+
+TEST(QueueTree, WhoIsWithinItsNominalMayTakeBackFromWhoIsOver) {
+  QueueTree tree;
+  ASSERT_TRUE(tree.Set({{.name = "a", .nominal = OfGpus(8)},
+                        {.name = "b", .nominal = OfGpus(8)},
+                        {.name = "b1", .parent = "b", .nominal = OfGpus(4)},
+                        {.name = "b2", .parent = "b", .nominal = OfGpus(4)}})
+                  .ok());
+  const auto may = [&](const std::string& queue, const std::string& victim, int64_t gpus) {
+    return tree.MayReclaim(*tree.Find(queue), *tree.Find(victim), Gpus(gpus));
+  };
+  Take(&tree, "b1", 6);
+  EXPECT_FALSE(may("a", "b1", 4)) << "b as a whole is within its nominal amount";
+  EXPECT_TRUE(may("b2", "b1", 4)) << "b1 is over its own";
+  EXPECT_FALSE(may("b2", "b1", 5)) << "b2 would be over its own";
+  Take(&tree, "b2", 6);
+  EXPECT_TRUE(may("a", "b1", 8));
+  EXPECT_FALSE(may("a", "b1", 9));
+  EXPECT_FALSE(may("b1", "b1", 1)) << "nobody reclaims from itself";
+  Take(&tree, "default", 3);
+  EXPECT_TRUE(may("a", "default", 8)) << "who has no quota holds what is left";
+  EXPECT_FALSE(may("default", "b1", 1)) << "and has nothing to take back";
+  EXPECT_EQ(tree.ReclaimableMax(*tree.Find("a"), *tree.Find("b1"), "nvidia.com/gpu"), 6)
+      << "4 over, and gangs go whole";
+}
+
+TEST(QueueTree, MostThatCanBeTakenBackIsExactForGangsOfOne) {
+  QueueTree tree;
+  ASSERT_TRUE(
+      tree.Set({{.name = "a", .nominal = OfGpus(80)}, {.name = "b", .nominal = OfGpus(721)}}).ok());
+  for (int i = 0; i < 800; ++i) {
+    Take(&tree, "b", 1);
+  }
+  EXPECT_EQ(tree.ReclaimableMax(*tree.Find("a"), *tree.Find("b"), "nvidia.com/gpu"), 79);
+}
+
+TEST(QueueTree, ShareIsThatOfTheDominantResourceByWeight) {
+  QueueTree tree;
+  ASSERT_TRUE(tree.Set({{.name = "a", .weight = 2}, {.name = "b"}}).ok());
+  const ResourceVector all{1000, 0, 100, {}};
+  tree.Charge({*tree.Find("a"), "x"}, {500, 0, 10, {}});
+  tree.Charge({*tree.Find("b"), "x"}, {100, 0, 30, {}});
+  EXPECT_EQ(tree.ShareOf(*tree.Find("a"), all, {}).held, 250'000'000) << "half of all cores, by 2";
+  EXPECT_EQ(tree.ShareOf(*tree.Find("b"), all, {}).held, 300'000'000) << "30 of 100 GPUs";
+  EXPECT_LT(tree.ShareOf(*tree.Find("a"), all, {}), tree.ShareOf(*tree.Find("b"), all, {}));
+  EXPECT_LT(tree.ShareOfSpace(*tree.Find("b"), "y", all),
+            tree.ShareOfSpace(*tree.Find("b"), "x", all));
+}
+
+TEST(QueueTree, WhatIsOverNominalCountsBeforeWhatIsHeld) {
+  QueueTree tree;
+  ASSERT_TRUE(
+      tree.Set({{.name = "a", .nominal = OfGpus(60)}, {.name = "b", .nominal = OfGpus(10)}}).ok());
+  Take(&tree, "a", 50);
+  Take(&tree, "b", 20);
+  const ResourceVector all = Gpus(100);
+  EXPECT_LT(tree.ShareOf(*tree.Find("a"), all, {}), tree.ShareOf(*tree.Find("b"), all, {}));
+  EXPECT_LT(tree.ShareOf(*tree.Find("b"), all, {}), tree.ShareOf(*tree.Find("a"), all, Gpus(21)))
+      << "what it would be over counts as well";
+}
+
+TEST(QueueTree, MistakesNameQueueAndFieldAndChangeNothing) {
+  QueueTree tree;
+  ASSERT_TRUE(tree.Set({{.name = "kept"}}).ok());
+  const auto problem = [&](const std::vector<QueueSpec>& specs) {
+    const Status status = tree.Set(specs);
+    return status.ok() ? "" : status.error().message();
+  };
+  EXPECT_EQ(problem({{.name = ""}}), "queue : name is empty");
+  EXPECT_EQ(problem({{.name = "a"}, {.name = "a"}}), "queue a: name is there twice");
+  EXPECT_EQ(problem({{.name = "a", .parent = "b"}}), "queue a: parent b does not exist");
+  EXPECT_EQ(problem({{.name = "a", .parent = "b"}, {.name = "b", .parent = "a"}}),
+            "queue a: parent b is below the queue itself");
+  EXPECT_EQ(problem({{.name = "a", .lending_limit = OfGpus(-1)}}),
+            "queue a: lendingLimit of nvidia.com/gpu is below 0");
+  EXPECT_EQ(problem({{.name = "a", .weight = 0}}), "queue a: weight is 0, at least 1 is needed");
+  EXPECT_TRUE(tree.Find("kept").has_value());
+}
+
+}  // namespace
+}  // namespace lockstep::control

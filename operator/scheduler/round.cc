@@ -1,0 +1,274 @@
+#include "operator/scheduler/round.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "operator/scheduler/placer.h"
+#include "operator/scheduler/preemption.h"
+#include "operator/scheduler/turn_order.h"
+#include "operator/scheduler/why.h"
+
+namespace lockstep::control {
+namespace {
+
+// What a gang waits for, before it is put into words.
+enum class Obstacle { kQueueName, kTurn, kQuota, kRoom };
+
+Obstacle ObstacleOf(Constraint constraint) {
+  return constraint == Constraint::kQueue   ? Obstacle::kTurn
+         : constraint == Constraint::kQuota ? Obstacle::kQuota
+                                            : Obstacle::kRoom;
+}
+
+struct Wait {
+  const GangRecord* gang = nullptr;
+  Obstacle obstacle = Obstacle::kRoom;
+  std::string text;  // of kTurn and kQueueName: all; else what there is to add
+  bool reached_limit = false;
+};
+
+class RoundRun {
+ public:
+  RoundRun(ClusterState* state, WallTime now, RoundMemory* memory, const RoundOptions& options)
+      : state_(*state),
+        options_(options),
+        memory_(*memory),
+        news_(state->news()),
+        statement_(state, now) {}
+
+  RoundResult Run() {
+    SettleClaims();
+    TurnOrder order(state_);
+    while (const GangRecord* const gang = order.Next()) {
+      Consider(*gang);
+    }
+    Explain();
+    result_.log = statement_.operations();
+    statement_.RollBack(0);
+    memory_.later.Trim(state_);
+    return std::move(result_);
+  }
+
+ private:
+  // Gangs whose room has come free start; those whose room is gone for good wait like others.
+  void SettleClaims() {
+    const std::vector<const GangRecord*> claiming(state_.claiming().begin(),
+                                                  state_.claiming().end());
+    for (const GangRecord* const gang : claiming) {
+      if (AllFree(*gang, &NodeLedger::FreeBesideLeaving)) {
+        Start(*gang, gang->claimed_pods);
+      } else if (!AllFree(*gang, &NodeLedger::FreeOfStaying)) {
+        statement_.Do({OperationKind::kUnclaim, gang->request.name});
+      }
+    }
+  }
+
+  bool AllFree(const GangRecord& gang, NodeFree (NodeLedger::*free_of)(NodeIndex) const) const {
+    std::map<NodeIndex, NodeUsage> needed;
+    for (const NodeHold& hold : gang.holds) {
+      NodeUsage& sum = needed[hold.node];
+      sum = {Sum(sum.resources, hold.usage.resources), sum.pod_count + hold.usage.pod_count};
+    }
+    return std::all_of(needed.begin(), needed.end(), [&](const auto& one) {
+      const NodeFree free = (state_.nodes().*free_of)(one.first);
+      return CountThatFits(free.free, one.second.resources, 1) == 1 &&
+             free.pods_free >= one.second.pod_count;
+    });
+  }
+
+  void Start(const GangRecord& gang, PlacedPods pods) {
+    result_.grants.push_back({gang.request.name, pods});
+    statement_.Do({OperationKind::kStart, gang.request.name, {}, std::move(pods)});
+  }
+
+  void Consider(const GangRecord& gang) {
+    if (!gang.queue || !state_.queues().ChildrenOf(*gang.queue).empty()) {
+      waits_.push_back({&gang,
+                        Obstacle::kQueueName,
+                        "queue " + gang.request.queue +
+                            (gang.queue ? " has queues below it: one of those is to be named"
+                                        : " does not exist")});
+      return;
+    }
+    TurnKeeper& turn = turns_.try_emplace(*gang.queue, state_, &memory_.later).first->second;
+    const bool has_quota = !state_.queues().Check(*gang.queue, gang.total).has_value();
+    // What could never run at all is told so, whatever its queue may hold.
+    const bool is_for_room = has_quota || !MayFitEmpty(state_.nodes(), gang);
+    Wait wait{&gang, is_for_room ? Obstacle::kRoom : Obstacle::kQuota, {}, false};
+    if (has_quota && MayFitNow(state_.nodes(), gang)) {
+      PlaceResult place =
+          PlaceGang(state_.nodes(), gang, {nullptr, true, options_.search_steps_max});
+      wait.reached_limit = place.reached_limit;
+      if (place.pods) {
+        Unschedulable refusal;
+        PlaceResult in_turn = turn.PlaceInTurn(gang, *std::move(place.pods), &refusal);
+        if (in_turn.pods) {
+          Start(gang, *std::move(in_turn.pods));
+          return;
+        }
+        wait = {&gang, Obstacle::kTurn, std::move(refusal.shortfall), false};
+      }
+    }
+    if (wait.obstacle != Obstacle::kTurn && Preempts(gang, turn, &wait)) {
+      return;
+    }
+    if (has_quota) {
+      turn.Wait(gang);
+    }
+    waits_.push_back(std::move(wait));
+  }
+
+  // Whether others go so that the gang may start. Gangs alike that come later in the round fare no
+  // better than one for which nobody could be found.
+  bool Preempts(const GangRecord& gang, TurnKeeper& turn, Wait* wait) {
+    if (!MayPreempt(state_, gang)) {
+      return false;
+    }
+    const Alike alike{*gang.queue,
+                      gang.request.priority,
+                      gang.shapes,
+                      gang.pod_count,
+                      gang.request.topology.required,
+                      gang.request.topology.apart};
+    if (const auto known = hopeless_.find(alike); known != hopeless_.end()) {
+      wait->text = known->second;
+      return false;
+    }
+    PreemptionResult found = FindVictims(&statement_, gang, options_.search_steps_max);
+    if (found.look_again_at) {
+      result_.look_again_at =
+          std::min(result_.look_again_at.value_or(*found.look_again_at), *found.look_again_at);
+    }
+    if (!found.preemption) {
+      wait->text = found.why_not;
+      hopeless_.emplace(alike, std::move(found.why_not));
+      return false;
+    }
+    if (const GangRecord* const hindered = turn.HinderedBy(gang, found.preemption->pods)) {
+      *wait = {&gang,
+               Obstacle::kTurn,
+               "waits behind " + hindered->request.name + ", which needs " +
+                   DescribeNeed(hindered->request.gang),
+               false};
+      return false;
+    }
+    for (const std::string& victim : found.preemption->victims) {
+      result_.evictions.push_back({victim, gang.request.name});
+      statement_.Do({OperationKind::kEvict, victim, gang.request.name});
+    }
+    statement_.Do(
+        {OperationKind::kClaim, gang.request.name, {}, std::move(found.preemption->pods)});
+    return true;
+  }
+
+  // Puts into words what is new, and a few of those whose figures may have changed: those first
+  // that were looked at longest ago.
+  void Explain() {
+    std::vector<const Wait*> stale;
+    std::set<const Wait*> chosen;
+    for (const Wait& wait : waits_) {
+      const auto& told = wait.gang->told;
+      if (!told || ObstacleOf(told->constraint) != ObstacleOf(wait)) {
+        chosen.insert(&wait);
+      } else if (wait.gang->told_at != news_) {
+        stale.push_back(&wait);
+      }
+    }
+    std::stable_sort(stale.begin(), stale.end(), [](const Wait* a, const Wait* b) {
+      return a->gang->told_at < b->gang->told_at;
+    });
+    stale.resize(std::min(stale.size(), options_.refreshed_max));
+    chosen.insert(stale.begin(), stale.end());
+    for (const Wait& wait : waits_) {
+      if (!chosen.contains(&wait)) {
+        continue;
+      }
+      Unschedulable why = InWords(wait);
+      if (wait.gang->told == why) {
+        result_.confirmed.push_back(wait.gang->request.name);
+      } else {
+        result_.refusals.push_back({wait.gang->request.name, std::move(why)});
+      }
+    }
+  }
+
+  static Obstacle ObstacleOf(const Wait& wait) {
+    return wait.obstacle == Obstacle::kQueueName ? Obstacle::kQuota : wait.obstacle;
+  }
+
+  static Obstacle ObstacleOf(Constraint constraint) { return control::ObstacleOf(constraint); }
+
+  // By the state at the end of the round: what others were granted meanwhile is not free any more.
+  Unschedulable InWords(const Wait& wait) const {
+    if (wait.obstacle == Obstacle::kTurn) {
+      return {Constraint::kQueue, wait.text};
+    }
+    if (wait.obstacle == Obstacle::kQueueName) {
+      return {Constraint::kQuota, wait.text};
+    }
+    Unschedulable why;
+    const auto quota = state_.queues().Check(*wait.gang->queue, wait.gang->total);
+    if (wait.obstacle == Obstacle::kQuota) {
+      why = {Constraint::kQuota,
+             quota ? quota->text : "its queue may hold more since others of it were asked to go"};
+    } else {
+      why = WhyNoRoom(state_.nodes(), *wait.gang, wait.reached_limit);
+    }
+    if (!wait.text.empty()) {
+      why.shortfall += "; " + wait.text;
+    }
+    return why;
+  }
+
+  using Alike =
+      std::tuple<QueueIndex, int64_t, std::vector<ShapeIndex>, int64_t, std::string, std::string>;
+
+  const ClusterState& state_;
+  const RoundOptions& options_;
+  RoundMemory& memory_;
+  uint64_t news_;
+  Statement statement_;
+  std::map<QueueIndex, TurnKeeper> turns_;
+  std::map<Alike, std::string> hopeless_;  // with what there is to add
+  std::vector<Wait> waits_;
+  RoundResult result_;
+};
+
+}  // namespace
+
+RoundResult Round(ClusterState* state,
+                  WallTime now,
+                  RoundMemory* memory,
+                  const RoundOptions& options) {
+  return RoundRun(state, now, memory, options).Run();
+}
+
+void Commit(const RoundResult& result, WallTime now, ClusterState* state) {
+  for (const Operation& operation : result.log) {
+    state->Apply(operation, now);
+  }
+  for (const Refusal& refusal : result.refusals) {
+    state->Tell(refusal.gang, refusal.why);
+  }
+  for (const std::string& gang : result.confirmed) {
+    state->Tell(gang, Unschedulable(*state->Find(gang)->told));
+  }
+}
+
+std::string ToText(const RoundResult& result) {
+  std::string text;
+  for (const Operation& operation : result.log) {
+    text += ToText(operation) + "\n";
+  }
+  for (const Refusal& refusal : result.refusals) {
+    text += "refuse " + refusal.gang + ": " + refusal.why.shortfall + "\n";
+  }
+  if (result.look_again_at) {
+    text += "look again at " + FormatRfc3339(*result.look_again_at) + "\n";
+  }
+  return text;
+}
+
+}  // namespace lockstep::control

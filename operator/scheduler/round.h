@@ -1,0 +1,82 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "operator/scheduler/cluster_state.h"
+#include "operator/scheduler/turn.h"
+
+namespace lockstep::control {
+
+// The gang starts: all its pods, each on its node.
+struct Grant {
+  std::string gang;
+  PlacedPods pods;
+
+  friend bool operator==(const Grant&, const Grant&) = default;
+};
+
+// The gang is to save and go; its room is kept for the beneficiary, which starts when all have
+// gone.
+struct Eviction {
+  std::string gang;
+  std::string beneficiary;
+
+  friend bool operator==(const Eviction&, const Eviction&) = default;
+};
+
+// The gang waits; what is missing.
+struct Refusal {
+  std::string gang;
+  Unschedulable why;
+
+  friend bool operator==(const Refusal&, const Refusal&) = default;
+};
+
+struct RoundResult {
+  std::vector<Grant> grants;           // in the order of turns
+  std::vector<Eviction> evictions;     // of one beneficiary together, by name
+  std::vector<Refusal> refusals;       // other than what was told before; in the order of turns
+  std::vector<std::string> confirmed;  // looked at again: what was told still holds
+  std::vector<Operation> log;          // all of it, to be applied in this order
+  // When time alone may change an answer, because a gang has run long enough to be evicted.
+  std::optional<WallTime> look_again_at;
+};
+
+struct RoundOptions {
+  // Steps of the search for a place of gangs whose pods ask for different things.
+  int64_t search_steps_max = 200'000;
+  // Refusals put into words anew because the nodes have changed; those of new gangs, and of gangs
+  // that wait for something else than before, come beside these. Choice: a tenth of a
+  // millisecond's worth on thousands of nodes.
+  std::size_t refreshed_max = 4;
+};
+
+// Counts that one round leaves to the next. No answer depends on them, only how soon it comes.
+struct RoundMemory {
+  LaterCounts later;
+};
+
+// Decides for everything that waits: who starts where, who has to go for whom, and what the others
+// wait for. Turns go as the queues say; a gang that has to wait lets those behind it pass where it
+// does not have to wait longer for them.
+//
+// Pure: nothing but `state` and `now` counts, equal states give equal answers to the byte, and the
+// state is as before when this returns. Commit carries the answer out.
+// Cost: for each gang that waits a comparison; for each that starts the groups of nodes of its
+// domain; for each that evicts those whom it may evict.
+RoundResult Round(ClusterState* state,
+                  WallTime now,
+                  RoundMemory* memory,
+                  const RoundOptions& options = {});
+
+// Makes the state what the round decided: those granted run, those evicted leave, others have been
+// told.
+void Commit(const RoundResult& result, WallTime now, ClusterState* state);
+
+// All of it, line by line.
+std::string ToText(const RoundResult& result);
+
+}  // namespace lockstep::control

@@ -1,0 +1,251 @@
+#include "operator/scheduler/round.h"
+
+#include <gtest/gtest.h>
+
+#include "common/base/prng.h"
+#include "operator/scheduler/testing/fake_gangs.h"
+#include "operator/scheduler/testing/fake_nodes.h"
+
+namespace lockstep::control {
+namespace {
+
+TEST(Round, GangsStartInTheOrderInWhichTheyCame) {
+  FakeCluster cluster;
+  cluster.state.SetNode(GpuNode("n1", 4));
+  cluster.state.SetNode(GpuNode("n2", 4));
+  cluster.state.Submit(GpuGang("second", 4, 1, 2));
+  cluster.state.Submit(GpuGang("first", 2, 2, 1));
+  EXPECT_EQ(cluster.Step(),
+            "start default/first w-0@n1 w-1@n1\n"
+            "start default/second w-0@n2 w-1@n2 w-2@n2 w-3@n2\n");
+  EXPECT_EQ(cluster.Step(), "");
+}
+
+TEST(Round, RefusalNamesWhatIsMissingOnceAndAgainWhenItChanges) {
+  FakeCluster cluster;
+  cluster.state.SetNode(GpuNode("n1", 4));
+  SnapshotNode cordoned = GpuNode("n2", 8);
+  cordoned.state = NodeState::kCordoned;
+  cluster.state.SetNode(cordoned);
+  cluster.state.Submit(GpuGang("a", 5, 1, 1));
+  EXPECT_EQ(cluster.Step(),
+            "refuse default/a: needs 5 GPUs, 4 free on 1 node; 1 of 2 nodes is cordoned\n");
+  EXPECT_EQ(cluster.Step(), "") << "it has been told";
+
+  cluster.state.SetStrangers("n1", {{0, 0, 1, {}}, 1});
+  EXPECT_EQ(cluster.Step(),
+            "refuse default/a: needs 5 GPUs, 3 free on 1 node; 1 of 2 nodes is cordoned\n");
+  cordoned.state = NodeState::kOpen;
+  cluster.state.SetNode(cordoned);
+  EXPECT_EQ(cluster.Step(), "start default/a w-0@n2 w-1@n2 w-2@n2 w-3@n2 w-4@n2\n");
+}
+
+TEST(Round, WhatEndedIsFreeAndWhatStrangersHoldIsNot) {
+  FakeCluster cluster;
+  SnapshotNode node = GpuNode("n1", 4);
+  node.used = {0, 0, 1, {}};
+  cluster.state.SetNode(node);
+  cluster.state.SetRunning(
+      GpuGang("old", 3, 1, 0), {{"w-0", "n1"}, {"w-1", "n1"}, {"w-2", "n1"}}, {AtSecond(0), {}, 0});
+  cluster.state.Submit(GpuGang("new", 3, 1, 1));
+  EXPECT_EQ(cluster.Step(), "refuse default/new: needs 3 GPUs, 0 free on 1 node\n");
+  cluster.state.Remove("default/old");
+  EXPECT_EQ(cluster.Step(), "start default/new w-0@n1 w-1@n1 w-2@n1\n");
+}
+
+TEST(Round, PodsMayBeSeenBeforeTheirNode) {
+  FakeCluster cluster;
+  cluster.state.SetRunning(GpuGang("a", 2, 1, 0), {{"w-0", "n1"}, {"w-1", "n1"}}, {});
+  cluster.state.Submit(GpuGang("b", 3, 1, 1));
+  EXPECT_EQ(cluster.Step(), "refuse default/b: the cluster has no nodes\n");
+  cluster.state.SetNode(GpuNode("n1", 4));
+  EXPECT_EQ(cluster.Step(), "refuse default/b: needs 3 GPUs, 2 free on 1 node\n");
+  cluster.state.RemoveNode("n1");
+  EXPECT_EQ(cluster.Step(), "refuse default/b: the cluster has no nodes\n");
+}
+
+TEST(Round, PortsOfNodesAreHeldLikeResources) {
+  FakeCluster cluster;
+  cluster.state.SetNode(GpuNode("n1", 4));
+  cluster.state.SetNode(GpuNode("n2", 4));
+  GangRequest request = GpuGang("a", 2, 1, 1);
+  request.gang.classes[0].request.Set(HostPortResource(80), 1);
+  cluster.state.Submit(request);
+  request.name = "default/b";
+  cluster.state.Submit(request);
+  EXPECT_EQ(cluster.Step(),
+            "start default/a w-0@n1 w-1@n2\n"
+            "refuse default/b: needs 2 hostPort:80, 0 free on 2 nodes\n");
+}
+
+TEST(Round, QueueThatDoesNotExistIsSaid) {
+  FakeCluster cluster;
+  cluster.state.SetNode(GpuNode("n1", 4));
+  ASSERT_TRUE(cluster.state.SetQueues({{.name = "dept"}, {.name = "ml", .parent = "dept"}}).ok());
+  GangRequest request = GpuGang("a", 1, 1, 1);
+  request.queue = "vision";
+  cluster.state.Submit(request);
+  request.name = "default/b";
+  request.queue = "dept";
+  cluster.state.Submit(request);
+  EXPECT_EQ(cluster.Step(),
+            "refuse default/a: queue vision does not exist\n"
+            "refuse default/b: queue dept has queues below it: one of those is to be named\n");
+  ASSERT_TRUE(cluster.state.SetQueues({{.name = "vision"}}).ok());
+  EXPECT_EQ(cluster.Step(),
+            "start default/a w-0@n1\nrefuse default/b: queue dept does not exist\n");
+}
+
+// Everything that can happen to a state, at random.
+class EventLog {
+ public:
+  explicit EventLog(uint64_t seed) : prng_(seed) {}
+
+  void NextEvent(ClusterState* state) {
+    const std::string node = "n" + std::to_string(prng_.Below(8));
+    const std::string gang = "g" + std::to_string(prng_.Below(12));
+    switch (prng_.Below(8)) {
+      case 0:
+      case 1:
+        state->SetNode(RandomNode(node));
+        return;
+      case 2:
+        state->SetStrangers(node, {{0, 0, Amount(3), {}}, Amount(2)});
+        return;
+      case 3:
+        state->Remove("default/" + gang);
+        return;
+      case 4:
+        if (prng_.Below(4) == 0) {
+          state->RemoveNode(node);
+          return;
+        }
+        [[fallthrough]];
+      default:
+        state->Submit(RandomGang(gang));
+    }
+  }
+
+  SnapshotNode RandomNode(const std::string& name) {
+    SnapshotNode node = GpuNode(name, 2 + Amount(7), "r" + std::to_string(prng_.Below(3)));
+    node.used = {0, 0, Amount(2), {}};
+    node.suspicion = prng_.Below(6) == 0 ? 1 : 0;
+    if (prng_.Below(6) == 0) {
+      node.taints = {{"gpu", "", "NoSchedule"}};
+    }
+    node.state = prng_.Below(8) == 0 ? NodeState::kCordoned : NodeState::kOpen;
+    return node;
+  }
+
+  GangRequest RandomGang(const std::string& name) {
+    GangRequest request =
+        GpuGang(name, 1 + static_cast<int>(prng_.Below(5)), 1 + Amount(3), ++second_);
+    if (prng_.Below(3) == 0) {
+      request.gang.classes.push_back(MakeClass("ps", 1, {0, 0, 1 + Amount(2), {}}));
+    }
+    if (prng_.Below(3) == 0) {
+      request.topology.required = "rack";
+    } else if (prng_.Below(4) == 0) {
+      request.topology.apart = "rack";
+    }
+    if (prng_.Below(4) == 0) {
+      request.gang.classes[0].tolerations = {{"gpu", true, "", ""}};
+    }
+    request.queue = prng_.Below(2) == 0 ? "a" : "b";
+    request.priority = Amount(3);
+    return request;
+  }
+
+ private:
+  int64_t Amount(uint64_t bound) { return static_cast<int64_t>(prng_.Below(bound)); }
+
+  Prng prng_;
+  int64_t second_ = 0;
+};
+
+std::vector<QueueSpec> TwoQueues() {
+  QueueSpec a{.name = "a", .nominal = {{"nvidia.com/gpu", 12}}};
+  a.preempts_lower_priority = true;
+  a.reclaims = true;
+  a.ordering = QueueOrdering::kPriority;
+  QueueSpec b{.name = "b", .nominal = {{"nvidia.com/gpu", 20}}, .weight = 2};
+  b.reclaims = true;
+  b.ordering = QueueOrdering::kFairShare;
+  return {a, b};
+}
+
+// All that is said along one event log. `spin`: nodes become known in another order before it.
+std::string Told(uint64_t seed, bool spin, int repeats) {
+  FakeCluster cluster({{"rack"}, false});
+  EXPECT_TRUE(cluster.state.SetQueues(TwoQueues()).ok());
+  for (int i = 0; i < 8; ++i) {
+    const int index = spin ? (3 * i + 5) % 8 : i;
+    cluster.state.SetNode(GpuNode("n" + std::to_string(index), 0));
+  }
+  EventLog events(seed);
+  std::string told;
+  for (int step = 0; step < 60; ++step) {
+    events.NextEvent(&cluster.state);
+    cluster.now += std::chrono::seconds(10);
+    for (int i = 1; i < repeats; ++i) {
+      Round(&cluster.state, cluster.now, &cluster.memory);
+    }
+    told += cluster.Step();
+    for (const GangRecord* const leaving : std::vector<const GangRecord*>(
+             cluster.state.leaving().begin(), cluster.state.leaving().end())) {
+      GangRequest again = leaving->request;
+      if (step % 3 == 0) {
+        cluster.state.Submit(again);
+      }
+    }
+  }
+  return told;
+}
+
+TEST(Round, SameEventsGiveTheSameBytesInWhateverOrderNodesBecameKnown) {
+  int evictions = 0;
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    const std::string told = Told(seed, false, 1);
+    ASSERT_EQ(Told(seed, false, 1), told) << "seed " << seed;
+    ASSERT_EQ(Told(seed, true, 1), told) << "seed " << seed;
+    evictions += told.find("evict") != std::string::npos ? 1 : 0;
+  }
+  EXPECT_GT(evictions, 30) << "or the comparison says little of evictions";
+}
+
+TEST(Round, LeavesTheStateAsItWas) {
+  for (uint64_t seed = 100; seed < 160; ++seed) {
+    ASSERT_EQ(Told(seed, false, 3), Told(seed, false, 1)) << "seed " << seed;
+  }
+}
+
+// The whole path of a state is its events and the operations of its rounds: done again from their
+// records they lead to a state that answers alike.
+TEST(Round, OperationsDoneAgainLeadToTheSameState) {
+  for (uint64_t seed = 200; seed < 240; ++seed) {
+    FakeCluster first({{"rack"}, false});
+    FakeCluster second({{"rack"}, false});
+    EventLog first_events(seed);
+    EventLog second_events(seed);
+    for (FakeCluster* const cluster : {&first, &second}) {
+      ASSERT_TRUE(cluster->state.SetQueues(TwoQueues()).ok());
+    }
+    for (int step = 0; step < 40; ++step) {
+      first_events.NextEvent(&first.state);
+      second_events.NextEvent(&second.state);
+      const RoundResult result = Round(&first.state, first.now, &first.memory);
+      Commit(result, first.now, &first.state);
+      for (const Operation& operation : result.log) {
+        second.state.Apply(operation, first.now);
+      }
+    }
+    first_events.NextEvent(&first.state);
+    second_events.NextEvent(&second.state);
+    const RoundResult of_first = Round(&first.state, first.now, &first.memory);
+    const RoundResult of_second = Round(&second.state, first.now, &second.memory);
+    ASSERT_EQ(of_second.log, of_first.log) << "seed " << seed;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::control

@@ -1,0 +1,140 @@
+// Operations on the state, and how they are undone.
+
+#include <utility>
+
+#include "operator/scheduler/cluster_state.h"
+
+namespace lockstep::control {
+
+ClusterState::Undo ClusterState::Do(const Operation& operation, WallTime now) {
+  GangRecord& gang = At(operation.gang);
+  Undo undo{operation, gang.state, {}, gang.claimed_pods, gang.run, gang.beneficiary, false};
+  const bool is_expected =
+      operation.kind == OperationKind::kStart
+          ? gang.state == GangState::kWaiting || gang.state == GangState::kClaiming
+      : operation.kind == OperationKind::kEvict   ? gang.state == GangState::kRunning
+      : operation.kind == OperationKind::kUnclaim ? gang.state == GangState::kClaiming
+                                                  : gang.state == GangState::kWaiting;
+  LOCKSTEP_CHECK(is_expected, ToText(operation));
+  Exit(&gang);
+  if (operation.kind == OperationKind::kEvict) {
+    gang.state = GangState::kLeaving;
+    gang.beneficiary = operation.beneficiary;
+    for (const NodeHold& hold : gang.holds) {
+      nodes_.Move(hold.node, Holding::kStaying, Holding::kLeaving, hold.usage);
+    }
+    Enter(&gang);
+    return undo;
+  }
+  ForgetHolders(gang);
+  for (const NodeHold& hold : gang.holds) {  // what was claimed
+    nodes_.Release(hold.node, Holding::kClaimed, hold.usage);
+  }
+  for (const PlacedPod& placed : operation.pods) {
+    nodes_.IndexOf(placed.node);  // as noted somewhere, perhaps, by an earlier program
+  }
+  undo.holds = std::exchange(gang.holds, HoldsOf(gang, operation.pods));
+  gang.claimed_pods.clear();
+  if (operation.kind == OperationKind::kStart) {
+    gang.state = GangState::kRunning;
+    gang.run = {now, WallTime{}, gang.run.restart_count};
+  } else if (operation.kind == OperationKind::kClaim) {
+    gang.state = GangState::kClaiming;
+    gang.claimed_pods = operation.pods;
+  } else {
+    gang.state = GangState::kWaiting;
+  }
+  NoteHolders(gang);
+  for (const NodeHold& hold : gang.holds) {
+    nodes_.Hold(hold.node,
+                gang.state == GangState::kRunning ? Holding::kStaying : Holding::kClaimed,
+                hold.usage);
+  }
+  Enter(&gang);
+  return undo;
+}
+
+void ClusterState::TakeBack(const Undo& undo) {
+  GangRecord& gang = At(undo.operation.gang);
+  Exit(&gang);
+  if (undo.operation.kind == OperationKind::kEvict) {
+    for (const NodeHold& hold : gang.holds) {
+      nodes_.Move(hold.node, Holding::kLeaving, Holding::kStaying, hold.usage);
+    }
+  } else {
+    ForgetHolders(gang);
+    for (const NodeHold& hold : gang.holds) {
+      nodes_.Release(hold.node,
+                     gang.state == GangState::kRunning ? Holding::kStaying : Holding::kClaimed,
+                     hold.usage);
+    }
+    gang.holds = undo.holds;
+    NoteHolders(gang);
+    for (const NodeHold& hold : gang.holds) {
+      nodes_.Hold(hold.node, Holding::kClaimed, hold.usage);
+    }
+  }
+  gang.state = undo.state;
+  gang.claimed_pods = undo.claimed_pods;
+  gang.run = undo.run;
+  gang.beneficiary = undo.beneficiary;
+  Enter(&gang);
+}
+
+void ClusterState::Vacate(const GangRecord& gang) {
+  const Holding how = gang.state == GangState::kLeaving ? Holding::kLeaving : Holding::kStaying;
+  for (const NodeHold& hold : gang.holds) {
+    nodes_.Release(hold.node, how, hold.usage);
+  }
+}
+
+void ClusterState::Reoccupy(const GangRecord& gang) {
+  const Holding how = gang.state == GangState::kLeaving ? Holding::kLeaving : Holding::kStaying;
+  for (const NodeHold& hold : gang.holds) {
+    nodes_.Hold(hold.node, how, hold.usage);
+  }
+}
+
+void Statement::RollBack(std::size_t checkpoint) {
+  while (undos_.size() > checkpoint) {
+    if (!undos_.back().is_undone) {
+      state_->TakeBack(undos_.back());
+    }
+    undos_.pop_back();
+  }
+}
+
+void Statement::TakeBack(std::size_t checkpoint) {
+  ClusterState::Undo& undo = undos_[checkpoint];
+  LOCKSTEP_CHECK(undo.operation.kind == OperationKind::kEvict && !undo.is_undone,
+                 ToText(undo.operation));
+  state_->TakeBack(undo);
+  undo.is_undone = true;
+}
+
+std::vector<Operation> Statement::operations() const {
+  std::vector<Operation> operations;
+  for (const ClusterState::Undo& undo : undos_) {
+    if (!undo.is_undone) {
+      operations.push_back(undo.operation);
+    }
+  }
+  return operations;
+}
+
+std::string ToText(const Operation& operation) {
+  std::string text = operation.kind == OperationKind::kStart   ? "start "
+                     : operation.kind == OperationKind::kEvict ? "evict "
+                     : operation.kind == OperationKind::kClaim ? "claim "
+                                                               : "unclaim ";
+  text += operation.gang;
+  if (!operation.beneficiary.empty()) {
+    text += " for " + operation.beneficiary;
+  }
+  for (const PlacedPod& placed : operation.pods) {
+    text += " " + placed.pod + "@" + placed.node;
+  }
+  return text;
+}
+
+}  // namespace lockstep::control

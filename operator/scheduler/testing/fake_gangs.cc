@@ -1,0 +1,33 @@
+#include "operator/scheduler/testing/fake_gangs.h"
+
+#include "operator/scheduler/testing/fake_nodes.h"
+
+namespace lockstep::control {
+
+WallTime AtSecond(int64_t seconds) {
+  return WallTime(std::chrono::seconds(1'800'000'000 + seconds));
+}
+
+GangRequest GpuGang(const std::string& name, int count, int64_t gpus, int64_t since_second) {
+  GangRequest request;
+  request.name = "default/" + name;
+  request.gang.classes = {MakeClass("w", count, {0, 0, gpus, {}})};
+  request.since = AtSecond(since_second);
+  return request;
+}
+
+SnapshotNode GpuNode(const std::string& name, int64_t gpus, const std::string& rack) {
+  SnapshotNode node = MakeNode(name, {0, 0, gpus, {}});
+  if (!rack.empty()) {
+    node.labels["rack"] = rack;
+  }
+  return node;
+}
+
+std::string FakeCluster::Step() {
+  const RoundResult result = Round(&state, now, &memory, options);
+  Commit(result, now, &state);
+  return ToText(result);
+}
+
+}  // namespace lockstep::control

@@ -1,0 +1,95 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "operator/scheduler/cluster_state.h"
+#include "operator/scheduler/placer.h"
+
+namespace lockstep::control {
+
+// How many pods of a waiting gang will fit when all have ended that are older than it: counted
+// where younger ones stand, and then only again for nodes that have changed.
+class LaterCounts {
+ public:
+  // Whether they all fit some domain that the gang may stand in, beside what one more gang would
+  // hold. Precondition: IsCountable(gang).
+  bool FitsBeside(const ClusterState& state,
+                  const GangRecord& gang,
+                  const std::vector<NodeHold>& taken);
+
+  // A domain in which they will all fit; empty: there is none.
+  std::optional<DomainIndex> DomainFor(const ClusterState& state,
+                                       const GangRecord& gang,
+                                       const std::vector<NodeHold>& taken);
+
+  // Forgets gangs that do not wait any more.
+  void Trim(const ClusterState& state);
+
+ private:
+  // Pods that no longer fit where younger gangs stand; elsewhere as many fit as if nothing ran.
+  struct Counts {
+    uint64_t serial = 0;    // counts of another request of this name say nothing
+    uint64_t topology = 0;  // nor do those of other domains
+    uint64_t version = 0;
+    std::map<NodeIndex, int64_t> lost_by_node;
+    std::map<DomainIndex, int64_t> lost_by_domain;
+  };
+
+  const Counts& Refreshed(const ClusterState& state, const GangRecord& gang);
+
+  std::map<std::string, Counts> by_gang_;
+};
+
+// More gangs ahead than this are not looked at one by one: the gang waits. Choice: keeps a round
+// within milliseconds.
+inline constexpr std::size_t kAheadMax = 64;
+
+// The promise of a queue: who came later may start before those who wait only where none of them
+// waits a moment longer for it. For each that waits: suppose that everything older than it has
+// ended. If it fitted before, it must still fit beside the newcomer.
+//
+// One of these serves one queue in one round. Gangs come in their order.
+class TurnKeeper {
+ public:
+  // `counts` outlives it.
+  TurnKeeper(const ClusterState& state, LaterCounts* counts);
+
+  // The gang stays where it is; those after it may not be in its way. One that would not fit even
+  // if only strangers held anything is in nobody's way.
+  void Wait(const GangRecord& gang);
+
+  // Room for the gang for which nobody ahead has to wait longer: `pods`, or another place, of which
+  // some are tried. Otherwise kQueue, with whom it waits behind.
+  PlaceResult PlaceInTurn(const GangRecord& gang, PlacedPods pods, Unschedulable* refusal);
+
+  // Whether nobody ahead would have to wait longer for the gang at `pods`; otherwise who would.
+  const GangRecord* HinderedBy(const GangRecord& gang, const PlacedPods& pods);
+
+ private:
+  using Uses = std::map<NodeIndex, NodeUsage>;
+
+  // A place of a gang ahead when all that are older have ended, found by a search.
+  struct Witness {
+    bool exists = false;
+    uint64_t version = 0;  // of the nodes when it was looked for
+    Uses uses;
+  };
+
+  bool Fits(const GangRecord& waiting, const std::vector<NodeHold>& beside);
+  const Witness& WitnessOf(const GangRecord& waiting);
+  Witness Search(const GangRecord& waiting, const Uses& beside) const;
+  Uses UsesLater(const GangRecord& waiting, const GangRecord& newcomer);
+  bool HoldsLater(const GangRecord& waiting, const Uses& uses, const Uses& beside) const;
+
+  const ClusterState& state_;
+  LaterCounts* counts_;
+  std::vector<const GangRecord*> ahead_;
+  std::map<const GangRecord*, Witness> witnesses_;  // of those that counts do not tell of
+  int plans_left_;
+};
+
+}  // namespace lockstep::control

@@ -1,0 +1,96 @@
+#include "operator/scheduler/turn_order.h"
+
+#include <algorithm>
+#include <optional>
+
+namespace lockstep::control {
+
+TurnOrder::TurnOrder(const ClusterState& state) : state_(state), lines_(state.queues().size()) {
+  for (QueueIndex queue = 0; queue < lines_.size(); ++queue) {
+    const QueueOrdering ordering = state.queues().SpecOf(queue).ordering;
+    for (const GangRecord* const gang : state.waiting()[queue]) {
+      const bool is_by_space = queue != kTopQueue && ordering == QueueOrdering::kFairShare;
+      lines_[queue][is_by_space ? gang->space : ""].push_back(gang);
+    }
+    if (ordering == QueueOrdering::kPriority && !lines_[queue].empty()) {
+      Line& line = lines_[queue].begin()->second;
+      std::stable_sort(line.begin(), line.end(), [](const auto* a, const auto* b) {
+        return a->request.priority > b->request.priority;
+      });
+    }
+  }
+}
+
+const GangRecord* TurnOrder::Next() {
+  const GangRecord* next = nullptr;
+  QueueIndex home = kTopQueue;
+  if (!lines_[kTopQueue].empty()) {
+    next = lines_[kTopQueue].begin()->second.front();  // of a queue that does not exist
+  } else {
+    next = Peek(kTopQueue);
+    home = next == nullptr ? kTopQueue : *next->queue;
+  }
+  if (next == nullptr) {
+    return nullptr;
+  }
+  const auto found = lines_[home].find(next->space);
+  const auto line = found == lines_[home].end() ? lines_[home].begin() : found;
+  line->second.pop_front();
+  if (line->second.empty()) {
+    lines_[home].erase(line);
+  }
+  return next;
+}
+
+const GangRecord* TurnOrder::Better(const GangRecord* a,
+                                    const GangRecord* b,
+                                    QueueOrdering ordering) const {
+  if (a == nullptr || b == nullptr) {
+    return a == nullptr ? b : a;
+  }
+  if (ordering == QueueOrdering::kPriority && a->request.priority != b->request.priority) {
+    return a->request.priority > b->request.priority ? a : b;
+  }
+  return IsOlder(*b, *a) ? b : a;
+}
+
+const GangRecord* TurnOrder::Peek(QueueIndex queue) const {
+  const QueueOrdering ordering = state_.queues().SpecOf(queue).ordering;
+  if (ordering == QueueOrdering::kFairShare) {
+    return PeekFair(queue);
+  }
+  const GangRecord* best = nullptr;
+  for (const auto& [space, line] : lines_[queue]) {
+    best = Better(best, line.front(), ordering);
+  }
+  for (const QueueIndex child : state_.queues().ChildrenOf(queue)) {
+    best = Better(best, Peek(child), ordering);
+  }
+  return best;
+}
+
+const GangRecord* TurnOrder::PeekFair(QueueIndex queue) const {
+  const GangRecord* best = nullptr;
+  std::optional<QueueTree::Share> least;
+  const ResourceVector& all = state_.nodes().offered_in_all();
+  const auto consider = [&](const GangRecord* gang, const QueueTree::Share& share) {
+    if (gang != nullptr &&
+        (!least || share < *least || (share == *least && IsOlder(*gang, *best)))) {
+      best = gang;
+      least = share;
+    }
+  };
+  if (queue != kTopQueue) {
+    for (const auto& [space, line] : lines_[queue]) {
+      consider(line.front(), state_.queues().ShareOfSpace(queue, space, all));
+    }
+  }
+  for (const QueueIndex child : state_.queues().ChildrenOf(queue)) {
+    if (const GangRecord* const gang = Peek(child)) {
+      consider(gang, state_.queues().ShareOf(child, all, gang->total));
+    }
+  }
+  return best;
+}
+
+}  // namespace lockstep::control

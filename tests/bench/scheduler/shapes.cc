@@ -1,0 +1,400 @@
+#include "tests/bench/scheduler/shapes.h"
+
+#include <algorithm>
+#include <chrono>
+#include <time.h>
+
+#include "common/base/prng.h"
+#include "operator/scheduler/round.h"
+#include "operator/scheduler/testing/fake_gangs.h"
+
+namespace lockstep::control {
+namespace {
+
+// Processor time, which hardly moves with the load of the machine, and the wall's beside it.
+class Stopwatch {
+ public:
+  void StopInto(ShapeRun* run) const {
+    run->milliseconds += CpuMilliseconds() - cpu_begin_;
+    run->wall_milliseconds +=
+        std::chrono::duration<double, std::milli>(Clock::now() - begin_).count();
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  static double CpuMilliseconds() {
+    timespec now{};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) / 1e6;
+  }
+
+  Clock::time_point begin_ = Clock::now();
+  double cpu_begin_ = CpuMilliseconds();
+};
+
+std::map<std::string, int64_t> OfGpus(int64_t count) {
+  return {{"nvidia.com/gpu", count}};
+}
+
+void AddNodes(int count, int racks, FakeCluster* cluster) {
+  for (int i = 0; i < count; ++i) {
+    cluster->state.SetNode(GpuNode(
+        "node-" + std::to_string(i), 8, racks == 0 ? "" : "rack-" + std::to_string(i % racks)));
+  }
+}
+
+GangRequest InQueue(const std::string& name, int pods, int64_t gpus, const std::string& queue) {
+  GangRequest request = GpuGang(name, pods, gpus, 0);
+  request.queue = queue;
+  return request;
+}
+
+void SetQueues(const std::vector<QueueSpec>& specs, FakeCluster* cluster) {
+  const Status set = cluster->state.SetQueues(specs);
+  LOCKSTEP_CHECK(set.ok(), set.error().ToString());
+}
+
+// Submits, decides and carries out; what is measured.
+ShapeRun Measure(const std::vector<GangRequest>& requests, FakeCluster* cluster) {
+  ShapeRun run;
+  const Stopwatch stopwatch;
+  for (const GangRequest& request : requests) {
+    cluster->state.Submit(request);
+  }
+  const RoundResult result = Round(&cluster->state, cluster->now, &cluster->memory);
+  Commit(result, cluster->now, &cluster->state);
+  stopwatch.StopInto(&run);
+  for (const Grant& grant : result.grants) {
+    run.pods += static_cast<int64_t>(grant.pods.size());
+  }
+  return run;
+}
+
+void ExpectPods(int64_t expected, ShapeRun* run) {
+  if (run->pods != expected) {
+    run->wrong = std::to_string(run->pods) + " pods, not " + std::to_string(expected);
+  }
+}
+
+ShapeRun KaiGang() {
+  FakeCluster cluster;
+  AddNodes(50, 0, &cluster);
+  std::vector<QueueSpec> queues{{.name = "dept-0"}, {.name = "dept-1"}};
+  for (int i = 0; i < 4; ++i) {
+    queues.push_back({.name = "queue-" + std::to_string(i),
+                      .parent = "dept-" + std::to_string(i / 2),
+                      .nominal = OfGpus(100)});
+  }
+  SetQueues(queues, &cluster);
+  std::vector<GangRequest> requests;
+  for (int i = 0; i < 100; ++i) {
+    requests.push_back(InQueue("job-" + std::to_string(i), 4, 1, "queue-" + std::to_string(i % 4)));
+  }
+  ShapeRun run = Measure(requests, &cluster);
+  ExpectPods(400, &run);
+  return run;
+}
+
+// Every GPU is held by a job of one of queue-0; queue-1 has `nominal`, queue-0 the rest less
+// `less`.
+void FillForReclaim(int nodes, int64_t nominal, int64_t less, FakeCluster* cluster) {
+  QueueSpec mine{.name = "queue-1", .nominal = OfGpus(nominal)};
+  mine.reclaims = true;
+  SetQueues({mine, {.name = "queue-0", .nominal = OfGpus(8 * nodes - nominal + less)}}, cluster);
+  for (int i = 0; i < 8 * nodes; ++i) {
+    GangRequest request = InQueue("run-" + std::to_string(i), 1, 1, "queue-0");
+    cluster->state.SetRunning(
+        request, {{"w-0", "node-" + std::to_string(i / 8)}}, {AtSecond(i % 100), {}, 0});
+  }
+}
+
+template <int kNodes>
+ShapeRun ReclaimLarge() {
+  FakeCluster cluster;
+  AddNodes(kNodes, 0, &cluster);
+  FillForReclaim(kNodes, 8 * kNodes, 0, &cluster);
+  const Stopwatch stopwatch;
+  cluster.state.Submit(InQueue("large", kNodes / 2, 8, "queue-1"));
+  const RoundResult result = Round(&cluster.state, cluster.now, &cluster.memory);
+  Commit(result, cluster.now, &cluster.state);
+  ShapeRun run;
+  stopwatch.StopInto(&run);
+  run.pods = static_cast<int64_t>(result.evictions.size());
+  ExpectPods(4 * kNodes, &run);
+  if (cluster.state.claiming().size() != 1) {
+    run.wrong = "no room is claimed";
+  }
+  return run;
+}
+
+// One gang that cannot start, and why.
+ShapeRun Refused(const GangRequest& request, const std::string& expected, FakeCluster* cluster) {
+  const Stopwatch stopwatch;
+  cluster->state.Submit(request);
+  const RoundResult result = Round(&cluster->state, cluster->now, &cluster->memory);
+  Commit(result, cluster->now, &cluster->state);
+  ShapeRun run;
+  stopwatch.StopInto(&run);
+  const bool is_as_expected = result.log.empty() && result.refusals.size() == 1 &&
+                              result.refusals[0].why.shortfall.find(expected) != std::string::npos;
+  if (!is_as_expected) {
+    run.wrong = "answered " + ToText(result);
+  }
+  return run;
+}
+
+template <int kNodes>
+ShapeRun OneGpuTooFew() {
+  FakeCluster cluster;
+  AddNodes(kNodes, 0, &cluster);
+  FillForReclaim(kNodes, 80, 1, &cluster);
+  return Refused(InQueue("distributed", 10, 8, "queue-1"),
+                 "at most 79 to be had from other jobs, 1 GPU",
+                 &cluster);
+}
+
+ShapeRun NineRacksForTen() {
+  FakeCluster cluster({{"rack"}, false});
+  AddNodes(100, 9, &cluster);
+  FillForReclaim(100, 80, 0, &cluster);
+  GangRequest request = InQueue("distributed", 10, 8, "queue-1");
+  request.topology.apart = "rack";
+  return Refused(request, "9 have, even if nothing else ran", &cluster);
+}
+
+ShapeRun OneOfTwelveRacks() {
+  FakeCluster cluster({{"rack"}, false});
+  AddNodes(100, 12, &cluster);
+  FillForReclaim(100, 80, 0, &cluster);
+  GangRequest request = InQueue("distributed", 10, 8, "queue-1");
+  request.topology.required = "rack";
+  return Refused(request, "has room for 9, even if nothing else ran", &cluster);
+}
+
+ShapeRun FourThousandGpus() {
+  FakeCluster cluster;
+  AddNodes(500, 0, &cluster);
+  std::vector<GangRequest> requests;
+  for (int i = 0; i < 400; ++i) {
+    requests.push_back(InQueue("gang-" + std::to_string(i), 10, 1, ""));
+  }
+  ShapeRun run = Measure(requests, &cluster);
+  ExpectPods(4000, &run);
+  return run;
+}
+
+template <int kGpus>
+ShapeRun FiftyRacks() {
+  FakeCluster cluster({{"rack"}, false});
+  AddNodes(5000, 50, &cluster);
+  std::vector<GangRequest> requests;
+  for (int i = 0; i < 750; ++i) {
+    requests.push_back(InQueue("gang-" + std::to_string(i), 4, kGpus, ""));
+    requests.back().topology.required = "rack";
+  }
+  ShapeRun run = Measure(requests, &cluster);
+  ExpectPods(3000, &run);
+  return run;
+}
+
+// The same, each gang with a round of its own as it arrives.
+ShapeRun FiftyRacksOneByOne() {
+  FakeCluster cluster({{"rack"}, false});
+  AddNodes(5000, 50, &cluster);
+  ShapeRun sum;
+  for (int i = 0; i < 750; ++i) {
+    GangRequest request = InQueue("gang-" + std::to_string(i), 4, 8, "");
+    request.topology.required = "rack";
+    const ShapeRun one = Measure({request}, &cluster);
+    sum.milliseconds += one.milliseconds;
+    sum.wall_milliseconds += one.wall_milliseconds;
+    sum.pods += one.pods;
+  }
+  ExpectPods(3000, &sum);
+  return sum;
+}
+
+// 10,000 jobs of 4 fill 5,000 nodes; 1,000 of sixty kinds wait in three queues.
+class BusyCluster {
+ public:
+  BusyCluster() : cluster_({{"rack"}, false}), prng_(1) {
+    SetQueues({{.name = "a", .nominal = OfGpus(24000)},
+               {.name = "b", .nominal = OfGpus(12000)},
+               {.name = "c", .nominal = OfGpus(4000)}},
+              &cluster_);
+    AddNodes(5000, 50, &cluster_);
+    for (int i = 0; i < 10'000; ++i) {
+      const std::string node = "node-" + std::to_string(i / 2);
+      GangRequest request = InQueue("run-" + std::to_string(i), 4, 1, QueueOf(i));
+      cluster_.state.SetRunning(request,
+                                {{"w-0", node}, {"w-1", node}, {"w-2", node}, {"w-3", node}},
+                                {AtSecond(i % 900), {}, 0});
+    }
+    for (int i = 0; i < 1000; ++i) {
+      cluster_.state.Submit(Waiting());
+    }
+    Step();
+  }
+
+  // One thing happens, and everything is decided anew.
+  ShapeRun Event() {
+    const std::string node = "node-" + std::to_string(prng_.Below(5000));
+    const uint64_t kind = prng_.Below(4);
+    std::string ends;
+    for (const auto& holder : cluster_.state.HoldersOf(*cluster_.state.nodes().Find(node))) {
+      ends = std::max(ends, holder.gang->request.name);
+    }
+    const GangRequest arrives = Waiting();
+    SnapshotNode changed = GpuNode(node, 8, "rack-1");
+    changed.labels = cluster_.state.nodes().FactsOf(*cluster_.state.nodes().Find(node)).labels;
+    changed.state = prng_.Below(4) == 0 ? NodeState::kCordoned : NodeState::kOpen;
+    const Stopwatch stopwatch;
+    if (kind < 2 && !ends.empty()) {
+      cluster_.state.Remove(ends);
+    } else if (kind == 2 && cluster_.state.gangs().size() < 11'000) {
+      cluster_.state.Submit(arrives);
+    } else {
+      cluster_.state.SetNode(changed);
+    }
+    Step();
+    ShapeRun run;
+    stopwatch.StopInto(&run);
+    return run;
+  }
+
+ private:
+  static std::string QueueOf(int64_t number) {
+    return number % 10 < 6 ? "a" : number % 10 < 9 ? "b" : "c";
+  }
+
+  GangRequest Waiting() {
+    const int sizes[] = {1, 2, 4, 8, 16, 32};
+    const int64_t gpus[] = {1, 2, 4, 8};
+    ++made_;
+    GangRequest request = GpuGang(
+        "wait-" + std::to_string(made_), sizes[prng_.Below(6)], gpus[prng_.Below(4)], 1000 + made_);
+    request.queue = QueueOf(made_);
+    request.gang.classes[0].request.cpu_milli = 0;
+    if (prng_.Below(4) == 0) {
+      request.topology.required = "rack";
+    }
+    return request;
+  }
+
+  void Step() {
+    cluster_.now += std::chrono::seconds(1);
+    const RoundResult result = Round(&cluster_.state, cluster_.now, &cluster_.memory);
+    Commit(result, cluster_.now, &cluster_.state);
+  }
+
+  FakeCluster cluster_;
+  Prng prng_;
+  int64_t made_ = 0;
+};
+
+ShapeRun OneEvent() {
+  BusyCluster cluster;
+  std::vector<double> times;
+  std::vector<double> wall_times;
+  for (int i = 0; i < 1000; ++i) {
+    const ShapeRun one = cluster.Event();
+    times.push_back(one.milliseconds);
+    wall_times.push_back(one.wall_milliseconds);
+  }
+  std::sort(times.begin(), times.end());
+  std::sort(wall_times.begin(), wall_times.end());
+  ShapeRun run;
+  run.milliseconds = times[times.size() / 2];
+  run.p99_milliseconds = times[times.size() * 99 / 100];
+  run.wall_milliseconds = wall_times[wall_times.size() / 2];
+  return run;
+}
+
+}  // namespace
+
+const std::vector<Shape>& Shapes() {
+  static const std::vector<Shape> shapes = {
+      {"kai-gang",
+       "50 nodes, 100 jobs x 4 pods, 4 queues",
+       "KAI 156 ms, 56 without its fixture (P)",
+       1,
+       0,
+       0,
+       KaiGang},
+      {"reclaim-large-100",
+       "50 pods x 8 GPUs evict 400",
+       "KAI 204.6 ms (P)",
+       0,
+       0,
+       0,
+       ReclaimLarge<100>},
+      {"reclaim-large-1000",
+       "500 pods x 8 GPUs evict 4,000",
+       "KAI 6,080 ms, 707 MB (P)",
+       50,
+       0,
+       50,
+       ReclaimLarge<1000>},
+      {"one-gpu-too-few-100",
+       "79 of 80 GPUs to be had, 100 nodes",
+       "KAI 50,800 ms, 19.4 GB (P)",
+       1,
+       0,
+       0,
+       OneGpuTooFew<100>},
+      {"one-gpu-too-few-1000",
+       "the same, 1,000 nodes",
+       "none published",
+       1,
+       0,
+       0,
+       OneGpuTooFew<1000>},
+      {"nine-racks",
+       "10 pods in racks of their own, 9 racks",
+       "a variant of KAI's",
+       1,
+       0,
+       0,
+       NineRacksForTen},
+      {"twelve-racks",
+       "10 nodes in one rack, 12 racks of 8 or 9",
+       "a variant of KAI's",
+       1,
+       0,
+       0,
+       OneOfTwelveRacks},
+      {"4000-gpus",
+       "400 gangs x 10 fill 4,000 GPUs",
+       "kube-scheduler 334 pods/s (M)",
+       0,
+       100'000,
+       0,
+       FourThousandGpus},
+      {"fifty-racks",
+       "5,000 nodes, 750 gangs x 4 x 8 GPUs, one rack each",
+       "kube-scheduler 27 pods/s (M), 562-630 (P)",
+       0,
+       20'000,
+       0,
+       FiftyRacks<8>},
+      {"fifty-racks-1", "the same with 1 GPU", "the same", 0, 20'000, 0, FiftyRacks<1>},
+      {"fifty-racks-one-by-one",
+       "a round for each gang",
+       "the same",
+       0,
+       20'000,
+       0,
+       FiftyRacksOneByOne},
+      {"event",
+       "5,000 nodes, 10,000 run, 1,000 wait: one event; median and p99",
+       "KAI, Volcano: all cloned each second",
+       2,
+       0,
+       150,
+       OneEvent},
+  };
+  return shapes;
+}
+
+}  // namespace lockstep::control
