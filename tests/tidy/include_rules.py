@@ -40,6 +40,12 @@ EDGES = {
     "operator/credentials": COMMON | {"operator/transport", "operator/yaml"},
     "operator/api_client": COMMON | {"operator/kube", "operator/transport"},
     "operator/pod_client": COMMON,
+    "operator/replay": {
+        "common/base",
+        "common/json",
+        "operator/resources",
+        "operator/scheduler",
+    },
     "operator/local": COMMON
     | {"common/process", "operator/resources", "operator/api", "operator/kube"},
     "trainer-runtime/collectives": {"common/base"},
@@ -86,7 +92,12 @@ LIBRARIES = {
     "pplx/": ("operator/transport/cpprest_exchange.cc",),
     "spdlog/": ("common/base/log.cc", "operator/cli/run_log.cc"),  # the two Logger sinks
     "fmt/": ("common/base/log.cc",),
-    "CLI/": ("operator/cli", "operator/cmd", "trainer-runtime/cmd"),
+    "CLI/": (
+        "operator/cli",
+        "operator/cmd",
+        "operator/replay/arguments.cc",
+        "trainer-runtime/cmd",
+    ),
     "yaml-cpp/": ("operator/yaml",),
     "simdjson.h": ("operator/kube",),
     "prometheus/": ("trainer-runtime/telemetry", "operator/cmd"),

@@ -1,0 +1,128 @@
+#include "operator/replay/arguments.h"
+
+#include <map>
+#include <sstream>
+
+#include <CLI/CLI.hpp>
+
+namespace lockstep::control {
+namespace {
+
+constexpr const char* kFooter =
+    R"(Prints one JSON object. /dev/stdin is a file too: zcat TRACE.csv.gz | lockstep-replay ...
+Exit codes: 0 replayed, 1 the output could not be written, 2 bad usage or input.)";
+
+const std::map<std::string, PlacementPolicyKind> kPolicies = {
+    {"worth", PlacementPolicyKind::kWorth},
+    {"fgd", PlacementPolicyKind::kFgd},
+    {"best-fit", PlacementPolicyKind::kBestFit}};
+
+// As CLI11 stores them, before they become types.
+struct ReplayTexts {
+  std::string estimates = "exact";
+  double starvation_hours = 0;
+};
+
+CLI::App* AddOpenb(CLI::App* app, OpenbArguments* openb) {
+  CLI::App* command = app->add_subcommand(
+      "openb", "Place pods one at a time, with parts of GPUs, until the cluster is full");
+  command->add_option("--nodes", openb->nodes_file, "CSV: sn,cpu_milli,memory_mib,gpu,model")
+      ->type_name("FILE")
+      ->required();
+  command
+      ->add_option("--pods",
+                   openb->pods_file,
+                   "CSV: cpu_milli,memory_mib,num_gpu,gpu_milli and, if any, gpu_spec")
+      ->type_name("FILE")
+      ->required();
+  command->add_option("--seeds", openb->seed_count, "so many orders of the pods")
+      ->check(CLI::Range(1, 10'000))
+      ->capture_default_str();
+  command->add_option("--first-seed", openb->first_seed, "the others follow it")
+      ->capture_default_str();
+  command->add_option("--tune", openb->tune, "pods ask for so many times the GPUs there are")
+      ->check(CLI::Range(0.01, 100.0))
+      ->capture_default_str();
+  command->add_option("--policy", openb->policy, "ours, or what it is compared with [worth]")
+      ->transform(CLI::Transformer(kPolicies).description(""))
+      ->type_name("worth|fgd|best-fit");
+  return command;
+}
+
+CLI::App* AddPhilly(CLI::App* app, PhillyArguments* philly, ReplayTexts* texts) {
+  CLI::App* command =
+      app->add_subcommand("philly", "Run jobs as they came, with reservation and backfill");
+  command->add_option("--trace", philly->trace_file, "CSV: timestamp,duration,num_gpus")
+      ->type_name("FILE")
+      ->required();
+  command->add_option("--gpus", philly->gpu_count, "GPUs of the cluster")
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str();
+  command->add_option("--gpus-per-node", philly->options.gpus_per_node, "GPUs of a node")
+      ->check(CLI::Range(1, 1'024))
+      ->capture_default_str();
+  command
+      ->add_option("--estimates",
+                   texts->estimates,
+                   "what is known of run times: exact, times a factor such as U1-5, or learnt")
+      ->type_name("exact|ULOW-HIGH|learnt")
+      ->capture_default_str();
+  command->add_option("--seed", philly->options.seed, "of these factors")->capture_default_str();
+  command
+      ->add_option("--starvation-hours",
+                   texts->starvation_hours,
+                   "the oldest job that has waited for so long goes first; 0: always the oldest")
+      ->check(CLI::Range(0.0, 1e6))
+      ->capture_default_str();
+  return command;
+}
+
+// Empty where the options make sense together.
+std::string Finish(const ReplayTexts& texts, PhillyArguments* philly) {
+  const auto estimates = EstimateErrors::Parse(texts.estimates);
+  if (!estimates.ok()) {
+    return "--estimates: " + estimates.error().message();
+  }
+  if (philly->gpu_count % philly->options.gpus_per_node != 0) {
+    return "--gpus: " + std::to_string(philly->gpu_count) + " found, expected a multiple of " +
+           std::to_string(philly->options.gpus_per_node) + ", the GPUs of a node";
+  }
+  philly->options.estimates = *estimates;
+  philly->options.node_count = philly->gpu_count / philly->options.gpus_per_node;
+  philly->options.backfill.starvation_limit = std::chrono::duration_cast<std::chrono::milliseconds>(
+      std::chrono::duration<double, std::ratio<3'600>>(texts.starvation_hours));
+  return "";
+}
+
+}  // namespace
+
+ReplayArguments ParseReplayArguments(int argc, const char* const* argv) {
+  OpenbArguments openb;
+  PhillyArguments philly;
+  ReplayTexts texts;
+  texts.starvation_hours =
+      std::chrono::duration<double, std::ratio<3'600>>(philly.options.backfill.starvation_limit)
+          .count();
+  CLI::App app("Replays public traces with the scheduler's own code.", "lockstep-replay");
+  app.footer(kFooter);
+  app.set_version_flag("--version", "lockstep-replay " LOCKSTEP_VERSION);
+  app.require_subcommand(1);
+  const CLI::App* openb_command = AddOpenb(&app, &openb);
+  AddPhilly(&app, &philly, &texts);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    std::ostringstream text;
+    const int code = app.exit(error, text, text);
+    return ReplayHelp{text.str(), code == 0 ? 0 : 2};
+  }
+  if (openb_command->parsed()) {
+    return openb;
+  }
+  if (const std::string problem = Finish(texts, &philly); !problem.empty()) {
+    return ReplayHelp{problem + "\n", 2};
+  }
+  return philly;
+}
+
+}  // namespace lockstep::control

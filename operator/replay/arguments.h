@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+
+#include "operator/replay/philly_replay.h"
+
+namespace lockstep::control {
+
+enum class PlacementPolicyKind { kWorth, kFgd, kBestFit };
+
+struct OpenbArguments {
+  std::string nodes_file;
+  std::string pods_file;
+  int64_t seed_count = 10;
+  uint64_t first_seed = 42;
+  double tune = 1.3;
+  PlacementPolicyKind policy = PlacementPolicyKind::kWorth;
+};
+
+struct PhillyArguments {
+  std::string trace_file;
+  int64_t gpu_count = 640;
+  PhillyOptions options;
+};
+
+// What is to be printed before the program ends at once.
+struct ReplayHelp {
+  std::string text;
+  int exit_code = 0;
+};
+
+using ReplayArguments = std::variant<OpenbArguments, PhillyArguments, ReplayHelp>;
+
+// Exit code of ReplayHelp: 0 where help was asked for, 2 where the arguments are wrong.
+ReplayArguments ParseReplayArguments(int argc, const char* const* argv);
+
+}  // namespace lockstep::control

@@ -1,0 +1,132 @@
+#include "operator/replay/report.h"
+
+#include <cmath>
+#include <memory>
+
+#include <sys/resource.h>
+
+#include "operator/replay/csv_table.h"
+#include "operator/replay/openb_replay.h"
+
+namespace lockstep::control {
+namespace {
+
+// Thousandths are more than what is meant.
+double Rounded(double value) {
+  constexpr double kSteps = 1'000;
+  return std::round(value * kSteps) / kSteps;
+}
+
+double MillisecondsSince(TimePoint begin, const Clock& clock) {
+  return Rounded(ToSeconds(clock.Now() - begin) * 1'000);
+}
+
+// The most that this process has held. Source: getrusage, in KiB on Linux.
+int64_t PeakResidentBytes() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return int64_t{usage.ru_maxrss} * 1'024;
+}
+
+double Percent(int64_t part, int64_t all) {
+  return 100 * static_cast<double>(part) / static_cast<double>(all);
+}
+
+std::string PolicyWord(PlacementPolicyKind kind) {
+  switch (kind) {
+    case PlacementPolicyKind::kWorth:
+      return "worth";
+    case PlacementPolicyKind::kFgd:
+      return "fgd";
+    case PlacementPolicyKind::kBestFit:
+      return "best-fit";
+  }
+  return "";
+}
+
+std::unique_ptr<PlacementPolicy> MakePolicy(PlacementPolicyKind kind) {
+  switch (kind) {
+    case PlacementPolicyKind::kFgd:
+      return MakeFgdPolicy();
+    case PlacementPolicyKind::kBestFit:
+      return MakeBestFitPolicy();
+    case PlacementPolicyKind::kWorth:
+      break;
+  }
+  return MakeWorthPolicy();
+}
+
+Json ToJson(const WaitSummary& waits) {
+  return {{"jobs", waits.job_count},
+          {"mean", Rounded(waits.mean_seconds)},
+          {"p90", Rounded(waits.p90_seconds)},
+          {"p99", Rounded(waits.p99_seconds)},
+          {"max", Rounded(waits.max_seconds)}};
+}
+
+}  // namespace
+
+Result<Json> ReplayAndReport(const OpenbArguments& arguments, const Clock& clock) {
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      const CsvTable nodes,
+      CsvTable::Read(arguments.nodes_file, {"sn", "cpu_milli", "memory_mib", "gpu", "model"}));
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      const CsvTable pods,
+      CsvTable::Read(arguments.pods_file, {"cpu_milli", "memory_mib", "num_gpu", "gpu_milli"}));
+  LOCKSTEP_ASSIGN_OR_RETURN(const OpenbTrace trace, OpenbTrace::FromTables(nodes, pods));
+  Json seeds = Json::array();
+  double sum_percent = 0;
+  const TimePoint begin = clock.Now();
+  for (int64_t i = 0; i < arguments.seed_count; ++i) {
+    const TimePoint run_begin = clock.Now();
+    const std::unique_ptr<PlacementPolicy> policy = MakePolicy(arguments.policy);
+    const OpenbRun run = ReplayOpenb(
+        trace, arguments.first_seed + static_cast<uint64_t>(i), arguments.tune, policy.get());
+    const double percent = Percent(run.allocated_milli, trace.device_milli_total);
+    sum_percent += percent;
+    seeds.push_back({{"seed", run.seed},
+                     {"pods", run.pod_count},
+                     {"failed", run.failed_count},
+                     {"allocationPercent", Rounded(percent)},
+                     {"milliseconds", MillisecondsSince(run_begin, clock)}});
+  }
+  return Json{
+      {"replay", "openb"},
+      {"policy", PolicyWord(arguments.policy)},
+      {"nodes", trace.nodes.size()},
+      {"gpus", trace.device_milli_total / kDeviceMilli},
+      {"tune", arguments.tune},
+      {"meanAllocationPercent", Rounded(sum_percent / static_cast<double>(arguments.seed_count))},
+      {"seeds", std::move(seeds)},
+      {"milliseconds", MillisecondsSince(begin, clock)},
+      {"peakResidentBytes", PeakResidentBytes()}};
+}
+
+Result<Json> ReplayAndReport(const PhillyArguments& arguments, const Clock& clock) {
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      const CsvTable table,
+      CsvTable::Read(arguments.trace_file, {"timestamp", "duration", "num_gpus"}));
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<PhillyJob> jobs,
+                            ReadPhillyJobs(table, arguments.gpu_count));
+  const TimePoint begin = clock.Now();
+  const PhillyRun run = ReplayPhilly(jobs, arguments.options);
+  const double milliseconds = MillisecondsSince(begin, clock);
+  Json waits = Json::object();
+  for (std::size_t i = 0; i < kSizeClasses.size(); ++i) {
+    waits[std::string(kSizeClasses[i])] = ToJson(run.waits[i]);
+  }
+  return Json{
+      {"replay", "philly"},
+      {"gpus", arguments.gpu_count},
+      {"jobs", jobs.size()},
+      {"seed", arguments.options.seed},
+      {"waitSecondsByGpus", std::move(waits)},
+      {"meanCompletionSeconds", Rounded(run.mean_completion_seconds)},
+      {"boundedSlowdown", Rounded(run.bounded_slowdown)},
+      {"passes", run.pass_count},
+      {"microsecondsPerPass", Rounded(milliseconds * 1'000 / static_cast<double>(run.pass_count))},
+      {"milliseconds", milliseconds},
+      {"peakResidentBytes", PeakResidentBytes()}};
+}
+
+}  // namespace lockstep::control

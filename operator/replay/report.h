@@ -1,0 +1,15 @@
+#pragma once
+
+#include "common/base/result.h"
+#include "common/base/time.h"
+#include "common/json/json.h"
+#include "operator/replay/arguments.h"
+
+namespace lockstep::control {
+
+// Replays, and tells what came of it as one object; `clock` measures how long it took.
+// Errors: those of the files.
+Result<Json> ReplayAndReport(const OpenbArguments& arguments, const Clock& clock);
+Result<Json> ReplayAndReport(const PhillyArguments& arguments, const Clock& clock);
+
+}  // namespace lockstep::control

@@ -1,0 +1,106 @@
+"""`lockstep-replay` on traces small enough to work out by hand."""
+
+import pathlib
+import tempfile
+import unittest
+
+from replay_program import report, run
+
+NODES = """sn,cpu_milli,memory_mib,gpu,model
+n0,16000,65536,2,T4
+n1,32000,65536,4,V100
+"""
+PODS = """name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec
+p0,8000,1024,1,1000,
+p1,8000,1024,1,1000,V100
+p2,4000,1024,1,500,
+p3,4000,1024,1,500,
+"""
+JOBS = """timestamp,duration,num_gpus,gpu_time,cluster
+2017-10-09 00:00:00,100.0,16,1600.0,a
+2017-10-09 00:00:10,50.0,8,400.0,a
+2017-10-09 00:00:20,70.0,1,70.0,b
+"""
+
+
+class ReplayCommand(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.scratch = pathlib.Path(scratch.name)
+
+    def file(self, name, text):
+        path = self.scratch / name
+        path.write_text(text)
+        return path
+
+    def test_openb_tells_what_was_allocated(self):
+        nodes, pods = self.file("nodes.csv", NODES), self.file("pods.csv", PODS)
+        for policy in ("worth", "fgd", "best-fit"):
+            told = report("openb", "--nodes", nodes, "--pods", pods, "--seeds", 3, "--tune", 0.5,
+                          "--policy", policy)
+            self.assertEqual(told["policy"], policy)
+            self.assertEqual((told["nodes"], told["gpus"]), (2, 6))
+            self.assertEqual([one["seed"] for one in told["seeds"]], [42, 43, 44])
+            for one in told["seeds"]:  # the four pods ask for 3 of 6 GPUs, and all fit
+                self.assertEqual((one["pods"], one["failed"]), (4, 0))
+                self.assertEqual(one["allocationPercent"], 50)
+                self.assertGreaterEqual(one["milliseconds"], 0)
+            self.assertEqual(told["meanAllocationPercent"], 50)
+            self.assertGreater(told["peakResidentBytes"], 1_000_000)
+
+    def test_philly_tells_how_long_jobs_waited(self):
+        trace = self.file("jobs.csv", JOBS)
+        told = report("philly", "--trace", trace, "--gpus", 16, "--estimates", "U1-5")
+        self.assertEqual(told["jobs"], 3)
+        waits = told["waitSecondsByGpus"]
+        self.assertEqual(waits["16 and more"],
+                         {"jobs": 1, "mean": 0, "p90": 0, "p99": 0, "max": 0})
+        self.assertEqual(waits["8-15"]["max"], 90)  # both start when the first has ended
+        self.assertEqual(waits["1"]["max"], 80)
+        self.assertEqual(waits["2-7"]["jobs"], 0)
+        self.assertEqual(waits["all"]["jobs"], 3)
+        self.assertAlmostEqual(waits["all"]["mean"], (0 + 90 + 80) / 3, places=3)
+
+    def test_same_arguments_give_the_same_answer(self):
+        trace = self.file("jobs.csv", JOBS)
+        told = [report("philly", "--trace", trace, "--gpus", 16)["waitSecondsByGpus"]
+                for _ in range(2)]
+        self.assertEqual(told[0], told[1])
+
+    def test_standard_input_is_a_file(self):
+        told = report("philly", "--trace", "/dev/stdin", "--gpus", 16, stdin=JOBS)
+        self.assertEqual(told["jobs"], 3)
+
+    def assert_refused(self, words, complaint):
+        exit_code, output, told = run(*words)
+        self.assertEqual((exit_code, output), (2, ""), told)
+        self.assertIn(complaint, told)
+
+    def test_bad_input_is_named_by_file_line_and_field(self):
+        nodes = self.file("nodes.csv", NODES)
+        pods = self.file("pods.csv", PODS.replace("p2,4000", "p2,4k"))
+        self.assert_refused(("openb", "--nodes", nodes, "--pods", pods),
+                            f'{pods}:4: cpu_milli: "4k" found, expected a whole number from 0 to')
+        trace = self.file("jobs.csv", JOBS.replace("00:00:20", "24:00:20"))
+        self.assert_refused(("philly", "--trace", trace, "--gpus", 16),
+                            f'{trace}:4: timestamp: "2017-10-09 24:00:20" found, expected a time')
+        trace = self.file("jobs.csv", JOBS)
+        self.assert_refused(("philly", "--trace", trace, "--gpus", 8),
+                            f'{trace}:2: num_gpus: "16" found, expected a whole number from 1 to 8')
+        trace = self.file("jobs.csv", JOBS.replace("num_gpus", "gpus"))
+        self.assert_refused(("philly", "--trace", trace), f'{trace}:1: no column "num_gpus"')
+        none = self.scratch / "none.csv"
+        self.assert_refused(("philly", "--trace", none), str(none))
+
+    def test_bad_options_are_refused(self):
+        trace = self.file("jobs.csv", JOBS)
+        self.assert_refused(("philly", "--trace", trace, "--gpus", 12), "--gpus: 12 found")
+        self.assert_refused(("philly", "--trace", trace, "--estimates", "U5-1"), "--estimates")
+        self.assert_refused(("openb", "--nodes", "n", "--pods", "p", "--policy", "none"),
+                            "--policy")
+        self.assert_refused((), "subcommand")
+
+
+if __name__ == "__main__":
+    unittest.main()
