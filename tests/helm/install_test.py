@@ -18,6 +18,7 @@ MAY = [
     ("update", "lockstep.dev:trainingjobs/status", "team", ""),
     ("create", ":pods", "team", ""),
     ("delete", ":pods", "team", ""),
+    ("patch", ":pods", "team", ""),  # to give labels back
     ("watch", ":pods", EVERYWHERE, ""),
     ("watch", ":nodes", EVERYWHERE, ""),
     ("create", ":services", "team", ""),
@@ -37,7 +38,6 @@ MAY_NOT = [
     ("update", "coordination.k8s.io:leases", "home", "another"),
     ("create", "lockstep.dev:trainingjobs", "team", ""),
     ("patch", "lockstep.dev:trainingjobs", "team", ""),
-    ("patch", ":pods", "team", ""),
     ("create", ":pods/exec", "team", ""),
     ("create", "apps:deployments", "home", ""),
     ("patch", ":nodes", EVERYWHERE, ""),

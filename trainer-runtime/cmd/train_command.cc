@@ -464,18 +464,6 @@ void TrainingProcess::OnControl(const ControlMessage& message) {
   }
 }
 
-// NCCL itself would obey it, and then wait for other ranks in calls that nobody can end.
-Result<TrainingSpec> CheckNcclVariables(TrainingSpec spec, const EnvironmentMap& variables) {
-  const auto blocking = variables.find("NCCL_COMM_BLOCKING");
-  if (spec.communication.all_reduce == AllReduceBackend::kNccl && blocking != variables.end() &&
-      blocking->second == "1") {
-    return Error(ErrorCode::kInvalidArgument,
-                 "1 found, expected 0 or nothing with allReduce: Nccl, whose waits must end")
-        .WithField(blocking->first);
-  }
-  return spec;
-}
-
 }  // namespace
 
 int TrainCommand(const EnvironmentMap& variables, const TrainCommandOptions& options) {

@@ -59,4 +59,15 @@ Result<TrainingParts> LoadTrainingParts(const TrainingSpec& spec,
   return TrainingParts{std::move(engine).value(), std::move(data).value(), std::move(nccl)};
 }
 
+Result<TrainingSpec> CheckNcclVariables(TrainingSpec spec, const EnvironmentMap& variables) {
+  const auto blocking = variables.find("NCCL_COMM_BLOCKING");
+  if (spec.communication.all_reduce == AllReduceBackend::kNccl && blocking != variables.end() &&
+      blocking->second == "1") {
+    return Error(ErrorCode::kInvalidArgument,
+                 "1 found, expected 0 or nothing with allReduce: Nccl, whose waits must end")
+        .WithField(blocking->first);
+  }
+  return spec;
+}
+
 }  // namespace lockstep::runtime

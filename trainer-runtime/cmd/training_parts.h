@@ -27,4 +27,8 @@ Result<TrainingParts> LoadTrainingParts(const TrainingSpec& spec,
                                         const WorkerEnvironment& environment,
                                         const std::string& engine_path);
 
+// The spec, unless the job sums gradients by NCCL and a variable of NCCL's own would make it wait
+// for other ranks in calls that nobody can end. Errors: kInvalidArgument (names the variable).
+Result<TrainingSpec> CheckNcclVariables(TrainingSpec spec, const EnvironmentMap& variables);
+
 }  // namespace lockstep::runtime
