@@ -42,14 +42,16 @@ class ClusterEventsTest(JobCase):
         self.operator.stop()
         proxy = Proxy(self.plane, "operator")
         self.addCleanup(proxy.close)
+        first = threading.Lock()  # pods are made side by side: none before the thief is there
         taken = threading.Event()
 
         def rule(request):
-            if request.method == "POST" and request.path.partition("?")[0].endswith("/pods") \
-                    and not taken.is_set():
-                taken.set()
-                thief = foreign_pod("thief", self.hollow.names[0], gpus=2)
-                self.admin.create(thief, self.namespace)
+            if request.method == "POST" and request.path.partition("?")[0].endswith("/pods"):
+                with first:
+                    if not taken.is_set():
+                        thief = foreign_pod("thief", self.hollow.names[0], gpus=2)
+                        self.admin.create(thief, self.namespace)
+                        taken.set()
             return None
 
         proxy.rule = rule
