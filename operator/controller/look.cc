@@ -182,15 +182,13 @@ ErrandCall Look::PodListing() {
 // by these. Of that very pod as it was seen: whoever changes it meanwhile is looked at again.
 std::vector<ErrandCall> Look::LabelRestorings(const StoredJob& stored) {
   std::vector<ErrandCall> calls;
-  for (const kube::Item<kube::Pod>* pod : view_->PodsOf(key_)) {
+  for (const kube::Item<kube::Pod>* pod : view_->MislabelledPodsOf(key_)) {
     const kube::Pod& object = *pod->object;
-    const Labels lacking = LackingLabels(object);
-    if (object.owner_uid != stored.job.metadata.uid || lacking.empty() || object.is_deleting ||
-        HasEnded(object)) {
+    if (object.owner_uid != stored.job.metadata.uid || object.is_deleting || HasEnded(object)) {
       continue;
     }
     Json metadata = {{"uid", pod->uid}, {"resourceVersion", pod->resource_version}};
-    metadata["labels"] = lacking;
+    metadata["labels"] = LackingLabels(object);
     calls.push_back({[key = pod->key, body = DumpJson({{"metadata", metadata}})] {
                        return kube::MergePatch(kube::kPods, key.namespace_name, key.name, body);
                      },

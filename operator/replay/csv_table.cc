@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <optional>
 #include <utility>
 
 #include "common/base/file.h"
@@ -40,6 +41,15 @@ std::string NumberText(double value) {
     text.pop_back();
   }
   return text;
+}
+
+// The whole of `text` as a number; null where it is none.
+template <typename Number>
+std::optional<Number> Parsed(const std::string& text) {
+  Number value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, problem] = std::from_chars(text.data(), end, value);
+  return problem == std::errc() && rest == end ? std::optional(value) : std::nullopt;
 }
 
 }  // namespace
@@ -116,29 +126,23 @@ Result<int64_t> CsvTable::Int(std::size_t row,
                               std::string_view column,
                               int64_t min,
                               int64_t max) const {
-  const std::string text = Text(row, column);
-  int64_t value = 0;
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (text.empty() || problem != std::errc() || end != text.data() + text.size() || value < min ||
-      value > max) {
+  const auto value = Parsed<int64_t>(Text(row, column));
+  if (!value || *value < min || *value > max) {
     return Wrong(
         row, column, "a whole number from " + std::to_string(min) + " to " + std::to_string(max));
   }
-  return value;
+  return *value;
 }
 
 Result<double> CsvTable::Number(std::size_t row,
                                 std::string_view column,
                                 double min,
                                 double max) const {
-  const std::string text = Text(row, column);
-  double value = 0;
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (text.empty() || problem != std::errc() || end != text.data() + text.size() ||
-      !std::isfinite(value) || value < min || value > max) {
+  const auto value = Parsed<double>(Text(row, column));
+  if (!value || !std::isfinite(*value) || *value < min || *value > max) {
     return Wrong(row, column, "a number from " + NumberText(min) + " to " + NumberText(max));
   }
-  return value;
+  return *value;
 }
 
 }  // namespace lockstep::control

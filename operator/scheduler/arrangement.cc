@@ -191,9 +191,7 @@ std::vector<PodClass> MergedClasses(const Gang& gang) {
       continue;
     }
     const auto same = std::find_if(classes.begin(), classes.end(), [&](const PodClass& other) {
-      return other.request == pod_class.request && other.node_selector == pod_class.node_selector &&
-             other.tolerations == pod_class.tolerations &&
-             other.node_affinity == pod_class.node_affinity;
+      return AskAlike(other, pod_class);
     });
     if (same == classes.end()) {
       classes.push_back(pod_class);

@@ -14,25 +14,8 @@ constexpr std::size_t kKindsKept = 256;
 bool AskTheSame(const std::vector<PodClass>& a, const std::vector<PodClass>& b) {
   return std::equal(
       a.begin(), a.end(), b.begin(), b.end(), [](const PodClass& one, const PodClass& other) {
-        return one.pods.size() == other.pods.size() && one.request == other.request &&
-               one.node_selector == other.node_selector && one.tolerations == other.tolerations &&
-               one.node_affinity == other.node_affinity;
+        return one.pods.size() == other.pods.size() && AskAlike(one, other);
       });
-}
-
-Plan ToPlan(const std::vector<PodClass>& classes,
-            const std::vector<NodeRoom>& rooms,
-            const std::vector<Fill>& fills) {
-  Plan plan;
-  for (std::size_t c = 0; c < classes.size(); ++c) {
-    std::size_t next_pod = 0;
-    for (std::size_t room = 0; room < rooms.size(); ++room) {
-      for (int64_t i = 0; i < fills[c][room]; ++i) {
-        plan.node_by_pod[classes[c].pods[next_pod++]] = rooms[room].node->name;
-      }
-    }
-  }
-  return plan;
 }
 
 int64_t Seconds(std::chrono::milliseconds duration) {
@@ -189,7 +172,7 @@ bool Backfill::LeavesHead(const Waiting& waiting,
 
 void Backfill::Start(const Waiting& waiting, const std::vector<Fill>& fills, PassState* pass) {
   const BackfillGang& gang = waiting.gang;
-  pass->starts.push_back({gang.name, ToPlan(gang.classes, timeline_.rooms(), fills)});
+  pass->starts.push_back({gang.name, PlanOf(gang.classes, timeline_.rooms(), fills)});
   timeline_.Begin(gang.name, pass->now + gang.estimate, HoldsOfFills(gang.classes, fills));
   kinds_[waiting.kind].waiting.erase(OrderOf(gang));
   waiting_.erase(pass->starts.back().gang);

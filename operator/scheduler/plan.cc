@@ -10,22 +10,6 @@
 namespace lockstep::control {
 namespace {
 
-// Neighbours in a class stay neighbours: pods fill the chosen nodes in name order.
-Plan ToPlan(const std::vector<PodClass>& classes,
-            const std::vector<NodeRoom>& rooms,
-            const std::vector<Fill>& fills) {
-  Plan plan;
-  for (std::size_t c = 0; c < classes.size(); ++c) {
-    std::size_t next_pod = 0;
-    for (std::size_t r = 0; r < rooms.size(); ++r) {
-      for (int64_t i = 0; i < fills[c][r]; ++i) {
-        plan.node_by_pod[classes[c].pods[next_pod++]] = rooms[r].node->name;
-      }
-    }
-  }
-  return plan;
-}
-
 bool AsksForHostPort(const PodClass& pod_class) {
   return std::any_of(pod_class.request.others.begin(),
                      pod_class.request.others.end(),
@@ -67,7 +51,7 @@ PlanResult PlanGang(const Snapshot& as_found, const Gang& gang, const PlanOption
   }
   const ArrangeResult arranged = Arrange(classes, survey.open, options.search_steps_max);
   if (arranged.fills) {
-    return ToPlan(classes, survey.open, *arranged.fills);
+    return PlanOf(classes, survey.open, *arranged.fills);
   }
   return NoArrangement(classes, /*is_proved=*/!arranged.reached_limit);
 }

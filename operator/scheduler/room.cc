@@ -106,6 +106,11 @@ int64_t NodeCount(const std::vector<NodeRoom>& rooms) {
   return count;
 }
 
+bool AskAlike(const PodClass& a, const PodClass& b) {
+  return a.request == b.request && a.node_selector == b.node_selector &&
+         a.tolerations == b.tolerations && a.node_affinity == b.node_affinity;
+}
+
 bool MatchesSelector(const SnapshotNode& node, const PodClass& pod_class) {
   const bool has_labels = std::all_of(
       pod_class.node_selector.begin(), pod_class.node_selector.end(), [&](const auto& wanted) {
@@ -162,6 +167,21 @@ Fill PackClass(const std::vector<NodeRoom>& rooms, const PodClass& pod_class) {
     remaining -= count;
   }
   return fill;
+}
+
+Plan PlanOf(const std::vector<PodClass>& classes,
+            const std::vector<NodeRoom>& rooms,
+            const std::vector<Fill>& fills) {
+  Plan plan;
+  for (std::size_t c = 0; c < classes.size(); ++c) {
+    std::size_t next_pod = 0;
+    for (std::size_t r = 0; r < rooms.size(); ++r) {
+      for (int64_t i = 0; i < fills[c][r]; ++i) {
+        plan.node_by_pod[classes[c].pods[next_pod++]] = rooms[r].node->name;
+      }
+    }
+  }
+  return plan;
 }
 
 }  // namespace lockstep::control

@@ -34,6 +34,9 @@ RoomSurvey SurveyOf(const Snapshot& snapshot);
 // How many nodes the rooms stand for.
 int64_t NodeCount(const std::vector<NodeRoom>& rooms);
 
+// Whether pods of both ask for the same of the same nodes, whatever they are called.
+bool AskAlike(const PodClass& a, const PodClass& b);
+
 // Whether `node` carries every label the class asks for, and has the affinity it requires.
 bool MatchesSelector(const SnapshotNode& node, const PodClass& pod_class);
 
@@ -56,5 +59,11 @@ using Fill = std::vector<int64_t>;
 // Places as many pods of the class as fit, in the documented packing order; the sum is less than
 // the class's pods exactly where they do not all fit.
 Fill PackClass(const std::vector<NodeRoom>& rooms, const PodClass& pod_class);
+
+// The nodes that fills, one for each class, come to. Neighbours in a class stay neighbours: its
+// pods fill the rooms in their order. Precondition: the fills hold no more pods than the classes.
+Plan PlanOf(const std::vector<PodClass>& classes,
+            const std::vector<NodeRoom>& rooms,
+            const std::vector<Fill>& fills);
 
 }  // namespace lockstep::control

@@ -260,9 +260,10 @@ std::vector<JobId> ClusterView::WaitingJobs() const {
   return keys;
 }
 
-std::vector<const kube::Item<kube::Pod>*> ClusterView::PodsOf(const JobId& key) const {
+std::vector<const kube::Item<kube::Pod>*> ClusterView::PodsNamed(
+    const JobId& key, const std::set<std::string>& names) const {
   std::vector<const kube::Item<kube::Pod>*> pods;
-  for (const std::string& name : pods_by_job_.NamesOf(key)) {
+  for (const std::string& name : names) {
     pods.push_back(pods_.Find({key.namespace_name, name}));
   }
   return pods;

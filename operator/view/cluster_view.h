@@ -133,7 +133,14 @@ class ClusterView {
   std::vector<JobId> WaitingJobs() const;
 
   // Pods that carry the job's label, by name.
-  std::vector<const kube::Item<kube::Pod>*> PodsOf(const JobId& key) const;
+  std::vector<const kube::Item<kube::Pod>*> PodsOf(const JobId& key) const {
+    return PodsNamed(key, pods_by_job_.NamesOf(key));
+  }
+
+  // Those of them that lack labels by which watches and services find them (LackingLabels).
+  std::vector<const kube::Item<kube::Pod>*> MislabelledPodsOf(const JobId& key) const {
+    return PodsNamed(key, pods_by_job_.MislabelledOf(key));
+  }
 
   std::size_t PodCountOf(const JobId& key) const { return pods_by_job_.NamesOf(key).size(); }
 
@@ -196,6 +203,8 @@ class ClusterView {
   void NotePodChange(const PodChange& change, News* news);
   void NoteNodeChange(const ObjectCache<kube::Node>::Change& change, News* news);
   bool AllRun(const JobId& key) const;
+  std::vector<const kube::Item<kube::Pod>*> PodsNamed(const JobId& key,
+                                                      const std::set<std::string>& names) const;
   void NoteOthersGone(const JobId& job,
                       const std::string& name,
                       const std::string& uid,

@@ -1,9 +1,12 @@
 #include "operator/view/pods_by_job.h"
 
 #include "operator/api/pod_label_names.h"
+#include "operator/reconcile/gang/pod_labels.h"
 
 namespace lockstep::control {
 namespace {
+
+const std::set<std::string> kNone;
 
 bool IsRunning(const kube::Pod& pod) {
   return pod.status.phase == kube::PodPhase::kRunning;
@@ -22,20 +25,28 @@ JobId JobOf(const kube::Pod& pod, const std::string& namespace_name) {
 void PodsByJob::Add(const JobId& job, const std::string& name, const kube::Pod& pod) {
   Entry& entry = entries_[job];
   entry.names.insert(name);
+  if (!LackingLabels(pod).empty()) {
+    entry.mislabelled.insert(name);
+  }
   entry.running_count += IsRunning(pod) ? 1 : 0;
 }
 
 bool PodsByJob::Remove(const JobId& job, const std::string& name, const kube::Pod& pod) {
   Entry& entry = entries_[job];
   entry.names.erase(name);
+  entry.mislabelled.erase(name);
   entry.running_count -= IsRunning(pod) ? 1 : 0;
   return entry.names.empty() && entries_.erase(job) > 0;
 }
 
 const std::set<std::string>& PodsByJob::NamesOf(const JobId& job) const {
-  static const std::set<std::string> kNone;
   const auto found = entries_.find(job);
   return found == entries_.end() ? kNone : found->second.names;
+}
+
+const std::set<std::string>& PodsByJob::MislabelledOf(const JobId& job) const {
+  const auto found = entries_.find(job);
+  return found == entries_.end() ? kNone : found->second.mislabelled;
 }
 
 std::size_t PodsByJob::RunningCountOf(const JobId& job) const {

@@ -14,7 +14,7 @@ namespace lockstep::control {
 // No name: neither.
 JobId JobOf(const kube::Pod& pod, const std::string& namespace_name);
 
-// Which pods carry a job's name, and how many of them run.
+// Which pods carry a job's name, how many of them run, and which lack labels of theirs.
 class PodsByJob {
  public:
   void Add(const JobId& job, const std::string& name, const kube::Pod& pod);
@@ -23,11 +23,13 @@ class PodsByJob {
   bool Remove(const JobId& job, const std::string& name, const kube::Pod& pod);
 
   const std::set<std::string>& NamesOf(const JobId& job) const;
+  const std::set<std::string>& MislabelledOf(const JobId& job) const;
   std::size_t RunningCountOf(const JobId& job) const;
 
  private:
   struct Entry {
     std::set<std::string> names;
+    std::set<std::string> mislabelled;
     std::size_t running_count = 0;
   };
 
