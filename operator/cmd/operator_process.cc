@@ -55,6 +55,7 @@ constexpr Duration kForeignReadInterval = std::chrono::milliseconds(50);
 constexpr Duration kReleaseTimeout = std::chrono::seconds(3);
 constexpr Duration kStopTimeout = std::chrono::seconds(25);  // within a pod's grace of 30 s
 constexpr Duration kProgressInterval = std::chrono::seconds(5);
+constexpr Duration kCountsInterval = std::chrono::seconds(1);
 
 constexpr int kExitFailed = 1;
 
@@ -195,6 +196,7 @@ Status OperatorProcess::Parts::Start(const OperatorFlags& flags, const OperatorI
                                  flags.pod_security});
   loop.namespaces = {flags.namespaces.begin(), flags.namespaces.end()};
   loop.controller.progress_interval = kProgressInterval;
+  loop.controller.counts_interval = kCountsInterval;
   loop.calls_of_job_max = 2 * static_cast<std::size_t>(flags.api_concurrency);
   loop_.emplace(std::move(loop),
                 ControlLoopParts{api_.get(), &*control_, &*publisher_, logger_},

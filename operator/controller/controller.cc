@@ -146,8 +146,7 @@ bool Controller::DecideOn(JobTurn* turn, TimePoint now) {
 // When the status that was decided is to be written, where that is not now.
 std::optional<TimePoint> Controller::WriteTime(const JobTurn& turn, TimePoint now) const {
   const JobId& key = turn.report.key;
-  return turn.is_put_back ? put_back_pace_.NotBefore(key, now)
-                          : ProgressTime(key, turn.decision, turn.job, now);
+  return turn.is_put_back ? put_back_pace_.NotBefore(key, now) : FiguresTime(turn, now);
 }
 
 // One who insists is told of once, and then answered ever more slowly.
@@ -165,24 +164,23 @@ void Controller::NotePutBack(JobTurn* turn, TimePoint now) {
                                    "slowly where that happens again"});
 }
 
-// When a status that has nothing new but progress is to be written; null when it has more, or when
+// When a status that has nothing new but figures is to be written; null when it has more, or when
 // enough time has passed.
-std::optional<TimePoint> Controller::ProgressTime(const JobId& key,
-                                                  const Decision& decision,
-                                                  const TrainingJob& job,
-                                                  TimePoint now) const {
-  const auto written = written_at_.find(key);
-  if (written == written_at_.end() || written->second + options_.progress_interval <= now ||
-      !decision.effects.empty() || !decision.events.empty() || !decision.metrics.empty() ||
-      decision.status == job.status) {
+std::optional<TimePoint> Controller::FiguresTime(const JobTurn& turn, TimePoint now) const {
+  const Decision& decision = turn.decision;
+  const TrainingJobStatus& stored = turn.job.status;
+  const auto written = written_at_.find(turn.report.key);
+  if (written == written_at_.end() || !decision.effects.empty() || !decision.events.empty() ||
+      !decision.metrics.empty() || decision.status == stored) {
     return std::nullopt;
   }
   TrainingJobStatus status = decision.status;
-  status.progress = job.status.progress;
-  if (status != job.status) {
-    return std::nullopt;
-  }
-  return written->second + options_.progress_interval;
+  status.progress = stored.progress;
+  const Duration interval =
+      status == stored ? options_.progress_interval : options_.counts_interval;
+  status.roles = stored.roles;
+  const TimePoint due = written->second + interval;
+  return status == stored && now < due ? std::optional(due) : std::nullopt;
 }
 
 void Controller::NoteLookFailure(JobTurn* turn, const Error& error) {

@@ -30,6 +30,9 @@ struct ControllerOptions {
   // A status that differs from the stored one in nothing but progress is not written again before
   // this has passed.
   Duration progress_interval{};
+
+  // The same, where pods that run or do not run yet have been counted anew.
+  Duration counts_interval{};
 };
 
 enum class TurnResult {
@@ -112,10 +115,7 @@ class Controller {
   bool DecideOn(JobTurn* turn, TimePoint now);
   bool Act(JobTurn* turn);
 
-  std::optional<TimePoint> ProgressTime(const JobId& key,
-                                        const Decision& decision,
-                                        const TrainingJob& job,
-                                        TimePoint now) const;
+  std::optional<TimePoint> FiguresTime(const JobTurn& turn, TimePoint now) const;
   std::optional<TimePoint> WriteTime(const JobTurn& turn, TimePoint now) const;
   void NotePutBack(JobTurn* turn, TimePoint now);
   void NoteLookFailure(JobTurn* turn, const Error& error);

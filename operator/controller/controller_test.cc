@@ -388,6 +388,47 @@ TEST_F(ProgressTest, AnythingElseTakesTheProgressWithIt) {
   EXPECT_EQ(Drain().substr(0, 17), "read mnist\nwrite\n");
 }
 
+class CountsTest : public ControllerTest {
+ protected:
+  CountsTest() : ControllerTest(MakeTrainingJob(3)) {
+    controller_ = Controller(&cluster_,
+                             logger_.get(),
+                             now_,
+                             WallTime(seconds(1'000'000)),
+                             {.counts_interval = seconds(1)});
+    cluster_.world.Step();  // its pods are made,
+    cluster_.world.Step();  // and have been seen
+    controller_.Notify(kKey, now_);
+    Drain();
+  }
+
+  void Run(const std::string& pod) {
+    cluster_.world.Find(pod)->status.phase = kube::PodPhase::kRunning;
+    controller_.Notify(kKey, now_);
+  }
+};
+
+TEST_F(CountsTest, PodsThatComeUpAreCountedTogether) {
+  Run("mnist-worker-0");
+  Drain();
+  now_ += milliseconds(500);
+  Run("mnist-worker-1");
+  EXPECT_EQ(Drain(), "read mnist\npublish \n");
+
+  now_ += milliseconds(500);
+  EXPECT_EQ(Drain(), "read mnist\nwrite\npublish \n");
+  EXPECT_EQ(cluster_.world.job.status.roles[0].active, 2);
+}
+
+TEST_F(CountsTest, GangThatIsCompleteIsToldOfAtOnce) {
+  Run("mnist-worker-0");
+  Run("mnist-worker-1");
+  Drain();
+  Run("mnist-worker-2");
+
+  EXPECT_EQ(Drain(), "read mnist\nwrite\npublish GangRunning\n");
+}
+
 class DeadlineTest : public ControllerTest {
  protected:
   DeadlineTest() : ControllerTest(JobWithDeadline()) {}

@@ -34,6 +34,7 @@ ControlLoopOptions LoopOptions() {
   options.pods.runtime_image = "lockstep/runtime:1";
   options.pods.job_key_file = "/etc/lockstep/job-key";
   options.controller.progress_interval = seconds(5);
+  options.controller.counts_interval = seconds(1);
   return options;
 }
 
