@@ -15,6 +15,7 @@ ErrorCode CodeOfErrno(int error_number) {
       return ErrorCode::kAlreadyExists;
     case ENOSPC:
     case EDQUOT:
+    case EFBIG:  // above the limit of the process or of the file system
     case EMFILE:
     case ENFILE:
     case ENOMEM:

@@ -31,10 +31,7 @@ std::optional<Step> NewestCheckpointIn(const std::string& folder) {
   for (auto at = std::filesystem::directory_iterator(folder, error);
        !error && at != std::filesystem::directory_iterator();
        at.increment(error)) {
-    std::error_code missing;
-    if (std::filesystem::exists(at->path() / "manifest.json", missing)) {
-      newest = std::max(newest, StepOf(at->path().filename().string()));
-    }
+    newest = std::max(newest, StepOf(at->path().filename().string()));
   }
   return newest;
 }

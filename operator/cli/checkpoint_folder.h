@@ -7,8 +7,10 @@
 
 namespace lockstep::control {
 
-// The step of the newest checkpoint in `folder`; nothing where there is none. The folder knows more
-// than the reports of those who write there: one that is killed cannot tell what it wrote last.
+// The step of the newest checkpoint in `folder`, whole or not: a step's folder is complete when it
+// appears, so that what is not has been harmed since. Nothing where there is none. The folder knows
+// more than the reports of those who write there: one that is killed cannot tell what it wrote
+// last.
 std::optional<Step> NewestCheckpointIn(const std::string& folder);
 
 }  // namespace lockstep::control

@@ -1,24 +1,20 @@
 #include "trainer-runtime/checkpoint/checkpoint_directory.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <chrono>
-#include <cstdio>
 #include <cstring>
-#include <fcntl.h>
 #include <filesystem>
 #include <system_error>
-#include <unistd.h>
 #include <utility>
 #include <vector>
 
 #include "common/base/check.h"
 #include "common/base/digest.h"
 #include "common/base/file.h"
-#include "common/base/unique_fd.h"
 #include "trainer-runtime/checkpoint/directory_lock.h"
 #include "trainer-runtime/checkpoint/fence.h"
+#include "trainer-runtime/checkpoint/lasting_files.h"
 #include "trainer-runtime/checkpoint/manifest.h"
 #include "trainer-runtime/checkpoint/safetensors.h"
 
@@ -88,67 +84,6 @@ bool IsDamage(ErrorCode code) {
   return code == ErrorCode::kCorrupt || code == ErrorCode::kNotFound;
 }
 
-Status FlushFolder(const std::string& path) {
-  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!fd.is_open() || ::fsync(fd.get()) != 0) {
-    return SystemError(errno, "flush folder " + path);
-  }
-  return OkStatus();
-}
-
-// Makes `path` and what is missing above it, each entry flushed: a checkpoint is of no use in a
-// folder that a power cut takes away.
-Status MakeLastingDirectories(const std::filesystem::path& path) {
-  std::error_code error;
-  if (std::filesystem::is_directory(path, error)) {
-    return OkStatus();
-  }
-  const std::filesystem::path parent = path.has_parent_path() ? path.parent_path() : ".";
-  if (parent != path && path.has_parent_path()) {
-    LOCKSTEP_RETURN_IF_ERROR(MakeLastingDirectories(parent));
-  }
-  const bool is_new = std::filesystem::create_directory(path, error);
-  if (error) {
-    return SystemError(error.value(), "create folder " + path.string());
-  }
-  return is_new ? FlushFolder(parent.string()) : OkStatus();
-}
-
-// The whole file, which may not be longer than `bytes_max`. Errors: kCorrupt (longer), and
-// ReadFile's.
-Result<std::string> ReadBounded(const std::string& path, std::size_t bytes_max) {
-  std::error_code error;
-  const std::uintmax_t bytes = std::filesystem::file_size(path, error);
-  if (!error && bytes > bytes_max) {  // otherwise reading says what is wrong
-    return Error(ErrorCode::kCorrupt,
-                 path + " has " + std::to_string(bytes) + " bytes, expected at most " +
-                     std::to_string(bytes_max));
-  }
-  return ReadFile(path, bytes_max);
-}
-
-// Puts `folder` at `target`. What stood there, if anything, is at `folder` afterwards.
-Status Exchange(const std::string& folder, const std::string& target) {
-  if (::rename(folder.c_str(), target.c_str()) == 0) {
-    return OkStatus();  // nothing stood there, or an empty folder
-  }
-  if (errno != ENOTEMPTY && errno != EEXIST && errno != ENOTDIR) {
-    return SystemError(errno, "rename " + folder + " to " + target);
-  }
-  if (::renameat2(AT_FDCWD, folder.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) == 0) {
-    return OkStatus();
-  }
-  // Some network file systems cannot exchange. Between these two renames this step is missing, and
-  // a reader falls back to the one before.
-  const std::string aside = folder + ".old";
-  if (::rename(target.c_str(), aside.c_str()) != 0 ||
-      ::rename(folder.c_str(), target.c_str()) != 0 ||
-      ::rename(aside.c_str(), folder.c_str()) != 0) {
-    return SystemError(errno, "replace " + target);
-  }
-  return OkStatus();
-}
-
 Result<Fence> ReadFence(const std::string& directory) {
   LOCKSTEP_ASSIGN_OR_RETURN(const std::string text,
                             ReadBounded(directory + "/" + kFenceFile, kManifestBytesMax));
@@ -208,17 +143,28 @@ CheckpointDirectory::CheckpointDirectory(CheckpointDirectoryOptions options)
     : options_(std::move(options)), token_(RandomHex(8)) {}
 
 Status CheckpointDirectory::Claim(const WriterIdentity& writer) {
-  bool had_it = false;
   {
     // Before the fence rises: a save of ours under way must not find itself outdated by it.
     const std::lock_guard guard(mutex_);
-    had_it = !claimed_.job_uid.empty();
     claimed_ = writer;
+    owes_fence_ = true;
   }
+  Status raised = RaiseFence();
+  if (!raised.ok() && raised.error().code() == ErrorCode::kResourceExhausted) {
+    options_.logger->Warn(
+        "no room to claim the checkpoint directory; the next save tries again",
+        {{"directory", options_.directory}, {"error", raised.error().ToString()}});
+    return OkStatus();
+  }
+  return raised;
+}
+
+Status CheckpointDirectory::RaiseFence() {
   LOCKSTEP_RETURN_IF_ERROR(MakeLastingDirectories(options_.directory));
   LOCKSTEP_ASSIGN_OR_RETURN(
       const DirectoryLock lock,
       DirectoryLock::Acquire(options_.directory, Deadline::After(SteadyNow(), kLockTimeout)));
+  const WriterIdentity writer = ClaimedIdentity();  // under the lock: of two, the newer
   const Result<Fence> fence = ReadFence(options_.directory);
   if (!fence.ok() && fence.error().code() == ErrorCode::kCorrupt) {
     // Whoever claims has met all ranks, so nobody newer can have written it.
@@ -234,13 +180,36 @@ Status CheckpointDirectory::Claim(const WriterIdentity& writer) {
                    options_.directory + " holds the checkpoints of job " + fence->writer.job_uid +
                        ", expected an empty folder or one of job " + writer.job_uid);
     }
-    if (is_other_job && had_it) {
+    if (is_other_job && HasHeldFence()) {
       return LostTo(fence->writer.job_uid, options_.directory);
     }
   }
   const Fence next = fence.ok() ? FenceAfter(*fence, writer) : Fence{writer, {}};
   LOCKSTEP_RETURN_IF_ERROR(
       WriteFileAtomically(options_.directory + "/" + kFenceFile, EncodeFence(next)));
+  NoteFence(writer);
+  return RemoveHalfDone();
+}
+
+bool CheckpointDirectory::OwesFence() const {
+  const std::lock_guard guard(mutex_);
+  return owes_fence_;
+}
+
+bool CheckpointDirectory::HasHeldFence() const {
+  const std::lock_guard guard(mutex_);
+  return has_held_fence_;
+}
+
+// The fence stands as `writer`; one who has claimed since still owes his own.
+void CheckpointDirectory::NoteFence(const WriterIdentity& writer) {
+  const std::lock_guard guard(mutex_);
+  has_held_fence_ = true;
+  owes_fence_ = claimed_ != writer;
+}
+
+// What dead writers left.
+Status CheckpointDirectory::RemoveHalfDone() const {
   LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListNames(options_.directory));
   for (const std::string& name : names) {
     const bool is_temporary = name.compare(0, kTemporaryPrefix.size(), kTemporaryPrefix) == 0;
@@ -258,7 +227,12 @@ WriterIdentity CheckpointDirectory::ClaimedIdentity() const {
 
 Result<int64_t> CheckpointDirectory::Publish(const Snapshot& snapshot) {
   const std::string folder = TemporaryPath("save");
-  Result<int64_t> bytes = WriteFiles(folder, snapshot);
+  Result<int64_t> bytes = int64_t{0};
+  if (Status raised = OwesFence() ? RaiseFence() : OkStatus(); !raised.ok()) {
+    bytes = std::move(raised).error();
+  } else {
+    bytes = WriteFiles(folder, snapshot);
+  }
   if (bytes.ok()) {
     Status visible = MakeVisible(folder, snapshot.step);
     if (!visible.ok()) {

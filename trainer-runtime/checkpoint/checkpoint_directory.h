@@ -35,8 +35,8 @@ class CheckpointDirectory {
  public:
   explicit CheckpointDirectory(CheckpointDirectoryOptions options);
 
-  // Raises the fence to `writer` and removes what dead writers left half done.
-  // Errors: as CheckpointStore::Claim.
+  // Raises the fence to `writer` and removes what dead writers left half done. Where the disk has
+  // no room for that, each Publish tries it first. Errors: as CheckpointStore::Claim.
   Status Claim(const WriterIdentity& writer);
 
   // Writes `snapshot` and makes it visible whole, then removes old checkpoints. The fence is
@@ -66,6 +66,11 @@ class CheckpointDirectory {
   };
 
   WriterIdentity ClaimedIdentity() const;
+  Status RaiseFence();
+  bool OwesFence() const;
+  bool HasHeldFence() const;
+  void NoteFence(const WriterIdentity& writer);
+  Status RemoveHalfDone() const;
   Result<int64_t> WriteFiles(const std::string& folder, const Snapshot& snapshot) const;
   Status MakeVisible(const std::string& folder, Step step) const;
   std::optional<Step> OldestOwn(const std::vector<Step>& steps) const;
@@ -78,7 +83,10 @@ class CheckpointDirectory {
   CheckpointDirectoryOptions options_;
   std::string token_;  // marks this process's temporary folders
   mutable std::mutex mutex_;
-  WriterIdentity claimed_;  // guarded by mutex_
+  // Guarded by mutex_.
+  WriterIdentity claimed_;
+  bool owes_fence_ = false;      // claimed, while the disk had no room to say so
+  bool has_held_fence_ = false;  // this process, at any time
 };
 
 }  // namespace lockstep::runtime

@@ -1,6 +1,7 @@
 // What a power cut and a sick disk leave of checkpoints, on a disk that keeps only what is flushed.
 
 #include <cerrno>
+#include <csignal>
 #include <filesystem>
 #include <string>
 #include <utility>
@@ -8,6 +9,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 
 #include "trainer-runtime/checkpoint/checkpoint_directory.h"
 #include "trainer-runtime/checkpoint/checkpoint_test_support.h"
@@ -95,6 +98,78 @@ TEST_F(CheckpointDiskTest, UnreadableCheckpointIsNotRemovedToMakeRoom) {
   disk.FailReadsOf([&](const std::string& path) { return path == sick; }, EIO);
   ASSERT_TRUE(directory.Publish(SnapshotAt(20)).ok());
   EXPECT_TRUE(std::filesystem::exists(sick));
+}
+
+// Writes find no room while it lives, as on a full disk.
+class NoRoom {
+ public:
+  NoRoom() {
+    ::signal(SIGXFSZ, SIG_IGN);
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit none{0, before_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &none);
+  }
+
+  NoRoom(const NoRoom&) = delete;
+  NoRoom& operator=(const NoRoom&) = delete;
+
+  ~NoRoom() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    ::signal(SIGXFSZ, SIG_DFL);
+  }
+
+ private:
+  rlimit before_{};
+};
+
+// A full disk stops no training, and whoever wrote before is shut out as soon as there is room.
+TEST_F(CheckpointDiskTest, ClaimThatFindsNoRoomIsMadeByTheNextSave) {
+  CheckpointDirectory before = MakeDirectory();
+  ASSERT_TRUE(before.Claim(Writer()).ok());
+  CheckpointDirectory directory = MakeDirectory();
+  WriterIdentity successor = Writer();
+  successor.epoch = Epoch(2);
+  {
+    const NoRoom full;
+    ASSERT_TRUE(directory.Claim(successor).ok());
+    EXPECT_THAT(log_.warnings.back(), HasSubstr("no room to claim"));
+    EXPECT_EQ(directory.Publish(SnapshotAt(10)).error().code(), ErrorCode::kResourceExhausted);
+  }
+  ASSERT_TRUE(before.Publish(SnapshotAt(10)).ok());
+  ASSERT_TRUE(directory.Publish(SnapshotAt(20)).ok());
+  EXPECT_EQ(before.Publish(SnapshotAt(20)).error().code(), ErrorCode::kStale);
+}
+
+TEST_F(CheckpointDiskTest, JobThatNeverHeldTheDirectoryMayTakeItOverOnceThereIsRoom) {
+  CheckpointDirectory others({directory_, "uid-2", 3, OtherJobPolicy::kTakeOver, &log_, &clock_});
+  ASSERT_TRUE(others.Claim({"uid-2", Attempt(0), Epoch(1), Incarnation(0)}).ok());
+  CheckpointDirectory directory(
+      {directory_, "uid-1", 3, OtherJobPolicy::kTakeOver, &log_, &clock_});
+  {
+    const NoRoom full;
+    ASSERT_TRUE(directory.Claim(Writer()).ok());
+  }
+  EXPECT_TRUE(directory.Claim(Writer()).ok());
+  EXPECT_EQ(others.Publish(SnapshotAt(10)).error().code(), ErrorCode::kAlreadyExists);
+}
+
+// Opening one for reading would wait for ever.
+TEST_F(CheckpointDiskTest, PipeInPlaceOfAFileIsDamage) {
+  CheckpointDirectory directory = MakeDirectory();
+  ASSERT_TRUE(directory.Claim(Writer()).ok());
+  ASSERT_TRUE(directory.Publish(SnapshotAt(10)).ok());
+  for (const int64_t step : {20, 30}) {
+    ASSERT_TRUE(directory.Publish(SnapshotAt(step)).ok());
+    const std::string file = FileOf(step, step == 20 ? "manifest.json" : "tensors.safetensors");
+    std::filesystem::remove(file);
+    ASSERT_EQ(::mkfifo(file.c_str(), 0600), 0);
+  }
+  EXPECT_EQ((*directory.LoadNewest())->step, Step(10));
+
+  std::filesystem::remove(directory_ + "/fence.json");
+  ASSERT_EQ(::mkfifo((directory_ + "/fence.json").c_str(), 0600), 0);
+  EXPECT_TRUE(directory.Claim(Writer()).ok());
+  EXPECT_TRUE(directory.Publish(SnapshotAt(40)).ok());
 }
 
 }  // namespace

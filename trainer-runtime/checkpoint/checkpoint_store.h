@@ -59,7 +59,8 @@ class CheckpointStore {
 
   // Makes this process the writer for `epoch`: the chief calls it after each rendezvous, and
   // whoever saves in its name where it is lost, before the first SaveAsync. Removes what dead
-  // writers left half done. Errors: kStale (a newer writer holds the fence), kAlreadyExists
+  // writers left half done. On a full disk the claim is made by the first save that finds room, and
+  // saves fail until then. Errors: kStale (a newer writer holds the fence), kAlreadyExists
   // (another job's directory, or one that another job has taken over from this one, for good),
   // kTimeout (the directory's lock is held by a stopped process), kIo
   // and its kin.

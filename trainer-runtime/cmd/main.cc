@@ -1,5 +1,6 @@
 // lockstep-runtime: what runs inside a job's pods.
 
+#include <csignal>
 #include <cstdio>
 #include <map>
 #include <memory>
@@ -150,6 +151,7 @@ int Main(int argc, char** argv) {
     std::fputs(DescribeDevices(found, arguments.process_count).c_str(), stdout);
     return 0;
   }
+  ::signal(SIGXFSZ, SIG_IGN);  // a checkpoint above the limit of `ulimit -f` is one not written
   StopSignal stop;
   return TrainCommand(variables, {arguments.engine_path, logger.get(), &stop, std::move(found)});
 }

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "common/base/result.h"
+
+namespace lockstep::runtime {
+
+// Files and folders that outlive a power cut. Errors of all: kIo and its kin.
+
+// Flushes the entries of a folder.
+Status FlushFolder(const std::string& path);
+
+// Makes `directory` and what is missing above it, each entry flushed: a checkpoint is of no use in
+// a folder that a power cut takes away.
+Status MakeLastingDirectories(const std::string& directory);
+
+// Puts `folder` at `target`. What stood there, if anything, is at `folder` afterwards.
+Status Exchange(const std::string& folder, const std::string& target);
+
+// The whole file, which may not be longer than `bytes_max`. Errors: kCorrupt (longer, or not a
+// file: a pipe would never end), and ReadFile's.
+Result<std::string> ReadBounded(const std::string& path, std::size_t bytes_max);
+
+}  // namespace lockstep::runtime
