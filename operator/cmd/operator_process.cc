@@ -194,6 +194,7 @@ Status OperatorProcess::Parts::Start(const OperatorFlags& flags, const OperatorI
                                  flags.image_pull_secrets,
                                  flags.pod_security});
   loop.namespaces = {flags.namespaces.begin(), flags.namespaces.end()};
+  loop.topology_levels = flags.topology_levels;
   loop.controller.progress_interval = kProgressInterval;
   loop.calls_of_job_max = 2 * static_cast<std::size_t>(flags.api_concurrency);
   loop_.emplace(std::move(loop),

@@ -147,6 +147,7 @@ Result<JobSight> ApiCluster::See(const JobId& key) {
     observed.pods.push_back(*pod->object);
   }
   observed.nodes = view->Nodes();
+  observed.topology_levels = view->topology_levels();
   if (WantsPlace(*stored)) {
     observed.round = rounds_.AnswerFor(key, notes_.wall_now, &notes_.news);
   } else {

@@ -46,7 +46,7 @@ ControlLoop::ControlLoop(ControlLoopOptions options,
                          ControlLoopParts parts,
                          TimePoint now,
                          WallTime wall_now)
-    : view_(std::move(options.namespaces)),
+    : view_(std::move(options.namespaces), options.topology_levels),
       cluster_(std::move(options.pods), PartsOf(parts, options, &view_)),
       controller_(&cluster_, parts.logger, now, wall_now, options.controller),
       start_(now),

@@ -19,9 +19,12 @@ JobId KeyOf(const std::string& name) {
 
 class RoundKeeperTest : public testing::Test {
  protected:
-  void AddNode(const std::string& name, int64_t gpus) {
+  void AddNode(const std::string& name, int64_t gpus, const std::string& rack = "") {
     kube::Node node;
     node.name = name;
+    if (!rack.empty()) {
+      node.labels["rack"] = rack;
+    }
     node.allocatable = {64'000, int64_t{1} << 40, gpus};
     view_.Apply(kube::ObjectUpdate<kube::Node>(kube::Upserted<kube::Node>{
                     {{"", name}, name, NextVersion(), std::make_shared<const kube::Node>(node)}}),
@@ -74,7 +77,7 @@ class RoundKeeperTest : public testing::Test {
 
   std::string NextVersion() { return std::to_string(++version_); }
 
-  ClusterView view_;
+  ClusterView view_{{}, {"rack"}};
   RoundKeeper rounds_{&view_};
   News news_;
   WallTime now_{std::chrono::seconds(2000)};
@@ -184,6 +187,27 @@ TEST_F(RoundKeeperTest, WhoAsksIsToldHowThingsStandNowAndOthersHearOfIt) {
   rounds_.Plan(now_, &news_);
   EXPECT_FALSE(news_.frees_room) << "all that was said is up to date";
   EXPECT_EQ(news_.urgent.size(), 50U);
+}
+
+TEST_F(RoundKeeperTest, GangStaysWithinTheLevelThatItRequires) {
+  AddNode("node-a", 1, "r1");
+  AddNode("node-b", 1, "r2");
+  AddNode("node-c", 1, "r2");
+  AddJob("pair", 1);
+  TrainingJob pair = Stored("pair");
+  pair.spec.roles.front().replicas = 2;
+  pair.spec.scheduling.topology.required = "rack";
+  Store(pair);
+  EXPECT_EQ(Ask("pair"), "node-b");
+
+  pair.spec.roles.front().replicas = 3;
+  Store(pair);
+  EXPECT_EQ(Ask("pair"),
+            "needs 3 worker pods in one rack, the best, r2, has room for 2, even if nothing else "
+            "ran");
+  pair.spec.scheduling.topology.required = "block";
+  Store(pair);
+  EXPECT_EQ(Ask("pair"), "no level of the cluster's topology is labelled block");
 }
 
 TEST_F(RoundKeeperTest, NothingNewIsNoRound) {

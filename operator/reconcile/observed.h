@@ -85,6 +85,7 @@ struct PodRefusal {
 struct Observed {
   std::vector<kube::Pod> pods;  // at least all that carry the job's labels
   CopyOnWrite<std::vector<kube::Node>> nodes;
+  std::vector<std::string> topology_levels;  // labels of nodes, from wide to narrow
   UsedElsewhere used_elsewhere;
   // By node: GPUs, by UUID, that pods of other jobs have reported.
   std::map<std::string, std::set<std::string>> devices_elsewhere;

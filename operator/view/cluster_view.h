@@ -40,8 +40,10 @@ struct News {
 class ClusterView {
  public:
   // `namespaces`: whose jobs are served; empty: all. Pods of other jobs are strangers.
-  explicit ClusterView(std::set<std::string> namespaces = {})
-      : namespaces_(std::move(namespaces)) {}
+  // `topology_levels`: labels of nodes, from wide to narrow.
+  explicit ClusterView(std::set<std::string> namespaces = {},
+                       const std::vector<std::string>& topology_levels = {})
+      : namespaces_(std::move(namespaces)), feed_({topology_levels, /*is_one_machine=*/false}) {}
 
   ClusterView(const ClusterView&) = delete;
   ClusterView& operator=(const ClusterView&) = delete;
@@ -156,6 +158,11 @@ class ClusterView {
 
   // What everybody but this job holds: pods of others, places that other jobs were promised.
   UsedElsewhere UsedBesides(const JobId& key);
+
+  // From wide to narrow, without kHostLevel.
+  const std::vector<std::string>& topology_levels() const {
+    return feed_.state().nodes().domains().levels();
+  }
 
   // All of it as scheduling rounds know it, up to date with what was heard.
   SchedulerFeed& Scheduling(WallTime now);

@@ -26,6 +26,8 @@ bool StandsForPlace(const TrainingJob& job, WallTime now, Standing* standing) {
 }
 
 void Describe(const TrainingJob& job, WallTime now, GangRequest* request) {
+  const TopologySpec& topology = job.spec.scheduling.topology;
+  request->topology = {topology.required, topology.preferred, /*apart=*/""};
   request->gang = GangOf(job, TopologyOf(job, DnsAddressing{}));
   for (const SuspectNode& suspect : job.status.suspect_nodes) {
     if (const int64_t suspicion = SuspicionOf(job.status.suspect_nodes, suspect.node, now)) {
