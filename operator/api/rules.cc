@@ -381,11 +381,6 @@ class RuleChecker {
                " found, but there are no queues yet: jobs wait in the order of their age; remove "
                "it");
     }
-    if (scheduling.topology != TopologySpec{} && IsTrusted("spec.scheduling.topology")) {
-      Fail("spec.scheduling.topology",
-           "found, but gangs are not kept together by label yet; use the template's nodeSelector "
-           "or node affinity, or remove it");
-    }
   }
 
   void CheckRecovery() {

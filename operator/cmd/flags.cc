@@ -72,6 +72,13 @@ void AddConnection(CLI::App* app, OperatorFlags* flags) {
       ->group(group);
   app->add_option("--cluster-domain", flags->cluster_domain, "DNS domain, e.g. cluster.local")
       ->group(group);
+  app->add_option("--topology-levels",
+                  flags->topology_levels,
+                  "labels of nodes by which the network is built, from wide to narrow; for "
+                  "scheduling.topology [none]")
+      ->delimiter(',')
+      ->type_name("LABELS")
+      ->group(group);
   app->add_option("--api-concurrency",
                   flags->api_concurrency,
                   "open calls to the API server, watches not counted")

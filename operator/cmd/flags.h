@@ -31,6 +31,7 @@ struct OperatorFlags {
   std::vector<std::string> image_pull_secrets;  // of the runtime image, in each job's namespace
   PodSecurityLevel pod_security = PodSecurityLevel::kBaseline;
   std::string cluster_domain;
+  std::vector<std::string> topology_levels;  // labels of nodes, from wide to narrow
   std::string metrics_address = "0.0.0.0:8080";
   TransportKind transport = TransportKind::kBeast;
   int api_concurrency = 32;  // choice: hundreds of pods at once came no faster with 48

@@ -28,6 +28,7 @@ TEST(OperatorFlags, ValuesAreTakenOver) {
                                                    "--retry-period=500ms",
                                                    "--image-pull-secrets=registry,mirror",
                                                    "--pod-security=restricted",
+                                                   "--topology-levels=example.com/block,rack",
                                                    "--log-level=warn",
                                                    "--log-format=json"));
 
@@ -37,6 +38,7 @@ TEST(OperatorFlags, ValuesAreTakenOver) {
   EXPECT_EQ(flags.retry_period, std::chrono::milliseconds(500));
   EXPECT_EQ(flags.image_pull_secrets, (std::vector<std::string>{"registry", "mirror"}));
   EXPECT_EQ(flags.pod_security, PodSecurityLevel::kRestricted);
+  EXPECT_EQ(flags.topology_levels, (std::vector<std::string>{"example.com/block", "rack"}));
   EXPECT_EQ(flags.log_level, LogLevel::kWarn);
   EXPECT_EQ(flags.log_format, LogFormat::kJson);
 }

@@ -195,6 +195,7 @@ Status OperatorProcess::Parts::Start(const OperatorFlags& flags, const OperatorI
                                  flags.image_pull_secrets,
                                  flags.pod_security});
   loop.namespaces = {flags.namespaces.begin(), flags.namespaces.end()};
+  loop.topology_levels = flags.topology_levels;
   loop.controller.progress_interval = kProgressInterval;
   loop.controller.counts_interval = kCountsInterval;
   loop.calls_of_job_max = 2 * static_cast<std::size_t>(flags.api_concurrency);

@@ -30,6 +30,7 @@ ApiCluster::ApiCluster(PodSettings settings, ApiClusterParts parts)
     : settings_(std::move(settings)),
       parts_(parts),
       levels_(settings_.pod_security, parts_.logger),
+      rounds_(parts.view),
       errands_(parts.api, parts.calls_of_job_max) {}
 
 void ApiCluster::SetTime(TimePoint now, WallTime wall_now) {
@@ -43,6 +44,7 @@ void ApiCluster::Lead(const std::string& master_key) {
   // Of an earlier time as leader: what was true then may not be now.
   notes_ = {notes_.wall_now, {}, {}, {}, {}, {}};
   reports_.Clear();
+  rounds_.Reset(notes_.wall_now);
 }
 
 void ApiCluster::Accept(PodReport report, News* news) {
@@ -89,7 +91,14 @@ std::string ApiCluster::JobSecretOf(const std::string& job_uid) const {
 }
 
 News ApiCluster::TakeNews() {
+  rounds_.Settle(notes_.wall_now, &notes_.news);
   return std::exchange(notes_.news, News{});
+}
+
+void ApiCluster::Plan() {
+  if (!must_list_jobs_) {  // else every job has a turn when they are listed
+    rounds_.Plan(notes_.wall_now, &notes_.news);
+  }
 }
 
 void ApiCluster::StartLook(const JobId& key) {
@@ -138,10 +147,14 @@ Result<JobSight> ApiCluster::See(const JobId& key) {
     observed.pods.push_back(*pod->object);
   }
   observed.nodes = view->Nodes();
-  observed.used_elsewhere = view->UsedElsewhere(key);
-  observed.used_by_strangers = view->UsedByStrangers();
+  observed.topology_levels = view->topology_levels();
+  if (WantsPlace(*stored)) {
+    observed.round = rounds_.AnswerFor(key, notes_.wall_now, &notes_.news);
+  } else {
+    observed.round = Unschedulable{Constraint::kQueue, "waits for the next round of scheduling"};
+  }
+  observed.used_elsewhere = view->UsedBesides(key);
   observed.devices_elsewhere = view->DevicesElsewhere(key);
-  observed.ahead = view->Ahead(key, notes_.wall_now);
   if (const auto refused = notes_.refused_pods.find(key); refused != notes_.refused_pods.end()) {
     observed.refused_pods = refused->second;
   }

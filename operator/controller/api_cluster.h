@@ -13,6 +13,7 @@
 #include "operator/controller/errand_runner.h"
 #include "operator/controller/namespace_levels.h"
 #include "operator/controller/publisher.h"
+#include "operator/controller/round_keeper.h"
 #include "operator/kube/request.h"
 #include "operator/view/cluster_view.h"
 #include "operator/view/pod_reports.h"
@@ -62,8 +63,11 @@ class ApiCluster final : public Cluster {
 
   std::string JobSecretOf(const std::string& job_uid) const;
 
-  // What replies have told since the last call.
+  // What replies and rounds have told since the last call.
   News TakeNews();
+
+  // A scheduling round over all that waits, if anything has changed.
+  void Plan();
 
   // Replies have come to calls that were started here.
   void Accept(kube::CallsAnswered answered) { errands_.Accept(std::move(answered)); }
@@ -90,6 +94,7 @@ class ApiCluster final : public Cluster {
   std::string master_key_;
   TimePoint now_{};
   ClusterNotes notes_;
+  RoundKeeper rounds_;
   ErrandRunner errands_;
   bool must_list_jobs_ = false;
   std::vector<JobId> held_looks_;       // until all jobs have been listed

@@ -40,7 +40,8 @@ TEST_F(ApiClusterTest, PodThatRunsUnseenIsNotGivenUp) {
 }
 
 TEST_F(ApiClusterTest, ConflictOfAStatusWriteMakesTheJobBeReadAnew) {
-  api_.Expect(std::string("PUT ") + kJobPath + "/status", 409, Refusal(409, "Conflict", "stale"));
+  api_.Expect(
+      std::string("PUT ") + kJobPath + "/status", 409, RefusalBody(409, "Conflict", "stale"));
   EXPECT_EQ(WriteStatus(job_).error().code(), ErrorCode::kStale);
 
   job_.status.attempt = Attempt(3);
@@ -53,14 +54,14 @@ TEST_F(ApiClusterTest, PlaceWrittenUnheardIsSeenByTheJobThatIsPlannedNext) {
   job_.status.placement.clear();
   Store("11");
   Watch(BodyOf(OtherJob(), "9"));
-  api_.Expect(std::string("PUT ") + kJobPath + "/status", 504, Refusal(504, "Timeout", "late"));
+  api_.Expect(std::string("PUT ") + kJobPath + "/status", 504, RefusalBody(504, "Timeout", "late"));
   EXPECT_FALSE(WriteStatus(placed).ok());
 
   api_.log.clear();
   EXPECT_EQ(PlacesHeldBesides(kOther), 1) << "it may have been written";
   EXPECT_EQ(api_.log, "") << "the other job waits for nothing";
 
-  api_.Expect(std::string("GET ") + kJobPath, 503, Refusal(503, "ServiceUnavailable", "later"));
+  api_.Expect(std::string("GET ") + kJobPath, 503, RefusalBody(503, "ServiceUnavailable", "later"));
   EXPECT_EQ(Read(kMnist).error().code(), ErrorCode::kUnavailable);
   EXPECT_EQ(PlacesHeldBesides(kOther), 1);
 
@@ -116,7 +117,8 @@ TEST_F(ApiClusterTest, PlaceThatIsAboutToBeWrittenIsTakenForOthersUntilTheAnswer
   job_.status.placement.clear();
   Store("11");
   Watch(BodyOf(OtherJob(), "9"));
-  api_.Expect(std::string("PUT ") + kJobPath + "/status", 409, Refusal(409, "Conflict", "stale"));
+  api_.Expect(
+      std::string("PUT ") + kJobPath + "/status", 409, RefusalBody(409, "Conflict", "stale"));
   EXPECT_EQ(PlacesHeldWhileWriting(placed), 1);
   EXPECT_FALSE(Settle(kMnist).front().ok());
   EXPECT_EQ(PlacesSeenByOther(), 1) << "the conflict may be with our own write, sent twice";
@@ -221,7 +223,7 @@ TEST_F(ApiClusterTest, PodOfAJobThatIsGoneIsAskedForOnceTheWatchNamesItNoMore) {
 TEST_F(ApiClusterTest, NothingIsDecidedWhileTheServerCannotSayWhetherAPodIsThere) {
   job_.status.placement.front().pod_uid = "pod-uid";
   Store("11");
-  api_.Expect(std::string("GET ") + kPodPath, 503, Refusal(503, "ServiceUnavailable", "later"));
+  api_.Expect(std::string("GET ") + kPodPath, 503, RefusalBody(503, "ServiceUnavailable", "later"));
 
   EXPECT_FALSE(Observe(kMnist).ok());
 }

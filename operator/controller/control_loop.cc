@@ -46,7 +46,7 @@ ControlLoop::ControlLoop(ControlLoopOptions options,
                          ControlLoopParts parts,
                          TimePoint now,
                          WallTime wall_now)
-    : view_(std::move(options.namespaces)),
+    : view_(std::move(options.namespaces), options.topology_levels),
       cluster_(std::move(options.pods), PartsOf(parts, options, &view_)),
       controller_(&cluster_, parts.logger, now, wall_now, options.controller),
       start_(now),
@@ -103,13 +103,12 @@ std::vector<TurnReport> ControlLoop::Step(TimePoint now) {
   if (!is_leading_) {
     return {};
   }
+  cluster_.SetTime(now, wall_start_ + std::chrono::floor<std::chrono::milliseconds>(now - start_));
   if (sweep_at_.has_value() && *sweep_at_ <= now) {
     sweep_at_.reset();
-    for (const JobId& key : view_.WaitingJobs()) {
-      controller_.Notify(key, now);
-    }
+    cluster_.Plan();
+    Spread(cluster_.TakeNews(), now);
   }
-  cluster_.SetTime(now, wall_start_ + std::chrono::floor<std::chrono::milliseconds>(now - start_));
   std::vector<TurnReport> turns = controller_.Step(now);
   for (const TurnReport& turn : turns) {
     poll_stale_.insert(turn.key);

@@ -32,7 +32,8 @@ struct ControlLoopParts {
 
 struct ControlLoopOptions {
   PodSettings pods;
-  std::set<std::string> namespaces;  // whose jobs are served; empty: all
+  std::set<std::string> namespaces;          // whose jobs are served; empty: all
+  std::vector<std::string> topology_levels;  // labels of nodes, from wide to narrow
   ControllerOptions controller;
   std::size_t calls_of_job_max = 32;  // ApiClusterParts
 };

@@ -87,7 +87,7 @@ TEST_F(EffectBatchTest, PodOfSomebodyElseIsLeftAloneAndSaidToTakeTheName) {
 
 TEST_F(EffectBatchTest, RefusalIsKeptInTheServersWordsUntilThePodIsCreated) {
   const std::string words = "pods \"mnist-worker-0\" is forbidden: exceeded quota: compute";
-  api_.Expect("POST /api/v1/namespaces/default/pods", 403, Refusal(403, "Forbidden", words));
+  api_.Expect("POST /api/v1/namespaces/default/pods", 403, RefusalBody(403, "Forbidden", words));
   EXPECT_FALSE(Create().ok());
   EXPECT_EQ(Observe(kMnist)->refused_pods.at("mnist-worker-0").message, words);
 
@@ -129,7 +129,8 @@ TEST_F(EffectBatchTest, OnlyWhatTheServerItselfFindsWrongIsBeyondCure) {
 
 TEST_F(EffectBatchTest, RefusalOfWhatPodsNeedIsTheirs) {
   const std::string words = "services \"mnist\" is forbidden: exceeded quota: few";
-  api_.Expect("POST /api/v1/namespaces/default/services", 403, Refusal(403, "Forbidden", words));
+  api_.Expect(
+      "POST /api/v1/namespaces/default/services", 403, RefusalBody(403, "Forbidden", words));
   auto pod = BuildPod(job_, {{Role::kWorker, 0}, {}, Epoch(0), "node-a"}, PodSettings{});
 
   Apply({PrepareJob{}, CreatePod{pod.value()}});
@@ -140,7 +141,7 @@ TEST_F(EffectBatchTest, RefusalOfWhatPodsNeedIsTheirs) {
 
 TEST_F(EffectBatchTest, KeyThatCannotBeRenewedIsToldAndNoPodWaitsForIt) {
   const std::string words = "secrets \"mnist\" is forbidden: exceeded quota: few";
-  api_.Expect("POST /api/v1/namespaces/default/secrets", 403, Refusal(403, "Forbidden", words));
+  api_.Expect("POST /api/v1/namespaces/default/secrets", 403, RefusalBody(403, "Forbidden", words));
   api_.Expect("POST /api/v1/namespaces/default/pods", 201, PodBody(job_.metadata.uid));
   auto pod = BuildPod(job_, {{Role::kWorker, 0}, {}, Epoch(0), "node-a"}, PodSettings{});
 
@@ -153,7 +154,7 @@ TEST_F(EffectBatchTest, KeyThatCannotBeRenewedIsToldAndNoPodWaitsForIt) {
 
 TEST_F(EffectBatchTest, KeyThatIsThereIsRenewedAlready) {
   api_.Expect(
-      "POST /api/v1/namespaces/default/secrets", 409, Refusal(409, "AlreadyExists", "there"));
+      "POST /api/v1/namespaces/default/secrets", 409, RefusalBody(409, "AlreadyExists", "there"));
   EXPECT_TRUE(Apply({RenewKey{}}).front().ok());
 }
 
@@ -264,7 +265,7 @@ TEST_F(EffectBatchTest, WhoIsToldWaitsForNoOtherAnswer) {
 
 TEST_F(EffectBatchTest, LevelOfANamespaceThatCouldNotBeReadIsAskedForAgain) {
   const std::string read = "GET /api/v1/namespaces/default";
-  api_.Expect(read, 503, Refusal(503, "ServiceUnavailable", "later"));
+  api_.Expect(read, 503, RefusalBody(503, "ServiceUnavailable", "later"));
   EXPECT_FALSE(Create().ok());
   api_.Expect(read, 200, R"({"metadata": {"labels": {}}})");
   EXPECT_FALSE(Create().ok());
@@ -280,7 +281,7 @@ TEST_F(EffectBatchTest, OnlyPodsThatHaveEndedAreRemovedBesideTheCreationOfOthers
   const auto first_batch = [&](const std::string& phase, const std::string& version) {
     api_.Expect(pods, 201, PodBody(job_.metadata.uid, 0, phase, version));
     EXPECT_TRUE(Create().ok());
-    api_.Expect(std::string("DELETE ") + kPodPath, 500, Refusal(500, "InternalError", "later"));
+    api_.Expect(std::string("DELETE ") + kPodPath, 500, RefusalBody(500, "InternalError", "later"));
     api_.log.clear();
     const std::vector<Effect> effects{removal, CreatePod{pod.value()}};
     cluster_.StartEffects(kMnist, job_, effects);
@@ -303,7 +304,7 @@ TEST_F(EffectBatchTest, ServiceOfSomebodyElseIsLeftAlone) {
        {"spec", {{"clusterIP", "10.0.0.1"}}}});
   api_.Expect("POST /api/v1/namespaces/default/services",
               409,
-              Refusal(409, "AlreadyExists", "it is there"));
+              RefusalBody(409, "AlreadyExists", "it is there"));
   api_.Expect("POST /api/v1/namespaces/default/secrets", 201, "{}");
   api_.Expect(std::string("GET ") + kServicePath, 200, service);
   auto pod = BuildPod(job_, {{Role::kWorker, 0}, {}, Epoch(0), "node-a"}, PodSettings{});
@@ -323,7 +324,8 @@ TEST_F(EffectBatchTest, ServiceOfSomebodyElseIsLeftAlone) {
 TEST_F(EffectBatchTest, ServiceThatAnEarlierJobHasLeftIsWaitedFor) {
   std::string left = PodBody("uid-of-an-earlier-job");
   left.replace(left.find("mnist-worker-0"), std::string("mnist-worker-0").size(), "mnist");
-  api_.Expect("POST /api/v1/namespaces/default/services", 409, Refusal(409, "AlreadyExists", "x"));
+  api_.Expect(
+      "POST /api/v1/namespaces/default/services", 409, RefusalBody(409, "AlreadyExists", "x"));
   api_.Expect("POST /api/v1/namespaces/default/secrets", 201, "{}");
   api_.Expect(std::string("GET ") + kServicePath, 200, left);
   EXPECT_EQ(Apply({PrepareJob{}}).front().error().code(), ErrorCode::kUnavailable);
@@ -333,7 +335,8 @@ TEST_F(EffectBatchTest, ServiceThatAnEarlierJobHasLeftIsWaitedFor) {
 TEST_F(EffectBatchTest, ServiceThatWentUnseenIsMadeAnew) {
   LearnService("ours");
   api_.Expect("POST /api/v1/namespaces/default/secrets", 201, "{}");
-  api_.Expect(std::string("PATCH ") + kServicePath, 409, Refusal(409, "Conflict", "it has gone"));
+  api_.Expect(
+      std::string("PATCH ") + kServicePath, 409, RefusalBody(409, "Conflict", "it has gone"));
   EXPECT_FALSE(Apply({PrepareJob{}}).front().ok());
 
   api_.Expect("POST /api/v1/namespaces/default/secrets", 201, "{}");
@@ -344,7 +347,8 @@ TEST_F(EffectBatchTest, ServiceThatWentUnseenIsMadeAnew) {
 TEST_F(EffectBatchTest, ServiceThatTookThePlaceOfOursUnseenIsLeftAlone) {
   LearnService("ours");
   api_.Expect("POST /api/v1/namespaces/default/secrets", 201, "{}");
-  api_.Expect(std::string("PATCH ") + kServicePath, 422, Refusal(422, "Invalid", "another uid"));
+  api_.Expect(
+      std::string("PATCH ") + kServicePath, 422, RefusalBody(422, "Invalid", "another uid"));
   api_.Expect(std::string("GET ") + kServicePath, 200, ServiceBody("theirs", false));
 
   const Status prepared = Apply({PrepareJob{}}).front();

@@ -33,7 +33,8 @@ class LateReplyTest : public testing::Test, protected ApiClusterWorld {
 };
 
 TEST_F(LateReplyTest, JobMadeAnewWhileItsForerunnersEndIsOnItsWayStaysInView) {
-  api_.Expect(std::string("PUT ") + kJobPath + "/status", 409, Refusal(409, "Conflict", "stale"));
+  api_.Expect(
+      std::string("PUT ") + kJobPath + "/status", 409, RefusalBody(409, "Conflict", "stale"));
   ASSERT_FALSE(WriteStatus(job_).ok());
   cluster_.StartLook(kMnist);
   ASSERT_EQ(api_.answers.size(), 1U) << "the job is read: it has gone";
@@ -50,7 +51,8 @@ TEST_F(LateReplyTest, JobMadeAnewWhileItsForerunnersEndIsOnItsWayStaysInView) {
 }
 
 TEST_F(LateReplyTest, JobThatTheWatchSawGoMeanwhileIsNotAskedForAgain) {
-  api_.Expect(std::string("PUT ") + kJobPath + "/status", 409, Refusal(409, "Conflict", "stale"));
+  api_.Expect(
+      std::string("PUT ") + kJobPath + "/status", 409, RefusalBody(409, "Conflict", "stale"));
   ASSERT_FALSE(WriteStatus(job_).ok());
   api_.log.clear();
   cluster_.StartLook(kMnist);
@@ -79,7 +81,7 @@ TEST_F(LateReplyTest, PodThatComesWhileItsAbsenceIsOnItsWayStaysInView) {
 TEST_F(LateReplyTest, ServiceThatComesWhileItsAbsenceIsOnItsWayStaysInView) {
   api_.Expect("POST /api/v1/namespaces/default/services",
               409,
-              Refusal(409, "AlreadyExists", "it is there"));
+              RefusalBody(409, "AlreadyExists", "it is there"));
   api_.Expect("POST /api/v1/namespaces/default/secrets", 201, "{}");
   const std::vector<Effect> effects{PrepareJob{}};  // outlives the batch
   cluster_.StartEffects(kMnist, job_, effects);

@@ -32,11 +32,11 @@ TEST(NamespaceLevels, LabelDecidesAndElseTheOperatorsOwnWord) {
       {200, R"({"metadata": {"name": "team"}})", PodSecurityLevel::kBaseline},
       {200, R"({"metadata": 7})", PodSecurityLevel::kBaseline},
       {200, "{", PodSecurityLevel::kBaseline},
-      {403, Refusal(403, "Forbidden", "no"), PodSecurityLevel::kBaseline}};
+      {403, RefusalBody(403, "Forbidden", "no"), PodSecurityLevel::kBaseline}};
   for (const LevelCase& one : cases) {
     EXPECT_EQ(LevelOf(PodSecurityLevel::kBaseline, one.status, one.body), one.level) << one.body;
   }
-  EXPECT_EQ(LevelOf(PodSecurityLevel::kRestricted, 404, Refusal(404, "NotFound", "no")),
+  EXPECT_EQ(LevelOf(PodSecurityLevel::kRestricted, 404, RefusalBody(404, "NotFound", "no")),
             PodSecurityLevel::kRestricted);
   EXPECT_EQ(LevelOf(PodSecurityLevel::kRestricted, 200, NamespaceThatEnforces("privileged")),
             PodSecurityLevel::kBaseline);

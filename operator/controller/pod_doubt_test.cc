@@ -94,7 +94,7 @@ TEST_F(PodDoubtTest, EndThatNobodyToldIsAskedForBeforeItIsTakenForALoss) {
   cluster_.SetTime(TimePoint{}, placement.since + kVerdictPatience - std::chrono::seconds(1));
   EXPECT_EQ(CallsOfALook(), "");
   cluster_.SetTime(TimePoint{}, placement.since + kVerdictPatience);
-  api_.Expect(std::string("GET ") + kPodPath, 404, Refusal(404, "NotFound", "gone"));
+  api_.Expect(std::string("GET ") + kPodPath, 404, RefusalBody(404, "NotFound", "gone"));
   EXPECT_EQ(CallsOfALook(), std::string("GET ") + kPodPath + "\n");
   EXPECT_TRUE(view_.PodsOf(kMnist).empty());
 }
@@ -167,7 +167,7 @@ TEST_F(LostLabelTest, PodWithAnotherJobsLabelIsItsControllers) {
 TEST_F(LostLabelTest, JobIsNotDecidedOnWhileAPodIsWithoutItsLabel) {
   Leave("30");
   api_.Expect(get_, 200, Pod(no_label_, "30"));
-  api_.Expect(patch_, 403, Refusal(403, "Forbidden", "pods is forbidden"));
+  api_.Expect(patch_, 403, RefusalBody(403, "Forbidden", "pods is forbidden"));
   const Status looked = Look(kMnist);
   ASSERT_FALSE(looked.ok());
   EXPECT_NE(looked.error().ToString().find("mnist-worker-0 has lost labels"), std::string::npos);

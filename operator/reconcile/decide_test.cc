@@ -100,7 +100,7 @@ TEST(DecideStart, RoomThatOthersUseIsNotGivenAway) {
   TrainingJob job = MakeTrainingJob(2);
   job.spec.roles[0].gpus = 4;
   TestWorld world(job);
-  world.observed.used_elsewhere["node-a"].resources.gpu_count = 1;
+  world.observed.used_elsewhere.by_jobs.Edit()["node-a"].resources.gpu_count = 1;
 
   EXPECT_EQ(MessageOf(world.Step().status, ConditionType::kScheduled),
             "needs 8 GPUs, 7 free on 1 node");

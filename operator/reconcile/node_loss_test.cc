@@ -265,7 +265,9 @@ TEST(Successor, GoesElsewhereWhenItsNodeTakesItNoMore) {
          world->nodes()[1].taints = {{"k", "", "NoSchedule"}};
        }},
       {"full",
-       [](TestWorld* world) { world->observed.used_elsewhere["node-b"].resources.gpu_count = 2; }},
+       [](TestWorld* world) {
+         world->observed.used_elsewhere.by_jobs.Edit()["node-b"].resources.gpu_count = 2;
+       }},
   };
   for (const Case& one : cases) {
     TestWorld world = RunningWorld();

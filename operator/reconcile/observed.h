@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -60,15 +61,13 @@ enum class ServiceState {
   kForeign,    // somebody else's
 };
 
-// A gang that waits for room longer than this job does (WaitsForRoom in queue.h).
-struct WaitingGang {
-  std::string job;  // "namespace/name"
-  Gang gang;
-  // By node: what jobs that came after it hold, placed or planned; this job itself is left out.
-  // What older jobs hold it has to wait for in any case.
-  UsageByNode held_by_younger;
+// What others hold of the nodes: sums that all jobs' turns share, less what is the job's own.
+struct UsedElsewhere {
+  CopyOnWrite<UsageByNode> by_jobs;    // by pods of jobs, and places that they were promised
+  CopyOnWrite<UsageByNode> by_others;  // by all other pods
+  UsageByNode own;                     // the part of `by_jobs` that is this job's
 
-  friend bool operator==(const WaitingGang&, const WaitingGang&) = default;
+  friend bool operator==(const UsedElsewhere&, const UsedElsewhere&) = default;
 };
 
 // Why the cluster did not create a pod.
@@ -86,9 +85,8 @@ struct PodRefusal {
 struct Observed {
   std::vector<kube::Pod> pods;  // at least all that carry the job's labels
   CopyOnWrite<std::vector<kube::Node>> nodes;
-  UsageByNode used_elsewhere;  // by node: what pods of others hold
-  // The part of it held by pods that are no Lockstep job's: nobody knows when they end.
-  UsageByNode used_by_strangers;
+  std::vector<std::string> topology_levels;  // labels of nodes, from wide to narrow
+  UsedElsewhere used_elsewhere;
   // By node: GPUs, by UUID, that pods of other jobs have reported.
   std::map<std::string, std::set<std::string>> devices_elsewhere;
   std::map<std::string, RuntimeReport> reports;  // by pod name
@@ -99,7 +97,9 @@ struct Observed {
   std::set<std::string> mute_pods;
   std::map<std::string, PodRefusal> refused_pods;  // by pod name; kept while that name is wanted
   ServiceState service = ServiceState::kNotNeeded;
-  std::vector<WaitingGang> ahead;  // oldest first
+  // What the newest scheduling round says of a job without a place. Empty: there is none, as no
+  // other job is there that it could be in the way of.
+  std::optional<PlanResult> round;
   PodSettings settings;
   std::string job_problem;         // why the stored manifest cannot be read; empty: it can
   bool is_job_newer = false;       // a newer version may read it (DecodedJob)

@@ -183,15 +183,36 @@ void ClusterState::SetRunning(const GangRequest& request,
                               const PlacedPods& pods,
                               const RunTerms& run) {
   GangRecord& gang = Insert(request);
-  gang.state = GangState::kRunning;
-  gang.run = run;
   for (const PlacedPod& placed : pods) {
     nodes_.IndexOf(placed.node);  // it may be seen later than its pods
   }
-  gang.holds = HoldsOf(gang, pods);
-  NoteHolders(gang);
-  Enter(&gang);
-  for (const NodeHold& hold : gang.holds) {
+  EnterRunning(&gang, HoldsOf(gang, pods), run);
+}
+
+void ClusterState::SetHolding(const GangRequest& request,
+                              const UsageByNode& usage,
+                              const RunTerms& run) {
+  GangRecord& gang = Insert(request);
+  std::vector<NodeHold> holds;
+  gang.total = ResourceVector{};
+  gang.pod_count = 0;
+  for (const auto& [node, use] : usage) {
+    holds.push_back({nodes_.IndexOf(node), use});
+    gang.total = Sum(gang.total, use.resources);
+    gang.pod_count += use.pod_count;
+  }
+  EnterRunning(&gang, std::move(holds), run);
+}
+
+void ClusterState::EnterRunning(GangRecord* gang,
+                                std::vector<NodeHold> holds,
+                                const RunTerms& run) {
+  gang->state = GangState::kRunning;
+  gang->run = run;
+  gang->holds = std::move(holds);
+  NoteHolders(*gang);
+  Enter(gang);
+  for (const NodeHold& hold : gang->holds) {
     nodes_.Hold(hold.node, Holding::kStaying, hold.usage);
   }
 }

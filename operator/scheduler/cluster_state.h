@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/base/result.h"
+#include "operator/resources/node_usage.h"
 #include "operator/scheduler/gang_request.h"
 #include "operator/scheduler/node_ledger.h"
 #include "operator/scheduler/queue_tree.h"
@@ -83,6 +84,9 @@ class ClusterState {
   void Submit(const GangRequest& request);
   // The gang runs there, whatever was known of it: what is found when a program starts.
   void SetRunning(const GangRequest& request, const PlacedPods& pods, const RunTerms& run);
+  // The same where what it holds of each node is known, rather than what it asked for: `request`
+  // may leave out its pods.
+  void SetHolding(const GangRequest& request, const UsageByNode& usage, const RunTerms& run);
   // A running gang has a newer checkpoint.
   void SetSaved(const std::string& gang, WallTime saved_at);
   // The gang has ended, is suspended or is gone, with all its pods.
@@ -155,6 +159,7 @@ class ClusterState {
 
   GangRecord& At(const std::string& gang);
   GangRecord& Insert(const GangRequest& request);
+  void EnterRunning(GangRecord* gang, std::vector<NodeHold> holds, const RunTerms& run);
   void AddShapes(GangRecord* gang);
   void DropShapes(GangRecord* gang);
   void Enter(GangRecord* gang);

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,13 @@
 #include "operator/scheduler/topology.h"
 
 namespace lockstep::control {
+
+// How a gang that waits stands in its queue.
+enum class Standing {
+  kReady,    // it starts as soon as it may
+  kPausing,  // it does not start now, and keeps its place: who comes later does not take it
+  kAside,    // it starts where it may, and holds up nobody
+};
 
 // A gang that wants to run, with all that decides whose turn it is.
 struct GangRequest {
@@ -21,6 +29,9 @@ struct GangRequest {
   bool may_preempt = true;     // false: it waits, whatever its priority and its queue allow
   bool is_preemptible = true;  // false: it is never evicted
   WallTime since;              // when it came; it keeps its place when it has to wait again
+  Standing standing = Standing::kReady;
+  // By node: pods come to it only where nodes with less have no room.
+  std::map<std::string, int64_t> suspects{};
 
   friend bool operator==(const GangRequest&, const GangRequest&) = default;
 };

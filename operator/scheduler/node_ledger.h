@@ -105,6 +105,9 @@ class NodeLedger {
   // Other amounts than what the nodes have left.
   using Overrides = std::map<NodeIndex, NodeFree>;
 
+  // Of whoever asks, beside the nodes' own suspicion; all above 0.
+  using Suspects = std::map<NodeIndex, int64_t>;
+
   struct RoomQuery {
     const std::vector<PodClass>& classes;
     DomainIndex domain = kWholeCluster;
@@ -112,10 +115,11 @@ class NodeLedger {
     std::string_view apart = {};           // level; empty: pods may stand together
     int64_t suspicion_max = std::numeric_limits<int64_t>::max();  // of nodes that are looked at
     std::optional<std::size_t> level = std::nullopt;  // nodes in no domain of it are left out
+    const Suspects* suspects = nullptr;               // null: none
   };
 
   // Rooms of the domain for a gang, along the topology: as many nodes of each group as may be of
-  // use. No arrangement is lost by those that are left out.
+  // use, and each suspect that may be. No arrangement is lost by those that are left out.
   std::vector<NodeRoom> RoomsFor(const RoomQuery& query) const;
 
   // The node that holds all pods of the classes and has least left beside them; empty where none

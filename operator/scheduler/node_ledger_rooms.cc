@@ -48,6 +48,7 @@ struct NodeLedger::Collector {
   bool is_apart_by_host = false;
   std::optional<std::size_t> apart_level{};
   std::map<DomainIndex, Groups> overridden{};  // groups of what nodes have left by the query
+  std::map<DomainIndex, std::vector<NodeIndex>> suspects{};  // that may be taken
   std::vector<NodeRoom> rooms{};
 
   // Of which rooms only one may be taken; -1: of none. Empty: the node may not be taken at all.
@@ -67,7 +68,22 @@ struct NodeLedger::Collector {
   void Add(NodeIndex node, const NodeFree& room, const NodeLedger& ledger) {
     if (const auto apart = ApartOf(node, ledger)) {
       rooms.push_back({&ledger.FactsOf(node), room.free, room.pods_free, 1, *apart});
+      rooms.back().suspected = SuspectedOf(node);
     }
+  }
+
+  int64_t SuspectedOf(NodeIndex node) const {
+    if (query.suspects == nullptr) {
+      return 0;
+    }
+    const auto found = query.suspects->find(node);
+    return found == query.suspects->end() ? 0 : found->second;
+  }
+
+  // Whether the query knows more of the node than the group that it is in.
+  bool IsApartFromGroup(NodeIndex node) const {
+    return (query.overrides != nullptr && query.overrides->contains(node)) ||
+           (query.suspects != nullptr && query.suspects->contains(node));
   }
 };
 
@@ -95,13 +111,15 @@ void NodeLedger::CollectGroups(const Groups& groups, bool leaves_out, Collector*
     if (first.suspicion > collector->query.suspicion_max || !HoldsAny(key.room, classes)) {
       continue;
     }
+    const bool is_filtered =
+        leaves_out && (!collector->overridden.empty() || collector->query.suspects != nullptr);
     std::vector<NodeIndex> left;
-    if (leaves_out && !collector->overridden.empty()) {
+    if (is_filtered) {
       std::copy_if(all.begin(), all.end(), std::back_inserter(left), [&](NodeIndex node) {
-        return !collector->query.overrides->contains(node);
+        return !collector->IsApartFromGroup(node);
       });
     }
-    const std::vector<NodeIndex>& nodes = leaves_out && !collector->overridden.empty() ? left : all;
+    const std::vector<NodeIndex>& nodes = is_filtered ? left : all;
     if (collector->asks_for_labels) {
       CollectLabelled(key.room, nodes, collector);
     } else if (AcceptedBy(first, classes) != 0) {
@@ -120,6 +138,16 @@ void NodeLedger::CollectDomain(DomainIndex domain, Collector* collector) const {
   if (const auto found = collector->overridden.find(domain); found != collector->overridden.end()) {
     CollectGroups(found->second, /*leaves_out=*/false, collector);
   }
+  if (const auto found = collector->suspects.find(domain); found != collector->suspects.end()) {
+    for (const NodeIndex node : found->second) {
+      const auto* const overrides = collector->query.overrides;
+      const bool is_overridden = overrides != nullptr && overrides->contains(node);
+      const NodeFree& room = is_overridden ? overrides->at(node) : nodes_[node].now;
+      if (HoldsAny(room, collector->query.classes)) {
+        collector->Add(node, room, *this);
+      }
+    }
+  }
   std::sort(collector->rooms.begin() + static_cast<std::ptrdiff_t>(begin),
             collector->rooms.end(),
             [](const NodeRoom& a, const NodeRoom& b) { return a.node->name < b.node->name; });
@@ -136,9 +164,17 @@ std::vector<NodeRoom> NodeLedger::RoomsFor(const RoomQuery& query) const {
   if (collector.apart_level) {
     collector.nodes_of_group_max = 1;  // a group is within one domain, which takes one pod
   }
+  if (query.suspects != nullptr) {
+    for (const auto& [node, suspected] : *query.suspects) {
+      if (nodes_[node].is_known &&
+          nodes_[node].facts.suspicion + suspected <= query.suspicion_max) {
+        collector.suspects[nodes_[node].domain].push_back(node);
+      }
+    }
+  }
   if (query.overrides != nullptr) {
     for (const auto& [node, room] : *query.overrides) {
-      if (nodes_[node].is_known) {
+      if (nodes_[node].is_known && collector.SuspectedOf(node) == 0) {
         collector.overridden[nodes_[node].domain][{nodes_[node].kind, room}].push_back(node);
       }
     }
@@ -160,6 +196,7 @@ std::optional<NodeIndex> NodeLedger::TightestHolding(const RoomQuery& query) con
     total = Sum(total, Times(pod_class.request, static_cast<int64_t>(pod_class.pods.size())));
   }
   const int64_t pod_count = PodCountOf(query.classes);
+  const auto suspected_of = [&](NodeIndex node) { return Collector{query}.SuspectedOf(node); };
   const NodeRoom* best = nullptr;
   // All on one node is one pod that asks for everything, and accepts what all accept.
   std::vector<NodeRoom> rooms;
@@ -175,14 +212,17 @@ std::optional<NodeIndex> NodeLedger::TightestHolding(const RoomQuery& query) con
       const auto holds = [&](NodeIndex node) {
         const SnapshotNode& facts = nodes_[node].facts;
         const bool is_overridden = query.overrides != nullptr && query.overrides->contains(node);
-        return !is_overridden && facts.suspicion <= query.suspicion_max &&
+        return !is_overridden && facts.suspicion + suspected_of(node) <= query.suspicion_max &&
                std::all_of(query.classes.begin(), query.classes.end(), [&](const auto& one) {
                  return Accepts(facts, one);
                });
       };
-      const auto found = std::find_if(nodes.begin(), nodes.end(), holds);
-      if (found != nodes.end()) {
+      const auto found = std::min_element(nodes.begin(), nodes.end(), [&](auto a, auto b) {
+        return std::pair(!holds(a), suspected_of(a)) < std::pair(!holds(b), suspected_of(b));
+      });
+      if (found != nodes.end() && holds(*found)) {
         rooms.push_back({&nodes_[*found].facts, key.room.free, key.room.pods_free});
+        rooms.back().suspected = suspected_of(*found);
       }
     }
   }

@@ -68,11 +68,17 @@ bool MayFit(const NodeLedger& nodes, const GangRecord& gang, Count count) {
 class PlaceSearch {
  public:
   PlaceSearch(const NodeLedger& nodes, const GangRecord& gang, const PlaceOptions& options)
-      : nodes_(nodes), gang_(gang), options_(options) {}
+      : nodes_(nodes), gang_(gang), options_(options) {
+    for (const auto& [name, suspicion] : gang.request.suspects) {
+      if (const auto node = nodes.Find(name)) {
+        suspects_[*node] = suspicion;
+      }
+    }
+  }
 
   PlaceResult Run() {
     PlaceResult result;
-    if (nodes_.has_suspects()) {
+    if (nodes_.has_suspects() || !suspects_.empty()) {
       suspicion_max_ = 0;
       result.pods = Search();
       suspicion_max_ = std::numeric_limits<int64_t>::max();
@@ -147,6 +153,11 @@ class PlaceSearch {
     return pods;
   }
 
+  int64_t SuspectedOf(NodeIndex node) const {
+    const auto found = suspects_.find(node);
+    return found == suspects_.end() ? 0 : found->second;
+  }
+
   bool IsInRequiredDomain(NodeIndex node) const {
     const auto level = nodes_.domains().LevelOf(terms().required);
     return !level || nodes_.domains().AncestorAt(nodes_.DomainOf(node), *level).has_value();
@@ -156,12 +167,12 @@ class PlaceSearch {
     std::optional<NodeIndex> best;
     for (const auto& [node, room] : *options_.overrides) {
       const SnapshotNode& facts = nodes_.FactsOf(node);
-      const bool holds =
-          nodes_.is_known(node) && room.pods_free >= gang_.pod_count &&
-          facts.suspicion <= suspicion_max_ && CountThatFits(room.free, gang_.total, 1) == 1 &&
-          std::all_of(gang_.classes.begin(), gang_.classes.end(), [&](const PodClass& one) {
-            return Accepts(facts, one);
-          });
+      const bool holds = nodes_.is_known(node) && room.pods_free >= gang_.pod_count &&
+                         facts.suspicion + SuspectedOf(node) <= suspicion_max_ &&
+                         CountThatFits(room.free, gang_.total, 1) == 1 &&
+                         std::all_of(gang_.classes.begin(),
+                                     gang_.classes.end(),
+                                     [&](const PodClass& one) { return Accepts(facts, one); });
       if (holds && (!best || nodes_.NameOf(node) < nodes_.NameOf(*best))) {
         best = node;
       }
@@ -240,7 +251,13 @@ class PlaceSearch {
   }
 
   NodeLedger::RoomQuery Query(DomainIndex domain) const {
-    return {gang_.classes, domain, options_.overrides, terms().apart, suspicion_max_, std::nullopt};
+    return {gang_.classes,
+            domain,
+            options_.overrides,
+            terms().apart,
+            suspicion_max_,
+            std::nullopt,
+            suspects_.empty() ? nullptr : &suspects_};
   }
 
   std::optional<PlacedPods> Arranged(const std::vector<NodeRoom>& rooms) {
@@ -283,6 +300,7 @@ class PlaceSearch {
   const NodeLedger& nodes_;
   const GangRecord& gang_;
   const PlaceOptions& options_;
+  NodeLedger::Suspects suspects_;
   int64_t suspicion_max_ = std::numeric_limits<int64_t>::max();
   bool reached_limit_ = false;
 };

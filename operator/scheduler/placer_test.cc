@@ -145,6 +145,28 @@ TEST(PlaceGang, SuspectsAreTakenWhereTheOthersWillNotDo) {
   EXPECT_EQ(Placed(&cluster, GpuGang("b", 2, 4, 2)), "start default/b w-0@n0 w-1@n1\n");
 }
 
+// A node on which pods of one gang could not start is as good as any to the others.
+TEST(PlaceGang, WhatOneGangSuspectsIsNothingToOthers) {
+  FakeCluster cluster;
+  for (int i = 0; i < 4; ++i) {
+    cluster.state.SetNode(GpuNode("n" + std::to_string(i), 4));
+  }
+  GangRequest gang = GpuGang("a", 3, 4, 1);
+  gang.suspects = {{"n0", 1}, {"n1", 2}, {"gone", 1}};
+  EXPECT_EQ(Placed(&cluster, gang), "start default/a w-0@n0 w-1@n2 w-2@n3\n");
+  EXPECT_EQ(Placed(&cluster, GpuGang("b", 1, 4, 2)), "start default/b w-0@n1\n");
+}
+
+TEST(PlaceGang, SuspectThatOtherPodsMustSpareIsTakenAsFarAsItIsSpared) {
+  FakeCluster cluster;
+  cluster.state.SetNode(GpuNode("n0", 4));
+  cluster.state.SetNode(GpuNode("n1", 4));
+  cluster.state.SetStrangers("n1", {{0, 0, 1, {}}, 1});
+  GangRequest gang = GpuGang("a", 5, 1, 1);
+  gang.suspects = {{"n0", 1}};
+  EXPECT_EQ(Placed(&cluster, gang), "start default/a w-0@n0 w-1@n0 w-2@n1 w-3@n1 w-4@n1\n");
+}
+
 TEST(PlaceGang, RanksFollowTheTopologyAndCrossFewestRacks) {
   FakeCluster cluster({{"rack"}, false});
   const int nodes_of_rack[] = {2, 5, 1, 4};

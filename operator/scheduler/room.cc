@@ -38,7 +38,7 @@ std::vector<Candidate> SortedCandidates(const std::vector<NodeRoom>& rooms,
     const int64_t capacity = PodsThatFit(rooms[i], pod_class, wanted);
     if (capacity > 0) {
       candidates.push_back(
-          {i, capacity, rooms[i].node->suspicion, StrandsDevices(rooms[i], pod_class.request)});
+          {i, capacity, SuspicionOn(rooms[i]), StrandsDevices(rooms[i], pod_class.request)});
     }
   }
   std::sort(candidates.begin(), candidates.end(), [&](const Candidate& a, const Candidate& b) {
@@ -98,6 +98,10 @@ RoomSurvey SurveyOf(const Snapshot& snapshot) {
   return survey;
 }
 
+int64_t SuspicionOn(const NodeRoom& room) {
+  return room.node->suspicion + room.suspected;
+}
+
 int64_t NodeCount(const std::vector<NodeRoom>& rooms) {
   int64_t count = 0;
   for (const NodeRoom& room : rooms) {
@@ -135,7 +139,7 @@ int64_t PodsThatFit(const NodeRoom& room, const PodClass& pod_class, int64_t cou
 
 bool IsBetterAlone(const NodeRoom& a, const NodeRoom& b, const ResourceVector& request) {
   const auto standing = [&](const NodeRoom& room) {
-    return std::pair(room.node->suspicion, StrandsDevices(room, request));
+    return std::pair(SuspicionOn(room), StrandsDevices(room, request));
   };
   return standing(a) != standing(b) ? standing(a) < standing(b) : IsTighter(a, b);
 }

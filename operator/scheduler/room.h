@@ -19,6 +19,7 @@ struct NodeRoom {
   int64_t pods_free = kPodsUnlimited;
   int64_t twins = 1;   // how many nodes it stands for, all alike to whoever asks
   int32_t apart = -1;  // of all rooms with the same number from 0 on only one takes a pod, and one
+  int64_t suspected = 0;  // by whoever asks, beside the node's own suspicion
 };
 
 // All nodes as one question sees them, each counted once.
@@ -30,6 +31,9 @@ struct RoomSurvey {
 
 // Open nodes stand by name.
 RoomSurvey SurveyOf(const Snapshot& snapshot);
+
+// How little the room is to be chosen.
+int64_t SuspicionOn(const NodeRoom& room);
 
 // How many nodes the rooms stand for.
 int64_t NodeCount(const std::vector<NodeRoom>& rooms);

@@ -93,6 +93,10 @@ class RoundRun {
       return;
     }
     TurnKeeper& turn = turns_.try_emplace(*gang.queue, state_, &memory_.later).first->second;
+    if (gang.request.standing == Standing::kPausing) {
+      turn.Wait(gang);
+      return;
+    }
     const bool has_quota = !state_.queues().Check(*gang.queue, gang.total).has_value();
     // What could never run at all is told so, whatever its queue may hold.
     const bool is_for_room = has_quota || !MayFitEmpty(state_.nodes(), gang);
@@ -114,7 +118,7 @@ class RoundRun {
     if (wait.obstacle != Obstacle::kTurn && Preempts(gang, turn, &wait)) {
       return;
     }
-    if (has_quota) {
+    if (has_quota && gang.request.standing != Standing::kAside) {
       turn.Wait(gang);
     }
     waits_.push_back(std::move(wait));
@@ -172,6 +176,8 @@ class RoundRun {
       const auto& told = wait.gang->told;
       if (!told || ObstacleOf(told->constraint) != ObstacleOf(wait)) {
         chosen.insert(&wait);
+      } else if (wait.gang->request.name == options_.asked) {
+        chosen.insert(&wait);
       } else if (wait.gang->told_at != news_) {
         stale.push_back(&wait);
       }
@@ -179,7 +185,8 @@ class RoundRun {
     std::stable_sort(stale.begin(), stale.end(), [](const Wait* a, const Wait* b) {
       return a->gang->told_at < b->gang->told_at;
     });
-    stale.resize(std::min(stale.size(), options_.refreshed_max));
+    result_.outdated_count = stale.size() - std::min(stale.size(), options_.refreshed_max);
+    stale.resize(stale.size() - result_.outdated_count);
     chosen.insert(stale.begin(), stale.end());
     for (const Wait& wait : waits_) {
       if (!chosen.contains(&wait)) {

@@ -40,6 +40,7 @@ struct RoundResult {
   std::vector<Eviction> evictions;     // of one beneficiary together, by name
   std::vector<Refusal> refusals;       // other than what was told before; in the order of turns
   std::vector<std::string> confirmed;  // looked at again: what was told still holds
+  std::size_t outdated_count = 0;      // not looked at again, though figures may have changed
   std::vector<Operation> log;          // all of it, to be applied in this order
   // When time alone may change an answer, because a gang has run long enough to be evicted.
   std::optional<WallTime> look_again_at;
@@ -52,6 +53,7 @@ struct RoundOptions {
   // that wait for something else than before, come beside these. Choice: a tenth of a
   // millisecond's worth on thousands of nodes.
   std::size_t refreshed_max = 4;
+  std::string asked{};  // a gang whose refusal is put into words anew in any case; empty: none
 };
 
 // Counts that one round leaves to the next. No answer depends on them, only how soon it comes.

@@ -53,6 +53,65 @@ TEST(Round, WhatEndedIsFreeAndWhatStrangersHoldIsNot) {
   EXPECT_EQ(cluster.Step(), "start default/new w-0@n1 w-1@n1 w-2@n1\n");
 }
 
+TEST(Round, WhoPausesKeepsItsPlaceAndDoesNotStart) {
+  FakeCluster cluster;
+  cluster.state.SetNode(GpuNode("n1", 4));
+  GangRequest first = GpuGang("first", 4, 1, 1);
+  first.standing = Standing::kPausing;
+  cluster.state.Submit(first);
+  cluster.state.Submit(GpuGang("second", 1, 1, 2));
+  EXPECT_EQ(cluster.Step(),
+            "refuse default/second: waits behind default/first, which needs 4 GPUs\n");
+
+  first.standing = Standing::kReady;
+  cluster.state.Submit(first);
+  EXPECT_EQ(cluster.Step(),
+            "start default/first w-0@n1 w-1@n1 w-2@n1 w-3@n1\n"
+            "refuse default/second: needs 1 GPU, 0 free on 1 node\n");
+}
+
+TEST(Round, WhoStandsAsideHoldsUpNobodyAndStartsAllTheSame) {
+  FakeCluster cluster;
+  cluster.state.SetNode(GpuNode("n1", 4));
+  cluster.state.SetRunning(GpuGang("old", 1, 1, 0), {{"w-0", "n1"}}, {});
+  GangRequest first = GpuGang("first", 4, 1, 1);
+  first.standing = Standing::kAside;
+  cluster.state.Submit(first);
+  cluster.state.Submit(GpuGang("second", 2, 1, 2));
+  EXPECT_EQ(cluster.Step(),
+            "start default/second w-0@n1 w-1@n1\n"
+            "refuse default/first: needs 4 GPUs, 1 free on 1 node\n");
+
+  cluster.state.Remove("default/second");
+  cluster.state.Remove("default/old");
+  EXPECT_EQ(cluster.Step(), "start default/first w-0@n1 w-1@n1 w-2@n1 w-3@n1\n");
+}
+
+TEST(Round, WhatARunningGangHoldsIsWhatItsPodsDo) {
+  FakeCluster cluster;
+  cluster.state.SetNode(GpuNode("n1", 4));
+  GangRequest running;
+  running.name = "default/old";
+  cluster.state.SetHolding(running, {{"n1", {{0, 0, 3, {}}, 1}}}, {});
+  EXPECT_EQ(cluster.state.Find("default/old")->total.gpu_count, 3);
+  cluster.state.Submit(GpuGang("a", 2, 1, 1));
+  EXPECT_EQ(cluster.Step(), "refuse default/a: needs 2 GPUs, 1 free on 1 node\n");
+}
+
+TEST(Round, WhoAsksIsToldHowThingsStandNow) {
+  FakeCluster cluster;
+  cluster.state.SetNode(GpuNode("n1", 4));
+  cluster.state.Submit(GpuGang("a", 5, 1, 1));
+  cluster.state.Submit(GpuGang("b", 6, 1, 2));
+  cluster.Step();
+  cluster.state.SetStrangers("n1", {{0, 0, 1, {}}, 1});
+  cluster.options.refreshed_max = 0;
+  const RoundResult others = Round(&cluster.state, cluster.now, &cluster.memory, cluster.options);
+  EXPECT_EQ(others.outdated_count, 2U);
+  cluster.options.asked = "default/b";
+  EXPECT_EQ(cluster.Step(), "refuse default/b: needs 6 GPUs, 3 free on 1 node\n");
+}
+
 TEST(Round, PodsMayBeSeenBeforeTheirNode) {
   FakeCluster cluster;
   cluster.state.SetRunning(GpuGang("a", 2, 1, 0), {{"w-0", "n1"}, {"w-1", "n1"}}, {});

@@ -24,10 +24,6 @@ kube::ObjectKey ObjectKeyOf(const JobId& key) {
   return {key.namespace_name, key.name};
 }
 
-Gang GangOfJob(const TrainingJob& job) {
-  return GangOf(job, TopologyOf(job, DnsAddressing{}));
-}
-
 bool IsRunning(const kube::Pod& pod) {
   return pod.status.phase == kube::PodPhase::kRunning;
 }
@@ -206,6 +202,9 @@ void ClusterView::NoteStatus(const JobId& key,
   auto stored = std::make_shared<StoredJob>(*known->object);
   stored->job.status = status;
   stored->is_status_foreign = false;
+  if (!WantsPlace(*known->object) && WantsPlace(*stored)) {
+    news->urgent.insert(key);  // it has given its places up: when it may have others it says next
+  }
   kube::Item<StoredJob> item{known->key, known->uid, version, std::move(stored)};
   News own;  // the writer knows
   NoteJobChange(jobs_.Put(std::move(item), Source::kReply), &own);
@@ -214,7 +213,7 @@ void ClusterView::NoteStatus(const JobId& key,
 
 void ClusterView::Reserve(const JobId& key, TrainingJobStatus status) {
   reserved_[key] = std::move(status);
-  usage_.NoteChange(key);
+  NoteUsageChange(key);
 }
 
 void ClusterView::EndReservation(const JobId& key, News* news) {
@@ -222,7 +221,7 @@ void ClusterView::EndReservation(const JobId& key, News* news) {
   if (reserved.empty()) {
     return;
   }
-  usage_.NoteChange(key);
+  NoteUsageChange(key);
   const StoredJob* const stored = FindJob(key);
   news->frees_room =
       news->frees_room || stored == nullptr || stored->job.status != reserved.mapped();
@@ -320,19 +319,46 @@ const CopyOnWrite<std::vector<kube::Node>>& ClusterView::Nodes() {
   return *node_list_;
 }
 
-UsageByNode ClusterView::UsedElsewhere(const JobId& key) {
-  UsageByNode room = usage_.Sum();
-  if (const UsageByNode* const own = usage_.OwnOf(key)) {
-    SubtractUsage(*own, &room);
-  }
-  AddUsage(foreign_.room(), &room);
-  return room;
+UsedElsewhere ClusterView::UsedBesides(const JobId& key) {
+  const UsageByNode* const own = usage_.OwnOf(key);
+  return {usage_.Sum(), foreign_.room(), own == nullptr ? UsageByNode() : *own};
 }
 
-UsageByNode ClusterView::UsedByStrangers() {
-  UsageByNode room = usage_.ByStrangers();
-  AddUsage(foreign_.room(), &room);
-  return room;
+NodeUsage ClusterView::UsedByStrangers(const std::string& node) {
+  UsageByNode used;
+  for (const UsageByNode* const part : {&usage_.ByStrangers(), &*foreign_.room()}) {
+    if (const auto found = part->find(node); found != part->end()) {
+      AddUsage({*found}, &used);
+    }
+  }
+  return used[node];
+}
+
+SchedulerFeed& ClusterView::Scheduling(WallTime now) {
+  std::set<std::string> changed = usage_.TakeStrangersChanged();
+  changed.merge(foreign_.TakeChanged());
+  for (const std::string& name : std::exchange(stale_nodes_, {})) {
+    changed.erase(name);
+    const kube::Item<kube::Node>* const known = nodes_.Find({"", name});
+    if (known == nullptr) {
+      feed_.RemoveNode(name);
+      continue;
+    }
+    SnapshotNode node = SnapshotNodeOf(*known->object);
+    NodeUsage strangers = UsedByStrangers(name);
+    node.used = std::move(strangers.resources);
+    node.pod_count = strangers.pod_count;
+    feed_.SetNode(node);
+  }
+  for (const std::string& name : changed) {
+    feed_.SetStrangers(name, UsedByStrangers(name));
+  }
+  for (const JobId& job : std::exchange(stale_stands_, {})) {
+    const auto reserved = reserved_.find(job);
+    const TrainingJobStatus* const next = reserved == reserved_.end() ? nullptr : &reserved->second;
+    feed_.SetJob(job, StandOf(job, {FindJob(job), next, usage_.OwnOf(job)}, now));
+  }
+  return feed_;
 }
 
 std::map<std::string, std::set<std::string>> ClusterView::DevicesElsewhere(const JobId& key) const {
@@ -351,47 +377,6 @@ std::map<std::string, std::set<std::string>> ClusterView::DevicesElsewhere(const
   return devices;
 }
 
-std::vector<WaitingGang> ClusterView::Ahead(const JobId& key, WallTime now) {
-  const std::set<JobId> waiting = WaitingBefore(key, now);
-  std::vector<WaitingGang> ahead;  // youngest first, at first
-  if (waiting.empty()) {
-    return ahead;
-  }
-  UsageByNode younger;  // what those that came later hold
-  for (auto entry = by_age_.rbegin(); entry != by_age_.rend(); ++entry) {
-    const JobId& other = entry->second;
-    if (other == key) {
-      continue;
-    }
-    if (waiting.count(other) > 0) {
-      ahead.push_back(
-          {other.namespace_name + "/" + other.name, GangOfJob(FindJob(other)->job), younger});
-    }
-    if (const UsageByNode* const held = usage_.OwnOf(other)) {
-      AddUsage(*held, &younger);
-    }
-  }
-  std::reverse(ahead.begin(), ahead.end());
-  return ahead;
-}
-
-// Jobs older than this one that are in the queue and get no place in this step.
-std::set<JobId> ClusterView::WaitingBefore(const JobId& key, WallTime now) {
-  std::set<JobId> waiting;
-  for (const auto& [created, other] : by_age_) {
-    if (other == key) {
-      break;
-    }
-    const auto reserved = reserved_.find(other);
-    const bool gets_place = reserved != reserved_.end() && !reserved->second.placement.empty();
-    if (!gets_place && IsInQueue(*FindJob(other), now) &&
-        fits_.WouldFit(other, FindJob(other)->job, Nodes())) {
-      waiting.insert(other);
-    }
-  }
-  return waiting;
-}
-
 void ClusterView::NoteJobChange(const JobChange& change, News* news) {
   const StoredJob* const before = change.before.get();
   const StoredJob* const after = change.after.get();
@@ -405,8 +390,7 @@ void ClusterView::NoteJobChange(const JobChange& change, News* news) {
   if (before == after || (before != nullptr && after != nullptr && *before == *after)) {
     return;
   }
-  usage_.NoteChange(key);
-  fits_.Forget(key);
+  NoteUsageChange(key);
   news->urgent.insert(key);
   news->frees_room = news->frees_room || FreesRoom(before, after);
 }
@@ -436,7 +420,7 @@ void ClusterView::NotePodChange(const PodChange& change, News* news) {
   const bool was_leaving = before != nullptr && before->is_deleting;
   const bool runs = after != nullptr && IsRunning(*after);
   const bool ran = before != nullptr && IsRunning(*before);
-  usage_.NoteChange(job);
+  NoteUsageChange(job);
   // A pod that has ended holds nothing: that it goes is no news.
   const bool leaves = is_leaving != was_leaving && !had_ended;
   const bool completes = runs && !ran && AllRun(job);
@@ -454,15 +438,17 @@ void ClusterView::NoteNodeChange(const ObjectCache<kube::Node>::Change& change, 
     return;
   }
   node_list_.reset();
-  fits_.ForgetAll();
+  stale_nodes_.insert(change.key.name);
   news->frees_room = true;  // labels, taints or amounts: whoever waits may look again
   const bool was_ready = change.before != nullptr && change.before->is_ready;
   const bool is_ready = change.after != nullptr && change.after->is_ready;
-  if (was_ready == is_ready && change.after != nullptr) {
-    return;
-  }
+  const bool is_lost_or_back = was_ready != is_ready || change.after == nullptr;
   for (const JobId& job : usage_.JobsOn(change.key.name)) {
-    news->urgent.insert(job);
+    const StoredJob* const stored = FindJob(job);
+    // One that waits for pods of an earlier attempt goes on when a taint gives them up.
+    if (is_lost_or_back || (stored != nullptr && WantsPlace(*stored))) {
+      news->urgent.insert(job);
+    }
   }
 }
 

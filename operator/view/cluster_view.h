@@ -16,12 +16,12 @@
 #include "operator/kube/reflector.h"
 #include "operator/reconcile/observed.h"
 #include "operator/resources/node_usage.h"
-#include "operator/view/fit_memory.h"
 #include "operator/view/foreign_pods.h"
 #include "operator/view/job_usage.h"
 #include "operator/view/object_cache.h"
 #include "operator/view/pod_doubts.h"
 #include "operator/view/pods_by_job.h"
+#include "operator/view/scheduler_feed.h"
 #include "operator/view/stored_job.h"
 #include "operator/view/usage_ledger.h"
 
@@ -40,8 +40,10 @@ struct News {
 class ClusterView {
  public:
   // `namespaces`: whose jobs are served; empty: all. Pods of other jobs are strangers.
-  explicit ClusterView(std::set<std::string> namespaces = {})
-      : namespaces_(std::move(namespaces)) {}
+  // `topology_levels`: labels of nodes, from wide to narrow.
+  explicit ClusterView(std::set<std::string> namespaces = {},
+                       const std::vector<std::string>& topology_levels = {})
+      : namespaces_(std::move(namespaces)), feed_({topology_levels, /*is_one_machine=*/false}) {}
 
   ClusterView(const ClusterView&) = delete;
   ClusterView& operator=(const ClusterView&) = delete;
@@ -162,17 +164,24 @@ class ClusterView {
   std::vector<std::string> UntoldPods(const JobId& key, WallTime now) const;
 
   // What everybody but this job holds: pods of others, places that other jobs were promised.
-  UsageByNode UsedElsewhere(const JobId& key);
+  UsedElsewhere UsedBesides(const JobId& key);
 
-  // The part of it that is held by pods of no job.
-  UsageByNode UsedByStrangers();
+  // From wide to narrow, without kHostLevel.
+  const std::vector<std::string>& topology_levels() const {
+    return feed_.state().nodes().domains().levels();
+  }
+
+  // All of it as scheduling rounds know it, up to date with what was heard.
+  SchedulerFeed& Scheduling(WallTime now);
+
+  // Whether jobs were offered room of which it is not known yet whether they took it.
+  bool has_offers() const { return feed_.has_offers(); }
+
+  // The job is to be looked at anew there, whether or not anything has changed but the time.
+  void Reconsider(const JobId& key) { NoteUsageChange(key); }
 
   // By node: GPUs that pods of other jobs have reported.
   std::map<std::string, std::set<std::string>> DevicesElsewhere(const JobId& key) const;
-
-  // Jobs that wait longer than this one and would fit an empty cluster, and what younger jobs hold
-  // of what they wait for.
-  std::vector<WaitingGang> Ahead(const JobId& key, WallTime now);
 
   // For metrics.
   struct Counts {
@@ -199,6 +208,12 @@ class ClusterView {
     return namespaces_.empty() || namespaces_.count(key.namespace_name) > 0;
   }
 
+  void NoteUsageChange(const JobId& job) {
+    usage_.NoteChange(job);
+    stale_stands_.insert(job);
+  }
+
+  NodeUsage UsedByStrangers(const std::string& node);
   void NoteJobChange(const JobChange& change, News* news);
   void NotePodChange(const PodChange& change, News* news);
   void NoteNodeChange(const ObjectCache<kube::Node>::Change& change, News* news);
@@ -211,7 +226,6 @@ class ClusterView {
                       News* news);
   void NoteServiceChange(const ObjectCache<kube::Service>::Change& change, News* news);
   kube::Item<StoredJob> Decoded(const kube::Item<kube::RawObject>& raw) const;
-  std::set<JobId> WaitingBefore(const JobId& key, WallTime now);
   JobUsage CountUsage(const JobId& key) const;
 
   std::set<std::string> namespaces_;
@@ -229,7 +243,10 @@ class ClusterView {
 
   std::map<JobId, TrainingJobStatus> reserved_;
   UsageLedger usage_{[this](const JobId& key) { return CountUsage(key); }};
-  FitMemory fits_;
+
+  SchedulerFeed feed_;
+  std::set<JobId> stale_stands_;       // that it is to be told of
+  std::set<std::string> stale_nodes_;  // those too
 };
 
 }  // namespace lockstep::control

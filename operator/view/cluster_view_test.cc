@@ -6,6 +6,7 @@
 
 #include "operator/api/conditions.h"
 #include "operator/api/encode.h"
+#include "operator/reconcile/gang/gang_plan.h"
 #include "operator/reconcile/gang/pod_labels.h"
 #include "operator/reconcile/testing/fake_world.h"
 
@@ -83,9 +84,7 @@ class ClusterViewTest : public testing::Test {
 
   // What else holds GPUs on node a, as `job` sees it.
   int64_t GpusElsewhere(const std::string& job) {
-    const UsageByNode room = view_.UsedElsewhere({"default", job});
-    const auto found = room.find("a");
-    return found == room.end() ? 0 : found->second.resources.gpu_count;
+    return UsedElsewhereOn("a", view_.UsedBesides({"default", job})).resources.gpu_count;
   }
 
   ClusterView view_;
@@ -320,51 +319,7 @@ TEST_F(ClusterViewTest, PodsOfNoJobAreStrangers) {
                                 std::make_shared<const PodUse>(PodUse{"a", {0, 0, 1}, false})}});
 
   EXPECT_EQ(GpusElsewhere("mnist"), 3);  // also for a new job of that name: it must wait
-  EXPECT_EQ(view_.UsedByStrangers().at("a").resources.gpu_count, 3);
-}
-
-TEST_F(ClusterViewTest, OlderWaitingJobIsAheadAndKnowsWhatYoungerOnesHold) {
-  kube::Node node;
-  node.name = "a";
-  node.allocatable = {64'000, int64_t{1} << 40, 8};
-  Apply(kube::Upserted<kube::Node>{
-      {{"", "a"}, "uid-a", "1", std::make_shared<const kube::Node>(node)}});
-  Apply(JobUpsert{JobItem(PlacedJob("second", "", 2), "1", "2026-01-01T00:00:02Z")});
-  Apply(JobUpsert{JobItem(PlacedJob("first", "a", 1), "2", "2026-01-01T00:00:01Z")});
-  Apply(JobUpsert{JobItem(PlacedJob("third", "a", 4), "3", "2026-01-01T00:00:03Z")});
-  Apply(JobUpsert{JobItem(PlacedJob("fourth", "", 1), "4", "2026-01-01T00:00:04Z")});
-
-  const auto ahead = view_.Ahead({"default", "fourth"}, WallTime{});
-
-  ASSERT_EQ(ahead.size(), 1U);
-  EXPECT_EQ(ahead.front().job, "default/second");
-  EXPECT_EQ(ahead.front().held_by_younger.at("a").resources.gpu_count, 4);
-  EXPECT_TRUE(view_.Ahead({"default", "second"}, WallTime{}).empty());
-}
-
-TEST_F(ClusterViewTest, JobsThatWouldNotFitAnEmptyClusterAreAheadOfNobody) {
-  kube::Node node;
-  node.name = "a";
-  node.allocatable = {64'000, int64_t{1} << 40, 8};
-  Apply(kube::Upserted<kube::Node>{
-      {{"", "a"}, "uid-a", "1", std::make_shared<const kube::Node>(node)}});
-  for (int i = 0; i < 70; ++i) {
-    Apply(JobUpsert{JobItem(PlacedJob("big-" + std::to_string(i), "", 9), "1")});
-  }
-  Apply(JobUpsert{JobItem(PlacedJob("fits", "", 8), "1", "2026-01-02T00:00:00Z")});
-  Apply(JobUpsert{JobItem(PlacedJob("young", "", 1), "1", "2026-01-03T00:00:00Z")});
-
-  EXPECT_TRUE(view_.Ahead({"default", "fits"}, WallTime{}).empty());
-  const std::vector<WaitingGang> ahead = view_.Ahead({"default", "young"}, WallTime{});
-  ASSERT_EQ(ahead.size(), 1U);
-  EXPECT_EQ(ahead[0].job, "default/fits");
-
-  Apply(kube::Deleted<kube::Node>{
-      {{"", "a"}, "uid-a", "2", std::make_shared<const kube::Node>(node)}});
-  node.allocatable.gpu_count = 16;
-  Apply(kube::Upserted<kube::Node>{
-      {{"", "a"}, "uid-b", "3", std::make_shared<const kube::Node>(node)}});
-  EXPECT_EQ(view_.Ahead({"default", "young"}, WallTime{}).size(), 71U) << "now they would";
+  EXPECT_EQ(view_.UsedBesides({"default", "mnist"}).own, UsageByNode());
 }
 
 TEST_F(ClusterViewTest, OwnStatusWriteIsNoNewsAndItsEchoNeither) {
@@ -426,7 +381,7 @@ TEST_F(ClusterViewTest, SuccessorWithoutRoomHoldsNone) {
   job.status.placement.front().node.clear();
   Apply(JobUpsert{JobItem(job, "1")});
 
-  EXPECT_TRUE(view_.UsedElsewhere({"default", "other"}).empty());
+  EXPECT_TRUE(view_.UsedBesides({"default", "other"}).by_jobs->empty());
 }
 
 }  // namespace

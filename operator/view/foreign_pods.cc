@@ -22,8 +22,12 @@ Result<kube::Item<PodUse>> DecodePodUse(std::string_view json) {
 bool ForeignPods::Apply(const kube::ObjectUpdate<PodUse>& update) {
   if (const auto* replaced = std::get_if<kube::Replaced<PodUse>>(&update)) {
     const bool had_any = !pods_.empty();
+    for (const auto& [node, use] : *room_) {
+      changed_.insert(node);
+    }
     pods_.clear();
-    room_.clear();
+    room_.Edit().clear();
+    names_.clear();
     for (const kube::Item<PodUse>& item : replaced->items) {
       Put(item);
     }
@@ -44,8 +48,9 @@ bool ForeignPods::Put(const kube::Item<PodUse>& item) {
   }
   const bool was_there = Remove(item.uid);
   if (!use.has_ended && !use.node.empty()) {
-    AddPod(use.node, use.requests, &room_);
-    pods_[item.uid] = Entry{&room_.find(use.node)->first, use.requests};
+    AddPod(use.node, use.requests, &room_.Edit());
+    changed_.insert(use.node);
+    pods_[item.uid] = Entry{&*names_.insert(use.node).first, use.requests};
   }
   return was_there;
 }
@@ -55,8 +60,8 @@ bool ForeignPods::Remove(const std::string& uid) {
   if (found == pods_.end()) {
     return false;
   }
-  const std::string node = *found->second.node;  // a copy: the last pod takes its node with it
-  RemovePod(node, found->second.requests, &room_);
+  RemovePod(*found->second.node, found->second.requests, &room_.Edit());
+  changed_.insert(*found->second.node);
   pods_.erase(found);
   return true;
 }

@@ -1,10 +1,13 @@
 #pragma once
 
 #include <cstddef>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 
+#include "common/base/copy_on_write.h"
 #include "common/base/result.h"
 #include "operator/kube/decode.h"
 #include "operator/kube/reflector.h"
@@ -33,13 +36,16 @@ class ForeignPods {
   // Returns whether room became free.
   bool Apply(const kube::ObjectUpdate<PodUse>& update);
 
-  const UsageByNode& room() const { return room_; }
+  const CopyOnWrite<UsageByNode>& room() const { return room_; }
+
+  // Nodes of which they may hold something else than when this was asked last.
+  std::set<std::string> TakeChanged() { return std::exchange(changed_, {}); }
 
   std::size_t size() const { return pods_.size(); }
 
  private:
   struct Entry {
-    const std::string* node = nullptr;  // the key in room_, which stays while the pod counts
+    const std::string* node = nullptr;  // one of names_
     ResourceVector requests;
   };
 
@@ -47,7 +53,9 @@ class ForeignPods {
   bool Remove(const std::string& uid);
 
   std::unordered_map<std::string, Entry> pods_;  // by uid; never iterated into a decision
-  UsageByNode room_;
+  CopyOnWrite<UsageByNode> room_;
+  std::set<std::string> names_;  // of nodes that have, or had, such pods
+  std::set<std::string> changed_;
 };
 
 }  // namespace lockstep::control

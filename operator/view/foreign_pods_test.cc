@@ -23,15 +23,15 @@ kube::Item<PodUse> Ended(kube::Item<PodUse> item) {
 }
 
 int64_t Gpus(const ForeignPods& pods, const std::string& node) {
-  const auto found = pods.room().find(node);
-  return found == pods.room().end() ? -1 : found->second.resources.gpu_count;
+  const auto found = pods.room()->find(node);
+  return found == pods.room()->end() ? -1 : found->second.resources.gpu_count;
 }
 
 TEST(ForeignPods, SumFollowsEveryUpdate) {
   ForeignPods pods;
   pods.Apply(kube::Replaced<PodUse>{{Pod("1", "a", 2), Pod("2", "a", 3), Pod("3", "b", 1)}});
   EXPECT_EQ(Gpus(pods, "a"), 5);
-  EXPECT_EQ(pods.room().at("a").pod_count, 2);
+  EXPECT_EQ(pods.room()->at("a").pod_count, 2);
 
   pods.Apply(kube::Upserted<PodUse>{Pod("2", "a", 3)});  // again
   pods.Apply(kube::Upserted<PodUse>{Pod("4", "b", 4)});
@@ -47,12 +47,12 @@ TEST(ForeignPods, PodThatHasEndedOrIsNotBoundHoldsNothing) {
   ForeignPods pods;
   pods.Apply(kube::Upserted<PodUse>{Pod("1", "", 2)});
   pods.Apply(kube::Upserted<PodUse>{Ended(Pod("2", "a", 2))});
-  EXPECT_TRUE(pods.room().empty());
+  EXPECT_TRUE(pods.room()->empty());
 
   EXPECT_FALSE(pods.Apply(kube::Upserted<PodUse>{Pod("1", "a", 2)}));
   EXPECT_EQ(Gpus(pods, "a"), 2);
   EXPECT_TRUE(pods.Apply(kube::Upserted<PodUse>{Ended(Pod("1", "a", 2))}));
-  EXPECT_TRUE(pods.room().empty());
+  EXPECT_TRUE(pods.room()->empty());
 }
 
 TEST(ForeignPods, ListForgetsWhatItDoesNotName) {

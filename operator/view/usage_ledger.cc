@@ -4,7 +4,7 @@
 
 namespace lockstep::control {
 
-const UsageByNode& UsageLedger::Sum() {
+const CopyOnWrite<UsageByNode>& UsageLedger::Sum() {
   Refresh();
   return sum_;
 }
@@ -15,13 +15,20 @@ const UsageByNode* UsageLedger::OwnOf(const JobId& job) {
   return found == usage_.end() ? nullptr : &found->second.own;
 }
 
-UsageByNode UsageLedger::ByStrangers() {
+const UsageByNode& UsageLedger::ByStrangers() {
   Refresh();
-  UsageByNode held;
-  for (const auto& [job, usage] : usage_) {
-    AddUsage(usage.strangers, &held);
+  return strangers_;
+}
+
+std::set<std::string> UsageLedger::TakeStrangersChanged() {
+  Refresh();
+  return std::exchange(strangers_changed_, {});
+}
+
+void UsageLedger::NoteStrangers(const UsageByNode& usage) {
+  for (const auto& [node, use] : usage) {
+    strangers_changed_.insert(node);
   }
-  return held;
 }
 
 std::vector<JobId> UsageLedger::JobsOn(const std::string& node) {
@@ -36,16 +43,24 @@ std::vector<JobId> UsageLedger::JobsOn(const std::string& node) {
 }
 
 void UsageLedger::Refresh() {
+  if (stale_.empty()) {
+    return;
+  }
+  UsageByNode& sum = sum_.Edit();
   for (const JobId& job : stale_) {
     if (const auto old = usage_.find(job); old != usage_.end()) {
-      SubtractUsage(old->second.own, &sum_);
-      SubtractUsage(old->second.strangers, &sum_);
+      SubtractUsage(old->second.own, &sum);
+      SubtractUsage(old->second.strangers, &sum);
+      SubtractUsage(old->second.strangers, &strangers_);
+      NoteStrangers(old->second.strangers);
       usage_.erase(old);
     }
     JobUsage held = count_(job);
     if (!held.own.empty() || !held.strangers.empty()) {
-      AddUsage(held.own, &sum_);
-      AddUsage(held.strangers, &sum_);
+      AddUsage(held.own, &sum);
+      AddUsage(held.strangers, &sum);
+      AddUsage(held.strangers, &strangers_);
+      NoteStrangers(held.strangers);
       usage_[job] = std::move(held);
     }
   }

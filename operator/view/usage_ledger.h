@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/copy_on_write.h"
 #include "operator/api/job_id.h"
 #include "operator/resources/node_usage.h"
 #include "operator/view/job_usage.h"
@@ -26,23 +27,29 @@ class UsageLedger {
   void NoteChange(const JobId& job) { stale_.insert(job); }
 
   // By all jobs, strangers under their names included.
-  const UsageByNode& Sum();
+  const CopyOnWrite<UsageByNode>& Sum();
 
   // By the job's own pods and places; null: nothing.
   const UsageByNode* OwnOf(const JobId& job);
 
   // By pods that carry a job's name and are not its own.
-  UsageByNode ByStrangers();
+  const UsageByNode& ByStrangers();
+
+  // Nodes of which such pods may hold something else than when this was asked last.
+  std::set<std::string> TakeStrangersChanged();
 
   // The jobs whose own pods or places are on the node.
   std::vector<JobId> JobsOn(const std::string& node);
 
  private:
   void Refresh();
+  void NoteStrangers(const UsageByNode& usage);
 
   Count count_;
   std::map<JobId, JobUsage> usage_;  // as included in sum_
-  UsageByNode sum_;
+  CopyOnWrite<UsageByNode> sum_;
+  UsageByNode strangers_;  // the part of it that such pods hold
+  std::set<std::string> strangers_changed_;
   std::set<JobId> stale_;  // whose entry in usage_ has to be counted anew
 };
 

@@ -28,12 +28,12 @@ TEST_F(UsageLedgerTest, SumFollowsWhatIsMarkedAndNothingElse) {
   truth_ = {{kFirst, OnePod("a", 2)}, {kSecond, OnePod("a", 3)}};
   ledger_.NoteChange(kFirst);
   ledger_.NoteChange(kSecond);
-  EXPECT_EQ(ledger_.Sum().at("a").resources.gpu_count, 5);
+  EXPECT_EQ(ledger_.Sum()->at("a").resources.gpu_count, 5);
 
   truth_[kFirst] = OnePod("b", 1);
-  EXPECT_EQ(ledger_.Sum().at("a").resources.gpu_count, 5) << "not marked";
+  EXPECT_EQ(ledger_.Sum()->at("a").resources.gpu_count, 5) << "not marked";
   ledger_.NoteChange(kFirst);
-  EXPECT_EQ(ledger_.Sum().at("a").resources.gpu_count, 3);
+  EXPECT_EQ(ledger_.Sum()->at("a").resources.gpu_count, 3);
   EXPECT_EQ(ledger_.JobsOn("b"), std::vector<JobId>{kFirst});
   EXPECT_EQ(ledger_.OwnOf(kFirst)->at("b").resources.gpu_count, 1);
 }
@@ -52,12 +52,12 @@ TEST_F(UsageLedgerTest, JobThatHoldsNothingMoreLeavesNothingBehind) {
   truth_[kFirst] = OnePod("a", 2);
   AddPod("a", {0, 0, 1}, &truth_[kFirst].strangers);
   ledger_.NoteChange(kFirst);
-  EXPECT_EQ(ledger_.Sum().at("a").pod_count, 2);
+  EXPECT_EQ(ledger_.Sum()->at("a").pod_count, 2);
   EXPECT_EQ(ledger_.ByStrangers().at("a").pod_count, 1);
 
   truth_[kFirst] = JobUsage();
   ledger_.NoteChange(kFirst);
-  EXPECT_TRUE(ledger_.Sum().empty());
+  EXPECT_TRUE(ledger_.Sum()->empty());
   EXPECT_TRUE(ledger_.ByStrangers().empty());
   EXPECT_EQ(ledger_.OwnOf(kFirst), nullptr);
 }

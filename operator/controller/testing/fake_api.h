@@ -89,7 +89,7 @@ class NoPublisher final : public Publisher {
   void OnMetrics(const std::vector<MetricDelta>&) override {}
 };
 
-inline std::string Refusal(int code, const std::string& reason, const std::string& message) {
+inline std::string RefusalBody(int code, const std::string& reason, const std::string& message) {
   return DumpJson({{"kind", "Status"}, {"code", code}, {"reason", reason}, {"message", message}});
 }
 
@@ -194,8 +194,14 @@ class ApiClusterWorld {
 
   static int64_t CountPlaces(const Result<Observed>& observed) {
     int64_t count = 0;
-    for (const auto& [node, use] : observed->used_elsewhere) {
-      count += use.pod_count;
+    const UsedElsewhere& used = observed->used_elsewhere;
+    for (const UsageByNode* const part : {&*used.by_jobs, &*used.by_others}) {
+      for (const auto& [node, use] : *part) {
+        count += use.pod_count;
+      }
+    }
+    for (const auto& [node, use] : used.own) {
+      count -= use.pod_count;
     }
     return count;
   }
@@ -266,8 +272,9 @@ class ApiClusterWorld {
   }
 
   void ExpectCreateConflict() {
-    api_.Expect(
-        "POST /api/v1/namespaces/default/pods", 409, Refusal(409, "AlreadyExists", "it is there"));
+    api_.Expect("POST /api/v1/namespaces/default/pods",
+                409,
+                RefusalBody(409, "AlreadyExists", "it is there"));
   }
 
   TrainingJob job_;

@@ -1,5 +1,6 @@
 #include "operator/reconcile/act/place_gang.h"
 
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -8,7 +9,6 @@
 #include "operator/api/conditions.h"
 #include "operator/reconcile/act/old_pods.h"
 #include "operator/reconcile/gang/gang_plan.h"
-#include "operator/reconcile/gang/queue.h"
 #include "operator/reconcile/policy/deadline.h"
 
 namespace lockstep::control {
@@ -105,26 +105,49 @@ bool MayBePlaced(const GangView& view, DecisionBuilder* builder) {
   return true;
 }
 
+// What a round would say if no other job were there.
+PlanResult PlanAlone(const GangView& view, const DecisionBuilder& builder) {
+  Snapshot snapshot = SnapshotOf(builder.observed(), view);
+  MarkSuspects(builder.status(), builder.now(), &snapshot);
+  return PlanGang(snapshot, GangOf(builder.job(), builder.topology()));
+}
+
+// The node of each task; empty where the plan is not for this gang: the job has changed since.
+std::map<TaskId, std::string> NodesOf(const Plan& plan, const JobTopology& topology) {
+  std::map<TaskId, std::string> nodes;
+  for (const TaskId& task : AllTasks(topology)) {
+    const auto found = plan.node_by_pod.find(TaskName(task));
+    if (found == plan.node_by_pod.end()) {
+      return {};
+    }
+    nodes[task] = found->second;
+  }
+  return nodes;
+}
+
 }  // namespace
 
 void PlaceGang(const GangView& view, DecisionBuilder* builder) {
   if (!MayBePlaced(view, builder)) {
     return;
   }
-  Snapshot snapshot = SnapshotOf(builder->observed(), view);
-  MarkSuspects(builder->status(), builder->now(), &snapshot);
-  const PlanResult result =
-      PlanInTurn(snapshot, GangOf(builder->job(), builder->topology()), builder->observed());
+  const PlanResult result = builder->observed().round.has_value() ? *builder->observed().round
+                                                                  : PlanAlone(view, *builder);
   if (const auto* refusal = std::get_if<Unschedulable>(&result)) {
     RefuseGang(*refusal, builder);
     return;
+  }
+  const std::map<TaskId, std::string> node_of =
+      NodesOf(std::get<Plan>(result), builder->topology());
+  if (node_of.empty()) {
+    return;  // what has changed it makes it be looked at again
   }
   std::set<std::string> nodes;
   for (const TaskId& task : AllTasks(builder->topology())) {
     PodPlacement placement;
     placement.role = task.role;
     placement.index = task.index;
-    placement.node = std::get<Plan>(result).node_by_pod.at(TaskName(task));
+    placement.node = node_of.at(task);
     placement.since = builder->now();
     nodes.insert(placement.node);
     builder->mutable_status()->placement.push_back(placement);

@@ -1,10 +1,14 @@
 #include "operator/reconcile/act/successor.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
+#include "operator/api/placement.h"
 #include "operator/reconcile/gang/gang_plan.h"
+#include "operator/scheduler/topology.h"
 
 namespace lockstep::control {
 namespace {
@@ -34,6 +38,62 @@ void Take(const std::string& name, const ResourceVector& request, Snapshot* snap
   }
 }
 
+const SnapshotNode* NodeIn(const Snapshot& snapshot, const std::string& name) {
+  const auto found = std::find_if(snapshot.nodes.begin(),
+                                  snapshot.nodes.end(),
+                                  [&](const SnapshotNode& node) { return node.name == name; });
+  return found == snapshot.nodes.end() ? nullptr : &*found;
+}
+
+// The labels that nodes of one domain of the level share: its own, and those of wider levels.
+std::vector<std::string> LabelsOfLevel(const std::vector<std::string>& levels,
+                                       const std::string& level) {
+  const auto own = std::find(levels.begin(), levels.end(), level);
+  if (own == levels.end()) {
+    return {level};  // the operator has been told of other levels since
+  }
+  return {levels.begin(), own + 1};
+}
+
+bool HaveInCommon(const SnapshotNode& a,
+                  const SnapshotNode& b,
+                  const std::vector<std::string>& labels) {
+  return std::all_of(labels.begin(), labels.end(), [&](const std::string& label) {
+    const auto of_a = a.labels.find(label);
+    const auto of_b = b.labels.find(label);
+    return of_a != a.labels.end() && of_b != b.labels.end() && of_a->second == of_b->second;
+  });
+}
+
+// Leaves the nodes of the domain that the gang has to be in: where those stand that stay, or where
+// it stood, if nobody stays of whom that is known.
+void KeepToDomain(const DecisionBuilder& builder,
+                  const std::set<TaskId>& leaving,
+                  Snapshot* snapshot) {
+  const std::string& level = builder.spec().scheduling.topology.required;
+  if (level.empty() || builder.observed().is_one_machine) {
+    return;
+  }
+  std::optional<SnapshotNode> home;
+  for (const PodPlacement& placement : builder.status().placement) {
+    const SnapshotNode* const node = NodeIn(*snapshot, placement.node);
+    const bool stays = leaving.count(TaskOf(placement)) == 0;
+    if (node != nullptr && (stays || !home.has_value())) {
+      home = *node;
+      if (stays) {
+        break;
+      }
+    }
+  }
+  if (!home.has_value()) {
+    return;
+  }
+  const std::vector<std::string> labels = LabelsOfLevel(builder.observed().topology_levels, level);
+  std::erase_if(snapshot->nodes, [&](const SnapshotNode& node) {
+    return level == kHostLevel ? node.name != home->name : !HaveInCommon(node, *home, labels);
+  });
+}
+
 Gang GangOfTask(const DecisionBuilder& builder, const TaskId& task) {
   return GangOfOne(builder.job(), *builder.job().FindRole(task.role), TaskName(task));
 }
@@ -53,6 +113,7 @@ void PlaceSuccessors(const GangView& view,
   }
   Snapshot snapshot = SnapshotBesideGang(builder->job(), builder->observed(), view, leaving);
   MarkSuspects(builder->status(), builder->now(), &snapshot);
+  KeepToDomain(*builder, leaving, &snapshot);
   for (const Successor& successor : successors) {
     PodPlacement* const placement = builder->PlacementOf(successor.task);
     const std::string home = placement->node;
@@ -78,6 +139,7 @@ std::string NodeElsewhere(const GangView& view,
                           const DecisionBuilder& builder) {
   Snapshot snapshot = SnapshotBesideGang(builder.job(), builder.observed(), view, {successor.task});
   MarkSuspects(builder.status(), builder.now(), &snapshot);
+  KeepToDomain(builder, {successor.task}, &snapshot);
   const auto member = std::find_if(view.members.begin(), view.members.end(), [&](const auto& one) {
     return one.task == successor.task;
   });

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <utility>
 
 #include "common/base/check.h"
 #include "operator/reconcile/build/pod.h"
@@ -29,29 +30,45 @@ NodeState StateOf(const kube::Node& node) {
 
 }  // namespace
 
+SnapshotNode SnapshotNodeOf(const kube::Node& node) {
+  SnapshotNode place;
+  place.name = node.name;
+  place.labels = node.labels;
+  place.allocatable = node.allocatable;
+  place.state = StateOf(node);
+  place.pod_count_max = node.pod_count_max;
+  for (const Taint& taint : node.taints) {
+    if (taint.effect != "PreferNoSchedule") {
+      place.taints.push_back(taint);
+    }
+  }
+  return place;
+}
+
+NodeUsage UsedElsewhereOn(const std::string& node, const UsedElsewhere& used) {
+  UsageByNode sum;
+  for (const UsageByNode* const part : {&*used.by_jobs, &*used.by_others}) {
+    if (const auto found = part->find(node); found != part->end()) {
+      AddUsage({*found}, &sum);
+    }
+  }
+  if (const auto found = used.own.find(node); found != used.own.end()) {
+    SubtractUsage({*found}, &sum);
+  }
+  return sum[node];
+}
+
 Snapshot SnapshotOf(const Observed& observed, const GangView& view) {
   Snapshot snapshot;
   snapshot.is_one_machine = observed.is_one_machine;
   for (const kube::Node& node : *observed.nodes) {
-    SnapshotNode place;
-    place.name = node.name;
-    place.labels = node.labels;
-    place.allocatable = node.allocatable;
+    SnapshotNode place = SnapshotNodeOf(node);
     if (observed.is_one_machine) {  // nobody rations its disk
       place.allocatable.Set(kEphemeralStorageResource, std::numeric_limits<int64_t>::max());
     }
-    place.state = StateOf(node);
-    place.pod_count_max = node.pod_count_max;
-    for (const Taint& taint : node.taints) {
-      if (taint.effect != "PreferNoSchedule") {
-        place.taints.push_back(taint);
-      }
-    }
-    if (const auto used = observed.used_elsewhere.find(node.name);
-        used != observed.used_elsewhere.end()) {
-      place.used = used->second.resources;
-      place.pod_count = used->second.pod_count;
-    }
+    NodeUsage used = UsedElsewhereOn(node.name, observed.used_elsewhere);
+    place.used = std::move(used.resources);
+    place.pod_count = used.pod_count;
     for (const kube::Pod* pod : view.stale) {
       if (pod->spec.node_name == node.name && IsAlive(*pod, observed)) {
         place.used = Sum(place.used, pod->spec.container.requests);

@@ -4,13 +4,20 @@
 #include <string>
 
 #include "operator/api/training_job.h"
+#include "operator/kube/objects.h"
 #include "operator/reconcile/gang/gang_view.h"
 #include "operator/reconcile/observed.h"
 #include "operator/scheduler/plan.h"
 
 namespace lockstep::control {
 
-// The cluster as the scheduler sees it: nodes, what others use, and what this job's older pods
+// A node with nobody on it.
+SnapshotNode SnapshotNodeOf(const kube::Node& node);
+
+// What others hold of the node.
+NodeUsage UsedElsewhereOn(const std::string& node, const UsedElsewhere& used);
+
+// The cluster as a plan for one job sees it: nodes, what others use, and what this job's older pods
 // still hold until they are gone.
 Snapshot SnapshotOf(const Observed& observed, const GangView& view);
 

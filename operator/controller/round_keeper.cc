@@ -1,0 +1,113 @@
+#include "operator/controller/round_keeper.h"
+
+#include <utility>
+
+#include "operator/scheduler/cluster_state.h"
+#include "operator/view/scheduler_feed.h"
+
+namespace lockstep::control {
+namespace {
+
+// Refusals that one round puts into words anew because figures have changed. Choice: a
+// millisecond's worth on thousands of nodes.
+constexpr std::size_t kRefreshedMax = 32;
+
+Plan PlanOf(const PlacedPods& pods) {
+  Plan plan;
+  for (const PlacedPod& placed : pods) {
+    plan.node_by_pod[placed.pod] = placed.node;
+  }
+  return plan;
+}
+
+}  // namespace
+
+PlanResult RoundKeeper::AnswerFor(const JobId& key, WallTime now, News* news) {
+  view_->Reconsider(key);
+  SchedulerFeed& feed = view_->Scheduling(now);
+  feed.TakeBackDeclined();
+  const std::string gang = GangNameOf(key);
+  const auto is_up_to_date = [&] {
+    const GangRecord* const known = feed.state().Find(gang);
+    return decided_ == feed.state().news() &&
+           (known == nullptr || known->state != GangState::kWaiting ||
+            known->told_at == feed.state().news());
+  };
+  if (!is_up_to_date()) {
+    MakeRound(&key, now);
+    TellOthers(news);
+  }
+  granted_.erase(key);
+  refused_.erase(key);
+  if (const PlacedPods* const pods = feed.GrantOf(key)) {
+    feed.NoteOffered(key);
+    return PlanOf(*pods);
+  }
+  const GangRecord* const known = feed.state().Find(gang);
+  if (known != nullptr && known->told.has_value()) {
+    return *known->told;
+  }
+  return Unschedulable{Constraint::kQueue, "waits for the next round of scheduling"};
+}
+
+void RoundKeeper::Plan(WallTime now, News* news) {
+  SchedulerFeed& feed = view_->Scheduling(now);
+  feed.TakeBackDeclined();
+  if (decided_ != feed.state().news() || outdated_count_ > 0) {
+    MakeRound(nullptr, now);
+  }
+  TellOthers(news);
+  news->urgent.insert(refused_.begin(), refused_.end());
+  refused_.clear();
+  news->frees_room = news->frees_room || outdated_count_ > 0;
+}
+
+void RoundKeeper::Settle(WallTime now, News* news) {
+  if (!view_->has_offers()) {
+    return;
+  }
+  SchedulerFeed& feed = view_->Scheduling(now);
+  const uint64_t before = feed.state().news();
+  feed.TakeBackDeclined();
+  news->frees_room = news->frees_room || feed.state().news() != before;
+}
+
+void RoundKeeper::Reset(WallTime now) {
+  view_->Scheduling(now).TakeBackAll();
+  decided_.reset();
+  granted_.clear();
+  refused_.clear();
+}
+
+// Null `asked`: nobody in particular.
+void RoundKeeper::MakeRound(const JobId* asked, WallTime now) {
+  SchedulerFeed& feed = view_->Scheduling(now);
+  if (decided_ != feed.state().news()) {
+    feed.TakeBackAll();
+    granted_.clear();
+  }
+  RoundOptions options;
+  options.refreshed_max = kRefreshedMax;
+  options.asked = asked == nullptr ? "" : GangNameOf(*asked);
+  const RoundResult result = Round(feed.mutable_state(), now, &memory_, options);
+  feed.Commit(result, now);
+  ++round_count_;
+  decided_ = feed.state().news();
+  outdated_count_ = result.outdated_count;
+  look_again_at_ = result.look_again_at;
+  for (const Grant& grant : result.grants) {
+    granted_.insert(JobOfGang(grant.gang));
+    refused_.erase(JobOfGang(grant.gang));
+  }
+  for (const Refusal& refusal : result.refusals) {
+    refused_.insert(JobOfGang(refusal.gang));
+  }
+}
+
+// Those that were granted something have their turns at once.
+void RoundKeeper::TellOthers(News* news) {
+  news->urgent.insert(granted_.begin(), granted_.end());
+  granted_.clear();
+}
+
+}  // namespace lockstep::control

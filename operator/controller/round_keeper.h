@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <set>
+
+#include "common/base/time.h"
+#include "operator/api/job_id.h"
+#include "operator/scheduler/round.h"
+#include "operator/view/cluster_view.h"
+
+namespace lockstep::control {
+
+// Makes a scheduling round over all jobs whenever something has changed that one could answer in
+// another way, and keeps what it has answered. A job hears its answer when it has its turn; what it
+// was granted is its own until then, and given back where it does not take it. Anything new makes
+// the answers of those that have not heard theirs be decided again.
+// Thread: one, the controller's. `view` outlives it.
+class RoundKeeper {
+ public:
+  explicit RoundKeeper(ClusterView* view) : view_(view) {}
+
+  // How things stand for the job at this moment: a node for each of its pods, which is to be in its
+  // status before anybody else asks, or what it waits for. Others that have another answer than
+  // before are added to `news`.
+  PlanResult AnswerFor(const JobId& key, WallTime now, News* news);
+
+  // A round if anything has changed, whoever it is that waits. Adds to `news` as AnswerFor.
+  void Plan(WallTime now, News* news);
+
+  // Takes back what jobs have not taken that have had their turns. Adds to `news` whether others
+  // may have it.
+  void Settle(WallTime now, News* news);
+
+  // Nothing of what was answered holds any more.
+  void Reset(WallTime now);
+
+  // How many rounds there were.
+  int64_t round_count() const { return round_count_; }
+
+  // When time alone may change an answer; null: never.
+  std::optional<WallTime> look_again_at() const { return look_again_at_; }
+
+ private:
+  void MakeRound(const JobId* asked, WallTime now);
+  void TellOthers(News* news);
+
+  ClusterView* view_;
+  RoundMemory memory_;
+  std::optional<uint64_t> decided_;  // the state's news when the last round was done
+  std::size_t outdated_count_ = 0;   // refusals whose figures that round did not look at
+  std::optional<WallTime> look_again_at_;
+  int64_t round_count_ = 0;
+  std::set<JobId> granted_;  // and have not been told
+  std::set<JobId> refused_;  // in other words than before, and have not been told
+};
+
+}  // namespace lockstep::control

@@ -1,0 +1,60 @@
+#include "operator/reconcile/act/successor.h"
+
+#include <memory>
+
+#include <gtest/gtest.h>
+
+#include "operator/reconcile/testing/fake_world.h"
+
+namespace lockstep::control {
+namespace {
+
+// Two workers on node-a and node-b of one rack; node-b is lost. node-c is free, in a rack of the
+// same name in another block, and so is node-d beside node-a.
+class SuccessorTest : public testing::Test {
+ protected:
+  SuccessorTest() {
+    TrainingJob job = MakeTrainingJob(2);
+    job.spec.roles[0].gpus = 1;
+    world_ = std::make_unique<TestWorld>(job);
+    world_->observed.topology_levels = {"block", "rack"};
+    for (const std::string name : {"node-b", "node-c", "node-d"}) {
+      world_->AddNode(name);
+    }
+    for (kube::Node& node : world_->nodes()) {
+      node.allocatable.gpu_count = 1;
+      node.labels = {{"block", node.name == "node-c" ? "b2" : "b1"}, {"rack", "r1"}};
+    }
+    world_->observed.round = Plan{{{"worker-0", "node-a"}, {"worker-1", "node-b"}}};
+  }
+
+  // Where the successor of the lost worker goes.
+  std::string NodeAfterLoss() {
+    world_->Launch();
+    std::vector<kube::Node>& nodes = world_->nodes();
+    std::erase_if(nodes, [](const kube::Node& node) { return node.name == "node-b"; });
+    world_->Vanish("mnist-worker-1");
+    world_->Step();
+    return world_->job.status.placement.at(1).node;
+  }
+
+  std::unique_ptr<TestWorld> world_;
+};
+
+TEST_F(SuccessorTest, GoesAnywhereWhereNoLevelIsRequired) {
+  EXPECT_EQ(NodeAfterLoss(), "node-c");
+}
+
+TEST_F(SuccessorTest, StaysInTheDomainOfThoseThatStay) {
+  world_->job.spec.scheduling.topology.required = "rack";
+  EXPECT_EQ(NodeAfterLoss(), "node-d");
+}
+
+TEST_F(SuccessorTest, WaitsWhereTheDomainHasNoRoom) {
+  world_->job.spec.scheduling.topology.required = "rack";
+  world_->observed.used_elsewhere.by_jobs.Edit()["node-d"].resources.gpu_count = 1;
+  EXPECT_EQ(NodeAfterLoss(), "");
+}
+
+}  // namespace
+}  // namespace lockstep::control

@@ -1,0 +1,70 @@
+#include <gtest/gtest.h>
+
+#include "operator/api/conditions.h"
+#include "operator/reconcile/testing/fake_world.h"
+
+// What a job makes of the answer of a scheduling round.
+
+namespace lockstep::control {
+namespace {
+
+Unschedulable BehindJob(const std::string& name) {
+  return {Constraint::kQueue, "waits behind " + name + ", which needs 8 GPUs"};
+}
+
+TEST(DecideRound, WhatWasGrantedIsWhereItGoes) {
+  TestWorld world(MakeTrainingJob(2));
+  world.AddNode("node-b");
+  world.observed.round = Plan{{{"worker-0", "node-b"}, {"worker-1", "node-a"}}};
+
+  world.Step();
+
+  ASSERT_EQ(world.job.status.placement.size(), 2U);
+  EXPECT_EQ(world.job.status.placement[0].node, "node-b");
+  EXPECT_EQ(world.job.status.placement[1].node, "node-a");
+}
+
+// The job was edited between the round and its turn.
+TEST(DecideRound, GrantForAnotherGangIsNotTaken) {
+  TestWorld world(MakeTrainingJob(2));
+  world.observed.round = Plan{{{"worker-0", "node-a"}}};
+
+  world.Step();
+
+  EXPECT_TRUE(world.job.status.placement.empty());
+}
+
+TEST(DecideRound, JobThatWaitsItsTurnSaysBehindWhom) {
+  TrainingJob job = MakeTrainingJob(3);
+  job.spec.roles[0].gpus = 1;
+  TestWorld world(job);
+  world.observed.round = BehindJob("default/big");
+
+  const Decision decision = world.Step();
+
+  EXPECT_EQ(world.Pods(), "");
+  EXPECT_EQ(FindCondition(decision.status, ConditionType::kScheduled)->reason, "WaitsInQueue");
+  EXPECT_EQ(MessageOf(decision.status, ConditionType::kScheduled),
+            "waits behind default/big, which needs 8 GPUs");
+}
+
+// Who is ahead changes as jobs come and go, and an event cannot be taken back.
+TEST(DecideRound, JobThatWaitsItsTurnIsToldOfOnceInWordsThatStayTrue) {
+  TrainingJob job = MakeTrainingJob(3);
+  job.spec.roles[0].gpus = 1;
+  TestWorld world(job);
+  world.observed.round = BehindJob("default/first");
+
+  const Decision first = world.Step();
+  world.observed.round = BehindJob("default/second");
+  const Decision second = world.Step();
+
+  EXPECT_EQ(first.events.back().reason, "WaitsInQueue");
+  EXPECT_EQ(first.events.back().message.find("default/"), std::string::npos);
+  EXPECT_EQ(EventReasons(second), "");
+  EXPECT_EQ(MessageOf(second.status, ConditionType::kScheduled),
+            "waits behind default/second, which needs 8 GPUs");
+}
+
+}  // namespace
+}  // namespace lockstep::control

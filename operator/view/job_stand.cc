@@ -1,0 +1,74 @@
+#include "operator/view/job_stand.h"
+
+#include "operator/api/conditions.h"
+#include "operator/reconcile/build/pod.h"
+#include "operator/reconcile/gang/gang_plan.h"
+#include "operator/reconcile/gang/gang_view.h"
+#include "operator/reconcile/gang/queue.h"
+#include "operator/reconcile/policy/suspect_nodes.h"
+
+namespace lockstep::control {
+namespace {
+
+bool HasPlaces(const TrainingJobStatus& status) {
+  return !status.placement.empty() && !HasEnded(status);
+}
+
+// Whether the job, which wants a place, may be given one now or keeps its place for later.
+bool StandsForPlace(const TrainingJob& job, WallTime now, Standing* standing) {
+  const TrainingJobStatus& status = job.status;
+  const bool has_changed = status.observed_generation != job.metadata.generation;
+  const bool pauses = status.retry_at.has_value() && now < *status.retry_at && !has_changed;
+  *standing = WaitsForPods(status) ? Standing::kAside
+              : pauses             ? Standing::kPausing
+                                   : Standing::kReady;
+  return !pauses || WaitsForRoom(job, now);
+}
+
+void Describe(const TrainingJob& job, WallTime now, GangRequest* request) {
+  const TopologySpec& topology = job.spec.scheduling.topology;
+  request->topology = {topology.required, topology.preferred, /*apart=*/""};
+  request->gang = GangOf(job, TopologyOf(job, DnsAddressing{}));
+  for (const SuspectNode& suspect : job.status.suspect_nodes) {
+    if (const int64_t suspicion = SuspicionOf(job.status.suspect_nodes, suspect.node, now)) {
+      request->suspects[suspect.node] = suspicion;
+    }
+  }
+}
+
+}  // namespace
+
+std::string GangNameOf(const JobId& key) {
+  return key.namespace_name + "/" + key.name;
+}
+
+JobId JobOfGang(const std::string& gang) {
+  const std::size_t slash = gang.find('/');
+  return {gang.substr(0, slash), gang.substr(slash + 1)};
+}
+
+JobStand StandOf(const JobId& key, const StandInputs& inputs, WallTime now) {
+  JobStand stand;
+  stand.request.name = GangNameOf(key);
+  if (inputs.held != nullptr) {
+    stand.held = *inputs.held;
+  }
+  if (inputs.stored == nullptr) {
+    return stand;
+  }
+  const StoredJob& stored = *inputs.stored;
+  stand.request.since = stored.created;
+  const TrainingJobStatus* const next = inputs.reserved;
+  stand.is_placed = HasPlaces(stored.job.status) || (next != nullptr && HasPlaces(*next));
+  stand.wants_place = !stand.is_placed && WantsPlace(stored) &&
+                      (next == nullptr || !HasEnded(*next)) &&
+                      StandsForPlace(stored.job, now, &stand.request.standing);
+  if (stand.wants_place) {
+    Describe(stored.job, now, &stand.request);
+  } else {
+    stand.request.standing = Standing::kReady;
+  }
+  return stand;
+}
+
+}  // namespace lockstep::control

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <string>
+
+#include "common/base/time.h"
+#include "operator/api/job_id.h"
+#include "operator/api/training_job.h"
+#include "operator/resources/node_usage.h"
+#include "operator/scheduler/gang_request.h"
+#include "operator/view/stored_job.h"
+
+namespace lockstep::control {
+
+// What scheduling rounds have to know of one job.
+struct JobStand {
+  bool wants_place = false;  // `request` says for what
+  bool is_placed = false;    // it has its places, or is about to have them; `request` has no pods
+  GangRequest request;
+  UsageByNode held;  // by its own pods, of earlier attempts too, and by places that it was promised
+};
+
+// What a job's gang is called in rounds, "namespace/name", and back.
+std::string GangNameOf(const JobId& key);
+JobId JobOfGang(const std::string& gang);
+
+// What is known of the job makes it stand so. Null `stored`: there is no such job, and what is held
+// under its name it holds no more. Null `reserved`: no status is on its way. Null `held`: nothing.
+struct StandInputs {
+  const StoredJob* stored = nullptr;
+  const TrainingJobStatus* reserved = nullptr;
+  const UsageByNode* held = nullptr;
+};
+
+JobStand StandOf(const JobId& key, const StandInputs& inputs, WallTime now);
+
+}  // namespace lockstep::control
