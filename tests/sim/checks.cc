@@ -248,8 +248,8 @@ bool Checks::IsNodeGood(const std::string& name) const {
 }
 
 // A gang of the built-in trainer is placed anew beside pods that were asked to go on nodes that do
-// not report: whatever they still do is refused by their epoch. One that comes back with its node is
-// ended by its kubelet, and is no second attempt.
+// not report: whatever they still do is refused by their epoch. One that comes back with its node
+// is ended by its kubelet, and is no second attempt.
 void Checks::NoteGivenUp(const TrainingJob& before, const TrainingJob& after) {
   if (!after.spec.training.has_value() || !before.status.placement.empty() ||
       after.status.placement.empty()) {

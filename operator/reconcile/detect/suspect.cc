@@ -70,8 +70,8 @@ std::set<int> ChargedRanks(const GangView& view,
 }
 
 // Whether the member's process has run for `patience` at least: the gang was whole so long ago, and
-// it was in it. A successor that was decided with the loss that ended the whole gang was not: it may
-// have waited for room until a moment ago.
+// it was in it. A successor that was decided with the loss that ended the whole gang was not: it
+// may have waited for room until a moment ago.
 bool HasRunFor(const DecisionBuilder& builder,
                const Member& member,
                std::chrono::milliseconds patience) {
