@@ -152,6 +152,37 @@ TEST(AbsentRank, IsReplacedWhenAMeetingHasWaitedForItInVain) {
   EXPECT_NE(world.Find("mnist-worker-2-r1"), nullptr);
 }
 
+// Rank 2 is lost, its successor waits for room for a while, and has just started.
+TEST(AbsentRank, SuccessorThatWaitedForRoomHasNotBeenWaitedForInVain) {
+  TestWorld world = RunningWorld();
+  world.Exit("mnist-worker-2", 137);
+  for (kube::Node& node : world.nodes()) {
+    node.is_schedulable = false;
+  }
+  world.Step();
+  world.FinishDeletions();
+  ASSERT_EQ(world.Find("mnist-worker-2-r1"), nullptr);
+  world.Advance(seconds(40));
+  for (kube::Node& node : world.nodes()) {
+    node.is_schedulable = true;
+  }
+  world.Step();
+  world.Step();
+  ASSERT_NE(world.Find("mnist-worker-2-r1"), nullptr);
+  world.RunAll();
+  world.ReportAll();
+  world.observed.reports.erase("mnist-worker-2-r1");
+  for (auto& [pod, report] : world.observed.reports) {
+    for (PeerStatus& peer : report.document.peers) {
+      peer = peer.rank == 2 ? PeerStatus{2, Incarnation(0), PeerState::kLost, "", 40} : peer;
+    }
+  }
+
+  world.Step();
+
+  EXPECT_EQ(DescribeRestarts(world.job.status), "killed=1");
+}
+
 TEST(AbsentRank, IsSparedWhileAnybodyHearsIt) {
   struct Case {
     const char* what;

@@ -150,6 +150,20 @@ TEST(DecideUntoldEnd, OneSignAloneIsNotEnough) {
   EXPECT_EQ(DescribeEffects(connected.Step()), "");
 }
 
+// It may have finished as well, and whoever is gone with its word unsaid costs nothing.
+TEST(DecideUntoldEnd, OnceARankHasFinishedTheKubeletsWordDecides) {
+  TestWorld world = WorldWithUntoldEnd();
+  world.Exit("mnist-worker-2", 0);
+  EXPECT_EQ(DescribeEffects(world.Step()), "");
+  EXPECT_EQ(DescribeRestarts(world.job.status), "");
+  world.Vanish("mnist-worker-0");
+
+  const Decision decision = world.Step();
+
+  EXPECT_EQ(DescribeRestarts(decision.status), "deleted=1");
+  EXPECT_EQ(CountedIncidents(decision.status.incidents), 0);
+}
+
 TEST(DecideUntoldEnd, WhereNoEndIsForgivenTheKubeletsWordDecides) {
   TrainingJob job = MakeTrainingJob(3);
   job.spec.roles[0].restart_policy = RestartPolicy::kNever;

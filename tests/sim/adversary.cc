@@ -103,6 +103,7 @@ void Simulation::FreezeProcess() {
 
 void Simulation::NoteLoss(const std::string& node) {
   const int act = checks_.casualties()->Begin(/*is_free=*/false);
+  checks_.casualties()->NoteNode(node, act);
   for (const auto& [key, pod] : server_.mutable_store()->Of(kube::kPods).objects) {
     if (TextAt(*pod, "spec.nodeName") == node) {
       checks_.casualties()->Note(UidOf(*pod), act);

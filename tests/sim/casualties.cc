@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "operator/reconcile/policy/budget.h"
+
 namespace lockstep::control::sim {
 
 int Casualties::Begin(bool is_free) {
@@ -28,6 +30,26 @@ void Casualties::OfferPod(const std::string& job_uid, const std::string& pod_uid
   for (const int act : acts->second) {
     if (free_acts_.count(act) == 0) {
       offered_[job_uid].insert("act " + std::to_string(act));
+    }
+  }
+}
+
+void Casualties::NoteWithNode(const std::string& pod_uid, const std::string& node) {
+  const auto act = node_acts_.find(node);
+  if (act != node_acts_.end()) {
+    Note(pod_uid, act->second);
+  }
+}
+
+void Casualties::OfferLate(const std::string& job_uid, const std::string& pod_uid, TimePoint now) {
+  const auto acts = acts_.find(pod_uid);
+  if (acts == acts_.end()) {
+    return;
+  }
+  for (const int act : acts->second) {
+    const auto [answered, is_first] = answered_.try_emplace({job_uid, act}, now);
+    if (!is_first && free_acts_.count(act) == 0 && now - answered->second > kIncidentWindow) {
+      offered_[job_uid].insert("act " + std::to_string(act) + " again, pod " + pod_uid);
     }
   }
 }

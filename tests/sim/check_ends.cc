@@ -37,6 +37,13 @@ const std::string& ReasonOf(const TrainingJob& job) {
 
 }  // namespace
 
+// Whether an operator may take the node for one that does not report.
+bool Checks::MaySeemLost(const std::string& node) const {
+  const auto unready = unready_at_.find(node);
+  return !IsNodeGood(node) ||
+         (unready != unready_at_.end() && context_->now - unready->second <= kViewLag);
+}
+
 // Incidents are what happened, not the pods that it cost. One that nothing has happened to, or that
 // did not come to run, may be counted for itself where it is given up; of a gang, one.
 void Checks::CheckBudget(const TrainingJob& before, const ObjectPtr& after_object) {
@@ -48,14 +55,20 @@ void Checks::CheckBudget(const TrainingJob& before, const ObjectPtr& after_objec
     if (!HasSuffered(placement.pod_uid)) {
       continue;
     }
+    const PodPlacement* const now = FindPlacement(after, TaskOf(placement));
+    const bool is_replaced = goes_on && now != nullptr && placement.incarnation < now->incarnation;
+    if ((is_replaced || !goes_on) && !placement.pod_uid.empty()) {
+      if (MaySeemLost(placement.node)) {
+        casualties_.NoteWithNode(placement.pod_uid, placement.node);
+      }
+      casualties_.OfferLate(uid, placement.pod_uid, context_->now);
+    }
     casualties_.OfferPod(uid, placement.pod_uid);
     const std::string name = PodName(before.metadata.name,
                                      {placement.role, static_cast<int>(placement.index)},
                                      {before.status.attempt, placement.incarnation});
     const ObjectPtr pod = server_->store().Get(kube::kPods, {before.metadata.namespace_name, name});
     const bool is_pending = pod != nullptr && TextAt(*pod, "status.phase") == "Pending";
-    const PodPlacement* const now = FindPlacement(after, TaskOf(placement));
-    const bool is_replaced = goes_on && now != nullptr && placement.incarnation < now->incarnation;
     const bool stands_alone = !casualties_.IsHit(placement.pod_uid) || is_pending;
     if (stands_alone && (is_replaced || may_offer_one)) {
       casualties_.OfferName(uid, name);

@@ -12,10 +12,6 @@
 namespace lockstep::control::sim {
 namespace {
 
-// Views of the cluster lag: what has changed within this time is no reason for blame. Choice:
-// watches of a cluster at peace are told within a second or two.
-constexpr std::chrono::seconds kViewLag{15};
-
 bool IsOlder(const ObjectPtr& a, const ObjectPtr& b) {
   const auto age = [](const ObjectPtr& job) {
     return TextAt(*job, "metadata.creationTimestamp") + " " + TextAt(*job, "metadata.name");
@@ -62,6 +58,9 @@ void Checks::NoteCluster() {
   std::string seen;
   for (const auto& [key, node] : server_->store().Of(kube::kNodes).objects) {
     seen += TextAt(*node, "metadata.resourceVersion") + " ";
+    if (!IsNodeReady(*node)) {
+      unready_at_[key.name] = context_->now;
+    }
   }
   for (const auto& [key, pod] : server_->store().Of(kube::kPods).objects) {
     if (JobUidOf(*pod).empty() && !HasPodEnded(*pod)) {

@@ -111,6 +111,7 @@ void Checks::OnStatusWrite(const ObjectPtr& before_object, const ObjectPtr& afte
   CheckCounts(before, after);
   CheckPauses(before, after);
   CheckBudget(before, after_object);
+  NoteGivenUp(before, after);
   NotePlacing(after);
   CheckEnds(before, after);
   CheckFuture(*before_object, *after_object);
@@ -246,6 +247,22 @@ bool Checks::IsNodeGood(const std::string& name) const {
   return node != nullptr && IsNodeReady(*node);
 }
 
+// A gang of the built-in trainer is placed anew beside pods that were asked to go on nodes that do
+// not report: whatever they still do is refused by their epoch. One that comes back with its node
+// is ended by its kubelet, and is no second attempt.
+void Checks::NoteGivenUp(const TrainingJob& before, const TrainingJob& after) {
+  if (!after.spec.training.has_value() || !before.status.placement.empty() ||
+      after.status.placement.empty()) {
+    return;
+  }
+  for (const auto& [key, pod] : server_->store().Of(kube::kPods).objects) {
+    if (JobUidOf(*pod) == after.metadata.uid && IsDeleting(*pod) &&
+        !IsNodeGood(TextAt(*pod, "spec.nodeName"))) {
+      given_up_.insert(UidOf(*pod));
+    }
+  }
+}
+
 void Checks::CheckWorld() {
   // Nothing is written, nothing is broken, but for what lasts too long.
   if (server_->store().version() == checked_version_ &&
@@ -306,7 +323,9 @@ void Checks::CheckPods(const ObjectPtr& job_object) {
     const bool is_dead =
         HasPodEnded(*object) || (IsDeleting(*object) && TextAt(*object, "spec.nodeName").empty());
     if (!is_dead && IsNodeGood(NodeWantedBy(*object))) {
-      attempts.insert(identity->number.attempt);
+      if (given_up_.count(UidOf(*object)) == 0) {
+        attempts.insert(identity->number.attempt);
+      }
       // One whose process has ended, or went with its node, may be succeeded before its kubelet
       // tells.
       const Processes::Process* const process = processes_->Find(UidOf(*object));

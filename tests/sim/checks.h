@@ -29,6 +29,10 @@ std::string NameOf(const TrainingJob& job);
 // Calendars of operators differ from the server's by two seconds.
 inline constexpr std::chrono::seconds kCalendarError{5};
 
+// Views of the cluster lag: what has changed within this time is no reason for blame. Choice:
+// watches of a cluster at peace are told within a second or two.
+inline constexpr std::chrono::seconds kViewLag{15};
+
 // What must always hold, whatever happens. Keeps the first promise that was broken.
 class Checks {
  public:
@@ -82,6 +86,8 @@ class Checks {
   void CheckPartialGang(const TrainingJob& job, std::size_t bound, std::size_t left_over);
   bool HasSuffered(const std::string& pod_uid) const;
   bool IsNodeGood(const std::string& name) const;
+  bool MaySeemLost(const std::string& node) const;
+  void NoteGivenUp(const TrainingJob& before, const TrainingJob& after);
 
   SimContext* context_;
   const ApiServer* server_;
@@ -94,7 +100,9 @@ class Checks {
   std::map<std::string, TimePoint> placed_since_;   // by job uid: the first gang since a resume
   // By job uid, of all its pods by uid: since when they are about to go, or gone.
   std::map<std::string, std::map<std::string, std::optional<TimePoint>>> leaving_since_;
-  std::string cluster_seen_;  // nodes and pods of others
+  std::map<std::string, TimePoint> unready_at_;  // by node: when it was last seen not to report
+  std::set<std::string> given_up_;  // uids of pods that were asked to go where nobody answered
+  std::string cluster_seen_;        // nodes and pods of others
   TimePoint cluster_since_{};
   int64_t status_writes_ = 0;
   int64_t restarts_ = 0;

@@ -72,10 +72,7 @@ bool IsLeftAlone(const DecisionBuilder& builder, const Failure& failure) {
 bool CanReplace(const DecisionBuilder& builder,
                 const GangView& view,
                 const std::vector<Failure>& failures) {
-  const bool has_finished_rank =
-      std::any_of(view.members.begin(), view.members.end(), [](const Member& member) {
-        return member.rank.has_value() && member.state == MemberState::kSucceeded;
-      });
+  const bool has_finished_rank = HasFinishedRank(view);
   const bool are_left_alone =
       std::all_of(failures.begin(), failures.end(), [&](const Failure& failure) {
         return IsLeftAlone(builder, failure);

@@ -196,14 +196,16 @@ Silence FindSilence(const DecisionBuilder& builder, const GangView& view) {
     return {};  // a command's runtime knows no peers
   }
   const auto silent_after = builder.spec().recovery.silent_after;
-  return {EndedRanks(view, builder.observed().closed_pods),
-          HangingRanks(view, silent_after),
-          AbsentRanks(builder, view),
-          LostRanks(view, silent_after)};
+  return {
+      HasFinishedRank(view) ? std::set<int>{} : EndedRanks(view, builder.observed().closed_pods),
+      HangingRanks(view, silent_after),
+      AbsentRanks(builder, view),
+      LostRanks(view, silent_after)};
 }
 
 // An end of which only the others know. Where not even the mildest end is forgiven there is nothing
-// to gain by haste: the kubelet's word decides.
+// to gain by haste: the kubelet's word decides. So it is once a rank has finished: nobody could
+// meet a successor, and the end may well be a success.
 std::optional<Failure> UntoldFailure(const DecisionBuilder& builder,
                                      const Member& member,
                                      const std::set<int>& ended) {

@@ -70,14 +70,18 @@ std::set<int> ChargedRanks(const GangView& view,
 }
 
 // Whether the member's process has run for `patience` at least: the gang was whole so long ago, and
-// it was in it.
+// it was in it. A successor that was decided with the loss that ended the whole gang was not: it
+// may have waited for room until a moment ago.
 bool HasRunFor(const DecisionBuilder& builder,
                const Member& member,
                std::chrono::milliseconds patience) {
   const Condition* const running = FindCondition(builder.status(), ConditionType::kRunning);
   const PodPlacement* const placement = FindPlacement(builder.status(), member.task);
-  return HasRun(builder.status()) && placement->since <= running->last_transition &&
-         builder.now() - running->last_transition >= patience;
+  if (!HasRun(builder.status()) || builder.now() - running->last_transition < patience) {
+    return false;
+  }
+  return running->is_true ? placement->since <= running->last_transition
+                          : placement->since < running->last_transition;
 }
 
 }  // namespace

@@ -113,6 +113,12 @@ bool IsHeard(const std::vector<Member>& members, const Member& member) {
   });
 }
 
+bool HasFinishedRank(const GangView& view) {
+  return std::any_of(view.members.begin(), view.members.end(), [](const Member& member) {
+    return member.rank.has_value() && member.state == MemberState::kSucceeded;
+  });
+}
+
 std::string DescribeMember(const Member& member) {
   std::string name = "pod " + member.pod_name;
   if (member.rank.has_value()) {

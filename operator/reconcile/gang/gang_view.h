@@ -59,6 +59,10 @@ bool GivesFreshReport(const Member& member);
 // Whether somebody heard the member's process a moment ago: we, or a peer that tells us.
 bool IsHeard(const std::vector<Member>& members, const Member& member);
 
+// Whether a rank has done its work. In a built-in training no other can be replaced from then on: a
+// successor would wait for peers that never come.
+bool HasFinishedRank(const GangView& view);
+
 // "pod mnist-worker-1 (rank 1)".
 std::string DescribeMember(const Member& member);
 
