@@ -58,6 +58,9 @@ std::string EncodeClusterShape(const JobTopology& topology) {
   if (!dns->domain.empty()) {
     shape["domain"] = dns->domain;
   }
+  if (topology.master_port.has_value()) {
+    shape["masterPort"] = *topology.master_port;
+  }
   return DumpJson(shape);
 }
 
@@ -74,6 +77,9 @@ Result<JobTopology> ParseClusterShape(std::string_view text,
   topology.job = job;
   topology.namespace_name = namespace_name;
   topology.addressing = DnsAddressing{reader.String("domain").value_or("")};
+  if (const std::optional<int64_t> port = reader.Int("masterPort", 1, 65535)) {
+    topology.master_port = static_cast<int>(*port);
+  }
   const Json* const roles = reader.Require("roles", "an object {role: {replicas, processes}}");
   if (roles != nullptr && !roles->is_object()) {
     reader.Fail("roles", DescribeJson(*roles) + " found, expected an object");

@@ -13,9 +13,11 @@ namespace lockstep {
 // pods. The runtime makes it from this; pods that it does not start get it in full.
 //
 //   {"roles":{"worker":{"replicas":500,"processes":2}},"domain":"cluster.local"}
+//
+// and "masterPort" where the job says MASTER_PORT itself.
 
 // Above this a supervised pod is told the shape in place of TF_CONFIG. Choice: what people still
-// read, and a pod of a cluster stays below 5 KB with it.
+// read, and a pod of a cluster that is told all stays below 5 KB with it.
 inline constexpr std::size_t kInlineTfConfigBytes = 1024;
 
 // How long TF_CONFIG of one process is, or a little less than a tenth more.

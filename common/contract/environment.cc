@@ -224,8 +224,50 @@ void ReadRanks(VariableReader* reader, WorkerEnvironment* environment, std::vect
   environment->network = reader->Text(env::kHorovodGlooInterface);
 }
 
+Status CheckIsInShape(const JobTopology& topology, const TaskId& task) {
+  const std::vector<TaskId> tasks = AllTasks(topology);
+  if (std::find(tasks.begin(), tasks.end(), task) == tasks.end()) {
+    return Error(ErrorCode::kMismatch, TaskName(task) + " is not in it").WithField(env::kCluster);
+  }
+  return OkStatus();
+}
+
+// What a brief environment leaves out, by the function that the operator would have used.
+Result<WorkerEnvironment> MakeFromShape(const std::string& pod, VariableReader* reader) {
+  const std::optional<PodNameParts> parts = ParsePodName(pod);
+  if (!parts.has_value()) {
+    return Problem(env::kPod, Quoted(pod), "a name of the form job-role-index[-aN][-rN]");
+  }
+  const std::string cluster = reader->Text(env::kCluster);
+  LOCKSTEP_ASSIGN_OR_RETURN(const JobTopology topology,
+                            ParseClusterShape(cluster, parts->job, reader->Text(env::kNamespace)));
+  LOCKSTEP_RETURN_IF_ERROR(CheckIsInShape(topology, parts->task));
+  LOCKSTEP_ASSIGN_OR_RETURN(WorkerEnvironment environment,
+                            MakeWorkerEnvironment(topology,
+                                                  {parts->task,
+                                                   parts->number,
+                                                   Epoch(reader->RequiredNumber(env::kEpoch, 0)),
+                                                   reader->Text(env::kJobUid)}));
+  environment.cluster = cluster;
+  return environment;
+}
+
+void ReadBrief(VariableReader* reader, WorkerEnvironment* environment, std::vector<Error>* errors) {
+  const std::string pod = reader->RequiredText(env::kPod, "the pod's name");
+  const std::string space = reader->RequiredText(env::kNamespace, "the job's namespace");
+  const std::string uid = reader->RequiredText(env::kJobUid, "the job's unique id");
+  if (pod.empty() || space.empty() || uid.empty()) {
+    return;
+  }
+  Result<WorkerEnvironment> made = MakeFromShape(pod, reader);
+  if (made.ok()) {
+    *environment = std::move(made).value();
+  } else {
+    errors->push_back(std::move(made).error());
+  }
+}
+
 void ReadSettings(VariableReader* reader, WorkerEnvironment* environment) {
-  environment->host = reader->Text(env::kHost);
   if (const std::string bind = reader->Text(env::kBindAddress); !bind.empty()) {
     environment->bind_address = bind;
   }
@@ -243,6 +285,25 @@ void ReadSettings(VariableReader* reader, WorkerEnvironment* environment) {
       reader->Number(env::kSilentAfterMs, 1, kSecondsMax * 1000, kDefaultSilentAfter.count()));
   environment->control_counter =
       reader->Number(env::kControlCounter, 0, std::numeric_limits<int64_t>::max(), 0);
+}
+
+// Settings that say what is so anyway are left out: the defaults are part of the contract. The
+// number of processes follows from the shape as well; `lockstep-runtime devices` in the pod goes by
+// its variable.
+void DropDefaults(EnvironmentMap* variables) {
+  EnvironmentMap usual;
+  RenderOwn(WorkerEnvironment(), &usual);
+  for (const char* const name : {env::kProcesses,
+                                 env::kBindAddress,
+                                 env::kStatusPort,
+                                 env::kGraceSeconds,
+                                 env::kRendezvousTimeoutSeconds,
+                                 env::kSilentAfterMs}) {
+    const auto found = variables->find(name);
+    if (found != variables->end() && found->second == usual.at(name)) {
+      variables->erase(found);
+    }
+  }
 }
 
 bool WantsShape(const JobTopology& topology) {
@@ -272,12 +333,21 @@ Result<TfConfig> ReadTfConfig(const std::string& text, const WorkerEnvironment& 
   LOCKSTEP_ASSIGN_OR_RETURN(
       const JobTopology topology,
       ParseClusterShape(environment.cluster, environment.job, environment.namespace_name));
-  const std::vector<TaskId> tasks = AllTasks(topology);
-  if (std::find(tasks.begin(), tasks.end(), environment.task) == tasks.end()) {
-    return Error(ErrorCode::kMismatch, TaskName(environment.task) + " is not in it")
-        .WithField(env::kCluster);
-  }
+  LOCKSTEP_RETURN_IF_ERROR(CheckIsInShape(topology, environment.task));
   return MakeTfConfig(topology, {environment.task, 0});
+}
+
+void ReadFull(VariableReader* reader, WorkerEnvironment* environment, std::vector<Error>* errors) {
+  ReadIdentity(reader, environment, errors);
+  ReadRanks(reader, environment, errors);
+  environment->host = reader->Text(env::kHost);
+  environment->cluster = reader->Text(env::kCluster);
+  Result<TfConfig> tf_config = ReadTfConfig(reader->Text(env::kTfConfig), *environment);
+  if (tf_config.ok()) {
+    environment->tf_config = std::move(tf_config).value();
+  } else {
+    errors->push_back(std::move(tf_config).error());
+  }
 }
 
 Error Contradiction(const char* field, const std::string& found, const std::string& expected) {
@@ -331,7 +401,11 @@ Result<WorkerEnvironment> MakeWorkerEnvironment(const JobTopology& topology,
                                                 TfConfigForm form) {
   WorkerEnvironment environment;
   if (form == TfConfigForm::kShapeWhenLong && WantsShape(topology)) {
-    environment.cluster = EncodeClusterShape(topology);
+    // Without the port, which is a variable beside it: a runtime that is older than the field reads
+    // this one too.
+    JobTopology shape = topology;
+    shape.master_port.reset();
+    environment.cluster = EncodeClusterShape(shape);
   } else {
     LOCKSTEP_ASSIGN_OR_RETURN(environment.tf_config, MakeTfConfig(topology, {identity.task, 0}));
   }
@@ -382,20 +456,38 @@ Result<EnvironmentMap> RenderEnvironmentForProcess(const WorkerEnvironment& envi
   return variables;
 }
 
+Result<EnvironmentMap> RenderBriefEnvironment(const JobTopology& topology,
+                                              const WorkerEnvironment& environment) {
+  LOCKSTEP_CHECK(environment.host == HostOf(topology, environment.task),
+                 environment.host + " is not of this topology");
+  EnvironmentMap variables;
+  RenderOwn(environment, &variables);
+  for (const char* const name : {env::kJob,
+                                 env::kAttempt,
+                                 env::kIncarnation,
+                                 env::kRole,
+                                 env::kIndex,
+                                 env::kRank,
+                                 env::kWorldSize,
+                                 env::kHost}) {
+    variables.erase(name);
+  }
+  DropDefaults(&variables);
+  variables[env::kCluster] = EncodeClusterShape(topology);
+  LOCKSTEP_RETURN_IF_ERROR(CheckSizes(variables));
+  return variables;
+}
+
 Result<WorkerEnvironment> ParseEnvironment(const EnvironmentMap& variables) {
   WorkerEnvironment environment;
   std::vector<Error> errors;
   VariableReader reader(variables, &errors);
-  ReadIdentity(&reader, &environment, &errors);
-  ReadRanks(&reader, &environment, &errors);
-  ReadSettings(&reader, &environment);
-  environment.cluster = reader.Text(env::kCluster);
-  Result<TfConfig> tf_config = ReadTfConfig(reader.Text(env::kTfConfig), environment);
-  if (tf_config.ok()) {
-    environment.tf_config = std::move(tf_config).value();
+  if (!reader.Text(env::kCluster).empty() && reader.Text(env::kWorldSize).empty()) {
+    ReadBrief(&reader, &environment, &errors);
   } else {
-    errors.push_back(std::move(tf_config).error());
+    ReadFull(&reader, &environment, &errors);
   }
+  ReadSettings(&reader, &environment);
   if (!errors.empty()) {
     return CombineProblems(errors);
   }

@@ -76,8 +76,8 @@ using EnvironmentMap = std::map<std::string, std::string>;
 inline constexpr std::chrono::seconds kDefaultGrace{30};
 
 // How long ranks wait for each other before the process gives up as retryable. Choice: an image of
-// several gigabytes is pulled in that time; the operator sets a shorter one where pods are
-// processes.
+// several gigabytes is pulled in that time; the operator says the job's own
+// (recovery.rendezvousTimeoutSeconds).
 inline constexpr std::chrono::seconds kDefaultRendezvousTimeout{600};
 
 // A rank that says nothing for so long counts as lost. Choice: noticed within two seconds, and a
@@ -146,6 +146,16 @@ Result<WorkerEnvironment> MakeWorkerEnvironment(const JobTopology& topology,
 // there to be read instead).
 Result<EnvironmentMap> RenderEnvironment(const WorkerEnvironment& environment);
 
+// The least that tells a runtime of this version the same: who the pod is, LOCKSTEP_CLUSTER, and
+// settings that differ from their defaults. ParseEnvironment makes the rest of it, so that programs
+// under the runtime see what RenderEnvironmentForProcess gives, and LOCKSTEP_CLUSTER. A third of
+// the variables: their names stand in each pod's managed fields a second time, and every write of a
+// status merges those.
+// Precondition (checked): pods are found by DNS; the environment is of this topology.
+// Errors: as RenderEnvironment.
+Result<EnvironmentMap> RenderBriefEnvironment(const JobTopology& topology,
+                                              const WorkerEnvironment& environment);
+
 // The same as seen by process `local_rank` of the pod: TF_CONFIG's task, RANK, LOCAL_RANK and
 // HOROVOD_* are its own; LOCKSTEP_* still describe the pod.
 // Precondition (checked): 0 <= local_rank < processes.
@@ -154,9 +164,10 @@ Result<EnvironmentMap> RenderEnvironmentForProcess(const WorkerEnvironment& envi
 
 // Reads the pod's variables back: LOCKSTEP_*, TF_CONFIG, MASTER_* and HOROVOD_GLOO_IFACE. RANK and
 // its kin are written for programs, never believed. Variables of other owners are ignored. Without
-// TF_CONFIG it is made from the job's shape.
-// Errors: kInvalidArgument, kMismatch (TF_CONFIG contradicts LOCKSTEP_RANK, _ROLE or _WORLD_SIZE);
-// names each variable at fault, its value and what was expected.
+// TF_CONFIG it is made from the job's shape; without LOCKSTEP_WORLD_SIZE too, as a brief
+// environment leaves it out, all that follows from the shape is, and nothing of it is read. Errors:
+// kInvalidArgument, kMismatch (TF_CONFIG contradicts LOCKSTEP_RANK, _ROLE or _WORLD_SIZE); names
+// each variable at fault, its value and what was expected.
 Result<WorkerEnvironment> ParseEnvironment(const EnvironmentMap& variables);
 
 }  // namespace lockstep

@@ -1,5 +1,6 @@
 #include "common/contract/environment.h"
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 JobTopology TwoByTwo() {
   return {"m", "n", {{Role::kWorker, 2, 2}}, LoopbackAddressing{"127.4.5"}};
@@ -233,6 +235,110 @@ TEST(Environment, TorchCountsPodsAndRestartsAsItsOwnLauncherDoes) {
   EXPECT_EQ(variables.at("GROUP_RANK"), "2");
   EXPECT_EQ(variables.at("TORCHELASTIC_RUN_ID"), "uid-1");
   EXPECT_EQ(variables.at("TORCHELASTIC_RESTART_COUNT"), "1");
+}
+
+EnvironmentMap BriefOf(const JobTopology& topology, const WorkerEnvironment& environment) {
+  return RenderBriefEnvironment(topology, environment).value();
+}
+
+TEST(BriefEnvironment, HoldsWhoThePodIsAndWhatIsNotAsUsual) {
+  const JobTopology topology = {
+      "m", "n", {{Role::kWorker, 3, 2}}, DnsAddressing{"cluster.local"}, 31000};
+  WorkerEnvironment environment =
+      MakeWorkerEnvironment(topology, Identity({Role::kWorker, 1})).value();
+  environment.rendezvous_timeout = std::chrono::seconds(60);
+  environment.job_key_file = "/keys/job";
+  const EnvironmentMap expected = {
+      {"LOCKSTEP_POD", "m-worker-1-a1-r2"},
+      {"LOCKSTEP_NAMESPACE", "n"},
+      {"LOCKSTEP_JOB_UID", "uid-1"},
+      {"LOCKSTEP_EPOCH", "5"},
+      {"LOCKSTEP_PROCESSES", "2"},
+      {"LOCKSTEP_JOB_KEY_FILE", "/keys/job"},
+      {"LOCKSTEP_RENDEZVOUS_TIMEOUT_SECONDS", "60"},
+      {"LOCKSTEP_CLUSTER",
+       R"({"roles":{"worker":{"replicas":3,"processes":2}},)"
+       R"("domain":"cluster.local","masterPort":31000})"},
+  };
+  EXPECT_EQ(BriefOf(topology, environment), expected);
+}
+
+std::vector<JobTopology> TopologiesOfClusters() {
+  std::vector<JobTopology> topologies = {
+      Topologies()[1],
+      Topologies()[2],
+      {"m", "n", {{Role::kWorker, 3, 2}}, DnsAddressing{"cluster.local"}, 31000},
+      {"m", "n", {{Role::kChief, 1, 2}, {Role::kWorker, 2, 2}}, DnsAddressing{}},
+      {"large", "n", {{Role::kWorker, 500, 1}, {Role::kEvaluator, 1, 1}}, DnsAddressing{}}};
+  return topologies;
+}
+
+TEST(BriefEnvironment, TellsTheRuntimeAsMuchAsTheWholeOne) {
+  for (const JobTopology& topology : TopologiesOfClusters()) {
+    for (const TaskId& task : AllTasks(topology)) {
+      for (const bool is_usual : {true, false}) {
+        WorkerEnvironment environment =
+            is_usual ? MakeWorkerEnvironment(topology, Identity(task)).value()
+                     : Sample(topology, task);
+        const EnvironmentMap variables = BriefOf(topology, environment);
+        environment.cluster = variables.at("LOCKSTEP_CLUSTER");
+
+        const Result<WorkerEnvironment> read = ParseEnvironment(variables);
+
+        ASSERT_TRUE(read.ok()) << TaskName(task) << ": " << read.error().ToString();
+        EXPECT_EQ(*read, environment) << topology.job << " " << TaskName(task);
+      }
+    }
+  }
+}
+
+// An image, or a map of the template, may have variables of these names: programs never saw them.
+TEST(BriefEnvironment, NothingThatFollowsFromTheShapeIsRead) {
+  const JobTopology topology = TopologiesOfClusters()[2];
+  const EnvironmentMap variables = BriefOf(topology, Sample(topology, {Role::kWorker, 1}));
+  EnvironmentMap strange = variables;
+  strange.insert({{"RANK", "9"},
+                  {"TF_CONFIG", "{"},
+                  {"MASTER_ADDR", "elsewhere"},
+                  {"MASTER_PORT", "0"},
+                  {"HOROVOD_GLOO_IFACE", "ens5"},
+                  {"HOROVOD_GLOO_RENDEZVOUS_PORT", "1"}});
+  EXPECT_EQ(ParseEnvironment(strange).value(), ParseEnvironment(variables).value());
+}
+
+// A runtime from before the field reads that shape, beside MASTER_PORT.
+TEST(BriefEnvironment, MasterPortIsInItsShapeOnly) {
+  JobTopology topology = TopologiesOfClusters()[4];
+  topology.master_port = 31000;
+  const PodIdentity identity = Identity({Role::kWorker, 1});
+  const auto whole = MakeWorkerEnvironment(topology, identity, TfConfigForm::kShapeWhenLong);
+
+  EXPECT_THAT(whole->cluster, Not(HasSubstr("masterPort")));
+  EXPECT_EQ(RenderEnvironment(*whole)->at("MASTER_PORT"), "31000");
+  EXPECT_THAT(BriefOf(topology, *whole).at("LOCKSTEP_CLUSTER"), HasSubstr(R"("masterPort":31000)"));
+}
+
+TEST(BriefEnvironment, IsRefusedWithTheVariableAtFault) {
+  const JobTopology topology = TopologiesOfClusters()[2];
+  const EnvironmentMap whole = BriefOf(topology, Sample(topology, {Role::kWorker, 1}));
+  const std::vector<std::array<const char*, 3>> cases = {
+      {"LOCKSTEP_POD", "", "LOCKSTEP_POD: missing"},
+      {"LOCKSTEP_POD", "m", "LOCKSTEP_POD: \"m\" found"},
+      {"LOCKSTEP_POD", "m-worker-3", "LOCKSTEP_CLUSTER: worker-3 is not in it"},
+      {"LOCKSTEP_NAMESPACE", "", "LOCKSTEP_NAMESPACE: missing"},
+      {"LOCKSTEP_JOB_UID", "", "LOCKSTEP_JOB_UID: missing"},
+      {"LOCKSTEP_EPOCH", "", "LOCKSTEP_EPOCH: missing"},
+      {"LOCKSTEP_EPOCH", "x", "LOCKSTEP_EPOCH: \"x\" found"},
+      {"LOCKSTEP_CLUSTER", "{", "LOCKSTEP_CLUSTER: not valid JSON"},
+      {"LOCKSTEP_CLUSTER", "", "LOCKSTEP_WORLD_SIZE: missing"},
+  };
+  for (const auto& [name, value, expected] : cases) {
+    EnvironmentMap variables = whole;
+    variables[name] = value;
+    const Result<WorkerEnvironment> read = ParseEnvironment(variables);
+    ASSERT_FALSE(read.ok()) << name << "=" << value;
+    EXPECT_THAT(read.error().ToString(), HasSubstr(expected)) << name << "=" << value;
+  }
 }
 
 struct BadVariable {

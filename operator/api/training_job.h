@@ -36,7 +36,6 @@ enum class Strategy {
   kParameterServer,
   kIndependent,
   kHorovod,
-  kTpu,
   kNone
 };
 

@@ -76,6 +76,38 @@ TEST_F(SupervisorStartTest, ProgramSeesTheEnvironmentOfItsRank) {
   EXPECT_THAT(SortedLines(), Contains("[rank 3] LOCAL_RANK=1"));
 }
 
+// As a kubelet starts the pod: the operator's variables over those of the image.
+std::vector<SupervisedProcess> ProcessesOf(EnvironmentMap pod) {
+  pod.insert({{"PATH", "/usr/bin:/bin"},
+              {"RANK", "99"},
+              {"MASTER_PORT", "1"},
+              {"HOROVOD_GLOO_IFACE", "ens5"}});
+  return PlanProcesses(ParseEnvironment(pod).value(), pod, true).value();
+}
+
+// Whatever a pod is told of, its programs see the same.
+TEST_F(SupervisorStartTest, ProgramsSeeNoDifferenceBetweenABriefPodAndAWholeOne) {
+  const std::vector<std::vector<RoleTopology>> jobs = {
+      {{Role::kWorker, 1, 1}},
+      {{Role::kWorker, 3, 2}},
+      {{Role::kChief, 1, 1}, {Role::kWorker, 2, 1}, {Role::kPs, 2, 1}, {Role::kEvaluator, 1, 1}}};
+  for (const std::vector<RoleTopology>& roles : jobs) {
+    const JobTopology topology = {"mnist", "default", roles, DnsAddressing{}};
+    for (const TaskId& task : AllTasks(topology)) {
+      const WorkerEnvironment pod = EnvironmentOf(topology, task);
+      const auto whole = ProcessesOf(RenderEnvironment(pod).value());
+      const auto brief = ProcessesOf(RenderBriefEnvironment(topology, pod).value());
+      ASSERT_EQ(brief.size(), whole.size());
+      for (std::size_t i = 0; i < whole.size(); ++i) {
+        EnvironmentMap seen = brief[i].environment;
+        EXPECT_EQ(seen.erase(env::kCluster), 1U);  // the one that is new to programs
+        EXPECT_EQ(seen, whole[i].environment) << TaskName(task) << ", process " << i;
+        EXPECT_EQ(brief[i].rank, whole[i].rank);
+      }
+    }
+  }
+}
+
 // An empty value is one that somebody chose: Python buffers then.
 TEST_F(SupervisorStartTest, PythonWritesAtOnceUnlessToldOtherwise) {
   const WorkerEnvironment pod = EnvironmentOf(ThreeWorkers(1), {Role::kWorker, 0});

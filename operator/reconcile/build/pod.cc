@@ -71,6 +71,61 @@ bool IsUsersChoice(const std::string& name) {
   return name == env::kHorovodGlooInterface;
 }
 
+// Whether the pod's runtime is of this operator's version, and so knows all that it can write: it
+// comes out of the operator's own image, and not out of that of an earlier operator, which the gang
+// keeps. An image that the template names may hold any version.
+bool HasRuntimeOfThisVersion(const TrainingJob& job,
+                             const RoleSpec& role,
+                             const PodSettings& settings) {
+  const std::string& born = job.status.origin.runtime_image;
+  const bool is_from_our_image = NeedsInstall(job, role, settings) ||
+                                 (job.spec.training.has_value() && role.pod.image.empty());
+  return is_from_our_image && !settings.runtime_image.empty() &&
+         (born.empty() || born == settings.runtime_image);
+}
+
+bool IsWordCharacter(char c) {
+  return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_';
+}
+
+// Whether the template's container says the name of a variable that is in `full` and not in
+// `brief`: in $(NAME), in an exec probe or hook, which do not run under the runtime, in a value of
+// its own. A mention that means nothing costs a longer pod.
+bool NamesMore(const RoleSpec& role, const EnvironmentMap& full, const EnvironmentMap& brief) {
+  const Json spec = PodSpecOf(role.pod);
+  const Json* const trainer = FindTrainer(spec);
+  if (trainer == nullptr) {
+    return false;
+  }
+  const std::string text = DumpJson(*trainer);
+  for (auto at = text.begin(); at != text.end();) {
+    at = std::find_if(at, text.end(), IsWordCharacter);
+    const auto end = std::find_if_not(at, text.end(), IsWordCharacter);
+    const std::string word(at, end);
+    if (full.count(word) > 0 && brief.count(word) == 0) {
+      return true;
+    }
+    at = end;
+  }
+  return false;
+}
+
+// What the pod is told: all of the contract, or what the runtime makes all of it from.
+Result<EnvironmentMap> VariablesOf(const TrainingJob& job,
+                                   const RoleSpec& role,
+                                   const WorkerEnvironment& environment,
+                                   const PodSettings& settings) {
+  LOCKSTEP_ASSIGN_OR_RETURN(EnvironmentMap full, RenderEnvironment(environment));
+  const bool is_found_by_dns = std::holds_alternative<DnsAddressing>(settings.addressing);
+  if (!is_found_by_dns || !HasRuntimeOfThisVersion(job, role, settings)) {
+    return full;
+  }
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      EnvironmentMap brief,
+      RenderBriefEnvironment(TopologyOf(job, settings.addressing), environment));
+  return NamesMore(role, full, brief) ? std::move(full) : std::move(brief);
+}
+
 // The contract's variables win, but for those that are the user's choice.
 void FillInContract(const RoleSpec& role, EnvironmentMap variables, EnvironmentMap* environment) {
   for (auto& [name, value] : variables) {
@@ -274,7 +329,8 @@ Result<kube::Pod> BuildPod(const TrainingJob& job,
           IsSupervised(job, *role) ? TfConfigForm::kShapeWhenLong : TfConfigForm::kFull));
   FillInSettings(job, *role, settings, &environment);
   environment.control_counter = request.control_counter;
-  LOCKSTEP_ASSIGN_OR_RETURN(EnvironmentMap variables, RenderEnvironment(environment));
+  LOCKSTEP_ASSIGN_OR_RETURN(EnvironmentMap variables,
+                            VariablesOf(job, *role, environment, settings));
 
   kube::Pod pod;
   pod.name = PodName(job.metadata.name, request.task, request.number);

@@ -242,11 +242,67 @@ TEST(PodManifest, SecretsOfTheRuntimeImageComeBesideTheTemplates) {
   EXPECT_EQ(secrets(), Json::array({{{"name", "mine"}}, {{"name", "mirror"}}}));
 }
 
+std::vector<std::string> VariablesOf(const Json& pod) {
+  std::vector<std::string> names;
+  for (const Json& variable : TrainerIn(pod).at("env")) {
+    names.push_back(variable.at("name"));
+  }
+  return names;
+}
+
+// Names of variables stand in the managed fields of a pod once more, and the API server merges
+// those at every write of its status.
+TEST(PodManifest, PodsAreToldWhatTheRuntimeCannotFindOut) {
+  EXPECT_EQ(VariablesOf(ManifestOf(MakeCommandJob(500))),
+            (std::vector<std::string>{"LOCKSTEP_CLUSTER",
+                                      "LOCKSTEP_DATA_DIR",
+                                      "LOCKSTEP_EPOCH",
+                                      "LOCKSTEP_JOB_KEY_FILE",
+                                      "LOCKSTEP_JOB_UID",
+                                      "LOCKSTEP_NAMESPACE",
+                                      "LOCKSTEP_POD",
+                                      "LOCKSTEP_RENDEZVOUS_TIMEOUT_SECONDS",
+                                      "LOCKSTEP_TERMINATION_MESSAGE_FILE",
+                                      "NVIDIA_VISIBLE_DEVICES"}));
+}
+
+// Those who read a pod's variables without our runtime, or with one that may not know the brief
+// form, get all of them.
+TEST(PodManifest, PodsThatNeedEveryVariableHaveIt) {
+  TrainingJob unsupervised = MakeCommandJob(2);
+  unsupervised.spec.roles[0].supervise = false;
+  TrainingJob older = MakeCommandJob(2);
+  older.status.origin.runtime_image = "example/runtime:0";
+  TrainingJob own_image = MakeTrainingJob(2);
+  own_image.spec.roles[0].pod.image = "example/train:1";
+  const auto with = [](const std::string& field) {
+    return JobWith(R"({"containers": [{"image": "i", "command": ["python3", "a.py"], )" + field +
+                   "}]}");
+  };
+  const std::vector<std::pair<const char*, TrainingJob>> jobs = {
+      {"not supervised", unsupervised},
+      {"the gang's runtime is of another version", older},
+      {"the runtime is in the user's image", own_image},
+      {"an argument", with(R"json("args": ["--rank=$(RANK)"])json")},
+      {"a value", with(R"json("env": [{"name": "A", "value": "x$(LOCKSTEP_RANK)"}])json")},
+      {"a value of its own", with(R"("env": [{"name": "MASTER_PORT", "value": "31000"}])")},
+      {"a hook", with(R"("lifecycle": {"preStop": {"exec": {"command": ["sh", "-c", "$RANK"]}}})")},
+  };
+  for (const auto& [what, job] : jobs) {
+    const Json trainer = TrainerIn(ManifestOf(job));
+    EXPECT_EQ(VariableIn(trainer, "RANK"), "1") << what;
+    EXPECT_EQ(VariableIn(trainer, "LOCKSTEP_RANK"), "1") << what;
+    EXPECT_NE(VariableIn(trainer, "TF_CONFIG"), "-") << what;
+  }
+  older.status.origin.runtime_image = Settings().runtime_image;
+  EXPECT_EQ(VariableIn(TrainerIn(ManifestOf(older)), "RANK"), "-");
+}
+
 // What the API server stores, and sends to all who watch, for every pod of a job.
-TEST(PodManifest, PodsStayBelowFiveKilobytesAtAnySize) {
+TEST(PodManifest, PodsStayBelowThreeKilobytesAtAnySize) {
   for (const int workers : {2, 8, 12, 16, 24, 32, 64, 96, 500, 1500, 4096}) {
     const Json pod = ManifestOf(MakeCommandJob(workers));
-    EXPECT_LT(DumpJson(pod).size(), 5000U) << workers << " workers";
+    EXPECT_LT(DumpJson(pod).size(), 3000U) << workers << " workers";
   }
 }
 

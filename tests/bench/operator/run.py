@@ -258,25 +258,21 @@ def stored_bytes(plane, kind, *path):
 
 
 def wiring_mistakes(pods, job, workers):
-    """What is wrong with who the pods think they are; every rank has to be there once."""
-    ranks, mistakes = set(), []
+    """What is wrong with who the pods think they are; every index has to be there once."""
+    indexes, mistakes = set(), []
     for pod in pods:
-        name = pod["metadata"]["name"]
-        container = pod["spec"]["containers"][0]
-        known = {each["name"]: each.get("value") for each in container["env"]}
-        processes = int(known["LOCAL_WORLD_SIZE"])
-        first = int(known["RANK"])
-        ranks.update(range(first, first + processes))
-        index = first // processes
-        if (name, pod["spec"]["hostname"], pod["spec"]["subdomain"]) != (
-                f"{job}-worker-{index}", f"{job}-worker-{index}", job):
-            mistakes.append(f"{name}: host {pod['spec']['hostname']}.{pod['spec']['subdomain']}")
-        if int(known["WORLD_SIZE"]) != workers * processes:
-            mistakes.append(f"{name}: WORLD_SIZE {known['WORLD_SIZE']}")
-        if not known["MASTER_ADDR"].startswith(f"{job}-worker-0.{job}."):
-            mistakes.append(f"{name}: MASTER_ADDR {known['MASTER_ADDR']}")
-    if len(pods) != workers or ranks != set(range(len(ranks))):
-        mistakes.append(f"{len(pods)} pods, {len(ranks)} ranks")
+        name, spec = pod["metadata"]["name"], pod["spec"]
+        known = {each["name"]: each.get("value") for each in spec["containers"][0]["env"]}
+        index = int(known["LOCKSTEP_POD"].removeprefix(f"{job}-worker-"))
+        indexes.add(index)
+        host = f"{job}-worker-{index}"
+        if (name, spec["hostname"], spec["subdomain"]) != (host, host, job):
+            mistakes.append(f"{name}: host {spec['hostname']}.{spec['subdomain']}")
+        roles = json.loads(known["LOCKSTEP_CLUSTER"])["roles"]
+        if list(roles) != ["worker"] or roles["worker"]["replicas"] != workers:
+            mistakes.append(f"{name}: LOCKSTEP_CLUSTER {known['LOCKSTEP_CLUSTER']}")
+    if indexes != set(range(workers)) or len(pods) != workers:
+        mistakes.append(f"{len(pods)} pods, {len(indexes)} indexes")
     return mistakes
 
 
