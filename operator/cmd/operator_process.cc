@@ -237,12 +237,14 @@ void OperatorProcess::Parts::StartWork(const OperatorFlags& flags) {
   work.find_master_key = [this, secret = flags.key_secret] {
     return EnsureMasterKey(prepare_api_.get(), {namespace_name_, secret}, RandomHex(32));
   };
-  work.look_around =
-      [this, secret = flags.key_secret, where = ServedNamespace(flags)](int64_t look) {
-        std::vector<kube::Request> requests = ProbeRights(where);
-        requests.push_back(ReadMasterKey({namespace_name_, secret}));
-        prepare_api_->StartCalls(LookTicket(look), "", std::move(requests));
-      };
+  work.look_around = [this, flags](int64_t look) {
+    std::vector<kube::Request> requests = ProbeRights(ServedNamespace(flags));
+    for (kube::Request& request : ProbeNamespaces(flags.namespaces)) {
+      requests.push_back(std::move(request));
+    }
+    requests.push_back(ReadMasterKey({namespace_name_, flags.key_secret}));
+    prepare_api_->StartCalls(LookTicket(look), "", std::move(requests));
+  };
   work.keep_master_key = [this, secret = flags.key_secret](const std::string& found,
                                                            const std::string& held) {
     const MasterKeyPlace place{namespace_name_, secret};

@@ -1,5 +1,6 @@
 #include "operator/cmd/rights_probe.h"
 
+#include <cstddef>
 #include <utility>
 #include <variant>
 
@@ -8,6 +9,7 @@ namespace {
 
 constexpr int kUnauthorized = 401;
 constexpr int kForbidden = 403;
+constexpr std::size_t kNamespacesMax = 64;  // choice: a look stays a small burst
 
 bool IsForbidden(const kube::CallResult& answer) {
   const auto* const reply = std::get_if<kube::Reply>(&answer);
@@ -23,6 +25,17 @@ std::vector<kube::Request> ProbeRights(const std::string& where) {
           kube::List({kube::kPods, "", "", ""}, one),
           kube::List({kube::kNodes, "", "", ""}, one),
           kube::List({kube::kServices, where, "", ""}, one)};
+}
+
+std::vector<kube::Request> ProbeNamespaces(const std::vector<std::string>& namespaces) {
+  std::vector<kube::Request> requests;
+  for (const std::string& name : namespaces) {
+    if (requests.size() == kNamespacesMax) {
+      break;
+    }
+    requests.push_back(kube::Get(kube::kTrainingJobs, name, "lockstep-asks-for-its-rights"));
+  }
+  return requests;
 }
 
 Status JudgeRights(std::vector<kube::CallResult> answers) {

@@ -20,6 +20,14 @@ TEST(RightsProbe, AsksForOneOfEachKindThatIsFollowed) {
   EXPECT_EQ(requests[1].target, "/api/v1/pods?limit=1");
 }
 
+// A right to list all says nothing of the rights in one of them.
+TEST(RightsProbe, AsksForAJobInEachNamespaceThatIsServed) {
+  const std::vector<kube::Request> requests = ProbeNamespaces({"team-a", "team-b"});
+  ASSERT_EQ(requests.size(), 2U);
+  EXPECT_EQ(requests[1].target.find("/apis/lockstep.dev/v1/namespaces/team-b/trainingjobs/"), 0U);
+  EXPECT_EQ(ProbeNamespaces(std::vector<std::string>(1000, "team")).size(), 64U);
+}
+
 TEST(RightsProbe, WhatIsForbiddenIsSaidInTheServersWords) {
   const Status judged = JudgeRights({kList, kSilence, kForbidden});
   ASSERT_FALSE(judged.ok());

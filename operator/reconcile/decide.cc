@@ -64,6 +64,9 @@ void Begin(DecisionBuilder* builder) {
     }
     status->retry_at.reset();  // the change may be the cure
     status->rollbacks = 0;
+    if (status->placement.empty()) {
+      status->admitted.clear();  // what made it so may be gone: the next pods tell
+    }
   }
   status->observed_generation = builder->job().metadata.generation;
   status->incidents =

@@ -117,6 +117,11 @@ TEST(PlanRefusal, NodesThatDoNotCountAreCountedByTheirReason) {
        {{kTwoGpus, kOneFree}, false},
        {{zoned}},
        "node_selector: worker needs a node labelled zone=east, none of 2 nodes is"},
+      {"cordoned where it wants to be",
+       {{kTwoGpus, InTheEast(cordoned)}, false},
+       {{zoned}},
+       "node_selector: worker needs a node labelled zone=east, none of 1 node is; 1 more is, which "
+       "is cordoned"},
       {"cordoned",
        {{cordoned}, false},
        {{MakeClass("worker", 1, {})}},

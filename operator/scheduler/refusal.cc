@@ -126,6 +126,24 @@ std::string ClosedText(const RoomSurvey& survey, const std::vector<PodClass>& cl
   return text;
 }
 
+// "; 1 more is, which is cordoned": nodes that the class asks for and that take no pods; empty when
+// there are none.
+std::string ClosedMatchesText(const PodClass& pod_class, const std::vector<NodeRoom>& closed) {
+  std::map<Closure, int64_t> counts;
+  for (const NodeRoom& room : closed) {
+    const auto closure = ClosureOf(*room.node, {});
+    if (closure && MatchesSelector(*room.node, pod_class)) {
+      counts[*closure] += room.twins;
+    }
+  }
+  std::string text;
+  for (const auto& [closure, count] : counts) {
+    text += "; " + std::to_string(count) + " more " + (count == 1 ? "is" : "are") + ", which " +
+            (count == 1 ? closure.of_one : closure.of_several);
+  }
+  return text;
+}
+
 // Whether any node lets the class in.
 std::optional<Unschedulable> BrokenByClosedNodes(const RoomSurvey& survey,
                                                  const std::vector<PodClass>& classes) {
@@ -141,7 +159,8 @@ std::optional<Unschedulable> BrokenByClosedNodes(const RoomSurvey& survey,
           Constraint::kNodeSelector,
           pod_class.name + " needs a node " + SelectorText(pod_class) +
               (survey.is_one_machine ? ", this machine is not"
-                                     : ", none of " + Plural(NodeCount(rooms), "node") + " is")};
+                                     : ", none of " + Plural(NodeCount(rooms), "node") + " is") +
+              ClosedMatchesText(pod_class, survey.closed)};
     }
     if (!any(Accepts)) {
       return Unschedulable{

@@ -51,6 +51,11 @@ int64_t LostOn(const ClusterState& state, const GangRecord& gang, NodeIndex node
          ShapeCounts::PodsOn(state.FreeLater(node, gang), request);
 }
 
+int64_t CountIn(const std::map<DomainIndex, int64_t>& counts, DomainIndex domain) {
+  const auto found = counts.find(domain);
+  return found == counts.end() ? 0 : found->second;
+}
+
 template <typename Add>
 void ForEachDomain(const NodeLedger& nodes, NodeIndex node, const Add& add) {
   for (DomainIndex domain = nodes.DomainOf(node); domain != kWholeCluster;
@@ -87,15 +92,9 @@ const LaterCounts::Counts& LaterCounts::Refreshed(const ClusterState& state,
   return counts;
 }
 
-bool LaterCounts::FitsBeside(const ClusterState& state,
-                             const GangRecord& gang,
-                             const std::vector<NodeHold>& taken) {
-  return DomainFor(state, gang, taken).has_value();
-}
-
-std::optional<DomainIndex> LaterCounts::DomainFor(const ClusterState& state,
-                                                  const GangRecord& gang,
-                                                  const std::vector<NodeHold>& taken) {
+int64_t LaterCounts::MostBeside(const ClusterState& state,
+                                const GangRecord& gang,
+                                const std::vector<NodeHold>& taken) {
   const Counts& counts = Refreshed(state, gang);
   const NodeLedger& nodes = state.nodes();
   const ResourceVector& request = gang.classes.front().request;
@@ -109,13 +108,22 @@ std::optional<DomainIndex> LaterCounts::DomainFor(const ClusterState& state,
         ShapeCounts::PodsOn(later, request) - ShapeCounts::PodsOn(Beside(later, usage), request);
     ForEachDomain(nodes, node, [&](DomainIndex domain) { lost[domain] += fewer; });
   }
+  int64_t most = 0;
   for (const DomainIndex domain : DomainsFor(nodes, gang)) {
-    const auto in = [domain](const std::map<DomainIndex, int64_t>& counts_of) {
-      const auto found = counts_of.find(domain);
-      return found == counts_of.end() ? 0 : found->second;
-    };
-    if (nodes.shapes().FitsEmpty(gang.shapes.front(), domain) - in(counts.lost_by_domain) -
-            in(lost) >=
+    most = std::max(most,
+                    nodes.shapes().FitsEmpty(gang.shapes.front(), domain) -
+                        CountIn(counts.lost_by_domain, domain) - CountIn(lost, domain));
+  }
+  return most;
+}
+
+std::optional<DomainIndex> LaterCounts::DomainFor(const ClusterState& state,
+                                                  const GangRecord& gang) {
+  const Counts& counts = Refreshed(state, gang);
+  const NodeLedger& nodes = state.nodes();
+  for (const DomainIndex domain : DomainsFor(nodes, gang)) {
+    if (nodes.shapes().FitsEmpty(gang.shapes.front(), domain) -
+            CountIn(counts.lost_by_domain, domain) >=
         gang.pod_count) {
       return domain;
     }
@@ -140,15 +148,25 @@ void TurnKeeper::Wait(const GangRecord& gang) {
   }
 }
 
-// By a search among what nodes have left when all have ended that are older.
-TurnKeeper::Witness TurnKeeper::Search(const GangRecord& waiting, const Uses& beside) const {
+// What the node has left by then, beside what `beside` takes of it.
+NodeFree TurnKeeper::RoomOn(NodeIndex node,
+                            const GangRecord& waiting,
+                            Ended ended,
+                            const Uses& beside) const {
+  NodeFree room = ended == Ended::kOlder ? state_.FreeLater(node, waiting)
+                                         : state_.nodes().FreeOfStrangers(node);
+  const auto found = beside.find(node);
+  return found == beside.end() ? room : Beside(std::move(room), found->second);
+}
+
+// By a search among what nodes have left by then.
+TurnKeeper::Witness TurnKeeper::Search(const GangRecord& waiting,
+                                       Ended ended,
+                                       const Uses& beside) const {
   const NodeLedger& nodes = state_.nodes();
   NodeLedger::Overrides overrides;
   for (NodeIndex node = 0; node < nodes.index_end(); ++node) {
-    NodeFree later = state_.FreeLater(node, waiting);
-    if (const auto found = beside.find(node); found != beside.end()) {
-      later = Beside(std::move(later), found->second);
-    }
+    NodeFree later = RoomOn(node, waiting, ended, beside);
     if (later != nodes.FreeNow(node)) {
       overrides.emplace(node, std::move(later));
     }
@@ -161,44 +179,49 @@ TurnKeeper::Witness TurnKeeper::Search(const GangRecord& waiting, const Uses& be
   return {true, nodes.version(), ByNode(state_.HoldsOf(waiting, *place.pods))};
 }
 
-// Whether these nodes will have so much left, beside what `beside` takes of them.
-bool TurnKeeper::HoldsLater(const GangRecord& waiting, const Uses& uses, const Uses& beside) const {
+// Whether these nodes will have so much left by then.
+bool TurnKeeper::Holds(const GangRecord& waiting,
+                       Ended ended,
+                       const Uses& uses,
+                       const Uses& beside) const {
   return std::all_of(uses.begin(), uses.end(), [&](const auto& one) {
-    NodeFree later = state_.FreeLater(one.first, waiting);
-    if (const auto found = beside.find(one.first); found != beside.end()) {
-      later = Beside(std::move(later), found->second);
-    }
+    const NodeFree later = RoomOn(one.first, waiting, ended, beside);
     return CountThatFits(later.free, one.second.resources, 1) == 1 &&
            later.pods_free >= one.second.pod_count;
   });
 }
 
-const TurnKeeper::Witness& TurnKeeper::WitnessOf(const GangRecord& waiting) {
-  const auto [entry, is_new] = witnesses_.try_emplace(&waiting);
+const TurnKeeper::Witness& TurnKeeper::WitnessOf(const GangRecord& waiting, Ended ended) {
+  const auto [entry, is_new] = witnesses_.try_emplace({&waiting, ended});
   Witness& witness = entry->second;
-  const bool is_valid = witness.exists ? HoldsLater(waiting, witness.uses, {})
+  const bool is_valid = witness.exists ? Holds(waiting, ended, witness.uses, {})
                                        : witness.version == state_.nodes().version();
   if (is_new || !is_valid) {
-    witness = Search(waiting, {});
+    witness = Search(waiting, ended, {});
   }
   return witness;
 }
 
-bool TurnKeeper::Fits(const GangRecord& waiting, const std::vector<NodeHold>& beside) {
+bool TurnKeeper::IsHinderedBy(const GangRecord& waiting, const std::vector<NodeHold>& taken) {
   if (IsCountable(waiting)) {
-    return counts_->FitsBeside(state_, waiting, beside);
+    const int64_t before = counts_->MostBeside(state_, waiting, {});
+    return counts_->MostBeside(state_, waiting, taken) < std::min(before, waiting.pod_count);
   }
-  const Witness& witness = WitnessOf(waiting);
-  const Uses taken = ByNode(beside);
-  if (!witness.exists || HoldsLater(waiting, witness.uses, taken)) {
-    return witness.exists;
+  const Uses uses = ByNode(taken);
+  if (!WitnessOf(waiting, Ended::kOlder).exists) {
+    // Where it will stand once the younger have ended, too, is kept for it.
+    const Witness& at_last = WitnessOf(waiting, Ended::kAll);
+    return at_last.exists && !Holds(waiting, Ended::kAll, at_last.uses, uses);
   }
-  Witness other = Search(waiting, taken);
+  if (Holds(waiting, Ended::kOlder, WitnessOf(waiting, Ended::kOlder).uses, uses)) {
+    return false;
+  }
+  Witness other = Search(waiting, Ended::kOlder, uses);
   const bool exists = other.exists;
   if (exists) {
-    witnesses_[&waiting] = std::move(other);
+    witnesses_[{&waiting, Ended::kOlder}] = std::move(other);
   }
-  return exists;
+  return !exists;
 }
 
 const GangRecord* TurnKeeper::HinderedBy(const GangRecord& gang, const PlacedPods& pods) {
@@ -208,24 +231,43 @@ const GangRecord* TurnKeeper::HinderedBy(const GangRecord& gang, const PlacedPod
   const std::vector<NodeHold> taken = state_.HoldsOf(gang, pods);
   for (const GangRecord* const waiting : ahead_) {
     // Who is older than one that waits has ended when that one's turn comes.
-    if (IsOlder(*waiting, gang) && !Fits(*waiting, taken) && Fits(*waiting, {})) {
+    if (IsOlder(*waiting, gang) && IsHinderedBy(*waiting, taken)) {
       return waiting;
     }
   }
   return nullptr;
 }
 
+// Where the one ahead will stand when younger ones have ended, too.
+TurnKeeper::Uses TurnKeeper::UsesOnceFit(const GangRecord& waiting) {
+  if (!IsCountable(waiting)) {
+    return WitnessOf(waiting, Ended::kAll).uses;
+  }
+  Uses uses;
+  for (const auto& [name, node] : state_.nodes().by_name()) {
+    if (state_.nodes().shapes().Accepts(waiting.shapes.front(), node)) {
+      const NodeFree later = state_.FreeLater(node, waiting);
+      uses[node] = {later.free, later.pods_free};
+    }
+  }
+  return uses;
+}
+
 // A place of the one ahead, where it will have one: on nodes that the newcomer could not use now,
 // as far as they do.
 TurnKeeper::Uses TurnKeeper::UsesLater(const GangRecord& waiting, const GangRecord& newcomer) {
   if (!IsCountable(waiting)) {
-    return WitnessOf(waiting).uses;
+    const Witness& witness = WitnessOf(waiting, Ended::kOlder);
+    return witness.exists ? witness.uses : UsesOnceFit(waiting);
   }
   const NodeLedger& nodes = state_.nodes();
-  const auto domain = counts_->DomainFor(state_, waiting, {});
+  const auto domain = counts_->DomainFor(state_, waiting);
+  if (!domain) {
+    return UsesOnceFit(waiting);
+  }
   const auto level = nodes.domains().LevelOf(waiting.request.topology.required);
   const PodClass& pod_class = waiting.classes.front();
-  int64_t missing = domain ? waiting.pod_count : 0;
+  int64_t missing = waiting.pod_count;
   Uses uses;
   for (const bool is_usable_now : {false, true}) {
     for (auto node = nodes.by_name().begin(); node != nodes.by_name().end() && missing > 0;

@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "operator/scheduler/cluster_state.h"
@@ -15,16 +16,14 @@ namespace lockstep::control {
 // where younger ones stand, and then only again for nodes that have changed.
 class LaterCounts {
  public:
-  // Whether they all fit some domain that the gang may stand in, beside what one more gang would
-  // hold. Precondition: IsCountable(gang).
-  bool FitsBeside(const ClusterState& state,
-                  const GangRecord& gang,
-                  const std::vector<NodeHold>& taken);
+  // As many as fit the domain, of those that the gang may stand in, which holds the most, beside
+  // what one more gang would hold. Precondition: IsCountable(gang).
+  int64_t MostBeside(const ClusterState& state,
+                     const GangRecord& gang,
+                     const std::vector<NodeHold>& taken);
 
   // A domain in which they will all fit; empty: there is none.
-  std::optional<DomainIndex> DomainFor(const ClusterState& state,
-                                       const GangRecord& gang,
-                                       const std::vector<NodeHold>& taken);
+  std::optional<DomainIndex> DomainFor(const ClusterState& state, const GangRecord& gang);
 
   // Forgets gangs that do not wait any more.
   void Trim(const ClusterState& state);
@@ -50,7 +49,9 @@ inline constexpr std::size_t kAheadMax = 64;
 
 // The promise of a queue: who came later may start before those who wait only where none of them
 // waits a moment longer for it. For each that waits: suppose that everything older than it has
-// ended. If it fitted before, it must still fit beside the newcomer.
+// ended. If it fitted before, it must still fit beside the newcomer. If it did not, as younger ones
+// are in its place already, no newcomer may add to what it lacks: those end some day, and then it
+// fits.
 //
 // One of these serves one queue in one round. Gangs come in their order.
 class TurnKeeper {
@@ -72,6 +73,9 @@ class TurnKeeper {
  private:
   using Uses = std::map<NodeIndex, NodeUsage>;
 
+  // Who is supposed to have ended when a gang's turn comes.
+  enum class Ended { kOlder, kAll };
+
   // A place of a gang ahead when all that are older have ended, found by a search.
   struct Witness {
     bool exists = false;
@@ -79,16 +83,19 @@ class TurnKeeper {
     Uses uses;
   };
 
-  bool Fits(const GangRecord& waiting, const std::vector<NodeHold>& beside);
-  const Witness& WitnessOf(const GangRecord& waiting);
-  Witness Search(const GangRecord& waiting, const Uses& beside) const;
+  bool IsHinderedBy(const GangRecord& waiting, const std::vector<NodeHold>& taken);
+  const Witness& WitnessOf(const GangRecord& waiting, Ended ended);
+  Witness Search(const GangRecord& waiting, Ended ended, const Uses& beside) const;
+  NodeFree RoomOn(NodeIndex node, const GangRecord& waiting, Ended ended, const Uses& beside) const;
+  bool Holds(const GangRecord& waiting, Ended ended, const Uses& uses, const Uses& beside) const;
   Uses UsesLater(const GangRecord& waiting, const GangRecord& newcomer);
-  bool HoldsLater(const GangRecord& waiting, const Uses& uses, const Uses& beside) const;
+  Uses UsesOnceFit(const GangRecord& waiting);
 
   const ClusterState& state_;
   LaterCounts* counts_;
   std::vector<const GangRecord*> ahead_;
-  std::map<const GangRecord*, Witness> witnesses_;  // of those that counts do not tell of
+  // Of those that counts do not tell of.
+  std::map<std::pair<const GangRecord*, Ended>, Witness> witnesses_;
   int plans_left_;
 };
 

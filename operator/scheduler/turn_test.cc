@@ -56,6 +56,34 @@ TEST(Turn, GangThatCanNeverFitHoldsUpNobody) {
   EXPECT_NE(cluster.Step().find("start default/b"), std::string::npos);
 }
 
+// A younger one has slipped in while a node was cordoned, or while the older paused.
+TEST(Turn, OneThatSlippedInIsNoLicenceForOthers) {
+  FakeCluster cluster;
+  cluster.state.SetNode(GpuNode("n1", 4));
+  cluster.state.SetNode(GpuNode("n2", 4));
+  cluster.state.Submit(GpuGang("older", 8, 1, 1));
+  cluster.state.SetRunning(GpuGang("younger", 2, 1, 2), {{"w-0", "n1"}, {"w-1", "n1"}}, {});
+  cluster.state.Submit(GpuGang("youngest", 2, 1, 3));
+  EXPECT_EQ(cluster.Step(),
+            "refuse default/older: needs 8 GPUs, 6 free on 2 nodes\n"
+            "refuse default/youngest: waits behind default/older, which needs 8 GPUs\n");
+
+  cluster.state.Remove("default/younger");
+  EXPECT_NE(cluster.Step().find("start default/older"), std::string::npos);
+}
+
+// What the older cannot use anyway is anybody's.
+TEST(Turn, NodesThatTheOlderCannotUseAreForTheYoungestAllTheSame) {
+  FakeCluster cluster;
+  cluster.state.SetNode(GpuNode("n1", 4));
+  cluster.state.SetNode(GpuNode("n2", 4));
+  cluster.state.SetNode(GpuNode("n3", 1));
+  cluster.state.Submit(GpuGang("older", 4, 2, 1));
+  cluster.state.SetRunning(GpuGang("younger", 1, 1, 2), {{"w-0", "n1"}}, {});
+  cluster.state.Submit(GpuGang("youngest", 1, 1, 3));
+  EXPECT_NE(cluster.Step().find("start default/youngest w-0@n3"), std::string::npos);
+}
+
 TEST(Turn, GangThatWaitsForStrangersHoldsUpNobody) {
   FakeCluster cluster;
   cluster.state.SetNode(GpuNode("n1", 4));

@@ -11,6 +11,7 @@
 namespace lockstep::control {
 namespace {
 
+constexpr const char* kNodeSilent = "NodeNotReady";
 constexpr const char* kCost = ": losses are noticed late";
 
 // Training goes on unheard, and nothing of it is lost that way: whoever starts it anew for the sake
@@ -43,6 +44,32 @@ Refusing CountRefusing(const GangView& view, const Observed& observed, TokenVerd
   return refusing;
 }
 
+// How many pods run as far as is known, on a node that does not report, and nobody hears of them;
+// and the first such node.
+struct Silent {
+  int64_t count = 0;
+  std::string node;
+};
+
+Silent CountSilent(const GangView& view, const Observed& observed) {
+  Silent silent;
+  for (const Member& member : view.members) {
+    if (member.state != MemberState::kRunning || IsNodeReady(observed, member.node) ||
+        IsHeard(view.members, member)) {
+      continue;
+    }
+    if (silent.count++ == 0) {
+      silent.node = member.node;
+    }
+  }
+  return silent;
+}
+
+bool WaitsForNode(const TrainingJobStatus& status) {
+  const Condition* const heard = FindCondition(status, ConditionType::kRuntimeHeard);
+  return heard != nullptr && !heard->is_true && heard->reason == kNodeSilent;
+}
+
 std::string DoNotTake(int64_t count) {
   return Plural(count, "pod") + (count == 1 ? " does" : " do") + " not take the operator's ";
 }
@@ -68,6 +95,17 @@ void CheckKey(const GangView& view, DecisionBuilder* builder) {
                       " and the operator's differ by more than five minutes" + kCost +
                       "; set the clock that is wrong"},
                  EventType::kWarning);
+  } else if (const Silent silent = CountSilent(view, builder->observed()); silent.count > 0) {
+    builder->Set({ConditionType::kRuntimeHeard,
+                  false,
+                  kNodeSilent,
+                  "node " + silent.node + " does not report, and nobody hears of " +
+                      Plural(silent.count, "pod") +
+                      ": the job goes on when it reports, is removed, or Kubernetes takes its pods "
+                      "off it, which it does after five minutes unless they say otherwise"},
+                 EventType::kWarning);
+  } else if (WaitsForNode(builder->status()) && !view.members.empty()) {
+    builder->Set({ConditionType::kRuntimeHeard, true, "NodeReports", "the pods' nodes report"});
   } else if (FindCondition(builder->status(), ConditionType::kRuntimeHeard) != nullptr &&
              std::any_of(view.members.begin(), view.members.end(), GivesFreshReport)) {
     builder->Set({ConditionType::kRuntimeHeard, true, "KeyTaken", "pods take the operator's key"});

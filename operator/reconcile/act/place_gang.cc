@@ -10,6 +10,7 @@
 #include "operator/reconcile/act/old_pods.h"
 #include "operator/reconcile/gang/gang_plan.h"
 #include "operator/reconcile/policy/deadline.h"
+#include "operator/scheduler/amount_text.h"
 
 namespace lockstep::control {
 namespace {
@@ -43,6 +44,20 @@ std::string NeedOf(const std::string& shortfall) {
   return need;
 }
 
+// "; of that the cluster added ...": what the template does not say, and how it is asked anew.
+std::string AddedText(const DecisionBuilder& builder) {
+  std::string amounts;
+  for (const AdmittedAmount& one : builder.status().admitted) {
+    amounts += (amounts.empty() ? "" : ", ") + std::string(RoleName(one.role)) + " has " +
+               AmountText(one.resource, one.amount);
+  }
+  return amounts.empty()
+             ? ""
+             : "; the cluster made earlier pods ask for more than the template says (" + amounts +
+                   "), a LimitRange or a webhook; any edit of the spec, or suspend and "
+                   "resume, has that asked anew";
+}
+
 // Sets the condition, which always says how things stand, and tells people in events what they are
 // to know of that: a shortfall changes with every pod that comes or goes, and is told again when
 // another need is not met; of a queue it is not told who is ahead, as that changes too.
@@ -53,7 +68,10 @@ void SayWhyItWaits(const Unschedulable& refusal, DecisionBuilder* builder) {
   const bool was_so = scheduled != nullptr && !scheduled->is_true && scheduled->reason == reason;
   const std::string before = was_so ? scheduled->message : "";
   SetCondition(builder->mutable_status(),
-               {ConditionType::kScheduled, false, reason, refusal.shortfall},
+               {ConditionType::kScheduled,
+                false,
+                reason,
+                refusal.shortfall + (is_queued ? "" : AddedText(*builder))},
                builder->now());
   if (is_queued && !was_so) {
     builder->Say(EventType::kNormal,

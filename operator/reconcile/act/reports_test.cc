@@ -117,6 +117,26 @@ TEST_F(ReportsTest, ClockThatDiffersIsNotTakenForAKeyThatDoes) {
   EXPECT_EQ(message.find("delete the secret"), std::string::npos) << message;
 }
 
+// The pods' last word is that they run; whoever looks has to see that nobody knows.
+TEST_F(ReportsTest, PodsThatNobodyHearsOnANodeThatDoesNotReportAreSaid) {
+  const auto reports = std::exchange(world_.observed.reports, {});
+  world_.nodes().front().is_ready = false;
+  const Decision decision = world_.Step();
+  EXPECT_NE(EventReasons(decision).find("NodeNotReady"), std::string::npos);
+  EXPECT_EQ(MessageOf(world_.job.status, ConditionType::kRuntimeHeard)
+                .find("node node-a does not report, and nobody hears of 2 pods"),
+            0U);
+
+  world_.nodes().front().is_ready = true;
+  world_.Step();
+  EXPECT_TRUE(IsTrue(world_.job.status, ConditionType::kRuntimeHeard));
+
+  world_.observed.reports = reports;
+  world_.nodes().front().is_ready = false;
+  world_.Step();
+  EXPECT_TRUE(IsTrue(world_.job.status, ConditionType::kRuntimeHeard)) << "they answer";
+}
+
 // A copy of a pod with all its labels, as `kubectl debug --copy-to --keep-labels` makes one.
 TEST_F(ReportsTest, CopyOfAPodWithItsLabelsIsNobodysToRemove) {
   kube::Pod copy = *world_.Find("mnist-worker-0");

@@ -295,6 +295,25 @@ TEST(Placing, WhatAdmissionAddsIsSaidAndCounted) {
   EXPECT_NE(NodeOfFirst(world), first);
 }
 
+// The LimitRange may be gone by then.
+TEST(Placing, WhatAdmissionAddedIsNamedAndAskedAnewAfterAnEdit) {
+  TestWorld world(MakeTrainingJob(1));
+  world.nodes()[0].allocatable.memory_bytes = int64_t{1} << 30;
+  world.job.status.admitted = {{Role::kWorker, "memory", int64_t{2} << 30}};
+  world.job.status.observed_generation = world.job.metadata.generation;
+  const std::string message = MessageOf(world.Step().status, ConditionType::kScheduled);
+  EXPECT_NE(message.find("the cluster made earlier pods ask for more than the template says "
+                         "(worker has 2 GiB memory)"),
+            std::string::npos)
+      << message;
+  EXPECT_EQ(world.Pods(), "");
+
+  ++world.job.metadata.generation;
+  world.Step();
+  world.Step();
+  EXPECT_EQ(world.Pods(), "mnist-worker-0");
+}
+
 TEST(Placing, OverheadAndRequiredNodeAffinityArePlanned) {
   TrainingJob job = MakeTrainingJob(1);
   job.spec.roles[0].pod.overhead.memory_bytes = 8192;
