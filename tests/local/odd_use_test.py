@@ -7,7 +7,8 @@ import stat
 import subprocess
 import unittest
 
-from harness import BIN, RUN_TIMEOUT_SECONDS, LocalTest, command_manifest
+from harness import (BIN, RUN_TIMEOUT_SECONDS, LocalTest, can_mount_tmpfs, command_manifest,
+                     small_disk)
 
 
 class OddUse(LocalTest):
@@ -165,6 +166,29 @@ class OddUse(LocalTest):
             return not folder.exists()
 
         self.wait_for(is_gone)
+
+    def test_pod_that_can_never_be_made_ends_the_run_with_the_reason(self):
+        (self.scratch / "run").mkdir()
+        (self.scratch / "run/pods").write_text("")
+        exit_code, output = self.end_of(self.lockstep("run", "job.yaml", "--dir", "run"))
+        self.assertEqual(exit_code, 1, output)
+        self.assertIn("pod command-worker-0 cannot be created: create folder ", output)
+        self.assertIn("Not a directory", output)
+        self.assertNotIn("effects failed", output)
+
+    @unittest.skipUnless(can_mount_tmpfs(), "a small disk cannot be mounted: needs root")
+    def test_pods_wait_for_room_for_a_while(self):
+        """On a disk with too few inodes, until its user has made room."""
+        disk = self.scratch / "disk"
+        with small_disk(disk, "nr_inodes=8"):
+            run = self.lockstep("run", "job.yaml", "--dir", "disk/run")
+            log = disk / "run/lockstep.log"
+            self.wait_for(lambda: log.exists() and "pod not created" in log.read_text())
+            subprocess.run(["mount", "-o", "remount,nr_inodes=100", disk], check=True)
+            exit_code, output = self.end_of(run)
+        self.assertEqual(exit_code, 0, output)
+        self.assertEqual(output.count("cannot be created"), 1, output)
+        self.assertIn("No space left on device; it is tried again for 30 s", output)
 
     def test_bytes_that_are_no_text_are_refused_with_the_line(self):
         self.manifest.write_bytes(self.manifest.read_bytes().replace(b"command}", b"caf\xe9}"))
