@@ -46,6 +46,13 @@ std::optional<int64_t> DataEpochsOf(const TrainingJob& job) {
   return has_epochs ? std::optional(job.spec.training->length.count) : std::nullopt;
 }
 
+bool HasRuntime(const TrainingJob& job, const kube::Pod& pod) {
+  const auto name = ParsePodName(pod.name);
+  return name && std::any_of(job.spec.roles.begin(), job.spec.roles.end(), [&](const auto& role) {
+           return role.name == name->task.role && IsSupervised(job, role);
+         });
+}
+
 const char* VerbOf(ChaosKind kind) {
   switch (kind) {
     case ChaosKind::kKill:
@@ -285,10 +292,10 @@ void RunSession::StepController(TimePoint now) {
     }
     HandleCreationTrouble(now);
   }
-  std::map<std::string, std::string> targets;
+  std::map<std::string, LocalTarget> targets;
   for (const kube::Pod& pod : parts_.pods->pods()) {
     if (pod.status.phase == kube::PodPhase::kRunning && !pod.status.pod_ip.empty()) {
-      targets[pod.name] = pod.status.pod_ip;
+      targets[pod.name] = {pod.status.pod_ip, HasRuntime(options_.job, pod)};
     }
   }
   parts_.poller->SetTargets(targets, PollInterval(), now);
