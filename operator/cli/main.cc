@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
+#include <signal.h>
 #include <string>
 #include <unistd.h>
 #include <variant>
@@ -69,5 +70,6 @@ int Main(const std::vector<std::string>& argv) {
 
 int main(int argc, char** argv) {
   lockstep::control::OpenClosedStreams();
+  ::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of write, as a full disk is
   return lockstep::control::Main(std::vector<std::string>(argv, argv + argc));
 }

@@ -167,6 +167,26 @@ class OddUse(LocalTest):
 
         self.wait_for(is_gone)
 
+    def test_file_that_may_not_grow_is_told_and_leaves_no_secret(self):
+        exit_code, output = self.shell("ulimit -f 0; lockstep run job.yaml --dir run")
+        self.assertEqual(exit_code, 1, output)
+        self.assertIn("File too large", output)
+        self.assertFalse((self.scratch / "run/job.key").exists())
+
+    @unittest.skipUnless(can_mount_tmpfs(), "a small disk cannot be mounted: needs root")
+    def test_disk_that_is_full_at_the_start_leaves_no_secret(self):
+        disk = self.scratch / "disk"
+        with small_disk(disk, "size=64k"):
+            for bytes_left in (4096, 8192):  # enough for the lock; for the key as well
+                (disk / "filler").write_bytes(bytes((64 << 10) - bytes_left))
+                exit_code, output = self.end_of(
+                    self.lockstep("run", "job.yaml", "--dir", "disk/run"))
+                self.assertEqual(exit_code, 1, output)
+                self.assertIn("No space left on device", output)
+                left = [file.name for file in (disk / "run").rglob("*") if file.is_file()]
+                self.assertEqual([name for name in left if name != "lock"], [])
+                shutil.rmtree(disk / "run")
+
     def test_pod_that_can_never_be_made_ends_the_run_with_the_reason(self):
         (self.scratch / "run").mkdir()
         (self.scratch / "run/pods").write_text("")
