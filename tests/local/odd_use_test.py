@@ -8,7 +8,7 @@ import subprocess
 import unittest
 
 from harness import (BIN, RUN_TIMEOUT_SECONDS, LocalTest, can_mount_tmpfs, command_manifest,
-                     small_disk)
+                     small_disk, training_manifest)
 
 
 class OddUse(LocalTest):
@@ -166,6 +166,22 @@ class OddUse(LocalTest):
             return not folder.exists()
 
         self.wait_for(is_gone)
+
+    def test_want_of_threads_or_memory_is_told(self):
+        for kibibytes in (18000, 20000):
+            exit_code, output = self.shell(
+                f"ulimit -v {kibibytes}; lockstep run job.yaml --dir run --timeout 20s")
+            self.assertEqual(exit_code, 1, output)
+            self.assertNotIn("terminate called", output)
+            self.assertIn("lockstep: the machine ", output)
+            self.assertFalse((self.scratch / "run/job.key").exists())
+
+    def test_want_of_memory_for_the_engine_is_told(self):
+        self.manifest.write_text(training_manifest(workers=1, backoff_limit=0))
+        exit_code, output = self.shell("ulimit -v 300000; lockstep run job.yaml --dir run")
+        self.assertEqual(exit_code, 1, output)
+        self.assertIn("no memory to load the numeric engine", output)
+        self.assertNotIn("apt-get", output)
 
     def test_file_that_may_not_grow_is_told_and_leaves_no_secret(self):
         exit_code, output = self.shell("ulimit -f 0; lockstep run job.yaml --dir run")
