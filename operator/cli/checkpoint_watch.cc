@@ -15,7 +15,10 @@ void CheckpointWatch::Report(const std::string& pod,
   }
   newest_[pod] = now;
   if (now.restored_step && !before.restored_step) {
-    first_restored_ = first_restored_.value_or(*now.restored_step);
+    // One that the run wrote itself, for a gang that starts anew, is not what it began with.
+    if (begun_with_ && *now.restored_step <= *begun_with_) {
+      first_restored_ = first_restored_.value_or(*now.restored_step);
+    }
     TellRestored(*now.restored_step);
   }
   newest_step_ = std::max(newest_step_, newest);

@@ -25,7 +25,7 @@ struct CheckpointTally {
   int64_t skipped = 0;
   std::string last_error;             // of the newest that failed; empty when one came after it
   std::string last_error_pod;         // that tried; empty with last_error
-  std::optional<Step> restored_step;  // where the run began, when not at the beginning
+  std::optional<Step> restored_step;  // where the run began; null: at the beginning
 };
 
 // Follows the checkpoints by the reports of the processes that write them, and says each thing
@@ -33,7 +33,8 @@ struct CheckpointTally {
 class CheckpointWatch {
  public:
   // `newest`: the step of the newest checkpoint that lay there before; null when none did.
-  explicit CheckpointWatch(std::optional<Step> newest = std::nullopt) : newest_step_(newest) {}
+  explicit CheckpointWatch(std::optional<Step> newest = std::nullopt)
+      : begun_with_(newest), newest_step_(newest) {}
 
   // What a pod tells: in its reports, and with its last words. `newest`: the step of the newest
   // that it wrote. After last words training does not go on.
@@ -51,6 +52,7 @@ class CheckpointWatch {
   void TellRestored(Step step);
 
   std::map<std::string, CheckpointStatus> newest_;  // by pod
+  std::optional<Step> begun_with_;                  // the newest that lay there before
   std::optional<Step> newest_step_;                 // of all that lay there or were written
   std::optional<Step> first_restored_;
   std::string last_error_;  // of the newest that failed; empty when one came after it

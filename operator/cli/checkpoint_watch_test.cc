@@ -18,7 +18,7 @@ void Tell(CheckpointWatch* watch,
 }
 
 TEST(CheckpointWatch, RestoredStepIsToldOnceForEachProcess) {
-  CheckpointWatch watch;
+  CheckpointWatch watch(Step(20));
   Tell(&watch, {0, 0, 0, "", Step(20)});
   Tell(&watch, {1, 0, 0, "", Step(20)});
   EXPECT_THAT(
@@ -29,6 +29,15 @@ TEST(CheckpointWatch, RestoredStepIsToldOnceForEachProcess) {
       watch.TakeRemarks(),
       ElementsAre(CheckpointRemark{false, "training goes on from the checkpoint of step 60"}));
   EXPECT_EQ(watch.Tally().restored_step, Step(20));
+}
+
+TEST(CheckpointWatch, CheckpointOfItsOwnIsNotWhatARunBeganWith) {
+  CheckpointWatch fresh;
+  Tell(&fresh, {0, 0, 0, "", Step(40)}, "job-worker-0-r1");
+  EXPECT_EQ(fresh.Tally().restored_step, std::nullopt);
+  CheckpointWatch resumed(Step(20));
+  Tell(&resumed, {0, 0, 0, "", Step(40)}, "job-worker-0-r1");
+  EXPECT_EQ(resumed.Tally().restored_step, std::nullopt);
 }
 
 TEST(CheckpointWatch, OlderCheckpointThanThereIsIsAWarning) {

@@ -1,6 +1,7 @@
 #include "operator/cli/local_backend.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <variant>
 
@@ -73,7 +74,30 @@ std::vector<Status> LocalBackend::ApplyEffects(const std::vector<Effect>& effect
       }
     }
   }
+  NoteCreations(effects, &results);
   return results;
+}
+
+// What the machine refuses is its user's to know, in words of the run's own; for the controller it
+// is left undone.
+void LocalBackend::NoteCreations(const std::vector<Effect>& effects, std::vector<Status>* results) {
+  bool has_tried = false;
+  std::optional<Error> first;
+  for (std::size_t i = 0; i < effects.size(); ++i) {
+    const auto* const creation = std::get_if<CreatePod>(&effects[i]);
+    has_tried = has_tried || creation != nullptr;
+    if (creation == nullptr || (*results)[i].ok()) {
+      continue;
+    }
+    const std::string& pod = creation->pod.name;
+    Error error = std::move((*results)[i]).error().Wrap("pod " + pod + " cannot be created");
+    logger_->Info("pod not created", {{"pod", pod}, {"error", error.ToString()}});
+    (*results)[i] = Error(ErrorCode::kAborted, error.ToString());
+    first = first ? std::move(first) : std::move(error);
+  }
+  if (has_tried) {
+    creation_.Note(first, SteadyNow());
+  }
 }
 
 Status LocalBackend::Carry(const CreatePod& effect) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/base/log.h"
+#include "operator/cli/creation_trouble.h"
 #include "operator/cli/local_poller.h"
 #include "operator/controller/controller.h"
 #include "operator/local/pod_runner.h"
@@ -46,6 +47,9 @@ class LocalBackend final : public OneJobCluster {
     return is_news;
   }
 
+  // What stands in the way of pods that are to be made.
+  CreationTrouble& creation() { return creation_; }
+
   Result<JobSight> See(const JobId& key) override;
   void Publish(const JobId& key, const Decision& decision) override;
 
@@ -53,6 +57,7 @@ class LocalBackend final : public OneJobCluster {
   Status WriteStatus(const TrainingJob& job) override;
   std::vector<Status> ApplyEffects(const std::vector<Effect>& effects) override;
 
+  void NoteCreations(const std::vector<Effect>& effects, std::vector<Status>* results);
   Status Carry(const CreatePod& effect);
   Status Carry(const DeletePod& effect);
   Status Carry(const PrepareJob& effect);
@@ -68,6 +73,7 @@ class LocalBackend final : public OneJobCluster {
   Logger* logger_;
   std::map<std::string, StatusArrival> reports_;  // by pod
   std::set<std::string> mute_pods_;
+  CreationTrouble creation_;
   std::string newest_cause_;  // of the restart that was counted last
 };
 

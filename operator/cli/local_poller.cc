@@ -64,37 +64,29 @@ int LocalPoller::fd() const {
   return inbox_->fd();
 }
 
-void LocalPoller::SetTargets(const std::map<std::string, std::string>& targets,
+void LocalPoller::SetTargets(const std::map<std::string, LocalTarget>& targets,
                              Duration interval,
                              TimePoint now) {
   StatusTargets all;
-  for (const auto& [pod, address] : targets) {
-    all[pod] = {address, job_key_, interval, port_};
+  std::map<std::string, bool> kept;
+  for (const auto& [pod, target] : targets) {
+    all[pod] = {target.address, job_key_, interval, port_};
+    kept[pod] = target.has_runtime;
   }
   poller_.SetTargets("", all, now);
-  std::erase_if(unanswered_, [&](const auto& entry) { return targets.count(entry.first) == 0; });
+  silence_.Keep(kept);
 }
 
 std::vector<StatusArrival> LocalPoller::TakeArrivals() {
   std::vector<StatusArrival> arrivals;
   for (const StatusAnswer& answer : inbox_->TakeAll()) {
     StatusPoller::Finding finding = poller_.Accept(answer);
-    unanswered_[answer.pod] = finding.unanswered;
+    silence_.Note(answer.pod, finding, answer.received);
     if (finding.document) {
       arrivals.push_back(StatusArrival{*std::move(finding.document), answer.received});
     }
   }
   return arrivals;
-}
-
-std::set<std::string> LocalPoller::MutePods() const {
-  std::set<std::string> mute;
-  for (const auto& [pod, count] : unanswered_) {
-    if (count >= kMuteAfter) {
-      mute.insert(pod);
-    }
-  }
-  return mute;
 }
 
 }  // namespace lockstep::control

@@ -12,6 +12,7 @@
 #include "common/base/unique_fd.h"
 #include "common/contract/status_document.h"
 #include "common/contract/topology.h"
+#include "operator/cli/pod_silence.h"
 #include "operator/pod_client/http_client.h"
 #include "operator/pod_client/status_poller.h"
 
@@ -23,6 +24,12 @@ struct LocalPollerOptions {
   // A frozen process never answers: after this long it is asked again (choice: below the time in
   // which a hang must be noticed).
   Duration answer_timeout = std::chrono::milliseconds(500);
+};
+
+// One pod of the run to ask.
+struct LocalTarget {
+  std::string address;
+  bool has_runtime = false;  // that listens from the pod's first moment
 };
 
 // A status document and when it arrived.
@@ -38,8 +45,8 @@ class LocalPoller {
   // `client` outlives the poller. Errors: kIo, kResourceExhausted.
   static Result<std::unique_ptr<LocalPoller>> Make(LocalPollerOptions options, HttpClient* client);
 
-  // The pods to ask, name -> address, and how often each. Others are forgotten.
-  void SetTargets(const std::map<std::string, std::string>& targets,
+  // The pods to ask, by name, and how often each. Others are forgotten.
+  void SetTargets(const std::map<std::string, LocalTarget>& targets,
                   Duration interval,
                   TimePoint now);
 
@@ -52,17 +59,13 @@ class LocalPoller {
   // Documents that came since the last call. What is not a valid document is dropped.
   std::vector<StatusArrival> TakeArrivals();
 
-  // Pods that have let kMuteAfter questions in a row run out of time.
-  std::set<std::string> MutePods() const;
+  // Pods that do not answer.
+  std::set<std::string> MutePods() const { return silence_.Mute(); }
 
   // Readable when TakeArrivals has something.
   int fd() const;
 
  private:
-  // Choice: 5 s of silence, counted in answers and not by the clock, for this process may have been
-  // stopped itself.
-  static constexpr int kMuteAfter = 10;
-
   // Shared with calls under way, which may outlive the poller.
   class Inbox;
 
@@ -72,8 +75,8 @@ class LocalPoller {
 
   std::string job_key_;
   int port_;
-  std::shared_ptr<Inbox> inbox_;           // its mutex is all that the threads share
-  std::map<std::string, int> unanswered_;  // by pod
+  std::shared_ptr<Inbox> inbox_;  // its mutex is all that the threads share
+  PodSilence silence_;
   StatusPoller poller_;
 };
 

@@ -2,7 +2,10 @@
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
+#include <new>
+#include <signal.h>
 #include <string>
+#include <system_error>
 #include <unistd.h>
 #include <variant>
 #include <vector>
@@ -64,10 +67,23 @@ int Main(const std::vector<std::string>& argv) {
   return CheckPrinted(std::visit(RunCommand(), std::get<Arguments>(parsed)));
 }
 
+// The machine may refuse memory or a thread at any line: what was begun is undone on the way here.
+int MainInShortage(const std::vector<std::string>& argv) {
+  try {
+    return Main(argv);
+  } catch (const std::bad_alloc&) {
+    std::fputs("lockstep: the machine has no memory left for it\n", stderr);
+  } catch (const std::system_error& error) {
+    std::fprintf(stderr, "lockstep: the machine gives it no thread: %s\n", error.what());
+  }
+  return kCliFailed;
+}
+
 }  // namespace
 }  // namespace lockstep::control
 
 int main(int argc, char** argv) {
   lockstep::control::OpenClosedStreams();
-  return lockstep::control::Main(std::vector<std::string>(argv, argv + argc));
+  ::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of write, as a full disk is
+  return lockstep::control::MainInShortage(std::vector<std::string>(argv, argv + argc));
 }

@@ -390,6 +390,25 @@ Result<UniqueFd> HoldCheckpoints(const Workshop& shop, const RunDirectory& direc
   return lock.ok() || is_taken ? std::move(lock) : UniqueFd();
 }
 
+// Takes the run's secret away at its end, at whichever line that is.
+class KeyRemoval {
+ public:
+  // Empty: nothing is removed.
+  explicit KeyRemoval(std::string file) : file_(std::move(file)) {}
+
+  KeyRemoval(const KeyRemoval&) = delete;
+  KeyRemoval& operator=(const KeyRemoval&) = delete;
+
+  ~KeyRemoval() {
+    if (!file_.empty()) {
+      ::unlink(file_.c_str());
+    }
+  }
+
+ private:
+  std::string file_;
+};
+
 // A pipe or device: it is written to, and has no folder to be checked.
 bool IsSpecialFile(const std::string& file) {
   std::error_code error;
@@ -453,9 +472,9 @@ int RunRun(RunArguments arguments) {
   if (!directory.ok()) {
     return Complain(kCliFailed, directory.error().ToString());
   }
+  const KeyRemoval key_removal(arguments.keep ? "" : directory->KeyFile());
   const auto checkpoints = HoldCheckpoints(*shop, *directory);
   if (!checkpoints.ok()) {
-    ::unlink(directory->KeyFile().c_str());
     return Complain(kCliFailed, checkpoints.error().message());
   }
   ConsoleOptions console_options;
@@ -472,9 +491,6 @@ int RunRun(RunArguments arguments) {
     return Complain(kCliFailed, note.status().error().ToString());
   }
   const auto summary = Carry(arguments, &*signals, &note, &console);
-  if (!arguments.keep) {
-    ::unlink(directory->KeyFile().c_str());
-  }
   if (!summary.ok()) {
     return Complain(kCliFailed, summary.error().ToString());
   }

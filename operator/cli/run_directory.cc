@@ -57,6 +57,7 @@ Result<std::string> WriteKey(const std::string& path) {
     return SystemError(errno, "creating " + path);
   }
   if (Status written = WriteAll(file.get(), key); !written.ok()) {
+    ::unlink(path.c_str());
     return std::move(written).error().Wrap(path);
   }
   return key;

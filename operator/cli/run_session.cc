@@ -46,6 +46,13 @@ std::optional<int64_t> DataEpochsOf(const TrainingJob& job) {
   return has_epochs ? std::optional(job.spec.training->length.count) : std::nullopt;
 }
 
+bool HasRuntime(const TrainingJob& job, const kube::Pod& pod) {
+  const auto name = ParsePodName(pod.name);
+  return name && std::any_of(job.spec.roles.begin(), job.spec.roles.end(), [&](const auto& role) {
+           return role.name == name->task.role && IsSupervised(job, role);
+         });
+}
+
 const char* VerbOf(ChaosKind kind) {
   switch (kind) {
     case ChaosKind::kKill:
@@ -280,16 +287,31 @@ void RunSession::StepController(TimePoint now) {
   if (stop_ != StopStage::kNone) {
     return;
   }
-  for (int step = 0; step < kControllerStepsMax && !controller_.Step(now).empty(); ++step) {
+  if (backend_.creation().pause_end().value_or(now) <= now) {
+    for (int step = 0; step < kControllerStepsMax && !controller_.Step(now).empty(); ++step) {
+    }
+    HandleCreationTrouble(now);
   }
-  std::map<std::string, std::string> targets;
+  std::map<std::string, LocalTarget> targets;
   for (const kube::Pod& pod : parts_.pods->pods()) {
     if (pod.status.phase == kube::PodPhase::kRunning && !pod.status.pod_ip.empty()) {
-      targets[pod.name] = pod.status.pod_ip;
+      targets[pod.name] = {pod.status.pod_ip, HasRuntime(options_.job, pod)};
     }
   }
   parts_.poller->SetTargets(targets, PollInterval(), now);
   parts_.poller->Process(now);
+}
+
+// Every report asks the controller for a decision, and each would try to make the pods again: it
+// rests until their pause is over.
+void RunSession::HandleCreationTrouble(TimePoint now) {
+  if (const auto warning = backend_.creation().TakeWarning()) {
+    Warn(*warning);
+  }
+  if (const auto& verdict = backend_.creation().verdict(); verdict && !ended_at_) {
+    Say(*verdict);
+    BeginStop(RunOutcome::kFailed, *verdict, now);
+  }
 }
 
 void RunSession::CollectLeftovers(TimePoint now) {
@@ -331,7 +353,9 @@ void RunSession::Wait(TimePoint now) {
   consider(parts_.pods->NextDeadline(now));
   if (stop_ == StopStage::kNone) {
     consider(parts_.poller->NextDeadline());
-    consider(controller_.NextStep());
+    const TimePoint rest = backend_.creation().pause_end().value_or(TimePoint::min());
+    const auto next_step = controller_.NextStep();
+    consider(next_step ? std::optional(std::max(*next_step, rest)) : std::nullopt);
     if (options_.timeout) {
       consider(started_ + *options_.timeout);
     }

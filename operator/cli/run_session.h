@@ -63,6 +63,7 @@ class RunSession {
   void Break(const ChaosAction& action);
   void HandleTimeout(TimePoint now);
   void StepController(TimePoint now);
+  void HandleCreationTrouble(TimePoint now);
   void CollectLeftovers(TimePoint now);
   void KillPods(const std::string& reason, TimePoint now);
   void BeginStop(RunOutcome outcome, const std::string& reason, TimePoint now);

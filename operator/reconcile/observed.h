@@ -92,8 +92,8 @@ struct Observed {
   std::map<std::string, RuntimeReport> reports;  // by pod name
   std::set<std::string> closed_pods;  // by name: a moment ago nobody listened at their port
   std::map<std::string, TokenVerdict> refusing_pods;  // by name: they do not take our tokens
-  // By name: they once answered and do not any more, and nothing but they can be the reason. Only
-  // known on one machine: a cluster's operator cannot tell them from a network that fails.
+  // By name: they do not answer, and nothing but they can be the reason. Only known on one machine:
+  // a cluster's operator cannot tell them from a network that fails.
   std::set<std::string> mute_pods;
   std::map<std::string, PodRefusal> refused_pods;  // by pod name; kept while that name is wanted
   ServiceState service = ServiceState::kNotNeeded;

@@ -105,6 +105,17 @@ def can_mount_tmpfs():
         capture_output=True, check=False).returncode == 0
 
 
+@contextlib.contextmanager
+def small_disk(folder, options):
+    """A disk in `folder`, which is made, of so many bytes or files: options of tmpfs."""
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", folder], check=True)
+
+
 def samples_after(steps):
     """How many samples that training has used after so many steps: the last batch of each data
     epoch has what is left of its 9,000 samples."""

@@ -7,7 +7,8 @@ import stat
 import subprocess
 import unittest
 
-from harness import BIN, RUN_TIMEOUT_SECONDS, LocalTest, command_manifest
+from harness import (BIN, RUN_TIMEOUT_SECONDS, LocalTest, can_mount_tmpfs, command_manifest,
+                     small_disk, training_manifest)
 
 
 class OddUse(LocalTest):
@@ -165,6 +166,65 @@ class OddUse(LocalTest):
             return not folder.exists()
 
         self.wait_for(is_gone)
+
+    def test_want_of_threads_or_memory_is_told(self):
+        for kibibytes in (18000, 20000):
+            exit_code, output = self.shell(
+                f"ulimit -v {kibibytes}; lockstep run job.yaml --dir run --timeout 20s")
+            self.assertEqual(exit_code, 1, output)
+            self.assertNotIn("terminate called", output)
+            self.assertIn("lockstep: the machine ", output)
+            self.assertFalse((self.scratch / "run/job.key").exists())
+
+    def test_want_of_memory_for_the_engine_is_told(self):
+        self.manifest.write_text(training_manifest(workers=1, backoff_limit=0))
+        exit_code, output = self.shell("ulimit -v 300000; lockstep run job.yaml --dir run")
+        self.assertEqual(exit_code, 1, output)
+        self.assertIn("no memory to load the numeric engine", output)
+        self.assertNotIn("apt-get", output)
+
+    def test_file_that_may_not_grow_is_told_and_leaves_no_secret(self):
+        exit_code, output = self.shell("ulimit -f 0; lockstep run job.yaml --dir run")
+        self.assertEqual(exit_code, 1, output)
+        self.assertIn("File too large", output)
+        self.assertFalse((self.scratch / "run/job.key").exists())
+
+    @unittest.skipUnless(can_mount_tmpfs(), "a small disk cannot be mounted: needs root")
+    def test_disk_that_is_full_at_the_start_leaves_no_secret(self):
+        disk = self.scratch / "disk"
+        with small_disk(disk, "size=64k"):
+            for bytes_left in (4096, 8192):  # enough for the lock; for the key as well
+                (disk / "filler").write_bytes(bytes((64 << 10) - bytes_left))
+                exit_code, output = self.end_of(
+                    self.lockstep("run", "job.yaml", "--dir", "disk/run"))
+                self.assertEqual(exit_code, 1, output)
+                self.assertIn("No space left on device", output)
+                left = [file.name for file in (disk / "run").rglob("*") if file.is_file()]
+                self.assertEqual([name for name in left if name != "lock"], [])
+                shutil.rmtree(disk / "run")
+
+    def test_pod_that_can_never_be_made_ends_the_run_with_the_reason(self):
+        (self.scratch / "run").mkdir()
+        (self.scratch / "run/pods").write_text("")
+        exit_code, output = self.end_of(self.lockstep("run", "job.yaml", "--dir", "run"))
+        self.assertEqual(exit_code, 1, output)
+        self.assertIn("pod command-worker-0 cannot be created: create folder ", output)
+        self.assertIn("Not a directory", output)
+        self.assertNotIn("effects failed", output)
+
+    @unittest.skipUnless(can_mount_tmpfs(), "a small disk cannot be mounted: needs root")
+    def test_pods_wait_for_room_for_a_while(self):
+        """On a disk with too few inodes, until its user has made room."""
+        disk = self.scratch / "disk"
+        with small_disk(disk, "nr_inodes=8"):
+            run = self.lockstep("run", "job.yaml", "--dir", "disk/run")
+            log = disk / "run/lockstep.log"
+            self.wait_for(lambda: log.exists() and "pod not created" in log.read_text())
+            subprocess.run(["mount", "-o", "remount,nr_inodes=100", disk], check=True)
+            exit_code, output = self.end_of(run)
+        self.assertEqual(exit_code, 0, output)
+        self.assertEqual(output.count("cannot be created"), 1, output)
+        self.assertIn("No space left on device; it is tried again for 30 s", output)
 
     def test_bytes_that_are_no_text_are_refused_with_the_line(self):
         self.manifest.write_bytes(self.manifest.read_bytes().replace(b"command}", b"caf\xe9}"))

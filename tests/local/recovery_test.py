@@ -111,9 +111,15 @@ class FreezeThatNoPeerSees(LocalTest):
         self.assertEqual(run.exit_code, 0, run.output)
         self.assert_hung(run)
 
-    def assert_hung(self, run):
+    def test_pod_before_its_first_answer(self):
+        run = self.run_job(command_manifest(["true"], workers=1, backoff_limit=1, grace=1),
+                           "--chaos", "stop=worker-0@time=0s")
+        self.assertEqual(run.exit_code, 0, run.output)
+        self.assert_hung(run, "has never answered")
+
+    def assert_hung(self, run, words="does not answer any more"):
         self.assertIn("hang", [each["cause"].lower() for each in run.summary["restarts"]])
-        self.assertIn("does not answer any more", run.output)
+        self.assertRegex(run.output, words)
 
 
 class Budget(LocalTest):

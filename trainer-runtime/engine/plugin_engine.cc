@@ -120,6 +120,15 @@ Error MissingPlugin(const EnginePluginOptions& options) {
 }
 
 Error Unloadable(const std::string& path, const std::string& reason) {
+  // The loader says no more where it lacks address space; on a disk without the right to execute it
+  // adds why.
+  const bool lacks_memory = reason.ends_with("failed to map segment from shared object") ||
+                            reason.find("annot allocate memory") != std::string::npos;
+  if (lacks_memory) {
+    return Error(ErrorCode::kResourceExhausted,
+                 "no memory to load the numeric engine " + path + ": " + reason +
+                     "; a low ulimit -v is one cause");
+  }
   return Error(ErrorCode::kNotFound,
                "cannot load the numeric engine " + path + ": " + reason +
                    ". It needs the Debian packages " + kPackages + " (apt-get install " +

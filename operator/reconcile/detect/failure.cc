@@ -222,8 +222,12 @@ std::optional<Failure> SilenceFailure(const DecisionBuilder& builder,
                                       const Member& member,
                                       const Silence& silence) {
   std::optional<Failure> failure;
-  if (member.report != nullptr && builder.observed().mute_pods.count(member.pod_name) > 0) {
-    return OutsideFailure(builder, member, kCauseHang, "hangs: it does not answer any more");
+  if (builder.observed().mute_pods.count(member.pod_name) > 0) {
+    return OutsideFailure(builder,
+                          member,
+                          kCauseHang,
+                          member.report != nullptr ? "hangs: it does not answer any more"
+                                                   : "hangs: it has never answered");
   }
   if (!member.rank.has_value()) {
     return failure;

@@ -1,0 +1,39 @@
+#include "operator/cli/creation_trouble.h"
+
+#include <utility>
+
+namespace lockstep::control {
+namespace {
+
+// Choices: whoever sees the warning has time to make room; a try costs next to nothing.
+constexpr std::chrono::seconds kPatience{30};
+constexpr Duration kPause = std::chrono::seconds(1);
+
+}  // namespace
+
+void CreationTrouble::Note(const std::optional<Error>& failure, TimePoint now) {
+  pause_end_.reset();
+  if (!failure) {
+    since_.reset();
+    return;
+  }
+  const bool is_new = !since_.has_value();
+  since_ = since_.value_or(now);
+  if (failure->code() == ErrorCode::kInvalidArgument) {
+    verdict_ = failure->ToString();
+  } else if (now - *since_ >= kPatience) {
+    verdict_ = failure->ToString() + " (for " + std::to_string(kPatience.count()) + " s)";
+  } else {
+    pause_end_ = now + kPause;
+    if (is_new) {
+      warning_ = failure->ToString() + "; it is tried again for " +
+                 std::to_string(kPatience.count()) + " s";
+    }
+  }
+}
+
+std::optional<std::string> CreationTrouble::TakeWarning() {
+  return std::exchange(warning_, std::nullopt);
+}
+
+}  // namespace lockstep::control

@@ -1,0 +1,55 @@
+#include "operator/cli/creation_trouble.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep::control {
+namespace {
+
+using std::chrono::seconds;
+using ::testing::HasSubstr;
+using ::testing::Optional;
+
+const Error kNoRoom(ErrorCode::kResourceExhausted, "creating the log: No space left on device");
+
+TimePoint At(int second) {
+  return TimePoint() + seconds(second);
+}
+
+TEST(CreationTrouble, WhatNoLaterTryCuresEndsTheRunAtOnce) {
+  CreationTrouble trouble;
+  trouble.Note(Error(ErrorCode::kInvalidArgument, "create folder pods/a: Not a directory"), At(1));
+  EXPECT_THAT(trouble.verdict(), Optional(HasSubstr("Not a directory")));
+  EXPECT_EQ(trouble.TakeWarning(), std::nullopt);
+}
+
+TEST(CreationTrouble, WantOfRoomIsToldOnceAndTriedAgainAfterAPause) {
+  CreationTrouble trouble;
+  trouble.Note(kNoRoom, At(1));
+  EXPECT_EQ(trouble.verdict(), std::nullopt);
+  EXPECT_EQ(trouble.pause_end(), At(2));
+  EXPECT_THAT(trouble.TakeWarning(), Optional(HasSubstr("No space left")));
+  trouble.Note(kNoRoom, At(2));
+  EXPECT_EQ(trouble.TakeWarning(), std::nullopt);
+}
+
+TEST(CreationTrouble, WantOfRoomThatStaysEndsTheRun) {
+  CreationTrouble trouble;
+  trouble.Note(kNoRoom, At(1));
+  trouble.Note(kNoRoom, At(30));
+  EXPECT_EQ(trouble.verdict(), std::nullopt);
+  trouble.Note(kNoRoom, At(31));
+  EXPECT_THAT(trouble.verdict(), Optional(HasSubstr("No space left on device (for 30 s)")));
+}
+
+TEST(CreationTrouble, RoomThatWasFoundBeginsTheWaitAnew) {
+  CreationTrouble trouble;
+  trouble.Note(kNoRoom, At(1));
+  trouble.Note(std::nullopt, At(20));
+  EXPECT_EQ(trouble.pause_end(), std::nullopt);
+  trouble.Note(kNoRoom, At(40));
+  EXPECT_EQ(trouble.verdict(), std::nullopt);
+}
+
+}  // namespace
+}  // namespace lockstep::control
