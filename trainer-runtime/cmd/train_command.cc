@@ -22,7 +22,7 @@
 #include "trainer-runtime/collectives/nccl/nccl_reducer.h"
 #include "trainer-runtime/session/recovery_loop.h"
 #include "trainer-runtime/session/session.h"
-#include "trainer-runtime/strategy/multi_worker_mirrored.h"
+#include "trainer-runtime/strategy/rank_control.h"
 #include "trainer-runtime/train/ending.h"
 #include "trainer-runtime/train/trainer.h"
 
@@ -252,7 +252,7 @@ Status TrainingProcess::FinishLoading() {
 }
 
 Status TrainingProcess::MakeTrainer() {
-  observer_->EngineReady(parts_->engine->Description());
+  observer_->EngineReady(parts_->replicas->engine(0).Description());
   if (!environment_.checkpoint_directory.empty()) {
     CheckpointStoreOptions store;
     store.directory = environment_.checkpoint_directory;
@@ -264,7 +264,7 @@ Status TrainingProcess::MakeTrainer() {
     store.clock = &clock_;
     LOCKSTEP_ASSIGN_OR_RETURN(checkpoints_, CheckpointStore::Open(std::move(store)));
   }
-  const TrainerParts trainer_parts{parts_->engine.get(),
+  const TrainerParts trainer_parts{parts_->strategy.get(),
                                    &parts_->data.train,
                                    &parts_->data.test,
                                    checkpoints_.get(),
@@ -300,7 +300,7 @@ Result<std::unique_ptr<GradientReducer>> TrainingProcess::MakeReducer(
   options.ground = parts_->nccl;
   options.control = meeting.communicator;
   options.epoch = meeting.epoch;
-  options.element_count = parts_->engine->Gradients().size();
+  options.element_count = parts_->replicas->engine(0).Gradients().size();
   options.is_stopped = [this] { return options_.stop->requested().load(); };
   return JoinNccl(options, Deadline::After(SteadyNow(), environment_.rendezvous_timeout));
 }
@@ -314,12 +314,9 @@ Result<TrainerVerdict> TrainingProcess::TrainInMeeting(const JoinedMeeting& meet
   }
   LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<GradientReducer> reducer, MakeReducer(meeting));
   observer_->GradientsMeet(*reducer);
-  const auto element_count = static_cast<int64_t>(parts_->engine->Gradients().size());
-  MultiWorkerMirrored strategy(meeting.communicator,
-                               reducer.get(),
-                               PlanBuckets(element_count, spec_.communication.bytes_per_pack));
-  Result<TrainerVerdict> verdict =
-      trainer_->RunMeeting(meeting.state_source, &strategy, options_.stop->requested());
+  RankControl control(meeting.communicator);
+  Result<TrainerVerdict> verdict = trainer_->RunMeeting(
+      meeting.state_source, {&control, reducer.get()}, options_.stop->requested());
   return verdict.ok() ? verdict : AsFolderFault(verdict.error());
 }
 
