@@ -14,6 +14,7 @@
 #include "common/contract/termination_message.h"
 #include "common/contract/training_spec.h"
 #include "trainer-runtime/checkpoint/checkpoint_store.h"
+#include "trainer-runtime/cmd/device_choice.h"
 #include "trainer-runtime/cmd/pod_devices.h"
 #include "trainer-runtime/cmd/runtime_service.h"
 #include "trainer-runtime/cmd/training_observer.h"
@@ -424,6 +425,9 @@ int TrainCommand(const EnvironmentMap& variables, const TrainCommandOptions& opt
   Result<TrainingSpec> spec = ParseTrainingSpec(environment->training);
   if (spec.ok()) {
     spec = CheckNcclVariables(std::move(spec).value(), variables);
+  }
+  if (spec.ok()) {
+    spec = CheckDevices(std::move(spec).value(), options.devices);
   }
   if (!spec.ok() || !environment->rank.has_value()) {
     const Error error = spec.ok()

@@ -4,11 +4,10 @@
 #include <future>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include "common/json/json.h"
 #include "trainer-runtime/engine/plugin_engine.h"
-#include "trainer-runtime/strategy/multi_worker_mirrored.h"
+#include "trainer-runtime/strategy/make_strategy.h"
 
 namespace lockstep::runtime {
 namespace {
@@ -23,16 +22,9 @@ Result<std::unique_ptr<ReplicaSet>> LoadReplicas(const TrainingSpec& spec,
                                                  const std::string& path) {
   LOCKSTEP_ASSIGN_OR_RETURN(const EnginePlugin plugin,
                             EnginePlugin::Load({path, ExecutableDirectory()}));
-  std::vector<std::unique_ptr<Engine>> engines;
-  LOCKSTEP_ASSIGN_OR_RETURN(engines.emplace_back(),
-                            plugin.MakeEngine(DumpJson(EncodeTrainingSpec(spec))));
-  return std::make_unique<ReplicaSet>(std::move(engines));
-}
-
-std::unique_ptr<Strategy> MakeStrategy(const TrainingSpec& spec, ReplicaSet* replicas) {
-  const auto element_count = static_cast<int64_t>(replicas->engine(0).Gradients().size());
-  return std::make_unique<MultiWorkerMirrored>(
-      replicas, PlanBuckets(element_count, spec.communication.bytes_per_pack));
+  return MakeReplicas(spec, [&plugin](const TrainingSpec& of_engine) {
+    return plugin.MakeEngine(DumpJson(EncodeTrainingSpec(of_engine)));
+  });
 }
 
 // GPU and NCCL, for a job that insists on them. Auto never does: this engine keeps its gradients in

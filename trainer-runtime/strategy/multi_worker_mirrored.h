@@ -36,10 +36,4 @@ class MultiWorkerMirrored final : public Strategy {
   std::vector<Bucket> buckets_;
 };
 
-// Sums `gradients` over all ranks, in place, bucket by bucket. Errors: those of GradientReducer.
-Status ReduceBuckets(std::span<float> gradients,
-                     const std::vector<Bucket>& buckets,
-                     GradientReducer* reducer,
-                     Deadline deadline);
-
 }  // namespace lockstep::runtime

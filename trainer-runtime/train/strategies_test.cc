@@ -1,5 +1,6 @@
 // One job under every strategy: the same steps, and one checkpoint that fits all.
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -18,7 +19,8 @@ namespace {
 struct Layout {
   const char* name;
   int rank_count;
-  int replica_count;  // of each rank
+  int64_t replica_count;  // of each rank
+  VariablePlacement variables = VariablePlacement::kMirrored;
 };
 
 constexpr Layout kLayouts[] = {{"one rank", 1, 1},
@@ -26,20 +28,23 @@ constexpr Layout kLayouts[] = {{"one rank", 1, 1},
                                {"Mirrored x3", 1, 3},
                                {"MultiWorkerMirrored 2", 2, 1},
                                {"MultiWorkerMirrored 3", 3, 1},
-                               {"MultiWorkerMirrored 2 x 2", 2, 2}};
+                               {"MultiWorkerMirrored 2 x 2", 2, 2},
+                               {"CentralStorage x2", 1, 2, VariablePlacement::kCentral},
+                               {"CentralStorage x3", 1, 3, VariablePlacement::kCentral}};
 
 // Only the first rank writes and reads checkpoints.
-Gang MakeLayout(const Layout& layout, const TrainingSpec& spec, CheckpointStore* store = nullptr) {
-  GangParts parts = TestSamples().PartsFor(spec);
-  parts.replica_count = layout.replica_count;
+Gang MakeLayout(const Layout& layout, TrainingSpec spec, CheckpointStore* store = nullptr) {
+  spec.replicas = layout.replica_count;
+  spec.variables = layout.variables;
   Gang gang;
   for (int rank = 0; rank < layout.rank_count; ++rank) {
-    gang.push_back(std::make_unique<GangRank>(spec, parts, rank == 0 ? store : nullptr));
+    gang.push_back(
+        std::make_unique<GangRank>(spec, TestSamples().Parts(), rank == 0 ? store : nullptr));
   }
   return gang;
 }
 
-// All replicas of all ranks.
+// Of all replicas of all ranks: parameters and slots, of which replicas may have none.
 std::vector<std::vector<float>> WeightsOfAll(const Gang& gang) {
   std::vector<std::vector<float>> weights;
   for (const auto& rank : gang) {
@@ -48,6 +53,15 @@ std::vector<std::vector<float>> WeightsOfAll(const Gang& gang) {
     }
   }
   return weights;
+}
+
+// Every replica has the parameters of the first, and where it keeps slots those, too.
+void ExpectAllEqual(const Gang& gang, const std::string& name) {
+  const std::vector<std::vector<float>> all = WeightsOfAll(gang);
+  for (const std::vector<float>& weights : all) {
+    ASSERT_FALSE(weights.empty());
+    EXPECT_TRUE(std::equal(weights.begin(), weights.end(), all[0].begin())) << name;
+  }
 }
 
 // Relative: the bound that the sums' other order must stay within.
@@ -67,9 +81,7 @@ TEST(Strategies, AnyNumberOfReplicasTakesTheStepsOfOne) {
     ExpectAll(ranks, TrainerVerdict::kFinished);
     ASSERT_EQ(ranks[0]->losses.size(), 50U);
     ExpectSameLosses(ranks[0]->losses, one[0]->losses.data(), layout.name);
-    for (const std::vector<float>& weights : WeightsOfAll(ranks)) {
-      EXPECT_EQ(weights, Weights(ranks[0]->engine)) << layout.name;
-    }
+    ExpectAllEqual(ranks, layout.name);
     EXPECT_EQ(ranks[0]->trainer->SampleTotalsNow(), one[0]->trainer->SampleTotalsNow());
     EXPECT_EQ(ranks[0]->trainer->test_result()->accuracy, one[0]->trainer->test_result()->accuracy);
     EXPECT_NEAR(ranks[0]->trainer->test_result()->loss, one[0]->trainer->test_result()->loss, 1e-5);
@@ -84,6 +96,18 @@ TEST(Strategies, EqualRunsHaveEqualBits) {
     RunMeeting(second, Epoch(1));
     EXPECT_EQ(first[0]->losses, second[0]->losses) << layout.name;
     EXPECT_EQ(WeightsOfAll(first), WeightsOfAll(second)) << layout.name;
+  }
+}
+
+TEST(Strategies, OnlyTheFirstReplicaKeepsTheOptimizersStateWhereVariablesAreCentral) {
+  const Gang central = MakeLayout({"", 1, 3, VariablePlacement::kCentral}, MakeSpec(1));
+  const Gang mirrored = MakeLayout({"", 1, 3}, MakeSpec(1));
+  const std::size_t parameters = central[0]->strategy->Gradients().size();
+  for (int replica = 0; replica < 3; ++replica) {
+    const std::size_t slots = 2 * parameters;  // of Adam
+    EXPECT_EQ(Weights(&mirrored[0]->replicas->engine(replica)).size(), parameters + slots);
+    EXPECT_EQ(Weights(&central[0]->replicas->engine(replica)).size(),
+              parameters + (replica == 0 ? slots : 0));
   }
 }
 
@@ -117,9 +141,7 @@ TEST(Strategies, CheckpointOfOneFitsAll) {
       ExpectAll(second, TrainerVerdict::kFinished);
       ASSERT_EQ(second[0]->losses.size(), 17U) << names;
       ExpectSameLosses(second[0]->losses, whole[0]->losses.data() + 13, names.c_str());
-      for (const std::vector<float>& weights : WeightsOfAll(second)) {
-        EXPECT_EQ(weights, Weights(second[0]->engine)) << names;
-      }
+      ExpectAllEqual(second, names);
       EXPECT_EQ(second[0]->trainer->SampleTotalsNow(), whole[0]->trainer->SampleTotalsNow());
     }
   }

@@ -11,7 +11,6 @@
 #include "trainer-runtime/collectives/communicator.h"
 #include "trainer-runtime/collectives/communicator_reducer.h"
 #include "trainer-runtime/session/state_source.h"
-#include "trainer-runtime/strategy/multi_worker_mirrored.h"
 #include "trainer-runtime/strategy/rank_control.h"
 #include "trainer-runtime/train/testing/fake_wire.h"
 
@@ -80,15 +79,9 @@ class MortalCommunicator final : public Communicator {
 
 GangRank::GangRank(const TrainingSpec& spec, const GangParts& parts, CheckpointStore* checkpoints)
     : logger(MakeNullLogger()) {
-  std::vector<std::unique_ptr<Engine>> engines;
-  for (int i = 0; i < parts.replica_count; ++i) {
-    engines.push_back(parts.make_engine());
-  }
-  engine = engines.front().get();
-  const auto element_count = static_cast<int64_t>(engine->Gradients().size());
-  replicas = std::make_unique<ReplicaSet>(std::move(engines));
-  strategy = std::make_unique<MultiWorkerMirrored>(replicas.get(),
-                                                   PlanBuckets(element_count, parts.bucket_bytes));
+  replicas = MakeReplicas(spec, parts.make_engine).value();
+  engine = &replicas->engine(0);
+  strategy = MakeStrategy(spec, replicas.get());
   TrainerHooks hooks;
   hooks.on_step = [this](const StepReport& report) {
     losses.push_back(report.loss);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/base/log.h"
+#include "trainer-runtime/strategy/make_strategy.h"
 #include "trainer-runtime/strategy/replica_set.h"
 #include "trainer-runtime/strategy/strategy.h"
 #include "trainer-runtime/train/trainer.h"
@@ -18,12 +19,9 @@ namespace lockstep::runtime {
 // Trainers of one job side by side in a test, each on its thread with a real communicator.
 
 struct GangParts {
-  std::function<std::unique_ptr<Engine>()> make_engine;
+  EngineMaker make_engine;
   const Dataset* train = nullptr;
   const Dataset* test = nullptr;
-  // Of one all-reduce: small, so that little models make many calls. Large ones want more.
-  int64_t bucket_bytes = 16;
-  int replica_count = 1;  // of each rank
 };
 
 // One rank: what survives from meeting to meeting.

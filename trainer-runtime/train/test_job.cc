@@ -33,11 +33,12 @@ TrainingSpec MakeSpec(int64_t step_count) {
   spec.loss = {LossType::kSparseCategoricalCrossentropy, true};
   spec.optimizer = AdamOptimizer{0.05, 0.9, 0.999, 1e-7};
   spec.checkpoint.every_steps = 5;
+  spec.communication.bytes_per_pack = 16;  // so that little models make many calls
   return spec;
 }
 
-GangParts Samples::PartsFor(const TrainingSpec& spec) const {
-  return {[spec] { return MakeReferenceEngine(spec).value(); }, &train, &test};
+GangParts Samples::Parts() const {
+  return {MakeReferenceEngine, &train, &test};
 }
 
 const Samples& TestSamples() {
@@ -46,11 +47,11 @@ const Samples& TestSamples() {
 }
 
 Gang MakeRanks(int count, const TrainingSpec& spec) {
-  return MakeGang(count, spec, TestSamples().PartsFor(spec));
+  return MakeGang(count, spec, TestSamples().Parts());
 }
 
 std::unique_ptr<GangRank> MakeRank(const TrainingSpec& spec, CheckpointStore* checkpoints) {
-  return std::make_unique<GangRank>(spec, TestSamples().PartsFor(spec), checkpoints);
+  return std::make_unique<GangRank>(spec, TestSamples().Parts(), checkpoints);
 }
 
 CheckpointFolder::CheckpointFolder() {

@@ -29,7 +29,7 @@ struct Samples {
   Dataset train = MakeSamples(kSampleCount);
   Dataset test = MakeSamples(kTestSampleCount);
 
-  GangParts PartsFor(const TrainingSpec& spec) const;
+  GangParts Parts() const;
 };
 
 const Samples& TestSamples();

@@ -364,8 +364,7 @@ TEST(Trainer, RankWithOtherDataIsRefused) {
   const TrainingSpec spec = MakeSpec(5);
   Dataset other_train = MakeSamples(kSampleCount + 1);
   const Dataset dropped = other_train.SplitOffTail(kSampleCount);  // one sample further on
-  const GangParts other{
-      [spec] { return MakeReferenceEngine(spec).value(); }, &dropped, &TestSamples().test};
+  const GangParts other{MakeReferenceEngine, &dropped, &TestSamples().test};
   Gang ranks = MakeRanks(1, spec);
   ranks.push_back(std::make_unique<GangRank>(spec, other));
   RunMeeting(ranks, Epoch(1));

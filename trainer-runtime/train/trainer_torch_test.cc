@@ -34,12 +34,14 @@ TrainingSpec MakeSpec() {
   spec.dataset.train = {"t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz"};
   spec.dataset.scale = 1.0 / 255;
   spec.dataset.test_samples = 1000;
+  spec.communication.bytes_per_pack = kBucketBytes;
   return spec;
 }
 
 struct Layout {
   int rank_count;
-  int replica_count;  // of each rank
+  int64_t replica_count;  // of each rank
+  VariablePlacement variables = VariablePlacement::kMirrored;
 };
 
 // Trains `spec` on many replicas and on one, and returns the largest relative difference of the
@@ -48,12 +50,16 @@ double LargestDifference(const TrainingSpec& spec,
                          const Layout& layout,
                          const DatasetSplits& data) {
   const EnginePlugin plugin = EnginePlugin::Load({LOCKSTEP_TEST_ENGINE_PLUGIN, ""}).value();
-  const std::string spec_json = DumpJson(EncodeTrainingSpec(spec));
-  GangParts parts{
-      [&] { return plugin.MakeEngine(spec_json).value(); }, &data.train, &data.test, kBucketBytes};
+  const GangParts parts{[&](const TrainingSpec& of_engine) {
+                          return plugin.MakeEngine(DumpJson(EncodeTrainingSpec(of_engine)));
+                        },
+                        &data.train,
+                        &data.test};
   const Gang one = MakeGang(1, spec, parts);
-  parts.replica_count = layout.replica_count;
-  const Gang many = MakeGang(layout.rank_count, spec, parts);
+  TrainingSpec spread = spec;
+  spread.replicas = layout.replica_count;
+  spread.variables = layout.variables;
+  const Gang many = MakeGang(layout.rank_count, spread, parts);
   RunMeeting(one, Epoch(1));
   RunMeeting(many, Epoch(1));
   ExpectAll(one, TrainerVerdict::kFinished);
@@ -78,7 +84,11 @@ TEST(TrainerOnTorch, DropoutIsTheSameAtEveryNumberOfReplicas) {
                        DropoutLayer{0.5},
                        DenseLayer{10}};
   const DatasetSplits data = LoadDataset(spec.dataset, LOCKSTEP_TEST_MNIST).value();
-  for (const Layout layout : {Layout{3, 1}, Layout{1, 2}, Layout{1, 3}, Layout{2, 2}}) {
+  for (const Layout layout : {Layout{3, 1},
+                              Layout{1, 2},
+                              Layout{1, 3},
+                              Layout{2, 2},
+                              Layout{1, 2, VariablePlacement::kCentral}}) {
     EXPECT_LE(LargestDifference(spec, layout, data), 1e-5)
         << layout.rank_count << " ranks of " << layout.replica_count;
   }
@@ -88,9 +98,11 @@ TEST(TrainerOnTorch, ThreeRanksTakeTheStepsOfOneRank) {
   const TrainingSpec spec = MakeSpec();
   const DatasetSplits data = LoadDataset(spec.dataset, LOCKSTEP_TEST_MNIST).value();
   const EnginePlugin plugin = EnginePlugin::Load({LOCKSTEP_TEST_ENGINE_PLUGIN, ""}).value();
-  const std::string spec_json = DumpJson(EncodeTrainingSpec(spec));
-  const GangParts parts{
-      [&] { return plugin.MakeEngine(spec_json).value(); }, &data.train, &data.test, kBucketBytes};
+  const GangParts parts{[&](const TrainingSpec& of_engine) {
+                          return plugin.MakeEngine(DumpJson(EncodeTrainingSpec(of_engine)));
+                        },
+                        &data.train,
+                        &data.test};
   const Gang one = MakeGang(1, spec, parts);
   const Gang three = MakeGang(3, spec, parts);
   RunMeeting(one, Epoch(1));
