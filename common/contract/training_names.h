@@ -53,6 +53,11 @@ inline constexpr EnumNames<AllReduceBackend, 3> kAllReduceBackendNames = {{
     {AllReduceBackend::kNccl, "Nccl"},
 }};
 
+inline constexpr EnumNames<VariablePlacement, 2> kVariablePlacementNames = {{
+    {VariablePlacement::kMirrored, "Mirrored"},
+    {VariablePlacement::kCentral, "Central"},
+}};
+
 inline constexpr EnumNames<RemainderRule, 2> kRemainderRuleNames = {{
     {RemainderRule::kKeep, "Keep"},
     {RemainderRule::kDrop, "Drop"},

@@ -8,6 +8,9 @@
 namespace lockstep {
 namespace {
 
+constexpr const char* kPath = "training";
+constexpr const char* kVariablesKey = "variables";
+
 Json EncodeExtent(const Extent& extent) {
   return Json::array({extent.height, extent.width});
 }
@@ -90,13 +93,15 @@ Json EncodeDataset(const DatasetSpec& dataset) {
 
 }  // namespace
 
-Json EncodeTrainingSpec(const TrainingSpec& spec) {
+Json EncodeTrainingSection(const TrainingSpec& spec) {
   return {
       {"seed", spec.seed},
       {spec.length.unit == LengthUnit::kEpochs ? "epochs" : "steps", spec.length.count},
       {"globalBatchSize", spec.global_batch_size},
       {"remainder", NameOf(kRemainderRuleNames, spec.remainder)},
       {"terminateOnNaN", spec.terminate_on_nan},
+      {"replicas", spec.replicas},
+      {"devices", spec.devices},
       {"model", EncodeModel(spec.model)},
       {"loss", EncodeLoss(spec.loss)},
       {"optimizer",
@@ -112,10 +117,23 @@ Json EncodeTrainingSpec(const TrainingSpec& spec) {
         {"timeoutSeconds", std::chrono::duration<double>(spec.communication.timeout).count()}}}};
 }
 
+Json EncodeTrainingSpec(const TrainingSpec& spec) {
+  Json value = EncodeTrainingSection(spec);
+  value[kVariablesKey] = NameOf(kVariablePlacementNames, spec.variables);
+  return value;
+}
+
 Result<TrainingSpec> ParseTrainingSpec(std::string_view text) {
-  LOCKSTEP_ASSIGN_OR_RETURN(const Json value, ParseJson(text));
+  LOCKSTEP_ASSIGN_OR_RETURN(Json value, ParseJson(text));
   std::vector<Error> errors;
-  TrainingSpec spec = DecodeTrainingSpec(value, "training", &errors);
+  VariablePlacement variables = VariablePlacement::kMirrored;
+  if (value.is_object()) {
+    ObjectReader reader(value, kPath, &errors);
+    variables = ReadEnum(reader, kVariablesKey, kVariablePlacementNames).value_or(variables);
+    value.erase(kVariablesKey);
+  }
+  TrainingSpec spec = DecodeTrainingSpec(value, kPath, &errors);
+  spec.variables = variables;
   if (!errors.empty()) {
     return CombineProblems(errors);
   }

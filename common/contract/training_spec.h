@@ -170,12 +170,22 @@ enum class RemainderRule {
   kDrop   // they are left out of that epoch
 };
 
+// Where a job's variables are. The manifest says it in spec.strategy, which also tells one machine
+// from several: here that is the number of ranks.
+enum class VariablePlacement {
+  kMirrored,  // every replica holds all variables and the optimizer's state
+  kCentral    // one replica does, and gives the variables to the others
+};
+
 struct TrainingSpec {
   int64_t seed = 0;  // of weights, order of samples and dropout
   TrainingLength length;
   int64_t global_batch_size = 32;  // over all ranks
   RemainderRule remainder = RemainderRule::kKeep;
   bool terminate_on_nan = true;  // stop at the step whose loss or gradients are not finite
+  VariablePlacement variables = VariablePlacement::kMirrored;
+  int64_t replicas = 1;              // of the model in each process, with a thread each
+  std::vector<std::string> devices;  // GPUs by index or UUID, a replica on each; empty: none named
   ModelSpec model;
   LossSpec loss;
   OptimizerSpec optimizer = AdamOptimizer{};
@@ -186,18 +196,23 @@ struct TrainingSpec {
   friend bool operator==(const TrainingSpec&, const TrainingSpec&) = default;
 };
 
-// Reads a training section and checks every range and rule, layer shapes included. Problems are
+// Reads a manifest's section and checks every range and rule, layer shapes included. Problems are
 // appended to `errors`, each with its path under `path` ("spec.training"); if any were, the
 // returned spec is incomplete and only good for finding further problems.
 TrainingSpec DecodeTrainingSpec(const Json& value,
                                 const std::string& path,
                                 std::vector<Error>* errors);
 
-// The same from text, as a runtime finds it in its environment.
+// The same from text, as a runtime finds it in its environment: there the section also says where
+// the variables are.
 // Errors: kInvalidArgument; one error that tells all problems (problems.h).
 Result<TrainingSpec> ParseTrainingSpec(std::string_view text);
 
-// The section with every default written out; DecodeTrainingSpec gives back an equal spec.
+// The section with every default written out; DecodeTrainingSpec gives back an equal spec, but for
+// the placement of variables.
+Json EncodeTrainingSection(const TrainingSpec& spec);
+
+// The same for a runtime: ParseTrainingSpec gives back an equal spec.
 Json EncodeTrainingSpec(const TrainingSpec& spec);
 
 // What one layer makes of its input.

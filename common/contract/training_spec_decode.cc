@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <map>
@@ -24,6 +25,9 @@ constexpr std::size_t kLayersMax = 256;
 constexpr double kTiny = 1e-12;
 constexpr double kLearningRateMax = 1000;
 constexpr double kScaleMax = 1e6;
+constexpr int64_t kReplicasMax = 64;
+constexpr std::size_t kDevicesMax = 64;
+constexpr std::size_t kDeviceNameMax = 128;
 constexpr int64_t kCheckpointsKeptMax = 1000;
 constexpr int64_t kBytesPerPackMin = 1024;
 constexpr int64_t kBytesPerPackMax = int64_t{1} << 30;
@@ -314,6 +318,40 @@ CommunicationSpec ReadCommunication(const Json& value, const std::string& path, 
   return communication;
 }
 
+// "0", "7": where a GPU stands among those that are visible. Choice: no host has 1000.
+bool IsDeviceIndex(std::string_view name) {
+  return !name.empty() && name.size() <= 3 &&
+         name.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+bool IsDeviceUuid(std::string_view name) {
+  return (name.starts_with("GPU-") || name.starts_with("MIG-")) && name.size() <= kDeviceNameMax;
+}
+
+std::vector<std::string> ReadDevices(ObjectReader& reader) {
+  std::vector<std::string> devices = reader.Strings("devices");
+  if (devices.size() > kDevicesMax) {
+    reader.Fail(
+        "devices",
+        std::to_string(devices.size()) + " found, expected at most " + std::to_string(kDevicesMax));
+    return {};
+  }
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    const std::string& name = devices[i];
+    if (!IsDeviceIndex(name) && !IsDeviceUuid(name)) {
+      reader.Fail("devices",
+                  "\"" + name +
+                      "\" found, expected the index of a GPU, as \"0\", or its UUID, as " +
+                      "\"GPU-...\"");
+    }
+    if (std::find(devices.begin(), devices.begin() + static_cast<std::ptrdiff_t>(i), name) !=
+        devices.begin() + static_cast<std::ptrdiff_t>(i)) {
+      reader.Fail("devices", "\"" + name + "\" found twice");
+    }
+  }
+  return devices;
+}
+
 TrainingLength ReadLength(ObjectReader& reader) {
   const std::optional<int64_t> epochs = reader.Int("epochs", 1, kCountMax);
   const std::optional<int64_t> steps = reader.Int("steps", 1, kStepsMax);
@@ -413,6 +451,14 @@ TrainingSpec DecodeTrainingSpec(const Json& value,
       reader.Int("globalBatchSize", 1, kGlobalBatchSizeMax).value_or(spec.global_batch_size);
   spec.remainder = ReadEnum(reader, "remainder", kRemainderRuleNames).value_or(spec.remainder);
   spec.terminate_on_nan = reader.Bool("terminateOnNaN").value_or(spec.terminate_on_nan);
+  spec.replicas = reader.Int("replicas", 1, kReplicasMax).value_or(spec.replicas);
+  spec.devices = ReadDevices(reader);
+  if (spec.replicas > 1 && !spec.devices.empty()) {
+    reader.Fail("replicas",
+                std::to_string(spec.replicas) +
+                    " found beside devices, expected only one of the two: each device is a "
+                    "replica");
+  }
   const std::size_t errors_before_model = errors->size();
   if (const Json* model = reader.Require("model", "an object with inputShape and layers")) {
     spec.model = ReadModel(*model, reader.PathOf("model"), errors);

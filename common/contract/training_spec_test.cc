@@ -7,6 +7,7 @@ namespace lockstep {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 // A small network that reads [28, 28, 1] and gives ten logits.
@@ -92,6 +93,26 @@ TEST(TrainingSpec, EncodeThenDecodeGivesTheSameSpec) {
   }
 }
 
+// A manifest says where the variables are by its strategy, so only a runtime's section may.
+TEST(TrainingSpec, PlacementOfVariablesIsToldToTheRuntimeOnly) {
+  std::vector<Error> errors;
+  TrainingSpec spec = DecodeTrainingSpec(Patched(R"({"replicas": 3})"), "training", &errors);
+  ASSERT_THAT(errors, IsEmpty());
+  EXPECT_FALSE(EncodeTrainingSection(spec).contains("variables"));
+  for (const VariablePlacement variables :
+       {VariablePlacement::kMirrored, VariablePlacement::kCentral}) {
+    spec.variables = variables;
+    const Result<TrainingSpec> parsed = ParseTrainingSpec(DumpJson(EncodeTrainingSpec(spec)));
+    ASSERT_TRUE(parsed.ok()) << parsed.error().ToString();
+    EXPECT_EQ(*parsed, spec);
+  }
+  DecodeTrainingSpec(EncodeTrainingSpec(spec), "training", &errors);
+  ASSERT_EQ(errors.size(), 1U);
+  EXPECT_THAT(errors[0].ToString(), HasSubstr("training.variables: unknown field"));
+  EXPECT_EQ(ParseTrainingSpec(DumpJson(Patched(R"({"variables": "Here"})"))).error().ToString(),
+            "training.variables: \"Here\" found, expected one of Mirrored, Central");
+}
+
 TEST(TrainingSpec, ParseTellsAllProblemsInOneError) {
   const Result<TrainingSpec> result =
       ParseTrainingSpec(DumpJson(Patched(R"({"seed": -1, "epoch": 3, "remainder": "Pad"})")));
@@ -120,7 +141,8 @@ const std::vector<BadSpec>& BadSpecs() {
        {"training.remainder: \"keep\" found, expected one of Keep, Drop; did you mean \"Keep\"?"}},
       {R"({"batchSize": 3})",
        {"training.batchSize: unknown field, expected one of checkpoint, communication, dataset, "
-        "epochs, globalBatchSize, loss, model, optimizer, remainder, seed, steps, terminateOnNaN"}},
+        "devices, epochs, globalBatchSize, loss, model, optimizer, remainder, replicas, seed, "
+        "steps, terminateOnNaN"}},
       {R"({"terminateOnNaN": "no"})",
        {"training.terminateOnNaN: \"no\" found, expected true or false"}},
       {R"({"model": null, "loss": null, "optimizer": null, "dataset": null})",
@@ -188,6 +210,17 @@ const std::vector<BadSpec>& BadSpecs() {
        {"training.checkpoint.everySteps: -1 found, expected a whole number from 0 to 1000000000",
         "training.checkpoint.keep: 0 found, expected a whole number from 1 to 1000",
         "training.checkpoint.path: unknown field, expected one of directory, everySteps, keep"}},
+      {R"({"replicas": 65})",
+       {"training.replicas: 65 found, expected a whole number from 1 to 64"}},
+      {R"({"replicas": 2, "devices": ["0", "GPU-a"]})",
+       {"training.replicas: 2 found beside devices, expected only one of the two: each device is "
+        "a replica"}},
+      {R"({"devices": ["1", "GPU-a", "1", "gpu0", "1234"]})",
+       {"training.devices: \"1\" found twice",
+        "training.devices: \"gpu0\" found, expected the index of a GPU, as \"0\", or its UUID, as "
+        "\"GPU-...\"",
+        "training.devices: \"1234\" found, expected the index of a GPU, as \"0\", or its UUID, as "
+        "\"GPU-...\""}},
       {R"({"communication": {"allReduce": "Ring"}})",
        {"training.communication.allReduce: \"Ring\" found, expected one of Auto, Cpu, Nccl"}},
       {R"({"communication": {"timeoutSeconds": 0}})",

@@ -245,6 +245,9 @@ TrainingJobSpec DecodeSpec(const Json& value, Errors* errors) {
   ResolveReplicas(reader, &spec, errors);
   if (const Json* training = reader.Find("training")) {
     spec.training = DecodeTrainingSpec(*training, reader.PathOf("training"), errors);
+    spec.training->variables = spec.strategy == Strategy::kCentralStorage
+                                   ? VariablePlacement::kCentral
+                                   : VariablePlacement::kMirrored;
   }
   if (const Json* policy = reader.Find("runPolicy")) {
     spec.run_policy = DecodeRunPolicy(*policy, reader.PathOf("runPolicy"), errors);

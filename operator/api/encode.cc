@@ -88,7 +88,7 @@ Json EncodeSpec(const TrainingJobSpec& spec) {
   }
   Json value = {{"strategy", StrategyName(spec.strategy)}, {"roles", std::move(roles)}};
   if (spec.training) {
-    value["training"] = EncodeTrainingSpec(*spec.training);
+    value["training"] = EncodeTrainingSection(*spec.training);
   }
   value["runPolicy"] = EncodeRunPolicy(spec.run_policy);
   value["successPolicy"] = SuccessPolicyName(spec.success_policy);

@@ -108,13 +108,15 @@ class RuleChecker {
     if (!IsTrusted("spec.strategy")) {
       return;
     }
-    const bool is_built_in =
-        spec_.strategy == Strategy::kMirrored || spec_.strategy == Strategy::kMultiWorkerMirrored;
+    const bool is_built_in = spec_.strategy == Strategy::kMirrored ||
+                             spec_.strategy == Strategy::kMultiWorkerMirrored ||
+                             spec_.strategy == Strategy::kCentralStorage;
     if (spec_.training && !is_built_in) {
       Fail("spec.strategy",
            StrategyText() +
-               " found, but the built-in trainer supports Mirrored and MultiWorkerMirrored only; "
-               "use one of them, or remove spec.training and run a program of your own");
+               " found, but the built-in trainer supports Mirrored, MultiWorkerMirrored and "
+               "CentralStorage only; use one of them, or remove spec.training and run a program of "
+               "your own");
       return;
     }
     const RoleSpec* ps = job_.FindRole(Role::kPs);
@@ -328,11 +330,14 @@ class RuleChecker {
     if (!spec_.training || !IsTrusted("spec.training.globalBatchSize") || !AreRolesSound()) {
       return;
     }
-    const int64_t ranks = job_.WorldSize();
-    if (spec_.training->global_batch_size < ranks) {
+    if (!IsTrusted("spec.training.replicas")) {
+      return;
+    }
+    const int64_t replicas = job_.WorldSize() * spec_.training->replicas;
+    if (spec_.training->global_batch_size < replicas) {
       Fail("spec.training.globalBatchSize",
            ToText(spec_.training->global_batch_size) + " found, expected at least " +
-               ToText(ranks) + ": one sample for each rank");
+               ToText(replicas) + ": one sample for each replica");
     }
   }
 

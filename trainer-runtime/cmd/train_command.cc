@@ -1,6 +1,5 @@
 #include "trainer-runtime/cmd/train_command.h"
 
-#include <csignal>
 #include <future>
 #include <memory>
 #include <mutex>
@@ -15,6 +14,7 @@
 #include "common/contract/termination_message.h"
 #include "common/contract/training_spec.h"
 #include "trainer-runtime/checkpoint/checkpoint_store.h"
+#include "trainer-runtime/cmd/device_choice.h"
 #include "trainer-runtime/cmd/pod_devices.h"
 #include "trainer-runtime/cmd/runtime_service.h"
 #include "trainer-runtime/cmd/training_observer.h"
@@ -23,28 +23,12 @@
 #include "trainer-runtime/collectives/nccl/nccl_reducer.h"
 #include "trainer-runtime/session/recovery_loop.h"
 #include "trainer-runtime/session/session.h"
-#include "trainer-runtime/strategy/multi_worker_mirrored.h"
+#include "trainer-runtime/strategy/rank_control.h"
+#include "trainer-runtime/train/ending.h"
 #include "trainer-runtime/train/trainer.h"
 
 namespace lockstep::runtime {
 namespace {
-
-// What a rank finds wrong with its own files before it trains stays wrong: trying again, here or on
-// another node, reads the same file. Only what the system may mend is left to another try.
-Error AsOwnFault(const Error& error) {
-  switch (error.code()) {
-    case ErrorCode::kAlreadyExists:
-    case ErrorCode::kResourceExhausted:  // larger than what is read
-      return Error(ErrorCode::kInvalidArgument, error.ToString());
-    default:
-      return error;
-  }
-}
-
-// As above, of the folder that checkpoints are written to: that there is no room may pass.
-Error AsFolderFault(const Error& error) {
-  return error.code() == ErrorCode::kResourceExhausted ? error : AsOwnFault(error);
-}
 
 // One process's part in one job, from the first meeting to the exit code.
 class TrainingProcess {
@@ -57,11 +41,6 @@ class TrainingProcess {
   int Run();
 
  private:
-  struct Ending {
-    int exit_code = kExitSuccess;
-    std::string reason;
-  };
-
   Result<TrainerVerdict> Train();
   Status StartService();
   void SaveBeforeLeaving();
@@ -74,12 +53,12 @@ class TrainingProcess {
   TrainerHooks Hooks();
   Result<std::unique_ptr<GradientReducer>> MakeReducer(const JoinedMeeting& meeting);
   Result<TrainerVerdict> TrainInMeeting(const JoinedMeeting& meeting);
-  Ending Conclude(Result<TrainerVerdict> verdict);
-  Ending Fail(Ending ending);
+  Ending Conclude(const Result<TrainerVerdict>& verdict);
+  void TellEnding(const Ending& ending);
+  StopFacts FactsAtStop() const;
   Ending LeaveBrokenGang();
   Status SaveForBrokenGang();
   Status ClaimCheckpoints(Epoch epoch, Incarnation chief);
-  Ending ConcludeError(const Error& error);
   uint64_t PlanHash() const;
   void OnControl(const ControlMessage& message);
 
@@ -185,10 +164,14 @@ Result<TrainerVerdict> TrainingProcess::Train() {
   return LoadingFault().value_or(ended.error());
 }
 
-// A chief leaves alone: the others hold the state, but nobody writes it until there is a new chief.
-// Should they be asked to leave one by one, this is the newest checkpoint.
+StopFacts TrainingProcess::FactsAtStop() const {
+  return {rank() == 0,
+          trainer_.has_value() && trainer_->has_state(),
+          checkpoints_ != nullptr && session_ != nullptr};
+}
+
 void TrainingProcess::SaveBeforeLeaving() {
-  if (rank() != 0 || checkpoints_ == nullptr) {
+  if (SaverAtStop(StopMoment::kGangGoesOn, FactsAtStop()) != Saver::kThisRank) {
     return;
   }
   const Status saved =
@@ -270,7 +253,7 @@ Status TrainingProcess::FinishLoading() {
 }
 
 Status TrainingProcess::MakeTrainer() {
-  observer_->EngineReady(parts_->engine->Description());
+  observer_->EngineReady(parts_->replicas->engine(0).Description());
   if (!environment_.checkpoint_directory.empty()) {
     CheckpointStoreOptions store;
     store.directory = environment_.checkpoint_directory;
@@ -282,7 +265,7 @@ Status TrainingProcess::MakeTrainer() {
     store.clock = &clock_;
     LOCKSTEP_ASSIGN_OR_RETURN(checkpoints_, CheckpointStore::Open(std::move(store)));
   }
-  const TrainerParts trainer_parts{parts_->engine.get(),
+  const TrainerParts trainer_parts{parts_->strategy.get(),
                                    &parts_->data.train,
                                    &parts_->data.test,
                                    checkpoints_.get(),
@@ -318,7 +301,7 @@ Result<std::unique_ptr<GradientReducer>> TrainingProcess::MakeReducer(
   options.ground = parts_->nccl;
   options.control = meeting.communicator;
   options.epoch = meeting.epoch;
-  options.element_count = parts_->engine->Gradients().size();
+  options.element_count = parts_->replicas->engine(0).Gradients().size();
   options.is_stopped = [this] { return options_.stop->requested().load(); };
   return JoinNccl(options, Deadline::After(SteadyNow(), environment_.rendezvous_timeout));
 }
@@ -332,75 +315,64 @@ Result<TrainerVerdict> TrainingProcess::TrainInMeeting(const JoinedMeeting& meet
   }
   LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<GradientReducer> reducer, MakeReducer(meeting));
   observer_->GradientsMeet(*reducer);
-  const auto element_count = static_cast<int64_t>(parts_->engine->Gradients().size());
-  MultiWorkerMirrored strategy(meeting.communicator,
-                               reducer.get(),
-                               PlanBuckets(element_count, spec_.communication.bytes_per_pack));
-  Result<TrainerVerdict> verdict =
-      trainer_->RunMeeting(meeting.state_source, &strategy, options_.stop->requested());
+  RankControl control(meeting.communicator);
+  Result<TrainerVerdict> verdict = trainer_->RunMeeting(
+      meeting.state_source, {&control, reducer.get()}, options_.stop->requested());
   return verdict.ok() ? verdict : AsFolderFault(verdict.error());
 }
 
-TrainingProcess::Ending TrainingProcess::Conclude(Result<TrainerVerdict> verdict) {
-  if (!verdict.ok()) {
-    return ConcludeError(verdict.error());
+Ending TrainingProcess::Conclude(const Result<TrainerVerdict>& verdict) {
+  if (!verdict.ok() && options_.stop->requested().load()) {
+    return LeaveBrokenGang();
   }
-  switch (*verdict) {
-    case TrainerVerdict::kFinished:
-      if (!HasTrainedToTheEnd()) {
-        observer_->Stopped();
-        return {kExitSuccess, "the other ranks had finished the training"};
-      }
-      observer_->Finished(trainer_->test_result(), trainer_->SampleTotalsNow());
-      return {kExitSuccess, "training finished"};
-    case TrainerVerdict::kStopped:
-      observer_->Stopped();
-      return {kExitPreempted,
-              checkpoints_ != nullptr ? "stopped on request after a checkpoint"
-                                      : "stopped on request; this job keeps no checkpoints"};
-    case TrainerVerdict::kStoppedUnsaved:
-      observer_->Stopped();
-      return {kExitSignalBase + SIGTERM, "stopped on request; " + trainer_->trouble()};
-    case TrainerVerdict::kNotSaved:
-      return Fail({kExitNotSaved, trainer_->trouble()});
-    case TrainerVerdict::kDiverged:
-      return Fail({kExitDiverged, trainer_->trouble()});
-    case TrainerVerdict::kInexact:
-      return Fail({kExitInexact, trainer_->trouble()});
-    case TrainerVerdict::kLeft:
-      observer_->Stopped();
-      return {kExitSignalBase + SIGTERM, "asked to stop while the other ranks go on"};
+  Ending ending;
+  if (verdict.ok()) {
+    const std::string trouble = trainer_.has_value() ? trainer_->trouble() : "";
+    ending = EndOf(*verdict, {HasTrainedToTheEnd(), checkpoints_ != nullptr, trouble});
+  } else {
+    ending = EndOf(verdict.error());
   }
-  return {kExitInternal, "no verdict"};
-}
-
-TrainingProcess::Ending TrainingProcess::Fail(Ending ending) {
-  observer_->Failed();
-  options_.logger->Error("training failed", {{"rank", rank()}, {"error", ending.reason}});
+  TellEnding(ending);
   return ending;
 }
 
-// Asked to stop while the gang was broken. What was trained is with those that are left. Each waits
-// for the lower ranks to leave, and saves what they have not: in the name of the chief of their
-// meeting, so that chiefs of later ones, who may have met without it, are not disturbed.
-TrainingProcess::Ending TrainingProcess::LeaveBrokenGang() {
-  const Ending without{kExitSignalBase + SIGTERM, "stopped on request"};
-  const Ending after{kExitPreempted, "stopped on request after a checkpoint"};
-  const bool is_mine = trainer_.has_value() && trainer_->has_state() && checkpoints_ != nullptr &&
-                       session_ != nullptr && session_->AwaitFirstOfHolders();
-  const Status saved = is_mine ? SaveForBrokenGang() : OkStatus();
-  if (observer_ != nullptr) {
-    observer_->Stopped();
+// To those who look at the status, and to the log where it is a failure.
+void TrainingProcess::TellEnding(const Ending& ending) {
+  if (ending.kind == EndingKind::kFailed) {
+    options_.logger->Error("training failed", {{"rank", rank()}, {"error", ending.reason}});
   }
-  if (!saved.ok()) {
-    const std::string error = saved.error().ToString();
-    options_.logger->Error("left without a checkpoint", {{"error", error}});
-    return {without.exit_code,
-            without.reason + "; the last checkpoint could not be written: " + error};
+  if (observer_ == nullptr) {
+    return;
   }
-  return is_mine ? after : without;
+  switch (ending.kind) {
+    case EndingKind::kFinished:
+      observer_->Finished(trainer_->test_result(), trainer_->SampleTotalsNow());
+      break;
+    case EndingKind::kStopped:
+      observer_->Stopped();
+      break;
+    case EndingKind::kFailed:
+      observer_->Failed();
+      break;
+  }
 }
 
+// Asked to stop while the gang was broken. What was trained is with those that are left.
+Ending TrainingProcess::LeaveBrokenGang() {
+  const bool is_mine =
+      SaverAtStop(StopMoment::kGangIsBroken, FactsAtStop()) == Saver::kFirstOfTheHolders &&
+      session_->AwaitFirstOfHolders();
+  const Status saved = is_mine ? SaveForBrokenGang() : OkStatus();
+  if (!saved.ok()) {
+    options_.logger->Error("left without a checkpoint", {{"error", saved.error().ToString()}});
+  }
+  Ending ending = EndOfBrokenGang(is_mine, saved);
+  TellEnding(ending);
+  return ending;
+}
+
+// In the name of the chief of their meeting, so that chiefs of later ones, who may have met without
+// this rank, are not disturbed.
 Status TrainingProcess::SaveForBrokenGang() {
   const Epoch epoch = session_->newest_epoch();
   const Incarnation chief = session_->newest_chief();
@@ -420,31 +392,6 @@ Status TrainingProcess::ClaimCheckpoints(Epoch epoch, Incarnation chief) {
     observer_->NotSaved(trainer_->last_applied(), claimed.error());
   }
   return claimed;
-}
-
-TrainingProcess::Ending TrainingProcess::ConcludeError(const Error& error) {
-  if (options_.stop->requested().load()) {
-    return LeaveBrokenGang();
-  }
-  if (observer_ != nullptr) {
-    observer_->Failed();
-  }
-  options_.logger->Error("training failed", {{"rank", rank()}, {"error", error.ToString()}});
-  switch (error.code()) {
-    case ErrorCode::kInvalidArgument:
-    case ErrorCode::kNotFound:
-    case ErrorCode::kCorrupt:
-    case ErrorCode::kMismatch:
-      return {kExitUserError, error.ToString()};
-    case ErrorCode::kStale:
-      return {kExitSuperseded, error.ToString()};
-    case ErrorCode::kInternal:
-    case ErrorCode::kIo:  // of this machine: no word about the peers
-    case ErrorCode::kResourceExhausted:
-      return {kExitInternal, error.ToString()};
-    default:
-      return {kExitRetryable, error.ToString()};
-  }
 }
 
 // Ranks with another spec would reduce other buckets; they are told apart before the first byte.
@@ -478,6 +425,9 @@ int TrainCommand(const EnvironmentMap& variables, const TrainCommandOptions& opt
   Result<TrainingSpec> spec = ParseTrainingSpec(environment->training);
   if (spec.ok()) {
     spec = CheckNcclVariables(std::move(spec).value(), variables);
+  }
+  if (spec.ok()) {
+    spec = CheckDevices(std::move(spec).value(), options.devices);
   }
   if (!spec.ok() || !environment->rank.has_value()) {
     const Error error = spec.ok()

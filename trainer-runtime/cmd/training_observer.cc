@@ -268,7 +268,7 @@ void TrainingObserver::OnStep(const StepReport& report) {
                                    ToSeconds(report.durations.update)};
   });
   AddToDataEpoch(report, now);
-  const PositionRange own = RankSlice({0, report.sample_count}, rank_, world_size_);
+  const PositionRange own = SliceOf({0, report.sample_count}, rank_, world_size_);
   metrics_->StepCompleted({report.step,
                            report.data_epoch,
                            own.end - own.begin,

@@ -7,6 +7,7 @@
 
 #include "common/json/json.h"
 #include "trainer-runtime/engine/plugin_engine.h"
+#include "trainer-runtime/strategy/make_strategy.h"
 
 namespace lockstep::runtime {
 namespace {
@@ -17,10 +18,13 @@ std::string ExecutableDirectory() {
   return error ? "" : executable.parent_path().string();
 }
 
-Result<std::unique_ptr<Engine>> LoadEngine(const TrainingSpec& spec, const std::string& path) {
+Result<std::unique_ptr<ReplicaSet>> LoadReplicas(const TrainingSpec& spec,
+                                                 const std::string& path) {
   LOCKSTEP_ASSIGN_OR_RETURN(const EnginePlugin plugin,
                             EnginePlugin::Load({path, ExecutableDirectory()}));
-  return plugin.MakeEngine(DumpJson(EncodeTrainingSpec(spec)));
+  return MakeReplicas(spec, [&plugin](const TrainingSpec& of_engine) {
+    return plugin.MakeEngine(DumpJson(EncodeTrainingSpec(of_engine)));
+  });
 }
 
 // GPU and NCCL, for a job that insists on them. Auto never does: this engine keeps its gradients in
@@ -48,15 +52,17 @@ Result<TrainingParts> LoadTrainingParts(const TrainingSpec& spec,
   auto reading = std::async(std::launch::async, [&spec, &environment] {
     return LoadDataset(spec.dataset, environment.data_directory);
   });
-  Result<std::unique_ptr<Engine>> engine = LoadEngine(spec, engine_path);
+  Result<std::unique_ptr<ReplicaSet>> replicas = LoadReplicas(spec, engine_path);
   Result<DatasetSplits> data = reading.get();
-  if (!engine.ok()) {
-    return std::move(engine).error();
+  if (!replicas.ok()) {
+    return std::move(replicas).error();
   }
   if (!data.ok()) {
     return std::move(data).error();
   }
-  return TrainingParts{std::move(engine).value(), std::move(data).value(), std::move(nccl)};
+  std::unique_ptr<Strategy> strategy = MakeStrategy(spec, replicas->get());
+  return TrainingParts{
+      std::move(replicas).value(), std::move(strategy), std::move(data).value(), std::move(nccl)};
 }
 
 Result<TrainingSpec> CheckNcclVariables(TrainingSpec spec, const EnvironmentMap& variables) {

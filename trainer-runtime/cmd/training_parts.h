@@ -8,13 +8,15 @@
 #include "common/contract/training_spec.h"
 #include "trainer-runtime/collectives/nccl/nccl_communicator.h"
 #include "trainer-runtime/data/dataset.h"
-#include "trainer-runtime/engine/engine.h"
+#include "trainer-runtime/strategy/replica_set.h"
+#include "trainer-runtime/strategy/strategy.h"
 
 namespace lockstep::runtime {
 
 // What has to be loaded before the first step and does not depend on the other ranks.
 struct TrainingParts {
-  std::unique_ptr<Engine> engine;
+  std::unique_ptr<ReplicaSet> replicas;
+  std::unique_ptr<Strategy> strategy;  // over the replicas
   DatasetSplits data;
   std::shared_ptr<NcclGround> nccl;  // shared: see NcclCommunicator. Null: the CPU sums gradients
 };

@@ -15,10 +15,12 @@ BatchLoader::BatchLoader(const Dataset* dataset, BatchLoaderOptions options)
                      std::to_string(dataset->sample_count()) + " there");
 }
 
-LoadedBatch BatchLoader::Load(const DataCursor& cursor, int rank, int world_size) {
+LoadedBatch BatchLoader::Load(const DataCursor& cursor, const ReplicaRange& replicas) {
   UseEpoch(cursor.data_epoch);
   const PositionRange positions = BatchAt(options_.plan, cursor.position);
-  const PositionRange slice = RankSlice(positions, rank, world_size);
+  const int last = replicas.first + replicas.count - 1;
+  const PositionRange slice = {SliceOf(positions, replicas.first, replicas.total).begin,
+                               SliceOf(positions, last, replicas.total).end};
   const auto count = static_cast<std::size_t>(slice.size());
 
   LoadedBatch batch;
@@ -26,11 +28,21 @@ LoadedBatch BatchLoader::Load(const DataCursor& cursor, int rank, int world_size
       std::span<const int64_t>(permutation_).subspan(static_cast<std::size_t>(slice.begin), count);
   batch.global_sample_count = positions.size();
   batch.slice_begin = slice.begin - positions.begin;
-  inputs_.resize(count * static_cast<std::size_t>(dataset_->input_width()));
-  labels_.resize(count * static_cast<std::size_t>(dataset_->label_width()));
+  const auto input_width = static_cast<std::size_t>(dataset_->input_width());
+  const auto label_width = static_cast<std::size_t>(dataset_->label_width());
+  inputs_.resize(count * input_width);
+  labels_.resize(count * label_width);
   dataset_->Gather(batch.ids, inputs_, labels_);
-  batch.inputs = inputs_;
-  batch.labels = labels_;
+  for (int replica = replicas.first; replica <= last; ++replica) {
+    const PositionRange own = SliceOf(positions, replica, replicas.total);
+    const auto begin = static_cast<std::size_t>(own.begin - slice.begin);
+    const auto size = static_cast<std::size_t>(own.size());
+    batch.shares.push_back(
+        {std::span<const float>(inputs_).subspan(begin * input_width, size * input_width),
+         std::span<const float>(labels_).subspan(begin * label_width, size * label_width),
+         own.size(),
+         own.begin - positions.begin});
+  }
   return batch;
 }
 

@@ -10,14 +10,29 @@
 
 namespace lockstep::runtime {
 
-// One rank's share of one global batch. Shapes: inputs [ids.size(), ...input shape],
-// labels [ids.size(), label width], both row-major. Valid until the loader's next call.
-struct LoadedBatch {
+// One replica's share of one global batch. Shapes: inputs [sample_count, ...input shape],
+// labels [sample_count, label width], both row-major.
+struct LoadedShare {
   std::span<const float> inputs;
   std::span<const float> labels;
-  std::span<const int64_t> ids;     // the samples of this rank's slice
+  int64_t sample_count = 0;
+  int64_t slice_begin = 0;  // where the share starts within the global batch
+};
+
+// What one rank reads of one global batch: the shares of its replicas, which lie side by side.
+// Valid until the loader's next call.
+struct LoadedBatch {
+  std::vector<LoadedShare> shares;
+  std::span<const int64_t> ids;     // the samples of all shares
   int64_t global_sample_count = 0;  // samples of the whole batch, all ranks together
   int64_t slice_begin = 0;          // where `ids` starts within the global batch
+};
+
+// Some of a job's replicas: `count` from `first` on, of `total`.
+struct ReplicaRange {
+  int first = 0;
+  int count = 1;  // at least 1
+  int total = 1;
 };
 
 struct BatchLoaderOptions {
@@ -34,10 +49,9 @@ class BatchLoader {
   // Precondition (checked): plan.sample_count == dataset->sample_count().
   BatchLoader(const Dataset* dataset, BatchLoaderOptions options);
 
-  // The slice of `rank` of `world_size` of the batch that `cursor` points at. Rank and world size
-  // come with each call: they may change at any epoch. Preconditions: those of BatchAt and
-  // RankSlice.
-  LoadedBatch Load(const DataCursor& cursor, int rank, int world_size);
+  // The shares of `replicas` of the batch that `cursor` points at. Who they are comes with each
+  // call: it may change at any epoch. Preconditions: those of BatchAt and SliceOf.
+  LoadedBatch Load(const DataCursor& cursor, const ReplicaRange& replicas);
 
   // The ids that data epoch `data_epoch` uses up to `position`, in order: what a SampleLedger is
   // closed with. Valid until the next call. Precondition (checked): position in [0, sample_count].

@@ -1,6 +1,8 @@
 #include "trainer-runtime/data/batch_loader.h"
 
 #include <algorithm>
+#include <span>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -23,26 +25,42 @@ Dataset NumberedSamples(int64_t count) {
 TEST(BatchLoader, RowsBelongToTheIds) {
   const Dataset dataset = NumberedSamples(10);
   BatchLoader loader(&dataset, {{10, 4, RemainderRule::kKeep}, 1, true});
-  const LoadedBatch batch = loader.Load({0, 8, 8}, 0, 1);
+  const LoadedBatch batch = loader.Load({0, 8, 8}, {0, 1, 1});
   ASSERT_EQ(batch.ids.size(), 2U);
   EXPECT_EQ(batch.global_sample_count, 2);
   for (std::size_t i = 0; i < batch.ids.size(); ++i) {
-    EXPECT_EQ(batch.labels[i], static_cast<float>(batch.ids[i]));
-    EXPECT_EQ(batch.inputs[2 * i + 1], static_cast<float>(batch.ids[i]));
+    EXPECT_EQ(batch.shares[0].labels[i], static_cast<float>(batch.ids[i]));
+    EXPECT_EQ(batch.shares[0].inputs[2 * i + 1], static_cast<float>(batch.ids[i]));
   }
 }
 
-TEST(BatchLoader, SlicesJoinToTheBatchOfOneRank) {
-  const Dataset dataset = NumberedSamples(10);
-  const BatchLoaderOptions options{{10, 7, RemainderRule::kKeep}, 1, true};
+// Six replicas on one, two, three and six ranks read what one replica reads.
+TEST(BatchLoader, SharesJoinToTheBatchOfOneReplica) {
+  constexpr int kReplicas = 6;
+  const Dataset dataset = NumberedSamples(20);
+  const BatchLoaderOptions options{{20, 17, RemainderRule::kKeep}, 1, true};
   BatchLoader alone(&dataset, options);
   BatchLoader shared(&dataset, options);
-  const LoadedBatch whole = alone.Load({3, 0, 30}, 0, 1);
-  for (int rank = 0; rank < 3; ++rank) {
-    const LoadedBatch part = shared.Load({3, 0, 30}, rank, 3);
-    EXPECT_TRUE(std::equal(part.ids.begin(), part.ids.end(), whole.ids.begin() + part.slice_begin));
-    EXPECT_TRUE(std::equal(
-        part.labels.begin(), part.labels.end(), whole.labels.begin() + part.slice_begin));
+  const LoadedBatch whole = alone.Load({3, 0, 30}, {0, 1, 1});
+  for (const int world_size : {1, 2, 3, 6}) {
+    const int count = kReplicas / world_size;
+    std::vector<float> labels;
+    std::vector<int64_t> ids;
+    for (int rank = 0; rank < world_size; ++rank) {
+      const LoadedBatch part = shared.Load({3, 0, 30}, {rank * count, count, kReplicas});
+      EXPECT_EQ(part.slice_begin, static_cast<int64_t>(ids.size()));
+      ids.insert(ids.end(), part.ids.begin(), part.ids.end());
+      ASSERT_EQ(part.shares.size(), static_cast<std::size_t>(count));
+      for (const LoadedShare& share : part.shares) {
+        EXPECT_EQ(share.slice_begin, static_cast<int64_t>(labels.size()));
+        EXPECT_EQ(share.inputs.size(), 2 * share.labels.size());
+        EXPECT_EQ(share.inputs.front(), share.labels.front());
+        labels.insert(labels.end(), share.labels.begin(), share.labels.end());
+      }
+    }
+    EXPECT_TRUE(std::equal(ids.begin(), ids.end(), whole.ids.begin(), whole.ids.end()));
+    const std::span<const float> expected = whole.shares[0].labels;
+    EXPECT_TRUE(std::equal(labels.begin(), labels.end(), expected.begin(), expected.end()));
   }
 }
 
@@ -58,7 +76,7 @@ TEST(BatchLoader, ChangingWorldSizesLoseAndRepeatNothing) {
     for (int64_t step = 0; step < 4 * StepsPerDataEpoch(plan); ++step) {
       const int world_size = 1 + static_cast<int>(step % 7);
       for (int rank = 0; rank < world_size; ++rank) {
-        ASSERT_TRUE(ledger.Add(loader.Load(cursor, rank, world_size).ids).ok());
+        ASSERT_TRUE(ledger.Add(loader.Load(cursor, {rank, 1, world_size}).ids).ok());
       }
       const int64_t end = BatchAt(plan, cursor.position).end;
       const int64_t epoch = cursor.data_epoch;
@@ -73,12 +91,12 @@ TEST(BatchLoader, ChangingWorldSizesLoseAndRepeatNothing) {
   }
 }
 
-TEST(BatchLoader, RankWithoutSamplesGetsAnEmptyBatch) {
+TEST(BatchLoader, ReplicaWithoutSamplesGetsAnEmptyBatch) {
   const Dataset dataset = NumberedSamples(4);
   BatchLoader loader(&dataset, {{4, 2, RemainderRule::kKeep}, 1, true});
-  const LoadedBatch batch = loader.Load({0, 0, 0}, 0, 3);
+  const LoadedBatch batch = loader.Load({0, 0, 0}, {0, 1, 3});
   EXPECT_TRUE(batch.ids.empty());
-  EXPECT_TRUE(batch.inputs.empty());
+  EXPECT_TRUE(batch.shares.at(0).inputs.empty());
   EXPECT_EQ(batch.global_sample_count, 2);
 }
 

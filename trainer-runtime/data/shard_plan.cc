@@ -46,12 +46,12 @@ PositionRange BatchAt(const BatchPlan& plan, int64_t position) {
   return {position, std::min(position + plan.global_batch_size, plan.sample_count)};
 }
 
-PositionRange RankSlice(PositionRange batch, int rank, int world_size) {
-  LOCKSTEP_CHECK(rank >= 0 && rank < world_size,
-                 "rank " + std::to_string(rank) + " of " + std::to_string(world_size));
+PositionRange SliceOf(PositionRange batch, int index, int count) {
+  LOCKSTEP_CHECK(index >= 0 && index < count,
+                 "slice " + std::to_string(index) + " of " + std::to_string(count));
   // Integer division rounds down, and r*m stays far below 2^63: a batch fits in memory.
-  return {batch.begin + rank * batch.size() / world_size,
-          batch.begin + (rank + 1) * batch.size() / world_size};
+  return {batch.begin + index * batch.size() / count,
+          batch.begin + (index + 1) * batch.size() / count};
 }
 
 DataCursor Advance(const BatchPlan& plan, DataCursor cursor) {

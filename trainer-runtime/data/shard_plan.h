@@ -9,14 +9,15 @@ namespace lockstep::runtime {
 
 // Who reads what, as arithmetic on positions of a data epoch's permutation. Pure.
 //
-// The rule, for N samples, global batch size B and W ranks:
+// The rule, for N samples, global batch size B and R replicas, numbered rank by rank:
 //   steps of a data epoch   S = ceil(N / B) when the remainder is kept, floor(N / B) when dropped
 //   the batch at position p positions [p, min(p+B, N)), m of them; when the remainder is dropped
 //                           only where p+B <= N. The first is at 0, each next one where one ends.
-//   rank r of that batch    positions [begin + floor(r*m / W), begin + floor((r+1)*m / W))
-// So the slices of the ranks are contiguous, disjoint and cover the batch; their sizes differ by at
-// most one; a rank's slice is empty when m < W. Nothing depends on W but the last line, so a change
-// of the world size never moves a batch.
+//   replica r of that batch positions [begin + floor(r*m / R), begin + floor((r+1)*m / R))
+// So the slices of the replicas are contiguous, disjoint and cover the batch; their sizes differ by
+// at most one; a replica's slice is empty when m < R. Those of one rank's replicas lie side by side
+// and are what one replica in their place would read. Nothing depends on R but the last line, so a
+// change of the world size never moves a batch.
 
 struct BatchPlan {
   int64_t sample_count = 0;       // N; more than 0
@@ -50,8 +51,9 @@ int64_t SamplesPerDataEpoch(const BatchPlan& plan);
 // HasBatchAt.
 PositionRange BatchAt(const BatchPlan& plan, int64_t position);
 
-// The part of `batch` that `rank` reads. Precondition (checked): 0 <= rank < world_size.
-PositionRange RankSlice(PositionRange batch, int rank, int world_size);
+// The part of `batch` that the `index`-th of `count` reads: replicas, or ranks of equally many
+// replicas. Precondition (checked): 0 <= index < count.
+PositionRange SliceOf(PositionRange batch, int index, int count);
 
 // The cursor after the step that used the batch at `cursor.position`.
 DataCursor Advance(const BatchPlan& plan, DataCursor cursor);

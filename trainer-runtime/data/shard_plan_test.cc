@@ -57,7 +57,7 @@ TEST(ShardPlan, SlicesOfAllWorldSizesTileEveryBatch) {
         const PositionRange batch = BatchAt(plan, begin);
         int64_t next = batch.begin;
         for (int rank = 0; rank < world_size; ++rank) {
-          const PositionRange slice = RankSlice(batch, rank, world_size);
+          const PositionRange slice = SliceOf(batch, rank, world_size);
           EXPECT_EQ(slice.begin, next) << "overlap or gap before rank " << rank;
           EXPECT_GE(slice.size(), batch.size() / world_size);
           EXPECT_LE(slice.size(), batch.size() / world_size + 1);
@@ -116,7 +116,7 @@ TEST(ShardPlan, OtherBatchSizeInTheMiddleTilesTheRest) {
 TEST(ShardPlanDeathTest, BatchBeyondTheEpochIsABrokenInvariant) {
   EXPECT_DEATH(BatchAt({10, 4, RemainderRule::kKeep}, 10), "batch at 10 of 10");
   EXPECT_DEATH(BatchAt({10, 4, RemainderRule::kDrop}, 8), "batch at 8 of 10");
-  EXPECT_DEATH(RankSlice({0, 4}, 2, 2), "rank 2 of 2");
+  EXPECT_DEATH(SliceOf({0, 4}, 2, 2), "slice 2 of 2");
 }
 
 }  // namespace

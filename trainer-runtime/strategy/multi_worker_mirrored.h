@@ -1,72 +1,38 @@
 #pragma once
 
-#include <cstdint>
-#include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
-#include "common/base/result.h"
-#include "common/base/time.h"
-#include "trainer-runtime/collectives/communicator.h"
-#include "trainer-runtime/collectives/gradient_reducer.h"
-#include "trainer-runtime/engine/engine.h"
 #include "trainer-runtime/strategy/bucket_plan.h"
+#include "trainer-runtime/strategy/strategy.h"
 
 namespace lockstep::runtime {
 
-// What one rank brings to a step besides gradients, and what all ranks together brought.
-struct StepTotals {
-  double loss_sum = 0;
-  int64_t correct_count = 0;
-  int64_t sample_count = 0;
-  int64_t stop_requests = 0;        // ranks that were asked to stop
-  std::vector<int64_t> sample_ids;  // by slot of the global batch; -1 where nobody read one
-};
-
-// Largest state that is sent between ranks: four times what one GPU's memory holds today, so that a
-// damaged length is refused before memory is asked for. Choice.
-inline constexpr uint64_t kSharedBytesMax = uint64_t{1} << 39U;
-
-// Synchronous data parallelism: every rank holds all parameters, computes the gradient of its share
-// of the global batch, and applies the same mean gradient at the same step.
-//
-// Ranks scale their gradients by 1 / samples of the global batch before the sum, so that N ranks on
-// one global batch take the step that one rank would take on it.
-// Thread: the training thread only. `communicator` and `reducer` must outlive this object.
-class MultiWorkerMirrored {
+// Synchronous data parallelism: every replica of every rank holds all variables, computes the
+// gradient of its share of the global batch, and applies the same mean gradient at the same step.
+// With one rank this is Mirrored.
+class MultiWorkerMirrored final : public Strategy {
  public:
-  MultiWorkerMirrored(Communicator* communicator,
-                      GradientReducer* reducer,
-                      std::vector<Bucket> buckets)
-      : communicator_(communicator), reducer_(reducer), buckets_(std::move(buckets)) {}
+  // `replicas` must outlive this object. Buckets are sent in the plan's order.
+  MultiWorkerMirrored(ReplicaSet* replicas, std::vector<Bucket> buckets)
+      : replicas_(replicas), buckets_(std::move(buckets)) {}
 
-  int rank() const { return communicator_->rank(); }
+  ReplicaSet& replicas() override { return *replicas_; }
 
-  int world_size() const { return communicator_->world_size(); }
+  Result<StepOutcome> Step(const ReplicaStep& step,
+                           GradientReducer* reducer,
+                           Deadline deadline) override;
 
-  // Sums the scaled gradients over all ranks, in place, bucket by bucket in the plan's order.
-  // Errors: those of GradientReducer; the gradients are then undefined and no update may follow.
-  Status ReduceGradients(std::span<float> gradients, Deadline deadline);
+  std::span<const float> Gradients() override { return replicas_->engine(0).Gradients(); }
 
-  // Adds up the totals of all ranks. `mine.sample_ids` fill the slots from `first_slot` of a global
-  // batch of `slot_count`. Exact for counts and ids below 2^53.
-  Result<StepTotals> ReduceTotals(const StepTotals& mine,
-                                  int64_t first_slot,
-                                  int64_t slot_count,
-                                  Deadline deadline);
+  Status Apply(int64_t update_number) override;
 
-  // Gives every rank the bytes of rank `source`: a state that others lack. Returns what `source`
-  // gave; `mine` is only read there. Errors: those of Communicator; kResourceExhausted (a length
-  // above kSharedBytesMax).
-  Result<std::string> ShareBytes(const std::string& mine, int source, Deadline deadline);
+  std::vector<TensorView> TakeState() override { return replicas_->engine(0).Tensors(); }
 
-  // Returns once every rank has called it.
-  Status Barrier(Deadline deadline) { return communicator_->Barrier(deadline); }
+  void AdoptState() override { replicas_->SpreadTensors(/*with_slots=*/true); }
 
  private:
-  Communicator* communicator_;
-  GradientReducer* reducer_;
+  ReplicaSet* replicas_;
   std::vector<Bucket> buckets_;
 };
 

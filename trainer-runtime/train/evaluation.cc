@@ -11,15 +11,8 @@ namespace {
 // Samples evaluated at once: the activations of one batch stay in the cache. Choice.
 constexpr int64_t kTestBatchSize = 128;
 
-}  // namespace
-
-Result<StepTotals> EvaluateSplit(Engine* engine,
-                                 const Dataset& samples,
-                                 MultiWorkerMirrored* strategy,
-                                 Deadline deadline) {
-  const PositionRange slice =
-      RankSlice({0, samples.sample_count()}, strategy->rank(), strategy->world_size());
-  StepTotals mine;
+Result<StepTotals> EvaluateSlice(Engine& engine, const Dataset& samples, PositionRange slice) {
+  StepTotals totals;
   std::vector<float> inputs;
   std::vector<float> labels;
   for (int64_t begin = slice.begin; begin < slice.end; begin += kTestBatchSize) {
@@ -31,12 +24,37 @@ Result<StepTotals> EvaluateSplit(Engine* engine,
     labels.resize(ids.size() * static_cast<std::size_t>(samples.label_width()));
     samples.Gather(ids, inputs, labels);
     const auto count = static_cast<int64_t>(ids.size());
-    LOCKSTEP_ASSIGN_OR_RETURN(const StepResult result, engine->Evaluate({inputs, labels, count}));
-    mine.loss_sum += result.loss_sum;
-    mine.correct_count += result.correct_count;
-    mine.sample_count += count;
+    LOCKSTEP_ASSIGN_OR_RETURN(const StepResult result, engine.Evaluate({inputs, labels, count}));
+    totals.loss_sum += result.loss_sum;
+    totals.correct_count += result.correct_count;
+    totals.sample_count += count;
   }
-  return strategy->ReduceTotals(mine, 0, 0, deadline);
+  return totals;
+}
+
+}  // namespace
+
+Result<StepTotals> EvaluateSplit(ReplicaSet* replicas,
+                                 const Dataset& samples,
+                                 RankControl* control,
+                                 Deadline deadline) {
+  const int count = replicas->count();
+  std::vector<StepTotals> parts(static_cast<std::size_t>(count));
+  LOCKSTEP_RETURN_IF_ERROR(replicas->ForEach([&](int replica) -> Status {
+    const PositionRange slice = SliceOf({0, samples.sample_count()},
+                                        control->rank() * count + replica,
+                                        control->world_size() * count);
+    LOCKSTEP_ASSIGN_OR_RETURN(parts[static_cast<std::size_t>(replica)],
+                              EvaluateSlice(replicas->engine(replica), samples, slice));
+    return OkStatus();
+  }));
+  StepTotals mine;
+  for (const StepTotals& part : parts) {
+    mine.loss_sum += part.loss_sum;
+    mine.correct_count += part.correct_count;
+    mine.sample_count += part.sample_count;
+  }
+  return control->ReduceTotals(mine, 0, 0, deadline);
 }
 
 }  // namespace lockstep::runtime

@@ -11,6 +11,7 @@
 #include "trainer-runtime/collectives/communicator.h"
 #include "trainer-runtime/collectives/communicator_reducer.h"
 #include "trainer-runtime/session/state_source.h"
+#include "trainer-runtime/strategy/rank_control.h"
 #include "trainer-runtime/train/testing/fake_wire.h"
 
 namespace lockstep::runtime {
@@ -77,7 +78,10 @@ class MortalCommunicator final : public Communicator {
 }  // namespace
 
 GangRank::GangRank(const TrainingSpec& spec, const GangParts& parts, CheckpointStore* checkpoints)
-    : engine(parts.make_engine()), logger(MakeNullLogger()), bucket_bytes(parts.bucket_bytes) {
+    : logger(MakeNullLogger()) {
+  replicas = MakeReplicas(spec, parts.make_engine).value();
+  engine = &replicas->engine(0);
+  strategy = MakeStrategy(spec, replicas.get());
   TrainerHooks hooks;
   hooks.on_step = [this](const StepReport& report) {
     losses.push_back(report.loss);
@@ -89,7 +93,8 @@ GangRank::GangRank(const TrainingSpec& spec, const GangParts& parts, CheckpointS
     checkpoints_failed += outcome.status.ok() ? 0 : 1;
   };
   trainer.emplace(
-      Trainer::Make(spec, {engine.get(), parts.train, parts.test, checkpoints, logger.get()}, hooks)
+      Trainer::Make(
+          spec, {strategy.get(), parts.train, parts.test, checkpoints, logger.get()}, hooks)
           .value());
 }
 
@@ -135,12 +140,10 @@ void RunMeeting(const Gang& gang, Epoch epoch) {
         return;
       }
       MortalCommunicator communicator(std::move(joined).value(), gang[i]->calls_left);
-      const auto element_count = static_cast<int64_t>(gang[i]->engine->Gradients().size());
       CommunicatorReducer reducer(&communicator);
-      MultiWorkerMirrored strategy(
-          &communicator, &reducer, PlanBuckets(element_count, gang[i]->bucket_bytes));
+      RankControl control(&communicator);
       gang[i]->verdict =
-          gang[i]->trainer->RunMeeting(source, &strategy, gang[i]->is_stop_requested);
+          gang[i]->trainer->RunMeeting(source, {&control, &reducer}, gang[i]->is_stop_requested);
     });
   }
 }

@@ -9,6 +9,9 @@
 #include <vector>
 
 #include "common/base/log.h"
+#include "trainer-runtime/strategy/make_strategy.h"
+#include "trainer-runtime/strategy/replica_set.h"
+#include "trainer-runtime/strategy/strategy.h"
 #include "trainer-runtime/train/trainer.h"
 
 namespace lockstep::runtime {
@@ -16,11 +19,9 @@ namespace lockstep::runtime {
 // Trainers of one job side by side in a test, each on its thread with a real communicator.
 
 struct GangParts {
-  std::function<std::unique_ptr<Engine>()> make_engine;
+  EngineMaker make_engine;
   const Dataset* train = nullptr;
   const Dataset* test = nullptr;
-  // Of one all-reduce: small, so that little models make many calls. Large ones want more.
-  int64_t bucket_bytes = 16;
 };
 
 // One rank: what survives from meeting to meeting.
@@ -29,9 +30,10 @@ struct GangRank {
            const GangParts& parts,
            CheckpointStore* checkpoints = nullptr);
 
-  std::unique_ptr<Engine> engine;
+  Engine* engine;  // the first replica's
+  std::unique_ptr<ReplicaSet> replicas;
+  std::unique_ptr<Strategy> strategy;
   std::unique_ptr<Logger> logger;
-  int64_t bucket_bytes;
   std::vector<double> losses;  // of each step, by the global batch
   int checkpoints_failed = 0;
   std::function<void(const StepReport&)> after_step;

@@ -103,10 +103,11 @@ SampleTotals Trainer::SampleTotalsNow() {
 }
 
 Result<TrainerVerdict> Trainer::RunMeeting(std::optional<int> state_source,
-                                           MultiWorkerMirrored* strategy,
+                                           const MeetingParts& meeting,
                                            const std::atomic<bool>& stop_requested) {
+  RankControl* const control = meeting.control;
   EnterPhase(TrainerPhase::kRestoring);
-  LOCKSTEP_RETURN_IF_ERROR(EstablishState(state_source, strategy));
+  LOCKSTEP_RETURN_IF_ERROR(EstablishState(state_source, control));
   if (hooks_.on_state_ready) {
     hooks_.on_state_ready(state_.step);
   }
@@ -120,12 +121,12 @@ Result<TrainerVerdict> Trainer::RunMeeting(std::optional<int> state_source,
     if (is_stop_requested && !stopping_since.has_value()) {
       stopping_since = SteadyNow();
     }
-    LOCKSTEP_ASSIGN_OR_RETURN(const StepTotals totals, RunStep(strategy, is_stop_requested));
+    LOCKSTEP_ASSIGN_OR_RETURN(const StepTotals totals, RunStep(meeting, is_stop_requested));
     if (!trouble_.empty()) {
-      return GiveUp(strategy);
+      return GiveUp(control);
     }
-    if (totals.stop_requests == strategy->world_size()) {
-      return StopTogether(strategy);
+    if (totals.stop_requests == control->world_size()) {
+      return StopTogether(control);
     }
     if (stopping_since.has_value() && SteadyNow() - *stopping_since > kLeaveAloneAfter) {
       return TrainerVerdict::kLeft;
@@ -135,28 +136,27 @@ Result<TrainerVerdict> Trainer::RunMeeting(std::optional<int> state_source,
       continue;
     }
     if (!IsStateFinite()) {
-      return GiveUp(strategy);
+      return GiveUp(control);
     }
-    if (strategy->rank() == 0) {
-      parts_.checkpoints->SaveAsync(Snap(strategy->world_size()));
+    if (control->rank() == 0) {
+      parts_.checkpoints->SaveAsync(Snap(control->world_size()));
     }
   }
-  return Conclude(strategy);
+  return Conclude(control);
 }
 
 // Takes one state on all ranks: a survivor's, else the newest checkpoint's, else the seed's. The
 // state is sent in every case: equal bytes on all ranks are then a fact and not a belief.
-Status Trainer::EstablishState(std::optional<int> state_source, MultiWorkerMirrored* strategy) {
+Status Trainer::EstablishState(std::optional<int> state_source, RankControl* control) {
   const int source = state_source.value_or(0);
-  const int rank = strategy->rank();
+  const int rank = control->rank();
   if (!state_source.has_value() && rank == source) {
     LOCKSTEP_RETURN_IF_ERROR(RestoreFromCheckpoint());
     state_.is_established = true;
   }
-  const std::string mine =
-      state_.is_established ? EncodeSnapshot(Snap(strategy->world_size())) : "";
+  const std::string mine = state_.is_established ? EncodeSnapshot(Snap(control->world_size())) : "";
   const Deadline deadline = Deadline::After(SteadyNow(), kStateTimeout);
-  LOCKSTEP_ASSIGN_OR_RETURN(const std::string shared, strategy->ShareBytes(mine, source, deadline));
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::string shared, control->ShareBytes(mine, source, deadline));
   return rank == source ? OkStatus() : AdoptState(mine, shared, source, rank);
 }
 
@@ -191,8 +191,10 @@ Status Trainer::RestoreFromCheckpoint() {
 Status Trainer::TakeOver(const Snapshot& snapshot) {
   LOCKSTEP_RETURN_IF_ERROR(CompareFingerprints(snapshot.fingerprint, fingerprint_));
   TrainingState restored(parts_.train->sample_count());
-  LOCKSTEP_RETURN_IF_ERROR(RestoreSnapshot(snapshot, spec_.seed, &restored, parts_.engine));
+  LOCKSTEP_RETURN_IF_ERROR(
+      RestoreSnapshot(snapshot, spec_.seed, &restored, parts_.strategy->TakeState()));
   LOCKSTEP_RETURN_IF_ERROR(CheckCursor(restored, &loader_));
+  parts_.strategy->AdoptState();
   state_ = std::move(restored);
   if (state_.cursor.position > 0 && !HasBatchAt(loader_.plan(), state_.cursor.position)) {
     // The remainder is dropped and the batch size is another: what is left makes no batch now.
@@ -204,7 +206,7 @@ Status Trainer::TakeOver(const Snapshot& snapshot) {
 }
 
 Snapshot Trainer::Snap(int world_size) {
-  return TakeSnapshot(state_, parts_.engine, {spec_.seed, world_size, fingerprint_});
+  return TakeSnapshot(state_, parts_.strategy->TakeState(), {spec_.seed, world_size, fingerprint_});
 }
 
 Status Trainer::AdoptState(const std::string& mine,
@@ -229,33 +231,38 @@ Status Trainer::AdoptState(const std::string& mine,
   return OkStatus();
 }
 
-Result<StepTotals> Trainer::RunStep(MultiWorkerMirrored* strategy, bool is_stop_requested) {
+Result<StepTotals> Trainer::RunStep(const MeetingParts& meeting, bool is_stop_requested) {
   Stopwatch watch;
   StepDurations durations;
-  const int rank = strategy->rank();
-  const LoadedBatch batch = loader_.Load(state_.cursor, rank, strategy->world_size());
+  RankControl* const control = meeting.control;
+  const int replica_count = parts_.strategy->replicas().count();
+  const LoadedBatch batch = loader_.Load(
+      state_.cursor,
+      {control->rank() * replica_count, replica_count, control->world_size() * replica_count});
+  std::vector<ReplicaShare> shares;
+  for (const LoadedShare& share : batch.shares) {
+    shares.push_back({{share.inputs, share.labels, share.sample_count}, share.slice_begin});
+  }
   durations.data = watch.Lap();
 
-  const auto sample_count = static_cast<int64_t>(batch.ids.size());
-  LOCKSTEP_ASSIGN_OR_RETURN(
-      const StepResult computed,
-      parts_.engine->ComputeGradients({batch.inputs, batch.labels, sample_count},
-                                      {1.0 / static_cast<double>(batch.global_sample_count),
-                                       DropoutSeed(spec_.seed, state_.step),
-                                       batch.slice_begin}));
-  durations.compute = watch.Lap();
-
   const Deadline deadline = CollectiveDeadline();
-  LOCKSTEP_RETURN_IF_ERROR(strategy->ReduceGradients(parts_.engine->Gradients(), deadline));
-  StepTotals mine{computed.loss_sum,
-                  computed.correct_count,
-                  sample_count,
+  const ReplicaStep step{shares,
+                         1.0 / static_cast<double>(batch.global_sample_count),
+                         DropoutSeed(spec_.seed, state_.step)};
+  LOCKSTEP_ASSIGN_OR_RETURN(const StepOutcome computed,
+                            parts_.strategy->Step(step, meeting.reducer, deadline));
+  durations.compute = computed.compute;
+  durations.communicate = computed.exchange;
+  watch.Lap();
+  StepTotals mine{computed.sums.loss_sum,
+                  computed.sums.correct_count,
+                  static_cast<int64_t>(batch.ids.size()),
                   is_stop_requested ? 1 : 0,
                   {batch.ids.begin(), batch.ids.end()}};
   LOCKSTEP_ASSIGN_OR_RETURN(
       const StepTotals totals,
-      strategy->ReduceTotals(mine, batch.slice_begin, batch.global_sample_count, deadline));
-  durations.communicate = watch.Lap();
+      control->ReduceTotals(mine, batch.slice_begin, batch.global_sample_count, deadline));
+  durations.communicate += watch.Lap();
 
   if (spec_.terminate_on_nan && !IsStepFinite(totals)) {
     return totals;  // not applied: the last finite state stays
@@ -271,7 +278,7 @@ bool Trainer::IsStepFinite(const StepTotals& totals) {
   const std::string step = std::to_string(state_.step.value() + 1);
   if (!std::isfinite(totals.loss_sum)) {
     trouble_ = "the loss of step " + step + " is " + (std::isnan(totals.loss_sum) ? "NaN" : "inf");
-  } else if (!AllFinite(parts_.engine->Gradients())) {
+  } else if (!AllFinite(parts_.strategy->Gradients())) {
     trouble_ = "the gradients of step " + step + " are not finite";
   } else {
     return true;
@@ -287,7 +294,7 @@ bool Trainer::IsStateFinite() {
   if (!spec_.terminate_on_nan) {
     return true;
   }
-  for (const TensorView& tensor : parts_.engine->Tensors()) {
+  for (const TensorView& tensor : parts_.strategy->TakeState()) {
     if (!AllFinite(tensor.data)) {
       trouble_ = "after step " + std::to_string(state_.step.value()) + " " + tensor.name +
                  " is not finite: the model has diverged; a smaller learning rate may help "
@@ -301,7 +308,7 @@ bool Trainer::IsStateFinite() {
 // The one place where the state changes. Everything that can fail because of another rank has
 // succeeded before, so a rank applies the whole step or nothing of it.
 Status Trainer::ApplyStep(const StepTotals& totals) {
-  LOCKSTEP_RETURN_IF_ERROR(parts_.engine->ApplyUpdate(state_.step.value() + 1));
+  LOCKSTEP_RETURN_IF_ERROR(parts_.strategy->Apply(state_.step.value() + 1));
   LOCKSTEP_RETURN_IF_ERROR(state_.ledger.Add(totals.sample_ids));
   const DataCursor used = state_.cursor;
   if (state_.sums.data_epoch != used.data_epoch) {
@@ -396,14 +403,14 @@ Status Trainer::SaveNow(int world_size, Deadline deadline) {
   return flushed;
 }
 
-Status Trainer::Evaluate(MultiWorkerMirrored* strategy) {
+Status Trainer::Evaluate(RankControl* control) {
   if (parts_.test == nullptr || parts_.test->sample_count() == 0) {
     return OkStatus();
   }
   EnterPhase(TrainerPhase::kEvaluating);
   LOCKSTEP_ASSIGN_OR_RETURN(
       const StepTotals all,
-      EvaluateSplit(parts_.engine, *parts_.test, strategy, CollectiveDeadline()));
+      EvaluateSplit(&parts_.strategy->replicas(), *parts_.test, control, CollectiveDeadline()));
   const auto count = static_cast<double>(all.sample_count);
   test_result_ = EvaluationResult{all.loss_sum / count, std::nullopt};
   if (HasAccuracy()) {
@@ -415,35 +422,35 @@ Status Trainer::Evaluate(MultiWorkerMirrored* strategy) {
 // Lets the chief save and tells every rank how it went: trouble_ stays empty when it went well.
 // Nobody leaves before, so that a chief that dies while writing still finds everybody there.
 // Errors: kStale (a newer chief has taken over), those of Communicator.
-Status Trainer::SaveTogether(MultiWorkerMirrored* strategy) {
+Status Trainer::SaveTogether(RankControl* control) {
   std::string mine;
-  if (strategy->rank() == 0) {
-    Status saved = SaveNow(strategy->world_size(), Deadline::After(SteadyNow(), kFinalSaveTimeout));
+  if (control->rank() == 0) {
+    Status saved = SaveNow(control->world_size(), Deadline::After(SteadyNow(), kFinalSaveTimeout));
     if (!saved.ok() && saved.error().code() == ErrorCode::kStale) {
       return saved;
     }
     mine = saved.ok() ? "" : saved.error().ToString();
   }
   const Deadline deadline = Deadline::After(SteadyNow(), kFinalSaveTimeout + kStateTimeout);
-  LOCKSTEP_ASSIGN_OR_RETURN(trouble_, strategy->ShareBytes(mine, 0, deadline));
+  LOCKSTEP_ASSIGN_OR_RETURN(trouble_, control->ShareBytes(mine, 0, deadline));
   if (!trouble_.empty()) {
     trouble_ = "the last checkpoint could not be written: " + trouble_;
   }
-  return strategy->Barrier(deadline);
+  return control->Barrier(deadline);
 }
 
-Result<TrainerVerdict> Trainer::StopTogether(MultiWorkerMirrored* strategy) {
+Result<TrainerVerdict> Trainer::StopTogether(RankControl* control) {
   if (!IsStateFinite()) {
-    return GiveUp(strategy);
+    return GiveUp(control);
   }
-  LOCKSTEP_RETURN_IF_ERROR(SaveTogether(strategy));
+  LOCKSTEP_RETURN_IF_ERROR(SaveTogether(control));
   return trouble_.empty() ? TrainerVerdict::kStopped : TrainerVerdict::kStoppedUnsaved;
 }
 
 // Ends with the trouble that all ranks have found. Whoever leaves first would look lost to the
 // others, so they wait for each other; one that is really lost changes nothing.
-Result<TrainerVerdict> Trainer::GiveUp(MultiWorkerMirrored* strategy) {
-  const Status met = strategy->Barrier(CollectiveDeadline());
+Result<TrainerVerdict> Trainer::GiveUp(RankControl* control) {
+  const Status met = control->Barrier(CollectiveDeadline());
   if (!met.ok()) {
     parts_.logger->Debug("a peer left first", {{"error", met.error().ToString()}});
   }
@@ -453,14 +460,14 @@ Result<TrainerVerdict> Trainer::GiveUp(MultiWorkerMirrored* strategy) {
 
 // The end that all ranks agree on. The second barrier tells a rank that SaveTogether's completed
 // everywhere: a peer that is gone after that left in good order.
-Result<TrainerVerdict> Trainer::Conclude(MultiWorkerMirrored* strategy) {
+Result<TrainerVerdict> Trainer::Conclude(RankControl* control) {
   if (!IsStateFinite()) {
-    return GiveUp(strategy);
+    return GiveUp(control);
   }
-  LOCKSTEP_RETURN_IF_ERROR(Evaluate(strategy));
-  LOCKSTEP_RETURN_IF_ERROR(SaveTogether(strategy));
+  LOCKSTEP_RETURN_IF_ERROR(Evaluate(control));
+  LOCKSTEP_RETURN_IF_ERROR(SaveTogether(control));
   EnterPhase(TrainerPhase::kConcluded);
-  const Status all_know = strategy->Barrier(CollectiveDeadline());
+  const Status all_know = control->Barrier(CollectiveDeadline());
   if (!all_know.ok()) {
     parts_.logger->Debug("a peer left first", {{"error", all_know.error().ToString()}});
   }

@@ -15,8 +15,8 @@
 #include "trainer-runtime/checkpoint/checkpoint_store.h"
 #include "trainer-runtime/data/batch_loader.h"
 #include "trainer-runtime/data/dataset.h"
-#include "trainer-runtime/engine/engine.h"
-#include "trainer-runtime/strategy/multi_worker_mirrored.h"
+#include "trainer-runtime/strategy/rank_control.h"
+#include "trainer-runtime/strategy/strategy.h"
 #include "trainer-runtime/telemetry/metrics.h"
 #include "trainer-runtime/train/training_state.h"
 
@@ -58,11 +58,17 @@ struct TrainerHooks {
 
 // All members outlive the trainer.
 struct TrainerParts {
-  Engine* engine = nullptr;
+  Strategy* strategy = nullptr;
   const Dataset* train = nullptr;
   const Dataset* test = nullptr;           // empty set: no evaluation at the end
   CheckpointStore* checkpoints = nullptr;  // null: none are written or read
   Logger* logger = nullptr;
+};
+
+// What one meeting lends to the trainer: gone when RunMeeting has returned.
+struct MeetingParts {
+  RankControl* control = nullptr;
+  GradientReducer* reducer = nullptr;  // over the same ranks
 };
 
 enum class TrainerVerdict {
@@ -109,7 +115,7 @@ class Trainer {
   // Errors: those of Communicator. After kPeerLost, kAborted and kTimeout the state is whole and
   // RunMeeting may be called again with a new meeting; after others it must not.
   Result<TrainerVerdict> RunMeeting(std::optional<int> state_source,
-                                    MultiWorkerMirrored* strategy,
+                                    const MeetingParts& meeting,
                                     const std::atomic<bool>& stop_requested);
 
   // Writes what this rank holds as a checkpoint and waits for it; nothing without state or store.
@@ -119,12 +125,12 @@ class Trainer {
  private:
   Trainer(const TrainingSpec& spec, TrainerParts parts, TrainerHooks hooks);
 
-  Status EstablishState(std::optional<int> state_source, MultiWorkerMirrored* strategy);
+  Status EstablishState(std::optional<int> state_source, RankControl* control);
   Status RestoreFromCheckpoint();
   Status TakeOver(const Snapshot& snapshot);
   Snapshot Snap(int world_size);
   Status AdoptState(const std::string& mine, const std::string& shared, int source, int rank);
-  Result<StepTotals> RunStep(MultiWorkerMirrored* strategy, bool is_stop_requested);
+  Result<StepTotals> RunStep(const MeetingParts& meeting, bool is_stop_requested);
   Status ApplyStep(const StepTotals& totals);
   void ReportStep(const StepTotals& totals, const StepDurations& durations);
   bool IsTrained() const;
@@ -134,11 +140,11 @@ class Trainer {
   bool IsSaveDue() const;
   Status ReportCheckpoints();
   void ReportCheckpoint(const SaveOutcome& outcome);
-  Status SaveTogether(MultiWorkerMirrored* strategy);
-  Status Evaluate(MultiWorkerMirrored* strategy);
-  Result<TrainerVerdict> StopTogether(MultiWorkerMirrored* strategy);
-  Result<TrainerVerdict> GiveUp(MultiWorkerMirrored* strategy);
-  Result<TrainerVerdict> Conclude(MultiWorkerMirrored* strategy);
+  Status SaveTogether(RankControl* control);
+  Status Evaluate(RankControl* control);
+  Result<TrainerVerdict> StopTogether(RankControl* control);
+  Result<TrainerVerdict> GiveUp(RankControl* control);
+  Result<TrainerVerdict> Conclude(RankControl* control);
   Deadline CollectiveDeadline() const;
   void EnterPhase(TrainerPhase phase);
 

@@ -16,97 +16,10 @@
 #include "common/json/json.h"
 #include "trainer-runtime/engine/reference_engine.h"
 #include "trainer-runtime/train/test_gang.h"
+#include "trainer-runtime/train/test_job.h"
 
 namespace lockstep::runtime {
 namespace {
-
-constexpr int64_t kSampleCount = 50;
-constexpr int64_t kTestSampleCount = 11;
-constexpr int kClassCount = 3;
-
-// Two-pixel images whose class is told by which pixel is brighter: learnable in a few steps.
-Dataset MakeSamples(int64_t count) {
-  IdxTensor images{{count, 1, 2}, {}};
-  IdxTensor labels{{count}, {}};
-  for (int64_t i = 0; i < count; ++i) {
-    const int label = static_cast<int>(i % kClassCount);
-    images.values.push_back(static_cast<uint8_t>(label == 0 ? 200 + i % 50 : i % 50));
-    images.values.push_back(static_cast<uint8_t>(label == 1 ? 200 + i % 50 : i % 50));
-    labels.values.push_back(static_cast<uint8_t>(label));
-  }
-  return Dataset::Make(std::move(images), std::move(labels), 1.0 / 255, "samples").value();
-}
-
-TrainingSpec MakeSpec(int64_t step_count) {
-  TrainingSpec spec;
-  spec.seed = 7;
-  spec.length = {LengthUnit::kSteps, step_count};
-  spec.global_batch_size = 16;  // 50 samples: the fourth batch of an epoch has two
-  spec.model.input_shape = {1, 2, 1};
-  spec.model.layers = {FlattenLayer{}, DenseLayer{kClassCount, Activation::kLinear}};
-  spec.loss = {LossType::kSparseCategoricalCrossentropy, true};
-  spec.optimizer = AdamOptimizer{0.05, 0.9, 0.999, 1e-7};
-  spec.checkpoint.every_steps = 5;
-  return spec;
-}
-
-// Data sets and engine of all tests here.
-struct Samples {
-  Dataset train = MakeSamples(kSampleCount);
-  Dataset test = MakeSamples(kTestSampleCount);
-
-  GangParts PartsFor(const TrainingSpec& spec) const {
-    return {[spec] { return MakeReferenceEngine(spec).value(); }, &train, &test};
-  }
-};
-
-const Samples& TestSamples() {
-  static const Samples samples;
-  return samples;
-}
-
-Gang MakeRanks(int count, const TrainingSpec& spec) {
-  return MakeGang(count, spec, TestSamples().PartsFor(spec));
-}
-
-std::unique_ptr<GangRank> MakeRank(const TrainingSpec& spec,
-                                   CheckpointStore* checkpoints = nullptr) {
-  return std::make_unique<GangRank>(spec, TestSamples().PartsFor(spec), checkpoints);
-}
-
-class CheckpointDirectory {
- public:
-  CheckpointDirectory() {
-    std::string pattern = testing::TempDir() + "lockstep-trainer-XXXXXX";
-    path_ = ::mkdtemp(pattern.data());
-  }
-
-  ~CheckpointDirectory() { std::filesystem::remove_all(path_); }
-
-  std::unique_ptr<CheckpointStore> Open(int64_t epoch) {
-    CheckpointStoreOptions options;
-    options.directory = path_;
-    options.writer = {"uid", Attempt(0), Epoch(epoch), Incarnation(0)};
-    options.logger = logger_.get();
-    options.clock = &clock_;
-    auto store = CheckpointStore::Open(std::move(options)).value();
-    EXPECT_TRUE(store->Claim(Epoch(epoch), Incarnation(0)).ok());
-    return store;
-  }
-
-  const std::string& path() const { return path_; }
-
-  // From now on no checkpoint can be written: a file stands where its folder would be made.
-  void MakeUnwritable() {
-    std::filesystem::remove_all(path_);
-    ASSERT_TRUE(WriteFileAtomically(path_, "in the way").ok());
-  }
-
- private:
-  std::string path_;
-  std::unique_ptr<Logger> logger_ = MakeNullLogger();
-  SystemClock clock_;
-};
 
 TEST(Trainer, OneRankLearnsAndUsesEverySampleOnce) {
   const Gang ranks = MakeRanks(1, MakeSpec(40));
@@ -130,7 +43,7 @@ TEST(Trainer, ThreeRanksTakeTheStepsOfOneRank) {
       // Relative: the bound that the sums' other order must stay within.
       EXPECT_NEAR(rank->losses[step], one[0]->losses[step], 1e-5 * one[0]->losses[step]);
     }
-    EXPECT_EQ(Weights(rank->engine.get()), Weights(three[0]->engine.get()));
+    EXPECT_EQ(Weights(rank->engine), Weights(three[0]->engine));
     EXPECT_EQ(rank->trainer->SampleTotalsNow(), one[0]->trainer->SampleTotalsNow());
   }
 }
@@ -150,7 +63,7 @@ TEST(Trainer, LostRankIsReplacedAndNothingIsLostRepeatedOrChanged) {
     RunMeeting(ranks, Epoch(2));
     ExpectAll(ranks, TrainerVerdict::kFinished);
     for (const auto& rank : ranks) {
-      ASSERT_EQ(Weights(rank->engine.get()), Weights(undisturbed[0]->engine.get())) << calls_left;
+      ASSERT_EQ(Weights(rank->engine), Weights(undisturbed[0]->engine)) << calls_left;
       ASSERT_EQ(rank->trainer->SampleTotalsNow(), undisturbed[0]->trainer->SampleTotalsNow());
     }
   }
@@ -183,7 +96,7 @@ TEST(Trainer, RankLostWithinACallIsReplacedAndNothingIsLostRepeatedOrChanged) {
     RunMeeting(ranks, Epoch(2));
     ExpectAll(ranks, TrainerVerdict::kFinished);
     for (const auto& rank : ranks) {
-      ASSERT_EQ(Weights(rank->engine.get()), Weights(undisturbed[0]->engine.get())) << bytes_left;
+      ASSERT_EQ(Weights(rank->engine), Weights(undisturbed[0]->engine)) << bytes_left;
       ASSERT_EQ(rank->trainer->SampleTotalsNow(), undisturbed[0]->trainer->SampleTotalsNow());
     }
   }
@@ -206,7 +119,7 @@ TEST(Trainer, AllAskedToStopSaveAndStopAtOneStep) {
 }
 
 TEST(Trainer, ResumedFromCheckpointEndsLikeAnUninterruptedRun) {
-  CheckpointDirectory directory;
+  CheckpointFolder directory;
   const auto first_store = directory.Open(1);
   Gang first_run;
   first_run.push_back(MakeRank(MakeSpec(13), first_store.get()));
@@ -222,7 +135,7 @@ TEST(Trainer, ResumedFromCheckpointEndsLikeAnUninterruptedRun) {
 
   const Gang whole = MakeRanks(1, MakeSpec(30));
   RunMeeting(whole, Epoch(1));
-  EXPECT_EQ(Weights(second_run[0]->engine.get()), Weights(whole[0]->engine.get()));
+  EXPECT_EQ(Weights(second_run[0]->engine), Weights(whole[0]->engine));
   EXPECT_EQ(second_run[0]->trainer->SampleTotalsNow(), whole[0]->trainer->SampleTotalsNow());
 }
 
@@ -231,7 +144,7 @@ TEST(Trainer, ResumedWithAnotherBatchSizeUsesEverySampleOnce) {
   for (const RemainderRule rule : {RemainderRule::kKeep, RemainderRule::kDrop}) {
     for (const int64_t steps : {1, 3, 4, 6}) {
       for (const int64_t batch_size : {7, 15, 17, 50}) {
-        CheckpointDirectory directory;
+        CheckpointFolder directory;
         TrainingSpec spec = MakeSpec(steps);
         spec.remainder = rule;
         const auto first_store = directory.Open(1);
@@ -262,8 +175,8 @@ TEST(Trainer, ResumedWithAnotherBatchSizeUsesEverySampleOnce) {
 
 // Resumes a checkpoint of seven steps under a changed job; the error, or "" when it ran.
 std::string ErrorOfResuming(const TrainingSpec& changed,
-                            const std::function<void(CheckpointDirectory*)>& meanwhile = {}) {
-  CheckpointDirectory directory;
+                            const std::function<void(CheckpointFolder*)>& meanwhile = {}) {
+  CheckpointFolder directory;
   const auto first_store = directory.Open(1);
   Gang first_run;
   first_run.push_back(MakeRank(MakeSpec(7), first_store.get()));
@@ -299,7 +212,7 @@ TEST(Trainer, ResumedUnderAJobOfAnotherMeaningIsRefusedWithBothValues) {
 }
 
 // Makes the newest manifest one of the first release's.
-void MakeFirstFormat(CheckpointDirectory* directory) {
+void MakeFirstFormat(CheckpointFolder* directory) {
   const std::string path = directory->path() + "/step-00000007/manifest.json";
   Json manifest = ParseJson(ReadFile(path, 1 << 20).value()).value();
   manifest["formatVersion"] = 1;
@@ -329,7 +242,7 @@ TEST(Trainer, LossThatIsNotFiniteStopsAtItsStepOnEveryRank) {
   spec.loss = {LossType::kMeanSquaredError, false};
   spec.model.layers = {FlattenLayer{}, DenseLayer{1, Activation::kLinear}};
   spec.optimizer = SgdOptimizer{1000, 0, false};
-  CheckpointDirectory directory;
+  CheckpointFolder directory;
   const auto store = directory.Open(1);
   Gang ranks;
   ranks.push_back(MakeRank(spec, store.get()));
@@ -355,7 +268,7 @@ TEST(Trainer, LossThatIsNotFiniteStopsAtItsStepOnEveryRank) {
 
 // Whatever the chief cannot write is no success, on no rank.
 TEST(Trainer, LastCheckpointThatCannotBeWrittenIsNoSuccess) {
-  CheckpointDirectory directory;
+  CheckpointFolder directory;
   const auto store = directory.Open(1);
   Gang ranks;
   ranks.push_back(MakeRank(MakeSpec(12), store.get()));
@@ -376,7 +289,7 @@ TEST(Trainer, LastCheckpointThatCannotBeWrittenIsNoSuccess) {
 }
 
 TEST(Trainer, StopWithoutItsCheckpointIsToldApart) {
-  CheckpointDirectory directory;
+  CheckpointFolder directory;
   const auto store = directory.Open(1);
   Gang ranks;
   ranks.push_back(MakeRank(MakeSpec(1000), store.get()));
@@ -394,7 +307,7 @@ TEST(Trainer, StopWithoutItsCheckpointIsToldApart) {
 
 // A counter that a damaged past left behind is told, and not only by a line of the log.
 TEST(Trainer, LostSamplesAreNoSuccess) {
-  CheckpointDirectory directory;
+  CheckpointFolder directory;
   const auto store = directory.Open(1);
   SampleLedger ledger(kSampleCount);
   ledger.CloseEpoch(std::vector<int64_t>{3});  // expected once, used never
@@ -402,7 +315,7 @@ TEST(Trainer, LostSamplesAreNoSuccess) {
   TrainingState state(kSampleCount);
   state.ledger = ledger;
   state.cursor.data_epoch = 1;
-  store->SaveAsync(TakeSnapshot(state, donor->engine.get(), {7, 1, ""}));
+  store->SaveAsync(TakeSnapshot(state, donor->engine->Tensors(), {7, 1, ""}));
   ASSERT_TRUE(store->Flush(Deadline::After(SteadyNow(), std::chrono::seconds(30))).ok());
   Gang ranks;
   ranks.push_back(MakeRank(MakeSpec(4), store.get()));
@@ -423,7 +336,7 @@ TEST(Trainer, TrainingLossIsTheSameAtAnyNumberOfRanksAndAfterAResume) {
     EXPECT_NEAR(rank->trainer->training_loss().value(), expected, 1e-5 * expected);
     EXPECT_EQ(rank->trainer->training_loss(), three[0]->trainer->training_loss());
   }
-  CheckpointDirectory directory;
+  CheckpointFolder directory;
   for (const int64_t steps : {29, 30}) {
     const auto store = directory.Open(steps);
     Gang part;
@@ -451,8 +364,7 @@ TEST(Trainer, RankWithOtherDataIsRefused) {
   const TrainingSpec spec = MakeSpec(5);
   Dataset other_train = MakeSamples(kSampleCount + 1);
   const Dataset dropped = other_train.SplitOffTail(kSampleCount);  // one sample further on
-  const GangParts other{
-      [spec] { return MakeReferenceEngine(spec).value(); }, &dropped, &TestSamples().test};
+  const GangParts other{MakeReferenceEngine, &dropped, &TestSamples().test};
   Gang ranks = MakeRanks(1, spec);
   ranks.push_back(std::make_unique<GangRank>(spec, other));
   RunMeeting(ranks, Epoch(1));
@@ -464,11 +376,12 @@ TEST(Trainer, DroppedRemainderWithoutAWholeBatchIsRefused) {
   TrainingSpec spec = MakeSpec(1);
   spec.global_batch_size = 51;
   spec.remainder = RemainderRule::kDrop;
-  const auto engine = MakeReferenceEngine(spec).value();
+  const auto rank = MakeRank(MakeSpec(1));
   const auto logger = MakeNullLogger();
   const Dataset train = MakeSamples(kSampleCount);
   const Dataset test;
-  const auto made = Trainer::Make(spec, {engine.get(), &train, &test, nullptr, logger.get()}, {});
+  const auto made =
+      Trainer::Make(spec, {rank->strategy.get(), &train, &test, nullptr, logger.get()}, {});
   ASSERT_FALSE(made.ok());
   EXPECT_EQ(made.error().field(), "spec.training.globalBatchSize");
 }
@@ -476,7 +389,8 @@ TEST(Trainer, DroppedRemainderWithoutAWholeBatchIsRefused) {
 TEST(Snapshot, CutAnywhereIsRefused) {
   const auto rank = MakeRank(MakeSpec(1));
   TrainingState state(kSampleCount);
-  const std::string bytes = EncodeSnapshot(TakeSnapshot(state, rank->engine.get(), {7, 1, "{}"}));
+  const std::string bytes =
+      EncodeSnapshot(TakeSnapshot(state, rank->engine->Tensors(), {7, 1, "{}"}));
   EXPECT_TRUE(DecodeSnapshot(bytes).ok());
   for (std::size_t size = 0; size < bytes.size(); ++size) {
     ASSERT_FALSE(DecodeSnapshot(bytes.substr(0, size)).ok()) << size;
@@ -489,8 +403,8 @@ TEST(Snapshot, OfAnotherModelNamesTheTensor) {
   other.model.layers = {FlattenLayer{}, DenseLayer{kClassCount + 1, Activation::kLinear}};
   const auto other_rank = MakeRank(other);
   TrainingState state(kSampleCount);
-  const Snapshot snapshot = TakeSnapshot(state, other_rank->engine.get(), {7, 1, "{}"});
-  const Status restored = RestoreSnapshot(snapshot, 7, &state, rank->engine.get());
+  const Snapshot snapshot = TakeSnapshot(state, other_rank->engine->Tensors(), {7, 1, "{}"});
+  const Status restored = RestoreSnapshot(snapshot, 7, &state, rank->engine->Tensors());
   ASSERT_FALSE(restored.ok());
   EXPECT_NE(restored.error().message().find("kernel"), std::string::npos)
       << restored.error().message();

@@ -34,18 +34,32 @@ TrainingSpec MakeSpec() {
   spec.dataset.train = {"t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz"};
   spec.dataset.scale = 1.0 / 255;
   spec.dataset.test_samples = 1000;
+  spec.communication.bytes_per_pack = kBucketBytes;
   return spec;
 }
 
-// Trains `spec` on `rank_count` ranks and on one, and returns the largest relative difference of
-// the steps' losses.
-double LargestDifference(const TrainingSpec& spec, int rank_count, const DatasetSplits& data) {
+struct Layout {
+  int rank_count;
+  int64_t replica_count;  // of each rank
+  VariablePlacement variables = VariablePlacement::kMirrored;
+};
+
+// Trains `spec` on many replicas and on one, and returns the largest relative difference of the
+// steps' losses.
+double LargestDifference(const TrainingSpec& spec,
+                         const Layout& layout,
+                         const DatasetSplits& data) {
   const EnginePlugin plugin = EnginePlugin::Load({LOCKSTEP_TEST_ENGINE_PLUGIN, ""}).value();
-  const std::string spec_json = DumpJson(EncodeTrainingSpec(spec));
-  const GangParts parts{
-      [&] { return plugin.MakeEngine(spec_json).value(); }, &data.train, &data.test, kBucketBytes};
+  const GangParts parts{[&](const TrainingSpec& of_engine) {
+                          return plugin.MakeEngine(DumpJson(EncodeTrainingSpec(of_engine)));
+                        },
+                        &data.train,
+                        &data.test};
   const Gang one = MakeGang(1, spec, parts);
-  const Gang many = MakeGang(rank_count, spec, parts);
+  TrainingSpec spread = spec;
+  spread.replicas = layout.replica_count;
+  spread.variables = layout.variables;
+  const Gang many = MakeGang(layout.rank_count, spread, parts);
   RunMeeting(one, Epoch(1));
   RunMeeting(many, Epoch(1));
   ExpectAll(one, TrainerVerdict::kFinished);
@@ -58,11 +72,10 @@ double LargestDifference(const TrainingSpec& spec, int rank_count, const Dataset
   return worst;
 }
 
-// What a rank drops follows from where its samples stand in the global batch, so it is what one
-// rank would drop of them; 50 samples a batch do not divide evenly.
-TEST(TrainerOnTorch, DropoutIsTheSameAtEveryNumberOfRanks) {
+// What a replica drops follows from where its samples stand in the global batch, so it is what one
+// replica would drop of them; 50 samples a batch do not divide evenly.
+TEST(TrainerOnTorch, DropoutIsTheSameAtEveryNumberOfReplicas) {
   TrainingSpec spec = MakeSpec();
-  spec.length.count = 12;
   spec.global_batch_size = 50;
   spec.model.layers = {Conv2DLayer{8, {3, 3}, {1, 1}, Padding::kValid, Activation::kRelu},
                        DropoutLayer{0.3},
@@ -71,8 +84,13 @@ TEST(TrainerOnTorch, DropoutIsTheSameAtEveryNumberOfRanks) {
                        DropoutLayer{0.5},
                        DenseLayer{10}};
   const DatasetSplits data = LoadDataset(spec.dataset, LOCKSTEP_TEST_MNIST).value();
-  for (const int rank_count : {1, 2, 3}) {
-    EXPECT_LE(LargestDifference(spec, rank_count, data), 1e-5) << rank_count;
+  for (const Layout layout : {Layout{3, 1},
+                              Layout{1, 2},
+                              Layout{1, 3},
+                              Layout{2, 2},
+                              Layout{1, 2, VariablePlacement::kCentral}}) {
+    EXPECT_LE(LargestDifference(spec, layout, data), 1e-5)
+        << layout.rank_count << " ranks of " << layout.replica_count;
   }
 }
 
@@ -80,9 +98,11 @@ TEST(TrainerOnTorch, ThreeRanksTakeTheStepsOfOneRank) {
   const TrainingSpec spec = MakeSpec();
   const DatasetSplits data = LoadDataset(spec.dataset, LOCKSTEP_TEST_MNIST).value();
   const EnginePlugin plugin = EnginePlugin::Load({LOCKSTEP_TEST_ENGINE_PLUGIN, ""}).value();
-  const std::string spec_json = DumpJson(EncodeTrainingSpec(spec));
-  const GangParts parts{
-      [&] { return plugin.MakeEngine(spec_json).value(); }, &data.train, &data.test, kBucketBytes};
+  const GangParts parts{[&](const TrainingSpec& of_engine) {
+                          return plugin.MakeEngine(DumpJson(EncodeTrainingSpec(of_engine)));
+                        },
+                        &data.train,
+                        &data.test};
   const Gang one = MakeGang(1, spec, parts);
   const Gang three = MakeGang(3, spec, parts);
   RunMeeting(one, Epoch(1));
@@ -98,8 +118,8 @@ TEST(TrainerOnTorch, ThreeRanksTakeTheStepsOfOneRank) {
   std::printf("largest relative difference of %ld losses: %.2e\n", long{kStepCount}, worst);
   EXPECT_LE(worst, 1e-5);
   EXPECT_LT(one[0]->losses.back(), one[0]->losses.front() / 2);
-  EXPECT_EQ(Weights(three[1]->engine.get()), Weights(three[0]->engine.get()));
-  EXPECT_EQ(Weights(three[2]->engine.get()), Weights(three[0]->engine.get()));
+  EXPECT_EQ(Weights(three[1]->engine), Weights(three[0]->engine));
+  EXPECT_EQ(Weights(three[2]->engine), Weights(three[0]->engine));
 }
 
 }  // namespace

@@ -129,7 +129,9 @@ bool AllFinite(std::span<const float> values) {
   return largest < kInfinity;
 }
 
-Snapshot TakeSnapshot(const TrainingState& state, Engine* engine, const SnapshotFacts& facts) {
+Snapshot TakeSnapshot(const TrainingState& state,
+                      const std::vector<TensorView>& tensors,
+                      const SnapshotFacts& facts) {
   Snapshot snapshot;
   snapshot.step = state.step;
   snapshot.cursor = {state.cursor.data_epoch, state.cursor.position, state.cursor.samples_consumed};
@@ -142,7 +144,7 @@ Snapshot TakeSnapshot(const TrainingState& state, Engine* engine, const Snapshot
       state.sums.correct_count,
       state.sums.sample_count};
   snapshot.ledger = state.ledger.Serialize();
-  for (const TensorView& view : engine->Tensors()) {
+  for (const TensorView& view : tensors) {
     snapshot.is_finite = snapshot.is_finite && AllFinite(view.data);
     snapshot.tensors.push_back(
         {view.name, view.shape, std::vector<float>(view.data.begin(), view.data.end())});
@@ -153,20 +155,19 @@ Snapshot TakeSnapshot(const TrainingState& state, Engine* engine, const Snapshot
 Status RestoreSnapshot(const Snapshot& snapshot,
                        int64_t seed,
                        TrainingState* state,
-                       Engine* engine) {
-  const std::vector<TensorView> views = engine->Tensors();
+                       const std::vector<TensorView>& tensors) {
   if (snapshot.seed != seed) {
     return Error(ErrorCode::kInvalidArgument,
                  "the saved state was made with seed " + std::to_string(snapshot.seed) +
                      ", this job has seed " + std::to_string(seed));
   }
-  if (views.size() != snapshot.tensors.size()) {
+  if (tensors.size() != snapshot.tensors.size()) {
     return Error(ErrorCode::kInvalidArgument,
                  "the saved state has " + std::to_string(snapshot.tensors.size()) +
-                     " tensors, this model has " + std::to_string(views.size()));
+                     " tensors, this model has " + std::to_string(tensors.size()));
   }
-  for (std::size_t i = 0; i < views.size(); ++i) {
-    LOCKSTEP_RETURN_IF_ERROR(CheckTensor(snapshot.tensors[i], views[i]));
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    LOCKSTEP_RETURN_IF_ERROR(CheckTensor(snapshot.tensors[i], tensors[i]));
   }
   LOCKSTEP_ASSIGN_OR_RETURN(SampleLedger ledger, SampleLedger::Deserialize(snapshot.ledger));
   if (ledger.sample_count() != state->ledger.sample_count()) {
@@ -175,10 +176,10 @@ Status RestoreSnapshot(const Snapshot& snapshot,
                      " training samples, this data set has " +
                      std::to_string(state->ledger.sample_count()));
   }
-  for (std::size_t i = 0; i < views.size(); ++i) {
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
     std::copy(snapshot.tensors[i].values.begin(),
               snapshot.tensors[i].values.end(),
-              views[i].data.begin());
+              tensors[i].data.begin());
   }
   // The first format does not tell the position; whoever was used since the epoch began, does.
   const int64_t position = snapshot.cursor.position.value_or(ledger.open_count());

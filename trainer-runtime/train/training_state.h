@@ -25,7 +25,7 @@ struct EpochSums {
   friend bool operator==(const EpochSums&, const EpochSums&) = default;
 };
 
-// Where training stands. Together with the engine's tensors it is the whole state of a job: equal
+// Where training stands. Together with the model's tensors it is the whole state of a job: equal
 // on every rank after every step, and enough to go on from.
 struct TrainingState {
   explicit TrainingState(int64_t sample_count) : ledger(sample_count) {}
@@ -44,19 +44,21 @@ struct SnapshotFacts {
   std::string fingerprint;  // fingerprint.h
 };
 
-// A copy of the whole state, detached from the engine.
-Snapshot TakeSnapshot(const TrainingState& state, Engine* engine, const SnapshotFacts& facts);
+// A copy of the whole state, of which `tensors` are a part, detached from them.
+Snapshot TakeSnapshot(const TrainingState& state,
+                      const std::vector<TensorView>& tensors,
+                      const SnapshotFacts& facts);
 
 // Whether all values are finite numbers. Costs one pass over them.
 bool AllFinite(std::span<const float> values);
 
-// Puts a snapshot into `state` and `engine`.
+// Puts a snapshot into `state` and `tensors`.
 // Errors: kInvalidArgument when it belongs to another model, data set or seed: names the tensor,
 // the shape found and the one expected. Nothing is changed then.
 Status RestoreSnapshot(const Snapshot& snapshot,
                        int64_t seed,
                        TrainingState* state,
-                       Engine* engine);
+                       const std::vector<TensorView>& tensors);
 
 // Whether the samples that `state` has counted in its data epoch are those that this job's order
 // has before its cursor: otherwise some would be lost and others used twice. The only proof for

@@ -115,15 +115,15 @@ Result<Parts> RunPass(Engine& engine, BatchLoader& loader, int64_t pass, int64_t
   Stopwatch watch;
   for (int64_t step = 0; step < steps; ++step) {
     const int64_t position = step * loader.plan().global_batch_size;
-    const LoadedBatch batch = loader.Load({.data_epoch = pass, .position = position}, 0, 1);
+    const LoadedBatch batch = loader.Load({.data_epoch = pass, .position = position}, {});
+    const LoadedShare& share = batch.shares.front();
     parts.data += watch.Lap();
     const double scale = 1 / static_cast<double>(batch.ids.size());
     LOCKSTEP_ASSIGN_OR_RETURN(
         const StepResult result,
-        engine.ComputeGradients({.inputs = batch.inputs,
-                                 .labels = batch.labels,
-                                 .sample_count = static_cast<int64_t>(batch.ids.size())},
-                                {.gradient_scale = scale, .dropout_seed = 0}));
+        engine.ComputeGradients(
+            {.inputs = share.inputs, .labels = share.labels, .sample_count = share.sample_count},
+            {.gradient_scale = scale, .dropout_seed = 0}));
     parts.compute += watch.Lap();
     LOCKSTEP_RETURN_IF_ERROR(engine.ApplyUpdate(pass * steps + step + 1));
     parts.update += watch.Lap();

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "common/base/result.h"
+#include "common/contract/training_spec.h"
+#include "trainer-runtime/engine/engine.h"
+#include "trainer-runtime/strategy/replica_set.h"
+#include "trainer-runtime/strategy/strategy.h"
+
+namespace lockstep::runtime {
+
+using EngineMaker = std::function<Result<std::unique_ptr<Engine>>(const TrainingSpec&)>;
+
+// The replicas of one process, as many as the spec says, with engines that `make` makes. Where the
+// variables are central, only the first engine has an optimizer with a state. Errors: those of
+// `make`.
+Result<std::unique_ptr<ReplicaSet>> MakeReplicas(const TrainingSpec& spec, const EngineMaker& make);
+
+// The spec's strategy over them. `replicas` must outlive it.
+std::unique_ptr<Strategy> MakeStrategy(const TrainingSpec& spec, ReplicaSet* replicas);
+
+}  // namespace lockstep::runtime

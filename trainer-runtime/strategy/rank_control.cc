@@ -1,0 +1,64 @@
+#include "trainer-runtime/strategy/rank_control.h"
+
+#include <cmath>
+#include <cstddef>
+#include <string>
+
+#include "common/base/check.h"
+
+namespace lockstep::runtime {
+namespace {
+
+// The totals travel as one list of doubles: four sums, then one slot for each sample of the batch.
+// A slot holds id + 1, so that zero means that nobody wrote it and a doubly written slot shows up
+// as an id that the batch cannot contain.
+enum TotalsSlot : std::size_t { kLossSum, kCorrectCount, kSampleCount, kStopRequests, kFirstId };
+
+}  // namespace
+
+Result<StepTotals> RankControl::ReduceTotals(const StepTotals& mine,
+                                             int64_t first_slot,
+                                             int64_t slot_count,
+                                             Deadline deadline) {
+  std::vector<double> wire(kFirstId + static_cast<std::size_t>(slot_count), 0.0);
+  wire[kLossSum] = mine.loss_sum;
+  wire[kCorrectCount] = static_cast<double>(mine.correct_count);
+  wire[kSampleCount] = static_cast<double>(mine.sample_count);
+  wire[kStopRequests] = static_cast<double>(mine.stop_requests);
+  std::size_t slot = kFirstId + static_cast<std::size_t>(first_slot);
+  LOCKSTEP_CHECK(slot + mine.sample_ids.size() <= wire.size(), "more samples than slots");
+  for (const int64_t id : mine.sample_ids) {
+    wire[slot++] = static_cast<double>(id + 1);
+  }
+  LOCKSTEP_RETURN_IF_ERROR(communicator_->AllReduce(
+      wire.data(), wire.size(), DataType::kFloat64, ReduceOp::kSum, deadline));
+  StepTotals all;
+  all.loss_sum = wire[kLossSum];
+  all.correct_count = std::llround(wire[kCorrectCount]);
+  all.sample_count = std::llround(wire[kSampleCount]);
+  all.stop_requests = std::llround(wire[kStopRequests]);
+  all.sample_ids.reserve(static_cast<std::size_t>(slot_count));
+  for (std::size_t i = kFirstId; i < wire.size(); ++i) {
+    all.sample_ids.push_back(std::llround(wire[i]) - 1);
+  }
+  return all;
+}
+
+Result<std::string> RankControl::ShareBytes(const std::string& mine,
+                                            int source,
+                                            Deadline deadline) {
+  const bool is_source = rank() == source;
+  uint64_t byte_count = is_source ? mine.size() : 0;
+  LOCKSTEP_RETURN_IF_ERROR(
+      communicator_->Broadcast(&byte_count, sizeof(byte_count), source, deadline));
+  if (byte_count > kSharedBytesMax) {
+    return Error(ErrorCode::kResourceExhausted,
+                 "rank " + std::to_string(source) + " announced a state of " +
+                     std::to_string(byte_count) + " bytes");
+  }
+  std::string bytes = is_source ? mine : std::string(byte_count, '\0');
+  LOCKSTEP_RETURN_IF_ERROR(communicator_->Broadcast(bytes.data(), byte_count, source, deadline));
+  return bytes;
+}
+
+}  // namespace lockstep::runtime

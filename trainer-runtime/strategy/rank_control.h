@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/base/result.h"
+#include "common/base/time.h"
+#include "trainer-runtime/collectives/communicator.h"
+
+namespace lockstep::runtime {
+
+// What one rank brings to a step besides gradients, and what all ranks together brought.
+struct StepTotals {
+  double loss_sum = 0;
+  int64_t correct_count = 0;
+  int64_t sample_count = 0;
+  int64_t stop_requests = 0;        // ranks that were asked to stop
+  std::vector<int64_t> sample_ids;  // by slot of the global batch; -1 where nobody read one
+};
+
+// Largest state that is sent between ranks: four times what one GPU's memory holds today, so that a
+// damaged length is refused before memory is asked for. Choice.
+inline constexpr uint64_t kSharedBytesMax = uint64_t{1} << 39U;
+
+// What the ranks of one meeting tell each other besides gradients, under every strategy.
+// Thread: the training thread only. `communicator` must outlive this object.
+class RankControl {
+ public:
+  explicit RankControl(Communicator* communicator) : communicator_(communicator) {}
+
+  int rank() const { return communicator_->rank(); }
+
+  int world_size() const { return communicator_->world_size(); }
+
+  // Adds up the totals of all ranks. `mine.sample_ids` fill the slots from `first_slot` of a global
+  // batch of `slot_count`. Exact for counts and ids below 2^53.
+  Result<StepTotals> ReduceTotals(const StepTotals& mine,
+                                  int64_t first_slot,
+                                  int64_t slot_count,
+                                  Deadline deadline);
+
+  // Gives every rank the bytes of rank `source`: a state that others lack. Returns what `source`
+  // gave; `mine` is only read there. Errors: those of Communicator; kResourceExhausted (a length
+  // above kSharedBytesMax).
+  Result<std::string> ShareBytes(const std::string& mine, int source, Deadline deadline);
+
+  // Returns once every rank has called it.
+  Status Barrier(Deadline deadline) { return communicator_->Barrier(deadline); }
+
+ private:
+  Communicator* communicator_;
+};
+
+}  // namespace lockstep::runtime

@@ -1,0 +1,137 @@
+#include "trainer-runtime/strategy/replica_set.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "common/base/check.h"
+
+namespace lockstep::runtime {
+namespace {
+
+StepResult SumOf(const std::vector<StepResult>& results) {
+  StepResult sum;
+  for (const StepResult& result : results) {
+    sum.loss_sum += result.loss_sum;
+    sum.correct_count += result.correct_count;
+  }
+  return sum;
+}
+
+}  // namespace
+
+ReplicaSet::ReplicaSet(std::vector<std::unique_ptr<Engine>> engines)
+    : engines_(std::move(engines)), outcomes_(engines_.size()) {
+  LOCKSTEP_CHECK(!engines_.empty(), "a set of no replicas");
+  for (const auto& engine : engines_) {
+    gradients_.push_back(engine->Gradients());
+    LOCKSTEP_CHECK(gradients_.back().size() == gradients_.front().size(), "replicas of two models");
+  }
+  for (int replica = 1; replica < count(); ++replica) {
+    threads_.emplace_back([this, replica] { WorkAs(replica); });
+  }
+}
+
+ReplicaSet::~ReplicaSet() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  work_ = nullptr;
+  ++round_;
+  changed_.notify_all();
+}
+
+// One replica's thread: a round after the other, until one has no work.
+void ReplicaSet::WorkAs(int replica) {
+  for (uint64_t done = 0;; ++done) {
+    const std::function<Status(int)>* work = nullptr;
+    {
+      std::unique_lock<std::mutex> lock(mutex_);
+      changed_.wait(lock, [&] { return round_ > done; });
+      work = work_;
+    }
+    if (work == nullptr) {
+      return;
+    }
+    Status outcome = (*work)(replica);
+    const std::lock_guard<std::mutex> lock(mutex_);
+    outcomes_[static_cast<std::size_t>(replica)] = std::move(outcome);
+    --busy_count_;
+    changed_.notify_all();
+  }
+}
+
+Status ReplicaSet::ForEach(const std::function<Status(int)>& work) {
+  if (count() == 1) {
+    return work(0);
+  }
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    work_ = &work;
+    busy_count_ = count() - 1;
+    ++round_;
+    changed_.notify_all();
+  }
+  Status own = work(0);
+  std::unique_lock<std::mutex> lock(mutex_);
+  changed_.wait(lock, [this] { return busy_count_ == 0; });
+  outcomes_[0] = std::move(own);
+  for (Status& outcome : outcomes_) {
+    if (!outcome.ok()) {
+      return std::move(outcome);
+    }
+  }
+  return OkStatus();
+}
+
+Result<StepResult> ReplicaSet::ComputeGradients(const ReplicaStep& step) {
+  LOCKSTEP_CHECK(step.shares.size() == engines_.size(), "a share for each replica");
+  std::vector<StepResult> results(engines_.size());
+  LOCKSTEP_RETURN_IF_ERROR(ForEach([&](int replica) -> Status {
+    const auto i = static_cast<std::size_t>(replica);
+    const ReplicaShare& share = step.shares[i];
+    LOCKSTEP_ASSIGN_OR_RETURN(
+        results[i],
+        engine(replica).ComputeGradients(
+            share.batch, {step.gradient_scale, step.dropout_seed, share.first_sample}));
+    return OkStatus();
+  }));
+  return SumOf(results);
+}
+
+// Each thread adds up one part of the elements:
+//
+//            part 0    part 1        R replicas, R parts
+//   first   [= sum of][= sum of]
+//   second  [ column ][ column ]
+void ReplicaSet::SumGradients() {
+  const std::size_t element_count = gradients_.front().size();
+  const std::size_t replica_count = engines_.size();
+  [[maybe_unused]] const Status always = ForEach([&](int replica) {
+    const auto part = static_cast<std::size_t>(replica);
+    const std::size_t begin = part * element_count / replica_count;
+    const std::size_t end = (part + 1) * element_count / replica_count;
+    float* const sum = gradients_.front().data();
+    for (std::size_t other = 1; other < replica_count; ++other) {
+      const float* const addend = gradients_[other].data();
+      for (std::size_t i = begin; i < end; ++i) {
+        sum[i] += addend[i];
+      }
+    }
+    return OkStatus();
+  });
+}
+
+void ReplicaSet::SpreadTensors(bool with_slots) {
+  const std::vector<TensorView> source = engine(0).Tensors();
+  [[maybe_unused]] const Status always = ForEach([&](int replica) {
+    const std::vector<TensorView> own =
+        replica == 0 ? std::vector<TensorView>() : engine(replica).Tensors();
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      if (with_slots || own[i].kind == TensorKind::kParameter) {
+        std::copy(source[i].data.begin(), source[i].data.end(), own[i].data.begin());
+      }
+    }
+    return OkStatus();
+  });
+}
+
+}  // namespace lockstep::runtime

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "common/base/result.h"
+#include "trainer-runtime/engine/engine.h"
+
+namespace lockstep::runtime {
+
+// One replica's share of a global batch.
+struct ReplicaShare {
+  Batch batch;
+  int64_t first_sample = 0;  // where the share starts within the global batch
+};
+
+// A step as the replicas of one process see it.
+struct ReplicaStep {
+  std::span<const ReplicaShare> shares;  // [replicas], in their order
+  double gradient_scale = 1;             // as in StepOptions
+  uint64_t dropout_seed = 0;             // as in StepOptions
+};
+
+// The engines of one process, all of one model, each with a thread of its own. Lives as long as the
+// process's part in the job, from meeting to meeting.
+//
+// Sums over replicas are made in their order, so bits are equal from run to run.
+// Thread: one; it is that of the first replica.
+class ReplicaSet {
+ public:
+  // Preconditions (checked): at least one engine, all with equally many gradients.
+  explicit ReplicaSet(std::vector<std::unique_ptr<Engine>> engines);
+
+  ~ReplicaSet();
+
+  ReplicaSet(const ReplicaSet&) = delete;
+  ReplicaSet& operator=(const ReplicaSet&) = delete;
+
+  int count() const { return static_cast<int>(engines_.size()); }
+
+  Engine& engine(int replica) { return *engines_[static_cast<std::size_t>(replica)]; }
+
+  // Calls `work` with each replica's number, all at once, each on its replica's thread. Returns
+  // when all have ended. Errors: that of the lowest replica that has one.
+  Status ForEach(const std::function<Status(int)>& work);
+
+  // Each replica computes the gradients of its share. Returns the sums over all shares. Errors:
+  // those of Engine::ComputeGradients. Precondition (checked): as many shares as replicas.
+  Result<StepResult> ComputeGradients(const ReplicaStep& step);
+
+  // Adds the gradients of all replicas up, into those of the first.
+  void SumGradients();
+
+  // Gives all replicas the first one's tensors: parameters, and slots where `with_slots`.
+  void SpreadTensors(bool with_slots);
+
+ private:
+  void WorkAs(int replica);
+
+  std::vector<std::unique_ptr<Engine>> engines_;
+  std::vector<std::span<float>> gradients_;  // of each engine
+
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  const std::function<Status(int)>* work_ = nullptr;  // of the round; null: the threads end
+  uint64_t round_ = 0;                                // calls of ForEach so far
+  int busy_count_ = 0;                                // threads that are not done with the round
+  std::vector<Status> outcomes_;                      // [replicas], of the round
+
+  std::vector<std::jthread> threads_;  // of all replicas but the first; last: they end first
+};
+
+}  // namespace lockstep::runtime

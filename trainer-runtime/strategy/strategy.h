@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "common/base/result.h"
+#include "common/base/time.h"
+#include "trainer-runtime/collectives/gradient_reducer.h"
+#include "trainer-runtime/engine/engine.h"
+#include "trainer-runtime/strategy/replica_set.h"
+
+namespace lockstep::runtime {
+
+// What a step has come to on this rank. Units: durations are of this rank.
+struct StepOutcome {
+  StepResult sums;       // over the shares of this rank's replicas
+  Duration compute{0};   // of the gradients
+  Duration exchange{0};  // of the sums over replicas and ranks
+};
+
+// How the replicas of a job share one model: where its variables are, and how the replicas'
+// gradients become one update of it. One object for the job's whole time; the ranks that it sums
+// over come with each step, as they may be others after a loss.
+//
+// Replicas scale their gradients by 1 / samples of the global batch before the sums, so that any
+// number of replicas on one global batch takes the step that one replica would take on it.
+//
+// The state does not tell the strategy: one checkpoint fits all.
+// Thread: the training thread only.
+class Strategy {
+ public:
+  virtual ~Strategy() = default;
+
+  // The engines that compute. They hold the newest parameters after Apply() and AdoptState().
+  virtual ReplicaSet& replicas() = 0;
+
+  // Computes the gradients of the shares and sums them over all replicas of all ranks. The state is
+  // unchanged. Errors: those of Engine and GradientReducer; Apply must not follow then.
+  virtual Result<StepOutcome> Step(const ReplicaStep& step,
+                                   GradientReducer* reducer,
+                                   Deadline deadline) = 0;
+
+  // What the last Step came to: the gradients that Apply is about to take, equal on all ranks.
+  virtual std::span<const float> Gradients() = 0;
+
+  // Updates the state by the last Step. `update_number` counts from 1. Errors: those of Engine.
+  virtual Status Apply(int64_t update_number) = 0;
+
+  // The state: parameters and slots under their canonical names, in place.
+  virtual std::vector<TensorView> TakeState() = 0;
+
+  // Makes what was written to the tensors of TakeState() the state that all replicas have.
+  virtual void AdoptState() = 0;
+};
+
+}  // namespace lockstep::runtime
