@@ -22,7 +22,8 @@ std::vector<kube::Request> ProbeRights(const std::string& where) {
   return {kube::List({kube::kTrainingJobs, where, "", ""}, one),
           kube::List({kube::kPods, "", "", ""}, one),
           kube::List({kube::kNodes, "", "", ""}, one),
-          kube::List({kube::kServices, where, "", ""}, one)};
+          kube::List({kube::kServices, where, "", ""}, one),
+          kube::List({kube::kTrainingQueues, "", "", ""}, one)};
 }
 
 Status JudgeRights(std::vector<kube::CallResult> answers) {
