@@ -40,7 +40,6 @@ class RuleChecker {
     CheckMasterPorts();
     CheckScheduler();
     CheckBatch();
-    CheckScheduling();
     CheckElastic();
     CheckRecovery();
   }
@@ -375,16 +374,6 @@ class RuleChecker {
            "no job changes its size by itself yet, expected minReplicas and maxReplicas to "
            "equal the worker's replicas, " +
                ToText(worker->replicas));
-    }
-  }
-
-  void CheckScheduling() {
-    const SchedulingSpec& scheduling = spec_.scheduling;
-    if (!scheduling.queue.empty() && IsTrusted("spec.scheduling.queue")) {
-      Fail("spec.scheduling.queue",
-           Quoted(scheduling.queue) +
-               " found, but there are no queues yet: jobs wait in the order of their age; remove "
-               "it");
     }
   }
 

@@ -147,6 +147,7 @@ class OperatorProcess::Parts {
   std::unique_ptr<ReflectorDriver<PodUse>> foreign_pods_;
   std::unique_ptr<ReflectorDriver<kube::Node>> nodes_;
   std::unique_ptr<ReflectorDriver<kube::Service>> services_;
+  std::unique_ptr<ReflectorDriver<StoredQueue>> queues_;
   std::optional<StatusPoller> poller_;
   std::optional<WorkLoop> work_;
   std::unique_ptr<HealthServer> server_;
@@ -329,6 +330,7 @@ Status OperatorProcess::Parts::Serve(const std::string& address) {
   AddSyncCheck("foreign-pods", foreign_pods_.get(), &options);
   AddSyncCheck("nodes", nodes_.get(), &options);
   AddSyncCheck("services", services_.get(), &options);
+  AddSyncCheck("trainingqueues", queues_.get(), &options);
   LOCKSTEP_ASSIGN_OR_RETURN(server_, HealthServer::Start(std::move(options)));
   return OkStatus();
 }
@@ -425,6 +427,7 @@ void OperatorProcess::Parts::Watch(const OperatorFlags& flags) {
                                  kForeignReadInterval);
   nodes_ = Follow<kube::Node>({kube::kNodes, "", "", ""}, kube::DecodeNode);
   services_ = Follow<kube::Service>(OursIn(kube::kServices, where), kube::DecodeService);
+  queues_ = Follow<StoredQueue>({kube::kTrainingQueues, "", "", ""}, DecodeStoredQueue);
 }
 
 OperatorScope OperatorProcess::Parts::ScopeOf(const OperatorFlags& flags) const {
@@ -433,7 +436,9 @@ OperatorScope OperatorProcess::Parts::ScopeOf(const OperatorFlags& flags) const 
 
 bool OperatorProcess::Parts::HasSynced() const {
   return jobs_->has_synced() && pods_->has_synced() && foreign_pods_->has_synced() &&
-         nodes_->has_synced() && services_->has_synced();
+         nodes_->has_synced() && services_->has_synced() &&
+         // A cluster that does not know that kind, as of an earlier release, has none of it.
+         (queues_->has_synced() || !queues_->refusal().empty());
 }
 
 void OperatorProcess::Parts::Stop() {
@@ -447,6 +452,7 @@ void OperatorProcess::Parts::Stop() {
   foreign_pods_.reset();
   nodes_.reset();
   services_.reset();
+  queues_.reset();
   events_.reset();
   if (lease_) {
     lease_->Release(Deadline::After(kClock.Now(), kReleaseTimeout));

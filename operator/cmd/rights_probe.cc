@@ -24,7 +24,8 @@ std::vector<kube::Request> ProbeRights(const std::string& where) {
   return {kube::List({kube::kTrainingJobs, where, "", ""}, one),
           kube::List({kube::kPods, "", "", ""}, one),
           kube::List({kube::kNodes, "", "", ""}, one),
-          kube::List({kube::kServices, where, "", ""}, one)};
+          kube::List({kube::kServices, where, "", ""}, one),
+          kube::List({kube::kTrainingQueues, "", "", ""}, one)};
 }
 
 std::vector<kube::Request> ProbeNamespaces(const std::vector<std::string>& namespaces) {

@@ -20,6 +20,7 @@ using WatchUpdate = std::variant<kube::ObjectUpdate<kube::RawObject>,  // Traini
                                  kube::ObjectUpdate<kube::Pod>,        // with our label
                                  kube::ObjectUpdate<PodUse>,           // without it
                                  kube::ObjectUpdate<kube::Node>,
+                                 kube::ObjectUpdate<StoredQueue>,
                                  kube::ObjectUpdate<kube::Service>>;
 
 // Outlive the loop.

@@ -31,6 +31,17 @@ class RoundKeeperTest : public testing::Test {
                 &news_);
   }
 
+  void AddQueue(const std::string& name, int64_t gpus, int64_t borrowed_max) {
+    StoredQueue stored;
+    stored.queue.name = name;
+    stored.queue.nominal["nvidia.com/gpu"] = gpus;
+    stored.queue.borrowing_limit["nvidia.com/gpu"] = borrowed_max;
+    view_.Apply(
+        kube::ObjectUpdate<StoredQueue>(kube::Upserted<StoredQueue>{
+            {{"", name}, name, NextVersion(), std::make_shared<const StoredQueue>(stored)}}),
+        &news_);
+  }
+
   // One worker with so many GPUs. Jobs come one second after the other.
   void AddJob(const std::string& name, int64_t gpus) {
     TrainingJob job = MakeTrainingJob(1);
@@ -208,6 +219,37 @@ TEST_F(RoundKeeperTest, GangStaysWithinTheLevelThatItRequires) {
   pair.spec.scheduling.topology.required = "block";
   Store(pair);
   EXPECT_EQ(Ask("pair"), "no level of the cluster's topology is labelled block");
+}
+
+TEST_F(RoundKeeperTest, QueueHoldsNoMoreThanItsShareWhileOthersWantTheirs) {
+  AddNode("node-a", 4);
+  AddQueue("vision", 3, 0);
+  AddQueue("speech", 1, 0);
+  for (const std::string name : {"first", "second"}) {
+    AddJob(name, 2);
+    TrainingJob job = Stored(name);
+    job.spec.scheduling.queue = "vision";
+    Store(job);
+  }
+  EXPECT_EQ(Ask("first"), "node-a");
+  Take("first", "node-a");
+  EXPECT_EQ(Ask("second"), "queue vision would be 1 GPU over its nominal 3, and may borrow none");
+
+  news_ = News();
+  AddQueue("vision", 4, 0);
+  EXPECT_TRUE(news_.frees_room);
+  EXPECT_EQ(Ask("second"), "node-a");
+}
+
+TEST_F(RoundKeeperTest, JobOfAQueueThatIsNotThereWaitsForItAndHoldsUpNobody) {
+  AddNode("node-a", 1);
+  AddJob("first", 1);
+  TrainingJob first = Stored("first");
+  first.spec.scheduling.queue = "vision";
+  Store(first);
+  AddJob("second", 1);
+  EXPECT_EQ(Ask("first"), "queue vision does not exist");
+  EXPECT_EQ(Ask("second"), "node-a");
 }
 
 TEST_F(RoundKeeperTest, NothingNewIsNoRound) {

@@ -36,6 +36,7 @@ inline constexpr ResourceType kSecrets{"", "v1", "secrets"};
 inline constexpr ResourceType kEvents{"", "v1", "events"};
 inline constexpr ResourceType kLeases{"coordination.k8s.io", "v1", "leases"};
 inline constexpr ResourceType kTrainingJobs{"lockstep.dev", "v1", "trainingjobs"};
+inline constexpr ResourceType kTrainingQueues{"lockstep.dev", "v1", "trainingqueues", false};
 
 // One HTTP request to the API server. The transport adds host, credentials and User-Agent.
 struct Request {

@@ -112,6 +112,17 @@ void ClusterView::Apply(const kube::ObjectUpdate<kube::Service>& services, News*
       });
 }
 
+void ClusterView::Apply(const kube::ObjectUpdate<StoredQueue>& queues, News* news) {
+  std::vector<kube::ObjectKey> doubtful;  // none: we never write one
+  ApplyTo<StoredQueue, ObjectCache<StoredQueue>::Change>(
+      &queues_, queues, &doubtful, [&](const auto& change) {
+        const bool is_news =
+            change.before == nullptr || change.after == nullptr || *change.before != *change.after;
+        are_queues_stale_ = are_queues_stale_ || is_news;
+        news->frees_room = news->frees_room || is_news;
+      });
+}
+
 void ClusterView::LearnJob(const kube::Item<kube::RawObject>& item, News* news) {
   if (IsServed(item.key)) {
     NoteJobChange(jobs_.Put(Decoded(item), Source::kReply), news);
@@ -335,6 +346,13 @@ NodeUsage ClusterView::UsedByStrangers(const std::string& node) {
 }
 
 SchedulerFeed& ClusterView::Scheduling(WallTime now) {
+  if (std::exchange(are_queues_stale_, false)) {
+    std::vector<StoredQueue> queues;
+    for (const auto& [key, entry] : queues_.entries()) {
+      queues.push_back(*entry.item.object);
+    }
+    feed_.SetQueues(UsableQueues(queues));
+  }
   std::set<std::string> changed = usage_.TakeStrangersChanged();
   changed.merge(foreign_.TakeChanged());
   for (const std::string& name : std::exchange(stale_nodes_, {})) {

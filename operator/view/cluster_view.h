@@ -23,6 +23,7 @@
 #include "operator/view/pods_by_job.h"
 #include "operator/view/scheduler_feed.h"
 #include "operator/view/stored_job.h"
+#include "operator/view/stored_queue.h"
 #include "operator/view/usage_ledger.h"
 
 namespace lockstep::control {
@@ -55,6 +56,8 @@ class ClusterView {
   void Apply(const kube::ObjectUpdate<PodUse>& foreign_pods, News* news);  // without it
   void Apply(const kube::ObjectUpdate<kube::Node>& nodes, News* news);
   void Apply(const kube::ObjectUpdate<kube::Service>& services, News* news);
+
+  void Apply(const kube::ObjectUpdate<StoredQueue>& queues, News* news);
 
   // The namespace whose jobs are served; empty when there is more than one.
   std::string ServedNamespace() const {
@@ -247,6 +250,8 @@ class ClusterView {
   SchedulerFeed feed_;
   std::set<JobId> stale_stands_;       // that it is to be told of
   std::set<std::string> stale_nodes_;  // those too
+  ObjectCache<StoredQueue> queues_;
+  bool are_queues_stale_ = false;
 };
 
 }  // namespace lockstep::control

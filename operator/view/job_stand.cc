@@ -58,6 +58,7 @@ JobStand StandOf(const JobId& key, const StandInputs& inputs, WallTime now) {
   }
   const StoredJob& stored = *inputs.stored;
   stand.request.since = stored.created;
+  stand.request.queue = stored.job.spec.scheduling.queue;
   const TrainingJobStatus* const next = inputs.reserved;
   stand.is_placed = HasPlaces(stored.job.status) || (next != nullptr && HasPlaces(*next));
   stand.wants_place = !stand.is_placed && WantsPlace(stored) &&

@@ -4,6 +4,8 @@
 #include <chrono>
 #include <utility>
 
+#include "common/base/check.h"
+
 namespace lockstep::control {
 namespace {
 
@@ -40,6 +42,11 @@ bool AreAlike(const GangRequest& a, const GangRequest& b) {
 }
 
 }  // namespace
+
+void SchedulerFeed::SetQueues(const std::vector<QueueSpec>& queues) {
+  const Status set = state_.SetQueues(queues);
+  LOCKSTEP_CHECK(set.ok(), set.error().ToString());
+}
 
 void SchedulerFeed::SetStrangers(const std::string& node, const NodeUsage& usage) {
   state_.SetStrangers(node, usage);

@@ -4,6 +4,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "common/base/time.h"
 #include "operator/api/job_id.h"
@@ -28,6 +29,7 @@ class SchedulerFeed {
 
   void RemoveNode(const std::string& name) { state_.RemoveNode(name); }
 
+  void SetQueues(const std::vector<QueueSpec>& queues);
   void SetStrangers(const std::string& node, const NodeUsage& usage);
   void SetJob(const JobId& key, const JobStand& stand);
 

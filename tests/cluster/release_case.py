@@ -8,8 +8,8 @@ from operator_process import NAMESPACE
 from processes import wait_for
 
 # What the chart's notes say.
-LEFT = {"CustomResourceDefinition": ["trainingjobs.lockstep.dev"], "ClusterRole": [],
-        "ClusterRoleBinding": []}
+LEFT = {"CustomResourceDefinition": ["trainingjobs.lockstep.dev", "trainingqueues.lockstep.dev"],
+        "ClusterRole": [], "ClusterRoleBinding": []}
 LEFT_IN_NAMESPACE = {"Pod": [], "Service": [], "Role": [], "RoleBinding": [],
                      "Secret": ["lockstep-key"], "Lease": ["lockstep"],
                      "ServiceAccount": ["default"]}

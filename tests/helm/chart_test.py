@@ -94,7 +94,7 @@ class ChartTest(unittest.TestCase):
 
     def test_renders_as_before(self):
         for name, values in SNAPSHOTS.items():
-            # The definition of TrainingJob is reviewed where it is written.
+            # The definitions are reviewed where they are written.
             options = ["--set", "crds.install=false"]
             options += ["--values", HERE / "values" / values] if values else []
             snapshot = HERE / "snapshots" / f"{name}.yaml"
@@ -106,7 +106,7 @@ class ChartTest(unittest.TestCase):
 
     def test_the_definition_is_rendered_and_kept(self):
         kept = "helm.sh/resource-policy: keep"
-        self.assertEqual(self.render().count(kept), 1)
+        self.assertEqual(self.render().count(kept), 2)
         self.assertEqual(self.render("--set", "crds.install=false").count(kept), 0)
 
     def test_bad_values_are_refused_by_name(self):
@@ -157,10 +157,10 @@ class ChartTest(unittest.TestCase):
         self.helm("package", CHART, "--destination", self.home)
         with tarfile.open(next(self.home.glob("lockstep-*.tgz"))) as package:
             files = {member.name: member for member in package.getmembers()}
-            name = "lockstep/files/lockstep.dev_trainingjobs.yaml"
-            self.assertTrue(files[name].isreg())
-            definition = REPOSITORY / "crds" / "lockstep.dev_trainingjobs.yaml"
-            self.assertEqual(package.extractfile(name).read(), definition.read_bytes())
+            for definition in (REPOSITORY / "crds").glob("*.yaml"):
+                name = f"lockstep/files/{definition.name}"
+                self.assertTrue(files[name].isreg())
+                self.assertEqual(package.extractfile(name).read(), definition.read_bytes())
         tops = {pathlib.PurePath(file).parts[1] for file in files}
         self.assertEqual(tops - {".helmignore"}, {"Chart.yaml", "files", "templates",
                                                   "values.schema.json", "values.yaml"})

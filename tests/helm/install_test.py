@@ -9,12 +9,15 @@ from control_plane import CONTROL_PLANE_TOOLS
 from kubernetes_case import KubernetesCase, main
 
 DEFINITION = "trainingjobs.lockstep.dev"
+DEFINITIONS = (DEFINITION, "trainingqueues.lockstep.dev")
 EVERYWHERE = None
 # (verb, group:resource, namespace, name): what the operator may do with the chart's own values.
 MAY = [
     ("list", "lockstep.dev:trainingjobs", EVERYWHERE, ""),
     ("watch", "lockstep.dev:trainingjobs", EVERYWHERE, ""),
     ("delete", "lockstep.dev:trainingjobs", "team", ""),
+    ("list", "lockstep.dev:trainingqueues", EVERYWHERE, ""),
+    ("watch", "lockstep.dev:trainingqueues", EVERYWHERE, ""),
     ("update", "lockstep.dev:trainingjobs/status", "team", ""),
     ("create", ":pods", "team", ""),
     ("delete", ":pods", "team", ""),
@@ -38,6 +41,7 @@ MAY_NOT = [
     ("update", "coordination.k8s.io:leases", "home", "another"),
     ("create", "lockstep.dev:trainingjobs", "team", ""),
     ("patch", "lockstep.dev:trainingjobs", "team", ""),
+    ("update", "lockstep.dev:trainingqueues", EVERYWHERE, ""),
     ("create", ":pods/exec", "team", ""),
     ("create", "apps:deployments", "home", ""),
     ("patch", ":nodes", EVERYWHERE, ""),
@@ -59,12 +63,14 @@ class InstallTest(KubernetesCase):
     def forget_release(self):
         """Leaves the API server to the next test without a definition."""
         self.helm("uninstall", "lockstep", "--ignore-not-found", "--wait")
-        if self.admin.find("CustomResourceDefinition", DEFINITION):
-            self.admin.delete("CustomResourceDefinition", DEFINITION)
+        for each in DEFINITIONS:
+            if self.admin.find("CustomResourceDefinition", each):
+                self.admin.delete("CustomResourceDefinition", each)
         # Half a second mostly; but the server has been seen to keep one for 120 s, and to drop it
         # at once when asked again a little later.
         self.wait_for(
-            lambda: not self.admin.find("CustomResourceDefinition", DEFINITION), 200,
+            lambda: not any(self.admin.find("CustomResourceDefinition", each)
+                            for each in DEFINITIONS), 200,
             "the definition to be gone",
         )
 
@@ -130,7 +136,8 @@ class InstallTest(KubernetesCase):
         self.assertTrue(self.may("list", "lockstep.dev:trainingjobs", "team", ""))
         self.assertTrue(self.may("watch", ":pods", EVERYWHERE, ""))
         for verb, resource, _, name in MAY:
-            if resource not in (":nodes", ":pods") and "leases" not in resource:
+            everybodys = (":nodes", ":pods", "lockstep.dev:trainingqueues")
+            if resource not in everybodys and "leases" not in resource:
                 self.assertFalse(self.may(verb, resource, "stranger", name), resource)
         self.assertFalse(self.may("create", ":pods", "stranger", ""))
 
@@ -159,7 +166,7 @@ class InstallTest(KubernetesCase):
             for kind in ("CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding", "Role",
                          "RoleBinding", "ServiceAccount", "Service")
         }
-        self.assertEqual(len(left.pop("CustomResourceDefinition")), 1)
+        self.assertEqual(len(left.pop("CustomResourceDefinition")), len(DEFINITIONS))
         self.assertEqual(left, {kind: [] for kind in left})
         # And the next installation finds the jobs again, also one of another name.
         self.helm("install", "lockstep", CHART)

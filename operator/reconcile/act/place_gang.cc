@@ -63,7 +63,9 @@ std::string AddedText(const DecisionBuilder& builder) {
 // another need is not met; of a queue it is not told who is ahead, as that changes too.
 void SayWhyItWaits(const Unschedulable& refusal, DecisionBuilder* builder) {
   const bool is_queued = refusal.constraint == Constraint::kQueue;
-  const std::string reason = is_queued ? "WaitsInQueue" : "Unschedulable";
+  const std::string reason = is_queued                                  ? "WaitsInQueue"
+                             : refusal.constraint == Constraint::kQuota ? "WaitsForQuota"
+                                                                        : "Unschedulable";
   const Condition* const scheduled = FindCondition(builder->status(), ConditionType::kScheduled);
   const bool was_so = scheduled != nullptr && !scheduled->is_true && scheduled->reason == reason;
   const std::string before = was_so ? scheduled->message : "";

@@ -24,6 +24,16 @@ TEST(DecideRound, WhatWasGrantedIsWhereItGoes) {
   EXPECT_EQ(world.job.status.placement[1].node, "node-a");
 }
 
+TEST(DecideRound, WhatItsQueueMayNotHoldIsAReasonOfItsOwn) {
+  TestWorld world(MakeTrainingJob(1));
+  world.observed.round = Unschedulable{Constraint::kQuota, "queue vision does not exist"};
+
+  const Decision decision = world.Step();
+
+  EXPECT_EQ(FindCondition(decision.status, ConditionType::kScheduled)->reason, "WaitsForQuota");
+  EXPECT_EQ(EventReasons(decision), "JobCreated WaitsForQuota");
+}
+
 // The job was edited between the round and its turn.
 TEST(DecideRound, GrantForAnotherGangIsNotTaken) {
   TestWorld world(MakeTrainingJob(2));
