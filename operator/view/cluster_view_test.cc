@@ -376,6 +376,31 @@ TEST_F(ClusterViewTest, LostNodeIsUrgentForWhoeverHoldsAPlaceThere) {
   EXPECT_EQ(gone.urgent, std::set<JobId>{kMnist});
 }
 
+// A taint may say that what still runs there will never be heard of again.
+TEST_F(ClusterViewTest, AnyChangeOfANodeIsUrgentForWhoWaitsForPodsThere) {
+  Apply(kube::Upserted<kube::Node>{NodeItem(true, "1")});
+  Apply(JobUpsert{JobItem(PlacedJob("mnist", "", 1), "2")});
+  Apply(JobUpsert{JobItem(PlacedJob("other", "a", 1), "3")});
+  Apply(PodUpsert{PodItem("mnist", "u1", "4")});  // of an earlier attempt
+
+  kube::Node tainted = *NodeItem(true, "5").object;
+  tainted.taints = {{"node.kubernetes.io/out-of-service", "", "NoExecute"}};
+  const News news = Apply(kube::Upserted<kube::Node>{
+      {{"", "a"}, "n", "5", std::make_shared<const kube::Node>(tainted)}});
+
+  EXPECT_EQ(news.urgent, std::set<JobId>{kMnist});
+}
+
+TEST_F(ClusterViewTest, WhoGivesItsPlacesUpHasAnotherTurn) {
+  TrainingJob job = PlacedJob("mnist", "a", 1);
+  Apply(JobUpsert{JobItem(job, "10")});
+  job.status.placement.clear();
+  News news;
+  view_.NoteStatus(kMnist, job.status, "11", &news);
+
+  EXPECT_EQ(news.urgent, std::set<JobId>{kMnist});
+}
+
 TEST_F(ClusterViewTest, SuccessorWithoutRoomHoldsNone) {
   TrainingJob job = PlacedJob("mnist", "a", 1);
   job.status.placement.front().node.clear();
