@@ -149,6 +149,10 @@ Result<Workshop> Prepare(const RunArguments& arguments, int* exit_code) {
     *exit_code = kCliRefused;
     return Error(taken.error().code(), taken.error().message());
   }
+  if (std::string why = WhyItWouldOnlyWait(shop.job); !why.empty()) {
+    *exit_code = kCliRefused;
+    return Error(ErrorCode::kInvalidArgument, std::move(why));
+  }
   shop.core_count = CountCores();
   shop.machine = DescribeMachine("", HostName(), shop.core_count);
   if (const auto refusal = RefusalOf(shop.job, shop.machine)) {
@@ -389,25 +393,6 @@ Result<UniqueFd> HoldCheckpoints(const Workshop& shop, const RunDirectory& direc
   const bool is_taken = !lock.ok() && lock.error().code() == ErrorCode::kAlreadyExists;
   return lock.ok() || is_taken ? std::move(lock) : UniqueFd();
 }
-
-// Takes the run's secret away at its end, at whichever line that is.
-class KeyRemoval {
- public:
-  // Empty: nothing is removed.
-  explicit KeyRemoval(std::string file) : file_(std::move(file)) {}
-
-  KeyRemoval(const KeyRemoval&) = delete;
-  KeyRemoval& operator=(const KeyRemoval&) = delete;
-
-  ~KeyRemoval() {
-    if (!file_.empty()) {
-      ::unlink(file_.c_str());
-    }
-  }
-
- private:
-  std::string file_;
-};
 
 // A pipe or device: it is written to, and has no folder to be checked.
 bool IsSpecialFile(const std::string& file) {

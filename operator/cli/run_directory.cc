@@ -134,4 +134,10 @@ std::string DefaultRunDirectory(const std::string& working_directory,
   return path;
 }
 
+KeyRemoval::~KeyRemoval() {
+  if (!file_.empty()) {
+    ::unlink(file_.c_str());
+  }
+}
+
 }  // namespace lockstep::control

@@ -59,4 +59,19 @@ std::string DefaultRunDirectory(const std::string& working_directory,
                                 const std::string& job,
                                 WallTime now);
 
+// Takes the run's secret away at its end, at whichever line that is.
+class KeyRemoval {
+ public:
+  // Empty: nothing is removed.
+  explicit KeyRemoval(std::string file) : file_(std::move(file)) {}
+
+  KeyRemoval(const KeyRemoval&) = delete;
+  KeyRemoval& operator=(const KeyRemoval&) = delete;
+
+  ~KeyRemoval();
+
+ private:
+  std::string file_;
+};
+
 }  // namespace lockstep::control

@@ -123,6 +123,9 @@ int RunStop(const StopArguments& arguments) {
   const Deadline deadline = Deadline::After(SteadyNow(), arguments.timeout);
   for (int asked = 0; asked < (arguments.kill ? 2 : 1); ++asked) {
     if (::kill(run->pid, SIGTERM) != 0) {
+      if (errno == ESRCH) {
+        break;  // who was asked before needs no second word
+      }
       return Complain(kCliFailed,
                       "asking process " + std::to_string(run->pid) + ": " + std::strerror(errno));
     }

@@ -84,15 +84,24 @@ std::string FormatPace(double samples_per_second) {
   return samples_per_second > 0 ? ", " + Fixed(samples_per_second, 0) + " samples/s" : "";
 }
 
-std::string FormatTraining(const RunSummary& summary) {
-  std::string text;
-  std::string steps = std::to_string(summary.steps);
-  if (summary.steps_total) {
-    steps += " of " + std::to_string(*summary.steps_total);
+// "1200 of 1800, 2210 samples/s". A job that was made shorter has more behind it than it asks for.
+std::string FormatSteps(const RunSummary& summary) {
+  const int64_t total = summary.steps_total.value_or(summary.steps);
+  const bool had_nothing = HadNothingToTrain(summary);
+  std::string text = std::to_string(summary.steps);
+  if (summary.steps_total && total >= summary.steps) {
+    text += " of " + std::to_string(total);
   }
-  text += HadNothingToTrain(summary)
-              ? Line("steps", steps + " before this run: nothing was left to train")
-              : Line("steps", steps + FormatPace(summary.samples_per_second));
+  text += had_nothing ? " before this run" : "";
+  if (total < summary.steps) {
+    text += ", and the job asks for " + std::to_string(total);
+  }
+  return text +
+         (had_nothing ? ": nothing was left to train" : FormatPace(summary.samples_per_second));
+}
+
+std::string FormatTraining(const RunSummary& summary) {
+  std::string text = Line("steps", FormatSteps(summary));
   if (summary.loss) {
     text += Line("training loss", Fixed(*summary.loss, 4));
   }

@@ -279,6 +279,17 @@ TEST(FormatSummary, RunOfAFinishedJobSaysThatNothingWasLeft) {
   EXPECT_THAT(FormatSummary(summary), Not(HasSubstr("nothing was left")));
 }
 
+TEST(FormatSummary, JobThatWasMadeShorterHasMoreBehindItThanItAsksFor) {
+  RunSummary summary = TrainedWithOneLoss();
+  summary.recoveries.clear();
+  summary.steps_total = 300;
+  summary.checkpoints.restored_step = Step(750);
+  EXPECT_THAT(
+      FormatSummary(summary),
+      HasSubstr("  steps         750 before this run, and the job asks for 300: nothing was "
+                "left to train\n"));
+}
+
 TEST(FormatSummary, ChaosThatNeverFiredIsSaid) {
   RunSummary summary = TrainedWithOneLoss();
   summary.chaos_not_fired = {"kill=worker-1@step=6000"};

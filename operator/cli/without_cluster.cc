@@ -1,10 +1,12 @@
 #include "operator/cli/without_cluster.h"
 
 #include <algorithm>
+#include <string>
 #include <vector>
 
 #include "common/json/json.h"
 #include "operator/reconcile/build/pod.h"
+#include "operator/reconcile/gang/queue.h"
 
 namespace lockstep::control {
 namespace {
@@ -41,6 +43,20 @@ Status TakeClusterValues(const ShellVariable& shell, TrainingJob* job) {
     }
   }
   return missing.empty() ? OkStatus() : Status(Error(ErrorCode::kInvalidArgument, missing));
+}
+
+std::string WhyItWouldOnlyWait(const TrainingJob& job) {
+  const RunPolicy& policy = job.spec.run_policy;
+  if (policy.suspend) {
+    return "spec.runPolicy.suspend: true found, and nobody resumes a job on one machine; run it "
+           "with "
+           "--set runPolicy.suspend=false";
+  }
+  if (!IsOurs(job)) {
+    return "spec.runPolicy.managedBy: \"" + policy.managed_by +
+           "\" found, whom one machine does not have; run it with --set runPolicy.managedBy=null";
+  }
+  return "";
 }
 
 std::string InitContainersOf(const TrainingJob& job) {

@@ -17,6 +17,9 @@ using ShellVariable = std::function<std::optional<std::string>(const std::string
 // Errors: kInvalidArgument, with every variable that is missing.
 Status TakeClusterValues(const ShellVariable& shell, TrainingJob* job);
 
+// Why nobody here would ever start the job's pods, and what to do; empty if they start.
+std::string WhyItWouldOnlyWait(const TrainingJob& job);
+
 // The init containers, which nobody runs without a cluster: "fetch, agent"; empty if there are
 // none.
 std::string InitContainersOf(const TrainingJob& job);

@@ -60,6 +60,15 @@ TEST(TakeClusterValues, OptionalOnesAndFieldsOfThePodAreNotMissed) {
   EXPECT_TRUE(job.spec.roles.front().pod.env.empty());
 }
 
+TEST(WhyItWouldOnlyWait, JobsThatNobodyHereStartsAreNamedWithTheCure) {
+  TrainingJob job = JobWith({});
+  EXPECT_EQ(WhyItWouldOnlyWait(job), "");
+  job.spec.run_policy.managed_by = "kueue.x-k8s.io/multikueue";
+  EXPECT_NE(WhyItWouldOnlyWait(job).find("--set runPolicy.managedBy=null"), std::string::npos);
+  job.spec.run_policy.suspend = true;
+  EXPECT_NE(WhyItWouldOnlyWait(job).find("--set runPolicy.suspend=false"), std::string::npos);
+}
+
 TEST(UnusedPodFields, EachIsNamedOnce) {
   TrainingJob job = JobWith({});
   job.spec.roles.push_back(job.spec.roles.front());

@@ -80,6 +80,17 @@ TEST_F(PodDoubtTest, LateTidingsOfAForerunnerTakeNothingAway) {
   EXPECT_EQ(view_.PodsOf(kMnist).size(), 1U);
 }
 
+TEST_F(PodDoubtTest, DoubtOfAPodOutlivesNewsOfTheOnlyOneThatIsKnown) {
+  News news;
+  view_.LearnPod(kube::DecodePod(PodBody(job_.metadata.uid)).value(), &news);
+  view_.DoubtPod(kMnist, "mnist-worker-1");
+  view_.LearnPod(kube::DecodePod(PodBody(job_.metadata.uid, 0, "Running", "31")).value(), &news);
+  const std::string path = "GET /api/v1/namespaces/default/pods/mnist-worker-1";
+  api_.Expect(path, 404, RefusalBody(404, "NotFound", "gone"));
+
+  EXPECT_EQ(CallsOfALook(), path + "\n");
+}
+
 // It was replaced because its port was closed. The watch that would tell that somebody has deleted
 // it is late.
 TEST_F(PodDoubtTest, EndThatNobodyToldIsAskedForBeforeItIsTakenForALoss) {

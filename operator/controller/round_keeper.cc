@@ -35,10 +35,11 @@ PlanResult RoundKeeper::AnswerFor(const JobId& key, WallTime now, News* news) {
   };
   if (!is_up_to_date()) {
     MakeRound(&key, now);
-    TellOthers(news);
   }
+  // This one hears its answer here: a turn for it would begin all over what it does not take.
   granted_.erase(key);
   refused_.erase(key);
+  TellOthers(news);
   if (const PlacedPods* const pods = feed.GrantOf(key)) {
     feed.NoteOffered(key);
     return PlanOf(*pods);

@@ -142,12 +142,15 @@ TEST_F(RoundKeeperTest, WhoDoesNotTakeWhatItWasGrantedKeepsItsPlaceUntilItsNextT
   AddJob("first", 2);
   AddJob("second", 2);
   AddJob("third", 1);
+  news_ = News();
   EXPECT_EQ(Ask("first"), "node-a");
+  EXPECT_EQ(news_.urgent.count(KeyOf("first")), 0U) << "or its turns would follow on each other";
 
   news_ = News();
   rounds_.Settle(now_, &news_);
   EXPECT_TRUE(news_.frees_room);
   rounds_.Plan(now_, &news_);
+  EXPECT_EQ(news_.urgent.count(KeyOf("first")), 0U);
   EXPECT_EQ(news_.urgent.count(KeyOf("third")), 1U);
   EXPECT_EQ(Ask("second"), "waits behind default/first, which needs 2 GPUs");
   EXPECT_EQ(Ask("third"), "node-b");

@@ -421,7 +421,7 @@ void ClusterView::NotePodChange(const PodChange& change, News* news) {
   }
   if (before != nullptr) {
     const JobId job = JobOf(*before, change.key.namespace_name);
-    if (pods_by_job_.Remove(job, change.key.name, *before)) {
+    if (pods_by_job_.Remove(job, change.key.name, *before) && after == nullptr) {
       doubts_.EndAll(job);
     }
   }

@@ -37,6 +37,14 @@ class Telling(LocalTest):
         for number in (1, 2, 3):
             self.assertRegex(run.output, rf"data epoch {number} of 3: loss \d\.\d{{4}}, ")
 
+    def test_data_epochs_that_are_over_in_a_moment_are_told_all(self):
+        run = self.run_job(training_manifest(steps=60, every_steps=0, workers=1), "--set",
+                           "training.dataset.testSamples=9904")  # a step each
+        self.assert_trained(run)
+        self.assertEqual([epoch["dataEpoch"] for epoch in run.summary["history"]],
+                         list(range(60)))
+        self.assertEqual(run.output.count("  data epoch "), 60)
+
     def test_address_of_the_metrics_is_that_of_the_run(self):
         run = self.run_job(training_manifest(steps=20))
         self.assert_trained(run)

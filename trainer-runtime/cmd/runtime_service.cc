@@ -10,6 +10,9 @@
 namespace lockstep::runtime {
 namespace {
 
+// Choice: `lockstep run` asks ten times a second, an operator four times.
+constexpr Duration kLastQuestionPatience = std::chrono::milliseconds(500);
+
 constexpr std::size_t kJobKeyBytesMax = 4096;  // a key is 64 characters; anything longer is no key
 
 StatusDocument InitialDocument(const WorkerEnvironment& environment) {
@@ -61,6 +64,11 @@ Result<std::unique_ptr<RuntimeService>> RuntimeService::Start(
   LOCKSTEP_ASSIGN_OR_RETURN(service->server_,
                             HttpServer::Start(std::move(server), MakeRuntimeRoutes(endpoints)));
   return service;
+}
+
+void RuntimeService::HearLastQuestion() {
+  [[maybe_unused]] const bool is_told = board_.WaitUntilTold(
+      kTerminationHistoryMax, Deadline::After(SteadyNow(), kLastQuestionPatience));
 }
 
 void WriteTerminationMessage(const WorkerEnvironment& environment,

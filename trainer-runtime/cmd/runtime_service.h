@@ -28,6 +28,10 @@ class RuntimeService {
 
   StatusBoard& board() { return board_; }
 
+  // Last words have no room for all data epochs of a short training: where more were not told yet,
+  // and somebody asks for the status, waits for the next question, half a second at most.
+  void HearLastQuestion();
+
   Metrics& metrics() { return metrics_; }
 
   // The job's secret; empty when the pod has none.

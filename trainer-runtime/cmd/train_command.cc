@@ -104,6 +104,7 @@ int TrainingProcess::Run() {
     }
   }
   if (service_ != nullptr) {
+    service_->HearLastQuestion();
     const StatusDocument last = service_->board().Snapshot();
     message.last_checkpoint_step = last.last_checkpoint_step;
     if (last.checkpoints != CheckpointStatus()) {

@@ -33,7 +33,7 @@ HttpServerResponse AnswerStatus(const RuntimeEndpointsOptions& options,
       options.job_key, options.pod, request.Header("authorization"), SystemClock().WallNow())) {
     case TokenVerdict::kTaken:
       return HttpServerResponse{
-          200, "application/json", EncodeStatusDocument(options.board->Snapshot())};
+          200, "application/json", EncodeStatusDocument(options.board->Tell())};
     case TokenVerdict::kExpired:
       return Refusal(401, kStatusTokenExpired);
     case TokenVerdict::kForeign:

@@ -19,9 +19,9 @@ struct RuntimeEndpointsOptions {
   std::string job_key;          // empty: /status and /control refuse everybody
   int64_t control_counter = 0;  // messages up to this one are old; see WorkerEnvironment
   // Everything below outlives the server that serves the routes.
-  const StatusBoard* board = nullptr;  // required
-  Metrics* metrics = nullptr;          // required
-  Logger* logger = nullptr;            // required
+  StatusBoard* board = nullptr;  // required
+  Metrics* metrics = nullptr;    // required
+  Logger* logger = nullptr;      // required
   // Called on the server's thread for each accepted message: must return at once.
   std::function<void(const ControlMessage&)> on_control;
 };

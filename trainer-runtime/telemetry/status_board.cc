@@ -1,5 +1,6 @@
 #include "trainer-runtime/telemetry/status_board.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace lockstep::runtime {
@@ -35,6 +36,24 @@ void StatusBoard::Record(TimelineEventKind event, TimePoint now, std::optional<i
 StatusDocument StatusBoard::Snapshot() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   return document_;
+}
+
+StatusDocument StatusBoard::Tell() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  told_up_to_ = document_.history.empty() ? -1 : document_.history.back().data_epoch;
+  was_told_.notify_all();
+  return document_;
+}
+
+bool StatusBoard::WaitUntilTold(std::size_t untold_max, Deadline deadline) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  return was_told_.wait_until(lock, deadline.when(), [&] {
+    const auto& history = document_.history;
+    const auto untold = std::count_if(history.begin(), history.end(), [&](const auto& result) {
+      return result.data_epoch > told_up_to_.value_or(result.data_epoch);
+    });
+    return static_cast<std::size_t>(untold) <= untold_max;
+  });
 }
 
 }  // namespace lockstep::runtime

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <mutex>
 #include <optional>
@@ -29,9 +32,18 @@ class StatusBoard {
   // A copy as of now.
   StatusDocument Snapshot() const;
 
+  // The same for whoever asks from outside, who is told of the data epochs in it.
+  StatusDocument Tell();
+
+  // Waits, where somebody has asked before, until at most `untold_max` data epochs have not been
+  // told, or until the deadline. Returns whether that is so.
+  bool WaitUntilTold(std::size_t untold_max, Deadline deadline);
+
  private:
   mutable std::mutex mutex_;
-  StatusDocument document_;  // guarded by mutex_
+  std::condition_variable was_told_;
+  StatusDocument document_;            // guarded by mutex_
+  std::optional<int64_t> told_up_to_;  // newest data epoch that was told, -1: none; null: nobody
 };
 
 }  // namespace lockstep::runtime

@@ -1,5 +1,8 @@
 #include "trainer-runtime/telemetry/status_board.h"
 
+#include <atomic>
+#include <thread>
+
 #include <gtest/gtest.h>
 
 namespace lockstep::runtime {
@@ -41,6 +44,39 @@ TEST(StatusBoard, TimelineKeepsTheNewestEvents) {
   ASSERT_EQ(snapshot.timeline.size(), kStatusTimelineMax);
   EXPECT_EQ(snapshot.timeline.front().monotonic_ns, 6);
   EXPECT_EQ(snapshot.timeline.back().monotonic_ns, 69);
+}
+
+void AddDataEpoch(StatusBoard* board, int64_t data_epoch) {
+  DataEpochResult result;
+  result.data_epoch = data_epoch;
+  board->Update([&](StatusDocument& document) { document.history.push_back(result); });
+}
+
+TEST(StatusBoard, DataEpochsThatLastWordsHaveNoRoomForAreWaitedForUntilTheyAreTold) {
+  StatusBoard board(StatusDocument{});
+  board.Tell();
+  AddDataEpoch(&board, 0);
+  AddDataEpoch(&board, 1);
+  std::atomic<bool> has_asked = false;
+  std::thread reader([&] {
+    has_asked = true;
+    board.Tell();
+  });
+  EXPECT_TRUE(board.WaitUntilTold(1, Deadline::After(SteadyNow(), std::chrono::minutes(1))));
+  EXPECT_TRUE(has_asked);
+  reader.join();
+}
+
+TEST(StatusBoard, NobodyIsWaitedForWhereLastWordsSayItAllOrNobodyAsks) {
+  const Deadline past = Deadline::At(TimePoint());
+  StatusBoard asked(StatusDocument{});
+  asked.Tell();
+  AddDataEpoch(&asked, 0);
+  EXPECT_TRUE(asked.WaitUntilTold(1, past));
+  EXPECT_FALSE(asked.WaitUntilTold(0, past));
+  StatusBoard unasked(StatusDocument{});
+  AddDataEpoch(&unasked, 0);
+  EXPECT_TRUE(unasked.WaitUntilTold(0, past));
 }
 
 }  // namespace

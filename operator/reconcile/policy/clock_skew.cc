@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "operator/reconcile/policy/backoff.h"
+#include "operator/reconcile/policy/suspect_nodes.h"
 
 namespace lockstep::control {
 namespace {
@@ -21,6 +22,10 @@ TrainingJobStatus WithoutFuture(TrainingJobStatus status, WallTime now) {
   }
   for (PodPlacement& placement : status.placement) {
     placement.since = std::min(placement.since, now);
+    Clamp(&placement.trouble_since, now);
+  }
+  for (SuspectNode& suspect : status.suspect_nodes) {
+    suspect.until = std::min<WallTime>(suspect.until, now + kSuspicionMax);
   }
   for (Incident& incident : status.incidents) {
     incident.at = std::min(incident.at, now);
@@ -28,6 +33,7 @@ TrainingJobStatus WithoutFuture(TrainingJobStatus status, WallTime now) {
   if (status.progress.has_value()) {
     status.progress->observed_at = std::min(status.progress->observed_at, now);
   }
+  Clamp(&status.waiting_since, now);
   Clamp(&status.start_time, now);
   Clamp(&status.completion_time, now);
   Clamp(&status.retry_at, now + kRollbackDelayMax);

@@ -4,8 +4,10 @@
 
 #include "operator/reconcile/detect/suspect.h"
 #include "operator/reconcile/policy/budget.h"
+#include "operator/reconcile/policy/clock_skew.h"
 #include "operator/reconcile/policy/restart_policy.h"
 #include "operator/reconcile/policy/success_policy.h"
+#include "operator/reconcile/policy/suspect_nodes.h"
 
 namespace lockstep::control {
 namespace {
@@ -296,6 +298,23 @@ TEST_F(HangingRanksTest, PodThatDoesNotRunYetCannotHang) {
   view_.members[1].state = MemberState::kPending;
 
   EXPECT_TRUE(Hanging().empty());
+}
+
+// Written by one whose clock was ahead.
+TEST(WithoutFuture, EveryMomentOfAWaitIsOver) {
+  const WallTime now{std::chrono::seconds(1'000'000)};
+  const WallTime ahead = now + std::chrono::hours(24);
+  TrainingJobStatus status;
+  status.waiting_since = ahead;
+  status.suspect_nodes = {{"node-a", "PodRefused", 1, ahead}};
+  PodPlacement placement;
+  placement.trouble_since = ahead;
+  status.placement = {placement};
+
+  status = WithoutFuture(std::move(status), now);
+  EXPECT_EQ(status.waiting_since, now);
+  EXPECT_EQ(status.placement.front().trouble_since, now);
+  EXPECT_EQ(status.suspect_nodes.front().until, now + kSuspicionMax);
 }
 
 }  // namespace
