@@ -1,9 +1,11 @@
 """The chart on a real API server: installed, upgraded, uninstalled, and what it lets the operator
 do. No operator runs here; tests/cluster installs it with its image."""
 
+import contextlib
 import copy
 import shutil
 
+from client import ApiError
 from helm import CHART, REPOSITORY, helm
 from control_plane import CONTROL_PLANE_TOOLS
 from kubernetes_case import KubernetesCase, main
@@ -63,16 +65,16 @@ class InstallTest(KubernetesCase):
     def forget_release(self):
         """Leaves the API server to the next test without a definition."""
         self.helm("uninstall", "lockstep", "--ignore-not-found", "--wait")
-        for each in DEFINITIONS:
-            if self.admin.find("CustomResourceDefinition", each):
+        self.wait_for(self.are_definitions_gone, 200, "the definitions to be gone")
+
+    def are_definitions_gone(self):
+        """Asks the server to drop them: half a second mostly, but it has been seen to keep one for
+        minutes, and to drop it at once when asked again."""
+        left = [each for each in DEFINITIONS if self.admin.find("CustomResourceDefinition", each)]
+        for each in left:
+            with contextlib.suppress(ApiError):  # it went meanwhile
                 self.admin.delete("CustomResourceDefinition", each)
-        # Half a second mostly; but the server has been seen to keep one for 120 s, and to drop it
-        # at once when asked again a little later.
-        self.wait_for(
-            lambda: not any(self.admin.find("CustomResourceDefinition", each)
-                            for each in DEFINITIONS), 200,
-            "the definition to be gone",
-        )
+        return not left
 
     def helm(self, *arguments):
         code, output, errors = helm(
