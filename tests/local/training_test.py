@@ -87,15 +87,19 @@ class FullDisk(LocalTest):
         subprocess.run(["umount", self.disk], check=True)
         super().tearDown()
 
-    def test_disk_that_is_full_at_the_start_is_no_error_in_the_input(self):
+    def test_disk_that_is_full_at_the_start_ends_nothing(self):
+        """The claim of the folder finds no room: the first save that does makes it."""
         filler = self.disk / "filler"
         filler.write_bytes(bytes(4 << 20))
         started = self.start(training_manifest(workers=1), "--set",
                              f"training.checkpoint.directory={self.disk}/checkpoints")
         _, directory, _ = started
-        self.wait_for(lambda: list(directory.glob("pods/quick-worker-0-r1/pod.log")))
+        log = directory / "pods" / "quick-worker-0" / "pod.log"
+        self.wait_for(lambda: log.exists() and "no room to claim" in log.read_text())
         filler.unlink()
-        self.assert_trained(self.finish(started))
+        run = self.finish(started)
+        self.assert_trained(run)
+        self.assertEqual(run.summary["restarts"], [])
 
     def test_stop_that_finds_the_disk_full_is_a_failure(self):
         (self.disk / "filler").write_bytes(bytes((4 << 20) - (120 << 10)))
