@@ -5,8 +5,8 @@ import contextlib
 import copy
 import shutil
 
-from client import ApiError
 from helm import CHART, REPOSITORY, helm
+from client import ApiError
 from control_plane import CONTROL_PLANE_TOOLS
 from kubernetes_case import KubernetesCase, main
 
