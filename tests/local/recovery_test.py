@@ -115,7 +115,8 @@ class FreezeThatNoPeerSees(LocalTest):
         run = self.run_job(command_manifest(["true"], workers=1, backoff_limit=1, grace=1),
                            "--chaos", "stop=worker-0@time=0s")
         self.assertEqual(run.exit_code, 0, run.output)
-        self.assert_hung(run, "has never answered")
+        # A quick one has answered once by then: which of the two came first is the machine's.
+        self.assert_hung(run, "has never answered|does not answer any more")
 
     def assert_hung(self, run, words="does not answer any more"):
         self.assertIn("hang", [each["cause"].lower() for each in run.summary["restarts"]])
