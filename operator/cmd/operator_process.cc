@@ -149,6 +149,7 @@ class OperatorProcess::Parts {
   std::unique_ptr<ReflectorDriver<kube::Node>> nodes_;
   std::unique_ptr<ReflectorDriver<kube::Service>> services_;
   std::unique_ptr<ReflectorDriver<StoredQueue>> queues_;
+  std::unique_ptr<ReflectorDriver<PriorityClass>> classes_;
   std::optional<StatusPoller> poller_;
   std::optional<WorkLoop> work_;
   std::unique_ptr<HealthServer> server_;
@@ -334,6 +335,7 @@ Status OperatorProcess::Parts::Serve(const std::string& address) {
   AddSyncCheck("nodes", nodes_.get(), &options);
   AddSyncCheck("services", services_.get(), &options);
   AddSyncCheck("trainingqueues", queues_.get(), &options);
+  AddSyncCheck("priorityclasses", classes_.get(), &options);
   LOCKSTEP_ASSIGN_OR_RETURN(server_, HealthServer::Start(std::move(options)));
   return OkStatus();
 }
@@ -431,6 +433,7 @@ void OperatorProcess::Parts::Watch(const OperatorFlags& flags) {
   nodes_ = Follow<kube::Node>({kube::kNodes, "", "", ""}, kube::DecodeNode);
   services_ = Follow<kube::Service>(OursIn(kube::kServices, where), kube::DecodeService);
   queues_ = Follow<StoredQueue>({kube::kTrainingQueues, "", "", ""}, DecodeStoredQueue);
+  classes_ = Follow<PriorityClass>({kube::kPriorityClasses, "", "", ""}, DecodePriorityClass);
 }
 
 OperatorScope OperatorProcess::Parts::ScopeOf(const OperatorFlags& flags) const {
@@ -439,7 +442,7 @@ OperatorScope OperatorProcess::Parts::ScopeOf(const OperatorFlags& flags) const 
 
 bool OperatorProcess::Parts::HasSynced() const {
   return jobs_->has_synced() && pods_->has_synced() && foreign_pods_->has_synced() &&
-         nodes_->has_synced() && services_->has_synced() &&
+         nodes_->has_synced() && services_->has_synced() && classes_->has_synced() &&
          // A cluster that does not know that kind, as of an earlier release, has none of it.
          (queues_->has_synced() || !queues_->refusal().empty());
 }
@@ -459,6 +462,7 @@ void OperatorProcess::Parts::Stop() {
   nodes_.reset();
   services_.reset();
   queues_.reset();
+  classes_.reset();
   events_.reset();
 }
 

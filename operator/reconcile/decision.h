@@ -91,6 +91,7 @@ enum class Metric {
   kGangsPlaced,   // lockstep_gangs_placed_total
   kRestarts,      // lockstep_restarts_total{cause}
   kJobsFinished,  // lockstep_jobs_finished_total{outcome}
+  kPreemptions,   // lockstep_preemptions_total{reason}
 };
 
 struct MetricDelta {

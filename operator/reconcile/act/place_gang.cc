@@ -58,14 +58,21 @@ std::string AddedText(const DecisionBuilder& builder) {
                    "resume, has that asked anew";
 }
 
+// Of the condition Scheduled, and of what is told in events.
+std::string ReasonOf(Constraint constraint) {
+  return constraint == Constraint::kQueue           ? "WaitsInQueue"
+         : constraint == Constraint::kQuota         ? "WaitsForQuota"
+         : constraint == Constraint::kPreemption    ? "WaitsForOthersToGo"
+         : constraint == Constraint::kPriorityClass ? "NoPriorityClass"
+                                                    : "Unschedulable";
+}
+
 // Sets the condition, which always says how things stand, and tells people in events what they are
 // to know of that: a shortfall changes with every pod that comes or goes, and is told again when
 // another need is not met; of a queue it is not told who is ahead, as that changes too.
 void SayWhyItWaits(const Unschedulable& refusal, DecisionBuilder* builder) {
   const bool is_queued = refusal.constraint == Constraint::kQueue;
-  const std::string reason = is_queued                                  ? "WaitsInQueue"
-                             : refusal.constraint == Constraint::kQuota ? "WaitsForQuota"
-                                                                        : "Unschedulable";
+  const std::string reason = ReasonOf(refusal.constraint);
   const Condition* const scheduled = FindCondition(builder->status(), ConditionType::kScheduled);
   const bool was_so = scheduled != nullptr && !scheduled->is_true && scheduled->reason == reason;
   const std::string before = was_so ? scheduled->message : "";
@@ -153,7 +160,9 @@ void PlaceGang(const GangView& view, DecisionBuilder* builder) {
   }
   const PlanResult result = builder->observed().round.has_value() ? *builder->observed().round
                                                                   : PlanAlone(view, *builder);
+  builder->mutable_status()->claim.reset();
   if (const auto* refusal = std::get_if<Unschedulable>(&result)) {
+    builder->mutable_status()->claim = builder->observed().claim;
     RefuseGang(*refusal, builder);
     return;
   }
