@@ -114,6 +114,7 @@ std::optional<std::string> RefusalOf(const TrainingJob& job, const kube::Node& m
 // What is known before anything is made.
 struct Workshop {
   TrainingJob job;
+  Json written;                      // what it was decoded from
   std::string folder;                // where relative paths of the manifest start
   std::vector<std::string> remarks;  // on what the manifest holds and a run does not use
   kube::Node machine;
@@ -132,11 +133,13 @@ Result<SingleJob> ReadJobOf(const RunArguments& arguments) {
                                        : ReadSingleJob(arguments.source);
 }
 
-Result<Workshop> Prepare(const RunArguments& arguments, int* exit_code) {
-  Workshop shop;
+// `shop` holds the job as soon as that is read, be it refused.
+Status Prepare(const RunArguments& arguments, Workshop* made, int* exit_code) {
+  Workshop& shop = *made;
   *exit_code = kCliUsage;
   LOCKSTEP_ASSIGN_OR_RETURN(SingleJob single, ReadJobOf(arguments));
   shop.job = std::move(single.job);
+  shop.written = std::move(single.written);
   shop.folder = std::move(single.folder);
   shop.remarks = std::move(single.skipped);
   shop.job.metadata.uid = RandomHex(16);
@@ -161,7 +164,7 @@ Result<Workshop> Prepare(const RunArguments& arguments, int* exit_code) {
   }
   *exit_code = kCliFailed;
   LOCKSTEP_ASSIGN_OR_RETURN(shop.runtime, FindRuntime(arguments.runtime));
-  return shop;
+  return OkStatus();
 }
 
 PodSettings SettingsOf(const Workshop& shop,
@@ -229,7 +232,7 @@ class JobNote {
 
   void Write() {
     ::unlink(directory_->SummaryFile().c_str());  // the end of an earlier run is not this one's
-    status_ = WriteJobRecord(directory_->path(), shop_->job, shop_->folder);
+    status_ = WriteJobRecord(directory_->path(), shop_->job, shop_->written, shop_->folder);
     is_written_ = true;
   }
 
@@ -295,8 +298,10 @@ Result<RunSummary> Carry(const RunArguments& arguments,
   return summary;
 }
 
-int WriteRefusal(const RunArguments& arguments, const std::string& reason) {
+int WriteRefusal(const RunArguments& arguments, const TrainingJob& job, const std::string& reason) {
   RunSummary summary;
+  summary.job = job.metadata.name;
+  summary.is_training = job.spec.training.has_value();
   summary.outcome = RunOutcome::kRefused;
   summary.reason = reason;
   const std::string json = DumpJsonPretty(EncodeSummary(summary)) + "\n";
@@ -312,7 +317,7 @@ int WriteRefusal(const RunArguments& arguments, const std::string& reason) {
 void NoteEnd(const RunSummary& summary, const RunDirectory& directory) {
   Json end = Json::object();
   end["outcome"] = std::string(RunOutcomeName(summary.outcome));
-  end["steps"] = summary.steps;
+  end["steps"] = summary.is_training ? Json(summary.steps) : Json(nullptr);
   end["stepsTotal"] = summary.steps_total ? Json(*summary.steps_total) : Json(nullptr);
   if (const Status noted = directory.NoteEnd(DumpJson(end)); !noted.ok()) {
     Complain(0, "noting the end in " + directory.path() + "/lock: " + noted.error().ToString());
@@ -438,14 +443,14 @@ int RunRun(RunArguments arguments) {
     }
     arguments.resume = run->directory;  // its name below runs will do, as for logs and stop
   }
-  const auto shop = Prepare(arguments, &exit_code);
-  if (!shop.ok()) {
-    const std::string& message = shop.error().message();
+  Workshop shop;
+  if (const Status ready = Prepare(arguments, &shop, &exit_code); !ready.ok()) {
+    const std::string& message = ready.error().message();
     if (exit_code == kCliUsage) {
       std::fprintf(stderr, "%s\n", message.c_str());  // lines that begin with the file's name
       return exit_code;
     }
-    return exit_code == kCliRefused ? WriteRefusal(arguments, message)
+    return exit_code == kCliRefused ? WriteRefusal(arguments, shop.job, message)
                                     : Complain(exit_code, message);
   }
   // From here on a stop has something to put in order.
@@ -453,12 +458,12 @@ int RunRun(RunArguments arguments) {
   if (!signals.ok()) {
     return Complain(kCliFailed, signals.error().ToString());
   }
-  const auto directory = OpenDirectory(arguments, shop->job);
+  const auto directory = OpenDirectory(arguments, shop.job);
   if (!directory.ok()) {
     return Complain(kCliFailed, directory.error().ToString());
   }
   const KeyRemoval key_removal(arguments.keep ? "" : directory->KeyFile());
-  const auto checkpoints = HoldCheckpoints(*shop, *directory);
+  const auto checkpoints = HoldCheckpoints(shop, *directory);
   if (!checkpoints.ok()) {
     return Complain(kCliFailed, checkpoints.error().message());
   }
@@ -467,18 +472,19 @@ int RunRun(RunArguments arguments) {
   console_options.is_terminal = ::isatty(STDOUT_FILENO) == 1;
   console_options.is_quiet = arguments.quiet;
   Console console(console_options);
-  TellBeginnings(*shop, *directory, &console);
-  JobNote note(&*shop, &*directory);
+  TellBeginnings(shop, *directory, &console);
+  JobNote note(&shop, &*directory);
   if (!ReadEarlierRun(directory->path()).ok()) {
     note.Write();
   }
   if (!note.status().ok()) {
     return Complain(kCliFailed, note.status().error().ToString());
   }
-  const auto summary = Carry(arguments, &*signals, &note, &console);
+  auto summary = Carry(arguments, &*signals, &note, &console);
   if (!summary.ok()) {
     return Complain(kCliFailed, summary.error().ToString());
   }
+  summary->manifest_file = arguments.source.file;
   return Report(arguments, *summary, *directory, &console);
 }
 

@@ -10,6 +10,7 @@
 #include "common/contract/exit_code.h"
 #include "operator/api/conditions.h"
 #include "operator/cli/checkpoint_folder.h"
+#include "operator/cli/duration.h"
 #include "operator/reconcile/build/pod.h"
 
 namespace lockstep::control {
@@ -63,13 +64,6 @@ const char* VerbOf(ChaosKind kind) {
       return "exit";
   }
   return "kill";
-}
-
-// To the millisecond, where whole seconds would say something else.
-std::string FormatTimeout(Duration timeout) {
-  const auto whole = std::chrono::duration_cast<std::chrono::milliseconds>(timeout);
-  return whole < std::chrono::seconds(1) ? std::to_string(whole.count()) + " ms"
-                                         : FormatDuration(timeout);
 }
 
 std::string TimeStamp(Duration elapsed) {
@@ -277,7 +271,7 @@ void RunSession::Break(const ChaosAction& action) {
 void RunSession::HandleTimeout(TimePoint now) {
   if (options_.timeout && stop_ == StopStage::kNone && !ended_at_ &&
       now - started_ >= *options_.timeout) {
-    const std::string reason = "not finished within " + FormatTimeout(*options_.timeout);
+    const std::string reason = "not finished within " + FormatExactDuration(*options_.timeout);
     Say(reason);
     BeginStop(RunOutcome::kFailed, reason, now);
   }
