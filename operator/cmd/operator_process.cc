@@ -46,6 +46,7 @@ constexpr Duration kPollIntervalMax = std::chrono::seconds(15);  // of pods that
 
 // Choice: events tell of what has happened, so they must not compete with what is to happen.
 constexpr int kEventsAtOnce = 2;
+constexpr Duration kEventTime = std::chrono::seconds(5);  // one write; the end waits for the last
 
 constexpr int kPreparedAtOnce = 2;  // choice: a handful of calls in ten seconds
 
@@ -177,6 +178,8 @@ Status OperatorProcess::Parts::Start(const OperatorFlags& flags, const OperatorI
   api_ = std::make_unique<ApiClient>(api);
   Prepare(api, flags);
   api.calls.parallel_max = kEventsAtOnce;
+  api.calls.leads_until = nullptr;  // what they tell of has happened, whoever leads now
+  api.calls.write_timeout_max = kEventTime;
   events_api_ = std::make_unique<ApiClient>(std::move(api));
   pods_client_.emplace(kStatusBodyMax);
   control_.emplace(&*pods_client_);
@@ -447,6 +450,9 @@ void OperatorProcess::Parts::Stop() {
   }
   server_.reset();
   work_.reset();
+  if (lease_) {  // nothing that needs it is left: another may lead while the rest is put away
+    lease_->Release(Deadline::After(kClock.Now(), kReleaseTimeout));
+  }
   jobs_.reset();
   pods_.reset();
   foreign_pods_.reset();
@@ -454,9 +460,6 @@ void OperatorProcess::Parts::Stop() {
   services_.reset();
   queues_.reset();
   events_.reset();
-  if (lease_) {
-    lease_->Release(Deadline::After(kClock.Now(), kReleaseTimeout));
-  }
 }
 
 OperatorProcess::OperatorProcess(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}

@@ -1,16 +1,20 @@
 """Two operators: at any time at most one of them writes, and the other takes over soon."""
 
 import datetime
+import signal
+import threading
 import time
 
 from jobs import JobCase
 from kubernetes_case import main
 from operator_process import LEASE, NAMESPACE, Operator
 from processes import wait_for
+from proxy import Fault, Proxy
 from tools import BIN
 
 TAKE_OVER_SECONDS = 16  # the leader is silent
 HAND_OVER_SECONDS = 2  # the leader ends politely
+EVENT_SECONDS = 20  # longer than anybody may wait for one
 CLOCK_SECONDS = 4  # two renewals, which show the other's calendar
 KEY_SECONDS = 15  # who stands by looks every 10
 STRANGER_SECONDS = 5  # how long the lease of somebody else lasts
@@ -75,6 +79,31 @@ class LeaderTest(JobCase):
         self.create_job("after", 2)
         self.wait_running("after", 2)
         self.assertLessEqual(time.monotonic() - started, HAND_OVER_SECONDS)
+
+    def test_a_leader_that_leaves_lets_nobody_wait_for_its_events(self):
+        for each in (self.operator, self.second):
+            each.stop()
+        asked, is_over = threading.Event(), threading.Event()
+
+        def hang():
+            asked.set()
+            is_over.wait(EVENT_SECONDS)
+
+        proxy = Proxy(self.plane, self.operator.user)
+        self.addCleanup(proxy.close)
+        self.addCleanup(is_over.set)
+        proxy.rule = lambda request: Fault(before=hang) \
+            if request.is_write and "/events" in request.path else None
+        between = Operator(self.plane, kubeconfig=proxy.kubeconfig).start()
+        self.addCleanup(lambda: between.program.is_running() and between.stop())
+        wait_for(between.is_leading, TAKE_OVER_SECONDS, "the only one to lead")
+        self.second.start()
+        self.create_job("job", 2)
+        self.assertTrue(asked.wait(10), "no Event was sent")
+        between.program.signal(signal.SIGTERM)
+        wait_for(self.second.is_leading, HAND_OVER_SECONDS, "the other to lead")
+        is_over.set()
+        self.assertEqual(between.program.exit_code(EVENT_SECONDS), 0)
 
     def test_a_leader_whose_lease_was_taken_stands_by_and_nobody_writes_meanwhile(self):
         first = self.leader()
