@@ -21,6 +21,7 @@
 #include "operator/cli/checkpoint_folder.h"
 #include "operator/cli/commands.h"
 #include "operator/cli/console.h"
+#include "operator/cli/data_files.h"
 #include "operator/cli/earlier_run.h"
 #include "operator/cli/job_file.h"
 #include "operator/cli/run_directory.h"
@@ -133,6 +134,19 @@ Result<SingleJob> ReadJobOf(const RunArguments& arguments) {
                                        : ReadSingleJob(arguments.source);
 }
 
+// Found here and not by every worker once it has started. One line for each problem.
+Status CheckData(const RunArguments& arguments, const Workshop& shop) {
+  std::string problems;
+  if (shop.job.spec.training) {
+    const std::string& file = arguments.source.file;
+    for (const Error& error : CheckDataFiles(*shop.job.spec.training, shop.folder)) {
+      problems += (problems.empty() ? "" : "\n") + (file.empty() ? "job.json" : file) + ": " +
+                  error.ToString();
+    }
+  }
+  return problems.empty() ? OkStatus() : Status(Error(ErrorCode::kInvalidArgument, problems));
+}
+
 // `shop` holds the job as soon as that is read, be it refused.
 Status Prepare(const RunArguments& arguments, Workshop* made, int* exit_code) {
   Workshop& shop = *made;
@@ -148,6 +162,7 @@ Status Prepare(const RunArguments& arguments, Workshop* made, int* exit_code) {
   LOCKSTEP_RETURN_IF_ERROR(
       CheckChaosTargets(arguments.chaos, std::set<TaskId>(tasks.begin(), tasks.end())));
   LOCKSTEP_RETURN_IF_ERROR(CheckChaosTriggers(arguments.chaos, shop.job.spec.training.has_value()));
+  LOCKSTEP_RETURN_IF_ERROR(CheckData(arguments, shop));
   if (const Status taken = TakeClusterValues(VariableOfShell, &shop.job); !taken.ok()) {
     *exit_code = kCliRefused;
     return Error(taken.error().code(), taken.error().message());
@@ -273,6 +288,9 @@ Result<RunSummary> Carry(const RunArguments& arguments,
   options.chaos = arguments.chaos;
   options.timeout = arguments.timeout;
   options.checkpoint_directory = CheckpointDirectoryOf(shop.job, directory);
+  // A folder that cannot be read may hold what must not be begun anew.
+  LOCKSTEP_ASSIGN_OR_RETURN(options.newest_checkpoint,
+                            NewestCheckpointIn(options.checkpoint_directory));
   options.on_under_way = [note] {
     if (!note->is_written()) {
       note->Write();
@@ -348,6 +366,16 @@ int Report(const RunArguments& arguments,
   return exit_code;
 }
 
+// What the manifest asks for and nobody does here.
+void TellUnused(const Workshop& shop, Console* console) {
+  if (const std::string init = InitContainersOf(shop.job); !init.empty()) {
+    console->Print("init containers are not run on one machine: " + init);
+  }
+  if (const std::string unused = UnusedPodFieldsOf(shop.job); !unused.empty()) {
+    console->Print("of the pod templates one machine does not use: " + Printable(unused));
+  }
+}
+
 // What somebody should know before anything runs.
 void TellBeginnings(const Workshop& shop, const RunDirectory& directory, Console* console) {
   for (const std::string& remark : shop.remarks) {
@@ -357,16 +385,15 @@ void TellBeginnings(const Workshop& shop, const RunDirectory& directory, Console
     const std::string its_own = CheckpointFolderOf(*earlier, directory.path());
     const auto newest =
         NewestCheckpointIn(its_own.empty() ? CheckpointDirectoryOf(shop.job, directory) : its_own);
-    const std::string text = DescribeEarlierRun(*earlier, newest);
+    if (!newest.ok()) {
+      console->Print("warning: of the earlier run in this folder: " + newest.error().ToString());
+      return TellUnused(shop, console);
+    }
+    const std::string text = DescribeEarlierRun(*earlier, *newest);
     // Work that is gone is nothing to be quiet about.
-    earlier->steps > 0 && !newest ? console->Print("warning: " + text) : console->Tell(text);
+    earlier->steps > 0 && !*newest ? console->Print("warning: " + text) : console->Tell(text);
   }
-  if (const std::string init = InitContainersOf(shop.job); !init.empty()) {
-    console->Print("init containers are not run on one machine: " + init);
-  }
-  if (const std::string unused = UnusedPodFieldsOf(shop.job); !unused.empty()) {
-    console->Print("of the pod templates one machine does not use: " + Printable(unused));
-  }
+  TellUnused(shop, console);
 }
 
 // The named directory, or one below runs/ that no other run has taken: of two runs that begin in

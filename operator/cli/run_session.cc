@@ -84,7 +84,7 @@ RunSession::RunSession(RunSessionOptions options, RunSessionParts parts)
                started_,
                options_.run_directory,
                StatusPortOf(options_.settings.addressing),
-               NewestCheckpointIn(options_.checkpoint_directory)}),
+               options_.newest_checkpoint}),
       chaos_(options_.chaos),
       backend_(LocalBackendOptions{options_.job,
                                    options_.machine,
@@ -399,7 +399,13 @@ RunSummary RunSession::Summarize() const {
   summary.checkpoint_directory = options_.checkpoint_directory;
   if (!options_.checkpoint_directory.empty()) {
     // What lies there, and not what pods told: on a full disk their last words are lost as well.
-    summary.last_checkpoint_step = NewestCheckpointIn(options_.checkpoint_directory);
+    auto newest = NewestCheckpointIn(options_.checkpoint_directory);
+    if (newest.ok()) {
+      summary.last_checkpoint_step = *newest;
+    } else {
+      summary.checkpoints.last_error = newest.error().ToString();
+      summary.checkpoints.is_unreadable = true;
+    }
   }
   FillOutcome(&summary);
   for (const ChaosAction& action : chaos_.pending()) {

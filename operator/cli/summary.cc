@@ -233,7 +233,7 @@ std::string FormatWayOn(const RunSummary& summary) {
   if (summary.left_earlier_run) {
     return Line("to go on", anew + left);
   }
-  if (summary.last_checkpoint_step) {
+  if (summary.last_checkpoint_step || summary.checkpoints.is_unreadable) {
     return Line("to go on", command);
   }
   return Line(
@@ -246,8 +246,13 @@ std::string FormatWayOn(const RunSummary& summary) {
 std::string FormatCheckpoints(const RunSummary& summary) {
   const std::optional<Step> newest = summary.last_checkpoint_step;
   std::string text = summary.checkpoint_directory;
-  text += newest ? ", newest of step " + std::to_string(newest->value()) : ", there is none";
   const CheckpointTally& tally = summary.checkpoints;
+  if (tally.is_unreadable) {
+    text += ", which cannot be read: " + tally.last_error;
+  }
+  text += newest                ? ", newest of step " + std::to_string(newest->value())
+          : tally.is_unreadable ? ""
+                                : ", there is none";
   if (tally.failed > 0) {
     text += ", " + std::to_string(tally.failed) + " not written" +
             (tally.last_error.empty() ? "" : " (" + tally.last_error + ")");

@@ -323,6 +323,21 @@ TEST(FormatSummary, AfterAWrongManifestTheWayOnNamesTheFile) {
   EXPECT_THAT(FormatSummary(summary), HasSubstr("--resume /runs/a FILE; this try changed nothing"));
 }
 
+TEST(FormatSummary, CheckpointsThatCannotBeReadAreNotCalledNone) {
+  RunSummary summary = TrainedWithOneLoss();
+  summary.outcome = RunOutcome::kFailed;
+  summary.run_directory = "/runs/a";
+  summary.checkpoint_directory = "/c";
+  summary.last_checkpoint_step.reset();
+  summary.checkpoints.is_unreadable = true;
+  summary.checkpoints.last_error = "reading the checkpoints in /c: Permission denied";
+  const std::string text = FormatSummary(summary);
+  EXPECT_THAT(text,
+              HasSubstr("/c, which cannot be read: reading the checkpoints in /c: Permission"));
+  EXPECT_THAT(text, Not(HasSubstr("there is none")));
+  EXPECT_THAT(text, Not(HasSubstr("begins at step 0")));
+}
+
 TEST(FormatSummary, ChaosThatNeverFiredIsSaid) {
   RunSummary summary = TrainedWithOneLoss();
   summary.chaos_not_fired = {"kill=worker-1@step=6000"};
