@@ -41,6 +41,11 @@ std::string CheckPositiveCount(const std::string& text) {
              : "\"" + text + "\" found, expected a whole number of at least 1";
 }
 
+// An option that a script gave an empty variable must not count as left out.
+std::string CheckNotEmpty(const std::string& text) {
+  return text.empty() ? "nothing found, expected a value" : "";
+}
+
 // Strings as CLI11 stores them, before they become types.
 struct Texts {
   RunArguments run;
@@ -70,17 +75,23 @@ void AddSource(CLI::App* command, const std::string& what, JobSource* source, Te
 void AddRun(CLI::App* app, Texts* texts) {
   CLI::App* run = app->add_subcommand("run", "Run a TrainingJob on this machine");
   AddSource(run, "manifest with one TrainingJob, YAML or JSON", &texts->run.source, texts);
-  run->add_option("--dir", texts->run.directory, "run directory [runs/JOB-TIME]");
+  run->add_option("--dir", texts->run.directory, "run directory [runs/JOB-TIME]")
+      ->check(CheckNotEmpty);
   run->add_option("--resume", texts->run.resume, "go on with the run in this directory")
-      ->type_name("RUN");
+      ->type_name("RUN")
+      ->check(CheckNotEmpty);
   run->add_option("--summary", texts->run.summary_file, "also write the summary to FILE, as JSON")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(CheckNotEmpty);
   run->add_option("--chaos", texts->chaos, "break something on the way, see below")
       ->type_name("WHAT@WHEN")
       ->allow_extra_args(false);
   run->add_option("--timeout", texts->timeout, "stop the job as failed after this long, such as 5m")
-      ->type_name("DURATION");
-  run->add_option("--runtime", texts->run.runtime, "path of lockstep-runtime")->type_name("PATH");
+      ->type_name("DURATION")
+      ->check(CheckNotEmpty);
+  run->add_option("--runtime", texts->run.runtime, "path of lockstep-runtime")
+      ->type_name("PATH")
+      ->check(CheckNotEmpty);
   run->add_flag("-v,--verbose", texts->run.verbose, "show what the pods print");
   run->add_flag("-q,--quiet", texts->run.quiet, "show warnings and the end only");
   run->add_flag("--keep", texts->run.keep, "keep the job's key file in the run directory");
@@ -129,7 +140,8 @@ void AddStop(CLI::App* app, Texts* texts) {
   stop->add_option("RUN", texts->stop.run, "run directory, or its name below runs");
   stop->add_flag("--kill", texts->stop.kill, "do not wait for a checkpoint");
   stop->add_option("--timeout", texts->timeout, "give up after this long [2m]")
-      ->type_name("DURATION");
+      ->type_name("DURATION")
+      ->check(CheckNotEmpty);
   stop->footer("Exit codes: 0 it does not run any more, 1 it still does, 2 no such run.");
 }
 

@@ -66,7 +66,10 @@ Result<SingleJob> OnlyJobOf(Manifest manifest, const std::string& folder) {
                  manifest.file + ": expected one TrainingJob, found " +
                      std::to_string(manifest.jobs.size()));
   }
-  return SingleJob{std::move(manifest.jobs.front()), folder, FormatSkipped(manifest)};
+  return SingleJob{std::move(manifest.jobs.front()),
+                   folder,
+                   FormatSkipped(manifest),
+                   std::move(manifest.documents.front())};
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "common/base/result.h"
+#include "common/json/json.h"
 #include "operator/api/manifest.h"
 #include "operator/cli/arguments.h"
 
@@ -20,6 +21,7 @@ struct SingleJob {
   TrainingJob job;
   std::string folder;                // absolute: where relative paths in the manifest start
   std::vector<std::string> skipped;  // one line for each document that is no job
+  Json written;                      // what `job` was decoded from: changes, and no defaults
 };
 
 // The one job of an earlier run, with the source's changes made to it. Errors: as ReadSingleJob.

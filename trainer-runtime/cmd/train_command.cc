@@ -106,6 +106,7 @@ int TrainingProcess::Run() {
   if (service_ != nullptr) {
     service_->HearLastQuestion();
     const StatusDocument last = service_->board().Snapshot();
+    message.steps_total = last.steps_total;
     message.last_checkpoint_step = last.last_checkpoint_step;
     if (last.checkpoints != CheckpointStatus()) {
       message.checkpoints = last.checkpoints;
