@@ -25,6 +25,14 @@ class Exchange;
 // The calls under way. Touched by the client's thread only.
 using Exchanges = std::set<std::shared_ptr<Exchange>>;
 
+// Whether the host answered that nobody is behind the port (any more). A host that cannot be
+// reached, or a descriptor that we lack, says nothing of the process there.
+bool IsClosedByPeer(const error_code& error) {
+  return error == asio::error::connection_refused || error == asio::error::connection_reset ||
+         error == asio::error::broken_pipe || error == asio::error::eof ||
+         error == http::error::end_of_stream || error == http::error::partial_message;
+}
+
 ErrorCode ClassifyFailure(const error_code& error) {
   if (error == beast::error::timeout) {
     return ErrorCode::kTimeout;
@@ -32,11 +40,12 @@ ErrorCode ClassifyFailure(const error_code& error) {
   if (error == asio::error::operation_aborted) {
     return ErrorCode::kAborted;
   }
+  if (IsClosedByPeer(error)) {
+    return ErrorCode::kPeerLost;
+  }
   const bool is_http =
       error.category() == http::make_error_code(http::error::bad_version).category();
-  const bool closed_early =
-      error == http::error::end_of_stream || error == http::error::partial_message;
-  return is_http && !closed_early ? ErrorCode::kCorrupt : ErrorCode::kUnavailable;
+  return is_http ? ErrorCode::kCorrupt : ErrorCode::kUnavailable;
 }
 
 // One call, from connecting to its answer: connect -> write -> read. Each arrow is a completion on

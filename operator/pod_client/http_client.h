@@ -31,8 +31,10 @@ struct HttpResponse {
 class HttpClient {
  public:
   // Called on the client's thread, exactly once a call; must not block.
-  // Errors: kTimeout, kUnavailable (refused, reset, closed early), kCorrupt (not HTTP, or a body
-  // above the limit), kInvalidArgument (no numeric address), kAborted (the client was destroyed).
+  // Errors: kTimeout, kPeerLost (refused, reset, closed early: its host says that the process is
+  // gone), kUnavailable (nothing was heard: no way to the host, no descriptor left here), kCorrupt
+  // (not HTTP, or a body above the limit), kInvalidArgument (no numeric address), kAborted (the
+  // client was destroyed).
   using Done = std::function<void(Result<HttpResponse>)>;
 
   explicit HttpClient(std::size_t body_bytes_max);

@@ -4,6 +4,8 @@
 #include <optional>
 #include <string>
 
+#include <sys/resource.h>
+
 #include <gtest/gtest.h>
 
 #include "operator/pod_client/testing/fake_pod_server.h"
@@ -68,12 +70,12 @@ INSTANTIATE_TEST_SUITE_P(
     Table,
     HttpClientBadAnswer,
     ::testing::Values(
-        BadAnswer{"", ErrorCode::kUnavailable},
-        BadAnswer{"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\ncut", ErrorCode::kUnavailable},
+        BadAnswer{"", ErrorCode::kPeerLost},
+        BadAnswer{"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\ncut", ErrorCode::kPeerLost},
         BadAnswer{"SSH-2.0-OpenSSH\r\n", ErrorCode::kCorrupt},
         BadAnswer{"HTTP/1.1 200 OK\r\nContent-Length: 99999\r\n\r\n", ErrorCode::kCorrupt}));
 
-TEST(HttpClient, NobodyListeningIsUnavailable) {
+TEST(HttpClient, NobodyListeningIsLost) {
   uint16_t port = 0;
   {
     FakePodServer gone("");
@@ -82,7 +84,23 @@ TEST(HttpClient, NobodyListeningIsUnavailable) {
   HttpClient client(kBodyBytesMax);
   const auto response = client.Call(RequestTo(port), kPatience);
   ASSERT_FALSE(response.ok());
-  EXPECT_EQ(response.error().code(), ErrorCode::kUnavailable);
+  EXPECT_EQ(response.error().code(), ErrorCode::kPeerLost);
+}
+
+// A limit of ours says nothing of the process at the other end.
+TEST(HttpClient, WithoutADescriptorNothingIsSaidOfTheOtherSide) {
+  FakePodServer server("HTTP/1.1 204 No Content\r\n\r\n");
+  HttpClient client(kBodyBytesMax);
+  ASSERT_TRUE(client.Call(RequestTo(server.port()), kPatience).ok());  // has what it keeps open
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit none = before;
+  none.rlim_cur = 0;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const auto response = client.Call(RequestTo(server.port()), kPatience);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  ASSERT_FALSE(response.ok());
+  EXPECT_EQ(response.error().code(), ErrorCode::kUnavailable) << response.error().ToString();
 }
 
 TEST(HttpClient, NameInsteadOfAnAddressIsRefused) {

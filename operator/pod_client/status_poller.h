@@ -77,7 +77,7 @@ class StatusPoller {
   // What an answer tells of a pod that is still asked.
   struct Finding {
     std::optional<StatusDocument> document;
-    bool is_closed = false;               // nobody listens at its port
+    bool is_closed = false;               // its host says that nobody is at its port (any more)
     std::optional<TokenVerdict> refusal;  // it did not take our token, because
     int unanswered = 0;  // times in a row that it was asked and somebody listened, but said nothing
   };

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "common/contract/termination_message.h"
 #include "operator/api/conditions.h"
 #include "operator/reconcile/act/late_verdict.h"
 #include "operator/reconcile/policy/budget.h"
@@ -54,6 +55,25 @@ TEST(DecideUntoldEnd, CauseIsWrittenDownAndCountedWhenTheKubeletTells) {
   EXPECT_EQ(decision.metrics.front().label, "oom");
   EXPECT_EQ(EventReasons(decision), "PodEnded");
   EXPECT_EQ(DescribeEffects(decision), "delete pod mnist-worker-1 within 0 s: replaced\n");
+}
+
+// Two ranks trained to the end, and a third was deleted before it had; the first to tell of them is
+// the one that is left alone.
+TEST(DecideUntoldEnd, EndThatTurnsOutToBeDoneWorkCostsNothing) {
+  TestWorld world = WorldWithUntoldEnd();
+  world.Step();
+  world.Exit("mnist-worker-1", 0);
+  TerminationMessage words;
+  words.outcome = Outcome::kSuccess;
+  world.Find("mnist-worker-1")->status.termination->message = EncodeTerminationMessage(words);
+
+  const Decision decision = world.Step();
+
+  EXPECT_EQ(DescribeRestarts(decision.status), "completed=1");
+  EXPECT_EQ(CountedIncidents(decision.status.incidents), 0);
+  ASSERT_EQ(EventReasons(decision), "PodEnded");
+  EXPECT_EQ(decision.events.front().message,
+            "pod mnist-worker-1 (rank 1) completed (exit code 0), cause completed");
 }
 
 TEST(DecideUntoldEnd, EndThatIsNotForgivenFailsTheJobAllTheSame) {

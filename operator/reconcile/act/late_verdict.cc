@@ -26,6 +26,8 @@ Failure EndOf(const DecisionBuilder& builder, const kube::Pod& pod) {
   member.number = identity->number;
   member.pod_name = pod.name;
   member.pod = &pod;
+  // Its peers may have lost it because its work was done.
+  member.state = SaysItIsDone(pod) ? MemberState::kSucceeded : MemberState::kFailed;
   return EndedFailure(builder, member);
 }
 

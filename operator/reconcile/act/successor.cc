@@ -1,9 +1,11 @@
 #include "operator/reconcile/act/successor.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "operator/api/placement.h"
@@ -98,6 +100,57 @@ Gang GangOfTask(const DecisionBuilder& builder, const TaskId& task) {
   return GangOfOne(builder.job(), *builder.job().FindRole(task.role), TaskName(task));
 }
 
+// The nodes where those processes may still run that are about to have successors, by task: nobody
+// has told of their ends, or they are ended for it. Their places are their own successors' only.
+std::map<TaskId, std::string> PlacesHeld(const GangView& view,
+                                         const std::set<TaskId>& leaving,
+                                         const Observed& observed) {
+  std::map<TaskId, std::string> held;
+  for (const Member& member : view.members) {
+    if (leaving.count(member.task) > 0 && member.pod != nullptr && IsAlive(*member.pod, observed)) {
+      held[member.task] = member.node;
+    }
+  }
+  return held;
+}
+
+// Room for the successors of one turn, each taking its own.
+class SuccessorPlan {
+ public:
+  SuccessorPlan(Snapshot snapshot,
+                std::map<TaskId, std::string> held,
+                const DecisionBuilder& builder)
+      : snapshot_(std::move(snapshot)), held_(std::move(held)), builder_(builder) {}
+
+  // The node for the task among those that `may_use` lets through; empty without room.
+  template <typename Predicate>
+  std::string NodeFor(const TaskId& task, const Predicate& may_use) const {
+    Snapshot open = snapshot_;
+    for (const auto& [other, node] : held_) {
+      if (other != task) {
+        Take(node, RequestOf(other), &open);
+      }
+    }
+    return NodeAmong(open, GangOfTask(builder_, task), may_use);
+  }
+
+  void Give(const TaskId& task, const std::string& node) {
+    if (const auto own = held_.find(task); own != held_.end() && own->second == node) {
+      held_.erase(own);
+    }
+    Take(node, RequestOf(task), &snapshot_);
+  }
+
+ private:
+  ResourceVector RequestOf(const TaskId& task) const {
+    return GangOfTask(builder_, task).classes.front().request;
+  }
+
+  Snapshot snapshot_;
+  std::map<TaskId, std::string> held_;
+  const DecisionBuilder& builder_;
+};
+
 }  // namespace
 
 void PlaceSuccessors(const GangView& view,
@@ -114,23 +167,28 @@ void PlaceSuccessors(const GangView& view,
   Snapshot snapshot = SnapshotBesideGang(builder->job(), builder->observed(), view, leaving);
   MarkSuspects(builder->status(), builder->now(), &snapshot);
   KeepToDomain(*builder, leaving, &snapshot);
-  for (const Successor& successor : successors) {
-    PodPlacement* const placement = builder->PlacementOf(successor.task);
-    const std::string home = placement->node;
-    const Gang gang = GangOfTask(*builder, successor.task);
-    std::string node;
-    if (!successor.leaves_node) {
-      node = NodeAmong(snapshot, gang, [&](const std::string& name) { return name == home; });
+  SuccessorPlan plan(std::move(snapshot), PlacesHeld(view, leaving, builder->observed()), *builder);
+  std::vector<TaskId> moving;
+  for (const Successor& successor : successors) {  // whoever may stay does, before others look
+    const std::string& home = builder->PlacementOf(successor.task)->node;
+    const bool stays =
+        !successor.leaves_node &&
+        !plan.NodeFor(successor.task, [&](const std::string& name) { return name == home; })
+             .empty();
+    if (stays) {
+      plan.Give(successor.task, home);
+    } else {
+      moving.push_back(successor.task);
     }
+  }
+  for (const TaskId& task : moving) {
+    std::string node =
+        plan.NodeFor(task, [&](const std::string& name) { return at_fault.count(name) == 0; });
     if (node.empty()) {
-      node = NodeAmong(
-          snapshot, gang, [&](const std::string& name) { return at_fault.count(name) == 0; });
+      node = plan.NodeFor(task, [](const std::string&) { return true; });
     }
-    if (node.empty()) {
-      node = NodeAmong(snapshot, gang, [](const std::string&) { return true; });
-    }
-    Take(node, gang.classes.front().request, &snapshot);
-    placement->node = node;
+    plan.Give(task, node);
+    builder->PlacementOf(task)->node = node;
   }
 }
 

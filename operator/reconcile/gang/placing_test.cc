@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "operator/api/conditions.h"
+#include "operator/reconcile/gang/departure.h"
 #include "operator/reconcile/gang/gang_plan.h"
 #include "operator/reconcile/gang/gang_view.h"
 #include "operator/reconcile/gang/pod_labels.h"
@@ -77,6 +78,30 @@ TEST(Placing, GangWaitsAsAWholeForThePodsOfAnEarlierJobOfTheName) {
   next.observed.pods.clear();
   next.Step();
   EXPECT_EQ(next.observed.pods.size(), 2U);
+}
+
+// Nobody but an administrator can end it, so the node is named.
+TEST(Placing, PodOfAnEarlierJobThatDoesNotEndIsSaidToBeStuckOnItsNode) {
+  TestWorld world(MakeTrainingJob(1));
+  world.Launch();
+  kube::Pod left = world.observed.pods.back();
+  TestWorld next(MakeTrainingJob(1));
+  left.owner_uid = "uid-0";
+  left.labels[label::kJobUid] = "uid-0";
+  left.is_deleting = true;
+  left.deletion_due = next.now + seconds(30);
+  next.observed.pods = {left};
+  next.Step();
+  EXPECT_EQ(MessageOf(next.job.status, ConditionType::kScheduled),
+            "waits for pod mnist-worker-0 of an earlier job of this name; goes on when it is gone");
+
+  next.Advance(seconds(30) + kOverdueAfter);
+  const Decision decision = next.Step();
+
+  EXPECT_EQ(MessageOf(next.job.status, ConditionType::kScheduled),
+            "waits for pod mnist-worker-0 of an earlier job of this name, which does not end on "
+            "node node-a although its grace is over; goes on when it is gone");
+  EXPECT_EQ(EventReasons(decision), "PodStuck");
 }
 
 TEST(Placing, AmongNodesThatRefuseTheOneThatDidSoLeastComesFirst) {

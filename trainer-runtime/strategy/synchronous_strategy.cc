@@ -1,7 +1,6 @@
-#include "trainer-runtime/strategy/synchronous_step.h"
+#include "trainer-runtime/strategy/synchronous_strategy.h"
 
 #include <cstddef>
-#include <span>
 
 #include "common/base/check.h"
 
@@ -23,19 +22,17 @@ Status ReduceBuckets(std::span<float> gradients,
 
 }  // namespace
 
-Result<StepOutcome> TakeSynchronousStep(ReplicaSet* replicas,
-                                        const ReplicaStep& step,
-                                        const std::vector<Bucket>& buckets,
-                                        GradientReducer* reducer,
-                                        Deadline deadline) {
+Result<StepOutcome> SynchronousStrategy::Step(const ReplicaStep& step,
+                                              GradientReducer* reducer,
+                                              Deadline deadline) {
   StepOutcome outcome;
   const TimePoint begin = SteadyNow();
-  LOCKSTEP_ASSIGN_OR_RETURN(outcome.sums, replicas->ComputeGradients(step));
+  LOCKSTEP_ASSIGN_OR_RETURN(outcome.sums, replicas_->ComputeGradients(step));
   const TimePoint computed = SteadyNow();
   outcome.compute = computed - begin;
-  replicas->SumGradients();
+  replicas_->SumGradients();
   LOCKSTEP_RETURN_IF_ERROR(
-      ReduceBuckets(replicas->engine(0).Gradients(), buckets, reducer, deadline));
+      ReduceBuckets(replicas_->engine(0).Gradients(), buckets_, reducer, deadline));
   outcome.exchange = SteadyNow() - computed;
   return outcome;
 }
