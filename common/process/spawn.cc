@@ -172,7 +172,7 @@ Result<pid_t> Spawn(const SpawnOptions& options) {
       oom_score.empty() ? nullptr : oom_score.c_str(),
       options.leads_session,
       ::getpid(),
-      input.get(),
+      options.input_fd >= 0 ? options.input_fd : input.get(),
       options.output_fd,
       options.error_fd,
       report_write.get()};
