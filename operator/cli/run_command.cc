@@ -60,16 +60,16 @@ int Complain(int exit_code, const std::string& message) {
   return exit_code;
 }
 
-std::map<std::string, std::string> InheritedEnvironment(int core_count, int pod_count) {
+std::map<std::string, std::string> InheritedEnvironment(int core_count, int process_count) {
   std::map<std::string, std::string> environment{{"PATH", std::string(kSearchPathDefault)}};
   for (const std::string_view name : kInherited) {
     if (const char* value = std::getenv(std::string(name).c_str())) {
       environment[std::string(name)] = value;
     }
   }
-  // Pods share the cores: each computing with all of them is slower than each with its part.
+  // Processes share the cores: each computing with all is slower than each with its part.
   environment.try_emplace("OMP_NUM_THREADS",
-                          std::to_string(std::max(1, core_count / std::max(1, pod_count))));
+                          std::to_string(std::max(1, core_count / std::max(1, process_count))));
   return environment;
 }
 
@@ -201,7 +201,8 @@ PodRunnerOptions ClusterOptionsOf(const RunArguments& arguments,
                                   Console* console) {
   PodRunnerOptions options;
   options.directory = settings.job_directory;
-  options.base_environment = InheritedEnvironment(shop.core_count, shop.pod_count);
+  options.base_environment = InheritedEnvironment(
+      shop.core_count, std::max(shop.pod_count, static_cast<int>(shop.job.WorldSize())));
   options.manifest_directory = settings.data_directory;
   options.secret_file = arguments.keep ? "" : settings.job_key_file;
   options.termination_file_variable = env::kTerminationMessageFile;
