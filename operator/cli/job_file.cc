@@ -74,10 +74,13 @@ Result<SingleJob> OnlyJobOf(Manifest manifest, const std::string& folder) {
 
 }  // namespace
 
+Result<std::string> ReadManifestText(const std::string& file) {
+  return file == kStandardInput ? ReadStandardInput() : ReadFile(file, kManifestBytesMax);
+}
+
 Manifest ReadManifestFile(const JobSource& source) {
-  const bool is_stdin = source.file == kStandardInput;
-  const std::string name = is_stdin ? "standard input" : source.file;
-  auto text = is_stdin ? ReadStandardInput() : ReadFile(source.file, kManifestBytesMax);
+  const std::string name = source.file == kStandardInput ? "standard input" : source.file;
+  auto text = ReadManifestText(source.file);
   if (text.ok()) {
     return ReadManifest(*text, name, EditsOf(source));
   }

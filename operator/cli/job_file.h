@@ -16,6 +16,10 @@ struct EarlierRun;
 // that cannot be read is a problem of the manifest like any other.
 Manifest ReadManifestFile(const JobSource& source);
 
+// The text of a file, "-" being standard input, which may come back a little longer than
+// kManifestBytesMax. Errors: as ReadFile.
+Result<std::string> ReadManifestText(const std::string& file);
+
 // One job and where it comes from.
 struct SingleJob {
   TrainingJob job;
