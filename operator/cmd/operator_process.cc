@@ -231,6 +231,10 @@ void OperatorProcess::Parts::StartWork(const OperatorFlags& flags) {
   work.look_for_others = [this, scope = ScopeOf(flags)](int64_t look) {
     prepare_api_->StartCalls(kube::CallTicket(look), "", LookForOthers(scope));
   };
+  work.judge_others = [scope = ScopeOf(flags), sights = LeaseSights()](
+                          const std::vector<kube::CallResult>& answers) mutable {
+    return JudgeOthers(answers, scope, kClock.Now(), &sights);
+  };
   work.tell_way = [this](bool gives_way, bool is_superfluous) {
     is_superfluous_ = is_superfluous;
     if (lease_) {
@@ -274,7 +278,7 @@ void OperatorProcess::Parts::Prepare(ApiClientOptions api, const OperatorFlags& 
   api.calls.read_timeout = kPrepareCallTime;
   api.calls.write_timeout_max = kPrepareCallTime;
   const MasterKeyPlace key{namespace_name_, flags.key_secret};
-  api.on_answers = [this, key, scope = ScopeOf(flags)](const kube::CallsAnswered& answered) {
+  api.on_answers = [this, key](const kube::CallsAnswered& answered) {
     if (const int64_t look = -answered.ticket.value(); look > 0) {
       std::vector<kube::CallResult> probes = answered.results;
       probes.pop_back();
@@ -282,8 +286,7 @@ void OperatorProcess::Parts::Prepare(ApiClientOptions api, const OperatorFlags& 
       queue_.Push(MasterKeySeen{look, MasterKeyIn(answered.results.back(), key)});
       return;
     }
-    queue_.Push(OthersSeen{answered.ticket.value(),
-                           JudgeOthers(answered.results, scope, kClock.WallNow())});
+    queue_.Push(OthersSeen{answered.ticket.value(), answered.results});
   };
   prepare_api_ = std::make_unique<ApiClient>(std::move(api));
 }

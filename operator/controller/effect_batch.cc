@@ -20,10 +20,13 @@
 namespace lockstep::control {
 namespace {
 
-Error NameIsTaken(const kube::ResourceType& type, const std::string& name) {
+// `what`: "pod mnist-worker-0"; `owner_uid`: of that; empty: it has none.
+Error NameIsTaken(const std::string& what, const std::string& owner_uid) {
   return Error(ErrorCode::kAlreadyExists,
-               "the name " + name + " is taken by an object of " + std::string(type.plural) +
-                   " that does not belong to this job");
+               "the name is taken by " + what +
+                   (owner_uid.empty() ? ", which is nobody's: was a job deleted with "
+                                        "--cascade=orphan? It is left alone"
+                                      : ", which does not belong to this job"));
 }
 
 Error NameIsHeld(const std::string& name) {
@@ -367,7 +370,7 @@ Status EffectBatch::ReadExistingPod(std::size_t effect,
     return OkStatus();
   }
   if (!IsLeftOver(*pod.object, job_.metadata)) {
-    const Error taken = NameIsTaken(kube::kPods, name);
+    const Error taken = NameIsTaken("pod " + name, pod.object->owner_uid);
     NoteRefusal(name, taken.message(), false);
     return Error(ErrorCode::kUnavailable, taken.message());
   }
@@ -411,7 +414,9 @@ Status EffectBatch::ReadServiceInTheWay(std::size_t effect,
   }
   is_service_foreign_ = true;
   parts_.notes->foreign_services.insert(key_);
-  return NameIsTaken(kube::kServices, key_.name);
+  return Error(ErrorCode::kAlreadyExists,
+               "its job's service cannot be made: " +
+                   NameIsTaken("service " + key_.name, service.object->owner_uid).message());
 }
 
 void EffectBatch::LearnPod(const kube::Item<kube::Pod>& pod) {

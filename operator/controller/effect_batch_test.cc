@@ -315,8 +315,10 @@ TEST_F(EffectBatchTest, ServiceOfSomebodyElseIsLeftAlone) {
   api_.Expect(std::string("GET ") + kServicePath, 200, service);
   const auto observed = Observe(kMnist);
   EXPECT_EQ(observed->service, ServiceState::kForeign);
-  EXPECT_EQ(observed->refused_pods.at("mnist-worker-0").message,
-            "the name mnist is taken by an object of services that does not belong to this job");
+  EXPECT_EQ(
+      observed->refused_pods.at("mnist-worker-0").message,
+      "its job's service cannot be made: the name is taken by service mnist, which is nobody's: "
+      "was a job deleted with --cascade=orphan? It is left alone");
   EXPECT_EQ(Observe(kMnist)->service, ServiceState::kMissing);  // it has gone
 }
 

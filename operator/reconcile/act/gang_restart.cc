@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "operator/reconcile/detect/start_problem.h"
 #include "operator/reconcile/policy/backoff.h"
 #include "operator/reconcile/policy/budget.h"
 
@@ -115,7 +116,10 @@ void RollBackGang(const std::string& reason,
                   const std::string& sentence,
                   DecisionBuilder* builder) {
   GiveUpGang(builder);
-  builder->HoldBack(reason, "gang rolled back: " + sentence);
+  builder->Count(Metric::kRollbacks, reason);
+  builder->HoldBack(reason,
+                    "gang rolled back: " + sentence,
+                    reason == kPodNotCreated ? kRefusalDelayMax : kRollbackDelayMax);
 }
 
 }  // namespace lockstep::control

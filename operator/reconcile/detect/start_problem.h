@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <optional>
 #include <string>
@@ -30,6 +31,17 @@ void TellOfTrouble(const GangView& view, DecisionBuilder* builder);
 
 // The reason of a problem that no other node would cure: the server refuses the pod.
 inline constexpr std::string_view kPodNotCreated = "PodNotCreated";
+
+// The reasons of all problems for which gangs are rolled back.
+inline constexpr std::array<std::string_view, 9> kRollbackReasons = {kPodNotCreated,
+                                                                     "ContainerNotCreated",
+                                                                     "ImagePullFailed",
+                                                                     "NoRoom",
+                                                                     "NodeNotReady",
+                                                                     "PodNotBound",
+                                                                     "PodRefused",
+                                                                     "PodUnschedulable",
+                                                                     "StartTimeout"};
 
 // Why a pod that was decided does not come to run.
 struct StartProblem {

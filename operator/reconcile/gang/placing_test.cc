@@ -128,6 +128,24 @@ TEST(Placing, PodThatTheServerRefusesSaysNothingOfItsNode) {
   EXPECT_TRUE(world.job.status.suspect_nodes.empty());
 }
 
+// Nothing tells when a quota is raised.
+TEST(Placing, GangThatAQuotaRefusesIsTriedAgainAtLeastOnceAMinute) {
+  TestWorld world(MakeTrainingJob(1));
+  for (int count = 0; count < 10; ++count) {
+    world.Step();
+    world.observed.pods.clear();
+    const std::string pod = PodName("mnist", {Role::kWorker, 0}, {world.job.status.attempt, {}});
+    world.job.status.placement.at(0).pod_uid.clear();
+    world.observed.refused_pods[pod] = {"exceeded quota: gpus", false};
+    world.Step();
+    world.observed.refused_pods.clear();
+    ASSERT_TRUE(world.job.status.retry_at.has_value());
+    EXPECT_LE(*world.job.status.retry_at, world.now + minutes(1));
+    world.Advance(*world.job.status.retry_at - world.now);
+  }
+  EXPECT_EQ(world.job.status.rollbacks, 10);
+}
+
 TEST(Placing, PatienceWithTroubleBeginsWhenItIsSeen) {
   TestWorld world(MakeTrainingJob(1));
   world.Step();
