@@ -79,10 +79,11 @@ class OddUse(LocalTest):
         self.assertIn("all 2 pods run", (self.scratch / "run/lockstep.log").read_text())
 
     def test_data_that_is_not_there_is_refused_before_anything_starts(self):
-        self.manifest.write_text(training_manifest(workers=1).replace("t10k-labels", "nosuch-labels"))
+        self.manifest.write_text(
+            training_manifest(workers=1).replace("t10k-labels", "nosuch-labels"))
         exit_code, output = self.end_of(self.lockstep("run", "job.yaml"))
         self.assertEqual(exit_code, 2, output)
-        self.assertRegex(output, r"^job.yaml: spec.training.dataset.labels: /.*/nosuch-labels.*: "
+        self.assertRegex(output, "^job.yaml: spec.training.dataset.labels: /.*/nosuch-labels.*: "
                                  "no such file, expected an IDX file\n$")
         self.assertFalse((self.scratch / "runs").exists())
 
