@@ -29,6 +29,7 @@
 #include "operator/cli/run_log.h"
 #include "operator/cli/run_session.h"
 #include "operator/cli/summary.h"
+#include "operator/cli/summary_file.h"
 #include "operator/cli/without_cluster.h"
 #include "operator/local/loopback.h"
 #include "operator/local/machine.h"
@@ -425,36 +426,6 @@ Result<UniqueFd> HoldCheckpoints(const Workshop& shop, const RunDirectory& direc
   auto lock = folder.empty() ? UniqueFd() : LockCheckpoints(folder);
   const bool is_taken = !lock.ok() && lock.error().code() == ErrorCode::kAlreadyExists;
   return lock.ok() || is_taken ? std::move(lock) : UniqueFd();
-}
-
-// A pipe or device: it is written to, and has no folder to be checked.
-bool IsSpecialFile(const std::string& file) {
-  std::error_code error;
-  const auto status = std::filesystem::status(file, error);
-  return std::filesystem::exists(status) && !std::filesystem::is_regular_file(status) &&
-         !std::filesystem::is_directory(status);
-}
-
-// What would fail after the training, and can be known before it.
-Status CheckSummaryFile(const std::string& file) {
-  std::error_code error;
-  const std::string folder = std::filesystem::path(file).parent_path().string();
-  const auto fail = [&file](const std::string& problem) {
-    return Error(ErrorCode::kInvalidArgument, "--summary " + file + ": " + problem);
-  };
-  if (file.empty() || IsSpecialFile(file)) {
-    return OkStatus();
-  }
-  if (file == "-") {
-    return fail("standard output has the lines for people; /dev/stdout adds the summary to them");
-  }
-  if (std::filesystem::is_directory(file, error)) {
-    return fail("that is a folder, expected a file");
-  }
-  if (::access(folder.empty() ? "." : folder.c_str(), W_OK | X_OK) != 0) {
-    return fail("its folder: " + std::string(std::strerror(errno)));
-  }
-  return OkStatus();
 }
 
 }  // namespace

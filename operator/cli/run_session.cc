@@ -366,12 +366,13 @@ void RunSession::Say(const std::string& text) {
 
 // What a quiet run tells, too.
 void RunSession::Warn(const std::string& text) {
-  parts_.logger->Info("warned", {{"text", text}});
+  parts_.logger->Note("warned", {{"text", text}});
   parts_.console->Print(TimeStamp(SteadyNow() - started_) + "warning: " + Printable(text));
 }
 
 // One decision may say the same for several conditions; once is enough for people.
 void RunSession::SayEvent(const Event& event) {
+  parts_.logger->Note(event.message, {{"reason", event.reason}});
   if (!last_event_.starts_with(event.message)) {
     Say(event.reason + ": " + event.message);
   }

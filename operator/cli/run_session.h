@@ -13,6 +13,7 @@
 #include "operator/cli/console.h"
 #include "operator/cli/local_backend.h"
 #include "operator/cli/local_poller.h"
+#include "operator/cli/run_log.h"
 #include "operator/cli/run_record.h"
 #include "operator/cli/stop_stage.h"
 #include "operator/cli/summary.h"
@@ -42,7 +43,7 @@ struct RunSessionParts {
   LocalPoller* poller;
   StopSignals* signals;
   Console* console;
-  Logger* logger;
+  RunLog* logger;
 };
 
 // One run from the job's first turn to its last pod: signals, pod changes, reports and time become

@@ -103,7 +103,7 @@ LIBRARIES = {
     "simdjson.h": ("operator/kube",),
     "prometheus/": ("trainer-runtime/telemetry", "operator/cmd"),
     "openssl/": ("common/base", "operator/transport", "operator/credentials"),
-    "zlib.h": ("trainer-runtime/data",),
+    "zlib.h": ("trainer-runtime/data", "operator/cli"),
     "gloo/": (),
     "mpi.h": (),
 }

@@ -282,7 +282,7 @@ Status TrainingProcess::FinishLoading() {
 }
 
 Status TrainingProcess::MakeTrainer() {
-  observer_->EngineReady(parts_->replicas->engine(0).Description());
+  observer_->EngineReady(parts_->replicas->engine(0).Description(), parts_->replicas->count());
   if (!environment_.checkpoint_directory.empty()) {
     CheckpointStoreOptions store;
     store.directory = environment_.checkpoint_directory;
