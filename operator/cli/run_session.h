@@ -28,8 +28,9 @@ struct RunSessionOptions {
   std::string job_key;
   std::string run_directory;
   std::vector<ChaosAction> chaos;
-  std::optional<Duration> timeout;   // then the job is stopped as failed
-  std::string checkpoint_directory;  // of a training; empty: it writes none
+  std::optional<Duration> timeout;        // then the job is stopped as failed
+  std::string checkpoint_directory;       // of a training; empty: it writes none
+  std::optional<Step> newest_checkpoint;  // that lay there before; null: none did
   // The run has a state of its own now; called once, at the latest when it succeeds.
   std::function<void()> on_under_way;
 };

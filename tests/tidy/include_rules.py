@@ -15,6 +15,7 @@ EDGES = {
     "operator/yaml": {"common/base", "common/json"},
     "operator/resources": {"common/base"},
     "operator/api": COMMON | {"operator/resources", "operator/yaml"},
+    "operator/convert": COMMON | {"operator/api", "operator/resources", "operator/yaml"},
     "operator/kube": COMMON | {"operator/resources"},
     "operator/scheduler": {"common/base", "operator/resources"},
     "operator/reconcile": COMMON
