@@ -23,6 +23,7 @@
 #include "operator/reconcile/act/start_answer.h"
 #include "operator/reconcile/act/successor.h"
 #include "operator/reconcile/act/summary.h"
+#include "operator/reconcile/act/take_up.h"
 #include "operator/reconcile/build/pod.h"
 #include "operator/reconcile/detect/admission_change.h"
 #include "operator/reconcile/detect/echo.h"
@@ -75,8 +76,7 @@ void Begin(DecisionBuilder* builder) {
                  builder->now());
   EndStall(status, builder->now());
   if (FindCondition(builder->status(), ConditionType::kCreated) == nullptr) {
-    builder->Set(
-        {ConditionType::kCreated, true, "JobCreated", "the operator has taken the job up"});
+    TakeUp(builder);
   }
   const std::string unplanned =
       builder->observed().is_one_machine ? "" : DescribeUnplanned(builder->spec());
@@ -334,6 +334,9 @@ bool ComesFirst(const std::vector<Failure>& failures,
 void Run(DecisionBuilder* builder) {
   StartOrResume(builder);
   GangView view = View(builder);
+  if (NoteRealNodes(view, builder)) {
+    view = View(builder);
+  }
   NoteSeen(view, builder);
   NoteTrouble(view, builder);
   NoteAdmission(view, builder);
@@ -412,7 +415,7 @@ void DecideAll(DecisionBuilder* builder) {
     if (!problems.empty()) {
       builder->Fail("InvalidJob", problems.front().ToString());
     } else {
-      if (!builder->status().placement.empty() && !HasAskedSize(builder->job())) {
+      if (!builder->job().status.placement.empty() && !HasAskedSize(builder->job())) {
         RenewGang(builder);
       }
       if (builder->spec().run_policy.suspend) {
@@ -438,7 +441,8 @@ void DecideAll(DecisionBuilder* builder) {
 }
 
 Decision DecideOnSize(const TrainingJob& job, const Observed& observed, WallTime now) {
-  if (!AwaitsConsent(job, observed)) {
+  const std::string misfit = WhySizeNeverFits(job, observed);
+  if (misfit.empty() && !AwaitsConsent(job, observed)) {
     DecisionBuilder builder(job, observed, now);
     DecideAll(&builder);
     NoteSizeIsHeeded(&builder);
@@ -447,7 +451,11 @@ Decision DecideOnSize(const TrainingJob& job, const Observed& observed, WallTime
   const TrainingJob placed = AsPlaced(job);
   DecisionBuilder builder(placed, observed, now);
   DecideAll(&builder);
-  AskForConsent(job, &builder);
+  if (misfit.empty()) {
+    AskForConsent(job, &builder);
+  } else {
+    RefuseSize(job, misfit, &builder);
+  }
   return builder.Take();
 }
 

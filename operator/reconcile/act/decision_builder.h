@@ -59,8 +59,8 @@ class DecisionBuilder {
   // Look again at `when`; moments that have passed are ignored.
   void WakeAt(WallTime when);
 
-  // Leaves the gang unplaced for a while, longer with each time in a row up to `delay_max`, and says
-  // why.
+  // Leaves the gang unplaced for a while, longer with each time in a row up to `delay_max`, and
+  // says why.
   void HoldBack(const std::string& reason,
                 const std::string& message,
                 std::chrono::seconds delay_max = kRollbackDelayMax);

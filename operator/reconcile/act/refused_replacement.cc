@@ -34,9 +34,9 @@ void Tell(const ConditionChange& change, WallTime next_try, DecisionBuilder* bui
 
 std::optional<WallTime> NextTryOf(const Member& member, const DecisionBuilder& builder) {
   const PodRefusal* const refusal = RefusalOf(member, builder);
-  return refusal == nullptr
-             ? std::nullopt
-             : std::optional(std::min(refusal->at, builder.now()) + RollbackDelay(refusal->count, kRefusalDelayMax));
+  return refusal == nullptr ? std::nullopt
+                            : std::optional(std::min(refusal->at, builder.now()) +
+                                            RollbackDelay(refusal->count, kRefusalDelayMax));
 }
 
 std::vector<StartProblem> HoldRefused(const GangView& view,
