@@ -50,7 +50,7 @@ std::string DescribeChoice(const TrainingJob& job, const std::string& why) {
 
 bool AwaitsConsent(const TrainingJob& job, const Observed& observed) {
   if (job.status.placement.empty() || HasAskedSize(job) || HasEnded(job.status) ||
-      job.spec.run_policy.suspend || !HasRun(job.status)) {
+      job.spec.run_policy.suspend || !job.status.has_run) {
     return false;
   }
   return StepReached(job, observed) > 0 && !WhyCheckpointsGo(job, observed).empty() &&
