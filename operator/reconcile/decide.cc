@@ -8,7 +8,6 @@
 
 #include "operator/api/placement.h"
 #include "operator/reconcile/act/clean_pods.h"
-#include "operator/reconcile/act/decision_builder.h"
 #include "operator/reconcile/act/device_check.h"
 #include "operator/reconcile/act/gang_restart.h"
 #include "operator/reconcile/act/key_check.h"
@@ -25,6 +24,7 @@
 #include "operator/reconcile/act/summary.h"
 #include "operator/reconcile/act/take_up.h"
 #include "operator/reconcile/build/pod.h"
+#include "operator/reconcile/decision_builder.h"
 #include "operator/reconcile/detect/admission_change.h"
 #include "operator/reconcile/detect/echo.h"
 #include "operator/reconcile/detect/failure.h"
@@ -198,6 +198,10 @@ void NoteHealth(const GangView& view, DecisionBuilder* builder) {
           std::max(builder->status().epoch, member.report->document.epoch);
     }
   }
+    status->has_run = true;
+    for (PodPlacement& placement : status->placement) {
+      placement.has_moved = false;
+    }
   if (is_complete) {
     TrainingJobStatus* const status = builder->mutable_status();
     status->rollbacks = 0;
@@ -326,7 +330,7 @@ void RemoveStale(const GangView& view, DecisionBuilder* builder) {
 bool ComesFirst(const std::vector<Failure>& failures,
                 const std::vector<StartProblem>& problems,
                 const DecisionBuilder& builder) {
-  return problems.empty() || HasRun(builder.status()) ||
+  return problems.empty() || builder.status().has_run ||
          OriginOf(failures, builder.is_training()).response == FailureResponse::kFailJob;
 }
 
@@ -375,7 +379,7 @@ void Run(DecisionBuilder* builder) {
   const bool is_over = !failures.empty() && OriginOf(failures, builder->is_training()).response ==
                                                 FailureResponse::kFailJob;
   const bool needs_pods = !failures.empty() || !problems.empty() || LacksPods(view) ||
-                          !HasRun(builder->status());  // the change may be the cure
+                          !builder->status().has_run;  // the change may be the cure
   if (IsOutdated(*builder) && needs_pods && !is_over) {
     RenewGang(builder);
     return;

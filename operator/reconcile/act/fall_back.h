@@ -1,7 +1,7 @@
 #pragma once
 
 #include "common/contract/status_document.h"
-#include "operator/reconcile/act/decision_builder.h"
+#include "operator/reconcile/decision_builder.h"
 
 namespace lockstep::control {
 

@@ -42,7 +42,7 @@ std::optional<WallTime> NextTryOf(const Member& member, const DecisionBuilder& b
 std::vector<StartProblem> HoldRefused(const GangView& view,
                                       std::vector<StartProblem> problems,
                                       DecisionBuilder* builder) {
-  if (!HasRun(builder->status())) {
+  if (!builder->status().has_run) {
     return problems;
   }
   for (const Member& member : view.members) {

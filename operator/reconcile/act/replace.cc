@@ -100,13 +100,11 @@ void ReplaceMembers(const GangView& view,
       builder->Count(Metric::kRestarts, failure.cause);
     }
     PodPlacement* const placement = builder->PlacementOf(failure.task);
-    placement->incarnation = placement->incarnation.Next();
-    placement->since = builder->now();
-    placement->pod_uid.clear();
-    placement->devices.clear();
+    const std::string disruption = placement->disruption;
+    BeginSuccessor(placement, builder->now());
     placement->awaits_verdict = failure.cause == kCauseEnded;
-    if (!placement->awaits_verdict) {
-      placement->disruption.clear();
+    if (placement->awaits_verdict) {
+      placement->disruption = disruption;
     }
     builder->Say(
         EventType::kWarning, "PodReplaced", Describe(failure) + "; " + CostOf(failure, *builder));

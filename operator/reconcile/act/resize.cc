@@ -62,7 +62,7 @@ constexpr std::chrono::seconds kFitInterval{30};
 // for, and nobody has said that it need not.
 bool MayKeepSize(const TrainingJob& job) {
   return !job.status.placement.empty() && !HasAskedSize(job) && !HasEnded(job.status) &&
-         !job.spec.run_policy.suspend && HasRun(job.status) &&
+         !job.spec.run_policy.suspend && job.status.has_run &&
          ConsentOf(job.metadata) != std::to_string(job.metadata.generation) &&
          HasAskedSize(AsPlaced(job));
 }

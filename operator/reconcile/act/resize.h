@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "operator/api/training_job.h"
-#include "operator/reconcile/act/decision_builder.h"
+#include "operator/reconcile/decision_builder.h"
 #include "operator/reconcile/observed.h"
 
 namespace lockstep::control {

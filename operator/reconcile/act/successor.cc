@@ -166,6 +166,15 @@ class SuccessorPlan {
 
 }  // namespace
 
+void BeginSuccessor(PodPlacement* placement, WallTime now) {
+  placement->incarnation = placement->incarnation.Next();
+  placement->since = now;
+  placement->pod_uid.clear();
+  placement->devices.clear();
+  placement->awaits_verdict = false;
+  placement->disruption.clear();
+}
+
 void PlaceSuccessors(const GangView& view,
                      const std::vector<Successor>& successors,
                      DecisionBuilder* builder) {

@@ -4,7 +4,7 @@
 
 #include "operator/api/training_job.h"
 #include "operator/kube/objects.h"
-#include "operator/reconcile/act/decision_builder.h"
+#include "operator/reconcile/decision_builder.h"
 #include "operator/reconcile/gang/gang_view.h"
 
 namespace lockstep::control {

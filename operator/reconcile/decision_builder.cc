@@ -1,4 +1,4 @@
-#include "operator/reconcile/act/decision_builder.h"
+#include "operator/reconcile/decision_builder.h"
 
 #include <algorithm>
 
