@@ -198,10 +198,10 @@ void NoteHealth(const GangView& view, DecisionBuilder* builder) {
           std::max(builder->status().epoch, member.report->document.epoch);
     }
   }
-    status->has_run = true;
-    for (PodPlacement& placement : status->placement) {
-      placement.has_moved = false;
-    }
+  status->has_run = true;
+  for (PodPlacement& placement : status->placement) {
+    placement.has_moved = false;
+  }
   if (is_complete) {
     TrainingJobStatus* const status = builder->mutable_status();
     status->rollbacks = 0;
