@@ -198,12 +198,12 @@ void NoteHealth(const GangView& view, DecisionBuilder* builder) {
           std::max(builder->status().epoch, member.report->document.epoch);
     }
   }
-  status->has_run = true;
-  for (PodPlacement& placement : status->placement) {
-    placement.has_moved = false;
-  }
   if (is_complete) {
     TrainingJobStatus* const status = builder->mutable_status();
+    status->has_run = true;
+    for (PodPlacement& placement : status->placement) {
+      placement.has_moved = false;
+    }
     status->rollbacks = 0;
     status->waiting_since.reset();
     status->suspect_nodes = WithoutNodes(std::move(status->suspect_nodes), nodes);
