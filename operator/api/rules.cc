@@ -218,9 +218,9 @@ class RuleChecker {
     if (spec_.training && role.processes > 1) {
       Fail(path + ".processes",
            ToText(role.processes) +
-               " processes found, expected 1: the built-in trainer is one process per pod; for "
-               "more workers raise spec.roles[].replicas, for more threads in each "
-               "spec.training.replicas");
+               " processes found, expected 1: the built-in trainer is one process per pod; use "
+               "replicas "
+               "instead");
       return;
     }
     if (role.processes > 1 && role.processes < role.gpus) {
