@@ -299,7 +299,7 @@ struct JobProgress {
   double loss = 0;
   double samples_per_second = 0;
   double eta_seconds = 0;
-  int64_t checkpoint_step = 0;  // the newest checkpoint that any rank ever reported; 0: none
+  int64_t checkpoint_step = 0;  // the newest checkpoint that training can go back to; 0: none
   WallTime observed_at{};
 
   friend bool operator==(const JobProgress&, const JobProgress&) = default;

@@ -7,6 +7,7 @@
 #include <utility>
 #include <variant>
 
+#include "common/contract/text.h"
 #include "common/json/json.h"
 #include "operator/controller/beyond_cure.h"
 #include "operator/kube/decode.h"
@@ -19,6 +20,10 @@
 
 namespace lockstep::control {
 namespace {
+
+// Of the server's words for a pod that it refuses. Choice: a webhook may say anything, and whoever
+// reads it has read enough.
+constexpr std::size_t kRefusalBytesMax = 1024;
 
 // `what`: "pod mnist-worker-0"; `owner_uid`: of that; empty: it has none.
 Error NameIsTaken(const std::string& what, const std::string& owner_uid) {
@@ -430,7 +435,7 @@ void EffectBatch::NoteRefusal(const std::string& pod, const std::string& words, 
   std::map<std::string, PodRefusal>& refused = parts_.notes->refused_pods[key_];
   const auto known = refused.find(pod);
   const int64_t count = known == refused.end() ? 1 : known->second.count + 1;
-  refused[pod] = {words, is_invalid, count, parts_.notes->wall_now};
+  refused[pod] = {CutText(words, kRefusalBytesMax), is_invalid, count, parts_.notes->wall_now};
 }
 
 void EffectBatch::NoteCreated(const std::string& pod) {

@@ -85,6 +85,16 @@ TEST_F(EffectBatchTest, PodOfSomebodyElseIsLeftAloneAndSaidToTakeTheName) {
   EXPECT_NE(refused.at("mnist-worker-0").message.find("taken"), std::string::npos);
 }
 
+TEST_F(EffectBatchTest, EndlessWordsOfARefusalAreCut) {
+  api_.Expect("POST /api/v1/namespaces/default/pods",
+              403,
+              RefusalBody(403, "Forbidden", "denied: " + std::string(100'000, 'x')));
+  EXPECT_FALSE(Create().ok());
+  const std::string kept = Observe(kMnist)->refused_pods.at("mnist-worker-0").message;
+  EXPECT_EQ(kept.find("denied: "), 0U);
+  EXPECT_EQ(kept.size(), 1024U);
+}
+
 TEST_F(EffectBatchTest, RefusalIsKeptInTheServersWordsUntilThePodIsCreated) {
   const std::string words = "pods \"mnist-worker-0\" is forbidden: exceeded quota: compute";
   api_.Expect("POST /api/v1/namespaces/default/pods", 403, RefusalBody(403, "Forbidden", words));

@@ -34,6 +34,7 @@
 #include "operator/reconcile/gang/gang_size.h"
 #include "operator/reconcile/gang/gang_view.h"
 #include "operator/reconcile/gang/queue.h"
+#include "operator/reconcile/gang/reported_epoch.h"
 #include "operator/reconcile/policy/budget.h"
 #include "operator/reconcile/policy/clock_skew.h"
 #include "operator/reconcile/policy/deadline.h"
@@ -193,10 +194,7 @@ void NoteHealth(const GangView& view, DecisionBuilder* builder) {
     }
     is_complete = is_complete && (member.state == MemberState::kRunning ||
                                   member.state == MemberState::kSucceeded);
-    if (member.report != nullptr) {
-      builder->mutable_status()->epoch =
-          std::max(builder->status().epoch, member.report->document.epoch);
-    }
+    builder->mutable_status()->epoch = ReportedEpoch(member, builder->status().epoch);
   }
   if (is_complete) {
     TrainingJobStatus* const status = builder->mutable_status();

@@ -139,7 +139,10 @@ void NoteProgress(const GangView& view, DecisionBuilder* builder) {
         static_cast<double>(steps_left * builder->spec().training->global_batch_size) /
         progress.samples_per_second;
   }
-  progress.checkpoint_step = NewestCheckpoint(view, *known);
+  const bool has_fallen =
+      may_fall_back && builder->is_training() && HasFallenBack(**known, document);
+  progress.checkpoint_step =
+      has_fallen ? CheckpointLeft(**known, document) : NewestCheckpoint(view, *known);
   progress.observed_at = known->has_value() ? (*known)->observed_at : WallTime{};
   if (*known != progress) {
     if (may_fall_back) {
