@@ -187,7 +187,7 @@ Result<pid_t> Spawn(const SpawnOptions& options) {
       options.lineage_mark,
       options.leads_session,
       ::getpid(),
-      input.get(),
+      options.input_fd >= 0 ? options.input_fd : input.get(),
       options.output_fd,
       options.error_fd,
       report_write.get()};

@@ -215,12 +215,13 @@ class RuleChecker {
   }
 
   void CheckProcesses(const RoleSpec& role, const std::string& path) {
-    if (spec_.training && role.processes > 1) {
+    const bool is_one_process =
+        spec_.strategy == Strategy::kMirrored || spec_.strategy == Strategy::kCentralStorage;
+    if (spec_.training && is_one_process && role.processes > 1 && IsTrusted("spec.strategy")) {
       Fail(path + ".processes",
            ToText(role.processes) +
-               " processes found, expected 1: the built-in trainer is one process per pod; use "
-               "replicas "
-               "instead");
+               " processes found, expected 1: " + std::string(StrategyName(spec_.strategy)) +
+               " is one process; use training.replicas, or strategy: MultiWorkerMirrored");
       return;
     }
     if (role.processes > 1 && role.processes < role.gpus) {

@@ -39,15 +39,12 @@ constexpr std::size_t kUpdatesWaitingMax = 4096;
 constexpr Duration kTurnTimeMax = std::chrono::minutes(3);
 constexpr Duration kPrepareTime = std::chrono::seconds(10);
 constexpr Duration kPrepareCallTime = std::chrono::seconds(20);
-
 constexpr std::size_t kStatusBodyMax = 4 * 1024 * 1024;
-
 constexpr Duration kPollIntervalMax = std::chrono::seconds(15);  // of pods that never answer
 
 // Choice: events tell of what has happened, so they must not compete with what is to happen.
 constexpr int kEventsAtOnce = 2;
 constexpr Duration kEventTime = std::chrono::seconds(5);  // one write; the end waits for the last
-
 constexpr int kPreparedAtOnce = 2;  // choice: a handful of calls in ten seconds
 
 // Choice: there may be many of them, and the room that one leaves is looked at 20 ms later anyway.
@@ -232,6 +229,10 @@ void OperatorProcess::Parts::StartWork(const OperatorFlags& flags) {
   work.look_for_others = [this, scope = ScopeOf(flags)](int64_t look) {
     prepare_api_->StartCalls(kube::CallTicket(look), "", LookForOthers(scope));
   };
+  work.judge_others = [scope = ScopeOf(flags), sights = LeaseSights()](
+                          const std::vector<kube::CallResult>& answers) mutable {
+    return JudgeOthers(answers, scope, kClock.Now(), &sights);
+  };
   work.tell_way = [this](bool gives_way, bool is_superfluous) {
     is_superfluous_ = is_superfluous;
     if (lease_) {
@@ -275,7 +276,7 @@ void OperatorProcess::Parts::Prepare(ApiClientOptions api, const OperatorFlags& 
   api.calls.read_timeout = kPrepareCallTime;
   api.calls.write_timeout_max = kPrepareCallTime;
   const MasterKeyPlace key{namespace_name_, flags.key_secret};
-  api.on_answers = [this, key, scope = ScopeOf(flags)](const kube::CallsAnswered& answered) {
+  api.on_answers = [this, key](const kube::CallsAnswered& answered) {
     if (const int64_t look = -answered.ticket.value(); look > 0) {
       std::vector<kube::CallResult> probes = answered.results;
       probes.pop_back();
@@ -283,8 +284,7 @@ void OperatorProcess::Parts::Prepare(ApiClientOptions api, const OperatorFlags& 
       queue_.Push(MasterKeySeen{look, MasterKeyIn(answered.results.back(), key)});
       return;
     }
-    queue_.Push(OthersSeen{answered.ticket.value(),
-                           JudgeOthers(answered.results, scope, kClock.WallNow())});
+    queue_.Push(OthersSeen{answered.ticket.value(), answered.results});
   };
   prepare_api_ = std::make_unique<ApiClient>(std::move(api));
 }

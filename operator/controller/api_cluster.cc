@@ -155,7 +155,7 @@ Result<JobSight> ApiCluster::See(const JobId& key) {
     observed.round = rounds_.AnswerFor(key, notes_.wall_now, &notes_.news);
     observed.claim = rounds_.ClaimFor(key, notes_.wall_now);
   } else {
-    observed.round = Unschedulable{Constraint::kQueue, "waits for the next round of scheduling"};
+    observed.round = AwaitsRound();
     observed.eviction = view->EvictionOf(key, notes_.wall_now);
   }
   observed.used_elsewhere = view->UsedBesides(key);

@@ -4,9 +4,8 @@
 #include <optional>
 #include <string>
 
-#include <sys/resource.h>
-
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include "operator/pod_client/testing/fake_pod_server.h"
 

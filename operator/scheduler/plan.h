@@ -79,6 +79,7 @@ enum class Constraint {
   kTopology,       // no domain of the level that is required has room for all
   kPreemption,     // others were asked to go for it, and have not gone yet
   kPriorityClass,  // the priority class that the job names is not there
+  kRound,          // no round of scheduling has looked at the gang yet
 };
 
 struct Unschedulable {
@@ -89,6 +90,11 @@ struct Unschedulable {
 
   friend bool operator==(const Unschedulable&, const Unschedulable&) = default;
 };
+
+// What a gang is told before a round has an answer for it.
+inline Unschedulable AwaitsRound() {
+  return {Constraint::kRound, "waits for the next round of scheduling"};
+}
 
 using PlanResult = std::variant<Plan, Unschedulable>;
 

@@ -20,16 +20,19 @@ class Layout:
     strategy: str
     workers: int
     replicas: int = 1
+    processes: int = 1
 
     def manifest(self, steps):
         text = training_manifest(workers=self.workers, steps=steps, every_steps=0)
         text = text.replace("spec:\n", f"spec:\n  strategy: {self.strategy}\n", 1)
+        text = text.replace("  - name: worker\n",
+                            f"  - name: worker\n    processes: {self.processes}\n")
         text = text.replace("    seed:", f"    replicas: {self.replicas}\n    seed:")
         hidden = "      - {type: Dense, units: 32, activation: relu}\n"
         return text.replace(hidden, hidden + "      - {type: Dropout, rate: 0.3}\n")
 
     def __str__(self):
-        return f"{self.strategy} {self.workers} x {self.replicas}"
+        return f"{self.strategy} {self.workers} x {self.processes} x {self.replicas}"
 
 
 LAYOUTS = [
@@ -38,6 +41,7 @@ LAYOUTS = [
     Layout("MultiWorkerMirrored", 2),
     Layout("MultiWorkerMirrored", 3),
     Layout("MultiWorkerMirrored", 2, 2),
+    Layout("MultiWorkerMirrored", 2, processes=2),
     Layout("CentralStorage", 1, 2),
 ]
 

@@ -20,6 +20,7 @@
 #include "trainer-runtime/cmd/run_command.h"
 #include "trainer-runtime/cmd/stop_signal.h"
 #include "trainer-runtime/cmd/train_command.h"
+#include "trainer-runtime/cmd/train_processes.h"
 
 namespace lockstep::runtime {
 namespace {
@@ -30,6 +31,9 @@ struct Arguments {
   std::string install_directory;
   bool is_prefix_wanted = true;
   int process_count = 1;
+  int local_rank = -1;  // of `train`; -1: the whole pod
+  int process_start = 0;
+  bool may_restart = true;
   std::vector<std::string> command;
 };
 
@@ -74,6 +78,14 @@ CLI::App* AddTrain(CLI::App* app, Arguments* arguments) {
                    "The engine plug-in (default: liblockstep-engine.so beside this program, then\n"
                    "in ../lib/lockstep)")
       ->envname("LOCKSTEP_ENGINE");
+  train->add_flag(
+      "!--no-restarts",
+      arguments->may_restart,
+      "In a pod with several processes: end the pod when a process is lost, in place of\n"
+      "starting another one in it");
+  // What the pod's first process gives those below it.
+  train->add_option("--process", arguments->local_rank)->group("");
+  train->add_option("--process-start", arguments->process_start)->group("");
   return train;
 }
 
@@ -121,7 +133,7 @@ int Main(int argc, char** argv) {
       ->transform(CLI::CheckedTransformer(levels, CLI::ignore_case))
       ->option_text("debug|info|warn|error");
   const CLI::App* run = AddRun(&app, &arguments);
-  AddTrain(&app, &arguments);
+  const CLI::App* train = AddTrain(&app, &arguments);
   const CLI::App* install = AddInstall(&app, &arguments);
   const CLI::App* devices = AddDevices(&app, &arguments);
   const CLI::App* doctor = AddDoctor(&app);
@@ -146,6 +158,9 @@ int Main(int argc, char** argv) {
     return DoctorCommand();
   }
   const EnvironmentMap variables = ReadEnvironment();
+  if (train->parsed() && arguments.local_rank < 0 && HasSeveralProcesses(variables)) {
+    return TrainProcesses(variables, {{argv, argv + argc}, arguments.may_restart, logger.get()});
+  }
   std::vector<GpuDevice> found = FindPodDevices(variables, logger.get());
   if (devices->parsed()) {
     std::fputs(DescribeDevices(found, arguments.process_count).c_str(), stdout);
@@ -153,7 +168,11 @@ int Main(int argc, char** argv) {
   }
   ::signal(SIGXFSZ, SIG_IGN);  // a checkpoint above the limit of `ulimit -f` is one not written
   StopSignal stop;
-  return TrainCommand(variables, {arguments.engine_path, logger.get(), &stop, std::move(found)});
+  TrainCommandOptions training{arguments.engine_path, logger.get(), &stop, std::move(found)};
+  if (arguments.local_rank >= 0) {
+    training.place = ProcessPlace{arguments.local_rank, arguments.process_start};
+  }
+  return TrainCommand(variables, training);
 }
 
 }  // namespace

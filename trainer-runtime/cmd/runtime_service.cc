@@ -44,7 +44,8 @@ RuntimeService::RuntimeService(const WorkerEnvironment& environment)
 Result<std::unique_ptr<RuntimeService>> RuntimeService::Start(
     const WorkerEnvironment& environment,
     Logger* logger,
-    std::function<void(const ControlMessage&)> on_control) {
+    std::function<void(const ControlMessage&)> on_control,
+    std::function<std::string()> metrics_page) {
   std::unique_ptr<RuntimeService> service(new RuntimeService(environment));
   LOCKSTEP_ASSIGN_OR_RETURN(service->job_key_, ReadJobKey(environment.job_key_file));
   RuntimeEndpointsOptions endpoints;
@@ -57,6 +58,7 @@ Result<std::unique_ptr<RuntimeService>> RuntimeService::Start(
   endpoints.metrics = &service->metrics_;
   endpoints.logger = logger;
   endpoints.on_control = std::move(on_control);
+  endpoints.metrics_page = std::move(metrics_page);
   HttpServerOptions server;
   server.bind_address = environment.bind_address;
   server.port = environment.status_port;
@@ -66,7 +68,22 @@ Result<std::unique_ptr<RuntimeService>> RuntimeService::Start(
   return service;
 }
 
+Result<std::unique_ptr<RuntimeService>> RuntimeService::StartBelowSupervisor(
+    const WorkerEnvironment& environment,
+    Logger* logger,
+    std::function<void(const ControlMessage&)> on_control) {
+  std::unique_ptr<RuntimeService> service(new RuntimeService(environment));
+  LOCKSTEP_ASSIGN_OR_RETURN(service->job_key_, ReadJobKey(environment.job_key_file));
+  service->reporter_ = std::make_unique<ProcessReporter>(
+      &service->board_, &service->metrics_, logger, std::move(on_control));
+  return service;
+}
+
 void RuntimeService::HearLastQuestion() {
+  if (reporter_ != nullptr) {
+    reporter_->TellNow();
+    return;
+  }
   [[maybe_unused]] const bool is_told = board_.WaitUntilTold(
       kTerminationHistoryMax, Deadline::After(SteadyNow(), kLastQuestionPatience));
 }

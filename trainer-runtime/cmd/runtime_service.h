@@ -10,6 +10,7 @@
 #include "common/contract/environment.h"
 #include "common/contract/termination_message.h"
 #include "common/http/http_server.h"
+#include "trainer-runtime/supervisor/process_reporter.h"
 #include "trainer-runtime/telemetry/metrics.h"
 #include "trainer-runtime/telemetry/status_board.h"
 
@@ -20,8 +21,17 @@ namespace lockstep::runtime {
 class RuntimeService {
  public:
   // Reads the job's key and starts serving on the pod's status port. `on_control` is called on the
-  // server's thread. Errors: kNotFound (key file), kIo (port taken; names the address).
+  // server's thread, and so is `metrics_page`, whose page is served in place of our own unless it
+  // is empty. Errors: kNotFound (key file), kIo (port taken; names the address).
   static Result<std::unique_ptr<RuntimeService>> Start(
+      const WorkerEnvironment& environment,
+      Logger* logger,
+      std::function<void(const ControlMessage&)> on_control,
+      std::function<std::string()> metrics_page = nullptr);
+
+  // The same in one of several processes of a pod, whose supervisor serves it: what is shown goes
+  // there. Errors: kNotFound (key file).
+  static Result<std::unique_ptr<RuntimeService>> StartBelowSupervisor(
       const WorkerEnvironment& environment,
       Logger* logger,
       std::function<void(const ControlMessage&)> on_control);
@@ -29,7 +39,8 @@ class RuntimeService {
   StatusBoard& board() { return board_; }
 
   // Last words have no room for all data epochs of a short training: where more were not told yet,
-  // and somebody asks for the status, waits for the next question, half a second at most.
+  // and somebody asks for the status, waits for the next question, half a second at most. Below a
+  // supervisor it is the one who waits, and is told all.
   void HearLastQuestion();
 
   Metrics& metrics() { return metrics_; }
@@ -43,7 +54,9 @@ class RuntimeService {
   std::string job_key_;
   StatusBoard board_;
   Metrics metrics_;
-  std::unique_ptr<HttpServer> server_;  // last: stops before what it serves from
+  // Last, as they stop before what they serve from; one of them is empty.
+  std::unique_ptr<HttpServer> server_;
+  std::unique_ptr<ProcessReporter> reporter_;
 };
 
 // Writes a process's last words to the file that the pod names, if it names one. A failure is

@@ -24,11 +24,31 @@
 #include "trainer-runtime/session/recovery_loop.h"
 #include "trainer-runtime/session/session.h"
 #include "trainer-runtime/strategy/rank_control.h"
+#include "trainer-runtime/supervisor/pod_report.h"
 #include "trainer-runtime/train/ending.h"
 #include "trainer-runtime/train/trainer.h"
 
 namespace lockstep::runtime {
 namespace {
+
+void TellEnd(const WorkerEnvironment& environment,
+             const TrainCommandOptions& options,
+             const TerminationMessage& message) {
+  if (options.place.has_value()) {
+    TellLastWords(message, options.logger);
+  } else {
+    WriteTerminationMessage(environment, message, options.logger);
+  }
+}
+
+// The environment of one of the pod's processes.
+WorkerEnvironment OfProcess(WorkerEnvironment environment, const ProcessPlace& place) {
+  if (environment.rank.has_value()) {
+    *environment.rank += place.local_rank;
+  }
+  environment.incarnation = IncarnationOfProcess(environment.incarnation, place.start);
+  return environment;
+}
 
 // One process's part in one job, from the first meeting to the exit code.
 class TrainingProcess {
@@ -106,13 +126,14 @@ int TrainingProcess::Run() {
   if (service_ != nullptr) {
     service_->HearLastQuestion();
     const StatusDocument last = service_->board().Snapshot();
+    message.steps_total = last.steps_total;
     message.last_checkpoint_step = last.last_checkpoint_step;
     if (last.checkpoints != CheckpointStatus()) {
       message.checkpoints = last.checkpoints;
     }
     message.history = last.history;
   }
-  WriteTerminationMessage(environment_, message, options_.logger);
+  TellEnd(environment_, options_, message);
   EndSession();
   return ending.exit_code;
 }
@@ -183,9 +204,16 @@ void TrainingProcess::SaveBeforeLeaving() {
 }
 
 Status TrainingProcess::StartService() {
+  const auto start =
+      options_.place.has_value()
+          ? &RuntimeService::StartBelowSupervisor
+          : [](const WorkerEnvironment& environment,
+               Logger* logger,
+               std::function<void(const ControlMessage&)> on_control) {
+              return RuntimeService::Start(environment, logger, std::move(on_control));
+            };
   LOCKSTEP_ASSIGN_OR_RETURN(
-      service_,
-      RuntimeService::Start(environment_, options_.logger, [this](const ControlMessage& message) {
+      service_, start(environment_, options_.logger, [this](const ControlMessage& message) {
         OnControl(message);
       }));
   observer_ = std::make_unique<TrainingObserver>(
@@ -254,7 +282,7 @@ Status TrainingProcess::FinishLoading() {
 }
 
 Status TrainingProcess::MakeTrainer() {
-  observer_->EngineReady(parts_->replicas->engine(0).Description());
+  observer_->EngineReady(parts_->replicas->engine(0).Description(), parts_->replicas->count());
   if (!environment_.checkpoint_directory.empty()) {
     CheckpointStoreOptions store;
     store.directory = environment_.checkpoint_directory;
@@ -407,8 +435,9 @@ void TrainingProcess::OnControl(const ControlMessage& message) {
     return;
   }
   const std::lock_guard<std::mutex> lock(session_mutex_);
-  if (session_ != nullptr) {
-    session_->NoteGone(message.rank, message.incarnation, message.epoch);
+  // A pod goes with all its ranks.
+  for (int local = 0; session_ != nullptr && local < environment_.processes; ++local) {
+    session_->NoteGone(message.rank + local, message.incarnation, message.epoch);
   }
 }
 
@@ -422,6 +451,9 @@ int TrainCommand(const EnvironmentMap& variables, const TrainCommandOptions& opt
         "the operator set it",
         {{"error", environment.error().ToString()}});
     return kExitUserError;
+  }
+  if (options.place.has_value()) {
+    environment = OfProcess(std::move(environment).value(), *options.place);
   }
   Result<TrainingSpec> spec = ParseTrainingSpec(environment->training);
   if (spec.ok()) {
@@ -439,7 +471,7 @@ int TrainCommand(const EnvironmentMap& variables, const TrainCommandOptions& opt
     TerminationMessage message;
     message.outcome = Outcome::kPermanent;
     message.reason = error.ToString();
-    WriteTerminationMessage(*environment, message, options.logger);
+    TellEnd(*environment, options, message);
     return kExitUserError;
   }
   TrainingProcess process(std::move(environment).value(), std::move(spec).value(), options);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,14 +11,22 @@
 
 namespace lockstep::runtime {
 
+// One process of a pod with several, below a supervisor.
+struct ProcessPlace {
+  int local_rank = 0;
+  int start = 0;  // processes that stood for this rank in the pod before
+};
+
 struct TrainCommandOptions {
   std::string engine_path;  // the engine plug-in; empty: searched
   Logger* logger = nullptr;
   StopSignal* stop = nullptr;
   std::vector<GpuDevice> devices;  // of this pod, shown in the status
+  // Which of the pod's processes this is, where it has several; null: the only one.
+  std::optional<ProcessPlace> place = std::nullopt;
 };
 
-// `lockstep-runtime train`: trains this pod's share of the job that `variables` describe, and
+// `lockstep-runtime train`: trains this process's share of the job that `variables` describe, and
 // meets the other ranks again after every loss, until the end. Returns the process's exit code, as
 // common/contract/exit_code.h lists them. Thread: the main thread.
 int TrainCommand(const EnvironmentMap& variables, const TrainCommandOptions& options);

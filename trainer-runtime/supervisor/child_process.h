@@ -15,10 +15,11 @@ struct ChildOptions {
   std::string program;               // a path
   std::vector<std::string> command;  // what the program sees as its arguments, its name first
   std::map<std::string, std::string> environment;
+  int input_fd = -1;  // its input; borrowed; -1: /dev/null
 };
 
-// A running program: leader of a process group of its own, input from /dev/null, and the reading
-// ends of its outputs, non-blocking.
+// A running program: leader of a process group of its own, and the reading ends of its outputs,
+// non-blocking.
 struct ChildProcess {
   pid_t pid = 0;
   UniqueFd output;

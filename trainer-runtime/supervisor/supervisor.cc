@@ -138,6 +138,8 @@ class Supervisor {
 
  private:
   Status StartAll();
+  Status Start(std::size_t local_rank);
+  bool StartAgain(const SupervisorEvent& ended);
   void RunUntilAllEnded();
   void WaitForSomething();
   void HandleSignals();
@@ -157,6 +159,7 @@ class Supervisor {
   OutputSink error_;
   SubreaperScope subreaper_;
   UniqueFd signals_;
+  std::string program_;              // a path
   std::vector<pid_t> pids_;          // by local rank; 0 when ended
   std::deque<LastWords> words_;      // by local rank; streams point into it
   std::vector<Stream> streams_;      // by local rank, output and error of each
@@ -188,24 +191,59 @@ int Supervisor::Run() {
 }
 
 Status Supervisor::StartAll() {
-  LOCKSTEP_ASSIGN_OR_RETURN(const std::string program,
-                            FindProgram(options_.command.front(), SearchPath()));
-  const bool is_raw = options_.processes.size() == 1 && options_.processes.front().prefix.empty();
-  for (const SupervisedProcess& process : options_.processes) {
-    LOCKSTEP_ASSIGN_OR_RETURN(ChildProcess child,
-                              SpawnChild({program, options_.command, process.environment}));
-    std::optional<LinePrefixer> prefixer;
-    if (!is_raw) {
-      prefixer.emplace(process.prefix, kLineBytesMax);
-    }
+  LOCKSTEP_ASSIGN_OR_RETURN(program_, FindProgram(options_.command.front(), SearchPath()));
+  for (std::size_t local_rank = 0; local_rank < options_.processes.size(); ++local_rank) {
     words_.emplace_back();
-    streams_.emplace_back(std::move(child.output), prefixer, &output_, nullptr);
-    streams_.emplace_back(std::move(child.error), prefixer, &error_, &words_.back());
-    const auto local_rank = static_cast<int>(pids_.size());
-    pids_.push_back(child.pid);
-    Report({SupervisorEvent::Kind::kStarted, local_rank, child.pid, 0, 0});
+    streams_.emplace_back(UniqueFd(), std::nullopt, &output_, nullptr);
+    streams_.emplace_back(UniqueFd(), std::nullopt, &error_, nullptr);
+    pids_.push_back(0);
+    LOCKSTEP_RETURN_IF_ERROR(Start(local_rank));
   }
   return OkStatus();
+}
+
+Status Supervisor::Start(std::size_t local_rank) {
+  const SupervisedProcess& process = options_.processes[local_rank];
+  ProcessStart start;
+  if (options_.on_start) {
+    LOCKSTEP_ASSIGN_OR_RETURN(start, options_.on_start(static_cast<int>(local_rank)));
+  }
+  ChildOptions options{program_, options_.command, process.environment, start.input.get()};
+  options.command.insert(options.command.end(), start.arguments.begin(), start.arguments.end());
+  LOCKSTEP_ASSIGN_OR_RETURN(ChildProcess child, SpawnChild(options));
+  std::optional<LinePrefixer> prefixer;
+  if (options_.processes.size() > 1 || !process.prefix.empty()) {
+    prefixer.emplace(process.prefix, kLineBytesMax);
+  }
+  words_[local_rank] = LastWords();
+  streams_[2 * local_rank] = Stream(std::move(child.output), prefixer, &output_, nullptr);
+  streams_[2 * local_rank + 1] =
+      Stream(std::move(child.error), prefixer, &error_, &words_[local_rank]);
+  pids_[local_rank] = child.pid;
+  Report({SupervisorEvent::Kind::kStarted, static_cast<int>(local_rank), child.pid, 0, 0});
+  return OkStatus();
+}
+
+// Whether the process that ended runs again, and the others need not know.
+bool Supervisor::StartAgain(const SupervisorEvent& ended) {
+  const bool may_start = !kill_at_.has_value() && !is_killed_ && !failure_.has_value();
+  if (!may_start || !options_.wants_again || !options_.wants_again(ended)) {
+    return false;
+  }
+  const auto local_rank = static_cast<std::size_t>(ended.local_rank);
+  const std::string what = DescribeExit(ended.exit_code, ended.signal, "");
+  options_.logger->Warn("process lost, another takes its place",
+                        {{"process", NameOf(local_rank)}, {"exit", what}});
+  for (const std::size_t stream : {2 * local_rank, 2 * local_rank + 1}) {
+    for (int reads = 0; reads < kLastReadsMax && streams_[stream].ReadBlock(); ++reads) {
+    }
+    streams_[stream].Close();
+  }
+  const Status started = Start(local_rank);
+  if (!started.ok()) {
+    options_.logger->Error("process not started again", {{"error", started.error().ToString()}});
+  }
+  return started.ok();
 }
 
 std::string Supervisor::SearchPath() const {
@@ -276,12 +314,13 @@ void Supervisor::HandleEnded(pid_t pid) {
   const EndedChild ended = ReapChild(pid);
   *found = 0;
   const auto local_rank = static_cast<std::size_t>(found - pids_.begin());
-  Report({SupervisorEvent::Kind::kEnded,
-          static_cast<int>(local_rank),
-          ended.pid,
-          ended.exit_code,
-          ended.signal});
-  if (ended.exit_code == kExitSuccess) {
+  const SupervisorEvent event{SupervisorEvent::Kind::kEnded,
+                              static_cast<int>(local_rank),
+                              ended.pid,
+                              ended.exit_code,
+                              ended.signal};
+  Report(event);
+  if (ended.exit_code == kExitSuccess || StartAgain(event)) {
     return;
   }
   NoteFailure(local_rank, ended);

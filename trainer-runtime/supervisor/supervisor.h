@@ -10,6 +10,7 @@
 #include "common/base/log.h"
 #include "common/base/result.h"
 #include "common/base/time.h"
+#include "common/base/unique_fd.h"
 #include "common/contract/environment.h"
 
 namespace lockstep::runtime {
@@ -37,6 +38,12 @@ struct SupervisedProcess {
   std::optional<int> rank;     // absent for processes that are no ranks
 };
 
+// What one start of a process has besides what all have.
+struct ProcessStart {
+  std::vector<std::string> arguments;  // after those of the command
+  UniqueFd input;                      // becomes its standard input; empty: /dev/null
+};
+
 struct SuperviseOptions {
   std::vector<std::string> command;          // program and arguments; not empty
   std::vector<SupervisedProcess> processes;  // at least one
@@ -44,8 +51,13 @@ struct SuperviseOptions {
   std::string termination_message_file;      // empty: none
   int output_fd = 1;
   int error_fd = 2;
-  Logger* logger = nullptr;                              // outlives the call; required
-  std::function<void(const SupervisorEvent&)> on_event;  // may be empty; called on this thread
+  Logger* logger = nullptr;  // outlives the call; required
+  // All called on this thread; each may be empty.
+  std::function<void(const SupervisorEvent&)> on_event;
+  std::function<Result<ProcessStart>(int local_rank)> on_start;  // before each start
+  // Whether a process that failed is started again beside the others, which run on. Not asked once
+  // all have been asked to end. Empty: never.
+  std::function<bool(const SupervisorEvent& ended)> wants_again;
 };
 
 // One SupervisedProcess for each process of the pod: `inherited`, overlaid by what
@@ -68,7 +80,8 @@ void BlockSupervisedSignals();
 // no
 //   prefix and is alone, byte by byte.
 // - Signals TERM, INT, HUP, USR1, USR2 go on to every process's group, as a terminal would do it.
-// - After TERM or INT, or when one process fails, all are asked to end; what has not ended shortly
+// - After TERM or INT, or when one process fails that is not wanted again, all are asked to end;
+// what has not ended shortly
 //   before the grace period is over, or 2 s after a failure, is killed. If this process dies, the
 //   kernel kills them.
 // - When a process ends, what it left running is killed; at the end nothing is left.

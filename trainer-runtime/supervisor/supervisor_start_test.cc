@@ -158,5 +158,53 @@ TEST_F(SupervisorStartTest, ProgramIsFoundThroughItsOwnPath) {
   EXPECT_EQ(seen_, "[rank 0] found\n");
 }
 
+// Each start says its number; the first one of rank 1 is lost.
+TEST_F(SupervisorStartTest, LostProcessHasASuccessorBesideTheOthers) {
+  UseProcesses(2);
+  int starts[2] = {0, 0};
+  options_.on_start = [&](int local_rank) -> Result<ProcessStart> {
+    const int number = starts[local_rank]++;
+    return ProcessStart{{"name", std::to_string(number)}, UniqueFd()};
+  };
+  options_.wants_again = [](const SupervisorEvent& ended) { return ended.signal == SIGKILL; };
+  UseScript("echo start $1; test $RANK = 1 && test $1 = 0 && kill -9 $$; exit 0");
+  EXPECT_EQ(Run(), 0) << seen_;
+  EXPECT_THAT(SortedLines(),
+              testing::ElementsAre("[rank 0] start 0", "[rank 1] start 0", "[rank 1] start 1"));
+  EXPECT_EQ(Message().outcome, Outcome::kSuccess);
+}
+
+TEST_F(SupervisorStartTest, LostProcessThatNobodyWantsAgainIsThePodsFailure) {
+  UseProcesses(2);
+  options_.wants_again = [](const SupervisorEvent&) { return false; };
+  UseScript("test $RANK = 1 && kill -9 $$; exec sleep 60");
+  EXPECT_EQ(Run(), 128 + SIGKILL);
+  EXPECT_EQ(Message().culprit_rank, 1);
+}
+
+TEST_F(SupervisorStartTest, NobodyIsStartedAgainWhoWasAskedToEnd) {
+  UseProcesses(1);
+  options_.wants_again = [](const SupervisorEvent&) { return true; };
+  UseScript("echo up; exec sleep 60");
+  Start();
+  AwaitOutput("up");
+  Signal(SIGTERM);
+  EXPECT_EQ(Finish(), 128 + SIGTERM);
+}
+
+TEST_F(SupervisorStartTest, InputOfAProcessIsWhatItsStartGives) {
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  ASSERT_EQ(::write(ends[1], "hello\n", 6), 6);
+  ::close(ends[1]);
+  options_.on_start = [&](int) -> Result<ProcessStart> {
+    return ProcessStart{{}, UniqueFd(ends[0])};
+  };
+  UseScript("cat");
+  EXPECT_EQ(Run(), 0);
+  ::close(ends[0]);
+  EXPECT_EQ(seen_, "[rank 0] hello\n");
+}
+
 }  // namespace
 }  // namespace lockstep::runtime

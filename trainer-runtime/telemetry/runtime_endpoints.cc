@@ -99,8 +99,11 @@ HttpRoutes MakeRuntimeRoutes(RuntimeEndpointsOptions options) {
   routes["/healthz"]["GET"] = [board = options.board](const HttpServerRequest&) {
     return AnswerHealth(*board);
   };
-  routes["/metrics"]["GET"] = [metrics = options.metrics](const HttpServerRequest&) {
-    return HttpServerResponse{200, "text/plain; version=0.0.4", metrics->RenderText()};
+  routes["/metrics"]["GET"] = [metrics = options.metrics,
+                               other = options.metrics_page](const HttpServerRequest&) {
+    const std::string page = other ? other() : std::string();
+    return HttpServerResponse{
+        200, "text/plain; version=0.0.4", page.empty() ? metrics->RenderText() : page};
   };
   routes["/control"]["POST"] = [gate](const HttpServerRequest& request) {
     return gate->Answer(request);

@@ -24,6 +24,8 @@ struct RuntimeEndpointsOptions {
   Logger* logger = nullptr;      // required
   // Called on the server's thread for each accepted message: must return at once.
   std::function<void(const ControlMessage&)> on_control;
+  // The page in place of that of `metrics`, unless it is empty. Called likewise; may be null.
+  std::function<std::string()> metrics_page;
 };
 
 // What a pod answers to the operator and to scrapers:

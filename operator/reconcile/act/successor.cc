@@ -10,6 +10,7 @@
 
 #include "operator/api/placement.h"
 #include "operator/reconcile/gang/gang_plan.h"
+#include "operator/resources/node_usage.h"
 #include "operator/scheduler/topology.h"
 
 namespace lockstep::control {
@@ -114,7 +115,18 @@ std::map<TaskId, std::string> PlacesHeld(const GangView& view,
   return held;
 }
 
-// Room for the successors of one turn, each taking its own.
+void Release(const std::string& name, const ResourceVector& request, Snapshot* snapshot) {
+  for (SnapshotNode& node : snapshot->nodes) {
+    if (node.name == name) {
+      UsageByNode used = {{name, {node.used, node.pod_count}}};
+      RemovePod(name, request, &used);
+      node.used = used[name].resources;
+      node.pod_count = used[name].pod_count;
+    }
+  }
+}
+
+// Room for the successors of one turn. `snapshot` is with the places of `held`.
 class SuccessorPlan {
  public:
   SuccessorPlan(Snapshot snapshot,
@@ -124,34 +136,44 @@ class SuccessorPlan {
 
   // The node for the task among those that `may_use` lets through; empty without room.
   template <typename Predicate>
-  std::string NodeFor(const TaskId& task, const Predicate& may_use) const {
-    Snapshot open = snapshot_;
-    for (const auto& [other, node] : held_) {
-      if (other != task) {
-        Take(node, RequestOf(other), &open);
-      }
+  std::string NodeFor(const TaskId& task, const Predicate& may_use) {
+    const Gang gang = GangOfTask(builder_, task);
+    const ResourceVector& request = gang.classes.front().request;
+    const auto own = held_.find(task);
+    if (own == held_.end()) {
+      return NodeAmong(snapshot_, gang, may_use);
     }
-    return NodeAmong(open, GangOfTask(builder_, task), may_use);
+    Release(own->second, request, &snapshot_);
+    std::string node = NodeAmong(snapshot_, gang, may_use);
+    Take(own->second, request, &snapshot_);
+    return node;
   }
 
   void Give(const TaskId& task, const std::string& node) {
-    if (const auto own = held_.find(task); own != held_.end() && own->second == node) {
-      held_.erase(own);
+    const auto own = held_.find(task);
+    if (own == held_.end() || own->second != node) {
+      Take(node, GangOfTask(builder_, task).classes.front().request, &snapshot_);
+    } else {
+      held_.erase(own);  // what was its own already
     }
-    Take(node, RequestOf(task), &snapshot_);
   }
 
  private:
-  ResourceVector RequestOf(const TaskId& task) const {
-    return GangOfTask(builder_, task).classes.front().request;
-  }
-
   Snapshot snapshot_;
   std::map<TaskId, std::string> held_;
   const DecisionBuilder& builder_;
 };
 
 }  // namespace
+
+void BeginSuccessor(PodPlacement* placement, WallTime now) {
+  placement->incarnation = placement->incarnation.Next();
+  placement->since = now;
+  placement->pod_uid.clear();
+  placement->devices.clear();
+  placement->awaits_verdict = false;
+  placement->disruption.clear();
+}
 
 void PlaceSuccessors(const GangView& view,
                      const std::vector<Successor>& successors,
@@ -164,10 +186,13 @@ void PlaceSuccessors(const GangView& view,
       at_fault.insert(builder->PlacementOf(successor.task)->node);
     }
   }
-  Snapshot snapshot = SnapshotBesideGang(builder->job(), builder->observed(), view, leaving);
+  std::map<TaskId, std::string> held = PlacesHeld(view, leaving, builder->observed());
+  std::set<TaskId> free = leaving;
+  std::erase_if(free, [&](const TaskId& task) { return held.count(task) > 0; });
+  Snapshot snapshot = SnapshotBesideGang(builder->job(), builder->observed(), view, free);
   MarkSuspects(builder->status(), builder->now(), &snapshot);
   KeepToDomain(*builder, leaving, &snapshot);
-  SuccessorPlan plan(std::move(snapshot), PlacesHeld(view, leaving, builder->observed()), *builder);
+  SuccessorPlan plan(std::move(snapshot), std::move(held), *builder);
   std::vector<TaskId> moving;
   for (const Successor& successor : successors) {  // whoever may stay does, before others look
     const std::string& home = builder->PlacementOf(successor.task)->node;

@@ -182,7 +182,13 @@ std::vector<std::string> CommandOf(const TrainingJob& job,
                                    const RoleSpec& role,
                                    const PodSettings& settings) {
   if (job.spec.training.has_value()) {
-    return {settings.runtime_path, "train"};
+    std::vector<std::string> command = {settings.runtime_path, "train"};
+    const bool may_restart =
+        role.restart_policy != RestartPolicy::kNever && job.spec.run_policy.backoff_limit > 0;
+    if (role.processes > 1 && !may_restart) {
+      command.emplace_back("--no-restarts");
+    }
+    return command;
   }
   std::vector<std::string> command;
   if (IsSupervised(job, role)) {

@@ -24,6 +24,22 @@ TEST(BuildPod, TrainingPodRunsTheBuiltInTrainer) {
   EXPECT_EQ(pod.spec.container.command, (std::vector<std::string>{"lockstep-runtime", "train"}));
 }
 
+TEST(BuildPod, LostProcessesHaveSuccessorsInTheirPodUnlessTheJobWantsNone) {
+  const std::vector<std::string> train = {"lockstep-runtime", "train"};
+  const std::vector<std::string> once = {"lockstep-runtime", "train", "--no-restarts"};
+  TrainingJob job = MakeTrainingJob(3);
+  const auto command = [&] { return BuildPod(job, Worker1(), {}).value().spec.container.command; };
+  job.spec.roles[0].processes = 2;
+  EXPECT_EQ(command(), train);
+  job.spec.run_policy.backoff_limit = 0;
+  EXPECT_EQ(command(), once);
+  job.spec.run_policy.backoff_limit = 6;
+  job.spec.roles[0].restart_policy = RestartPolicy::kNever;
+  EXPECT_EQ(command(), once);
+  job.spec.roles[0].processes = 1;
+  EXPECT_EQ(command(), train);
+}
+
 TEST(BuildPod, CommandPodIsSupervised) {
   TrainingJob job = MakeCommandJob(2);
   job.spec.roles[0].pod.args = {"--epochs", "3"};

@@ -128,6 +128,26 @@ TEST(Placing, PodThatTheServerRefusesSaysNothingOfItsNode) {
   EXPECT_TRUE(world.job.status.suspect_nodes.empty());
 }
 
+// Nothing tells when a quota is raised.
+TEST(Placing, GangThatAQuotaRefusesIsTriedAgainAtLeastOnceAMinute) {
+  TestWorld world(MakeTrainingJob(1));
+  for (int count = 0; count < 10; ++count) {
+    world.Step();
+    world.observed.pods.clear();
+    const std::string pod = PodName("mnist", {Role::kWorker, 0}, {world.job.status.attempt, {}});
+    world.job.status.placement.at(0).pod_uid.clear();
+    world.observed.refused_pods[pod] = {"exceeded quota: gpus", false};
+    const Decision decision = world.Step();
+    EXPECT_EQ(decision.metrics,
+              std::vector<MetricDelta>({{Metric::kRollbacks, "PodNotCreated", 1}}));
+    world.observed.refused_pods.clear();
+    ASSERT_TRUE(world.job.status.retry_at.has_value());
+    EXPECT_LE(*world.job.status.retry_at, world.now + minutes(1));
+    world.Advance(*world.job.status.retry_at - world.now);
+  }
+  EXPECT_EQ(world.job.status.rollbacks, 10);
+}
+
 TEST(Placing, PatienceWithTroubleBeginsWhenItIsSeen) {
   TestWorld world(MakeTrainingJob(1));
   world.Step();
@@ -254,6 +274,7 @@ TEST(Placing, GangThatRanBeginsTheWaitForRoomAnew) {
   world.nodes().pop_back();
   ++world.job.metadata.generation;
   world.job.spec.roles[0].replicas = 4;
+  world.job.metadata.annotations["lockstep.dev/accept-progress-loss"] = "2";
   world.Step();
   world.FinishDeletions();
 
@@ -393,6 +414,41 @@ TEST(Placing, FieldsThatNoPlanHeedsAreToldOnce) {
   EXPECT_EQ(PriorityClassOf(job.spec), "low");
   EXPECT_NE(EventReasons(first).find("FieldsNotPlanned"), std::string::npos);
   EXPECT_EQ(EventReasons(world.Step()).find("FieldsNotPlanned"), std::string::npos);
+}
+
+// A webhook has taken the pod's affinity away, and the cluster's scheduler has chosen for itself.
+TEST(Placing, PodThatIsBoundElsewhereIsNamedAndCountedWhereItIs) {
+  TestWorld world(MakeTrainingJob(2));
+  world.AddNode("node-b");
+  world.Step();
+  world.Find("mnist-worker-1")->spec.node_name = "node-b";
+  world.RunAll();
+
+  const Decision decision = world.Step();
+
+  EXPECT_EQ(EventReasons(decision), "PodElsewhere GangRunning");
+  EXPECT_EQ(decision.status.placement.at(0).node, "node-a");
+  EXPECT_EQ(decision.status.placement.at(1).node, "node-b");
+  const std::string message = MessageOf(decision.status, ConditionType::kScheduled);
+  EXPECT_TRUE(
+      message.starts_with("pod mnist-worker-1 (rank 1) was planned on node node-a and is "
+                          "bound to node node-b"))
+      << message;
+  EXPECT_EQ(EventReasons(world.Step()), "");
+  EXPECT_EQ(MessageOf(world.job.status, ConditionType::kScheduled), message);
+}
+
+TEST(Placing, PodThatNobodyHasBoundYetIsNowhereElse) {
+  TestWorld world(MakeTrainingJob(1));
+  world.Step();
+  kube::Pod* const pod = world.Find("mnist-worker-0");
+  pod->spec.node_name.clear();
+  pod->status.is_unbound = true;
+
+  world.Step();
+
+  EXPECT_EQ(world.job.status.placement.at(0).node, "node-a");
+  EXPECT_EQ(FindCondition(world.job.status, ConditionType::kScheduled)->reason, "GangPlaced");
 }
 
 }  // namespace

@@ -37,6 +37,8 @@ const char* ConstraintName(Constraint constraint) {
       return "priority class";
     case Constraint::kTopology:
       return "topology";
+    case Constraint::kRound:
+      return "round";
   }
   return "unknown";
 }

@@ -1,0 +1,201 @@
+#include "trainer-runtime/supervisor/pod_listener.h"
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <poll.h>
+#include <unistd.h>
+#include <utility>
+
+#include <sys/syscall.h>
+
+namespace lockstep::runtime {
+namespace {
+
+// Between two looks at who is silent, and until a new channel is heard. Choice.
+constexpr std::chrono::milliseconds kLookInterval{50};
+
+// A listener that was held up itself for so long knows nothing of the silence of others. Choice.
+constexpr Duration kOwnSilence = std::chrono::milliseconds(500);
+
+// For a process to read what is passed on. Choice: messages are few, and its channel holds dozens.
+constexpr Duration kTellPatience = std::chrono::milliseconds(100);
+
+}  // namespace
+
+PodListener::PodListener(int process_count, Duration silent_after, Logger* logger)
+    : silence_max_(2 * silent_after),
+      logger_(logger),
+      processes_(static_cast<std::size_t>(process_count)),
+      reports_(static_cast<std::size_t>(process_count)) {}
+
+void PodListener::ShowOn(StatusBoard* board) {
+  board_ = board;
+  thread_ = std::jthread([this](const std::stop_token& stop) { Listen(stop); });
+}
+
+void PodListener::StopShowing() {
+  if (!thread_.joinable()) {
+    return;
+  }
+  thread_ = std::jthread();  // asks the thread to stop and waits for it
+  const std::lock_guard<std::mutex> lock(mutex_);
+  HearAll();
+}
+
+Result<UniqueFd> PodListener::Connect(int local_rank) {
+  LOCKSTEP_ASSIGN_OR_RETURN(ChannelEnds ends, MakeChannel());
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto index = static_cast<std::size_t>(local_rank);
+  CloseReport(&reports_[index]);
+  processes_[index] = Process{};
+  processes_[index].channel = std::move(ends.supervisor);
+  return std::move(ends.process);
+}
+
+void PodListener::NoteStarted(int local_rank, pid_t pid) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  // Names this process even after its number is another's (pidfd_open(2)).
+  processes_[static_cast<std::size_t>(local_rank)].pid_fd =
+      UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+}
+
+void PodListener::NoteEnded(int local_rank) {
+  const auto index = static_cast<std::size_t>(local_rank);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Hear(index);
+  processes_[index].channel.Reset();
+  processes_[index].pid_fd.Reset();
+  processes_[index].heard_at.reset();
+  const bool has_said_all = processes_[index].last_words.has_value();
+  if (!has_said_all) {  // a successor is to come, or the pod ends: its document is old news
+    CloseReport(&reports_[index]);
+  }
+}
+
+void PodListener::Tell(ControlMessage message) {
+  message.incarnation = IncarnationOfProcess(message.incarnation, 0);
+  const std::string text = EncodeControlMessage(message);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (const Process& process : processes_) {
+    if (process.channel.is_open()) {
+      const Status sent = SendToChannel(process.channel.get(),
+                                        {ChannelWord::kControl, text},
+                                        Deadline::After(SteadyNow(), kTellPatience));
+      if (!sent.ok()) {
+        logger_->Warn("control message not passed on", {{"error", sent.error().ToString()}});
+      }
+    }
+  }
+}
+
+Step PodListener::newest_step() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return newest_step_;
+}
+
+std::string PodListener::MetricsPage() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const int leading = LeadingProcess(reports_);
+  return leading < 0 ? std::string() : processes_[static_cast<std::size_t>(leading)].metrics;
+}
+
+std::optional<TerminationMessage> PodListener::LastWordsOf(int local_rank) const {
+  const auto index = static_cast<std::size_t>(local_rank);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::optional<TerminationMessage> words = processes_[index].last_words;
+  if (words.has_value()) {
+    const StatusDocument pod = PodStatus(StatusDocument(), {reports_[index]});
+    words->last_checkpoint_step = std::max(words->last_checkpoint_step, pod.last_checkpoint_step);
+    if (pod.checkpoints != CheckpointStatus()) {
+      words->checkpoints = pod.checkpoints;
+    }
+  }
+  return words;
+}
+
+void PodListener::Listen(const std::stop_token& stop) {
+  TimePoint looked_at = SteadyNow();
+  while (!stop.stop_requested()) {
+    std::vector<pollfd> entries;
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      for (const Process& process : processes_) {
+        entries.push_back({process.channel.get(), POLLIN, 0});
+      }
+    }
+    // A channel that is replaced meanwhile is read in the next round.
+    ::poll(entries.data(), entries.size(), static_cast<int>(kLookInterval.count()));
+    const std::lock_guard<std::mutex> lock(mutex_);
+    HearAll();
+    const TimePoint now = SteadyNow();
+    if (now - looked_at > kOwnSilence) {
+      for (Process& process : processes_) {
+        process.heard_at = process.heard_at.has_value() ? std::optional(now) : std::nullopt;
+      }
+    }
+    looked_at = now;
+    KillSilent(now);
+  }
+}
+
+void PodListener::HearAll() {
+  for (std::size_t i = 0; i < processes_.size(); ++i) {
+    Hear(i);
+  }
+  board_->Update([this](StatusDocument& document) { document = PodStatus(document, reports_); });
+}
+
+void PodListener::Hear(std::size_t local_rank) {
+  Process& process = processes_[local_rank];
+  while (process.channel.is_open()) {
+    const auto message = ReceiveFromChannel(process.channel.get());
+    if (!message.ok()) {
+      process.channel.Reset();
+      return;
+    }
+    if (!message->has_value()) {
+      return;
+    }
+    process.heard_at = SteadyNow();
+    Take(local_rank, **message);
+  }
+}
+
+void PodListener::Take(std::size_t local_rank, const ChannelMessage& message) {
+  switch (message.word) {
+    case ChannelWord::kStatus:
+      if (auto document = DecodeStatusDocument(message.text); document.ok()) {
+        newest_step_ = std::max(newest_step_, document->step);
+        reports_[local_rank].newest = std::move(document).value();
+      }
+      return;
+    case ChannelWord::kMetrics:
+      processes_[local_rank].metrics = message.text;
+      return;
+    case ChannelWord::kLastWords:
+      if (auto words = DecodeTerminationMessage(message.text); words.ok()) {
+        processes_[local_rank].last_words = std::move(words).value();
+      }
+      return;
+    case ChannelWord::kAlive:
+    case ChannelWord::kControl:
+      return;
+  }
+}
+
+void PodListener::KillSilent(TimePoint now) {
+  for (std::size_t i = 0; i < processes_.size(); ++i) {
+    Process& process = processes_[i];
+    if (!process.heard_at.has_value() || now - *process.heard_at <= silence_max_ ||
+        process.last_words.has_value() || !process.pid_fd.is_open()) {
+      continue;
+    }
+    logger_->Warn("process hangs: it says nothing, and is killed",
+                  {{"local_rank", i}, {"silent_seconds", ToSeconds(now - *process.heard_at)}});
+    ::syscall(SYS_pidfd_send_signal, process.pid_fd.get(), SIGKILL, nullptr, 0);
+    process.heard_at.reset();
+  }
+}
+
+}  // namespace lockstep::runtime

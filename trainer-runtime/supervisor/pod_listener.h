@@ -1,0 +1,87 @@
+#pragma once
+
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <sys/types.h>
+
+#include "common/base/log.h"
+#include "common/base/result.h"
+#include "common/base/time.h"
+#include "common/base/unique_fd.h"
+#include "common/contract/control_message.h"
+#include "common/contract/termination_message.h"
+#include "trainer-runtime/supervisor/pod_report.h"
+#include "trainer-runtime/supervisor/process_channel.h"
+#include "trainer-runtime/telemetry/status_board.h"
+
+namespace lockstep::runtime {
+
+// Hears what the processes of a pod say, over their channels, and shows the whole on the pod's
+// status board: so a pod has one status server, however many processes it has. A process that has
+// spoken and falls silent is killed: nobody outside sees it behind a server that answers.
+// Thread: any. Listens on its own.
+class PodListener {
+ public:
+  // `silent_after` without a word, and as long again: a process is killed. `logger` outlives it.
+  PodListener(int process_count, Duration silent_after, Logger* logger);
+
+  // Begins to listen. `board`, which holds who the pod is, is written to until StopShowing, or the
+  // end of this object.
+  void ShowOn(StatusBoard* board);
+
+  // Shows all that was heard, and listens no more.
+  void StopShowing();
+
+  // A new channel to the process that is about to stand for `local_rank`; returns its end.
+  // Errors: as MakeChannel.
+  Result<UniqueFd> Connect(int local_rank);
+
+  void NoteStarted(int local_rank, pid_t pid);
+
+  // Hears the rest of what the process said.
+  void NoteEnded(int local_rank);
+
+  // Passes a message of the operator on to all processes.
+  void Tell(ControlMessage message);
+
+  // The newest step that any process of the pod has completed.
+  Step newest_step() const;
+
+  // That of the leading process; empty when none was told.
+  std::string MetricsPage() const;
+
+  // What the process that stood last for `local_rank` said at its end, with the checkpoints of all
+  // that stood for it; empty when it said nothing.
+  std::optional<TerminationMessage> LastWordsOf(int local_rank) const;
+
+ private:
+  struct Process {
+    UniqueFd channel;
+    UniqueFd pid_fd;  // empty where the kernel has none
+    std::optional<TimePoint> heard_at;
+    std::string metrics;
+    std::optional<TerminationMessage> last_words;
+  };
+
+  void Listen(const std::stop_token& stop);
+  void HearAll();
+  void Hear(std::size_t local_rank);
+  void Take(std::size_t local_rank, const ChannelMessage& message);
+  void KillSilent(TimePoint now);
+
+  const Duration silence_max_;
+  Logger* const logger_;
+  mutable std::mutex mutex_;
+  std::vector<Process> processes_;      // by local rank; with the rest, guarded by mutex_
+  std::vector<ProcessReport> reports_;  // by local rank
+  Step newest_step_;
+  StatusBoard* board_ = nullptr;
+  std::jthread thread_;  // last: ends before what it uses
+};
+
+}  // namespace lockstep::runtime

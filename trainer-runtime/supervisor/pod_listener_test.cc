@@ -1,0 +1,169 @@
+#include "trainer-runtime/supervisor/pod_listener.h"
+
+#include <chrono>
+#include <csignal>
+#include <functional>
+#include <memory>
+#include <poll.h>
+#include <string>
+#include <unistd.h>
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+namespace lockstep::runtime {
+namespace {
+
+constexpr Duration kNeverSilent = std::chrono::hours(1);
+
+Deadline Soon() {
+  return Deadline::After(SteadyNow(), std::chrono::seconds(60));
+}
+
+// Looks again until it is so; false after a minute.
+bool Becomes(const std::function<bool()>& is_so) {
+  const Deadline deadline = Soon();
+  while (!is_so()) {
+    if (deadline.HasPassed(SteadyNow())) {
+      return false;
+    }
+    ::poll(nullptr, 0, 1);
+  }
+  return true;
+}
+
+StatusDocument Document(int rank, int64_t step) {
+  StatusDocument document;
+  document.job = "mnist";
+  document.job_uid = "uid";
+  document.pod = "mnist-worker-0";
+  document.rank = rank;
+  document.world_size = 2;
+  document.step = Step(step);
+  return document;
+}
+
+class PodListenerTest : public testing::Test {
+ protected:
+  void Listen(Duration silent_after) {
+    listener_ = std::make_unique<PodListener>(2, silent_after, logger_.get());
+    for (UniqueFd& channel : channels_) {
+      channel = listener_->Connect(static_cast<int>(&channel - channels_)).value();
+    }
+    listener_->ShowOn(&board_);
+  }
+
+  void Say(int local_rank, ChannelWord word, const std::string& text) {
+    ASSERT_TRUE(SendToChannel(channels_[local_rank].get(), {word, text}, Soon()).ok());
+  }
+
+  std::unique_ptr<Logger> logger_ = MakeNullLogger();
+  StatusBoard board_{Document(0, 0)};
+  UniqueFd channels_[2];
+  std::unique_ptr<PodListener> listener_;
+};
+
+TEST_F(PodListenerTest, WhatTheLeadingProcessSaysIsOnTheBoard) {
+  Listen(kNeverSilent);
+  Say(0, ChannelWord::kMetrics, "first");
+  Say(1, ChannelWord::kMetrics, "second");
+  Say(0, ChannelWord::kStatus, EncodeStatusDocument(Document(0, 4)));
+  Say(1, ChannelWord::kStatus, EncodeStatusDocument(Document(1, 5)));
+  EXPECT_TRUE(Becomes([&] { return board_.Snapshot().step == Step(5); }));
+  EXPECT_EQ(board_.Snapshot().rank, 0);
+  EXPECT_EQ(listener_->newest_step(), Step(5));
+  EXPECT_EQ(listener_->MetricsPage(), "second");
+}
+
+TEST_F(PodListenerTest, TheOperatorsWordGoesToAllInTheirOwnCount) {
+  Listen(kNeverSilent);
+  ControlMessage message;
+  message.job_uid = "uid";
+  message.counter = 3;
+  message.kind = ControlKind::kPeerGone;
+  message.rank = 2;
+  message.epoch = Epoch(8);
+  message.incarnation = Incarnation(4);
+  listener_->Tell(message);
+  for (const UniqueFd& channel : channels_) {
+    const auto heard = ReceiveFromChannel(channel.get());
+    ASSERT_TRUE(heard.ok() && heard->has_value());
+    EXPECT_EQ((*heard)->word, ChannelWord::kControl);
+    const auto control = DecodeControlMessage((*heard)->text);
+    ASSERT_TRUE(control.ok());
+    EXPECT_EQ(control->rank, 2);
+    EXPECT_EQ(control->incarnation, IncarnationOfProcess(Incarnation(4), 0));
+  }
+}
+
+TEST_F(PodListenerTest, LastWordsAreHeardAfterTheEndAndHoldAllCheckpoints) {
+  Listen(kNeverSilent);
+  StatusDocument earlier = Document(0, 9);
+  earlier.checkpoints.written = 2;
+  Say(0, ChannelWord::kStatus, EncodeStatusDocument(earlier));
+  channels_[0].Reset();
+  listener_->NoteEnded(0);
+  EXPECT_FALSE(listener_->LastWordsOf(0).has_value());
+
+  channels_[0] = listener_->Connect(0).value();
+  StatusDocument later = Document(0, 12);
+  later.checkpoints.written = 1;
+  TerminationMessage words;
+  words.outcome = Outcome::kSuccess;
+  words.reason = "trained";
+  Say(0, ChannelWord::kStatus, EncodeStatusDocument(later));
+  Say(0, ChannelWord::kLastWords, EncodeTerminationMessage(words));
+  channels_[0].Reset();
+  listener_->NoteEnded(0);
+  ASSERT_TRUE(listener_->LastWordsOf(0).has_value());
+  EXPECT_EQ(listener_->LastWordsOf(0)->reason, "trained");
+  EXPECT_EQ(listener_->LastWordsOf(0)->checkpoints->written, 3);
+}
+
+TEST_F(PodListenerTest, ProcessThatFallsSilentIsKilledAndOneThatNeverSpokeIsNot) {
+  const auto start = [] {
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      ::pause();
+      ::_exit(0);
+    }
+    return pid;
+  };
+  const pid_t starting = start();
+  const pid_t frozen = start();
+  Listen(std::chrono::milliseconds(50));
+  listener_->NoteStarted(0, starting);
+  listener_->NoteStarted(1, frozen);
+  Say(1, ChannelWord::kAlive, "");
+  int status = 0;
+  EXPECT_TRUE(Becomes([&] { return ::waitpid(frozen, &status, WNOHANG) == frozen; }));
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << status;
+  EXPECT_EQ(::waitpid(starting, &status, WNOHANG), 0);
+  ::kill(starting, SIGKILL);
+  ::waitpid(starting, &status, 0);
+}
+
+TEST(ProcessChannel, WordsStayWholeAndTheEndIsHeardLast) {
+  ChannelEnds ends = MakeChannel().value();
+  ASSERT_TRUE(SendToChannel(ends.process.get(), {ChannelWord::kStatus, "one"}, Soon()).ok());
+  ASSERT_TRUE(SendToChannel(ends.process.get(), {ChannelWord::kAlive, ""}, Soon()).ok());
+  ends.process.Reset();
+  EXPECT_EQ(ReceiveFromChannel(ends.supervisor.get()).value()->text, "one");
+  EXPECT_EQ(ReceiveFromChannel(ends.supervisor.get()).value()->word, ChannelWord::kAlive);
+  EXPECT_EQ(ReceiveFromChannel(ends.supervisor.get()).error().code(), ErrorCode::kPeerLost);
+  EXPECT_EQ(
+      SendToChannel(ends.supervisor.get(), {ChannelWord::kControl, ""}, Soon()).error().code(),
+      ErrorCode::kPeerLost);
+}
+
+TEST(ProcessChannel, NothingIsSaidUntilSomethingIs) {
+  const ChannelEnds ends = MakeChannel().value();
+  EXPECT_FALSE(ReceiveFromChannel(ends.supervisor.get()).value().has_value());
+  const std::string long_text(kChannelBytesMax, 'x');
+  EXPECT_EQ(
+      SendToChannel(ends.process.get(), {ChannelWord::kStatus, long_text}, Soon()).error().code(),
+      ErrorCode::kResourceExhausted);
+}
+
+}  // namespace
+}  // namespace lockstep::runtime

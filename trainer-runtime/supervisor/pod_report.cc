@@ -1,0 +1,87 @@
+#include "trainer-runtime/supervisor/pod_report.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include "common/base/check.h"
+
+namespace lockstep::runtime {
+namespace {
+
+void Add(const CheckpointStatus& more, CheckpointStatus* sum) {
+  sum->written += more.written;
+  sum->failed += more.failed;
+  sum->skipped += more.skipped;
+  if (more.written + more.failed > 0) {
+    sum->last_error = more.last_error;
+  }
+  if (!sum->restored_step.has_value()) {
+    sum->restored_step = more.restored_step;
+  }
+}
+
+}  // namespace
+
+Incarnation IncarnationOfProcess(Incarnation pod, int start) {
+  LOCKSTEP_CHECK(start >= 0 && start < kStartsPerPodMax, "too many starts in one pod");
+  return Incarnation(pod.value() * kStartsPerPodMax + start);
+}
+
+Incarnation IncarnationOfPod(Incarnation process) {
+  return Incarnation(process.value() / kStartsPerPodMax);
+}
+
+int LeadingProcess(const std::vector<ProcessReport>& reports) {
+  int leading = -1;
+  for (std::size_t i = 0; i < reports.size(); ++i) {
+    const std::optional<StatusDocument>& newest = reports[i].newest;
+    if (newest.has_value() &&
+        (leading < 0 || newest->step > reports[static_cast<std::size_t>(leading)].newest->step)) {
+      leading = static_cast<int>(i);
+    }
+  }
+  return leading;
+}
+
+void CloseReport(ProcessReport* report) {
+  if (!report->newest.has_value()) {
+    return;
+  }
+  const StatusDocument last = std::move(*report->newest);
+  report->newest.reset();
+  Add(last.checkpoints, &report->earlier);
+  report->earlier_checkpoint_step =
+      std::max(report->earlier_checkpoint_step, last.last_checkpoint_step);
+}
+
+StatusDocument PodStatus(const StatusDocument& pod, const std::vector<ProcessReport>& reports) {
+  const int leading = LeadingProcess(reports);
+  if (leading < 0) {
+    return pod;
+  }
+  StatusDocument document = *reports[static_cast<std::size_t>(leading)].newest;
+  document.pod = pod.pod;
+  document.rank = pod.rank;
+  document.incarnation = pod.incarnation;
+  document.pid = pod.pid;
+  document.devices = pod.devices;
+  for (PeerStatus& peer : document.peers) {
+    peer.incarnation = IncarnationOfPod(peer.incarnation);
+  }
+  document.checkpoints = CheckpointStatus();
+  document.last_checkpoint_step.reset();
+  for (const ProcessReport& report : reports) {
+    Add(report.earlier, &document.checkpoints);
+    document.last_checkpoint_step =
+        std::max(document.last_checkpoint_step, report.earlier_checkpoint_step);
+    if (report.newest.has_value()) {
+      Add(report.newest->checkpoints, &document.checkpoints);
+      document.last_checkpoint_step =
+          std::max(document.last_checkpoint_step, report.newest->last_checkpoint_step);
+    }
+  }
+  return document;
+}
+
+}  // namespace lockstep::runtime

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "common/base/strong_id.h"
+#include "common/contract/status_document.h"
+
+namespace lockstep::runtime {
+
+// Incarnations count pods to the outside. Between the ranks of pods with several processes they
+// count processes too, as each has successors in its pod: pod 1's second process is 1001.
+inline constexpr int kStartsPerPodMax = 1000;
+
+// Of the `start`-th process, from 0, that stands for a rank in a pod. Precondition (checked):
+// 0 <= start < kStartsPerPodMax.
+Incarnation IncarnationOfProcess(Incarnation pod, int start);
+
+Incarnation IncarnationOfPod(Incarnation process);
+
+// What is known of one local rank.
+struct ProcessReport {
+  std::optional<StatusDocument> newest;  // of the process that stands for it now
+  CheckpointStatus earlier;              // of those before it
+  std::optional<Step> earlier_checkpoint_step;
+};
+
+// The process that has got furthest, of several the first: it speaks for all, as ranks that train
+// together know the same. -1: none has told anything.
+int LeadingProcess(const std::vector<ProcessReport>& reports);
+
+// Keeps what the process of `report` has counted, for it has ended.
+void CloseReport(ProcessReport* report);
+
+// The document of a pod with several processes: who it is and what it has are those of `pod`, how
+// far it is those of the leading process, and checkpoints are counted over all that wrote any.
+StatusDocument PodStatus(const StatusDocument& pod, const std::vector<ProcessReport>& reports);
+
+}  // namespace lockstep::runtime

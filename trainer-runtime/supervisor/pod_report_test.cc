@@ -1,0 +1,90 @@
+#include "trainer-runtime/supervisor/pod_report.h"
+
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace lockstep::runtime {
+namespace {
+
+StatusDocument OfPod() {
+  StatusDocument pod;
+  pod.pod = "mnist-worker-1-r2";
+  pod.rank = 2;
+  pod.incarnation = Incarnation(2);
+  pod.pid = 10;
+  pod.devices = {{"GPU-1", "", {0, 1}}};
+  return pod;
+}
+
+StatusDocument OfProcess(int rank, int64_t step) {
+  StatusDocument document;
+  document.rank = rank;
+  document.incarnation = IncarnationOfProcess(Incarnation(2), 1);
+  document.pid = 100 + rank;
+  document.step = Step(step);
+  document.phase = Phase::kTraining;
+  return document;
+}
+
+TEST(PodReport, ProcessesOfALaterPodAreNewerThanAllOfAnEarlierOne) {
+  EXPECT_LT(IncarnationOfProcess(Incarnation(1), kStartsPerPodMax - 1),
+            IncarnationOfProcess(Incarnation(2), 0));
+  EXPECT_LT(IncarnationOfProcess(Incarnation(1), 0), IncarnationOfProcess(Incarnation(1), 1));
+  EXPECT_EQ(IncarnationOfPod(IncarnationOfProcess(Incarnation(7), 3)), Incarnation(7));
+}
+
+TEST(PodReport, PodSpeaksForItselfUntilAProcessHasSpoken) {
+  EXPECT_EQ(PodStatus(OfPod(), std::vector<ProcessReport>(2)), OfPod());
+}
+
+TEST(PodReport, PodIsAsFarAsItsLeadingProcess) {
+  std::vector<ProcessReport> reports(2);
+  reports[0].newest = OfProcess(2, 5);
+  reports[1].newest = OfProcess(3, 6);
+  PeerStatus sibling;
+  sibling.incarnation = IncarnationOfProcess(Incarnation(2), 1);
+  PeerStatus stranger;
+  stranger.incarnation = IncarnationOfProcess(Incarnation(4), 0);
+  reports[1].newest->peers = {sibling, stranger};
+  const StatusDocument pod = PodStatus(OfPod(), reports);
+
+  EXPECT_EQ(pod.step, Step(6));
+  EXPECT_EQ(pod.phase, Phase::kTraining);
+  EXPECT_EQ(pod.pod, OfPod().pod);
+  EXPECT_EQ(pod.rank, 2);
+  EXPECT_EQ(pod.incarnation, Incarnation(2));
+  EXPECT_EQ(pod.pid, 10);
+  EXPECT_EQ(pod.devices, OfPod().devices);
+  ASSERT_EQ(pod.peers.size(), 2U);
+  EXPECT_EQ(pod.peers[0].incarnation, Incarnation(2));
+  EXPECT_EQ(pod.peers[1].incarnation, Incarnation(4));
+}
+
+TEST(PodReport, OfEqualStepsTheFirstProcessLeads) {
+  std::vector<ProcessReport> reports(3);
+  reports[1].newest = OfProcess(3, 6);
+  reports[2].newest = OfProcess(4, 6);
+  EXPECT_EQ(LeadingProcess(reports), 1);
+  EXPECT_EQ(LeadingProcess({}), -1);
+}
+
+TEST(PodReport, CheckpointsAreCountedOverAllThatStoodForARank) {
+  std::vector<ProcessReport> reports(2);
+  reports[0].newest = OfProcess(2, 40);
+  reports[0].newest->checkpoints = {3, 1, 0, "full", Step(10)};
+  reports[0].newest->last_checkpoint_step = Step(30);
+  CloseReport(&reports[0]);
+  reports[1].newest = OfProcess(3, 42);
+  EXPECT_EQ(PodStatus(OfPod(), reports).checkpoints, (CheckpointStatus{3, 1, 0, "full", Step(10)}));
+  EXPECT_EQ(PodStatus(OfPod(), reports).last_checkpoint_step, Step(30));
+
+  reports[0].newest = OfProcess(2, 60);
+  reports[0].newest->checkpoints = {1, 0, 2, "", std::nullopt};
+  reports[0].newest->last_checkpoint_step = Step(50);
+  EXPECT_EQ(PodStatus(OfPod(), reports).checkpoints, (CheckpointStatus{4, 1, 2, "", Step(10)}));
+  EXPECT_EQ(PodStatus(OfPod(), reports).last_checkpoint_step, Step(50));
+}
+
+}  // namespace
+}  // namespace lockstep::runtime

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "common/base/result.h"
+#include "common/base/time.h"
+#include "common/base/unique_fd.h"
+
+namespace lockstep::runtime {
+
+// What a process of a pod and its supervisor tell each other. Up to kAlive the process speaks.
+enum class ChannelWord : char {
+  kStatus = 'S',     // a status document
+  kMetrics = 'M',    // its metrics page
+  kLastWords = 'T',  // a termination message
+  kAlive = 'A',      // nothing new
+  kControl = 'C',    // a control message, without signature
+};
+
+struct ChannelMessage {
+  ChannelWord word = ChannelWord::kAlive;
+  std::string text;
+};
+
+// A pair of connected sockets that keep messages apart and inherit to no program by themselves. The
+// process's end is its standard input.
+struct ChannelEnds {
+  UniqueFd supervisor;
+  UniqueFd process;
+};
+
+inline constexpr int kChannelFd = 0;  // of the process
+
+// Longest message. Choice: a status document of 64 ranks has some 30 KB.
+inline constexpr std::size_t kChannelBytesMax = 180 * 1024;
+
+// Errors: kResourceExhausted (no descriptors left), kIo.
+Result<ChannelEnds> MakeChannel();
+
+// Sends whole or not at all. Errors: kTimeout (the other end does not read), kPeerLost (it is
+// gone), kResourceExhausted (above kChannelBytesMax). Thread: any.
+Status SendToChannel(int fd, const ChannelMessage& message, Deadline deadline);
+
+// The next message; empty when none has come. Errors: kPeerLost (the other end is gone, and all
+// that it said was heard), kInvalidArgument (not a message of ours).
+Result<std::optional<ChannelMessage>> ReceiveFromChannel(int fd);
+
+}  // namespace lockstep::runtime

@@ -1,0 +1,89 @@
+#include "trainer-runtime/supervisor/process_reporter.h"
+
+#include <chrono>
+#include <poll.h>
+#include <utility>
+
+#include "common/base/time.h"
+#include "trainer-runtime/supervisor/process_channel.h"
+
+namespace lockstep::runtime {
+namespace {
+
+// Choices: what a status server tells is as old at most, a `lockstep run` asks every 100 ms; a
+// scraper asks every few seconds; a supervisor's patience is some seconds.
+constexpr std::chrono::milliseconds kStatusInterval{50};
+constexpr Duration kMetricsInterval = std::chrono::seconds(1);
+constexpr Duration kAliveInterval = std::chrono::milliseconds(250);
+
+// For the supervisor to read: it does nothing else. Choice.
+constexpr Duration kTellPatience = std::chrono::seconds(1);
+
+Status Tell(ChannelWord word, const std::string& text) {
+  return SendToChannel(kChannelFd, {word, text}, Deadline::After(SteadyNow(), kTellPatience));
+}
+
+}  // namespace
+
+ProcessReporter::ProcessReporter(StatusBoard* board,
+                                 Metrics* metrics,
+                                 Logger* logger,
+                                 std::function<void(const ControlMessage&)> on_control)
+    : board_(board),
+      metrics_(metrics),
+      logger_(logger),
+      on_control_(std::move(on_control)),
+      thread_([this](const std::stop_token& stop) { Run(stop); }) {}
+
+void ProcessReporter::TellNow() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::string text = EncodeStatusDocument(board_->Snapshot());
+  if (text != told_ && Tell(ChannelWord::kStatus, text).ok()) {
+    told_ = std::move(text);
+  }
+}
+
+// A supervisor that is gone takes this process along: errors of the channel need no answer.
+void ProcessReporter::Run(const std::stop_token& stop) {
+  TimePoint metrics_at;
+  TimePoint alive_at;
+  while (!stop.stop_requested()) {
+    TellNow();
+    const TimePoint now = SteadyNow();
+    if (now - metrics_at >= kMetricsInterval) {
+      metrics_at = now;
+      static_cast<void>(Tell(ChannelWord::kMetrics, metrics_->RenderText()));
+    }
+    if (now - alive_at >= kAliveInterval) {
+      alive_at = now;
+      static_cast<void>(Tell(ChannelWord::kAlive, ""));
+    }
+    pollfd entry{kChannelFd, POLLIN, 0};
+    ::poll(&entry, 1, static_cast<int>(kStatusInterval.count()));
+    HearControl();
+  }
+}
+
+void ProcessReporter::HearControl() {
+  const auto message = ReceiveFromChannel(kChannelFd);
+  if (!message.ok() || !message->has_value() || (*message)->word != ChannelWord::kControl) {
+    return;
+  }
+  const Result<ControlMessage> control = DecodeControlMessage((*message)->text);
+  if (!control.ok()) {
+    logger_->Warn("control message not read", {{"error", control.error().ToString()}});
+    return;
+  }
+  metrics_->ControlMessageReceived(ControlVerdict::kAccepted);
+  on_control_(*control);
+}
+
+void TellLastWords(const TerminationMessage& message, Logger* logger) {
+  const Status told = Tell(ChannelWord::kLastWords, EncodeTerminationMessage(message));
+  if (!told.ok()) {
+    logger->Warn("last words not told",
+                 {{"error", told.error().ToString()}, {"reason", message.reason}});
+  }
+}
+
+}  // namespace lockstep::runtime

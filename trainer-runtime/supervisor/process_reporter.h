@@ -1,0 +1,45 @@
+#pragma once
+
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "common/base/log.h"
+#include "common/contract/control_message.h"
+#include "common/contract/termination_message.h"
+#include "trainer-runtime/telemetry/metrics.h"
+#include "trainer-runtime/telemetry/status_board.h"
+
+namespace lockstep::runtime {
+
+// A process's side of its channel: tells the supervisor, on a thread of its own, what is on the
+// board and in the metrics, and hears what the operator says to the pod.
+class ProcessReporter {
+ public:
+  // Everything must outlive this object. `on_control` is called on its thread.
+  ProcessReporter(StatusBoard* board,
+                  Metrics* metrics,
+                  Logger* logger,
+                  std::function<void(const ControlMessage&)> on_control);
+
+  // Tells what is on the board now. Thread: any.
+  void TellNow();
+
+ private:
+  void Run(const std::stop_token& stop);
+  void HearControl();
+
+  StatusBoard* board_;
+  Metrics* metrics_;
+  Logger* logger_;
+  std::function<void(const ControlMessage&)> on_control_;
+  std::mutex mutex_;
+  std::string told_;     // the newest document; guarded by mutex_
+  std::jthread thread_;  // last: ends before what it uses
+};
+
+// A process's last words, to its supervisor. A failure is logged.
+void TellLastWords(const TerminationMessage& message, Logger* logger);
+
+}  // namespace lockstep::runtime
