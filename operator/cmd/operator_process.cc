@@ -54,6 +54,7 @@ constexpr Duration kReleaseTimeout = std::chrono::seconds(3);
 constexpr Duration kStopTimeout = std::chrono::seconds(25);  // within a pod's grace of 30 s
 constexpr Duration kProgressInterval = std::chrono::seconds(5);
 constexpr Duration kCountsInterval = std::chrono::seconds(1);
+constexpr Duration kWordsInterval = std::chrono::seconds(10);  // choice: nobody waits for a figure
 
 constexpr int kExitFailed = 1;
 
@@ -180,7 +181,7 @@ Status OperatorProcess::Parts::Start(const OperatorFlags& flags, const OperatorI
   api.calls.write_timeout_max = kEventTime;
   events_api_ = std::make_unique<ApiClient>(std::move(api));
   pods_client_.emplace(kStatusBodyMax);
-  control_.emplace(&*pods_client_);
+  control_.emplace(&*pods_client_, logger_);
   EventSenderOptions events;
   events.api = events_api_.get();
   events.clock = &kClock;
@@ -200,6 +201,7 @@ Status OperatorProcess::Parts::Start(const OperatorFlags& flags, const OperatorI
   loop.topology_levels = flags.topology_levels;
   loop.controller.progress_interval = kProgressInterval;
   loop.controller.counts_interval = kCountsInterval;
+  loop.controller.words_interval = kWordsInterval;
   loop.calls_of_job_max = 2 * static_cast<std::size_t>(flags.api_concurrency);
   loop_.emplace(std::move(loop),
                 ControlLoopParts{api_.get(), &*control_, &*publisher_, logger_},
