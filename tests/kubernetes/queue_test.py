@@ -91,7 +91,7 @@ class PreemptionTest(ShareCase):
         self.assertIn(("Preempted", by, 1), self.events("low"))
         for_whom = f"waits for 1 gang to go: {self.namespace}/low"
         self.assertIn(("WaitsForOthersToGo", for_whom, 1), self.events("high"))
-        self.wait_waiting("low", "needs 16 GPUs, 4 free on 1 node")
+        self.wait_waiting("low", "queue vision would be 12 GPUs over its nominal 20")
 
         self.end_job("high")
         self.wait_running("low", 16)
