@@ -245,6 +245,9 @@ void WorkLoop::Measure() {
     states.push_back(StateWord(view.FindJob(key)->job.status));
   }
   options_.metrics->SetJobs(states);
+  options_.metrics->SetQueues(options_.loop->is_leading() ? view.QueueStandings()
+                                                          : std::map<std::string, QueueStatus>());
+  options_.metrics->SetRounds(options_.loop->round_count());
 }
 
 void WorkLoop::TryToLead() {

@@ -115,6 +115,9 @@ std::vector<TurnReport> ControlLoop::Step(TimePoint now) {
     return {};
   }
   cluster_.SetTime(now, wall_start_ + std::chrono::floor<std::chrono::milliseconds>(now - start_));
+  if (const auto again = LookAgainAt(); again.has_value() && *again <= now) {
+    sweep_at_ = now;
+  }
   if (sweep_at_.has_value() && *sweep_at_ <= now) {
     sweep_at_.reset();
     cluster_.Plan();
@@ -125,6 +128,7 @@ std::vector<TurnReport> ControlLoop::Step(TimePoint now) {
     poll_stale_.insert(turn.key);
   }
   Spread(cluster_.TakeNews(), now);
+  cluster_.ReportQueues();
   return turns;
 }
 
@@ -132,11 +136,20 @@ std::optional<TimePoint> ControlLoop::NextStep() const {
   if (!is_leading_) {
     return std::nullopt;
   }
-  const std::optional<TimePoint> next = controller_.NextStep();
-  if (!next.has_value() || !sweep_at_.has_value()) {
-    return next.has_value() ? next : sweep_at_;
+  std::optional<TimePoint> next = controller_.NextStep();
+  for (const std::optional<TimePoint>& other :
+       {sweep_at_, LookAgainAt(), cluster_.NextQueueReport()}) {
+    if (other.has_value()) {
+      next = std::min(*other, next.value_or(*other));
+    }
   }
-  return std::min(*next, *sweep_at_);
+  return next;
+}
+
+// When a round may say something else though nothing has happened.
+std::optional<TimePoint> ControlLoop::LookAgainAt() const {
+  const std::optional<WallTime> when = cluster_.look_again_at();
+  return when.has_value() ? std::optional(start_ + (*when - wall_start_)) : std::nullopt;
 }
 
 std::vector<ControlLoop::PollChange> ControlLoop::TakePollChanges() {

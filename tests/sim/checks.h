@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "operator/api/training_job.h"
+#include "operator/reconcile/gang/pod_labels.h"
 #include "tests/sim/api_server.h"
 #include "tests/sim/casualties.h"
 #include "tests/sim/decoded.h"
@@ -22,6 +23,8 @@ TrainingJob DecodeJob(const Json& object);
 
 // What the pods of a role ask for, by the job's manifest.
 Amounts RequestsOfRole(const Json& job, Role name);
+
+Labels LabelsOf(const Json& pod);
 
 // As broken promises call it.
 std::string NameOf(const TrainingJob& job);
@@ -76,6 +79,8 @@ class Checks {
   void CheckFailure(const TrainingJob& job);
   void CheckBudget(const TrainingJob& before, const ObjectPtr& after_object);
   void CheckFuture(const Json& before, const Json& after);
+  void CheckPreemption(const ObjectPtr& before_object, const ObjectPtr& after_object);
+  void CheckRoomIsFree(const TrainingJob& placed);
   void CheckTurns(const ObjectPtr& before_object, const ObjectPtr& after_object);
   bool MayGoFirst(const ObjectPtr& older, const ObjectPtr& placed);
   std::map<std::string, Amounts> RoomBeside(const ObjectPtr& older);
@@ -102,7 +107,8 @@ class Checks {
   std::map<std::string, std::map<std::string, std::optional<TimePoint>>> leaving_since_;
   std::map<std::string, TimePoint> unready_at_;  // by node: when it was last seen not to report
   std::set<std::string> given_up_;  // uids of pods that were asked to go where nobody answered
-  std::string cluster_seen_;        // nodes and pods of others
+  std::set<std::pair<std::string, Attempt>> claimed_;  // gangs, by job uid, that were asked to go
+  std::string cluster_seen_;                           // nodes and pods of others
   TimePoint cluster_since_{};
   int64_t status_writes_ = 0;
   int64_t restarts_ = 0;

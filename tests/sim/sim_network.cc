@@ -206,7 +206,8 @@ kube::CallResult SimNetwork::CarryOut(const kube::Request& request) {
   const ObjectPtr after = store.Get(request.resource, key);
   if (IsStatusWrite(request)) {
     parts_.checks->OnStatusWrite(before, after);
-  } else if (!is_election && request.resource != kube::kTrainingJobs && after != before) {
+  } else if (!is_election && request.resource != kube::kTrainingJobs &&
+             request.resource != kube::kTrainingQueues && after != before) {
     parts_.checks->OnWrite(before, after);
   }
   return reply;
