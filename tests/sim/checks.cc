@@ -93,7 +93,7 @@ bool Checks::HasSuffered(const std::string& pod_uid) const {
     if (UidOf(*pod) == pod_uid) {
       // One that does not come to run may be tried elsewhere.
       const std::string phase = TextAt(*pod, "status.phase");
-      return IsDeleting(*pod) || phase == "Failed" || phase == "Pending" ||
+      return IsDeleting(*pod) || phase == "Failed" || MaySeemPending(*pod) ||
              !IsNodeGood(TextAt(*pod, "spec.nodeName"));
     }
   }

@@ -51,6 +51,9 @@ class Checks {
   // The operator has changed or removed an object other than a job: null `after` is a removal.
   void OnWrite(const ObjectPtr& before, const ObjectPtr& after);
 
+  // The server has answered the operator's question for one pod; null: there is none.
+  void OnPodRead(const ObjectPtr& pod);
+
   // What has happened to pods: restarts may be counted for it.
   Casualties* casualties() { return &casualties_; }
 
@@ -92,6 +95,7 @@ class Checks {
   bool HasSuffered(const std::string& pod_uid) const;
   bool IsNodeGood(const std::string& name) const;
   bool MaySeemLost(const std::string& node) const;
+  bool MaySeemPending(const Json& pod) const;
   void NoteGivenUp(const TrainingJob& before, const TrainingJob& after);
 
   SimContext* context_;
@@ -106,6 +110,7 @@ class Checks {
   // By job uid, of all its pods by uid: since when they are about to go, or gone.
   std::map<std::string, std::map<std::string, std::optional<TimePoint>>> leaving_since_;
   std::map<std::string, TimePoint> unready_at_;  // by node: when it was last seen not to report
+  std::map<std::string, TimePoint> read_pending_at_;  // by uid: pods that did not run by then
   std::set<std::string> given_up_;  // uids of pods that were asked to go where nobody answered
   std::set<std::pair<std::string, Attempt>> claimed_;  // gangs, by job uid, that were asked to go
   std::string cluster_seen_;                           // nodes and pods of others

@@ -200,6 +200,9 @@ kube::CallResult SimNetwork::CarryOut(const kube::Request& request) {
   }
   kube::Reply reply = parts_.server->Handle(request, parts_.context->ServerTime());
   writes += store.version() != version && !is_election ? 1 : 0;
+  if (!request.is_mutating() && request.resource == kube::kPods && !key.name.empty()) {
+    parts_.checks->OnPodRead(store.Get(kube::kPods, key));
+  }
   if (before == nullptr || !reply.is_success()) {
     return reply;
   }
