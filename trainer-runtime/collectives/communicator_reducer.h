@@ -1,5 +1,8 @@
 #pragma once
 
+#include <string>
+#include <string_view>
+
 #include "trainer-runtime/collectives/communicator.h"
 #include "trainer-runtime/collectives/gradient_reducer.h"
 
@@ -23,7 +26,10 @@ class CommunicatorReducer final : public GradientReducer {
 
   const char* BackendName() const override { return communicator_->BackendName(); }
 
-  std::string Detail() const override { return std::string(); }
+  std::string Detail() const override {
+    return std::string_view(BackendName()) == "hierarchical" ? "shared memory within, TCP between"
+                                                             : "";
+  }
 
  private:
   Communicator* communicator_;
