@@ -23,6 +23,9 @@ std::string Encode(const TerminationMessage& message, const std::string& reason)
   if (message.last_step.has_value()) {
     json["lastStep"] = message.last_step->value();
   }
+  if (message.steps_total.has_value()) {
+    json["stepsTotal"] = *message.steps_total;
+  }
   if (message.last_checkpoint_step.has_value()) {
     json["lastCheckpointStep"] = message.last_checkpoint_step->value();
   }
@@ -104,6 +107,7 @@ Result<TerminationMessage> DecodeTerminationMessage(std::string_view text) {
   reader.Require("reason", "a sentence");
   message.reason = reader.String("reason").value_or("");
   message.last_step = ReadStep(&reader, "lastStep");
+  message.steps_total = reader.Int("stepsTotal", 0);
   message.last_checkpoint_step = ReadStep(&reader, "lastCheckpointStep");
   if (const auto rank = reader.Int("culpritRank", 0, std::numeric_limits<int>::max())) {
     message.culprit_rank = static_cast<int>(*rank);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -36,6 +37,7 @@ struct TerminationMessage {
   std::optional<std::string> tail = std::nullopt;
   std::optional<CheckpointStatus> checkpoints = std::nullopt;  // of who wrote or read any
   std::vector<DataEpochResult> history = {};  // oldest first, the newest kTerminationHistoryMax
+  std::optional<int64_t> steps_total = std::nullopt;  // of the training, once it is known
 
   friend bool operator==(const TerminationMessage&, const TerminationMessage&) = default;
 };

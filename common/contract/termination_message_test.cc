@@ -24,6 +24,7 @@ TEST(TerminationMessage, RoundTrips) {
     message.training_loss = 0.3125;
     message.result = TestResult{0.25, 0.96875};
     message.checkpoints = CheckpointStatus{3, 1, 2, "No space left on device", Step(40)};
+    message.steps_total = 750;
     message.history = {{3, 400, 9600, 0.5, 0.875, 1.5}, {4, 500, 9600, 0.25, {}, 1}};
     EXPECT_EQ(DecodeTerminationMessage(EncodeTerminationMessage(message)).value(), message);
   }
@@ -100,6 +101,7 @@ TEST(TerminationMessage, RefusesWhatIsNotOurs) {
       {R"({"outcome":"success","reason":3})", "reason: 3 found"},
       {R"({"outcome":"success","reason":"","lastStep":-1})", "lastStep: -1 found"},
       {R"({"outcome":"success","reason":"","lastStep":"7"})", "lastStep: \"7\" found"},
+      {R"({"outcome":"success","reason":"","stepsTotal":-1})", "stepsTotal: -1 found"},
       {R"({"outcome":"success","reason":"","culpritRank":4294967296})", "culpritRank"},
       {R"({"outcome":"success","reason":"","samples":{"lost":-1}})", "samples.lost: -1 found"},
       {R"({"outcome":"success","reason":"","result":[]})", "result: a list found"},

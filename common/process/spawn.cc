@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -32,6 +33,7 @@ struct ChildPlan {
   char* const* environment;
   const char* working_directory;     // null: stay
   const char* oom_score_adjustment;  // null: as it is
+  std::optional<uint64_t> lineage_mark;
   bool leads_session;
   pid_t parent;
   int input_fd;
@@ -55,6 +57,15 @@ void AdjustOomScore(const char* adjustment) {
   }
 }
 
+// Refused where somebody has lowered the hard limit; programs run without.
+void SetLineageMark(uint64_t mark) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_LOCKS, &limit) == 0) {
+    limit.rlim_cur = mark;
+    [[maybe_unused]] const int refused = ::setrlimit(RLIMIT_LOCKS, &limit);
+  }
+}
+
 [[noreturn]] void RunChild(const ChildPlan& plan) {
   // The parent may have died before the request was in place; then nobody would send the signal.
   if ((plan.leads_session ? ::setsid() < 0 : ::setpgid(0, 0) < 0) ||
@@ -69,6 +80,9 @@ void AdjustOomScore(const char* adjustment) {
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
   if (plan.oom_score_adjustment != nullptr) {
     AdjustOomScore(plan.oom_score_adjustment);
+  }
+  if (plan.lineage_mark) {
+    SetLineageMark(*plan.lineage_mark);
   }
   if (::dup2(plan.input_fd, STDIN_FILENO) < 0 || ::dup2(plan.output_fd, STDOUT_FILENO) < 0 ||
       ::dup2(plan.error_fd, STDERR_FILENO) < 0) {
@@ -170,6 +184,7 @@ Result<pid_t> Spawn(const SpawnOptions& options) {
       environment_pointers.data(),
       options.working_directory.empty() ? nullptr : options.working_directory.c_str(),
       oom_score.empty() ? nullptr : oom_score.c_str(),
+      options.lineage_mark,
       options.leads_session,
       ::getpid(),
       options.input_fd >= 0 ? options.input_fd : input.get(),

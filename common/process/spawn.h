@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -22,6 +23,10 @@ struct SpawnOptions {
   int error_fd = -1;                        // becomes standard error; borrowed
   bool leads_session = false;               // else only a process group
   std::optional<int> oom_score_adjustment;  // for the kernel's out-of-memory killer; proc(5)
+  // What the program and all that descends from it carry, whatever they do with their environment,
+  // session and descriptors: the soft limit RLIMIT_LOCKS, which Linux has not enforced since 2.4.
+  // Left out where the hard limit is below it. Source: getrlimit(2).
+  std::optional<uint64_t> lineage_mark;
 };
 
 // Starts the program and returns its pid once it runs: a failed exec is an error here, not an exit

@@ -121,6 +121,14 @@ TEST_F(SpawnTest, OomScoreIsAdjustedWhereAsked) {
   EXPECT_EQ(output_, "500\n");
 }
 
+TEST_F(SpawnTest, LineageMarkIsInheritedThroughSessionsAndEmptyEnvironments) {
+  options_.lineage_mark = 12345678;
+  ASSERT_TRUE(RunShell("env -i /usr/bin/setsid -w /bin/sh -c "
+                       "'/bin/grep \"Max file locks\" /proc/self/limits'")
+                  .ok());
+  EXPECT_NE(output_.find(" 12345678 "), std::string::npos) << output_;
+}
+
 TEST_F(SpawnTest, WhatCannotBeExecutedSaysWhy) {
   const auto script = Run(Write("script", "#!/no/such/interpreter\n"), {"script"});
   EXPECT_EQ(script.error().code(), ErrorCode::kNotFound);

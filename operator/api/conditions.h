@@ -20,6 +20,7 @@ bool HasEnded(const TrainingJobStatus& status);
 // Reasons of Scheduled while it is true that are worth a word in tables.
 inline constexpr std::string_view kReasonManifestChanged = "ManifestChanged";
 inline constexpr std::string_view kReasonPodWaits = "PodWaits";
+inline constexpr std::string_view kReasonPodElsewhere = "PodElsewhere";
 
 // What to set: see SetCondition.
 struct ConditionChange {

@@ -338,6 +338,7 @@ TrainingJob JobWithFullStatus() {
       {Role::kWorker, 0, "node", Incarnation(1), WallTime{}, "uid", true, true, {"GPU-1"}}};
   status.placement[0].trouble_since = WallTime{};
   status.placement[0].disruption = "EvictionByEvictionAPI";
+  status.placement[0].has_moved = true;
   status.suspect_nodes = {{"node", "PodRefused", 1, WallTime{}}};
   status.admitted = {{Role::kWorker, "memory", 1}};
   status.origin = {1, "0123", "image"};

@@ -19,25 +19,29 @@ struct PodCounts {
 
 PodCounts CountPods(const TrainingJob& job) {
   PodCounts counts;
-  // A gang may keep a size that is not asked for any more.
-  counts.total = static_cast<int64_t>(job.status.placement.size());
-  if (job.status.placement.empty()) {
+  // Of a job that has ended, what is done counts: what still runs is only in the way.
+  const bool has_ended = HasEnded(job.status);
+  int64_t never_placed = 0;
+  for (const RoleCounts& role : job.status.roles) {
+    counts.ready += role.succeeded + (has_ended ? 0 : role.active);
+    never_placed += has_ended ? role.pending : 0;
+  }
+  // A gang may keep a size that is not asked for any more, and so does a job that ended without.
+  const auto placed = static_cast<int64_t>(job.status.placement.size());
+  counts.total = placed > 0 ? placed : never_placed;
+  if (counts.total == 0) {
     for (const RoleSpec& role : job.spec.roles) {
       counts.total += role.replicas;
     }
-  }
-  // Of a job that has ended, what is done counts: what still runs is only in the way.
-  const bool has_ended = HasEnded(job.status);
-  for (const RoleCounts& role : job.status.roles) {
-    counts.ready += role.succeeded + (has_ended ? 0 : role.active);
   }
   return counts;
 }
 
 int64_t CountWorkers(const TrainingJobStatus& status) {
+  const bool has_ended = HasEnded(status);  // what is pending then will never come
   int64_t count = 0;
   for (const RoleCounts& role : status.roles) {
-    count += role.name == Role::kWorker ? role.pending + role.active : 0;
+    count += role.name == Role::kWorker ? (has_ended ? 0 : role.pending) + role.active : 0;
   }
   return count;
 }
@@ -69,7 +73,8 @@ std::string WhatIsOpen(const TrainingJobStatus& status) {
       return MessageOf(status, type);
     }
   }
-  return MessageOfPlaced(status, kReasonManifestChanged);
+  const std::string elsewhere = MessageOfPlaced(status, kReasonPodElsewhere);
+  return elsewhere.empty() ? MessageOfPlaced(status, kReasonManifestChanged) : elsewhere;
 }
 
 std::string WhyNotAsAsked(const TrainingJobStatus& status, const PodCounts& pods) {

@@ -52,6 +52,18 @@ TEST(DeriveStatus, GangThatKeepsItsSizeIsCountedAsItIs) {
   EXPECT_EQ(DeriveStatus(job).ready, "2/2");
 }
 
+TEST(DeriveStatus, JobThatEndedWithoutAGangKeepsTheSizeItHadThen) {
+  TrainingJob job = MakeJob();
+  job.status.roles = {{Role::kWorker, 3, 0, 0, 0}, {Role::kPs, 1, 0, 0, 0}};
+  Set(&job, ConditionType::kFailed, true, "no room");
+  job.spec.roles[0].replicas = 7;
+
+  const DerivedStatus derived = DeriveStatus(job);
+
+  EXPECT_EQ(derived.ready, "0/4");
+  EXPECT_EQ(derived.replicas, 0) << "nobody will come any more";
+}
+
 // One job's life: each line is a state and what people are told about it.
 TEST(DeriveStatus, ReasonSaysWhyTheJobDoesNotRunAndNothingWhileItDoes) {
   TrainingJob job = MakeJob();

@@ -148,6 +148,7 @@ void AddDocument(const YamlDocument& document,
     manifest->problems.push_back(std::move(problem));
   }
   manifest->jobs.push_back(std::move(decoded.job));
+  manifest->documents.push_back(std::move(value));
 }
 
 // Two jobs of one name in one namespace would overwrite each other.

@@ -47,6 +47,7 @@ struct SkippedDocument {
 struct Manifest {
   std::string file;                       // as given to ReadManifest; for messages
   std::vector<TrainingJob> jobs;          // in file order; complete only if there is no problem
+  std::vector<Json> documents;            // of the jobs, changes included, as they were decoded
   std::vector<SkippedDocument> skipped;   // in file order
   std::vector<ManifestProblem> problems;  // ordered by line, the last may count those left out
 

@@ -8,6 +8,7 @@
 
 #include "common/base/rfc3339.h"
 #include "common/contract/training_result.h"
+#include "operator/api/conditions.h"
 #include "operator/api/derived_status.h"
 #include "operator/api/encode.h"
 #include "operator/api/fields.h"
@@ -59,6 +60,7 @@ PodPlacement DecodePlacement(ObjectReader& reader) {
   placement.pod_uid = reader.String("podUid").value_or("");
   placement.awaits_verdict = reader.Bool("awaitsVerdict").value_or(false);
   placement.is_completed = reader.Bool("completed").value_or(false);
+  placement.has_moved = reader.Bool("moved").value_or(false);
   placement.devices = reader.Strings("devices");
   placement.trouble_since = ReadTime(reader, "troubleSince");
   placement.disruption = reader.String("disruption").value_or("");
@@ -163,6 +165,16 @@ bool IsForeignCondition(const Json& value) {
          !ValueOf(kConditionTypeNames, type->get<std::string>()).has_value();
 }
 
+// What a status from before `hasRun` says of it: Running becomes false with the first loss of an
+// attempt that ran, Scheduled true with the start of the next.
+bool HasRunByTimes(const TrainingJobStatus& status) {
+  const Condition* const running = FindCondition(status, ConditionType::kRunning);
+  const Condition* const scheduled = FindCondition(status, ConditionType::kScheduled);
+  return !status.placement.empty() && running != nullptr &&
+         (running->is_true ||
+          (scheduled != nullptr && running->last_transition >= scheduled->last_transition));
+}
+
 void DecodeConditions(ObjectReader& reader, Errors* errors, TrainingJobStatus* status) {
   const std::vector<const Json*> values = reader.List("conditions");
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -210,6 +222,9 @@ Json EncodePlacement(const PodPlacement& placement) {
   }
   if (placement.is_completed) {
     value["completed"] = true;
+  }
+  if (placement.has_moved) {
+    value["moved"] = true;
   }
   if (!placement.devices.empty()) {
     value["devices"] = placement.devices;
@@ -343,6 +358,7 @@ TrainingJobStatus DecodeStatus(const Json& value,
   status.attempt = Attempt(ReadCount(reader, "attempt"));
   status.epoch = Epoch(ReadCount(reader, "epoch"));
   status.placement = DecodeList(reader, "placement", DecodePlacement, errors);
+  status.has_run = reader.Bool("hasRun").value_or(HasRunByTimes(status));
   if (const Json* origin = reader.Find("origin")) {
     ObjectReader fields(*origin, reader.PathOf("origin"), errors);
     status.origin = DecodeOrigin(fields);
@@ -418,6 +434,9 @@ Json EncodeStatus(const TrainingJob& job) {
   value["attempt"] = status.attempt.value();
   value["epoch"] = status.epoch.value();
   value["placement"] = EncodeList(status.placement, EncodePlacement);
+  if (!status.placement.empty()) {
+    value["hasRun"] = status.has_run;
+  }
   value["roles"] = EncodeList(status.roles, EncodeRoleCounts);
   value["restarts"] = EncodeList(status.restarts, EncodeRestartCount);
   value["incidents"] = EncodeList(status.incidents, EncodeIncident);

@@ -57,5 +57,29 @@ TEST(DecodeStatus, WhatCannotBeReadIsWrittenBackWithNothingButTheReason) {
   EXPECT_EQ(EncodeStatus(decoded.job)["conditions"].size(), 2U);
 }
 
+// Of a status from before `hasRun` two times say it, and of a newer one nothing but the field.
+TEST(DecodeStatus, WhetherTheGangHasRunIsReadOrElseInferred) {
+  const auto status = [](const std::string& has_run, const std::string& running_at) {
+    return R"({"placement": [{"role": "worker", "index": 0}], )" + has_run +
+           R"("conditions": [
+        {"type": "Scheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:01Z"},
+        {"type": "Running", "status": "False", "lastTransitionTime": "2026-01-01T00:00:0)" +
+           running_at + R"(Z"}]})";
+  };
+  EXPECT_TRUE(Read(status("", "2")).job.status.has_run);
+  EXPECT_FALSE(Read(status("", "0")).job.status.has_run);
+  EXPECT_TRUE(Read(status(R"("hasRun": true, )", "0")).job.status.has_run);
+  EXPECT_FALSE(Read(status(R"("hasRun": false, )", "2")).job.status.has_run);
+}
+
+TEST(DecodeStatus, WhatIsKnownOfAGangIsReadAsItWasWritten) {
+  DecodedJob decoded = Read(R"({"placement": [{"role": "worker", "index": 0}]})");
+  for (const bool is_so : {true, false}) {
+    decoded.job.status.has_run = is_so;
+    decoded.job.status.placement.at(0).has_moved = is_so;
+    EXPECT_EQ(Read(EncodeStatus(decoded.job).dump()).job.status, decoded.job.status) << is_so;
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::control

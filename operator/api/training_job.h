@@ -236,7 +236,8 @@ struct PodPlacement {
   // Why Kubernetes takes the pod away, as in PodStatus; of its predecessor while that awaits a
   // verdict. It is remembered because the pod may go before more of it is seen.
   std::string disruption{};
-  Json unknown{};  // as in Condition
+  bool has_moved = false;  // since the gang was whole: it could not start, and was tried elsewhere
+  Json unknown{};          // as in Condition
 
   friend bool operator==(const PodPlacement&, const PodPlacement&) = default;
 };
@@ -298,7 +299,7 @@ struct JobProgress {
   double loss = 0;
   double samples_per_second = 0;
   double eta_seconds = 0;
-  int64_t checkpoint_step = 0;  // the newest checkpoint that any rank ever reported; 0: none
+  int64_t checkpoint_step = 0;  // the newest checkpoint that training can go back to; 0: none
   WallTime observed_at{};
 
   friend bool operator==(const JobProgress&, const JobProgress&) = default;
@@ -331,7 +332,8 @@ struct TrainingJobStatus {
   Attempt attempt;
   Epoch epoch;
   std::vector<PodPlacement> placement;
-  GangOrigin origin;  // of the gang that has this placement
+  bool has_run = false;  // all pods of the gang that has this placement have run side by side
+  GangOrigin origin;     // of that gang
   std::vector<RoleCounts> roles;
   std::vector<RestartCount> restarts;  // each cause at most once, ordered by cause
   std::vector<Incident> incidents;     // those that the budget still remembers, oldest first

@@ -41,6 +41,11 @@ std::string CheckPositiveCount(const std::string& text) {
              : "\"" + text + "\" found, expected a whole number of at least 1";
 }
 
+// An option that a script gave an empty variable must not count as left out.
+std::string CheckNotEmpty(const std::string& text) {
+  return text.empty() ? "nothing found, expected a value" : "";
+}
+
 // Strings as CLI11 stores them, before they become types.
 struct Texts {
   RunArguments run;
@@ -49,6 +54,8 @@ struct Texts {
   ValidateArguments validate;
   RenderArguments render;
   std::string render_output = "text";
+  ConvertArguments convert;
+  std::string convert_command;
   ExplainArguments explain;
   PsArguments ps;
   LogsArguments logs;
@@ -70,17 +77,23 @@ void AddSource(CLI::App* command, const std::string& what, JobSource* source, Te
 void AddRun(CLI::App* app, Texts* texts) {
   CLI::App* run = app->add_subcommand("run", "Run a TrainingJob on this machine");
   AddSource(run, "manifest with one TrainingJob, YAML or JSON", &texts->run.source, texts);
-  run->add_option("--dir", texts->run.directory, "run directory [runs/JOB-TIME]");
+  run->add_option("--dir", texts->run.directory, "run directory [runs/JOB-TIME]")
+      ->check(CheckNotEmpty);
   run->add_option("--resume", texts->run.resume, "go on with the run in this directory")
-      ->type_name("RUN");
+      ->type_name("RUN")
+      ->check(CheckNotEmpty);
   run->add_option("--summary", texts->run.summary_file, "also write the summary to FILE, as JSON")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(CheckNotEmpty);
   run->add_option("--chaos", texts->chaos, "break something on the way, see below")
       ->type_name("WHAT@WHEN")
       ->allow_extra_args(false);
   run->add_option("--timeout", texts->timeout, "stop the job as failed after this long, such as 5m")
-      ->type_name("DURATION");
-  run->add_option("--runtime", texts->run.runtime, "path of lockstep-runtime")->type_name("PATH");
+      ->type_name("DURATION")
+      ->check(CheckNotEmpty);
+  run->add_option("--runtime", texts->run.runtime, "path of lockstep-runtime")
+      ->type_name("PATH")
+      ->check(CheckNotEmpty);
   run->add_flag("-v,--verbose", texts->run.verbose, "show what the pods print");
   run->add_flag("-q,--quiet", texts->run.quiet, "show warnings and the end only");
   run->add_flag("--keep", texts->run.keep, "keep the job's key file in the run directory");
@@ -99,6 +112,24 @@ void AddRender(CLI::App* app, Texts* texts) {
   render->add_option("-o,--output", texts->render_output, "text or json")
       ->check(CLI::IsMember({"text", "json"}));
   render->add_flag("--local", texts->render.local, "addresses of a run on one machine");
+}
+
+void AddConvert(CLI::App* app, Texts* texts) {
+  CLI::App* convert = app->add_subcommand(
+      "convert", "Make TrainingJobs of TFJob, PyTorchJob, MPIJob or TrainJob, as YAML");
+  convert->add_option("FILE", texts->convert.files, "manifests; - reads standard input");
+  convert->add_option("--image", texts->convert.image, "of pods that name none")
+      ->type_name("IMAGE");
+  convert
+      ->add_option("--command",
+                   texts->convert_command,
+                   "what the image starts by itself, where the manifest names no command")
+      ->type_name("WORDS");
+  convert->footer(
+      "What could not be kept is told on standard error, line by line.\n"
+      "Exit codes: 0 all were converted, 1 one was and lockstep validate refuses it as it is, 2 "
+      "one "
+      "could not be.");
 }
 
 void AddExplain(CLI::App* app, Texts* texts) {
@@ -129,7 +160,8 @@ void AddStop(CLI::App* app, Texts* texts) {
   stop->add_option("RUN", texts->stop.run, "run directory, or its name below runs");
   stop->add_flag("--kill", texts->stop.kill, "do not wait for a checkpoint");
   stop->add_option("--timeout", texts->timeout, "give up after this long [2m]")
-      ->type_name("DURATION");
+      ->type_name("DURATION")
+      ->check(CheckNotEmpty);
   stop->footer("Exit codes: 0 it does not run any more, 1 it still does, 2 no such run.");
 }
 
@@ -204,6 +236,17 @@ std::variant<Arguments, ArgumentsEnd> FinishRender(Texts texts) {
   return Arguments(std::move(texts.render));
 }
 
+std::variant<Arguments, ArgumentsEnd> FinishConvert(Texts texts) {
+  if (texts.convert.files.empty()) {
+    return Usage("FILE is required");
+  }
+  std::istringstream words(texts.convert_command);
+  for (std::string word; words >> word;) {
+    texts.convert.command.push_back(std::move(word));
+  }
+  return Arguments(std::move(texts.convert));
+}
+
 std::variant<Arguments, ArgumentsEnd> FinishStop(Texts texts) {
   std::optional<Duration> timeout;
   if (auto end = FinishTimeout(texts.timeout, &timeout)) {
@@ -251,15 +294,16 @@ ArgumentsEnd DescribeParseEnd(const CLI::App& app, const CLI::ParseError& error)
 // option.
 std::string UnknownCommand(const std::vector<std::string>& argv) {
   const std::vector<std::string_view> commands = {
-      "run", "validate", "render", "explain", "ps", "logs", "stop", "version"};
+      "run", "validate", "render", "convert", "explain", "ps", "logs", "stop", "version"};
   if (argv.size() < 2 || argv[1].starts_with('-') ||
       std::find(commands.begin(), commands.end(), argv[1]) != commands.end()) {
     return "";
   }
   const std::string_view nearest = NearestWord(argv[1], commands);
   return "no command \"" + argv[1] + "\"" +
-         (nearest.empty() ? "; there are run, validate, render, explain, ps, logs, stop and version"
-                          : "; did you mean \"" + std::string(nearest) + "\"?");
+         (nearest.empty()
+              ? "; there are run, validate, render, convert, explain, ps, logs, stop and version"
+              : "; did you mean \"" + std::string(nearest) + "\"?");
 }
 
 std::variant<Arguments, ArgumentsEnd> FinishCommand(const std::string& command, Texts texts) {
@@ -282,6 +326,9 @@ std::variant<Arguments, ArgumentsEnd> FinishCommand(const std::string& command, 
   }
   if (command == "render") {
     return FinishRender(std::move(texts));
+  }
+  if (command == "convert") {
+    return FinishConvert(std::move(texts));
   }
   if (command == "stop") {
     return FinishStop(std::move(texts));
@@ -310,6 +357,7 @@ std::variant<Arguments, ArgumentsEnd> ParseArguments(const std::vector<std::stri
   AddRun(&app, &texts);
   AddValidate(&app, &texts);
   AddRender(&app, &texts);
+  AddConvert(&app, &texts);
   AddExplain(&app, &texts);
   AddPs(&app, &texts);
   AddLogs(&app, &texts);

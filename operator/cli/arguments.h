@@ -42,6 +42,12 @@ struct RenderArguments {
   bool local = false;  // loopback addresses as in `lockstep run` instead of a cluster's names
 };
 
+struct ConvertArguments {
+  std::vector<std::string> files;    // "-": standard input
+  std::string image;                 // of pods whose manifest names none
+  std::vector<std::string> command;  // of pods whose manifest leaves it to the image
+};
+
 struct ExplainArguments {
   std::string field;  // "spec.training.optimizer"; empty: the whole job
 };
@@ -68,6 +74,7 @@ struct VersionArguments {};
 using Arguments = std::variant<RunArguments,
                                ValidateArguments,
                                RenderArguments,
+                               ConvertArguments,
                                ExplainArguments,
                                PsArguments,
                                LogsArguments,

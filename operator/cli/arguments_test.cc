@@ -118,6 +118,11 @@ TEST(ParseArguments, ValidateTakesManyFiles) {
 TEST(ParseArguments, RenderTakesItsOutput) {
   EXPECT_TRUE(std::get<RenderArguments>(ParseGood({"render", "a", "--output", "json"})).as_json);
   EXPECT_FALSE(std::get<RenderArguments>(ParseGood({"render", "a"})).as_json);
+  const auto convert = std::get<ConvertArguments>(
+      ParseGood({"convert", "--image", "i", "--command", "python3  t.py", "a", "-"}));
+  EXPECT_EQ(convert.files, (std::vector<std::string>{"a", "-"}));
+  EXPECT_EQ(convert.image, "i");
+  EXPECT_EQ(convert.command, (std::vector<std::string>{"python3", "t.py"}));
 }
 
 TEST(ParseArguments, VersionIsACommandAndAFlag) {
@@ -157,7 +162,8 @@ INSTANTIATE_TEST_SUITE_P(
     ArgumentMistakes,
     ::testing::Values(MistakeCase{{}, "subcommand is required"},
                       MistakeCase{{"rum"}, "no command \"rum\"; did you mean \"run\"?"},
-                      MistakeCase{{"frobnicate"}, "render, explain, ps, logs, stop and version"},
+                      MistakeCase{{"frobnicate"},
+                                  "render, convert, explain, ps, logs, stop and version"},
                       MistakeCase{{"--bogus"}, "unknown option \"--bogus\""},
                       MistakeCase{{"run"}, "FILE is required"},
                       MistakeCase{{"run", "a", "b"}, "\"b\" is one word too many"},
@@ -170,6 +176,10 @@ INSTANTIATE_TEST_SUITE_P(
                       MistakeCase{{"run", "a", "--timeout", "soon"},
                                   "--timeout: \"soon\" found, expected a duration"},
                       MistakeCase{{"run", "a", "--timeout", "-1"}, "timeout"},
+                      MistakeCase{{"run", "a", "--timeout", ""}, "nothing found, expected a value"},
+                      MistakeCase{{"run", "a", "--resume", ""}, "nothing found, expected a value"},
+                      MistakeCase{{"run", "a", "--dir="}, "--dir"},
+                      MistakeCase{{"stop", "a", "--timeout", ""}, "nothing found"},
                       MistakeCase{{"run", "a", "--timeout", "0s"}, "expected more than nothing"},
                       MistakeCase{{"run", "a", "--set", "epochs"}, "expected PATH=VALUE"},
                       MistakeCase{{"run", "a", "--workers", "0"},
@@ -183,6 +193,7 @@ INSTANTIATE_TEST_SUITE_P(
                       MistakeCase{{"logs"}, "RUN is required"},
                       MistakeCase{{"stop", "a", "--timeout", "x"}, "--timeout: \"x\" found"},
                       MistakeCase{{"render"}, "FILE is required"},
+                      MistakeCase{{"convert"}, "FILE is required"},
                       MistakeCase{{"render", "a", "--output", "xml"}, "xml"}));
 
 }  // namespace

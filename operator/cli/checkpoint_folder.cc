@@ -1,6 +1,7 @@
 #include "operator/cli/checkpoint_folder.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cstdint>
 #include <filesystem>
@@ -25,13 +26,17 @@ std::optional<Step> StepOf(const std::string& name) {
 
 }  // namespace
 
-std::optional<Step> NewestCheckpointIn(const std::string& folder) {
+Result<std::optional<Step>> NewestCheckpointIn(const std::string& folder) {
   std::optional<Step> newest;
   std::error_code error;
   for (auto at = std::filesystem::directory_iterator(folder, error);
        !error && at != std::filesystem::directory_iterator();
        at.increment(error)) {
     newest = std::max(newest, StepOf(at->path().filename().string()));
+  }
+  const bool is_absent = folder.empty() || error.value() == ENOENT || error.value() == ENOTDIR;
+  if (error && !is_absent) {
+    return SystemError(error.value(), "reading the checkpoints in " + folder);
   }
   return newest;
 }

@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 
+#include "common/base/result.h"
 #include "common/base/strong_id.h"
 
 namespace lockstep::control {
@@ -10,7 +11,7 @@ namespace lockstep::control {
 // The step of the newest checkpoint in `folder`, whole or not: a step's folder is complete when it
 // appears, so that what is not has been harmed since. Nothing where there is none. The folder knows
 // more than the reports of those who write there: one that is killed cannot tell what it wrote
-// last.
-std::optional<Step> NewestCheckpointIn(const std::string& folder);
+// last. Errors: those of reading a folder that is there, with its path; it may hold checkpoints.
+Result<std::optional<Step>> NewestCheckpointIn(const std::string& folder);
 
 }  // namespace lockstep::control

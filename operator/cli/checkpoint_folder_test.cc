@@ -32,7 +32,7 @@ TEST_F(CheckpointFolderTest, NewestIsTheOneOfTheHighestStep) {
   Write("step-00000050");
   Write("step-00000100");
   Write("step-00000007");
-  EXPECT_EQ(NewestCheckpointIn(folder_), Step(100));
+  EXPECT_EQ(NewestCheckpointIn(folder_).value(), Step(100));
 }
 
 TEST_F(CheckpointFolderTest, WhatIsNoCheckpointIsNotCounted) {
@@ -40,21 +40,32 @@ TEST_F(CheckpointFolderTest, WhatIsNoCheckpointIsNotCounted) {
   Write(".tmp-0123-save");
   Write("step-later");
   Write("step--5");
-  EXPECT_EQ(NewestCheckpointIn(folder_), Step(50));
+  EXPECT_EQ(NewestCheckpointIn(folder_).value(), Step(50));
 }
 
 // The run says that it goes on from an older one, which can only be a warning when this is known.
 TEST_F(CheckpointFolderTest, WhatHasBeenHarmedIsCounted) {
   Write("step-00000050");
   std::filesystem::create_directory(folder_ + "/step-00000200");  // without its manifest
-  EXPECT_EQ(NewestCheckpointIn(folder_), Step(200));
+  EXPECT_EQ(NewestCheckpointIn(folder_).value(), Step(200));
   std::ofstream(folder_ + "/step-00000300") << "a file";
-  EXPECT_EQ(NewestCheckpointIn(folder_), Step(300));
+  EXPECT_EQ(NewestCheckpointIn(folder_).value(), Step(300));
 }
 
 TEST_F(CheckpointFolderTest, NothingIsNone) {
-  EXPECT_EQ(NewestCheckpointIn(folder_), std::nullopt);
-  EXPECT_EQ(NewestCheckpointIn(folder_ + "/absent"), std::nullopt);
+  EXPECT_EQ(NewestCheckpointIn(folder_).value(), std::nullopt);
+  EXPECT_EQ(NewestCheckpointIn(folder_ + "/absent").value(), std::nullopt);
+}
+
+// A folder that cannot be read may hold what must not be begun anew.
+TEST_F(CheckpointFolderTest, WhatCannotBeReadIsAnErrorAndNotEmpty) {
+  std::filesystem::create_symlink("loop", folder_ + "/loop");
+  const auto newest = NewestCheckpointIn(folder_ + "/loop");
+  ASSERT_FALSE(newest.ok());
+  EXPECT_EQ(newest.error().message(),
+            "reading the checkpoints in " + folder_ + "/loop: Too many levels of symbolic links");
+  std::ofstream(folder_ + "/file") << "a file";
+  EXPECT_EQ(NewestCheckpointIn(folder_ + "/file").value(), std::nullopt) << "the trainer says so";
 }
 
 }  // namespace

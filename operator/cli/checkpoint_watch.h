@@ -25,6 +25,7 @@ struct CheckpointTally {
   int64_t skipped = 0;
   std::string last_error;             // of the newest that failed; empty when one came after it
   std::string last_error_pod;         // that tried; empty with last_error
+  bool is_unreadable = false;         // the folder cannot be read at the end; last_error says why
   std::optional<Step> restored_step;  // where the run began; null: at the beginning
 };
 

@@ -8,6 +8,7 @@ namespace lockstep::control {
 
 int RunValidate(const ValidateArguments& arguments);
 int RunRender(const RenderArguments& arguments);
+int RunConvert(const ConvertArguments& arguments);
 int RunExplain(const ExplainArguments& arguments);
 int RunPs(const PsArguments& arguments);
 int RunLogs(const LogsArguments& arguments);

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <unistd.h>
 #include <utility>
+#include <vector>
 
 #include <sys/ioctl.h>
 
@@ -13,32 +14,26 @@
 namespace lockstep::control {
 namespace {
 
-constexpr int kBarWidth = 24;
+constexpr std::size_t kBarWidthMax = 27;  // choices, with the brackets
+constexpr std::size_t kBarWidthMin = 12;
 constexpr int kColumnsDefault = 80;
 constexpr int kBarColumnsMin = 60;  // choice: a bar leaves half of it to the figures
 
-std::string Figures(const Progress& progress) {
-  char text[160];
-  std::string figures;
-  if (progress.steps_total > 0) {
-    std::snprintf(text,
-                  sizeof text,
-                  "step %lld/%lld",
-                  static_cast<long long>(progress.step),
-                  static_cast<long long>(progress.steps_total));
-    figures = text;
-  } else {
-    figures = "step " + std::to_string(progress.step);
-  }
-  if (progress.has_loss) {
-    std::snprintf(text, sizeof text, "  loss %.4f", progress.loss);
-    figures += text;
-  }
-  if (progress.samples_per_second > 0) {
-    std::snprintf(text, sizeof text, "  %.0f samples/s", progress.samples_per_second);
-    figures += text;
-  }
-  return figures;
+std::string Steps(const Progress& progress) {
+  return "step " + std::to_string(progress.step) +
+         (progress.steps_total > 0 ? "/" + std::to_string(progress.steps_total) : "");
+}
+
+std::string Loss(const Progress& progress) {
+  char text[64];
+  std::snprintf(text, sizeof text, "  loss %.4f", progress.loss);
+  return progress.has_loss ? text : "";
+}
+
+std::string Pace(const Progress& progress) {
+  char text[64];
+  std::snprintf(text, sizeof text, "  %.0f samples/s", progress.samples_per_second);
+  return progress.samples_per_second > 0 ? text : "";
 }
 
 // From the pace of the whole run so far: steadier than that of the last second.
@@ -58,6 +53,11 @@ std::string Elapsed(const Progress& progress) {
   return FormatDuration(std::chrono::floor<std::chrono::seconds>(progress.elapsed));
 }
 
+bool IsCalm(const Progress& progress) {
+  return progress.pods_running == progress.pods_total &&
+         (progress.state.empty() || progress.state == "Running");
+}
+
 std::string Workers(const Progress& progress) {
   return "  " + std::to_string(progress.pods_running) + "/" + std::to_string(progress.pods_total) +
          " running" +
@@ -69,6 +69,40 @@ int Percent(const Progress& progress) {
     return 0;
   }
   return static_cast<int>(std::clamp<int64_t>(100 * progress.step / progress.steps_total, 0, 100));
+}
+
+// "[=====>        ]", `width` columns with its brackets.
+std::string Bar(int percent, std::size_t width) {
+  std::string bar((width - 3) * static_cast<std::size_t>(percent) / 100, '=');
+  bar += percent < 100 ? ">" : "=";
+  bar.resize(width - 2, ' ');
+  return "[" + bar + "] ";
+}
+
+// One part of the line: what is worth least goes first where the screen is too narrow for all.
+struct Column {
+  std::string text;
+  int worth = 0;
+};
+
+std::size_t WidthOf(const std::vector<Column>& columns) {
+  std::size_t width = 0;
+  for (const Column& column : columns) {
+    width += column.text.size();
+  }
+  return width;
+}
+
+// The last that is left is cut; half a figure says something else than the whole.
+std::string Fit(std::vector<Column> columns, std::size_t width) {
+  while (columns.size() > 1 && WidthOf(columns) > width) {
+    columns.erase(std::ranges::min_element(columns, {}, &Column::worth));
+  }
+  std::string line;
+  for (const Column& column : columns) {
+    line += column.text;
+  }
+  return line.substr(0, width);
 }
 
 }  // namespace
@@ -105,7 +139,7 @@ std::string FormatProgress(const Progress& progress) {
   if (!progress.is_training) {
     return line + Elapsed(progress) + Workers(progress);
   }
-  line += Figures(progress);
+  line += Steps(progress) + Loss(progress) + Pace(progress);
   if (progress.steps_total > 0) {
     line += "  " + std::to_string(Percent(progress)) + " %";
   }
@@ -113,24 +147,32 @@ std::string FormatProgress(const Progress& progress) {
 }
 
 std::string FormatProgressBar(const Progress& progress, int columns) {
-  std::string line;
-  if (progress.is_training && progress.steps_total > 0 && columns < kBarColumnsMin) {
-    line = std::to_string(Percent(progress)) + " % ";  // the figures say more than a bar
-  } else if (progress.is_training && progress.steps_total > 0) {
-    const int percent = Percent(progress);
-    const auto filled = static_cast<std::size_t>(kBarWidth * percent / 100);
-    std::string bar(filled, '=');
-    bar += percent < 100 ? ">" : "=";
-    bar.resize(kBarWidth + 1, ' ');
-    char text[16];
-    std::snprintf(text, sizeof text, "%3d %% ", percent);
-    line = "[" + bar + "] " + text;
-  }
-  line += progress.is_training ? Figures(progress) + Eta(progress)
-                               : progress.job + "  " + Elapsed(progress);
-  line += Workers(progress);
   // One column less than the screen has: a full line would wrap and leave its remains behind.
-  return line.substr(0, static_cast<std::size_t>(std::max(1, columns - 1)));
+  const auto width = static_cast<std::size_t>(std::max(1, columns - 1));
+  const Column workers{Workers(progress), IsCalm(progress) ? 3 : 6};
+  if (!progress.is_training) {
+    return Fit({{progress.job + "  ", 2}, {Elapsed(progress), 9}, workers}, width);
+  }
+  std::vector<Column> parts = {
+      {Steps(progress), 9}, {Loss(progress), 4}, {Pace(progress), 1}, {Eta(progress), 5}, workers};
+  if (progress.steps_total <= 0) {
+    return Fit(std::move(parts), width);
+  }
+  const int percent = Percent(progress);
+  parts.insert(parts.begin(), {std::to_string(percent) + " % ", 8});
+  if (columns < kBarColumnsMin) {
+    return Fit(std::move(parts), width);  // the figures say more than a bar
+  }
+  // The pace goes before the bar does, and the bar takes what is left.
+  if (WidthOf(parts) + kBarWidthMin + 1 > width) {
+    std::erase_if(parts, [](const Column& part) { return part.worth == 1; });
+  }
+  const std::size_t taken = WidthOf(parts) + 1;
+  const std::size_t room = width > taken ? std::min(width - taken, kBarWidthMax) : 0;
+  if (room >= kBarWidthMin) {
+    parts.insert(parts.begin(), {Bar(percent, room), 2});
+  }
+  return Fit(std::move(parts), width);
 }
 
 std::string Printable(std::string_view text) {

@@ -65,16 +65,52 @@ TEST(FormatProgress, CommandShowsTimeAndPods) {
   EXPECT_EQ(FormatProgress(progress), "any  0 s  1/2 running");
 }
 
-TEST(FormatProgressBar, FitsTheScreen) {
+TEST(FormatProgressBar, WideScreenHasAll) {
   EXPECT_EQ(FormatProgressBar(Training(), 200),
-            "[======>                  ]  25 % step 120/480  loss 0.3121  4321 samples/s"
+            "[======>                  ] 25 % step 120/480  loss 0.3121  4321 samples/s"
             "  eta 12 s  3/3 running");
-  EXPECT_EQ(FormatProgressBar(Training(), 70).size(), 69U);
 }
 
-TEST(FormatProgressBar, NarrowScreenHasTheFiguresAndNoBar) {
-  EXPECT_EQ(FormatProgressBar(Training(), 40), "25 % step 120/480  loss 0.3121  4321 sa");
-  EXPECT_EQ(FormatProgressBar(Training(), 20), "25 % step 120/480  ");
+// What is worth least goes first, and whole: half an eta is another one.
+TEST(FormatProgressBar, NarrowScreenHasFewerColumnsAndNoneInPart) {
+  struct Case {
+    int columns;
+    const char* line;
+  };
+
+  const Case cases[] = {
+      {95,
+       "[=====>                ] 25 % step 120/480  loss 0.3121  4321 samples/s"
+       "  eta 12 s  3/3 running"},
+      {80, "[=====>                 ] 25 % step 120/480  loss 0.3121  eta 12 s  3/3 running"},
+      {60, "25 % step 120/480  loss 0.3121  eta 12 s  3/3 running"},
+      {50, "25 % step 120/480  loss 0.3121  eta 12 s"},
+      {40, "25 % step 120/480  eta 12 s"},
+      {20, "25 % step 120/480"},
+      {14, "step 120/480"},
+      {8, "step 12"},
+  };
+  for (const Case& one : cases) {
+    EXPECT_EQ(FormatProgressBar(Training(), one.columns), one.line) << one.columns;
+    EXPECT_LT(FormatProgressBar(Training(), one.columns).size(),
+              static_cast<std::size_t>(one.columns));
+  }
+}
+
+TEST(FormatProgressBar, MissingWorkerOutlastsEtaAndLoss) {
+  Progress progress = Training();
+  progress.pods_running = 2;
+  progress.state = "Restarting";
+  EXPECT_EQ(FormatProgressBar(progress, 50), "25 % step 120/480  2/3 running (Restarting)");
+}
+
+TEST(FormatProgressBar, NameOfACommandGoesBeforeItsTime) {
+  Progress progress;
+  progress.job = "a-name-that-is-as-long-as-names-may-be";
+  progress.elapsed = seconds(65);
+  progress.pods_running = 2;
+  progress.pods_total = 2;
+  EXPECT_EQ(FormatProgressBar(progress, 40), "1 min 05 s  2/2 running");
 }
 
 TEST(EraseBar, TakesAllRowsThatANarrowerTerminalBrokeItInto) {

@@ -65,4 +65,30 @@ Result<Duration> ParseDuration(std::string_view text) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
 }
 
+std::string FormatExactDuration(Duration duration) {
+  const auto whole = std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
+  if (whole < 1000) {
+    return std::to_string(whole) + " ms";
+  }
+  std::string text;
+  const auto add = [&text](const std::string& number, const char* unit) {
+    text += (text.empty() ? "" : " ") + number + unit;
+  };
+  if (whole >= 3'600'000) {
+    add(std::to_string(whole / 3'600'000), " h");
+  }
+  if (whole / 60'000 % 60 > 0) {
+    add(std::to_string(whole / 60'000 % 60), " min");
+  }
+  std::string seconds = std::to_string(whole / 1000 % 60);
+  if (whole % 1000 > 0) {
+    const std::string thousandths = std::to_string(1000 + whole % 1000).substr(1);
+    seconds += "." + thousandths.substr(0, thousandths.find_last_not_of('0') + 1);
+  }
+  if (seconds != "0") {
+    add(seconds, " s");
+  }
+  return text;
+}
+
 }  // namespace lockstep::control

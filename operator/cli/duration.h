@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include "common/base/result.h"
@@ -14,5 +15,8 @@ inline constexpr Duration kDurationMax = std::chrono::hours(365 * 24);
 // one another in any order.
 // Errors: kInvalidArgument, with the text found and the units that are known.
 Result<Duration> ParseDuration(std::string_view text);
+
+// As exact as it was given, to the millisecond: "2.5 s", "1 min 30 s", "1 h 1 s", "250 ms".
+std::string FormatExactDuration(Duration duration);
 
 }  // namespace lockstep::control

@@ -1,5 +1,7 @@
 #include "operator/cli/duration.h"
 
+#include <utility>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -33,6 +35,23 @@ TEST(ParseDuration, OtherTextsAreToldTheUnits) {
 TEST(ParseDuration, MoreThanAYearIsAMistake) {
   EXPECT_TRUE(ParseDuration("365d").ok());
   EXPECT_THAT(ParseDuration("366d").error().message(), HasSubstr("at most 365d"));
+}
+
+TEST(FormatExactDuration, IsAsExactAsItWasGiven) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"250ms", "250 ms"},
+      {"1s", "1 s"},
+      {"2500ms", "2.5 s"},
+      {"1.05s", "1.05 s"},
+      {"90s", "1 min 30 s"},
+      {"5m", "5 min"},
+      {"61.001s", "1 min 1.001 s"},
+      {"3601s", "1 h 1 s"},
+      {"25h", "25 h"},
+  };
+  for (const auto& [given, text] : cases) {
+    EXPECT_EQ(FormatExactDuration(ParseDuration(given).value()), text) << given;
+  }
 }
 
 }  // namespace

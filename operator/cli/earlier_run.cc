@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "common/base/file.h"
+#include "common/contract/training_spec.h"
 #include "common/json/json.h"
 #include "operator/api/encode.h"
 #include "operator/api/manifest.h"
@@ -44,11 +45,15 @@ std::string JobRecordFile(const std::string& run_directory) {
 
 Status WriteJobRecord(const std::string& run_directory,
                       const TrainingJob& job,
+                      const Json& written,
                       const std::string& folder) {
   Json record = Json::object();
   record["folder"] = folder;
   record["job"] = EncodeTrainingJob(job);
   record["job"].erase("status");
+  if (job.spec.training) {
+    record["job"]["spec"]["training"] = written.at("spec").at("training");
+  }
   return WriteFileAtomically(JobRecordFile(run_directory), DumpJsonPretty(record) + "\n");
 }
 
@@ -73,13 +78,19 @@ Result<EarlierRun> ReadEarlierRun(const std::string& run_directory) {
 
 std::string CheckpointFolderOf(const EarlierRun& earlier, const std::string& run_directory) {
   const auto job = ParseJson(earlier.job_text);
-  const Json* at = job.ok() ? &*job : nullptr;
-  for (const char* key : {"spec", "training", "checkpoint"}) {
+  const auto below = [](const Json* at, const char* key) {
     const bool is_there = at != nullptr && at->is_object() && at->contains(key);
-    at = is_there ? &at->at(key) : nullptr;
+    return is_there ? &at->at(key) : nullptr;
+  };
+  const Json* const training = below(below(job.ok() ? &*job : nullptr, "spec"), "training");
+  if (training == nullptr || !training->is_object()) {
+    return "";
   }
-  const std::string given = at != nullptr && at->is_object() ? TextOf(*at, "directory") : "";
-  return given.empty() || given.starts_with('/') ? given : run_directory + "/" + given;
+  const Json* const checkpoint = below(training, "checkpoint");
+  const std::string written =
+      below(checkpoint, "directory") != nullptr ? TextOf(*checkpoint, "directory") : "";
+  const std::string given = written.empty() ? CheckpointSpec().directory : written;
+  return given.starts_with('/') ? given : run_directory + "/" + given;
 }
 
 std::string DescribeEarlierRun(const EarlierRun& earlier, std::optional<Step> newest) {
@@ -88,8 +99,10 @@ std::string DescribeEarlierRun(const EarlierRun& earlier, std::optional<Step> ne
   // A run of a moment may have ended before anybody heard how many steps it was to have.
   const bool has_trained = earlier.steps_total || earlier.steps > 0;
   if (!earlier.outcome.empty() && has_trained) {
+    // A job that was made shorter has more behind it than it asked for.
+    const bool has_total = earlier.steps_total && *earlier.steps_total >= earlier.steps;
     text += " after " + std::to_string(earlier.steps) +
-            (earlier.steps_total ? " of " + std::to_string(*earlier.steps_total) : "") + " steps";
+            (has_total ? " of " + std::to_string(*earlier.steps_total) : "") + " steps";
   }
   if (newest) {
     return text + "; its newest checkpoint is of step " + std::to_string(newest->value());

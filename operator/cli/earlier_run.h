@@ -6,13 +6,14 @@
 
 #include "common/base/result.h"
 #include "common/base/strong_id.h"
+#include "common/json/json.h"
 #include "operator/api/training_job.h"
 
 namespace lockstep::control {
 
 // What a run directory tells of the run that was in it before.
 struct EarlierRun {
-  std::string job_text;  // the manifest it ran, changes included, as JSON
+  std::string job_text;  // the manifest it ran, changes included, as JSON; no defaults of training
   std::string folder;    // where that manifest's relative paths start
   std::string outcome;   // "succeeded", "stopped", ...; empty: it did not come to its end
   int64_t steps = 0;
@@ -22,9 +23,12 @@ struct EarlierRun {
 // The file of a run directory that holds the job: "RUN/job.json".
 std::string JobRecordFile(const std::string& run_directory);
 
-// Notes the job of a run, for whoever goes on with it. Errors: those of writing a file.
+// Notes the job of a run, for whoever goes on with it. `written`: the document that `job` was
+// decoded from: of `spec.training` what is there is noted and no defaults, since whoever replaces
+// an optimizer or a layer must not meet those of the one before. Errors: those of writing a file.
 Status WriteJobRecord(const std::string& run_directory,
                       const TrainingJob& job,
+                      const Json& written,
                       const std::string& folder);
 
 // Reads what an earlier run left. Errors: kNotFound (no run was there), kCorrupt.

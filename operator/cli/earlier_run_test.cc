@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "operator/api/manifest.h"
+#include "operator/cli/job_file.h"
 
 namespace lockstep::control {
 namespace {
@@ -38,7 +39,7 @@ class EarlierRunTest : public ::testing::Test {
 };
 
 TEST_F(EarlierRunTest, JobIsReadBackAsItWasWritten) {
-  ASSERT_TRUE(WriteJobRecord(folder_, Job(), "/data").ok());
+  ASSERT_TRUE(WriteJobRecord(folder_, Job(), Json(), "/data").ok());
   const auto earlier = ReadEarlierRun(folder_);
   ASSERT_TRUE(earlier.ok()) << earlier.error().ToString();
   EXPECT_EQ(earlier->folder, "/data");
@@ -47,8 +48,37 @@ TEST_F(EarlierRunTest, JobIsReadBackAsItWasWritten) {
   EXPECT_EQ(manifest.jobs[0], Job());
 }
 
+// A default that nobody wrote would be an unknown field of whatever takes its owner's place.
+TEST_F(EarlierRunTest, TrainingIsNotedAsItWasWritten) {
+  const std::string text =
+      "apiVersion: lockstep.dev/v1\nkind: TrainingJob\nmetadata: {name: tested}\n"
+      "spec:\n  roles:\n  - {name: worker, replicas: 2}\n"
+      "  training:\n    steps: 5\n    globalBatchSize: 4\n"
+      "    model: {inputShape: [4], layers: [{type: Dense, units: 2}]}\n"
+      "    loss: {type: SparseCategoricalCrossentropy, fromLogits: true}\n"
+      "    optimizer: {type: Adam}\n"
+      "    dataset: {format: idx, images: i, labels: l}\n";
+  Manifest manifest = ReadManifest(text, "job.yaml");
+  ASSERT_TRUE(manifest.ok()) << FormatProblems(manifest);
+  ASSERT_TRUE(WriteJobRecord(folder_, manifest.jobs[0], manifest.documents[0], "/data").ok());
+  const EarlierRun earlier = ReadEarlierRun(folder_).value();
+  EXPECT_EQ(ReadManifest(earlier.job_text, "job.json").jobs.at(0), manifest.jobs[0]);
+  JobSource other;
+  other.settings = {ParseSetting("spec.training.optimizer.type=SGD").value()};
+  const auto replaced = ReadEarlierJob(earlier, other);
+  ASSERT_TRUE(replaced.ok()) << replaced.error().message();
+}
+
+TEST_F(EarlierRunTest, JobThatWasMadeShorterIsToldWithoutWhatItAskedFor) {
+  ASSERT_TRUE(WriteJobRecord(folder_, Job(), Json(), "/data").ok());
+  std::ofstream(folder_ + "/summary.json")
+      << R"({"outcome": "succeeded", "reason": "", "steps": 188, "stepsTotal": 94})";
+  EXPECT_THAT(DescribeEarlierRun(ReadEarlierRun(folder_).value(), Step(188)),
+              HasSubstr("succeeded after 188 steps; its"));
+}
+
 TEST_F(EarlierRunTest, EndIsTold) {
-  ASSERT_TRUE(WriteJobRecord(folder_, Job(), "/data").ok());
+  ASSERT_TRUE(WriteJobRecord(folder_, Job(), Json(), "/data").ok());
   EXPECT_EQ(DescribeEarlierRun(ReadEarlierRun(folder_).value(), std::nullopt),
             "an earlier run in this folder did not come to its end");
   std::ofstream(folder_ + "/summary.json")
@@ -74,6 +104,8 @@ TEST_F(EarlierRunTest, CheckpointsAreWhereTheEarlierJobKeptThem) {
   EXPECT_EQ(CheckpointFolderOf(earlier, "/runs/a"), "/runs/a/kept");
   earlier.job_text = R"({"spec": {"training": {"checkpoint": {"directory": "/kept"}}}})";
   EXPECT_EQ(CheckpointFolderOf(earlier, "/runs/a"), "/kept");
+  earlier.job_text = R"({"spec": {"training": {}}})";
+  EXPECT_EQ(CheckpointFolderOf(earlier, "/runs/a"), "/runs/a/checkpoints");
   for (const char* text : {R"({"spec": {"roles": []}})", R"({"spec": {"training": 3}})", "[]"}) {
     earlier.job_text = text;
     EXPECT_EQ(CheckpointFolderOf(earlier, "/runs/a"), "") << text;

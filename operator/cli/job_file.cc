@@ -66,15 +66,21 @@ Result<SingleJob> OnlyJobOf(Manifest manifest, const std::string& folder) {
                  manifest.file + ": expected one TrainingJob, found " +
                      std::to_string(manifest.jobs.size()));
   }
-  return SingleJob{std::move(manifest.jobs.front()), folder, FormatSkipped(manifest)};
+  return SingleJob{std::move(manifest.jobs.front()),
+                   folder,
+                   FormatSkipped(manifest),
+                   std::move(manifest.documents.front())};
 }
 
 }  // namespace
 
+Result<std::string> ReadManifestText(const std::string& file) {
+  return file == kStandardInput ? ReadStandardInput() : ReadFile(file, kManifestBytesMax);
+}
+
 Manifest ReadManifestFile(const JobSource& source) {
-  const bool is_stdin = source.file == kStandardInput;
-  const std::string name = is_stdin ? "standard input" : source.file;
-  auto text = is_stdin ? ReadStandardInput() : ReadFile(source.file, kManifestBytesMax);
+  const std::string name = source.file == kStandardInput ? "standard input" : source.file;
+  auto text = ReadManifestText(source.file);
   if (text.ok()) {
     return ReadManifest(*text, name, EditsOf(source));
   }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "common/base/result.h"
+#include "common/json/json.h"
 #include "operator/api/manifest.h"
 #include "operator/cli/arguments.h"
 
@@ -15,11 +16,16 @@ struct EarlierRun;
 // that cannot be read is a problem of the manifest like any other.
 Manifest ReadManifestFile(const JobSource& source);
 
+// The text of a file, "-" being standard input, which may come back a little longer than
+// kManifestBytesMax. Errors: as ReadFile.
+Result<std::string> ReadManifestText(const std::string& file);
+
 // One job and where it comes from.
 struct SingleJob {
   TrainingJob job;
   std::string folder;                // absolute: where relative paths in the manifest start
   std::vector<std::string> skipped;  // one line for each document that is no job
+  Json written;                      // what `job` was decoded from: changes, and no defaults
 };
 
 // The one job of an earlier run, with the source's changes made to it. Errors: as ReadSingleJob.

@@ -69,7 +69,6 @@ std::vector<Status> LocalBackend::ApplyEffects(const std::vector<Effect>& effect
   for (const EffectPhase phase : kEffectPhases) {
     for (std::size_t i = 0; i < effects.size(); ++i) {
       if (PhaseOf(effects[i]) == phase) {
-        logger_->Debug("effect", {{"what", DescribeEffect(effects[i])}});
         results[i] = std::visit([this](const auto& one) { return Carry(one); }, effects[i]);
       }
     }
@@ -165,9 +164,10 @@ Status LocalBackend::Carry(const DeleteJob&) {
 
 void LocalBackend::Publish(const JobId&, const Decision& decision) {
   for (const Event& event : decision.events) {
-    logger_->Info(event.message, {{"reason", event.reason}});
     if (options_.on_event) {
       options_.on_event(event);
+    } else {
+      logger_->Info(event.message, {{"reason", event.reason}});
     }
   }
 }

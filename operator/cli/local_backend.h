@@ -20,7 +20,7 @@ struct LocalBackendOptions {
   kube::Node machine;
   PodSettings settings;
   std::string job_key;
-  // Something for people happened; may be empty.
+  // Something for people happened, which it also notes; empty: it is logged.
   std::function<void(const Event&)> on_event;
   // A pod that still runs is given up for this cause while the others go on; may be empty.
   std::function<void(const kube::Pod&, const std::string& cause)> on_given_up;

@@ -24,6 +24,8 @@ struct RunCommand {
 
   int operator()(const RenderArguments& arguments) const { return RunRender(arguments); }
 
+  int operator()(const ConvertArguments& arguments) const { return RunConvert(arguments); }
+
   int operator()(const ExplainArguments& arguments) const { return RunExplain(arguments); }
 
   int operator()(const PsArguments& arguments) const { return RunPs(arguments); }

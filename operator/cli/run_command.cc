@@ -21,6 +21,7 @@
 #include "operator/cli/checkpoint_folder.h"
 #include "operator/cli/commands.h"
 #include "operator/cli/console.h"
+#include "operator/cli/data_files.h"
 #include "operator/cli/earlier_run.h"
 #include "operator/cli/job_file.h"
 #include "operator/cli/run_directory.h"
@@ -28,6 +29,7 @@
 #include "operator/cli/run_log.h"
 #include "operator/cli/run_session.h"
 #include "operator/cli/summary.h"
+#include "operator/cli/summary_file.h"
 #include "operator/cli/without_cluster.h"
 #include "operator/local/loopback.h"
 #include "operator/local/machine.h"
@@ -114,6 +116,7 @@ std::optional<std::string> RefusalOf(const TrainingJob& job, const kube::Node& m
 // What is known before anything is made.
 struct Workshop {
   TrainingJob job;
+  Json written;                      // what it was decoded from
   std::string folder;                // where relative paths of the manifest start
   std::vector<std::string> remarks;  // on what the manifest holds and a run does not use
   kube::Node machine;
@@ -132,11 +135,26 @@ Result<SingleJob> ReadJobOf(const RunArguments& arguments) {
                                        : ReadSingleJob(arguments.source);
 }
 
-Result<Workshop> Prepare(const RunArguments& arguments, int* exit_code) {
-  Workshop shop;
+// Found here and not by every worker once it has started. One line for each problem.
+Status CheckData(const RunArguments& arguments, const Workshop& shop) {
+  std::string problems;
+  if (shop.job.spec.training) {
+    const std::string& file = arguments.source.file;
+    for (const Error& error : CheckDataFiles(*shop.job.spec.training, shop.folder)) {
+      problems += (problems.empty() ? "" : "\n") + (file.empty() ? "job.json" : file) + ": " +
+                  error.ToString();
+    }
+  }
+  return problems.empty() ? OkStatus() : Status(Error(ErrorCode::kInvalidArgument, problems));
+}
+
+// `shop` holds the job as soon as that is read, be it refused.
+Status Prepare(const RunArguments& arguments, Workshop* made, int* exit_code) {
+  Workshop& shop = *made;
   *exit_code = kCliUsage;
   LOCKSTEP_ASSIGN_OR_RETURN(SingleJob single, ReadJobOf(arguments));
   shop.job = std::move(single.job);
+  shop.written = std::move(single.written);
   shop.folder = std::move(single.folder);
   shop.remarks = std::move(single.skipped);
   shop.job.metadata.uid = RandomHex(16);
@@ -145,6 +163,7 @@ Result<Workshop> Prepare(const RunArguments& arguments, int* exit_code) {
   LOCKSTEP_RETURN_IF_ERROR(
       CheckChaosTargets(arguments.chaos, std::set<TaskId>(tasks.begin(), tasks.end())));
   LOCKSTEP_RETURN_IF_ERROR(CheckChaosTriggers(arguments.chaos, shop.job.spec.training.has_value()));
+  LOCKSTEP_RETURN_IF_ERROR(CheckData(arguments, shop));
   if (const Status taken = TakeClusterValues(VariableOfShell, &shop.job); !taken.ok()) {
     *exit_code = kCliRefused;
     return Error(taken.error().code(), taken.error().message());
@@ -161,7 +180,7 @@ Result<Workshop> Prepare(const RunArguments& arguments, int* exit_code) {
   }
   *exit_code = kCliFailed;
   LOCKSTEP_ASSIGN_OR_RETURN(shop.runtime, FindRuntime(arguments.runtime));
-  return shop;
+  return OkStatus();
 }
 
 PodSettings SettingsOf(const Workshop& shop,
@@ -230,7 +249,7 @@ class JobNote {
 
   void Write() {
     ::unlink(directory_->SummaryFile().c_str());  // the end of an earlier run is not this one's
-    status_ = WriteJobRecord(directory_->path(), shop_->job, shop_->folder);
+    status_ = WriteJobRecord(directory_->path(), shop_->job, shop_->written, shop_->folder);
     is_written_ = true;
   }
 
@@ -271,6 +290,9 @@ Result<RunSummary> Carry(const RunArguments& arguments,
   options.chaos = arguments.chaos;
   options.timeout = arguments.timeout;
   options.checkpoint_directory = CheckpointDirectoryOf(shop.job, directory);
+  // A folder that cannot be read may hold what must not be begun anew.
+  LOCKSTEP_ASSIGN_OR_RETURN(options.newest_checkpoint,
+                            NewestCheckpointIn(options.checkpoint_directory));
   options.on_under_way = [note] {
     if (!note->is_written()) {
       note->Write();
@@ -296,8 +318,10 @@ Result<RunSummary> Carry(const RunArguments& arguments,
   return summary;
 }
 
-int WriteRefusal(const RunArguments& arguments, const std::string& reason) {
+int WriteRefusal(const RunArguments& arguments, const TrainingJob& job, const std::string& reason) {
   RunSummary summary;
+  summary.job = job.metadata.name;
+  summary.is_training = job.spec.training.has_value();
   summary.outcome = RunOutcome::kRefused;
   summary.reason = reason;
   const std::string json = DumpJsonPretty(EncodeSummary(summary)) + "\n";
@@ -313,7 +337,7 @@ int WriteRefusal(const RunArguments& arguments, const std::string& reason) {
 void NoteEnd(const RunSummary& summary, const RunDirectory& directory) {
   Json end = Json::object();
   end["outcome"] = std::string(RunOutcomeName(summary.outcome));
-  end["steps"] = summary.steps;
+  end["steps"] = summary.is_training ? Json(summary.steps) : Json(nullptr);
   end["stepsTotal"] = summary.steps_total ? Json(*summary.steps_total) : Json(nullptr);
   if (const Status noted = directory.NoteEnd(DumpJson(end)); !noted.ok()) {
     Complain(0, "noting the end in " + directory.path() + "/lock: " + noted.error().ToString());
@@ -344,6 +368,16 @@ int Report(const RunArguments& arguments,
   return exit_code;
 }
 
+// What the manifest asks for and nobody does here.
+void TellUnused(const Workshop& shop, Console* console) {
+  if (const std::string init = InitContainersOf(shop.job); !init.empty()) {
+    console->Print("init containers are not run on one machine: " + init);
+  }
+  if (const std::string unused = UnusedPodFieldsOf(shop.job); !unused.empty()) {
+    console->Print("of the pod templates one machine does not use: " + Printable(unused));
+  }
+}
+
 // What somebody should know before anything runs.
 void TellBeginnings(const Workshop& shop, const RunDirectory& directory, Console* console) {
   for (const std::string& remark : shop.remarks) {
@@ -353,16 +387,15 @@ void TellBeginnings(const Workshop& shop, const RunDirectory& directory, Console
     const std::string its_own = CheckpointFolderOf(*earlier, directory.path());
     const auto newest =
         NewestCheckpointIn(its_own.empty() ? CheckpointDirectoryOf(shop.job, directory) : its_own);
-    const std::string text = DescribeEarlierRun(*earlier, newest);
+    if (!newest.ok()) {
+      console->Print("warning: of the earlier run in this folder: " + newest.error().ToString());
+      return TellUnused(shop, console);
+    }
+    const std::string text = DescribeEarlierRun(*earlier, *newest);
     // Work that is gone is nothing to be quiet about.
-    earlier->steps > 0 && !newest ? console->Print("warning: " + text) : console->Tell(text);
+    earlier->steps > 0 && !*newest ? console->Print("warning: " + text) : console->Tell(text);
   }
-  if (const std::string init = InitContainersOf(shop.job); !init.empty()) {
-    console->Print("init containers are not run on one machine: " + init);
-  }
-  if (const std::string unused = UnusedPodFieldsOf(shop.job); !unused.empty()) {
-    console->Print("of the pod templates one machine does not use: " + Printable(unused));
-  }
+  TellUnused(shop, console);
 }
 
 // The named directory, or one below runs/ that no other run has taken: of two runs that begin in
@@ -395,36 +428,6 @@ Result<UniqueFd> HoldCheckpoints(const Workshop& shop, const RunDirectory& direc
   return lock.ok() || is_taken ? std::move(lock) : UniqueFd();
 }
 
-// A pipe or device: it is written to, and has no folder to be checked.
-bool IsSpecialFile(const std::string& file) {
-  std::error_code error;
-  const auto status = std::filesystem::status(file, error);
-  return std::filesystem::exists(status) && !std::filesystem::is_regular_file(status) &&
-         !std::filesystem::is_directory(status);
-}
-
-// What would fail after the training, and can be known before it.
-Status CheckSummaryFile(const std::string& file) {
-  std::error_code error;
-  const std::string folder = std::filesystem::path(file).parent_path().string();
-  const auto fail = [&file](const std::string& problem) {
-    return Error(ErrorCode::kInvalidArgument, "--summary " + file + ": " + problem);
-  };
-  if (file.empty() || IsSpecialFile(file)) {
-    return OkStatus();
-  }
-  if (file == "-") {
-    return fail("standard output has the lines for people; /dev/stdout adds the summary to them");
-  }
-  if (std::filesystem::is_directory(file, error)) {
-    return fail("that is a folder, expected a file");
-  }
-  if (::access(folder.empty() ? "." : folder.c_str(), W_OK | X_OK) != 0) {
-    return fail("its folder: " + std::string(std::strerror(errno)));
-  }
-  return OkStatus();
-}
-
 }  // namespace
 
 int RunRun(RunArguments arguments) {
@@ -439,14 +442,14 @@ int RunRun(RunArguments arguments) {
     }
     arguments.resume = run->directory;  // its name below runs will do, as for logs and stop
   }
-  const auto shop = Prepare(arguments, &exit_code);
-  if (!shop.ok()) {
-    const std::string& message = shop.error().message();
+  Workshop shop;
+  if (const Status ready = Prepare(arguments, &shop, &exit_code); !ready.ok()) {
+    const std::string& message = ready.error().message();
     if (exit_code == kCliUsage) {
       std::fprintf(stderr, "%s\n", message.c_str());  // lines that begin with the file's name
       return exit_code;
     }
-    return exit_code == kCliRefused ? WriteRefusal(arguments, message)
+    return exit_code == kCliRefused ? WriteRefusal(arguments, shop.job, message)
                                     : Complain(exit_code, message);
   }
   // From here on a stop has something to put in order.
@@ -454,12 +457,12 @@ int RunRun(RunArguments arguments) {
   if (!signals.ok()) {
     return Complain(kCliFailed, signals.error().ToString());
   }
-  const auto directory = OpenDirectory(arguments, shop->job);
+  const auto directory = OpenDirectory(arguments, shop.job);
   if (!directory.ok()) {
     return Complain(kCliFailed, directory.error().ToString());
   }
   const KeyRemoval key_removal(arguments.keep ? "" : directory->KeyFile());
-  const auto checkpoints = HoldCheckpoints(*shop, *directory);
+  const auto checkpoints = HoldCheckpoints(shop, *directory);
   if (!checkpoints.ok()) {
     return Complain(kCliFailed, checkpoints.error().message());
   }
@@ -468,18 +471,19 @@ int RunRun(RunArguments arguments) {
   console_options.is_terminal = ::isatty(STDOUT_FILENO) == 1;
   console_options.is_quiet = arguments.quiet;
   Console console(console_options);
-  TellBeginnings(*shop, *directory, &console);
-  JobNote note(&*shop, &*directory);
+  TellBeginnings(shop, *directory, &console);
+  JobNote note(&shop, &*directory);
   if (!ReadEarlierRun(directory->path()).ok()) {
     note.Write();
   }
   if (!note.status().ok()) {
     return Complain(kCliFailed, note.status().error().ToString());
   }
-  const auto summary = Carry(arguments, &*signals, &note, &console);
+  auto summary = Carry(arguments, &*signals, &note, &console);
   if (!summary.ok()) {
     return Complain(kCliFailed, summary.error().ToString());
   }
+  summary->manifest_file = arguments.source.file;
   return Report(arguments, *summary, *directory, &console);
 }
 

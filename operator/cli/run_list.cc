@@ -38,7 +38,10 @@ Result<KnownRun> LookAt(const std::string& directory) {
 std::string StepsOf(const KnownRun& run) {
   if (run.pid != 0 || run.record.outcome.empty()) {
     const auto newest = NewestCheckpointIn(CheckpointFolderOf(run.record, run.directory));
-    return newest ? std::to_string(newest->value()) + "+" : "-";
+    if (!newest.ok()) {
+      return "?";
+    }
+    return *newest ? std::to_string((*newest)->value()) + "+" : "-";
   }
   return !run.record.steps_total
              ? "-"

@@ -17,12 +17,16 @@ Result<std::unique_ptr<RunLog>> RunLog::Open(const std::string& path,
   return log;
 }
 
-void RunLog::Log(LogLevel level, std::string_view message, LogFields fields) {
+void RunLog::Write(LogLevel level, std::string_view message, LogFields fields) {
   error_.clear();
   file_->Log(level, message, fields);
   if (!error_.empty() && lost_lines_++ == 0) {
     console_->Print(Printable("warning: what the operator decides is not logged: " + error_));
   }
+}
+
+void RunLog::Log(LogLevel level, std::string_view message, LogFields fields) {
+  Write(level, message, fields);
   if (is_verbose_ || level == LogLevel::kWarn || level == LogLevel::kError) {
     console_->Print(Printable("lockstep: " + FormatLogText(message, fields)));
   }

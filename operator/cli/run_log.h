@@ -24,10 +24,15 @@ class RunLog final : public Logger {
 
   void Log(LogLevel level, std::string_view message, LogFields fields) override;
 
+  // Into the file only: what people are told in words of their own.
+  void Note(std::string_view message, LogFields fields) { Write(LogLevel::kInfo, message, fields); }
+
   // That are not in the file, in whole or in part.
   int64_t lost_lines() const { return lost_lines_; }
 
  private:
+  void Write(LogLevel level, std::string_view message, LogFields fields);
+
   RunLog(bool is_verbose, Console* console) : is_verbose_(is_verbose), console_(console) {}
 
   bool is_verbose_;

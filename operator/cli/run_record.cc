@@ -138,6 +138,9 @@ void RunRecord::NoteLastWords(const std::string& pod, const TerminationMessage& 
   if (message.last_step) {
     final_step_ = std::max(final_step_.value_or(Step()), *message.last_step);
   }
+  if (message.steps_total) {
+    final_steps_total_ = message.steps_total;
+  }
   if (message.last_checkpoint_step) {
     last_checkpoint_step_ =
         std::max(last_checkpoint_step_.value_or(Step()), *message.last_checkpoint_step);
@@ -299,6 +302,9 @@ void RunRecord::FillSummary(TimePoint now, RunSummary* summary) const {
   if (final_samples_) {
     summary->samples = final_samples_;
     summary->has_final_samples = true;
+  }
+  if (final_steps_total_) {  // of a run of a moment no report was met
+    summary->steps_total = final_steps_total_;
   }
   summary->steps = std::max(summary->steps, final_step_.value_or(Step()).value());
   if (options_.batch_size && first_seen_ && last_seen_->at > first_seen_->at) {

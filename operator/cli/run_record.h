@@ -107,6 +107,7 @@ class RunRecord {
   std::optional<TestResult> final_result_;
   std::optional<double> final_loss_;
   std::optional<Step> final_step_;
+  std::optional<int64_t> final_steps_total_;
   std::optional<Step> last_checkpoint_step_;
   std::optional<TimePoint> all_running_since_;
 

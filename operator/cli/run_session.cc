@@ -10,6 +10,7 @@
 #include "common/contract/exit_code.h"
 #include "operator/api/conditions.h"
 #include "operator/cli/checkpoint_folder.h"
+#include "operator/cli/duration.h"
 #include "operator/reconcile/build/pod.h"
 
 namespace lockstep::control {
@@ -65,13 +66,6 @@ const char* VerbOf(ChaosKind kind) {
   return "kill";
 }
 
-// To the millisecond, where whole seconds would say something else.
-std::string FormatTimeout(Duration timeout) {
-  const auto whole = std::chrono::duration_cast<std::chrono::milliseconds>(timeout);
-  return whole < std::chrono::seconds(1) ? std::to_string(whole.count()) + " ms"
-                                         : FormatDuration(timeout);
-}
-
 std::string TimeStamp(Duration elapsed) {
   char when[32];
   std::snprintf(when, sizeof when, "%7.2f s  ", ToSeconds(elapsed));
@@ -90,7 +84,7 @@ RunSession::RunSession(RunSessionOptions options, RunSessionParts parts)
                started_,
                options_.run_directory,
                StatusPortOf(options_.settings.addressing),
-               NewestCheckpointIn(options_.checkpoint_directory)}),
+               options_.newest_checkpoint}),
       chaos_(options_.chaos),
       backend_(LocalBackendOptions{options_.job,
                                    options_.machine,
@@ -277,7 +271,7 @@ void RunSession::Break(const ChaosAction& action) {
 void RunSession::HandleTimeout(TimePoint now) {
   if (options_.timeout && stop_ == StopStage::kNone && !ended_at_ &&
       now - started_ >= *options_.timeout) {
-    const std::string reason = "not finished within " + FormatTimeout(*options_.timeout);
+    const std::string reason = "not finished within " + FormatExactDuration(*options_.timeout);
     Say(reason);
     BeginStop(RunOutcome::kFailed, reason, now);
   }
@@ -372,12 +366,13 @@ void RunSession::Say(const std::string& text) {
 
 // What a quiet run tells, too.
 void RunSession::Warn(const std::string& text) {
-  parts_.logger->Info("warned", {{"text", text}});
+  parts_.logger->Note("warned", {{"text", text}});
   parts_.console->Print(TimeStamp(SteadyNow() - started_) + "warning: " + Printable(text));
 }
 
 // One decision may say the same for several conditions; once is enough for people.
 void RunSession::SayEvent(const Event& event) {
+  parts_.logger->Note(event.message, {{"reason", event.reason}});
   if (!last_event_.starts_with(event.message)) {
     Say(event.reason + ": " + event.message);
   }
@@ -405,7 +400,13 @@ RunSummary RunSession::Summarize() const {
   summary.checkpoint_directory = options_.checkpoint_directory;
   if (!options_.checkpoint_directory.empty()) {
     // What lies there, and not what pods told: on a full disk their last words are lost as well.
-    summary.last_checkpoint_step = NewestCheckpointIn(options_.checkpoint_directory);
+    auto newest = NewestCheckpointIn(options_.checkpoint_directory);
+    if (newest.ok()) {
+      summary.last_checkpoint_step = *newest;
+    } else {
+      summary.checkpoints.last_error = newest.error().ToString();
+      summary.checkpoints.is_unreadable = true;
+    }
   }
   FillOutcome(&summary);
   for (const ChaosAction& action : chaos_.pending()) {

@@ -13,6 +13,7 @@
 #include "operator/cli/console.h"
 #include "operator/cli/local_backend.h"
 #include "operator/cli/local_poller.h"
+#include "operator/cli/run_log.h"
 #include "operator/cli/run_record.h"
 #include "operator/cli/stop_stage.h"
 #include "operator/cli/summary.h"
@@ -28,8 +29,9 @@ struct RunSessionOptions {
   std::string job_key;
   std::string run_directory;
   std::vector<ChaosAction> chaos;
-  std::optional<Duration> timeout;   // then the job is stopped as failed
-  std::string checkpoint_directory;  // of a training; empty: it writes none
+  std::optional<Duration> timeout;        // then the job is stopped as failed
+  std::string checkpoint_directory;       // of a training; empty: it writes none
+  std::optional<Step> newest_checkpoint;  // that lay there before; null: none did
   // The run has a state of its own now; called once, at the latest when it succeeds.
   std::function<void()> on_under_way;
 };
@@ -41,7 +43,7 @@ struct RunSessionParts {
   LocalPoller* poller;
   StopSignals* signals;
   Console* console;
-  Logger* logger;
+  RunLog* logger;
 };
 
 // One run from the job's first turn to its last pod: signals, pod changes, reports and time become

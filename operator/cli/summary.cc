@@ -205,6 +205,11 @@ std::string ShellWord(const std::string& text) {
   return quoted + "'";
 }
 
+// " job.yaml" behind a command; what came through standard input has no name.
+std::string FileWord(const std::string& file) {
+  return file.empty() ? "" : file == "-" ? " FILE" : " " + ShellWord(file);
+}
+
 // Whether what the manifest says or names is wrong: going on ends the same way until it is not.
 bool HasUserError(const RunSummary& summary) {
   const auto last = LastPods(summary);
@@ -216,15 +221,19 @@ bool HasUserError(const RunSummary& summary) {
 // Which command goes on with this run, and where it begins.
 std::string FormatWayOn(const RunSummary& summary) {
   const std::string command = "lockstep run --resume " + ShellWord(summary.run_directory);
+  // What the run's folder keeps is not the manifest as it is to be: that of an earlier run, or one
+  // that must be put right first.
+  const std::string anew = command + FileWord(summary.manifest_file);
+  const std::string left = "; this try changed nothing in that run";
   if (HasUserError(summary)) {
-    return Line("to go on",
-                "put right what the reason says, then " + command +
-                    (summary.left_earlier_run ? "; this try changed nothing in that run" : ""));
+    return Line(
+        "to go on",
+        "put right what the reason says, then " + anew + (summary.left_earlier_run ? left : ""));
   }
   if (summary.left_earlier_run) {
-    return Line("to go on", command + "; this try changed nothing in that run");
+    return Line("to go on", anew + left);
   }
-  if (summary.last_checkpoint_step) {
+  if (summary.last_checkpoint_step || summary.checkpoints.is_unreadable) {
     return Line("to go on", command);
   }
   return Line(
@@ -237,8 +246,13 @@ std::string FormatWayOn(const RunSummary& summary) {
 std::string FormatCheckpoints(const RunSummary& summary) {
   const std::optional<Step> newest = summary.last_checkpoint_step;
   std::string text = summary.checkpoint_directory;
-  text += newest ? ", newest of step " + std::to_string(newest->value()) : ", there is none";
   const CheckpointTally& tally = summary.checkpoints;
+  if (tally.is_unreadable) {
+    text += ", which cannot be read: " + tally.last_error;
+  }
+  text += newest                ? ", newest of step " + std::to_string(newest->value())
+          : tally.is_unreadable ? ""
+                                : ", there is none";
   if (tally.failed > 0) {
     text += ", " + std::to_string(tally.failed) + " not written" +
             (tally.last_error.empty() ? "" : " (" + tally.last_error + ")");
@@ -247,6 +261,12 @@ std::string FormatCheckpoints(const RunSummary& summary) {
     text += ", " + std::to_string(tally.skipped) + " skipped";
   }
   text = Line("checkpoints", text);
+  if (HadNothingToTrain(summary)) {
+    text += Line("to go on",
+                 "ask for more: lockstep run --resume " + ShellWord(summary.run_directory) +
+                     " --set spec.training.epochs=N (or steps=N, above " +
+                     std::to_string(summary.steps) + ")");
+  }
   return summary.outcome == RunOutcome::kSucceeded ? text : text + FormatWayOn(summary);
 }
 
@@ -381,9 +401,10 @@ Json EncodeSummary(const RunSummary& summary) {
   for (const DataEpochResult& result : summary.history) {
     json["history"].push_back(EncodeDataEpochResult(result));
   }
-  json["steps"] = summary.steps;
+  json["steps"] = summary.is_training ? Json(summary.steps) : Json(nullptr);
   json["stepsTotal"] = summary.steps_total ? Json(*summary.steps_total) : Json(nullptr);
-  json["samplesPerSecond"] = NumberOrNull(summary.samples_per_second);
+  const double pace = summary.samples_per_second;
+  json["samplesPerSecond"] = pace > 0 ? NumberOrNull(pace) : Json(nullptr);
   const auto samples = [&summary](int64_t SampleCounts::*count) {
     return summary.samples ? Json((*summary.samples).*count) : Json(nullptr);
   };

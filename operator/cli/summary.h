@@ -69,6 +69,7 @@ struct RunSummary {
   Duration elapsed{};
   Duration time_lost{};  // of a command: in which not all pods ran, which is not all that was lost
   std::string run_directory;
+  std::string manifest_file;                 // as it was given; empty: none was
   std::string checkpoint_directory;          // empty: none were to be written
   std::optional<Step> last_checkpoint_step;  // of the newest in that folder
   CheckpointTally checkpoints;

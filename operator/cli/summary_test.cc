@@ -6,6 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "common/contract/exit_code.h"
+
 namespace lockstep::control {
 namespace {
 
@@ -290,6 +292,52 @@ TEST(FormatSummary, JobThatWasMadeShorterHasMoreBehindItThanItAsksFor) {
                 "left to train\n"));
 }
 
+TEST(FormatSummary, WhoHadNothingToTrainIsToldHowToAskForMore) {
+  RunSummary summary = TrainedWithOneLoss();
+  summary.recoveries.clear();
+  summary.checkpoint_directory = "/runs/a/checkpoints";
+  summary.run_directory = "/runs/a";
+  summary.checkpoints.restored_step = Step(750);
+  EXPECT_THAT(FormatSummary(summary),
+              HasSubstr("  to go on      ask for more: lockstep run --resume /runs/a --set "
+                        "spec.training.epochs=N (or steps=N, above 750)\n"));
+}
+
+// The run's folder keeps the manifest as it was.
+TEST(FormatSummary, AfterAWrongManifestTheWayOnNamesTheFile) {
+  RunSummary summary = TrainedWithOneLoss();
+  summary.outcome = RunOutcome::kFailed;
+  summary.run_directory = "/runs/a";
+  summary.checkpoint_directory = "/runs/a/checkpoints";
+  summary.pods.resize(1);
+  summary.pods[0].exit_code = kExitUserError;
+  const std::string way = "put right what the reason says, then lockstep run --resume /runs/a";
+  EXPECT_THAT(FormatSummary(summary), HasSubstr(way + "\n"));
+  summary.manifest_file = "my jobs/a.yaml";
+  EXPECT_THAT(FormatSummary(summary), HasSubstr(way + " 'my jobs/a.yaml'\n"));
+  summary.manifest_file = "-";
+  EXPECT_THAT(FormatSummary(summary), HasSubstr(way + " FILE\n"));
+  summary.pods[0].exit_code = 1;
+  EXPECT_THAT(FormatSummary(summary), Not(HasSubstr("FILE")));
+  summary.left_earlier_run = true;
+  EXPECT_THAT(FormatSummary(summary), HasSubstr("--resume /runs/a FILE; this try changed nothing"));
+}
+
+TEST(FormatSummary, CheckpointsThatCannotBeReadAreNotCalledNone) {
+  RunSummary summary = TrainedWithOneLoss();
+  summary.outcome = RunOutcome::kFailed;
+  summary.run_directory = "/runs/a";
+  summary.checkpoint_directory = "/c";
+  summary.last_checkpoint_step.reset();
+  summary.checkpoints.is_unreadable = true;
+  summary.checkpoints.last_error = "reading the checkpoints in /c: Permission denied";
+  const std::string text = FormatSummary(summary);
+  EXPECT_THAT(text,
+              HasSubstr("/c, which cannot be read: reading the checkpoints in /c: Permission"));
+  EXPECT_THAT(text, Not(HasSubstr("there is none")));
+  EXPECT_THAT(text, Not(HasSubstr("begins at step 0")));
+}
+
 TEST(FormatSummary, ChaosThatNeverFiredIsSaid) {
   RunSummary summary = TrainedWithOneLoss();
   summary.chaos_not_fired = {"kill=worker-1@step=6000"};
@@ -372,6 +420,10 @@ TEST(EncodeSummary, UnknownFiguresAreNull) {
   EXPECT_TRUE(json["testLoss"].is_null());
   EXPECT_TRUE(json["recoveries"][0]["killToNextStepSeconds"].is_null());
   EXPECT_TRUE(json["recoveries"][0]["spawnSeconds"].is_null());
+  EXPECT_TRUE(json["samplesPerSecond"].is_null());
+  EXPECT_TRUE(json["steps"].is_null()) << "of a command";
+  summary.is_training = true;
+  EXPECT_EQ(EncodeSummary(summary)["steps"], 0);
 }
 
 TEST(EncodeSummary, PodCarriesItsProcess) {

@@ -12,6 +12,7 @@
 #include <prometheus/text_serializer.h>
 
 #include "operator/cmd/process_stats.h"
+#include "operator/reconcile/detect/start_problem.h"
 #include "operator/reconcile/policy/restart_cause.h"
 
 namespace lockstep::control {
@@ -163,6 +164,10 @@ struct OperatorMetrics::Families {
       AddCounters(&registry, "lockstep_gangs_placed_total", "Gangs that got their places.").Add({});
   Counters& restarts =
       AddCounters(&registry, "lockstep_restarts_total", "Restarts of pods and gangs by cause.");
+  Counters& rollbacks =
+      AddCounters(&registry,
+                  "lockstep_gang_rollbacks_total",
+                  "Gangs that got places and could not start whole, by the first pod's reason.");
   Counters& finished =
       AddCounters(&registry, "lockstep_jobs_finished_total", "Jobs that ended, by outcome.");
   Gauges& cache = AddGauges(&registry, "lockstep_cache_objects", "Objects kept in memory.");
@@ -209,6 +214,9 @@ OperatorMetrics::OperatorMetrics(const std::string& host)
   }
   for (const std::string_view cause : RestartCauses()) {
     families_->restarts.Add({{"cause", std::string(cause)}});
+  }
+  for (const std::string_view reason : kRollbackReasons) {
+    families_->rollbacks.Add({{"reason", std::string(reason)}});
   }
   for (const std::string_view outcome : kOutcomes) {
     families_->finished.Add({{"outcome", std::string(outcome)}});
@@ -286,6 +294,9 @@ void OperatorMetrics::Count(const MetricDelta& delta) {
       break;
     case Metric::kRestarts:
       families_->restarts.Add({{"cause", delta.label}}).Increment(count);
+      break;
+    case Metric::kRollbacks:
+      families_->rollbacks.Add({{"reason", delta.label}}).Increment(count);
       break;
     case Metric::kJobsFinished:
       families_->finished.Add({{"outcome", delta.label}}).Increment(count);

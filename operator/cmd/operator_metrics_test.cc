@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "operator/reconcile/detect/start_problem.h"
 #include "operator/reconcile/policy/restart_cause.h"
 
 namespace lockstep::control {
@@ -39,10 +40,20 @@ TEST(OperatorMetrics, EveryCauseOfARestartHasItsSeries) {
   }
 }
 
+TEST(OperatorMetrics, EveryReasonOfARollbackHasItsSeries) {
+  const std::string page = OperatorMetrics("api:443").RenderText();
+  for (const std::string_view reason : kRollbackReasons) {
+    EXPECT_THAT(
+        page,
+        HasSubstr("lockstep_gang_rollbacks_total{reason=\"" + std::string(reason) + "\"} 0\n"));
+  }
+}
+
 TEST(OperatorMetrics, CountersFollowWhatIsReported) {
   OperatorMetrics metrics("api:443");
   metrics.TurnDone({{"default", "mnist"}, TurnResult::kFailed, {}, std::chrono::milliseconds(3)});
   metrics.Count({Metric::kRestarts, "killed", 2});
+  metrics.Count({Metric::kRollbacks, "PodRefused", 3});
   metrics.SetJobs({"Running", "Running", "Waiting"});
   metrics.SetQueue(4, 10, 3);
   metrics.SetQueue(1, 12, 3);
@@ -56,6 +67,7 @@ TEST(OperatorMetrics, CountersFollowWhatIsReported) {
   for (const char* series :
        {"controller_runtime_reconcile_errors_total{controller=\"trainingjob\"} 1\n",
         "lockstep_restarts_total{cause=\"killed\"} 2\n",
+        "lockstep_gang_rollbacks_total{reason=\"PodRefused\"} 3\n",
         "lockstep_jobs{state=\"Running\"} 2\n",
         "workqueue_depth{name=\"trainingjob\"} 1\n",
         "workqueue_adds_total{name=\"trainingjob\"} 12\n",

@@ -39,13 +39,13 @@ constexpr std::size_t kUpdatesWaitingMax = 4096;
 constexpr Duration kTurnTimeMax = std::chrono::minutes(3);
 constexpr Duration kPrepareTime = std::chrono::seconds(10);
 constexpr Duration kPrepareCallTime = std::chrono::seconds(20);
-
 constexpr std::size_t kStatusBodyMax = 4 * 1024 * 1024;
 
 constexpr Duration kPollIntervalMax = std::chrono::seconds(15);  // of pods that never answer
 
 // Choice: events tell of what has happened, so they must not compete with what is to happen.
 constexpr int kEventsAtOnce = 2;
+constexpr Duration kEventTime = std::chrono::seconds(5);  // one write; the end waits for the last
 
 constexpr int kPreparedAtOnce = 2;  // choice: a handful of calls in ten seconds
 
@@ -56,6 +56,7 @@ constexpr Duration kReleaseTimeout = std::chrono::seconds(3);
 constexpr Duration kStopTimeout = std::chrono::seconds(25);  // within a pod's grace of 30 s
 constexpr Duration kProgressInterval = std::chrono::seconds(5);
 constexpr Duration kCountsInterval = std::chrono::seconds(1);
+constexpr Duration kWordsInterval = std::chrono::seconds(10);  // choice: nobody waits for a figure
 
 constexpr int kExitFailed = 1;
 
@@ -177,9 +178,11 @@ Status OperatorProcess::Parts::Start(const OperatorFlags& flags, const OperatorI
   api_ = std::make_unique<ApiClient>(api);
   Prepare(api, flags);
   api.calls.parallel_max = kEventsAtOnce;
+  api.calls.leads_until = nullptr;  // what they tell of has happened, whoever leads now
+  api.calls.write_timeout_max = kEventTime;
   events_api_ = std::make_unique<ApiClient>(std::move(api));
   pods_client_.emplace(kStatusBodyMax);
-  control_.emplace(&*pods_client_);
+  control_.emplace(&*pods_client_, logger_);
   EventSenderOptions events;
   events.api = events_api_.get();
   events.clock = &kClock;
@@ -199,6 +202,7 @@ Status OperatorProcess::Parts::Start(const OperatorFlags& flags, const OperatorI
   loop.topology_levels = flags.topology_levels;
   loop.controller.progress_interval = kProgressInterval;
   loop.controller.counts_interval = kCountsInterval;
+  loop.controller.words_interval = kWordsInterval;
   loop.calls_of_job_max = 2 * static_cast<std::size_t>(flags.api_concurrency);
   loop_.emplace(std::move(loop),
                 ControlLoopParts{api_.get(), &*control_, &*publisher_, logger_},
@@ -227,6 +231,10 @@ void OperatorProcess::Parts::StartWork(const OperatorFlags& flags) {
   work.has_synced = [this] { return HasSynced(); };
   work.look_for_others = [this, scope = ScopeOf(flags)](int64_t look) {
     prepare_api_->StartCalls(kube::CallTicket(look), "", LookForOthers(scope));
+  };
+  work.judge_others = [scope = ScopeOf(flags), sights = LeaseSights()](
+                          const std::vector<kube::CallResult>& answers) mutable {
+    return JudgeOthers(answers, scope, kClock.Now(), &sights);
   };
   work.tell_way = [this](bool gives_way, bool is_superfluous) {
     is_superfluous_ = is_superfluous;
@@ -271,7 +279,7 @@ void OperatorProcess::Parts::Prepare(ApiClientOptions api, const OperatorFlags& 
   api.calls.read_timeout = kPrepareCallTime;
   api.calls.write_timeout_max = kPrepareCallTime;
   const MasterKeyPlace key{namespace_name_, flags.key_secret};
-  api.on_answers = [this, key, scope = ScopeOf(flags)](const kube::CallsAnswered& answered) {
+  api.on_answers = [this, key](const kube::CallsAnswered& answered) {
     if (const int64_t look = -answered.ticket.value(); look > 0) {
       std::vector<kube::CallResult> probes = answered.results;
       probes.pop_back();
@@ -279,8 +287,7 @@ void OperatorProcess::Parts::Prepare(ApiClientOptions api, const OperatorFlags& 
       queue_.Push(MasterKeySeen{look, MasterKeyIn(answered.results.back(), key)});
       return;
     }
-    queue_.Push(OthersSeen{answered.ticket.value(),
-                           JudgeOthers(answered.results, scope, kClock.WallNow())});
+    queue_.Push(OthersSeen{answered.ticket.value(), answered.results});
   };
   prepare_api_ = std::make_unique<ApiClient>(std::move(api));
 }
@@ -447,6 +454,9 @@ void OperatorProcess::Parts::Stop() {
   }
   server_.reset();
   work_.reset();
+  if (lease_) {  // nothing that needs it is left: another may lead while the rest is put away
+    lease_->Release(Deadline::After(kClock.Now(), kReleaseTimeout));
+  }
   jobs_.reset();
   pods_.reset();
   foreign_pods_.reset();
@@ -454,9 +464,6 @@ void OperatorProcess::Parts::Stop() {
   services_.reset();
   queues_.reset();
   events_.reset();
-  if (lease_) {
-    lease_->Release(Deadline::After(kClock.Now(), kReleaseTimeout));
-  }
 }
 
 OperatorProcess::OperatorProcess(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}

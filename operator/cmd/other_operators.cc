@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "common/base/check.h"
-#include "common/base/rfc3339.h"
 #include "common/json/json.h"
 
 namespace lockstep::control {
@@ -18,15 +17,20 @@ constexpr const char* kPredecessorLease = "lockstep-operator";
 constexpr int kForbidden = 403;
 constexpr int kNotFound = 404;
 
-// Leases of those at work are renewed every few seconds; calendars differ. Choice.
-constexpr Duration kRenewedMax = std::chrono::seconds(60);
+// Of a lease that does not say how long it lasts, or says something odd. Choices: our own default,
+// and four times that.
+constexpr int64_t kLastsSeconds = 15;
+constexpr int64_t kLastsSecondsMax = 60;
+
+// Answers may be as old when they are judged. Choice: longer than a call takes on a busy server.
+constexpr Duration kAnswerAgeMax = std::chrono::seconds(5);
 
 struct FoundLease {
   std::string namespace_name;
   std::string name;
   std::string created;  // RFC 3339: compares as text
   std::set<std::string> namespaces;
-  bool is_held = false;
+  LeaseSights::Sign sign = LeaseSights::Sign::kSilent;
   bool gives_way = false;
   bool is_labelled = false;
 
@@ -45,14 +49,10 @@ std::set<std::string> ParseServed(const std::string& text) {
   return namespaces;
 }
 
-bool WasRenewed(const std::string& renewed, WallTime now) {
-  // Microseconds are cut off: "2026-01-02T03:04:05.123456Z".
-  const std::optional<WallTime> when = ParseRfc3339(renewed.substr(0, 19) + "Z");
-  return when.has_value() && now - *when <= kRenewedMax;
-}
-
-FoundLease Read(const Json& json, WallTime now, std::vector<Error>* errors) {
+FoundLease Read(const Json& json, TimePoint now, LeaseSights* sights) {
   FoundLease lease;
+  std::vector<Error> ignored;
+  std::vector<Error>* const errors = &ignored;
   ObjectReader root(json, "items", errors);
   const Json empty = Json::object();
   const Json* const metadata = root.Find("metadata");
@@ -68,8 +68,15 @@ FoundLease Read(const Json& json, WallTime now, std::vector<Error>* errors) {
   ObjectReader notes(annotations != nullptr ? *annotations : empty, "annotations", errors);
   lease.namespaces = ParseServed(notes.String(kServedAnnotation).value_or(kAll));
   lease.gives_way = notes.String(kGivesWayAnnotation).value_or("") == "true";
-  lease.is_held = !fields.String("holderIdentity").value_or("").empty() &&
-                  WasRenewed(fields.String("renewTime").value_or(""), now);
+  if (fields.String("holderIdentity").value_or("").empty()) {
+    sights->Forget(lease.Name());
+    return lease;
+  }
+  const int64_t lasts = fields.Int("leaseDurationSeconds", 1).value_or(kLastsSeconds);
+  lease.sign = sights->See(lease.Name(),
+                           meta.String("resourceVersion").value_or(""),
+                           std::chrono::seconds(std::min(lasts, kLastsSecondsMax)),
+                           now);
   return lease;
 }
 
@@ -89,21 +96,36 @@ std::string Describe(const FoundLease& other, const OperatorScope& own) {
          ": two would undo each other's work";
 }
 
-Result<OthersFinding> JudgeList(const Json& list, const OperatorScope& own, WallTime now) {
-  std::vector<Error> errors;
-  ObjectReader root(list, "", &errors);
+// Of a lease that may or may not be somebody's.
+OthersFinding AwaitSign(const FoundLease& lease) {
+  return {Precedence::kAwait,
+          "whether an operator with the lease " + lease.Name() + " is at work shows in a moment",
+          true};
+}
+
+OthersFinding JudgeList(const Json& list,
+                        const OperatorScope& own,
+                        TimePoint now,
+                        LeaseSights* sights) {
+  std::vector<Error> ignored;
+  ObjectReader root(list, "", &ignored);
   std::vector<FoundLease> others;
   std::optional<FoundLease> ours;
   for (const Json* item : root.List("items")) {
-    FoundLease lease = Read(*item, now, &errors);
+    FoundLease lease = Read(*item, now, sights);
     if (lease.namespace_name == own.lease_namespace && lease.name == own.lease_name) {
       ours = std::move(lease);
-    } else if (lease.is_held && !lease.gives_way && Overlap(lease.namespaces, own.namespaces)) {
+    } else if (lease.sign != LeaseSights::Sign::kSilent && !lease.gives_way &&
+               Overlap(lease.namespaces, own.namespaces)) {
       others.push_back(std::move(lease));
     }
   }
   OthersFinding finding;
   for (const FoundLease& other : others) {
+    if (other.sign == LeaseSights::Sign::kUnproven) {
+      finding = finding.precedence == Precedence::kFirst ? AwaitSign(other) : finding;
+      continue;
+    }
     if (!ours || IsOlder(other, *ours)) {
       return OthersFinding{Precedence::kGiveWay, Describe(other, own), false};
     }
@@ -116,11 +138,12 @@ Result<OthersFinding> JudgeList(const Json& list, const OperatorScope& own, Wall
 }
 
 // The lease of a chart before, which nobody labelled: its operator ends when this one is ready.
-Result<OthersFinding> JudgePredecessor(const std::string& body, WallTime now) {
+Result<OthersFinding> JudgePredecessor(const std::string& body,
+                                       TimePoint now,
+                                       LeaseSights* sights) {
   LOCKSTEP_ASSIGN_OR_RETURN(const Json json, ParseJson(body));
-  std::vector<Error> errors;
-  const FoundLease lease = Read(json, now, &errors);
-  if (!lease.is_held || lease.is_labelled) {
+  const FoundLease lease = Read(json, now, sights);
+  if (lease.sign == LeaseSights::Sign::kSilent || lease.is_labelled) {
     return OthersFinding{};  // of another release with that name: it was in the list
   }
   return OthersFinding{Precedence::kAwait,
@@ -129,6 +152,20 @@ Result<OthersFinding> JudgePredecessor(const std::string& body, WallTime now) {
 }
 
 }  // namespace
+
+LeaseSights::Sign LeaseSights::See(const std::string& name,
+                                   const std::string& version,
+                                   Duration lasts,
+                                   TimePoint now) {
+  const auto row = rows_.try_emplace(name, Row{version, now, false}).first;
+  if (row->second.version != version) {
+    row->second = {version, now, true};
+  }
+  if (now - row->second.since > lasts + kAnswerAgeMax) {
+    return Sign::kSilent;
+  }
+  return row->second.has_changed ? Sign::kHeld : Sign::kUnproven;
+}
 
 std::string DescribeServed(const std::set<std::string>& namespaces) {
   std::string text;
@@ -145,7 +182,8 @@ std::vector<kube::Request> LookForOthers(const OperatorScope& own) {
 
 Result<OthersFinding> JudgeOthers(const std::vector<kube::CallResult>& answers,
                                   const OperatorScope& own,
-                                  WallTime now) {
+                                  TimePoint now,
+                                  LeaseSights* sights) {
   LOCKSTEP_CHECK(answers.size() == 2, "two questions were asked");
   const auto* const reply = std::get_if<kube::Reply>(&answers[0]);
   OthersFinding finding;
@@ -156,7 +194,7 @@ Result<OthersFinding> JudgeOthers(const std::vector<kube::CallResult>& answers,
   } else {
     LOCKSTEP_ASSIGN_OR_RETURN(const kube::Reply list, kube::RequireSuccess(answers[0]));
     LOCKSTEP_ASSIGN_OR_RETURN(const Json json, ParseJson(list.body));
-    LOCKSTEP_ASSIGN_OR_RETURN(finding, JudgeList(json, own, now));
+    finding = JudgeList(json, own, now, sights);
   }
   const auto* const predecessor = std::get_if<kube::Reply>(&answers[1]);
   const bool may_be_there = predecessor == nullptr ||
@@ -166,7 +204,7 @@ Result<OthersFinding> JudgeOthers(const std::vector<kube::CallResult>& answers,
     return finding;
   }
   LOCKSTEP_ASSIGN_OR_RETURN(const kube::Reply found, kube::RequireSuccess(answers[1]));
-  LOCKSTEP_ASSIGN_OR_RETURN(OthersFinding before, JudgePredecessor(found.body, now));
+  LOCKSTEP_ASSIGN_OR_RETURN(OthersFinding before, JudgePredecessor(found.body, now, sights));
   return before.precedence == Precedence::kFirst ? finding : before;
 }
 

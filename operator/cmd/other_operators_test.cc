@@ -7,16 +7,19 @@
 namespace lockstep::control {
 namespace {
 
-constexpr WallTime kNow{std::chrono::seconds(1'800'000'000)};  // 2027-01-15T08:00:00Z
+using std::chrono::seconds;
+using Sign = LeaseSights::Sign;
+
+constexpr TimePoint kNow{std::chrono::hours(1)};
 
 struct LeaseText {
   std::string space = "theirs";
   std::string created = "2027-01-01T00:00:00Z";
   std::string serves = "*";
   std::string holder = "pod-1";
-  std::string renewed = "2027-01-15T07:59:50.000000Z";
   bool gives_way = false;
   std::string name = "lockstep";
+  std::string version = "1";
 };
 
 Json Lease(const LeaseText& text) {
@@ -28,8 +31,9 @@ Json Lease(const LeaseText& text) {
            {{"namespace", text.space},
             {"name", text.name},
             {"creationTimestamp", text.created},
+            {"resourceVersion", text.version},
             {"annotations", annotations}}},
-          {"spec", {{"holderIdentity", text.holder}, {"renewTime", text.renewed}}}};
+          {"spec", {{"holderIdentity", text.holder}, {"leaseDurationSeconds", 15}}}};
 }
 
 kube::CallResult Answer(const Json& body) {
@@ -47,11 +51,26 @@ LeaseText Own() {
   return own;
 }
 
+// Looks at own and another's lease.
+OthersFinding Look(const LeaseText& own,
+                   const LeaseText& other,
+                   const std::set<std::string>& served,
+                   TimePoint now,
+                   LeaseSights* sights) {
+  const Json leases = {{"items", Json::array({Lease(own), Lease(other)})}};
+  return JudgeOthers({Answer(leases), Refusal(404)}, {"ours", "lockstep", served}, now, sights)
+      .value();
+}
+
+// The second look: the other's lease has changed since the first.
 OthersFinding Judge(const LeaseText& own,
                     const LeaseText& other,
                     const std::set<std::string>& served = {}) {
-  const Json leases = {{"items", Json::array({Lease(own), Lease(other)})}};
-  return JudgeOthers({Answer(leases), Refusal(404)}, {"ours", "lockstep", served}, kNow).value();
+  LeaseSights sights;
+  Look(own, other, served, kNow, &sights);
+  LeaseText renewed = other;
+  renewed.version = "2";
+  return Look(own, renewed, served, kNow + seconds(2), &sights);
 }
 
 Precedence Against(const LeaseText& other, const std::set<std::string>& served = {}) {
@@ -61,7 +80,8 @@ Precedence Against(const LeaseText& other, const std::set<std::string>& served =
 // With nobody in the list.
 Result<OthersFinding> JudgeBefore(kube::CallResult predecessor, const std::string& own_name) {
   const Json none = {{"items", Json::array()}};
-  return JudgeOthers({Answer(none), std::move(predecessor)}, {"ours", own_name, {}}, kNow);
+  LeaseSights sights;
+  return JudgeOthers({Answer(none), std::move(predecessor)}, {"ours", own_name, {}}, kNow, &sights);
 }
 
 TEST(OtherOperators, OlderReleaseThatServesTheSameNamespacesIsNamed) {
@@ -77,9 +97,35 @@ TEST(OtherOperators, OlderReleaseThatServesTheSameNamespacesIsNamed) {
 TEST(OtherOperators, WhoeverServesOthersHasEndedOrGivesWayIsNone) {
   EXPECT_EQ(Against({.serves = "a,b"}, {"c"}), Precedence::kFirst);
   EXPECT_EQ(Against({.holder = ""}), Precedence::kFirst);
-  EXPECT_EQ(Against({.renewed = "2027-01-15T07:58:50.000000Z"}), Precedence::kFirst);
-  EXPECT_EQ(Against({.renewed = "nonsense"}), Precedence::kFirst);
   EXPECT_EQ(Against({.gives_way = true}), Precedence::kFirst);
+}
+
+// No two clocks of a cluster agree: only that the lease changes tells that somebody is at work.
+TEST(OtherOperators, LeaseThatIsNewToUsIsWaitedForUntilItChangesOrHasLasted) {
+  LeaseSights sights;
+  const LeaseText own = Own();
+  LeaseText other;
+  const auto look = [&](seconds after) { return Look(own, other, {}, kNow + after, &sights); };
+
+  EXPECT_EQ(look(seconds(0)).precedence, Precedence::kAwait);
+  EXPECT_TRUE(look(seconds(20)).is_ready_meanwhile);
+  EXPECT_EQ(look(seconds(21)).precedence, Precedence::kFirst) << "its operator was killed";
+  other.version = "2";
+  EXPECT_EQ(look(seconds(30)).precedence, Precedence::kGiveWay) << "it works all the same";
+  EXPECT_EQ(look(seconds(50)).precedence, Precedence::kGiveWay);
+  EXPECT_EQ(look(seconds(51)).precedence, Precedence::kFirst);
+  other.holder.clear();
+  other.version = "3";
+  EXPECT_EQ(look(seconds(52)).precedence, Precedence::kFirst);
+}
+
+TEST(LeaseSights, LeaseThatWasGivenUpIsNewAgainWhenSomebodyTakesIt) {
+  LeaseSights sights;
+  EXPECT_EQ(sights.See("a/b", "1", seconds(15), kNow), Sign::kUnproven);
+  EXPECT_EQ(sights.See("a/b", "2", seconds(15), kNow + seconds(2)), Sign::kHeld);
+  sights.Forget("a/b");
+  EXPECT_EQ(sights.See("a/b", "4", seconds(15), kNow + seconds(9)), Sign::kUnproven);
+  EXPECT_EQ(sights.See("c/d", "4", seconds(15), kNow + seconds(9)), Sign::kUnproven);
 }
 
 TEST(OtherOperators, YoungerReleaseIsWaitedForUntilItGivesWay) {
@@ -99,7 +145,7 @@ TEST(OtherOperators, OperatorOfAChartBeforeEndsFirst) {
   Result<OthersFinding> finding = JudgeBefore(Answer(Lease(lease)), "lockstep");
   ASSERT_TRUE(finding.ok());
   EXPECT_EQ(finding->precedence, Precedence::kAwait);
-  EXPECT_TRUE(finding->is_successor);
+  EXPECT_TRUE(finding->is_ready_meanwhile);
   EXPECT_EQ(finding->why, "the operator with the lease ours/lockstep-operator has not ended yet");
 
   EXPECT_EQ(JudgeBefore(Answer(Lease(lease)), "lockstep-operator")->precedence, Precedence::kFirst)
@@ -113,13 +159,14 @@ TEST(OtherOperators, OperatorOfAChartBeforeEndsFirst) {
 
 TEST(OtherOperators, WhoMayNotLookGoesOnAndSaysSo) {
   const OperatorScope own{"ours", "lockstep", {}};
-  const auto blind = JudgeOthers({Refusal(403), Refusal(403)}, own, kNow);
+  LeaseSights sights;
+  const auto blind = JudgeOthers({Refusal(403), Refusal(403)}, own, kNow, &sights);
   ASSERT_TRUE(blind.ok());
   EXPECT_EQ(blind->precedence, Precedence::kFirst);
   EXPECT_NE(blind->why, "");
-  EXPECT_FALSE(JudgeOthers({Refusal(401), Refusal(404)}, own, kNow).ok())
+  EXPECT_FALSE(JudgeOthers({Refusal(401), Refusal(404)}, own, kNow, &sights).ok())
       << "credentials of a moment ago say nothing of rights";
-  EXPECT_FALSE(JudgeOthers({Refusal(500), Refusal(404)}, own, kNow).ok());
+  EXPECT_FALSE(JudgeOthers({Refusal(500), Refusal(404)}, own, kNow, &sights).ok());
 }
 
 TEST(OtherOperators, NamespacesAreDescribedAsTheyAreRead) {

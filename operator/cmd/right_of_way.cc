@@ -68,7 +68,7 @@ void RightOfWay::OnLook(int64_t look, const Result<OthersFinding>& finding, Time
       return;
     case Precedence::kAwait:
       gives_way_ = false;
-      is_superfluous_ = !is_first_ && !finding->is_successor;
+      is_superfluous_ = !is_first_ && !finding->is_ready_meanwhile;
       look_at_ = now + (is_first_ ? kLookWhileFirst : kLookWhileAwaiting);
       return;
     case Precedence::kGiveWay:

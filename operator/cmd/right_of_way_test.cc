@@ -13,9 +13,10 @@ constexpr TimePoint kStart{std::chrono::hours(1)};
 
 class RightOfWayTest : public ::testing::Test {
  protected:
-  void Look(Precedence precedence, TimePoint now, bool is_successor = false) {
+  void Look(Precedence precedence, TimePoint now, bool is_ready_meanwhile = false) {
     ASSERT_TRUE(right_.IsLookDue(now));
-    right_.OnLook(right_.LookBegins(), OthersFinding{precedence, "theirs", is_successor}, now);
+    right_.OnLook(
+        right_.LookBegins(), OthersFinding{precedence, "theirs", is_ready_meanwhile}, now);
   }
 
   RightOfWay right_{seconds(5)};
@@ -70,7 +71,7 @@ TEST_F(RightOfWayTest, OlderOneWaitsForTheYoungerButNeverStopsForIt) {
 
 TEST_F(RightOfWayTest, SuccessorIsReadyWhileItWaitsSoThatAnUpgradeGoesOn) {
   right_.OnLeaseWon(kStart);
-  Look(Precedence::kAwait, kStart, /*is_successor=*/true);
+  Look(Precedence::kAwait, kStart, /*is_ready_meanwhile=*/true);
   EXPECT_FALSE(right_.may_work());
   EXPECT_FALSE(right_.is_superfluous());
 }

@@ -106,7 +106,7 @@ void WorkLoop::TakeIn(WorkMessage message) {
       options_.loop->NoteRefused(pod, *finding.refusal, now);
     }
   } else if (const auto* seen = std::get_if<OthersSeen>(&message)) {
-    right_.OnLook(seen->look, seen->finding, now);
+    right_.OnLook(seen->look, options_.judge_others(seen->answers), now);
     SettleWay();
   } else if (const auto* key = std::get_if<MasterKeySeen>(&message)) {
     if (key_.IsAwaited(key->look)) {
@@ -218,7 +218,9 @@ void WorkLoop::Poll() {
   for (const ControlLoop::PollChange& change : options_.loop->TakePollChanges()) {
     StatusTargets targets;
     for (const PollTarget& target : change.targets) {
-      targets[target.pod] = {target.address, change.job_key, target.interval};
+      StatusTarget asked{target.address, change.job_key, target.interval};
+      asked.answer_bytes_max = change.answer_bytes_max;
+      targets[target.pod] = std::move(asked);
     }
     options_.poller->SetTargets(change.job.namespace_name + "/" + change.job.name, targets, now);
   }

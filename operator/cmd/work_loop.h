@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "common/base/log.h"
 #include "common/base/result.h"
@@ -26,10 +27,10 @@ struct LeadershipWon {};
 // It does not any more.
 struct LeadershipLost {};
 
-// The answer to WorkLoopOptions::look_for_others.
+// The answers to WorkLoopOptions::look_for_others.
 struct OthersSeen {
   int64_t look = 0;
-  Result<OthersFinding> finding;
+  std::vector<kube::CallResult> answers;
 };
 
 // The answer to WorkLoopOptions::look_around: the operator's key, empty where it is not there.
@@ -67,6 +68,8 @@ struct WorkLoopOptions {
   // Begins to look for other releases at work on the same jobs; OthersSeen with this number follows
   // once. Thread: the loop's.
   std::function<void(int64_t look)> look_for_others;
+  // What those answers come to. Thread: the loop's.
+  std::function<Result<OthersFinding>(const std::vector<kube::CallResult>& answers)> judge_others;
   // Tells our lease, and whoever asks whether we are ready, what stands with other releases.
   // Thread: the loop's.
   std::function<void(bool gives_way, bool is_superfluous)> tell_way;

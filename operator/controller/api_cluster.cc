@@ -151,7 +151,7 @@ Result<JobSight> ApiCluster::See(const JobId& key) {
   if (WantsPlace(*stored)) {
     observed.round = rounds_.AnswerFor(key, notes_.wall_now, &notes_.news);
   } else {
-    observed.round = Unschedulable{Constraint::kQueue, "waits for the next round of scheduling"};
+    observed.round = AwaitsRound();
   }
   observed.used_elsewhere = view->UsedBesides(key);
   observed.devices_elsewhere = view->DevicesElsewhere(key);

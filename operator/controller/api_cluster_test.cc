@@ -237,5 +237,17 @@ TEST_F(ApiClusterTest, PodOfALaterAttemptMakesTheJobBeReadAnew) {
   EXPECT_EQ(Read(kMnist)->status.attempt, Attempt(2));
 }
 
+// Somebody has wiped it, or the view is older than what was written before the pod was made.
+TEST_F(ApiClusterTest, PodOfAJobWithoutAStatusMakesTheJobBeReadAnew) {
+  const std::string written = JobBody("12");
+  job_.status = {};
+  Store("11");
+  News news;
+  view_.LearnPod(kube::DecodePod(PodBody(job_.metadata.uid)).value(), &news);
+  api_.Expect(std::string("GET ") + kJobPath, 200, written);
+
+  EXPECT_EQ(Read(kMnist)->status.placement.size(), 1U);
+}
+
 }  // namespace
 }  // namespace lockstep::control

@@ -89,7 +89,8 @@ class ControlLoop {
   // What to ask of the pods of one job from now on; empty: nothing.
   struct PollChange {
     JobId job;
-    std::string job_key;  // opens the pods' status
+    std::string job_key;               // opens the pods' status
+    std::size_t answer_bytes_max = 0;  // of a pod's answer
     std::vector<PollTarget> targets;
   };
 

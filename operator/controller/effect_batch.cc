@@ -7,6 +7,7 @@
 #include <utility>
 #include <variant>
 
+#include "common/contract/text.h"
 #include "common/json/json.h"
 #include "operator/controller/beyond_cure.h"
 #include "operator/kube/decode.h"
@@ -20,10 +21,17 @@
 namespace lockstep::control {
 namespace {
 
-Error NameIsTaken(const kube::ResourceType& type, const std::string& name) {
+// Of the server's words for a pod that it refuses. Choice: a webhook may say anything, and whoever
+// reads it has read enough.
+constexpr std::size_t kRefusalBytesMax = 1024;
+
+// `what`: "pod mnist-worker-0"; `owner_uid`: of that; empty: it has none.
+Error NameIsTaken(const std::string& what, const std::string& owner_uid) {
   return Error(ErrorCode::kAlreadyExists,
-               "the name " + name + " is taken by an object of " + std::string(type.plural) +
-                   " that does not belong to this job");
+               "the name is taken by " + what +
+                   (owner_uid.empty() ? ", which is nobody's: was a job deleted with "
+                                        "--cascade=orphan? It is left alone"
+                                      : ", which does not belong to this job"));
 }
 
 Error NameIsHeld(const std::string& name) {
@@ -367,7 +375,7 @@ Status EffectBatch::ReadExistingPod(std::size_t effect,
     return OkStatus();
   }
   if (!IsLeftOver(*pod.object, job_.metadata)) {
-    const Error taken = NameIsTaken(kube::kPods, name);
+    const Error taken = NameIsTaken("pod " + name, pod.object->owner_uid);
     NoteRefusal(name, taken.message(), false);
     return Error(ErrorCode::kUnavailable, taken.message());
   }
@@ -411,7 +419,9 @@ Status EffectBatch::ReadServiceInTheWay(std::size_t effect,
   }
   is_service_foreign_ = true;
   parts_.notes->foreign_services.insert(key_);
-  return NameIsTaken(kube::kServices, key_.name);
+  return Error(ErrorCode::kAlreadyExists,
+               "its job's service cannot be made: " +
+                   NameIsTaken("service " + key_.name, service.object->owner_uid).message());
 }
 
 void EffectBatch::LearnPod(const kube::Item<kube::Pod>& pod) {
@@ -425,7 +435,7 @@ void EffectBatch::NoteRefusal(const std::string& pod, const std::string& words, 
   std::map<std::string, PodRefusal>& refused = parts_.notes->refused_pods[key_];
   const auto known = refused.find(pod);
   const int64_t count = known == refused.end() ? 1 : known->second.count + 1;
-  refused[pod] = {words, is_invalid, count, parts_.notes->wall_now};
+  refused[pod] = {CutText(words, kRefusalBytesMax), is_invalid, count, parts_.notes->wall_now};
 }
 
 void EffectBatch::NoteCreated(const std::string& pod) {

@@ -85,6 +85,16 @@ TEST_F(EffectBatchTest, PodOfSomebodyElseIsLeftAloneAndSaidToTakeTheName) {
   EXPECT_NE(refused.at("mnist-worker-0").message.find("taken"), std::string::npos);
 }
 
+TEST_F(EffectBatchTest, EndlessWordsOfARefusalAreCut) {
+  api_.Expect("POST /api/v1/namespaces/default/pods",
+              403,
+              RefusalBody(403, "Forbidden", "denied: " + std::string(100'000, 'x')));
+  EXPECT_FALSE(Create().ok());
+  const std::string kept = Observe(kMnist)->refused_pods.at("mnist-worker-0").message;
+  EXPECT_EQ(kept.find("denied: "), 0U);
+  EXPECT_EQ(kept.size(), 1024U);
+}
+
 TEST_F(EffectBatchTest, RefusalIsKeptInTheServersWordsUntilThePodIsCreated) {
   const std::string words = "pods \"mnist-worker-0\" is forbidden: exceeded quota: compute";
   api_.Expect("POST /api/v1/namespaces/default/pods", 403, RefusalBody(403, "Forbidden", words));
@@ -315,8 +325,10 @@ TEST_F(EffectBatchTest, ServiceOfSomebodyElseIsLeftAlone) {
   api_.Expect(std::string("GET ") + kServicePath, 200, service);
   const auto observed = Observe(kMnist);
   EXPECT_EQ(observed->service, ServiceState::kForeign);
-  EXPECT_EQ(observed->refused_pods.at("mnist-worker-0").message,
-            "the name mnist is taken by an object of services that does not belong to this job");
+  EXPECT_EQ(
+      observed->refused_pods.at("mnist-worker-0").message,
+      "its job's service cannot be made: the name is taken by service mnist, which is nobody's: "
+      "was a job deleted with --cascade=orphan? It is left alone");
   EXPECT_EQ(Observe(kMnist)->service, ServiceState::kMissing);  // it has gone
 }
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/json/json.h"
+#include "operator/api/conditions.h"
 #include "operator/api/placement.h"
 #include "operator/kube/decode.h"
 #include "operator/kube/json_stream.h"
@@ -109,7 +110,9 @@ bool Look::IsBehindItsPods(const StoredJob& stored) const {
       continue;
     }
     const PodPlacement* const placement = FindPlacement(status, identity->task);
-    if (identity->number.attempt > status.attempt ||
+    const bool is_blank = status.attempt == Attempt() && status.placement.empty() &&
+                          FindCondition(status, ConditionType::kCreated) == nullptr;
+    if (is_blank || identity->number.attempt > status.attempt ||
         (identity->number.attempt == status.attempt && placement != nullptr &&
          identity->number.incarnation > placement->incarnation)) {
       return true;

@@ -48,7 +48,7 @@ PlanResult RoundKeeper::AnswerFor(const JobId& key, WallTime now, News* news) {
   if (known != nullptr && known->told.has_value()) {
     return *known->told;
   }
-  return Unschedulable{Constraint::kQueue, "waits for the next round of scheduling"};
+  return AwaitsRound();
 }
 
 void RoundKeeper::Plan(WallTime now, News* news) {

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "common/base/file.h"
-#include "operator/local/process_table.h"
 
 namespace lockstep::control {
 namespace {
@@ -65,6 +64,7 @@ Status LocalPod::StartProgram() {
   // Only our end: the pod's own writes block when we fall behind, so nothing it says is lost.
   ::fcntl(output_.get(), F_SETFL, O_NONBLOCK);
   request.output_fd = write_end.get();
+  request.lineage_mark = options_.lineage_mark;
   LOCKSTEP_ASSIGN_OR_RETURN(process_, SpawnProcess(request));
   pod_.status.phase = kube::PodPhase::kRunning;
   pod_.status.pid = process_.pid;
@@ -120,7 +120,7 @@ void LocalPod::SignalAll(int signal) {
   if (signal == SIGKILL) {
     return;  // what has left the group is killed when the leader's end is noticed
   }
-  SignalMatching(ProcessSelector{{process_.pid}, options_.marker, 0, 0}, signal);
+  SignalMatching(Processes(), signal);
 }
 
 void LocalPod::Terminate(TimePoint now, Deadline kill_at) {
@@ -171,7 +171,15 @@ void LocalPod::KillOutOfMemory(int64_t used_bytes) {
 
 void LocalPod::KillWholePod() {
   Signal(SIGKILL);
-  KillMatching(ProcessSelector{{process_.pid}, options_.marker, 0, 0}, kKillRoundsMax);
+  KillMatching(Processes(), kKillRoundsMax);
+}
+
+ProcessSelector LocalPod::Processes() const {
+  ProcessSelector processes;
+  processes.sessions = {process_.pid};
+  processes.environment_prefix = options_.marker;
+  processes.lineage = {options_.lineage_mark, options_.lineage_mark};
+  return processes;
 }
 
 void LocalPod::Finish(bool kernel_killed) {

@@ -12,6 +12,7 @@
 #include "operator/kube/objects.h"
 #include "operator/local/pod_log.h"
 #include "operator/local/process.h"
+#include "operator/local/process_table.h"
 
 namespace lockstep::control {
 
@@ -23,6 +24,7 @@ struct LocalPodOptions {
   std::map<std::string, std::string> environment;  // whole, the marker included
   std::string working_dir;                         // absolute; empty: `directory`
   std::string marker;                              // "NAME=value" in `environment`
+  uint64_t lineage_mark = 0;                       // its alone, as in SpawnOptions
 };
 
 // One pod: the session that its program leads, its output, its end. The cluster calls it when its
@@ -86,6 +88,7 @@ class LocalPod {
   Status StartProgram();
   void FailToStart(const Error& error);
   void KillWholePod();
+  ProcessSelector Processes() const;
   std::string ReadTerminationMessage() const;
 
   kube::Pod pod_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 #include <utility>
@@ -13,12 +14,14 @@
 #include <sys/wait.h>
 
 #include "common/base/file.h"
-#include "operator/local/process_table.h"
 
 namespace lockstep::control {
 namespace {
 
 constexpr int kSweepRoundsMax = 50;  // of 20 ms each: a second for a fork bomb to lose
+
+// Choice: longer than its sweep, shorter than anybody waits for a command line.
+constexpr Duration kEndPatience = std::chrono::seconds(5);
 
 constexpr pid_t kOrderlyEnd = 0;  // the record before the channel closes, unless we were killed
 
@@ -61,6 +64,13 @@ void CloseAllBut(int first, int second) {
   ::syscall(SYS_close_range, from, ~0U, 0U);
 }
 
+// Harmless to one that has ended. Waiting for what SIGKILL ends is bounded.
+void KillAndReap(pid_t pid) {
+  ::kill(pid, SIGKILL);
+  while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
 [[noreturn]] void RunGuard(int channel_fd, ProcessSelector selector, const std::string& secret) {
   // Open for as long as the guard lives, so that its number is given to no other file meanwhile.
   const int secret_fd = ::open(secret.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -88,7 +98,7 @@ void CloseAllBut(int first, int second) {
 
 }  // namespace
 
-Result<PodGuard> PodGuard::Start(std::string environment_prefix, std::string secret_file) {
+Result<PodGuard> PodGuard::Start(ProcessSelector marked, const std::string& secret_file) {
   int fds[2] = {-1, -1};
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) != 0) {
     return SystemError(errno, "channel of the pod guard");
@@ -100,22 +110,40 @@ Result<PodGuard> PodGuard::Start(std::string environment_prefix, std::string sec
     return SystemError(errno, "fork of the pod guard");
   }
   if (pid == 0) {
-    RunGuard(read_end.get(), ProcessSelector{{}, std::move(environment_prefix), 0, 0}, secret_file);
+    RunGuard(read_end.get(), std::move(marked), secret_file);
   }
-  return PodGuard(pid, std::move(write_end));
+  UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  if (!pidfd.is_open()) {
+    const int reason = errno;
+    KillAndReap(pid);
+    return SystemError(reason, "watching the pod guard");
+  }
+  return PodGuard(pid, std::move(pidfd), std::move(write_end));
 }
 
 PodGuard::PodGuard(PodGuard&& other) noexcept
-    : pid_(std::exchange(other.pid_, 0)), channel_(std::move(other.channel_)) {}
+    : pid_(std::exchange(other.pid_, 0)),
+      pidfd_(std::move(other.pidfd_)),
+      was_deaf_(other.was_deaf_),
+      channel_(std::move(other.channel_)) {}
 
 PodGuard::~PodGuard() {
+  End(kEndPatience);
+}
+
+bool PodGuard::End(Duration patience) {
   if (pid_ == 0) {
-    return;
+    return true;
   }
   Send(kOrderlyEnd);
   channel_.Reset();
-  while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+  const Deadline deadline = Deadline::After(SteadyNow(), patience);
+  pollfd end{pidfd_.get(), POLLIN, 0};
+  while (::poll(&end, 1, deadline.RemainingMilliseconds(SteadyNow())) < 0 && errno == EINTR) {
   }
+  const bool has_ended = end.revents != 0 && !was_deaf_;
+  KillAndReap(std::exchange(pid_, 0));
+  return has_ended;
 }
 
 void PodGuard::Watch(pid_t session) {
@@ -128,8 +156,11 @@ void PodGuard::Forget(pid_t session) {
 
 void PodGuard::Send(pid_t record) {
   // If the guard itself was killed, the parent-death signal still reaches the leaders of the pods.
-  [[maybe_unused]] const ssize_t sent =
-      ::send(channel_.get(), &record, sizeof record, MSG_NOSIGNAL);
+  const ssize_t sent = ::send(channel_.get(), &record, sizeof record, MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (sent < 0 && errno == EAGAIN) {
+    was_deaf_ = true;
+    ::kill(pid_, SIGKILL);
+  }
 }
 
 }  // namespace lockstep::control

@@ -6,40 +6,50 @@
 #include <sys/types.h>
 
 #include "common/base/result.h"
+#include "common/base/time.h"
 #include "common/base/unique_fd.h"
+#include "operator/local/process_table.h"
 
 namespace lockstep::control {
 
 // A tiny process beside this one that outlives it by a moment: when this process ends for whatever
 // reason, SIGKILL included, the guard kills every process of the sessions it was told about and
-// every process that carries the marker in its environment. (The kernel's parent-death signal
-// reaches only direct children.) A secret of the run it removes where this process cannot any more.
+// every process that carries one of the marks. (The kernel's parent-death signal reaches only
+// direct children.) A secret of the run it removes where this process cannot any more.
 class PodGuard {
  public:
   // Forks the guard. Call before any thread is started: the guard runs on without exec.
-  // `environment_prefix`: see ProcessSelector. `secret_file`: empty for none.
+  // `marked`: whom to kill beside the sessions it is told about. `secret_file`: empty for none.
   // Errors: kResourceExhausted, kIo.
-  static Result<PodGuard> Start(std::string environment_prefix, std::string secret_file);
+  static Result<PodGuard> Start(ProcessSelector marked, const std::string& secret_file);
 
   PodGuard(PodGuard&& other) noexcept;
   PodGuard& operator=(PodGuard&& other) = delete;
 
-  // Lets the guard finish its sweep and reaps it.
+  // As End, with some seconds.
   ~PodGuard();
 
-  // Adds or removes a session from those to be killed.
+  // Lets the guard finish its sweep and reaps it. False: it had not ended after `patience`, as one
+  // that is stopped does not, and was killed.
+  bool End(Duration patience);
+
+  // Adds or removes a session from those to be killed. Does not wait: a guard that takes nothing in
+  // is killed, since it would kill by numbers that are others' by then.
   void Watch(pid_t session);
   void Forget(pid_t session);
 
   pid_t pid() const { return pid_; }
 
  private:
-  PodGuard(pid_t pid, UniqueFd channel) : pid_(pid), channel_(std::move(channel)) {}
+  PodGuard(pid_t pid, UniqueFd pidfd, UniqueFd channel)
+      : pid_(pid), pidfd_(std::move(pidfd)), channel_(std::move(channel)) {}
 
   void Send(pid_t record);
 
-  pid_t pid_;         // 0 after a move
-  UniqueFd channel_;  // its other end closes when this process ends: that is the guard's alarm
+  pid_t pid_;  // 0 after a move, and when it was reaped
+  UniqueFd pidfd_;
+  bool was_deaf_ = false;  // it took nothing in, and was killed
+  UniqueFd channel_;       // its other end closes when this process ends: that is the guard's alarm
 };
 
 }  // namespace lockstep::control

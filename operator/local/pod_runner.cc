@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
+#include <cstdlib>
 #include <signal.h>
 #include <unistd.h>
 #include <utility>
@@ -28,6 +28,17 @@ constexpr int kFinalSweepRoundsMax = 50;
 // What an epoll event is about, beside the pod's serial.
 enum class Source : uint64_t { kOutput = 0, kExit = 1 };
 
+// Of a lineage mark the token is above, the pod's serial below.
+constexpr int kLineageSerialBits = 20;
+constexpr uint64_t kLineageSerials = uint64_t{1} << kLineageSerialBits;
+constexpr std::size_t kLineageTokenDigits = 10;  // hexadecimal: 40 bits, no two runs' by chance
+
+LineageRange LineageOf(const std::string& token) {
+  const uint64_t number = std::strtoull(token.substr(0, kLineageTokenDigits).c_str(), nullptr, 16);
+  const uint64_t first = (number + 1) << kLineageSerialBits;
+  return {first, first + kLineageSerials - 1};
+}
+
 uint64_t TagOf(int64_t serial, Source source) {
   return static_cast<uint64_t>(serial) * 2 + static_cast<uint64_t>(source);
 }
@@ -44,20 +55,25 @@ Result<std::unique_ptr<PodRunner>> PodRunner::Start(PodRunnerOptions options, Lo
   if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) {
     return SystemError(errno, "becoming the reaper of orphans");
   }
-  std::string marker = std::string(kMarkerVariable) + RandomHex(kTokenBytes) + ".";
-  LOCKSTEP_ASSIGN_OR_RETURN(PodGuard guard, PodGuard::Start(marker, options.secret_file));
+  const std::string token = RandomHex(kTokenBytes);
+  Marks marks{std::string(kMarkerVariable) + token + ".", LineageOf(token)};
+  ProcessSelector marked;
+  marked.environment_prefix = marks.environment;
+  marked.lineage = marks.lineage;
+  LOCKSTEP_ASSIGN_OR_RETURN(PodGuard guard,
+                            PodGuard::Start(std::move(marked), options.secret_file));
   std::unique_ptr<PodRunner> cluster(
-      new PodRunner(std::move(options), logger, std::move(marker), std::move(guard)));
+      new PodRunner(std::move(options), logger, std::move(marks), std::move(guard)));
   if (!cluster->epoll_.is_open()) {
     return SystemError(errno, "epoll");
   }
   return cluster;
 }
 
-PodRunner::PodRunner(PodRunnerOptions options, Logger* logger, std::string marker, PodGuard guard)
+PodRunner::PodRunner(PodRunnerOptions options, Logger* logger, Marks marks, PodGuard guard)
     : options_(std::move(options)),
       logger_(logger),
-      marker_(std::move(marker)),
+      marks_(std::move(marks)),
       guard_(std::move(guard)),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
       oom_kill_count_(ReadOomKillCount()) {}
@@ -67,9 +83,10 @@ PodRunner::~PodRunner() {
     slot.local.Signal(SIGKILL);
   }
   pods_.clear();  // each waits for its leader
-  // Orphans come to us as children: even one that left its session and wiped its environment.
+  // Orphans come to us as children: even one that left its session and took off its marks.
   ProcessSelector leftovers;
-  leftovers.environment_prefix = marker_;
+  leftovers.environment_prefix = marks_.environment;
+  leftovers.lineage = marks_.lineage;
   leftovers.parent = ::getpid();
   leftovers.spared = guard_.pid();
   const int left = KillMatching(leftovers, kFinalSweepRoundsMax);
@@ -77,13 +94,18 @@ PodRunner::~PodRunner() {
     logger_->Debug("killed processes that had left their pods", {{"count", left}});
   }
   ReapOrphans();
+  if (!guard_.End(options_.guard_patience)) {
+    logger_->Warn("the pods' guard did not end, as a stopped process does not, and was killed",
+                  {{"waited_seconds", ToSeconds(options_.guard_patience)}});
+  }
 }
 
 LocalPodOptions PodRunner::PodOptions(const kube::Pod& pod, int64_t serial) const {
   LocalPodOptions made;
   made.directory = options_.directory + "/pods/" + pod.name;
   made.termination_file = made.directory + "/termination-message";
-  made.marker = marker_ + std::to_string(serial);
+  made.marker = marks_.environment + std::to_string(serial);
+  made.lineage_mark = marks_.lineage.first + static_cast<uint64_t>(serial) % kLineageSerials;
   made.environment = pod.spec.container.env;
   if (!options_.termination_file_variable.empty()) {
     made.environment[options_.termination_file_variable] = made.termination_file;
@@ -124,26 +146,38 @@ Status PodRunner::CreatePod(kube::Pod pod, TimePoint now) {
                             LocalPod::Start(std::move(pod), std::move(pod_options)));
   const auto [at, inserted] = pods_.emplace(serial, Slot(std::move(local)));
   const LocalPod& started = at->second.local;
+  const pid_t leader = started.leader();
+  if (leader != 0) {
+    guard_.Watch(leader);
+    if (Status watched = Register(serial, at->second); !watched.ok()) {
+      pods_.erase(at);  // and with it all that runs of it
+      guard_.Forget(leader);
+      return watched;
+    }
+  }
   AddEvent(PodChange::kStarted, started, now);
-  if (!started.is_running()) {
+  if (leader == 0) {
     NoteLostOutput(&at->second);
     AddEvent(PodChange::kEnded, started, SteadyNow());
     return OkStatus();
   }
-  guard_.Watch(started.leader());
-  Register(serial, at->second);
-  logger_->Debug("pod started", {{"pod", started.pod().name}, {"pid", started.leader()}});
+  logger_->Debug("pod started", {{"pod", started.pod().name}, {"pid", leader}});
   return OkStatus();
 }
 
-void PodRunner::Register(int64_t serial, const Slot& slot) {
+// What is registered of a pod that is given up leaves the set with its descriptors.
+Status PodRunner::Register(int64_t serial, const Slot& slot) {
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.u64 = TagOf(serial, Source::kOutput);
-  const int output = ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, slot.local.output_fd(), &event);
+  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, slot.local.output_fd(), &event) != 0) {
+    return SystemError(errno, "watching its output");
+  }
   event.data.u64 = TagOf(serial, Source::kExit);
-  const int exit = ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, slot.local.pidfd(), &event);
-  LOCKSTEP_CHECK(output == 0 && exit == 0, std::string("epoll_ctl: ") + std::strerror(errno));
+  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, slot.local.pidfd(), &event) != 0) {
+    return SystemError(errno, "watching its process");
+  }
+  return OkStatus();
 }
 
 Status PodRunner::DeletePod(const std::string& name, Duration grace, TimePoint now) {

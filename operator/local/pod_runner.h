@@ -34,7 +34,7 @@ struct PodRunnerOptions {
   // The variable that tells a pod's program where to put its termination message.
   std::string termination_file_variable;
   Duration memory_sweep_interval = std::chrono::milliseconds(250);  // a sweep costs ~2 ms (choice)
-  Duration kill_patience = std::chrono::seconds(5);  // for killed processes to vanish at the end
+  Duration guard_patience = std::chrono::seconds(5);  // for the pods' guard to end (choice)
 };
 
 enum class PodChange {
@@ -69,7 +69,8 @@ class PodRunner {
 
   // Starts the pod. Its change comes as kStarted with the next TakeEvents, and kEnded at once after
   // it where the program cannot be started.
-  // Errors: kAlreadyExists (the name is in use), kIo and its kin (folder or log).
+  // Errors: kAlreadyExists (the name is in use), kIo and its kin (folder, log, or nothing left to
+  // watch it with); then nothing of it runs.
   Status CreatePod(kube::Pod pod, TimePoint now);
 
   // Asks a pod to end: SIGTERM to its group, SIGKILL `grace` later (zero: at once) or when a signal
@@ -100,6 +101,12 @@ class PodRunner {
   std::vector<PodEvent> TakeEvents();
 
  private:
+  // What all processes of the run carry; each pod's own adds its serial.
+  struct Marks {
+    std::string environment;  // "NAME=token."
+    LineageRange lineage;
+  };
+
   struct Slot {
     explicit Slot(LocalPod started) : local(std::move(started)) {}
 
@@ -108,10 +115,10 @@ class PodRunner {
     bool has_told_loss = false;
   };
 
-  PodRunner(PodRunnerOptions options, Logger* logger, std::string marker, PodGuard guard);
+  PodRunner(PodRunnerOptions options, Logger* logger, Marks marks, PodGuard guard);
 
   LocalPodOptions PodOptions(const kube::Pod& pod, int64_t serial) const;
-  void Register(int64_t serial, const Slot& slot);
+  Status Register(int64_t serial, const Slot& slot);
   void HandleReadable(uint64_t tag);
   void AddEvent(PodChange change, const LocalPod& pod, TimePoint at);
   void NoteLostOutput(Slot* slot);
@@ -124,7 +131,7 @@ class PodRunner {
 
   PodRunnerOptions options_;
   Logger* logger_;
-  std::string marker_;  // "NAME=token." ; each pod's own adds its serial
+  Marks marks_;
   PodGuard guard_;
   UniqueFd epoll_;
   std::map<int64_t, Slot> pods_;  // by serial, in order of creation

@@ -1,14 +1,10 @@
 #include "operator/local/pod_runner.h"
 
-#include <charconv>
-#include <chrono>
 #include <filesystem>
 #include <poll.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <string>
 #include <unistd.h>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,164 +12,11 @@
 #include <sys/wait.h>
 
 #include "common/base/file.h"
-#include "operator/local/pod_guard.h"
+#include "operator/local/pod_runner_test_support.h"
 #include "operator/local/process_table.h"
 
 namespace lockstep::control {
 namespace {
-
-using std::chrono::milliseconds;
-using std::chrono::seconds;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-
-constexpr auto kPatience = seconds(20);  // for a loaded machine; nothing here takes a second
-constexpr Duration kForever = std::chrono::hours(1);
-
-std::string MakeFolder() {
-  std::string pattern = ::testing::TempDir() + "cluster-XXXXXX";
-  LOCKSTEP_CHECK(::mkdtemp(pattern.data()) != nullptr, pattern);
-  return pattern;
-}
-
-std::string ReadText(const std::string& path) {
-  const auto text = ReadFile(path, 1 << 20);
-  return text.ok() ? *text : "";
-}
-
-pid_t ParsePid(const std::string& text) {
-  pid_t pid = 0;
-  std::from_chars(text.data(), text.data() + text.size(), pid);
-  return pid;
-}
-
-// Whether the process is alive; a zombie that waits for its reaper is not.
-bool IsAlive(pid_t pid) {
-  for (const ProcessEntry& entry : ReadProcessTable()) {
-    if (entry.pid == pid) {
-      return !entry.is_zombie;
-    }
-  }
-  return false;
-}
-
-// Waits until `condition` holds; looks every few milliseconds for things that send no event.
-template <typename Condition>
-bool Eventually(Condition condition) {
-  const Deadline deadline = Deadline::After(SteadyNow(), kPatience);
-  while (!condition()) {
-    if (deadline.HasPassed(SteadyNow())) {
-      return false;
-    }
-    ::poll(nullptr, 0, 5);
-  }
-  return true;
-}
-
-// Whether exits can be forced here at all; a container's seccomp filter may forbid tracing. Asks
-// the kernel itself, so that a defect of ours is a failure and never a skip.
-bool CanTraceChildren() {
-#if defined(__x86_64__)
-  const pid_t child = ::fork();
-  LOCKSTEP_CHECK(child >= 0, "fork");
-  if (child == 0) {
-    for (;;) {
-      ::pause();
-    }
-  }
-  const bool can_trace = ::ptrace(PTRACE_SEIZE, child, nullptr, nullptr) == 0;
-  ::kill(child, SIGKILL);
-  ::waitpid(child, nullptr, 0);
-  return can_trace;
-#else
-  return false;
-#endif
-}
-
-class PodRunnerTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    folder_ = MakeFolder();
-    PodRunnerOptions options;
-    options.directory = folder_;
-    options.manifest_directory = folder_;
-    options.base_environment = {{"PATH", "/usr/bin:/bin"}};
-    options.termination_file_variable = "TERMINATION_FILE";
-    options.on_line = [this](const kube::Pod& pod, std::string_view line) {
-      lines_.push_back(pod.name + ": " + std::string(line));
-    };
-    cluster_ = PodRunner::Start(std::move(options), logger_.get()).value();
-  }
-
-  void TearDown() override {
-    cluster_.reset();
-    std::filesystem::remove_all(folder_);
-  }
-
-  static kube::Pod ShellPod(const std::string& name, const std::string& script) {
-    kube::Pod pod;
-    pod.name = name;
-    pod.spec.container.command = {"sh", "-c", script};
-    return pod;
-  }
-
-  void Create(kube::Pod pod) {
-    const Status created = cluster_->CreatePod(std::move(pod), SteadyNow());
-    ASSERT_TRUE(created.ok()) << created.error().ToString();
-  }
-
-  // Runs the cluster until the event comes; events before it are dropped.
-  kube::Pod Await(const std::string& name, PodChange change) {
-    const Deadline deadline = Deadline::After(SteadyNow(), kPatience);
-    while (!deadline.HasPassed(SteadyNow())) {
-      cluster_->Process(SteadyNow());
-      for (PodEvent& event : cluster_->TakeEvents()) {
-        pending_.push_back(std::move(event));
-      }
-      while (!pending_.empty()) {
-        const PodEvent event = pending_.front();
-        pending_.erase(pending_.begin());
-        if (event.pod.name == name && event.change == change) {
-          return event.pod;
-        }
-      }
-      pollfd entry{cluster_->fd(), POLLIN, 0};
-      const auto next = cluster_->NextDeadline(SteadyNow());
-      const Deadline wake = next ? Deadline::At(*next) : Deadline::After(SteadyNow(), seconds(1));
-      ::poll(&entry, 1, wake.RemainingMilliseconds(SteadyNow()));
-    }
-    ADD_FAILURE() << "no such event of pod " << name;
-    return kube::Pod();
-  }
-
-  kube::ContainerTermination RunToEnd(const std::string& script) {
-    Create(ShellPod("pod", script));
-    return Await("pod", PodChange::kEnded)
-        .status.termination.value_or(kube::ContainerTermination());
-  }
-
-  // The content of a file that a pod writes, once it is there.
-  std::string AwaitFile(const std::string& path) {
-    EXPECT_TRUE(Eventually([this, &path] {
-      cluster_->Process(SteadyNow());
-      return !ReadText(path).empty();
-    })) << path;
-    return ReadText(path);
-  }
-
-  // A file where programs start.
-  std::string HereFile(const std::string& name) const { return folder_ + "/" + name; }
-
-  std::string PodFile(const std::string& pod, const std::string& name) const {
-    return folder_ + "/pods/" + pod + "/" + name;
-  }
-
-  std::string folder_;
-  std::unique_ptr<Logger> logger_ = MakeNullLogger();
-  std::vector<std::string> lines_;
-  std::vector<PodEvent> pending_;
-  std::unique_ptr<PodRunner> cluster_;
-};
 
 // "python3 train.py" means the file beside the manifest.
 TEST_F(PodRunnerTest, ProgramsStartWhereTheManifestIs) {
@@ -329,6 +172,20 @@ TEST_F(PodRunnerTest, ProcessesThatLeftTheSessionEndWithTheirPod) {
   EXPECT_FALSE(IsAlive(child));
 }
 
+TEST_F(PodRunnerTest, DaemonsThatWipedTheirEnvironmentEndWithTheirPod) {
+  RunToEnd(std::string(kHiddenDaemon) + "while ! test -e hidden; do sleep 0.01; done; exit 0");
+  const pid_t hidden = ParsePid(ReadText(HereFile("hidden")));
+  ASSERT_GT(hidden, 0);
+  EXPECT_FALSE(IsAlive(hidden));
+}
+
+TEST_F(PodRunnerTest, DaemonsOfOtherPodsLiveOn) {
+  Create(ShellPod("other", std::string(kHiddenDaemon) + "exec sleep 1000"));
+  const pid_t hidden = ParsePid(AwaitFile(HereFile("hidden")));
+  RunToEnd("exit 0");
+  EXPECT_TRUE(IsAlive(hidden));
+}
+
 TEST_F(PodRunnerTest, PodAboveItsMemoryLimitIsOutOfMemory) {
   kube::Pod pod = ShellPod("pod", "x=x; while :; do x=$x$x; done");
   pod.spec.container.limits.memory_bytes = 64 << 20;
@@ -389,88 +246,6 @@ TEST_F(PodRunnerTest, NameThatLeavesTheRunFolderIsRefused) {
 TEST_F(PodRunnerTest, UnknownPodIsNotFound) {
   EXPECT_EQ(cluster_->DeletePod("pod", kForever, SteadyNow()).error().code(), ErrorCode::kNotFound);
   EXPECT_EQ(cluster_->SignalPod("pod", SIGTERM).error().code(), ErrorCode::kNotFound);
-}
-
-TEST_F(PodRunnerTest, EndOfTheClusterLeavesNothingBehind) {
-  Create(ShellPod("pod", "trap '' TERM; sleep 1000 & echo $$ > leader; wait"));
-  const pid_t leader = ParsePid(AwaitFile(HereFile("leader")));
-  cluster_.reset();
-  EXPECT_FALSE(IsAlive(leader));
-  EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1) << "a child of the test is left";
-}
-
-TEST_F(PodRunnerTest, EndOfTheClusterReachesProcessesThatHideTheirOrigin) {
-  RunToEnd(
-      "env -i /usr/bin/setsid /bin/sh -c 'echo $$ > child.part; /bin/mv child.part child; "
-      "exec /bin/sleep 1000' & while ! test -e child; do sleep 0.01; done; exit 0");
-  const pid_t child = ParsePid(ReadText(HereFile("child")));
-  ASSERT_GT(child, 0);
-  cluster_.reset();
-  EXPECT_FALSE(IsAlive(child));
-}
-
-// What a SIGKILL of the whole program does: nobody is left to clean up but the guard.
-TEST_F(PodRunnerTest, KilledProgramLeavesNothingBehind) {
-  const std::string folder = MakeFolder();
-  ASSERT_TRUE(WriteFileAtomically(folder + "/key", "secret").ok());
-  const pid_t program = ::fork();
-  if (program == 0) {
-    PodRunnerOptions options;
-    options.directory = folder;
-    options.secret_file = folder + "/key";
-    options.base_environment = {{"PATH", "/usr/bin:/bin"}};
-    auto cluster = PodRunner::Start(std::move(options), logger_.get()).value();
-    const Status created = cluster->CreatePod(
-        ShellPod("pod",
-                 "setsid sleep 1000 & echo $! > escaped; sleep 1000 & echo $! > child; "
-                 "echo $$ > leader; wait"),
-        SteadyNow());
-    ::pause();
-    ::_exit(created.ok() ? 0 : 1);
-  }
-  std::vector<pid_t> pids;
-  for (const std::string name : {"escaped", "child", "leader"}) {
-    pids.push_back(ParsePid(AwaitFile(folder + "/pods/pod/" + name)));
-    EXPECT_TRUE(IsAlive(pids.back())) << name;
-  }
-  ::kill(program, SIGKILL);
-  for (const pid_t pid : pids) {
-    EXPECT_TRUE(Eventually([pid] { return !IsAlive(pid); })) << pid;
-  }
-  EXPECT_FALSE(std::filesystem::exists(folder + "/key"));
-  std::filesystem::remove_all(folder);
-}
-
-// A run that has taken the folder over since has a secret of its own there. Where numbers of files
-// are given again at once, the new one would have the old one's.
-TEST_F(PodRunnerTest, SecretThatCameAfterwardsOutlivesAKilledProgram) {
-  constexpr int kFilesMax = 1000;
-  const std::string folder = MakeFolder();
-  const std::string key = folder + "/key";
-  ASSERT_TRUE(WriteFileInPlace(key, "of this run").ok());
-  const uint64_t number = InodeOf(key);
-  const pid_t program = ::fork();
-  if (program == 0) {
-    const PodGuard guard = PodGuard::Start("NONE=", key).value();
-    const Status told = WriteFileAtomically(folder + "/guard", std::to_string(guard.pid()));
-    ::pause();
-    ::_exit(told.ok() ? 0 : 1);
-  }
-  const std::string guard = AwaitFile(folder + "/guard");
-  ASSERT_TRUE(
-      Eventually([&] { return ReadText("/proc/" + guard + "/comm") == "lockstep-guard\n"; }));
-  // Of the numbers that are free the old one comes sooner or later, where it is given again.
-  ::unlink(key.c_str());
-  std::string later;
-  for (int i = 0; i < kFilesMax && (later.empty() || InodeOf(later) != number); ++i) {
-    later = folder + "/later-" + std::to_string(i);
-    ASSERT_TRUE(WriteFileInPlace(later, "of a later run").ok());
-  }
-  std::filesystem::rename(later, key);
-  ::kill(program, SIGKILL);
-  EXPECT_TRUE(Eventually([&guard] { return !IsAlive(ParsePid(guard)); }));
-  EXPECT_TRUE(std::filesystem::exists(key));
-  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 #include "operator/local/process.h"
 
 #include <cerrno>
-#include <cstring>
+#include <signal.h>
 #include <unistd.h>
 #include <utility>
 
@@ -17,6 +17,13 @@ namespace {
 
 // Half way up the scale of oom_score_adj: training goes before the user's editor does.
 constexpr int kOomScoreAdjustment = 500;
+
+// Ends a child that nobody can watch, with its group. Waiting for what SIGKILL ends is bounded.
+void Abandon(pid_t pid) {
+  ::kill(-pid, SIGKILL);
+  while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
 
 }  // namespace
 
@@ -34,11 +41,17 @@ Result<SpawnedProcess> SpawnProcess(const SpawnRequest& request) {
   options.error_fd = request.output_fd;
   options.leads_session = true;
   options.oom_score_adjustment = kOomScoreAdjustment;
+  options.lineage_mark = request.lineage_mark;
   SpawnedProcess child;
   LOCKSTEP_ASSIGN_OR_RETURN(child.pid, Spawn(options));
   // Not reaped yet, so the pid is still this child's.
   child.pidfd = UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, child.pid, 0)));
-  LOCKSTEP_CHECK(child.pidfd.is_open(), std::string("pidfd_open: ") + std::strerror(errno));
+  if (!child.pidfd.is_open()) {
+    const int reason = errno;
+    Abandon(child.pid);
+    return Error(ErrorCode::kResourceExhausted,
+                 SystemError(reason, "watching \"" + request.argv.front() + "\"").message());
+  }
   return child;
 }
 

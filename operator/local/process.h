@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +19,7 @@ struct SpawnRequest {
   std::map<std::string, std::string> env;  // the whole environment
   std::string working_dir;                 // absolute
   int output_fd = -1;                      // becomes standard output and standard error; borrowed
+  std::optional<uint64_t> lineage_mark;    // as in SpawnOptions
 };
 
 // A running child of this process. The caller reaps it through `pidfd`.
@@ -26,7 +29,8 @@ struct SpawnedProcess {
 };
 
 // Starts the program as the leader of a session of its own, and as the first choice of the kernel's
-// out-of-memory killer. Promise, errors and thread: as FindProgram and Spawn.
+// out-of-memory killer. Promise, errors and thread: as FindProgram and Spawn. A program that cannot
+// be watched is not left running: kResourceExhausted.
 Result<SpawnedProcess> SpawnProcess(const SpawnRequest& request);
 
 // How a child ended: the exit code as a shell reports it, and the signal that ended it (or 0).

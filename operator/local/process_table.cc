@@ -21,6 +21,7 @@ namespace {
 
 constexpr std::size_t kStatBytesMax = 4096;            // one line of some 50 numbers
 constexpr std::size_t kEnvironmentBytesMax = 4 << 20;  // the kernel's own default is 2 MiB
+constexpr std::size_t kLimitsBytesMax = 4096;          // 17 lines of 79 letters
 constexpr std::size_t kVmstatBytesMax = 64 << 10;
 constexpr int kKillWaitMilliseconds = 20;  // for one SIGKILL to be carried out before a new pass
 
@@ -92,8 +93,12 @@ bool Matches(const ProcessEntry& entry, const ProcessSelector& selector) {
       selector.sessions.end()) {
     return true;
   }
-  return !selector.environment_prefix.empty() &&
-         HasEnvironmentEntry(entry.pid, selector.environment_prefix);
+  if (!selector.environment_prefix.empty() &&
+      HasEnvironmentEntry(entry.pid, selector.environment_prefix)) {
+    return true;
+  }
+  const auto mark = selector.lineage.last != 0 ? LineageMarkOf(entry.pid) : std::nullopt;
+  return mark && *mark >= selector.lineage.first && *mark <= selector.lineage.last;
 }
 
 // Signals through a pidfd, looking again in between: the pid cannot come to mean another process.
@@ -159,6 +164,20 @@ bool HasEnvironmentEntry(pid_t pid, std::string_view entry) {
   }
   const std::string inner = std::string(1, '\0') + std::string(entry);
   return environment.find(inner) != std::string_view::npos;
+}
+
+std::optional<uint64_t> LineageMarkOf(pid_t pid) {
+  const auto text = ReadFile("/proc/" + std::to_string(pid) + "/limits", kLimitsBytesMax);
+  constexpr std::string_view kName = "Max file locks";
+  const std::size_t name = text.ok() ? text->find(kName) : std::string::npos;
+  const std::size_t at =
+      name == std::string::npos ? name : text->find_first_not_of(' ', name + kName.size());
+  if (at == std::string::npos) {
+    return std::nullopt;
+  }
+  uint64_t mark = 0;
+  const auto [end, error] = std::from_chars(text->data() + at, text->data() + text->size(), mark);
+  return error == std::errc() ? std::optional(mark) : std::nullopt;  // "unlimited" is none
 }
 
 int SignalMatching(const ProcessSelector& selector, int signal) {

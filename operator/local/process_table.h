@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,13 +33,25 @@ bool HasEnvironmentEntry(pid_t pid, std::string_view entry);
 // process that is not there.
 bool IsStopped(pid_t pid);
 
+// The lineage mark of `pid` (see SpawnOptions); null where there is none or it cannot be read.
+// Source: /proc/<pid>/limits, which everybody may read.
+std::optional<uint64_t> LineageMarkOf(pid_t pid);
+
+// Lineage marks from the first to the last; 0 is no mark.
+struct LineageRange {
+  uint64_t first = 0;
+  uint64_t last = 0;
+};
+
 // Which processes are meant: those of one of the sessions, those whose environment carries the
-// marker, and the children of `parent`. Empty or 0 matches nothing.
+// marker, the children of `parent`, and those with a lineage mark of the range. Empty or 0 matches
+// nothing.
 struct ProcessSelector {
   std::vector<pid_t> sessions;
   std::string environment_prefix;
   pid_t parent = 0;
   pid_t spared = 0;  // never this one
+  LineageRange lineage{};
 };
 
 // Sends `signal` once to every living process that matches. Returns how many got it.

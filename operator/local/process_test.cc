@@ -1,6 +1,7 @@
 #include "operator/local/process.h"
 
 #include <array>
+#include <cerrno>
 #include <fcntl.h>
 #include <filesystem>
 #include <signal.h>
@@ -9,6 +10,10 @@
 #include <unistd.h>
 
 #include <gtest/gtest.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include "operator/local/refused_call_test_support.h"
 
 namespace lockstep::control {
 namespace {
@@ -76,6 +81,23 @@ TEST_F(SpawnProcessTest, UnknownProgramIsNotFound) {
   ASSERT_FALSE(end.ok());
   EXPECT_EQ(end.error().code(), ErrorCode::kNotFound);
   EXPECT_EQ(end.error().message(), "cannot start \"no-such-program\": no such file in PATH");
+}
+
+// What the kernel may do at any time when it has no descriptor left.
+TEST_F(SpawnProcessTest, ProgramThatCannotBeWatchedIsAnErrorAndDoesNotRun) {
+  if (!CanRefuseCalls()) {
+    GTEST_SKIP() << "needs: permission to filter the calls of a child";
+  }
+  const auto spawn_unwatched = [this] {
+    RefuseCall(SYS_pidfd_open, EMFILE);
+    const auto end = Run({"sleep", "1000"});
+    const bool is_gone = ::waitpid(-1, nullptr, WNOHANG) == -1;
+    ::_exit(!end.ok() && end.error().code() == ErrorCode::kResourceExhausted &&
+                    end.error().message() == "watching \"sleep\": Too many open files" && is_gone
+                ? 0
+                : 1);
+  };
+  EXPECT_EQ(ExitCodeOfChild(spawn_unwatched), 0);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "operator/pod_client/http_client.h"
 
+#include <algorithm>
 #include <future>
 #include <memory>
 #include <set>
@@ -25,6 +26,14 @@ class Exchange;
 // The calls under way. Touched by the client's thread only.
 using Exchanges = std::set<std::shared_ptr<Exchange>>;
 
+// Whether the host answered that nobody is behind the port (any more). A host that cannot be
+// reached, or a descriptor that we lack, says nothing of the process there.
+bool IsClosedByPeer(const error_code& error) {
+  return error == asio::error::connection_refused || error == asio::error::connection_reset ||
+         error == asio::error::broken_pipe || error == asio::error::eof ||
+         error == http::error::end_of_stream || error == http::error::partial_message;
+}
+
 ErrorCode ClassifyFailure(const error_code& error) {
   if (error == beast::error::timeout) {
     return ErrorCode::kTimeout;
@@ -32,15 +41,16 @@ ErrorCode ClassifyFailure(const error_code& error) {
   if (error == asio::error::operation_aborted) {
     return ErrorCode::kAborted;
   }
+  if (IsClosedByPeer(error)) {
+    return ErrorCode::kPeerLost;
+  }
   const bool is_http =
       error.category() == http::make_error_code(http::error::bad_version).category();
-  const bool closed_early =
-      error == http::error::end_of_stream || error == http::error::partial_message;
-  return is_http && !closed_early ? ErrorCode::kCorrupt : ErrorCode::kUnavailable;
+  return is_http ? ErrorCode::kCorrupt : ErrorCode::kUnavailable;
 }
 
-// One call, from connecting to its answer: connect -> write -> read. Each arrow is a completion on
-// the client's thread; the stream's timer covers all three.
+// One call, from connecting to its answer: connect -> write -> read header -> read. Each arrow is a
+// completion on the client's thread; the stream's timer covers all of them.
 class Exchange : public std::enable_shared_from_this<Exchange> {
  public:
   Exchange(asio::io_context* io, HttpRequest request, HttpClient::Done done, Exchanges* running)
@@ -54,7 +64,8 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
       Finish(Error(ErrorCode::kInvalidArgument, "no address: \"" + request_.address + "\""));
       return;
     }
-    parser_.body_limit(body_bytes_max);
+    const std::size_t asked = request_.answer_bytes_max;
+    parser_.body_limit(asked == 0 ? body_bytes_max : std::min(asked, body_bytes_max));
     stream_.expires_after(timeout);
     stream_.async_connect(
         asio::ip::tcp::endpoint(address, request_.port),
@@ -87,6 +98,19 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   void OnWrite(error_code error) {
     if (error) {
       Fail("sending", error);
+      return;
+    }
+    // By itself: Beast 1.74 forgets that an answer is too large when it arrives along with its
+    // header.
+    http::async_read_header(
+        stream_, buffer_, parser_, [self = shared_from_this()](error_code failure, std::size_t) {
+          self->OnHeader(failure);
+        });
+  }
+
+  void OnHeader(error_code error) {
+    if (error) {
+      Fail("receiving", error);
       return;
     }
     http::async_read(

@@ -19,6 +19,8 @@ struct HttpRequest {
   std::string target = "/";
   std::map<std::string, std::string> headers;
   std::string body;
+  // Of the answer's body, where the client's own bound is no tighter; 0: that.
+  std::size_t answer_bytes_max = 0;
 };
 
 struct HttpResponse {
@@ -31,8 +33,10 @@ struct HttpResponse {
 class HttpClient {
  public:
   // Called on the client's thread, exactly once a call; must not block.
-  // Errors: kTimeout, kUnavailable (refused, reset, closed early), kCorrupt (not HTTP, or a body
-  // above the limit), kInvalidArgument (no numeric address), kAborted (the client was destroyed).
+  // Errors: kTimeout, kPeerLost (refused, reset, closed early: its host says that the process is
+  // gone), kUnavailable (nothing was heard: no way to the host, no descriptor left here), kCorrupt
+  // (not HTTP, or a body above the limit), kInvalidArgument (no numeric address), kAborted (the
+  // client was destroyed).
   using Done = std::function<void(Result<HttpResponse>)>;
 
   explicit HttpClient(std::size_t body_bytes_max);

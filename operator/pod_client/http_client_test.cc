@@ -5,6 +5,7 @@
 #include <string>
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include "operator/pod_client/testing/fake_pod_server.h"
 
@@ -68,12 +69,12 @@ INSTANTIATE_TEST_SUITE_P(
     Table,
     HttpClientBadAnswer,
     ::testing::Values(
-        BadAnswer{"", ErrorCode::kUnavailable},
-        BadAnswer{"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\ncut", ErrorCode::kUnavailable},
+        BadAnswer{"", ErrorCode::kPeerLost},
+        BadAnswer{"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\ncut", ErrorCode::kPeerLost},
         BadAnswer{"SSH-2.0-OpenSSH\r\n", ErrorCode::kCorrupt},
         BadAnswer{"HTTP/1.1 200 OK\r\nContent-Length: 99999\r\n\r\n", ErrorCode::kCorrupt}));
 
-TEST(HttpClient, NobodyListeningIsUnavailable) {
+TEST(HttpClient, NobodyListeningIsLost) {
   uint16_t port = 0;
   {
     FakePodServer gone("");
@@ -82,7 +83,23 @@ TEST(HttpClient, NobodyListeningIsUnavailable) {
   HttpClient client(kBodyBytesMax);
   const auto response = client.Call(RequestTo(port), kPatience);
   ASSERT_FALSE(response.ok());
-  EXPECT_EQ(response.error().code(), ErrorCode::kUnavailable);
+  EXPECT_EQ(response.error().code(), ErrorCode::kPeerLost);
+}
+
+// A limit of ours says nothing of the process at the other end.
+TEST(HttpClient, WithoutADescriptorNothingIsSaidOfTheOtherSide) {
+  FakePodServer server("HTTP/1.1 204 No Content\r\n\r\n");
+  HttpClient client(kBodyBytesMax);
+  ASSERT_TRUE(client.Call(RequestTo(server.port()), kPatience).ok());  // has what it keeps open
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit none = before;
+  none.rlim_cur = 0;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const auto response = client.Call(RequestTo(server.port()), kPatience);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  ASSERT_FALSE(response.ok());
+  EXPECT_EQ(response.error().code(), ErrorCode::kUnavailable) << response.error().ToString();
 }
 
 TEST(HttpClient, NameInsteadOfAnAddressIsRefused) {
@@ -114,6 +131,18 @@ TEST(HttpClient, DestructionEndsCallsUnderWay) {
     });
   }
   EXPECT_EQ(ended.get_future().get(), ErrorCode::kAborted);
+}
+
+TEST(HttpClient, AnswerIsBoundedByWhatTheRequestTakesAndByTheClient) {
+  FakePodServer server("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello");
+  HttpClient client(kBodyBytesMax);
+  HttpRequest request = RequestTo(server.port());
+  request.answer_bytes_max = 4;
+  EXPECT_EQ(client.Call(request, kPatience).error().code(), ErrorCode::kCorrupt);
+  request.answer_bytes_max = 5;
+  EXPECT_TRUE(client.Call(request, kPatience).ok());
+  HttpClient narrow(4);
+  EXPECT_EQ(narrow.Call(request, kPatience).error().code(), ErrorCode::kCorrupt);
 }
 
 }  // namespace

@@ -73,6 +73,7 @@ void StatusPoller::Ask(const Key& key, Pod* pod, TimePoint now) {
   request.address = pod->target.address;
   request.port = static_cast<uint16_t>(pod->target.port);
   request.target = "/status";
+  request.answer_bytes_max = pod->target.answer_bytes_max;
   request.headers["Authorization"] = "Bearer " + TokenFor(key.second, pod);
   client_->Start(std::move(request),
                  options_.answer_timeout,
@@ -107,9 +108,13 @@ StatusPoller::Finding StatusPoller::Accept(const StatusAnswer& answer) {
   }
   Pod& pod = entry->second;
   Finding finding;
-  finding.is_closed =
-      !answer.response.ok() && answer.response.error().code() == ErrorCode::kUnavailable;
-  pod.unanswered = answer.response.ok() || finding.is_closed ? 0 : pod.unanswered + 1;
+  const bool is_answered = answer.response.ok();
+  finding.is_closed = !is_answered && answer.response.error().code() == ErrorCode::kPeerLost;
+  if (is_answered || finding.is_closed) {
+    pod.unanswered = 0;
+  } else if (answer.response.error().code() != ErrorCode::kUnavailable) {
+    ++pod.unanswered;  // else it was not asked at all
+  }
   finding.unanswered = pod.unanswered;
   if (answer.response.ok() && answer.response->status == kUnauthorized) {
     finding.refusal = RefusalOf(answer.response->body);

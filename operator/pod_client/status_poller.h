@@ -38,6 +38,7 @@ struct StatusTarget {
   std::string job_key;  // opens its status
   Duration interval{};
   int port = kStatusPort;
+  std::size_t answer_bytes_max = 0;  // as in HttpRequest
 
   friend bool operator==(const StatusTarget&, const StatusTarget&) = default;
 };
@@ -77,7 +78,7 @@ class StatusPoller {
   // What an answer tells of a pod that is still asked.
   struct Finding {
     std::optional<StatusDocument> document;
-    bool is_closed = false;               // nobody listens at its port
+    bool is_closed = false;               // its host says that nobody is at its port (any more)
     std::optional<TokenVerdict> refusal;  // it did not take our token, because
     int unanswered = 0;  // times in a row that it was asked and somebody listened, but said nothing
   };

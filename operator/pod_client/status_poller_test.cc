@@ -51,6 +51,15 @@ class StatusPollerTest : public testing::Test {
     return AuthorizationIn(server_.request());
   }
 
+  // What the poller makes of a question that ended with this error.
+  StatusPoller::Finding FindingOn(ErrorCode code) {
+    clock_.Advance(std::chrono::seconds(1));
+    answered_ = {};
+    poller_.Process(clock_.Now());
+    answered_.get_future().wait();
+    return poller_.Accept({kGroup, kPod, Error(code, "planted"), clock_.Now()});
+  }
+
   bool Opens(const std::string& header, const std::string& key = "key") const {
     return JudgeStatusToken(key, kPod, header, clock_.WallNow()) == TokenVerdict::kTaken;
   }
@@ -78,6 +87,19 @@ TEST_F(StatusPollerTest, AnotherKeyMakesAnotherToken) {
   EXPECT_TRUE(Opens(AskAfter(std::chrono::seconds(1))));
   SetKey("other");
   EXPECT_TRUE(Opens(AskAfter(std::chrono::seconds(1)), "other"));
+}
+
+TEST_F(StatusPollerTest, OnlyItsHostProvesThatAProcessIsGone) {
+  EXPECT_TRUE(FindingOn(ErrorCode::kPeerLost).is_closed);
+  EXPECT_FALSE(FindingOn(ErrorCode::kUnavailable).is_closed);
+  EXPECT_FALSE(FindingOn(ErrorCode::kTimeout).is_closed);
+}
+
+TEST_F(StatusPollerTest, QuestionThatNeverLeftCountsForNothing) {
+  EXPECT_EQ(FindingOn(ErrorCode::kTimeout).unanswered, 1);
+  EXPECT_EQ(FindingOn(ErrorCode::kUnavailable).unanswered, 1);
+  EXPECT_EQ(FindingOn(ErrorCode::kTimeout).unanswered, 2);
+  EXPECT_EQ(FindingOn(ErrorCode::kPeerLost).unanswered, 0);
 }
 
 }  // namespace

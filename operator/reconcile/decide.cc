@@ -8,7 +8,6 @@
 
 #include "operator/api/placement.h"
 #include "operator/reconcile/act/clean_pods.h"
-#include "operator/reconcile/act/decision_builder.h"
 #include "operator/reconcile/act/device_check.h"
 #include "operator/reconcile/act/gang_restart.h"
 #include "operator/reconcile/act/key_check.h"
@@ -23,7 +22,9 @@
 #include "operator/reconcile/act/start_answer.h"
 #include "operator/reconcile/act/successor.h"
 #include "operator/reconcile/act/summary.h"
+#include "operator/reconcile/act/take_up.h"
 #include "operator/reconcile/build/pod.h"
+#include "operator/reconcile/decision_builder.h"
 #include "operator/reconcile/detect/admission_change.h"
 #include "operator/reconcile/detect/echo.h"
 #include "operator/reconcile/detect/failure.h"
@@ -33,6 +34,7 @@
 #include "operator/reconcile/gang/gang_size.h"
 #include "operator/reconcile/gang/gang_view.h"
 #include "operator/reconcile/gang/queue.h"
+#include "operator/reconcile/gang/reported_epoch.h"
 #include "operator/reconcile/policy/budget.h"
 #include "operator/reconcile/policy/clock_skew.h"
 #include "operator/reconcile/policy/deadline.h"
@@ -75,8 +77,7 @@ void Begin(DecisionBuilder* builder) {
                  builder->now());
   EndStall(status, builder->now());
   if (FindCondition(builder->status(), ConditionType::kCreated) == nullptr) {
-    builder->Set(
-        {ConditionType::kCreated, true, "JobCreated", "the operator has taken the job up"});
+    TakeUp(builder);
   }
   const std::string unplanned =
       builder->observed().is_one_machine ? "" : DescribeUnplanned(builder->spec());
@@ -193,13 +194,14 @@ void NoteHealth(const GangView& view, DecisionBuilder* builder) {
     }
     is_complete = is_complete && (member.state == MemberState::kRunning ||
                                   member.state == MemberState::kSucceeded);
-    if (member.report != nullptr) {
-      builder->mutable_status()->epoch =
-          std::max(builder->status().epoch, member.report->document.epoch);
-    }
+    builder->mutable_status()->epoch = ReportedEpoch(member, builder->status().epoch);
   }
   if (is_complete) {
     TrainingJobStatus* const status = builder->mutable_status();
+    status->has_run = true;
+    for (PodPlacement& placement : status->placement) {
+      placement.has_moved = false;
+    }
     status->rollbacks = 0;
     status->waiting_since.reset();
     status->suspect_nodes = WithoutNodes(std::move(status->suspect_nodes), nodes);
@@ -326,7 +328,7 @@ void RemoveStale(const GangView& view, DecisionBuilder* builder) {
 bool ComesFirst(const std::vector<Failure>& failures,
                 const std::vector<StartProblem>& problems,
                 const DecisionBuilder& builder) {
-  return problems.empty() || HasRun(builder.status()) ||
+  return problems.empty() || builder.status().has_run ||
          OriginOf(failures, builder.is_training()).response == FailureResponse::kFailJob;
 }
 
@@ -334,6 +336,9 @@ bool ComesFirst(const std::vector<Failure>& failures,
 void Run(DecisionBuilder* builder) {
   StartOrResume(builder);
   GangView view = View(builder);
+  if (NoteRealNodes(view, builder)) {
+    view = View(builder);
+  }
   NoteSeen(view, builder);
   NoteTrouble(view, builder);
   NoteAdmission(view, builder);
@@ -372,7 +377,7 @@ void Run(DecisionBuilder* builder) {
   const bool is_over = !failures.empty() && OriginOf(failures, builder->is_training()).response ==
                                                 FailureResponse::kFailJob;
   const bool needs_pods = !failures.empty() || !problems.empty() || LacksPods(view) ||
-                          !HasRun(builder->status());  // the change may be the cure
+                          !builder->status().has_run;  // the change may be the cure
   if (IsOutdated(*builder) && needs_pods && !is_over) {
     RenewGang(builder);
     return;
@@ -412,7 +417,7 @@ void DecideAll(DecisionBuilder* builder) {
     if (!problems.empty()) {
       builder->Fail("InvalidJob", problems.front().ToString());
     } else {
-      if (!builder->status().placement.empty() && !HasAskedSize(builder->job())) {
+      if (!builder->job().status.placement.empty() && !HasAskedSize(builder->job())) {
         RenewGang(builder);
       }
       if (builder->spec().run_policy.suspend) {
@@ -438,7 +443,8 @@ void DecideAll(DecisionBuilder* builder) {
 }
 
 Decision DecideOnSize(const TrainingJob& job, const Observed& observed, WallTime now) {
-  if (!AwaitsConsent(job, observed)) {
+  const std::string misfit = WhySizeNeverFits(job, observed);
+  if (misfit.empty() && !AwaitsConsent(job, observed)) {
     DecisionBuilder builder(job, observed, now);
     DecideAll(&builder);
     NoteSizeIsHeeded(&builder);
@@ -447,7 +453,11 @@ Decision DecideOnSize(const TrainingJob& job, const Observed& observed, WallTime
   const TrainingJob placed = AsPlaced(job);
   DecisionBuilder builder(placed, observed, now);
   DecideAll(&builder);
-  AskForConsent(job, &builder);
+  if (misfit.empty()) {
+    AskForConsent(job, &builder);
+  } else {
+    RefuseSize(job, misfit, &builder);
+  }
   return builder.Take();
 }
 

@@ -131,5 +131,59 @@ TEST(DecideEdit, ReplacementHasTheRuntimeOfItsGangThoughTheOperatorHasANewerOne)
   EXPECT_EQ(manifest["spec"]["containers"][0]["image"].get<std::string>(), "runtime:1");
 }
 
+// `kubectl scale` beyond the cluster: two pods of 4 GPUs fill its one node.
+TestWorld ScaledBeyondTheCluster() {
+  TrainingJob job = MakeCommandJob(2);
+  job.spec.roles[0].gpus = 4;
+  TestWorld world(job);
+  world.Launch();
+  world.job.spec.roles[0].replicas = 3;
+  ++world.job.metadata.generation;
+  return world;
+}
+
+TEST(DecideEdit, SizeThatNoClusterOfTodayHoldsDoesNotEndTheGangThatRuns) {
+  TestWorld world = ScaledBeyondTheCluster();
+
+  const Decision decision = world.Step();
+
+  EXPECT_EQ(DescribeEffects(decision), "");
+  EXPECT_EQ(EventReasons(decision), "WouldNotFit");
+  EXPECT_EQ(TrueConditions(decision.status), "Created Scheduled Running");
+  const std::string message = MessageOf(decision.status, ConditionType::kResized);
+  EXPECT_NE(message.find("needs 12 GPUs, 8 free on 1 node. The gang of 2 workers runs on"),
+            std::string::npos)
+      << message;
+  EXPECT_EQ(decision.next_wakeup, world.now + std::chrono::seconds(30));
+  EXPECT_EQ(EventReasons(world.Step()), "") << "it is said once";
+}
+
+TEST(DecideEdit, SizeThatDidNotFitIsTakenWhenANodeHasCome) {
+  TestWorld world = ScaledBeyondTheCluster();
+  world.Step();
+  world.AddNode("node-b");
+
+  EXPECT_EQ(world.Step().status.attempt, Attempt(1));
+  EXPECT_TRUE(IsTrue(world.job.status, ConditionType::kResized));
+}
+
+TEST(DecideEdit, GangEndsForASizeThatDoesNotFitWhereSomebodyAcceptsThat) {
+  TestWorld world = ScaledBeyondTheCluster();
+  world.Step();
+  world.job.metadata.annotations["lockstep.dev/accept-progress-loss"] = "2";
+
+  EXPECT_EQ(world.Step().status.attempt, Attempt(1));
+}
+
+TEST(DecideEdit, RoomThatOtherJobsHoldIsWaitedForAsEver) {
+  TestWorld world = ScaledBeyondTheCluster();
+  world.AddNode("node-b");
+  NodeUsage all;
+  all.resources = {64'000, 0, 8};
+  world.observed.used_elsewhere.by_jobs.Edit()["node-b"] = all;
+
+  EXPECT_EQ(world.Step().status.attempt, Attempt(1));
+}
+
 }  // namespace
 }  // namespace lockstep::control

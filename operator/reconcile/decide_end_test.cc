@@ -2,6 +2,7 @@
 
 #include "common/contract/termination_message.h"
 #include "operator/api/conditions.h"
+#include "operator/api/derived_status.h"
 #include "operator/reconcile/decide.h"
 #include "operator/reconcile/policy/clean_pod_policy.h"
 #include "operator/reconcile/testing/fake_world.h"
@@ -169,6 +170,24 @@ TEST(DecideSuspend, JobBornSuspendedStartsNothing) {
 
   EXPECT_EQ(DescribeEffects(world.Step()), "");
   EXPECT_EQ(TrueConditions(world.job.status), "Created Suspended");
+}
+
+// kubectl get tj shows how large the job was that failed, not what it was edited to afterwards.
+TEST(DecideEnd, JobThatFailedWithoutAGangIsCountedAsItWasThen) {
+  TrainingJob job = MakeTrainingJob(2);
+  job.spec.scheduling.timeout = seconds(10);
+  TestWorld world(job);
+  world.observed.round = Unschedulable{Constraint::kGpu, "needs 2 GPUs, 0 free"};
+  world.Step();
+  world.Advance(seconds(10));
+  world.Step();
+  ASSERT_TRUE(HasEnded(world.job.status));
+
+  world.job.spec.roles[0].replicas = 5;
+  ++world.job.metadata.generation;
+  world.Step();
+
+  EXPECT_EQ(DeriveStatus(world.job).ready, "0/2");
 }
 
 }  // namespace

@@ -90,6 +90,7 @@ struct Event {
 enum class Metric {
   kGangsPlaced,   // lockstep_gangs_placed_total
   kRestarts,      // lockstep_restarts_total{cause}
+  kRollbacks,     // lockstep_gang_rollbacks_total{reason}
   kJobsFinished,  // lockstep_jobs_finished_total{outcome}
 };
 

@@ -2,9 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include "common/contract/termination_message.h"
 #include "operator/api/conditions.h"
-#include "operator/reconcile/act/late_verdict.h"
 #include "operator/reconcile/policy/budget.h"
+#include "operator/reconcile/policy/verdict_patience.h"
 #include "operator/reconcile/testing/fake_world.h"
 
 namespace lockstep::control {
@@ -54,6 +55,25 @@ TEST(DecideUntoldEnd, CauseIsWrittenDownAndCountedWhenTheKubeletTells) {
   EXPECT_EQ(decision.metrics.front().label, "oom");
   EXPECT_EQ(EventReasons(decision), "PodEnded");
   EXPECT_EQ(DescribeEffects(decision), "delete pod mnist-worker-1 within 0 s: replaced\n");
+}
+
+// Two ranks trained to the end, and a third was deleted before it had; the first to tell of them is
+// the one that is left alone.
+TEST(DecideUntoldEnd, EndThatTurnsOutToBeDoneWorkCostsNothing) {
+  TestWorld world = WorldWithUntoldEnd();
+  world.Step();
+  world.Exit("mnist-worker-1", 0);
+  TerminationMessage words;
+  words.outcome = Outcome::kSuccess;
+  world.Find("mnist-worker-1")->status.termination->message = EncodeTerminationMessage(words);
+
+  const Decision decision = world.Step();
+
+  EXPECT_EQ(DescribeRestarts(decision.status), "completed=1");
+  EXPECT_EQ(CountedIncidents(decision.status.incidents), 0);
+  ASSERT_EQ(EventReasons(decision), "PodEnded");
+  EXPECT_EQ(decision.events.front().message,
+            "pod mnist-worker-1 (rank 1) completed (exit code 0), cause completed");
 }
 
 TEST(DecideUntoldEnd, EndThatIsNotForgivenFailsTheJobAllTheSame) {
@@ -171,6 +191,53 @@ TEST(DecideUntoldEnd, WhereNoEndIsForgivenTheKubeletsWordDecides) {
 
   EXPECT_EQ(DescribeEffects(world.Step()), "");
   EXPECT_FALSE(HasEnded(world.job.status));
+}
+
+// Two ranks on two nodes have ended, of which one node tells.
+TEST(DecideUntoldEnd, VerdictNamesTheIncidentThatItIsAbout) {
+  TrainingJob job = MakeTrainingJob(3);
+  TestWorld world(std::move(job));
+  world.AddNode("node-b");
+  world.observed.round =
+      Plan{{{"worker-0", "node-a"}, {"worker-1", "node-a"}, {"worker-2", "node-b"}}};
+  world.Launch();
+  world.ReportAll();
+  world.observed.closed_pods = {"mnist-worker-1", "mnist-worker-2"};
+  StatusDocument& document = world.observed.reports["mnist-worker-0"].document;
+  document.phase = Phase::kRendezvous;
+  for (PeerStatus& peer : document.peers) {
+    peer.state = PeerState::kLost;
+  }
+  world.Step();
+  ASSERT_EQ(DescribeRestarts(world.job.status), "ended=2");
+  ASSERT_EQ(CountedIncidents(world.job.status.incidents), 2);
+  world.Exit("mnist-worker-1", 137, "OOMKilled");
+
+  const Decision first = world.Step();
+  EXPECT_EQ(DescribeRestarts(first.status), "ended=1 oom=1");
+  EXPECT_EQ(first.status.incidents.at(0).cause, "oom");
+  EXPECT_EQ(first.status.incidents.at(1).cause, "ended");
+  world.Vanish("mnist-worker-2");  // it was asked to go, which is free
+
+  const Decision second = world.Step();
+  EXPECT_EQ(DescribeRestarts(second.status), "deleted=1 oom=1");
+  EXPECT_EQ(CountedIncidents(second.status.incidents), 1);
+}
+
+// What becomes of the successor is no word on how its predecessor ended.
+TEST(DecideUntoldEnd, SuccessorThatIsTriedElsewhereTellsNothingOfTheEnd) {
+  TestWorld world = WorldWithUntoldEnd();
+  world.AddNode("node-b");
+  world.Step();
+  world.Find("mnist-worker-1-r1")->status.phase = kube::PodPhase::kFailed;
+  world.Find("mnist-worker-1-r1")->status.reason = "OutOfcpu";
+  world.Step();
+  ASSERT_EQ(world.job.status.placement.at(1).incarnation, Incarnation(2));
+
+  const Decision decision = world.Step();
+
+  EXPECT_EQ(DescribeRestarts(decision.status), "node_lost=1 not_started=1");
+  EXPECT_EQ(EventReasons(decision), "");
 }
 
 }  // namespace

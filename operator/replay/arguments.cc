@@ -5,12 +5,15 @@
 
 #include <CLI/CLI.hpp>
 
+#include "operator/replay/shapes.h"
+
 namespace lockstep::control {
 namespace {
 
 constexpr const char* kFooter =
     R"(Prints one JSON object. /dev/stdin is a file too: zcat TRACE.csv.gz | lockstep-replay ...
-Exit codes: 0 replayed, 1 the output could not be written, 2 bad usage or input.)";
+Exit codes: 0 replayed, 1 the output could not be written, 2 bad usage or input,
+3 the scheduler's answer is not the right one.)";
 
 const std::map<std::string, PlacementPolicyKind> kPolicies = {
     {"worth", PlacementPolicyKind::kWorth},
@@ -77,6 +80,26 @@ CLI::App* AddPhilly(CLI::App* app, PhillyArguments* philly, ReplayTexts* texts) 
   return command;
 }
 
+CLI::App* AddShape(CLI::App* app, ShapeArguments* shape) {
+  std::vector<std::string> names;
+  std::string list;
+  for (const Shape& one : Shapes()) {
+    names.push_back(one.name);
+    list += "\n  " + one.name + ": " + one.what;
+  }
+  CLI::App* command = app->add_subcommand(
+      "shape", "Decide for a cluster of the size that others measure themselves with");
+  command->footer("Shapes:" + list);
+  command->add_option("NAME", shape->name, "which")
+      ->type_name("SHAPE")
+      ->check(CLI::IsMember(names).description(""))
+      ->required();
+  command->add_option("--runs", shape->run_count, "the median of so many is told")
+      ->check(CLI::Range(1, 1'000))
+      ->capture_default_str();
+  return command;
+}
+
 // Empty where the options make sense together.
 std::string Finish(const ReplayTexts& texts, PhillyArguments* philly) {
   const auto estimates = EstimateErrors::Parse(texts.estimates);
@@ -99,16 +122,20 @@ std::string Finish(const ReplayTexts& texts, PhillyArguments* philly) {
 ReplayArguments ParseReplayArguments(int argc, const char* const* argv) {
   OpenbArguments openb;
   PhillyArguments philly;
+  ShapeArguments shape;
   ReplayTexts texts;
   texts.starvation_hours =
       std::chrono::duration<double, std::ratio<3'600>>(philly.options.backfill.starvation_limit)
           .count();
-  CLI::App app("Replays public traces with the scheduler's own code.", "lockstep-replay");
+  CLI::App app(
+      "Runs public traces, and clusters of others' benchmarks, through the scheduler's own code.",
+      "lockstep-replay");
   app.footer(kFooter);
   app.set_version_flag("--version", "lockstep-replay " LOCKSTEP_VERSION);
   app.require_subcommand(1);
   const CLI::App* openb_command = AddOpenb(&app, &openb);
   AddPhilly(&app, &philly, &texts);
+  const CLI::App* shape_command = AddShape(&app, &shape);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -118,6 +145,9 @@ ReplayArguments ParseReplayArguments(int argc, const char* const* argv) {
   }
   if (openb_command->parsed()) {
     return openb;
+  }
+  if (shape_command->parsed()) {
+    return shape;
   }
   if (const std::string problem = Finish(texts, &philly); !problem.empty()) {
     return ReplayHelp{problem + "\n", 2};

@@ -25,13 +25,19 @@ struct PhillyArguments {
   PhillyOptions options;
 };
 
+// One of Shapes() by its name.
+struct ShapeArguments {
+  std::string name;
+  int64_t run_count = 5;
+};
+
 // What is to be printed before the program ends at once.
 struct ReplayHelp {
   std::string text;
   int exit_code = 0;
 };
 
-using ReplayArguments = std::variant<OpenbArguments, PhillyArguments, ReplayHelp>;
+using ReplayArguments = std::variant<OpenbArguments, PhillyArguments, ShapeArguments, ReplayHelp>;
 
 // Exit code of ReplayHelp: 0 where help was asked for, 2 where the arguments are wrong.
 ReplayArguments ParseReplayArguments(int argc, const char* const* argv);

@@ -9,6 +9,7 @@ namespace {
 
 constexpr int kOutputLost = 1;
 constexpr int kBadInput = 2;
+constexpr int kWrongAnswer = 3;
 
 // Whether all of it has been written.
 bool Print(const std::string& text) {
@@ -29,7 +30,7 @@ struct RunReplay {
     const Result<Json> report = ReplayAndReport(arguments, SystemClock());
     if (!report.ok()) {
       std::fprintf(stderr, "%s\n", report.error().ToString().c_str());
-      return kBadInput;
+      return report.error().code() == ErrorCode::kInternal ? kWrongAnswer : kBadInput;
     }
     return Print(DumpJsonPretty(*report) + "\n") ? 0 : kOutputLost;
   }

@@ -1,12 +1,15 @@
 #include "operator/replay/report.h"
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 
 #include <sys/resource.h>
 
+#include "common/base/check.h"
 #include "operator/replay/csv_table.h"
 #include "operator/replay/openb_replay.h"
+#include "operator/replay/shapes.h"
 
 namespace lockstep::control {
 namespace {
@@ -127,6 +130,35 @@ Result<Json> ReplayAndReport(const PhillyArguments& arguments, const Clock& cloc
       {"microsecondsPerPass", Rounded(milliseconds * 1'000 / static_cast<double>(run.pass_count))},
       {"milliseconds", milliseconds},
       {"peakResidentBytes", PeakResidentBytes()}};
+}
+
+Result<Json> ReplayAndReport(const ShapeArguments& arguments, const Clock& clock) {
+  const std::vector<Shape>& shapes = Shapes();
+  const auto shape = std::find_if(
+      shapes.begin(), shapes.end(), [&](const Shape& one) { return one.name == arguments.name; });
+  LOCKSTEP_CHECK(shape != shapes.end(), arguments.name);
+  const TimePoint begin = clock.Now();
+  const ShapeRun median = MedianRun(*shape, arguments.run_count);
+  if (!median.wrong.empty()) {
+    return Error(ErrorCode::kInternal, "shape " + shape->name + ": " + median.wrong);
+  }
+  const Json p99 = median.p99_milliseconds > 0 ? Json(Rounded(median.p99_milliseconds)) : Json();
+  const double pods_per_second =
+      static_cast<double>(median.pods) * 1'000 / std::max(median.milliseconds, 1e-3);
+  const Json rate =
+      median.pods > 0 ? Json(static_cast<int64_t>(std::round(pods_per_second))) : Json(nullptr);
+  return Json{{"replay", "shape"},
+              {"shape", shape->name},
+              {"what", shape->what},
+              {"others", shape->anchor},
+              {"runs", arguments.run_count},
+              {"medianCpuMilliseconds", Rounded(median.milliseconds)},
+              {"medianWallMilliseconds", Rounded(median.wall_milliseconds)},
+              {"p99CpuMilliseconds", p99},
+              {"pods", median.pods},
+              {"podsPerCpuSecond", rate},
+              {"milliseconds", MillisecondsSince(begin, clock)},
+              {"peakResidentBytes", PeakResidentBytes()}};
 }
 
 }  // namespace lockstep::control

@@ -11,5 +11,7 @@ namespace lockstep::control {
 // Errors: those of the files.
 Result<Json> ReplayAndReport(const OpenbArguments& arguments, const Clock& clock);
 Result<Json> ReplayAndReport(const PhillyArguments& arguments, const Clock& clock);
+// Errors: kInternal where the scheduler answers what it should not.
+Result<Json> ReplayAndReport(const ShapeArguments& arguments, const Clock& clock);
 
 }  // namespace lockstep::control

@@ -77,6 +77,7 @@ enum class Constraint {
   kQueue,          // there is room, but an older gang needs it
   kQuota,          // the queue may not hold so much, or what it may take back does not do
   kTopology,       // no domain of the level that is required has room for all
+  kRound,          // no round of scheduling has looked at the gang yet
 };
 
 struct Unschedulable {
@@ -87,6 +88,11 @@ struct Unschedulable {
 
   friend bool operator==(const Unschedulable&, const Unschedulable&) = default;
 };
+
+// What a gang is told before a round has an answer for it.
+inline Unschedulable AwaitsRound() {
+  return {Constraint::kRound, "waits for the next round of scheduling"};
+}
 
 using PlanResult = std::variant<Plan, Unschedulable>;
 

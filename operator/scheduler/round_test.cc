@@ -109,7 +109,9 @@ TEST(Round, WhoAsksIsToldHowThingsStandNow) {
   const RoundResult others = Round(&cluster.state, cluster.now, &cluster.memory, cluster.options);
   EXPECT_EQ(others.outdated_count, 2U);
   cluster.options.asked = "default/b";
-  EXPECT_EQ(cluster.Step(), "refuse default/b: needs 6 GPUs, 3 free on 1 node\n");
+  EXPECT_EQ(cluster.Step(),
+            "refuse default/b: needs 6 GPUs, 3 free on 1 node; would not fit even a cluster empty "
+            "of jobs, which has room for 3 w pods\n");
 }
 
 TEST(Round, PodsMayBeSeenBeforeTheirNode) {
@@ -304,6 +306,21 @@ TEST(Round, OperationsDoneAgainLeadToTheSameState) {
     const RoundResult of_second = Round(&second.state, first.now, &second.memory);
     ASSERT_EQ(of_second.log, of_first.log) << "seed " << seed;
   }
+}
+
+TEST(Round, GangThatIsTooLargeForTheWholeClusterIsToldHowLargeItMayBe) {
+  FakeCluster cluster;
+  cluster.state.SetNode(GpuNode("n1", 4));
+  cluster.state.SetNode(GpuNode("n2", 4));
+  cluster.state.SetRunning(GpuGang("old", 4, 1, 0),
+                           {{"w-0", "n1"}, {"w-1", "n1"}, {"w-2", "n1"}, {"w-3", "n1"}},
+                           {AtSecond(0), {}, 0});
+  cluster.state.Submit(GpuGang("fits", 8, 1, 1));
+  cluster.state.Submit(GpuGang("vast", 9, 1, 2));
+  EXPECT_EQ(cluster.Step(),
+            "refuse default/fits: needs 8 GPUs, 4 free on 1 node\n"
+            "refuse default/vast: needs 9 GPUs, 4 free on 1 node; would not fit even a cluster "
+            "empty of jobs, which has room for 8 w pods\n");
 }
 
 }  // namespace

@@ -93,7 +93,8 @@ TEST(Turn, GangThatWaitsForStrangersHoldsUpNobody) {
   cluster.state.Submit(GpuGang("b", 6, 1, 2));
   EXPECT_EQ(cluster.Step(),
             "start default/b w-0@n1 w-1@n1 w-2@n2 w-3@n2 w-4@n2 w-5@n2\n"
-            "refuse default/a: needs 7 GPUs, 0 free on 2 nodes\n");
+            "refuse default/a: needs 7 GPUs, 0 free on 2 nodes; would not fit even a cluster empty "
+            "of jobs, which has room for 6 w pods\n");
 }
 
 TEST(Turn, AnotherPlaceIsTakenWhereTheFirstWouldBeInTheWay) {

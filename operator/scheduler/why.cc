@@ -70,6 +70,43 @@ std::optional<Unschedulable> BrokenByTooFewDomains(const NodeLedger& nodes,
                            (found == 1 ? " has" : " have")};
 }
 
+// "; would not fit even a cluster ...": of a gang of which one class alone is more than all nodes
+// would hold if only strangers held anything of them. Empty of any other, and while some nodes take
+// no pods: with these it might.
+std::string BeyondClusterText(const NodeLedger& nodes, const GangRecord& gang) {
+  for (std::size_t c = 0; c < gang.classes.size(); ++c) {
+    const int64_t room = nodes.shapes().FitsEmpty(gang.shapes[c], kWholeCluster);
+    if (room == 0 || room >= static_cast<int64_t>(gang.classes[c].pods.size())) {
+      continue;
+    }
+    if (!nodes.Survey(gang.classes, gang.request.topology.apart).closed.empty()) {
+      return "";
+    }
+    return "; would not fit even a cluster empty of jobs, which has room for " +
+           Plural(room, gang.classes[c].name + " pod");
+  }
+  return "";
+}
+
+// Of a gang that some domain could hold: what it lacks now.
+Unschedulable WhyNotNow(const NodeLedger& nodes, const GangRecord& gang, bool reached_limit) {
+  const TopologyTerms& terms = gang.request.topology;
+  if (auto broken = BrokenBound(nodes.Survey(gang.classes, terms.apart), gang.classes)) {
+    if (broken->constraint == Constraint::kTopology) {
+      broken->shortfall += " (" + terms.apart + ")";
+    }
+    return *std::move(broken);
+  }
+  if (auto broken = BrokenByDomain(nodes, gang, &ShapeCounts::FitsNow)) {
+    return *std::move(broken);
+  }
+  if (terms.required == kHostLevel) {
+    return {Constraint::kTopology,
+            "needs one node for " + Plural(gang.pod_count, "pod") + ", none has room for all"};
+  }
+  return NoArrangement(gang.classes, /*is_proved=*/!reached_limit);
+}
+
 }  // namespace
 
 std::optional<Unschedulable> WhyNoDomain(const NodeLedger& nodes, const GangRecord& gang) {
@@ -90,24 +127,12 @@ std::optional<Unschedulable> WhyNoDomain(const NodeLedger& nodes, const GangReco
 }
 
 Unschedulable WhyNoRoom(const NodeLedger& nodes, const GangRecord& gang, bool reached_limit) {
-  const TopologyTerms& terms = gang.request.topology;
   if (auto broken = WhyNoDomain(nodes, gang)) {
     return *std::move(broken);
   }
-  if (auto broken = BrokenBound(nodes.Survey(gang.classes, terms.apart), gang.classes)) {
-    if (broken->constraint == Constraint::kTopology) {
-      broken->shortfall += " (" + terms.apart + ")";
-    }
-    return *std::move(broken);
-  }
-  if (auto broken = BrokenByDomain(nodes, gang, &ShapeCounts::FitsNow)) {
-    return *std::move(broken);
-  }
-  if (terms.required == kHostLevel) {
-    return {Constraint::kTopology,
-            "needs one node for " + Plural(gang.pod_count, "pod") + ", none has room for all"};
-  }
-  return NoArrangement(gang.classes, /*is_proved=*/!reached_limit);
+  Unschedulable why = WhyNotNow(nodes, gang, reached_limit);
+  why.shortfall += BeyondClusterText(nodes, gang);
+  return why;
 }
 
 }  // namespace lockstep::control

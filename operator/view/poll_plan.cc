@@ -7,6 +7,7 @@
 #include "operator/api/conditions.h"
 #include "operator/api/placement.h"
 #include "operator/reconcile/gang/pod_labels.h"
+#include "operator/reconcile/policy/device_record.h"
 
 namespace lockstep::control {
 namespace {
@@ -30,7 +31,7 @@ constexpr std::size_t kSpeakers = 2;  // the second goes on when the first is th
 struct Candidate {
   int rank = 0;
   const kube::Pod* pod = nullptr;
-  bool is_surveyed = true;  // its devices are known, or it has none
+  bool is_surveyed = true;  // nobody asks for its devices any more
 };
 
 const PodPlacement* PlacementOf(const TrainingJobStatus& status, const PodIdentityLabels& pod) {
@@ -43,6 +44,7 @@ const PodPlacement* PlacementOf(const TrainingJobStatus& status, const PodIdenti
 std::vector<Candidate> CandidatesOf(const TrainingJob& job,
                                     const std::vector<const kube::Pod*>& pods) {
   std::vector<Candidate> candidates;
+  const bool records_devices = RecordsDevices(job.spec);
   for (const kube::Pod* pod : pods) {
     const auto identity = IdentityOf(*pod);
     if (!identity || !identity->rank || identity->job_uid != job.metadata.uid ||
@@ -52,7 +54,8 @@ std::vector<Candidate> CandidatesOf(const TrainingJob& job,
     const PodPlacement* const placement = PlacementOf(job.status, *identity);
     const RoleSpec* const role = job.FindRole(identity->task.role);
     if (placement != nullptr && role != nullptr) {
-      candidates.push_back({*identity->rank, pod, role->gpus == 0 || !placement->devices.empty()});
+      const bool is_surveyed = role->gpus == 0 || !placement->devices.empty() || !records_devices;
+      candidates.push_back({*identity->rank, pod, is_surveyed});
     }
   }
   std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {

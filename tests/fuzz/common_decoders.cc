@@ -166,6 +166,7 @@ std::vector<std::string> TerminationMessageSeeds() {
   std::vector<std::string> seeds = {EncodeTerminationMessage(message)};
   message.reason = "rank 1 is silent";
   message.last_step = Step(7);
+  message.steps_total = 9;
   message.last_checkpoint_step = Step(5);
   message.culprit_rank = 1;
   message.tail = "Traceback\nValueError: x\n";

@@ -32,6 +32,9 @@ KINDS = {
     "CustomResourceDefinition": (
         "/apis/apiextensions.k8s.io/v1", "customresourcedefinitions", False,
     ),
+    "MutatingWebhookConfiguration": (
+        "/apis/admissionregistration.k8s.io/v1", "mutatingwebhookconfigurations", False,
+    ),
     "ValidatingWebhookConfiguration": (
         "/apis/admissionregistration.k8s.io/v1", "validatingwebhookconfigurations", False,
     ),

@@ -1,16 +1,20 @@
 """Two operators: at any time at most one of them writes, and the other takes over soon."""
 
 import datetime
+import signal
+import threading
 import time
 
 from jobs import JobCase
 from kubernetes_case import main
 from operator_process import LEASE, NAMESPACE, Operator
 from processes import wait_for
+from proxy import Fault, Proxy
 from tools import BIN
 
 TAKE_OVER_SECONDS = 16  # the leader is silent
 HAND_OVER_SECONDS = 2  # the leader ends politely
+EVENT_SECONDS = 20  # longer than anybody may wait for one
 CLOCK_SECONDS = 4  # two renewals, which show the other's calendar
 KEY_SECONDS = 15  # who stands by looks every 10
 STRANGER_SECONDS = 5  # how long the lease of somebody else lasts
@@ -51,7 +55,7 @@ class LeaderTest(JobCase):
             self.create_job(f"after-{index}", 1)
         for index in range(5):
             self.wait_running(f"after-{index}", 1)
-        self.assertEqual(self.writers_since(resumed), {other.user})
+        self.assertEqual(self.writers_since(resumed, "after-"), {other.user})
         self.assertTrue(first.program.is_running(), "who lost the lease stands by")
         wait_for(lambda: not first.is_leading(), 15, "it to notice")
 
@@ -76,6 +80,31 @@ class LeaderTest(JobCase):
         self.wait_running("after", 2)
         self.assertLessEqual(time.monotonic() - started, HAND_OVER_SECONDS)
 
+    def test_a_leader_that_leaves_lets_nobody_wait_for_its_events(self):
+        for each in (self.operator, self.second):
+            each.stop()
+        asked, is_over = threading.Event(), threading.Event()
+
+        def hang():
+            asked.set()
+            is_over.wait(EVENT_SECONDS)
+
+        proxy = Proxy(self.plane, self.operator.user)
+        self.addCleanup(proxy.close)
+        self.addCleanup(is_over.set)
+        proxy.rule = lambda request: Fault(before=hang) \
+            if request.is_write and "/events" in request.path else None
+        between = Operator(self.plane, kubeconfig=proxy.kubeconfig).start()
+        self.addCleanup(lambda: between.program.is_running() and between.stop())
+        wait_for(between.is_leading, TAKE_OVER_SECONDS, "the only one to lead")
+        self.second.start()
+        self.create_job("job", 2)
+        self.assertTrue(asked.wait(10), "no Event was sent")
+        between.program.signal(signal.SIGTERM)
+        wait_for(self.second.is_leading, HAND_OVER_SECONDS, "the other to lead")
+        is_over.set()
+        self.assertEqual(between.program.exit_code(EVENT_SECONDS), 0)
+
     def test_a_leader_whose_lease_was_taken_stands_by_and_nobody_writes_meanwhile(self):
         first = self.leader()
         lease = self.lease()
@@ -86,7 +115,7 @@ class LeaderTest(JobCase):
         noticed = datetime.datetime.now(datetime.timezone.utc)
         self.create_job("later", 1)
         self.wait_running("later", 1, STRANGER_SECONDS + TAKE_OVER_SECONDS)
-        self.assertEqual(self.writers_since(noticed), {self.leader().user})
+        self.assertEqual(self.writers_since(noticed, "later"), {self.leader().user})
         self.assertTrue(first.program.is_running())
 
     def test_a_replica_that_stands_by_says_that_it_could_not_lead(self):
@@ -140,15 +169,25 @@ class LeaderTest(JobCase):
         wait_for(leader.is_leading, 10, "the holder of the lease to act")
         return leader
 
-    def writers_since(self, moment):
-        """The operators that changed something other than leases, and were allowed to try."""
+    def writers_since(self, moment, jobs):
+        """The operators that changed something other than leases, and were allowed to try.
+
+        Of Events only those about `jobs`, a start of names, count: who led before may still tell
+        of what was done before.
+        """
         users = (self.operator.user, self.second.user)
         return {
             event["user"]["username"]
             for event in self.plane.audit_events()
-            if event["user"]["username"] in users and event["objectRef"]["resource"] != "leases"
-            and _moment(event) > moment
+            if event["user"]["username"] in users and _moment(event) > moment
+            and _is_act(event["objectRef"], jobs)
         }
+
+
+def _is_act(reference, jobs):
+    if reference["resource"] == "events":
+        return reference["name"].startswith(jobs)
+    return reference["resource"] != "leases"
 
 
 def _moment(event):

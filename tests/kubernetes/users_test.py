@@ -116,6 +116,28 @@ class UsersTest(JobCase):
 
         return wait_for(asked, 20, f"a question with {words!r}")
 
+    def test_a_size_that_the_cluster_never_holds_does_not_end_the_gang_that_runs(self):
+        self.create_job("job", 2)
+        uids = self.uids(self.wait_running("job", 2))
+        self.plane.kubectl("scale", "-n", self.namespace, "tj/job", "--replicas=9")
+        wait_for(lambda: (condition(self.job("job"), "Resized") or [None] * 2)[1] == "WouldNotFit",
+                 20, "the size to be refused")
+        self.hold(lambda: self.assertEqual(self.uids(self.pods("job")), uids), 2)
+        self.assertIn("needs 9 GPUs, 8 free", self.job("job")["status"]["reason"])
+        self.plane.kubectl("scale", "-n", self.namespace, "tj/job", "--replicas=8")
+        self.assertTrue(uids.isdisjoint(self.uids(self.wait_running("job", 8))))
+
+    def test_a_status_that_somebody_wiped_is_taken_up_from_the_pods(self):
+        self.create_job("job", 2)
+        uids = self.uids(self.wait_running("job", 2))
+        self.admin.patch("TrainingJob", "job", [{"op": "replace", "path": "/status", "value": {}}],
+                         self.namespace, subresource="status", how="json")
+        wait_for(lambda: condition(self.job("job"), "Created")[1] == "StatusLost"
+                 if condition(self.job("job"), "Created") else None, 20, "the loss to be told")
+        self.assertEqual(self.uids(self.wait_running("job", 2)), uids)
+        wait_for(lambda: [1 for why, *_ in self.events("job") if why == "StatusLost"], 20,
+                 "an Event")
+
     def uids(self, pods):
         return {pod["metadata"]["uid"] for pod in pods}
 

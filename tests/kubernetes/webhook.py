@@ -1,4 +1,4 @@
-"""A validating webhook for pods, whose judge is a function of the test."""
+"""A webhook for pods, whose judge is a function of the test."""
 
 import base64
 import http.server
@@ -20,11 +20,12 @@ class Refusal(Exception):
 
 class Webhook:
     """Asks `judge(pod)` about every pod that is created for a job of these names, in a thread of
-    its own: it may take its time, raise Refusal, or let anything else answer with HTTP 400.
-    Dry runs are answered at once."""
+    its own: it may take its time, raise Refusal, or let anything else answer with HTTP 400. A
+    webhook that `mutates` may return a JSON patch. Dry runs are answered at once."""
 
-    def __init__(self, plane, judge, jobs):
+    def __init__(self, plane, judge, jobs, mutates=False):
         self._plane, self._jobs = plane, jobs
+        self._kind = ("Mutating" if mutates else "Validating") + "WebhookConfiguration"
         self._is_known = threading.Event()
         webhook = self
 
@@ -36,8 +37,9 @@ class Webhook:
                 try:
                     if request.get("dryRun"):
                         webhook._is_known.set()
-                    else:
-                        judge(request["object"])
+                    elif patch := judge(request["object"]):
+                        encoded = base64.b64encode(json.dumps(patch).encode()).decode()
+                        answer.update(patchType="JSONPatch", patch=encoded)
                 except Refusal as refusal:
                     status = {"message": refusal.message}
                     if refusal.code is not None:
@@ -68,8 +70,8 @@ class Webhook:
 
     def close(self):
         """The API server asks nobody any more."""
-        if self._plane.admin.find("ValidatingWebhookConfiguration", "test"):
-            self._plane.admin.delete("ValidatingWebhookConfiguration", "test")
+        if self._plane.admin.find(self._kind, "test"):
+            self._plane.admin.delete(self._kind, "test")
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -79,7 +81,7 @@ class Webhook:
         authority = base64.b64encode(self._plane.credentials.ca_file.read_bytes()).decode()
         self._plane.admin.create({
             "apiVersion": "admissionregistration.k8s.io/v1",
-            "kind": "ValidatingWebhookConfiguration",
+            "kind": self._kind,
             "metadata": {"name": "test"},
             "webhooks": [{
                 "name": "test.example.com",

@@ -159,9 +159,10 @@ class Refusals(LocalTest):
 
     def test_unreadable_data_fails_with_the_file_named(self):
         run = self.run_job(training_manifest(mnist="/nonexistent"))
-        self.assertEqual(run.exit_code, 1, run.output)
-        self.assertIn("/nonexistent", run.output)
-        self.assertEqual(run.summary["restarts"], [])
+        self.assertEqual(run.exit_code, 2, run.output)
+        for file in ("images: /nonexistent/t10k-images-", "labels: /nonexistent/t10k-labels-"):
+            self.assertIn("spec.training.dataset." + file, run.output)
+        self.assertIsNone(run.summary)
 
 
 class Stop(LocalTest):

@@ -71,6 +71,22 @@ class OddUse(LocalTest):
         finally:
             os.close(writing)
 
+    def test_verbose_tells_each_thing_once(self):
+        exit_code, output = self.end_of(self.lockstep("run", "job.yaml", "--dir", "run", "-v"))
+        self.assertEqual(exit_code, 0, output)
+        for words in ("all 2 pods run", "create pod command-worker-1", "has taken the job up"):
+            self.assertEqual(output.count(words), 1, output)
+        self.assertIn("all 2 pods run", (self.scratch / "run/lockstep.log").read_text())
+
+    def test_data_that_is_not_there_is_refused_before_anything_starts(self):
+        self.manifest.write_text(
+            training_manifest(workers=1).replace("t10k-labels", "nosuch-labels"))
+        exit_code, output = self.end_of(self.lockstep("run", "job.yaml"))
+        self.assertEqual(exit_code, 2, output)
+        self.assertRegex(output, "^job.yaml: spec.training.dataset.labels: /.*/nosuch-labels.*: "
+                                 "no such file, expected an IDX file\n$")
+        self.assertFalse((self.scratch / "runs").exists())
+
     def test_tail_is_of_each_pod(self):
         exit_code, output = self.end_of(self.lockstep("run", "job.yaml", "--dir", "run"))
         self.assertEqual(exit_code, 0, output)

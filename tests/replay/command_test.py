@@ -72,6 +72,14 @@ class ReplayCommand(unittest.TestCase):
         told = report("philly", "--trace", "/dev/stdin", "--gpus", 16, stdin=JOBS)
         self.assertEqual(told["jobs"], 3)
 
+    def test_shape_tells_how_soon_it_was_decided(self):
+        told = report("shape", "kai-gang", "--runs", 3)
+        self.assertEqual((told["shape"], told["runs"], told["pods"]), ("kai-gang", 3, 400))
+        self.assertGreater(told["medianCpuMilliseconds"], 0)
+        self.assertGreater(told["podsPerCpuSecond"], 0)
+        self.assertIsNone(told["p99CpuMilliseconds"])
+        self.assertIsNone(report("shape", "nine-racks", "--runs", 1)["podsPerCpuSecond"])
+
     def assert_refused(self, words, complaint):
         exit_code, output, told = run(*words)
         self.assertEqual((exit_code, output), (2, ""), told)
@@ -99,6 +107,8 @@ class ReplayCommand(unittest.TestCase):
         self.assert_refused(("philly", "--trace", trace, "--estimates", "U5-1"), "--estimates")
         self.assert_refused(("openb", "--nodes", "n", "--pods", "p", "--policy", "none"),
                             "--policy")
+        self.assert_refused(("shape", "none"), "kai-gang")
+        self.assert_refused(("shape", "kai-gang", "--runs", 0), "--runs")
         self.assert_refused((), "subcommand")
 
 

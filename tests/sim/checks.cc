@@ -8,7 +8,6 @@
 #include "operator/api/decode.h"
 #include "operator/api/derived_status.h"
 #include "operator/api/placement.h"
-#include "operator/reconcile/act/gang_restart.h"
 #include "operator/reconcile/gang/pod_labels.h"
 #include "operator/reconcile/policy/budget.h"
 #include "operator/reconcile/testing/fake_world.h"
@@ -347,7 +346,7 @@ void Checks::CheckPods(const ObjectPtr& job_object) {
 }
 
 void Checks::CheckPartialGang(const TrainingJob& job, std::size_t bound, std::size_t left_over) {
-  const bool is_partly_bound = !HasEnded(job.status) && !HasRun(job.status) && bound > 0 &&
+  const bool is_partly_bound = !HasEnded(job.status) && !job.status.has_run && bound > 0 &&
                                bound < job.status.placement.size() &&
                                std::none_of(job.status.placement.begin(),
                                             job.status.placement.end(),

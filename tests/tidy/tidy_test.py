@@ -43,6 +43,8 @@ class IncludeEdges(unittest.TestCase):
             ("operator/kube/a.cc", '"operator/api/job.h"'),
             ("operator/reconcile/a.cc", '"operator/transport/http.h"'),
             ("operator/local/a.cc", '"operator/reconcile/decide.h"'),
+            ("operator/reconcile/detect/a.cc", '"operator/reconcile/act/replace.h"'),
+            ("operator/view/a.cc", '"operator/reconcile/act/replace.h"'),
             ("trainer-runtime/collectives/a.cc", '"trainer-runtime/rendezvous/mesh.h"'),
             ("trainer-runtime/collectives/a.cc", '"common/contract/role.h"'),
             ("trainer-runtime/data/a.cc", '"trainer-runtime/checkpoint/snapshot.h"'),
@@ -58,6 +60,8 @@ class IncludeEdges(unittest.TestCase):
 
     def test_allowed_edges(self):
         self.assert_allowed("operator/reconcile/a.cc", '"operator/scheduler/plan.h"', "<map>")
+        for name in ("act/a.cc", "decide.cc", "detect/a_test.cc"):
+            self.assert_allowed("operator/reconcile/" + name, '"operator/reconcile/act/a.h"')
         self.assert_allowed("operator/cli/a.cc", '"operator/controller/c.h"', "<CLI/CLI.hpp>")
         self.assert_allowed("trainer-runtime/strategy/a.cc", '"trainer-runtime/engine/engine.h"')
         self.assert_allowed("tests/sim/a.cc", '"operator/api/a.h"', '"trainer-runtime/x/b.h"')

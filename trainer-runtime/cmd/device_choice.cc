@@ -65,7 +65,7 @@ Result<TrainingSpec> CheckDevices(TrainingSpec spec, const std::vector<GpuDevice
   if (!picked.empty()) {
     return Refusal(CountText(picked.size()) +
                    " asked for, but the engine of this release computes on the CPU; remove the "
-                   "field, and use replicas for more cores");
+                   "field, and use training.replicas for more cores");
   }
   return spec;
 }

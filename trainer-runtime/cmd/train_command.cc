@@ -126,6 +126,7 @@ int TrainingProcess::Run() {
   if (service_ != nullptr) {
     service_->HearLastQuestion();
     const StatusDocument last = service_->board().Snapshot();
+    message.steps_total = last.steps_total;
     message.last_checkpoint_step = last.last_checkpoint_step;
     if (last.checkpoints != CheckpointStatus()) {
       message.checkpoints = last.checkpoints;
@@ -281,7 +282,7 @@ Status TrainingProcess::FinishLoading() {
 }
 
 Status TrainingProcess::MakeTrainer() {
-  observer_->EngineReady(parts_->replicas->engine(0).Description());
+  observer_->EngineReady(parts_->replicas->engine(0).Description(), parts_->replicas->count());
   if (!environment_.checkpoint_directory.empty()) {
     CheckpointStoreOptions store;
     store.directory = environment_.checkpoint_directory;

@@ -86,9 +86,10 @@ void TrainingObserver::ShowPeers(const Mesh& mesh) {
   board_->Update([&](StatusDocument& document) { document.peers = peers; });
 }
 
-void TrainingObserver::EngineReady(const std::string& description) {
+void TrainingObserver::EngineReady(const std::string& description, int replica_count) {
   board_->Record(TimelineEventKind::kEngineReady, SteadyNow());
-  logger_->Info("engine ready", {{"rank", rank_}, {"engine", description}});
+  logger_->Info("engine ready",
+                {{"rank", rank_}, {"replicas", replica_count}, {"engine", description}});
 }
 
 void TrainingObserver::LengthKnown(int64_t step_count_total) {

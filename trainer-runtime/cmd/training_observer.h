@@ -31,7 +31,7 @@ class TrainingObserver {
   void WatchPeers(const Mesh* mesh);
   void StopWatchingPeers();
 
-  void EngineReady(const std::string& description);
+  void EngineReady(const std::string& description, int replica_count);
   void LengthKnown(int64_t step_count_total);
   void RendezvousBegins();
   void RendezvousEnds(const Meeting& meeting);

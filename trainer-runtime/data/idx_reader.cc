@@ -47,6 +47,24 @@ std::string HexText(std::string_view bytes) {
   return text;
 }
 
+// Of the types that the format knows and this reader does not; empty for all others.
+std::string TypeName(unsigned type) {
+  switch (type) {
+    case 0x09:
+      return " (signed byte)";
+    case 0x0b:
+      return " (16-bit integer)";
+    case 0x0c:
+      return " (32-bit integer)";
+    case 0x0d:
+      return " (32-bit float)";
+    case 0x0e:
+      return " (64-bit float)";
+    default:
+      return "";
+  }
+}
+
 // zlib's inflate state, with its end.
 class Inflater {
  public:
@@ -132,7 +150,9 @@ Result<IdxTensor> DecodeHeader(std::string_view bytes,
                        ", expected 0x000008 and the number of dimensions (IDX)");
   }
   if (ByteAt(bytes, 2) != kUnsignedByteType) {
-    return Corrupt(name, "element type " + HexText(bytes.substr(2, 1)) + ", expected 0x08 (byte)");
+    return Corrupt(name,
+                   "element type " + HexText(bytes.substr(2, 1)) + TypeName(ByteAt(bytes, 2)) +
+                       ", expected 0x08: unsigned bytes are all that is read");
   }
   const std::size_t dimensions = ByteAt(bytes, 3);
   if (dimensions == 0 || dimensions > kDimensionsMax) {

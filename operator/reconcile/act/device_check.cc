@@ -1,6 +1,5 @@
 #include "operator/reconcile/act/device_check.h"
 
-#include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
@@ -10,18 +9,10 @@
 
 #include "common/base/plural.h"
 #include "operator/api/placement.h"
+#include "operator/reconcile/policy/device_record.h"
 
 namespace lockstep::control {
 namespace {
-
-std::vector<std::string> DevicesIn(const StatusDocument& document) {
-  std::vector<std::string> devices;
-  for (const DeviceStatus& device : document.devices) {
-    devices.push_back(device.uuid);
-  }
-  std::sort(devices.begin(), devices.end());
-  return devices;
-}
 
 // Takes over what pods tell. A pod whose work is done has given its GPUs back.
 void NoteDevices(const GangView& view, DecisionBuilder* builder) {
@@ -84,6 +75,17 @@ std::optional<ConditionChange> FindMismatch(const GangView& view, const Decision
 
 void CheckDevices(const GangView& view, DecisionBuilder* builder) {
   if (builder->observed().is_one_machine || view.members.empty()) {
+    return;
+  }
+  if (!RecordsDevices(builder->spec())) {
+    for (PodPlacement& placement : builder->mutable_status()->placement) {
+      placement.devices.clear();
+    }
+    builder->Set({ConditionType::kGpuAssignment,
+                  false,
+                  "TooManyToRecord",
+                  "the job has more than " + CountOf(kDevicesRecordedMax) +
+                      ": a status has no room for the names of all, and they are not compared"});
     return;
   }
   NoteDevices(view, builder);

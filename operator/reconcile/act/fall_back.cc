@@ -39,13 +39,21 @@ bool MayFallBack(const JobProgress& known,
          HasState(document.phase);
 }
 
+bool HasFallenBack(const JobProgress& known, const StatusDocument& document) {
+  return FirstStepOf(document) + 1 < known.step;
+}
+
+int64_t CheckpointLeft(const JobProgress& known, const StatusDocument& document) {
+  return std::min(known.checkpoint_step, FirstStepOf(document));
+}
+
 void TellOfFallBack(const JobProgress& known,
                     const StatusDocument& document,
                     DecisionBuilder* builder) {
-  const int64_t next = FirstStepOf(document);
-  if (!builder->is_training() || next + 1 >= known.step) {
+  if (!builder->is_training() || !HasFallenBack(known, document)) {
     return;
   }
+  const int64_t next = FirstStepOf(document);
   std::string why = WhyCheckpointsGo(builder->job(), builder->observed());
   if (!why.empty()) {
     why = "nobody who had its state is left, and " + why + ", so checkpoints went with their pods";

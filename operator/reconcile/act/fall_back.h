@@ -1,7 +1,7 @@
 #pragma once
 
 #include "common/contract/status_document.h"
-#include "operator/reconcile/act/decision_builder.h"
+#include "operator/reconcile/decision_builder.h"
 
 namespace lockstep::control {
 
@@ -13,9 +13,16 @@ bool MayFallBack(const JobProgress& known,
                  WallTime reported_at,
                  const TrainingJobStatus& status);
 
+// Whether training went on from an earlier step than it had reached, and not only from one step
+// before, which is what a survivor may lack of what a lost rank had done. `document` is of a
+// process that MayFallBack.
+bool HasFallenBack(const JobProgress& known, const StatusDocument& document);
+
+// The newest checkpoint that is left then: none that is newer than the state taken up.
+int64_t CheckpointLeft(const JobProgress& known, const StatusDocument& document);
+
 // Says that training went on from an earlier step than it had reached, from which to which, and
-// why. `known` is what the status says; `document` is of a process that MayFallBack. Says nothing
-// of one step, which is what a survivor may lack of what a lost rank had done.
+// why. `known` is what the status says. Says nothing unless it HasFallenBack.
 void TellOfFallBack(const JobProgress& known,
                     const StatusDocument& document,
                     DecisionBuilder* builder);

@@ -149,5 +149,18 @@ TEST_F(FallBackTest, RankWithoutAStateSaysNothing) {
   }
 }
 
+// The newest one was damaged, say, and the one before was taken.
+TEST_F(FallBackTest, CheckpointThatIsNotTakenUpCountsNoMore) {
+  TrainAt(4200);
+  DocumentOf(0).last_checkpoint_step = Step(4000);
+  Told();
+  ASSERT_EQ(world_.job.status.progress->checkpoint_step, 4000);
+  StartAgainAt(3000);
+  DocumentOf(0).last_checkpoint_step = Step(3000);
+
+  EXPECT_NE(Told(), "");
+  EXPECT_EQ(world_.job.status.progress->checkpoint_step, 3000);
+}
+
 }  // namespace
 }  // namespace lockstep::control

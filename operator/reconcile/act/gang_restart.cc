@@ -3,23 +3,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/base/check.h"
 #include "operator/reconcile/policy/backoff.h"
 #include "operator/reconcile/policy/budget.h"
 
 namespace lockstep::control {
-
-const Failure& OriginOf(const std::vector<Failure>& failures, bool is_training) {
-  LOCKSTEP_CHECK(!failures.empty(), "the origin of no failure");
-  const FailureResponse first = is_training ? FailureResponse::kFailJob : FailureResponse::kRestart;
-  const auto precedes = [&](const Failure& a, const Failure& b) {
-    if ((a.response == first) != (b.response == first)) {
-      return a.response == first;
-    }
-    return a.ended_at.has_value() && (!b.ended_at.has_value() || *a.ended_at < *b.ended_at);
-  };
-  return *std::min_element(failures.begin(), failures.end(), precedes);
-}
 
 namespace {
 
@@ -71,24 +58,12 @@ std::string CostOf(const Failure& failure, const DecisionBuilder& builder) {
                    std::to_string(builder.spec().run_policy.backoff_limit);
 }
 
-bool HasRun(const TrainingJobStatus& status) {
-  if (status.placement.empty()) {
-    return false;
-  }
-  // Running becomes false with the first loss of an attempt that ran, Scheduled true with the start
-  // of the next.
-  const Condition* const running = FindCondition(status, ConditionType::kRunning);
-  const Condition* const scheduled = FindCondition(status, ConditionType::kScheduled);
-  return running != nullptr &&
-         (running->is_true ||
-          (scheduled != nullptr && running->last_transition >= scheduled->last_transition));
-}
-
 void GiveUpGang(DecisionBuilder* builder) {
   TrainingJobStatus* const status = builder->mutable_status();
   status->attempt = status->attempt.Next();
   status->epoch = status->epoch.Next();
   status->placement.clear();
+  status->has_run = false;
 }
 
 void RestartGang(const Failure& origin, DecisionBuilder* builder) {
@@ -115,7 +90,10 @@ void RollBackGang(const std::string& reason,
                   const std::string& sentence,
                   DecisionBuilder* builder) {
   GiveUpGang(builder);
-  builder->HoldBack(reason, "gang rolled back: " + sentence);
+  builder->Count(Metric::kRollbacks, reason);
+  builder->HoldBack(reason,
+                    "gang rolled back: " + sentence,
+                    reason == kPodNotCreated ? kRefusalDelayMax : kRollbackDelayMax);
 }
 
 }  // namespace lockstep::control

@@ -3,17 +3,10 @@
 #include <string>
 #include <vector>
 
-#include "operator/reconcile/act/decision_builder.h"
+#include "operator/reconcile/decision_builder.h"
 #include "operator/reconcile/detect/failure.h"
 
 namespace lockstep::control {
-
-// The failure that decides for all that one turn sees. The built-in trainer survives its peers, so
-// a permanent failure of one rank is its own and comes first. Any other program that loses a peer
-// often ends with a code of its own, so there a failure that allows a restart is taken for the
-// origin and a permanent one for its echo. Of several alike the one that ended first decides, as
-// far as their nodes say when, else the first in task order. Precondition: `failures` is not empty.
-const Failure& OriginOf(const std::vector<Failure>& failures, bool is_training);
 
 // Whether the failure costs nothing of backoffLimit.
 bool IsFree(const Failure& failure);
@@ -25,9 +18,6 @@ bool SpendBudget(const std::vector<Failure>& failures, DecisionBuilder* builder)
 
 // "incident 2 of 6", after it was spent.
 std::string CostOf(const Failure& failure, const DecisionBuilder& builder);
-
-// Whether all pods of the current attempt have run side by side, at this moment or before.
-bool HasRun(const TrainingJobStatus& status);
 
 // Starts the whole gang anew: one restart is counted, for the origin's cause; attempt and epoch
 // rise and the placement is given up, which makes every pod stale. The next gang is planned when

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "operator/reconcile/act/decision_builder.h"
+#include "operator/reconcile/decision_builder.h"
 #include "operator/reconcile/gang/gang_view.h"
 
 namespace lockstep::control {

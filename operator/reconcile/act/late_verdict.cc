@@ -1,8 +1,8 @@
 #include "operator/reconcile/act/late_verdict.h"
 
 #include <algorithm>
+#include <set>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -13,6 +13,7 @@
 #include "operator/reconcile/gang/departure.h"
 #include "operator/reconcile/gang/pod_labels.h"
 #include "operator/reconcile/policy/budget.h"
+#include "operator/reconcile/policy/verdict_patience.h"
 
 namespace lockstep::control {
 namespace {
@@ -26,13 +27,38 @@ Failure EndOf(const DecisionBuilder& builder, const kube::Pod& pod) {
   member.number = identity->number;
   member.pod_name = pod.name;
   member.pod = &pod;
+  // Its peers may have lost it because its work was done.
+  member.state = SaysItIsDone(pod) ? MemberState::kSucceeded : MemberState::kFailed;
   return EndedFailure(builder, member);
 }
 
-// The incidents that wait for a cause have one.
-void Rename(std::string_view from, std::string_view to, std::vector<Incident>* incidents) {
-  for (Incident& incident : *incidents) {
-    incident.cause = incident.cause == from ? std::string(to) : incident.cause;
+// The incident without a cause that has paid for the pod which `successor` replaced: the newest of
+// its node by then. One that was put together with others has no node, and is any node's. Null:
+// another cause has paid for it.
+Incident* IncidentOf(const kube::Pod& pod,
+                     const PodPlacement& successor,
+                     std::vector<Incident>* incidents) {
+  Incident* found = nullptr;
+  for (Incident& one : *incidents) {
+    const bool is_open = one.at <= successor.since && successor.since - one.at <= kIncidentWindow;
+    const bool is_its_node = one.node == pod.spec.node_name;
+    if (one.cause != kCauseEnded || one.is_free || !is_open ||
+        (!is_its_node && !one.node.empty())) {
+      continue;
+    }
+    const bool is_better = found == nullptr || is_its_node || found->node.empty();
+    found = is_better ? &one : found;
+  }
+  return found;
+}
+
+void NameIncident(const kube::Pod& pod,
+                  const PodPlacement& successor,
+                  const std::string& cause,
+                  DecisionBuilder* builder) {
+  Incident* const incident = IncidentOf(pod, successor, &builder->mutable_status()->incidents);
+  if (incident != nullptr) {
+    incident->cause = cause;
   }
 }
 
@@ -46,11 +72,12 @@ void Tell(const std::string& message, DecisionBuilder* builder) {
   }
 }
 
-void Settle(const Failure& end, DecisionBuilder* builder) {
+void Settle(const kube::Pod& pod, const PodPlacement& successor, DecisionBuilder* builder) {
+  const Failure end = EndOf(*builder, pod);
   TrainingJobStatus* const status = builder->mutable_status();
   status->restarts = WithRestartMoved(std::move(status->restarts), kCauseEnded, end.cause);
   if (!IsFree(end)) {
-    Rename(kCauseEnded, end.cause, &status->incidents);
+    NameIncident(pod, successor, end.cause, builder);
   }
   builder->Count(Metric::kRestarts, end.cause);
   const std::string message = end.sentence + ", cause " + end.cause;
@@ -65,6 +92,46 @@ void Settle(const Failure& end, DecisionBuilder* builder) {
 bool IsTakenAlong(const DecisionBuilder& builder, const kube::Pod& pod) {
   const kube::Node* const node = FindNode(builder.observed(), pod.spec.node_name);
   return node != nullptr && !node->is_ready;
+}
+
+std::string LostCause() {
+  return std::string(ExitCauseName(ExitCause::kNodeLost));
+}
+
+// Nobody will ever tell of one more: it is lost. Whether there was one to be told of.
+bool CountLost(int64_t awaited, DecisionBuilder* builder) {
+  TrainingJobStatus* const status = builder->mutable_status();
+  if (RestartsFor(kCauseEnded, *status) <= awaited) {
+    return false;
+  }
+  status->restarts = WithRestartMoved(std::move(status->restarts), kCauseEnded, LostCause());
+  builder->Count(Metric::kRestarts, LostCause());
+  return true;
+}
+
+// All but the `awaited` pods. Of those whose placement is given up meanwhile nobody will ever tell:
+// they are lost. What is still unnamed then was of pods that somebody asked to go.
+void SettleRest(const std::vector<const kube::Pod*>& awaited, DecisionBuilder* builder) {
+  TrainingJobStatus* const status = builder->mutable_status();
+  std::set<const Incident*> kept;
+  for (const kube::Pod* pod : awaited) {
+    kept.insert(IncidentOf(*pod, *SuccessorOf(*status, *pod), &status->incidents));
+  }
+  bool is_lost = false;
+  while (CountLost(static_cast<int64_t>(awaited.size()), builder)) {
+    is_lost = true;
+  }
+  std::vector<Incident> incidents;
+  for (Incident& one : status->incidents) {
+    const bool is_unnamed = one.cause == kCauseEnded && kept.count(&one) == 0;
+    if (is_unnamed && is_lost) {
+      one.cause = LostCause();
+    }
+    if (!is_unnamed || is_lost) {
+      incidents.push_back(std::move(one));
+    }
+  }
+  status->incidents = std::move(incidents);
 }
 
 // Somebody asked the pod before `placement` to go, a drain perhaps, and how it ended nobody has
@@ -98,7 +165,7 @@ bool AwaitsVerdict(const DecisionBuilder& builder, const kube::Pod& pod) {
 }
 
 void LearnVerdicts(const GangView& view, DecisionBuilder* builder) {
-  int64_t awaited = 0;
+  std::vector<const kube::Pod*> awaited;
   for (PodPlacement& placement : builder->mutable_status()->placement) {
     if (!placement.awaits_verdict) {
       continue;
@@ -108,31 +175,23 @@ void LearnVerdicts(const GangView& view, DecisionBuilder* builder) {
     });
     if (pod != view.stale.end() && AwaitsVerdict(*builder, **pod)) {
       builder->WakeAt(placement.since + kVerdictPatience);
-      ++awaited;
+      awaited.push_back(*pod);
       continue;
     }
     placement.awaits_verdict = false;
     if (pod != view.stale.end() && HasEnded(**pod)) {
-      Settle(EndOf(*builder, **pod), builder);
+      Settle(**pod, placement, builder);
     } else if (pod == view.stale.end()) {
       SettleDeparture(placement, placement.disruption, builder);
     } else if (WasAskedToGo(**pod) && !IsTakenAlong(*builder, **pod)) {
       SettleDeparture(placement, (*pod)->status.disruption, builder);
+    } else {
+      NameIncident(**pod, placement, LostCause(), builder);
+      CountLost(/*awaited=*/0, builder);
     }
     placement.disruption.clear();
   }
-  // Of the others nobody will ever tell.
-  const std::string lost(ExitCauseName(ExitCause::kNodeLost));
-  TrainingJobStatus* const status = builder->mutable_status();
-  while (RestartsFor(kCauseEnded, *status) > awaited) {
-    status->restarts = WithRestartMoved(std::move(status->restarts), kCauseEnded, lost);
-    Rename(kCauseEnded, lost, &status->incidents);
-    builder->Count(Metric::kRestarts, lost);
-  }
-  if (awaited == 0) {  // what is still unnamed was all of pods that somebody asked to go
-    std::erase_if(status->incidents,
-                  [](const Incident& incident) { return incident.cause == kCauseEnded; });
-  }
+  SettleRest(awaited, builder);
 }
 
 }  // namespace lockstep::control

@@ -1,18 +1,14 @@
 #pragma once
 
-#include <chrono>
-
-#include "operator/reconcile/act/decision_builder.h"
+#include "operator/reconcile/decision_builder.h"
 #include "operator/reconcile/gang/gang_view.h"
 
 namespace lockstep::control {
 
 // A rank is replaced as soon as its peers and its port show that its process has ended. How it
 // ended is known when its kubelet tells, seconds later; until then the restart is counted under
-// kCauseEnded, and the pod is left alone, because deleting it would take the answer with it.
-
-// Choice: real kubelets took up to 2.3 s.
-inline constexpr std::chrono::seconds kVerdictPatience{5};
+// kCauseEnded, and the pod is left alone for kVerdictPatience, because deleting it would take the
+// answer with it.
 
 // Whether `pod` is what a rank's replacement took the place of, and its kubelet may yet tell how
 // it ended.

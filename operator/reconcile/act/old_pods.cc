@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "operator/reconcile/gang/departure.h"
 #include "operator/reconcile/gang/left_over.h"
@@ -43,6 +44,20 @@ std::string WhyStuck(const kube::Pod& pod, const DecisionBuilder& builder) {
   return "";
 }
 
+// ", which does not end on node n0 ...": why a pod of an earlier job stays beyond its grace; empty
+// while that is not over. The job is gone: whether its program may be cut off in the middle of its
+// writing nobody here knows.
+std::string WhyNodeKeeps(const kube::Pod& pod, const DecisionBuilder& builder) {
+  const std::string& node = pod.spec.node_name;
+  if (pod.is_deleting && !HasEnded(pod) && !node.empty() &&
+      !IsNodeReady(builder.observed(), node)) {
+    return ", whose node " + node + " does not report";
+  }
+  return IsOverdue(pod, builder.now())
+             ? ", which does not end on node " + node + " although its grace is over"
+             : "";
+}
+
 }  // namespace
 
 bool MayBeForced(const kube::Pod& pod, const DecisionBuilder& builder) {
@@ -81,23 +96,37 @@ bool WaitsForLeftOvers(DecisionBuilder* builder) {
   for (const TaskId& task : AllTasks(builder->topology())) {
     names.insert(PodName(job.metadata.name, task, {builder->status().attempt, Incarnation()}));
   }
-  const kube::Pod* first = nullptr;
+  std::vector<const kube::Pod*> left_over;
   for (const kube::Pod& pod : builder->observed().pods) {
-    if (!IsLeftOver(pod, job.metadata) || names.count(pod.name) == 0) {
-      continue;
+    if (IsLeftOver(pod, job.metadata) && names.count(pod.name) > 0) {
+      builder->Delete(pod, pod.spec.termination_grace, "left by an earlier job of this name");
+      left_over.push_back(&pod);
     }
-    builder->Delete(pod, pod.spec.termination_grace, "left by an earlier job of this name");
-    first =
-        first == nullptr || (first->finalizers.empty() && !pod.finalizers.empty()) ? &pod : first;
   }
-  if (first == nullptr) {
+  if (left_over.empty()) {
     return false;
   }
+  // What somebody has to see to is told first.
+  const kube::Pod* first = nullptr;
+  std::string why;
+  for (const kube::Pod* pod : left_over) {
+    const std::string why_now = WhyNodeKeeps(*pod, *builder);
+    if (const auto overdue = OverdueAt(*pod); overdue.has_value() && why_now.empty()) {
+      builder->WakeAt(*overdue);
+    }
+    const bool is_worse = first == nullptr || (why.empty() && !why_now.empty()) ||
+                          (why.empty() && first->finalizers.empty() && !pod->finalizers.empty());
+    if (is_worse) {
+      first = pod;
+      why = why_now;
+    }
+  }
+  const bool is_held = !why.empty() || !first->finalizers.empty();
   builder->Set({ConditionType::kScheduled,
                 false,
-                std::string(kReasonNameTaken),
-                "waits for " + DescribeLeftOver(*first) + "; goes on when it is gone"},
-               first->finalizers.empty() ? EventType::kNormal : EventType::kWarning);
+                std::string(why.empty() ? kReasonNameTaken : kReasonPodStuck),
+                "waits for " + DescribeLeftOver(*first) + why + "; goes on when it is gone"},
+               is_held ? EventType::kWarning : EventType::kNormal);
   return true;
 }
 

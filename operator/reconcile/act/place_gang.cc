@@ -58,14 +58,27 @@ std::string AddedText(const DecisionBuilder& builder) {
                    "resume, has that asked anew";
 }
 
+std::string ReasonOf(Constraint constraint) {
+  switch (constraint) {
+    case Constraint::kQueue:
+      return "WaitsInQueue";
+    case Constraint::kQuota:
+      return "WaitsForQuota";
+    case Constraint::kRound:
+      return "WaitsForRound";
+    default:
+      return "Unschedulable";
+  }
+}
+
 // Sets the condition, which always says how things stand, and tells people in events what they are
 // to know of that: a shortfall changes with every pod that comes or goes, and is told again when
-// another need is not met; of a queue it is not told who is ahead, as that changes too.
+// another need is not met; of a queue it is not told who is ahead, as that changes too. The next
+// round is a matter of moments: nobody is told.
 void SayWhyItWaits(const Unschedulable& refusal, DecisionBuilder* builder) {
   const bool is_queued = refusal.constraint == Constraint::kQueue;
-  const std::string reason = is_queued                                  ? "WaitsInQueue"
-                             : refusal.constraint == Constraint::kQuota ? "WaitsForQuota"
-                                                                        : "Unschedulable";
+  const bool is_momentary = refusal.constraint == Constraint::kRound;
+  const std::string reason = ReasonOf(refusal.constraint);
   const Condition* const scheduled = FindCondition(builder->status(), ConditionType::kScheduled);
   const bool was_so = scheduled != nullptr && !scheduled->is_true && scheduled->reason == reason;
   const std::string before = was_so ? scheduled->message : "";
@@ -73,13 +86,13 @@ void SayWhyItWaits(const Unschedulable& refusal, DecisionBuilder* builder) {
                {ConditionType::kScheduled,
                 false,
                 reason,
-                refusal.shortfall + (is_queued ? "" : AddedText(*builder))},
+                refusal.shortfall + (is_queued || is_momentary ? "" : AddedText(*builder))},
                builder->now());
   if (is_queued && !was_so) {
     builder->Say(EventType::kNormal,
                  reason,
                  "older jobs come first; the condition Scheduled names the one that it waits for");
-  } else if (!is_queued && NeedOf(before) != NeedOf(refusal.shortfall)) {
+  } else if (!is_queued && !is_momentary && NeedOf(before) != NeedOf(refusal.shortfall)) {
     builder->Say(EventType::kWarning, reason, refusal.shortfall);
   }
 }

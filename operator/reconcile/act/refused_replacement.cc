@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "common/base/rfc3339.h"
+#include "operator/api/conditions.h"
 #include "operator/reconcile/act/gang_restart.h"
 #include "operator/reconcile/policy/backoff.h"
 
@@ -16,19 +18,31 @@ const PodRefusal* RefusalOf(const Member& member, const DecisionBuilder& builder
   return member.state != MemberState::kNotSeen || found == refused.end() ? nullptr : &found->second;
 }
 
+// Says so, and when the pod is asked for again; in the moment of that nothing is new.
+void Tell(const ConditionChange& change, WallTime next_try, DecisionBuilder* builder) {
+  const Condition* const said = FindCondition(builder->status(), change.type);
+  const bool is_said = said != nullptr && said->is_true && said->reason == change.reason;
+  if (is_said && next_try <= builder->now()) {
+    return;
+  }
+  ConditionChange timed = change;
+  timed.message += " at " + FormatRfc3339(next_try);
+  builder->Set(timed, EventType::kWarning);
+}
+
 }  // namespace
 
 std::optional<WallTime> NextTryOf(const Member& member, const DecisionBuilder& builder) {
   const PodRefusal* const refusal = RefusalOf(member, builder);
-  return refusal == nullptr
-             ? std::nullopt
-             : std::optional(std::min(refusal->at, builder.now()) + RollbackDelay(refusal->count));
+  return refusal == nullptr ? std::nullopt
+                            : std::optional(std::min(refusal->at, builder.now()) +
+                                            RollbackDelay(refusal->count, kRefusalDelayMax));
 }
 
 std::vector<StartProblem> HoldRefused(const GangView& view,
                                       std::vector<StartProblem> problems,
                                       DecisionBuilder* builder) {
-  if (!HasRun(builder->status())) {
+  if (!builder->status().has_run) {
     return problems;
   }
   for (const Member& member : view.members) {
@@ -38,18 +52,21 @@ std::vector<StartProblem> HoldRefused(const GangView& view,
     }
     std::erase_if(problems, [&](const StartProblem& one) { return one.task == member.task; });
     const std::string what = DescribeMember(member) + " was not created: " + refusal->message;
+    const WallTime next_try = *NextTryOf(member, *builder);
     if (member.rank.has_value()) {
-      builder->Set({ConditionType::kRestarting,
-                    true,
-                    "ReplacementRefused",
-                    what + "; the others wait, and it is asked for again"},
-                   EventType::kWarning);
+      Tell({ConditionType::kRestarting,
+            true,
+            "ReplacementRefused",
+            what + "; the others wait, and it is asked for again"},
+           next_try,
+           builder);
     } else if (IsTrue(builder->status(), ConditionType::kRunning)) {  // the ranks do without it
-      builder->Set({ConditionType::kRunning,
-                    true,
-                    "ReplacementRefused",
-                    what + "; the ranks run, and it is asked for again"},
-                   EventType::kWarning);
+      Tell({ConditionType::kRunning,
+            true,
+            "ReplacementRefused",
+            what + "; the ranks run, and it is asked for again"},
+           next_try,
+           builder);
     }
   }
   return problems;

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "common/base/time.h"
-#include "operator/reconcile/act/decision_builder.h"
+#include "operator/reconcile/decision_builder.h"
 #include "operator/reconcile/detect/start_problem.h"
 #include "operator/reconcile/gang/gang_view.h"
 

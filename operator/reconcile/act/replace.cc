@@ -8,6 +8,7 @@
 #include "operator/api/placement.h"
 #include "operator/reconcile/act/gang_restart.h"
 #include "operator/reconcile/act/successor.h"
+#include "operator/reconcile/gang/reported_epoch.h"
 #include "operator/reconcile/policy/budget.h"
 
 namespace lockstep::control {
@@ -18,9 +19,7 @@ namespace {
 Epoch NextEpoch(const GangView& view, Epoch current) {
   Epoch next = current.Next();
   for (const Member& member : view.members) {
-    if (member.report != nullptr) {
-      next = std::max(next, member.report->document.epoch);
-    }
+    next = ReportedEpoch(member, next);
   }
   return next;
 }
@@ -30,6 +29,10 @@ std::string Describe(const Failure& failure) {
                                       : failure.sentence + ", cause " + failure.cause;
 }
 
+// Messages after which no further lost rank is told of. The first that a survivor hears of takes it
+// to the next meeting, which tells it of the others. Choice: every gang of 64 ranks is told of all.
+constexpr std::size_t kToldMax = 1024;
+
 void TellSurvivors(const GangView& view,
                    const std::vector<Failure>& failures,
                    DecisionBuilder* builder) {
@@ -37,15 +40,17 @@ void TellSurvivors(const GangView& view,
   for (const Failure& failure : failures) {
     lost.insert(failure.pod_name);
   }
-  for (const Member& survivor : view.members) {
-    if (!survivor.rank.has_value() || survivor.state != MemberState::kRunning ||
-        lost.count(survivor.pod_name) > 0) {
+  std::size_t told = 0;
+  for (const Member& gone : view.members) {
+    if (!gone.rank.has_value() || lost.count(gone.pod_name) == 0 || told >= kToldMax) {
       continue;
     }
-    for (const Member& gone : view.members) {
-      if (!gone.rank.has_value() || lost.count(gone.pod_name) == 0) {
+    for (const Member& survivor : view.members) {
+      if (!survivor.rank.has_value() || survivor.state != MemberState::kRunning ||
+          lost.count(survivor.pod_name) > 0) {
         continue;
       }
+      ++told;
       ControlMessage message;
       message.job_uid = builder->job().metadata.uid;
       message.attempt = builder->status().attempt;
@@ -100,13 +105,11 @@ void ReplaceMembers(const GangView& view,
       builder->Count(Metric::kRestarts, failure.cause);
     }
     PodPlacement* const placement = builder->PlacementOf(failure.task);
-    placement->incarnation = placement->incarnation.Next();
-    placement->since = builder->now();
-    placement->pod_uid.clear();
-    placement->devices.clear();
+    const std::string disruption = placement->disruption;
+    BeginSuccessor(placement, builder->now());
     placement->awaits_verdict = failure.cause == kCauseEnded;
-    if (!placement->awaits_verdict) {
-      placement->disruption.clear();
+    if (placement->awaits_verdict) {
+      placement->disruption = disruption;
     }
     builder->Say(
         EventType::kWarning, "PodReplaced", Describe(failure) + "; " + CostOf(failure, *builder));

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "operator/reconcile/act/decision_builder.h"
+#include "operator/reconcile/decision_builder.h"
 #include "operator/reconcile/detect/failure.h"
 #include "operator/reconcile/gang/gang_view.h"
 

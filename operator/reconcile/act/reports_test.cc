@@ -1,11 +1,13 @@
 // What the operator makes of pods' reports, beside the training's progress.
 
+#include <limits>
 #include <string>
 #include <utility>
 
 #include <gtest/gtest.h>
 
 #include "operator/api/conditions.h"
+#include "operator/reconcile/policy/device_record.h"
 #include "operator/reconcile/testing/fake_world.h"
 
 namespace lockstep::control {
@@ -145,6 +147,37 @@ TEST_F(ReportsTest, CopyOfAPodWithItsLabelsIsNobodysToRemove) {
   copy.owner_uid.clear();
   world_.observed.pods.push_back(copy);
   EXPECT_EQ(DescribeEffects(world_.Step()).find("debugger"), std::string::npos);
+}
+
+TEST_F(ReportsTest, NameOfADeviceIsCut) {
+  Show("mnist-worker-0", {std::string(4096, 'x')});
+  world_.Step();
+  EXPECT_EQ(world_.job.status.placement.at(0).devices.at(0).size(), kDeviceNameBytesMax);
+}
+
+TEST_F(ReportsTest, DevicesOfAJobWithTooManyAreNotWrittenDown) {
+  Show("mnist-worker-0", {"GPU-a"});
+  world_.Step();
+  ASSERT_FALSE(world_.job.status.placement.at(0).devices.empty());
+  world_.job.spec.roles[0].gpus = kDevicesRecordedMax;
+  world_.Step();
+
+  EXPECT_TRUE(world_.job.status.placement.at(0).devices.empty());
+  ASSERT_NE(Judgement(), nullptr);
+  EXPECT_EQ(Judgement()->reason, "TooManyToRecord");
+}
+
+// Nobody can count on from there.
+TEST_F(ReportsTest, EpochThatNoGangCanBeInIsNotBelieved) {
+  const Epoch before = world_.job.status.epoch;
+  world_.observed.reports["mnist-worker-0"].document.epoch =
+      Epoch(std::numeric_limits<int64_t>::max());
+  world_.Step();
+  EXPECT_EQ(world_.job.status.epoch, before);
+
+  world_.observed.reports["mnist-worker-0"].document.epoch = Epoch(7);
+  world_.Step();
+  EXPECT_EQ(world_.job.status.epoch, Epoch(7));
 }
 
 }  // namespace

@@ -1,12 +1,16 @@
 #include "operator/reconcile/act/resize.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <string>
+#include <variant>
 
 #include "operator/api/conditions.h"
 #include "operator/reconcile/act/gang_restart.h"
 #include "operator/reconcile/build/lasting_checkpoints.h"
+#include "operator/reconcile/build/pod.h"
+#include "operator/reconcile/gang/gang_plan.h"
 #include "operator/reconcile/gang/gang_size.h"
 
 namespace lockstep::control {
@@ -29,6 +33,12 @@ std::string ConsentOf(const Metadata& metadata) {
   return found == metadata.annotations.end() ? "" : found->second;
 }
 
+std::string ConsentCommand(const Metadata& metadata) {
+  return "kubectl annotate trainingjob " + metadata.name + " --namespace " +
+         metadata.namespace_name + " --overwrite " + std::string(kConsentAnnotation) + "=" +
+         std::to_string(metadata.generation);
+}
+
 // All that is said but the step: it stays the same while training goes on.
 std::string DescribeChoice(const TrainingJob& job, const std::string& why) {
   const Metadata& metadata = job.metadata;
@@ -41,21 +51,54 @@ std::string DescribeChoice(const TrainingJob& job, const std::string& why) {
                                       "\" is for another change than " + generation + "; ";
   return " would be lost: " + why + ", so a gang of " + DescribeSize(job) +
          " would start at step 0. The gang of " + kept + " trains on; " + stale + "ask for " +
-         kept + " again, or accept the loss: kubectl annotate trainingjob " + metadata.name +
-         " --namespace " + metadata.namespace_name + " --overwrite " +
-         std::string(kConsentAnnotation) + "=" + generation;
+         kept + " again, or accept the loss: " + ConsentCommand(metadata);
+}
+
+// How often it is asked anew whether another size fits by now. Choice: nothing else tells this job
+// of new nodes, as it waits for none.
+constexpr std::chrono::seconds kFitInterval{30};
+
+// Whether a gang that has run could be kept at its size, which is another than the manifest asks
+// for, and nobody has said that it need not.
+bool MayKeepSize(const TrainingJob& job) {
+  return !job.status.placement.empty() && !HasAskedSize(job) && !HasEnded(job.status) &&
+         !job.spec.run_policy.suspend && job.status.has_run &&
+         ConsentOf(job.metadata) != std::to_string(job.metadata.generation) &&
+         HasAskedSize(AsPlaced(job));
 }
 
 }  // namespace
 
 bool AwaitsConsent(const TrainingJob& job, const Observed& observed) {
-  if (job.status.placement.empty() || HasAskedSize(job) || HasEnded(job.status) ||
-      job.spec.run_policy.suspend || !HasRun(job.status)) {
-    return false;
+  return MayKeepSize(job) && StepReached(job, observed) > 0 &&
+         !WhyCheckpointsGo(job, observed).empty();
+}
+
+std::string WhySizeNeverFits(const TrainingJob& job, const Observed& observed) {
+  const JobTopology topology = TopologyOf(job, observed.settings.addressing);
+  if (observed.is_one_machine || !MayKeepSize(job) || !CheckTopology(topology).empty()) {
+    return "";
   }
-  return StepReached(job, observed) > 0 && !WhyCheckpointsGo(job, observed).empty() &&
-         ConsentOf(job.metadata) != std::to_string(job.metadata.generation) &&
-         HasAskedSize(AsPlaced(job));
+  const PlanResult result = PlanGang(SnapshotWithoutJobs(observed), GangOf(job, topology));
+  const auto* const refusal = std::get_if<Unschedulable>(&result);
+  return refusal == nullptr || refusal->constraint == Constraint::kSearchLimit ? ""
+                                                                               : refusal->shortfall;
+}
+
+void RefuseSize(const TrainingJob& job, const std::string& why, DecisionBuilder* builder) {
+  if (builder->status().placement.empty()) {
+    return;  // its end came first
+  }
+  builder->WakeAt(builder->now() + kFitInterval);
+  const std::string kept = DescribeSize(AsPlaced(job));
+  builder->Set(
+      {ConditionType::kResized,
+       false,
+       "WouldNotFit",
+       "a gang of " + DescribeSize(job) + " would not fit even if no other job ran: " + why +
+           ". The gang of " + kept + " runs on, and is resized when it would fit; " +
+           "ask for a size that does, or end it now and wait: " + ConsentCommand(job.metadata)},
+      EventType::kWarning);
 }
 
 void AskForConsent(const TrainingJob& job, DecisionBuilder* builder) {

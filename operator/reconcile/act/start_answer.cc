@@ -19,16 +19,15 @@ namespace {
 // Restarting's reason while a replacement that could not start is tried on another node.
 constexpr std::string_view kMoved = "ReplacementMoved";
 
-// Whether the pods that cannot start may be tried on other nodes, each of them.
+// Whether the pods that cannot start may be tried on other nodes, each of them: once until the gang
+// is whole.
 bool CanMove(const GangView& view,
              const std::vector<StartProblem>& problems,
              const DecisionBuilder& builder) {
-  const Condition* const restarting = FindCondition(builder.status(), ConditionType::kRestarting);
-  const bool has_moved =
-      restarting != nullptr && restarting->is_true && restarting->reason == kMoved;
-  return builder.is_training() && !has_moved &&
+  return builder.is_training() &&
          std::all_of(problems.begin(), problems.end(), [&](const StartProblem& problem) {
-           return !NodeElsewhere(view, {problem.task, true}, builder).empty();
+           return !FindPlacement(builder.status(), problem.task)->has_moved &&
+                  !NodeElsewhere(view, {problem.task, true}, builder).empty();
          });
 }
 
@@ -39,10 +38,8 @@ void Move(const GangView& view,
   for (const StartProblem& problem : problems) {
     successors.push_back({problem.task, true});
     PodPlacement* const placement = builder->PlacementOf(problem.task);
-    placement->incarnation = placement->incarnation.Next();
-    placement->since = builder->now();
-    placement->pod_uid.clear();
-    placement->devices.clear();
+    BeginSuccessor(placement, builder->now());
+    placement->has_moved = true;
     TrainingJobStatus* const status = builder->mutable_status();
     status->restarts = WithRestart(std::move(status->restarts), kCauseNotStarted);
     builder->Count(Metric::kRestarts, std::string(kCauseNotStarted));
@@ -104,7 +101,7 @@ void AnswerStartProblems(const GangView& view,
     return;
   }
   SuspectNodes(problems, builder);
-  if (!HasRun(builder->status())) {
+  if (!builder->status().has_run) {
     RollBackGang(problems.front().reason, SentenceOf(view, problems.front(), *builder), builder);
     return;
   }

@@ -1,13 +1,16 @@
 #include "operator/reconcile/act/successor.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "operator/api/placement.h"
 #include "operator/reconcile/gang/gang_plan.h"
+#include "operator/resources/node_usage.h"
 #include "operator/scheduler/topology.h"
 
 namespace lockstep::control {
@@ -98,7 +101,79 @@ Gang GangOfTask(const DecisionBuilder& builder, const TaskId& task) {
   return GangOfOne(builder.job(), *builder.job().FindRole(task.role), TaskName(task));
 }
 
+// The nodes where those processes may still run that are about to have successors, by task: nobody
+// has told of their ends, or they are ended for it. Their places are their own successors' only.
+std::map<TaskId, std::string> PlacesHeld(const GangView& view,
+                                         const std::set<TaskId>& leaving,
+                                         const Observed& observed) {
+  std::map<TaskId, std::string> held;
+  for (const Member& member : view.members) {
+    if (leaving.count(member.task) > 0 && member.pod != nullptr && IsAlive(*member.pod, observed)) {
+      held[member.task] = member.node;
+    }
+  }
+  return held;
+}
+
+void Release(const std::string& name, const ResourceVector& request, Snapshot* snapshot) {
+  for (SnapshotNode& node : snapshot->nodes) {
+    if (node.name == name) {
+      UsageByNode used = {{name, {node.used, node.pod_count}}};
+      RemovePod(name, request, &used);
+      node.used = used[name].resources;
+      node.pod_count = used[name].pod_count;
+    }
+  }
+}
+
+// Room for the successors of one turn. `snapshot` is with the places of `held`.
+class SuccessorPlan {
+ public:
+  SuccessorPlan(Snapshot snapshot,
+                std::map<TaskId, std::string> held,
+                const DecisionBuilder& builder)
+      : snapshot_(std::move(snapshot)), held_(std::move(held)), builder_(builder) {}
+
+  // The node for the task among those that `may_use` lets through; empty without room.
+  template <typename Predicate>
+  std::string NodeFor(const TaskId& task, const Predicate& may_use) {
+    const Gang gang = GangOfTask(builder_, task);
+    const ResourceVector& request = gang.classes.front().request;
+    const auto own = held_.find(task);
+    if (own == held_.end()) {
+      return NodeAmong(snapshot_, gang, may_use);
+    }
+    Release(own->second, request, &snapshot_);
+    std::string node = NodeAmong(snapshot_, gang, may_use);
+    Take(own->second, request, &snapshot_);
+    return node;
+  }
+
+  void Give(const TaskId& task, const std::string& node) {
+    const auto own = held_.find(task);
+    if (own == held_.end() || own->second != node) {
+      Take(node, GangOfTask(builder_, task).classes.front().request, &snapshot_);
+    } else {
+      held_.erase(own);  // what was its own already
+    }
+  }
+
+ private:
+  Snapshot snapshot_;
+  std::map<TaskId, std::string> held_;
+  const DecisionBuilder& builder_;
+};
+
 }  // namespace
+
+void BeginSuccessor(PodPlacement* placement, WallTime now) {
+  placement->incarnation = placement->incarnation.Next();
+  placement->since = now;
+  placement->pod_uid.clear();
+  placement->devices.clear();
+  placement->awaits_verdict = false;
+  placement->disruption.clear();
+}
 
 void PlaceSuccessors(const GangView& view,
                      const std::vector<Successor>& successors,
@@ -111,26 +186,34 @@ void PlaceSuccessors(const GangView& view,
       at_fault.insert(builder->PlacementOf(successor.task)->node);
     }
   }
-  Snapshot snapshot = SnapshotBesideGang(builder->job(), builder->observed(), view, leaving);
+  std::map<TaskId, std::string> held = PlacesHeld(view, leaving, builder->observed());
+  std::set<TaskId> free = leaving;
+  std::erase_if(free, [&](const TaskId& task) { return held.count(task) > 0; });
+  Snapshot snapshot = SnapshotBesideGang(builder->job(), builder->observed(), view, free);
   MarkSuspects(builder->status(), builder->now(), &snapshot);
   KeepToDomain(*builder, leaving, &snapshot);
-  for (const Successor& successor : successors) {
-    PodPlacement* const placement = builder->PlacementOf(successor.task);
-    const std::string home = placement->node;
-    const Gang gang = GangOfTask(*builder, successor.task);
-    std::string node;
-    if (!successor.leaves_node) {
-      node = NodeAmong(snapshot, gang, [&](const std::string& name) { return name == home; });
+  SuccessorPlan plan(std::move(snapshot), std::move(held), *builder);
+  std::vector<TaskId> moving;
+  for (const Successor& successor : successors) {  // whoever may stay does, before others look
+    const std::string& home = builder->PlacementOf(successor.task)->node;
+    const bool stays =
+        !successor.leaves_node &&
+        !plan.NodeFor(successor.task, [&](const std::string& name) { return name == home; })
+             .empty();
+    if (stays) {
+      plan.Give(successor.task, home);
+    } else {
+      moving.push_back(successor.task);
     }
+  }
+  for (const TaskId& task : moving) {
+    std::string node =
+        plan.NodeFor(task, [&](const std::string& name) { return at_fault.count(name) == 0; });
     if (node.empty()) {
-      node = NodeAmong(
-          snapshot, gang, [&](const std::string& name) { return at_fault.count(name) == 0; });
+      node = plan.NodeFor(task, [](const std::string&) { return true; });
     }
-    if (node.empty()) {
-      node = NodeAmong(snapshot, gang, [](const std::string&) { return true; });
-    }
-    Take(node, gang.classes.front().request, &snapshot);
-    placement->node = node;
+    plan.Give(task, node);
+    builder->PlacementOf(task)->node = node;
   }
 }
 

@@ -2,8 +2,10 @@
 
 #include <vector>
 
+#include "common/base/time.h"
 #include "common/contract/topology.h"
-#include "operator/reconcile/act/decision_builder.h"
+#include "operator/api/training_job.h"
+#include "operator/reconcile/decision_builder.h"
 #include "operator/reconcile/gang/gang_view.h"
 
 namespace lockstep::control {
@@ -16,10 +18,14 @@ struct Successor {
   friend bool operator==(const Successor&, const Successor&) = default;
 };
 
+// The placement stands for the next pod of its rank from now on, of which nothing is known yet.
+void BeginSuccessor(PodPlacement* placement, WallTime now);
+
 // Writes into the placement where each successor goes: where it was while that node still takes it,
 // else elsewhere, in the domain that the gang's topology requires; one that leaves its node goes
-// back there only if no other has room. Nodes that are cordoned or not ready get nobody. Without
-// room the placement's node is empty, and is found later.
+// back there only if no other has room. Whoever may stay comes first, and a place whose old process
+// may still run is nobody else's. Nodes that are cordoned or not ready get nobody. Without room the
+// placement's node is empty, and is found later.
 void PlaceSuccessors(const GangView& view,
                      const std::vector<Successor>& successors,
                      DecisionBuilder* builder);

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "operator/reconcile/gang/departure.h"
 #include "operator/reconcile/testing/fake_world.h"
 
 namespace lockstep::control {
@@ -54,6 +55,47 @@ TEST_F(SuccessorTest, WaitsWhereTheDomainHasNoRoom) {
   world_->job.spec.scheduling.topology.required = "rack";
   world_->observed.used_elsewhere.by_jobs.Edit()["node-d"].resources.gpu_count = 1;
   EXPECT_EQ(NodeAfterLoss(), "");
+}
+
+// Two workers of a GPU each, on node-a and node-b; node-a is cordoned, and nothing else is free.
+TestWorld WorldWithoutRoom() {
+  TrainingJob job = MakeTrainingJob(2);
+  job.spec.roles[0].gpus = 1;
+  TestWorld world(job);
+  world.AddNode("node-b");
+  for (kube::Node& node : world.nodes()) {
+    node.allocatable.gpu_count = 1;
+  }
+  world.observed.round = Plan{{{"worker-0", "node-a"}, {"worker-1", "node-b"}}};
+  world.Launch();
+  world.ReportAll();
+  world.nodes()[0].is_schedulable = false;
+  return world;
+}
+
+TEST(Successors, PlaceOfOneThatMayStayIsNotGivenToOneThatHasToMove) {
+  TestWorld world = WorldWithoutRoom();
+  world.Exit("mnist-worker-0", 134);
+  world.Exit("mnist-worker-1", 134);
+
+  world.Step();
+
+  EXPECT_EQ(world.job.status.placement.at(0).node, "");
+  EXPECT_EQ(world.job.status.placement.at(1).node, "node-b");
+}
+
+// Without room elsewhere it goes back to the node that is at fault, and nobody else goes there.
+TEST(Successors, PlaceWhereTheOldProcessMayStillRunIsNotGivenToAnother) {
+  TestWorld world = WorldWithoutRoom();
+  world.Exit("mnist-worker-0", 134);
+  kube::Pod* const stuck = world.Find("mnist-worker-1");
+  stuck->is_deleting = true;
+  stuck->deletion_due = world.now - kOverdueAfter;
+
+  world.Step();
+
+  EXPECT_EQ(world.job.status.placement.at(0).node, "");
+  EXPECT_EQ(world.job.status.placement.at(1).node, "node-b");
 }
 
 }  // namespace

@@ -72,17 +72,24 @@ std::optional<TerminationMessage> FinalWords(const GangView& view) {
   return std::nullopt;
 }
 
+// Pods of the role that a job without a gang waits for, or had never got when it ended: a later
+// edit changes nothing of that.
+int64_t PodsNeverPlaced(const RoleSpec& role, const DecisionBuilder& builder) {
+  if (HasEnded(builder.job().status)) {
+    return KnownCounts(builder.job().status, role.name).pending;
+  }
+  return builder.spec().run_policy.suspend ? 0 : role.replicas;
+}
+
 }  // namespace
 
 void CountRoles(const GangView& view, DecisionBuilder* builder) {
-  const bool is_waiting =
-      view.members.empty() && !HasEnded(builder->status()) && !builder->spec().run_policy.suspend;
   const bool has_ended = HasEnded(builder->status());
   std::vector<RoleCounts> roles;
   for (const RoleSpec& role : builder->spec().roles) {
     RoleCounts counts;
     counts.name = role.name;
-    counts.pending = is_waiting ? role.replicas : 0;
+    counts.pending = view.members.empty() ? PodsNeverPlaced(role, *builder) : 0;
     for (const Member& member : view.members) {
       if (member.task.role == role.name && !(has_ended && IsCleanedAway(member))) {
         CountMember(member.state, &counts);
@@ -132,7 +139,10 @@ void NoteProgress(const GangView& view, DecisionBuilder* builder) {
         static_cast<double>(steps_left * builder->spec().training->global_batch_size) /
         progress.samples_per_second;
   }
-  progress.checkpoint_step = NewestCheckpoint(view, *known);
+  const bool has_fallen =
+      may_fall_back && builder->is_training() && HasFallenBack(**known, document);
+  progress.checkpoint_step =
+      has_fallen ? CheckpointLeft(**known, document) : NewestCheckpoint(view, *known);
   progress.observed_at = known->has_value() ? (*known)->observed_at : WallTime{};
   if (*known != progress) {
     if (may_fall_back) {

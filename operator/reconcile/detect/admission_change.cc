@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "operator/api/conditions.h"
 #include "operator/reconcile/build/pod.h"
 
 namespace lockstep::control {
@@ -45,6 +46,34 @@ std::string DescribeAdmission(const RoleSpec& role, const kube::Pod& pod) {
     }
   }
   return text;
+}
+
+bool NoteRealNodes(const GangView& view, DecisionBuilder* builder) {
+  std::string first;
+  int64_t count = 0;
+  for (const Member& member : view.members) {
+    if (member.pod == nullptr || member.pod->status.is_unbound || member.node.empty() ||
+        member.pod->spec.node_name.empty() || member.pod->spec.node_name == member.node) {
+      continue;
+    }
+    builder->PlacementOf(member.task)->node = member.pod->spec.node_name;
+    if (count++ == 0) {
+      first = DescribeMember(member) + " was planned on node " + member.node +
+              " and is bound to node " + member.pod->spec.node_name;
+    }
+  }
+  if (count == 0) {
+    return false;
+  }
+  builder->Set(
+      {ConditionType::kScheduled,
+       true,
+       std::string(kReasonPodElsewhere),
+       first + (count == 1 ? "" : ", and so are " + std::to_string(count - 1) + " more") +
+           ": a webhook, perhaps, has changed its nodeName or node affinity. It is counted "
+           "where it is; whatever the plan heeded beyond that may not hold"},
+      EventType::kWarning);
+  return true;
 }
 
 void NoteAdmission(const GangView& view, DecisionBuilder* builder) {

@@ -4,7 +4,7 @@
 
 #include "operator/api/training_job.h"
 #include "operator/kube/objects.h"
-#include "operator/reconcile/act/decision_builder.h"
+#include "operator/reconcile/decision_builder.h"
 #include "operator/reconcile/gang/gang_view.h"
 
 namespace lockstep::control {
@@ -17,5 +17,10 @@ std::string DescribeAdmission(const RoleSpec& role, const kube::Pod& pod);
 // Writes into the status what the members' pods ask for beyond their templates. The next plan
 // counts it.
 void NoteAdmission(const GangView& view, DecisionBuilder* builder);
+
+// Writes into the placement where members' pods are bound, if that is not where they were planned,
+// and says so: something took away what ties a pod to its node, and whoever did it does not know
+// what else was planned there. Returns whether there are such pods: the view is out of date then.
+bool NoteRealNodes(const GangView& view, DecisionBuilder* builder);
 
 }  // namespace lockstep::control

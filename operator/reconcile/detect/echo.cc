@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/base/check.h"
 #include "common/contract/exit_code.h"
 #include "operator/reconcile/policy/restart_policy.h"
 
@@ -46,6 +47,18 @@ std::optional<WallTime> PatienceWithEcho(const DecisionBuilder& builder,
   const bool is_recent = first.has_value() && builder.now() < *first + kEchoPatience &&
                          *first <= builder.now() + kEchoPatience;
   return is_recent ? std::optional(*first + kEchoPatience) : std::nullopt;
+}
+
+const Failure& OriginOf(const std::vector<Failure>& failures, bool is_training) {
+  LOCKSTEP_CHECK(!failures.empty(), "the origin of no failure");
+  const FailureResponse first = is_training ? FailureResponse::kFailJob : FailureResponse::kRestart;
+  const auto precedes = [&](const Failure& a, const Failure& b) {
+    if ((a.response == first) != (b.response == first)) {
+      return a.response == first;
+    }
+    return a.ended_at.has_value() && (!b.ended_at.has_value() || *a.ended_at < *b.ended_at);
+  };
+  return *std::min_element(failures.begin(), failures.end(), precedes);
 }
 
 }  // namespace lockstep::control

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "operator/api/conditions.h"
-#include "operator/reconcile/act/gang_restart.h"
 #include "operator/reconcile/testing/fake_world.h"
 
 namespace lockstep::control {

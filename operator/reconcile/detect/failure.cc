@@ -11,7 +11,6 @@
 #include "common/contract/termination_message.h"
 #include "common/contract/text.h"
 #include "operator/api/placement.h"
-#include "operator/reconcile/act/gang_restart.h"
 #include "operator/reconcile/build/lasting_checkpoints.h"
 #include "operator/reconcile/detect/suspect.h"
 #include "operator/reconcile/gang/departure.h"
@@ -338,7 +337,7 @@ std::vector<Failure> FindFailures(const DecisionBuilder& builder,
                                   const std::vector<StartProblem>& problems) {
   const Silence silence = FindSilence(builder, view);
   // Others are still to come, such as one whose image takes long.
-  const bool is_coming = !HasRun(builder.status()) &&
+  const bool is_coming = !builder.status().has_run &&
                          std::any_of(view.members.begin(), view.members.end(), IsStarting);
   std::vector<Failure> failures;
   for (const Member& member : view.members) {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "operator/reconcile/act/decision_builder.h"
+#include "operator/reconcile/decision_builder.h"
 #include "operator/reconcile/detect/start_problem.h"
 #include "operator/reconcile/gang/gang_view.h"
 #include "operator/reconcile/policy/restart_policy.h"

@@ -6,7 +6,6 @@
 
 #include "common/contract/text.h"
 #include "operator/api/placement.h"
-#include "operator/reconcile/act/gang_restart.h"
 #include "operator/reconcile/policy/deadline.h"
 
 namespace lockstep::control {
@@ -216,7 +215,7 @@ void TellOfTrouble(const GangView& view, DecisionBuilder* builder) {
       std::find_if(view.members.begin(), view.members.end(), [&](const Member& member) {
         return IsInTrouble(member, builder->observed());
       });
-  if (troubled != view.members.end() && !HasRun(builder->status())) {
+  if (troubled != view.members.end() && !builder->status().has_run) {
     SetCondition(builder->mutable_status(),
                  {ConditionType::kScheduled,
                   true,
@@ -231,7 +230,7 @@ void TellOfTrouble(const GangView& view, DecisionBuilder* builder) {
 }
 
 std::vector<StartProblem> FindStartProblems(const DecisionBuilder& builder, const GangView& view) {
-  const bool has_run = HasRun(builder.status());
+  const bool has_run = builder.status().has_run;
   std::vector<StartProblem> problems;
   for (const Member& member : view.members) {
     if (has_run && !member.rank.has_value()) {

@@ -1,12 +1,13 @@
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "operator/reconcile/act/decision_builder.h"
+#include "operator/reconcile/decision_builder.h"
 #include "operator/reconcile/gang/gang_view.h"
 
 namespace lockstep::control {
@@ -30,6 +31,17 @@ void TellOfTrouble(const GangView& view, DecisionBuilder* builder);
 
 // The reason of a problem that no other node would cure: the server refuses the pod.
 inline constexpr std::string_view kPodNotCreated = "PodNotCreated";
+
+// The reasons of all problems for which gangs are rolled back.
+inline constexpr std::array<std::string_view, 9> kRollbackReasons = {kPodNotCreated,
+                                                                     "ContainerNotCreated",
+                                                                     "ImagePullFailed",
+                                                                     "NoRoom",
+                                                                     "NodeNotReady",
+                                                                     "PodNotBound",
+                                                                     "PodRefused",
+                                                                     "PodUnschedulable",
+                                                                     "StartTimeout"};
 
 // Why a pod that was decided does not come to run.
 struct StartProblem {

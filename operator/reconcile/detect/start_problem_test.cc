@@ -366,5 +366,45 @@ TEST(ReplacementLadder, GangThatStartsAnewForItsSuccessorPaysOnce) {
   EXPECT_EQ(CountedIncidents(world.job.status.incidents), 1);
 }
 
+// Whatever befalls the others meanwhile.
+TEST(ReplacementLadder, OneIsTriedElsewhereOnceUntilTheGangIsWhole) {
+  TestWorld world = Replacing();
+  world.AddNode("node-c");
+  Refuse("mnist-worker-1-r1", &world);
+  world.Step();
+  ASSERT_NE(world.Find("mnist-worker-1-r2"), nullptr);
+  world.Exit("mnist-worker-0", 137);
+  world.Step();
+  ASSERT_EQ(FindCondition(world.job.status, ConditionType::kRestarting)->reason, "RankReplaced");
+  Refuse("mnist-worker-1-r2", &world);
+
+  world.Step();
+
+  EXPECT_EQ(world.Find("mnist-worker-1-r3"), nullptr);
+  EXPECT_EQ(world.job.status.attempt, Attempt(1));
+}
+
+// The story: attempt 0 ran and broke, attempt 1 is placed, and another leader takes over whose
+// clock is an hour behind. To it both moments are now.
+TEST(HandOver, ClockThatIsBehindMakesNoGangRun) {
+  TestWorld world(MakeCommandJob(2));
+  world.Launch();
+  world.Exit("mnist-worker-1", 137);
+  world.Step();
+  world.FinishDeletions();
+  world.Vanish("mnist-worker-1");
+  world.Advance(std::chrono::minutes(1));
+  world.Step();
+  ASSERT_EQ(TrueConditions(world.job.status), "Created Scheduled Restarting");
+  world.now -= std::chrono::hours(1);
+  const std::string restarts = DescribeRestarts(world.job.status);
+  Refuse(world.observed.pods.back().name, &world);
+
+  const Decision decision = world.Step();
+
+  EXPECT_EQ(DescribeRestarts(decision.status), restarts) << "rolled back, not restarted";
+  EXPECT_EQ(decision.status.rollbacks, 1);
+}
+
 }  // namespace
 }  // namespace lockstep::control

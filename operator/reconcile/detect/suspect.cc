@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "operator/api/placement.h"
-#include "operator/reconcile/act/gang_restart.h"
 
 namespace lockstep::control {
 namespace {
@@ -77,7 +76,8 @@ bool HasRunFor(const DecisionBuilder& builder,
                std::chrono::milliseconds patience) {
   const Condition* const running = FindCondition(builder.status(), ConditionType::kRunning);
   const PodPlacement* const placement = FindPlacement(builder.status(), member.task);
-  if (!HasRun(builder.status()) || builder.now() - running->last_transition < patience) {
+  if (!builder.status().has_run || running == nullptr ||
+      builder.now() - running->last_transition < patience) {
     return false;
   }
   return running->is_true ? placement->since <= running->last_transition

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "operator/api/training_job.h"
-#include "operator/reconcile/act/decision_builder.h"
+#include "operator/reconcile/decision_builder.h"
 #include "operator/reconcile/gang/gang_view.h"
 
 namespace lockstep::control {

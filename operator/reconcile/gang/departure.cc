@@ -24,6 +24,10 @@ bool HasDoneItsWork(const kube::Pod& pod) {
          (!WasAskedToGo(pod) || Says(pod, Outcome::kSuccess));
 }
 
+bool SaysItIsDone(const kube::Pod& pod) {
+  return pod.status.phase == kube::PodPhase::kSucceeded && Says(pod, Outcome::kSuccess);
+}
+
 bool HasEndedEarly(const kube::Pod& pod, const StatusDocument& last) {
   return pod.status.phase == kube::PodPhase::kSucceeded && !Says(pod, Outcome::kSuccess) &&
          last.phase != Phase::kSucceeded && last.steps_total.has_value() &&

@@ -22,6 +22,9 @@ bool WasAskedToGo(const kube::Pod& pod);
 // and its last words say that it had finished. A program that exits 0 on SIGTERM has only obeyed.
 bool HasDoneItsWork(const kube::Pod& pod);
 
+// Whether the pod's process has said so, in its last words.
+bool SaysItIsDone(const kube::Pod& pod);
+
 // Whether the pod exited 0 in the middle of a built-in training: it has not said that it was done,
 // and `last`, its newest report, is of an earlier step than the last. A command reports no steps.
 bool HasEndedEarly(const kube::Pod& pod, const StatusDocument& last);

@@ -80,6 +80,19 @@ Snapshot SnapshotOf(const Observed& observed, const GangView& view) {
   return snapshot;
 }
 
+Snapshot SnapshotWithoutJobs(const Observed& observed) {
+  Snapshot snapshot;
+  for (const kube::Node& node : *observed.nodes) {
+    snapshot.nodes.push_back(SnapshotNodeOf(node));
+    const auto used = observed.used_elsewhere.by_others->find(node.name);
+    if (used != observed.used_elsewhere.by_others->end()) {
+      snapshot.nodes.back().used = used->second.resources;
+      snapshot.nodes.back().pod_count = used->second.pod_count;
+    }
+  }
+  return snapshot;
+}
+
 Snapshot SnapshotBesideGang(const TrainingJob& job,
                             const Observed& observed,
                             const GangView& view,

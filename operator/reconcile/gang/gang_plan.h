@@ -21,7 +21,10 @@ NodeUsage UsedElsewhereOn(const std::string& node, const UsedElsewhere& used);
 // still hold until they are gone.
 Snapshot SnapshotOf(const Observed& observed, const GangView& view);
 
-// The same with the pods of the current gang, except those of the tasks in `leaving`.
+// The cluster if there were no pods of jobs: only what others use of its nodes, as they are now.
+Snapshot SnapshotWithoutJobs(const Observed& observed);
+
+// SnapshotOf with the pods of the current gang, except those of the tasks in `leaving`.
 Snapshot SnapshotBesideGang(const TrainingJob& job,
                             const Observed& observed,
                             const GangView& view,

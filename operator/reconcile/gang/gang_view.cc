@@ -10,26 +10,6 @@
 namespace lockstep::control {
 namespace {
 
-struct OwnPod {
-  const kube::Pod* pod = nullptr;
-  PodIdentityLabels identity;
-};
-
-std::vector<OwnPod> OwnPods(const Metadata& job, const Observed& observed) {
-  std::vector<OwnPod> pods;
-  for (const kube::Pod& pod : observed.pods) {
-    const auto identity = IdentityOf(pod);
-    if (identity.has_value() && identity->job == job.name && identity->job_uid == job.uid &&
-        pod.namespace_name == job.namespace_name) {
-      pods.push_back({&pod, *identity});
-    }
-  }
-  std::sort(pods.begin(), pods.end(), [](const OwnPod& a, const OwnPod& b) {
-    return a.pod->name < b.pod->name;
-  });
-  return pods;
-}
-
 bool IsEarlyEnd(const Member& member) {
   return member.rank.has_value() && member.report != nullptr &&
          HasEndedEarly(*member.pod, member.report->document);
@@ -86,6 +66,21 @@ bool NeverBegins(const kube::Pod& pod) {
 }
 
 }  // namespace
+
+std::vector<OwnPod> OwnPods(const Metadata& job, const Observed& observed) {
+  std::vector<OwnPod> pods;
+  for (const kube::Pod& pod : observed.pods) {
+    const auto identity = IdentityOf(pod);
+    if (identity.has_value() && identity->job == job.name && identity->job_uid == job.uid &&
+        pod.namespace_name == job.namespace_name) {
+      pods.push_back({&pod, *identity});
+    }
+  }
+  std::sort(pods.begin(), pods.end(), [](const OwnPod& a, const OwnPod& b) {
+    return a.pod->name < b.pod->name;
+  });
+  return pods;
+}
 
 bool HasEnded(const kube::Pod& pod) {
   return NeverBegins(pod) || pod.status.phase == kube::PodPhase::kSucceeded ||

@@ -8,6 +8,7 @@
 #include "common/contract/topology.h"
 #include "operator/api/training_job.h"
 #include "operator/kube/objects.h"
+#include "operator/reconcile/gang/pod_labels.h"
 #include "operator/reconcile/observed.h"
 
 namespace lockstep::control {
@@ -42,6 +43,15 @@ struct Member {
   const RuntimeReport* report = nullptr;  // of this very pod; null when none
   Predecessor predecessor = Predecessor::kGone;
 };
+
+// A pod of the job, and who it is.
+struct OwnPod {
+  const kube::Pod* pod = nullptr;
+  PodIdentityLabels identity;
+};
+
+// All that are the job's and no other's, by name. Points into `observed`.
+std::vector<OwnPod> OwnPods(const Metadata& job, const Observed& observed);
 
 // The job's pods against its ledger. Points into `Observed`.
 struct GangView {

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "operator/api/conditions.h"
+#include "operator/reconcile/gang/departure.h"
 #include "operator/reconcile/gang/gang_plan.h"
 #include "operator/reconcile/gang/gang_view.h"
 #include "operator/reconcile/gang/pod_labels.h"
@@ -79,6 +80,30 @@ TEST(Placing, GangWaitsAsAWholeForThePodsOfAnEarlierJobOfTheName) {
   EXPECT_EQ(next.observed.pods.size(), 2U);
 }
 
+// Nobody but an administrator can end it, so the node is named.
+TEST(Placing, PodOfAnEarlierJobThatDoesNotEndIsSaidToBeStuckOnItsNode) {
+  TestWorld world(MakeTrainingJob(1));
+  world.Launch();
+  kube::Pod left = world.observed.pods.back();
+  TestWorld next(MakeTrainingJob(1));
+  left.owner_uid = "uid-0";
+  left.labels[label::kJobUid] = "uid-0";
+  left.is_deleting = true;
+  left.deletion_due = next.now + seconds(30);
+  next.observed.pods = {left};
+  next.Step();
+  EXPECT_EQ(MessageOf(next.job.status, ConditionType::kScheduled),
+            "waits for pod mnist-worker-0 of an earlier job of this name; goes on when it is gone");
+
+  next.Advance(seconds(30) + kOverdueAfter);
+  const Decision decision = next.Step();
+
+  EXPECT_EQ(MessageOf(next.job.status, ConditionType::kScheduled),
+            "waits for pod mnist-worker-0 of an earlier job of this name, which does not end on "
+            "node node-a although its grace is over; goes on when it is gone");
+  EXPECT_EQ(EventReasons(decision), "PodStuck");
+}
+
 TEST(Placing, AmongNodesThatRefuseTheOneThatDidSoLeastComesFirst) {
   TestWorld world(MakeTrainingJob(2));
   world.AddNode("node-b");
@@ -101,6 +126,26 @@ TEST(Placing, PodThatTheServerRefusesSaysNothingOfItsNode) {
   world.Step();
   EXPECT_EQ(world.job.status.rollbacks, 1);
   EXPECT_TRUE(world.job.status.suspect_nodes.empty());
+}
+
+// Nothing tells when a quota is raised.
+TEST(Placing, GangThatAQuotaRefusesIsTriedAgainAtLeastOnceAMinute) {
+  TestWorld world(MakeTrainingJob(1));
+  for (int count = 0; count < 10; ++count) {
+    world.Step();
+    world.observed.pods.clear();
+    const std::string pod = PodName("mnist", {Role::kWorker, 0}, {world.job.status.attempt, {}});
+    world.job.status.placement.at(0).pod_uid.clear();
+    world.observed.refused_pods[pod] = {"exceeded quota: gpus", false};
+    const Decision decision = world.Step();
+    EXPECT_EQ(decision.metrics,
+              std::vector<MetricDelta>({{Metric::kRollbacks, "PodNotCreated", 1}}));
+    world.observed.refused_pods.clear();
+    ASSERT_TRUE(world.job.status.retry_at.has_value());
+    EXPECT_LE(*world.job.status.retry_at, world.now + minutes(1));
+    world.Advance(*world.job.status.retry_at - world.now);
+  }
+  EXPECT_EQ(world.job.status.rollbacks, 10);
 }
 
 TEST(Placing, PatienceWithTroubleBeginsWhenItIsSeen) {
@@ -229,6 +274,7 @@ TEST(Placing, GangThatRanBeginsTheWaitForRoomAnew) {
   world.nodes().pop_back();
   ++world.job.metadata.generation;
   world.job.spec.roles[0].replicas = 4;
+  world.job.metadata.annotations["lockstep.dev/accept-progress-loss"] = "2";
   world.Step();
   world.FinishDeletions();
 
@@ -367,6 +413,41 @@ TEST(Placing, FieldsThatNoPlanHeedsAreToldOnce) {
             "makes no room");
   EXPECT_NE(EventReasons(first).find("FieldsNotPlanned"), std::string::npos);
   EXPECT_EQ(EventReasons(world.Step()).find("FieldsNotPlanned"), std::string::npos);
+}
+
+// A webhook has taken the pod's affinity away, and the cluster's scheduler has chosen for itself.
+TEST(Placing, PodThatIsBoundElsewhereIsNamedAndCountedWhereItIs) {
+  TestWorld world(MakeTrainingJob(2));
+  world.AddNode("node-b");
+  world.Step();
+  world.Find("mnist-worker-1")->spec.node_name = "node-b";
+  world.RunAll();
+
+  const Decision decision = world.Step();
+
+  EXPECT_EQ(EventReasons(decision), "PodElsewhere GangRunning");
+  EXPECT_EQ(decision.status.placement.at(0).node, "node-a");
+  EXPECT_EQ(decision.status.placement.at(1).node, "node-b");
+  const std::string message = MessageOf(decision.status, ConditionType::kScheduled);
+  EXPECT_TRUE(
+      message.starts_with("pod mnist-worker-1 (rank 1) was planned on node node-a and is "
+                          "bound to node node-b"))
+      << message;
+  EXPECT_EQ(EventReasons(world.Step()), "");
+  EXPECT_EQ(MessageOf(world.job.status, ConditionType::kScheduled), message);
+}
+
+TEST(Placing, PodThatNobodyHasBoundYetIsNowhereElse) {
+  TestWorld world(MakeTrainingJob(1));
+  world.Step();
+  kube::Pod* const pod = world.Find("mnist-worker-0");
+  pod->spec.node_name.clear();
+  pod->status.is_unbound = true;
+
+  world.Step();
+
+  EXPECT_EQ(world.job.status.placement.at(0).node, "node-a");
+  EXPECT_EQ(FindCondition(world.job.status, ConditionType::kScheduled)->reason, "GangPlaced");
 }
 
 }  // namespace

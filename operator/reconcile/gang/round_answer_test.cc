@@ -58,6 +58,21 @@ TEST(DecideRound, JobThatWaitsItsTurnSaysBehindWhom) {
             "waits behind default/big, which needs 8 GPUs");
 }
 
+// Nobody need be ahead of it, and a moment later it is told what it waits for.
+TEST(DecideRound, JobThatNoRoundHasLookedAtSaysSoAndNothingOfOlderJobs) {
+  TestWorld world(MakeTrainingJob(3));
+  world.observed.round = AwaitsRound();
+
+  const Decision decision = world.Step();
+
+  EXPECT_EQ(FindCondition(decision.status, ConditionType::kScheduled)->reason, "WaitsForRound");
+  EXPECT_EQ(MessageOf(decision.status, ConditionType::kScheduled),
+            "waits for the next round of scheduling");
+  EXPECT_EQ(EventReasons(decision), "JobCreated");
+  world.observed.round = BehindJob("default/first");
+  EXPECT_EQ(EventReasons(world.Step()), "WaitsInQueue");
+}
+
 // Who is ahead changes as jobs come and go, and an event cannot be taken back.
 TEST(DecideRound, JobThatWaitsItsTurnIsToldOfOnceInWordsThatStayTrue) {
   TrainingJob job = MakeTrainingJob(3);

@@ -14,8 +14,8 @@ std::chrono::seconds Doubled(std::chrono::seconds delay, int64_t times, std::chr
 
 }  // namespace
 
-std::chrono::seconds RollbackDelay(int64_t count) {
-  return Doubled(kRollbackDelayMin, count - 1, kRollbackDelayMax);
+std::chrono::seconds RollbackDelay(int64_t count, std::chrono::seconds max) {
+  return Doubled(kRollbackDelayMin, count - 1, max);
 }
 
 std::chrono::seconds RestartDelay(int64_t count) {

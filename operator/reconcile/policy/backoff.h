@@ -11,8 +11,12 @@ namespace lockstep::control {
 inline constexpr std::chrono::seconds kRollbackDelayMin{5};
 inline constexpr std::chrono::seconds kRollbackDelayMax{300};
 
+// The same where the API server did not create a pod. Choice: nothing tells when a quota is raised
+// or a webhook mended, and whoever did it is not to wait for minutes; another try costs some calls.
+inline constexpr std::chrono::seconds kRefusalDelayMax{60};
+
 // `count` is how often in a row it could not start, from 1.
-std::chrono::seconds RollbackDelay(int64_t count);
+std::chrono::seconds RollbackDelay(int64_t count, std::chrono::seconds max = kRollbackDelayMax);
 
 // A gang that ran for so long has made progress: a restart after that is the first of its kind.
 inline constexpr std::chrono::seconds kSteadyAfter{60};  // choice: not a crash at the start

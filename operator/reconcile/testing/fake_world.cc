@@ -5,6 +5,7 @@
 
 #include "common/base/check.h"
 #include "operator/api/conditions.h"
+#include "operator/reconcile/detect/start_problem.h"
 #include "operator/reconcile/gang/pod_labels.h"
 #include "operator/reconcile/policy/restart_cause.h"
 
@@ -78,6 +79,10 @@ Decision TestWorld::Step() {
     LOCKSTEP_CHECK(delta.metric != Metric::kRestarts ||
                        std::count(causes.begin(), causes.end(), delta.label) == 1,
                    "no cause of restarts: " + delta.label);
+    LOCKSTEP_CHECK(
+        delta.metric != Metric::kRollbacks ||
+            std::count(kRollbackReasons.begin(), kRollbackReasons.end(), delta.label) == 1,
+        "no reason of rollbacks: " + delta.label);
   }
   for (const Effect& effect : decision.effects) {
     Apply(effect);

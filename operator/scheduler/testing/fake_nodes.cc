@@ -33,6 +33,8 @@ const char* ConstraintName(Constraint constraint) {
       return "quota";
     case Constraint::kTopology:
       return "topology";
+    case Constraint::kRound:
+      return "round";
   }
   return "unknown";
 }

@@ -11,8 +11,8 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
+#include "operator/replay/shapes.h"
 #include "operator/scheduler/testing/brute_force.h"
-#include "tests/bench/scheduler/shapes.h"
 
 namespace lockstep::control {
 namespace {
@@ -36,22 +36,16 @@ Measured MeasureAlone(const Shape& shape) {
   }
   const pid_t child = fork();
   if (child == 0) {
-    std::vector<ShapeRun> runs;
-    for (int i = 0; i < kRuns; ++i) {
-      runs.push_back(shape.run());
+    const ShapeRun median = MedianRun(shape, kRuns);
+    if (!median.wrong.empty()) {
+      std::fprintf(stderr, "%s: %s\n", shape.name.c_str(), median.wrong.c_str());
     }
-    std::sort(runs.begin(), runs.end(), [](const ShapeRun& a, const ShapeRun& b) {
-      return a.milliseconds < b.milliseconds;
-    });
-    const ShapeRun& median = runs[kRuns / 2];
-    Measured measured{median.milliseconds, 0, median.wall_milliseconds, 0, 0, true};
-    for (const ShapeRun& run : runs) {
-      measured.is_right = measured.is_right && run.wrong.empty();
-      measured.p99_milliseconds = std::max(measured.p99_milliseconds, run.p99_milliseconds);
-      if (!run.wrong.empty()) {
-        std::fprintf(stderr, "%s: %s\n", shape.name.c_str(), run.wrong.c_str());
-      }
-    }
+    Measured measured{median.milliseconds,
+                      median.p99_milliseconds,
+                      median.wall_milliseconds,
+                      0,
+                      0,
+                      median.wrong.empty()};
     measured.pods_per_second = static_cast<double>(median.pods) * 1000.0 / median.milliseconds;
     const bool is_told = write(ends[1], &measured, sizeof(measured)) == sizeof(measured);
     _exit(is_told ? 0 : 1);

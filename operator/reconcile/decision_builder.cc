@@ -1,11 +1,10 @@
-#include "operator/reconcile/act/decision_builder.h"
+#include "operator/reconcile/decision_builder.h"
 
 #include <algorithm>
 
 #include "common/base/check.h"
 #include "operator/api/placement.h"
 #include "operator/reconcile/build/pod.h"
-#include "operator/reconcile/policy/backoff.h"
 
 namespace lockstep::control {
 
@@ -64,9 +63,11 @@ void DecisionBuilder::WakeAt(WallTime when) {
   decision_.next_wakeup = std::min(decision_.next_wakeup.value_or(when), when);
 }
 
-void DecisionBuilder::HoldBack(const std::string& reason, const std::string& message) {
+void DecisionBuilder::HoldBack(const std::string& reason,
+                               const std::string& message,
+                               std::chrono::seconds delay_max) {
   TrainingJobStatus* const status = &decision_.status;
-  const std::chrono::seconds delay = RollbackDelay(++status->rollbacks);
+  const std::chrono::seconds delay = RollbackDelay(++status->rollbacks, delay_max);
   status->retry_at = now_ + delay;
   WakeAt(*status->retry_at);
   Set({ConditionType::kScheduled,

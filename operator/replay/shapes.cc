@@ -1,12 +1,12 @@
-#include "tests/bench/scheduler/shapes.h"
+#include "operator/replay/shapes.h"
 
 #include <algorithm>
 #include <chrono>
 #include <time.h>
 
+#include "common/base/check.h"
 #include "common/base/prng.h"
 #include "operator/scheduler/round.h"
-#include "operator/scheduler/testing/fake_gangs.h"
 
 namespace lockstep::control {
 namespace {
@@ -33,14 +33,52 @@ class Stopwatch {
   double cpu_begin_ = CpuMilliseconds();
 };
 
+WallTime AtSecond(int64_t seconds) {
+  return WallTime(std::chrono::seconds(1'800'000'000 + seconds));
+}
+
+// A cluster that is asked, with the memory of its rounds.
+struct AskedCluster {
+  explicit AskedCluster(ClusterState::Options options = {}) : state(std::move(options)) {}
+
+  ClusterState state;
+  RoundMemory memory;
+  WallTime now = AtSecond(1000);
+};
+
+SnapshotNode GpuNode(const std::string& name, const std::string& rack) {
+  SnapshotNode node;
+  node.name = name;
+  node.allocatable.gpu_count = 8;
+  if (!rack.empty()) {
+    node.labels["rack"] = rack;
+  }
+  return node;
+}
+
+// Waits since that second: pods "w-0", ... that ask for so many GPUs each.
+GangRequest GpuGang(const std::string& name, int pods, int64_t gpus, int64_t since_second) {
+  PodClass workers;
+  workers.name = "w";
+  workers.request.gpu_count = gpus;
+  for (int i = 0; i < pods; ++i) {
+    workers.pods.push_back("w-" + std::to_string(i));
+  }
+  GangRequest request;
+  request.name = "default/" + name;
+  request.gang.classes = {std::move(workers)};
+  request.since = AtSecond(since_second);
+  return request;
+}
+
 std::map<std::string, int64_t> OfGpus(int64_t count) {
   return {{"nvidia.com/gpu", count}};
 }
 
-void AddNodes(int count, int racks, FakeCluster* cluster) {
+void AddNodes(int count, int racks, AskedCluster* cluster) {
   for (int i = 0; i < count; ++i) {
-    cluster->state.SetNode(GpuNode(
-        "node-" + std::to_string(i), 8, racks == 0 ? "" : "rack-" + std::to_string(i % racks)));
+    cluster->state.SetNode(GpuNode("node-" + std::to_string(i),
+                                   racks == 0 ? "" : "rack-" + std::to_string(i % racks)));
   }
 }
 
@@ -50,13 +88,13 @@ GangRequest InQueue(const std::string& name, int pods, int64_t gpus, const std::
   return request;
 }
 
-void SetQueues(const std::vector<QueueSpec>& specs, FakeCluster* cluster) {
+void SetQueues(const std::vector<QueueSpec>& specs, AskedCluster* cluster) {
   const Status set = cluster->state.SetQueues(specs);
   LOCKSTEP_CHECK(set.ok(), set.error().ToString());
 }
 
 // Submits, decides and carries out; what is measured.
-ShapeRun Measure(const std::vector<GangRequest>& requests, FakeCluster* cluster) {
+ShapeRun Measure(const std::vector<GangRequest>& requests, AskedCluster* cluster) {
   ShapeRun run;
   const Stopwatch stopwatch;
   for (const GangRequest& request : requests) {
@@ -78,7 +116,7 @@ void ExpectPods(int64_t expected, ShapeRun* run) {
 }
 
 ShapeRun KaiGang() {
-  FakeCluster cluster;
+  AskedCluster cluster;
   AddNodes(50, 0, &cluster);
   std::vector<QueueSpec> queues{{.name = "dept-0"}, {.name = "dept-1"}};
   for (int i = 0; i < 4; ++i) {
@@ -98,7 +136,7 @@ ShapeRun KaiGang() {
 
 // Every GPU is held by a job of one of queue-0; queue-1 has `nominal`, queue-0 the rest less
 // `less`.
-void FillForReclaim(int nodes, int64_t nominal, int64_t less, FakeCluster* cluster) {
+void FillForReclaim(int nodes, int64_t nominal, int64_t less, AskedCluster* cluster) {
   QueueSpec mine{.name = "queue-1", .nominal = OfGpus(nominal)};
   mine.reclaims = true;
   SetQueues({mine, {.name = "queue-0", .nominal = OfGpus(8 * nodes - nominal + less)}}, cluster);
@@ -111,7 +149,7 @@ void FillForReclaim(int nodes, int64_t nominal, int64_t less, FakeCluster* clust
 
 template <int kNodes>
 ShapeRun ReclaimLarge() {
-  FakeCluster cluster;
+  AskedCluster cluster;
   AddNodes(kNodes, 0, &cluster);
   FillForReclaim(kNodes, 8 * kNodes, 0, &cluster);
   const Stopwatch stopwatch;
@@ -129,7 +167,7 @@ ShapeRun ReclaimLarge() {
 }
 
 // One gang that cannot start, and why.
-ShapeRun Refused(const GangRequest& request, const std::string& expected, FakeCluster* cluster) {
+ShapeRun Refused(const GangRequest& request, const std::string& expected, AskedCluster* cluster) {
   const Stopwatch stopwatch;
   cluster->state.Submit(request);
   const RoundResult result = Round(&cluster->state, cluster->now, &cluster->memory);
@@ -146,7 +184,7 @@ ShapeRun Refused(const GangRequest& request, const std::string& expected, FakeCl
 
 template <int kNodes>
 ShapeRun OneGpuTooFew() {
-  FakeCluster cluster;
+  AskedCluster cluster;
   AddNodes(kNodes, 0, &cluster);
   FillForReclaim(kNodes, 80, 1, &cluster);
   return Refused(InQueue("distributed", 10, 8, "queue-1"),
@@ -155,7 +193,7 @@ ShapeRun OneGpuTooFew() {
 }
 
 ShapeRun NineRacksForTen() {
-  FakeCluster cluster({{"rack"}, false});
+  AskedCluster cluster({{"rack"}, false});
   AddNodes(100, 9, &cluster);
   FillForReclaim(100, 80, 0, &cluster);
   GangRequest request = InQueue("distributed", 10, 8, "queue-1");
@@ -164,7 +202,7 @@ ShapeRun NineRacksForTen() {
 }
 
 ShapeRun OneOfTwelveRacks() {
-  FakeCluster cluster({{"rack"}, false});
+  AskedCluster cluster({{"rack"}, false});
   AddNodes(100, 12, &cluster);
   FillForReclaim(100, 80, 0, &cluster);
   GangRequest request = InQueue("distributed", 10, 8, "queue-1");
@@ -173,7 +211,7 @@ ShapeRun OneOfTwelveRacks() {
 }
 
 ShapeRun FourThousandGpus() {
-  FakeCluster cluster;
+  AskedCluster cluster;
   AddNodes(500, 0, &cluster);
   std::vector<GangRequest> requests;
   for (int i = 0; i < 400; ++i) {
@@ -186,7 +224,7 @@ ShapeRun FourThousandGpus() {
 
 template <int kGpus>
 ShapeRun FiftyRacks() {
-  FakeCluster cluster({{"rack"}, false});
+  AskedCluster cluster({{"rack"}, false});
   AddNodes(5000, 50, &cluster);
   std::vector<GangRequest> requests;
   for (int i = 0; i < 750; ++i) {
@@ -200,7 +238,7 @@ ShapeRun FiftyRacks() {
 
 // The same, each gang with a round of its own as it arrives.
 ShapeRun FiftyRacksOneByOne() {
-  FakeCluster cluster({{"rack"}, false});
+  AskedCluster cluster({{"rack"}, false});
   AddNodes(5000, 50, &cluster);
   ShapeRun sum;
   for (int i = 0; i < 750; ++i) {
@@ -246,7 +284,7 @@ class BusyCluster {
       ends = std::max(ends, holder.gang->request.name);
     }
     const GangRequest arrives = Waiting();
-    SnapshotNode changed = GpuNode(node, 8, "rack-1");
+    SnapshotNode changed = GpuNode(node, "rack-1");
     changed.labels = cluster_.state.nodes().FactsOf(*cluster_.state.nodes().Find(node)).labels;
     changed.state = prng_.Below(4) == 0 ? NodeState::kCordoned : NodeState::kOpen;
     const Stopwatch stopwatch;
@@ -275,7 +313,6 @@ class BusyCluster {
     GangRequest request = GpuGang(
         "wait-" + std::to_string(made_), sizes[prng_.Below(6)], gpus[prng_.Below(4)], 1000 + made_);
     request.queue = QueueOf(made_);
-    request.gang.classes[0].request.cpu_milli = 0;
     if (prng_.Below(4) == 0) {
       request.topology.required = "rack";
     }
@@ -288,7 +325,7 @@ class BusyCluster {
     Commit(result, cluster_.now, &cluster_.state);
   }
 
-  FakeCluster cluster_;
+  AskedCluster cluster_;
   Prng prng_;
   int64_t made_ = 0;
 };
@@ -312,6 +349,24 @@ ShapeRun OneEvent() {
 }
 
 }  // namespace
+
+ShapeRun MedianRun(const Shape& shape, int64_t run_count) {
+  std::vector<ShapeRun> runs;
+  for (int64_t i = 0; i < run_count; ++i) {
+    runs.push_back(shape.run());
+  }
+  std::sort(runs.begin(), runs.end(), [](const ShapeRun& a, const ShapeRun& b) {
+    return a.milliseconds < b.milliseconds;
+  });
+  ShapeRun median = runs[runs.size() / 2];
+  for (const ShapeRun& run : runs) {
+    median.p99_milliseconds = std::max(median.p99_milliseconds, run.p99_milliseconds);
+    if (median.wrong.empty()) {
+      median.wrong = run.wrong;
+    }
+  }
+  return median;
+}
 
 const std::vector<Shape>& Shapes() {
   static const std::vector<Shape> shapes = {

@@ -8,6 +8,7 @@
 #include "operator/api/training_job.h"
 #include "operator/reconcile/decision.h"
 #include "operator/reconcile/observed.h"
+#include "operator/reconcile/policy/backoff.h"
 
 namespace lockstep::control {
 
@@ -58,8 +59,11 @@ class DecisionBuilder {
   // Look again at `when`; moments that have passed are ignored.
   void WakeAt(WallTime when);
 
-  // Leaves the gang unplaced for a while, longer with each time in a row, and says why.
-  void HoldBack(const std::string& reason, const std::string& message);
+  // Leaves the gang unplaced for a while, longer with each time in a row up to `delay_max`, and
+  // says why.
+  void HoldBack(const std::string& reason,
+                const std::string& message,
+                std::chrono::seconds delay_max = kRollbackDelayMax);
 
   // The placement of a task. Precondition (checked): there is one.
   PodPlacement* PlacementOf(const TaskId& task);

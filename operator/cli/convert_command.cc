@@ -1,0 +1,147 @@
+#include <cstdio>
+#include <string>
+
+#include "operator/cli/commands.h"
+#include "operator/cli/job_file.h"
+#include "operator/cli/summary.h"
+#include "operator/convert/conversion.h"
+#include "operator/yaml/yaml.h"
+#include "operator/yaml/yaml_writer.h"
+
+namespace lockstep::control {
+namespace {
+
+// Every document of every file, one after the other.
+class Converter {
+ public:
+  explicit Converter(const ConvertArguments& arguments)
+      : options_{arguments.image, arguments.command} {}
+
+  void ConvertFile(const std::string& file) {
+    const Result<std::string> text = ReadManifestText(file);
+    if (!text.ok()) {
+      Tell(file, 0, "", text.error().message());
+      exit_code_ = kCliUsage;
+      return;
+    }
+    if (text->size() > kManifestBytesMax) {
+      Tell(file, 0, "", "longer than " + std::to_string(kManifestBytesMax) + " bytes");
+      exit_code_ = kCliUsage;
+      return;
+    }
+    const YamlStream stream = ReadYaml(*text);
+    for (const TextProblem& problem : stream.problems) {
+      Tell(file, problem.at.line, problem.field, problem.message);
+      exit_code_ = kCliUsage;
+    }
+    if (!stream.problems.empty()) {
+      return;
+    }
+    const int known_before = known_count_;
+    for (const YamlDocument& document : stream.documents) {
+      ConvertDocument({file, document.start.line, document.positions, ""}, document.value);
+    }
+    if (known_count_ == known_before) {
+      Tell(file, 0, "", "nothing to convert, expected a " + ForeignKinds());
+      exit_code_ = kCliUsage;
+    }
+  }
+
+  int exit_code() const { return exit_code_; }
+
+ private:
+  static void Tell(const std::string& file,
+                   int line,
+                   const std::string& field,
+                   const std::string& text) {
+    std::string where = file == "-" ? "standard input" : file;
+    if (line > 0) {
+      where += ":" + std::to_string(line);
+    }
+    if (!field.empty()) {
+      where += ": " + field;
+    }
+    std::fprintf(stderr, "%s: %s\n", where.c_str(), text.c_str());
+  }
+
+  static std::string NameOf(const Json& document) {
+    const Json kind = document.is_object() ? document.value("kind", Json()) : Json();
+    return kind.is_string() ? "a " + kind.get<std::string>() + " stays as it is"
+                            : DescribeJson(document) + " is no object of Kubernetes";
+  }
+
+  // Where an object stands: `path` is empty, or that of an item of a list.
+  struct Place {
+    std::string file;
+    int start_line = 0;  // of the document
+    const FieldPositions& positions;
+    std::string path;
+
+    std::string Of(const std::string& field) const {
+      return path.empty() || field.empty() ? path + field : path + "." + field;
+    }
+
+    void TellOf(const std::string& field, const std::string& text) const {
+      const int line = Of(field).empty() ? start_line : positions.Find(Of(field)).line;
+      Tell(file, line, Of(field), text);
+    }
+  };
+
+  // What `kubectl get` prints of several objects is one list.
+  void ConvertDocument(const Place& place, const Json& document) {
+    if (IsForeignJob(document)) {
+      ++known_count_;
+      ConvertJob(place, document);
+      return;
+    }
+    const bool is_list = document.is_object() && document.value("kind", Json()) == "List" &&
+                         document.value("items", Json()).is_array() && place.path.empty();
+    if (!is_list) {
+      place.TellOf("", "not converted: " + NameOf(document));
+      return;
+    }
+    for (std::size_t i = 0; i < document["items"].size(); ++i) {
+      ConvertDocument(
+          {place.file, place.start_line, place.positions, "items[" + std::to_string(i) + "]"},
+          document["items"][i]);
+    }
+  }
+
+  void ConvertJob(const Place& place, const Json& document) {
+    const Conversion conversion = ConvertForeignJob(document, options_);
+    for (const ConversionNote& note : conversion.notes) {
+      place.TellOf(note.field, note.text);
+    }
+    for (const Error& error : conversion.errors) {
+      place.TellOf(error.field(), error.message());
+    }
+    if (!conversion.errors.empty()) {
+      exit_code_ = kCliUsage;
+      return;
+    }
+    const std::string text = WriteYaml(conversion.job);
+    std::printf("%s%s", count_++ == 0 ? "" : "---\n", text.c_str());
+    const Manifest manifest = ReadManifest(text, "the TrainingJob made of it");
+    if (!manifest.ok()) {
+      std::fputs(FormatProblems(manifest).c_str(), stderr);
+      exit_code_ = exit_code_ == kCliSucceeded ? kCliFailed : exit_code_;
+    }
+  }
+
+  ConversionOptions options_;
+  int count_ = 0;        // of jobs that were made
+  int known_count_ = 0;  // of those that could be
+  int exit_code_ = kCliSucceeded;
+};
+
+}  // namespace
+
+int RunConvert(const ConvertArguments& arguments) {
+  Converter converter(arguments);
+  for (const std::string& file : arguments.files) {
+    converter.ConvertFile(file);
+  }
+  return converter.exit_code();
+}
+
+}  // namespace lockstep::control

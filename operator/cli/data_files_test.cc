@@ -1,0 +1,146 @@
+#include "operator/cli/data_files.h"
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <stdlib.h>
+#include <string>
+#include <vector>
+#include <zlib.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include "common/base/check.h"
+
+namespace lockstep::control {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+std::string Header(const std::vector<uint32_t>& shape, char type = 8) {
+  std::string bytes{'\0', '\0', type, static_cast<char>(shape.size())};
+  for (const uint32_t length : shape) {
+    for (const unsigned shift : {24U, 16U, 8U, 0U}) {
+      bytes.push_back(static_cast<char>(length >> shift & 0xffU));
+    }
+  }
+  return bytes;
+}
+
+class CheckDataFilesTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = ::testing::TempDir() + "data-XXXXXX";
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+    spec_.model.input_shape = {28, 28, 1};
+    spec_.dataset.train = {"images", "labels"};
+    Write("images", Header({100, 28, 28}));
+    Write("labels", Header({100}));
+  }
+
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  void Write(const std::string& name, const std::string& bytes) {
+    std::ofstream(folder_ + "/" + name, std::ios::binary) << bytes;
+  }
+
+  // Every problem, the folder taken out of it.
+  std::vector<std::string> Problems() {
+    std::vector<std::string> texts;
+    for (const Error& error : CheckDataFiles(spec_, folder_)) {
+      std::string text = error.ToString();
+      for (std::size_t at = 0; (at = text.find(folder_ + "/")) != std::string::npos;) {
+        text.erase(at, folder_.size() + 1);
+      }
+      texts.push_back(text);
+    }
+    return texts;
+  }
+
+  std::string folder_;
+  TrainingSpec spec_;
+};
+
+TEST_F(CheckDataFilesTest, GoodFilesAreFinePlainAndGzip) {
+  EXPECT_THAT(Problems(), IsEmpty());
+  const gzFile file = ::gzopen((folder_ + "/packed").c_str(), "wb");
+  const std::string bytes = Header({100, 784});
+  LOCKSTEP_CHECK(::gzwrite(file, bytes.data(), static_cast<unsigned>(bytes.size())) > 0, "gzwrite");
+  ::gzclose(file);
+  spec_.dataset.train.images = folder_ + "/packed";
+  EXPECT_THAT(Problems(), IsEmpty());
+}
+
+TEST_F(CheckDataFilesTest, EveryMissingFileIsNamedWithItsField) {
+  spec_.dataset.train = {"a", "b"};
+  spec_.dataset.test = IdxFiles{"images", "c"};
+  EXPECT_THAT(Problems(),
+              ElementsAre("spec.training.dataset.images: a: no such file, expected an IDX file",
+                          "spec.training.dataset.labels: b: no such file, expected an IDX file",
+                          "spec.training.dataset.test.labels: c: no such file, expected an IDX "
+                          "file"));
+}
+
+TEST_F(CheckDataFilesTest, WhatIsNoFileIsNotOpened) {
+  ASSERT_EQ(::mkfifo((folder_ + "/pipe").c_str(), 0600), 0);
+  std::filesystem::create_directory(folder_ + "/folder");
+  spec_.dataset.train = {"pipe", "folder"};
+  EXPECT_THAT(
+      Problems(),
+      ElementsAre(
+          "spec.training.dataset.images: pipe: a pipe or device found, expected an IDX file",
+          "spec.training.dataset.labels: folder: a folder found, expected an IDX file"));
+}
+
+TEST_F(CheckDataFilesTest, PathThatCannotBeFollowedSaysWhy) {
+  std::filesystem::create_symlink("loop", folder_ + "/loop");
+  spec_.dataset.train.images = "loop";
+  EXPECT_THAT(Problems(),
+              ElementsAre("spec.training.dataset.images: loop: Too many levels of symbolic links, "
+                          "expected an IDX file"));
+}
+
+TEST_F(CheckDataFilesTest, OtherContentIsToldFromWhatIsRead) {
+  Write("images", "<html>");
+  Write("labels", Header({100}, 0x0d));
+  EXPECT_THAT(
+      Problems(),
+      ElementsAre(
+          "spec.training.dataset.images: images: no IDX header found, expected an IDX file, "
+          "plain or gzip",
+          "spec.training.dataset.labels: labels: IDX of 32-bit floats (type 0x0d) found, "
+          "expected type 0x08: unsigned bytes are all that is read"));
+}
+
+TEST_F(CheckDataFilesTest, ShapeOfAnotherModelIsToldWithBoth) {
+  Write("images", Header({100, 32, 32, 3}));
+  EXPECT_THAT(
+      Problems(),
+      ElementsAre("spec.training.dataset.images: images: samples of shape [32, 32, 3] found, "
+                  "expected as many values as spec.training.model.inputShape [28, 28, 1] "
+                  "has"));
+}
+
+TEST_F(CheckDataFilesTest, CountsMustAgree) {
+  Write("labels", Header({90}));
+  spec_.dataset.test_samples = 100;
+  EXPECT_THAT(
+      Problems(),
+      ElementsAre("spec.training.dataset.labels: labels: 90 labels found, expected 100 as "
+                  "there are inputs in images",
+                  "spec.training.dataset.testSamples: images: 100 found, expected fewer than "
+                  "the 100 samples of the file"));
+}
+
+TEST_F(CheckDataFilesTest, HeaderThatEndsEarlyIsTold) {
+  Write("labels", Header({100}).substr(0, 6));
+  EXPECT_THAT(Problems(),
+              ElementsAre("spec.training.dataset.labels: labels: its IDX header ends early"));
+}
+
+}  // namespace
+}  // namespace lockstep::control

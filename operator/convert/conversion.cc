@@ -1,0 +1,100 @@
+#include "operator/convert/conversion.h"
+
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include "common/base/check.h"
+#include "operator/api/training_job.h"
+#include "operator/convert/foreign_object.h"
+#include "operator/convert/kubeflow_job.h"
+
+namespace lockstep::control {
+namespace {
+
+struct ForeignKind {
+  std::string_view group;  // of apiVersion, in any version
+  std::string_view kind;
+  Json (*convert)(ForeignObject* spec, const ConversionOptions& options);
+};
+
+constexpr std::array<ForeignKind, 4> kKinds = {{
+    {"kubeflow.org/", "TFJob", ConvertTfJob},
+    {"kubeflow.org/", "PyTorchJob", ConvertPyTorchJob},
+    {"kubeflow.org/", "MPIJob", ConvertMpiJob},
+    {"trainer.kubeflow.org/", "TrainJob", ConvertTrainJob},
+}};
+
+const ForeignKind* KindOf(const Json& document) {
+  if (!document.is_object()) {
+    return nullptr;
+  }
+  const Json version = document.value("apiVersion", Json());
+  const Json kind = document.value("kind", Json());
+  for (const ForeignKind& known : kKinds) {
+    if (version.is_string() && version.get<std::string>().starts_with(known.group) &&
+        kind == known.kind) {
+      return &known;
+    }
+  }
+  return nullptr;
+}
+
+Json ConvertMetadata(ForeignObject metadata) {
+  constexpr const char* kLastApplied = "kubectl.kubernetes.io/last-applied-configuration";
+  Json result = Json::object();
+  for (const char* const key : {"name", "generateName", "namespace", "labels", "annotations"}) {
+    metadata.Copy(key, &result);
+  }
+  if (result.contains("annotations") && result["annotations"].is_object()) {
+    result["annotations"].erase(kLastApplied);
+    if (result["annotations"].empty()) {
+      result.erase("annotations");
+    }
+  }
+  constexpr const char* kKueueQueue = "kueue.x-k8s.io/queue-name";
+  if (result.contains("labels") && result["labels"].contains(kKueueQueue)) {
+    metadata.Note("labels",
+                  "Kueue does not know TrainingJobs: " + std::string(kKueueQueue) +
+                      " is kept and nobody heeds it; see scheduling.queue");
+  }
+  // The API server's own words about the object that was read.
+  for (const char* const key :
+       {"uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink"}) {
+    metadata.Take(key);
+  }
+  metadata.Finish();
+  return result;
+}
+
+}  // namespace
+
+bool IsForeignJob(const Json& document) {
+  return KindOf(document) != nullptr;
+}
+
+std::string ForeignKinds() {
+  return "TFJob, PyTorchJob, MPIJob (kubeflow.org) or TrainJob (trainer.kubeflow.org)";
+}
+
+Conversion ConvertForeignJob(const Json& document, const ConversionOptions& options) {
+  const ForeignKind* const kind = KindOf(document);
+  LOCKSTEP_CHECK(kind != nullptr, DescribeJson(document));
+  Conversion conversion;
+  ForeignObject foreign(&document, "", &conversion);
+  for (const char* const key : {"apiVersion", "kind", "status"}) {
+    foreign.Take(key);
+  }
+  Json job = {{"apiVersion", std::string(kApiVersion)}, {"kind", std::string(kTrainingJobKind)}};
+  job["metadata"] = ConvertMetadata(foreign.TakeObject("metadata"));
+  ForeignObject spec = foreign.TakeObject("spec");
+  job["spec"] = kind->convert(&spec, options);
+  spec.Finish();
+  foreign.Finish();
+  if (conversion.errors.empty()) {
+    conversion.job = std::move(job);
+  }
+  return conversion;
+}
+
+}  // namespace lockstep::control

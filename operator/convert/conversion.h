@@ -1,0 +1,41 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/base/error.h"
+#include "common/json/json.h"
+
+namespace lockstep::control {
+
+// What the user has to add to a manifest that relies on what is not in it.
+struct ConversionOptions {
+  std::string image;                 // of pods whose manifest names none
+  std::vector<std::string> command;  // of pods whose manifest leaves it to the image
+};
+
+// Something that the job could not keep, or keeps in another way.
+struct ConversionNote {
+  std::string field;  // of the foreign manifest: "spec.elasticPolicy.minReplicas"
+  std::string text;
+};
+
+struct Conversion {
+  Json job;                           // a TrainingJob as written; null where there are errors
+  std::vector<ConversionNote> notes;  // in the order in which the manifest was read
+  std::vector<Error> errors;          // fields of the foreign manifest that stand in the way
+};
+
+// Whether the document is of a kind that can be converted: TFJob, PyTorchJob and MPIJob of
+// kubeflow.org, TrainJob of trainer.kubeflow.org.
+bool IsForeignJob(const Json& document);
+
+// "TFJob, PyTorchJob, MPIJob (kubeflow.org) or TrainJob (trainer.kubeflow.org)".
+std::string ForeignKinds();
+
+// Makes a TrainingJob of another operator's job. Every field of it is kept, or a note says what
+// became of it. Whether the job is a good one is for the decoder to say: the program may rely on
+// what was noted. Precondition (checked): IsForeignJob. Pure.
+Conversion ConvertForeignJob(const Json& document, const ConversionOptions& options);
+
+}  // namespace lockstep::control

@@ -1,0 +1,345 @@
+#include "operator/convert/conversion.h"
+
+#include <gtest/gtest.h>
+
+#include "operator/api/manifest.h"
+#include "operator/yaml/yaml.h"
+#include "operator/yaml/yaml_writer.h"
+
+namespace lockstep::control {
+namespace {
+
+Conversion Convert(const std::string& text, const ConversionOptions& options = {}) {
+  const YamlStream stream = ReadYaml(text);
+  EXPECT_TRUE(stream.problems.empty());
+  return ConvertForeignJob(stream.documents.at(0).value, options);
+}
+
+// The job as YAML, which has to be a good TrainingJob; errors in its place.
+std::string JobOf(const Conversion& conversion) {
+  std::string errors;
+  for (const Error& error : conversion.errors) {
+    errors += error.field() + ": " + error.message() + "\n";
+  }
+  if (!errors.empty()) {
+    return errors;
+  }
+  const std::string text = WriteYaml(conversion.job);
+  EXPECT_EQ(FormatProblems(ReadManifest(text, "converted")), "") << text;
+  return text;
+}
+
+std::string NotesOf(const Conversion& conversion) {
+  std::string notes;
+  for (const ConversionNote& note : conversion.notes) {
+    notes += note.field + ": " + note.text + "\n";
+  }
+  return notes;
+}
+
+TEST(ConvertTfJob, ParameterServersKeepTheirRoles) {
+  const Conversion conversion = Convert(R"(
+apiVersion: kubeflow.org/v1
+kind: TFJob
+metadata: {name: dist, namespace: ml, uid: 1-2, labels: {team: a}}
+spec:
+  runPolicy: {cleanPodPolicy: All, backoffLimit: 3}
+  tfReplicaSpecs:
+    PS: {replicas: 2, template: {spec: {containers: [{name: tensorflow, image: i, command: [a]}]}}}
+    Worker:
+      replicas: 4
+      restartPolicy: ExitCode
+      template:
+        metadata: {annotations: {sidecar.istio.io/inject: "false"}}
+        spec: {nodeSelector: {gpu: yes}, containers: [{name: tensorflow, image: i, command: [a]}]}
+status: {conditions: []}
+)");
+
+  EXPECT_EQ(JobOf(conversion), R"(apiVersion: lockstep.dev/v1
+kind: TrainingJob
+metadata:
+  name: dist
+  namespace: ml
+  labels:
+    team: a
+spec:
+  strategy: ParameterServer
+  roles:
+    - name: ps
+      replicas: 2
+      restartPolicy: Never
+      template:
+        spec:
+          containers:
+            - name: tensorflow
+              image: i
+              command:
+                - a
+    - name: worker
+      replicas: 4
+      restartPolicy: ExitCode
+      template:
+        metadata:
+          annotations:
+            sidecar.istio.io/inject: "false"
+        spec:
+          containers:
+            - name: tensorflow
+              image: i
+              command:
+                - a
+          nodeSelector:
+            gpu: "yes"
+  runPolicy:
+    cleanPodPolicy: All
+    backoffLimit: 3
+)");
+  EXPECT_EQ(NotesOf(conversion), "");
+}
+
+// A job of one role whose pods are as `pod` says, `more` being fields of its spec.
+std::string TfJob(const std::string& pod, const std::string& more = "") {
+  return "apiVersion: kubeflow.org/v1\nkind: TFJob\nmetadata: {name: j}\nspec:\n" + more +
+         "  runPolicy: {backoffLimit: 1}\n"
+         "  tfReplicaSpecs:\n    Worker:\n      template: {spec: " +
+         pod + "}\n";
+}
+
+TEST(ConvertTfJob, WhatCannotBeKeptIsNotedByField) {
+  const Conversion conversion = Convert(
+      TfJob("{restartPolicy: Never, hostname: h, containers: [{name: side, image: s}, {name: "
+            "tensorflow, image: i, command: [a], env: [{name: RANK, value: '1'}, {name: X, value: "
+            "'2'}], ports: [{name: tfjob-port, containerPort: 2000}]}]}",
+            "  enableDynamicWorker: true\n  bogus: 1\n"));
+
+  const std::string pod_path = "spec.tfReplicaSpecs.Worker.template.spec";
+  EXPECT_EQ(NotesOf(conversion),
+            pod_path + ".restartPolicy: not kept: the role's restartPolicy says it\n" + pod_path +
+                ".hostname: not kept: pods find each other by the names that the "
+                "operator gives them\n" +
+                pod_path + ".containers[1].env[0]: RANK is not kept: Lockstep sets it itself\n" +
+                pod_path +
+                ".containers[0]: kept as a sidecar (initContainers with restartPolicy: "
+                "Always): it starts before the trainer and is ended with it\n" +
+                pod_path +
+                ".containers[1].ports[0]: TF_CONFIG names port 2222, whatever is "
+                "written here; the server has to listen there\n" +
+                "spec.enableDynamicWorker: not kept: TF_CONFIG names the whole "
+                "cluster; the gang keeps its size\n" +
+                "spec.bogus: not kept: a TrainingJob has nothing like it\n");
+  const Json pod = conversion.job["spec"]["roles"][0]["template"]["spec"];
+  EXPECT_EQ(pod["containers"].size(), 1U);
+  EXPECT_EQ(pod["containers"][0]["env"], Json::array({{{"name", "X"}, {"value", "2"}}}));
+  EXPECT_EQ(pod["initContainers"][0]["restartPolicy"], "Always");
+  JobOf(conversion);
+}
+
+TEST(ConvertTfJob, PodsOfSeveralGpusRunOneProcessAsBefore) {
+  const Conversion conversion =
+      Convert(TfJob("{containers: [{name: tensorflow, image: i, command: [a], resources: {limits: "
+                    "{nvidia.com/gpu: 4, cpu: 0.5}}}]}"));
+
+  EXPECT_EQ(conversion.job["spec"]["roles"][0]["processes"], 1);
+  JobOf(conversion);
+}
+
+TEST(ConvertTfJob, WhatTheImageKnowsHasToBeSaid) {
+  const std::string text = TfJob("{containers: [{name: tensorflow, args: [--lr, '1']}]}");
+
+  EXPECT_EQ(JobOf(Convert(text)),
+            "spec.tfReplicaSpecs.Worker.template.spec.containers[0].image: missing, expected an "
+            "image; say it with --image\n"
+            "spec.tfReplicaSpecs.Worker.template.spec.containers[0].command: missing, expected the "
+            "program to run: what the image starts by itself is not known here; say it with "
+            "--command\n");
+  const Json job = Convert(text, {"img", {"python", "t.py"}}).job;
+  const Json container = job["spec"]["roles"][0]["template"]["spec"]["containers"][0];
+  EXPECT_EQ(container["command"], Json({"python", "t.py", "--lr", "1"}));
+  EXPECT_EQ(container["image"], "img");
+}
+
+TEST(ConvertTfJob, TwoChiefsAndForeignRolesAreErrors) {
+  const std::string role = ": {template: {spec: {containers: [{image: i, command: [a]}]}}}\n";
+  const Conversion conversion = Convert(
+      "apiVersion: kubeflow.org/v1\nkind: TFJob\nmetadata: {name: j}\nspec:\n  "
+      "tfReplicaSpecs:\n    Chief" +
+      role + "    master" + role + "    Queen" + role);
+
+  EXPECT_EQ(JobOf(conversion),
+            "spec.tfReplicaSpecs.master: a second chief found, expected one\n"
+            "spec.tfReplicaSpecs.Queen: no role of a TFJob, expected Chief, Master, Worker, PS or "
+            "Evaluator\n");
+}
+
+std::string PyTorchJob(const std::string& command, const std::string& more, int gpus) {
+  return "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: j}\nspec:\n" + more +
+         "  pytorchReplicaSpecs:\n    Worker:\n      replicas: 2\n      template: {spec: "
+         "{containers: [{name: pytorch, image: i, command: " +
+         command + ", resources: {limits: {nvidia.com/gpu: " + std::to_string(gpus) + "}}}]}}\n";
+}
+
+Json RoleOfPyTorch(const Conversion& conversion) {
+  JobOf(conversion);
+  return conversion.job["spec"]["roles"][0];
+}
+
+TEST(ConvertPyTorchJob, TorchrunGivesWayToProcesses) {
+  const Conversion conversion = Convert(PyTorchJob("[torchrun, --nnodes=2, t.py]",
+                                                   "  nprocPerNode: \"2\"\n  elasticPolicy: "
+                                                   "{minReplicas: 1, maxRestarts: 9}\n",
+                                                   2));
+
+  const Json role = RoleOfPyTorch(conversion);
+  EXPECT_EQ(role["processes"], 2);
+  EXPECT_EQ(role["restartPolicy"], "OnFailure");
+  EXPECT_EQ(role["template"]["spec"]["containers"][0]["command"], Json({"python3", "t.py"}));
+  EXPECT_EQ(conversion.job["spec"]["successPolicy"], "AllWorkers");
+  EXPECT_EQ(conversion.job["spec"]["runPolicy"]["backoffLimit"], 9);
+  EXPECT_NE(NotesOf(conversion)
+                .find("torchrun is left out: Lockstep starts every rank itself, and "
+                      "tells it who it is; so are its options --nnodes 2\n"),
+            std::string::npos);
+}
+
+TEST(ConvertPyTorchJob, HowManyProcessesAPodRuns) {
+  const auto processes = [](const std::string& command, const std::string& per_pod, int gpus) {
+    const std::string more = per_pod.empty() ? "" : "  nprocPerNode: \"" + per_pod + "\"\n";
+    const Json role = RoleOfPyTorch(Convert(PyTorchJob(command, more, gpus)));
+    return role.value("processes", 0);  // 0: one for each GPU
+  };
+  EXPECT_EQ(processes("[torchrun, t.py]", "", 4), 0);
+  EXPECT_EQ(processes("[torchrun, t.py]", "gpu", 4), 0);
+  EXPECT_EQ(processes("[torchrun, --nproc-per-node=4, t.py]", "auto", 4), 4);
+  EXPECT_EQ(processes("[torchrun, t.py]", "auto", 0), 1);
+  EXPECT_EQ(processes("[python, t.py]", "", 4), 1);
+  EXPECT_EQ(processes("[python, t.py]", "", 0), 0);
+}
+
+TEST(ConvertPyTorchJob, ShellThatStartsALauncherIsWarnedOf) {
+  EXPECT_NE(NotesOf(Convert(PyTorchJob("[sh, -c, 'torchrun t.py']", "", 0)))
+                .find("seems to start torchrun"),
+            std::string::npos);
+}
+
+TEST(ConvertMpiJob, LaunchersProgramRunsInTheWorkers) {
+  const Conversion conversion = Convert(R"(
+apiVersion: kubeflow.org/v2beta1
+kind: MPIJob
+metadata: {name: h}
+spec:
+  slotsPerWorker: 2
+  sshAuthMountPath: /etc/mpi/.ssh
+  runPolicy: {backoffLimit: 2}
+  mpiReplicaSpecs:
+    Launcher:
+      template:
+        spec:
+          containers:
+          - name: mpi-launcher
+            image: hvd
+            command: [mpirun]
+            args: [-np, "2", -x, A=1, python, t.py]
+    Worker:
+      replicas: 2
+      template: {spec: {containers: [{name: mpi-worker, image: hvd, command: [/usr/sbin/sshd]}]}}
+)");
+
+  JobOf(conversion);
+  EXPECT_EQ(conversion.job["spec"]["strategy"], "Horovod");
+  const Json role = conversion.job["spec"]["roles"][0];
+  EXPECT_EQ(role["replicas"], 2);
+  EXPECT_EQ(role["processes"], 2);
+  const Json container = role["template"]["spec"]["containers"][0];
+  EXPECT_EQ(container["command"], Json({"python", "t.py"}));
+  EXPECT_EQ(container["env"], Json::array({{{"name", "A"}, {"value", "1"}}}));
+  const std::string notes = NotesOf(conversion);
+  EXPECT_NE(notes.find("2 ranks were asked for; the job has 4"), std::string::npos) << notes;
+  EXPECT_NE(notes.find("it needs mpirun"), std::string::npos) << notes;
+}
+
+TEST(ConvertTrainJob, PatchesReachThePods) {
+  const Conversion conversion = Convert(R"y(
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+metadata: {name: t, labels: {kueue.x-k8s.io/queue-name: q}}
+spec:
+  suspend: true
+  runtimeRef: {name: torch-distributed}
+  trainer:
+    numNodes: 3
+    numProcPerNode: 2
+    command: [torchrun, --no-python, python3, -c, "print(1)"]
+    resourcesPerNode: {
+  requests : {
+  cpu:
+    "2"
+  }}
+  runtimePatches:
+  - manager: me
+    trainingRuntimeSpec:
+      template:
+        spec:
+          replicatedJobs:
+          - name: node
+            template:
+              spec:
+                template:
+                  metadata: {
+  labels : {
+  a:
+    b
+  }}
+                  spec:
+                    serviceAccountName: sa
+                    containers: [{name: node, volumeMounts: [{name: v, mountPath: /v}]}]
+                    volumes: [{name: v, emptyDir: {}}]
+)y",
+                                        {"torch", {}});
+
+  JobOf(conversion);
+  EXPECT_EQ(conversion.job["spec"]["runPolicy"]["suspend"], true);
+  const Json role = conversion.job["spec"]["roles"][0];
+  EXPECT_EQ(role["replicas"], 3);
+  EXPECT_EQ(role["processes"], 2);
+  EXPECT_EQ(role["template"]["metadata"]["labels"]["a"], "b");
+  const Json pod = role["template"]["spec"];
+  EXPECT_EQ(pod["serviceAccountName"], "sa");
+  EXPECT_EQ(pod["containers"][0]["volumeMounts"][0]["mountPath"], "/v");
+  EXPECT_EQ(pod["containers"][0]["command"], Json({"python3", "-c", "print(1)"}));
+  const std::string notes = NotesOf(conversion);
+  EXPECT_NE(notes.find("spec.runtimeRef.name: what the runtime torch-distributed adds"),
+            std::string::npos);
+  EXPECT_NE(notes.find("Kueue does not know TrainingJobs"), std::string::npos);
+}
+
+TEST(ConvertForeignJob, WrongTypesAreNamedAndNeverThrow) {
+  EXPECT_EQ(JobOf(Convert("apiVersion: kubeflow.org/v1\nkind: TFJob\nmetadata: 3\nspec:\n  "
+                          "runPolicy: []\n  tfReplicaSpecs: x\n")),
+            "metadata: 3 found, expected an object\n"
+            "spec.tfReplicaSpecs: \"x\" found, expected an object\n"
+            "spec.tfReplicaSpecs: missing, expected the job's roles\n"
+            "spec.runPolicy: a list found, expected an object\n");
+  for (const char* const kind : {"TFJob", "PyTorchJob", "MPIJob"}) {
+    for (const char* const spec : {"{}",
+                                   "7",
+                                   "{tfReplicaSpecs: {Worker: 1}}",
+                                   "{pytorchReplicaSpecs: {Master: {template: "
+                                   "{spec: {containers: [1]}}}}}",
+                                   "{mpiReplicaSpecs: {Launcher: {}, Worker: {}}}"}) {
+      EXPECT_FALSE(Convert(std::string("apiVersion: kubeflow.org/v1\nkind: ") + kind +
+                           "\nmetadata: {name: j}\nspec: " + spec + "\n")
+                       .errors.empty())
+          << kind << spec;
+    }
+  }
+}
+
+TEST(IsForeignJob, GoesByGroupAndKind) {
+  EXPECT_TRUE(IsForeignJob({{"apiVersion", "kubeflow.org/v2beta1"}, {"kind", "MPIJob"}}));
+  EXPECT_FALSE(IsForeignJob({{"apiVersion", "kubeflow.org/v1"}, {"kind", "XGBoostJob"}}));
+  EXPECT_FALSE(IsForeignJob({{"apiVersion", "v1"}, {"kind", "TFJob"}}));
+  EXPECT_FALSE(IsForeignJob(Json::array()));
+}
+
+}  // namespace
+}  // namespace lockstep::control

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <string>
+
+#include "operator/convert/foreign_object.h"
+
+namespace lockstep::control {
+
+// What the kinds of kubeflow.org have in common. `spec` is the foreign one, `job_spec` ours.
+
+// runPolicy, where it is now and where versions before v1 had it.
+void ConvertRunPolicy(ForeignObject* spec, Json* job_spec);
+
+// "PS" -> "ps", "Master" -> "chief"; empty: no role that a TrainingJob has.
+std::string RoleOf(const std::string& replica_type);
+
+// {name, replicas, restartPolicy}; `restart_policy` where the manifest says none.
+Json RoleHead(const std::string& role, const std::string& restart_policy, ForeignObject* replica);
+
+// The kinds. `spec` is finished by them.
+Json ConvertTfJob(ForeignObject* spec, const ConversionOptions& options);
+Json ConvertPyTorchJob(ForeignObject* spec, const ConversionOptions& options);
+Json ConvertMpiJob(ForeignObject* spec, const ConversionOptions& options);
+Json ConvertTrainJob(ForeignObject* spec, const ConversionOptions& options);
+
+}  // namespace lockstep::control

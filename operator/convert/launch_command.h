@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lockstep::control {
+
+enum class Launcher { kNone, kTorchrun, kMpirun, kHorovodrun };
+
+// A command that starts a program on many ranks, taken apart. Lockstep starts every rank itself, so
+// what is wanted is the program.
+struct LaunchCommand {
+  Launcher launcher = Launcher::kNone;
+  std::vector<std::string> program;      // without a launcher: the command as it is
+  std::string processes_per_pod;         // of torchrun: "4", "gpu", ...; empty: not said
+  std::optional<int64_t> process_count;  // of the others: in all
+  std::vector<std::pair<std::string, std::string>> environment{};  // variables given on its line
+  std::vector<std::string> dropped{};                              // its other options, as written
+  std::string problem{};  // why the program cannot be told; empty: it can
+};
+
+// Reads torchrun (also as `python -m torch.distributed.run`), mpirun and mpiexec of OpenMPI, MPICH
+// and Intel, and horovodrun. An option that it does not know makes it unsure where the program
+// begins: that is its problem.
+LaunchCommand ReadLaunchCommand(const std::vector<std::string>& words);
+
+// Whether a text, such as a shell's script, seems to start one of them.
+bool MentionsLauncher(const std::string& text);
+
+}  // namespace lockstep::control

@@ -1,0 +1,267 @@
+#include "operator/convert/pod_conversion.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "operator/api/pod_template.h"
+
+namespace lockstep::control {
+namespace {
+
+constexpr const char* kGpu = "nvidia.com/gpu";
+
+void Note(std::string field, std::string text, Conversion* conversion) {
+  conversion->notes.push_back({std::move(field), std::move(text)});
+}
+
+void Fail(std::string field, std::string text, Conversion* conversion) {
+  conversion->errors.push_back(
+      Error(ErrorCode::kInvalidArgument, std::move(text)).WithField(std::move(field)));
+}
+
+std::vector<std::string> WordsOf(const Json& container, const char* key) {
+  std::vector<std::string> words;
+  const auto found = container.find(key);
+  if (found != container.end() && found->is_array()) {
+    for (const Json& word : *found) {
+      if (word.is_string()) {
+        words.push_back(word.get<std::string>());
+      }
+    }
+  }
+  return words;
+}
+
+bool IsReserved(const std::string& name) {
+  return name.starts_with(kReservedPrefix) ||
+         std::find(kReservedEnvironment.begin(), kReservedEnvironment.end(), name) !=
+             kReservedEnvironment.end();
+}
+
+void DropReservedVariables(Json* container, const std::string& path, Conversion* conversion) {
+  const auto env = container->find("env");
+  if (env == container->end() || !env->is_array()) {
+    return;
+  }
+  Json kept = Json::array();
+  for (std::size_t i = 0; i < env->size(); ++i) {
+    const Json& variable = (*env)[i];
+    const auto name = variable.is_object() ? variable.find("name") : variable.end();
+    const bool is_ours = variable.is_object() && name != variable.end() && name->is_string() &&
+                         IsReserved(name->get<std::string>());
+    if (is_ours) {
+      Note(path + ".env[" + std::to_string(i) + "]",
+           name->get<std::string>() + " is not kept: Lockstep sets it itself",
+           conversion);
+    } else {
+      kept.push_back(variable);
+    }
+  }
+  *env = std::move(kept);
+}
+
+// Kubernetes reads 0.5 and "0.5" alike; a TrainingJob wants fractions in quotes, as the API server
+// stores no others.
+void QuoteFractions(Json* container) {
+  const auto resources = container->find("resources");
+  if (resources == container->end() || !resources->is_object()) {
+    return;
+  }
+  for (auto& [kind, amounts] : resources->items()) {
+    if (amounts.is_object()) {
+      for (auto& [name, amount] : amounts.items()) {
+        if (amount.is_number_float()) {
+          amount = DumpJson(amount);
+        }
+      }
+    }
+  }
+}
+
+// The operator's own fields of a pod, and what to say of them.
+void DropOwnedFields(ForeignObject* spec) {
+  constexpr std::array<std::pair<const char*, const char*>, 4> kOwned = {{
+      {"restartPolicy", "not kept: the role's restartPolicy says it"},
+      {"hostname", "not kept: pods find each other by the names that the operator gives them"},
+      {"subdomain", "not kept: pods find each other by the names that the operator gives them"},
+      {"nodeName", "not kept: the operator places the whole gang; use nodeSelector"},
+  }};
+  for (const auto& [key, text] : kOwned) {
+    spec->Drop(key, text);
+  }
+}
+
+// The other containers of a pod start before the trainer and end with it.
+void AddSidecars(const Json& containers,
+                 std::size_t main,
+                 const std::string& path,
+                 ConvertedPod* pod,
+                 Conversion* conversion) {
+  for (std::size_t i = 0; i < containers.size(); ++i) {
+    if (i == main) {
+      continue;
+    }
+    Json sidecar = containers[i];
+    if (sidecar.is_object()) {
+      sidecar["restartPolicy"] = "Always";
+      QuoteFractions(&sidecar);
+    }
+    pod->spec["initContainers"].push_back(std::move(sidecar));
+    Note(path + "[" + std::to_string(i) + "]",
+         "kept as a sidecar (initContainers with restartPolicy: Always): it starts before the "
+         "trainer and is ended with it",
+         conversion);
+  }
+}
+
+std::size_t MainIndex(const Json& containers, const std::vector<std::string>& names) {
+  for (std::size_t i = 0; i < containers.size(); ++i) {
+    const Json& container = containers[i];
+    const auto name = container.is_object() ? container.find("name") : container.end();
+    if (container.is_object() && name != container.end() &&
+        std::find(names.begin(), names.end(), *name) != names.end()) {
+      return i;
+    }
+  }
+  return 0;
+}
+
+const char* NameOf(Launcher launcher) {
+  return launcher == Launcher::kTorchrun ? "torchrun"
+         : launcher == Launcher::kMpirun ? "mpirun"
+                                         : "horovodrun";
+}
+
+std::string Joined(const std::vector<std::string>& words, const char* between) {
+  std::string text;
+  for (const std::string& word : words) {
+    text += (text.empty() ? "" : between) + word;
+  }
+  return text;
+}
+
+void NoteLauncher(const LaunchCommand& command, const std::string& path, Conversion* conversion) {
+  std::string text = std::string(NameOf(command.launcher)) +
+                     " is left out: Lockstep starts every rank itself, and tells it who it is";
+  if (!command.dropped.empty()) {
+    text += "; so are its options " + Joined(command.dropped, ", ");
+  }
+  Note(path, std::move(text), conversion);
+}
+
+}  // namespace
+
+int64_t ConvertedPod::gpu_count() const {
+  const Json limits = spec.at("containers")
+                          .at(0)
+                          .value("resources", Json::object())
+                          .value("limits", Json::object());
+  const auto found = limits.is_object() ? limits.find(kGpu) : limits.end();
+  if (!limits.is_object() || found == limits.end()) {
+    return 0;
+  }
+  if (found->is_number_integer()) {
+    return found->get<int64_t>();
+  }
+  const Result<Json> parsed = ParseJson(found->is_string() ? found->get<std::string>() : "");
+  return parsed.ok() && parsed->is_number_integer() ? parsed->get<int64_t>() : 0;
+}
+
+Json ConvertedPod::ToTemplate() const {
+  Json result = Json::object();
+  if (!metadata.empty()) {
+    result["metadata"] = metadata;
+  }
+  result["spec"] = spec;
+  return result;
+}
+
+void CleanContainer(Json* container, const std::string& path, Conversion* conversion) {
+  DropReservedVariables(container, path, conversion);
+  QuoteFractions(container);
+}
+
+ConvertedPod ConvertPod(ForeignObject* replica, const std::vector<std::string>& names) {
+  Conversion* const conversion = replica->conversion();
+  ConvertedPod pod;
+  pod.spec["containers"] = Json::array({Json::object()});
+  ForeignObject pod_template = replica->TakeObject("template");
+  ForeignObject metadata = pod_template.TakeObject("metadata");
+  metadata.Copy("labels", &pod.metadata);
+  metadata.Copy("annotations", &pod.metadata);
+  metadata.Take("creationTimestamp");
+  metadata.Finish();
+  ForeignObject spec = pod_template.TakeObject("spec");
+  DropOwnedFields(&spec);
+  spec.Copy("initContainers", &pod.spec);
+  const std::string path = spec.PathOf("containers");
+  const Json* const containers = spec.Take("containers");
+  pod.container_path = path + "[0]";
+  if (containers == nullptr || !containers->is_array() || containers->empty() ||
+      !std::all_of(containers->begin(), containers->end(), [](const Json& container) {
+        return container.is_object();
+      })) {
+    Fail(path, "expected a list of containers with the one that trains", conversion);
+  } else {
+    const std::size_t main = MainIndex(*containers, names);
+    pod.container_path = path + "[" + std::to_string(main) + "]";
+    pod.container() = (*containers)[main];
+    CleanContainer(&pod.container(), pod.container_path, conversion);
+    AddSidecars(*containers, main, path, &pod, conversion);
+  }
+  for (const std::string& key : spec.Rest()) {
+    spec.Copy(key, &pod.spec);
+  }
+  pod_template.Finish();
+  return pod;
+}
+
+void SetProgram(const LaunchCommand& command, Json* container) {
+  (*container)["command"] = command.program;
+  container->erase("args");
+  for (const auto& [name, value] : command.environment) {
+    (*container)["env"].push_back({{"name", name}, {"value", value}});
+  }
+}
+
+LaunchCommand ConvertProgram(ConvertedPod* pod,
+                             const ConversionOptions& options,
+                             Conversion* conversion) {
+  Json& container = pod->container();
+  const std::string& path = pod->container_path;
+  if (!container.contains("image")) {
+    if (options.image.empty()) {
+      Fail(path + ".image", "missing, expected an image; say it with --image", conversion);
+    }
+    container["image"] = options.image;
+  }
+  std::vector<std::string> words = WordsOf(container, "command");
+  if (words.empty()) {
+    words = options.command;
+  }
+  if (words.empty()) {
+    Fail(path + ".command",
+         "missing, expected the program to run: what the image starts by itself is not known here; "
+         "say it with --command",
+         conversion);
+  }
+  const std::vector<std::string> args = WordsOf(container, "args");
+  words.insert(words.end(), args.begin(), args.end());
+  LaunchCommand command = ReadLaunchCommand(words);
+  if (!command.problem.empty()) {
+    Fail(path + ".command", command.problem, conversion);
+  } else if (command.launcher != Launcher::kNone) {
+    NoteLauncher(command, path + ".command", conversion);
+  } else if (std::any_of(words.begin(), words.end(), MentionsLauncher)) {
+    Note(path + ".command",
+         "seems to start torchrun, mpirun or horovodrun: Lockstep starts every rank itself and "
+         "gives "
+         "each its RANK, so put the program in the launcher's place",
+         conversion);
+  }
+  SetProgram(command, &container);
+  return command;
+}
+
+}  // namespace lockstep::control

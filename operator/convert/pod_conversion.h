@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "operator/convert/foreign_object.h"
+#include "operator/convert/launch_command.h"
+
+namespace lockstep::control {
+
+// A pod of a role on the way to its new template.
+struct ConvertedPod {
+  Json metadata = Json::object();  // labels and annotations
+  Json spec = Json::object();      // with one container, the one that trains, and it first
+  std::string container_path;      // of that container in the foreign manifest
+
+  Json& container() { return spec["containers"][0]; }
+
+  // GPUs that the container asks for.
+  int64_t gpu_count() const;
+
+  // {metadata, spec} as a role has it.
+  Json ToTemplate() const;
+};
+
+// Takes the pod of `replica` ("template") over. The container called as one of `names` trains, or
+// else the first; the others become sidecars. Fields that the operator writes itself are left out,
+// with a note where they said something.
+ConvertedPod ConvertPod(ForeignObject* replica, const std::vector<std::string>& names);
+
+// Puts the program that a launcher would start in the command's place; notes what becomes of the
+// launcher. Options fill in an image and a command that are not there; without them it is an error.
+LaunchCommand ConvertProgram(ConvertedPod* pod,
+                             const ConversionOptions& options,
+                             Conversion* conversion);
+
+// The container runs the program of `command`, with the variables that its launcher would have set.
+void SetProgram(const LaunchCommand& command, Json* container);
+
+// Takes out what a TrainingJob's manifest may not have: variables that Lockstep sets itself, which
+// are noted, and fractions of cores without quotes.
+void CleanContainer(Json* container, const std::string& path, Conversion* conversion);
+
+}  // namespace lockstep::control

@@ -1,0 +1,98 @@
+#include <utility>
+
+#include "operator/convert/kubeflow_job.h"
+#include "operator/convert/pod_conversion.h"
+#include "operator/convert/torch_processes.h"
+
+namespace lockstep::control {
+namespace {
+
+// What elasticPolicy says of how many processes a pod runs; the rest is noted.
+std::string ConvertElasticPolicy(ForeignObject policy, Json* run_policy) {
+  std::string per_pod;
+  if (const auto count = policy.TakeCount("nProcPerNode")) {
+    per_pod = std::to_string(*count);
+  }
+  for (const char* const key : {"minReplicas", "maxReplicas"}) {
+    policy.Drop(key, "not kept: the gang keeps its size until somebody scales the job");
+  }
+  if (const auto count = policy.TakeCount("maxRestarts")) {
+    if (run_policy->contains("backoffLimit")) {
+      policy.Note("maxRestarts", "not kept: runPolicy.backoffLimit says it");
+    } else {
+      (*run_policy)["backoffLimit"] = *count;
+      policy.Note("maxRestarts", "kept as runPolicy.backoffLimit, which counts within a day");
+    }
+  }
+  policy.Drop("metrics", "not kept: a HorizontalPodAutoscaler may set the scale of the job");
+  for (const char* const key :
+       {"rdzvBackend", "rdzvPort", "rdzvHost", "rdzvId", "rdzvConf", "standalone"}) {
+    policy.Drop(key, "not kept: ranks meet by Lockstep's own rendezvous");
+  }
+  policy.Finish();
+  return per_pod;
+}
+
+struct PerPod {
+  std::string text;
+  std::string field;
+};
+
+Json ConvertReplica(const std::string& role,
+                    ForeignObject replica,
+                    const PerPod& per_pod,
+                    const ConversionOptions& options) {
+  Conversion* const conversion = replica.conversion();
+  Json result = RoleHead(role, "OnFailure", &replica);
+  ConvertedPod pod = ConvertPod(&replica, {"pytorch"});
+  const LaunchCommand command = ConvertProgram(&pod, options, conversion);
+  SetTorchProcesses(command, per_pod.text, per_pod.field, pod, &result, conversion);
+  result["template"] = pod.ToTemplate();
+  replica.Finish();
+  return result;
+}
+
+}  // namespace
+
+Json ConvertPyTorchJob(ForeignObject* spec, const ConversionOptions& options) {
+  Json job_spec = {{"strategy", "MultiWorkerMirrored"}};
+  PerPod per_pod{spec->TakeText("nprocPerNode").value_or(""), spec->PathOf("nprocPerNode")};
+  Json from_elastic = Json::object();
+  ConvertRunPolicy(spec, &from_elastic);
+  ForeignObject elastic = spec->TakeObject("elasticPolicy");
+  const std::string of_elastic =
+      ConvertElasticPolicy(std::move(elastic), &from_elastic.at("runPolicy"));
+  if (per_pod.text.empty()) {
+    per_pod.text = of_elastic;
+  }
+  Json roles = Json::array();
+  bool has_chief = false;
+  ForeignObject replicas = spec->TakeObject("pytorchReplicaSpecs");
+  if (!replicas) {
+    spec->Fail("pytorchReplicaSpecs", "missing, expected the job's roles");
+  }
+  for (const std::string& type : replicas.Rest()) {
+    const std::string role = RoleOf(type);
+    if (role != "chief" && role != "worker") {
+      replicas.Fail(type, "no role of a PyTorchJob, expected Master or Worker");
+      continue;
+    }
+    Json converted = ConvertReplica(role, replicas.TakeObject(type), per_pod, options);
+    if (converted.at("replicas") == 0) {
+      replicas.Note(type, "not kept: it has no replicas");
+      continue;
+    }
+    has_chief = has_chief || role == "chief";
+    roles.push_back(std::move(converted));
+  }
+  if (!has_chief) {
+    job_spec["successPolicy"] = "AllWorkers";  // theirs has succeeded when every worker has
+  }
+  job_spec["roles"] = std::move(roles);
+  for (auto& [key, value] : from_elastic.items()) {
+    job_spec[key] = value;
+  }
+  return job_spec;
+}
+
+}  // namespace lockstep::control

@@ -1,0 +1,55 @@
+#include "operator/convert/torch_processes.h"
+
+#include <algorithm>
+#include <cctype>
+
+namespace lockstep::control {
+namespace {
+
+// 0: not a number from 1.
+int64_t CountOf(const std::string& text) {
+  constexpr std::size_t kDigitsMax = 4;
+  const bool is_count = !text.empty() && text.size() <= kDigitsMax &&
+                        std::all_of(text.begin(), text.end(), [](unsigned char letter) {
+                          return std::isdigit(letter) != 0;
+                        });
+  return is_count ? std::stoll(text) : 0;
+}
+
+}  // namespace
+
+void SetTorchProcesses(const LaunchCommand& command,
+                       const std::string& per_pod,
+                       const std::string& field,
+                       const ConvertedPod& pod,
+                       Json* role,
+                       Conversion* conversion) {
+  const int64_t gpus = pod.gpu_count();
+  if (command.launcher != Launcher::kTorchrun) {
+    if (!per_pod.empty() && per_pod != "1") {
+      conversion->notes.push_back(
+          {field, "not kept: torchrun would heed it, and the command is none; see processes"});
+    }
+    if (gpus > 1) {
+      (*role)["processes"] = 1;  // which drives them all, as before
+    }
+    return;
+  }
+  const std::string& text = command.processes_per_pod.empty() ? per_pod : command.processes_per_pod;
+  const bool is_per_gpu = text.empty() || text == "auto" || text == "gpu";
+  if (is_per_gpu && gpus > 0) {
+    return;  // one for each GPU is the default
+  }
+  if (const int64_t count = CountOf(text); count > 0) {
+    (*role)["processes"] = count;
+    return;
+  }
+  (*role)["processes"] = 1;
+  conversion->notes.push_back(
+      {field,
+       (text.empty() ? "not there" : "\"" + text + "\"") +
+           ", which meant as many processes as the node has cores: a TrainingJob has one; set the "
+           "role's processes for more"});
+}
+
+}  // namespace lockstep::control

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string>
+
+#include "operator/convert/launch_command.h"
+#include "operator/convert/pod_conversion.h"
+
+namespace lockstep::control {
+
+// How many processes a pod of PyTorch runs, written into `role`: as torchrun says, where it was the
+// launcher, else `per_pod` ("", a number, "auto", "gpu", "cpu"), which stands at `field`. A pod
+// without a launcher runs one.
+void SetTorchProcesses(const LaunchCommand& command,
+                       const std::string& per_pod,
+                       const std::string& field,
+                       const ConvertedPod& pod,
+                       Json* role,
+                       Conversion* conversion);
+
+}  // namespace lockstep::control

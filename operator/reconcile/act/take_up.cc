@@ -1,0 +1,118 @@
+#include "operator/reconcile/act/take_up.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "common/base/plural.h"
+#include "operator/api/conditions.h"
+#include "operator/reconcile/gang/gang_size.h"
+#include "operator/reconcile/gang/gang_view.h"
+
+namespace lockstep::control {
+namespace {
+
+Attempt NewestAttempt(const std::vector<OwnPod>& pods) {
+  Attempt newest;
+  for (const OwnPod& own : pods) {
+    newest = std::max(newest, own.identity.number.attempt);
+  }
+  return newest;
+}
+
+// The pods of the attempt that stand for its tasks now: of each the newest.
+std::map<TaskId, OwnPod> NewestOf(Attempt attempt, const std::vector<OwnPod>& pods) {
+  std::map<TaskId, OwnPod> newest;
+  for (const OwnPod& own : pods) {
+    if (own.identity.number.attempt != attempt) {
+      continue;
+    }
+    const auto known = newest.try_emplace(own.identity.task, own).first;
+    if (known->second.identity.number.incarnation < own.identity.number.incarnation) {
+      known->second = own;
+    }
+  }
+  return newest;
+}
+
+PodPlacement PlacementIn(const OwnPod& own, WallTime now) {
+  PodPlacement placement;
+  placement.role = own.identity.task.role;
+  placement.index = own.identity.task.index;
+  placement.node = own.pod->spec.node_name;
+  placement.incarnation = own.identity.number.incarnation;
+  placement.since = now;
+  placement.pod_uid = SeenMark(*own.pod);
+  return placement;
+}
+
+// Whether they are all pods that the manifest asks for, each with a node and not on its way out.
+bool AreWhole(const std::map<TaskId, OwnPod>& pods, const DecisionBuilder& builder) {
+  const std::vector<TaskId> tasks = AllTasks(builder.topology());
+  return tasks.size() == pods.size() &&
+         std::all_of(tasks.begin(), tasks.end(), [&](const TaskId& task) {
+           const auto found = pods.find(task);
+           return found != pods.end() && !found->second.pod->is_deleting &&
+                  !found->second.pod->spec.node_name.empty();
+         });
+}
+
+// The highest epoch that a pod tells of.
+Epoch EpochTold(const DecisionBuilder& builder) {
+  Epoch epoch;
+  for (const auto& [pod, report] : builder.observed().reports) {
+    epoch = std::max(epoch, report.document.epoch);
+  }
+  return epoch;
+}
+
+std::string TakeUpFrom(const std::vector<OwnPod>& pods, DecisionBuilder* builder) {
+  TrainingJobStatus* const status = builder->mutable_status();
+  const Attempt attempt = NewestAttempt(pods);
+  const std::map<TaskId, OwnPod> newest = NewestOf(attempt, pods);
+  status->epoch = EpochTold(*builder);
+  if (!AreWhole(newest, *builder)) {
+    status->attempt = attempt.Next();
+    status->epoch = status->epoch.Next();
+    return Plural(static_cast<int64_t>(newest.size()), "pod") + " of attempt " +
+           std::to_string(attempt.value()) + (newest.size() == 1 ? " is" : " are") +
+           " no whole gang, so it starts anew as attempt " +
+           std::to_string(status->attempt.value());
+  }
+  status->attempt = attempt;
+  for (const TaskId& task : AllTasks(builder->topology())) {
+    status->placement.push_back(PlacementIn(newest.at(task), builder->now()));
+  }
+  status->start_time = builder->now();
+  return "attempt " + std::to_string(attempt.value()) + " goes on with " +
+         Plural(static_cast<int64_t>(newest.size()), "pod") + ", each where it is";
+}
+
+}  // namespace
+
+void TakeUp(DecisionBuilder* builder) {
+  const std::vector<OwnPod> pods = OwnPods(builder->job().metadata, builder->observed());
+  const bool is_new = pods.empty() || !builder->status().placement.empty() ||
+                      !CheckTopology(builder->topology()).empty();
+  if (is_new) {
+    builder->Set(
+        {ConditionType::kCreated, true, "JobCreated", "the operator has taken the job up"});
+    return;
+  }
+  builder->Set(
+      {ConditionType::kCreated,
+       true,
+       "StatusLost",
+       "somebody has wiped the status of a job that has pods. Taken up from them: " +
+           TakeUpFrom(pods, builder) + ". Restarts, incidents and times of before are forgotten"},
+      EventType::kWarning);
+  if (!builder->status().placement.empty()) {
+    SetCondition(builder->mutable_status(),
+                 {ConditionType::kScheduled, true, "GangTakenUp", "as its pods tell"},
+                 builder->now());
+  }
+}
+
+}  // namespace lockstep::control

@@ -1,0 +1,95 @@
+"""`lockstep convert`: manifests of other operators, made into jobs that run."""
+
+import json
+import subprocess
+import unittest
+
+from harness import BIN, LocalTest
+
+# A PyTorchJob as others write it: torchrun, two processes in a pod.
+PYTORCH = """
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata: {name: torch}
+spec:
+  nprocPerNode: "2"
+  runPolicy: {backoffLimit: 0}
+  pytorchReplicaSpecs:
+    Master: &pod
+      replicas: 1
+      restartPolicy: Never
+      template:
+        spec:
+          containers:
+          - name: pytorch
+            image: trainer
+            command: [torchrun, --no-python, sh, -c]
+            args: ["echo I am $RANK of $WORLD_SIZE, $LOCAL_RANK here"]
+    Worker: *pod
+"""
+TF_WITHOUT_COMMAND = """
+apiVersion: kubeflow.org/v1
+kind: TFJob
+metadata: {name: tf}
+spec:
+  tfReplicaSpecs: {Worker: {template: {spec: {containers: [{name: tensorflow, image: i}]}}}}
+"""
+CHIEFS = TF_WITHOUT_COMMAND.replace("{Worker: {", "{Chief: {replicas: 2, ")
+SETTINGS = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n"
+
+
+def convert(text, *options):
+    done = subprocess.run([BIN / "lockstep", "convert", *options, "-"], input=text, text=True,
+                          capture_output=True, timeout=60)
+    return done.returncode, done.stdout, done.stderr
+
+
+def tf_job(name):
+    pod = {"spec": {"containers": [{"name": "tensorflow", "image": "i"}]}}
+    return {"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "metadata": {"name": name},
+            "spec": {"tfReplicaSpecs": {"Worker": {"template": pod}}}}
+
+
+class Convert(LocalTest):
+    def test_what_is_converted_runs(self):
+        exit_code, job, notes = convert(PYTORCH)
+        self.assertEqual(exit_code, 0, notes)
+        self.assertIn("torchrun is left out", notes)
+        run = self.run_job(job)
+        self.assertEqual(run.exit_code, 0, run.output)
+        told = run.pod_log("torch-chief-0") + run.pod_log("torch-worker-0")
+        for rank in range(4):
+            self.assertIn(f"I am {rank} of 4, {rank % 2} here", told)
+
+    def test_objects_of_a_list_are_converted_one_by_one(self):
+        items = {"apiVersion": "v1", "kind": "List", "items": [tf_job(name) for name in "ab"]}
+        exit_code, jobs, notes = convert(json.dumps(items), "--command", "x")
+        self.assertEqual(exit_code, 0, notes)
+        self.assertEqual(jobs.count("kind: TrainingJob"), 2)
+        self.assertIn("standard input:1: items[1].spec.runPolicy.backoffLimit:", notes)
+
+    def test_what_stands_in_the_way_is_told_by_line_and_nothing_is_printed(self):
+        exit_code, job, told = convert(TF_WITHOUT_COMMAND)
+        self.assertEqual((exit_code, job), (2, ""))
+        self.assertIn("standard input:6: spec.tfReplicaSpecs.Worker.template.spec.containers[0]"
+                      ".command: missing, expected the program to run", told)
+        exit_code, job, told = convert(SETTINGS)
+        self.assertEqual((exit_code, job), (2, ""))
+        self.assertIn("not converted: a ConfigMap stays as it is", told)
+        self.assertIn("nothing to convert, expected a TFJob, PyTorchJob, MPIJob", told)
+
+    def test_job_that_would_be_refused_is_printed_with_the_reason(self):
+        exit_code, job, told = convert(CHIEFS, "--command", "python3 t.py")
+        self.assertEqual(exit_code, 1, told)
+        self.assertIn("replicas: 2", job)
+        self.assertIn("the TrainingJob made of it:", told)
+
+    def test_documents_of_others_are_left_alone(self):
+        exit_code, job, told = convert(SETTINGS + "---" + TF_WITHOUT_COMMAND, "--command", "x")
+        self.assertEqual(exit_code, 0, told)
+        self.assertNotIn("ConfigMap", job)
+        self.assertIn("standard input:1: not converted: a ConfigMap stays as it is", told)
+
+
+if __name__ == "__main__":
+    unittest.main()

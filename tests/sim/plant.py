@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+"""Plants bugs in copies of the code that ships, and sees that the simulation finds each.
+
+    plant.py --check           all patches still apply (what every test run does)
+    plant.py [NAME ...]        builds the simulation with each bug, or those named, and runs seeds
+                               until one breaks a promise
+
+A bug is tests/sim/planted/NAME.patch: a sentence that says what is wrong, and the difference that
+makes it so. It is found when one of the first SEEDS seeds fails. Exit code 1 where a patch does not
+apply, does not compile, or is not found.
+"""
+
+import argparse
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PLANTED = ROOT / "tests" / "sim" / "planted"
+SEEDS = 1000
+NOT_COPIED = {".git", ".cache", "build", "runs"}  # of the root
+FAILED = re.compile(r"^seed (\d+): (.*)$", re.MULTILINE)
+
+
+def patches(names):
+    found = {path.stem: path for path in sorted(PLANTED.glob("*.patch"))}
+    unknown = [name for name in names if name not in found]
+    if unknown:
+        sys.exit(f"no such bug: {', '.join(unknown)}; known: {' '.join(found)}")
+    return [found[name] for name in names or found]
+
+
+def apply(patch, tree, *options):
+    """None, or what `patch` says against it."""
+    command = ["patch", "--strip=1", "--force", "--silent", "--reject-file=-",
+               "--no-backup-if-mismatch", f"--directory={tree}", f"--input={patch}", *options]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return None if done.returncode == 0 else done.stdout.strip()
+
+
+def check(chosen):
+    problems = [(patch.name, problem) for patch in chosen
+                if (problem := apply(patch, ROOT, "--dry-run")) is not None]
+    for name, problem in problems:
+        print(f"{name} does not apply any more:\n{problem}")
+    print(f"{len(chosen)} patches, {len(problems)} that do not apply")
+    return not problems
+
+
+def copy_tree(tree):
+    def left_out(folder, names):
+        return NOT_COPIED.intersection(names) if pathlib.Path(folder) == ROOT else ()
+
+    shutil.copytree(ROOT, tree, symlinks=True, ignore=left_out)
+
+
+def run(tree, *command):
+    """The output of a command that must work; None, and its last words told, where it does not."""
+    done = subprocess.run(command, cwd=tree, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True)
+    if done.returncode == 0:
+        return done.stdout
+    print("\n".join(done.stdout.splitlines()[-20:]))
+    return None
+
+
+def build(tree):
+    jobs = str(os.cpu_count())
+    return run(tree, "cmake", "--build", "--preset", "dev", "--target", "lockstep-sim",
+               "--parallel", jobs) is not None
+
+
+def first_broken(tree):
+    """The first seed that fails and what it says; None where all of SEEDS are kept."""
+    program = tree / "build" / "dev" / "bin" / "lockstep-sim"
+    done = subprocess.run([program, "--seeds", str(SEEDS), "--until-broken"],
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode == -signal.SIGABRT:  # an invariant that the code itself checks
+        return "?", (done.stdout.strip().splitlines() or [""])[-1]
+    if done.returncode < 0:
+        sys.exit(f"{program.name} ended by signal {-done.returncode}")
+    found = FAILED.search(done.stdout)
+    return found.groups() if found else None
+
+
+def plant(patch, tree):
+    """Whether the bug was found. The tree is left as it was."""
+    name = patch.stem
+    problem = apply(patch, tree)
+    if problem is not None:
+        print(f"{name}: does not apply: {problem}", flush=True)
+        return False
+    try:
+        if not build(tree):
+            print(f"{name}: does not compile", flush=True)
+            return False
+        broken = first_broken(tree)
+    finally:
+        apply(patch, tree, "--reverse")
+    if broken is None:
+        print(f"{name}: NOT FOUND in {SEEDS} seeds", flush=True)
+        return False
+    print(f"{name}: seed {broken[0]}: {broken[1]}", flush=True)
+    return True
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("names", nargs="*")
+    arguments = parser.parse_args()
+    chosen = patches(arguments.names)
+    if arguments.check:
+        return 0 if chosen and check(chosen) else 1
+    with tempfile.TemporaryDirectory(prefix="lockstep-planted-") as folder:
+        tree = pathlib.Path(folder) / "tree"
+        copy_tree(tree)
+        if run(tree, "cmake", "--preset", "dev") is None or not build(tree):
+            return 1
+        broken = None if arguments.names else first_broken(tree)
+        if broken is not None:
+            print(f"seed {broken[0]} fails without any of them: {broken[1]}")
+            return 1
+        results = [plant(patch, tree) for patch in chosen]
+    print(f"{sum(results)} of {len(results)} found")
+    return 0 if all(results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
