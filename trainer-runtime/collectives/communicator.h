@@ -95,9 +95,9 @@ constexpr int kWorldSizeMax = 64;
 // Joins the ranks: shared memory when all are on one host, allow it and can map one segment; TCP
 // when no two are; else hierarchical, the one within hosts and the other between them. TCP for all
 // where one host's ranks cannot map their segment. Collective: every rank calls it. Nothing is left
-// behind whatever way a process ends: the segment is an unnamed memfd handed over a socket. Errors:
-// kInvalidArgument (options), kTimeout, kPeerLost, kMismatch (plan hash, epoch or world size
-// differ; names both ranks), kIo and kin.
+// behind whatever way a process ends: the segment is an unnamed memfd handed over a socket.
+// Errors: kInvalidArgument (options), kTimeout, kPeerLost, kMismatch (plan hash, epoch or world
+// size differ; names both ranks), kIo and kin.
 Result<std::unique_ptr<Communicator>> MakeCommunicator(CommunicatorOptions options,
                                                        Deadline deadline);
 

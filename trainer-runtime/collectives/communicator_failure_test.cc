@@ -164,7 +164,8 @@ TEST_P(CommunicatorFailureTest, AbsentRankIsATimeoutAtTheDeadlineNamingItAndTheC
   }
 }
 
-// Of several hosts' ranks one that waits for its host's first rank hears of others through it.
+// Not hierarchical: there a rank hears of other hosts through its own host's first rank, when that
+// calls.
 class OneLevelFailureTest : public testing::TestWithParam<Backend> {};
 
 INSTANTIATE_TEST_SUITE_P(Backends,

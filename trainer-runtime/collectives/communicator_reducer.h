@@ -8,7 +8,7 @@
 
 namespace lockstep::runtime {
 
-// Sums gradients in host memory by the communicator's own all-reduce, so in rank order.
+// Sums gradients in host memory by the communicator's own all-reduce, so in its order.
 // `communicator` must outlive this object.
 class CommunicatorReducer final : public GradientReducer {
  public:

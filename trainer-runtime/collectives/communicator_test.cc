@@ -272,7 +272,7 @@ TEST(MakeCommunicator, RankThatForbidsSharingIsAHostOfItsOwn) {
   }
 }
 
-TEST(MakeCommunicator, HostsWithoutACommonRankMeanTcpForAll) {
+TEST(MakeCommunicator, NoTwoRanksOnOneHostMeanTcpForAll) {
   const auto joined = Join(3, [](CommunicatorOptions& options) {
     options.host_ids = {"a", "b", "c"};
   });
