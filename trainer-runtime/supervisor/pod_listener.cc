@@ -9,6 +9,8 @@
 
 #include <sys/syscall.h>
 
+#include "common/contract/supervised_place.h"
+
 namespace lockstep::runtime {
 namespace {
 
@@ -89,6 +91,11 @@ void PodListener::Tell(ControlMessage message) {
   }
 }
 
+bool PodListener::IsMissed(int local_rank) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return processes_[static_cast<std::size_t>(local_rank)].is_missed;
+}
+
 Step PodListener::newest_step() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   return newest_step_;
@@ -167,6 +174,8 @@ void PodListener::Take(std::size_t local_rank, const ChannelMessage& message) {
     case ChannelWord::kStatus:
       if (auto document = DecodeStatusDocument(message.text); document.ok()) {
         newest_step_ = std::max(newest_step_, document->step);
+        processes_[local_rank].is_missed =
+            !document->backend.empty() && document->phase != Phase::kSucceeded;
         reports_[local_rank].newest = std::move(document).value();
       }
       return;
@@ -177,6 +186,9 @@ void PodListener::Take(std::size_t local_rank, const ChannelMessage& message) {
       if (auto words = DecodeTerminationMessage(message.text); words.ok()) {
         processes_[local_rank].last_words = std::move(words).value();
       }
+      return;
+    case ChannelWord::kGoodbye:
+      processes_[local_rank].heard_at.reset();
       return;
     case ChannelWord::kAlive:
     case ChannelWord::kControl:
