@@ -96,6 +96,9 @@ static lockstep_status train(lockstep_session* session,
       status = lockstep_should_stop(session, &is_stopped, kTimeoutSeconds);
     }
   }
+  if (status == LOCKSTEP_OK && now->step < steps) {
+    return LOCKSTEP_ERROR_STOPPED;
+  }
   return status == LOCKSTEP_OK ? lockstep_finish(session, kTimeoutSeconds) : status;
 }
 
@@ -133,9 +136,18 @@ int main(int argc, char** argv) {
   }
   model now = {0, 0, 0};
   const lockstep_status status = run(session, &now, steps, pause_ms);
-  if (status != LOCKSTEP_OK && status != LOCKSTEP_ERROR_FINISHED) {
-    fprintf(stderr, "own_program: %s\n", lockstep_last_error());
-    return status == LOCKSTEP_ERROR_SUPERSEDED ? 76 : 1;
+  switch (status) {
+    case LOCKSTEP_OK:
+    case LOCKSTEP_ERROR_FINISHED:
+      break;
+    case LOCKSTEP_ERROR_STOPPED:
+      printf("asked to stop after %lld steps\n", (long long)now.step);
+      return 42;
+    case LOCKSTEP_ERROR_SUPERSEDED:
+      return 76;
+    default:
+      fprintf(stderr, "own_program: %s\n", lockstep_last_error());
+      return 1;
   }
   lockstep_close(session);
   printf("after %lld steps: y = %.17g x + %.17g\n", (long long)now.step, now.slope, now.offset);

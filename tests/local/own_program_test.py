@@ -121,6 +121,10 @@ class Recovery(LocalTest):
         return [int(step) for step in re.findall(r"step (\d+)$", self.log(directory, rank),
                                                  re.MULTILINE)]
 
+    def supervisor_of(self, pid):
+        status = pathlib.Path(f"/proc/{pid}/status").read_text()
+        return int(re.search(r"^PPid:\s+(\d+)$", status, re.MULTILINE)[1])
+
     def undisturbed(self):
         run = self.run_job(self.manifest())
         self.assertEqual(run.exit_code, 0, run.output)
@@ -164,6 +168,21 @@ class Recovery(LocalTest):
     def test_a_frozen_rank_is_found_out_and_replaced(self):
         self.assertEqual(self.models(self.lose([1], signal.SIGSTOP)), self.undisturbed())
 
+    def test_a_lost_pod_is_replaced_and_the_others_keep_their_processes(self):
+        expected = self.undisturbed()
+        started = self.start_and_meet()
+        _, directory, _ = started
+        before = [self.pids(directory, rank) for rank in range(3)]
+        os.kill(self.supervisor_of(before[0][0]), signal.SIGKILL)
+        run = self.finish(started)
+        self.assertEqual(run.exit_code, 0, run.output)
+        self.assertEqual([(entry["cause"], entry["count"]) for entry in run.summary["restarts"]],
+                         [("killed", 1)])
+        for rank in (1, 2):
+            self.assertEqual(self.pids(directory, rank), before[rank])
+        successor = re.findall(r"after \d+ steps: .*", run.pod_log("own-worker-0-r1"))
+        self.assertEqual([successor, *self.models(run)[1:]], expected)
+
     def test_a_job_that_wants_no_restart_fails_with_its_process(self):
         started = self.start_and_meet(self.manifest(backoff_limit=0))
         _, directory, _ = started
@@ -194,14 +213,30 @@ class Recovery(LocalTest):
         self.assertEqual(run.summary["stepsTotal"], STEPS)
         self.assertGreater(run.summary["loss"], 0)
 
+    def test_a_rank_that_is_asked_to_go_alone_has_a_successor(self):
+        expected = self.undisturbed()
+        started = self.start_and_meet()
+        _, directory, _ = started
+        before = [self.pids(directory, rank) for rank in range(3)]
+        os.kill(self.supervisor_of(before[1][0]), signal.SIGTERM)
+        run = self.finish(started)
+        self.assertEqual(run.exit_code, 0, run.output)
+        self.assertIn("asked to stop after", run.pod_log("own-worker-1"))
+        for rank in (0, 2):
+            self.assertEqual(self.pids(directory, rank), before[rank])
+        successor = re.findall(r"after \d+ steps: .*", run.pod_log("own-worker-1-r1"))
+        self.assertEqual([self.models(run)[0], successor, self.models(run)[2]], expected)
+
     def test_a_stop_ends_all_ranks_after_the_same_step(self):
         started = self.start_and_meet(self.manifest(steps=100000))
         process, _, _ = started
         process.send_signal(signal.SIGINT)
         run = self.finish(started)
         self.assertEqual(run.exit_code, 130, run.output)
-        ends = {model for models in self.models(run) for model in models}
-        self.assertEqual(len(ends), 1, ends)
+        ends = [re.findall(r"asked to stop after (\d+) steps", run.pod_log(f"own-worker-{rank}"))
+                for rank in range(3)]
+        self.assertEqual(len(ends[0]), 1, ends)
+        self.assertEqual(ends, [ends[0]] * 3)
 
 
 if __name__ == "__main__":

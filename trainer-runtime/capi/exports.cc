@@ -119,6 +119,9 @@ ApiOutcome Meet(LibrarySession& session,
                 Deadline deadline,
                 lockstep_meeting* meeting) {
   const Result<JoinedMeeting> joined = session.Meet(facts.has_state, facts.last_applied, deadline);
+  if (!joined.ok() && session.is_stop_requested()) {
+    return {LOCKSTEP_ERROR_STOPPED, "this process was asked to stop"};
+  }
   if (!joined.ok() && session.HasFinished()) {
     return {LOCKSTEP_ERROR_FINISHED, "all other ranks have finished: no work is left"};
   }

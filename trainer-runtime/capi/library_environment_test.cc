@@ -72,6 +72,17 @@ TEST(LibraryEnvironment, RolesWithoutRanksAreRefused) {
   EXPECT_EQ(read.error().code(), ErrorCode::kNotFound);
 }
 
+TEST(LibraryEnvironment, AWrongNumberOfRanksIsNamed) {
+  EnvironmentMap variables = Variables(1);
+  variables.merge(RenderSupervisedPlace({1, 0, 2}));
+  variables[env::kWorldSize] = "6";
+  const auto read = ReadLibraryEnvironment(std::move(variables));
+  ASSERT_FALSE(read.ok());
+  EXPECT_EQ(read.error().code(), ErrorCode::kMismatch);
+  EXPECT_EQ(read.error().message(),
+            "4 addresses of chief and workers found, expected LOCKSTEP_WORLD_SIZE = 6");
+}
+
 TEST(LibraryEnvironment, AMissingKeyFileIsNamed) {
   EnvironmentMap variables = Variables(0);
   variables[env::kJobKeyFile] = "/nonexistent/key";

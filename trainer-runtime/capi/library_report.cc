@@ -44,8 +44,8 @@ LibraryReport::LibraryReport(const LibraryEnvironment& environment,
   }
 }
 
-void LibraryReport::WatchPeers(const Mesh* mesh) {
-  peer_watch_ = std::jthread([this, mesh](const std::stop_token& stop) {
+void LibraryReport::WatchPeers(const Mesh* mesh, std::function<void()> also) {
+  peer_watch_ = std::jthread([this, mesh, also = std::move(also)](const std::stop_token& stop) {
     std::mutex mutex;
     std::condition_variable_any ending;
     std::unique_lock<std::mutex> lock(mutex);
@@ -60,6 +60,7 @@ void LibraryReport::WatchPeers(const Mesh* mesh) {
       }
       metrics_.SetPeers(counts);
       board_.Update([&](StatusDocument& document) { document.peers = peers; });
+      also();
       ending.wait_for(lock, stop, kPeerWatchPeriod, [] { return false; });
     }
   });

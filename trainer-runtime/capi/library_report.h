@@ -26,8 +26,9 @@ class LibraryReport {
                 Logger* logger,
                 std::function<void(const ControlMessage&)> on_control);
 
-  // Shows the mesh's view of the peers until StopWatchingPeers. `mesh` outlives that.
-  void WatchPeers(const Mesh* mesh);
+  // Shows the mesh's view of the peers, and calls `also`, ten times a second until
+  // StopWatchingPeers. `mesh` outlives that.
+  void WatchPeers(const Mesh* mesh, std::function<void()> also);
   void StopWatchingPeers();
 
   void RendezvousBegins();

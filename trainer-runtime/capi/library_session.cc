@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/base/digest.h"
+#include "trainer-runtime/capi/stop_catcher.h"
 #include "trainer-runtime/collectives/divide.h"
 #include "trainer-runtime/session/session_options.h"
 
@@ -12,6 +13,10 @@ namespace {
 
 // Meetings in one call that broke before they were joined. Choice: as in RepeatMeetings.
 constexpr int kFruitlessMeetingsMax = 20;
+
+// Ranks that are asked to stop together hear of it within this time; one that hears of it alone
+// leaves after it. Choice: a fraction of any grace period.
+constexpr Duration kStopSkewMax = std::chrono::seconds(1);
 
 // What ranks compare when they meet: the plan, and that all of them speak as this release does.
 uint64_t PlanHash(const std::string& plan) {
@@ -46,13 +51,17 @@ Result<std::unique_ptr<LibrarySession>> LibrarySession::Open(LibraryEnvironment 
     const std::lock_guard<std::mutex> lock(library->session_mutex_);
     library->session_ = std::move(session);
   }
-  library->report_->WatchPeers(&library->session_->mesh());
+  library->report_->WatchPeers(&library->session_->mesh(), [library = library.get()] {
+    if (StopCatcher::WasAsked() && !library->is_stop_requested()) {
+      library->Stop();
+    }
+  });
   return library;
 }
 
 void LibrarySession::OnControl(const ControlMessage& message) {
   if (message.kind == ControlKind::kStop) {
-    is_stop_requested_.store(true);
+    Stop();
     return;
   }
   const std::lock_guard<std::mutex> lock(session_mutex_);
@@ -74,6 +83,9 @@ Result<JoinedMeeting> LibrarySession::Meet(bool has_state, Step step, Deadline d
     const std::lock_guard<std::mutex> lock(meet_mutex_);
     meet_stop_ = std::stop_source();
     limits.stop = meet_stop_.get_token();
+  }
+  if (is_stop_requested()) {
+    return Error(ErrorCode::kAborted, "asked to stop");
   }
   report_->RendezvousBegins();
   for (int tries = 1;; ++tries) {
@@ -162,10 +174,20 @@ Status LibrarySession::Barrier(Deadline deadline) {
 
 Result<bool> LibrarySession::ShouldStop(Deadline deadline) {
   LOCKSTEP_ASSIGN_OR_RETURN(Communicator* const communicator, Joined());
-  uint8_t is_asked = is_stop_requested() ? 1 : 0;
+  int32_t asked_count = is_stop_requested() ? 1 : 0;
+  const TimePoint now = SteadyNow();
+  if (asked_count > 0) {
+    stop_at_ = stop_at_.value_or(now);
+  }
   LOCKSTEP_RETURN_IF_ERROR(
-      communicator->AllReduce(&is_asked, 1, DataType::kUInt8, ReduceOp::kMax, deadline));
-  return is_asked != 0;
+      communicator->AllReduce(&asked_count, 1, DataType::kInt32, ReduceOp::kSum, deadline));
+  return asked_count == world_size_ || (stop_at_.has_value() && now - *stop_at_ >= kStopSkewMax);
+}
+
+void LibrarySession::Stop() {
+  is_stop_requested_.store(true);
+  const std::lock_guard<std::mutex> lock(meet_mutex_);
+  meet_stop_.request_stop();
 }
 
 Status LibrarySession::Finish(Deadline deadline) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -57,12 +58,14 @@ class LibrarySession {
   Status AllGather(const Reduction& reduction, Deadline deadline);
   Status Broadcast(void* data, std::size_t byte_count, int root, Deadline deadline);
   Status Barrier(Deadline deadline);
+  // Whether this rank should leave, as lockstep_should_stop.
   Result<bool> ShouldStop(Deadline deadline);
   Status Finish(Deadline deadline);
 
   void Abort(const Error& reason);
 
-  void Stop() { is_stop_requested_.store(true); }
+  // This process was asked to stop: waits for no meeting any more.
+  void Stop();
 
   bool is_stop_requested() const { return is_stop_requested_.load(); }
 
@@ -87,6 +90,7 @@ class LibrarySession {
   std::vector<std::byte> scratch_;        // of ReduceScatter
   std::mutex meet_mutex_;
   std::stop_source meet_stop_;        // of the meeting that is waited for; guarded by meet_mutex_
+  std::optional<TimePoint> stop_at_;  // when ShouldStop saw that this process was asked first
   std::mutex session_mutex_;          // the report's thread asks for the session before it exists
   std::unique_ptr<Session> session_;  // last: its threads use the report
 };

@@ -49,7 +49,8 @@ typedef enum lockstep_status {
   LOCKSTEP_ERROR_SUPERSEDED = 12,       // another process stands for this rank: exit with code 76
   LOCKSTEP_ERROR_FINISHED = 13,         // all others have finished: there is no work left
   LOCKSTEP_ERROR_SYSTEM = 14,           // the operating system refused something
-  LOCKSTEP_ERROR_INTERNAL = 15          // a fault of ours
+  LOCKSTEP_ERROR_INTERNAL = 15,         // a fault of ours
+  LOCKSTEP_ERROR_STOPPED = 16           // this process was asked to stop: end with code 42
 } lockstep_status;
 
 // Whether lockstep_meet is the answer to a status: what was lost is made good by others.
@@ -145,7 +146,7 @@ lockstep_status lockstep_open(const lockstep_options* options, lockstep_session*
 // Waits until all ranks of the job have called it, and joins them. `has_state` and `step` say what
 // this rank holds: whether it has a state, and how many steps were applied to it. The last meeting
 // is over from here on. A loss on the way is no error: waits for the successor. Errors: TIMEOUT
-// (names who is missing), MISMATCH (plans differ), SUPERSEDED, FINISHED, ABORTED.
+// (names who is missing), MISMATCH (plans differ), SUPERSEDED, FINISHED, STOPPED, ABORTED.
 lockstep_status lockstep_meet(lockstep_session* session,
                               int has_state,
                               int64_t step,
@@ -197,8 +198,10 @@ lockstep_status lockstep_broadcast(lockstep_session* session,
 // Returns once all ranks have called it.
 lockstep_status lockstep_barrier(lockstep_session* session, double timeout_seconds);
 
-// Whether any rank was asked to stop, equal on all: collective, as the above. For the end of a
-// step.
+// Whether this rank should leave now, at the end of a step: 1 on all ranks once all were asked to
+// stop, so that all leave after the same step; 1 on a rank that was asked a second ago while others
+// were not, and go on with its successor. Collective, as the above. Whoever leaves before the work
+// is done does not call lockstep_finish, and ends with code 42.
 lockstep_status lockstep_should_stop(lockstep_session* session,
                                      int* should_stop,
                                      double timeout_seconds);
