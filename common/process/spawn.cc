@@ -39,6 +39,7 @@ struct ChildPlan {
   int input_fd;
   int output_fd;
   int error_fd;
+  int kept_fd;
   int report_fd;  // takes a SpawnFailure
 };
 
@@ -90,6 +91,9 @@ void SetLineageMark(uint64_t mark) {
   }
   // Descriptors that whoever started us left open stay ours.
   ::syscall(SYS_close_range, 3U, ~0U, 4U /* CLOSE_RANGE_CLOEXEC */);
+  if (plan.kept_fd >= 0 && ::fcntl(plan.kept_fd, F_SETFD, 0) != 0) {
+    Fail(plan, SpawnStage::kSetup);
+  }
   if (plan.working_directory != nullptr && ::chdir(plan.working_directory) != 0) {
     Fail(plan, SpawnStage::kWorkingDirectory);
   }
@@ -190,6 +194,7 @@ Result<pid_t> Spawn(const SpawnOptions& options) {
       options.input_fd >= 0 ? options.input_fd : input.get(),
       options.output_fd,
       options.error_fd,
+      options.kept_fd,
       report_write.get()};
   const pid_t pid = ::fork();
   if (pid < 0) {

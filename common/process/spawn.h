@@ -21,6 +21,7 @@ struct SpawnOptions {
   int input_fd = -1;                        // becomes standard input; borrowed; -1: /dev/null
   int output_fd = -1;                       // becomes standard output; borrowed
   int error_fd = -1;                        // becomes standard error; borrowed
+  int kept_fd = -1;                         // inherited under its number; borrowed; -1: none
   bool leads_session = false;               // else only a process group
   std::optional<int> oom_score_adjustment;  // for the kernel's out-of-memory killer; proc(5)
   // What the program and all that descends from it carry, whatever they do with their environment,
@@ -32,7 +33,7 @@ struct SpawnOptions {
 // Starts the program and returns its pid once it runs: a failed exec is an error here, not an exit
 // code. The child is killed by the kernel when the calling thread ends, so the thread that spawns
 // must live as long as its children should. It leads a process group of its own, inherits no other
-// descriptor than the three, and has every signal at its default. The caller reaps
+// descriptor than these, and has every signal at its default. The caller reaps
 // it. Errors: kNotFound (the program, or the interpreter that it names, does not exist),
 // kInvalidArgument (not executable on this machine, or the working directory cannot be entered),
 // kResourceExhausted (no process or descriptor left), kIo. Thread: any that outlives the child.

@@ -401,7 +401,9 @@ Json EncodeSummary(const RunSummary& summary) {
   for (const DataEpochResult& result : summary.history) {
     json["history"].push_back(EncodeDataEpochResult(result));
   }
-  json["steps"] = summary.is_training ? Json(summary.steps) : Json(nullptr);
+  // Of a program: where it tells them.
+  const bool tells_steps = summary.is_training || summary.steps > 0;
+  json["steps"] = tells_steps ? Json(summary.steps) : Json(nullptr);
   json["stepsTotal"] = summary.steps_total ? Json(*summary.steps_total) : Json(nullptr);
   const double pace = summary.samples_per_second;
   json["samplesPerSecond"] = pace > 0 ? NumberOrNull(pace) : Json(nullptr);

@@ -330,6 +330,50 @@ TEST(DecideGangRestart, CommandGangStartsAnewOnceAllItsPodsHaveEnded) {
   EXPECT_EQ(DescribeRestarts(world.job.status), "killed=1");
 }
 
+// What a program says that has joined its peers by liblockstep.
+void ReportMeeting(TestWorld* world) {
+  world->ReportAll();
+  for (auto& [pod, report] : world->observed.reports) {
+    report.document.backend = "tcp";
+  }
+}
+
+TEST(DecideReplace, ProgramsThatHaveMetMeetASuccessor) {
+  TestWorld world(MakeCommandJob(3));
+  world.Launch();
+  ReportMeeting(&world);
+  world.Exit("mnist-worker-1", 137);
+
+  const Decision decision = world.Step();
+
+  EXPECT_EQ(DescribeEffects(decision),
+            "create pod mnist-worker-1-r1 on node node-a\n"
+            "tell pod mnist-worker-0: peer_gone rank 1, epoch 1\n"
+            "tell pod mnist-worker-2: peer_gone rank 1, epoch 1\n");
+  EXPECT_EQ(decision.status.attempt, Attempt(0));
+  EXPECT_EQ(DescribeRestarts(decision.status), "killed=1");
+}
+
+TEST(DecideGangRestart, ProgramsThatMeetAgainStartAnewWhenNobodyIsLeftToMeet) {
+  TestWorld world(MakeCommandJob(2));
+  world.Launch();
+  ReportMeeting(&world);
+  world.Exit("mnist-worker-0", 137);
+  world.Exit("mnist-worker-1", 137);
+
+  EXPECT_EQ(world.Step().status.attempt, Attempt(1));
+}
+
+TEST(DecideGangRestart, OwnVerdictOfAProgramThatMeetsAgainFailsTheJob) {
+  TestWorld world(MakeCommandJob(2));
+  world.Launch();
+  ReportMeeting(&world);
+  world.Exit("mnist-worker-0", 1);
+  world.Advance(kEchoPatience);
+
+  EXPECT_TRUE(IsTrue(world.Step().status, ConditionType::kFailed));
+}
+
 TEST(DecideGangRestart, DeathFromOutsideExplainsThePeersOwnExit) {
   TestWorld world(MakeCommandJob(3));
   world.Launch();

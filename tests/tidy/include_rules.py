@@ -68,6 +68,13 @@ EDGES = {
         "trainer-runtime/checkpoint",
         "trainer-runtime/telemetry",
     },
+    "trainer-runtime/capi": COMMON
+    | {
+        "trainer-runtime/session",
+        "trainer-runtime/rendezvous",  # what a session's meeting says of its members
+        "trainer-runtime/collectives",  # the communicator that it hands out
+        "trainer-runtime/telemetry",
+    },
     "trainer-runtime/supervisor": COMMON
     | {"common/process", "trainer-runtime/rendezvous", "trainer-runtime/telemetry"},
 }

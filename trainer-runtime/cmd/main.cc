@@ -61,6 +61,10 @@ CLI::App* AddRun(CLI::App* app, Arguments* arguments) {
   run->add_flag("!--no-prefix",
                 arguments->is_prefix_wanted,
                 "Do not put \"[rank N] \" before each line of output");
+  run->add_flag("!--no-restarts",
+                arguments->may_restart,
+                "End the pod when a process is lost that liblockstep has joined with others, in\n"
+                "place of starting another one in it");
   run->add_option("COMMAND", arguments->command, "The program and its arguments, after --")
       ->required();
   return run;
@@ -145,8 +149,9 @@ int Main(int argc, char** argv) {
   }
   const std::unique_ptr<Logger> logger = MakeStderrLogger({arguments.log_level, ""});
   if (run->parsed()) {
-    return RunCommand(ReadEnvironment(),
-                      {arguments.command, arguments.is_prefix_wanted, logger.get()});
+    return RunCommand(
+        ReadEnvironment(),
+        {arguments.command, arguments.is_prefix_wanted, arguments.may_restart, logger.get()});
   }
   if (install->parsed() || devices->parsed() || doctor->parsed()) {
     ReleaseStopSignals();

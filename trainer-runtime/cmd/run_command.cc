@@ -10,8 +10,11 @@
 #include <sys/stat.h>
 
 #include "common/contract/exit_code.h"
+#include "common/contract/supervised_place.h"
 #include "trainer-runtime/cmd/pod_devices.h"
 #include "trainer-runtime/cmd/runtime_service.h"
+#include "trainer-runtime/supervisor/pod_listener.h"
+#include "trainer-runtime/supervisor/process_succession.h"
 #include "trainer-runtime/supervisor/supervisor.h"
 
 namespace lockstep::runtime {
@@ -50,6 +53,57 @@ void ShowEvent(const SupervisorEvent& event, StatusBoard* board) {
       return;
   }
 }
+
+// The programs of one pod: those that meet their peers by our library are heard and, when lost,
+// replaced beside the others.
+class PodOfPrograms {
+ public:
+  PodOfPrograms(const WorkerEnvironment& environment, const RunCommandOptions& options)
+      : listener_(environment.processes, environment.silent_after, options.logger),
+        succession_(environment.processes, options.may_restart) {}
+
+  PodListener* listener() { return &listener_; }
+
+  // Has `supervise` start the programs with a channel to here. `board` outlives this object, which
+  // outlives the supervision.
+  void Attach(StatusBoard* board, SuperviseOptions* supervise) {
+    board_ = board;
+    listener_.ShowOn(board);
+    supervise->on_start = [this](int local_rank) { return OnStart(local_rank); };
+    supervise->on_event = [this](const SupervisorEvent& event) { OnEvent(event); };
+    supervise->wants_again = [this](const SupervisorEvent& ended) {
+      return listener_.IsMissed(ended.local_rank) &&
+             succession_.WantsAgain(ended, listener_.newest_step());
+    };
+    supervise->add_words = [this](TerminationMessage* words) {
+      if (listener_.newest_step() > Step()) {
+        words->last_step = listener_.newest_step();
+      }
+    };
+  }
+
+ private:
+  Result<ProcessStart> OnStart(int local_rank) {
+    ProcessStart start;
+    LOCKSTEP_ASSIGN_OR_RETURN(start.kept, listener_.Connect(local_rank));
+    start.environment =
+        RenderSupervisedPlace({local_rank, succession_.CountStart(local_rank), start.kept.get()});
+    return start;
+  }
+
+  void OnEvent(const SupervisorEvent& event) {
+    ShowEvent(event, board_);
+    if (event.kind == SupervisorEvent::Kind::kStarted) {
+      listener_.NoteStarted(event.local_rank, event.pid);
+    } else if (event.kind == SupervisorEvent::Kind::kEnded) {
+      listener_.NoteEnded(event.local_rank);
+    }
+  }
+
+  PodListener listener_;
+  ProcessSuccession succession_;
+  StatusBoard* board_ = nullptr;
+};
 
 // The program finds the folder for its checkpoints there. Its own trouble with it is clearer than
 // ours: a program that writes none must not fail here.
@@ -91,12 +145,16 @@ int RunCommand(const EnvironmentMap& variables, const RunCommandOptions& options
   const std::vector<GpuDevice> devices = FindPodDevices(variables, options.logger);
   GiveDevices(devices, &processes.value());
   // A program may bind any port, ours included, so a missing status server does not stop it.
-  Result<std::unique_ptr<RuntimeService>> service =
-      RuntimeService::Start(*environment, options.logger, [](const ControlMessage& message) {
-        if (message.kind == ControlKind::kStop) {
-          ::kill(::getpid(), SIGTERM);  // as the operator's own signal would do it
-        }
-      });
+  PodOfPrograms pod(*environment, options);
+  const auto on_control = [&pod](const ControlMessage& message) {
+    if (message.kind == ControlKind::kStop) {
+      ::kill(::getpid(), SIGTERM);  // as the operator's own signal would do it
+    } else {
+      pod.listener()->Tell(message);
+    }
+  };
+  Result<std::unique_ptr<RuntimeService>> service = RuntimeService::Start(
+      *environment, options.logger, on_control, [&pod] { return pod.listener()->MetricsPage(); });
   if (!service.ok()) {
     options.logger->Warn("no status is served", {{"error", service.error().ToString()}});
   }
@@ -106,11 +164,12 @@ int RunCommand(const EnvironmentMap& variables, const RunCommandOptions& options
   supervise.grace = environment->grace;
   supervise.termination_message_file = environment->termination_message_file;
   if (service.ok()) {
-    StatusBoard* board = &(*service)->board();
-    ShowDevices(devices, environment->processes, board);
-    supervise.on_event = [board](const SupervisorEvent& event) { ShowEvent(event, board); };
+    ShowDevices(devices, environment->processes, &(*service)->board());
+    pod.Attach(&(*service)->board(), &supervise);
   }
-  return Supervise(supervise);
+  const int exit_code = Supervise(supervise);
+  pod.listener()->StopShowing();
+  return exit_code;
 }
 
 }  // namespace lockstep::runtime

@@ -11,6 +11,7 @@ namespace lockstep::runtime {
 struct RunCommandOptions {
   std::vector<std::string> command;  // program and arguments; not empty
   bool is_prefix_wanted = true;      // "[rank N] " before each line of output
+  bool may_restart = true;           // a lost process that others would meet again
   Logger* logger = nullptr;
 };
 

@@ -5,6 +5,7 @@
 
 #include "common/base/file.h"
 #include "common/contract/initial_status.h"
+#include "trainer-runtime/telemetry/process_channel.h"
 #include "trainer-runtime/telemetry/runtime_endpoints.h"
 
 namespace lockstep::runtime {
@@ -75,7 +76,7 @@ Result<std::unique_ptr<RuntimeService>> RuntimeService::StartBelowSupervisor(
   std::unique_ptr<RuntimeService> service(new RuntimeService(environment));
   LOCKSTEP_ASSIGN_OR_RETURN(service->job_key_, ReadJobKey(environment.job_key_file));
   service->reporter_ = std::make_unique<ProcessReporter>(
-      &service->board_, &service->metrics_, logger, std::move(on_control));
+      kTrainerChannelFd, &service->board_, &service->metrics_, logger, std::move(on_control));
   return service;
 }
 

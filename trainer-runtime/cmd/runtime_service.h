@@ -10,8 +10,8 @@
 #include "common/contract/environment.h"
 #include "common/contract/termination_message.h"
 #include "common/http/http_server.h"
-#include "trainer-runtime/supervisor/process_reporter.h"
 #include "trainer-runtime/telemetry/metrics.h"
+#include "trainer-runtime/telemetry/process_reporter.h"
 #include "trainer-runtime/telemetry/status_board.h"
 
 namespace lockstep::runtime {

@@ -11,6 +11,7 @@
 
 #include "common/base/digest.h"
 #include "common/contract/exit_code.h"
+#include "common/contract/supervised_place.h"
 #include "common/contract/termination_message.h"
 #include "common/contract/training_spec.h"
 #include "trainer-runtime/checkpoint/checkpoint_store.h"
@@ -24,7 +25,6 @@
 #include "trainer-runtime/session/recovery_loop.h"
 #include "trainer-runtime/session/session.h"
 #include "trainer-runtime/strategy/rank_control.h"
-#include "trainer-runtime/supervisor/pod_report.h"
 #include "trainer-runtime/train/ending.h"
 #include "trainer-runtime/train/trainer.h"
 

@@ -14,6 +14,7 @@
 #include "trainer-runtime/cmd/pod_devices.h"
 #include "trainer-runtime/cmd/runtime_service.h"
 #include "trainer-runtime/supervisor/pod_listener.h"
+#include "trainer-runtime/supervisor/process_succession.h"
 #include "trainer-runtime/supervisor/supervisor.h"
 #include "trainer-runtime/train/ending.h"
 
@@ -27,7 +28,7 @@ class PodOfTrainers {
       : environment_(std::move(environment)),
         options_(std::move(options)),
         listener_(environment_.processes, environment_.silent_after, options_.logger),
-        starts_(static_cast<std::size_t>(environment_.processes)) {}
+        succession_(environment_.processes, options_.may_restart) {}
 
   int Run(const EnvironmentMap& variables);
 
@@ -42,9 +43,8 @@ class PodOfTrainers {
   TrainProcessesOptions options_;
   PodListener listener_;
   std::unique_ptr<RuntimeService> service_;
-  std::vector<int> starts_;        // by local rank
-  std::optional<Step> last_loss_;  // the newest step when a process was lost last
-  std::optional<int> culprit_;     // the first local rank that failed for good
+  ProcessSuccession succession_;
+  std::optional<int> culprit_;  // the first local rank that failed for good
 };
 
 // Where the template says nothing, a process computes with its part of the pod's cores.
@@ -112,7 +112,7 @@ Status PodOfTrainers::StartService(const std::vector<GpuDevice>& devices) {
 
 Result<ProcessStart> PodOfTrainers::OnStart(int local_rank) {
   ProcessStart start;
-  const int number = starts_[static_cast<std::size_t>(local_rank)]++;
+  const int number = succession_.CountStart(local_rank);
   start.arguments = {
       "--process", std::to_string(local_rank), "--process-start", std::to_string(number)};
   LOCKSTEP_ASSIGN_OR_RETURN(start.input, listener_.Connect(local_rank));
@@ -136,16 +136,10 @@ void PodOfTrainers::OnEvent(const SupervisorEvent& event) {
   }
 }
 
-// Only what a signal ended: a process that ends itself has its reasons, and says them. A second
-// loss without a step in between shows that another try here does not help.
 bool PodOfTrainers::WantsAgain(const SupervisorEvent& ended) {
-  const Step newest = listener_.newest_step();
-  const bool helps = !last_loss_.has_value() || newest > *last_loss_;
-  if (!options_.may_restart || ended.signal == 0 || !helps ||
-      starts_[static_cast<std::size_t>(ended.local_rank)] >= kStartsPerPodMax) {
+  if (!succession_.WantsAgain(ended, listener_.newest_step())) {
     return false;
   }
-  last_loss_ = newest;
   culprit_.reset();
   return true;
 }

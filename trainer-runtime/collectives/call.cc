@@ -18,6 +18,9 @@ std::size_t DataTypeSize(DataType type) {
   switch (type) {
     case DataType::kUInt8:
       return 1;
+    case DataType::kFloat16:
+    case DataType::kBFloat16:
+      return 2;
     case DataType::kInt32:
     case DataType::kFloat32:
       return 4;
@@ -40,6 +43,10 @@ const char* DataTypeName(DataType type) {
       return "float32";
     case DataType::kFloat64:
       return "float64";
+    case DataType::kFloat16:
+      return "float16";
+    case DataType::kBFloat16:
+      return "bfloat16";
   }
   return "unknown";
 }
@@ -52,6 +59,10 @@ const char* ReduceOpName(ReduceOp op) {
       return "min";
     case ReduceOp::kMax:
       return "max";
+    case ReduceOp::kMean:
+      return "mean";
+    case ReduceOp::kGather:
+      return "gather";
   }
   return "unknown";
 }

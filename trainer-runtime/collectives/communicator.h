@@ -13,8 +13,12 @@
 
 namespace lockstep::runtime {
 
-enum class DataType : uint8_t { kUInt8, kInt32, kInt64, kFloat32, kFloat64 };
-enum class ReduceOp : uint8_t { kSum, kMin, kMax };
+enum class DataType : uint8_t { kUInt8, kInt32, kInt64, kFloat32, kFloat64, kFloat16, kBFloat16 };
+
+// kMean adds as kSum does, and the caller divides; kGather takes together the bits of all, who have
+// set none but their own. They have names of their own so that ranks that mean different things
+// disagree.
+enum class ReduceOp : uint8_t { kSum, kMin, kMax, kMean, kGather };
 
 // Bytes of one element.
 std::size_t DataTypeSize(DataType type);
@@ -22,7 +26,7 @@ std::size_t DataTypeSize(DataType type);
 // "float32" and its kin.
 const char* DataTypeName(DataType type);
 
-// "sum", "min", "max".
+// "sum" and its kin.
 const char* ReduceOpName(ReduceOp op);
 
 // All ranks of one epoch, joined for collective operations.

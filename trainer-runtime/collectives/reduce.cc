@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "common/base/check.h"
+#include "trainer-runtime/collectives/half_float.h"
 
 namespace lockstep::runtime {
 namespace {
@@ -25,6 +26,13 @@ struct Sum {
     } else {
       return a + b;
     }
+  }
+};
+
+struct Gather {
+  template <typename T>
+  static T Combine(T a, T b) {
+    return static_cast<T>(a | b);
   }
 };
 
@@ -100,11 +108,14 @@ template <typename T>
 void ReduceTyped(ReduceOp op, std::span<const void* const> sources, std::size_t count, void* out) {
   switch (op) {
     case ReduceOp::kSum:
+    case ReduceOp::kMean:
       return Reduce<Sum, T>(sources, count, out);
     case ReduceOp::kMin:
       return Reduce<Min, T>(sources, count, out);
     case ReduceOp::kMax:
       return Reduce<Max, T>(sources, count, out);
+    case ReduceOp::kGather:
+      return Reduce<Gather, uint8_t>(sources, count * sizeof(T), out);
   }
 }
 
@@ -127,6 +138,10 @@ void ReduceInOrder(DataType type,
       return ReduceTyped<float>(op, sources, count, out);
     case DataType::kFloat64:
       return ReduceTyped<double>(op, sources, count, out);
+    case DataType::kFloat16:
+      return ReduceTyped<Float16>(op, sources, count, out);
+    case DataType::kBFloat16:
+      return ReduceTyped<BFloat16>(op, sources, count, out);
   }
 }
 

@@ -6,6 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include "trainer-runtime/collectives/half_float.h"
+
 namespace lockstep::runtime {
 namespace {
 
@@ -15,6 +17,7 @@ int64_t Expected(ReduceOp op, const std::vector<int64_t>& values) {
   for (std::size_t i = 1; i < values.size(); ++i) {
     switch (op) {
       case ReduceOp::kSum:
+      case ReduceOp::kMean:
         result += values[i];
         break;
       case ReduceOp::kMin:
@@ -22,6 +25,9 @@ int64_t Expected(ReduceOp op, const std::vector<int64_t>& values) {
         break;
       case ReduceOp::kMax:
         result = std::max(result, values[i]);
+        break;
+      case ReduceOp::kGather:
+        result |= values[i];
         break;
     }
   }
@@ -58,7 +64,7 @@ void CheckReduction(
 }
 
 TEST(ReduceInOrder, EveryTypeOperationAndPlaceGivesThePlainResult) {
-  for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax}) {
+  for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kMean}) {
     for (std::size_t sources = 1; sources <= 5; ++sources) {
       for (std::size_t out = 0; out <= sources; ++out) {
         for (const std::size_t count : {0, 1, 3, 511, 512, 513, 1500}) {
@@ -71,6 +77,42 @@ TEST(ReduceInOrder, EveryTypeOperationAndPlaceGivesThePlainResult) {
       }
     }
   }
+}
+
+// Integers up to 250 are exact in both.
+template <typename Half>
+void CheckHalfReduction(DataType type, ReduceOp op, Half (*from)(float)) {
+  constexpr std::size_t kCount = 700;
+  std::vector<std::vector<Half>> buffers(4, std::vector<Half>(kCount));
+  std::vector<const void*> sources;
+  for (std::size_t source = 0; source < buffers.size(); ++source) {
+    for (std::size_t i = 0; i < kCount; ++i) {
+      buffers[source][i] = from(static_cast<float>(Input(source, i)));
+    }
+    sources.push_back(buffers[source].data());
+  }
+  ReduceInOrder(type, op, sources, kCount, buffers[0].data());
+  for (std::size_t i = 0; i < kCount; ++i) {
+    const int64_t expected = Expected(op, {Input(0, i), Input(1, i), Input(2, i), Input(3, i)});
+    ASSERT_EQ(ToFloat(buffers[0][i]), static_cast<float>(expected)) << DataTypeName(type) << i;
+  }
+}
+
+TEST(ReduceInOrder, HalvesAreAddedAndComparedAsNumbers) {
+  for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kMean}) {
+    CheckHalfReduction<Float16>(DataType::kFloat16, op, &ToFloat16);
+    CheckHalfReduction<BFloat16>(DataType::kBFloat16, op, &ToBFloat16);
+  }
+}
+
+// Minus zero and a NaN's payload are bits like others.
+TEST(ReduceInOrder, GatherKeepsTheBitsOfWhoeverHasSetAny) {
+  const std::vector<uint32_t> first{0x80000000, 0, 0x7FC12345, 0};
+  const std::vector<uint32_t> second{0, 0x00000001, 0, 0xFFFFFFFF};
+  std::vector<uint32_t> out(first.size());
+  const std::vector<const void*> sources{first.data(), second.data()};
+  ReduceInOrder(DataType::kFloat32, ReduceOp::kGather, sources, out.size(), out.data());
+  EXPECT_EQ(out, (std::vector<uint32_t>{0x80000000, 0x00000001, 0x7FC12345, 0xFFFFFFFF}));
 }
 
 TEST(ReduceInOrder, IntegerSumsWrapAround) {

@@ -43,6 +43,15 @@ void AbortSwitch::Disarm() {
 
 void AbortSwitch::Trip(Epoch epoch, const Error& reason) {
   const std::lock_guard<std::mutex> lock(mutex_);
+  TripLocked(epoch, reason);
+}
+
+void AbortSwitch::TripNewest(const Error& reason) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  TripLocked(epoch_, reason);
+}
+
+void AbortSwitch::TripLocked(Epoch epoch, const Error& reason) {
   if (!lost_reason_.has_value() || epoch > lost_epoch_) {
     lost_reason_ = reason;
     lost_epoch_ = epoch;

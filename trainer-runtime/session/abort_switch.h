@@ -28,6 +28,9 @@ class AbortSwitch {
   // The meeting of `epoch`, and every older one, is over because of `reason`.
   void Trip(Epoch epoch, const Error& reason);
 
+  // The same of the meeting that is armed, or was last.
+  void TripNewest(const Error& reason);
+
   // No meeting is joined any more. What is joined goes on.
   void Stop();
 
@@ -36,6 +39,7 @@ class AbortSwitch {
 
  private:
   std::optional<Error> ReasonLocked(Epoch epoch) const;
+  void TripLocked(Epoch epoch, const Error& reason);
   void StrikeLocked();
 
   mutable std::mutex mutex_;

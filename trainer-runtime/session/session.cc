@@ -35,12 +35,18 @@ Result<std::unique_ptr<Session>> Session::Start(SessionOptions options) {
 }
 
 Result<Meeting> Session::Meet(bool has_state, Step last_applied) {
+  return Meet(has_state,
+              last_applied,
+              {Deadline::After(SteadyNow(), options_.meeting_timeout), options_.stop});
+}
+
+Result<Meeting> Session::Meet(bool has_state, Step last_applied, const MeetingLimits& limits) {
   Leave();
   LOCKSTEP_ASSIGN_OR_RETURN(Meeting meeting,
                             mesh_->Meet(SelfFacts{has_state, last_applied, options_.plan_hash},
                                         at_least_,
-                                        Deadline::After(SteadyNow(), options_.meeting_timeout),
-                                        options_.stop));
+                                        limits.deadline,
+                                        limits.stop));
   at_least_ = meeting.epoch.Next();
   newest_epoch_ = meeting.epoch;
   members_ = meeting.members;
@@ -48,6 +54,10 @@ Result<Meeting> Session::Meet(bool has_state, Step last_applied) {
 }
 
 Result<JoinedMeeting> Session::Join(Meeting meeting) {
+  return Join(std::move(meeting), Deadline::After(SteadyNow(), options_.meeting_timeout));
+}
+
+Result<JoinedMeeting> Session::Join(Meeting meeting, Deadline deadline) {
   CommunicatorOptions options;
   options.rank = rank_;
   options.world_size = world_size_;
@@ -58,8 +68,7 @@ Result<JoinedMeeting> Session::Join(Meeting meeting) {
     options.host_ids.push_back(member.host_id);
   }
   LOCKSTEP_RETURN_IF_ERROR(abort_switch_.ArmLinks(options.links, meeting.epoch));
-  Result<std::unique_ptr<Communicator>> joined =
-      MakeCommunicator(std::move(options), Deadline::After(SteadyNow(), options_.meeting_timeout));
+  Result<std::unique_ptr<Communicator>> joined = MakeCommunicator(std::move(options), deadline);
   if (!joined.ok()) {
     abort_switch_.Disarm();
     // The links may have ended because we ended them.

@@ -22,6 +22,12 @@ struct JoinedMeeting {
   Communicator* communicator = nullptr;  // the session's; good until it meets again or ends
 };
 
+// How long a meeting, or joining it, may take, and what ends the wait before.
+struct MeetingLimits {
+  Deadline deadline;
+  std::stop_token stop;
+};
+
 // One process's part in the meetings of a job, from its mesh to the communicator of the newest
 // meeting: what everything that reduces over the ranks of a job stands on, whatever it trains with.
 //
@@ -38,9 +44,17 @@ class Session {
   // meeting is gone from here on. Errors: those of Mesh::Meet.
   Result<Meeting> Meet(bool has_state, Step last_applied);
 
+  // The same within limits of the caller's, in place of the session's own.
+  Result<Meeting> Meet(bool has_state, Step last_applied, const MeetingLimits& limits);
+
   // Joins the ranks of `meeting`: collective. Ends within a second of a loss or of a request to
   // stop. Errors: those of MakeCommunicator; kAborted (stop requested).
   Result<JoinedMeeting> Join(Meeting meeting);
+  Result<JoinedMeeting> Join(Meeting meeting, Deadline deadline);
+
+  // Ends what this rank is joining, or the collective in progress and all later ones of the newest
+  // meeting, with `reason`. Thread: any.
+  void Abort(const Error& reason) { abort_switch_.TripNewest(reason); }
 
   // Ends the newest meeting for this rank: its communicator is gone.
   void Leave();

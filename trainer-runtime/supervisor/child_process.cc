@@ -37,6 +37,7 @@ Result<ChildProcess> SpawnChild(const ChildOptions& options) {
   spawn.arguments = options.command;
   spawn.environment = options.environment;
   spawn.input_fd = options.input_fd;
+  spawn.kept_fd = options.kept_fd;
   spawn.output_fd = output.writer.get();
   spawn.error_fd = error.writer.get();
   ChildProcess child;

@@ -16,6 +16,7 @@ struct ChildOptions {
   std::vector<std::string> command;  // what the program sees as its arguments, its name first
   std::map<std::string, std::string> environment;
   int input_fd = -1;  // its input; borrowed; -1: /dev/null
+  int kept_fd = -1;   // inherited under its number; borrowed; -1: none
 };
 
 // A running program: leader of a process group of its own, and the reading ends of its outputs,

@@ -9,6 +9,7 @@
 
 #include <sys/syscall.h>
 
+#include "common/contract/supervised_place.h"
 #include "trainer-runtime/supervisor/pod_metrics.h"
 
 namespace lockstep::runtime {
@@ -89,6 +90,11 @@ void PodListener::Tell(ControlMessage message) {
       }
     }
   }
+}
+
+bool PodListener::IsMissed(int local_rank) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return processes_[static_cast<std::size_t>(local_rank)].is_missed;
 }
 
 Step PodListener::newest_step() const {
@@ -172,6 +178,8 @@ void PodListener::Take(std::size_t local_rank, const ChannelMessage& message) {
     case ChannelWord::kStatus:
       if (auto document = DecodeStatusDocument(message.text); document.ok()) {
         newest_step_ = std::max(newest_step_, document->step);
+        processes_[local_rank].is_missed =
+            !document->backend.empty() && document->phase != Phase::kSucceeded;
         reports_[local_rank].newest = std::move(document).value();
       }
       return;
@@ -182,6 +190,9 @@ void PodListener::Take(std::size_t local_rank, const ChannelMessage& message) {
       if (auto words = DecodeTerminationMessage(message.text); words.ok()) {
         processes_[local_rank].last_words = std::move(words).value();
       }
+      return;
+    case ChannelWord::kGoodbye:
+      processes_[local_rank].heard_at.reset();
       return;
     case ChannelWord::kAlive:
     case ChannelWord::kControl:

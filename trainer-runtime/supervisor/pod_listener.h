@@ -16,7 +16,7 @@
 #include "common/contract/control_message.h"
 #include "common/contract/termination_message.h"
 #include "trainer-runtime/supervisor/pod_report.h"
-#include "trainer-runtime/supervisor/process_channel.h"
+#include "trainer-runtime/telemetry/process_channel.h"
 #include "trainer-runtime/telemetry/status_board.h"
 
 namespace lockstep::runtime {
@@ -49,6 +49,10 @@ class PodListener {
   // Passes a message of the operator on to all processes.
   void Tell(ControlMessage message);
 
+  // Whether the process that stood last for `local_rank` has met its peers by what the runtime
+  // offers, and is not done: then they meet a successor, too.
+  bool IsMissed(int local_rank) const;
+
   // The newest step that any process of the pod has completed.
   Step newest_step() const;
 
@@ -65,6 +69,7 @@ class PodListener {
     UniqueFd pid_fd;  // empty where the kernel has none
     std::optional<TimePoint> heard_at;
     std::string metrics;
+    bool is_missed = false;
     std::optional<TerminationMessage> last_words;
   };
 

@@ -11,6 +11,8 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
+#include "common/contract/supervised_place.h"
+
 namespace lockstep::runtime {
 namespace {
 
@@ -142,6 +144,57 @@ TEST_F(PodListenerTest, ProcessThatFallsSilentIsKilledAndOneThatNeverSpokeIsNot)
   EXPECT_EQ(::waitpid(starting, &status, WNOHANG), 0);
   ::kill(starting, SIGKILL);
   ::waitpid(starting, &status, 0);
+}
+
+// Of the two the one that said goodbye is silent for longer.
+TEST_F(PodListenerTest, ProcessThatSaidGoodbyeMayBeSilent) {
+  const auto start = [] {
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      ::pause();
+      ::_exit(0);
+    }
+    return pid;
+  };
+  const pid_t done = start();
+  const pid_t frozen = start();
+  Listen(std::chrono::milliseconds(50));
+  listener_->NoteStarted(0, done);
+  listener_->NoteStarted(1, frozen);
+  Say(0, ChannelWord::kAlive, "");
+  Say(0, ChannelWord::kGoodbye, "");
+  Say(1, ChannelWord::kAlive, "");
+  int status = 0;
+  EXPECT_TRUE(Becomes([&] { return ::waitpid(frozen, &status, WNOHANG) == frozen; }));
+  EXPECT_EQ(::waitpid(done, &status, WNOHANG), 0);
+  ::kill(done, SIGKILL);
+  ::waitpid(done, &status, 0);
+}
+
+// A program that only tells its progress meets nobody: a successor would wait in vain.
+TEST_F(PodListenerTest, OnlyWhoHasMetAndIsNotDoneIsMissed) {
+  Listen(kNeverSilent);
+  StatusDocument document = Document(0, 3);
+  Say(0, ChannelWord::kStatus, EncodeStatusDocument(document));
+  Say(1, ChannelWord::kStatus, EncodeStatusDocument(document));
+  EXPECT_TRUE(Becomes([&] { return listener_->newest_step() == Step(3); }));
+  EXPECT_FALSE(listener_->IsMissed(0));
+
+  document.backend = "tcp";
+  document.phase = Phase::kTraining;
+  Say(0, ChannelWord::kStatus, EncodeStatusDocument(document));
+  EXPECT_TRUE(Becomes([&] { return listener_->IsMissed(0); }));
+  listener_->NoteEnded(0);
+  EXPECT_TRUE(listener_->IsMissed(0));
+
+  channels_[0] = listener_->Connect(0).value();
+  EXPECT_FALSE(listener_->IsMissed(0));
+  Say(0, ChannelWord::kStatus, EncodeStatusDocument(document));
+  document.phase = Phase::kSucceeded;
+  Say(0, ChannelWord::kStatus, EncodeStatusDocument(document));
+  channels_[0].Reset();
+  listener_->NoteEnded(0);
+  EXPECT_FALSE(listener_->IsMissed(0));
 }
 
 TEST(ProcessChannel, WordsStayWholeAndTheEndIsHeardLast) {

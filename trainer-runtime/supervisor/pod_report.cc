@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <utility>
 
-#include "common/base/check.h"
+#include "common/contract/supervised_place.h"
 
 namespace lockstep::runtime {
 namespace {
@@ -22,15 +22,6 @@ void Add(const CheckpointStatus& more, CheckpointStatus* sum) {
 }
 
 }  // namespace
-
-Incarnation IncarnationOfProcess(Incarnation pod, int start) {
-  LOCKSTEP_CHECK(start >= 0 && start < kStartsPerPodMax, "too many starts in one pod");
-  return Incarnation(pod.value() * kStartsPerPodMax + start);
-}
-
-Incarnation IncarnationOfPod(Incarnation process) {
-  return Incarnation(process.value() / kStartsPerPodMax);
-}
 
 int LeadingProcess(const std::vector<ProcessReport>& reports) {
   int leading = -1;

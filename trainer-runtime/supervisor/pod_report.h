@@ -8,16 +8,6 @@
 
 namespace lockstep::runtime {
 
-// Incarnations count pods to the outside. Between the ranks of pods with several processes they
-// count processes too, as each has successors in its pod: pod 1's second process is 1001.
-inline constexpr int kStartsPerPodMax = 1000;
-
-// Of the `start`-th process, from 0, that stands for a rank in a pod. Precondition (checked):
-// 0 <= start < kStartsPerPodMax.
-Incarnation IncarnationOfProcess(Incarnation pod, int start);
-
-Incarnation IncarnationOfPod(Incarnation process);
-
 // What is known of one local rank.
 struct ProcessReport {
   std::optional<StatusDocument> newest;  // of the process that stands for it now

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "common/contract/supervised_place.h"
+
 namespace lockstep::runtime {
 namespace {
 

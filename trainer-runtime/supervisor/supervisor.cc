@@ -208,7 +208,9 @@ Status Supervisor::Start(std::size_t local_rank) {
   if (options_.on_start) {
     LOCKSTEP_ASSIGN_OR_RETURN(start, options_.on_start(static_cast<int>(local_rank)));
   }
-  ChildOptions options{program_, options_.command, process.environment, start.input.get()};
+  ChildOptions options{
+      program_, options_.command, start.environment, start.input.get(), start.kept.get()};
+  options.environment.insert(process.environment.begin(), process.environment.end());
   options.command.insert(options.command.end(), start.arguments.begin(), start.arguments.end());
   LOCKSTEP_ASSIGN_OR_RETURN(ChildProcess child, SpawnChild(options));
   std::optional<LinePrefixer> prefixer;
@@ -402,6 +404,9 @@ void Supervisor::WriteTerminationMessage() {
   if (was_asked_to_end_) {  // whatever the codes are: programs end with 0, 1 or 143 then
     message.outcome = Outcome::kPreempted;
     message.reason = failure_.has_value() ? failure_->reason : "all processes ended when asked to";
+  }
+  if (options_.add_words) {
+    options_.add_words(&message);
   }
   // In place: in a container the file is a mount of its own, which nothing can be renamed over.
   const Status written = WriteFileInPlace(path, EncodeTerminationMessage(message));

@@ -12,6 +12,7 @@
 #include "common/base/time.h"
 #include "common/base/unique_fd.h"
 #include "common/contract/environment.h"
+#include "common/contract/termination_message.h"
 
 namespace lockstep::runtime {
 
@@ -41,7 +42,9 @@ struct SupervisedProcess {
 // What one start of a process has besides what all have.
 struct ProcessStart {
   std::vector<std::string> arguments;  // after those of the command
+  EnvironmentMap environment;          // over that of the process
   UniqueFd input;                      // becomes its standard input; empty: /dev/null
+  UniqueFd kept;                       // inherited under its number; empty: none
 };
 
 struct SuperviseOptions {
@@ -58,6 +61,8 @@ struct SuperviseOptions {
   // Whether a process that failed is started again beside the others, which run on. Not asked once
   // all have been asked to end. Empty: never.
   std::function<bool(const SupervisorEvent& ended)> wants_again;
+  // Adds to the termination message what the processes have told. All have ended.
+  std::function<void(TerminationMessage*)> add_words;
 };
 
 // One SupervisedProcess for each process of the pod: `inherited`, overlaid by what

@@ -164,7 +164,9 @@ TEST_F(SupervisorStartTest, LostProcessHasASuccessorBesideTheOthers) {
   int starts[2] = {0, 0};
   options_.on_start = [&](int local_rank) -> Result<ProcessStart> {
     const int number = starts[local_rank]++;
-    return ProcessStart{{"name", std::to_string(number)}, UniqueFd()};
+    ProcessStart start;
+    start.arguments = {"name", std::to_string(number)};
+    return start;
   };
   options_.wants_again = [](const SupervisorEvent& ended) { return ended.signal == SIGKILL; };
   UseScript("echo start $1; test $RANK = 1 && test $1 = 0 && kill -9 $$; exit 0");
@@ -198,12 +200,40 @@ TEST_F(SupervisorStartTest, InputOfAProcessIsWhatItsStartGives) {
   ASSERT_EQ(::write(ends[1], "hello\n", 6), 6);
   ::close(ends[1]);
   options_.on_start = [&](int) -> Result<ProcessStart> {
-    return ProcessStart{{}, UniqueFd(ends[0])};
+    ProcessStart start;
+    start.input = UniqueFd(ends[0]);
+    return start;
   };
   UseScript("cat");
   EXPECT_EQ(Run(), 0);
   ::close(ends[0]);
   EXPECT_EQ(seen_, "[rank 0] hello\n");
+}
+
+// Only the descriptor that is to be kept is there, under the number that its variable says.
+TEST_F(SupervisorStartTest, AProcessKeepsWhatItsStartGivesBeside) {
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  ASSERT_EQ(::write(ends[1], "kept\n", 5), 5);
+  options_.processes[0].environment["KEPT"] = "the process's";
+  options_.on_start = [&](int) -> Result<ProcessStart> {
+    ProcessStart start;
+    start.kept = UniqueFd(ends[0]);
+    start.environment = {{"KEPT", std::to_string(ends[0])}, {"OTHER", std::to_string(ends[1])}};
+    return start;
+  };
+  UseScript("head -n 1 /proc/self/fd/$KEPT; test -e /proc/self/fd/$OTHER && echo leaked; exit 0");
+  EXPECT_EQ(Run(), 0);
+  ::close(ends[0]);
+  ::close(ends[1]);
+  EXPECT_EQ(seen_, "[rank 0] kept\n");
+}
+
+TEST_F(SupervisorStartTest, TheTerminationMessageSaysWhatIsAdded) {
+  options_.add_words = [](TerminationMessage* words) { words->last_step = Step(12); };
+  UseScript("exit 0");
+  EXPECT_EQ(Run(), 0);
+  EXPECT_EQ(Message().last_step, Step(12));
 }
 
 }  // namespace

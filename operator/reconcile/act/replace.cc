@@ -72,6 +72,21 @@ bool IsLeftAlone(const DecisionBuilder& builder, const Failure& failure) {
          placement->incarnation != Incarnation();
 }
 
+// Whether a command's ranks meet a successor as those of the built-in trainer do: one that runs on
+// says that it has joined its peers by what the runtime offers (liblockstep). All ends have to be
+// forgiven ones of ranks: a program's own verdict stays what it is, and servers are not met.
+bool ProgramsMeetAgain(const GangView& view, const std::vector<Failure>& failures) {
+  const bool are_forgiven =
+      std::all_of(failures.begin(), failures.end(), [](const Failure& failure) {
+        return failure.response == FailureResponse::kRestart && failure.rank.has_value();
+      });
+  return are_forgiven &&
+         std::any_of(view.members.begin(), view.members.end(), [](const Member& member) {
+           return member.rank.has_value() && member.state == MemberState::kRunning &&
+                  member.report != nullptr && !member.report->document.backend.empty();
+         });
+}
+
 }  // namespace
 
 bool CanReplace(const DecisionBuilder& builder,
@@ -82,9 +97,10 @@ bool CanReplace(const DecisionBuilder& builder,
       std::all_of(failures.begin(), failures.end(), [&](const Failure& failure) {
         return IsLeftAlone(builder, failure);
       });
+  const bool ranks_meet_again = builder.is_training() || ProgramsMeetAgain(view, failures);
   return std::all_of(failures.begin(), failures.end(), [&](const Failure& failure) {
     return failure.task.role == Role::kEvaluator ||
-           (builder.is_training() && !has_finished_rank && !are_left_alone);
+           (ranks_meet_again && !has_finished_rank && !are_left_alone);
   });
 }
 

@@ -181,10 +181,10 @@ std::optional<int> MasterPortOf(const RoleSpec& role) {
 std::vector<std::string> CommandOf(const TrainingJob& job,
                                    const RoleSpec& role,
                                    const PodSettings& settings) {
+  const bool may_restart =
+      role.restart_policy != RestartPolicy::kNever && job.spec.run_policy.backoff_limit > 0;
   if (job.spec.training.has_value()) {
     std::vector<std::string> command = {settings.runtime_path, "train"};
-    const bool may_restart =
-        role.restart_policy != RestartPolicy::kNever && job.spec.run_policy.backoff_limit > 0;
     if (role.processes > 1 && !may_restart) {
       command.emplace_back("--no-restarts");
     }
@@ -195,7 +195,14 @@ std::vector<std::string> CommandOf(const TrainingJob& job,
     const std::string runtime = NeedsInstall(job, role, settings)
                                     ? settings.install_directory + "/lockstep-runtime"
                                     : settings.runtime_path;
-    command = {runtime, "run", "--"};
+    command = {runtime, "run"};
+    // A runtime that does not know the option restarts nothing.
+    const bool knows_option =
+        settings.install_directory.empty() || HasRuntimeOfThisVersion(job, role, settings);
+    if (!may_restart && knows_option) {
+      command.emplace_back("--no-restarts");
+    }
+    command.emplace_back("--");
   }
   command.insert(command.end(), role.pod.command.begin(), role.pod.command.end());
   command.insert(command.end(), role.pod.args.begin(), role.pod.args.end());

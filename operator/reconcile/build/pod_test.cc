@@ -51,6 +51,27 @@ TEST(BuildPod, CommandPodIsSupervised) {
                 "/opt/lockstep-runtime", "run", "--", "python3", "train.py", "--epochs", "3"}));
 }
 
+TEST(BuildPod, ACommandThatMayNotRestartStartsNoProcessAgain) {
+  TrainingJob job = MakeCommandJob(2);
+  const auto option = [&](const PodSettings& settings) {
+    return BuildPod(job, Worker1(), settings).value().spec.container.command.at(2);
+  };
+  PodSettings settings;
+  EXPECT_EQ(option(settings), "--");
+  job.spec.run_policy.backoff_limit = 0;
+  EXPECT_EQ(option(settings), "--no-restarts");
+  job.spec.run_policy.backoff_limit = 6;
+  job.spec.roles[0].restart_policy = RestartPolicy::kNever;
+  EXPECT_EQ(option(settings), "--no-restarts");
+  // A gang that goes on under the runtime of an earlier operator, which may not know the option.
+  settings.install_directory = "/lockstep/bin";
+  settings.runtime_image = "runtime:new";
+  job.status.origin.runtime_image = "runtime:old";
+  EXPECT_EQ(option(settings), "--");
+  job.status.origin.runtime_image = "runtime:new";
+  EXPECT_EQ(option(settings), "--no-restarts");
+}
+
 TEST(BuildPod, InitContainersAndSidecarsCountInWhatThePodAsksFor) {
   TrainingJob job = MakeCommandJob(2);
   PodTemplate& pod = job.spec.roles[0].pod;

@@ -1,4 +1,4 @@
-#include "trainer-runtime/supervisor/process_channel.h"
+#include "trainer-runtime/telemetry/process_channel.h"
 
 #include <cerrno>
 #include <poll.h>
@@ -14,6 +14,7 @@ bool IsWord(char letter) {
     case ChannelWord::kMetrics:
     case ChannelWord::kLastWords:
     case ChannelWord::kAlive:
+    case ChannelWord::kGoodbye:
     case ChannelWord::kControl:
       return true;
   }

@@ -9,12 +9,13 @@
 
 namespace lockstep::runtime {
 
-// What a process of a pod and its supervisor tell each other. Up to kAlive the process speaks.
+// What a process of a pod and its supervisor tell each other. Up to kGoodbye the process speaks.
 enum class ChannelWord : char {
   kStatus = 'S',     // a status document
   kMetrics = 'M',    // its metrics page
   kLastWords = 'T',  // a termination message
   kAlive = 'A',      // nothing new
+  kGoodbye = 'G',    // the process goes on, and says no more
   kControl = 'C',    // a control message, without signature
 };
 
@@ -23,14 +24,14 @@ struct ChannelMessage {
   std::string text;
 };
 
-// A pair of connected sockets that keep messages apart and inherit to no program by themselves. The
-// process's end is its standard input.
+// A pair of connected sockets that keep messages apart and inherit to no program by themselves.
 struct ChannelEnds {
   UniqueFd supervisor;
   UniqueFd process;
 };
 
-inline constexpr int kChannelFd = 0;  // of the process
+// Of the built-in trainer's process: its standard input.
+inline constexpr int kTrainerChannelFd = 0;
 
 // Longest message. Choice: a status document of 64 ranks has some 30 KB.
 inline constexpr std::size_t kChannelBytesMax = 180 * 1024;

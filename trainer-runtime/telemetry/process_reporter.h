@@ -17,8 +17,9 @@ namespace lockstep::runtime {
 // board and in the metrics, and hears what the operator says to the pod.
 class ProcessReporter {
  public:
-  // Everything must outlive this object. `on_control` is called on its thread.
-  ProcessReporter(StatusBoard* board,
+  // Everything must outlive this object, `channel_fd` open. `on_control` is called on its thread.
+  ProcessReporter(int channel_fd,
+                  StatusBoard* board,
                   Metrics* metrics,
                   Logger* logger,
                   std::function<void(const ControlMessage&)> on_control);
@@ -26,10 +27,15 @@ class ProcessReporter {
   // Tells what is on the board now. Thread: any.
   void TellNow();
 
+  // Tells that, and then that this process goes on without a word: listens and tells no more.
+  // Thread: the owner's.
+  void SayGoodbye();
+
  private:
   void Run(const std::stop_token& stop);
   void HearControl();
 
+  const int channel_fd_;
   StatusBoard* board_;
   Metrics* metrics_;
   Logger* logger_;
@@ -39,7 +45,7 @@ class ProcessReporter {
   std::jthread thread_;  // last: ends before what it uses
 };
 
-// A process's last words, to its supervisor. A failure is logged.
+// Last words of a process of the built-in trainer, to its supervisor. A failure is logged.
 void TellLastWords(const TerminationMessage& message, Logger* logger);
 
 }  // namespace lockstep::runtime

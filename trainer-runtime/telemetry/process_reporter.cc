@@ -1,11 +1,11 @@
-#include "trainer-runtime/supervisor/process_reporter.h"
+#include "trainer-runtime/telemetry/process_reporter.h"
 
 #include <chrono>
 #include <poll.h>
 #include <utility>
 
 #include "common/base/time.h"
-#include "trainer-runtime/supervisor/process_channel.h"
+#include "trainer-runtime/telemetry/process_channel.h"
 
 namespace lockstep::runtime {
 namespace {
@@ -19,17 +19,19 @@ constexpr Duration kAliveInterval = std::chrono::milliseconds(250);
 // For the supervisor to read: it does nothing else. Choice.
 constexpr Duration kTellPatience = std::chrono::seconds(1);
 
-Status Tell(ChannelWord word, const std::string& text) {
-  return SendToChannel(kChannelFd, {word, text}, Deadline::After(SteadyNow(), kTellPatience));
+Status Tell(int channel_fd, ChannelWord word, const std::string& text) {
+  return SendToChannel(channel_fd, {word, text}, Deadline::After(SteadyNow(), kTellPatience));
 }
 
 }  // namespace
 
-ProcessReporter::ProcessReporter(StatusBoard* board,
+ProcessReporter::ProcessReporter(int channel_fd,
+                                 StatusBoard* board,
                                  Metrics* metrics,
                                  Logger* logger,
                                  std::function<void(const ControlMessage&)> on_control)
-    : board_(board),
+    : channel_fd_(channel_fd),
+      board_(board),
       metrics_(metrics),
       logger_(logger),
       on_control_(std::move(on_control)),
@@ -38,9 +40,15 @@ ProcessReporter::ProcessReporter(StatusBoard* board,
 void ProcessReporter::TellNow() {
   const std::lock_guard<std::mutex> lock(mutex_);
   std::string text = EncodeStatusDocument(board_->Snapshot());
-  if (text != told_ && Tell(ChannelWord::kStatus, text).ok()) {
+  if (text != told_ && Tell(channel_fd_, ChannelWord::kStatus, text).ok()) {
     told_ = std::move(text);
   }
+}
+
+void ProcessReporter::SayGoodbye() {
+  thread_ = std::jthread();  // asks the thread to stop and waits for it
+  TellNow();
+  static_cast<void>(Tell(channel_fd_, ChannelWord::kGoodbye, ""));
 }
 
 // A supervisor that is gone takes this process along: errors of the channel need no answer.
@@ -52,20 +60,20 @@ void ProcessReporter::Run(const std::stop_token& stop) {
     const TimePoint now = SteadyNow();
     if (now - metrics_at >= kMetricsInterval) {
       metrics_at = now;
-      static_cast<void>(Tell(ChannelWord::kMetrics, metrics_->RenderText()));
+      static_cast<void>(Tell(channel_fd_, ChannelWord::kMetrics, metrics_->RenderText()));
     }
     if (now - alive_at >= kAliveInterval) {
       alive_at = now;
-      static_cast<void>(Tell(ChannelWord::kAlive, ""));
+      static_cast<void>(Tell(channel_fd_, ChannelWord::kAlive, ""));
     }
-    pollfd entry{kChannelFd, POLLIN, 0};
+    pollfd entry{channel_fd_, POLLIN, 0};
     ::poll(&entry, 1, static_cast<int>(kStatusInterval.count()));
     HearControl();
   }
 }
 
 void ProcessReporter::HearControl() {
-  const auto message = ReceiveFromChannel(kChannelFd);
+  const auto message = ReceiveFromChannel(channel_fd_);
   if (!message.ok() || !message->has_value() || (*message)->word != ChannelWord::kControl) {
     return;
   }
@@ -79,7 +87,8 @@ void ProcessReporter::HearControl() {
 }
 
 void TellLastWords(const TerminationMessage& message, Logger* logger) {
-  const Status told = Tell(ChannelWord::kLastWords, EncodeTerminationMessage(message));
+  const Status told =
+      Tell(kTrainerChannelFd, ChannelWord::kLastWords, EncodeTerminationMessage(message));
   if (!told.ok()) {
     logger->Warn("last words not told",
                  {{"error", told.error().ToString()}, {"reason", message.reason}});

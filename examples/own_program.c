@@ -1,0 +1,155 @@
+// A program of one's own on liblockstep: gradient descent for a line through noisy points, by all
+// ranks of a job together. A rank that is lost is replaced while the others keep their processes;
+// the newcomer takes the model from one of them, and no step is lost or taken twice.
+//
+//   cc -std=c99 own_program.c -llockstep -o own_program
+//   lockstep run own_program.yaml
+//
+// Arguments: steps, and milliseconds that each takes.
+
+#define _POSIX_C_SOURCE 200809L
+
+#include <lockstep.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { kPointsPerRank = 64 };
+
+static const double kTimeoutSeconds = 60;          // for one call
+static const double kMeetingTimeoutSeconds = 600;  // for all ranks to come
+
+// All that a newcomer needs.
+typedef struct {
+  double slope;
+  double offset;
+  int64_t step;  // updates applied
+} model;
+
+// What one step adds up over the ranks.
+typedef struct {
+  double slope;
+  double offset;
+  double loss;
+} gradient;
+
+// A number from -1 to 1 that depends on its arguments only.
+static double noise(int64_t step, int rank, int point) {
+  uint64_t x = (uint64_t)step * 1000003u + (uint64_t)rank * 7919u + (uint64_t)point;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return (double)(x >> 11) / 4503599627370496.0 - 1.0;
+}
+
+// Of this rank's points, which lie near y = 3 x + 1.
+static gradient own_gradient(const model* now, int rank) {
+  gradient sum = {0, 0, 0};
+  for (int point = 0; point < kPointsPerRank; ++point) {
+    const double x = noise(now->step, rank, 2 * point);
+    const double y = 3 * x + 1 + 0.1 * noise(now->step, rank, 2 * point + 1);
+    const double error = now->slope * x + now->offset - y;
+    sum.slope += 2 * error * x / kPointsPerRank;
+    sum.offset += 2 * error / kPointsPerRank;
+    sum.loss += error * error / kPointsPerRank;
+  }
+  return sum;
+}
+
+static void report(lockstep_session* session, const model* now, int64_t steps, double loss) {
+  const lockstep_progress progress = {.struct_size = sizeof progress,
+                                      .step = now->step,
+                                      .steps_total = steps,
+                                      .data_epoch = -1,
+                                      .sample_count = kPointsPerRank,
+                                      .loss = loss,
+                                      .accuracy = NAN,
+                                      .samples_per_second = -1};
+  lockstep_report(session, &progress);
+}
+
+// Trains in one meeting, to the end of all steps or the first error. The model changes in one
+// place: when a step's sum is there.
+static lockstep_status train(lockstep_session* session,
+                             const lockstep_meeting* meeting,
+                             model* now,
+                             int64_t steps,
+                             long pause_ms) {
+  lockstep_status status = LOCKSTEP_OK;
+  if (meeting->state_source >= 0) {
+    status = lockstep_broadcast(
+        session, now, sizeof *now, LOCKSTEP_UINT8, meeting->state_source, kTimeoutSeconds);
+  }
+  int is_stopped = 0;
+  while (status == LOCKSTEP_OK && now->step < steps && !is_stopped) {
+    const struct timespec pause = {pause_ms / 1000, pause_ms % 1000 * 1000000};
+    nanosleep(&pause, NULL);
+    gradient mean = own_gradient(now, meeting->rank);
+    status =
+        lockstep_all_reduce(session, &mean, 3, LOCKSTEP_FLOAT64, LOCKSTEP_MEAN, kTimeoutSeconds);
+    if (status == LOCKSTEP_OK) {
+      now->slope -= 0.1 * mean.slope;
+      now->offset -= 0.1 * mean.offset;
+      now->step += 1;
+      report(session, now, steps, mean.loss);
+      status = lockstep_should_stop(session, &is_stopped, kTimeoutSeconds);
+    }
+  }
+  if (status == LOCKSTEP_OK && now->step < steps) {
+    return LOCKSTEP_ERROR_STOPPED;
+  }
+  return status == LOCKSTEP_OK ? lockstep_finish(session, kTimeoutSeconds) : status;
+}
+
+// Meets and trains, again after every loss.
+static lockstep_status run(lockstep_session* session, model* now, int64_t steps, long pause_ms) {
+  for (;;) {
+    lockstep_meeting meeting = {.struct_size = sizeof meeting};
+    lockstep_status status =
+        lockstep_meet(session, now->step > 0, now->step, kMeetingTimeoutSeconds, &meeting);
+    if (status == LOCKSTEP_OK) {
+      printf("process %d is rank %d of %d at epoch %lld, step %lld\n",
+             (int)getpid(),
+             meeting.rank,
+             meeting.size,
+             (long long)meeting.epoch,
+             (long long)now->step);
+      fflush(stdout);
+      status = train(session, &meeting, now, steps, pause_ms);
+    }
+    if (!LOCKSTEP_MEET_AGAIN(status)) {
+      return status;
+    }
+    fprintf(stderr, "meeting again: %s\n", lockstep_last_error());
+  }
+}
+
+int main(int argc, char** argv) {
+  const int64_t steps = argc > 1 ? atoll(argv[1]) : 200;
+  const long pause_ms = argc > 2 ? atol(argv[2]) : 10;
+  const lockstep_options options = {.struct_size = sizeof options, .catch_stop = 1};
+  lockstep_session* session = NULL;
+  if (lockstep_open(&options, &session) != LOCKSTEP_OK) {
+    fprintf(stderr, "own_program: %s\n", lockstep_last_error());
+    return 1;
+  }
+  model now = {0, 0, 0};
+  const lockstep_status status = run(session, &now, steps, pause_ms);
+  switch (status) {
+    case LOCKSTEP_OK:
+    case LOCKSTEP_ERROR_FINISHED:
+      break;
+    case LOCKSTEP_ERROR_STOPPED:
+      printf("asked to stop after %lld steps\n", (long long)now.step);
+      return 42;
+    case LOCKSTEP_ERROR_SUPERSEDED:
+      return 76;
+    default:
+      fprintf(stderr, "own_program: %s\n", lockstep_last_error());
+      return 1;
+  }
+  lockstep_close(session);
+  printf("after %lld steps: y = %.17g x + %.17g\n", (long long)now.step, now.slope, now.offset);
+  return 0;
+}

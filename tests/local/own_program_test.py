@@ -1,0 +1,243 @@
+"""Programs of one's own on liblockstep, in plain C: what calls do, how errors are told, and how a
+lost rank is replaced while the others keep their processes."""
+
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import time
+import unittest
+import urllib.request
+
+from harness import BIN, REPOSITORY, LocalTest, command_manifest
+
+LIBRARY = BIN / "liblockstep.so"
+GLIBC_PARTS = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1",
+               "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
+GLIBC_MAX = (2, 34)
+STEPS = 150
+STEP_MS = 20
+
+
+class Library(unittest.TestCase):
+    def output_of(self, *command):
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    def test_needs_nothing_but_glibc_2_34(self):
+        dynamic = self.output_of("readelf", "--dynamic", LIBRARY)
+        needed = set(re.findall(r"NEEDED.*\[(\S+)\]", dynamic))
+        self.assertIn("libc.so.6", needed)
+        self.assertEqual(needed - GLIBC_PARTS, set())
+        self.assertIn("[liblockstep.so.1]", dynamic)
+        versions = re.findall(r"GLIBC_(\d+)\.(\d+)", self.output_of("objdump", "-T", LIBRARY))
+        self.assertLessEqual(max((int(major), int(minor)) for major, minor in versions), GLIBC_MAX)
+
+    def test_shows_what_the_header_declares_under_its_version_and_no_more(self):
+        header = (REPOSITORY / "trainer-runtime" / "capi" / "lockstep.h").read_text()
+        declared = set(re.findall(r"^(?:lockstep_status|const char\*|int) (lockstep_\w+)\(",
+                                  header, re.MULTILINE))
+        self.assertGreaterEqual(len(declared), 16)
+        shown = self.output_of("nm", "--dynamic", "--defined-only", LIBRARY).split()[2::3]
+        self.assertEqual(set(shown), {f"{name}@@LOCKSTEP_1" for name in declared} | {"LOCKSTEP_1"})
+
+    def test_header_is_c99_and_cpp_by_itself(self):
+        include = f"-I{REPOSITORY}/trainer-runtime/capi"
+        for command in (["cc", "-std=c99", "-xc"], ["c++", "-std=c++11", "-xc++"]):
+            subprocess.run([*command, "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only",
+                            include, "-"], input="#include <lockstep.h>\n", text=True, check=True)
+
+    def test_says_what_is_missing_outside_a_job(self):
+        ran = subprocess.run([BIN / "lockstep_c_rank", "alone"], env={}, capture_output=True,
+                             text=True, check=False)
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+
+
+class Calls(LocalTest):
+    """Each part of lockstep_c_rank checks itself, in C."""
+
+    def run_part(self, part, workers=2, processes=1):
+        manifest = command_manifest([str(BIN / "lockstep_c_rank"), part], workers=workers)
+        run = self.run_job(
+            manifest.replace(f"replicas: {workers}",
+                             f"replicas: {workers}\n    processes: {processes}"))
+        self.assertEqual(run.exit_code, 0, run.output)
+        return run
+
+    def test_every_collective_type_and_operation(self):
+        self.run_part("collectives", workers=2)
+        self.run_part("collectives", workers=3)
+
+    def test_collectives_of_two_pods_of_two_processes(self):
+        self.run_part("collectives", workers=2, processes=2)
+
+    def test_wrong_arguments_and_handles(self):
+        self.run_part("arguments")
+
+    def test_ranks_that_call_different_things(self):
+        self.run_part("mismatch", workers=3)
+
+    def test_ranks_of_different_plans_do_not_meet(self):
+        self.run_part("plans")
+
+    def test_a_rank_that_never_calls(self):
+        self.run_part("silent", workers=3)
+
+    def test_a_rank_that_never_meets(self):
+        self.run_part("absent", workers=3)
+
+    def test_fork_in_the_middle(self):
+        self.run_part("fork")
+
+    def test_abort_from_another_thread(self):
+        self.run_part("abort")
+
+    def test_a_job_of_one(self):
+        self.run_part("fork", workers=1)
+
+
+class Recovery(LocalTest):
+    """examples/own_program.c, disturbed."""
+
+    def manifest(self, workers=3, steps=STEPS, **changes):
+        return command_manifest([str(BIN / "lockstep_own_program"), str(steps), str(STEP_MS)],
+                                name="own", workers=workers, **{"backoff_limit": 3, **changes})
+
+    def log(self, directory, rank):
+        path = directory / "pods" / f"own-worker-{rank}" / "pod.log"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def pids(self, directory, rank):
+        """The processes that have stood for the rank, in order, without repetition."""
+        found = re.findall(r"process (\d+) is rank", self.log(directory, rank))
+        return [int(pid) for pid in dict.fromkeys(found)]
+
+    def models(self, run, workers=3):
+        return [re.findall(r"after \d+ steps: .*", run.pod_log(f"own-worker-{rank}"))
+                for rank in range(workers)]
+
+    def steps_met(self, directory, rank):
+        """The step at which each of the rank's meetings began."""
+        return [int(step) for step in re.findall(r"step (\d+)$", self.log(directory, rank),
+                                                 re.MULTILINE)]
+
+    def supervisor_of(self, pid):
+        status = pathlib.Path(f"/proc/{pid}/status").read_text()
+        return int(re.search(r"^PPid:\s+(\d+)$", status, re.MULTILINE)[1])
+
+    def undisturbed(self):
+        run = self.run_job(self.manifest())
+        self.assertEqual(run.exit_code, 0, run.output)
+        return self.models(run)
+
+    def start_and_meet(self, manifest=None, workers=3):
+        started = self.start(manifest or self.manifest())
+        _, directory, _ = started
+        self.wait_for(lambda: all(self.pids(directory, rank) for rank in range(workers)))
+        time.sleep(0.5)  # some steps
+        return started
+
+    def lose(self, ranks, signal_number=signal.SIGKILL):
+        """Ends the processes of `ranks` while all work; returns the run."""
+        started = self.start_and_meet()
+        _, directory, _ = started
+        before = [self.pids(directory, rank) for rank in range(3)]
+        for rank in ranks:
+            os.kill(before[rank][0], signal_number)
+        run = self.finish(started)
+        self.assertEqual(run.exit_code, 0, run.output)
+        self.assertEqual(run.summary["restarts"], [])
+        for rank in range(3):
+            pids = self.pids(directory, rank)
+            if rank in ranks:
+                self.assertEqual(len(pids), 2, f"rank {rank}: {pids}")
+            else:
+                self.assertEqual(pids, before[rank], f"rank {rank} lost its process")
+                self.assertGreater(self.steps_met(directory, rank)[-1], 0)
+        return run
+
+    def test_a_killed_rank_is_replaced_and_the_model_is_that_of_an_undisturbed_run(self):
+        expected = self.undisturbed()
+        self.assertEqual(len({model for models in expected for model in models}), 1)
+        for rank in (0, 2):
+            self.assertEqual(self.models(self.lose([rank])), expected)
+
+    def test_two_killed_ranks_are_replaced(self):
+        self.assertEqual(self.models(self.lose([0, 1])), self.undisturbed())
+
+    def test_a_frozen_rank_is_found_out_and_replaced(self):
+        self.assertEqual(self.models(self.lose([1], signal.SIGSTOP)), self.undisturbed())
+
+    def test_a_lost_pod_is_replaced_and_the_others_keep_their_processes(self):
+        expected = self.undisturbed()
+        started = self.start_and_meet()
+        _, directory, _ = started
+        before = [self.pids(directory, rank) for rank in range(3)]
+        os.kill(self.supervisor_of(before[0][0]), signal.SIGKILL)
+        run = self.finish(started)
+        self.assertEqual(run.exit_code, 0, run.output)
+        self.assertEqual([(entry["cause"], entry["count"]) for entry in run.summary["restarts"]],
+                         [("killed", 1)])
+        for rank in (1, 2):
+            self.assertEqual(self.pids(directory, rank), before[rank])
+        successor = re.findall(r"after \d+ steps: .*", run.pod_log("own-worker-0-r1"))
+        self.assertEqual([successor, *self.models(run)[1:]], expected)
+
+    def test_a_job_that_wants_no_restart_fails_with_its_process(self):
+        started = self.start_and_meet(self.manifest(backoff_limit=0))
+        _, directory, _ = started
+        os.kill(self.pids(directory, 1)[0], signal.SIGKILL)
+        run = self.finish(started)
+        self.assertEqual(run.exit_code, 1, run.output)
+        self.assertEqual(len(self.pids(directory, 1)), 1)
+
+    def metric(self, started, name):
+        """Of rank 1's pod, by the address that the run says; None while nobody answers."""
+        _, directory, _ = started
+        pid = self.pids(directory, 1)[-1]
+        variables = dict(
+            entry.split("=", 1) for entry in
+            pathlib.Path(f"/proc/{pid}/environ").read_text().split("\0") if "=" in entry)
+        url = f"http://{variables['LOCKSTEP_HOST']}:{variables['LOCKSTEP_STATUS_PORT']}/metrics"
+        with urllib.request.urlopen(url, timeout=10) as page:
+            found = re.search(rf"^{name} (\S+)$", page.read().decode(), re.MULTILINE)
+        return None if found is None else float(found[1])
+
+    def test_progress_is_seen_while_it_runs_and_in_the_summary(self):
+        started = self.start_and_meet()
+        self.wait_for(lambda: (self.metric(started, "lockstep_training_step") or 0) > 0)
+        self.assertGreater(self.metric(started, "lockstep_training_loss"), 0)
+        run = self.finish(started)
+        self.assertEqual(run.exit_code, 0, run.output)
+        self.assertEqual(run.summary["steps"], STEPS)
+        self.assertEqual(run.summary["stepsTotal"], STEPS)
+        self.assertGreater(run.summary["loss"], 0)
+
+    def test_a_rank_that_is_asked_to_go_alone_has_a_successor(self):
+        expected = self.undisturbed()
+        started = self.start_and_meet()
+        _, directory, _ = started
+        before = [self.pids(directory, rank) for rank in range(3)]
+        os.kill(self.supervisor_of(before[1][0]), signal.SIGTERM)
+        run = self.finish(started)
+        self.assertEqual(run.exit_code, 0, run.output)
+        self.assertIn("asked to stop after", run.pod_log("own-worker-1"))
+        for rank in (0, 2):
+            self.assertEqual(self.pids(directory, rank), before[rank])
+        successor = re.findall(r"after \d+ steps: .*", run.pod_log("own-worker-1-r1"))
+        self.assertEqual([self.models(run)[0], successor, self.models(run)[2]], expected)
+
+    def test_a_stop_ends_all_ranks_after_the_same_step(self):
+        started = self.start_and_meet(self.manifest(steps=100000))
+        process, _, _ = started
+        process.send_signal(signal.SIGINT)
+        run = self.finish(started)
+        self.assertEqual(run.exit_code, 130, run.output)
+        ends = [re.findall(r"asked to stop after (\d+) steps", run.pod_log(f"own-worker-{rank}"))
+                for rank in range(3)]
+        self.assertEqual(len(ends[0]), 1, ends)
+        self.assertEqual(ends, [ends[0]] * 3)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

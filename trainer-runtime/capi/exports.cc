@@ -1,0 +1,447 @@
+// The functions of lockstep.h: arguments are checked here, the work is LibrarySession's.
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <exception>
+#include <limits>
+#include <new>
+#include <optional>
+#include <string>
+
+#include "trainer-runtime/capi/api_error.h"
+#include "trainer-runtime/capi/memory_check.h"
+#include "trainer-runtime/capi/session_slot.h"
+
+namespace lockstep::runtime {
+namespace {
+
+// No exception leaves the library: the only one that its parts do not turn into errors is that of
+// memory that is not there.
+template <typename Work>
+lockstep_status Guarded(const Work& work) noexcept {
+  ForgetSentence();
+  try {
+    return Tell(work());
+  } catch (const std::bad_alloc&) {
+    return Tell({LOCKSTEP_ERROR_SYSTEM, "out of memory"});
+  } catch (const std::exception& error) {
+    return Tell({LOCKSTEP_ERROR_INTERNAL, error.what()});
+  }
+}
+
+// Runs `work` on the session of `handle`.
+template <typename Work>
+lockstep_status InSession(const lockstep_session* handle, const Work& work) noexcept {
+  return Guarded([&] {
+    const SessionUse use = UseSession(handle);
+    return use.outcome.ok() ? work(*use.open->session) : use.outcome;
+  });
+}
+
+Result<Deadline> DeadlineOf(double timeout_seconds) {
+  constexpr double kSecondsMax = 1e9;  // 30 years: above, the sum with the clock's time overflows
+  if (!(timeout_seconds > 0) || !std::isfinite(timeout_seconds)) {
+    return Error(ErrorCode::kInvalidArgument,
+                 "timeout_seconds: " + std::to_string(timeout_seconds) +
+                     " found, expected a finite number above 0");
+  }
+  const std::chrono::duration<double> timeout(std::min(timeout_seconds, kSecondsMax));
+  return Deadline::After(SteadyNow(), std::chrono::duration_cast<Duration>(timeout));
+}
+
+Result<DataType> TypeOf(int type) {
+  switch (type) {
+    case LOCKSTEP_UINT8:
+      return DataType::kUInt8;
+    case LOCKSTEP_INT32:
+      return DataType::kInt32;
+    case LOCKSTEP_INT64:
+      return DataType::kInt64;
+    case LOCKSTEP_FLOAT32:
+      return DataType::kFloat32;
+    case LOCKSTEP_FLOAT64:
+      return DataType::kFloat64;
+    case LOCKSTEP_FLOAT16:
+      return DataType::kFloat16;
+    case LOCKSTEP_BFLOAT16:
+      return DataType::kBFloat16;
+    default:
+      return Error(ErrorCode::kInvalidArgument, "type: there is no " + std::to_string(type));
+  }
+}
+
+Result<ReduceOp> OpOf(int op, DataType type) {
+  switch (op) {
+    case LOCKSTEP_SUM:
+      return ReduceOp::kSum;
+    case LOCKSTEP_MIN:
+      return ReduceOp::kMin;
+    case LOCKSTEP_MAX:
+      return ReduceOp::kMax;
+    case LOCKSTEP_MEAN:
+      if (type == DataType::kUInt8 || type == DataType::kInt32 || type == DataType::kInt64) {
+        return Error(ErrorCode::kInvalidArgument,
+                     std::string("op: ") + DataTypeName(type) + " has no mean: sum, and divide");
+      }
+      return ReduceOp::kMean;
+    default:
+      return Error(ErrorCode::kInvalidArgument, "op: there is no " + std::to_string(op));
+  }
+}
+
+// A structure of the program's, as far as both sides know it; empty where it is too small.
+template <typename Structure>
+std::optional<Structure> Read(const Structure* given) {
+  if (given == nullptr || given->struct_size < sizeof(Structure)) {
+    return std::nullopt;
+  }
+  return *given;
+}
+
+// Fills in what follows `struct_size`. Precondition: Read(given) has a value.
+template <typename Structure>
+void Write(Structure filled, Structure* given) {
+  filled.struct_size = given->struct_size;
+  *given = filled;
+}
+
+std::string SizeProblem(const char* name) {
+  return std::string(name) + " is null, or its struct_size is not set to its sizeof";
+}
+
+int32_t SourceOf(const JoinedMeeting& joined) {
+  return joined.state_source.value_or(-1);
+}
+
+ApiOutcome Meet(LibrarySession& session,
+                const SelfFacts& facts,
+                Deadline deadline,
+                lockstep_meeting* meeting) {
+  const Result<JoinedMeeting> joined = session.Meet(facts.has_state, facts.last_applied, deadline);
+  if (!joined.ok() && session.is_stop_requested()) {
+    return {LOCKSTEP_ERROR_STOPPED, "this process was asked to stop"};
+  }
+  if (!joined.ok() && session.HasFinished()) {
+    return {LOCKSTEP_ERROR_FINISHED, "all other ranks have finished: no work is left"};
+  }
+  if (!joined.ok()) {
+    return OutcomeOf(joined.error());
+  }
+  lockstep_meeting filled{};
+  filled.epoch = joined->epoch.value();
+  filled.rank = session.rank();
+  filled.size = session.world_size();
+  filled.state_source = SourceOf(*joined);
+  Write(filled, meeting);
+  return {};
+}
+
+// What all collectives on memory are called with.
+struct CollectiveArguments {
+  uint64_t count = 0;
+  int type = 0;
+  int op = LOCKSTEP_SUM;
+  double timeout_seconds = 0;
+};
+
+struct CheckedArguments {
+  std::size_t count = 0;
+  DataType type = DataType::kUInt8;
+  ReduceOp op = ReduceOp::kSum;
+  Deadline deadline = Deadline::At(TimePoint());
+};
+
+Result<CheckedArguments> Check(const CollectiveArguments& given) {
+  CheckedArguments checked;
+  checked.count = given.count;
+  LOCKSTEP_ASSIGN_OR_RETURN(checked.type, TypeOf(given.type));
+  LOCKSTEP_ASSIGN_OR_RETURN(checked.op, OpOf(given.op, checked.type));
+  LOCKSTEP_ASSIGN_OR_RETURN(checked.deadline, DeadlineOf(given.timeout_seconds));
+  return checked;
+}
+
+Status AllReduce(LibrarySession& session, void* data, const CollectiveArguments& given) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const CheckedArguments call, Check(given));
+  LOCKSTEP_RETURN_IF_ERROR(CheckMemory({"data", data, given.count, call.type, 1}));
+  return session.AllReduce({data, call.count, call.type, call.op}, call.deadline);
+}
+
+Status ReduceScatter(LibrarySession& session,
+                     const void* input,
+                     void* output,
+                     const CollectiveArguments& given) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const CheckedArguments call, Check(given));
+  LOCKSTEP_RETURN_IF_ERROR(
+      CheckMemory({"input", input, given.count, call.type, session.world_size()}));
+  LOCKSTEP_RETURN_IF_ERROR(CheckMemory({"output", output, given.count, call.type, 1}));
+  return session.ReduceScatter(input, {output, call.count, call.type, call.op}, call.deadline);
+}
+
+Status AllGather(LibrarySession& session,
+                 const void* input,
+                 void* output,
+                 const CollectiveArguments& given) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const CheckedArguments call, Check(given));
+  LOCKSTEP_RETURN_IF_ERROR(CheckMemory({"input", input, given.count, call.type, 1}));
+  LOCKSTEP_RETURN_IF_ERROR(
+      CheckMemory({"output", output, given.count, call.type, session.world_size()}));
+  const std::size_t block = call.count * DataTypeSize(call.type);
+  if (block > 0) {
+    std::memmove(static_cast<std::byte*>(output) + block * static_cast<std::size_t>(session.rank()),
+                 input,
+                 block);
+  }
+  return session.AllGather({output, call.count, call.type, ReduceOp::kGather}, call.deadline);
+}
+
+Status Broadcast(LibrarySession& session, void* data, int root, const CollectiveArguments& given) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const CheckedArguments call, Check(given));
+  LOCKSTEP_RETURN_IF_ERROR(CheckMemory({"data", data, given.count, call.type, 1}));
+  if (root < 0 || root >= session.world_size()) {
+    return Error(ErrorCode::kInvalidArgument,
+                 "root: there is no rank " + std::to_string(root) + " of " +
+                     std::to_string(session.world_size()));
+  }
+  return session.Broadcast(data, call.count * DataTypeSize(call.type), root, call.deadline);
+}
+
+std::optional<Phase> PhaseOf(int32_t phase) {
+  switch (phase) {
+    case LOCKSTEP_PHASE_RESTORING:
+      return Phase::kRestoring;
+    case LOCKSTEP_PHASE_TRAINING:
+      return Phase::kTraining;
+    case LOCKSTEP_PHASE_CHECKPOINTING:
+      return Phase::kCheckpointing;
+    case LOCKSTEP_PHASE_EVALUATING:
+      return Phase::kEvaluating;
+    case LOCKSTEP_PHASE_STOPPING:
+      return Phase::kStopping;
+    default:
+      return std::nullopt;
+  }
+}
+
+std::optional<double> Known(double figure) {
+  return std::isfinite(figure) ? std::optional(figure) : std::nullopt;
+}
+
+void ShowProgress(const lockstep_progress& progress, StatusDocument* document) {
+  document->step = progress.step >= 0 ? Step(progress.step) : document->step;
+  if (progress.steps_total >= 0) {
+    document->steps_total = progress.steps_total;
+  }
+  document->data_epoch = progress.data_epoch >= 0 ? progress.data_epoch : document->data_epoch;
+  document->loss = Known(progress.loss);
+  document->accuracy = progress.accuracy >= 0 ? Known(progress.accuracy) : std::nullopt;
+  if (progress.samples_per_second >= 0) {
+    document->samples_per_second = Known(progress.samples_per_second).value_or(0);
+  }
+  document->phase = PhaseOf(progress.phase).value_or(document->phase);
+}
+
+ApiOutcome Report(LibrarySession& session, const lockstep_progress& progress) {
+  if (progress.phase != LOCKSTEP_PHASE_KEEP && !PhaseOf(progress.phase).has_value()) {
+    return InvalidArgument("phase: there is no " + std::to_string(progress.phase));
+  }
+  const auto change = [&](StatusDocument& document) { ShowProgress(progress, &document); };
+  CompletedStep step;
+  step.step = Step(std::max<int64_t>(progress.step, 0));
+  step.data_epoch = std::max<int64_t>(progress.data_epoch, 0);
+  step.own_sample_count = std::max<int64_t>(progress.sample_count, 0);
+  step.loss = progress.loss;
+  step.accuracy = progress.accuracy >= 0 ? Known(progress.accuracy) : std::nullopt;
+  session.report().Progressed(step, change);
+  return {};
+}
+
+}  // namespace
+}  // namespace lockstep::runtime
+
+namespace run = lockstep::runtime;
+
+const char* lockstep_version(void) {
+  return LOCKSTEP_VERSION;
+}
+
+const char* lockstep_last_error(void) {
+  return run::LastSentence();
+}
+
+lockstep_status lockstep_open(const lockstep_options* options, lockstep_session** session) {
+  return run::Guarded([&]() -> run::ApiOutcome {
+    if (session == nullptr) {
+      return run::InvalidArgument("session is null");
+    }
+    *session = nullptr;
+    const lockstep_options usual{sizeof(lockstep_options), nullptr, 0, 0};
+    const auto given = options == nullptr ? usual : run::Read(options);
+    return given.has_value() ? run::OpenTheSession(*given, session)
+                             : run::InvalidArgument(run::SizeProblem("options"));
+  });
+}
+
+lockstep_status lockstep_meet(lockstep_session* session,
+                              int has_state,
+                              int64_t step,
+                              double timeout_seconds,
+                              lockstep_meeting* meeting) {
+  return run::InSession(session, [&](run::LibrarySession& open) -> run::ApiOutcome {
+    const auto deadline = run::DeadlineOf(timeout_seconds);
+    if (!deadline.ok()) {
+      return run::OutcomeOf(deadline.error());
+    }
+    if (step < 0) {
+      return run::InvalidArgument("step: " + std::to_string(step) + " found, expected 0 or more");
+    }
+    if (!run::Read(meeting).has_value()) {
+      return run::InvalidArgument(run::SizeProblem("meeting"));
+    }
+    return run::Meet(open, {has_state != 0, lockstep::Step(step), 0}, *deadline, meeting);
+  });
+}
+
+lockstep_status lockstep_get_member(lockstep_session* session, int rank, lockstep_member* member) {
+  return run::InSession(session, [&](run::LibrarySession& open) -> run::ApiOutcome {
+    if (open.members().empty()) {
+      return {LOCKSTEP_ERROR_NOT_MET, "no meeting yet: call lockstep_meet first"};
+    }
+    if (rank < 0 || static_cast<std::size_t>(rank) >= open.members().size()) {
+      return run::InvalidArgument("rank: there is no " + std::to_string(rank));
+    }
+    if (!run::Read(member).has_value()) {
+      return run::InvalidArgument(run::SizeProblem("member"));
+    }
+    const run::MemberFacts& facts = open.members()[static_cast<std::size_t>(rank)];
+    lockstep_member filled{};
+    filled.rank = facts.rank;
+    filled.has_state = facts.has_state ? 1 : 0;
+    filled.step = facts.last_applied.value();
+    filled.incarnation = facts.incarnation.value();
+    facts.host_id.copy(filled.host, sizeof(filled.host) - 1);
+    run::Write(filled, member);
+    return {};
+  });
+}
+
+lockstep_status lockstep_all_reduce(lockstep_session* session,
+                                    void* data,
+                                    uint64_t count,
+                                    int type,
+                                    int op,
+                                    double timeout_seconds) {
+  return run::InSession(session, [&](run::LibrarySession& open) {
+    return run::OutcomeOf(run::AllReduce(open, data, {count, type, op, timeout_seconds}));
+  });
+}
+
+lockstep_status lockstep_reduce_scatter(lockstep_session* session,
+                                        const void* input,
+                                        void* output,
+                                        uint64_t count,
+                                        int type,
+                                        int op,
+                                        double timeout_seconds) {
+  return run::InSession(session, [&](run::LibrarySession& open) {
+    return run::OutcomeOf(
+        run::ReduceScatter(open, input, output, {count, type, op, timeout_seconds}));
+  });
+}
+
+lockstep_status lockstep_all_gather(lockstep_session* session,
+                                    const void* input,
+                                    void* output,
+                                    uint64_t count,
+                                    int type,
+                                    double timeout_seconds) {
+  return run::InSession(session, [&](run::LibrarySession& open) {
+    return run::OutcomeOf(
+        run::AllGather(open, input, output, {count, type, LOCKSTEP_SUM, timeout_seconds}));
+  });
+}
+
+lockstep_status lockstep_broadcast(lockstep_session* session,
+                                   void* data,
+                                   uint64_t count,
+                                   int type,
+                                   int root,
+                                   double timeout_seconds) {
+  return run::InSession(session, [&](run::LibrarySession& open) {
+    return run::OutcomeOf(
+        run::Broadcast(open, data, root, {count, type, LOCKSTEP_SUM, timeout_seconds}));
+  });
+}
+
+lockstep_status lockstep_barrier(lockstep_session* session, double timeout_seconds) {
+  return run::InSession(session, [&](run::LibrarySession& open) {
+    const auto deadline = run::DeadlineOf(timeout_seconds);
+    return deadline.ok() ? run::OutcomeOf(open.Barrier(*deadline))
+                         : run::OutcomeOf(deadline.error());
+  });
+}
+
+lockstep_status lockstep_should_stop(lockstep_session* session,
+                                     int* should_stop,
+                                     double timeout_seconds) {
+  return run::InSession(session, [&](run::LibrarySession& open) -> run::ApiOutcome {
+    const auto deadline = run::DeadlineOf(timeout_seconds);
+    if (!deadline.ok() || should_stop == nullptr) {
+      return deadline.ok() ? run::InvalidArgument("should_stop is null")
+                           : run::OutcomeOf(deadline.error());
+    }
+    if (run::StopCatcher::WasAsked()) {
+      open.Stop();
+    }
+    const lockstep::Result<bool> asked = open.ShouldStop(*deadline);
+    if (!asked.ok()) {
+      return run::OutcomeOf(asked.error());
+    }
+    *should_stop = *asked ? 1 : 0;
+    return {};
+  });
+}
+
+int lockstep_stop_requested(lockstep_session* session) {
+  int is_requested = 0;
+  static_cast<void>(run::Guarded([&] {
+    const run::SessionUse use = run::LookUpSession(session);
+    is_requested =
+        use.outcome.ok() && (run::StopCatcher::WasAsked() || use.open->session->is_stop_requested())
+            ? 1
+            : 0;
+    return use.outcome;
+  }));
+  return is_requested;
+}
+
+lockstep_status lockstep_abort(lockstep_session* session, const char* reason) {
+  return run::Guarded([&] {
+    const run::SessionUse use = run::LookUpSession(session);
+    if (use.outcome.ok()) {
+      use.open->session->Abort(lockstep::Error(
+          lockstep::ErrorCode::kAborted, reason == nullptr ? "aborted by the program" : reason));
+    }
+    return use.outcome;
+  });
+}
+
+lockstep_status lockstep_report(lockstep_session* session, const lockstep_progress* progress) {
+  return run::InSession(session, [&](run::LibrarySession& open) {
+    const auto given = run::Read(progress);
+    return given.has_value() ? run::Report(open, *given)
+                             : run::InvalidArgument(run::SizeProblem("progress"));
+  });
+}
+
+lockstep_status lockstep_finish(lockstep_session* session, double timeout_seconds) {
+  return run::InSession(session, [&](run::LibrarySession& open) {
+    const auto deadline = run::DeadlineOf(timeout_seconds);
+    return deadline.ok() ? run::OutcomeOf(open.Finish(*deadline))
+                         : run::OutcomeOf(deadline.error());
+  });
+}
+
+lockstep_status lockstep_close(lockstep_session* session) {
+  return run::Guarded([&] { return run::CloseTheSession(session); });
+}

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "common/base/result.h"
+#include "common/base/unique_fd.h"
+#include "common/contract/environment.h"
+#include "common/contract/supervised_place.h"
+
+namespace lockstep::runtime {
+
+// What a program finds out about its place in a job.
+struct LibraryEnvironment {
+  WorkerEnvironment worker;  // of this process: its rank and incarnation, not the pod's first one's
+  std::string job_key;       // empty: the pod has none
+  int channel_fd = -1;       // to the supervisor; -1: none that listens
+};
+
+// Reads the variables of a process, and the key file that they name. Errors: as ParseEnvironment;
+// kNotFound (not a process of a job, or of a role that has no ranks).
+Result<LibraryEnvironment> ReadLibraryEnvironment(EnvironmentMap variables);
+
+}  // namespace lockstep::runtime

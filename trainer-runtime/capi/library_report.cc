@@ -1,0 +1,141 @@
+#include "trainer-runtime/capi/library_report.h"
+
+#include <condition_variable>
+#include <unistd.h>
+#include <utility>
+
+#include "common/contract/initial_status.h"
+
+namespace lockstep::runtime {
+namespace {
+
+constexpr Duration kPeerWatchPeriod = std::chrono::milliseconds(100);  // as the built-in trainer's
+
+StatusDocument InitialDocument(const WorkerEnvironment& worker) {
+  StatusDocument document = InitialStatus(worker);
+  document.pid = ::getpid();
+  return document;
+}
+
+RecoveryCause CauseOf(LossReason reason) {
+  switch (reason) {
+    case LossReason::kClosed:
+    case LossReason::kGone:
+      return RecoveryCause::kPeerClosed;
+    case LossReason::kSilent:
+      return RecoveryCause::kPeerSilent;
+    case LossReason::kReplaced:
+      return RecoveryCause::kPeerReplaced;
+    case LossReason::kMovedOn:
+      return RecoveryCause::kCollectiveFailed;
+  }
+  return RecoveryCause::kCollectiveFailed;
+}
+
+}  // namespace
+
+LibraryReport::LibraryReport(const LibraryEnvironment& environment,
+                             Logger* logger,
+                             std::function<void(const ControlMessage&)> on_control)
+    : board_(InitialDocument(environment.worker)), logger_(logger) {
+  board_.Record(TimelineEventKind::kProcessStart, SteadyNow());
+  if (environment.channel_fd >= 0) {
+    reporter_.emplace(environment.channel_fd, &board_, &metrics_, logger, std::move(on_control));
+  }
+}
+
+void LibraryReport::WatchPeers(const Mesh* mesh, std::function<void()> also) {
+  peer_watch_ = std::jthread([this, mesh, also = std::move(also)](const std::stop_token& stop) {
+    std::mutex mutex;
+    std::condition_variable_any ending;
+    std::unique_lock<std::mutex> lock(mutex);
+    while (!stop.stop_requested()) {
+      PeerCounts counts;
+      const std::vector<PeerStatus> peers = mesh->Peers();
+      for (const PeerStatus& peer : peers) {
+        counts.connected += peer.state == PeerState::kConnected ? 1 : 0;
+        counts.missing += peer.state == PeerState::kMissing ? 1 : 0;
+        counts.lost += peer.state == PeerState::kLost ? 1 : 0;
+        counts.silent += peer.state == PeerState::kSilent ? 1 : 0;
+      }
+      metrics_.SetPeers(counts);
+      board_.Update([&](StatusDocument& document) { document.peers = peers; });
+      also();
+      ending.wait_for(lock, stop, kPeerWatchPeriod, [] { return false; });
+    }
+  });
+}
+
+void LibraryReport::StopWatchingPeers() {
+  peer_watch_ = std::jthread();  // asks the thread to stop and waits for it
+}
+
+void LibraryReport::RendezvousBegins() {
+  board_.SetPhase(Phase::kRendezvous);
+  board_.Record(TimelineEventKind::kRendezvousBegin, SteadyNow());
+}
+
+void LibraryReport::Joined(Epoch epoch, const char* backend) {
+  board_.Update([&](StatusDocument& document) {
+    document.epoch = epoch;
+    document.backend = backend;
+    document.phase = Phase::kTraining;
+  });
+  board_.Record(TimelineEventKind::kRendezvousEnd, SteadyNow());
+  metrics_.SetEpoch(epoch);
+  is_first_step_due_ = true;
+  if (reporter_.has_value()) {
+    reporter_->TellNow();  // from here on a successor would be met
+  }
+}
+
+void LibraryReport::PeerLost(const PeerLoss& loss) {
+  const TimePoint now = SteadyNow();
+  {
+    const std::lock_guard<std::mutex> lock(loss_mutex_);
+    if (!lost_at_.has_value()) {
+      lost_at_ = now;
+      lost_cause_ = CauseOf(loss.reason);
+    }
+  }
+  board_.Record(TimelineEventKind::kPeerLost, now, loss.rank);
+  logger_->Info("peer lost",
+                {{"peer", loss.rank},
+                 {"reason", LossReasonName(loss.reason)},
+                 {"epoch", loss.epoch.value()}});
+}
+
+void LibraryReport::Progressed(const CompletedStep& step,
+                               const std::function<void(StatusDocument&)>& change) {
+  board_.Update(change);
+  if (last_step_.has_value() && step.step <= *last_step_) {
+    return;  // the same step again: with a better figure, or in another phase
+  }
+  last_step_ = step.step;
+  metrics_.StepCompleted(step);
+  if (!std::exchange(is_first_step_due_, false)) {
+    return;
+  }
+  const TimePoint now = SteadyNow();
+  board_.Record(TimelineEventKind::kFirstStep, now);
+  const std::lock_guard<std::mutex> lock(loss_mutex_);
+  if (lost_at_.has_value()) {
+    metrics_.Recovered(lost_cause_, now - *lost_at_);
+    lost_at_.reset();
+  }
+}
+
+void LibraryReport::Finished() {
+  board_.SetPhase(Phase::kSucceeded);
+  if (reporter_.has_value()) {
+    reporter_->TellNow();
+  }
+}
+
+void LibraryReport::SayGoodbye() {
+  if (reporter_.has_value()) {
+    reporter_->SayGoodbye();
+  }
+}
+
+}  // namespace lockstep::runtime

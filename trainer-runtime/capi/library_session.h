@@ -1,0 +1,98 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "common/base/log.h"
+#include "common/base/result.h"
+#include "trainer-runtime/capi/library_environment.h"
+#include "trainer-runtime/capi/library_report.h"
+#include "trainer-runtime/session/session.h"
+
+namespace lockstep::runtime {
+
+// One reduction of a program: what the library's calls come down to.
+struct Reduction {
+  void* data = nullptr;
+  std::size_t count = 0;
+  DataType type = DataType::kFloat32;
+  ReduceOp op = ReduceOp::kSum;
+};
+
+// A program's session: what `lockstep.h` offers, in our own types. Errors are those of the header,
+// kNotFound standing for "no meeting yet" and kStale for "superseded".
+// Thread: one caller at a time; Abort, Stop and is_stop_requested from any.
+class LibrarySession {
+ public:
+  // `plan` as in lockstep_options.
+  static Result<std::unique_ptr<LibrarySession>> Open(LibraryEnvironment environment,
+                                                      const std::string& plan);
+
+  ~LibrarySession();
+  LibrarySession(const LibrarySession&) = delete;
+  LibrarySession& operator=(const LibrarySession&) = delete;
+
+  // Meets and joins; again where a rank is lost on the way, until the deadline.
+  Result<JoinedMeeting> Meet(bool has_state, Step step, Deadline deadline);
+
+  // Of the newest meeting, by rank; empty before the first.
+  const std::vector<MemberFacts>& members() const { return members_; }
+
+  int rank() const { return rank_; }
+
+  int world_size() const { return world_size_; }
+
+  // Whether all others have done all work.
+  bool HasFinished() const { return session_->HasFinished(); }
+
+  Status AllReduce(const Reduction& reduction, Deadline deadline);
+  // Reduces `input` [world_size x count] and keeps block `rank` in `reduction.data`.
+  Status ReduceScatter(const void* input, const Reduction& reduction, Deadline deadline);
+  // `reduction.data` [world_size x count] holds this rank's block already.
+  Status AllGather(const Reduction& reduction, Deadline deadline);
+  Status Broadcast(void* data, std::size_t byte_count, int root, Deadline deadline);
+  Status Barrier(Deadline deadline);
+  // Whether this rank should leave, as lockstep_should_stop.
+  Result<bool> ShouldStop(Deadline deadline);
+  Status Finish(Deadline deadline);
+
+  void Abort(const Error& reason);
+
+  // This process was asked to stop: waits for no meeting any more.
+  void Stop();
+
+  bool is_stop_requested() const { return is_stop_requested_.load(); }
+
+  LibraryReport& report() { return *report_; }
+
+ private:
+  LibrarySession(LibraryEnvironment environment, std::unique_ptr<Logger> logger);
+
+  void OnControl(const ControlMessage& message);
+  Result<JoinedMeeting> MeetOnce(const SelfFacts& facts, const MeetingLimits& limits);
+  // The communicator of the newest meeting. Errors: kNotFound.
+  Result<Communicator*> Joined() const;
+
+  int rank_;
+  int world_size_;
+  int processes_;  // of each pod
+  std::unique_ptr<Logger> logger_;
+  std::atomic<bool> is_stop_requested_{false};
+  std::unique_ptr<LibraryReport> report_;
+  std::vector<MemberFacts> members_;
+  Communicator* communicator_ = nullptr;  // the session's
+  std::vector<std::byte> scratch_;        // of ReduceScatter
+  std::mutex meet_mutex_;
+  std::stop_source meet_stop_;        // of the meeting that is waited for; guarded by meet_mutex_
+  std::optional<TimePoint> stop_at_;  // when ShouldStop saw that this process was asked first
+  std::mutex session_mutex_;          // the report's thread asks for the session before it exists
+  std::unique_ptr<Session> session_;  // last: its threads use the report
+};
+
+}  // namespace lockstep::runtime

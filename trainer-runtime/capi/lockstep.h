@@ -1,0 +1,231 @@
+#pragma once
+
+// liblockstep: what the built-in trainer of Lockstep has, for a program of your own. Processes of a
+// TrainingJob meet, reduce and broadcast together, and meet again after one of them was lost: the
+// others keep their processes and what they hold in memory.
+//
+//   lockstep_open
+//   again: lockstep_meet        tells who holds the newest state
+//          lockstep_broadcast   of that state, where anybody holds one
+//          lockstep_all_reduce  and its kin, step after step; lockstep_report
+//          an error that LOCKSTEP_MEET_AGAIN: forget the unfinished step, and again
+//   lockstep_finish, lockstep_close
+//
+// docs/own-programs.md has the whole story; examples/own_program.c is a program to begin with.
+//
+// Terms of every function:
+// - C99, and the same in C++. Symbols are versioned; what is here keeps its meaning, and structures
+//   grow at their ends only: set `struct_size` to sizeof the structure first.
+// - Memory is the host's. GPUs are refused.
+// - Errors are codes, with one sentence in lockstep_last_error(). Nothing here ends the process.
+// - `timeout_seconds`, above 0 and finite, bounds the whole call.
+// - Thread: one at a time, else LOCKSTEP_ERROR_BUSY; lockstep_abort, lockstep_stop_requested and
+//   lockstep_last_error from any.
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define LOCKSTEP_API_VERSION 1
+
+// One process's part in its job. What it points at is nobody's to read.
+typedef struct lockstep_session lockstep_session;
+
+typedef enum lockstep_status {
+  LOCKSTEP_OK = 0,
+  LOCKSTEP_ERROR_INVALID_ARGUMENT = 1,  // of this call; nobody else hears of it
+  LOCKSTEP_ERROR_NO_JOB = 2,            // the environment describes no rank of a job
+  LOCKSTEP_ERROR_ALREADY_OPEN = 3,      // a process has one session
+  LOCKSTEP_ERROR_CLOSED = 4,            // no session of that handle is open
+  LOCKSTEP_ERROR_FORKED = 5,            // the session is the parent's: a fork cannot use it
+  LOCKSTEP_ERROR_BUSY = 6,              // another thread is in a call
+  LOCKSTEP_ERROR_NOT_MET = 7,           // no meeting yet: call lockstep_meet
+  LOCKSTEP_ERROR_LOST_PEER = 8,         // a rank is gone: meet again
+  LOCKSTEP_ERROR_TIMEOUT = 9,           // the sentence names whom this rank waited for
+  LOCKSTEP_ERROR_MISMATCH = 10,         // ranks called different things; names two of them
+  LOCKSTEP_ERROR_ABORTED = 11,          // lockstep_abort was called, here or by a peer
+  LOCKSTEP_ERROR_SUPERSEDED = 12,       // another process stands for this rank: exit with code 76
+  LOCKSTEP_ERROR_FINISHED = 13,         // all others have finished: there is no work left
+  LOCKSTEP_ERROR_SYSTEM = 14,           // the operating system refused something
+  LOCKSTEP_ERROR_INTERNAL = 15,         // a fault of ours
+  LOCKSTEP_ERROR_STOPPED = 16           // this process was asked to stop: end with code 42
+} lockstep_status;
+
+// Whether lockstep_meet is the answer to a status: what was lost is made good by others.
+#define LOCKSTEP_MEET_AGAIN(status)                                              \
+  ((status) == LOCKSTEP_ERROR_LOST_PEER || (status) == LOCKSTEP_ERROR_TIMEOUT || \
+   (status) == LOCKSTEP_ERROR_ABORTED)
+
+typedef enum lockstep_type {
+  LOCKSTEP_UINT8 = 0,
+  LOCKSTEP_INT32 = 1,
+  LOCKSTEP_INT64 = 2,
+  LOCKSTEP_FLOAT32 = 3,
+  LOCKSTEP_FLOAT64 = 4,
+  LOCKSTEP_FLOAT16 = 5,  // IEEE 754 binary16
+  LOCKSTEP_BFLOAT16 = 6
+} lockstep_type;
+
+// Sums of integers wrap around; integers have no mean. 16-bit floats are rounded after each
+// addition.
+typedef enum lockstep_op {
+  LOCKSTEP_SUM = 0,
+  LOCKSTEP_MIN = 1,
+  LOCKSTEP_MAX = 2,
+  LOCKSTEP_MEAN = 3
+} lockstep_op;
+
+typedef enum lockstep_phase {
+  LOCKSTEP_PHASE_KEEP = 0,  // as it is: `rendezvous` in lockstep_meet, `training` after it
+  LOCKSTEP_PHASE_RESTORING = 1,
+  LOCKSTEP_PHASE_TRAINING = 2,
+  LOCKSTEP_PHASE_CHECKPOINTING = 3,
+  LOCKSTEP_PHASE_EVALUATING = 4,
+  LOCKSTEP_PHASE_STOPPING = 5
+} lockstep_phase;
+
+typedef struct lockstep_options {
+  uint64_t struct_size;
+  // What must be equal on all ranks for them to work together, such as the text of a configuration;
+  // ranks that differ do not meet. Null: nothing.
+  const char* plan;
+  // 1: SIGTERM no longer ends this process but is a request to stop, until lockstep_close. Only
+  // where SIGTERM has its default action.
+  int32_t catch_stop;
+  int32_t reserved;  // 0
+} lockstep_options;
+
+typedef struct lockstep_meeting {
+  uint64_t struct_size;
+  int64_t epoch;         // grows with each meeting
+  int32_t rank;          // of this process, from 0; the same in all meetings
+  int32_t size;          // ranks of the job
+  int32_t state_source;  // the lowest of those that applied the most steps; -1: nobody has a state
+  int32_t reserved;
+} lockstep_meeting;
+
+// One rank of the newest meeting, equal on all ranks.
+typedef struct lockstep_member {
+  uint64_t struct_size;
+  int64_t step;         // as it said in lockstep_meet
+  int64_t incarnation;  // differs from the last meeting's: another process stands for the rank
+  int32_t rank;
+  int32_t has_state;
+  char host[64];  // equal for ranks on one host; ends with a zero
+} lockstep_member;
+
+// Figures for the job's status and metrics. Negative or NaN: not known.
+typedef struct lockstep_progress {
+  uint64_t struct_size;
+  int64_t step;  // updates applied
+  int64_t steps_total;
+  int64_t data_epoch;
+  int64_t sample_count;  // that this rank used in the step
+  double loss;
+  double accuracy;
+  double samples_per_second;
+  int32_t phase;  // a lockstep_phase
+  int32_t reserved;
+} lockstep_progress;
+
+// The library's version, "0.1.0".
+const char* lockstep_version(void);
+
+// The sentence of this thread's newest error; empty before the first. Good until the thread's next
+// call. Never null.
+const char* lockstep_last_error(void);
+
+// Opens this process's session from its environment, as `lockstep run` and the operator make it,
+// and starts to look for the other ranks, at the address that TF_CONFIG has for this one. `options`
+// may be null. Errors: NO_JOB, ALREADY_OPEN, FORKED, INVALID_ARGUMENT, SYSTEM (the address is
+// taken).
+lockstep_status lockstep_open(const lockstep_options* options, lockstep_session** session);
+
+// Waits until all ranks of the job have called it, and joins them. `has_state` and `step` say what
+// this rank holds: whether it has a state, and how many steps were applied to it. The last meeting
+// is over from here on. A loss on the way is no error: waits for the successor. Errors: TIMEOUT
+// (names who is missing), MISMATCH (plans differ), SUPERSEDED, FINISHED, STOPPED, ABORTED.
+lockstep_status lockstep_meet(lockstep_session* session,
+                              int has_state,
+                              int64_t step,
+                              double timeout_seconds,
+                              lockstep_meeting* meeting);
+
+// Member `rank` of the newest meeting. Errors: NOT_MET, INVALID_ARGUMENT.
+lockstep_status lockstep_get_member(lockstep_session* session, int rank, lockstep_member* member);
+
+// Collectives. All ranks make the same calls in the same order, with equal counts, types and
+// operations. Results are equal to the bit on all ranks. Memory is aligned as its type asks.
+// Errors: LOST_PEER, TIMEOUT, MISMATCH, ABORTED: the data hold anything, the other ranks fail as
+// well, and so does every later call until lockstep_meet. INVALID_ARGUMENT, NOT_MET.
+
+// `data` [count], in place.
+lockstep_status lockstep_all_reduce(lockstep_session* session,
+                                    void* data,
+                                    uint64_t count,
+                                    int type,
+                                    int op,
+                                    double timeout_seconds);
+
+// Block r of the reduced `input` [size x count] into `output` [count] of rank r.
+lockstep_status lockstep_reduce_scatter(lockstep_session* session,
+                                        const void* input,
+                                        void* output,
+                                        uint64_t count,
+                                        int type,
+                                        int op,
+                                        double timeout_seconds);
+
+// `input` [count] of rank r into block r of `output` [size x count] of all. `input` may be that
+// block.
+lockstep_status lockstep_all_gather(lockstep_session* session,
+                                    const void* input,
+                                    void* output,
+                                    uint64_t count,
+                                    int type,
+                                    double timeout_seconds);
+
+// `data` [count] of rank `root` to all others.
+lockstep_status lockstep_broadcast(lockstep_session* session,
+                                   void* data,
+                                   uint64_t count,
+                                   int type,
+                                   int root,
+                                   double timeout_seconds);
+
+// Returns once all ranks have called it.
+lockstep_status lockstep_barrier(lockstep_session* session, double timeout_seconds);
+
+// Whether this rank should leave now, at the end of a step: 1 on all ranks once all were asked to
+// stop, so that all leave after the same step; 1 on a rank that was asked a second ago while others
+// were not, and go on with its successor. Collective, as the above. Whoever leaves before the work
+// is done does not call lockstep_finish, and ends with code 42.
+lockstep_status lockstep_should_stop(lockstep_session* session,
+                                     int* should_stop,
+                                     double timeout_seconds);
+
+// Whether this process was asked to stop (`catch_stop`): 1 or 0, also where nothing is open.
+int lockstep_stop_requested(lockstep_session* session);
+
+// Ends the call in progress, here and on the other ranks, with ABORTED and `reason`, which may be
+// null. All may meet again. Thread: any; not from a signal handler.
+lockstep_status lockstep_abort(lockstep_session* session, const char* reason);
+
+// Shows how far this rank is, in `lockstep run`, `kubectl get tj` and metrics. Does not wait. Say
+// each step: a process that is lost again without one in between gets no successor in its pod.
+lockstep_status lockstep_report(lockstep_session* session, const lockstep_progress* progress);
+
+// All work is done: waits until all ranks have called it. Nobody meets after that. Collective.
+// Errors: as collectives; those that LOCKSTEP_MEET_AGAIN are answered by lockstep_meet, which says
+// FINISHED where the others know already.
+lockstep_status lockstep_finish(lockstep_session* session, double timeout_seconds);
+
+// Leaves the job: peers that still work with this rank lose it. The handle means nothing after
+// that. Errors: CLOSED, FORKED, BUSY.
+lockstep_status lockstep_close(lockstep_session* session);
+
+#ifdef __cplusplus
+}
+#endif
