@@ -46,26 +46,37 @@ class WorkerMetricsTest(unittest.TestCase):
             raise unittest.SkipTest("liblockstep-engine.so is not built")
 
     def test_the_page_of_a_worker_that_trains_is_clean(self):
+        self.assertEqual(complaints(self.page_of_a_training(1, [""])), "")
+
+    def test_the_page_of_a_worker_with_several_processes_is_clean_and_has_all_of_them(self):
+        page = self.page_of_a_training(2, ['{local_rank="0"}', '{local_rank="1"}'])
+        self.assertEqual(complaints(page), "")
+
+    def page_of_a_training(self, processes, labels):
+        """The page once the series with each of the labels has counted a step."""
         host = LoopbackAddress()
         self.addCleanup(host.release)
         folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="worker-")))
         worker = Program("worker", [BIN / "lockstep-runtime", "train"], folder / "worker.log",
-                         self.environment(folder / "job.yaml", host.address))
+                         self.environment(folder / "job.yaml", host.address, processes))
         self.addCleanup(worker.kill)
 
         def page_with_steps():
             page = self.page_of(host.address)
-            return "lockstep_step_seconds_count 0\n" not in page and page
+            counts = [f"lockstep_step_seconds_count{label} " for label in labels]
+            return all(count in page and f"{count}0\n" not in page for count in counts) and page
 
-        self.assertEqual(complaints(wait_for(page_with_steps, 60, "a step")), "")
+        return wait_for(page_with_steps, 60, "a step")
 
-    def environment(self, manifest, address):
+    def environment(self, manifest, address, processes):
         """What a cluster gives to the only worker of a long training."""
         text = (REPOSITORY / "examples" / "mnist.yaml").read_text()
-        text = text.replace("replicas: 3", "replicas: 1").replace("epochs: 8", "epochs: 900")
+        text = text.replace("replicas: 3", f"replicas: 1\n    processes: {processes}")
+        text = text.replace("epochs: 8", "epochs: 900")
         manifest.write_text(text)
         rendered = subprocess.run([BIN / "lockstep", "render", manifest, "--output", "json"],
                                   capture_output=True, text=True, check=True).stdout
+        rendered = rendered.replace("mnist-worker-0.mnist.default.svc", address)
         return {**os.environ, **json.loads(rendered)["pods"][0]["env"],
                 "LOCKSTEP_BIND_ADDRESS": address, "LOCKSTEP_HOST": address,
                 "LOCKSTEP_DATA_DIR": str(REPOSITORY / "examples")}

@@ -1,8 +1,9 @@
-// lockstep_main RANKS shared-memory|tcp BYTES:ITERATIONS...: our all-reduce between processes.
+// lockstep_main RANKS shared-memory|tcp|hierarchical BYTES:ITERATIONS...: our all-reduce between
+// processes; hierarchical as if half of them were on another host.
 
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -43,11 +44,15 @@ int RunRank(CommunicatorOptions options, const std::vector<Size>& sizes) {
 
 int Main(int argc, char** argv) {
   if (argc < 4) {
-    std::fprintf(stderr, "usage: %s RANKS shared-memory|tcp BYTES:ITERATIONS...\n", argv[0]);
+    std::fprintf(stderr, "usage: %s RANKS BACKEND BYTES:ITERATIONS...\n", argv[0]);
     return 2;
   }
   const int world_size = std::atoi(argv[1]);
-  CommunicatorOptions options = ForkWorld(world_size, std::strcmp(argv[2], "shared-memory") == 0);
+  const std::string backend = argv[2];
+  CommunicatorOptions options = ForkWorld(world_size, backend != "tcp");
+  for (std::size_t i = 0; i < options.host_ids.size() / 2 && backend == "hierarchical"; ++i) {
+    options.host_ids[i] = "another-host";
+  }
   const int rank = options.rank;
   int code = RunRank(std::move(options), ParseSizes(argc, argv, 3));
   if (rank == 0) {
