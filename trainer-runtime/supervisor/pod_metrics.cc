@@ -58,6 +58,9 @@ void AddPage(std::string_view page, std::size_t local_rank, std::vector<Family>*
 }  // namespace
 
 std::string JoinMetricsPages(const std::vector<std::string>& pages) {
+  if (pages.size() == 1) {
+    return pages.front();
+  }
   std::vector<Family> families;
   for (std::size_t local_rank = 0; local_rank < pages.size(); ++local_rank) {
     AddPage(pages[local_rank], local_rank, &families);

@@ -24,6 +24,10 @@ TEST(PodMetrics, EachFamilyIsThereOnceWithTheSamplesOfAllProcesses) {
             "peers{local_rank=\"1\",state=\"silent\"} 3\n");
 }
 
+TEST(PodMetrics, PageOfTheOnlyProcessIsLeftAsItIs) {
+  EXPECT_EQ(JoinMetricsPages({"# HELP a A.\na 1\n"}), "# HELP a A.\na 1\n");
+}
+
 TEST(PodMetrics, ProcessThatHasToldNothingIsLeftOut) {
   EXPECT_EQ(JoinMetricsPages({"", "# HELP a A.\n# TYPE a gauge\na 1\n"}),
             "# HELP a A.\n# TYPE a gauge\na{local_rank=\"1\"} 1\n");
