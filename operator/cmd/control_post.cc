@@ -23,7 +23,7 @@ class ControlPost::Line : public std::enable_shared_from_this<Line> {
         return std::exchange(is_full_, true) ? Fate::kDropped : Fate::kFirstDropped;
       }
       if (open_ >= options_.open_max) {
-        waiting_.push_back(std::move(request));
+        waiting_.push_back({std::move(request), SteadyNow()});
         return Fate::kTaken;
       }
       ++open_;
@@ -51,24 +51,37 @@ class ControlPost::Line : public std::enable_shared_from_this<Line> {
     std::optional<HttpRequest> next;
     {
       const std::lock_guard lock(mutex_);
-      if (is_end) {
-        waiting_.clear();
-      }
+      DropOutdated(is_end);
       if (waiting_.empty()) {
         --open_;
         is_full_ = false;
         return;
       }
-      next = std::move(waiting_.front());
+      next = std::move(waiting_.front().request);
       waiting_.pop_front();
     }
     Begin(*std::move(next));
   }
 
+  // Dead receivers take their whole time each; whoever waits behind them has learnt it by then.
+  // Precondition: mutex_ is held.
+  void DropOutdated(bool is_end) {
+    const TimePoint latest = SteadyNow() - options_.timeout;
+    while (!waiting_.empty() && (is_end || waiting_.front().since < latest)) {
+      waiting_.pop_front();
+      ++dropped_;
+    }
+  }
+
+  struct Waiting {
+    HttpRequest request;
+    TimePoint since;
+  };
+
   HttpClient* client_;
   ControlPostOptions options_;
   mutable std::mutex mutex_;
-  std::deque<HttpRequest> waiting_;  // guarded by that, as all below
+  std::deque<Waiting> waiting_;  // guarded by that, as all below
   std::size_t open_ = 0;
   std::size_t dropped_ = 0;
   bool is_full_ = false;  // somebody was dropped since nobody waited

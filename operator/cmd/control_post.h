@@ -21,7 +21,8 @@ struct ControlPostOptions {
   // large gangs need, at some hundred bytes each; whoever waits longer has learnt it meanwhile.
   std::size_t waiting_max = 4096;
 
-  // Choice: what is not delivered by then the receiver has learnt from its connections.
+  // Of one message, and how long it may wait. Choice: what is not delivered by then the receiver
+  // has learnt from its connections, or from the kubelet.
   Duration timeout = std::chrono::seconds(1);
 
   uint16_t port = static_cast<uint16_t>(kStatusPort);
@@ -38,7 +39,7 @@ class ControlPost final : public ControlSender {
             const std::string& job_key,
             const ControlMessage& message) override;
 
-  // Messages that found no room to wait since the start.
+  // Messages that found no room to wait, or waited too long, since the start.
   std::size_t dropped_count() const;
 
  private:

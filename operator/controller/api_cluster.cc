@@ -225,8 +225,13 @@ std::vector<ClusterAnswer> ApiCluster::TakeAnswers() {
   return answers;
 }
 
+// Without a job nobody lists them, and there is nothing that could be unknown.
+bool ApiCluster::MayReportQueues() const {
+  return !is_reporting_queues_ && (!must_list_jobs_ || !parts_.view->has_jobs());
+}
+
 void ApiCluster::ReportQueues() {
-  if (is_reporting_queues_ || must_list_jobs_) {
+  if (!MayReportQueues()) {
     return;
   }
   auto patches = queue_reporter_.Take(now_, notes_.wall_now);
@@ -236,10 +241,10 @@ void ApiCluster::ReportQueues() {
   }
 }
 
-// One that has gone, or a right that is lacking: the next report says it all again.
 void ApiCluster::EndQueueReport(const Status& answer) {
   is_reporting_queues_ = false;
   if (!answer.ok() && answer.error().code() != ErrorCode::kNotFound) {
+    queue_reporter_.NoteFailed();
     parts_.logger->Warn("status of queues not written", {{"error", answer.error().ToString()}});
   }
 }

@@ -70,15 +70,17 @@ class ApiCluster final : public Cluster {
   // A scheduling round over all that waits, if anything has changed.
   void Plan();
 
-  // When time alone may change what a round says; null: never.
-  std::optional<WallTime> look_again_at() const { return rounds_.look_again_at(); }
+  // When time alone may change what a round says; null: never, or none can be made yet.
+  std::optional<WallTime> look_again_at() const {
+    return must_list_jobs_ ? std::nullopt : rounds_.look_again_at();
+  }
 
   // What people are to know of queues is written, if that is due.
   void ReportQueues();
 
-  // When it will be; null: nothing has changed, or is being written.
+  // When it will be; null: nothing has changed, or is being written, or not all is known yet.
   std::optional<TimePoint> NextQueueReport() const {
-    return is_reporting_queues_ ? std::nullopt : queue_reporter_.NextReport();
+    return MayReportQueues() ? queue_reporter_.NextReport() : std::nullopt;
   }
 
   int64_t round_count() const { return rounds_.round_count(); }
@@ -98,6 +100,7 @@ class ApiCluster final : public Cluster {
 
  private:
   void BeginLook(const JobId& key);
+  bool MayReportQueues() const;
   void EndQueueReport(const Status& answer);
   void EndListing(const Status& listed, std::vector<ClusterAnswer>* answers);
   ServiceState ServiceOf(const JobId& key, const TrainingJob& job) const;

@@ -171,6 +171,7 @@ ControlLoop::PollChange ControlLoop::PollChangeOf(const JobId& key) const {
   if (stored == nullptr || !stored->problem.empty() || !is_leading_) {
     return change;
   }
+  change.answer_bytes_max = AnswerBytesMax(stored->job);
   std::vector<const kube::Pod*> pods;
   PollKnowledge known;
   for (const kube::Item<kube::Pod>* item : view_.PodsOf(key)) {
@@ -180,7 +181,6 @@ ControlLoop::PollChange ControlLoop::PollChangeOf(const JobId& key) const {
       known.documents[item->key.name] = &entry->report->document;
     }
     if (entry != nullptr && entry->closed_at.has_value()) {
-      change.answer_bytes_max = AnswerBytesMax(stored->job);
       known.closed.insert(item->key.name);
     }
   }

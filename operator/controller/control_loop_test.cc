@@ -36,6 +36,36 @@ class ControlLoopTest : public testing::Test, protected ApiClusterWorld {
   ControlLoop loop_{{}, {&api_, &control_, &publisher_, logger_.get()}, now_, WallTime{}};
 };
 
+// As on a cluster where a platform engineer has set up queues and nobody has trained yet.
+TEST_F(ControlLoopTest, QueuesAloneAreReportedAndThenThereIsNothingToDo) {
+  const auto queue = DecodeStoredQueue(R"({
+    "metadata": {"name": "vision", "uid": "q", "resourceVersion": "7"},
+    "spec": {"nominal": {"nvidia.com/gpu": 2}}})");
+  ASSERT_TRUE(queue.ok());
+  loop_.Apply(kube::ObjectUpdate<StoredQueue>(kube::Upserted<StoredQueue>{*queue}), now_);
+  loop_.Lead("master", now_);
+  loop_.Step(now_);
+  ASSERT_EQ(api_.answers.size(), 1U) << "the status of the queue";
+  EXPECT_GT(loop_.NextStep().value_or(TimePoint::max()), now_);
+}
+
+TEST_F(ControlLoopTest, WhatAPodMayAnswerIsBounded) {
+  Json pod = ParseJson(PodBody(job_.metadata.uid)).value();
+  pod["status"]["podIP"] = "10.0.0.1";
+  loop_.Apply(kube::ObjectUpdate<kube::RawObject>(
+                  kube::Upserted<kube::RawObject>{kube::DecodeRaw(JobBody("10")).value()}),
+              now_);
+  loop_.Apply(kube::ObjectUpdate<kube::Pod>(
+                  kube::Upserted<kube::Pod>{kube::DecodePod(DumpJson(pod)).value()}),
+              now_);
+  loop_.Lead("master", now_);
+  Turn();
+  const std::vector<ControlLoop::PollChange> changes = loop_.TakePollChanges();
+  ASSERT_EQ(changes.size(), 1U);
+  ASSERT_EQ(changes.front().targets.size(), 1U);
+  EXPECT_EQ(changes.front().answer_bytes_max, 256U * 1024 + 256U * job_.WorldSize());
+}
+
 TEST_F(ControlLoopTest, PodsOfAJobThatIsGoneAreNotAskedAfterTheLeadIsLost) {
   const auto job = kube::DecodeRaw(JobBody("10")).value();
   Json pod = ParseJson(PodBody(job_.metadata.uid)).value();

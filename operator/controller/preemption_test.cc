@@ -239,6 +239,36 @@ TEST_F(PreemptionTest, GangThatHasNotRunLongEnoughGoesLaterAndTheMomentIsKnown) 
   EXPECT_EQ(Ask("high"), "waits for 1 gang to go: default/low");
 }
 
+TEST_F(PreemptionTest, GangThatWasGivenUpTwiceHasNobodyGo) {
+  AddJobOf("low", "vision", "");
+  Place("low");
+  AddJobOf("high", "vision", "urgent");
+  TrainingJobStatus status = Stored("high").status;
+  status.rollbacks = 2;
+  Write("high", status);
+  EXPECT_EQ(Ask("high").find("needs 2 GPUs, 0 free on 1 node; nobody goes for it"), 0U);
+
+  status.rollbacks = 1;
+  Write("high", status);
+  EXPECT_EQ(Ask("high"), "waits for 1 gang to go: default/low");
+}
+
+// What was to be looked at again is not known to a leader that begins anew.
+TEST_F(PreemptionTest, NothingIsLookedAtAgainAfterAReset) {
+  StoredQueue queue = QueueOf("vision", 4, 0);
+  queue.queue.preempts_lower_priority = true;
+  queue.queue.min_runtime = std::chrono::seconds(60);
+  Tell(queue);
+  AddJobOf("low", "vision", "");
+  Place("low");
+  AddJobOf("high", "vision", "urgent");
+  Ask("high");
+  ASSERT_TRUE(rounds_.look_again_at().has_value());
+
+  rounds_.Reset(now_);
+  EXPECT_FALSE(rounds_.look_again_at().has_value());
+}
+
 TEST_F(PreemptionTest, ClassMayKeepItsGangsFromGoingAndFromAskingOthersTo) {
   PriorityClass kept{10};
   kept.is_preemptible = false;

@@ -11,6 +11,9 @@ namespace {
 // Choice: what people look at, and no more writes than a queue has readers.
 constexpr Duration kReportInterval = std::chrono::seconds(5);
 
+// Choice: what was not written is often not written for minutes; the log has a line each time.
+constexpr Duration kFailureInterval = std::chrono::minutes(1);
+
 }  // namespace
 
 std::vector<ErrandCall> QueueReport::Next() {
@@ -31,10 +34,13 @@ std::vector<ErrandCall> QueueReport::Next() {
 }
 
 std::optional<TimePoint> QueueReporter::NextReport() const {
-  if (!view_->has_queues() || !view_->HasSchedulingNews(reported_news_)) {
+  if (!view_->has_queues() || !(has_failed_ || view_->HasSchedulingNews(reported_news_))) {
     return std::nullopt;
   }
-  return reported_at_.has_value() ? *reported_at_ + kReportInterval : TimePoint{};
+  if (!reported_at_.has_value()) {
+    return TimePoint{};
+  }
+  return *reported_at_ + (has_failed_ ? kFailureInterval : kReportInterval);
 }
 
 std::vector<QueueReport::Patch> QueueReporter::Take(TimePoint now, WallTime wall_now) {
@@ -43,6 +49,7 @@ std::vector<QueueReport::Patch> QueueReporter::Take(TimePoint now, WallTime wall
     return {};
   }
   reported_at_ = now;
+  has_failed_ = false;
   reported_news_ = view_->Scheduling(wall_now).state().news();
   const std::map<std::string, QueueStatus> standings = view_->QueueStandings();
   std::vector<QueueReport::Patch> patches;

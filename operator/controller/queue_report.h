@@ -40,6 +40,9 @@ class QueueReporter {
   // Null: nothing has changed, or there are no queues.
   std::optional<TimePoint> NextReport() const;
 
+  // The newest report was not written whole: all that differs is due again, a minute after it.
+  void NoteFailed() { has_failed_ = true; }
+
   // What there is to write at this moment, if that is due.
   std::vector<QueueReport::Patch> Take(TimePoint now, WallTime wall_now);
 
@@ -47,6 +50,7 @@ class QueueReporter {
   ClusterView* view_;
   std::optional<TimePoint> reported_at_;
   uint64_t reported_news_ = 0;
+  bool has_failed_ = false;
 };
 
 }  // namespace lockstep::control

@@ -47,6 +47,17 @@ TEST_F(QueueReportTest, OnlyWhatHasChangedIsWrittenAndNotOften) {
   EXPECT_EQ(ParseJson(second.front().second).value()["status"]["waiting"], 1);
 }
 
+TEST_F(QueueReportTest, WhatCouldNotBeWrittenIsDueAgainThoughNothingIsNew) {
+  AddQueue("vision", 2, 0);
+  ASSERT_EQ(reporter_.Take(At(0), now_).size(), 1U);
+  ASSERT_FALSE(reporter_.NextReport().has_value());
+
+  reporter_.NoteFailed();
+  EXPECT_EQ(reporter_.NextReport(), At(60));
+  EXPECT_EQ(reporter_.Take(At(60), now_).size(), 1U);
+  EXPECT_FALSE(reporter_.NextReport().has_value());
+}
+
 TEST_F(QueueReportTest, AmountThatIsNoLongerUsedIsTakenOut) {
   StoredQueue stored = QueueOf("vision", 2, 0);
   stored.status = ParseJson(R"({"used": {"nvidia.com/gpu": "2"}})").value();

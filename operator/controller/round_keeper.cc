@@ -118,6 +118,8 @@ void RoundKeeper::Settle(WallTime now, News* news) {
 void RoundKeeper::Reset(WallTime now) {
   view_->Scheduling(now).TakeBackAll();
   decided_.reset();
+  outdated_count_ = 0;
+  look_again_at_.reset();
   granted_.clear();
   refused_.clear();
 }

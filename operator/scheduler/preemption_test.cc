@@ -91,6 +91,20 @@ TEST(Preemption, NobodyGoesForAGangThatWouldNotFitAfterwards) {
             "no place either if 1 other job made room\n");
 }
 
+// It would cost others their work time after time.
+TEST(Preemption, NobodyGoesForAGangThatDoesNotStartWhereItHasRoom) {
+  FakeCluster cluster;
+  ASSERT_TRUE(cluster.state.SetQueues(Preempting()).ok());
+  cluster.state.SetNode(GpuNode("n1", 4));
+  SetRunningOn(&cluster, "low", "n1", 4, {AtSecond(0), {}, 0});
+  GangRequest urgent = Urgent("urgent", 1, 4);
+  urgent.fails_to_start = true;
+  cluster.state.Submit(urgent);
+  EXPECT_EQ(cluster.Step(),
+            "refuse default/urgent: needs 4 GPUs, 0 free on 1 node; nobody goes for it any more, "
+            "as it has not started where it had room\n");
+}
+
 TEST(Preemption, WhoMayNotBeDisturbedIsNot) {
   FakeCluster cluster;
   ASSERT_TRUE(cluster.state.SetQueues(Preempting(std::chrono::seconds(600))).ok());

@@ -137,6 +137,10 @@ class RoundRun {
     if (gang.request.standing != Standing::kReady || !MayPreempt(state_, gang)) {
       return false;  // nobody goes for one that could not start then
     }
+    if (gang.request.fails_to_start) {
+      wait->text = "nobody goes for it any more, as it has not started where it had room";
+      return false;
+    }
     const Alike alike{*gang.queue,
                       gang.request.priority,
                       gang.shapes,

@@ -182,6 +182,8 @@ class ClusterView {
   // All TrainingQueues, by name.
   std::vector<StoredQueue> Queues() const;
 
+  bool has_jobs() const { return !jobs_.entries().empty(); }
+
   bool has_queues() const { return !queues_.entries().empty(); }
 
   // How they stand, as far as rounds have heard.

@@ -10,6 +10,10 @@
 namespace lockstep::control {
 namespace {
 
+// How often a gang may be given up before others stop to go for it. Choice: once may be an accident
+// of a node.
+constexpr int64_t kStartsInVainMax = 2;
+
 bool HasPlaces(const TrainingJobStatus& status) {
   return !status.placement.empty() && !HasEnded(status);
 }
@@ -88,6 +92,7 @@ JobStand StandOf(const JobId& key, const StandInputs& inputs, WallTime now) {
   stand.request.priority = inputs.priority.priority;
   stand.request.may_preempt = inputs.priority.may_preempt;
   stand.request.is_preemptible = inputs.priority.is_preemptible;
+  stand.request.fails_to_start = stored.job.status.rollbacks >= kStartsInVainMax;
   stand.request.missing_class = inputs.priority.missing;
   const TrainingJobStatus* const next = inputs.reserved;
   stand.is_placed = HasPlaces(stored.job.status) || (next != nullptr && HasPlaces(*next));

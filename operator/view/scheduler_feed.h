@@ -97,7 +97,6 @@ class SchedulerFeed {
   void Keep(const JobId& key, KeptRoom kept);
   void DropClaim(const JobId& key);
   void Release(const JobId& key, const RoomClaim& claim);
-  void TakeBackClaim(const JobId& key);
   void NoteClaims(const RoundResult& result, WallTime now);
   std::string ClaimantOn(const JobStand& stand) const;
 

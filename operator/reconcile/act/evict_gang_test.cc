@@ -93,6 +93,18 @@ TEST(EvictGang, JobThatIsDoneIsDone) {
   EXPECT_EQ(status.preemptions, 0);
 }
 
+TEST(EvictGang, ThatOthersGoIsToldOnceHoweverManyTheyAre) {
+  TestWorld world(MakeTrainingJob(1));
+  for (const char* const left : {"2 gangs to go: team/a, team/b", "1 gang to go: team/b"}) {
+    world.observed.round = Unschedulable{Constraint::kPreemption, std::string("waits for ") + left};
+    const Decision waiting = world.Step();
+    EXPECT_EQ(EventReasons(waiting).find("WaitsForOthersToGo") != std::string::npos,
+              std::string(left).starts_with("2"));
+    EXPECT_EQ(MessageOf(waiting.status, ConditionType::kScheduled),
+              std::string("waits for ") + left);
+  }
+}
+
 TEST(EvictGang, ClaimIsInTheStatusWhileOthersGoAndNoLonger) {
   TestWorld world(MakeTrainingJob(1));
   const RoomClaim claim{world.now, {{"team/low", "uid", Attempt()}}, {{"worker-0", "node-a"}}};

@@ -78,8 +78,8 @@ std::string ReasonOf(Constraint constraint) {
 
 // Sets the condition, which always says how things stand, and tells people in events what they are
 // to know of that: a shortfall changes with every pod that comes or goes, and is told again when
-// another need is not met; of a queue it is not told who is ahead, as that changes too. The next
-// round is a matter of moments: nobody is told.
+// another need is not met; of a queue it is not told who is ahead, as that changes too, and of gangs
+// that go for this one not which are left. The next round is a matter of moments: nobody is told.
 void SayWhyItWaits(const Unschedulable& refusal, DecisionBuilder* builder) {
   const bool is_queued = refusal.constraint == Constraint::kQueue;
   const bool is_momentary = refusal.constraint == Constraint::kRound;
@@ -97,6 +97,10 @@ void SayWhyItWaits(const Unschedulable& refusal, DecisionBuilder* builder) {
     builder->Say(EventType::kNormal,
                  reason,
                  "older jobs come first; the condition Scheduled names the one that it waits for");
+  } else if (refusal.constraint == Constraint::kPreemption) {
+    if (!was_so) {
+      builder->Say(EventType::kNormal, reason, refusal.shortfall);
+    }
   } else if (!is_queued && !is_momentary && NeedOf(before) != NeedOf(refusal.shortfall)) {
     builder->Say(EventType::kWarning, reason, refusal.shortfall);
   }
