@@ -26,8 +26,8 @@ struct GangRequest {
   Gang gang;          // classes and their pods in rank order
   TopologyTerms topology;
   int64_t priority = 0;
-  bool may_preempt = true;     // false: it waits, whatever its priority and its queue allow
-  bool is_preemptible = true;  // false: it is never evicted
+  bool may_preempt = true;      // false: it waits, whatever its priority and its queue allow
+  bool is_preemptible = true;   // false: it is never evicted
   bool fails_to_start = false;  // again and again where it had room: nobody goes for it
   // Why it cannot be weighed: the priority class that it names is not there; empty: it can.
   std::string missing_class{};

@@ -78,8 +78,9 @@ std::string ReasonOf(Constraint constraint) {
 
 // Sets the condition, which always says how things stand, and tells people in events what they are
 // to know of that: a shortfall changes with every pod that comes or goes, and is told again when
-// another need is not met; of a queue it is not told who is ahead, as that changes too, and of gangs
-// that go for this one not which are left. The next round is a matter of moments: nobody is told.
+// another need is not met; of a queue it is not told who is ahead, as that changes too, and of
+// gangs that go for this one not which are left. The next round is a matter of moments: nobody is
+// told.
 void SayWhyItWaits(const Unschedulable& refusal, DecisionBuilder* builder) {
   const bool is_queued = refusal.constraint == Constraint::kQueue;
   const bool is_momentary = refusal.constraint == Constraint::kRound;
