@@ -205,7 +205,7 @@ TEST_P(OneLevelFailureTest, AbortFromAnotherThreadEndsTheWaitAndReachesTheOtherR
 }
 
 TEST_P(CommunicatorFailureTest, AbortBetweenCallsReachesARankThatWaits) {
-  RunThreads(2, GetParam(), [](Communicator& communicator) {
+  RunThreads(3, GetParam(), [](Communicator& communicator) {
     ASSERT_TRUE(communicator.Barrier(Soon()).ok());
     if (communicator.rank() == 0) {
       communicator.Abort(Error(ErrorCode::kAborted, "enough"));
@@ -230,8 +230,8 @@ TEST_P(CommunicatorFailureTest, LeavingAfterTheLastCallDisturbsNobody) {
 }
 
 TEST_P(CommunicatorFailureTest, RootOutsideTheWorldIsInvalid) {
-  RunThreads(2, GetParam(), [](Communicator& communicator) {
-    const Status status = communicator.Broadcast(nullptr, 0, 2, Soon());
+  RunThreads(3, GetParam(), [](Communicator& communicator) {
+    const Status status = communicator.Broadcast(nullptr, 0, 3, Soon());
     ASSERT_FALSE(status.ok());
     EXPECT_EQ(status.error().code(), ErrorCode::kInvalidArgument);
   });

@@ -28,7 +28,9 @@ Status CommunicatorFront::Broadcast(void* data,
   call.root = root;
   const CallContext context = Begin(call, deadline);
   if (root < 0 || root >= world_size_) {
-    Abort(context.Fail(ErrorCode::kInvalidArgument, "no such root"));
+    const Error error = context.Fail(ErrorCode::kInvalidArgument, "no such root");
+    Abort(error);
+    return error;
   }
   return Run(context, static_cast<std::byte*>(data));
 }

@@ -70,16 +70,16 @@ TEST_P(CommunicatorHealthTest, ReportedFailureIsSeenAndStays) {
 
 // The mesh has seen that a peer moved on; why it did was said over the communicator before.
 TEST_P(CommunicatorHealthTest, ReportTellsMoreThanAnAbortAfterIt) {
-  std::barrier<> has_reported(2);
-  std::barrier<> has_heard(2);
-  RunThreads(2, GetParam(), [&](Communicator& communicator) {
-    if (communicator.rank() == 1) {
+  std::barrier<> has_reported(3);
+  std::barrier<> has_heard(3);
+  RunThreads(3, GetParam(), [&](Communicator& communicator) {
+    if (communicator.rank() == 0) {
       communicator.Abort(Error(ErrorCode::kAborted, "the device is gone"));
-      has_reported.arrive_and_wait();
-    } else {
-      has_reported.arrive_and_wait();
-      communicator.Abort(Error(ErrorCode::kPeerLost, "rank 1 is lost: moved_on"));
-      EXPECT_EQ(Meet(communicator).error().message(), "rank 1 reported: the device is gone");
+    }
+    has_reported.arrive_and_wait();
+    if (communicator.rank() == 1) {
+      communicator.Abort(Error(ErrorCode::kPeerLost, "rank 0 is lost: moved_on"));
+      EXPECT_EQ(Meet(communicator).error().message(), "rank 0 reported: the device is gone");
     }
     has_heard.arrive_and_wait();
   });

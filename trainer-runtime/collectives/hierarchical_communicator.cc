@@ -46,7 +46,12 @@ Status HierarchicalCommunicator::Run(const CallContext& context, std::byte* data
     return failure_.Get();
   }
   const Status status = RunPhases(context, data);
-  return status.ok() ? status : Fail(status.error());
+  if (status.ok()) {
+    return status;
+  }
+  // A peer of another host may have said why, before a lesser reason ended the call on this one.
+  const Status elsewhere = parts_.across == nullptr ? OkStatus() : parts_.across->CheckHealth();
+  return Fail(elsewhere.ok() ? status.error() : elsewhere.error());
 }
 
 Status HierarchicalCommunicator::RunPhases(const CallContext& context, std::byte* data) {

@@ -88,12 +88,15 @@ Deadline Soon() {
 void RunThreads(int world_size, Backend backend, const RankBody& body) {
   LinkMatrix links = MakeLinks(world_size);
   std::vector<std::jthread> threads;
+  const bool is_hierarchical = backend == Backend::kHierarchical && world_size > 2;
   for (int rank = 0; rank < world_size; ++rank) {
-    threads.emplace_back([&body, options = OptionsOf(rank, backend, links)]() mutable {
-      auto communicator = MakeCommunicator(std::move(options), Soon());
-      ASSERT_TRUE(communicator.ok()) << communicator.error().ToString();
-      body(**communicator);
-    });
+    threads.emplace_back(
+        [&body, is_hierarchical, options = OptionsOf(rank, backend, links)]() mutable {
+          auto communicator = MakeCommunicator(std::move(options), Soon());
+          ASSERT_TRUE(communicator.ok()) << communicator.error().ToString();
+          ASSERT_EQ((*communicator)->BackendName() == std::string("hierarchical"), is_hierarchical);
+          body(**communicator);
+        });
   }
 }
 
