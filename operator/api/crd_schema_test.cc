@@ -341,12 +341,15 @@ TrainingJob JobWithFullStatus() {
   status.placement[0].has_moved = true;
   status.suspect_nodes = {{"node", "PodRefused", 1, WallTime{}}};
   status.admitted = {{Role::kWorker, "memory", 1}};
+  status.claim = RoomClaim{WallTime{}, {{"a/b", "uid", Attempt(1)}}, {{"worker-0", "node"}}};
+  status.preemptions = 1;
   status.origin = {1, "0123", "image"};
   status.roles = {{Role::kWorker, 0, 1, 0, 0}};
   status.restarts = {{"crash", 1}};
   status.incidents = {{WallTime{}, "crash", "node-a", 7, /*is_free=*/true, 1}};
   status.last_failure = LastFailure{"mnist-worker-0", WallTime{}, "exit code 1", "Traceback"};
   status.progress = JobProgress();
+  status.progress->checkpoint_at = WallTime{};
   status.result = TestResult{0.5, 0.9};
   status.start_time = status.completion_time = status.retry_at = status.waiting_since = WallTime{};
   return job;

@@ -8,6 +8,7 @@
 
 #include "common/base/rfc3339.h"
 #include "common/contract/training_result.h"
+#include "operator/api/claim.h"
 #include "operator/api/conditions.h"
 #include "operator/api/derived_status.h"
 #include "operator/api/encode.h"
@@ -122,6 +123,7 @@ JobProgress DecodeProgress(const Json& value, const std::string& path, Errors* e
   progress.samples_per_second = reader.Number("samplesPerSecond").value_or(0);
   progress.eta_seconds = reader.Number("etaSeconds").value_or(0);
   progress.checkpoint_step = ReadCount(reader, "checkpointStep");
+  progress.checkpoint_at = ReadTime(reader, "checkpointAt");
   progress.observed_at = ReadTime(reader, "observedAt").value_or(WallTime{});
   return progress;
 }
@@ -296,6 +298,7 @@ Json EncodeProgress(const JobProgress& progress) {
                 {"dataEpoch", progress.data_epoch},
                 {"checkpointStep", progress.checkpoint_step},
                 {"observedAt", FormatRfc3339(progress.observed_at)}};
+  SetTime(&value, "checkpointAt", progress.checkpoint_at);
   SetNumber(&value, "loss", progress.loss);
   SetNumber(&value, "samplesPerSecond", progress.samples_per_second);
   SetNumber(&value, "etaSeconds", progress.eta_seconds);
@@ -384,6 +387,10 @@ TrainingJobStatus DecodeStatus(const Json& value,
   status.quick_restarts = ReadCount(reader, "quickRestarts");
   status.retry_at = ReadTime(reader, "retryAt");
   status.waiting_since = ReadTime(reader, "waitingSince");
+  if (const Json* claim = reader.Find("claim")) {
+    status.claim = DecodeClaim(*claim, reader.PathOf("claim"), errors);
+  }
+  status.preemptions = ReadCount(reader, "preemptions");
   status.suspect_nodes = DecodeList(reader, "suspectNodes", DecodeSuspectNode, errors);
   status.admitted = DecodeList(reader, "admitted", DecodeAdmittedAmount, errors);
   PassThrough(reader, {"state", "ready", "restartCount", "reason", "replicas", "selector"});
@@ -463,6 +470,12 @@ Json EncodeStatus(const TrainingJob& job) {
   SetTime(&value, "completionTime", status.completion_time);
   SetTime(&value, "retryAt", status.retry_at);
   SetTime(&value, "waitingSince", status.waiting_since);
+  if (status.claim) {
+    value["claim"] = EncodeClaim(*status.claim);
+  }
+  if (status.preemptions > 0) {
+    value["preemptions"] = status.preemptions;
+  }
   if (!status.suspect_nodes.empty()) {
     value["suspectNodes"] = EncodeList(status.suspect_nodes, EncodeSuspectNode);
   }

@@ -57,6 +57,29 @@ TEST(DecodeStatus, WhatCannotBeReadIsWrittenBackWithNothingButTheReason) {
   EXPECT_EQ(EncodeStatus(decoded.job)["conditions"].size(), 2U);
 }
 
+TEST(DecodeStatus, ClaimIsReadAsItWasWritten) {
+  TrainingJobStatus status;
+  status.claim = RoomClaim{WallTime{std::chrono::seconds(1'700'000'000)},
+                           {{"team/low", "uid-low", Attempt(3)}},
+                           {{"worker-0", "node-a"}, {"worker-1", "node-b"}}};
+  status.preemptions = 2;
+  status.progress = JobProgress{};
+  status.progress->checkpoint_at = WallTime{std::chrono::seconds(1'700'000'001)};
+  TrainingJob job = Read("{}").job;
+  job.status = status;
+
+  const DecodedJob again = Read(DumpJson(EncodeStatus(job)));
+  EXPECT_TRUE(again.status_errors.empty());
+  EXPECT_EQ(again.job.status.claim, status.claim);
+  EXPECT_EQ(again.job.status.preemptions, 2);
+  EXPECT_EQ(again.job.status.progress, status.progress);
+
+  const DecodedJob bad = Read(R"({"claim": {"since": "now", "gangs": [{"job": 1}]}})");
+  ASSERT_EQ(bad.status_errors.size(), 2U);
+  EXPECT_EQ(bad.status_errors[0].field(), "status.claim.since");
+  EXPECT_EQ(bad.status_errors[1].field(), "status.claim.gangs[0].job");
+}
+
 // Of a status from before `hasRun` two times say it, and of a newer one nothing but the field.
 TEST(DecodeStatus, WhetherTheGangHasRunIsReadOrElseInferred) {
   const auto status = [](const std::string& has_run, const std::string& running_at) {

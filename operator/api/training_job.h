@@ -300,6 +300,7 @@ struct JobProgress {
   double samples_per_second = 0;
   double eta_seconds = 0;
   int64_t checkpoint_step = 0;  // the newest checkpoint that training can go back to; 0: none
+  std::optional<WallTime> checkpoint_at{};  // when that one was first heard of
   WallTime observed_at{};
 
   friend bool operator==(const JobProgress&, const JobProgress&) = default;
@@ -327,6 +328,33 @@ struct LastFailure {
   friend bool operator==(const LastFailure&, const LastFailure&) = default;
 };
 
+// A gang that goes for another.
+struct ClaimedGang {
+  std::string job;  // "namespace/name"
+  std::string uid;  // the job's
+  Attempt attempt;  // that goes
+
+  friend bool operator==(const ClaimedGang&, const ClaimedGang&) = default;
+};
+
+// Where a pod of a gang will stand: "worker-0".
+struct ClaimedPlace {
+  std::string task;
+  std::string node;
+
+  friend bool operator==(const ClaimedPlace&, const ClaimedPlace&) = default;
+};
+
+// Room that is kept for the job's next gang while others leave it. It is in the status before any
+// of those is told: whoever leads next asks nobody twice, and gives the room to nobody else.
+struct RoomClaim {
+  WallTime since{};
+  std::vector<ClaimedGang> gangs;    // those that were asked to go, by name
+  std::vector<ClaimedPlace> places;  // in rank order
+
+  friend bool operator==(const RoomClaim&, const RoomClaim&) = default;
+};
+
 struct TrainingJobStatus {
   std::vector<Condition> conditions;  // each type at most once
   Attempt attempt;
@@ -349,6 +377,8 @@ struct TrainingJobStatus {
   std::optional<WallTime> retry_at;  // the gang is not placed again before
   // It wants a gang that runs since then; null while it has one, or wants none.
   std::optional<WallTime> waiting_since;
+  std::optional<RoomClaim> claim;          // of a gang that waits for others to go; else null
+  int64_t preemptions = 0;                 // gangs of the job that went for others
   std::vector<SuspectNode> suspect_nodes;  // by node; at most kSuspectNodesMax
   std::vector<AdmittedAmount> admitted;    // each role's resource at most once
 

@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "common/base/quantity.h"
+#include "common/base/rfc3339.h"
 #include "common/contract/problems.h"
 #include "common/json/enum_names.h"
 #include "operator/api/fields.h"
@@ -13,10 +14,17 @@ namespace {
 
 constexpr int64_t kWeightMax = 1'000'000;  // choice: shares are counted in millionths
 
-constexpr EnumNames<QueueOrder, 2> kQueueOrderNames = {{
+constexpr EnumNames<QueueOrder, 3> kQueueOrderNames = {{
     {QueueOrder::kFifo, "FIFO"},
+    {QueueOrder::kPriority, "Priority"},
     {QueueOrder::kFairShare, "FairShare"},
 }};
+
+constexpr int64_t kMinRuntimeMax = 31'536'000;  // choice: a year
+
+// What the two fields of spec.preemption say.
+constexpr EnumNames<bool, 2> kWithinQueueNames = {{{false, "Never"}, {true, "LowerPriority"}}};
+constexpr EnumNames<bool, 2> kAcrossQueuesNames = {{{false, "Never"}, {true, "Borrowed"}}};
 
 QueueAmounts ReadAmounts(ObjectReader& reader, std::string_view key, std::vector<Error>* errors) {
   QueueAmounts amounts;
@@ -65,8 +73,57 @@ DecodedQueue DecodeTrainingQueue(const Json& document) {
   queue.lending_limit = ReadAmounts(reader, "lendingLimit", &decoded.errors);
   queue.weight = reader.Int("weight", 1, kWeightMax).value_or(1);
   queue.order = ReadEnum(reader, "ordering", kQueueOrderNames).value_or(queue.order);
+  if (const Json* preemption = reader.Find("preemption")) {
+    ObjectReader fields(*preemption, "spec.preemption", &decoded.errors);
+    queue.preempts_lower_priority =
+        ReadEnum(fields, "withinQueue", kWithinQueueNames).value_or(false);
+    queue.reclaims = ReadEnum(fields, "acrossQueues", kAcrossQueuesNames).value_or(false);
+    fields.Finish();
+  }
+  queue.min_runtime =
+      std::chrono::seconds(reader.Int("minRuntimeSeconds", 0, kMinRuntimeMax).value_or(0));
   reader.Finish();
   return decoded;
+}
+
+namespace {
+
+Json EncodeAmounts(const QueueAmounts& amounts) {
+  Json object = Json::object();
+  for (const auto& [name, amount] : amounts) {
+    object[name] = QuantityText({name, amount});
+  }
+  return object;
+}
+
+// Since when the condition is as it is now.
+std::string SinceOf(const Json& before, std::string_view is_true, WallTime now) {
+  std::vector<Error> ignored;
+  ObjectReader reader(before, "", &ignored);
+  for (const Json* const one : reader.List("conditions")) {
+    ObjectReader condition(*one, "", &ignored);
+    const std::string since = condition.String("lastTransitionTime").value_or("");
+    if (condition.String("status").value_or("") == is_true && !since.empty()) {
+      return since;
+    }
+  }
+  return FormatRfc3339(now);
+}
+
+}  // namespace
+
+Json EncodeQueueStatus(const QueueStatus& status, const Json& before, WallTime now) {
+  const char* const is_true = status.is_ready ? "True" : "False";
+  Json condition = {{"type", "Ready"},
+                    {"status", is_true},
+                    {"reason", status.reason},
+                    {"message", status.message},
+                    {"lastTransitionTime", SinceOf(before, is_true, now)}};
+  return {{"conditions", Json::array({std::move(condition)})},
+          {"nominal", EncodeAmounts(status.nominal)},
+          {"used", EncodeAmounts(status.used)},
+          {"borrowed", EncodeAmounts(status.borrowed)},
+          {"waiting", status.waiting}};
 }
 
 }  // namespace lockstep::control

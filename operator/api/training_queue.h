@@ -1,11 +1,13 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "common/base/error.h"
+#include "common/base/time.h"
 #include "common/json/json.h"
 
 namespace lockstep::control {
@@ -15,6 +17,7 @@ inline constexpr std::string_view kTrainingQueueKind = "TrainingQueue";
 // Whose turn it is among the jobs of a queue.
 enum class QueueOrder {
   kFifo,       // who came first
+  kPriority,   // the highest priority, then who came first
   kFairShare,  // the namespace that has least
 };
 
@@ -30,9 +33,29 @@ struct TrainingQueue {
   QueueAmounts lending_limit;    // of it, while it does not use it; without: all of it
   int64_t weight = 1;            // of its share of what is left, beside others of its parent
   QueueOrder order = QueueOrder::kFifo;
+  bool preempts_lower_priority = false;  // its jobs may have others of it go
+  bool reclaims = false;                 // and those of other queues that hold borrowed room
+  std::chrono::seconds min_runtime{0};   // none of its own goes before
 
   friend bool operator==(const TrainingQueue&, const TrainingQueue&) = default;
 };
+
+// What people are told of a queue.
+struct QueueStatus {
+  bool is_ready = true;  // its jobs are served
+  std::string reason;    // one CamelCase word
+  std::string message;   // for people
+  QueueAmounts nominal;
+  QueueAmounts used;      // by gangs with places, of those below it too
+  QueueAmounts borrowed;  // the part of that which is above the nominal amounts
+  int64_t waiting = 0;    // jobs
+
+  friend bool operator==(const QueueStatus&, const QueueStatus&) = default;
+};
+
+// As it is stored at `now`. The time of its condition is that of `before`, the stored status, where
+// nothing has changed in it since.
+Json EncodeQueueStatus(const QueueStatus& status, const Json& before, WallTime now);
 
 struct DecodedQueue {
   TrainingQueue queue;        // complete only if `errors` is empty

@@ -13,7 +13,9 @@ TEST(TrainingQueue, AmountsAreInTheUnitsOfResources) {
   const DecodedQueue decoded = Decode(R"({"metadata": {"name": "vision", "uid": "u"}, "spec": {
       "parent": "research", "nominal": {"nvidia.com/gpu": 16, "cpu": "1500m", "memory": "2Gi"},
       "borrowingLimit": {"nvidia.com/gpu": "8"}, "lendingLimit": {"nvidia.com/gpu": 4},
-      "weight": 3, "ordering": "FairShare"}, "status": {}})");
+      "weight": 3, "ordering": "FairShare", "minRuntimeSeconds": 600,
+      "preemption": {"withinQueue": "LowerPriority", "acrossQueues": "Borrowed"}},
+      "status": {}})");
 
   ASSERT_TRUE(decoded.errors.empty()) << decoded.errors.front().ToString();
   const TrainingQueue expected{
@@ -23,7 +25,10 @@ TEST(TrainingQueue, AmountsAreInTheUnitsOfResources) {
       {{"nvidia.com/gpu", 8}},
       {{"nvidia.com/gpu", 4}},
       3,
-      QueueOrder::kFairShare};
+      QueueOrder::kFairShare,
+      true,
+      true,
+      std::chrono::minutes(10)};
   EXPECT_EQ(decoded.queue, expected);
 }
 
@@ -31,7 +36,13 @@ TEST(TrainingQueue, WhatIsLeftOutIsFirstComeFirstServedWithoutLimits) {
   const DecodedQueue decoded = Decode(R"({"metadata": {"name": "all"}, "spec": {}})");
 
   EXPECT_TRUE(decoded.errors.empty());
-  EXPECT_EQ(decoded.queue, (TrainingQueue{"all", "", {}, {}, {}, 1, QueueOrder::kFifo}));
+  EXPECT_EQ(decoded.queue,
+            (TrainingQueue{"all", "", {}, {}, {}, 1, QueueOrder::kFifo, false, false, {}}));
+}
+
+TEST(TrainingQueue, ItsJobsMayComeByPriority) {
+  EXPECT_EQ(Decode(R"({"metadata": {"name": "q"}, "spec": {"ordering": "Priority"}})").queue.order,
+            QueueOrder::kPriority);
 }
 
 TEST(TrainingQueue, MistakesAreNamedByTheirFields) {
@@ -40,7 +51,10 @@ TEST(TrainingQueue, MistakesAreNamedByTheirFields) {
       {R"({"lendingLimit": 3})", "spec.lendingLimit"},
       {R"({"weight": 0})", "spec.weight"},
       {R"({"ordering": "Random"})", "spec.ordering"},
-      {R"({"preemption": {}})", "spec.preemption"},
+      {R"({"preemption": {"withinQueue": "Always"}})", "spec.preemption.withinQueue"},
+      {R"({"preemption": {"acrossQueues": true}})", "spec.preemption.acrossQueues"},
+      {R"({"preemption": {"everywhere": true}})", "spec.preemption.everywhere"},
+      {R"({"minRuntimeSeconds": -1})", "spec.minRuntimeSeconds"},
   };
   for (const auto& [spec, field] : cases) {
     const DecodedQueue decoded =
@@ -48,6 +62,29 @@ TEST(TrainingQueue, MistakesAreNamedByTheirFields) {
     ASSERT_EQ(decoded.errors.size(), 1U) << spec;
     EXPECT_EQ(decoded.errors.front().field(), field);
   }
+}
+
+TEST(TrainingQueue, StatusTellsAmountsInTheirUnitsAndSinceWhenItIsServed) {
+  const QueueStatus status{true,
+                           "Served",
+                           "its jobs are served",
+                           {{"nvidia.com/gpu", 4}},
+                           {{"cpu", 1500}, {"nvidia.com/gpu", 6}},
+                           {{"nvidia.com/gpu", 2}},
+                           3};
+  const WallTime first{std::chrono::seconds(1'800'000'000)};
+  const Json written = EncodeQueueStatus(status, Json(), first);
+  EXPECT_EQ(written["used"], (Json{{"cpu", "1500m"}, {"nvidia.com/gpu", "6"}}));
+  EXPECT_EQ(written["borrowed"], (Json{{"nvidia.com/gpu", "2"}}));
+  EXPECT_EQ(written["waiting"], 3);
+  EXPECT_EQ(written["conditions"][0]["status"], "True");
+
+  const WallTime later = first + std::chrono::seconds(60);
+  EXPECT_EQ(EncodeQueueStatus(status, written, later), written);
+  QueueStatus lost = status;
+  lost.is_ready = false;
+  EXPECT_NE(EncodeQueueStatus(lost, written, later)["conditions"][0]["lastTransitionTime"],
+            written["conditions"][0]["lastTransitionTime"]);
 }
 
 }  // namespace

@@ -1,22 +1,52 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "common/base/log.h"
+#include "common/base/time.h"
+#include "common/contract/topology.h"
 #include "operator/controller/control_sender.h"
 #include "operator/pod_client/http_client.h"
 
 namespace lockstep::control {
 
-// Sends control messages by HTTP to the pods' runtimes. Thread: any.
+struct ControlPostOptions {
+  // Messages under way at once, each on a connection of its own; the others wait their turn.
+  std::size_t open_max = 64;
+
+  // Messages that wait; what comes when so many do is dropped. Choice: what the losses of several
+  // large gangs need, at some hundred bytes each; whoever waits longer has learnt it meanwhile.
+  std::size_t waiting_max = 4096;
+
+  // Choice: what is not delivered by then the receiver has learnt from its connections.
+  Duration timeout = std::chrono::seconds(1);
+
+  uint16_t port = static_cast<uint16_t>(kStatusPort);
+};
+
+// Sends control messages by HTTP to the pods' runtimes, the oldest first. Thread: any.
 class ControlPost final : public ControlSender {
  public:
-  // `client` outlives it.
-  explicit ControlPost(HttpClient* client) : client_(client) {}
+  // `client` and `logger` outlive it. Messages under way may outlive it, and those that wait go
+  // with the client.
+  ControlPost(HttpClient* client, Logger* logger, ControlPostOptions options = {});
 
   void Send(const std::string& address,
             const std::string& job_key,
             const ControlMessage& message) override;
 
+  // Messages that found no room to wait since the start.
+  std::size_t dropped_count() const;
+
  private:
-  HttpClient* client_;
+  class Line;  // shared with the calls under way
+
+  Logger* logger_;
+  uint16_t port_;
+  std::shared_ptr<Line> line_;
 };
 
 }  // namespace lockstep::control

@@ -29,6 +29,7 @@ const Labels kQueue = {{"name", "trainingjob"}};
 
 constexpr std::array<std::string_view, 8> kStates = {
     "Waiting", "Starting", "Running", "Restarting", "Suspended", "Stalled", "Succeeded", "Failed"};
+constexpr std::array<std::string_view, 2> kPreemptionReasons = {"priority", "borrowed"};
 constexpr std::array<std::string_view, 2> kOutcomes = {"succeeded", "failed"};
 constexpr std::array<std::string_view, 4> kResults = {
     "success", "error", "requeue", "requeue_after"};
@@ -96,6 +97,36 @@ std::string_view ResultName(TurnResult result) {
 std::string CodeOf(const CallRecord& record) {
   return record.http_status == 0 ? "<error>" : std::to_string(record.http_status);
 }
+
+// Gauges whose labels come and go.
+class LabelledGauges {
+ public:
+  explicit LabelledGauges(Gauges* family) : family_(*family) {}
+
+  void Set(const Labels& labels, double value) {
+    prometheus::Gauge& gauge = family_.Add(labels);
+    gauge.Set(value);
+    known_[labels] = &gauge;
+    told_.insert(labels);
+  }
+
+  // Those that were not set since the last call are no more.
+  void DropOthers() {
+    std::erase_if(known_, [&](const auto& one) {
+      const bool is_told = told_.contains(one.first);
+      if (!is_told) {
+        family_.Remove(one.second);
+      }
+      return !is_told;
+    });
+    told_.clear();
+  }
+
+ private:
+  Gauges& family_;
+  std::map<Labels, prometheus::Gauge*> known_;
+  std::set<Labels> told_;
+};
 
 }  // namespace
 
@@ -170,6 +201,18 @@ struct OperatorMetrics::Families {
                   "Gangs that got places and could not start whole, by the first pod's reason.");
   Counters& finished =
       AddCounters(&registry, "lockstep_jobs_finished_total", "Jobs that ended, by outcome.");
+  Counters& preemptions = AddCounters(
+      &registry, "lockstep_preemptions_total", "Gangs that went so that others could start.");
+  LabelledGauges queue_nominal{
+      &AddGauges(&registry, "lockstep_queue_nominal", "What a queue may hold at any time.")};
+  LabelledGauges queue_used{
+      &AddGauges(&registry, "lockstep_queue_used", "What the jobs of a queue hold.")};
+  LabelledGauges queue_borrowed{&AddGauges(
+      &registry, "lockstep_queue_borrowed", "The part of that above its nominal amounts.")};
+  LabelledGauges queue_waiting{
+      &AddGauges(&registry, "lockstep_queue_waiting_jobs", "Jobs of a queue without places.")};
+  prometheus::Counter& rounds =
+      AddCounters(&registry, "lockstep_rounds_total", "Rounds of scheduling.").Add({});
   Gauges& cache = AddGauges(&registry, "lockstep_cache_objects", "Objects kept in memory.");
   prometheus::Counter& status_refused =
       AddCounters(&registry,
@@ -220,6 +263,9 @@ OperatorMetrics::OperatorMetrics(const std::string& host)
   }
   for (const std::string_view outcome : kOutcomes) {
     families_->finished.Add({{"outcome", std::string(outcome)}});
+  }
+  for (const std::string_view reason : kPreemptionReasons) {
+    families_->preemptions.Add({{"reason", std::string(reason)}});
   }
   for (const std::string_view kind : kKinds) {
     families_->cache.Add({{"kind", std::string(kind)}});
@@ -286,6 +332,32 @@ void OperatorMetrics::SetJobs(const std::vector<std::string_view>& states) {
   }
 }
 
+// A queue that has gone is told no longer.
+void OperatorMetrics::SetQueues(const std::map<std::string, QueueStatus>& queues) {
+  const auto set = [](const QueueAmounts& amounts, const std::string& queue, LabelledGauges* to) {
+    for (const auto& [resource, amount] : amounts) {
+      const double unit = resource == kCpuResource ? 1000 : 1;
+      to->Set({{"queue", queue}, {"resource", resource}}, static_cast<double>(amount) / unit);
+    }
+  };
+  for (const auto& [name, status] : queues) {
+    set(status.nominal, name, &families_->queue_nominal);
+    set(status.used, name, &families_->queue_used);
+    set(status.borrowed, name, &families_->queue_borrowed);
+    families_->queue_waiting.Set({{"queue", name}}, static_cast<double>(status.waiting));
+  }
+  for (LabelledGauges* const gauges : {&families_->queue_nominal,
+                                       &families_->queue_used,
+                                       &families_->queue_borrowed,
+                                       &families_->queue_waiting}) {
+    gauges->DropOthers();
+  }
+}
+
+void OperatorMetrics::SetRounds(int64_t count) {
+  RaiseTo(count, &families_->rounds);
+}
+
 void OperatorMetrics::Count(const MetricDelta& delta) {
   const auto count = static_cast<double>(delta.count);
   switch (delta.metric) {
@@ -300,6 +372,9 @@ void OperatorMetrics::Count(const MetricDelta& delta) {
       break;
     case Metric::kJobsFinished:
       families_->finished.Add({{"outcome", delta.label}}).Increment(count);
+      break;
+    case Metric::kPreemptions:
+      families_->preemptions.Add({{"reason", delta.label}}).Increment(count);
       break;
   }
 }

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -10,6 +11,7 @@
 
 #include "common/base/time.h"
 #include "operator/api/training_job.h"
+#include "operator/api/training_queue.h"
 #include "operator/api_client/call_observer.h"
 #include "operator/controller/controller.h"
 #include "operator/reconcile/decision.h"
@@ -27,7 +29,8 @@ struct CacheCounts {
 
 // The numbers behind GET /metrics, with the names that users of controller-runtime know where there
 // are such. Source: prometheus-cpp's registry and text format.
-// Every series is there from the start, label sets are closed, and no label holds a job's name.
+// Every series is there from the start but those of queues, of which there are as many as somebody
+// has written; label sets are closed otherwise, and no label holds a job's name.
 // Counters move when the caller says that the fact is durable. Thread: any.
 class OperatorMetrics final : public CallObserver {
  public:
@@ -50,6 +53,12 @@ class OperatorMetrics final : public CallObserver {
 
   // Jobs by the word that tables show for their state (StateWord).
   void SetJobs(const std::vector<std::string_view>& states);
+
+  // How queues stand, by their names.
+  void SetQueues(const std::map<std::string, QueueStatus>& queues);
+
+  // Rounds of scheduling so far.
+  void SetRounds(int64_t count);
 
   void Count(const MetricDelta& delta);
 

@@ -77,5 +77,32 @@ TEST(OperatorMetrics, CountersFollowWhatIsReported) {
   EXPECT_THAT(page, Not(HasSubstr("mnist")));
 }
 
+TEST(OperatorMetrics, QueuesAreToldWhileTheyAreThere) {
+  OperatorMetrics metrics("api:443");
+  QueueStatus vision;
+  vision.nominal = {{"nvidia.com/gpu", 4}};
+  vision.used = {{"cpu", 1500}, {"nvidia.com/gpu", 6}};
+  vision.borrowed = {{"nvidia.com/gpu", 2}};
+  vision.waiting = 3;
+  metrics.SetQueues({{"vision", vision}});
+  metrics.SetRounds(7);
+  const std::string page = metrics.RenderText();
+  for (const char* series :
+       {"lockstep_queue_nominal{queue=\"vision\",resource=\"nvidia.com/gpu\"} 4\n",
+        "lockstep_queue_used{queue=\"vision\",resource=\"cpu\"} 1.5\n",
+        "lockstep_queue_borrowed{queue=\"vision\",resource=\"nvidia.com/gpu\"} 2\n",
+        "lockstep_queue_waiting_jobs{queue=\"vision\"} 3\n",
+        "lockstep_rounds_total 7\n",
+        "lockstep_preemptions_total{reason=\"priority\"} 0\n"}) {
+    EXPECT_THAT(page, HasSubstr(series));
+  }
+
+  vision.borrowed.clear();
+  metrics.SetQueues({{"vision", vision}});
+  EXPECT_THAT(metrics.RenderText(), Not(HasSubstr("lockstep_queue_borrowed{")));
+  metrics.SetQueues({});
+  EXPECT_THAT(metrics.RenderText(), Not(HasSubstr("vision")));
+}
+
 }  // namespace
 }  // namespace lockstep::control

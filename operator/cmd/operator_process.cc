@@ -13,13 +13,13 @@
 #include "common/contract/topology.h"
 #include "operator/api_client/api_client.h"
 #include "operator/api_client/lease_driver.h"
-#include "operator/api_client/reflector_driver.h"
 #include "operator/cmd/control_post.h"
 #include "operator/cmd/event_sender.h"
 #include "operator/cmd/health_server.h"
 #include "operator/cmd/operator_publisher.h"
 #include "operator/cmd/other_operators.h"
 #include "operator/cmd/rights_probe.h"
+#include "operator/cmd/watches.h"
 #include "operator/cmd/work_loop.h"
 #include "operator/controller/master_key.h"
 #include "operator/credentials/api_access.h"
@@ -39,24 +39,19 @@ constexpr std::size_t kUpdatesWaitingMax = 4096;
 constexpr Duration kTurnTimeMax = std::chrono::minutes(3);
 constexpr Duration kPrepareTime = std::chrono::seconds(10);
 constexpr Duration kPrepareCallTime = std::chrono::seconds(20);
-
 constexpr std::size_t kStatusBodyMax = 4 * 1024 * 1024;
-
 constexpr Duration kPollIntervalMax = std::chrono::seconds(15);  // of pods that never answer
 
 // Choice: events tell of what has happened, so they must not compete with what is to happen.
 constexpr int kEventsAtOnce = 2;
 constexpr Duration kEventTime = std::chrono::seconds(5);  // one write; the end waits for the last
-
 constexpr int kPreparedAtOnce = 2;  // choice: a handful of calls in ten seconds
-
-// Choice: there may be many of them, and the room that one leaves is looked at 20 ms later anyway.
-constexpr Duration kForeignReadInterval = std::chrono::milliseconds(50);
 
 constexpr Duration kReleaseTimeout = std::chrono::seconds(3);
 constexpr Duration kStopTimeout = std::chrono::seconds(25);  // within a pod's grace of 30 s
 constexpr Duration kProgressInterval = std::chrono::seconds(5);
 constexpr Duration kCountsInterval = std::chrono::seconds(1);
+constexpr Duration kWordsInterval = std::chrono::seconds(10);  // choice: nobody waits for a figure
 
 constexpr int kExitFailed = 1;
 
@@ -67,10 +62,6 @@ std::string EnvironmentOf(const char* name) {
   return value == nullptr ? std::string() : value;
 }
 
-kube::Selection OursIn(const kube::ResourceType& type, const std::string& namespace_name) {
-  return {type, namespace_name, "lockstep.dev/job", ""};
-}
-
 // Of WorkLoopOptions::look_around. Looks for other operators have their own numbers as tickets.
 kube::CallTicket LookTicket(int64_t look) {
   return kube::CallTicket(-look);
@@ -79,20 +70,6 @@ kube::CallTicket LookTicket(int64_t look) {
 // The namespace whose jobs are served; empty when there is more than one.
 std::string ServedNamespace(const OperatorFlags& flags) {
   return flags.namespaces.size() == 1 ? flags.namespaces.front() : "";
-}
-
-template <typename T>
-void AddSyncCheck(const std::string& name,
-                  const ReflectorDriver<T>* driver,
-                  HealthServerOptions* options) {
-  options->ready[name] = [driver, name] {
-    if (std::string refusal = driver->refusal(); !refusal.empty()) {
-      return Status(Error(ErrorCode::kUnavailable, std::move(refusal)));
-    }
-    return driver->has_synced()
-               ? OkStatus()
-               : Status(Error(ErrorCode::kUnavailable, "no list of " + name + " was had yet"));
-  };
 }
 
 }  // namespace
@@ -115,13 +92,6 @@ class OperatorProcess::Parts {
   void Prepare(ApiClientOptions api, const OperatorFlags& flags);
   Status Serve(const std::string& address);
   OperatorScope ScopeOf(const OperatorFlags& flags) const;
-  bool HasSynced() const;
-
-  template <typename T>
-  std::unique_ptr<ReflectorDriver<T>> Follow(
-      kube::Selection selection,
-      typename kube::Reflector<T>::Decode decode,
-      Duration read_interval = WatchLoopOptions{}.read_interval);
 
   Logger* logger_;
   std::string namespace_name_;
@@ -143,12 +113,7 @@ class OperatorProcess::Parts {
   std::optional<EventSender> events_;
   std::optional<OperatorPublisher> publisher_;
   std::optional<ControlLoop> loop_;
-  std::unique_ptr<ReflectorDriver<kube::RawObject>> jobs_;
-  std::unique_ptr<ReflectorDriver<kube::Pod>> pods_;
-  std::unique_ptr<ReflectorDriver<PodUse>> foreign_pods_;
-  std::unique_ptr<ReflectorDriver<kube::Node>> nodes_;
-  std::unique_ptr<ReflectorDriver<kube::Service>> services_;
-  std::unique_ptr<ReflectorDriver<StoredQueue>> queues_;
+  std::optional<Watches> watches_;
   std::optional<StatusPoller> poller_;
   std::optional<WorkLoop> work_;
   std::unique_ptr<HealthServer> server_;
@@ -182,7 +147,7 @@ Status OperatorProcess::Parts::Start(const OperatorFlags& flags, const OperatorI
   api.calls.write_timeout_max = kEventTime;
   events_api_ = std::make_unique<ApiClient>(std::move(api));
   pods_client_.emplace(kStatusBodyMax);
-  control_.emplace(&*pods_client_);
+  control_.emplace(&*pods_client_, logger_);
   EventSenderOptions events;
   events.api = events_api_.get();
   events.clock = &kClock;
@@ -202,6 +167,7 @@ Status OperatorProcess::Parts::Start(const OperatorFlags& flags, const OperatorI
   loop.topology_levels = flags.topology_levels;
   loop.controller.progress_interval = kProgressInterval;
   loop.controller.counts_interval = kCountsInterval;
+  loop.controller.words_interval = kWordsInterval;
   loop.calls_of_job_max = 2 * static_cast<std::size_t>(flags.api_concurrency);
   loop_.emplace(std::move(loop),
                 ControlLoopParts{api_.get(), &*control_, &*publisher_, logger_},
@@ -227,7 +193,7 @@ void OperatorProcess::Parts::StartWork(const OperatorFlags& flags) {
   work.loop = &*loop_;
   work.clock = &kClock;
   work.logger = logger_;
-  work.has_synced = [this] { return HasSynced(); };
+  work.has_synced = [this] { return watches_->HasSynced(); };
   work.look_for_others = [this, scope = ScopeOf(flags)](int64_t look) {
     prepare_api_->StartCalls(kube::CallTicket(look), "", LookForOthers(scope));
   };
@@ -331,12 +297,7 @@ Status OperatorProcess::Parts::Serve(const std::string& address) {
     return lacking_rights_.empty() ? OkStatus()
                                    : Status(Error(ErrorCode::kUnavailable, lacking_rights_));
   };
-  AddSyncCheck("trainingjobs", jobs_.get(), &options);
-  AddSyncCheck("pods", pods_.get(), &options);
-  AddSyncCheck("foreign-pods", foreign_pods_.get(), &options);
-  AddSyncCheck("nodes", nodes_.get(), &options);
-  AddSyncCheck("services", services_.get(), &options);
-  AddSyncCheck("trainingqueues", queues_.get(), &options);
+  watches_->AddChecks(&options.ready);
   LOCKSTEP_ASSIGN_OR_RETURN(server_, HealthServer::Start(std::move(options)));
   return OkStatus();
 }
@@ -405,46 +366,17 @@ Status OperatorProcess::Parts::Elect(const OperatorFlags& flags, const OperatorI
   return OkStatus();
 }
 
-template <typename T>
-std::unique_ptr<ReflectorDriver<T>> OperatorProcess::Parts::Follow(
-    kube::Selection selection, typename kube::Reflector<T>::Decode decode, Duration read_interval) {
+void OperatorProcess::Parts::Watch(const OperatorFlags& flags) {
   WatchLoopOptions options;
-  options.read_interval = read_interval;
   options.transport = transport_.get();
   options.clock = &kClock;
   options.logger = logger_;
   options.observer = &*metrics_;
-  kube::ReflectorOptions reflector;
-  reflector.selection = std::move(selection);
-  const uint64_t seed = std::hash<std::string>()(RandomHex(8));
-  return std::make_unique<ReflectorDriver<T>>(
-      options, std::move(reflector), decode, seed, ReflectorDriver<T>::Into(&queue_));
-}
-
-void OperatorProcess::Parts::Watch(const OperatorFlags& flags) {
-  const std::string where = ServedNamespace(flags);
-  jobs_ = Follow<kube::RawObject>({kube::kTrainingJobs, where, "", ""}, kube::DecodeRaw);
-  pods_ = Follow<kube::Pod>(OursIn(kube::kPods, ""), kube::DecodePod);
-  foreign_pods_ = Follow<PodUse>({kube::kPods,
-                                  "",
-                                  "!lockstep.dev/job",
-                                  "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"},
-                                 DecodePodUse,
-                                 kForeignReadInterval);
-  nodes_ = Follow<kube::Node>({kube::kNodes, "", "", ""}, kube::DecodeNode);
-  services_ = Follow<kube::Service>(OursIn(kube::kServices, where), kube::DecodeService);
-  queues_ = Follow<StoredQueue>({kube::kTrainingQueues, "", "", ""}, DecodeStoredQueue);
+  watches_.emplace(options, ServedNamespace(flags), &queue_);
 }
 
 OperatorScope OperatorProcess::Parts::ScopeOf(const OperatorFlags& flags) const {
   return {namespace_name_, flags.lease_name, {flags.namespaces.begin(), flags.namespaces.end()}};
-}
-
-bool OperatorProcess::Parts::HasSynced() const {
-  return jobs_->has_synced() && pods_->has_synced() && foreign_pods_->has_synced() &&
-         nodes_->has_synced() && services_->has_synced() &&
-         // A cluster that does not know that kind, as of an earlier release, has none of it.
-         (queues_->has_synced() || !queues_->refusal().empty());
 }
 
 void OperatorProcess::Parts::Stop() {
@@ -456,12 +388,7 @@ void OperatorProcess::Parts::Stop() {
   if (lease_) {  // nothing that needs it is left: another may lead while the rest is put away
     lease_->Release(Deadline::After(kClock.Now(), kReleaseTimeout));
   }
-  jobs_.reset();
-  pods_.reset();
-  foreign_pods_.reset();
-  nodes_.reset();
-  services_.reset();
-  queues_.reset();
+  watches_.reset();
   events_.reset();
 }
 

@@ -25,7 +25,8 @@ std::vector<kube::Request> ProbeRights(const std::string& where) {
           kube::List({kube::kPods, "", "", ""}, one),
           kube::List({kube::kNodes, "", "", ""}, one),
           kube::List({kube::kServices, where, "", ""}, one),
-          kube::List({kube::kTrainingQueues, "", "", ""}, one)};
+          kube::List({kube::kTrainingQueues, "", "", ""}, one),
+          kube::List({kube::kPriorityClasses, "", "", ""}, one)};
 }
 
 std::vector<kube::Request> ProbeNamespaces(const std::vector<std::string>& namespaces) {

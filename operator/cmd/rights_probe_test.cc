@@ -15,7 +15,7 @@ const kube::Fault kSilence{kube::FaultKind::kTimeout, true, "no answer"};
 
 TEST(RightsProbe, AsksForOneOfEachKindThatIsFollowed) {
   const std::vector<kube::Request> requests = ProbeRights("team-a");
-  ASSERT_EQ(requests.size(), 5U);
+  ASSERT_EQ(requests.size(), 6U);
   EXPECT_EQ(requests[0].target, "/apis/lockstep.dev/v1/namespaces/team-a/trainingjobs?limit=1");
   EXPECT_EQ(requests[1].target, "/api/v1/pods?limit=1");
 }

@@ -218,7 +218,9 @@ void WorkLoop::Poll() {
   for (const ControlLoop::PollChange& change : options_.loop->TakePollChanges()) {
     StatusTargets targets;
     for (const PollTarget& target : change.targets) {
-      targets[target.pod] = {target.address, change.job_key, target.interval};
+      StatusTarget asked{target.address, change.job_key, target.interval};
+      asked.answer_bytes_max = change.answer_bytes_max;
+      targets[target.pod] = std::move(asked);
     }
     options_.poller->SetTargets(change.job.namespace_name + "/" + change.job.name, targets, now);
   }
@@ -243,6 +245,9 @@ void WorkLoop::Measure() {
     states.push_back(StateWord(view.FindJob(key)->job.status));
   }
   options_.metrics->SetJobs(states);
+  options_.metrics->SetQueues(options_.loop->is_leading() ? view.QueueStandings()
+                                                          : std::map<std::string, QueueStatus>());
+  options_.metrics->SetRounds(options_.loop->round_count());
 }
 
 void WorkLoop::TryToLead() {

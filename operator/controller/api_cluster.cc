@@ -16,7 +16,9 @@
 namespace lockstep::control {
 namespace {
 
-const JobId kAllJobs;  // stands for them in the errands: no job has this name
+// Stand for them in the errands: no job has such a name.
+const JobId kAllJobs;
+const JobId kAllQueues{"", "queues"};
 
 void Spread(ReportNews weight, const JobId& job, News* news) {
   if (weight != ReportNews::kNone) {
@@ -31,6 +33,7 @@ ApiCluster::ApiCluster(PodSettings settings, ApiClusterParts parts)
       parts_(parts),
       levels_(settings_.pod_security, parts_.logger),
       rounds_(parts.view),
+      queue_reporter_(parts.view),
       errands_(parts.api, parts.calls_of_job_max) {}
 
 void ApiCluster::SetTime(TimePoint now, WallTime wall_now) {
@@ -150,8 +153,10 @@ Result<JobSight> ApiCluster::See(const JobId& key) {
   observed.topology_levels = view->topology_levels();
   if (WantsPlace(*stored)) {
     observed.round = rounds_.AnswerFor(key, notes_.wall_now, &notes_.news);
+    observed.claim = rounds_.ClaimFor(key, notes_.wall_now);
   } else {
     observed.round = AwaitsRound();
+    observed.eviction = view->EvictionOf(key, notes_.wall_now);
   }
   observed.used_elsewhere = view->UsedBesides(key);
   observed.devices_elsewhere = view->DevicesElsewhere(key);
@@ -204,6 +209,10 @@ std::vector<ClusterAnswer> ApiCluster::TakeAnswers() {
         EndListing(answer.statuses.front(), &answers);
         continue;
       }
+      if (answer.key == kAllQueues) {
+        EndQueueReport(answer.statuses.front());
+        continue;
+      }
       const StoredJob* const stored = parts_.view->FindJob(answer.key);
       if (stored == nullptr || stored->is_deleting) {
         notes_.Forget(answer.key);
@@ -216,8 +225,28 @@ std::vector<ClusterAnswer> ApiCluster::TakeAnswers() {
   return answers;
 }
 
+void ApiCluster::ReportQueues() {
+  if (is_reporting_queues_ || must_list_jobs_) {
+    return;
+  }
+  auto patches = queue_reporter_.Take(now_, notes_.wall_now);
+  if (!patches.empty()) {
+    is_reporting_queues_ = true;
+    errands_.Begin(kAllQueues, std::make_unique<QueueReport>(std::move(patches)));
+  }
+}
+
+// One that has gone, or a right that is lacking: the next report says it all again.
+void ApiCluster::EndQueueReport(const Status& answer) {
+  is_reporting_queues_ = false;
+  if (!answer.ok() && answer.error().code() != ErrorCode::kNotFound) {
+    parts_.logger->Warn("status of queues not written", {{"error", answer.error().ToString()}});
+  }
+}
+
 void ApiCluster::Abandon() {
   errands_.Abandon();
+  is_reporting_queues_ = false;
   held_looks_.clear();
   answers_.clear();
   parts_.view->EndReservations(&notes_.news);

@@ -13,6 +13,7 @@
 #include "operator/controller/errand_runner.h"
 #include "operator/controller/namespace_levels.h"
 #include "operator/controller/publisher.h"
+#include "operator/controller/queue_report.h"
 #include "operator/controller/round_keeper.h"
 #include "operator/kube/request.h"
 #include "operator/view/cluster_view.h"
@@ -69,6 +70,19 @@ class ApiCluster final : public Cluster {
   // A scheduling round over all that waits, if anything has changed.
   void Plan();
 
+  // When time alone may change what a round says; null: never.
+  std::optional<WallTime> look_again_at() const { return rounds_.look_again_at(); }
+
+  // What people are to know of queues is written, if that is due.
+  void ReportQueues();
+
+  // When it will be; null: nothing has changed, or is being written.
+  std::optional<TimePoint> NextQueueReport() const {
+    return is_reporting_queues_ ? std::nullopt : queue_reporter_.NextReport();
+  }
+
+  int64_t round_count() const { return rounds_.round_count(); }
+
   // Replies have come to calls that were started here.
   void Accept(kube::CallsAnswered answered) { errands_.Accept(std::move(answered)); }
 
@@ -84,6 +98,7 @@ class ApiCluster final : public Cluster {
 
  private:
   void BeginLook(const JobId& key);
+  void EndQueueReport(const Status& answer);
   void EndListing(const Status& listed, std::vector<ClusterAnswer>* answers);
   ServiceState ServiceOf(const JobId& key, const TrainingJob& job) const;
   void AddReports(const JobId& key, Observed* observed);
@@ -95,6 +110,8 @@ class ApiCluster final : public Cluster {
   TimePoint now_{};
   ClusterNotes notes_;
   RoundKeeper rounds_;
+  QueueReporter queue_reporter_;
+  bool is_reporting_queues_ = false;
   ErrandRunner errands_;
   bool must_list_jobs_ = false;
   std::vector<JobId> held_looks_;       // until all jobs have been listed

@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "common/contract/status_document.h"
 #include "operator/api/conditions.h"
 
 namespace lockstep::control {
@@ -22,6 +23,16 @@ constexpr Duration kPatienceMax = std::chrono::seconds(1);
 // Choice: at one second, 100 gangs that came up together within 6 s wrote 4.6 statuses each; three
 // of them say something.
 constexpr Duration kPatienceComingUp = std::chrono::seconds(2);
+
+// What a pod of the job may answer: its peers' share, and room for everything else at its bounds.
+// Choice: 64 answers on the way at once hold some tens of megabytes, whatever pods send.
+constexpr std::size_t kAnswerBytes = 256 * 1024;
+constexpr std::size_t kAnswerBytesPerPeer = 256;
+
+std::size_t AnswerBytesMax(const TrainingJob& job) {
+  return std::min(kStatusBytesMax,
+                  kAnswerBytes + static_cast<std::size_t>(job.WorldSize()) * kAnswerBytesPerPeer);
+}
 
 // UsageByNode becomes free in many small pieces; those who wait look at all of them together. The
 // more of them wait, the less often.
@@ -104,6 +115,9 @@ std::vector<TurnReport> ControlLoop::Step(TimePoint now) {
     return {};
   }
   cluster_.SetTime(now, wall_start_ + std::chrono::floor<std::chrono::milliseconds>(now - start_));
+  if (const auto again = LookAgainAt(); again.has_value() && *again <= now) {
+    sweep_at_ = now;
+  }
   if (sweep_at_.has_value() && *sweep_at_ <= now) {
     sweep_at_.reset();
     cluster_.Plan();
@@ -114,6 +128,7 @@ std::vector<TurnReport> ControlLoop::Step(TimePoint now) {
     poll_stale_.insert(turn.key);
   }
   Spread(cluster_.TakeNews(), now);
+  cluster_.ReportQueues();
   return turns;
 }
 
@@ -121,11 +136,20 @@ std::optional<TimePoint> ControlLoop::NextStep() const {
   if (!is_leading_) {
     return std::nullopt;
   }
-  const std::optional<TimePoint> next = controller_.NextStep();
-  if (!next.has_value() || !sweep_at_.has_value()) {
-    return next.has_value() ? next : sweep_at_;
+  std::optional<TimePoint> next = controller_.NextStep();
+  for (const std::optional<TimePoint>& other :
+       {sweep_at_, LookAgainAt(), cluster_.NextQueueReport()}) {
+    if (other.has_value()) {
+      next = std::min(*other, next.value_or(*other));
+    }
   }
-  return std::min(*next, *sweep_at_);
+  return next;
+}
+
+// When a round may say something else though nothing has happened.
+std::optional<TimePoint> ControlLoop::LookAgainAt() const {
+  const std::optional<WallTime> when = cluster_.look_again_at();
+  return when.has_value() ? std::optional(start_ + (*when - wall_start_)) : std::nullopt;
 }
 
 std::vector<ControlLoop::PollChange> ControlLoop::TakePollChanges() {
@@ -142,7 +166,7 @@ std::vector<ControlLoop::PollChange> ControlLoop::TakePollChanges() {
 }
 
 ControlLoop::PollChange ControlLoop::PollChangeOf(const JobId& key) const {
-  PollChange change{key, "", {}};
+  PollChange change{key, "", 0, {}};
   const StoredJob* const stored = view_.FindJob(key);
   if (stored == nullptr || !stored->problem.empty() || !is_leading_) {
     return change;
@@ -156,6 +180,7 @@ ControlLoop::PollChange ControlLoop::PollChangeOf(const JobId& key) const {
       known.documents[item->key.name] = &entry->report->document;
     }
     if (entry != nullptr && entry->closed_at.has_value()) {
+      change.answer_bytes_max = AnswerBytesMax(stored->job);
       known.closed.insert(item->key.name);
     }
   }

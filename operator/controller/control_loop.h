@@ -21,6 +21,7 @@ using WatchUpdate = std::variant<kube::ObjectUpdate<kube::RawObject>,  // Traini
                                  kube::ObjectUpdate<PodUse>,           // without it
                                  kube::ObjectUpdate<kube::Node>,
                                  kube::ObjectUpdate<StoredQueue>,
+                                 kube::ObjectUpdate<PriorityClass>,
                                  kube::ObjectUpdate<kube::Service>>;
 
 // Outlive the loop.
@@ -89,7 +90,8 @@ class ControlLoop {
   // What to ask of the pods of one job from now on; empty: nothing.
   struct PollChange {
     JobId job;
-    std::string job_key;  // opens the pods' status
+    std::string job_key;               // opens the pods' status
+    std::size_t answer_bytes_max = 0;  // of a pod's answer
     std::vector<PollTarget> targets;
   };
 
@@ -99,12 +101,16 @@ class ControlLoop {
 
   ClusterView* view() { return &view_; }
 
+  // Rounds of scheduling so far.
+  int64_t round_count() const { return cluster_.round_count(); }
+
   const Controller& controller() const { return controller_; }
 
  private:
   void Spread(const News& news, TimePoint now);
   PollChange PollChangeOf(const JobId& key) const;
   Duration PatienceFor(const JobId& key) const;
+  std::optional<TimePoint> LookAgainAt() const;
 
   ClusterView view_;
   ApiCluster cluster_;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "operator/api/conditions.h"
 #include "operator/reconcile/decide.h"
 #include "operator/reconcile/stall.h"
 
@@ -25,6 +26,20 @@ bool HasWorked(const Effect& effect, const Status& status) {
 // control message learns the same from its connections, and a key is mostly there.
 bool MustSucceed(const Effect& effect) {
   return !std::holds_alternative<SendControl>(effect) && !std::holds_alternative<RenewKey>(effect);
+}
+
+// Gives the job's waiting the words that it has in `stored`, where it waits for the same reason;
+// whether that changed anything.
+bool TakeBackWords(const TrainingJobStatus& stored, TrainingJobStatus* status) {
+  const Condition* const before = FindCondition(stored, ConditionType::kScheduled);
+  for (Condition& now : status->conditions) {
+    if (now.type == ConditionType::kScheduled && !now.is_true && before != nullptr &&
+        !before->is_true && before->reason == now.reason && before->message != now.message) {
+      now.message = before->message;
+      return true;
+    }
+  }
+  return false;
 }
 
 }  // namespace
@@ -165,7 +180,7 @@ void Controller::NotePutBack(JobTurn* turn, TimePoint now) {
 }
 
 // When a status that has nothing new but figures is to be written; null when it has more, or when
-// enough time has passed.
+// enough time has passed. Each kind of figures has its pace, and the quickest decides.
 std::optional<TimePoint> Controller::FiguresTime(const JobTurn& turn, TimePoint now) const {
   const Decision& decision = turn.decision;
   const TrainingJobStatus& stored = turn.job.status;
@@ -175,10 +190,21 @@ std::optional<TimePoint> Controller::FiguresTime(const JobTurn& turn, TimePoint 
     return std::nullopt;
   }
   TrainingJobStatus status = decision.status;
-  status.progress = stored.progress;
-  const Duration interval =
-      status == stored ? options_.progress_interval : options_.counts_interval;
-  status.roles = stored.roles;
+  Duration interval = Duration::max();
+  if (status.progress != stored.progress) {
+    status.progress = stored.progress;
+    interval = options_.progress_interval;
+  }
+  if (status.roles != stored.roles) {
+    status.roles = stored.roles;
+    interval = std::min(interval, options_.counts_interval);
+  }
+  if (TakeBackWords(stored, &status)) {
+    interval = std::min(interval, options_.words_interval);
+  }
+  if (interval == Duration::max()) {
+    return std::nullopt;
+  }
   const TimePoint due = written->second + interval;
   return status == stored && now < due ? std::optional(due) : std::nullopt;
 }

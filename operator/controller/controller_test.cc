@@ -429,6 +429,40 @@ TEST_F(CountsTest, GangThatIsCompleteIsToldOfAtOnce) {
   EXPECT_EQ(Drain(), "read mnist\nwrite\npublish GangRunning\n");
 }
 
+class WordsTest : public ControllerTest {
+ protected:
+  WordsTest() {
+    controller_ = Controller(&cluster_,
+                             logger_.get(),
+                             now_,
+                             WallTime(seconds(1'000'000)),
+                             {.words_interval = seconds(10)});
+    Refuse("needs 3 GPUs, 1 free on 2 nodes");
+    Drain();
+  }
+
+  void Refuse(const std::string& shortfall) {
+    cluster_.world.observed.round = Unschedulable{Constraint::kGpu, shortfall};
+    controller_.Notify(kKey, now_);
+  }
+};
+
+TEST_F(WordsTest, FiguresOfAShortfallAreWrittenNowAndThen) {
+  Refuse("needs 3 GPUs, 2 free on 2 nodes");
+  EXPECT_EQ(Drain(), "read mnist\npublish \n");
+
+  now_ += seconds(10);
+  EXPECT_EQ(Drain(), "read mnist\nwrite\npublish \n");
+  EXPECT_EQ(MessageOf(cluster_.world.job.status, ConditionType::kScheduled),
+            "needs 3 GPUs, 2 free on 2 nodes");
+}
+
+TEST_F(WordsTest, AnotherNeedIsToldOfAtOnce) {
+  Refuse("needs 3 nodes, 2 there are");
+
+  EXPECT_EQ(Drain(), "read mnist\nwrite\npublish Unschedulable\n");
+}
+
 class DeadlineTest : public ControllerTest {
  protected:
   DeadlineTest() : ControllerTest(JobWithDeadline()) {}

@@ -1,7 +1,11 @@
 #include "operator/controller/round_keeper.h"
 
+#include <algorithm>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "common/base/plural.h"
 #include "operator/scheduler/cluster_state.h"
 #include "operator/view/scheduler_feed.h"
 
@@ -12,12 +16,30 @@ namespace {
 // millisecond's worth on thousands of nodes.
 constexpr std::size_t kRefreshedMax = 32;
 
+// Gangs that a condition names. Choice: one line.
+constexpr std::size_t kGangsNamedMax = 5;
+
 Plan PlanOf(const PlacedPods& pods) {
   Plan plan;
   for (const PlacedPod& placed : pods) {
     plan.node_by_pod[placed.pod] = placed.node;
   }
   return plan;
+}
+
+// "waits for 2 gangs to go: a/b, a/c"
+std::string WhatLeaves(const SchedulerFeed& feed, const JobId& key) {
+  const RoomClaim* const claim = feed.ClaimOf(key);
+  const std::vector<std::string> names =
+      claim == nullptr ? std::vector<std::string>() : feed.StillThere(*claim);
+  if (names.empty()) {
+    return "waits for pods that are leaving";
+  }
+  std::string text = "waits for " + Plural(static_cast<int64_t>(names.size()), "gang") + " to go: ";
+  for (std::size_t i = 0; i < std::min(names.size(), kGangsNamedMax); ++i) {
+    text += (i == 0 ? "" : ", ") + names[i];
+  }
+  return text + (names.size() > kGangsNamedMax ? " and others" : "");
 }
 
 }  // namespace
@@ -29,7 +51,7 @@ PlanResult RoundKeeper::AnswerFor(const JobId& key, WallTime now, News* news) {
   const std::string gang = GangNameOf(key);
   const auto is_up_to_date = [&] {
     const GangRecord* const known = feed.state().Find(gang);
-    return decided_ == feed.state().news() &&
+    return decided_ == feed.state().news() && !IsLookDue(now) &&
            (known == nullptr || known->state != GangState::kWaiting ||
             known->told_at == feed.state().news());
   };
@@ -45,16 +67,36 @@ PlanResult RoundKeeper::AnswerFor(const JobId& key, WallTime now, News* news) {
     return PlanOf(*pods);
   }
   const GangRecord* const known = feed.state().Find(gang);
+  if (known != nullptr && known->state == GangState::kClaiming) {
+    feed.NoteOffered(key);
+    return Unschedulable{Constraint::kPreemption, WhatLeaves(feed, key)};
+  }
   if (known != nullptr && known->told.has_value()) {
     return *known->told;
   }
   return AwaitsRound();
 }
 
+std::optional<RoomClaim> RoundKeeper::ClaimFor(const JobId& key, WallTime now) {
+  const RoomClaim* const kept = view_->Scheduling(now).ClaimOf(key);
+  if (kept == nullptr) {
+    return std::nullopt;
+  }
+  RoomClaim claim = *kept;
+  for (ClaimedGang& gang : claim.gangs) {
+    const StoredJob* const stored = view_->FindJob(JobOfGang(gang.job));
+    if (gang.uid.empty() && stored != nullptr) {
+      gang.uid = stored->job.metadata.uid;
+      gang.attempt = stored->job.status.attempt;
+    }
+  }
+  return claim;
+}
+
 void RoundKeeper::Plan(WallTime now, News* news) {
   SchedulerFeed& feed = view_->Scheduling(now);
   feed.TakeBackDeclined();
-  if (decided_ != feed.state().news() || outdated_count_ > 0) {
+  if (decided_ != feed.state().news() || outdated_count_ > 0 || IsLookDue(now)) {
     MakeRound(nullptr, now);
   }
   TellOthers(news);
@@ -99,6 +141,13 @@ void RoundKeeper::MakeRound(const JobId* asked, WallTime now) {
   for (const Grant& grant : result.grants) {
     granted_.insert(JobOfGang(grant.gang));
     refused_.erase(JobOfGang(grant.gang));
+  }
+  for (const Operation& operation : result.log) {
+    if (operation.kind == OperationKind::kClaim) {
+      granted_.insert(JobOfGang(operation.gang));
+    } else if (operation.kind == OperationKind::kUnclaim) {
+      refused_.insert(JobOfGang(operation.gang));
+    }
   }
   for (const Refusal& refusal : result.refusals) {
     refused_.insert(JobOfGang(refusal.gang));

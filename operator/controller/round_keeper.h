@@ -26,6 +26,10 @@ class RoundKeeper {
   // before are added to `news`.
   PlanResult AnswerFor(const JobId& key, WallTime now, News* news);
 
+  // What that answer keeps for the job until others have gone, to be in its status before they
+  // hear of it; null: nothing.
+  std::optional<RoomClaim> ClaimFor(const JobId& key, WallTime now);
+
   // A round if anything has changed, whoever it is that waits. Adds to `news` as AnswerFor.
   void Plan(WallTime now, News* news);
 
@@ -45,6 +49,8 @@ class RoundKeeper {
  private:
   void MakeRound(const JobId* asked, WallTime now);
   void TellOthers(News* news);
+
+  bool IsLookDue(WallTime now) const { return look_again_at_ && *look_again_at_ <= now; }
 
   ClusterView* view_;
   RoundMemory memory_;

@@ -4,97 +4,14 @@
 
 #include <gtest/gtest.h>
 
-#include "common/base/rfc3339.h"
 #include "operator/api/conditions.h"
-#include "operator/api/encode.h"
+#include "operator/controller/testing/round_bench.h"
 #include "operator/reconcile/gang/departure.h"
-#include "operator/reconcile/testing/fake_world.h"
 
 namespace lockstep::control {
 namespace {
 
-JobId KeyOf(const std::string& name) {
-  return {"default", name};
-}
-
-class RoundKeeperTest : public testing::Test {
- protected:
-  void AddNode(const std::string& name, int64_t gpus, const std::string& rack = "") {
-    kube::Node node;
-    node.name = name;
-    if (!rack.empty()) {
-      node.labels["rack"] = rack;
-    }
-    node.allocatable = {64'000, int64_t{1} << 40, gpus};
-    view_.Apply(kube::ObjectUpdate<kube::Node>(kube::Upserted<kube::Node>{
-                    {{"", name}, name, NextVersion(), std::make_shared<const kube::Node>(node)}}),
-                &news_);
-  }
-
-  void AddQueue(const std::string& name, int64_t gpus, int64_t borrowed_max) {
-    StoredQueue stored;
-    stored.queue.name = name;
-    stored.queue.nominal["nvidia.com/gpu"] = gpus;
-    stored.queue.borrowing_limit["nvidia.com/gpu"] = borrowed_max;
-    view_.Apply(
-        kube::ObjectUpdate<StoredQueue>(kube::Upserted<StoredQueue>{
-            {{"", name}, name, NextVersion(), std::make_shared<const StoredQueue>(stored)}}),
-        &news_);
-  }
-
-  // One worker with so many GPUs. Jobs come one second after the other.
-  void AddJob(const std::string& name, int64_t gpus) {
-    TrainingJob job = MakeTrainingJob(1);
-    job.metadata.name = name;
-    job.metadata.uid = "uid-" + name;
-    job.spec.roles.front().gpus = gpus;
-    job.spec.training->dataset.train.images = "images";
-    job.spec.training->dataset.train.labels = "labels";
-    created_[name] = WallTime{std::chrono::seconds(1000 + created_.size())};
-    Store(job);
-  }
-
-  void Store(const TrainingJob& job) {
-    Json object = EncodeTrainingJob(job);
-    object["metadata"]["creationTimestamp"] = FormatRfc3339(created_.at(job.metadata.name));
-    view_.Apply(kube::ObjectUpdate<kube::RawObject>(kube::Upserted<kube::RawObject>{
-                    {{"default", job.metadata.name},
-                     job.metadata.uid,
-                     NextVersion(),
-                     std::make_shared<const kube::RawObject>(kube::RawObject{DumpJson(object)})}}),
-                &news_);
-  }
-
-  TrainingJob Stored(const std::string& name) { return view_.FindJob(KeyOf(name))->job; }
-
-  // The node that the job gets in its turn, or what it waits for.
-  std::string Ask(const std::string& name) {
-    const PlanResult answer = rounds_.AnswerFor(KeyOf(name), now_, &news_);
-    if (const auto* plan = std::get_if<Plan>(&answer)) {
-      return plan->node_by_pod.at("worker-0");
-    }
-    return std::get<Unschedulable>(answer).shortfall;
-  }
-
-  // The job is about to have its place there.
-  TrainingJobStatus Take(const std::string& name, const std::string& node) {
-    TrainingJobStatus status = Stored(name).status;
-    PodPlacement placement;
-    placement.node = node;
-    status.placement = {placement};
-    view_.Reserve(KeyOf(name), status);
-    return status;
-  }
-
-  std::string NextVersion() { return std::to_string(++version_); }
-
-  ClusterView view_{{}, {"rack"}};
-  RoundKeeper rounds_{&view_};
-  News news_;
-  WallTime now_{std::chrono::seconds(2000)};
-  std::map<std::string, WallTime> created_;
-  int64_t version_ = 0;
-};
+class RoundKeeperTest : public RoundBench {};
 
 TEST_F(RoundKeeperTest, OneRoundServesAllThatTakeWhatItGrants) {
   for (int i = 0; i < 40; ++i) {
@@ -253,6 +170,40 @@ TEST_F(RoundKeeperTest, JobOfAQueueThatIsNotThereWaitsForItAndHoldsUpNobody) {
   AddJob("second", 1);
   EXPECT_EQ(Ask("first"), "queue vision does not exist");
   EXPECT_EQ(Ask("second"), "node-a");
+}
+
+TEST_F(RoundKeeperTest, JobOfAPriorityClassThatIsNotThereWaitsForItAndHoldsUpNobody) {
+  AddNode("node-a", 1);
+  AddJob("first", 1);
+  TrainingJob first = Stored("first");
+  first.spec.scheduling.priority_class_name = "urgent";
+  Store(first);
+  AddJob("second", 1);
+  EXPECT_EQ(Ask("first"), "priority class urgent does not exist");
+  EXPECT_EQ(Ask("second"), "node-a");
+
+  news_ = News();
+  AddClass("urgent", 1000);
+  EXPECT_TRUE(news_.frees_room);
+  EXPECT_EQ(Ask("first"), "node-a") << "nobody has taken it yet";
+}
+
+TEST_F(RoundKeeperTest, WhereTheQueueIsOrderedByPriorityTheHighestComesFirst) {
+  AddNode("node-a", 1);
+  AddClass("urgent", 1000);
+  StoredQueue queue = QueueOf("vision", 1, 0);
+  queue.queue.order = QueueOrder::kPriority;
+  Tell(queue);
+  for (const std::string name : {"first", "second"}) {
+    AddJob(name, 1);
+    TrainingJob job = Stored(name);
+    job.spec.scheduling.queue = "vision";
+    job.spec.scheduling.priority_class_name = name == "second" ? "urgent" : "";
+    Store(job);
+  }
+
+  EXPECT_EQ(Ask("second"), "node-a");
+  EXPECT_EQ(view_.Scheduling(now_).state().Find("default/second")->request.priority, 1000);
 }
 
 TEST_F(RoundKeeperTest, NothingNewIsNoRound) {

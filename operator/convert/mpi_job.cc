@@ -76,11 +76,7 @@ Json ConvertMpiJob(ForeignObject* spec, const ConversionOptions& options) {
   if (!container.contains("image")) {
     container["image"] = launcher.container().value("image", "");
   }
-  container["command"] = command.program;
-  container.erase("args");
-  for (const auto& [name, value] : command.environment) {
-    container["env"].push_back({{"name", name}, {"value", value}});
-  }
+  SetProgram(command, &container);
   worker["template"] = pod.ToTemplate();
   Json job_spec = {{"strategy", "Horovod"},
                    {"successPolicy", "AllWorkers"},

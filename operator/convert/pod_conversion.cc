@@ -150,12 +150,6 @@ void NoteLauncher(const LaunchCommand& command, const std::string& path, Convers
   Note(path, std::move(text), conversion);
 }
 
-void AddVariables(const LaunchCommand& command, Json* container) {
-  for (const auto& [name, value] : command.environment) {
-    (*container)["env"].push_back({{"name", name}, {"value", value}});
-  }
-}
-
 }  // namespace
 
 int64_t ConvertedPod::gpu_count() const {
@@ -223,6 +217,14 @@ ConvertedPod ConvertPod(ForeignObject* replica, const std::vector<std::string>& 
   return pod;
 }
 
+void SetProgram(const LaunchCommand& command, Json* container) {
+  (*container)["command"] = command.program;
+  container->erase("args");
+  for (const auto& [name, value] : command.environment) {
+    (*container)["env"].push_back({{"name", name}, {"value", value}});
+  }
+}
+
 LaunchCommand ConvertProgram(ConvertedPod* pod,
                              const ConversionOptions& options,
                              Conversion* conversion) {
@@ -258,9 +260,7 @@ LaunchCommand ConvertProgram(ConvertedPod* pod,
          "each its RANK, so put the program in the launcher's place",
          conversion);
   }
-  container["command"] = command.program;
-  container.erase("args");
-  AddVariables(command, &container);
+  SetProgram(command, &container);
   return command;
 }
 

@@ -35,8 +35,11 @@ LaunchCommand ConvertProgram(ConvertedPod* pod,
                              const ConversionOptions& options,
                              Conversion* conversion);
 
-// The fields that belong to ConvertPod's result alone are cleaned of what the operator refuses:
-// variables that it sets itself, fractions of cores without quotes.
+// The container runs the program of `command`, with the variables that its launcher would have set.
+void SetProgram(const LaunchCommand& command, Json* container);
+
+// Takes out what a TrainingJob's manifest may not have: variables that Lockstep sets itself, which
+// are noted, and fractions of cores without quotes.
 void CleanContainer(Json* container, const std::string& path, Conversion* conversion);
 
 }  // namespace lockstep::control

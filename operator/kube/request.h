@@ -35,6 +35,7 @@ inline constexpr ResourceType kServices{"", "v1", "services"};
 inline constexpr ResourceType kSecrets{"", "v1", "secrets"};
 inline constexpr ResourceType kEvents{"", "v1", "events"};
 inline constexpr ResourceType kLeases{"coordination.k8s.io", "v1", "leases"};
+inline constexpr ResourceType kPriorityClasses{"scheduling.k8s.io", "v1", "priorityclasses", false};
 inline constexpr ResourceType kTrainingJobs{"lockstep.dev", "v1", "trainingjobs"};
 inline constexpr ResourceType kTrainingQueues{"lockstep.dev", "v1", "trainingqueues", false};
 

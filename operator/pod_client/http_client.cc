@@ -1,5 +1,6 @@
 #include "operator/pod_client/http_client.h"
 
+#include <algorithm>
 #include <future>
 #include <memory>
 #include <set>
@@ -48,8 +49,8 @@ ErrorCode ClassifyFailure(const error_code& error) {
   return is_http ? ErrorCode::kCorrupt : ErrorCode::kUnavailable;
 }
 
-// One call, from connecting to its answer: connect -> write -> read. Each arrow is a completion on
-// the client's thread; the stream's timer covers all three.
+// One call, from connecting to its answer: connect -> write -> read header -> read. Each arrow is a
+// completion on the client's thread; the stream's timer covers all of them.
 class Exchange : public std::enable_shared_from_this<Exchange> {
  public:
   Exchange(asio::io_context* io, HttpRequest request, HttpClient::Done done, Exchanges* running)
@@ -63,7 +64,8 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
       Finish(Error(ErrorCode::kInvalidArgument, "no address: \"" + request_.address + "\""));
       return;
     }
-    parser_.body_limit(body_bytes_max);
+    const std::size_t asked = request_.answer_bytes_max;
+    parser_.body_limit(asked == 0 ? body_bytes_max : std::min(asked, body_bytes_max));
     stream_.expires_after(timeout);
     stream_.async_connect(
         asio::ip::tcp::endpoint(address, request_.port),
@@ -96,6 +98,19 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   void OnWrite(error_code error) {
     if (error) {
       Fail("sending", error);
+      return;
+    }
+    // By itself: Beast 1.74 forgets that an answer is too large when it arrives along with its
+    // header.
+    http::async_read_header(
+        stream_, buffer_, parser_, [self = shared_from_this()](error_code failure, std::size_t) {
+          self->OnHeader(failure);
+        });
+  }
+
+  void OnHeader(error_code error) {
+    if (error) {
+      Fail("receiving", error);
       return;
     }
     http::async_read(

@@ -19,6 +19,8 @@ struct HttpRequest {
   std::string target = "/";
   std::map<std::string, std::string> headers;
   std::string body;
+  // Of the answer's body, where the client's own bound is no tighter; 0: that.
+  std::size_t answer_bytes_max = 0;
 };
 
 struct HttpResponse {

@@ -133,5 +133,17 @@ TEST(HttpClient, DestructionEndsCallsUnderWay) {
   EXPECT_EQ(ended.get_future().get(), ErrorCode::kAborted);
 }
 
+TEST(HttpClient, AnswerIsBoundedByWhatTheRequestTakesAndByTheClient) {
+  FakePodServer server("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello");
+  HttpClient client(kBodyBytesMax);
+  HttpRequest request = RequestTo(server.port());
+  request.answer_bytes_max = 4;
+  EXPECT_EQ(client.Call(request, kPatience).error().code(), ErrorCode::kCorrupt);
+  request.answer_bytes_max = 5;
+  EXPECT_TRUE(client.Call(request, kPatience).ok());
+  HttpClient narrow(4);
+  EXPECT_EQ(narrow.Call(request, kPatience).error().code(), ErrorCode::kCorrupt);
+}
+
 }  // namespace
 }  // namespace lockstep::control

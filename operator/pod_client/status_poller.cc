@@ -73,6 +73,7 @@ void StatusPoller::Ask(const Key& key, Pod* pod, TimePoint now) {
   request.address = pod->target.address;
   request.port = static_cast<uint16_t>(pod->target.port);
   request.target = "/status";
+  request.answer_bytes_max = pod->target.answer_bytes_max;
   request.headers["Authorization"] = "Bearer " + TokenFor(key.second, pod);
   client_->Start(std::move(request),
                  options_.answer_timeout,

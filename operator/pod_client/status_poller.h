@@ -38,6 +38,7 @@ struct StatusTarget {
   std::string job_key;  // opens its status
   Duration interval{};
   int port = kStatusPort;
+  std::size_t answer_bytes_max = 0;  // as in HttpRequest
 
   friend bool operator==(const StatusTarget&, const StatusTarget&) = default;
 };

@@ -9,6 +9,7 @@
 #include "operator/api/placement.h"
 #include "operator/reconcile/act/clean_pods.h"
 #include "operator/reconcile/act/device_check.h"
+#include "operator/reconcile/act/evict_gang.h"
 #include "operator/reconcile/act/gang_restart.h"
 #include "operator/reconcile/act/key_check.h"
 #include "operator/reconcile/act/late_change.h"
@@ -65,6 +66,7 @@ void Begin(DecisionBuilder* builder) {
       RefuseLateChange(builder);
     }
     status->retry_at.reset();  // the change may be the cure
+    status->claim.reset();     // it may be of another gang
     status->rollbacks = 0;
     if (status->placement.empty()) {
       status->admitted.clear();  // what made it so may be gone: the next pods tell
@@ -369,6 +371,10 @@ void Run(DecisionBuilder* builder) {
     Succeed(view, "training has finished, as " + TaskName(finished->task) + " says", builder);
     return;
   }
+  if (builder->observed().eviction.has_value()) {
+    EvictGang(view, *builder->observed().eviction, builder);
+    return;
+  }
   if (PlaceWaitingSuccessors(view, builder)) {
     view = View(builder);
   }
@@ -433,6 +439,7 @@ void DecideAll(DecisionBuilder* builder) {
   NoteResult(view, builder);
   NoteOrigin(builder);
   if (HasEnded(builder->status())) {
+    builder->mutable_status()->claim.reset();
     Finish(view, builder);
     return;
   }

@@ -92,6 +92,7 @@ enum class Metric {
   kRestarts,      // lockstep_restarts_total{cause}
   kRollbacks,     // lockstep_gang_rollbacks_total{reason}
   kJobsFinished,  // lockstep_jobs_finished_total{outcome}
+  kPreemptions,   // lockstep_preemptions_total{reason}
 };
 
 struct MetricDelta {

@@ -13,6 +13,7 @@
 #include "common/contract/control_message.h"
 #include "common/contract/status_document.h"
 #include "common/contract/topology.h"
+#include "operator/api/training_job.h"
 #include "operator/kube/objects.h"
 #include "operator/resources/node_usage.h"
 #include "operator/scheduler/plan.h"
@@ -70,6 +71,16 @@ struct UsedElsewhere {
   friend bool operator==(const UsedElsewhere&, const UsedElsewhere&) = default;
 };
 
+// The round has asked the job's gang to go: another one is to have its room.
+struct EvictionOrder {
+  std::string beneficiary;  // "namespace/name"
+  int64_t priority = 0;     // the beneficiary's
+  std::string queue;        // the beneficiary's
+  bool is_reclaim = false;  // that is another queue than the job's own, which has borrowed the room
+
+  friend bool operator==(const EvictionOrder&, const EvictionOrder&) = default;
+};
+
 // Why the cluster did not create a pod.
 struct PodRefusal {
   std::string message;      // the server's words: a quota, an admission rule
@@ -100,6 +111,8 @@ struct Observed {
   // What the newest scheduling round says of a job without a place. Empty: there is none, as no
   // other job is there that it could be in the way of.
   std::optional<PlanResult> round;
+  std::optional<RoomClaim> claim;         // what that round keeps for it until others have gone
+  std::optional<EvictionOrder> eviction;  // of a job with places, which is to give them up
   PodSettings settings;
   std::string job_problem;         // why the stored manifest cannot be read; empty: it can
   bool is_job_newer = false;       // a newer version may read it (DecodedJob)

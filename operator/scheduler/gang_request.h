@@ -28,7 +28,9 @@ struct GangRequest {
   int64_t priority = 0;
   bool may_preempt = true;     // false: it waits, whatever its priority and its queue allow
   bool is_preemptible = true;  // false: it is never evicted
-  WallTime since;              // when it came; it keeps its place when it has to wait again
+  // Why it cannot be weighed: the priority class that it names is not there; empty: it can.
+  std::string missing_class{};
+  WallTime since;  // when it came; it keeps its place when it has to wait again
   Standing standing = Standing::kReady;
   // By node: pods come to it only where nodes with less have no room.
   std::map<std::string, int64_t> suspects{};

@@ -77,6 +77,8 @@ enum class Constraint {
   kQueue,          // there is room, but an older gang needs it
   kQuota,          // the queue may not hold so much, or what it may take back does not do
   kTopology,       // no domain of the level that is required has room for all
+  kPreemption,     // others were asked to go for it, and have not gone yet
+  kPriorityClass,  // the priority class that the job names is not there
   kRound,          // no round of scheduling has looked at the gang yet
 };
 

@@ -47,7 +47,7 @@ inline constexpr QueueIndex kTopQueue = 0;
 
 // What a queue may not do, and by how much.
 struct QuotaShortfall {
-  std::string text;  // "queue a would be 4 GPUs over its nominal 16, and may borrow 2"
+  std::string text;  // "queue a would be 4 GPUs over its nominal 16, and may borrow 2 GPUs"
   // Whether gangs that others hold above their nominal are in the way, rather than a limit.
   bool may_be_reclaimed = false;
 };

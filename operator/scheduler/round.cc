@@ -14,18 +14,19 @@ namespace lockstep::control {
 namespace {
 
 // What a gang waits for, before it is put into words.
-enum class Obstacle { kQueueName, kTurn, kQuota, kRoom };
+enum class Obstacle { kPriorityClass, kQueueName, kTurn, kQuota, kRoom };
 
 Obstacle ObstacleOf(Constraint constraint) {
-  return constraint == Constraint::kQueue   ? Obstacle::kTurn
-         : constraint == Constraint::kQuota ? Obstacle::kQuota
-                                            : Obstacle::kRoom;
+  return constraint == Constraint::kPriorityClass ? Obstacle::kPriorityClass
+         : constraint == Constraint::kQueue       ? Obstacle::kTurn
+         : constraint == Constraint::kQuota       ? Obstacle::kQuota
+                                                  : Obstacle::kRoom;
 }
 
 struct Wait {
   const GangRecord* gang = nullptr;
   Obstacle obstacle = Obstacle::kRoom;
-  std::string text;  // of kTurn and kQueueName: all; else what there is to add
+  std::string text;  // of kTurn, kQueueName and kPriorityClass: all; else what there is to add
   bool reached_limit = false;
 };
 
@@ -58,7 +59,9 @@ class RoundRun {
                                                   state_.claiming().end());
     for (const GangRecord* const gang : claiming) {
       if (AllFree(*gang, &NodeLedger::FreeBesideLeaving)) {
-        Start(*gang, gang->claimed_pods);
+        if (gang->request.standing != Standing::kPausing) {
+          Start(*gang, gang->claimed_pods);
+        }
       } else if (!AllFree(*gang, &NodeLedger::FreeOfStaying)) {
         statement_.Do({OperationKind::kUnclaim, gang->request.name});
       }
@@ -90,6 +93,10 @@ class RoundRun {
                         "queue " + gang.request.queue +
                             (gang.queue ? " has queues below it: one of those is to be named"
                                         : " does not exist")});
+      return;
+    }
+    if (!gang.request.missing_class.empty()) {
+      waits_.push_back({&gang, Obstacle::kPriorityClass, gang.request.missing_class});
       return;
     }
     TurnKeeper& turn = turns_.try_emplace(*gang.queue, state_, &memory_.later).first->second;
@@ -127,8 +134,8 @@ class RoundRun {
   // Whether others go so that the gang may start. Gangs alike that come later in the round fare no
   // better than one for which nobody could be found.
   bool Preempts(const GangRecord& gang, TurnKeeper& turn, Wait* wait) {
-    if (!MayPreempt(state_, gang)) {
-      return false;
+    if (gang.request.standing != Standing::kReady || !MayPreempt(state_, gang)) {
+      return false;  // nobody goes for one that could not start then
     }
     const Alike alike{*gang.queue,
                       gang.request.priority,
@@ -214,6 +221,9 @@ class RoundRun {
     }
     if (wait.obstacle == Obstacle::kQueueName) {
       return {Constraint::kQuota, wait.text};
+    }
+    if (wait.obstacle == Obstacle::kPriorityClass) {
+      return {Constraint::kPriorityClass, wait.text};
     }
     Unschedulable why;
     const auto quota = state_.queues().Check(*wait.gang->queue, wait.gang->total);

@@ -28,23 +28,6 @@ bool IsRunning(const kube::Pod& pod) {
   return pod.status.phase == kube::PodPhase::kRunning;
 }
 
-template <typename T, typename Change, typename Note>
-void ApplyTo(ObjectCache<T>* mirror,
-             const kube::ObjectUpdate<T>& update,
-             std::vector<kube::ObjectKey>* doubtful,
-             const Note& note) {
-  if (const auto* replaced = std::get_if<kube::Replaced<T>>(&update)) {
-    for (const Change& change : mirror->Replace(replaced->items, doubtful)) {
-      note(change);
-    }
-  } else if (const auto* upserted = std::get_if<kube::Upserted<T>>(&update)) {
-    note(mirror->Put(upserted->item, Source::kWatch));
-  } else {
-    const kube::Item<T>& item = std::get<kube::Deleted<T>>(update).item;
-    note(mirror->Remove(item.key, item.uid, item.resource_version));
-  }
-}
-
 }  // namespace
 
 void ClusterView::Apply(const kube::ObjectUpdate<kube::RawObject>& jobs, News* news) {
@@ -83,8 +66,7 @@ void ClusterView::Apply(const kube::ObjectUpdate<kube::Pod>& pods, News* news) {
           FindJob(JobOf(*known->object, known->key.namespace_name)), known, deleted->item)) {
     doubtful.push_back(deleted->item.key);
   } else {
-    ApplyTo<kube::Pod, PodChange>(
-        &pods_, pods, &doubtful, [&](const PodChange& change) { NotePodChange(change, news); });
+    pods_.Apply(pods, &doubtful, [&](const PodChange& change) { NotePodChange(change, news); });
   }
   for (const kube::ObjectKey& key : doubtful) {
     const JobId job = JobOf(*pods_.Find(key)->object, key.namespace_name);
@@ -99,28 +81,14 @@ void ClusterView::Apply(const kube::ObjectUpdate<PodUse>& foreign_pods, News* ne
 
 void ClusterView::Apply(const kube::ObjectUpdate<kube::Node>& nodes, News* news) {
   std::vector<kube::ObjectKey> doubtful;  // none: we never write a node
-  ApplyTo<kube::Node, ObjectCache<kube::Node>::Change>(
-      &nodes_, nodes, &doubtful, [&](const auto& change) { NoteNodeChange(change, news); });
+  nodes_.Apply(nodes, &doubtful, [&](const auto& change) { NoteNodeChange(change, news); });
 }
 
 void ClusterView::Apply(const kube::ObjectUpdate<kube::Service>& services, News* news) {
   // A service that is there all the same is only applied once more.
   std::vector<kube::ObjectKey> doubtful;
-  ApplyTo<kube::Service, ObjectCache<kube::Service>::Change>(
-      &services_, services, &doubtful, [&](const auto& change) {
-        NoteServiceChange(change, news);
-      });
-}
-
-void ClusterView::Apply(const kube::ObjectUpdate<StoredQueue>& queues, News* news) {
-  std::vector<kube::ObjectKey> doubtful;  // none: we never write one
-  ApplyTo<StoredQueue, ObjectCache<StoredQueue>::Change>(
-      &queues_, queues, &doubtful, [&](const auto& change) {
-        const bool is_news =
-            change.before == nullptr || change.after == nullptr || *change.before != *change.after;
-        are_queues_stale_ = are_queues_stale_ || is_news;
-        news->frees_room = news->frees_room || is_news;
-      });
+  services_.Apply(
+      services, &doubtful, [&](const auto& change) { NoteServiceChange(change, news); });
 }
 
 void ClusterView::LearnJob(const kube::Item<kube::RawObject>& item, News* news) {
@@ -217,8 +185,10 @@ void ClusterView::NoteStatus(const JobId& key,
     news->urgent.insert(key);  // it has given its places up: when it may have others it says next
   }
   kube::Item<StoredJob> item{known->key, known->uid, version, std::move(stored)};
-  News own;  // the writer knows
+  News own;
   NoteJobChange(jobs_.Put(std::move(item), Source::kReply), &own);
+  own.urgent.erase(key);  // the writer knows
+  news->urgent.merge(own.urgent);
   news->frees_room = news->frees_room || own.frees_room;
 }
 
@@ -335,50 +305,6 @@ UsedElsewhere ClusterView::UsedBesides(const JobId& key) {
   return {usage_.Sum(), foreign_.room(), own == nullptr ? UsageByNode() : *own};
 }
 
-NodeUsage ClusterView::UsedByStrangers(const std::string& node) {
-  UsageByNode used;
-  for (const UsageByNode* const part : {&usage_.ByStrangers(), &*foreign_.room()}) {
-    if (const auto found = part->find(node); found != part->end()) {
-      AddUsage({*found}, &used);
-    }
-  }
-  return used[node];
-}
-
-SchedulerFeed& ClusterView::Scheduling(WallTime now) {
-  if (std::exchange(are_queues_stale_, false)) {
-    std::vector<StoredQueue> queues;
-    for (const auto& [key, entry] : queues_.entries()) {
-      queues.push_back(*entry.item.object);
-    }
-    feed_.SetQueues(UsableQueues(queues));
-  }
-  std::set<std::string> changed = usage_.TakeStrangersChanged();
-  changed.merge(foreign_.TakeChanged());
-  for (const std::string& name : std::exchange(stale_nodes_, {})) {
-    changed.erase(name);
-    const kube::Item<kube::Node>* const known = nodes_.Find({"", name});
-    if (known == nullptr) {
-      feed_.RemoveNode(name);
-      continue;
-    }
-    SnapshotNode node = SnapshotNodeOf(*known->object);
-    NodeUsage strangers = UsedByStrangers(name);
-    node.used = std::move(strangers.resources);
-    node.pod_count = strangers.pod_count;
-    feed_.SetNode(node);
-  }
-  for (const std::string& name : changed) {
-    feed_.SetStrangers(name, UsedByStrangers(name));
-  }
-  for (const JobId& job : std::exchange(stale_stands_, {})) {
-    const auto reserved = reserved_.find(job);
-    const TrainingJobStatus* const next = reserved == reserved_.end() ? nullptr : &reserved->second;
-    feed_.SetJob(job, StandOf(job, {FindJob(job), next, usage_.OwnOf(job)}, now));
-  }
-  return feed_;
-}
-
 std::map<std::string, std::set<std::string>> ClusterView::DevicesElsewhere(const JobId& key) const {
   std::map<std::string, std::set<std::string>> devices;
   for (const auto& [other, entry] : jobs_.entries()) {
@@ -409,6 +335,7 @@ void ClusterView::NoteJobChange(const JobChange& change, News* news) {
     return;
   }
   NoteUsageChange(key);
+  NoteClaim(key, before, after, news);
   news->urgent.insert(key);
   news->frees_room = news->frees_room || FreesRoom(before, after);
 }

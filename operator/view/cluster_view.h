@@ -21,6 +21,7 @@
 #include "operator/view/object_cache.h"
 #include "operator/view/pod_doubts.h"
 #include "operator/view/pods_by_job.h"
+#include "operator/view/priority_classes.h"
 #include "operator/view/scheduler_feed.h"
 #include "operator/view/stored_job.h"
 #include "operator/view/stored_queue.h"
@@ -58,6 +59,7 @@ class ClusterView {
   void Apply(const kube::ObjectUpdate<kube::Service>& services, News* news);
 
   void Apply(const kube::ObjectUpdate<StoredQueue>& queues, News* news);
+  void Apply(const kube::ObjectUpdate<PriorityClass>& classes, News* news);
 
   // The namespace whose jobs are served; empty when there is more than one.
   std::string ServedNamespace() const {
@@ -177,6 +179,22 @@ class ClusterView {
   // All of it as scheduling rounds know it, up to date with what was heard.
   SchedulerFeed& Scheduling(WallTime now);
 
+  // All TrainingQueues, by name.
+  std::vector<StoredQueue> Queues() const;
+
+  bool has_queues() const { return !queues_.entries().empty(); }
+
+  // How they stand, as far as rounds have heard.
+  std::map<std::string, QueueStatus> QueueStandings() const {
+    return QueueStatuses(Queues(), feed_.state());
+  }
+
+  // Whether that may have changed since the rounds' state had so many news.
+  bool HasSchedulingNews(uint64_t since) const;
+
+  // For whom the job's gang is to go, as a stored claim says; null: it stays.
+  std::optional<EvictionOrder> EvictionOf(const JobId& key, WallTime now);
+
   // Whether jobs were offered room of which it is not known yet whether they took it.
   bool has_offers() const { return feed_.has_offers(); }
 
@@ -216,6 +234,8 @@ class ClusterView {
     stale_stands_.insert(job);
   }
 
+  void TellStands(WallTime now);
+  void NoteClaim(const JobId& key, const StoredJob* before, const StoredJob* after, News* news);
   NodeUsage UsedByStrangers(const std::string& node);
   void NoteJobChange(const JobChange& change, News* news);
   void NotePodChange(const PodChange& change, News* news);
@@ -252,6 +272,9 @@ class ClusterView {
   std::set<std::string> stale_nodes_;  // those too
   ObjectCache<StoredQueue> queues_;
   bool are_queues_stale_ = false;
+  std::set<JobId> claimants_;  // whose stored status claims room
+  ObjectCache<PriorityClass> class_cache_;
+  std::map<std::string, PriorityClass> classes_;  // of it
 };
 
 }  // namespace lockstep::control

@@ -36,6 +36,32 @@ void Describe(const TrainingJob& job, WallTime now, GangRequest* request) {
   }
 }
 
+RunTerms RunTermsOf(const TrainingJobStatus& status) {
+  RunTerms run;
+  if (const Condition* const scheduled = FindCondition(status, ConditionType::kScheduled)) {
+    run.started_at = scheduled->last_transition;
+  }
+  if (status.progress.has_value() && status.progress->checkpoint_at.has_value()) {
+    run.saved_at = *status.progress->checkpoint_at;
+  }
+  run.restart_count = status.preemptions;
+  for (const RestartCount& restarts : status.restarts) {
+    run.restart_count += restarts.count;
+  }
+  return run;
+}
+
+void AddClaim(const StandInputs& inputs, JobStand* stand) {
+  const TrainingJob& job = inputs.stored->job;
+  const std::optional<RoomClaim>& stored = job.status.claim;
+  const bool has_next = inputs.reserved != nullptr && inputs.reserved->claim.has_value();
+  stand->claim = has_next ? inputs.reserved->claim : stored;
+  stand->is_claim_stored = stand->claim == stored;
+  if (job.status.observed_generation != job.metadata.generation && !has_next) {
+    stand->claim.reset();  // it may be of another gang
+  }
+}
+
 }  // namespace
 
 std::string GangNameOf(const JobId& key) {
@@ -59,12 +85,26 @@ JobStand StandOf(const JobId& key, const StandInputs& inputs, WallTime now) {
   const StoredJob& stored = *inputs.stored;
   stand.request.since = stored.created;
   stand.request.queue = stored.job.spec.scheduling.queue;
+  stand.request.priority = inputs.priority.priority;
+  stand.request.may_preempt = inputs.priority.may_preempt;
+  stand.request.is_preemptible = inputs.priority.is_preemptible;
+  stand.request.missing_class = inputs.priority.missing;
   const TrainingJobStatus* const next = inputs.reserved;
   stand.is_placed = HasPlaces(stored.job.status) || (next != nullptr && HasPlaces(*next));
   stand.wants_place = !stand.is_placed && WantsPlace(stored) &&
                       (next == nullptr || !HasEnded(*next)) &&
                       StandsForPlace(stored.job, now, &stand.request.standing);
+  stand.uid = stored.job.metadata.uid;
+  stand.attempt = stored.job.status.attempt;
+  stand.is_going = IsPreempted(stored.job.status);
+  if (stand.is_placed) {
+    stand.run = RunTermsOf(stored.job.status);
+    // Nobody would tell it, or it goes already.
+    stand.request.is_preemptible =
+        stand.request.is_preemptible && stored.problem.empty() && !stored.is_deleting;
+  }
   if (stand.wants_place) {
+    AddClaim(inputs, &stand);
     Describe(stored.job, now, &stand.request);
   } else {
     stand.request.standing = Standing::kReady;

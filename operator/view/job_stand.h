@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "common/base/time.h"
@@ -7,6 +8,7 @@
 #include "operator/api/training_job.h"
 #include "operator/resources/node_usage.h"
 #include "operator/scheduler/gang_request.h"
+#include "operator/view/priority_classes.h"
 #include "operator/view/stored_job.h"
 
 namespace lockstep::control {
@@ -16,6 +18,12 @@ struct JobStand {
   bool wants_place = false;  // `request` says for what
   bool is_placed = false;    // it has its places, or is about to have them; `request` has no pods
   GangRequest request;
+  std::string uid;
+  Attempt attempt;        // of the gang with its places, or of the next one
+  RunTerms run;           // of the gang with its places
+  bool is_going = false;  // what it holds without places is of a gang that went for another
+  std::optional<RoomClaim> claim;  // that its status names, or is about to
+  bool is_claim_stored = false;    // it does already
   UsageByNode held;  // by its own pods, of earlier attempts too, and by places that it was promised
 };
 
@@ -29,6 +37,7 @@ struct StandInputs {
   const StoredJob* stored = nullptr;
   const TrainingJobStatus* reserved = nullptr;
   const UsageByNode* held = nullptr;
+  PriorityTerms priority;  // of the class that the job names
 };
 
 JobStand StandOf(const JobId& key, const StandInputs& inputs, WallTime now);

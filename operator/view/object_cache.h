@@ -9,6 +9,7 @@
 #include <string_view>
 #include <unordered_map>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "operator/kube/reflector.h"
@@ -157,6 +158,23 @@ class ObjectCache {
       changes.push_back(Erase(key, item.uid));
     }
     return changes;
+  }
+
+  // What the watch has told. Calls `note` with each change; `doubtful` as of Replace.
+  template <typename Note>
+  void Apply(const kube::ObjectUpdate<T>& update,
+             std::vector<kube::ObjectKey>* doubtful,
+             const Note& note) {
+    if (const auto* replaced = std::get_if<kube::Replaced<T>>(&update)) {
+      for (const Change& change : Replace(replaced->items, doubtful)) {
+        note(change);
+      }
+    } else if (const auto* upserted = std::get_if<kube::Upserted<T>>(&update)) {
+      note(Put(upserted->item, Source::kWatch));
+    } else {
+      const kube::Item<T>& item = std::get<kube::Deleted<T>>(update).item;
+      note(Remove(item.key, item.uid, item.resource_version));
+    }
   }
 
   // Null when nothing of that name is known.

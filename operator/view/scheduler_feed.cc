@@ -9,31 +9,8 @@
 namespace lockstep::control {
 namespace {
 
-// Holds what a job's pods hold for which it has no place any more, or never had one. No job has
-// such a name.
-constexpr const char* kLeftPods = " (left)";
-
 // A queue that does not exist: nobody's quota pays for pods that are about to go.
 constexpr const char* kNobodysQueue = " ";
-
-UsageByNode HeldBy(const GangRecord& gang, const NodeLedger& nodes) {
-  UsageByNode held;
-  for (const NodeHold& hold : gang.holds) {
-    AddUsage({{nodes.NameOf(hold.node), hold.usage}}, &held);
-  }
-  return held;
-}
-
-// Cheaper where both are in one order, which they mostly are.
-bool HoldsJust(const UsageByNode& held, const GangRecord& gang, const NodeLedger& nodes) {
-  const bool is_so =
-      gang.holds.size() == held.size() &&
-      std::equal(
-          held.begin(), held.end(), gang.holds.begin(), [&](const auto& one, const NodeHold& hold) {
-            return one.second == hold.usage && one.first == nodes.NameOf(hold.node);
-          });
-  return is_so || HeldBy(gang, nodes) == held;
-}
 
 // Whether both are the same to others, once the gang runs.
 bool AreAlike(const GangRequest& a, const GangRequest& b) {
@@ -42,6 +19,29 @@ bool AreAlike(const GangRequest& a, const GangRequest& b) {
 }
 
 }  // namespace
+
+std::string SchedulerFeed::LeftPodsOf(const std::string& gang) {
+  return gang + " (left)";
+}
+
+UsageByNode SchedulerFeed::HeldBy(const GangRecord& gang) const {
+  UsageByNode held;
+  for (const NodeHold& hold : gang.holds) {
+    AddUsage({{state_.nodes().NameOf(hold.node), hold.usage}}, &held);
+  }
+  return held;
+}
+
+// Cheaper where both are in one order, which they mostly are.
+bool SchedulerFeed::HoldsJust(const UsageByNode& held, const GangRecord& gang) const {
+  const bool is_so =
+      gang.holds.size() == held.size() &&
+      std::equal(
+          held.begin(), held.end(), gang.holds.begin(), [&](const auto& one, const NodeHold& hold) {
+            return one.second == hold.usage && one.first == state_.nodes().NameOf(hold.node);
+          });
+  return is_so || HeldBy(gang) == held;
+}
 
 void SchedulerFeed::SetQueues(const std::vector<QueueSpec>& queues) {
   const Status set = state_.SetQueues(queues);
@@ -52,13 +52,23 @@ void SchedulerFeed::SetStrangers(const std::string& node, const NodeUsage& usage
   state_.SetStrangers(node, usage);
 }
 
-void SchedulerFeed::SetHolding(const GangRequest& request, const UsageByNode& held) {
+void SchedulerFeed::SetHolding(const JobStand& stand,
+                               const GangRequest& request,
+                               const std::string* goes_for) {
   const GangRecord* const known = state_.Find(request.name);
-  const bool is_known = known != nullptr && known->state == GangState::kRunning &&
-                        AreAlike(known->request, request) &&
-                        HoldsJust(held, *known, state_.nodes());
-  if (!is_known) {
-    state_.SetHolding(request, held, {});
+  const bool stands_so =
+      known != nullptr && (goes_for == nullptr ? known->state == GangState::kRunning
+                                               : known->state == GangState::kLeaving &&
+                                                     known->beneficiary == *goes_for);
+  if (stands_so && AreAlike(known->request, request) && HoldsJust(stand.held, *known)) {
+    if (known->run.saved_at != stand.run.saved_at) {
+      state_.SetSaved(request.name, stand.run.saved_at);
+    }
+    return;
+  }
+  state_.SetHolding(request, stand.held, stand.run);
+  if (goes_for != nullptr) {
+    state_.Apply({OperationKind::kEvict, request.name, *goes_for}, WallTime{});
   }
 }
 
@@ -75,31 +85,41 @@ void SchedulerFeed::SetWaiting(const GangRequest& request) {
 void SchedulerFeed::SetJob(const JobId& key, const JobStand& stand) {
   const std::string& name = stand.request.name;
   GangRequest left;
-  left.name = name + kLeftPods;
+  left.name = LeftPodsOf(name);
   left.queue = kNobodysQueue;
   left.is_preemptible = false;
   // They go before anything else does, the job's own next gang too.
   left.since = stand.request.since - std::chrono::milliseconds(1);
+  const std::string nobody;
   if (!stand.is_placed && !stand.held.empty()) {
-    SetHolding(left, stand.held);
+    SetHolding(stand, left, stand.is_going ? &nobody : nullptr);
   } else {
     state_.Remove(left.name);
   }
   if (stand.is_placed) {
     grants_.erase(key);
     offered_.erase(key);
-    SetHolding(stand.request, stand.held);
+    voided_.erase(key);
+    DropClaim(key);
+    const std::string claimant = ClaimantOn(stand);
+    SetHolding(stand, stand.request, claimant.empty() ? nullptr : &claimant);
     return;
   }
   const bool is_granted = grants_.contains(key);
   if (stand.wants_place && is_granted && state_.Find(name)->request == stand.request) {
     return;
   }
-  grants_.erase(key);
-  offered_.erase(key);
+  if (is_granted) {
+    grants_.erase(key);
+    offered_.erase(key);
+  }
   if (stand.wants_place) {
     SetWaiting(stand.request);
+    HeedClaim(key, stand);
   } else {
+    offered_.erase(key);
+    voided_.erase(key);
+    DropClaim(key);
     state_.Remove(name);
   }
 }
@@ -109,6 +129,7 @@ void SchedulerFeed::Commit(const RoundResult& result, WallTime now) {
   for (const Grant& grant : result.grants) {
     grants_[JobOfGang(grant.gang)] = grant.pods;
   }
+  NoteClaims(result, now);
 }
 
 const PlacedPods* SchedulerFeed::GrantOf(const JobId& key) const {
@@ -117,19 +138,28 @@ const PlacedPods* SchedulerFeed::GrantOf(const JobId& key) const {
 }
 
 void SchedulerFeed::NoteOffered(const JobId& key) {
-  if (grants_.contains(key)) {
+  const auto kept = claims_.find(key);
+  if (grants_.contains(key) || (kept != claims_.end() && !kept->second.is_taken)) {
     offered_.insert(key);
   }
 }
 
+// As before the round, but that nothing is granted to it until something is new about it.
 void SchedulerFeed::TakeBackDeclined() {
   for (const JobId& key : std::exchange(offered_, {})) {
+    const auto kept = claims_.find(key);
+    const bool is_granted = grants_.erase(key) > 0;
+    if (!is_granted && (kept == claims_.end() || kept->second.is_taken)) {
+      continue;
+    }
+    if (!is_granted) {
+      DropClaim(key);
+    }
     GangRequest request = state_.Find(GangNameOf(key))->request;
-    grants_.erase(key);
     const bool holds_up = request.standing != Standing::kAside;
     request.standing = Standing::kPausing;
     if (holds_up) {
-      state_.Submit(request);
+      Resubmit(key, request);
     } else {
       state_.Remove(request.name);
     }
@@ -139,7 +169,24 @@ void SchedulerFeed::TakeBackDeclined() {
 void SchedulerFeed::TakeBackAll() {
   TakeBackDeclined();
   for (const auto& [key, pods] : std::exchange(grants_, {})) {
-    state_.Submit(GangRequest(state_.Find(GangNameOf(key))->request));
+    Resubmit(key, GangRequest(state_.Find(GangNameOf(key))->request));
+  }
+  std::vector<JobId> untaken;
+  for (const auto& [key, kept] : claims_) {
+    if (!kept.is_taken) {
+      untaken.push_back(key);
+    }
+  }
+  for (const JobId& key : untaken) {
+    DropClaim(key);
+  }
+}
+
+// What was kept for it is kept on.
+void SchedulerFeed::Resubmit(const JobId& key, const GangRequest& request) {
+  state_.Submit(request);
+  if (const auto kept = claims_.find(key); kept != claims_.end()) {
+    state_.Apply({OperationKind::kClaim, request.name, {}, PodsOf(kept->second.claim)}, WallTime{});
   }
 }
 

@@ -17,8 +17,9 @@ namespace lockstep::control {
 // The cluster as scheduling rounds know it, kept up to date job by job and node by node. What does
 // not change anything is no event of the state.
 //
-// What a round has granted holds its room from then on. It is taken when the job's status is about
-// to say so; until then it can be given back, as if the round had not been.
+// What a round has granted holds its room from then on, and so does what it keeps for a job until
+// others have gone. It is taken when the job's status is about to say so; until then it can be
+// given back, as if the round had not been. Only a claim that is stored makes others go.
 // Thread: one.
 class SchedulerFeed {
  public:
@@ -39,7 +40,20 @@ class SchedulerFeed {
   // What the job was granted and has not taken; null: nothing.
   const PlacedPods* GrantOf(const JobId& key) const;
 
-  // The job decides on its grant now.
+  // What is kept for the job until others have gone; null: nothing. The uids and attempts of those
+  // are known once its status names them.
+  const RoomClaim* ClaimOf(const JobId& key) const;
+
+  // Those of the claim that have not gone yet.
+  std::vector<std::string> StillThere(const RoomClaim& claim) const;
+
+  // For whom that gang of the job is to go now; null: it stays.
+  const GangRecord* EvictorOf(const JobId& key, const std::string& uid, Attempt attempt) const;
+
+  // Jobs that are to be set anew because of claims of others.
+  std::set<JobId> TakeAffected() { return std::exchange(affected_, {}); }
+
+  // The job decides on its grant or claim now.
   void NoteOffered(const JobId& key);
 
   // Whether some have, of whom it is not known yet whether they took it.
@@ -56,12 +70,44 @@ class SchedulerFeed {
   ClusterState* mutable_state() { return &state_; }
 
  private:
-  void SetHolding(const GangRequest& request, const UsageByNode& held);
+  // Room that is kept for a job.
+  struct KeptRoom {
+    RoomClaim claim;
+    bool is_taken = false;   // its status names it, or is about to
+    bool is_stored = false;  // it does already
+  };
+
+  // Where a gang stands in somebody's claim.
+  struct GangInClaim {
+    JobId claimant;
+    std::size_t index = 0;
+  };
+
+  // Holds what a job's pods hold for which it has no place any more, or never had one. No job has
+  // such a name.
+  static std::string LeftPodsOf(const std::string& gang);
+  static PlacedPods PodsOf(const RoomClaim& claim);
+  UsageByNode HeldBy(const GangRecord& gang) const;
+  bool HoldsJust(const UsageByNode& held, const GangRecord& gang) const;
+  // Null `goes_for`: it stays.
+  void SetHolding(const JobStand& stand, const GangRequest& request, const std::string* goes_for);
   void SetWaiting(const GangRequest& request);
+  void Resubmit(const JobId& key, const GangRequest& request);
+  void HeedClaim(const JobId& key, const JobStand& stand);
+  void Keep(const JobId& key, KeptRoom kept);
+  void DropClaim(const JobId& key);
+  void Release(const JobId& key, const RoomClaim& claim);
+  void TakeBackClaim(const JobId& key);
+  void NoteClaims(const RoundResult& result, WallTime now);
+  std::string ClaimantOn(const JobStand& stand) const;
 
   ClusterState state_;
   std::map<JobId, PlacedPods> grants_;
-  std::set<JobId> offered_;  // of grants_
+  std::map<JobId, KeptRoom> claims_;
+  std::map<std::string, GangInClaim> claimed_gangs_;  // of claims_
+  std::map<JobId, RoomClaim> voided_;  // a round gave it up, and the status names it still
+  std::set<JobId> affected_;
+  std::set<JobId> offered_;  // of grants_ and of claims_ that are not taken
 };
 
 }  // namespace lockstep::control

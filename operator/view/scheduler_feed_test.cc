@@ -9,6 +9,7 @@
 #include "operator/api/conditions.h"
 #include "operator/api/encode.h"
 #include "operator/reconcile/gang/pod_labels.h"
+#include "operator/reconcile/gang/queue.h"
 #include "operator/reconcile/testing/fake_world.h"
 #include "operator/view/cluster_view.h"
 
@@ -84,6 +85,13 @@ class FakeStore {
     view->Apply(kube::ObjectUpdate<kube::Node>(kube::Replaced<kube::Node>{ItemsOf(nodes_)}), &news);
     view->Apply(kube::ObjectUpdate<PodUse>(kube::Replaced<PodUse>{ItemsOf(foreign_)}), &news);
     view->Apply(kube::ObjectUpdate<kube::Pod>(kube::Replaced<kube::Pod>{ItemsOf(pods_)}), &news);
+  }
+
+  // The job claims nothing any more.
+  void GiveUpClaim(const JobId& key, ClusterView* view) {
+    TrainingJob& job = manifests_.at(key.name);
+    job.status.claim.reset();
+    Tell(&jobs_, JobItem(job), view);
   }
 
   // The job has these places from now on.
@@ -191,10 +199,31 @@ class FakeStore {
       job.status.retry_at =
           Happens(2) ? std::optional(now + std::chrono::seconds(5)) : std::nullopt;
     }
+    ChangeClaim(&job);
     if (Happens(9)) {
       SetCondition(&job.status, {ConditionType::kFailed, true, "Any", "any"}, WallTime{});
     }
     Tell(&jobs_, JobItem(job), view);
+  }
+
+  // Of room on a node, where the next job may be, whose gang is to go. Nobody else claims that.
+  void ChangeClaim(TrainingJob* job) {
+    job->status.claim.reset();
+    job->status.observed_generation = job->metadata.generation;
+    const auto victim = manifests_.find(
+        NameAt("job-", static_cast<uint64_t>(job->metadata.name.back() - '0' + 1) % 5));
+    if (victim != manifests_.end() && !Happens(4)) {
+      job->status.claim = RoomClaim{now + std::chrono::milliseconds(++version_),
+                                    {{"default/" + victim->first,
+                                      victim->second.metadata.uid,
+                                      Attempt(static_cast<int64_t>(prng_.Below(2)))}},
+                                    {{"worker-0", NameAt("node-", prng_.Below(4))}}};
+    }
+    if (job->status.placement.empty() && Happens(4)) {
+      SetCondition(&job->status,
+                   {ConditionType::kScheduled, false, std::string(kReasonPreempted), "it went"},
+                   WallTime{});
+    }
   }
 
   void ChangePod(ClusterView* view) {
@@ -252,6 +281,9 @@ class FakeStore {
 TEST(SchedulerFeed, IsAfterAnyEventsWhatAFreshOneIs) {
   int64_t taken_count = 0;
   int64_t returned_count = 0;
+  int64_t claiming_count = 0;
+  int64_t leaving_count = 0;
+  int64_t given_up_count = 0;
   for (uint64_t seed = 0; seed < 100; ++seed) {
     FakeStore store(seed);
     Prng prng(seed + 1'000'000);
@@ -273,7 +305,17 @@ TEST(SchedulerFeed, IsAfterAnyEventsWhatAFreshOneIs) {
           ++returned_count;
         }
       }
+      for (const Operation& operation : result.log) {
+        if (operation.kind == OperationKind::kUnclaim) {
+          store.GiveUpClaim(JobOfGang(operation.gang), &view);
+          ++given_up_count;
+        }
+      }
       view.Scheduling(store.now).TakeBackAll();
+      for (const auto& [name, gang] : view.Scheduling(store.now).state().gangs()) {
+        claiming_count += gang.state == GangState::kClaiming ? 1 : 0;
+        leaving_count += gang.state == GangState::kLeaving ? 1 : 0;
+      }
       ClusterView fresh;
       store.TellAll(&fresh);
       ASSERT_EQ(Describe(view.Scheduling(store.now).state()),
@@ -283,6 +325,9 @@ TEST(SchedulerFeed, IsAfterAnyEventsWhatAFreshOneIs) {
   }
   EXPECT_GT(taken_count, 100);
   EXPECT_GT(returned_count, 100);
+  EXPECT_GT(claiming_count, 20);
+  EXPECT_GT(leaving_count, 100);
+  EXPECT_GT(given_up_count, 100);
 }
 
 }  // namespace

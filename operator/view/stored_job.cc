@@ -65,10 +65,6 @@ bool WantsPlace(const StoredJob& stored) {
          !stored.job.spec.run_policy.suspend;
 }
 
-bool IsInQueue(const StoredJob& stored, WallTime now) {
-  return stored.problem.empty() && !stored.is_deleting && WaitsForRoom(stored.job, now);
-}
-
 bool FreesRoom(const StoredJob* before, const StoredJob* after) {
   if (before == nullptr) {
     return false;

@@ -26,9 +26,6 @@ StoredJob DecodeStoredJob(std::string_view json);
 // Whether the job has no place and wants one, now or after a pause.
 bool WantsPlace(const StoredJob& stored);
 
-// Whether it is in the queue with that wish.
-bool IsInQueue(const StoredJob& stored, WallTime now);
-
 // Whether the change gave something up that others may have waited for, be it a place in the queue.
 // Null: there was, or is, no job.
 bool FreesRoom(const StoredJob* before, const StoredJob* after);

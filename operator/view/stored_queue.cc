@@ -12,6 +12,12 @@
 namespace lockstep::control {
 namespace {
 
+QueueOrdering OrderingOf(QueueOrder order) {
+  return order == QueueOrder::kPriority    ? QueueOrdering::kPriority
+         : order == QueueOrder::kFairShare ? QueueOrdering::kFairShare
+                                           : QueueOrdering::kFifo;
+}
+
 QueueSpec SpecOf(const TrainingQueue& queue) {
   QueueSpec spec;
   spec.name = queue.name;
@@ -20,8 +26,10 @@ QueueSpec SpecOf(const TrainingQueue& queue) {
   spec.borrowing_limit = queue.borrowing_limit;
   spec.lending_limit = queue.lending_limit;
   spec.weight = queue.weight;
-  spec.ordering =
-      queue.order == QueueOrder::kFairShare ? QueueOrdering::kFairShare : QueueOrdering::kFifo;
+  spec.preempts_lower_priority = queue.preempts_lower_priority;
+  spec.reclaims = queue.reclaims;
+  spec.min_runtime = queue.min_runtime;
+  spec.ordering = OrderingOf(queue.order);
   return spec;
 }
 
@@ -34,6 +42,7 @@ Result<kube::Item<StoredQueue>> DecodeStoredQueue(std::string_view json) {
   if (document.ok()) {
     DecodedQueue decoded = DecodeTrainingQueue(*document);
     stored.queue = std::move(decoded.queue);
+    stored.status = document->value("status", Json());
     stored.problem = decoded.errors.empty() ? "" : decoded.errors.front().ToString();
   } else {
     stored.problem = document.error().ToString();
@@ -44,31 +53,110 @@ Result<kube::Item<StoredQueue>> DecodeStoredQueue(std::string_view json) {
                                  std::make_shared<const StoredQueue>(std::move(stored))};
 }
 
-std::vector<QueueSpec> UsableQueues(const std::vector<StoredQueue>& queues) {
-  std::map<std::string, const TrainingQueue*> by_name;
+namespace {
+
+using QueuesByName = std::map<std::string, const StoredQueue*>;
+
+QueuesByName ByName(const std::vector<StoredQueue>& queues) {
+  QueuesByName by_name;
   for (const StoredQueue& stored : queues) {
-    if (stored.problem.empty()) {
-      by_name[stored.queue.name] = &stored.queue;
+    by_name[stored.queue.name] = &stored;
+  }
+  return by_name;
+}
+
+// Why the queue does not hang from the top; empty: it does.
+std::string WhyUnusable(const QueuesByName& by_name, const StoredQueue* queue) {
+  if (!queue->problem.empty()) {
+    return "it cannot be read: " + queue->problem;
+  }
+  std::set<std::string> seen;
+  while (!queue->queue.parent.empty()) {
+    if (!seen.insert(queue->queue.name).second) {
+      return "queue " + queue->queue.name + " is below itself";
+    }
+    const auto above = by_name.find(queue->queue.parent);
+    if (above == by_name.end()) {
+      return "the parent of " + queue->queue.name + ", " + queue->queue.parent + ", does not exist";
+    }
+    if (!above->second->problem.empty()) {
+      return "the parent of " + queue->queue.name + ", " + queue->queue.parent + ", cannot be read";
+    }
+    queue = above->second;
+  }
+  return "";
+}
+
+QueueAmounts AmountsOf(const ResourceVector& resources) {
+  QueueAmounts amounts;
+  for (const NamedAmount& one : resources.All()) {
+    if (one.amount != 0) {
+      amounts[one.name] = one.amount;
     }
   }
-  const auto hangs_from_the_top = [&](const TrainingQueue* queue) {
-    std::set<std::string> seen;
-    while (!queue->parent.empty()) {
-      const auto above = by_name.find(queue->parent);
-      if (above == by_name.end() || !seen.insert(queue->name).second) {
-        return false;
-      }
-      queue = above->second;
+  return amounts;
+}
+
+QueueAmounts BorrowedOf(const QueueStatus& status) {
+  QueueAmounts borrowed;
+  for (const auto& [name, nominal] : status.nominal) {
+    const auto used = status.used.find(name);
+    if (used != status.used.end() && used->second > nominal) {
+      borrowed[name] = used->second - nominal;
     }
-    return true;
-  };
+  }
+  return borrowed;
+}
+
+}  // namespace
+
+std::vector<QueueSpec> UsableQueues(const std::vector<StoredQueue>& queues) {
+  const QueuesByName by_name = ByName(queues);
   std::vector<QueueSpec> specs;
-  for (const auto& [name, queue] : by_name) {
-    if (hangs_from_the_top(queue)) {
-      specs.push_back(SpecOf(*queue));
+  for (const auto& [name, stored] : by_name) {
+    if (WhyUnusable(by_name, stored).empty()) {
+      specs.push_back(SpecOf(stored->queue));
     }
   }
   return specs;
+}
+
+std::map<std::string, std::string> UnusableQueues(const std::vector<StoredQueue>& queues) {
+  const QueuesByName by_name = ByName(queues);
+  std::map<std::string, std::string> unusable;
+  for (const auto& [name, stored] : by_name) {
+    if (std::string why = WhyUnusable(by_name, stored); !why.empty()) {
+      unusable[name] = std::move(why);
+    }
+  }
+  return unusable;
+}
+
+std::map<std::string, QueueStatus> QueueStatuses(const std::vector<StoredQueue>& queues,
+                                                 const ClusterState& state) {
+  std::map<QueueIndex, int64_t> waiting;
+  for (QueueIndex queue = 0; queue < state.waiting().size(); ++queue) {
+    waiting[queue] = static_cast<int64_t>(state.waiting()[queue].size());
+  }
+  for (const GangRecord* const gang : state.claiming()) {
+    waiting[gang->queue.value_or(kTopQueue)] += 1;
+  }
+  const QueuesByName by_name = ByName(queues);
+  std::map<std::string, QueueStatus> statuses;
+  for (const auto& [name, stored] : by_name) {
+    QueueStatus& status = statuses[name];
+    const std::string why = WhyUnusable(by_name, stored);
+    status.is_ready = why.empty();
+    status.reason = why.empty() ? "Served" : "NotServed";
+    status.message = why.empty() ? "jobs may name it" : why;
+    status.nominal = stored->queue.nominal;
+    if (const auto index = state.queues().Find(name)) {
+      status.used = AmountsOf(state.queues().HeldBy(*index));
+      status.borrowed = BorrowedOf(status);
+      status.waiting = waiting[*index];
+    }
+  }
+  return statuses;
 }
 
 }  // namespace lockstep::control

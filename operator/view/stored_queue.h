@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -7,6 +8,7 @@
 #include "common/base/result.h"
 #include "operator/api/training_queue.h"
 #include "operator/kube/item.h"
+#include "operator/scheduler/cluster_state.h"
 #include "operator/scheduler/queue_tree.h"
 
 namespace lockstep::control {
@@ -15,6 +17,7 @@ namespace lockstep::control {
 struct StoredQueue {
   TrainingQueue queue;  // complete only if `problem` is empty
   std::string problem;  // why it cannot be read; for people
+  Json status;          // as it is stored; null: none
 
   friend bool operator==(const StoredQueue&, const StoredQueue&) = default;
 };
@@ -25,5 +28,12 @@ Result<kube::Item<StoredQueue>> DecodeStoredQueue(std::string_view json);
 // What rounds are to know of these queues. Left out are those that cannot be read, and those whose
 // parents are not there, or are below themselves.
 std::vector<QueueSpec> UsableQueues(const std::vector<StoredQueue>& queues);
+
+// Why each of the others is not, by its name.
+std::map<std::string, std::string> UnusableQueues(const std::vector<StoredQueue>& queues);
+
+// What people are to know of each queue, by its name. `state` has these queues.
+std::map<std::string, QueueStatus> QueueStatuses(const std::vector<StoredQueue>& queues,
+                                                 const ClusterState& state);
 
 }  // namespace lockstep::control

@@ -25,6 +25,18 @@ TEST(StoredQueue, IsReadAsTheServerKeepsIt) {
   EXPECT_EQ(item->object->queue.nominal.at("nvidia.com/gpu"), 16);
 }
 
+TEST(StoredQueue, WhoseTurnItIsIsAsWritten) {
+  const std::pair<QueueOrder, QueueOrdering> cases[] = {
+      {QueueOrder::kFifo, QueueOrdering::kFifo},
+      {QueueOrder::kPriority, QueueOrdering::kPriority},
+      {QueueOrder::kFairShare, QueueOrdering::kFairShare}};
+  for (const auto& [written, expected] : cases) {
+    StoredQueue stored = Queue("top", "", "");
+    stored.queue.order = written;
+    EXPECT_EQ(UsableQueues({stored}).front().ordering, expected);
+  }
+}
+
 TEST(StoredQueue, ThoseThatHangFromNothingAreLeftOutAndTheOthersServed) {
   const std::vector<QueueSpec> specs = UsableQueues({Queue("top", "", ""),
                                                      Queue("below", "top", ""),
@@ -38,6 +50,52 @@ TEST(StoredQueue, ThoseThatHangFromNothingAreLeftOutAndTheOthersServed) {
   EXPECT_EQ(specs[0].name, "below");
   EXPECT_EQ(specs[1].name, "top");
   EXPECT_TRUE(QueueTree().Set(specs).ok());
+}
+
+TEST(StoredQueue, WhyOneIsNotServedIsSaid) {
+  const std::map<std::string, std::string> expected = {
+      {"orphan", "the parent of orphan, gone, does not exist"},
+      {"of-orphan", "the parent of orphan, gone, does not exist"},
+      {"unread", "it cannot be read: spec.weight is 0"},
+      {"of-unread", "the parent of of-unread, unread, cannot be read"},
+      {"snake", "queue snake is below itself"},
+      {"tail", "queue tail is below itself"}};
+  EXPECT_EQ(UnusableQueues({Queue("top", "", ""),
+                            Queue("orphan", "gone", ""),
+                            Queue("of-orphan", "orphan", ""),
+                            Queue("unread", "", "spec.weight is 0"),
+                            Queue("of-unread", "unread", ""),
+                            Queue("snake", "tail", ""),
+                            Queue("tail", "snake", "")}),
+            expected);
+}
+
+TEST(StoredQueue, StatusSaysWhatIsUsedAndBorrowedAndHowManyWait) {
+  StoredQueue vision = Queue("vision", "", "");
+  vision.queue.nominal["nvidia.com/gpu"] = 2;
+  const std::vector<StoredQueue> queues = {
+      vision, Queue("speech", "", ""), Queue("orphan", "gone", "")};
+  ClusterState state({});
+  ASSERT_TRUE(state.SetQueues(UsableQueues(queues)).ok());
+  GangRequest runs;
+  runs.name = "team/runs";
+  runs.queue = "vision";
+  state.SetHolding(runs, {{"node-a", {{500, 0, 3}, 1}}}, {});
+  GangRequest waits;
+  waits.name = "team/waits";
+  waits.queue = "vision";
+  state.Submit(waits);
+
+  const auto statuses = QueueStatuses(queues, state);
+  ASSERT_EQ(statuses.size(), 3U);
+  const QueueStatus& status = statuses.at("vision");
+  EXPECT_TRUE(status.is_ready);
+  EXPECT_EQ(status.used, (QueueAmounts{{"cpu", 500}, {"nvidia.com/gpu", 3}}));
+  EXPECT_EQ(status.borrowed, (QueueAmounts{{"nvidia.com/gpu", 1}}));
+  EXPECT_EQ(status.waiting, 1);
+  EXPECT_EQ(statuses.at("speech").waiting, 0);
+  EXPECT_FALSE(statuses.at("orphan").is_ready);
+  EXPECT_EQ(statuses.at("orphan").message, "the parent of orphan, gone, does not exist");
 }
 
 }  // namespace

@@ -20,6 +20,9 @@ MAY = [
     ("delete", "lockstep.dev:trainingjobs", "team", ""),
     ("list", "lockstep.dev:trainingqueues", EVERYWHERE, ""),
     ("watch", "lockstep.dev:trainingqueues", EVERYWHERE, ""),
+    ("patch", "lockstep.dev:trainingqueues/status", EVERYWHERE, ""),
+    ("list", "scheduling.k8s.io:priorityclasses", EVERYWHERE, ""),
+    ("watch", "scheduling.k8s.io:priorityclasses", EVERYWHERE, ""),
     ("update", "lockstep.dev:trainingjobs/status", "team", ""),
     ("create", ":pods", "team", ""),
     ("delete", ":pods", "team", ""),
@@ -138,7 +141,8 @@ class InstallTest(KubernetesCase):
         self.assertTrue(self.may("list", "lockstep.dev:trainingjobs", "team", ""))
         self.assertTrue(self.may("watch", ":pods", EVERYWHERE, ""))
         for verb, resource, _, name in MAY:
-            everybodys = (":nodes", ":pods", "lockstep.dev:trainingqueues")
+            everybodys = (":nodes", ":pods", "lockstep.dev:trainingqueues",
+                          "lockstep.dev:trainingqueues/status", "scheduling.k8s.io:priorityclasses")
             if resource not in everybodys and "leases" not in resource:
                 self.assertFalse(self.may(verb, resource, "stranger", name), resource)
         self.assertFalse(self.may("create", ":pods", "stranger", ""))

@@ -39,6 +39,7 @@ KINDS = {
         "/apis/admissionregistration.k8s.io/v1", "validatingwebhookconfigurations", False,
     ),
     "TrainingJob": ("/apis/lockstep.dev/v1", "trainingjobs", True),
+    "PriorityClass": ("/apis/scheduling.k8s.io/v1", "priorityclasses", False),
     "TrainingQueue": ("/apis/lockstep.dev/v1", "trainingqueues", False),
 }
 PATCH_TYPES = {

@@ -1,8 +1,8 @@
-"""Shares of a cluster: what a queue may hold binds its jobs, and what they wait for is said."""
+"""Shares of a cluster: what a queue may hold binds its jobs, who goes for whom, and who says so."""
 
 from client import ApiError
 from hollow_nodes import GPU
-from jobs import JobCase
+from jobs import JobCase, condition, is_true
 from kubernetes_case import main
 
 
@@ -11,14 +11,20 @@ def queue(name, gpus, **spec):
             "spec": {"nominal": {GPU: gpus}, **spec}}
 
 
-class QueueTest(JobCase):
-    """Eight GPUs on two nodes, shared by two queues."""
-
-    nodes, gpus = 2, 4
-
+class ShareCase(JobCase):
     def make_queue(self, *arguments, **spec):
         made = self.admin.create(queue(*arguments, **spec))
         self.addCleanup(self.admin.delete, "TrainingQueue", made["metadata"]["name"])
+
+    def make_class(self, name, value, **labels):
+        self.admin.create({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
+                           "metadata": {"name": name, "labels": labels}, "value": value})
+        self.addCleanup(self.admin.delete, "PriorityClass", name)
+
+class QueueTest(ShareCase):
+    """Eight GPUs on two nodes, shared by two queues."""
+
+    nodes, gpus = 2, 4
 
     def test_a_queue_holds_its_share_and_what_others_leave_unused(self):
         self.make_queue("vision", 4, borrowingLimit={GPU: 2})
@@ -60,6 +66,75 @@ class QueueTest(JobCase):
             self.assertIn(refused.exception.code, (400, 422))
         shown = self.plane.kubectl("get", "tq")
         self.assertNotIn("loop", shown)
+
+
+class PreemptionTest(ShareCase):
+    """Twenty GPUs on five nodes, and jobs that have others go."""
+
+    nodes, gpus = 5, 4
+
+    def test_an_urgent_job_has_another_go_which_comes_back_afterwards(self):
+        self.make_class("urgent", 1000)
+        self.make_queue("vision", 20, ordering="Priority",
+                        preemption={"withinQueue": "LowerPriority"})
+        self.create_job("low", 16, scheduling={"queue": "vision"})
+        self.wait_running("low", 16)
+        self.create_job(
+            "high", 16, scheduling={"queue": "vision", "priorityClassName": "urgent"}
+        )
+        self.wait_running("high", 16)
+
+        low, high = self.job("low")["status"], self.job("high")["status"]
+        self.assertEqual((low["preemptions"], low["restartCount"]), (1, 0))
+        self.assertNotIn("claim", high)
+        by = f"preempted by {self.namespace}/high of priority 1000"
+        self.assertIn(("Preempted", by, 1), self.events("low"))
+        for_whom = f"waits for 1 gang to go: {self.namespace}/low"
+        self.assertIn(("WaitsForOthersToGo", for_whom, 1), self.events("high"))
+        self.wait_waiting("low", "queue vision would be 12 GPUs over its nominal 20")
+
+        self.end_job("high")
+        self.wait_running("low", 16)
+        self.assertEqual(self.job("low")["status"]["preemptions"], 1)
+
+    def test_nobody_goes_for_one_who_does_not_fit_then_or_may_not_ask(self):
+        self.make_class("urgent", 1000)
+        self.make_class("kept", 1, **{"lockstep.dev/preemptible": "false"})
+        self.make_queue("vision", 20, ordering="Priority",
+                        preemption={"withinQueue": "LowerPriority"})
+        self.create_job("kept", 12, scheduling={"queue": "vision", "priorityClassName": "kept"})
+        self.wait_running("kept", 12)
+        self.create_job("low", 4, scheduling={"queue": "vision"})
+        self.wait_running("low", 4)
+        self.create_job("high", 12, scheduling={"queue": "vision", "priorityClassName": "urgent"})
+        self.wait_waiting("high", "queue vision would be 8 GPUs over its nominal 20")
+        self.assertTrue(is_true(self.job("low"), "Running"))
+
+    def test_three_queues_that_all_want_more_hold_what_is_theirs(self):
+        shares = {"a": 12, "b": 6, "c": 2}
+        for name, gpus in shares.items():
+            self.make_queue(name, gpus, preemption={"acrossQueues": "Borrowed"})
+        for name in ("c", "b", "a"):
+            for number in range(20):
+                self.create_job(f"{name}-{number}", 1, scheduling={"queue": name})
+
+        def held():
+            running = [job for job in self.admin.list("TrainingJob", self.namespace)
+                       if is_true(job, "Running")]
+            return {name: sum(job["spec"]["scheduling"]["queue"] == name for job in running)
+                    for name in shares}
+
+        self.wait_for(lambda: held() == shares, 120, f"{shares} to run, not {held()}")
+        self.assertEqual(
+            sum(condition(job, "Failed") is not None
+                for job in self.admin.list("TrainingJob", self.namespace)), 0
+        )
+
+    def test_a_job_waits_for_the_priority_class_that_it_names(self):
+        self.create_job("early", 1, scheduling={"priorityClassName": "late"})
+        self.wait_waiting("early", "priority class late does not exist")
+        self.make_class("late", 5)
+        self.wait_running("early", 1)
 
 
 if __name__ == "__main__":

@@ -44,6 +44,25 @@ bool Checks::MaySeemLost(const std::string& node) const {
          (unready != unready_at_.end() && context_->now - unready->second <= kViewLag);
 }
 
+void Checks::OnPodRead(const ObjectPtr& pod) {
+  if (pod == nullptr) {
+    return;
+  }
+  if (TextAt(*pod, "status.phase") == "Pending") {
+    read_pending_at_[UidOf(*pod)] = context_->now;
+  } else {
+    read_pending_at_.erase(UidOf(*pod));
+  }
+}
+
+// Whether an operator may take the pod for one that does not come to run: it did not when the
+// server was asked last, and the write that gives it up has been on its way since.
+bool Checks::MaySeemPending(const Json& pod) const {
+  const auto read = read_pending_at_.find(UidOf(pod));
+  return TextAt(pod, "status.phase") == "Pending" ||
+         (read != read_pending_at_.end() && context_->now - read->second <= kDecisionError);
+}
+
 // Incidents are what happened, not the pods that it cost. One that nothing has happened to, or that
 // did not come to run, may be counted for itself where it is given up; of a gang, one.
 void Checks::CheckBudget(const TrainingJob& before, const ObjectPtr& after_object) {
@@ -68,7 +87,7 @@ void Checks::CheckBudget(const TrainingJob& before, const ObjectPtr& after_objec
                                      {placement.role, static_cast<int>(placement.index)},
                                      {before.status.attempt, placement.incarnation});
     const ObjectPtr pod = server_->store().Get(kube::kPods, {before.metadata.namespace_name, name});
-    const bool is_pending = pod != nullptr && TextAt(*pod, "status.phase") == "Pending";
+    const bool is_pending = pod != nullptr && MaySeemPending(*pod);
     const bool stands_alone = !casualties_.IsHit(placement.pod_uid) || is_pending;
     if (stands_alone && (is_replaced || may_offer_one)) {
       casualties_.OfferName(uid, name);

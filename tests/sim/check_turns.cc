@@ -118,7 +118,8 @@ bool Checks::MayGoFirst(const ObjectPtr& older, const ObjectPtr& placed) {
 void Checks::CheckTurns(const ObjectPtr& before_object, const ObjectPtr& after_object) {
   const bool is_placed = jobs_.Of(before_object).status.placement.empty() &&
                          !jobs_.Of(after_object).status.placement.empty();
-  if (!is_placed || context_->has_faults || context_->now - cluster_since_ < kViewLag ||
+  if (!is_placed || context_->has_shares || context_->has_faults ||
+      context_->now - cluster_since_ < kViewLag ||
       context_->now - context_->peace_since < 2 * kViewLag || server_->admission.raised_count > 0) {
     return;
   }

@@ -21,15 +21,6 @@ namespace {
 // a minute, and room for outages of everything on the way.
 constexpr Duration kPartialGangMax = std::chrono::minutes(3);
 
-Labels LabelsOf(const Json& pod) {
-  Labels labels;
-  const Json texts = pod.at("metadata").value("labels", Json::object());
-  for (const auto& [name, text] : texts.items()) {
-    labels[name] = text.get<std::string>();
-  }
-  return labels;
-}
-
 std::string Whole(const Amounts& amounts, const std::string& resource) {
   return std::to_string(AmountOf(amounts, resource) / 1000);
 }
@@ -45,6 +36,15 @@ std::string EditionOf(const Json& pod) {
 }
 
 }  // namespace
+
+Labels LabelsOf(const Json& pod) {
+  Labels labels;
+  const Json texts = pod.at("metadata").value("labels", Json::object());
+  for (const auto& [name, text] : texts.items()) {
+    labels[name] = text.get<std::string>();
+  }
+  return labels;
+}
 
 // What the pods of a role ask for, by its manifest.
 Amounts RequestsOfRole(const Json& job, Role name) {
@@ -93,7 +93,7 @@ bool Checks::HasSuffered(const std::string& pod_uid) const {
     if (UidOf(*pod) == pod_uid) {
       // One that does not come to run may be tried elsewhere.
       const std::string phase = TextAt(*pod, "status.phase");
-      return IsDeleting(*pod) || phase == "Failed" || phase == "Pending" ||
+      return IsDeleting(*pod) || phase == "Failed" || MaySeemPending(*pod) ||
              !IsNodeGood(TextAt(*pod, "spec.nodeName"));
     }
   }
@@ -115,6 +115,7 @@ void Checks::OnStatusWrite(const ObjectPtr& before_object, const ObjectPtr& afte
   CheckEnds(before, after);
   CheckFuture(*before_object, *after_object);
   CheckTurns(before_object, after_object);
+  CheckPreemption(before_object, after_object);
   CheckPlan(before, after);
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "operator/api/training_job.h"
+#include "operator/reconcile/gang/pod_labels.h"
 #include "tests/sim/api_server.h"
 #include "tests/sim/casualties.h"
 #include "tests/sim/decoded.h"
@@ -22,6 +23,8 @@ TrainingJob DecodeJob(const Json& object);
 
 // What the pods of a role ask for, by the job's manifest.
 Amounts RequestsOfRole(const Json& job, Role name);
+
+Labels LabelsOf(const Json& pod);
 
 // As broken promises call it.
 std::string NameOf(const TrainingJob& job);
@@ -47,6 +50,9 @@ class Checks {
 
   // The operator has changed or removed an object other than a job: null `after` is a removal.
   void OnWrite(const ObjectPtr& before, const ObjectPtr& after);
+
+  // The server has answered the operator's question for one pod; null: there is none.
+  void OnPodRead(const ObjectPtr& pod);
 
   // What has happened to pods: restarts may be counted for it.
   Casualties* casualties() { return &casualties_; }
@@ -76,6 +82,8 @@ class Checks {
   void CheckFailure(const TrainingJob& job);
   void CheckBudget(const TrainingJob& before, const ObjectPtr& after_object);
   void CheckFuture(const Json& before, const Json& after);
+  void CheckPreemption(const ObjectPtr& before_object, const ObjectPtr& after_object);
+  void CheckRoomIsFree(const TrainingJob& placed);
   void CheckTurns(const ObjectPtr& before_object, const ObjectPtr& after_object);
   bool MayGoFirst(const ObjectPtr& older, const ObjectPtr& placed);
   std::map<std::string, Amounts> RoomBeside(const ObjectPtr& older);
@@ -87,6 +95,7 @@ class Checks {
   bool HasSuffered(const std::string& pod_uid) const;
   bool IsNodeGood(const std::string& name) const;
   bool MaySeemLost(const std::string& node) const;
+  bool MaySeemPending(const Json& pod) const;
   void NoteGivenUp(const TrainingJob& before, const TrainingJob& after);
 
   SimContext* context_;
@@ -101,8 +110,10 @@ class Checks {
   // By job uid, of all its pods by uid: since when they are about to go, or gone.
   std::map<std::string, std::map<std::string, std::optional<TimePoint>>> leaving_since_;
   std::map<std::string, TimePoint> unready_at_;  // by node: when it was last seen not to report
+  std::map<std::string, TimePoint> read_pending_at_;  // by uid: pods that did not run by then
   std::set<std::string> given_up_;  // uids of pods that were asked to go where nobody answered
-  std::string cluster_seen_;        // nodes and pods of others
+  std::set<std::pair<std::string, Attempt>> claimed_;  // gangs, by job uid, that were asked to go
+  std::string cluster_seen_;                           // nodes and pods of others
   TimePoint cluster_since_{};
   int64_t status_writes_ = 0;
   int64_t restarts_ = 0;

@@ -27,6 +27,8 @@ ObjectStore::ObjectStore() {
       {kube::kEvents, "Event"},
       {kube::kLeases, "Lease"},
       {kube::kTrainingJobs, "TrainingJob"},
+      {kube::kTrainingQueues, "TrainingQueue"},
+      {kube::kPriorityClasses, "PriorityClass"},
   };
   for (const auto& [type, kind] : kinds) {
     Collection collection;

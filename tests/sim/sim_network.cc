@@ -200,13 +200,17 @@ kube::CallResult SimNetwork::CarryOut(const kube::Request& request) {
   }
   kube::Reply reply = parts_.server->Handle(request, parts_.context->ServerTime());
   writes += store.version() != version && !is_election ? 1 : 0;
+  if (!request.is_mutating() && request.resource == kube::kPods && !key.name.empty()) {
+    parts_.checks->OnPodRead(store.Get(kube::kPods, key));
+  }
   if (before == nullptr || !reply.is_success()) {
     return reply;
   }
   const ObjectPtr after = store.Get(request.resource, key);
   if (IsStatusWrite(request)) {
     parts_.checks->OnStatusWrite(before, after);
-  } else if (!is_election && request.resource != kube::kTrainingJobs && after != before) {
+  } else if (!is_election && request.resource != kube::kTrainingJobs &&
+             request.resource != kube::kTrainingQueues && after != before) {
     parts_.checks->OnWrite(before, after);
   }
   return reply;

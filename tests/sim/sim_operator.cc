@@ -153,7 +153,13 @@ SimOperator::SimOperator(Parts parts, std::string identity)
                     parts_.context,
                     parts_.server),
       nodes_({kube::kNodes, "", "", ""}, kube::DecodeNode, parts_.context, parts_.server),
-      services_(OursIn(kube::kServices), kube::DecodeService, parts_.context, parts_.server) {}
+      services_(OursIn(kube::kServices), kube::DecodeService, parts_.context, parts_.server),
+      queues_(
+          {kube::kTrainingQueues, "", "", ""}, DecodeStoredQueue, parts_.context, parts_.server),
+      classes_({kube::kPriorityClasses, "", "", ""},
+               DecodePriorityClass,
+               parts_.context,
+               parts_.server) {}
 
 void SimOperator::Run() {
   if (is_running_ || is_dead() || frozen_until_ > parts_.context->now) {
@@ -222,11 +228,17 @@ void SimOperator::RunWatches() {
   run(&foreign_pods_);
   run(&nodes_);
   run(&services_);
+  if (context->has_shares) {
+    run(&queues_);
+    run(&classes_);
+  }
 }
 
 void SimOperator::TryToLead() {
-  const bool has_synced = jobs_.has_synced() && pods_.has_synced() && foreign_pods_.has_synced() &&
-                          nodes_.has_synced() && services_.has_synced();
+  const bool has_synced =
+      jobs_.has_synced() && pods_.has_synced() && foreign_pods_.has_synced() &&
+      nodes_.has_synced() && services_.has_synced() &&
+      (!parts_.context->has_shares || (queues_.has_synced() && classes_.has_synced()));
   if (loop_.is_leading() || !has_synced || !IsLeader() || lead_at_ > parts_.context->now) {
     return;
   }

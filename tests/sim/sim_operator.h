@@ -133,6 +133,8 @@ class SimOperator final : public Publisher, public ControlSender {
   SimWatch<PodUse> foreign_pods_;
   SimWatch<kube::Node> nodes_;
   SimWatch<kube::Service> services_;
+  SimWatch<StoredQueue> queues_;     // where the cluster has shares
+  SimWatch<PriorityClass> classes_;  // likewise
   std::map<JobId, std::vector<Poll>> polls_;
   TimePoint election_at_{};
   TimePoint lead_at_{};

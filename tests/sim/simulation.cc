@@ -58,6 +58,9 @@ Simulation::Simulation(uint64_t seed, std::function<void(const std::string&)> tr
   first_version_ = server_.store().version();
   server_.has_streaming_lists = context_.prng.Below(4) != 0;
   server_.pages_everything = context_.prng.Below(4) == 0;
+  if (context_.has_shares) {
+    CreateShares();
+  }
   CreateJobs();
 }
 

@@ -47,6 +47,8 @@ class Simulation {
     void (Simulation::*move)();
   };
 
+  void CreateShares();
+  void GiveShare(TrainingJob* job);
   void CreateJobs();
   void CreateJob(const std::string& name);
   void CreateJob(const std::string& name, int64_t gpus);

@@ -149,6 +149,53 @@ TEST(Tolerance, GangThatDoesNotComeToRunCountsOnce) {
   }
 }
 
+// The server was asked for a pod that does not come to run before the status was written that gives
+// it up, and it has come to run while that write was on its way.
+TEST(Tolerance, PodThatRunsSinceItWasReadMayBeGivenUpAsOneThatDoesNot) {
+  struct Row {
+    std::string what;
+    std::vector<std::string> phases;  // when it was read
+    Duration since_then;
+    bool is_asked_for;  // somebody asked for what happened to it before
+    std::string verdict;
+  };
+
+  const std::string unharmed = "the gang was restarted though nothing had happened to it";
+  const std::string too_many = "1 incidents are counted, 0 have happened";
+  const std::vector<Row> rows = {
+      {"it was not read", {}, seconds(0), false, unharmed},
+      {"it ran by then", {"Running"}, seconds(0), false, unharmed},
+      {"it ran when it was read again", {"Pending", "Running"}, seconds(0), false, unharmed},
+      {"read 50 s ago", {"Pending"}, seconds(50), false, ""},
+      {"read longer ago", {"Pending"}, milliseconds(50'001), false, unharmed},
+      {"harmed, read 50 s ago", {"Pending"}, seconds(50), true, ""},
+      {"harmed, read longer ago", {"Pending"}, milliseconds(50'001), true, too_many},
+  };
+  for (const Row& row : rows) {
+    SmallWorld world(MakeTrainingJob(1));
+    const std::string pod = world.AddPod(0, {}, "n0");
+    world.Write([&](TrainingJobStatus* status) { Place(0, "n0", pod, status); });
+    if (row.is_asked_for) {
+      world.casualties()->NoteAlone(pod, /*is_free=*/true);
+    }
+    for (const std::string& phase : row.phases) {
+      world.SetPhase(pod, phase);
+      world.ReadPod(pod);
+    }
+    world.SetPhase(pod, "Running");
+    world.context.now += row.since_then;
+
+    world.Write([](TrainingJobStatus* status) {
+      status->attempt = status->attempt.Next();
+      status->placement.clear();
+      status->restarts = WithRestart(std::move(status->restarts), "start_timeout");
+      CountIncident("start_timeout", status);
+    });
+
+    ExpectVerdict(world, row.verdict, row.what);
+  }
+}
+
 // A pod that was asked to go on a node that does not report is given up by a built-in training,
 // whose epoch refuses whatever it still does. It is no second attempt when its node is back.
 TEST(Tolerance, PodGivenUpWithItsNodeIsNoSecondAttemptOfABuiltInTraining) {

@@ -94,6 +94,9 @@ void Simulation::CreateJob(const std::string& name, int64_t gpus) {
   job.spec.success_policy =
       prng->Below(2) == 0 ? SuccessPolicy::kAllWorkers : SuccessPolicy::kChiefOrWorker0;
   job.spec.scheduling.binding = prng->Below(3) == 0 ? PodBinding::kDirect : PodBinding::kAffinity;
+  if (context_.has_shares) {
+    GiveShare(&job);
+  }
   Json body = EncodeTrainingJob(job);
   body.erase("status");
   body["metadata"].erase("uid");

@@ -5,6 +5,7 @@
 
 #include "common/base/digest.h"
 #include "trainer-runtime/capi/stop_catcher.h"
+#include "trainer-runtime/collectives/communicator_reducer.h"
 #include "trainer-runtime/collectives/divide.h"
 #include "trainer-runtime/session/session_options.h"
 
@@ -106,7 +107,7 @@ Result<JoinedMeeting> LibrarySession::MeetOnce(const SelfFacts& facts,
   LOCKSTEP_ASSIGN_OR_RETURN(const JoinedMeeting joined,
                             session_->Join(std::move(meeting), limits.deadline));
   communicator_ = joined.communicator;
-  report_->Joined(joined.epoch, communicator_->BackendName());
+  report_->Joined(joined.epoch, CommunicatorReducer(communicator_));
   return joined;
 }
 

@@ -68,7 +68,8 @@ const char* ReduceOpName(ReduceOp op) {
 }
 
 std::size_t CallBytes(const Call& call) {
-  return call.count * DataTypeSize(call.type);
+  const bool has_data = call.operation != Operation::kAnnounceBroadcast;
+  return has_data ? call.count * DataTypeSize(call.type) : 0;
 }
 
 std::string DescribeCall(const Call& call) {
@@ -80,6 +81,7 @@ std::string DescribeCall(const Call& call) {
              std::to_string(CallBytes(call)) + " bytes)";
       break;
     case Operation::kBroadcast:
+    case Operation::kAnnounceBroadcast:
       text = "broadcast of " + std::to_string(call.count) + " bytes from rank " +
              std::to_string(call.root);
       break;
@@ -92,6 +94,10 @@ std::string DescribeCall(const Call& call) {
   return text + ", epoch " + std::to_string(call.epoch) + ", call " + std::to_string(call.sequence);
 }
 
+int NameOf(const std::vector<int>& names, int rank) {
+  return names.empty() ? rank : names.at(static_cast<std::size_t>(rank));
+}
+
 Error MismatchError(int rank, const Call& call, int peer, const Call& peer_call) {
   return Error(ErrorCode::kMismatch,
                "ranks disagree: rank " + std::to_string(rank) + " called " + DescribeCall(call) +
@@ -100,7 +106,7 @@ Error MismatchError(int rank, const Call& call, int peer, const Call& peer_call)
 
 Error CallContext::Fail(ErrorCode code, const std::string& what) const {
   return Error(code,
-               "rank " + std::to_string(rank) + ": " + DescribeCall(call) + ": " + what +
+               "rank " + std::to_string(name) + ": " + DescribeCall(call) + ": " + what +
                    ", after " + ElapsedText(begin));
 }
 

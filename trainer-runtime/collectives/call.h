@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "common/base/error.h"
 #include "common/base/time.h"
@@ -10,7 +11,8 @@
 
 namespace lockstep::runtime {
 
-enum class Operation : uint8_t { kAllReduce, kBroadcast, kBarrier };
+// kAnnounceBroadcast moves no data: all ranks learn that all want the same broadcast.
+enum class Operation : uint8_t { kAllReduce, kBroadcast, kBarrier, kAnnounceBroadcast };
 
 // What a rank calls, in the form in which it travels: ranks are copies of one program on one
 // architecture, so the bytes are sent as they are. Two calls match when all bytes are equal.
@@ -18,7 +20,7 @@ struct Call {
   int64_t epoch = 0;
   uint64_t sequence = 0;  // counts calls of this communicator from 1
   uint64_t count = 0;     // elements
-  int32_t root = 0;       // broadcast only
+  int32_t root = 0;       // of a broadcast
   Operation operation = Operation::kBarrier;
   DataType type = DataType::kUInt8;
   ReduceOp reduce = ReduceOp::kSum;
@@ -36,7 +38,10 @@ std::size_t CallBytes(const Call& call);
 // `call` may come from another process: unknown numbers are printed as numbers.
 std::string DescribeCall(const Call& call);
 
-// kMismatch naming both ranks and both calls.
+// What errors call `rank`: CommunicatorOptions::names.
+int NameOf(const std::vector<int>& names, int rank);
+
+// kMismatch naming both ranks, by what errors call them, and both calls.
 Error MismatchError(int rank, const Call& call, int peer, const Call& peer_call);
 
 // What a call in progress knows for its error messages.
@@ -45,6 +50,7 @@ struct CallContext {
   int rank = 0;
   TimePoint begin;
   Deadline deadline;
+  int name = 0;  // what errors call this rank
 
   // `code`, with "rank R: CALL: what, after S s".
   Error Fail(ErrorCode code, const std::string& what) const;

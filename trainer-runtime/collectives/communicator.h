@@ -42,8 +42,9 @@ const char* ReduceOpName(ReduceOp op);
 // the communicator is unusable: every later call fails at once with the first error. Build a new
 // one at the next epoch.
 //
-// Results are bitwise equal on all ranks, from run to run and between backends: for each element
-// the contributions are combined in rank order, ((x0 + x1) + x2) + ... Integer sums wrap around.
+// Results are bitwise equal on all ranks and from run to run: for each element the contributions
+// are combined in rank order, ((x0 + x1) + x2) + ..., where ranks share hosts first within each
+// host, then over the hosts in the order of their first ranks. Integer sums wrap around.
 //
 // Thread: one calling thread at a time; Abort() from any thread, but not during destruction.
 class Communicator {
@@ -75,7 +76,7 @@ class Communicator {
   // other means than calls. Thread: the calling thread.
   virtual Status CheckHealth() = 0;
 
-  // "shared-memory", "tcp", or "alone" for a world of one.
+  // "shared-memory", "tcp", "hierarchical", or "alone" for a world of one.
   virtual const char* BackendName() const = 0;
 };
 
@@ -88,15 +89,17 @@ struct CommunicatorOptions {
   uint64_t plan_hash = 0;       // equal on every rank: hash of the bucket plan and the job's spec
   std::vector<UniqueFd> links;  // [world_size], links[rank] is empty
   std::vector<std::string> host_ids;  // [world_size]; equal ids can share memory; empty: nobody can
-  bool allow_shared_memory = true;    // one rank's false means TCP for all
+  bool allow_shared_memory = true;    // false: this rank is a host of its own
+  std::vector<int> names;  // [world_size], what errors call the ranks; empty: their own numbers
 };
 
 // Choice: every rank keeps a link to every other one, which is right for tens of ranks, not more.
 constexpr int kWorldSizeMax = 64;
 
-// Joins the ranks: shared memory when all are on one host, allow it and can map one segment, else
-// TCP. Collective: every rank calls it. Nothing is left behind whatever way a process ends: the
-// segment is an unnamed memfd handed over a socket.
+// Joins the ranks: shared memory when all are on one host, allow it and can map one segment; TCP
+// when no two are; else hierarchical, the one within hosts and the other between them. TCP for all
+// where one host's ranks cannot map their segment. Collective: every rank calls it. Nothing is left
+// behind whatever way a process ends: the segment is an unnamed memfd handed over a socket.
 // Errors: kInvalidArgument (options), kTimeout, kPeerLost, kMismatch (plan hash, epoch or world
 // size differ; names both ranks), kIo and kin.
 Result<std::unique_ptr<Communicator>> MakeCommunicator(CommunicatorOptions options,

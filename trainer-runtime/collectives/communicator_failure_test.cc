@@ -32,7 +32,9 @@ class CommunicatorFailureTest : public testing::TestWithParam<Backend> {};
 
 INSTANTIATE_TEST_SUITE_P(Backends,
                          CommunicatorFailureTest,
-                         testing::Values(Backend::kSharedMemory, Backend::kTcp),
+                         testing::Values(Backend::kSharedMemory,
+                                         Backend::kTcp,
+                                         Backend::kHierarchical),
                          [](const auto& test) { return BackendText(test.param); });
 
 // Later than this program's own limit of ten minutes: who only wakes at the deadline never does, so
@@ -162,7 +164,16 @@ TEST_P(CommunicatorFailureTest, AbsentRankIsATimeoutAtTheDeadlineNamingItAndTheC
   }
 }
 
-TEST_P(CommunicatorFailureTest, AbortFromAnotherThreadEndsTheWaitAndReachesTheOtherRanks) {
+// Not hierarchical: there a rank hears of other hosts through its own host's first rank, when that
+// calls.
+class OneLevelFailureTest : public testing::TestWithParam<Backend> {};
+
+INSTANTIATE_TEST_SUITE_P(Backends,
+                         OneLevelFailureTest,
+                         testing::Values(Backend::kSharedMemory, Backend::kTcp),
+                         [](const auto& test) { return BackendText(test.param); });
+
+TEST_P(OneLevelFailureTest, AbortFromAnotherThreadEndsTheWaitAndReachesTheOtherRanks) {
   for (const std::size_t count : {std::size_t{10}, std::size_t{3'000'000}}) {
     std::atomic<int> waiting = 0;
     std::atomic<int> ended = 0;

@@ -5,7 +5,7 @@ namespace lockstep::runtime {
 CallContext CommunicatorFront::Begin(Call call, Deadline deadline) {
   call.epoch = epoch_.value();
   call.sequence = ++sequence_;
-  return CallContext{call, rank_, SteadyNow(), deadline};
+  return CallContext{call, rank_, SteadyNow(), deadline, NameOf(names_, rank_)};
 }
 
 Status CommunicatorFront::AllReduce(
@@ -31,6 +31,14 @@ Status CommunicatorFront::Broadcast(void* data,
     Abort(context.Fail(ErrorCode::kInvalidArgument, "no such root"));
   }
   return Run(context, static_cast<std::byte*>(data));
+}
+
+Status CommunicatorFront::AnnounceBroadcast(std::size_t byte_count, int root, Deadline deadline) {
+  Call call;
+  call.operation = Operation::kAnnounceBroadcast;
+  call.count = byte_count;
+  call.root = root;
+  return Run(Begin(call, deadline), nullptr);
 }
 
 Status CommunicatorFront::Barrier(Deadline deadline) {

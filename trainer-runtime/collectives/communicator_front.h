@@ -2,6 +2,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
+#include <vector>
 
 #include "trainer-runtime/collectives/call.h"
 #include "trainer-runtime/collectives/communicator.h"
@@ -21,9 +23,15 @@ class CommunicatorFront : public Communicator {
   Status Broadcast(void* data, std::size_t byte_count, int root, Deadline deadline) final;
   Status Barrier(Deadline deadline) final;
 
+  // Returns once every rank has called it with the same `byte_count` and `root`, which is nobody's
+  // number here: a broadcast in a larger world is about to pass through this one. Errors: as those
+  // of Broadcast.
+  Status AnnounceBroadcast(std::size_t byte_count, int root, Deadline deadline);
+
  protected:
-  CommunicatorFront(int rank, int world_size, Epoch epoch)
-      : rank_(rank), world_size_(world_size), epoch_(epoch) {}
+  // `names` as in CommunicatorOptions.
+  CommunicatorFront(int rank, int world_size, Epoch epoch, std::vector<int> names = {})
+      : rank_(rank), world_size_(world_size), epoch_(epoch), names_(std::move(names)) {}
 
  private:
   // Runs the call to its end; once anything has failed, Abort() included, returns the first error
@@ -35,6 +43,7 @@ class CommunicatorFront : public Communicator {
   const int rank_;
   const int world_size_;
   const Epoch epoch_;
+  const std::vector<int> names_;
   uint64_t sequence_ = 0;  // of the calling thread
 };
 

@@ -19,7 +19,9 @@ class CommunicatorHealthTest : public testing::TestWithParam<Backend> {};
 
 INSTANTIATE_TEST_SUITE_P(Backends,
                          CommunicatorHealthTest,
-                         testing::Values(Backend::kSharedMemory, Backend::kTcp),
+                         testing::Values(Backend::kSharedMemory,
+                                         Backend::kTcp,
+                                         Backend::kHierarchical),
                          [](const auto& test) { return BackendText(test.param); });
 
 // Looks until something is wrong.

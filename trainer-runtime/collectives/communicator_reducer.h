@@ -1,11 +1,14 @@
 #pragma once
 
+#include <string>
+#include <string_view>
+
 #include "trainer-runtime/collectives/communicator.h"
 #include "trainer-runtime/collectives/gradient_reducer.h"
 
 namespace lockstep::runtime {
 
-// Sums gradients in host memory by the communicator's own all-reduce, so in rank order.
+// Sums gradients in host memory by the communicator's own all-reduce, so in its order.
 // `communicator` must outlive this object.
 class CommunicatorReducer final : public GradientReducer {
  public:
@@ -23,7 +26,10 @@ class CommunicatorReducer final : public GradientReducer {
 
   const char* BackendName() const override { return communicator_->BackendName(); }
 
-  std::string Detail() const override { return std::string(); }
+  std::string Detail() const override {
+    return std::string_view(BackendName()) == "hierarchical" ? "shared memory within, TCP between"
+                                                             : "";
+  }
 
  private:
   Communicator* communicator_;

@@ -27,7 +27,9 @@ class CommunicatorTest : public testing::TestWithParam<Backend> {};
 
 INSTANTIATE_TEST_SUITE_P(Backends,
                          CommunicatorTest,
-                         testing::Values(Backend::kSharedMemory, Backend::kTcp),
+                         testing::Values(Backend::kSharedMemory,
+                                         Backend::kTcp,
+                                         Backend::kHierarchical),
                          [](const auto& test) { return BackendText(test.param); });
 
 // --- Right results ---
@@ -193,6 +195,29 @@ TEST(Communicator, FloatSumsAreBitwiseThoseOfRankOrderOnEveryRankAndBackend) {
   }
 }
 
+// Within hosts in rank order, then over the hosts: the same bits on every rank.
+TEST(Communicator, FloatSumsOfSeveralHostsAreBitwiseThoseOfHostOrderOnEveryRank) {
+  for (const std::size_t count : {3, 5'000, 700'001}) {
+    const std::vector<float> own[] = {RoughFloats(0, count),
+                                      RoughFloats(1, count),
+                                      RoughFloats(2, count),
+                                      RoughFloats(3, count),
+                                      RoughFloats(4, count)};
+    std::vector<float> expected(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      expected[i] = (own[0][i] + (own[1][i] + own[2][i])) + (own[3][i] + own[4][i]);
+    }
+    RunThreads(5, Backend::kHierarchical, [&](Communicator& communicator) {
+      ASSERT_STREQ(communicator.BackendName(), "hierarchical");
+      std::vector<float> data = own[communicator.rank()];
+      const Status status =
+          communicator.AllReduce(data.data(), count, DataType::kFloat32, ReduceOp::kSum, Soon());
+      ASSERT_TRUE(status.ok()) << status.error().ToString();
+      ASSERT_EQ(0, std::memcmp(data.data(), expected.data(), count * sizeof(float))) << count;
+    });
+  }
+}
+
 // --- Joining ---
 
 TEST(Communicator, BackendIsTheOneAskedFor) {
@@ -228,19 +253,29 @@ std::vector<Result<std::unique_ptr<Communicator>>> Join(
   return joined;
 }
 
-TEST(MakeCommunicator, OneRankOnAnotherHostMeansTcpForAll) {
+TEST(MakeCommunicator, OneRankOnAnotherHostMeansSharedMemoryWithinAndTcpBetween) {
   const auto joined = Join(3, [](CommunicatorOptions& options) {
     options.host_ids = {"a", "a", "b"};
   });
   for (const auto& communicator : joined) {
     ASSERT_TRUE(communicator.ok()) << communicator.error().ToString();
-    EXPECT_STREQ(communicator.value()->BackendName(), "tcp");
+    EXPECT_STREQ(communicator.value()->BackendName(), "hierarchical");
   }
 }
 
-TEST(MakeCommunicator, OneRankThatForbidsSharingMeansTcpForAll) {
+TEST(MakeCommunicator, RankThatForbidsSharingIsAHostOfItsOwn) {
   const auto joined = Join(
       3, [](CommunicatorOptions& options) { options.allow_shared_memory = options.rank != 1; });
+  for (const auto& communicator : joined) {
+    ASSERT_TRUE(communicator.ok()) << communicator.error().ToString();
+    EXPECT_STREQ(communicator.value()->BackendName(), "hierarchical");
+  }
+}
+
+TEST(MakeCommunicator, NoTwoRanksOnOneHostMeanTcpForAll) {
+  const auto joined = Join(3, [](CommunicatorOptions& options) {
+    options.host_ids = {"a", "b", "c"};
+  });
   for (const auto& communicator : joined) {
     ASSERT_TRUE(communicator.ok()) << communicator.error().ToString();
     EXPECT_STREQ(communicator.value()->BackendName(), "tcp");

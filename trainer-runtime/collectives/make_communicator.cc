@@ -9,6 +9,8 @@
 #include "common/base/digest.h"
 #include "trainer-runtime/collectives/communicator_front.h"
 #include "trainer-runtime/collectives/failure_latch.h"
+#include "trainer-runtime/collectives/hierarchical_communicator.h"
+#include "trainer-runtime/collectives/host_groups.h"
 #include "trainer-runtime/collectives/links.h"
 #include "trainer-runtime/collectives/shared_memory_communicator.h"
 #include "trainer-runtime/collectives/shared_memory_layout.h"
@@ -19,9 +21,16 @@
 // links.
 //
 //   all -> all       Hello     who I am, what I plan, whether I can share memory
-//   0 -> others      Offer     where to fetch the segment      (only if all can share)
-//   others -> 0      Answer    mapped it or not
-//   0 -> others      Answer    all mapped it: shared memory; else TCP
+// Then on each host with several ranks, whose first one leads there:
+//
+//   lead -> others   Offer     where to fetch the segment
+//   others -> lead   Answer    mapped it or not
+//   lead -> others   Answer    all mapped it
+//
+// and where there are other hosts besides:
+//
+//   all -> 0         Answer    my host's ranks share memory, or I am alone there
+//   0 -> all         Answer    so do all: shared memory within hosts, TCP between; else TCP
 
 namespace lockstep::runtime {
 namespace {
@@ -58,9 +67,9 @@ void SetText(char (&to)[kNameSize], const std::string& from) {
 }
 
 Error SetupError(const CommunicatorOptions& options, int peer, Error cause) {
-  return std::move(cause).Wrap("rank " + std::to_string(options.rank) + ": joining epoch " +
-                               std::to_string(options.epoch.value()) + " with rank " +
-                               std::to_string(peer));
+  return std::move(cause).Wrap("rank " + std::to_string(NameOf(options.names, options.rank)) +
+                               ": joining epoch " + std::to_string(options.epoch.value()) +
+                               " with rank " + std::to_string(NameOf(options.names, peer)));
 }
 
 template <typename Message>
@@ -150,8 +159,9 @@ std::string Difference(const Hello& mine, const Hello& theirs, int peer) {
 }
 
 // Everyone tells everyone before anyone reads: a rank that disagrees learns it from each peer, and
-// so does each peer. Returns whether all can share memory.
-Result<bool> ExchangeHellos(const CommunicatorOptions& options, Deadline deadline) {
+// so does each peer. Returns the host of each rank; empty: cannot share memory.
+Result<std::vector<std::string>> ExchangeHellos(const CommunicatorOptions& options,
+                                                Deadline deadline) {
   const Hello mine = MakeHello(options);
   std::optional<Error> lost;
   for (int peer = 0; peer < options.world_size; ++peer) {
@@ -162,7 +172,8 @@ Result<bool> ExchangeHellos(const CommunicatorOptions& options, Deadline deadlin
       }
     }
   }
-  bool can_share = mine.host[0] != 0;
+  std::vector<std::string> hosts(static_cast<std::size_t>(options.world_size));
+  hosts[static_cast<std::size_t>(options.rank)] = BoundedText(mine.host);
   for (int peer = 0; peer < options.world_size; ++peer) {
     if (peer == options.rank) {
       continue;
@@ -171,12 +182,12 @@ Result<bool> ExchangeHellos(const CommunicatorOptions& options, Deadline deadlin
     if (const std::string difference = Difference(mine, theirs, peer); !difference.empty()) {
       return Error(ErrorCode::kMismatch, "ranks disagree: " + difference);
     }
-    can_share = can_share && BoundedText(theirs.host) == BoundedText(mine.host);
+    hosts[static_cast<std::size_t>(peer)] = BoundedText(theirs.host);
   }
   if (lost) {
     return *std::move(lost);
   }
-  return can_share;
+  return hosts;
 }
 
 // Collects one answer from every peer, serving the segment to those who ask meanwhile.
@@ -282,6 +293,80 @@ class LoneCommunicator final : public CommunicatorFront {
   FailureLatch failure_;
 };
 
+const std::vector<int>& OwnGroup(const std::vector<std::vector<int>>& groups, int rank) {
+  return groups[static_cast<std::size_t>(GroupOf(groups, rank))];
+}
+
+// The options of this rank among `members`, with the links to them, which are taken away.
+CommunicatorOptions TakeMembers(const std::vector<int>& members, CommunicatorOptions* options) {
+  CommunicatorOptions part;
+  part.world_size = static_cast<int>(members.size());
+  part.epoch = options->epoch;
+  part.plan_hash = options->plan_hash;
+  part.names = members;
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    part.rank = members[i] == options->rank ? static_cast<int>(i) : part.rank;
+    part.links.push_back(std::move(options->links[static_cast<std::size_t>(members[i])]));
+  }
+  return part;
+}
+
+// Makes or fetches the segment of the ranks `own` of this host. Null: there is none.
+Result<std::optional<SharedSegment>> ShareWithin(const std::vector<int>& own,
+                                                 CommunicatorOptions* options,
+                                                 Deadline deadline) {
+  if (own.size() == 1) {
+    return std::optional<SharedSegment>();
+  }
+  CommunicatorOptions within = TakeMembers(own, options);
+  auto segment = within.rank == 0 ? LeadSharing(within, deadline) : FollowSharing(within, deadline);
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    options->links[static_cast<std::size_t>(own[i])] = std::move(within.links[i]);
+  }
+  return segment;
+}
+
+// Whether all ranks say yes, as rank 0 finds.
+Result<bool> AskWhetherAll(const CommunicatorOptions& options, bool is_yes, Deadline deadline) {
+  if (options.rank != 0) {
+    LOCKSTEP_RETURN_IF_ERROR(SendTo(options, 0, Answer{is_yes}, deadline));
+    LOCKSTEP_ASSIGN_OR_RETURN(const Answer all, ReceiveFrom<Answer>(options, 0, deadline));
+    return all.is_yes != 0;
+  }
+  for (int peer = 1; peer < options.world_size; ++peer) {
+    LOCKSTEP_ASSIGN_OR_RETURN(const Answer answer, ReceiveFrom<Answer>(options, peer, deadline));
+    is_yes = is_yes && answer.is_yes != 0;
+  }
+  LOCKSTEP_RETURN_IF_ERROR(SendToOthers(options, Answer{is_yes}, deadline));
+  return is_yes;
+}
+
+Result<std::unique_ptr<Communicator>> JoinByTcp(CommunicatorOptions options) {
+  LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<CommunicatorFront> joined,
+                            MakeTcpCommunicator(std::move(options)));
+  return std::unique_ptr<Communicator>(std::move(joined));
+}
+
+Result<std::unique_ptr<Communicator>> JoinHierarchy(const std::vector<std::vector<int>>& groups,
+                                                    CommunicatorOptions options,
+                                                    std::optional<SharedSegment> segment) {
+  HierarchyParts parts;
+  parts.groups = groups;
+  const std::vector<int>& own = OwnGroup(groups, options.rank);
+  if (segment.has_value()) {
+    parts.within = MakeSharedMemoryCommunicator(TakeMembers(own, &options), *std::move(segment));
+  }
+  if (own.front() == options.rank) {
+    std::vector<int> leaders;
+    for (const std::vector<int>& group : groups) {
+      leaders.push_back(group.front());
+    }
+    LOCKSTEP_ASSIGN_OR_RETURN(parts.across, MakeTcpCommunicator(TakeMembers(leaders, &options)));
+  }
+  parts.spare_links = std::move(options.links);
+  return MakeHierarchicalCommunicator(options, std::move(parts));
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Communicator>> MakeCommunicator(CommunicatorOptions options,
@@ -290,16 +375,27 @@ Result<std::unique_ptr<Communicator>> MakeCommunicator(CommunicatorOptions optio
   if (options.world_size == 1) {
     return std::unique_ptr<Communicator>(std::make_unique<LoneCommunicator>(options.epoch));
   }
-  LOCKSTEP_ASSIGN_OR_RETURN(const bool can_share, ExchangeHellos(options, deadline));
-  if (can_share) {
-    LOCKSTEP_ASSIGN_OR_RETURN(
-        std::optional<SharedSegment> segment,
-        options.rank == 0 ? LeadSharing(options, deadline) : FollowSharing(options, deadline));
-    if (segment) {
-      return MakeSharedMemoryCommunicator(std::move(options), *std::move(segment));
-    }
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<std::string> hosts,
+                            ExchangeHellos(options, deadline));
+  const std::vector<std::vector<int>> groups = GroupByHost(hosts);
+  if (groups.size() == hosts.size()) {
+    return JoinByTcp(std::move(options));
   }
-  return MakeTcpCommunicator(std::move(options));
+  const std::vector<int>& own = OwnGroup(groups, options.rank);
+  LOCKSTEP_ASSIGN_OR_RETURN(std::optional<SharedSegment> segment,
+                            ShareWithin(own, &options, deadline));
+  if (groups.size() == 1) {
+    if (!segment.has_value()) {
+      return JoinByTcp(std::move(options));
+    }
+    return std::unique_ptr<Communicator>(
+        MakeSharedMemoryCommunicator(std::move(options), *std::move(segment)));
+  }
+  const bool is_mine_ready = own.size() == 1 || segment.has_value();
+  LOCKSTEP_ASSIGN_OR_RETURN(const bool are_all_ready,
+                            AskWhetherAll(options, is_mine_ready, deadline));
+  return are_all_ready ? JoinHierarchy(groups, std::move(options), std::move(segment))
+                       : JoinByTcp(std::move(options));
 }
 
 }  // namespace lockstep::runtime

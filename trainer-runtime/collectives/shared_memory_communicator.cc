@@ -24,11 +24,11 @@ constexpr std::size_t RoundUp(std::size_t value, std::size_t multiple) {
 class SharedMemoryCommunicator final : public CommunicatorFront {
  public:
   SharedMemoryCommunicator(CommunicatorOptions options, SharedSegment segment)
-      : CommunicatorFront(options.rank, options.world_size, options.epoch),
+      : CommunicatorFront(options.rank, options.world_size, options.epoch, options.names),
         rank_(options.rank),
         world_size_(options.world_size),
         segment_(std::move(segment)),
-        group_(rank_, SharedMemoryLayout(segment_.data(), world_size_), std::move(options.links)),
+        group_(rank_, SharedMemoryLayout(segment_.data(), world_size_), std::move(options)),
         layout_(group_.layout()),
         sources_(static_cast<std::size_t>(world_size_)) {
     segment_.CloseFd();
@@ -109,6 +109,7 @@ Status SharedMemoryCommunicator::RunOperation(const CallContext& context, std::b
     case Operation::kBroadcast:
       return StagedBroadcast(context, data);
     case Operation::kBarrier:
+    case Operation::kAnnounceBroadcast:
       return Meet(context);
   }
   return OkStatus();
@@ -289,8 +290,8 @@ Status SharedMemoryCommunicator::CopyOut(const CallContext& context,
 
 }  // namespace
 
-std::unique_ptr<Communicator> MakeSharedMemoryCommunicator(CommunicatorOptions options,
-                                                           SharedSegment segment) {
+std::unique_ptr<CommunicatorFront> MakeSharedMemoryCommunicator(CommunicatorOptions options,
+                                                                SharedSegment segment) {
   return std::make_unique<SharedMemoryCommunicator>(std::move(options), std::move(segment));
 }
 

@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "trainer-runtime/collectives/communicator.h"
+#include "trainer-runtime/collectives/communicator_front.h"
 #include "trainer-runtime/collectives/shared_segment.h"
 
 namespace lockstep::runtime {
@@ -10,7 +10,7 @@ namespace lockstep::runtime {
 // The backend for ranks on one host. Owns the segment (mapped by all ranks, of the size
 // SharedMemoryLayout asks for) and the links, which carry no bytes any more: their end is how the
 // death of a peer shows.
-std::unique_ptr<Communicator> MakeSharedMemoryCommunicator(CommunicatorOptions options,
-                                                           SharedSegment segment);
+std::unique_ptr<CommunicatorFront> MakeSharedMemoryCommunicator(CommunicatorOptions options,
+                                                                SharedSegment segment);
 
 }  // namespace lockstep::runtime

@@ -23,11 +23,12 @@ bool HasCoreEach(int world_size) {
 
 SharedMemoryGroup::SharedMemoryGroup(int rank,
                                      SharedMemoryLayout layout,
-                                     std::vector<UniqueFd> links)
+                                     CommunicatorOptions options)
     : rank_(rank),
-      world_size_(static_cast<int>(links.size())),
+      world_size_(options.world_size),
       layout_(layout),
-      links_(std::move(links)),
+      links_(std::move(options.links)),
+      names_(std::move(options.names)),
       has_core_each_(HasCoreEach(world_size_)) {}
 
 void SharedMemoryGroup::PostCall(const Call& call, const void* payload, std::size_t payload_size) {
@@ -135,12 +136,12 @@ Status SharedMemoryGroup::FindTrouble(const CallContext& context,
         !HasReached(layout_.progress(other)->completed,
                     static_cast<uint32_t>(context.call.sequence))) {
       return context.Fail(ErrorCode::kPeerLost,
-                          "rank " + std::to_string(other) + " is gone, its connection is closed");
+                          NameOfRank(other) + " is gone, its connection is closed");
     }
   }
   if (context.deadline.HasPassed(SteadyNow())) {
     return context.Fail(ErrorCode::kTimeout,
-                        "deadline passed while waiting for rank " + std::to_string(peer));
+                        "deadline passed while waiting for " + NameOfRank(peer));
   }
   return OkStatus();
 }
@@ -152,7 +153,11 @@ Status SharedMemoryGroup::FindMismatch(const CallContext& context, int peer) con
       post->call == context.call) {
     return OkStatus();
   }
-  return MismatchError(rank_, context.call, peer, post->call);
+  return MismatchError(NameOf(names_, rank_), context.call, NameOf(names_, peer), post->call);
+}
+
+std::string SharedMemoryGroup::NameOfRank(int rank) const {
+  return "rank " + std::to_string(NameOf(names_, rank));
 }
 
 void SharedMemoryGroup::Fail(const Error& error) noexcept {
@@ -185,9 +190,8 @@ std::optional<Error> SharedMemoryGroup::ReportedFailure() const {
     return std::nullopt;
   }
   const std::size_t size = std::min<std::size_t>(record->text_size, FailureRecord::kTextSize);
-  return Error(
-      static_cast<ErrorCode>(record->code),
-      "rank " + std::to_string(record->rank) + " reported: " + std::string(record->text, size));
+  return Error(static_cast<ErrorCode>(record->code),
+               NameOfRank(record->rank) + " reported: " + std::string(record->text, size));
 }
 
 // Between two calls nobody may leave: each waits for all others in the next one.
@@ -198,9 +202,8 @@ Status SharedMemoryGroup::CheckHealth() {
   std::optional<Error> trouble = ReportedFailure();
   const uint64_t lost = trouble.has_value() ? 0 : FindLostPeers(links_);
   if (lost != 0) {
-    trouble = Error(
-        ErrorCode::kPeerLost,
-        "rank " + std::to_string(std::countr_zero(lost)) + " is gone, its connection is closed");
+    trouble = Error(ErrorCode::kPeerLost,
+                    NameOfRank(std::countr_zero(lost)) + " is gone, its connection is closed");
   }
   if (!trouble.has_value()) {
     return OkStatus();

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "common/base/error.h"
@@ -20,8 +21,8 @@ namespace lockstep::runtime {
 // pointless. Thread: one, but Fail() and the questions about failure from any.
 class SharedMemoryGroup {
  public:
-  // `links` are looked at, never read: their end is the death of a peer.
-  SharedMemoryGroup(int rank, SharedMemoryLayout layout, std::vector<UniqueFd> links);
+  // The links of `options` are looked at, never read: their end is the death of a peer.
+  SharedMemoryGroup(int rank, SharedMemoryLayout layout, CommunicatorOptions options);
 
   const SharedMemoryLayout& layout() const { return layout_; }
 
@@ -73,6 +74,8 @@ class SharedMemoryGroup {
                      uint32_t target,
                      int peer) const;
   Status FindMismatch(const CallContext& context, int peer) const;
+  // "rank R".
+  std::string NameOfRank(int rank) const;
   void ReportFailure(const Error& error) noexcept;
   // The error of another rank, "rank R reported: ...".
   std::optional<Error> ReportedFailure() const;
@@ -86,6 +89,7 @@ class SharedMemoryGroup {
   const int world_size_;
   const SharedMemoryLayout layout_;
   const std::vector<UniqueFd> links_;
+  const std::vector<int> names_;
   const bool has_core_each_;
   FailureLatch failure_;
   WaitHabit spin_{2};   // two: one late peer is no pattern

@@ -54,10 +54,11 @@ TcpStream::Outcome MoveFrames(const Start& start, const Move& move) {
 class TcpCommunicator final : public CommunicatorFront {
  public:
   TcpCommunicator(CommunicatorOptions options, UniqueFd abort_event)
-      : CommunicatorFront(options.rank, options.world_size, options.epoch),
+      : CommunicatorFront(options.rank, options.world_size, options.epoch, options.names),
         rank_(options.rank),
         world_size_(options.world_size),
         links_(std::move(options.links)),
+        names_(std::move(options.names)),
         abort_event_(std::move(abort_event)) {
     for (const UniqueFd& link : links_) {
       streams_.emplace_back(link.get());
@@ -96,6 +97,7 @@ class TcpCommunicator final : public CommunicatorFront {
   const int rank_;
   const int world_size_;
   const std::vector<UniqueFd> links_;
+  const std::vector<int> names_;
   const UniqueFd abort_event_;
   FailureLatch failure_;
 
@@ -309,7 +311,7 @@ Status TcpCommunicator::CheckHealth() {
 }
 
 std::optional<Error> TcpCommunicator::FindTroubleOf(int peer, uint64_t lost) {
-  const std::string who = "rank " + std::to_string(peer);
+  const std::string who = "rank " + std::to_string(NameOf(names_, peer));
   TcpStream& stream = streams_[static_cast<std::size_t>(peer)];
   if (stream.LookForFarewell() == TcpStream::Outcome::kBroken) {
     const TcpStream::Failure& failure = stream.failure();
@@ -331,7 +333,7 @@ std::string TcpCommunicator::HoldUps(const Exchange& exchange) const {
       most = missing;
     }
     if (missing == most) {
-      text += (text.empty() ? "rank " : ", rank ") + std::to_string(peer);
+      text += (text.empty() ? "rank " : ", rank ") + std::to_string(NameOf(names_, peer));
     }
   }
   return text.empty() ? "a peer to take its bytes" : text;
@@ -345,7 +347,7 @@ Error TcpCommunicator::LostError(const CallContext& context,
   std::string text;
   for (int peer = 0; peer < world_size_; ++peer) {
     if ((lost >> peer & 1) != 0) {
-      text += "rank " + std::to_string(peer) + " is gone, ";
+      text += "rank " + std::to_string(NameOf(names_, peer)) + " is gone, ";
     }
   }
   return context.Fail(ErrorCode::kPeerLost, text + why);
@@ -354,9 +356,10 @@ Error TcpCommunicator::LostError(const CallContext& context,
 Error TcpCommunicator::FailureOf(const CallContext& context, int peer) const {
   const TcpStream::Failure& failure = streams_[static_cast<std::size_t>(peer)].failure();
   if (failure.other_call) {
-    return MismatchError(rank_, context.call, peer, *failure.other_call);
+    return MismatchError(
+        NameOf(names_, rank_), context.call, NameOf(names_, peer), *failure.other_call);
   }
-  const std::string who = "rank " + std::to_string(peer);
+  const std::string who = "rank " + std::to_string(NameOf(names_, peer));
   if (failure.is_peers_word) {
     return context.Fail(failure.code, who + " reported: " + failure.text);
   }
@@ -403,7 +406,7 @@ void TcpCommunicator::Abort(const Error& reason) noexcept {
 
 }  // namespace
 
-Result<std::unique_ptr<Communicator>> MakeTcpCommunicator(CommunicatorOptions options) {
+Result<std::unique_ptr<CommunicatorFront>> MakeTcpCommunicator(CommunicatorOptions options) {
   UniqueFd abort_event(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!abort_event.is_open()) {
     return SystemError(errno, "eventfd");
@@ -413,7 +416,7 @@ Result<std::unique_ptr<Communicator>> MakeTcpCommunicator(CommunicatorOptions op
     const int on = 1;
     static_cast<void>(::setsockopt(link.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)));
   }
-  return std::unique_ptr<Communicator>(
+  return std::unique_ptr<CommunicatorFront>(
       std::make_unique<TcpCommunicator>(std::move(options), std::move(abort_event)));
 }
 

@@ -2,12 +2,12 @@
 
 #include <memory>
 
-#include "trainer-runtime/collectives/communicator.h"
+#include "trainer-runtime/collectives/communicator_front.h"
 
 namespace lockstep::runtime {
 
 // The backend for ranks on several hosts: everything travels over the links, which become
 // non-blocking. Errors: kIo and kin.
-Result<std::unique_ptr<Communicator>> MakeTcpCommunicator(CommunicatorOptions options);
+Result<std::unique_ptr<CommunicatorFront>> MakeTcpCommunicator(CommunicatorOptions options);
 
 }  // namespace lockstep::runtime

@@ -32,7 +32,15 @@ std::pair<UniqueFd, UniqueFd> ConnectedPair(int listener, const sockaddr_in& add
 }  // namespace
 
 std::string BackendText(Backend backend) {
-  return backend == Backend::kSharedMemory ? "SharedMemory" : "Tcp";
+  switch (backend) {
+    case Backend::kSharedMemory:
+      return "SharedMemory";
+    case Backend::kTcp:
+      return "Tcp";
+    case Backend::kHierarchical:
+      return "Hierarchical";
+  }
+  return "";
 }
 
 LinkMatrix MakeLinks(int world_size) {
@@ -66,7 +74,10 @@ CommunicatorOptions OptionsOf(int rank, Backend backend, LinkMatrix& links) {
   options.plan_hash = 42;
   options.links = std::move(links[static_cast<std::size_t>(rank)]);
   options.host_ids.resize(links.size(), "this-host");
-  options.allow_shared_memory = backend == Backend::kSharedMemory;
+  options.allow_shared_memory = backend != Backend::kTcp;
+  for (std::size_t i = 0; i < links.size() && backend == Backend::kHierarchical; ++i) {
+    options.host_ids[i] = "host-" + std::to_string((i + 1) / 2);
+  }
   return options;
 }
 

@@ -15,9 +15,10 @@
 
 namespace lockstep::runtime {
 
-enum class Backend { kSharedMemory, kTcp };
+// Hierarchical: rank 0 is alone on its host, the others are two by two on theirs.
+enum class Backend { kSharedMemory, kTcp, kHierarchical };
 
-// "SharedMemory", "Tcp": for names of tests.
+// "SharedMemory", "Tcp", "Hierarchical": for names of tests.
 std::string BackendText(Backend backend);
 
 // links[i][j] and links[j][i] are the ends of one TCP connection over loopback.

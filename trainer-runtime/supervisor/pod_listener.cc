@@ -10,6 +10,7 @@
 #include <sys/syscall.h>
 
 #include "common/contract/supervised_place.h"
+#include "trainer-runtime/supervisor/pod_metrics.h"
 
 namespace lockstep::runtime {
 namespace {
@@ -103,8 +104,11 @@ Step PodListener::newest_step() const {
 
 std::string PodListener::MetricsPage() const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  const int leading = LeadingProcess(reports_);
-  return leading < 0 ? std::string() : processes_[static_cast<std::size_t>(leading)].metrics;
+  std::vector<std::string> pages;
+  for (const Process& process : processes_) {
+    pages.push_back(process.metrics);
+  }
+  return JoinMetricsPages(pages);
 }
 
 std::optional<TerminationMessage> PodListener::LastWordsOf(int local_rank) const {

@@ -56,7 +56,7 @@ class PodListener {
   // The newest step that any process of the pod has completed.
   Step newest_step() const;
 
-  // That of the leading process; empty when none was told.
+  // Those of all processes as one; empty when none was told.
   std::string MetricsPage() const;
 
   // What the process that stood last for `local_rank` said at its end, with the checkpoints of all

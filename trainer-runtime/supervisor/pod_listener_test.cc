@@ -65,16 +65,17 @@ class PodListenerTest : public testing::Test {
   std::unique_ptr<PodListener> listener_;
 };
 
-TEST_F(PodListenerTest, WhatTheLeadingProcessSaysIsOnTheBoard) {
+TEST_F(PodListenerTest, WhatTheLeadingProcessSaysIsOnTheBoardAndAllMetricsOnThePage) {
   Listen(kNeverSilent);
-  Say(0, ChannelWord::kMetrics, "first");
-  Say(1, ChannelWord::kMetrics, "second");
+  Say(0, ChannelWord::kMetrics, "# HELP a A.\na 1\n");
+  Say(1, ChannelWord::kMetrics, "# HELP a A.\na 2\n");
   Say(0, ChannelWord::kStatus, EncodeStatusDocument(Document(0, 4)));
   Say(1, ChannelWord::kStatus, EncodeStatusDocument(Document(1, 5)));
   EXPECT_TRUE(Becomes([&] { return board_.Snapshot().step == Step(5); }));
   EXPECT_EQ(board_.Snapshot().rank, 0);
   EXPECT_EQ(listener_->newest_step(), Step(5));
-  EXPECT_EQ(listener_->MetricsPage(), "second");
+  EXPECT_EQ(listener_->MetricsPage(),
+            "# HELP a A.\na{local_rank=\"0\"} 1\na{local_rank=\"1\"} 2\n");
 }
 
 TEST_F(PodListenerTest, TheOperatorsWordGoesToAllInTheirOwnCount) {

@@ -58,6 +58,7 @@ std::string AddedText(const DecisionBuilder& builder) {
                    "resume, has that asked anew";
 }
 
+// Of the condition Scheduled, and of what is told in events.
 std::string ReasonOf(Constraint constraint) {
   switch (constraint) {
     case Constraint::kQueue:
@@ -66,6 +67,10 @@ std::string ReasonOf(Constraint constraint) {
       return "WaitsForQuota";
     case Constraint::kRound:
       return "WaitsForRound";
+    case Constraint::kPreemption:
+      return "WaitsForOthersToGo";
+    case Constraint::kPriorityClass:
+      return "NoPriorityClass";
     default:
       return "Unschedulable";
   }
@@ -166,7 +171,9 @@ void PlaceGang(const GangView& view, DecisionBuilder* builder) {
   }
   const PlanResult result = builder->observed().round.has_value() ? *builder->observed().round
                                                                   : PlanAlone(view, *builder);
+  builder->mutable_status()->claim.reset();
   if (const auto* refusal = std::get_if<Unschedulable>(&result)) {
+    builder->mutable_status()->claim = builder->observed().claim;
     RefuseGang(*refusal, builder);
     return;
   }

@@ -57,6 +57,13 @@ int64_t NewestCheckpoint(const GangView& view, const std::optional<JobProgress>&
   return newest;
 }
 
+void NoteCheckpoint(int64_t step, WallTime heard_at, JobProgress* progress) {
+  if (step != progress->checkpoint_step) {
+    progress->checkpoint_step = step;
+    progress->checkpoint_at = heard_at;
+  }
+}
+
 // The last words of the lowest rank that finished a training; null while there are none.
 std::optional<TerminationMessage> FinalWords(const GangView& view) {
   for (const Member& member : view.members) {  // in rank order
@@ -124,7 +131,7 @@ void NoteProgress(const GangView& view, DecisionBuilder* builder) {
       known->has_value() && MayFallBack(**known, document, reported_at, builder->status());
   if (known->has_value() && document.step.value() < (*known)->step && builder->is_training() &&
       !may_fall_back) {
-    (*known)->checkpoint_step = NewestCheckpoint(view, *known);
+    NoteCheckpoint(NewestCheckpoint(view, *known), reported_at, &**known);
     return;
   }
   JobProgress progress;
@@ -139,10 +146,15 @@ void NoteProgress(const GangView& view, DecisionBuilder* builder) {
         static_cast<double>(steps_left * builder->spec().training->global_batch_size) /
         progress.samples_per_second;
   }
+  if (known->has_value()) {
+    progress.checkpoint_step = (*known)->checkpoint_step;
+    progress.checkpoint_at = (*known)->checkpoint_at;
+  }
   const bool has_fallen =
       may_fall_back && builder->is_training() && HasFallenBack(**known, document);
-  progress.checkpoint_step =
-      has_fallen ? CheckpointLeft(**known, document) : NewestCheckpoint(view, *known);
+  NoteCheckpoint(has_fallen ? CheckpointLeft(**known, document) : NewestCheckpoint(view, *known),
+                 reported_at,
+                 &progress);
   progress.observed_at = known->has_value() ? (*known)->observed_at : WallTime{};
   if (*known != progress) {
     if (may_fall_back) {

@@ -406,11 +406,12 @@ TEST(Placing, FieldsThatNoPlanHeedsAreToldOnce) {
   TestWorld world(job);
   const Decision first = world.Step();
   EXPECT_EQ(MessageOf(first.status, ConditionType::kFullyPlanned),
-            "spec.scheduling.priorityClassName: it orders no waiting jobs and makes no room; "
             "spec.roles[0].template.spec.volumes: no plan knows which nodes a claim's volume can "
             "be used on; spec.roles[0].template.spec.resourceClaims: devices of claims are not "
-            "counted; spec.roles[0].template.spec.priorityClassName: it orders no waiting jobs and "
-            "makes no room");
+            "counted; spec.roles[0].template.spec.priorityClassName: the whole gang counts with "
+            "high");
+  job.spec.scheduling.priority_class_name = "";
+  EXPECT_EQ(PriorityClassOf(job.spec), "low");
   EXPECT_NE(EventReasons(first).find("FieldsNotPlanned"), std::string::npos);
   EXPECT_EQ(EventReasons(world.Step()).find("FieldsNotPlanned"), std::string::npos);
 }

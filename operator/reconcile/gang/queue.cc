@@ -20,10 +20,38 @@ bool IsOurs(const TrainingJob& job) {
   return manager.empty() || manager == kManagedByUs;
 }
 
+std::string PriorityClassOfTemplate(const RoleSpec& role) {
+  const Json& raw = role.pod.raw;
+  const auto spec = raw.is_object() ? raw.find("spec") : raw.end();
+  if (spec == raw.end() || !spec->is_object()) {
+    return "";
+  }
+  const auto name = spec->find("priorityClassName");
+  return name != spec->end() && name->is_string() ? name->get<std::string>() : "";
+}
+
+std::string PriorityClassOf(const TrainingJobSpec& spec) {
+  if (!spec.scheduling.priority_class_name.empty()) {
+    return spec.scheduling.priority_class_name;
+  }
+  for (const RoleSpec& role : spec.roles) {
+    std::string name = PriorityClassOfTemplate(role);
+    if (!name.empty()) {
+      return name;
+    }
+  }
+  return "";
+}
+
 bool WaitsForPods(const TrainingJobStatus& status) {
   const Condition* const scheduled = FindCondition(status, ConditionType::kScheduled);
   return scheduled != nullptr && !scheduled->is_true &&
          (scheduled->reason == kReasonPodStuck || scheduled->reason == kReasonNameTaken);
+}
+
+bool IsPreempted(const TrainingJobStatus& status) {
+  const Condition* const scheduled = FindCondition(status, ConditionType::kScheduled);
+  return scheduled != nullptr && !scheduled->is_true && scheduled->reason == kReasonPreempted;
 }
 
 bool WaitsForRoom(const TrainingJob& job, WallTime now) {

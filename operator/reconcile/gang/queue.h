@@ -1,5 +1,8 @@
 #pragma once
 
+#include <string>
+#include <string_view>
+
 #include "common/base/time.h"
 #include "operator/api/training_job.h"
 
@@ -8,9 +11,22 @@ namespace lockstep::control {
 // Whether runPolicy.managedBy leaves the job to this operator.
 bool IsOurs(const TrainingJob& job);
 
+// The priority class that counts for the whole gang: of scheduling.priorityClassName, else the
+// first that a role's template names; empty: none.
+std::string PriorityClassOf(const TrainingJobSpec& spec);
+
+// The one that the role's template names; empty: none.
+std::string PriorityClassOfTemplate(const RoleSpec& role);
+
 // Whether the job waits for pods that may never go: its own that do not end, or those of an earlier
 // job that hold names. The room it asks for is not held for it meanwhile.
 bool WaitsForPods(const TrainingJobStatus& status);
+
+// Reason of Scheduled while pods of a gang are leaving that went so that another could start.
+inline constexpr std::string_view kReasonPreempted = "Preempted";
+
+// Whether that is so.
+bool IsPreempted(const TrainingJobStatus& status);
 
 // Whether the job stands in the queue: it wants to run, has no place, and nothing but room is
 // missing. Jobs that came later may not take room from such a job. One that pauses after it could

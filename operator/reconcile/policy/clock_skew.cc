@@ -32,6 +32,10 @@ TrainingJobStatus WithoutFuture(TrainingJobStatus status, WallTime now) {
   }
   if (status.progress.has_value()) {
     status.progress->observed_at = std::min(status.progress->observed_at, now);
+    Clamp(&status.progress->checkpoint_at, now);
+  }
+  if (status.claim.has_value()) {
+    status.claim->since = std::min(status.claim->since, now);
   }
   Clamp(&status.waiting_since, now);
   Clamp(&status.start_time, now);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "operator/reconcile/gang/queue.h"
+
 namespace lockstep::control {
 namespace {
 
@@ -33,21 +35,21 @@ void AddOfTemplate(const std::string& path, const Json& spec, std::string* text)
   if (IsPresent(FieldOf(spec, "resourceClaims"))) {
     Add(path + ".resourceClaims: devices of claims are not counted", text);
   }
-  if (IsPresent(FieldOf(spec, "priorityClassName"))) {
-    Add(path + ".priorityClassName: it orders no waiting jobs and makes no room", text);
-  }
 }
 
 }  // namespace
 
 std::string DescribeUnplanned(const TrainingJobSpec& spec) {
   std::string text;
-  if (!spec.scheduling.priority_class_name.empty()) {
-    Add("spec.scheduling.priorityClassName: it orders no waiting jobs and makes no room", &text);
-  }
+  const std::string priority_class = PriorityClassOf(spec);
   for (std::size_t i = 0; i < spec.roles.size(); ++i) {
+    const std::string path = "spec.roles[" + std::to_string(i) + "].template.spec";
     if (const Json* const pod = FieldOf(spec.roles[i].pod.raw, "spec")) {
-      AddOfTemplate("spec.roles[" + std::to_string(i) + "].template.spec", *pod, &text);
+      AddOfTemplate(path, *pod, &text);
+    }
+    const std::string own = PriorityClassOfTemplate(spec.roles[i]);
+    if (!own.empty() && own != priority_class) {
+      Add(path + ".priorityClassName: the whole gang counts with " + priority_class, &text);
     }
   }
   return text;

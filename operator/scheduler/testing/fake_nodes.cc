@@ -31,6 +31,10 @@ const char* ConstraintName(Constraint constraint) {
       return "queue";
     case Constraint::kQuota:
       return "quota";
+    case Constraint::kPreemption:
+      return "preemption";
+    case Constraint::kPriorityClass:
+      return "priority class";
     case Constraint::kTopology:
       return "topology";
     case Constraint::kRound:

@@ -111,6 +111,10 @@ void SmallWorld::SetPhase(const std::string& name, const std::string& phase) {
   EditPod(name, [&](Json* pod) { (*pod)["status"]["phase"] = phase; });
 }
 
+void SmallWorld::ReadPod(const std::string& name) {
+  checks.OnPodRead(server_.store().Get(kube::kPods, {kNamespace, name}));
+}
+
 void SmallWorld::SetNodeReady(const std::string& name, bool is_ready) {
   server_.Edit(kube::kNodes, {"", name}, [is_ready](Json* node) {
     (*node)["status"]["conditions"][0]["status"] = is_ready ? "True" : "Unknown";

@@ -35,6 +35,9 @@ class SmallWorld {
 
   void SetPhase(const std::string& name, const std::string& phase);
 
+  // The server tells an operator of the pod.
+  void ReadPod(const std::string& name);
+
   // The checks look at the world that has come of it.
   void SetNodeReady(const std::string& name, bool is_ready);
 

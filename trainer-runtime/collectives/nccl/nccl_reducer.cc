@@ -153,7 +153,7 @@ CallContext NcclReducer::ContextOf(std::size_t count, Deadline deadline) const {
   call.count = count;
   call.type = DataType::kFloat32;
   call.reduce = ReduceOp::kSum;
-  return {call, control_->rank(), SteadyNow(), deadline};
+  return {call, control_->rank(), SteadyNow(), deadline, control_->rank()};
 }
 
 Status NcclReducer::Fail(const CallContext& context, const Error& error) {

@@ -1,0 +1,87 @@
+#include "operator/cmd/watches.h"
+
+#include <chrono>
+#include <utility>
+
+#include "common/base/digest.h"
+
+namespace lockstep::control {
+namespace {
+
+// Choice: there may be many of them, and the room that one leaves is looked at 20 ms later anyway.
+constexpr Duration kForeignReadInterval = std::chrono::milliseconds(50);
+
+kube::Selection OursIn(const kube::ResourceType& type, const std::string& namespace_name) {
+  return {type, namespace_name, "lockstep.dev/job", ""};
+}
+
+kube::Selection PodsOfOthers() {
+  return {kube::kPods,
+          "",
+          "!lockstep.dev/job",
+          "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"};
+}
+
+template <typename T>
+std::unique_ptr<ReflectorDriver<T>> Follow(kube::Selection selection,
+                                           typename kube::Reflector<T>::Decode decode,
+                                           const WatchLoopOptions& options,
+                                           WorkQueueOfUpdates* queue) {
+  kube::ReflectorOptions reflector;
+  reflector.selection = std::move(selection);
+  const uint64_t seed = std::hash<std::string>()(RandomHex(8));
+  return std::make_unique<ReflectorDriver<T>>(
+      options, std::move(reflector), decode, seed, ReflectorDriver<T>::Into(queue));
+}
+
+template <typename T>
+Status CheckOf(const std::string& name, const ReflectorDriver<T>& driver) {
+  if (std::string refusal = driver.refusal(); !refusal.empty()) {
+    return Error(ErrorCode::kUnavailable, std::move(refusal));
+  }
+  return driver.has_synced()
+             ? OkStatus()
+             : Status(Error(ErrorCode::kUnavailable, "no list of " + name + " was had yet"));
+}
+
+}  // namespace
+
+Watches::Watches(const WatchLoopOptions& options,
+                 const std::string& namespace_name,
+                 WorkQueueOfUpdates* queue)
+    : jobs_(Follow<kube::RawObject>(
+          {kube::kTrainingJobs, namespace_name, "", ""}, kube::DecodeRaw, options, queue)),
+      pods_(Follow<kube::Pod>(OursIn(kube::kPods, ""), kube::DecodePod, options, queue)) {
+  WatchLoopOptions now_and_then = options;
+  now_and_then.read_interval = kForeignReadInterval;
+  foreign_pods_ = Follow<PodUse>(PodsOfOthers(), DecodePodUse, now_and_then, queue);
+  nodes_ = Follow<kube::Node>({kube::kNodes, "", "", ""}, kube::DecodeNode, options, queue);
+  services_ = Follow<kube::Service>(
+      OursIn(kube::kServices, namespace_name), kube::DecodeService, options, queue);
+  queues_ =
+      Follow<StoredQueue>({kube::kTrainingQueues, "", "", ""}, DecodeStoredQueue, options, queue);
+  classes_ = Follow<PriorityClass>(
+      {kube::kPriorityClasses, "", "", ""}, DecodePriorityClass, options, queue);
+}
+
+bool Watches::HasSynced() const {
+  return jobs_->has_synced() && pods_->has_synced() && foreign_pods_->has_synced() &&
+         nodes_->has_synced() && services_->has_synced() && classes_->has_synced() &&
+         // A cluster that does not know that kind, as of an earlier release, has none of it.
+         (queues_->has_synced() || !queues_->refusal().empty());
+}
+
+void Watches::AddChecks(std::map<std::string, std::function<Status()>>* checks) const {
+  const auto add = [checks](const std::string& name, const auto& driver) {
+    (*checks)[name] = [name, watched = driver.get()] { return CheckOf(name, *watched); };
+  };
+  add("trainingjobs", jobs_);
+  add("pods", pods_);
+  add("foreign-pods", foreign_pods_);
+  add("nodes", nodes_);
+  add("services", services_);
+  add("trainingqueues", queues_);
+  add("priorityclasses", classes_);
+}
+
+}  // namespace lockstep::control

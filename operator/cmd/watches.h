@@ -1,0 +1,43 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "common/base/result.h"
+#include "operator/api_client/reflector_driver.h"
+#include "operator/cmd/work_loop.h"
+
+namespace lockstep::control {
+
+// Everything that the operator follows in the cluster, each kind by a watch of its own, from their
+// making until they end.
+class Watches {
+ public:
+  // `namespace_name` is the only one whose jobs are served; empty: there are more. News go to
+  // `queue`, which outlives this, as does what `options` points to.
+  Watches(const WatchLoopOptions& options,
+          const std::string& namespace_name,
+          WorkQueueOfUpdates* queue);
+
+  // Whether all has been listed that decisions are made by. Thread: any.
+  bool HasSynced() const;
+
+  // Adds, by kind, why it cannot be followed or has not been listed yet; these end before this.
+  void AddChecks(std::map<std::string, std::function<Status()>>* checks) const;
+
+ private:
+  template <typename T>
+  using Watch = std::unique_ptr<ReflectorDriver<T>>;
+
+  Watch<kube::RawObject> jobs_;
+  Watch<kube::Pod> pods_;
+  Watch<PodUse> foreign_pods_;
+  Watch<kube::Node> nodes_;
+  Watch<kube::Service> services_;
+  Watch<StoredQueue> queues_;
+  Watch<PriorityClass> classes_;
+};
+
+}  // namespace lockstep::control

@@ -1,0 +1,261 @@
+// Gangs that go so that others can start, from the round that decides it to the room that comes
+// free: what statuses say, who is told, and who gets the room.
+
+#include <gtest/gtest.h>
+
+#include "operator/api/conditions.h"
+#include "operator/controller/testing/round_bench.h"
+#include "operator/reconcile/gang/departure.h"
+#include "operator/reconcile/gang/pod_labels.h"
+#include "operator/reconcile/gang/queue.h"
+
+namespace lockstep::control {
+namespace {
+
+class PreemptionTest : public RoundBench {
+ protected:
+  void SetUp() override {
+    AddNode("node-a", 2);
+    AddClass("urgent", 1000);
+    StoredQueue queue = QueueOf("vision", 4, 0);
+    queue.queue.preempts_lower_priority = true;
+    queue.queue.order = QueueOrder::kPriority;
+    Tell(queue);
+  }
+
+  void AddJobOf(const std::string& name, const std::string& queue, const std::string& class_name) {
+    AddJob(name, 2);
+    TrainingJob job = Stored(name);
+    job.spec.scheduling.queue = queue;
+    job.spec.scheduling.priority_class_name = class_name;
+    Store(job);
+  }
+
+  // The job's status is written so.
+  void Write(const std::string& name, const TrainingJobStatus& status) {
+    view_.Reserve(KeyOf(name), status);
+    view_.NoteStatus(KeyOf(name), status, NextVersion(), &news_);
+    view_.EndReservation(KeyOf(name), &news_);
+  }
+
+  void Place(const std::string& name) {
+    const std::string node = Ask(name);
+    ASSERT_EQ(node, "node-a");
+    Write(name, Take(name, node));
+  }
+
+  TrainingJobStatus WithClaim(const std::string& name) {
+    TrainingJobStatus status = Stored(name).status;
+    status.observed_generation = Stored(name).metadata.generation;
+    status.claim = rounds_.ClaimFor(KeyOf(name), now_);
+    return status;
+  }
+
+  // As EvictGang does it.
+  void GiveUp(const std::string& name) {
+    TrainingJobStatus status = Stored(name).status;
+    status.placement.clear();
+    status.attempt = status.attempt.Next();
+    SetCondition(&status,
+                 {ConditionType::kScheduled, false, std::string(kReasonPreempted), "it went"},
+                 now_);
+    Write(name, status);
+  }
+
+  // A pod of the job's first gang is on the node, and goes.
+  void AddLeavingPod(const std::string& job) {
+    kube::Pod pod;
+    pod.name = job + "-worker-0";
+    pod.namespace_name = "default";
+    pod.uid = "uid-of-" + pod.name;
+    pod.labels = EncodePodLabels({job, "uid-" + job, {Role::kWorker, 0}, 0, {}});
+    pod.owner_uid = "uid-" + job;
+    pod.spec.node_name = "node-a";
+    pod.spec.container.requests.gpu_count = 2;
+    pod.status.phase = kube::PodPhase::kRunning;
+    pod.is_deleting = true;
+    pod_ = {{"default", pod.name},
+            pod.uid,
+            NextVersion(),
+            std::make_shared<const kube::Pod>(std::move(pod))};
+    view_.Apply(kube::ObjectUpdate<kube::Pod>(kube::Upserted<kube::Pod>{pod_}), &news_);
+  }
+
+  void RemovePod() {
+    pod_.resource_version = NextVersion();
+    view_.Apply(kube::ObjectUpdate<kube::Pod>(kube::Deleted<kube::Pod>{pod_}), &news_);
+  }
+
+  kube::Item<kube::Pod> pod_;
+};
+
+TEST_F(PreemptionTest, NobodyIsToldBeforeTheClaimIsStored) {
+  AddJobOf("low", "vision", "");
+  Place("low");
+  AddJobOf("high", "vision", "urgent");
+  EXPECT_EQ(Ask("high"), "waits for 1 gang to go: default/low");
+  EXPECT_FALSE(view_.EvictionOf(KeyOf("low"), now_).has_value());
+  const TrainingJobStatus status = WithClaim("high");
+  ASSERT_TRUE(status.claim.has_value());
+  EXPECT_EQ(status.claim->gangs, (std::vector<ClaimedGang>{{"default/low", "uid-low", Attempt()}}));
+  EXPECT_EQ(status.claim->places, (std::vector<ClaimedPlace>{{"worker-0", "node-a"}}));
+  view_.Reserve(KeyOf("high"), status);
+  EXPECT_FALSE(view_.EvictionOf(KeyOf("low"), now_).has_value());
+
+  news_ = News();
+  view_.NoteStatus(KeyOf("high"), status, NextVersion(), &news_);
+  view_.EndReservation(KeyOf("high"), &news_);
+  EXPECT_EQ(news_.urgent.count(KeyOf("low")), 1U) << "it has its turn at once";
+  EXPECT_EQ(view_.EvictionOf(KeyOf("low"), now_),
+            (EvictionOrder{"default/high", 1000, "vision", false}));
+}
+
+TEST_F(PreemptionTest, RoomIsKeptForTheOneForWhomOthersGo) {
+  AddJobOf("low", "vision", "");
+  Place("low");
+  AddJobOf("high", "vision", "urgent");
+  Ask("high");
+  Write("high", WithClaim("high"));
+  AddJobOf("sly", "", "");  // another queue, which comes in between
+  AddLeavingPod("low");
+  GiveUp("low");
+  EXPECT_EQ(Ask("sly"), "needs 2 GPUs, 0 free on 1 node");
+  EXPECT_EQ(Ask("high"), "waits for 1 gang to go: default/low");
+
+  news_ = News();
+  RemovePod();
+  EXPECT_TRUE(news_.frees_room);
+  rounds_.Plan(now_, &news_);
+  EXPECT_EQ(news_.urgent.count(KeyOf("high")), 1U);
+  EXPECT_EQ(Ask("sly"), "needs 2 GPUs, 0 free on 1 node");
+  EXPECT_EQ(Ask("low").find("needs 2 GPUs, 0 free on 1 node"), 0U);
+  EXPECT_EQ(Ask("high"), "node-a");
+}
+
+TEST_F(PreemptionTest, WhoLeadsNextAsksNobodyTwice) {
+  AddNode("node-b", 2);
+  AddJobOf("low-1", "vision", "");
+  Write("low-1", Take("low-1", "node-a"));
+  AddJobOf("low-2", "vision", "");
+  Write("low-2", Take("low-2", "node-b"));
+  AddJobOf("high", "vision", "urgent");
+  Ask("high");
+  Write("high", WithClaim("high"));
+  const std::string gone = Stored("high").status.claim->gangs.at(0).job;
+
+  RoundKeeper next(&view_);
+  next.Reset(now_);
+  next.Plan(now_, &news_);
+  int asked = 0;
+  for (const std::string name : {"low-1", "low-2"}) {
+    const auto order = view_.EvictionOf(KeyOf(name), now_);
+    asked += order.has_value() ? 1 : 0;
+    EXPECT_EQ(order.has_value(), gone == "default/" + name);
+  }
+  EXPECT_EQ(asked, 1);
+  EXPECT_EQ(next.ClaimFor(KeyOf("high"), now_), Stored("high").status.claim);
+}
+
+TEST_F(PreemptionTest, ClaimThatIsNotWrittenIsNone) {
+  AddJobOf("low", "vision", "");
+  Place("low");
+  AddJobOf("high", "vision", "urgent");
+  Ask("high");
+  view_.Reserve(KeyOf("high"), WithClaim("high"));
+  view_.Scheduling(now_);
+  view_.EndReservation(KeyOf("high"), &news_);  // the write has failed
+
+  EXPECT_EQ(view_.Scheduling(now_).state().Find("default/low")->state, GangState::kRunning);
+  EXPECT_EQ(Ask("high"), "waits for 1 gang to go: default/low") << "it is decided anew";
+}
+
+TEST_F(PreemptionTest, ClaimOfAJobThatIsSuspendedIsGivenUpAndItsVictimsStay) {
+  AddJobOf("low", "vision", "");
+  Place("low");
+  AddJobOf("high", "vision", "urgent");
+  Ask("high");
+  Write("high", WithClaim("high"));
+  TrainingJob high = Stored("high");
+  high.spec.run_policy.suspend = true;
+  ++high.metadata.generation;
+  Store(high);
+
+  EXPECT_FALSE(view_.EvictionOf(KeyOf("low"), now_).has_value());
+  EXPECT_EQ(view_.Scheduling(now_).state().Find("default/low")->state, GangState::kRunning);
+}
+
+// Its pod does not end: its node may be dead.
+TEST_F(PreemptionTest, WhoNeverGoesIsNotWaitedForAnyLonger) {
+  AddJobOf("low", "vision", "");
+  Place("low");
+  AddJobOf("high", "vision", "urgent");
+  Ask("high");
+  Write("high", WithClaim("high"));
+  AddLeavingPod("low");
+  GiveUp("low");
+  AddNode("node-b", 2);
+  EXPECT_EQ(Ask("high"), "waits for 1 gang to go: default/low");
+  TrainingJobStatus stuck = Stored("low").status;
+  SetCondition(
+      &stuck, {ConditionType::kScheduled, false, std::string(kReasonPodStuck), "stuck"}, now_);
+  Write("low", stuck);
+
+  news_ = News();
+  rounds_.Plan(now_, &news_);
+  EXPECT_EQ(news_.urgent.count(KeyOf("high")), 1U);
+  EXPECT_EQ(Ask("high"), "node-b");
+}
+
+TEST_F(PreemptionTest, BorrowedRoomIsTakenBackInTheNameOfTheQueue) {
+  StoredQueue speech = QueueOf("speech", 2, 0);
+  speech.queue.reclaims = true;
+  Tell(speech);
+  Tell(QueueOf("vision", 0, 2));
+  AddJobOf("guest", "vision", "urgent");
+  Place("guest");
+  AddJobOf("owner", "speech", "");
+  EXPECT_EQ(Ask("owner"), "waits for 1 gang to go: default/guest");
+  Write("owner", WithClaim("owner"));
+
+  EXPECT_EQ(view_.EvictionOf(KeyOf("guest"), now_),
+            (EvictionOrder{"default/owner", 0, "speech", true}));
+}
+
+TEST_F(PreemptionTest, GangThatHasNotRunLongEnoughGoesLaterAndTheMomentIsKnown) {
+  StoredQueue queue = QueueOf("vision", 4, 0);
+  queue.queue.preempts_lower_priority = true;
+  queue.queue.min_runtime = std::chrono::seconds(60);
+  Tell(queue);
+  AddJobOf("low", "vision", "");
+  Place("low");
+  AddJobOf("high", "vision", "urgent");
+  EXPECT_EQ(Ask("high"), "needs 2 GPUs, 0 free on 1 node");
+  EXPECT_EQ(rounds_.look_again_at(), now_ + std::chrono::seconds(60));
+
+  now_ += std::chrono::seconds(60);
+  news_ = News();
+  rounds_.Plan(now_, &news_);
+  EXPECT_EQ(news_.urgent.count(KeyOf("high")), 1U);
+  EXPECT_EQ(Ask("high"), "waits for 1 gang to go: default/low");
+}
+
+TEST_F(PreemptionTest, ClassMayKeepItsGangsFromGoingAndFromAskingOthersTo) {
+  PriorityClass kept{10};
+  kept.is_preemptible = false;
+  Tell("kept", kept);
+  PriorityClass patient{1000};
+  patient.may_preempt = false;
+  Tell("patient", patient);
+  AddJobOf("low", "vision", "kept");
+  Place("low");
+  AddJobOf("high", "vision", "urgent");
+  EXPECT_EQ(Ask("high"), "needs 2 GPUs, 0 free on 1 node");
+
+  Tell("kept", PriorityClass{10});
+  AddJobOf("calm", "vision", "patient");
+  EXPECT_EQ(Ask("calm"), "needs 2 GPUs, 0 free on 1 node");
+  EXPECT_EQ(Ask("high"), "waits for 1 gang to go: default/low");
+}
+
+}  // namespace
+}  // namespace lockstep::control

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/base/time.h"
+#include "operator/controller/errand.h"
+#include "operator/view/cluster_view.h"
+
+namespace lockstep::control {
+
+// Writes what has changed of the queues into their statuses, where people look. Nobody decides by
+// it: what cannot be written is written with the next report.
+class QueueReport final : public Errand {
+ public:
+  // Queue and status, as a merge patch.
+  using Patch = std::pair<std::string, std::string>;
+
+  explicit QueueReport(std::vector<Patch> patches) : patches_(std::move(patches)) {}
+
+  std::vector<ErrandCall> Next() override;
+
+  // The first that went wrong.
+  std::vector<Status> TakeAnswers() override { return {answer_}; }
+
+ private:
+  std::vector<Patch> patches_;
+  Status answer_ = OkStatus();
+};
+
+// When reports are due.
+// Thread: one. `view` outlives it.
+class QueueReporter {
+ public:
+  explicit QueueReporter(ClusterView* view) : view_(view) {}
+
+  // Null: nothing has changed, or there are no queues.
+  std::optional<TimePoint> NextReport() const;
+
+  // What there is to write at this moment, if that is due.
+  std::vector<QueueReport::Patch> Take(TimePoint now, WallTime wall_now);
+
+ private:
+  ClusterView* view_;
+  std::optional<TimePoint> reported_at_;
+  uint64_t reported_news_ = 0;
+};
+
+}  // namespace lockstep::control

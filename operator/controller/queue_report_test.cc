@@ -1,0 +1,62 @@
+#include "operator/controller/queue_report.h"
+
+#include <gtest/gtest.h>
+
+#include "operator/controller/testing/round_bench.h"
+
+namespace lockstep::control {
+namespace {
+
+class QueueReportTest : public RoundBench {
+ protected:
+  TimePoint At(int64_t second) { return TimePoint{} + std::chrono::seconds(1000 + second); }
+
+  QueueReporter reporter_{&view_};
+};
+
+TEST_F(QueueReportTest, WithoutQueuesThereIsNothingToReport) {
+  AddNode("node-a", 1);
+  AddJob("first", 1);
+
+  EXPECT_FALSE(reporter_.NextReport().has_value());
+  EXPECT_TRUE(reporter_.Take(At(0), now_).empty());
+}
+
+TEST_F(QueueReportTest, OnlyWhatHasChangedIsWrittenAndNotOften) {
+  AddNode("node-a", 2);
+  AddQueue("vision", 2, 0);
+  AddQueue("speech", 2, 0);
+  const auto first = reporter_.Take(At(0), now_);
+  ASSERT_EQ(first.size(), 2U);
+  for (const auto& [name, body] : first) {
+    StoredQueue stored = QueueOf(name, 2, 0);
+    stored.status = ParseJson(body).value()["status"];
+    Tell(stored);
+  }
+  EXPECT_FALSE(reporter_.NextReport().has_value()) << "what was written is no news";
+
+  AddJob("first", 1);
+  TrainingJob job = Stored("first");
+  job.spec.scheduling.queue = "vision";
+  Store(job);
+  EXPECT_TRUE(reporter_.Take(At(1), now_).empty()) << "a moment ago it was written";
+  EXPECT_EQ(reporter_.NextReport(), At(5));
+  const auto second = reporter_.Take(At(5), now_);
+  ASSERT_EQ(second.size(), 1U);
+  EXPECT_EQ(second.front().first, "vision");
+  EXPECT_EQ(ParseJson(second.front().second).value()["status"]["waiting"], 1);
+}
+
+TEST_F(QueueReportTest, AmountThatIsNoLongerUsedIsTakenOut) {
+  StoredQueue stored = QueueOf("vision", 2, 0);
+  stored.status = ParseJson(R"({"used": {"nvidia.com/gpu": "2"}})").value();
+  Tell(stored);
+
+  const auto patches = reporter_.Take(At(0), now_);
+  ASSERT_EQ(patches.size(), 1U);
+  EXPECT_TRUE(
+      ParseJson(patches.front().second).value()["status"]["used"]["nvidia.com/gpu"].is_null());
+}
+
+}  // namespace
+}  // namespace lockstep::control

@@ -1,0 +1,51 @@
+#include "operator/reconcile/act/evict_gang.h"
+
+#include <string>
+
+#include "operator/reconcile/act/gang_restart.h"
+#include "operator/reconcile/gang/queue.h"
+
+namespace lockstep::control {
+namespace {
+
+std::string DescribeOrder(const EvictionOrder& order) {
+  return order.is_reclaim ? "preempted by " + order.beneficiary + ", whose queue " + order.queue +
+                                " takes back what was borrowed of it"
+                          : "preempted by " + order.beneficiary + " of priority " +
+                                std::to_string(order.priority);
+}
+
+// Processes hear of it at once and by our signature; the kubelet's signal may be late.
+void TellRanks(const GangView& view, DecisionBuilder* builder) {
+  for (const Member& member : view.members) {
+    if (!member.rank.has_value() || member.state != MemberState::kRunning) {
+      continue;
+    }
+    ControlMessage message;
+    message.job_uid = builder->job().metadata.uid;
+    message.attempt = builder->status().attempt;
+    message.counter = ++builder->mutable_status()->control_counter;
+    message.kind = ControlKind::kStop;
+    builder->Do(SendControl{member.pod_name, message});
+  }
+}
+
+}  // namespace
+
+void EvictGang(const GangView& view, const EvictionOrder& order, DecisionBuilder* builder) {
+  TellRanks(view, builder);
+  GiveUpGang(builder);
+  TrainingJobStatus* const status = builder->mutable_status();
+  ++status->preemptions;
+  const ConditionChange change = {
+      ConditionType::kScheduled, false, std::string(kReasonPreempted), DescribeOrder(order)};
+  builder->Set(change, EventType::kWarning);
+  for (const ConditionType activity : {ConditionType::kRunning, ConditionType::kRestarting}) {
+    if (IsTrue(*status, activity)) {
+      SetCondition(status, {activity, false, change.reason, change.message}, builder->now());
+    }
+  }
+  builder->Count(Metric::kPreemptions, order.is_reclaim ? "borrowed" : "priority");
+}
+
+}  // namespace lockstep::control

@@ -1,0 +1,122 @@
+#include "operator/reconcile/act/evict_gang.h"
+
+#include <string>
+#include <variant>
+
+#include <gtest/gtest.h>
+
+#include "operator/api/conditions.h"
+#include "operator/reconcile/testing/fake_world.h"
+
+namespace lockstep::control {
+namespace {
+
+const EvictionOrder kOrder{"team/urgent", 1000, "vision", false};
+
+std::string ReasonOf(const TrainingJobStatus& status, ConditionType type) {
+  const Condition* const condition = FindCondition(status, type);
+  return condition == nullptr ? "" : condition->reason;
+}
+
+TEST(EvictGang, RanksAreToldToSaveAndGetTheirGraceAndNothingIsCounted) {
+  TestWorld world(MakeTrainingJob(2));
+  world.Launch();
+  const Attempt attempt = world.job.status.attempt;
+  world.observed.eviction = kOrder;
+
+  const Decision decision = world.Step();
+
+  std::string told;
+  for (const Effect& effect : decision.effects) {
+    if (const auto* const send = std::get_if<SendControl>(&effect)) {
+      EXPECT_EQ(send->message.kind, ControlKind::kStop);
+      EXPECT_EQ(send->message.attempt, attempt) << "else the pod takes it for another gang's";
+      told += send->pod + " ";
+    } else if (const auto* const deletion = std::get_if<DeletePod>(&effect)) {
+      EXPECT_EQ(deletion->grace, world.Find(deletion->name)->spec.termination_grace);
+    }
+  }
+  EXPECT_EQ(told, "mnist-worker-0 mnist-worker-1 ");
+  EXPECT_EQ(world.Pods(), "mnist-worker-0- mnist-worker-1-");
+  const TrainingJobStatus& status = decision.status;
+  EXPECT_TRUE(status.placement.empty());
+  EXPECT_EQ(status.attempt, attempt.Next());
+  EXPECT_EQ(status.preemptions, 1);
+  EXPECT_EQ(DescribeRestarts(status), "");
+  EXPECT_TRUE(status.incidents.empty());
+  EXPECT_EQ(status.quick_restarts, 0);
+  EXPECT_FALSE(status.retry_at.has_value());
+  EXPECT_FALSE(IsTrue(status, ConditionType::kRunning));
+  EXPECT_EQ(ReasonOf(status, ConditionType::kScheduled), "Preempted");
+  EXPECT_EQ(MessageOf(status, ConditionType::kScheduled),
+            "preempted by team/urgent of priority 1000");
+  EXPECT_NE(EventReasons(decision).find("Preempted"), std::string::npos);
+}
+
+TEST(EvictGang, WhoHasGoneStartsAnewWhenThereIsRoom) {
+  TestWorld world(MakeTrainingJob(2));
+  world.Launch();
+  world.observed.eviction = kOrder;
+  world.Step();
+  world.observed.eviction.reset();
+  world.observed.round = Unschedulable{Constraint::kGpu, "needs 2 GPUs, 0 free"};
+  world.Step();
+  EXPECT_EQ(ReasonOf(world.job.status, ConditionType::kScheduled), "Preempted")
+      << "its pods are still there";
+  world.FinishDeletions();
+  world.Step();
+  EXPECT_EQ(ReasonOf(world.job.status, ConditionType::kScheduled), "Unschedulable");
+
+  world.observed.round.reset();
+  world.Launch();
+  EXPECT_TRUE(IsTrue(world.job.status, ConditionType::kRunning));
+  EXPECT_EQ(world.job.status.preemptions, 1);
+}
+
+TEST(EvictGang, RoomThatWasBorrowedIsTakenBackInTheNameOfItsQueue) {
+  TestWorld world(MakeTrainingJob(1));
+  world.Launch();
+  world.observed.eviction = EvictionOrder{"team/other", 0, "vision", true};
+
+  EXPECT_EQ(MessageOf(world.Step().status, ConditionType::kScheduled),
+            "preempted by team/other, whose queue vision takes back what was borrowed of it");
+}
+
+TEST(EvictGang, JobThatIsDoneIsDone) {
+  TestWorld world(MakeTrainingJob(1));
+  world.Launch();
+  world.Exit("mnist-worker-0", 0);
+  world.observed.eviction = kOrder;
+
+  const TrainingJobStatus status = world.Step().status;
+  EXPECT_TRUE(IsTrue(status, ConditionType::kSucceeded));
+  EXPECT_EQ(status.preemptions, 0);
+}
+
+TEST(EvictGang, ClaimIsInTheStatusWhileOthersGoAndNoLonger) {
+  TestWorld world(MakeTrainingJob(1));
+  const RoomClaim claim{world.now, {{"team/low", "uid", Attempt()}}, {{"worker-0", "node-a"}}};
+  world.observed.claim = claim;
+  world.observed.round = Unschedulable{Constraint::kPreemption, "waits for 1 gang to go: team/low"};
+  const Decision waiting = world.Step();
+  EXPECT_EQ(waiting.status.claim, claim);
+  EXPECT_EQ(ReasonOf(waiting.status, ConditionType::kScheduled), "WaitsForOthersToGo");
+  EXPECT_NE(EventReasons(waiting).find("WaitsForOthersToGo"), std::string::npos);
+
+  TestWorld suspended = world;
+  suspended.job.spec.run_policy.suspend = true;
+  ++suspended.job.metadata.generation;
+  EXPECT_FALSE(suspended.Step().status.claim.has_value());
+
+  TestWorld refused = world;
+  refused.observed.claim.reset();
+  refused.observed.round = Unschedulable{Constraint::kGpu, "needs 1 GPU, 0 free"};
+  EXPECT_FALSE(refused.Step().status.claim.has_value());
+
+  world.observed.round.reset();
+  EXPECT_FALSE(world.Step().status.claim.has_value());
+  EXPECT_FALSE(world.job.status.placement.empty());
+}
+
+}  // namespace
+}  // namespace lockstep::control

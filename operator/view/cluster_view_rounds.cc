@@ -1,0 +1,159 @@
+// What scheduling rounds are told of the cluster, and when.
+
+#include <utility>
+
+#include "operator/reconcile/gang/gang_plan.h"
+#include "operator/reconcile/gang/queue.h"
+#include "operator/view/cluster_view.h"
+
+namespace lockstep::control {
+
+void ClusterView::Apply(const kube::ObjectUpdate<StoredQueue>& queues, News* news) {
+  std::vector<kube::ObjectKey> doubtful;  // none: we never write one
+  queues_.Apply(queues, &doubtful, [&](const auto& change) {
+    const bool is_news =
+        change.before == nullptr || change.after == nullptr ||
+        change.before->queue != change.after->queue ||
+        change.before->problem != change.after->problem;  // what we write of it is no news
+    are_queues_stale_ = are_queues_stale_ || is_news;
+    news->frees_room = news->frees_room || is_news;
+  });
+}
+
+void ClusterView::Apply(const kube::ObjectUpdate<PriorityClass>& classes, News* news) {
+  std::vector<kube::ObjectKey> doubtful;  // none: we never write one
+  class_cache_.Apply(classes, &doubtful, [&](const auto& change) {
+    const bool was_there = change.before != nullptr;
+    const bool is_there = change.after != nullptr;
+    if (!was_there && !is_there) {
+      return;
+    }
+    const bool was_default = was_there && change.before->is_default;
+    const bool is_default = is_there && change.after->is_default;
+    if (is_there) {
+      classes_[change.key.name] = *change.after;
+    } else {
+      classes_.erase(change.key.name);
+    }
+    if (was_there && is_there && *change.before == *change.after) {
+      return;
+    }
+    for (const auto& [key, entry] : jobs_.entries()) {
+      const std::string name = PriorityClassOf(entry.item.object->job.spec);
+      if (name == change.key.name || (name.empty() && (was_default || is_default))) {
+        stale_stands_.insert({key.namespace_name, key.name});
+        news->frees_room = true;
+      }
+    }
+  });
+}
+
+NodeUsage ClusterView::UsedByStrangers(const std::string& node) {
+  UsageByNode used;
+  for (const UsageByNode* const part : {&usage_.ByStrangers(), &*foreign_.room()}) {
+    if (const auto found = part->find(node); found != part->end()) {
+      AddUsage({*found}, &used);
+    }
+  }
+  return used[node];
+}
+
+std::vector<StoredQueue> ClusterView::Queues() const {
+  std::vector<StoredQueue> queues;
+  for (const auto& [key, entry] : queues_.entries()) {
+    queues.push_back(*entry.item.object);
+  }
+  return queues;
+}
+
+bool ClusterView::HasSchedulingNews(uint64_t since) const {
+  return feed_.state().news() != since || are_queues_stale_ || !stale_stands_.empty() ||
+         !stale_nodes_.empty();
+}
+
+SchedulerFeed& ClusterView::Scheduling(WallTime now) {
+  if (std::exchange(are_queues_stale_, false)) {
+    const std::vector<StoredQueue> queues = Queues();
+    feed_.SetQueues(UsableQueues(queues));
+  }
+  std::set<std::string> changed = usage_.TakeStrangersChanged();
+  changed.merge(foreign_.TakeChanged());
+  for (const std::string& name : std::exchange(stale_nodes_, {})) {
+    changed.erase(name);
+    const kube::Item<kube::Node>* const known = nodes_.Find({"", name});
+    if (known == nullptr) {
+      feed_.RemoveNode(name);
+      continue;
+    }
+    SnapshotNode node = SnapshotNodeOf(*known->object);
+    NodeUsage strangers = UsedByStrangers(name);
+    node.used = std::move(strangers.resources);
+    node.pod_count = strangers.pod_count;
+    feed_.SetNode(node);
+  }
+  for (const std::string& name : changed) {
+    feed_.SetStrangers(name, UsedByStrangers(name));
+  }
+  // Claims are those of others too: these are few, and set none of their own anew.
+  while (!stale_stands_.empty()) {
+    TellStands(now);
+    stale_stands_.merge(feed_.TakeAffected());
+  }
+  return feed_;
+}
+
+void ClusterView::TellStands(WallTime now) {
+  for (const JobId& job : std::exchange(stale_stands_, {})) {
+    const auto reserved = reserved_.find(job);
+    const TrainingJobStatus* const next = reserved == reserved_.end() ? nullptr : &reserved->second;
+    const StoredJob* const stored = FindJob(job);
+    const std::string class_name = stored == nullptr ? "" : PriorityClassOf(stored->job.spec);
+    feed_.SetJob(
+        job,
+        StandOf(job, {stored, next, usage_.OwnOf(job), TermsOfClass(classes_, class_name)}, now));
+  }
+}
+
+std::optional<EvictionOrder> ClusterView::EvictionOf(const JobId& key, WallTime now) {
+  const StoredJob* const stored = FindJob(key);
+  if (claimants_.empty() || stored == nullptr || stored->job.status.placement.empty()) {
+    return std::nullopt;
+  }
+  const SchedulerFeed& feed = Scheduling(now);
+  const TrainingJob& job = stored->job;
+  const GangRecord* const evictor = feed.EvictorOf(key, job.metadata.uid, job.status.attempt);
+  if (evictor == nullptr) {
+    return std::nullopt;
+  }
+  const std::string& queue = evictor->request.queue;
+  return EvictionOrder{evictor->request.name,
+                       evictor->request.priority,
+                       queue.empty() ? kDefaultQueue : queue,
+                       feed.state().Find(GangNameOf(key))->queue != evictor->queue};
+}
+
+// Those whose room it claims are to hear of it, or that it is not so any more.
+void ClusterView::NoteClaim(const JobId& key,
+                            const StoredJob* before,
+                            const StoredJob* after,
+                            News* news) {
+  static const std::optional<RoomClaim> kNone;
+  const std::optional<RoomClaim>& was = before == nullptr ? kNone : before->job.status.claim;
+  const std::optional<RoomClaim>& is = after == nullptr ? kNone : after->job.status.claim;
+  if (was == is) {
+    return;
+  }
+  if (is.has_value()) {
+    claimants_.insert(key);
+  } else {
+    claimants_.erase(key);
+  }
+  for (const std::optional<RoomClaim>* const claim : {&was, &is}) {
+    for (const ClaimedGang& gang :
+         claim->has_value() ? (*claim)->gangs : std::vector<ClaimedGang>()) {
+      news->urgent.insert(JobOfGang(gang.job));
+    }
+  }
+}
+
+}  // namespace lockstep::control

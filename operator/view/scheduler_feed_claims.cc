@@ -1,0 +1,197 @@
+// Room that is kept for jobs until others have gone: what a round has decided, and what the
+// statuses say of it.
+
+#include <algorithm>
+#include <utility>
+
+#include "operator/view/scheduler_feed.h"
+
+namespace lockstep::control {
+namespace {
+
+// Another look at the same.
+bool IsSame(const RoomClaim& a, const RoomClaim& b) {
+  return a.places == b.places && std::equal(a.gangs.begin(),
+                                            a.gangs.end(),
+                                            b.gangs.begin(),
+                                            b.gangs.end(),
+                                            [](const ClaimedGang& one, const ClaimedGang& other) {
+                                              return one.job == other.job;
+                                            });
+}
+
+bool IsLeavingFor(const GangRecord* gang, const std::string& claimant) {
+  return gang != nullptr && gang->state == GangState::kLeaving && gang->beneficiary == claimant;
+}
+
+}  // namespace
+
+PlacedPods SchedulerFeed::PodsOf(const RoomClaim& claim) {
+  PlacedPods pods;
+  for (const ClaimedPlace& place : claim.places) {
+    pods.push_back({place.task, place.node});
+  }
+  return pods;
+}
+
+const RoomClaim* SchedulerFeed::ClaimOf(const JobId& key) const {
+  const auto found = claims_.find(key);
+  return found == claims_.end() ? nullptr : &found->second.claim;
+}
+
+std::vector<std::string> SchedulerFeed::StillThere(const RoomClaim& claim) const {
+  std::vector<std::string> names;
+  for (const ClaimedGang& gang : claim.gangs) {
+    const GangRecord* const record = state_.Find(gang.job);
+    const GangRecord* const left = state_.Find(LeftPodsOf(gang.job));
+    if ((record != nullptr && record->state == GangState::kLeaving) ||
+        (left != nullptr && left->state == GangState::kLeaving)) {
+      names.push_back(gang.job);
+    }
+  }
+  return names;
+}
+
+const GangRecord* SchedulerFeed::EvictorOf(const JobId& key,
+                                           const std::string& uid,
+                                           Attempt attempt) const {
+  const auto found = claimed_gangs_.find(GangNameOf(key));
+  if (found == claimed_gangs_.end()) {
+    return nullptr;
+  }
+  const KeptRoom& kept = claims_.at(found->second.claimant);
+  const ClaimedGang& gang = kept.claim.gangs[found->second.index];
+  const std::string claimant = GangNameOf(found->second.claimant);
+  const bool is_it = kept.is_stored && gang.uid == uid && gang.attempt == attempt &&
+                     IsLeavingFor(state_.Find(gang.job), claimant);
+  return is_it ? state_.Find(claimant) : nullptr;
+}
+
+// For whom the gang with its places is to go; empty: it stays.
+std::string SchedulerFeed::ClaimantOn(const JobStand& stand) const {
+  const auto found = claimed_gangs_.find(stand.request.name);
+  if (found == claimed_gangs_.end()) {
+    return "";
+  }
+  const ClaimedGang& gang = claims_.at(found->second.claimant).claim.gangs[found->second.index];
+  // Until a status names it, it is whoever is there.
+  const bool is_it = gang.uid.empty() || (gang.uid == stand.uid && gang.attempt == stand.attempt);
+  return is_it ? GangNameOf(found->second.claimant) : "";
+}
+
+// The job waits; what its status says, if that is not what a round has given up since.
+void SchedulerFeed::HeedClaim(const JobId& key, const JobStand& stand) {
+  std::optional<RoomClaim> claim = stand.claim;
+  if (const auto voided = voided_.find(key); voided != voided_.end()) {
+    if (claim == voided->second) {
+      claim.reset();
+    } else {
+      voided_.erase(voided);
+    }
+  }
+  const auto known = claims_.find(key);
+  const GangRecord& gang = *state_.Find(stand.request.name);
+  if (!claim.has_value()) {
+    const bool is_over =
+        known != claims_.end() && (known->second.is_taken || gang.state != GangState::kClaiming);
+    if (is_over) {
+      DropClaim(key);
+    }
+    return;
+  }
+  const bool is_same = known != claims_.end() && IsSame(known->second.claim, *claim);
+  if (!is_same) {
+    DropClaim(key);
+  }
+  if (!is_same || claims_.at(key).claim != *claim) {
+    for (const ClaimedGang& one : claim->gangs) {
+      affected_.insert(JobOfGang(one.job));
+    }
+  }
+  Keep(key, {*std::move(claim), true, stand.is_claim_stored});
+  if (gang.state == GangState::kWaiting) {
+    state_.Apply({OperationKind::kClaim, stand.request.name, {}, PodsOf(claims_.at(key).claim)},
+                 WallTime{});
+  }
+}
+
+void SchedulerFeed::Keep(const JobId& key, KeptRoom kept) {
+  for (std::size_t i = 0; i < kept.claim.gangs.size(); ++i) {
+    claimed_gangs_[kept.claim.gangs[i].job] = {key, i};
+  }
+  claims_[key] = std::move(kept);
+}
+
+void SchedulerFeed::DropClaim(const JobId& key) {
+  auto dropped = claims_.extract(key);
+  if (dropped.empty()) {
+    return;
+  }
+  Release(key, dropped.mapped().claim);
+  const std::string name = GangNameOf(key);
+  const GangRecord* const gang = state_.Find(name);
+  if (gang != nullptr && gang->state == GangState::kClaiming) {
+    state_.Apply({OperationKind::kUnclaim, name}, WallTime{});
+  }
+}
+
+// Those that have not gone stay.
+void SchedulerFeed::Release(const JobId& key, const RoomClaim& claim) {
+  const std::string claimant = GangNameOf(key);
+  std::erase_if(claimed_gangs_, [&](const auto& one) {
+    return one.second.claimant == key && !claims_.contains(key);
+  });
+  for (const ClaimedGang& one : claim.gangs) {
+    if (claimed_gangs_.contains(one.job)) {
+      continue;  // another claims it since, or the next claim of this one
+    }
+    const GangRecord* const gang = state_.Find(one.job);
+    if (IsLeavingFor(gang, claimant)) {
+      const GangRequest request = gang->request;
+      const RunTerms run = gang->run;
+      state_.SetHolding(request, HeldBy(*gang), run);
+    }
+  }
+}
+
+// What a round has given up of what it kept, and what it keeps.
+void SchedulerFeed::NoteClaims(const RoundResult& result, WallTime now) {
+  std::map<std::string, std::vector<ClaimedGang>> evicted;  // by beneficiary
+  for (const Eviction& eviction : result.evictions) {
+    evicted[eviction.beneficiary].push_back({eviction.gang, "", Attempt()});
+  }
+  std::map<JobId, RoomClaim> given_up;
+  for (const Operation& operation : result.log) {
+    const JobId key = JobOfGang(operation.gang);
+    if (operation.kind == OperationKind::kUnclaim) {
+      auto kept = claims_.extract(key);
+      if (kept.empty()) {
+        continue;
+      }
+      if (kept.mapped().is_taken) {
+        voided_[key] = kept.mapped().claim;
+      }
+      std::erase_if(claimed_gangs_, [&](const auto& one) { return one.second.claimant == key; });
+      given_up[key] = std::move(kept.mapped().claim);
+    } else if (operation.kind == OperationKind::kClaim) {
+      RoomClaim claim;
+      claim.since = now;
+      claim.gangs = std::move(evicted[operation.gang]);
+      // Some may be on their way for it already.
+      for (const ClaimedGang& one : given_up[key].gangs) {
+        if (IsLeavingFor(state_.Find(one.job), operation.gang)) {
+          claim.gangs.push_back(one);
+        }
+      }
+      for (const PlacedPod& placed : operation.pods) {
+        claim.places.push_back({placed.pod, placed.node});
+      }
+      Keep(key, {std::move(claim)});
+    }
+  }
+  for (const auto& [key, claim] : given_up) {
+    Release(key, claim);
+  }
+}
+
+}  // namespace lockstep::control

@@ -1,0 +1,170 @@
+#include "trainer-runtime/collectives/hierarchical_communicator.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "trainer-runtime/collectives/failure_latch.h"
+#include "trainer-runtime/collectives/host_groups.h"
+#include "trainer-runtime/collectives/links.h"
+
+namespace lockstep::runtime {
+namespace {
+
+class HierarchicalCommunicator final : public CommunicatorFront {
+ public:
+  HierarchicalCommunicator(const CommunicatorOptions& options, HierarchyParts parts)
+      : CommunicatorFront(options.rank, options.world_size, options.epoch),
+        own_group_(GroupOf(parts.groups, options.rank)),
+        parts_(std::move(parts)) {}
+
+  Status CheckHealth() override;
+
+  const char* BackendName() const override { return "hierarchical"; }
+
+  void Abort(const Error& reason) noexcept override;
+
+ private:
+  Status Run(const CallContext& context, std::byte* data) override;
+  Status RunPhases(const CallContext& context, std::byte* data);
+  Status AllReduce(const CallContext& context, std::byte* data);
+  Status Broadcast(const CallContext& context, std::byte* data);
+  Status Barrier(const CallContext& context);
+  // Makes one part's failure that of both, and of this communicator.
+  Status Fail(const Error& error);
+
+  const int own_group_;
+  HierarchyParts parts_;
+  FailureLatch failure_;
+};
+
+Status HierarchicalCommunicator::Run(const CallContext& context, std::byte* data) {
+  if (failure_.is_set()) {
+    return failure_.Get();
+  }
+  const Status status = RunPhases(context, data);
+  return status.ok() ? status : Fail(status.error());
+}
+
+Status HierarchicalCommunicator::RunPhases(const CallContext& context, std::byte* data) {
+  switch (context.call.operation) {
+    case Operation::kAllReduce:
+      return AllReduce(context, data);
+    case Operation::kBroadcast:
+      return Broadcast(context, data);
+    case Operation::kBarrier:
+    case Operation::kAnnounceBroadcast:
+      return Barrier(context);
+  }
+  return OkStatus();
+}
+
+//   rank      0     1  |  2     3          two hosts
+//   within    0+1  0+1 |  2+3  2+3
+//   across    0+1+2+3     0+1+2+3
+//   within          ^--|        ^--        from the host's first rank
+//
+// All get the bits that the first ranks have got from each other.
+Status HierarchicalCommunicator::AllReduce(const CallContext& context, std::byte* data) {
+  const Call& call = context.call;
+  const Deadline deadline = context.deadline;
+  if (parts_.within != nullptr) {
+    LOCKSTEP_RETURN_IF_ERROR(
+        parts_.within->AllReduce(data, call.count, call.type, call.reduce, deadline));
+  }
+  if (parts_.across != nullptr) {
+    LOCKSTEP_RETURN_IF_ERROR(
+        parts_.across->AllReduce(data, call.count, call.type, call.reduce, deadline));
+  }
+  return parts_.within == nullptr
+             ? OkStatus()
+             : parts_.within->Broadcast(data, CallBytes(call), /*root=*/0, deadline);
+}
+
+// Before bytes move all have to want the same: the parts know their own roots only.
+Status HierarchicalCommunicator::Broadcast(const CallContext& context, std::byte* data) {
+  const std::size_t bytes = CallBytes(context.call);
+  const int root = context.call.root;
+  const Deadline deadline = context.deadline;
+  const int root_group = GroupOf(parts_.groups, root);
+  if (parts_.within != nullptr) {
+    LOCKSTEP_RETURN_IF_ERROR(parts_.within->AnnounceBroadcast(bytes, root, deadline));
+  }
+  if (parts_.across != nullptr) {
+    LOCKSTEP_RETURN_IF_ERROR(parts_.across->AnnounceBroadcast(bytes, root, deadline));
+  }
+  if (parts_.within != nullptr && own_group_ == root_group) {
+    const std::vector<int>& ranks = parts_.groups[static_cast<std::size_t>(own_group_)];
+    const auto place = std::find(ranks.begin(), ranks.end(), root) - ranks.begin();
+    LOCKSTEP_RETURN_IF_ERROR(
+        parts_.within->Broadcast(data, bytes, static_cast<int>(place), deadline));
+  }
+  if (parts_.across != nullptr) {
+    LOCKSTEP_RETURN_IF_ERROR(parts_.across->Broadcast(data, bytes, root_group, deadline));
+  }
+  return parts_.within == nullptr || own_group_ == root_group
+             ? OkStatus()
+             : parts_.within->Broadcast(data, bytes, /*root=*/0, deadline);
+}
+
+Status HierarchicalCommunicator::Barrier(const CallContext& context) {
+  if (parts_.within != nullptr) {
+    LOCKSTEP_RETURN_IF_ERROR(parts_.within->Barrier(context.deadline));
+  }
+  if (parts_.across != nullptr) {
+    LOCKSTEP_RETURN_IF_ERROR(parts_.across->Barrier(context.deadline));
+  }
+  return parts_.within == nullptr ? OkStatus() : parts_.within->Barrier(context.deadline);
+}
+
+Status HierarchicalCommunicator::Fail(const Error& error) {
+  failure_.Set(error);
+  const Error first = failure_.Get();
+  if (parts_.within != nullptr) {
+    parts_.within->Abort(first);
+  }
+  if (parts_.across != nullptr) {
+    parts_.across->Abort(first);
+  }
+  return first;
+}
+
+// Each part keeps what a peer has reported to it before; the next call fails with that.
+void HierarchicalCommunicator::Abort(const Error& reason) noexcept {
+  if (parts_.within != nullptr) {
+    parts_.within->Abort(reason);
+  }
+  if (parts_.across != nullptr) {
+    parts_.across->Abort(reason);
+  }
+}
+
+Status HierarchicalCommunicator::CheckHealth() {
+  if (failure_.is_set()) {
+    return failure_.Get();
+  }
+  for (CommunicatorFront* part : {parts_.within.get(), parts_.across.get()}) {
+    if (part != nullptr) {
+      if (const Status health = part->CheckHealth(); !health.ok()) {
+        return Fail(health.error());
+      }
+    }
+  }
+  const uint64_t lost = FindLostPeers(parts_.spare_links);
+  return lost == 0 ? OkStatus()
+                   : Fail(Error(ErrorCode::kPeerLost,
+                                "rank " + std::to_string(std::countr_zero(lost)) +
+                                    " is gone, its connection is closed"));
+}
+
+}  // namespace
+
+std::unique_ptr<Communicator> MakeHierarchicalCommunicator(const CommunicatorOptions& options,
+                                                           HierarchyParts parts) {
+  return std::make_unique<HierarchicalCommunicator>(options, std::move(parts));
+}
+
+}  // namespace lockstep::runtime
