@@ -71,6 +71,9 @@ class Calls(LocalTest):
     def test_collectives_of_two_pods_of_two_processes(self):
         self.run_part("collectives", workers=2, processes=2)
 
+    def test_calls_that_are_begun_and_waited_for_later(self):
+        self.run_part("begun", workers=3)
+
     def test_wrong_arguments_and_handles(self):
         self.run_part("arguments")
 
