@@ -71,6 +71,9 @@ class Calls(LocalTest):
     def test_collectives_of_two_pods_of_two_processes(self):
         self.run_part("collectives", workers=2, processes=2)
 
+    def test_calls_that_are_begun_and_waited_for_later(self):
+        self.run_part("begun", workers=3)
+
     def test_wrong_arguments_and_handles(self):
         self.run_part("arguments")
 
@@ -200,7 +203,8 @@ class Recovery(LocalTest):
             pathlib.Path(f"/proc/{pid}/environ").read_text().split("\0") if "=" in entry)
         url = f"http://{variables['LOCKSTEP_HOST']}:{variables['LOCKSTEP_STATUS_PORT']}/metrics"
         with urllib.request.urlopen(url, timeout=10) as page:
-            found = re.search(rf"^{name} (\S+)$", page.read().decode(), re.MULTILINE)
+            text = page.read().decode()
+        found = re.search(rf'^{name}{{local_rank="0"}} (\S+)$', text, re.MULTILINE)
         return None if found is None else float(found[1])
 
     def test_progress_is_seen_while_it_runs_and_in_the_summary(self):

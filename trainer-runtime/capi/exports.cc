@@ -167,6 +167,14 @@ Status AllReduce(LibrarySession& session, void* data, const CollectiveArguments&
   return session.AllReduce({data, call.count, call.type, call.op}, call.deadline);
 }
 
+Result<CallQueue::Handle> BeginAllReduce(LibrarySession& session,
+                                         void* data,
+                                         const CollectiveArguments& given) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const CheckedArguments call, Check(given));
+  LOCKSTEP_RETURN_IF_ERROR(CheckMemory({"data", data, given.count, call.type, 1}));
+  return session.BeginAllReduce({data, call.count, call.type, call.op}, call.deadline);
+}
+
 Status ReduceScatter(LibrarySession& session,
                      const void* input,
                      void* output,
@@ -333,6 +341,43 @@ lockstep_status lockstep_all_reduce(lockstep_session* session,
                                     double timeout_seconds) {
   return run::InSession(session, [&](run::LibrarySession& open) {
     return run::OutcomeOf(run::AllReduce(open, data, {count, type, op, timeout_seconds}));
+  });
+}
+
+lockstep_status lockstep_all_reduce_begin(lockstep_session* session,
+                                          void* data,
+                                          uint64_t count,
+                                          int type,
+                                          int op,
+                                          double timeout_seconds,
+                                          uint64_t* handle) {
+  return run::InSession(session, [&](run::LibrarySession& open) -> run::ApiOutcome {
+    if (handle == nullptr) {
+      return run::InvalidArgument("handle is null");
+    }
+    const auto begun = run::BeginAllReduce(open, data, {count, type, op, timeout_seconds});
+    if (!begun.ok()) {
+      return run::OutcomeOf(begun.error());
+    }
+    *handle = *begun;
+    return {};
+  });
+}
+
+lockstep_status lockstep_wait(lockstep_session* session, uint64_t handle) {
+  return run::InSession(session, [&](run::LibrarySession& open) {
+    return run::OutcomeOf(open.calls().Claim(handle));
+  });
+}
+
+lockstep_status lockstep_has_ended(lockstep_session* session, uint64_t handle, int* has_ended) {
+  return run::InSession(session, [&](run::LibrarySession& open) -> run::ApiOutcome {
+    const lockstep::Result<bool> ended = open.calls().HasEnded(handle);
+    if (!ended.ok() || has_ended == nullptr) {
+      return ended.ok() ? run::InvalidArgument("has_ended is null") : run::OutcomeOf(ended.error());
+    }
+    *has_ended = *ended ? 1 : 0;
+    return {};
   });
 }
 

@@ -75,10 +75,11 @@ void LibraryReport::RendezvousBegins() {
   board_.Record(TimelineEventKind::kRendezvousBegin, SteadyNow());
 }
 
-void LibraryReport::Joined(Epoch epoch, const char* backend) {
+void LibraryReport::Joined(Epoch epoch, const GradientReducer& reducer) {
   board_.Update([&](StatusDocument& document) {
     document.epoch = epoch;
-    document.backend = backend;
+    document.backend = reducer.BackendName();
+    document.backend_detail = reducer.Detail();
     document.phase = Phase::kTraining;
   });
   board_.Record(TimelineEventKind::kRendezvousEnd, SteadyNow());

@@ -9,6 +9,7 @@
 #include "common/base/time.h"
 #include "common/contract/control_message.h"
 #include "trainer-runtime/capi/library_environment.h"
+#include "trainer-runtime/collectives/gradient_reducer.h"
 #include "trainer-runtime/rendezvous/mesh.h"
 #include "trainer-runtime/telemetry/metrics.h"
 #include "trainer-runtime/telemetry/process_reporter.h"
@@ -32,7 +33,8 @@ class LibraryReport {
   void StopWatchingPeers();
 
   void RendezvousBegins();
-  void Joined(Epoch epoch, const char* backend);
+  // `reducer` tells how the meeting's sums travel.
+  void Joined(Epoch epoch, const GradientReducer& reducer);
   void PeerLost(const PeerLoss& loss);
 
   void SetPhase(Phase phase) { board_.SetPhase(phase); }

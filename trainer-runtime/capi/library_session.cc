@@ -5,6 +5,7 @@
 
 #include "common/base/digest.h"
 #include "trainer-runtime/capi/stop_catcher.h"
+#include "trainer-runtime/collectives/communicator_reducer.h"
 #include "trainer-runtime/collectives/divide.h"
 #include "trainer-runtime/session/session_options.h"
 
@@ -74,9 +75,11 @@ void LibrarySession::OnControl(const ControlMessage& message) {
 LibrarySession::~LibrarySession() {
   report_->StopWatchingPeers();
   report_->SayGoodbye();
+  EndCalls();
 }
 
 Result<JoinedMeeting> LibrarySession::Meet(bool has_state, Step step, Deadline deadline) {
+  EndCalls();
   communicator_ = nullptr;
   MeetingLimits limits{deadline, {}};
   {
@@ -106,11 +109,19 @@ Result<JoinedMeeting> LibrarySession::MeetOnce(const SelfFacts& facts,
   LOCKSTEP_ASSIGN_OR_RETURN(const JoinedMeeting joined,
                             session_->Join(std::move(meeting), limits.deadline));
   communicator_ = joined.communicator;
-  report_->Joined(joined.epoch, communicator_->BackendName());
+  report_->Joined(joined.epoch, CommunicatorReducer(communicator_));
   return joined;
 }
 
-Result<Communicator*> LibrarySession::Joined() const {
+void LibrarySession::EndCalls() {
+  if (session_ != nullptr && !calls_.IsIdle()) {
+    session_->Abort(Error(ErrorCode::kAborted, "the meeting of this call is over"));
+  }
+  calls_.AwaitIdle();
+}
+
+Result<Communicator*> LibrarySession::Joined() {
+  calls_.AwaitIdle();
   if (communicator_ == nullptr) {
     return Error(ErrorCode::kNotFound, "no meeting is joined: call lockstep_meet first");
   }
@@ -118,8 +129,20 @@ Result<Communicator*> LibrarySession::Joined() const {
 }
 
 Status LibrarySession::AllReduce(const Reduction& reduction, Deadline deadline) {
-  LOCKSTEP_ASSIGN_OR_RETURN(Communicator* const communicator, Joined());
-  LOCKSTEP_RETURN_IF_ERROR(communicator->AllReduce(
+  LOCKSTEP_RETURN_IF_ERROR(Joined());
+  return Reduce(reduction, deadline);
+}
+
+Result<CallQueue::Handle> LibrarySession::BeginAllReduce(const Reduction& reduction,
+                                                         Deadline deadline) {
+  if (communicator_ == nullptr) {
+    return Joined().error();
+  }
+  return calls_.Begin([this, reduction, deadline] { return Reduce(reduction, deadline); });
+}
+
+Status LibrarySession::Reduce(const Reduction& reduction, Deadline deadline) {
+  LOCKSTEP_RETURN_IF_ERROR(communicator_->AllReduce(
       reduction.data, reduction.count, reduction.type, reduction.op, deadline));
   if (reduction.op == ReduceOp::kMean) {
     Divide(reduction.data, reduction.count, reduction.type, world_size_);

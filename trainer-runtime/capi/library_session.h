@@ -11,6 +11,7 @@
 
 #include "common/base/log.h"
 #include "common/base/result.h"
+#include "trainer-runtime/capi/call_queue.h"
 #include "trainer-runtime/capi/library_environment.h"
 #include "trainer-runtime/capi/library_report.h"
 #include "trainer-runtime/session/session.h"
@@ -52,6 +53,8 @@ class LibrarySession {
   bool HasFinished() const { return session_->HasFinished(); }
 
   Status AllReduce(const Reduction& reduction, Deadline deadline);
+  // Begins it; what it comes to is calls()'s to say. Errors: kNotFound, those of CallQueue::Begin.
+  Result<CallQueue::Handle> BeginAllReduce(const Reduction& reduction, Deadline deadline);
   // Reduces `input` [world_size x count] and keeps block `rank` in `reduction.data`.
   Status ReduceScatter(const void* input, const Reduction& reduction, Deadline deadline);
   // `reduction.data` [world_size x count] holds this rank's block already.
@@ -71,13 +74,18 @@ class LibrarySession {
 
   LibraryReport& report() { return *report_; }
 
+  CallQueue& calls() { return calls_; }
+
  private:
   LibrarySession(LibraryEnvironment environment, std::unique_ptr<Logger> logger);
 
   void OnControl(const ControlMessage& message);
   Result<JoinedMeeting> MeetOnce(const SelfFacts& facts, const MeetingLimits& limits);
-  // The communicator of the newest meeting. Errors: kNotFound.
-  Result<Communicator*> Joined() const;
+  // The communicator of the newest meeting, once all that was begun has ended. Errors: kNotFound.
+  Result<Communicator*> Joined();
+  Status Reduce(const Reduction& reduction, Deadline deadline);
+  // Ends what was begun: it belongs to a meeting that is over.
+  void EndCalls();
 
   int rank_;
   int world_size_;
@@ -92,7 +100,8 @@ class LibrarySession {
   std::stop_source meet_stop_;        // of the meeting that is waited for; guarded by meet_mutex_
   std::optional<TimePoint> stop_at_;  // when ShouldStop saw that this process was asked first
   std::mutex session_mutex_;          // the report's thread asks for the session before it exists
-  std::unique_ptr<Session> session_;  // last: its threads use the report
+  std::unique_ptr<Session> session_;  // its threads use the report
+  CallQueue calls_;                   // last: what was begun uses the session
 };
 
 }  // namespace lockstep::runtime

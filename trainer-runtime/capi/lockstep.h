@@ -169,6 +169,25 @@ lockstep_status lockstep_all_reduce(lockstep_session* session,
                                     int op,
                                     double timeout_seconds);
 
+// The same, begun and not waited for: `data` is the library's until lockstep_wait has returned.
+// What was begun is carried out in that order, beside this thread; other collectives come after it.
+// `timeout_seconds` counts from here. `handle` is written, and never 0. Errors: INVALID_ARGUMENT,
+// NOT_MET, SYSTEM (4096 calls were not waited for).
+lockstep_status lockstep_all_reduce_begin(lockstep_session* session,
+                                          void* data,
+                                          uint64_t count,
+                                          int type,
+                                          int op,
+                                          double timeout_seconds,
+                                          uint64_t* handle);
+
+// Waits for the end of a call that was begun, and returns its status, once. A new meeting ends
+// calls of the last one with ABORTED. Errors: those of the call; INVALID_ARGUMENT (no such call).
+lockstep_status lockstep_wait(lockstep_session* session, uint64_t handle);
+
+// Whether lockstep_wait would return at once. Errors: INVALID_ARGUMENT (no such call).
+lockstep_status lockstep_has_ended(lockstep_session* session, uint64_t handle, int* has_ended);
+
 // Block r of the reduced `input` [size x count] into `output` [count] of rank r.
 lockstep_status lockstep_reduce_scatter(lockstep_session* session,
                                         const void* input,

@@ -208,6 +208,55 @@ static void collectives(void) {
   leave(session);
 }
 
+// Many calls under way at once, and one that waits for a rank that never calls when all meet anew.
+static void begun(void) {
+  enum { kCalls = 100 };
+  static float data[kCalls][kCount];
+  uint64_t handles[kCalls];
+  lockstep_session* const session = open_session(NULL);
+  uint64_t none = 0;
+  CHECK_FAILS(
+      lockstep_all_reduce_begin(session, data, 1, LOCKSTEP_FLOAT32, LOCKSTEP_SUM, 1, &none),
+      LOCKSTEP_ERROR_NOT_MET,
+      "lockstep_meet");
+  const lockstep_meeting place = meet(session);
+  for (int call = 0; call < kCalls; ++call) {
+    for (int i = 0; i < kCount; ++i) {
+      data[call][i] = (float)(place.rank + call + i);
+    }
+    CHECK(lockstep_all_reduce_begin(session,
+                                    data[call],
+                                    kCount,
+                                    LOCKSTEP_FLOAT32,
+                                    LOCKSTEP_SUM,
+                                    kPatience,
+                                    &handles[call]) == LOCKSTEP_OK);
+  }
+  CHECK(lockstep_barrier(session, kPatience) == LOCKSTEP_OK);  // after all of them
+  int right = 1;
+  for (int call = kCalls - 1; call >= 0; --call) {
+    int has_ended = 0;
+    CHECK(lockstep_has_ended(session, handles[call], &has_ended) == LOCKSTEP_OK && has_ended);
+    CHECK(lockstep_wait(session, handles[call]) == LOCKSTEP_OK);
+    for (int i = 0; i < kCount; ++i) {
+      const int sum = place.size * (call + i) + place.size * (place.size - 1) / 2;
+      right = right && data[call][i] == (float)sum;
+    }
+  }
+  CHECK(right);
+  CHECK_FAILS(lockstep_wait(session, handles[0]), LOCKSTEP_ERROR_INVALID_ARGUMENT, "handle");
+  if (place.rank != 0) {
+    CHECK(lockstep_all_reduce_begin(
+              session, data, 1, LOCKSTEP_FLOAT32, LOCKSTEP_SUM, kPatience, &none) == LOCKSTEP_OK);
+  }
+  meet(session);
+  if (place.rank != 0) {
+    const lockstep_status status = lockstep_wait(session, none);
+    CHECK(status == LOCKSTEP_ERROR_ABORTED || status == LOCKSTEP_ERROR_LOST_PEER);
+  }
+  leave(session);
+}
+
 // What is wrong with a call alone is said at once, and harms nobody.
 static void arguments(void) {
   lockstep_session* const session = open_session(NULL);
@@ -371,6 +420,7 @@ int main(int argc, char** argv) {
     const char* name;
     void (*run)(void);
   } parts[] = {{"collectives", collectives},
+               {"begun", begun},
                {"arguments", arguments},
                {"mismatch", mismatch},
                {"plans", plans},
