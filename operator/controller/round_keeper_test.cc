@@ -1,10 +1,12 @@
 #include "operator/controller/round_keeper.h"
 
 #include <memory>
+#include <vector>
 
 #include <gtest/gtest.h>
 
 #include "operator/api/conditions.h"
+#include "operator/controller/testing/fake_api.h"
 #include "operator/controller/testing/round_bench.h"
 #include "operator/reconcile/gang/departure.h"
 
@@ -74,6 +76,49 @@ TEST_F(RoundKeeperTest, WhoDoesNotTakeWhatItWasGrantedKeepsItsPlaceUntilItsNextT
   Take("third", "node-b");
 
   EXPECT_EQ(Ask("first"), "node-a");
+}
+
+TEST_F(RoundKeeperTest, JobHearsWhyItsQueueIsNotServed) {
+  AddNode("node-a", 1);
+  StoredQueue orphan = QueueOf("vision", 4, 0);
+  orphan.queue.parent = "research";
+  Tell(orphan);
+  AddJob("first", 1);
+  TrainingJob first = Stored("first");
+  first.spec.scheduling.queue = "vision";
+  Store(first);
+  EXPECT_EQ(Ask("first"),
+            "queue vision is not served: the parent of vision, research, does not exist");
+  AddQueue("research", 4, 0);
+  EXPECT_EQ(Ask("first"), "node-a");
+}
+
+// A millisecond later with every look.
+class HastyClock final : public Clock {
+ public:
+  TimePoint Now() const override { return TimePoint(std::chrono::milliseconds(++looks_)); }
+
+  WallTime WallNow() const override { return {}; }
+
+ private:
+  mutable int64_t looks_ = 0;
+};
+
+class RoundListener final : public NoPublisher {
+ public:
+  void OnRound(Duration taken) override { rounds.push_back(taken); }
+
+  std::vector<Duration> rounds;
+};
+
+TEST_F(RoundKeeperTest, SomebodyHearsHowLongARoundTook) {
+  AddNode("node-a", 1);
+  AddJob("first", 1);
+  const HastyClock clock;
+  RoundListener listener;
+  RoundKeeper timed(&view_, {&clock, &listener});
+  timed.AnswerFor(KeyOf("first"), now_, &news_);
+  EXPECT_EQ(listener.rounds, (std::vector<Duration>{std::chrono::milliseconds(1)}));
 }
 
 // Nobody knows when those pods go.

@@ -56,8 +56,10 @@ void ClusterState::SetStrangers(const std::string& node, const NodeUsage& usage)
   ++news_;
 }
 
-Status ClusterState::SetQueues(const std::vector<QueueSpec>& specs) {
+Status ClusterState::SetQueues(const std::vector<QueueSpec>& specs,
+                               std::map<std::string, std::string> unserved) {
   LOCKSTEP_RETURN_IF_ERROR(queues_.Set(specs));
+  unserved_ = std::move(unserved);
   waiting_.assign(queues_.size(), WaitingSet(ComesFirst));
   running_.assign(queues_.size(), {});
   priorities_.assign(queues_.size(), {});
@@ -75,6 +77,11 @@ Status ClusterState::SetQueues(const std::vector<QueueSpec>& specs) {
 const GangRecord* ClusterState::Find(const std::string& gang) const {
   const auto found = gangs_.find(gang);
   return found == gangs_.end() ? nullptr : &found->second;
+}
+
+const std::string* ClusterState::WhyUnserved(const std::string& queue) const {
+  const auto found = unserved_.find(queue.empty() ? kDefaultQueue : queue);
+  return found == unserved_.end() ? nullptr : &found->second;
 }
 
 std::optional<int64_t> ClusterState::LowestPriorityIn(QueueIndex queue) const {

@@ -78,8 +78,9 @@ class ClusterState {
   void RemoveNode(const std::string& name);
   void SetStrangers(const std::string& node, const NodeUsage& usage);
 
-  // Errors as of QueueTree::Set.
-  Status SetQueues(const std::vector<QueueSpec>& specs);
+  // `unserved`: why queues of those names are left out of `specs`. Errors as of QueueTree::Set.
+  Status SetQueues(const std::vector<QueueSpec>& specs,
+                   std::map<std::string, std::string> unserved = {});
   // The gang waits, from now on with this request; one that holds room loses it.
   void Submit(const GangRequest& request);
   // The gang runs there, whatever was known of it: what is found when a program starts.
@@ -116,6 +117,9 @@ class ClusterState {
   const std::vector<WaitingSet>& waiting() const { return waiting_; }
 
   const WaitingSet& claiming() const { return claiming_; }
+
+  // Why the queue of that name is there and is not served; null: it is not there, or is served.
+  const std::string* WhyUnserved(const std::string& queue) const;
 
   // In no order that means anything.
   const std::vector<const GangRecord*>& RunningIn(QueueIndex queue) const {
@@ -169,6 +173,7 @@ class ClusterState {
 
   NodeLedger nodes_;
   QueueTree queues_;
+  std::map<std::string, std::string> unserved_;  // queues that are not in queues_, and why
   uint64_t serials_ = 0;
   uint64_t news_ = 0;
   std::map<std::string, GangRecord> gangs_;

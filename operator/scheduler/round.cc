@@ -53,12 +53,15 @@ class RoundRun {
   }
 
  private:
-  // Gangs whose room has come free start; those whose room is gone for good wait like others.
+  // Gangs whose room has come free start; those whose room is gone for good, or whose queue is,
+  // wait like others.
   void SettleClaims() {
     const std::vector<const GangRecord*> claiming(state_.claiming().begin(),
                                                   state_.claiming().end());
     for (const GangRecord* const gang : claiming) {
-      if (AllFree(*gang, &NodeLedger::FreeBesideLeaving)) {
+      if (!ProblemOfQueue(*gang).empty()) {
+        statement_.Do({OperationKind::kUnclaim, gang->request.name});
+      } else if (AllFree(*gang, &NodeLedger::FreeBesideLeaving)) {
         if (gang->request.standing != Standing::kPausing) {
           Start(*gang, gang->claimed_pods);
         }
@@ -86,13 +89,24 @@ class RoundRun {
     statement_.Do({OperationKind::kStart, gang.request.name, {}, std::move(pods)});
   }
 
+  // Why nobody of its queue can start at all; empty: it is served.
+  std::string ProblemOfQueue(const GangRecord& gang) const {
+    const std::string& name = gang.request.queue;
+    const std::string queue = "queue " + (name.empty() ? std::string(kDefaultQueue) : name);
+    if (const std::string* const why = state_.WhyUnserved(name)) {
+      return queue + " is not served: " + *why;
+    }
+    if (!gang.queue) {
+      return queue + " does not exist";
+    }
+    return state_.queues().ChildrenOf(*gang.queue).empty()
+               ? ""
+               : queue + " has queues below it: one of those is to be named";
+  }
+
   void Consider(const GangRecord& gang) {
-    if (!gang.queue || !state_.queues().ChildrenOf(*gang.queue).empty()) {
-      waits_.push_back({&gang,
-                        Obstacle::kQueueName,
-                        "queue " + gang.request.queue +
-                            (gang.queue ? " has queues below it: one of those is to be named"
-                                        : " does not exist")});
+    if (std::string problem = ProblemOfQueue(gang); !problem.empty()) {
+      waits_.push_back({&gang, Obstacle::kQueueName, std::move(problem)});
       return;
     }
     if (!gang.request.missing_class.empty()) {

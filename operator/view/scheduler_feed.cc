@@ -43,8 +43,9 @@ bool SchedulerFeed::HoldsJust(const UsageByNode& held, const GangRecord& gang) c
   return is_so || HeldBy(gang) == held;
 }
 
-void SchedulerFeed::SetQueues(const std::vector<QueueSpec>& queues) {
-  const Status set = state_.SetQueues(queues);
+void SchedulerFeed::SetQueues(const std::vector<QueueSpec>& queues,
+                              std::map<std::string, std::string> unserved) {
+  const Status set = state_.SetQueues(queues, std::move(unserved));
   LOCKSTEP_CHECK(set.ok(), set.error().ToString());
 }
 

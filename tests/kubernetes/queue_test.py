@@ -51,6 +51,15 @@ class QueueTest(ShareCase):
         self.make_queue("late", 1)
         self.wait_running("early", 1)
 
+    def test_a_job_hears_why_its_queue_is_not_served(self):
+        self.make_queue("orphan", 1, parent="late")
+        self.create_job("early", 1, scheduling={"queue": "orphan"})
+        self.wait_waiting(
+            "early", "queue orphan is not served: the parent of orphan, late, does not exist"
+        )
+        self.make_queue("late", 1)
+        self.wait_running("early", 1)
+
     def test_the_server_refuses_what_nobody_could_mean(self):
         mistakes = {
             "Team-A": {},
@@ -96,6 +105,8 @@ class PreemptionTest(ShareCase):
         self.end_job("high")
         self.wait_running("low", 16)
         self.assertEqual(self.job("low")["status"]["preemptions"], 1)
+        said = [one["message"] for one in self.job("low")["status"]["conditions"]]
+        self.assertFalse([text for text in said if "preempted" in text], said)
 
     def test_nobody_goes_for_one_who_does_not_fit_then_or_may_not_ask(self):
         self.make_class("urgent", 1000)
