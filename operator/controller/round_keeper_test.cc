@@ -121,6 +121,35 @@ TEST_F(RoundKeeperTest, SomebodyHearsHowLongARoundTook) {
   EXPECT_EQ(listener.rounds, (std::vector<Duration>{std::chrono::milliseconds(1)}));
 }
 
+// By activeDeadlineSeconds, which begins when the gang is placed, and the grace of 30 s.
+TEST_F(RoundKeeperTest, JobThatIsStoppedInTimePassesTheOneThatWaits) {
+  AddNode("node-a", 4);
+  const auto add = [this](const std::string& name, int64_t gpus, int64_t limit) {
+    AddJob(name, gpus);
+    TrainingJob job = Stored(name);
+    job.spec.run_policy.active_deadline = std::chrono::seconds(limit);
+    Store(job);
+  };
+  add("old", 2, 600);
+  TrainingJobStatus status = Take("old", Ask("old"));
+  status.start_time = now_ - std::chrono::seconds(100);
+  view_.Reserve(KeyOf("old"), status);
+  view_.NoteStatus(KeyOf("old"), status, NextVersion(), &news_);
+  view_.EndReservation(KeyOf("old"), &news_);
+  AddJob("head", 4);
+  add("late", 1, 501);
+  add("early", 1, 500);
+
+  EXPECT_EQ(Ask("head"), "needs 4 GPUs, 1 free on 1 node; estimated start about 1970-01-01T00:43Z");
+  EXPECT_EQ(Ask("late"), "waits behind default/head, which needs 4 GPUs");
+  EXPECT_EQ(Ask("early"), "node-a");
+
+  TrainingJob old = Stored("old");
+  old.spec.run_policy.active_deadline.reset();
+  Store(old);
+  EXPECT_EQ(Ask("head"), "needs 4 GPUs, 2 free on 1 node") << "early has not taken its place";
+}
+
 // Nobody knows when those pods go.
 TEST_F(RoundKeeperTest, WhoWaitsForStuckPodsHoldsUpNobodyAndIsAskedAgain) {
   AddNode("node-a", 2);

@@ -21,12 +21,24 @@ Holding HoldingOf(GangState state) {
                                         : Holding::kStaying;
 }
 
+bool StopsFirst(const GangRecord* a, const GangRecord* b) {
+  return std::tie(a->run.stops_at, a->request.name) < std::tie(b->run.stops_at, b->request.name);
+}
+
 // Whether what the gang holds counts against its queue. Whoever was asked to go has given it back.
 bool IsCharged(GangState state) {
   return state == GangState::kClaiming || state == GangState::kRunning;
 }
 
 }  // namespace
+
+std::optional<WallTime> EndOf(const GangRequest& request, WallTime now) {
+  if (request.stops_at != WallTime{}) {
+    return request.stops_at;
+  }
+  return request.run_time_max.count() == 0 ? std::nullopt
+                                           : std::optional(now + request.run_time_max);
+}
 
 bool IsOlder(const GangRecord& a, const GangRecord& b) {
   return std::tie(a.request.since, a.request.name) < std::tie(b.request.since, b.request.name);
@@ -36,7 +48,8 @@ ClusterState::ClusterState(Options options)
     : nodes_(std::move(options.levels), options.is_one_machine),
       holding_(ComesFirst),
       claiming_(ComesFirst),
-      leaving_(ComesFirst) {
+      leaving_(ComesFirst),
+      stopping_(StopsFirst) {
   const Status set = SetQueues({});
   LOCKSTEP_CHECK(set.ok(), set.error().ToString());
 }
@@ -66,6 +79,7 @@ Status ClusterState::SetQueues(const std::vector<QueueSpec>& specs,
   holding_.clear();
   claiming_.clear();
   leaving_.clear();
+  stopping_.clear();
   ++news_;
   for (auto& [name, gang] : gangs_) {
     gang.queue = queues_.Find(gang.request.queue);
@@ -142,6 +156,9 @@ void ClusterState::Enter(GangRecord* gang) {
       gang->place = running_[queue].size();
       running_[queue].push_back(gang);
       ++priorities_[queue][gang->request.priority];
+      if (gang->run.stops_at != WallTime{}) {
+        stopping_.insert(gang);
+      }
       break;
   }
   holding_.insert(gang);
@@ -171,6 +188,7 @@ void ClusterState::Exit(GangRecord* gang) {
       if (--priority->second == 0) {
         priorities_[queue].erase(priority);
       }
+      stopping_.erase(gang);
       break;
     }
   }

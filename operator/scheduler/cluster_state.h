@@ -47,6 +47,9 @@ struct GangRecord {
   std::size_t place = 0;              // among the running gangs of its queue
 };
 
+// When the gang will have ended at the latest if it starts now; null: nobody stops it.
+std::optional<WallTime> EndOf(const GangRequest& request, WallTime now);
+
 // Who comes first: by time, then by name.
 bool IsOlder(const GangRecord& a, const GangRecord& b);
 
@@ -126,6 +129,11 @@ class ClusterState {
     return running_[queue];
   }
 
+  // Running gangs that are stopped some day, the first first.
+  using StopSet = std::set<const GangRecord*, bool (*)(const GangRecord*, const GangRecord*)>;
+
+  const StopSet& stopping() const { return stopping_; }
+
   // The least among the running gangs of the queue; empty where none runs.
   std::optional<int64_t> LowestPriorityIn(QueueIndex queue) const;
 
@@ -183,6 +191,7 @@ class ClusterState {
   WaitingSet holding_;                                   // all that do not wait
   WaitingSet claiming_;
   WaitingSet leaving_;
+  StopSet stopping_;
   std::vector<std::vector<NodeHolder>> holders_;  // by node
 };
 

@@ -61,7 +61,8 @@ void SchedulerFeed::SetHolding(const JobStand& stand,
       known != nullptr && (goes_for == nullptr ? known->state == GangState::kRunning
                                                : known->state == GangState::kLeaving &&
                                                      known->beneficiary == *goes_for);
-  if (stands_so && AreAlike(known->request, request) && HoldsJust(stand.held, *known)) {
+  if (stands_so && AreAlike(known->request, request) && HoldsJust(stand.held, *known) &&
+      known->run.stops_at == stand.run.stops_at) {
     if (known->run.saved_at != stand.run.saved_at) {
       state_.SetSaved(request.name, stand.run.saved_at);
     }
