@@ -14,6 +14,7 @@
 #include "operator/cmd/process_stats.h"
 #include "operator/reconcile/detect/start_problem.h"
 #include "operator/reconcile/policy/restart_cause.h"
+#include "operator/scheduler/queue_tree.h"
 
 namespace lockstep::control {
 namespace {
@@ -45,6 +46,11 @@ Buckets QueueBuckets() {
     buckets.push_back(bound);
   }
   return buckets;
+}
+
+// From a look at one job to a preemption among thousands.
+Buckets RoundBuckets() {
+  return {0.00001, 0.0001, 0.00025, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1};
 }
 
 // From one turn of a small job to a gang of thousands.
@@ -177,11 +183,10 @@ struct OperatorMetrics::Families {
 
   // Our own.
   Gauges& jobs = AddGauges(&registry, "lockstep_jobs", "Jobs by state.");
-  prometheus::Histogram& gang_wait =
+  Histograms& gang_wait =
       AddHistograms(&registry,
                     "lockstep_gang_wait_seconds",
-                    "From wanting to run to having places for the whole gang.")
-          .Add({}, WaitBuckets());
+                    "From wanting to run to having places for the whole gang, by queue.");
   prometheus::Histogram& gang_launch =
       AddHistograms(
           &registry, "lockstep_gang_launch_seconds", "From having places to all pods running.")
@@ -201,8 +206,10 @@ struct OperatorMetrics::Families {
                   "Gangs that got places and could not start whole, by the first pod's reason.");
   Counters& finished =
       AddCounters(&registry, "lockstep_jobs_finished_total", "Jobs that ended, by outcome.");
-  Counters& preemptions = AddCounters(
-      &registry, "lockstep_preemptions_total", "Gangs that went so that others could start.");
+  Counters& preemptions =
+      AddCounters(&registry,
+                  "lockstep_preemptions_total",
+                  "Gangs that went so that others could start, by their queue and the reason.");
   LabelledGauges queue_nominal{
       &AddGauges(&registry, "lockstep_queue_nominal", "What a queue may hold at any time.")};
   LabelledGauges queue_used{
@@ -213,6 +220,9 @@ struct OperatorMetrics::Families {
       &AddGauges(&registry, "lockstep_queue_waiting_jobs", "Jobs of a queue without places.")};
   prometheus::Counter& rounds =
       AddCounters(&registry, "lockstep_rounds_total", "Rounds of scheduling.").Add({});
+  prometheus::Histogram& round_time =
+      AddHistograms(&registry, "lockstep_round_seconds", "Length of a round of scheduling.")
+          .Add({}, RoundBuckets());
   Gauges& cache = AddGauges(&registry, "lockstep_cache_objects", "Objects kept in memory.");
   prometheus::Counter& status_refused =
       AddCounters(&registry,
@@ -264,8 +274,9 @@ OperatorMetrics::OperatorMetrics(const std::string& host)
   for (const std::string_view outcome : kOutcomes) {
     families_->finished.Add({{"outcome", std::string(outcome)}});
   }
+  families_->gang_wait.Add({{"queue", kDefaultQueue}}, WaitBuckets());
   for (const std::string_view reason : kPreemptionReasons) {
-    families_->preemptions.Add({{"reason", std::string(reason)}});
+    families_->preemptions.Add({{"queue", kDefaultQueue}, {"reason", std::string(reason)}});
   }
   for (const std::string_view kind : kKinds) {
     families_->cache.Add({{"kind", std::string(kind)}});
@@ -374,13 +385,18 @@ void OperatorMetrics::Count(const MetricDelta& delta) {
       families_->finished.Add({{"outcome", delta.label}}).Increment(count);
       break;
     case Metric::kPreemptions:
-      families_->preemptions.Add({{"reason", delta.label}}).Increment(count);
+      families_->preemptions.Add({{"queue", delta.queue}, {"reason", delta.label}})
+          .Increment(count);
       break;
   }
 }
 
-void OperatorMetrics::GangPlaced(Duration waited) {
-  families_->gang_wait.Observe(ToSeconds(waited));
+void OperatorMetrics::RoundDone(Duration taken) {
+  families_->round_time.Observe(ToSeconds(taken));
+}
+
+void OperatorMetrics::GangPlaced(const std::string& queue, Duration waited) {
+  families_->gang_wait.Add({{"queue", queue}}, WaitBuckets()).Observe(ToSeconds(waited));
 }
 
 void OperatorMetrics::GangLaunched(Duration taken) {

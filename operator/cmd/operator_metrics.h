@@ -62,9 +62,12 @@ class OperatorMetrics final : public CallObserver {
 
   void Count(const MetricDelta& delta);
 
-  // A gang got its places so long after it began to wait; all its pods ran so long after that; a
-  // gang that had been broken ran again so long after that was noticed.
-  void GangPlaced(Duration waited);
+  // One of them took so long.
+  void RoundDone(Duration taken);
+
+  // A gang of the queue got its places so long after it began to wait; all its pods ran so long
+  // after that; a gang that had been broken ran again so long after that was noticed.
+  void GangPlaced(const std::string& queue, Duration waited);
   void GangLaunched(Duration taken);
   void GangRecovered(Duration taken);
 

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "operator/api/conditions.h"
+#include "operator/reconcile/gang/queue.h"
 
 namespace lockstep::control {
 
@@ -15,7 +16,7 @@ void OperatorPublisher::OnStatus(const TrainingJobStatus& before, const Training
     const Condition* const waiting = FindCondition(before, ConditionType::kScheduled);
     const WallTime since = waiting != nullptr ? waiting->last_transition
                                               : after.start_time.value_or(placed->last_transition);
-    metrics_->GangPlaced(placed->last_transition - since);
+    metrics_->GangPlaced(QueueOf(job.spec), placed->last_transition - since);
   }
   if (!IsTrue(before, ConditionType::kRunning) && IsTrue(after, ConditionType::kRunning)) {
     if (IsTrue(before, ConditionType::kRestarting)) {
@@ -40,6 +41,10 @@ void OperatorPublisher::OnEvents(const TrainingJob& job, const std::vector<Event
                    job.metadata.uid},
                   {event.type == EventType::kWarning, event.reason, "Reconcile", event.message});
   }
+}
+
+void OperatorPublisher::OnRound(Duration taken) {
+  metrics_->RoundDone(taken);
 }
 
 void OperatorPublisher::OnMetrics(const std::vector<MetricDelta>& metrics) {

@@ -16,6 +16,7 @@ class OperatorPublisher final : public Publisher {
 
   void OnStatus(const TrainingJobStatus& before, const TrainingJob& job) override;
   void OnEvents(const TrainingJob& job, const std::vector<Event>& events) override;
+  void OnRound(Duration taken) override;
   void OnMetrics(const std::vector<MetricDelta>& metrics) override;
 
  private:

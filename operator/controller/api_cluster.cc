@@ -32,7 +32,7 @@ ApiCluster::ApiCluster(PodSettings settings, ApiClusterParts parts)
     : settings_(std::move(settings)),
       parts_(parts),
       levels_(settings_.pod_security, parts_.logger),
-      rounds_(parts.view),
+      rounds_(parts.view, {parts.clock, parts.publisher}),
       queue_reporter_(parts.view),
       errands_(parts.api, parts.calls_of_job_max) {}
 

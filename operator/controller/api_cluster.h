@@ -28,6 +28,7 @@ struct ApiClusterParts {
   ControlSender* control = nullptr;
   Publisher* publisher = nullptr;
   Logger* logger = nullptr;
+  const Clock* clock = nullptr;  // by which rounds are timed; null: they are not
 
   // Calls of one job that are under way. Choice: those that go out side by side, and as many again
   // that need not be asked for when one is answered. All have their turn while the slowest webhook

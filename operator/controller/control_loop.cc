@@ -42,7 +42,13 @@ constexpr Duration kSweepDelayPerJob = std::chrono::milliseconds(2);
 ApiClusterParts PartsOf(const ControlLoopParts& parts,
                         const ControlLoopOptions& options,
                         ClusterView* view) {
-  return {view, parts.api, parts.control, parts.publisher, parts.logger, options.calls_of_job_max};
+  return {view,
+          parts.api,
+          parts.control,
+          parts.publisher,
+          parts.logger,
+          parts.clock,
+          options.calls_of_job_max};
 }
 
 // Whether the gang has its places and has not run yet.

@@ -30,6 +30,7 @@ struct ControlLoopParts {
   ControlSender* control = nullptr;
   Publisher* publisher = nullptr;
   Logger* logger = nullptr;
+  const Clock* clock = nullptr;  // by which rounds are timed; null: they are not
 };
 
 struct ControlLoopOptions {

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "common/base/time.h"
 #include "operator/api/training_job.h"
 #include "operator/reconcile/decision.h"
 
@@ -17,6 +18,9 @@ class Publisher {
   virtual void OnStatus(const TrainingJobStatus& before, const TrainingJob& job) = 0;
 
   virtual void OnEvents(const TrainingJob& job, const std::vector<Event>& events) = 0;
+  // A round of scheduling took so long.
+  virtual void OnRound(Duration taken) = 0;
+
   virtual void OnMetrics(const std::vector<MetricDelta>& metrics) = 0;
 };
 

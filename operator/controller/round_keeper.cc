@@ -134,8 +134,12 @@ void RoundKeeper::MakeRound(const JobId* asked, WallTime now) {
   RoundOptions options;
   options.refreshed_max = kRefreshedMax;
   options.asked = asked == nullptr ? "" : GangNameOf(*asked);
+  const TimePoint begin = timing_.clock == nullptr ? TimePoint{} : timing_.clock->Now();
   const RoundResult result = Round(feed.mutable_state(), now, &memory_, options);
   feed.Commit(result, now);
+  if (timing_.clock != nullptr) {
+    timing_.publisher->OnRound(timing_.clock->Now() - begin);
+  }
   ++round_count_;
   decided_ = feed.state().news();
   outdated_count_ = result.outdated_count;

@@ -7,19 +7,27 @@
 
 #include "common/base/time.h"
 #include "operator/api/job_id.h"
+#include "operator/controller/publisher.h"
 #include "operator/scheduler/round.h"
 #include "operator/view/cluster_view.h"
 
 namespace lockstep::control {
 
+// Who hears how long each round took.
+struct RoundTiming {
+  const Clock* clock = nullptr;  // null: nobody does
+  Publisher* publisher = nullptr;
+};
+
 // Makes a scheduling round over all jobs whenever something has changed that one could answer in
 // another way, and keeps what it has answered. A job hears its answer when it has its turn; what it
 // was granted is its own until then, and given back where it does not take it. Anything new makes
 // the answers of those that have not heard theirs be decided again.
-// Thread: one, the controller's. `view` outlives it.
+// Thread: one, the controller's.
 class RoundKeeper {
  public:
-  explicit RoundKeeper(ClusterView* view) : view_(view) {}
+  // `view` and what `timing` names outlive it.
+  explicit RoundKeeper(ClusterView* view, RoundTiming timing = {}) : view_(view), timing_(timing) {}
 
   // How things stand for the job at this moment: a node for each of its pods, which is to be in its
   // status before anybody else asks, or what it waits for. Others that have another answer than
@@ -53,6 +61,7 @@ class RoundKeeper {
   bool IsLookDue(WallTime now) const { return look_again_at_ && *look_again_at_ <= now; }
 
   ClusterView* view_;
+  RoundTiming timing_;
   RoundMemory memory_;
   std::optional<uint64_t> decided_;  // the state's news when the last round was done
   std::size_t outdated_count_ = 0;   // refusals whose figures that round did not look at

@@ -1,10 +1,12 @@
 #include "operator/controller/round_keeper.h"
 
 #include <memory>
+#include <vector>
 
 #include <gtest/gtest.h>
 
 #include "operator/api/conditions.h"
+#include "operator/controller/testing/fake_api.h"
 #include "operator/controller/testing/round_bench.h"
 #include "operator/reconcile/gang/departure.h"
 
@@ -74,6 +76,78 @@ TEST_F(RoundKeeperTest, WhoDoesNotTakeWhatItWasGrantedKeepsItsPlaceUntilItsNextT
   Take("third", "node-b");
 
   EXPECT_EQ(Ask("first"), "node-a");
+}
+
+TEST_F(RoundKeeperTest, JobHearsWhyItsQueueIsNotServed) {
+  AddNode("node-a", 1);
+  StoredQueue orphan = QueueOf("vision", 4, 0);
+  orphan.queue.parent = "research";
+  Tell(orphan);
+  AddJob("first", 1);
+  TrainingJob first = Stored("first");
+  first.spec.scheduling.queue = "vision";
+  Store(first);
+  EXPECT_EQ(Ask("first"),
+            "queue vision is not served: the parent of vision, research, does not exist");
+  AddQueue("research", 4, 0);
+  EXPECT_EQ(Ask("first"), "node-a");
+}
+
+// A millisecond later with every look.
+class HastyClock final : public Clock {
+ public:
+  TimePoint Now() const override { return TimePoint(std::chrono::milliseconds(++looks_)); }
+
+  WallTime WallNow() const override { return {}; }
+
+ private:
+  mutable int64_t looks_ = 0;
+};
+
+class RoundListener final : public NoPublisher {
+ public:
+  void OnRound(Duration taken) override { rounds.push_back(taken); }
+
+  std::vector<Duration> rounds;
+};
+
+TEST_F(RoundKeeperTest, SomebodyHearsHowLongARoundTook) {
+  AddNode("node-a", 1);
+  AddJob("first", 1);
+  const HastyClock clock;
+  RoundListener listener;
+  RoundKeeper timed(&view_, {&clock, &listener});
+  timed.AnswerFor(KeyOf("first"), now_, &news_);
+  EXPECT_EQ(listener.rounds, (std::vector<Duration>{std::chrono::milliseconds(1)}));
+}
+
+// By activeDeadlineSeconds, which begins when the gang is placed, and the grace of 30 s.
+TEST_F(RoundKeeperTest, JobThatIsStoppedInTimePassesTheOneThatWaits) {
+  AddNode("node-a", 4);
+  const auto add = [this](const std::string& name, int64_t gpus, int64_t limit) {
+    AddJob(name, gpus);
+    TrainingJob job = Stored(name);
+    job.spec.run_policy.active_deadline = std::chrono::seconds(limit);
+    Store(job);
+  };
+  add("old", 2, 600);
+  TrainingJobStatus status = Take("old", Ask("old"));
+  status.start_time = now_ - std::chrono::seconds(100);
+  view_.Reserve(KeyOf("old"), status);
+  view_.NoteStatus(KeyOf("old"), status, NextVersion(), &news_);
+  view_.EndReservation(KeyOf("old"), &news_);
+  AddJob("head", 4);
+  add("late", 1, 501);
+  add("early", 1, 500);
+
+  EXPECT_EQ(Ask("head"), "needs 4 GPUs, 1 free on 1 node; estimated start about 1970-01-01T00:43Z");
+  EXPECT_EQ(Ask("late"), "waits behind default/head, which needs 4 GPUs");
+  EXPECT_EQ(Ask("early"), "node-a");
+
+  TrainingJob old = Stored("old");
+  old.spec.run_policy.active_deadline.reset();
+  Store(old);
+  EXPECT_EQ(Ask("head"), "needs 4 GPUs, 2 free on 1 node") << "early has not taken its place";
 }
 
 // Nobody knows when those pods go.

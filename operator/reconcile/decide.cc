@@ -207,12 +207,20 @@ void NoteHealth(const GangView& view, DecisionBuilder* builder) {
     status->rollbacks = 0;
     status->waiting_since.reset();
     status->suspect_nodes = WithoutNodes(std::move(status->suspect_nodes), nodes);
-    builder->Set({ConditionType::kRunning,
-                  true,
-                  "GangRunning",
-                  view.members.size() == 1
-                      ? "the pod runs"
-                      : "all " + std::to_string(view.members.size()) + " pods run"});
+    const ConditionChange change = {
+        ConditionType::kRunning,
+        true,
+        "GangRunning",
+        view.members.size() == 1 ? "the pod runs"
+                                 : "all " + std::to_string(view.members.size()) + " pods run"};
+    builder->Set(change);
+    // A restart that a preemption cut short is over as well.
+    const Condition* const restarting = FindCondition(*status, ConditionType::kRestarting);
+    if (restarting != nullptr && restarting->reason == kReasonPreempted) {
+      SetCondition(status,
+                   {ConditionType::kRestarting, false, change.reason, change.message},
+                   builder->now());
+    }
   }
 }
 

@@ -92,13 +92,14 @@ enum class Metric {
   kRestarts,      // lockstep_restarts_total{cause}
   kRollbacks,     // lockstep_gang_rollbacks_total{reason}
   kJobsFinished,  // lockstep_jobs_finished_total{outcome}
-  kPreemptions,   // lockstep_preemptions_total{reason}
+  kPreemptions,   // lockstep_preemptions_total{queue,reason}
 };
 
 struct MetricDelta {
   Metric metric = Metric::kRestarts;
-  std::string label;  // the value of the metric's one label, out of a closed set; may be empty
+  std::string label;  // one of a closed set; may be empty
   int64_t count = 1;
+  std::string queue{};  // of kPreemptions: the job's
 
   friend bool operator==(const MetricDelta&, const MetricDelta&) = default;
 };

@@ -52,8 +52,9 @@ class DecisionBuilder {
   // Once in a turn, though one happening may set several conditions.
   void Say(EventType type, const std::string& reason, const std::string& message);
 
-  void Count(Metric metric, const std::string& label) {
-    decision_.metrics.push_back({metric, label, 1});
+  // `queue`: of a metric that is counted by queue.
+  void Count(Metric metric, const std::string& label, const std::string& queue = "") {
+    decision_.metrics.push_back({metric, label, 1, queue});
   }
 
   // Look again at `when`; moments that have passed are ignored.

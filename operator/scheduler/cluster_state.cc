@@ -21,12 +21,24 @@ Holding HoldingOf(GangState state) {
                                         : Holding::kStaying;
 }
 
+bool StopsFirst(const GangRecord* a, const GangRecord* b) {
+  return std::tie(a->run.stops_at, a->request.name) < std::tie(b->run.stops_at, b->request.name);
+}
+
 // Whether what the gang holds counts against its queue. Whoever was asked to go has given it back.
 bool IsCharged(GangState state) {
   return state == GangState::kClaiming || state == GangState::kRunning;
 }
 
 }  // namespace
+
+std::optional<WallTime> EndOf(const GangRequest& request, WallTime now) {
+  if (request.stops_at != WallTime{}) {
+    return request.stops_at;
+  }
+  return request.run_time_max.count() == 0 ? std::nullopt
+                                           : std::optional(now + request.run_time_max);
+}
 
 bool IsOlder(const GangRecord& a, const GangRecord& b) {
   return std::tie(a.request.since, a.request.name) < std::tie(b.request.since, b.request.name);
@@ -36,7 +48,8 @@ ClusterState::ClusterState(Options options)
     : nodes_(std::move(options.levels), options.is_one_machine),
       holding_(ComesFirst),
       claiming_(ComesFirst),
-      leaving_(ComesFirst) {
+      leaving_(ComesFirst),
+      stopping_(StopsFirst) {
   const Status set = SetQueues({});
   LOCKSTEP_CHECK(set.ok(), set.error().ToString());
 }
@@ -56,14 +69,17 @@ void ClusterState::SetStrangers(const std::string& node, const NodeUsage& usage)
   ++news_;
 }
 
-Status ClusterState::SetQueues(const std::vector<QueueSpec>& specs) {
+Status ClusterState::SetQueues(const std::vector<QueueSpec>& specs,
+                               std::map<std::string, std::string> unserved) {
   LOCKSTEP_RETURN_IF_ERROR(queues_.Set(specs));
+  unserved_ = std::move(unserved);
   waiting_.assign(queues_.size(), WaitingSet(ComesFirst));
   running_.assign(queues_.size(), {});
   priorities_.assign(queues_.size(), {});
   holding_.clear();
   claiming_.clear();
   leaving_.clear();
+  stopping_.clear();
   ++news_;
   for (auto& [name, gang] : gangs_) {
     gang.queue = queues_.Find(gang.request.queue);
@@ -75,6 +91,11 @@ Status ClusterState::SetQueues(const std::vector<QueueSpec>& specs) {
 const GangRecord* ClusterState::Find(const std::string& gang) const {
   const auto found = gangs_.find(gang);
   return found == gangs_.end() ? nullptr : &found->second;
+}
+
+const std::string* ClusterState::WhyUnserved(const std::string& queue) const {
+  const auto found = unserved_.find(queue.empty() ? kDefaultQueue : queue);
+  return found == unserved_.end() ? nullptr : &found->second;
 }
 
 std::optional<int64_t> ClusterState::LowestPriorityIn(QueueIndex queue) const {
@@ -135,6 +156,9 @@ void ClusterState::Enter(GangRecord* gang) {
       gang->place = running_[queue].size();
       running_[queue].push_back(gang);
       ++priorities_[queue][gang->request.priority];
+      if (gang->run.stops_at != WallTime{}) {
+        stopping_.insert(gang);
+      }
       break;
   }
   holding_.insert(gang);
@@ -164,6 +188,7 @@ void ClusterState::Exit(GangRecord* gang) {
       if (--priority->second == 0) {
         priorities_[queue].erase(priority);
       }
+      stopping_.erase(gang);
       break;
     }
   }

@@ -47,6 +47,9 @@ struct GangRecord {
   std::size_t place = 0;              // among the running gangs of its queue
 };
 
+// When the gang will have ended at the latest if it starts now; null: nobody stops it.
+std::optional<WallTime> EndOf(const GangRequest& request, WallTime now);
+
 // Who comes first: by time, then by name.
 bool IsOlder(const GangRecord& a, const GangRecord& b);
 
@@ -78,8 +81,9 @@ class ClusterState {
   void RemoveNode(const std::string& name);
   void SetStrangers(const std::string& node, const NodeUsage& usage);
 
-  // Errors as of QueueTree::Set.
-  Status SetQueues(const std::vector<QueueSpec>& specs);
+  // `unserved`: why queues of those names are left out of `specs`. Errors as of QueueTree::Set.
+  Status SetQueues(const std::vector<QueueSpec>& specs,
+                   std::map<std::string, std::string> unserved = {});
   // The gang waits, from now on with this request; one that holds room loses it.
   void Submit(const GangRequest& request);
   // The gang runs there, whatever was known of it: what is found when a program starts.
@@ -117,10 +121,18 @@ class ClusterState {
 
   const WaitingSet& claiming() const { return claiming_; }
 
+  // Why the queue of that name is there and is not served; null: it is not there, or is served.
+  const std::string* WhyUnserved(const std::string& queue) const;
+
   // In no order that means anything.
   const std::vector<const GangRecord*>& RunningIn(QueueIndex queue) const {
     return running_[queue];
   }
+
+  // Running gangs that are stopped some day, the first first.
+  using StopSet = std::set<const GangRecord*, bool (*)(const GangRecord*, const GangRecord*)>;
+
+  const StopSet& stopping() const { return stopping_; }
 
   // The least among the running gangs of the queue; empty where none runs.
   std::optional<int64_t> LowestPriorityIn(QueueIndex queue) const;
@@ -169,6 +181,7 @@ class ClusterState {
 
   NodeLedger nodes_;
   QueueTree queues_;
+  std::map<std::string, std::string> unserved_;  // queues that are not in queues_, and why
   uint64_t serials_ = 0;
   uint64_t news_ = 0;
   std::map<std::string, GangRecord> gangs_;
@@ -178,6 +191,7 @@ class ClusterState {
   WaitingSet holding_;                                   // all that do not wait
   WaitingSet claiming_;
   WaitingSet leaving_;
+  StopSet stopping_;
   std::vector<std::vector<NodeHolder>> holders_;  // by node
 };
 

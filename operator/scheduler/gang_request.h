@@ -33,6 +33,8 @@ struct GangRequest {
   std::string missing_class{};
   WallTime since;  // when it came; it keeps its place when it has to wait again
   Standing standing = Standing::kReady;
+  std::chrono::seconds run_time_max{0};  // it is stopped so long after its start; 0: it never is
+  WallTime stops_at{};                   // of one that has started before: when that is
   // By node: pods come to it only where nodes with less have no room.
   std::map<std::string, int64_t> suspects{};
 
@@ -44,6 +46,7 @@ struct RunTerms {
   WallTime started_at;
   WallTime saved_at;          // of its last checkpoint; before started_at: it has none of this run
   int64_t restart_count = 0;  // who was disturbed often is disturbed last
+  WallTime stops_at{};        // when it is stopped, if it has not ended before; epoch: never
 
   friend bool operator==(const RunTerms&, const RunTerms&) = default;
 };

@@ -60,6 +60,27 @@ TEST(Preemption, CheapestGoesAndItsRoomIsKept) {
             "refuse default/thief: needs 1 GPU, 0 free on 2 nodes\n");
 }
 
+TEST(Preemption, ClaimIsGivenUpWhenItsQueueIsNotServedAnyMore) {
+  FakeCluster cluster;
+  QueueSpec vision = Preempting().front();
+  vision.name = "vision";
+  ASSERT_TRUE(cluster.state.SetQueues({vision}).ok());
+  cluster.state.SetNode(GpuNode("n1", 4));
+  GangRequest low = GpuGang("low", 1, 4, 0);
+  low.queue = "vision";
+  cluster.state.SetRunning(low, {{"w-0", "n1"}}, {AtSecond(0), {}, 0});
+  GangRequest urgent = Urgent("urgent", 1, 4);
+  urgent.queue = "vision";
+  cluster.state.Submit(urgent);
+  EXPECT_EQ(cluster.Step(), "evict default/low for default/urgent\nclaim default/urgent w-0@n1\n");
+
+  ASSERT_TRUE(cluster.state.SetQueues({}, {{"vision", "it cannot be read"}}).ok());
+  cluster.state.Remove("default/low");
+  EXPECT_EQ(cluster.Step(),
+            "unclaim default/urgent\n"
+            "refuse default/urgent: queue vision is not served: it cannot be read\n");
+}
+
 TEST(Preemption, WhoWasDisturbedBeforeGoesLast) {
   GangRecord record;
   record.total.gpu_count = 6;

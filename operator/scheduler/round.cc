@@ -7,11 +7,16 @@
 
 #include "operator/scheduler/placer.h"
 #include "operator/scheduler/preemption.h"
+#include "operator/scheduler/reservation.h"
 #include "operator/scheduler/turn_order.h"
 #include "operator/scheduler/why.h"
 
 namespace lockstep::control {
 namespace {
+
+// Reservations that a round works out to let others pass. Choice: a millisecond's worth on
+// thousands of nodes; who comes after that waits.
+constexpr int kReservationsMax = 8;
 
 // What a gang waits for, before it is put into words.
 enum class Obstacle { kPriorityClass, kQueueName, kTurn, kQuota, kRoom };
@@ -26,8 +31,9 @@ Obstacle ObstacleOf(Constraint constraint) {
 struct Wait {
   const GangRecord* gang = nullptr;
   Obstacle obstacle = Obstacle::kRoom;
-  std::string text;  // of kTurn, kQueueName and kPriorityClass: all; else what there is to add
+  std::string text{};  // of kTurn, kQueueName and kPriorityClass: all; else what there is to add
   bool reached_limit = false;
+  bool is_first = false;  // of its queue
 };
 
 class RoundRun {
@@ -53,12 +59,15 @@ class RoundRun {
   }
 
  private:
-  // Gangs whose room has come free start; those whose room is gone for good wait like others.
+  // Gangs whose room has come free start; those whose room is gone for good, or whose queue is,
+  // wait like others.
   void SettleClaims() {
     const std::vector<const GangRecord*> claiming(state_.claiming().begin(),
                                                   state_.claiming().end());
     for (const GangRecord* const gang : claiming) {
-      if (AllFree(*gang, &NodeLedger::FreeBesideLeaving)) {
+      if (!ProblemOfQueue(*gang).empty()) {
+        statement_.Do({OperationKind::kUnclaim, gang->request.name});
+      } else if (AllFree(*gang, &NodeLedger::FreeBesideLeaving)) {
         if (gang->request.standing != Standing::kPausing) {
           Start(*gang, gang->claimed_pods);
         }
@@ -86,13 +95,24 @@ class RoundRun {
     statement_.Do({OperationKind::kStart, gang.request.name, {}, std::move(pods)});
   }
 
+  // Why nobody of its queue can start at all; empty: it is served.
+  std::string ProblemOfQueue(const GangRecord& gang) const {
+    const std::string& name = gang.request.queue;
+    const std::string queue = "queue " + (name.empty() ? std::string(kDefaultQueue) : name);
+    if (const std::string* const why = state_.WhyUnserved(name)) {
+      return queue + " is not served: " + *why;
+    }
+    if (!gang.queue) {
+      return queue + " does not exist";
+    }
+    return state_.queues().ChildrenOf(*gang.queue).empty()
+               ? ""
+               : queue + " has queues below it: one of those is to be named";
+  }
+
   void Consider(const GangRecord& gang) {
-    if (!gang.queue || !state_.queues().ChildrenOf(*gang.queue).empty()) {
-      waits_.push_back({&gang,
-                        Obstacle::kQueueName,
-                        "queue " + gang.request.queue +
-                            (gang.queue ? " has queues below it: one of those is to be named"
-                                        : " does not exist")});
+    if (std::string problem = ProblemOfQueue(gang); !problem.empty()) {
+      waits_.push_back({&gang, Obstacle::kQueueName, std::move(problem)});
       return;
     }
     if (!gang.request.missing_class.empty()) {
@@ -107,19 +127,24 @@ class RoundRun {
     const bool has_quota = !state_.queues().Check(*gang.queue, gang.total).has_value();
     // What could never run at all is told so, whatever its queue may hold.
     const bool is_for_room = has_quota || !MayFitEmpty(state_.nodes(), gang);
-    Wait wait{&gang, is_for_room ? Obstacle::kRoom : Obstacle::kQuota, {}, false};
+    Wait wait{&gang, is_for_room ? Obstacle::kRoom : Obstacle::kQuota};
+    wait.is_first = turn.is_free();
     if (has_quota && MayFitNow(state_.nodes(), gang)) {
       PlaceResult place =
           PlaceGang(state_.nodes(), gang, {nullptr, true, options_.search_steps_max});
       wait.reached_limit = place.reached_limit;
       if (place.pods) {
         Unschedulable refusal;
+        const std::optional<PlacedPods> first = IsStopped(gang) ? place.pods : std::nullopt;
         PlaceResult in_turn = turn.PlaceInTurn(gang, *std::move(place.pods), &refusal);
+        if (!in_turn.pods && first && EndsInTime(gang, *first, turn)) {
+          in_turn.pods = first;
+        }
         if (in_turn.pods) {
           Start(gang, *std::move(in_turn.pods));
           return;
         }
-        wait = {&gang, Obstacle::kTurn, std::move(refusal.shortfall), false};
+        wait = {&gang, Obstacle::kTurn, std::move(refusal.shortfall)};
       }
     }
     if (wait.obstacle != Obstacle::kTurn && Preempts(gang, turn, &wait)) {
@@ -129,6 +154,25 @@ class RoundRun {
       turn.Wait(gang);
     }
     waits_.push_back(std::move(wait));
+  }
+
+  // Whether it is known when the gang will have ended, and when others will have.
+  bool IsStopped(const GangRecord& gang) const {
+    return !state_.stopping().empty() && EndOf(gang.request, statement_.now()).has_value();
+  }
+
+  // Whether whoever ahead would have to wait for the gang does not start before that is stopped.
+  bool EndsInTime(const GangRecord& gang, const PlacedPods& pods, TurnKeeper& turn) {
+    const WallTime end = *EndOf(gang.request, statement_.now());
+    const auto hindered = turn.AllHinderedBy(gang, pods);
+    return hindered && std::all_of(hindered->begin(), hindered->end(), [&](const auto* waiting) {
+             if (reservations_left_ == 0) {
+               return false;
+             }
+             --reservations_left_;
+             const auto start = ReservationFor(&statement_, *waiting, options_.search_steps_max);
+             return start && end <= *start;
+           });
   }
 
   // Whether others go so that the gang may start. Gangs alike that come later in the round fare no
@@ -165,8 +209,7 @@ class RoundRun {
       *wait = {&gang,
                Obstacle::kTurn,
                "waits behind " + hindered->request.name + ", which needs " +
-                   DescribeNeed(hindered->request.gang),
-               false};
+                   DescribeNeed(hindered->request.gang)};
       return false;
     }
     for (const std::string& victim : found.preemption->victims) {
@@ -219,7 +262,7 @@ class RoundRun {
   static Obstacle ObstacleOf(Constraint constraint) { return control::ObstacleOf(constraint); }
 
   // By the state at the end of the round: what others were granted meanwhile is not free any more.
-  Unschedulable InWords(const Wait& wait) const {
+  Unschedulable InWords(const Wait& wait) {
     if (wait.obstacle == Obstacle::kTurn) {
       return {Constraint::kQueue, wait.text};
     }
@@ -236,11 +279,22 @@ class RoundRun {
              quota ? quota->text : "its queue may hold more since others of it were asked to go"};
     } else {
       why = WhyNoRoom(state_.nodes(), *wait.gang, wait.reached_limit);
+      const auto start = wait.is_first && !state_.stopping().empty()
+                             ? ReservationFor(&statement_, *wait.gang, options_.search_steps_max)
+                             : std::nullopt;
+      if (start && *start > statement_.now()) {
+        why.shortfall += "; estimated start about " + MinuteOf(*start);
+      }
     }
     if (!wait.text.empty()) {
       why.shortfall += "; " + wait.text;
     }
     return why;
+  }
+
+  // "2026-11-24T14:20Z", the minute that it is over with.
+  static std::string MinuteOf(WallTime when) {
+    return FormatRfc3339(std::chrono::ceil<std::chrono::minutes>(when)).substr(0, 16) + "Z";
   }
 
   using Alike =
@@ -254,6 +308,7 @@ class RoundRun {
   std::map<QueueIndex, TurnKeeper> turns_;
   std::map<Alike, std::string> hopeless_;  // with what there is to add
   std::vector<Wait> waits_;
+  int reservations_left_ = kReservationsMax;
   RoundResult result_;
 };
 

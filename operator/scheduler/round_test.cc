@@ -157,6 +157,27 @@ TEST(Round, QueueThatDoesNotExistIsSaid) {
             "start default/a w-0@n1\nrefuse default/b: queue dept does not exist\n");
 }
 
+TEST(Round, QueueThatIsNotServedSaysWhyAndServesNobody) {
+  FakeCluster cluster;
+  cluster.state.SetNode(GpuNode("n1", 4));
+  ASSERT_TRUE(
+      cluster.state
+          .SetQueues({}, {{"vision", "its parent is not there"}, {"default", "it cannot be read"}})
+          .ok());
+  GangRequest request = GpuGang("a", 1, 1, 1);
+  request.queue = "vision";
+  cluster.state.Submit(request);
+  request.name = "default/b";
+  request.queue = "";
+  cluster.state.Submit(request);
+  EXPECT_EQ(cluster.Step(),
+            "refuse default/a: queue vision is not served: its parent is not there\n"
+            "refuse default/b: queue default is not served: it cannot be read\n");
+  ASSERT_TRUE(cluster.state.SetQueues({}).ok());
+  EXPECT_EQ(cluster.Step(),
+            "start default/b w-0@n1\nrefuse default/a: queue vision does not exist\n");
+}
+
 // Everything that can happen to a state, at random.
 class EventLog {
  public:

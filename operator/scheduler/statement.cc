@@ -37,7 +37,8 @@ ClusterState::Undo ClusterState::Do(const Operation& operation, WallTime now) {
   gang.claimed_pods.clear();
   if (operation.kind == OperationKind::kStart) {
     gang.state = GangState::kRunning;
-    gang.run = {now, WallTime{}, gang.run.restart_count};
+    gang.run = {
+        now, WallTime{}, gang.run.restart_count, EndOf(gang.request, now).value_or(WallTime{})};
   } else if (operation.kind == OperationKind::kClaim) {
     gang.state = GangState::kClaiming;
     gang.claimed_pods = operation.pods;

@@ -238,6 +238,21 @@ const GangRecord* TurnKeeper::HinderedBy(const GangRecord& gang, const PlacedPod
   return nullptr;
 }
 
+std::optional<std::vector<const GangRecord*>> TurnKeeper::AllHinderedBy(const GangRecord& gang,
+                                                                        const PlacedPods& pods) {
+  if (ahead_.size() > kAheadMax) {
+    return std::nullopt;
+  }
+  const std::vector<NodeHold> taken = state_.HoldsOf(gang, pods);
+  std::vector<const GangRecord*> hindered;
+  for (const GangRecord* const waiting : ahead_) {
+    if (IsOlder(*waiting, gang) && IsHinderedBy(*waiting, taken)) {
+      hindered.push_back(waiting);
+    }
+  }
+  return hindered;
+}
+
 // Where the one ahead will stand when younger ones have ended, too.
 TurnKeeper::Uses TurnKeeper::UsesOnceFit(const GangRecord& waiting) {
   if (!IsCountable(waiting)) {

@@ -67,6 +67,14 @@ class TurnKeeper {
   // some are tried. Otherwise kQueue, with whom it waits behind.
   PlaceResult PlaceInTurn(const GangRecord& gang, PlacedPods pods, Unschedulable* refusal);
 
+  // All ahead who would have to wait longer for the gang at `pods`; null: there are more ahead than
+  // are looked at.
+  std::optional<std::vector<const GangRecord*>> AllHinderedBy(const GangRecord& gang,
+                                                              const PlacedPods& pods);
+
+  // Whether nobody that it has heard of waits.
+  bool is_free() const { return ahead_.empty(); }
+
   // Whether nobody ahead would have to wait longer for the gang at `pods`; otherwise who would.
   const GangRecord* HinderedBy(const GangRecord& gang, const PlacedPods& pods);
 

@@ -1,10 +1,13 @@
 #include "operator/view/job_stand.h"
 
+#include <algorithm>
+
 #include "operator/api/conditions.h"
 #include "operator/reconcile/build/pod.h"
 #include "operator/reconcile/gang/gang_plan.h"
 #include "operator/reconcile/gang/gang_view.h"
 #include "operator/reconcile/gang/queue.h"
+#include "operator/reconcile/policy/deadline.h"
 #include "operator/reconcile/policy/suspect_nodes.h"
 
 namespace lockstep::control {
@@ -29,8 +32,27 @@ bool StandsForPlace(const TrainingJob& job, WallTime now, Standing* standing) {
   return !pauses || WaitsForRoom(job, now);
 }
 
+// How long its pods may take to end after it was stopped.
+std::chrono::seconds GraceOf(const TrainingJob& job) {
+  std::chrono::seconds grace{0};
+  for (const RoleSpec& role : job.spec.roles) {
+    grace = std::max(grace, role.pod.termination_grace);
+  }
+  return grace;
+}
+
+// When its room is free at the latest, by runPolicy.activeDeadlineSeconds.
+std::optional<WallTime> StopOf(const TrainingJob& job) {
+  const std::optional<WallTime> deadline = ActiveDeadline(job);
+  return deadline ? std::optional(*deadline + GraceOf(job)) : std::nullopt;
+}
+
 void Describe(const TrainingJob& job, WallTime now, GangRequest* request) {
   const TopologySpec& topology = job.spec.scheduling.topology;
+  if (job.spec.run_policy.active_deadline.has_value()) {
+    request->run_time_max = *job.spec.run_policy.active_deadline + GraceOf(job);
+    request->stops_at = StopOf(job).value_or(WallTime{});
+  }
   request->topology = {topology.required, topology.preferred, /*apart=*/""};
   request->gang = GangOf(job, TopologyOf(job, DnsAddressing{}));
   for (const SuspectNode& suspect : job.status.suspect_nodes) {
@@ -40,7 +62,8 @@ void Describe(const TrainingJob& job, WallTime now, GangRequest* request) {
   }
 }
 
-RunTerms RunTermsOf(const TrainingJobStatus& status) {
+RunTerms RunTermsOf(const TrainingJob& job) {
+  const TrainingJobStatus& status = job.status;
   RunTerms run;
   if (const Condition* const scheduled = FindCondition(status, ConditionType::kScheduled)) {
     run.started_at = scheduled->last_transition;
@@ -48,6 +71,7 @@ RunTerms RunTermsOf(const TrainingJobStatus& status) {
   if (status.progress.has_value() && status.progress->checkpoint_at.has_value()) {
     run.saved_at = *status.progress->checkpoint_at;
   }
+  run.stops_at = StopOf(job).value_or(WallTime{});
   run.restart_count = status.preemptions;
   for (const RestartCount& restarts : status.restarts) {
     run.restart_count += restarts.count;
@@ -103,7 +127,7 @@ JobStand StandOf(const JobId& key, const StandInputs& inputs, WallTime now) {
   stand.attempt = stored.job.status.attempt;
   stand.is_going = IsPreempted(stored.job.status);
   if (stand.is_placed) {
-    stand.run = RunTermsOf(stored.job.status);
+    stand.run = RunTermsOf(stored.job);
     // Nobody would tell it, or it goes already.
     stand.request.is_preemptible =
         stand.request.is_preemptible && stored.problem.empty() && !stored.is_deleting;

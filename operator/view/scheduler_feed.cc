@@ -43,8 +43,9 @@ bool SchedulerFeed::HoldsJust(const UsageByNode& held, const GangRecord& gang) c
   return is_so || HeldBy(gang) == held;
 }
 
-void SchedulerFeed::SetQueues(const std::vector<QueueSpec>& queues) {
-  const Status set = state_.SetQueues(queues);
+void SchedulerFeed::SetQueues(const std::vector<QueueSpec>& queues,
+                              std::map<std::string, std::string> unserved) {
+  const Status set = state_.SetQueues(queues, std::move(unserved));
   LOCKSTEP_CHECK(set.ok(), set.error().ToString());
 }
 
@@ -60,7 +61,8 @@ void SchedulerFeed::SetHolding(const JobStand& stand,
       known != nullptr && (goes_for == nullptr ? known->state == GangState::kRunning
                                                : known->state == GangState::kLeaving &&
                                                      known->beneficiary == *goes_for);
-  if (stands_so && AreAlike(known->request, request) && HoldsJust(stand.held, *known)) {
+  if (stands_so && AreAlike(known->request, request) && HoldsJust(stand.held, *known) &&
+      known->run.stops_at == stand.run.stops_at) {
     if (known->run.saved_at != stand.run.saved_at) {
       state_.SetSaved(request.name, stand.run.saved_at);
     }

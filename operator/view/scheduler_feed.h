@@ -30,7 +30,8 @@ class SchedulerFeed {
 
   void RemoveNode(const std::string& name) { state_.RemoveNode(name); }
 
-  void SetQueues(const std::vector<QueueSpec>& queues);
+  // As ClusterState::SetQueues, for queues that do not contradict each other.
+  void SetQueues(const std::vector<QueueSpec>& queues, std::map<std::string, std::string> unserved);
   void SetStrangers(const std::string& node, const NodeUsage& usage);
   void SetJob(const JobId& key, const JobStand& stand);
 

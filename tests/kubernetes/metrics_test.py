@@ -34,7 +34,7 @@ class OperatorMetricsTest(JobCase):
         self.create_job("waiting", 100)
         self.wait_waiting("waiting", "100 GPUs")
         page = self.operator.get("/metrics")
-        self.assertIn("lockstep_gang_wait_seconds_count 1\n", page)
+        self.assertIn('lockstep_gang_wait_seconds_count{queue="default"} 1\n', page)
         self.assertEqual(complaints(page), "")
 
 

@@ -51,6 +51,25 @@ class QueueTest(ShareCase):
         self.make_queue("late", 1)
         self.wait_running("early", 1)
 
+    def test_a_job_hears_why_its_queue_is_not_served(self):
+        self.make_queue("orphan", 1, parent="late")
+        self.create_job("early", 1, scheduling={"queue": "orphan"})
+        self.wait_waiting(
+            "early", "queue orphan is not served: the parent of orphan, late, does not exist"
+        )
+        self.make_queue("late", 1)
+        self.wait_running("early", 1)
+
+    def test_a_job_that_is_stopped_in_time_passes_the_one_that_waits(self):
+        self.create_job("old", 5, runPolicy={"activeDeadlineSeconds": 7200})
+        self.wait_running("old", 5)
+        self.create_job("head", 8)
+        self.wait_waiting("head", "estimated start about ")
+        self.create_job("endless", 3)
+        self.wait_waiting("endless", "which needs 8 GPUs")
+        self.create_job("short", 3, runPolicy={"activeDeadlineSeconds": 3600})
+        self.wait_running("short", 3)
+
     def test_the_server_refuses_what_nobody_could_mean(self):
         mistakes = {
             "Team-A": {},
@@ -96,6 +115,8 @@ class PreemptionTest(ShareCase):
         self.end_job("high")
         self.wait_running("low", 16)
         self.assertEqual(self.job("low")["status"]["preemptions"], 1)
+        said = [one["message"] for one in self.job("low")["status"]["conditions"]]
+        self.assertFalse([text for text in said if "preempted" in text], said)
 
     def test_nobody_goes_for_one_who_does_not_fit_then_or_may_not_ask(self):
         self.make_class("urgent", 1000)

@@ -1,5 +1,8 @@
 #include <algorithm>
+#include <chrono>
 #include <limits>
+#include <map>
+#include <optional>
 #include <string>
 
 #include "operator/api/conditions.h"
@@ -39,6 +42,14 @@ bool Fits(const std::map<std::string, Amounts>& room, const TrainingJob& job, co
   return count >= wanted;
 }
 
+// When the job is stopped, its pods' grace aside; null: never.
+std::optional<WallTime> StopOf(const TrainingJob& job) {
+  const std::optional<std::chrono::seconds>& limit = job.spec.run_policy.active_deadline;
+  return limit.has_value() && job.status.start_time.has_value()
+             ? std::optional(*job.status.start_time + *limit)
+             : std::nullopt;
+}
+
 void Take(const TrainingJob& job, const Json& object, std::map<std::string, Amounts>* room) {
   for (const PodPlacement& placement : job.status.placement) {
     const auto node = room->find(placement.node);
@@ -73,9 +84,8 @@ void Checks::NoteCluster() {
   }
 }
 
-// The nodes as they will be when everything older than the job has ended: pods of others and
-// younger jobs stay.
-std::map<std::string, Amounts> Checks::RoomBeside(const ObjectPtr& older) {
+// What nodes have that take pods, beside the pods of others.
+std::map<std::string, Amounts> Checks::RoomForJobs() {
   std::map<std::string, Amounts> room;
   for (const auto& [key, node] : server_->store().Of(kube::kNodes).objects) {
     const bool is_open = IsNodeReady(*node) && !node->at("spec").value("unschedulable", false) &&
@@ -92,6 +102,13 @@ std::map<std::string, Amounts> Checks::RoomBeside(const ObjectPtr& older) {
       }
     }
   }
+  return room;
+}
+
+// The nodes as they will be when everything older than the job has ended: pods of others and
+// younger jobs stay.
+std::map<std::string, Amounts> Checks::RoomBeside(const ObjectPtr& older) {
+  std::map<std::string, Amounts> room = RoomForJobs();
   for (const auto& [key, object] : server_->store().Of(kube::kTrainingJobs).objects) {
     const TrainingJob& job = jobs_.Of(object);
     if (UidOf(*object) != UidOf(*older) && IsOlder(older, object) && !HasEnded(job.status)) {
@@ -115,6 +132,25 @@ bool Checks::MayGoFirst(const ObjectPtr& older, const ObjectPtr& placed) {
   return !Fits(before, job, *older) || Fits(beside, job, *older);
 }
 
+// Whether the newly placed gang is stopped before the older one can have the room that it needs, if
+// those that run are stopped no sooner than they say.
+bool Checks::EndsBefore(const ObjectPtr& older, const ObjectPtr& placed) {
+  const std::optional<WallTime> end = StopOf(jobs_.Of(placed));
+  if (!end.has_value()) {
+    return false;
+  }
+  std::map<std::string, Amounts> room = RoomForJobs();
+  for (const auto& [key, object] : server_->store().Of(kube::kTrainingJobs).objects) {
+    const TrainingJob& job = jobs_.Of(object);
+    const std::optional<WallTime> stop = StopOf(job);
+    const bool is_there = !stop.has_value() || *stop >= *end - kCalendarError;
+    if (UidOf(*object) != UidOf(*placed) && !HasEnded(job.status) && is_there) {
+      Take(job, *object, &room);
+    }
+  }
+  return !Fits(room, jobs_.Of(older), *older);
+}
+
 void Checks::CheckTurns(const ObjectPtr& before_object, const ObjectPtr& after_object) {
   const bool is_placed = jobs_.Of(before_object).status.placement.empty() &&
                          !jobs_.Of(after_object).status.placement.empty();
@@ -132,7 +168,7 @@ void Checks::CheckTurns(const ObjectPtr& before_object, const ObjectPtr& after_o
     const Condition* const scheduled = FindCondition(status, ConditionType::kScheduled);
     const bool is_stuck = scheduled != nullptr && scheduled->reason == kReasonPodStuck;
     if (pauses && !is_stuck && IsOlder(older, after_object)) {
-      Require(MayGoFirst(older, after_object),
+      Require(MayGoFirst(older, after_object) || EndsBefore(older, after_object),
               NameOf(jobs_.Of(after_object)) + " took the place of " + job.metadata.name +
                   ", which is older and pauses");
     }

@@ -86,6 +86,8 @@ class Checks {
   void CheckRoomIsFree(const TrainingJob& placed);
   void CheckTurns(const ObjectPtr& before_object, const ObjectPtr& after_object);
   bool MayGoFirst(const ObjectPtr& older, const ObjectPtr& placed);
+  bool EndsBefore(const ObjectPtr& older, const ObjectPtr& placed);
+  std::map<std::string, Amounts> RoomForJobs();
   std::map<std::string, Amounts> RoomBeside(const ObjectPtr& older);
   void NoteCluster();
   void NotePlacing(const TrainingJob& job);

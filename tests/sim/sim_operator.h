@@ -102,6 +102,9 @@ class SimOperator final : public Publisher, public ControlSender {
   // Publisher and ControlSender.
   void OnStatus(const TrainingJobStatus& before, const TrainingJob& job) override;
   void OnEvents(const TrainingJob& job, const std::vector<Event>& events) override;
+
+  void OnRound(Duration) override {}
+
   void OnMetrics(const std::vector<MetricDelta>& metrics) override;
   void Send(const std::string& address,
             const std::string& job_key,

@@ -80,11 +80,13 @@ class NoControl final : public ControlSender {
   int sent_count = 0;
 };
 
-class NoPublisher final : public Publisher {
+class NoPublisher : public Publisher {
  public:
   void OnStatus(const TrainingJobStatus&, const TrainingJob&) override {}
 
   void OnEvents(const TrainingJob&, const std::vector<Event>&) override {}
+
+  void OnRound(Duration) override {}
 
   void OnMetrics(const std::vector<MetricDelta>&) override {}
 };

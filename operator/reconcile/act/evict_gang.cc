@@ -45,7 +45,8 @@ void EvictGang(const GangView& view, const EvictionOrder& order, DecisionBuilder
       SetCondition(status, {activity, false, change.reason, change.message}, builder->now());
     }
   }
-  builder->Count(Metric::kPreemptions, order.is_reclaim ? "borrowed" : "priority");
+  builder->Count(
+      Metric::kPreemptions, order.is_reclaim ? "borrowed" : "priority", QueueOf(builder->spec()));
 }
 
 }  // namespace lockstep::control

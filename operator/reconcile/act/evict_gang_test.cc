@@ -2,6 +2,7 @@
 
 #include <string>
 #include <variant>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -71,6 +72,65 @@ TEST(EvictGang, WhoHasGoneStartsAnewWhenThereIsRoom) {
   world.Launch();
   EXPECT_TRUE(IsTrue(world.job.status, ConditionType::kRunning));
   EXPECT_EQ(world.job.status.preemptions, 1);
+}
+
+// A rank of an earlier gang that comes late to a meeting, or hears an old order, must see it.
+TEST(EvictGang, WhatOrdersTheGangsGoesOnAndSoDoesTheCheckpoint) {
+  TestWorld world(MakeTrainingJob(2));
+  world.Launch();
+  world.job.status.progress = JobProgress{};
+  world.job.status.progress->step = 130;
+  world.job.status.progress->checkpoint_step = 100;
+  const TrainingJobStatus before = world.job.status;
+  world.observed.eviction = kOrder;
+  std::vector<int64_t> counters;
+  for (const Effect& effect : world.Step().effects) {
+    if (const auto* const send = std::get_if<SendControl>(&effect)) {
+      counters.push_back(send->message.counter);
+    }
+  }
+  EXPECT_EQ(counters,
+            (std::vector<int64_t>{before.control_counter + 1, before.control_counter + 2}));
+  world.observed.eviction.reset();
+  world.FinishDeletions();
+  world.Launch();
+
+  const TrainingJobStatus& after = world.job.status;
+  ASSERT_TRUE(IsTrue(after, ConditionType::kRunning));
+  EXPECT_EQ(after.control_counter, before.control_counter + 2) << "an old order stays old";
+  EXPECT_EQ(after.attempt, before.attempt.Next());
+  EXPECT_EQ(after.epoch, before.epoch.Next());
+  ASSERT_TRUE(after.progress.has_value());
+  EXPECT_EQ(after.progress->checkpoint_step, 100);
+}
+
+TEST(EvictGang, NothingIsSaidOfItOnceTheGangRunsAgain) {
+  TestWorld world(MakeTrainingJob(2));
+  world.Launch();
+  world.Exit("mnist-worker-1", 137);
+  world.Step();
+  ASSERT_TRUE(IsTrue(world.job.status, ConditionType::kRestarting));
+  world.observed.eviction = kOrder;
+  world.Step();
+  EXPECT_EQ(ReasonOf(world.job.status, ConditionType::kRestarting), "Preempted");
+  world.observed.eviction.reset();
+  world.FinishDeletions();
+  world.Launch();
+
+  ASSERT_TRUE(IsTrue(world.job.status, ConditionType::kRunning));
+  for (const Condition& condition : world.job.status.conditions) {
+    EXPECT_EQ(condition.message.find("preempted"), std::string::npos)
+        << ConditionTypeName(condition.type) << ": " << condition.message;
+  }
+}
+
+TEST(EvictGang, QueueOfTheOneThatGoesCountsIt) {
+  TestWorld world(MakeTrainingJob(1));
+  world.job.spec.scheduling.queue = "speech";
+  world.Launch();
+  world.observed.eviction = kOrder;
+  EXPECT_EQ(world.Step().metrics,
+            (std::vector<MetricDelta>{{Metric::kPreemptions, "priority", 1, "speech"}}));
 }
 
 TEST(EvictGang, RoomThatWasBorrowedIsTakenBackInTheNameOfItsQueue) {

@@ -6,6 +6,7 @@
 #include "operator/api/conditions.h"
 #include "operator/reconcile/gang/departure.h"
 #include "operator/reconcile/gang/left_over.h"
+#include "operator/scheduler/queue_tree.h"
 
 namespace lockstep::control {
 namespace {
@@ -41,6 +42,10 @@ std::string PriorityClassOf(const TrainingJobSpec& spec) {
     }
   }
   return "";
+}
+
+std::string QueueOf(const TrainingJobSpec& spec) {
+  return spec.scheduling.queue.empty() ? kDefaultQueue : spec.scheduling.queue;
 }
 
 bool WaitsForPods(const TrainingJobStatus& status) {

@@ -18,6 +18,9 @@ std::string PriorityClassOf(const TrainingJobSpec& spec);
 // The one that the role's template names; empty: none.
 std::string PriorityClassOfTemplate(const RoleSpec& role);
 
+// The queue that the job belongs to, whether there is one of that name or not.
+std::string QueueOf(const TrainingJobSpec& spec);
+
 // Whether the job waits for pods that may never go: its own that do not end, or those of an earlier
 // job that hold names. The room it asks for is not held for it meanwhile.
 bool WaitsForPods(const TrainingJobStatus& status);
