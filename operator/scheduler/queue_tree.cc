@@ -308,7 +308,14 @@ bool QueueTree::MayReclaim(QueueIndex queue,
     }
     has_quota = true;
   }
-  return has_quota && IsOverNominal(other, amounts);
+  // Down to the victim's own: what a queue holds within its nominal amounts is not lent.
+  for (QueueIndex one = victim; has_quota && IsOverNominal(one, amounts);
+       one = nodes_[one].parent) {
+    if (one == other) {
+      return true;
+    }
+  }
+  return false;
 }
 
 int64_t QueueTree::ReclaimableMax(QueueIndex queue,
@@ -320,14 +327,17 @@ int64_t QueueTree::ReclaimableMax(QueueIndex queue,
     return nodes_[victim].held.AmountOf(resource);
   }
   const auto r = static_cast<std::size_t>(found - resources_.begin());
-  const Limit& limit = nodes_[other].limits[r];
   const auto& sizes = nodes_[victim].sizes[r];
-  if (limit.held <= limit.nominal || sizes.empty()) {
-    return 0;
+  const int64_t largest = sizes.empty() ? 0 : sizes.rbegin()->first;
+  int64_t most = nodes_[victim].limits[r].held;
+  for (QueueIndex one = victim; most > 0; one = nodes_[one].parent) {
+    const int64_t over = nodes_[one].limits[r].held - nodes_[one].limits[r].nominal;
+    most = over <= 0 ? 0 : std::min(most, over + std::max<int64_t>(0, largest - 1));
+    if (one == other) {
+      break;
+    }
   }
-  const int64_t largest = sizes.rbegin()->first;
-  return std::min(nodes_[victim].limits[r].held,
-                  limit.held - limit.nominal + std::max<int64_t>(0, largest - 1));
+  return most;
 }
 
 QueueTree::Share QueueTree::ShareOf(QueueIndex queue,

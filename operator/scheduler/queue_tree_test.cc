@@ -112,6 +112,12 @@ TEST(QueueTree, WhoIsWithinItsNominalMayTakeBackFromWhoIsOver) {
   EXPECT_FALSE(may("a", "b1", 9));
   EXPECT_FALSE(may("b1", "b1", 1)) << "nobody reclaims from itself";
   Take(&tree, "default", 3);
+  Take(&tree, "b1", 3);
+  tree.Refund({*tree.Find("b2"), "team"}, Gpus(3));
+  EXPECT_FALSE(may("a", "b2", 8)) << "b is over, by what b1 has borrowed";
+  EXPECT_EQ(tree.ReclaimableMax(*tree.Find("a"), *tree.Find("b2"), "nvidia.com/gpu"), 0);
+  Take(&tree, "b2", 3);
+  tree.Refund({*tree.Find("b1"), "team"}, Gpus(3));
   EXPECT_TRUE(may("a", "default", 8)) << "who has no quota holds what is left";
   EXPECT_FALSE(may("default", "b1", 1)) << "and has nothing to take back";
   EXPECT_EQ(tree.ReclaimableMax(*tree.Find("a"), *tree.Find("b1"), "nvidia.com/gpu"), 6)

@@ -7,6 +7,7 @@
 
 #include "operator/scheduler/placer.h"
 #include "operator/scheduler/preemption.h"
+#include "operator/scheduler/quota_turn.h"
 #include "operator/scheduler/reservation.h"
 #include "operator/scheduler/turn_order.h"
 #include "operator/scheduler/why.h"
@@ -43,7 +44,8 @@ class RoundRun {
         options_(options),
         memory_(*memory),
         news_(state->news()),
-        statement_(state, now) {}
+        statement_(state, now),
+        quota_turns_(*state) {}
 
   RoundResult Run() {
     SettleClaims();
@@ -129,7 +131,12 @@ class RoundRun {
     const bool is_for_room = has_quota || !MayFitEmpty(state_.nodes(), gang);
     Wait wait{&gang, is_for_room ? Obstacle::kRoom : Obstacle::kQuota};
     wait.is_first = turn.is_free();
-    if (has_quota && MayFitNow(state_.nodes(), gang)) {
+    if (const GangRecord* const ahead = quota_turns_.HinderedBy(gang)) {
+      wait = {&gang,
+              Obstacle::kTurn,
+              "waits behind " + ahead->request.name + ", which needs " +
+                  DescribeNeed(ahead->request.gang) + " of the queue's quota"};
+    } else if (has_quota && MayFitNow(state_.nodes(), gang)) {
       PlaceResult place =
           PlaceGang(state_.nodes(), gang, {nullptr, true, options_.search_steps_max});
       wait.reached_limit = place.reached_limit;
@@ -152,6 +159,8 @@ class RoundRun {
     }
     if (has_quota && gang.request.standing != Standing::kAside) {
       turn.Wait(gang);
+    } else if (wait.obstacle == Obstacle::kQuota && gang.request.standing != Standing::kAside) {
+      quota_turns_.Wait(gang);
     }
     waits_.push_back(std::move(wait));
   }
@@ -306,6 +315,7 @@ class RoundRun {
   uint64_t news_;
   Statement statement_;
   std::map<QueueIndex, TurnKeeper> turns_;
+  QuotaTurns quota_turns_;
   std::map<Alike, std::string> hopeless_;  // with what there is to add
   std::vector<Wait> waits_;
   int reservations_left_ = kReservationsMax;

@@ -74,6 +74,8 @@ bool FreesRoom(const StoredJob* before, const StoredJob* after) {
   }
   return HasEnded(before->job.status) != HasEnded(after->job.status) ||
          WantsPlace(*before) != WantsPlace(*after) ||
+         before->job.spec.scheduling.queue != after->job.spec.scheduling.queue ||
+         PriorityClassOf(before->job.spec) != PriorityClassOf(after->job.spec) ||
          (!WaitsForPods(before->job.status) && WaitsForPods(after->job.status));
 }
 

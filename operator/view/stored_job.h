@@ -26,7 +26,8 @@ StoredJob DecodeStoredJob(std::string_view json);
 // Whether the job has no place and wants one, now or after a pause.
 bool WantsPlace(const StoredJob& stored);
 
-// Whether the change gave something up that others may have waited for, be it a place in the queue.
+// Whether the change gave something up that others may have waited for, be it a place in the queue,
+// a queue's quota or a priority.
 // Null: there was, or is, no job.
 bool FreesRoom(const StoredJob* before, const StoredJob* after);
 

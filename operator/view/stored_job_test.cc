@@ -87,6 +87,18 @@ TEST(StoredJob, WhoBeginsToWaitForPodsLetsOthersPass) {
   EXPECT_FALSE(FreesRoom(&after, &before));
 }
 
+// Its old queue has quota left, and who may go for whom has changed.
+TEST(StoredJob, AnotherQueueOrPriorityIsNewsToThoseThatWait) {
+  StoredJob before;
+  before.job = Job();
+  StoredJob after = before;
+  after.job.spec.scheduling.queue = "vision";
+  EXPECT_TRUE(FreesRoom(&before, &after));
+  after = before;
+  after.job.spec.scheduling.priority_class_name = "low";
+  EXPECT_TRUE(FreesRoom(&before, &after));
+}
+
 TEST(StoredJob, WordsOfTheStatusThatDoNotFollowFromItAreSomebodyElses) {
   TestWorld world(Job());
   world.Launch();

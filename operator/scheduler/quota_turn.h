@@ -1,0 +1,36 @@
+#pragma once
+
+#include <map>
+
+#include "operator/scheduler/cluster_state.h"
+
+namespace lockstep::control {
+
+// The promise of a queue (TurnKeeper) for what its quota allows: while a gang waits because others
+// of its queue hold the quota, none that comes later takes what will be its own once all of the
+// queue have ended that are older than it. It is made to the first that waits; the next is first
+// when that one has started.
+//
+// One of these serves one round. The gangs of a queue come in their order.
+class QuotaTurns {
+ public:
+  explicit QuotaTurns(const ClusterState& state) : state_(state) {}
+
+  // The gang lacks quota. One that would lack it even if nobody else of its queue held any is in
+  // nobody's way.
+  void Wait(const GangRecord& gang);
+
+  // Who of its queue would wait longer if the gang started; null: nobody. Cost: that of a check.
+  const GangRecord* HinderedBy(const GangRecord& gang) const;
+
+ private:
+  struct First {
+    const GangRecord* gang = nullptr;
+    ResourceVector lacks;  // what it asks for, less what comes free for it
+  };
+
+  const ClusterState& state_;
+  std::map<QueueIndex, First> first_;
+};
+
+}  // namespace lockstep::control
