@@ -239,6 +239,21 @@ TEST_F(PreemptionTest, GangThatHasNotRunLongEnoughGoesLaterAndTheMomentIsKnown) 
   EXPECT_EQ(Ask("high"), "waits for 1 gang to go: default/low");
 }
 
+TEST_F(PreemptionTest, ClaimEndsWithTheClassThatItWasMadeBy) {
+  AddJobOf("low", "vision", "");
+  Place("low");
+  AddJobOf("high", "vision", "urgent");
+  EXPECT_EQ(Ask("high"), "waits for 1 gang to go: default/low");
+  Write("high", WithClaim("high"));
+  ASSERT_TRUE(view_.EvictionOf(KeyOf("low"), now_).has_value());
+
+  TrainingJob job = Stored("high");
+  job.spec.scheduling.priority_class_name = "gone";
+  Store(job);
+  EXPECT_EQ(Ask("high"), "priority class gone does not exist");
+  EXPECT_FALSE(view_.EvictionOf(KeyOf("low"), now_).has_value());
+}
+
 TEST_F(PreemptionTest, GangThatWasGivenUpTwiceHasNobodyGo) {
   AddJobOf("low", "vision", "");
   Place("low");

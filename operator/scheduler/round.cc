@@ -61,13 +61,13 @@ class RoundRun {
   }
 
  private:
-  // Gangs whose room has come free start; those whose room is gone for good, or whose queue is,
-  // wait like others.
+  // Gangs whose room has come free start; those whose room is gone for good, or whose queue or
+  // priority class is, wait like others.
   void SettleClaims() {
     const std::vector<const GangRecord*> claiming(state_.claiming().begin(),
                                                   state_.claiming().end());
     for (const GangRecord* const gang : claiming) {
-      if (!ProblemOfQueue(*gang).empty()) {
+      if (!ProblemOfQueue(*gang).empty() || !gang->request.missing_class.empty()) {
         statement_.Do({OperationKind::kUnclaim, gang->request.name});
       } else if (AllFree(*gang, &NodeLedger::FreeBesideLeaving)) {
         if (gang->request.standing != Standing::kPausing) {
