@@ -7,6 +7,7 @@
 #include "common/contract/problems.h"
 #include "operator/api/decode.h"
 #include "operator/api/fields.h"
+#include "operator/api/training_queue.h"
 #include "operator/yaml/yaml.h"
 
 namespace lockstep::control {
@@ -52,13 +53,16 @@ std::string TextAt(const Json& document, const char* key) {
              : "";
 }
 
-// Whether the document says that it is something else: kind and API group are both foreign.
+// Whether the document says that it is something else: kind and API group are both foreign, or it
+// is a queue, which the same group has.
 bool IsForeign(const Json& document) {
   constexpr std::string_view kGroup = kApiVersion.substr(0, kApiVersion.find('/') + 1);
   const std::string version = TextAt(document, "apiVersion");
   const std::string kind = TextAt(document, "kind");
-  return !version.empty() && !version.starts_with(kGroup) && !kind.empty() &&
-         kind != kTrainingJobKind;
+  if (version.starts_with(kGroup)) {
+    return kind == kTrainingQueueKind;
+  }
+  return !version.empty() && !kind.empty() && kind != kTrainingJobKind;
 }
 
 // Takes foreign documents out of the stream, unless there is nothing else: then they are taken for
@@ -114,6 +118,32 @@ bool IsTold(const Manifest& manifest, const std::string& field, int line) {
       });
 }
 
+// What makes the edited document bad and not the one in the file: the edit whose field is the
+// problem's, or lies inside it, or has it inside; else all edits together.
+std::string OriginOf(const Error& error,
+                     const std::vector<std::pair<std::string, std::string>>& changed) {
+  std::string origin;
+  for (const auto& [field, by] : changed) {
+    if (IsWithin(error.field(), field) || IsWithin(field, error.field())) {
+      origin = by;
+    }
+  }
+  if (!origin.empty()) {
+    return origin;
+  }
+  for (const auto& [field, by] : changed) {
+    const bool is_told = origin.find(by) != std::string::npos;
+    origin += is_told ? "" : (origin.empty() ? "" : ", ") + by;
+  }
+  return origin;
+}
+
+bool Holds(const std::vector<Error>& errors, const Error& error) {
+  return std::any_of(errors.begin(), errors.end(), [&error](const Error& other) {
+    return other.field() == error.field() && other.message() == error.message();
+  });
+}
+
 void AddDocument(const YamlDocument& document,
                  const std::vector<ManifestEdit>& edits,
                  Manifest* manifest) {
@@ -131,6 +161,9 @@ void AddDocument(const YamlDocument& document,
   decoded.errors.insert(
       decoded.errors.end(), decoded.status_errors.begin(), decoded.status_errors.end());
   FindZeroBytes(value, "", &decoded.errors);
+  const bool is_edited = !changed.empty() && !decoded.errors.empty();
+  const std::vector<Error> as_written =
+      is_edited ? DecodeTrainingJob(document.value).errors : std::vector<Error>();
   for (const Error& error : decoded.errors) {
     TextPosition at = document.positions.Find(error.field());
     if (at.line == 0) {
@@ -140,10 +173,11 @@ void AddDocument(const YamlDocument& document,
       continue;
     }
     ManifestProblem problem = MakeProblem(at, error.field(), error.message());
-    for (const auto& [field, origin] : changed) {
-      if (IsWithin(error.field(), field)) {
-        problem = {0, 0, problem.error, origin};
-      }
+    const bool is_in_edit = std::any_of(changed.begin(), changed.end(), [&error](const auto& edit) {
+      return IsWithin(error.field(), edit.first);
+    });
+    if (is_in_edit || (is_edited && !Holds(as_written, error))) {
+      problem = {0, 0, problem.error, OriginOf(error, changed)};
     }
     manifest->problems.push_back(std::move(problem));
   }

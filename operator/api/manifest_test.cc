@@ -15,8 +15,10 @@
 namespace lockstep::control {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 constexpr const char* kGoodManifest = R"(apiVersion: lockstep.dev/v1
@@ -221,6 +223,16 @@ TEST(ReadManifest, OtherKindsBesideAJobAreSkippedAndNamed) {
   EXPECT_GT(manifest.skipped[0].line, 1);
 }
 
+TEST(ReadManifest, QueueBesideAJobIsSkippedLikeOtherKinds) {
+  const Manifest manifest = ReadManifest(
+      std::string(kGoodManifest) +
+          "---\napiVersion: lockstep.dev/v1\nkind: TrainingQueue\nmetadata: {name: team}\n",
+      "job.yaml");
+  ASSERT_TRUE(manifest.ok()) << FormatProblems(manifest);
+  ASSERT_EQ(manifest.skipped.size(), 1U);
+  EXPECT_EQ(manifest.skipped[0].kind, "TrainingQueue");
+}
+
 TEST(ReadManifest, OtherKindsAloneAreNoJob) {
   EXPECT_THAT(ProblemsOf(kConfigMap), HasSubstr("\"ConfigMap\" found, expected TrainingJob"));
 }
@@ -243,6 +255,19 @@ TEST(ReadManifest, EditsComeBeforeDecodingAndTheirMistakesNameTheirOrigin) {
   EXPECT_EQ(good.jobs[0].spec.strategy, Strategy::kNone);
   const Manifest bad = ReadManifest(kGoodManifest, "job.yaml", {set("Nonsense")});
   EXPECT_THAT(FormatProblems(bad), StartsWith("--set: spec.strategy: \"Nonsense\" found"));
+}
+
+// An edit may make another field wrong than its own: the file is not to blame for that.
+TEST(ReadManifest, MistakeThatOnlyTheEditMakesNamesItsOrigin) {
+  const ManifestEdit edit{"--workers", [](Json* document) -> Result<std::string> {
+                            (*document)["spec"]["roles"][0]["replicas"] = 100'000;
+                            return std::string("spec.roles[0].replicas");
+                          }};
+  EXPECT_THAT(FormatProblems(ReadManifest(kGoodManifest, "job.yaml", {edit})),
+              AllOf(StartsWith("--workers: "), Not(HasSubstr("job.yaml"))));
+  const std::string bad = std::string(kGoodManifest) + "  unknown: 1\n";
+  EXPECT_THAT(FormatProblems(ReadManifest(bad, "job.yaml", {edit})),
+              AllOf(HasSubstr("--workers: "), HasSubstr("job.yaml:"), HasSubstr("spec.unknown")));
 }
 
 TEST(ReadManifest, EditThatFailsIsAProblem) {

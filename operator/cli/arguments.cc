@@ -9,6 +9,7 @@
 
 #include "common/json/json.h"
 #include "operator/cli/duration.h"
+#include "operator/cli/shell_words.h"
 #include "operator/cli/summary.h"
 
 namespace lockstep::control {
@@ -112,6 +113,7 @@ void AddRender(CLI::App* app, Texts* texts) {
   render->add_option("-o,--output", texts->render_output, "text or json")
       ->check(CLI::IsMember({"text", "json"}));
   render->add_flag("--local", texts->render.local, "addresses of a run on one machine");
+  render->footer("Exit codes: 0 shown, 1 it could not be, 2 bad manifest or usage.");
 }
 
 void AddConvert(CLI::App* app, Texts* texts) {
@@ -123,7 +125,8 @@ void AddConvert(CLI::App* app, Texts* texts) {
   convert
       ->add_option("--command",
                    texts->convert_command,
-                   "what the image starts by itself, where the manifest names no command")
+                   "what the image starts by itself, where the manifest names no command; in "
+                   "words as a shell takes them, quotes heeded and nothing expanded")
       ->type_name("WORDS");
   convert->footer(
       "What could not be kept is told on standard error, line by line.\n"
@@ -240,10 +243,11 @@ std::variant<Arguments, ArgumentsEnd> FinishConvert(Texts texts) {
   if (texts.convert.files.empty()) {
     return Usage("FILE is required");
   }
-  std::istringstream words(texts.convert_command);
-  for (std::string word; words >> word;) {
-    texts.convert.command.push_back(std::move(word));
+  auto words = SplitShellWords(texts.convert_command);
+  if (!words.ok()) {
+    return Usage("--command: " + words.error().message());
   }
+  texts.convert.command = *std::move(words);
   return Arguments(std::move(texts.convert));
 }
 

@@ -194,6 +194,8 @@ INSTANTIATE_TEST_SUITE_P(
                       MistakeCase{{"stop", "a", "--timeout", "x"}, "--timeout: \"x\" found"},
                       MistakeCase{{"render"}, "FILE is required"},
                       MistakeCase{{"convert"}, "FILE is required"},
+                      MistakeCase{{"convert", "--command", "a 'b", "f"},
+                                  "--command: a quote ' without its end found"},
                       MistakeCase{{"render", "a", "--output", "xml"}, "xml"}));
 
 }  // namespace

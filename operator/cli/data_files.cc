@@ -128,6 +128,8 @@ class DataCheck {
     const auto labels = ReadShape(labels_path);
     if (!images.ok()) {
       Add(field + "images", images.error());
+    } else if (images->front() == 0) {
+      Add(field + "images", Wrong(images_path, "a data set without samples found"));
     } else {
       CheckFit(field + "images", images_path, *images);
     }
@@ -142,8 +144,17 @@ class DataCheck {
     return images.ok() ? std::optional(images->front()) : std::nullopt;
   }
 
-  void CheckTestSamples(int64_t sample_count) {
-    if (spec_.dataset.test_samples >= sample_count) {
+  // Of the training data, which has samples.
+  void CheckCounts(int64_t sample_count) {
+    const int64_t batch_size = spec_.global_batch_size;
+    const int64_t left = sample_count - spec_.dataset.test_samples;
+    if (left > 0 && left < batch_size && spec_.remainder == RemainderRule::kDrop) {
+      Add("spec.training.remainder",
+          Wrong(PathOf(spec_.dataset.train.images),
+                "Drop found, which leaves nothing of " + std::to_string(left) +
+                    " samples with a globalBatchSize of " + std::to_string(batch_size)));
+    }
+    if (left <= 0) {
       Add("spec.training.dataset.testSamples",
           Wrong(PathOf(spec_.dataset.train.images),
                 std::to_string(spec_.dataset.test_samples) + " found, expected fewer than the " +
@@ -183,8 +194,9 @@ class DataCheck {
 
 std::vector<Error> CheckDataFiles(const TrainingSpec& spec, const std::string& folder) {
   DataCheck check(spec, folder);
-  if (const auto count = check.CheckPair("spec.training.dataset.", spec.dataset.train)) {
-    check.CheckTestSamples(*count);
+  const auto count = check.CheckPair("spec.training.dataset.", spec.dataset.train);
+  if (count.value_or(0) > 0) {
+    check.CheckCounts(*count);
   }
   if (spec.dataset.test) {
     check.CheckPair("spec.training.dataset.test.", *spec.dataset.test);

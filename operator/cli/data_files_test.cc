@@ -136,6 +136,27 @@ TEST_F(CheckDataFilesTest, CountsMustAgree) {
                   "the 100 samples of the file"));
 }
 
+TEST_F(CheckDataFilesTest, DataSetWithoutSamplesIsCalledThat) {
+  Write("images", Header({0, 28, 28}));
+  Write("labels", Header({0}));
+  EXPECT_THAT(
+      Problems(),
+      ElementsAre("spec.training.dataset.images: images: a data set without samples found"));
+}
+
+TEST_F(CheckDataFilesTest, DroppingTheOnlyBatchLeavesNothing) {
+  spec_.dataset.test_samples = 70;
+  spec_.global_batch_size = 30;
+  spec_.remainder = RemainderRule::kDrop;
+  EXPECT_THAT(Problems(), IsEmpty());
+  spec_.global_batch_size = 31;
+  EXPECT_THAT(Problems(),
+              ElementsAre("spec.training.remainder: images: Drop found, which leaves nothing of 30 "
+                          "samples with a globalBatchSize of 31"));
+  spec_.remainder = RemainderRule::kKeep;
+  EXPECT_THAT(Problems(), IsEmpty());
+}
+
 TEST_F(CheckDataFilesTest, HeaderThatEndsEarlyIsTold) {
   Write("labels", Header({100}).substr(0, 6));
   EXPECT_THAT(Problems(),

@@ -76,6 +76,26 @@ Result<EarlierRun> ReadEarlierRun(const std::string& run_directory) {
   return earlier;
 }
 
+std::string JobNameOf(const EarlierRun& earlier) {
+  const auto job = ParseJson(earlier.job_text);
+  const bool has_metadata =
+      job.ok() && job->is_object() && job->contains("metadata") && (*job)["metadata"].is_object();
+  return has_metadata ? TextOf((*job)["metadata"], "name") : "";
+}
+
+Status CheckSameJob(const EarlierRun& earlier,
+                    const std::string& run_directory,
+                    const TrainingJob& job) {
+  const std::string name = JobNameOf(earlier);
+  if (name == job.metadata.name) {
+    return OkStatus();
+  }
+  return Error(ErrorCode::kInvalidArgument,
+               "--resume " + run_directory + ": that run is of the job \"" + name +
+                   "\", and the manifest is of \"" + job.metadata.name +
+                   "\", whose run would take its place; run it without --resume");
+}
+
 std::string CheckpointFolderOf(const EarlierRun& earlier, const std::string& run_directory) {
   const auto job = ParseJson(earlier.job_text);
   const auto below = [](const Json* at, const char* key) {

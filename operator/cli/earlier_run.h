@@ -34,6 +34,15 @@ Status WriteJobRecord(const std::string& run_directory,
 // Reads what an earlier run left. Errors: kNotFound (no run was there), kCorrupt.
 Result<EarlierRun> ReadEarlierRun(const std::string& run_directory);
 
+// The job's name; empty where it has none.
+std::string JobNameOf(const EarlierRun& earlier);
+
+// A run of another job stands in its folder, and going on would write over it.
+// Errors: kInvalidArgument, with both names.
+Status CheckSameJob(const EarlierRun& earlier,
+                    const std::string& run_directory,
+                    const TrainingJob& job);
+
 // The folder of its checkpoints, where it was a training; empty for a command, which knows its own.
 std::string CheckpointFolderOf(const EarlierRun& earlier, const std::string& run_directory);
 

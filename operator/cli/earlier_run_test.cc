@@ -112,6 +112,18 @@ TEST_F(EarlierRunTest, CheckpointsAreWhereTheEarlierJobKeptThem) {
   }
 }
 
+TEST_F(EarlierRunTest, RunOfAnotherJobIsNotGoneOnWith) {
+  EarlierRun earlier;
+  earlier.job_text = R"({"metadata": {"name": "mnist"}})";
+  TrainingJob job;
+  job.metadata.name = "mnist";
+  EXPECT_TRUE(CheckSameJob(earlier, "r1", job).ok());
+  job.metadata.name = "any";
+  EXPECT_EQ(CheckSameJob(earlier, "r1", job).error().message(),
+            "--resume r1: that run is of the job \"mnist\", and the manifest is of \"any\", whose "
+            "run would take its place; run it without --resume");
+}
+
 TEST_F(EarlierRunTest, FolderWithoutARunIsTold) {
   const auto earlier = ReadEarlierRun(folder_);
   ASSERT_FALSE(earlier.ok());

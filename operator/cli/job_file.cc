@@ -1,5 +1,6 @@
 #include "operator/cli/job_file.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <filesystem>
@@ -9,7 +10,9 @@
 #include <utility>
 
 #include "common/base/file.h"
+#include "operator/api/training_queue.h"
 #include "operator/cli/earlier_run.h"
+#include "operator/convert/conversion.h"
 
 namespace lockstep::control {
 namespace {
@@ -53,6 +56,20 @@ std::vector<ManifestEdit> EditsOf(const JobSource& source) {
   return edits;
 }
 
+// Jobs of other operators are no TrainingJobs, but become some.
+void HintAtConvert(Manifest* manifest) {
+  const bool has_foreign = std::ranges::any_of(manifest->documents, IsForeignJob);
+  for (ManifestProblem& problem : manifest->problems) {
+    const Error& error = problem.error;
+    if (has_foreign && error.field() == "kind") {
+      problem.error =
+          Error(error.code(),
+                error.message() + "; lockstep convert makes TrainingJobs of a " + ForeignKinds())
+              .WithField("kind");
+    }
+  }
+}
+
 Result<SingleJob> OnlyJobOf(Manifest manifest, const std::string& folder) {
   if (!manifest.ok()) {
     std::string problems = FormatProblems(manifest);
@@ -82,7 +99,9 @@ Manifest ReadManifestFile(const JobSource& source) {
   const std::string name = source.file == kStandardInput ? "standard input" : source.file;
   auto text = ReadManifestText(source.file);
   if (text.ok()) {
-    return ReadManifest(*text, name, EditsOf(source));
+    Manifest manifest = ReadManifest(*text, name, EditsOf(source));
+    HintAtConvert(&manifest);
+    return manifest;
   }
   Manifest manifest;
   manifest.file = name;
@@ -102,8 +121,9 @@ std::vector<std::string> FormatSkipped(const Manifest& manifest) {
   std::vector<std::string> lines;
   for (const SkippedDocument& skipped : manifest.skipped) {
     lines.push_back(manifest.file + ":" + std::to_string(skipped.line) + ": " + skipped.kind +
-                    (skipped.name.empty() ? "" : " \"" + skipped.name + "\"") +
-                    " skipped: only TrainingJobs are read");
+                    (skipped.name.empty() ? "" : " \"" + skipped.name + "\"") + " skipped: " +
+                    (skipped.kind == kTrainingQueueKind ? "queues count on clusters"
+                                                        : "only TrainingJobs are read"));
   }
   return lines;
 }

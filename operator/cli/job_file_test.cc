@@ -70,6 +70,24 @@ TEST_F(JobFile, SkippedDocumentsAreNamedWithTheirLine) {
       ElementsAre(source_.file + ":9: ConfigMap \"settings\" skipped: only TrainingJobs are read"));
 }
 
+TEST_F(JobFile, QueueIsSkippedWithWhatItIsFor) {
+  Write(std::string(kJob) +
+        "---\napiVersion: lockstep.dev/v1\nkind: TrainingQueue\nmetadata: {name: team}\n");
+  const auto single = ReadSingleJob(source_);
+  ASSERT_TRUE(single.ok()) << single.error().message();
+  EXPECT_THAT(
+      single->skipped,
+      ElementsAre(source_.file + ":9: TrainingQueue \"team\" skipped: queues count on clusters"));
+}
+
+TEST_F(JobFile, JobOfAnotherOperatorIsToldOfConvert) {
+  Write("apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: a}\nspec: {}\n");
+  EXPECT_THAT(ReadSingleJob(source_).error().message(),
+              HasSubstr("lockstep convert makes TrainingJobs of a TFJob, PyTorchJob"));
+  Write("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n");
+  EXPECT_THAT(ReadSingleJob(source_).error().message(), ::testing::Not(HasSubstr("convert")));
+}
+
 TEST_F(JobFile, DashReadsStandardInputAndStartsInTheWorkingDirectory) {
   std::array<int, 2> fds{};
   ASSERT_EQ(::pipe(fds.data()), 0);

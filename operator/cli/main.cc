@@ -40,13 +40,12 @@ struct RunCommand {
   }
 };
 
-// A file that is opened later would get the number of a closed stream, and what is printed.
+// A file that is opened later would get the number of a closed stream, and what is printed. What is
+// printed into a closed standard output must fail: it was not told.
 void OpenClosedStreams() {
-  while (true) {
-    const int fd = ::open("/dev/null", O_RDWR);
-    if (fd > STDERR_FILENO || fd < 0) {
-      ::close(fd);
-      return;
+  for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; ++stream) {
+    if (::fcntl(stream, F_GETFD) < 0) {  // those below are open: the lowest free number is this one
+      ::open("/dev/null", stream == STDOUT_FILENO ? O_RDONLY : O_RDWR);
     }
   }
 }

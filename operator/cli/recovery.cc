@@ -18,11 +18,30 @@ std::optional<TimePoint> LastOf(const StatusDocument& document,
   std::optional<TimePoint> last;
   for (const TimelineEvent& event : document.timeline) {
     const TimePoint when = WhenOf(event);
-    if (event.event == kind && when >= from && when <= until && (!last || when > *last)) {
+    if (event.event == kind && !event.rank && when >= from && when <= until &&
+        (!last || when > *last)) {
       last = when;
     }
   }
   return last;
+}
+
+// When the process of `rank` was lost that another replaced at `started`: the first word of it
+// since all trained together.
+TimePoint LossBefore(TimePoint started, int rank, const StatusDocument& document) {
+  std::optional<TimePoint> lost;
+  for (const TimelineEvent& event : document.timeline) {
+    const TimePoint when = WhenOf(event);
+    if (when > started) {
+      break;
+    }
+    if (event.event == TimelineEventKind::kFirstStep) {
+      lost.reset();
+    } else if (event.event == TimelineEventKind::kPeerLost && event.rank == rank) {
+      lost = lost.value_or(when);
+    }
+  }
+  return lost.value_or(started);
 }
 
 Attempt AttemptOf(const std::string& pod) {
@@ -39,7 +58,7 @@ void RecoveryTracker::NoteFault(const TaskId& task, TimePoint at) {
 void RecoveryTracker::PodLost(const Loss& loss) {
   const bool is_known =
       std::any_of(recoveries_.begin(), recoveries_.end(), [&loss](const Recovery& recovery) {
-        return recovery.lost_pod == loss.pod;
+        return recovery.lost_pod == loss.pod && !recovery.lost_rank;
       });
   if (is_known) {
     return;
@@ -63,7 +82,7 @@ void RecoveryTracker::PodStarted(const TaskId& task, const std::string& pod, Tim
     if (recovery.over_at || recovery.lost_pod == pod) {
       continue;
     }
-    if (recovery.culprit == task) {
+    if (recovery.culprit == task && !recovery.lost_rank) {
       recovery.replacement_pod = pod;  // of several replacements, the one that lasts
     }
     if (!has_steps_ && IsCommandBack(recovery, pod)) {
@@ -84,6 +103,7 @@ bool RecoveryTracker::IsCommandBack(const Recovery& recovery, const std::string&
 
 void RecoveryTracker::Report(const StatusDocument& document) {
   newest_[document.pod] = document;
+  NoteReplacements(document);
   for (Recovery& recovery : recoveries_) {
     if (!has_steps_ || recovery.replacement_pod.empty()) {
       continue;
@@ -98,6 +118,32 @@ void RecoveryTracker::Report(const StatusDocument& document) {
       recovery.over_at = recovery.next_step_at;
       Complete(&recovery);
     }
+  }
+}
+
+// A pod's document names a rank behind kProcessStart only where its process took another's place.
+void RecoveryTracker::NoteReplacements(const StatusDocument& document) {
+  for (const TimelineEvent& event : document.timeline) {
+    if (event.event != TimelineEventKind::kProcessStart || !event.rank) {
+      continue;
+    }
+    const TimePoint started = WhenOf(event);
+    const bool is_known = std::ranges::any_of(recoveries_, [&](const Recovery& recovery) {
+      return recovery.lost_rank == event.rank && recovery.lost_pod == document.pod &&
+             recovery.noticed_at == started;
+    });
+    if (is_known) {
+      continue;
+    }
+    Recovery recovery;
+    recovery.cause = kProcessLost;
+    recovery.culprit = document.task;
+    recovery.lost_rank = event.rank;
+    recovery.lost_pod = document.pod;
+    recovery.replacement_pod = document.pod;
+    recovery.noticed_at = started;
+    recovery.fault_at = LossBefore(started, *event.rank, document);
+    recoveries_.push_back(std::move(recovery));
   }
 }
 

@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/base/time.h"
@@ -26,10 +27,11 @@ struct RecoveryParts {
   friend bool operator==(const RecoveryParts&, const RecoveryParts&) = default;
 };
 
-// One lost pod and how the job came through it.
+// One lost pod, or process of a pod that lives on, and how the job came through it.
 struct Recovery {
   std::string cause;  // in the words of status.restarts
   TaskId culprit;
+  std::optional<int> lost_rank;  // of a process that was replaced within its pod; null: a pod was
   std::string lost_pod;
   std::string replacement_pod;  // empty until it was started
   TimePoint fault_at;           // the signal where we sent it ourselves, else as early as is known
@@ -38,6 +40,9 @@ struct Recovery {
   std::optional<TimePoint> next_step_at;
   std::optional<RecoveryParts> parts;  // once the replacement has reported all of them
 };
+
+// The cause of a process that was replaced within its pod: the pod tells no more.
+inline constexpr std::string_view kProcessLost = "process lost";
 
 // Follows losses to the next step, from what the local cluster saw and the runtimes report; all
 // times are of one machine's monotonic clock. Pure bookkeeping. Thread: one.
@@ -79,6 +84,8 @@ class RecoveryTracker {
   void Complete(Recovery* recovery);
   std::optional<TimePoint> NextStepAfter(TimePoint when) const;
   std::optional<RecoveryParts> PartsOf(const Recovery& recovery) const;
+
+  void NoteReplacements(const StatusDocument& document);
 
   bool IsCommandBack(const Recovery& recovery, const std::string& pod) const;
 

@@ -138,5 +138,46 @@ TEST(RecoveryTracker, GangOfCommandsIsRecoveredWhenAllOfItRuns) {
   EXPECT_EQ(tracker.TimeLost(At(9999)), milliseconds(3410));
 }
 
+// What a pod of ranks 2 and 3 tells when rank 3 was lost and replaced.
+StatusDocument WithReplacedProcess() {
+  StatusDocument document =
+      DocumentOf("job-worker-1",
+                 {{TimelineEventKind::kProcessStart, 100},
+                  {TimelineEventKind::kPeerLost, 300},  // and it came back
+                  {TimelineEventKind::kFirstStep, 500},
+                  {TimelineEventKind::kPeerLost, 1000},
+                  {TimelineEventKind::kPeerLost, 1005},  // as its peers saw it
+                  {TimelineEventKind::kProcessStart, 1010}});
+  document.task = kWorker1;
+  for (const std::size_t of_rank : {1U, 3U, 4U, 5U}) {
+    document.timeline[of_rank].rank = 3;
+  }
+  return document;
+}
+
+TEST(RecoveryTracker, ProcessThatIsReplacedWithinItsPodCostsTimeUntilTheNextStep) {
+  RecoveryTracker tracker(true, 2);
+  tracker.Report(WithReplacedProcess());
+  EXPECT_TRUE(tracker.is_recovering());
+  tracker.Report(WithReplacedProcess());
+  tracker.Report(DocumentOf("job-worker-0", {{TimelineEventKind::kFirstStep, 1400}}));
+  const auto completed = tracker.TakeCompleted();
+  ASSERT_EQ(completed.size(), 1U);
+  EXPECT_EQ(completed[0].lost_rank, 3);
+  EXPECT_EQ(completed[0].culprit, kWorker1);
+  EXPECT_EQ(completed[0].over_at, At(1400));
+  EXPECT_EQ(tracker.TimeLost(At(9999)), milliseconds(400));
+}
+
+TEST(RecoveryTracker, PodThatIsLostAfterOneOfItsProcessesIsALossOfItsOwn) {
+  RecoveryTracker tracker(true, 2);
+  tracker.Report(WithReplacedProcess());
+  tracker.PodLost({kWorker1, "job-worker-1", "killed", At(1100), {}});
+  tracker.PodStarted(kWorker1, "job-worker-1-r1", At(1200));
+  ASSERT_EQ(tracker.all().size(), 2U);
+  EXPECT_EQ(tracker.all()[0].replacement_pod, "job-worker-1");
+  EXPECT_EQ(tracker.all()[1].replacement_pod, "job-worker-1-r1");
+}
+
 }  // namespace
 }  // namespace lockstep::control

@@ -131,8 +131,12 @@ Result<SingleJob> ReadJobOf(const RunArguments& arguments) {
     return ReadSingleJob(arguments.source);
   }
   LOCKSTEP_ASSIGN_OR_RETURN(const EarlierRun earlier, ReadEarlierRun(arguments.resume));
-  return arguments.source.file.empty() ? ReadEarlierJob(earlier, arguments.source)
-                                       : ReadSingleJob(arguments.source);
+  if (arguments.source.file.empty()) {
+    return ReadEarlierJob(earlier, arguments.source);
+  }
+  LOCKSTEP_ASSIGN_OR_RETURN(SingleJob single, ReadSingleJob(arguments.source));
+  LOCKSTEP_RETURN_IF_ERROR(CheckSameJob(earlier, arguments.resume, single.job));
+  return single;
 }
 
 // Found here and not by every worker once it has started. One line for each problem.
@@ -153,6 +157,7 @@ Status Prepare(const RunArguments& arguments, Workshop* made, int* exit_code) {
   Workshop& shop = *made;
   *exit_code = kCliUsage;
   LOCKSTEP_ASSIGN_OR_RETURN(SingleJob single, ReadJobOf(arguments));
+  LOCKSTEP_RETURN_IF_ERROR(CheckNewDirectory(arguments.directory));
   shop.job = std::move(single.job);
   shop.written = std::move(single.written);
   shop.folder = std::move(single.folder);
@@ -228,7 +233,8 @@ std::string DescribePlaces(const LoopbackBlock& block, const JobTopology& topolo
   return "pods listen on " + block.Address(0) +
          (pod_count > 1 ? " to " + block.Address(pod_count - 1) : "") + ", ports " +
          std::to_string(block.port_base()) + " to " + std::to_string(last_port) +
-         "; status and metrics on port " + std::to_string(StatusPortOf(topology.addressing));
+         "; status and metrics on port " + std::to_string(StatusPortOf(topology.addressing)) +
+         (topology.master_port ? "; MASTER_PORT is " + std::to_string(*topology.master_port) : "");
 }
 
 // Of a training; empty for commands, which know their own.
@@ -375,6 +381,9 @@ void TellUnused(const Workshop& shop, Console* console) {
   }
   if (const std::string unused = UnusedPodFieldsOf(shop.job); !unused.empty()) {
     console->Print("of the pod templates one machine does not use: " + Printable(unused));
+  }
+  if (const std::string unused = UnusedSchedulingOf(shop.job); !unused.empty()) {
+    console->Print("of scheduling one machine does not use: " + Printable(unused));
   }
 }
 

@@ -6,7 +6,6 @@
 #include <system_error>
 #include <utility>
 
-#include "common/json/json.h"
 #include "operator/cli/checkpoint_folder.h"
 #include "operator/cli/console.h"
 #include "operator/cli/display_columns.h"
@@ -17,19 +16,11 @@ namespace {
 
 constexpr std::size_t kRunsMax = 10'000;  // choice: beyond it a table helps nobody
 
-std::string JobNameIn(const std::string& job_text) {
-  const auto job = ParseJson(job_text);
-  const bool has_name = job.ok() && job->is_object() && job->contains("metadata") &&
-                        (*job)["metadata"].is_object() && (*job)["metadata"].contains("name") &&
-                        (*job)["metadata"]["name"].is_string();
-  return has_name ? (*job)["metadata"]["name"].get<std::string>() : "";
-}
-
 Result<KnownRun> LookAt(const std::string& directory) {
   KnownRun run;
   LOCKSTEP_ASSIGN_OR_RETURN(run.record, ReadEarlierRun(directory));
   run.directory = directory;
-  run.job = JobNameIn(run.record.job_text);
+  run.job = JobNameOf(run.record);
   run.pid = HolderOf(directory).value_or(0);
   return run;
 }
@@ -86,6 +77,21 @@ std::vector<KnownRun> RunsBelow(const std::string& parent) {
     return a.directory < b.directory;
   });
   return runs;
+}
+
+Status CheckNewDirectory(const std::string& directory) {
+  std::error_code error;
+  if (std::filesystem::exists(JobRecordFile(directory), error)) {
+    return OkStatus();
+  }
+  const auto runs = RunsBelow(directory);
+  return runs.empty()
+             ? OkStatus()
+             : Status(Error(ErrorCode::kInvalidArgument,
+                            "--dir " + directory + ": the folder of other runs, such as " +
+                                runs.front().directory +
+                                ", and none itself; name a folder below it, or leave --dir "
+                                "out"));
 }
 
 std::string FormatRuns(const std::vector<KnownRun>& runs) {

@@ -26,6 +26,10 @@ Result<KnownRun> FindRun(const std::string& name);
 // All runs in folders directly below `parent`, by name; those that cannot be read are left out.
 std::vector<KnownRun> RunsBelow(const std::string& parent);
 
+// Whether a run may have `directory`, which need not be there: not where runs lie below it and it
+// is none. Errors: kInvalidArgument.
+Status CheckNewDirectory(const std::string& directory);
+
 // A table for people, a header first.
 std::string FormatRuns(const std::vector<KnownRun>& runs);
 

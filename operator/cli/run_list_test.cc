@@ -53,6 +53,14 @@ TEST_F(RunList, HolderIsTheProcessThatHasTheLockOpen) {
   EXPECT_EQ(HolderOf(folder_), std::nullopt);
 }
 
+TEST_F(RunList, FolderOfOtherRunsIsNoRunDirectory) {
+  EXPECT_TRUE(CheckNewDirectory(folder_ + "/not-there").ok());
+  EXPECT_TRUE(CheckNewDirectory(folder_).ok());
+  const std::string directory = MakeRun("a", "");
+  EXPECT_TRUE(CheckNewDirectory(directory).ok());
+  EXPECT_THAT(CheckNewDirectory(folder_).error().message(), HasSubstr("such as " + directory));
+}
+
 TEST_F(RunList, NameThatIsNoRunTellsBothPlaces) {
   const auto run = FindRun("no-such-run");
   ASSERT_FALSE(run.ok());

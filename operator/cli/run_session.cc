@@ -397,6 +397,7 @@ RunSummary RunSession::Summarize() const {
   RunSummary summary;
   summary.job = options_.job.metadata.name;
   record_.FillSummary(SteadyNow(), &summary);
+  summary.data_epochs_total = DataEpochsOf(options_.job);
   summary.checkpoint_directory = options_.checkpoint_directory;
   if (!options_.checkpoint_directory.empty()) {
     // What lies there, and not what pods told: on a full disk their last words are lost as well.

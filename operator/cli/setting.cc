@@ -94,8 +94,12 @@ Result<Json> ReadValue(const std::string& text, const Json& schema) {
   YamlStream stream = ReadYaml(text);
   if (!stream.problems.empty()) {
     const TextProblem& problem = stream.problems.front();
+    // What the parser expected behind a bracket or brace says nothing to whoever forgot its end.
     return Error(ErrorCode::kInvalidArgument,
-                 (problem.field.empty() ? "" : "in " + problem.field + ": ") + problem.message);
+                 problem.field.empty()
+                     ? "not valid YAML: \"" + text +
+                           "\" found, expected one value, such as 5, [1, 2] or {a: 1}"
+                     : "in " + problem.field + ": " + problem.message);
   }
   return stream.documents.size() == 1 ? Result<Json>(std::move(stream.documents[0].value))
                                       : Error(ErrorCode::kInvalidArgument, "expected one value");

@@ -81,6 +81,7 @@ TEST(ApplySetting, MistakesNameThePath) {
   EXPECT_THAT(After("spec.training.model.layers=[{type: Dense, units: .nan}]"),
               HasSubstr("layers: in [0].units: .nan found, expected a finite number"));
   EXPECT_THAT(After("spec.training.epochs={"), HasSubstr("spec.training.epochs: not valid YAML"));
+  EXPECT_THAT(After("spec.training.epochs=[1"), HasSubstr("\"[1\" found, expected one value"));
 }
 
 TEST(ApplyWorkers, RoleAndScaleOfTheJobAreSet) {

@@ -48,6 +48,7 @@ Json EncodeRecovery(const Recovery& recovery) {
   Json json = Json::object();
   json["cause"] = recovery.cause;
   json["culprit"] = TaskName(recovery.culprit);
+  json["lostRank"] = recovery.lost_rank ? Json(*recovery.lost_rank) : Json(nullptr);
   json["lostPod"] = recovery.lost_pod;
   json["replacementPod"] = recovery.replacement_pod;
   json["killToNextStepSeconds"] = SecondsOrNull(FaultToNextStep(recovery));
@@ -162,13 +163,19 @@ std::string FormatCulprits(const RunSummary& summary) {
   return text;
 }
 
+// "worker-1 (killed)", "rank 3 in worker-1 (process lost)".
+std::string DescribeLoss(const Recovery& recovery) {
+  const std::string rank =
+      recovery.lost_rank ? "rank " + std::to_string(*recovery.lost_rank) + " in " : "";
+  return rank + TaskName(recovery.culprit) + " (" + recovery.cause + ")";
+}
+
 // A successor that came after the last step had nothing to come back to.
 std::string FormatRecoveryIn(const RunSummary& summary, const Recovery& recovery) {
   const bool came_after_the_end =
       summary.is_training && summary.outcome == RunOutcome::kSucceeded && !recovery.over_at;
-  return came_after_the_end
-             ? TaskName(recovery.culprit) + " (" + recovery.cause + "): no step was left to train"
-             : FormatRecovery(recovery);
+  return came_after_the_end ? DescribeLoss(recovery) + ": no step was left to train"
+                            : FormatRecovery(recovery);
 }
 
 std::string FormatRestarts(const RunSummary& summary) {
@@ -178,7 +185,13 @@ std::string FormatRestarts(const RunSummary& summary) {
     count += restart.count;
     causes += (causes.empty() ? "" : ", ") + restart.cause + " " + std::to_string(restart.count);
   }
-  std::string text = Line("restarts", std::to_string(count) + (count > 0 ? ": " + causes : ""));
+  const auto replaced = std::ranges::count_if(
+      summary.recoveries, [](const Recovery& recovery) { return recovery.lost_rank.has_value(); });
+  std::string text =
+      Line("restarts",
+           std::to_string(count) + (count > 0 ? ": " + causes : "") +
+               (replaced > 0 ? "; processes replaced within their pods: " + std::to_string(replaced)
+                             : ""));
   for (const Recovery& recovery : summary.recoveries) {
     text += Line("", FormatRecoveryIn(summary, recovery));
   }
@@ -210,12 +223,19 @@ std::string FileWord(const std::string& file) {
   return file.empty() ? "" : file == "-" ? " FILE" : " " + ShellWord(file);
 }
 
-// Whether what the manifest says or names is wrong: going on ends the same way until it is not.
-bool HasUserError(const RunSummary& summary) {
+// "put right what the reason says, then " where a pod's last end is one that going on meets again
+// until then: an error in the input, a full disk, a loss that is no number, a program that is not
+// there, or one with a code of its own.
+std::string FirstPutRight(const RunSummary& summary) {
   const auto last = LastPods(summary);
-  return summary.is_training && std::ranges::any_of(last, [](const auto& entry) {
-           return entry.second->exit_code == kExitUserError;
-         });
+  const bool is_needed = std::ranges::any_of(last, [](const auto& entry) {
+    const PodRecord& pod = *entry.second;
+    return pod.exit_code && *pod.exit_code < kExitSignalBase &&
+           ClassifyExit(*pod.exit_code, 0, pod.reason).outcome == Outcome::kPermanent;
+  });
+  return is_needed && summary.outcome == RunOutcome::kFailed
+             ? "put right what the reason says, then "
+             : "";
 }
 
 // Which command goes on with this run, and where it begins.
@@ -225,10 +245,8 @@ std::string FormatWayOn(const RunSummary& summary) {
   // that must be put right first.
   const std::string anew = command + FileWord(summary.manifest_file);
   const std::string left = "; this try changed nothing in that run";
-  if (HasUserError(summary)) {
-    return Line(
-        "to go on",
-        "put right what the reason says, then " + anew + (summary.left_earlier_run ? left : ""));
+  if (const std::string first = FirstPutRight(summary); !first.empty()) {
+    return Line("to go on", first + anew + (summary.left_earlier_run ? left : ""));
   }
   if (summary.left_earlier_run) {
     return Line("to go on", anew + left);
@@ -262,10 +280,12 @@ std::string FormatCheckpoints(const RunSummary& summary) {
   }
   text = Line("checkpoints", text);
   if (HadNothingToTrain(summary)) {
+    // In the unit that the manifest has: it takes no other beside it.
+    const std::optional<int64_t>& epochs = summary.data_epochs_total;
     text += Line("to go on",
                  "ask for more: lockstep run --resume " + ShellWord(summary.run_directory) +
-                     " --set spec.training.epochs=N (or steps=N, above " +
-                     std::to_string(summary.steps) + ")");
+                     " --set spec.training." + (epochs ? "epochs" : "steps") + "=N, N above " +
+                     std::to_string(epochs.value_or(summary.steps)));
   }
   return summary.outcome == RunOutcome::kSucceeded ? text : text + FormatWayOn(summary);
 }
@@ -350,7 +370,7 @@ int ExitCodeOf(RunOutcome outcome) {
 }
 
 std::string FormatRecovery(const Recovery& recovery) {
-  std::string text = TaskName(recovery.culprit) + " (" + recovery.cause + "): ";
+  std::string text = DescribeLoss(recovery) + ": ";
   if (!recovery.over_at) {
     return text + "not recovered";
   }
@@ -382,10 +402,12 @@ std::string FormatSummary(const RunSummary& summary) {
   if (!summary.checkpoint_directory.empty()) {
     return text + FormatCheckpoints(summary);
   }
+  const std::string first = FirstPutRight(summary);
   return summary.outcome == RunOutcome::kSucceeded
              ? text
              : text + Line("to go on",
-                           "lockstep run --resume " + ShellWord(summary.run_directory) +
+                           first + "lockstep run --resume " + ShellWord(summary.run_directory) +
+                               (first.empty() ? "" : FileWord(summary.manifest_file)) +
                                "; what a program kept in LOCKSTEP_CHECKPOINT_DIR is there");
 }
 

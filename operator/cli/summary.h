@@ -60,9 +60,10 @@ struct RunSummary {
   std::vector<DataEpochResult> history;
   int64_t steps = 0;
   std::optional<int64_t> steps_total;
-  double samples_per_second = 0;        // from the first to the last step, failures included
-  std::optional<SampleCounts> samples;  // known when training has ended
-  bool has_final_samples = true;        // as of the last step, and not up to a second before
+  std::optional<int64_t> data_epochs_total;  // where the manifest counts in them
+  double samples_per_second = 0;             // from the first to the last step, failures included
+  std::optional<SampleCounts> samples;       // known when training has ended
+  bool has_final_samples = true;             // as of the last step, and not up to a second before
   std::vector<RestartCount> restarts;
   std::vector<Recovery> recoveries;
   std::vector<PodRecord> pods;

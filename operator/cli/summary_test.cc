@@ -69,6 +69,21 @@ TEST(FormatSummary, TrainingTellsFiguresRecoveriesAndPlaces) {
             "  checkpoints   /runs/a/checkpoints, newest of step 700\n");
 }
 
+// No restart of a pod, and yet nothing was trained meanwhile.
+TEST(FormatSummary, ProcessThatWasReplacedWithinItsPodIsCountedAsThat) {
+  RunSummary summary = TrainedWithOneLoss();
+  summary.restarts.clear();
+  summary.recoveries[0].cause = kProcessLost;
+  summary.recoveries[0].lost_rank = 3;
+  summary.recoveries[0].parts.reset();
+  EXPECT_THAT(FormatSummary(summary),
+              ::testing::HasSubstr(
+                  "  restarts      0; processes replaced within their pods: 1\n"
+                  "                rank 3 in worker-1 (process lost): training again after 0.70 s\n"
+                  "  time lost     0.70 s of 20.50 s\n"));
+  EXPECT_EQ(EncodeSummary(summary)["recoveries"][0]["lostRank"], 3);
+}
+
 TEST(FormatSummary, FailedCommandTellsItsReasonAndNoTrainingFigures) {
   RunSummary summary;
   summary.job = "any";
@@ -88,7 +103,8 @@ TEST(FormatSummary, FailedCommandTellsItsReasonAndNoTrainingFigures) {
             "  worker-0      exit code 3: no such option\n"
             "  restarts      0\n"
             "  logs          /runs/b/pods/*/pod.log\n"
-            "  to go on      lockstep run --resume /runs/b; what a program kept in "
+            "  to go on      put right what the reason says, then lockstep run --resume /runs/b; "
+            "what a program kept in "
             "LOCKSTEP_CHECKPOINT_DIR is there\n");
 }
 
@@ -195,7 +211,14 @@ TEST(FormatSummary, TryThatDidNotBeginSaysThatTheRunBeforeStands) {
 TEST(FormatSummary, CommandThatFailedTellsHowToGoOn) {
   RunSummary summary;
   summary.run_directory = "/runs/a";
-  EXPECT_THAT(FormatSummary(summary), HasSubstr("lockstep run --resume /runs/a; what a program"));
+  EXPECT_THAT(FormatSummary(summary),
+              HasSubstr("on      lockstep run --resume /runs/a; what a pr"));
+  summary.pods = {EndedPod(0, 137, 0)};
+  EXPECT_THAT(FormatSummary(summary), Not(HasSubstr("put right")));
+  summary.pods = {EndedPod(0, 3, 0)};
+  EXPECT_THAT(
+      FormatSummary(summary),
+      HasSubstr("put right what the reason says, then lockstep run --resume /runs/a; what"));
   summary.outcome = RunOutcome::kSucceeded;
   EXPECT_THAT(FormatSummary(summary), Not(HasSubstr("to go on")));
 }
@@ -300,7 +323,9 @@ TEST(FormatSummary, WhoHadNothingToTrainIsToldHowToAskForMore) {
   summary.checkpoints.restored_step = Step(750);
   EXPECT_THAT(FormatSummary(summary),
               HasSubstr("  to go on      ask for more: lockstep run --resume /runs/a --set "
-                        "spec.training.epochs=N (or steps=N, above 750)\n"));
+                        "spec.training.steps=N, N above 750\n"));
+  summary.data_epochs_total = 2;  // steps beside epochs would be refused
+  EXPECT_THAT(FormatSummary(summary), HasSubstr("spec.training.epochs=N, N above 2\n"));
 }
 
 // The run's folder keeps the manifest as it was.
@@ -317,7 +342,11 @@ TEST(FormatSummary, AfterAWrongManifestTheWayOnNamesTheFile) {
   EXPECT_THAT(FormatSummary(summary), HasSubstr(way + " 'my jobs/a.yaml'\n"));
   summary.manifest_file = "-";
   EXPECT_THAT(FormatSummary(summary), HasSubstr(way + " FILE\n"));
-  summary.pods[0].exit_code = 1;
+  for (const int code : {kExitNotSaved, kExitDiverged, kExitCannotExecute, kExitNotFound}) {
+    summary.pods[0].exit_code = code;
+    EXPECT_THAT(FormatSummary(summary), HasSubstr(way)) << code;
+  }
+  summary.pods[0].exit_code = kExitRetryable;
   EXPECT_THAT(FormatSummary(summary), Not(HasSubstr("FILE")));
   summary.left_earlier_run = true;
   EXPECT_THAT(FormatSummary(summary), HasSubstr("--resume /runs/a FILE; this try changed nothing"));
@@ -393,7 +422,7 @@ TEST(EncodeSummary, KeysAreThoseOfTheManual) {
 
 TEST(EncodeSummary, RecoveryCarriesItsParts) {
   EXPECT_EQ(DumpJson(EncodeSummary(TrainedWithOneLoss())["recoveries"][0]),
-            R"({"cause":"killed","culprit":"worker-1","lostPod":"mnist-worker-1",)"
+            R"({"cause":"killed","culprit":"worker-1","lostRank":null,"lostPod":"mnist-worker-1",)"
             R"("replacementPod":"mnist-worker-1-r1","killToNextStepSeconds":0.7,)"
             R"("detectSeconds":0.01,"spawnSeconds":0.02,"engineLoadSeconds":0.3,)"
             R"("rendezvousSeconds":0.07,"stateSeconds":0.1,"stepSeconds":0.2})");

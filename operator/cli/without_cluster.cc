@@ -102,4 +102,13 @@ std::string UnusedPodFieldsOf(const TrainingJob& job) {
   return text;
 }
 
+std::string UnusedSchedulingOf(const TrainingJob& job) {
+  const SchedulingSpec& scheduling = job.spec.scheduling;
+  std::string text = scheduling.queue.empty() ? "" : "queue";
+  if (!scheduling.priority_class_name.empty()) {
+    text += std::string(text.empty() ? "" : ", ") + "priorityClassName";
+  }
+  return text;
+}
+
 }  // namespace lockstep::control

@@ -171,6 +171,16 @@ TEST(ConvertTfJob, TwoChiefsAndForeignRolesAreErrors) {
             "Evaluator\n");
 }
 
+TEST(ConvertTfJob, AllWorkersBesideAChiefWaitsForIt) {
+  const std::string role = ": {template: {spec: {containers: [{image: i, command: [a]}]}}}\n";
+  EXPECT_EQ(NotesOf(Convert("apiVersion: kubeflow.org/v1\nkind: TFJob\nmetadata: {name: j}\nspec:\n"
+                            "  successPolicy: AllWorkers\n  runPolicy: {backoffLimit: 1}\n"
+                            "  tfReplicaSpecs:\n    Chief" +
+                            role + "    Worker" + role)),
+            "spec.successPolicy: kept: the job succeeds when the chief and every worker have "
+            "succeeded\n");
+}
+
 std::string PyTorchJob(const std::string& command, const std::string& more, int gpus) {
   return "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: j}\nspec:\n" + more +
          "  pytorchReplicaSpecs:\n    Worker:\n      replicas: 2\n      template: {spec: "
@@ -213,6 +223,49 @@ TEST(ConvertPyTorchJob, HowManyProcessesAPodRuns) {
   EXPECT_EQ(processes("[torchrun, t.py]", "auto", 0), 1);
   EXPECT_EQ(processes("[python, t.py]", "", 4), 1);
   EXPECT_EQ(processes("[python, t.py]", "", 0), 0);
+}
+
+TEST(ConvertPyTorchJob, RestartsOfTheElasticPolicyAreTheBackoffLimitOrGiveWayToIt) {
+  const std::string elastic = "  elasticPolicy: {maxRestarts: 5}\n";
+  const Conversion alone = Convert(PyTorchJob("[a]", elastic, 0));
+  EXPECT_EQ(alone.job["spec"]["runPolicy"]["backoffLimit"], 5);
+  EXPECT_EQ(NotesOf(alone),
+            "spec.elasticPolicy.maxRestarts: kept as runPolicy.backoffLimit, which counts within a "
+            "day\n");
+  const Conversion both =
+      Convert(PyTorchJob("[a]", elastic + "  runPolicy: {backoffLimit: 3}\n", 0));
+  EXPECT_EQ(both.job["spec"]["runPolicy"]["backoffLimit"], 3);
+  EXPECT_EQ(NotesOf(both),
+            "spec.elasticPolicy.maxRestarts: not kept: runPolicy.backoffLimit says it\n");
+}
+
+// Notes on how many processes a pod runs; the launcher's own is left out.
+std::string ProcessNotes(const std::string& command, const std::string& per_pod) {
+  const Conversion conversion =
+      Convert(PyTorchJob(command,
+                         "  runPolicy: {backoffLimit: 1}\n" +
+                             (per_pod.empty() ? "" : "  nprocPerNode: \"" + per_pod + "\"\n"),
+                         0));
+  std::string notes;
+  for (const ConversionNote& note : conversion.notes) {
+    const bool is_launchers = note.text.starts_with("torchrun is left out");
+    notes += is_launchers ? "" : note.field + ": " + note.text + "\n";
+  }
+  return notes;
+}
+
+TEST(ConvertPyTorchJob, WhoSaysHowManyProcessesIsNamed) {
+  const std::string container = "spec.pytorchReplicaSpecs.Worker.template.spec.containers[0]";
+  EXPECT_EQ(ProcessNotes("[torchrun, --nproc_per_node, '8', t.py]", "4"),
+            "spec.nprocPerNode: not kept for " + container + ": its command says 8\n");
+  EXPECT_EQ(ProcessNotes("[torchrun, --nproc_per_node=4, t.py]", "4"), "");
+  EXPECT_EQ(ProcessNotes("[torchrun, --nproc-per-node=auto, t.py]", ""),
+            container +
+                ".command: \"auto\", which meant as many processes as the node has cores: a "
+                "TrainingJob has one; set the role's processes for more\n");
+  EXPECT_EQ(ProcessNotes("[python3, t.py]", "4"),
+            "spec.nprocPerNode: not kept for " + container +
+                ": torchrun would heed it, and it does not start that command; see processes\n");
 }
 
 TEST(ConvertPyTorchJob, ShellThatStartsALauncherIsWarnedOf) {

@@ -30,7 +30,7 @@ void ConvertSchedulingPolicy(ForeignObject policy, Json* job_spec) {
 
 }  // namespace
 
-void ConvertRunPolicy(ForeignObject* spec, Json* job_spec) {
+void ConvertRunPolicy(ForeignObject* spec, std::optional<int64_t> restarts_max, Json* job_spec) {
   Json policy = {{"cleanPodPolicy", "None"}};  // their default
   ForeignObject now = spec->TakeObject("runPolicy");
   for (ForeignObject* const from : {spec, &now}) {
@@ -49,7 +49,9 @@ void ConvertRunPolicy(ForeignObject* spec, Json* job_spec) {
       policy["managedBy"] = *managed_by;
     }
   }
-  if (!policy.contains("backoffLimit")) {
+  if (!policy.contains("backoffLimit") && restarts_max) {
+    policy["backoffLimit"] = *restarts_max;
+  } else if (!policy.contains("backoffLimit")) {
     now.Note("backoffLimit",
              "not there, which meant no limit: a TrainingJob gives up after 6 incidents within a "
              "day");

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 
 #include "operator/convert/foreign_object.h"
@@ -8,8 +10,9 @@ namespace lockstep::control {
 
 // What the kinds of kubeflow.org have in common. `spec` is the foreign one, `job_spec` ours.
 
-// runPolicy, where it is now and where versions before v1 had it.
-void ConvertRunPolicy(ForeignObject* spec, Json* job_spec);
+// runPolicy, where it is now and where versions before v1 had it. `restarts_max`: how many restarts
+// another field of the job allows, which holds where no backoffLimit says it.
+void ConvertRunPolicy(ForeignObject* spec, std::optional<int64_t> restarts_max, Json* job_spec);
 
 // "PS" -> "ps", "Master" -> "chief"; empty: no role that a TrainingJob has.
 std::string RoleOf(const std::string& replica_type);

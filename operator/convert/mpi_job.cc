@@ -1,3 +1,4 @@
+#include <optional>
 #include <utility>
 
 #include "operator/convert/kubeflow_job.h"
@@ -81,7 +82,7 @@ Json ConvertMpiJob(ForeignObject* spec, const ConversionOptions& options) {
   Json job_spec = {{"strategy", "Horovod"},
                    {"successPolicy", "AllWorkers"},
                    {"roles", Json::array({std::move(worker)})}};
-  ConvertRunPolicy(spec, &job_spec);
+  ConvertRunPolicy(spec, std::nullopt, &job_spec);
   return job_spec;
 }
 

@@ -8,21 +8,13 @@ namespace lockstep::control {
 namespace {
 
 // What elasticPolicy says of how many processes a pod runs; the rest is noted.
-std::string ConvertElasticPolicy(ForeignObject policy, Json* run_policy) {
+std::string ConvertElasticPolicy(ForeignObject policy) {
   std::string per_pod;
   if (const auto count = policy.TakeCount("nProcPerNode")) {
     per_pod = std::to_string(*count);
   }
   for (const char* const key : {"minReplicas", "maxReplicas"}) {
     policy.Drop(key, "not kept: the gang keeps its size until somebody scales the job");
-  }
-  if (const auto count = policy.TakeCount("maxRestarts")) {
-    if (run_policy->contains("backoffLimit")) {
-      policy.Note("maxRestarts", "not kept: runPolicy.backoffLimit says it");
-    } else {
-      (*run_policy)["backoffLimit"] = *count;
-      policy.Note("maxRestarts", "kept as runPolicy.backoffLimit, which counts within a day");
-    }
   }
   policy.Drop("metrics", "not kept: a HorizontalPodAutoscaler may set the scale of the job");
   for (const char* const key :
@@ -58,10 +50,16 @@ Json ConvertPyTorchJob(ForeignObject* spec, const ConversionOptions& options) {
   Json job_spec = {{"strategy", "MultiWorkerMirrored"}};
   PerPod per_pod{spec->TakeText("nprocPerNode").value_or(""), spec->PathOf("nprocPerNode")};
   Json from_elastic = Json::object();
-  ConvertRunPolicy(spec, &from_elastic);
   ForeignObject elastic = spec->TakeObject("elasticPolicy");
-  const std::string of_elastic =
-      ConvertElasticPolicy(std::move(elastic), &from_elastic.at("runPolicy"));
+  const auto restarts_max = elastic.TakeCount("maxRestarts");
+  ConvertRunPolicy(spec, restarts_max, &from_elastic);
+  if (restarts_max) {
+    const bool is_kept = from_elastic.at("runPolicy").at("backoffLimit") == *restarts_max;
+    elastic.Note("maxRestarts",
+                 is_kept ? "kept as runPolicy.backoffLimit, which counts within a day"
+                         : "not kept: runPolicy.backoffLimit says it");
+  }
+  const std::string of_elastic = ConvertElasticPolicy(std::move(elastic));
   if (per_pod.text.empty()) {
     per_pod.text = of_elastic;
   }

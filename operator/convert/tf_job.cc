@@ -70,13 +70,14 @@ Json ConvertTfJob(ForeignObject* spec, const ConversionOptions& options) {
   if (spec->TakeText("successPolicy").value_or("") == "AllWorkers") {
     job_spec["successPolicy"] = "AllWorkers";
     if (names.contains("chief")) {
-      spec->Note("successPolicy", "AllWorkers waits for the chief and every worker, not the chief");
+      spec->Note("successPolicy",
+                 "kept: the job succeeds when the chief and every worker have succeeded");
     }
   }
   spec->Drop("enableDynamicWorker",
              "not kept: TF_CONFIG names the whole cluster; the gang keeps its size");
   job_spec["roles"] = std::move(roles);
-  ConvertRunPolicy(spec, &job_spec);
+  ConvertRunPolicy(spec, std::nullopt, &job_spec);
   return job_spec;
 }
 

@@ -28,14 +28,21 @@ void SetTorchProcesses(const LaunchCommand& command,
   if (command.launcher != Launcher::kTorchrun) {
     if (!per_pod.empty() && per_pod != "1") {
       conversion->notes.push_back(
-          {field, "not kept: torchrun would heed it, and the command is none; see processes"});
+          {field,
+           "not kept for " + pod.container_path +
+               ": torchrun would heed it, and it does not start that command; see processes"});
     }
     if (gpus > 1) {
       (*role)["processes"] = 1;  // which drives them all, as before
     }
     return;
   }
-  const std::string& text = command.processes_per_pod.empty() ? per_pod : command.processes_per_pod;
+  const bool is_in_command = !command.processes_per_pod.empty();
+  const std::string& text = is_in_command ? command.processes_per_pod : per_pod;
+  if (is_in_command && !per_pod.empty() && per_pod != text) {
+    conversion->notes.push_back(
+        {field, "not kept for " + pod.container_path + ": its command says " + text});
+  }
   const bool is_per_gpu = text.empty() || text == "auto" || text == "gpu";
   if (is_per_gpu && gpus > 0) {
     return;  // one for each GPU is the default
@@ -46,7 +53,7 @@ void SetTorchProcesses(const LaunchCommand& command,
   }
   (*role)["processes"] = 1;
   conversion->notes.push_back(
-      {field,
+      {is_in_command ? pod.container_path + ".command" : field,
        (text.empty() ? "not there" : "\"" + text + "\"") +
            ", which meant as many processes as the node has cores: a TrainingJob has one; set the "
            "role's processes for more"});

@@ -60,6 +60,10 @@ class OddUse(LocalTest):
             exit_code, output = self.shell(f"lockstep {words} >/dev/full")
             self.assertEqual(exit_code, 1, words)
             self.assertIn("writing to standard output: No space left on device", output)
+        for words in ("validate job.yaml", "render job.yaml", "version"):
+            exit_code, output = self.shell(f"lockstep {words} >&-")
+            self.assertEqual(exit_code, 1, words)
+            self.assertIn("writing to standard output: Bad file descriptor", output)
 
     def test_reader_that_has_left_ends_what_only_prints_by_signal(self):
         reading, writing = os.pipe()

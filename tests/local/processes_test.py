@@ -62,6 +62,13 @@ class Processes(LocalTest):
         self.assert_like_undisturbed(run)
         self.assertEqual([pod["name"] for pod in run.summary["pods"]],
                          ["quick-worker-0", "quick-worker-1"])
+        self.assertEqual(run.summary["restarts"], [])
+        losses = [loss for loss in run.summary["recoveries"] if loss["lostRank"] == rank]
+        self.assertEqual(len(losses), 1, run.output)
+        self.assertEqual(losses[0]["culprit"], f"worker-{rank // 2}")
+        self.assertGreater(run.summary["timeLostSeconds"], 0)
+        self.assertIn(f"rank {rank} in worker-{rank // 2} (process lost): training again",
+                      run.output)
         self.assertIn("process lost, another takes its place",
                       run.pod_log(f"quick-worker-{rank // 2}"))
 

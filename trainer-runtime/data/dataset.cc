@@ -120,6 +120,9 @@ Dataset Dataset::SplitOffTail(int64_t count) {
 Result<DatasetSplits> LoadDataset(const DatasetSpec& spec, const std::string& data_directory) {
   DatasetSplits splits;
   LOCKSTEP_ASSIGN_OR_RETURN(splits.train, LoadFiles(spec.train, spec.scale, data_directory));
+  if (splits.train.sample_count() == 0) {
+    return Error(ErrorCode::kInvalidArgument, spec.train.images + ": a data set without samples");
+  }
   if (spec.test_samples >= splits.train.sample_count()) {
     return Error(ErrorCode::kInvalidArgument,
                  spec.train.images + ": " + std::to_string(splits.train.sample_count()) +

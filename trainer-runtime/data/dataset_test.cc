@@ -154,6 +154,12 @@ TEST_F(LoadDatasetTest, TestFilesAreReadAndCompared) {
   ExpectRefused("samples of shape [3]");
 }
 
+TEST_F(LoadDatasetTest, DataSetWithoutSamplesIsCalledThat) {
+  Write("images", EncodeIdx(IdxTensor{{0, 2}, {}}));
+  Write("labels", EncodeIdx(Labels(0)));
+  ExpectRefused("images: a data set without samples");
+}
+
 TEST_F(LoadDatasetTest, EachFaultNamesItsFile) {
   spec_.test_samples = 5;
   ExpectRefused("images: 5 samples, expected more than the 5 of testSamples");

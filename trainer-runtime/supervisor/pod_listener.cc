@@ -61,6 +61,7 @@ void PodListener::NoteStarted(int local_rank, pid_t pid) {
   // Names this process even after its number is another's (pidfd_open(2)).
   processes_[static_cast<std::size_t>(local_rank)].pid_fd =
       UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  NoteSuccessor(SteadyNow(), &reports_[static_cast<std::size_t>(local_rank)]);
 }
 
 void PodListener::NoteEnded(int local_rank) {
@@ -73,6 +74,7 @@ void PodListener::NoteEnded(int local_rank) {
   const bool has_said_all = processes_[index].last_words.has_value();
   if (!has_said_all) {  // a successor is to come, or the pod ends: its document is old news
     CloseReport(&reports_[index]);
+    NoteLost(processes_[index].hangs_since.value_or(SteadyNow()), &reports_[index]);
   }
 }
 
@@ -210,7 +212,7 @@ void PodListener::KillSilent(TimePoint now) {
     logger_->Warn("process hangs: it says nothing, and is killed",
                   {{"local_rank", i}, {"silent_seconds", ToSeconds(now - *process.heard_at)}});
     ::syscall(SYS_pidfd_send_signal, process.pid_fd.get(), SIGKILL, nullptr, 0);
-    process.heard_at.reset();
+    process.hangs_since = std::exchange(process.heard_at, std::nullopt);
   }
 }
 

@@ -68,6 +68,7 @@ class PodListener {
     UniqueFd channel;
     UniqueFd pid_fd;  // empty where the kernel has none
     std::optional<TimePoint> heard_at;
+    std::optional<TimePoint> hangs_since;
     std::string metrics;
     bool is_missed = false;
     std::optional<TerminationMessage> last_words;

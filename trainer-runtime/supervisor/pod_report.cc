@@ -1,6 +1,7 @@
 #include "trainer-runtime/supervisor/pod_report.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <utility>
 
@@ -8,6 +9,31 @@
 
 namespace lockstep::runtime {
 namespace {
+
+// Of one rank, in the document of its pod: whoever asks every few seconds misses none. Choice.
+constexpr std::size_t kLossEventsMax = 16;
+
+TimelineEvent EventAt(TimelineEventKind kind, TimePoint at) {
+  TimelineEvent event;
+  event.event = kind;
+  event.monotonic_ns = std::chrono::nanoseconds(at.time_since_epoch()).count();
+  return event;
+}
+
+// In the order of time, as the pod's own events are.
+void AddLosses(const StatusDocument& pod,
+               const std::vector<ProcessReport>& reports,
+               std::vector<TimelineEvent>* timeline) {
+  for (std::size_t i = 0; i < reports.size(); ++i) {
+    for (TimelineEvent event : reports[i].losses) {
+      event.rank = pod.rank.value_or(0) + static_cast<int>(i);
+      timeline->push_back(event);
+    }
+  }
+  std::stable_sort(timeline->begin(), timeline->end(), [](const auto& a, const auto& b) {
+    return a.monotonic_ns < b.monotonic_ns;
+  });
+}
 
 void Add(const CheckpointStatus& more, CheckpointStatus* sum) {
   sum->written += more.written;
@@ -46,6 +72,23 @@ void CloseReport(ProcessReport* report) {
       std::max(report->earlier_checkpoint_step, last.last_checkpoint_step);
 }
 
+void NoteLost(TimePoint at, ProcessReport* report) {
+  report->lost_at = at;
+}
+
+void NoteSuccessor(TimePoint at, ProcessReport* report) {
+  if (!report->lost_at.has_value()) {
+    return;
+  }
+  std::vector<TimelineEvent>& losses = report->losses;
+  losses.push_back(EventAt(TimelineEventKind::kPeerLost, *report->lost_at));
+  losses.push_back(EventAt(TimelineEventKind::kProcessStart, at));
+  if (losses.size() > kLossEventsMax) {
+    losses.erase(losses.begin(), losses.end() - kLossEventsMax);
+  }
+  report->lost_at.reset();
+}
+
 StatusDocument PodStatus(const StatusDocument& pod, const std::vector<ProcessReport>& reports) {
   const int leading = LeadingProcess(reports);
   if (leading < 0) {
@@ -57,6 +100,7 @@ StatusDocument PodStatus(const StatusDocument& pod, const std::vector<ProcessRep
   document.incarnation = pod.incarnation;
   document.pid = pod.pid;
   document.devices = pod.devices;
+  AddLosses(pod, reports, &document.timeline);
   for (PeerStatus& peer : document.peers) {
     peer.incarnation = IncarnationOfPod(peer.incarnation);
   }

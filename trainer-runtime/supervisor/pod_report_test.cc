@@ -1,5 +1,6 @@
 #include "trainer-runtime/supervisor/pod_report.h"
 
+#include <chrono>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -86,6 +87,35 @@ TEST(PodReport, CheckpointsAreCountedOverAllThatStoodForARank) {
   reports[0].newest->last_checkpoint_step = Step(50);
   EXPECT_EQ(PodStatus(OfPod(), reports).checkpoints, (CheckpointStatus{4, 1, 2, "", Step(10)}));
   EXPECT_EQ(PodStatus(OfPod(), reports).last_checkpoint_step, Step(50));
+}
+
+// Seconds of an arbitrary monotonic clock.
+TimePoint At(int64_t when_s) {
+  return TimePoint(std::chrono::seconds(when_s));
+}
+
+TEST(PodReport, ReplacedProcessIsInThePodsTimelineWithItsRank) {
+  std::vector<ProcessReport> reports(2);
+  reports[0].newest = OfProcess(2, 40);
+  TimelineEvent step;
+  step.event = TimelineEventKind::kFirstStep;
+  step.monotonic_ns = 7'000'000'000;
+  reports[0].newest->timeline = {step};
+  NoteSuccessor(At(1), &reports[1]);  // the first of its rank: nobody was lost
+  EXPECT_EQ(PodStatus(OfPod(), reports).timeline.size(), 1U);
+
+  NoteLost(At(3), &reports[1]);
+  EXPECT_EQ(PodStatus(OfPod(), reports).timeline.size(), 1U) << "it has no successor yet";
+  NoteSuccessor(At(5), &reports[1]);
+  const std::vector<TimelineEvent> timeline = PodStatus(OfPod(), reports).timeline;
+  ASSERT_EQ(timeline.size(), 3U);
+  EXPECT_EQ(timeline[0].event, TimelineEventKind::kPeerLost);
+  EXPECT_EQ(timeline[0].rank, 3);
+  EXPECT_EQ(timeline[0].monotonic_ns, 3'000'000'000);
+  EXPECT_EQ(timeline[1].event, TimelineEventKind::kProcessStart);
+  EXPECT_EQ(timeline[1].rank, 3);
+  EXPECT_EQ(timeline[1].monotonic_ns, 5'000'000'000);
+  EXPECT_EQ(timeline[2], step);
 }
 
 }  // namespace

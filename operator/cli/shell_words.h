@@ -1,0 +1,16 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/result.h"
+
+namespace lockstep::control {
+
+// The words of a command line, as a shell takes them: quotes keep blanks together, a backslash
+// takes a letter as it is. Nothing is expanded: `$` and `*` are letters. Errors: kInvalidArgument
+// (a quote without its end, a backslash at the end). Pure.
+Result<std::vector<std::string>> SplitShellWords(std::string_view text);
+
+}  // namespace lockstep::control

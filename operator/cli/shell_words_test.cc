@@ -1,0 +1,46 @@
+#include "operator/cli/shell_words.h"
+
+#include <gtest/gtest.h>
+
+namespace lockstep::control {
+namespace {
+
+// "[python3][a b.py]", or the error.
+std::string Told(std::string_view text) {
+  const auto words = SplitShellWords(text);
+  if (!words.ok()) {
+    return words.error().message();
+  }
+  std::string told;
+  for (const std::string& word : *words) {
+    told += "[" + word + "]";
+  }
+  return told;
+}
+
+TEST(SplitShellWords, BlanksPartWordsAndQuotesKeepThemTogether) {
+  EXPECT_EQ(Told(""), "");
+  EXPECT_EQ(Told("  python3\tt.py --lr  1 "), "[python3][t.py][--lr][1]");
+  EXPECT_EQ(Told("python3 'a b.py'"), "[python3][a b.py]");
+  EXPECT_EQ(Told("python3 a\" b\".py"), "[python3][a b.py]");
+  EXPECT_EQ(Told("a '' b"), "[a][][b]");
+}
+
+TEST(SplitShellWords, BackslashTakesALetterAsItIs) {
+  EXPECT_EQ(Told("a\\ b"), "[a b]");
+  EXPECT_EQ(Told("'a\\b'"), "[a\\b]");
+  EXPECT_EQ(Told("\"say \\\"hi\\\" \\n\""), "[say \"hi\" \\n]");
+}
+
+TEST(SplitShellWords, NothingIsExpanded) {
+  EXPECT_EQ(Told("$HOME/*.py ~"), "[$HOME/*.py][~]");
+}
+
+TEST(SplitShellWords, QuoteOrBackslashWithoutItsEndIsAnError) {
+  EXPECT_EQ(Told("python3 'a b.py"), "a quote ' without its end found");
+  EXPECT_EQ(Told("\"a"), "a quote \" without its end found");
+  EXPECT_EQ(Told("a\\"), "a backslash at the end found");
+}
+
+}  // namespace
+}  // namespace lockstep::control
