@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,8 +20,8 @@ struct StepTotals {
   std::vector<int64_t> sample_ids;  // by slot of the global batch; -1 where nobody read one
 };
 
-// Largest state that is sent between ranks: four times what one GPU's memory holds today, so that a
-// damaged length is refused before memory is asked for. Choice.
+// Largest text that is sent between ranks: far above what they tell each other, so that a damaged
+// length is refused before memory is asked for. Choice.
 inline constexpr uint64_t kSharedBytesMax = uint64_t{1} << 39U;
 
 // What the ranks of one meeting tell each other besides gradients, under every strategy.
@@ -40,10 +41,14 @@ class RankControl {
                                   int64_t slot_count,
                                   Deadline deadline);
 
-  // Gives every rank the bytes of rank `source`: a state that others lack. Returns what `source`
-  // gave; `mine` is only read there. Errors: those of Communicator; kResourceExhausted (a length
-  // above kSharedBytesMax).
+  // Gives every rank the bytes of rank `source`. Returns what `source` gave; `mine` is only read
+  // there. Errors: those of Communicator; kResourceExhausted (a length above kSharedBytesMax).
   Result<std::string> ShareBytes(const std::string& mine, int source, Deadline deadline);
+
+  // Gives every rank the values of rank `source`, in `values`, of the same count on every rank.
+  // Returns whether any were others before; those that were not are not written. No second copy is
+  // made of them. Errors: those of Communicator; `values` may then be the source's in part.
+  Result<bool> ShareValues(std::span<float> values, int source, Deadline deadline);
 
   // Returns once every rank has called it.
   Status Barrier(Deadline deadline) { return communicator_->Barrier(deadline); }

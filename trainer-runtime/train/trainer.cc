@@ -11,10 +11,6 @@
 namespace lockstep::runtime {
 namespace {
 
-// Taking a common state waits for the slowest rank, and a newcomer may still be loading its engine
-// from a cold disk. Choice.
-constexpr Duration kStateTimeout = std::chrono::seconds(60);
-
 // Writing the last checkpoint, for everybody who waits for the chief's disk. Choice.
 constexpr Duration kFinalSaveTimeout = std::chrono::seconds(120);
 
@@ -143,92 +139,6 @@ Result<TrainerVerdict> Trainer::RunMeeting(std::optional<int> state_source,
     }
   }
   return Conclude(control);
-}
-
-// Takes one state on all ranks: a survivor's, else the newest checkpoint's, else the seed's. The
-// state is sent in every case: equal bytes on all ranks are then a fact and not a belief.
-Status Trainer::EstablishState(std::optional<int> state_source, RankControl* control) {
-  const int source = state_source.value_or(0);
-  const int rank = control->rank();
-  if (!state_source.has_value() && rank == source) {
-    LOCKSTEP_RETURN_IF_ERROR(RestoreFromCheckpoint());
-    state_.is_established = true;
-  }
-  const std::string mine = state_.is_established ? EncodeSnapshot(Snap(control->world_size())) : "";
-  const Deadline deadline = Deadline::After(SteadyNow(), kStateTimeout);
-  LOCKSTEP_ASSIGN_OR_RETURN(const std::string shared, control->ShareBytes(mine, source, deadline));
-  return rank == source ? OkStatus() : AdoptState(mine, shared, source, rank);
-}
-
-Status Trainer::RestoreFromCheckpoint() {
-  if (parts_.checkpoints == nullptr) {
-    return OkStatus();
-  }
-  LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<Snapshot> newest, parts_.checkpoints->LoadNewest());
-  if (!newest.has_value()) {
-    return OkStatus();
-  }
-  Status restored = TakeOver(*newest);
-  if (!restored.ok()) {
-    return std::move(restored).error().Wrap(
-        "the newest checkpoint does not fit this job; name another checkpoint directory to start "
-        "afresh");
-  }
-  if (newest->fingerprint.empty()) {
-    parts_.logger->Warn(
-        "checkpoint of the first format: whether it was made with this model's activations, loss "
-        "and data scale cannot be told",
-        {{"step", newest->step.value()}});
-  }
-  parts_.logger->Info("resumed from checkpoint", {{"step", newest->step.value()}});
-  if (hooks_.on_restored) {
-    hooks_.on_restored(newest->step);
-  }
-  return OkStatus();
-}
-
-// Goes on from `snapshot`, if it belongs to this job. On error state_ is as it was.
-Status Trainer::TakeOver(const Snapshot& snapshot) {
-  LOCKSTEP_RETURN_IF_ERROR(CompareFingerprints(snapshot.fingerprint, fingerprint_));
-  TrainingState restored(parts_.train->sample_count());
-  LOCKSTEP_RETURN_IF_ERROR(
-      RestoreSnapshot(snapshot, spec_.seed, &restored, parts_.strategy->TakeState()));
-  LOCKSTEP_RETURN_IF_ERROR(CheckCursor(restored, &loader_));
-  parts_.strategy->AdoptState();
-  state_ = std::move(restored);
-  if (state_.cursor.position > 0 && !HasBatchAt(loader_.plan(), state_.cursor.position)) {
-    // The remainder is dropped and the batch size is another: what is left makes no batch now.
-    state_.ledger.CloseEpoch(loader_.ExpectedIds(state_.cursor.data_epoch, state_.cursor.position));
-    ++state_.cursor.data_epoch;
-    state_.cursor.position = 0;
-  }
-  return OkStatus();
-}
-
-Snapshot Trainer::Snap(int world_size) {
-  return TakeSnapshot(state_, parts_.strategy->TakeState(), {spec_.seed, world_size, fingerprint_});
-}
-
-Status Trainer::AdoptState(const std::string& mine,
-                           const std::string& shared,
-                           int source,
-                           int rank) {
-  if (mine == shared) {
-    return OkStatus();
-  }
-  LOCKSTEP_ASSIGN_OR_RETURN(const Snapshot snapshot, DecodeSnapshot(shared));
-  if (state_.is_established && snapshot.step == state_.step) {
-    // Equal steps must have equal states. Going on with the source's keeps all ranks equal; the
-    // warning is for whoever looks for broken memory or a mixed fleet.
-    parts_.logger->Warn("state differed from the source's at the same step and was replaced",
-                        {{"rank", rank}, {"source_rank", source}, {"step", state_.step.value()}});
-  }
-  Status taken = TakeOver(snapshot);
-  if (!taken.ok()) {
-    return std::move(taken).error().Wrap("rank " + std::to_string(rank) + " has not what rank " +
-                                         std::to_string(source) + " trains with");
-  }
-  return OkStatus();
 }
 
 Result<StepTotals> Trainer::RunStep(const MeetingParts& meeting, bool is_stop_requested) {

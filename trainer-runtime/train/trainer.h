@@ -123,13 +123,27 @@ class Trainer {
   Status SaveNow(int world_size, Deadline deadline);
 
  private:
+  // Taking a common state waits for the slowest rank, and a newcomer may still be loading its
+  // engine from a cold disk. Choice.
+  static constexpr Duration kStateTimeout = std::chrono::seconds(60);
+
+  // Where a state comes from.
+  struct StateWay {
+    RankControl* control;
+    int source;
+    Deadline deadline;
+  };
+
   Trainer(const TrainingSpec& spec, TrainerParts parts, TrainerHooks hooks);
 
   Status EstablishState(std::optional<int> state_source, RankControl* control);
   Status RestoreFromCheckpoint();
   Status TakeOver(const Snapshot& snapshot);
+  Result<TrainingState> Examine(const Snapshot& snapshot, const std::vector<TensorView>& tensors);
+  void GoOnFrom(TrainingState restored);
   Snapshot Snap(int world_size);
-  Status AdoptState(const std::string& mine, const std::string& shared, int source, int rank);
+  Snapshot SnapHead(int world_size);
+  Status AdoptState(const std::string& mine, const std::string& shared, const StateWay& way);
   Result<StepTotals> RunStep(const MeetingParts& meeting, bool is_stop_requested);
   Status ApplyStep(const StepTotals& totals);
   void ReportStep(const StepTotals& totals, const StepDurations& durations);

@@ -1,6 +1,8 @@
 #include "trainer-runtime/train/trainer.h"
 
+#include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
@@ -14,7 +16,9 @@
 #include "common/base/digest.h"
 #include "common/base/file.h"
 #include "common/json/json.h"
+#include "trainer-runtime/collectives/communicator_reducer.h"
 #include "trainer-runtime/engine/reference_engine.h"
+#include "trainer-runtime/strategy/testing/tape_communicator.h"
 #include "trainer-runtime/train/test_gang.h"
 #include "trainer-runtime/train/test_job.h"
 
@@ -386,14 +390,45 @@ TEST(Trainer, DroppedRemainderWithoutAWholeBatchIsRefused) {
   EXPECT_EQ(made.error().field(), "spec.training.globalBatchSize");
 }
 
+// Whoever was to give the state may be lost on the way; nobody may train on from a mixture.
+TEST(Trainer, StateThatComesInPartLeavesNothingBehind) {
+  const TrainingSpec spec = MakeSpec(5);
+  const Gang ranks = MakeRanks(2, spec);
+  const std::vector<float> before = Weights(ranks[1]->engine);
+  for (const TensorView& tensor : ranks[0]->engine->Tensors()) {
+    std::fill(tensor.data.begin(), tensor.data.end(), 0.5F);
+  }
+  const std::atomic<bool> no_stop = false;
+  Tape tape;
+  const auto meet = [&](int rank) {
+    TapeCommunicator communicator(rank, &tape);
+    RankControl control(&communicator);
+    CommunicatorReducer reducer(&communicator);
+    const auto verdict = ranks[static_cast<std::size_t>(rank)]->trainer->RunMeeting(
+        std::nullopt, {&control, &reducer}, no_stop);
+    ASSERT_FALSE(verdict.ok());
+    EXPECT_EQ(verdict.error().code(), ErrorCode::kPeerLost);
+  };
+  meet(0);
+  const std::vector<std::byte> last = tape.back();
+  tape.pop_back();
+  meet(1);
+  EXPECT_FALSE(ranks[1]->trainer->has_state());
+  EXPECT_EQ(Weights(ranks[1]->engine), before);
+  tape.push_back(last);
+  meet(1);
+  EXPECT_TRUE(ranks[1]->trainer->has_state());
+  EXPECT_EQ(Weights(ranks[1]->engine), Weights(ranks[0]->engine));
+}
+
 TEST(Snapshot, CutAnywhereIsRefused) {
   const auto rank = MakeRank(MakeSpec(1));
   TrainingState state(kSampleCount);
   const std::string bytes =
-      EncodeSnapshot(TakeSnapshot(state, rank->engine->Tensors(), {7, 1, "{}"}));
-  EXPECT_TRUE(DecodeSnapshot(bytes).ok());
+      EncodeSnapshotHead(TakeSnapshotHead(state, rank->engine->Tensors(), {7, 1, "{}"}));
+  EXPECT_TRUE(DecodeSnapshotHead(bytes).ok());
   for (std::size_t size = 0; size < bytes.size(); ++size) {
-    ASSERT_FALSE(DecodeSnapshot(bytes.substr(0, size)).ok()) << size;
+    ASSERT_FALSE(DecodeSnapshotHead(bytes.substr(0, size)).ok()) << size;
   }
 }
 
@@ -404,7 +439,7 @@ TEST(Snapshot, OfAnotherModelNamesTheTensor) {
   const auto other_rank = MakeRank(other);
   TrainingState state(kSampleCount);
   const Snapshot snapshot = TakeSnapshot(state, other_rank->engine->Tensors(), {7, 1, "{}"});
-  const Status restored = RestoreSnapshot(snapshot, 7, &state, rank->engine->Tensors());
+  const Status restored = RestoreState(snapshot, 7, rank->engine->Tensors(), &state);
   ASSERT_FALSE(restored.ok());
   EXPECT_NE(restored.error().message().find("kernel"), std::string::npos)
       << restored.error().message();

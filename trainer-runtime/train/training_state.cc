@@ -14,12 +14,8 @@
 namespace lockstep::runtime {
 namespace {
 
-// A tensor larger than this in a header is a damaged header: 2^40 elements are 4 TiB. Choice.
-constexpr int64_t kElementsMax = int64_t{1} << 40;
-
 Status CheckTensor(const NamedTensor& saved, const TensorView& expected) {
-  if (saved.name == expected.name && saved.shape == expected.shape &&
-      saved.values.size() == expected.data.size()) {
+  if (saved.name == expected.name && saved.shape == expected.shape) {
     return OkStatus();
   }
   return Error(ErrorCode::kInvalidArgument,
@@ -58,28 +54,19 @@ bool TakeBytes(std::string_view* rest, std::size_t byte_count, std::string_view*
   return true;
 }
 
-Result<NamedTensor> DecodeTensor(const Json& header, std::string_view* rest) {
+Result<NamedTensor> DecodeTensor(const Json& header) {
   std::vector<Error> errors;
   ObjectReader reader(header, "tensor", &errors);
   NamedTensor tensor;
   tensor.name = reader.String("name").value_or("");
-  int64_t element_count = 1;
   for (const Json* extent : reader.List("shape")) {
-    const int64_t size = extent->is_number_integer() ? extent->get<int64_t>() : -1;
-    if (size < 0 || (size > 0 && element_count > kElementsMax / size)) {
+    if (!extent->is_number_integer()) {
       return Error(ErrorCode::kCorrupt, "tensor " + tensor.name + " has an impossible shape");
     }
-    tensor.shape.push_back(size);
-    element_count *= size;
+    tensor.shape.push_back(extent->get<int64_t>());
   }
-  std::string_view bytes;
-  const auto byte_count = static_cast<std::size_t>(element_count) * sizeof(float);
-  if (!errors.empty() || !TakeBytes(rest, byte_count, &bytes)) {
-    return Error(ErrorCode::kCorrupt, "the state ends within tensor " + tensor.name);
-  }
-  tensor.values.resize(static_cast<std::size_t>(element_count));
-  std::memcpy(tensor.values.data(), bytes.data(), bytes.size());
-  return tensor;
+  return errors.empty() ? Result<NamedTensor>(std::move(tensor))
+                        : Error(ErrorCode::kCorrupt, errors.front().ToString());
 }
 
 Result<Snapshot> DecodeBody(const Json& header, std::string_view rest) {
@@ -104,7 +91,7 @@ Result<Snapshot> DecodeBody(const Json& header, std::string_view rest) {
   }
   snapshot.ledger = ledger;
   for (const Json* tensor : reader.List("tensors")) {
-    LOCKSTEP_ASSIGN_OR_RETURN(NamedTensor decoded, DecodeTensor(*tensor, &rest));
+    LOCKSTEP_ASSIGN_OR_RETURN(NamedTensor decoded, DecodeTensor(*tensor));
     snapshot.tensors.push_back(std::move(decoded));
   }
   if (!errors.empty() || !rest.empty()) {
@@ -129,9 +116,9 @@ bool AllFinite(std::span<const float> values) {
   return largest < kInfinity;
 }
 
-Snapshot TakeSnapshot(const TrainingState& state,
-                      const std::vector<TensorView>& tensors,
-                      const SnapshotFacts& facts) {
+Snapshot TakeSnapshotHead(const TrainingState& state,
+                          const std::vector<TensorView>& tensors,
+                          const SnapshotFacts& facts) {
   Snapshot snapshot;
   snapshot.step = state.step;
   snapshot.cursor = {state.cursor.data_epoch, state.cursor.position, state.cursor.samples_consumed};
@@ -145,17 +132,27 @@ Snapshot TakeSnapshot(const TrainingState& state,
       state.sums.sample_count};
   snapshot.ledger = state.ledger.Serialize();
   for (const TensorView& view : tensors) {
-    snapshot.is_finite = snapshot.is_finite && AllFinite(view.data);
-    snapshot.tensors.push_back(
-        {view.name, view.shape, std::vector<float>(view.data.begin(), view.data.end())});
+    snapshot.tensors.push_back({view.name, view.shape, {}});
   }
   return snapshot;
 }
 
-Status RestoreSnapshot(const Snapshot& snapshot,
-                       int64_t seed,
-                       TrainingState* state,
-                       const std::vector<TensorView>& tensors) {
+Snapshot TakeSnapshot(const TrainingState& state,
+                      const std::vector<TensorView>& tensors,
+                      const SnapshotFacts& facts) {
+  Snapshot snapshot = TakeSnapshotHead(state, tensors, facts);
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const std::span<const float> values = tensors[i].data;
+    snapshot.is_finite = snapshot.is_finite && AllFinite(values);
+    snapshot.tensors[i].values.assign(values.begin(), values.end());
+  }
+  return snapshot;
+}
+
+Status RestoreState(const Snapshot& snapshot,
+                    int64_t seed,
+                    const std::vector<TensorView>& tensors,
+                    TrainingState* state) {
   if (snapshot.seed != seed) {
     return Error(ErrorCode::kInvalidArgument,
                  "the saved state was made with seed " + std::to_string(snapshot.seed) +
@@ -176,11 +173,6 @@ Status RestoreSnapshot(const Snapshot& snapshot,
                      " training samples, this data set has " +
                      std::to_string(state->ledger.sample_count()));
   }
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    std::copy(snapshot.tensors[i].values.begin(),
-              snapshot.tensors[i].values.end(),
-              tensors[i].data.begin());
-  }
   // The first format does not tell the position; whoever was used since the epoch began, does.
   const int64_t position = snapshot.cursor.position.value_or(ledger.open_count());
   state->ledger = std::move(ledger);
@@ -191,6 +183,23 @@ Status RestoreSnapshot(const Snapshot& snapshot,
                  snapshot.sums.correct_count,
                  snapshot.sums.sample_count};
   state->is_established = true;
+  return OkStatus();
+}
+
+Status RestoreTensors(const Snapshot& snapshot, const std::vector<TensorView>& tensors) {
+  LOCKSTEP_CHECK(snapshot.tensors.size() == tensors.size(), "not a snapshot of this model");
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (snapshot.tensors[i].values.size() != tensors[i].data.size()) {
+      return Error(ErrorCode::kInvalidArgument,
+                   "the saved state has " + std::to_string(snapshot.tensors[i].values.size()) +
+                       " values of " + tensors[i].name + ", its shape has " +
+                       std::to_string(tensors[i].data.size()));
+    }
+  }
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const std::vector<float>& values = snapshot.tensors[i].values;
+    std::copy(values.begin(), values.end(), tensors[i].data.begin());
+  }
   return OkStatus();
 }
 
@@ -216,21 +225,17 @@ Status CheckCursor(const TrainingState& state, BatchLoader* loader) {
                    "; expected the dataset.shuffle and the data that it was made with");
 }
 
-// Layout: 8 bytes length of the header, the header as JSON, the ledger, the tensors' floats.
-std::string EncodeSnapshot(const Snapshot& snapshot) {
+// Layout: 8 bytes length of the header, the header as JSON, the ledger.
+std::string EncodeSnapshotHead(const Snapshot& snapshot) {
   const std::string header = DumpJson(EncodeHeader(snapshot));
   const uint64_t header_size = header.size();
   std::string bytes(reinterpret_cast<const char*>(&header_size), sizeof(header_size));
   bytes += header;
   bytes += snapshot.ledger;
-  for (const NamedTensor& tensor : snapshot.tensors) {
-    bytes.append(reinterpret_cast<const char*>(tensor.values.data()),
-                 tensor.values.size() * sizeof(float));
-  }
   return bytes;
 }
 
-Result<Snapshot> DecodeSnapshot(const std::string& bytes) {
+Result<Snapshot> DecodeSnapshotHead(const std::string& bytes) {
   std::string_view rest = bytes;
   std::string_view length;
   std::string_view header;

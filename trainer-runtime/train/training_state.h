@@ -44,6 +44,11 @@ struct SnapshotFacts {
   std::string fingerprint;  // fingerprint.h
 };
 
+// A snapshot whose tensors have names and shapes, but no values.
+Snapshot TakeSnapshotHead(const TrainingState& state,
+                          const std::vector<TensorView>& tensors,
+                          const SnapshotFacts& facts);
+
 // A copy of the whole state, of which `tensors` are a part, detached from them.
 Snapshot TakeSnapshot(const TrainingState& state,
                       const std::vector<TensorView>& tensors,
@@ -52,22 +57,26 @@ Snapshot TakeSnapshot(const TrainingState& state,
 // Whether all values are finite numbers. Costs one pass over them.
 bool AllFinite(std::span<const float> values);
 
-// Puts a snapshot into `state` and `tensors`.
+// Puts a snapshot, of which a head is enough, into `state`, if it is of the model of `tensors`.
 // Errors: kInvalidArgument when it belongs to another model, data set or seed: names the tensor,
 // the shape found and the one expected. Nothing is changed then.
-Status RestoreSnapshot(const Snapshot& snapshot,
-                       int64_t seed,
-                       TrainingState* state,
-                       const std::vector<TensorView>& tensors);
+Status RestoreState(const Snapshot& snapshot,
+                    int64_t seed,
+                    const std::vector<TensorView>& tensors,
+                    TrainingState* state);
+
+// Puts the values of a snapshot that RestoreState has taken into `tensors`.
+// Errors: kInvalidArgument (not as many as its shapes say). Nothing is changed then.
+Status RestoreTensors(const Snapshot& snapshot, const std::vector<TensorView>& tensors);
 
 // Whether the samples that `state` has counted in its data epoch are those that this job's order
 // has before its cursor: otherwise some would be lost and others used twice. The only proof for
 // checkpoints that have no fingerprint. Errors: kInvalidArgument with the numbers.
 Status CheckCursor(const TrainingState& state, BatchLoader* loader);
 
-// The snapshot as bytes for another rank of the same build, and back. Little-endian.
-// Errors of decoding: kCorrupt.
-std::string EncodeSnapshot(const Snapshot& snapshot);
-Result<Snapshot> DecodeSnapshot(const std::string& bytes);
+// A snapshot without its values as bytes for another rank of the same build, and back.
+// Little-endian. Errors of decoding: kCorrupt.
+std::string EncodeSnapshotHead(const Snapshot& snapshot);
+Result<Snapshot> DecodeSnapshotHead(const std::string& bytes);
 
 }  // namespace lockstep::runtime
