@@ -61,12 +61,12 @@ class QueueTest(ShareCase):
         self.wait_running("early", 1)
 
     def test_a_job_that_is_stopped_in_time_passes_the_one_that_waits(self):
-        self.create_job("old", 5, runPolicy={"activeDeadlineSeconds": 7200})
-        self.wait_running("old", 5)
+        self.create_job("base", 5, runPolicy={"activeDeadlineSeconds": 7200})
+        self.wait_running("base", 5)
         self.create_job("head", 8)
         self.wait_waiting("head", "estimated start about ")
-        self.create_job("endless", 3)
-        self.wait_waiting("endless", "which needs 8 GPUs")
+        self.create_job("later", 3)
+        self.wait_waiting("later", "which needs 8 GPUs")
         self.create_job("short", 3, runPolicy={"activeDeadlineSeconds": 3600})
         self.wait_running("short", 3)
 
