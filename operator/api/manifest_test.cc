@@ -259,15 +259,17 @@ TEST(ReadManifest, EditsComeBeforeDecodingAndTheirMistakesNameTheirOrigin) {
 
 // An edit may make another field wrong than its own: the file is not to blame for that.
 TEST(ReadManifest, MistakeThatOnlyTheEditMakesNamesItsOrigin) {
-  const ManifestEdit edit{"--workers", [](Json* document) -> Result<std::string> {
-                            (*document)["spec"]["roles"][0]["replicas"] = 100'000;
-                            return std::string("spec.roles[0].replicas");
+  const ManifestEdit edit{"--set", [](Json* document) -> Result<std::string> {
+                            (*document)["spec"]["strategy"] = "Mirrored";  // which takes one worker
+                            return std::string("spec.strategy");
                           }};
-  EXPECT_THAT(FormatProblems(ReadManifest(kGoodManifest, "job.yaml", {edit})),
-              AllOf(StartsWith("--workers: "), Not(HasSubstr("job.yaml"))));
-  const std::string bad = std::string(kGoodManifest) + "  unknown: 1\n";
+  const std::string good = std::string(kGoodManifest) + "    replicas: 2\n";
+  EXPECT_EQ(ProblemsOf(good), "");
+  EXPECT_THAT(FormatProblems(ReadManifest(good, "job.yaml", {edit})),
+              AllOf(StartsWith("--set: spec.roles[0].replicas: "), Not(HasSubstr("job.yaml"))));
+  const std::string bad = good + "  unknown: 1\n";
   EXPECT_THAT(FormatProblems(ReadManifest(bad, "job.yaml", {edit})),
-              AllOf(HasSubstr("--workers: "), HasSubstr("job.yaml:"), HasSubstr("spec.unknown")));
+              AllOf(HasSubstr("--set: "), HasSubstr("job.yaml:"), HasSubstr("spec.unknown")));
 }
 
 TEST(ReadManifest, EditThatFailsIsAProblem) {
