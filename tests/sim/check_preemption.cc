@@ -1,5 +1,9 @@
+#include <algorithm>
+#include <iterator>
 #include <map>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "operator/api/conditions.h"
 #include "operator/api/derived_status.h"
@@ -10,16 +14,47 @@
 
 // Gangs that go so that others can start.
 namespace lockstep::control::sim {
+namespace {
+
+constexpr const char* kGpu = "nvidia.com/gpu";
+
+// A pod that was asked to go may be given up as stuck after its grace and as long again; then its
+// claim is.
+constexpr std::chrono::seconds kClaimIsSure{30};
+
+int64_t GpusOf(const Json& object, const TrainingJob& job) {
+  int64_t gpus = 0;
+  for (const PodPlacement& placement : job.status.placement) {
+    gpus += AmountOf(RequestsOfRole(object, placement.role), kGpu);
+  }
+  return gpus;
+}
+
+bool Names(const RoomClaim& claim, const TrainingJob& job) {
+  return std::any_of(claim.gangs.begin(), claim.gangs.end(), [&](const ClaimedGang& gang) {
+    return gang.uid == job.metadata.uid && gang.attempt == job.status.attempt;
+  });
+}
+
+}  // namespace
 
 // Nobody goes but for one whose stored status asks for that very gang, and it costs nothing.
 void Checks::CheckPreemption(const ObjectPtr& before_object, const ObjectPtr& after_object) {
   const TrainingJob& after = jobs_.Of(after_object);
   const TrainingJobStatus& was = jobs_.Of(before_object).status;
   const TrainingJobStatus& is = after.status;
+  const bool is_new =
+      is.claim.has_value() && (!was.claim.has_value() || was.claim->since != is.claim->since);
   if (is.claim.has_value()) {
     for (const ClaimedGang& gang : is.claim->gangs) {
       claimed_.insert({gang.uid, gang.attempt});
     }
+    Require(is_new || was.observed_generation == is.observed_generation,
+            NameOf(after) + ": what was claimed for it is claimed though it was edited since");
+  }
+  if (is_new) {
+    claimed_at_[after.metadata.uid] = context_->now;
+    CheckReclaim(after);
   }
   if (was.preemptions != is.preemptions) {
     context_->Count("a gang that goes for another");
@@ -34,6 +69,136 @@ void Checks::CheckPreemption(const ObjectPtr& before_object, const ObjectPtr& af
   }
   if (was.claim.has_value() && was.placement.empty() && !is.placement.empty()) {
     CheckRoomIsFree(after);
+  }
+  if (was.placement.empty() && !is.placement.empty() && context_->has_shares) {
+    CheckRoomIsKept(after_object);
+  }
+}
+
+// What gangs with places hold, which queues have pay for.
+void Checks::NoteShares() {
+  if (!context_->has_shares) {
+    return;
+  }
+  std::map<std::string, int64_t> held;
+  for (const auto& [key, object] : server_->store().Of(kube::kTrainingJobs).objects) {
+    const TrainingJob& job = jobs_.Of(object);
+    held[job.spec.scheduling.queue] += HasEnded(job.status) ? 0 : GpusOf(*object, job);
+  }
+  for (const auto& [queue, gpus] : held) {
+    std::map<TimePoint, int64_t>& known = gpus_held_[queue];
+    known[context_->now] = std::max(known[context_->now], gpus);
+    // The last before the time that counts was true at its beginning.
+    while (known.size() > 1 && std::next(known.begin())->first <= context_->now - kViewLag) {
+      known.erase(known.begin());
+    }
+  }
+}
+
+// Other queues give back no more than they hold above their nominal amounts, but that gangs go
+// whole.
+void Checks::CheckReclaim(const TrainingJob& claimant) {
+  NoteShares();
+  std::map<std::string, std::vector<int64_t>> given;  // by queue
+  for (const auto& [key, object] : server_->store().Of(kube::kTrainingJobs).objects) {
+    const TrainingJob& job = jobs_.Of(object);
+    const std::string& queue = job.spec.scheduling.queue;
+    // One that was only granted its places counts for nothing yet.
+    if (queue != claimant.spec.scheduling.queue && Names(*claimant.status.claim, job) &&
+        !job.status.placement.empty()) {
+      given[queue].push_back(GpusOf(*object, job));
+    }
+  }
+  for (const auto& [queue, gpus] : given) {
+    context_->Count("room that is taken back");
+    int64_t held = 0;
+    for (const auto& [when, then] : gpus_held_[queue]) {
+      held = std::max(held, then);
+    }
+    for (const int64_t one : gpus) {
+      held -= one;
+    }
+    const ObjectPtr object = server_->store().Get(kube::kTrainingQueues, {"", queue});
+    const int64_t nominal =
+        object == nullptr ? 0 : 1000 * object->at("spec").at("nominal").at(kGpu).get<int64_t>();
+    Require(held + *std::max_element(gpus.begin(), gpus.end()) > nominal,
+            NameOf(claimant) + ": takes back from queue " + queue + " what is its own");
+  }
+}
+
+// Whether nothing can have happened for which what is kept for the job would be given up.
+bool Checks::IsKept(const ObjectPtr& claimant) const {
+  const TrainingJob& job = jobs_.Of(claimant);
+  const TrainingJobStatus& status = job.status;
+  const Condition* const scheduled = FindCondition(status, ConditionType::kScheduled);
+  const auto since = claimed_at_.find(job.metadata.uid);
+  if (!status.claim.has_value() || HasEnded(status) || IsDeleting(*claimant) ||
+      job.spec.run_policy.suspend || job.metadata.generation != status.observed_generation ||
+      scheduled == nullptr || scheduled->reason != "WaitsForOthersToGo" ||
+      since == claimed_at_.end() || context_->now - since->second >= kClaimIsSure) {
+    return false;
+  }
+  return std::all_of(
+      status.claim->places.begin(), status.claim->places.end(), [&](const ClaimedPlace& place) {
+        return server_->store().Get(kube::kNodes, {"", place.node}) != nullptr &&
+               IsNodeGood(place.node);
+      });
+}
+
+// What is held of each node beside those who go for the claimant, with what is kept for it, but for
+// the gang that was placed last.
+std::map<std::string, Amounts> Checks::HeldBeside(const TrainingJob& claimant,
+                                                  const TrainingJob& placed) {
+  std::map<std::string, Amounts> held;
+  const RoomClaim& claim = *claimant.status.claim;
+  std::set<std::string> counted;  // uids of jobs whose pods are counted by their places, or go
+  for (const auto& [key, object] : server_->store().Of(kube::kTrainingJobs).objects) {
+    const TrainingJob& job = jobs_.Of(object);
+    counted.insert(job.metadata.uid);
+    if (job.metadata.uid == placed.metadata.uid || HasEnded(job.status) || Names(claim, job)) {
+      continue;
+    }
+    for (const PodPlacement& placement : job.status.placement) {
+      AddTo(&held[placement.node], RequestsOfRole(*object, placement.role));
+    }
+    for (const ClaimedPlace& place : claim.places) {
+      if (job.metadata.uid == claimant.metadata.uid) {
+        AddTo(&held[place.node], RequestsOfRole(*object, Role::kWorker));
+      }
+    }
+  }
+  for (const auto& [key, pod] : server_->store().Of(kube::kPods).objects) {
+    const std::string node = NodeWantedBy(*pod);
+    if (!node.empty() && !HasPodEnded(*pod) && !counted.contains(JobUidOf(*pod))) {
+      AddTo(&held[node], RequestsOfPod(*pod));
+    }
+  }
+  return held;
+}
+
+// Nobody takes the room that others go for in between.
+void Checks::CheckRoomIsKept(const ObjectPtr& placed_object) {
+  const TrainingJob& placed = jobs_.Of(placed_object);
+  if (context_->now - cluster_since_ < kViewLag || server_->admission.raised_count > 0) {
+    return;
+  }
+  for (const auto& [key, object] : server_->store().Of(kube::kTrainingJobs).objects) {
+    const TrainingJob& claimant = jobs_.Of(object);
+    if (claimant.metadata.uid == placed.metadata.uid || !IsKept(object) ||
+        Names(*claimant.status.claim, placed)) {
+      continue;  // one that was granted its places and asked to go at once may take them first
+    }
+    std::map<std::string, Amounts> held = HeldBeside(claimant, placed);
+    for (const PodPlacement& placement : placed.status.placement) {
+      const ObjectPtr node = server_->store().Get(kube::kNodes, {"", placement.node});
+      if (node == nullptr || !Shortage(AllocatableOf(*node), {}, held[placement.node]).empty()) {
+        continue;  // it does not fit anyhow: the claim is void
+      }
+      AddTo(&held[placement.node], RequestsOfRole(*placed_object, placement.role));
+      Require(Shortage(AllocatableOf(*node), {}, held[placement.node]).empty(),
+              NameOf(placed) + ": takes the room on " + placement.node +
+                  " that others go for, for " + claimant.metadata.name);
+    }
   }
 }
 

@@ -272,6 +272,7 @@ void Checks::CheckWorld() {
   checked_version_ = server_->store().version();
   checked_at_ = context_->now;
   NoteCluster();
+  NoteShares();
   for (const std::string& given : nodes_->given_twice()) {
     Require(false, "given twice: " + given);
   }

@@ -84,6 +84,11 @@ class Checks {
   void CheckFuture(const Json& before, const Json& after);
   void CheckPreemption(const ObjectPtr& before_object, const ObjectPtr& after_object);
   void CheckRoomIsFree(const TrainingJob& placed);
+  void CheckRoomIsKept(const ObjectPtr& placed_object);
+  bool IsKept(const ObjectPtr& claimant) const;
+  std::map<std::string, Amounts> HeldBeside(const TrainingJob& claimant, const TrainingJob& placed);
+  void CheckReclaim(const TrainingJob& claimant);
+  void NoteShares();
   void CheckTurns(const ObjectPtr& before_object, const ObjectPtr& after_object);
   bool MayGoFirst(const ObjectPtr& older, const ObjectPtr& placed);
   bool EndsBefore(const ObjectPtr& older, const ObjectPtr& placed);
@@ -115,7 +120,9 @@ class Checks {
   std::map<std::string, TimePoint> read_pending_at_;  // by uid: pods that did not run by then
   std::set<std::string> given_up_;  // uids of pods that were asked to go where nobody answered
   std::set<std::pair<std::string, Attempt>> claimed_;  // gangs, by job uid, that were asked to go
-  std::string cluster_seen_;                           // nodes and pods of others
+  std::map<std::string, TimePoint> claimed_at_;        // by job uid
+  std::map<std::string, std::map<TimePoint, int64_t>> gpus_held_;  // by queue, in thousandths
+  std::string cluster_seen_;                                       // nodes and pods of others
   TimePoint cluster_since_{};
   int64_t status_writes_ = 0;
   int64_t restarts_ = 0;

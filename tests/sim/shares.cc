@@ -10,6 +10,9 @@ namespace {
 // Of the largest job: it fits its queue.
 constexpr int64_t kGpusOfLargestJob = 8;
 
+// What may not be taken back, in one run of three.
+constexpr int64_t kGpusOfGuest = 4;
+
 Json NamedObject(const std::string& name) {
   return {{"metadata", {{"name", name}, {"uid", "uid-" + name}}}};
 }
@@ -33,11 +36,12 @@ void Simulation::CreateShares() {
         {{"nominal", {{"nvidia.com/gpu", kGpusOfLargestJob}}},
          {"ordering", "Priority"},
          {"preemption", {{"withinQueue", "LowerPriority"}, {"acrossQueues", "Borrowed"}}}}}});
+  const auto kind = static_cast<int64_t>(context_.shares_prng.Below(3));
   add(kube::kTrainingQueues,
       "guest",
       {{"spec",
-        {{"nominal", {{"nvidia.com/gpu", 0}}},
-         {"minRuntimeSeconds", static_cast<int64_t>(context_.shares_prng.Below(3) * 20)}}}});
+        {{"nominal", {{"nvidia.com/gpu", kind == 1 ? kGpusOfGuest : 0}}},
+         {"minRuntimeSeconds", kind * 20}}}});
   add(kube::kPriorityClasses, "urgent", {{"value", 1000}});
   add(kube::kPriorityClasses, "patient", {{"value", 500}, {"preemptionPolicy", "Never"}});
   add(kube::kPriorityClasses, "low", {{"value", -10}});

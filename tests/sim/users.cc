@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -53,7 +54,10 @@ Json TemplateOf(bool is_training, Prng* prng) {
 }  // namespace
 
 void Simulation::CreateJobs() {
-  const int count = 1 + static_cast<int>(context_.prng.Below(3));
+  int count = 1 + static_cast<int>(context_.prng.Below(3));
+  if (context_.has_shares) {
+    count += static_cast<int>(context_.shares_prng.Below(4));  // more than there is room for
+  }
   if (context_.Happens(10)) {
     const int giants = context_.Happens(10) ? kGiantsMany : 1;
     for (int i = 0; i < giants; ++i) {
@@ -67,7 +71,8 @@ void Simulation::CreateJobs() {
 }
 
 void Simulation::CreateJob(const std::string& name) {
-  CreateJob(name, static_cast<int64_t>(context_.prng.Below(3)));
+  const auto gpus = static_cast<int64_t>(context_.prng.Below(3));
+  CreateJob(name, context_.has_shares ? std::max<int64_t>(1, gpus) : gpus);
 }
 
 void Simulation::CreateJob(const std::string& name, int64_t gpus) {
