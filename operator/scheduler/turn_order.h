@@ -9,8 +9,9 @@
 
 namespace lockstep::control {
 
-// Who is next among all that wait, as each queue orders what is in it and below it. Asked anew
-// after every answer, because shares move with every gang that starts.
+// Who is next among all that wait, as each queue orders what is in it and below it: who came first,
+// the highest priority and then who came first, or whoever holds least for its weight, a namespace
+// or a queue. Asked anew after every answer, because shares move with every gang that starts.
 class TurnOrder {
  public:
   explicit TurnOrder(const ClusterState& state);

@@ -101,6 +101,14 @@ class RightsTest(KubernetesCase):
         self.wait_for(lambda: self.admin.find("TrainingJob", "pair", namespace) is None, 60,
                       "the job's time to live")
 
+    def report_a_queue(self):
+        self.admin.create({"apiVersion": "lockstep.dev/v1", "kind": "TrainingQueue",
+                           "metadata": {"name": "vision"},
+                           "spec": {"nominal": {"nvidia.com/gpu": 2}}})
+        self.addCleanup(self.admin.delete, "TrainingQueue", "vision")
+        self.wait_for(lambda: self.admin.get("TrainingQueue", "vision").get("status"), 60,
+                      "how the queue stands")
+
     def rules(self):
         roles = [self.admin.get("Role", "lockstep", NAMESPACE),
                  self.admin.get("ClusterRole", f"lockstep-{NAMESPACE}")]
@@ -128,6 +136,7 @@ class RightsTest(KubernetesCase):
     def test_the_rights_are_enough_and_each_is_used(self):
         namespace = self.make_namespace()
         self.live_a_whole_life(namespace)
+        self.report_a_queue()
         self.operator.signal(signal.SIGTERM)  # gives the lease up
         self.assertEqual(self.operator.exit_code(), 0)
         written, forbidden = self.writes()
