@@ -268,7 +268,11 @@ void Simulation::CrashOperator() {
 }
 
 void Simulation::Outage() {
+  if (outage_until_ <= context_.now) {
+    context_.outage_since = context_.now;
+  }
   outage_until_ = context_.now + context_.Between(seconds(0), seconds(60));
+  context_.outage_until = outage_until_;
   context_.Tell("the API server is out");
   for (auto& [number, one] : operators_) {
     one->SetOutage(true);

@@ -86,7 +86,7 @@ void Checks::CheckBudget(const TrainingJob& before, const ObjectPtr& after_objec
     const std::string name = PodName(before.metadata.name,
                                      {placement.role, static_cast<int>(placement.index)},
                                      {before.status.attempt, placement.incarnation});
-    const ObjectPtr pod = server_->store().Get(kube::kPods, {before.metadata.namespace_name, name});
+    const ObjectPtr pod = PodAt(before, placement);
     const bool is_pending = pod != nullptr && MaySeemPending(*pod);
     const bool stands_alone = !casualties_.IsHit(placement.pod_uid) || is_pending;
     if (stands_alone && (is_replaced || may_offer_one)) {

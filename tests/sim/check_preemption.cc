@@ -8,6 +8,7 @@
 #include "operator/api/conditions.h"
 #include "operator/api/derived_status.h"
 #include "operator/reconcile/gang/pod_labels.h"
+#include "operator/reconcile/policy/budget.h"
 #include "tests/sim/checks.h"
 #include "tests/sim/pod_reader.h"
 #include "tests/sim/selector.h"
@@ -30,6 +31,13 @@ int64_t GpusOf(const Json& object, const TrainingJob& job) {
   return gpus;
 }
 
+// What has come to be known to be free, or is forgotten, is no charge.
+bool IsNothingCharged(const TrainingJobStatus& was, const TrainingJobStatus& is) {
+  return TotalRestarts(was) == TotalRestarts(is) && was.quick_restarts == is.quick_restarts &&
+         was.rollbacks == is.rollbacks &&
+         CountedIncidents(is.incidents) <= CountedIncidents(was.incidents);
+}
+
 bool Names(const RoomClaim& claim, const TrainingJob& job) {
   return std::any_of(claim.gangs.begin(), claim.gangs.end(), [&](const ClaimedGang& gang) {
     return gang.uid == job.metadata.uid && gang.attempt == job.status.attempt;
@@ -37,6 +45,22 @@ bool Names(const RoomClaim& claim, const TrainingJob& job) {
 }
 
 }  // namespace
+
+// Null: it is not there.
+ObjectPtr Checks::PodAt(const TrainingJob& job, const PodPlacement& placement) const {
+  const std::string name = PodName(job.metadata.name,
+                                   {placement.role, static_cast<int>(placement.index)},
+                                   {job.status.attempt, placement.incarnation});
+  return server_->store().Get(kube::kPods, {job.metadata.namespace_name, name});
+}
+
+// Whether a pod of the gang may be noted for what has happened to itself.
+bool Checks::HasLosses(const TrainingJobStatus& status) const {
+  const std::vector<PodPlacement>& places = status.placement;
+  return std::any_of(places.begin(), places.end(), [&](const PodPlacement& placement) {
+    return HasSuffered(placement.pod_uid) || MaySeemLost(placement.node);
+  });
+}
 
 // Nobody goes but for one whose stored status asks for that very gang, and it costs nothing.
 void Checks::CheckPreemption(const ObjectPtr& before_object, const ObjectPtr& after_object) {
@@ -61,11 +85,11 @@ void Checks::CheckPreemption(const ObjectPtr& before_object, const ObjectPtr& af
     Require(is.preemptions == was.preemptions + 1 && is.attempt == was.attempt.Next() &&
                 !was.placement.empty() && is.placement.empty(),
             NameOf(after) + ": a gang went for another and stays");
-    Require(TotalRestarts(was) == TotalRestarts(is) && was.incidents == is.incidents &&
-                was.quick_restarts == is.quick_restarts && was.rollbacks == is.rollbacks,
+    Require(HasLosses(was) || IsNothingCharged(was, is),
             NameOf(after) + ": what another asked for was charged to it");
     Require(claimed_.contains({after.metadata.uid, was.attempt}),
             NameOf(after) + ": a gang went for nobody");
+    gone_.insert({after.metadata.uid, was.attempt});
   }
   if (was.claim.has_value() && was.placement.empty() && !is.placement.empty()) {
     CheckRoomIsFree(after);
@@ -73,6 +97,13 @@ void Checks::CheckPreemption(const ObjectPtr& before_object, const ObjectPtr& af
   if (was.placement.empty() && !is.placement.empty() && context_->has_shares) {
     CheckRoomIsKept(after_object);
   }
+}
+
+// Of when what operators know of the cluster may be.
+TimePoint Checks::OldestView() const {
+  return (context_->now - context_->outage_until < kViewLag ? context_->outage_since
+                                                            : context_->now) -
+         kViewLag;
 }
 
 // What gangs with places hold, which queues have pay for.
@@ -89,7 +120,7 @@ void Checks::NoteShares() {
     std::map<TimePoint, int64_t>& known = gpus_held_[queue];
     known[context_->now] = std::max(known[context_->now], gpus);
     // The last before the time that counts was true at its beginning.
-    while (known.size() > 1 && std::next(known.begin())->first <= context_->now - kViewLag) {
+    while (known.size() > 1 && std::next(known.begin())->first <= OldestView()) {
       known.erase(known.begin());
     }
   }
@@ -126,6 +157,15 @@ void Checks::CheckReclaim(const TrainingJob& claimant) {
   }
 }
 
+// Whether the job still has this very gang.
+bool Checks::HasPlaces(const ClaimedGang& gang) const {
+  const std::size_t slash = gang.job.find('/');
+  const ObjectPtr object = server_->store().Get(
+      kube::kTrainingJobs, {gang.job.substr(0, slash), gang.job.substr(slash + 1)});
+  return object != nullptr && UidOf(*object) == gang.uid &&
+         jobs_.Of(object).status.attempt == gang.attempt;
+}
+
 // Whether nothing can have happened for which what is kept for the job would be given up.
 bool Checks::IsKept(const ObjectPtr& claimant) const {
   const TrainingJob& job = jobs_.Of(claimant);
@@ -138,11 +178,16 @@ bool Checks::IsKept(const ObjectPtr& claimant) const {
       since == claimed_at_.end() || context_->now - since->second >= kClaimIsSure) {
     return false;
   }
-  return std::all_of(
-      status.claim->places.begin(), status.claim->places.end(), [&](const ClaimedPlace& place) {
-        return server_->store().Get(kube::kNodes, {"", place.node}) != nullptr &&
-               IsNodeGood(place.node);
-      });
+  // A gang that leaves its places by itself leaves them to the next of its own job.
+  const std::vector<ClaimedGang>& gangs = status.claim->gangs;
+  const bool all_go = std::all_of(gangs.begin(), gangs.end(), [&](const ClaimedGang& gang) {
+    return HasPlaces(gang) || gone_.contains({gang.uid, gang.attempt});
+  });
+  const std::vector<ClaimedPlace>& places = status.claim->places;
+  return all_go && std::all_of(places.begin(), places.end(), [&](const ClaimedPlace& place) {
+           return server_->store().Get(kube::kNodes, {"", place.node}) != nullptr &&
+                  IsNodeGood(place.node);
+         });
 }
 
 // What is held of each node beside those who go for the claimant, with what is kept for it, but for
@@ -159,7 +204,10 @@ std::map<std::string, Amounts> Checks::HeldBeside(const TrainingJob& claimant,
       continue;
     }
     for (const PodPlacement& placement : job.status.placement) {
-      AddTo(&held[placement.node], RequestsOfRole(*object, placement.role));
+      const ObjectPtr pod = PodAt(job, placement);
+      if (!placement.is_completed && (pod == nullptr || !HasPodEnded(*pod))) {
+        AddTo(&held[placement.node], RequestsOfRole(*object, placement.role));
+      }
     }
     for (const ClaimedPlace& place : claim.places) {
       if (job.metadata.uid == claimant.metadata.uid) {
@@ -189,7 +237,13 @@ void Checks::CheckRoomIsKept(const ObjectPtr& placed_object) {
       continue;  // one that was granted its places and asked to go at once may take them first
     }
     std::map<std::string, Amounts> held = HeldBeside(claimant, placed);
+    const std::vector<ClaimedPlace>& kept = claimant.status.claim->places;
     for (const PodPlacement& placement : placed.status.placement) {
+      if (std::none_of(kept.begin(), kept.end(), [&](const ClaimedPlace& place) {
+            return place.node == placement.node;
+          })) {
+        continue;
+      }
       const ObjectPtr node = server_->store().Get(kube::kNodes, {"", placement.node});
       if (node == nullptr || !Shortage(AllocatableOf(*node), {}, held[placement.node]).empty()) {
         continue;  // it does not fit anyhow: the claim is void

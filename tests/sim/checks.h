@@ -85,10 +85,12 @@ class Checks {
   void CheckPreemption(const ObjectPtr& before_object, const ObjectPtr& after_object);
   void CheckRoomIsFree(const TrainingJob& placed);
   void CheckRoomIsKept(const ObjectPtr& placed_object);
+  bool HasPlaces(const ClaimedGang& gang) const;
   bool IsKept(const ObjectPtr& claimant) const;
   std::map<std::string, Amounts> HeldBeside(const TrainingJob& claimant, const TrainingJob& placed);
   void CheckReclaim(const TrainingJob& claimant);
   void NoteShares();
+  TimePoint OldestView() const;
   void CheckTurns(const ObjectPtr& before_object, const ObjectPtr& after_object);
   bool MayGoFirst(const ObjectPtr& older, const ObjectPtr& placed);
   bool EndsBefore(const ObjectPtr& older, const ObjectPtr& placed);
@@ -99,6 +101,8 @@ class Checks {
   void CheckReady(const Json& job, const std::vector<ObjectPtr>& pods);
   void CheckPods(const ObjectPtr& job_object);
   void CheckPartialGang(const TrainingJob& job, std::size_t bound, std::size_t left_over);
+  bool HasLosses(const TrainingJobStatus& status) const;
+  ObjectPtr PodAt(const TrainingJob& job, const PodPlacement& placement) const;
   bool HasSuffered(const std::string& pod_uid) const;
   bool IsNodeGood(const std::string& name) const;
   bool MaySeemLost(const std::string& node) const;
@@ -120,6 +124,7 @@ class Checks {
   std::map<std::string, TimePoint> read_pending_at_;  // by uid: pods that did not run by then
   std::set<std::string> given_up_;  // uids of pods that were asked to go where nobody answered
   std::set<std::pair<std::string, Attempt>> claimed_;  // gangs, by job uid, that were asked to go
+  std::set<std::pair<std::string, Attempt>> gone_;     // those that did go for another
   std::map<std::string, TimePoint> claimed_at_;        // by job uid
   std::map<std::string, std::map<TimePoint, int64_t>> gpus_held_;  // by queue, in thousandths
   std::string cluster_seen_;                                       // nodes and pods of others

@@ -21,6 +21,9 @@ struct SimContext {
   TimePoint now{std::chrono::hours(1)};
   bool has_faults = true;
   TimePoint peace_since{};
+  // Of the last time in which operators heard nothing of the cluster.
+  TimePoint outage_since{};
+  TimePoint outage_until{};
   std::function<void(const std::string&)> trace;  // null: nobody listens
 
   // The API server's calendar. Operators have their own.
