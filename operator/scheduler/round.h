@@ -63,7 +63,9 @@ struct RoundMemory {
 
 // Decides for everything that waits: who starts where, who has to go for whom, and what the others
 // wait for. Turns go as the queues say; a gang that has to wait lets those behind it pass where it
-// does not have to wait longer for them.
+// does not have to wait longer for them. One for which room is kept starts when that has come free,
+// and waits like the others again once it cannot come free any more: a pod that was asked to go is
+// stuck, say, or its queue is gone.
 //
 // Pure: nothing but `state` and `now` counts, equal states give equal answers to the byte, and the
 // state is as before when this returns. Commit carries the answer out.
