@@ -97,7 +97,7 @@ RunSession::RunSession(RunSessionOptions options, RunSessionParts parts)
                parts.pods,
                parts.client,
                parts.logger),
-      controller_(&backend_, parts.logger, started_, SystemClock().WallNow()) {}
+      controller_(&backend_, parts.logger, Calendar(started_, SystemClock().WallNow())) {}
 
 RunSummary RunSession::Run() {
   controller_.Notify(backend_.key(), SteadyNow());

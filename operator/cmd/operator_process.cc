@@ -170,9 +170,7 @@ Status OperatorProcess::Parts::Start(const OperatorFlags& flags, const OperatorI
   loop.controller.words_interval = kWordsInterval;
   loop.calls_of_job_max = 2 * static_cast<std::size_t>(flags.api_concurrency);
   loop_.emplace(std::move(loop),
-                ControlLoopParts{api_.get(), &*control_, &*publisher_, logger_, &kClock},
-                kClock.Now(),
-                kClock.WallNow());
+                ControlLoopParts{api_.get(), &*control_, &*publisher_, logger_, &kClock});
   Watch(flags);
   LOCKSTEP_RETURN_IF_ERROR(Elect(flags, identity));
   StatusPollerOptions poller;

@@ -271,7 +271,7 @@ void WorkLoop::TryToLead() {
   if (!right_.may_work()) {
     return;
   }
-  options_.loop->Lead(*key, options_.clock->Now());
+  options_.loop->Lead(*key, options_.clock->Now(), options_.clock->WallNow());
   held_key_ = *key;
   options_.metrics->SetLeading(true);
   options_.logger->Info("leading", {{"jobs", options_.loop->view()->counts().jobs}});

@@ -59,15 +59,10 @@ bool ComesUp(const TrainingJobStatus& status) {
 
 }  // namespace
 
-ControlLoop::ControlLoop(ControlLoopOptions options,
-                         ControlLoopParts parts,
-                         TimePoint now,
-                         WallTime wall_now)
+ControlLoop::ControlLoop(ControlLoopOptions options, ControlLoopParts parts)
     : view_(std::move(options.namespaces), options.topology_levels),
       cluster_(std::move(options.pods), PartsOf(parts, options, &view_)),
-      controller_(&cluster_, parts.logger, now, wall_now, options.controller),
-      start_(now),
-      wall_start_(wall_now) {}
+      controller_(&cluster_, parts.logger, Calendar(TimePoint(), WallTime()), options.controller) {}
 
 void ControlLoop::Apply(const WatchUpdate& update, TimePoint now) {
   News news;
@@ -97,8 +92,9 @@ void ControlLoop::NoteRefused(const kube::ObjectKey& pod, TokenVerdict why, Time
   Spread(news, now);
 }
 
-void ControlLoop::Lead(const std::string& master_key, TimePoint now) {
+void ControlLoop::Lead(const std::string& master_key, TimePoint now, WallTime wall_now) {
   is_leading_ = true;
+  controller_.SetCalendar(Calendar(now, wall_now));
   cluster_.Lead(master_key);
   for (const JobId& key : view_.Jobs()) {
     controller_.Notify(key, now);
@@ -120,7 +116,7 @@ std::vector<TurnReport> ControlLoop::Step(TimePoint now) {
   if (!is_leading_) {
     return {};
   }
-  cluster_.SetTime(now, wall_start_ + std::chrono::floor<std::chrono::milliseconds>(now - start_));
+  cluster_.SetTime(now, controller_.calendar().At(now));
   if (const auto again = LookAgainAt(); again.has_value() && *again <= now) {
     sweep_at_ = now;
   }
@@ -155,7 +151,7 @@ std::optional<TimePoint> ControlLoop::NextStep() const {
 // When a round may say something else though nothing has happened.
 std::optional<TimePoint> ControlLoop::LookAgainAt() const {
   const std::optional<WallTime> when = cluster_.look_again_at();
-  return when.has_value() ? std::optional(start_ + (*when - wall_start_)) : std::nullopt;
+  return when.has_value() ? std::optional(controller_.calendar().MomentOf(*when)) : std::nullopt;
 }
 
 std::vector<ControlLoop::PollChange> ControlLoop::TakePollChanges() {

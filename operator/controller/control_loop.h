@@ -49,8 +49,7 @@ struct ControlLoopOptions {
 // Thread: one.
 class ControlLoop {
  public:
-  // `now` and `wall_now` are the same moment on both clocks.
-  ControlLoop(ControlLoopOptions options, ControlLoopParts parts, TimePoint now, WallTime wall_now);
+  ControlLoop(ControlLoopOptions options, ControlLoopParts parts);
 
   void Apply(const WatchUpdate& update, TimePoint now);
 
@@ -66,9 +65,10 @@ class ControlLoop {
   // A pod did not take the operator's key.
   void NoteRefused(const kube::ObjectKey& pod, TokenVerdict why, TimePoint now);
 
-  // From now on jobs have turns; before, the view is only kept warm. Precondition: every watch has
-  // delivered its first state.
-  void Lead(const std::string& master_key, TimePoint now);
+  // From now on jobs have turns; before, the view is only kept warm. `now` and `wall_now` are the
+  // same moment on both clocks: the calendar goes on from there for as long as this leads.
+  // Precondition: every watch has delivered its first state.
+  void Lead(const std::string& master_key, TimePoint now, WallTime wall_now);
 
   // Leads no more: another may. What is under way is left where it stands; the view is kept warm
   // until the next Lead.
@@ -116,8 +116,6 @@ class ControlLoop {
   ClusterView view_;
   ApiCluster cluster_;
   Controller controller_;
-  TimePoint start_;
-  WallTime wall_start_;
   bool is_leading_ = false;
   std::set<JobId> poll_stale_;
   std::set<JobId> polled_;             // something is asked of their pods

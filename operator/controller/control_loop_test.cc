@@ -32,8 +32,10 @@ class ControlLoopTest : public testing::Test, protected ApiClusterWorld {
     }
   }
 
+  static constexpr WallTime kWallNow{std::chrono::hours(500'000)};
+
   TimePoint now_{std::chrono::seconds(1000)};
-  ControlLoop loop_{{}, {&api_, &control_, &publisher_, logger_.get()}, now_, WallTime{}};
+  ControlLoop loop_{{}, {&api_, &control_, &publisher_, logger_.get()}};
 };
 
 // As on a cluster where a platform engineer has set up queues and nobody has trained yet.
@@ -43,10 +45,21 @@ TEST_F(ControlLoopTest, QueuesAloneAreReportedAndThenThereIsNothingToDo) {
     "spec": {"nominal": {"nvidia.com/gpu": 2}}})");
   ASSERT_TRUE(queue.ok());
   loop_.Apply(kube::ObjectUpdate<StoredQueue>(kube::Upserted<StoredQueue>{*queue}), now_);
-  loop_.Lead("master", now_);
+  loop_.Lead("master", now_, kWallNow);
   loop_.Step(now_);
   ASSERT_EQ(api_.answers.size(), 1U) << "the status of the queue";
   EXPECT_GT(loop_.NextStep().value_or(TimePoint::max()), now_);
+}
+
+// A clock that was wrong when the process began has mostly been set when it comes to lead.
+TEST_F(ControlLoopTest, CalendarIsThatOfTheMomentOfLeading) {
+  loop_.Lead("master", now_, kWallNow);
+  loop_.StandBy(now_);
+  now_ += std::chrono::minutes(5);
+  const WallTime later = kWallNow + std::chrono::hours(7);
+  loop_.Lead("master", now_, later);
+  EXPECT_EQ(loop_.controller().calendar().At(now_ + std::chrono::seconds(1)),
+            later + std::chrono::seconds(1));
 }
 
 TEST_F(ControlLoopTest, WhatAPodMayAnswerIsBounded) {
@@ -58,7 +71,7 @@ TEST_F(ControlLoopTest, WhatAPodMayAnswerIsBounded) {
   loop_.Apply(kube::ObjectUpdate<kube::Pod>(
                   kube::Upserted<kube::Pod>{kube::DecodePod(DumpJson(pod)).value()}),
               now_);
-  loop_.Lead("master", now_);
+  loop_.Lead("master", now_, kWallNow);
   Turn();
   const std::vector<ControlLoop::PollChange> changes = loop_.TakePollChanges();
   ASSERT_EQ(changes.size(), 1U);
@@ -74,7 +87,7 @@ TEST_F(ControlLoopTest, PodsOfAJobThatIsGoneAreNotAskedAfterTheLeadIsLost) {
   loop_.Apply(kube::ObjectUpdate<kube::Pod>(
                   kube::Upserted<kube::Pod>{kube::DecodePod(DumpJson(pod)).value()}),
               now_);
-  loop_.Lead("master", now_);
+  loop_.Lead("master", now_, kWallNow);
   Turn();
   ASSERT_EQ(TargetsOfMnist(), 1U);
 

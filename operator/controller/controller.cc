@@ -44,13 +44,14 @@ bool TakeBackWords(const TrainingJobStatus& stored, TrainingJobStatus* status) {
 
 }  // namespace
 
-Controller::Controller(
-    Cluster* cluster, Logger* logger, TimePoint now, WallTime wall_now, ControllerOptions options)
+Controller::Controller(Cluster* cluster,
+                       Logger* logger,
+                       Calendar calendar,
+                       ControllerOptions options)
     : cluster_(cluster),
       logger_(logger),
       options_(options),
-      start_(now),
-      wall_start_(wall_now),
+      calendar_(calendar),
       queue_({options.retry_delay_min, options.retry_delay_max}) {}
 
 void Controller::Notify(const JobId& key, TimePoint now) {
@@ -139,11 +140,11 @@ bool Controller::DecideOn(JobTurn* turn, TimePoint now) {
   }
   turn->job = std::move(seen->job);
   const Observed& observed = seen->observed;
-  turn->decision = observed.job_problem.empty() ? Decide(turn->job, observed, WallAt(now))
-                                                : StallJob(turn->job, observed, WallAt(now));
+  turn->decision = observed.job_problem.empty() ? Decide(turn->job, observed, calendar_.At(now))
+                                                : StallJob(turn->job, observed, calendar_.At(now));
   const Decision& decision = turn->decision;
   if (decision.next_wakeup.has_value()) {
-    turn->wakeup = now + (*decision.next_wakeup - WallAt(now));
+    turn->wakeup = now + (*decision.next_wakeup - calendar_.At(now));
   }
   const bool has_news = decision.status != turn->job.status;
   turn->is_put_back = !has_news && observed.is_status_foreign;
@@ -303,10 +304,6 @@ void Controller::Finish(JobTurn* turn, TimePoint now) {
     queue_.Forget(key);
   }
   queue_.Done(key, now);
-}
-
-WallTime Controller::WallAt(TimePoint now) const {
-  return wall_start_ + std::chrono::floor<std::chrono::milliseconds>(now - start_);
 }
 
 }  // namespace lockstep::control

@@ -8,6 +8,7 @@
 #include "common/base/error.h"
 #include "common/base/log.h"
 #include "common/base/time.h"
+#include "operator/controller/calendar.h"
 #include "operator/controller/cluster.h"
 #include "operator/controller/put_back_pace.h"
 #include "operator/kube/work_queue.h"
@@ -58,17 +59,15 @@ struct TurnReport {
 // about to give up is taken until its turn has answers. No threads, no sockets, no clock of its
 // own: the caller says what time it is and when something changed.
 //
-// Calendar time runs with the monotonic clock from construction on, so that a step of the
-// calendar clock neither expires nor extends a deadline.
 // Thread: one. `cluster` and `logger` outlive it.
 class Controller {
  public:
-  // `now` and `wall_now` are the same moment on both clocks.
-  Controller(Cluster* cluster,
-             Logger* logger,
-             TimePoint now,
-             WallTime wall_now,
-             ControllerOptions options = {});
+  Controller(Cluster* cluster, Logger* logger, Calendar calendar, ControllerOptions options = {});
+
+  // Precondition: no turn is under way.
+  void SetCalendar(Calendar calendar) { calendar_ = calendar; }
+
+  const Calendar& calendar() const { return calendar_; }
 
   // Something about the job changed: its manifest, a pod, a node, a report. Many calls before the
   // next Step make one turn. First come, first served.
@@ -127,13 +126,11 @@ class Controller {
   bool AreDone(const JobTurn& turn, const std::vector<Status>& answers) const;
   void PlanWakeup(JobTurn* turn);
   void Finish(JobTurn* turn, TimePoint now);
-  WallTime WallAt(TimePoint now) const;
 
   Cluster* cluster_;
   Logger* logger_;
   ControllerOptions options_;
-  TimePoint start_;
-  WallTime wall_start_;
+  Calendar calendar_;
   kube::WorkQueue<JobId> queue_;
   std::map<JobId, JobTurn> turns_;
   std::map<JobId, TimePoint> written_at_;  // the last status write

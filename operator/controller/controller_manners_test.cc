@@ -70,7 +70,7 @@ TEST(FailedEffects, GangThatIsRefusedIsOneLineATry) {
   ScriptedCluster cluster(MakeTrainingJob(3));
   NotingLogger logger;
   const TimePoint now{seconds(1000)};
-  Controller controller(&cluster, &logger, now, WallTime(seconds(1'000'000)));
+  Controller controller(&cluster, &logger, Calendar(now, WallTime(seconds(1'000'000))));
   cluster.effect_status = Error(ErrorCode::kResourceExhausted, "exceeded quota");
   controller.Notify(kKey, now);
   controller.Step(now);

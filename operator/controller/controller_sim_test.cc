@@ -84,11 +84,8 @@ class Simulation {
 
   void StartOperator() {
     cluster_.Restart();
-    controller_.emplace(&cluster_,
-                        logger_.get(),
-                        now_,
-                        WallTime(std::chrono::seconds(1'000'000)) +
-                            std::chrono::duration_cast<milliseconds>(now_.time_since_epoch()));
+    controller_.emplace(
+        &cluster_, logger_.get(), Calendar(TimePoint(), WallTime(std::chrono::seconds(1'000'000))));
     controller_->Notify(kKey, now_);
   }
 

@@ -118,8 +118,8 @@ TEST_F(ControllerTest, ManyNotificationsMakeOneTurn) {
 }
 
 TEST_F(ControllerTest, BusyJobDoesNotStarveAnother) {
-  controller_ =
-      Controller(&cluster_, logger_.get(), now_, WallTime(seconds(1'000'000)), {.jobs_at_once = 1});
+  controller_ = Controller(
+      &cluster_, logger_.get(), Calendar(now_, WallTime(seconds(1'000'000))), {.jobs_at_once = 1});
   cluster_.read_status = Error(ErrorCode::kNotFound, "no such job");
   const JobId other{"default", "zebra"};
   controller_.Notify(kKey, now_);
@@ -279,8 +279,7 @@ class SlowClusterTest : public testing::Test {
   std::unique_ptr<Logger> logger_ = MakeNullLogger();
   Controller controller_{&cluster_,
                          logger_.get(),
-                         now_,
-                         WallTime(seconds(1'000'000)),
+                         Calendar(now_, WallTime(seconds(1'000'000))),
                          {.jobs_at_once = 2, .turns_max = 2}};
   std::size_t over_count_ = 0;
 };
@@ -352,8 +351,7 @@ class ProgressTest : public ControllerTest {
   ProgressTest() {
     controller_ = Controller(&cluster_,
                              logger_.get(),
-                             now_,
-                             WallTime(seconds(1'000'000)),
+                             Calendar(now_, WallTime(seconds(1'000'000))),
                              {.progress_interval = seconds(5)});
     cluster_.world.Launch();
     ReportStep(1);
@@ -393,8 +391,7 @@ class CountsTest : public ControllerTest {
   CountsTest() : ControllerTest(MakeTrainingJob(3)) {
     controller_ = Controller(&cluster_,
                              logger_.get(),
-                             now_,
-                             WallTime(seconds(1'000'000)),
+                             Calendar(now_, WallTime(seconds(1'000'000))),
                              {.counts_interval = seconds(1)});
     cluster_.world.Step();  // its pods are made,
     cluster_.world.Step();  // and have been seen
@@ -434,8 +431,7 @@ class WordsTest : public ControllerTest {
   WordsTest() {
     controller_ = Controller(&cluster_,
                              logger_.get(),
-                             now_,
-                             WallTime(seconds(1'000'000)),
+                             Calendar(now_, WallTime(seconds(1'000'000))),
                              {.words_interval = seconds(10)});
     Refuse("needs 3 GPUs, 1 free on 2 nodes");
     Drain();

@@ -135,6 +135,7 @@ SimOperator::SimOperator(Parts parts, std::string identity)
       // No two calendars agree.
       wall_start_(parts_.context->ServerTime() +
                   milliseconds(static_cast<int64_t>(parts_.context->prng.Below(4000)) - 2000)),
+      wall_at_start_(wall_start_),
       start_(parts_.context->now),
       network_({parts_.context,
                 parts_.server,
@@ -142,7 +143,7 @@ SimOperator::SimOperator(Parts parts, std::string identity)
                 parts_.interlude,
                 [this] { return election_.leads_until(); }}),
       election_(LeaseOf(identity_), parts_.context->prng.Next()),
-      loop_(LoopOptions(), {&network_, this, this, parts_.logger}, start_, wall_start_),
+      loop_(LoopOptions(), {&network_, this, this, parts_.logger}),
       jobs_({kube::kTrainingJobs, "", "", ""}, kube::DecodeRaw, parts_.context, parts_.server),
       pods_(OursIn(kube::kPods), kube::DecodePod, parts_.context, parts_.server),
       foreign_pods_({kube::kPods,
@@ -246,7 +247,7 @@ void SimOperator::TryToLead() {
       &network_, {kOperatorNamespace, "lockstep-operator-key"}, "0123456789abcdef0123456789abcdef");
   if (key.ok() && !is_dead()) {
     parts_.context->Tell(identity_ + ": leads");
-    loop_.Lead(*key, parts_.context->now);
+    loop_.Lead(*key, start_, wall_at_start_);
   } else {
     lead_at_ = parts_.context->now + kLeadRetry;
   }

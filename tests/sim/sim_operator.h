@@ -126,7 +126,8 @@ class SimOperator final : public Publisher, public ControlSender {
 
   Parts parts_;
   std::string identity_;
-  WallTime wall_start_;
+  WallTime wall_start_;           // with all steps since: what the lease is held by
+  const WallTime wall_at_start_;  // what statuses are written by, or no check could read them
   TimePoint start_;
   SimNetwork network_;
   kube::LeaseElection election_;

@@ -64,7 +64,8 @@ class ControllerTest : public testing::Test {
   explicit ControllerTest(TrainingJob job = MakeTrainingJob(1))
       : cluster_(std::move(job)),
         logger_(MakeNullLogger()),
-        controller_(&cluster_, logger_.get(), now_, WallTime(std::chrono::seconds(1'000'000))) {}
+        controller_(
+            &cluster_, logger_.get(), Calendar(now_, WallTime(std::chrono::seconds(1'000'000)))) {}
 
   // Steps until nothing is due, and returns what the cluster was asked for.
   std::string Drain() {
