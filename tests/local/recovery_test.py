@@ -112,7 +112,7 @@ class FreezeThatNoPeerSees(LocalTest):
         self.assert_hung(run)
 
     def test_pod_before_its_first_answer(self):
-        run = self.run_job(command_manifest(["true"], workers=1, backoff_limit=1, grace=1),
+        run = self.run_job(command_manifest(["sleep", "2"], workers=1, backoff_limit=1, grace=1),
                            "--chaos", "stop=worker-0@time=0s")
         self.assertEqual(run.exit_code, 0, run.output)
         # A quick one has answered once by then: which of the two came first is the machine's.
