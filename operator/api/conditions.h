@@ -22,6 +22,11 @@ inline constexpr std::string_view kReasonManifestChanged = "ManifestChanged";
 inline constexpr std::string_view kReasonPodWaits = "PodWaits";
 inline constexpr std::string_view kReasonPodElsewhere = "PodElsewhere";
 
+// Reasons of conditions that became false when a gang went, and that stay until the next one runs.
+// Of Scheduled, the first stands while its pods are leaving.
+inline constexpr std::string_view kReasonPreempted = "Preempted";
+inline constexpr std::string_view kReasonSuspended = "JobSuspended";
+
 // What to set: see SetCondition.
 struct ConditionChange {
   ConditionType type = ConditionType::kCreated;

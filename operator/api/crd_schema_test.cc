@@ -351,7 +351,8 @@ TrainingJob JobWithFullStatus() {
   status.progress = JobProgress();
   status.progress->checkpoint_at = WallTime{};
   status.result = TestResult{0.5, 0.9};
-  status.start_time = status.completion_time = status.retry_at = status.waiting_since = WallTime{};
+  status.start_time = status.completion_time = status.retry_at = status.waiting_since =
+      status.preempted_at = WallTime{};
   return job;
 }
 

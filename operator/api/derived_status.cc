@@ -55,12 +55,15 @@ std::string MessageOfPlaced(const TrainingJobStatus& status, std::string_view re
 }
 
 // Placed, but not all pods run yet. A Running condition that is false may know more, such as an
-// image that cannot be pulled.
+// image that cannot be pulled; why an earlier gang went is no news any more.
 std::string WhyStarting(const TrainingJobStatus& status, const PodCounts& pods) {
   if (std::string waits = MessageOfPlaced(status, kReasonPodWaits); !waits.empty()) {
     return waits;
   }
-  const std::string known = MessageOf(status, ConditionType::kRunning);
+  const Condition* const running = FindCondition(status, ConditionType::kRunning);
+  const bool is_news = running != nullptr && running->reason != kReasonPreempted &&
+                       running->reason != kReasonSuspended;
+  const std::string known = is_news ? running->message : "";
   return known.empty() ? std::to_string(pods.ready) + " of " + std::to_string(pods.total) +
                              " pods have started"
                        : known;

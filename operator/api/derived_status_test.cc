@@ -45,6 +45,16 @@ TEST(DeriveStatus, JobThatNobodyHasSeenWaits) {
   EXPECT_EQ(derived.reason, "not placed yet");
 }
 
+TEST(DeriveStatus, WhyAnEarlierGangWentIsNoReasonOfTheNext) {
+  for (const std::string_view gone : {kReasonPreempted, kReasonSuspended}) {
+    TrainingJob job = MakeJob();
+    job.status.placement.resize(4);
+    SetCondition(&job.status, {ConditionType::kRunning, false, std::string(gone), "gone"}, {});
+    Set(&job, ConditionType::kScheduled, true, "attempt 1: 4 pods on 1 node");
+    EXPECT_EQ(StateAndReason(job), "Starting: 0 of 4 pods have started") << gone;
+  }
+}
+
 TEST(DeriveStatus, GangThatKeepsItsSizeIsCountedAsItIs) {
   TrainingJob job = MakeJob();
   job.status.placement.resize(2);

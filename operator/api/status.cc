@@ -380,6 +380,7 @@ TrainingJobStatus DecodeStatus(const Json& value,
     status.last_failure = DecodeLastFailure(*failure, reader.PathOf("lastFailure"), errors);
   }
   status.start_time = ReadTime(reader, "startTime");
+  status.preempted_at = ReadTime(reader, "preemptedAt");
   status.completion_time = ReadTime(reader, "completionTime");
   status.observed_generation = ReadCount(reader, "observedGeneration");
   status.control_counter = ReadCount(reader, "controlCounter");
@@ -467,6 +468,7 @@ Json EncodeStatus(const TrainingJob& job) {
                             {"tail", status.last_failure->tail}};
   }
   SetTime(&value, "startTime", status.start_time);
+  SetTime(&value, "preemptedAt", status.preempted_at);
   SetTime(&value, "completionTime", status.completion_time);
   SetTime(&value, "retryAt", status.retry_at);
   SetTime(&value, "waitingSince", status.waiting_since);

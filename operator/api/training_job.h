@@ -368,7 +368,10 @@ struct TrainingJobStatus {
   std::optional<JobProgress> progress;
   std::optional<TestResult> result;  // on the test split, once training has ended
   std::optional<LastFailure> last_failure;
-  std::optional<WallTime> start_time;  // of its first gang, since the start or the last resume
+  // Of its first gang, since the start or the last resume; later by what it waited when others went
+  // first.
+  std::optional<WallTime> start_time;
+  std::optional<WallTime> preempted_at;  // waits since then for its place, at no cost
   std::optional<WallTime> completion_time;
   int64_t observed_generation = 0;
   int64_t control_counter = 0;  // number of the last control message that was decided

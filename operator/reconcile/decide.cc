@@ -96,14 +96,21 @@ void Suspend(DecisionBuilder* builder) {
     GiveUpGang(builder);
   }
   builder->mutable_status()->waiting_since.reset();
+  builder->mutable_status()->preempted_at.reset();
   const std::string message = "runPolicy.suspend is set: no pod runs";
-  builder->Set({ConditionType::kScheduled, false, "JobSuspended", message});
-  builder->Set({ConditionType::kSuspended, true, "JobSuspended", message});
+  const std::string reason(kReasonSuspended);
+  builder->Set({ConditionType::kScheduled, false, reason, message});
+  builder->Set({ConditionType::kSuspended, true, reason, message});
 }
 
 void StartOrResume(DecisionBuilder* builder) {
   if (IsTrue(builder->status(), ConditionType::kSuspended)) {
-    builder->Set({ConditionType::kSuspended, false, "JobResumed", "runPolicy.suspend is not set"});
+    const ConditionChange resumed = {
+        ConditionType::kSuspended, false, "JobResumed", "runPolicy.suspend is not set"};
+    builder->Set(resumed);
+    SetCondition(builder->mutable_status(),
+                 {ConditionType::kScheduled, false, resumed.reason, "resumed: waits for its turn"},
+                 builder->now());
     builder->mutable_status()->start_time.reset();
   }
   if (builder->status().placement.empty() && !builder->status().waiting_since.has_value()) {

@@ -248,21 +248,25 @@ QuotaShortfall QueueTree::ShortfallOf(QueueIndex queue,
   const std::string& name = resources_[resource];
   const Limit& limit = nodes_[queue].limits[resource];
   const int64_t over = limit.held + amount - limit.nominal;
+  const int64_t room = std::max<int64_t>(0, amount - missing);  // of that much it may have so much
   const Figures figures = FiguresOf(name, over, limit.nominal);
   std::string text = "queue " + nodes_[queue].spec.name + " would be ";
   if (over <= 0) {
     return {text + "within its nominal " + AmountText(name, limit.nominal) + ", but others hold " +
-                AmountText(name, missing) + " of it",
+                AmountText(name, limit.nominal - limit.held - room) + " of it",
             true};
   }
-  text += figures.needed + " over its nominal " + figures.found + ", and ";
+  const int64_t borrowed = std::max<int64_t>(0, limit.held - limit.nominal);
+  text += figures.needed + " over its nominal " + figures.found;
+  text += borrowed == 0 ? ", and " : ": it borrows " + AmountText(name, borrowed) + ", and ";
   if (over > limit.borrowing) {
     return {text + (limit.borrowing == 0 ? "may borrow none"
                                          : "may borrow " + AmountText(name, limit.borrowing)),
             false};
   }
-  const int64_t left = std::max<int64_t>(0, over - missing);
-  return {text + (left == 0 ? "nothing is" : AmountText(name, left) + " are") + " left to borrow",
+  const int64_t left = std::max<int64_t>(0, limit.held + room - limit.nominal - borrowed);
+  const std::string what = left == 0 ? "nothing" : AmountText(name, left);
+  return {text + what + (left == 0 || what.starts_with("1 ") ? " is" : " are") + " left to borrow",
           false};
 }
 

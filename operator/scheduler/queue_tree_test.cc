@@ -73,6 +73,15 @@ TEST(QueueTree, WhatOthersBorrowedIsSaidToWhomItBelongs) {
   EXPECT_TRUE(shortfall->may_be_reclaimed);
   EXPECT_EQ(shortfall->text,
             "queue a would be within its nominal 8 GPUs, but others hold 5 GPUs of it");
+  Take(&tree, "a", 1);
+  EXPECT_EQ(Asked(tree, "a", 4),
+            "queue a would be within its nominal 8 GPUs, but others hold 5 GPUs of it");
+  EXPECT_EQ(Asked(tree, "b", 3),
+            "queue b would be 8 GPUs over its nominal 8: it borrows 5 GPUs, and 2 GPUs are left to "
+            "borrow");
+  EXPECT_EQ(Asked(tree, "a", 9),
+            "queue a would be 2 GPUs over its nominal 8, and nothing is left to borrow")
+      << "not even what is its own";
 }
 
 TEST(QueueTree, QueuesBelowOneShareItsNominalFirst) {

@@ -37,6 +37,7 @@ void EvictGang(const GangView& view, const EvictionOrder& order, DecisionBuilder
   GiveUpGang(builder);
   TrainingJobStatus* const status = builder->mutable_status();
   ++status->preemptions;
+  status->preempted_at = builder->now();
   const ConditionChange change = {
       ConditionType::kScheduled, false, std::string(kReasonPreempted), DescribeOrder(order)};
   builder->Set(change, EventType::kWarning);

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "operator/api/conditions.h"
+#include "operator/reconcile/policy/deadline.h"
 #include "operator/reconcile/testing/fake_world.h"
 
 namespace lockstep::control {
@@ -72,6 +73,31 @@ TEST(EvictGang, WhoHasGoneStartsAnewWhenThereIsRoom) {
   world.Launch();
   EXPECT_TRUE(IsTrue(world.job.status, ConditionType::kRunning));
   EXPECT_EQ(world.job.status.preemptions, 1);
+}
+
+TEST(EvictGang, WaitThatOthersCauseIsNotCountedByAnyLimitOfTime) {
+  TestWorld world(MakeTrainingJob(2));
+  world.job.spec.run_policy.active_deadline = std::chrono::seconds(600);
+  world.job.spec.scheduling.timeout = std::chrono::seconds(60);
+  world.Launch();
+  world.observed.eviction = kOrder;
+  world.Step();
+  world.observed.eviction.reset();
+  world.FinishDeletions();
+  world.observed.round = Unschedulable{Constraint::kGpu, "needs 2 GPUs, 0 free"};
+  const WallTime started = *world.job.status.start_time;
+  world.now += std::chrono::hours(5);
+  world.Step();
+  EXPECT_FALSE(HasEnded(world.job.status)) << MessageOf(world.job.status, ConditionType::kFailed);
+  EXPECT_FALSE(ActiveDeadline(world.job).has_value());
+
+  world.observed.round.reset();
+  world.Launch();
+  EXPECT_EQ(*world.job.status.start_time, started + std::chrono::hours(5));
+  EXPECT_FALSE(world.job.status.preempted_at.has_value());
+  world.now += std::chrono::seconds(601);
+  world.Step();
+  EXPECT_TRUE(IsTrue(world.job.status, ConditionType::kFailed)) << "time that it ran does count";
 }
 
 // A rank of an earlier gang that comes late to a meeting, or hears an old order, must see it.

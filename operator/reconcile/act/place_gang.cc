@@ -30,6 +30,17 @@ bool HasWaitedTooLong(const std::string& why, DecisionBuilder* builder) {
   return true;
 }
 
+// Limits of time do not count what the job waited while others went first.
+void NoteStart(DecisionBuilder* builder) {
+  TrainingJobStatus* const status = builder->mutable_status();
+  if (status->preempted_at.has_value() && status->start_time.has_value()) {
+    *status->start_time += builder->now() - *status->preempted_at;
+    status->waiting_since = builder->now();
+  }
+  status->preempted_at.reset();
+  status->start_time = status->start_time.value_or(builder->now());
+}
+
 // The need that is not met, as a clause without figures: "needs # GPUs" of "needs 5 GPUs, 3 free".
 std::string NeedOf(const std::string& shortfall) {
   std::string need;
@@ -197,9 +208,7 @@ void PlaceGang(const GangView& view, DecisionBuilder* builder) {
     nodes.insert(placement.node);
     builder->mutable_status()->placement.push_back(placement);
   }
-  if (!builder->status().start_time.has_value()) {
-    builder->mutable_status()->start_time = builder->now();
-  }
+  NoteStart(builder);
   builder->Set({ConditionType::kScheduled,
                 true,
                 "GangPlaced",

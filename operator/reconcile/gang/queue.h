@@ -25,10 +25,7 @@ std::string QueueOf(const TrainingJobSpec& spec);
 // job that hold names. The room it asks for is not held for it meanwhile.
 bool WaitsForPods(const TrainingJobStatus& status);
 
-// Reason of Scheduled while pods of a gang are leaving that went so that another could start.
-inline constexpr std::string_view kReasonPreempted = "Preempted";
-
-// Whether that is so.
+// Whether pods of a gang are leaving that went so that another could start.
 bool IsPreempted(const TrainingJobStatus& status);
 
 // Whether the job stands in the queue: it wants to run, has no place, and nothing but room is

@@ -39,6 +39,7 @@ TrainingJobStatus WithoutFuture(TrainingJobStatus status, WallTime now) {
   }
   Clamp(&status.waiting_since, now);
   Clamp(&status.start_time, now);
+  Clamp(&status.preempted_at, now);
   Clamp(&status.completion_time, now);
   Clamp(&status.retry_at, now + kRollbackDelayMax);
   return status;

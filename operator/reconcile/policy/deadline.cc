@@ -5,7 +5,8 @@
 namespace lockstep::control {
 
 std::optional<WallTime> ActiveDeadline(const TrainingJob& job) {
-  if (!job.spec.run_policy.active_deadline.has_value() || !job.status.start_time.has_value()) {
+  if (!job.spec.run_policy.active_deadline.has_value() || !job.status.start_time.has_value() ||
+      job.status.preempted_at.has_value()) {
     return std::nullopt;
   }
   return *job.status.start_time + *job.spec.run_policy.active_deadline;
@@ -13,7 +14,8 @@ std::optional<WallTime> ActiveDeadline(const TrainingJob& job) {
 
 std::optional<WallTime> SchedulingDeadline(const SchedulingSpec& scheduling,
                                            const TrainingJobStatus& status) {
-  if (!scheduling.timeout.has_value() || !status.waiting_since.has_value()) {
+  if (!scheduling.timeout.has_value() || !status.waiting_since.has_value() ||
+      status.preempted_at.has_value()) {
     return std::nullopt;
   }
   return *status.waiting_since + *scheduling.timeout;

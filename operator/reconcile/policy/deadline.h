@@ -13,12 +13,13 @@ namespace lockstep::control {
 // hour by default, in which an init container fetches a data set.
 inline constexpr int kStartExtensionMax = 6;
 
-// The moment at which the job has run too long; null without a limit, or before its first gang was
-// placed: time in the queue is not counted.
+// The moment at which the job has run too long; null without a limit, before its first gang was
+// placed, and while it waits after others went first: time in the queue is not counted.
 std::optional<WallTime> ActiveDeadline(const TrainingJob& job);
 
 // The moment at which the job has waited too long for a gang that runs; null without a limit, or
-// while it does not wait. A gang that was placed and rolled back does not begin the wait anew.
+// while it does not wait, or waits after others went first. A gang that was placed and rolled back
+// does not begin the wait anew.
 std::optional<WallTime> SchedulingDeadline(const SchedulingSpec& scheduling,
                                            const TrainingJobStatus& status);
 
