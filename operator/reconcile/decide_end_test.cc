@@ -163,6 +163,18 @@ TEST(DecideSuspend, SuspendedJobHasNoPodsAndResumesAsANewAttempt) {
   EXPECT_GT(*world.job.status.start_time, first_start);
 }
 
+TEST(DecideSuspend, ResumedJobWhosePodsAreStillThereIsNotCalledSuspended) {
+  TestWorld world(MakeTrainingJob(2));
+  world.Launch();
+  world.job.spec.run_policy.suspend = true;
+  world.Step();
+  world.job.spec.run_policy.suspend = false;
+  world.Step();
+  ASSERT_EQ(world.Pods(), "mnist-worker-0- mnist-worker-1-");
+  EXPECT_EQ(DeriveStatus(world.job).reason.find("suspend"), std::string::npos)
+      << DeriveStatus(world.job).reason;
+}
+
 TEST(DecideSuspend, JobBornSuspendedStartsNothing) {
   TrainingJob job = MakeTrainingJob(2);
   job.spec.run_policy.suspend = true;

@@ -314,7 +314,7 @@ PlaceResult TurnKeeper::PlaceInTurn(const GangRecord& gang,
                                     Unschedulable* refusal) {
   if (ahead_.size() > kAheadMax) {
     *refusal = {Constraint::kQueue,
-                "waits behind " + ahead_.front()->request.name + " and " +
+                "waits behind " + ahead_.front()->request.name + " and at least " +
                     Plural(static_cast<int64_t>(ahead_.size()) - 1, "other job")};
     return {};
   }
