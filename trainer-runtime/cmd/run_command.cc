@@ -13,6 +13,7 @@
 #include "common/contract/supervised_place.h"
 #include "trainer-runtime/cmd/pod_devices.h"
 #include "trainer-runtime/cmd/runtime_service.h"
+#include "trainer-runtime/supervisor/horovod_rendezvous.h"
 #include "trainer-runtime/supervisor/pod_listener.h"
 #include "trainer-runtime/supervisor/process_succession.h"
 #include "trainer-runtime/supervisor/supervisor.h"
@@ -115,6 +116,20 @@ void MakeCheckpointDirectory(const std::string& directory, Logger* logger) {
   logger->Warn("no folder for checkpoints", {{"error", error.ToString()}});
 }
 
+// The server that Horovod's ranks meet at, in the pod where they look for it; null elsewhere. Most
+// programs do not use Horovod, and some may want its port: that it is not served stops none.
+std::unique_ptr<HttpServer> ServeHorovodHere(const WorkerEnvironment& environment, Logger* logger) {
+  if (!HoldsHorovodRendezvous(environment)) {
+    return nullptr;
+  }
+  Result<std::unique_ptr<HttpServer>> server = ServeHorovod(environment, logger);
+  if (!server.ok()) {
+    logger->Warn("Horovod's rendezvous is not served", {{"error", server.error().ToString()}});
+    return nullptr;
+  }
+  return std::move(server).value();
+}
+
 int FailAsUserError(const WorkerEnvironment* environment, const Error& error, Logger* logger) {
   logger->Error("the command was not started", {{"error", error.ToString()}});
   if (environment != nullptr) {
@@ -158,6 +173,7 @@ int RunCommand(const EnvironmentMap& variables, const RunCommandOptions& options
   if (!service.ok()) {
     options.logger->Warn("no status is served", {{"error", service.error().ToString()}});
   }
+  const std::unique_ptr<HttpServer> horovod = ServeHorovodHere(*environment, options.logger);
   MakeCheckpointDirectory(environment->checkpoint_directory, options.logger);
   SuperviseOptions supervise = BaseOptions(options);
   supervise.processes = std::move(processes).value();
