@@ -20,7 +20,7 @@ RENDEZVOUS = (os.environ["HOROVOD_GLOO_RENDEZVOUS_ADDR"],
               int(os.environ["HOROVOD_GLOO_RENDEZVOUS_PORT"]))
 ATTEMPT = int(os.environ["LOCKSTEP_ATTEMPT"])
 ADDRESS_BYTES = 136
-TIMEOUT_SECONDS = 30  # HOROVOD_GLOO_TIMEOUT_SECONDS
+TIMEOUT_SECONDS = int(os.environ.get("HOROVOD_GLOO_TIMEOUT_SECONDS", "30"))
 TRIES = 3  # of each request, half a second apart
 SETS = ("", "_process_set_hash_5a3c")
 
@@ -77,7 +77,7 @@ def connect_full_mesh(scope, rank, size):
         start = time.monotonic()
         while request("GET", f"/{scope}/{other}")[0] == 404:
             if time.monotonic() - start > TIMEOUT_SECONDS:
-                raise RuntimeError(f"Wait timeout after 30 seconds for key(s): {other}")
+                raise RuntimeError(f"Wait timeout after {TIMEOUT_SECONDS} seconds for key: {other}")
             time.sleep(0.01)
         value = request("GET", f"/{scope}/{other}")[1]
         place = ADDRESS_BYTES * (rank - 1 if rank > other else rank)

@@ -9,9 +9,22 @@ import socket
 import sys
 import unittest
 
-from harness import LocalTest, command_manifest
+from harness import BIN, LocalTest, command_manifest
 
 PROGRAM = pathlib.Path(__file__).with_name("horovod_rank.py")
+
+# More than a rank tries to reach the rendezvous, and with IMPATIENT more than it waits for others.
+LATE_SECONDS = 4
+IMPATIENT = 'image: local\n          env: [{name: HOROVOD_GLOO_TIMEOUT_SECONDS, value: "2"}]'
+
+# Listens where the runtime wants to, in its place, until it is killed.
+LISTEN = """\
+import os, socket, time
+server = socket.create_server((os.environ["HOROVOD_GLOO_RENDEZVOUS_ADDR"],
+                               int(os.environ["HOROVOD_GLOO_RENDEZVOUS_PORT"])))
+print("listens", flush=True)
+time.sleep(3600)
+"""
 
 
 def manifest(*arguments, workers, processes=1, **changes):
@@ -89,6 +102,49 @@ class Meeting(HorovodTest):
     def test_a_job_of_one(self):
         run = self.run_ranks(1)
         self.assert_met(run, {"global": [[0]], "local": [[0]], "cross": [[0]]})
+
+
+class Start(HorovodTest):
+    def runtime_after(self, condition, action):
+        """A runtime in front of which a shell does something in some pods."""
+        runtime = self.scratch / "runtime"
+        runtime.write_text(
+            f'#!/bin/sh\nif [ {condition} ]; then\n{action}\nfi\n'
+            f'exec {BIN}/lockstep-runtime "$@"\n')
+        runtime.chmod(0o755)
+        return runtime
+
+    def run_with_late(self, index):
+        runtime = self.runtime_after(f'"$LOCKSTEP_INDEX" = {index}', f"sleep {LATE_SECONDS}")
+        run = self.run_job(manifest(workers=3).replace("image: local", IMPATIENT),
+                           "--runtime", str(runtime))
+        self.assertEqual(run.exit_code, 0, run.output)
+        self.assert_met(
+            run, {"global": [[0, 1, 2]], "local": [[0], [1], [2]], "cross": [[0, 1, 2]]})
+
+    def test_ranks_wait_for_the_pod_of_the_rendezvous(self):
+        self.run_with_late(0)
+
+    def test_ranks_wait_for_pods_of_other_ranks(self):
+        self.run_with_late(2)
+
+    def test_job_that_waits_for_a_pod_can_be_stopped(self):
+        runtime = self.runtime_after('"$LOCKSTEP_INDEX" = 1', "touch waits; exec sleep 3600")
+        started = self.start(manifest(workers=2), "--runtime", str(runtime))
+        self.wait_for((self.scratch / "waits").exists)
+        run = self.stop(started)
+        self.assertNotEqual(run.exit_code, 0, run.output)
+
+    def test_port_that_is_taken_is_another_attempt(self):
+        listen = self.scratch / "listen.py"
+        listen.write_text(LISTEN)
+        runtime = self.runtime_after(
+            '"$LOCKSTEP_INDEX-$LOCKSTEP_ATTEMPT" = 0-0',
+            f"mkfifo said; {sys.executable} {listen} > said &\nread -r word < said")
+        run = self.run_job(manifest(workers=2, backoff_limit=3), "--runtime", str(runtime))
+        self.assertEqual(run.exit_code, 0, run.output)
+        self.assertRegex(self.log(run, 0), "serve Horovod's rendezvous: .* the port is taken")
+        self.assertEqual(len(self.meetings(run, 2, attempt=1)), 12)
 
 
 class Loss(HorovodTest):
