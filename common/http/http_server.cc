@@ -90,8 +90,8 @@ std::string_view HttpServerRequest::Header(std::string_view name) const {
 // of their pending operation.
 class HttpServer::Core {
  public:
-  Core(HttpServerOptions options, HttpRoutes routes)
-      : options_(std::move(options)), routes_(std::move(routes)) {}
+  Core(HttpServerOptions options, HttpHandler handler)
+      : options_(std::move(options)), handler_(std::move(handler)) {}
 
   ~Core() {
     if (thread_.joinable()) {
@@ -159,7 +159,7 @@ class HttpServer::Core {
   void BeginStop();
 
   HttpServerOptions options_;
-  HttpRoutes routes_;
+  HttpHandler handler_;
   int port_ = 0;
   int session_count_ = 0;
   bool is_stopping_ = false;
@@ -213,9 +213,12 @@ class HttpServer::Core::Session : public std::enable_shared_from_this<Session> {
   void OnRead(error_code error) {
     StopReading();
     const HttpServerResponse response =
-        error ? AnswerUnreadable(error) : Route(core_->routes_, Convert(parser_.release()));
+        error ? AnswerUnreadable(error) : core_->handler_(Convert(parser_.release()));
     if (response.status == 0) {
       return;
+    }
+    if (error && core_->options_.on_unreadable) {
+      core_->options_.on_unreadable(response.status);
     }
     message_.result(static_cast<unsigned>(response.status));
     message_.version(11);
@@ -294,8 +297,16 @@ int HttpServer::port() const {
 
 Result<std::unique_ptr<HttpServer>> HttpServer::Start(HttpServerOptions options,
                                                       HttpRoutes routes) {
+  return StartWithHandler(std::move(options),
+                          [routes = std::move(routes)](const HttpServerRequest& request) {
+                            return Route(routes, request);
+                          });
+}
+
+Result<std::unique_ptr<HttpServer>> HttpServer::StartWithHandler(HttpServerOptions options,
+                                                                 HttpHandler handler) {
   LOCKSTEP_CHECK(options.logger != nullptr, "the server needs a logger");
-  auto core = std::make_unique<Core>(std::move(options), std::move(routes));
+  auto core = std::make_unique<Core>(std::move(options), std::move(handler));
   LOCKSTEP_RETURN_IF_ERROR(core->Open());
   return std::unique_ptr<HttpServer>(new HttpServer(std::move(core)));
 }

@@ -47,6 +47,9 @@ struct HttpServerOptions {
   // For a whole connection, from accept to the last byte of its answer: slow readers cannot hold
   // a place. Choice: ten times what a scrape over a bad network takes.
   Duration connection_deadline = std::chrono::seconds(5);
+  // Called on the server's thread for each request that no handler sees, with the status it is
+  // answered by: 400, 413 or 431. May be null.
+  std::function<void(int status)> on_unreadable;
   Logger* logger = nullptr;  // outlives the server; required
 };
 
@@ -56,6 +59,10 @@ class HttpServer {
  public:
   // Errors: kInvalidArgument (address), kAlreadyExists (port taken), kIo; each names the address.
   static Result<std::unique_ptr<HttpServer>> Start(HttpServerOptions options, HttpRoutes routes);
+
+  // The same with one handler for all paths and methods.
+  static Result<std::unique_ptr<HttpServer>> StartWithHandler(HttpServerOptions options,
+                                                              HttpHandler handler);
 
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;

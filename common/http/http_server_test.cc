@@ -107,6 +107,32 @@ TEST_F(HttpServerTest, WhatIsNotHttpIsAnsweredSo) {
   EXPECT_THAT(Ask("nonsense\r\n\r\n"), StartsWith("HTTP/1.1 400 "));
 }
 
+TEST_F(HttpServerTest, WhatNoHandlerSeesIsTold) {
+  std::vector<int> statuses;
+  HttpServerOptions options;
+  options.body_bytes_max = 16;
+  options.on_unreadable = [&statuses](int status) { statuses.push_back(status); };
+  Start(options);
+  Ask("nonsense\r\n\r\n");
+  Ask("POST /echo HTTP/1.1\r\nContent-Length: 17\r\n\r\n");
+  Ask("GET /nothing HTTP/1.1\r\n\r\n");
+  server_.reset();
+  EXPECT_EQ(statuses, (std::vector<int>{400, 413}));
+}
+
+TEST_F(HttpServerTest, OneHandlerForAllPathsAndMethods) {
+  HttpServerOptions options;
+  options.bind_address = "127.0.0.1";
+  options.logger = logger_.get();
+  Result<std::unique_ptr<HttpServer>> server =
+      HttpServer::StartWithHandler(options, [](const HttpServerRequest& request) {
+        return HttpServerResponse{200, "text/plain", request.method + " " + request.path};
+      });
+  ASSERT_TRUE(server.ok()) << server.error().ToString();
+  server_ = std::move(server).value();
+  EXPECT_THAT(Ask("PUT /a/b HTTP/1.1\r\n\r\n"), EndsWith("\r\n\r\nPUT /a/b"));
+}
+
 TEST_F(HttpServerTest, LimitsOfHeaderAndBodyHold) {
   HttpServerOptions options;
   options.header_bytes_max = 256;

@@ -34,6 +34,7 @@ struct Arguments {
   int local_rank = -1;  // of `train`; -1: the whole pod
   int process_start = 0;
   bool may_restart = true;
+  bool waits_for_gang = false;
   std::vector<std::string> command;
 };
 
@@ -65,6 +66,9 @@ CLI::App* AddRun(CLI::App* app, Arguments* arguments) {
                 arguments->may_restart,
                 "End the pod when a process is lost that liblockstep has joined with others, in\n"
                 "place of starting another one in it");
+  run->add_flag("--together",
+                arguments->waits_for_gang,
+                "Start the program when the pods of all ranks are there, as Horovod's wants it");
   run->add_option("COMMAND", arguments->command, "The program and its arguments, after --")
       ->required();
   return run;
@@ -149,9 +153,12 @@ int Main(int argc, char** argv) {
   }
   const std::unique_ptr<Logger> logger = MakeStderrLogger({arguments.log_level, ""});
   if (run->parsed()) {
-    return RunCommand(
-        ReadEnvironment(),
-        {arguments.command, arguments.is_prefix_wanted, arguments.may_restart, logger.get()});
+    return RunCommand(ReadEnvironment(),
+                      {arguments.command,
+                       arguments.is_prefix_wanted,
+                       arguments.may_restart,
+                       arguments.waits_for_gang,
+                       logger.get()});
   }
   if (install->parsed() || devices->parsed() || doctor->parsed()) {
     ReleaseStopSignals();

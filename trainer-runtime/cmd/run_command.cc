@@ -13,6 +13,8 @@
 #include "common/contract/supervised_place.h"
 #include "trainer-runtime/cmd/pod_devices.h"
 #include "trainer-runtime/cmd/runtime_service.h"
+#include "trainer-runtime/supervisor/horovod_gate.h"
+#include "trainer-runtime/supervisor/horovod_rendezvous.h"
 #include "trainer-runtime/supervisor/pod_listener.h"
 #include "trainer-runtime/supervisor/process_succession.h"
 #include "trainer-runtime/supervisor/supervisor.h"
@@ -115,15 +117,48 @@ void MakeCheckpointDirectory(const std::string& directory, Logger* logger) {
   logger->Warn("no folder for checkpoints", {{"error", error.ToString()}});
 }
 
-int FailAsUserError(const WorkerEnvironment* environment, const Error& error, Logger* logger) {
+// Whether a signal waits that will end the command as soon as it runs.
+bool IsAskedToEnd() {
+  sigset_t pending;
+  ::sigpending(&pending);
+  return ::sigismember(&pending, SIGTERM) == 1 || ::sigismember(&pending, SIGINT) == 1;
+}
+
+// The server that Horovod's ranks meet at, in the pod where they look for it; null elsewhere. Most
+// programs do not use Horovod, and some may want its port: that it is not served stops only those
+// that are said to need it, and wait for their gang here. Errors: as ServeHorovod, for them.
+Result<std::unique_ptr<HttpServer>> MeetByHorovod(const WorkerEnvironment& environment,
+                                                  const RunCommandOptions& options) {
+  std::unique_ptr<HttpServer> server;
+  if (HoldsHorovodRendezvous(environment)) {
+    auto served = ServeHorovod(environment, options.logger);
+    if (served.ok()) {
+      server = std::move(served).value();
+    } else if (options.waits_for_gang) {
+      return std::move(served).error().Wrap("serve Horovod's rendezvous");
+    } else {
+      options.logger->Warn("Horovod's rendezvous is not served",
+                           {{"error", served.error().ToString()}});
+    }
+  }
+  if (options.waits_for_gang && environment.rank.has_value()) {
+    WaitAtHorovodGate(environment, IsAskedToEnd, options.logger);
+  }
+  return server;
+}
+
+int RefuseToStart(const WorkerEnvironment* environment,
+                  const Error& error,
+                  Outcome outcome,
+                  Logger* logger) {
   logger->Error("the command was not started", {{"error", error.ToString()}});
   if (environment != nullptr) {
     TerminationMessage message;
-    message.outcome = Outcome::kPermanent;
+    message.outcome = outcome;
     message.reason = error.ToString();
     WriteTerminationMessage(*environment, message, logger);
   }
-  return kExitUserError;
+  return outcome == Outcome::kRetryable ? kExitRetryable : kExitUserError;
 }
 
 }  // namespace
@@ -135,12 +170,13 @@ int RunCommand(const EnvironmentMap& variables, const RunCommandOptions& options
   }
   const Result<WorkerEnvironment> environment = ParseEnvironment(variables);
   if (!environment.ok()) {
-    return FailAsUserError(nullptr, environment.error(), options.logger);
+    return RefuseToStart(nullptr, environment.error(), Outcome::kPermanent, options.logger);
   }
   Result<std::vector<SupervisedProcess>> processes =
       PlanProcesses(*environment, variables, options.is_prefix_wanted);
   if (!processes.ok()) {
-    return FailAsUserError(&environment.value(), processes.error(), options.logger);
+    return RefuseToStart(
+        &environment.value(), processes.error(), Outcome::kPermanent, options.logger);
   }
   const std::vector<GpuDevice> devices = FindPodDevices(variables, options.logger);
   GiveDevices(devices, &processes.value());
@@ -159,6 +195,11 @@ int RunCommand(const EnvironmentMap& variables, const RunCommandOptions& options
     options.logger->Warn("no status is served", {{"error", service.error().ToString()}});
   }
   MakeCheckpointDirectory(environment->checkpoint_directory, options.logger);
+  const Result<std::unique_ptr<HttpServer>> horovod = MeetByHorovod(*environment, options);
+  if (!horovod.ok()) {
+    return RefuseToStart(
+        &environment.value(), horovod.error(), Outcome::kRetryable, options.logger);
+  }
   SuperviseOptions supervise = BaseOptions(options);
   supervise.processes = std::move(processes).value();
   supervise.grace = environment->grace;

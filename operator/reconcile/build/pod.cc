@@ -196,11 +196,14 @@ std::vector<std::string> CommandOf(const TrainingJob& job,
                                     ? settings.install_directory + "/lockstep-runtime"
                                     : settings.runtime_path;
     command = {runtime, "run"};
-    // A runtime that does not know the option restarts nothing.
-    const bool knows_option =
+    // A runtime that does not know them restarts nothing, and starts Horovod's programs at once.
+    const bool knows_options =
         settings.install_directory.empty() || HasRuntimeOfThisVersion(job, role, settings);
-    if (!may_restart && knows_option) {
+    if (!may_restart && knows_options) {
       command.emplace_back("--no-restarts");
+    }
+    if (job.spec.strategy == Strategy::kHorovod && knows_options) {
+      command.emplace_back("--together");
     }
     command.emplace_back("--");
   }

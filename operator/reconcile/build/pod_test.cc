@@ -72,6 +72,21 @@ TEST(BuildPod, ACommandThatMayNotRestartStartsNoProcessAgain) {
   EXPECT_EQ(option(settings), "--no-restarts");
 }
 
+TEST(BuildPod, HorovodsProgramsStartTogether) {
+  TrainingJob job = MakeCommandJob(2);
+  PodSettings settings;
+  const auto option = [&] {
+    return BuildPod(job, Worker1(), settings).value().spec.container.command.at(2);
+  };
+  EXPECT_EQ(option(), "--");
+  job.spec.strategy = Strategy::kHorovod;
+  EXPECT_EQ(option(), "--together");
+  settings.install_directory = "/lockstep/bin";
+  settings.runtime_image = "runtime:new";
+  job.status.origin.runtime_image = "runtime:old";
+  EXPECT_EQ(option(), "--") << "it may not know the option";
+}
+
 TEST(BuildPod, InitContainersAndSidecarsCountInWhatThePodAsksFor) {
   TrainingJob job = MakeCommandJob(2);
   PodTemplate& pod = job.spec.roles[0].pod;
