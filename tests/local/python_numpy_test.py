@@ -1,5 +1,5 @@
-"""lockstep.numpy: what calls do, how errors are told, Ctrl-C, and examples/own_program.py, whose lost
-ranks are replaced while the others keep their processes."""
+"""lockstep.numpy: what calls do, how errors are told, Ctrl-C, and examples/own_program.py, whose
+lost ranks are replaced while the others keep their processes."""
 
 import os
 import pathlib

@@ -1,7 +1,7 @@
-"""Lockstep for Python: programs of your own whose processes meet, reduce and broadcast together, and
-meet again after one of them was lost, while the others keep their processes and what they hold.
+"""Lockstep for Python: programs of your own whose processes meet, reduce and broadcast together.
+After one of them was lost they meet again, and the others keep their process and their memory.
 
-`lockstep.numpy` works on arrays, `lockstep.torch` trains models. docs/own-programs.md has the story.
+`lockstep.numpy` works on arrays, `lockstep.torch` trains models. docs/own-programs.md tells more.
 """
 
 from lockstep.errors import (
