@@ -1,4 +1,5 @@
-"""Programs in Python on the package `lockstep`, as it lies in the repository."""
+"""Programs in Python on the package `lockstep`: as it lies in the repository, or, with
+LOCKSTEP_TEST_PYTHON, as it is installed for that interpreter (tests/local/python.sh)."""
 
 import json
 import os
@@ -7,14 +8,18 @@ import subprocess
 from harness import BIN, REPOSITORY
 
 PACKAGE = REPOSITORY / "trainer-runtime" / "python"
-# Debian's, which has its NumPy and torch; another one with both: scripts/test.sh --python.
-PYTHON = os.environ.get("LOCKSTEP_TEST_PYTHON", "/usr/bin/python3")
+_INSTALLED = os.environ.get("LOCKSTEP_TEST_PYTHON")
+# Debian's, which has its NumPy and torch.
+PYTHON = _INSTALLED or "/usr/bin/python3"
+# One thread for each rank. What is installed has its own library.
+VARIABLES = {"OMP_NUM_THREADS": "1"} if _INSTALLED else {
+    "OMP_NUM_THREADS": "1", "PYTHONPATH": str(PACKAGE),
+    "LOCKSTEP_LIBRARY": str(BIN / "liblockstep.so.1")}
 
 
 def python_words(script, *arguments):
     """The words that run a script with the package."""
-    return ["/usr/bin/env", f"PYTHONPATH={PACKAGE}",
-            f"LOCKSTEP_LIBRARY={BIN / 'liblockstep.so.1'}", "OMP_NUM_THREADS=1",
+    return ["/usr/bin/env", *(f"{name}={value}" for name, value in VARIABLES.items()),
             PYTHON, "-B", str(script), *arguments]
 
 

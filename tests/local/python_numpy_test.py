@@ -9,16 +9,16 @@ import unittest
 
 from harness import REPOSITORY, LocalTest, command_manifest
 from own_program_case import OwnProgramCase
-from python_case import PYTHON, PACKAGE, can_import, python_words
+from python_case import PYTHON, VARIABLES, can_import, python_words
 
 RANK = pathlib.Path(__file__).with_name("python_rank.py")
 
 
 class Package(unittest.TestCase):
-    def test_needs_neither_numpy_nor_a_library_to_be_imported(self):
+    def test_needs_neither_numpy_nor_torch_to_be_imported(self):
         code = ("import sys; sys.modules['numpy'] = sys.modules['torch'] = None\n"
                 "import lockstep; print(lockstep.Op.SUM.name)")
-        ran = subprocess.run([PYTHON, "-B", "-c", code], env={"PYTHONPATH": str(PACKAGE)},
+        ran = subprocess.run([PYTHON, "-B", "-c", code], env=VARIABLES,
                              capture_output=True, text=True, check=False)
         self.assertEqual((ran.returncode, ran.stdout), (0, "SUM\n"), ran.stderr)
 

@@ -60,8 +60,11 @@ class Declarations(unittest.TestCase):
         expected = []
         for name, structure in STRUCTURES.items():
             for field, _ in structure._fields_:
+                place = getattr(structure, field)
                 prints.append((f"{name}.{field}", f"offsetof(lockstep_{name}, {field})"))
-                expected.append(f"{name}.{field} {getattr(structure, field).offset}")
+                expected.append(f"{name}.{field} {place.offset}")
+                prints.append(("bytes", f"sizeof(((lockstep_{name}*)0)->{field})"))
+                expected.append(f"bytes {place.size}")
             prints.append((name, f"sizeof(lockstep_{name})"))
             expected.append(f"{name} {library.ctypes.sizeof(structure)}")
         calls = "\n".join(f'printf("{name} %zu\\n", {value});' for name, value in prints)
