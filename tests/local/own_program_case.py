@@ -4,12 +4,13 @@ import os
 import pathlib
 import re
 import signal
-import time
+import urllib.request
 
 from harness import LocalTest, command_manifest
 
 STEPS = 150
 STEP_MS = 20
+SOME_STEPS = 3  # that all have taken when something happens
 
 
 class OwnProgramCase(LocalTest):
@@ -52,8 +53,20 @@ class OwnProgramCase(LocalTest):
         started = self.start(manifest or self.manifest())
         _, directory, _ = started
         self.wait_for(lambda: all(self.pids(directory, rank) for rank in range(workers)))
-        time.sleep(0.5)  # some steps
+        self.wait_for(lambda: (self.metric(started, "lockstep_training_step") or 0) >= SOME_STEPS)
         return started
+
+    def metric(self, started, name):
+        """Of rank 1's pod, by the address that the run says; None while nobody answers."""
+        _, directory, _ = started
+        pid = self.pids(directory, 1)[-1]
+        variables = dict(
+            entry.split("=", 1) for entry in
+            pathlib.Path(f"/proc/{pid}/environ").read_text().split("\0") if "=" in entry)
+        url = f"http://{variables['LOCKSTEP_HOST']}:{variables['LOCKSTEP_STATUS_PORT']}/metrics"
+        with urllib.request.urlopen(url, timeout=10) as page:
+            found = re.search(rf"^{name} (\S+)$", page.read().decode(), re.MULTILINE)
+        return None if found is None else float(found[1])
 
     def lose(self, ranks, signal_number=signal.SIGKILL):
         """Ends the processes of `ranks` while all work; returns the run."""

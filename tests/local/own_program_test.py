@@ -2,12 +2,10 @@
 lost rank is replaced while the others keep their processes."""
 
 import os
-import pathlib
 import re
 import signal
 import subprocess
 import unittest
-import urllib.request
 
 from harness import BIN, REPOSITORY, LocalTest, command_manifest
 from own_program_case import STEPS, OwnProgramCase
@@ -136,18 +134,6 @@ class Recovery(OwnProgramCase):
         run = self.finish(started)
         self.assertEqual(run.exit_code, 1, run.output)
         self.assertEqual(len(self.pids(directory, 1)), 1)
-
-    def metric(self, started, name):
-        """Of rank 1's pod, by the address that the run says; None while nobody answers."""
-        _, directory, _ = started
-        pid = self.pids(directory, 1)[-1]
-        variables = dict(
-            entry.split("=", 1) for entry in
-            pathlib.Path(f"/proc/{pid}/environ").read_text().split("\0") if "=" in entry)
-        url = f"http://{variables['LOCKSTEP_HOST']}:{variables['LOCKSTEP_STATUS_PORT']}/metrics"
-        with urllib.request.urlopen(url, timeout=10) as page:
-            found = re.search(rf"^{name} (\S+)$", page.read().decode(), re.MULTILINE)
-        return None if found is None else float(found[1])
 
     def test_progress_is_seen_while_it_runs_and_in_the_summary(self):
         started = self.start_and_meet()
