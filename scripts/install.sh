@@ -18,8 +18,8 @@ readonly BUILD_PACKAGES=(
   libgmock-dev libgtest-dev python3
   libtorch-dev libopenblas0-pthread
 )
-# What the tests run: symbol checks, and an unmodified torch program as a job.
-readonly TEST_PACKAGES=(binutils clang-format-14 procps python3-torch)
+# What the tests run: symbol checks, an unmodified torch program as a job, and the Python package.
+readonly TEST_PACKAGES=(binutils clang-format-14 procps python3-numpy python3-torch)
 # What the test clusters run besides: program and the package that has it. A program that is there
 # already stays as it is; a containerd of another origin must not be replaced.
 readonly CLUSTER_PROGRAMS=(
@@ -27,7 +27,7 @@ readonly CLUSTER_PROGRAMS=(
   "/usr/lib/cni/bridge containernetworking-plugins" "/bin/busybox busybox-static"
   "buildah buildah" "mmdebstrap mmdebstrap"
 )
-# What TensorFlow is installed with, for the programs written for it.
+# What TensorFlow is installed with, for the programs written for it, and the Python package.
 readonly PEER_PACKAGES=(python3-venv)
 # What the benchmarks compare with.
 readonly BENCH_PACKAGES=(libgloo-dev libopenmpi-dev openmpi-bin python3-torch)
@@ -39,7 +39,7 @@ usage: scripts/install.sh [--check] [build] [test] [cluster] [peers] [bench] [al
   build    compiler, libraries, and a static ${PROMETHEUS_SOURCE} in ${CACHE_DIR}  (the default)
   test     build, and what the tests run
   cluster  build, and what the test clusters are made of (Kubernetes is built from source)
-  peers    build, and what scripts/test.sh --peers needs besides
+  peers    build, and what scripts/test.sh --peers and --python need besides
   bench    build, and what the benchmarks compare with
   all      everything
 

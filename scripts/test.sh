@@ -3,6 +3,8 @@
 #
 #   scripts/test.sh                 what the gate runs
 #   scripts/test.sh --sanitizers    also the asan-ubsan and tsan builds of all tests
+#   scripts/test.sh --python        also the Python package as a wheel, for several Pythons and a
+#                                   current torch (installs 6 GB)
 #   scripts/test.sh --peers         also programs written for TensorFlow (installs 1.5 GB)
 #   scripts/test.sh --cluster       also rarer harms on real nodes, and over cpprest (10 minutes)
 #   scripts/test.sh --soak          also 200 random runs under chaos (a quarter of an hour), and 100
@@ -15,6 +17,7 @@ cd "$(dirname "$0")/.."
 source scripts/lib.sh
 
 with_sanitizers=false
+with_python=false
 with_peers=false
 with_cluster=false
 with_soak=false
@@ -23,25 +26,26 @@ with_cuda=false
 for option in "$@"; do
   case "$option" in
     --sanitizers) with_sanitizers=true ;;
+    --python) with_python=true ;;
     --peers) with_peers=true ;;
     --cluster) with_cluster=true ;;
     --soak) with_soak=true ;;
     --planted) with_planted=true ;;
     --cuda) with_cuda=true ;;
     -h | --help)
-      sed -n '2,12s/^# \{0,1\}//p' "$0"
+      sed -n '2,14s/^# \{0,1\}//p' "$0"
       exit 0
       ;;
     *)
       die "unknown option '$option'; known:" \
-        "--sanitizers --peers --cluster --soak --planted --cuda"
+        "--sanitizers --python --peers --cluster --soak --planted --cuda"
       ;;
   esac
 done
 
 say "installing what is missing"
 groups=(build test cluster)
-if $with_peers; then
+if $with_peers || $with_python; then
   groups+=(peers)
 fi
 scripts/install.sh "${groups[@]}"
@@ -110,6 +114,12 @@ if $with_sanitizers; then
     run_tests "$preset"
     check_leftovers
   done
+fi
+
+if $with_python; then
+  say "testing the Python package as a wheel"
+  tests/local/python.sh
+  check_leftovers
 fi
 
 if $with_peers; then

@@ -2,22 +2,18 @@
 lost rank is replaced while the others keep their processes."""
 
 import os
-import pathlib
 import re
 import signal
 import subprocess
-import time
 import unittest
-import urllib.request
 
 from harness import BIN, REPOSITORY, LocalTest, command_manifest
+from own_program_case import STEPS, OwnProgramCase
 
 LIBRARY = BIN / "liblockstep.so"
 GLIBC_PARTS = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1",
                "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
 GLIBC_MAX = (2, 34)
-STEPS = 150
-STEP_MS = 20
 
 
 class Library(unittest.TestCase):
@@ -99,65 +95,10 @@ class Calls(LocalTest):
         self.run_part("fork", workers=1)
 
 
-class Recovery(LocalTest):
+class Recovery(OwnProgramCase):
     """examples/own_program.c, disturbed."""
 
-    def manifest(self, workers=3, steps=STEPS, **changes):
-        return command_manifest([str(BIN / "lockstep_own_program"), str(steps), str(STEP_MS)],
-                                name="own", workers=workers, **{"backoff_limit": 3, **changes})
-
-    def log(self, directory, rank):
-        path = directory / "pods" / f"own-worker-{rank}" / "pod.log"
-        return path.read_text(errors="replace") if path.exists() else ""
-
-    def pids(self, directory, rank):
-        """The processes that have stood for the rank, in order, without repetition."""
-        found = re.findall(r"process (\d+) is rank", self.log(directory, rank))
-        return [int(pid) for pid in dict.fromkeys(found)]
-
-    def models(self, run, workers=3):
-        return [re.findall(r"after \d+ steps: .*", run.pod_log(f"own-worker-{rank}"))
-                for rank in range(workers)]
-
-    def steps_met(self, directory, rank):
-        """The step at which each of the rank's meetings began."""
-        return [int(step) for step in re.findall(r"step (\d+)$", self.log(directory, rank),
-                                                 re.MULTILINE)]
-
-    def supervisor_of(self, pid):
-        status = pathlib.Path(f"/proc/{pid}/status").read_text()
-        return int(re.search(r"^PPid:\s+(\d+)$", status, re.MULTILINE)[1])
-
-    def undisturbed(self):
-        run = self.run_job(self.manifest())
-        self.assertEqual(run.exit_code, 0, run.output)
-        return self.models(run)
-
-    def start_and_meet(self, manifest=None, workers=3):
-        started = self.start(manifest or self.manifest())
-        _, directory, _ = started
-        self.wait_for(lambda: all(self.pids(directory, rank) for rank in range(workers)))
-        time.sleep(0.5)  # some steps
-        return started
-
-    def lose(self, ranks, signal_number=signal.SIGKILL):
-        """Ends the processes of `ranks` while all work; returns the run."""
-        started = self.start_and_meet()
-        _, directory, _ = started
-        before = [self.pids(directory, rank) for rank in range(3)]
-        for rank in ranks:
-            os.kill(before[rank][0], signal_number)
-        run = self.finish(started)
-        self.assertEqual(run.exit_code, 0, run.output)
-        self.assertEqual(run.summary["restarts"], [])
-        for rank in range(3):
-            pids = self.pids(directory, rank)
-            if rank in ranks:
-                self.assertEqual(len(pids), 2, f"rank {rank}: {pids}")
-            else:
-                self.assertEqual(pids, before[rank], f"rank {rank} lost its process")
-                self.assertGreater(self.steps_met(directory, rank)[-1], 0)
-        return run
+    program = [str(BIN / "lockstep_own_program")]
 
     def test_a_killed_rank_is_replaced_and_the_model_is_that_of_an_undisturbed_run(self):
         expected = self.undisturbed()
@@ -193,18 +134,6 @@ class Recovery(LocalTest):
         run = self.finish(started)
         self.assertEqual(run.exit_code, 1, run.output)
         self.assertEqual(len(self.pids(directory, 1)), 1)
-
-    def metric(self, started, name):
-        """Of rank 1's pod, by the address that the run says; None while nobody answers."""
-        _, directory, _ = started
-        pid = self.pids(directory, 1)[-1]
-        variables = dict(
-            entry.split("=", 1) for entry in
-            pathlib.Path(f"/proc/{pid}/environ").read_text().split("\0") if "=" in entry)
-        url = f"http://{variables['LOCKSTEP_HOST']}:{variables['LOCKSTEP_STATUS_PORT']}/metrics"
-        with urllib.request.urlopen(url, timeout=10) as page:
-            found = re.search(rf"^{name} (\S+)$", page.read().decode(), re.MULTILINE)
-        return None if found is None else float(found[1])
 
     def test_progress_is_seen_while_it_runs_and_in_the_summary(self):
         started = self.start_and_meet()

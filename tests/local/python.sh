@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# The Python package as a wheel: its size, its types, and its tests where it is installed into clean
+# environments of the Pythons that are there (LOCKSTEP_PYTHONS names others), and beside a current
+# torch. What is installed for it goes into a cache outside the clone (6 GB with torch).
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+readonly WHEEL_BYTES_MAX=5000000
+package=trainer-runtime/python
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/lockstep
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+# Makes environment $2 of Python $1 with packages $3..., unless it is there.
+environment() {
+  local python=$1 target=$2
+  shift 2
+  if [ ! -e "$target/complete" ]; then
+    echo "==> installing $* into $target"
+    rm -rf "$target"
+    "$python" -m venv "$target"
+    "$target/bin/pip" install --quiet "$@"
+    touch "$target/complete"
+  fi
+}
+
+tools=$cache/python-tools
+environment /usr/bin/python3 "$tools" build 'mypy==2.*' 'scikit-build-core==1.*'
+"$tools/bin/python3" -m build --wheel --no-isolation --outdir "$scratch" "$package" \
+  >"$scratch/build.log" 2>&1 || { cat "$scratch/build.log"; exit 1; }
+wheel=$(ls "$scratch"/lockstep-*-py3-none-*.whl)
+bytes=$(stat --format=%s "$wheel")
+echo "==> $(basename "$wheel"): $bytes bytes"
+[ "$bytes" -le "$WHEEL_BYTES_MAX" ] || { echo "it may have $WHEEL_BYTES_MAX"; exit 1; }
+
+tried=0
+for python in ${LOCKSTEP_PYTHONS:-python3.9 python3.11 python3.13}; do
+  if ! "$python" -c '' 2>/dev/null; then
+    echo "==> no $python here"
+    continue
+  fi
+  environment "$python" "$scratch/$(basename "$python")" "$wheel" numpy
+  echo "==> the tests of NumPy with $python"
+  LOCKSTEP_TEST_PYTHON=$scratch/$(basename "$python")/bin/python3 \
+    /usr/bin/python3 -B tests/local/python_numpy_test.py
+  tried=$((tried + 1))
+done
+[ "$tried" -gt 0 ] || { echo "no Python was there to install the wheel for"; exit 1; }
+
+torch=$cache/python-torch
+environment /usr/bin/python3 "$torch" torch numpy
+"$torch/bin/pip" install --quiet --force-reinstall --no-deps "$wheel"
+echo "==> types"
+"$tools/bin/mypy" --strict --python-executable "$torch/bin/python3" --exclude '_test\.py$' \
+  --cache-dir "$scratch/mypy" "$package/lockstep"
+echo "==> the tests of torch, of Debian and a current one"
+/usr/bin/python3 -B tests/local/python_torch_soak.py
+for test in torch_test torch_soak; do
+  LOCKSTEP_TEST_PYTHON=$torch/bin/python3 /usr/bin/python3 -B "tests/local/python_$test.py"
+done

@@ -1,0 +1,93 @@
+"""lockstep.numpy: what calls do, how errors are told, Ctrl-C, and examples/own_program.py, whose
+lost ranks are replaced while the others keep their processes."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import unittest
+
+from harness import REPOSITORY, LocalTest, command_manifest
+from own_program_case import OwnProgramCase
+from python_case import PYTHON, VARIABLES, can_import, python_words
+
+RANK = pathlib.Path(__file__).with_name("python_rank.py")
+
+
+class Package(unittest.TestCase):
+    def test_needs_neither_numpy_nor_torch_to_be_imported(self):
+        code = ("import sys; sys.modules['numpy'] = sys.modules['torch'] = None\n"
+                "import lockstep; print(lockstep.Op.SUM.name)")
+        ran = subprocess.run([PYTHON, "-B", "-c", code], env=VARIABLES,
+                             capture_output=True, text=True, check=False)
+        self.assertEqual((ran.returncode, ran.stdout), (0, "SUM\n"), ran.stderr)
+
+
+@unittest.skipUnless(can_import("numpy"), "python3-numpy is not installed")
+class Calls(LocalTest):
+    """Each part of python_rank.py checks itself."""
+
+    def run_part(self, part, workers=2):
+        run = self.run_job(command_manifest(python_words(RANK, part), workers=workers))
+        self.assertEqual(run.exit_code, 0, run.output)
+
+    def test_every_collective_and_type(self):
+        self.run_part("collectives", workers=3)
+
+    def test_calls_that_are_begun_and_waited_for_later_or_never(self):
+        self.run_part("begun")
+
+    def test_wrong_arguments_and_sessions(self):
+        self.run_part("arguments")
+
+    def test_ranks_that_call_different_things(self):
+        self.run_part("mismatch")
+
+    def test_a_rank_that_never_calls(self):
+        self.run_part("silent", workers=3)
+
+    def test_fork_in_the_middle(self):
+        self.run_part("fork")
+
+    def test_abort_from_another_thread(self):
+        self.run_part("abort", workers=3)
+
+    def test_control_c_ends_a_call_that_waits(self):
+        self.run_part("interrupted")
+
+    def test_exit_codes(self):
+        self.run_part("ends", workers=1)
+
+    def test_says_what_is_missing_outside_a_job(self):
+        code = "import lockstep.numpy; lockstep.numpy.open()"
+        ran = subprocess.run([*python_words("-c", code)], env={}, capture_output=True, text=True,
+                             check=False)
+        self.assertIn("lockstep.errors.NoJob: this process belongs to no job", ran.stderr)
+
+
+@unittest.skipUnless(can_import("numpy"), "python3-numpy is not installed")
+class Recovery(OwnProgramCase):
+    """examples/own_program.py, disturbed."""
+
+    program = python_words(REPOSITORY / "examples" / "own_program.py")
+
+    def test_killed_ranks_are_replaced_and_the_model_is_that_of_an_undisturbed_run(self):
+        expected = self.undisturbed()
+        self.assertEqual(len({model for models in expected for model in models}), 1)
+        for ranks in ([0], [1, 2]):
+            self.assertEqual(self.models(self.lose(ranks)), expected)
+
+    def test_a_stop_ends_all_ranks_after_the_same_step(self):
+        started = self.start_and_meet(self.manifest(steps=100000))
+        _, directory, _ = started
+        run = self.stop(started)
+        self.assertEqual(run.exit_code, 130, run.output)
+        ends = [[line for line in self.log(directory, rank).splitlines() if "asked to stop" in line]
+                for rank in range(3)]
+        self.assertRegex(ends[0][0], r"asked to stop after \d+ steps")
+        self.assertEqual({end[0].split("] ")[1] for end in ends},
+                         {ends[0][0].split("] ")[1]})
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,49 @@
+"""lockstep.torch: ranks are killed at each place of a step. The others keep their processes, no
+sample is lost or used twice, and the weights come out as ever. python_torch_soak.py has more."""
+
+import json
+import re
+import unittest
+
+from python_torch_case import EPOCHS, SAMPLES, STEPS, TorchCase
+
+
+class Torch(TorchCase):
+    def test_ranks_killed_at_each_place_of_a_step(self):
+        run = self.train()
+        undisturbed = self.ends(run)
+        self.assertIn(f"after {STEPS} steps: lost 0 repeated 0 consumed {EPOCHS * SAMPLES} ",
+                      undisturbed)
+        self.check_checkpoint(run)
+        disturbed = self.train("reduce:1:4", "update:2:9", "checkpoint:0:15")
+        self.assertEqual(self.ends(disturbed), undisturbed)
+
+    def check_checkpoint(self, run):
+        """The newest is laid out as docs/checkpoints.md says."""
+        folder = sorted((run.directory / "checkpoints").glob("step-*"))[-1]
+        self.assertEqual(folder.name, f"step-{STEPS:08}")
+        raw = (folder / "tensors.safetensors").read_bytes()
+        header = json.loads(raw[8:8 + int.from_bytes(raw[:8], "little")])
+        self.assertEqual(header["model/0.weight"]["shape"], [8, 1, 3, 3])
+        self.assertEqual(header["lockstep/ledger"]["dtype"], "U8")
+        self.assertIn("optimizer/state/0/exp_avg", header)
+
+    def test_all_stop_after_the_same_step_and_a_later_run_goes_on_from_there(self):
+        started = self.start(self.manifest())
+        _, directory, _ = started
+        self.wait_for(lambda: (directory / "checkpoints" / "step-00000005").exists())
+        self.assertEqual(self.stop(started).exit_code, 130)
+        stops = [re.findall(r"asked to stop after (\d+) steps", self.log(directory, rank))
+                 for rank in range(3)]
+        self.assertEqual(stops, [stops[0]] * 3)
+        self.assertEqual(len(stops[0]), 1)
+        newest = sorted((directory / "checkpoints").glob("step-*"))[-1]
+        self.assertEqual(newest.name, f"step-{int(stops[0][0]):08}")
+        resumed = self.finish(self.start_resumed(directory))
+        self.assertEqual(resumed.exit_code, 0, resumed.output)
+        self.assertEqual(self.steps_met(directory, 0)[-1], int(stops[0][0]))
+        self.assertEqual(self.all_ends(resumed), {self.ends(self.train())})
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

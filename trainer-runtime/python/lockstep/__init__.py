@@ -1,0 +1,46 @@
+"""Lockstep for Python: programs of your own whose processes meet, reduce and broadcast together.
+After one of them was lost they meet again, and the others keep their process and their memory.
+
+`lockstep.numpy` works on arrays, `lockstep.torch` trains models. docs/own-programs.md tells more.
+"""
+
+from lockstep.errors import (
+    Ended,
+    Finished,
+    Forked,
+    InvalidArgument,
+    LockstepError,
+    MeetAgain,
+    Mismatch,
+    NoJob,
+    Status,
+    Stopped,
+    Superseded,
+    run,
+)
+from lockstep.library import DataType, Op, Phase, version
+from lockstep.session import Meeting, Member, Pending, Progress, Session
+
+__all__ = [
+    "DataType",
+    "Ended",
+    "Finished",
+    "Forked",
+    "InvalidArgument",
+    "LockstepError",
+    "MeetAgain",
+    "Meeting",
+    "Member",
+    "Mismatch",
+    "NoJob",
+    "Op",
+    "Pending",
+    "Phase",
+    "Progress",
+    "Session",
+    "Status",
+    "Stopped",
+    "Superseded",
+    "run",
+    "version",
+]

@@ -1,0 +1,110 @@
+"""What calls of liblockstep fail with, as exceptions."""
+
+from __future__ import annotations
+
+import enum
+import sys
+from typing import Callable, NoReturn
+
+
+class Status(enum.IntEnum):
+    """How a call of the library ended: lockstep_status of lockstep.h."""
+
+    OK = 0
+    INVALID_ARGUMENT = 1
+    NO_JOB = 2
+    ALREADY_OPEN = 3
+    CLOSED = 4
+    FORKED = 5
+    BUSY = 6
+    NOT_MET = 7
+    LOST_PEER = 8
+    TIMEOUT = 9
+    MISMATCH = 10
+    ABORTED = 11
+    SUPERSEDED = 12
+    FINISHED = 13
+    SYSTEM = 14
+    INTERNAL = 15
+    STOPPED = 16
+
+
+class LockstepError(Exception):
+    """A call failed; its text is the library's sentence. `status` says how."""
+
+    def __init__(self, sentence: str, status: Status = Status.INVALID_ARGUMENT) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+class InvalidArgument(LockstepError, ValueError):
+    """This call is wrong; the other ranks hear nothing of it."""
+
+
+class NoJob(LockstepError):
+    """The process was not started by a job, or its role has no ranks."""
+
+
+class MeetAgain(LockstepError):
+    """A rank was lost, did not come in time, or aborted: forget the unfinished step, and meet."""
+
+
+class Mismatch(LockstepError):
+    """Ranks called different things, or came with different plans."""
+
+
+class Forked(LockstepError):
+    """The session is the parent's: a fork cannot use it."""
+
+
+class Ended(LockstepError):
+    """This process has no more to do here. `exit_code` is what it is to end with."""
+
+    exit_code = 0
+
+
+class Finished(Ended):
+    """All others have done all work."""
+
+
+class Stopped(Ended):
+    """This process was asked to stop."""
+
+    exit_code = 42
+
+
+class Superseded(Ended):
+    """Another process stands for this rank by now."""
+
+    exit_code = 76
+
+
+_CLASSES: dict[Status, type[LockstepError]] = {
+    Status.INVALID_ARGUMENT: InvalidArgument,
+    Status.NO_JOB: NoJob,
+    Status.FORKED: Forked,
+    Status.LOST_PEER: MeetAgain,
+    Status.TIMEOUT: MeetAgain,
+    Status.ABORTED: MeetAgain,
+    Status.MISMATCH: Mismatch,
+    Status.SUPERSEDED: Superseded,
+    Status.FINISHED: Finished,
+    Status.STOPPED: Stopped,
+}
+
+
+def error_of(status: int, sentence: str) -> LockstepError:
+    """The exception for a status that is not OK; one of a later library is an INTERNAL."""
+    known = Status(status) if status in set(Status) else Status.INTERNAL
+    return _CLASSES.get(known, LockstepError)(sentence, known)
+
+
+def run(work: Callable[[], object]) -> NoReturn:
+    """Runs `work` and ends the process: with 0, or with what an `Ended` asks for. Other exceptions
+    pass."""
+    try:
+        work()
+    except Ended as end:
+        print(f"lockstep: {end}", file=sys.stderr, flush=True)
+        sys.exit(end.exit_code)
+    sys.exit(0)

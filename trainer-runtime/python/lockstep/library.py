@@ -1,0 +1,148 @@
+"""liblockstep.so.1 as it is: the declarations of lockstep.h."""
+
+from __future__ import annotations
+
+import ctypes
+import enum
+import functools
+import os
+import pathlib
+from ctypes import POINTER, c_char_p, c_double, c_int, c_int32, c_int64, c_uint64, c_void_p
+
+# An environment that names another library, for tests and for packagers.
+LIBRARY_VARIABLE = "LOCKSTEP_LIBRARY"
+_FILE = "liblockstep.so.1"
+
+
+class DataType(enum.IntEnum):
+    """Of elements: lockstep_type."""
+
+    UINT8 = 0
+    INT32 = 1
+    INT64 = 2
+    FLOAT32 = 3
+    FLOAT64 = 4
+    FLOAT16 = 5
+    BFLOAT16 = 6
+
+
+class Op(enum.IntEnum):
+    """What a reduction does: lockstep_op. Sums of integers wrap around; integers have no mean."""
+
+    SUM = 0
+    MIN = 1
+    MAX = 2
+    MEAN = 3
+
+
+class Phase(enum.IntEnum):
+    """What a process is at, for the job's status: lockstep_phase."""
+
+    KEEP = 0
+    RESTORING = 1
+    TRAINING = 2
+    CHECKPOINTING = 3
+    EVALUATING = 4
+    STOPPING = 5
+
+
+class Options(ctypes.Structure):
+    """lockstep_options."""
+
+    _fields_ = [
+        ("struct_size", c_uint64),
+        ("plan", c_char_p),
+        ("catch_stop", c_int32),
+        ("reserved", c_int32),
+    ]
+
+
+class MeetingOut(ctypes.Structure):
+    """lockstep_meeting."""
+
+    _fields_ = [
+        ("struct_size", c_uint64),
+        ("epoch", c_int64),
+        ("rank", c_int32),
+        ("size", c_int32),
+        ("state_source", c_int32),
+        ("reserved", c_int32),
+    ]
+
+
+class MemberOut(ctypes.Structure):
+    """lockstep_member."""
+
+    _fields_ = [
+        ("struct_size", c_uint64),
+        ("step", c_int64),
+        ("incarnation", c_int64),
+        ("rank", c_int32),
+        ("has_state", c_int32),
+        ("host", ctypes.c_char * 64),
+    ]
+
+
+class ProgressIn(ctypes.Structure):
+    """lockstep_progress."""
+
+    _fields_ = [
+        ("struct_size", c_uint64),
+        ("step", c_int64),
+        ("steps_total", c_int64),
+        ("data_epoch", c_int64),
+        ("sample_count", c_int64),
+        ("loss", c_double),
+        ("accuracy", c_double),
+        ("samples_per_second", c_double),
+        ("phase", c_int32),
+        ("reserved", c_int32),
+    ]
+
+
+# Arguments by function. All return a lockstep_status, but those of _OTHER_RESULTS.
+_MEMORY = [c_void_p, c_void_p, c_uint64, c_int]  # session, data, count, type
+_PROTOTYPES: dict[str, list[type]] = {
+    "lockstep_version": [],
+    "lockstep_last_error": [],
+    "lockstep_open": [POINTER(Options), POINTER(c_void_p)],
+    "lockstep_meet": [c_void_p, c_int, c_int64, c_double, POINTER(MeetingOut)],
+    "lockstep_get_member": [c_void_p, c_int, POINTER(MemberOut)],
+    "lockstep_all_reduce": [*_MEMORY, c_int, c_double],
+    "lockstep_all_reduce_begin": [*_MEMORY, c_int, c_double, POINTER(c_uint64)],
+    "lockstep_wait": [c_void_p, c_uint64],
+    "lockstep_has_ended": [c_void_p, c_uint64, POINTER(c_int)],
+    "lockstep_reduce_scatter": [c_void_p, c_void_p, c_void_p, c_uint64, c_int, c_int, c_double],
+    "lockstep_all_gather": [c_void_p, c_void_p, c_void_p, c_uint64, c_int, c_double],
+    "lockstep_broadcast": [*_MEMORY, c_int, c_double],
+    "lockstep_barrier": [c_void_p, c_double],
+    "lockstep_should_stop": [c_void_p, POINTER(c_int), c_double],
+    "lockstep_stop_requested": [c_void_p],
+    "lockstep_abort": [c_void_p, c_char_p],
+    "lockstep_report": [c_void_p, POINTER(ProgressIn)],
+    "lockstep_finish": [c_void_p, c_double],
+    "lockstep_close": [c_void_p],
+}
+_OTHER_RESULTS: dict[str, type] = {"lockstep_version": c_char_p, "lockstep_last_error": c_char_p}
+
+
+@functools.lru_cache(maxsize=None)
+def load() -> ctypes.CDLL:
+    """The library: that of LOCKSTEP_LIBRARY, else the one in this package, else the system's.
+
+    Errors: OSError (it is not there, or needs a newer glibc). Thread: any; calls release the GIL.
+    """
+    own = pathlib.Path(__file__).with_name(_FILE)
+    name = os.environ.get(LIBRARY_VARIABLE) or (str(own) if own.exists() else _FILE)
+    library = ctypes.CDLL(name)
+    for function, arguments in _PROTOTYPES.items():
+        entry = getattr(library, function)
+        entry.argtypes = arguments
+        entry.restype = _OTHER_RESULTS.get(function, c_int)
+    return library
+
+
+def version() -> str:
+    """The library's version."""
+    text: bytes = load().lockstep_version()
+    return text.decode()

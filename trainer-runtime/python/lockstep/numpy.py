@@ -1,0 +1,57 @@
+"""Sessions on NumPy arrays."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import numpy as np
+import numpy.typing as npt
+
+from lockstep.errors import InvalidArgument
+from lockstep.library import DataType
+from lockstep.session import Memory
+from lockstep.session import Session as _Session
+
+__all__ = ["Session", "open"]
+
+_TYPES = {
+    "uint8": DataType.UINT8,
+    "int32": DataType.INT32,
+    "int64": DataType.INT64,
+    "float32": DataType.FLOAT32,
+    "float64": DataType.FLOAT64,
+    "float16": DataType.FLOAT16,
+}
+
+AnyArray = npt.NDArray[Any]
+
+
+class Session(_Session[AnyArray]):
+    """A session whose arrays are NumPy's: contiguous, of a type that the library reduces."""
+
+    def _memory(self, array: AnyArray, name: str, is_written: bool) -> Memory:
+        if not isinstance(array, np.ndarray):
+            raise InvalidArgument(f"{name}: {type(array).__name__} found, expected an ndarray")
+        data_type = _TYPES.get(array.dtype.name) if array.dtype.isnative else None
+        if data_type is None:
+            raise InvalidArgument(
+                f"{name}: dtype {array.dtype.str} found, expected one of {', '.join(_TYPES)}, in "
+                "the machine's order of bytes")
+        if not array.flags.c_contiguous:
+            raise InvalidArgument(
+                f"{name}: its elements do not lie side by side in C order; pass a copy "
+                "(numpy.ascontiguousarray)")
+        if is_written and not array.flags.writeable:
+            raise InvalidArgument(f"{name}: is read-only")
+        return Memory(array.ctypes.data, array.size, data_type)
+
+    def _shape(self, array: AnyArray) -> tuple[int, ...]:
+        return array.shape
+
+    def _empty(self, like: AnyArray, shape: tuple[int, ...]) -> AnyArray:
+        return np.empty(shape, like.dtype)
+
+
+def open(plan: Optional[str] = None, catch_stop: bool = False) -> Session:
+    """Opens this process's session; arguments and errors as `lockstep.Session`."""
+    return Session(plan, catch_stop)

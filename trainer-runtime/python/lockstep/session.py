@@ -1,0 +1,332 @@
+"""A process's part in its job, for whatever holds arrays."""
+
+from __future__ import annotations
+
+import abc
+import ctypes
+import dataclasses
+import math
+from types import TracebackType
+from typing import Any, Generic, NamedTuple, Optional, TypeVar, Union
+
+from lockstep import library
+from lockstep.errors import InvalidArgument, LockstepError, Status, error_of
+from lockstep.interrupt import InterruptWatcher
+from lockstep.library import DataType, Op, Phase
+
+# Choices, as in examples/own_program.c: for one call, and for all ranks to come.
+CALL_SECONDS = 60.0
+MEETING_SECONDS = 600.0
+
+Array = TypeVar("Array")
+Self = TypeVar("Self", bound="Session[Any]")
+
+
+class Memory(NamedTuple):
+    """Elements side by side in the host's memory."""
+
+    address: int
+    element_count: int
+    type: DataType
+
+
+class Member(NamedTuple):
+    """One rank of a meeting, equal on all ranks."""
+
+    rank: int
+    step: int
+    has_state: bool
+    incarnation: int
+    host: str
+
+
+class Meeting(NamedTuple):
+    """What `meet` found. `state_source`: the rank that gives its state to the others; None: nobody
+    has one."""
+
+    epoch: int
+    rank: int
+    size: int
+    state_source: Optional[int]
+    members: tuple[Member, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Progress:
+    """Figures for the job's status and metrics; None: not known."""
+
+    step: int
+    steps_total: Optional[int] = None
+    data_epoch: Optional[int] = None
+    sample_count: Optional[int] = None  # that this rank used in the step
+    loss: Optional[float] = None
+    accuracy: Optional[float] = None
+    samples_per_second: Optional[float] = None
+    phase: Phase = Phase.KEEP
+
+
+OpLike = Union[Op, str]
+
+
+def op_of(op: OpLike) -> Op:
+    """`op`, or the one of that name: "sum", "min", "max", "mean". Errors: InvalidArgument."""
+    if isinstance(op, Op):
+        return op
+    try:
+        return Op[op.upper()]
+    except (KeyError, AttributeError):
+        names = ", ".join(one.name.lower() for one in Op)
+        raise InvalidArgument(f"op: {op!r} found, expected one of {names}") from None
+
+
+class Pending(Generic[Array]):
+    """A reduction that was begun. The session keeps its array until it has ended."""
+
+    def __init__(self, session: Session[Array], handle: int, array: Array) -> None:
+        self._session = session
+        self._handle = handle
+        self._array = array
+
+    def wait(self) -> Array:
+        """Waits for its end, once. Errors: those of `Session.all_reduce`."""
+        self._session._wait(self._handle)
+        return self._array
+
+    def has_ended(self) -> bool:
+        """Whether `wait` would return at once."""
+        return self._session._has_ended(self._handle)
+
+
+class Session(abc.ABC, Generic[Array]):
+    """The session of this process; there is one at a time. Collectives as in lockstep.h: all ranks
+    make the same calls in the same order, results are equal to the bit on all ranks.
+
+    Errors: `MeetAgain` is answered by `meet`; `InvalidArgument` is this call's alone; all others
+    derive from `LockstepError`. Every wait is bounded by `timeout`, in seconds.
+    Thread: one at a time; `abort` and `is_stop_requested` from any.
+    """
+
+    def __init__(self, plan: Optional[str] = None, catch_stop: bool = False) -> None:
+        """Opens it from the environment. `plan`: what must be equal on all ranks, as text.
+        `catch_stop`: SIGTERM becomes a request to stop, where it has its default action.
+
+        Errors: NoJob, LockstepError (ALREADY_OPEN, SYSTEM), InvalidArgument.
+        """
+        self._library = library.load()
+        self._handle = ctypes.c_void_p()
+        self._pending: dict[int, Array] = {}
+        self._meeting: Optional[Meeting] = None
+        options = library.Options(
+            struct_size=ctypes.sizeof(library.Options),
+            plan=None if plan is None else plan.encode(),
+            catch_stop=int(catch_stop),
+        )
+        opened: int = self._library.lockstep_open(
+            ctypes.byref(options), ctypes.byref(self._handle))
+        self._check(opened)
+        self._interrupts = InterruptWatcher(lambda: self.abort("interrupted (SIGINT)"))
+
+    @property
+    def meeting(self) -> Meeting:
+        """The newest. Errors: LockstepError (NOT_MET)."""
+        if self._meeting is None:
+            raise LockstepError("no meeting is joined: call meet first", Status.NOT_MET)
+        return self._meeting
+
+    @property
+    def rank(self) -> int:
+        """Of this process, from 0; the same in all meetings."""
+        return self.meeting.rank
+
+    @property
+    def size(self) -> int:
+        """Ranks of the job."""
+        return self.meeting.size
+
+    def meet(self, has_state: bool, step: int, timeout: float = MEETING_SECONDS) -> Meeting:
+        """Waits for all ranks of the job, and joins them. `has_state`, `step`: whether this rank
+        holds a state, and how many steps were applied to it. What was begun ends with MeetAgain.
+
+        Errors: MeetAgain (TIMEOUT names who is missing), Mismatch, Superseded, Finished, Stopped.
+        """
+        met = library.MeetingOut(struct_size=ctypes.sizeof(library.MeetingOut))
+        try:
+            self._call("meet", int(has_state), step, timeout, ctypes.byref(met))
+        finally:
+            self._forget_pending()
+        members = tuple(self._member(rank) for rank in range(met.size))
+        source = met.state_source if met.state_source >= 0 else None
+        self._meeting = Meeting(met.epoch, met.rank, met.size, source, members)
+        return self._meeting
+
+    def all_reduce(
+        self, array: Array, op: OpLike = Op.SUM, timeout: float = CALL_SECONDS
+    ) -> Array:
+        """Reduces `array` over all ranks, in place, and returns it."""
+        memory = self._memory(array, "array", is_written=True)
+        self._call("all_reduce", *memory, op_of(op), timeout)
+        return array
+
+    def begin_all_reduce(
+        self, array: Array, op: OpLike = Op.SUM, timeout: float = CALL_SECONDS
+    ) -> Pending[Array]:
+        """The same beside this thread: `array` is the library's until `wait` of what is returned
+        has come back. `timeout` counts from here."""
+        memory = self._memory(array, "array", is_written=True)
+        handle = ctypes.c_uint64()
+        self._call("all_reduce_begin", *memory, op_of(op), timeout, ctypes.byref(handle))
+        self._pending[handle.value] = array
+        return Pending(self, handle.value, array)
+
+    def reduce_scatter(
+        self, array: Array, op: OpLike = Op.SUM, timeout: float = CALL_SECONDS
+    ) -> Array:
+        """Block r of the reduced `array` [size, ...] on rank r: a new array [...]."""
+        memory = self._memory(array, "array", is_written=False)
+        shape = self._shape(array)
+        if not shape or shape[0] != self.size:
+            raise InvalidArgument(
+                f"array: shape {list(shape)} found, expected a first length of {self.size}, "
+                "a block for each rank")
+        output = self._empty(array, shape[1:])
+        address, count, data_type = self._memory(output, "output", is_written=True)
+        self._call(
+            "reduce_scatter", memory.address, address, count, data_type, op_of(op), timeout)
+        return output
+
+    def all_gather(self, array: Array, timeout: float = CALL_SECONDS) -> Array:
+        """`array` [...] of each rank in the order of ranks: a new array [size, ...]."""
+        address, count, data_type = self._memory(array, "array", is_written=False)
+        output = self._empty(array, (self.size, *self._shape(array)))
+        target = self._memory(output, "output", is_written=True).address
+        self._call("all_gather", address, target, count, data_type, timeout)
+        return output
+
+    def broadcast(self, array: Array, root: int, timeout: float = CALL_SECONDS) -> Array:
+        """`array` of rank `root` to all others, in place, and returns it."""
+        memory = self._memory(array, "array", is_written=True)
+        self._call("broadcast", *memory, root, timeout)
+        return array
+
+    def barrier(self, timeout: float = CALL_SECONDS) -> None:
+        """Returns once all ranks have called it."""
+        self._call("barrier", timeout)
+
+    def should_stop(self, timeout: float = CALL_SECONDS) -> bool:
+        """Whether this rank should leave now, at the end of a step; then it ends with 42. Once all
+        were asked to, all leave after the same step. Collective."""
+        answer = ctypes.c_int()
+        self._call("should_stop", ctypes.byref(answer), timeout)
+        return answer.value != 0
+
+    @property
+    def is_stop_requested(self) -> bool:
+        """Whether this process was asked to stop."""
+        return bool(self._library.lockstep_stop_requested(self._handle))
+
+    def abort(self, reason: str) -> None:
+        """Ends the call in progress, here and on the other ranks, with MeetAgain. Thread: any."""
+        self._check(self._library.lockstep_abort(self._handle, reason.encode()))
+
+    def report(self, progress: Progress) -> None:
+        """Shows how far this rank is, in `lockstep run`, `kubectl get tj` and metrics. Each step: a
+        process that is lost again without one in between gets no successor in its pod."""
+
+        def or_unknown(figure: Optional[float]) -> float:
+            return math.nan if figure is None else figure
+
+        def or_negative(count: Optional[int]) -> int:
+            return -1 if count is None else count
+
+        figures = library.ProgressIn(
+            struct_size=ctypes.sizeof(library.ProgressIn),
+            step=progress.step,
+            steps_total=or_negative(progress.steps_total),
+            data_epoch=or_negative(progress.data_epoch),
+            sample_count=or_negative(progress.sample_count),
+            loss=or_unknown(progress.loss),
+            accuracy=or_unknown(progress.accuracy),
+            samples_per_second=or_unknown(progress.samples_per_second),
+            phase=progress.phase,
+        )
+        self._call("report", ctypes.byref(figures))
+
+    def finish(self, timeout: float = CALL_SECONDS) -> None:
+        """All work is done: waits for all ranks to say so. Nobody meets after that."""
+        self._call("finish", timeout)
+
+    def close(self) -> None:
+        """Leaves the job: peers that still work with this rank lose it. Once; again does nothing.
+
+        Errors: Forked, LockstepError (BUSY).
+        """
+        if self._handle.value is None:
+            return
+        self._call("close")
+        self._handle = ctypes.c_void_p()
+        self._interrupts.close()
+        self._pending.clear()
+
+    def __enter__(self: Self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        self.close()
+
+    @abc.abstractmethod
+    def _memory(self, array: Array, name: str, is_written: bool) -> Memory:
+        """Where its elements are. Errors: InvalidArgument, which calls it `name`."""
+
+    @abc.abstractmethod
+    def _shape(self, array: Array) -> tuple[int, ...]:
+        """Its lengths, outermost first."""
+
+    @abc.abstractmethod
+    def _empty(self, like: Array, shape: tuple[int, ...]) -> Array:
+        """A new array of that type."""
+
+    def _member(self, rank: int) -> Member:
+        found = library.MemberOut(struct_size=ctypes.sizeof(library.MemberOut))
+        self._call("get_member", rank, ctypes.byref(found))
+        return Member(
+            found.rank, found.step, bool(found.has_state), found.incarnation, found.host.decode())
+
+    def _wait(self, handle: int) -> None:
+        try:
+            self._call("wait", handle)
+        finally:
+            self._pending.pop(handle, None)
+
+    def _has_ended(self, handle: int) -> bool:
+        answer = ctypes.c_int()
+        self._call("has_ended", handle, ctypes.byref(answer))
+        return answer.value != 0
+
+    def _forget_pending(self) -> None:
+        """Gives back what nobody will wait for: the meeting of these calls is over."""
+        for handle in list(self._pending):
+            self._library.lockstep_wait(self._handle, handle)
+        self._pending.clear()
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        function = getattr(self._library, "lockstep_" + name)
+        interrupts = self._interrupts
+        number = interrupts.number_call()
+        try:
+            if number != 0:
+                interrupts.call = number
+            status: int = function(self._handle, *arguments)
+        finally:
+            if number != 0:
+                interrupts.call = 0
+        self._check(status)
+
+    def _check(self, status: int) -> None:
+        if status != Status.OK:
+            sentence: bytes = self._library.lockstep_last_error()
+            raise error_of(status, sentence.decode(errors="replace"))

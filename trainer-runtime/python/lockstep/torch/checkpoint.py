@@ -1,0 +1,320 @@
+"""A directory of checkpoints as in docs/checkpoints.md, with a writer beside training."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime
+import fcntl
+import hashlib
+import json
+import os
+import pathlib
+import re
+import secrets
+import shutil
+import sys
+import threading
+from typing import Any, Iterator, Optional
+
+import torch
+
+from lockstep.errors import LockstepError, Status
+from lockstep.torch.state import FlatState, dtype_name, dtype_of, raw_bytes, unflatten
+
+_FORMAT_VERSION = 2
+_TENSORS = "tensors.safetensors"
+_MANIFEST = "manifest.json"
+_FENCE = "fence.json"
+_TREE = "lockstep.torch"  # the description of the state, in the file's metadata
+_LEDGER = "lockstep/ledger"
+_OWN_LEDGER = "sampler/ledger"  # its path in the state
+_STEP_NAME = re.compile(r"step-(\d+)")
+
+
+@dataclasses.dataclass(frozen=True)
+class Writer:
+    """In whose name checkpoints are written: a later one of a job takes over from an earlier."""
+
+    job_uid: str
+    attempt: int
+    epoch: int
+    incarnation: int
+
+    @staticmethod
+    def of_environment(epoch: int, incarnation: int) -> Writer:
+        """This process's, in the meeting `epoch`."""
+        attempt = int(os.environ.get("LOCKSTEP_ATTEMPT", "0"))
+        return Writer(os.environ.get("LOCKSTEP_JOB_UID", ""), attempt, epoch, incarnation)
+
+    def order(self) -> tuple[int, int, int]:
+        """By which writers of one job follow each other."""
+        return self.attempt, self.epoch, self.incarnation
+
+    def fields(self) -> dict[str, Any]:
+        """As files have it."""
+        return {"jobUid": self.job_uid, "attempt": self.attempt, "epoch": self.epoch,
+                "incarnation": self.incarnation}
+
+
+@dataclasses.dataclass(frozen=True)
+class Manifest:
+    """What a checkpoint is of."""
+
+    step: int
+    data_epoch: int
+    position: int
+    samples_consumed: int
+    seed: int
+    world_size: int
+    fingerprint: str
+
+
+def _stale(directory: pathlib.Path, sentence: str) -> LockstepError:
+    return LockstepError(f"{directory}: {sentence}", Status.SUPERSEDED)
+
+
+class CheckpointStore:
+    """Complete checkpoints appear by a rename; `keep` of them stay. Thread: one calling thread; the
+    writer is inside, and holds copies."""
+
+    def __init__(self, directory: str, keep: int) -> None:
+        self._directory = pathlib.Path(directory)
+        self._keep = max(1, keep)
+        self._writer: Optional[Writer] = None
+        self._thread: Optional[threading.Thread] = None
+        self._problem: Optional[Exception] = None
+
+    def claim(self, writer: Writer) -> None:
+        """Makes this process the one that writes. Errors: LockstepError (a newer writer of the job
+        holds the directory, or another job has taken it over), OSError."""
+        self.flush()
+        self._directory.mkdir(parents=True, exist_ok=True)
+        with self._locked():
+            fence = self._read_fence()
+            shut_out = list(fence.get("shutOut", []))
+            if fence and fence["jobUid"] == writer.job_uid:
+                self._check_fence(fence, writer)
+            elif fence:
+                if self._writer is not None or writer.job_uid in shut_out:
+                    raise _stale(self._directory, f"was taken over by job {fence['jobUid']}")
+                shut_out.append(fence["jobUid"])
+            document = writer.fields()
+            if shut_out:
+                document["shutOut"] = shut_out[-256:]
+            self._write_atomically(_FENCE, _dump_hashed(document))
+            for left in self._directory.glob(".tmp-*"):
+                shutil.rmtree(left, ignore_errors=True)
+        self._writer = writer
+
+    def save_async(self, state: FlatState, manifest: Manifest) -> None:
+        """Copies the state and returns; the one before is waited for. Precondition: `claim`.
+
+        Errors: those of that one.
+        """
+        self.flush()
+        copied = {
+            _LEDGER if name == _OWN_LEDGER else name: tensor.detach().cpu().clone().contiguous()
+            for name, tensor in state.tensors.items()
+        }
+        tree = json.dumps(state.tree)
+        self._thread = threading.Thread(
+            target=self._save, args=(copied, tree, manifest), name="lockstep-checkpoint")
+        self._thread.start()
+
+    def flush(self) -> None:
+        """Waits until all is written. Errors: LockstepError (SUPERSEDED); a disk that is full or
+        broken is told on standard error, and the next save tries again."""
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        problem, self._problem = self._problem, None
+        if isinstance(problem, LockstepError):
+            raise problem
+        if problem is not None:
+            print(f"lockstep: checkpoint not written: {problem}", file=sys.stderr, flush=True)
+
+    def load_newest(self, fingerprint: str) -> Optional[dict[str, Any]]:
+        """The state of the highest step whose files verify; None where there is none.
+
+        Errors: LockstepError (it is of another model, sampler or plan), OSError.
+        """
+        if not self._directory.is_dir():
+            return None
+        for _, folder in reversed(self._steps()):
+            try:
+                manifest = _read_hashed(folder / _MANIFEST)
+                raw = (folder / manifest["tensors"]["file"]).read_bytes()
+                if hashlib.sha256(raw).hexdigest() != manifest["tensors"]["sha256"]:
+                    raise ValueError("the tensors' hash is not that of the manifest")
+            except (ValueError, KeyError, FileNotFoundError) as damage:
+                print(f"lockstep: {folder} is skipped: {damage}", file=sys.stderr, flush=True)
+                continue
+            found = manifest["fingerprint"]
+            if found != {"lockstep.torch": fingerprint}:
+                raise LockstepError(
+                    f"{folder}: its model, sampler or plan are others than this program's: "
+                    f"fingerprint {found} found, expected {fingerprint}", Status.MISMATCH)
+            state: dict[str, Any] = unflatten(_decode(raw))
+            return state
+        return None
+
+    def _steps(self) -> list[tuple[int, pathlib.Path]]:
+        found = [(_STEP_NAME.fullmatch(path.name), path) for path in self._directory.iterdir()]
+        return sorted((int(match[1]), path) for match, path in found if match)
+
+    def _save(self, tensors: dict[str, torch.Tensor], tree: str, manifest: Manifest) -> None:
+        try:
+            self._write(tensors, tree, manifest)
+        except (OSError, LockstepError) as error:
+            self._problem = error
+
+    def _write(self, tensors: dict[str, torch.Tensor], tree: str, manifest: Manifest) -> None:
+        writer = self._writer
+        assert writer is not None, "claim comes first"
+        raw = _encode(tensors, tree)
+        folder = self._directory / f".tmp-{secrets.token_hex(8)}"
+        folder.mkdir()
+        try:
+            _write_lasting(folder / _TENSORS, raw)
+            document = {
+                "formatVersion": _FORMAT_VERSION,
+                **writer.fields(),
+                "step": manifest.step,
+                "cursor": {"dataEpoch": manifest.data_epoch, "position": manifest.position,
+                           "samplesConsumed": manifest.samples_consumed},
+                "seed": manifest.seed,
+                "worldSize": manifest.world_size,
+                "fingerprint": {"lockstep.torch": manifest.fingerprint},
+                "epochSums": {"dataEpoch": manifest.data_epoch, "lossSum": None,
+                              "correctCount": 0, "sampleCount": 0},
+                "isFinite": all(_is_finite(tensor) for tensor in tensors.values()),
+                "tensors": {"file": _TENSORS, "bytes": len(raw),
+                            "sha256": hashlib.sha256(raw).hexdigest()},
+                "created": datetime.datetime.now(datetime.timezone.utc).strftime(
+                    "%Y-%m-%dT%H:%M:%SZ"),
+            }
+            _write_lasting(folder / _MANIFEST, _dump_hashed(document))
+            _sync(folder)
+            self._publish(folder, f"step-{manifest.step:08}", writer)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _publish(self, folder: pathlib.Path, name: str, writer: Writer) -> None:
+        with self._locked():
+            self._check_fence(self._read_fence(), writer)
+            target = self._directory / name
+            if target.exists():  # a step of an earlier life, or of before a loss
+                target.rename(self._directory / f".tmp-old-{secrets.token_hex(8)}")
+            folder.rename(target)
+            _sync(self._directory)
+        for left in self._directory.glob(".tmp-old-*"):
+            shutil.rmtree(left, ignore_errors=True)
+        for _, old in self._steps()[: -self._keep]:
+            shutil.rmtree(old, ignore_errors=True)
+
+    def _check_fence(self, fence: dict[str, Any], writer: Writer) -> None:
+        if fence.get("jobUid") != writer.job_uid:
+            raise _stale(self._directory, f"was taken over by job {fence.get('jobUid')}")
+        holder = Writer(
+            fence["jobUid"], fence["attempt"], fence["epoch"], fence["incarnation"])
+        if holder.order() > writer.order():
+            raise _stale(self._directory, f"is now written by {holder}, not by {writer}")
+
+    def _read_fence(self) -> dict[str, Any]:
+        try:
+            return _read_hashed(self._directory / _FENCE)
+        except FileNotFoundError:
+            return {}
+        except ValueError as damage:
+            # Whoever claims has met all ranks, so nobody newer can have written it.
+            print(f"lockstep: the fence is replaced: {damage}", file=sys.stderr, flush=True)
+            return {}
+
+    def _write_atomically(self, name: str, text: bytes) -> None:
+        temporary = self._directory / f".{name}.{secrets.token_hex(8)}"
+        _write_lasting(temporary, text)
+        temporary.rename(self._directory / name)
+        _sync(self._directory)
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        """The built-in trainer's lock; held for some system calls."""
+        folder = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(folder)
+
+
+def _is_finite(tensor: torch.Tensor) -> bool:
+    return not tensor.is_floating_point() or bool(torch.isfinite(tensor).all())
+
+
+def _write_lasting(path: pathlib.Path, content: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync(folder: pathlib.Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _compact(document: dict[str, Any]) -> bytes:
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return text.encode()
+
+
+def _dump_hashed(document: dict[str, Any]) -> bytes:
+    """With a member `sha256`, the hash of all others."""
+    hashed = {**document, "sha256": hashlib.sha256(_compact(document)).hexdigest()}
+    return json.dumps(hashed, sort_keys=True, indent=2, ensure_ascii=False).encode()
+
+
+def _read_hashed(path: pathlib.Path) -> dict[str, Any]:
+    """Errors: FileNotFoundError, ValueError (it is damaged)."""
+    document = json.loads(path.read_bytes())
+    if not isinstance(document, dict):
+        raise ValueError(f"{path} is no object")
+    expected = document.pop("sha256", None)
+    if hashlib.sha256(_compact(document)).hexdigest() != expected:
+        raise ValueError(f"{path}: its hash is not that of its content")
+    return document
+
+
+def _encode(tensors: dict[str, torch.Tensor], tree: str) -> bytes:
+    """The safetensors file: 8 bytes of length, a header of JSON, the values."""
+    header: dict[str, Any] = {"__metadata__": {"format": "lockstep", _TREE: tree}}
+    parts = []
+    offset = 0
+    for name in sorted(tensors):
+        content = raw_bytes(tensors[name])
+        header[name] = {"dtype": dtype_name(tensors[name].dtype),
+                        "shape": list(tensors[name].shape),
+                        "data_offsets": [offset, offset + len(content)]}
+        parts.append(content)
+        offset += len(content)
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return b"".join([len(text).to_bytes(8, "little"), text, *parts])
+
+
+def _decode(raw: bytes) -> FlatState:
+    start = 8 + int.from_bytes(raw[:8], "little")
+    header = json.loads(raw[8:start])
+    tree = json.loads(header.pop("__metadata__")[_TREE])
+    tensors = {}
+    for name, entry in header.items():
+        begin, end = entry["data_offsets"]
+        flat = torch.frombuffer(bytearray(raw[start + begin : start + end]), dtype=torch.uint8) \
+            if end > begin else torch.empty(0, dtype=torch.uint8)
+        tensor = flat.view(dtype_of(entry["dtype"])).reshape(entry["shape"])
+        tensors[_OWN_LEDGER if name == _LEDGER else name] = tensor
+    return FlatState(tree, tensors)

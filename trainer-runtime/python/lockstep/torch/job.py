@@ -1,0 +1,376 @@
+"""A training loop that survives the loss of a process."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import os
+import signal
+import time
+from types import TracebackType
+from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Protocol, TypeVar, Union
+
+import torch
+
+from lockstep.errors import Finished, LockstepError, MeetAgain, Status, Stopped
+from lockstep.library import Phase
+from lockstep.session import MEETING_SECONDS, Meeting, Progress
+from lockstep.torch.checkpoint import CheckpointStore, Manifest, Writer
+from lockstep.torch.gradients import StepReducer, StepShare
+from lockstep.torch.sampler import Sampler, Totals, mix
+from lockstep.torch.session import Session, open
+from lockstep.torch.state import broadcast_state, flatten
+
+Batch = TypeVar("Batch")
+
+
+class Stateful(Protocol):
+    """Whatever travels with the model: schedulers, scalers, counters of your own."""
+
+    def state_dict(self) -> Any: ...
+
+    def load_state_dict(self, state: Any) -> Any: ...
+
+
+@dataclasses.dataclass(frozen=True)
+class JobOptions:
+    """How a job goes about it.
+
+    `call_seconds` bounds each wait for other ranks within a step; a lost or frozen one is noticed
+    far sooner, so it is for ranks that live and do not come. `checkpoint_every`: steps, 0 for none
+    but that at the end or a stop; `checkpoint_directory`: by default LOCKSTEP_CHECKPOINT_DIR, and
+    nothing is saved where that is not set.
+    """
+
+    plan: str = ""
+    checkpoint_directory: Optional[str] = None
+    checkpoint_every: int = 0
+    checkpoint_keep: int = 3
+    call_seconds: float = 300.0
+    meeting_seconds: float = MEETING_SECONDS
+
+
+class Job:
+    """Trains `model` by all ranks of the job together:
+
+        job = lockstep.torch.Job(model=model, optimizer=optimizer, sampler=sampler)
+        loader = DataLoader(dataset, batch_sampler=sampler)
+        for inputs, labels in job.batches(loader):
+            loss = loss_function(model(inputs), labels)
+            loss.backward()
+            job.step(loss)
+
+    The loss is the mean over the batch's samples. After each step all ranks hold the same weights
+    to the bit: those of one process that had used the whole global batch, but for rounding. State
+    changes in `step` alone, when all sums have arrived; a rank that is lost before makes all others
+    forget the step, meet its successor, hand over the state, and take the step again. So chance in
+    a step is seeded by its number (torch's only), and a step taken again comes out as before.
+
+    Errors: Stopped from `batches` (end with 42, as `lockstep.run` does); Superseded, Finished from
+    the constructor and `batches`. Thread: one.
+    """
+
+    def __init__(
+        self,
+        *,
+        model: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        sampler: Sampler,
+        extra: Optional[Mapping[str, Stateful]] = None,
+        options: JobOptions = JobOptions(),
+    ) -> None:
+        """Opens the session, waits for all ranks, and takes over the state: of a rank that has one,
+        else of the newest checkpoint, else rank 0's initial one. Collective.
+
+        Errors: NoJob, Mismatch (ranks with other models, samplers or options), those of `meet`.
+        """
+        self.model = model
+        self.optimizer = optimizer
+        self.sampler = sampler
+        self._extra = dict(extra or {})
+        self._options = options
+        self._reducer = StepReducer(model.parameters(), model.buffers())
+        self._step = 0
+        self._has_state = False
+        self._is_finished = False
+        self._lost: Optional[MeetAgain] = None  # why the step in progress was forgotten
+        self._is_open = False  # a batch is out, and step not called for it
+        self._ids: list[int] = []
+        self._loss: Optional[float] = None
+        self._begin = time.monotonic()
+        # A handler of the program's own is left alone.
+        catches_stop = signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+        self._plan = self._describe()
+        self.session: Session = open(self._plan, catches_stop)
+        directory = options.checkpoint_directory or os.environ.get("LOCKSTEP_CHECKPOINT_DIR")
+        self._store = (
+            CheckpointStore(directory, options.checkpoint_keep) if directory else None)
+        self._meet()
+
+    @property
+    def rank(self) -> int:
+        """Of this process."""
+        return self.session.rank
+
+    @property
+    def size(self) -> int:
+        """Ranks of the job."""
+        return self.session.size
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this rank writes what is written once. All others could do the same."""
+        return self.rank == 0
+
+    @property
+    def step_count(self) -> int:
+        """Updates applied to the model."""
+        return self._step
+
+    @property
+    def meeting(self) -> Meeting:
+        """The newest: a higher epoch means that somebody was lost."""
+        return self.session.meeting
+
+    @property
+    def totals(self) -> Totals:
+        """How often samples were used, of those that should have been."""
+        return self.sampler.totals()
+
+    def batches(self, loader: Iterable[Batch]) -> Iterator[Batch]:
+        """This rank's batches from the cursor to the end of the last data epoch, then the end of
+        the job. `loader` is iterated anew after each loss, and never sees the cursor move: make it
+        with `batch_sampler=job.sampler`.
+
+        Errors: Stopped, Superseded, Finished, Mismatch; LockstepError (the loader's batches are not
+        the sampler's; `step` was not called).
+        """
+        while not self._is_finished:
+            yield from self._batches_of_meeting(loader)
+            if self.sampler.is_done:
+                self._finish()
+
+    def step(
+        self,
+        loss: Union[torch.Tensor, float, None] = None,
+        before_update: Optional[Callable[[], object]] = None,
+    ) -> bool:
+        """Averages the gradients over all samples of the global batch, applies them, and resets
+        them. `before_update` is called between, as for clipping. False: a rank was lost, and the
+        step is forgotten, here and everywhere; the next batch is the same again. Collective.
+        """
+        if not self._is_open:
+            raise LockstepError("step: there is no batch in progress; call it once for each")
+        self._is_open = False
+        value = float(loss.detach()) if isinstance(loss, torch.Tensor) else loss
+        share = StepShare(self._ids, self.sampler.global_size(), value)
+        try:
+            total = self._reducer.reduce(self.session, share, self._options.call_seconds)
+        except MeetAgain as lost:
+            self._lost = lost
+            self._reducer.forget_step()
+            self.optimizer.zero_grad(set_to_none=True)
+            return False
+        if before_update is not None:
+            before_update()
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.sampler.advance(total.ids)
+        self._step += 1
+        self._loss = total.loss
+        return True
+
+    def close(self) -> None:
+        """Waits for the checkpoint that is being written, and leaves the job."""
+        try:
+            if self._store is not None:
+                self._store.flush()
+        finally:
+            self.session.close()
+
+    def __enter__(self) -> Job:
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        self.close()
+
+    def _batches_of_meeting(self, loader: Iterable[Batch]) -> Iterator[Batch]:
+        """Batches until the end, or until another meeting was joined."""
+        epoch = self.meeting.epoch
+        self.sampler.place(self.rank, self.size)
+        self._seed()
+        batches = iter(loader)
+        while not self.sampler.is_done and self.meeting.epoch == epoch:
+            self._seed()
+            self._reducer.begin_step()
+            yield self._next(batches)
+            if self._is_open:
+                self._is_open = False
+                raise LockstepError("step was not called for the last batch")
+            self._between_steps()
+
+    def _next(self, batches: Iterator[Batch]) -> Batch:
+        batch = next(batches, None)
+        try:
+            self._ids = self.sampler.take_handed_out()
+        except IndexError:
+            batch = None
+        if batch is None or len(self._ids) != self.sampler.slice_size():
+            raise LockstepError(
+                f"the loader's batch for step {self._step} is not that of the sampler: make it "
+                "with batch_sampler=job.sampler")
+        self._is_open = True
+        return batch
+
+    def _seed(self) -> None:
+        torch.manual_seed(mix(self.sampler.seed, self._step, self.rank))
+
+    def _between_steps(self) -> None:
+        """What comes after a step: after the program's own doing, so that the state is whole."""
+        if self._lost is not None:
+            self._recover(self._lost)
+            return
+        self._report()
+        every = self._options.checkpoint_every
+        if every > 0 and self._step % every == 0 and not self.sampler.is_done:
+            self._save()
+        try:
+            is_asked = self.session.should_stop(self._options.call_seconds)
+        except MeetAgain as lost:
+            self._recover(lost)
+            return
+        if is_asked and not self.sampler.is_done:
+            self._save()
+            if self._store is not None:
+                self._store.flush()
+            raise Stopped(f"asked to stop after {self._step} steps", Status.STOPPED)
+
+    def _finish(self) -> None:
+        self._save()
+        if self._store is not None:
+            self._store.flush()
+        try:
+            self.session.finish(self._options.call_seconds)
+            self._is_finished = True
+        except MeetAgain as lost:
+            with contextlib.suppress(Finished):
+                self._recover(lost)
+                return
+            self._is_finished = True  # the others know already
+
+    def _report(self) -> None:
+        now = time.monotonic()
+        samples = self.sampler.batch_size
+        self.session.report(
+            Progress(
+                step=self._step,
+                steps_total=self.sampler.steps_total,
+                data_epoch=self.sampler.data_epoch,
+                sample_count=len(self._ids),
+                loss=self._loss,
+                samples_per_second=samples / max(now - self._begin, 1e-9),
+                phase=Phase.TRAINING,
+            )
+        )
+        self._begin = now
+
+    def _recover(self, lost: MeetAgain) -> None:
+        print(f"lockstep: meeting again after step {self._step}: {lost}", flush=True)
+        self._lost = None
+        self._meet()
+
+    def _meet(self) -> None:
+        """Joins a meeting and takes over what it lacks, again where a rank is lost meanwhile."""
+        while True:
+            try:
+                self.session.meet(self._has_state, self._step, self._options.meeting_seconds)
+                self._claim()
+                self._take_over()
+                self._has_state = True
+                return
+            except MeetAgain as lost:
+                if lost.status == Status.TIMEOUT:
+                    raise
+
+    def _take_over(self) -> None:
+        members = self.meeting.members
+        source = self.meeting.state_source
+        if source is None:
+            source = 0
+            if self.is_chief and self._store is not None:
+                self._restore(self._store)
+        elif all(one.has_state and one.step == members[source].step for one in members):
+            return  # equal to the bit already
+        state = self._state() if self.rank == source else None
+        state = broadcast_state(self.session, state, source, self._options.call_seconds)
+        if self.rank != source:
+            self._load(state)
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "step": self._step,
+            "model": dict(self.model.state_dict()),
+            "optimizer": self.optimizer.state_dict(),
+            "sampler": self.sampler.state_dict(),
+            "extra": {name: one.state_dict() for name, one in self._extra.items()},
+        }
+
+    def _load(self, state: dict[str, Any]) -> None:
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.sampler.load_state_dict(state["sampler"])
+        for name, one in self._extra.items():
+            one.load_state_dict(state["extra"][name])
+        self._step = state["step"]
+
+    def _describe(self) -> str:
+        """What must be equal on all ranks, and in a checkpoint that is gone on from."""
+        shapes = [
+            f"{name} {list(tensor.shape)} {tensor.dtype}"
+            for name, tensor in self.model.state_dict().items()
+        ]
+        sampler = self.sampler
+        parts = [
+            self._options.plan,
+            "; ".join(shapes),
+            type(self.optimizer).__name__,
+            f"{sampler.sample_count} samples, seed {sampler.seed}, shuffle {sampler.shuffle}",
+        ]
+        return "\n".join(parts)
+
+    def _fingerprint(self) -> str:
+        return hashlib.sha256(self._plan.encode()).hexdigest()
+
+    def _claim(self) -> None:
+        """The chief of a meeting is the writer; whoever comes from an earlier one is refused."""
+        if self._store is not None and self.is_chief:
+            incarnation = self.meeting.members[0].incarnation
+            self._store.claim(Writer.of_environment(self.meeting.epoch, incarnation))
+
+    def _save(self) -> None:
+        if self._store is None or not self.is_chief:
+            return
+        cursor = self.sampler
+        self._store.save_async(
+            flatten(self._state()),
+            Manifest(
+                step=self._step,
+                data_epoch=cursor.data_epoch,
+                position=cursor.position,
+                samples_consumed=self.totals.consumed,
+                seed=cursor.seed,
+                world_size=self.size,
+                fingerprint=self._fingerprint(),
+            ),
+        )
+
+    def _restore(self, store: CheckpointStore) -> None:
+        state = store.load_newest(self._fingerprint())
+        if state is not None:
+            self._load(state)

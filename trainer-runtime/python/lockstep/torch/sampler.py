@@ -1,0 +1,227 @@
+"""Who reads which samples, and whether each was used exactly once.
+
+Local words: a *data epoch* is one pass over the samples; a *position* counts those of one data
+epoch in the order in which it visits them; the *cursor* is where the next batch starts. A *global
+batch* is what all ranks use in one step, a *slice* one rank's part of it.
+"""
+
+from __future__ import annotations
+
+import array
+import collections
+import struct
+from typing import Any, Iterator, NamedTuple
+
+import torch
+
+from lockstep.errors import InvalidArgument
+from lockstep.torch.state import raw_bytes
+
+_LEDGER_MAGIC = b"LSLEDGR1"
+_LEDGER_HEADER = struct.Struct("<8s5q")
+_USES_MAX = 65535  # the ledger's counters have 16 bits
+
+
+def _wrapped(value: int) -> int:
+    """As a signed 64-bit number."""
+    return (value + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+def _mix(words: torch.Tensor) -> torch.Tensor:
+    """Spreads the bits of each word over all 64.
+
+    Source: the finaliser of SplitMix64 (Steele, Lea, Flood 2014). torch has no unsigned words:
+    products wrap, and shifts are masked.
+    """
+    words = words + _wrapped(0x9E3779B97F4A7C15)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        words = (words ^ ((words >> shift) & ((1 << (64 - shift)) - 1))) * _wrapped(factor)
+    return words ^ ((words >> 31) & ((1 << 33) - 1))
+
+
+def mix(*numbers: int) -> int:
+    """One number of 63 bits that depends on all of them, and on their order."""
+    word = torch.zeros(1, dtype=torch.int64)
+    for number in numbers:
+        word = _mix(word + _wrapped(number))
+    return int(word.item()) & ((1 << 63) - 1)
+
+
+def permutation(seed: int, data_epoch: int, sample_count: int) -> torch.Tensor:
+    """The order in which a data epoch visits the samples: depends on the arguments alone, on every
+    machine and release of torch. Shapes: [sample_count] of int64."""
+    keys = _mix(torch.arange(sample_count, dtype=torch.int64) + mix(seed, data_epoch))
+    return torch.sort(keys, stable=True).indices
+
+
+class Totals(NamedTuple):
+    """Uses of samples so far; `lost` and `repeated` against what should have been used."""
+
+    consumed: int
+    expected: int
+    lost: int
+    repeated: int
+
+
+class Sampler:
+    """A seeded permutation of the samples in each data epoch, cut into global batches, of which
+    each rank reads a slice. Give it to the loader: `DataLoader(dataset, batch_sampler=sampler)`.
+
+    Equal on all ranks. The cursor moves when `lockstep.torch.Job` has applied a step, whatever a
+    loader has read ahead. Slices are contiguous, disjoint, and differ by at most one sample: those
+    of m samples for R ranks are [r*m/R, (r+1)*m/R). Thread: one.
+    """
+
+    def __init__(
+        self,
+        sample_count: int,
+        batch_size: int,
+        *,
+        epochs: int = 1,
+        seed: int = 0,
+        shuffle: bool = True,
+    ) -> None:
+        """`batch_size`: of all ranks together; the last batch of a data epoch has what is left.
+
+        Errors: InvalidArgument (a count below 1).
+        """
+        for name, value in (
+            ("sample_count", sample_count), ("batch_size", batch_size), ("epochs", epochs)):
+            if value < 1:
+                raise InvalidArgument(f"{name}: {value} found, expected at least 1")
+        self.sample_count = sample_count
+        self.batch_size = batch_size
+        self.epochs = epochs
+        self.seed = seed
+        self.shuffle = shuffle
+        self.rank = 0
+        self.size = 1
+        self.data_epoch = 0
+        self.position = 0
+        self._totals = Totals(0, 0, 0, 0)
+        self._uses = torch.zeros(sample_count, dtype=torch.int32)  # in the running data epoch
+        self._order_epoch = -1
+        self._order = torch.empty(0, dtype=torch.int64)
+        self._handed_out: collections.deque[list[int]] = collections.deque()
+
+    @property
+    def steps_total(self) -> int:
+        """Steps of the whole training."""
+        return self.epochs * -(-self.sample_count // self.batch_size)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all data epochs were used."""
+        return self.data_epoch >= self.epochs
+
+    def global_size(self) -> int:
+        """Samples of the batch at the cursor."""
+        return self._end(self.position) - self.position
+
+    def slice_size(self) -> int:
+        """Samples of it that this rank reads."""
+        begin, end = self._slice(self.position)
+        return end - begin
+
+    def place(self, rank: int, size: int) -> None:
+        """Who this rank is; batches that were handed out are forgotten."""
+        self.rank = rank
+        self.size = size
+        self._handed_out.clear()
+
+    def take_handed_out(self) -> list[int]:
+        """The ids of the oldest batch that a loader was given and that was not taken yet."""
+        return self._handed_out.popleft()
+
+    def advance(self, ids: torch.Tensor) -> None:
+        """A step was applied that used `ids`, on all ranks together. Shapes: [count] of int64.
+
+        Errors: InvalidArgument (no such sample, or one used too often to count).
+        """
+        if ids.numel() and not 0 <= int(ids.min()) <= int(ids.max()) < self.sample_count:
+            raise InvalidArgument(f"ids: {ids.tolist()} are not all of {self.sample_count} samples")
+        if ids.numel() and int(self._uses[ids].max()) + ids.numel() > _USES_MAX:
+            raise InvalidArgument("ids: a sample may be used too often to count")
+        self._uses.index_add_(0, ids, torch.ones(ids.numel(), dtype=torch.int32))
+        self._totals = self._totals._replace(consumed=self._totals.consumed + ids.numel())
+        self.position = self._end(self.position)
+        if self.position == self.sample_count:
+            self._totals = self.totals()
+            self._uses.zero_()
+            self.data_epoch += 1
+            self.position = 0
+
+    def totals(self) -> Totals:
+        """As they would be if the running data epoch ended at the cursor."""
+        wanted = torch.zeros_like(self._uses)
+        wanted[self._ids_of(self.data_epoch)[: self.position]] = 1
+        surplus = self._uses - wanted
+        return Totals(
+            self._totals.consumed,
+            self._totals.expected + self.position,
+            self._totals.lost - int(surplus.clamp(max=0).sum()),
+            self._totals.repeated + int(surplus.clamp(min=0).sum()),
+        )
+
+    def __iter__(self) -> Iterator[list[int]]:
+        """The slices of this rank from the cursor to the end of all data epochs. Where there are
+        fewer samples than ranks, one without any has the batch's first, which does not count: so
+        that a program does the same on all ranks."""
+        data_epoch, position = self.data_epoch, self.position
+        while data_epoch < self.epochs:
+            begin, end = self._slice(position)
+            ids: list[int] = self._ids_of(data_epoch)[begin:end].tolist()
+            self._handed_out.append(ids)
+            yield ids or self._ids_of(data_epoch)[position : position + 1].tolist()
+            position = self._end(position)
+            if position == self.sample_count:
+                data_epoch, position = data_epoch + 1, 0
+
+    def __len__(self) -> int:
+        """The steps from the cursor on."""
+        batches = -(-self.sample_count // self.batch_size)
+        done = self.data_epoch * batches + self.position // self.batch_size
+        return self.steps_total - done
+
+    def ledger(self) -> bytes:
+        """Uses and totals, in the layout of the built-in trainer's ledger."""
+        header = _LEDGER_HEADER.pack(_LEDGER_MAGIC, self.sample_count, *self._totals)
+        return header + array.array("H", self._uses.tolist()).tobytes()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Cursor and ledger."""
+        ledger = torch.frombuffer(bytearray(self.ledger()), dtype=torch.uint8)
+        return {"data_epoch": self.data_epoch, "position": self.position, "ledger": ledger}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes them over. Errors: InvalidArgument (of another number of samples)."""
+        raw = raw_bytes(state["ledger"])
+        counters = (len(raw) - _LEDGER_HEADER.size) // 2
+        magic, sample_count, *totals = _LEDGER_HEADER.unpack_from(raw)
+        if magic != _LEDGER_MAGIC or not sample_count == self.sample_count == counters:
+            raise InvalidArgument(
+                f"ledger: of {sample_count} samples found, expected {self.sample_count}")
+        uses = array.array("H", raw[_LEDGER_HEADER.size :])
+        self._uses = torch.tensor(uses.tolist(), dtype=torch.int32)
+        self._totals = Totals(*totals)
+        self.data_epoch = state["data_epoch"]
+        self.position = state["position"]
+        self._handed_out.clear()
+
+    def _end(self, position: int) -> int:
+        return min(position + self.batch_size, self.sample_count)
+
+    def _slice(self, position: int) -> tuple[int, int]:
+        count = self._end(position) - position
+        return (position + self.rank * count // self.size,
+                position + (self.rank + 1) * count // self.size)
+
+    def _ids_of(self, data_epoch: int) -> torch.Tensor:
+        if self._order_epoch != data_epoch:
+            self._order = (
+                permutation(self.seed, data_epoch, self.sample_count)
+                if self.shuffle
+                else torch.arange(self.sample_count, dtype=torch.int64)
+            )
+            self._order_epoch = data_epoch
+        return self._order

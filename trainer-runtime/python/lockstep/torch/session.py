@@ -1,0 +1,54 @@
+"""Sessions on tensors of the host."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+import torch
+
+from lockstep.errors import InvalidArgument
+from lockstep.library import DataType
+from lockstep.session import Memory
+from lockstep.session import Session as _Session
+
+_TYPES = {
+    torch.uint8: DataType.UINT8,
+    torch.int32: DataType.INT32,
+    torch.int64: DataType.INT64,
+    torch.float32: DataType.FLOAT32,
+    torch.float64: DataType.FLOAT64,
+    torch.float16: DataType.FLOAT16,
+    torch.bfloat16: DataType.BFLOAT16,
+}
+
+
+class Session(_Session[torch.Tensor]):
+    """A session whose arrays are torch's: dense, contiguous, in the host's memory. Autograd knows
+    nothing of what is done to them."""
+
+    def _memory(self, array: torch.Tensor, name: str, is_written: bool) -> Memory:
+        if not isinstance(array, torch.Tensor):
+            raise InvalidArgument(f"{name}: {type(array).__name__} found, expected a tensor")
+        if array.device.type != "cpu" or array.layout != torch.strided:
+            raise InvalidArgument(
+                f"{name}: a tensor on {array.device}, {array.layout} found, expected a dense one "
+                "on cpu")
+        data_type = _TYPES.get(array.dtype)
+        if data_type is None:
+            names = ", ".join(str(one) for one in _TYPES)
+            raise InvalidArgument(f"{name}: {array.dtype} found, expected one of {names}")
+        if not array.is_contiguous():
+            raise InvalidArgument(
+                f"{name}: its elements do not lie side by side; pass a copy (Tensor.contiguous)")
+        return Memory(array.data_ptr(), array.numel(), data_type)
+
+    def _shape(self, array: torch.Tensor) -> tuple[int, ...]:
+        return tuple(array.shape)
+
+    def _empty(self, like: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
+        return torch.empty(shape, dtype=like.dtype)
+
+
+def open(plan: Optional[str] = None, catch_stop: bool = False) -> Session:
+    """Opens this process's session; arguments and errors as `lockstep.Session`."""
+    return Session(plan, catch_stop)
