@@ -27,8 +27,8 @@ readonly CLUSTER_PROGRAMS=(
   "/usr/lib/cni/bridge containernetworking-plugins" "/bin/busybox busybox-static"
   "buildah buildah" "mmdebstrap mmdebstrap"
 )
-# What TensorFlow is installed with, for the programs written for it, and the Python package.
-readonly PEER_PACKAGES=(python3-venv)
+# What TensorFlow, Horovod and the Python package are installed with.
+readonly PEER_PACKAGES=(python3-dev python3-venv)
 # What the benchmarks compare with.
 readonly BENCH_PACKAGES=(libgloo-dev libopenmpi-dev openmpi-bin python3-torch)
 

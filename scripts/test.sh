@@ -5,7 +5,7 @@
 #   scripts/test.sh --sanitizers    also the asan-ubsan and tsan builds of all tests
 #   scripts/test.sh --python        also the Python package as a wheel, for several Pythons and a
 #                                   current torch (installs 6 GB)
-#   scripts/test.sh --peers         also programs written for TensorFlow (installs 1.5 GB)
+#   scripts/test.sh --peers         also programs for TensorFlow and Horovod (installs 1.5 GB)
 #   scripts/test.sh --cluster       also rarer harms on real nodes, and over cpprest (10 minutes)
 #   scripts/test.sh --soak          also 200 random runs under chaos (a quarter of an hour), and 100
 #                                   workers killed that sum by NCCL's double
@@ -125,6 +125,9 @@ fi
 if $with_peers; then
   say "testing programs written for TensorFlow"
   tests/peers/tensorflow.sh
+  check_leftovers
+  say "testing programs written for Horovod"
+  tests/peers/horovod.sh
   check_leftovers
 fi
 

@@ -1,5 +1,5 @@
-"""One rank of a program that meets as Horovod 0.28 does: the same requests to the rendezvous, byte by
-byte, and connections between all ranks, over which they then tell each other who they are.
+"""One rank of a program that meets as Horovod 0.28 does: the same requests to the rendezvous, byte
+by byte, and connections between all ranks, over which they then tell each other who they are.
 
 usage: horovod_rank.py [linger-in-meeting|linger]   in the first attempt, do not go on by yourself
 """

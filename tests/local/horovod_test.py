@@ -134,6 +134,7 @@ class Start(HorovodTest):
         self.wait_for((self.scratch / "waits").exists)
         run = self.stop(started)
         self.assertNotEqual(run.exit_code, 0, run.output)
+        self.assertIn("asked to end", self.log(run, 0), "and not killed after its grace period")
 
     def test_port_that_is_taken_is_another_attempt(self):
         listen = self.scratch / "listen.py"

@@ -76,7 +76,12 @@ EDGES = {
         "trainer-runtime/telemetry",
     },
     "trainer-runtime/supervisor": COMMON
-    | {"common/process", "trainer-runtime/rendezvous", "trainer-runtime/telemetry"},
+    | {
+        "common/http",  # Horovod's rendezvous
+        "common/process",
+        "trainer-runtime/rendezvous",
+        "trainer-runtime/telemetry",
+    },
 }
 
 # Programs put the parts of their own side together.

@@ -119,7 +119,7 @@ HttpHandler MakeHorovodHandler(const HorovodStoreOptions& options, Logger* logge
 }
 
 bool HoldsHorovodRendezvous(const WorkerEnvironment& environment) {
-  return environment.rank == 0 && environment.master.host == environment.host;
+  return environment.rank == 0;
 }
 
 Result<std::unique_ptr<HttpServer>> ServeHorovod(const WorkerEnvironment& environment,

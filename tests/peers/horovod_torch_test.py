@@ -1,0 +1,86 @@
+"""An unmodified Horovod program trains under a TrainingJob as it does under horovodrun."""
+
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "local"))
+
+from harness import LocalTest, command_manifest  # noqa: E402
+
+PROGRAM = pathlib.Path(__file__).with_name("horovod_torch.py")
+PYTHON = os.environ.get("LOCKSTEP_HOROVOD_PYTHON", "")
+STEPS = 40
+LONG_STEPS = 600
+
+
+def losses(text):
+    return re.findall(r"step (\d+) loss ([0-9.]+)", text)
+
+
+def manifest(*arguments, workers, processes=1, **changes):
+    return command_manifest(
+        [PYTHON, "-B", str(PROGRAM), *arguments], name="hvd", workers=workers, **changes
+    ).replace("strategy: None", "strategy: Horovod").replace(
+        f"replicas: {workers}", f"replicas: {workers}\n    processes: {processes}")
+
+
+@unittest.skipUnless(PYTHON, "Horovod is not installed; tests/peers/horovod.sh installs it")
+class HorovodTorch(LocalTest):
+    def train_by_horovodrun(self, ranks):
+        ran = subprocess.run(
+            [pathlib.Path(PYTHON).with_name("horovodrun"), "--gloo", "--network-interfaces", "lo",
+             "-np", str(ranks), "-H", f"localhost:{ranks}", PYTHON, "-B", PROGRAM, str(STEPS)],
+            capture_output=True, text=True, timeout=100, check=False,
+            env={**os.environ, "PATH": f"{pathlib.Path(PYTHON).parent}:{os.environ['PATH']}"})
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        found = losses(ran.stdout)
+        self.assertEqual(len(found), STEPS, ran.stdout)
+        return found
+
+    def check_same_losses(self, workers, processes):
+        ranks = workers * processes
+        run = self.run_job(manifest(str(STEPS), workers=workers, processes=processes))
+        self.assertEqual(run.exit_code, 0, run.output)
+        self.assertEqual(losses(run.pod_log("hvd-worker-0")), self.train_by_horovodrun(ranks))
+        for rank in range(ranks):
+            pod, local_rank = divmod(rank, processes)
+            self.assertIn(f"rank {rank} of {ranks}, local {local_rank} of {processes}, "
+                          f"cross {pod} of {workers}, ", run.pod_log(f"hvd-worker-{pod}"))
+
+    def test_two_ranks(self):
+        self.check_same_losses(workers=2, processes=1)
+
+    def test_three_ranks(self):
+        self.check_same_losses(workers=3, processes=1)
+
+    def test_two_pods_of_two_ranks(self):
+        self.check_same_losses(workers=2, processes=2)
+
+    def test_killed_rank_costs_the_steps_since_the_checkpoint_only(self):
+        arguments = [str(LONG_STEPS), "$(LOCKSTEP_CHECKPOINT_DIR)"]
+        undisturbed = self.run_job(manifest(*arguments, workers=2))
+        self.assertEqual(undisturbed.exit_code, 0, undisturbed.output)
+
+        started = self.start(manifest(*arguments, workers=2, backoff_limit=3,
+                                      restart_policy="OnFailure"))
+        pods = started[1] / "pods"
+        log = pods / "hvd-worker-0" / "pod.log"
+        self.wait_for(lambda: log.exists() and "step 100 loss" in log.read_text())
+        victim = re.search(r"process (\d+),", (pods / "hvd-worker-1" / "pod.log").read_text())
+        os.kill(int(victim[1]), signal.SIGKILL)
+        run = self.finish(started)
+
+        self.assertEqual(run.exit_code, 0, run.output)
+        after = run.pod_log("hvd-worker-0-a1")
+        begin = int(re.search(r"from step (\d+)", after)[1])
+        self.assertGreaterEqual(begin, 100, run.output)
+        self.assertEqual(losses(after), losses(undisturbed.pod_log("hvd-worker-0"))[begin:])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
