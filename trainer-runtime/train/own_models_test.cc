@@ -74,10 +74,6 @@ TEST(OwnModels, EachIsThatOfOneWorkerOnItsPart) {
   }
 }
 
-TEST(OwnModels, NoTwoAreAlike) {
-  EXPECT_NE(Weights(OwnModel(0).rank().engine), Weights(OwnModel(1).rank().engine));
-}
-
 // Replicas share the batches of their rank's model.
 TEST(OwnModels, ReplicasTakeTheStepsOfOne) {
   const OwnModel one(1);
