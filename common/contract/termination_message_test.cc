@@ -1,10 +1,13 @@
 #include "common/contract/termination_message.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "common/contract/topology.h"
 
 namespace lockstep {
 namespace {
@@ -23,6 +26,8 @@ TEST(TerminationMessage, RoundTrips) {
     message.samples = SampleCounts{960, 960, 0, 0};
     message.training_loss = 0.3125;
     message.result = TestResult{0.25, 0.96875};
+    EXPECT_EQ(DecodeTerminationMessage(EncodeTerminationMessage(message)).value(), message);
+    message.result->models = {{0.5, 0.125, 0.9375}, {std::nullopt, 0.375, std::nullopt}};
     message.checkpoints = CheckpointStatus{3, 1, 2, "No space left on device", Step(40)};
     message.steps_total = 750;
     message.history = {{3, 400, 9600, 0.5, 0.875, 1.5}, {4, 500, 9600, 0.25, {}, 1}};
@@ -75,6 +80,26 @@ TEST(TerminationMessage, KeepsTheNewestDataEpochs) {
   EXPECT_EQ(decoded->history.back().data_epoch, 19);
 }
 
+// A model for each rank, everything else at its longest: the pod's log has the reason whole.
+TEST(TerminationMessage, HoldsAsManyModelsAsThereAreRanks) {
+  TerminationMessage message;
+  message.reason = std::string(kTerminationMessageBytesMax, 'x');
+  const double third = 1.0 / 3;
+  message.result = TestResult{third, third};
+  message.result->models.assign(kTrainerRanksMax, {third * 1e-5, third * 1e-5, third});
+  message.samples = SampleCounts{int64_t{1} << 60, int64_t{1} << 60, 0, 0};
+  message.checkpoints = CheckpointStatus{999, 1, 2, std::string(999, 'x'), Step(999)};
+  for (int64_t epoch = 0; epoch < 8; ++epoch) {
+    message.history.push_back({epoch, 1'000'000, 1'000'000, third, third, 100 * third});
+  }
+  const std::string text = EncodeTerminationMessage(message);
+  EXPECT_LE(text.size(), kTerminationMessageBytesMax);
+  const auto decoded = DecodeTerminationMessage(text);
+  ASSERT_TRUE(decoded.ok()) << decoded.error().ToString();
+  ASSERT_EQ(decoded->result->models.size(), static_cast<std::size_t>(kTrainerRanksMax));
+  EXPECT_EQ(decoded->result->models.back(), (ModelResult{3.33333e-06, 3.33333e-06, 0.333333}));
+}
+
 // The operator was rolled back, or not upgraded yet, when a pod of a later release ended.
 TEST(TerminationMessage, OfALaterReleaseSaysWhatIsKnownToday) {
   const auto message = DecodeTerminationMessage(
@@ -105,6 +130,10 @@ TEST(TerminationMessage, RefusesWhatIsNotOurs) {
       {R"({"outcome":"success","reason":"","culpritRank":4294967296})", "culpritRank"},
       {R"({"outcome":"success","reason":"","samples":{"lost":-1}})", "samples.lost: -1 found"},
       {R"({"outcome":"success","reason":"","result":[]})", "result: a list found"},
+      {R"({"outcome":"success","reason":"","result":{"models":{"testLoss":[1]}}})",
+       "result.models.testLoss: 1 numbers found"},
+      {R"({"outcome":"success","reason":"","result":{"models":{"trainingLoss":["low"]}}})",
+       "result.models.trainingLoss: \"low\" found"},
       {R"({"outcome":"success","reason":"","trainingLoss":"low"})", "trainingLoss: \"low\" found"},
       {R"({"outcome":"success","reason":"","checkpoints":{"failed":-1}})",
        "checkpoints.failed: -1 found"},

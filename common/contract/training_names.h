@@ -53,9 +53,10 @@ inline constexpr EnumNames<AllReduceBackend, 3> kAllReduceBackendNames = {{
     {AllReduceBackend::kNccl, "Nccl"},
 }};
 
-inline constexpr EnumNames<VariablePlacement, 2> kVariablePlacementNames = {{
+inline constexpr EnumNames<VariablePlacement, 3> kVariablePlacementNames = {{
     {VariablePlacement::kMirrored, "Mirrored"},
     {VariablePlacement::kCentral, "Central"},
+    {VariablePlacement::kIndependent, "Independent"},
 }};
 
 inline constexpr EnumNames<RemainderRule, 2> kRemainderRuleNames = {{

@@ -1,13 +1,82 @@
 #include "common/contract/training_result.h"
 
+#include <array>
 #include <cmath>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+
+#include "common/contract/topology.h"
 
 namespace lockstep {
 namespace {
 
+using ModelNumber = std::optional<double> ModelResult::*;
+
+struct ModelColumn {
+  const char* key;
+  ModelNumber number;
+};
+
+constexpr std::array<ModelColumn, 3> kModelColumns = {{
+    {"trainingLoss", &ModelResult::training_loss},
+    {"testLoss", &ModelResult::test_loss},
+    {"testAccuracy", &ModelResult::test_accuracy},
+}};
+
 // JSON has no infinities and no NaN.
 Json FiniteOrNull(const std::optional<double>& number) {
   return number.has_value() && std::isfinite(*number) ? Json(*number) : Json(nullptr);
+}
+
+// In six digits; absent where it is not a finite number then.
+std::optional<double> Shorten(const std::optional<double>& number) {
+  if (!number.has_value()) {
+    return std::nullopt;
+  }
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.6g", *number);
+  const double rounded = std::strtod(text.data(), nullptr);
+  return std::isfinite(rounded) ? std::optional(rounded) : std::nullopt;
+}
+
+// A list for each number, which takes a third of the bytes that an object for each model would.
+Json EncodeModels(const std::vector<ModelResult>& models) {
+  Json columns = Json::object();
+  for (const ModelColumn& column : kModelColumns) {
+    Json& numbers = columns[column.key] = Json::array();
+    for (const ModelResult& model : models) {
+      numbers.push_back(FiniteOrNull(Shorten(model.*column.number)));
+    }
+  }
+  return columns;
+}
+
+std::vector<ModelResult> DecodeModels(const Json& value,
+                                      const std::string& path,
+                                      std::vector<Error>* errors) {
+  ObjectReader reader(value, path, errors);
+  std::vector<ModelResult> models;
+  for (const ModelColumn& column : kModelColumns) {
+    const std::vector<const Json*> numbers = reader.List(column.key);
+    if (column.number == kModelColumns.front().number && numbers.size() <= kTrainerRanksMax) {
+      models.resize(numbers.size());
+    }
+    if (numbers.size() != models.size()) {
+      reader.Fail(column.key,
+                  std::to_string(numbers.size()) + " numbers found, expected one for each of at " +
+                      "most " + std::to_string(kTrainerRanksMax) + " models in all lists");
+      return {};
+    }
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      if (numbers[i]->is_number()) {
+        models[i].*column.number = Shorten(numbers[i]->get<double>());
+      } else if (!numbers[i]->is_null()) {
+        reader.Fail(column.key, DescribeJson(*numbers[i]) + " found, expected a number or null");
+      }
+    }
+  }
+  return models;
 }
 
 }  // namespace
@@ -31,15 +100,22 @@ SampleCounts DecodeSampleCounts(const Json& value,
 }
 
 Json EncodeTestResult(const TestResult& result) {
-  return {{"testLoss", FiniteOrNull(result.test_loss)},
-          {"testAccuracy", FiniteOrNull(result.test_accuracy)}};
+  Json json = {{"testLoss", FiniteOrNull(result.test_loss)},
+               {"testAccuracy", FiniteOrNull(result.test_accuracy)}};
+  if (!result.models.empty()) {
+    json["models"] = EncodeModels(result.models);
+  }
+  return json;
 }
 
 TestResult DecodeTestResult(const Json& value,
                             const std::string& path,
                             std::vector<Error>* errors) {
   ObjectReader reader(value, path, errors);
-  const TestResult result{reader.Number("testLoss"), reader.Number("testAccuracy")};
+  TestResult result{reader.Number("testLoss"), reader.Number("testAccuracy")};
+  if (const Json* models = reader.Find("models")) {
+    result.models = DecodeModels(*models, reader.PathOf("models"), errors);
+  }
   return result;
 }
 

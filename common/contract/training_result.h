@@ -23,9 +23,21 @@ struct SampleCounts {
   friend bool operator==(const SampleCounts&, const SampleCounts&) = default;
 };
 
+// What one model of several came to. Losses are absent when not finite numbers.
+struct ModelResult {
+  std::optional<double> training_loss;  // mean over its last data epoch
+  std::optional<double> test_loss;
+  std::optional<double> test_accuracy;
+
+  friend bool operator==(const ModelResult&, const ModelResult&) = default;
+};
+
 struct TestResult {
   std::optional<double> test_loss;  // absent when it is not a finite number
   std::optional<double> test_accuracy;
+  // By rank, where each has trained a model of its own; then the above are the means over them.
+  // At most kTrainerRanksMax.
+  std::vector<ModelResult> models = {};
 
   friend bool operator==(const TestResult&, const TestResult&) = default;
 };
@@ -48,6 +60,7 @@ Json EncodeSampleCounts(const SampleCounts& samples);
 SampleCounts DecodeSampleCounts(const Json& value,
                                 const std::string& path,
                                 std::vector<Error>* errors);
+// Of several models six digits are written: last words hold those of kTrainerRanksMax.
 Json EncodeTestResult(const TestResult& result);
 TestResult DecodeTestResult(const Json& value, const std::string& path, std::vector<Error>* errors);
 Json EncodeDataEpochResult(const DataEpochResult& result);

@@ -173,8 +173,9 @@ enum class RemainderRule {
 // Where a job's variables are. The manifest says it in spec.strategy, which also tells one machine
 // from several: here that is the number of ranks.
 enum class VariablePlacement {
-  kMirrored,  // every replica holds all variables and the optimizer's state
-  kCentral    // one replica does, and gives the variables to the others
+  kMirrored,    // every replica holds all variables and the optimizer's state
+  kCentral,     // one replica does, and gives the variables to the others
+  kIndependent  // every rank has a model of its own, mirrored by its replicas
 };
 
 struct TrainingSpec {

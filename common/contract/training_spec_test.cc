@@ -99,8 +99,9 @@ TEST(TrainingSpec, PlacementOfVariablesIsToldToTheRuntimeOnly) {
   TrainingSpec spec = DecodeTrainingSpec(Patched(R"({"replicas": 3})"), "training", &errors);
   ASSERT_THAT(errors, IsEmpty());
   EXPECT_FALSE(EncodeTrainingSection(spec).contains("variables"));
-  for (const VariablePlacement variables :
-       {VariablePlacement::kMirrored, VariablePlacement::kCentral}) {
+  for (const VariablePlacement variables : {VariablePlacement::kMirrored,
+                                            VariablePlacement::kCentral,
+                                            VariablePlacement::kIndependent}) {
     spec.variables = variables;
     const Result<TrainingSpec> parsed = ParseTrainingSpec(DumpJson(EncodeTrainingSpec(spec)));
     ASSERT_TRUE(parsed.ok()) << parsed.error().ToString();

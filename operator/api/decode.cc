@@ -237,6 +237,17 @@ void BlameSpecReplicas(const TrainingJobSpec& spec, std::size_t first, Errors* e
   }
 }
 
+VariablePlacement PlacementUnder(Strategy strategy) {
+  switch (strategy) {
+    case Strategy::kCentralStorage:
+      return VariablePlacement::kCentral;
+    case Strategy::kIndependent:
+      return VariablePlacement::kIndependent;
+    default:
+      return VariablePlacement::kMirrored;
+  }
+}
+
 TrainingJobSpec DecodeSpec(const Json& value, Errors* errors) {
   TrainingJobSpec spec;
   ObjectReader reader(value, "spec", errors);
@@ -245,9 +256,7 @@ TrainingJobSpec DecodeSpec(const Json& value, Errors* errors) {
   ResolveReplicas(reader, &spec, errors);
   if (const Json* training = reader.Find("training")) {
     spec.training = DecodeTrainingSpec(*training, reader.PathOf("training"), errors);
-    spec.training->variables = spec.strategy == Strategy::kCentralStorage
-                                   ? VariablePlacement::kCentral
-                                   : VariablePlacement::kMirrored;
+    spec.training->variables = PlacementUnder(spec.strategy);
   }
   if (const Json* policy = reader.Find("runPolicy")) {
     spec.run_policy = DecodeRunPolicy(*policy, reader.PathOf("runPolicy"), errors);

@@ -114,7 +114,7 @@ status:
   restarts: [{cause: oom, count: 2}]
   progress: {step: 5, stepsTotal: 10, dataEpoch: 1, loss: 0.5, samplesPerSecond: 3.5, etaSeconds: 9,
              observedAt: "2026-11-21T10:22:07Z"}
-  result: {testLoss: 0.25, testAccuracy: 0.975}
+  result: {testLoss: 0.25, testAccuracy: 0.975, models: [{rank: 0, testLoss: 0.5}, {rank: 1}]}
   lastFailure: {pod: p, at: "2026-11-21T10:22:09Z", message: "pod p exit code 1", tail: "bye"}
   rollbacks: 2
   quickRestarts: 1

@@ -40,6 +40,7 @@ class RuleChecker {
     CheckMasterPorts();
     CheckScheduler();
     CheckBatch();
+    CheckCommunication();
     CheckElastic();
     CheckRecovery();
   }
@@ -107,15 +108,15 @@ class RuleChecker {
     if (!IsTrusted("spec.strategy")) {
       return;
     }
-    const bool is_built_in = spec_.strategy == Strategy::kMirrored ||
-                             spec_.strategy == Strategy::kMultiWorkerMirrored ||
-                             spec_.strategy == Strategy::kCentralStorage;
+    const bool is_built_in =
+        spec_.strategy == Strategy::kMirrored || spec_.strategy == Strategy::kMultiWorkerMirrored ||
+        spec_.strategy == Strategy::kCentralStorage || spec_.strategy == Strategy::kIndependent;
     if (spec_.training && !is_built_in) {
       Fail("spec.strategy",
            StrategyText() +
-               " found, but the built-in trainer supports Mirrored, MultiWorkerMirrored and "
-               "CentralStorage only; use one of them, or remove spec.training and run a program of "
-               "your own");
+               " found, but the built-in trainer supports Mirrored, MultiWorkerMirrored, "
+               "CentralStorage and Independent only; use one of them, or remove spec.training and "
+               "run a program of your own");
       return;
     }
     const RoleSpec* ps = job_.FindRole(Role::kPs);
@@ -145,7 +146,7 @@ class RuleChecker {
     const bool is_single_machine =
         spec_.strategy == Strategy::kMirrored || spec_.strategy == Strategy::kCentralStorage;
     const bool takes_ps = spec_.strategy == Strategy::kParameterServer ||
-                          spec_.strategy == Strategy::kIndependent ||
+                          (spec_.strategy == Strategy::kIndependent && !spec_.training) ||
                           spec_.strategy == Strategy::kNone;
     if (role.name == Role::kPs && !takes_ps) {
       Fail(path + ".name",
@@ -333,11 +334,25 @@ class RuleChecker {
     if (!IsTrusted("spec.training.replicas")) {
       return;
     }
-    const int64_t replicas = job_.WorldSize() * spec_.training->replicas;
+    // Of several models each takes batches of its own.
+    const int64_t sharing_ranks = IsOfSeveralModels() ? 1 : job_.WorldSize();
+    const int64_t replicas = sharing_ranks * spec_.training->replicas;
     if (spec_.training->global_batch_size < replicas) {
       Fail("spec.training.globalBatchSize",
            ToText(spec_.training->global_batch_size) + " found, expected at least " +
                ToText(replicas) + ": one sample for each replica");
+    }
+  }
+
+  bool IsOfSeveralModels() const {
+    return spec_.training && spec_.strategy == Strategy::kIndependent;
+  }
+
+  void CheckCommunication() {
+    const std::string path = "spec.training.communication.allReduce";
+    if (IsOfSeveralModels() && IsTrusted(path) && IsTrusted("spec.strategy") &&
+        spec_.training->communication.all_reduce == AllReduceBackend::kNccl) {
+      Fail(path, "Nccl found, but Independent sums no gradients of workers; expected Auto or Cpu");
     }
   }
 

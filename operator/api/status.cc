@@ -7,13 +7,13 @@
 #include <utility>
 
 #include "common/base/rfc3339.h"
-#include "common/contract/training_result.h"
 #include "operator/api/claim.h"
 #include "operator/api/conditions.h"
 #include "operator/api/derived_status.h"
 #include "operator/api/encode.h"
 #include "operator/api/fields.h"
 #include "operator/api/job_names.h"
+#include "operator/api/job_result.h"
 
 namespace lockstep::control {
 namespace {
@@ -305,13 +305,6 @@ Json EncodeProgress(const JobProgress& progress) {
   return value;
 }
 
-Json EncodeResult(const TestResult& result) {
-  Json value = Json::object();
-  SetNumber(&value, "testLoss", result.test_loss);
-  SetNumber(&value, "testAccuracy", result.test_accuracy);
-  return value;
-}
-
 template <typename Item>
 Json EncodeList(const std::vector<Item>& items, Json (*encode)(const Item&)) {
   Json list = Json::array();
@@ -373,8 +366,7 @@ TrainingJobStatus DecodeStatus(const Json& value,
     status.progress = DecodeProgress(*progress, reader.PathOf("progress"), errors);
   }
   if (const Json* result = reader.Find("result")) {
-    ObjectReader fields(*result, reader.PathOf("result"), errors);
-    status.result = TestResult{fields.Number("testLoss"), fields.Number("testAccuracy")};
+    status.result = DecodeResult(*result, reader.PathOf("result"), errors);
   }
   if (const Json* failure = reader.Find("lastFailure")) {
     status.last_failure = DecodeLastFailure(*failure, reader.PathOf("lastFailure"), errors);

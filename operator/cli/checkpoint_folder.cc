@@ -7,36 +7,49 @@
 #include <filesystem>
 #include <string_view>
 #include <system_error>
+#include <vector>
 
 namespace lockstep::control {
 namespace {
 
-constexpr std::string_view kPrefix = "step-";
+constexpr std::string_view kStepPrefix = "step-";
+constexpr std::string_view kModelPrefix =
+    "rank-";  // a folder for each rank with a model of its own
 
-std::optional<Step> StepOf(const std::string& name) {
-  if (!name.starts_with(kPrefix)) {
+std::optional<int64_t> NumberAfter(std::string_view prefix, const std::string& name) {
+  if (!name.starts_with(prefix)) {
     return std::nullopt;
   }
-  int64_t step = 0;
+  int64_t number = 0;
   const char* const end = name.data() + name.size();
-  const auto [stopped, error] = std::from_chars(name.data() + kPrefix.size(), end, step);
-  return error == std::errc() && stopped == end && step >= 0 ? std::optional(Step(step))
-                                                             : std::nullopt;
+  const auto [stopped, error] = std::from_chars(name.data() + prefix.size(), end, number);
+  return error == std::errc() && stopped == end && number >= 0 ? std::optional(number)
+                                                               : std::nullopt;
 }
 
 }  // namespace
 
 Result<std::optional<Step>> NewestCheckpointIn(const std::string& folder) {
   std::optional<Step> newest;
+  std::vector<std::string> of_models;
   std::error_code error;
   for (auto at = std::filesystem::directory_iterator(folder, error);
        !error && at != std::filesystem::directory_iterator();
        at.increment(error)) {
-    newest = std::max(newest, StepOf(at->path().filename().string()));
+    const std::string name = at->path().filename().string();
+    if (const auto step = NumberAfter(kStepPrefix, name)) {
+      newest = std::max(newest, std::optional(Step(*step)));
+    } else if (NumberAfter(kModelPrefix, name)) {
+      of_models.push_back(at->path().string());
+    }
   }
   const bool is_absent = folder.empty() || error.value() == ENOENT || error.value() == ENOTDIR;
   if (error && !is_absent) {
     return SystemError(error.value(), "reading the checkpoints in " + folder);
+  }
+  for (const std::string& model : of_models) {
+    LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<Step> its_newest, NewestCheckpointIn(model));
+    newest = std::max(newest, its_newest);
   }
   return newest;
 }

@@ -35,6 +35,16 @@ TEST_F(CheckpointFolderTest, NewestIsTheOneOfTheHighestStep) {
   EXPECT_EQ(NewestCheckpointIn(folder_).value(), Step(100));
 }
 
+TEST_F(CheckpointFolderTest, OfSeveralModelsTheNewestOfAllCounts) {
+  for (const char* model : {"rank-0", "rank-1", "rank-x"}) {
+    std::filesystem::create_directory(folder_ + "/" + model);
+  }
+  Write("rank-0/step-00000050");
+  Write("rank-1/step-00000070");
+  Write("rank-x/step-00000090");
+  EXPECT_EQ(NewestCheckpointIn(folder_).value(), Step(70));
+}
+
 TEST_F(CheckpointFolderTest, WhatIsNoCheckpointIsNotCounted) {
   Write("step-00000050");
   Write(".tmp-0123-save");

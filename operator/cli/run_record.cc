@@ -126,14 +126,12 @@ void RunRecord::NoteLastWords(const std::string& pod, const TerminationMessage& 
   is_under_way_ = is_under_way_ || message.last_step.value_or(Step()) > Step() ||
                   (message.checkpoints && message.checkpoints->restored_step);
   history_.Add(message.history);
-  if (message.samples) {
-    final_samples_ = message.samples;
-  }
-  if (message.result) {
-    final_result_ = message.result;
-  }
-  if (message.training_loss) {
-    final_loss_ = message.training_loss;
+  // Who came back too late to hear of the other models knows its own figures alone.
+  const bool knows_all_models = final_result_ && !final_result_->models.empty();
+  if (!knows_all_models || (message.result && !message.result->models.empty())) {
+    final_samples_ = message.samples ? message.samples : final_samples_;
+    final_result_ = message.result ? message.result : final_result_;
+    final_loss_ = message.training_loss ? message.training_loss : final_loss_;
   }
   if (message.last_step) {
     final_step_ = std::max(final_step_.value_or(Step()), *message.last_step);
@@ -289,12 +287,14 @@ void RunRecord::FillSummary(TimePoint now, RunSummary* summary) const {
     if (leading->result) {
       summary->test_loss = leading->result->test_loss;
       summary->test_accuracy = leading->result->test_accuracy;
+      summary->models = leading->result->models;
     }
     summary->last_checkpoint_step = std::max(last_checkpoint_step_, leading->last_checkpoint_step);
   }
   if (final_result_) {
     summary->test_loss = final_result_->test_loss;
     summary->test_accuracy = final_result_->test_accuracy;
+    summary->models = final_result_->models;
   }
   if (final_loss_) {  // of the last step; a report is of the step that the last poll met
     summary->loss = final_loss_;

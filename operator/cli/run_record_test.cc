@@ -273,6 +273,24 @@ TEST_F(RunRecordTest, LastWordsOutliveTheStatusDocument) {
   EXPECT_EQ(summary.last_checkpoint_step, Step(100));
 }
 
+TEST_F(RunRecordTest, WhoKnowsAllModelsHasTheLastWord) {
+  TerminationMessage all;
+  all.samples = SampleCounts{1600, 1600, 0, 0};
+  all.training_loss = 0.25;
+  all.result = TestResult{0.1, 0.97, {{0.5, 0.2, 0.96}, {0.0, 0.0, 0.98}}};
+  record_.OnPodEvent(Ended("job-worker-0", 0, EncodeTerminationMessage(all), 4000));
+  TerminationMessage one;
+  one.samples = SampleCounts{800, 800, 0, 0};
+  one.training_loss = 0.5;
+  one.result = TestResult{0.2, 0.96};
+  record_.OnPodEvent(Ended("job-worker-1", 0, EncodeTerminationMessage(one), 4001));
+  const RunSummary summary = Summary();
+  EXPECT_EQ(summary.models, all.result->models);
+  EXPECT_EQ(summary.test_loss, 0.1);
+  EXPECT_EQ(summary.loss, 0.25);
+  EXPECT_EQ(summary.samples, all.samples);
+}
+
 TEST_F(RunRecordTest, PaceIsThatOfThisRunWhateverStepItResumedFrom) {
   record_.OnReport(Reported(kWorker0, 500, 2000));
   record_.OnReport(Reported(kWorker1, 499, 2050));

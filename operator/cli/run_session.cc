@@ -35,9 +35,13 @@ std::size_t GangSize(const TrainingJob& job) {
   return size;
 }
 
-// Samples a step; nothing for commands.
+// Samples a step, of all models together where there are several; nothing for commands.
 std::optional<int64_t> BatchSize(const TrainingJob& job) {
-  return job.spec.training ? std::optional(job.spec.training->global_batch_size) : std::nullopt;
+  if (!job.spec.training) {
+    return std::nullopt;
+  }
+  const bool is_one_model = job.spec.strategy != Strategy::kIndependent;
+  return job.spec.training->global_batch_size * (is_one_model ? 1 : job.WorldSize());
 }
 
 // Data epochs of the whole training, where the manifest counts in them.

@@ -57,6 +57,8 @@ struct RunSummary {
   std::optional<double> test_loss;
   std::optional<double> test_accuracy;
   std::optional<double> loss;  // over the last data epoch, up to the last step
+  // By rank, where each has trained a model of its own; then the above are the means over them.
+  std::vector<ModelResult> models;
   std::vector<DataEpochResult> history;
   int64_t steps = 0;
   std::optional<int64_t> steps_total;

@@ -395,6 +395,7 @@ TEST(EncodeSummary, KeysAreThoseOfTheManual) {
                                      "testAccuracy",
                                      "testLoss",
                                      "loss",
+                                     "models",
                                      "history",
                                      "steps",
                                      "stepsTotal",

@@ -171,7 +171,7 @@ std::vector<std::string> TerminationMessageSeeds() {
   message.culprit_rank = 1;
   message.tail = "Traceback\nValueError: x\n";
   message.samples = SampleCounts{960, 960, 0, 0};
-  message.result = TestResult{0.25, 0.96875};
+  message.result = TestResult{0.25, 0.96875, {{0.5, 0.25, 0.96875}, {}}};
   seeds.push_back(EncodeTerminationMessage(message));
   return seeds;
 }
@@ -192,7 +192,7 @@ std::vector<std::string> StatusDocumentSeeds() {
   document.steps_total = 800;
   document.loss = 0.5;
   document.accuracy = 0.75;
-  document.result = TestResult{0.5, 0.75};
+  document.result = TestResult{0.5, 0.75, {{0.25, 0.5, 0.75}}};
   document.last_checkpoint_step = Step(5);
   document.peers = {{0, Incarnation(1), PeerState::kSilent, "no answer", 2.5}};
   document.timeline = {{TimelineEventKind::kPeerLost, Epoch(1), Step(2), 0, 3}};

@@ -105,11 +105,18 @@ void TrainingObserver::RendezvousEnds(const Meeting& meeting) {
   board_->Update([&](StatusDocument& document) { document.epoch = meeting.epoch; });
   board_->Record(TimelineEventKind::kRendezvousEnd, SteadyNow());
   metrics_->SetEpoch(meeting.epoch);
-  world_size_ = static_cast<int>(meeting.members.size());
+  share_index_ = rank_;
+  share_count_ = static_cast<int>(meeting.members.size());
   is_first_step_due_ = true;
   logger_->Info(
       "all ranks met",
       {{"rank", rank_}, {"epoch", meeting.epoch.value()}, {"world_size", meeting.members.size()}});
+}
+
+void TrainingObserver::TrainsAlone() {
+  share_index_ = 0;
+  share_count_ = 1;
+  is_first_step_due_ = true;
 }
 
 void TrainingObserver::GradientsMeet(const GradientReducer& reducer) {
@@ -168,7 +175,7 @@ void TrainingObserver::Finished(const std::optional<EvaluationResult>& result,
       document.result = TestResult{result->loss, result->accuracy};
     }
   });
-  if (!result.has_value() || rank_ != 0) {
+  if (!result.has_value() || share_index_ != 0) {
     return;
   }
   if (result->accuracy.has_value()) {
@@ -176,6 +183,13 @@ void TrainingObserver::Finished(const std::optional<EvaluationResult>& result,
   } else {
     logger_->Info("evaluated", {{"test_loss", result->loss}});
   }
+}
+
+void TrainingObserver::ModelsMet(const ModelsTogether& all) {
+  board_->Update([&](StatusDocument& document) {
+    document.samples = all.samples;
+    document.result = all.result;
+  });
 }
 
 void TrainingObserver::SamplesCounted(const SampleTotals& totals) {
@@ -269,7 +283,7 @@ void TrainingObserver::OnStep(const StepReport& report) {
                                    ToSeconds(report.durations.update)};
   });
   AddToDataEpoch(report, now);
-  const PositionRange own = SliceOf({0, report.sample_count}, rank_, world_size_);
+  const PositionRange own = SliceOf({0, report.sample_count}, share_index_, share_count_);
   metrics_->StepCompleted({report.step,
                            report.data_epoch,
                            own.end - own.begin,

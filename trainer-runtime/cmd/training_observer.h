@@ -15,6 +15,7 @@
 #include "trainer-runtime/telemetry/metrics.h"
 #include "trainer-runtime/telemetry/progress_log.h"
 #include "trainer-runtime/telemetry/status_board.h"
+#include "trainer-runtime/train/own_models.h"
 #include "trainer-runtime/train/trainer.h"
 
 namespace lockstep::runtime {
@@ -35,10 +36,14 @@ class TrainingObserver {
   void LengthKnown(int64_t step_count_total);
   void RendezvousBegins();
   void RendezvousEnds(const Meeting& meeting);
+  // From here on steps are this rank's alone.
+  void TrainsAlone();
   void GradientsMeet(const GradientReducer& reducer);
   void PeerLost(const PeerLoss& loss);
   void MeetingBroke(Epoch epoch, const Error& error);
   void Finished(const std::optional<EvaluationResult>& result, const SampleTotals& totals);
+  // After Finished, of a rank that has trained a model of its own: what all have come to.
+  void ModelsMet(const ModelsTogether& all);
   void SamplesCounted(const SampleTotals& totals);
   void NotSaved(Step step, const Error& error);
   void Stopped();
@@ -60,7 +65,9 @@ class TrainingObserver {
   Metrics* metrics_;
   Logger* logger_;
   int rank_;
-  int world_size_ = 1;  // of the newest meeting
+  // Of each step's samples, which part is this rank's.
+  int share_index_ = 0;
+  int share_count_ = 1;
   ProgressLog progress_log_;
   bool is_first_step_due_ = false;
   double samples_per_second_ = 0;

@@ -41,6 +41,24 @@ TEST_F(Observed, SamplesAreTheRanksOwn) {
   EXPECT_THAT(metrics_.RenderText(), HasSubstr("lockstep_samples_total 64\n"));
 }
 
+// A rank of several that trains a model of its own.
+TEST_F(Observed, SamplesOfAModelOfItsOwnAreAllTheRanks) {
+  observer_.TrainsAlone();
+  TakeStep(1, 96);
+  EXPECT_THAT(metrics_.RenderText(), HasSubstr("lockstep_samples_total 96\n"));
+}
+
+TEST_F(Observed, AllModelsAreToldOnceTheyHaveMet) {
+  observer_.Finished(EvaluationResult{0.5, 0.75}, SampleTotals{8, 8, 0, 0});
+  EXPECT_EQ(board_.Snapshot().result, (TestResult{0.5, 0.75}));
+  ModelsTogether all;
+  all.result = TestResult{0.25, 0.875, {{0.1, 0.5, 0.75}, {0.2, 0.0, 1.0}}};
+  all.samples = {16, 16, 0, 0};
+  observer_.ModelsMet(all);
+  EXPECT_EQ(board_.Snapshot().result, all.result);
+  EXPECT_EQ(board_.Snapshot().samples.consumed, 16);
+}
+
 TEST_F(Observed, StepDataEpochAndAccuracyAreMetrics) {
   Meet(2);
   TakeStep(17, 8);

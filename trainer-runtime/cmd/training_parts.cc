@@ -42,6 +42,18 @@ Result<std::shared_ptr<NcclGround>> LoadNccl(const CommunicationSpec& communicat
       .WithField("spec.training.communication.allReduce");
 }
 
+// The training samples of a rank that trains a model of its own.
+Result<Dataset> PartOfRank(const Dataset& train, const WorkerEnvironment& environment) {
+  if (train.sample_count() < environment.world_size) {
+    return Error(ErrorCode::kInvalidArgument,
+                 std::to_string(environment.world_size) + " ranks found, but only " +
+                     std::to_string(train.sample_count()) +
+                     " training samples; expected at least one for each rank's model")
+        .WithField("spec.roles");
+  }
+  return train.Part(environment.rank.value_or(0), environment.world_size);
+}
+
 }  // namespace
 
 Result<TrainingParts> LoadTrainingParts(const TrainingSpec& spec,
@@ -59,6 +71,9 @@ Result<TrainingParts> LoadTrainingParts(const TrainingSpec& spec,
   }
   if (!data.ok()) {
     return std::move(data).error();
+  }
+  if (spec.variables == VariablePlacement::kIndependent) {
+    LOCKSTEP_ASSIGN_OR_RETURN(data->train, PartOfRank(data->train, environment));
   }
   std::unique_ptr<Strategy> strategy = MakeStrategy(spec, replicas->get());
   return TrainingParts{

@@ -23,7 +23,8 @@ struct TrainingParts {
 
 // Loads the engine plug-in and the data set. Takes a quarter of a second, most of it for LibTorch's
 // libraries, so it runs beside the rendezvous. `engine_path` names the plug-in; empty: searched
-// beside the executable and in the usual places. Errors: kNotFound (the message says which packages
+// beside the executable and in the usual places. Of ranks that train a model each the spec is the
+// rank's own, and so are the samples. Errors: kNotFound (the message says which packages
 // to install, or that what the job sums gradients with is not there), those of LoadDataset.
 Result<TrainingParts> LoadTrainingParts(const TrainingSpec& spec,
                                         const WorkerEnvironment& environment,

@@ -40,12 +40,30 @@ void CopyRow(const std::vector<uint8_t>& table, int64_t id, double scale, std::s
   }
 }
 
+struct PartOfRows {
+  int64_t first = 0;
+  int64_t stride = 1;
+  int64_t count = 0;
+};
+
 // Moves the rows from `row_count` - `tail` on into a table of their own.
 std::vector<uint8_t> SplitRows(std::vector<uint8_t>* table, int64_t tail, int64_t row_width) {
   const auto cut = table->end() - tail * row_width;
   std::vector<uint8_t> rows(cut, table->end());
   table->erase(cut, table->end());
   table->shrink_to_fit();
+  return rows;
+}
+
+std::vector<uint8_t> TakeRows(const std::vector<uint8_t>& table,
+                              const PartOfRows& part,
+                              int64_t row_width) {
+  std::vector<uint8_t> rows;
+  rows.reserve(static_cast<std::size_t>(part.count * row_width));
+  for (int64_t i = 0; i < part.count; ++i) {
+    const auto row = table.begin() + (part.first + i * part.stride) * row_width;
+    rows.insert(rows.end(), row, row + row_width);
+  }
   return rows;
 }
 
@@ -98,6 +116,24 @@ void Dataset::Gather(std::span<const int64_t> ids,
     CopyRow(inputs_, ids[i], scale_, inputs.subspan(i * input_width, input_width));
     CopyRow(labels_, ids[i], 1, labels.subspan(i * label_width, label_width));
   }
+}
+
+Dataset Dataset::Part(int index, int count) const {
+  LOCKSTEP_CHECK(index >= 0 && index < count,
+                 std::to_string(index) + " of " + std::to_string(count));
+  const int64_t others = count - 1 - index;  // parts behind this one
+  const PartOfRows rows{index, count, (sample_count_ + others) / count};
+  Dataset part;
+  part.sample_count_ = rows.count;
+  part.input_shape_ = input_shape_;
+  part.input_width_ = input_width_;
+  part.label_width_ = label_width_;
+  part.scale_ = scale_;
+  part.inputs_ = TakeRows(inputs_, rows, input_width_);
+  part.labels_ = TakeRows(labels_, rows, label_width_);
+  part.part_ = count > 1 ? std::to_string(index) + " of " + std::to_string(count) : part_;
+  part.Summarise();
+  return part;
 }
 
 Dataset Dataset::SplitOffTail(int64_t count) {

@@ -46,6 +46,14 @@ class Dataset {
   // Preconditions (checked): those sizes, ids in range. Thread: any.
   void Gather(std::span<const int64_t> ids, std::span<float> inputs, std::span<float> labels) const;
 
+  // The samples index, index + count, index + 2 * count, ... as a set of their own, numbered anew.
+  // All `count` parts together hold each sample once; the first ones have one more than the others
+  // where they cannot be equal. Precondition (checked): 0 <= index < count.
+  Dataset Part(int index, int count) const;
+
+  // "1 of 3": which part of a whole set this is; empty for a whole one.
+  const std::string& part() const { return part_; }
+
   // Cuts the last `count` samples off into a set of their own.
   // Precondition (checked): 0 <= count <= sample_count.
   Dataset SplitOffTail(int64_t count);
@@ -61,6 +69,7 @@ class Dataset {
   int label_max_ = 0;
   uint32_t checksum_ = 0;
   double scale_ = 1;
+  std::string part_;
   std::vector<uint8_t> inputs_;
   std::vector<uint8_t> labels_;
 };

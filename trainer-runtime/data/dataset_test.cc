@@ -184,5 +184,40 @@ TEST_F(LoadDatasetTest, FilesThatCannotBeReadAreErrorsOfTheInput) {
   }
 }
 
+// Every number of samples, also fewer than there are parts.
+TEST(Dataset, PartsHoldEachSampleOnceAndDifferByOneAtMost) {
+  for (int64_t samples = 0; samples <= 12; ++samples) {
+    const Dataset whole = Dataset::Make(Images(samples), Labels(samples), 1, "x").value();
+    for (int count = 1; count <= 5; ++count) {
+      std::vector<int> uses(static_cast<std::size_t>(samples));
+      for (int index = 0; index < count; ++index) {
+        const Dataset part = whole.Part(index, count);
+        const int64_t expected = samples / count + (index < samples % count ? 1 : 0);
+        ASSERT_EQ(part.sample_count(), expected) << samples << ": " << index << " of " << count;
+        for (int64_t i = 0; i < part.sample_count(); ++i) {
+          std::vector<float> input(2);
+          std::vector<float> label(1);
+          part.Gather(std::vector<int64_t>{i}, input, label);
+          EXPECT_EQ(label[0], static_cast<float>(index + i * count));
+          EXPECT_THAT(input, ElementsAre(20 * label[0], 20 * label[0] + 10));
+          ++uses[static_cast<std::size_t>(label[0])];
+        }
+      }
+      EXPECT_THAT(uses, testing::Each(1));
+    }
+  }
+}
+
+TEST(Dataset, PartKnowsWhichItIsAndHasALabelMaxAndChecksumOfItsOwn) {
+  const Dataset whole = Dataset::Make(Images(6), Labels(6), 1, "x").value();
+  const Dataset part = whole.Part(0, 3);
+  EXPECT_EQ(part.part(), "0 of 3");
+  EXPECT_EQ(part.label_max(), 3);
+  EXPECT_NE(part.checksum(), whole.checksum());
+  EXPECT_EQ(whole.part(), "");
+  EXPECT_EQ(whole.Part(0, 1).part(), "");
+  EXPECT_EQ(whole.Part(0, 1).checksum(), whole.checksum());
+}
+
 }  // namespace
 }  // namespace lockstep::runtime

@@ -18,7 +18,8 @@ using EngineMaker = std::function<Result<std::unique_ptr<Engine>>(const Training
 // `make`.
 Result<std::unique_ptr<ReplicaSet>> MakeReplicas(const TrainingSpec& spec, const EngineMaker& make);
 
-// The spec's strategy over them. `replicas` must outlive it.
+// The spec's strategy over them. Where ranks train a model each it is a rank's own, which sums over
+// its replicas alone: its steps are given a reducer of one rank. `replicas` must outlive it.
 std::unique_ptr<Strategy> MakeStrategy(const TrainingSpec& spec, ReplicaSet* replicas);
 
 }  // namespace lockstep::runtime

@@ -45,6 +45,9 @@ std::string MakeFingerprint(const TrainingSpec& spec, const Dataset& train) {
   fingerprint["optimizer"] = {{"type", whole.at("optimizer").at("type")}};
   fingerprint["dataset"] = {{"scale", spec.dataset.scale}, {"shuffle", spec.dataset.shuffle}};
   fingerprint[kDataKey] = {{"samples", train.sample_count()}, {"crc32", train.checksum()}};
+  if (!train.part().empty()) {
+    fingerprint[kDataKey]["part"] = train.part();
+  }
   return DumpJson(fingerprint);
 }
 

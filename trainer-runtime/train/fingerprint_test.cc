@@ -98,6 +98,19 @@ TEST(Fingerprint, OtherSamplesAreRefusedByNumberAndByContent) {
               HasSubstr("data.crc32: "));
 }
 
+// The state of one of several models belongs to one rank of one number of ranks.
+TEST(Fingerprint, OtherPartOfTheSamplesIsRefusedWithBoth) {
+  const Dataset whole = Samples(9);
+  const std::string saved = MakeFingerprint(MakeSpec(), whole.Part(1, 2));
+  const auto found = [&](const Dataset& train) {
+    return CompareFingerprints(saved, MakeFingerprint(MakeSpec(), train)).error().message();
+  };
+  EXPECT_THAT(found(whole.Part(1, 3)),
+              HasSubstr("data.part: \"1 of 3\" found, the saved state was made with \"1 of 2\""));
+  EXPECT_THAT(found(whole), HasSubstr("data.part: nothing found"));
+  EXPECT_TRUE(CompareFingerprints(saved, MakeFingerprint(MakeSpec(), whole.Part(1, 2))).ok());
+}
+
 TEST(Fingerprint, AbsentOrYoungerFieldsAreNotCompared) {
   const std::string mine = MakeFingerprint(MakeSpec(), Samples(9));
   EXPECT_TRUE(CompareFingerprints("", mine).ok());

@@ -1,0 +1,150 @@
+"""strategy: Independent: a model for each rank. One is lost: no other one hears of it."""
+
+import os
+import pathlib
+import signal
+import unittest
+
+from harness import LocalTest, processes_below, training_manifest
+
+# Long enough for a fault in the middle: alone, a rank takes a step in half a millisecond.
+STEPS = 6000
+EVERY_STEPS = 500
+
+# Of the 9,000 training samples each of three ranks has 3,000: 31 batches of 96 and one of 24.
+SAMPLES_OF_A_RANK = STEPS // 32 * 3000 + STEPS % 32 * 96
+
+
+def manifest(**changes):
+    text = training_manifest(steps=STEPS, every_steps=EVERY_STEPS, **changes)
+    return text.replace("spec:\n", "spec:\n  strategy: Independent\n", 1)
+
+
+class Independent(LocalTest):
+    undisturbed = None  # summary and weights by rank
+
+    def weights(self, run):
+        """The bytes of the newest checkpoint of each rank's model."""
+        models = {}
+        for folder in (run.directory / "checkpoints").glob("rank-*"):
+            newest = sorted(folder.glob("step-*/tensors.safetensors"))[-1]
+            models[int(folder.name.split("-")[1])] = newest.read_bytes()
+        return models
+
+    def assert_like_undisturbed(self, run):
+        if Independent.undisturbed is None:
+            whole = self.run_job(manifest())
+            self.assert_trained(whole)
+            Independent.undisturbed = whole.summary, self.weights(whole)
+        summary, weights = Independent.undisturbed
+        self.assert_trained(run)
+        self.assertEqual(self.weights(run), weights)
+        for name in ("models", "testLoss", "testAccuracy", "loss", "steps", "samplesConsumed"):
+            self.assertEqual(run.summary[name], summary[name], name)
+
+    def pods(self, run):
+        return sorted(pod["name"] for pod in run.summary["pods"])
+
+    def test_each_rank_has_a_model_and_a_result_of_its_own(self):
+        run = self.run_job(manifest())
+        self.assert_like_undisturbed(run)
+        self.assertEqual(run.summary["samplesConsumed"], 3 * SAMPLES_OF_A_RANK)
+        self.assertEqual(run.summary["samplesExpected"], 3 * SAMPLES_OF_A_RANK)
+        models = run.summary["models"]
+        self.assertEqual([model["rank"] for model in models], [0, 1, 2])
+        self.assertEqual(len({model["testLoss"] for model in models}), 3, "all differ")
+        for key in ("testLoss", "testAccuracy"):
+            mean = sum(model[key] for model in models) / 3
+            self.assertAlmostEqual(run.summary[key], mean, places=5)
+        self.assertGreater(run.summary["testAccuracy"], 0.8)
+        self.assertIn("mean of 3 models", run.output)
+        self.assertIn("  model 2 ", run.output)
+        self.assertEqual(len(set(self.weights(run).values())), 3)
+        self.assertEqual(list((run.directory / "checkpoints").glob("step-*")), [])
+
+    def test_killed_rank_goes_on_from_its_own_checkpoint_and_no_other_stops(self):
+        run = self.run_job(manifest(), "--chaos", "kill=worker-1@step=2000")
+        self.assert_trained(run, recoveries=1)
+        self.assert_like_undisturbed(run)
+        self.assertEqual(self.pods(run), ["quick-worker-0", "quick-worker-1", "quick-worker-1-r1",
+                                          "quick-worker-2"])
+        for other in (0, 2):
+            log = run.pod_log(f"quick-worker-{other}")
+            self.assertNotIn("meeting is over", log)
+            self.assertNotIn("resumed from checkpoint", log)
+        self.assertIn("resumed from checkpoint", run.pod_log("quick-worker-1-r1"))
+
+    def test_rank_that_waits_for_the_others_is_replaced_as_well(self):
+        # The others have trained before the second is back, and one of them is lost meanwhile.
+        run = self.run_job(manifest(), "--chaos",
+                           f"kill=worker-1@step={STEPS - 2500},kill=worker-0@phase=rendezvous")
+        self.assert_trained(run, recoveries=2)
+        self.assert_like_undisturbed(run)
+        self.assertEqual(self.pods(run), ["quick-worker-0", "quick-worker-0-r1", "quick-worker-1",
+                                          "quick-worker-1-r1", "quick-worker-2"])
+
+    def test_stop_saves_every_model_and_each_goes_on(self):
+        started = self.start_until_trained(manifest())
+        stopped = self.stop(started)
+        self.assertEqual(stopped.exit_code, 130, stopped.output)
+        self.assertEqual(sorted(self.weights(stopped)), [0, 1, 2])
+        self.assert_like_undisturbed(self.finish(self.start_resumed(stopped.directory)))
+
+    def test_killed_process_of_a_pod_has_a_successor_and_the_others_keep_theirs(self):
+        text = manifest(workers=2).replace("  - name: worker\n",
+                                           "  - name: worker\n    processes: 2\n")
+        started = self.start(text)
+        _, directory, _ = started
+        self.wait_for(lambda: len(list((directory / "checkpoints").glob("rank-*/step-*"))) >= 4)
+        before = self.ranks(directory)
+        self.assertEqual(sorted(before), [0, 1, 2, 3])
+        os.kill(before[3], signal.SIGKILL)
+        self.wait_for(lambda: self.ranks(directory).get(3, before[3]) != before[3])
+        after = self.ranks(directory)
+        self.assertEqual({rank: after[rank] for rank in (0, 1, 2)},
+                         {rank: before[rank] for rank in (0, 1, 2)})
+        run = self.finish(started)
+        self.assert_trained(run)
+        self.assertEqual(self.pods(run), ["quick-worker-0", "quick-worker-1"])
+        self.assertEqual([model["rank"] for model in run.summary["models"]], [0, 1, 2, 3])
+        self.assertEqual(self.weights(run), self.weights(self.run_job(text)))
+
+    def ranks(self, directory):
+        """Process ids of the trainers of two pods of two, by rank."""
+        found = {}
+        for pid, command in processes_below(directory).items():
+            if " --process " in command:
+                variables = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+                pod = next(v for v in variables if v.startswith(b"LOCKSTEP_POD=")).decode()
+                local = int(command.split(" --process ")[1].split()[0])
+                found[2 * int(pod.split("-worker-")[1].split("-")[0]) + local] = pid
+        return found
+
+
+class Refused(LocalTest):
+    def trained(self, text):
+        run = self.run_job(text, "--set", "training.steps=20")
+        self.assert_trained(run)
+        return run.directory
+
+    def resume(self, directory, *settings):
+        options = [part for setting in settings for part in ("--set", setting)]
+        run = self.finish(self.start_resumed(directory, *options))
+        self.assertEqual(run.exit_code, 1, run.output)
+        return run.output
+
+    def test_one_model_is_not_gone_on_with_by_several_nor_several_by_one(self):
+        several = self.resume(self.trained(training_manifest()), "strategy=Independent")
+        self.assertIn("holds step-00000020, of one model for all ranks, and strategy Independent "
+                      "trains a model for each", several)
+        one = self.resume(self.trained(manifest()), "strategy=MultiWorkerMirrored")
+        self.assertIn("holds rank-0, of a model for each rank, and this strategy trains one", one)
+
+    def test_other_number_of_ranks_is_refused_with_both(self):
+        output = self.resume(self.trained(manifest()), "roles[0].replicas=2")
+        self.assertRegex(output, r'data\.part: "[01] of 2" found, the saved state was made with '
+                                 r'"[01] of 3"')
+
+
+if __name__ == "__main__":
+    unittest.main()
