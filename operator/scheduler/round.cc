@@ -61,13 +61,14 @@ class RoundRun {
   }
 
  private:
-  // Gangs whose room has come free start; those whose room is gone for good, or whose queue or
-  // priority class is, wait like others.
+  // Gangs whose room has come free start; those whose room is gone for good, or whose queue, its
+  // quota for them or their priority class is, wait like others.
   void SettleClaims() {
     const std::vector<const GangRecord*> claiming(state_.claiming().begin(),
                                                   state_.claiming().end());
     for (const GangRecord* const gang : claiming) {
-      if (!ProblemOfQueue(*gang).empty() || !gang->request.missing_class.empty()) {
+      if (!ProblemOfQueue(*gang).empty() || !gang->request.missing_class.empty() ||
+          !StillHasQuota(*gang)) {
         statement_.Do({OperationKind::kUnclaim, gang->request.name});
       } else if (AllFree(*gang, &NodeLedger::FreeBesideLeaving)) {
         if (gang->request.standing != Standing::kPausing) {
@@ -77,6 +78,15 @@ class RoundRun {
         statement_.Do({OperationKind::kUnclaim, gang->request.name});
       }
     }
+  }
+
+  // Queues may have been changed since the claim was made, and gangs that were to go may stay.
+  bool StillHasQuota(const GangRecord& gang) {
+    const std::size_t begin = statement_.checkpoint();
+    statement_.Do({OperationKind::kUnclaim, gang.request.name});
+    const bool has_quota = !state_.queues().Check(*gang.queue, gang.total).has_value();
+    statement_.RollBack(begin);
+    return has_quota;
   }
 
   bool AllFree(const GangRecord& gang, NodeFree (NodeLedger::*free_of)(NodeIndex) const) const {
