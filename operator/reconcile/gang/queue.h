@@ -28,9 +28,6 @@ bool WaitsForPods(const TrainingJobStatus& status);
 // Reason of Scheduled while pods of a gang are leaving that went so that another could start.
 inline constexpr std::string_view kReasonPreempted = "Preempted";
 
-// Whether that is so.
-bool IsPreempted(const TrainingJobStatus& status);
-
 // Whether the job stands in the queue: it wants to run, has no place, and nothing but room is
 // missing. Jobs that came later may not take room from such a job. One that pauses after it could
 // not start holds up nobody; one that pauses before it restarts keeps its place.
