@@ -262,7 +262,7 @@ QuotaShortfall QueueTree::ShortfallOf(QueueIndex queue,
             false};
   }
   const int64_t left = std::max<int64_t>(0, over - missing);
-  return {text + (left == 0 ? "nothing is" : AmountText(name, left) + " are") + " left to borrow",
+  return {text + (left == 0 ? "nothing is" : AmountIs(name, left)) + " left to borrow",
           false};
 }
 
