@@ -51,15 +51,22 @@ class PreemptionTest : public RoundBench {
     return status;
   }
 
-  // As EvictGang does it.
-  void GiveUp(const std::string& name) {
+  // As EvictGang does it, or what else makes a gang go.
+  void GiveUp(const std::string& name, std::string_view reason = kReasonPreempted) {
     TrainingJobStatus status = Stored(name).status;
     status.placement.clear();
     status.attempt = status.attempt.Next();
-    SetCondition(&status,
-                 {ConditionType::kScheduled, false, std::string(kReasonPreempted), "it went"},
-                 now_);
+    SetCondition(&status, {ConditionType::kScheduled, false, std::string(reason), "it went"}, now_);
     Write(name, status);
+  }
+
+  // The job is gone; its pods are there still.
+  void RemoveJob(const std::string& name) {
+    view_.LearnJobIsGone(KeyOf(name), "uid-" + name, &news_);
+  }
+
+  GangState StateOf(const std::string& name) {
+    return view_.Scheduling(now_).state().Find("default/" + name)->state;
   }
 
   // A pod of the job's first gang is on the node, and goes.
@@ -70,10 +77,12 @@ class PreemptionTest : public RoundBench {
     pod.uid = "uid-of-" + pod.name;
     pod.labels = EncodePodLabels({job, "uid-" + job, {Role::kWorker, 0}, 0, {}});
     pod.owner_uid = "uid-" + job;
+    pod.owner_job = job;
     pod.spec.node_name = "node-a";
     pod.spec.container.requests.gpu_count = 2;
     pod.status.phase = kube::PodPhase::kRunning;
     pod.is_deleting = true;
+    pod.deletion_due = now_ + std::chrono::seconds(30);
     pod_ = {{"default", pod.name},
             pod.uid,
             NextVersion(),
@@ -204,6 +213,71 @@ TEST_F(PreemptionTest, WhoNeverGoesIsNotWaitedForAnyLonger) {
   rounds_.Plan(now_, &news_);
   EXPECT_EQ(news_.urgent.count(KeyOf("high")), 1U);
   EXPECT_EQ(Ask("high"), "node-b");
+}
+
+// Whoever goes for whatever reason: its room is enough.
+TEST_F(PreemptionTest, NobodyGoesForRoomThatComesFreeByItself) {
+  AddNode("node-b", 2);
+  AddJobOf("low-1", "vision", "");
+  Write("low-1", Take("low-1", "node-a"));
+  AddJobOf("low-2", "vision", "");
+  Write("low-2", Take("low-2", "node-b"));
+  AddLeavingPod("low-1");
+  TrainingJob job = Stored("low-1");
+  job.spec.run_policy.suspend = true;
+  Store(job);
+  GiveUp("low-1", "Suspended");
+  AddJobOf("high", "vision", "urgent");
+  EXPECT_EQ(Ask("high"), "waits for pods that are leaving");
+  EXPECT_EQ(StateOf("low-2"), GangState::kRunning);
+  Write("high", WithClaim("high"));
+  ASSERT_TRUE(Stored("high").status.claim.has_value());
+  EXPECT_TRUE(Stored("high").status.claim->gangs.empty());
+
+  RemovePod();
+  EXPECT_EQ(Ask("high"), "node-a");
+}
+
+TEST_F(PreemptionTest, NobodyElseGoesWhereAVictimIsSuspendedOrDeletedMeanwhile) {
+  AddNode("node-b", 2);
+  AddJobOf("low-1", "vision", "");
+  Write("low-1", Take("low-1", "node-a"));
+  AddJobOf("low-2", "vision", "");
+  Write("low-2", Take("low-2", "node-b"));
+  AddJobOf("high", "vision", "urgent");
+  ASSERT_EQ(Ask("high"), "waits for 1 gang to go: default/low-1");
+  Write("high", WithClaim("high"));
+  const RoomClaim claim = *Stored("high").status.claim;
+
+  TrainingJob job = Stored("low-1");
+  job.spec.run_policy.suspend = true;
+  Store(job);
+  AddLeavingPod("low-1");
+  GiveUp("low-1", "Suspended");
+  EXPECT_EQ(Ask("high"), "waits for 1 gang to go: default/low-1");
+  RemoveJob("low-1");
+  EXPECT_EQ(Ask("high"), "waits for 1 gang to go: default/low-1");
+  EXPECT_EQ(StateOf("low-2"), GangState::kRunning);
+  EXPECT_EQ(*rounds_.ClaimFor(KeyOf("high"), now_), claim);
+}
+
+// Nobody says so of a job that is gone, or has ended.
+TEST_F(PreemptionTest, RoomOfPodsThatShouldHaveGoneIsNotWaitedForAnyLonger) {
+  AddNode("node-b", 2);
+  AddJobOf("low-1", "vision", "");
+  Write("low-1", Take("low-1", "node-a"));
+  AddJobOf("low-2", "vision", "");
+  Write("low-2", Take("low-2", "node-b"));
+  AddLeavingPod("low-1");
+  RemoveJob("low-1");
+  AddJobOf("high", "vision", "urgent");
+  ASSERT_EQ(Ask("high"), "waits for pods that are leaving");
+  EXPECT_EQ(rounds_.look_again_at(), now_ + std::chrono::seconds(60)) << "its grace, and 30 s more";
+
+  now_ += std::chrono::seconds(60);
+  rounds_.Plan(now_, &news_);
+  EXPECT_EQ(Ask("high"), "waits for 1 gang to go: default/low-2");
+  EXPECT_FALSE(rounds_.look_again_at().has_value());
 }
 
 TEST_F(PreemptionTest, BorrowedRoomIsTakenBackInTheNameOfTheQueue) {

@@ -105,6 +105,13 @@ void RoundKeeper::Plan(WallTime now, News* news) {
   news->frees_room = news->frees_room || outdated_count_ > 0;
 }
 
+std::optional<WallTime> RoundKeeper::look_again_at() const {
+  const std::optional<WallTime> stuck_from = view_->StuckFrom();
+  return stuck_from && look_again_at_ ? std::min(stuck_from, look_again_at_)
+         : stuck_from                 ? stuck_from
+                                      : look_again_at_;
+}
+
 void RoundKeeper::Settle(WallTime now, News* news) {
   if (!view_->has_offers()) {
     return;

@@ -52,7 +52,7 @@ class RoundKeeper {
   int64_t round_count() const { return round_count_; }
 
   // When time alone may change an answer; null: never.
-  std::optional<WallTime> look_again_at() const { return look_again_at_; }
+  std::optional<WallTime> look_again_at() const;
 
  private:
   void MakeRound(const JobId* asked, WallTime now);

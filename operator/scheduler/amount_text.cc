@@ -65,4 +65,9 @@ std::string AmountText(const std::string& resource, int64_t amount) {
   return FiguresOf(resource, amount, /*found=*/0).needed;
 }
 
+std::string AmountIs(const std::string& resource, int64_t amount) {
+  const std::string text = AmountText(resource, amount);
+  return text + (text.starts_with("1 ") ? " is" : " are");
+}
+
 }  // namespace lockstep::control

@@ -18,4 +18,7 @@ Figures FiguresOf(const std::string& resource, int64_t needed, int64_t found);
 // "4 GPUs", "2.5 CPU", "16 GiB memory".
 std::string AmountText(const std::string& resource, int64_t amount);
 
+// "4 GPUs are", "1 GPU is".
+std::string AmountIs(const std::string& resource, int64_t amount);
+
 }  // namespace lockstep::control

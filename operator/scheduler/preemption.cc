@@ -54,8 +54,8 @@ std::optional<std::string> BrokenReclaimBound(const ClusterState& state, const G
       const Figures figures = FiguresOf(needed.name, needed.amount, free);
       return "with " + figures.found + " free and at most " +
              FiguresOf(needed.name, needed.amount, found - free).found +
-             " to be had from other jobs, " + AmountText(needed.name, needed.amount - found) +
-             " are missing";
+             " to be had from other jobs, " + AmountIs(needed.name, needed.amount - found) +
+             " missing";
     }
   }
   return std::nullopt;

@@ -81,6 +81,26 @@ TEST(Preemption, ClaimIsGivenUpWhenItsQueueIsNotServedAnyMore) {
             "refuse default/urgent: queue vision is not served: it cannot be read\n");
 }
 
+TEST(Preemption, ClaimIsGivenUpWhenItsQueueMayNotHoldItAnyMore) {
+  FakeCluster cluster;
+  std::vector<QueueSpec> queues = Preempting();
+  queues.front().nominal = OfGpus(4);
+  ASSERT_TRUE(cluster.state.SetQueues(queues).ok());
+  cluster.state.SetNode(GpuNode("n1", 4));
+  SetRunningOn(&cluster, "low", "n1", 4, {AtSecond(0), {}, 0});
+  cluster.state.Submit(Urgent("urgent", 1, 4));
+  EXPECT_EQ(cluster.Step(), "evict default/low for default/urgent\nclaim default/urgent w-0@n1\n");
+
+  queues.front().nominal = OfGpus(2);
+  queues.front().borrowing_limit = OfGpus(0);
+  ASSERT_TRUE(cluster.state.SetQueues(queues).ok());
+  cluster.state.Remove("default/low");
+  EXPECT_EQ(cluster.Step(),
+            "unclaim default/urgent\n"
+            "refuse default/urgent: queue default would be 2 GPUs over its nominal 2, and may "
+            "borrow none\n");
+}
+
 TEST(Preemption, WhoWasDisturbedBeforeGoesLast) {
   GangRecord record;
   record.total.gpu_count = 6;
@@ -231,7 +251,7 @@ TEST(Preemption, OneGpuTooFewIsProvedByCounting) {
   const PreemptionResult found = FindVictims(&statement, mine, 1000);
   EXPECT_TRUE(found.is_proved_by_counting);
   EXPECT_EQ(found.why_not,
-            "with 0 free and at most 15 to be had from other jobs, 1 GPU are missing");
+            "with 0 free and at most 15 to be had from other jobs, 1 GPU is missing");
 }
 
 TEST(Preemption, QueueKeepsItsNominalAmount) {

@@ -265,8 +265,7 @@ QuotaShortfall QueueTree::ShortfallOf(QueueIndex queue,
             false};
   }
   const int64_t left = std::max<int64_t>(0, limit.held + room - limit.nominal - borrowed);
-  const std::string what = left == 0 ? "nothing" : AmountText(name, left);
-  return {text + what + (left == 0 || what.starts_with("1 ") ? " is" : " are") + " left to borrow",
+  return {text + (left == 0 ? "nothing is" : AmountIs(name, left)) + " left to borrow",
           false};
 }
 

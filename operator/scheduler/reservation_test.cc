@@ -94,6 +94,28 @@ TEST_F(ReservationTest, NobodyPassesWhereNobodyKnowsWhenTheOthersEnd) {
             "refuse default/short: waits behind default/head, which needs 8 GPUs\n");
 }
 
+// Each costs a look at the whole cluster.
+TEST_F(ReservationTest, NoMoreThanEightAreToldInOneRoundWhenTheyStart) {
+  AddRunning("old", 8, 2000, &cluster_);
+  std::vector<QueueSpec> queues;
+  for (int i = 0; i < 10; ++i) {
+    queues.push_back({.name = "q" + std::to_string(i)});
+  }
+  ASSERT_TRUE(cluster_.state.SetQueues(queues).ok());
+  for (int i = 0; i < 10; ++i) {
+    GangRequest first = GpuGang("first" + std::to_string(i), 8, 1, i);
+    first.queue = "q" + std::to_string(i);
+    cluster_.state.Submit(first);
+  }
+  const std::string said = cluster_.Step();
+  int told = 0;
+  for (std::size_t at = said.find("estimated"); at != std::string::npos;
+       at = said.find("estimated", at + 1)) {
+    ++told;
+  }
+  EXPECT_EQ(told, 8) << said;
+}
+
 // Gangs come at random, and each goes at its limit or before.
 class LimitedWorld {
  public:

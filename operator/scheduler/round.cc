@@ -15,8 +15,9 @@
 namespace lockstep::control {
 namespace {
 
-// Reservations that a round works out to let others pass. Choice: a millisecond's worth on
-// thousands of nodes; who comes after that waits.
+// Reservations that a round works out to let others pass, and as many to tell those that are the
+// first of their queues. Choice: a millisecond's worth on thousands of nodes; who comes after that
+// waits, or is not told when it starts.
 constexpr int kReservationsMax = 8;
 
 // What a gang waits for, before it is put into words.
@@ -34,7 +35,7 @@ struct Wait {
   Obstacle obstacle = Obstacle::kRoom;
   std::string text{};  // of kTurn, kQueueName and kPriorityClass: all; else what there is to add
   bool reached_limit = false;
-  bool is_first = false;  // of its queue
+  bool is_first = false;  // of its queue, and is told when it starts
 };
 
 class RoundRun {
@@ -61,13 +62,14 @@ class RoundRun {
   }
 
  private:
-  // Gangs whose room has come free start; those whose room is gone for good, or whose queue or
-  // priority class is, wait like others.
+  // Gangs whose room has come free start; those whose room is gone for good, or whose queue, its
+  // quota for them or their priority class is, wait like others.
   void SettleClaims() {
     const std::vector<const GangRecord*> claiming(state_.claiming().begin(),
                                                   state_.claiming().end());
     for (const GangRecord* const gang : claiming) {
-      if (!ProblemOfQueue(*gang).empty() || !gang->request.missing_class.empty()) {
+      if (!ProblemOfQueue(*gang).empty() || !gang->request.missing_class.empty() ||
+          !StillHasQuota(*gang)) {
         statement_.Do({OperationKind::kUnclaim, gang->request.name});
       } else if (AllFree(*gang, &NodeLedger::FreeBesideLeaving)) {
         if (gang->request.standing != Standing::kPausing) {
@@ -77,6 +79,15 @@ class RoundRun {
         statement_.Do({OperationKind::kUnclaim, gang->request.name});
       }
     }
+  }
+
+  // Queues may have been changed since the claim was made, and gangs that were to go may stay.
+  bool StillHasQuota(const GangRecord& gang) {
+    const std::size_t begin = statement_.checkpoint();
+    statement_.Do({OperationKind::kUnclaim, gang.request.name});
+    const bool has_quota = !state_.queues().Check(*gang.queue, gang.total).has_value();
+    statement_.RollBack(begin);
+    return has_quota;
   }
 
   bool AllFree(const GangRecord& gang, NodeFree (NodeLedger::*free_of)(NodeIndex) const) const {
@@ -162,6 +173,8 @@ class RoundRun {
     } else if (wait.obstacle == Obstacle::kQuota && gang.request.standing != Standing::kAside) {
       quota_turns_.Wait(gang);
     }
+    wait.is_first = wait.is_first && wait.obstacle == Obstacle::kRoom && estimates_left_ > 0;
+    estimates_left_ -= wait.is_first ? 1 : 0;
     waits_.push_back(std::move(wait));
   }
 
@@ -319,6 +332,7 @@ class RoundRun {
   std::map<Alike, std::string> hopeless_;  // with what there is to add
   std::vector<Wait> waits_;
   int reservations_left_ = kReservationsMax;
+  int estimates_left_ = kReservationsMax;
   RoundResult result_;
 };
 

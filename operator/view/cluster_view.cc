@@ -420,7 +420,10 @@ kube::Item<StoredJob> ClusterView::Decoded(const kube::Item<kube::RawObject>& ra
 JobUsage ClusterView::CountUsage(const JobId& key) const {
   const kube::Item<StoredJob>* const item = jobs_.Find(ObjectKeyOf(key));
   const auto reserved = reserved_.find(key);
-  return UsageOf(item, reserved == reserved_.end() ? nullptr : &reserved->second, PodsOf(key));
+  return UsageOf(item,
+                 reserved == reserved_.end() ? nullptr : &reserved->second,
+                 PodsOf(key),
+                 IsServed(ObjectKeyOf(key)));
 }
 
 }  // namespace lockstep::control

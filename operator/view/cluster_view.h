@@ -17,6 +17,7 @@
 #include "operator/reconcile/observed.h"
 #include "operator/resources/node_usage.h"
 #include "operator/view/foreign_pods.h"
+#include "operator/view/job_alarms.h"
 #include "operator/view/job_usage.h"
 #include "operator/view/object_cache.h"
 #include "operator/view/pod_doubts.h"
@@ -191,6 +192,9 @@ class ClusterView {
     return QueueStatuses(Queues(), feed_.state());
   }
 
+  // When pods that were to go are stuck, the first of them; empty: none are to.
+  std::optional<WallTime> StuckFrom() const { return stuck_from_.First(); }
+
   // Whether that may have changed since the rounds' state had so many news.
   bool HasSchedulingNews(uint64_t since) const;
 
@@ -271,6 +275,7 @@ class ClusterView {
 
   SchedulerFeed feed_;
   std::set<JobId> stale_stands_;       // that it is to be told of
+  JobAlarms stuck_from_;               // when it is to be told of others
   std::set<std::string> stale_nodes_;  // those too
   ObjectCache<StoredQueue> queues_;
   bool are_queues_stale_ = false;

@@ -94,6 +94,9 @@ SchedulerFeed& ClusterView::Scheduling(WallTime now) {
   for (const std::string& name : changed) {
     feed_.SetStrangers(name, UsedByStrangers(name));
   }
+  for (const JobId& job : stuck_from_.TakeDue(now)) {
+    stale_stands_.insert(job);
+  }
   // Claims are those of others too: these are few, and set none of their own anew.
   while (!stale_stands_.empty()) {
     TellStands(now);
@@ -108,9 +111,10 @@ void ClusterView::TellStands(WallTime now) {
     const TrainingJobStatus* const next = reserved == reserved_.end() ? nullptr : &reserved->second;
     const StoredJob* const stored = FindJob(job);
     const std::string class_name = stored == nullptr ? "" : PriorityClassOf(stored->job.spec);
-    feed_.SetJob(
-        job,
-        StandOf(job, {stored, next, usage_.OwnOf(job), TermsOfClass(classes_, class_name)}, now));
+    const JobStand stand =
+        StandOf(job, {stored, next, usage_.Of(job), TermsOfClass(classes_, class_name)}, now);
+    stuck_from_.Set(job, stand.stuck_from);
+    feed_.SetJob(job, stand);
   }
 }
 

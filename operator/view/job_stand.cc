@@ -90,6 +90,15 @@ void AddClaim(const StandInputs& inputs, JobStand* stand) {
   }
 }
 
+void AddHeld(const JobUsage& usage, WallTime now, JobStand* stand) {
+  stand->held = usage.own;
+  SubtractUsage(usage.going, &stand->held);
+  stand->going = usage.going;
+  AddUsage(usage.orphans, &stand->going);
+  stand->is_stuck = usage.stuck_from.has_value() && *usage.stuck_from <= now;
+  stand->stuck_from = stand->is_stuck ? std::nullopt : usage.stuck_from;
+}
+
 }  // namespace
 
 std::string GangNameOf(const JobId& key) {
@@ -104,8 +113,8 @@ JobId JobOfGang(const std::string& gang) {
 JobStand StandOf(const JobId& key, const StandInputs& inputs, WallTime now) {
   JobStand stand;
   stand.request.name = GangNameOf(key);
-  if (inputs.held != nullptr) {
-    stand.held = *inputs.held;
+  if (inputs.usage != nullptr) {
+    AddHeld(*inputs.usage, now, &stand);
   }
   if (inputs.stored == nullptr) {
     return stand;
@@ -125,7 +134,6 @@ JobStand StandOf(const JobId& key, const StandInputs& inputs, WallTime now) {
                       StandsForPlace(stored.job, now, &stand.request.standing);
   stand.uid = stored.job.metadata.uid;
   stand.attempt = stored.job.status.attempt;
-  stand.is_going = IsPreempted(stored.job.status);
   if (stand.is_placed) {
     stand.run = RunTermsOf(stored.job);
     // Nobody would tell it, or it goes already.

@@ -8,6 +8,7 @@
 #include "operator/api/training_job.h"
 #include "operator/resources/node_usage.h"
 #include "operator/scheduler/gang_request.h"
+#include "operator/view/job_usage.h"
 #include "operator/view/priority_classes.h"
 #include "operator/view/stored_job.h"
 
@@ -19,12 +20,17 @@ struct JobStand {
   bool is_placed = false;    // it has its places, or is about to have them; `request` has no pods
   GangRequest request;
   std::string uid;
-  Attempt attempt;        // of the gang with its places, or of the next one
-  RunTerms run;           // of the gang with its places
-  bool is_going = false;  // what it holds without places is of a gang that went for another
+  Attempt attempt;                 // of the gang with its places, or of the next one
+  RunTerms run;                    // of the gang with its places
   std::optional<RoomClaim> claim;  // that its status names, or is about to
   bool is_claim_stored = false;    // it does already
-  UsageByNode held;  // by its own pods, of earlier attempts too, and by places that it was promised
+  // By its own pods, of earlier attempts too, and by places that it was promised; of pods that
+  // stay.
+  UsageByNode held;
+  UsageByNode
+      going;  // by its pods, and by those of earlier jobs of its name, that go by themselves
+  bool is_stuck = false;               // some of those should have gone by now
+  std::optional<WallTime> stuck_from;  // else when they are
 };
 
 // What a job's gang is called in rounds, "namespace/name", and back.
@@ -32,11 +38,12 @@ std::string GangNameOf(const JobId& key);
 JobId JobOfGang(const std::string& gang);
 
 // What is known of the job makes it stand so. Null `stored`: there is no such job, and what is held
-// under its name it holds no more. Null `reserved`: no status is on its way. Null `held`: nothing.
+// under its name it holds no more. Null `reserved`: no status is on its way. Null `usage`: nothing
+// is held.
 struct StandInputs {
   const StoredJob* stored = nullptr;
   const TrainingJobStatus* reserved = nullptr;
-  const UsageByNode* held = nullptr;
+  const JobUsage* usage = nullptr;
   PriorityTerms priority;  // of the class that the job names
 };
 

@@ -1,14 +1,17 @@
 #include "operator/view/job_usage.h"
 
+#include <algorithm>
 #include <map>
 
 #include "common/contract/topology.h"
 #include "operator/api/conditions.h"
 #include "operator/api/placement.h"
 #include "operator/reconcile/build/pod.h"
+#include "operator/reconcile/gang/departure.h"
 #include "operator/reconcile/gang/gang_plan.h"
 #include "operator/reconcile/gang/gang_view.h"
 #include "operator/reconcile/gang/pod_labels.h"
+#include "operator/view/going_pods.h"
 
 namespace lockstep::control {
 namespace {
@@ -49,11 +52,19 @@ void AddPromised(const std::string& job, const TrainingJobStatus& status, Promis
   }
 }
 
+void AddGoing(const std::string& node, const kube::Pod& pod, bool is_own, JobUsage* held) {
+  AddPod(node, pod.spec.container.requests, is_own ? &held->going : &held->orphans);
+  if (const std::optional<WallTime> overdue = OverdueAt(pod)) {
+    held->stuck_from = std::min(held->stuck_from.value_or(*overdue), *overdue);
+  }
+}
+
 }  // namespace
 
 JobUsage UsageOf(const kube::Item<StoredJob>* job,
                  const TrainingJobStatus* reserved,
-                 const std::vector<const kube::Item<kube::Pod>*>& pods) {
+                 const std::vector<const kube::Item<kube::Pod>*>& pods,
+                 bool is_served) {
   JobUsage held;
   Promised promised;
   if (job != nullptr) {
@@ -69,13 +80,22 @@ JobUsage UsageOf(const kube::Item<StoredJob>* job,
     }
     const bool is_own = IsOwn(pod, job);
     std::string node = pod.spec.node_name;
-    if (const auto places = promised.find(item->key.name); is_own && places != promised.end()) {
+    const auto places = promised.find(item->key.name);
+    const bool has_place = is_own && places != promised.end();
+    if (has_place) {
       if (node.empty() && !places->second.empty()) {
         node = places->second.begin()->first;
       }
       places->second.erase(node);
     }
-    if (!node.empty()) {
+    if (node.empty()) {
+      continue;
+    }
+    const bool is_going = IsGoing(pod, {job, is_served, has_place});
+    if (is_going) {
+      AddGoing(node, pod, is_own, &held);
+    }
+    if (is_own || !is_going) {
       AddPod(node, pod.spec.container.requests, is_own ? &held.own : &held.strangers);
     }
   }

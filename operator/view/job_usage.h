@@ -1,8 +1,10 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "common/base/time.h"
 #include "operator/api/training_job.h"
 #include "operator/kube/decode.h"
 #include "operator/resources/node_usage.h"
@@ -13,15 +15,20 @@ namespace lockstep::control {
 // What is held under one job's name.
 struct JobUsage {
   UsageByNode own;        // by its pods, and promised to those that are still to come
-  UsageByNode strangers;  // by pods that carry its name but are not its own
+  UsageByNode going;      // the part of it that comes free by itself (IsGoing)
+  UsageByNode strangers;  // by pods that carry its name, are not its own, and stay
+  UsageByNode orphans;    // by such pods that go
+  // From when on some of the pods that go are stuck, unless they have gone; empty: nobody says.
+  std::optional<WallTime> stuck_from;
 };
 
-// `job` is null when there is none of that name; then all its pods are strangers. `reserved` is the
-// status that it is about to have, or null: until that is written, both that and the present one
-// count. `pods` are all that carry its name.
+// `job` is null when there is none of that name; then all its pods are strangers or orphans.
+// `reserved` is the status that it is about to have, or null: until that is written, both that and
+// the present one count. `pods` are all that carry its name. `is_served`: as of PodStand.
 JobUsage UsageOf(const kube::Item<StoredJob>* job,
                  const TrainingJobStatus* reserved,
-                 const std::vector<const kube::Item<kube::Pod>*>& pods);
+                 const std::vector<const kube::Item<kube::Pod>*>& pods,
+                 bool is_served = true);
 
 // The name of the pod that has this place in an attempt of the job.
 std::string PlacedPodName(const std::string& job, Attempt attempt, const PodPlacement& placement);

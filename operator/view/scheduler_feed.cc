@@ -24,6 +24,10 @@ std::string SchedulerFeed::LeftPodsOf(const std::string& gang) {
   return gang + " (left)";
 }
 
+std::string SchedulerFeed::GoingPodsOf(const std::string& gang) {
+  return gang + " (going)";
+}
+
 UsageByNode SchedulerFeed::HeldBy(const GangRecord& gang) const {
   UsageByNode held;
   for (const NodeHold& hold : gang.holds) {
@@ -53,22 +57,21 @@ void SchedulerFeed::SetStrangers(const std::string& node, const NodeUsage& usage
   state_.SetStrangers(node, usage);
 }
 
-void SchedulerFeed::SetHolding(const JobStand& stand,
-                               const GangRequest& request,
-                               const std::string* goes_for) {
+void SchedulerFeed::SetHolding(const GangRequest& request, const Held& held) {
+  const std::string* const goes_for = held.goes_for;
   const GangRecord* const known = state_.Find(request.name);
   const bool stands_so =
       known != nullptr && (goes_for == nullptr ? known->state == GangState::kRunning
                                                : known->state == GangState::kLeaving &&
                                                      known->beneficiary == *goes_for);
-  if (stands_so && AreAlike(known->request, request) && HoldsJust(stand.held, *known) &&
-      known->run.stops_at == stand.run.stops_at) {
-    if (known->run.saved_at != stand.run.saved_at) {
-      state_.SetSaved(request.name, stand.run.saved_at);
+  if (stands_so && AreAlike(known->request, request) && HoldsJust(held.usage, *known) &&
+      known->run.stops_at == held.run.stops_at) {
+    if (known->run.saved_at != held.run.saved_at) {
+      state_.SetSaved(request.name, held.run.saved_at);
     }
     return;
   }
-  state_.SetHolding(request, stand.held, stand.run);
+  state_.SetHolding(request, held.usage, held.run);
   if (goes_for != nullptr) {
     state_.Apply({OperationKind::kEvict, request.name, *goes_for}, WallTime{});
   }
@@ -84,27 +87,37 @@ void SchedulerFeed::SetWaiting(const GangRequest& request) {
   }
 }
 
+// They go before anything else does, the job's own next gang too.
+void SchedulerFeed::SetPodsWithoutPlaces(const JobStand& stand) {
+  const std::string nobody;
+  const RunTerms none;
+  const auto set = [&](const std::string& name, const UsageByNode& usage, const std::string* goes) {
+    if (usage.empty()) {
+      state_.Remove(name);
+      return;
+    }
+    GangRequest request;
+    request.name = name;
+    request.queue = kNobodysQueue;
+    request.is_preemptible = false;
+    request.since = stand.request.since - std::chrono::milliseconds(1);
+    SetHolding(request, {usage, none, goes});
+  };
+  const UsageByNode left = stand.is_placed ? UsageByNode() : stand.held;
+  set(LeftPodsOf(stand.request.name), left, nullptr);
+  set(GoingPodsOf(stand.request.name), stand.going, stand.is_stuck ? nullptr : &nobody);
+}
+
 void SchedulerFeed::SetJob(const JobId& key, const JobStand& stand) {
   const std::string& name = stand.request.name;
-  GangRequest left;
-  left.name = LeftPodsOf(name);
-  left.queue = kNobodysQueue;
-  left.is_preemptible = false;
-  // They go before anything else does, the job's own next gang too.
-  left.since = stand.request.since - std::chrono::milliseconds(1);
-  const std::string nobody;
-  if (!stand.is_placed && !stand.held.empty()) {
-    SetHolding(stand, left, stand.is_going ? &nobody : nullptr);
-  } else {
-    state_.Remove(left.name);
-  }
+  SetPodsWithoutPlaces(stand);
   if (stand.is_placed) {
     grants_.erase(key);
     offered_.erase(key);
     voided_.erase(key);
     DropClaim(key);
     const std::string claimant = ClaimantOn(stand);
-    SetHolding(stand, stand.request, claimant.empty() ? nullptr : &claimant);
+    SetHolding(stand.request, {stand.held, stand.run, claimant.empty() ? nullptr : &claimant});
     return;
   }
   const bool is_granted = grants_.contains(key);

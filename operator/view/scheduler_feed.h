@@ -84,14 +84,23 @@ class SchedulerFeed {
     std::size_t index = 0;
   };
 
-  // Holds what a job's pods hold for which it has no place any more, or never had one. No job has
-  // such a name.
+  // Holds what a job's pods hold for which it has no place any more, or never had one: those that
+  // stay, and those that go by themselves. No job has such a name.
   static std::string LeftPodsOf(const std::string& gang);
+  static std::string GoingPodsOf(const std::string& gang);
   static PlacedPods PodsOf(const RoomClaim& claim);
   UsageByNode HeldBy(const GangRecord& gang) const;
   bool HoldsJust(const UsageByNode& held, const GangRecord& gang) const;
-  // Null `goes_for`: it stays.
-  void SetHolding(const JobStand& stand, const GangRequest& request, const std::string* goes_for);
+
+  // A gang that holds room.
+  struct Held {
+    const UsageByNode& usage;
+    const RunTerms& run;
+    const std::string* goes_for = nullptr;  // null: it stays
+  };
+
+  void SetHolding(const GangRequest& request, const Held& held);
+  void SetPodsWithoutPlaces(const JobStand& stand);
   void SetWaiting(const GangRequest& request);
   void Resubmit(const JobId& key, const GangRequest& request);
   void HeedClaim(const JobId& key, const JobStand& stand);

@@ -43,9 +43,9 @@ std::vector<std::string> SchedulerFeed::StillThere(const RoomClaim& claim) const
   std::vector<std::string> names;
   for (const ClaimedGang& gang : claim.gangs) {
     const GangRecord* const record = state_.Find(gang.job);
-    const GangRecord* const left = state_.Find(LeftPodsOf(gang.job));
+    const GangRecord* const going = state_.Find(GoingPodsOf(gang.job));
     if ((record != nullptr && record->state == GangState::kLeaving) ||
-        (left != nullptr && left->state == GangState::kLeaving)) {
+        (going != nullptr && going->state == GangState::kLeaving)) {
       names.push_back(gang.job);
     }
   }

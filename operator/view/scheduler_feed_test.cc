@@ -8,8 +8,8 @@
 #include "common/base/rfc3339.h"
 #include "operator/api/conditions.h"
 #include "operator/api/encode.h"
+#include "operator/reconcile/gang/departure.h"
 #include "operator/reconcile/gang/pod_labels.h"
-#include "operator/reconcile/gang/queue.h"
 #include "operator/reconcile/testing/fake_world.h"
 #include "operator/view/cluster_view.h"
 
@@ -34,9 +34,11 @@ std::string Describe(const ClusterState& state) {
     }
   }
   for (const auto& [name, gang] : state.gangs()) {
-    text += "gang " + name + " state " + std::to_string(static_cast<int>(gang.state)) +
-            " standing " + std::to_string(static_cast<int>(gang.request.standing)) + " since " +
+    text += "gang " + name + " state " + std::to_string(static_cast<int>(gang.state)) + " since " +
             FormatRfc3339(gang.request.since);
+    if (gang.state == GangState::kWaiting) {  // of others it means nothing any more
+      text += " standing " + std::to_string(static_cast<int>(gang.request.standing));
+    }
     UsageByNode held;
     for (const NodeHold& hold : gang.holds) {
       AddUsage({{state.nodes().NameOf(hold.node), hold.usage}}, &held);
@@ -221,7 +223,7 @@ class FakeStore {
     }
     if (job->status.placement.empty() && Happens(4)) {
       SetCondition(&job->status,
-                   {ConditionType::kScheduled, false, std::string(kReasonPreempted), "it went"},
+                   {ConditionType::kScheduled, false, std::string(kReasonPodStuck), "it stays"},
                    WallTime{});
     }
   }
@@ -242,6 +244,8 @@ class FakeStore {
     pod.uid = Uid(name);
     pod.labels = EncodePodLabels({job->first, job->second.metadata.uid, {Role::kWorker, 0}, 0, {}});
     pod.owner_uid = Happens(4) ? "somebody" : job->second.metadata.uid;
+    pod.owner_job = pod.owner_uid == "somebody" && Happens(2) ? "" : job->first;
+    pod.is_deleting = Happens(4);
     pod.spec.node_name = Happens(3) ? "" : NameAt("node-", prng_.Below(4));
     pod.spec.container.requests.gpu_count = static_cast<int64_t>(1 + prng_.Below(2));
     pod.status.phase = Happens(4) ? kube::PodPhase::kSucceeded : kube::PodPhase::kRunning;

@@ -108,6 +108,19 @@ QueueAmounts BorrowedOf(const QueueStatus& status) {
   return borrowed;
 }
 
+// What is counted of a queue is counted of those above it, too.
+void AddToParents(const QueueTree& queues, std::map<QueueIndex, int64_t>* counts) {
+  const std::map<QueueIndex, int64_t> own = *counts;
+  for (const auto& [queue, count] : own) {
+    std::string parent = queues.SpecOf(queue).parent;
+    while (!parent.empty()) {
+      const QueueIndex above = *queues.Find(parent);
+      (*counts)[above] += count;
+      parent = queues.SpecOf(above).parent;
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<QueueSpec> UsableQueues(const std::vector<StoredQueue>& queues) {
@@ -141,6 +154,7 @@ std::map<std::string, QueueStatus> QueueStatuses(const std::vector<StoredQueue>&
   for (const GangRecord* const gang : state.claiming()) {
     waiting[gang->queue.value_or(kTopQueue)] += 1;
   }
+  AddToParents(state.queues(), &waiting);
   const QueuesByName by_name = ByName(queues);
   std::map<std::string, QueueStatus> statuses;
   for (const auto& [name, stored] : by_name) {

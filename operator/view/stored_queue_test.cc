@@ -73,8 +73,9 @@ TEST(StoredQueue, WhyOneIsNotServedIsSaid) {
 TEST(StoredQueue, StatusSaysWhatIsUsedAndBorrowedAndHowManyWait) {
   StoredQueue vision = Queue("vision", "", "");
   vision.queue.nominal["nvidia.com/gpu"] = 2;
+  vision.queue.parent = "research";
   const std::vector<StoredQueue> queues = {
-      vision, Queue("speech", "", ""), Queue("orphan", "gone", "")};
+      Queue("research", "", ""), vision, Queue("speech", "", ""), Queue("orphan", "gone", "")};
   ClusterState state({});
   ASSERT_TRUE(state.SetQueues(UsableQueues(queues)).ok());
   GangRequest runs;
@@ -87,12 +88,13 @@ TEST(StoredQueue, StatusSaysWhatIsUsedAndBorrowedAndHowManyWait) {
   state.Submit(waits);
 
   const auto statuses = QueueStatuses(queues, state);
-  ASSERT_EQ(statuses.size(), 3U);
+  ASSERT_EQ(statuses.size(), 4U);
   const QueueStatus& status = statuses.at("vision");
   EXPECT_TRUE(status.is_ready);
   EXPECT_EQ(status.used, (QueueAmounts{{"cpu", 500}, {"nvidia.com/gpu", 3}}));
   EXPECT_EQ(status.borrowed, (QueueAmounts{{"nvidia.com/gpu", 1}}));
   EXPECT_EQ(status.waiting, 1);
+  EXPECT_EQ(statuses.at("research").waiting, 1) << "below it";
   EXPECT_EQ(statuses.at("speech").waiting, 0);
   EXPECT_FALSE(statuses.at("orphan").is_ready);
   EXPECT_EQ(statuses.at("orphan").message, "the parent of orphan, gone, does not exist");

@@ -10,9 +10,14 @@ const CopyOnWrite<UsageByNode>& UsageLedger::Sum() {
 }
 
 const UsageByNode* UsageLedger::OwnOf(const JobId& job) {
+  const JobUsage* const held = Of(job);
+  return held == nullptr ? nullptr : &held->own;
+}
+
+const JobUsage* UsageLedger::Of(const JobId& job) {
   Refresh();
   const auto found = usage_.find(job);
-  return found == usage_.end() ? nullptr : &found->second.own;
+  return found == usage_.end() ? nullptr : &found->second;
 }
 
 const UsageByNode& UsageLedger::ByStrangers() {
@@ -51,13 +56,15 @@ void UsageLedger::Refresh() {
     if (const auto old = usage_.find(job); old != usage_.end()) {
       SubtractUsage(old->second.own, &sum);
       SubtractUsage(old->second.strangers, &sum);
+      SubtractUsage(old->second.orphans, &sum);
       SubtractUsage(old->second.strangers, &strangers_);
       NoteStrangers(old->second.strangers);
       usage_.erase(old);
     }
     JobUsage held = count_(job);
-    if (!held.own.empty() || !held.strangers.empty()) {
+    if (!held.own.empty() || !held.strangers.empty() || !held.orphans.empty()) {
       AddUsage(held.own, &sum);
+      AddUsage(held.orphans, &sum);
       AddUsage(held.strangers, &sum);
       AddUsage(held.strangers, &strangers_);
       NoteStrangers(held.strangers);

@@ -26,13 +26,16 @@ class UsageLedger {
   // Something about the job, its pods or its places has changed.
   void NoteChange(const JobId& job) { stale_.insert(job); }
 
-  // By all jobs, strangers under their names included.
+  // By all jobs, strangers and orphans under their names included.
   const CopyOnWrite<UsageByNode>& Sum();
 
   // By the job's own pods and places; null: nothing.
   const UsageByNode* OwnOf(const JobId& job);
 
-  // By pods that carry a job's name and are not its own.
+  // All that is held under its name; null: nothing.
+  const JobUsage* Of(const JobId& job);
+
+  // By pods that carry a job's name, are not its own, and stay.
   const UsageByNode& ByStrangers();
 
   // Nodes of which such pods may hold something else than when this was asked last.

@@ -197,13 +197,15 @@ class ApiServerTest(KubernetesCase):
         self.admin.patch("TrainingJob", "managed", {"spec": {"runPolicy": {"suspend": True}}})
 
     def test_shows_the_columns(self):
-        self.admin.create(job("columns"))
+        self.admin.create(job("columns", scheduling={"queue": "vision",
+                                                     "priorityClassName": "urgent"}))
         self.admin.patch("TrainingJob", "columns", {"status": STATUS}, subresource="status")
         titles, row = self.plane.kubectl("get", "tj", "columns").splitlines()
         self.assertEqual(titles.split(), ["NAME", "STATE", "READY", "RESTARTS", "STEP", "AGE"])
         self.assertEqual(row.split()[:5], ["columns", "Restarting", "2/3", "4", "120"])
         wide = self.plane.kubectl("get", "tj", "columns", "-o", "wide")
-        self.assertIn("REASON", wide)
+        self.assertEqual(wide.split()[5:9], ["AGE", "QUEUE", "PRIORITY", "REASON"])
+        self.assertEqual(wide.splitlines()[1].split()[6:8], ["vision", "urgent"])
         self.assertTrue(wide.rstrip().endswith("worker-1 was killed"), wide)
         self.assertIn("trainingjob.lockstep.dev/columns",
                       self.plane.kubectl("get", "all", "-o", "name"))

@@ -54,11 +54,6 @@ bool WaitsForPods(const TrainingJobStatus& status) {
          (scheduled->reason == kReasonPodStuck || scheduled->reason == kReasonNameTaken);
 }
 
-bool IsPreempted(const TrainingJobStatus& status) {
-  const Condition* const scheduled = FindCondition(status, ConditionType::kScheduled);
-  return scheduled != nullptr && !scheduled->is_true && scheduled->reason == kReasonPreempted;
-}
-
 bool WaitsForRoom(const TrainingJob& job, WallTime now) {
   return IsOurs(job) && !HasEnded(job.status) && !job.spec.run_policy.suspend &&
          job.status.placement.empty() && !WaitsForPods(job.status) &&

@@ -25,9 +25,6 @@ std::string QueueOf(const TrainingJobSpec& spec);
 // job that hold names. The room it asks for is not held for it meanwhile.
 bool WaitsForPods(const TrainingJobStatus& status);
 
-// Whether pods of a gang are leaving that went so that another could start.
-bool IsPreempted(const TrainingJobStatus& status);
-
 // Whether the job stands in the queue: it wants to run, has no place, and nothing but room is
 // missing. Jobs that came later may not take room from such a job. One that pauses after it could
 // not start holds up nobody; one that pauses before it restarts keeps its place.

@@ -1,0 +1,40 @@
+#include "operator/view/going_pods.h"
+
+#include "operator/api/conditions.h"
+#include "operator/reconcile/gang/queue.h"
+#include "operator/reconcile/policy/clean_pod_policy.h"
+
+namespace lockstep::control {
+namespace {
+
+// Its owner is gone, or another job of that name has come since: the cluster's garbage collector
+// takes it.
+bool IsOrphan(const kube::Pod& pod, const PodStand& stand) {
+  return stand.is_served && !pod.owner_job.empty() &&
+         (stand.job == nullptr ||
+          (stand.job->key.name == pod.owner_job && stand.job->uid != pod.owner_uid));
+}
+
+// We delete what the job has no place for, and of a job that has ended what its policy says.
+bool IsToBeDeleted(const kube::Pod& pod, const StoredJob& stored) {
+  if (!stored.problem.empty() || !IsOurs(stored.job) || WaitsForPods(stored.job.status)) {
+    return false;
+  }
+  return HasEnded(stored.job.status) ? IsCleaned(stored.job.spec.run_policy.clean_pod_policy, pod)
+                                     : stored.job.status.placement.empty();
+}
+
+}  // namespace
+
+bool IsGoing(const kube::Pod& pod, const PodStand& stand) {
+  if (stand.job == nullptr || stand.job->uid != pod.owner_uid) {
+    return pod.is_deleting || IsOrphan(pod, stand);
+  }
+  const StoredJob& stored = *stand.job->object;
+  if (stand.has_place) {
+    return pod.is_deleting && stored.is_deleting;  // else a successor comes
+  }
+  return (pod.is_deleting && !WaitsForPods(stored.job.status)) || IsToBeDeleted(pod, stored);
+}
+
+}  // namespace lockstep::control

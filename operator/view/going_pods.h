@@ -1,0 +1,23 @@
+#pragma once
+
+#include "operator/kube/item.h"
+#include "operator/kube/objects.h"
+#include "operator/view/stored_job.h"
+
+namespace lockstep::control {
+
+// Whether what the pod holds comes free without anybody else having to go: its deletion was asked
+// for, or is bound to be. It may get stuck all the same (OverdueAt).
+//
+// `job`: of the name that the pod carries, null where there is none. `is_served`: of the pod's
+// namespace; of another's jobs it is not known which there are. `has_place`: a place of the job was
+// promised to the pod, or to its successor.
+struct PodStand {
+  const kube::Item<StoredJob>* job = nullptr;
+  bool is_served = true;
+  bool has_place = false;
+};
+
+bool IsGoing(const kube::Pod& pod, const PodStand& stand);
+
+}  // namespace lockstep::control
