@@ -265,8 +265,7 @@ QuotaShortfall QueueTree::ShortfallOf(QueueIndex queue,
             false};
   }
   const int64_t left = std::max<int64_t>(0, limit.held + room - limit.nominal - borrowed);
-  return {text + (left == 0 ? "nothing is" : AmountIs(name, left)) + " left to borrow",
-          false};
+  return {text + (left == 0 ? "nothing is" : AmountIs(name, left)) + " left to borrow", false};
 }
 
 // The queues above `a` and above `b`, or they themselves, that are beside each other; the same one
