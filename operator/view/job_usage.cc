@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "common/contract/topology.h"
 #include "operator/api/conditions.h"
@@ -52,6 +53,22 @@ void AddPromised(const std::string& job, const TrainingJobStatus& status, Promis
   }
 }
 
+// The pods whose place is about to be their successor's: the gang asks for no more room than
+// before, and what they hold comes free once the status that is on its way is written.
+std::set<std::string> Succeeded(const std::string& job,
+                                const TrainingJobStatus& is,
+                                const TrainingJobStatus& next) {
+  std::set<std::string> names;
+  for (const PodPlacement& placement : is.placement) {
+    const PodPlacement* const successor = FindPlacement(next, TaskOf(placement));
+    if (is.attempt == next.attempt && successor != nullptr &&
+        placement.incarnation < successor->incarnation) {
+      names.insert(PlacedPodName(job, is.attempt, placement));
+    }
+  }
+  return names;
+}
+
 void AddGoing(const std::string& node, const kube::Pod& pod, bool is_own, JobUsage* held) {
   AddPod(node, pod.spec.container.requests, is_own ? &held->going : &held->orphans);
   if (const std::optional<WallTime> overdue = OverdueAt(pod)) {
@@ -70,8 +87,10 @@ JobUsage UsageOf(const kube::Item<StoredJob>* job,
   if (job != nullptr) {
     AddPromised(job->key.name, job->object->job.status, &promised);
   }
+  std::set<std::string> succeeded;
   if (job != nullptr && reserved != nullptr) {
     AddPromised(job->key.name, *reserved, &promised);
+    succeeded = Succeeded(job->key.name, job->object->job.status, *reserved);
   }
   for (const kube::Item<kube::Pod>* const item : pods) {
     const kube::Pod& pod = *item->object;
@@ -91,7 +110,8 @@ JobUsage UsageOf(const kube::Item<StoredJob>* job,
     if (node.empty()) {
       continue;
     }
-    const bool is_going = IsGoing(pod, {job, is_served, has_place});
+    const bool is_going =
+        (is_own && succeeded.contains(item->key.name)) || IsGoing(pod, {job, is_served, has_place});
     if (is_going) {
       AddGoing(node, pod, is_own, &held);
     }
@@ -102,7 +122,11 @@ JobUsage UsageOf(const kube::Item<StoredJob>* job,
   std::map<Role, ResourceVector> requests;
   for (const auto& [name, places] : promised) {
     for (const auto& [node, role] : places) {
-      AddPod(node, RequestOf(job->object->job, role, &requests), &held.own);
+      const ResourceVector& request = RequestOf(job->object->job, role, &requests);
+      AddPod(node, request, &held.own);
+      if (succeeded.contains(name)) {
+        AddPod(node, request, &held.going);
+      }
     }
   }
   return held;

@@ -1,0 +1,56 @@
+#include "operator/view/job_usage.h"
+
+#include <memory>
+
+#include <gtest/gtest.h>
+
+#include "operator/reconcile/testing/fake_world.h"
+
+namespace lockstep::control {
+namespace {
+
+// A gang of two on node-a, of which one pod is there.
+class JobUsageTest : public testing::Test {
+ protected:
+  JobUsageTest() {
+    TestWorld world(MakeTrainingJob(2));
+    world.Launch();
+    auto stored = std::make_shared<StoredJob>();
+    stored->job = world.job;
+    job_.key = {"default", "mnist"};
+    job_.uid = world.job.metadata.uid;
+    job_.object = stored;
+    pod_.object = std::make_shared<const kube::Pod>(*world.Find("mnist-worker-0"));
+    pod_.key = {"default", pod_.object->name};
+    next_ = world.job.status;
+  }
+
+  // "own/going", in pods.
+  std::string Count(const TrainingJobStatus* reserved) {
+    JobUsage usage = UsageOf(&job_, reserved, {&pod_});
+    return std::to_string(usage.own["node-a"].pod_count) + "/" +
+           std::to_string(usage.going["node-a"].pod_count);
+  }
+
+  kube::Item<StoredJob> job_;
+  kube::Item<kube::Pod> pod_;
+  TrainingJobStatus next_;
+};
+
+TEST_F(JobUsageTest, PlacesAreHeldForPodsThatAreStillToCome) {
+  EXPECT_EQ(Count(nullptr), "2/0");
+  EXPECT_EQ(Count(&next_), "2/0");
+}
+
+// Else a queue is charged twice for a rank that is replaced, and others take back what is its own.
+TEST_F(JobUsageTest, PlaceOfAPredecessorComesFree) {
+  for (PodPlacement& placement : next_.placement) {
+    placement.incarnation = placement.incarnation.Next();
+  }
+  EXPECT_EQ(Count(&next_), "4/2") << "of one there is a pod, of the other only the place";
+  next_.attempt = next_.attempt.Next();
+  EXPECT_EQ(Count(&next_), "4/0") << "another gang: both are held until that is written";
+}
+
+}  // namespace
+}  // namespace lockstep::control
