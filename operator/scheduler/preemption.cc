@@ -83,9 +83,8 @@ class VictimSearch {
       found.victims = VictimsThatCannotStay();
       result_.preemption = std::move(found);
       result_.look_again_at.reset();
-    } else if (!victims_.empty()) {
-      result_.why_not = "no place either if " +
-                        Plural(static_cast<int64_t>(evictions_.size()), "other job") + " made room";
+    } else {
+      result_.why_not = WhyNot();
     }
     for (const GangRecord* const one : leaving_) {
       statement_.Reoccupy(*one);
@@ -100,6 +99,24 @@ class VictimSearch {
   }
 
  private:
+  std::string WhyNot() const {
+    std::string text;
+    if (!victims_.empty()) {
+      text = "no place either if " + Plural(static_cast<int64_t>(evictions_.size()), "other job") +
+             " made room";
+    }
+    if (result_.look_again_at) {
+      text += (text.empty() ? "" : "; ") +
+              std::string("others run on by minRuntimeSeconds until ") +
+              SecondOf(*result_.look_again_at);
+    }
+    return text;
+  }
+
+  static std::string SecondOf(WallTime when) {
+    return FormatRfc3339(std::chrono::ceil<std::chrono::seconds>(when)).substr(0, 19) + "Z";
+  }
+
   // Who may be evicted, and from when on somebody else may.
   void Collect() {
     for (QueueIndex queue = 1; queue < state_.queues().size(); ++queue) {

@@ -161,8 +161,9 @@ TEST(Preemption, WhoMayNotBeDisturbedIsNot) {
   cluster.state.Submit(patient);
   EXPECT_EQ(cluster.Step(),
             "refuse default/patient: needs 4 GPUs, 0 free on 2 nodes\n"
-            "refuse default/urgent: needs 4 GPUs, 0 free on 2 nodes\n"
-            "look again at " +
+            "refuse default/urgent: needs 4 GPUs, 0 free on 2 nodes; others run on by "
+            "minRuntimeSeconds until " +
+                FormatRfc3339(AtSecond(1300)).substr(0, 19) + "Z\n" + "look again at " +
                 FormatRfc3339(AtSecond(1300)) + "\n");
   cluster.now = AtSecond(1300);
   EXPECT_EQ(cluster.Step(),
