@@ -29,21 +29,6 @@ echo "$POD $HUB_token $(cat /data/fetched)"
 """
 
 
-# Says its rank at Horovod's rendezvous, reads those of the others, and waits for its end.
-MEET = """
-address=$HOROVOD_GLOO_RENDEZVOUS_ADDR port=$HOROVOD_GLOO_RENDEZVOUS_PORT
-value="rank $HOROVOD_RANK of attempt $LOCKSTEP_ATTEMPT"
-printf 'PUT /global/%s HTTP/1.1\\r\\nContent-Length: %s\\r\\n\\r\\n%s' \\
-  $HOROVOD_RANK ${#value} "$value" | nc -w 5 $address $port | head -n 1
-for other in 0 1 2; do
-  until wget -q -O - http://$address:$port/global/$other; do sleep 0.1; done
-  echo " is there"
-done
-until [ -e /tmp/code ]; do sleep 0.1; done
-exit $(cat /tmp/code)
-"""
-
-
 class CommandTest(ProductCase):
     def test_ranks_know_each_other_start_anew_after_a_kill_and_succeed(self):
         training = self.start(self.product.user_image)
@@ -53,19 +38,6 @@ class CommandTest(ProductCase):
         training.wait(lambda: len(training.pods()) == 3 and not _uids(before) & _uids(
             training.pods()), 60, "a new gang: nobody but the runtime's trainer meets again")
         self.wait_start(training)
-        for task in training.pods():
-            self.end(training, task, 0)
-        training.wait_for("Succeeded", 60)
-
-    def test_horovods_ranks_meet_at_the_first_pod_and_meet_anew_after_a_kill(self):
-        container = {"image": self.product.user_image, "command": ["sh", "-c", MEET],
-                     "securityContext": {"runAsUser": 65532}}
-        self.admin.create(training_job("hvd", 3, gpus=0, strategy="Horovod",
-                                       pod_spec={"container": container}), self.namespace)
-        training = Training(self.product, self.namespace, "hvd")
-        self.wait_meeting(training, 0)
-        self.product.kill_container(training.pods()["worker-1"])
-        self.wait_meeting(training, 1)
         for task in training.pods():
             self.end(training, task, 0)
         training.wait_for("Succeeded", 60)
@@ -153,17 +125,6 @@ class CommandTest(ProductCase):
                 self.was_told(training, task, pod) for task, pod in pods.items())
 
         training.wait(all_told, 60, "the programs to start")
-
-    def wait_meeting(self, training, attempt):
-        def all_met():
-            pods = [pod["metadata"]["name"] for pod in training.pods().values()]
-            logs = [self.plane.kubectl("logs", pod, "-n", self.namespace, check=False)[1]
-                    for pod in pods]
-            return len(logs) == 3 and all(
-                f"rank {rank} of attempt {attempt} is there" in log
-                for log in logs for rank in range(3))
-
-        training.wait(all_met, 60, "the ranks to meet")
 
     def end(self, training, task, code):
         name = training.pods()[task]["metadata"]["name"]
