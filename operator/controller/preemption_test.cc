@@ -303,8 +303,11 @@ TEST_F(PreemptionTest, GangThatHasNotRunLongEnoughGoesLaterAndTheMomentIsKnown) 
   AddJobOf("low", "vision", "");
   Place("low");
   AddJobOf("high", "vision", "urgent");
-  EXPECT_EQ(Ask("high"), "needs 2 GPUs, 0 free on 1 node");
-  EXPECT_EQ(rounds_.look_again_at(), now_ + std::chrono::seconds(60));
+  const WallTime until = now_ + std::chrono::seconds(60);
+  EXPECT_EQ(Ask("high"),
+            "needs 2 GPUs, 0 free on 1 node; others run on by minRuntimeSeconds until " +
+                FormatRfc3339(until).substr(0, 19) + "Z");
+  EXPECT_EQ(rounds_.look_again_at(), until);
 
   now_ += std::chrono::seconds(60);
   news_ = News();
