@@ -163,7 +163,7 @@ class Rank(unittest.TestCase):
     def ends(self):
         """What `run` makes of the ends that a process is told of."""
         for end, code in ((lockstep.Stopped, 42), (lockstep.Superseded, 76),
-                          (lockstep.Finished, 0)):
+                          (lockstep.Finished, 0), (lockstep.MeetAgain, 75)):
             def work(end=end):
                 raise end("told so")
             with self.assertRaises(SystemExit) as ended:

@@ -2,9 +2,12 @@
 sample is lost or used twice, and the weights come out as ever. python_torch_soak.py has more."""
 
 import json
+import pathlib
 import re
 import unittest
 
+from harness import LocalTest, command_manifest
+from python_case import can_import, python_words
 from python_torch_case import EPOCHS, SAMPLES, STEPS, TorchCase
 
 
@@ -43,6 +46,30 @@ class Torch(TorchCase):
         self.assertEqual(resumed.exit_code, 0, resumed.output)
         self.assertEqual(self.steps_met(directory, 0)[-1], int(stops[0][0]))
         self.assertEqual(self.all_ends(resumed), {self.ends(self.train())})
+
+
+@unittest.skipUnless(can_import("torch"), "python3-torch is not installed")
+class Distributed(LocalTest):
+    """The same program by the backends gloo and lockstep of torch.distributed."""
+
+    def gradients(self, backend):
+        """Of each rank: hash, and values."""
+        words = python_words(pathlib.Path(__file__).with_name("python_ddp_program.py"), backend)
+        run = self.run_job(command_manifest(words, name="ddp", workers=3))
+        self.assertEqual(run.exit_code, 0, run.output)
+        found = []
+        for rank in range(3):
+            log = run.pod_log(f"ddp-worker-{rank}")
+            self.assertIn("calls are right", log)
+            digest, values = re.search(r"gradients (\w+) (.*)", log).groups()
+            found.append((digest, [float(value) for value in values.split()]))
+        return found
+
+    def test_gradients_are_equal_on_all_ranks_and_those_of_gloo(self):
+        ours = self.gradients("lockstep")
+        self.assertEqual(ours, [ours[0]] * 3)
+        for own, gloos in zip(ours[0][1], self.gradients("gloo")[0][1]):
+            self.assertAlmostEqual(own, gloos, delta=1e-6)  # sums in another order
 
 
 if __name__ == "__main__":

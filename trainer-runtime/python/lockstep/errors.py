@@ -46,7 +46,10 @@ class NoJob(LockstepError):
 
 
 class MeetAgain(LockstepError):
-    """A rank was lost, did not come in time, or aborted: forget the unfinished step, and meet."""
+    """A rank was lost, did not come in time, or aborted: forget the unfinished step, and meet. A
+    program that gives up instead ends with `exit_code`, which is tried again."""
+
+    exit_code = 75
 
 
 class Mismatch(LockstepError):
@@ -100,11 +103,11 @@ def error_of(status: int, sentence: str) -> LockstepError:
 
 
 def run(work: Callable[[], object]) -> NoReturn:
-    """Runs `work` and ends the process: with 0, or with what an `Ended` asks for. Other exceptions
-    pass."""
+    """Runs `work` and ends the process: with 0, or with what an `Ended` or `MeetAgain` asks for.
+    Other exceptions pass."""
     try:
         work()
-    except Ended as end:
+    except (Ended, MeetAgain) as end:
         print(f"lockstep: {end}", file=sys.stderr, flush=True)
         sys.exit(end.exit_code)
     sys.exit(0)

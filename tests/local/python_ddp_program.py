@@ -1,0 +1,69 @@
+"""A DistributedDataParallel program that knows nothing of Lockstep but for the backend's name, its
+first argument. Each rank prints its gradients' hash and sum; then calls of each kind check
+themselves."""
+
+import hashlib
+import sys
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+if sys.argv[1] == "lockstep":
+    import lockstep.torch.distributed  # noqa: F401
+
+
+def train(rank, size):
+    torch.manual_seed(1)
+    inputs, targets = torch.randn(60, 8), torch.randint(0, 2, (60,))
+    torch.manual_seed(rank)  # DistributedDataParallel gives rank 0's weights to all
+    model = DistributedDataParallel(torch.nn.Sequential(
+        torch.nn.Linear(8, 16), torch.nn.BatchNorm1d(16), torch.nn.ReLU(),
+        torch.nn.Linear(16, 2)))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(10):
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(model(inputs[rank::size]), targets[rank::size])
+        loss.backward()
+        optimizer.step()
+    gradients = torch.cat([one.grad.reshape(-1) for one in model.parameters()])
+    digest = hashlib.sha256(str(gradients.tolist()).encode()).hexdigest()[:16]
+    print(f"gradients {digest} {' '.join(repr(one) for one in gradients.tolist())}", flush=True)
+
+
+def check_calls(rank, size):
+    own = torch.arange(6.0).reshape(2, 3) + rank
+    each = [own - rank + one for one in range(size)]
+    for op, expected in ((dist.ReduceOp.SUM, sum(each)), (dist.ReduceOp.MIN, each[0]),
+                         (dist.ReduceOp.MAX, each[-1])):
+        found = own.clone()
+        dist.all_reduce(found, op)
+        assert torch.equal(found, expected), (op, found)
+    turned = own.clone().t()  # does not lie side by side
+    dist.all_reduce(turned)
+    assert torch.equal(turned, sum(each).t()), turned
+    got = own.clone()
+    dist.broadcast(got, src=1)
+    assert torch.equal(got, each[1]), got
+    blocks = [torch.empty(2, 3) for _ in range(size)]
+    dist.all_gather(blocks, own)
+    assert all(map(torch.equal, blocks, each)), blocks
+    if sys.argv[1] == "lockstep":  # gloo gathers no booleans
+        flags = [torch.empty(2, dtype=torch.bool) for _ in range(size)]
+        dist.all_gather(flags, torch.tensor([True, rank == 1]))
+        expected = [[True, one == 1] for one in range(size)]
+        assert [flag.tolist() for flag in flags] == expected, flags
+    dist.barrier()
+    print("calls are right", flush=True)
+
+
+def main():
+    torch.set_num_threads(1)
+    dist.init_process_group(sys.argv[1])
+    train(dist.get_rank(), dist.get_world_size())
+    check_calls(dist.get_rank(), dist.get_world_size())
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+main()
