@@ -199,7 +199,8 @@ Status CheckChaosTriggers(const std::vector<ChaosAction>& actions, bool has_step
     if (!has_steps && std::holds_alternative<ChaosAtStep>(action.trigger)) {
       return Error(ErrorCode::kInvalidArgument,
                    "--chaos " + action.text +
-                       ": a command reports no steps, expected @time=DURATION or @phase=PHASE");
+                       ": of a command it is not known that it reports steps, expected "
+                       "@time=DURATION or @phase=PHASE");
     }
   }
   return OkStatus();

@@ -159,8 +159,8 @@ TEST(CheckChaosTriggers, CommandNeverComesToAStep) {
   const Status refused = CheckChaosTriggers(actions, false);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().message(),
-            "--chaos kill=worker-1@step=5: a command reports no steps, expected @time=DURATION or "
-            "@phase=PHASE");
+            "--chaos kill=worker-1@step=5: of a command it is not known that it reports steps, "
+            "expected @time=DURATION or @phase=PHASE");
 }
 
 }  // namespace

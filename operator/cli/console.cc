@@ -53,6 +53,11 @@ std::string Elapsed(const Progress& progress) {
   return FormatDuration(std::chrono::floor<std::chrono::seconds>(progress.elapsed));
 }
 
+// What a program of the user's own has reported by liblockstep; empty: nothing.
+std::string OfProgram(const Progress& progress) {
+  return progress.step > 0 ? Steps(progress) + Loss(progress) + "  " : "";
+}
+
 bool IsCalm(const Progress& progress) {
   return progress.pods_running == progress.pods_total &&
          (progress.state.empty() || progress.state == "Running");
@@ -137,7 +142,7 @@ std::string FormatDuration(Duration duration) {
 std::string FormatProgress(const Progress& progress) {
   std::string line = progress.job + "  ";
   if (!progress.is_training) {
-    return line + Elapsed(progress) + Workers(progress);
+    return line + OfProgram(progress) + Elapsed(progress) + Workers(progress);
   }
   line += Steps(progress) + Loss(progress) + Pace(progress);
   if (progress.steps_total > 0) {
@@ -151,7 +156,9 @@ std::string FormatProgressBar(const Progress& progress, int columns) {
   const auto width = static_cast<std::size_t>(std::max(1, columns - 1));
   const Column workers{Workers(progress), IsCalm(progress) ? 3 : 6};
   if (!progress.is_training) {
-    return Fit({{progress.job + "  ", 2}, {Elapsed(progress), 9}, workers}, width);
+    return Fit(
+        {{progress.job + "  ", 2}, {OfProgram(progress), 8}, {Elapsed(progress), 9}, workers},
+        width);
   }
   std::vector<Column> parts = {
       {Steps(progress), 9}, {Loss(progress), 4}, {Pace(progress), 1}, {Eta(progress), 5}, workers};

@@ -65,6 +65,14 @@ TEST(FormatProgress, CommandShowsTimeAndPods) {
   EXPECT_EQ(FormatProgress(progress), "any  0 s  1/2 running");
 }
 
+TEST(FormatProgress, CommandThatReportsItsStepsShowsThem) {
+  Progress progress = Training();
+  progress.is_training = false;
+  EXPECT_EQ(FormatProgress(progress), "mnist  step 120/480  loss 0.3121  4 s  3/3 running");
+  EXPECT_EQ(FormatProgressBar(progress, 80), FormatProgress(progress));
+  EXPECT_EQ(FormatProgressBar(progress, 20), "4 s");
+}
+
 TEST(FormatProgressBar, WideScreenHasAll) {
   EXPECT_EQ(FormatProgressBar(Training(), 200),
             "[======>                  ] 25 % step 120/480  loss 0.3121  4321 samples/s"

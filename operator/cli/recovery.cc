@@ -105,11 +105,15 @@ void RecoveryTracker::Report(const StatusDocument& document) {
   newest_[document.pod] = document;
   NoteReplacements(document);
   for (Recovery& recovery : recoveries_) {
-    if (!has_steps_ || recovery.replacement_pod.empty()) {
+    if (!has_steps_) {
+      NoteMeeting(&recovery);
+      continue;
+    }
+    if (recovery.replacement_pod.empty()) {
       continue;
     }
     if (!recovery.next_step_at) {
-      recovery.next_step_at = NextStepAfter(recovery.noticed_at);
+      recovery.next_step_at = NextAfter(TimelineEventKind::kFirstStep, recovery.noticed_at);
     }
     if (recovery.next_step_at && !recovery.parts) {
       recovery.parts = PartsOf(recovery);
@@ -118,6 +122,18 @@ void RecoveryTracker::Report(const StatusDocument& document) {
       recovery.over_at = recovery.next_step_at;
       Complete(&recovery);
     }
+  }
+}
+
+// A command's process is replaced in its pod only where its program meets others: it is back when
+// they have met anew.
+void RecoveryTracker::NoteMeeting(Recovery* recovery) {
+  if (!recovery->lost_rank || recovery->over_at) {
+    return;
+  }
+  recovery->over_at = NextAfter(TimelineEventKind::kRendezvousEnd, recovery->noticed_at);
+  if (recovery->over_at) {
+    Complete(recovery);
   }
 }
 
@@ -151,14 +167,14 @@ void RecoveryTracker::Complete(Recovery* recovery) {
   completed_.push_back(static_cast<std::size_t>(recovery - recoveries_.data()));
 }
 
-// The gang is synchronous: a step that is complete after the loss had the replacement in it, so
-// the earliest report of one is the moment that counts.
-std::optional<TimePoint> RecoveryTracker::NextStepAfter(TimePoint when) const {
+// The gang is synchronous: a step that is complete after the loss had the replacement in it, as had
+// a meeting, so the earliest report of one is the moment that counts.
+std::optional<TimePoint> RecoveryTracker::NextAfter(TimelineEventKind kind, TimePoint when) const {
   std::optional<TimePoint> next;
   for (const auto& [pod, document] : newest_) {
     for (const TimelineEvent& event : document.timeline) {
       const TimePoint at = WhenOf(event);
-      if (event.event == TimelineEventKind::kFirstStep && at > when && (!next || at < *next)) {
+      if (event.event == kind && at > when && (!next || at < *next)) {
         next = at;
       }
     }

@@ -36,7 +36,8 @@ struct Recovery {
   std::string replacement_pod;  // empty until it was started
   TimePoint fault_at;           // the signal where we sent it ourselves, else as early as is known
   TimePoint noticed_at;
-  std::optional<TimePoint> over_at;  // the next step; for commands, when all pods run again
+  // The next step; for commands, when all pods run again, or their ranks have met again.
+  std::optional<TimePoint> over_at;
   std::optional<TimePoint> next_step_at;
   std::optional<RecoveryParts> parts;  // once the replacement has reported all of them
 };
@@ -82,7 +83,8 @@ class RecoveryTracker {
 
  private:
   void Complete(Recovery* recovery);
-  std::optional<TimePoint> NextStepAfter(TimePoint when) const;
+  void NoteMeeting(Recovery* recovery);
+  std::optional<TimePoint> NextAfter(TimelineEventKind kind, TimePoint when) const;
   std::optional<RecoveryParts> PartsOf(const Recovery& recovery) const;
 
   void NoteReplacements(const StatusDocument& document);

@@ -169,6 +169,20 @@ TEST(RecoveryTracker, ProcessThatIsReplacedWithinItsPodCostsTimeUntilTheNextStep
   EXPECT_EQ(tracker.TimeLost(At(9999)), milliseconds(400));
 }
 
+// A program on liblockstep need not report steps.
+TEST(RecoveryTracker, ProcessOfACommandIsBackWhenItsRanksHaveMet) {
+  RecoveryTracker tracker(false, 2);
+  tracker.Report(WithReplacedProcess());
+  tracker.Report(DocumentOf("job-worker-0", {{TimelineEventKind::kRendezvousEnd, 700}}));
+  EXPECT_TRUE(tracker.is_recovering());
+  tracker.Report(DocumentOf("job-worker-0", {{TimelineEventKind::kRendezvousEnd, 1300}}));
+  const auto completed = tracker.TakeCompleted();
+  ASSERT_EQ(completed.size(), 1U);
+  EXPECT_EQ(completed[0].over_at, At(1300));
+  EXPECT_FALSE(tracker.is_recovering());
+  EXPECT_EQ(tracker.TimeLost(At(9999)), milliseconds(300));
+}
+
 TEST(RecoveryTracker, PodThatIsLostAfterOneOfItsProcessesIsALossOfItsOwn) {
   RecoveryTracker tracker(true, 2);
   tracker.Report(WithReplacedProcess());

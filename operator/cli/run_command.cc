@@ -177,6 +177,7 @@ Status Prepare(const RunArguments& arguments, Workshop* made, int* exit_code) {
     *exit_code = kCliRefused;
     return Error(ErrorCode::kInvalidArgument, std::move(why));
   }
+  RaiseDescriptorLimit();
   shop.core_count = CountCores();
   shop.machine = DescribeMachine("", HostName(), shop.core_count);
   if (const auto refusal = RefusalOf(shop.job, shop.machine)) {

@@ -259,7 +259,7 @@ void RunRecord::FillProgress(Progress* progress) const {
   progress->has_loss = leading->loss.has_value();
   progress->loss = leading->loss.value_or(0);
   progress->samples_per_second = leading->samples_per_second;
-  if (pace_from_) {
+  if (pace_from_ && options_.batch_size) {
     progress->steps_done = pace_to_->step - pace_from_->step;
     progress->elapsed = pace_to_->at - pace_from_->at;
   }

@@ -362,7 +362,7 @@ std::string FormatSummary(const RunSummary& summary) {
   std::string text = summary.job + " " + std::string(RunOutcomeName(summary.outcome)) + " after " +
                      Seconds(summary.elapsed) + " s" +
                      (summary.reason.empty() ? "" : ": " + summary.reason) + "\n";
-  if (summary.is_training) {
+  if (summary.is_training || summary.steps > 0) {
     text += FormatTraining(summary);
   }
   if (summary.outcome == RunOutcome::kFailed) {

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <system_error>
 
+#include <sys/resource.h>
 #include <sys/utsname.h>
 
 #include "common/base/file.h"
@@ -107,6 +108,14 @@ int CountCores() {
     return 1;
   }
   return std::max(1, CPU_COUNT(&cores));
+}
+
+void RaiseDescriptorLimit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+    limit.rlim_cur = limit.rlim_max;
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+  }
 }
 
 std::string HostName() {

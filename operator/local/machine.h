@@ -14,6 +14,10 @@ kube::Node DescribeMachine(const std::string& root, const std::string& name, int
 // The cores this process may run on. Source: sched_getaffinity(2).
 int CountCores();
 
+// Lets this process, and those that it starts, hold as many descriptors as they may: pods take
+// several of it each. Source: getrlimit(2).
+void RaiseDescriptorLimit();
+
 // The machine's host name.
 std::string HostName();
 

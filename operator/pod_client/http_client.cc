@@ -9,6 +9,7 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http.hpp>
@@ -180,6 +181,9 @@ class HttpClient::Core {
  private:
   std::size_t body_bytes_max_;
   asio::io_context io_{1};
+  // Has the context open its descriptors now, rather than in a call when there may be none left: it
+  // would throw then.
+  asio::steady_timer opener_{io_};
   asio::executor_work_guard<asio::io_context::executor_type> work_;
   Exchanges running_;
   std::thread thread_;  // last: it uses everything above

@@ -1,6 +1,7 @@
 """`lockstep` where people and shells use it in ways that nobody draws on a slide."""
 
 import os
+import resource
 import shutil
 import signal
 import stat
@@ -116,7 +117,7 @@ class OddUse(LocalTest):
 
     def test_what_can_never_be_due_or_found_is_refused_with_the_programs_name(self):
         for words, said in (
-                (["run", "job.yaml", "--chaos", "kill=worker-1@step=5"], "reports no steps"),
+                (["run", "job.yaml", "--chaos", "kill=worker-1@step=5"], "that it reports steps"),
                 (["run", "job.yaml", "--summary", "-"], "/dev/stdout"),
                 (["run", "--resume", "nosuch"], "nor is one in runs/nosuch")):
             exit_code, output = self.end_of(self.lockstep(*words))
@@ -132,6 +133,15 @@ class OddUse(LocalTest):
         process.send_signal(signal.SIGHUP)
         exit_code, output = self.end_of(process)
         self.assertEqual(exit_code, 0, output)
+
+    def test_too_few_descriptors_make_pods_wait_for_each_other(self):
+        (self.scratch / "many.yaml").write_text(command_manifest(["true"], workers=40))
+        limit = (64, 64)
+        exit_code, output = self.end_of(
+            self.lockstep("run", "many.yaml", "--dir", "run",
+                          preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, limit)))
+        self.assertEqual(exit_code, 0, output)
+        self.assertIn("Too many open files; it is tried again", output)
 
     def test_summary_that_cannot_be_written_is_refused_at_once(self):
         for file, problem in (("no/such.json", "its folder: No such file or directory"),

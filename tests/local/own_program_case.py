@@ -78,6 +78,9 @@ class OwnProgramCase(LocalTest):
         run = self.finish(started)
         self.assertEqual(run.exit_code, 0, run.output)
         self.assertEqual(run.summary["restarts"], [])
+        self.assertRegex(run.output, r"\(process lost\): running again after")
+        self.assertNotIn("not recovered", run.output)
+        self.assertRegex(run.output, rf"steps +{STEPS}\b")
         for rank in range(3):
             pids = self.pids(directory, rank)
             if rank in ranks:
