@@ -111,7 +111,7 @@ TEST(TrainingSpec, PlacementOfVariablesIsToldToTheRuntimeOnly) {
   ASSERT_EQ(errors.size(), 1U);
   EXPECT_THAT(errors[0].ToString(), HasSubstr("training.variables: unknown field"));
   EXPECT_EQ(ParseTrainingSpec(DumpJson(Patched(R"({"variables": "Here"})"))).error().ToString(),
-            "training.variables: \"Here\" found, expected one of Mirrored, Central");
+            "training.variables: \"Here\" found, expected one of Mirrored, Central, Independent");
 }
 
 TEST(TrainingSpec, ParseTellsAllProblemsInOneError) {
