@@ -35,7 +35,8 @@ class QueueTest(ShareCase):
         self.wait_running("second", 2)
         self.create_job("third", 1, scheduling={"queue": "vision"})
         self.wait_waiting(
-            "third", "queue vision would be 3 GPUs over its nominal 4, and may borrow 2"
+            "third", "queue vision would be 3 GPUs over its nominal 4: it borrows 2 GPUs, and may "
+                     "borrow 2"
         )
         self.create_job("fourth", 2, scheduling={"queue": "speech"})
         self.wait_running("fourth", 2)

@@ -172,10 +172,11 @@ bool Checks::IsKept(const ObjectPtr& claimant) const {
   const TrainingJobStatus& status = job.status;
   const Condition* const scheduled = FindCondition(status, ConditionType::kScheduled);
   const auto since = claimed_at_.find(job.metadata.uid);
-  if (!status.claim.has_value() || HasEnded(status) || IsDeleting(*claimant) ||
-      job.spec.run_policy.suspend || job.metadata.generation != status.observed_generation ||
-      scheduled == nullptr || scheduled->reason != "WaitsForOthersToGo" ||
-      since == claimed_at_.end() || context_->now - since->second >= kClaimIsSure) {
+  if (!status.claim.has_value() || status.claim->gangs.empty() || HasEnded(status) ||
+      IsDeleting(*claimant) || job.spec.run_policy.suspend ||
+      job.metadata.generation != status.observed_generation || scheduled == nullptr ||
+      scheduled->reason != "WaitsForOthersToGo" || since == claimed_at_.end() ||
+      context_->now - since->second >= kClaimIsSure) {
     return false;
   }
   // A gang that leaves its places by itself leaves them to the next of its own job.
@@ -185,8 +186,8 @@ bool Checks::IsKept(const ObjectPtr& claimant) const {
   });
   const std::vector<ClaimedPlace>& places = status.claim->places;
   return all_go && std::all_of(places.begin(), places.end(), [&](const ClaimedPlace& place) {
-           return server_->store().Get(kube::kNodes, {"", place.node}) != nullptr &&
-                  IsNodeGood(place.node);
+           const ObjectPtr node = server_->store().Get(kube::kNodes, {"", place.node});
+           return IsNodeGood(place.node) && !node->at("spec").value("unschedulable", false);
          });
 }
 
