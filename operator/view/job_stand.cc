@@ -95,8 +95,14 @@ void AddHeld(const JobUsage& usage, WallTime now, JobStand* stand) {
   SubtractUsage(usage.going, &stand->held);
   stand->going = usage.going;
   AddUsage(usage.orphans, &stand->going);
-  stand->is_stuck = usage.stuck_from.has_value() && *usage.stuck_from <= now;
-  stand->stuck_from = stand->is_stuck ? std::nullopt : usage.stuck_from;
+  for (const auto& [when, part] : usage.stuck_from) {
+    if (when > now) {
+      stand->stuck_from = when;
+      break;
+    }
+    AddUsage(part, &stand->stuck);
+    SubtractUsage(part, &stand->going);
+  }
 }
 
 }  // namespace

@@ -29,8 +29,8 @@ struct JobStand {
   UsageByNode held;
   UsageByNode
       going;  // by its pods, and by those of earlier jobs of its name, that go by themselves
-  bool is_stuck = false;               // some of those should have gone by now
-  std::optional<WallTime> stuck_from;  // else when they are
+  UsageByNode stuck;                   // by those that should have gone by now, and stay
+  std::optional<WallTime> stuck_from;  // when more of them are
 };
 
 // What a job's gang is called in rounds, "namespace/name", and back.

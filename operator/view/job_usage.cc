@@ -1,6 +1,5 @@
 #include "operator/view/job_usage.h"
 
-#include <algorithm>
 #include <map>
 #include <set>
 
@@ -72,7 +71,7 @@ std::set<std::string> Succeeded(const std::string& job,
 void AddGoing(const std::string& node, const kube::Pod& pod, bool is_own, JobUsage* held) {
   AddPod(node, pod.spec.container.requests, is_own ? &held->going : &held->orphans);
   if (const std::optional<WallTime> overdue = OverdueAt(pod)) {
-    held->stuck_from = std::min(held->stuck_from.value_or(*overdue), *overdue);
+    AddPod(node, pod.spec.container.requests, &held->stuck_from[*overdue]);
   }
 }
 

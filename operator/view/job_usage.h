@@ -1,6 +1,6 @@
 #pragma once
 
-#include <optional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -18,8 +18,8 @@ struct JobUsage {
   UsageByNode going;      // the part of it that comes free by itself (IsGoing)
   UsageByNode strangers;  // by pods that carry its name, are not its own, and stay
   UsageByNode orphans;    // by such pods that go
-  // From when on some of the pods that go are stuck, unless they have gone; empty: nobody says.
-  std::optional<WallTime> stuck_from;
+  // The parts of `going` and `orphans` that are stuck from then on, unless they have gone.
+  std::map<WallTime, UsageByNode> stuck_from;
 };
 
 // `job` is null when there is none of that name; then all its pods are strangers or orphans.

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "operator/reconcile/testing/fake_world.h"
+#include "operator/view/job_stand.h"
 
 namespace lockstep::control {
 namespace {
@@ -50,6 +51,27 @@ TEST_F(JobUsageTest, PlaceOfAPredecessorComesFree) {
   EXPECT_EQ(Count(&next_), "4/2") << "of one there is a pod, of the other only the place";
   next_.attempt = next_.attempt.Next();
   EXPECT_EQ(Count(&next_), "4/0") << "another gang: both are held until that is written";
+}
+
+// One that is stuck on its node must not hold up what others leave.
+TEST(JobStand, OnlyPodsThatAreOverdueStay) {
+  const WallTime overdue{std::chrono::seconds(40)};
+  JobUsage usage;
+  AddPod("node-a", {}, &usage.going);
+  AddPod("node-b", {}, &usage.going);
+  AddPod("node-b", {}, &usage.stuck_from[overdue]);
+  const auto stand = [&](WallTime now) {
+    return StandOf({"default", "mnist"}, {nullptr, nullptr, &usage, {}}, now);
+  };
+  const JobStand before = stand(overdue - std::chrono::seconds(1));
+  EXPECT_EQ(before.going.size(), 2U);
+  EXPECT_TRUE(before.stuck.empty());
+  EXPECT_EQ(before.stuck_from, overdue);
+  const JobStand after = stand(overdue);
+  EXPECT_EQ(after.going.size(), 1U);
+  EXPECT_EQ(after.going.count("node-a"), 1U);
+  EXPECT_EQ(after.stuck.count("node-b"), 1U);
+  EXPECT_FALSE(after.stuck_from.has_value());
 }
 
 }  // namespace

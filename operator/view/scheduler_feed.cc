@@ -103,9 +103,12 @@ void SchedulerFeed::SetPodsWithoutPlaces(const JobStand& stand) {
     request.since = stand.request.since - std::chrono::milliseconds(1);
     SetHolding(request, {usage, none, goes});
   };
-  const UsageByNode left = stand.is_placed ? UsageByNode() : stand.held;
+  UsageByNode left = stand.stuck;
+  if (!stand.is_placed) {
+    AddUsage(stand.held, &left);
+  }
   set(LeftPodsOf(stand.request.name), left, nullptr);
-  set(GoingPodsOf(stand.request.name), stand.going, stand.is_stuck ? nullptr : &nobody);
+  set(GoingPodsOf(stand.request.name), stand.going, &nobody);
 }
 
 void SchedulerFeed::SetJob(const JobId& key, const JobStand& stand) {

@@ -16,7 +16,7 @@ SAMPLES_OF_A_RANK = STEPS // 32 * 3000 + STEPS % 32 * 96
 
 
 def manifest(**changes):
-    text = training_manifest(steps=STEPS, every_steps=EVERY_STEPS, **changes)
+    text = training_manifest(**{"steps": STEPS, "every_steps": EVERY_STEPS, **changes})
     return text.replace("spec:\n", "spec:\n  strategy: Independent\n", 1)
 
 
@@ -75,8 +75,9 @@ class Independent(LocalTest):
         self.assertIn("resumed from checkpoint", run.pod_log("quick-worker-1-r1"))
 
     def test_rank_that_waits_for_the_others_is_replaced_as_well(self):
-        # The others have trained before the second is back, and one of them is lost meanwhile.
-        run = self.run_job(manifest(), "--chaos",
+        # The others have trained before the second is back, as it begins anew, and one of them is
+        # lost meanwhile.
+        run = self.run_job(manifest(every_steps=STEPS), "--chaos",
                            f"kill=worker-1@step={STEPS - 2500},kill=worker-0@phase=rendezvous")
         self.assert_trained(run, recoveries=2)
         self.assert_like_undisturbed(run)
