@@ -130,8 +130,7 @@ TEST(Summary, CommandTellsHowLongItsGangWasBrokenAndNotWhatWasLost) {
   RunSummary summary = TrainedWithOneLoss();
   summary.is_training = false;
   EXPECT_THAT(FormatSummary(summary), HasSubstr("  gang broken   0.70 s of 20.50 s\n"));
-  EXPECT_THAT(FormatSummary(summary), HasSubstr("  steps         750 of 750"))
-      << "it reported them";
+  EXPECT_THAT(FormatSummary(summary), HasSubstr("  steps         750 of 750"));
   EXPECT_THAT(FormatSummary(summary), Not(HasSubstr("time lost")));
   EXPECT_TRUE(EncodeSummary(summary)["timeLostSeconds"].is_null());
   EXPECT_EQ(EncodeSummary(summary)["gangBrokenSeconds"], 0.7);
