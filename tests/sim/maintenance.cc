@@ -90,10 +90,23 @@ void Simulation::DrainFirstRank() {
 }
 
 // The pods of a running gang stay as they are; one is lost.
+ObjectPtr Simulation::JobThatClaims() {
+  for (const auto& [key, job] : server_.store().Of(kube::kTrainingJobs).objects) {
+    if (!HasEnded(jobs_.Of(job).status) && jobs_.Of(job).status.claim.has_value()) {
+      return job;
+    }
+  }
+  return nullptr;
+}
+
 void Simulation::EditManifest() {
-  const ObjectPtr job = RandomJob();
+  ObjectPtr job = RandomJob();
   if (job == nullptr) {
     return;
+  }
+  // Others go for it for some seconds only: chance alone would hardly ever meet it.
+  if (const ObjectPtr claimant = JobThatClaims()) {
+    job = claimant;
   }
   const std::string edition = std::to_string(next_edition_++);
   context_.Tell("user: edits " + TextAt(*job, "metadata.name") + ", edition " + edition);

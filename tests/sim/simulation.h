@@ -113,6 +113,7 @@ class Simulation {
   std::string RandomNode();
   ObjectPtr RandomPod(bool is_ours);
   ObjectPtr RandomJob();
+  ObjectPtr JobThatClaims();
   void NoteDeaths();
   void NoteLoss(const std::string& node);
 
