@@ -257,6 +257,13 @@ def stored_bytes(plane, kind, *path):
         return len(base64.b64decode(json.loads(response.read())["kvs"][0]["value"]))
 
 
+def created_bytes(pod):
+    """How long a pod is without what kubelets and field managers write about it."""
+    metadata = {key: value for key, value in pod["metadata"].items() if key != "managedFields"}
+    created = {"metadata": metadata, "spec": pod["spec"]}
+    return len(json.dumps(created, separators=(",", ":")).encode())
+
+
 def wiring_mistakes(pods, job, workers):
     """What is wrong with who the pods think they are; every index has to be there once."""
     indexes, mistakes = set(), []
@@ -291,6 +298,8 @@ def one_job(bench, workers):
     sizes = sorted(stored_bytes(bench.plane, "pods", pod["metadata"]["name"])
                    for pod in pods[::max(1, len(pods) // SAMPLES)])
     print(f"pods as stored: {sizes[0]} to {sizes[-1]} bytes, {len(sizes)} looked at")
+    sizes = sorted(map(created_bytes, pods))
+    print(f"pods as created: {sizes[0]} to {sizes[-1]} bytes")
     print(f"job as stored: {stored_bytes(bench.plane, 'lockstep.dev/trainingjobs', name)} bytes")
     mistakes = wiring_mistakes(pods, name, workers)
     print(f"wiring: {len(mistakes)} mistakes" + "".join(f"\n   {each}" for each in mistakes[:9]))
