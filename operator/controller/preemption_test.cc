@@ -215,6 +215,19 @@ TEST_F(PreemptionTest, WhoNeverGoesIsNotWaitedForAnyLonger) {
   EXPECT_EQ(Ask("high"), "node-b");
 }
 
+// It would be told to go before it has come, and might take the room that it is to leave.
+TEST_F(PreemptionTest, NobodyGoesWhosePlacesAreNotStored) {
+  AddJobOf("low", "vision", "");
+  const std::string node = Ask("low");
+  AddJobOf("high", "vision", "urgent");
+  const TrainingJobStatus status = Take("low", node);
+  EXPECT_EQ(Ask("high"), "needs 2 GPUs, 0 free on 1 node");
+
+  Write("low", status);
+  rounds_.Plan(now_, &news_);
+  EXPECT_EQ(Ask("high"), "waits for 1 gang to go: default/low");
+}
+
 // Whoever goes for whatever reason: its room is enough.
 TEST_F(PreemptionTest, NobodyGoesForRoomThatComesFreeByItself) {
   AddNode("node-b", 2);

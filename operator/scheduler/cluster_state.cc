@@ -165,6 +165,9 @@ void ClusterState::Enter(GangRecord* gang) {
   if (IsCharged(gang->state) && gang->queue) {
     queues_.Charge({queue, gang->space}, gang->total);
   }
+  if (gang->is_promised && gang->queue) {
+    queues_.Promise(queue, gang->total);
+  }
 }
 
 void ClusterState::Exit(GangRecord* gang) {
@@ -195,6 +198,9 @@ void ClusterState::Exit(GangRecord* gang) {
   holding_.erase(gang);
   if (IsCharged(gang->state) && gang->queue) {
     queues_.Refund({queue, gang->space}, gang->total);
+  }
+  if (gang->is_promised && gang->queue) {
+    queues_.EndPromise(queue, gang->total);
   }
 }
 
@@ -242,6 +248,31 @@ void ClusterState::EnterRunning(GangRecord* gang,
   }
 }
 
+void ClusterState::SetPromised(const std::string& gang, bool is_promised) {
+  GangRecord& record = At(gang);
+  if (record.state != GangState::kRunning || record.is_promised == is_promised) {
+    return;
+  }
+  record.is_promised = is_promised;
+  if (record.queue) {
+    is_promised ? queues_.Promise(*record.queue, record.total)
+                : queues_.EndPromise(*record.queue, record.total);
+  }
+  if (!is_promised && IsAnybodyAskedToGo()) {
+    ++news_;  // it may go for another now
+  }
+}
+
+bool ClusterState::IsAnybodyAskedToGo() const {
+  for (QueueIndex queue = 1; queue < queues_.size(); ++queue) {
+    const QueueSpec& spec = queues_.SpecOf(queue);
+    if (spec.preempts_lower_priority || spec.reclaims) {
+      return true;
+    }
+  }
+  return false;
+}
+
 void ClusterState::SetSaved(const std::string& gang, WallTime saved_at) {
   if (const auto found = gangs_.find(gang); found != gangs_.end()) {
     found->second.run.saved_at = saved_at;
@@ -269,6 +300,7 @@ void ClusterState::Apply(const Operation& operation, WallTime now) {
   ++news_;
   GangRecord& gang = At(operation.gang);
   if (operation.kind == OperationKind::kStart) {
+    SetPromised(operation.gang, false);  // it was, within its round
     DropShapes(&gang);
     gang.told.reset();
   }

@@ -38,9 +38,11 @@ struct GangRecord {
   std::string space;                // its namespace
   std::optional<QueueIndex> queue;  // empty: no such queue
   GangState state = GangState::kWaiting;
-  PlacedPods claimed_pods;            // of kClaiming
-  std::vector<NodeHold> holds;        // of all but kWaiting
-  RunTerms run;                       // of kRunning and kLeaving
+  PlacedPods claimed_pods;      // of kClaiming
+  std::vector<NodeHold> holds;  // of all but kWaiting
+  RunTerms run;                 // of kRunning and kLeaving
+  // Of kRunning: its places are not in its status yet. It holds them, and goes for nobody.
+  bool is_promised = false;
   std::string beneficiary;            // of kLeaving
   std::optional<Unschedulable> told;  // what was said last of why it waits
   uint64_t told_at = 0;               // news() then
@@ -91,6 +93,8 @@ class ClusterState {
   // The same where what it holds of each node is known, rather than what it asked for: `request`
   // may leave out its pods.
   void SetHolding(const GangRequest& request, const UsageByNode& usage, const RunTerms& run);
+  // The running gang's places were only promised to it, or are its own now.
+  void SetPromised(const std::string& gang, bool is_promised);
   // A running gang has a newer checkpoint.
   void SetSaved(const std::string& gang, WallTime saved_at);
   // The gang has ended, is suspended or is gone, with all its pods.
@@ -176,6 +180,7 @@ class ClusterState {
   void DropShapes(GangRecord* gang);
   void Enter(GangRecord* gang);
   void Exit(GangRecord* gang);
+  bool IsAnybodyAskedToGo() const;
   void NoteHolders(const GangRecord& gang);
   void ForgetHolders(const GangRecord& gang);
 
@@ -215,8 +220,8 @@ class Statement {
   // is about.
   void TakeBack(std::size_t checkpoint);
 
-  // Gangs whose pods are looked away from. They are to be put back before anything is done or
-  // rolled back.
+  // Gangs whose pods are looked away from. They are to be put back before anything is done about
+  // them, or rolled back.
   void Vacate(const GangRecord& gang) { state_->Vacate(gang); }
 
   void Reoccupy(const GangRecord& gang) { state_->Reoccupy(gang); }

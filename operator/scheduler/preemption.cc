@@ -125,7 +125,7 @@ class VictimSearch {
       }
       const auto min_runtime = state_.queues().SpecOf(queue).min_runtime;
       for (const GangRecord* const one : state_.RunningIn(queue)) {
-        if (!one->request.is_preemptible ||
+        if (!one->request.is_preemptible || one->is_promised ||
             (queue == *gang_.queue && one->request.priority >= gang_.request.priority)) {
           continue;
         }

@@ -36,8 +36,8 @@ int64_t WorkLost(const GangRecord& victim, WallTime now);
 //
 // Who may be a victim: in the gang's own queue, gangs of lower priority, where that queue preempts;
 // in other queues that hold more than their nominal amounts, while they do, where the gang's queue
-// reclaims and stays within its own. Never one that is not preemptible, is leaving, or has run for
-// less than its queue's minRuntime.
+// reclaims and stays within its own. Never one that is not preemptible, is leaving, has only been
+// promised its places, or has run for less than its queue's minRuntime.
 //
 // The answer is proved: with all of `victims` and those who are leaving gone, the gang fits at
 // `pods`, by its queue's quota too; and none of the victims could stay beside it there. They are

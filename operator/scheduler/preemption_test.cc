@@ -101,6 +101,117 @@ TEST(Preemption, ClaimIsGivenUpWhenItsQueueMayNotHoldItAnyMore) {
             "borrow none\n");
 }
 
+// Its status does not say yet that it has its places: it would go before it has come.
+TEST(Preemption, NobodyGoesInTheRoundThatGrantsItsPlaces) {
+  FakeCluster cluster;
+  std::vector<QueueSpec> queues = Preempting();
+  queues.front().ordering = QueueOrdering::kFifo;
+  ASSERT_TRUE(cluster.state.SetQueues(queues).ok());
+  cluster.state.SetNode(GpuNode("n1", 4));
+  cluster.state.Submit(GpuGang("low", 1, 4, 0));
+  cluster.state.Submit(Urgent("urgent", 1, 4));
+  EXPECT_EQ(cluster.Step(),
+            "start default/low w-0@n1\n"
+            "refuse default/urgent: needs 4 GPUs, 0 free on 1 node\n");
+  EXPECT_EQ(cluster.Step(), "evict default/low for default/urgent\nclaim default/urgent w-0@n1\n");
+}
+
+TEST(Preemption, WhoHasOnlyBeenPromisedItsPlacesStays) {
+  FakeCluster cluster;
+  ASSERT_TRUE(cluster.state.SetQueues(Preempting()).ok());
+  cluster.state.SetNode(GpuNode("n1", 4));
+  SetRunningOn(&cluster, "low", "n1", 4, {AtSecond(0), {}, 0});
+  cluster.state.SetPromised("default/low", true);
+  cluster.state.Submit(Urgent("urgent", 1, 4));
+  EXPECT_EQ(cluster.Step(), "refuse default/urgent: needs 4 GPUs, 0 free on 1 node\n");
+  const uint64_t before = cluster.state.news();
+  cluster.state.SetPromised("default/low", false);
+  EXPECT_NE(cluster.state.news(), before) << "it may go now";
+  EXPECT_EQ(cluster.Step(), "evict default/low for default/urgent\nclaim default/urgent w-0@n1\n");
+}
+
+TEST(Preemption, HigherPriorityThatComesWhileOthersGoTakesTheirRoom) {
+  FakeCluster cluster;
+  ASSERT_TRUE(cluster.state.SetQueues(Preempting()).ok());
+  cluster.state.SetNode(GpuNode("n1", 4));
+  cluster.state.SetNode(GpuNode("n2", 4));
+  SetRunningOn(&cluster, "low1", "n1", 4, {AtSecond(0), {}, 0});
+  SetRunningOn(&cluster, "low2", "n2", 4, {AtSecond(500), {}, 0});
+  cluster.state.Submit(Urgent("urgent", 1, 4));
+  EXPECT_EQ(cluster.Step(), "evict default/low2 for default/urgent\nclaim default/urgent w-0@n2\n");
+
+  GangRequest higher = Urgent("higher", 1, 4);
+  higher.priority = 20;
+  cluster.state.Submit(higher);
+  EXPECT_EQ(
+      cluster.Step(),
+      "refuse default/higher: needs 4 GPUs, 0 free on 2 nodes; gets the room that is kept for "
+      "default/urgent when others have left it\n")
+      << "and low1 does not go";
+  cluster.state.Remove("default/low2");
+  EXPECT_EQ(cluster.Step(),
+            "unclaim default/urgent\nstart default/higher w-0@n2\n"
+            "refuse default/urgent: needs 4 GPUs, 0 free on 2 nodes\n");
+  EXPECT_EQ(cluster.Step(), "evict default/low1 for default/urgent\nclaim default/urgent w-0@n1\n");
+}
+
+// What others hold who were asked to go in this round is not free, nor is what is kept for another.
+TEST(Preemption, NobodyStartsInTheRoundThatHasOthersGoForIt) {
+  FakeCluster cluster;
+  ASSERT_TRUE(cluster.state.SetQueues(Preempting()).ok());
+  cluster.state.SetNode(GpuNode("n1", 4));
+  SetRunningOn(&cluster, "low1", "n1", 2, {AtSecond(0), {}, 0});
+  SetRunningOn(&cluster, "low2", "n1", 2, {AtSecond(500), {}, 0});
+  cluster.state.Submit(Urgent("urgent", 1, 1));
+  EXPECT_EQ(cluster.Step(), "evict default/low2 for default/urgent\nclaim default/urgent w-0@n1\n");
+  cluster.state.Submit(Urgent("late", 1, 2));
+  cluster.state.Remove("default/low2");
+  EXPECT_EQ(cluster.Step(),
+            "evict default/low1 for default/late\nclaim default/late w-0@n1\n"
+            "start default/urgent w-0@n1\n");
+  cluster.state.Remove("default/low1");
+  EXPECT_EQ(cluster.Step(), "start default/late w-0@n1\n");
+}
+
+TEST(Preemption, RoomThatIsKeptAndIsNotNeededIsKeptOn) {
+  FakeCluster cluster;
+  ASSERT_TRUE(cluster.state.SetQueues(Preempting()).ok());
+  cluster.state.SetNode(GpuNode("n1", 8));
+  SetRunningOn(&cluster, "low1", "n1", 4, {AtSecond(0), {}, 0});
+  SetRunningOn(&cluster, "low2", "n1", 4, {AtSecond(500), {}, 0});
+  cluster.state.Submit(Urgent("urgent1", 1, 4));
+  cluster.state.Submit(Urgent("urgent2", 1, 4));
+  cluster.Step();
+  GangRequest higher = Urgent("higher", 1, 4);
+  higher.priority = 20;
+  cluster.state.Submit(higher);
+  cluster.Step();
+  cluster.state.Remove("default/low1");
+  cluster.state.Remove("default/low2");
+  EXPECT_EQ(cluster.Step(),
+            "unclaim default/urgent2\nstart default/higher w-0@n1\nstart default/urgent1 w-0@n1\n"
+            "refuse default/urgent2: needs 4 GPUs, 0 free on 1 node\n");
+}
+
+TEST(Preemption, RoomIsKeptFromAHigherPriorityWhoseQueueHasNobodyGo) {
+  FakeCluster cluster;
+  QueueSpec patient{.name = "patient"};
+  std::vector<QueueSpec> queues = Preempting();
+  queues.push_back(patient);
+  ASSERT_TRUE(cluster.state.SetQueues(queues).ok());
+  cluster.state.SetNode(GpuNode("n1", 4));
+  SetRunningOn(&cluster, "low", "n1", 4, {AtSecond(0), {}, 0});
+  cluster.state.Submit(Urgent("urgent", 1, 4));
+  cluster.Step();
+  GangRequest higher = Urgent("higher", 1, 4);
+  higher.priority = 20;
+  higher.queue = "patient";
+  cluster.state.Submit(higher);
+  cluster.state.Remove("default/low");
+  EXPECT_EQ(cluster.Step(),
+            "start default/urgent w-0@n1\nrefuse default/higher: needs 4 GPUs, 0 free on 1 node\n");
+}
+
 TEST(Preemption, WhoWasDisturbedBeforeGoesLast) {
   GangRecord record;
   record.total.gpu_count = 6;

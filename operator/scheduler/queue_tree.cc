@@ -175,6 +175,22 @@ void QueueTree::Refund(const Holder& holder, const ResourceVector& amounts) {
   Add(holder, amounts, -1);
 }
 
+void QueueTree::Promise(QueueIndex queue, const ResourceVector& amounts) {
+  AddPromised(queue, amounts, 1);
+}
+
+void QueueTree::EndPromise(QueueIndex queue, const ResourceVector& amounts) {
+  AddPromised(queue, amounts, -1);
+}
+
+void QueueTree::AddPromised(QueueIndex queue, const ResourceVector& amounts, int64_t times) {
+  for (QueueIndex one = queue; one != kTopQueue; one = nodes_[one].parent) {
+    for (std::size_t r = 0; r < resources_.size(); ++r) {
+      nodes_[one].limits[r].promised += times * amounts.AmountOf(resources_[r]);
+    }
+  }
+}
+
 void QueueTree::Add(const Holder& holder, const ResourceVector& amounts, int64_t times) {
   const ResourceVector change = times == 1 ? amounts : Times(amounts, times);
   ResourceVector& of_space = nodes_[holder.queue].held_by_space[holder.space];
@@ -284,7 +300,7 @@ std::pair<QueueIndex, QueueIndex> QueueTree::Apart(QueueIndex a, QueueIndex b) c
 bool QueueTree::IsOverNominal(QueueIndex queue, const ResourceVector& amounts) const {
   for (std::size_t r = 0; r < resources_.size(); ++r) {
     const Limit& limit = nodes_[queue].limits[r];
-    if (amounts.AmountOf(resources_[r]) > 0 && limit.held > limit.nominal) {
+    if (amounts.AmountOf(resources_[r]) > 0 && limit.over() > 0) {
       return true;
     }
   }
@@ -331,9 +347,9 @@ int64_t QueueTree::ReclaimableMax(QueueIndex queue,
   const auto r = static_cast<std::size_t>(found - resources_.begin());
   const auto& sizes = nodes_[victim].sizes[r];
   const int64_t largest = sizes.empty() ? 0 : sizes.rbegin()->first;
-  int64_t most = nodes_[victim].limits[r].held;
+  int64_t most = nodes_[victim].limits[r].held - nodes_[victim].limits[r].promised;
   for (QueueIndex one = victim; most > 0; one = nodes_[one].parent) {
-    const int64_t over = nodes_[one].limits[r].held - nodes_[one].limits[r].nominal;
+    const int64_t over = nodes_[one].limits[r].over();
     most = over <= 0 ? 0 : std::min(most, over + std::max<int64_t>(0, largest - 1));
     if (one == other) {
       break;

@@ -90,6 +90,11 @@ class QueueTree {
   void Charge(const Holder& holder, const ResourceVector& amounts);
   void Refund(const Holder& holder, const ResourceVector& amounts);
 
+  // Of what it was charged for, `amounts` are only promised, or are not so any more: it counts as
+  // held, but nobody takes it back.
+  void Promise(QueueIndex queue, const ResourceVector& amounts);
+  void EndPromise(QueueIndex queue, const ResourceVector& amounts);
+
   const ResourceVector& HeldBy(QueueIndex queue) const { return nodes_[queue].held; }
 
   // Whether the queue may hold so much more; empty: yes.
@@ -123,6 +128,10 @@ class QueueTree {
     int64_t borrowing = 0;
     int64_t lending = 0;
     int64_t held = 0;
+    int64_t promised = 0;  // the part of it that nobody takes back
+
+    // Above what is its own, of what may be taken back.
+    int64_t over() const { return held - promised - nominal; }
 
     // Kept for the queue itself though it does not use it.
     int64_t kept() const;
@@ -142,6 +151,7 @@ class QueueTree {
   void SetLimits();
   bool CountsBelow(QueueIndex queue, const std::string& resource) const;
   void Add(const Holder& holder, const ResourceVector& amounts, int64_t times);
+  void AddPromised(QueueIndex queue, const ResourceVector& amounts, int64_t times);
   QuotaShortfall ShortfallOf(QueueIndex queue,
                              std::size_t resource,
                              int64_t amount,

@@ -133,6 +133,24 @@ TEST(QueueTree, WhoIsWithinItsNominalMayTakeBackFromWhoIsOver) {
       << "4 over, and gangs go whole";
 }
 
+TEST(QueueTree, WhatIsOnlyPromisedIsNotTakenBack) {
+  QueueTree tree;
+  ASSERT_TRUE(
+      tree.Set({{.name = "a", .nominal = OfGpus(4)}, {.name = "b", .nominal = OfGpus(4)}}).ok());
+  Take(&tree, "b", 4);
+  Take(&tree, "b", 2);
+  const QueueIndex a = *tree.Find("a");
+  const QueueIndex b = *tree.Find("b");
+  EXPECT_TRUE(tree.MayReclaim(a, b, Gpus(2)));
+  EXPECT_EQ(tree.ReclaimableMax(a, b, "nvidia.com/gpu"), 5);
+  tree.Promise(b, Gpus(2));
+  EXPECT_FALSE(tree.MayReclaim(a, b, Gpus(2))) << "the rest is its own";
+  EXPECT_EQ(tree.ReclaimableMax(a, b, "nvidia.com/gpu"), 0);
+  EXPECT_TRUE(tree.Check(a, Gpus(3)).has_value()) << "it is held all the same";
+  tree.EndPromise(b, Gpus(2));
+  EXPECT_TRUE(tree.MayReclaim(a, b, Gpus(2)));
+}
+
 TEST(QueueTree, MostThatCanBeTakenBackIsExactForGangsOfOne) {
   QueueTree tree;
   ASSERT_TRUE(

@@ -9,6 +9,7 @@
 #include "operator/scheduler/preemption.h"
 #include "operator/scheduler/quota_turn.h"
 #include "operator/scheduler/reservation.h"
+#include "operator/scheduler/take_over.h"
 #include "operator/scheduler/turn_order.h"
 #include "operator/scheduler/why.h"
 
@@ -54,6 +55,7 @@ class RoundRun {
     while (const GangRecord* const gang = order.Next()) {
       Consider(*gang);
     }
+    StartClaimants();
     Explain();
     result_.log = statement_.operations();
     statement_.RollBack(0);
@@ -62,8 +64,8 @@ class RoundRun {
   }
 
  private:
-  // Gangs whose room has come free start; those whose room is gone for good, or whose queue, its
-  // quota for them or their priority class is, wait like others.
+  // Gangs whose room is gone for good, or whose queue, its quota for them or their priority class
+  // is, wait like others.
   void SettleClaims() {
     const std::vector<const GangRecord*> claiming(state_.claiming().begin(),
                                                   state_.claiming().end());
@@ -71,12 +73,24 @@ class RoundRun {
       if (!ProblemOfQueue(*gang).empty() || !gang->request.missing_class.empty() ||
           !StillHasQuota(*gang)) {
         statement_.Do({OperationKind::kUnclaim, gang->request.name});
-      } else if (AllFree(*gang, &NodeLedger::FreeBesideLeaving)) {
-        if (gang->request.standing != Standing::kPausing) {
-          Start(*gang, gang->claimed_pods);
-        }
-      } else if (!AllFree(*gang, &NodeLedger::FreeOfStaying)) {
+      } else if (!AllFree(*gang, &NodeLedger::FreeBesideLeaving) &&
+                 !AllFree(*gang, &NodeLedger::FreeOfStaying)) {
         statement_.Do({OperationKind::kUnclaim, gang->request.name});
+      } else {
+        claimants_.push_back(gang);
+      }
+    }
+  }
+
+  // Gangs whose room has come free start, unless another of a higher priority takes that. They do
+  // when all others have had their turns: what is kept is nobody else's either way. Those whose
+  // claim is of this round have their turn in the next: others have only now been asked to go.
+  void StartClaimants() {
+    for (const GangRecord* const gang : claimants_) {
+      if (gang->state == GangState::kClaiming && gang->request.standing != Standing::kPausing &&
+          !awaited_.contains(gang->request.name) &&
+          AllFree(*gang, &NodeLedger::FreeBesideLeaving)) {
+        Start(*gang, gang->claimed_pods);
       }
     }
   }
@@ -207,6 +221,9 @@ class RoundRun {
       wait->text = "nobody goes for it any more, as it has not started where it had room";
       return false;
     }
+    if (auto found = FindTakeOver(&statement_, gang, options_.search_steps_max)) {
+      return TakesOver(gang, *std::move(found), turn, wait);
+    }
     const Alike alike{*gang.queue,
                       gang.request.priority,
                       gang.shapes,
@@ -227,11 +244,7 @@ class RoundRun {
       hopeless_.emplace(alike, std::move(found.why_not));
       return false;
     }
-    if (const GangRecord* const hindered = turn.HinderedBy(gang, found.preemption->pods)) {
-      *wait = {&gang,
-               Obstacle::kTurn,
-               "waits behind " + hindered->request.name + ", which needs " +
-                   DescribeNeed(hindered->request.gang)};
+    if (IsHindered(gang, found.preemption->pods, turn, wait)) {
       return false;
     }
     for (const std::string& victim : found.preemption->victims) {
@@ -240,6 +253,41 @@ class RoundRun {
     }
     statement_.Do(
         {OperationKind::kClaim, gang.request.name, {}, std::move(found.preemption->pods)});
+    return true;
+  }
+
+  // Whether the gang would start before its turn there.
+  static bool IsHindered(const GangRecord& gang,
+                         const PlacedPods& pods,
+                         TurnKeeper& turn,
+                         Wait* wait) {
+    const GangRecord* const hindered = turn.HinderedBy(gang, pods);
+    if (hindered != nullptr) {
+      *wait = {&gang,
+               Obstacle::kTurn,
+               "waits behind " + hindered->request.name + ", which needs " +
+                   DescribeNeed(hindered->request.gang)};
+    }
+    return hindered != nullptr;
+  }
+
+  // Whether it starts where room is kept for others. Those have it until it can, so that nobody
+  // else takes it in between.
+  bool TakesOver(const GangRecord& gang, TakeOver found, TurnKeeper& turn, Wait* wait) {
+    if (IsHindered(gang, found.pods, turn, wait)) {
+      return false;
+    }
+    if (!found.is_free) {
+      wait->text =
+          "gets the room that is kept for " + found.claimants.front() + " when others have left it";
+      awaited_.insert(found.claimants.begin(), found.claimants.end());
+      return false;
+    }
+    for (const std::string& claimant : found.claimants) {
+      statement_.Do({OperationKind::kUnclaim, claimant});
+      waits_.push_back({state_.Find(claimant), Obstacle::kRoom});
+    }
+    Start(gang, std::move(found.pods));
     return true;
   }
 
@@ -329,7 +377,9 @@ class RoundRun {
   Statement statement_;
   std::map<QueueIndex, TurnKeeper> turns_;
   QuotaTurns quota_turns_;
-  std::map<Alike, std::string> hopeless_;  // with what there is to add
+  std::map<Alike, std::string> hopeless_;     // with what there is to add
+  std::vector<const GangRecord*> claimants_;  // of rounds before, whose claims hold
+  std::set<std::string> awaited_;             // those whose room another gets
   std::vector<Wait> waits_;
   int reservations_left_ = kReservationsMax;
   int estimates_left_ = kReservationsMax;

@@ -37,6 +37,7 @@ ClusterState::Undo ClusterState::Do(const Operation& operation, WallTime now) {
   gang.claimed_pods.clear();
   if (operation.kind == OperationKind::kStart) {
     gang.state = GangState::kRunning;
+    gang.is_promised = true;
     gang.run = {
         now, WallTime{}, gang.run.restart_count, EndOf(gang.request, now).value_or(WallTime{})};
   } else if (operation.kind == OperationKind::kClaim) {
@@ -76,6 +77,7 @@ void ClusterState::TakeBack(const Undo& undo) {
     }
   }
   gang.state = undo.state;
+  gang.is_promised = false;  // nobody goes who is
   gang.claimed_pods = undo.claimed_pods;
   gang.run = undo.run;
   gang.beneficiary = undo.beneficiary;

@@ -141,6 +141,7 @@ JobStand StandOf(const JobId& key, const StandInputs& inputs, WallTime now) {
   stand.uid = stored.job.metadata.uid;
   stand.attempt = stored.job.status.attempt;
   if (stand.is_placed) {
+    stand.is_promised = !HasPlaces(stored.job.status);
     stand.run = RunTermsOf(stored.job);
     // Nobody would tell it, or it goes already.
     stand.request.is_preemptible =

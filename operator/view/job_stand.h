@@ -18,6 +18,7 @@ namespace lockstep::control {
 struct JobStand {
   bool wants_place = false;  // `request` says for what
   bool is_placed = false;    // it has its places, or is about to have them; `request` has no pods
+  bool is_promised = false;  // of one that is placed: it is about to
   GangRequest request;
   std::string uid;
   Attempt attempt;                 // of the gang with its places, or of the next one

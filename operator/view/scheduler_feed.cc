@@ -121,6 +121,7 @@ void SchedulerFeed::SetJob(const JobId& key, const JobStand& stand) {
     DropClaim(key);
     const std::string claimant = ClaimantOn(stand);
     SetHolding(stand.request, {stand.held, stand.run, claimant.empty() ? nullptr : &claimant});
+    state_.SetPromised(name, stand.is_promised);
     return;
   }
   const bool is_granted = grants_.contains(key);
@@ -146,6 +147,7 @@ void SchedulerFeed::Commit(const RoundResult& result, WallTime now) {
   control::Commit(result, now, &state_);
   for (const Grant& grant : result.grants) {
     grants_[JobOfGang(grant.gang)] = grant.pods;
+    state_.SetPromised(grant.gang, true);
   }
   NoteClaims(result, now);
 }

@@ -44,6 +44,20 @@ bool Names(const RoomClaim& claim, const TrainingJob& job) {
   });
 }
 
+int64_t PriorityOf(const ObjectStore& store, const TrainingJob& job) {
+  const ObjectPtr found =
+      store.Get(kube::kPriorityClasses, {"", job.spec.scheduling.priority_class_name});
+  return found == nullptr ? 0 : found->at("value").get<int64_t>();
+}
+
+// Whether the room that is kept for one is the other's, which has a higher priority in a queue that
+// has others go for that.
+bool MayTakeOver(const ObjectStore& store, const TrainingJob& job, const TrainingJob& claimant) {
+  return job.spec.scheduling.queue == "owner" &&
+         job.spec.scheduling.queue == claimant.spec.scheduling.queue &&
+         PriorityOf(store, job) > PriorityOf(store, claimant);
+}
+
 }  // namespace
 
 // Null: it is not there.
@@ -134,9 +148,7 @@ void Checks::CheckReclaim(const TrainingJob& claimant) {
   for (const auto& [key, object] : server_->store().Of(kube::kTrainingJobs).objects) {
     const TrainingJob& job = jobs_.Of(object);
     const std::string& queue = job.spec.scheduling.queue;
-    // One that was only granted its places counts for nothing yet.
-    if (queue != claimant.spec.scheduling.queue && Names(*claimant.status.claim, job) &&
-        !job.status.placement.empty()) {
+    if (queue != claimant.spec.scheduling.queue && Names(*claimant.status.claim, job)) {
       given[queue].push_back(GpusOf(*object, job));
     }
   }
@@ -234,8 +246,8 @@ void Checks::CheckRoomIsKept(const ObjectPtr& placed_object) {
   for (const auto& [key, object] : server_->store().Of(kube::kTrainingJobs).objects) {
     const TrainingJob& claimant = jobs_.Of(object);
     if (claimant.metadata.uid == placed.metadata.uid || !IsKept(object) ||
-        Names(*claimant.status.claim, placed)) {
-      continue;  // one that was granted its places and asked to go at once may take them first
+        MayTakeOver(server_->store(), placed, claimant)) {
+      continue;
     }
     std::map<std::string, Amounts> held = HeldBeside(claimant, placed);
     const std::vector<ClaimedPlace>& kept = claimant.status.claim->places;
