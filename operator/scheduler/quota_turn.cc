@@ -1,5 +1,7 @@
 #include "operator/scheduler/quota_turn.h"
 
+#include <utility>
+
 namespace lockstep::control {
 namespace {
 
@@ -14,23 +16,22 @@ void QuotaTurns::Wait(const GangRecord& gang) {
   if (first_.contains(queue)) {
     return;
   }
-  ResourceVector lacks = gang.total;
-  ResourceVector lacks_at_last = gang.total;
+  // What the queue holds comes free when all have ended, but for what is kept for others.
+  ResourceVector lacks = Less(gang.total, state_.queues().HeldBy(queue));
+  for (const GangRecord* const claiming : state_.claiming()) {
+    if (claiming->queue == queue) {
+      lacks = Sum(lacks, claiming->total);
+    }
+  }
+  if (state_.queues().Check(queue, lacks).has_value()) {
+    return;
+  }
   for (const GangRecord* const running : state_.RunningIn(queue)) {
-    lacks_at_last = Less(lacks_at_last, running->total);
-    if (IsOlder(*running, gang)) {
-      lacks = Less(lacks, running->total);
+    if (!IsOlder(*running, gang)) {
+      lacks = Sum(lacks, running->total);
     }
   }
-  for (const GangRecord* const leaving : state_.leaving()) {
-    if (leaving->queue == queue) {
-      lacks_at_last = Less(lacks_at_last, leaving->total);
-      lacks = Less(lacks, leaving->total);
-    }
-  }
-  if (!state_.queues().Check(queue, lacks_at_last).has_value()) {
-    first_[queue] = {&gang, lacks};
-  }
+  first_[queue] = {&gang, std::move(lacks)};
 }
 
 const GangRecord* QuotaTurns::HinderedBy(const GangRecord& gang) const {

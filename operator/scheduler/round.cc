@@ -291,27 +291,24 @@ class RoundRun {
     return true;
   }
 
-  // Puts into words what is new, and a few of those whose figures may have changed: those first
-  // that were looked at longest ago.
+  // Puts into words what is new, and some of those that wait for something else now, or whose
+  // figures may have changed: those first that were looked at longest ago.
   void Explain() {
+    std::vector<const Wait*> changed;
     std::vector<const Wait*> stale;
     std::set<const Wait*> chosen;
     for (const Wait& wait : waits_) {
       const auto& told = wait.gang->told;
-      if (!told || ObstacleOf(told->constraint) != ObstacleOf(wait)) {
+      if (!told || wait.gang->request.name == options_.asked) {
         chosen.insert(&wait);
-      } else if (wait.gang->request.name == options_.asked) {
-        chosen.insert(&wait);
+      } else if (ObstacleOf(told->constraint) != ObstacleOf(wait)) {
+        changed.push_back(&wait);
       } else if (wait.gang->told_at != news_) {
         stale.push_back(&wait);
       }
     }
-    std::stable_sort(stale.begin(), stale.end(), [](const Wait* a, const Wait* b) {
-      return a->gang->told_at < b->gang->told_at;
-    });
-    result_.outdated_count = stale.size() - std::min(stale.size(), options_.refreshed_max);
-    stale.resize(stale.size() - result_.outdated_count);
-    chosen.insert(stale.begin(), stale.end());
+    ChooseOldest(std::move(changed), options_.reworded_max, &chosen);
+    ChooseOldest(std::move(stale), options_.refreshed_max, &chosen);
     for (const Wait& wait : waits_) {
       if (!chosen.contains(&wait)) {
         continue;
@@ -323,6 +320,17 @@ class RoundRun {
         result_.refusals.push_back({wait.gang->request.name, std::move(why)});
       }
     }
+  }
+
+  void ChooseOldest(std::vector<const Wait*> waits,
+                    std::size_t count_max,
+                    std::set<const Wait*>* chosen) {
+    std::stable_sort(waits.begin(), waits.end(), [](const Wait* a, const Wait* b) {
+      return a->gang->told_at < b->gang->told_at;
+    });
+    const std::size_t count = std::min(waits.size(), count_max);
+    chosen->insert(waits.begin(), waits.begin() + static_cast<std::ptrdiff_t>(count));
+    result_.outdated_count += waits.size() - count;
   }
 
   static Obstacle ObstacleOf(const Wait& wait) {

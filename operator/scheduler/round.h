@@ -49,10 +49,12 @@ struct RoundResult {
 struct RoundOptions {
   // Steps of the search for a place of gangs whose pods ask for different things.
   int64_t search_steps_max = 200'000;
-  // Refusals put into words anew because the nodes have changed; those of new gangs, and of gangs
-  // that wait for something else than before, come beside these. Choice: a tenth of a
-  // millisecond's worth on thousands of nodes.
+  // Refusals put into words anew because the nodes have changed, and as the gang waits for
+  // something else than before; those of new gangs come beside these. Choice: a tenth of a
+  // millisecond's worth on thousands of nodes, and half a millisecond's; the others' turn comes in
+  // the next rounds.
   std::size_t refreshed_max = 4;
+  std::size_t reworded_max = 32;
   std::string asked{};  // a gang whose refusal is put into words anew in any case; empty: none
 };
 

@@ -114,6 +114,32 @@ TEST(Round, WhoAsksIsToldHowThingsStandNow) {
             "of jobs, which has room for 3 w pods\n");
 }
 
+TEST(Round, WhoWaitsForSomethingElseNowIsToldInTurns) {
+  FakeCluster cluster;
+  QueueSpec queue{.name = "default"};
+  queue.nominal = {{"nvidia.com/gpu", 1}};
+  queue.borrowing_limit = {{"nvidia.com/gpu", 0}};
+  ASSERT_TRUE(cluster.state.SetQueues({queue}).ok());
+  cluster.state.SetNode(GpuNode("n1", 4));
+  cluster.state.SetRunning(
+      GpuGang("old", 4, 1, 0), {{"w-0", "n1"}, {"w-1", "n1"}, {"w-2", "n1"}, {"w-3", "n1"}}, {});
+  cluster.state.Submit(GpuGang("a", 1, 2, 1));
+  cluster.state.Submit(GpuGang("b", 1, 3, 2));
+  EXPECT_EQ(
+      cluster.Step(),
+      "refuse default/a: queue default would be 5 GPUs over its nominal 1: it borrows 3 GPUs, "
+      "and may borrow none\n"
+      "refuse default/b: waits behind default/a, which needs 2 GPUs of the queue's quota\n");
+
+  ASSERT_TRUE(cluster.state.SetQueues({QueueSpec{.name = "default"}}).ok());
+  cluster.options.reworded_max = 1;
+  cluster.options.refreshed_max = 0;
+  EXPECT_EQ(Round(&cluster.state, cluster.now, &cluster.memory, cluster.options).outdated_count,
+            1U);
+  EXPECT_EQ(cluster.Step(), "refuse default/a: needs 2 GPUs, 0 free on 1 node\n");
+  EXPECT_EQ(cluster.Step(), "refuse default/b: needs 3 GPUs, 0 free on 1 node\n");
+}
+
 TEST(Round, PodsMayBeSeenBeforeTheirNode) {
   FakeCluster cluster;
   cluster.state.SetRunning(GpuGang("a", 2, 1, 0), {{"w-0", "n1"}, {"w-1", "n1"}}, {});
