@@ -212,6 +212,32 @@ TEST(Preemption, RoomIsKeptFromAHigherPriorityWhoseQueueHasNobodyGo) {
             "start default/urgent w-0@n1\nrefuse default/higher: needs 4 GPUs, 0 free on 1 node\n");
 }
 
+// One that is searched for in vain, in every round, keeps nobody else from being searched for.
+TEST(Preemption, GangsForWhichOthersAreLookedForHaveTheirTurns) {
+  FakeCluster cluster({.levels = {"rack"}});
+  ASSERT_TRUE(cluster.state.SetQueues(Preempting()).ok());
+  for (const char* const rack : {"a", "b"}) {
+    for (const char* const place : {"1", "2"}) {
+      const std::string node = std::string(rack) + place;
+      cluster.state.SetNode(GpuNode(node, 4, rack));
+      GangRequest old = GpuGang("old-" + node, 1, 4, 0);
+      old.is_preemptible = std::string(place) == "1";
+      cluster.state.SetRunning(old, {{"w-0", node}}, {AtSecond(0), {}, 0});
+    }
+  }
+  GangRequest vain = Urgent("vain", 2, 4);
+  vain.topology.required = "rack";
+  cluster.state.Submit(vain);
+  cluster.state.Submit(Urgent("will-do", 1, 4));
+  cluster.options.searches_max = 1;
+  EXPECT_EQ(cluster.Step(),
+            "refuse default/vain: needs 8 GPUs, 0 free on 4 nodes; no place either if 2 other jobs "
+            "made room\n"
+            "refuse default/will-do: needs 4 GPUs, 0 free on 4 nodes\n");
+  EXPECT_EQ(cluster.Step(),
+            "evict default/old-a1 for default/will-do\nclaim default/will-do w-0@a1\n");
+}
+
 TEST(Preemption, WhoWasDisturbedBeforeGoesLast) {
   GangRecord record;
   record.total.gpu_count = 6;

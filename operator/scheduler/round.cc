@@ -36,7 +36,8 @@ struct Wait {
   Obstacle obstacle = Obstacle::kRoom;
   std::string text{};  // of kTurn, kQueueName and kPriorityClass: all; else what there is to add
   bool reached_limit = false;
-  bool is_first = false;  // of its queue, and is told when it starts
+  bool is_first = false;     // of its queue, and is told when it starts
+  bool is_left_out = false;  // whether others might go for it is not looked at in this round
 };
 
 class RoundRun {
@@ -47,7 +48,8 @@ class RoundRun {
         memory_(*memory),
         news_(state->news()),
         statement_(state, now),
-        quota_turns_(*state) {}
+        quota_turns_(*state),
+        searches_left_(options.searches_max) {}
 
   RoundResult Run() {
     SettleClaims();
@@ -57,6 +59,7 @@ class RoundRun {
     }
     StartClaimants();
     Explain();
+    RememberSearches();
     result_.log = statement_.operations();
     statement_.RollBack(0);
     memory_.later.Trim(state_);
@@ -211,8 +214,8 @@ class RoundRun {
            });
   }
 
-  // Whether others go so that the gang may start. Gangs alike that come later in the round fare no
-  // better than one for which nobody could be found.
+  // Whether others go so that the gang may start, or it starts in their place. Gangs alike that
+  // come later in the round fare no better than one for which nobody could be found.
   bool Preempts(const GangRecord& gang, TurnKeeper& turn, Wait* wait) {
     if (gang.request.standing != Standing::kReady || !MayPreempt(state_, gang)) {
       return false;  // nobody goes for one that could not start then
@@ -220,9 +223,6 @@ class RoundRun {
     if (gang.request.fails_to_start) {
       wait->text = "nobody goes for it any more, as it has not started where it had room";
       return false;
-    }
-    if (auto found = FindTakeOver(&statement_, gang, options_.search_steps_max)) {
-      return TakesOver(gang, *std::move(found), turn, wait);
     }
     const Alike alike{*gang.queue,
                       gang.request.priority,
@@ -234,26 +234,62 @@ class RoundRun {
       wait->text = known->second;
       return false;
     }
-    PreemptionResult found = FindVictims(&statement_, gang, options_.search_steps_max);
-    if (found.look_again_at) {
-      result_.look_again_at =
-          std::min(result_.look_again_at.value_or(*found.look_again_at), *found.look_again_at);
+    if (const auto before = memory_.searched.find(gang.serial); before != memory_.searched.end()) {
+      wait->is_left_out = true;
+      LookAgainAt(before->second);
+      return false;
     }
+    if (searches_left_ == 0) {
+      ++left_out_count_;
+      wait->is_left_out = true;
+      return false;
+    }
+    if (auto found = FindTakeOver(&statement_, gang, awaited_, options_.search_steps_max)) {
+      return TakesOver(gang, *std::move(found), turn, wait);
+    }
+    PreemptionResult found = FindVictims(&statement_, gang, options_.search_steps_max);
+    searches_left_ -= found.is_proved_by_counting && state_.claiming().empty() ? 0 : 1;
+    searched_.emplace(gang.serial, found.look_again_at);
+    LookAgainAt(found.look_again_at);
     if (!found.preemption) {
       wait->text = found.why_not;
       hopeless_.emplace(alike, std::move(found.why_not));
       return false;
     }
-    if (IsHindered(gang, found.preemption->pods, turn, wait)) {
+    return HasOthersGo(gang, *std::move(found.preemption), turn, wait);
+  }
+
+  void LookAgainAt(std::optional<WallTime> when) {
+    if (when) {
+      result_.look_again_at = std::min(result_.look_again_at.value_or(*when), *when);
+    }
+  }
+
+  bool HasOthersGo(const GangRecord& gang, Preemption preemption, TurnKeeper& turn, Wait* wait) {
+    if (IsHindered(gang, preemption.pods, turn, wait)) {
       return false;
     }
-    for (const std::string& victim : found.preemption->victims) {
+    for (const std::string& victim : preemption.victims) {
       result_.evictions.push_back({victim, gang.request.name});
       statement_.Do({OperationKind::kEvict, victim, gang.request.name});
     }
-    statement_.Do(
-        {OperationKind::kClaim, gang.request.name, {}, std::move(found.preemption->pods)});
+    statement_.Do({OperationKind::kClaim, gang.request.name, {}, std::move(preemption.pods)});
     return true;
+  }
+
+  // Those that were left out come before all for whom others were looked for already. What has
+  // changed since is looked at when all have had their turns.
+  void RememberSearches() {
+    if (left_out_count_ > 0) {
+      if (memory_.searched.empty()) {
+        memory_.searched_since = news_;
+      }
+      memory_.searched.merge(searched_);
+    } else if (!memory_.searched.empty()) {
+      memory_.searched.clear();
+      result_.outdated_count += memory_.searched_since == news_ ? 0 : 1;
+    }
+    result_.outdated_count += left_out_count_;
   }
 
   // Whether the gang would start before its turn there.
@@ -301,6 +337,8 @@ class RoundRun {
       const auto& told = wait.gang->told;
       if (!told || wait.gang->request.name == options_.asked) {
         chosen.insert(&wait);
+      } else if (wait.is_left_out) {
+        continue;  // what it was told stands until then
       } else if (ObstacleOf(told->constraint) != ObstacleOf(wait)) {
         changed.push_back(&wait);
       } else if (wait.gang->told_at != news_) {
@@ -385,9 +423,12 @@ class RoundRun {
   Statement statement_;
   std::map<QueueIndex, TurnKeeper> turns_;
   QuotaTurns quota_turns_;
-  std::map<Alike, std::string> hopeless_;     // with what there is to add
-  std::vector<const GangRecord*> claimants_;  // of rounds before, whose claims hold
-  std::set<std::string> awaited_;             // those whose room another gets
+  std::size_t searches_left_;
+  std::size_t left_out_count_ = 0;
+  std::map<uint64_t, std::optional<WallTime>> searched_;  // as in the memory
+  std::map<Alike, std::string> hopeless_;                 // with what there is to add
+  std::vector<const GangRecord*> claimants_;              // of rounds before, whose claims hold
+  std::set<std::string> awaited_;                         // those whose room another gets
   std::vector<Wait> waits_;
   int reservations_left_ = kReservationsMax;
   int estimates_left_ = kReservationsMax;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -55,12 +56,19 @@ struct RoundOptions {
   // the next rounds.
   std::size_t refreshed_max = 4;
   std::size_t reworded_max = 32;
+  // Gangs for which it is searched whom to ask to go; the others' turn comes in the next rounds.
+  // Choice: one search takes up to 50 ms where thousands would have to go.
+  std::size_t searches_max = 8;
   std::string asked{};  // a gang whose refusal is put into words anew in any case; empty: none
 };
 
-// Counts that one round leaves to the next. No answer depends on them, only how soon it comes.
+// What one round leaves to the next. No answer depends on it, only how soon it comes.
 struct RoundMemory {
   LaterCounts later;
+  // Gangs for which others were looked for since the round that left the first one out, by
+  // GangRecord::serial, and when to look again; and what was news then.
+  std::map<uint64_t, std::optional<WallTime>> searched;
+  uint64_t searched_since = 0;
 };
 
 // Decides for everything that waits: who starts where, who has to go for whom, and what the others
@@ -72,7 +80,7 @@ struct RoundMemory {
 // Pure: nothing but `state` and `now` counts, equal states give equal answers to the byte, and the
 // state is as before when this returns. Commit carries the answer out.
 // Cost: for each gang that waits a comparison; for each that starts the groups of nodes of its
-// domain; for each that evicts those whom it may evict.
+// domain; for each of a few that may have others go those whom it may evict.
 RoundResult Round(ClusterState* state,
                   WallTime now,
                   RoundMemory* memory,

@@ -17,10 +17,13 @@ struct Claimant {
 };
 
 // The one that has most right to its room first.
-std::vector<Claimant> ClaimantsBelow(const ClusterState& state, const GangRecord& gang) {
+std::vector<Claimant> ClaimantsBelow(const ClusterState& state,
+                                     const GangRecord& gang,
+                                     const std::set<std::string>& awaited) {
   std::vector<Claimant> claimants;
   for (const GangRecord* const one : state.claiming()) {
-    if (one->queue == gang.queue && one->request.priority < gang.request.priority) {
+    if (one->queue == gang.queue && one->request.priority < gang.request.priority &&
+        !awaited.contains(one->request.name)) {
       claimants.push_back({one, one->claimed_pods});
     }
   }
@@ -59,12 +62,13 @@ bool MayKeep(const ClusterState& state, const Claimant& claimant) {
 
 std::optional<TakeOver> FindTakeOver(Statement* statement,
                                      const GangRecord& gang,
+                                     const std::set<std::string>& awaited,
                                      int64_t search_steps_max) {
   const ClusterState& state = statement->state();
   if (!state.queues().SpecOf(*gang.queue).preempts_lower_priority) {
     return std::nullopt;
   }
-  const std::vector<Claimant> claimants = ClaimantsBelow(state, gang);
+  const std::vector<Claimant> claimants = ClaimantsBelow(state, gang, awaited);
   if (claimants.empty()) {
     return std::nullopt;
   }

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -19,9 +20,11 @@ struct TakeOver {
 // Whether the gang fits where room is kept for gangs that might go for it if they ran: then nobody
 // goes for it, and theirs waits. Empty: it does not, or its queue has nobody go.
 //
-// `statement` is as before when this returns.
+// `statement` is as before when this returns. `awaited`: claimants whose room is another's already,
+// by name.
 std::optional<TakeOver> FindTakeOver(Statement* statement,
                                      const GangRecord& gang,
+                                     const std::set<std::string>& awaited,
                                      int64_t search_steps_max);
 
 }  // namespace lockstep::control
