@@ -50,6 +50,12 @@ int64_t PriorityOf(const ObjectStore& store, const TrainingJob& job) {
   return found == nullptr ? 0 : found->at("value").get<int64_t>();
 }
 
+// Whether the job waits for places, as far as its users are concerned.
+bool Waits(const ObjectPtr& object, const TrainingJob& job) {
+  return !HasEnded(job.status) && !IsDeleting(*object) && !job.spec.run_policy.suspend &&
+         job.status.placement.empty();
+}
+
 // Whether the room that is kept for one is the other's, which has a higher priority in a queue that
 // has others go for that.
 bool MayTakeOver(const ObjectStore& store, const TrainingJob& job, const TrainingJob& claimant) {
@@ -237,6 +243,20 @@ std::map<std::string, Amounts> Checks::HeldBeside(const TrainingJob& claimant,
   return held;
 }
 
+// Whether the room may be somebody else's by now, whose status and the claimant's do not say so
+// yet.
+bool Checks::MayBeTakenOver(const TrainingJob& claimant) const {
+  const auto& objects = server_->store().Of(kube::kTrainingJobs).objects;
+  const bool may_be = std::any_of(objects.begin(), objects.end(), [&](const auto& entry) {
+    const TrainingJob& job = jobs_.Of(entry.second);
+    return Waits(entry.second, job) && MayTakeOver(server_->store(), job, claimant);
+  });
+  if (may_be) {
+    context_->Count("room that a higher priority may have taken over");
+  }
+  return may_be;
+}
+
 // Nobody takes the room that others go for in between.
 void Checks::CheckRoomIsKept(const ObjectPtr& placed_object) {
   const TrainingJob& placed = jobs_.Of(placed_object);
@@ -262,7 +282,8 @@ void Checks::CheckRoomIsKept(const ObjectPtr& placed_object) {
         continue;  // it does not fit anyhow: the claim is void
       }
       AddTo(&held[placement.node], RequestsOfRole(*placed_object, placement.role));
-      Require(Shortage(AllocatableOf(*node), {}, held[placement.node]).empty(),
+      Require(Shortage(AllocatableOf(*node), {}, held[placement.node]).empty() ||
+                  MayBeTakenOver(claimant),
               NameOf(placed) + ": takes the room on " + placement.node +
                   " that others go for, for " + claimant.metadata.name);
     }

@@ -87,6 +87,7 @@ class Checks {
   void CheckRoomIsKept(const ObjectPtr& placed_object);
   bool HasPlaces(const ClaimedGang& gang) const;
   bool IsKept(const ObjectPtr& claimant) const;
+  bool MayBeTakenOver(const TrainingJob& claimant) const;
   std::map<std::string, Amounts> HeldBeside(const TrainingJob& claimant, const TrainingJob& placed);
   void CheckReclaim(const TrainingJob& claimant);
   void NoteShares();
