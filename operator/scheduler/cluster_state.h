@@ -169,7 +169,8 @@ class ClusterState {
 
   Undo Do(const Operation& operation, WallTime now);
   void TakeBack(const Undo& undo);
-  // The gang's pods are gone from the nodes, or are back: for looking, without any record.
+  // The gang's pods are gone from the nodes, and from its queue's bill, or are back: for looking,
+  // without any record.
   void Vacate(const GangRecord& gang);
   void Reoccupy(const GangRecord& gang);
 

@@ -20,6 +20,9 @@ class QuotaTurns {
   // nobody's way.
   void Wait(const GangRecord& gang);
 
+  // Whether nobody of the queue waits for its quota.
+  bool IsFree(QueueIndex queue) const { return !first_.contains(queue); }
+
   // Who of its queue would wait longer if the gang started; null: nobody. Cost: that of a check.
   const GangRecord* HinderedBy(const GangRecord& gang) const;
 

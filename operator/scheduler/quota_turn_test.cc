@@ -20,9 +20,10 @@ class QuotaTurnTest : public testing::Test {
 
   void SetQueue(const QueueSpec& queue) { ASSERT_TRUE(cluster_.state.SetQueues({queue}).ok()); }
 
-  void Run(const std::string& name, int64_t gpus, int64_t since) {
-    cluster_.state.SetRunning(
-        GpuGang(name, 1, gpus, since), {{"w-0", "n1"}}, {AtSecond(since), {}, 0});
+  void Run(const std::string& name, int64_t gpus, int64_t since, WallTime stops_at = {}) {
+    RunTerms run{AtSecond(since), {}, 0};
+    run.stops_at = stops_at;
+    cluster_.state.SetRunning(GpuGang(name, 1, gpus, since), {{"w-0", "n1"}}, run);
   }
 
   FakeCluster cluster_;
@@ -52,6 +53,34 @@ TEST_F(QuotaTurnTest, WhoComesLaterMayTakeWhatIsLeftWhenTheOtherHasItsOwn) {
   EXPECT_EQ(cluster_.Step(),
             "start default/small w-0@n1\n"
             "refuse default/big: queue default would be 4 GPUs over its nominal 8, and may borrow "
+            "none\n");
+}
+
+TEST_F(QuotaTurnTest, WhoIsStoppedInTimePassesTheOneThatWaitsForTheQuota) {
+  Run("old", 6, 0, AtSecond(2020));
+  cluster_.state.Submit(GpuGang("big", 1, 8, 10));
+  GangRequest longer = GpuGang("longer", 1, 2, 20);
+  longer.run_time_max = std::chrono::seconds(1021);
+  cluster_.state.Submit(longer);
+  GangRequest shorter = GpuGang("shorter", 1, 2, 30);
+  shorter.run_time_max = std::chrono::seconds(1020);
+  cluster_.state.Submit(shorter);
+  EXPECT_EQ(
+      cluster_.Step(),
+      "start default/shorter w-0@n1\n"
+      "refuse default/big: queue default would be 8 GPUs over its nominal 8, and may borrow "
+      "none; estimated start about " +
+          FormatRfc3339(AtSecond(2040)).substr(0, 16) +
+          "Z\n"
+          "refuse default/longer: waits behind default/big, which needs 8 GPUs of the queue's "
+          "quota\n");
+}
+
+TEST_F(QuotaTurnTest, NobodyIsToldWhenItStartsWhoWouldNeverHaveTheQuota) {
+  Run("old", 6, 0, AtSecond(2020));
+  cluster_.state.Submit(GpuGang("big", 1, 9, 10));
+  EXPECT_EQ(cluster_.Step(),
+            "refuse default/big: queue default would be 7 GPUs over its nominal 8, and may borrow "
             "none\n");
 }
 

@@ -158,8 +158,10 @@ class RoundRun {
     // What could never run at all is told so, whatever its queue may hold.
     const bool is_for_room = has_quota || !MayFitEmpty(state_.nodes(), gang);
     Wait wait{&gang, is_for_room ? Obstacle::kRoom : Obstacle::kQuota};
-    wait.is_first = turn.is_free();
-    if (const GangRecord* const ahead = quota_turns_.HinderedBy(gang)) {
+    wait.is_first = is_for_room ? turn.is_free() : quota_turns_.IsFree(*gang.queue);
+    const GangRecord* const ahead = quota_turns_.HinderedBy(gang);
+    if (ahead != nullptr && !(has_quota && MayFitNow(state_.nodes(), gang) && IsStopped(gang) &&
+                              EndsBefore(gang, *ahead))) {
       wait = {&gang,
               Obstacle::kTurn,
               "waits behind " + ahead->request.name + ", which needs " +
@@ -190,7 +192,7 @@ class RoundRun {
     } else if (wait.obstacle == Obstacle::kQuota && gang.request.standing != Standing::kAside) {
       quota_turns_.Wait(gang);
     }
-    wait.is_first = wait.is_first && wait.obstacle == Obstacle::kRoom && estimates_left_ > 0;
+    wait.is_first = wait.is_first && wait.obstacle != Obstacle::kTurn && estimates_left_ > 0;
     estimates_left_ -= wait.is_first ? 1 : 0;
     waits_.push_back(std::move(wait));
   }
@@ -202,16 +204,19 @@ class RoundRun {
 
   // Whether whoever ahead would have to wait for the gang does not start before that is stopped.
   bool EndsInTime(const GangRecord& gang, const PlacedPods& pods, TurnKeeper& turn) {
-    const WallTime end = *EndOf(gang.request, statement_.now());
     const auto hindered = turn.AllHinderedBy(gang, pods);
     return hindered && std::all_of(hindered->begin(), hindered->end(), [&](const auto* waiting) {
-             if (reservations_left_ == 0) {
-               return false;
-             }
-             --reservations_left_;
-             const auto start = ReservationFor(&statement_, *waiting, options_.search_steps_max);
-             return start && end <= *start;
+             return EndsBefore(gang, *waiting);
            });
+  }
+
+  bool EndsBefore(const GangRecord& gang, const GangRecord& waiting) {
+    if (reservations_left_ == 0) {
+      return false;
+    }
+    --reservations_left_;
+    const auto start = ReservationFor(&statement_, waiting, options_.search_steps_max);
+    return start && *EndOf(gang.request, statement_.now()) <= *start;
   }
 
   // Whether others go so that the gang may start, or it starts in their place. Gangs alike that
@@ -395,12 +400,12 @@ class RoundRun {
              quota ? quota->text : "its queue may hold more since others of it were asked to go"};
     } else {
       why = WhyNoRoom(state_.nodes(), *wait.gang, wait.reached_limit);
-      const auto start = wait.is_first && !state_.stopping().empty()
-                             ? ReservationFor(&statement_, *wait.gang, options_.search_steps_max)
-                             : std::nullopt;
-      if (start && *start > statement_.now()) {
-        why.shortfall += "; estimated start about " + MinuteOf(*start);
-      }
+    }
+    const auto start = wait.is_first && !state_.stopping().empty()
+                           ? ReservationFor(&statement_, *wait.gang, options_.search_steps_max)
+                           : std::nullopt;
+    if (start && *start > statement_.now()) {
+      why.shortfall += "; estimated start about " + MinuteOf(*start);
     }
     if (!wait.text.empty()) {
       why.shortfall += "; " + wait.text;

@@ -89,12 +89,18 @@ void ClusterState::Vacate(const GangRecord& gang) {
   for (const NodeHold& hold : gang.holds) {
     nodes_.Release(hold.node, how, hold.usage);
   }
+  if (gang.state == GangState::kRunning && gang.queue) {
+    queues_.Refund({*gang.queue, gang.space}, gang.total);
+  }
 }
 
 void ClusterState::Reoccupy(const GangRecord& gang) {
   const Holding how = gang.state == GangState::kLeaving ? Holding::kLeaving : Holding::kStaying;
   for (const NodeHold& hold : gang.holds) {
     nodes_.Hold(hold.node, how, hold.usage);
+  }
+  if (gang.state == GangState::kRunning && gang.queue) {
+    queues_.Charge({*gang.queue, gang.space}, gang.total);
   }
 }
 
