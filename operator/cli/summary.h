@@ -93,6 +93,10 @@ std::string WhyUnsaved(const RunSummary& summary, Step trained, bool was_tried);
 // Whether all steps were trained before the run began.
 bool HadNothingToTrain(const RunSummary& summary);
 
+// Whether the loss of the last data epoch that came to its end, or a model's, is no finite number:
+// the job asks to train on then, and what it saves is most likely of no use.
+bool LossIsNotFinite(const RunSummary& summary);
+
 // Several lines for people, each ending in a newline.
 std::string FormatSummary(const RunSummary& summary);
 
