@@ -281,6 +281,7 @@ void RunRecord::FillSummary(TimePoint now, RunSummary* summary) const {
   if (const StatusDocument* leading = Leading()) {
     summary->steps = leading->step.value();
     summary->steps_total = leading->steps_total;
+    summary->data_epoch = leading->data_epoch;
     summary->loss = leading->loss;
     summary->samples_per_second = leading->samples_per_second;
     if (leading->samples.consumed > 0) {

@@ -258,11 +258,13 @@ std::string FormatCheckpoints(const RunSummary& summary) {
   }
   if (HadNothingToTrain(summary)) {
     // In the unit that the manifest has: it takes no other beside it.
+    // A job that was made shorter has done more epochs than it asks for.
     const std::optional<int64_t>& epochs = summary.data_epochs_total;
+    const int64_t done = epochs ? std::max(*epochs, summary.data_epoch) : summary.steps;
     text += Line("to go on",
                  "ask for more: lockstep run --resume " + ShellWord(summary.run_directory) +
                      " --set spec.training." + (epochs ? "epochs" : "steps") + "=N, N above " +
-                     std::to_string(epochs.value_or(summary.steps)));
+                     std::to_string(done));
   }
   return summary.outcome == RunOutcome::kSucceeded ? text : text + FormatWayOn(summary);
 }

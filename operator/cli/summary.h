@@ -63,6 +63,7 @@ struct RunSummary {
   int64_t steps = 0;
   std::optional<int64_t> steps_total;
   std::optional<int64_t> data_epochs_total;  // where the manifest counts in them
+  int64_t data_epoch = 0;                    // of the newest step that was reported
   double samples_per_second = 0;             // from the first to the last step, failures included
   std::optional<SampleCounts> samples;       // known when training has ended
   bool has_final_samples = true;             // as of the last step, and not up to a second before
