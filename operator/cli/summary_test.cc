@@ -319,8 +319,6 @@ TEST(FormatSummary, JobThatWasMadeShorterHasMoreBehindItThanItAsksFor) {
 TEST(FormatSummary, WhoHadNothingToTrainIsToldHowToAskForMore) {
   RunSummary summary = TrainedWithOneLoss();
   summary.recoveries.clear();
-  summary.checkpoint_directory = "/runs/a/checkpoints";
-  summary.run_directory = "/runs/a";
   summary.checkpoints.restored_step = Step(750);
   EXPECT_THAT(FormatSummary(summary),
               HasSubstr("  to go on      ask for more: lockstep run --resume /runs/a --set "
