@@ -27,6 +27,14 @@ std::optional<int64_t> NumberAfter(std::string_view prefix, const std::string& n
                                                                : std::nullopt;
 }
 
+// Whether there may be a checkpoint: one that cannot be looked into may be whole.
+bool HoldsSomething(const std::filesystem::path& folder) {
+  std::error_code no_folder;
+  std::error_code unknown;
+  return std::filesystem::is_directory(folder, no_folder) &&
+         !std::filesystem::is_empty(folder, unknown);
+}
+
 }  // namespace
 
 Result<std::optional<Step>> NewestCheckpointIn(const std::string& folder) {
@@ -38,7 +46,7 @@ Result<std::optional<Step>> NewestCheckpointIn(const std::string& folder) {
        at.increment(error)) {
     const std::string name = at->path().filename().string();
     if (const auto step = NumberAfter(kStepPrefix, name)) {
-      newest = std::max(newest, std::optional(Step(*step)));
+      newest = HoldsSomething(at->path()) ? std::max(newest, std::optional(Step(*step))) : newest;
     } else if (NumberAfter(kModelPrefix, name)) {
       of_models.push_back(at->path().string());
     }

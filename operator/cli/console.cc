@@ -27,7 +27,7 @@ std::string Steps(const Progress& progress) {
 std::string Loss(const Progress& progress) {
   char text[64];
   std::snprintf(text, sizeof text, "  loss %.4f", progress.loss);
-  return progress.has_loss ? text : "";
+  return progress.has_loss ? text : progress.has_diverged ? "  loss not finite" : "";
 }
 
 std::string Pace(const Progress& progress) {

@@ -17,6 +17,7 @@ struct Progress {
   int64_t steps_done = 0;   // by this run within `elapsed`; fewer than `step` where it resumed
   double loss = 0;
   bool has_loss = false;
+  bool has_diverged = false;  // the loss of a step is not a finite number
   double samples_per_second = 0;
   int64_t pods_running = 0;
   int64_t pods_total = 0;

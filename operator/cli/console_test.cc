@@ -39,6 +39,14 @@ TEST(FormatProgress, TrainingShowsStepLossPaceAndPods) {
             "mnist  step 120/480  loss 0.3121  4321 samples/s  25 %  eta 12 s  3/3 running");
 }
 
+TEST(FormatProgress, LossThatIsNoNumberIsSaid) {
+  Progress progress = Training();
+  progress.has_loss = false;
+  progress.has_diverged = true;
+  EXPECT_EQ(FormatProgress(progress),
+            "mnist  step 120/480  loss not finite  4321 samples/s  25 %  eta 12 s  3/3 running");
+}
+
 TEST(FormatProgress, MissingWorkerAndStateAreShown) {
   Progress progress = Training();
   progress.pods_running = 2;

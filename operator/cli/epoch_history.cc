@@ -43,6 +43,8 @@ std::string FormatDataEpoch(const DataEpochResult& result, std::optional<int64_t
   if (result.loss) {
     std::snprintf(figure, sizeof figure, " loss %.4f,", *result.loss);
     text += figure;
+  } else {
+    text += " loss not finite,";
   }
   if (result.accuracy) {
     std::snprintf(figure, sizeof figure, " training accuracy %.1f %%,", 100 * *result.accuracy);

@@ -52,7 +52,8 @@ TEST(EpochHistory, OnlyTheNewestAreRemembered) {
 TEST(FormatDataEpoch, TellsWhatIsKnown) {
   EXPECT_EQ(FormatDataEpoch(Epoch(1), 5),
             "data epoch 2 of 5: loss 0.5000, training accuracy 87.5 %, 1.2 s");
-  EXPECT_EQ(FormatDataEpoch({0, 9, 9, {}, {}, 0.04}, std::nullopt), "data epoch 1: 0.0 s");
+  EXPECT_EQ(FormatDataEpoch({0, 9, 9, {}, {}, 0.04}, std::nullopt),
+            "data epoch 1: loss not finite, 0.0 s");
 }
 
 }  // namespace

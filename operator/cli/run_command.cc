@@ -131,10 +131,10 @@ Result<SingleJob> ReadJobOf(const RunArguments& arguments) {
     return ReadSingleJob(arguments.source);
   }
   LOCKSTEP_ASSIGN_OR_RETURN(const EarlierRun earlier, ReadEarlierRun(arguments.resume));
-  if (arguments.source.file.empty()) {
-    return ReadEarlierJob(earlier, arguments.source);
-  }
-  LOCKSTEP_ASSIGN_OR_RETURN(SingleJob single, ReadSingleJob(arguments.source));
+  LOCKSTEP_ASSIGN_OR_RETURN(SingleJob single,
+                            arguments.source.file.empty()
+                                ? ReadEarlierJob(earlier, arguments.source)
+                                : ReadSingleJob(arguments.source));
   LOCKSTEP_RETURN_IF_ERROR(CheckSameJob(earlier, arguments.resume, single.job));
   return single;
 }

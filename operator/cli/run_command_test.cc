@@ -2,6 +2,7 @@
 #include <fstream>
 #include <stdlib.h>
 #include <string>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -223,6 +224,19 @@ TEST_F(RunCommandTest, ResumeOfNothingIsUsageAndNothingIsMade) {
   arguments_.resume = folder_ + "/run";
   EXPECT_EQ(RunRun(arguments_), kCliUsage);
   EXPECT_FALSE(std::filesystem::exists(folder_ + "/run"));
+}
+
+// The folder is that of the job before: its runs, not those of a job of another name, go on there.
+TEST_F(RunCommandTest, ResumeUnderAnotherNameIsRefusedAsThatOfAnotherFileIs) {
+  WriteJob("[sh, -c, 'exit 0']");
+  ASSERT_EQ(RunRun(arguments_), kCliSucceeded);
+  arguments_.resume = std::exchange(arguments_.directory, "");
+  arguments_.source.file = "";
+  arguments_.source.settings = {ParseSetting("metadata.name=other").value()};
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(RunRun(arguments_), kCliUsage);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("that run is of the job \"tested\", and the manifest is of \"other\""));
 }
 
 TEST_F(RunCommandTest, QuietRunTellsItsEndOnly) {

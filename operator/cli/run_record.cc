@@ -258,6 +258,9 @@ void RunRecord::FillProgress(Progress* progress) const {
   progress->steps_total = leading->steps_total.value_or(0);
   progress->has_loss = leading->loss.has_value();
   progress->loss = leading->loss.value_or(0);
+  // Of a step that this process took: one that resumes stands at a step without a loss.
+  progress->has_diverged =
+      options_.batch_size && !leading->loss && leading->step_phase_seconds.compute > 0;
   progress->samples_per_second = leading->samples_per_second;
   if (pace_from_ && options_.batch_size) {
     progress->steps_done = pace_to_->step - pace_from_->step;
@@ -278,6 +281,7 @@ void RunRecord::FillSummary(TimePoint now, RunSummary* summary) const {
   if (const StatusDocument* leading = Leading()) {
     summary->steps = leading->step.value();
     summary->steps_total = leading->steps_total;
+    summary->data_epoch = leading->data_epoch;
     summary->loss = leading->loss;
     summary->samples_per_second = leading->samples_per_second;
     if (leading->samples.consumed > 0) {
@@ -298,6 +302,9 @@ void RunRecord::FillSummary(TimePoint now, RunSummary* summary) const {
   }
   if (final_loss_) {  // of the last step; a report is of the step that the last poll met
     summary->loss = final_loss_;
+  }
+  if (LossIsNotFinite(*summary)) {
+    summary->loss.reset();  // the report that was met may be of a step before
   }
   if (final_samples_) {
     summary->samples = final_samples_;

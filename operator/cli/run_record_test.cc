@@ -273,6 +273,32 @@ TEST_F(RunRecordTest, LastWordsOutliveTheStatusDocument) {
   EXPECT_EQ(summary.last_checkpoint_step, Step(100));
 }
 
+// With terminateOnNaN false; the last report with a loss may be of a step before.
+TEST_F(RunRecordTest, LossThatIsNoNumberAnyMoreTakesTheOneBefore) {
+  StatusArrival arrival = Reported(kWorker0, 90, 3000);
+  arrival.document.loss = 0.5;
+  record_.OnReport(arrival);
+  TerminationMessage message;
+  message.outcome = Outcome::kSuccess;
+  message.history = {{0, 100, 800, std::nullopt, 0.1, 1.25}};
+  record_.OnPodEvent(Ended("job-worker-0", 0, EncodeTerminationMessage(message), 4000));
+  EXPECT_EQ(Summary().loss, std::nullopt);
+}
+
+TEST_F(RunRecordTest, StepWithoutALossHasDivergedAndAStateWithoutAStepHasNot) {
+  const auto has_diverged = [this] {
+    Progress progress;
+    record_.FillProgress(&progress);
+    return progress.has_diverged;
+  };
+  record_.OnReport(Reported(kWorker0, 40, 2000));
+  EXPECT_FALSE(has_diverged()) << "restored";
+  StatusArrival arrival = Reported(kWorker0, 41, 3000);
+  arrival.document.step_phase_seconds.compute = 0.01;
+  record_.OnReport(arrival);
+  EXPECT_TRUE(has_diverged());
+}
+
 TEST_F(RunRecordTest, WhoKnowsAllModelsHasTheLastWord) {
   TerminationMessage all;
   all.samples = SampleCounts{1600, 1600, 0, 0};

@@ -75,8 +75,9 @@ std::string FormatTraining(const RunSummary& summary) {
   const std::string of_models =
       summary.models.empty() ? ""
                              : ", mean of " + std::to_string(summary.models.size()) + " models";
-  if (summary.loss) {
-    text += Line("training loss", Fixed(*summary.loss, 4) + of_models);
+  if (summary.loss || LossIsNotFinite(summary)) {
+    text += Line("training loss",
+                 (summary.loss ? Fixed(*summary.loss, 4) : "not a finite number") + of_models);
   }
   if (summary.test_accuracy) {
     text += Line("test accuracy", FormatTest(summary.test_accuracy, summary.test_loss) + of_models);
@@ -250,13 +251,20 @@ std::string FormatCheckpoints(const RunSummary& summary) {
     text += ", " + std::to_string(tally.skipped) + " skipped";
   }
   text = Line("checkpoints", text);
+  if (newest && LossIsNotFinite(summary)) {
+    text += Line("warning",
+                 "the loss is not a finite number, and most likely the saved model is not either "
+                 "(spec.training.terminateOnNaN: false trains on)");
+  }
   if (HadNothingToTrain(summary)) {
     // In the unit that the manifest has: it takes no other beside it.
+    // A job that was made shorter has done more epochs than it asks for.
     const std::optional<int64_t>& epochs = summary.data_epochs_total;
+    const int64_t done = epochs ? std::max(*epochs, summary.data_epoch) : summary.steps;
     text += Line("to go on",
                  "ask for more: lockstep run --resume " + ShellWord(summary.run_directory) +
                      " --set spec.training." + (epochs ? "epochs" : "steps") + "=N, N above " +
-                     std::to_string(epochs.value_or(summary.steps)));
+                     std::to_string(done));
   }
   return summary.outcome == RunOutcome::kSucceeded ? text : text + FormatWayOn(summary);
 }
@@ -303,6 +311,14 @@ std::string WhyUnsaved(const RunSummary& summary, Step trained, bool was_tried) 
   }
   return was_tried ? ", and the checkpoint could not be written"
                    : ", and nobody was left to save " + step;
+}
+
+bool LossIsNotFinite(const RunSummary& summary) {
+  const bool is_one =
+      summary.is_training && !summary.history.empty() && !summary.history.back().loss;
+  return is_one || std::ranges::any_of(summary.models, [](const ModelResult& model) {
+           return !model.training_loss;
+         });
 }
 
 bool HadNothingToTrain(const RunSummary& summary) {

@@ -63,6 +63,7 @@ struct RunSummary {
   int64_t steps = 0;
   std::optional<int64_t> steps_total;
   std::optional<int64_t> data_epochs_total;  // where the manifest counts in them
+  int64_t data_epoch = 0;                    // of the newest step that was reported
   double samples_per_second = 0;             // from the first to the last step, failures included
   std::optional<SampleCounts> samples;       // known when training has ended
   bool has_final_samples = true;             // as of the last step, and not up to a second before
@@ -92,6 +93,10 @@ std::string WhyUnsaved(const RunSummary& summary, Step trained, bool was_tried);
 
 // Whether all steps were trained before the run began.
 bool HadNothingToTrain(const RunSummary& summary);
+
+// Whether the loss of the last data epoch that came to its end, or a model's, is no finite number:
+// the job asks to train on then, and what it saves is most likely of no use.
+bool LossIsNotFinite(const RunSummary& summary);
 
 // Several lines for people, each ending in a newline.
 std::string FormatSummary(const RunSummary& summary);

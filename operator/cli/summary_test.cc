@@ -319,14 +319,13 @@ TEST(FormatSummary, JobThatWasMadeShorterHasMoreBehindItThanItAsksFor) {
 TEST(FormatSummary, WhoHadNothingToTrainIsToldHowToAskForMore) {
   RunSummary summary = TrainedWithOneLoss();
   summary.recoveries.clear();
-  summary.checkpoint_directory = "/runs/a/checkpoints";
-  summary.run_directory = "/runs/a";
   summary.checkpoints.restored_step = Step(750);
   EXPECT_THAT(FormatSummary(summary),
               HasSubstr("  to go on      ask for more: lockstep run --resume /runs/a --set "
                         "spec.training.steps=N, N above 750\n"));
-  summary.data_epochs_total = 2;  // steps beside epochs would be refused
-  EXPECT_THAT(FormatSummary(summary), HasSubstr("spec.training.epochs=N, N above 2\n"));
+  summary.data_epochs_total = 2;  // steps beside epochs would be refused, and two were too few
+  summary.data_epoch = 8;
+  EXPECT_THAT(FormatSummary(summary), HasSubstr("spec.training.epochs=N, N above 8\n"));
 }
 
 // The run's folder keeps the manifest as it was.

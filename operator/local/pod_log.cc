@@ -24,13 +24,24 @@ Result<PodLog> PodLog::Open(PodLogOptions options) {
 }
 
 Status PodLog::Reopen(int flags) {
-  constexpr int kFlags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC;
+  // O_NONBLOCK: to open a pipe waits for a reader otherwise.
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK;
   file_ = UniqueFd(::open(options_.path.c_str(), kFlags | flags, 0644));
+  int error = file_.is_open() ? 0 : errno;
 
   struct stat status {};
 
-  if (!file_.is_open() || ::fstat(file_.get(), &status) != 0) {
-    return SystemError(errno, "creating the log " + options_.path);
+  if (file_.is_open() && ::fstat(file_.get(), &status) != 0) {
+    error = errno;
+  }
+  // ENXIO: a pipe that nobody reads, or a socket.
+  if (error == ENXIO || S_ISFIFO(status.st_mode)) {
+    file_.Reset();
+    return Error(ErrorCode::kInvalidArgument,
+                 "the log " + options_.path + " is a pipe, not a file");
+  }
+  if (error != 0) {
+    return SystemError(error, "creating the log " + options_.path);
   }
   file_bytes_ = status.st_size;
   return OkStatus();

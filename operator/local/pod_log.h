@@ -32,7 +32,8 @@ struct LostOutput {
 // Thread: one.
 class PodLog {
  public:
-  // Errors: by errno of creating the file.
+  // Errors: by errno of creating the file; kInvalidArgument where a pipe or socket lies there,
+  // which would hold up who writes.
   static Result<PodLog> Open(PodLogOptions options);
 
   // `now`: when they came.

@@ -1,5 +1,6 @@
 #include "operator/local/pod_log.h"
 
+#include <fcntl.h>
 #include <filesystem>
 #include <stdlib.h>
 #include <string>
@@ -7,8 +8,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "common/base/file.h"
+#include "common/base/unique_fd.h"
 
 namespace lockstep::control {
 namespace {
@@ -92,6 +95,19 @@ TEST_F(PodLogTest, TailStartsWithAWholeLine) {
   EXPECT_LE(tail.size(), 2048U);
   EXPECT_TRUE(tail.starts_with("line "));
   EXPECT_TRUE(tail.ends_with("line 999\n"));
+}
+
+// To open one waits until somebody reads, and nobody does.
+TEST_F(PodLogTest, PipeIsRefusedWithAndWithoutAReader) {
+  ASSERT_EQ(::mkfifo(options_.path.c_str(), 0600), 0);
+  const auto why = [this] {
+    const auto log = PodLog::Open(options_);
+    return log.ok() ? "opened" : log.error().message();
+  };
+  const std::string refusal = "the log " + options_.path + " is a pipe, not a file";
+  EXPECT_EQ(why(), refusal);
+  const UniqueFd reader(::open(options_.path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  EXPECT_EQ(why(), refusal);
 }
 
 TEST_F(PodLogTest, FullDiskDropsBytesAndCountsThemWithTheReason) {

@@ -219,10 +219,13 @@ TrainerHooks TrainingObserver::Hooks() {
   hooks.on_restored = [this](Step step) {
     board_->Update([step](StatusDocument& document) { document.checkpoints.restored_step = step; });
   };
-  hooks.on_state_ready = [this](Step step) {
+  hooks.on_state_ready = [this](Step step, int64_t data_epoch) {
     const TimePoint now = SteadyNow();
     // Who resumed at a step stands there, though it has taken none itself.
-    board_->Update([step](StatusDocument& document) { document.step = step; });
+    board_->Update([&](StatusDocument& document) {
+      document.step = step;
+      document.data_epoch = data_epoch;
+    });
     data_epoch_began_at_ = data_epoch_.has_value() ? data_epoch_began_at_ : now;
     board_->Record(TimelineEventKind::kStateReady, now);
   };

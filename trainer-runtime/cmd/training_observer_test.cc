@@ -89,6 +89,13 @@ TEST_F(Observed, FolderThatTakesNoWriterIsAFailedCheckpoint) {
   EXPECT_THAT(checkpoints.last_error, HasSubstr("No space left on device"));
 }
 
+// All that is known of the data epochs of a job that has nothing left to train.
+TEST_F(Observed, WhoResumesStandsAtTheStepAndTheDataEpochOfItsState) {
+  observer_.Hooks().on_state_ready(Step(752), 8);
+  EXPECT_EQ(board_.Snapshot().step, Step(752));
+  EXPECT_EQ(board_.Snapshot().data_epoch, 8);
+}
+
 TEST_F(Observed, SamplesAreInTheStatusWhileTrainingRuns) {
   observer_.SamplesCounted({96, 90, 1, 7});
   EXPECT_EQ(board_.Snapshot().samples, (SampleCounts{96, 90, 1, 7}));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <string>
 #include <vector>
 
@@ -144,6 +145,13 @@ Status CheckShapes(const LossSpec& loss, const Predictions& predictions, int64_t
                    std::to_string(predictions.sample_count) + " samples");
 }
 
+// "7", "0.5": no digits that say nothing.
+std::string Plain(double number) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.9g", number);
+  return text;
+}
+
 // Writes the sample's labels as one number per output.
 Status SpreadLabels(std::span<const float> labels, int64_t sample, std::span<double> target) {
   const auto class_number = static_cast<double>(labels[0]);
@@ -151,7 +159,7 @@ Status SpreadLabels(std::span<const float> labels, int64_t sample, std::span<dou
   if (class_number != std::floor(class_number) || class_number < 0 || class_number >= class_count) {
     return Error(ErrorCode::kInvalidArgument,
                  "label of sample " + std::to_string(sample) + " of the batch is " +
-                     std::to_string(class_number) + ", expected a class from 0 to " +
+                     Plain(class_number) + ", expected a class from 0 to " +
                      std::to_string(target.size() - 1));
   }
   std::fill(target.begin(), target.end(), 0.0);
@@ -165,7 +173,7 @@ Status CheckProbabilities(std::span<const float> labels, int64_t sample) {
     if (!(label >= 0 && label <= 1)) {
       return Error(ErrorCode::kInvalidArgument,
                    "label of sample " + std::to_string(sample) + " of the batch is " +
-                       std::to_string(label) +
+                       Plain(label) +
                        ", expected a number from 0 to 1: BinaryCrossentropy reads probabilities");
     }
   }

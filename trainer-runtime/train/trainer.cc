@@ -105,7 +105,7 @@ Result<TrainerVerdict> Trainer::RunMeeting(std::optional<int> state_source,
   EnterPhase(TrainerPhase::kRestoring);
   LOCKSTEP_RETURN_IF_ERROR(EstablishState(state_source, control));
   if (hooks_.on_state_ready) {
-    hooks_.on_state_ready(state_.step);
+    hooks_.on_state_ready(state_.step, state_.cursor.data_epoch);
   }
   if (hooks_.on_length) {
     hooks_.on_length(step_count_total());

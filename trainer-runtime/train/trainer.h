@@ -49,7 +49,8 @@ struct EvaluationResult {
 // What a trainer tells while it runs. Called on the training thread; any may be empty.
 struct TrainerHooks {
   std::function<void(TrainerPhase)> on_phase;
-  std::function<void(Step)> on_state_ready;
+  // `data_epoch`: that of the next step, which is how many are complete.
+  std::function<void(Step, int64_t data_epoch)> on_state_ready;
   std::function<void(int64_t step_count_total)> on_length;  // known once the state is
   std::function<void(Step)> on_restored;                    // from a checkpoint of that step
   std::function<void(const StepReport&)> on_step;

@@ -1,0 +1,46 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "operator/cli/summary.h"
+
+namespace lockstep::control {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+RunSummary Trained() {
+  RunSummary summary;
+  summary.outcome = RunOutcome::kSucceeded;
+  summary.is_training = true;
+  summary.steps = 8;
+  summary.steps_total = 8;
+  summary.run_directory = "/runs/a";
+  summary.checkpoint_directory = "/runs/a/checkpoints";
+  summary.last_checkpoint_step = Step(8);
+  return summary;
+}
+
+// With spec.training.terminateOnNaN: false the run is a success.
+TEST(FormatSummary, LossThatIsNoNumberIsSaidWithWhatItMakesOfTheSavedModel) {
+  RunSummary summary = Trained();
+  summary.history = {{0, 8, 64, 0.5, 0.5, 1.0}};
+  EXPECT_THAT(FormatSummary(summary), Not(HasSubstr("finite")));
+  summary.history = {{0, 8, 64, std::nullopt, 0.5, 1.0}};
+  EXPECT_THAT(FormatSummary(summary), HasSubstr("  training loss not a finite number\n"));
+  EXPECT_THAT(
+      FormatSummary(summary),
+      HasSubstr("  warning       the loss is not a finite number, and most likely the saved "
+                "model is not either (spec.training.terminateOnNaN: false trains on)\n"));
+}
+
+TEST(FormatSummary, OneModelOfSeveralWhoseLossIsNoNumberIsAWarning) {
+  RunSummary summary = Trained();
+  summary.models = {{0.5, 0.5, 0.5}, {0.25, 0.5, 0.5}};
+  EXPECT_THAT(FormatSummary(summary), Not(HasSubstr("warning")));
+  summary.models[1].training_loss.reset();
+  EXPECT_THAT(FormatSummary(summary), HasSubstr("  warning       the loss is not a finite"));
+}
+
+}  // namespace
+}  // namespace lockstep::control
