@@ -162,7 +162,9 @@ void RunRecord::OnReport(const StatusArrival& arrival) {
   if (!options_.batch_size && document.phase == Phase::kStopping) {
     failing_.try_emplace(document.pod, arrival.received);
   }
-  const StepSeen seen{document.step.value(), arrival.received};
+  const bool is_of_all_models = document.result && !document.result->models.empty();
+  const StepSeen seen{
+      document.step.value(), arrival.received, is_of_all_models ? 0 : document.samples.consumed};
   if (seen.step > 0 && (!last_seen_ || seen.step > last_seen_->step)) {
     last_seen_ = seen;
     first_seen_ = first_seen_.value_or(seen);
@@ -186,6 +188,16 @@ void RunRecord::NotePace(const TaskId& task, const StepSeen& seen) {
     pace_to_ = seen;
     pace_from_ = pace_from_.value_or(seen);
   }
+}
+
+// Used between the first and the newest step that were reported. A data epoch's last batch may be
+// far smaller than the others, so steps are only counted where nobody tells.
+double RunRecord::SamplesSeen() const {
+  const int64_t used = last_seen_->samples - first_seen_->samples;
+  return static_cast<double>(first_seen_->samples > 0 && used > 0
+                                 ? used * options_.model_count
+                                 : (last_seen_->step - first_seen_->step) *
+                                       options_.batch_size.value_or(0));
 }
 
 const StatusDocument* RunRecord::Leading() const {
@@ -315,9 +327,7 @@ void RunRecord::FillSummary(TimePoint now, RunSummary* summary) const {
   }
   summary->steps = std::max(summary->steps, final_step_.value_or(Step()).value());
   if (options_.batch_size && first_seen_ && last_seen_->at > first_seen_->at) {
-    const auto samples =
-        static_cast<double>((last_seen_->step - first_seen_->step) * *options_.batch_size);
-    summary->samples_per_second = samples / ToSeconds(last_seen_->at - first_seen_->at);
+    summary->samples_per_second = SamplesSeen() / ToSeconds(last_seen_->at - first_seen_->at);
   }
 }
 

@@ -26,6 +26,7 @@ struct RunRecordOptions {
   std::string run_directory;
   int status_port = 0;                      // of every pod
   std::optional<Step> newest_checkpoint{};  // that lay there before the run
+  int64_t model_count = 1;                  // each process of several tells of its own
 };
 
 // What happened in a run so far: every pod that ever ran, the newest reports, the recoveries.
@@ -82,12 +83,14 @@ class RunRecord {
   struct StepSeen {
     int64_t step = 0;
     TimePoint at;
+    int64_t samples = 0;  // of its model, used up to there; 0: not told
   };
 
   void OnStarted(const PodEvent& event);
   void OnEnded(const PodEvent& event);
   void NoteEnd(const PodEvent& event, PodRecord* record);
   void NotePace(const TaskId& task, const StepSeen& seen);
+  double SamplesSeen() const;
   void NoteLastWords(const std::string& pod, const TerminationMessage& message);
 
   RunRecordOptions options_;

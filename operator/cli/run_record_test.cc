@@ -328,6 +328,18 @@ TEST_F(RunRecordTest, PaceIsThatOfThisRunWhateverStepItResumedFrom) {
   EXPECT_EQ(progress.elapsed, milliseconds(2000));
 }
 
+// Of 9000 samples in batches of 8999 each other batch has one.
+TEST_F(RunRecordTest, PaceIsOfTheSamplesReallyUsed) {
+  const auto report = [this](int64_t step, int64_t consumed, int64_t when_ms) {
+    StatusArrival arrival = Reported(kWorker0, step, when_ms);
+    arrival.document.samples.consumed = consumed;
+    record_.OnReport(arrival);
+  };
+  report(2, 20, 2000);
+  report(6, 60 - 18, 4000);
+  EXPECT_DOUBLE_EQ(Summary().samples_per_second, 11.0);
+}
+
 TEST_F(RunRecordTest, SamplesThatNobodyCountedAreUnknown) {
   record_.OnReport(Reported(kWorker0, 500, 2000));
   EXPECT_FALSE(Summary().samples.has_value());

@@ -35,13 +35,16 @@ std::size_t GangSize(const TrainingJob& job) {
   return size;
 }
 
+int64_t ModelCount(const TrainingJob& job) {
+  return job.spec.strategy == Strategy::kIndependent ? job.WorldSize() : 1;
+}
+
 // Samples a step, of all models together where there are several; nothing for commands.
 std::optional<int64_t> BatchSize(const TrainingJob& job) {
   if (!job.spec.training) {
     return std::nullopt;
   }
-  const bool is_one_model = job.spec.strategy != Strategy::kIndependent;
-  return job.spec.training->global_batch_size * (is_one_model ? 1 : job.WorldSize());
+  return job.spec.training->global_batch_size * ModelCount(job);
 }
 
 // Data epochs of the whole training, where the manifest counts in them.
@@ -88,7 +91,8 @@ RunSession::RunSession(RunSessionOptions options, RunSessionParts parts)
                started_,
                options_.run_directory,
                StatusPortOf(options_.settings.addressing),
-               options_.newest_checkpoint}),
+               options_.newest_checkpoint,
+               ModelCount(options_.job)}),
       chaos_(options_.chaos),
       backend_(LocalBackendOptions{options_.job,
                                    options_.machine,

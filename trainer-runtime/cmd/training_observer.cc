@@ -280,6 +280,9 @@ void TrainingObserver::OnStep(const StepReport& report) {
     document.loss = report.epoch_loss;
     document.accuracy = report.epoch_accuracy;
     document.samples_per_second = samples_per_second_;
+    // What was lost or repeated is counted less often.
+    document.samples.expected += report.samples_consumed - document.samples.consumed;
+    document.samples.consumed = report.samples_consumed;
     document.step_phase_seconds = {ToSeconds(report.durations.data),
                                    ToSeconds(report.durations.compute),
                                    ToSeconds(report.durations.communicate),

@@ -96,6 +96,16 @@ TEST_F(Observed, WhoResumesStandsAtTheStepAndTheDataEpochOfItsState) {
   EXPECT_EQ(board_.Snapshot().data_epoch, 8);
 }
 
+// A pace that goes by them must not wait for the next count of what was lost.
+TEST_F(Observed, EveryStepTellsTheSamplesUsedSoFar) {
+  observer_.SamplesCounted({96, 90, 1, 7});
+  StepReport report;
+  report.step = Step(2);
+  report.samples_consumed = 100;
+  observer_.Hooks().on_step(report);
+  EXPECT_EQ(board_.Snapshot().samples, (SampleCounts{100, 94, 1, 7}));
+}
+
 TEST_F(Observed, SamplesAreInTheStatusWhileTrainingRuns) {
   observer_.SamplesCounted({96, 90, 1, 7});
   EXPECT_EQ(board_.Snapshot().samples, (SampleCounts{96, 90, 1, 7}));

@@ -251,6 +251,7 @@ void Trainer::ReportStep(const StepTotals& totals, const StepDurations& duration
     report.epoch_accuracy = static_cast<double>(state_.sums.correct_count) / epoch_count;
   }
   report.sample_count = totals.sample_count;
+  report.samples_consumed = state_.ledger.totals().consumed;
   report.durations = durations;
   hooks_.on_step(report);
 }

@@ -38,6 +38,7 @@ struct StepReport {
   double epoch_loss = 0;                 // mean over the data epoch so far
   std::optional<double> epoch_accuracy;  // absent where hits have no meaning: MeanSquaredError
   int64_t sample_count = 0;              // of the global batch
+  int64_t samples_consumed = 0;          // by all steps up to this one
   StepDurations durations;               // of this rank
 };
 

@@ -35,6 +35,20 @@ TEST(Trainer, OneRankLearnsAndUsesEverySampleOnce) {
   EXPECT_EQ(ranks[0]->trainer->SampleTotalsNow(), (SampleTotals{500, 500, 0, 0}));
 }
 
+// Of a data epoch's batches the last is smaller.
+TEST(Trainer, EveryStepTellsTheSamplesUsedSoFar) {
+  const Gang ranks = MakeRanks(1, MakeSpec(9));
+  std::vector<int64_t> told;
+  std::vector<int64_t> counted;
+  ranks[0]->after_step = [&](const StepReport& report) {
+    told.push_back(report.samples_consumed);
+    counted.push_back(ranks[0]->trainer->SampleTotalsNow().consumed);
+  };
+  RunMeeting(ranks, Epoch(1));
+  EXPECT_EQ(told, counted);
+  EXPECT_EQ(told.at(3), kSampleCount);
+}
+
 TEST(Trainer, ThreeRanksTakeTheStepsOfOneRank) {
   const Gang one = MakeRanks(1, MakeSpec(50));
   const Gang three = MakeRanks(3, MakeSpec(50));
