@@ -124,8 +124,8 @@ bool IsAskedToEnd() {
   return ::sigismember(&pending, SIGTERM) == 1 || ::sigismember(&pending, SIGINT) == 1;
 }
 
-// Waits for the gang of a job whose ranks meet by Horovod, and returns the server that they meet at,
-// in the pod where they look for it; null elsewhere. Programs of other jobs may want its port.
+// Waits for the gang of a job whose ranks meet by Horovod, and returns the server that they meet
+// at, in the pod where they look for it; null elsewhere. Programs of other jobs may want its port.
 // Errors: as ServeHorovod.
 Result<std::unique_ptr<HttpServer>> MeetByHorovod(const WorkerEnvironment& environment,
                                                   const RunCommandOptions& options) {

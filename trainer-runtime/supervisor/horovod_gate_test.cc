@@ -68,10 +68,7 @@ TEST_F(HorovodGateOfTwo, OpensOnceBothAreThere) {
       environment.horovod_port = port;
       // A gate that stays shut is a test that times out.
       has_opened[rank] = WaitAtHorovodGate(
-          environment,
-          Deadline::At(TimePoint::max()),
-          [] { return false; },
-          logger_.get());
+          environment, Deadline::At(TimePoint::max()), [] { return false; }, logger_.get());
     });
   }
   pods.clear();

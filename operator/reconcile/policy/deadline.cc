@@ -8,8 +8,8 @@ namespace lockstep::control {
 
 std::optional<WallTime> PreemptedAt(const TrainingJobStatus& status) {
   const Condition* const scheduled = FindCondition(status, ConditionType::kScheduled);
-  const bool waits = status.placement.empty() && !HasEnded(status) && scheduled != nullptr &&
-                     !scheduled->is_true;
+  const bool waits =
+      status.placement.empty() && !HasEnded(status) && scheduled != nullptr && !scheduled->is_true;
   if (!waits) {
     return std::nullopt;
   }
