@@ -54,6 +54,11 @@ Controller::Controller(Cluster* cluster,
       calendar_(calendar),
       queue_({options.retry_delay_min, options.retry_delay_max}) {}
 
+void Controller::SetCalendar(Calendar calendar) {
+  LOCKSTEP_CHECK(is_idle(), "turns go by the calendar that they were begun by");
+  calendar_ = calendar;
+}
+
 void Controller::Notify(const JobId& key, TimePoint now) {
   queue_.Add(key, now);
 }

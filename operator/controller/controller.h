@@ -64,8 +64,8 @@ class Controller {
  public:
   Controller(Cluster* cluster, Logger* logger, Calendar calendar, ControllerOptions options = {});
 
-  // Precondition: no turn is under way.
-  void SetCalendar(Calendar calendar) { calendar_ = calendar; }
+  // Precondition (checked): no turn is under way.
+  void SetCalendar(Calendar calendar);
 
   const Calendar& calendar() const { return calendar_; }
 

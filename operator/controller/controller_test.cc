@@ -284,6 +284,17 @@ class SlowClusterTest : public testing::Test {
   std::size_t over_count_ = 0;
 };
 
+TEST_F(SlowClusterTest, CalendarIsNotChangedUnderATurn) {
+  const Calendar later(now_, WallTime(seconds(2'000'000)));
+  controller_.Notify(kKey, now_);
+  Step();
+  EXPECT_DEATH(controller_.SetCalendar(later), "turns go by the calendar");
+
+  controller_.Abandon(now_);
+  controller_.SetCalendar(later);
+  EXPECT_EQ(controller_.calendar().At(now_), WallTime(seconds(2'000'000)));
+}
+
 TEST_F(SlowClusterTest, JobThatWaitsForAnAnswerHoldsUpNoOther) {
   controller_.Notify(kKey, now_);
   controller_.Notify(other_, now_);

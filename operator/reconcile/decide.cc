@@ -61,6 +61,7 @@ GangView View(DecisionBuilder* builder) {
 void Begin(DecisionBuilder* builder) {
   TrainingJobStatus* const status = builder->mutable_status();
   *status = WithoutFuture(std::move(*status), builder->now());
+  status->preempted_at = PreemptedAt(*status);
   if (status->observed_generation != builder->job().metadata.generation) {
     if (HasEnded(*status)) {
       RefuseLateChange(builder);

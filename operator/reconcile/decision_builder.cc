@@ -32,6 +32,7 @@ void DecisionBuilder::Fail(const std::string& reason, const std::string& message
   }
   Set({ConditionType::kFailed, true, reason, message}, EventType::kWarning);
   decision_.status.completion_time = now_;
+  decision_.status.preempted_at.reset();
   Count(Metric::kJobsFinished, "failed");
 }
 

@@ -241,6 +241,9 @@ class ClusterView {
   }
 
   void TellStands(WallTime now);
+  const std::map<std::string, WallTime>* UnaskedSince(const JobId& job,
+                                                      const JobUsage* usage,
+                                                      WallTime now);
   void NoteClaim(const JobId& key, const StoredJob* before, const StoredJob* after, News* news);
   NodeUsage UsedByStrangers(const std::string& node);
   void NoteJobChange(const JobChange& change, News* news);
@@ -274,9 +277,11 @@ class ClusterView {
   UsageLedger usage_{[this](const JobId& key) { return CountUsage(key); }};
 
   SchedulerFeed feed_;
-  std::set<JobId> stale_stands_;       // that it is to be told of
-  JobAlarms stuck_from_;               // when it is to be told of others
-  std::set<std::string> stale_nodes_;  // those too
+  std::set<JobId> stale_stands_;  // that it is to be told of
+  JobAlarms stuck_from_;          // when it is to be told of others
+  // When it was first told of pods that are to go and that nobody has asked to, by uid.
+  std::map<JobId, std::map<std::string, WallTime>> unasked_since_;  // no job has none
+  std::set<std::string> stale_nodes_;                               // those too
   ObjectCache<StoredQueue> queues_;
   bool are_queues_stale_ = false;
   std::set<JobId> claimants_;  // whose stored status claims room

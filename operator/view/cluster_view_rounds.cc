@@ -1,5 +1,6 @@
 // What scheduling rounds are told of the cluster, and when.
 
+#include <algorithm>
 #include <utility>
 
 #include "operator/reconcile/gang/gang_plan.h"
@@ -111,11 +112,32 @@ void ClusterView::TellStands(WallTime now) {
     const TrainingJobStatus* const next = reserved == reserved_.end() ? nullptr : &reserved->second;
     const StoredJob* const stored = FindJob(job);
     const std::string class_name = stored == nullptr ? "" : PriorityClassOf(stored->job.spec);
-    const JobStand stand =
-        StandOf(job, {stored, next, usage_.Of(job), TermsOfClass(classes_, class_name)}, now);
+    const JobUsage* const usage = usage_.Of(job);
+    const JobStand stand = StandOf(
+        job,
+        {stored, next, usage, TermsOfClass(classes_, class_name), UnaskedSince(job, usage, now)},
+        now);
     stuck_from_.Set(job, stand.stuck_from);
     feed_.SetJob(job, stand);
   }
+}
+
+// Those of whom it was not told before are to go from now on.
+const std::map<std::string, WallTime>* ClusterView::UnaskedSince(const JobId& job,
+                                                                 const JobUsage* usage,
+                                                                 WallTime now) {
+  if (usage == nullptr || usage->unasked.empty()) {
+    unasked_since_.erase(job);
+    return nullptr;
+  }
+  std::map<std::string, WallTime>& known = unasked_since_[job];
+  std::map<std::string, WallTime> since;
+  for (const auto& [uid, part] : usage->unasked) {
+    const auto before = known.find(uid);
+    since[uid] = before == known.end() ? now : std::min(before->second, now);
+  }
+  known = std::move(since);
+  return &known;
 }
 
 std::optional<EvictionOrder> ClusterView::EvictionOf(const JobId& key, WallTime now) {

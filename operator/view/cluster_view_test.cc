@@ -6,9 +6,11 @@
 
 #include "operator/api/conditions.h"
 #include "operator/api/encode.h"
+#include "operator/reconcile/gang/departure.h"
 #include "operator/reconcile/gang/gang_plan.h"
 #include "operator/reconcile/gang/pod_labels.h"
 #include "operator/reconcile/testing/fake_world.h"
+#include "operator/view/going_pods.h"
 
 namespace lockstep::control {
 namespace {
@@ -291,6 +293,31 @@ TEST_F(ClusterViewTest, EndedJobHoldsOnlyWhatItsPodsHold) {
 
   Apply(PodUpsert{PodItem("mnist", "u1", "13", kube::PodPhase::kSucceeded)});
   EXPECT_EQ(GpusElsewhere("other"), 0);
+}
+
+// A webhook may refuse our deletion, and nobody's else comes.
+TEST_F(ClusterViewTest, PodThatIsToGoAndIsNeverAskedToIsStuckAfterAWhile) {
+  const WallTime begin{std::chrono::hours(1)};
+  Apply(JobUpsert{JobItem(PlacedJob("mnist", "", 2), "10")});
+  kube::Item<kube::Pod> item = PodItem("mnist", "u1", "11");
+  Apply(PodUpsert{item});
+  view_.Scheduling(begin);
+  EXPECT_EQ(view_.StuckFrom(), begin + kUnaskedAfter);
+
+  view_.Reconsider(kMnist);
+  view_.Scheduling(begin + std::chrono::seconds(20));
+  EXPECT_EQ(view_.StuckFrom(), begin + kUnaskedAfter) << "that is counted once";
+  view_.Scheduling(begin + kUnaskedAfter);
+  EXPECT_FALSE(view_.StuckFrom().has_value()) << "it has been told";
+
+  kube::Pod pod = *item.object;
+  pod.is_deleting = true;
+  pod.deletion_due = begin + std::chrono::hours(1);
+  item.resource_version = "12";
+  item.object = std::make_shared<const kube::Pod>(pod);
+  Apply(PodUpsert{item});
+  view_.Scheduling(begin + std::chrono::minutes(2));
+  EXPECT_EQ(view_.StuckFrom(), *pod.deletion_due + kOverdueAfter) << "it was asked after all";
 }
 
 TEST_F(ClusterViewTest, PodThatNeverGotANodeAndIsToGoHoldsNothing) {

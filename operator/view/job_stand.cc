@@ -9,6 +9,7 @@
 #include "operator/reconcile/gang/queue.h"
 #include "operator/reconcile/policy/deadline.h"
 #include "operator/reconcile/policy/suspect_nodes.h"
+#include "operator/view/going_pods.h"
 
 namespace lockstep::control {
 namespace {
@@ -90,12 +91,19 @@ void AddClaim(const StandInputs& inputs, JobStand* stand) {
   }
 }
 
-void AddHeld(const JobUsage& usage, WallTime now, JobStand* stand) {
+void AddHeld(const StandInputs& inputs, WallTime now, JobStand* stand) {
+  const JobUsage& usage = *inputs.usage;
   stand->held = usage.own;
   SubtractUsage(usage.going, &stand->held);
   stand->going = usage.going;
   AddUsage(usage.orphans, &stand->going);
-  for (const auto& [when, part] : usage.stuck_from) {
+  std::map<WallTime, UsageByNode> stuck_from = usage.stuck_from;
+  for (const auto& [uid, part] : usage.unasked) {
+    if (inputs.unasked_since != nullptr) {
+      AddUsage(part, &stuck_from[inputs.unasked_since->at(uid) + kUnaskedAfter]);
+    }
+  }
+  for (const auto& [when, part] : stuck_from) {
     if (when > now) {
       stand->stuck_from = when;
       break;
@@ -120,7 +128,7 @@ JobStand StandOf(const JobId& key, const StandInputs& inputs, WallTime now) {
   JobStand stand;
   stand.request.name = GangNameOf(key);
   if (inputs.usage != nullptr) {
-    AddHeld(*inputs.usage, now, &stand);
+    AddHeld(inputs, now, &stand);
   }
   if (inputs.stored == nullptr) {
     return stand;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 
@@ -46,6 +47,8 @@ struct StandInputs {
   const TrainingJobStatus* reserved = nullptr;
   const JobUsage* usage = nullptr;
   PriorityTerms priority;  // of the class that the job names
+  // Since when the pods of `usage` that are unasked are to go, by uid; null: none is.
+  const std::map<std::string, WallTime>* unasked_since = nullptr;
 };
 
 JobStand StandOf(const JobId& key, const StandInputs& inputs, WallTime now);

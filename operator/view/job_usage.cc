@@ -72,6 +72,8 @@ void AddGoing(const std::string& node, const kube::Pod& pod, bool is_own, JobUsa
   AddPod(node, pod.spec.container.requests, is_own ? &held->going : &held->orphans);
   if (const std::optional<WallTime> overdue = OverdueAt(pod)) {
     AddPod(node, pod.spec.container.requests, &held->stuck_from[*overdue]);
+  } else if (!pod.is_deleting) {
+    AddPod(node, pod.spec.container.requests, &held->unasked[pod.uid]);
   }
 }
 

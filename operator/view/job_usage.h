@@ -20,6 +20,8 @@ struct JobUsage {
   UsageByNode orphans;    // by such pods that go
   // The parts of `going` and `orphans` that are stuck from then on, unless they have gone.
   std::map<WallTime, UsageByNode> stuck_from;
+  // The parts of them whose pods nobody has asked to go yet, by the pod's uid.
+  std::map<std::string, UsageByNode> unasked;
 };
 
 // `job` is null when there is none of that name; then all its pods are strangers or orphans.

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "operator/reconcile/testing/fake_world.h"
+#include "operator/view/going_pods.h"
 #include "operator/view/job_stand.h"
 
 namespace lockstep::control {
@@ -72,6 +73,22 @@ TEST(JobStand, OnlyPodsThatAreOverdueStay) {
   EXPECT_EQ(after.going.count("node-a"), 1U);
   EXPECT_EQ(after.stuck.count("node-b"), 1U);
   EXPECT_FALSE(after.stuck_from.has_value());
+}
+
+TEST(JobStand, PodsThatAreNeverAskedToGoStay) {
+  const WallTime since{std::chrono::seconds(40)};
+  const std::map<std::string, WallTime> unasked_since = {{"u1", since}};
+  JobUsage usage;
+  AddPod("node-a", {}, &usage.orphans);
+  AddPod("node-a", {}, &usage.unasked["u1"]);
+  const auto stand = [&](WallTime now) {
+    return StandOf({"default", "mnist"}, {nullptr, nullptr, &usage, {}, &unasked_since}, now);
+  };
+  EXPECT_EQ(stand(since).going.count("node-a"), 1U);
+  EXPECT_EQ(stand(since).stuck_from, since + kUnaskedAfter);
+  const JobStand after = stand(since + kUnaskedAfter);
+  EXPECT_EQ(after.going.count("node-a"), 0U);
+  EXPECT_EQ(after.stuck.count("node-a"), 1U);
 }
 
 }  // namespace

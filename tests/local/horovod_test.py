@@ -147,6 +147,12 @@ class Start(HorovodTest):
         self.assertRegex(self.log(run, 0), "serve Horovod's rendezvous: .* the port is taken")
         self.assertEqual(len(self.meetings(run, 2, attempt=1)), 12)
 
+    def test_port_is_left_to_programs_of_other_jobs(self):
+        program = LISTEN.replace("time.sleep(3600)", "server.close()")
+        run = self.run_job(command_manifest([sys.executable, "-c", program], workers=1))
+        self.assertEqual(run.exit_code, 0, run.output)
+        self.assertIn("listens", run.pod_log("command-worker-0"))
+
 
 class Loss(HorovodTest):
     def lose(self, victim, how):

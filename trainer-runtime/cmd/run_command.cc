@@ -124,26 +124,26 @@ bool IsAskedToEnd() {
   return ::sigismember(&pending, SIGTERM) == 1 || ::sigismember(&pending, SIGINT) == 1;
 }
 
-// The server that Horovod's ranks meet at, in the pod where they look for it; null elsewhere. Most
-// programs do not use Horovod, and some may want its port: that it is not served stops only those
-// that are said to need it, and wait for their gang here. Errors: as ServeHorovod, for them.
+// Waits for the gang of a job whose ranks meet by Horovod, and returns the server that they meet
+// at, in the pod where they look for it; null elsewhere. Programs of other jobs may want its port.
+// Errors: as ServeHorovod.
 Result<std::unique_ptr<HttpServer>> MeetByHorovod(const WorkerEnvironment& environment,
                                                   const RunCommandOptions& options) {
   std::unique_ptr<HttpServer> server;
+  if (!options.waits_for_gang || !environment.rank.has_value()) {
+    return server;
+  }
   if (HoldsHorovodRendezvous(environment)) {
     auto served = ServeHorovod(environment, options.logger);
-    if (served.ok()) {
-      server = std::move(served).value();
-    } else if (options.waits_for_gang) {
+    if (!served.ok()) {
       return std::move(served).error().Wrap("serve Horovod's rendezvous");
-    } else {
-      options.logger->Warn("Horovod's rendezvous is not served",
-                           {{"error", served.error().ToString()}});
     }
+    server = std::move(served).value();
   }
-  if (options.waits_for_gang && environment.rank.has_value()) {
-    WaitAtHorovodGate(environment, IsAskedToEnd, options.logger);
-  }
+  WaitAtHorovodGate(environment,
+                    Deadline::After(SteadyNow(), HorovodGatePatience(environment)),
+                    IsAskedToEnd,
+                    options.logger);
   return server;
 }
 

@@ -12,7 +12,7 @@ struct RunCommandOptions {
   std::vector<std::string> command;  // program and arguments; not empty
   bool is_prefix_wanted = true;      // "[rank N] " before each line of output
   bool may_restart = true;           // a lost process that others would meet again
-  bool waits_for_gang = false;       // starts when the pods of all ranks are there: for Horovod
+  bool waits_for_gang = false;       // ranks meet by Horovod, once the pods of all are there
   Logger* logger = nullptr;
 };
 

@@ -1,10 +1,13 @@
 #include "trainer-runtime/supervisor/horovod_gate.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
+#include <mutex>
 #include <poll.h>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <sys/socket.h>
@@ -13,6 +16,7 @@
 #include "common/base/result.h"
 #include "common/base/socket_wait.h"
 #include "common/base/unique_fd.h"
+#include "trainer-runtime/rendezvous/resolver.h"
 #include "trainer-runtime/rendezvous/socket_address.h"
 #include "trainer-runtime/supervisor/horovod_rendezvous.h"
 
@@ -29,6 +33,10 @@ constexpr std::chrono::seconds kAnswerPatience{2};
 
 // Between two lines that say who is waited for. Choice.
 constexpr std::chrono::seconds kSayInterval{15};
+
+// For the gang. As long as the operator waits, by its defaults, for a pod that gets on with its
+// start: six times scheduling.startTimeoutSeconds.
+constexpr std::chrono::hours kGangPatience{1};
 
 // The number in "HTTP/1.1 200 ..."; null for anything else.
 std::optional<int> ParseStatus(std::string_view answer) {
@@ -59,15 +67,48 @@ Result<std::optional<int>> AskAt(const SocketAddress& address,
   return count > 0 ? ParseStatus({answer.data(), static_cast<std::size_t>(count)}) : std::nullopt;
 }
 
-// Null where nobody answers, for whatever reason: what is not there yet looks in many ways.
-std::optional<int> Ask(const HostPort& server, const HorovodGate::Request& request) {
-  const auto addresses = ResolveName(server.host, server.port);
-  if (!addresses.ok()) {
-    return std::nullopt;
+// Looks a name up without waiting for it.
+class ServerLookup {
+ public:
+  explicit ServerLookup(HostPort server) : server_(std::move(server)) {}
+
+  // Empty while nothing is found: the look-up goes on, or begins anew.
+  std::vector<SocketAddress> Addresses() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (found_.empty() && !std::exchange(is_under_way_, true)) {
+      resolver_.Resolve(
+          server_.host, server_.port, [this](Result<std::vector<SocketAddress>> found) {
+            const std::lock_guard<std::mutex> answer_lock(mutex_);
+            is_under_way_ = false;
+            if (found.ok()) {
+              found_ = std::move(found).value();
+            }
+          });
+    }
+    return found_;
   }
+
+  // The name may be another's by now.
+  void Forget() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    found_.clear();
+  }
+
+ private:
+  const HostPort server_;
+  std::mutex mutex_;
+  bool is_under_way_ = false;         // guarded by mutex_
+  std::vector<SocketAddress> found_;  // guarded by mutex_
+  Resolver resolver_;                 // last, so that its thread ends first
+};
+
+// Null where nobody answers, for whatever reason: what is not there yet looks in many ways.
+std::optional<int> Ask(const HostPort& server,
+                       const std::vector<SocketAddress>& addresses,
+                       const HorovodGate::Request& request) {
   const std::string text = request.method + " " + request.path +
                            " HTTP/1.1\r\nHost: " + server.host + "\r\nContent-Length: 0\r\n\r\n";
-  for (const SocketAddress& address : *addresses) {
+  for (const SocketAddress& address : addresses) {
     const auto status = AskAt(address, text, Deadline::After(SteadyNow(), kAnswerPatience));
     if (status.ok() && status->has_value()) {
       return *status;
@@ -123,7 +164,12 @@ std::optional<int> HorovodGate::awaited_pod() const {
   return has_told_ ? std::optional(next_pod_) : std::nullopt;
 }
 
-void WaitAtHorovodGate(const WorkerEnvironment& environment,
+std::chrono::seconds HorovodGatePatience(const WorkerEnvironment& environment) {
+  return std::max<std::chrono::seconds>(kGangPatience, environment.rendezvous_timeout);
+}
+
+bool WaitAtHorovodGate(const WorkerEnvironment& environment,
+                       Deadline deadline,
                        const std::function<bool()>& is_asked_to_end,
                        Logger* logger) {
   LOCKSTEP_CHECK(environment.rank.has_value(), "a pod without ranks has no gate");
@@ -131,22 +177,24 @@ void WaitAtHorovodGate(const WorkerEnvironment& environment,
                    *environment.rank / environment.processes,
                    environment.world_size / environment.processes);
   const HostPort server = AddressFrom(environment);
-  const Deadline deadline = Deadline::After(SteadyNow(), environment.rendezvous_timeout);
+  ServerLookup lookup(server);
   Deadline say_at = Deadline::After(SteadyNow(), kSayInterval);
   while (!gate.is_open() && !is_asked_to_end()) {
     const TimePoint now = SteadyNow();
     if (deadline.HasPassed(now)) {
       SayAwaited(gate, "the gang is not there in time, Horovod starts all the same", logger);
-      return;
+      return false;
     }
     if (say_at.HasPassed(now)) {
       SayAwaited(gate, "Horovod waits until the gang is there", logger);
       say_at = Deadline::After(now, kSayInterval);
     }
-    if (!gate.TakeAnswer(Ask(server, gate.NextRequest()))) {
+    if (!gate.TakeAnswer(Ask(server, lookup.Addresses(), gate.NextRequest())) && !gate.is_open()) {
+      lookup.Forget();
       std::this_thread::sleep_for(kTryInterval);
     }
   }
+  return gate.is_open();
 }
 
 }  // namespace lockstep::runtime

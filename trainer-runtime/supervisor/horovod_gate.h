@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <optional>
 #include <string>
@@ -44,10 +45,15 @@ class HorovodGate {
   int next_pod_ = 0;
 };
 
-// Waits at the gate, until the job's time to meet is over or `is_asked_to_end` says so, which it is
-// asked between tries: then the program starts all the same, and says itself what it lacks.
-// Precondition (checked): the pod has a rank. Thread: any; blocks.
-void WaitAtHorovodGate(const WorkerEnvironment& environment,
+// How long a pod waits at the gate. Pods that do not come are the operator's to find, by
+// scheduling.startTimeoutSeconds; this is for those that run and cannot reach each other.
+std::chrono::seconds HorovodGatePatience(const WorkerEnvironment& environment);
+
+// Waits at the gate, until `deadline` or until `is_asked_to_end` says so, which it is asked between
+// tries: then the program starts all the same, and says itself what it lacks. Returns whether the
+// gate has opened. Precondition (checked): the pod has a rank. Thread: any; blocks.
+bool WaitAtHorovodGate(const WorkerEnvironment& environment,
+                       Deadline deadline,
                        const std::function<bool()>& is_asked_to_end,
                        Logger* logger);
 

@@ -1,5 +1,6 @@
 #include "trainer-runtime/supervisor/horovod_gate.h"
 
+#include <array>
 #include <thread>
 #include <vector>
 
@@ -59,16 +60,20 @@ class HorovodGateOfTwo : public ::testing::Test {
 TEST_F(HorovodGateOfTwo, OpensOnceBothAreThere) {
   auto server = ServeHorovod(PodOfTwo(0), logger_.get());
   ASSERT_TRUE(server.ok()) << server.error().ToString();
+  std::array<bool, 2> has_opened{};
   std::vector<std::jthread> pods;
   for (const int rank : {0, 1}) {
-    pods.emplace_back([this, rank, port = (*server)->port()] {
+    pods.emplace_back([this, &has_opened, rank, port = (*server)->port()] {
       WorkerEnvironment environment = PodOfTwo(rank);
       environment.horovod_port = port;
       // A gate that stays shut is a test that times out.
-      WaitAtHorovodGate(
-          environment, [] { return false; }, logger_.get());
+      has_opened[rank] = WaitAtHorovodGate(
+          environment, Deadline::At(TimePoint::max()), [] { return false; }, logger_.get());
     });
   }
+  pods.clear();
+  EXPECT_TRUE(has_opened[0]);
+  EXPECT_TRUE(has_opened[1]);
 }
 
 TEST_F(HorovodGateOfTwo, IsLeftWhenAskedToEnd) {
@@ -77,24 +82,34 @@ TEST_F(HorovodGateOfTwo, IsLeftWhenAskedToEnd) {
   WorkerEnvironment environment = PodOfTwo(1);
   environment.horovod_port = (*server)->port();
   int tries = 0;
-  WaitAtHorovodGate(
-      environment, [&tries] { return ++tries > 3; }, logger_.get());
+  EXPECT_FALSE(WaitAtHorovodGate(
+      environment,
+      Deadline::At(TimePoint::max()),
+      [&tries] { return ++tries > 3; },
+      logger_.get()));
   EXPECT_EQ(tries, 4) << "rank 0 never came";
 }
 
 TEST_F(HorovodGateOfTwo, IsLeftWhenTheTimeToMeetIsOver) {
   WorkerEnvironment environment = PodOfTwo(1);
   environment.horovod_port = 1;  // nobody listens there
-  environment.rendezvous_timeout = std::chrono::seconds(0);
   bool was_asked = false;
-  WaitAtHorovodGate(
+  EXPECT_FALSE(WaitAtHorovodGate(
       environment,
+      Deadline::After(SteadyNow(), std::chrono::seconds(0)),
       [&was_asked] {
         was_asked = true;
         return false;
       },
-      logger_.get());
+      logger_.get()));
   EXPECT_TRUE(was_asked);
+}
+
+TEST_F(HorovodGateOfTwo, WaitsAsLongAsPodsMayTakeToStart) {
+  WorkerEnvironment environment = PodOfTwo(1);
+  EXPECT_EQ(HorovodGatePatience(environment), std::chrono::hours(1));
+  environment.rendezvous_timeout = std::chrono::hours(3);
+  EXPECT_EQ(HorovodGatePatience(environment), std::chrono::hours(3));
 }
 
 }  // namespace

@@ -100,6 +100,61 @@ TEST(EvictGang, WaitThatOthersCauseIsNotCountedByAnyLimitOfTime) {
   EXPECT_TRUE(IsTrue(world.job.status, ConditionType::kFailed)) << "time that it ran does count";
 }
 
+// An earlier version writes the field back as it found it, and does not know what it means.
+TEST(EvictGang, TimeThatAGangRanUnderAnEarlierVersionCounts) {
+  TestWorld world(MakeTrainingJob(2));
+  world.job.spec.run_policy.active_deadline = std::chrono::seconds(600);
+  world.Launch();
+  const WallTime started = *world.job.status.start_time;
+  world.job.status.preempted_at = started - std::chrono::seconds(30);
+  world.now += std::chrono::seconds(300);
+  TestWorld restarting = world;
+  world.Step();
+  EXPECT_FALSE(world.job.status.preempted_at.has_value());
+  EXPECT_EQ(ActiveDeadline(world.job), started + std::chrono::seconds(600));
+
+  SetCondition(&restarting.job.status,
+               {ConditionType::kScheduled, false, "GangRestart", "by that version"},
+               restarting.now);
+  restarting.job.status.placement.clear();
+  restarting.job.status.attempt = restarting.job.status.attempt.Next();
+  restarting.Step();
+  restarting.FinishDeletions();
+  restarting.Launch();
+  EXPECT_FALSE(restarting.job.status.placement.empty());
+  EXPECT_EQ(*restarting.job.status.start_time, started);
+}
+
+TEST(EvictGang, WaitThatBeganUnderAnEarlierVersionIsNotCountedEither) {
+  TestWorld world(MakeTrainingJob(2));
+  world.job.spec.run_policy.active_deadline = std::chrono::seconds(600);
+  world.Launch();
+  const WallTime started = *world.job.status.start_time;
+  world.observed.eviction = kOrder;
+  world.Step();
+  world.observed.eviction.reset();
+  world.job.status.preempted_at.reset();
+  world.FinishDeletions();
+  world.now += std::chrono::hours(5);
+  world.Launch();
+  EXPECT_FALSE(HasEnded(world.job.status)) << MessageOf(world.job.status, ConditionType::kFailed);
+  EXPECT_EQ(*world.job.status.start_time, started + std::chrono::hours(5));
+}
+
+TEST(EvictGang, JobThatHasFailedWaitsNoMore) {
+  TestWorld world(MakeTrainingJob(2));
+  world.Launch();
+  world.observed.eviction = kOrder;
+  world.Step();
+  world.observed.eviction.reset();
+  world.FinishDeletions();
+  world.observed.is_one_machine = true;  // where whoever finds no room has failed
+  world.observed.round = Unschedulable{Constraint::kGpu, "needs 2 GPUs, 0 free"};
+  world.Step();
+  EXPECT_TRUE(IsTrue(world.job.status, ConditionType::kFailed));
+  EXPECT_FALSE(world.job.status.preempted_at.has_value());
+}
+
 // A rank of an earlier gang that comes late to a meeting, or hears an old order, must see it.
 TEST(EvictGang, WhatOrdersTheGangsGoesOnAndSoDoesTheCheckpoint) {
   TestWorld world(MakeTrainingJob(2));

@@ -2,7 +2,23 @@
 
 #include <algorithm>
 
+#include "operator/api/conditions.h"
+
 namespace lockstep::control {
+
+std::optional<WallTime> PreemptedAt(const TrainingJobStatus& status) {
+  const Condition* const scheduled = FindCondition(status, ConditionType::kScheduled);
+  const bool waits =
+      status.placement.empty() && !HasEnded(status) && scheduled != nullptr && !scheduled->is_true;
+  if (!waits) {
+    return std::nullopt;
+  }
+  const WallTime waits_since = scheduled->last_transition;
+  if (status.preempted_at.has_value() && *status.preempted_at >= waits_since) {
+    return status.preempted_at;
+  }
+  return scheduled->reason == kReasonPreempted ? std::optional(waits_since) : std::nullopt;
+}
 
 std::optional<WallTime> ActiveDeadline(const TrainingJob& job) {
   if (!job.spec.run_policy.active_deadline.has_value() || !job.status.start_time.has_value() ||

@@ -13,6 +13,11 @@ namespace lockstep::control {
 // hour by default, in which an init container fetches a data set.
 inline constexpr int kStartExtensionMax = 6;
 
+// Since when the job waits after others went first; null while it does not. An earlier version
+// keeps `preemptedAt` as it found it, while the gang runs and in waits of other causes, and does
+// not set it: what the conditions say is believed.
+std::optional<WallTime> PreemptedAt(const TrainingJobStatus& status);
+
 // The moment at which the job has run too long; null without a limit, before its first gang was
 // placed, and while it waits after others went first: time in the queue is not counted.
 std::optional<WallTime> ActiveDeadline(const TrainingJob& job);
