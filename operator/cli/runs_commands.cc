@@ -75,7 +75,7 @@ int RunPs(const PsArguments& arguments) {
     std::error_code error;
     const bool is_folder = std::filesystem::is_directory(parent, error);
     return is_folder || arguments.folder.empty()
-               ? Complain(kCliSucceeded, "no runs below " + parent)
+               ? Complain(kCliSucceeded, WhyNoRuns(parent))
                : Complain(kCliUsage, parent + " is no folder");
   }
   std::fputs(FormatRuns(runs).c_str(), stdout);
