@@ -1,6 +1,5 @@
 #include "operator/cli/local_backend.h"
 
-#include <algorithm>
 #include <optional>
 #include <utility>
 #include <variant>
@@ -106,11 +105,8 @@ Status LocalBackend::Carry(const CreatePod& effect) {
 }
 
 Status LocalBackend::Carry(const DeletePod& effect) {
-  const auto pods = pods_->pods();
-  const auto pod = std::find_if(pods.begin(), pods.end(), [&effect](const kube::Pod& one) {
-    return one.name == effect.name && (effect.uid.empty() || one.uid == effect.uid);
-  });
-  if (pod == pods.end()) {
+  const kube::Pod* const pod = pods_->FindPod(effect.name);
+  if (pod == nullptr || (!effect.uid.empty() && pod->uid != effect.uid)) {
     return OkStatus();
   }
   if (IsGivenUp(*pod) && options_.on_given_up) {
@@ -131,11 +127,9 @@ bool LocalBackend::IsGivenUp(const kube::Pod& pod) const {
 }
 
 Status LocalBackend::Carry(const SendControl& effect) {
-  const auto pods = pods_->pods();
-  const auto pod = std::find_if(pods.begin(), pods.end(), [&effect](const kube::Pod& one) {
-    return one.name == effect.pod && one.status.phase == kube::PodPhase::kRunning;
-  });
-  if (pod == pods.end()) {
+  // Of many pods that go at once every other one is told: looking one up must cost little.
+  const kube::Pod* const pod = pods_->FindPod(effect.pod);
+  if (pod == nullptr || pod->status.phase != kube::PodPhase::kRunning) {
     return OkStatus();  // it learns from its connections, if it still needs to
   }
   HttpRequest request;

@@ -34,9 +34,8 @@ void PodSilence::Note(const std::string& pod,
 }
 
 bool PodSilence::IsMute(const Pod& pod) {
-  return pod.has_answered
-             ? pod.unanswered >= kMuteAfter
-             : pod.must_listen && (pod.unanswered >= kMuteAfter || pod.silent >= kStartPatience);
+  return pod.has_answered ? pod.unanswered >= kMuteAfter
+                          : pod.must_listen && pod.silent >= kStartPatience;
 }
 
 std::set<std::string> PodSilence::Mute() const {

@@ -55,9 +55,12 @@ TEST_F(PodSilenceTest, TenQuestionsInARowThatRunOutOfTimeAreMute) {
   EXPECT_THAT(silence_.Mute(), ElementsAre("a"));
 }
 
-TEST_F(PodSilenceTest, PodThatFreezesBeforeItsFirstAnswerIsMute) {
+// It may only be short of a core: many pods start at once.
+TEST_F(PodSilenceTest, PodThatListensAndHasNotAnsweredYetIsGivenItsWholeStart) {
   silence_.Keep({{"a", true}});
-  TimeOut(10);
+  TimeOut(60);
+  EXPECT_THAT(silence_.Mute(), IsEmpty());
+  TimeOut(1);
   EXPECT_THAT(silence_.Mute(), ElementsAre("a"));
 }
 
@@ -94,7 +97,9 @@ TEST_F(PodSilenceTest, PodThatHasAnsweredMayCloseItsPort) {
 
 TEST_F(PodSilenceTest, PodThatIsNotAskedAnyMoreIsForgotten) {
   silence_.Keep({{"a", true}});
+  Answer();
   TimeOut(10);
+  ASSERT_THAT(silence_.Mute(), ElementsAre("a"));
   silence_.Keep({});
   EXPECT_THAT(silence_.Mute(), IsEmpty());
 }

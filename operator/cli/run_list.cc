@@ -79,6 +79,19 @@ std::vector<KnownRun> RunsBelow(const std::string& parent) {
   return runs;
 }
 
+std::string WhyNoRuns(const std::string& parent) {
+  const std::string none = "no runs below " + parent;
+  std::error_code error;
+  if (!std::filesystem::exists(JobRecordFile(parent), error)) {
+    return none;
+  }
+  std::filesystem::path folder(std::filesystem::absolute(parent, error).lexically_normal());
+  folder = folder.has_filename() ? folder : folder.parent_path();
+  return none + ": it is itself a run; lockstep ps " +
+         std::filesystem::relative(folder.parent_path(), error).string() +
+         " lists it, lockstep logs " + parent + " shows what it prints";
+}
+
 Status CheckNewDirectory(const std::string& directory) {
   std::error_code error;
   if (std::filesystem::exists(JobRecordFile(directory), error)) {

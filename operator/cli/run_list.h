@@ -26,6 +26,9 @@ Result<KnownRun> FindRun(const std::string& name);
 // All runs in folders directly below `parent`, by name; those that cannot be read are left out.
 std::vector<KnownRun> RunsBelow(const std::string& parent);
 
+// What to say where `parent` has none, and what to type where it is a run itself.
+std::string WhyNoRuns(const std::string& parent);
+
 // Whether a run may have `directory`, which need not be there: not where runs lie below it and it
 // is none. Errors: kInvalidArgument.
 Status CheckNewDirectory(const std::string& directory);

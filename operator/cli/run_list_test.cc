@@ -53,6 +53,15 @@ TEST_F(RunList, HolderIsTheProcessThatHasTheLockOpen) {
   EXPECT_EQ(HolderOf(folder_), std::nullopt);
 }
 
+TEST_F(RunList, FolderThatIsItselfARunIsToldFromAnEmptyOne) {
+  EXPECT_EQ(WhyNoRuns(folder_), "no runs below " + folder_);
+  const std::string directory = MakeRun("a", "");
+  const std::string parent = std::filesystem::relative(folder_).string();
+  EXPECT_EQ(WhyNoRuns(directory + "/"),
+            "no runs below " + directory + "/: it is itself a run; lockstep ps " + parent +
+                " lists it, lockstep logs " + directory + "/ shows what it prints");
+}
+
 TEST_F(RunList, FolderOfOtherRunsIsNoRunDirectory) {
   EXPECT_TRUE(CheckNewDirectory(folder_ + "/not-there").ok());
   EXPECT_TRUE(CheckNewDirectory(folder_).ok());

@@ -74,9 +74,8 @@ int RunPs(const PsArguments& arguments) {
     // A folder that was named and is none is a mistake; runs/ that is not there yet is none.
     std::error_code error;
     const bool is_folder = std::filesystem::is_directory(parent, error);
-    return is_folder || arguments.folder.empty()
-               ? Complain(kCliSucceeded, "no runs below " + parent)
-               : Complain(kCliUsage, parent + " is no folder");
+    return is_folder || arguments.folder.empty() ? Complain(kCliSucceeded, WhyNoRuns(parent))
+                                                 : Complain(kCliUsage, parent + " is no folder");
   }
   std::fputs(FormatRuns(runs).c_str(), stdout);
   return kCliSucceeded;

@@ -215,6 +215,13 @@ std::vector<kube::Pod> PodRunner::pods() const {
   return all;
 }
 
+const kube::Pod* PodRunner::FindPod(const std::string& name) const {
+  const auto at = std::find_if(pods_.begin(), pods_.end(), [&name](const auto& entry) {
+    return entry.second.local.pod().name == name;
+  });
+  return at == pods_.end() ? nullptr : &at->second.local.pod();
+}
+
 std::optional<TimePoint> PodRunner::NextDeadline(TimePoint now) const {
   std::optional<TimePoint> next;
   const auto consider = [&next](TimePoint when) { next = next ? std::min(*next, when) : when; };

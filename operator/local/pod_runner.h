@@ -88,6 +88,10 @@ class PodRunner {
   // The pods that exist, in order of creation.
   std::vector<kube::Pod> pods() const;
 
+  // The pod of this name, null if there is none; not copied, as all of them are above. Valid until
+  // the next call that may create or remove a pod.
+  const kube::Pod* FindPod(const std::string& name) const;
+
   // Readable when Process has something to do.
   int fd() const { return epoll_.get(); }
 

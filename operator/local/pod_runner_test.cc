@@ -243,6 +243,17 @@ TEST_F(PodRunnerTest, NameThatLeavesTheRunFolderIsRefused) {
             ErrorCode::kInvalidArgument);
 }
 
+TEST_F(PodRunnerTest, PodIsFoundByItsNameUntilItIsDeleted) {
+  Create(ShellPod("pod", "exit 0"));
+  Create(ShellPod("other", "exec sleep 600"));
+  ASSERT_NE(cluster_->FindPod("other"), nullptr);
+  EXPECT_EQ(cluster_->FindPod("other")->name, "other");
+  EXPECT_EQ(cluster_->FindPod("none"), nullptr);
+  ASSERT_TRUE(cluster_->DeletePod("other", Duration::zero(), SteadyNow()).ok());
+  Await("other", PodChange::kDeleted);
+  EXPECT_EQ(cluster_->FindPod("other"), nullptr);
+}
+
 TEST_F(PodRunnerTest, UnknownPodIsNotFound) {
   EXPECT_EQ(cluster_->DeletePod("pod", kForever, SteadyNow()).error().code(), ErrorCode::kNotFound);
   EXPECT_EQ(cluster_->SignalPod("pod", SIGTERM).error().code(), ErrorCode::kNotFound);
