@@ -44,6 +44,13 @@ class Flat(unittest.TestCase):
             flatten({"extra": {"f": equal}})
 
 
+    def test_two_tensors_of_one_path_are_refused(self):
+        one = torch.ones(1)
+        for state in ({"a": {"b": one}, "a/b": one}, {"a": {1: one, "1": one}}):
+            with self.assertRaisesRegex(InvalidArgument, "two tensors are called a/"):
+                flatten(state)
+
+
 class Store(unittest.TestCase):
     def setUp(self):
         scratch = tempfile.TemporaryDirectory(prefix="lockstep-test-")

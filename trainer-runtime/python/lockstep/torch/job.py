@@ -172,6 +172,7 @@ class Job:
             self._reducer.forget_step()
             self.optimizer.zero_grad(set_to_none=True)
             return False
+        self.sampler.check(total.ids)  # what cannot be counted is not applied
         if before_update is not None:
             before_update()
         self.optimizer.step()
@@ -270,7 +271,7 @@ class Job:
         self.session.report(
             Progress(
                 step=self._step,
-                steps_total=self.sampler.steps_total,
+                steps_total=self._step + len(self.sampler),
                 data_epoch=self.sampler.data_epoch,
                 sample_count=len(self._ids),
                 loss=self._loss,
