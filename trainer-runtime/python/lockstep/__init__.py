@@ -13,9 +13,12 @@ from lockstep.errors import (
     MeetAgain,
     Mismatch,
     NoJob,
+    NotSaved,
     Status,
     Stopped,
+    StoppedUnsaved,
     Superseded,
+    TakenOver,
     run,
 )
 from lockstep.library import DataType, Op, Phase, version
@@ -33,6 +36,7 @@ __all__ = [
     "Member",
     "Mismatch",
     "NoJob",
+    "NotSaved",
     "Op",
     "Pending",
     "Phase",
@@ -40,7 +44,9 @@ __all__ = [
     "Session",
     "Status",
     "Stopped",
+    "StoppedUnsaved",
     "Superseded",
+    "TakenOver",
     "run",
     "version",
 ]

@@ -76,6 +76,24 @@ class Stopped(Ended):
     exit_code = 42
 
 
+class StoppedUnsaved(Stopped):
+    """This process was asked to stop, and its state could not be written."""
+
+    exit_code = 143  # as one that SIGTERM has ended: it is tried again
+
+
+class NotSaved(Ended):
+    """All work is done, and what came of it could not be written."""
+
+    exit_code = 74
+
+
+class TakenOver(Ended):
+    """Another job writes into this one's checkpoint directory by now."""
+
+    exit_code = 64
+
+
 class Superseded(Ended):
     """Another process stands for this rank by now."""
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import dataclasses
 import datetime
+import enum
+import errno
 import fcntl
 import hashlib
 import json
@@ -19,7 +22,7 @@ from typing import Any, Iterator, Optional
 
 import torch
 
-from lockstep.errors import LockstepError, Status
+from lockstep.errors import LockstepError, Mismatch, Status, Superseded, TakenOver
 from lockstep.torch.state import FlatState, dtype_name, dtype_of, raw_bytes, unflatten
 
 _FORMAT_VERSION = 2
@@ -47,6 +50,14 @@ class Writer:
         attempt = int(os.environ.get("LOCKSTEP_ATTEMPT", "0"))
         return Writer(os.environ.get("LOCKSTEP_JOB_UID", ""), attempt, epoch, incarnation)
 
+    @staticmethod
+    def of_fields(document: dict[str, Any]) -> Writer:
+        """Of a file. Errors: ValueError (a field is not there)."""
+        names = ("jobUid", "attempt", "epoch", "incarnation")
+        if not all(name in document for name in names):
+            raise ValueError(f"{sorted(document)} found, expected {', '.join(names)}")
+        return Writer(*(document[name] for name in names))
+
     def order(self) -> tuple[int, int, int]:
         """By which writers of one job follow each other."""
         return self.attempt, self.epoch, self.incarnation
@@ -70,8 +81,17 @@ class Manifest:
     fingerprint: str
 
 
-def _stale(directory: pathlib.Path, sentence: str) -> LockstepError:
-    return LockstepError(f"{directory}: {sentence}", Status.SUPERSEDED)
+class _Soundness(enum.Enum):
+    """What a look at a checkpoint says, without hashing its tensors."""
+
+    FINITE = enum.auto()
+    NOT_FINITE = enum.auto()
+    DAMAGED = enum.auto()
+    UNREADABLE = enum.auto()  # it may be whole
+
+
+class _LaterFormat(ValueError):
+    """Of a release that this one does not know."""
 
 
 class CheckpointStore:
@@ -84,21 +104,21 @@ class CheckpointStore:
         self._writer: Optional[Writer] = None
         self._thread: Optional[threading.Thread] = None
         self._problem: Optional[Exception] = None
+        self._published: Optional[int] = None  # the step that this process has saved last
 
     def claim(self, writer: Writer) -> None:
-        """Makes this process the one that writes. Errors: LockstepError (a newer writer of the job
-        holds the directory, or another job has taken it over), OSError."""
+        """Makes this process the one that writes. Errors: Superseded (a newer writer of the job
+        holds the directory), TakenOver (another job does), OSError."""
         self.flush()
         self._directory.mkdir(parents=True, exist_ok=True)
         with self._locked():
-            fence = self._read_fence()
-            shut_out = list(fence.get("shutOut", []))
-            if fence and fence["jobUid"] == writer.job_uid:
-                self._check_fence(fence, writer)
-            elif fence:
+            holder, shut_out = self._read_fence_or_none()
+            if holder is not None and holder.job_uid != writer.job_uid:
                 if self._writer is not None or writer.job_uid in shut_out:
-                    raise _stale(self._directory, f"was taken over by job {fence['jobUid']}")
-                shut_out.append(fence["jobUid"])
+                    raise self._taken_over_by(holder)
+                shut_out.append(holder.job_uid)
+            elif holder is not None:
+                self._check_holder(holder, writer)
             document = writer.fields()
             if shut_out:
                 document["shutOut"] = shut_out[-256:]
@@ -108,11 +128,14 @@ class CheckpointStore:
         self._writer = writer
 
     def save_async(self, state: FlatState, manifest: Manifest) -> None:
-        """Copies the state and returns; the one before is waited for. Precondition: `claim`.
+        """Copies the state and returns; the one before is waited for. A step that this process has
+        saved already is not written again: its state is the same. Precondition: `claim`.
 
-        Errors: those of that one.
+        Errors: those of `flush`, of the one before.
         """
         self.flush()
+        if manifest.step == self._published and self._is_whole(manifest.step):
+            return
         copied = {
             _LEDGER if name == _OWN_LEDGER else name: tensor.detach().cpu().clone().contiguous()
             for name, tensor in state.tensors.items()
@@ -122,9 +145,9 @@ class CheckpointStore:
             target=self._save, args=(copied, tree, manifest), name="lockstep-checkpoint")
         self._thread.start()
 
-    def flush(self) -> None:
-        """Waits until all is written. Errors: LockstepError (SUPERSEDED); a disk that is full or
-        broken is told on standard error, and the next save tries again."""
+    def flush(self) -> Optional[Exception]:
+        """Waits until all is written. What kept the newest from that is returned and told on
+        standard error, as a full disk; the next save tries again. Errors: Superseded, TakenOver."""
         if self._thread is not None:
             self._thread.join()
             self._thread = None
@@ -133,26 +156,29 @@ class CheckpointStore:
             raise problem
         if problem is not None:
             print(f"lockstep: checkpoint not written: {problem}", file=sys.stderr, flush=True)
+        return problem
 
     def load_newest(self, fingerprint: str) -> Optional[dict[str, Any]]:
         """The state of the highest step whose files verify; None where there is none.
 
-        Errors: LockstepError (it is of another model, sampler or plan), OSError.
+        Errors: Mismatch (it is of another model, sampler or plan, or of a later release), OSError.
         """
         if not self._directory.is_dir():
             return None
         for _, folder in reversed(self._steps()):
             try:
-                manifest = _read_hashed(folder / _MANIFEST)
+                manifest = _read_manifest(folder)
                 raw = (folder / manifest["tensors"]["file"]).read_bytes()
                 if hashlib.sha256(raw).hexdigest() != manifest["tensors"]["sha256"]:
                     raise ValueError("the tensors' hash is not that of the manifest")
-            except (ValueError, KeyError, FileNotFoundError) as damage:
+            except _LaterFormat as later:
+                raise Mismatch(f"{folder}: {later}", Status.MISMATCH) from later
+            except (ValueError, KeyError, FileNotFoundError, NotADirectoryError) as damage:
                 print(f"lockstep: {folder} is skipped: {damage}", file=sys.stderr, flush=True)
                 continue
             found = manifest["fingerprint"]
             if found != {"lockstep.torch": fingerprint}:
-                raise LockstepError(
+                raise Mismatch(
                     f"{folder}: its model, sampler or plan are others than this program's: "
                     f"fingerprint {found} found, expected {fingerprint}", Status.MISMATCH)
             state: dict[str, Any] = unflatten(_decode(raw))
@@ -166,8 +192,10 @@ class CheckpointStore:
     def _save(self, tensors: dict[str, torch.Tensor], tree: str, manifest: Manifest) -> None:
         try:
             self._write(tensors, tree, manifest)
-        except (OSError, LockstepError) as error:
+        except Exception as error:  # whatever it is, the step is not saved
             self._problem = error
+        else:
+            self._published = manifest.step
 
     def _write(self, tensors: dict[str, torch.Tensor], tree: str, manifest: Manifest) -> None:
         writer = self._writer
@@ -196,40 +224,70 @@ class CheckpointStore:
             }
             _write_lasting(folder / _MANIFEST, _dump_hashed(document))
             _sync(folder)
-            self._publish(folder, f"step-{manifest.step:08}", writer)
+            self._publish(folder, self._path_of(manifest.step), writer)
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            shutil.rmtree(folder, ignore_errors=True)  # what failed, or what stood there before
+        self._remove_old(manifest.step)
 
-    def _publish(self, folder: pathlib.Path, name: str, writer: Writer) -> None:
+    def _publish(self, folder: pathlib.Path, target: pathlib.Path, writer: Writer) -> None:
         with self._locked():
-            self._check_fence(self._read_fence(), writer)
-            target = self._directory / name
-            if target.exists():  # a step of an earlier life, or of before a loss
-                target.rename(self._directory / f".tmp-old-{secrets.token_hex(8)}")
-            folder.rename(target)
+            self._check_holder(self._read_fence()[0], writer)
+            _exchange(folder, target)
             _sync(self._directory)
-        for left in self._directory.glob(".tmp-old-*"):
-            shutil.rmtree(left, ignore_errors=True)
-        for _, old in self._steps()[: -self._keep]:
-            shutil.rmtree(old, ignore_errors=True)
 
-    def _check_fence(self, fence: dict[str, Any], writer: Writer) -> None:
-        if fence.get("jobUid") != writer.job_uid:
-            raise _stale(self._directory, f"was taken over by job {fence.get('jobUid')}")
-        holder = Writer(
-            fence["jobUid"], fence["attempt"], fence["epoch"], fence["incarnation"])
+    def _path_of(self, step: int) -> pathlib.Path:
+        return self._directory / f"step-{step:08}"
+
+    def _is_whole(self, step: int) -> bool:
+        return _look(self._path_of(step)) in (_Soundness.FINITE, _Soundness.NOT_FINITE)
+
+    def _remove_old(self, newest: int) -> None:
+        """The built-in trainer's rule: trainer-runtime/checkpoint/testdata/retention.txt."""
+        kept = 0
+        has_finite = False
+        for step, folder in reversed(self._steps()):
+            if step > newest:
+                continue  # it is damaged, or this run would have started from it
+            soundness = _look(folder)
+            # The newest finite one is what a run gone wild can start from again.
+            is_last_resort = soundness is _Soundness.FINITE and not has_finite
+            has_finite = has_finite or is_last_resort
+            is_whole = soundness in (_Soundness.FINITE, _Soundness.NOT_FINITE)
+            if soundness is _Soundness.UNREADABLE or is_last_resort or (
+                    is_whole and kept < self._keep):
+                kept += int(is_whole)
+                continue
+            # Renamed first: a kill in the middle leaves no half checkpoint under its name.
+            removed = self._directory / f".tmp-remove-{secrets.token_hex(8)}"
+            with contextlib.suppress(OSError):
+                folder.rename(removed)
+                shutil.rmtree(removed, ignore_errors=True)
+
+    def _check_holder(self, holder: Writer, writer: Writer) -> None:
+        if holder.job_uid != writer.job_uid:
+            raise self._taken_over_by(holder)
         if holder.order() > writer.order():
-            raise _stale(self._directory, f"is now written by {holder}, not by {writer}")
+            raise Superseded(f"{self._directory}: is now written by {holder}, not by {writer}",
+                             Status.SUPERSEDED)
 
-    def _read_fence(self) -> dict[str, Any]:
+    def _taken_over_by(self, holder: Writer) -> TakenOver:
+        return TakenOver(f"{self._directory}: was taken over by job {holder.job_uid}, which began "
+                         "to write there later; two jobs must not share one", Status.SUPERSEDED)
+
+    def _read_fence(self) -> tuple[Writer, list[str]]:
+        """Who holds it, and which jobs are shut out. Errors: FileNotFoundError, ValueError."""
+        fence = _read_hashed(self._directory / _FENCE)
+        return Writer.of_fields(fence), list(fence.get("shutOut", []))
+
+    def _read_fence_or_none(self) -> tuple[Optional[Writer], list[str]]:
         try:
-            return _read_hashed(self._directory / _FENCE)
+            return self._read_fence()
         except FileNotFoundError:
-            return {}
+            return None, []
         except ValueError as damage:
             # Whoever claims has met all ranks, so nobody newer can have written it.
             print(f"lockstep: the fence is replaced: {damage}", file=sys.stderr, flush=True)
-            return {}
+            return None, []
 
     def _write_atomically(self, name: str, text: bytes) -> None:
         temporary = self._directory / f".{name}.{secrets.token_hex(8)}"
@@ -246,6 +304,56 @@ class CheckpointStore:
             yield
         finally:
             os.close(folder)
+
+
+def _read_manifest(folder: pathlib.Path) -> dict[str, Any]:
+    """Errors: FileNotFoundError, ValueError (it is damaged), _LaterFormat."""
+    manifest = _read_hashed(folder / _MANIFEST)
+    if manifest["formatVersion"] > _FORMAT_VERSION:
+        raise _LaterFormat(
+            f"format {manifest['formatVersion']} found, of a later release, expected at most "
+            f"{_FORMAT_VERSION}")
+    return manifest
+
+
+def _look(folder: pathlib.Path) -> _Soundness:
+    try:
+        manifest = _read_manifest(folder)
+        file = manifest["tensors"]
+        if (folder / file["file"]).stat().st_size != file["bytes"]:
+            return _Soundness.DAMAGED
+        return _Soundness.FINITE if manifest["isFinite"] else _Soundness.NOT_FINITE
+    except _LaterFormat:
+        return _Soundness.UNREADABLE
+    except (ValueError, KeyError, FileNotFoundError, NotADirectoryError):
+        return _Soundness.DAMAGED
+    except OSError:
+        return _Soundness.UNREADABLE
+
+
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
+
+
+def _exchange(folder: pathlib.Path, target: pathlib.Path) -> None:
+    """Puts `folder` at `target`, which is there at each moment. What stood there, if anything, is
+    at `folder` afterwards."""
+    try:
+        folder.rename(target)
+        return  # nothing stood there, or an empty folder
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+            raise
+    rename = ctypes.CDLL(None, use_errno=True).renameat2
+    paths = os.fsencode(folder), os.fsencode(target)
+    if rename(_AT_FDCWD, paths[0], _AT_FDCWD, paths[1], _RENAME_EXCHANGE) == 0:
+        return
+    # Some network file systems cannot exchange. Between these two renames this step is missing, and
+    # a reader falls back to the one before.
+    aside = folder.with_name(folder.name + ".old")
+    target.rename(aside)
+    folder.rename(target)
+    aside.rename(folder)
 
 
 def _is_finite(tensor: torch.Tensor) -> bool:

@@ -1,16 +1,22 @@
 """Checkpoints: whole or not there, of the newest writer only, skipped when damaged."""
 
 import collections
+import hashlib
 import json
+import os
 import pathlib
 import tempfile
 import unittest
+import unittest.mock
 
 import torch
 
-from lockstep.errors import InvalidArgument, LockstepError
+from lockstep.errors import InvalidArgument, Mismatch, Superseded, TakenOver
+from lockstep.torch import checkpoint
 from lockstep.torch.checkpoint import CheckpointStore, Manifest, Writer
 from lockstep.torch.state import flatten, unflatten
+
+RETENTION = pathlib.Path(__file__).resolve().parents[3] / "checkpoint/testdata/retention.txt"
 
 STATE = {
     "step": 3,
@@ -44,6 +50,13 @@ class Flat(unittest.TestCase):
             flatten({"extra": {"f": equal}})
 
 
+    def test_two_tensors_of_one_path_are_refused(self):
+        one = torch.ones(1)
+        for state in ({"a": {"b": one}, "a/b": one}, {"a": {1: one, "1": one}}):
+            with self.assertRaisesRegex(InvalidArgument, "two tensors are called a/"):
+                flatten(state)
+
+
 class Store(unittest.TestCase):
     def setUp(self):
         scratch = tempfile.TemporaryDirectory(prefix="lockstep-test-")
@@ -55,9 +68,36 @@ class Store(unittest.TestCase):
         store.claim(Writer(job, 0, epoch, 0))
         return store
 
-    def save(self, store, step):
-        store.save_async(flatten({**STATE, "step": step}), Manifest(step, 0, 2, 2, 1, 1, "print"))
-        store.flush()
+    def save(self, store, step, **state):
+        store.save_async(flatten({**STATE, "step": step, **state}),
+                         Manifest(step, 0, 2, 2, 1, 1, "print"))
+        return store.flush()
+
+    def folder(self, step):
+        return self.directory / f"step-{step:08}"
+
+    def rewrite_manifest(self, step, **changes):
+        """Whole, with other fields."""
+        path = self.folder(step) / "manifest.json"
+        document = {**json.loads(path.read_text()), **changes}
+        del document["sha256"]
+        text = json.dumps(document, sort_keys=True, separators=(",", ":"))
+        path.write_text(json.dumps(
+            {**document, "sha256": hashlib.sha256(text.encode()).hexdigest()}))
+
+    def save_as(self, store, word):
+        """A step of retention.txt, before it is damaged."""
+        values = {"model": {"weight": torch.tensor([float("nan")])}} if word.endswith("n") else {}
+        self.assertIsNone(self.save(store, int(word.rstrip("ndsl")), **values))
+
+    def damage(self, word):
+        step = int(word.rstrip("ndsl"))
+        if word.endswith("d"):
+            (self.folder(step) / "manifest.json").unlink()
+        if word.endswith("s"):
+            (self.folder(step) / "tensors.safetensors").write_bytes(b"short")
+        if word.endswith("l"):
+            self.rewrite_manifest(step, formatVersion=3)
 
     def steps(self):
         return sorted(int(path.name[5:]) for path in self.directory.glob("step-*"))
@@ -85,16 +125,84 @@ class Store(unittest.TestCase):
     def test_that_of_another_program_is_refused(self):
         store = self.store()
         self.save(store, 1)
-        with self.assertRaisesRegex(LockstepError, "others than this program's"):
+        with self.assertRaisesRegex(Mismatch, "others than this program's"):
             store.load_newest("another")
+
+    def test_that_of_a_later_release_is_refused(self):
+        store = self.store()
+        self.save(store, 1)
+        self.save(store, 2)
+        self.rewrite_manifest(2, formatVersion=3)
+        with self.assertRaisesRegex(Mismatch, "format 3 found, of a later release"):
+            store.load_newest("print")
+
+    @unittest.mock.patch.object(os, "fsync")  # there is no power cut here
+    def test_what_stays_is_what_the_built_in_trainer_keeps(self, _):
+        rows = [line.split("|") for line in RETENTION.read_text().splitlines()
+                if line and not line.startswith("#")]
+        self.assertGreater(len(rows), 10)
+        for keep, there, saved, stays in rows:
+            self.directory = self.directory.with_name(self.directory.name + "+")
+            with self.subTest(keep=keep, there=there, saved=saved):
+                for word in there.split():
+                    self.save_as(self.store(keep=100), word)
+                for word in there.split():
+                    self.damage(word)
+                self.save_as(self.store(keep=int(keep)), saved.strip())
+                self.assertEqual(self.steps(), [int(word) for word in stays.split()])
+
+    def test_a_step_that_is_saved_is_not_written_again_unless_it_is_damaged(self):
+        store = self.store(keep=1)
+        self.save(store, 1)
+        before = self.folder(1).stat().st_ino
+        self.save(store, 1)
+        self.assertEqual(self.folder(1).stat().st_ino, before)
+        (self.folder(1) / "manifest.json").unlink()
+        self.save(store, 1)
+        self.assertNotEqual(self.folder(1).stat().st_ino, before)
+        self.assertEqual(store.load_newest("print")["step"], 1)
+
+    def test_a_step_of_another_life_is_there_until_the_new_one_is(self):
+        self.save(self.store(keep=1), 1)
+        removed = []
+        rename = pathlib.Path.rename
+
+        def watched(path, target):
+            moved = rename(path, target)
+            removed.append(not self.folder(1).exists())
+            return moved
+
+        with unittest.mock.patch.object(pathlib.Path, "rename", watched):
+            self.save(self.store(epoch=1, keep=1), 1)
+        self.assertNotIn(True, removed)
+        manifest = json.loads((self.folder(1) / "manifest.json").read_text())
+        self.assertEqual(manifest["epoch"], 1)
+
+    def test_a_disk_that_fails_is_told_and_the_next_save_tries_again(self):
+        store = self.store()
+        with unittest.mock.patch.object(
+                checkpoint, "_write_lasting", side_effect=OSError(28, "No space left on device")):
+            self.assertIn("No space left", str(self.save(store, 1)))
+        self.assertEqual(list(self.directory.glob("[.s]*")), [])
+        self.assertIsNone(self.save(store, 1))
+        self.assertEqual(self.steps(), [1])
+
+    def test_a_damaged_fence_is_no_other_job_and_the_next_claim_replaces_it(self):
+        for damage in ("{", "[]"):
+            store = self.store()
+            (self.directory / "fence.json").write_text(damage)
+            self.assertIsInstance(self.save(store, 1), ValueError)
+            self.assertEqual(self.steps(), [])
+        store.claim(Writer("job", 0, 1, 0))
+        self.assertIsNone(self.save(store, 1))
 
     def test_a_writer_of_an_earlier_meeting_is_refused(self):
         old = self.store(epoch=1)
         self.save(old, 1)
         self.save(self.store(epoch=2), 2)
-        with self.assertRaisesRegex(LockstepError, "is now written by"):
+        with self.assertRaisesRegex(Superseded, "is now written by"):
             self.save(old, 3)
-        with self.assertRaisesRegex(LockstepError, "is now written by"):
+        with self.assertRaisesRegex(Superseded, "is now written by"):
             self.store(epoch=1)
         self.assertEqual(self.steps(), [1, 2])
 
@@ -103,7 +211,7 @@ class Store(unittest.TestCase):
         self.save(first, 1)
         self.store(job="second")
         for attempt in (lambda: self.save(first, 2), lambda: self.store(job="first")):
-            with self.assertRaisesRegex(LockstepError, "taken over by job second"):
+            with self.assertRaisesRegex(TakenOver, "taken over by job second"):
                 attempt()
 
 

@@ -13,7 +13,16 @@ from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Protoco
 
 import torch
 
-from lockstep.errors import Finished, LockstepError, MeetAgain, Status, Stopped
+from lockstep.errors import (
+    Finished,
+    LockstepError,
+    MeetAgain,
+    Mismatch,
+    NotSaved,
+    Status,
+    Stopped,
+    StoppedUnsaved,
+)
 from lockstep.library import Phase
 from lockstep.session import MEETING_SECONDS, Meeting, Progress
 from lockstep.torch.checkpoint import CheckpointStore, Manifest, Writer
@@ -38,7 +47,8 @@ class JobOptions:
     """How a job goes about it.
 
     `call_seconds` bounds each wait for other ranks within a step; a lost or frozen one is noticed
-    far sooner, so it is for ranks that live and do not come. `checkpoint_every`: steps, 0 for none
+    far sooner, so it is for ranks that live and do not come. `meeting_seconds` bounds those around
+    the steps, in which rank 0 may read or write a checkpoint. `checkpoint_every`: steps, 0 for none
     but that at the end or a stop; `checkpoint_directory`: by default LOCKSTEP_CHECKPOINT_DIR, and
     nothing is saved where that is not set.
     """
@@ -67,8 +77,9 @@ class Job:
     forget the step, meet its successor, hand over the state, and take the step again. So chance in
     a step is seeded by its number (torch's only), and a step taken again comes out as before.
 
-    Errors: Stopped from `batches` (end with 42, as `lockstep.run` does); Superseded, Finished from
-    the constructor and `batches`. Thread: one.
+    Errors: Stopped from `batches` (end with 42, as `lockstep.run` does), NotSaved where the last
+    checkpoint cannot be written; Superseded, TakenOver, Finished from the constructor and
+    `batches`. Thread: one.
     """
 
     def __init__(
@@ -143,8 +154,8 @@ class Job:
         the job. `loader` is iterated anew after each loss, and never sees the cursor move: make it
         with `batch_sampler=job.sampler`.
 
-        Errors: Stopped, Superseded, Finished, Mismatch; LockstepError (the loader's batches are not
-        the sampler's; `step` was not called).
+        Errors: Stopped, NotSaved, Superseded, TakenOver, Finished, Mismatch; LockstepError (the
+        loader's batches are not the sampler's; `step` was not called).
         """
         while not self._is_finished:
             yield from self._batches_of_meeting(loader)
@@ -172,6 +183,7 @@ class Job:
             self._reducer.forget_step()
             self.optimizer.zero_grad(set_to_none=True)
             return False
+        self.sampler.check(total.ids)  # what cannot be counted is not applied
         if before_update is not None:
             before_update()
         self.optimizer.step()
@@ -246,17 +258,20 @@ class Job:
             self._recover(lost)
             return
         if is_asked and not self.sampler.is_done:
-            self._save()
-            if self._store is not None:
-                self._store.flush()
-            raise Stopped(f"asked to stop after {self._step} steps", Status.STOPPED)
+            asked = f"asked to stop after {self._step} steps"
+            problem = self._save_last()
+            if problem is not None:
+                raise StoppedUnsaved(f"{asked}, which are not saved: {problem}", Status.STOPPED)
+            raise Stopped(asked, Status.STOPPED)
 
     def _finish(self) -> None:
-        self._save()
-        if self._store is not None:
-            self._store.flush()
+        problem = self._save_last()
+        if problem is not None:
+            raise NotSaved(
+                f"trained to the end, {self._step} steps, which are not saved: {problem}",
+                Status.SYSTEM)
         try:
-            self.session.finish(self._options.call_seconds)
+            self.session.finish(self._long_seconds())
             self._is_finished = True
         except MeetAgain as lost:
             with contextlib.suppress(Finished):
@@ -270,7 +285,7 @@ class Job:
         self.session.report(
             Progress(
                 step=self._step,
-                steps_total=self.sampler.steps_total,
+                steps_total=self._step + len(self.sampler),
                 data_epoch=self.sampler.data_epoch,
                 sample_count=len(self._ids),
                 loss=self._loss,
@@ -290,6 +305,7 @@ class Job:
         while True:
             try:
                 self.session.meet(self._has_state, self._step, self._options.meeting_seconds)
+                self._compare()
                 self._claim()
                 self._take_over()
                 self._has_state = True
@@ -297,6 +313,22 @@ class Job:
             except MeetAgain as lost:
                 if lost.status == Status.TIMEOUT:
                     raise
+
+    def _compare(self) -> None:
+        """Of what ranks have to agree on, but a checkpoint may be of another."""
+        names = ("batch_size", "epochs")
+        own = torch.tensor([getattr(self.sampler, name) for name in names], dtype=torch.int64)
+        each = self.session.all_gather(own, self._options.call_seconds).tolist()
+        for rank, theirs in enumerate(each):
+            for name, first, found in zip(names, each[0], theirs):
+                if found != first:
+                    raise Mismatch(
+                        f"sampler: {name} {found} found on rank {rank}, expected {first}, as on "
+                        "rank 0", Status.MISMATCH)
+
+    def _long_seconds(self) -> float:
+        """Where others may wait for rank 0 to read or write a checkpoint."""
+        return max(self._options.call_seconds, self._options.meeting_seconds)
 
     def _take_over(self) -> None:
         members = self.meeting.members
@@ -308,7 +340,7 @@ class Job:
         elif all(one.has_state and one.step == members[source].step for one in members):
             return  # equal to the bit already
         state = self._state() if self.rank == source else None
-        state = broadcast_state(self.session, state, source, self._options.call_seconds)
+        state = broadcast_state(self.session, state, source, self._long_seconds())
         if self.rank != source:
             self._load(state)
 
@@ -369,6 +401,11 @@ class Job:
                 fingerprint=self._fingerprint(),
             ),
         )
+
+    def _save_last(self) -> Optional[Exception]:
+        """Returns once it is written; else, what was in the way."""
+        self._save()
+        return None if self._store is None else self._store.flush()
 
     def _restore(self, store: CheckpointStore) -> None:
         state = store.load_newest(self._fingerprint())

@@ -106,8 +106,8 @@ class Sampler:
 
     @property
     def steps_total(self) -> int:
-        """Steps of the whole training."""
-        return self.epochs * -(-self.sample_count // self.batch_size)
+        """Steps of the whole training, if all its batches have this size."""
+        return self.epochs * self._batches(self.sample_count)
 
     @property
     def is_done(self) -> bool:
@@ -133,15 +133,26 @@ class Sampler:
         """The ids of the oldest batch that a loader was given and that was not taken yet."""
         return self._handed_out.popleft()
 
-    def advance(self, ids: torch.Tensor) -> None:
-        """A step was applied that used `ids`, on all ranks together. Shapes: [count] of int64.
+    def check(self, ids: torch.Tensor) -> None:
+        """Whether `advance` can count `ids`: to ask before the step is applied. Shapes: [count] of
+        int64.
 
         Errors: InvalidArgument (no such sample, or one used too often to count).
         """
         if ids.numel() and not 0 <= int(ids.min()) <= int(ids.max()) < self.sample_count:
             raise InvalidArgument(f"ids: {ids.tolist()} are not all of {self.sample_count} samples")
-        if ids.numel() and int(self._uses[ids].max()) + ids.numel() > _USES_MAX:
-            raise InvalidArgument("ids: a sample may be used too often to count")
+        used, counts = torch.unique(ids, return_counts=True)
+        uses = self._uses[used] + counts
+        if uses.numel() and int(uses.max()) > _USES_MAX:
+            place = int(uses.argmax())
+            raise InvalidArgument(
+                f"ids: sample {int(used[place])} is used {int(uses[place])} times in data epoch "
+                f"{self.data_epoch}, expected at most {_USES_MAX}")
+
+    def advance(self, ids: torch.Tensor) -> None:
+        """A step was applied that used `ids`, on all ranks together. Shapes and errors: those of
+        `check`."""
+        self.check(ids)
         self._uses.index_add_(0, ids, torch.ones(ids.numel(), dtype=torch.int32))
         self._totals = self._totals._replace(consumed=self._totals.consumed + ids.numel())
         self.position = self._end(self.position)
@@ -178,10 +189,12 @@ class Sampler:
                 data_epoch, position = data_epoch + 1, 0
 
     def __len__(self) -> int:
-        """The steps from the cursor on."""
-        batches = -(-self.sample_count // self.batch_size)
-        done = self.data_epoch * batches + self.position // self.batch_size
-        return self.steps_total - done
+        """The steps from the cursor on, wherever another batch size has left it."""
+        if self.is_done:
+            return 0
+        later = self.epochs - self.data_epoch - 1
+        return (self._batches(self.sample_count - self.position)
+                + later * self._batches(self.sample_count))
 
     def ledger(self) -> bytes:
         """Uses and totals, in the layout of the built-in trainer's ledger."""
@@ -207,6 +220,9 @@ class Sampler:
         self.data_epoch = state["data_epoch"]
         self.position = state["position"]
         self._handed_out.clear()
+
+    def _batches(self, samples: int) -> int:
+        return -(-samples // self.batch_size)
 
     def _end(self, position: int) -> int:
         return min(position + self.batch_size, self.sample_count)

@@ -75,7 +75,33 @@ class Cursor(unittest.TestCase):
             Sampler(11, 4).load_state_dict(first.state_dict())
 
 
+    def test_the_steps_left_are_counted_from_where_another_batch_size_has_ended(self):
+        first = Sampler(10, 4, epochs=2)
+        first.advance(torch.tensor(next(iter(first))))
+        for batch_size, steps in ((5, 4), (3, 6), (7, 3), (4, 5)):
+            second = Sampler(10, batch_size, epochs=2)
+            second.load_state_dict(first.state_dict())
+            self.assertEqual((len(second), len(list(second))), (steps, steps), batch_size)
+        fewer = Sampler(10, 4, epochs=1)
+        fewer.load_state_dict({**first.state_dict(), "data_epoch": 1, "position": 4})
+        self.assertEqual((len(fewer), list(fewer)), (0, []))
+
+
 class Ledger(unittest.TestCase):
+    def test_a_batch_may_have_more_ids_than_a_counter_counts(self):
+        count = 65_536
+        sampler = Sampler(count, count, shuffle=False)
+        sampler.advance(torch.arange(count))
+        self.assertEqual(sampler.totals(), (count, count, 0, 0))
+
+    def test_a_sample_that_is_used_too_often_is_named_before_anything_is_counted(self):
+        sampler = Sampler(4, 2, shuffle=False)
+        sampler.check(torch.full((65_535,), 1))
+        sampler.advance(torch.tensor([1]))
+        with self.assertRaisesRegex(InvalidArgument, "sample 1 is used 65536 times"):
+            sampler.advance(torch.tensor([0] + [1] * 65_535))
+        self.assertEqual((sampler.position, sampler.totals().consumed), (2, 1))
+
     def test_lost_and_repeated_samples_are_told(self):
         sampler = Sampler(4, 2, shuffle=False)
         sampler.advance(torch.tensor([0, 0]))

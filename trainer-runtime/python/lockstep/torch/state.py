@@ -55,7 +55,7 @@ def dtype_of(name: str) -> torch.dtype:
 
 def flatten(state: Any) -> FlatState:
     """Takes a nest of dicts, lists, tuples, numbers, texts and tensors apart; tensors are not
-    copied. Errors: InvalidArgument (anything else, with its path)."""
+    copied. Errors: InvalidArgument (anything else, or two tensors of one path, which it names)."""
     tensors: dict[str, torch.Tensor] = {}
     return FlatState(_flatten(state, "", tensors), tensors)
 
@@ -65,6 +65,8 @@ def _flatten(value: Any, path: str, tensors: dict[str, torch.Tensor]) -> Json:
         return value
     if isinstance(value, torch.Tensor):
         dtype_name(value.dtype)
+        if path in tensors:
+            raise InvalidArgument(f"state: two tensors are called {path}")
         tensors[path] = value.detach()
         return {"@tensor": path}
 
