@@ -23,7 +23,8 @@ class RecoveryTest(ProductCase):
             del before[victim]
             self.assertEqual(before, {name: after.get(name) for name in before})
         job = training.wait_for("Succeeded", 300)
-        self.assertEqual(sum(each["count"] for each in job["status"]["restarts"]), len(harms))
+        restarts = job["status"]["restarts"]
+        self.assertEqual(sum(each["count"] for each in restarts), len(harms), restarts)
         said = json.loads(self.final_words(training.pods()["worker-0"]))
         self.assertEqual((said["samples"]["lost"], said["samples"]["repeated"]), (0, 0))
 

@@ -140,7 +140,8 @@ class Soak(LocalTest):
                 "could not be (written|saved)" if run.summary["steps"] > 0 else "No space left",
                 run.output)
             self.assertIn("No space left on device", run.output, "failed without the reason")
-            if run.summary["steps"] > 0:
+            # Nobody is asked again who ends at once, and what it leaves behind is a file as well.
+            if run.summary["steps"] > 0 and "termination message not written" not in run.output:
                 self.assertIn("No space left on device", run.summary["checkpointError"], run.output)
             self.seen["failed for want of room"] += 1
 
