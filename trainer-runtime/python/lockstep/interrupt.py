@@ -3,11 +3,13 @@
 Python runs the handler of a signal between two steps of the main thread's own code; while that is
 in C it runs nothing. The interpreter does write the signal's number to a pipe at once
 (signal.set_wakeup_fd), so a thread that reads there can end the call; then the handler runs, and
-KeyboardInterrupt is raised as everywhere.
+KeyboardInterrupt is raised as everywhere. A handler of the program's own may have other plans than
+to end: then no call is ended, and it runs after the call.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
@@ -54,9 +56,10 @@ class InterruptWatcher:
         if self._thread is None or os.getpid() != self._pid:
             return
         if threading.get_ident() == self._main:
-            taken_by = signal.set_wakeup_fd(self._previous)
-            if taken_by not in (-1, self._write_end):
-                signal.set_wakeup_fd(taken_by)
+            taken_by = signal.set_wakeup_fd(-1)
+            is_ours = taken_by in (-1, self._write_end)
+            with contextlib.suppress(OSError, ValueError):  # whoever had it has closed it
+                signal.set_wakeup_fd(self._previous if is_ours else taken_by)
             os.close(self._write_end)  # ends the thread
             self._thread.join()
             os.close(self._read_end)
@@ -84,8 +87,10 @@ class InterruptWatcher:
             if not signals:
                 return
             if self._previous != -1:
-                os.write(self._previous, signals)
-            if signal.SIGINT in signals:
+                with contextlib.suppress(OSError):  # it is closed, or full
+                    os.write(self._previous, signals)
+            is_default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+            if signal.SIGINT in signals and is_default:
                 self._end(self.call)
 
     def _end(self, call: int) -> None:
