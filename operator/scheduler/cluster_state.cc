@@ -40,6 +40,15 @@ std::optional<WallTime> EndOf(const GangRequest& request, WallTime now) {
                                            : std::optional(now + request.run_time_max);
 }
 
+std::map<NodeIndex, NodeUsage> SumByNode(const std::vector<NodeHold>& holds) {
+  std::map<NodeIndex, NodeUsage> by_node;
+  for (const NodeHold& hold : holds) {
+    NodeUsage& sum = by_node[hold.node];
+    sum = {Sum(sum.resources, hold.usage.resources), sum.pod_count + hold.usage.pod_count};
+  }
+  return by_node;
+}
+
 bool IsOlder(const GangRecord& a, const GangRecord& b) {
   return std::tie(a.request.since, a.request.name) < std::tie(b.request.since, b.request.name);
 }
@@ -258,12 +267,12 @@ void ClusterState::SetPromised(const std::string& gang, bool is_promised) {
     is_promised ? queues_.Promise(*record.queue, record.total)
                 : queues_.EndPromise(*record.queue, record.total);
   }
-  if (!is_promised && IsAnybodyAskedToGo()) {
+  if (!is_promised && MayAnybodyPreempt()) {
     ++news_;  // it may go for another now
   }
 }
 
-bool ClusterState::IsAnybodyAskedToGo() const {
+bool ClusterState::MayAnybodyPreempt() const {
   for (QueueIndex queue = 1; queue < queues_.size(); ++queue) {
     const QueueSpec& spec = queues_.SpecOf(queue);
     if (spec.preempts_lower_priority || spec.reclaims) {

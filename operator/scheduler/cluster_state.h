@@ -28,6 +28,9 @@ struct NodeHold {
   NodeUsage usage;
 };
 
+// What is held of each node, of which `holds` may have several parts.
+std::map<NodeIndex, NodeUsage> SumByNode(const std::vector<NodeHold>& holds);
+
 struct GangRecord {
   GangRequest request;
   uint64_t serial = 0;             // another one for every request, for what is remembered of it
@@ -181,7 +184,7 @@ class ClusterState {
   void DropShapes(GangRecord* gang);
   void Enter(GangRecord* gang);
   void Exit(GangRecord* gang);
-  bool IsAnybodyAskedToGo() const;
+  bool MayAnybodyPreempt() const;
   void NoteHolders(const GangRecord& gang);
   void ForgetHolders(const GangRecord& gang);
 

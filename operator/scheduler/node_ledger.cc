@@ -22,6 +22,10 @@ bool IsNothing(const NodeUsage& usage) {
 
 }  // namespace
 
+bool HasRoomFor(const NodeFree& left, const NodeUsage& usage) {
+  return CountThatFits(left.free, usage.resources, 1) == 1 && left.pods_free >= usage.pod_count;
+}
+
 NodeLedger::NodeLedger(std::vector<std::string> levels, bool is_one_machine)
     : is_one_machine_(is_one_machine), domains_(std::move(levels)), groups_by_domain_(1) {}
 

@@ -24,6 +24,9 @@ enum class Holding {
   kClaimed,  // kept for a gang, which starts when the pods in its way have gone
 };
 
+// Whether all of `usage` fits what is left of one node.
+bool HasRoomFor(const NodeFree& left, const NodeUsage& usage);
+
 // What each node can give, what everybody holds of it, and what is left. What is claimed takes what
 // those who leave give back: of the two the larger counts.
 //

@@ -297,25 +297,14 @@ class VictimSearch {
   // Whether what the victim holds is free beside the gang. Where its node takes no pods, the gang
   // is not in its way.
   bool HasRoom(const GangRecord& victim) const {
-    if (victim.holds.size() == 1) {
-      return HasRoomOn(victim.holds.front().node, victim.holds.front().usage);
-    }
-    std::map<NodeIndex, NodeUsage> needed;
-    for (const NodeHold& hold : victim.holds) {
-      NodeUsage& sum = needed[hold.node];
-      sum = {Sum(sum.resources, hold.usage.resources), sum.pod_count + hold.usage.pod_count};
-    }
-    return std::all_of(needed.begin(), needed.end(), [&](const auto& one) {
-      return HasRoomOn(one.first, one.second);
-    });
+    return std::ranges::all_of(SumByNode(victim.holds),
+                               [&](const auto& one) { return HasRoomOn(one.first, one.second); });
   }
 
   bool HasRoomOn(NodeIndex node, const NodeUsage& needed) const {
-    const NodeFree& free = state_.nodes().FreeNow(node);
     const bool is_open =
         state_.nodes().is_known(node) && state_.nodes().FactsOf(node).state == NodeState::kOpen;
-    return !is_open || (CountThatFits(free.free, needed.resources, 1) == 1 &&
-                        free.pods_free >= needed.pod_count);
+    return !is_open || HasRoomFor(state_.nodes().FreeNow(node), needed);
   }
 
   struct Evicted {

@@ -76,6 +76,40 @@ TEST_F(QuotaTurnTest, WhoIsStoppedInTimePassesTheOneThatWaitsForTheQuota) {
           "quota\n");
 }
 
+// It would start when they have gone, and end later than the one ahead may start.
+TEST(QuotaTurn, WhoPassesBecauseItIsStoppedInTimeHasNobodyGo) {
+  FakeCluster cluster({.levels = {"rack"}});
+  QueueSpec queue{.name = "default", .nominal = {{"nvidia.com/gpu", 17}}};
+  queue.borrowing_limit = {{"nvidia.com/gpu", 0}};
+  queue.preempts_lower_priority = true;
+  ASSERT_TRUE(cluster.state.SetQueues({queue}).ok());
+  for (const char* const rack : {"a", "b"}) {
+    cluster.state.SetNode(GpuNode(rack, 8, rack));
+    RunTerms run{AtSecond(0), {}, 0};
+    run.stops_at = AtSecond(2020);
+    cluster.state.SetRunning(GpuGang("old-" + std::string(rack), 1, 4, 0), {{"w-0", rack}}, run);
+  }
+  cluster.state.Submit(GpuGang("big", 2, 8, 10));
+  // Each of its pods fits each rack, and both fit none: only a search tells.
+  GangRequest brief = GpuGang("brief", 1, 3, 20);
+  PodClass other = brief.gang.classes.front();
+  other.name = "other";
+  other.pods = {"other-0"};
+  other.request.gpu_count = 2;
+  brief.gang.classes.push_back(other);
+  brief.run_time_max = std::chrono::seconds(100);
+  brief.priority = 10;
+  brief.topology.required = "rack";
+  cluster.state.Submit(brief);
+  EXPECT_EQ(cluster.Step(),
+            "refuse default/big: queue default would be 7 GPUs over its nominal 17, and may borrow "
+            "none; estimated start about " +
+                FormatRfc3339(AtSecond(2040)).substr(0, 16) +
+                "Z; with 8 free and at most 0 to be had from other jobs, 8 GPUs are missing\n"
+                "refuse default/brief: needs 1 w pod and 1 other pod at once, each role fits alone "
+                "but not all together\n");
+}
+
 TEST_F(QuotaTurnTest, NobodyIsToldWhenItStartsWhoWouldNeverHaveTheQuota) {
   Run("old", 6, 0, AtSecond(2020));
   cluster_.state.Submit(GpuGang("big", 1, 9, 10));

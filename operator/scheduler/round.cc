@@ -108,15 +108,8 @@ class RoundRun {
   }
 
   bool AllFree(const GangRecord& gang, NodeFree (NodeLedger::*free_of)(NodeIndex) const) const {
-    std::map<NodeIndex, NodeUsage> needed;
-    for (const NodeHold& hold : gang.holds) {
-      NodeUsage& sum = needed[hold.node];
-      sum = {Sum(sum.resources, hold.usage.resources), sum.pod_count + hold.usage.pod_count};
-    }
-    return std::all_of(needed.begin(), needed.end(), [&](const auto& one) {
-      const NodeFree free = (state_.nodes().*free_of)(one.first);
-      return CountThatFits(free.free, one.second.resources, 1) == 1 &&
-             free.pods_free >= one.second.pod_count;
+    return std::ranges::all_of(SumByNode(gang.holds), [&](const auto& one) {
+      return HasRoomFor((state_.nodes().*free_of)(one.first), one.second);
     });
   }
 
@@ -158,8 +151,9 @@ class RoundRun {
     // What could never run at all is told so, whatever its queue may hold.
     const bool is_for_room = has_quota || !MayFitEmpty(state_.nodes(), gang);
     Wait wait{&gang, is_for_room ? Obstacle::kRoom : Obstacle::kQuota};
-    wait.is_first = is_for_room ? turn.is_free() : quota_turns_.IsFree(*gang.queue);
     const GangRecord* const ahead = quota_turns_.HinderedBy(gang);
+    wait.is_first =
+        ahead == nullptr && (is_for_room ? turn.is_free() : quota_turns_.IsFree(*gang.queue));
     if (ahead != nullptr && !(has_quota && MayFitNow(state_.nodes(), gang) && IsStopped(gang) &&
                               EndsBefore(gang, *ahead))) {
       wait = {&gang,
@@ -184,7 +178,8 @@ class RoundRun {
         wait = {&gang, Obstacle::kTurn, std::move(refusal.shortfall)};
       }
     }
-    if (wait.obstacle != Obstacle::kTurn && Preempts(gang, turn, &wait)) {
+    // Who only passes has nobody go: it would start later, and end too late.
+    if (wait.obstacle != Obstacle::kTurn && ahead == nullptr && Preempts(gang, turn, &wait)) {
       return;
     }
     if (has_quota && gang.request.standing != Standing::kAside) {

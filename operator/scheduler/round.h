@@ -77,8 +77,9 @@ struct RoundMemory {
 // and waits like the others again once it cannot come free any more: a pod that was asked to go is
 // stuck, say, or its queue is gone.
 //
-// Pure: nothing but `state` and `now` counts, equal states give equal answers to the byte, and the
-// state is as before when this returns. Commit carries the answer out.
+// Pure: nothing but `state` and `now` counts, equal states give equal answers to the byte where
+// `memory` is equal too, and the state is as before when this returns. Commit carries the answer
+// out.
 // Cost: for each gang that waits a comparison; for each that starts the groups of nodes of its
 // domain; for each of a few that may have others go those whom it may evict.
 RoundResult Round(ClusterState* state,

@@ -1,8 +1,6 @@
 #include "operator/scheduler/take_over.h"
 
 #include <algorithm>
-#include <map>
-#include <tuple>
 #include <utility>
 
 #include "operator/scheduler/placer.h"
@@ -45,16 +43,10 @@ std::optional<PlacedPods> Place(const ClusterState& state,
 
 // Whether what was kept for the gang is free still, when all have gone who leave.
 bool MayKeep(const ClusterState& state, const Claimant& claimant) {
-  std::map<NodeIndex, NodeUsage> needed;
-  for (const NodeHold& hold : state.HoldsOf(*claimant.gang, claimant.pods)) {
-    NodeUsage& sum = needed[hold.node];
-    sum = {Sum(sum.resources, hold.usage.resources), sum.pod_count + hold.usage.pod_count};
-  }
+  const auto needed = SumByNode(state.HoldsOf(*claimant.gang, claimant.pods));
   return !state.queues().Check(*claimant.gang->queue, claimant.gang->total).has_value() &&
-         std::all_of(needed.begin(), needed.end(), [&](const auto& one) {
-           const NodeFree& free = state.nodes().FreeNow(one.first);
-           return CountThatFits(free.free, one.second.resources, 1) == 1 &&
-                  free.pods_free >= one.second.pod_count;
+         std::ranges::all_of(needed, [&](const auto& one) {
+           return HasRoomFor(state.nodes().FreeNow(one.first), one.second);
          });
 }
 

@@ -31,15 +31,6 @@ NodeFree Smaller(const NodeFree& a, const NodeFree& b) {
   return {Left(a.free, Left(a.free, b.free)), std::min(a.pods_free, b.pods_free)};
 }
 
-std::map<NodeIndex, NodeUsage> ByNode(const std::vector<NodeHold>& holds) {
-  std::map<NodeIndex, NodeUsage> by_node;
-  for (const NodeHold& hold : holds) {
-    NodeUsage& sum = by_node[hold.node];
-    sum = {Sum(sum.resources, hold.usage.resources), sum.pod_count + hold.usage.pod_count};
-  }
-  return by_node;
-}
-
 // How many pods of the gang fit the node less, when all have ended that are older than it, than if
 // nothing ran at all.
 int64_t LostOn(const ClusterState& state, const GangRecord& gang, NodeIndex node) {
@@ -99,7 +90,7 @@ int64_t LaterCounts::MostBeside(const ClusterState& state,
   const NodeLedger& nodes = state.nodes();
   const ResourceVector& request = gang.classes.front().request;
   std::map<DomainIndex, int64_t> lost;
-  for (const auto& [node, usage] : ByNode(taken)) {
+  for (const auto& [node, usage] : SumByNode(taken)) {
     if (!nodes.shapes().Accepts(gang.shapes.front(), node)) {
       continue;
     }
@@ -176,7 +167,7 @@ TurnKeeper::Witness TurnKeeper::Search(const GangRecord& waiting,
   if (!place.pods) {
     return {false, nodes.version(), {}};
   }
-  return {true, nodes.version(), ByNode(state_.HoldsOf(waiting, *place.pods))};
+  return {true, nodes.version(), SumByNode(state_.HoldsOf(waiting, *place.pods))};
 }
 
 // Whether these nodes will have so much left by then.
@@ -185,9 +176,7 @@ bool TurnKeeper::Holds(const GangRecord& waiting,
                        const Uses& uses,
                        const Uses& beside) const {
   return std::all_of(uses.begin(), uses.end(), [&](const auto& one) {
-    const NodeFree later = RoomOn(one.first, waiting, ended, beside);
-    return CountThatFits(later.free, one.second.resources, 1) == 1 &&
-           later.pods_free >= one.second.pod_count;
+    return HasRoomFor(RoomOn(one.first, waiting, ended, beside), one.second);
   });
 }
 
@@ -207,7 +196,7 @@ bool TurnKeeper::IsHinderedBy(const GangRecord& waiting, const std::vector<NodeH
     const int64_t before = counts_->MostBeside(state_, waiting, {});
     return counts_->MostBeside(state_, waiting, taken) < std::min(before, waiting.pod_count);
   }
-  const Uses uses = ByNode(taken);
+  const Uses uses = SumByNode(taken);
   if (!WitnessOf(waiting, Ended::kOlder).exists) {
     // Where it will stand once the younger have ended, too, is kept for it.
     const Witness& at_last = WitnessOf(waiting, Ended::kAll);
