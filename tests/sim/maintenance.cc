@@ -89,7 +89,6 @@ void Simulation::DrainFirstRank() {
   }
 }
 
-// The pods of a running gang stay as they are; one is lost.
 ObjectPtr Simulation::JobThatClaims() {
   for (const auto& [key, job] : server_.store().Of(kube::kTrainingJobs).objects) {
     if (!HasEnded(jobs_.Of(job).status) && jobs_.Of(job).status.claim.has_value()) {
@@ -99,6 +98,7 @@ ObjectPtr Simulation::JobThatClaims() {
   return nullptr;
 }
 
+// The pods of a running gang stay as they are; one is lost.
 void Simulation::EditManifest() {
   ObjectPtr job = RandomJob();
   if (job == nullptr) {
