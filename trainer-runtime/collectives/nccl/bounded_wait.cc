@@ -1,6 +1,7 @@
 #include "trainer-runtime/collectives/nccl/bounded_wait.h"
 
 #include <algorithm>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -32,6 +33,13 @@ Status WaitUntil(const std::function<Result<bool>()>& is_done, const WaitLimits&
       std::this_thread::yield();
     }
   }
+}
+
+Error WithWhoIsGone(const Error& cause, const WaitLimits& limits) {
+  const Status gone = WaitUntil([]() -> Result<bool> { return false; }, limits);
+  const bool is_new = gone.error().code() != ErrorCode::kTimeout &&
+                      cause.message().find(gone.error().message()) == std::string::npos;
+  return is_new ? Error(cause.code(), cause.message() + "; " + gone.error().message()) : cause;
 }
 
 BackgroundCall::BackgroundCall(std::function<int()> call) : outcome_(std::make_shared<Outcome>()) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstring>
 #include <utility>
 
@@ -27,6 +28,18 @@ Error AsTold(const Error& error) {
                       error.code() == ErrorCode::kUnavailable ||
                       error.code() == ErrorCode::kResourceExhausted;
   return is_own ? Error(ErrorCode::kAborted, error.ToString()) : error;
+}
+
+// NCCL may learn first that a rank is gone, and only `control` learns which. Choice: a connection
+// that its peer has closed is noticed within milliseconds, and recovery waits for nothing else.
+constexpr std::chrono::milliseconds kNamingPatience{200};
+
+Error Named(const Error& cause, Communicator* control) {
+  return cause.code() != ErrorCode::kPeerLost
+             ? cause
+             : WithWhoIsGone(cause, {Deadline::After(SteadyNow(), kNamingPatience), [control] {
+                                       return control->CheckHealth();
+                                     }});
 }
 
 // The device refuses: its context is of no use any more, so this process is not either.
@@ -78,7 +91,7 @@ class NcclReducer final : public GradientReducer {
   Status Send(std::span<float> bucket, const WaitLimits& limits);
   WaitLimits LimitsOf(Deadline deadline) const;
   CallContext ContextOf(std::size_t count, Deadline deadline) const;
-  Status Fail(const CallContext& context, const Error& error);
+  Status Fail(const CallContext& context, const Error& met);
   void End();
 
   std::shared_ptr<NcclGround> ground_;
@@ -156,7 +169,8 @@ CallContext NcclReducer::ContextOf(std::size_t count, Deadline deadline) const {
   return {call, control_->rank(), SteadyNow(), deadline, control_->rank()};
 }
 
-Status NcclReducer::Fail(const CallContext& context, const Error& error) {
+Status NcclReducer::Fail(const CallContext& context, const Error& met) {
+  const Error error = Named(met, control_);
   std::string what = "by NCCL: " + error.message();
   if (error.code() == ErrorCode::kTimeout) {
     what += ", and NCCL does not say which rank is late";
@@ -251,7 +265,7 @@ Result<std::unique_ptr<GradientReducer>> JoinNccl(const NcclReducerOptions& opti
   if (joined.ok()) {
     return joined;
   }
-  const Error& cause = joined.error();
+  const Error cause = Named(joined.error(), options.control);
   const Communicator& control = *options.control;
   const ErrorCode code =
       cause.code() == ErrorCode::kUnavailable ? ErrorCode::kInternal : cause.code();
