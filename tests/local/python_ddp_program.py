@@ -10,7 +10,8 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 if sys.argv[1] == "lockstep":
-    import lockstep.torch.distributed  # noqa: F401
+    import lockstep
+    import lockstep.torch.distributed
 
 
 def train(rank, size):
@@ -57,13 +58,34 @@ def check_calls(rank, size):
     print("calls are right", flush=True)
 
 
+def check_second_groups(size):
+    """None is made beside the first."""
+    if sys.argv[1] == "lockstep":
+        try:
+            dist.new_group(list(range(size)))
+        except lockstep.InvalidArgument as error:
+            assert "new_group: a second group" in str(error), error
+        else:
+            raise AssertionError("a second group was made")
+
+
+def check_end():
+    """The session ends with the group."""
+    dist.destroy_process_group()
+    if sys.argv[1] == "lockstep":
+        lockstep.torch.open().close()
+    print("the end is right", flush=True)
+
+
 def main():
     torch.set_num_threads(1)
     dist.init_process_group(sys.argv[1])
-    train(dist.get_rank(), dist.get_world_size())
-    check_calls(dist.get_rank(), dist.get_world_size())
+    rank, size = dist.get_rank(), dist.get_world_size()
+    train(rank, size)
+    check_calls(rank, size)
     dist.barrier()
-    dist.destroy_process_group()
+    check_second_groups(size)
+    check_end()
 
 
 main()

@@ -61,6 +61,7 @@ class Distributed(LocalTest):
         for rank in range(3):
             log = run.pod_log(f"ddp-worker-{rank}")
             self.assertIn("calls are right", log)
+            self.assertIn("the end is right", log)
             digest, values = re.search(r"gradients (\w+) (.*)", log).groups()
             found.append((digest, [float(value) for value in values.split()]))
         return found

@@ -1,21 +1,23 @@
 """The backend "lockstep" of torch.distributed: import this module, then
 `torch.distributed.init_process_group("lockstep")`, and DistributedDataParallel sums by our library.
 
-There is one group, of all ranks of the job. A call returns when it is done. A rank that is lost
-ends the others with exit code 75, which starts the gang anew; who wants to go on uses `Job`.
+There is one group, of all ranks of the job. A call returns when it is done. All ranks call
+`destroy_process_group` when all work is done: nobody meets after that. A rank that is lost ends the
+others with exit code 75, which starts the gang anew; who wants to go on uses `Job`.
 """
 
 from __future__ import annotations
 
 import collections
 import datetime
+import functools
 import sys
 from typing import Any, Optional
 
 import torch
 import torch.distributed as dist
 
-from lockstep.errors import InvalidArgument, MeetAgain
+from lockstep.errors import Ended, InvalidArgument, MeetAgain
 from lockstep.library import Op
 from lockstep.torch.session import Session
 from lockstep.torch.state import bytes_of
@@ -50,17 +52,41 @@ class ProcessGroup(dist.ProcessGroup):
 
     def __init__(self, rank: int, size: int, timeout: datetime.timedelta) -> None:
         """Opens the session and meets. Errors: InvalidArgument (a group of some ranks), those of
-        `Session`."""
+        `Session`; the session is closed then."""
         super().__init__(rank, size)
         self._timeout = timeout.total_seconds()
         self._works: collections.deque[_Work] = collections.deque(maxlen=_WORKS_MAX)
         self._session = Session(plan="torch.distributed")
-        meeting = self._session.meet(False, 0, self._timeout)
-        if (meeting.rank, meeting.size) != (rank, size):
+        try:
+            meeting = self._session.meet(False, 0, self._timeout)
+            if (meeting.rank, meeting.size) != (rank, size):
+                raise InvalidArgument(
+                    f"group: rank {rank} of {size} found, expected {meeting.rank} of "
+                    f"{meeting.size}; the backend lockstep has one group, of all ranks")
+        except BaseException as error:
             self._session.close()
-            raise InvalidArgument(
-                f"group: rank {rank} of {size} found, expected {meeting.rank} of {meeting.size}; "
-                "the backend lockstep has one group, of all ranks")
+            if isinstance(error, Ended):  # all others have finished, or another stands for it
+                print(f"lockstep: {error}", file=sys.stderr, flush=True)
+                sys.exit(error.exit_code)
+            raise
+
+    def leave(self) -> bool:
+        """Closes the session: once all ranks do, where this one ends well; at once on the way of an
+        exception, whose end is told by its exit code. Whether it ended well.
+
+        Errors: Mismatch (others still work).
+        """
+        ends_well = sys.exc_info()[0] is None
+        try:
+            if ends_well:
+                self._session.finish(self._timeout)
+        except MeetAgain as lost:
+            # This rank's own work is done, whatever the others come to.
+            print(f"lockstep: the group is destroyed on this rank alone: {lost}", file=sys.stderr,
+                  flush=True)
+        finally:
+            self._session.close()
+        return ends_well
 
     def getBackendName(self) -> str:
         return "lockstep"
@@ -172,8 +198,45 @@ def _op_of(op: Any) -> Op:
     raise InvalidArgument(f"op: {op} found, expected one of {', '.join(known)}")
 
 
+# A process has one session, and the group that has it; there is no other once all have finished.
+_open_group: Optional[ProcessGroup] = None
+_has_finished = False
+
+
 def _make(store: Any, rank: int, size: int, timeout: datetime.timedelta) -> ProcessGroup:
-    return ProcessGroup(rank, size, timeout)
+    global _open_group
+    if _open_group is not None:
+        raise InvalidArgument(
+            "new_group: a second group of the backend lockstep found, expected none: it has one, "
+            'of all ranks of the job; name another backend, as in new_group(ranks, backend="gloo")')
+    if _has_finished:
+        raise InvalidArgument(
+            "init_process_group: called after destroy_process_group, expected once: with that all "
+            "ranks have said that all work is done")
+    _open_group = ProcessGroup(rank, size, timeout)
+    return _open_group
 
 
+def _leave() -> None:
+    global _open_group, _has_finished
+    if _open_group is not None:
+        group, _open_group = _open_group, None
+        _has_finished = group.leave()
+
+
+def _leaving(destroy: Any) -> Any:
+    """torch's function, which tells backends nothing in some releases."""
+
+    @functools.wraps(destroy)
+    def destroy_process_group(group: Any = None) -> None:
+        is_ours = group is None or group in (_open_group, dist.GroupMember.WORLD)
+        destroy(group)
+        if is_ours:
+            _leave()
+
+    return destroy_process_group
+
+
+dist.destroy_process_group = _leaving(dist.destroy_process_group)
+dist.distributed_c10d.destroy_process_group = dist.destroy_process_group
 dist.Backend.register_backend("lockstep", _make)
