@@ -15,13 +15,17 @@ from lockstep.torch.session import Session
 _BUCKET_BYTES = 4 << 20
 
 
-class _Bucket(NamedTuple):
+class Bucket(NamedTuple):
+    """Tensors that are reduced in one call."""
+
     flat: torch.Tensor
     parts: list[tuple[int, torch.Tensor]]  # place of the tensor, and its view of `flat`
+    marks: torch.Tensor  # a number for each part, at the end of `flat`; none where not asked for
 
 
-def _buckets(tensors: list[torch.Tensor]) -> list[_Bucket]:
-    """Tensors of one type side by side, in their order."""
+def fuse(tensors: list[torch.Tensor], has_marks: bool = False) -> list[Bucket]:
+    """Memory for tensors like these, on the host: those of one type side by side, in their
+    order."""
     groups: list[list[int]] = []
     for place, tensor in enumerate(tensors):
         newest = groups[-1] if groups else []
@@ -33,10 +37,11 @@ def _buckets(tensors: list[torch.Tensor]) -> list[_Bucket]:
     buckets = []
     for group in groups:
         counts = [tensors[place].numel() for place in group]
+        counts.append(len(group) if has_marks else 0)
         flat = torch.zeros(sum(counts), dtype=tensors[group[0]].dtype)
-        parts = zip(torch.split(flat, counts), group)
-        views = [view.reshape(tensors[place].shape) for view, place in parts]
-        buckets.append(_Bucket(flat, list(zip(group, views))))
+        *parts, marks = torch.split(flat, counts)
+        views = [view.reshape(tensors[place].shape) for view, place in zip(parts, group)]
+        buckets.append(Bucket(flat, list(zip(group, views)), marks))
     return buckets
 
 
@@ -71,7 +76,7 @@ class StepReducer:
         self._means = [one for one in self._buffers if one.is_floating_point()]
         self._counts = [one for one in self._buffers if one.dtype == torch.int64]
         self._before: list[torch.Tensor] = []
-        self._flat = _buckets([one.detach() for one in [*self._parameters, *self._means]])
+        self._flat = fuse([one.detach() for one in [*self._parameters, *self._means]])
 
     def begin_step(self) -> None:
         """Remembers the buffers, which the forward pass changes."""

@@ -22,6 +22,20 @@ _TYPES = {
 }
 
 
+def data_type_of(dtype: torch.dtype, name: str) -> DataType:
+    """As the library calls it. Errors: InvalidArgument, which calls the tensor `name`."""
+    data_type = _TYPES.get(dtype)
+    if data_type is None:
+        names = ", ".join(str(one) for one in _TYPES)
+        raise InvalidArgument(f"{name}: {dtype} found, expected one of {names}")
+    return data_type
+
+
+def torch_dtype_of(data_type: DataType) -> torch.dtype:
+    """As torch calls it."""
+    return next(dtype for dtype, one in _TYPES.items() if one == data_type)
+
+
 class Session(_Session[torch.Tensor]):
     """A session whose arrays are torch's: dense, contiguous, in the host's memory. Autograd knows
     nothing of what is done to them."""
@@ -33,10 +47,7 @@ class Session(_Session[torch.Tensor]):
             raise InvalidArgument(
                 f"{name}: a tensor on {array.device}, {array.layout} found, expected a dense one "
                 "on cpu")
-        data_type = _TYPES.get(array.dtype)
-        if data_type is None:
-            names = ", ".join(str(one) for one in _TYPES)
-            raise InvalidArgument(f"{name}: {array.dtype} found, expected one of {names}")
+        data_type = data_type_of(array.dtype, name)
         if not array.is_contiguous():
             raise InvalidArgument(
                 f"{name}: its elements do not lie side by side; pass a copy (Tensor.contiguous)")
