@@ -1,0 +1,154 @@
+"""What Horovod's calls are given: tensors, operations, handles; and what is refused of it."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Optional, Sequence
+
+import torch
+
+from lockstep.errors import InvalidArgument
+from lockstep.horovod.torch.world import Begun, world
+from lockstep.library import Op
+
+
+class ReduceOp:
+    """What a reduction does, by Horovod's name. `own`: as the library calls it."""
+
+    def __init__(self, name: str, own: Optional[Op]) -> None:
+        self.name = name
+        self.own = own
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+Average = ReduceOp("Average", Op.MEAN)
+Sum = ReduceOp("Sum", Op.SUM)
+Min = ReduceOp("Min", Op.MIN)
+Max = ReduceOp("Max", Op.MAX)
+Product = ReduceOp("Product", None)  # by gathering
+Adasum = ReduceOp("Adasum", None)  # refused
+_OPS = (Average, Sum, Min, Max, Product)
+
+
+class ProcessSet:
+    """Ranks that call together. There is one set, of all ranks."""
+
+    process_set_id = 0
+
+    def included(self) -> bool:
+        """Whether this rank is one of them."""
+        return True
+
+    def rank(self) -> int:
+        """Of this process."""
+        return world().rank
+
+    def size(self) -> int:
+        """Ranks of the job."""
+        return world().size
+
+
+global_process_set = ProcessSet()
+
+
+class Handle:
+    """A call that was begun. `synchronize` waits for it."""
+
+    def __init__(self, begun: Sequence[Begun], finish: Callable[[], Any]) -> None:
+        """`finish` makes what the call returns, once all of `begun` has ended."""
+        self._world = world()
+        self._begun = list(begun)
+        self._finish: Optional[Callable[[], Any]] = finish
+        self._result: Any = None
+
+    def has_ended(self) -> bool:
+        return all(one.has_ended() for one in self._begun)
+
+    def wait(self) -> Any:
+        """Again: the same result."""
+        while self._begun:
+            self._world.wait(self._begun[0])
+            del self._begun[0]
+        if self._finish is not None:
+            self._result, self._finish = self._finish(), None
+        return self._result
+
+
+def poll(handle: Handle) -> bool:
+    """Whether `synchronize` would return at once."""
+    return handle.has_ended()
+
+
+def synchronize(handle: Handle) -> Any:
+    """Waits for a call that was begun, and returns what it came to."""
+    return handle.wait()
+
+
+def op_of(op: Optional[ReduceOp], average: Optional[bool] = None) -> ReduceOp:
+    """The operation that is asked for; Average by default. Errors: InvalidArgument."""
+    if op is not None and average is not None:
+        raise InvalidArgument("op and average: both found, expected op only")
+    if average is not None:
+        return Average if average else Sum
+    if op is None:
+        return Average
+    if op not in _OPS:
+        names = ", ".join(str(one) for one in _OPS)
+        raise InvalidArgument(f"op: {op!r} found, expected one of {names}")
+    return op
+
+
+def check_process_set(process_set: Optional[ProcessSet]) -> None:
+    """Errors: InvalidArgument (not that of all ranks)."""
+    if process_set is not None and process_set is not global_process_set:
+        raise InvalidArgument(
+            f"process_set: {process_set!r} found, expected global_process_set: there is one, of "
+            "all ranks")
+
+
+def check_tensor(tensor: Any, name: str) -> None:
+    """Errors: InvalidArgument (not a dense tensor)."""
+    if not isinstance(tensor, torch.Tensor):
+        raise InvalidArgument(f"{name}: {type(tensor).__name__} found, expected a tensor")
+    if tensor.layout != torch.strided:
+        raise InvalidArgument(f"{name}: {tensor.layout} found, expected a dense tensor")
+
+
+def check_detached(tensor: torch.Tensor, name: str) -> None:
+    """Of calls that carry no gradients back. Errors: InvalidArgument."""
+    if tensor.requires_grad and torch.is_grad_enabled():
+        raise InvalidArgument(
+            f"{name}: a tensor that requires gradients found, which this call does not carry back: "
+            "pass tensor.detach()")
+
+
+def staged(tensor: torch.Tensor) -> torch.Tensor:
+    """On the host, side by side; the tensor itself where it is that already."""
+    return tensor.detach().cpu().contiguous()
+
+
+def word(dtype: torch.dtype) -> str:
+    """Its name, for sentences."""
+    return str(dtype)[len("torch.") :]
+
+
+def what(tensor: torch.Tensor) -> str:
+    """Type and shape, for sentences."""
+    return f"{word(tensor.dtype)} {list(tensor.shape)}"
+
+
+def check_root(root_rank: int, name: str) -> None:
+    """Errors: InvalidArgument (no such rank)."""
+    if not 0 <= root_rank < world().size:
+        raise InvalidArgument(
+            f"{name}: root_rank {root_rank} found, expected 0 to {world().size - 1}")
+
+
+def check_rows(tensor: torch.Tensor, name: str) -> None:
+    """Of calls on rows. Errors: InvalidArgument (there are none)."""
+    check_tensor(tensor, name)
+    check_detached(tensor, name)
+    if tensor.dim() == 0 or 0 in tensor.shape[1:]:
+        raise InvalidArgument(
+            f"{name}: shape {list(tensor.shape)} found, expected rows of one element or more")

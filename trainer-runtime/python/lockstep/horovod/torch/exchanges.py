@@ -1,0 +1,179 @@
+"""Horovod's calls that reduce nothing. All ranks make the same calls in the same order, names
+included; tensors on GPUs travel through the host's memory. Errors: InvalidArgument (of this call;
+nobody else hears of it), and those of `World`."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Optional, Sequence, Union
+
+import torch
+
+from lockstep.errors import InvalidArgument
+from lockstep.horovod.torch.arguments import (
+    Handle,
+    ProcessSet,
+    check_detached,
+    check_process_set,
+    check_root,
+    check_rows,
+    check_tensor,
+    staged,
+    what,
+    word,
+)
+from lockstep.horovod.torch.header import Call, Kind
+from lockstep.horovod.torch.world import world
+from lockstep.torch.state import bytes_of
+
+
+def allgather(
+    tensor: torch.Tensor, name: Optional[str] = None, process_set: Optional[ProcessSet] = None
+) -> torch.Tensor:
+    """The rows of all ranks one below the other, in the order of ranks; their numbers may differ.
+    Shapes: tensor [rows, ...]; result [sum of rows, ...]."""
+    check_process_set(process_set)
+    name = world().name("allgather", name)
+    check_rows(tensor, name)
+    own = bytes_of(staged(tensor))
+    call = Call(Kind.ALLGATHER, name, _what_rows(tensor), length=own.numel())
+    return _rows(world().gather(call, own), tensor)
+
+
+def allgather_async(
+    tensor: torch.Tensor, name: Optional[str] = None, process_set: Optional[ProcessSet] = None
+) -> Handle:
+    """The same; done when it returns."""
+    return _done(allgather(tensor, name, process_set))
+
+
+def broadcast(
+    tensor: torch.Tensor,
+    root_rank: int,
+    name: Optional[str] = None,
+    process_set: Optional[ProcessSet] = None,
+) -> torch.Tensor:
+    """That of rank `root_rank`, a new one."""
+    check_detached(tensor, name or "broadcast")
+    return broadcast_(tensor.clone(), root_rank, name, process_set)
+
+
+def broadcast_async(
+    tensor: torch.Tensor,
+    root_rank: int,
+    name: Optional[str] = None,
+    process_set: Optional[ProcessSet] = None,
+) -> Handle:
+    """The same; done when it returns."""
+    return _done(broadcast(tensor, root_rank, name, process_set))
+
+
+def broadcast_(
+    tensor: torch.Tensor,
+    root_rank: int,
+    name: Optional[str] = None,
+    process_set: Optional[ProcessSet] = None,
+) -> torch.Tensor:
+    """That of rank `root_rank`, in place."""
+    check_process_set(process_set)
+    name = world().name("broadcast", name)
+    check_tensor(tensor, name)
+    check_root(root_rank, name)
+    there = staged(tensor)
+    own = bytes_of(there)
+    call = Call(Kind.BROADCAST, name, what(tensor), root=root_rank, length=own.numel())
+    world().broadcast(call, lambda _: own)
+    if there.data_ptr() != tensor.data_ptr():
+        with torch.no_grad():
+            tensor.copy_(there)
+    return tensor
+
+
+def broadcast_async_(
+    tensor: torch.Tensor,
+    root_rank: int,
+    name: Optional[str] = None,
+    process_set: Optional[ProcessSet] = None,
+) -> Handle:
+    """The same; done when it returns."""
+    return _done(broadcast_(tensor, root_rank, name, process_set))
+
+
+def alltoall(
+    tensor: torch.Tensor,
+    splits: Any = None,
+    name: Optional[str] = None,
+    process_set: Optional[ProcessSet] = None,
+) -> Union[torch.Tensor, tuple[torch.Tensor, torch.Tensor]]:
+    """Rows for each rank: `splits[r]` of them, next in `tensor`, for rank r; equally many where no
+    splits are given. With splits, also how many came from each rank. All rows travel to all."""
+    check_process_set(process_set)
+    here = world()
+    name = here.name("alltoall", name)
+    check_rows(tensor, name)
+    given = _splits_of(splits, tensor, name)
+    own = torch.cat([bytes_of(given), bytes_of(staged(tensor))])
+    call = Call(Kind.ALLTOALL, name, _what_rows(tensor), length=own.numel())
+    blocks, counts = [], []
+    row_bytes = math.prod(tensor.shape[1:]) * tensor.element_size()
+    for block in here.gather(call, own):
+        theirs = block[: bytes_of(given).numel()].clone().view(torch.int64).tolist()
+        begin = bytes_of(given).numel() + row_bytes * sum(theirs[: here.rank])
+        blocks.append(block[begin : begin + row_bytes * theirs[here.rank]])
+        counts.append(theirs[here.rank])
+    received = _rows(blocks, tensor)
+    return received if splits is None else (received, torch.tensor(counts, dtype=torch.int32))
+
+
+def alltoall_async(
+    tensor: torch.Tensor,
+    splits: Any = None,
+    name: Optional[str] = None,
+    process_set: Optional[ProcessSet] = None,
+) -> Handle:
+    """The same; done when it returns."""
+    return _done(alltoall(tensor, splits, name, process_set))
+
+
+def barrier(process_set: Optional[ProcessSet] = None) -> None:
+    """Returns once all ranks have called it."""
+    check_process_set(process_set)
+    world().exchange(Call(Kind.BARRIER))
+
+
+def join(device: int = -1) -> int:
+    """Of a rank that has no more data: takes part in the others' allreduce of Average and Sum with
+    zeros, until all have joined. Returns the rank that came last. Averages are over all ranks.
+    `device`: as Horovod has it; nothing depends on it here."""
+    return world().join()
+
+
+def _done(result: Any) -> Handle:
+    return Handle([], lambda: result)
+
+
+def _what_rows(tensor: torch.Tensor) -> str:
+    lengths = ", ".join(["any", *(str(length) for length in tensor.shape[1:])])
+    return f"{word(tensor.dtype)} [{lengths}]"
+
+
+def _rows(blocks: Sequence[torch.Tensor], like: torch.Tensor) -> torch.Tensor:
+    """Tensors' memories one below the other."""
+    whole = torch.cat(list(blocks)).view(like.dtype)
+    return whole.reshape(-1, *like.shape[1:]).to(like.device)
+
+
+def _splits_of(splits: Any, tensor: torch.Tensor, name: str) -> torch.Tensor:
+    """Rows for each rank. Shapes: [size] of int64."""
+    size, rows = world().size, tensor.shape[0]
+    if splits is None:
+        if rows % size != 0:
+            raise InvalidArgument(
+                f"{name}: {rows} rows found, expected a multiple of {size}, or splits")
+        return torch.full((size,), rows // size, dtype=torch.int64)
+    given = torch.as_tensor(splits).to(torch.int64).cpu().contiguous()
+    if given.shape != (size,) or int(given.sum()) != rows or bool((given < 0).any()):
+        raise InvalidArgument(
+            f"{name}: splits {given.tolist()} found, expected {size} numbers from 0 whose sum is "
+            f"{rows}, the rows")
+    return given

@@ -1,0 +1,303 @@
+"""Horovod's reductions. All ranks make the same calls in the same order, names included; tensors on
+GPUs travel through the host's memory. Errors: InvalidArgument (of this call; nobody else hears of
+it), and those of `World`."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, NamedTuple, Optional, Sequence
+
+import torch
+
+from lockstep.errors import InvalidArgument
+from lockstep.horovod.torch.arguments import (
+    Average,
+    Handle,
+    ProcessSet,
+    Product,
+    ReduceOp,
+    Sum,
+    check_detached,
+    check_process_set,
+    check_rows,
+    check_tensor,
+    op_of,
+    staged,
+    word,
+)
+from lockstep.horovod.torch.compression import Compression, Compressor
+from lockstep.horovod.torch.header import Call, Kind
+from lockstep.horovod.torch.world import Begun, world
+from lockstep.torch.session import data_type_of
+from lockstep.torch.state import bytes_of
+
+
+class _Reduction(NamedTuple):
+    """How tensors are reduced."""
+
+    op: ReduceOp
+    prescale: float
+    postscale: float
+
+    def check(self, tensor: torch.Tensor, name: str) -> None:
+        is_float = tensor.is_floating_point()
+        if self.op is Average and not is_float:
+            raise InvalidArgument(
+                f"{name}: Average of {tensor.dtype} found, expected Sum for whole numbers")
+        if (self.prescale, self.postscale) != (1.0, 1.0) and not is_float:
+            raise InvalidArgument(f"{name}: scaled {tensor.dtype} found, expected floating-point")
+
+    def __str__(self) -> str:
+        scales = f" scaled by {self.prescale} and {self.postscale}"
+        return f"{self.op}{scales if (self.prescale, self.postscale) != (1.0, 1.0) else ''}"
+
+
+class _Begun(NamedTuple):
+    """A reduction of several tensors on its way; `finish` makes them once it has ended."""
+
+    calls: list[Begun]
+    finish: Callable[[], list[torch.Tensor]]
+
+
+def _begin(
+    tensors: Sequence[torch.Tensor], reduction: _Reduction, name: str, is_in_place: bool
+) -> _Begun:
+    """In one call. Precondition: `tensors`, some, are of one type."""
+    for tensor in tensors:
+        check_tensor(tensor, name)
+        reduction.check(tensor, name)
+    dtype = tensors[0].dtype
+    shapes = [list(tensor.shape) for tensor in tensors]
+    what = f"{word(dtype)} {shapes[0] if len(shapes) == 1 else shapes}, {reduction}"
+    flat = _flat(tensors)
+    if reduction.prescale != 1.0:
+        flat.mul_(reduction.prescale)
+    call = Call(Kind.ALLREDUCE, name, what, reduction.op.own, data_type_of(dtype, name),
+                elements=flat.numel())
+    calls = []
+    if reduction.op is Product:
+        flat = _product(call, flat)
+    else:
+        calls.append(world().begin_all_reduce(call, flat))
+
+    def finish() -> list[torch.Tensor]:
+        if reduction.postscale != 1.0:
+            flat.mul_(reduction.postscale)
+        made = _parts(flat, tensors)
+        if not is_in_place:
+            return [part.to(tensor.device) for part, tensor in zip(made, tensors)]
+        with torch.no_grad():
+            for part, tensor in zip(made, tensors):
+                tensor.copy_(part)
+        return list(tensors)
+
+    return _Begun(calls, finish)
+
+
+def _flat(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+    """A copy of them side by side; of one, a tensor of its shape, which is nobody's view."""
+    if len(tensors) == 1:
+        return tensors[0].detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
+    return torch.cat([staged(tensor).reshape(-1) for tensor in tensors])
+
+
+def _parts(flat: torch.Tensor, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """What was put side by side."""
+    if len(tensors) == 1:
+        return [flat]
+    parts = torch.split(flat, [tensor.numel() for tensor in tensors])
+    return [part.reshape(tensor.shape) for part, tensor in zip(parts, tensors)]
+
+
+def _product(call: Call, flat: torch.Tensor) -> torch.Tensor:
+    """In the order of ranks."""
+    call = call._replace(length=flat.numel() * flat.element_size())
+    product = torch.ones_like(flat)
+    for one in world().gather(call, bytes_of(flat)):
+        product.mul_(one.clone().view(flat.dtype).reshape(flat.shape))
+    return product
+
+
+class _AllReduce(torch.autograd.Function):
+    """Gradients go back by the same reduction."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor, reduction: _Reduction, name: str) -> torch.Tensor:
+        ctx.reduction, ctx.name = reduction, name
+        begun = _begin([tensor], reduction, name, is_in_place=False)
+        result: torch.Tensor = Handle(begun.calls, lambda: begun.finish()[0]).wait()
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+        name = ctx.name + ".gradient"
+        return _all_reduce(gradients[0], ctx.reduction, name), None, None
+
+
+_apply: Any = _AllReduce.apply  # has no types
+
+
+def _all_reduce(tensor: torch.Tensor, reduction: _Reduction, name: str) -> torch.Tensor:
+    result: torch.Tensor = _apply(tensor, reduction, name)
+    return result
+
+
+def allreduce(
+    tensor: torch.Tensor,
+    average: Optional[bool] = None,
+    name: Optional[str] = None,
+    compression: type[Compressor] = Compression.none,
+    op: Optional[ReduceOp] = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: Optional[ProcessSet] = None,
+) -> torch.Tensor:
+    """`tensor` reduced over all ranks, a new one. Gradients go back through Average and Sum."""
+    check_process_set(process_set)
+    reduction = _Reduction(op_of(op, average), prescale_factor, postscale_factor)
+    name = world().name("allreduce", name)
+    check_tensor(tensor, name)
+    if reduction.op not in (Average, Sum):
+        check_detached(tensor, name)
+    small, context = compression.compress(tensor)
+    return compression.decompress(_all_reduce(small, reduction, name), context)
+
+
+def allreduce_async(
+    tensor: torch.Tensor,
+    average: Optional[bool] = None,
+    name: Optional[str] = None,
+    op: Optional[ReduceOp] = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: Optional[ProcessSet] = None,
+) -> Handle:
+    """The same beside this thread, without gradients."""
+    check_process_set(process_set)
+    reduction = _Reduction(op_of(op, average), prescale_factor, postscale_factor)
+    name = world().name("allreduce", name)
+    begun = _begin([tensor], reduction, name, is_in_place=False)
+    return Handle(begun.calls, lambda: begun.finish()[0])
+
+
+def allreduce_(tensor: torch.Tensor, *arguments: Any, **named: Any) -> torch.Tensor:
+    """`tensor` in place, and returned; arguments as of `allreduce_async`."""
+    result: torch.Tensor = allreduce_async_(tensor, *arguments, **named).wait()
+    return result
+
+
+def allreduce_async_(
+    tensor: torch.Tensor,
+    average: Optional[bool] = None,
+    name: Optional[str] = None,
+    op: Optional[ReduceOp] = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: Optional[ProcessSet] = None,
+) -> Handle:
+    """`tensor` in place, written by `synchronize`."""
+    check_process_set(process_set)
+    reduction = _Reduction(op_of(op, average), prescale_factor, postscale_factor)
+    name = world().name("allreduce", name)
+    begun = _begin([tensor], reduction, name, is_in_place=True)
+    return Handle(begun.calls, lambda: begun.finish()[0])
+
+
+def grouped_allreduce(
+    tensors: Sequence[torch.Tensor],
+    average: Optional[bool] = None,
+    name: Optional[str] = None,
+    compression: type[Compressor] = Compression.none,
+    op: Optional[ReduceOp] = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: Optional[ProcessSet] = None,
+) -> list[torch.Tensor]:
+    """All `tensors`, new ones, those of one type in one call."""
+    for tensor in tensors:
+        check_detached(tensor, name or "grouped_allreduce")
+    small = [compression.compress(tensor) for tensor in tensors]
+    reduced = grouped_allreduce_async(
+        [one for one, _ in small], average, name, op, prescale_factor, postscale_factor,
+        process_set).wait()
+    return [compression.decompress(one, context) for one, (_, context) in zip(reduced, small)]
+
+
+def grouped_allreduce_async(
+    tensors: Sequence[torch.Tensor],
+    average: Optional[bool] = None,
+    name: Optional[str] = None,
+    op: Optional[ReduceOp] = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: Optional[ProcessSet] = None,
+) -> Handle:
+    """The same beside this thread."""
+    reduction = _Reduction(op_of(op, average), prescale_factor, postscale_factor)
+    return _begin_group(tensors, reduction, name, process_set, is_in_place=False)
+
+
+def grouped_allreduce_(tensors: Sequence[torch.Tensor], *arguments: Any, **named: Any) -> Any:
+    """All `tensors` in place; arguments as of `grouped_allreduce_async`."""
+    return grouped_allreduce_async_(tensors, *arguments, **named).wait()
+
+
+def grouped_allreduce_async_(
+    tensors: Sequence[torch.Tensor],
+    average: Optional[bool] = None,
+    name: Optional[str] = None,
+    op: Optional[ReduceOp] = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: Optional[ProcessSet] = None,
+) -> Handle:
+    """All `tensors` in place, written by `synchronize`."""
+    reduction = _Reduction(op_of(op, average), prescale_factor, postscale_factor)
+    return _begin_group(tensors, reduction, name, process_set, is_in_place=True)
+
+
+def _begin_group(
+    tensors: Sequence[torch.Tensor],
+    reduction: _Reduction,
+    name: Optional[str],
+    process_set: Optional[ProcessSet],
+    is_in_place: bool,
+) -> Handle:
+    check_process_set(process_set)
+    name = world().name("grouped_allreduce", name)
+    groups: dict[torch.dtype, list[int]] = {}
+    for place, tensor in enumerate(tensors):
+        check_tensor(tensor, name)
+        groups.setdefault(tensor.dtype, []).append(place)
+    begun = [_begin([tensors[place] for place in places], reduction, name, is_in_place)
+             for places in groups.values()]
+
+    def finish() -> list[torch.Tensor]:
+        made: dict[int, torch.Tensor] = {}
+        for places, one in zip(groups.values(), begun):
+            made.update(zip(places, one.finish()))
+        return [made[place] for place in range(len(tensors))]
+
+    return Handle([call for one in begun for call in one.calls], finish)
+
+
+def reducescatter(
+    tensor: torch.Tensor,
+    name: Optional[str] = None,
+    compression: type[Compressor] = Compression.none,
+    op: Optional[ReduceOp] = None,
+    process_set: Optional[ProcessSet] = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> torch.Tensor:
+    """This rank's rows of the reduced `tensor` [rows, ...]: equally many on all ranks, and what is
+    left over one each on the first. By Average or Sum."""
+    name = world().name("reducescatter", name)
+    check_rows(tensor, name)
+    check_detached(tensor, name)
+    if op_of(op) not in (Average, Sum):
+        raise InvalidArgument(f"{name}: op {op!r} found, expected Average or Sum")
+    whole = allreduce(tensor, None, name, compression, op, prescale_factor, postscale_factor,
+                      process_set)
+    own, rest = divmod(tensor.shape[0], world().size)
+    begin = world().rank * own + min(world().rank, rest)
+    return whole[begin : begin + own + (world().rank < rest)].clone()
