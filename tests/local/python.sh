@@ -55,6 +55,6 @@ echo "==> types"
   --cache-dir "$scratch/mypy" "$package/lockstep"
 echo "==> the tests of torch, of Debian and a current one"
 /usr/bin/python3 -B tests/local/python_torch_soak.py
-for test in torch_test torch_soak; do
+for test in torch_test horovod_test torch_soak; do
   LOCKSTEP_TEST_PYTHON=$torch/bin/python3 /usr/bin/python3 -B "tests/local/python_$test.py"
 done

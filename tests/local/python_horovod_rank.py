@@ -1,0 +1,97 @@
+"""One rank of tests of lockstep.horovod.torch: the first argument says what it does. It ends with 0
+when all came out as it should."""
+
+import os
+import sys
+import time
+import unittest
+
+import torch
+
+import lockstep
+import lockstep.horovod.torch as hvd
+
+
+class Rank(unittest.TestCase):
+    """Assertions, and one part a method."""
+
+    def setUp(self):
+        hvd.init()
+
+    def collectives(self):
+        rank, size = hvd.rank(), hvd.size()
+        self.assertEqual((rank, size), (int(os.environ["RANK"]), 3))
+        each = [torch.arange(6.0).reshape(2, 3) + one for one in range(size)]
+        for op, expected in ((hvd.Average, sum(each) / size), (hvd.Sum, sum(each)),
+                             (hvd.Min, each[0]), (hvd.Max, each[-1]),
+                             (hvd.Product, each[0] * each[1] * each[2])):
+            torch.testing.assert_close(hvd.allreduce(each[rank], op=op), expected)
+        handles = [hvd.allreduce_async(each[rank] * k, name=str(k), op=hvd.Sum)
+                   for k in range(20)]
+        for k, handle in enumerate(handles):
+            torch.testing.assert_close(hvd.synchronize(handle), sum(each) * k)
+            self.assertTrue(hvd.poll(handle))
+        rows = hvd.allgather(torch.full((rank, 2), rank))
+        self.assertEqual(rows.tolist(), [[1, 1], [2, 2], [2, 2]])
+        self.assertEqual(hvd.broadcast(each[rank], 2).tolist(), each[2].tolist())
+        received, counts = hvd.alltoall(torch.arange(6) + 10 * rank, splits=[1, 2, 3])
+        self.assertEqual(counts.tolist(), [rank + 1] * 3)
+        begin = [0, 1, 3][rank]
+        self.assertEqual(received.tolist(), [10 * other + begin + k for other in range(3)
+                                             for k in range(rank + 1)])
+        self.assertEqual(hvd.allgather_object({"rank": rank}), [{"rank": r} for r in range(3)])
+        self.assertEqual(hvd.broadcast_object([rank], 1), [1])
+        hvd.barrier()
+
+    def mismatch(self):
+        with self.assertRaises(lockstep.Mismatch) as raised:
+            hvd.allreduce(torch.zeros(3 + hvd.rank()), name="loss")
+        self.assertRegex(str(raised.exception), r'rank 0 calls allreduce "loss" of float32 \[3\], '
+                         r'Average, rank 1 calls allreduce "loss" of float32 \[4\]')
+
+    def begun_mismatch(self):
+        """What was begun does not hold up the end."""
+        if hvd.rank() == 0:
+            handle = hvd.allreduce_async(torch.zeros(3), name="loss")
+            with self.assertRaisesRegex(lockstep.Mismatch, 'rank 1 calls broadcast "loss"'):
+                hvd.synchronize(handle)
+        else:
+            with self.assertRaisesRegex(lockstep.Mismatch, 'rank 0 calls allreduce "loss"'):
+                hvd.broadcast(torch.zeros(3), 0, name="loss")
+
+    def silent(self):
+        """Rank 1 never calls."""
+        if hvd.rank() == 1:
+            time.sleep(6)
+            os._exit(0)
+        with self.assertRaises(SystemExit) as end:
+            hvd.allreduce(torch.zeros(3), name="loss")
+        self.assertEqual(end.exception.code, 75)
+
+    def join(self):
+        """Rank r has r + 1 batches."""
+        model = torch.nn.Linear(2, 1)
+        hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+        optimizer = hvd.DistributedOptimizer(
+            torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters())
+        for _ in range(hvd.rank() + 1):
+            optimizer.zero_grad()
+            model(torch.ones(1, 2)).sum().backward()
+            optimizer.step()
+        self.assertEqual(hvd.join(), hvd.size() - 1)
+        self.assertAlmostEqual(  # in its last step, with those that have as many
+            model.bias.grad.item(), (hvd.size() - hvd.rank()) / hvd.size(), places=6)
+
+    def leaves(self):
+        """Rank 0 ends while the others work."""
+        if hvd.rank() == 0:
+            hvd.shutdown()
+            return
+        with self.assertRaises(SystemExit) as end:
+            hvd.allreduce(torch.zeros(3), name="loss")
+        self.assertEqual(end.exception.code, 75)
+
+
+if __name__ == "__main__":
+    result = unittest.TextTestRunner(stream=sys.stderr).run(Rank(sys.argv[1]))
+    sys.exit(0 if result.wasSuccessful() else 1)
