@@ -427,6 +427,7 @@ RunSummary RunSession::Summarize() const {
 void RunSession::FillOutcome(RunSummary* summary) const {
   const TrainingJobStatus& status = backend_.job().status;
   summary->restarts = status.restarts;
+  summary->steps_repeated = status.progress ? status.progress->steps_repeated : 0;
   if (stop_ != StopStage::kNone && !HasEnded(status)) {
     summary->outcome = stop_outcome_;
     summary->reason = stop_reason_;

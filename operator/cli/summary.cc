@@ -6,6 +6,7 @@
 #include <map>
 #include <string_view>
 
+#include "common/base/plural.h"
 #include "common/contract/exit_code.h"
 
 namespace lockstep::control {
@@ -150,6 +151,14 @@ std::string FormatRecoveryIn(const RunSummary& summary, const Recovery& recovery
                             : FormatRecovery(recovery);
 }
 
+// Training stood still in none of the time that these took, and yet it was lost.
+std::string FormatRepeated(const RunSummary& summary) {
+  if (!summary.is_training || summary.steps_repeated == 0) {
+    return "";
+  }
+  return ", and " + Plural(summary.steps_repeated, "step") + " had to be taken again";
+}
+
 std::string FormatRestarts(const RunSummary& summary) {
   int64_t count = 0;
   std::string causes;
@@ -169,7 +178,8 @@ std::string FormatRestarts(const RunSummary& summary) {
   }
   if (!summary.recoveries.empty()) {
     text += Line(summary.is_training ? "time lost" : "gang broken",
-                 Seconds(summary.time_lost) + " s of " + Seconds(summary.elapsed) + " s");
+                 Seconds(summary.time_lost) + " s of " + Seconds(summary.elapsed) + " s" +
+                     FormatRepeated(summary));
   }
   return text;
 }

@@ -42,5 +42,19 @@ TEST(FormatSummary, OneModelOfSeveralWhoseLossIsNoNumberIsAWarning) {
   EXPECT_THAT(FormatSummary(summary), HasSubstr("  warning       the loss is not a finite"));
 }
 
+// No training stood still in the time that they took, so it is in no other figure.
+TEST(Summary, StepsThatWereTakenAgainAreSaid) {
+  RunSummary summary = Trained();
+  summary.recoveries.emplace_back();
+  EXPECT_THAT(FormatSummary(summary), HasSubstr("  time lost     0.00 s of 0.00 s\n"));
+  EXPECT_EQ(EncodeSummary(summary)["stepsRepeated"], 0);
+  summary.steps_repeated = 140;
+  EXPECT_THAT(FormatSummary(summary),
+              HasSubstr("  time lost     0.00 s of 0.00 s, and 140 steps had to be taken again\n"));
+  EXPECT_EQ(EncodeSummary(summary)["stepsRepeated"], 140);
+  summary.is_training = false;
+  EXPECT_TRUE(EncodeSummary(summary)["stepsRepeated"].is_null());
+}
+
 }  // namespace
 }  // namespace lockstep::control
