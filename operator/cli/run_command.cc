@@ -23,6 +23,7 @@
 #include "operator/cli/console.h"
 #include "operator/cli/data_files.h"
 #include "operator/cli/earlier_run.h"
+#include "operator/cli/find_runtime.h"
 #include "operator/cli/job_file.h"
 #include "operator/cli/run_directory.h"
 #include "operator/cli/run_list.h"
@@ -77,27 +78,6 @@ std::map<std::string, std::string> InheritedEnvironment(int core_count, int proc
 std::optional<std::string> VariableOfShell(const std::string& name) {
   const char* const value = std::getenv(name.c_str());
   return value == nullptr ? std::nullopt : std::optional<std::string>(value);
-}
-
-// lockstep-runtime: where the user says, beside this program, or in PATH.
-Result<std::string> FindRuntime(const std::string& given) {
-  if (!given.empty()) {
-    return IsExecutableFile(given) ? Result<std::string>(std::filesystem::absolute(given).string())
-                                   : Error(ErrorCode::kNotFound, given + " is not executable");
-  }
-  std::error_code error;
-  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
-  const std::string beside = (self.parent_path() / "lockstep-runtime").string();
-  if (!error && IsExecutableFile(beside)) {
-    return beside;
-  }
-  const char* const path = std::getenv("PATH");
-  const auto found = FindProgram("lockstep-runtime", path == nullptr ? kSearchPathDefault : path);
-  if (!found.ok()) {
-    return Error(ErrorCode::kNotFound,
-                 "lockstep-runtime is neither beside this program nor in PATH; --runtime names it");
-  }
-  return std::filesystem::absolute(*found).string();
 }
 
 // Asks the deciding code what it would do on the empty machine: the reason if it refuses the job.
@@ -185,7 +165,8 @@ Status Prepare(const RunArguments& arguments, Workshop* made, int* exit_code) {
     return Error(ErrorCode::kResourceExhausted, *refusal);
   }
   *exit_code = kCliFailed;
-  LOCKSTEP_ASSIGN_OR_RETURN(shop.runtime, FindRuntime(arguments.runtime));
+  LOCKSTEP_ASSIGN_OR_RETURN(shop.runtime,
+                            FindRuntime(arguments.runtime, InheritedEnvironment(1, 1)));
   return OkStatus();
 }
 
