@@ -155,6 +155,8 @@ class FullDisk(LocalTest):
                              stderr=subprocess.STDOUT, text=True, timeout=RUN_TIMEOUT_SECONDS)
         self.assertIn("exit code 1\n", ran.stdout)
         self.assertIn("the checkpoint could not be written", ran.stdout)
+        self.assertRegex(ran.stdout,
+                         r"No space left on device \([0-9]+ bytes to write, [0-9]+ free\)")
         self.assertIn("newest of step", ran.stdout)
         self.assertNotIn("is lost", ran.stdout)
         self.assertEqual(ran.stdout.count("warning: checkpoint not written"), 1, ran.stdout)
