@@ -35,6 +35,21 @@ TEST(TerminationMessage, RoundTrips) {
   }
 }
 
+TEST(VerdictUnasked, LeavingOnRequestIsBelievedToWhoSaysThatItHeardOne) {
+  const ExitVerdict left = ClassifyExit(kExitPreempted, 0, "");
+  const ExitVerdict own_choice = {Outcome::kRetryable, ExitCause::kProgramExit};
+  TerminationMessage message;
+  message.outcome = Outcome::kPreempted;
+  EXPECT_EQ(VerdictUnasked(left, EncodeTerminationMessage(message)), left);
+  message.outcome = Outcome::kRetryable;
+  EXPECT_EQ(VerdictUnasked(left, EncodeTerminationMessage(message)), own_choice);
+  EXPECT_EQ(VerdictUnasked(left, ""), own_choice);
+  EXPECT_EQ(VerdictUnasked(left, "saved, goodbye"), own_choice);
+  for (const int code : {0, 1, 75, 76, 137}) {
+    EXPECT_EQ(VerdictUnasked(ClassifyExit(code, 0, ""), ""), ClassifyExit(code, 0, "")) << code;
+  }
+}
+
 TEST(TerminationMessage, IsOneReadableLine) {
   TerminationMessage message;
   message.reason = "peer lost";
