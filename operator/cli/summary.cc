@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <map>
 #include <string_view>
+#include <utility>
 
 #include "common/base/plural.h"
 #include "common/contract/exit_code.h"
@@ -123,10 +124,18 @@ std::string FormatCulprits(const RunSummary& summary) {
       first_failure = std::min(first_failure.value_or(*pod->ended), *pod->ended);
     }
   }
+  std::map<std::string, int64_t> likewise;  // by how they ended
+  for (const auto& [task, pod] : last) {
+    likewise[has_failed(*pod) ? DescribeEnd(*pod) : ""] += 1;
+  }
   std::string text;
   for (const auto& [task, pod] : last) {
     if (has_failed(*pod)) {
-      text += Line(TaskName(task), DescribeEnd(*pod));
+      const std::string how = DescribeEnd(*pod);
+      const int64_t count = std::exchange(likewise[how], 0);  // told with the first
+      text += count == 0  ? ""
+              : count > 1 ? Line(TaskName(task), how + "; likewise " + Plural(count - 1, "other"))
+                          : Line(TaskName(task), how);
     } else if (pod->exit_code && pod->ended < first_failure && !summary.is_training) {
       text += Line(
           TaskName(task),

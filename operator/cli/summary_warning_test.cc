@@ -42,6 +42,23 @@ TEST(FormatSummary, OneModelOfSeveralWhoseLossIsNoNumberIsAWarning) {
   EXPECT_THAT(FormatSummary(summary), HasSubstr("  warning       the loss is not a finite"));
 }
 
+// Of a program with a mistake every worker says the same.
+TEST(FormatSummary, ReasonThatSeveralHaveIsSaidOnceWithTheirNumber) {
+  RunSummary summary;
+  summary.outcome = RunOutcome::kFailed;
+  for (int index = 0; index < 4; ++index) {
+    PodRecord pod;
+    pod.task = {Role::kWorker, index};
+    pod.exit_code = 3;
+    pod.message = index == 2 ? "no such file" : "no such option";
+    summary.pods.push_back(pod);
+  }
+  EXPECT_THAT(FormatSummary(summary),
+              HasSubstr("  worker-0      exit code 3: no such option; likewise 2 others\n"
+                        "  worker-2      exit code 3: no such file\n"
+                        "  restarts "));
+}
+
 // No training stood still in the time that they took, so it is in no other figure.
 TEST(Summary, StepsThatWereTakenAgainAreSaid) {
   RunSummary summary = Trained();
