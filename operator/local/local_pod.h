@@ -23,8 +23,8 @@ struct LocalPodOptions {
   PodLogOptions log;
   std::map<std::string, std::string> environment;  // whole, the marker included
   std::string working_dir;                         // absolute; empty: `directory`
-  std::string marker;                              // "NAME=value" in `environment`
-  uint64_t lineage_mark = 0;                       // its alone, as in SpawnOptions
+  std::string marker;         // "NAME=value" in `environment`; how no other pod's begins
+  uint64_t lineage_mark = 0;  // its alone, as in SpawnOptions
 };
 
 // One pod: the session that its program leads, its output, its end. The cluster calls it when its

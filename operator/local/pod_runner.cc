@@ -104,7 +104,7 @@ LocalPodOptions PodRunner::PodOptions(const kube::Pod& pod, int64_t serial) cons
   LocalPodOptions made;
   made.directory = options_.directory + "/pods/" + pod.name;
   made.termination_file = made.directory + "/termination-message";
-  made.marker = marks_.environment + std::to_string(serial);
+  made.marker = marks_.environment + std::to_string(serial) + ".";  // 1 is not how 10 begins
   made.lineage_mark = marks_.lineage.first + static_cast<uint64_t>(serial) % kLineageSerials;
   made.environment = pod.spec.container.env;
   if (!options_.termination_file_variable.empty()) {

@@ -186,6 +186,20 @@ TEST_F(PodRunnerTest, DaemonsOfOtherPodsLiveOn) {
   EXPECT_TRUE(IsAlive(hidden));
 }
 
+// The first pod's mark was how the tenth's began.
+TEST_F(PodRunnerTest, EndOfTheFirstPodIsNotThatOfTheTenth) {
+  for (int number = 1; number <= 10; ++number) {
+    Create(ShellPod("pod-" + std::to_string(number),
+                    number == 1 || number == 10 ? "exec sleep 1000" : "exit 0"));
+  }
+  const pid_t tenth = static_cast<pid_t>(cluster_->FindPod("pod-10")->status.pid);
+  ASSERT_TRUE(Eventually(
+      [tenth] { return ReadText("/proc/" + std::to_string(tenth) + "/comm") == "sleep\n"; }));
+  ASSERT_TRUE(cluster_->DeletePod("pod-1", Duration::zero(), SteadyNow()).ok());
+  Await("pod-1", PodChange::kDeleted);
+  EXPECT_TRUE(IsAlive(tenth));
+}
+
 TEST_F(PodRunnerTest, PodAboveItsMemoryLimitIsOutOfMemory) {
   kube::Pod pod = ShellPod("pod", "x=x; while :; do x=$x$x; done");
   pod.spec.container.limits.memory_bytes = 64 << 20;
