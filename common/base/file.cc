@@ -7,8 +7,10 @@
 #include <filesystem>
 #include <system_error>
 #include <unistd.h>
+#include <utility>
 
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
 #include "common/base/unique_fd.h"
 
@@ -72,6 +74,21 @@ Result<std::string> ReadFile(const std::string& path, std::size_t bytes_max) {
   }
 }
 
+Error WithRoom(Error error, const std::string& path, std::size_t bytes) {
+  if (error.code() != ErrorCode::kResourceExhausted) {
+    return error;
+  }
+  std::string room = " (" + std::to_string(bytes) + " bytes to write";
+  const std::filesystem::path directory = std::filesystem::path(path).parent_path();
+
+  struct statvfs disk {};
+
+  if (::statvfs(directory.empty() ? "." : directory.c_str(), &disk) == 0) {
+    room += ", " + std::to_string(uint64_t{disk.f_bavail} * disk.f_frsize) + " free";
+  }
+  return Error(error.code(), error.ToString() + room + ")");
+}
+
 Status WriteFileAtomically(const std::string& path, std::string_view content) {
   const std::string temporary = path + ".tmp." + std::to_string(::getpid());
   Status written = WriteNewFile(temporary, content);
@@ -80,7 +97,7 @@ Status WriteFileAtomically(const std::string& path, std::string_view content) {
   }
   if (!written.ok()) {
     ::unlink(temporary.c_str());
-    return written;
+    return WithRoom(std::move(written).error(), path, content.size());
   }
   const std::filesystem::path directory = std::filesystem::path(path).parent_path();
   return FlushDirectory(directory.empty() ? "." : directory);

@@ -12,10 +12,15 @@ namespace lockstep {
 // The whole file. Errors: kNotFound, kIo, kResourceExhausted (larger than `bytes_max`).
 Result<std::string> ReadFile(const std::string& path, std::size_t bytes_max);
 
+// `error`, of a try to write `bytes` into the folder of `path`; where it says that there is no room
+// (kResourceExhausted), with these and the bytes that are free there now: what the try itself has
+// taken should be gone again.
+Error WithRoom(Error error, const std::string& path, std::size_t bytes);
+
 // Replaces `path` by `content` so that a reader sees the old or the new file and never a part:
 // written beside it, flushed to disk, renamed, directory flushed.
-// Errors: kResourceExhausted (disk full), kNotFound (no such folder), kIo. On error `path` is as it
-// was.
+// Errors: kResourceExhausted (disk full, or no descriptor left; WithRoom), kNotFound (no such
+// folder), kIo. On error `path` is as it was.
 Status WriteFileAtomically(const std::string& path, std::string_view content);
 
 // Writes `content` over what is in the file at `path`, made where it is missing, and cuts off what

@@ -1,11 +1,14 @@
 #include "common/base/file.h"
 
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <iterator>
 #include <string>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 namespace lockstep {
@@ -36,6 +39,22 @@ TEST_F(FileTest, AtomicWriteIntoMissingFolderIsNotFound) {
   const Status status = WriteFileAtomically(directory_ + "/none/a", "one");
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.error().code(), ErrorCode::kNotFound);
+}
+
+TEST_F(FileTest, WriteThatFindsNoRoomSaysHowMuchItNeedsAndHowMuchThereIs) {
+  ::signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  ::getrlimit(RLIMIT_FSIZE, &before);
+  const rlimit two{2, before.rlim_max};
+  ::setrlimit(RLIMIT_FSIZE, &two);
+  const Status status = WriteFileAtomically(directory_ + "/a", "three");
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  ::signal(SIGXFSZ, SIG_DFL);
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().code(), ErrorCode::kResourceExhausted);
+  EXPECT_THAT(status.error().ToString(),
+              testing::ContainsRegex("write: .* \\(5 bytes to write, [1-9][0-9]* free\\)$"));
+  EXPECT_TRUE(std::filesystem::is_empty(directory_));
 }
 
 TEST_F(FileTest, WriteInPlaceKeepsTheFileAndCutsWhatIsLeft) {

@@ -46,7 +46,7 @@ StatusDocument Sample() {
   document.step_phase_seconds = {0.001, 0.004, 0.002, 0.0005};
   document.backend = "nccl";
   document.backend_detail = "NCCL 2.28.9 (/usr/lib/libnccl.so.2): revoke, on GPU-5d2c";
-  document.history = {{0, 30, 2880, 0.5, 0.875, 1.25}, {1, 60, 2880, 0.25, std::nullopt, 1}};
+  document.history = {{0, 30, 2880, 0.5, 0.875, 1.25, 960}, {1, 60, 2880, 0.25, std::nullopt, 1}};
   document.timeline = {
       {TimelineEventKind::kProcessStart, Epoch(0), Step(0), std::nullopt, 100},
       {TimelineEventKind::kPeerLost, Epoch(3), Step(59), 2, 9'000'000'000'000'000'000}};
@@ -235,6 +235,7 @@ TEST(StatusDocument, RefusesWhatIsOutOfBounds) {
       {"/stepPhaseSeconds/data", -0.5, "stepPhaseSeconds.data: -0.5 found"},
       {"/history/0/loss", "low", "history[0].loss: \"low\" found"},
       {"/history/0/seconds", -1, "history[0].seconds: -1 found"},
+      {"/history/0/timedSampleCount", -1, "history[0].timedSampleCount: -1 found"},
       {"/history",
        Json(std::vector<Json>(65, SampleJson()["history"][0])),
        "65 elements found, expected at most 64"},

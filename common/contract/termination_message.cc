@@ -139,4 +139,14 @@ Result<TerminationMessage> DecodeTerminationMessage(std::string_view text) {
   return message;
 }
 
+ExitVerdict VerdictUnasked(ExitVerdict verdict, std::string_view last_words) {
+  if (verdict.outcome != Outcome::kPreempted) {
+    return verdict;
+  }
+  const auto words = DecodeTerminationMessage(last_words);
+  return words.ok() && words->outcome == Outcome::kPreempted
+             ? verdict
+             : ExitVerdict{Outcome::kRetryable, ExitCause::kProgramExit};
+}
+
 }  // namespace lockstep

@@ -52,4 +52,10 @@ std::string EncodeTerminationMessage(const TerminationMessage& message);
 // so a caller treats kInvalidArgument as "free text".
 Result<TerminationMessage> DecodeTerminationMessage(std::string_view text);
 
+// What an end comes to of a pod that nobody is known to have asked to go. `verdict` is that of its
+// exit; exit code 42 says that it left on request, which is believed where its last words have that
+// outcome: whoever hears of the request writes them. Else it is an end of the program's own choice,
+// to be tried again and counted. Pure.
+ExitVerdict VerdictUnasked(ExitVerdict verdict, std::string_view last_words);
+
 }  // namespace lockstep

@@ -30,8 +30,23 @@ TEST(TerminationMessage, RoundTrips) {
     message.result->models = {{0.5, 0.125, 0.9375}, {std::nullopt, 0.375, std::nullopt}};
     message.checkpoints = CheckpointStatus{3, 1, 2, "No space left on device", Step(40)};
     message.steps_total = 750;
-    message.history = {{3, 400, 9600, 0.5, 0.875, 1.5}, {4, 500, 9600, 0.25, {}, 1}};
+    message.history = {{3, 400, 9600, 0.5, 0.875, 1.5, 4800}, {4, 500, 9600, 0.25, {}, 1}};
     EXPECT_EQ(DecodeTerminationMessage(EncodeTerminationMessage(message)).value(), message);
+  }
+}
+
+TEST(VerdictUnasked, LeavingOnRequestIsBelievedToWhoSaysThatItHeardOne) {
+  const ExitVerdict left = ClassifyExit(kExitPreempted, 0, "");
+  const ExitVerdict own_choice = {Outcome::kRetryable, ExitCause::kProgramExit};
+  TerminationMessage message;
+  message.outcome = Outcome::kPreempted;
+  EXPECT_EQ(VerdictUnasked(left, EncodeTerminationMessage(message)), left);
+  message.outcome = Outcome::kRetryable;
+  EXPECT_EQ(VerdictUnasked(left, EncodeTerminationMessage(message)), own_choice);
+  EXPECT_EQ(VerdictUnasked(left, ""), own_choice);
+  EXPECT_EQ(VerdictUnasked(left, "saved, goodbye"), own_choice);
+  for (const int code : {0, 1, 75, 76, 137}) {
+    EXPECT_EQ(VerdictUnasked(ClassifyExit(code, 0, ""), ""), ClassifyExit(code, 0, "")) << code;
   }
 }
 
@@ -92,6 +107,7 @@ TEST(TerminationMessage, HoldsAsManyModelsAsThereAreRanks) {
   for (int64_t epoch = 0; epoch < 8; ++epoch) {
     message.history.push_back({epoch, 1'000'000, 1'000'000, third, third, 100 * third});
   }
+  message.history.front().timed_sample_count = 999'999;  // a process comes into one at most
   const std::string text = EncodeTerminationMessage(message);
   EXPECT_LE(text.size(), kTerminationMessageBytesMax);
   const auto decoded = DecodeTerminationMessage(text);

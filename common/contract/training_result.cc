@@ -121,12 +121,16 @@ TestResult DecodeTestResult(const Json& value,
 
 Json EncodeDataEpochResult(const DataEpochResult& result) {
   const bool is_amount = std::isfinite(result.seconds) && result.seconds > 0;
-  return {{"dataEpoch", result.data_epoch},
-          {"step", result.step},
-          {"sampleCount", result.sample_count},
-          {"loss", FiniteOrNull(result.loss)},
-          {"accuracy", FiniteOrNull(result.accuracy)},
-          {"seconds", is_amount ? result.seconds : 0}};
+  Json json = {{"dataEpoch", result.data_epoch},
+               {"step", result.step},
+               {"sampleCount", result.sample_count},
+               {"loss", FiniteOrNull(result.loss)},
+               {"accuracy", FiniteOrNull(result.accuracy)},
+               {"seconds", is_amount ? result.seconds : 0}};
+  if (result.timed_sample_count.has_value()) {
+    json["timedSampleCount"] = *result.timed_sample_count;
+  }
+  return json;
 }
 
 DataEpochResult DecodeDataEpochResult(const Json& value,
@@ -141,6 +145,7 @@ DataEpochResult DecodeDataEpochResult(const Json& value,
   result.accuracy = reader.Number("accuracy");
   reader.Require("seconds", "a number of at least 0");
   result.seconds = reader.Number("seconds", 0).value_or(0);
+  result.timed_sample_count = reader.Int("timedSampleCount", 0);
   return result;
 }
 

@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 
 #include "common/base/check.h"
+#include "common/base/exec_string.h"
 #include "common/base/unique_fd.h"
 
 namespace lockstep {
@@ -101,8 +102,34 @@ void SetLineageMark(uint64_t mark) {
   Fail(plan, SpawnStage::kExec);
 }
 
-Error ExecError(const std::string& start, int reason) {
+// Which text the kernel does not take, or how much all of them are.
+std::string DescribeTooLong(const SpawnOptions& options) {
+  const std::string most =
+      " bytes, of which Linux takes " + std::to_string(kExecStringBytesMax) + " at most";
+  std::size_t sum = 0;
+  for (std::size_t i = 0; i < options.arguments.size(); ++i) {
+    const std::size_t bytes = options.arguments[i].size();
+    if (bytes > kExecStringBytesMax) {
+      return "its argument " + std::to_string(i) + " has " + std::to_string(bytes) + most;
+    }
+    sum += bytes + 1;
+  }
+  for (const auto& [name, value] : options.environment) {
+    const std::size_t bytes = name.size() + 1 + value.size();
+    if (bytes > kExecStringBytesMax) {
+      return "its variable " + name + " has " + std::to_string(bytes) + most +
+             ", the name included";
+    }
+    sum += bytes + 1;
+  }
+  return "its arguments and variables have " + std::to_string(sum) +
+         " bytes together, more than this system takes (a quarter of ulimit -s)";
+}
+
+Error ExecError(const std::string& start, int reason, const SpawnOptions& options) {
   switch (reason) {
+    case E2BIG:
+      return Error(ErrorCode::kInvalidArgument, start + DescribeTooLong(options));
     case ENOENT:  // the file itself was there a moment ago
       return Error(ErrorCode::kNotFound, start + "it or the interpreter it names does not exist");
     case ENOEXEC:
@@ -128,7 +155,7 @@ Error DescribeFailure(const SpawnFailure& failure, const SpawnOptions& options) 
                    start + "working directory " + options.working_directory + ": " +
                        std::strerror(failure.error_number));
     case SpawnStage::kExec:
-      return ExecError(start, failure.error_number);
+      return ExecError(start, failure.error_number, options);
     case SpawnStage::kSetup:
       break;
   }

@@ -139,5 +139,27 @@ TEST_F(SpawnTest, WhatCannotBeExecutedSaysWhy) {
   EXPECT_EQ(Run(folder_, {"folder"}).error().code(), ErrorCode::kInvalidArgument);
 }
 
+TEST_F(SpawnTest, TextThatTheKernelDoesNotTakeIsNamedWithItsBytes) {
+  const auto problem = [this](const std::vector<std::string>& arguments) {
+    return Run("/bin/true", arguments).error().ToString();
+  };
+  options_.environment["FITS"] = std::string(131066, 'v');
+  EXPECT_TRUE(Run("/bin/true", {"true", std::string(131071, 'w')}).ok());
+  EXPECT_EQ(problem({"true", std::string(131072, 'w')}),
+            "cannot start \"true\": its argument 1 has 131072 bytes, of which Linux takes 131071 "
+            "at most");
+  options_.environment["LONG"] = std::string(204800, 'v');
+  EXPECT_EQ(problem({"true"}),
+            "cannot start \"true\": its variable LONG has 204805 bytes, of which Linux takes "
+            "131071 at most, the name included");
+  options_.environment.clear();
+  for (int i = 0; i < 70; ++i) {  // above the 6 MiB that no ulimit -s raises it over
+    options_.environment["V" + std::to_string(10 + i)] = std::string(100'000, 'v');
+  }
+  EXPECT_EQ(problem({"true"}),
+            "cannot start \"true\": its arguments and variables have 7000355 bytes together, more "
+            "than this system takes (a quarter of ulimit -s)");
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -108,6 +108,29 @@ TEST(ReadManifest, EveryGoodExampleIsReadAndSurvivesEncoding) {
   }
 }
 
+// The kernel's refusal names neither.
+TEST(ReadManifest, TextThatLinuxHandsToNoProgramIsRefusedWithItsFieldAndBytes) {
+  const auto job = [](std::size_t value_bytes, std::size_t word_bytes) {
+    return R"(apiVersion: lockstep.dev/v1
+kind: TrainingJob
+metadata: {name: job}
+spec:
+  roles:
+  - name: worker
+    template: {spec: {containers: [{name: trainer, command: [sh, -c, )" +
+           std::string(word_bytes, 'w') +
+           "], env: [{name: LONG, value: " + std::string(value_bytes, 'v') + "}]}]}}\n";
+  };
+  EXPECT_EQ(ProblemsOf(job(131066, 131071)), "");
+  EXPECT_THAT(ProblemsOf(job(204800, 131071)),
+              AllOf(HasSubstr(".containers[0].env[0].value: 204800 bytes found, expected at most "
+                              "131066 behind this name: Linux starts no program"),
+                    Not(HasSubstr("command"))));
+  EXPECT_THAT(ProblemsOf(job(131066, 131072)),
+              HasSubstr(".containers[0].command[2]: 131072 bytes found, expected at most 131071: "
+                        "Linux starts no program"));
+}
+
 TEST(ReadManifest, GoodManifestHasOneJobAndNoProblem) {
   const Manifest manifest = ReadManifest(kGoodManifest, "job.yaml");
   EXPECT_TRUE(manifest.ok()) << FormatProblems(manifest);

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "common/base/exec_string.h"
 #include "common/contract/environment.h"
 #include "common/contract/problems.h"
 #include "common/contract/topology.h"
@@ -150,6 +151,14 @@ void ReadVariable(const Json& value, const std::string& path, PodTemplate* pod, 
     CheckEnvironmentName(reader, name);
   }
   const std::string text = ReadText(reader, "value");
+  if (name.size() + 1 + text.size() > kExecStringBytesMax) {
+    reader.Fail(
+        "value",
+        std::to_string(text.size()) + " bytes found, expected at most " +
+            std::to_string(kExecStringBytesMax - std::min(name.size() + 1, kExecStringBytesMax)) +
+            " behind this name: Linux starts no program with a longer variable; put it "
+            "into a file");
+  }
   const bool is_twice =
       pod->env.count(name) > 0 ||
       std::any_of(pod->env_sources.begin(),

@@ -44,12 +44,28 @@ std::string SuggestQuantity(std::string_view text) {
   return "";
 }
 
+// Devices are not divided: Kubernetes takes whole numbers of what has a domain in its name.
+bool IsCountedWhole(std::string_view name) {
+  return name.find('/') != std::string_view::npos;
+}
+
+// "0.5", "500m": a quantity that is rounded to a whole number, where it is one.
+bool IsFraction(const std::string& text) {
+  const Result<int64_t> ones = ParseQuantity(text, QuantityUnit::kOnes);
+  const Result<int64_t> thousandths = ParseQuantity(text, QuantityUnit::kThousandths);
+  return ones.ok() && thousandths.ok() && *thousandths != *ones * 1000;
+}
+
+std::string TextOf(const Json& value) {
+  return value.is_string() ? value.get<std::string>() : DumpJson(value);
+}
+
 // One quantity, a string or a number; nullopt (recorded) if it is none.
 std::optional<int64_t> ReadQuantity(const Json& value,
                                     const std::string& path,
                                     QuantityUnit unit,
                                     Errors* errors) {
-  const std::string text = value.is_string() ? value.get<std::string>() : DumpJson(value);
+  const std::string text = TextOf(value);
   Result<int64_t> quantity = ParseQuantity(text, unit);
   const bool is_whole = value.is_number() && value.get<double>() == std::trunc(value.get<double>());
   if (quantity.ok() && (value.is_string() || is_whole)) {
@@ -86,6 +102,12 @@ Amounts ReadAmountMap(ObjectReader& resources, std::string_view key, Errors* err
     const std::string path = resources.PathOf(key) + "." + name;
     if (!IsResourceName(name)) {
       AddError(errors, path, "unknown resource" + SuggestResource(name));
+      continue;
+    }
+    if (IsCountedWhole(name) && IsFraction(TextOf(quantity))) {
+      AddError(errors,
+               path,
+               DescribeJson(quantity) + " found, expected a whole number: a device is not divided");
       continue;
     }
     const QuantityUnit unit = name == "cpu" ? QuantityUnit::kThousandths : QuantityUnit::kOnes;

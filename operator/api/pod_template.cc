@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "common/base/exec_string.h"
 #include "common/contract/problems.h"
 #include "operator/api/fields.h"
 #include "operator/api/job_names.h"
@@ -40,9 +41,26 @@ bool CheckNotOurs(ObjectReader& reader, const std::string& name) {
   return true;
 }
 
+// Words that the kernel takes; what it does not is recorded.
+std::vector<std::string> ReadProgramWords(ObjectReader& reader,
+                                          std::string_view key,
+                                          Errors* errors) {
+  std::vector<std::string> words = ReadWords(reader, key, errors);
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (words[i].size() > kExecStringBytesMax) {
+      AddError(errors,
+               reader.PathOf(key, i),
+               std::to_string(words[i].size()) + " bytes found, expected at most " +
+                   std::to_string(kExecStringBytesMax) +
+                   ": Linux starts no program with a longer argument; put it into a file");
+    }
+  }
+  return words;
+}
+
 void ReadCommand(ObjectReader& reader, PodTemplate* pod, Errors* errors) {
-  pod->command = ReadWords(reader, "command", errors);
-  pod->args = ReadWords(reader, "args", errors);
+  pod->command = ReadProgramWords(reader, "command", errors);
+  pod->args = ReadProgramWords(reader, "args", errors);
   if (!pod->command.empty() && pod->command.front().empty()) {
     reader.Fail("command", "starts with \"\", expected a program");
   }

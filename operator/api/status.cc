@@ -124,6 +124,7 @@ JobProgress DecodeProgress(const Json& value, const std::string& path, Errors* e
   progress.eta_seconds = reader.Number("etaSeconds").value_or(0);
   progress.checkpoint_step = ReadCount(reader, "checkpointStep");
   progress.checkpoint_at = ReadTime(reader, "checkpointAt");
+  progress.steps_repeated = ReadCount(reader, "stepsRepeated");
   progress.observed_at = ReadTime(reader, "observedAt").value_or(WallTime{});
   return progress;
 }
@@ -297,6 +298,7 @@ Json EncodeProgress(const JobProgress& progress) {
                 {"stepsTotal", progress.steps_total},
                 {"dataEpoch", progress.data_epoch},
                 {"checkpointStep", progress.checkpoint_step},
+                {"stepsRepeated", progress.steps_repeated},
                 {"observedAt", FormatRfc3339(progress.observed_at)}};
   SetTime(&value, "checkpointAt", progress.checkpoint_at);
   SetNumber(&value, "loss", progress.loss);

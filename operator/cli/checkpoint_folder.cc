@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <string_view>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 namespace lockstep::control {
@@ -37,27 +38,46 @@ bool HoldsSomething(const std::filesystem::path& folder) {
 
 }  // namespace
 
-Result<std::optional<Step>> NewestCheckpointIn(const std::string& folder) {
-  std::optional<Step> newest;
-  std::vector<std::string> of_models;
+Result<std::vector<FoundCheckpoint>> NewestCheckpointsIn(const std::string& folder) {
+  std::optional<FoundCheckpoint> newest;
+  std::vector<std::pair<int64_t, std::string>> of_models;
   std::error_code error;
   for (auto at = std::filesystem::directory_iterator(folder, error);
        !error && at != std::filesystem::directory_iterator();
        at.increment(error)) {
     const std::string name = at->path().filename().string();
     if (const auto step = NumberAfter(kStepPrefix, name)) {
-      newest = HoldsSomething(at->path()) ? std::max(newest, std::optional(Step(*step))) : newest;
-    } else if (NumberAfter(kModelPrefix, name)) {
-      of_models.push_back(at->path().string());
+      if ((!newest || Step(*step) > newest->step) && HoldsSomething(at->path())) {
+        newest = FoundCheckpoint{Step(*step), at->path().string(), {}};
+      }
+    } else if (const auto rank = NumberAfter(kModelPrefix, name)) {
+      of_models.emplace_back(*rank, at->path().string());
     }
   }
   const bool is_absent = folder.empty() || error.value() == ENOENT || error.value() == ENOTDIR;
   if (error && !is_absent) {
     return SystemError(error.value(), "reading the checkpoints in " + folder);
   }
-  for (const std::string& model : of_models) {
-    LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<Step> its_newest, NewestCheckpointIn(model));
-    newest = std::max(newest, its_newest);
+  std::vector<FoundCheckpoint> found;
+  if (newest) {
+    found.push_back(*newest);
+  }
+  for (const auto& [rank, model] : of_models) {
+    LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<FoundCheckpoint> its_own,
+                              NewestCheckpointsIn(model));
+    for (FoundCheckpoint checkpoint : its_own) {
+      checkpoint.rank = rank;
+      found.push_back(std::move(checkpoint));
+    }
+  }
+  return found;
+}
+
+Result<std::optional<Step>> NewestCheckpointIn(const std::string& folder) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<FoundCheckpoint> found, NewestCheckpointsIn(folder));
+  std::optional<Step> newest;
+  for (const FoundCheckpoint& checkpoint : found) {
+    newest = std::max(newest, std::optional(checkpoint.step));
   }
   return newest;
 }

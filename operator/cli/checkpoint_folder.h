@@ -1,12 +1,24 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "common/base/result.h"
 #include "common/base/strong_id.h"
 
 namespace lockstep::control {
+
+struct FoundCheckpoint {
+  Step step;
+  std::string folder;           // its own
+  std::optional<int64_t> rank;  // whose model it is, where each rank's has a folder of its own
+};
+
+// The newest checkpoint in `folder`, and of every rank whose model has a folder of its own the
+// newest of that. Errors: as below.
+Result<std::vector<FoundCheckpoint>> NewestCheckpointsIn(const std::string& folder);
 
 // The step of the newest checkpoint in `folder`, whole or not: a step's folder is complete when it
 // appears, so that what is not has been harmed since. One with nothing in it, or a file of such a

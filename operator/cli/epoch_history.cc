@@ -5,11 +5,23 @@
 #include <utility>
 
 namespace lockstep::control {
+namespace {
+
+int64_t TimedSamples(const DataEpochResult& result) {
+  return result.timed_sample_count.value_or(result.sample_count);
+}
+
+bool KnowsMore(const DataEpochResult& one, const DataEpochResult& other) {
+  return std::pair(one.sample_count, TimedSamples(one)) >
+         std::pair(other.sample_count, TimedSamples(other));
+}
+
+}  // namespace
 
 void EpochHistory::Add(const std::vector<DataEpochResult>& results) {
   for (const DataEpochResult& result : results) {
     Known& known = by_epoch_.try_emplace(result.data_epoch, Known{result, false}).first->second;
-    if (result.sample_count > known.result.sample_count) {
+    if (KnowsMore(result, known.result)) {
       known.result = result;
     }
   }
@@ -51,7 +63,12 @@ std::string FormatDataEpoch(const DataEpochResult& result, std::optional<int64_t
     text += figure;
   }
   std::snprintf(figure, sizeof figure, " %.1f s", result.seconds);
-  return text + figure;
+  text += figure;
+  if (result.timed_sample_count) {
+    text += " for the last " + std::to_string(*result.timed_sample_count) + " of its " +
+            std::to_string(result.sample_count) + " samples";
+  }
+  return text;
 }
 
 }  // namespace lockstep::control

@@ -32,6 +32,18 @@ TEST(EpochHistory, EpochThatIsToldLateIsNewAsWell) {
   EXPECT_THAT(history.TakeNew(), ElementsAre(Epoch(0), Epoch(1)));
 }
 
+// Of one who joined in its midst the loss is the whole epoch's, and the time is not.
+TEST(EpochHistory, OfEqualSamplesWhoTimedTheMostIsRight) {
+  DataEpochResult joined = Epoch(3);
+  joined.timed_sample_count = 3000;
+  joined.seconds = 0.5;
+  EpochHistory history;
+  history.Add({joined});
+  history.Add({Epoch(3)});
+  history.Add({joined});
+  EXPECT_THAT(history.All(), ElementsAre(Epoch(3)));
+}
+
 TEST(EpochHistory, WhoSawMoreSamplesIsRight) {
   EpochHistory history;
   history.Add({Epoch(3, 100)});
@@ -54,6 +66,8 @@ TEST(FormatDataEpoch, TellsWhatIsKnown) {
             "data epoch 2 of 5: loss 0.5000, training accuracy 87.5 %, 1.2 s");
   EXPECT_EQ(FormatDataEpoch({0, 9, 9, {}, {}, 0.04}, std::nullopt),
             "data epoch 1: loss not finite, 0.0 s");
+  EXPECT_EQ(FormatDataEpoch({1, 188, 9000, 0.5, {}, 0.64, 3000}, 5),
+            "data epoch 2 of 5: loss 0.5000, 0.6 s for the last 3000 of its 9000 samples");
 }
 
 }  // namespace

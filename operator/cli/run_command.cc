@@ -23,11 +23,13 @@
 #include "operator/cli/console.h"
 #include "operator/cli/data_files.h"
 #include "operator/cli/earlier_run.h"
+#include "operator/cli/find_runtime.h"
 #include "operator/cli/job_file.h"
 #include "operator/cli/run_directory.h"
 #include "operator/cli/run_list.h"
 #include "operator/cli/run_log.h"
 #include "operator/cli/run_session.h"
+#include "operator/cli/saved_state.h"
 #include "operator/cli/summary.h"
 #include "operator/cli/summary_file.h"
 #include "operator/cli/without_cluster.h"
@@ -77,27 +79,6 @@ std::map<std::string, std::string> InheritedEnvironment(int core_count, int proc
 std::optional<std::string> VariableOfShell(const std::string& name) {
   const char* const value = std::getenv(name.c_str());
   return value == nullptr ? std::nullopt : std::optional<std::string>(value);
-}
-
-// lockstep-runtime: where the user says, beside this program, or in PATH.
-Result<std::string> FindRuntime(const std::string& given) {
-  if (!given.empty()) {
-    return IsExecutableFile(given) ? Result<std::string>(std::filesystem::absolute(given).string())
-                                   : Error(ErrorCode::kNotFound, given + " is not executable");
-  }
-  std::error_code error;
-  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
-  const std::string beside = (self.parent_path() / "lockstep-runtime").string();
-  if (!error && IsExecutableFile(beside)) {
-    return beside;
-  }
-  const char* const path = std::getenv("PATH");
-  const auto found = FindProgram("lockstep-runtime", path == nullptr ? kSearchPathDefault : path);
-  if (!found.ok()) {
-    return Error(ErrorCode::kNotFound,
-                 "lockstep-runtime is neither beside this program nor in PATH; --runtime names it");
-  }
-  return std::filesystem::absolute(*found).string();
 }
 
 // Asks the deciding code what it would do on the empty machine: the reason if it refuses the job.
@@ -152,6 +133,23 @@ Status CheckData(const RunArguments& arguments, const Workshop& shop) {
   return problems.empty() ? OkStatus() : Status(Error(ErrorCode::kInvalidArgument, problems));
 }
 
+// Of a training; empty for commands, which know their own, and where no folder is named yet.
+std::string CheckpointDirectoryOf(const TrainingJob& job, const std::string& run_directory) {
+  if (!job.spec.training) {
+    return "";
+  }
+  const std::string& given = job.spec.training->checkpoint.directory;
+  return given.starts_with('/') ? given : run_directory.empty() ? "" : run_directory + "/" + given;
+}
+
+// An edit that its checkpoint does not take.
+Status CheckEdit(const RunArguments& arguments, const TrainingJob& job) {
+  const std::string& run = arguments.resume.empty() ? arguments.directory : arguments.resume;
+  const Status fits = CheckSavedState(job, CheckpointDirectoryOf(job, run));
+  return fits.ok() ? fits
+                   : Status(Error(fits.error().code(), "lockstep: " + fits.error().message()));
+}
+
 // `shop` holds the job as soon as that is read, be it refused.
 Status Prepare(const RunArguments& arguments, Workshop* made, int* exit_code) {
   Workshop& shop = *made;
@@ -169,6 +167,7 @@ Status Prepare(const RunArguments& arguments, Workshop* made, int* exit_code) {
       CheckChaosTargets(arguments.chaos, std::set<TaskId>(tasks.begin(), tasks.end())));
   LOCKSTEP_RETURN_IF_ERROR(CheckChaosTriggers(arguments.chaos, shop.job.spec.training.has_value()));
   LOCKSTEP_RETURN_IF_ERROR(CheckData(arguments, shop));
+  LOCKSTEP_RETURN_IF_ERROR(CheckEdit(arguments, shop.job));
   if (const Status taken = TakeClusterValues(VariableOfShell, &shop.job); !taken.ok()) {
     *exit_code = kCliRefused;
     return Error(taken.error().code(), taken.error().message());
@@ -185,7 +184,8 @@ Status Prepare(const RunArguments& arguments, Workshop* made, int* exit_code) {
     return Error(ErrorCode::kResourceExhausted, *refusal);
   }
   *exit_code = kCliFailed;
-  LOCKSTEP_ASSIGN_OR_RETURN(shop.runtime, FindRuntime(arguments.runtime));
+  LOCKSTEP_ASSIGN_OR_RETURN(shop.runtime,
+                            FindRuntime(arguments.runtime, InheritedEnvironment(1, 1)));
   return OkStatus();
 }
 
@@ -238,15 +238,6 @@ std::string DescribePlaces(const LoopbackBlock& block, const JobTopology& topolo
          (topology.master_port ? "; MASTER_PORT is " + std::to_string(*topology.master_port) : "");
 }
 
-// Of a training; empty for commands, which know their own.
-std::string CheckpointDirectoryOf(const TrainingJob& job, const RunDirectory& directory) {
-  if (!job.spec.training) {
-    return "";
-  }
-  const std::string& given = job.spec.training->checkpoint.directory;
-  return given.starts_with('/') ? given : directory.path() + "/" + given;
-}
-
 // Notes the job in its folder, once there is something to note: a try to go on that does not come
 // to train must leave the run that was there, with its job and its end.
 class JobNote {
@@ -296,7 +287,7 @@ Result<RunSummary> Carry(const RunArguments& arguments,
   options.run_directory = directory.path();
   options.chaos = arguments.chaos;
   options.timeout = arguments.timeout;
-  options.checkpoint_directory = CheckpointDirectoryOf(shop.job, directory);
+  options.checkpoint_directory = CheckpointDirectoryOf(shop.job, directory.path());
   // A folder that cannot be read may hold what must not be begun anew.
   LOCKSTEP_ASSIGN_OR_RETURN(options.newest_checkpoint,
                             NewestCheckpointIn(options.checkpoint_directory));
@@ -395,8 +386,8 @@ void TellBeginnings(const Workshop& shop, const RunDirectory& directory, Console
   }
   if (const auto earlier = ReadEarlierRun(directory.path()); earlier.ok()) {
     const std::string its_own = CheckpointFolderOf(*earlier, directory.path());
-    const auto newest =
-        NewestCheckpointIn(its_own.empty() ? CheckpointDirectoryOf(shop.job, directory) : its_own);
+    const auto newest = NewestCheckpointIn(
+        its_own.empty() ? CheckpointDirectoryOf(shop.job, directory.path()) : its_own);
     if (!newest.ok()) {
       console->Print("warning: of the earlier run in this folder: " + newest.error().ToString());
       return TellUnused(shop, console);
@@ -432,7 +423,7 @@ Result<RunDirectory> OpenDirectory(const RunArguments& arguments, const Training
 // Held until the run ends; closed where there is nothing to hold, or where the trainer will say
 // what is wrong with the folder.
 Result<UniqueFd> HoldCheckpoints(const Workshop& shop, const RunDirectory& directory) {
-  const std::string folder = CheckpointDirectoryOf(shop.job, directory);
+  const std::string folder = CheckpointDirectoryOf(shop.job, directory.path());
   auto lock = folder.empty() ? UniqueFd() : LockCheckpoints(folder);
   const bool is_taken = !lock.ok() && lock.error().code() == ErrorCode::kAlreadyExists;
   return lock.ok() || is_taken ? std::move(lock) : UniqueFd();

@@ -28,8 +28,7 @@ class RunCommandTest : public ::testing::Test {
     std::string pattern = ::testing::TempDir() + "run-XXXXXX";
     ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
     folder_ = pattern;
-    std::ofstream(folder_ + "/runtime") << "#!/bin/sh\nshift 2\nexec \"$@\"\n";
-    ASSERT_EQ(::chmod((folder_ + "/runtime").c_str(), 0700), 0);
+    WriteRuntime("lockstep-runtime 0");
     arguments_.source.file = folder_ + "/job.yaml";
     arguments_.directory = folder_ + "/run";
     arguments_.summary_file = folder_ + "/summary.json";
@@ -37,6 +36,13 @@ class RunCommandTest : public ::testing::Test {
   }
 
   void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  // `version`: what it answers to --version, as a shell reads it.
+  void WriteRuntime(const std::string& version) {
+    std::ofstream(folder_ + "/runtime") << "#!/bin/sh\nif [ \"$1\" = --version ]; then echo "
+                                        << version << "; exit; fi\nshift 2\nexec \"$@\"\n";
+    ASSERT_EQ(::chmod((folder_ + "/runtime").c_str(), 0700), 0);
+  }
 
   // Two workers that run `command`, a YAML list.
   void WriteJob(const std::string& command, const std::string& role_fields = "") {
@@ -192,6 +198,23 @@ TEST_F(RunCommandTest, MissingRuntimeIsSaid) {
   arguments_.runtime = folder_ + "/missing";
   EXPECT_EQ(RunRun(arguments_), kCliFailed);
   EXPECT_FALSE(std::filesystem::exists(folder_ + "/run"));
+}
+
+// In its place every pod would end at once with exit code 0, and the job with it.
+TEST_F(RunCommandTest, ProgramThatIsNoRuntimeIsRefusedWithWhatItSays) {
+  WriteJob("[sh, -c, 'exit 0']");
+  for (const auto& [version, says] :
+       {std::pair{"'true (GNU coreutils) 9.1'", "it says \"true (GNU coreutils) 9.1\", expected"},
+        std::pair{"", "it says \"\", expected \"lockstep-runtime\" and its version"},
+        std::pair{"begin; while :; do echo without end; done", "it says \"begin\""}}) {
+    WriteRuntime(version);
+    ::testing::internal::CaptureStderr();
+    EXPECT_EQ(RunRun(arguments_), kCliFailed);
+    EXPECT_THAT(
+        ::testing::internal::GetCapturedStderr(),
+        HasSubstr("/runtime is not lockstep-runtime: asked by --version " + std::string(says)));
+    EXPECT_FALSE(std::filesystem::exists(folder_ + "/run"));
+  }
 }
 
 TEST_F(RunCommandTest, ResumeGoesOnWithTheEarlierRunAndItsManifest) {

@@ -89,7 +89,8 @@ void RunRecord::OnEnded(const PodEvent& event) {
     return;
   }
   const kube::ContainerTermination& end = *event.pod.status.termination;
-  ExitVerdict verdict = ClassifyExit(end.exit_code, end.signal, end.reason);
+  ExitVerdict verdict =
+      VerdictUnasked(ClassifyExit(end.exit_code, end.signal, end.reason), end.message);
   if (verdict.outcome == Outcome::kSuccess) {
     if (!options_.batch_size || SaysSuccess(end.message)) {
       return;

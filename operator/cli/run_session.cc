@@ -124,6 +124,7 @@ RunSummary RunSession::Run() {
       TellRemarks();
       NoteUnderWay();
       parts_.console->Clear();
+      TellRest();
       return Summarize();
     }
     ShowProgress(now);
@@ -188,8 +189,11 @@ void RunSession::HandlePods(TimePoint now) {
     if (event.change == PodChange::kEnded && termination && termination->exit_code != 0 &&
         !event.pod.is_deleting) {
       TellEarlyLeavers();
-      Say(event.pod.name + " ended: " +
-          DescribeExit(termination->exit_code, termination->signal, termination->reason));
+      const std::string how =
+          DescribeExit(termination->exit_code, termination->signal, termination->reason);
+      for (const std::string& line : alike_ends_.Add(event.pod.name, how)) {
+        Tell(line);
+      }
     }
   }
 }
@@ -369,12 +373,25 @@ void RunSession::Wait(TimePoint now) {
 }
 
 void RunSession::Say(const std::string& text) {
+  TellRest();
+  Tell(text);
+}
+
+// Before anything else is said: how many ended as the pod did that was named last.
+void RunSession::TellRest() {
+  for (const std::string& line : alike_ends_.Rest()) {
+    Tell(line);
+  }
+}
+
+void RunSession::Tell(const std::string& text) {
   parts_.console->Tell(TimeStamp(SteadyNow() - started_) + Printable(text));
 }
 
 // What a quiet run tells, too.
 void RunSession::Warn(const std::string& text) {
   parts_.logger->Note("warned", {{"text", text}});
+  TellRest();
   parts_.console->Print(TimeStamp(SteadyNow() - started_) + "warning: " + Printable(text));
 }
 
@@ -427,6 +444,7 @@ RunSummary RunSession::Summarize() const {
 void RunSession::FillOutcome(RunSummary* summary) const {
   const TrainingJobStatus& status = backend_.job().status;
   summary->restarts = status.restarts;
+  summary->steps_repeated = status.progress ? status.progress->steps_repeated : 0;
   if (stop_ != StopStage::kNone && !HasEnded(status)) {
     summary->outcome = stop_outcome_;
     summary->reason = stop_reason_;

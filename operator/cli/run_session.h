@@ -9,6 +9,7 @@
 #include "common/base/strong_id.h"
 #include "common/base/time.h"
 #include "common/process/stop_signals.h"
+#include "operator/cli/alike_ends.h"
 #include "operator/cli/chaos.h"
 #include "operator/cli/console.h"
 #include "operator/cli/local_backend.h"
@@ -71,6 +72,8 @@ class RunSession {
   void BeginStop(RunOutcome outcome, const std::string& reason, TimePoint now);
   std::string GraceWords() const;
   void Say(const std::string& text);
+  void TellRest();
+  void Tell(const std::string& text);
   void Warn(const std::string& text);
   void SayEvent(const Event& event);
   void TellEarlyLeavers();
@@ -96,6 +99,7 @@ class RunSession {
   Step stop_step_;  // what a checkpoint of the stop must hold
   bool is_under_way_ = false;
   std::string last_event_;
+  AlikeEnds alike_ends_;
   bool has_told_leavers_ = false;
   std::optional<TimePoint> ended_at_;  // when the job was first seen to have ended
 };

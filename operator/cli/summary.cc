@@ -5,7 +5,9 @@
 #include <cstdio>
 #include <map>
 #include <string_view>
+#include <utility>
 
+#include "common/base/plural.h"
 #include "common/contract/exit_code.h"
 
 namespace lockstep::control {
@@ -122,10 +124,18 @@ std::string FormatCulprits(const RunSummary& summary) {
       first_failure = std::min(first_failure.value_or(*pod->ended), *pod->ended);
     }
   }
+  std::map<std::string, int64_t> likewise;  // by how they ended
+  for (const auto& [task, pod] : last) {
+    likewise[has_failed(*pod) ? DescribeEnd(*pod) : ""] += 1;
+  }
   std::string text;
   for (const auto& [task, pod] : last) {
     if (has_failed(*pod)) {
-      text += Line(TaskName(task), DescribeEnd(*pod));
+      const std::string how = DescribeEnd(*pod);
+      const int64_t count = std::exchange(likewise[how], 0);  // told with the first
+      text += count == 0  ? ""
+              : count > 1 ? Line(TaskName(task), how + "; likewise " + Plural(count - 1, "other"))
+                          : Line(TaskName(task), how);
     } else if (pod->exit_code && pod->ended < first_failure && !summary.is_training) {
       text += Line(
           TaskName(task),
@@ -150,6 +160,14 @@ std::string FormatRecoveryIn(const RunSummary& summary, const Recovery& recovery
                             : FormatRecovery(recovery);
 }
 
+// Training stood still in none of the time that these took, and yet it was lost.
+std::string FormatRepeated(const RunSummary& summary) {
+  if (!summary.is_training || summary.steps_repeated == 0) {
+    return "";
+  }
+  return ", and " + Plural(summary.steps_repeated, "step") + " had to be taken again";
+}
+
 std::string FormatRestarts(const RunSummary& summary) {
   int64_t count = 0;
   std::string causes;
@@ -169,7 +187,8 @@ std::string FormatRestarts(const RunSummary& summary) {
   }
   if (!summary.recoveries.empty()) {
     text += Line(summary.is_training ? "time lost" : "gang broken",
-                 Seconds(summary.time_lost) + " s of " + Seconds(summary.elapsed) + " s");
+                 Seconds(summary.time_lost) + " s of " + Seconds(summary.elapsed) + " s" +
+                     FormatRepeated(summary));
   }
   return text;
 }

@@ -399,6 +399,7 @@ TEST(EncodeSummary, KeysAreThoseOfTheManual) {
                                      "history",
                                      "steps",
                                      "stepsTotal",
+                                     "stepsRepeated",
                                      "samplesPerSecond",
                                      "samplesConsumed",
                                      "samplesExpected",

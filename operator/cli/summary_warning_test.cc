@@ -42,5 +42,36 @@ TEST(FormatSummary, OneModelOfSeveralWhoseLossIsNoNumberIsAWarning) {
   EXPECT_THAT(FormatSummary(summary), HasSubstr("  warning       the loss is not a finite"));
 }
 
+// Of a program with a mistake every worker says the same.
+TEST(FormatSummary, ReasonThatSeveralHaveIsSaidOnceWithTheirNumber) {
+  RunSummary summary;
+  summary.outcome = RunOutcome::kFailed;
+  for (int index = 0; index < 4; ++index) {
+    PodRecord pod;
+    pod.task = {Role::kWorker, index};
+    pod.exit_code = 3;
+    pod.message = index == 2 ? "no such file" : "no such option";
+    summary.pods.push_back(pod);
+  }
+  EXPECT_THAT(FormatSummary(summary),
+              HasSubstr("  worker-0      exit code 3: no such option; likewise 2 others\n"
+                        "  worker-2      exit code 3: no such file\n"
+                        "  restarts "));
+}
+
+// No training stood still in the time that they took, so it is in no other figure.
+TEST(Summary, StepsThatWereTakenAgainAreSaid) {
+  RunSummary summary = Trained();
+  summary.recoveries.emplace_back();
+  EXPECT_THAT(FormatSummary(summary), HasSubstr("  time lost     0.00 s of 0.00 s\n"));
+  EXPECT_EQ(EncodeSummary(summary)["stepsRepeated"], 0);
+  summary.steps_repeated = 140;
+  EXPECT_THAT(FormatSummary(summary),
+              HasSubstr("  time lost     0.00 s of 0.00 s, and 140 steps had to be taken again\n"));
+  EXPECT_EQ(EncodeSummary(summary)["stepsRepeated"], 140);
+  summary.is_training = false;
+  EXPECT_TRUE(EncodeSummary(summary)["stepsRepeated"].is_null());
+}
+
 }  // namespace
 }  // namespace lockstep::control

@@ -14,7 +14,6 @@ namespace lockstep::control {
 namespace {
 
 constexpr std::size_t kTerminationBytesMax = 4096;  // the kubelet's limit
-constexpr int kKillRoundsMax = 50;
 constexpr int kDrainReadsMax = 16;  // of 64 KiB: one loud pod does not starve the others
 
 int StartErrorExitCode(ErrorCode code) {
@@ -86,7 +85,10 @@ LocalPod::~LocalPod() {
   if (!is_running()) {
     return;
   }
-  KillWholePod();
+  if (sweep_ != Sweep::kDone) {
+    Signal(SIGKILL);
+    KillMatching({Processes()}, kKillRoundsMax);
+  }
   [[maybe_unused]] const auto end = Reap(process_.pidfd.get());
 }
 
@@ -136,6 +138,9 @@ void LocalPod::Terminate(TimePoint now, Deadline kill_at) {
 }
 
 std::optional<TimePoint> LocalPod::kill_time() const {
+  if (needs_sweep()) {
+    return TimePoint::min();
+  }
   if (!is_running() || !kill_at_) {
     return std::nullopt;
   }
@@ -156,7 +161,7 @@ void LocalPod::KillIfDue(TimePoint now) {
   }
   if (is_due) {
     kill_at_.reset();
-    KillWholePod();
+    KillGroup();
   }
 }
 
@@ -166,12 +171,12 @@ void LocalPod::KillOutOfMemory(int64_t used_bytes) {
   }
   memory_verdict_ = "used " + std::to_string(used_bytes) + " bytes of memory, the limit is " +
                     std::to_string(pod_.spec.container.limits.memory_bytes);
-  KillWholePod();
+  KillGroup();
 }
 
-void LocalPod::KillWholePod() {
+void LocalPod::KillGroup() {
   Signal(SIGKILL);
-  KillMatching(Processes(), kKillRoundsMax);
+  sweep_ = Sweep::kNeeded;
 }
 
 ProcessSelector LocalPod::Processes() const {
@@ -183,8 +188,6 @@ ProcessSelector LocalPod::Processes() const {
 }
 
 void LocalPod::Finish(bool kernel_killed) {
-  // While the leader is a zombie, no other process can be given its number.
-  KillWholePod();
   const auto end = Reap(process_.pidfd.get());
   DrainOutput();  // no writer is left, and a pipe holds less than one call takes
   output_.Reset();

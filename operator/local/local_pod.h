@@ -23,9 +23,12 @@ struct LocalPodOptions {
   PodLogOptions log;
   std::map<std::string, std::string> environment;  // whole, the marker included
   std::string working_dir;                         // absolute; empty: `directory`
-  std::string marker;                              // "NAME=value" in `environment`
-  uint64_t lineage_mark = 0;                       // its alone, as in SpawnOptions
+  std::string marker;         // "NAME=value" in `environment`; how no other pod's begins
+  uint64_t lineage_mark = 0;  // its alone, as in SpawnOptions
 };
+
+// Passes of one sweep. Choice: a process that forks at every look is given up at last.
+inline constexpr int kKillRoundsMax = 50;
 
 // One pod: the session that its program leads, its output, its end. The cluster calls it when its
 // descriptors are readable. Destroying a living pod kills it. Thread: one.
@@ -63,32 +66,48 @@ class LocalPod {
   // Sends `signal` to the process group and to what has left it.
   void SignalAll(int signal);
 
-  // Asks the pod to end: SIGTERM now, SIGKILL at `kill_at`. A deadline in the past kills at once. A
-  // program that a signal has stopped cannot hear the request: it is killed as soon as that is
-  // seen.
+  // Asks the pod to end: SIGTERM now, SIGKILL at `kill_at`. A deadline in the past kills its group
+  // at once. A program that a signal has stopped cannot hear the request: it is killed as soon as
+  // that is seen.
   void Terminate(TimePoint now, Deadline kill_at);
 
-  // When to call KillIfDue next; null when no SIGKILL is asked for or it has been sent.
+  // When to call KillIfDue next, or to sweep; null when no SIGKILL is asked for or it has been
+  // sent.
   std::optional<TimePoint> kill_time() const;
 
-  // Sends SIGKILL where it is due.
+  // Sends SIGKILL to its process group where it is due. What has left the group is the caller's to
+  // kill, as needs_sweep() says, for many pods in one pass.
   void KillIfDue(TimePoint now);
 
-  // Kills the pod for using more memory than its limit.
+  // The same for using more memory than its limit.
   void KillOutOfMemory(int64_t used_bytes);
 
-  // The program has ended: kills what it left behind, reads its last words, fills the status.
-  // `kernel_killed`: whether the kernel's out-of-memory killer was at work meanwhile.
+  // Whether its group was killed and not yet what has left it.
+  bool needs_sweep() const { return is_running() && sweep_ == Sweep::kNeeded; }
+
+  // Whether nothing is left but the leader, dying or dead.
+  bool is_swept() const { return sweep_ == Sweep::kDone; }
+
+  // All that is the pod's. While the leader is not reaped, no other process can be given its
+  // number.
+  ProcessSelector Processes() const;
+
+  // KillMatching has been through with Processes().
+  void NoteSwept() { sweep_ = Sweep::kDone; }
+
+  // The program has ended, and what it left behind was swept: reads its last words, fills the
+  // status. `kernel_killed`: whether the kernel's out-of-memory killer was at work meanwhile.
   void Finish(bool kernel_killed);
 
  private:
+  enum class Sweep { kNone, kNeeded, kDone };
+
   LocalPod(kube::Pod pod, LocalPodOptions options, PodLog log)
       : pod_(std::move(pod)), options_(std::move(options)), log_(std::move(log)) {}
 
   Status StartProgram();
   void FailToStart(const Error& error);
-  void KillWholePod();
-  ProcessSelector Processes() const;
+  void KillGroup();
   std::string ReadTerminationMessage() const;
 
   kube::Pod pod_;
@@ -98,7 +117,8 @@ class LocalPod {
   SpawnedProcess process_;
   std::optional<Deadline> kill_at_;
   TimePoint look_at_ = TimePoint::min();  // for a program that is stopped, while it has its grace
-  std::string memory_verdict_;            // set when the memory limit ended the pod
+  Sweep sweep_ = Sweep::kNone;
+  std::string memory_verdict_;  // set when the memory limit ended the pod
 };
 
 }  // namespace lockstep::control

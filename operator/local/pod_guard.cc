@@ -92,7 +92,7 @@ void KillAndReap(pid_t pid) {
   if (!is_orderly && inode != 0 && InodeOf(secret) == inode) {
     ::unlink(secret.c_str());
   }
-  KillMatching(selector, kSweepRoundsMax);
+  KillMatching({selector}, kSweepRoundsMax);
   ::_exit(0);
 }
 

@@ -79,9 +79,14 @@ PodRunner::PodRunner(PodRunnerOptions options, Logger* logger, Marks marks, PodG
       oom_kill_count_(ReadOomKillCount()) {}
 
 PodRunner::~PodRunner() {
+  std::vector<LocalPod*> living;
   for (auto& [serial, slot] : pods_) {
     slot.local.Signal(SIGKILL);
+    if (slot.local.is_running()) {
+      living.push_back(&slot.local);
+    }
   }
+  SweepAll(living);
   pods_.clear();  // each waits for its leader
   // Orphans come to us as children: even one that left its session and took off its marks.
   ProcessSelector leftovers;
@@ -89,7 +94,7 @@ PodRunner::~PodRunner() {
   leftovers.lineage = marks_.lineage;
   leftovers.parent = ::getpid();
   leftovers.spared = guard_.pid();
-  const int left = KillMatching(leftovers, kFinalSweepRoundsMax);
+  const int left = KillMatching({leftovers}, kFinalSweepRoundsMax);
   if (left > 0) {
     logger_->Debug("killed processes that had left their pods", {{"count", left}});
   }
@@ -104,7 +109,7 @@ LocalPodOptions PodRunner::PodOptions(const kube::Pod& pod, int64_t serial) cons
   LocalPodOptions made;
   made.directory = options_.directory + "/pods/" + pod.name;
   made.termination_file = made.directory + "/termination-message";
-  made.marker = marks_.environment + std::to_string(serial);
+  made.marker = marks_.environment + std::to_string(serial) + ".";  // 1 is not how 10 begins
   made.lineage_mark = marks_.lineage.first + static_cast<uint64_t>(serial) % kLineageSerials;
   made.environment = pod.spec.container.env;
   if (!options_.termination_file_variable.empty()) {
@@ -227,7 +232,7 @@ std::optional<TimePoint> PodRunner::NextDeadline(TimePoint now) const {
   const auto consider = [&next](TimePoint when) { next = next ? std::min(*next, when) : when; };
   for (const auto& [serial, slot] : pods_) {
     if (const auto kill_time = slot.local.kill_time()) {
-      consider(*kill_time);
+      consider(std::max(*kill_time, now));
     }
   }
   if (HasMemoryLimits()) {
@@ -242,27 +247,66 @@ std::optional<TimePoint> PodRunner::NextDeadline(TimePoint now) const {
 void PodRunner::Process(TimePoint now) {
   std::array<epoll_event, kEventsPerTurn> ready{};
   const int count = ::epoll_wait(epoll_.get(), ready.data(), kEventsPerTurn, 0);
+  std::vector<int64_t> ended;
   for (int index = 0; index < count; ++index) {
-    HandleReadable(ready[static_cast<std::size_t>(index)].data.u64);
+    const uint64_t tag = ready[static_cast<std::size_t>(index)].data.u64;
+    const auto serial = static_cast<int64_t>(tag / 2);
+    if (tag == TagOf(serial, Source::kExit)) {
+      ended.push_back(serial);
+    } else {
+      HandleOutput(serial);
+    }
   }
   for (auto& [serial, slot] : pods_) {
     slot.local.KillIfDue(now);
   }
+  HandleEnds(ended);
   SweepMemory(now);
   RemoveDeleted(now);
   ReapOrphans();
 }
 
-void PodRunner::HandleReadable(uint64_t tag) {
-  const auto at = pods_.find(static_cast<int64_t>(tag / 2));
+// What is killed or has ended in one turn is looked for in one pass over the system's processes.
+void PodRunner::HandleEnds(const std::vector<int64_t>& ended) {
+  const TimePoint noticed = SteadyNow();
+  std::vector<LocalPod*> swept;
+  for (auto& [serial, slot] : pods_) {
+    const bool has_ended = slot.local.is_running() && !slot.local.is_swept() &&
+                           std::find(ended.begin(), ended.end(), serial) != ended.end();
+    if (has_ended || slot.local.needs_sweep()) {
+      swept.push_back(&slot.local);
+    }
+  }
+  SweepAll(swept);
+  for (const int64_t serial : ended) {
+    const auto at = pods_.find(serial);
+    if (at != pods_.end() && at->second.local.is_running()) {
+      HandleExit(serial, noticed, &at->second);
+    }
+  }
+}
+
+void PodRunner::SweepAll(const std::vector<LocalPod*>& pods) {
+  if (pods.empty()) {
+    return;
+  }
+  std::vector<ProcessSelector> selectors;
+  for (const LocalPod* pod : pods) {
+    selectors.push_back(pod->Processes());
+  }
+  KillMatching(selectors, kKillRoundsMax);
+  ++sweep_count_;
+  for (LocalPod* pod : pods) {
+    pod->NoteSwept();
+  }
+}
+
+void PodRunner::HandleOutput(int64_t serial) {
+  const auto at = pods_.find(serial);
   if (at == pods_.end() || !at->second.local.is_running()) {
     return;
   }
   Slot& slot = at->second;
-  if (tag == TagOf(at->first, Source::kExit)) {
-    HandleExit(at->first, &slot);
-    return;
-  }
   const bool is_over = slot.output_open && !slot.local.DrainOutput();
   NoteLostOutput(&slot);
   if (is_over) {
@@ -283,8 +327,7 @@ void PodRunner::NoteLostOutput(Slot* slot) {
   }
 }
 
-void PodRunner::HandleExit(int64_t serial, Slot* slot) {
-  const TimePoint noticed = SteadyNow();
+void PodRunner::HandleExit(int64_t serial, TimePoint noticed, Slot* slot) {
   LocalPod& local = slot->local;
   const pid_t session = local.leader();
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, local.pidfd(), nullptr);

@@ -104,6 +104,10 @@ class PodRunner {
   // What changed since the last call, in order.
   std::vector<PodEvent> TakeEvents();
 
+  // How often the system's processes were looked through for those of pods that were killed or had
+  // ended: once for all of a turn.
+  int64_t sweep_count() const { return sweep_count_; }
+
  private:
   // What all processes of the run carry; each pod's own adds its serial.
   struct Marks {
@@ -123,10 +127,12 @@ class PodRunner {
 
   LocalPodOptions PodOptions(const kube::Pod& pod, int64_t serial) const;
   Status Register(int64_t serial, const Slot& slot);
-  void HandleReadable(uint64_t tag);
+  void HandleOutput(int64_t serial);
+  void HandleEnds(const std::vector<int64_t>& ended);
+  void SweepAll(const std::vector<LocalPod*>& pods);
   void AddEvent(PodChange change, const LocalPod& pod, TimePoint at);
   void NoteLostOutput(Slot* slot);
-  void HandleExit(int64_t serial, Slot* slot);
+  void HandleExit(int64_t serial, TimePoint noticed, Slot* slot);
   void RemoveDeleted(TimePoint now);
   void SweepMemory(TimePoint now);
   void ReapOrphans();
@@ -143,6 +149,7 @@ class PodRunner {
   std::vector<PodEvent> events_;
   TimePoint next_sweep_;
   int64_t oom_kill_count_ = -1;
+  int64_t sweep_count_ = 0;
 };
 
 }  // namespace lockstep::control

@@ -186,6 +186,45 @@ TEST_F(PodRunnerTest, DaemonsOfOtherPodsLiveOn) {
   EXPECT_TRUE(IsAlive(hidden));
 }
 
+// The first pod's mark was how the tenth's began.
+TEST_F(PodRunnerTest, EndOfTheFirstPodIsNotThatOfTheTenth) {
+  for (int number = 1; number <= 10; ++number) {
+    Create(ShellPod("pod-" + std::to_string(number),
+                    number == 1 || number == 10 ? "exec sleep 1000" : "exit 0"));
+  }
+  const pid_t tenth = static_cast<pid_t>(cluster_->FindPod("pod-10")->status.pid);
+  ASSERT_TRUE(Eventually(
+      [tenth] { return ReadText("/proc/" + std::to_string(tenth) + "/comm") == "sleep\n"; }));
+  ASSERT_TRUE(cluster_->DeletePod("pod-1", Duration::zero(), SteadyNow()).ok());
+  Await("pod-1", PodChange::kDeleted);
+  EXPECT_TRUE(IsAlive(tenth));
+}
+
+// A pass over /proc takes milliseconds, and many pods are killed at once at the end of a run.
+TEST_F(PodRunnerTest, PodsThatAreKilledInOneTurnAreSweptTogether) {
+  constexpr int kPods = 8;
+  const auto name = [](int number) { return "pod-" + std::to_string(number); };
+  for (int number = 0; number < kPods; ++number) {
+    Create(ShellPod(name(number),
+                    "setsid sh -c 'echo $$ > child.part" + std::to_string(number) +
+                        "; mv child.part" + std::to_string(number) + " child" +
+                        std::to_string(number) + "; exec sleep 1000' & wait"));
+  }
+  std::vector<pid_t> children;
+  for (int number = 0; number < kPods; ++number) {
+    children.push_back(ParsePid(AwaitFile(HereFile("child" + std::to_string(number)))));
+  }
+  const int64_t before = cluster_->sweep_count();
+  for (int number = 0; number < kPods; ++number) {
+    ASSERT_TRUE(cluster_->DeletePod(name(number), Duration::zero(), SteadyNow()).ok());
+  }
+  cluster_->Process(SteadyNow());
+  EXPECT_EQ(cluster_->sweep_count(), before + 1);
+  for (const pid_t child : children) {
+    EXPECT_FALSE(IsAlive(child));
+  }
+}
+
 TEST_F(PodRunnerTest, PodAboveItsMemoryLimitIsOutOfMemory) {
   kube::Pod pod = ShellPod("pod", "x=x; while :; do x=$x$x; done");
   pod.spec.container.limits.memory_bytes = 64 << 20;

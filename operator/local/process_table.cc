@@ -82,35 +82,79 @@ std::optional<ProcessEntry> ReadEntry(pid_t pid, int64_t page_bytes) {
   return entry;
 }
 
-bool Matches(const ProcessEntry& entry, const ProcessSelector& selector) {
-  if (entry.pid == selector.spared) {
-    return false;
-  }
-  if (selector.parent != 0 && entry.parent == selector.parent) {
+bool HoldsEntry(std::string_view environment, std::string_view entry) {
+  if (environment.starts_with(entry)) {
     return true;
   }
-  if (std::find(selector.sessions.begin(), selector.sessions.end(), entry.session) !=
-      selector.sessions.end()) {
-    return true;
-  }
-  if (!selector.environment_prefix.empty() &&
-      HasEnvironmentEntry(entry.pid, selector.environment_prefix)) {
-    return true;
-  }
-  const auto mark = selector.lineage.last != 0 ? LineageMarkOf(entry.pid) : std::nullopt;
-  return mark && *mark >= selector.lineage.first && *mark <= selector.lineage.last;
+  const std::string inner = std::string(1, '\0') + std::string(entry);
+  return environment.find(inner) != std::string_view::npos;
 }
+
+// A process, and what more is known of it: read where a selector asks for it, once for all.
+class LookedAt {
+ public:
+  explicit LookedAt(const ProcessEntry& entry) : entry_(entry) {}
+
+  bool Matches(const ProcessSelector& selector) {
+    if (entry_.pid == selector.spared) {
+      return false;
+    }
+    if (selector.parent != 0 && entry_.parent == selector.parent) {
+      return true;
+    }
+    if (std::find(selector.sessions.begin(), selector.sessions.end(), entry_.session) !=
+        selector.sessions.end()) {
+      return true;
+    }
+    if (!selector.environment_prefix.empty() &&
+        HoldsEntry(Environment(), selector.environment_prefix)) {
+      return true;
+    }
+    const auto mark = selector.lineage.last != 0 ? Mark() : std::nullopt;
+    return mark && *mark >= selector.lineage.first && *mark <= selector.lineage.last;
+  }
+
+  bool MatchesAny(const std::vector<ProcessSelector>& selectors) {
+    return std::any_of(selectors.begin(), selectors.end(), [this](const ProcessSelector& selector) {
+      return Matches(selector);
+    });
+  }
+
+ private:
+  // Empty where it cannot be read.
+  const std::string& Environment() {
+    if (!environment_) {
+      auto text =
+          ReadFile("/proc/" + std::to_string(entry_.pid) + "/environ", kEnvironmentBytesMax);
+      environment_ = text.ok() ? std::move(text).value() : std::string();
+    }
+    return *environment_;
+  }
+
+  std::optional<uint64_t> Mark() {
+    if (!has_read_mark_) {
+      has_read_mark_ = true;
+      mark_ = LineageMarkOf(entry_.pid);
+    }
+    return mark_;
+  }
+
+  const ProcessEntry& entry_;
+  std::optional<std::string> environment_;
+  bool has_read_mark_ = false;
+  std::optional<uint64_t> mark_;
+};
 
 // Signals through a pidfd, looking again in between: the pid cannot come to mean another process.
 std::optional<UniqueFd> SignalIfMatching(const ProcessEntry& seen,
-                                         const ProcessSelector& selector,
+                                         const std::vector<ProcessSelector>& selectors,
                                          int signal) {
   UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, seen.pid, 0)));
   if (!pidfd.is_open()) {
     return std::nullopt;
   }
   const auto again = ReadEntry(seen.pid, 1);
-  if (!again || again->is_zombie || !Matches(*again, selector)) {
+  if (!again || again->is_zombie || !LookedAt(*again).MatchesAny(selectors)) {
     return std::nullopt;
   }
   if (::syscall(SYS_pidfd_send_signal, pidfd.get(), signal, nullptr, 0) != 0) {
@@ -120,14 +164,14 @@ std::optional<UniqueFd> SignalIfMatching(const ProcessEntry& seen,
 }
 
 // One pass over the table: a descriptor for each process that was signalled.
-std::vector<UniqueFd> SignalOnce(const ProcessSelector& selector, int signal) {
+std::vector<UniqueFd> SignalOnce(const std::vector<ProcessSelector>& selectors, int signal) {
   const pid_t self = ::getpid();
   std::vector<UniqueFd> signalled;
   for (const ProcessEntry& entry : ReadProcessTable()) {
-    if (entry.pid == self || entry.is_zombie || !Matches(entry, selector)) {
+    if (entry.pid == self || entry.is_zombie || !LookedAt(entry).MatchesAny(selectors)) {
       continue;
     }
-    if (auto pidfd = SignalIfMatching(entry, selector, signal)) {
+    if (auto pidfd = SignalIfMatching(entry, selectors, signal)) {
       signalled.push_back(*std::move(pidfd));
     }
   }
@@ -153,19 +197,6 @@ bool IsStopped(pid_t pid) {
   return name_end != std::string::npos && text->compare(name_end, 3, ") T") == 0;
 }
 
-bool HasEnvironmentEntry(pid_t pid, std::string_view entry) {
-  const auto text = ReadFile("/proc/" + std::to_string(pid) + "/environ", kEnvironmentBytesMax);
-  if (!text.ok()) {
-    return false;
-  }
-  const std::string_view environment = *text;
-  if (environment.starts_with(entry)) {
-    return true;
-  }
-  const std::string inner = std::string(1, '\0') + std::string(entry);
-  return environment.find(inner) != std::string_view::npos;
-}
-
 std::optional<uint64_t> LineageMarkOf(pid_t pid) {
   const auto text = ReadFile("/proc/" + std::to_string(pid) + "/limits", kLimitsBytesMax);
   constexpr std::string_view kName = "Max file locks";
@@ -181,13 +212,13 @@ std::optional<uint64_t> LineageMarkOf(pid_t pid) {
 }
 
 int SignalMatching(const ProcessSelector& selector, int signal) {
-  return static_cast<int>(SignalOnce(selector, signal).size());
+  return static_cast<int>(SignalOnce({selector}, signal).size());
 }
 
-int KillMatching(const ProcessSelector& selector, int rounds_max) {
+int KillMatching(const std::vector<ProcessSelector>& selectors, int rounds_max) {
   int killed = 0;
   for (int round = 0; round < rounds_max; ++round) {
-    const std::vector<UniqueFd> dying = SignalOnce(selector, SIGKILL);
+    const std::vector<UniqueFd> dying = SignalOnce(selectors, SIGKILL);
     if (dying.empty()) {
       break;
     }

@@ -25,10 +25,6 @@ struct ProcessEntry {
 // sweeps, not for every turn of a loop.
 std::vector<ProcessEntry> ReadProcessTable();
 
-// Whether `pid` was started with `entry` ("NAME=value", or a prefix of that) in its environment:
-// finds what a program put into the background with a session of its own. False if unreadable.
-bool HasEnvironmentEntry(pid_t pid, std::string_view entry);
-
 // Whether a signal has stopped `pid`: it answers nothing until another lets it go on. False for a
 // process that is not there.
 bool IsStopped(pid_t pid);
@@ -43,9 +39,10 @@ struct LineageRange {
   uint64_t last = 0;
 };
 
-// Which processes are meant: those of one of the sessions, those whose environment carries the
-// marker, the children of `parent`, and those with a lineage mark of the range. Empty or 0 matches
-// nothing.
+// Which processes are meant: those of one of the sessions, those that were started with the prefix
+// ("NAME=value", or the beginning of that) in their environment, which finds what a program put
+// into the background with a session of its own, the children of `parent`, and those with a lineage
+// mark of the range. Empty or 0 matches nothing.
 struct ProcessSelector {
   std::vector<pid_t> sessions;
   std::string environment_prefix;
@@ -62,10 +59,11 @@ int SignalMatching(const ProcessSelector& selector, int signal);
 std::map<pid_t, int64_t> ResidentBytesByLeader(const std::vector<ProcessEntry>& table,
                                                const std::vector<pid_t>& leaders);
 
-// Sends SIGKILL to all living processes that match, again and again until none is left or
-// `rounds_max` passes over the table were made (a process may fork while it is being looked at).
-// Never signals this process. Returns how many were signalled.
-int KillMatching(const ProcessSelector& selector, int rounds_max);
+// Sends SIGKILL to all living processes that match any of `selectors`, again and again until none
+// is left or `rounds_max` passes over the table were made (a process may fork while it is being
+// looked at): a pass takes as long for many selectors as for one. Never signals this process.
+// Returns how many were signalled.
+int KillMatching(const std::vector<ProcessSelector>& selectors, int rounds_max);
 
 // How many processes the kernel has killed for want of memory since it started; -1 if unknown.
 // Source: /proc/vmstat, oom_kill.

@@ -128,10 +128,10 @@ class Refused(LocalTest):
         self.assert_trained(run)
         return run.directory
 
-    def resume(self, directory, *settings):
+    def resume(self, directory, *settings, exit_code=1):
         options = [part for setting in settings for part in ("--set", setting)]
         run = self.finish(self.start_resumed(directory, *options))
-        self.assertEqual(run.exit_code, 1, run.output)
+        self.assertEqual(run.exit_code, exit_code, run.output)
         return run.output
 
     def test_one_model_is_not_gone_on_with_by_several_nor_several_by_one(self):
@@ -142,7 +142,7 @@ class Refused(LocalTest):
         self.assertIn("holds rank-0, of a model for each rank, and this strategy trains one", one)
 
     def test_other_number_of_ranks_is_refused_with_both(self):
-        output = self.resume(self.trained(manifest()), "roles[0].replicas=2")
+        output = self.resume(self.trained(manifest()), "roles[0].replicas=2", exit_code=2)
         self.assertRegex(output, r'data\.part: "[01] of 2" found, the saved state was made with '
                                  r'"[01] of 3"')
 

@@ -32,10 +32,11 @@ class Refused(Resumed):
         directory = self.trained()
         before = {name: (directory / name).read_text() for name in ("job.json", "summary.json")}
         run = self.resume(directory, "--set", "training.seed=5")
-        self.assertEqual(run.exit_code, 1, run.output)
-        self.assertNotIn("lost", run.output)
-        self.assertIn("newest of step 40", run.output)
-        self.assertIn("this try changed nothing in that run", run.output)
+        self.assertEqual(run.exit_code, 2, run.output)
+        self.assertRegex(run.output,
+                         "step-00000040: the newest checkpoint does not fit this job; .*"
+                         "spec.training.seed: 5 found, the saved state was made with")
+        self.assertNotIn("pods listen", run.output)
         for name, text in before.items():
             self.assertEqual((directory / name).read_text(), text, name)
         again = self.resume(directory, "--set", "training.steps=60")
@@ -54,6 +55,9 @@ class Refused(Resumed):
                          r"to begin at step 0: .*step-00000040")
         self.assertIn("move that folder away to begin at step 0", run.summary["reason"])
         self.assertIn("put right what the reason says, then lockstep run --resume", run.output)
+        self.assertNotIn("lost", run.output)
+        self.assertIn("newest of step 40", run.output)
+        self.assertIn("this try changed nothing in that run", run.output)
 
 
 class SharedCheckpoints(Resumed):
@@ -151,6 +155,8 @@ class FullDisk(LocalTest):
                              stderr=subprocess.STDOUT, text=True, timeout=RUN_TIMEOUT_SECONDS)
         self.assertIn("exit code 1\n", ran.stdout)
         self.assertIn("the checkpoint could not be written", ran.stdout)
+        self.assertRegex(ran.stdout,
+                         r"No space left on device \([0-9]+ bytes to write, [0-9]+ free\)")
         self.assertIn("newest of step", ran.stdout)
         self.assertNotIn("is lost", ran.stdout)
         self.assertEqual(ran.stdout.count("warning: checkpoint not written"), 1, ran.stdout)

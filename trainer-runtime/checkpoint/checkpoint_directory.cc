@@ -268,7 +268,7 @@ Result<int64_t> CheckpointDirectory::WriteFiles(const std::string& folder,
   std::error_code error;
   std::filesystem::create_directory(folder, error);
   if (error) {
-    return SystemError(error.value(), "create folder " + folder);
+    return WithRoom(SystemError(error.value(), "create folder " + folder), folder, file.size());
   }
   // Each is flushed with its folder entry before the next begins; the rename comes after both.
   LOCKSTEP_RETURN_IF_ERROR(WriteFileAtomically(folder + "/" + kTensorsFile, file));

@@ -6,13 +6,12 @@
 #include <vector>
 
 #include "common/base/check.h"
-#include "common/base/digest.h"
+#include "common/contract/hashed_document.h"
 #include "common/json/json.h"
 
 namespace lockstep::runtime {
 namespace {
 
-constexpr const char* kHashKey = "sha256";
 constexpr const char* kShutOutKey = "shutOut";  // of a fence; absent where it would be empty
 
 // Names of fields that only version 2 has.
@@ -90,30 +89,6 @@ class RequiredFields {
  private:
   ObjectReader reader_;
 };
-
-// Parses `text` and checks and removes the hash that AppendHash put in.
-Result<Json> ParseHashed(std::string_view text, const std::string& what) {
-  Result<Json> parsed = ParseJson(text);
-  if (!parsed.ok()) {
-    return Error(ErrorCode::kCorrupt, what + ": " + parsed.error().message());
-  }
-  if (!parsed->is_object() || !parsed->contains(kHashKey)) {
-    return Error(ErrorCode::kCorrupt, what + ": no " + kHashKey + ", expected an object with one");
-  }
-  const Json hash = parsed->at(kHashKey);
-  parsed->erase(kHashKey);
-  const std::string expected = Sha256Hex(DumpJson(*parsed));
-  if (hash != expected) {
-    return Error(ErrorCode::kCorrupt,
-                 what + ": its hash is " + DescribeJson(hash) + ", expected " + expected);
-  }
-  return parsed;
-}
-
-std::string DumpHashed(Json object) {
-  object[kHashKey] = Sha256Hex(DumpJson(object));
-  return DumpJsonPretty(object);
-}
 
 SavedCursor ReadCursor(const Json& object, int64_t version, std::vector<Error>* errors) {
   RequiredFields fields(object, "cursor", errors);

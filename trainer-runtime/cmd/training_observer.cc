@@ -319,13 +319,17 @@ void TrainingObserver::AddToDataEpoch(const StepReport& report, TimePoint now) {
   if (data_epoch_.has_value() && data_epoch_->data_epoch != report.data_epoch) {
     CloseDataEpoch();
   }
-  const int64_t samples = data_epoch_.has_value() ? data_epoch_->sample_count : 0;
+  samples_of_others_ = data_epoch_.has_value() ? samples_of_others_
+                                               : report.epoch_sample_count - report.sample_count;
   data_epoch_ = DataEpochResult{report.data_epoch,
                                 report.step.value(),
-                                samples + report.sample_count,
+                                report.epoch_sample_count,
                                 report.epoch_loss,
                                 report.epoch_accuracy,
                                 ToSeconds(now - data_epoch_began_at_)};
+  if (samples_of_others_ > 0) {
+    data_epoch_->timed_sample_count = report.epoch_sample_count - samples_of_others_;
+  }
 }
 
 void TrainingObserver::CloseDataEpoch() {

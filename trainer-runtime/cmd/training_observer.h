@@ -74,6 +74,7 @@ class TrainingObserver {
   TimePoint last_step_at_;
   // The running data epoch as of its newest step; empty before the first.
   std::optional<DataEpochResult> data_epoch_;
+  int64_t samples_of_others_ = 0;  // of that epoch, used before this process held the state
   TimePoint data_epoch_began_at_;
   std::atomic<bool> has_concluded_{false};  // written by the training thread, read by the mesh's
 

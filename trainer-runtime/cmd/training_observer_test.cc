@@ -106,6 +106,33 @@ TEST_F(Observed, EveryStepTellsTheSamplesUsedSoFar) {
   EXPECT_EQ(board_.Snapshot().samples, (SampleCounts{100, 94, 1, 7}));
 }
 
+// After a restore in its midst the loss is the whole epoch's, so the samples are, and the time says
+// of how many it is.
+TEST_F(Observed, DataEpochThatWasEnteredInItsMidstSaysWhatItsTimeIsOf) {
+  StepReport report;
+  report.data_epoch = 2;
+  for (int64_t step = 3; step <= 4; ++step) {
+    report.step = Step(step);
+    report.epoch_loss = 0.5;
+    report.sample_count = 96;
+    report.epoch_sample_count = 96 * step;
+    observer_.Hooks().on_step(report);
+  }
+  report = {};
+  report.step = Step(5);
+  report.data_epoch = 3;
+  report.sample_count = report.epoch_sample_count = 96;
+  observer_.Hooks().on_step(report);
+  observer_.Finished({}, {});
+  const std::vector<DataEpochResult> history = board_.Snapshot().history;
+  ASSERT_EQ(history.size(), 2U);
+  EXPECT_EQ(history[0].step, 4);
+  EXPECT_EQ(history[0].sample_count, 384);
+  EXPECT_EQ(history[0].timed_sample_count, 192);
+  EXPECT_EQ(history[1].sample_count, 96);
+  EXPECT_EQ(history[1].timed_sample_count, std::nullopt);
+}
+
 TEST_F(Observed, SamplesAreInTheStatusWhileTrainingRuns) {
   observer_.SamplesCounted({96, 90, 1, 7});
   EXPECT_EQ(board_.Snapshot().samples, (SampleCounts{96, 90, 1, 7}));

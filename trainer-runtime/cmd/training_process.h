@@ -12,6 +12,7 @@
 #include "common/base/time.h"
 #include "common/contract/control_message.h"
 #include "common/contract/environment.h"
+#include "common/contract/state_fingerprint.h"
 #include "common/contract/termination_message.h"
 #include "common/contract/training_spec.h"
 #include "trainer-runtime/checkpoint/checkpoint_store.h"

@@ -396,7 +396,8 @@ void Supervisor::WriteTerminationMessage() {
   message.outcome = Outcome::kSuccess;
   message.reason = "all processes completed";
   if (failure_.has_value()) {
-    message.outcome = ClassifyExit(failure_->exit_code, failure_->signal, "").outcome;
+    const ExitVerdict verdict = ClassifyExit(failure_->exit_code, failure_->signal, "");
+    message.outcome = VerdictUnasked(verdict, "").outcome;
     message.reason = failure_->reason;
     message.culprit_rank = failure_->culprit_rank;
     message.tail = failure_->tail;

@@ -25,7 +25,7 @@ TEST_F(SupervisorTest, ExitCodesArePassedOn) {
   const std::vector<Case> cases = {
       {"exit 0", 0, Outcome::kSuccess},
       {"exit 1", 1, Outcome::kPermanent},
-      {"exit 42", 42, Outcome::kPreempted},
+      {"exit 42", 42, Outcome::kRetryable},  // nobody has asked it to go
       {"exit 75", 75, Outcome::kRetryable},
       {"exit 137", 137, Outcome::kRetryable},
       {"exit 143", 143, Outcome::kRetryable},

@@ -136,6 +136,15 @@ struct Metrics::Families {
           .Name("lockstep_control_messages_total")
           .Help("Control messages by what became of them: accepted, forged, malformed, stale.")
           .Register(registry);
+
+  void Observe(const StepDurations& durations) {
+    data.Observe(ToSeconds(durations.data));
+    compute.Observe(ToSeconds(durations.compute));
+    communicate.Observe(ToSeconds(durations.communicate));
+    update.Observe(ToSeconds(durations.update));
+    step.Observe(
+        ToSeconds(durations.data + durations.compute + durations.communicate + durations.update));
+  }
 };
 
 Metrics::Metrics() : families_(std::make_unique<Families>()) {
@@ -157,13 +166,9 @@ Metrics::Metrics() : families_(std::make_unique<Families>()) {
 Metrics::~Metrics() = default;
 
 void Metrics::StepCompleted(const CompletedStep& step) {
-  const StepDurations& durations = step.durations;
-  families_->data.Observe(ToSeconds(durations.data));
-  families_->compute.Observe(ToSeconds(durations.compute));
-  families_->communicate.Observe(ToSeconds(durations.communicate));
-  families_->update.Observe(ToSeconds(durations.update));
-  families_->step.Observe(
-      ToSeconds(durations.data + durations.compute + durations.communicate + durations.update));
+  if (step.durations.has_value()) {
+    families_->Observe(*step.durations);
+  }
   families_->samples.Increment(static_cast<double>(step.own_sample_count));
   families_->loss.Set(step.loss);
   families_->last_step.Set(static_cast<double>(step.step.value()));

@@ -25,7 +25,7 @@ struct CompletedStep {
   int64_t own_sample_count = 0;    // of the global batch, the part that this rank used
   double loss = 0;                 // of the global batch
   std::optional<double> accuracy;  // over the data epoch so far; absent where it means nothing
-  StepDurations durations;         // of this rank
+  std::optional<StepDurations> durations;  // of this rank; absent where nobody measures them
 };
 
 // Why training had to meet again: the closed label set of lockstep_recoveries_total.

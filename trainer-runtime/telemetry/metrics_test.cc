@@ -41,6 +41,20 @@ TEST(Metrics, StepCountsSamplesAndTimesOfEachPhase) {
   EXPECT_THAT(page, HasSubstr("lockstep_step_seconds_bucket{le=\"0.05\"} 2\n"));
 }
 
+// As of a program on liblockstep, which tells its steps and not where their time went.
+TEST(Metrics, StepWithoutTimesIsInNoTime) {
+  Metrics metrics;
+  CompletedStep step;
+  step.step = Step(7);
+  step.own_sample_count = 32;
+  metrics.StepCompleted(step);
+  const std::string page = metrics.RenderText();
+  EXPECT_THAT(page, HasSubstr("lockstep_training_step 7\n"));
+  EXPECT_THAT(page, HasSubstr("lockstep_samples_total 32\n"));
+  EXPECT_THAT(page, HasSubstr("lockstep_step_seconds_count 0\n"));
+  EXPECT_THAT(page, HasSubstr("lockstep_step_phase_seconds_count{phase=\"compute\"} 0\n"));
+}
+
 TEST(Metrics, GaugesShowTheLastValue) {
   Metrics metrics;
   metrics.SetEpoch(Epoch(4));

@@ -1,89 +1,17 @@
 #include "trainer-runtime/train/fingerprint.h"
 
-#include <algorithm>
-#include <string_view>
-
-#include "common/json/json.h"
+#include "common/contract/state_fingerprint.h"
 
 namespace lockstep::runtime {
-namespace {
-
-constexpr const char* kBatchSizeKey = "globalBatchSize";
-constexpr const char* kDataKey = "data";
-
-// Differences told in one error: enough to see what was edited, short enough to read. Choice.
-constexpr int kDifferencesToldMax = 5;
-
-// "/model/layers/0/units" as people write it: "spec.training.model.layers[0].units".
-std::string FieldName(std::string_view pointer) {
-  const std::string_view first = pointer.substr(1, pointer.find('/', 1) - 1);
-  std::string name = first == kDataKey ? "" : "spec.training";
-  while (!pointer.empty()) {
-    pointer.remove_prefix(1);
-    const std::string_view part = pointer.substr(0, pointer.find('/'));
-    pointer.remove_prefix(part.size());
-    const bool is_index = part.find_first_not_of("0123456789") == std::string_view::npos;
-    if (is_index) {
-      name += "[" + std::string(part) + "]";
-    } else {
-      name += (name.empty() ? "" : ".") + std::string(part);
-    }
-  }
-  return name;
-}
-
-}  // namespace
 
 std::string MakeFingerprint(const TrainingSpec& spec, const Dataset& train) {
-  const Json whole = EncodeTrainingSpec(spec);
-  Json fingerprint = Json::object();
-  for (const char* key : {"seed", kBatchSizeKey, "remainder", "model", "loss"}) {
-    fingerprint[key] = whole.at(key);
-  }
-  // Layers that hold no tensor, added at the end, would show nowhere else.
-  fingerprint["model"]["layerCount"] = spec.model.layers.size();
-  fingerprint["optimizer"] = {{"type", whole.at("optimizer").at("type")}};
-  fingerprint["dataset"] = {{"scale", spec.dataset.scale}, {"shuffle", spec.dataset.shuffle}};
-  fingerprint[kDataKey] = {{"samples", train.sample_count()}, {"crc32", train.checksum()}};
+  Json fingerprint = FingerprintOf(spec);
+  Json& data = fingerprint[kFingerprintDataKey];
+  data = {{"samples", train.sample_count()}, {"crc32", train.checksum()}};
   if (!train.part().empty()) {
-    fingerprint[kDataKey]["part"] = train.part();
+    data["part"] = train.part();
   }
   return DumpJson(fingerprint);
-}
-
-Status CompareFingerprints(const std::string& saved, const std::string& mine) {
-  if (saved.empty()) {
-    return OkStatus();
-  }
-  Result<Json> parsed = ParseJson(saved);
-  if (!parsed.ok() || !parsed->is_object()) {
-    return Error(ErrorCode::kCorrupt, "the saved state's fingerprint is no JSON object");
-  }
-  parsed->erase(kBatchSizeKey);
-  LOCKSTEP_ASSIGN_OR_RETURN(const Json current, ParseJson(mine));
-  const Json before = parsed->flatten();
-  const Json now = current.flatten();
-  std::string differences;
-  int count = 0;
-  for (const auto& [pointer, value] : before.items()) {
-    const bool is_there = now.contains(pointer);
-    if (is_there && now.at(pointer) == value) {
-      continue;
-    }
-    ++count;
-    if (count <= kDifferencesToldMax) {
-      differences += (count > 1 ? "; " : "") + FieldName(pointer) + ": " +
-                     (is_there ? DescribeJson(now.at(pointer)) : "nothing") +
-                     " found, the saved state was made with " + DescribeJson(value);
-    }
-  }
-  if (count == 0) {
-    return OkStatus();
-  }
-  if (count > kDifferencesToldMax) {
-    differences += "; and " + std::to_string(count - kDifferencesToldMax) + " more";
-  }
-  return Error(ErrorCode::kInvalidArgument, differences);
 }
 
 }  // namespace lockstep::runtime

@@ -7,6 +7,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "common/contract/state_fingerprint.h"
+
 namespace lockstep::runtime {
 namespace {
 

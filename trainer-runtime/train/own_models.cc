@@ -1,6 +1,5 @@
 #include "trainer-runtime/train/own_models.h"
 
-#include <limits>
 #include <utility>
 
 #include "common/base/check.h"
@@ -48,13 +47,6 @@ std::optional<double> Mean(const std::vector<ModelReport>& by_rank,
 }
 
 }  // namespace
-
-TrainingSpec SpecOfModel(TrainingSpec spec, int rank) {
-  const uint64_t sum = static_cast<uint64_t>(spec.seed) + static_cast<uint64_t>(rank);
-  constexpr auto kLargest = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
-  spec.seed = static_cast<int64_t>(sum > kLargest ? sum - kLargest - 1 : sum);
-  return spec;
-}
 
 ModelReport ReportOf(Trainer* trainer) {
   const SampleTotals totals = trainer->SampleTotalsNow();

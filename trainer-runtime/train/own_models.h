@@ -16,11 +16,6 @@ namespace lockstep::runtime {
 
 // A job whose ranks train a model each: what is a rank's own, and what all models come to.
 
-// What rank `rank` trains: the job's spec with the seed `seed + rank`, so that models differ from
-// their weights on, and each is what one worker of that seed would make of the rank's samples.
-// Above the largest integer seeds go on from 0.
-TrainingSpec SpecOfModel(TrainingSpec spec, int rank);
-
 // What a rank tells the others when its model is trained.
 struct ModelReport {
   ModelResult result;

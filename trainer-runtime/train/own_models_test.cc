@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include "common/contract/state_fingerprint.h"
 #include "trainer-runtime/collectives/testing_world.h"
 #include "trainer-runtime/engine/reference_engine.h"
 #include "trainer-runtime/train/test_gang.h"

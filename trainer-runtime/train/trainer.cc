@@ -250,6 +250,7 @@ void Trainer::ReportStep(const StepTotals& totals, const StepDurations& duration
   if (HasAccuracy()) {
     report.epoch_accuracy = static_cast<double>(state_.sums.correct_count) / epoch_count;
   }
+  report.epoch_sample_count = state_.sums.sample_count;
   report.sample_count = totals.sample_count;
   report.samples_consumed = state_.ledger.totals().consumed;
   report.durations = durations;

@@ -37,6 +37,7 @@ struct StepReport {
   double loss = 0;                       // mean over the step's global batch, before the update
   double epoch_loss = 0;                 // mean over the data epoch so far
   std::optional<double> epoch_accuracy;  // absent where hits have no meaning: MeanSquaredError
+  int64_t epoch_sample_count = 0;        // that these two are over, whichever process used them
   int64_t sample_count = 0;              // of the global batch
   int64_t samples_consumed = 0;          // by all steps up to this one
   StepDurations durations;               // of this rank

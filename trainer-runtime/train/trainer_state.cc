@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "trainer-runtime/train/fingerprint.h"
+#include "common/contract/state_fingerprint.h"
 #include "trainer-runtime/train/trainer.h"
 
 // How a trainer comes to the state that it trains on from.
@@ -69,9 +69,7 @@ Status Trainer::RestoreFromCheckpoint() {
   }
   Status restored = TakeOver(*newest);
   if (!restored.ok()) {
-    return std::move(restored).error().Wrap(
-        "the newest checkpoint does not fit this job; name another checkpoint directory to start "
-        "afresh");
+    return std::move(restored).error().Wrap(kStateDoesNotFit);
   }
   if (newest->fingerprint.empty()) {
     parts_.logger->Warn(

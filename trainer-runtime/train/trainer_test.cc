@@ -147,9 +147,15 @@ TEST(Trainer, ResumedFromCheckpointEndsLikeAnUninterruptedRun) {
   const auto second_store = directory.Open(2);
   Gang second_run;
   second_run.push_back(MakeRank(MakeSpec(30), second_store.get()));
+  std::vector<int64_t> of_epoch;  // what loss and accuracy are over, whoever used them
+  second_run[0]->after_step = [&of_epoch](const StepReport& report) {
+    of_epoch.push_back(report.epoch_sample_count);
+  };
   RunMeeting(second_run, Epoch(2));
   ExpectAll(second_run, TrainerVerdict::kFinished);
   EXPECT_EQ(second_run[0]->losses.size(), 17U);
+  of_epoch.resize(4);  // the last three batches of the fourth epoch, and the first of the fifth
+  EXPECT_EQ(of_epoch, (std::vector<int64_t>{32, 48, 50, 16}));
 
   const Gang whole = MakeRanks(1, MakeSpec(30));
   RunMeeting(whole, Epoch(1));

@@ -43,6 +43,10 @@ bool HasFallenBack(const JobProgress& known, const StatusDocument& document) {
   return FirstStepOf(document) + 1 < known.step;
 }
 
+int64_t StepsToRepeat(const JobProgress& known, const StatusDocument& document) {
+  return HasFallenBack(known, document) ? known.step - FirstStepOf(document) : 0;
+}
+
 int64_t CheckpointLeft(const JobProgress& known, const StatusDocument& document) {
   return std::min(known.checkpoint_step, FirstStepOf(document));
 }

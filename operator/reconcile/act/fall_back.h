@@ -18,6 +18,10 @@ bool MayFallBack(const JobProgress& known,
 // process that MayFallBack.
 bool HasFallenBack(const JobProgress& known, const StatusDocument& document);
 
+// How many steps, as far as was heard of them, have to be taken again then; 0 unless it
+// HasFallenBack.
+int64_t StepsToRepeat(const JobProgress& known, const StatusDocument& document);
+
 // The newest checkpoint that is left then: none that is newer than the state taken up.
 int64_t CheckpointLeft(const JobProgress& known, const StatusDocument& document);
 

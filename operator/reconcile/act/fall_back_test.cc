@@ -74,6 +74,8 @@ class FallBackTest : public testing::Test {
 
   int64_t KnownStep() const { return world_.job.status.progress->step; }
 
+  int64_t StepsRepeated() const { return world_.job.status.progress->steps_repeated; }
+
   TestWorld world_;
 };
 
@@ -119,6 +121,23 @@ TEST_F(FallBackTest, StateThatANewMeetingBeganWithIsNamedHoweverFarTrainingIsSin
       "pods");
   EXPECT_EQ(KnownStep(), 4350);
   EXPECT_EQ(Told(), "") << "once";
+}
+
+TEST_F(FallBackTest, StepsThatAreTakenAgainAddUp) {
+  TrainAt(4200);
+  EXPECT_EQ(StepsRepeated(), 0);
+  StartAgainAt(4000);
+  Told();
+  EXPECT_EQ(StepsRepeated(), 200);
+  TrainAt(4300);
+  EXPECT_EQ(StepsRepeated(), 200);
+  StartAgainAt(4299);  // of a survivor
+  Told();
+  EXPECT_EQ(StepsRepeated(), 200);
+  TrainAt(4310);
+  StartAgainAt(4300);
+  Told();
+  EXPECT_EQ(StepsRepeated(), 210);
 }
 
 TEST_F(FallBackTest, LateReportOfASurvivorLosesNothing) {

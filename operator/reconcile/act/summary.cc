@@ -149,9 +149,11 @@ void NoteProgress(const GangView& view, DecisionBuilder* builder) {
   if (known->has_value()) {
     progress.checkpoint_step = (*known)->checkpoint_step;
     progress.checkpoint_at = (*known)->checkpoint_at;
+    progress.steps_repeated = (*known)->steps_repeated;
   }
   const bool has_fallen =
       may_fall_back && builder->is_training() && HasFallenBack(**known, document);
+  progress.steps_repeated += has_fallen ? StepsToRepeat(**known, document) : 0;
   NoteCheckpoint(has_fallen ? CheckpointLeft(**known, document) : NewestCheckpoint(view, *known),
                  reported_at,
                  &progress);

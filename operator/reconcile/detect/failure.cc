@@ -295,6 +295,8 @@ Failure EndedFailure(const DecisionBuilder& builder, const Member& member) {
                           !HasDoneItsWork(*member.pod) && !HasFailedForGood(*member.pod);
   if (has_obeyed) {
     verdict = {Outcome::kPreempted, ExitCause::kPreempted};
+  } else if (end.exit_code == kExitPreempted) {
+    verdict = VerdictUnasked(verdict, end.message);
   } else if (status.phase == kube::PodPhase::kFailed && verdict.outcome == Outcome::kSuccess) {
     verdict = {Outcome::kRetryable, ExitCause::kUnknown};  // the phase knows better than no code
   }
@@ -313,7 +315,10 @@ Failure EndedFailure(const DecisionBuilder& builder, const Member& member) {
       ResponseTo(RoleOf(builder, member).restart_policy, verdict.outcome, member.rank.has_value());
   const bool was_killed = verdict.cause == ExitCause::kKilled || verdict.cause == ExitCause::kOom;
   LastWords words = ReadLastWords(end.message, was_killed);
-  const std::string how = is_early ? "ended with exit code 0 before the end of training"
+  const bool is_unasked =
+      end.exit_code == kExitPreempted && verdict.cause == ExitCause::kProgramExit;
+  const std::string how = is_early     ? "ended with exit code 0 before the end of training"
+                          : is_unasked ? "left with exit code 42, and nobody had asked it to go"
                           : status.termination.has_value() ? DescribeEnd(end, reason)
                           : reason.empty()                 ? "failed without a reason"
                                                            : "failed: " + reason;
@@ -326,7 +331,9 @@ Failure EndedFailure(const DecisionBuilder& builder, const Member& member) {
   if (words.reason.empty()) {
     words.reason = ReadLastWords(status.message, /*was_killed=*/false).reason;
   }
-  if (!words.reason.empty() && !how.starts_with(words.reason)) {
+  const bool is_repeated =
+      how.starts_with(words.reason) || words.reason == DescribeExit(end.exit_code, end.signal, "");
+  if (!words.reason.empty() && !is_repeated) {
     failure.sentence += ": " + words.reason + HintOn(words.reason);
   }
   return failure;

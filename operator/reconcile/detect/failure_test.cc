@@ -4,6 +4,7 @@
 
 #include "common/contract/termination_message.h"
 #include "operator/reconcile/detect/echo.h"
+#include "operator/reconcile/policy/budget.h"
 #include "operator/reconcile/testing/fake_world.h"
 
 namespace lockstep::control {
@@ -48,6 +49,32 @@ TEST(EndedFailure, WordsThatOnlyRepeatTheCodeAreLeftOut) {
   EXPECT_EQ(
       MessageOf(world.Step().status, ConditionType::kFailed),
       "pod mnist-worker-0 (rank 0) exit code 3, cause program_exit; incidents before it 0 of 6");
+}
+
+// A program that always leaves so would start again for ever.
+TEST(EndedFailure, WhoLeavesThoughNobodyAskedIsAnIncidentAndWhoWasAskedIsNot) {
+  for (const bool was_asked : {false, true}) {
+    TestWorld world(MakeCommandJob(1));
+    world.Launch();
+    world.Exit("mnist-worker-0", 42);
+    TerminationMessage message;
+    message.outcome = was_asked ? Outcome::kPreempted : Outcome::kRetryable;
+    message.reason = "left after a checkpoint (exit code 42)";  // as the runtime says it
+    world.Find("mnist-worker-0")->status.termination->message = EncodeTerminationMessage(message);
+
+    const Decision decision = world.Step();
+
+    EXPECT_EQ(CountedIncidents(decision.status.incidents), was_asked ? 0 : 1);
+    EXPECT_EQ(FreeIncidents(decision.status.incidents), was_asked ? 1 : 0);
+    EXPECT_EQ(DescribeRestarts(decision.status), was_asked ? "preempted=1" : "program_exit=1");
+    EXPECT_EQ(
+        MessageOf(decision.status, ConditionType::kRestarting)
+            .starts_with(
+                "pod mnist-worker-0 (rank 0) left with exit code 42, and nobody had asked it to "
+                "go, cause program_exit; "),
+        !was_asked)
+        << MessageOf(decision.status, ConditionType::kRestarting);
+  }
 }
 
 // The trainer's last line of good news is what it did last, not why it ended.

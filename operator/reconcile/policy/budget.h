@@ -47,9 +47,9 @@ struct BudgetTerms {
   int64_t checkpoint_step = 0;              // of the newest checkpoint
 };
 
-// Whether restarts for this cause are free by themselves: of a process that left on request after a
-// checkpoint, that is to be started again whenever it finishes, whose pod could not even start, or
-// that waited in vain for such a pod.
+// Whether restarts for this cause are free by themselves: of a process that left after a checkpoint
+// on request, as somebody else or its last words say, that is to be started again whenever it
+// finishes, whose pod could not even start, or that waited in vain for such a pod.
 bool IsFreeCause(std::string_view cause);
 
 // `known` without what is forgotten at `now`: what is older than kBudgetWindow, and what a newer

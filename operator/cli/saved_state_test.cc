@@ -1,0 +1,116 @@
+#include "operator/cli/saved_state.h"
+
+#include <filesystem>
+#include <fstream>
+#include <stdlib.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/contract/hashed_document.h"
+#include "common/contract/state_fingerprint.h"
+
+namespace lockstep::control {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+TrainingJob MakeJob(int64_t seed) {
+  TrainingJob job;
+  RoleSpec worker;
+  worker.name = Role::kWorker;
+  worker.replicas = 3;
+  job.spec.roles = {worker};
+  job.spec.training = TrainingSpec();
+  job.spec.training->seed = seed;
+  job.spec.training->model.input_shape = {4};
+  job.spec.training->model.layers = {DenseLayer{2}};
+  return job;
+}
+
+class SavedStateTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = testing::TempDir() + "saved-state-XXXXXX";
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+  }
+
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  // As the trainer leaves one; `part`: of the samples, empty where all are everybody's.
+  void Save(const std::string& name, int64_t seed, const std::string& part = "") {
+    Json fingerprint = FingerprintOf(*MakeJob(seed).spec.training);
+    fingerprint["data"] = {{"samples", 9000}, {"crc32", 17}};
+    if (!part.empty()) {
+      fingerprint["data"]["part"] = part;
+    }
+    Json manifest = Json::object();
+    manifest["formatVersion"] = 2;
+    manifest["fingerprint"] = fingerprint;
+    Write(name, DumpHashed(manifest));
+  }
+
+  void Write(const std::string& name, const std::string& text) {
+    std::filesystem::create_directories(folder_ + "/" + name);
+    std::ofstream(folder_ + "/" + name + "/manifest.json") << text;
+  }
+
+  std::string ProblemOf(const TrainingJob& job) {
+    const Status status = CheckSavedState(job, folder_);
+    return status.ok() ? "" : status.error().message();
+  }
+
+  std::string folder_;
+};
+
+TEST_F(SavedStateTest, EditThatTheNewestDoesNotFitIsRefusedWithItsFolderAndBothValues) {
+  Save("step-00000020", 5);
+  Save("step-00000040", 7);
+  EXPECT_EQ(ProblemOf(MakeJob(7)), "");
+  EXPECT_EQ(ProblemOf(MakeJob(5)),
+            folder_ + "/step-00000040: the newest checkpoint does not fit this job; name another " +
+                "checkpoint directory to start afresh: spec.training.seed: 5 found, the saved " +
+                "state was made with 7");
+}
+
+TEST_F(SavedStateTest, WhatATrainingMayGoOnWithIsNoProblem) {
+  Save("step-00000040", 7);
+  TrainingJob job = MakeJob(7);
+  job.spec.roles[0].replicas = 2;
+  job.spec.training->global_batch_size = 5;
+  job.spec.training->length = {LengthUnit::kSteps, 77};
+  EXPECT_EQ(ProblemOf(job), "");
+}
+
+// It is the trainer that knows an older one to take, or what is to be done.
+TEST_F(SavedStateTest, NoneOrOneThatCannotBeReadIsLeftToTheTrainer) {
+  EXPECT_EQ(ProblemOf(MakeJob(5)), "");
+  Save("step-00000040", 7);
+  std::fstream file(folder_ + "/step-00000040/manifest.json");
+  file.seekp(0, std::ios::end);
+  file.seekp(-3, std::ios::cur);
+  file << "0";
+  file.close();
+  EXPECT_EQ(ProblemOf(MakeJob(5)), "");
+  Write("step-00000060", "{}");
+  EXPECT_EQ(ProblemOf(MakeJob(5)), "");
+  folder_ += "/nosuch";
+  EXPECT_EQ(ProblemOf(MakeJob(5)), "");
+}
+
+TEST_F(SavedStateTest, ModelOfEachRankBelongsToOneNumberOfRanks) {
+  TrainingJob job = MakeJob(7);
+  job.spec.training->variables = VariablePlacement::kIndependent;
+  Save("rank-1/step-00000040", 8, "1 of 3");  // a seed of its own
+  EXPECT_EQ(ProblemOf(job), "");
+  job.spec.roles[0].replicas = 2;
+  EXPECT_THAT(ProblemOf(job),
+              AllOf(HasSubstr("/rank-1/step-00000040: "),
+                    HasSubstr("data.part: \"1 of 2\" found, the saved state was made with "
+                              "\"1 of 3\"")));
+}
+
+}  // namespace
+}  // namespace lockstep::control
