@@ -343,7 +343,7 @@ TrainingJob JobWithFullStatus() {
   status.admitted = {{Role::kWorker, "memory", 1}};
   status.claim = RoomClaim{WallTime{}, {{"a/b", "uid", Attempt(1)}}, {{"worker-0", "node"}}};
   status.preemptions = 1;
-  status.origin = {1, "0123", "image"};
+  status.origin = {1, "0123", "image", "vision", "urgent"};
   status.roles = {{Role::kWorker, 0, 1, 0, 0}};
   status.restarts = {{"crash", 1}};
   status.incidents = {{WallTime{}, "crash", "node-a", 7, /*is_free=*/true, 1}};
