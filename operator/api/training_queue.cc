@@ -26,6 +26,16 @@ constexpr int64_t kMinRuntimeMax = 31'536'000;  // choice: a year
 constexpr EnumNames<bool, 2> kWithinQueueNames = {{{false, "Never"}, {true, "LowerPriority"}}};
 constexpr EnumNames<bool, 2> kAcrossQueuesNames = {{{false, "Never"}, {true, "Borrowed"}}};
 
+constexpr std::string_view kWholeWords =
+    "a whole number, such as 2: nobody gets a part of a device";
+
+// Whether the text could mean a part of something that is given out whole, which is all but cores
+// and bytes. The definition asks it in the same way, of which it knows no better one.
+bool MayBePart(const std::string& resource, const std::string& text) {
+  return resource != kCpuResource && !IsCountedInBytes(resource) &&
+         text.find_first_of(".-mun") != std::string::npos;
+}
+
 QueueAmounts ReadAmounts(ObjectReader& reader, std::string_view key, std::vector<Error>* errors) {
   QueueAmounts amounts;
   const Json* const object = reader.Find(key);
@@ -40,12 +50,14 @@ QueueAmounts ReadAmounts(ObjectReader& reader, std::string_view key, std::vector
     const std::string text = value.is_string() ? value.get<std::string>() : DumpJson(value);
     const Result<int64_t> amount = ParseQuantity(
         text, name == kCpuResource ? QuantityUnit::kThousandths : QuantityUnit::kOnes);
-    if (amount.ok()) {
+    const std::string expected = !amount.ok()            ? amount.error().message()
+                                 : MayBePart(name, text) ? std::string(kWholeWords)
+                                                         : "";
+    if (expected.empty()) {
       amounts[name] = *amount;
     } else {
-      AddError(errors,
-               reader.PathOf(key) + "." + name,
-               Quoted(text) + " found, expected " + amount.error().message());
+      AddError(
+          errors, reader.PathOf(key) + "." + name, Quoted(text) + " found, expected " + expected);
     }
   }
   return amounts;

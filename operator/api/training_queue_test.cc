@@ -49,6 +49,9 @@ TEST(TrainingQueue, MistakesAreNamedByTheirFields) {
   const std::pair<const char*, const char*> cases[] = {
       {R"({"nominal": {"cpu": "many"}})", "spec.nominal.cpu"},
       {R"({"lendingLimit": 3})", "spec.lendingLimit"},
+      {R"({"nominal": {"nvidia.com/gpu": "1500m"}})", "spec.nominal.nvidia.com/gpu"},
+      {R"({"borrowingLimit": {"rdma/hca": "0.5"}})", "spec.borrowingLimit.rdma/hca"},
+      {R"({"lendingLimit": {"amd.com/gpu": "1500e-3"}})", "spec.lendingLimit.amd.com/gpu"},
       {R"({"weight": 0})", "spec.weight"},
       {R"({"ordering": "Random"})", "spec.ordering"},
       {R"({"preemption": {"withinQueue": "Always"}})", "spec.preemption.withinQueue"},
@@ -62,6 +65,17 @@ TEST(TrainingQueue, MistakesAreNamedByTheirFields) {
     ASSERT_EQ(decoded.errors.size(), 1U) << spec;
     EXPECT_EQ(decoded.errors.front().field(), field);
   }
+}
+
+TEST(TrainingQueue, PartsOfDevicesAreRefusedWithWhatWasExpected) {
+  const DecodedQueue decoded = Decode(R"({"metadata": {"name": "q"}, "spec": {"nominal": {
+      "nvidia.com/gpu": "1500m", "cpu": "1500m", "memory": "1.5Gi", "rdma/hca": "2k"}}})");
+
+  ASSERT_EQ(decoded.errors.size(), 1U);
+  EXPECT_EQ(decoded.errors.front().ToString(),
+            "spec.nominal.nvidia.com/gpu: \"1500m\" found, expected a whole number, such as 2: "
+            "nobody gets a part of a device");
+  EXPECT_EQ(decoded.queue.nominal.at("rdma/hca"), 2000);
 }
 
 TEST(TrainingQueue, StatusTellsAmountsInTheirUnitsAndSinceWhenItIsServed) {
