@@ -135,6 +135,7 @@ Json EncodeQueueStatus(const QueueStatus& status, const Json& before, WallTime n
           {"nominal", EncodeAmounts(status.nominal)},
           {"used", EncodeAmounts(status.used)},
           {"borrowed", EncodeAmounts(status.borrowed)},
+          {"claimed", EncodeAmounts(status.claimed)},
           {"waiting", status.waiting}};
 }
 

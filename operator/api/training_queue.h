@@ -48,6 +48,7 @@ struct QueueStatus {
   QueueAmounts nominal;
   QueueAmounts used;      // by gangs with places, of those below it too
   QueueAmounts borrowed;  // the part of that which is above the nominal amounts
+  QueueAmounts claimed;   // kept for gangs that wait until others have gone; not used yet
   int64_t waiting = 0;    // jobs
 
   friend bool operator==(const QueueStatus&, const QueueStatus&) = default;

@@ -85,11 +85,13 @@ TEST(TrainingQueue, StatusTellsAmountsInTheirUnitsAndSinceWhenItIsServed) {
                            {{"nvidia.com/gpu", 4}},
                            {{"cpu", 1500}, {"nvidia.com/gpu", 6}},
                            {{"nvidia.com/gpu", 2}},
+                           {{"memory", int64_t{64} << 30}},
                            3};
   const WallTime first{std::chrono::seconds(1'800'000'000)};
   const Json written = EncodeQueueStatus(status, Json(), first);
   EXPECT_EQ(written["used"], (Json{{"cpu", "1500m"}, {"nvidia.com/gpu", "6"}}));
   EXPECT_EQ(written["borrowed"], (Json{{"nvidia.com/gpu", "2"}}));
+  EXPECT_EQ(written["claimed"], (Json{{"memory", "64Gi"}}));
   EXPECT_EQ(written["waiting"], 3);
   EXPECT_EQ(written["conditions"][0]["status"], "True");
 

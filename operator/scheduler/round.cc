@@ -102,7 +102,7 @@ class RoundRun {
   bool StillHasQuota(const GangRecord& gang) {
     const std::size_t begin = statement_.checkpoint();
     statement_.Do({OperationKind::kUnclaim, gang.request.name});
-    const bool has_quota = !state_.queues().Check(*gang.queue, gang.total).has_value();
+    const bool has_quota = state_.queues().Allows(*gang.queue, gang.total);
     statement_.RollBack(begin);
     return has_quota;
   }
@@ -147,7 +147,7 @@ class RoundRun {
       turn.Wait(gang);
       return;
     }
-    const bool has_quota = !state_.queues().Check(*gang.queue, gang.total).has_value();
+    const bool has_quota = state_.queues().Allows(*gang.queue, gang.total);
     // What could never run at all is told so, whatever its queue may hold.
     const bool is_for_room = has_quota || !MayFitEmpty(state_.nodes(), gang);
     Wait wait{&gang, is_for_room ? Obstacle::kRoom : Obstacle::kQuota};
