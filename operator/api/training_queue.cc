@@ -36,6 +36,35 @@ bool MayBePart(const std::string& resource, const std::string& text) {
          text.find_first_of(".-mun") != std::string::npos;
 }
 
+constexpr std::size_t kNamespacesMax = 256;  // choice: teams that share one share
+
+// By RFC 1123, as Kubernetes has it: other than for DNS labels here, a digit may come first.
+bool IsNamespaceName(const std::string& text) {
+  const bool begins_with_digit = !text.empty() && text.front() >= '0' && text.front() <= '9';
+  return IsDnsLabel(begins_with_digit ? "a" + text.substr(1) : text);
+}
+
+std::set<std::string> ReadNamespaces(ObjectReader& reader, std::vector<Error>* errors) {
+  std::set<std::string> namespaces;
+  const std::vector<std::string> words = ReadWords(reader, "namespaces", errors);
+  if (words.size() > kNamespacesMax) {
+    reader.Fail("namespaces", TooMany(words.size(), "entries", kNamespacesMax));
+    return namespaces;
+  }
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const bool is_name = IsNamespaceName(words[i]);
+    if (!is_name || !namespaces.insert(words[i]).second) {
+      AddError(errors,
+               reader.PathOf("namespaces", i),
+               Quoted(words[i]) + " found, expected " +
+                   (is_name ? "each namespace once"
+                            : "the name of a namespace: lower-case letters, digits and '-', no "
+                              "'-' first or last, at most 63 characters"));
+    }
+  }
+  return namespaces;
+}
+
 QueueAmounts ReadAmounts(ObjectReader& reader, std::string_view key, std::vector<Error>* errors) {
   QueueAmounts amounts;
   const Json* const object = reader.Find(key);
@@ -94,6 +123,7 @@ DecodedQueue DecodeTrainingQueue(const Json& document) {
   }
   queue.min_runtime =
       std::chrono::seconds(reader.Int("minRuntimeSeconds", 0, kMinRuntimeMax).value_or(0));
+  queue.namespaces = ReadNamespaces(reader, &decoded.errors);
   reader.Finish();
   return decoded;
 }

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,7 @@ struct TrainingQueue {
   bool preempts_lower_priority = false;  // its jobs may have others of it go
   bool reclaims = false;                 // and those of other queues that hold borrowed room
   std::chrono::seconds min_runtime{0};   // none of its own goes before
+  std::set<std::string> namespaces{};    // whose jobs may be in it; empty: everybody's
 
   friend bool operator==(const TrainingQueue&, const TrainingQueue&) = default;
 };

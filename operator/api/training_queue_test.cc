@@ -40,6 +40,14 @@ TEST(TrainingQueue, WhatIsLeftOutIsFirstComeFirstServedWithoutLimits) {
             (TrainingQueue{"all", "", {}, {}, {}, 1, QueueOrder::kFifo, false, false, {}}));
 }
 
+TEST(TrainingQueue, ItIsForTheNamespacesThatItNames) {
+  const DecodedQueue decoded =
+      Decode(R"({"metadata": {"name": "q"}, "spec": {"namespaces": ["team-b", "2nd"]}})");
+  ASSERT_TRUE(decoded.errors.empty()) << decoded.errors.front().ToString();
+  EXPECT_EQ(decoded.queue.namespaces, (std::set<std::string>{"2nd", "team-b"}));
+  EXPECT_TRUE(Decode(R"({"metadata": {"name": "q"}, "spec": {"namespaces": []}})").errors.empty());
+}
+
 TEST(TrainingQueue, ItsJobsMayComeByPriority) {
   EXPECT_EQ(Decode(R"({"metadata": {"name": "q"}, "spec": {"ordering": "Priority"}})").queue.order,
             QueueOrder::kPriority);
@@ -58,6 +66,11 @@ TEST(TrainingQueue, MistakesAreNamedByTheirFields) {
       {R"({"preemption": {"acrossQueues": true}})", "spec.preemption.acrossQueues"},
       {R"({"preemption": {"everywhere": true}})", "spec.preemption.everywhere"},
       {R"({"minRuntimeSeconds": -1})", "spec.minRuntimeSeconds"},
+      {R"({"namespaces": "team"})", "spec.namespaces"},
+      {R"({"namespaces": ["team", 3]})", "spec.namespaces[1]"},
+      {R"({"namespaces": ["team", "Team"]})", "spec.namespaces[1]"},
+      {R"({"namespaces": ["-team"]})", "spec.namespaces[0]"},
+      {R"({"namespaces": ["team", "team"]})", "spec.namespaces[1]"},
   };
   for (const auto& [spec, field] : cases) {
     const DecodedQueue decoded =

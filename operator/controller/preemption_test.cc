@@ -367,6 +367,21 @@ TEST_F(PreemptionTest, ClaimEndsWithTheClassThatItWasMadeBy) {
   EXPECT_FALSE(view_.EvictionOf(KeyOf("low"), now_).has_value());
 }
 
+TEST_F(PreemptionTest, ClaimEndsWhenTheQueueIsForOthers) {
+  AddJobOf("low", "vision", "");
+  Place("low");
+  AddJobOf("high", "vision", "urgent");
+  Ask("high");
+  Write("high", WithClaim("high"));
+  StoredQueue queue = QueueOf("vision", 4, 0);
+  queue.queue.preempts_lower_priority = true;
+  queue.queue.namespaces = {"blue"};
+  Tell(queue);
+
+  EXPECT_EQ(Ask("high"), "queue vision is for jobs of namespace blue; this one is in default");
+  EXPECT_EQ(StateOf("low"), GangState::kRunning) << "who runs already runs on";
+}
+
 TEST_F(PreemptionTest, GangThatWasGivenUpTwiceHasNobodyGo) {
   AddJobOf("low", "vision", "");
   Place("low");

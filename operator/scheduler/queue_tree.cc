@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <set>
 
 #include "common/base/plural.h"
 #include "operator/scheduler/amount_text.h"
@@ -16,6 +15,9 @@ constexpr int64_t kMillion = 1'000'000;
 
 // Resources that one is told of at once. Choice: cores, memory and devices, and still a sentence.
 constexpr int64_t kShortResourcesMax = 3;
+
+// Namespaces of a queue that one is told of who is in none of them. Choice: a line's worth.
+constexpr std::size_t kNamespacesToldMax = 5;
 
 int64_t AmountIn(const std::map<std::string, int64_t>& amounts,
                  const std::string& resource,
@@ -242,6 +244,30 @@ int64_t QueueTree::MissingAt(QueueIndex on_way, std::size_t resource, int64_t am
     taken += child == on_way ? 0 : nodes_[child].limits[resource].kept();
   }
   return taken - limit.nominal - limit.borrowing;
+}
+
+std::optional<std::string> QueueTree::ClosedTo(QueueIndex queue, const std::string& space) const {
+  QueueIndex one = queue;
+  while (one != kTopQueue &&
+         (nodes_[one].spec.namespaces.empty() || nodes_[one].spec.namespaces.contains(space))) {
+    one = nodes_[one].parent;
+  }
+  if (one == kTopQueue) {
+    return std::nullopt;
+  }
+  const QueueSpec& closed = nodes_[one].spec;
+  std::string text = one == queue ? "" : " is below " + closed.name + ", which";
+  text +=
+      closed.namespaces.size() == 1 ? " is for jobs of namespace" : " is for jobs of namespaces";
+  std::size_t told = 0;
+  for (const std::string& name : closed.namespaces) {
+    if (++told > kNamespacesToldMax) {
+      text += " and " + std::to_string(closed.namespaces.size() - kNamespacesToldMax) + " more";
+      break;
+    }
+    text += (told == 1 ? " " : ", ") + name;
+  }
+  return text + "; this one is in " + space;
 }
 
 std::optional<QueueIndex> QueueTree::ShortAt(QueueIndex queue,

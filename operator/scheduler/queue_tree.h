@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,6 +33,8 @@ struct QueueSpec {
   bool preempts_lower_priority = false;  // its gangs may evict others of it
   bool reclaims = false;                 // it may evict what others hold above their nominal
   std::chrono::seconds min_runtime{0};   // its gangs are not evicted before
+  // Whose jobs may be in it and in those below it; empty: everybody's.
+  std::set<std::string> namespaces{};
 
   friend bool operator==(const QueueSpec&, const QueueSpec&) = default;
 };
@@ -108,6 +111,10 @@ class QueueTree {
   void EndPromise(QueueIndex queue, const ResourceVector& amounts);
 
   const ResourceVector& HeldBy(QueueIndex queue) const { return nodes_[queue].held; }
+
+  // Why jobs of the namespace may not be in the queue, behind its name: " is for jobs of namespaces
+  // blue, green; this one is in team". Empty: they may.
+  std::optional<std::string> ClosedTo(QueueIndex queue, const std::string& space) const;
 
   // Whether the queue may hold so much more.
   bool Allows(QueueIndex queue, const ResourceVector& amounts) const;

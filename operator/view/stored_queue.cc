@@ -31,6 +31,7 @@ QueueSpec SpecOf(const TrainingQueue& queue) {
   spec.reclaims = queue.reclaims;
   spec.min_runtime = queue.min_runtime;
   spec.ordering = OrderingOf(queue.order);
+  spec.namespaces = queue.namespaces;
   return spec;
 }
 
