@@ -18,6 +18,7 @@
 #include "operator/api/job_names.h"
 #include "operator/api/manifest.h"
 #include "operator/api/pod_template.h"
+#include "operator/api/training_queue.h"
 #include "operator/yaml/yaml.h"
 
 namespace lockstep::control {
@@ -343,7 +344,7 @@ TrainingJob JobWithFullStatus() {
   status.admitted = {{Role::kWorker, "memory", 1}};
   status.claim = RoomClaim{WallTime{}, {{"a/b", "uid", Attempt(1)}}, {{"worker-0", "node"}}};
   status.preemptions = 1;
-  status.origin = {1, "0123", "image"};
+  status.origin = {1, "0123", "image", "vision", "urgent"};
   status.roles = {{Role::kWorker, 0, 1, 0, 0}};
   status.restarts = {{"crash", 1}};
   status.incidents = {{WallTime{}, "crash", "node-a", 7, /*is_free=*/true, 1}};
@@ -405,6 +406,27 @@ TEST(Crd, ColumnsAndScaleReadFieldsThatExist) {
       ASSERT_TRUE((*schema)["properties"].contains(name)) << path;
       schema = &(*schema)["properties"][name];
       at = end + 1;
+    }
+  }
+}
+
+// Nothing in it is of the type that the document has there.
+TEST(QueueSchema, ReaderKnowsEveryFieldAndItsRange) {
+  const Json crd = ReadDocument("lockstep.dev_trainingqueues.yaml");
+  const Json schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
+  for (const auto& [name, property] : schema["properties"].items()) {
+    const auto problem = [&field = name](const Json& value) {
+      const DecodedQueue decoded =
+          DecodeTrainingQueue({{"metadata", {{"name", "q"}}}, {"spec", {{field, value}}}});
+      return decoded.errors.empty() ? "" : decoded.errors.front().ToString();
+    };
+    EXPECT_THAT(problem(true), ::testing::StartsWith("spec." + name)) << name;
+    EXPECT_THAT(problem(true), ::testing::Not(HasSubstr("unknown"))) << name;
+    if (property.contains("minimum")) {
+      EXPECT_EQ(problem(property["minimum"]), "") << name;
+      EXPECT_NE(problem(property["minimum"].get<int64_t>() - 1), "") << name;
+      EXPECT_EQ(problem(property["maximum"]), "") << name;
+      EXPECT_NE(problem(property["maximum"].get<int64_t>() + 1), "") << name;
     }
   }
 }

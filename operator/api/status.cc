@@ -72,7 +72,9 @@ PodPlacement DecodePlacement(ObjectReader& reader) {
 GangOrigin DecodeOrigin(ObjectReader& reader) {
   return {ReadCount(reader, "generation"),
           reader.String("revision").value_or(""),
-          reader.String("runtimeImage").value_or("")};
+          reader.String("runtimeImage").value_or(""),
+          reader.String("queue").value_or(""),
+          reader.String("priorityClass").value_or("")};
 }
 
 RoleCounts DecodeRoleCounts(ObjectReader& reader) {
@@ -243,6 +245,12 @@ Json EncodeOrigin(const GangOrigin& origin) {
   Json value = {{"generation", origin.generation}, {"revision", origin.revision}};
   if (!origin.runtime_image.empty()) {
     value["runtimeImage"] = origin.runtime_image;
+  }
+  if (!origin.queue.empty()) {
+    value["queue"] = origin.queue;
+  }
+  if (!origin.priority_class.empty()) {
+    value["priorityClass"] = origin.priority_class;
   }
   return value;
 }

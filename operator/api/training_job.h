@@ -307,12 +307,15 @@ struct JobProgress {
   friend bool operator==(const JobProgress&, const JobProgress&) = default;
 };
 
-// What the pods of the running gang are made from. They are alike as long as they live: an edit of
-// the manifest, or another version of the operator, makes itself felt in the next gang only.
+// What the pods of the running gang are made from, and in whose name they have their places. They
+// are alike as long as they live: an edit of the manifest, or another version of the operator,
+// makes itself felt in the next gang only.
 struct GangOrigin {
-  int64_t generation = 0;     // of the manifest
-  std::string revision;       // of what the manifest says of its pods; see RevisionOf
-  std::string runtime_image;  // the operator's own; empty: the cluster has none
+  int64_t generation = 0;        // of the manifest
+  std::string revision;          // of what the manifest says of its pods; see RevisionOf
+  std::string runtime_image;     // the operator's own; empty: the cluster has none
+  std::string queue{};           // whose share it has; empty: of a gang from before this was kept
+  std::string priority_class{};  // with the queue; empty: it names none
 
   friend bool operator==(const GangOrigin&, const GangOrigin&) = default;
 };

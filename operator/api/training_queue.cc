@@ -26,6 +26,45 @@ constexpr int64_t kMinRuntimeMax = 31'536'000;  // choice: a year
 constexpr EnumNames<bool, 2> kWithinQueueNames = {{{false, "Never"}, {true, "LowerPriority"}}};
 constexpr EnumNames<bool, 2> kAcrossQueuesNames = {{{false, "Never"}, {true, "Borrowed"}}};
 
+constexpr std::string_view kWholeWords =
+    "a whole number, such as 2: nobody gets a part of a device";
+
+// Whether the text could mean a part of something that is given out whole, which is all but cores
+// and bytes. The definition asks it in the same way, of which it knows no better one.
+bool MayBePart(const std::string& resource, const std::string& text) {
+  return resource != kCpuResource && !IsCountedInBytes(resource) &&
+         text.find_first_of(".-mun") != std::string::npos;
+}
+
+constexpr std::size_t kNamespacesMax = 256;  // choice: teams that share one share
+
+// By RFC 1123, as Kubernetes has it: other than for DNS labels here, a digit may come first.
+bool IsNamespaceName(const std::string& text) {
+  const bool begins_with_digit = !text.empty() && text.front() >= '0' && text.front() <= '9';
+  return IsDnsLabel(begins_with_digit ? "a" + text.substr(1) : text);
+}
+
+std::set<std::string> ReadNamespaces(ObjectReader& reader, std::vector<Error>* errors) {
+  std::set<std::string> namespaces;
+  const std::vector<std::string> words = ReadWords(reader, "namespaces", errors);
+  if (words.size() > kNamespacesMax) {
+    reader.Fail("namespaces", TooMany(words.size(), "entries", kNamespacesMax));
+    return namespaces;
+  }
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const bool is_name = IsNamespaceName(words[i]);
+    if (!is_name || !namespaces.insert(words[i]).second) {
+      AddError(errors,
+               reader.PathOf("namespaces", i),
+               Quoted(words[i]) + " found, expected " +
+                   (is_name ? "each namespace once"
+                            : "the name of a namespace: lower-case letters, digits and '-', no "
+                              "'-' first or last, at most 63 characters"));
+    }
+  }
+  return namespaces;
+}
+
 QueueAmounts ReadAmounts(ObjectReader& reader, std::string_view key, std::vector<Error>* errors) {
   QueueAmounts amounts;
   const Json* const object = reader.Find(key);
@@ -40,12 +79,14 @@ QueueAmounts ReadAmounts(ObjectReader& reader, std::string_view key, std::vector
     const std::string text = value.is_string() ? value.get<std::string>() : DumpJson(value);
     const Result<int64_t> amount = ParseQuantity(
         text, name == kCpuResource ? QuantityUnit::kThousandths : QuantityUnit::kOnes);
-    if (amount.ok()) {
+    const std::string expected = !amount.ok()            ? amount.error().message()
+                                 : MayBePart(name, text) ? std::string(kWholeWords)
+                                                         : "";
+    if (expected.empty()) {
       amounts[name] = *amount;
     } else {
-      AddError(errors,
-               reader.PathOf(key) + "." + name,
-               Quoted(text) + " found, expected " + amount.error().message());
+      AddError(
+          errors, reader.PathOf(key) + "." + name, Quoted(text) + " found, expected " + expected);
     }
   }
   return amounts;
@@ -82,6 +123,7 @@ DecodedQueue DecodeTrainingQueue(const Json& document) {
   }
   queue.min_runtime =
       std::chrono::seconds(reader.Int("minRuntimeSeconds", 0, kMinRuntimeMax).value_or(0));
+  queue.namespaces = ReadNamespaces(reader, &decoded.errors);
   reader.Finish();
   return decoded;
 }
@@ -123,6 +165,7 @@ Json EncodeQueueStatus(const QueueStatus& status, const Json& before, WallTime n
           {"nominal", EncodeAmounts(status.nominal)},
           {"used", EncodeAmounts(status.used)},
           {"borrowed", EncodeAmounts(status.borrowed)},
+          {"claimed", EncodeAmounts(status.claimed)},
           {"waiting", status.waiting}};
 }
 

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,7 @@ struct TrainingQueue {
   bool preempts_lower_priority = false;  // its jobs may have others of it go
   bool reclaims = false;                 // and those of other queues that hold borrowed room
   std::chrono::seconds min_runtime{0};   // none of its own goes before
+  std::set<std::string> namespaces{};    // whose jobs may be in it; empty: everybody's
 
   friend bool operator==(const TrainingQueue&, const TrainingQueue&) = default;
 };
@@ -48,6 +50,7 @@ struct QueueStatus {
   QueueAmounts nominal;
   QueueAmounts used;      // by gangs with places, of those below it too
   QueueAmounts borrowed;  // the part of that which is above the nominal amounts
+  QueueAmounts claimed;   // kept for gangs that wait until others have gone; not used yet
   int64_t waiting = 0;    // jobs
 
   friend bool operator==(const QueueStatus&, const QueueStatus&) = default;

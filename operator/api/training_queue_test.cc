@@ -40,6 +40,14 @@ TEST(TrainingQueue, WhatIsLeftOutIsFirstComeFirstServedWithoutLimits) {
             (TrainingQueue{"all", "", {}, {}, {}, 1, QueueOrder::kFifo, false, false, {}}));
 }
 
+TEST(TrainingQueue, ItIsForTheNamespacesThatItNames) {
+  const DecodedQueue decoded =
+      Decode(R"({"metadata": {"name": "q"}, "spec": {"namespaces": ["team-b", "2nd"]}})");
+  ASSERT_TRUE(decoded.errors.empty()) << decoded.errors.front().ToString();
+  EXPECT_EQ(decoded.queue.namespaces, (std::set<std::string>{"2nd", "team-b"}));
+  EXPECT_TRUE(Decode(R"({"metadata": {"name": "q"}, "spec": {"namespaces": []}})").errors.empty());
+}
+
 TEST(TrainingQueue, ItsJobsMayComeByPriority) {
   EXPECT_EQ(Decode(R"({"metadata": {"name": "q"}, "spec": {"ordering": "Priority"}})").queue.order,
             QueueOrder::kPriority);
@@ -49,12 +57,20 @@ TEST(TrainingQueue, MistakesAreNamedByTheirFields) {
   const std::pair<const char*, const char*> cases[] = {
       {R"({"nominal": {"cpu": "many"}})", "spec.nominal.cpu"},
       {R"({"lendingLimit": 3})", "spec.lendingLimit"},
+      {R"({"nominal": {"nvidia.com/gpu": "1500m"}})", "spec.nominal.nvidia.com/gpu"},
+      {R"({"borrowingLimit": {"rdma/hca": "0.5"}})", "spec.borrowingLimit.rdma/hca"},
+      {R"({"lendingLimit": {"amd.com/gpu": "1500e-3"}})", "spec.lendingLimit.amd.com/gpu"},
       {R"({"weight": 0})", "spec.weight"},
       {R"({"ordering": "Random"})", "spec.ordering"},
       {R"({"preemption": {"withinQueue": "Always"}})", "spec.preemption.withinQueue"},
       {R"({"preemption": {"acrossQueues": true}})", "spec.preemption.acrossQueues"},
       {R"({"preemption": {"everywhere": true}})", "spec.preemption.everywhere"},
       {R"({"minRuntimeSeconds": -1})", "spec.minRuntimeSeconds"},
+      {R"({"namespaces": "team"})", "spec.namespaces"},
+      {R"({"namespaces": ["team", 3]})", "spec.namespaces[1]"},
+      {R"({"namespaces": ["team", "Team"]})", "spec.namespaces[1]"},
+      {R"({"namespaces": ["-team"]})", "spec.namespaces[0]"},
+      {R"({"namespaces": ["team", "team"]})", "spec.namespaces[1]"},
   };
   for (const auto& [spec, field] : cases) {
     const DecodedQueue decoded =
@@ -64,6 +80,17 @@ TEST(TrainingQueue, MistakesAreNamedByTheirFields) {
   }
 }
 
+TEST(TrainingQueue, PartsOfDevicesAreRefusedWithWhatWasExpected) {
+  const DecodedQueue decoded = Decode(R"({"metadata": {"name": "q"}, "spec": {"nominal": {
+      "nvidia.com/gpu": "1500m", "cpu": "1500m", "memory": "1.5Gi", "rdma/hca": "2k"}}})");
+
+  ASSERT_EQ(decoded.errors.size(), 1U);
+  EXPECT_EQ(decoded.errors.front().ToString(),
+            "spec.nominal.nvidia.com/gpu: \"1500m\" found, expected a whole number, such as 2: "
+            "nobody gets a part of a device");
+  EXPECT_EQ(decoded.queue.nominal.at("rdma/hca"), 2000);
+}
+
 TEST(TrainingQueue, StatusTellsAmountsInTheirUnitsAndSinceWhenItIsServed) {
   const QueueStatus status{true,
                            "Served",
@@ -71,11 +98,13 @@ TEST(TrainingQueue, StatusTellsAmountsInTheirUnitsAndSinceWhenItIsServed) {
                            {{"nvidia.com/gpu", 4}},
                            {{"cpu", 1500}, {"nvidia.com/gpu", 6}},
                            {{"nvidia.com/gpu", 2}},
+                           {{"memory", int64_t{64} << 30}},
                            3};
   const WallTime first{std::chrono::seconds(1'800'000'000)};
   const Json written = EncodeQueueStatus(status, Json(), first);
   EXPECT_EQ(written["used"], (Json{{"cpu", "1500m"}, {"nvidia.com/gpu", "6"}}));
   EXPECT_EQ(written["borrowed"], (Json{{"nvidia.com/gpu", "2"}}));
+  EXPECT_EQ(written["claimed"], (Json{{"memory", "64Gi"}}));
   EXPECT_EQ(written["waiting"], 3);
   EXPECT_EQ(written["conditions"][0]["status"], "True");
 

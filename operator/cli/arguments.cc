@@ -136,8 +136,11 @@ void AddConvert(CLI::App* app, Texts* texts) {
 }
 
 void AddExplain(CLI::App* app, Texts* texts) {
-  CLI::App* explain = app->add_subcommand("explain", "Say what a field of a TrainingJob means");
-  explain->add_option("FIELD", texts->explain.field, "such as spec.training.optimizer");
+  CLI::App* explain =
+      app->add_subcommand("explain", "Say what a field of a TrainingJob or TrainingQueue means");
+  explain->add_option("FIELD",
+                      texts->explain.field,
+                      "such as spec.training.optimizer, or tq.spec.nominal of a TrainingQueue");
   explain->footer("Exit codes: 0 explained, 2 no such field.");
 }
 

@@ -1,10 +1,13 @@
 #include "operator/cli/explain.h"
 
 #include <algorithm>
+#include <array>
+#include <optional>
 #include <sstream>
 #include <utility>
 
 #include "operator/api/training_job.h"
+#include "operator/api/training_queue.h"
 
 namespace lockstep::control {
 namespace {
@@ -103,28 +106,40 @@ std::string FormatDescription(const Json& schema) {
   return text.empty() ? "" : "\nDESCRIPTION:\n" + text;
 }
 
-std::string_view WithoutKind(std::string_view field) {
-  for (const std::string_view kind : {"trainingjobs", "trainingjob", "TrainingJob", "tj"}) {
-    if (field == kind) {
+constexpr std::array<std::string_view, 4> kJobWords = {
+    "trainingjobs", "trainingjob", kTrainingJobKind, "tj"};
+constexpr std::array<std::string_view, 4> kQueueWords = {
+    "trainingqueues", "trainingqueue", kTrainingQueueKind, "tq"};
+
+// What follows one of the words in front; empty where none is there.
+std::optional<std::string_view> Behind(const std::array<std::string_view, 4>& words,
+                                       std::string_view field) {
+  for (const std::string_view word : words) {
+    if (field == word) {
       return "";
     }
-    if (field.starts_with(kind) && field[kind.size()] == '.') {
-      return field.substr(kind.size() + 1);
+    if (field.starts_with(word) && field[word.size()] == '.') {
+      return field.substr(word.size() + 1);
     }
   }
-  return field;
+  return std::nullopt;
 }
 
 }  // namespace
 
+std::string_view KindOfField(std::string_view field) {
+  return Behind(kQueueWords, field) ? kTrainingQueueKind : kTrainingJobKind;
+}
+
 Result<std::string> ExplainField(std::string_view field, const JobSchema& schema) {
-  field = WithoutKind(field);
+  const bool is_of_job = schema.kind() == kTrainingJobKind;
+  field = Behind(is_of_job ? kJobWords : kQueueWords, field).value_or(field);
   FieldPath path;
   if (!field.empty()) {
     LOCKSTEP_ASSIGN_OR_RETURN(path, ParseFieldPath(field));
   }
   LOCKSTEP_ASSIGN_OR_RETURN(const Json* found, schema.Find(&path));
-  std::string text = std::string(kTrainingJobKind) + " (" + std::string(kApiVersion) + ")\n";
+  std::string text = schema.kind() + " (" + std::string(kApiVersion) + ")\n";
   if (!path.empty()) {
     text += "FIELD:    " + FormatFieldPath(path) + " <" + SchemaTypeText(*found) + ">\n";
   }

@@ -8,7 +8,7 @@
 namespace lockstep::control {
 
 int RunExplain(const ExplainArguments& arguments) {
-  const auto text = ExplainField(arguments.field, JobSchema());
+  const auto text = ExplainField(arguments.field, JobSchema(KindOfField(arguments.field)));
   if (!text.ok()) {
     std::fprintf(stderr, "lockstep: %s\n", text.error().ToString().c_str());
     return kCliUsage;

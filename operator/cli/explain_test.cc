@@ -51,6 +51,19 @@ TEST(ExplainField, NothingGivenExplainsTheJob) {
   EXPECT_EQ(Explain("tj.spec.roles"), Explain("spec.roles"));
 }
 
+TEST(ExplainField, PathMayBeginWithTheQueue) {
+  EXPECT_EQ(KindOfField("spec.nominal"), "TrainingJob");
+  EXPECT_EQ(KindOfField("tqs.spec"), "TrainingJob");
+  EXPECT_EQ(KindOfField("trainingqueue"), "TrainingQueue");
+  const JobSchema schema(KindOfField("tq.spec"));
+  EXPECT_THAT(
+      ExplainField("tq.spec.namespaces", schema).value(),
+      StartsWith("TrainingQueue (lockstep.dev/v1)\nFIELD:    spec.namespaces <[]string>\n"));
+  EXPECT_THAT(ExplainField("TrainingQueue", schema).value(), HasSubstr("share of the cluster"));
+  EXPECT_THAT(ExplainField("tq.nominal", schema).value(), HasSubstr("spec.nominal <map of "));
+  EXPECT_THAT(ExplainField("tq.nominel", schema).error().ToString(), HasSubstr("spec.nominal"));
+}
+
 TEST(ExplainField, LinesFitEightyColumns) {
   for (const char* field :
        {"", "spec", "spec.roles", "spec.training", "spec.roles.template.spec"}) {

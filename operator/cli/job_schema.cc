@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "operator/api/training_queue.h"
 #include "operator/yaml/yaml.h"
 
 namespace lockstep::control {
@@ -101,12 +102,16 @@ std::string SchemaTypeText(const Json& schema) {
   return schema.contains("minItems") ? "integer or []integer" : "integer or string";
 }
 
-JobSchema::JobSchema() {
-  const YamlStream stream = ReadYaml(JobDefinitionText());
+JobSchema::JobSchema(std::string_view kind) : kind_(kind) {
+  const bool is_of_jobs = kind_ == kTrainingJobKind;
+  LOCKSTEP_CHECK(is_of_jobs || kind_ == kTrainingQueueKind, kind_);
+  const YamlStream stream = ReadYaml(is_of_jobs ? JobDefinitionText() : QueueDefinitionText());
   LOCKSTEP_CHECK(stream.problems.empty() && stream.documents.size() == 1,
                  "the compiled-in definition is not one YAML document");
   root_ = stream.documents[0].value["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
-  AddMetadata(&root_);
+  if (is_of_jobs) {
+    AddMetadata(&root_);
+  }
 }
 
 Result<const Json*> JobSchema::Find(FieldPath* path) const {
@@ -155,7 +160,7 @@ Error JobSchema::Unknown(const FieldPath& found,
     }
   }
   nearest.resize(std::min(nearest.size(), kNearestMax));
-  const std::string owner = where.empty() ? "a TrainingJob" : where;
+  const std::string owner = where.empty() ? "a " + kind_ : where;
   return Error(ErrorCode::kNotFound,
                "no such field; " +
                    (nearest.empty() ? "" : "did you mean " + Joined(nearest) + "? ") + owner +

@@ -6,16 +6,19 @@
 
 #include "common/base/result.h"
 #include "common/json/json.h"
+#include "operator/api/training_job.h"
 #include "operator/cli/field_path.h"
 
 namespace lockstep::control {
 
-// The schema of TrainingJob as the API server has it: the CustomResourceDefinition of crds/,
-// compiled in.
+// The schema of TrainingJob, or of TrainingQueue, as the API server has it: the
+// CustomResourceDefinition of crds/, compiled in.
 class JobSchema {
  public:
-  // Reads the compiled-in definition, which takes some milliseconds.
-  JobSchema();
+  // Reads the compiled-in definition, which takes some milliseconds. `kind`: one of the two.
+  explicit JobSchema(std::string_view kind = kTrainingJobKind);
+
+  const std::string& kind() const { return kind_; }
 
   // The schema of one field. A path may name elements or leave them out (spec.roles.replicas), and
   // `spec.` in front may be left out, too; `path` becomes the whole one, without elements.
@@ -28,6 +31,7 @@ class JobSchema {
  private:
   Error Unknown(const FieldPath& found, const Json& deepest, const std::string& name) const;
 
+  std::string kind_;
   Json root_;
 };
 
@@ -37,7 +41,8 @@ std::string SchemaTypeText(const Json& schema);
 // Whether what stands inside is not described but handed on as it is.
 bool IsOpaqueSchema(const Json& schema);
 
-// The definition as crds/ has it.
+// The definitions as crds/ has them.
 std::string_view JobDefinitionText();
+std::string_view QueueDefinitionText();
 
 }  // namespace lockstep::control

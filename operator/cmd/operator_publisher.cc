@@ -16,7 +16,7 @@ void OperatorPublisher::OnStatus(const TrainingJobStatus& before, const Training
     const Condition* const waiting = FindCondition(before, ConditionType::kScheduled);
     const WallTime since = waiting != nullptr ? waiting->last_transition
                                               : after.start_time.value_or(placed->last_transition);
-    metrics_->GangPlaced(QueueOf(job.spec), placed->last_transition - since);
+    metrics_->GangPlaced(QueueOf(job.spec, job.status), placed->last_transition - since);
   }
   if (!IsTrue(before, ConditionType::kRunning) && IsTrue(after, ConditionType::kRunning)) {
     if (IsTrue(before, ConditionType::kRestarting)) {

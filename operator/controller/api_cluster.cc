@@ -245,7 +245,9 @@ void ApiCluster::EndQueueReport(const Status& answer) {
   is_reporting_queues_ = false;
   if (!answer.ok() && answer.error().code() != ErrorCode::kNotFound) {
     queue_reporter_.NoteFailed();
-    parts_.logger->Warn("status of queues not written", {{"error", answer.error().ToString()}});
+    if (answer.error().code() != ErrorCode::kStale) {  // somebody wrote since: the next has seen it
+      parts_.logger->Warn("status of queues not written", {{"error", answer.error().ToString()}});
+    }
   }
 }
 

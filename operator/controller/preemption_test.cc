@@ -165,6 +165,29 @@ TEST_F(PreemptionTest, WhoLeadsNextAsksNobodyTwice) {
   EXPECT_EQ(next.ClaimFor(KeyOf("high"), now_), Stored("high").status.claim);
 }
 
+// The edit is for the next gang: its queue pays until then, and its class protects it.
+TEST_F(PreemptionTest, GangCountsAsItWasPlacedThoughItsJobWasMoved) {
+  AddClass("low", -10);
+  AddJobOf("held", "vision", "urgent");
+  TrainingJobStatus status = Take("held", Ask("held"));
+  status.origin = {1, "r", "", "vision", "urgent"};
+  Write("held", status);
+  TrainingJob moved = Stored("held");
+  moved.spec.scheduling.queue = "speech";
+  moved.spec.scheduling.priority_class_name = "low";
+  Store(moved);
+
+  AddJobOf("next", "vision", "");
+  EXPECT_TRUE(Ask("next").starts_with("needs 2 GPUs, 0 free on 1 node")) << Ask("next");
+  const ClusterState& state = view_.Scheduling(now_).state();
+  EXPECT_EQ(state.Find("default/held")->request.priority, 1000);
+  EXPECT_EQ(state.queues().HeldBy(*state.queues().Find("vision")).AmountOf("nvidia.com/gpu"), 2);
+
+  GiveUp("held", "SpecChanged");
+  Ask("held");
+  EXPECT_EQ(view_.Scheduling(now_).state().Find("default/held")->request.queue, "speech");
+}
+
 TEST_F(PreemptionTest, ClaimThatIsNotWrittenIsNone) {
   AddJobOf("low", "vision", "");
   Place("low");
@@ -342,6 +365,21 @@ TEST_F(PreemptionTest, ClaimEndsWithTheClassThatItWasMadeBy) {
   Store(job);
   EXPECT_EQ(Ask("high"), "priority class gone does not exist");
   EXPECT_FALSE(view_.EvictionOf(KeyOf("low"), now_).has_value());
+}
+
+TEST_F(PreemptionTest, ClaimEndsWhenTheQueueIsForOthers) {
+  AddJobOf("low", "vision", "");
+  Place("low");
+  AddJobOf("high", "vision", "urgent");
+  Ask("high");
+  Write("high", WithClaim("high"));
+  StoredQueue queue = QueueOf("vision", 4, 0);
+  queue.queue.preempts_lower_priority = true;
+  queue.queue.namespaces = {"blue"};
+  Tell(queue);
+
+  EXPECT_EQ(Ask("high"), "queue vision is for jobs of namespace blue; this one is in default");
+  EXPECT_EQ(StateOf("low"), GangState::kRunning) << "who runs already runs on";
 }
 
 TEST_F(PreemptionTest, GangThatWasGivenUpTwiceHasNobodyGo) {

@@ -59,7 +59,7 @@ std::vector<QueueReport::Patch> QueueReporter::Take(TimePoint now, WallTime wall
       continue;
     }
     // A resource that is not told any more would stay in a merge.
-    for (const char* const amounts : {"nominal", "used", "borrowed"}) {
+    for (const char* const amounts : {"nominal", "used", "borrowed", "claimed"}) {
       const Json before = stored.status.is_object() ? stored.status.value(amounts, Json()) : Json();
       for (const auto& [name, amount] : before.items()) {
         if (!status[amounts].contains(name)) {
@@ -67,7 +67,10 @@ std::vector<QueueReport::Patch> QueueReporter::Take(TimePoint now, WallTime wall
         }
       }
     }
-    patches.emplace_back(stored.queue.name, DumpJson({{"status", std::move(status)}}));
+    // Whoever led before us and does not know it yet has seen an older one: it is refused.
+    patches.emplace_back(stored.queue.name,
+                         DumpJson({{"metadata", {{"resourceVersion", stored.version}}},
+                                   {"status", std::move(status)}}));
   }
   return patches;
 }

@@ -13,7 +13,8 @@
 namespace lockstep::control {
 
 // Writes what has changed of the queues into their statuses, where people look. Nobody decides by
-// it: what cannot be written is written with the next report.
+// it: what cannot be written is written with the next report, and so is what somebody else has
+// written since the queue was seen.
 class QueueReport final : public Errand {
  public:
   // Queue and status, as a merge patch.

@@ -58,6 +58,17 @@ TEST_F(QueueReportTest, WhatCouldNotBeWrittenIsDueAgainThoughNothingIsNew) {
   EXPECT_FALSE(reporter_.NextReport().has_value());
 }
 
+// Another replica may lead by now, and may have written.
+TEST_F(QueueReportTest, WriteIsRefusedWhereTheQueueIsNotTheOneThatWasSeen) {
+  StoredQueue stored = QueueOf("vision", 2, 0);
+  stored.version = "17";
+  Tell(stored);
+
+  const auto patches = reporter_.Take(At(0), now_);
+  ASSERT_EQ(patches.size(), 1U);
+  EXPECT_EQ(ParseJson(patches.front().second).value()["metadata"]["resourceVersion"], "17");
+}
+
 TEST_F(QueueReportTest, AmountThatIsNoLongerUsedIsTakenOut) {
   StoredQueue stored = QueueOf("vision", 2, 0);
   stored.status = ParseJson(R"({"used": {"nvidia.com/gpu": "2"}})").value();

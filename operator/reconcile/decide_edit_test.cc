@@ -3,6 +3,7 @@
 #include "operator/api/conditions.h"
 #include "operator/reconcile/build/pod_manifest.h"
 #include "operator/reconcile/decide.h"
+#include "operator/reconcile/gang/queue.h"
 #include "operator/reconcile/testing/fake_world.h"
 
 namespace lockstep::control {
@@ -87,6 +88,54 @@ TEST(DecideEdit, LossAfterAnEditStartsTheWholeGangFromTheNewManifestAndCountsNot
   world.Launch();
   EXPECT_NE(world.job.status.origin.revision, before);
   EXPECT_TRUE(IsTrue(world.job.status, ConditionType::kRunning));
+}
+
+// Its share is paid for by the queue that it was placed by.
+TEST(DecideEdit, GangStaysInItsQueueUntilItStartsAnew) {
+  TrainingJob job = MakeTrainingJob(2);
+  job.spec.scheduling.priority_class_name = "urgent";
+  TestWorld world(job);
+  world.Launch();
+  EXPECT_EQ(world.job.status.origin.queue, "default");
+  EXPECT_EQ(world.job.status.origin.priority_class, "urgent");
+
+  world.job.spec.scheduling.queue = "vision";
+  world.job.spec.scheduling.priority_class_name = "low";
+  ++world.job.metadata.generation;
+  EXPECT_EQ(EventReasons(world.Step()), "ManifestChanged");
+  EXPECT_EQ(QueueOf(world.job.spec, world.job.status), "default");
+  EXPECT_EQ(PriorityClassOf(world.job.spec, world.job.status), "urgent");
+
+  world.Exit("mnist-worker-1", 137);
+  world.Step();
+  world.FinishDeletions();
+  world.Launch();
+  EXPECT_EQ(world.job.status.attempt, Attempt(1));
+  EXPECT_EQ(world.job.status.origin.queue, "vision");
+  EXPECT_EQ(world.job.status.origin.priority_class, "low");
+}
+
+TEST(DecideEdit, OtherQueueAloneIsAnotherGang) {
+  TestWorld world(MakeTrainingJob(2));
+  world.Launch();
+  world.job.spec.scheduling.queue = "vision";
+  ++world.job.metadata.generation;
+
+  EXPECT_EQ(EventReasons(world.Step()), "ManifestChanged");
+  world.job.spec.scheduling.queue = "default";
+  ++world.job.metadata.generation;
+  EXPECT_EQ(EventReasons(world.Step()), "GangPlaced") << "the same by another name";
+}
+
+TEST(DecideEdit, GangFromBeforeItsQueueWasKeptIsTakenForOneOfTodays) {
+  TestWorld world(MakeTrainingJob(2));
+  world.Launch();
+  world.job.status.origin.queue.clear();
+  world.job.spec.scheduling.queue = "vision";
+  ++world.job.metadata.generation;
+
+  EXPECT_EQ(EventReasons(world.Step()), "");
+  EXPECT_EQ(world.job.status.origin.queue, "vision");
 }
 
 TEST(DecideEdit, EditThatWouldMakeEqualPodsIsNone) {

@@ -1,6 +1,7 @@
 #include "operator/resources/resource_vector.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 
 namespace lockstep::control {
@@ -132,8 +133,27 @@ bool IsDevice(std::string_view name) {
   return name.find('/') != std::string_view::npos;
 }
 
+bool IsCountedInBytes(std::string_view name) {
+  return name == kMemoryResource || name == kEphemeralStorageResource ||
+         name.starts_with("hugepages-");
+}
+
 std::string QuantityText(const NamedAmount& amount) {
-  return std::to_string(amount.amount) + (amount.name == kCpuResource ? "m" : "");
+  constexpr int64_t kThousand = 1000;
+  constexpr int64_t kKibi = 1024;
+  constexpr std::array kBinary = {"", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"};
+  if (amount.name == kCpuResource) {
+    return amount.amount % kThousand == 0 ? std::to_string(amount.amount / kThousand)
+                                          : std::to_string(amount.amount) + "m";
+  }
+  int64_t count = amount.amount;
+  std::size_t suffix = 0;
+  const bool is_of_bytes = IsCountedInBytes(amount.name);
+  while (is_of_bytes && count != 0 && count % kKibi == 0) {
+    count /= kKibi;
+    ++suffix;
+  }
+  return std::to_string(count) + kBinary.at(suffix);
 }
 
 ResourceVector Sum(const ResourceVector& a, const ResourceVector& b) {

@@ -48,7 +48,11 @@ struct ResourceVector {
 // Whether a resource is a thing that a node has a few of: "nvidia.com/gpu", "rdma/hca".
 bool IsDevice(std::string_view name);
 
-// "500m" of cpu, "1073741824" of others: what ParseQuantity reads back.
+// Whether it is counted in bytes: memory, ephemeral-storage, pages of any size.
+bool IsCountedInBytes(std::string_view name);
+
+// As Kubernetes writes it, and ParseQuantity reads it back: "500m" and "16" of cpu, "64Gi" of what
+// is counted in bytes, "8" of others.
 std::string QuantityText(const NamedAmount& amount);
 
 ResourceVector Sum(const ResourceVector& a, const ResourceVector& b);

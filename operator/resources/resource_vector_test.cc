@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "common/base/quantity.h"
+
 namespace lockstep::control {
 namespace {
 
@@ -40,6 +42,28 @@ TEST(ResourceVector, NamesWhatIsScarcestFirst) {
     names += amount.name + "=" + QuantityText(amount) + " ";
   }
   EXPECT_EQ(names, "nvidia.com/gpu=1 rdma/hca=2 memory=4 cpu=3m ephemeral-storage=5 ");
+}
+
+TEST(ResourceVector, AmountsAreWrittenAsKubernetesWritesThem) {
+  const std::pair<NamedAmount, const char*> cases[] = {
+      {{"cpu", 1500}, "1500m"},
+      {{"cpu", 16'000}, "16"},
+      {{"cpu", 0}, "0"},
+      {{"memory", int64_t{64} << 30}, "64Gi"},
+      {{"memory", int64_t{1536} << 20}, "1536Mi"},
+      {{"memory", 1000}, "1000"},
+      {{"memory", 0}, "0"},
+      {{"ephemeral-storage", int64_t{1} << 62}, "4Ei"},
+      {{"hugepages-2Mi", 4 << 20}, "4Mi"},
+      {{"nvidia.com/gpu", 1024}, "1024"}};
+  for (const auto& [amount, expected] : cases) {
+    const std::string text = QuantityText(amount);
+    EXPECT_EQ(text, expected);
+    EXPECT_EQ(
+        ParseQuantity(text, amount.name == "cpu" ? QuantityUnit::kThousandths : QuantityUnit::kOnes)
+            .value(),
+        amount.amount);
+  }
 }
 
 TEST(ResourceVector, AddsNameByName) {

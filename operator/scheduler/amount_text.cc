@@ -32,19 +32,13 @@ std::string MemoryText(int64_t bytes) {
              : ShortDecimal(static_cast<double>(bytes) / kMiB) + " MiB";
 }
 
-// Whether the resource is counted in bytes.
-bool IsOfBytes(const std::string& resource) {
-  return resource == kMemoryResource || resource == kEphemeralStorageResource ||
-         resource.starts_with("hugepages-");
-}
-
 }  // namespace
 
 Figures FiguresOf(const std::string& resource, int64_t needed, int64_t found) {
   if (resource == kGpuResource) {
     return {Plural(needed, "GPU"), std::to_string(found)};
   }
-  if (IsOfBytes(resource)) {
+  if (IsCountedInBytes(resource)) {
     // Rounding must not make a shortfall read as equality.
     if (MemoryText(needed) == MemoryText(found)) {
       return {Plural(needed, "byte") + " " + resource, Plural(found, "byte")};

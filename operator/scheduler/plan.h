@@ -79,6 +79,7 @@ enum class Constraint {
   kTopology,       // no domain of the level that is required has room for all
   kPreemption,     // others were asked to go for it, and have not gone yet
   kPriorityClass,  // the priority class that the job names is not there
+  kNamespace,      // the queue is not for jobs of this namespace
   kRound,          // no round of scheduling has looked at the gang yet
 };
 

@@ -150,8 +150,7 @@ class VictimSearch {
 
   // Whether nothing is in the way any more: a place is found, and the quota allows it.
   bool TryPlace() {
-    if (!MayFitNow(state_.nodes(), gang_) ||
-        state_.queues().Check(*gang_.queue, gang_.total).has_value()) {
+    if (!MayFitNow(state_.nodes(), gang_) || !state_.queues().Allows(*gang_.queue, gang_.total)) {
       return false;
     }
     PlaceResult placed = PlaceGang(state_.nodes(), gang_, {nullptr, true, search_steps_max_});
@@ -281,8 +280,7 @@ class VictimSearch {
     });
     std::vector<std::string> victims;
     for (Evicted& one : evictions_) {
-      if (HasRoom(*one.victim) &&
-          !state_.queues().Check(*one.victim->queue, one.victim->total).has_value()) {
+      if (HasRoom(*one.victim) && state_.queues().Allows(*one.victim->queue, one.victim->total)) {
         statement_.Reoccupy(*one.victim);
         statement_.TakeBack(one.position);
         one.is_spared = true;

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <limits>
-#include <set>
 
+#include "common/base/plural.h"
 #include "operator/scheduler/amount_text.h"
 
 namespace lockstep::control {
@@ -12,6 +12,12 @@ namespace {
 // Large enough for any amount, small enough to be added to one.
 constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max() / 4;
 constexpr int64_t kMillion = 1'000'000;
+
+// Resources that one is told of at once. Choice: cores, memory and devices, and still a sentence.
+constexpr int64_t kShortResourcesMax = 3;
+
+// Namespaces of a queue that one is told of who is in none of them. Choice: a line's worth.
+constexpr std::size_t kNamespacesToldMax = 5;
 
 int64_t AmountIn(const std::map<std::string, int64_t>& amounts,
                  const std::string& resource,
@@ -109,6 +115,7 @@ Status QueueTree::Set(const std::vector<QueueSpec>& specs) {
     nodes_.emplace_back().spec = std::move(spec);
   }
   resources_.assign(resources.begin(), resources.end());
+  std::stable_partition(resources_.begin(), resources_.end(), IsDevice);  // told of first
   for (QueueIndex queue = 1; queue < nodes_.size(); ++queue) {
     Node& node = nodes_[queue];
     node.parent = node.spec.parent.empty() ? kTopQueue : index_by_name_.at(node.spec.parent);
@@ -239,41 +246,100 @@ int64_t QueueTree::MissingAt(QueueIndex on_way, std::size_t resource, int64_t am
   return taken - limit.nominal - limit.borrowing;
 }
 
-std::optional<QuotaShortfall> QueueTree::Check(QueueIndex queue,
-                                               const ResourceVector& amounts) const {
-  for (std::size_t r = 0; r < resources_.size(); ++r) {
-    const int64_t amount = amounts.AmountOf(resources_[r]);
-    if (amount <= 0 || !nodes_[queue].limits[r].is_set) {
-      continue;
+std::optional<std::string> QueueTree::ClosedTo(QueueIndex queue, const std::string& space) const {
+  QueueIndex one = queue;
+  while (one != kTopQueue &&
+         (nodes_[one].spec.namespaces.empty() || nodes_[one].spec.namespaces.contains(space))) {
+    one = nodes_[one].parent;
+  }
+  if (one == kTopQueue) {
+    return std::nullopt;
+  }
+  const QueueSpec& closed = nodes_[one].spec;
+  std::string text = one == queue ? "" : " is below " + closed.name + ", which";
+  text +=
+      closed.namespaces.size() == 1 ? " is for jobs of namespace" : " is for jobs of namespaces";
+  std::size_t told = 0;
+  for (const std::string& name : closed.namespaces) {
+    if (++told > kNamespacesToldMax) {
+      text += " and " + std::to_string(closed.namespaces.size() - kNamespacesToldMax) + " more";
+      break;
     }
-    for (QueueIndex one = queue; one != kTopQueue; one = nodes_[one].parent) {
-      const Limit& limit = nodes_[one].limits[r];
-      const int64_t missing = MissingAt(one, r, amount);
-      if (limit.held + amount - limit.nominal > limit.borrowing || missing > 0) {
-        return ShortfallOf(one, r, amount, missing);
-      }
+    text += (told == 1 ? " " : ", ") + name;
+  }
+  return text + "; this one is in " + space;
+}
+
+std::optional<QueueIndex> QueueTree::ShortAt(QueueIndex queue,
+                                             std::size_t resource,
+                                             int64_t amount) const {
+  if (amount <= 0 || !nodes_[queue].limits[resource].is_set) {
+    return std::nullopt;
+  }
+  for (QueueIndex one = queue; one != kTopQueue; one = nodes_[one].parent) {
+    const Limit& limit = nodes_[one].limits[resource];
+    if (limit.held + amount - limit.nominal > limit.borrowing ||
+        MissingAt(one, resource, amount) > 0) {
+      return one;
     }
   }
   return std::nullopt;
 }
 
+bool QueueTree::Allows(QueueIndex queue, const ResourceVector& amounts) const {
+  for (std::size_t r = 0; r < resources_.size(); ++r) {
+    if (ShortAt(queue, r, amounts.AmountOf(resources_[r]))) {
+      return false;
+    }
+  }
+  return true;
+}
+
+std::optional<QuotaShortfall> QueueTree::Check(QueueIndex queue,
+                                               const ResourceVector& amounts) const {
+  QuotaShortfall all{"", true};
+  std::optional<QueueIndex> told;  // the queue that the text speaks of
+  int64_t count = 0;
+  for (std::size_t r = 0; r < resources_.size(); ++r) {
+    const int64_t amount = amounts.AmountOf(resources_[r]);
+    const std::optional<QueueIndex> at = ShortAt(queue, r, amount);
+    if (!at) {
+      continue;
+    }
+    const QuotaShortfall one = ShortfallOf(*at, r, amount);
+    all.may_be_reclaimed = all.may_be_reclaimed && one.may_be_reclaimed;
+    if (++count > kShortResourcesMax) {
+      continue;
+    }
+    all.text += count == 1 ? "" : "; ";
+    all.text += told == at ? "" : "queue " + nodes_[*at].spec.name + " would be ";
+    all.text += one.text;
+    told = at;
+  }
+  if (count > kShortResourcesMax) {
+    all.text += "; " + Plural(count - kShortResourcesMax, "more resource") +
+                (count == kShortResourcesMax + 1 ? " is short" : " are short");
+  }
+  return count == 0 ? std::nullopt : std::optional(std::move(all));
+}
+
+// Without the queue's name.
 QuotaShortfall QueueTree::ShortfallOf(QueueIndex queue,
                                       std::size_t resource,
-                                      int64_t amount,
-                                      int64_t missing) const {
+                                      int64_t amount) const {
   const std::string& name = resources_[resource];
   const Limit& limit = nodes_[queue].limits[resource];
+  const int64_t missing = MissingAt(queue, resource, amount);
   const int64_t over = limit.held + amount - limit.nominal;
   const int64_t room = std::max<int64_t>(0, amount - missing);  // of that much it may have so much
   const Figures figures = FiguresOf(name, over, limit.nominal);
-  std::string text = "queue " + nodes_[queue].spec.name + " would be ";
   if (over <= 0) {
-    return {text + "within its nominal " + AmountText(name, limit.nominal) + ", but others hold " +
+    return {"within its nominal " + AmountText(name, limit.nominal) + ", but others hold " +
                 AmountText(name, limit.nominal - limit.held - room) + " of it",
             true};
   }
   const int64_t borrowed = std::max<int64_t>(0, limit.held - limit.nominal);
-  text += figures.needed + " over its nominal " + figures.found;
+  std::string text = figures.needed + " over its nominal " + figures.found;
   text += borrowed == 0 ? ", and " : ": it borrows " + AmountText(name, borrowed) + ", and ";
   if (over > limit.borrowing) {
     return {text + (limit.borrowing == 0 ? "may borrow none"
@@ -282,6 +348,31 @@ QuotaShortfall QueueTree::ShortfallOf(QueueIndex queue,
   }
   const int64_t left = std::max<int64_t>(0, limit.held + room - limit.nominal - borrowed);
   return {text + (left == 0 ? "nothing is" : AmountIs(name, left)) + " left to borrow", false};
+}
+
+std::map<std::string, int64_t> QueueTree::NominalOf(QueueIndex queue) const {
+  std::map<std::string, int64_t> nominal;
+  for (std::size_t r = 0; r < resources_.size(); ++r) {
+    if (CountsBelow(queue, resources_[r])) {
+      nominal[resources_[r]] = nodes_[queue].limits[r].nominal;
+    }
+  }
+  return nominal;
+}
+
+std::vector<Overpromise> QueueTree::OverpromisesOf(QueueIndex queue) const {
+  std::vector<Overpromise> overpromises;
+  for (std::size_t r = 0; r < resources_.size(); ++r) {
+    const int64_t nominal = nodes_[queue].limits[r].nominal;
+    int64_t promised = 0;
+    for (const QueueIndex child : nodes_[queue].children) {
+      promised = std::min(promised + nodes_[child].limits[r].nominal, kNoLimit);
+    }
+    if (promised > nominal) {
+      overpromises.push_back({resources_[r], promised, nominal});
+    }
+  }
+  return overpromises;
 }
 
 // The queues above `a` and above `b`, or they themselves, that are beside each other; the same one

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,6 +33,8 @@ struct QueueSpec {
   bool preempts_lower_priority = false;  // its gangs may evict others of it
   bool reclaims = false;                 // it may evict what others hold above their nominal
   std::chrono::seconds min_runtime{0};   // its gangs are not evicted before
+  // Whose jobs may be in it and in those below it; empty: everybody's.
+  std::set<std::string> namespaces{};
 
   friend bool operator==(const QueueSpec&, const QueueSpec&) = default;
 };
@@ -47,9 +50,21 @@ inline constexpr QueueIndex kTopQueue = 0;
 
 // What a queue may not do, and by how much.
 struct QuotaShortfall {
-  std::string text;  // "queue a would be 4 GPUs over its nominal 16, and may borrow 2 GPUs"
-  // Whether gangs that others hold above their nominal are in the way, rather than a limit.
+  // "queue a would be 4 GPUs over its nominal 16, and may borrow 2 GPUs", for each resource that is
+  // short, up to three.
+  std::string text;
+  // Whether gangs that others hold above their nominal are all that is in the way, rather than a
+  // limit.
   bool may_be_reclaimed = false;
+};
+
+// More of a resource than a queue may hold at any time itself.
+struct Overpromise {
+  std::string resource;
+  int64_t promised = 0;  // what the queues right below it may hold at any time, in all
+  int64_t nominal = 0;   // of the queue
+
+  friend bool operator==(const Overpromise&, const Overpromise&) = default;
 };
 
 // Queues, what each may hold and what it holds.
@@ -97,8 +112,23 @@ class QueueTree {
 
   const ResourceVector& HeldBy(QueueIndex queue) const { return nodes_[queue].held; }
 
-  // Whether the queue may hold so much more; empty: yes.
+  // Why jobs of the namespace may not be in the queue, behind its name: " is for jobs of namespaces
+  // blue, green; this one is in team". Empty: they may.
+  std::optional<std::string> ClosedTo(QueueIndex queue, const std::string& space) const;
+
+  // Whether the queue may hold so much more.
+  bool Allows(QueueIndex queue, const ResourceVector& amounts) const;
+
+  // The same in words; empty: it may. For those who are told: putting it into words costs more.
   std::optional<QuotaShortfall> Check(QueueIndex queue, const ResourceVector& amounts) const;
+
+  // What the queue may hold at any time, by resource: as it is written, else the sum of what the
+  // queues below it may.
+  std::map<std::string, int64_t> NominalOf(QueueIndex queue) const;
+
+  // By resource, of those that the queue has a nominal amount of written; nobody keeps the queues
+  // below it from asking for all that they are promised at once.
+  std::vector<Overpromise> OverpromisesOf(QueueIndex queue) const;
 
   // Whether it stays within its nominal amounts with so much more, beside what `victim` may lose:
   // then it may take it back. Both sides speak for the queues below the one that they share.
@@ -152,10 +182,9 @@ class QueueTree {
   bool CountsBelow(QueueIndex queue, const std::string& resource) const;
   void Add(const Holder& holder, const ResourceVector& amounts, int64_t times);
   void AddPromised(QueueIndex queue, const ResourceVector& amounts, int64_t times);
-  QuotaShortfall ShortfallOf(QueueIndex queue,
-                             std::size_t resource,
-                             int64_t amount,
-                             int64_t missing) const;
+  // The queue on the way up at which so much more of the resource is too much; empty: none.
+  std::optional<QueueIndex> ShortAt(QueueIndex queue, std::size_t resource, int64_t amount) const;
+  QuotaShortfall ShortfallOf(QueueIndex queue, std::size_t resource, int64_t amount) const;
   int64_t MissingAt(QueueIndex on_way, std::size_t resource, int64_t amount) const;
   std::pair<QueueIndex, QueueIndex> Apart(QueueIndex a, QueueIndex b) const;
   bool IsOverNominal(QueueIndex queue, const ResourceVector& amounts) const;

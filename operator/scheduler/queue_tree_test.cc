@@ -84,6 +84,52 @@ TEST(QueueTree, WhatOthersBorrowedIsSaidToWhomItBelongs) {
       << "not even what is its own";
 }
 
+TEST(QueueTree, UpToThreeResourcesThatAreShortAreNamedDevicesFirst) {
+  QueueTree tree;
+  const int64_t gib = int64_t{1} << 30;
+  ASSERT_TRUE(
+      tree.Set({{.name = "dept", .nominal = {{"cpu", 4000}}, .borrowing_limit = {{"cpu", 0}}},
+                {.name = "a",
+                 .parent = "dept",
+                 .nominal = {{"memory", 8 * gib}, {"nvidia.com/gpu", 4}, {"rdma/hca", 1}},
+                 .borrowing_limit = {{"memory", 0}, {"nvidia.com/gpu", 1}}}})
+          .ok());
+  const QueueIndex a = *tree.Find("a");
+  ResourceVector wanted{6000, 4 * gib, 6, {}};
+  EXPECT_EQ(tree.Check(a, wanted)->text,
+            "queue a would be 2 GPUs over its nominal 4, and may borrow 1 GPU; 6 CPU over its "
+            "nominal 0, and 4 CPU are left to borrow");
+  wanted.memory_bytes = 9 * gib;
+  wanted.cpu_milli = 0;
+  EXPECT_EQ(tree.Check(a, wanted)->text,
+            "queue a would be 2 GPUs over its nominal 4, and may borrow 1 GPU; 1 GiB memory over "
+            "its nominal 8 GiB, and may borrow none");
+  wanted.cpu_milli = 6000;
+  wanted.Set("rdma/hca", 2);
+  const std::string text = tree.Check(a, wanted)->text;
+  EXPECT_NE(text.find("2 GPUs over"), std::string::npos) << text;
+  EXPECT_NE(text.find("queue dept would be 1 rdma/hca over"), std::string::npos) << text;
+  EXPECT_NE(text.find("CPU over"), std::string::npos) << text;
+  EXPECT_EQ(text.find("memory"), std::string::npos) << text;
+  EXPECT_TRUE(text.ends_with("; 1 more resource is short")) << text;
+  EXPECT_FALSE(tree.Allows(a, wanted));
+  EXPECT_TRUE(tree.Allows(a, {4000, 8 * gib, 4, {}}));
+}
+
+TEST(QueueTree, MorePromisedBelowThanAQueueHasIsFound) {
+  QueueTree tree;
+  ASSERT_TRUE(tree.Set({{.name = "dept", .nominal = OfGpus(16)},
+                        {.name = "x", .parent = "dept", .nominal = OfGpus(12)},
+                        {.name = "y", .parent = "dept"},
+                        {.name = "z", .parent = "y", .nominal = OfGpus(8)}})
+                  .ok());
+  EXPECT_EQ(tree.OverpromisesOf(*tree.Find("dept")),
+            (std::vector<Overpromise>{{"nvidia.com/gpu", 20, 16}}));
+  EXPECT_TRUE(tree.OverpromisesOf(*tree.Find("y")).empty()) << "it has what those below it have";
+  EXPECT_EQ(tree.NominalOf(*tree.Find("y")), OfGpus(8));
+  EXPECT_TRUE(tree.NominalOf(*tree.Find("default")).empty());
+}
+
 TEST(QueueTree, QueuesBelowOneShareItsNominalFirst) {
   QueueTree tree;
   ASSERT_TRUE(tree.Set({{.name = "dept", .nominal = OfGpus(16), .borrowing_limit = OfGpus(0)},

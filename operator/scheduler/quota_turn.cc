@@ -23,7 +23,7 @@ void QuotaTurns::Wait(const GangRecord& gang) {
       lacks = Sum(lacks, claiming->total);
     }
   }
-  if (state_.queues().Check(queue, lacks).has_value()) {
+  if (!state_.queues().Allows(queue, lacks)) {
     return;
   }
   for (const GangRecord* const running : state_.RunningIn(queue)) {
@@ -39,7 +39,7 @@ const GangRecord* QuotaTurns::HinderedBy(const GangRecord& gang) const {
   if (first == first_.end()) {
     return nullptr;
   }
-  const bool both = !state_.queues().Check(*gang.queue, Sum(gang.total, first->second.lacks));
+  const bool both = state_.queues().Allows(*gang.queue, Sum(gang.total, first->second.lacks));
   return both ? nullptr : first->second.gang;
 }
 

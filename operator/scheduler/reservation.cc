@@ -54,7 +54,7 @@ class Future {
     GoTo(ended_count);
     const NodeLedger& nodes = statement_.state().nodes();
     return MayFitNow(nodes, gang_) &&
-           !statement_.state().queues().Check(*gang_.queue, gang_.total).has_value() &&
+           statement_.state().queues().Allows(*gang_.queue, gang_.total) &&
            PlaceGang(nodes, gang_, {nullptr, true, search_steps_max_}).pods.has_value();
   }
 

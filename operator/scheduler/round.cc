@@ -22,10 +22,11 @@ namespace {
 constexpr int kReservationsMax = 8;
 
 // What a gang waits for, before it is put into words.
-enum class Obstacle { kPriorityClass, kQueueName, kTurn, kQuota, kRoom };
+enum class Obstacle { kPriorityClass, kQueueName, kNamespace, kTurn, kQuota, kRoom };
 
 Obstacle ObstacleOf(Constraint constraint) {
   return constraint == Constraint::kPriorityClass ? Obstacle::kPriorityClass
+         : constraint == Constraint::kNamespace   ? Obstacle::kNamespace
          : constraint == Constraint::kQueue       ? Obstacle::kTurn
          : constraint == Constraint::kQuota       ? Obstacle::kQuota
                                                   : Obstacle::kRoom;
@@ -34,7 +35,7 @@ Obstacle ObstacleOf(Constraint constraint) {
 struct Wait {
   const GangRecord* gang = nullptr;
   Obstacle obstacle = Obstacle::kRoom;
-  std::string text{};  // of kTurn, kQueueName and kPriorityClass: all; else what there is to add
+  std::string text{};  // of kRoom and kQuota: what there is to add; else all
   bool reached_limit = false;
   bool is_first = false;     // of its queue, and is told when it starts
   bool is_left_out = false;  // whether others might go for it is not looked at in this round
@@ -73,8 +74,7 @@ class RoundRun {
     const std::vector<const GangRecord*> claiming(state_.claiming().begin(),
                                                   state_.claiming().end());
     for (const GangRecord* const gang : claiming) {
-      if (!ProblemOfQueue(*gang).empty() || !gang->request.missing_class.empty() ||
-          !StillHasQuota(*gang)) {
+      if (ProblemOfQueue(*gang) || !gang->request.missing_class.empty() || !StillHasQuota(*gang)) {
         statement_.Do({OperationKind::kUnclaim, gang->request.name});
       } else if (!AllFree(*gang, &NodeLedger::FreeBesideLeaving) &&
                  !AllFree(*gang, &NodeLedger::FreeOfStaying)) {
@@ -102,7 +102,7 @@ class RoundRun {
   bool StillHasQuota(const GangRecord& gang) {
     const std::size_t begin = statement_.checkpoint();
     statement_.Do({OperationKind::kUnclaim, gang.request.name});
-    const bool has_quota = !state_.queues().Check(*gang.queue, gang.total).has_value();
+    const bool has_quota = state_.queues().Allows(*gang.queue, gang.total);
     statement_.RollBack(begin);
     return has_quota;
   }
@@ -118,24 +118,31 @@ class RoundRun {
     statement_.Do({OperationKind::kStart, gang.request.name, {}, std::move(pods)});
   }
 
-  // Why nobody of its queue can start at all; empty: it is served.
-  std::string ProblemOfQueue(const GangRecord& gang) const {
+  // Why the gang cannot start in its queue at all; empty: it is served there.
+  std::optional<Wait> ProblemOfQueue(const GangRecord& gang) const {
     const std::string& name = gang.request.queue;
-    const std::string queue = "queue " + (name.empty() ? std::string(kDefaultQueue) : name);
+    const auto say = [&](Obstacle obstacle, const std::string& what) {
+      return Wait{
+          &gang, obstacle, "queue " + (name.empty() ? std::string(kDefaultQueue) : name) + what};
+    };
     if (const std::string* const why = state_.WhyUnserved(name)) {
-      return queue + " is not served: " + *why;
+      return say(Obstacle::kQueueName, " is not served: " + *why);
     }
     if (!gang.queue) {
-      return queue + " does not exist";
+      return say(Obstacle::kQueueName, " does not exist");
     }
-    return state_.queues().ChildrenOf(*gang.queue).empty()
-               ? ""
-               : queue + " has queues below it: one of those is to be named";
+    if (!state_.queues().ChildrenOf(*gang.queue).empty()) {
+      return say(Obstacle::kQueueName, " has queues below it: one of those is to be named");
+    }
+    if (const auto closed = state_.queues().ClosedTo(*gang.queue, gang.space)) {
+      return say(Obstacle::kNamespace, *closed);
+    }
+    return std::nullopt;
   }
 
   void Consider(const GangRecord& gang) {
-    if (std::string problem = ProblemOfQueue(gang); !problem.empty()) {
-      waits_.push_back({&gang, Obstacle::kQueueName, std::move(problem)});
+    if (auto problem = ProblemOfQueue(gang)) {
+      waits_.push_back(*std::move(problem));
       return;
     }
     if (!gang.request.missing_class.empty()) {
@@ -147,7 +154,7 @@ class RoundRun {
       turn.Wait(gang);
       return;
     }
-    const bool has_quota = !state_.queues().Check(*gang.queue, gang.total).has_value();
+    const bool has_quota = state_.queues().Allows(*gang.queue, gang.total);
     // What could never run at all is told so, whatever its queue may hold.
     const bool is_for_room = has_quota || !MayFitEmpty(state_.nodes(), gang);
     Wait wait{&gang, is_for_room ? Obstacle::kRoom : Obstacle::kQuota};
@@ -384,6 +391,9 @@ class RoundRun {
     }
     if (wait.obstacle == Obstacle::kQueueName) {
       return {Constraint::kQuota, wait.text};
+    }
+    if (wait.obstacle == Obstacle::kNamespace) {
+      return {Constraint::kNamespace, wait.text};
     }
     if (wait.obstacle == Obstacle::kPriorityClass) {
       return {Constraint::kPriorityClass, wait.text};

@@ -183,6 +183,40 @@ TEST(Round, QueueThatDoesNotExistIsSaid) {
             "start default/a w-0@n1\nrefuse default/b: queue dept does not exist\n");
 }
 
+TEST(Round, QueueIsForTheNamespacesThatItAndThoseAboveItName) {
+  FakeCluster cluster;
+  cluster.state.SetNode(GpuNode("n1", 4));
+  const auto set = [&](std::set<std::string> above, std::set<std::string> below) {
+    ASSERT_TRUE(
+        cluster.state
+            .SetQueues({{.name = "research", .namespaces = std::move(above)},
+                        {.name = "vision", .parent = "research", .namespaces = std::move(below)}})
+            .ok());
+  };
+  set({}, {"blue", "green"});
+  GangRequest gang = GpuGang("a", 1, 1, 1);
+  gang.queue = "vision";
+  cluster.state.Submit(gang);
+  EXPECT_EQ(cluster.Step(),
+            "refuse default/a: queue vision is for jobs of namespaces blue, green; this one is in "
+            "default\n");
+  EXPECT_EQ(cluster.state.Find("default/a")->told->constraint, Constraint::kNamespace);
+  cluster.state.Submit(GpuGang("b", 4, 1, 2));
+  EXPECT_EQ(cluster.Step(), "start default/b w-0@n1 w-1@n1 w-2@n1 w-3@n1\n") << "nobody is held up";
+  cluster.state.Remove("default/b");
+
+  set({"red"}, {"blue", "default"});
+  EXPECT_EQ(cluster.Step(),
+            "refuse default/a: queue vision is below research, which is for jobs of namespace red; "
+            "this one is in default\n");
+  set({"1", "2", "3", "4", "5", "6"}, {});
+  EXPECT_EQ(cluster.Step(),
+            "refuse default/a: queue vision is below research, which is for jobs of namespaces 1, "
+            "2, 3, 4, 5 and 1 more; this one is in default\n");
+  set({"default"}, {"default"});
+  EXPECT_EQ(cluster.Step(), "start default/a w-0@n1\n");
+}
+
 TEST(Round, QueueThatIsNotServedSaysWhyAndServesNobody) {
   FakeCluster cluster;
   cluster.state.SetNode(GpuNode("n1", 4));

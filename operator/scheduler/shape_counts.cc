@@ -35,7 +35,7 @@ void AppendRequirements(const std::vector<NodeRequirement>& requirements, std::s
 std::string ShapeCounts::KeyOf(const PodClass& pod_class) {
   std::string key;
   for (const NamedAmount& amount : pod_class.request.All()) {
-    key += amount.name + '\1' + QuantityText(amount) + '\1';
+    key += amount.name + '\1' + std::to_string(amount.amount) + '\1';
   }
   key += '\n';
   for (const auto& [name, value] : pod_class.node_selector) {

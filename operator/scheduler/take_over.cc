@@ -34,8 +34,7 @@ std::vector<Claimant> ClaimantsBelow(const ClusterState& state,
 std::optional<PlacedPods> Place(const ClusterState& state,
                                 const GangRecord& gang,
                                 int64_t search_steps_max) {
-  if (!MayFitNow(state.nodes(), gang) ||
-      state.queues().Check(*gang.queue, gang.total).has_value()) {
+  if (!MayFitNow(state.nodes(), gang) || !state.queues().Allows(*gang.queue, gang.total)) {
     return std::nullopt;
   }
   return PlaceGang(state.nodes(), gang, {nullptr, true, search_steps_max}).pods;
@@ -44,7 +43,7 @@ std::optional<PlacedPods> Place(const ClusterState& state,
 // Whether what was kept for the gang is free still, when all have gone who leave.
 bool MayKeep(const ClusterState& state, const Claimant& claimant) {
   const auto needed = SumByNode(state.HoldsOf(*claimant.gang, claimant.pods));
-  return !state.queues().Check(*claimant.gang->queue, claimant.gang->total).has_value() &&
+  return state.queues().Allows(*claimant.gang->queue, claimant.gang->total) &&
          std::ranges::all_of(needed, [&](const auto& one) {
            return HasRoomFor(state.nodes().FreeNow(one.first), one.second);
          });

@@ -240,6 +240,7 @@ class ClusterView {
     stale_stands_.insert(job);
   }
 
+  std::string ClassOf(const JobId& key, const TrainingJob& job) const;
   void TellStands(WallTime now);
   const std::map<std::string, WallTime>* UnaskedSince(const JobId& job,
                                                       const JobUsage* usage,

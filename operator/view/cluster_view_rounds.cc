@@ -40,9 +40,10 @@ void ClusterView::Apply(const kube::ObjectUpdate<PriorityClass>& classes, News* 
       return;
     }
     for (const auto& [key, entry] : jobs_.entries()) {
-      const std::string name = PriorityClassOf(entry.item.object->job.spec);
+      const JobId job{key.namespace_name, key.name};
+      const std::string name = ClassOf(job, entry.item.object->job);
       if (name == change.key.name || (name.empty() && (was_default || is_default))) {
-        stale_stands_.insert({key.namespace_name, key.name});
+        stale_stands_.insert(job);
         news->frees_room = true;
       }
     }
@@ -106,12 +107,20 @@ SchedulerFeed& ClusterView::Scheduling(WallTime now) {
   return feed_;
 }
 
+// The class that counts for the job's gang.
+std::string ClusterView::ClassOf(const JobId& key, const TrainingJob& job) const {
+  const auto reserved = reserved_.find(key);
+  const TrainingJobStatus* const placed =
+      PlacedStatus(job, reserved == reserved_.end() ? nullptr : &reserved->second);
+  return placed == nullptr ? PriorityClassOf(job.spec) : PriorityClassOf(job.spec, *placed);
+}
+
 void ClusterView::TellStands(WallTime now) {
   for (const JobId& job : std::exchange(stale_stands_, {})) {
     const auto reserved = reserved_.find(job);
     const TrainingJobStatus* const next = reserved == reserved_.end() ? nullptr : &reserved->second;
     const StoredJob* const stored = FindJob(job);
-    const std::string class_name = stored == nullptr ? "" : PriorityClassOf(stored->job.spec);
+    const std::string class_name = stored == nullptr ? "" : ClassOf(job, stored->job);
     const JobUsage* const usage = usage_.Of(job);
     const JobStand stand = StandOf(
         job,

@@ -124,6 +124,12 @@ JobId JobOfGang(const std::string& gang) {
   return {gang.substr(0, slash), gang.substr(slash + 1)};
 }
 
+const TrainingJobStatus* PlacedStatus(const TrainingJob& job, const TrainingJobStatus* reserved) {
+  return HasPlaces(job.status)                         ? &job.status
+         : reserved != nullptr && HasPlaces(*reserved) ? reserved
+                                                       : nullptr;
+}
+
 JobStand StandOf(const JobId& key, const StandInputs& inputs, WallTime now) {
   JobStand stand;
   stand.request.name = GangNameOf(key);
@@ -135,14 +141,16 @@ JobStand StandOf(const JobId& key, const StandInputs& inputs, WallTime now) {
   }
   const StoredJob& stored = *inputs.stored;
   stand.request.since = stored.created;
-  stand.request.queue = stored.job.spec.scheduling.queue;
+  const TrainingJobStatus* const next = inputs.reserved;
+  const TrainingJobStatus* const placed = PlacedStatus(stored.job, next);
+  stand.is_placed = placed != nullptr;
+  stand.request.queue =
+      placed == nullptr ? QueueOf(stored.job.spec) : QueueOf(stored.job.spec, *placed);
   stand.request.priority = inputs.priority.priority;
   stand.request.may_preempt = inputs.priority.may_preempt;
   stand.request.is_preemptible = inputs.priority.is_preemptible;
   stand.request.fails_to_start = stored.job.status.rollbacks >= kStartsInVainMax;
   stand.request.missing_class = inputs.priority.missing;
-  const TrainingJobStatus* const next = inputs.reserved;
-  stand.is_placed = HasPlaces(stored.job.status) || (next != nullptr && HasPlaces(*next));
   stand.wants_place = !stand.is_placed && WantsPlace(stored) &&
                       (next == nullptr || !HasEnded(*next)) &&
                       StandsForPlace(stored.job, now, &stand.request.standing);

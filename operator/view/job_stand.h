@@ -39,6 +39,10 @@ struct JobStand {
 std::string GangNameOf(const JobId& key);
 JobId JobOfGang(const std::string& gang);
 
+// By which the job has its places, or is about to have them; null: it has none. `reserved` is the
+// status on its way; null: none is.
+const TrainingJobStatus* PlacedStatus(const TrainingJob& job, const TrainingJobStatus* reserved);
+
 // What is known of the job makes it stand so. Null `stored`: there is no such job, and what is held
 // under its name it holds no more. Null `reserved`: no status is on its way. Null `usage`: nothing
 // is held.
@@ -46,7 +50,7 @@ struct StandInputs {
   const StoredJob* stored = nullptr;
   const TrainingJobStatus* reserved = nullptr;
   const JobUsage* usage = nullptr;
-  PriorityTerms priority;  // of the class that the job names
+  PriorityTerms priority;  // of the class that counts for the gang
   // Since when the pods of `usage` that are unasked are to go, by uid; null: none is.
   const std::map<std::string, WallTime>* unasked_since = nullptr;
 };

@@ -8,6 +8,7 @@
 
 #include "common/json/json.h"
 #include "operator/kube/decode.h"
+#include "operator/scheduler/amount_text.h"
 
 namespace lockstep::control {
 namespace {
@@ -30,6 +31,7 @@ QueueSpec SpecOf(const TrainingQueue& queue) {
   spec.reclaims = queue.reclaims;
   spec.min_runtime = queue.min_runtime;
   spec.ordering = OrderingOf(queue.order);
+  spec.namespaces = queue.namespaces;
   return spec;
 }
 
@@ -47,6 +49,7 @@ Result<kube::Item<StoredQueue>> DecodeStoredQueue(std::string_view json) {
   } else {
     stored.problem = document.error().ToString();
   }
+  stored.version = raw.resource_version;
   return kube::Item<StoredQueue>{std::move(raw.key),
                                  std::move(raw.uid),
                                  std::move(raw.resource_version),
@@ -109,15 +112,75 @@ QueueAmounts BorrowedOf(const QueueStatus& status) {
 }
 
 // What is counted of a queue is counted of those above it, too.
-void AddToParents(const QueueTree& queues, std::map<QueueIndex, int64_t>* counts) {
-  const std::map<QueueIndex, int64_t> own = *counts;
-  for (const auto& [queue, count] : own) {
-    std::string parent = queues.SpecOf(queue).parent;
-    while (!parent.empty()) {
-      const QueueIndex above = *queues.Find(parent);
-      (*counts)[above] += count;
-      parent = queues.SpecOf(above).parent;
-    }
+struct QueueCounts {
+  int64_t waiting = 0;     // jobs
+  ResourceVector claimed;  // kept for those of them that wait until others have gone
+  ResourceVector leaving;  // held by those who go for others: not on any queue's bill any more
+};
+
+using CountsByQueue = std::map<QueueIndex, QueueCounts>;
+
+template <typename Change>
+void CountUpwards(const QueueTree& queues,
+                  QueueIndex queue,
+                  CountsByQueue* counts,
+                  const Change& change) {
+  change(&(*counts)[queue]);
+  for (std::string parent = queues.SpecOf(queue).parent; !parent.empty();) {
+    const QueueIndex above = *queues.Find(parent);
+    change(&(*counts)[above]);
+    parent = queues.SpecOf(above).parent;
+  }
+}
+
+CountsByQueue CountsOf(const ClusterState& state) {
+  CountsByQueue counts;
+  for (QueueIndex queue = 0; queue < state.waiting().size(); ++queue) {
+    const auto waiting = static_cast<int64_t>(state.waiting()[queue].size());
+    CountUpwards(
+        state.queues(), queue, &counts, [&](QueueCounts* one) { one->waiting += waiting; });
+  }
+  for (const GangRecord* const gang : state.claiming()) {
+    CountUpwards(state.queues(), gang->queue.value_or(kTopQueue), &counts, [&](QueueCounts* one) {
+      one->waiting += 1;
+      one->claimed = Sum(one->claimed, gang->total);
+    });
+  }
+  for (const GangRecord* const gang : state.leaving()) {
+    CountUpwards(state.queues(), gang->queue.value_or(kTopQueue), &counts, [&](QueueCounts* one) {
+      one->leaving = Sum(one->leaving, gang->total);
+    });
+  }
+  return counts;
+}
+
+// Names of the first few, and how many there are beside.
+std::string NamesOf(const QueueTree& queues, const std::vector<QueueIndex>& some) {
+  constexpr std::size_t kNamesMax = 5;  // choice: a line's worth
+  std::string names;
+  for (std::size_t i = 0; i < std::min(some.size(), kNamesMax); ++i) {
+    names += (i == 0 ? "" : ", ") + queues.SpecOf(some[i]).name;
+  }
+  return some.size() <= kNamesMax
+             ? names
+             : names + " and " + std::to_string(some.size() - kNamesMax) + " more";
+}
+
+// Of a queue that is served.
+void Describe(const QueueTree& queues, QueueIndex queue, QueueStatus* status) {
+  const std::vector<QueueIndex>& below = queues.ChildrenOf(queue);
+  if (below.empty()) {
+    status->reason = "Served";
+    status->message = "jobs may name it";
+    return;
+  }
+  status->reason = "HasQueuesBelow";
+  status->message = "jobs name the queues below it: " + NamesOf(queues, below);
+  for (const Overpromise& one : queues.OverpromisesOf(queue)) {
+    status->reason = "PromisesTooMuch";
+    status->message += "; these are promised " + AmountText(one.resource, one.promised) +
+                       " in all, of its nominal " +
+                       FiguresOf(one.resource, one.promised, one.nominal).found;
   }
 }
 
@@ -147,28 +210,30 @@ std::map<std::string, std::string> UnusableQueues(const std::vector<StoredQueue>
 
 std::map<std::string, QueueStatus> QueueStatuses(const std::vector<StoredQueue>& queues,
                                                  const ClusterState& state) {
-  std::map<QueueIndex, int64_t> waiting;
-  for (QueueIndex queue = 0; queue < state.waiting().size(); ++queue) {
-    waiting[queue] = static_cast<int64_t>(state.waiting()[queue].size());
-  }
-  for (const GangRecord* const gang : state.claiming()) {
-    waiting[gang->queue.value_or(kTopQueue)] += 1;
-  }
-  AddToParents(state.queues(), &waiting);
+  const QueueTree& tree = state.queues();
+  CountsByQueue counts = CountsOf(state);
   const QueuesByName by_name = ByName(queues);
   std::map<std::string, QueueStatus> statuses;
   for (const auto& [name, stored] : by_name) {
     QueueStatus& status = statuses[name];
     const std::string why = WhyUnusable(by_name, stored);
     status.is_ready = why.empty();
-    status.reason = why.empty() ? "Served" : "NotServed";
-    status.message = why.empty() ? "jobs may name it" : why;
+    status.reason = "NotServed";
+    status.message = why;
     status.nominal = stored->queue.nominal;
-    if (const auto index = state.queues().Find(name)) {
-      status.used = AmountsOf(state.queues().HeldBy(*index));
-      status.borrowed = BorrowedOf(status);
-      status.waiting = waiting[*index];
+    const auto index = tree.Find(name);
+    if (!index) {
+      continue;
     }
+    const QueueCounts& count = counts[*index];
+    if (why.empty()) {
+      status.nominal = tree.NominalOf(*index);
+      Describe(tree, *index, &status);
+    }
+    status.used = AmountsOf(Sum(Sum(tree.HeldBy(*index), count.leaving), Times(count.claimed, -1)));
+    status.borrowed = BorrowedOf(status);
+    status.claimed = AmountsOf(count.claimed);
+    status.waiting = count.waiting;
   }
   return statuses;
 }

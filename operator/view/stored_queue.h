@@ -18,6 +18,7 @@ struct StoredQueue {
   TrainingQueue queue;  // complete only if `problem` is empty
   std::string problem;  // why it cannot be read; for people
   Json status;          // as it is stored; null: none
+  std::string version;  // of the object, by which a write says what it has seen
 
   friend bool operator==(const StoredQueue&, const StoredQueue&) = default;
 };

@@ -21,6 +21,7 @@ TEST(StoredQueue, IsReadAsTheServerKeepsIt) {
   ASSERT_TRUE(item.ok());
   EXPECT_EQ(item->key, (kube::ObjectKey{"", "vision"}));
   EXPECT_EQ(item->resource_version, "7");
+  EXPECT_EQ(item->object->version, "7");
   EXPECT_EQ(item->object->problem, "");
   EXPECT_EQ(item->object->queue.nominal.at("nvidia.com/gpu"), 16);
 }
@@ -68,6 +69,71 @@ TEST(StoredQueue, WhyOneIsNotServedIsSaid) {
                             Queue("snake", "tail", ""),
                             Queue("tail", "snake", "")}),
             expected);
+}
+
+// A queue with two GPUs, below one that says nothing of its own.
+std::vector<StoredQueue> VisionBelowResearch() {
+  StoredQueue vision = Queue("vision", "research", "");
+  vision.queue.nominal["nvidia.com/gpu"] = 2;
+  return {Queue("research", "", ""), vision};
+}
+
+GangRequest RequestOf(const std::string& name) {
+  GangRequest request;
+  request.name = name;
+  request.queue = "vision";
+  PodClass worker;
+  worker.name = "worker";
+  worker.pods = {"worker-0"};
+  worker.request = {0, 0, 2, {}};
+  request.gang.classes = {worker};
+  return request;
+}
+
+TEST(StoredQueue, WhileOthersGoTheirRoomIsUsedByThemAndClaimedByTheNext) {
+  const std::vector<StoredQueue> queues = VisionBelowResearch();
+  ClusterState state({});
+  ASSERT_TRUE(state.SetQueues(UsableQueues(queues)).ok());
+  state.SetHolding(RequestOf("team/goes"), {{"node-a", {{0, 0, 2}, 1}}}, {});
+  state.Submit(RequestOf("team/next"));
+  state.Apply({OperationKind::kEvict, "team/goes", "team/next"}, WallTime{});
+  state.Apply({OperationKind::kClaim, "team/next", {}, {{"worker-0", "node-a"}}}, WallTime{});
+
+  for (const char* const name : {"vision", "research"}) {
+    const QueueStatus status = QueueStatuses(queues, state).at(name);
+    EXPECT_EQ(status.used, (QueueAmounts{{"nvidia.com/gpu", 2}})) << name;
+    EXPECT_EQ(status.claimed, (QueueAmounts{{"nvidia.com/gpu", 2}})) << name;
+    EXPECT_EQ(status.waiting, 1) << name;
+    EXPECT_TRUE(status.borrowed.empty()) << name;
+  }
+  state.Remove("team/goes");
+  EXPECT_TRUE(QueueStatuses(queues, state).at("vision").used.empty()) << "the next has not begun";
+}
+
+TEST(StoredQueue, QueueWithOthersBelowItSaysThatJobsNameThose) {
+  std::vector<StoredQueue> queues = VisionBelowResearch();
+  ClusterState state({});
+  ASSERT_TRUE(state.SetQueues(UsableQueues(queues)).ok());
+  const QueueStatus status = QueueStatuses(queues, state).at("research");
+  EXPECT_TRUE(status.is_ready);
+  EXPECT_EQ(status.reason, "HasQueuesBelow");
+  EXPECT_EQ(status.message, "jobs name the queues below it: vision");
+  EXPECT_EQ(status.nominal, (QueueAmounts{{"nvidia.com/gpu", 2}})) << "what those have in all";
+}
+
+TEST(StoredQueue, QueueThatPromisesMoreThanItHasSaysSo) {
+  std::vector<StoredQueue> queues = VisionBelowResearch();
+  queues.front().queue.nominal["nvidia.com/gpu"] = 3;
+  queues.push_back(Queue("speech", "research", ""));
+  queues.back().queue.nominal["nvidia.com/gpu"] = 2;
+  ClusterState state({});
+  ASSERT_TRUE(state.SetQueues(UsableQueues(queues)).ok());
+  const QueueStatus status = QueueStatuses(queues, state).at("research");
+  EXPECT_TRUE(status.is_ready);
+  EXPECT_EQ(status.reason, "PromisesTooMuch");
+  EXPECT_EQ(status.message,
+            "jobs name the queues below it: speech, vision; these are promised 4 GPUs in all, of "
+            "its nominal 3");
 }
 
 TEST(StoredQueue, StatusSaysWhatIsUsedAndBorrowedAndHowManyWait) {

@@ -61,6 +61,46 @@ class QueueTest(ShareCase):
         self.make_queue("late", 1)
         self.wait_running("early", 1)
 
+    def test_a_queue_is_for_the_namespaces_that_it_names(self):
+        self.make_queue("theirs", 4, namespaces=["elsewhere"])
+        self.create_job("early", 1, scheduling={"queue": "theirs"})
+        self.wait_waiting(
+            "early", "queue theirs is for jobs of namespace elsewhere; this one is in "
+        )
+        self.assertEqual(condition(self.job("early"), "Scheduled")[1], "NamespaceNotAllowed")
+        self.admin.patch("TrainingQueue", "theirs",
+                         {"spec": {"namespaces": ["elsewhere", self.namespace]}})
+        self.wait_running("early", 1)
+
+    def test_a_queue_says_how_it_stands_in_the_units_of_kubernetes(self):
+        self.make_queue("above", 4, nominal={GPU: 4, "memory": "65536Mi", "cpu": "16000m"})
+        self.make_queue("below", 6, parent="above")
+        self.make_queue("beside", 0, parent="above")
+        self.create_job("first", 2, scheduling={"queue": "below"})
+        self.wait_running("first", 2)
+
+        def status():
+            return self.admin.get("TrainingQueue", "above").get("status", {})
+
+        self.wait_for(lambda: status().get("used", {}).get(GPU) == "2", 30, "its use to be told")
+        self.assertEqual(status()["nominal"], {GPU: "4", "memory": "64Gi", "cpu": "16"})
+        [ready] = status()["conditions"]
+        self.assertEqual((ready["status"], ready["reason"]), ("True", "PromisesTooMuch"))
+        self.assertIn("below, beside", ready["message"])
+
+    def test_a_running_job_stays_in_its_queue_until_it_starts_anew(self):
+        self.make_queue("old", 2)
+        self.make_queue("new", 2, borrowingLimit={GPU: 0})
+        self.create_job("moves", 2, scheduling={"queue": "old"})
+        self.wait_running("moves", 2)
+        self.admin.patch("TrainingJob", "moves", {"spec": {"scheduling": {"queue": "new"}}},
+                         self.namespace)
+        self.wait_for(lambda: condition(self.job("moves"), "Scheduled")[1] == "ManifestChanged",
+                      30, "the edit to be told")
+        self.create_job("other", 2, scheduling={"queue": "new"})
+        self.wait_running("other", 2)
+        self.assertEqual(self.job("moves")["status"]["origin"]["queue"], "old")
+
     def test_a_job_that_is_stopped_in_time_passes_the_one_that_waits(self):
         self.create_job("base", 5, runPolicy={"activeDeadlineSeconds": 7200})
         self.wait_running("base", 5)
@@ -79,11 +119,19 @@ class QueueTest(ShareCase):
             "word": {"lendingLimit": {GPU: "many"}},
             "light": {"weight": 0},
             "random": {"ordering": "Random"},
+            "half": {"nominal": {"rdma/hca": "1500m"}},
+            "lent": {"lendingLimit": {GPU: "0.5"}},
+            "spaces": {"namespaces": ["Team_A"]},
+            "twice": {"namespaces": ["team", "team"]},
         }
         for name, spec in mistakes.items():
             with self.subTest(name), self.assertRaises(ApiError) as refused:
                 self.admin.create(queue(name, 1, **spec))
             self.assertIn(refused.exception.code, (400, 422))
+        with self.assertRaises(ApiError) as refused:
+            self.admin.create(queue("half", "1500m"))
+        for words in ("spec.nominal", "expected whole numbers of devices", f"{GPU}: 1500m"):
+            self.assertIn(words, str(refused.exception))
         shown = self.plane.kubectl("get", "tq")
         self.assertNotIn("loop", shown)
 

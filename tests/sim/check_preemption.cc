@@ -44,9 +44,8 @@ bool Names(const RoomClaim& claim, const TrainingJob& job) {
   });
 }
 
-int64_t PriorityOf(const ObjectStore& store, const TrainingJob& job) {
-  const ObjectPtr found =
-      store.Get(kube::kPriorityClasses, {"", job.spec.scheduling.priority_class_name});
+int64_t PriorityOf(const ObjectStore& store, const SchedulingSpec& share) {
+  const ObjectPtr found = store.Get(kube::kPriorityClasses, {"", share.priority_class_name});
   return found == nullptr ? 0 : found->at("value").get<int64_t>();
 }
 
@@ -61,7 +60,7 @@ bool Waits(const ObjectPtr& object, const TrainingJob& job) {
 bool MayTakeOver(const ObjectStore& store, const TrainingJob& job, const TrainingJob& claimant) {
   return job.spec.scheduling.queue == "owner" &&
          job.spec.scheduling.queue == claimant.spec.scheduling.queue &&
-         PriorityOf(store, job) > PriorityOf(store, claimant);
+         PriorityOf(store, job.spec.scheduling) > PriorityOf(store, claimant.spec.scheduling);
 }
 
 }  // namespace
@@ -96,9 +95,11 @@ void Checks::CheckPreemption(const ObjectPtr& before_object, const ObjectPtr& af
     Require(is_new || was.observed_generation == is.observed_generation,
             NameOf(after) + ": what was claimed for it is claimed though it was edited since");
   }
+  NoteShareOf(jobs_.Of(before_object), after);
   if (is_new) {
     claimed_at_[after.metadata.uid] = context_->now;
     CheckReclaim(after);
+    CheckPriorities(after);
   }
   if (was.preemptions != is.preemptions) {
     context_->Count("a gang that goes for another");
@@ -126,6 +127,43 @@ TimePoint Checks::OldestView() const {
          kViewLag;
 }
 
+void Checks::NoteShareOf(const TrainingJob& before, const TrainingJob& after) {
+  if (after.status.placement.empty()) {
+    return;
+  }
+  if (before.status.placement.empty()) {
+    placed_by_[after.metadata.uid] = after.spec.scheduling;
+  }
+  const SchedulingSpec share = ShareOf(after);
+  const GangOrigin& origin = after.status.origin;
+  Require(origin.queue == (share.queue.empty() ? "default" : share.queue) &&
+              origin.priority_class == share.priority_class_name,
+          NameOf(after) + ": its gang is in queue " + origin.queue + " with priority class " +
+              origin.priority_class + " and was placed in " + share.queue + " with " +
+              share.priority_class_name);
+}
+
+// In whose name the job has its places, or asks for some. An edit counts for the next gang.
+SchedulingSpec Checks::ShareOf(const TrainingJob& job) const {
+  const auto known = placed_by_.find(job.metadata.uid);
+  return job.status.placement.empty() || known == placed_by_.end() ? job.spec.scheduling
+                                                                   : known->second;
+}
+
+// Who goes for one of the same queue had less priority when it got its places.
+void Checks::CheckPriorities(const TrainingJob& claimant) {
+  const SchedulingSpec& own = claimant.spec.scheduling;
+  for (const auto& [key, object] : server_->store().Of(kube::kTrainingJobs).objects) {
+    const TrainingJob& job = jobs_.Of(object);
+    const SchedulingSpec share = ShareOf(job);
+    if (share.queue == own.queue && Names(*claimant.status.claim, job)) {
+      Require(PriorityOf(server_->store(), share) < PriorityOf(server_->store(), own),
+              NameOf(claimant) + ": has " + NameOf(job) +
+                  " go, of its own queue and of no lower priority");
+    }
+  }
+}
+
 // What gangs with places hold, which queues have pay for.
 void Checks::NoteShares() {
   if (!context_->has_shares) {
@@ -134,7 +172,7 @@ void Checks::NoteShares() {
   std::map<std::string, int64_t> held;
   for (const auto& [key, object] : server_->store().Of(kube::kTrainingJobs).objects) {
     const TrainingJob& job = jobs_.Of(object);
-    held[job.spec.scheduling.queue] += HasEnded(job.status) ? 0 : GpusOf(*object, job);
+    held[ShareOf(job).queue] += HasEnded(job.status) ? 0 : GpusOf(*object, job);
   }
   for (const auto& [queue, gpus] : held) {
     std::map<TimePoint, int64_t>& known = gpus_held_[queue];
@@ -153,7 +191,7 @@ void Checks::CheckReclaim(const TrainingJob& claimant) {
   std::map<std::string, std::vector<int64_t>> given;  // by queue
   for (const auto& [key, object] : server_->store().Of(kube::kTrainingJobs).objects) {
     const TrainingJob& job = jobs_.Of(object);
-    const std::string& queue = job.spec.scheduling.queue;
+    const std::string queue = ShareOf(job).queue;
     if (queue != claimant.spec.scheduling.queue && Names(*claimant.status.claim, job)) {
       given[queue].push_back(GpusOf(*object, job));
     }

@@ -90,6 +90,9 @@ class Checks {
   bool MayBeTakenOver(const TrainingJob& claimant) const;
   std::map<std::string, Amounts> HeldBeside(const TrainingJob& claimant, const TrainingJob& placed);
   void CheckReclaim(const TrainingJob& claimant);
+  void CheckPriorities(const TrainingJob& claimant);
+  void NoteShareOf(const TrainingJob& before, const TrainingJob& after);
+  SchedulingSpec ShareOf(const TrainingJob& job) const;
   void NoteShares();
   TimePoint OldestView() const;
   void CheckTurns(const ObjectPtr& before_object, const ObjectPtr& after_object);
@@ -127,6 +130,8 @@ class Checks {
   std::set<std::pair<std::string, Attempt>> claimed_;  // gangs, by job uid, that were asked to go
   std::set<std::pair<std::string, Attempt>> gone_;     // those that did go for another
   std::map<std::string, TimePoint> claimed_at_;        // by job uid
+  // By job uid: what the manifest said when its gang got its places.
+  std::map<std::string, SchedulingSpec> placed_by_;
   std::map<std::string, std::map<TimePoint, int64_t>> gpus_held_;  // by queue, in thousandths
   std::string cluster_seen_;                                       // nodes and pods of others
   TimePoint cluster_since_{};

@@ -108,6 +108,10 @@ void Simulation::EditManifest() {
   if (const ObjectPtr claimant = JobThatClaims()) {
     job = claimant;
   }
+  if (context_.has_shares && context_.shares_prng.Below(2) == 0) {
+    MoveToOtherShare(job);
+    return;
+  }
   const std::string edition = std::to_string(next_edition_++);
   context_.Tell("user: edits " + TextAt(*job, "metadata.name") + ", edition " + edition);
   server_.Edit(kube::kTrainingJobs, {kNamespace, TextAt(*job, "metadata.name")}, [&](Json* one) {

@@ -1,6 +1,7 @@
 #include <string>
 #include <utility>
 
+#include "operator/api/conditions.h"
 #include "tests/sim/simulation.h"
 
 // Queues that share the cluster, and priorities.
@@ -58,6 +59,30 @@ void Simulation::GiveShare(TrainingJob* job) {
   job->spec.scheduling.priority_class_name =
       PickOne({"", "urgent", "urgent", "patient", "low", "kept"}, prng);
   job->spec.scheduling.timeout.reset();  // how long one waits is for others to say
+}
+
+// Its gang, if it runs, stays where it is: the edit is for the next one.
+void Simulation::MoveToOtherShare(const ObjectPtr& job) {
+  TrainingJob edited = jobs_.Of(job);
+  GiveShare(&edited);
+  const SchedulingSpec& scheduling = edited.spec.scheduling;
+  context_.Tell("user: moves " + edited.metadata.name + " to queue \"" + scheduling.queue +
+                "\" with priority class \"" + scheduling.priority_class_name + "\"");
+  if (!edited.status.placement.empty() && !HasEnded(edited.status)) {
+    context_.Count("a gang whose job was moved to another queue");
+  }
+  const kube::ObjectKey key{edited.metadata.namespace_name, edited.metadata.name};
+  server_.Edit(kube::kTrainingJobs, key, [&](Json* one) {
+    Json& fields = (*one)["spec"]["scheduling"];
+    fields["queue"] = scheduling.queue;
+    fields["priorityClassName"] = scheduling.priority_class_name;
+    for (const char* const field : {"queue", "priorityClassName"}) {
+      if (fields[field] == "") {
+        fields.erase(field);
+      }
+    }
+    (*one)["metadata"]["generation"] = (*one)["metadata"]["generation"].get<int64_t>() + 1;
+  });
 }
 
 }  // namespace lockstep::control::sim

@@ -92,6 +92,7 @@ class Simulation {
   void DrainNode();
   void DrainFirstRank();
   void EditManifest();
+  void MoveToOtherShare(const ObjectPtr& job);
   void SetWebhook();
   void HoldPod();
   void LetPodsGo();

@@ -46,8 +46,9 @@ void EvictGang(const GangView& view, const EvictionOrder& order, DecisionBuilder
       SetCondition(status, {activity, false, change.reason, change.message}, builder->now());
     }
   }
-  builder->Count(
-      Metric::kPreemptions, order.is_reclaim ? "borrowed" : "priority", QueueOf(builder->spec()));
+  builder->Count(Metric::kPreemptions,
+                 order.is_reclaim ? "borrowed" : "priority",
+                 QueueOf(builder->spec(), builder->job().status));
 }
 
 }  // namespace lockstep::control

@@ -82,6 +82,8 @@ std::string ReasonOf(Constraint constraint) {
       return "WaitsForOthersToGo";
     case Constraint::kPriorityClass:
       return "NoPriorityClass";
+    case Constraint::kNamespace:
+      return "NamespaceNotAllowed";
     default:
       return "Unschedulable";
   }

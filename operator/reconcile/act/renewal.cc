@@ -25,6 +25,10 @@ void NoteOrigin(DecisionBuilder* builder) {
     status->origin = GangOrigin();
   } else if (status->origin == GangOrigin()) {
     status->origin = OriginNow(builder->job(), builder->observed().settings);
+  } else if (status->origin.queue.empty()) {
+    const GangOrigin now = OriginNow(builder->job(), builder->observed().settings);
+    status->origin.queue = now.queue;
+    status->origin.priority_class = now.priority_class;
   }
 }
 

@@ -5,8 +5,8 @@
 
 namespace lockstep::control {
 
-// Writes down what the gang is made from, once it has its places. A gang from before this was
-// written down is taken for one of today's.
+// Writes down what the gang is made from and in whose name, once it has its places. A gang from
+// before this was written down is taken for one of today's.
 void NoteOrigin(DecisionBuilder* builder);
 
 // Says that the manifest was changed since the gang was made, and how the change takes effect.

@@ -2,6 +2,7 @@
 
 #include "common/base/digest.h"
 #include "common/json/json.h"
+#include "operator/reconcile/gang/queue.h"
 
 namespace lockstep::control {
 namespace {
@@ -39,11 +40,17 @@ std::string RevisionOf(const TrainingJobSpec& spec) {
 }
 
 GangOrigin OriginNow(const TrainingJob& job, const PodSettings& settings) {
-  return {job.metadata.generation, RevisionOf(job.spec), settings.runtime_image};
+  return {job.metadata.generation,
+          RevisionOf(job.spec),
+          settings.runtime_image,
+          QueueOf(job.spec),
+          PriorityClassOf(job.spec)};
 }
 
 bool IsOutdated(const TrainingJob& job, const GangOrigin& origin) {
-  return origin.generation != job.metadata.generation && origin.revision != RevisionOf(job.spec);
+  const bool is_other_share = !origin.queue.empty() && origin.queue != QueueOf(job.spec);
+  return origin.generation != job.metadata.generation &&
+         (is_other_share || origin.revision != RevisionOf(job.spec));
 }
 
 }  // namespace lockstep::control

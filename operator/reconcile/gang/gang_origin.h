@@ -15,7 +15,8 @@ std::string RevisionOf(const TrainingJobSpec& spec);
 // The origin of a gang that is placed now.
 GangOrigin OriginNow(const TrainingJob& job, const PodSettings& settings);
 
-// Whether pods made now would differ from those that the gang was born with.
+// Whether pods made now would differ from those that the gang was born with, or would have their
+// places of another queue's share.
 bool IsOutdated(const TrainingJob& job, const GangOrigin& origin);
 
 }  // namespace lockstep::control

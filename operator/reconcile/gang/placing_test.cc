@@ -327,7 +327,7 @@ TEST(Placing, WhatAdmissionAddsIsSaidAndCounted) {
   world.Step();
 
   const std::string message = MessageOf(world.job.status, ConditionType::kScheduled);
-  EXPECT_NE(message.find("the cluster has changed the pod: requests.memory is 8192 where the "
+  EXPECT_NE(message.find("the cluster has changed the pod: requests.memory is 8Ki where the "
                          "template makes it 0, nodeSelector.pool is training where the template "
                          "makes it absent"),
             std::string::npos)

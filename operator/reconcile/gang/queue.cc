@@ -14,6 +14,11 @@ namespace {
 // Our own name in runPolicy.managedBy; leaving it out means the same.
 constexpr std::string_view kManagedByUs = "lockstep.dev/operator";
 
+// Whether the status says in whose name the gang has its places.
+bool KeepsShare(const TrainingJobStatus& status) {
+  return !status.placement.empty() && !status.origin.queue.empty();
+}
+
 }  // namespace
 
 bool IsOurs(const TrainingJob& job) {
@@ -46,6 +51,14 @@ std::string PriorityClassOf(const TrainingJobSpec& spec) {
 
 std::string QueueOf(const TrainingJobSpec& spec) {
   return spec.scheduling.queue.empty() ? kDefaultQueue : spec.scheduling.queue;
+}
+
+std::string PriorityClassOf(const TrainingJobSpec& spec, const TrainingJobStatus& status) {
+  return KeepsShare(status) ? status.origin.priority_class : PriorityClassOf(spec);
+}
+
+std::string QueueOf(const TrainingJobSpec& spec, const TrainingJobStatus& status) {
+  return KeepsShare(status) ? status.origin.queue : QueueOf(spec);
 }
 
 bool WaitsForPods(const TrainingJobStatus& status) {

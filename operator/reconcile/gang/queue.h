@@ -21,6 +21,11 @@ std::string PriorityClassOfTemplate(const RoleSpec& role);
 // The queue that the job belongs to, whether there is one of that name or not.
 std::string QueueOf(const TrainingJobSpec& spec);
 
+// Both of the gang that has its places by `status`, as they were when it got them: an edit counts
+// for the next gang. Of one without places, or from before this was kept: as `spec` says.
+std::string PriorityClassOf(const TrainingJobSpec& spec, const TrainingJobStatus& status);
+std::string QueueOf(const TrainingJobSpec& spec, const TrainingJobStatus& status);
+
 // Whether the job waits for pods that may never go: its own that do not end, or those of an earlier
 // job that hold names. The room it asks for is not held for it meanwhile.
 bool WaitsForPods(const TrainingJobStatus& status);

@@ -35,6 +35,8 @@ const char* ConstraintName(Constraint constraint) {
       return "preemption";
     case Constraint::kPriorityClass:
       return "priority class";
+    case Constraint::kNamespace:
+      return "namespace";
     case Constraint::kTopology:
       return "topology";
     case Constraint::kRound:
