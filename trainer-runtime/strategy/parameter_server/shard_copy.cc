@@ -1,0 +1,333 @@
+#include "trainer-runtime/strategy/parameter_server/shard_copy.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "common/base/check.h"
+
+namespace lockstep::runtime {
+namespace {
+
+// The first process at home serves, the first buddy follows, both with nothing; there is nobody to
+// fill a later one where the job has one ps.
+CopyRole RoleAtBirth(const ShardCopyOptions& options) {
+  if (options.incarnation > Incarnation()) {
+    return options.has_partner ? CopyRole::kEmpty : CopyRole::kLost;
+  }
+  const bool is_partner_new = options.view.at(OtherPlace(options.place)) > Incarnation();
+  return options.place == ShardPlace::kHome || is_partner_new ? CopyRole::kServing
+                                                              : CopyRole::kFollowing;
+}
+
+}  // namespace
+
+const char* CopyRoleName(CopyRole role) {
+  switch (role) {
+    case CopyRole::kServing:
+      return "serving";
+    case CopyRole::kFollowing:
+      return "following";
+    case CopyRole::kEmpty:
+      return "empty";
+    case CopyRole::kSuperseded:
+      return "superseded";
+    case CopyRole::kLost:
+      return "lost";
+  }
+  return "unknown";
+}
+
+ShardCopy::ShardCopy(ShardCopyOptions options)
+    : options_(std::move(options)), view_(options_.view), role_(RoleAtBirth(options_)) {
+  LOCKSTEP_CHECK(view_.at(options_.place) == options_.incarnation,
+                 "a view of term " + std::to_string(view_.term.value()) + " without this process");
+  // The first other process has nothing to be filled with.
+  is_followed_ = options_.has_partner && view_.at(OtherPlace(options_.place)) == Incarnation();
+  if (role_ == CopyRole::kEmpty) {
+    Tell(copying::FillRequest{});
+  }
+}
+
+std::vector<ShardCopy::Duty> ShardCopy::TakeDuties() {
+  return std::exchange(duties_, {});
+}
+
+void ShardCopy::OnView(const ShardView& view) {
+  if (view.term <= view_.term || role_ == CopyRole::kSuperseded) {
+    return;
+  }
+  const ShardPlace other = OtherPlace(options_.place);
+  const bool is_partner_new = view.at(other) > view_.at(other);
+  view_ = view;
+  if (view_.at(options_.place) > options_.incarnation) {
+    role_ = CopyRole::kSuperseded;
+    log_.clear();
+    TurnAwayPulls();
+    return;
+  }
+  if (!is_partner_new) {
+    return;
+  }
+  if (role_ == CopyRole::kEmpty) {
+    role_ = CopyRole::kLost;
+  } else if (role_ != CopyRole::kLost) {
+    Serve();
+  }
+}
+
+// Alone, until the newcomer at the other place asks to be filled.
+void ShardCopy::Serve() {
+  role_ = CopyRole::kServing;
+  is_followed_ = false;
+  for (const auto& [worker, below] : gone_) {
+    RetireGone(worker);
+  }
+  Settle();
+}
+
+void ShardCopy::OnWorkerGone(int worker, Incarnation below) {
+  Incarnation& known = gone_[worker];
+  known = std::max(known, below);
+  if (role_ == CopyRole::kServing) {
+    RetireGone(worker);
+    Settle();
+  }
+}
+
+// Only those that were there: of others nobody has to be told.
+void ShardCopy::RetireGone(int worker) {
+  const auto found = content_.workers.find(worker);
+  if (found != content_.workers.end() && found->second.incarnation < gone_[worker]) {
+    Append(entry::Retire{worker, gone_[worker]}, std::nullopt);
+  }
+}
+
+void ShardCopy::OnRequest(const WorkerRequest& request) {
+  OnView(request.view);
+  if (role_ == CopyRole::kLost) {
+    Reply(AskerOf(request), reply::Lost{});
+  } else if (role_ != CopyRole::kServing) {
+    Reply(AskerOf(request), reply::NotServing{});
+  } else if (IsUnderWay(request.process)) {
+    return;  // it is asked again; the answer comes when it is confirmed
+  } else {
+    std::visit([&](const auto& body) { On(request, body); }, request.body);
+    Settle();
+  }
+}
+
+void ShardCopy::On(const WorkerRequest& request, const request::Pull& pull) {
+  if (IsOutdated(request.process)) {
+    Reply(AskerOf(request), reply::Outdated{});
+    return;
+  }
+  Admit(request.process);
+  if (!content_.is_seeded) {
+    Reply(AskerOf(request), reply::Unseeded{});
+    return;
+  }
+  const auto waiting = pulls_.find(request.process.worker);
+  const bool is_late = content_.workers[request.process.worker].sequence != request.sequence ||
+                       (waiting != pulls_.end() && request.number < waiting->second.asker.number);
+  if (is_late) {
+    return;
+  }
+  pulls_[request.process.worker] = {AskerOf(request), pull.with_slots, std::nullopt};
+}
+
+void ShardCopy::On(const WorkerRequest& request, const request::Push& push) {
+  if (IsOutdated(request.process)) {
+    Reply(AskerOf(request), reply::Outdated{});
+    return;
+  }
+  const bool fits = content_.is_seeded && request.sequence >= 1 && push.gradient != nullptr &&
+                    push.gradient->size() == content_.parameters.size();
+  const PushStanding standing = content_.Judge(request.process, request.sequence);
+  if (!fits || standing == PushStanding::kTooEarly) {
+    return;
+  }
+  if (standing == PushStanding::kDone) {
+    Reply(AskerOf(request), reply::Done{});
+    return;
+  }
+  Admit(request.process);
+  Append(entry::Push{request.process, request.sequence, push.gradient}, AskerOf(request));
+}
+
+void ShardCopy::On(const WorkerRequest& request, const request::Seed& seed) {
+  const bool is_outdated = IsOutdated(request.process);
+  if (is_outdated || content_.is_seeded) {
+    if (is_outdated) {
+      Reply(AskerOf(request), reply::Outdated{});
+    } else {
+      Reply(AskerOf(request), reply::Done{});
+    }
+    return;
+  }
+  if (seed.parameters == nullptr || seed.slots == nullptr) {
+    return;
+  }
+  Admit(request.process);
+  Append(entry::Seed{seed.parameters, seed.slots, seed.update_count}, AskerOf(request));
+}
+
+void ShardCopy::On(const WorkerRequest& request, const request::Leave& /*leave*/) {
+  if (IsOutdated(request.process)) {
+    Reply(AskerOf(request), reply::Done{});
+    return;
+  }
+  pulls_.erase(request.process.worker);
+  Append(entry::Retire{request.process.worker, request.process.incarnation.Next()},
+         AskerOf(request));
+}
+
+bool ShardCopy::IsOutdated(const WorkerProcess& process) const {
+  const auto gone = gone_.find(process.worker);
+  return content_.IsOutdated(process) ||
+         (gone != gone_.end() && process.incarnation < gone->second);
+}
+
+bool ShardCopy::IsUnderWay(const WorkerProcess& process) const {
+  return std::any_of(log_.begin(), log_.end(), [&](const LogRecord& record) {
+    return record.asker.has_value() && record.asker->process == process;
+  });
+}
+
+void ShardCopy::Admit(const WorkerProcess& process) {
+  if (!content_.Knows(process)) {
+    pulls_.erase(process.worker);
+    Append(entry::Admit{process}, std::nullopt);
+  }
+}
+
+void ShardCopy::Append(ShardEntry entry, std::optional<Asker> asker) {
+  content_.Take(entry, options_.rule);
+  log_.push_back({content_.entry_count, std::move(entry), asker});
+  if (is_followed_) {
+    Send(log_.back());
+  }
+}
+
+void ShardCopy::Send(const LogRecord& record) {
+  Tell(copying::Append{record.index, record.entry});
+}
+
+// Acknowledges what is confirmed.
+void ShardCopy::Settle() {
+  if (role_ != CopyRole::kServing) {
+    return;
+  }
+  if (!is_followed_) {
+    confirmed_ = content_.entry_count;
+  }
+  while (!log_.empty() && log_.front().index <= confirmed_) {
+    if (const std::optional<Asker>& asker = log_.front().asker) {
+      Reply(*asker, reply::Done{});
+    }
+    log_.pop_front();
+  }
+  AnswerPulls();
+}
+
+void ShardCopy::AnswerPulls() {
+  std::shared_ptr<const std::vector<float>> parameters;  // one copy for all of them
+  for (auto next = pulls_.begin(); next != pulls_.end();) {
+    const auto current = next++;
+    WaitingPull& pull = current->second;
+    if (!content_.Knows(pull.asker.process)) {
+      Reply(pull.asker, reply::Outdated{});
+      pulls_.erase(current);
+      continue;
+    }
+    if (!pull.due_at && content_.MayBegin(pull.asker.process.worker, options_.max_staleness)) {
+      pull.due_at = content_.entry_count;
+    }
+    if (pull.due_at.value_or(confirmed_ + 1) > confirmed_) {
+      continue;
+    }
+    if (parameters == nullptr) {
+      parameters = std::make_shared<const std::vector<float>>(content_.parameters);
+    }
+    Reply(pull.asker,
+          reply::Pulled{content_.update_count,
+                        parameters,
+                        pull.with_slots ? std::make_shared<const std::vector<float>>(content_.slots)
+                                        : nullptr});
+    pulls_.erase(current);
+  }
+}
+
+void ShardCopy::TurnAwayPulls() {
+  for (const auto& [worker, pull] : pulls_) {
+    Reply(pull.asker, reply::NotServing{});
+  }
+  pulls_.clear();
+}
+
+void ShardCopy::OnCopyMessage(const CopyMessage& message) {
+  if (!options_.has_partner) {
+    return;
+  }
+  OnView(message.view);
+  if (message.view.term < view_.term) {
+    if (!std::holds_alternative<copying::Notice>(message.body)) {
+      Tell(copying::Notice{});  // no answer to an answer
+    }
+    return;
+  }
+  if (role_ != CopyRole::kSuperseded && role_ != CopyRole::kLost) {
+    std::visit([&](const auto& body) { On(body); }, message.body);
+  }
+}
+
+void ShardCopy::On(const copying::Append& append) {
+  if (role_ != CopyRole::kFollowing) {
+    return;  // one that is empty asks again at Resend: the content is large
+  }
+  if (append.index == content_.entry_count + 1) {
+    content_.Take(append.entry, options_.rule);
+  }
+  Tell(copying::Confirm{content_.entry_count});
+}
+
+void ShardCopy::On(const copying::Confirm& confirm) {
+  if (role_ != CopyRole::kServing || !is_followed_ || confirm.index > content_.entry_count) {
+    return;
+  }
+  confirmed_ = std::max(confirmed_, confirm.index);
+  Settle();
+}
+
+void ShardCopy::On(const copying::FillRequest& /*fill_request*/) {
+  if (role_ != CopyRole::kServing) {
+    return;
+  }
+  is_followed_ = true;
+  filled_at_ = content_.entry_count;
+  Tell(copying::Fill{std::make_shared<const ShardContent>(content_)});
+}
+
+void ShardCopy::On(const copying::Fill& fill) {
+  if (role_ == CopyRole::kEmpty && fill.content != nullptr) {
+    content_ = *fill.content;
+    role_ = CopyRole::kFollowing;
+  }
+  if (role_ == CopyRole::kFollowing) {
+    Tell(copying::Confirm{content_.entry_count});
+  }
+}
+
+void ShardCopy::On(const copying::Notice& /*notice*/) {}
+
+void ShardCopy::Resend() {
+  if (role_ == CopyRole::kEmpty) {
+    Tell(copying::FillRequest{});
+  } else if (role_ == CopyRole::kServing && is_followed_) {
+    for (const LogRecord& record : log_) {
+      Send(record);
+    }
+  }
+}
+
+}  // namespace lockstep::runtime

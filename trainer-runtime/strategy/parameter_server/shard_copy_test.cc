@@ -1,0 +1,299 @@
+#include "trainer-runtime/strategy/parameter_server/shard_copy.h"
+
+#include <string>
+
+#include <gtest/gtest.h>
+
+namespace lockstep::runtime {
+namespace {
+
+constexpr WorkerProcess kFirst{0, Incarnation(0)};
+constexpr WorkerProcess kSecond{1, Incarnation(0)};
+
+SharedValues Values(std::vector<float> values) {
+  return std::make_shared<const std::vector<float>>(std::move(values));
+}
+
+void AppendDigit(int64_t /*update_number*/,
+                 std::span<const float> gradient,
+                 std::vector<float>* parameters,
+                 std::vector<float>* /*slots*/) {
+  parameters->at(0) = parameters->at(0) * 10 + gradient[0];
+}
+
+ShardView ViewOf(int64_t term, int64_t home, int64_t buddy) {
+  return {Term(term), {Incarnation(home), Incarnation(buddy)}};
+}
+
+ShardCopyOptions OptionsOf(ShardPlace place, const ShardView& view) {
+  ShardCopyOptions options;
+  options.place = place;
+  options.incarnation = view.at(place);
+  options.view = view;
+  options.rule = AppendDigit;
+  return options;
+}
+
+// Words for what is sent, short enough to compare whole.
+struct Describe {
+  std::string operator()(const WorkerReply& reply) const {
+    const std::string to = "to " + std::to_string(reply.process.worker) + ": ";
+    return to + std::visit(*this, reply.body);
+  }
+
+  std::string operator()(const CopyMessage& message) const {
+    return std::visit(*this, message.body);
+  }
+
+  std::string operator()(const reply::Pulled& pulled) const {
+    return "pulled " + std::to_string(static_cast<int>(pulled.parameters->at(0)));
+  }
+
+  std::string operator()(const reply::Done& /*done*/) const { return "done"; }
+
+  std::string operator()(const reply::Unseeded& /*unseeded*/) const { return "unseeded"; }
+
+  std::string operator()(const reply::NotServing& /*no*/) const { return "not serving"; }
+
+  std::string operator()(const reply::Outdated& /*outdated*/) const { return "outdated"; }
+
+  std::string operator()(const reply::Lost& /*lost*/) const { return "lost"; }
+
+  std::string operator()(const copying::Append& append) const {
+    return "append " + std::to_string(append.index);
+  }
+
+  std::string operator()(const copying::Confirm& confirm) const {
+    return "confirm " + std::to_string(confirm.index);
+  }
+
+  std::string operator()(const copying::FillRequest& /*request*/) const { return "fill me"; }
+
+  std::string operator()(const copying::Fill& fill) const {
+    return "fill " + std::to_string(fill.content->entry_count);
+  }
+
+  std::string operator()(const copying::Notice& /*notice*/) const { return "notice"; }
+};
+
+using Words = std::vector<std::string>;
+
+// One copy of a shard, with the workers and the other copy played by the test.
+class Played {
+ public:
+  explicit Played(ShardCopyOptions options) : copy(std::move(options)) {}
+
+  Words Said() {
+    Words words;
+    for (const ShardCopy::Duty& duty : copy.TakeDuties()) {
+      words.push_back(std::visit(Describe(), duty));
+    }
+    return words;
+  }
+
+  Words Ask(const WorkerProcess& process, int64_t sequence, decltype(WorkerRequest::body) body) {
+    copy.OnRequest({copy.view(), process, ++number_, sequence, std::move(body)});
+    return Said();
+  }
+
+  Words Seed() { return Ask(kFirst, 0, request::Seed{Values({0}), Values({}), 0}); }
+
+  Words Push(const WorkerProcess& process, int64_t sequence, float digit) {
+    return Ask(process, sequence, request::Push{Values({digit})});
+  }
+
+  Words Pull(const WorkerProcess& process, int64_t sequence) {
+    return Ask(process, sequence, request::Pull{});
+  }
+
+  template <typename Body>
+  Words Hear(Body body) {
+    copy.OnCopyMessage({copy.view(), std::move(body)});
+    return Said();
+  }
+
+  Words HearOf(const ShardView& view) {
+    copy.OnView(view);
+    return Said();
+  }
+
+  ShardCopy copy;
+
+ private:
+  int64_t number_ = 0;
+};
+
+Played ServingAlone() {
+  ShardCopyOptions options = OptionsOf(ShardPlace::kHome, ViewOf(0, 0, 0));
+  options.has_partner = false;
+  Played played(std::move(options));
+  played.Seed();
+  return played;
+}
+
+TEST(ShardCopy, PushIsAcknowledgedOnceTheBuddyHasIt) {
+  Played home(OptionsOf(ShardPlace::kHome, ViewOf(0, 0, 0)));
+
+  EXPECT_EQ(home.Seed(), (Words{"append 1", "append 2"}));  // who seeds is let in first
+  EXPECT_EQ(home.Hear(copying::Confirm{2}), (Words{"to 0: done"}));
+  EXPECT_EQ(home.Push(kFirst, 1, 7), (Words{"append 3"}));
+  EXPECT_EQ(home.Push(kFirst, 1, 7), Words{}) << "asked again before it is confirmed";
+  EXPECT_EQ(home.Hear(copying::Confirm{3}), (Words{"to 0: done"}));
+  EXPECT_EQ(home.Push(kFirst, 1, 7), (Words{"to 0: done"})) << "asked again after";
+  EXPECT_EQ(home.copy.content().parameters, std::vector<float>{7});
+}
+
+TEST(ShardCopy, WhatIsNotConfirmedIsSentAgain) {
+  Played home(OptionsOf(ShardPlace::kHome, ViewOf(0, 0, 0)));
+  home.Seed();
+  home.Hear(copying::Confirm{1});
+
+  home.copy.Resend();
+
+  EXPECT_EQ(home.Said(), (Words{"append 2"}));
+}
+
+TEST(ShardCopy, PullShowsWhatIsThereAndWaitsForWhatMakesItDue) {
+  Played home(OptionsOf(ShardPlace::kHome, ViewOf(0, 0, 0)));
+  EXPECT_EQ(home.Pull(kFirst, 0), (Words{"append 1", "to 0: unseeded"}));
+  home.Seed();
+  home.Hear(copying::Confirm{2});
+  EXPECT_EQ(home.Pull(kSecond, 0), (Words{"append 3"}));
+  EXPECT_EQ(home.Hear(copying::Confirm{3}), (Words{"to 1: pulled 0"}));
+}
+
+TEST(ShardCopy, WorkerTooFarAheadWaitsForTheSlowestOne) {
+  Played home = ServingAlone();
+  home.Pull(kFirst, 0);
+  home.Pull(kSecond, 0);
+
+  EXPECT_EQ(home.Push(kFirst, 1, 3), (Words{"to 0: done"}));
+  EXPECT_EQ(home.Pull(kFirst, 1), Words{});
+  EXPECT_EQ(home.Push(kSecond, 1, 4), (Words{"to 1: done", "to 0: pulled 34"}));
+}
+
+TEST(ShardCopy, NobodyWaitsForAWorkerThatIsGone) {
+  Played home = ServingAlone();
+  home.Pull(kFirst, 0);
+  home.Pull(kSecond, 0);
+  home.Push(kFirst, 1, 3);
+  ASSERT_EQ(home.Pull(kFirst, 1), Words{});
+
+  home.copy.OnWorkerGone(1, Incarnation(1));
+
+  EXPECT_EQ(home.Said(), (Words{"to 0: pulled 3"}));
+  EXPECT_EQ(home.Push(kSecond, 1, 4), (Words{"to 1: outdated"}));
+}
+
+TEST(ShardCopy, WorkerThatLeavesIsAcknowledgedAndNotWaitedFor) {
+  Played home = ServingAlone();
+  home.Pull(kFirst, 0);
+  home.Pull(kSecond, 0);
+  home.Push(kFirst, 1, 3);
+  home.Pull(kFirst, 1);
+
+  EXPECT_EQ(home.Ask(kSecond, 0, request::Leave{}), (Words{"to 1: done", "to 0: pulled 3"}));
+  EXPECT_EQ(home.Ask(kSecond, 0, request::Leave{}), (Words{"to 1: done"}));
+}
+
+TEST(ShardCopy, FollowingCopyTakesEntriesInTheirOrderAndServesNobody) {
+  Played buddy(OptionsOf(ShardPlace::kBuddy, ViewOf(0, 0, 0)));
+  const entry::Seed seed{Values({0}), Values({}), 0};
+
+  EXPECT_EQ(buddy.Hear(copying::Append{2, entry::Admit{kFirst}}), (Words{"confirm 0"}));
+  EXPECT_EQ(buddy.Hear(copying::Append{1, seed}), (Words{"confirm 1"}));
+  EXPECT_EQ(buddy.Hear(copying::Append{1, seed}), (Words{"confirm 1"}));
+  EXPECT_EQ(buddy.Pull(kFirst, 0), (Words{"to 0: not serving"}));
+}
+
+TEST(ShardCopy, BuddyServesInAHigherTermAndFillsTheNewcomer) {
+  Played buddy(OptionsOf(ShardPlace::kBuddy, ViewOf(0, 0, 0)));
+  buddy.Hear(copying::Append{1, entry::Seed{Values({0}), Values({}), 0}});
+  buddy.Hear(copying::Append{2, entry::Admit{kFirst}});
+  buddy.Hear(copying::Append{3, entry::Push{kFirst, 1, Values({7})}});
+
+  buddy.HearOf(ViewOf(1, 1, 0));
+  EXPECT_EQ(buddy.copy.role(), CopyRole::kServing);
+  EXPECT_EQ(buddy.Push(kFirst, 1, 7), (Words{"to 0: done"})) << "its predecessor took it";
+  EXPECT_EQ(buddy.Push(kFirst, 2, 8), (Words{"to 0: done"})) << "nobody follows yet";
+
+  EXPECT_EQ(buddy.Hear(copying::FillRequest{}), (Words{"fill 4"}));
+  EXPECT_FALSE(buddy.copy.is_followed());
+  EXPECT_EQ(buddy.Push(kFirst, 3, 9), (Words{"append 5"})) << "from here on it needs the newcomer";
+  EXPECT_EQ(buddy.Hear(copying::Confirm{4}), Words{});
+  EXPECT_TRUE(buddy.copy.is_followed());
+  EXPECT_EQ(buddy.Hear(copying::Confirm{5}), (Words{"to 0: done"}));
+  EXPECT_EQ(buddy.copy.content().parameters, std::vector<float>{789});
+}
+
+TEST(ShardCopy, NewcomerAsksUntilItIsFilledAndThenFollows) {
+  Played home(OptionsOf(ShardPlace::kHome, ViewOf(1, 1, 0)));
+  EXPECT_EQ(home.Said(), (Words{"fill me"}));
+  home.copy.Resend();
+  EXPECT_EQ(home.Said(), (Words{"fill me"}));
+
+  ShardContent content;
+  content.entry_count = 9;
+  EXPECT_EQ(home.Hear(copying::Fill{std::make_shared<const ShardContent>(content)}),
+            (Words{"confirm 9"}));
+  EXPECT_EQ(home.copy.role(), CopyRole::kFollowing);
+}
+
+TEST(ShardCopy, WhoServesNextHasHeardOfWhoIsGone) {
+  Played buddy(OptionsOf(ShardPlace::kBuddy, ViewOf(0, 0, 0)));
+  buddy.Hear(copying::Append{1, entry::Seed{Values({0}), Values({}), 0}});
+  buddy.Hear(copying::Append{2, entry::Admit{kFirst}});
+  buddy.Hear(copying::Append{3, entry::Admit{kSecond}});
+  buddy.copy.OnWorkerGone(1, Incarnation(1));
+
+  buddy.HearOf(ViewOf(1, 1, 0));
+
+  buddy.Push(kFirst, 1, 7);
+  EXPECT_EQ(buddy.Pull(kFirst, 1), (Words{"to 0: pulled 7"}));
+}
+
+TEST(ShardCopy, OldTermIsRefusedAndToldOfTheNewOne) {
+  Played home(OptionsOf(ShardPlace::kHome, ViewOf(0, 0, 0)));
+  home.Seed();
+  Played buddy(OptionsOf(ShardPlace::kBuddy, ViewOf(0, 0, 0)));
+  buddy.HearOf(ViewOf(1, 1, 0));
+
+  buddy.copy.OnCopyMessage({ViewOf(0, 0, 0), copying::Append{1, entry::Admit{kFirst}}});
+  EXPECT_EQ(buddy.Said(), (Words{"notice"}));
+  EXPECT_EQ(buddy.copy.content().entry_count, 0);
+
+  home.copy.OnCopyMessage({buddy.copy.view(), copying::Notice{}});
+  EXPECT_EQ(home.copy.role(), CopyRole::kSuperseded);
+  EXPECT_EQ(home.Push(kFirst, 1, 7), (Words{"to 0: not serving"}));
+}
+
+TEST(ShardCopy, NewcomerWhoseFillerDiesIsLost) {
+  Played home(OptionsOf(ShardPlace::kHome, ViewOf(1, 1, 0)));
+  home.Said();
+
+  home.HearOf(ViewOf(2, 1, 1));
+
+  EXPECT_EQ(home.copy.role(), CopyRole::kLost);
+  EXPECT_EQ(home.Pull(kFirst, 0), (Words{"to 0: lost"}));
+}
+
+TEST(ShardCopy, SuccessorOfTheOnlyCopyIsLost) {
+  ShardCopyOptions options = OptionsOf(ShardPlace::kHome, ViewOf(1, 1, 0));
+  options.has_partner = false;
+  Played home(std::move(options));
+
+  EXPECT_EQ(home.Pull(kFirst, 0), (Words{"to 0: lost"}));
+}
+
+TEST(ShardCopy, PushOfAnotherSizeOrOutOfTurnIsDropped) {
+  Played home = ServingAlone();
+
+  EXPECT_EQ(home.Ask(kFirst, 1, request::Push{Values({1, 2})}), Words{});
+  EXPECT_EQ(home.Ask(kFirst, 1, request::Push{nullptr}), Words{});
+  EXPECT_EQ(home.Push(kFirst, 2, 7), Words{});
+  EXPECT_EQ(home.Push(kFirst, 0, 7), Words{});
+  EXPECT_EQ(home.copy.content().parameters, std::vector<float>{0});
+}
+
+}  // namespace
+}  // namespace lockstep::runtime
