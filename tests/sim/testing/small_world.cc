@@ -147,6 +147,7 @@ void Place(int index, const std::string& node, const std::string& pod, TrainingJ
   placement.node = node;
   placement.pod_uid = pod;
   status->placement.push_back(placement);
+  status->origin.queue = "default";
 }
 
 void Replace(std::size_t index, const std::string& cause, TrainingJobStatus* status) {

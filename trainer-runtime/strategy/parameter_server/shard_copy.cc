@@ -80,6 +80,7 @@ void ShardCopy::OnView(const ShardView& view) {
 void ShardCopy::Serve() {
   role_ = CopyRole::kServing;
   is_followed_ = false;
+  filling_to_.reset();
   for (const auto& [worker, below] : gone_) {
     RetireGone(worker);
   }
@@ -296,6 +297,9 @@ void ShardCopy::On(const copying::Confirm& confirm) {
     return;
   }
   confirmed_ = std::max(confirmed_, confirm.index);
+  if (filling_to_ && confirm.index >= *filling_to_) {
+    filling_to_.reset();
+  }
   Settle();
 }
 
@@ -304,7 +308,7 @@ void ShardCopy::On(const copying::FillRequest& /*fill_request*/) {
     return;
   }
   is_followed_ = true;
-  filled_at_ = content_.entry_count;
+  filling_to_ = content_.entry_count;
   Tell(copying::Fill{std::make_shared<const ShardContent>(content_)});
 }
 

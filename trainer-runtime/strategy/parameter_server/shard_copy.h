@@ -89,7 +89,7 @@ class ShardCopy {
   const ShardContent& content() const { return content_; }
 
   // Whether the other copy has all that was ever acknowledged. Meaningful where this one serves.
-  bool is_followed() const { return is_followed_ && confirmed_ >= filled_at_; }
+  bool is_followed() const { return is_followed_ && !filling_to_.has_value(); }
 
  private:
   // Whom an answer goes to.
@@ -150,8 +150,9 @@ class ShardCopy {
   ShardContent content_;
   std::map<int, Incarnation> gone_;  // by worker: lower ones are gone
   // Of the serving copy.
-  bool is_followed_ = false;          // entries wait for the other copy's confirmation
-  int64_t filled_at_ = 0;             // the entry up to which a newcomer was sent the content
+  bool is_followed_ = false;  // entries wait for the other copy's confirmation
+  // The entry up to which a newcomer was sent the content, until it says that it has it.
+  std::optional<int64_t> filling_to_;
   int64_t confirmed_ = 0;             // entries up to this one are confirmed
   std::deque<LogRecord> log_;         // those that are not
   std::map<int, WaitingPull> pulls_;  // by worker
