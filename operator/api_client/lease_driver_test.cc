@@ -176,9 +176,7 @@ TEST_P(LeaseDriverTest, RefusalIsKnownAndToldOnceUntilItEnds) {
     ++refused;
     store_.Serve(request, peer);
   });
-  kube::LeaseOptions lease;
-  lease.lease_duration = milliseconds(2000);
-  lease.renew_deadline = milliseconds(1000);
+  kube::LeaseOptions lease;  // calls with time enough: one that has not would be another fault
   lease.retry_period = milliseconds(100);
   const auto driver = MakeDriver(lease);
   const Deadline deadline = Deadline::After(clock_.Now(), kPatience);
