@@ -57,8 +57,8 @@ class SavedStateTest : public testing::Test {
     std::ofstream(folder_ + "/" + name + "/manifest.json") << text;
   }
 
-  std::string ProblemOf(const TrainingJob& job) {
-    const Status status = CheckSavedState(job, folder_);
+  std::string ProblemOf(const TrainingJob& job, const std::string& within = "") {
+    const Status status = CheckSavedState(job, folder_ + within);
     return status.ok() ? "" : status.error().message();
   }
 
@@ -96,8 +96,7 @@ TEST_F(SavedStateTest, NoneOrOneThatCannotBeReadIsLeftToTheTrainer) {
   EXPECT_EQ(ProblemOf(MakeJob(5)), "");
   Write("step-00000060", "{}");
   EXPECT_EQ(ProblemOf(MakeJob(5)), "");
-  folder_ += "/nosuch";
-  EXPECT_EQ(ProblemOf(MakeJob(5)), "");
+  EXPECT_EQ(ProblemOf(MakeJob(5), "/nosuch"), "");
 }
 
 TEST_F(SavedStateTest, ModelOfEachRankBelongsToOneNumberOfRanks) {
