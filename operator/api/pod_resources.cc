@@ -9,6 +9,7 @@
 #include "common/contract/problems.h"
 #include "operator/api/fields.h"
 #include "operator/api/pod_fields.h"
+#include "operator/resources/resource_vector.h"
 
 namespace lockstep::control {
 namespace {
@@ -42,11 +43,6 @@ std::string SuggestQuantity(std::string_view text) {
     }
   }
   return "";
-}
-
-// Devices are not divided: Kubernetes takes whole numbers of what has a domain in its name.
-bool IsCountedWhole(std::string_view name) {
-  return name.find('/') != std::string_view::npos;
 }
 
 // "0.5", "500m": a quantity that is rounded to a whole number, where it is one.
@@ -104,7 +100,7 @@ Amounts ReadAmountMap(ObjectReader& resources, std::string_view key, Errors* err
       AddError(errors, path, "unknown resource" + SuggestResource(name));
       continue;
     }
-    if (IsCountedWhole(name) && IsFraction(TextOf(quantity))) {
+    if (IsDevice(name) && IsFraction(TextOf(quantity))) {
       AddError(errors,
                path,
                DescribeJson(quantity) + " found, expected a whole number: a device is not divided");

@@ -180,18 +180,15 @@ TEST_P(LeaseDriverTest, RefusalIsKnownAndToldOnceUntilItEnds) {
     ++refused;
     store_.Serve(request, peer);
   });
-  kube::LeaseOptions lease;  // calls with time enough: one that has not would be another fault
-  lease.retry_period = milliseconds(100);
+  kube::LeaseOptions lease;
+  lease.retry_period = milliseconds(700);  // calls have half as much again: enough when busy
   const auto driver = MakeDriver(lease);
   const Deadline deadline = Deadline::After(clock_.Now(), kPatience);
   while (refused < 4 && clock_.Now() < deadline.when()) {
     log_.Await("never said", milliseconds(20));
   }
   EXPECT_NE(driver->refusal().find("leases is forbidden"), std::string::npos);
-  const std::string told = "the lease was not renewed fault=refused error=leases is forbidden\n";
-  EXPECT_NE(log_.messages().find(told), std::string::npos);
-  // Where the machine is busy, a call that got no answer in time may be told of in between.
-  EXPECT_EQ(log_.messages().find(told + told), std::string::npos);
+  EXPECT_EQ(log_.messages(), "the lease was not renewed fault=refused error=leases is forbidden\n");
 
   store_.SetClosed(false);
   EXPECT_TRUE(log_.Await("answered again", kPatience));

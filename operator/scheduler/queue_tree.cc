@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "common/base/name_list.h"
 #include "common/base/plural.h"
 #include "operator/scheduler/amount_text.h"
 
@@ -15,9 +16,6 @@ constexpr int64_t kMillion = 1'000'000;
 
 // Resources that one is told of at once. Choice: cores, memory and devices, and still a sentence.
 constexpr int64_t kShortResourcesMax = 3;
-
-// Namespaces of a queue that one is told of who is in none of them. Choice: a line's worth.
-constexpr std::size_t kNamespacesToldMax = 5;
 
 int64_t AmountIn(const std::map<std::string, int64_t>& amounts,
                  const std::string& resource,
@@ -258,16 +256,8 @@ std::optional<std::string> QueueTree::ClosedTo(QueueIndex queue, const std::stri
   const QueueSpec& closed = nodes_[one].spec;
   std::string text = one == queue ? "" : " is below " + closed.name + ", which";
   text +=
-      closed.namespaces.size() == 1 ? " is for jobs of namespace" : " is for jobs of namespaces";
-  std::size_t told = 0;
-  for (const std::string& name : closed.namespaces) {
-    if (++told > kNamespacesToldMax) {
-      text += " and " + std::to_string(closed.namespaces.size() - kNamespacesToldMax) + " more";
-      break;
-    }
-    text += (told == 1 ? " " : ", ") + name;
-  }
-  return text + "; this one is in " + space;
+      closed.namespaces.size() == 1 ? " is for jobs of namespace " : " is for jobs of namespaces ";
+  return text + NameList(closed.namespaces) + "; this one is in " + space;
 }
 
 std::optional<QueueIndex> QueueTree::ShortAt(QueueIndex queue,

@@ -1,11 +1,11 @@
 #include "operator/view/stored_queue.h"
 
-#include <algorithm>
 #include <map>
 #include <memory>
 #include <set>
 #include <utility>
 
+#include "common/base/name_list.h"
 #include "common/json/json.h"
 #include "operator/kube/decode.h"
 #include "operator/scheduler/amount_text.h"
@@ -154,16 +154,12 @@ CountsByQueue CountsOf(const ClusterState& state) {
   return counts;
 }
 
-// Names of the first few, and how many there are beside.
 std::string NamesOf(const QueueTree& queues, const std::vector<QueueIndex>& some) {
-  constexpr std::size_t kNamesMax = 5;  // choice: a line's worth
-  std::string names;
-  for (std::size_t i = 0; i < std::min(some.size(), kNamesMax); ++i) {
-    names += (i == 0 ? "" : ", ") + queues.SpecOf(some[i]).name;
+  std::vector<std::string> names;
+  for (const QueueIndex one : some) {
+    names.push_back(queues.SpecOf(one).name);
   }
-  return some.size() <= kNamesMax
-             ? names
-             : names + " and " + std::to_string(some.size() - kNamesMax) + " more";
+  return NameList(names);
 }
 
 // Of a queue that is served.
