@@ -227,7 +227,6 @@ void PsClient::Hear(const CallerNews& news) {
   for (std::size_t shard = 0; shard < lines_.size(); ++shard) {
     ShardLine& line = lines_[shard];
     if (line.asked.has_value() && PsOf(static_cast<int>(shard), line.asked->place) == news.ps) {
-      line.is_sent = false;
       line.ask_again_at =
           is_down ? std::min(line.ask_again_at, now_ + kTurnAfter) : line.ask_again_at;
     }

@@ -141,8 +141,6 @@ void PsLoop::Welcome(Visitor visitor) {
   }
   guests_[caller.rank] = std::make_unique<Guest>(
       Guest{caller.rank, caller.incarnation, MessageSocket(std::move(visitor.socket).Release())});
-  // What this one confirmed over its last connection may be lost: asked again, it says it again.
-  ResendTo(caller.rank - options_.identity.world_size);
 }
 
 void PsLoop::ResendTo(int partner) {

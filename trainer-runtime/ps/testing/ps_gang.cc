@@ -1,5 +1,6 @@
 #include "trainer-runtime/ps/testing/ps_gang.h"
 
+#include <array>
 #include <chrono>
 #include <thread>
 #include <utility>
@@ -11,6 +12,14 @@
 namespace lockstep::runtime::testing {
 
 using std::chrono::milliseconds;
+
+namespace {
+
+std::array<int, 2> ShardsOf(int ps) {
+  return {(ps + PsGang::kPsCount - 1) % PsGang::kPsCount, ps};
+}
+
+}  // namespace
 
 PsGang::PsGang(PsGangOptions options) : options_(std::move(options)), views_(kPsCount) {
   for (int ps = 0; ps < kPsCount; ++ps) {
@@ -27,19 +36,32 @@ void PsGang::Kill(int ps) {
   servers_[ps].reset();
 }
 
-void PsGang::Replace(int ps) {
+void PsGang::Replace(int ps, Told told) {
   ++incarnations_[ps];
-  for (const int shard : {(ps + kPsCount - 1) % kPsCount, ps}) {
+  for (const int shard : ShardsOf(ps)) {
     ShardView& view = views_[static_cast<std::size_t>(shard)];
     view.term = view.term.Next();
     view.incarnations[shard == ps ? 0 : 1] = Incarnation(incarnations_[ps]);
-    for (auto& [other, server] : servers_) {
-      if (server != nullptr) {
-        server->NoteView(shard, view);
-      }
-    }
+  }
+  if (told == Told::kBeforeItsStart) {
+    TellOfSuccessor(ps);
   }
   Start(ps);
+  if (told == Told::kAfterItsStart) {
+    std::this_thread::sleep_for(milliseconds(150));  // it has asked to be filled
+    TellOfSuccessor(ps);
+  }
+}
+
+void PsGang::TellOfSuccessor(int ps) {
+  for (auto& [other, server] : servers_) {
+    if (server == nullptr || other == ps) {
+      continue;
+    }
+    for (const int shard : ShardsOf(ps)) {
+      server->NoteView(shard, views_[static_cast<std::size_t>(shard)]);
+    }
+  }
 }
 
 void PsGang::NoteWorkerGone(int worker, Incarnation below) {

@@ -33,9 +33,13 @@ class PsGang {
   void Kill(int ps);
 
   // Names a successor, tells the ps that are there, and starts it. Workers learn it from them.
-  void Replace(int ps);
+  enum class Told { kBeforeItsStart, kAfterItsStart };
+  void Replace(int ps, Told told = Told::kBeforeItsStart);
 
   void NoteWorkerGone(int worker, Incarnation below);
+
+  // [ps], "host:port"
+  const std::vector<std::string>& addresses() const { return addresses_; }
 
   // A client of its own. Thread: any.
   std::unique_ptr<PsClient> Worker(int worker, int64_t incarnation = 0) const;
@@ -46,6 +50,7 @@ class PsGang {
  private:
   bool IsWhole() const;
   void Start(int ps);
+  void TellOfSuccessor(int ps);
 
   PsGangOptions options_;
   std::unique_ptr<Logger> logger_ = MakeNullLogger();
