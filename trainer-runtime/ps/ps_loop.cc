@@ -141,6 +141,8 @@ void PsLoop::Welcome(Visitor visitor) {
   }
   guests_[caller.rank] = std::make_unique<Guest>(
       Guest{caller.rank, caller.incarnation, MessageSocket(std::move(visitor.socket).Release())});
+  // What the caller confirmed before it had this connection is lost: asked again, it says it again.
+  ResendTo(caller.rank - options_.identity.world_size);
 }
 
 void PsLoop::ResendTo(int partner) {
