@@ -60,6 +60,12 @@ EDGES = {
     "trainer-runtime/devices": COMMON,
     "trainer-runtime/strategy": COMMON
     | {"trainer-runtime/collectives", "trainer-runtime/session", "trainer-runtime/engine"},
+    "trainer-runtime/ps": COMMON
+    | {
+        "trainer-runtime/engine",  # its optimizer's arithmetic
+        "trainer-runtime/rendezvous",
+        "trainer-runtime/strategy",  # what its parameter_server decides
+    },
     "trainer-runtime/train": COMMON
     | {
         "trainer-runtime/strategy",
