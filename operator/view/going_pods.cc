@@ -15,13 +15,14 @@ bool IsOrphan(const kube::Pod& pod, const PodStand& stand) {
           (stand.job->key.name == pod.owner_job && stand.job->uid != pod.owner_uid));
 }
 
-// We delete what the job has no place for, and of a job that has ended what its policy says.
+// We delete what the job has no place for, if only after a look at how it ended, and of a job that
+// has ended what its policy says.
 bool IsToBeDeleted(const kube::Pod& pod, const StoredJob& stored) {
   if (!stored.problem.empty() || !IsOurs(stored.job) || WaitsForPods(stored.job.status)) {
     return false;
   }
-  return HasEnded(stored.job.status) ? IsCleaned(stored.job.spec.run_policy.clean_pod_policy, pod)
-                                     : stored.job.status.placement.empty();
+  return !HasEnded(stored.job.status) ||
+         IsCleaned(stored.job.spec.run_policy.clean_pod_policy, pod);
 }
 
 }  // namespace

@@ -54,6 +54,13 @@ TEST_F(JobUsageTest, PlaceOfAPredecessorComesFree) {
   EXPECT_EQ(Count(&next_), "4/0") << "another gang: both are held until that is written";
 }
 
+TEST_F(JobUsageTest, PredecessorThatHasNotGoneYetIsOnItsWay) {
+  auto stored = std::make_shared<StoredJob>(*job_.object);
+  stored->job.status.placement.front().incarnation = Incarnation(1);
+  job_.object = stored;
+  EXPECT_EQ(Count(nullptr), "3/1");
+}
+
 // One that is stuck on its node must not hold up what others leave.
 TEST(JobStand, OnlyPodsThatAreOverdueStay) {
   const WallTime overdue{std::chrono::seconds(40)};

@@ -209,7 +209,8 @@ void Checks::CheckReclaim(const TrainingJob& claimant) {
     const int64_t nominal =
         object == nullptr ? 0 : 1000 * object->at("spec").at("nominal").at(kGpu).get<int64_t>();
     Require(held + *std::max_element(gpus.begin(), gpus.end()) > nominal,
-            NameOf(claimant) + ": takes back from queue " + queue + " what is its own");
+            NameOf(claimant) + ": takes back from queue " + queue + " what is its own: leaves it " +
+                std::to_string(held) + " milli-GPUs of " + std::to_string(nominal));
   }
 }
 
