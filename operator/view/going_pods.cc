@@ -1,6 +1,7 @@
 #include "operator/view/going_pods.h"
 
 #include "operator/api/conditions.h"
+#include "operator/reconcile/gang/gang_view.h"
 #include "operator/reconcile/gang/queue.h"
 #include "operator/reconcile/policy/clean_pod_policy.h"
 
@@ -15,14 +16,18 @@ bool IsOrphan(const kube::Pod& pod, const PodStand& stand) {
           (stand.job->key.name == pod.owner_job && stand.job->uid != pod.owner_uid));
 }
 
-// We delete what the job has no place for, if only after a look at how it ended, and of a job that
-// has ended what its policy says.
+// We delete the pods of a job without places, one whose successor has its place, if only after a
+// look at how it ended, and of a job that has ended what its policy says. A pod that is newer than
+// the places that we know stays.
 bool IsToBeDeleted(const kube::Pod& pod, const StoredJob& stored) {
   if (!stored.problem.empty() || !IsOurs(stored.job) || WaitsForPods(stored.job.status)) {
     return false;
   }
-  return !HasEnded(stored.job.status) ||
-         IsCleaned(stored.job.spec.run_policy.clean_pod_policy, pod);
+  const TrainingJobStatus& status = stored.job.status;
+  if (HasEnded(status)) {
+    return IsCleaned(stored.job.spec.run_policy.clean_pod_policy, pod);
+  }
+  return status.placement.empty() || (!stored.is_deleting && SuccessorOf(status, pod) != nullptr);
 }
 
 }  // namespace

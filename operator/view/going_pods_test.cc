@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "operator/api/conditions.h"
+#include "operator/reconcile/build/pod.h"
 #include "operator/reconcile/gang/departure.h"
 #include "operator/reconcile/testing/fake_world.h"
 
@@ -47,7 +48,26 @@ TEST_F(GoingPodsTest, PodWithAPlaceIsReplacedUnlessItsJobGoes) {
 TEST_F(GoingPodsTest, PodWithoutAPlaceIsDeletedByUs) {
   EXPECT_TRUE(Goes());
   stored_.job.status.placement.emplace_back();
-  EXPECT_TRUE(Goes()) << "another stands in its place";
+  EXPECT_FALSE(Goes()) << "nobody has come for it";
+  pod_.is_deleting = true;
+  EXPECT_TRUE(Goes());
+}
+
+TEST_F(GoingPodsTest, PodWhosePlaceItsSuccessorHasIsDeletedByUs) {
+  const auto pod_of = [this](int64_t incarnation) {
+    pod_.name = PodName("a", {Role::kWorker, 0}, {Attempt(), Incarnation(incarnation)});
+  };
+  PodPlacement placement;
+  placement.role = Role::kWorker;
+  placement.incarnation = Incarnation(1);
+  stored_.job.status.placement = {placement};
+  pod_of(0);
+  EXPECT_TRUE(Goes());
+  pod_of(2);
+  EXPECT_FALSE(Goes()) << "it is newer than what is known of the places";
+  pod_of(0);
+  stored_.is_deleting = true;
+  EXPECT_FALSE(Goes()) << "a job that is being deleted is not decided on";
 }
 
 TEST_F(GoingPodsTest, NobodyDeletesThoseOfAJobThatIsNotOurs) {
