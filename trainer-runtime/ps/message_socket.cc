@@ -68,6 +68,10 @@ Result<bool> MessageSocket::Fill(std::size_t target) {
 
 Status MessageSocket::Write(const std::string& message) {
   const uint64_t size = message.size();
+  if (sent_ > unsent_.size() / 2) {  // one that never quite empties gives back what is gone
+    unsent_.erase(0, sent_);
+    sent_ = 0;
+  }
   unsent_.append(reinterpret_cast<const char*>(&size), kHeaderBytes);
   unsent_ += message;
   LOCKSTEP_RETURN_IF_ERROR(Flush());

@@ -15,6 +15,9 @@ namespace lockstep::runtime {
 // refused. Memory is taken as bytes arrive, not as a size says. Choice.
 inline constexpr uint64_t kMessageBytesMax = uint64_t{1} << 39U;
 
+// One round's reading from one peer; the others' turn comes after it. Choice.
+inline constexpr int kMessagesARound = 64;
+
 // A connection that carries messages of any length: the size in 64 bits little endian, then the
 // bytes. Non-blocking. Thread: one.
 class MessageSocket {

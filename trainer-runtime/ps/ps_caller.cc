@@ -12,9 +12,6 @@ namespace {
 // nobody is flooded.
 constexpr Duration kCallAgainAfter = std::chrono::milliseconds(100);
 
-// One round's reading from one peer; the others' turn comes after it.
-constexpr int kMessagesARound = 64;
-
 }  // namespace
 
 PsCaller::PsCaller(PsCallerOptions options)

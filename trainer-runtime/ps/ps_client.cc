@@ -15,6 +15,11 @@ SharedValues Share(std::vector<float> values) {
   return std::make_shared<const std::vector<float>>(std::move(values));
 }
 
+// Whether nothing may follow, whatever the other shards come to.
+bool IsFinal(const Status& status) {
+  return !status.ok() && status.error().code() != ErrorCode::kNotFound;
+}
+
 std::vector<float> GatherSlots(const VariableShard& shard,
                                const std::vector<int64_t>& offsets,
                                std::span<const float> slots) {
@@ -106,6 +111,8 @@ Result<PulledCounts> PsClient::TakeValues(std::span<float> parameters,
 }
 
 Status PsClient::Push(std::span<const float> gradients, const PsLimits& limits) {
+  LOCKSTEP_CHECK(gradients.size() == static_cast<std::size_t>(offsets_.back()),
+                 std::to_string(gradients.size()) + " gradients");
   for (ShardLine& line : lines_) {
     line.client.Push(Share(GatherShard(line.shard, offsets_, gradients)));
   }
@@ -116,6 +123,10 @@ Status PsClient::Seed(std::span<const float> parameters,
                       std::span<const float> slots,
                       int64_t update_count,
                       const PsLimits& limits) {
+  const auto size = static_cast<std::size_t>(offsets_.back());
+  LOCKSTEP_CHECK(parameters.size() == size, std::to_string(parameters.size()) + " parameters");
+  LOCKSTEP_CHECK(slots.size() == size * static_cast<std::size_t>(options_.slot_count),
+                 std::to_string(slots.size()) + " slot values");
   for (ShardLine& line : lines_) {
     line.client.Seed({Share(GatherShard(line.shard, offsets_, parameters)),
                       Share(GatherSlots(line.shard, offsets_, slots)),
@@ -145,8 +156,9 @@ Status PsClient::Finish(const PsLimits& limits) {
     if (is_superseded_) {
       return Error(ErrorCode::kStale, "this worker has a successor");
     }
-    if (!IsBusy()) {
-      return Conclude();
+    Status concluded = Conclude();
+    if (!IsBusy() || IsFinal(concluded)) {
+      return concluded;
     }
     if (limits.stop.stop_requested()) {
       return Error(ErrorCode::kAborted, "asked to stop while " + Late().message());
@@ -222,13 +234,14 @@ void PsClient::Hear(const CallerNews& news) {
     is_superseded_ = true;
     return;
   }
-  const bool is_down = news.kind == CallerNews::Kind::kDown;
   last_words_[static_cast<std::size_t>(news.ps)] = news.text;
+  if (news.kind == CallerNews::Kind::kUp) {
+    return;
+  }
   for (std::size_t shard = 0; shard < lines_.size(); ++shard) {
     ShardLine& line = lines_[shard];
     if (line.asked.has_value() && PsOf(static_cast<int>(shard), line.asked->place) == news.ps) {
-      line.ask_again_at =
-          is_down ? std::min(line.ask_again_at, now_ + kTurnAfter) : line.ask_again_at;
+      line.ask_again_at = std::min(line.ask_again_at, now_ + kTurnAfter);
     }
   }
 }
@@ -257,7 +270,7 @@ bool PsClient::IsBusy() const {
       lines_.begin(), lines_.end(), [](const ShardLine& line) { return line.client.is_busy(); });
 }
 
-// What all shards together have come to: what is final first.
+// What the shards that have answered have come to: what is final first.
 Status PsClient::Conclude() const {
   bool is_unseeded = false;
   for (std::size_t shard = 0; shard < lines_.size(); ++shard) {

@@ -48,8 +48,8 @@ struct PulledCounts {
 // A worker's side of all shards. Calls block until every shard has answered.
 // Errors of all calls: kTimeout (names the shards and what their ps last said), kAborted (asked to
 // stop), kStale (this worker has a successor, or has left), kPeerLost (a shard is lost: both of its
-// copies are gone). After any of these no further call may follow: what is under way is undecided.
-// Thread: one, but NoteView from any.
+// copies are gone); the last two at once, whatever the other shards do. After any of these no
+// further call may follow: what is under way is undecided. Thread: one, but NoteView from any.
 class PsClient {
  public:
   // Errors: kInvalidArgument (addresses), kResourceExhausted, kIo.
@@ -58,7 +58,7 @@ class PsClient {
   // The newest values, once this worker is not too far ahead; its next push is of a gradient at
   // them. Shapes: parameters [n] of all variables; slots [slot_count x n], slot after slot, or
   // empty where they are not wanted. Errors also: kNotFound (some shard has no values yet; calls
-  // may follow).
+  // may follow), kMismatch (a shard is of another model).
   Result<PulledCounts> Pull(std::span<float> parameters,
                             std::span<float> slots,
                             const PsLimits& limits);

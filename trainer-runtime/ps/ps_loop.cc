@@ -6,13 +6,6 @@
 #include "trainer-runtime/rendezvous/host_id.h"
 
 namespace lockstep::runtime {
-namespace {
-
-// One round's reading from one guest; the others' turn comes after it.
-constexpr int kMessagesARound = 64;
-
-}  // namespace
-
 PsLoop::PsLoop(PsServerOptions options,
                std::vector<HostPort> addresses,
                LetterBox<PsLetter>* letters,
@@ -254,7 +247,7 @@ void PsLoop::Send(int shard, const Holding& /*holding*/, const WorkerReply& repl
 }
 
 void PsLoop::Send(int shard, const Holding& holding, const CopyMessage& message) {
-  if (caller_.IsUp(holding.partner)) {
+  if (caller_.IsUp(holding.partner)) {  // else it is not worth encoding
     caller_.Send(holding.partner, EncodeShardFrame({shard, message}));
   }
 }

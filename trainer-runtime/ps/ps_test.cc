@@ -115,6 +115,20 @@ TEST(PsGang, WorkerTooFarAheadWaitsUntilTheOtherIsGone) {
   EXPECT_EQ(second->Push(ones, Within(seconds(10))).error().code(), ErrorCode::kStale);
 }
 
+TEST(PsGang, WhatIsFinalIsToldThoughAnotherPsIsSilent) {
+  testing::PsGang gang(Options(2));
+  const std::unique_ptr<PsClient> worker = gang.Worker(0);
+  SeedWithZeros(worker.get());
+  gang.NoteWorkerGone(0, Incarnation(1));
+  gang.Kill(1);
+
+  std::vector<float> parameters(kSize);
+  const Result<PulledCounts> pulled = worker->Pull(parameters, {}, Within(seconds(60)));
+
+  ASSERT_FALSE(pulled.ok());
+  EXPECT_EQ(pulled.error().code(), ErrorCode::kStale) << pulled.error().ToString();
+}
+
 // Two workers push while ps after ps is killed and replaced: the sum says how often each counted.
 TEST(PsGang, KilledPsLosesNothingAndNothingCountsTwice) {
   constexpr int kDeaths = 20;

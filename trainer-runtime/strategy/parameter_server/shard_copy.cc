@@ -157,14 +157,18 @@ void ShardCopy::On(const WorkerRequest& request, const request::Push& push) {
 }
 
 void ShardCopy::On(const WorkerRequest& request, const request::Seed& seed) {
-  const bool is_outdated = IsOutdated(request.process);
-  if (is_outdated || content_.is_seeded) {
-    if (is_outdated) {
-      Reply(AskerOf(request), reply::Outdated{});
-    } else {
+  if (IsOutdated(request.process)) {
+    Reply(AskerOf(request), reply::Outdated{});
+    return;
+  }
+  if (content_.is_seeded) {
+    const bool is_confirmed = std::none_of(log_.begin(), log_.end(), [](const LogRecord& record) {
+      return std::holds_alternative<entry::Seed>(record.entry);
+    });
+    if (is_confirmed) {
       Reply(AskerOf(request), reply::Done{});
     }
-    return;
+    return;  // else it asks again
   }
   if (seed.parameters == nullptr || seed.slots == nullptr) {
     return;
@@ -331,6 +335,8 @@ void ShardCopy::Resend() {
     for (const LogRecord& record : log_) {
       Send(record);
     }
+  } else if (role_ == CopyRole::kFollowing) {
+    Tell(copying::Confirm{content_.entry_count});
   }
 }
 

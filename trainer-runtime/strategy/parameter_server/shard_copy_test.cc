@@ -96,7 +96,9 @@ class Played {
     return Said();
   }
 
-  Words Seed() { return Ask(kFirst, 0, request::Seed{Values({0}), Values({}), 0}); }
+  Words Seed(const WorkerProcess& process = kFirst) {
+    return Ask(process, 0, request::Seed{Values({0}), Values({}), 0});
+  }
 
   Words Push(const WorkerProcess& process, int64_t sequence, float digit) {
     return Ask(process, sequence, request::Push{Values({digit})});
@@ -153,6 +155,14 @@ TEST(ShardCopy, WhatIsNotConfirmedIsSentAgain) {
   EXPECT_EQ(home.Said(), (Words{"append 2"}));
 }
 
+TEST(ShardCopy, SecondSeedIsAcknowledgedOnceTheFirstIsConfirmed) {
+  Played home(OptionsOf(ShardPlace::kHome, ViewOf(0, 0, 0)));
+  home.Seed();
+  EXPECT_EQ(home.Seed(kSecond), Words{});
+  home.Hear(copying::Confirm{2});
+  EXPECT_EQ(home.Seed(kSecond), (Words{"to 1: done"}));
+}
+
 TEST(ShardCopy, PullShowsWhatIsThereAndWaitsForWhatMakesItDue) {
   Played home(OptionsOf(ShardPlace::kHome, ViewOf(0, 0, 0)));
   EXPECT_EQ(home.Pull(kFirst, 0), (Words{"append 1", "to 0: unseeded"}));
@@ -203,6 +213,8 @@ TEST(ShardCopy, FollowingCopyTakesEntriesInTheirOrderAndServesNobody) {
   EXPECT_EQ(buddy.Hear(copying::Append{2, entry::Admit{kFirst}}), (Words{"confirm 0"}));
   EXPECT_EQ(buddy.Hear(copying::Append{1, seed}), (Words{"confirm 1"}));
   EXPECT_EQ(buddy.Hear(copying::Append{1, seed}), (Words{"confirm 1"}));
+  buddy.copy.Resend();
+  EXPECT_EQ(buddy.Said(), (Words{"confirm 1"})) << "what it said may be lost";
   EXPECT_EQ(buddy.Pull(kFirst, 0), (Words{"to 0: not serving"}));
 }
 
