@@ -18,6 +18,7 @@
 #include "trainer-runtime/cmd/install_command.h"
 #include "trainer-runtime/cmd/pod_devices.h"
 #include "trainer-runtime/cmd/run_command.h"
+#include "trainer-runtime/cmd/shortage.h"
 #include "trainer-runtime/cmd/stop_signal.h"
 #include "trainer-runtime/cmd/train_command.h"
 #include "trainer-runtime/cmd/train_processes.h"
@@ -187,12 +188,20 @@ int Main(int argc, char** argv) {
   return TrainCommand(variables, training);
 }
 
+int MainInShortage(int argc, char** argv) {
+  const Result<int> ended = ReportShortage([&]() -> Result<int> { return Main(argc, argv); });
+  if (!ended.ok()) {
+    std::fprintf(stderr, "lockstep-runtime: %s\n", ended.error().message().c_str());
+  }
+  return ended.ok() ? *ended : kExitInternal;
+}
+
 }  // namespace
 }  // namespace lockstep::runtime
 
 int main(int argc, char** argv) {
   lockstep::runtime::HoldStopSignals();
-  const int exit_code = lockstep::runtime::Main(argc, argv);
+  const int exit_code = lockstep::runtime::MainInShortage(argc, argv);
   // Without the exit handlers of the libraries that the engine brought in: they take 50 ms, and a
   // crash in one of them would turn a finished training into a failed one.
   std::fflush(nullptr);

@@ -12,6 +12,7 @@
 #include "common/contract/supervised_place.h"
 #include "trainer-runtime/cmd/own_model_training.h"
 #include "trainer-runtime/cmd/pod_devices.h"
+#include "trainer-runtime/cmd/shortage.h"
 #include "trainer-runtime/collectives/communicator_reducer.h"
 #include "trainer-runtime/collectives/nccl/nccl_reducer.h"
 #include "trainer-runtime/session/recovery_loop.h"
@@ -47,7 +48,7 @@ void TellEnd(const WorkerEnvironment& environment,
 }
 
 int TrainingProcess::Run() {
-  const Ending ending = Conclude(Train());
+  const Ending ending = Conclude(ReportShortage([this] { return Train(); }));
   TerminationMessage message;
   message.outcome = ClassifyExit(ending.exit_code, 0, "").outcome;
   message.reason = ending.reason;

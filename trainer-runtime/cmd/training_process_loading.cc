@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "trainer-runtime/checkpoint/model_folders.h"
+#include "trainer-runtime/cmd/shortage.h"
 #include "trainer-runtime/cmd/training_process.h"
 
 // How a training process comes to its trainer: engine, data and checkpoints.
@@ -19,7 +20,8 @@ void TrainingProcess::StartLoading() {
                                                     environment = environment_,
                                                     path = options_.engine_path,
                                                     give_up = give_up_] {
-    Result<TrainingParts> parts = LoadTrainingParts(spec, environment, path);
+    Result<TrainingParts> parts =
+        ReportShortage([&] { return LoadTrainingParts(spec, environment, path); });
     if (!parts.ok()) {
       std::stop_source(give_up).request_stop();
     }
