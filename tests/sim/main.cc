@@ -69,11 +69,16 @@ std::string RunSeed(uint64_t seed, bool is_verbose, Tally* tally) {
   return simulation.Run(tally);
 }
 
+// Seeds between two lines about how it stands: a minute or two.
+constexpr uint64_t kSeedsPerReport = 500;
+
 // Runs seeds from the first on, on all cores: one seed has nothing to do with another. Returns what
-// those that failed have broken; where the first is enough, it is the lowest.
+// those that failed have broken; where the first is enough, it is the lowest. Says on the way, to
+// the standard error, how it stands.
 std::map<uint64_t, std::string> RunSeeds(const Arguments& arguments, Tally* tally) {
   std::map<uint64_t, std::string> problems;
-  std::mutex mutex;  // guards `problems` and `tally`
+  uint64_t done = 0;
+  std::mutex mutex;  // guards `problems`, `done` and `tally`
   std::atomic<uint64_t> next{0};
   std::atomic<bool> is_over{false};  // whatever has been begun is still run to its end
   const auto run = [&] {
@@ -84,10 +89,15 @@ std::map<uint64_t, std::string> RunSeeds(const Arguments& arguments, Tally* tall
         break;
       }
       const std::string problem = RunSeed(arguments.first + i, false, &own);
+      const std::lock_guard lock(mutex);
       if (!problem.empty()) {
         is_over = arguments.stops_when_broken;
-        const std::lock_guard lock(mutex);
         problems[arguments.first + i] = problem;
+        std::fprintf(stderr, "seed %ju failed\n", static_cast<uintmax_t>(arguments.first + i));
+      }
+      if (++done % kSeedsPerReport == 0) {
+        std::fprintf(
+            stderr, "%ju seeds, %zu failed\n", static_cast<uintmax_t>(done), problems.size());
       }
     }
     const std::lock_guard lock(mutex);
