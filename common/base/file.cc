@@ -46,13 +46,7 @@ Status WriteNewFile(const std::string& path, std::string_view content) {
   return OkStatus();
 }
 
-}  // namespace
-
-Result<std::string> ReadFile(const std::string& path, std::size_t bytes_max) {
-  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd.is_open()) {
-    return SystemError(errno, "open " + path);
-  }
+Result<std::string> ReadAll(const UniqueFd& fd, const std::string& path, std::size_t bytes_max) {
   std::string content;
   std::array<char, 65536> block{};
   while (true) {
@@ -72,6 +66,38 @@ Result<std::string> ReadFile(const std::string& path, std::size_t bytes_max) {
     }
     content.append(block.data(), static_cast<std::size_t>(got));
   }
+}
+
+}  // namespace
+
+Result<std::string> ReadFile(const std::string& path, std::size_t bytes_max) {
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.is_open()) {
+    return SystemError(errno, "open " + path);
+  }
+  return ReadAll(fd, path, bytes_max);
+}
+
+Status CheckIsFile(int fd, const std::string& path) {
+  struct stat info {};
+
+  if (::fstat(fd, &info) != 0) {
+    return SystemError(errno, "look at " + path);
+  }
+  if (!S_ISREG(info.st_mode)) {
+    const char* const what = S_ISDIR(info.st_mode) ? "a folder" : "a pipe or a device";
+    return Error(ErrorCode::kCorrupt, path + " is " + what + ", expected a file");
+  }
+  return OkStatus();
+}
+
+Result<std::string> ReadRegularFile(const std::string& path, std::size_t bytes_max) {
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!fd.is_open()) {
+    return SystemError(errno, "open " + path);
+  }
+  LOCKSTEP_RETURN_IF_ERROR(CheckIsFile(fd.get(), path));
+  return ReadAll(fd, path, bytes_max);
 }
 
 Error WithRoom(Error error, const std::string& path, std::size_t bytes) {

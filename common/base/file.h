@@ -12,6 +12,12 @@ namespace lockstep {
 // The whole file. Errors: kNotFound, kIo, kResourceExhausted (larger than `bytes_max`).
 Result<std::string> ReadFile(const std::string& path, std::size_t bytes_max);
 
+// The same of a file of our own making. What is no file is kCorrupt, and a pipe is not waited for.
+Result<std::string> ReadRegularFile(const std::string& path, std::size_t bytes_max);
+
+// Whether `fd`, opened as `path`, is a file. Errors: kCorrupt (a folder, a pipe, a device), kIo.
+Status CheckIsFile(int fd, const std::string& path);
+
 // `error`, of a try to write `bytes` into the folder of `path`; where it says that there is no room
 // (kResourceExhausted), with these and the bytes that are free there now: what the try itself has
 // taken should be gone again.

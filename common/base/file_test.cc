@@ -97,5 +97,19 @@ TEST_F(FileTest, ReadOfMissingFileIsNotFound) {
   EXPECT_EQ(ReadFile(directory_ + "/none", 1).error().code(), ErrorCode::kNotFound);
 }
 
+TEST_F(FileTest, RegularFileIsReadAndNothingElseIsWaitedFor) {
+  ASSERT_TRUE(WriteFileAtomically(directory_ + "/a", "one").ok());
+  EXPECT_EQ(ReadRegularFile(directory_ + "/a", 100).value(), "one");
+  EXPECT_EQ(ReadRegularFile(directory_ + "/none", 100).error().code(), ErrorCode::kNotFound);
+  ASSERT_EQ(::mkfifo((directory_ + "/pipe").c_str(), 0600), 0);
+  const Result<std::string> pipe = ReadRegularFile(directory_ + "/pipe", 100);
+  ASSERT_FALSE(pipe.ok());
+  EXPECT_EQ(pipe.error().code(), ErrorCode::kCorrupt);
+  EXPECT_EQ(pipe.error().message(), directory_ + "/pipe is a pipe or a device, expected a file");
+  const Result<std::string> folder = ReadRegularFile(directory_, 100);
+  ASSERT_FALSE(folder.ok());
+  EXPECT_EQ(folder.error().message(), directory_ + " is a folder, expected a file");
+}
+
 }  // namespace
 }  // namespace lockstep

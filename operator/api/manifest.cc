@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "common/base/printable.h"
 #include "common/contract/problems.h"
 #include "operator/api/decode.h"
 #include "operator/api/fields.h"
@@ -266,7 +267,7 @@ std::string FormatProblems(const Manifest& manifest) {
     if (problem.error.field().empty() && problem.column > 0) {
       text += std::to_string(problem.column) + ":";
     }
-    text += " " + problem.error.ToString() + "\n";
+    text += " " + Printable(problem.error.ToString()) + "\n";
   }
   return text;
 }

@@ -316,6 +316,12 @@ TEST(ReadManifest, DamagedTextNeverThrows) {
   }
 }
 
+TEST(FormatProblems, NamesInTheFileCannotSteerTheTerminal) {
+  EXPECT_THAT(ProblemsOf("apiVersion: lockstep.dev/v1\nkind: TrainingJob\n"
+                         "\"we\\nird\\e[31m\": 1\n"),
+              HasSubstr("we\\x0aird\\x1b[31m: unknown field"));
+}
+
 TEST(FormatProblems, ProblemsAreOrderedByLine) {
   const Manifest manifest = ReadManifest(
       "spec:\n  roles: 3\nmetadata: {name: X}\nkind: TrainingJob\napiVersion: v\n", "f");

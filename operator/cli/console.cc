@@ -182,21 +182,6 @@ std::string FormatProgressBar(const Progress& progress, int columns) {
   return Fit(std::move(parts), width);
 }
 
-std::string Printable(std::string_view text) {
-  std::string printable;
-  for (const char letter : text) {
-    const auto byte = static_cast<unsigned char>(letter);
-    if ((byte < 0x20 && letter != '\t') || byte == 0x7f) {
-      char escaped[8];
-      std::snprintf(escaped, sizeof escaped, "\\x%02x", byte);
-      printable += escaped;
-    } else {
-      printable += letter;
-    }
-  }
-  return printable;
-}
-
 void Console::Tell(std::string_view line) {
   if (!options_.is_quiet) {
     Print(line);

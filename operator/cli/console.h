@@ -85,8 +85,4 @@ class Console {
   std::string last_line_;
 };
 
-// `text` with control characters, but for tabs, made visible as \xNN: a pod's output cannot
-// steer the terminal.
-std::string Printable(std::string_view text);
-
 }  // namespace lockstep::control

@@ -144,10 +144,6 @@ TEST(FormatDuration, UnitsFollowTheSize) {
   EXPECT_EQ(FormatDuration(minutes(127)), "2 h 07 min");
 }
 
-TEST(Printable, ControlCharactersBecomeVisible) {
-  EXPECT_EQ(Printable("a\x1b[31mb\tc\x07 \xc3\xa4"), "a\\x1b[31mb\tc\\x07 \xc3\xa4");
-}
-
 class ConsolePipe : public ::testing::Test {
  protected:
   void SetUp() override {

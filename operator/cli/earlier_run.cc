@@ -28,7 +28,7 @@ std::optional<int64_t> CountOf(const Json& document, const char* key) {
 
 // How it ended, where it came to an end: what is missing or strange is left empty.
 void ReadEnd(const std::string& run_directory, EarlierRun* earlier) {
-  const auto text = ReadFile(run_directory + "/summary.json", kSummaryBytesMax);
+  const auto text = ReadRegularFile(run_directory + "/summary.json", kSummaryBytesMax);
   const auto summary = ParseJson(text.ok() ? *text : NotedEnd(run_directory));
   if (summary.ok() && summary->is_object()) {
     earlier->outcome = TextOf(*summary, "outcome");
@@ -59,7 +59,7 @@ Status WriteJobRecord(const std::string& run_directory,
 
 Result<EarlierRun> ReadEarlierRun(const std::string& run_directory) {
   const std::string file = JobRecordFile(run_directory);
-  auto text = ReadFile(file, 2 * kManifestBytesMax);
+  auto text = ReadRegularFile(file, 2 * kManifestBytesMax);
   if (!text.ok()) {
     return Error(ErrorCode::kNotFound,
                  "no run in " + run_directory + ": " + text.error().message());

@@ -7,6 +7,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "operator/api/manifest.h"
 #include "operator/cli/job_file.h"
@@ -129,6 +130,13 @@ TEST_F(EarlierRunTest, FolderWithoutARunIsTold) {
   ASSERT_FALSE(earlier.ok());
   EXPECT_EQ(earlier.error().code(), ErrorCode::kNotFound);
   EXPECT_THAT(earlier.error().message(), HasSubstr("no run in " + folder_));
+}
+
+TEST_F(EarlierRunTest, PipeInPlaceOfARecordIsNotWaitedFor) {
+  ASSERT_EQ(::mkfifo(JobRecordFile(folder_).c_str(), 0600), 0);
+  const auto earlier = ReadEarlierRun(folder_);
+  ASSERT_FALSE(earlier.ok());
+  EXPECT_THAT(earlier.error().message(), HasSubstr("is a pipe or a device, expected a file"));
 }
 
 TEST_F(EarlierRunTest, StrangeRecordIsCorrupt) {

@@ -14,6 +14,7 @@
 
 #include <sys/wait.h>
 
+#include "common/base/printable.h"
 #include "common/base/socket_wait.h"
 #include "common/base/time.h"
 #include "common/base/unique_fd.h"

@@ -14,6 +14,7 @@
 #include "common/base/digest.h"
 #include "common/base/file.h"
 #include "common/base/output_file.h"
+#include "common/base/printable.h"
 #include "common/base/unique_fd.h"
 #include "common/contract/environment.h"
 #include "common/process/find_program.h"
@@ -425,8 +426,9 @@ Result<RunDirectory> OpenDirectory(const RunArguments& arguments, const Training
 Result<UniqueFd> HoldCheckpoints(const Workshop& shop, const RunDirectory& directory) {
   const std::string folder = CheckpointDirectoryOf(shop.job, directory.path());
   auto lock = folder.empty() ? UniqueFd() : LockCheckpoints(folder);
-  const bool is_taken = !lock.ok() && lock.error().code() == ErrorCode::kAlreadyExists;
-  return lock.ok() || is_taken ? std::move(lock) : UniqueFd();
+  const bool is_refused = !lock.ok() && (lock.error().code() == ErrorCode::kAlreadyExists ||
+                                         lock.error().code() == ErrorCode::kCorrupt);
+  return lock.ok() || is_refused ? std::move(lock) : UniqueFd();
 }
 
 }  // namespace

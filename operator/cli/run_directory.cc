@@ -22,20 +22,26 @@ constexpr int kNamesMax = 1000;
 
 // What is in it: a process id, and the run's end behind a newline.
 Result<std::string> ReadLock(const std::string& directory) {
-  return ReadFile(directory + "/lock", kLockBytesMax);
+  return ReadRegularFile(directory + "/lock", kLockBytesMax);
 }
 
 // `refusal`: what is said before "process 4711" where another process has the lock.
 Result<UniqueFd> TakeLock(const std::string& path, const std::string& refusal) {
-  UniqueFd lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  // What is in it is overwritten: where others may write in the folder, a link could lead anywhere.
+  constexpr int kFlags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+  UniqueFd lock(::open(path.c_str(), kFlags, 0644));
+  if (!lock.is_open() && errno == ELOOP) {
+    return Error(ErrorCode::kCorrupt, path + " is a symbolic link, expected a file");
+  }
   if (!lock.is_open()) {
     return SystemError(errno, "opening " + path);
   }
+  LOCKSTEP_RETURN_IF_ERROR(CheckIsFile(lock.get(), path));
   if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) {
       return SystemError(errno, "locking " + path);
     }
-    const auto holder = ReadFile(path, kLockBytesMax);
+    const auto holder = ReadRegularFile(path, kLockBytesMax);
     return Error(ErrorCode::kAlreadyExists,
                  refusal + " process " + (holder.ok() && !holder->empty() ? *holder : "(unknown)"));
   }

@@ -53,6 +53,23 @@ TEST_F(RunDirectoryTest, SecondRunIsRefusedWithTheProcessOfTheFirst) {
               EndsWith("is in use by process " + std::to_string(::getpid())));
 }
 
+// Written over as root, a link's target would be lost; a pipe's other end may never come.
+TEST_F(RunDirectoryTest, LockThatIsNoFileIsRefused) {
+  const std::string victim = folder_ + "/victim";
+  ASSERT_TRUE(WriteFileAtomically(victim, "keep me").ok());
+  std::filesystem::create_symlink(victim, folder_ + "/lock");
+  const auto linked = RunDirectory::Open(folder_);
+  ASSERT_FALSE(linked.ok());
+  EXPECT_THAT(linked.error().message(), EndsWith("/lock is a symbolic link, expected a file"));
+  EXPECT_EQ(ReadFile(victim, 100).value(), "keep me");
+  std::filesystem::remove(folder_ + "/lock");
+  ASSERT_EQ(::mkfifo((folder_ + "/lock").c_str(), 0600), 0);
+  const auto piped = RunDirectory::Open(folder_);
+  ASSERT_FALSE(piped.ok());
+  EXPECT_THAT(piped.error().message(), EndsWith("/lock is a pipe or a device, expected a file"));
+  EXPECT_EQ(HolderOf(folder_), std::nullopt);
+}
+
 // Of two runs with one checkpoint.directory each trained on from the other's weights.
 TEST_F(RunDirectoryTest, CheckpointsOfALivingRunAreNotSharedByAnyName) {
   const std::string folder = folder_ + "/shared/checkpoints";

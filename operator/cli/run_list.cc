@@ -6,6 +6,7 @@
 #include <system_error>
 #include <utility>
 
+#include "common/base/printable.h"
 #include "operator/cli/checkpoint_folder.h"
 #include "operator/cli/console.h"
 #include "operator/cli/display_columns.h"

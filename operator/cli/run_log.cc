@@ -1,8 +1,11 @@
 #include "operator/cli/run_log.h"
 
+#include <filesystem>
 #include <string>
+#include <system_error>
 #include <utility>
 
+#include "common/base/printable.h"
 #include "operator/cli/console.h"
 
 namespace lockstep::control {
@@ -10,6 +13,10 @@ namespace lockstep::control {
 Result<std::unique_ptr<RunLog>> RunLog::Open(const std::string& path,
                                              bool is_verbose,
                                              Console* console) {
+  std::error_code unknown;
+  if (std::filesystem::is_fifo(path, unknown)) {  // to open it would wait for a reader
+    return lockstep::Error(ErrorCode::kInvalidArgument, path + " is a pipe, expected a file");
+  }
   std::unique_ptr<RunLog> log(new RunLog(is_verbose, console));
   LOCKSTEP_ASSIGN_OR_RETURN(
       log->file_,

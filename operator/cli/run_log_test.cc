@@ -9,6 +9,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "common/base/file.h"
 #include "common/base/unique_fd.h"
@@ -49,6 +50,19 @@ std::string Echo(bool is_verbose) {
 TEST(RunLog, WarningsAreEchoedAndVerboselyAllButWhatIsToldOtherwise) {
   EXPECT_EQ(Echo(false), "lockstep: warned\n");
   EXPECT_EQ(Echo(true), "lockstep: informed\nlockstep: warned\n");
+}
+
+// Opening it would wait for a reader, with the signals that end a run blocked.
+TEST(RunLog, PipeIsRefused) {
+  const std::string path = ::testing::TempDir() + "log-pipe-" + std::to_string(::getpid());
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  ConsoleOptions options;
+  options.fd = STDERR_FILENO;
+  Console console(options);
+  const auto log = RunLog::Open(path, false, &console);
+  std::filesystem::remove(path);
+  ASSERT_FALSE(log.ok());
+  EXPECT_EQ(log.error().message(), path + " is a pipe, expected a file");
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/base/printable.h"
 #include "common/contract/exit_code.h"
 #include "common/contract/last_line.h"
 #include "common/contract/topology.h"

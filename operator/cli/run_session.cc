@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <utility>
 
+#include "common/base/printable.h"
 #include "common/contract/exit_code.h"
 #include "operator/api/conditions.h"
 #include "operator/cli/checkpoint_folder.h"

@@ -10,6 +10,7 @@
 #include <system_error>
 #include <thread>
 
+#include "common/base/printable.h"
 #include "common/base/time.h"
 #include "operator/cli/commands.h"
 #include "operator/cli/console.h"

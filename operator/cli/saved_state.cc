@@ -16,7 +16,7 @@ constexpr std::size_t kCheckpointManifestBytesMax = 1 << 20;  // as the trainer 
 
 // Without what only who has read the samples can compare. Null: there is none to compare.
 Json SavedFingerprint(const std::string& checkpoint) {
-  const auto text = ReadFile(checkpoint + "/manifest.json", kCheckpointManifestBytesMax);
+  const auto text = ReadRegularFile(checkpoint + "/manifest.json", kCheckpointManifestBytesMax);
   auto manifest = text.ok() ? ParseHashed(*text, checkpoint) : Result<Json>(text.error());
   if (!manifest.ok() || !manifest->contains("fingerprint") ||
       !manifest->at("fingerprint").is_object()) {

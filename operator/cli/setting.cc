@@ -83,6 +83,17 @@ Result<Json*> Enter(const FieldStep& step, Json* at, FieldPath* walked) {
   return &(*at)[index];
 }
 
+// What the parser expected behind a bracket or a quote says nothing to whoever forgot its end.
+std::string Explain(const TextProblem& problem, const std::string& text) {
+  if (!problem.field.empty()) {
+    return "in " + problem.field + ": " + problem.message;
+  }
+  if (text.find_first_of("[]{}'\"") == std::string::npos) {
+    return problem.message;
+  }
+  return "not valid YAML: \"" + text + "\" found, expected one value, such as 5, [1, 2] or {a: 1}";
+}
+
 // Strings are taken as they are: a name such as "1e3" needs no quotes.
 Result<Json> ReadValue(const std::string& text, const Json& schema) {
   if (!IsOpaqueSchema(schema) && schema.contains("type") && schema["type"] == "string") {
@@ -93,13 +104,7 @@ Result<Json> ReadValue(const std::string& text, const Json& schema) {
   }
   YamlStream stream = ReadYaml(text);
   if (!stream.problems.empty()) {
-    const TextProblem& problem = stream.problems.front();
-    // What the parser expected behind a bracket or brace says nothing to whoever forgot its end.
-    return Error(ErrorCode::kInvalidArgument,
-                 problem.field.empty()
-                     ? "not valid YAML: \"" + text +
-                           "\" found, expected one value, such as 5, [1, 2] or {a: 1}"
-                     : "in " + problem.field + ": " + problem.message);
+    return Error(ErrorCode::kInvalidArgument, Explain(stream.problems.front(), text));
   }
   return stream.documents.size() == 1 ? Result<Json>(std::move(stream.documents[0].value))
                                       : Error(ErrorCode::kInvalidArgument, "expected one value");

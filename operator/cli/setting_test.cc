@@ -80,6 +80,7 @@ TEST(ApplySetting, MistakesNameThePath) {
               HasSubstr("spec.roles: a list found, expected an object"));
   EXPECT_THAT(After("spec.training.model.layers=[{type: Dense, units: .nan}]"),
               HasSubstr("layers: in [0].units: .nan found, expected a finite number"));
+  EXPECT_THAT(After("spec.training.optimizer.learningRate=.nan"), HasSubstr("finite number"));
   EXPECT_THAT(After("spec.training.epochs={"), HasSubstr("spec.training.epochs: not valid YAML"));
   EXPECT_THAT(After("spec.training.epochs=[1"), HasSubstr("\"[1\" found, expected one value"));
 }

@@ -348,8 +348,8 @@ std::optional<Step> CheckpointDirectory::OldestOwn(const std::vector<Step>& step
 Result<Snapshot> CheckpointDirectory::Load(Step step, std::optional<Step> oldest_own) const {
   const std::string folder = PathOf(step);
   std::error_code error;
-  if (std::filesystem::is_regular_file(folder, error)) {
-    return Error(ErrorCode::kCorrupt, "it is a file, expected a folder");
+  if (std::filesystem::exists(folder, error) && !std::filesystem::is_directory(folder, error)) {
+    return Error(ErrorCode::kCorrupt, "it is no folder");
   }
   LOCKSTEP_ASSIGN_OR_RETURN(const Manifest manifest, ReadManifest(folder));
   if (manifest.step != step) {

@@ -154,7 +154,7 @@ TEST_F(CheckpointDiskTest, JobThatNeverHeldTheDirectoryMayTakeItOverOnceThereIsR
 }
 
 // Opening one for reading would wait for ever.
-TEST_F(CheckpointDiskTest, PipeInPlaceOfAFileIsDamage) {
+TEST_F(CheckpointDiskTest, PipeOrFolderInPlaceOfAFileIsDamage) {
   CheckpointDirectory directory = MakeDirectory();
   ASSERT_TRUE(directory.Claim(Writer()).ok());
   ASSERT_TRUE(directory.Publish(SnapshotAt(10)).ok());
@@ -164,6 +164,14 @@ TEST_F(CheckpointDiskTest, PipeInPlaceOfAFileIsDamage) {
     std::filesystem::remove(file);
     ASSERT_EQ(::mkfifo(file.c_str(), 0600), 0);
   }
+  EXPECT_EQ((*directory.LoadNewest())->step, Step(10));
+  const std::string tensors = FileOf(30, "tensors.safetensors");
+  std::filesystem::remove(tensors);
+  std::filesystem::create_directory(tensors);
+  ASSERT_TRUE(directory.Publish(SnapshotAt(35)).ok());
+  const std::string folder = std::filesystem::path(FileOf(35, "manifest.json")).parent_path();
+  std::filesystem::remove_all(folder);
+  ASSERT_EQ(::mkfifo(folder.c_str(), 0600), 0);
   EXPECT_EQ((*directory.LoadNewest())->step, Step(10));
 
   std::filesystem::remove(directory_ + "/fence.json");

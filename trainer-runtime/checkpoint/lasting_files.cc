@@ -32,6 +32,9 @@ Status MakeLastingDirectories(const std::string& directory) {
     LOCKSTEP_RETURN_IF_ERROR(MakeLastingDirectories(parent.string()));
   }
   const bool is_new = std::filesystem::create_directory(path, error);
+  if (error == std::errc::file_exists) {
+    return Error(ErrorCode::kAlreadyExists, path.string() + " is there and is no folder");
+  }
   if (error) {
     return SystemError(error.value(), "create folder " + path.string());
   }
@@ -40,17 +43,13 @@ Status MakeLastingDirectories(const std::string& directory) {
 
 Result<std::string> ReadBounded(const std::string& path, std::size_t bytes_max) {
   std::error_code error;
-  const std::filesystem::file_status status = std::filesystem::status(path, error);
-  if (std::filesystem::is_other(status)) {
-    return Error(ErrorCode::kCorrupt, path + " is a pipe or a device, expected a file");
-  }
   const std::uintmax_t bytes = std::filesystem::file_size(path, error);
   if (!error && bytes > bytes_max) {  // otherwise reading says what is wrong
     return Error(ErrorCode::kCorrupt,
                  path + " has " + std::to_string(bytes) + " bytes, expected at most " +
                      std::to_string(bytes_max));
   }
-  return ReadFile(path, bytes_max);
+  return ReadRegularFile(path, bytes_max);
 }
 
 Status Exchange(const std::string& folder, const std::string& target) {
