@@ -20,6 +20,9 @@ constexpr int kColumnsDefault = 80;
 constexpr int kBarColumnsMin = 60;  // choice: a bar leaves half of it to the figures
 
 std::string Steps(const Progress& progress) {
+  if (progress.step == 0 && progress.steps_total == 0) {
+    return "starting";  // where it goes on is not known yet
+  }
   return "step " + std::to_string(progress.step) +
          (progress.steps_total > 0 ? "/" + std::to_string(progress.steps_total) : "");
 }

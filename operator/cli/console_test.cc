@@ -59,7 +59,7 @@ TEST(FormatProgress, UnknownFiguresAreLeftOut) {
   progress.job = "mnist";
   progress.is_training = true;
   progress.pods_total = 3;
-  EXPECT_EQ(FormatProgress(progress), "mnist  step 0  0/3 running");
+  EXPECT_EQ(FormatProgress(progress), "mnist  starting  0/3 running");
 }
 
 TEST(FormatProgress, CommandShowsTimeAndPods) {

@@ -114,9 +114,14 @@ std::string DescribeEnd(const PodRecord& pod) {
 }
 
 // The pods whose end explains a failure: each task's last one, where it did not succeed, and of a
-// command those that had left before, whom the others may have missed.
+// command those that had left before, whom the others may have missed. Where the job has succeeded
+// all the same, the ranks that did not: parameter servers and evaluators have no end of their own.
 std::string FormatCulprits(const RunSummary& summary) {
-  const auto has_failed = [](const PodRecord& pod) { return pod.exit_code.value_or(0) != 0; };
+  const bool has_succeeded = summary.outcome == RunOutcome::kSucceeded;
+  const auto has_failed = [has_succeeded](const PodRecord& pod) {
+    const bool is_rank = pod.task.role == Role::kChief || pod.task.role == Role::kWorker;
+    return pod.exit_code.value_or(0) != 0 && (is_rank || !has_succeeded);
+  };
   const auto last = LastPods(summary);
   std::optional<Duration> first_failure;
   for (const auto& [task, pod] : last) {
@@ -136,7 +141,8 @@ std::string FormatCulprits(const RunSummary& summary) {
       text += count == 0  ? ""
               : count > 1 ? Line(TaskName(task), how + "; likewise " + Plural(count - 1, "other"))
                           : Line(TaskName(task), how);
-    } else if (pod->exit_code && pod->ended < first_failure && !summary.is_training) {
+    } else if (pod->exit_code && pod->ended < first_failure && !summary.is_training &&
+               !has_succeeded) {
       text += Line(
           TaskName(task),
           "exit code 0, " + Seconds(*first_failure - *pod->ended) + " s before the first failure");
@@ -400,7 +406,9 @@ std::string FormatSummary(const RunSummary& summary) {
   if (summary.is_training || summary.steps > 0) {
     text += FormatTraining(summary);
   }
-  if (summary.outcome == RunOutcome::kFailed) {
+  // A command's job may have succeeded without some of its ranks.
+  if (summary.outcome == RunOutcome::kFailed ||
+      (summary.outcome == RunOutcome::kSucceeded && !summary.is_training)) {
     text += FormatCulprits(summary);
   }
   text += FormatRestarts(summary) + FormatMissedChaos(summary);

@@ -123,7 +123,8 @@ Json EncodeSummary(const RunSummary& summary) {
   json["timeLostSeconds"] = summary.is_training ? time_lost : Json(nullptr);
   json["gangBrokenSeconds"] = summary.is_training ? Json(nullptr) : time_lost;
   json["runDirectory"] = summary.run_directory;
-  json["checkpointDirectory"] = summary.checkpoint_directory;
+  const std::string& checkpoints = summary.checkpoint_directory;  // a command's are its own
+  json["checkpointDirectory"] = checkpoints.empty() ? Json(nullptr) : Json(checkpoints);
   const auto step = [](const std::optional<Step>& known) {
     return known ? Json(known->value()) : Json(nullptr);
   };

@@ -164,6 +164,17 @@ TEST(FormatSummary, RankThatLeftBeforeTheFirstFailureIsListed) {
                         "  restarts"));
 }
 
+TEST(FormatSummary, RanksThatAJobSucceededWithoutAreListed) {
+  RunSummary summary;
+  summary.outcome = RunOutcome::kSucceeded;
+  summary.pods = {EndedPod(0, 0, 6000), EndedPod(1, 1, 500), EndedPod(0, 143, 6100)};
+  summary.pods[1].message = "ValueError: boom";
+  summary.pods[2].task.role = Role::kPs;
+  const std::string text = FormatSummary(summary);
+  EXPECT_THAT(text, HasSubstr("\n  worker-1      exit code 1: ValueError: boom\n  restarts"));
+  EXPECT_THAT(text, Not(HasSubstr("ps-0")));
+}
+
 TEST(FormatSummary, EndWithoutOtherWordsIsToldOnce) {
   RunSummary summary;
   summary.pods = {EndedPod(0, 7, 0), EndedPod(1, 143, 0)};

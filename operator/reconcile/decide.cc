@@ -149,12 +149,6 @@ std::string DescribeResult(const std::optional<TestResult>& result) {
   return std::string(": test accuracy ") + percent.data() + " %";
 }
 
-std::string WhoHasFinished(const DecisionBuilder& builder) {
-  return builder.spec().success_policy == SuccessPolicy::kAllWorkers
-             ? "all ranks have finished"
-             : TaskName(*DecidingTask(builder.topology())) + " has finished";
-}
-
 void Succeed(const GangView& view, const std::string& who, DecisionBuilder* builder) {
   NoteResult(view, builder);
   builder->Set({ConditionType::kSucceeded,
@@ -380,7 +374,8 @@ void Run(DecisionBuilder* builder) {
     return;
   }
   if (HasSucceeded(builder->spec().success_policy, builder->topology(), view)) {
-    Succeed(view, WhoHasFinished(*builder), builder);
+    Succeed(
+        view, DescribeSuccess(builder->spec().success_policy, builder->topology(), view), builder);
     return;
   }
   if (const Member* finished = builder->is_training() ? FinishedBefore(view) : nullptr) {

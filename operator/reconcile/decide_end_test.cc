@@ -71,6 +71,9 @@ TEST(DecideEnd, SuccessAndFailureInOneTurnIsSuccessAndStaysSo) {
   world.Step();
 
   EXPECT_EQ(TrueConditions(world.job.status), "Created Scheduled Succeeded");
+  EXPECT_EQ(
+      MessageOf(world.job.status, ConditionType::kSucceeded),
+      "worker-0 has finished; worker-1 had failed, which successPolicy ChiefOrWorker0 forgives");
 }
 
 TEST(DecideEnd, WhatTheFirstRankSaysTrainingCameToIsInTheStatus) {

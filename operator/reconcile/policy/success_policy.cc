@@ -1,7 +1,10 @@
 #include "operator/reconcile/policy/success_policy.h"
 
 #include <algorithm>
+#include <string>
+#include <vector>
 
+#include "common/base/name_list.h"
 #include "common/contract/termination_message.h"
 
 namespace lockstep::control {
@@ -45,6 +48,24 @@ bool HasSucceeded(SuccessPolicy policy, const JobTopology& topology, const GangV
     }
   }
   return has_rank;
+}
+
+std::string DescribeSuccess(SuccessPolicy policy,
+                            const JobTopology& topology,
+                            const GangView& view) {
+  if (policy == SuccessPolicy::kAllWorkers) {
+    return "all ranks have finished";
+  }
+  std::vector<std::string> failed;
+  for (const Member& member : view.members) {
+    if (member.rank.has_value() && member.state == MemberState::kFailed) {
+      failed.push_back(TaskName(member.task));
+    }
+  }
+  const std::string finished = TaskName(*DecidingTask(topology)) + " has finished";
+  return failed.empty() ? finished
+                        : finished + "; " + NameList(failed) +
+                              " had failed, which successPolicy ChiefOrWorker0 forgives";
 }
 
 const Member* FinishedBefore(const GangView& view) {

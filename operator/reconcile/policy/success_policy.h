@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "common/contract/topology.h"
 #include "operator/api/training_job.h"
@@ -14,6 +15,12 @@ std::optional<TaskId> DecidingTask(const JobTopology& topology);
 
 // Whether the job has succeeded. ps and evaluator never count.
 bool HasSucceeded(SuccessPolicy policy, const JobTopology& topology, const GangView& view);
+
+// Who has finished, of a job that HasSucceeded, and who had failed by then all the same: "worker-0
+// has finished; worker-2 had failed, which ...".
+std::string DescribeSuccess(SuccessPolicy policy,
+                            const JobTopology& topology,
+                            const GangView& view);
 
 // The rank by whose last words a built-in training has finished, where all others have ended as
 // well, or are successors that would wait for it in vain; null while somebody still works. Ranks
