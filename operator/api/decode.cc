@@ -28,6 +28,7 @@ constexpr int64_t kRestartsMax = 10'000;
 constexpr int64_t kSecondsMax = int64_t{3650} * 24 * 3600;  // ten years
 constexpr double kRecoverySecondsMin = 0.2;                 // below it a busy machine looks dead
 constexpr double kRecoverySecondsMax = 24 * 3600;
+constexpr double kHungSecondsMin = 1;  // below it a program that reads a file seems to hang
 
 std::string ReadLabel(ObjectReader& reader, std::string_view key, std::string fallback) {
   const std::string text = ReadText(reader, key);
@@ -202,6 +203,10 @@ RecoverySpec DecodeRecovery(const Json& value, const std::string& path, Errors* 
   recovery.rendezvous_timeout =
       ReadRecoverySeconds(reader, "rendezvousTimeoutSeconds", recovery.rendezvous_timeout);
   recovery.silent_after = ReadRecoverySeconds(reader, "silentAfterSeconds", recovery.silent_after);
+  if (const auto seconds =
+          reader.Number("hungAfterSeconds", kHungSecondsMin, kRecoverySecondsMax)) {
+    recovery.hung_after = std::chrono::milliseconds(std::llround(*seconds * 1000));
+  }
   reader.Finish();
   return recovery;
 }

@@ -128,6 +128,25 @@ status:
   controlCounter: 4
 )";
 
+constexpr const char* kWatchedJob = R"(
+apiVersion: lockstep.dev/v1
+kind: TrainingJob
+metadata: {name: watched}
+spec:
+  roles:
+  - name: worker
+    template: {spec: {containers: [{command: [a]}]}}
+  - name: evaluator
+    supervise: false
+    template: {spec: {containers: [{command: [b]}]}}
+  recovery: {hungAfterSeconds: 90.5}
+)";
+
+TEST(DecodeTrainingJob, NobodyIsWatchedUnlessAskedFor) {
+  EXPECT_EQ(Read(kSmallestJob).spec.recovery.hung_after, std::nullopt);
+  EXPECT_EQ(Read(kWatchedJob).spec.recovery.hung_after, std::chrono::milliseconds(90'500));
+}
+
 TEST(DecodeTrainingJob, SmallestJobGetsTheDocumentedDefaults) {
   const TrainingJob job = Read(kSmallestJob);
   EXPECT_EQ(job.metadata.namespace_name, "default");
@@ -175,7 +194,7 @@ TEST(DecodeTrainingJob, CountsRanksAndNotTheOtherPods) {
 }
 
 TEST(DecodeTrainingJob, EncodeThenDecodeGivesTheSameJob) {
-  for (const char* text : {kSmallestJob, kFullestJob}) {
+  for (const char* text : {kSmallestJob, kFullestJob, kWatchedJob}) {
     const TrainingJob job = Read(text);
     const DecodedJob again = DecodeTrainingJob(EncodeTrainingJob(job));
     ASSERT_TRUE(again.ok()) << again.errors.front().ToString();

@@ -177,6 +177,8 @@ struct RecoverySpec {
   std::chrono::milliseconds replacement_timeout{60'000};  // a lost rank's successor must be there
   std::chrono::milliseconds rendezvous_timeout{60'000};   // all ranks must have met
   std::chrono::milliseconds silent_after{1'500};  // a rank that says nothing for so long is lost
+  // A rank of a command that does nothing for so long is ended; null: nobody is watched.
+  std::optional<std::chrono::milliseconds> hung_after;
 
   friend bool operator==(const RecoverySpec&, const RecoverySpec&) = default;
 };

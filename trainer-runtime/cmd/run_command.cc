@@ -77,6 +77,9 @@ class PodOfPrograms {
       return listener_.IsMissed(ended.local_rank) &&
              succession_.WantsAgain(ended, listener_.newest_step());
     };
+    supervise->count_reports = [this](int local_rank) {
+      return listener_.CountReports(local_rank);
+    };
     supervise->add_words = [this](TerminationMessage* words) {
       if (listener_.newest_step() > Step()) {
         words->last_step = listener_.newest_step();
@@ -204,6 +207,9 @@ int RunCommand(const EnvironmentMap& variables, const RunCommandOptions& options
   supervise.processes = std::move(processes).value();
   supervise.grace = environment->grace;
   supervise.termination_message_file = environment->termination_message_file;
+  supervise.hung_after = environment->hung_after;
+  supervise.has_peers_elsewhere =
+      environment->rank.has_value() && environment->world_size > environment->processes;
   if (service.ok()) {
     ShowDevices(devices, environment->processes, &(*service)->board());
     pod.Attach(&(*service)->board(), &supervise);

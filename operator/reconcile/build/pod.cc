@@ -58,6 +58,9 @@ void FillInSettings(const TrainingJob& job,
   environment->rendezvous_timeout =
       std::chrono::ceil<std::chrono::seconds>(job.spec.recovery.rendezvous_timeout);
   environment->silent_after = job.spec.recovery.silent_after;
+  if (environment->rank.has_value()) {  // others may have nothing to do for as long as they like
+    environment->hung_after = job.spec.recovery.hung_after;
+  }
   if (job.spec.training.has_value()) {
     environment->training = DumpJson(EncodeTrainingSpec(*job.spec.training));
     environment->checkpoint_directory = CheckpointDirectory(job, settings);

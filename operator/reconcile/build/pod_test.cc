@@ -203,6 +203,20 @@ TEST(BuildPod, MasterPortOfOneRoleIsThatOfTheJob) {
   EXPECT_EQ(BuildPod(job, chief, {}).value().spec.container.env.at("MASTER_PORT"), "31000");
 }
 
+TEST(BuildPod, OnlyRanksAreWatchedForHangs) {
+  TrainingJob job = MakeCommandJob(2);
+  AddRole(Role::kEvaluator, 1, &job);
+  const auto limit = [&job](const TaskId& task) {
+    const kube::Pod pod = BuildPod(job, {task, {}, Epoch(0), "node-a"}, {}).value();
+    return ParseEnvironment(pod.spec.container.env).value().hung_after;
+  };
+  EXPECT_EQ(limit({Role::kWorker, 1}), std::nullopt);
+  job.spec.recovery.hung_after = std::chrono::minutes(2);
+
+  EXPECT_EQ(limit({Role::kWorker, 1}), std::chrono::minutes(2));
+  EXPECT_EQ(limit({Role::kEvaluator, 0}), std::nullopt);
+}
+
 TEST(BuildPod, CommandsHaveAPlaceForCheckpointsWhereItOutlivesThePod) {
   TrainingJob job = MakeCommandJob(2);
   const auto directory = [&job](const PodSettings& settings) {

@@ -19,8 +19,12 @@ Json DescribeRole(const RoleSpec& role) {
 
 // What of `recovery` pods are told; the rest is the operator's own affair.
 Json DescribePatience(const RecoverySpec& recovery) {
-  return {{"rendezvousTimeout", recovery.rendezvous_timeout.count()},
-          {"silentAfter", recovery.silent_after.count()}};
+  Json described = {{"rendezvousTimeout", recovery.rendezvous_timeout.count()},
+                    {"silentAfter", recovery.silent_after.count()}};
+  if (recovery.hung_after.has_value()) {  // left out, gangs of earlier versions stay as they are
+    described["hungAfter"] = recovery.hung_after->count();
+  }
+  return described;
 }
 
 }  // namespace
