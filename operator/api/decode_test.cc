@@ -135,7 +135,8 @@ metadata: {name: watched}
 spec:
   roles:
   - name: worker
-    template: {spec: {containers: [{command: [a]}]}}
+    warm: [torch, torch.distributed]
+    template: {spec: {containers: [{command: [python3, a.py]}]}}
   - name: evaluator
     supervise: false
     template: {spec: {containers: [{command: [b]}]}}
@@ -145,6 +146,12 @@ spec:
 TEST(DecodeTrainingJob, NobodyIsWatchedUnlessAskedFor) {
   EXPECT_EQ(Read(kSmallestJob).spec.recovery.hung_after, std::nullopt);
   EXPECT_EQ(Read(kWatchedJob).spec.recovery.hung_after, std::chrono::milliseconds(90'500));
+}
+
+TEST(DecodeTrainingJob, NoInterpreterIsKeptUnlessAskedFor) {
+  EXPECT_TRUE(Read(kSmallestJob).spec.roles.at(0).warm.empty());
+  EXPECT_EQ(Read(kWatchedJob).spec.roles.at(0).warm,
+            (std::vector<std::string>{"torch", "torch.distributed"}));
 }
 
 TEST(DecodeTrainingJob, SmallestJobGetsTheDocumentedDefaults) {

@@ -34,6 +34,9 @@ Json EncodeRole(const RoleSpec& role) {
                 {"processes", role.processes},
                 {"restartPolicy", RestartPolicyName(role.restart_policy)},
                 {"supervise", role.supervise}};
+  if (!role.warm.empty()) {
+    value["warm"] = role.warm;
+  }
   if (!role.pod.raw.empty()) {
     value["template"] = role.pod.raw;
   }

@@ -127,6 +127,8 @@ struct RoleSpec {
   // Whether our runtime runs the template's command: with it come signals passed on, one process
   // for each GPU, metrics, and word of a lost peer. Without it the command is started as written.
   bool supervise = true;
+  // Modules that the runtime keeps a Python interpreter with, from which it forks each process.
+  std::vector<std::string> warm;
   PodTemplate pod;
 
   friend bool operator==(const RoleSpec&, const RoleSpec&) = default;

@@ -61,6 +61,8 @@ TEST(DecideEdit, OtherPatienceOrPriorityIsAnotherGang) {
             Attempt(1));
   EXPECT_EQ(attempt_after([](TrainingJobSpec* spec) { ++spec->recovery.rendezvous_timeout; }),
             Attempt(1));
+  EXPECT_EQ(attempt_after([](TrainingJobSpec* spec) { spec->roles[0].warm = {"torch"}; }),
+            Attempt(1));
   EXPECT_EQ(attempt_after([](TrainingJobSpec* spec) {
               spec->recovery.hung_after = std::chrono::seconds(60);
             }),

@@ -53,6 +53,13 @@ class Messages(LocalTest):
         variables.pop("LOCKSTEP_JOB_KEY_FILE", None)
         return {**os.environ, **variables}
 
+    def test_an_interpreter_cannot_be_kept_for_another_command(self):
+        for words, reason in ((["--warm", "torch", "--", "torchrun", "a.py"], '"torchrun" found'),
+                              (["--warm", "torch-xla", "--", "python3", "a.py"], '"torch-xla"')):
+            ran = subprocess.run([RUNTIME, "run", *words], capture_output=True, text=True)
+            self.assertEqual(ran.returncode, 64, ran.stderr)
+            self.assertIn(reason, ran.stderr)
+
     def test_version(self):
         ran = subprocess.run([RUNTIME, "--version"], capture_output=True, text=True)
         self.assertEqual(ran.returncode, 0)

@@ -17,13 +17,16 @@
 #include "common/base/file.h"
 #include "common/base/unique_fd.h"
 #include "common/contract/exit_code.h"
+#include "common/contract/python_command.h"
 #include "common/contract/termination_message.h"
 #include "common/process/find_program.h"
 #include "trainer-runtime/supervisor/child_process.h"
 #include "trainer-runtime/supervisor/last_words.h"
 #include "trainer-runtime/supervisor/line_relay.h"
 #include "trainer-runtime/supervisor/output_stream.h"
+#include "trainer-runtime/supervisor/pod_verdict.h"
 #include "trainer-runtime/supervisor/process_reaper.h"
+#include "trainer-runtime/supervisor/warm_starts.h"
 #include "trainer-runtime/supervisor/watchdog.h"
 
 namespace lockstep::runtime {
@@ -40,6 +43,10 @@ constexpr std::chrono::seconds kLossGrace{2};
 
 // Of a process that has ended, what a pipe of the largest size without privileges may hold.
 constexpr int kLastReadsMax = 64;
+
+// For modules to be imported before the first process. Choice: the largest take a minute from a
+// cold network disk.
+constexpr std::chrono::seconds kImportPatience{120};
 
 // For killed processes to vanish, and for the last output to be taken.
 constexpr std::chrono::seconds kEndTimeout{2};
@@ -61,26 +68,6 @@ sigset_t SupervisedSignals() {
   return signals;
 }
 
-int ExitCodeOf(const Error& start_error) {
-  switch (start_error.code()) {
-    case ErrorCode::kNotFound:
-      return kExitNotFound;
-    case ErrorCode::kResourceExhausted:
-      return kExitRetryable;
-    default:
-      return kExitCannotExecute;
-  }
-}
-
-// What happened to the pod as a whole.
-struct Verdict {
-  int exit_code = 0;
-  int signal = 0;
-  std::string reason;
-  std::optional<int> culprit_rank;
-  std::string tail;  // of what the culprit wrote to its standard error
-};
-
 class Supervisor {
  public:
   explicit Supervisor(const SuperviseOptions& options)
@@ -93,6 +80,8 @@ class Supervisor {
   Status Start(std::size_t local_rank);
   bool StartAgain(const SupervisorEvent& ended);
   void MakeWatchdog();
+  void MakeWarm();
+  Result<ChildProcess> Launch(std::size_t local_rank, const ProcessStart& start);
   bool IsWatched() const;
   void LookForHung();
   void RunUntilAllEnded();
@@ -108,6 +97,7 @@ class Supervisor {
   void SignalAll(int signal);
   void Report(const SupervisorEvent& event);
   std::string NameOf(std::size_t local_rank) const;
+  std::vector<std::string> Names() const;
   std::string SearchPath() const;
 
   const SuperviseOptions& options_;
@@ -120,10 +110,11 @@ class Supervisor {
   std::deque<LastWords> words_;        // by local rank; streams point into it
   std::vector<OutputStream> streams_;  // by local rank, output and error of each
   std::optional<Watchdog> watchdog_;
+  std::optional<WarmStarts> warm_;
   std::optional<Deadline> kill_at_;  // set while all are asked to end
   bool is_killed_ = false;
-  bool was_asked_to_end_ = false;   // from outside, before anything had failed
-  std::optional<Verdict> failure_;  // the first
+  bool was_asked_to_end_ = false;      // from outside, before anything had failed
+  std::optional<PodFailure> failure_;  // the first
 };
 
 int Supervisor::Run() {
@@ -138,7 +129,7 @@ int Supervisor::Run() {
     options_.logger->Error("command not started",
                            {{"error", started.error().ToString()}, {"PATH", SearchPath()}});
     failure_ =
-        Verdict{ExitCodeOf(started.error()), 0, started.error().ToString(), std::nullopt, ""};
+        PodFailure{ExitCodeOf(started.error()), 0, started.error().ToString(), std::nullopt, ""};
     KillAll();
   }
   RunUntilAllEnded();
@@ -153,16 +144,32 @@ int Supervisor::Run() {
 void Supervisor::MakeWatchdog() {
   WatchdogOptions options;
   options.limit = *options_.hung_after;
-  for (std::size_t local_rank = 0; local_rank < options_.processes.size(); ++local_rank) {
-    options.names.push_back(NameOf(local_rank));
-  }
+  options.names = Names();
   options.has_peers_elsewhere = options_.has_peers_elsewhere;
   options.logger = options_.logger;
   watchdog_.emplace(std::move(options));
 }
 
+// Returns when the modules are imported, or when somebody asks this process to end.
+void Supervisor::MakeWarm() {
+  const PythonCommand command = ParsePythonCommand(options_.command).value();
+  warm_.emplace(Names(), options_.logger);
+  for (const SupervisedProcess& process : options_.processes) {
+    warm_->Add({program_, command, options_.warm, process.environment, options_.error_fd});
+  }
+  sigset_t stop;
+  ::sigemptyset(&stop);
+  ::sigaddset(&stop, SIGTERM);
+  ::sigaddset(&stop, SIGINT);
+  const UniqueFd wake(::signalfd(-1, &stop, SFD_CLOEXEC | SFD_NONBLOCK));  // only looked at
+  warm_->AwaitReady(Deadline::After(SteadyNow(), kImportPatience), wake.get());
+}
+
 Status Supervisor::StartAll() {
   LOCKSTEP_ASSIGN_OR_RETURN(program_, FindProgram(options_.command.front(), SearchPath()));
+  if (!options_.warm.empty()) {
+    MakeWarm();
+  }
   for (std::size_t local_rank = 0; local_rank < options_.processes.size(); ++local_rank) {
     words_.emplace_back();
     streams_.emplace_back(UniqueFd(), std::nullopt, &output_, nullptr);
@@ -173,17 +180,31 @@ Status Supervisor::StartAll() {
   return OkStatus();
 }
 
+// Forks the process where there is an interpreter for that, else starts it plainly.
+Result<ChildProcess> Supervisor::Launch(std::size_t local_rank, const ProcessStart& start) {
+  if (warm_.has_value()) {
+    std::optional<ChildProcess> forked =
+        warm_->Fork(static_cast<int>(local_rank),
+                    {start.environment, start.input.get(), start.kept.get(), start.kept_variable});
+    if (forked.has_value()) {
+      return std::move(*forked);
+    }
+  }
+  ChildOptions options{
+      program_, options_.command, start.environment, start.input.get(), start.kept.get()};
+  const EnvironmentMap& shared = options_.processes[local_rank].environment;
+  options.environment.insert(shared.begin(), shared.end());
+  options.command.insert(options.command.end(), start.arguments.begin(), start.arguments.end());
+  return SpawnChild(options);
+}
+
 Status Supervisor::Start(std::size_t local_rank) {
   const SupervisedProcess& process = options_.processes[local_rank];
   ProcessStart start;
   if (options_.on_start) {
     LOCKSTEP_ASSIGN_OR_RETURN(start, options_.on_start(static_cast<int>(local_rank)));
   }
-  ChildOptions options{
-      program_, options_.command, start.environment, start.input.get(), start.kept.get()};
-  options.environment.insert(process.environment.begin(), process.environment.end());
-  options.command.insert(options.command.end(), start.arguments.begin(), start.arguments.end());
-  LOCKSTEP_ASSIGN_OR_RETURN(ChildProcess child, SpawnChild(options));
+  LOCKSTEP_ASSIGN_OR_RETURN(ChildProcess child, Launch(local_rank, start));
   std::optional<LinePrefixer> prefixer;
   if (options_.processes.size() > 1 || !process.prefix.empty()) {
     prefixer.emplace(process.prefix, kLineBytesMax);
@@ -312,6 +333,9 @@ void Supervisor::HandleEnded(pid_t pid) {
   const auto found = std::find(pids_.begin(), pids_.end(), pid);
   if (found == pids_.end()) {
     ReapChild(pid);  // an adopted process: it says nothing about the command
+    if (warm_.has_value()) {
+      warm_->NoteEnded(pid);
+    }
     return;
   }
   // The unreaped process still holds the number, so this cannot hit a stranger's group.
@@ -364,11 +388,11 @@ void Supervisor::NoteFailure(const SupervisorEvent& ended) {
     exit_code = kExitHung;
     signal = 0;
   }
-  failure_ = Verdict{exit_code,
-                     signal,
-                     needs_name ? NameOf(local_rank) + ": " + words : words,
-                     rank,
-                     words_[local_rank].Tail()};
+  failure_ = PodFailure{exit_code,
+                        signal,
+                        needs_name ? NameOf(local_rank) + ": " + words : words,
+                        rank,
+                        words_[local_rank].Tail()};
 }
 
 void Supervisor::AskToEnd(int signal, Duration grace) {
@@ -410,20 +434,7 @@ void Supervisor::WriteTerminationMessage() {
   if (present.ok() ? !present->empty() : present.error().code() == ErrorCode::kResourceExhausted) {
     return;  // the program's own words are better than ours
   }
-  TerminationMessage message;
-  message.outcome = Outcome::kSuccess;
-  message.reason = "all processes completed";
-  if (failure_.has_value()) {
-    const ExitVerdict verdict = ClassifyExit(failure_->exit_code, failure_->signal, "");
-    message.outcome = VerdictUnasked(verdict, "").outcome;
-    message.reason = failure_->reason;
-    message.culprit_rank = failure_->culprit_rank;
-    message.tail = failure_->tail;
-  }
-  if (was_asked_to_end_) {  // whatever the codes are: programs end with 0, 1 or 143 then
-    message.outcome = Outcome::kPreempted;
-    message.reason = failure_.has_value() ? failure_->reason : "all processes ended when asked to";
-  }
+  TerminationMessage message = LastWordsOfPod(failure_, was_asked_to_end_);
   if (options_.add_words) {
     options_.add_words(&message);
   }
@@ -455,32 +466,15 @@ std::string Supervisor::NameOf(std::size_t local_rank) const {
                           : "process " + std::to_string(local_rank);
 }
 
-}  // namespace
-
-Result<std::vector<SupervisedProcess>> PlanProcesses(const WorkerEnvironment& environment,
-                                                     const EnvironmentMap& inherited,
-                                                     bool with_prefix) {
-  std::vector<SupervisedProcess> processes;
-  for (int local_rank = 0; local_rank < environment.processes; ++local_rank) {
-    SupervisedProcess process;
-    LOCKSTEP_ASSIGN_OR_RETURN(process.environment,
-                              RenderEnvironmentForProcess(environment, local_rank));
-    process.environment.insert(inherited.begin(), inherited.end());  // what is there stays
-    // A program that dies takes the lines with it that it has not written yet.
-    process.environment.try_emplace("PYTHONUNBUFFERED", "1");
-    if (environment.hung_after.has_value()) {  // so that the watchdog hears where it hangs
-      process.environment.try_emplace("PYTHONFAULTHANDLER", "1");
-    }
-    std::string name = TaskName(environment.task);
-    if (environment.rank.has_value()) {
-      process.rank = *environment.rank + local_rank;
-      name = "rank " + std::to_string(*process.rank);
-    }
-    process.prefix = with_prefix ? "[" + name + "] " : "";
-    processes.push_back(std::move(process));
+std::vector<std::string> Supervisor::Names() const {
+  std::vector<std::string> names;
+  for (std::size_t local_rank = 0; local_rank < options_.processes.size(); ++local_rank) {
+    names.push_back(NameOf(local_rank));
   }
-  return processes;
+  return names;
 }
+
+}  // namespace
 
 void BlockSupervisedSignals() {
   const sigset_t signals = SupervisedSignals();

@@ -45,7 +45,8 @@ struct ProcessStart {
   std::vector<std::string> arguments;  // after those of the command
   EnvironmentMap environment;          // over that of the process
   UniqueFd input;                      // becomes its standard input; empty: /dev/null
-  UniqueFd kept;                       // inherited under its number; empty: none
+  UniqueFd kept;                       // inherited, under its number unless forked; empty: none
+  std::string kept_variable;           // of `environment`: tells that number
 };
 
 struct SuperviseOptions {
@@ -56,6 +57,9 @@ struct SuperviseOptions {
   int output_fd = 1;
   int error_fd = 2;
   Logger* logger = nullptr;  // outlives the call; required
+  // Modules that an interpreter for each process is kept with, which then forks it
+  // (warm_interpreter.h). Precondition of any (checked): `command` is one of ParsePythonCommand's.
+  std::vector<std::string> warm;
   // A process that for so long does nothing is ended (HangWatch says what that is, Watchdog how).
   // Null: nobody is watched.
   std::optional<Duration> hung_after;
@@ -72,13 +76,6 @@ struct SuperviseOptions {
   // Adds to the termination message what the processes have told. All have ended.
   std::function<void(TerminationMessage*)> add_words;
 };
-
-// One SupervisedProcess for each process of the pod: `inherited`, overlaid by what
-// RenderEnvironmentForProcess gives. Prefixes are "[rank 3] ", or "[evaluator-0] " for a pod that
-// is no rank; none unless `with_prefix`. Errors: as RenderEnvironmentForProcess.
-Result<std::vector<SupervisedProcess>> PlanProcesses(const WorkerEnvironment& environment,
-                                                     const EnvironmentMap& inherited,
-                                                     bool with_prefix);
 
 // Blocks, in the calling thread, the signals that Supervise takes charge of: TERM, INT, HUP, USR1,
 // USR2, CHLD; and ignores PIPE. Threads inherit it, so call it first in a program that has others.

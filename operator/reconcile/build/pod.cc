@@ -199,7 +199,8 @@ std::vector<std::string> CommandOf(const TrainingJob& job,
                                     ? settings.install_directory + "/lockstep-runtime"
                                     : settings.runtime_path;
     command = {runtime, "run"};
-    // A runtime that does not know them restarts nothing, and starts Horovod's programs at once.
+    // A runtime that does not know them restarts nothing, keeps no interpreter, and starts
+    // Horovod's programs at once.
     const bool knows_options =
         settings.install_directory.empty() || HasRuntimeOfThisVersion(job, role, settings);
     if (!may_restart && knows_options) {
@@ -207,6 +208,11 @@ std::vector<std::string> CommandOf(const TrainingJob& job,
     }
     if (job.spec.strategy == Strategy::kHorovod && knows_options) {
       command.emplace_back("--together");
+    }
+    for (const std::string& module : role.warm) {
+      if (knows_options) {
+        command.insert(command.end(), {"--warm", module});
+      }
     }
     command.emplace_back("--");
   }

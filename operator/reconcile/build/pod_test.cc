@@ -87,6 +87,30 @@ TEST(BuildPod, HorovodsProgramsStartTogether) {
   EXPECT_EQ(option(), "--") << "it may not know the option";
 }
 
+TEST(BuildPod, TheRuntimeIsToldWhatToKeepWarm) {
+  TrainingJob job = MakeCommandJob(2);
+  job.spec.roles[0].pod.command = {"python3", "train.py"};
+  job.spec.roles[0].warm = {"torch", "numpy"};
+  PodSettings settings;
+  const auto command = [&] {
+    return BuildPod(job, Worker1(), settings).value().spec.container.command;
+  };
+  EXPECT_EQ(command(),
+            (std::vector<std::string>{"lockstep-runtime",
+                                      "run",
+                                      "--warm",
+                                      "torch",
+                                      "--warm",
+                                      "numpy",
+                                      "--",
+                                      "python3",
+                                      "train.py"}));
+  settings.install_directory = "/lockstep/bin";
+  settings.runtime_image = "runtime:new";
+  job.status.origin.runtime_image = "runtime:old";
+  EXPECT_EQ(command().at(2), "--") << "it may not know the option";
+}
+
 TEST(BuildPod, InitContainersAndSidecarsCountInWhatThePodAsksFor) {
   TrainingJob job = MakeCommandJob(2);
   PodTemplate& pod = job.spec.roles[0].pod;
