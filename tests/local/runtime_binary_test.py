@@ -54,8 +54,9 @@ class Messages(LocalTest):
         return {**os.environ, **variables}
 
     def test_an_interpreter_cannot_be_kept_for_another_command(self):
-        for words, reason in ((["--warm", "torch", "--", "torchrun", "a.py"], '"torchrun" found'),
-                              (["--warm", "torch-xla", "--", "python3", "a.py"], '"torch-xla"')):
+        for module, program, reason in (("torch", "torchrun", "python3 [-u] SCRIPT.py"),
+                                        ("torch-xla", "python3", "torch-xla")):
+            words = ["--warm", module, "--", program, "a.py"]
             ran = subprocess.run([RUNTIME, "run", *words], capture_output=True, text=True)
             self.assertEqual(ran.returncode, 64, ran.stderr)
             self.assertIn(reason, ran.stderr)
