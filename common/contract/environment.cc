@@ -45,6 +45,9 @@ void RenderOwn(const WorkerEnvironment& environment, EnvironmentMap* variables) 
   SetUnlessEmpty(env::kTerminationMessageFile, environment.termination_message_file, variables);
   SetNumber(env::kRendezvousTimeoutSeconds, environment.rendezvous_timeout.count(), variables);
   SetNumber(env::kSilentAfterMs, environment.silent_after.count(), variables);
+  if (environment.hung_after.has_value()) {
+    SetNumber(env::kHungAfterMs, environment.hung_after->count(), variables);
+  }
   SetUnlessEmpty(env::kCluster, environment.cluster, variables);
   if (environment.control_counter > 0) {
     SetNumber(env::kControlCounter, environment.control_counter, variables);

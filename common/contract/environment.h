@@ -38,6 +38,7 @@ inline constexpr const char* kGraceSeconds = "LOCKSTEP_GRACE_SECONDS";
 inline constexpr const char* kTerminationMessageFile = "LOCKSTEP_TERMINATION_MESSAGE_FILE";
 inline constexpr const char* kRendezvousTimeoutSeconds = "LOCKSTEP_RENDEZVOUS_TIMEOUT_SECONDS";
 inline constexpr const char* kSilentAfterMs = "LOCKSTEP_SILENT_AFTER_MS";
+inline constexpr const char* kHungAfterMs = "LOCKSTEP_HUNG_AFTER_MS";
 inline constexpr const char* kCluster = "LOCKSTEP_CLUSTER";
 inline constexpr const char* kControlCounter = "LOCKSTEP_CONTROL_COUNTER";
 
@@ -109,6 +110,8 @@ struct WorkerEnvironment {
   std::string termination_message_file;  // empty: none
   std::chrono::seconds rendezvous_timeout = kDefaultRendezvousTimeout;
   std::chrono::milliseconds silent_after = kDefaultSilentAfter;
+  // A rank of a command that does nothing for so long is ended; null: nobody is watched.
+  std::optional<std::chrono::milliseconds> hung_after;
   TfConfig tf_config;   // of the pod's first process
   std::string cluster;  // the shape that tf_config follows from; empty: it stands for itself
   int64_t control_counter =

@@ -188,6 +188,10 @@ void ReadSettings(VariableReader* reader, WorkerEnvironment* environment) {
       env::kRendezvousTimeoutSeconds, 1, kSecondsMax, kDefaultRendezvousTimeout.count()));
   environment->silent_after = std::chrono::milliseconds(
       reader->Number(env::kSilentAfterMs, 1, kSecondsMax * 1000, kDefaultSilentAfter.count()));
+  const int64_t hung_after = reader->Number(env::kHungAfterMs, 1, kSecondsMax * 1000, 0);
+  if (hung_after > 0) {
+    environment->hung_after = std::chrono::milliseconds(hung_after);
+  }
   environment->control_counter =
       reader->Number(env::kControlCounter, 0, std::numeric_limits<int64_t>::max(), 0);
 }

@@ -34,6 +34,7 @@ WorkerEnvironment Sample(const JobTopology& topology, const TaskId& task) {
   environment.termination_message_file = "/dev/termination-log";
   environment.rendezvous_timeout = std::chrono::seconds(42);
   environment.silent_after = std::chrono::milliseconds(900);
+  environment.hung_after = std::chrono::milliseconds(2500);
   environment.control_counter = 17;
   return environment;
 }
@@ -63,6 +64,7 @@ TEST(Environment, HoldsEveryVariableOfTheContract) {
       {"LOCKSTEP_TERMINATION_MESSAGE_FILE", "/dev/termination-log"},
       {"LOCKSTEP_RENDEZVOUS_TIMEOUT_SECONDS", "42"},
       {"LOCKSTEP_SILENT_AFTER_MS", "900"},
+      {"LOCKSTEP_HUNG_AFTER_MS", "2500"},
       {"LOCKSTEP_CONTROL_COUNTER", "17"},
       {"TF_CONFIG",
        R"({"cluster":{"worker":["127.4.5.1:2222","127.4.5.1:2231","127.4.5.2:2222",)"
@@ -375,6 +377,7 @@ TEST(EnvironmentParse, NamesVariableValueAndExpectation) {
       {"LOCKSTEP_GRACE_SECONDS", "soon", invalid, "\"soon\" found"},
       {"LOCKSTEP_RENDEZVOUS_TIMEOUT_SECONDS", "0", invalid, "\"0\" found"},
       {"LOCKSTEP_SILENT_AFTER_MS", "0", invalid, "\"0\" found"},
+      {"LOCKSTEP_HUNG_AFTER_MS", "0", invalid, "\"0\" found"},
       {"MASTER_PORT", "0", invalid, "\"0\" found"},
       {"TF_CONFIG", "{", invalid, "TF_CONFIG: not valid JSON"},
       {"TF_CONFIG", "", ErrorCode::kMismatch, "no cluster found, expected the addresses of 4"},

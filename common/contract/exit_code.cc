@@ -94,6 +94,8 @@ ExitVerdict ClassifyCode(int exit_code) {
       return {Outcome::kPermanent, ExitCause::kDiverged};
     case kExitInexact:
       return {Outcome::kPermanent, ExitCause::kInexact};
+    case kExitHung:
+      return {Outcome::kRetryable, ExitCause::kHang};
     case kExitCannotExecute:
     case kExitNotFound:
       return kCannotStart;
@@ -166,6 +168,8 @@ std::string_view ExitCauseName(ExitCause cause) {
       return "diverged";
     case ExitCause::kInexact:
       return "inexact";
+    case ExitCause::kHang:
+      return "hang";
     case ExitCause::kStartError:
       return "start_error";
     case ExitCause::kOom:
@@ -271,6 +275,8 @@ std::string DescribeExit(int exit_code, int signal, std::string_view reason) {
       return "the loss is no longer finite (" + code + ")";
     case ExitCause::kInexact:
       return "samples were lost or used twice (" + code + ")";
+    case ExitCause::kHang:
+      return "did nothing for too long (" + code + ")";
     case ExitCause::kStartError:
       // "Error" is the kubelet's word for any code but 0.
       return "could not be started (" +

@@ -15,9 +15,10 @@ inline constexpr int kExitInternal = 70;    // a fault of ours, retryable; BSD's
 inline constexpr int kExitNotSaved = 74;    // trained, but the model is not written; BSD's EX_IOERR
 inline constexpr int kExitRetryable = 75;   // peers missing, rendezvous ran out; BSD's EX_TEMPFAIL
 inline constexpr int kExitSuperseded = 76;  // a newer incarnation or attempt has taken over
-// The next two are above BSD's list, which ends at 78. Choice.
+// The next three are above BSD's list, which ends at 78. Choice.
 inline constexpr int kExitDiverged = 79;        // loss or model left the finite numbers
 inline constexpr int kExitInexact = 80;         // trained, but samples were lost or used twice
+inline constexpr int kExitHung = 81;            // did nothing for too long, and was ended for it
 inline constexpr int kExitCannotExecute = 126;  // as shells report it
 inline constexpr int kExitNotFound = 127;       // as shells report it
 inline constexpr int kExitSignalBase = 128;     // 128 + signal number
@@ -53,6 +54,7 @@ enum class ExitCause {
   kNotSaved,    // it trained to the end and could not write the model
   kDiverged,    // its loss or model left the finite numbers
   kInexact,     // it trained to the end with samples lost or used twice
+  kHang,        // it did nothing for too long
   kStartError,  // it could not be started
   kOom,         // out of memory
   kKilled,      // a signal from outside
@@ -61,7 +63,7 @@ enum class ExitCause {
   kUnknown,     // nobody can say
 };
 
-inline constexpr std::array<ExitCause, 16> kExitCauses = {ExitCause::kCompleted,
+inline constexpr std::array<ExitCause, 17> kExitCauses = {ExitCause::kCompleted,
                                                           ExitCause::kProgramExit,
                                                           ExitCause::kUserError,
                                                           ExitCause::kInternal,
@@ -71,6 +73,7 @@ inline constexpr std::array<ExitCause, 16> kExitCauses = {ExitCause::kCompleted,
                                                           ExitCause::kNotSaved,
                                                           ExitCause::kDiverged,
                                                           ExitCause::kInexact,
+                                                          ExitCause::kHang,
                                                           ExitCause::kStartError,
                                                           ExitCause::kOom,
                                                           ExitCause::kKilled,

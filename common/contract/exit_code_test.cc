@@ -42,6 +42,7 @@ const std::vector<Interval>& DocumentedTable() {
       {76, 76, {Outcome::kSuperseded, ExitCause::kSuperseded}},
       {79, 79, {Outcome::kPermanent, ExitCause::kDiverged}},
       {80, 80, {Outcome::kPermanent, ExitCause::kInexact}},
+      {81, 81, {Outcome::kRetryable, ExitCause::kHang}},
       {126, 127, kStartError},
       {128, 128, kOwnVerdict},
       {129, 192, kKilled},
@@ -159,6 +160,7 @@ TEST(DescribeExit, SaysItInOnePhrase) {
   EXPECT_EQ(DescribeExit(74, 0, ""), "the model could not be saved (exit code 74)");
   EXPECT_EQ(DescribeExit(79, 0, ""), "the loss is no longer finite (exit code 79)");
   EXPECT_EQ(DescribeExit(80, 0, ""), "samples were lost or used twice (exit code 80)");
+  EXPECT_EQ(DescribeExit(81, 0, ""), "did nothing for too long (exit code 81)");
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/contract/problems.h"
+#include "common/contract/python_command.h"
 #include "common/contract/topology.h"
 #include "operator/api/defaults.h"
 #include "operator/api/fields.h"
@@ -24,10 +25,12 @@ using Errors = std::vector<Error>;
 // Ranges. Choices: what a cluster can hold, and a slip of the pen above that.
 constexpr int64_t kGpusMax = 64;  // the largest machines have 16
 constexpr std::size_t kRolesMax = 4;
+constexpr std::size_t kWarmModulesMax = 16;  // choice: above what programs import on purpose
 constexpr int64_t kRestartsMax = 10'000;
 constexpr int64_t kSecondsMax = int64_t{3650} * 24 * 3600;  // ten years
 constexpr double kRecoverySecondsMin = 0.2;                 // below it a busy machine looks dead
 constexpr double kRecoverySecondsMax = 24 * 3600;
+constexpr double kHungSecondsMin = 1;  // below it a program that reads a file seems to hang
 
 std::string ReadLabel(ObjectReader& reader, std::string_view key, std::string fallback) {
   const std::string text = ReadText(reader, key);
@@ -107,6 +110,23 @@ void ReconcileGpus(ObjectReader& reader, RoleSpec* role) {
   }
 }
 
+std::vector<std::string> ReadModules(ObjectReader& reader, Errors* errors) {
+  std::vector<std::string> modules;
+  const std::vector<const Json*> items = ListUpTo(reader, "warm", kWarmModulesMax);
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const Json& item = *items[i];
+    if (item.is_string() && IsModuleName(item.get<std::string>())) {
+      modules.push_back(item.get<std::string>());
+    } else {
+      AddError(errors,
+               reader.PathOf("warm", i),
+               DescribeJson(item) +
+                   " found, expected a string that names a Python module, such as torch");
+    }
+  }
+  return modules;
+}
+
 RoleSpec DecodeRole(const Json& value, const std::string& path, Errors* errors) {
   RoleSpec role;
   ObjectReader reader(value, path, errors);
@@ -117,6 +137,7 @@ RoleSpec DecodeRole(const Json& value, const std::string& path, Errors* errors) 
   role.restart_policy =
       ReadEnum(reader, "restartPolicy", kRestartPolicyNames).value_or(role.restart_policy);
   role.supervise = reader.Bool("supervise").value_or(role.supervise);
+  role.warm = ReadModules(reader, errors);
   if (const Json* pod = reader.Find("template")) {
     role.pod = DecodePodTemplate(*pod, reader.PathOf("template"), errors);
   }
@@ -202,6 +223,10 @@ RecoverySpec DecodeRecovery(const Json& value, const std::string& path, Errors* 
   recovery.rendezvous_timeout =
       ReadRecoverySeconds(reader, "rendezvousTimeoutSeconds", recovery.rendezvous_timeout);
   recovery.silent_after = ReadRecoverySeconds(reader, "silentAfterSeconds", recovery.silent_after);
+  if (const auto seconds =
+          reader.Number("hungAfterSeconds", kHungSecondsMin, kRecoverySecondsMax)) {
+    recovery.hung_after = std::chrono::milliseconds(std::llround(*seconds * 1000));
+  }
   reader.Finish();
   return recovery;
 }

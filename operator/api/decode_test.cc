@@ -128,6 +128,32 @@ status:
   controlCounter: 4
 )";
 
+constexpr const char* kWatchedJob = R"(
+apiVersion: lockstep.dev/v1
+kind: TrainingJob
+metadata: {name: watched}
+spec:
+  roles:
+  - name: worker
+    warm: [torch, torch.distributed]
+    template: {spec: {containers: [{command: [python3, a.py]}]}}
+  - name: evaluator
+    supervise: false
+    template: {spec: {containers: [{command: [b]}]}}
+  recovery: {hungAfterSeconds: 90.5}
+)";
+
+TEST(DecodeTrainingJob, NobodyIsWatchedUnlessAskedFor) {
+  EXPECT_EQ(Read(kSmallestJob).spec.recovery.hung_after, std::nullopt);
+  EXPECT_EQ(Read(kWatchedJob).spec.recovery.hung_after, std::chrono::milliseconds(90'500));
+}
+
+TEST(DecodeTrainingJob, NoInterpreterIsKeptUnlessAskedFor) {
+  EXPECT_TRUE(Read(kSmallestJob).spec.roles.at(0).warm.empty());
+  EXPECT_EQ(Read(kWatchedJob).spec.roles.at(0).warm,
+            (std::vector<std::string>{"torch", "torch.distributed"}));
+}
+
 TEST(DecodeTrainingJob, SmallestJobGetsTheDocumentedDefaults) {
   const TrainingJob job = Read(kSmallestJob);
   EXPECT_EQ(job.metadata.namespace_name, "default");
@@ -175,7 +201,7 @@ TEST(DecodeTrainingJob, CountsRanksAndNotTheOtherPods) {
 }
 
 TEST(DecodeTrainingJob, EncodeThenDecodeGivesTheSameJob) {
-  for (const char* text : {kSmallestJob, kFullestJob}) {
+  for (const char* text : {kSmallestJob, kFullestJob, kWatchedJob}) {
     const TrainingJob job = Read(text);
     const DecodedJob again = DecodeTrainingJob(EncodeTrainingJob(job));
     ASSERT_TRUE(again.ok()) << again.errors.front().ToString();

@@ -34,6 +34,9 @@ Json EncodeRole(const RoleSpec& role) {
                 {"processes", role.processes},
                 {"restartPolicy", RestartPolicyName(role.restart_policy)},
                 {"supervise", role.supervise}};
+  if (!role.warm.empty()) {
+    value["warm"] = role.warm;
+  }
   if (!role.pod.raw.empty()) {
     value["template"] = role.pod.raw;
   }
@@ -100,6 +103,9 @@ Json EncodeSpec(const TrainingJobSpec& spec) {
   value["recovery"] = {{"replacementTimeoutSeconds", Seconds(spec.recovery.replacement_timeout)},
                        {"rendezvousTimeoutSeconds", Seconds(spec.recovery.rendezvous_timeout)},
                        {"silentAfterSeconds", Seconds(spec.recovery.silent_after)}};
+  if (spec.recovery.hung_after) {
+    value["recovery"]["hungAfterSeconds"] = Seconds(*spec.recovery.hung_after);
+  }
   return value;
 }
 

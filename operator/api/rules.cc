@@ -9,6 +9,7 @@
 #include "common/contract/cluster_shape.h"
 #include "common/contract/environment.h"
 #include "common/contract/problems.h"
+#include "common/contract/python_command.h"
 #include "common/contract/tf_config.h"
 #include "common/contract/topology.h"
 #include "operator/api/fields.h"
@@ -202,6 +203,7 @@ class RuleChecker {
            "\"evaluator\" found, but the built-in trainer has none yet: it evaluates at the end, "
            "on spec.training.dataset.testSamples");
     }
+    CheckWarm(role, path);
     if (HasError("spec.training") || spec_.training || !IsTrusted(path + ".template")) {
       return;
     }
@@ -212,6 +214,27 @@ class RuleChecker {
     } else if (!role.pod.has_command()) {
       Fail(command_path,
            "missing, expected the program to run, or spec.training for the built-in trainer");
+    }
+  }
+
+  // An interpreter is kept by the runtime, and can stand for a plain command of Python's only.
+  void CheckWarm(const RoleSpec& role, const std::string& path) {
+    const std::string field = path + ".warm";
+    if (role.warm.empty() || !IsTrusted(field) || HasError("spec.training")) {
+      return;
+    }
+    if (spec_.training) {
+      Fail(field, "found beside spec.training, expected it for commands only");
+    } else if (!role.supervise) {
+      Fail(field,
+           "found beside supervise: false, expected supervise: true: the runtime keeps the "
+           "interpreter");
+    } else if (role.pod.has_command() && IsTrusted(path + ".template")) {
+      std::vector<std::string> command = role.pod.command;
+      command.insert(command.end(), role.pod.args.begin(), role.pod.args.end());
+      if (const Result<PythonCommand> parsed = ParsePythonCommand(command); !parsed.ok()) {
+        Fail(field, "found, but the command is another: " + parsed.error().message());
+      }
     }
   }
 
@@ -399,6 +422,29 @@ class RuleChecker {
       Fail("spec.recovery.silentAfterSeconds",
            "is not below replacementTimeoutSeconds, expected less: a rank must be noticed before "
            "its successor can come");
+    }
+    CheckHungAfter();
+  }
+
+  void CheckHungAfter() {
+    const std::string field = "spec.recovery.hungAfterSeconds";
+    if (!spec_.recovery.hung_after || !IsTrusted("spec.recovery")) {
+      return;
+    }
+    if (spec_.training) {
+      Fail(field,
+           "found beside spec.training, expected it for commands only: ranks of the built-in "
+           "trainer find out by themselves, by silentAfterSeconds");
+    }
+    for (std::size_t i = 0; i < spec_.roles.size(); ++i) {
+      const RoleSpec& role = spec_.roles[i];
+      const bool has_ranks = role.name == Role::kChief || role.name == Role::kWorker;
+      if (!spec_.training && has_ranks && !role.supervise && IsTrusted(RolePath(i))) {
+        Fail(field,
+             "found, but " + RolePath(i) +
+                 " has supervise: false, so that nobody watches its processes; expected "
+                 "supervise: true");
+      }
     }
   }
 

@@ -127,6 +127,8 @@ struct RoleSpec {
   // Whether our runtime runs the template's command: with it come signals passed on, one process
   // for each GPU, metrics, and word of a lost peer. Without it the command is started as written.
   bool supervise = true;
+  // Modules that the runtime keeps a Python interpreter with, from which it forks each process.
+  std::vector<std::string> warm;
   PodTemplate pod;
 
   friend bool operator==(const RoleSpec&, const RoleSpec&) = default;
@@ -177,6 +179,8 @@ struct RecoverySpec {
   std::chrono::milliseconds replacement_timeout{60'000};  // a lost rank's successor must be there
   std::chrono::milliseconds rendezvous_timeout{60'000};   // all ranks must have met
   std::chrono::milliseconds silent_after{1'500};  // a rank that says nothing for so long is lost
+  // A rank of a command that does nothing for so long is ended; null: nobody is watched.
+  std::optional<std::chrono::milliseconds> hung_after;
 
   friend bool operator==(const RecoverySpec&, const RecoverySpec&) = default;
 };

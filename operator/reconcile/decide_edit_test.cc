@@ -61,6 +61,12 @@ TEST(DecideEdit, OtherPatienceOrPriorityIsAnotherGang) {
             Attempt(1));
   EXPECT_EQ(attempt_after([](TrainingJobSpec* spec) { ++spec->recovery.rendezvous_timeout; }),
             Attempt(1));
+  EXPECT_EQ(attempt_after([](TrainingJobSpec* spec) { spec->roles[0].warm = {"torch"}; }),
+            Attempt(1));
+  EXPECT_EQ(attempt_after([](TrainingJobSpec* spec) {
+              spec->recovery.hung_after = std::chrono::seconds(60);
+            }),
+            Attempt(1));
   EXPECT_EQ(
       attempt_after([](TrainingJobSpec* spec) { spec->scheduling.priority_class_name = "urgent"; }),
       Attempt(1));

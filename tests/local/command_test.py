@@ -128,6 +128,20 @@ class Ends(LocalTest):
         self.assertLess(time.monotonic() - begin, 10)
 
 
+class Hangs(LocalTest):
+    SCRIPT = ("test -e tried-$RANK && exit 0; touch tried-$RANK; "
+              "test $RANK = 1 && kill -STOP $$$$; while :; do sleep 0.1; done")
+
+    def test_a_stopped_program_is_found_and_the_gang_starts_anew(self):
+        manifest = command_manifest(["sh", "-c", self.SCRIPT], backoff_limit=1)
+        run = self.run_job(manifest + "  recovery: {hungAfterSeconds: 1}\n")
+        self.assertEqual(run.exit_code, 0, run.output)
+        self.assertEqual([(each["cause"], each["count"]) for each in run.summary["restarts"]],
+                         [("hang", 1)], run.output)
+        self.assertIn("it is stopped", run.output)
+        self.assertIn("command-worker-1", run.output)
+
+
 class Refusals(LocalTest):
     def test_more_gpus_than_the_machine_has(self):
         manifest = command_manifest(["true"]).replace(

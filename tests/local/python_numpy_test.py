@@ -1,6 +1,7 @@
 """lockstep.numpy: what calls do, how errors are told, Ctrl-C, and examples/own_program.py, whose
 lost ranks are replaced while the others keep their processes."""
 
+import json
 import os
 import pathlib
 import signal
@@ -87,6 +88,39 @@ class Recovery(OwnProgramCase):
         self.assertRegex(ends[0][0], r"asked to stop after \d+ steps")
         self.assertEqual({end[0].split("] ")[1] for end in ends},
                          {ends[0][0].split("] ")[1]})
+
+
+@unittest.skipUnless(can_import("numpy"), "python3-numpy is not installed")
+class WarmRecovery(OwnProgramCase):
+    """examples/own_program.py, whose processes are forked from an interpreter that has NumPy."""
+
+    program = [PYTHON, str(REPOSITORY / "examples" / "own_program.py")]
+
+    def manifest(self, **changes):
+        # Where the library is, a template may not say by our own variable.
+        variables = {**VARIABLES, "PYTHONDONTWRITEBYTECODE": "1"}
+        library = variables.pop("LOCKSTEP_LIBRARY", None)
+        if library is not None:
+            variables["LD_LIBRARY_PATH"] = str(pathlib.Path(library).parent)
+        env = [{"name": name, "value": value} for name, value in variables.items()]
+        text = super().manifest(**changes)
+        return text.replace("          image: local\n",
+                            f"          image: local\n          env: {json.dumps(env)}\n").replace(
+            "    restartPolicy:", "    warm: [numpy]\n    restartPolicy:")
+
+    def start_and_meet(self, manifest=None, workers=3):
+        started = super().start_and_meet(manifest, workers)
+        pids = [self.pids(started[1], rank)[-1] for rank in range(workers)]
+        self.commands = [pathlib.Path(f"/proc/{pid}/cmdline").read_text() for pid in pids]
+        return started
+
+    def test_killed_ranks_are_forked_again_and_the_model_is_that_of_an_undisturbed_run(self):
+        expected = self.undisturbed()
+        run = self.lose([1, 2])
+        self.assertEqual(self.models(run), expected)
+        for rank in range(3):
+            self.assertIn("lockstep_fork_server", self.commands[rank])
+            self.assertNotIn("warm", run.pod_log(f"own-worker-{rank}"))
 
 
 if __name__ == "__main__":

@@ -53,6 +53,14 @@ class Messages(LocalTest):
         variables.pop("LOCKSTEP_JOB_KEY_FILE", None)
         return {**os.environ, **variables}
 
+    def test_an_interpreter_cannot_be_kept_for_another_command(self):
+        for module, program, reason in (("torch", "torchrun", "python3 [-u] SCRIPT.py"),
+                                        ("torch-xla", "python3", "torch-xla")):
+            words = ["--warm", module, "--", program, "a.py"]
+            ran = subprocess.run([RUNTIME, "run", *words], capture_output=True, text=True)
+            self.assertEqual(ran.returncode, 64, ran.stderr)
+            self.assertIn(reason, ran.stderr)
+
     def test_version(self):
         ran = subprocess.run([RUNTIME, "--version"], capture_output=True, text=True)
         self.assertEqual(ran.returncode, 0)

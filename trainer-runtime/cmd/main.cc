@@ -36,6 +36,7 @@ struct Arguments {
   int process_start = 0;
   bool may_restart = true;
   bool waits_for_gang = false;
+  std::vector<std::string> warm;
   std::vector<std::string> command;
 };
 
@@ -70,6 +71,12 @@ CLI::App* AddRun(CLI::App* app, Arguments* arguments) {
   run->add_flag("--together",
                 arguments->waits_for_gang,
                 "Start the program when the pods of all ranks are there, as Horovod's wants it");
+  run->add_option("--warm",
+                  arguments->warm,
+                  "Keep an interpreter that has imported this module, and fork each process from "
+                  "it: a\nlost one is back in no time. COMMAND is python3 with a script or -m")
+      ->option_text("MODULE")
+      ->allow_extra_args(false);
   run->add_option("COMMAND", arguments->command, "The program and its arguments, after --")
       ->required();
   return run;
@@ -159,6 +166,7 @@ int Main(int argc, char** argv) {
                        arguments.is_prefix_wanted,
                        arguments.may_restart,
                        arguments.waits_for_gang,
+                       arguments.warm,
                        logger.get()});
   }
   if (install->parsed() || devices->parsed() || doctor->parsed()) {

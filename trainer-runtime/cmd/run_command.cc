@@ -10,12 +10,14 @@
 #include <sys/stat.h>
 
 #include "common/contract/exit_code.h"
+#include "common/contract/python_command.h"
 #include "common/contract/supervised_place.h"
 #include "trainer-runtime/cmd/pod_devices.h"
 #include "trainer-runtime/cmd/runtime_service.h"
 #include "trainer-runtime/supervisor/horovod_gate.h"
 #include "trainer-runtime/supervisor/horovod_rendezvous.h"
 #include "trainer-runtime/supervisor/pod_listener.h"
+#include "trainer-runtime/supervisor/process_plan.h"
 #include "trainer-runtime/supervisor/process_succession.h"
 #include "trainer-runtime/supervisor/supervisor.h"
 
@@ -31,6 +33,7 @@ bool IsWorkerOfJob(const EnvironmentMap& variables) {
 SuperviseOptions BaseOptions(const RunCommandOptions& options) {
   SuperviseOptions supervise;
   supervise.command = options.command;
+  supervise.warm = options.warm;
   supervise.logger = options.logger;
   return supervise;
 }
@@ -77,6 +80,9 @@ class PodOfPrograms {
       return listener_.IsMissed(ended.local_rank) &&
              succession_.WantsAgain(ended, listener_.newest_step());
     };
+    supervise->count_reports = [this](int local_rank) {
+      return listener_.CountReports(local_rank);
+    };
     supervise->add_words = [this](TerminationMessage* words) {
       if (listener_.newest_step() > Step()) {
         words->last_step = listener_.newest_step();
@@ -90,6 +96,7 @@ class PodOfPrograms {
     LOCKSTEP_ASSIGN_OR_RETURN(start.kept, listener_.Connect(local_rank));
     start.environment =
         RenderSupervisedPlace({local_rank, succession_.CountStart(local_rank), start.kept.get()});
+    start.kept_variable = env::kChannelFd;
     return start;
   }
 
@@ -161,16 +168,38 @@ int RefuseToStart(const WorkerEnvironment* environment,
   return outcome == Outcome::kRetryable ? kExitRetryable : kExitUserError;
 }
 
+// Errors: kInvalidArgument: no interpreter can be kept for this command, or with such a module.
+Status CheckWarm(const RunCommandOptions& options) {
+  for (const std::string& module : options.warm) {
+    if (!IsModuleName(module)) {
+      return Error(ErrorCode::kInvalidArgument,
+                   "--warm: \"" + module + "\" found, expected a module such as torch");
+    }
+  }
+  if (!options.warm.empty()) {
+    const Result<PythonCommand> command = ParsePythonCommand(options.command);
+    if (!command.ok()) {
+      return Error(command.error()).Wrap("--warm");
+    }
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 int RunCommand(const EnvironmentMap& variables, const RunCommandOptions& options) {
   BlockSupervisedSignals();
+  const Status warm = CheckWarm(options);
   if (!IsWorkerOfJob(variables)) {
-    return RunAlone(variables, options);
+    return warm.ok() ? RunAlone(variables, options)
+                     : RefuseToStart(nullptr, warm.error(), Outcome::kPermanent, options.logger);
   }
   const Result<WorkerEnvironment> environment = ParseEnvironment(variables);
   if (!environment.ok()) {
     return RefuseToStart(nullptr, environment.error(), Outcome::kPermanent, options.logger);
+  }
+  if (!warm.ok()) {
+    return RefuseToStart(&environment.value(), warm.error(), Outcome::kPermanent, options.logger);
   }
   Result<std::vector<SupervisedProcess>> processes =
       PlanProcesses(*environment, variables, options.is_prefix_wanted);
@@ -204,6 +233,9 @@ int RunCommand(const EnvironmentMap& variables, const RunCommandOptions& options
   supervise.processes = std::move(processes).value();
   supervise.grace = environment->grace;
   supervise.termination_message_file = environment->termination_message_file;
+  supervise.hung_after = environment->hung_after;
+  supervise.has_peers_elsewhere =
+      environment->rank.has_value() && environment->world_size > environment->processes;
   if (service.ok()) {
     ShowDevices(devices, environment->processes, &(*service)->board());
     pod.Attach(&(*service)->board(), &supervise);

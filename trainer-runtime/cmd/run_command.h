@@ -13,6 +13,9 @@ struct RunCommandOptions {
   bool is_prefix_wanted = true;      // "[rank N] " before each line of output
   bool may_restart = true;           // a lost process that others would meet again
   bool waits_for_gang = false;       // ranks meet by Horovod, once the pods of all are there
+  // Modules that an interpreter is kept with, to start processes at once; then the command is one
+  // of ParsePythonCommand's. Empty: none.
+  std::vector<std::string> warm;
   Logger* logger = nullptr;
 };
 

@@ -8,12 +8,6 @@
 #include "common/process/spawn.h"
 
 namespace lockstep::runtime {
-namespace {
-
-struct Pipe {
-  UniqueFd reader;  // non-blocking
-  UniqueFd writer;
-};
 
 Result<Pipe> MakePipe() {
   int ends[2];
@@ -26,8 +20,6 @@ Result<Pipe> MakePipe() {
   }
   return pipe;
 }
-
-}  // namespace
 
 Result<ChildProcess> SpawnChild(const ChildOptions& options) {
   LOCKSTEP_ASSIGN_OR_RETURN(Pipe output, MakePipe());

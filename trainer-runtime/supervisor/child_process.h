@@ -27,6 +27,14 @@ struct ChildProcess {
   UniqueFd error;
 };
 
+struct Pipe {
+  UniqueFd reader;  // non-blocking
+  UniqueFd writer;
+};
+
+// Neither end is inherited by programs. Errors: kResourceExhausted, kIo.
+Result<Pipe> MakePipe();
+
 // Starts a program as the leader of a process group, as Spawn does. Errors: as Spawn.
 Result<ChildProcess> SpawnChild(const ChildOptions& options);
 

@@ -24,6 +24,12 @@ constexpr Duration kOwnSilence = std::chrono::milliseconds(500);
 // For a process to read what is passed on. Choice: messages are few, and its channel holds dozens.
 constexpr Duration kTellPatience = std::chrono::milliseconds(100);
 
+// A document is sent again by a thread of its own, whatever the program does meanwhile.
+bool TellsOfMore(const std::optional<StatusDocument>& before, const StatusDocument& now) {
+  return !before.has_value() || before->step != now.step || before->epoch != now.epoch ||
+         before->phase != now.phase;
+}
+
 }  // namespace
 
 PodListener::PodListener(int process_count, Duration silent_after, Logger* logger)
@@ -97,6 +103,11 @@ void PodListener::Tell(ControlMessage message) {
 bool PodListener::IsMissed(int local_rank) const {
   const std::lock_guard<std::mutex> lock(mutex_);
   return processes_[static_cast<std::size_t>(local_rank)].is_missed;
+}
+
+int64_t PodListener::CountReports(int local_rank) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return processes_[static_cast<std::size_t>(local_rank)].report_count;
 }
 
 Step PodListener::newest_step() const {
@@ -180,6 +191,8 @@ void PodListener::Take(std::size_t local_rank, const ChannelMessage& message) {
     case ChannelWord::kStatus:
       if (auto document = DecodeStatusDocument(message.text); document.ok()) {
         newest_step_ = std::max(newest_step_, document->step);
+        processes_[local_rank].report_count +=
+            TellsOfMore(reports_[local_rank].newest, *document) ? 1 : 0;
         processes_[local_rank].is_missed =
             !document->backend.empty() && document->phase != Phase::kSucceeded;
         reports_[local_rank].newest = std::move(document).value();

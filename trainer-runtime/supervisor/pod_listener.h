@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <mutex>
 #include <optional>
@@ -53,6 +54,9 @@ class PodListener {
   // offers, and is not done: then they meet a successor, too.
   bool IsMissed(int local_rank) const;
 
+  // How often the processes that stood for `local_rank` have told of another step, epoch or phase.
+  int64_t CountReports(int local_rank) const;
+
   // The newest step that any process of the pod has completed.
   Step newest_step() const;
 
@@ -71,6 +75,7 @@ class PodListener {
     std::optional<TimePoint> hangs_since;
     std::string metrics;
     bool is_missed = false;
+    int64_t report_count = 0;
     std::optional<TerminationMessage> last_words;
   };
 

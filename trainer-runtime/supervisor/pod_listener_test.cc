@@ -78,6 +78,18 @@ TEST_F(PodListenerTest, WhatTheLeadingProcessSaysIsOnTheBoardAndAllMetricsOnTheP
             "# HELP a A.\na{local_rank=\"0\"} 1\na{local_rank=\"1\"} 2\n");
 }
 
+// A thread of its own sends the document again and again, whatever the program does.
+TEST_F(PodListenerTest, OnlyWhatIsNewInADocumentCountsAsAReport) {
+  Listen(kNeverSilent);
+  Say(1, ChannelWord::kStatus, EncodeStatusDocument(Document(1, 5)));
+  Say(1, ChannelWord::kStatus, EncodeStatusDocument(Document(1, 5)));
+  Say(1, ChannelWord::kAlive, "");
+  Say(1, ChannelWord::kStatus, EncodeStatusDocument(Document(1, 6)));
+  EXPECT_TRUE(Becomes([&] { return listener_->newest_step() == Step(6); }));
+  EXPECT_EQ(listener_->CountReports(1), 2);
+  EXPECT_EQ(listener_->CountReports(0), 0);
+}
+
 TEST_F(PodListenerTest, TheOperatorsWordGoesToAllInTheirOwnCount) {
   Listen(kNeverSilent);
   ControlMessage message;

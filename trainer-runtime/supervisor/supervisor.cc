@@ -17,12 +17,17 @@
 #include "common/base/file.h"
 #include "common/base/unique_fd.h"
 #include "common/contract/exit_code.h"
+#include "common/contract/python_command.h"
 #include "common/contract/termination_message.h"
 #include "common/process/find_program.h"
 #include "trainer-runtime/supervisor/child_process.h"
 #include "trainer-runtime/supervisor/last_words.h"
 #include "trainer-runtime/supervisor/line_relay.h"
+#include "trainer-runtime/supervisor/output_stream.h"
+#include "trainer-runtime/supervisor/pod_verdict.h"
 #include "trainer-runtime/supervisor/process_reaper.h"
+#include "trainer-runtime/supervisor/warm_starts.h"
+#include "trainer-runtime/supervisor/watchdog.h"
 
 namespace lockstep::runtime {
 namespace {
@@ -38,6 +43,10 @@ constexpr std::chrono::seconds kLossGrace{2};
 
 // Of a process that has ended, what a pipe of the largest size without privileges may hold.
 constexpr int kLastReadsMax = 64;
+
+// For modules to be imported before the first process. Choice: the largest take a minute from a
+// cold network disk.
+constexpr std::chrono::seconds kImportPatience{120};
 
 // For killed processes to vanish, and for the last output to be taken.
 constexpr std::chrono::seconds kEndTimeout{2};
@@ -59,76 +68,6 @@ sigset_t SupervisedSignals() {
   return signals;
 }
 
-int ExitCodeOf(const Error& start_error) {
-  switch (start_error.code()) {
-    case ErrorCode::kNotFound:
-      return kExitNotFound;
-    case ErrorCode::kResourceExhausted:
-      return kExitRetryable;
-    default:
-      return kExitCannotExecute;
-  }
-}
-
-// One output of one process, on its way to a sink.
-class Stream {
- public:
-  // A null `prefixer` passes bytes on as they come.
-  // `words` follows what passes; null: nobody does.
-  Stream(UniqueFd fd, std::optional<LinePrefixer> prefixer, OutputSink* sink, LastWords* words)
-      : fd_(std::move(fd)), prefixer_(std::move(prefixer)), sink_(sink), words_(words) {}
-
-  int fd() const { return fd_.get(); }
-
-  bool wants_input() const { return fd_.is_open() && !sink_->is_full(); }
-
-  // Takes one block; closes at the end. Returns false when there is nothing to take now.
-  bool ReadBlock() {
-    std::array<char, 16384> block;
-    const ssize_t count = fd_.is_open() ? ::read(fd_.get(), block.data(), block.size()) : 0;
-    if (count < 0) {
-      return errno == EINTR;
-    }
-    if (count == 0) {
-      Close();
-      return false;
-    }
-    const std::string_view bytes(block.data(), static_cast<std::size_t>(count));
-    const TimePoint now = SteadyNow();
-    if (words_ != nullptr) {
-      words_->Append(bytes, now);
-    }
-    if (prefixer_.has_value()) {
-      prefixer_->Append(bytes, now, sink_->pending());
-    } else {
-      *sink_->pending() += bytes;
-    }
-    return true;
-  }
-
-  void Close() {
-    if (fd_.is_open() && prefixer_.has_value()) {
-      prefixer_->Finish(sink_->pending());
-    }
-    fd_.Reset();
-  }
-
- private:
-  UniqueFd fd_;
-  std::optional<LinePrefixer> prefixer_;
-  OutputSink* sink_;
-  LastWords* words_;
-};
-
-// What happened to the pod as a whole.
-struct Verdict {
-  int exit_code = 0;
-  int signal = 0;
-  std::string reason;
-  std::optional<int> culprit_rank;
-  std::string tail;  // of what the culprit wrote to its standard error
-};
-
 class Supervisor {
  public:
   explicit Supervisor(const SuperviseOptions& options)
@@ -140,11 +79,17 @@ class Supervisor {
   Status StartAll();
   Status Start(std::size_t local_rank);
   bool StartAgain(const SupervisorEvent& ended);
+  void MakeWatchdog();
+  void MakeWarm();
+  Result<ChildProcess> Launch(std::size_t local_rank, const ProcessStart& start);
+  bool IsWatched() const;
+  void LookForHung();
   void RunUntilAllEnded();
   void WaitForSomething();
   void HandleSignals();
   void HandleEnded(pid_t pid);
-  void NoteFailure(std::size_t local_rank, const EndedChild& ended);
+  SupervisorEvent EndOf(std::size_t local_rank, const EndedChild& ended) const;
+  void NoteFailure(const SupervisorEvent& ended);
   void AskToEnd(int signal, Duration grace);
   void KillAll();
   void FinishOutput();
@@ -152,6 +97,7 @@ class Supervisor {
   void SignalAll(int signal);
   void Report(const SupervisorEvent& event);
   std::string NameOf(std::size_t local_rank) const;
+  std::vector<std::string> Names() const;
   std::string SearchPath() const;
 
   const SuperviseOptions& options_;
@@ -159,17 +105,22 @@ class Supervisor {
   OutputSink error_;
   SubreaperScope subreaper_;
   UniqueFd signals_;
-  std::string program_;              // a path
-  std::vector<pid_t> pids_;          // by local rank; 0 when ended
-  std::deque<LastWords> words_;      // by local rank; streams point into it
-  std::vector<Stream> streams_;      // by local rank, output and error of each
+  std::string program_;                // a path
+  std::vector<pid_t> pids_;            // by local rank; 0 when ended
+  std::deque<LastWords> words_;        // by local rank; streams point into it
+  std::vector<OutputStream> streams_;  // by local rank, output and error of each
+  std::optional<Watchdog> watchdog_;
+  std::optional<WarmStarts> warm_;
   std::optional<Deadline> kill_at_;  // set while all are asked to end
   bool is_killed_ = false;
-  bool was_asked_to_end_ = false;   // from outside, before anything had failed
-  std::optional<Verdict> failure_;  // the first
+  bool was_asked_to_end_ = false;      // from outside, before anything had failed
+  std::optional<PodFailure> failure_;  // the first
 };
 
 int Supervisor::Run() {
+  if (options_.hung_after.has_value()) {
+    MakeWatchdog();
+  }
   const sigset_t signals = SupervisedSignals();
   signals_ = UniqueFd(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
   Status started = signals_.is_open() ? StartAll() : SystemError(errno, "make a signalfd");
@@ -178,7 +129,7 @@ int Supervisor::Run() {
     options_.logger->Error("command not started",
                            {{"error", started.error().ToString()}, {"PATH", SearchPath()}});
     failure_ =
-        Verdict{ExitCodeOf(started.error()), 0, started.error().ToString(), std::nullopt, ""};
+        PodFailure{ExitCodeOf(started.error()), 0, started.error().ToString(), std::nullopt, ""};
     KillAll();
   }
   RunUntilAllEnded();
@@ -190,8 +141,35 @@ int Supervisor::Run() {
   return failure_.has_value() ? failure_->exit_code : kExitSuccess;
 }
 
+void Supervisor::MakeWatchdog() {
+  WatchdogOptions options;
+  options.limit = *options_.hung_after;
+  options.names = Names();
+  options.has_peers_elsewhere = options_.has_peers_elsewhere;
+  options.logger = options_.logger;
+  watchdog_.emplace(std::move(options));
+}
+
+// Returns when the modules are imported, or when somebody asks this process to end.
+void Supervisor::MakeWarm() {
+  const PythonCommand command = ParsePythonCommand(options_.command).value();
+  warm_.emplace(Names(), options_.logger);
+  for (const SupervisedProcess& process : options_.processes) {
+    warm_->Add({program_, command, options_.warm, process.environment, options_.error_fd});
+  }
+  sigset_t stop;
+  ::sigemptyset(&stop);
+  ::sigaddset(&stop, SIGTERM);
+  ::sigaddset(&stop, SIGINT);
+  const UniqueFd wake(::signalfd(-1, &stop, SFD_CLOEXEC | SFD_NONBLOCK));  // only looked at
+  warm_->AwaitReady(Deadline::After(SteadyNow(), kImportPatience), wake.get());
+}
+
 Status Supervisor::StartAll() {
   LOCKSTEP_ASSIGN_OR_RETURN(program_, FindProgram(options_.command.front(), SearchPath()));
+  if (!options_.warm.empty()) {
+    MakeWarm();
+  }
   for (std::size_t local_rank = 0; local_rank < options_.processes.size(); ++local_rank) {
     words_.emplace_back();
     streams_.emplace_back(UniqueFd(), std::nullopt, &output_, nullptr);
@@ -202,26 +180,43 @@ Status Supervisor::StartAll() {
   return OkStatus();
 }
 
+// Forks the process where there is an interpreter for that, else starts it plainly.
+Result<ChildProcess> Supervisor::Launch(std::size_t local_rank, const ProcessStart& start) {
+  if (warm_.has_value()) {
+    std::optional<ChildProcess> forked =
+        warm_->Fork(static_cast<int>(local_rank),
+                    {start.environment, start.input.get(), start.kept.get(), start.kept_variable});
+    if (forked.has_value()) {
+      return std::move(*forked);
+    }
+  }
+  ChildOptions options{
+      program_, options_.command, start.environment, start.input.get(), start.kept.get()};
+  const EnvironmentMap& shared = options_.processes[local_rank].environment;
+  options.environment.insert(shared.begin(), shared.end());
+  options.command.insert(options.command.end(), start.arguments.begin(), start.arguments.end());
+  return SpawnChild(options);
+}
+
 Status Supervisor::Start(std::size_t local_rank) {
   const SupervisedProcess& process = options_.processes[local_rank];
   ProcessStart start;
   if (options_.on_start) {
     LOCKSTEP_ASSIGN_OR_RETURN(start, options_.on_start(static_cast<int>(local_rank)));
   }
-  ChildOptions options{
-      program_, options_.command, start.environment, start.input.get(), start.kept.get()};
-  options.environment.insert(process.environment.begin(), process.environment.end());
-  options.command.insert(options.command.end(), start.arguments.begin(), start.arguments.end());
-  LOCKSTEP_ASSIGN_OR_RETURN(ChildProcess child, SpawnChild(options));
+  LOCKSTEP_ASSIGN_OR_RETURN(ChildProcess child, Launch(local_rank, start));
   std::optional<LinePrefixer> prefixer;
   if (options_.processes.size() > 1 || !process.prefix.empty()) {
     prefixer.emplace(process.prefix, kLineBytesMax);
   }
   words_[local_rank] = LastWords();
-  streams_[2 * local_rank] = Stream(std::move(child.output), prefixer, &output_, nullptr);
+  streams_[2 * local_rank] = OutputStream(std::move(child.output), prefixer, &output_, nullptr);
   streams_[2 * local_rank + 1] =
-      Stream(std::move(child.error), prefixer, &error_, &words_[local_rank]);
+      OutputStream(std::move(child.error), prefixer, &error_, &words_[local_rank]);
   pids_[local_rank] = child.pid;
+  if (watchdog_.has_value()) {
+    watchdog_->NoteStarted(static_cast<int>(local_rank));
+  }
   Report({SupervisorEvent::Kind::kStarted, static_cast<int>(local_rank), child.pid, 0, 0});
   return OkStatus();
 }
@@ -261,11 +256,12 @@ void Supervisor::RunUntilAllEnded() {
     while (const std::optional<pid_t> ended = FindEndedChild()) {
       HandleEnded(*ended);
     }
+    LookForHung();
     if (!is_killed_ && kill_at_.has_value() && kill_at_->HasPassed(SteadyNow())) {
       options_.logger->Warn("grace period is over, processes are killed");
       KillAll();
     }
-    for (Stream& stream : streams_) {
+    for (OutputStream& stream : streams_) {
       if (stream.wants_input()) {
         stream.ReadBlock();
       }
@@ -277,7 +273,7 @@ void Supervisor::RunUntilAllEnded() {
 
 void Supervisor::WaitForSomething() {
   std::vector<pollfd> entries = {{signals_.get(), POLLIN, 0}};
-  for (const Stream& stream : streams_) {
+  for (const OutputStream& stream : streams_) {
     if (stream.wants_input()) {
       entries.push_back({stream.fd(), POLLIN, 0});
     }
@@ -287,8 +283,36 @@ void Supervisor::WaitForSomething() {
       entries.push_back({sink->fd(), POLLOUT, 0});
     }
   }
-  const int timeout = kill_at_.has_value() ? kill_at_->RemainingMilliseconds(SteadyNow()) : -1;
+  std::optional<Deadline> wake_at = kill_at_;
+  if (IsWatched()) {
+    wake_at = Deadline::At(watchdog_->next_look());
+  }
+  const int timeout = wake_at.has_value() ? wake_at->RemainingMilliseconds(SteadyNow()) : -1;
   ::poll(entries.data(), entries.size(), timeout);
+}
+
+// Not while all are asked to end: they have their grace for that.
+bool Supervisor::IsWatched() const {
+  return watchdog_.has_value() && !kill_at_.has_value() && !is_killed_;
+}
+
+void Supervisor::LookForHung() {
+  const TimePoint now = SteadyNow();
+  if (!IsWatched() || now < watchdog_->next_look()) {
+    return;
+  }
+  std::vector<WatchedProcess> processes;
+  for (std::size_t local_rank = 0; local_rank < pids_.size(); ++local_rank) {
+    const OutputStream& output = streams_[2 * local_rank];
+    const OutputStream& error = streams_[2 * local_rank + 1];
+    const int64_t reports =
+        options_.count_reports ? options_.count_reports(static_cast<int>(local_rank)) : 0;
+    processes.push_back({pids_[local_rank],
+                         output.is_held_up() || error.is_held_up(),
+                         output.byte_count() + error.byte_count(),
+                         reports});
+  }
+  watchdog_->Look(now, processes);
 }
 
 void Supervisor::HandleSignals() {
@@ -309,6 +333,9 @@ void Supervisor::HandleEnded(pid_t pid) {
   const auto found = std::find(pids_.begin(), pids_.end(), pid);
   if (found == pids_.end()) {
     ReapChild(pid);  // an adopted process: it says nothing about the command
+    if (warm_.has_value()) {
+      warm_->NoteEnded(pid);
+    }
     return;
   }
   // The unreaped process still holds the number, so this cannot hit a stranger's group.
@@ -316,28 +343,36 @@ void Supervisor::HandleEnded(pid_t pid) {
   const EndedChild ended = ReapChild(pid);
   *found = 0;
   const auto local_rank = static_cast<std::size_t>(found - pids_.begin());
-  const SupervisorEvent event{SupervisorEvent::Kind::kEnded,
-                              static_cast<int>(local_rank),
-                              ended.pid,
-                              ended.exit_code,
-                              ended.signal};
+  const SupervisorEvent event = EndOf(local_rank, ended);
   Report(event);
   if (ended.exit_code == kExitSuccess || StartAgain(event)) {
     return;
   }
-  NoteFailure(local_rank, ended);
+  NoteFailure(event);
   AskToEnd(SIGTERM, std::min<Duration>(options_.grace, kLossGrace));
+}
+
+// One that the watchdog has ended counts as killed, whatever it made of the signals before.
+SupervisorEvent Supervisor::EndOf(std::size_t local_rank, const EndedChild& ended) const {
+  const int index = static_cast<int>(local_rank);
+  const bool was_hung = watchdog_.has_value() && watchdog_->ReasonFor(index).has_value();
+  return {SupervisorEvent::Kind::kEnded,
+          index,
+          ended.pid,
+          was_hung ? kExitSignalBase + SIGKILL : ended.exit_code,
+          was_hung ? SIGKILL : ended.signal};
 }
 
 // The first failure is the pod's. Its reason is what the program said last, where it ended itself:
 // how it ended is told beside it.
-void Supervisor::NoteFailure(std::size_t local_rank, const EndedChild& ended) {
+void Supervisor::NoteFailure(const SupervisorEvent& ended) {
+  const auto local_rank = static_cast<std::size_t>(ended.local_rank);
   const std::string what = DescribeExit(ended.exit_code, ended.signal, "");
   options_.logger->Warn("process failed", {{"process", NameOf(local_rank)}, {"exit", what}});
   if (failure_.has_value()) {
     return;
   }
-  Stream& error = streams_[2 * local_rank + 1];
+  OutputStream& error = streams_[2 * local_rank + 1];
   for (int reads = 0; reads < kLastReadsMax && error.ReadBlock(); ++reads) {
   }
   const bool was_killed =
@@ -346,11 +381,18 @@ void Supervisor::NoteFailure(std::size_t local_rank, const EndedChild& ended) {
   words = words.empty() ? what : words;
   const std::optional<int> rank = options_.processes[local_rank].rank;
   const bool needs_name = !rank.has_value() && options_.processes.size() > 1;
-  failure_ = Verdict{ended.exit_code,
-                     ended.signal,
-                     needs_name ? NameOf(local_rank) + ": " + words : words,
-                     rank,
-                     words_[local_rank].Tail()};
+  int exit_code = ended.exit_code;
+  int signal = ended.signal;
+  if (watchdog_.has_value() && watchdog_->ReasonFor(ended.local_rank).has_value()) {
+    words = *watchdog_->ReasonFor(ended.local_rank);
+    exit_code = kExitHung;
+    signal = 0;
+  }
+  failure_ = PodFailure{exit_code,
+                        signal,
+                        needs_name ? NameOf(local_rank) + ": " + words : words,
+                        rank,
+                        words_[local_rank].Tail()};
 }
 
 void Supervisor::AskToEnd(int signal, Duration grace) {
@@ -368,7 +410,7 @@ void Supervisor::KillAll() {
 }
 
 void Supervisor::FinishOutput() {
-  for (Stream& stream : streams_) {
+  for (OutputStream& stream : streams_) {
     while (stream.ReadBlock()) {
     }
     stream.Close();
@@ -392,20 +434,7 @@ void Supervisor::WriteTerminationMessage() {
   if (present.ok() ? !present->empty() : present.error().code() == ErrorCode::kResourceExhausted) {
     return;  // the program's own words are better than ours
   }
-  TerminationMessage message;
-  message.outcome = Outcome::kSuccess;
-  message.reason = "all processes completed";
-  if (failure_.has_value()) {
-    const ExitVerdict verdict = ClassifyExit(failure_->exit_code, failure_->signal, "");
-    message.outcome = VerdictUnasked(verdict, "").outcome;
-    message.reason = failure_->reason;
-    message.culprit_rank = failure_->culprit_rank;
-    message.tail = failure_->tail;
-  }
-  if (was_asked_to_end_) {  // whatever the codes are: programs end with 0, 1 or 143 then
-    message.outcome = Outcome::kPreempted;
-    message.reason = failure_.has_value() ? failure_->reason : "all processes ended when asked to";
-  }
+  TerminationMessage message = LastWordsOfPod(failure_, was_asked_to_end_);
   if (options_.add_words) {
     options_.add_words(&message);
   }
@@ -437,29 +466,15 @@ std::string Supervisor::NameOf(std::size_t local_rank) const {
                           : "process " + std::to_string(local_rank);
 }
 
-}  // namespace
-
-Result<std::vector<SupervisedProcess>> PlanProcesses(const WorkerEnvironment& environment,
-                                                     const EnvironmentMap& inherited,
-                                                     bool with_prefix) {
-  std::vector<SupervisedProcess> processes;
-  for (int local_rank = 0; local_rank < environment.processes; ++local_rank) {
-    SupervisedProcess process;
-    LOCKSTEP_ASSIGN_OR_RETURN(process.environment,
-                              RenderEnvironmentForProcess(environment, local_rank));
-    process.environment.insert(inherited.begin(), inherited.end());  // what is there stays
-    // A program that dies takes the lines with it that it has not written yet.
-    process.environment.try_emplace("PYTHONUNBUFFERED", "1");
-    std::string name = TaskName(environment.task);
-    if (environment.rank.has_value()) {
-      process.rank = *environment.rank + local_rank;
-      name = "rank " + std::to_string(*process.rank);
-    }
-    process.prefix = with_prefix ? "[" + name + "] " : "";
-    processes.push_back(std::move(process));
+std::vector<std::string> Supervisor::Names() const {
+  std::vector<std::string> names;
+  for (std::size_t local_rank = 0; local_rank < options_.processes.size(); ++local_rank) {
+    names.push_back(NameOf(local_rank));
   }
-  return processes;
+  return names;
 }
+
+}  // namespace
 
 void BlockSupervisedSignals() {
   const sigset_t signals = SupervisedSignals();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -44,7 +45,8 @@ struct ProcessStart {
   std::vector<std::string> arguments;  // after those of the command
   EnvironmentMap environment;          // over that of the process
   UniqueFd input;                      // becomes its standard input; empty: /dev/null
-  UniqueFd kept;                       // inherited under its number; empty: none
+  UniqueFd kept;                       // inherited, under its number unless forked; empty: none
+  std::string kept_variable;           // of `environment`: tells that number
 };
 
 struct SuperviseOptions {
@@ -55,22 +57,25 @@ struct SuperviseOptions {
   int output_fd = 1;
   int error_fd = 2;
   Logger* logger = nullptr;  // outlives the call; required
+  // Modules that an interpreter for each process is kept with, which then forks it
+  // (warm_interpreter.h). Precondition of any (checked): `command` is one of ParsePythonCommand's.
+  std::vector<std::string> warm;
+  // A process that for so long does nothing is ended (HangWatch says what that is, Watchdog how).
+  // Null: nobody is watched.
+  std::optional<Duration> hung_after;
+  bool has_peers_elsewhere = false;  // the processes are ranks, and other pods have some, too
   // All called on this thread; each may be empty.
   std::function<void(const SupervisorEvent&)> on_event;
   std::function<Result<ProcessStart>(int local_rank)> on_start;  // before each start
   // Whether a process that failed is started again beside the others, which run on. Not asked once
   // all have been asked to end. Empty: never.
   std::function<bool(const SupervisorEvent& ended)> wants_again;
+  // How often a process has told of progress; a change says that it does not hang. Empty: nothing
+  // is told.
+  std::function<int64_t(int local_rank)> count_reports;
   // Adds to the termination message what the processes have told. All have ended.
   std::function<void(TerminationMessage*)> add_words;
 };
-
-// One SupervisedProcess for each process of the pod: `inherited`, overlaid by what
-// RenderEnvironmentForProcess gives. Prefixes are "[rank 3] ", or "[evaluator-0] " for a pod that
-// is no rank; none unless `with_prefix`. Errors: as RenderEnvironmentForProcess.
-Result<std::vector<SupervisedProcess>> PlanProcesses(const WorkerEnvironment& environment,
-                                                     const EnvironmentMap& inherited,
-                                                     bool with_prefix);
 
 // Blocks, in the calling thread, the signals that Supervise takes charge of: TERM, INT, HUP, USR1,
 // USR2, CHLD; and ignores PIPE. Threads inherit it, so call it first in a program that has others.
@@ -78,17 +83,17 @@ void BlockSupervisedSignals();
 
 // Runs the command in all processes until they have ended, and gives the exit code that the pod
 // should have: 0 when all succeeded, else that of the first process that failed (its own code, or
-// 128 + signal), 127 when the program does not exist, 126 when it cannot be executed, 75 when the
-// machine has no process left.
+// 128 + signal; 81 where it was ended because it hung), 127 when the program does not exist, 126
+// when it cannot be executed, 75 when the machine has no process left.
 //
 // - Output goes on in whole lines as a terminal shows them, cut after 16 KiB; where a process has
 // no
 //   prefix and is alone, byte by byte.
 // - Signals TERM, INT, HUP, USR1, USR2 go on to every process's group, as a terminal would do it.
 // - After TERM or INT, or when one process fails that is not wanted again, all are asked to end;
-// what has not ended shortly
-//   before the grace period is over, or 2 s after a failure, is killed. If this process dies, the
-//   kernel kills them.
+// what
+//   has not ended shortly before the grace period is over, or 2 s after a failure, is killed. If
+//   this process dies, the kernel kills them.
 // - When a process ends, what it left running is killed; at the end nothing is left.
 // - The termination message says outcome, reason, culprit and the end of its standard error, unless
 //   the program wrote one. The reason is the exception that ended the culprit, or its last line.

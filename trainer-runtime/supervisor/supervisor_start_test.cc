@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "common/contract/topology.h"
+#include "trainer-runtime/supervisor/process_plan.h"
 #include "trainer-runtime/supervisor/supervisor_test_support.h"
 
 namespace lockstep::runtime {

@@ -58,6 +58,9 @@ void FillInSettings(const TrainingJob& job,
   environment->rendezvous_timeout =
       std::chrono::ceil<std::chrono::seconds>(job.spec.recovery.rendezvous_timeout);
   environment->silent_after = job.spec.recovery.silent_after;
+  if (environment->rank.has_value()) {  // others may have nothing to do for as long as they like
+    environment->hung_after = job.spec.recovery.hung_after;
+  }
   if (job.spec.training.has_value()) {
     environment->training = DumpJson(EncodeTrainingSpec(*job.spec.training));
     environment->checkpoint_directory = CheckpointDirectory(job, settings);
@@ -196,7 +199,8 @@ std::vector<std::string> CommandOf(const TrainingJob& job,
                                     ? settings.install_directory + "/lockstep-runtime"
                                     : settings.runtime_path;
     command = {runtime, "run"};
-    // A runtime that does not know them restarts nothing, and starts Horovod's programs at once.
+    // A runtime that does not know them restarts nothing, keeps no interpreter, and starts
+    // Horovod's programs at once.
     const bool knows_options =
         settings.install_directory.empty() || HasRuntimeOfThisVersion(job, role, settings);
     if (!may_restart && knows_options) {
@@ -204,6 +208,11 @@ std::vector<std::string> CommandOf(const TrainingJob& job,
     }
     if (job.spec.strategy == Strategy::kHorovod && knows_options) {
       command.emplace_back("--together");
+    }
+    for (const std::string& module : role.warm) {
+      if (knows_options) {
+        command.insert(command.end(), {"--warm", module});
+      }
     }
     command.emplace_back("--");
   }

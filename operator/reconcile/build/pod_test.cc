@@ -87,6 +87,30 @@ TEST(BuildPod, HorovodsProgramsStartTogether) {
   EXPECT_EQ(option(), "--") << "it may not know the option";
 }
 
+TEST(BuildPod, TheRuntimeIsToldWhatToKeepWarm) {
+  TrainingJob job = MakeCommandJob(2);
+  job.spec.roles[0].pod.command = {"python3", "train.py"};
+  job.spec.roles[0].warm = {"torch", "numpy"};
+  PodSettings settings;
+  const auto command = [&] {
+    return BuildPod(job, Worker1(), settings).value().spec.container.command;
+  };
+  EXPECT_EQ(command(),
+            (std::vector<std::string>{"lockstep-runtime",
+                                      "run",
+                                      "--warm",
+                                      "torch",
+                                      "--warm",
+                                      "numpy",
+                                      "--",
+                                      "python3",
+                                      "train.py"}));
+  settings.install_directory = "/lockstep/bin";
+  settings.runtime_image = "runtime:new";
+  job.status.origin.runtime_image = "runtime:old";
+  EXPECT_EQ(command().at(2), "--") << "it may not know the option";
+}
+
 TEST(BuildPod, InitContainersAndSidecarsCountInWhatThePodAsksFor) {
   TrainingJob job = MakeCommandJob(2);
   PodTemplate& pod = job.spec.roles[0].pod;
@@ -201,6 +225,20 @@ TEST(BuildPod, MasterPortOfOneRoleIsThatOfTheJob) {
 
   EXPECT_EQ(BuildPod(job, Worker1(), {}).value().spec.container.env.at("MASTER_PORT"), "31000");
   EXPECT_EQ(BuildPod(job, chief, {}).value().spec.container.env.at("MASTER_PORT"), "31000");
+}
+
+TEST(BuildPod, OnlyRanksAreWatchedForHangs) {
+  TrainingJob job = MakeCommandJob(2);
+  AddRole(Role::kEvaluator, 1, &job);
+  const auto limit = [&job](const TaskId& task) {
+    const kube::Pod pod = BuildPod(job, {task, {}, Epoch(0), "node-a"}, {}).value();
+    return ParseEnvironment(pod.spec.container.env).value().hung_after;
+  };
+  EXPECT_EQ(limit({Role::kWorker, 1}), std::nullopt);
+  job.spec.recovery.hung_after = std::chrono::minutes(2);
+
+  EXPECT_EQ(limit({Role::kWorker, 1}), std::chrono::minutes(2));
+  EXPECT_EQ(limit({Role::kEvaluator, 0}), std::nullopt);
 }
 
 TEST(BuildPod, CommandsHaveAPlaceForCheckpointsWhereItOutlivesThePod) {

@@ -10,17 +10,25 @@ namespace {
 constexpr std::size_t kRevisionDigits = 16;  // choice: edits of one job never meet by chance
 
 Json DescribeRole(const RoleSpec& role) {
-  return {{"name", RoleName(role.name)},
-          {"gpus", role.gpus},
-          {"processes", role.processes},
-          {"supervise", role.supervise},
-          {"template", role.pod.raw}};
+  Json described = {{"name", RoleName(role.name)},
+                    {"gpus", role.gpus},
+                    {"processes", role.processes},
+                    {"supervise", role.supervise},
+                    {"template", role.pod.raw}};
+  if (!role.warm.empty()) {  // left out, gangs of earlier versions stay as they are
+    described["warm"] = role.warm;
+  }
+  return described;
 }
 
 // What of `recovery` pods are told; the rest is the operator's own affair.
 Json DescribePatience(const RecoverySpec& recovery) {
-  return {{"rendezvousTimeout", recovery.rendezvous_timeout.count()},
-          {"silentAfter", recovery.silent_after.count()}};
+  Json described = {{"rendezvousTimeout", recovery.rendezvous_timeout.count()},
+                    {"silentAfter", recovery.silent_after.count()}};
+  if (recovery.hung_after.has_value()) {  // left out, gangs of earlier versions stay as they are
+    described["hungAfter"] = recovery.hung_after->count();
+  }
+  return described;
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "operator/reconcile/policy/restart_cause.h"
 
+#include <algorithm>
+
 #include "common/contract/exit_code.h"
 
 namespace lockstep::control {
@@ -10,7 +12,11 @@ std::vector<std::string_view> RestartCauses() {
     causes.push_back(ExitCauseName(cause));
   }
   for (std::size_t i = 0; i < kOutsideCauseCount; ++i) {
-    causes.push_back(OutsideCauseName(static_cast<OutsideCause>(i)));
+    const std::string_view name = OutsideCauseName(static_cast<OutsideCause>(i));
+    // A hang is told by an exit code where the runtime has found it.
+    if (std::find(causes.begin(), causes.end(), name) == causes.end()) {
+      causes.push_back(name);
+    }
   }
   return causes;
 }

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "common/base/error.h"
+#include "common/contract/termination_message.h"
+
+namespace lockstep::runtime {
+
+// The first failure of a process, which is the pod's.
+struct PodFailure {
+  int exit_code = 0;
+  int signal = 0;
+  std::string reason;
+  std::optional<int> culprit_rank;
+  std::string tail;  // of what the culprit wrote to its standard error
+};
+
+// What a pod ends with whose program could not be started.
+int ExitCodeOf(const Error& start_error);
+
+// What is said of a pod whose processes have all ended. Null: none has failed. Pure.
+TerminationMessage LastWordsOfPod(const std::optional<PodFailure>& failure, bool was_asked_to_end);
+
+}  // namespace lockstep::runtime

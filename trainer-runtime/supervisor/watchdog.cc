@@ -1,0 +1,172 @@
+#include "trainer-runtime/supervisor/watchdog.h"
+
+#include <algorithm>
+#include <cmath>
+#include <csignal>
+#include <utility>
+
+#include <sys/resource.h>
+
+#include "common/base/check.h"
+#include "trainer-runtime/supervisor/thread_states.h"
+
+namespace lockstep::runtime {
+namespace {
+
+// For a handler to write the stacks of some hundred threads. Choice: faulthandler takes
+// milliseconds, and what hangs has waited for longer.
+constexpr std::chrono::seconds kStacksPatience{2};
+constexpr Duration kEndingInterval = std::chrono::milliseconds(50);
+
+// Of one program in the log. Choice: launcher, program and some loaders, with their first threads.
+constexpr std::size_t kProcessesMax = 8;
+constexpr std::size_t kThreadsMax = 32;
+
+std::string SecondsText(Duration duration) {
+  const double seconds = std::round(ToSeconds(duration) * 10) / 10;
+  std::string text = std::to_string(seconds);
+  return text.substr(0, text.find('.') + 2) + " s";
+}
+
+// A core file of a program with gigabytes takes longer to write than a successor takes to start.
+void ForbidCore(pid_t pid) {
+  const rlimit none{0, 0};
+  ::prlimit(pid, RLIMIT_CORE, &none, nullptr);  // refused: then there may be one
+}
+
+// Which of those that hang was first, as far as it can be told from this pod.
+std::string DescribeBlame(const HungProcess& culprit,
+                          const std::vector<HungProcess>& hung,
+                          const std::vector<HungProcess>& culprits,
+                          bool has_peers_elsewhere) {
+  if (culprit.is_stopped) {
+    return "";
+  }
+  if (culprits.size() > 1) {
+    return "; " + std::to_string(hung.size()) +
+           " processes of the pod do nothing since the same time: which of them the others wait "
+           "for cannot be told";
+  }
+  if (hung.size() > 1) {
+    return "; the others of the pod do nothing since later: they wait for it";
+  }
+  return has_peers_elsewhere ? "; it may only wait for a rank of another pod" : "";
+}
+
+}  // namespace
+
+Watchdog::Watchdog(WatchdogOptions options)
+    : options_(std::move(options)),
+      watch_(options_.limit, static_cast<int>(options_.names.size())),
+      next_look_(SteadyNow()),
+      reasons_(options_.names.size()),
+      endings_(options_.names.size()) {
+  LOCKSTEP_CHECK(options_.logger != nullptr, "a watchdog needs a logger");
+}
+
+void Watchdog::NoteStarted(int local_rank) {
+  reasons_[static_cast<std::size_t>(local_rank)].reset();
+}
+
+const std::optional<std::string>& Watchdog::ReasonFor(int local_rank) const {
+  return reasons_[static_cast<std::size_t>(local_rank)];
+}
+
+ProcessActivity Watchdog::ActivityOf(const WatchedProcess& process,
+                                     const std::vector<ProcessStat>& table) const {
+  ProcessActivity activity;
+  activity.is_running = process.pid != 0;
+  activity.is_held_up = process.is_held_up;
+  activity.output_bytes = process.output_bytes;
+  activity.report_count = process.report_count;
+  if (activity.is_running) {
+    for (const ProcessStat& stat : FamilyOf(table, process.pid)) {
+      activity.cpu[stat.pid] = stat.cpu;
+      activity.is_stopped = activity.is_stopped || stat.state == 'T' || stat.state == 't';
+    }
+  }
+  return activity;
+}
+
+void Watchdog::Look(TimePoint now, const std::vector<WatchedProcess>& processes) {
+  const std::vector<ProcessStat> table = ReadProcessTable();
+  std::vector<ProcessActivity> seen;
+  for (std::size_t i = 0; i < processes.size(); ++i) {
+    seen.push_back(ActivityOf(processes[i], table));
+    seen.back().is_running = seen.back().is_running && !endings_[i].has_value();
+  }
+  const std::vector<HungProcess> hung = watch_.Look(now, seen);
+  const std::vector<HungProcess> culprits = CulpritsAmong(hung, watch_.interval());
+  for (const HungProcess& one : hung) {
+    const pid_t pid = processes[static_cast<std::size_t>(one.local_rank)].pid;
+    LogThreads(one.local_rank, FamilyOf(table, pid));
+  }
+  for (const HungProcess& one : culprits) {
+    const auto index = static_cast<std::size_t>(one.local_rank);
+    const pid_t pid = processes[index].pid;
+    const std::vector<ThreadState> main = ReadThreadStates(pid, 1);
+    const std::string where =
+        one.is_stopped
+            ? "it is stopped (SIGSTOP, or a debugger)"
+            : "its main thread " + (main.empty() ? "is gone" : DescribeThreadState(main.front()));
+    reasons_[index] = "hangs: for " + SecondsText(one.idle) +
+                      " no output, no processor time and no step; " + where +
+                      DescribeBlame(one, hung, culprits, options_.has_peers_elsewhere);
+    options_.logger->Warn("process hangs and is ended",
+                          {{"process", options_.names[index]}, {"reason", *reasons_[index]}});
+    End(one.local_rank, pid, now, FamilyOf(table, pid));
+  }
+  KillOverdue(now, processes);
+  const bool is_ending = std::any_of(
+      endings_.begin(), endings_.end(), [](const auto& ending) { return ending.has_value(); });
+  next_look_ = now + (is_ending ? std::min(kEndingInterval, watch_.interval()) : watch_.interval());
+}
+
+void Watchdog::LogThreads(int local_rank, const std::vector<ProcessStat>& family) {
+  const std::string& name = options_.names[static_cast<std::size_t>(local_rank)];
+  for (std::size_t i = 0; i < std::min(family.size(), kProcessesMax); ++i) {
+    for (const ThreadState& state : ReadThreadStates(family[i].pid, kThreadsMax)) {
+      options_.logger->Warn("thread of a process that hangs",
+                            {{"process", name},
+                             {"pid", family[i].pid},
+                             {"thread", state.thread},
+                             {"name", state.name},
+                             {"state", DescribeThreadState(state)}});
+    }
+  }
+}
+
+void Watchdog::End(int local_rank,
+                   pid_t pid,
+                   TimePoint now,
+                   const std::vector<ProcessStat>& family) {
+  bool is_asked = false;
+  for (const ProcessStat& stat : family) {
+    if (CatchesSignal(stat.pid, SIGABRT)) {
+      ForbidCore(stat.pid);
+      ::kill(stat.pid, SIGABRT);
+      ::kill(stat.pid, SIGCONT);  // one that is stopped takes no signal before
+      is_asked = true;
+    }
+  }
+  // The unreaped child holds its number, so this cannot hit a stranger.
+  endings_[static_cast<std::size_t>(local_rank)] =
+      Ending{pid, Deadline::After(now, is_asked ? Duration(kStacksPatience) : Duration(0))};
+}
+
+void Watchdog::KillOverdue(TimePoint now, const std::vector<WatchedProcess>& processes) {
+  for (std::size_t i = 0; i < endings_.size(); ++i) {
+    if (!endings_[i].has_value()) {
+      continue;
+    }
+    const bool is_gone = processes[i].pid != endings_[i]->pid;
+    if (!is_gone && endings_[i]->killed_at.HasPassed(now)) {
+      ::kill(-endings_[i]->pid, SIGKILL);
+    }
+    if (is_gone) {
+      endings_[i].reset();
+    }
+  }
+}
+
+}  // namespace lockstep::runtime

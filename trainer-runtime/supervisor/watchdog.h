@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <sys/types.h>
+
+#include "common/base/log.h"
+#include "common/base/time.h"
+#include "trainer-runtime/supervisor/hang_watch.h"
+#include "trainer-runtime/supervisor/process_table.h"
+
+namespace lockstep::runtime {
+
+struct WatchdogOptions {
+  Duration limit{0};                 // positive
+  std::vector<std::string> names;    // of the processes, by local rank: "rank 3"
+  bool has_peers_elsewhere = false;  // ranks in other pods, for which these may wait
+  Logger* logger = nullptr;          // outlives the watchdog
+};
+
+// What the supervisor knows of one process.
+struct WatchedProcess {
+  pid_t pid = 0;  // 0: it does not run
+  bool is_held_up = false;
+  int64_t output_bytes = 0;
+  int64_t report_count = 0;
+};
+
+// Ends programs of a pod that hang (HangWatch says which), after their stacks are in the log: where
+// each thread stands by the kernel, always; and where a process has a handler for SIGABRT, as
+// Python's faulthandler has, what that writes to its standard error. Nothing is sent to one that
+// has none: it would only die of it. Thread: the supervisor's, whose children the programs are.
+class Watchdog {
+ public:
+  explicit Watchdog(WatchdogOptions options);
+
+  // When Look is to be called next.
+  TimePoint next_look() const { return next_look_; }
+
+  // Looks at all processes, by local rank, and ends what hangs. Call at next_look(), not before all
+  // that have ended are reaped.
+  void Look(TimePoint now, const std::vector<WatchedProcess>& processes);
+
+  // A program was started: what was said of the one before it is forgotten.
+  void NoteStarted(int local_rank);
+
+  // Why the program that stood last for `local_rank` was ended by this watchdog, in one sentence;
+  // null where it was not.
+  const std::optional<std::string>& ReasonFor(int local_rank) const;
+
+ private:
+  // One that is being ended.
+  struct Ending {
+    pid_t pid = 0;
+    Deadline killed_at = Deadline::At(TimePoint());
+  };
+
+  ProcessActivity ActivityOf(const WatchedProcess& process,
+                             const std::vector<ProcessStat>& table) const;
+  void LogThreads(int local_rank, const std::vector<ProcessStat>& family);
+  void End(int local_rank, pid_t pid, TimePoint now, const std::vector<ProcessStat>& family);
+  void KillOverdue(TimePoint now, const std::vector<WatchedProcess>& processes);
+
+  const WatchdogOptions options_;
+  HangWatch watch_;
+  TimePoint next_look_;
+  std::vector<std::optional<std::string>> reasons_;  // by local rank
+  std::vector<std::optional<Ending>> endings_;       // by local rank
+};
+
+}  // namespace lockstep::runtime
