@@ -368,7 +368,10 @@ SupervisorEvent Supervisor::EndOf(std::size_t local_rank, const EndedChild& ende
 void Supervisor::NoteFailure(const SupervisorEvent& ended) {
   const auto local_rank = static_cast<std::size_t>(ended.local_rank);
   const std::string what = DescribeExit(ended.exit_code, ended.signal, "");
-  options_.logger->Warn("process failed", {{"process", NameOf(local_rank)}, {"exit", what}});
+  const bool was_asked = was_asked_to_end_ || failure_.has_value();
+  options_.logger->Log(was_asked ? LogLevel::kInfo : LogLevel::kWarn,
+                       was_asked ? "process ended when it was asked to" : "process failed",
+                       {{"process", NameOf(local_rank)}, {"exit", what}});
   if (failure_.has_value()) {
     return;
   }
