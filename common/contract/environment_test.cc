@@ -35,6 +35,7 @@ WorkerEnvironment Sample(const JobTopology& topology, const TaskId& task) {
   environment.rendezvous_timeout = std::chrono::seconds(42);
   environment.silent_after = std::chrono::milliseconds(900);
   environment.control_counter = 17;
+  environment.ps_incarnations = {Incarnation(0), Incarnation(12)};
   return environment;
 }
 
@@ -64,6 +65,7 @@ TEST(Environment, HoldsEveryVariableOfTheContract) {
       {"LOCKSTEP_RENDEZVOUS_TIMEOUT_SECONDS", "42"},
       {"LOCKSTEP_SILENT_AFTER_MS", "900"},
       {"LOCKSTEP_CONTROL_COUNTER", "17"},
+      {"LOCKSTEP_PS_INCARNATIONS", "0,12"},
       {"TF_CONFIG",
        R"({"cluster":{"worker":["127.4.5.1:2222","127.4.5.1:2231","127.4.5.2:2222",)"
        R"("127.4.5.2:2231"]},"task":{"type":"worker","index":3}})"},
@@ -386,6 +388,16 @@ TEST(EnvironmentParse, NamesVariableValueAndExpectation) {
     ASSERT_FALSE(read.ok()) << bad.name << "=" << bad.value;
     EXPECT_EQ(read.error().code(), bad.code) << bad.name << "=" << bad.value;
     EXPECT_THAT(read.error().ToString(), HasSubstr(bad.error)) << bad.name << "=" << bad.value;
+  }
+}
+
+TEST(EnvironmentParse, IncarnationsOfPsAreWholeNumbersWithCommas) {
+  EnvironmentMap variables = RenderEnvironment(Sample(TwoByTwo(), {Role::kWorker, 1})).value();
+  for (const char* text : {"x", "1,", ",1", "1,,2", "-1", "1 2", "1.5"}) {
+    variables["LOCKSTEP_PS_INCARNATIONS"] = text;
+    EXPECT_EQ(ParseEnvironment(variables).error().ToString(),
+              "LOCKSTEP_PS_INCARNATIONS: \"" + std::string(text) +
+                  "\" found, expected whole numbers with commas between them");
   }
 }
 
