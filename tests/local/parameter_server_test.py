@@ -103,7 +103,8 @@ class ParameterServer(LocalTest):
         self.assert_trained(run)
 
     def test_loss_that_is_no_number_fails_the_job(self):
-        run = self.run_job(manifest().replace("{type: Adam}", "{type: SGD, learningRate: 1000}"))
+        text = manifest().replace("{type: Adam}", "{type: SGD, learningRate: 1000, momentum: 0.99}")
+        run = self.run_job(text.replace("scale: 0.00392156862745098", "scale: 1000000"))
         self.assertEqual(run.exit_code, 1, run.output)
         self.assertIn("the model has diverged", run.output)
 

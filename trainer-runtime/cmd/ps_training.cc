@@ -58,8 +58,11 @@ Result<TrainerVerdict> PsTraining::Run() {
       MakeCommunicator(std::move(alone_options), Deadline::After(SteadyNow(), kAloneTimeout)));
   CommunicatorReducer reducer(alone.get());
   const Result<TrainerVerdict> verdict = Train(&reducer);
-  // A step or a state that is not finite ends the job; the trainer has its sentence.
-  return trainer_->trouble().empty() ? verdict : TrainerVerdict::kDiverged;
+  if (trainer_->trouble().empty()) {
+    return verdict;
+  }
+  // Ends the job; the trainer has the sentence. Else it is a step or a state that is not finite.
+  return is_inexact_ ? TrainerVerdict::kInexact : TrainerVerdict::kDiverged;
 }
 
 Result<TrainerVerdict> PsTraining::Train(GradientReducer* alone) {
@@ -215,7 +218,7 @@ Status PsTraining::ReachGate() {
 }
 
 // Each shard says by itself how often each worker's shares were applied, and on how many samples.
-Status PsTraining::CheckCounts(const PulledCounts& counts) const {
+Status PsTraining::CheckCounts(const PulledCounts& counts) {
   const int64_t samples =
       trainer_->CursorAfter(start_, gate_ - deal_.start).samples_consumed - start_.samples_consumed;
   bool is_exact = counts.least == gate_ && counts.most == gate_;
@@ -227,12 +230,14 @@ Status PsTraining::CheckCounts(const PulledCounts& counts) const {
       is_exact = is_exact && applied == SharesUpTo(deal_, worker, gate_);
     }
   }
-  return is_exact ? OkStatus()
-                  : Status(Error(ErrorCode::kInternal,
-                                 "at step " + std::to_string(gate_) + " the shards have " +
-                                     std::to_string(counts.least) + " to " +
-                                     std::to_string(counts.most) +
-                                     " updates, and not the shares that make them up"));
+  if (is_exact) {
+    return OkStatus();
+  }
+  is_inexact_ = true;
+  trainer_->SayInexact("at step " + std::to_string(gate_) + " the shards have " +
+                       std::to_string(counts.least) + " to " + std::to_string(counts.most) +
+                       " updates, and not the workers' shares that make them up");
+  return Error(ErrorCode::kInternal, trainer_->trouble());
 }
 
 EpochSums PsTraining::SumsAtGate(const ShardFacts& facts) const {

@@ -44,8 +44,8 @@ class PsTraining {
   PsTraining(PsTrainingOptions options, Trainer* trainer, TrainingObserver* observer);
 
   // kFinished: all updates are made; rank 0's trainer holds the state. kDiverged: as of Trainer.
-  // Errors: those of PsClient, Communicator, Engine and of the checkpoints; kInternal (the shards
-  // did not count what the workers' shares are).
+  // kInexact: the shards did not count what the workers' shares are. Errors: those of PsClient,
+  // Communicator, Engine and of the checkpoints; kInternal (seeded by two states).
   Result<TrainerVerdict> Run();
 
  private:
@@ -57,7 +57,7 @@ class PsTraining {
   Result<TrainerVerdict> AwaitTheOthers();
   Status TrainShare(int64_t share, GradientReducer* alone);
   Status ReachGate();
-  Status CheckCounts(const PulledCounts& counts) const;
+  Status CheckCounts(const PulledCounts& counts);
   EpochSums SumsAtGate(const ShardFacts& facts) const;
   DataCursor CursorOf(int64_t update);
 
@@ -81,6 +81,7 @@ class PsTraining {
   DataCursor start_;   // of the update after deal_.start
   DataCursor cursor_;  // of update cursor_update_
   int64_t cursor_update_ = 0;
+  bool is_inexact_ = false;
   EpochSums own_;  // this rank's, of its newest data epoch
 };
 

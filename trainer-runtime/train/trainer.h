@@ -164,6 +164,9 @@ class Trainer {
   // trouble()), those of a directory that another job has taken over.
   Status SaveCounted(int world_size);
 
+  // The samples were not used once each: the job's end, whatever else follows.
+  void SayInexact(const std::string& what) { trouble_ = what; }
+
   // From here on the state counts as this rank's own, as for a meeting.
   void HoldState() { state_.is_established = true; }
 
