@@ -43,6 +43,10 @@ class ParameterServer(LocalTest):
         self.assertEqual(run.summary["samplesExpected"], samples_after(steps))
         self.assertGreater(run.summary["testAccuracy"], accuracy)
 
+    def assert_nothing_was_lost(self, run):
+        self.assertEqual(run.summary["stepsRepeated"], 0, run.output)
+        self.assertNotIn("ProgressLost", run.output)
+
     def assert_learned_through_deaths(self, role):
         """Of two pods each is killed ten times, in turn."""
         deaths = [f"kill={role}-{death % 2}@step={100 + 110 * death}" for death in range(20)]
@@ -67,6 +71,7 @@ class ParameterServer(LocalTest):
         self.assert_learned(run)
         self.assertEqual(self.pods(run), ["quick-ps-0", "quick-ps-1", "quick-worker-0",
                                           "quick-worker-1", "quick-worker-1-r1"])
+        self.assert_nothing_was_lost(run)
         done = re.search(r"shares_done=(\d+)", run.pod_log("quick-worker-1-r1"))
         self.assertGreater(int(done.group(1)), 0)
 
@@ -75,12 +80,15 @@ class ParameterServer(LocalTest):
         self.assert_learned(run)
         self.assertEqual(self.pods(run), ["quick-ps-0", "quick-ps-1", "quick-worker-0",
                                           "quick-worker-0-r1", "quick-worker-1"])
+        self.assert_nothing_was_lost(run)
 
     def test_killed_ps_loses_nothing_and_is_replaced_alone(self):
         run = self.run_job(manifest(), "--chaos", "kill=ps-1@step=300,kill=ps-0@step=800")
         self.assert_learned(run)
         self.assertEqual(self.pods(run), ["quick-ps-0", "quick-ps-0-r1", "quick-ps-1",
                                           "quick-ps-1-r1", "quick-worker-0", "quick-worker-1"])
+        self.assert_nothing_was_lost(run)
+        self.assertIn("ps-0 (killed): in two copies again after", run.output)
 
     def test_frozen_ps_is_replaced_alone(self):
         run = self.run_job(manifest(), "--chaos", "stop=ps-1@step=300")

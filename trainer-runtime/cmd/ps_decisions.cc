@@ -19,6 +19,13 @@ std::vector<ShardView> ViewsOf(const std::vector<Incarnation>& incarnations) {
   return views;
 }
 
+bool IsFilled(const std::vector<CopyStanding>& standings) {
+  return !standings.empty() &&
+         std::all_of(standings.begin(), standings.end(), [](const CopyStanding& one) {
+           return one.role == CopyRole::kServing || one.role == CopyRole::kFollowing;
+         });
+}
+
 std::optional<Ending> EndOfPs(const std::vector<CopyStanding>& standings) {
   const auto is_in = [&](CopyRole role) {
     return [role](const CopyStanding& one) { return one.role == role; };

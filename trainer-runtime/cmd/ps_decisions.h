@@ -14,6 +14,9 @@ namespace lockstep::runtime {
 // the other.
 std::vector<ShardView> ViewsOf(const std::vector<Incarnation>& incarnations);
 
+// Whether each copy holds what it stands for.
+bool IsFilled(const std::vector<CopyStanding>& standings);
+
 // The end of a ps by how its copies stand; null while it goes on.
 std::optional<Ending> EndOfPs(const std::vector<CopyStanding>& standings);
 

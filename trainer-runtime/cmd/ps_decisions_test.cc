@@ -51,6 +51,12 @@ CopyStanding Standing(int shard, CopyRole role) {
   return standing;
 }
 
+TEST(PsIsFilled, OnceEachCopyHoldsWhatItStandsFor) {
+  EXPECT_FALSE(IsFilled({}));
+  EXPECT_FALSE(IsFilled({Standing(0, CopyRole::kServing), Standing(1, CopyRole::kEmpty)}));
+  EXPECT_TRUE(IsFilled({Standing(0, CopyRole::kServing), Standing(1, CopyRole::kFollowing)}));
+}
+
 TEST(EndOfPs, GoesOnWhileOneCopyIsOfUse) {
   EXPECT_EQ(EndOfPs({}), std::nullopt);
   EXPECT_EQ(EndOfPs({Standing(0, CopyRole::kServing), Standing(1, CopyRole::kSuperseded)}),

@@ -4,6 +4,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "common/contract/exit_code.h"
 #include "trainer-runtime/cmd/ps_training.h"
@@ -39,9 +40,15 @@ int PsProcess::Run() {
 
 Result<Ending> PsProcess::Serve() {
   LOCKSTEP_RETURN_IF_ERROR(Start());
+  bool is_whole = false;
   while (!options_.stop->requested().load()) {
-    if (const std::optional<Ending> ending = EndOfPs(server_->Standings())) {
+    const std::vector<CopyStanding> standings = server_->Standings();
+    if (const std::optional<Ending> ending = EndOfPs(standings)) {
       return *ending;
+    }
+    if (!is_whole && IsFilled(standings)) {
+      is_whole = true;
+      service_->board().Record(TimelineEventKind::kStateReady, SteadyNow());
     }
     std::this_thread::sleep_for(kLookAgain);
   }
@@ -64,6 +71,12 @@ Status PsProcess::Start() {
         .WithField(env::kIndex);
   }
   std::vector<Incarnation> incarnations = environment_.ps_incarnations;
+  if (incarnations.size() > count) {
+    return Error(ErrorCode::kInvalidArgument,
+                 std::to_string(incarnations.size()) + " incarnations for " +
+                     std::to_string(count) + " ps")
+        .WithField(env::kPsIncarnations);
+  }
   incarnations.resize(count);  // those that are not named are the first
   LOCKSTEP_ASSIGN_OR_RETURN(const HostPort own, ParseHostPort(server.addresses[index]));
   server.identity = {environment_.job_uid,

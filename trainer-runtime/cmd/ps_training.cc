@@ -93,7 +93,7 @@ Status PsTraining::Begin() {
       return Error(ErrorCode::kInternal, "the shards were not seeded by one and the same state");
     }
   }
-  LOCKSTEP_RETURN_IF_ERROR(trainer_->TakeHead(counts.facts.front()->note));
+  LOCKSTEP_RETURN_IF_ERROR(trainer_->TakeHead(counts.facts.front()->note, counts.least));
   deal_.start = trainer_->last_applied().value();
   end_ = trainer_->step_count_total();
   gate_ = counts.gate;
@@ -168,7 +168,7 @@ Result<TrainerVerdict> PsTraining::AwaitTheOthers() {
 Status PsTraining::TrainShare(int64_t share, GradientReducer* alone) {
   const int64_t update = UpdateOfShare(deal_, rank_, share);
   LOCKSTEP_ASSIGN_OR_RETURN(
-      [[maybe_unused]] const PulledCounts counts,
+      const PulledCounts counts,
       client_->Pull(parameters_, {}, {false, false, update, 0}, WhileOthersWork()));
   trainer_->WriteValues(parameters_, {});
   const DataCursor cursor = CursorOf(update);
@@ -189,7 +189,9 @@ Status PsTraining::TrainShare(int64_t share, GradientReducer* alone) {
   own_.loss_sum += sums.loss_sum;
   own_.correct_count += sums.correct_count;
   own_.sample_count += samples;
-  trainer_->ReportShare(update, cursor, own_, sums.loss_sum / static_cast<double>(samples));
+  // Each shard has this push behind what was pulled: whoever comes next finds at least that.
+  trainer_->ReportShare(
+      counts.least + 1, cursor, own_, sums.loss_sum / static_cast<double>(samples));
   return OkStatus();
 }
 

@@ -129,9 +129,10 @@ class Trainer {
   // Takes the newest checkpoint's state, or else the seed's, and asks nobody.
   Status TakeOwnState();
 
-  // The state without its values, and back. Errors: kCorrupt, kInvalidArgument (another job's).
+  // The state without its values, and back. `reached`: the updates that are made by now, which is
+  // where people are told that training stands. Errors: kCorrupt, kInvalidArgument (another job's).
   std::string TellHead(int world_size);
-  Status TakeHead(const std::string& head);
+  Status TakeHead(const std::string& head, int64_t reached);
 
   // The values of the state in flat buffers, and back. Shapes: parameters [n]; slots [slots of
   // optimizer x n], slot after slot, or empty: they stay.
@@ -153,8 +154,9 @@ class Trainer {
 
   std::span<const float> Gradients() { return parts_.strategy->Gradients(); }
 
-  // Reports a share that is done to on_step. `own`: all of this rank's in its data epoch.
-  void ReportShare(int64_t update, const DataCursor& cursor, const EpochSums& own, double loss);
+  // Reports a share that is done to on_step, when at least `reached` updates are made. `own`: all
+  // of this rank's in its data epoch.
+  void ReportShare(int64_t reached, const DataCursor& cursor, const EpochSums& own, double loss);
 
   // The values that are there have all updates up to `step`: counts their samples, each batch once.
   // `sums` are the data epoch's of the last one.

@@ -19,14 +19,15 @@ std::string Trainer::TellHead(int world_size) {
   return EncodeSnapshotHead(SnapHead(world_size));
 }
 
-Status Trainer::TakeHead(const std::string& head) {
+Status Trainer::TakeHead(const std::string& head, int64_t reached) {
   LOCKSTEP_ASSIGN_OR_RETURN(const Snapshot snapshot, DecodeSnapshotHead(head));
   LOCKSTEP_ASSIGN_OR_RETURN(TrainingState state, Examine(snapshot, parts_.strategy->TakeState()));
   state_ = std::move(state);
   PassUselessRemainder();
   state_.is_established = false;
   if (hooks_.on_state_ready) {
-    hooks_.on_state_ready(state_.step, state_.cursor.data_epoch);
+    const DataCursor cursor = CursorAfter(state_.cursor, reached - state_.step.value());
+    hooks_.on_state_ready(Step(reached), cursor.data_epoch);
   }
   if (hooks_.on_length) {
     hooks_.on_length(step_count_total());
@@ -94,7 +95,7 @@ Result<StepOutcome> Trainer::ComputeShare(const DataCursor& cursor,
   return computed;
 }
 
-void Trainer::ReportShare(int64_t update,
+void Trainer::ReportShare(int64_t reached,
                           const DataCursor& cursor,
                           const EpochSums& own,
                           double loss) {
@@ -103,7 +104,7 @@ void Trainer::ReportShare(int64_t update,
   }
   const PositionRange batch = BatchAt(loader_.plan(), cursor.position);
   StepReport report;
-  report.step = Step(update);
+  report.step = Step(reached);
   report.data_epoch = cursor.data_epoch;
   report.loss = loss;
   report.epoch_loss = own.loss_sum / static_cast<double>(std::max<int64_t>(1, own.sample_count));
