@@ -9,8 +9,8 @@
 namespace lockstep::runtime {
 namespace {
 
-// After a connection has broken, before the other copy is asked. Choice: its ps may just be hearing
-// that it serves.
+// After a connection has broken or a copy does not serve, before the next one is asked. Choice: its
+// ps may just be hearing that it serves.
 constexpr Duration kTurnAfter = std::chrono::milliseconds(50);
 
 SharedValues Share(std::vector<float> values) {
@@ -285,7 +285,13 @@ void PsClient::TakeAnswer(int ps, const std::string& bytes) {
     options_.logger->Warn("a ps sent what is no answer", {{"index", ps}});
     return;
   }
-  lines_[static_cast<std::size_t>(frame->shard)].client.OnReply(*reply);
+  ShardLine& line = lines_[static_cast<std::size_t>(frame->shard)];
+  line.client.OnReply(*reply);
+  if (std::holds_alternative<reply::NotServing>(reply->body) && line.asked.has_value()) {
+    // It may just be hearing that it serves; what moved was its refusal.
+    line.bytes_moved = caller_.BytesMoved(PsOf(frame->shard, line.asked->place));
+    line.ask_again_at = std::min(line.ask_again_at, now_ + kTurnAfter);
+  }
 }
 
 void PsClient::AskAgain() {

@@ -62,10 +62,11 @@ MeshIdentity PsIdentity(int ps, int world_size) {
   return {"uid", Attempt(), PsPlace(world_size, ps), world_size, Incarnation()};
 }
 
-// A ps that answers one pull, in pieces with pauses between them, and counts what is asked.
+// A ps that answers one pull, in pieces with pauses between them, and counts what is asked. The
+// first ones it refuses, as one that does not serve.
 class SlowPs {
  public:
-  SlowPs() : thread_([this] { Serve(); }) {}
+  explicit SlowPs(int refusals = 0) : refusals_(refusals), thread_([this] { Serve(); }) {}
 
   ~SlowPs() { thread_.join(); }
 
@@ -94,8 +95,11 @@ class SlowPs {
       poll.Wait(SteadyNow(), SteadyNow() + kPause);
       std::size_t budget = kBytesARound;
       while (const std::optional<std::string> message = asked.Read(&budget).value()) {
-        ++pulls_;
-        answer = answer.empty() ? Answer(*message) : answer;
+        if (++pulls_ <= refusals_) {
+          ASSERT_TRUE(asked.Write(NotServing(*message)).ok());
+        } else {
+          answer = answer.empty() ? Answer(*message) : answer;
+        }
       }
       const std::size_t piece = std::min(answer.size() - sent, answer.size() / kPieces + 1);
       ASSERT_EQ(::send(fd.get(), answer.data() + sent, piece, MSG_NOSIGNAL),
@@ -117,11 +121,38 @@ class SlowPs {
     return std::string(reinterpret_cast<const char*>(&size), sizeof(size)) + body;
   }
 
+  static std::string NotServing(const std::string& bytes) {
+    const WorkerRequest request = std::get<WorkerRequest>(DecodeShardFrame(bytes).value().message);
+    return EncodeShardFrame(
+        {0, WorkerReply{request.view, request.process, request.number, reply::NotServing{}}});
+  }
+
+  int refusals_;
   UniqueFd listening_ = ListenOn("127.0.0.1", 0, 16).value();
   int port_ = BoundPort(listening_).value();
   std::atomic<int> pulls_ = 0;
   std::thread thread_;  // last
 };
+
+// As while a ps is being replaced: the copy that is left has not heard yet that it serves.
+TEST(PsPatience, CopyThatDoesNotServeYetIsAskedAgainSoon) {
+  SlowPs ps(/*refusals=*/3);
+  const std::unique_ptr<Logger> logger = MakeNullLogger();
+  PsClientOptions options;
+  options.identity = {"uid", Attempt(), 0, 1, Incarnation()};
+  options.addresses = {ps.address()};
+  options.job_key = "key";
+  options.element_counts = {1000};
+  options.ask_again = std::chrono::hours(1);
+  options.logger = logger.get();
+  const std::unique_ptr<PsClient> worker = PsClient::Make(std::move(options)).value();
+
+  std::vector<float> parameters(1000);
+  const Result<PulledCounts> pulled = worker->Pull(parameters, {}, {}, Within(seconds(60)));
+
+  EXPECT_TRUE(pulled.ok()) << pulled.error().ToString();
+  EXPECT_EQ(ps.pulls(), 4);
+}
 
 TEST(PsPatience, WorkerDoesNotAskAgainWhileItsAnswerIsOnItsWay) {
   SlowPs ps;
