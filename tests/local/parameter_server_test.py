@@ -90,6 +90,22 @@ class ParameterServer(LocalTest):
         self.assert_nothing_was_lost(run)
         self.assertIn("ps-0 (killed): in two copies again after", run.output)
 
+    def test_ps_and_workers_lost_at_once_are_replaced_alone(self):
+        run = self.run_job(manifest(), "--chaos",
+                           "kill=ps-0+worker-0@step=300,kill=worker-0+worker-1@step=700")
+        self.assert_learned(run)
+        self.assertEqual(self.pods(run), ["quick-ps-0", "quick-ps-0-r1", "quick-ps-1",
+                                          "quick-worker-0", "quick-worker-0-r1",
+                                          "quick-worker-0-r2", "quick-worker-1",
+                                          "quick-worker-1-r1"])
+        self.assert_nothing_was_lost(run)
+
+    def test_frozen_worker_is_replaced_alone(self):
+        run = self.run_job(manifest(), "--chaos", "stop=worker-1@step=300")
+        self.assert_learned(run)
+        self.assertEqual(self.pods(run), ["quick-ps-0", "quick-ps-1", "quick-worker-0",
+                                          "quick-worker-1", "quick-worker-1-r1"])
+
     def test_frozen_ps_is_replaced_alone(self):
         run = self.run_job(manifest(), "--chaos", "stop=ps-1@step=300")
         self.assert_learned(run)
