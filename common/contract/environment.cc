@@ -52,6 +52,11 @@ void RenderOwn(const WorkerEnvironment& environment, EnvironmentMap* variables) 
   if (environment.control_counter > 0) {
     SetNumber(env::kControlCounter, environment.control_counter, variables);
   }
+  std::string incarnations;
+  for (const Incarnation incarnation : environment.ps_incarnations) {
+    incarnations += (incarnations.empty() ? "" : ",") + std::to_string(incarnation.value());
+  }
+  SetUnlessEmpty(env::kPsIncarnations, incarnations, variables);
 }
 
 void RenderForTorch(const WorkerEnvironment& environment,

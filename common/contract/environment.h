@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "common/base/result.h"
 #include "common/base/strong_id.h"
@@ -41,6 +42,7 @@ inline constexpr const char* kSilentAfterMs = "LOCKSTEP_SILENT_AFTER_MS";
 inline constexpr const char* kHungAfterMs = "LOCKSTEP_HUNG_AFTER_MS";
 inline constexpr const char* kCluster = "LOCKSTEP_CLUSTER";
 inline constexpr const char* kControlCounter = "LOCKSTEP_CONTROL_COUNTER";
+inline constexpr const char* kPsIncarnations = "LOCKSTEP_PS_INCARNATIONS";
 
 inline constexpr const char* kTfConfig = "TF_CONFIG";
 
@@ -115,7 +117,9 @@ struct WorkerEnvironment {
   TfConfig tf_config;   // of the pod's first process
   std::string cluster;  // the shape that tf_config follows from; empty: it stands for itself
   int64_t control_counter =
-      0;                // of the newest control message before the pod: older ones are stale
+      0;  // of the newest control message before the pod: older ones are stale
+  // Who stands for each ps when the pod is born, itself included; empty: the first of each.
+  std::vector<Incarnation> ps_incarnations;
   HostPort master;      // MASTER_ADDR and MASTER_PORT; empty for ps and evaluator
   std::string network;  // the interface for Horovod's traffic, "lo" or "eth0"; empty likewise
   int horovod_port = kHorovodPort;  // of its rendezvous, at the master's host

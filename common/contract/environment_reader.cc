@@ -56,6 +56,28 @@ class VariableReader {
     return value;
   }
 
+  // Whole numbers from 0 with commas between them; none where the variable is not there.
+  std::vector<int64_t> Numbers(const char* name) {
+    const std::string text = Text(name);
+    std::vector<int64_t> numbers;
+    const char* next = text.data();
+    const char* const end = text.data() + text.size();
+    bool is_list = true;
+    while (is_list && next != end) {
+      int64_t value = 0;
+      const auto [stop, problem] = std::from_chars(next, end, value);
+      is_list = problem == std::errc() && value >= 0 && (stop == end || *stop == ',');
+      next = stop == end ? end : stop + 1;
+      is_list = is_list && (next != end || stop == end);
+      numbers.push_back(value);
+    }
+    if (!is_list) {
+      errors_->push_back(Problem(name, Quoted(text), "whole numbers with commas between them"));
+      numbers.clear();
+    }
+    return numbers;
+  }
+
   int64_t RequiredNumber(const char* name, int64_t min, int64_t max = kUnbounded) {
     if (Text(name).empty()) {
       FailMissing(name, "a whole number");
@@ -194,6 +216,9 @@ void ReadSettings(VariableReader* reader, WorkerEnvironment* environment) {
   }
   environment->control_counter =
       reader->Number(env::kControlCounter, 0, std::numeric_limits<int64_t>::max(), 0);
+  for (const int64_t incarnation : reader->Numbers(env::kPsIncarnations)) {
+    environment->ps_incarnations.emplace_back(incarnation);
+  }
 }
 
 // TF_CONFIG as it stands, or as it follows from the job's shape.

@@ -36,6 +36,7 @@ WorkerEnvironment Sample(const JobTopology& topology, const TaskId& task) {
   environment.silent_after = std::chrono::milliseconds(900);
   environment.hung_after = std::chrono::milliseconds(2500);
   environment.control_counter = 17;
+  environment.ps_incarnations = {Incarnation(0), Incarnation(12)};
   return environment;
 }
 
@@ -66,6 +67,7 @@ TEST(Environment, HoldsEveryVariableOfTheContract) {
       {"LOCKSTEP_SILENT_AFTER_MS", "900"},
       {"LOCKSTEP_HUNG_AFTER_MS", "2500"},
       {"LOCKSTEP_CONTROL_COUNTER", "17"},
+      {"LOCKSTEP_PS_INCARNATIONS", "0,12"},
       {"TF_CONFIG",
        R"({"cluster":{"worker":["127.4.5.1:2222","127.4.5.1:2231","127.4.5.2:2222",)"
        R"("127.4.5.2:2231"]},"task":{"type":"worker","index":3}})"},
@@ -389,6 +391,16 @@ TEST(EnvironmentParse, NamesVariableValueAndExpectation) {
     ASSERT_FALSE(read.ok()) << bad.name << "=" << bad.value;
     EXPECT_EQ(read.error().code(), bad.code) << bad.name << "=" << bad.value;
     EXPECT_THAT(read.error().ToString(), HasSubstr(bad.error)) << bad.name << "=" << bad.value;
+  }
+}
+
+TEST(EnvironmentParse, IncarnationsOfPsAreWholeNumbersWithCommas) {
+  EnvironmentMap variables = RenderEnvironment(Sample(TwoByTwo(), {Role::kWorker, 1})).value();
+  for (const char* text : {"x", "1,", ",1", "1,,2", "-1", "1 2", "1.5"}) {
+    variables["LOCKSTEP_PS_INCARNATIONS"] = text;
+    EXPECT_EQ(ParseEnvironment(variables).error().ToString(),
+              "LOCKSTEP_PS_INCARNATIONS: \"" + std::string(text) +
+                  "\" found, expected whole numbers with commas between them");
   }
 }
 

@@ -53,10 +53,11 @@ inline constexpr EnumNames<AllReduceBackend, 3> kAllReduceBackendNames = {{
     {AllReduceBackend::kNccl, "Nccl"},
 }};
 
-inline constexpr EnumNames<VariablePlacement, 3> kVariablePlacementNames = {{
+inline constexpr EnumNames<VariablePlacement, 4> kVariablePlacementNames = {{
     {VariablePlacement::kMirrored, "Mirrored"},
     {VariablePlacement::kCentral, "Central"},
     {VariablePlacement::kIndependent, "Independent"},
+    {VariablePlacement::kParameterServers, "ParameterServers"},
 }};
 
 inline constexpr EnumNames<RemainderRule, 2> kRemainderRuleNames = {{

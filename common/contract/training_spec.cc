@@ -94,7 +94,7 @@ Json EncodeDataset(const DatasetSpec& dataset) {
 }  // namespace
 
 Json EncodeTrainingSection(const TrainingSpec& spec) {
-  return {
+  Json value = {
       {"seed", spec.seed},
       {spec.length.unit == LengthUnit::kEpochs ? "epochs" : "steps", spec.length.count},
       {"globalBatchSize", spec.global_batch_size},
@@ -115,6 +115,10 @@ Json EncodeTrainingSection(const TrainingSpec& spec) {
        {{"allReduce", NameOf(kAllReduceBackendNames, spec.communication.all_reduce)},
         {"bytesPerPack", spec.communication.bytes_per_pack},
         {"timeoutSeconds", std::chrono::duration<double>(spec.communication.timeout).count()}}}};
+  if (spec.max_staleness.has_value()) {
+    value["maxStaleness"] = *spec.max_staleness;
+  }
+  return value;
 }
 
 Json EncodeTrainingSpec(const TrainingSpec& spec) {

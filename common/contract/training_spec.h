@@ -173,16 +173,23 @@ enum class RemainderRule {
 // Where a job's variables are. The manifest says it in spec.strategy, which also tells one machine
 // from several: here that is the number of ranks.
 enum class VariablePlacement {
-  kMirrored,    // every replica holds all variables and the optimizer's state
-  kCentral,     // one replica does, and gives the variables to the others
-  kIndependent  // every rank has a model of its own, mirrored by its replicas
+  kMirrored,         // every replica holds all variables and the optimizer's state
+  kCentral,          // one replica does, and gives the variables to the others
+  kIndependent,      // every rank has a model of its own, mirrored by its replicas
+  kParameterServers  // processes that train nothing hold them; the ranks pull and push
 };
+
+// Choice: enough that a worker that is slow for a moment stops nobody.
+inline constexpr int64_t kDefaultMaxStaleness = 4;
 
 struct TrainingSpec {
   int64_t seed = 0;  // of weights, order of samples and dropout
   TrainingLength length;
   int64_t global_batch_size = 32;  // over all ranks
   RemainderRule remainder = RemainderRule::kKeep;
+  // How many steps a worker may be ahead of the slowest; with parameter servers only. Null:
+  // kDefaultMaxStaleness.
+  std::optional<int64_t> max_staleness;
   bool terminate_on_nan = true;  // stop at the step whose loss or gradients are not finite
   VariablePlacement variables = VariablePlacement::kMirrored;
   int64_t replicas = 1;              // of the model in each process, with a thread each

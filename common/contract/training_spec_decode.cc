@@ -17,8 +17,9 @@ namespace {
 constexpr int64_t kCountMax = 1'000'000'000;
 constexpr int64_t kStepsMax = 1'000'000'000'000;
 constexpr int64_t kGlobalBatchSizeMax = int64_t{1} << 24;
-constexpr int64_t kExtentMax = 4096;      // of kernels, strides, windows
-constexpr int64_t kDimensionMax = 65536;  // of inputs and filters
+constexpr int64_t kMaxStalenessMax = 1'000'000;  // choice: as good as none
+constexpr int64_t kExtentMax = 4096;             // of kernels, strides, windows
+constexpr int64_t kDimensionMax = 65536;         // of inputs and filters
 constexpr int64_t kUnitsMax = int64_t{1} << 20;
 constexpr std::size_t kInputRankMax = 4;
 constexpr std::size_t kLayersMax = 256;
@@ -450,6 +451,7 @@ TrainingSpec DecodeTrainingSpec(const Json& value,
   spec.global_batch_size =
       reader.Int("globalBatchSize", 1, kGlobalBatchSizeMax).value_or(spec.global_batch_size);
   spec.remainder = ReadEnum(reader, "remainder", kRemainderRuleNames).value_or(spec.remainder);
+  spec.max_staleness = reader.Int("maxStaleness", 0, kMaxStalenessMax);
   spec.terminate_on_nan = reader.Bool("terminateOnNaN").value_or(spec.terminate_on_nan);
   spec.replicas = reader.Int("replicas", 1, kReplicasMax).value_or(spec.replicas);
   spec.devices = ReadDevices(reader);

@@ -101,7 +101,8 @@ TEST(TrainingSpec, PlacementOfVariablesIsToldToTheRuntimeOnly) {
   EXPECT_FALSE(EncodeTrainingSection(spec).contains("variables"));
   for (const VariablePlacement variables : {VariablePlacement::kMirrored,
                                             VariablePlacement::kCentral,
-                                            VariablePlacement::kIndependent}) {
+                                            VariablePlacement::kIndependent,
+                                            VariablePlacement::kParameterServers}) {
     spec.variables = variables;
     const Result<TrainingSpec> parsed = ParseTrainingSpec(DumpJson(EncodeTrainingSpec(spec)));
     ASSERT_TRUE(parsed.ok()) << parsed.error().ToString();
@@ -111,7 +112,8 @@ TEST(TrainingSpec, PlacementOfVariablesIsToldToTheRuntimeOnly) {
   ASSERT_EQ(errors.size(), 1U);
   EXPECT_THAT(errors[0].ToString(), HasSubstr("training.variables: unknown field"));
   EXPECT_EQ(ParseTrainingSpec(DumpJson(Patched(R"({"variables": "Here"})"))).error().ToString(),
-            "training.variables: \"Here\" found, expected one of Mirrored, Central, Independent");
+            "training.variables: \"Here\" found, expected one of Mirrored, Central, Independent, "
+            "ParameterServers");
 }
 
 TEST(TrainingSpec, ParseTellsAllProblemsInOneError) {
@@ -136,14 +138,16 @@ const std::vector<BadSpec>& BadSpecs() {
       {R"({"epochs": 0})",
        {"training.epochs: 0 found, expected a whole number from 1 to 1000000000"}},
       {R"({"steps": 10})", {"training.steps: found beside epochs, expected only one of the two"}},
+      {R"({"maxStaleness": -1})",
+       {"training.maxStaleness: -1 found, expected a whole number from 0 to 1000000"}},
       {R"({"globalBatchSize": 1.5})",
        {"training.globalBatchSize: 1.5 found, expected a whole number from 1 to 16777216"}},
       {R"({"remainder": "keep"})",
        {"training.remainder: \"keep\" found, expected one of Keep, Drop; did you mean \"Keep\"?"}},
       {R"({"batchSize": 3})",
        {"training.batchSize: unknown field, expected one of checkpoint, communication, dataset, "
-        "devices, epochs, globalBatchSize, loss, model, optimizer, remainder, replicas, seed, "
-        "steps, terminateOnNaN"}},
+        "devices, epochs, globalBatchSize, loss, maxStaleness, model, optimizer, remainder, "
+        "replicas, seed, steps, terminateOnNaN"}},
       {R"({"terminateOnNaN": "no"})",
        {"training.terminateOnNaN: \"no\" found, expected true or false"}},
       {R"({"model": null, "loss": null, "optimizer": null, "dataset": null})",

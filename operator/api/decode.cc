@@ -268,6 +268,8 @@ VariablePlacement PlacementUnder(Strategy strategy) {
       return VariablePlacement::kCentral;
     case Strategy::kIndependent:
       return VariablePlacement::kIndependent;
+    case Strategy::kParameterServer:
+      return VariablePlacement::kParameterServers;
     default:
       return VariablePlacement::kMirrored;
   }

@@ -42,6 +42,7 @@ class RuleChecker {
     CheckScheduler();
     CheckBatch();
     CheckCommunication();
+    CheckMaxStaleness();
     CheckElastic();
     CheckRecovery();
   }
@@ -111,13 +112,14 @@ class RuleChecker {
     }
     const bool is_built_in =
         spec_.strategy == Strategy::kMirrored || spec_.strategy == Strategy::kMultiWorkerMirrored ||
-        spec_.strategy == Strategy::kCentralStorage || spec_.strategy == Strategy::kIndependent;
+        spec_.strategy == Strategy::kCentralStorage || spec_.strategy == Strategy::kIndependent ||
+        spec_.strategy == Strategy::kParameterServer;
     if (spec_.training && !is_built_in) {
       Fail("spec.strategy",
            StrategyText() +
                " found, but the built-in trainer supports Mirrored, MultiWorkerMirrored, "
-               "CentralStorage and Independent only; use one of them, or remove spec.training and "
-               "run a program of your own");
+               "CentralStorage, ParameterServer and Independent only; use one of them, or remove "
+               "spec.training and run a program of your own");
       return;
     }
     const RoleSpec* ps = job_.FindRole(Role::kPs);
@@ -138,6 +140,7 @@ class RuleChecker {
       CheckReplicas(role, path);
     }
     CheckProgram(role, path);
+    CheckPs(role, path);
     if (IsTrusted(path + ".processes") && IsTrusted(path + ".gpus")) {
       CheckProcesses(role, path);
     }
@@ -238,7 +241,33 @@ class RuleChecker {
     }
   }
 
+  void CheckPs(const RoleSpec& role, const std::string& path) {
+    if (IsOnPs() && role.name == Role::kPs && role.gpus > 0 && IsTrusted(path + ".gpus")) {
+      Fail(path + ".gpus",
+           ToText(role.gpus) + " found, expected 0: the built-in trainer's ps updates on the CPU");
+    }
+  }
+
+  void CheckMaxStaleness() {
+    const std::string path = "spec.training.maxStaleness";
+    if (spec_.training && spec_.training->max_staleness.has_value() && !IsOnPs() &&
+        IsTrusted(path) && IsTrusted("spec.strategy")) {
+      Fail(path,
+           ToText(*spec_.training->max_staleness) + " found, but under " +
+               std::string(StrategyName(spec_.strategy)) +
+               " all replicas take each step together; remove it, or use strategy: "
+               "ParameterServer");
+    }
+  }
+
   void CheckProcesses(const RoleSpec& role, const std::string& path) {
+    if (IsOnPs() && role.processes > 1 && IsTrusted("spec.strategy")) {
+      Fail(path + ".processes",
+           ToText(role.processes) +
+               " found, expected 1: under ParameterServer each process is a pod of its own; use "
+               "training.replicas, or more replicas of the role");
+      return;
+    }
     const bool is_one_process =
         spec_.strategy == Strategy::kMirrored || spec_.strategy == Strategy::kCentralStorage;
     if (spec_.training && is_one_process && role.processes > 1 && IsTrusted("spec.strategy")) {
@@ -357,8 +386,8 @@ class RuleChecker {
     if (!IsTrusted("spec.training.replicas")) {
       return;
     }
-    // Of several models each takes batches of its own.
-    const int64_t sharing_ranks = IsOfSeveralModels() ? 1 : job_.WorldSize();
+    // Of several models each takes batches of its own, and on ps each worker whole ones.
+    const int64_t sharing_ranks = IsOfSeveralModels() || IsOnPs() ? 1 : job_.WorldSize();
     const int64_t replicas = sharing_ranks * spec_.training->replicas;
     if (spec_.training->global_batch_size < replicas) {
       Fail("spec.training.globalBatchSize",
@@ -371,11 +400,15 @@ class RuleChecker {
     return spec_.training && spec_.strategy == Strategy::kIndependent;
   }
 
+  bool IsOnPs() const { return spec_.training && spec_.strategy == Strategy::kParameterServer; }
+
   void CheckCommunication() {
     const std::string path = "spec.training.communication.allReduce";
-    if (IsOfSeveralModels() && IsTrusted(path) && IsTrusted("spec.strategy") &&
+    if ((IsOfSeveralModels() || IsOnPs()) && IsTrusted(path) && IsTrusted("spec.strategy") &&
         spec_.training->communication.all_reduce == AllReduceBackend::kNccl) {
-      Fail(path, "Nccl found, but Independent sums no gradients of workers; expected Auto or Cpu");
+      Fail(path,
+           "Nccl found, but " + std::string(StrategyName(spec_.strategy)) +
+               " sums no gradients of workers; expected Auto or Cpu");
     }
   }
 

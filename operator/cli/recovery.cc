@@ -113,7 +113,9 @@ void RecoveryTracker::Report(const StatusDocument& document) {
       continue;
     }
     if (!recovery.next_step_at) {
-      recovery.next_step_at = NextAfter(TimelineEventKind::kFirstStep, recovery.noticed_at);
+      recovery.next_step_at = IsOfPs(recovery)
+                                  ? WholeAt(recovery)
+                                  : NextAfter(TimelineEventKind::kFirstStep, recovery.noticed_at);
     }
     if (recovery.next_step_at && !recovery.parts) {
       recovery.parts = PartsOf(recovery);
@@ -123,6 +125,21 @@ void RecoveryTracker::Report(const StatusDocument& document) {
       Complete(&recovery);
     }
   }
+}
+
+// Nobody stands still for a ps of the built-in trainer.
+bool RecoveryTracker::IsOfPs(const Recovery& recovery) const {
+  return has_steps_ && recovery.culprit.role == Role::kPs;
+}
+
+// When the replacement of a ps held what it stands for.
+std::optional<TimePoint> RecoveryTracker::WholeAt(const Recovery& recovery) const {
+  const auto document = newest_.find(recovery.replacement_pod);
+  return document == newest_.end() ? std::nullopt
+                                   : LastOf(document->second,
+                                            TimelineEventKind::kStateReady,
+                                            recovery.noticed_at,
+                                            TimePoint::max());
 }
 
 // A command's process is replaced in its pod only where its program meets others: it is back when
@@ -230,7 +247,9 @@ std::vector<Recovery> RecoveryTracker::TakeCompleted() {
 Duration RecoveryTracker::TimeLost(TimePoint now) const {
   std::vector<std::pair<TimePoint, TimePoint>> spans;
   for (const Recovery& recovery : recoveries_) {
-    spans.emplace_back(recovery.fault_at, recovery.over_at.value_or(now));
+    if (!IsOfPs(recovery)) {
+      spans.emplace_back(recovery.fault_at, recovery.over_at.value_or(now));
+    }
   }
   std::sort(spans.begin(), spans.end());
   Duration lost{};

@@ -78,7 +78,8 @@ class RecoveryTracker {
   // All of them, oldest first, completed or not.
   const std::vector<Recovery>& all() const { return recoveries_; }
 
-  // Time in which at least one loss was not made good, until `now`.
+  // Time in which at least one loss was not made good, until `now`. The built-in trainer's ps cost
+  // none: training goes on without them.
   Duration TimeLost(TimePoint now) const;
 
  private:
@@ -89,6 +90,8 @@ class RecoveryTracker {
 
   void NoteReplacements(const StatusDocument& document);
 
+  bool IsOfPs(const Recovery& recovery) const;
+  std::optional<TimePoint> WholeAt(const Recovery& recovery) const;
   bool IsCommandBack(const Recovery& recovery, const std::string& pod) const;
 
   bool has_steps_;

@@ -387,7 +387,10 @@ std::string FormatRecovery(const Recovery& recovery) {
     return text + "not recovered";
   }
   const bool has_step = recovery.next_step_at.has_value();
-  text += (has_step ? "training again after " : "running again after ") +
+  const bool is_of_ps = has_step && recovery.culprit.role == Role::kPs;  // else of a command
+  text += (is_of_ps   ? "in two copies again after "
+           : has_step ? "training again after "
+                      : "running again after ") +
           Seconds(*recovery.over_at - recovery.fault_at) + " s";
   if (recovery.parts) {
     const RecoveryParts& parts = *recovery.parts;

@@ -25,6 +25,7 @@
 #include "operator/reconcile/act/summary.h"
 #include "operator/reconcile/act/take_up.h"
 #include "operator/reconcile/build/pod.h"
+#include "operator/reconcile/build/pod_request.h"
 #include "operator/reconcile/decision_builder.h"
 #include "operator/reconcile/detect/admission_change.h"
 #include "operator/reconcile/detect/echo.h"
@@ -264,11 +265,9 @@ void CreateMissing(const GangView& view, DecisionBuilder* builder) {
       continue;
     }
     has_first = has_first || member.number.incarnation == Incarnation();
-    const TrainingJobStatus& status = builder->status();
-    auto pod =
-        BuildPod(builder->job(),
-                 {member.task, member.number, status.epoch, placement.node, status.control_counter},
-                 builder->observed().settings);
+    auto pod = BuildPod(builder->job(),
+                        RequestPod(builder->job(), builder->status(), member.task),
+                        builder->observed().settings);
     if (!pod.ok()) {
       builder->Fail("InvalidPod", "pod " + member.pod_name + ": " + pod.error().ToString());
       return;

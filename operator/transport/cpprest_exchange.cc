@@ -17,8 +17,8 @@
 
 #include "common/base/check.h"
 #include "common/base/signals_blocked.h"
+#include "common/base/socket_liveness.h"
 #include "operator/transport/request_text.h"
-#include "operator/transport/socket_options.h"
 
 namespace lockstep::control {
 namespace {

@@ -22,8 +22,8 @@
 #include <sys/socket.h>
 
 #include "common/base/check.h"
+#include "common/base/socket_liveness.h"
 #include "operator/transport/request_text.h"
-#include "operator/transport/socket_options.h"
 
 namespace lockstep::control {
 namespace {

@@ -7,6 +7,7 @@
 #include "common/contract/termination_message.h"
 #include "common/contract/training_spec.h"
 #include "trainer-runtime/cmd/device_choice.h"
+#include "trainer-runtime/cmd/ps_process.h"
 #include "trainer-runtime/cmd/training_parts.h"
 #include "trainer-runtime/cmd/training_process.h"
 
@@ -42,6 +43,11 @@ int TrainCommand(const EnvironmentMap& variables, const TrainCommandOptions& opt
   }
   if (spec.ok()) {
     spec = CheckDevices(std::move(spec).value(), options.devices);
+  }
+  const bool is_ps = spec.ok() && spec->variables == VariablePlacement::kParameterServers &&
+                     environment->task.role == Role::kPs;
+  if (is_ps) {
+    return PsProcess(std::move(environment).value(), std::move(spec).value(), options).Run();
   }
   if (!spec.ok() || !environment->rank.has_value()) {
     const Error error = spec.ok()

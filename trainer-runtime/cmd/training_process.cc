@@ -4,6 +4,7 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "common/contract/supervised_place.h"
 #include "trainer-runtime/cmd/own_model_training.h"
 #include "trainer-runtime/cmd/pod_devices.h"
+#include "trainer-runtime/cmd/ps_training.h"
 #include "trainer-runtime/cmd/shortage.h"
 #include "trainer-runtime/collectives/communicator_reducer.h"
 #include "trainer-runtime/collectives/nccl/nccl_reducer.h"
@@ -90,6 +92,9 @@ Result<TrainerVerdict> TrainingProcess::Train() {
   StartLoading();
   LOCKSTEP_RETURN_IF_ERROR(StartService());
   LOCKSTEP_RETURN_IF_ERROR(StartSession());
+  if (HasModelOnPs()) {
+    return TrainOverPs();
+  }
   return HasOwnModel() ? TrainOwnModel() : TrainTogether();
 }
 
@@ -151,6 +156,39 @@ Result<TrainerVerdict> TrainingProcess::TrainOwnModel() {
     models_ = Combine(reports);
   }
   return verdict;
+}
+
+// All updates are made before the ranks meet, evaluate and save as any others do.
+Result<TrainerVerdict> TrainingProcess::TrainOverPs() {
+  LOCKSTEP_RETURN_IF_ERROR(FinishLoading());
+  if (checkpoints_ != nullptr && rank() == 0) {
+    const Status claimed = ClaimCheckpoints(environment_.epoch, environment_.incarnation);
+    if (!claimed.ok()) {
+      return AsFolderFault(claimed.error());
+    }
+  }
+  PsTraining training(
+      {environment_, spec_, service_->job_key(), give_up_.get_token(), options_.logger},
+      &*trainer_,
+      observer_.get());
+  const Result<TrainerVerdict> verdict = training.Run();
+  if (!verdict.ok()) {
+    const bool is_lost = verdict.error().code() == ErrorCode::kPeerLost;
+    return is_lost ? AwaitEndOfAttempt(verdict.error()) : AsFolderFault(verdict.error());
+  }
+  return *verdict == TrainerVerdict::kFinished ? TrainTogether() : verdict;
+}
+
+// The ps that has lost a shard ends, and with it the attempt: nobody trains on, and this process
+// did nothing wrong.
+Error TrainingProcess::AwaitEndOfAttempt(const Error& lost) const {
+  constexpr Duration kLookAtStop = std::chrono::milliseconds(100);
+  options_.logger->Warn("waits for the end of the attempt", {{"error", lost.ToString()}});
+  const Deadline deadline = Deadline::After(SteadyNow(), environment_.rendezvous_timeout);
+  while (!options_.stop->requested().load() && !deadline.HasPassed(SteadyNow())) {
+    std::this_thread::sleep_for(kLookAtStop);
+  }
+  return lost;
 }
 
 StopFacts TrainingProcess::FactsAtStop() const {

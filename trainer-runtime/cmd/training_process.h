@@ -48,6 +48,8 @@ class TrainingProcess {
   Result<TrainerVerdict> Train();
   Result<TrainerVerdict> TrainTogether();
   Result<TrainerVerdict> TrainOwnModel();
+  Result<TrainerVerdict> TrainOverPs();
+  Error AwaitEndOfAttempt(const Error& lost) const;
   Status StartService();
   void SaveBeforeLeaving();
   Status StartSession();
@@ -74,6 +76,8 @@ class TrainingProcess {
   }
 
   bool HasOwnModel() const { return spec_.variables == VariablePlacement::kIndependent; }
+
+  bool HasModelOnPs() const { return spec_.variables == VariablePlacement::kParameterServers; }
 
   TrainingSpec SpecOfRank() const { return HasOwnModel() ? SpecOfModel(spec_, rank()) : spec_; }
 

@@ -7,6 +7,7 @@
 
 #include <sys/socket.h>
 
+#include "common/base/socket_liveness.h"
 #include "common/base/socket_wait.h"
 
 namespace lockstep::runtime {
@@ -25,8 +26,12 @@ Error ConnectionLost(int error_number) {
 
 }  // namespace
 
-Result<std::optional<std::string>> MessageSocket::Read() {
-  LOCKSTEP_ASSIGN_OR_RETURN(const bool has_size, Fill(kHeaderBytes));
+MessageSocket::MessageSocket(UniqueFd fd) : fd_(std::move(fd)) {
+  SetLivenessOptions(fd_.get());
+}
+
+Result<std::optional<std::string>> MessageSocket::Read(std::size_t* budget) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const bool has_size, Fill(kHeaderBytes, budget));
   if (!has_size) {
     return std::optional<std::string>();
   }
@@ -35,7 +40,7 @@ Result<std::optional<std::string>> MessageSocket::Read() {
   if (size > kMessageBytesMax) {
     return Error(ErrorCode::kCorrupt, "a message of " + std::to_string(size) + " bytes");
   }
-  LOCKSTEP_ASSIGN_OR_RETURN(const bool has_body, Fill(kHeaderBytes + size));
+  LOCKSTEP_ASSIGN_OR_RETURN(const bool has_body, Fill(kHeaderBytes + size, budget));
   if (!has_body) {
     return std::optional<std::string>();
   }
@@ -44,11 +49,14 @@ Result<std::optional<std::string>> MessageSocket::Read() {
   return std::optional<std::string>(std::move(message));
 }
 
-// Reads until `incoming_` holds `target` bytes; false when they have not arrived yet.
-Result<bool> MessageSocket::Fill(std::size_t target) {
+// Reads until `incoming_` holds `target` bytes; false when they are not there yet.
+Result<bool> MessageSocket::Fill(std::size_t target, std::size_t* budget) {
   while (incoming_.size() < target) {
     const std::size_t before = incoming_.size();
-    const std::size_t chunk = std::min(target - before, kChunkBytes);
+    const std::size_t chunk = std::min({target - before, kChunkBytes, *budget});
+    if (chunk == 0) {
+      return false;
+    }
     incoming_.resize(before + chunk);
     const ssize_t got = ::recv(fd_.get(), incoming_.data() + before, chunk, 0);
     const int error_number = errno;
@@ -62,6 +70,8 @@ Result<bool> MessageSocket::Fill(std::size_t target) {
       }
       return ConnectionLost(error_number);
     }
+    *budget -= static_cast<std::size_t>(got);
+    bytes_read_ += static_cast<uint64_t>(got);
   }
   return true;
 }
@@ -87,6 +97,7 @@ Status MessageSocket::Flush() {
         ::send(fd_.get(), unsent_.data() + sent_, unsent_.size() - sent_, MSG_NOSIGNAL);
     if (now >= 0) {
       sent_ += static_cast<std::size_t>(now);
+      bytes_sent_ += static_cast<uint64_t>(now);
     } else if (WouldBlock(errno)) {
       return OkStatus();
     } else {

@@ -18,10 +18,31 @@ PsCaller::PsCaller(PsCallerOptions options)
     : options_(std::move(options)), dialer_(options_.job_key) {}
 
 void PsCaller::Want(int ps, TimePoint now) {
-  if (!links_.contains(ps) && !calls_.contains(ps)) {
+  if (!is_superseded_ && !links_.contains(ps) && !calls_.contains(ps)) {
     calls_[ps] = {CallStage::kWaiting, now};
     Begin(ps, now);
   }
+}
+
+void PsCaller::NoteNewest(int ps, Incarnation incarnation, TimePoint now) {
+  Incarnation& newest = newest_[ps];
+  newest = std::max(newest, incarnation);
+  const auto link = links_.find(ps);
+  if (link != links_.end() && link->second->incarnation < newest) {
+    Fail(ps, "it has a successor, incarnation " + std::to_string(newest.value()), now);
+  }
+}
+
+void PsCaller::CallNobody() {
+  is_superseded_ = true;
+  calls_.clear();
+}
+
+uint64_t PsCaller::BytesMoved(int ps) const {
+  const auto link = links_.find(ps);
+  return link == links_.end()
+             ? 0
+             : link->second->socket.bytes_read() + link->second->socket.bytes_sent();
 }
 
 void PsCaller::Begin(int ps, TimePoint now) {
@@ -50,19 +71,21 @@ void PsCaller::Dial(int ps, std::vector<SocketAddress> addresses, TimePoint now)
 
 void PsCaller::Fail(int ps, std::string why, TimePoint now) {
   links_.erase(ps);
-  calls_[ps] = {CallStage::kWaiting, now + kCallAgainAfter};
+  if (!is_superseded_) {
+    calls_[ps] = {CallStage::kWaiting, now + kCallAgainAfter};
+  }
   news_.push_back({ps, CallerNews::Kind::kDown, std::move(why)});
 }
 
 bool PsCaller::HasUnsent(int ps) const {
   const auto link = links_.find(ps);
-  return link != links_.end() && link->second->has_unsent();
+  return link != links_.end() && link->second->socket.has_unsent();
 }
 
 void PsCaller::Send(int ps, const std::string& message) {
   const auto link = links_.find(ps);
   if (link != links_.end()) {
-    (void)link->second->Write(message);  // a broken one is found by the next reading
+    (void)link->second->socket.Write(message);  // a broken one is found by the next reading
   }
 }
 
@@ -70,7 +93,7 @@ void PsCaller::Watch(PollSet* poll) const {
   poll->Watch(names_.fd());
   dialer_.Watch(poll);
   for (const auto& [ps, link] : links_) {
-    poll->Watch(link->fd(), link->has_unsent());
+    poll->Watch(link->socket.fd(), link->socket.has_unsent());
   }
 }
 
@@ -86,6 +109,9 @@ TimePoint PsCaller::NextTimeout() const {
 
 std::vector<CallerNews> PsCaller::Advance(const PollSet& poll, TimePoint now) {
   for (NameFound& found : names_.Take()) {
+    if (is_superseded_) {
+      continue;
+    }
     if (found.addresses.ok()) {
       Dial(found.ps, std::move(found.addresses).value(), now);
     } else {
@@ -93,21 +119,11 @@ std::vector<CallerNews> PsCaller::Advance(const PollSet& poll, TimePoint now) {
     }
   }
   for (CallOutcome& outcome : dialer_.Advance(poll, now)) {
-    const int ps = outcome.key.rank;
-    if (outcome.kind == CallOutcome::Kind::kAccepted) {
-      calls_.erase(ps);
-      links_[ps] = std::make_unique<MessageSocket>(std::move(*outcome.socket).Release());
-      news_.push_back({ps, CallerNews::Kind::kUp, {}});
-    } else if (outcome.kind == CallOutcome::Kind::kFailed) {
-      if (outcome.is_superseded) {
-        news_.push_back({ps, CallerNews::Kind::kRefused, outcome.errors});
-      }
-      Fail(ps, std::move(outcome.errors), now);
-    }
+    Take(std::move(outcome), now);
   }
   std::vector<int> ready;
   for (const auto& [ps, link] : links_) {
-    if (poll.IsReady(link->fd())) {
+    if (poll.IsReady(link->socket.fd())) {
       ready.push_back(ps);
     }
   }
@@ -122,15 +138,37 @@ std::vector<CallerNews> PsCaller::Advance(const PollSet& poll, TimePoint now) {
   return std::exchange(news_, {});
 }
 
+void PsCaller::Take(CallOutcome outcome, TimePoint now) {
+  const int ps = outcome.key.rank;
+  const Incarnation found = outcome.peer.identity.incarnation;
+  if (is_superseded_ || outcome.kind == CallOutcome::Kind::kConnected) {
+    return;
+  }
+  if (outcome.kind == CallOutcome::Kind::kAccepted && found < newest_[ps]) {
+    Fail(ps, "incarnation " + std::to_string(found.value()) + " answers, which was replaced", now);
+  } else if (outcome.kind == CallOutcome::Kind::kAccepted) {
+    calls_.erase(ps);
+    links_[ps] =
+        std::make_unique<Link>(Link{found, MessageSocket(std::move(*outcome.socket).Release())});
+    news_.push_back({ps, CallerNews::Kind::kUp, {}});
+  } else if (outcome.is_superseded) {
+    CallNobody();
+    news_.push_back({ps, CallerNews::Kind::kRefused, std::move(outcome.errors)});
+  } else {
+    Fail(ps, std::move(outcome.errors), now);
+  }
+}
+
 void PsCaller::ReadLink(int ps, TimePoint now) {
-  MessageSocket& link = *links_.at(ps);
+  MessageSocket& link = links_.at(ps)->socket;
   const Status flushed = link.Flush();
   if (!flushed.ok()) {
     Fail(ps, flushed.error().ToString(), now);
     return;
   }
-  for (int i = 0; i < kMessagesARound; ++i) {
-    Result<std::optional<std::string>> message = link.Read();
+  std::size_t budget = kBytesARound;
+  while (true) {
+    Result<std::optional<std::string>> message = link.Read(&budget);
     if (!message.ok()) {
       Fail(ps, message.error().ToString(), now);
       return;

@@ -33,7 +33,7 @@ struct CallerNews {
   enum class Kind {
     kUp,       // the connection stands
     kDown,     // it has ended, or could not be made: what was sent may be lost
-    kRefused,  // as superseded: this process has a successor. Final
+    kRefused,  // as superseded: this process has a successor. Final, and nobody is called again
     kMessage
   };
 
@@ -54,7 +54,17 @@ class PsCaller {
   // Connects to the ps unless it is connected or called already; after a failure a moment later.
   void Want(int ps, TimePoint now);
 
+  // The ps has a process of this incarnation: what stands to an older one ends, and no older one is
+  // taken any more, dead or not. Old news is ignored.
+  void NoteNewest(int ps, Incarnation incarnation, TimePoint now);
+
+  // This process has a successor: what stands stays, and nobody is called any more. Final.
+  void CallNobody();
+
   bool IsUp(int ps) const { return links_.contains(ps); }
+
+  // Bytes that went over the connection that stands, both ways together; 0 where there is none.
+  uint64_t BytesMoved(int ps) const;
 
   // Whether something waits to be sent to the ps.
   bool HasUnsent(int ps) const;
@@ -83,15 +93,23 @@ class PsCaller {
     TimePoint begin_at;
   };
 
+  struct Link {
+    Incarnation incarnation;  // of the ps
+    MessageSocket socket;
+  };
+
   void Begin(int ps, TimePoint now);
   void Dial(int ps, std::vector<SocketAddress> addresses, TimePoint now);
   void Fail(int ps, std::string why, TimePoint now);
+  void Take(CallOutcome outcome, TimePoint now);
   void ReadLink(int ps, TimePoint now);
 
   PsCallerOptions options_;
   Dialer dialer_;
-  std::map<int, PsCall> calls_;                          // by ps: wanted and not there
-  std::map<int, std::unique_ptr<MessageSocket>> links_;  // by ps
+  std::map<int, PsCall> calls_;                 // by ps: wanted and not there
+  std::map<int, std::unique_ptr<Link>> links_;  // by ps
+  std::map<int, Incarnation> newest_;           // by ps
+  bool is_superseded_ = false;
   std::vector<CallerNews> news_;
   LetterBox<NameFound> names_;  // at most one for each ps
   Resolver resolver_;           // last: its thread posts

@@ -1,14 +1,16 @@
 #include "trainer-runtime/ps/ps_client.h"
 
 #include <algorithm>
+#include <limits>
+#include <utility>
 
 #include "common/base/check.h"
 
 namespace lockstep::runtime {
 namespace {
 
-// After a connection has broken, before the other copy is asked. Choice: its ps may just be hearing
-// that it serves.
+// After a connection has broken or a copy does not serve, before the next one is asked. Choice: its
+// ps may just be hearing that it serves.
 constexpr Duration kTurnAfter = std::chrono::milliseconds(50);
 
 SharedValues Share(std::vector<float> values) {
@@ -59,21 +61,23 @@ PsClient::PsClient(PsClientOptions options, std::vector<HostPort> addresses)
   const WorkerProcess self{options_.identity.rank, options_.identity.incarnation};
   for (VariableShard& shard :
        PlanVariableShards(options_.element_counts, shard_count, options_.piece_bytes_min)) {
-    ShardLine line{std::move(shard), ShardClient(self, shard_count > 1), {}, false, {}, {}};
+    ShardLine line{std::move(shard), ShardClient(self, shard_count > 1), {}, false, 0, {}, {}};
     lines_.push_back(std::move(line));
   }
 }
 
 Result<PulledCounts> PsClient::Pull(std::span<float> parameters,
                                     std::span<float> slots,
+                                    request::Pull pull,
                                     const PsLimits& limits) {
   const auto size = static_cast<std::size_t>(offsets_.back());
   LOCKSTEP_CHECK(parameters.size() == size, std::to_string(parameters.size()) + " parameters");
   LOCKSTEP_CHECK(
       slots.empty() || slots.size() == size * static_cast<std::size_t>(options_.slot_count),
       std::to_string(slots.size()) + " slot values");
+  pull.with_slots = !slots.empty();
   for (ShardLine& line : lines_) {
-    line.client.Pull(!slots.empty());
+    line.client.Pull(pull);
   }
   LOCKSTEP_RETURN_IF_ERROR(Finish(limits));
   return TakeValues(parameters, slots);
@@ -83,7 +87,8 @@ Result<PulledCounts> PsClient::TakeValues(std::span<float> parameters,
                                           std::span<float> slots) const {
   const std::size_t size = parameters.size();
   const std::size_t slot_count = slots.empty() ? 0 : static_cast<std::size_t>(options_.slot_count);
-  std::optional<PulledCounts> counts;
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  PulledCounts counts{kMost, 0, kMost, kMost, {}};
   for (const ShardLine& line : lines_) {
     const reply::Pulled& pulled = line.client.values();
     const auto expected = static_cast<std::size_t>(line.shard.element_count());
@@ -102,26 +107,32 @@ Result<PulledCounts> PsClient::TakeValues(std::span<float> parameters,
                    std::span(*pulled.slots).subspan(slot * expected, expected),
                    slots.subspan(slot * size, size));
     }
-    const PulledCounts before =
-        counts.value_or(PulledCounts{pulled.update_count, pulled.update_count});
-    counts = PulledCounts{std::min(before.least, pulled.update_count),
-                          std::max(before.most, pulled.update_count)};
+    counts.least = std::min(counts.least, pulled.update_count);
+    counts.most = std::max(counts.most, pulled.update_count);
+    counts.sequence = std::min(counts.sequence, line.client.sequence());
+    counts.gate = std::min(counts.gate, pulled.gate);
+    if (pulled.facts != nullptr) {
+      counts.facts.push_back(pulled.facts);
+    }
   }
-  return *counts;
+  return counts;
 }
 
-Status PsClient::Push(std::span<const float> gradients, const PsLimits& limits) {
+Status PsClient::Push(std::span<const float> gradients,
+                      const PushFacts& facts,
+                      const PsLimits& limits) {
   LOCKSTEP_CHECK(gradients.size() == static_cast<std::size_t>(offsets_.back()),
                  std::to_string(gradients.size()) + " gradients");
   for (ShardLine& line : lines_) {
-    line.client.Push(Share(GatherShard(line.shard, offsets_, gradients)));
+    line.client.Push({Share(GatherShard(line.shard, offsets_, gradients)), facts.sums},
+                     facts.sequence);
   }
   return Finish(limits);
 }
 
 Status PsClient::Seed(std::span<const float> parameters,
                       std::span<const float> slots,
-                      int64_t update_count,
+                      const SeedFacts& facts,
                       const PsLimits& limits) {
   const auto size = static_cast<std::size_t>(offsets_.back());
   LOCKSTEP_CHECK(parameters.size() == size, std::to_string(parameters.size()) + " parameters");
@@ -130,7 +141,16 @@ Status PsClient::Seed(std::span<const float> parameters,
   for (ShardLine& line : lines_) {
     line.client.Seed({Share(GatherShard(line.shard, offsets_, parameters)),
                       Share(GatherSlots(line.shard, offsets_, slots)),
-                      update_count});
+                      facts.update_count,
+                      facts.gate,
+                      facts.note});
+  }
+  return Finish(limits);
+}
+
+Status PsClient::Open(int64_t gate, const PsLimits& limits) {
+  for (ShardLine& line : lines_) {
+    line.client.Open(gate);
   }
   return Finish(limits);
 }
@@ -152,6 +172,7 @@ Status PsClient::Finish(const PsLimits& limits) {
   }
   while (true) {
     ReadLetters();
+    TellOfNewest();
     Ask();
     if (is_superseded_) {
       return Error(ErrorCode::kStale, "this worker has a successor");
@@ -189,6 +210,16 @@ void PsClient::ReadLetters() {
   }
 }
 
+// A connection to a process that was replaced leads nowhere, whether it is dead or not.
+void PsClient::TellOfNewest() {
+  for (std::size_t i = 0; i < lines_.size(); ++i) {
+    const int shard = static_cast<int>(i);
+    for (const ShardPlace place : {ShardPlace::kHome, ShardPlace::kBuddy}) {
+      caller_.NoteNewest(PsOf(shard, place), lines_[i].client.view().at(place), now_);
+    }
+  }
+}
+
 // Sends what the clients ask, and takes what they have come to.
 void PsClient::Ask() {
   for (std::size_t shard = 0; shard < lines_.size(); ++shard) {
@@ -216,6 +247,7 @@ void PsClient::AskOne(int shard) {
   }
   caller_.Send(ps, EncodeShardFrame({shard, line.asked->request}));
   line.is_sent = true;
+  line.bytes_moved = caller_.BytesMoved(ps);
   line.ask_again_at = now_ + options_.ask_again;
 }
 
@@ -253,16 +285,37 @@ void PsClient::TakeAnswer(int ps, const std::string& bytes) {
     options_.logger->Warn("a ps sent what is no answer", {{"index", ps}});
     return;
   }
-  lines_[static_cast<std::size_t>(frame->shard)].client.OnReply(*reply);
+  ShardLine& line = lines_[static_cast<std::size_t>(frame->shard)];
+  line.client.OnReply(*reply);
+  if (std::holds_alternative<reply::NotServing>(reply->body) && line.asked.has_value()) {
+    // It may just be hearing that it serves; what moved was its refusal.
+    line.bytes_moved = caller_.BytesMoved(PsOf(frame->shard, line.asked->place));
+    line.ask_again_at = std::min(line.ask_again_at, now_ + kTurnAfter);
+  }
 }
 
 void PsClient::AskAgain() {
-  for (ShardLine& line : lines_) {
-    if (line.client.is_busy() && now_ >= line.ask_again_at) {
+  for (std::size_t shard = 0; shard < lines_.size(); ++shard) {
+    ShardLine& line = lines_[shard];
+    if (!line.client.is_busy() || now_ < line.ask_again_at) {
+      continue;
+    }
+    line.ask_again_at = now_ + options_.ask_again;
+    if (!IsMoving(static_cast<int>(shard))) {
       line.client.Resend();
-      line.ask_again_at = now_ + options_.ask_again;
     }
   }
+}
+
+// Whether the question or its answer is on its way, which takes as long as it is large.
+bool PsClient::IsMoving(int shard) {
+  ShardLine& line = lines_[static_cast<std::size_t>(shard)];
+  if (!line.is_sent || !line.asked.has_value()) {
+    return false;
+  }
+  const uint64_t before =
+      std::exchange(line.bytes_moved, caller_.BytesMoved(PsOf(shard, line.asked->place)));
+  return line.bytes_moved > before;
 }
 
 bool PsClient::IsBusy() const {
@@ -283,6 +336,9 @@ Status PsClient::Conclude() const {
         break;
       case RequestOutcome::kOutdated:
         return Error(ErrorCode::kStale, "this worker has a successor, or has left");
+      case RequestOutcome::kMisfit:
+        return Error(ErrorCode::kMismatch,
+                     "shard " + std::to_string(shard) + " is of another model or optimizer");
       case RequestOutcome::kLost:
         return Error(ErrorCode::kPeerLost,
                      "shard " + std::to_string(shard) + " is lost: both of its copies are gone");

@@ -28,7 +28,8 @@ struct PsClientOptions {
   std::vector<int64_t> element_counts;  // of the variables, as they lie in buffers
   int64_t piece_bytes_min = 0;          // PlanVariableShards
   int slot_count = 0;                   // values that the optimizer keeps for each parameter
-  // After that long without an answer the other copy is asked; it says who serves. Choice.
+  // After that long without an answer, and without a byte that moves on the connection, the other
+  // copy is asked; it says who serves. Choice.
   Duration ask_again = std::chrono::seconds(1);
   Logger* logger = nullptr;  // outlives the client; required
 };
@@ -39,10 +40,26 @@ struct PsLimits {
   std::stop_token stop;
 };
 
-// How many updates the values of a pull have behind them; shards are not at one.
+// What a pull has come to besides the values; shards are not at one.
 struct PulledCounts {
-  int64_t least = 0;
+  int64_t least = 0;  // updates that the values have behind them
   int64_t most = 0;
+  int64_t sequence = 0;  // of the worker's last push that all shards have
+  int64_t gate = 0;      // of the shard whose gate is least far
+  std::vector<std::shared_ptr<const ShardFacts>> facts;  // [shards], where they were asked for
+};
+
+// What a push tells besides its gradient.
+struct PushFacts {
+  int64_t sequence = 0;  // of the share of the worker's work, from 1
+  StepSums sums;
+};
+
+// What training begins with besides the values.
+struct SeedFacts {
+  int64_t update_count = 0;
+  int64_t gate = kGateOpen;
+  std::string note;
 };
 
 // A worker's side of all shards. Calls block until every shard has answered.
@@ -55,23 +72,27 @@ class PsClient {
   // Errors: kInvalidArgument (addresses), kResourceExhausted, kIo.
   static Result<std::unique_ptr<PsClient>> Make(PsClientOptions options);
 
-  // The newest values, once this worker is not too far ahead; its next push is of a gradient at
-  // them. Shapes: parameters [n] of all variables; slots [slot_count x n], slot after slot, or
-  // empty where they are not wanted. Errors also: kNotFound (some shard has no values yet; calls
-  // may follow), kMismatch (a shard is of another model).
+  // The newest values, once request::Pull says that they are due. Slots are asked for where there
+  // is room for them. Shapes: parameters [n] of all variables; slots [slot_count x n], slot after
+  // slot, or empty where they are not wanted. Errors also: kNotFound (some shard has no values yet;
+  // calls may follow), kMismatch (a shard is of another model).
   Result<PulledCounts> Pull(std::span<float> parameters,
                             std::span<float> slots,
+                            request::Pull pull,
                             const PsLimits& limits);
 
-  // Gives each shard its part of the gradient. When it returns, none of it will be lost.
-  // Shapes: gradients [n].
-  Status Push(std::span<const float> gradients, const PsLimits& limits);
+  // Gives each shard its part of the gradient, unless it has that share already. When it returns,
+  // none of it will be lost. Shapes: gradients [n].
+  Status Push(std::span<const float> gradients, const PushFacts& facts, const PsLimits& limits);
 
   // What training begins with, for shards that have no values yet. Shapes: as Pull.
   Status Seed(std::span<const float> parameters,
               std::span<const float> slots,
-              int64_t update_count,
+              const SeedFacts& facts,
               const PsLimits& limits);
+
+  // Lets all workers on to steps up to `gate`. When it returns, all shards will stay open so far.
+  Status Open(int64_t gate, const PsLimits& limits);
 
   // The last push is made: nobody waits for this worker any more.
   Status Leave(const PsLimits& limits);
@@ -91,6 +112,7 @@ class PsClient {
     ShardClient client;
     std::optional<AddressedRequest> asked;  // the last one
     bool is_sent = false;                   // over the connection that stands
+    uint64_t bytes_moved = 0;               // over it, when that was last looked at
     std::optional<RequestOutcome> outcome;  // of the call under way
     TimePoint ask_again_at;
   };
@@ -101,6 +123,8 @@ class PsClient {
   void ReadLetters();
   void Ask();
   void AskOne(int shard);
+  void TellOfNewest();
+  bool IsMoving(int shard);
   void TakeAnswer(int ps, const std::string& bytes);
   void Read(const PollSet& poll);
   void Hear(const CallerNews& news);

@@ -34,7 +34,8 @@ PsLoop::PsLoop(PsServerOptions options,
                                          options_.views[static_cast<std::size_t>(shard)],
                                          ps_count() > 1,
                                          options_.max_staleness,
-                                         options_.rule})});
+                                         options_.rule,
+                                         options_.slot_count})});
   }
 }
 
@@ -42,14 +43,27 @@ void PsLoop::Run() {
   now_ = SteadyNow();
   ask_again_at_ = now_ + options_.ask_again;
   while (is_running_) {
-    if (ps_count() > 1) {
-      for (const auto& [shard, holding] : holdings_) {
-        caller_.Want(holding.partner, now_);
-      }
-    }
+    CallPartners();
     SendDuties();
     Publish();
     WaitForWork();
+  }
+}
+
+void PsLoop::CallPartners() {
+  const bool is_superseded =
+      std::all_of(holdings_.begin(), holdings_.end(), [](const auto& holding) {
+        return holding.second.copy.role() == CopyRole::kSuperseded;
+      });
+  if (is_superseded) {
+    caller_.CallNobody();
+  }
+  for (const auto& [shard, holding] : holdings_) {
+    if (ps_count() == 1 || is_superseded) {
+      continue;
+    }
+    caller_.NoteNewest(holding.partner, holding.copy.view().at(OtherPlace(holding.place)), now_);
+    caller_.Want(holding.partner, now_);
   }
 }
 
@@ -132,8 +146,8 @@ void PsLoop::Welcome(Visitor visitor) {
                            {"reason", refusal.has_value() ? RefusalName(*refusal) : "unsent"}});
     return;
   }
-  guests_[caller.rank] = std::make_unique<Guest>(
-      Guest{caller.rank, caller.incarnation, MessageSocket(std::move(visitor.socket).Release())});
+  guests_[caller.rank] = std::make_unique<Guest>(Guest{
+      caller.rank, caller.incarnation, MessageSocket(std::move(visitor.socket).Release()), {}});
   // What the caller confirmed before it had this connection is lost: asked again, it says it again.
   ResendTo(caller.rank - options_.identity.world_size);
 }
@@ -181,8 +195,10 @@ void PsLoop::ReadGuests(const PollSet& poll) {
     }
     const Status read = ReadGuest(guest);
     if (!read.ok()) {
-      options_.logger->Debug("guest has gone",
-                             {{"place", guest->place}, {"error", read.error().ToString()}});
+      const bool is_end = read.error().code() == ErrorCode::kPeerLost;
+      options_.logger->Log(is_end ? LogLevel::kDebug : LogLevel::kWarn,
+                           is_end ? "guest has gone" : "guest sent away",
+                           {{"place", guest->place}, {"error", read.error().ToString()}});
       guests_.erase(current);
     }
   }
@@ -190,8 +206,10 @@ void PsLoop::ReadGuests(const PollSet& poll) {
 
 Status PsLoop::ReadGuest(Guest* guest) {
   LOCKSTEP_RETURN_IF_ERROR(guest->socket.Flush());
-  for (int i = 0; i < kMessagesARound; ++i) {
-    LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<std::string> message, guest->socket.Read());
+  std::size_t budget = kBytesARound;
+  while (true) {
+    LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<std::string> message,
+                              guest->socket.Read(&budget));
     if (!message.has_value()) {
       break;
     }
@@ -212,7 +230,9 @@ Status PsLoop::Take(const Guest& guest, const std::string& bytes) {
     if (!(request->process == WorkerProcess{guest.place, guest.incarnation})) {
       return Error(ErrorCode::kMismatch, "a request in another worker's name");
     }
-    holding.copy.OnRequest(*request);
+    if (!IsBeingAnswered(guest, frame.shard, *request)) {
+      holding.copy.OnRequest(*request);
+    }
     return OkStatus();
   }
   const auto* message = std::get_if<CopyMessage>(&frame.message);
@@ -222,10 +242,15 @@ Status PsLoop::Take(const Guest& guest, const std::string& bytes) {
   // The content is on its way already, and large.
   const bool is_in_vain = std::holds_alternative<copying::FillRequest>(message->body) &&
                           caller_.HasUnsent(holding.partner);
-  if (!is_in_vain) {
-    holding.copy.OnCopyMessage(*message);
-  }
-  return OkStatus();
+  return is_in_vain ? OkStatus() : holding.copy.OnCopyMessage(*message);
+}
+
+// Values that are still being sent are not sent a second time.
+bool PsLoop::IsBeingAnswered(const Guest& guest, int shard, const WorkerRequest& request) {
+  const auto answer = guest.answers.find(shard);
+  return std::holds_alternative<request::Pull>(request.body) && answer != guest.answers.end() &&
+         answer->second.number == request.number &&
+         guest.socket.bytes_sent() < answer->second.written_with;
 }
 
 void PsLoop::SendDuties() {
@@ -240,9 +265,14 @@ void PsLoop::SendDuties() {
 
 void PsLoop::Send(int shard, const Holding& /*holding*/, const WorkerReply& reply) {
   const auto guest = guests_.find(reply.process.worker);
-  if (guest != guests_.end() && guest->second->incarnation == reply.process.incarnation) {
-    // A broken connection is found by the next reading.
-    (void)guest->second->socket.Write(EncodeShardFrame({shard, reply}));
+  if (guest == guests_.end() || guest->second->incarnation != reply.process.incarnation) {
+    return;
+  }
+  MessageSocket& socket = guest->second->socket;
+  (void)socket.Write(
+      EncodeShardFrame({shard, reply}));  // one that is broken the next reading finds
+  if (std::holds_alternative<reply::Pulled>(reply.body)) {
+    guest->second->answers[shard] = {reply.number, socket.bytes_written()};
   }
 }
 

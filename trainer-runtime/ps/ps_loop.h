@@ -53,15 +53,22 @@ class PsLoop {
   // Errors: those of PsCaller::Open. To be called once, before Run.
   Status Open() { return caller_.Open(); }
 
-  // Runs until a letter says End.
+  // Runs until a letter says End. Who has a successor calls nobody any more.
   void Run();
 
  private:
+  // Values on their way to a worker.
+  struct PullAnswer {
+    int64_t number = 0;         // of its request
+    uint64_t written_with = 0;  // MessageSocket::bytes_written behind it
+  };
+
   // A process that called: a worker, or another ps.
   struct Guest {
     int place = 0;  // its number in handshakes
     Incarnation incarnation;
     MessageSocket socket;
+    std::map<int, PullAnswer> answers;  // by shard: the last one
   };
 
   struct Holding {
@@ -70,6 +77,7 @@ class PsLoop {
     ShardCopy copy;
   };
 
+  void CallPartners();
   void WaitForWork();
   void ReadLetters();
   void On(const ps_letter::View& letter);
@@ -82,6 +90,7 @@ class PsLoop {
   void ReadGuests(const PollSet& poll);
   Status ReadGuest(Guest* guest);
   Status Take(const Guest& guest, const std::string& bytes);
+  static bool IsBeingAnswered(const Guest& guest, int shard, const WorkerRequest& request);
   void ResendTo(int partner);
   void AskAgain();
   void SendDuties();

@@ -43,6 +43,8 @@ class Caller {
 
   void Send(const std::string& message) { caller_.Send(0, message); }
 
+  PsCaller* calls() { return &caller_; }
+
   // The next that happens; nullopt where nothing does for 10 s.
   std::optional<CallerNews> Next() {
     const Deadline deadline = Deadline::After(SteadyNow(), seconds(10));
@@ -169,6 +171,31 @@ TEST(PsManners, CallerThatHasASuccessorIsToldSo) {
   Caller caller(gang, older);
 
   EXPECT_EQ(NextKind(&caller), CallerNews::Kind::kRefused);
+
+  caller.calls()->Want(0, SteadyNow());
+  caller.calls()->Want(1, SteadyNow());
+  EXPECT_EQ(caller.calls()->NextTimeout(), TimePoint::max()) << "nobody is called again";
+}
+
+// Its host may be silent, or the process may live on: neither ends the connection.
+TEST(PsManners, ConnectionToAProcessThatWasReplacedEndsAndNoNewOneIsMade) {
+  testing::PsGang gang(Options());
+  Caller caller(gang, WorkerIdentity());
+  ASSERT_EQ(NextKind(&caller), CallerNews::Kind::kUp);
+
+  caller.calls()->NoteNewest(0, Incarnation(1), SteadyNow());
+
+  EXPECT_FALSE(caller.calls()->IsUp(0));
+  EXPECT_EQ(NextKind(&caller), CallerNews::Kind::kDown);
+  EXPECT_EQ(NextKind(&caller), CallerNews::Kind::kDown) << "the old process answers";
+  gang.Kill(0);
+  gang.Replace(0);
+  std::optional<CallerNews> news = caller.Next();
+  while (news.has_value() && news->kind == CallerNews::Kind::kDown) {
+    news = caller.Next();
+  }
+  ASSERT_TRUE(news.has_value());
+  EXPECT_EQ(news->kind, CallerNews::Kind::kUp);
 }
 
 // The ps that are there hear of it after it has asked them.

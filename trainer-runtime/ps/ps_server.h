@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,8 @@ struct PsServerOptions {
   std::vector<ShardView> views;
   int64_t max_staleness = 0;
   UpdateRule rule;  // called on the server's thread
+  // Values that the rule keeps for each parameter: a seed with others is refused. Null: any.
+  std::optional<int64_t> slot_count;
   // How often a newcomer asks to be filled again. Choice: longer than a gigabyte takes, as each
   // answer holds the whole content.
   Duration ask_again = std::chrono::seconds(2);

@@ -48,7 +48,7 @@ PsLimits Within(Duration time) {
 
 void SeedWithZeros(PsClient* client) {
   const std::vector<float> zeros(kSize, 0);
-  const Status seeded = client->Seed(zeros, zeros, 0, Within(seconds(10)));
+  const Status seeded = client->Seed(zeros, zeros, {}, Within(seconds(10)));
   ASSERT_TRUE(seeded.ok()) << seeded.error().ToString();
 }
 
@@ -57,16 +57,17 @@ TEST(PsGang, WhatIsPushedIsPulledWithItsSlots) {
   const std::unique_ptr<PsClient> worker = gang.Worker(0);
   std::vector<float> parameters(kSize);
   std::vector<float> slots(kSize);
-  EXPECT_EQ(worker->Pull(parameters, {}, Within(seconds(10))).error().code(), ErrorCode::kNotFound);
+  EXPECT_EQ(worker->Pull(parameters, {}, {}, Within(seconds(10))).error().code(),
+            ErrorCode::kNotFound);
   SeedWithZeros(worker.get());
   std::vector<float> gradient(kSize);
   for (std::size_t i = 0; i < kSize; ++i) {
     gradient[i] = static_cast<float>(i);
   }
 
-  ASSERT_TRUE(worker->Pull(parameters, {}, Within(seconds(10))).ok());
-  ASSERT_TRUE(worker->Push(gradient, Within(seconds(10))).ok());
-  const Result<PulledCounts> counts = worker->Pull(parameters, slots, Within(seconds(10)));
+  ASSERT_TRUE(worker->Pull(parameters, {}, {}, Within(seconds(10))).ok());
+  ASSERT_TRUE(worker->Push(gradient, {1, {}}, Within(seconds(10))).ok());
+  const Result<PulledCounts> counts = worker->Pull(parameters, slots, {}, Within(seconds(10)));
 
   ASSERT_TRUE(counts.ok()) << counts.error().ToString();
   EXPECT_EQ(counts->least, 1);
@@ -85,7 +86,7 @@ TEST(PsGang, WorkerThatNobodyAnswersGivesUpAtItsDeadlineAndSaysWhoWasSilent) {
   std::vector<float> parameters(kSize);
 
   const TimePoint begin = SteadyNow();
-  const Result<PulledCounts> pulled = worker->Pull(parameters, {}, Within(milliseconds(300)));
+  const Result<PulledCounts> pulled = worker->Pull(parameters, {}, {}, Within(milliseconds(300)));
 
   ASSERT_FALSE(pulled.ok());
   EXPECT_EQ(pulled.error().code(), ErrorCode::kTimeout);
@@ -100,19 +101,20 @@ TEST(PsGang, WorkerTooFarAheadWaitsUntilTheOtherIsGone) {
   SeedWithZeros(first.get());
   std::vector<float> parameters(kSize);
   const std::vector<float> ones(kSize, 1);
-  ASSERT_TRUE(first->Pull(parameters, {}, Within(seconds(10))).ok());
-  ASSERT_TRUE(second->Pull(parameters, {}, Within(seconds(10))).ok());
-  ASSERT_TRUE(first->Push(ones, Within(seconds(10))).ok());
+  ASSERT_TRUE(first->Pull(parameters, {}, {}, Within(seconds(10))).ok());
+  ASSERT_TRUE(second->Pull(parameters, {}, {}, Within(seconds(10))).ok());
+  ASSERT_TRUE(first->Push(ones, {1, {}}, Within(seconds(10))).ok());
 
   std::atomic<bool> is_through = false;
-  std::thread waiting([&] { is_through = first->Pull(parameters, {}, Within(seconds(20))).ok(); });
+  std::thread waiting(
+      [&] { is_through = first->Pull(parameters, {}, {}, Within(seconds(20))).ok(); });
   std::this_thread::sleep_for(milliseconds(100));
   EXPECT_FALSE(is_through.load());
   gang.NoteWorkerGone(1, Incarnation(1));
   waiting.join();
 
   EXPECT_TRUE(is_through.load());
-  EXPECT_EQ(second->Push(ones, Within(seconds(10))).error().code(), ErrorCode::kStale);
+  EXPECT_EQ(second->Push(ones, {1, {}}, Within(seconds(10))).error().code(), ErrorCode::kStale);
 }
 
 TEST(PsGang, WhatIsFinalIsToldThoughAnotherPsIsSilent) {
@@ -123,7 +125,7 @@ TEST(PsGang, WhatIsFinalIsToldThoughAnotherPsIsSilent) {
   gang.Kill(1);
 
   std::vector<float> parameters(kSize);
-  const Result<PulledCounts> pulled = worker->Pull(parameters, {}, Within(seconds(60)));
+  const Result<PulledCounts> pulled = worker->Pull(parameters, {}, {}, Within(seconds(60)));
 
   ASSERT_FALSE(pulled.ok());
   EXPECT_EQ(pulled.error().code(), ErrorCode::kStale) << pulled.error().ToString();
@@ -143,9 +145,9 @@ TEST(PsGang, KilledPsLosesNothingAndNothingCountsTwice) {
       std::vector<float> parameters(kSize);
       const std::vector<float> ones(kSize, 1);
       while (!is_over) {
-        const Result<PulledCounts> pulled = worker->Pull(parameters, {}, Within(seconds(30)));
+        const Result<PulledCounts> pulled = worker->Pull(parameters, {}, {}, Within(seconds(30)));
         ASSERT_TRUE(pulled.ok()) << pulled.error().ToString();
-        const Status pushed = worker->Push(ones, Within(seconds(30)));
+        const Status pushed = worker->Push(ones, {pulled->sequence + 1, {}}, Within(seconds(30)));
         ASSERT_TRUE(pushed.ok()) << pushed.error().ToString();
         ++acknowledged;
       }
@@ -168,7 +170,7 @@ TEST(PsGang, KilledPsLosesNothingAndNothingCountsTwice) {
   std::vector<float> parameters(kSize);
   std::vector<float> slots(kSize);
   const Result<PulledCounts> counts =
-      gang.Worker(0, 2)->Pull(parameters, slots, Within(seconds(10)));
+      gang.Worker(0, 2)->Pull(parameters, slots, {}, Within(seconds(10)));
   ASSERT_TRUE(counts.ok()) << counts.error().ToString();
   const auto expected = static_cast<float>(acknowledged.load());
   EXPECT_GT(acknowledged.load(), kDeaths);
@@ -182,11 +184,11 @@ TEST(PsGang, WorkerThatHasASuccessorIsRefused) {
   const std::unique_ptr<PsClient> worker = gang.Worker(0);
   SeedWithZeros(worker.get());
   std::vector<float> parameters(kSize);
-  ASSERT_TRUE(worker->Pull(parameters, {}, Within(seconds(10))).ok());
+  ASSERT_TRUE(worker->Pull(parameters, {}, {}, Within(seconds(10))).ok());
   const std::unique_ptr<PsClient> successor = gang.Worker(0, 1);
-  ASSERT_TRUE(successor->Pull(parameters, {}, Within(seconds(10))).ok());
+  ASSERT_TRUE(successor->Pull(parameters, {}, {}, Within(seconds(10))).ok());
 
-  EXPECT_EQ(worker->Push(std::vector<float>(kSize, 1), Within(seconds(10))).error().code(),
+  EXPECT_EQ(worker->Push(std::vector<float>(kSize, 1), {1, {}}, Within(seconds(10))).error().code(),
             ErrorCode::kStale);
 }
 

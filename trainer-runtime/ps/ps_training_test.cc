@@ -98,11 +98,11 @@ void Train(PsClient* client, const TrainingSpec& spec, int worker, int step_coun
                     kSampleCount / 2};
   std::vector<float> parameters = Read(engine.get());
   for (int step = 0; step < step_count; ++step) {
-    const Result<PulledCounts> pulled = client->Pull(parameters, {}, Soon());
+    const Result<PulledCounts> pulled = client->Pull(parameters, {}, {}, Soon());
     ASSERT_TRUE(pulled.ok()) << pulled.error().ToString();
     Write(parameters, engine.get());
     ASSERT_TRUE(engine->ComputeGradients(batch, {2.0 / kSampleCount, 0, 0}).ok());
-    const Status pushed = client->Push(engine->Gradients(), Soon());
+    const Status pushed = client->Push(engine->Gradients(), {pulled->sequence + 1, {}}, Soon());
     ASSERT_TRUE(pushed.ok()) << pushed.error().ToString();
   }
 }
@@ -125,7 +125,7 @@ TEST_P(PsTraining, ModelIsLearnedThoughPsAndAWorkerDie) {
   const std::vector<float> slots(begin.size() * static_cast<std::size_t>(options.slot_count), 0);
   const double loss_before = MeanLoss(engine.get());
   std::unique_ptr<PsClient> chief = gang.Worker(0);
-  ASSERT_TRUE(chief->Seed(begin, slots, 0, Soon()).ok());
+  ASSERT_TRUE(chief->Seed(begin, slots, {}, Soon()).ok());
 
   std::thread first([&] { Train(chief.get(), spec, 0, 300); });
   Train(gang.Worker(1, 0).get(), spec, 1, 40);  // dies without a word
@@ -145,7 +145,7 @@ TEST_P(PsTraining, ModelIsLearnedThoughPsAndAWorkerDie) {
   first.join();
 
   std::vector<float> end(begin.size());
-  const Result<PulledCounts> counts = chief->Pull(end, {}, Soon());
+  const Result<PulledCounts> counts = chief->Pull(end, {}, {}, Soon());
   ASSERT_TRUE(counts.ok()) << counts.error().ToString();
   EXPECT_EQ(counts->least, 540);
   EXPECT_EQ(counts->most, 540);

@@ -23,9 +23,18 @@ ShardContent Content() {
   content.update_count = 7;
   content.parameters = {1.5F, -2};
   content.slots = {3, 4, 5, 6};
+  content.gate = 60;
+  content.note = "note";
+  content.sample_count = 12;
+  content.sums[3] = {3, 1.5, 6, 12};
   content.workers[0] = {Incarnation(1), true, 3, 9};
   content.workers[5] = {Incarnation(2), false, 0, 0};
   return content;
+}
+
+std::shared_ptr<const ShardFacts> Facts() {
+  return std::make_shared<const ShardFacts>(
+      ShardFacts{"note", {{0, 4}, {5, 3}}, 12, {{3, {3, 1.5, 6, 12}}}});
 }
 
 // One of each kind.
@@ -34,28 +43,32 @@ std::vector<ShardFrame> Frames() {
   const auto ask = [&](decltype(WorkerRequest::body) body) {
     frames.push_back({2, WorkerRequest{kView, kWorker, 8, 6, std::move(body)}});
   };
-  ask(request::Pull{true});
-  ask(request::Push{Values({1, 2, 3})});
-  ask(request::Push{nullptr});
-  ask(request::Seed{Values({1}), Values({}), 44});
+  ask(request::Pull{true, false, 5, 0});
+  ask(request::Pull{false, true, 0, 9});
+  ask(request::Push{Values({1, 2, 3}), {2, -0.5, 3, 4}});
+  ask(request::Push{nullptr, {2, -0.5, 3, 4}});
+  ask(request::Seed{Values({1}), Values({}), 44, 60, "note"});
+  ask(request::Open{70});
   ask(request::Leave{});
   const auto answer = [&](decltype(WorkerReply::body) body) {
     frames.push_back({0, WorkerReply{kView, kWorker, 8, std::move(body)}});
   };
-  answer(reply::Pulled{9, Values({1, 2}), nullptr});
-  answer(reply::Pulled{9, Values({1, 2}), Values({})});
+  answer(reply::Pulled{9, Values({1, 2}), nullptr, 4, 60, nullptr});
+  answer(reply::Pulled{9, Values({1, 2}), Values({}), 4, 60, Facts()});
   answer(reply::Done{});
   answer(reply::Unseeded{});
   answer(reply::NotServing{});
   answer(reply::Outdated{});
   answer(reply::Lost{});
+  answer(reply::Misfit{});
   const auto tell = [&](decltype(CopyMessage::body) body) {
     frames.push_back({1, CopyMessage{kView, std::move(body)}});
   };
-  tell(copying::Append{4, entry::Seed{Values({1}), Values({2, 3}), 5}});
+  tell(copying::Append{4, entry::Seed{Values({1}), Values({2, 3}), 5, 60, "note"}});
   tell(copying::Append{5, entry::Admit{kWorker}});
-  tell(copying::Append{6, entry::Push{kWorker, 2, Values({0.25F})}});
+  tell(copying::Append{6, entry::Push{kWorker, 2, Values({0.25F}), {1, 2.5, 3, 4}}});
   tell(copying::Append{7, entry::Retire{3, Incarnation(9)}});
+  tell(copying::Append{8, entry::Open{70}});
   tell(copying::Confirm{7});
   tell(copying::FillRequest{});
   tell(copying::Fill{std::make_shared<const ShardContent>(Content())});
@@ -96,9 +109,9 @@ TEST(ShardFrames, EveryCutAndEveryExtraByteIsRefused) {
 }
 
 TEST(ShardFrames, CountAboveWhatIsThereAsksForNoMemory) {
-  std::string bytes =
-      EncodeShardFrame({0, WorkerRequest{kView, kWorker, 8, 6, request::Push{Values({1})}}});
-  bytes[bytes.size() - sizeof(float) - 2] = 0x7f;  // high in the count
+  std::string bytes = EncodeShardFrame(
+      {0, WorkerRequest{kView, kWorker, 8, 6, request::Push{Values({1}), {2, -0.5, 3, 4}}}});
+  bytes[bytes.size() - 4 * sizeof(int64_t) - sizeof(float) - 2] = 0x7f;  // high in the count
 
   EXPECT_EQ(DecodeShardFrame(bytes).error().code(), ErrorCode::kCorrupt);
 }

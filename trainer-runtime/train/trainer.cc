@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "common/base/prng.h"
+#include "trainer-runtime/train/dropout_seed.h"
 #include "trainer-runtime/train/evaluation.h"
 #include "trainer-runtime/train/fingerprint.h"
 
@@ -18,13 +18,6 @@ constexpr Duration kFinalSaveTimeout = std::chrono::seconds(120);
 // signals of one request arrive within milliseconds on a host, within a second in a cluster.
 // Choice.
 constexpr Duration kLeaveAloneAfter = std::chrono::seconds(3);
-
-// Equal on no two (seed, step), and the same when the step is computed again. Which elements a rank
-// drops follows from this and its samples' places in the global batch, never from its rank: any
-// number of ranks drops what one rank would drop.
-uint64_t DropoutSeed(int64_t seed, Step step) {
-  return Mix64(Mix64(static_cast<uint64_t>(seed)) ^ static_cast<uint64_t>(step.value()));
-}
 
 // Measures consecutive pieces of a step.
 class Stopwatch {
@@ -185,18 +178,23 @@ Result<StepTotals> Trainer::RunStep(const MeetingParts& meeting, bool is_stop_re
 
 // Loss and gradients are sums over all ranks, equal on each to the last bit: so is the answer.
 bool Trainer::IsStepFinite(const StepTotals& totals) {
-  const std::string step = std::to_string(state_.step.value() + 1);
-  if (!std::isfinite(totals.loss_sum)) {
-    trouble_ = "the loss of step " + step + " is " + (std::isnan(totals.loss_sum) ? "NaN" : "inf");
+  CheckFinite(totals.loss_sum, state_.step.value() + 1);
+  return trouble_.empty();
+}
+
+// What is not finite of a step's loss and gradients is the trouble.
+void Trainer::CheckFinite(double loss_sum, int64_t update) {
+  const std::string step = std::to_string(update);
+  if (!std::isfinite(loss_sum)) {
+    trouble_ = "the loss of step " + step + " is " + (std::isnan(loss_sum) ? "NaN" : "inf");
   } else if (!AllFinite(parts_.strategy->Gradients())) {
     trouble_ = "the gradients of step " + step + " are not finite";
   } else {
-    return true;
+    return;
   }
   trouble_ +=
       ": the model has diverged; a smaller learning rate may help (spec.training.terminateOnNaN: "
       "false trains on)";
-  return false;
 }
 
 // An update of finite gradients may still overflow; nothing of that is ever saved.

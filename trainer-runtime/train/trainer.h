@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -121,6 +122,61 @@ class Trainer {
                                     const MeetingParts& meeting,
                                     const std::atomic<bool>& stop_requested);
 
+  // For ranks that take no step together, as their model is on parameter servers: each computes
+  // shares of the work, a global batch each, and what the state is others say. Between TakeHead and
+  // CountUpTo this rank has no state of its own. trainer_shares.cc.
+
+  // Takes the newest checkpoint's state, or else the seed's, and asks nobody.
+  Status TakeOwnState();
+
+  // The state without its values, and back. `reached`: the updates that are made by now, which is
+  // where people are told that training stands. Errors: kCorrupt, kInvalidArgument (another job's).
+  std::string TellHead(int world_size);
+  Status TakeHead(const std::string& head, int64_t reached);
+
+  // The values of the state in flat buffers, and back. Shapes: parameters [n]; slots [slots of
+  // optimizer x n], slot after slot, or empty: they stay.
+  std::vector<int64_t> VariableSizes();
+  std::vector<float> ReadValues(TensorKind kind);
+  void WriteValues(std::span<const float> parameters, std::span<const float> slots);
+
+  // Where the data stand, and where they do `updates` later.
+  const DataCursor& cursor() const { return state_.cursor; }
+
+  DataCursor CursorAfter(DataCursor cursor, int64_t updates) const;
+
+  // The gradient of the whole batch at `cursor` by this rank alone, the `update`-th of the job,
+  // from 1, on the values that are there; Gradients() holds it. `sums` are not finite where
+  // trouble() says so. Errors: those of Strategy::Step.
+  Result<StepOutcome> ComputeShare(const DataCursor& cursor,
+                                   int64_t update,
+                                   GradientReducer* alone);
+
+  std::span<const float> Gradients() { return parts_.strategy->Gradients(); }
+
+  // Reports a share that is done to on_step, when at least `reached` updates are made. `own`: all
+  // of this rank's in its data epoch.
+  void ReportShare(int64_t reached, const DataCursor& cursor, const EpochSums& own, double loss);
+
+  // The values that are there have all updates up to `step`: counts their samples, each batch once.
+  // `sums` are the data epoch's of the last one.
+  Status CountUpTo(Step step, const EpochSums& sums);
+
+  // Writes the state that CountUpTo has made, in the background. Errors: kAborted (not finite, see
+  // trouble()), those of a directory that another job has taken over.
+  Status SaveCounted(int world_size);
+
+  // The samples were not used once each: the job's end, whatever else follows.
+  void SayInexact(const std::string& what) { trouble_ = what; }
+
+  // From here on the state counts as this rank's own, as for a meeting.
+  void HoldState() { state_.is_established = true; }
+
+  // The next update at which a checkpoint is due, or the last one.
+  int64_t NextSave(int64_t after) const;
+
+  const EpochSums& sums() const { return state_.sums; }
+
   // Writes what this rank holds as a checkpoint and waits for it; nothing without state or store.
   // The store must have been claimed. What fails is told by on_checkpoint, too.
   Status SaveNow(int world_size, Deadline deadline);
@@ -144,6 +200,7 @@ class Trainer {
   Status TakeOver(const Snapshot& snapshot);
   Result<TrainingState> Examine(const Snapshot& snapshot, const std::vector<TensorView>& tensors);
   void GoOnFrom(TrainingState restored);
+  void PassUselessRemainder();
   Snapshot Snap(int world_size);
   Snapshot SnapHead(int world_size);
   Status AdoptState(const std::string& mine, const std::string& shared, const StateWay& way);
@@ -153,6 +210,7 @@ class Trainer {
   bool IsTrained() const;
   bool HasAccuracy() const;
   bool IsStepFinite(const StepTotals& totals);
+  void CheckFinite(double loss_sum, int64_t update);
   bool IsStateFinite();
   bool IsSaveDue() const;
   Status ReportCheckpoints();

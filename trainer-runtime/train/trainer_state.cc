@@ -107,6 +107,10 @@ Result<TrainingState> Trainer::Examine(const Snapshot& snapshot,
 void Trainer::GoOnFrom(TrainingState restored) {
   parts_.strategy->AdoptState();
   state_ = std::move(restored);
+  PassUselessRemainder();
+}
+
+void Trainer::PassUselessRemainder() {
   if (state_.cursor.position > 0 && !HasBatchAt(loader_.plan(), state_.cursor.position)) {
     // The remainder is dropped and the batch size is another: what is left makes no batch now.
     state_.ledger.CloseEpoch(loader_.ExpectedIds(state_.cursor.data_epoch, state_.cursor.position));

@@ -30,10 +30,16 @@ int64_t FirstStepOf(const StatusDocument& document) {
 bool MayFallBack(const JobProgress& known,
                  const StatusDocument& document,
                  WallTime reported_at,
-                 const TrainingJobStatus& status) {
+                 const TrainingJobStatus& status,
+                 Strategy strategy) {
+  const bool trains_on_alone =
+      strategy == Strategy::kParameterServer || strategy == Strategy::kIndependent;
   WallTime newest_start{};
   for (const PodPlacement& placement : status.placement) {
-    newest_start = std::max(newest_start, placement.since);
+    if (!trains_on_alone ||
+        TaskId{placement.role, static_cast<int>(placement.index)} == document.task) {
+      newest_start = std::max(newest_start, placement.since);
+    }
   }
   return known.observed_at <= newest_start && newest_start <= reported_at &&
          HasState(document.phase);

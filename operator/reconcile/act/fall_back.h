@@ -7,11 +7,13 @@ namespace lockstep::control {
 
 // Whether a report, made at `reported_at`, may say that training stands at an earlier step than
 // `known`: a pod was put in place since that was known, and this process has met the others since
-// and has a state. Any other report that lies behind is only late.
+// and has a state. Where ranks do not meet while they train, that pod is the process's own. Any
+// other report that lies behind is only late.
 bool MayFallBack(const JobProgress& known,
                  const StatusDocument& document,
                  WallTime reported_at,
-                 const TrainingJobStatus& status);
+                 const TrainingJobStatus& status,
+                 Strategy strategy);
 
 // Whether training went on from an earlier step than it had reached, and not only from one step
 // before, which is what a survivor may lack of what a lost rank had done. `document` is of a

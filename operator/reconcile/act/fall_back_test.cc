@@ -108,6 +108,30 @@ TEST_F(FallBackTest, AnotherRanksOlderReportLosesNothingButTellsOfItsCheckpoint)
   EXPECT_EQ(world_.job.status.progress->checkpoint_step, 200);
 }
 
+// Rank 0 has had its state all along: what became of the other one's pod does not move it.
+TEST_F(FallBackTest, LossOfAnotherPodLosesNothingWhereRanksDoNotMeet) {
+  for (const Strategy strategy : {Strategy::kIndependent, Strategy::kParameterServer}) {
+    world_.job.spec.strategy = strategy;
+    TrainAt(500);
+    world_.Advance(std::chrono::seconds(1));
+    world_.Exit(PodOf(1), 137);
+    world_.Step();
+    world_.Advance(std::chrono::seconds(1));
+    world_.RunAll();
+    world_.ReportAll();
+    StatusDocument& document = DocumentOf(0);
+    document.phase = Phase::kTraining;
+    document.step = Step(510);
+    TimelineEvent ready;
+    ready.event = TimelineEventKind::kStateReady;
+    ready.epoch = document.epoch;
+    document.timeline.push_back(ready);
+
+    EXPECT_EQ(Told(), "");
+    EXPECT_EQ(StepsRepeated(), 0);
+  }
+}
+
 TEST_F(FallBackTest, StateThatANewMeetingBeganWithIsNamedHoweverFarTrainingIsSince) {
   TrainAt(4200);
   StartAgainAt(4000);

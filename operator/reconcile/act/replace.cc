@@ -46,7 +46,8 @@ void TellSurvivors(const GangView& view,
       continue;
     }
     for (const Member& survivor : view.members) {
-      if (!survivor.rank.has_value() || survivor.state != MemberState::kRunning ||
+      const bool is_ps = builder->is_training() && survivor.task.role == Role::kPs;
+      if ((!survivor.rank.has_value() && !is_ps) || survivor.state != MemberState::kRunning ||
           lost.count(survivor.pod_name) > 0) {
         continue;
       }

@@ -128,7 +128,8 @@ void NoteProgress(const GangView& view, DecisionBuilder* builder) {
   const WallTime reported_at =
       builder->now() - std::chrono::floor<std::chrono::milliseconds>(reporter->report->age);
   const bool may_fall_back =
-      known->has_value() && MayFallBack(**known, document, reported_at, builder->status());
+      known->has_value() &&
+      MayFallBack(**known, document, reported_at, builder->status(), builder->spec().strategy);
   if (known->has_value() && document.step.value() < (*known)->step && builder->is_training() &&
       !may_fall_back) {
     NoteCheckpoint(NewestCheckpoint(view, *known), reported_at, &**known);

@@ -354,6 +354,7 @@ Result<kube::Pod> BuildPod(const TrainingJob& job,
           IsSupervised(job, *role) ? TfConfigForm::kShapeWhenLong : TfConfigForm::kFull));
   FillInSettings(job, *role, settings, &environment);
   environment.control_counter = request.control_counter;
+  environment.ps_incarnations = request.ps_incarnations;
   LOCKSTEP_ASSIGN_OR_RETURN(EnvironmentMap variables,
                             VariablesOf(job, *role, environment, settings));
 

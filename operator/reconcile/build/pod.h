@@ -39,6 +39,8 @@ struct PodRequest {
   Epoch epoch;
   std::string node;
   int64_t control_counter = 0;  // of the job's newest control message
+  // Of the built-in trainer's ps: who stands for each, by number.
+  std::vector<Incarnation> ps_incarnations = {};
 
   friend bool operator==(const PodRequest&, const PodRequest&) = default;
 };

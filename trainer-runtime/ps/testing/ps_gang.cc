@@ -64,6 +64,15 @@ void PsGang::TellOfSuccessor(int ps) {
   }
 }
 
+void PsGang::TellOfItsSuccessor(int ps) {
+  for (const int shard : ShardsOf(ps)) {
+    ShardView view = views_[static_cast<std::size_t>(shard)];
+    view.term = view.term.Next();
+    view.incarnations[shard == ps ? 0 : 1] = Incarnation(incarnations_[ps] + 1);
+    servers_[ps]->NoteView(shard, view);
+  }
+}
+
 void PsGang::NoteWorkerGone(int worker, Incarnation below) {
   for (auto& [ps, server] : servers_) {
     if (server != nullptr) {
@@ -78,7 +87,7 @@ std::unique_ptr<PsClient> PsGang::Worker(int worker, int64_t incarnation) const 
   options.addresses = addresses_;
   options.job_key = "key";
   options.element_counts = options_.element_counts;
-  options.piece_bytes_min = 16;
+  options.piece_bytes_min = options_.piece_bytes_min;
   options.slot_count = options_.slot_count;
   options.ask_again = milliseconds(200);
   options.logger = logger_.get();
@@ -123,6 +132,7 @@ void PsGang::Start(int ps) {
   options.views = views_;
   options.max_staleness = options_.max_staleness;
   options.rule = options_.rule;
+  options.slot_count = options_.slot_count;
   options.ask_again = milliseconds(100);
   options.logger = logger_.get();
   Result<std::unique_ptr<PsServer>> server = PsServer::Start(std::move(options));

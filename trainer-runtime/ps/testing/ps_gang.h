@@ -17,6 +17,7 @@ struct PsGangOptions {
   int worker_count = 1;
   int64_t max_staleness = 0;
   std::vector<int64_t> element_counts;
+  int64_t piece_bytes_min = 16;
   int slot_count = 0;
   UpdateRule rule;
 };
@@ -35,6 +36,9 @@ class PsGang {
   // Names a successor, tells the ps that are there, and starts it. Workers learn it from them.
   enum class Told { kBeforeItsStart, kAfterItsStart };
   void Replace(int ps, Told told = Told::kBeforeItsStart);
+
+  // Tells the process itself that its place is another one's, of whom nobody else hears.
+  void TellOfItsSuccessor(int ps);
 
   void NoteWorkerGone(int worker, Incarnation below);
 

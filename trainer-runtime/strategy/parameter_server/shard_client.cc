@@ -1,5 +1,8 @@
 #include "trainer-runtime/strategy/parameter_server/shard_client.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "common/base/check.h"
 
 namespace lockstep::runtime {
@@ -10,6 +13,15 @@ void ShardClient::Begin(Body body, int64_t sequence) {
   under_way_ = UnderWay{++number_, sequence, std::move(body)};
   has_turned_ = false;
   Ask();
+}
+
+void ShardClient::Push(request::Push push, int64_t sequence) {
+  if (sequence > sequence_) {
+    Begin(std::move(push), sequence);
+  } else {
+    LOCKSTEP_CHECK(!under_way_.has_value(), "a request is under way");
+    outcome_ = RequestOutcome::kDone;
+  }
 }
 
 void ShardClient::Ask() {
@@ -63,11 +75,12 @@ void ShardClient::OnReply(const WorkerReply& reply) {
 
 void ShardClient::On(const reply::Pulled& pulled) {
   values_ = pulled;
+  sequence_ = std::max(sequence_, pulled.sequence);
   End(RequestOutcome::kPulled);
 }
 
 void ShardClient::On(const reply::Done& /*done*/) {
-  sequence_ = under_way_->sequence;
+  sequence_ = std::max(sequence_, under_way_->sequence);
   End(RequestOutcome::kDone);
 }
 
@@ -89,6 +102,10 @@ void ShardClient::On(const reply::Outdated& /*outdated*/) {
 
 void ShardClient::On(const reply::Lost& /*lost*/) {
   End(RequestOutcome::kLost);
+}
+
+void ShardClient::On(const reply::Misfit& /*misfit*/) {
+  End(RequestOutcome::kMisfit);
 }
 
 }  // namespace lockstep::runtime

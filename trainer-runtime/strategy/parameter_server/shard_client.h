@@ -18,11 +18,12 @@ struct AddressedRequest {
 
 // What a request has come to.
 enum class RequestOutcome {
-  kDone,      // of Push, Seed and Leave: it will not be lost
+  kDone,      // of Push, Seed, Open and Leave: it will not be lost
   kPulled,    // values() are there
   kUnseeded,  // of Pull: the shard has no values yet
   kOutdated,  // this worker was replaced, or has left: final
-  kLost       // the shard is gone: final
+  kLost,      // the shard is gone: final
+  kMisfit     // what was sent is of another size: final
 };
 
 // A worker's side of one shard: one request at a time, asked again until it is answered, of
@@ -32,13 +33,17 @@ class ShardClient {
   ShardClient(WorkerProcess process, bool has_buddy) : process_(process), has_buddy_(has_buddy) {}
 
   // Begin a request. Precondition (checked): none is under way.
-  void Pull(bool with_slots) { Begin(request::Pull{with_slots}, sequence_); }
+  void Pull(const request::Pull& pull) { Begin(pull, 0); }
 
-  void Push(SharedValues gradient) { Begin(request::Push{std::move(gradient)}, sequence_ + 1); }
+  // The share of the worker's work that bears `sequence`. It is done at once where the shard is
+  // known to have it, of this process or of one before.
+  void Push(request::Push push, int64_t sequence);
 
-  void Seed(request::Seed seed) { Begin(std::move(seed), sequence_); }
+  void Seed(request::Seed seed) { Begin(std::move(seed), 0); }
 
-  void Leave() { Begin(request::Leave{}, sequence_); }
+  void Open(int64_t gate) { Begin(request::Open{gate}, 0); }
+
+  void Leave() { Begin(request::Leave{}, 0); }
 
   bool is_busy() const { return under_way_.has_value(); }
 
@@ -60,7 +65,11 @@ class ShardClient {
   // Of the last pull that is done.
   const reply::Pulled& values() const { return values_; }
 
-  int64_t sequence() const { return sequence_; }  // of the last push that is acknowledged
+  const ShardView& view() const { return view_; }
+
+  // Of the last push that the shard is known to have, of this process or one before. Known once
+  // something was pulled.
+  int64_t sequence() const { return sequence_; }
 
  private:
   using Body = decltype(WorkerRequest::body);
@@ -81,6 +90,7 @@ class ShardClient {
   void On(const reply::NotServing& not_serving);
   void On(const reply::Outdated& outdated);
   void On(const reply::Lost& lost);
+  void On(const reply::Misfit& misfit);
 
   WorkerProcess process_;
   bool has_buddy_;

@@ -29,7 +29,7 @@ constexpr ShardPlace kBuddy = ShardPlace::kBuddy;
 
 TEST(ShardClient, PushesAreNumberedByWhatIsAcknowledged) {
   ShardClient client(kWorker, /*has_buddy=*/true);
-  client.Push(Values({1}));
+  client.Push({Values({1}), {}}, 1);
   const WorkerRequest first = client.TakeRequests().at(0).request;
   EXPECT_EQ(first.sequence, 1);
   EXPECT_EQ(client.sequence(), 0);
@@ -37,14 +37,30 @@ TEST(ShardClient, PushesAreNumberedByWhatIsAcknowledged) {
   client.OnReply({ViewOf(0, 0, 0), kWorker, first.number, reply::Done{}});
   EXPECT_EQ(client.TakeOutcome(), RequestOutcome::kDone);
   EXPECT_EQ(client.sequence(), 1);
+}
 
-  client.Pull(/*with_slots=*/false);
-  EXPECT_EQ(client.TakeRequests().at(0).request.sequence, 1);
+// What its predecessor got through is not done again.
+TEST(ShardClient, PushThatTheShardIsKnownToHaveIsDoneAtOnce) {
+  ShardClient client({0, Incarnation(1)}, /*has_buddy=*/true);
+  client.Pull({});
+  const WorkerRequest pull = client.TakeRequests().at(0).request;
+  client.OnReply({pull.view,
+                  pull.process,
+                  pull.number,
+                  reply::Pulled{7, Values({1}), nullptr, 3, kGateOpen, nullptr}});
+  client.TakeOutcome();
+
+  client.Push({Values({1}), {}}, 3);
+  EXPECT_EQ(client.TakeOutcome(), RequestOutcome::kDone);
+  EXPECT_TRUE(client.TakeRequests().empty());
+
+  client.Push({Values({1}), {}}, 4);
+  EXPECT_EQ(client.TakeRequests().at(0).request.sequence, 4);
 }
 
 TEST(ShardClient, AnswerToAnEarlierRequestIsNotTaken) {
   ShardClient client(kWorker, /*has_buddy=*/true);
-  client.Push(Values({1}));
+  client.Push({Values({1}), {}}, 1);
   const int64_t number = client.TakeRequests().at(0).request.number;
   client.OnReply({ViewOf(0, 0, 0), kWorker, number, reply::Done{}});
   client.TakeOutcome();
@@ -57,7 +73,7 @@ TEST(ShardClient, AnswerToAnEarlierRequestIsNotTaken) {
 
 TEST(ShardClient, SilentCopyIsLeftForTheOtherOneAndTheRequestIsTheSame) {
   ShardClient client(kWorker, /*has_buddy=*/true);
-  client.Push(Values({1}));
+  client.Push({Values({1}), {}}, 1);
   const WorkerRequest first = client.TakeRequests().at(0).request;
 
   client.Resend();
@@ -70,7 +86,7 @@ TEST(ShardClient, SilentCopyIsLeftForTheOtherOneAndTheRequestIsTheSame) {
 
 TEST(ShardClient, WithoutBuddyTheSameCopyIsAskedAgain) {
   ShardClient client(kWorker, /*has_buddy=*/false);
-  client.Pull(/*with_slots=*/false);
+  client.Pull({});
   client.Resend();
 
   EXPECT_EQ(Asked(&client), (std::vector<ShardPlace>{kHome, kHome}));
@@ -78,7 +94,7 @@ TEST(ShardClient, WithoutBuddyTheSameCopyIsAskedAgain) {
 
 TEST(ShardClient, TwoCopiesThatDoNotServeAreAskedOnceUntilResend) {
   ShardClient client(kWorker, /*has_buddy=*/true);
-  client.Pull(/*with_slots=*/false);
+  client.Pull({});
   const int64_t number = client.TakeRequests().at(0).request.number;
 
   client.OnReply({ViewOf(0, 0, 0), kWorker, number, reply::NotServing{}});
@@ -91,15 +107,17 @@ TEST(ShardClient, TwoCopiesThatDoNotServeAreAskedOnceUntilResend) {
 
 TEST(ShardClient, HigherTermTurnsTheRequestToWhoServesInIt) {
   ShardClient client(kWorker, /*has_buddy=*/true);
-  client.Pull(/*with_slots=*/false);
+  client.Pull({});
   const int64_t number = client.TakeRequests().at(0).request.number;
 
   client.OnView(ViewOf(1, 1, 0));
   EXPECT_EQ(Asked(&client), std::vector<ShardPlace>{kBuddy});
 
-  client.OnReply({ViewOf(0, 0, 0), kWorker, number, reply::Pulled{5, Values({1}), nullptr}});
+  client.OnReply(
+      {ViewOf(0, 0, 0), kWorker, number, reply::Pulled{5, Values({1}), nullptr, 0, 0, nullptr}});
   EXPECT_TRUE(client.is_busy()) << "an answer of the old term";
-  client.OnReply({ViewOf(1, 1, 0), kWorker, number, reply::Pulled{6, Values({2}), nullptr}});
+  client.OnReply(
+      {ViewOf(1, 1, 0), kWorker, number, reply::Pulled{6, Values({2}), nullptr, 0, 0, nullptr}});
   EXPECT_EQ(client.TakeOutcome(), RequestOutcome::kPulled);
   EXPECT_EQ(client.values().update_count, 6);
 }

@@ -2,10 +2,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
+#include <string>
 #include <variant>
 #include <vector>
 
@@ -17,13 +20,30 @@ namespace lockstep::runtime {
 // shared.
 using SharedValues = std::shared_ptr<const std::vector<float>>;
 
-// One process of one worker. A worker's pushes are numbered from 1 for each process.
+// One process of one worker. A worker's pushes are numbered from 1, its processes together: each
+// number is one share of the work, which counts once whichever of them does it.
 struct WorkerProcess {
   int worker = 0;
   Incarnation incarnation;
 
   friend bool operator==(const WorkerProcess&, const WorkerProcess&) = default;
 };
+
+// What the gradient of a push was computed on, and what it came to.
+struct StepSums {
+  int64_t data_epoch = 0;
+  double loss_sum = 0;
+  int64_t correct_count = 0;
+  int64_t sample_count = 0;
+
+  friend bool operator==(const StepSums&, const StepSums&) = default;
+};
+
+// Data epochs whose sums a shard keeps: the newest. Choice: workers are seldom in more than two.
+inline constexpr std::size_t kSummedDataEpochs = 4;
+
+// A gate that is open for all steps.
+inline constexpr int64_t kGateOpen = std::numeric_limits<int64_t>::max();
 
 // Everything that changes a shard. Two copies that have taken the same entries in the same order
 // are equal to the last bit.
@@ -32,6 +52,12 @@ struct Seed {  // what training begins with; only the first one counts
   SharedValues parameters;
   SharedValues slots;
   int64_t update_count = 0;  // that they have behind them
+  int64_t gate = kGateOpen;
+  std::string note;  // of whoever seeds, for the other workers; opaque here
+};
+
+struct Open {  // lets workers on to steps up to `gate`; a lower one changes nothing
+  int64_t gate = 0;
 };
 
 struct Admit {  // the process takes part from here on
@@ -42,6 +68,7 @@ struct Push {  // one gradient, which becomes one update
   WorkerProcess process;
   int64_t sequence = 0;
   SharedValues gradient;
+  StepSums sums;
 };
 
 struct Retire {  // processes of the worker below that incarnation take part no more
@@ -50,13 +77,13 @@ struct Retire {  // processes of the worker below that incarnation take part no 
 };
 }  // namespace entry
 
-using ShardEntry = std::variant<entry::Seed, entry::Admit, entry::Push, entry::Retire>;
+using ShardEntry = std::variant<entry::Seed, entry::Admit, entry::Push, entry::Retire, entry::Open>;
 
 // How far a worker has come on a shard.
 struct WorkerStanding {
   Incarnation incarnation;  // lower ones are refused
   bool is_present = false;  // that incarnation takes part
-  int64_t sequence = 0;     // of its last push; 0: none
+  int64_t sequence = 0;     // of its last push, whichever of its processes made it; 0: none
   int64_t clock = 0;        // its steps, counted so that a newcomer stands where the slowest does
 
   friend bool operator==(const WorkerStanding&, const WorkerStanding&) = default;
@@ -85,6 +112,10 @@ struct ShardContent {
   int64_t update_count = 0;  // the updates that the values have behind them
   std::vector<float> parameters;
   std::vector<float> slots;
+  int64_t gate = kGateOpen;          // no step beyond this update is begun
+  std::string note;                  // the seed's
+  int64_t sample_count = 0;          // of all pushes
+  std::map<int64_t, StepSums> sums;  // by data epoch: of all pushes, the newest kSummedDataEpochs
   std::map<int, WorkerStanding> workers;
 
   friend bool operator==(const ShardContent&, const ShardContent&) = default;
@@ -92,6 +123,13 @@ struct ShardContent {
   // Takes the next entry. Preconditions (checked): a push is its worker's next one, of the shard's
   // size, and the shard is seeded.
   void Take(const ShardEntry& entry, const UpdateRule& rule);
+
+  // Whether Take's preconditions hold, and a seed has `slot_count` slots for each parameter. Empty:
+  // any number of them.
+  bool Fits(const ShardEntry& entry, std::optional<int64_t> slot_count) const;
+
+  // Whether the values are whole, as for Fits.
+  bool IsWhole(std::optional<int64_t> slot_count) const;
 
   PushStanding Judge(const WorkerProcess& process, int64_t sequence) const;
 
@@ -101,19 +139,19 @@ struct ShardContent {
   // Whether processes of the worker below `incarnation` only are known.
   bool IsOutdated(const WorkerProcess& process) const;
 
-  // Of all that take part; empty: nobody does.
-  std::optional<int64_t> SlowestClock() const;
+  // Of all that take part and are not `resting`; empty: nobody does.
+  std::optional<int64_t> SlowestClock(const std::set<int>& resting = {}) const;
 
   // Whether the worker may begin its next step: it is at most `max_staleness` steps ahead of the
-  // slowest. Having been true it stays so until the worker pushes, as the slowest never goes back.
-  // Precondition (checked): it takes part.
-  bool MayBegin(int worker, int64_t max_staleness) const;
+  // slowest that does not rest. Precondition (checked): it takes part.
+  bool MayBegin(int worker, int64_t max_staleness, const std::set<int>& resting = {}) const;
 
  private:
   void Take(const entry::Seed& seed, const UpdateRule& rule);
   void Take(const entry::Admit& admit, const UpdateRule& rule);
   void Take(const entry::Push& push, const UpdateRule& rule);
   void Take(const entry::Retire& retire, const UpdateRule& rule);
+  void Take(const entry::Open& open, const UpdateRule& rule);
 };
 
 }  // namespace lockstep::runtime

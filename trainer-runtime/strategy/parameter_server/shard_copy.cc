@@ -129,12 +129,9 @@ void ShardCopy::On(const WorkerRequest& request, const request::Pull& pull) {
     return;
   }
   const auto waiting = pulls_.find(request.process.worker);
-  const bool is_late = content_.workers[request.process.worker].sequence != request.sequence ||
-                       (waiting != pulls_.end() && request.number < waiting->second.asker.number);
-  if (is_late) {
-    return;
+  if (waiting == pulls_.end() || request.number >= waiting->second.asker.number) {
+    pulls_[request.process.worker] = {AskerOf(request), pull, std::nullopt};
   }
-  pulls_[request.process.worker] = {AskerOf(request), pull.with_slots, std::nullopt};
 }
 
 void ShardCopy::On(const WorkerRequest& request, const request::Push& push) {
@@ -142,18 +139,33 @@ void ShardCopy::On(const WorkerRequest& request, const request::Push& push) {
     Reply(AskerOf(request), reply::Outdated{});
     return;
   }
-  const bool fits = content_.is_seeded && request.sequence >= 1 && push.gradient != nullptr &&
-                    push.gradient->size() == content_.parameters.size();
   const PushStanding standing = content_.Judge(request.process, request.sequence);
-  if (!fits || standing == PushStanding::kTooEarly) {
+  if (!content_.is_seeded || request.sequence < 1 || standing == PushStanding::kTooEarly) {
     return;
   }
   if (standing == PushStanding::kDone) {
     Reply(AskerOf(request), reply::Done{});
     return;
   }
+  if (push.gradient == nullptr || push.gradient->size() != content_.parameters.size()) {
+    Reply(AskerOf(request), reply::Misfit{});
+    return;
+  }
   Admit(request.process);
-  Append(entry::Push{request.process, request.sequence, push.gradient}, AskerOf(request));
+  Append(entry::Push{request.process, request.sequence, push.gradient, push.sums},
+         AskerOf(request));
+}
+
+void ShardCopy::On(const WorkerRequest& request, const request::Open& open) {
+  if (IsOutdated(request.process)) {
+    Reply(AskerOf(request), reply::Outdated{});
+    return;
+  }
+  if (content_.is_seeded && content_.gate >= open.gate) {
+    Reply(AskerOf(request), reply::Done{});  // as a push that is asked again: it was acknowledged
+    return;
+  }
+  Append(entry::Open{open.gate}, AskerOf(request));
 }
 
 void ShardCopy::On(const WorkerRequest& request, const request::Seed& seed) {
@@ -170,11 +182,13 @@ void ShardCopy::On(const WorkerRequest& request, const request::Seed& seed) {
     }
     return;  // else it asks again
   }
-  if (seed.parameters == nullptr || seed.slots == nullptr) {
+  const entry::Seed entry{seed.parameters, seed.slots, seed.update_count, seed.gate, seed.note};
+  if (!content_.Fits(entry, options_.slot_count)) {
+    Reply(AskerOf(request), reply::Misfit{});
     return;
   }
   Admit(request.process);
-  Append(entry::Seed{seed.parameters, seed.slots, seed.update_count}, AskerOf(request));
+  Append(entry, AskerOf(request));
 }
 
 void ShardCopy::On(const WorkerRequest& request, const request::Leave& /*leave*/) {
@@ -235,7 +249,36 @@ void ShardCopy::Settle() {
   AnswerPulls();
 }
 
+// Who waits at the gate, or for the others to come to it.
+std::set<int> ShardCopy::Resting() const {
+  std::set<int> resting;
+  for (const auto& [worker, waiting] : pulls_) {
+    const request::Pull& pull = waiting.pull;
+    if (pull.updates_min > content_.update_count || pull.step > content_.gate) {
+      resting.insert(worker);
+    }
+  }
+  return resting;
+}
+
+bool ShardCopy::IsDue(int worker, const WaitingPull& waiting, const std::set<int>& resting) const {
+  const request::Pull& pull = waiting.pull;
+  if (pull.updates_min > 0) {
+    return content_.update_count >= pull.updates_min;
+  }
+  return pull.step <= content_.gate && content_.MayBegin(worker, options_.max_staleness, resting);
+}
+
+std::shared_ptr<const ShardFacts> ShardCopy::Facts() const {
+  ShardFacts facts{content_.note, {}, content_.sample_count, content_.sums};
+  for (const auto& [worker, standing] : content_.workers) {
+    facts.sequences[worker] = standing.sequence;
+  }
+  return std::make_shared<const ShardFacts>(std::move(facts));
+}
+
 void ShardCopy::AnswerPulls() {
+  const std::set<int> resting = Resting();
   std::shared_ptr<const std::vector<float>> parameters;  // one copy for all of them
   for (auto next = pulls_.begin(); next != pulls_.end();) {
     const auto current = next++;
@@ -245,7 +288,7 @@ void ShardCopy::AnswerPulls() {
       pulls_.erase(current);
       continue;
     }
-    if (!pull.due_at && content_.MayBegin(pull.asker.process.worker, options_.max_staleness)) {
+    if (!pull.due_at && IsDue(current->first, pull, resting)) {
       pull.due_at = content_.entry_count;
     }
     if (pull.due_at.value_or(confirmed_ + 1) > confirmed_) {
@@ -254,11 +297,15 @@ void ShardCopy::AnswerPulls() {
     if (parameters == nullptr) {
       parameters = std::make_shared<const std::vector<float>>(content_.parameters);
     }
-    Reply(pull.asker,
-          reply::Pulled{content_.update_count,
-                        parameters,
-                        pull.with_slots ? std::make_shared<const std::vector<float>>(content_.slots)
-                                        : nullptr});
+    reply::Pulled answer{content_.update_count, parameters, nullptr, 0, content_.gate, nullptr};
+    answer.sequence = content_.workers.at(current->first).sequence;
+    if (pull.pull.with_slots) {
+      answer.slots = std::make_shared<const std::vector<float>>(content_.slots);
+    }
+    if (pull.pull.with_facts) {
+      answer.facts = Facts();
+    }
+    Reply(pull.asker, std::move(answer));
     pulls_.erase(current);
   }
 }
@@ -270,63 +317,82 @@ void ShardCopy::TurnAwayPulls() {
   pulls_.clear();
 }
 
-void ShardCopy::OnCopyMessage(const CopyMessage& message) {
+Status ShardCopy::OnCopyMessage(const CopyMessage& message) {
   if (!options_.has_partner) {
-    return;
+    return OkStatus();
   }
   OnView(message.view);
   if (message.view.term < view_.term) {
     if (!std::holds_alternative<copying::Notice>(message.body)) {
       Tell(copying::Notice{});  // no answer to an answer
     }
-    return;
+    return OkStatus();
   }
-  if (role_ != CopyRole::kSuperseded && role_ != CopyRole::kLost) {
-    std::visit([&](const auto& body) { On(body); }, message.body);
+  if (role_ == CopyRole::kSuperseded || role_ == CopyRole::kLost) {
+    return OkStatus();
   }
+  return std::visit([&](const auto& body) { return On(body); }, message.body);
 }
 
-void ShardCopy::On(const copying::Append& append) {
+Status ShardCopy::On(const copying::Append& append) {
   if (role_ != CopyRole::kFollowing) {
-    return;  // one that is empty asks again at Resend: the content is large
+    return OkStatus();  // one that is empty asks again at Resend: the content is large
   }
   if (append.index == content_.entry_count + 1) {
+    if (!content_.Fits(append.entry, options_.slot_count)) {
+      return Error(ErrorCode::kMismatch,
+                   "entry " + std::to_string(append.index) + " does not fit the copy here");
+    }
     content_.Take(append.entry, options_.rule);
   }
   Tell(copying::Confirm{content_.entry_count});
+  return OkStatus();
 }
 
-void ShardCopy::On(const copying::Confirm& confirm) {
+Status ShardCopy::On(const copying::Confirm& confirm) {
   if (role_ != CopyRole::kServing || !is_followed_ || confirm.index > content_.entry_count) {
-    return;
+    return OkStatus();
   }
   confirmed_ = std::max(confirmed_, confirm.index);
   if (filling_to_ && confirm.index >= *filling_to_) {
     filling_to_.reset();
   }
   Settle();
+  return OkStatus();
 }
 
-void ShardCopy::On(const copying::FillRequest& /*fill_request*/) {
+Status ShardCopy::On(const copying::FillRequest& /*fill_request*/) {
+  if (role_ == CopyRole::kEmpty) {
+    role_ = CopyRole::kLost;  // both places were given away before anybody was filled
+  }
   if (role_ != CopyRole::kServing) {
-    return;
+    return OkStatus();
   }
   is_followed_ = true;
   filling_to_ = content_.entry_count;
   Tell(copying::Fill{std::make_shared<const ShardContent>(content_)});
+  return OkStatus();
 }
 
-void ShardCopy::On(const copying::Fill& fill) {
+Status ShardCopy::On(const copying::Fill& fill) {
   if (role_ == CopyRole::kEmpty && fill.content != nullptr) {
+    if (!fill.content->IsWhole(options_.slot_count)) {
+      return Error(ErrorCode::kMismatch,
+                   std::to_string(fill.content->slots.size()) + " slots for " +
+                       std::to_string(fill.content->parameters.size()) + " parameters");
+    }
     content_ = *fill.content;
     role_ = CopyRole::kFollowing;
   }
   if (role_ == CopyRole::kFollowing) {
     Tell(copying::Confirm{content_.entry_count});
   }
+  return OkStatus();
 }
 
-void ShardCopy::On(const copying::Notice& /*notice*/) {}
+Status ShardCopy::On(const copying::Notice& /*notice*/) {
+  return OkStatus();
+}
 
 void ShardCopy::Resend() {
   if (role_ == CopyRole::kEmpty) {

@@ -3,10 +3,13 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <memory>
 #include <optional>
+#include <set>
 #include <variant>
 #include <vector>
 
+#include "common/base/result.h"
 #include "common/base/strong_id.h"
 #include "trainer-runtime/strategy/parameter_server/shard_content.h"
 #include "trainer-runtime/strategy/parameter_server/shard_messages.h"
@@ -34,6 +37,7 @@ struct ShardCopyOptions {
   bool has_partner = true;  // false where a job has one ps
   int64_t max_staleness = 0;
   UpdateRule rule;
+  std::optional<int64_t> slot_count;  // that the rule keeps for each parameter; empty: any
 };
 
 // One of the two copies of a shard: takes pushes exactly once, answers pulls, follows or leads the
@@ -53,6 +57,10 @@ struct ShardCopyOptions {
 // It may still answer pulls for a while: its clocks stand, so `max_staleness` holds for them too.
 // Why a push is applied once: its number goes with it into both copies.
 //
+// Where workers wait for each other is the *gate*: nobody begins a step beyond it, until whoever
+// seeded opens it for more. Once all steps up to it are made the values stand, on all shards at the
+// same step. Whoever waits there *rests*: nobody waits for it.
+//
 // A pull waits while its worker is too far ahead, and until what makes it due is confirmed: a copy
 // that serves next knows at least that. What it shows may hold a push that is not acknowledged yet;
 // if that is lost with the serving copy, its worker pushes it again.
@@ -66,7 +74,9 @@ class ShardCopy {
 
   // Preconditions of all: none; what does not fit is refused or dropped, whoever sent it.
   void OnRequest(const WorkerRequest& request);
-  void OnCopyMessage(const CopyMessage& message);
+
+  // Errors: kMismatch (the other copy is of another model or optimizer: nothing is taken of it).
+  Status OnCopyMessage(const CopyMessage& message);
 
   // The word of whoever names processes. Old news is ignored.
   void OnView(const ShardView& view);
@@ -106,20 +116,21 @@ class ShardCopy {
 
   struct WaitingPull {
     Asker asker;
-    bool with_slots = false;
-    std::optional<int64_t> due_at;  // the entry that makes it due; empty: too far ahead
+    request::Pull pull;
+    std::optional<int64_t> due_at;  // the entry that makes it due; empty: it waits
   };
 
   void On(const WorkerRequest& request, const request::Pull& pull);
   void On(const WorkerRequest& request, const request::Push& push);
   void On(const WorkerRequest& request, const request::Seed& seed);
   void On(const WorkerRequest& request, const request::Leave& leave);
+  void On(const WorkerRequest& request, const request::Open& open);
 
-  void On(const copying::Append& append);
-  void On(const copying::Confirm& confirm);
-  void On(const copying::FillRequest& fill_request);
-  void On(const copying::Fill& fill);
-  void On(const copying::Notice& notice);
+  Status On(const copying::Append& append);
+  Status On(const copying::Confirm& confirm);
+  Status On(const copying::FillRequest& fill_request);
+  Status On(const copying::Fill& fill);
+  Status On(const copying::Notice& notice);
 
   bool IsOutdated(const WorkerProcess& process) const;
   bool IsUnderWay(const WorkerProcess& process) const;
@@ -127,6 +138,9 @@ class ShardCopy {
   void Append(ShardEntry entry, std::optional<Asker> asker);
   void Settle();
   void AnswerPulls();
+  std::set<int> Resting() const;
+  bool IsDue(int worker, const WaitingPull& waiting, const std::set<int>& resting) const;
+  std::shared_ptr<const ShardFacts> Facts() const;
   void RetireGone(int worker);
   void Serve();
   void TurnAwayPulls();

@@ -59,6 +59,8 @@ struct Describe {
 
   std::string operator()(const reply::Lost& /*lost*/) const { return "lost"; }
 
+  std::string operator()(const reply::Misfit& /*misfit*/) const { return "misfit"; }
+
   std::string operator()(const copying::Append& append) const {
     return "append " + std::to_string(append.index);
   }
@@ -97,11 +99,11 @@ class Played {
   }
 
   Words Seed(const WorkerProcess& process = kFirst) {
-    return Ask(process, 0, request::Seed{Values({0}), Values({}), 0});
+    return Ask(process, 0, request::Seed{Values({0}), Values({}), 0, kGateOpen, ""});
   }
 
   Words Push(const WorkerProcess& process, int64_t sequence, float digit) {
-    return Ask(process, sequence, request::Push{Values({digit})});
+    return Ask(process, sequence, request::Push{Values({digit}), {}});
   }
 
   Words Pull(const WorkerProcess& process, int64_t sequence) {
@@ -110,7 +112,8 @@ class Played {
 
   template <typename Body>
   Words Hear(Body body) {
-    copy.OnCopyMessage({copy.view(), std::move(body)});
+    const Status taken = copy.OnCopyMessage({copy.view(), std::move(body)});
+    EXPECT_TRUE(taken.ok()) << taken.error().ToString();
     return Said();
   }
 
@@ -125,11 +128,11 @@ class Played {
   int64_t number_ = 0;
 };
 
-Played ServingAlone() {
+Played ServingAlone(int64_t gate = kGateOpen) {
   ShardCopyOptions options = OptionsOf(ShardPlace::kHome, ViewOf(0, 0, 0));
   options.has_partner = false;
   Played played(std::move(options));
-  played.Seed();
+  played.Ask(kFirst, 0, request::Seed{Values({0}), Values({}), 0, gate, "note"});
   return played;
 }
 
@@ -208,7 +211,7 @@ TEST(ShardCopy, WorkerThatLeavesIsAcknowledgedAndNotWaitedFor) {
 
 TEST(ShardCopy, FollowingCopyTakesEntriesInTheirOrderAndServesNobody) {
   Played buddy(OptionsOf(ShardPlace::kBuddy, ViewOf(0, 0, 0)));
-  const entry::Seed seed{Values({0}), Values({}), 0};
+  const entry::Seed seed{Values({0}), Values({}), 0, kGateOpen, ""};
 
   EXPECT_EQ(buddy.Hear(copying::Append{2, entry::Admit{kFirst}}), (Words{"confirm 0"}));
   EXPECT_EQ(buddy.Hear(copying::Append{1, seed}), (Words{"confirm 1"}));
@@ -220,9 +223,9 @@ TEST(ShardCopy, FollowingCopyTakesEntriesInTheirOrderAndServesNobody) {
 
 TEST(ShardCopy, BuddyServesInAHigherTermAndFillsTheNewcomer) {
   Played buddy(OptionsOf(ShardPlace::kBuddy, ViewOf(0, 0, 0)));
-  buddy.Hear(copying::Append{1, entry::Seed{Values({0}), Values({}), 0}});
+  buddy.Hear(copying::Append{1, entry::Seed{Values({0}), Values({}), 0, kGateOpen, ""}});
   buddy.Hear(copying::Append{2, entry::Admit{kFirst}});
-  buddy.Hear(copying::Append{3, entry::Push{kFirst, 1, Values({7})}});
+  buddy.Hear(copying::Append{3, entry::Push{kFirst, 1, Values({7}), {}}});
 
   buddy.HearOf(ViewOf(1, 1, 0));
   EXPECT_EQ(buddy.copy.role(), CopyRole::kServing);
@@ -253,7 +256,7 @@ TEST(ShardCopy, NewcomerAsksUntilItIsFilledAndThenFollows) {
 
 TEST(ShardCopy, WhoServesNextHasHeardOfWhoIsGone) {
   Played buddy(OptionsOf(ShardPlace::kBuddy, ViewOf(0, 0, 0)));
-  buddy.Hear(copying::Append{1, entry::Seed{Values({0}), Values({}), 0}});
+  buddy.Hear(copying::Append{1, entry::Seed{Values({0}), Values({}), 0, kGateOpen, ""}});
   buddy.Hear(copying::Append{2, entry::Admit{kFirst}});
   buddy.Hear(copying::Append{3, entry::Admit{kSecond}});
   buddy.copy.OnWorkerGone(1, Incarnation(1));
@@ -270,11 +273,12 @@ TEST(ShardCopy, OldTermIsRefusedAndToldOfTheNewOne) {
   Played buddy(OptionsOf(ShardPlace::kBuddy, ViewOf(0, 0, 0)));
   buddy.HearOf(ViewOf(1, 1, 0));
 
-  buddy.copy.OnCopyMessage({ViewOf(0, 0, 0), copying::Append{1, entry::Admit{kFirst}}});
+  EXPECT_TRUE(
+      buddy.copy.OnCopyMessage({ViewOf(0, 0, 0), copying::Append{1, entry::Admit{kFirst}}}).ok());
   EXPECT_EQ(buddy.Said(), (Words{"notice"}));
   EXPECT_EQ(buddy.copy.content().entry_count, 0);
 
-  home.copy.OnCopyMessage({buddy.copy.view(), copying::Notice{}});
+  EXPECT_TRUE(home.copy.OnCopyMessage({buddy.copy.view(), copying::Notice{}}).ok());
   EXPECT_EQ(home.copy.role(), CopyRole::kSuperseded);
   EXPECT_EQ(home.Push(kFirst, 1, 7), (Words{"to 0: not serving"}));
 }
@@ -289,6 +293,74 @@ TEST(ShardCopy, NewcomerWhoseFillerDiesIsLost) {
   EXPECT_EQ(home.Pull(kFirst, 0), (Words{"to 0: lost"}));
 }
 
+// Both were named in one breath: neither was there when the other one was named.
+TEST(ShardCopy, NewcomerThatANewcomerAsksIsLost) {
+  Played home(OptionsOf(ShardPlace::kHome, ViewOf(2, 1, 1)));
+  home.Said();
+
+  home.Hear(copying::FillRequest{});
+
+  EXPECT_EQ(home.copy.role(), CopyRole::kLost);
+  EXPECT_EQ(home.Pull(kFirst, 0), (Words{"to 0: lost"}));
+}
+
+// Updates up to the gate are made, and then the values stand until it is opened.
+TEST(ShardCopy, NobodyBeginsAStepBeyondTheGate) {
+  Played home = ServingAlone(/*gate=*/2);
+  const auto pull = [&](const WorkerProcess& process, int64_t step) {
+    return home.Ask(process, 0, request::Pull{false, false, step, 0});
+  };
+  pull(kFirst, 1);
+  pull(kSecond, 2);
+  home.Push(kFirst, 1, 3);
+
+  EXPECT_EQ(pull(kFirst, 3), Words{});
+  EXPECT_EQ(home.Push(kSecond, 1, 4), (Words{"to 1: done"}));
+  EXPECT_EQ(pull(kSecond, 4), Words{});
+  EXPECT_EQ(home.Ask(kFirst, 0, request::Open{4}),
+            (Words{"to 0: done", "to 0: pulled 34", "to 1: pulled 34"}));
+  EXPECT_EQ(home.Ask(kFirst, 0, request::Open{3}), (Words{"to 0: done"}));
+  EXPECT_EQ(home.copy.content().gate, 4);
+}
+
+TEST(ShardCopy, ReaderWaitsForTheUpdatesItNamesAndForNobodyElse) {
+  Played home = ServingAlone(/*gate=*/2);
+  home.Pull(kFirst, 0);
+  home.Pull(kSecond, 0);
+  home.Push(kFirst, 1, 3);
+
+  EXPECT_EQ(home.Ask(kFirst, 0, request::Pull{false, true, 0, 2}), Words{});
+  EXPECT_EQ(home.Push(kSecond, 1, 4), (Words{"to 1: done", "to 0: pulled 34"}));
+}
+
+// The second is two steps behind by its clock, and may not go on: the first has to.
+TEST(ShardCopy, NobodyWaitsForWhoRestsAtTheGate) {
+  Played home = ServingAlone(/*gate=*/3);
+  const auto pull = [&](const WorkerProcess& process, int64_t step) {
+    return home.Ask(process, 0, request::Pull{false, false, step, 0});
+  };
+  pull(kFirst, 1);
+  pull(kSecond, 4);
+  home.Push(kFirst, 1, 3);
+
+  EXPECT_EQ(pull(kFirst, 2), (Words{"to 0: pulled 3"}));
+}
+
+// Its shares are done once, by whichever of its processes.
+TEST(ShardCopy, SuccessorGoesOnWithTheShareAfterItsPredecessors) {
+  constexpr WorkerProcess kFirstAgain{0, Incarnation(1)};
+  Played home = ServingAlone();
+  home.Pull(kFirst, 0);
+  home.Push(kFirst, 1, 3);
+
+  home.Pull(kFirstAgain, 0);
+  EXPECT_EQ(home.Push(kFirst, 2, 9), (Words{"to 0: outdated"}));
+  EXPECT_EQ(home.Push(kFirstAgain, 1, 9), (Words{"to 0: done"})) << "which it was";
+  EXPECT_EQ(home.Push(kFirstAgain, 2, 4), (Words{"to 0: done"}));
+
+  EXPECT_EQ(home.copy.content().parameters, std::vector<float>{34});
+}
+
 TEST(ShardCopy, SuccessorOfTheOnlyCopyIsLost) {
   ShardCopyOptions options = OptionsOf(ShardPlace::kHome, ViewOf(1, 1, 0));
   options.has_partner = false;
@@ -297,11 +369,68 @@ TEST(ShardCopy, SuccessorOfTheOnlyCopyIsLost) {
   EXPECT_EQ(home.Pull(kFirst, 0), (Words{"to 0: lost"}));
 }
 
-TEST(ShardCopy, PushOfAnotherSizeOrOutOfTurnIsDropped) {
+TEST(ShardCopy, SeedWithoutItsSlotsIsRefusedAndAnotherOneTaken) {
+  ShardCopyOptions options = OptionsOf(ShardPlace::kHome, ViewOf(0, 0, 0));
+  options.has_partner = false;
+  options.slot_count = 2;
+  Played home(std::move(options));
+  const auto seed = [&](SharedValues parameters, SharedValues slots) {
+    return home.Ask(
+        kFirst, 0, request::Seed{std::move(parameters), std::move(slots), 0, kGateOpen, ""});
+  };
+
+  EXPECT_EQ(seed(Values({1, 2}), Values({0, 0})), (Words{"to 0: misfit"}));
+  EXPECT_EQ(seed(Values({1}), nullptr), (Words{"to 0: misfit"}));
+  EXPECT_EQ(seed(nullptr, Values({})), (Words{"to 0: misfit"}));
+  EXPECT_FALSE(home.copy.content().is_seeded);
+  EXPECT_EQ(seed(Values({1}), Values({0, 0})), (Words{"to 0: done"}));
+}
+
+// What a partner of another model would send. It stops nobody.
+TEST(ShardCopy, EntryThatDoesNotFitIsNotTaken) {
+  const std::vector<std::pair<std::string, ShardEntry>> entries{
+      {"a gradient too long", entry::Push{kFirst, 1, Values({7, 7}), {}}},
+      {"no gradient", entry::Push{kFirst, 1, nullptr, {}}},
+      {"a push before its time", entry::Push{kFirst, 2, Values({7}), {}}},
+      {"a seed without its slots", entry::Seed{Values({1}), Values({}), 0, kGateOpen, ""}}};
+  for (const auto& [name, entry] : entries) {
+    SCOPED_TRACE(name);
+    ShardCopyOptions options = OptionsOf(ShardPlace::kBuddy, ViewOf(0, 0, 0));
+    options.slot_count = 1;
+    Played buddy(std::move(options));
+    buddy.Hear(copying::Append{1, entry::Seed{Values({0}), Values({0}), 0, kGateOpen, ""}});
+    buddy.Hear(copying::Append{2, entry::Admit{kFirst}});
+    const ShardContent before = buddy.copy.content();
+
+    const Status taken = buddy.copy.OnCopyMessage({buddy.copy.view(), copying::Append{3, entry}});
+
+    EXPECT_EQ(taken.error().code(), ErrorCode::kMismatch);
+    EXPECT_EQ(buddy.copy.content(), before);
+    EXPECT_EQ(buddy.Said(), Words{});
+  }
+}
+
+TEST(ShardCopy, ContentWithoutItsSlotsFillsNobody) {
+  ShardCopyOptions options = OptionsOf(ShardPlace::kHome, ViewOf(1, 1, 0));
+  options.slot_count = 1;
+  Played home(std::move(options));
+  ShardContent content;
+  content.is_seeded = true;
+  content.parameters = {1, 2};
+  content.slots = {1};
+
+  const Status taken = home.copy.OnCopyMessage(
+      {home.copy.view(), copying::Fill{std::make_shared<const ShardContent>(content)}});
+
+  EXPECT_EQ(taken.error().code(), ErrorCode::kMismatch);
+  EXPECT_EQ(home.copy.role(), CopyRole::kEmpty);
+}
+
+TEST(ShardCopy, PushOfAnotherSizeIsRefusedAndOneOutOfTurnDropped) {
   Played home = ServingAlone();
 
-  EXPECT_EQ(home.Ask(kFirst, 1, request::Push{Values({1, 2})}), Words{});
-  EXPECT_EQ(home.Ask(kFirst, 1, request::Push{nullptr}), Words{});
+  EXPECT_EQ(home.Ask(kFirst, 1, request::Push{Values({1, 2}), {}}), (Words{"to 0: misfit"}));
+  EXPECT_EQ(home.Ask(kFirst, 1, request::Push{nullptr, {}}), (Words{"to 0: misfit"}));
   EXPECT_EQ(home.Push(kFirst, 2, 7), Words{});
   EXPECT_EQ(home.Push(kFirst, 0, 7), Words{});
   EXPECT_EQ(home.copy.content().parameters, std::vector<float>{0});

@@ -3,7 +3,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <string>
 #include <variant>
 
 #include "common/base/strong_id.h"
@@ -35,18 +37,31 @@ struct ShardView {
 
 // What a worker asks of a shard. It has one request under way at a time, and may send it again.
 namespace request {
-struct Pull {               // the values for the step after `sequence` pushes
-  bool with_slots = false;  // for a checkpoint
+struct Pull {  // the newest values
+  bool with_slots = false;
+  bool with_facts = false;
+  // Of a pull for a step: which update it will be. It waits for the gate, and for slower workers.
+  int64_t step = 0;
+  // Of a pull that is for no step: it waits until so many updates are made, and for nobody else. 0:
+  // it is for a step.
+  int64_t updates_min = 0;
 };
 
 struct Push {  // of number `sequence`
   SharedValues gradient;
+  StepSums sums;
+};
+
+struct Open {  // the gate, for all workers
+  int64_t gate = 0;
 };
 
 struct Seed {  // what the shard begins with, unless it has begun
   SharedValues parameters;
   SharedValues slots;
   int64_t update_count = 0;
+  int64_t gate = kGateOpen;
+  std::string note;
 };
 
 struct Leave {};  // the worker has made its last push
@@ -56,18 +71,29 @@ struct WorkerRequest {
   ShardView view;  // the newest that the worker knows
   WorkerProcess process;
   int64_t number = 0;    // of the request: its answer bears it. Equal where it is sent again
-  int64_t sequence = 0;  // of the worker's last push that is acknowledged; of a Push: its own
-  std::variant<request::Pull, request::Push, request::Seed, request::Leave> body;
+  int64_t sequence = 0;  // of a Push: its own; else 0
+  std::variant<request::Pull, request::Push, request::Seed, request::Leave, request::Open> body;
+};
+
+// What a shard knows of the work besides its values.
+struct ShardFacts {
+  std::string note;                  // the seed's
+  std::map<int, int64_t> sequences;  // by worker: its last push
+  int64_t sample_count = 0;          // of all pushes
+  std::map<int64_t, StepSums> sums;  // by data epoch, the newest ones
 };
 
 namespace reply {
 struct Pulled {
   int64_t update_count = 0;
   SharedValues parameters;
-  SharedValues slots;  // null where they were not asked for
+  SharedValues slots;    // null where they were not asked for
+  int64_t sequence = 0;  // of the asker's worker: its last push
+  int64_t gate = 0;
+  std::shared_ptr<const ShardFacts> facts;  // null where they were not asked for
 };
 
-struct Done {};  // of Push, Seed and Leave: both copies have it
+struct Done {};  // of Push, Seed, Open and Leave: both copies have it
 
 struct Unseeded {};  // of Pull: there is nothing yet; the chief seeds
 
@@ -76,6 +102,8 @@ struct NotServing {};  // the other place may serve
 struct Outdated {};  // the asker has been replaced, or has left: final
 
 struct Lost {};  // both copies are gone: final for all
+
+struct Misfit {};  // what was sent is not of this shard's size: another model or optimizer. Final
 }  // namespace reply
 
 struct WorkerReply {
@@ -87,7 +115,8 @@ struct WorkerReply {
                reply::Unseeded,
                reply::NotServing,
                reply::Outdated,
-               reply::Lost>
+               reply::Lost,
+               reply::Misfit>
       body;
 };
 

@@ -205,7 +205,8 @@ void ShardWorld::Do(int shard, ShardPlace /*from*/, const WorkerReply& reply) {
 void ShardWorld::Do(int shard, ShardPlace from, const CopyMessage& message) {
   Deliver([this, shard, from, message] {
     if (SimServer* const server = Reach(ServerOf(shard, OtherPlace(from)))) {
-      server->copies.at(shard)->OnCopyMessage(message);
+      const Status taken = server->copies.at(shard)->OnCopyMessage(message);
+      EXPECT_TRUE(taken.ok()) << taken.error().ToString();
       SendDuties(server);
     }
   });
@@ -219,7 +220,7 @@ void ShardWorld::SpawnWorker(int worker) {
   born->pushed.assign(static_cast<std::size_t>(server_count_), -1);
   for (int shard = 0; shard < server_count_; ++shard) {
     born->clients.push_back(std::make_unique<ShardClient>(born->process, server_count_ > 1));
-    born->clients.back()->Pull(/*with_slots=*/false);
+    born->clients.back()->Pull({});
   }
   Note(NameOf(born->process));
   workers_.push_back(std::move(born));
@@ -279,7 +280,7 @@ void ShardWorld::Advance(std::size_t id) {
     --worker->steps_left;
     worker->phase = worker->steps_left > 0 ? Phase::kPulling : Phase::kLeaving;
     for (const auto& client : worker->clients) {
-      worker->steps_left > 0 ? client->Pull(/*with_slots=*/false) : client->Leave();
+      worker->steps_left > 0 ? client->Pull({}) : client->Leave();
     }
     SendRequests(worker);
   } else if (worker->phase == Phase::kLeaving) {
@@ -297,7 +298,7 @@ void ShardWorld::TakeOutcome(SimWorker* worker, std::size_t id, std::size_t shar
   switch (*outcome) {
     case RequestOutcome::kDone:
       if (worker->phase == SimWorker::Phase::kPulling) {
-        client->Pull(/*with_slots=*/false);  // it was the seed
+        client->Pull({});  // it was the seed
       } else if (worker->phase == SimWorker::Phase::kPushing) {
         pushes_[static_cast<std::size_t>(worker->pushed[shard])].is_acknowledged = true;
       }
@@ -306,9 +307,10 @@ void ShardWorld::TakeOutcome(SimWorker* worker, std::size_t id, std::size_t shar
       break;
     case RequestOutcome::kUnseeded:
       if (worker->process.worker == 0) {
-        client->Seed({SeedValues(), std::make_shared<const std::vector<float>>(), 0});
+        client->Seed(
+            {SeedValues(), std::make_shared<const std::vector<float>>(), 0, kGateOpen, ""});
       } else {
-        client->Pull(/*with_slots=*/false);
+        client->Pull({});
         static_cast<void>(client->TakeRequests());  // asked at the next Resend
       }
       break;
@@ -318,7 +320,8 @@ void ShardWorld::TakeOutcome(SimWorker* worker, std::size_t id, std::size_t shar
       worker->phase = SimWorker::Phase::kStopped;
       break;
     case RequestOutcome::kLost:
-      ADD_FAILURE() << "shard " << shard << " is lost";
+    case RequestOutcome::kMisfit:
+      ADD_FAILURE() << "shard " << shard << " is lost or misfit";
       break;
   }
 }
@@ -333,7 +336,7 @@ void ShardWorld::Push(SimWorker* worker) {
     worker->pushed[shard] = static_cast<int>(pushes_.size());
     pushes_.push_back(
         {static_cast<int>(shard), worker->process, client->sequence() + 1, /*acked*/ false});
-    client->Push(GradientOf(pushes_.size() - 1));
+    client->Push({GradientOf(pushes_.size() - 1), {}}, client->sequence() + 1);
   }
   SendRequests(worker);
 }
@@ -375,14 +378,14 @@ void ShardWorld::ExpectHistory(int shard, const ShardContent& content) {
   std::vector<float> parameters = *SeedValues();
   std::vector<float> slots;
   std::vector<int> times(pushes_.size(), 0);
-  std::map<std::pair<int, Incarnation>, int64_t> last;
+  std::map<int, int64_t> last;  // by worker: its processes go on where they stood
   for (const float number : content.slots) {
     const auto id = static_cast<std::size_t>(number);
     ASSERT_LT(id, pushes_.size());
     const SimPush& push = pushes_[id];
     EXPECT_EQ(push.shard, shard);
     EXPECT_EQ(++times[id], 1) << "push " << id << " is applied again";
-    int64_t& sequence = last[{push.process.worker, push.process.incarnation}];
+    int64_t& sequence = last[push.process.worker];
     EXPECT_EQ(push.sequence, sequence + 1) << "of " << NameOf(push.process);
     sequence = push.sequence;
     Update(0, *GradientOf(id), &parameters, &slots);

@@ -1,10 +1,10 @@
-#include "operator/transport/socket_options.h"
+#include "common/base/socket_liveness.h"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
-namespace lockstep::control {
+namespace lockstep {
 
 void SetLivenessOptions(int socket) {
   struct Option {
@@ -27,4 +27,4 @@ void SetLivenessOptions(int socket) {
   }
 }
 
-}  // namespace lockstep::control
+}  // namespace lockstep

@@ -1,0 +1,176 @@
+"""strategy: ParameterServer: ps keep the model, workers pull and push, each at its own pace. What
+is lost is replaced alone."""
+
+import re
+import shutil
+import unittest
+
+from harness import LocalTest, samples_after, training_manifest
+
+STEPS = 1200
+EVERY_STEPS = 200
+CONVOLUTION = """\
+      - {type: Conv2D, filters: 32, kernelSize: 3, activation: relu}
+      - {type: MaxPooling2D, poolSize: 2}
+      - {type: Flatten}
+"""
+WORKERS = 2
+PS = 2
+
+
+def manifest(ps=PS, **changes):
+    text = training_manifest(**{"workers": WORKERS, "steps": STEPS, "every_steps": EVERY_STEPS,
+                                **changes})
+    text = text.replace("spec:\n", "spec:\n  strategy: ParameterServer\n", 1)
+    return text.replace("  runPolicy:", f"  - name: ps\n    replicas: {ps}\n  runPolicy:", 1)
+
+
+def other_manifest(strategy, workers, replicas=1, **changes):
+    text = training_manifest(workers=workers, **changes)
+    text = text.replace("spec:\n", f"spec:\n  strategy: {strategy}\n", 1)
+    return text.replace("    seed:", f"    replicas: {replicas}\n    seed:")
+
+
+class ParameterServer(LocalTest):
+    def pods(self, run):
+        return sorted(pod["name"] for pod in run.summary["pods"])
+
+    def assert_learned(self, run, steps=STEPS, accuracy=0.9):
+        """Every update was made once: the ps count them, and worker 0 compares."""
+        self.assert_trained(run)
+        self.assertEqual(run.summary["steps"], steps)
+        self.assertEqual(run.summary["samplesConsumed"], samples_after(steps))
+        self.assertEqual(run.summary["samplesExpected"], samples_after(steps))
+        self.assertGreater(run.summary["testAccuracy"], accuracy)
+
+    def assert_nothing_was_lost(self, run):
+        self.assertEqual(run.summary["stepsRepeated"], 0, run.output)
+        self.assertNotIn("ProgressLost", run.output)
+
+    def assert_learned_through_deaths(self, role):
+        """Of two pods each is killed ten times, in turn."""
+        deaths = [f"kill={role}-{death % 2}@step={100 + 110 * death}" for death in range(20)]
+        text = manifest(steps=2600, every_steps=100, backoff_limit=100)
+        text = text.replace("      - {type: Flatten}\n", CONVOLUTION, 1)
+        run = self.run_job(text, "--chaos", ",".join(deaths))
+        self.assert_learned(run, steps=2600, accuracy=0.95)
+        other = "ps" if role == "worker" else "worker"
+        successors = [f"quick-{role}-{index}{suffix}" for index in range(2)
+                      for suffix in [""] + [f"-r{number}" for number in range(1, 11)]]
+        self.assertEqual(self.pods(run), sorted(successors + [f"quick-{other}-0",
+                                                              f"quick-{other}-1"]))
+
+    def test_workers_share_the_steps_and_the_digits_are_learned(self):
+        run = self.run_job(manifest())
+        self.assert_learned(run)
+        self.assertEqual(self.pods(run), ["quick-ps-0", "quick-ps-1", "quick-worker-0",
+                                          "quick-worker-1"])
+
+    def test_killed_worker_is_replaced_alone_and_its_share_is_done_once(self):
+        run = self.run_job(manifest(), "--chaos", "kill=worker-1@step=500")
+        self.assert_learned(run)
+        self.assertEqual(self.pods(run), ["quick-ps-0", "quick-ps-1", "quick-worker-0",
+                                          "quick-worker-1", "quick-worker-1-r1"])
+        self.assert_nothing_was_lost(run)
+        done = re.search(r"shares_done=(\d+)", run.pod_log("quick-worker-1-r1"))
+        self.assertGreater(int(done.group(1)), 0)
+
+    def test_killed_first_worker_is_replaced_alone(self):
+        run = self.run_job(manifest(), "--chaos", "kill=worker-0@step=500")
+        self.assert_learned(run)
+        self.assertEqual(self.pods(run), ["quick-ps-0", "quick-ps-1", "quick-worker-0",
+                                          "quick-worker-0-r1", "quick-worker-1"])
+        self.assert_nothing_was_lost(run)
+
+    def test_killed_ps_loses_nothing_and_is_replaced_alone(self):
+        run = self.run_job(manifest(), "--chaos", "kill=ps-1@step=300,kill=ps-0@step=800")
+        self.assert_learned(run)
+        self.assertEqual(self.pods(run), ["quick-ps-0", "quick-ps-0-r1", "quick-ps-1",
+                                          "quick-ps-1-r1", "quick-worker-0", "quick-worker-1"])
+        self.assert_nothing_was_lost(run)
+        self.assertIn("ps-0 (killed): in two copies again after", run.output)
+
+    def test_ps_and_workers_lost_at_once_are_replaced_alone(self):
+        run = self.run_job(manifest(), "--chaos",
+                           "kill=ps-0+worker-0@step=300,kill=worker-0+worker-1@step=700")
+        self.assert_learned(run)
+        self.assertEqual(self.pods(run), ["quick-ps-0", "quick-ps-0-r1", "quick-ps-1",
+                                          "quick-worker-0", "quick-worker-0-r1",
+                                          "quick-worker-0-r2", "quick-worker-1",
+                                          "quick-worker-1-r1"])
+        self.assert_nothing_was_lost(run)
+
+    def test_frozen_worker_is_replaced_alone(self):
+        run = self.run_job(manifest(), "--chaos", "stop=worker-1@step=300")
+        self.assert_learned(run)
+        self.assertEqual(self.pods(run), ["quick-ps-0", "quick-ps-1", "quick-worker-0",
+                                          "quick-worker-1", "quick-worker-1-r1"])
+
+    def test_frozen_ps_is_replaced_alone(self):
+        run = self.run_job(manifest(), "--chaos", "stop=ps-1@step=300")
+        self.assert_learned(run)
+        self.assertEqual(self.pods(run), ["quick-ps-0", "quick-ps-1", "quick-ps-1-r1",
+                                          "quick-worker-0", "quick-worker-1"])
+
+    def test_bound_of_no_step_and_replicas_and_three_ps(self):
+        run = self.run_job(manifest(ps=3, workers=3, steps=301), "--set",
+                           "training.maxStaleness=0", "--set", "training.replicas=2")
+        self.assert_trained(run)
+        self.assertEqual(run.summary["samplesConsumed"], samples_after(301))
+
+    def test_stopped_job_goes_on_from_its_last_checkpoint(self):
+        stopped = self.stop(self.start_until_trained(manifest(steps=200_000)))
+        self.assertNotEqual(stopped.exit_code, 0)
+        self.assertGreater(stopped.summary["lastCheckpointStep"], 0)
+        run = self.finish(self.start_resumed(stopped.directory, "--set", "training.steps=" + str(
+            stopped.summary["lastCheckpointStep"] + 100)))
+        self.assert_trained(run)
+
+    def test_loss_that_is_no_number_fails_the_job(self):
+        text = manifest().replace("{type: Adam}", "{type: SGD, learningRate: 1000, momentum: 0.99}")
+        run = self.run_job(text.replace("scale: 0.00392156862745098", "scale: 1000000"))
+        self.assertEqual(run.exit_code, 1, run.output)
+        self.assertIn("the model has diverged", run.output)
+
+    def test_ps_killed_twenty_times(self):
+        self.assert_learned_through_deaths("ps")
+
+    def test_workers_killed_twenty_times(self):
+        self.assert_learned_through_deaths("worker")
+
+    def test_both_ps_lost_at_once_begin_the_gang_again_at_its_checkpoint(self):
+        run = self.run_job(manifest(), "--chaos", "kill=ps-0+ps-1@step=700")
+        self.assert_learned(run)
+        self.assertIn("quick-worker-0-a1", self.pods(run))
+        self.assertIn("resumed from checkpoint", run.pod_log("quick-worker-0-a1"))
+
+    def test_the_only_ps_lost_begins_the_gang_again_at_its_checkpoint(self):
+        run = self.run_job(manifest(ps=1), "--chaos", "kill=ps-0@step=700")
+        self.assert_learned(run)
+        self.assertIn("quick-worker-0-a1", self.pods(run))
+
+    def test_checkpoint_is_resumed_under_other_strategies_and_the_reverse(self):
+        others = [("Mirrored", 1, 2), ("MultiWorkerMirrored", 2, 1), ("CentralStorage", 1, 2)]
+        saved = self.scratch / "saved"
+        first = self.run_job(manifest(steps=60, every_steps=20), "--set",
+                             f"training.checkpoint.directory={saved}")
+        self.assert_trained(first)
+        for strategy, workers, replicas in others:
+            with self.subTest(strategy=strategy):
+                mine = self.scratch / f"to-{strategy}"
+                shutil.copytree(saved, mine)
+                run = self.run_job(other_manifest(strategy, workers, replicas, steps=120), "--set",
+                                   f"training.checkpoint.directory={mine}")
+                self.assert_trained(run)
+                self.assertEqual(run.summary["samplesConsumed"], samples_after(120))
+                self.assertIn("resumed from checkpoint step=60", run.pod_log("quick-worker-0"))
+
+                back = self.run_job(manifest(steps=180, every_steps=20), "--set",
+                                    f"training.checkpoint.directory={mine}")
+                self.assert_trained(back)
+                self.assertEqual(back.summary["samplesConsumed"], samples_after(180))
+                self.assertIn("resumed from checkpoint step=120", back.pod_log("quick-worker-0"))
+
+
+if __name__ == "__main__":
+    unittest.main()

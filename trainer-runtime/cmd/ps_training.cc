@@ -1,0 +1,268 @@
+#include "trainer-runtime/cmd/ps_training.h"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "common/contract/topology.h"
+#include "trainer-runtime/collectives/communicator.h"
+#include "trainer-runtime/collectives/communicator_reducer.h"
+#include "trainer-runtime/engine/optimizer.h"
+
+namespace lockstep::runtime {
+namespace {
+
+// Whoever waits for others waits for as long as they work: those that hang are the operator's to
+// find, and the job's deadline ends the wait. Choice.
+constexpr Duration kWhileOthersWork = std::chrono::hours(24 * 365);
+
+// Between two looks at shards that have no values yet. Choice.
+constexpr Duration kLookAgain = std::chrono::milliseconds(50);
+
+// A communicator of one rank. Choice, as it waits for nobody.
+constexpr Duration kAloneTimeout = std::chrono::seconds(60);
+
+}  // namespace
+
+std::vector<std::string> PsAddresses(const WorkerEnvironment& environment) {
+  std::vector<std::string> addresses;
+  const auto found = environment.tf_config.cluster.find(Role::kPs);
+  if (found != environment.tf_config.cluster.end()) {
+    for (const auto& [index, address] : found->second) {
+      addresses.push_back(FormatHostPort(address));
+    }
+  }
+  return addresses;
+}
+
+PsTraining::PsTraining(PsTrainingOptions options, Trainer* trainer, TrainingObserver* observer)
+    : options_(std::move(options)),
+      trainer_(trainer),
+      observer_(observer),
+      rank_(options_.environment.rank.value_or(0)),
+      deal_{0, options_.environment.world_size} {}
+
+PsLimits PsTraining::WhileOthersWork() const {
+  return {Deadline::After(SteadyNow(), kWhileOthersWork), options_.stop};
+}
+
+PsLimits PsTraining::Soon() const {
+  return {Deadline::After(SteadyNow(), options_.environment.rendezvous_timeout), options_.stop};
+}
+
+Result<TrainerVerdict> PsTraining::Run() {
+  CommunicatorOptions alone_options;
+  alone_options.epoch = options_.environment.epoch;
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      const std::unique_ptr<Communicator> alone,
+      MakeCommunicator(std::move(alone_options), Deadline::After(SteadyNow(), kAloneTimeout)));
+  CommunicatorReducer reducer(alone.get());
+  const Result<TrainerVerdict> verdict = Train(&reducer);
+  if (trainer_->trouble().empty()) {
+    return verdict;
+  }
+  // Ends the job; the trainer has the sentence. Else it is a step or a state that is not finite.
+  return is_inexact_ ? TrainerVerdict::kInexact : TrainerVerdict::kDiverged;
+}
+
+Result<TrainerVerdict> PsTraining::Train(GradientReducer* alone) {
+  LOCKSTEP_RETURN_IF_ERROR(Begin());
+  return TrainShares(alone);
+}
+
+Status PsTraining::Begin() {
+  const WorkerEnvironment& environment = options_.environment;
+  PsClientOptions client;
+  client.identity = {environment.job_uid,
+                     environment.attempt,
+                     rank_,
+                     environment.world_size,
+                     environment.incarnation};
+  client.addresses = PsAddresses(environment);
+  client.job_key = options_.job_key;
+  client.element_counts = trainer_->VariableSizes();
+  client.piece_bytes_min = kPsPieceBytesMin;
+  client.slot_count = static_cast<int>(OptimizerSlotNames(options_.spec.optimizer).size());
+  client.logger = options_.logger;
+  LOCKSTEP_ASSIGN_OR_RETURN(client_, PsClient::Make(std::move(client)));
+  parameters_ = trainer_->ReadValues(TensorKind::kParameter);
+
+  LOCKSTEP_ASSIGN_OR_RETURN(const PulledCounts counts, AwaitSeeded());
+  for (const auto& facts : counts.facts) {
+    if (facts->note != counts.facts.front()->note) {
+      return Error(ErrorCode::kInternal, "the shards were not seeded by one and the same state");
+    }
+  }
+  LOCKSTEP_RETURN_IF_ERROR(trainer_->TakeHead(counts.facts.front()->note, counts.least));
+  deal_.start = trainer_->last_applied().value();
+  end_ = trainer_->step_count_total();
+  gate_ = counts.gate;
+  shares_done_ = counts.sequence;
+  sums_at_start_ = trainer_->sums();
+  start_ = trainer_->cursor();
+  cursor_ = start_;
+  cursor_update_ = deal_.start + 1;
+  observer_->TrainsAlone();
+  options_.logger->Info("takes its share of the work",
+                        {{"rank", rank_},
+                         {"start_step", deal_.start},
+                         {"last_step", end_},
+                         {"shares_done", shares_done_}});
+  return OkStatus();
+}
+
+// Pulls until all shards have values, which rank 0 gives them where they have none.
+Result<PulledCounts> PsTraining::AwaitSeeded() {
+  const PsLimits limits = Soon();
+  while (true) {
+    Result<PulledCounts> counts = client_->Pull(parameters_, {}, {false, true, 0, 0}, limits);
+    if (counts.ok() || counts.error().code() != ErrorCode::kNotFound) {
+      return counts;
+    }
+    if (IsChief()) {
+      LOCKSTEP_RETURN_IF_ERROR(SeedShards());
+    } else if (limits.deadline.HasPassed(SteadyNow())) {
+      return Error(ErrorCode::kTimeout, "rank 0 has not given the shards their first values");
+    } else {
+      std::this_thread::sleep_for(kLookAgain);
+    }
+  }
+}
+
+Status PsTraining::SeedShards() {
+  LOCKSTEP_RETURN_IF_ERROR(trainer_->TakeOwnState());
+  const int64_t step = trainer_->last_applied().value();
+  return client_->Seed(
+      trainer_->ReadValues(TensorKind::kParameter),
+      trainer_->ReadValues(TensorKind::kOptimizerSlot),
+      {step, trainer_->NextSave(step), trainer_->TellHead(options_.environment.world_size)},
+      Soon());
+}
+
+Result<TrainerVerdict> PsTraining::TrainShares(GradientReducer* alone) {
+  while (true) {
+    const int64_t share = shares_done_ + 1;
+    const int64_t update = UpdateOfShare(deal_, rank_, share);
+    if (IsChief() && update > gate_) {
+      const int64_t reached = gate_;
+      LOCKSTEP_RETURN_IF_ERROR(ReachGate());
+      if (reached == end_) {
+        return TrainerVerdict::kFinished;
+      }
+    } else if (update > end_) {
+      return AwaitTheOthers();
+    } else {
+      LOCKSTEP_RETURN_IF_ERROR(TrainShare(share, alone));
+    }
+  }
+}
+
+// Until all updates are made. A worker that asks for that is waited for by nobody.
+Result<TrainerVerdict> PsTraining::AwaitTheOthers() {
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      [[maybe_unused]] const PulledCounts counts,
+      client_->Pull(parameters_, {}, {false, false, 0, end_}, WhileOthersWork()));
+  return TrainerVerdict::kFinished;
+}
+
+Status PsTraining::TrainShare(int64_t share, GradientReducer* alone) {
+  const int64_t update = UpdateOfShare(deal_, rank_, share);
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      const PulledCounts counts,
+      client_->Pull(parameters_, {}, {false, false, update, 0}, WhileOthersWork()));
+  trainer_->WriteValues(parameters_, {});
+  const DataCursor cursor = CursorOf(update);
+  LOCKSTEP_ASSIGN_OR_RETURN(const StepOutcome computed,
+                            trainer_->ComputeShare(cursor, update, alone));
+  if (!trainer_->trouble().empty()) {
+    return Error(ErrorCode::kAborted, trainer_->trouble());
+  }
+  const int64_t samples =
+      trainer_->CursorAfter(cursor, 1).samples_consumed - cursor.samples_consumed;
+  const StepSums sums{
+      cursor.data_epoch, computed.sums.loss_sum, computed.sums.correct_count, samples};
+  LOCKSTEP_RETURN_IF_ERROR(client_->Push(trainer_->Gradients(), {share, sums}, Soon()));
+  shares_done_ = share;
+  if (own_.data_epoch != cursor.data_epoch) {
+    own_ = EpochSums{cursor.data_epoch, 0, 0, 0};
+  }
+  own_.loss_sum += sums.loss_sum;
+  own_.correct_count += sums.correct_count;
+  own_.sample_count += samples;
+  // Each shard has this push behind what was pulled: whoever comes next finds at least that.
+  trainer_->ReportShare(
+      counts.least + 1, cursor, own_, sums.loss_sum / static_cast<double>(samples));
+  return OkStatus();
+}
+
+// Waits until all updates up to the gate are made, takes the state that the shards then have, saves
+// it, and opens the gate. Who was replaced meanwhile cannot open it, and finds it open if its
+// predecessor did.
+Status PsTraining::ReachGate() {
+  std::vector<float> slots = trainer_->ReadValues(TensorKind::kOptimizerSlot);
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      const PulledCounts counts,
+      client_->Pull(parameters_, slots, {true, true, 0, gate_}, WhileOthersWork()));
+  LOCKSTEP_RETURN_IF_ERROR(CheckCounts(counts));
+  const EpochSums sums = SumsAtGate(*counts.facts.front());
+  trainer_->WriteValues(parameters_, slots);
+  LOCKSTEP_RETURN_IF_ERROR(trainer_->CountUpTo(Step(gate_), sums));
+  observer_->SamplesCounted(trainer_->SampleTotalsNow());
+  if (gate_ == end_) {
+    trainer_->HoldState();
+    return OkStatus();
+  }
+  LOCKSTEP_RETURN_IF_ERROR(trainer_->SaveCounted(options_.environment.world_size));
+  const int64_t next = trainer_->NextSave(gate_);
+  LOCKSTEP_RETURN_IF_ERROR(client_->Open(next, Soon()));
+  gate_ = next;
+  return OkStatus();
+}
+
+// Each shard says by itself how often each worker's shares were applied, and on how many samples.
+Status PsTraining::CheckCounts(const PulledCounts& counts) {
+  const int64_t samples =
+      trainer_->CursorAfter(start_, gate_ - deal_.start).samples_consumed - start_.samples_consumed;
+  bool is_exact = counts.least == gate_ && counts.most == gate_;
+  for (const auto& facts : counts.facts) {
+    is_exact = is_exact && facts->sample_count == samples;
+    for (int worker = 0; worker < deal_.worker_count; ++worker) {
+      const auto found = facts->sequences.find(worker);
+      const int64_t applied = found == facts->sequences.end() ? 0 : found->second;
+      is_exact = is_exact && applied == SharesUpTo(deal_, worker, gate_);
+    }
+  }
+  if (is_exact) {
+    return OkStatus();
+  }
+  is_inexact_ = true;
+  trainer_->SayInexact("at step " + std::to_string(gate_) + " the shards have " +
+                       std::to_string(counts.least) + " to " + std::to_string(counts.most) +
+                       " updates, and not the workers' shares that make them up");
+  return Error(ErrorCode::kInternal, trainer_->trouble());
+}
+
+EpochSums PsTraining::SumsAtGate(const ShardFacts& facts) const {
+  if (gate_ == deal_.start) {
+    return sums_at_start_;
+  }
+  const int64_t data_epoch = trainer_->CursorAfter(start_, gate_ - deal_.start - 1).data_epoch;
+  EpochSums sums{data_epoch, 0, 0, 0};
+  if (sums_at_start_.data_epoch == data_epoch) {
+    sums = sums_at_start_;
+  }
+  if (const auto found = facts.sums.find(data_epoch); found != facts.sums.end()) {
+    sums.loss_sum += found->second.loss_sum;
+    sums.correct_count += found->second.correct_count;
+    sums.sample_count += found->second.sample_count;
+  }
+  return sums;
+}
+
+DataCursor PsTraining::CursorOf(int64_t update) {
+  cursor_ = trainer_->CursorAfter(cursor_, update - cursor_update_);
+  cursor_update_ = update;
+  return cursor_;
+}
+
+}  // namespace lockstep::runtime
