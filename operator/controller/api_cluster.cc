@@ -158,6 +158,7 @@ Result<JobSight> ApiCluster::See(const JobId& key) {
     observed.round = AwaitsRound();
     observed.eviction = view->EvictionOf(key, notes_.wall_now);
   }
+  observed.run_time_limit = view->RunTimeLimitOf(key);
   observed.used_elsewhere = view->UsedBesides(key);
   observed.devices_elsewhere = view->DevicesElsewhere(key);
   if (const auto refused = notes_.refused_pods.find(key); refused != notes_.refused_pods.end()) {

@@ -60,6 +60,7 @@ Simulation::Simulation(uint64_t seed, std::function<void(const std::string&)> tr
   server_.pages_everything = context_.prng.Below(4) == 0;
   if (context_.has_shares) {
     CreateShares();
+    LimitRunTimes();
   }
   CreateJobs();
 }
