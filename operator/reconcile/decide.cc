@@ -447,6 +447,7 @@ void DecideAll(DecisionBuilder* builder) {
   NoteProgress(view, builder);
   NoteResult(view, builder);
   NoteOrigin(builder);
+  NoteQueuePosition(builder);
   if (HasEnded(builder->status())) {
     builder->mutable_status()->claim.reset();
     Finish(view, builder);

@@ -112,6 +112,7 @@ struct Observed {
   // What the newest scheduling round says of a job without a place. Empty: there is none, as no
   // other job is there that it could be in the way of.
   std::optional<PlanResult> round;
+  std::optional<QueuePosition> queue_position;  // of one without a place; empty: it has no queue
   std::optional<RoomClaim> claim;         // what that round keeps for it until others have gone
   std::optional<EvictionOrder> eviction;  // of a job with places, which is to give them up
   // How long its queue lets it run, by the queue that its gang counts in; empty: for ever.

@@ -114,6 +114,7 @@ void Checks::OnStatusWrite(const ObjectPtr& before_object, const ObjectPtr& afte
   NotePlacing(after);
   CheckEnds(before, after_object);
   CheckFuture(*before_object, *after_object);
+  CheckQueue(*after_object);
   CheckTurns(before_object, after_object);
   CheckPreemption(before_object, after_object);
   CheckPlan(before, after);

@@ -54,6 +54,9 @@ class Checks {
   // The server has answered the operator's question for one pod; null: there is none.
   void OnPodRead(const ObjectPtr& pod);
 
+  // Whether jobs that wait say where they stand in their queues, as it is when nothing happens.
+  bool ArePositionsRight() const;
+
   // What has happened to pods: restarts may be counted for it.
   Casualties* casualties() { return &casualties_; }
 
@@ -108,6 +111,7 @@ class Checks {
   std::map<std::string, Amounts> RoomBeside(const ObjectPtr& older);
   void NoteCluster();
   void NotePlacing(const TrainingJob& job);
+  void CheckQueue(const Json& job);
   void NoteLimits();
   bool WasStoppedByQueue(const Json& job);
   void CheckHolding(const Json& job);
