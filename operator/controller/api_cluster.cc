@@ -53,6 +53,7 @@ void ApiCluster::Lead(const std::string& master_key) {
   notes_ = {notes_.wall_now, {}, {}, {}, {}, {}};
   reports_.Clear();
   rounds_.Reset(notes_.wall_now);
+  queue_reporter_.Lead();
 }
 
 void ApiCluster::Accept(PodReport report, News* news) {
