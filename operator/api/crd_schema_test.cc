@@ -343,6 +343,7 @@ TrainingJob JobWithFullStatus() {
   status.suspect_nodes = {{"node", "PodRefused", 1, WallTime{}}};
   status.admitted = {{Role::kWorker, "memory", 1}};
   status.claim = RoomClaim{WallTime{}, {{"a/b", "uid", Attempt(1)}}, {{"worker-0", "node"}}};
+  status.queue = QueuePosition{"vision", 1, WallTime{}};
   status.preemptions = 1;
   status.origin = {1, "0123", "image", "vision", "urgent"};
   status.roles = {{Role::kWorker, 0, 1, 0, 0}};

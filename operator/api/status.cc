@@ -14,6 +14,7 @@
 #include "operator/api/fields.h"
 #include "operator/api/job_names.h"
 #include "operator/api/job_result.h"
+#include "operator/api/queue_position.h"
 
 namespace lockstep::control {
 namespace {
@@ -393,6 +394,7 @@ TrainingJobStatus DecodeStatus(const Json& value,
   if (const Json* claim = reader.Find("claim")) {
     status.claim = DecodeClaim(*claim, reader.PathOf("claim"), errors);
   }
+  status.queue = DecodeQueuePosition(reader.Find("queue"), reader.PathOf("queue"), errors);
   status.preemptions = ReadCount(reader, "preemptions");
   status.suspect_nodes = DecodeList(reader, "suspectNodes", DecodeSuspectNode, errors);
   status.admitted = DecodeList(reader, "admitted", DecodeAdmittedAmount, errors);
@@ -477,6 +479,7 @@ Json EncodeStatus(const TrainingJob& job) {
   if (status.claim) {
     value["claim"] = EncodeClaim(*status.claim);
   }
+  SetQueuePosition(status.queue, &value);
   if (status.preemptions > 0) {
     value["preemptions"] = status.preemptions;
   }

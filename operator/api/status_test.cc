@@ -81,6 +81,25 @@ TEST(DecodeStatus, ClaimIsReadAsItWasWritten) {
   EXPECT_EQ(bad.status_errors[1].field(), "status.claim.gangs[0].job");
 }
 
+TEST(DecodeStatus, PositionInTheQueueIsReadAsItWasWritten) {
+  TrainingJob job = Read("{}").job;
+  for (const QueuePosition& queue :
+       {QueuePosition{"vision", 3, WallTime{std::chrono::seconds(1'700'000'040)}},
+        QueuePosition{"vision", std::nullopt, std::nullopt}}) {
+    job.status.queue = queue;
+    const DecodedJob again = Read(DumpJson(EncodeStatus(job)));
+    EXPECT_TRUE(again.status_errors.empty());
+    EXPECT_EQ(again.job.status.queue, queue);
+  }
+  job.status.queue.reset();
+  EXPECT_FALSE(EncodeStatus(job).contains("queue"));
+
+  const DecodedJob bad = Read(R"({"queue": {"position": 0, "estimatedStart": "soon"}})");
+  ASSERT_EQ(bad.status_errors.size(), 2U);
+  EXPECT_EQ(bad.status_errors[0].field(), "status.queue.position");
+  EXPECT_EQ(bad.status_errors[1].field(), "status.queue.estimatedStart");
+}
+
 // Of a status from before `hasRun` two times say it, and of a newer one nothing but the field.
 TEST(DecodeStatus, WhetherTheGangHasRunIsReadOrElseInferred) {
   const auto status = [](const std::string& has_run, const std::string& running_at) {

@@ -363,6 +363,16 @@ struct RoomClaim {
   friend bool operator==(const RoomClaim&, const RoomClaim&) = default;
 };
 
+// Where a job that waits for its places stands in its queue.
+struct QueuePosition {
+  std::string name;                 // of the queue
+  std::optional<int64_t> position;  // 1: the next; null: not in line, or not known yet
+  // When it starts at the latest, if nothing comes that goes first; null: nobody knows.
+  std::optional<WallTime> estimated_start;
+
+  friend bool operator==(const QueuePosition&, const QueuePosition&) = default;
+};
+
 struct TrainingJobStatus {
   std::vector<Condition> conditions;  // each type at most once
   Attempt attempt;
@@ -389,6 +399,7 @@ struct TrainingJobStatus {
   // It wants a gang that runs since then; null while it has one, or wants none.
   std::optional<WallTime> waiting_since;
   std::optional<RoomClaim> claim;          // of a gang that waits for others to go; else null
+  std::optional<QueuePosition> queue;      // while it waits for its places; else null
   int64_t preemptions = 0;                 // gangs of the job that went for others
   std::vector<SuspectNode> suspect_nodes;  // by node; at most kSuspectNodesMax
   std::vector<AdmittedAmount> admitted;    // each role's resource at most once

@@ -20,7 +20,8 @@ constexpr EnumNames<QueueOrder, 3> kQueueOrderNames = {{
     {QueueOrder::kFairShare, "FairShare"},
 }};
 
-constexpr int64_t kMinRuntimeMax = 31'536'000;  // choice: a year
+constexpr int64_t kMinRuntimeMax = 31'536'000;   // choice: a year
+constexpr int64_t kMaxRuntimeMax = 315'360'000;  // as of runPolicy.activeDeadlineSeconds: ten years
 
 // What the two fields of spec.preemption say.
 constexpr EnumNames<bool, 2> kWithinQueueNames = {{{false, "Never"}, {true, "LowerPriority"}}};
@@ -63,6 +64,18 @@ std::set<std::string> ReadNamespaces(ObjectReader& reader, std::vector<Error>* e
     }
   }
   return namespaces;
+}
+
+// What may not go for another yet is not stopped either.
+void ReadRunTimes(ObjectReader& reader, TrainingQueue* queue) {
+  const int64_t least = reader.Int("minRuntimeSeconds", 0, kMinRuntimeMax).value_or(0);
+  queue->min_runtime = std::chrono::seconds(least);
+  const auto most = reader.Int("maxRuntimeSeconds", 1, kMaxRuntimeMax);
+  if (most.has_value() && *most < least) {
+    reader.Fail("maxRuntimeSeconds", "less found, expected at least minRuntimeSeconds");
+  } else if (most.has_value()) {
+    queue->max_runtime = std::chrono::seconds(*most);
+  }
 }
 
 QueueAmounts ReadAmounts(ObjectReader& reader, std::string_view key, std::vector<Error>* errors) {
@@ -121,8 +134,7 @@ DecodedQueue DecodeTrainingQueue(const Json& document) {
     queue.reclaims = ReadEnum(fields, "acrossQueues", kAcrossQueuesNames).value_or(false);
     fields.Finish();
   }
-  queue.min_runtime =
-      std::chrono::seconds(reader.Int("minRuntimeSeconds", 0, kMinRuntimeMax).value_or(0));
+  ReadRunTimes(reader, &queue);
   queue.namespaces = ReadNamespaces(reader, &decoded.errors);
   reader.Finish();
   return decoded;

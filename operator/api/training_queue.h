@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -38,8 +39,18 @@ struct TrainingQueue {
   bool reclaims = false;                 // and those of other queues that hold borrowed room
   std::chrono::seconds min_runtime{0};   // none of its own goes before
   std::set<std::string> namespaces{};    // whose jobs may be in it; empty: everybody's
+  // A job of it has failed when it has had its places for so long in all; null: it may go on.
+  std::optional<std::chrono::seconds> max_runtime{};
 
   friend bool operator==(const TrainingQueue&, const TrainingQueue&) = default;
+};
+
+// How long a job may have its places in all, by its queue.
+struct RunTimeLimit {
+  std::string queue;  // whose field says so: the job's own, or one above it
+  std::chrono::seconds limit{};
+
+  friend bool operator==(const RunTimeLimit&, const RunTimeLimit&) = default;
 };
 
 // What people are told of a queue.

@@ -14,6 +14,7 @@ TEST(TrainingQueue, AmountsAreInTheUnitsOfResources) {
       "parent": "research", "nominal": {"nvidia.com/gpu": 16, "cpu": "1500m", "memory": "2Gi"},
       "borrowingLimit": {"nvidia.com/gpu": "8"}, "lendingLimit": {"nvidia.com/gpu": 4},
       "weight": 3, "ordering": "FairShare", "minRuntimeSeconds": 600,
+      "maxRuntimeSeconds": 7200,
       "preemption": {"withinQueue": "LowerPriority", "acrossQueues": "Borrowed"}},
       "status": {}})");
 
@@ -28,7 +29,9 @@ TEST(TrainingQueue, AmountsAreInTheUnitsOfResources) {
       QueueOrder::kFairShare,
       true,
       true,
-      std::chrono::minutes(10)};
+      std::chrono::minutes(10),
+      {},
+      std::chrono::hours(2)};
   EXPECT_EQ(decoded.queue, expected);
 }
 
@@ -66,6 +69,10 @@ TEST(TrainingQueue, MistakesAreNamedByTheirFields) {
       {R"({"preemption": {"acrossQueues": true}})", "spec.preemption.acrossQueues"},
       {R"({"preemption": {"everywhere": true}})", "spec.preemption.everywhere"},
       {R"({"minRuntimeSeconds": -1})", "spec.minRuntimeSeconds"},
+      {R"({"maxRuntimeSeconds": 0})", "spec.maxRuntimeSeconds"},
+      {R"({"maxRuntimeSeconds": 315360001})", "spec.maxRuntimeSeconds"},
+      {R"({"maxRuntimeSeconds": "1h"})", "spec.maxRuntimeSeconds"},
+      {R"({"minRuntimeSeconds": 61, "maxRuntimeSeconds": 60})", "spec.maxRuntimeSeconds"},
       {R"({"namespaces": "team"})", "spec.namespaces"},
       {R"({"namespaces": ["team", 3]})", "spec.namespaces[1]"},
       {R"({"namespaces": ["team", "Team"]})", "spec.namespaces[1]"},
@@ -78,6 +85,16 @@ TEST(TrainingQueue, MistakesAreNamedByTheirFields) {
     ASSERT_EQ(decoded.errors.size(), 1U) << spec;
     EXPECT_EQ(decoded.errors.front().field(), field);
   }
+}
+
+TEST(TrainingQueue, NoJobIsStoppedBeforeItMayGoForAnother) {
+  const DecodedQueue decoded = Decode(
+      R"({"metadata": {"name": "q"}, "spec": {"minRuntimeSeconds": 61, "maxRuntimeSeconds": 60}})");
+  ASSERT_EQ(decoded.errors.size(), 1U);
+  EXPECT_EQ(decoded.errors.front().ToString(),
+            "spec.maxRuntimeSeconds: less found, expected at least minRuntimeSeconds");
+  EXPECT_TRUE(
+      Decode(R"({"spec": {"minRuntimeSeconds": 60, "maxRuntimeSeconds": 60}})").errors.empty());
 }
 
 TEST(TrainingQueue, PartsOfDevicesAreRefusedWithWhatWasExpected) {

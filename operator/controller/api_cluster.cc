@@ -20,6 +20,11 @@ namespace {
 const JobId kAllJobs;
 const JobId kAllQueues{"", "queues"};
 
+std::optional<WallTime> EstimatedStartIn(const PlanResult& answer) {
+  const auto* const refusal = std::get_if<Unschedulable>(&answer);
+  return refusal == nullptr ? std::nullopt : refusal->estimated_start;
+}
+
 void Spread(ReportNews weight, const JobId& job, News* news) {
   if (weight != ReportNews::kNone) {
     (weight == ReportNews::kUrgent ? news->urgent : news->calm).insert(job);
@@ -48,6 +53,7 @@ void ApiCluster::Lead(const std::string& master_key) {
   notes_ = {notes_.wall_now, {}, {}, {}, {}, {}};
   reports_.Clear();
   rounds_.Reset(notes_.wall_now);
+  queue_reporter_.Lead();
 }
 
 void ApiCluster::Accept(PodReport report, News* news) {
@@ -154,10 +160,14 @@ Result<JobSight> ApiCluster::See(const JobId& key) {
   if (WantsPlace(*stored)) {
     observed.round = rounds_.AnswerFor(key, notes_.wall_now, &notes_.news);
     observed.claim = rounds_.ClaimFor(key, notes_.wall_now);
+    observed.queue_position = {QueueOf(stored->job.spec),
+                               rounds_.PositionOf(key, notes_.wall_now),
+                               EstimatedStartIn(*observed.round)};
   } else {
     observed.round = AwaitsRound();
     observed.eviction = view->EvictionOf(key, notes_.wall_now);
   }
+  observed.run_time_limit = view->RunTimeLimitOf(key);
   observed.used_elsewhere = view->UsedBesides(key);
   observed.devices_elsewhere = view->DevicesElsewhere(key);
   if (const auto refused = notes_.refused_pods.find(key); refused != notes_.refused_pods.end()) {

@@ -208,6 +208,10 @@ std::optional<TimePoint> Controller::FiguresTime(const JobTurn& turn, TimePoint 
   if (TakeBackWords(stored, &status)) {
     interval = std::min(interval, options_.words_interval);
   }
+  if (status.queue.has_value() && stored.queue.has_value() && status.queue != stored.queue) {
+    status.queue = stored.queue;
+    interval = std::min(interval, options_.words_interval);
+  }
   if (interval == Duration::max()) {
     return std::nullopt;
   }

@@ -35,8 +35,9 @@ struct ControllerOptions {
   // The same, where pods that run or do not run yet have been counted anew.
   Duration counts_interval{};
 
-  // The same, where a job waits for the same reason as before in other words: a shortfall's figures
-  // change with every pod of others that comes or goes.
+  // The same, where a job waits for the same reason as before in other words, or at another
+  // position in its queue: a shortfall's figures change with every pod of others that comes or
+  // goes.
   Duration words_interval{};
 };
 

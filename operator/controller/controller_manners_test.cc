@@ -27,6 +27,43 @@ TEST_F(ControllerTest, StatusThatOthersWroteIsPutBackThoughNothingIsDecided) {
   EXPECT_EQ(Drain(), "read mnist\nwrite\npublish \n") << "it is told of once";
 }
 
+class PositionTest : public ControllerTest {
+ protected:
+  PositionTest() {
+    controller_ = Controller(&cluster_,
+                             logger_.get(),
+                             Calendar(now_, WallTime(seconds(1'000'000))),
+                             {.words_interval = seconds(10)});
+    cluster_.world.observed.round = Unschedulable{Constraint::kGpu, "needs 3 GPUs, 1 free"};
+    Stand(2, std::nullopt);
+    Drain();
+  }
+
+  void Stand(int64_t position, std::optional<WallTime> start) {
+    cluster_.world.observed.queue_position = QueuePosition{"vision", position, start};
+    controller_.Notify(kKey, now_);
+  }
+};
+
+TEST_F(PositionTest, MoveInTheQueueAloneIsWrittenNowAndThen) {
+  Stand(1, std::nullopt);
+  EXPECT_EQ(Drain(), "read mnist\npublish \n");
+  Stand(1, WallTime(seconds(1'000'020)));
+  EXPECT_EQ(Drain(), "read mnist\npublish \n");
+
+  now_ += seconds(10);
+  EXPECT_EQ(Drain(), "read mnist\nwrite\npublish \n");
+  EXPECT_EQ(cluster_.world.job.status.queue,
+            (QueuePosition{"vision", 1, WallTime(seconds(1'000'020))}));
+}
+
+TEST_F(PositionTest, ItGoesWithWhatElseIsNew) {
+  cluster_.world.observed.round = Unschedulable{Constraint::kGpu, "needs 3 nodes, 2 there are"};
+  Stand(1, std::nullopt);
+  EXPECT_EQ(Drain(), "read mnist\nwrite\npublish Unschedulable\n");
+  EXPECT_EQ(cluster_.world.job.status.queue->position, 1);
+}
+
 class ReplacementTest : public ControllerTest {
  protected:
   ReplacementTest() : ControllerTest(MakeTrainingJob(3)) {

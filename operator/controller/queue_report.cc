@@ -1,7 +1,9 @@
 #include "operator/controller/queue_report.h"
 
+#include <algorithm>
 #include <chrono>
 
+#include "common/base/rfc3339.h"
 #include "common/json/json.h"
 #include "operator/kube/request.h"
 
@@ -13,6 +15,32 @@ constexpr Duration kReportInterval = std::chrono::seconds(5);
 
 // Choice: what was not written is often not written for minutes; the log has a line each time.
 constexpr Duration kFailureInterval = std::chrono::minutes(1);
+
+// Choice: so much of what was held is lost at most when a leader is; a write a minute for each
+// queue.
+constexpr Duration kHoursInterval = std::chrono::minutes(1);
+
+// Whether both say the same: an API server gives the members of an object back in an order of its
+// own.
+bool SaySame(const Json& a, const Json& b) {
+  if (!a.is_structured() || a.type() != b.type() || a.size() != b.size()) {
+    return a == b;
+  }
+  if (a.is_array()) {
+    return std::equal(a.begin(), a.end(), b.begin(), SaySame);
+  }
+  return std::all_of(a.items().begin(), a.items().end(), [&](const auto& member) {
+    return b.contains(member.key()) && SaySame(member.value(), b.at(member.key()));
+  });
+}
+
+std::map<std::string, QueueAmounts> UsedIn(const std::map<std::string, QueueStatus>& standings) {
+  std::map<std::string, QueueAmounts> used;
+  for (const auto& [queue, standing] : standings) {
+    used[queue] = standing.used;
+  }
+  return used;
+}
 
 }  // namespace
 
@@ -34,13 +62,46 @@ std::vector<ErrandCall> QueueReport::Next() {
 }
 
 std::optional<TimePoint> QueueReporter::NextReport() const {
-  if (!view_->has_queues() || !(has_failed_ || view_->HasSchedulingNews(reported_news_))) {
+  if (!view_->has_queues()) {
     return std::nullopt;
   }
+  const bool has_news = has_failed_ || view_->HasSchedulingNews(reported_news_);
   if (!reported_at_.has_value()) {
-    return TimePoint{};
+    return has_news ? std::optional(TimePoint{}) : std::nullopt;
   }
-  return *reported_at_ + (has_failed_ ? kFailureInterval : kReportInterval);
+  const TimePoint report = *reported_at_ + (has_failed_ ? kFailureInterval : kReportInterval);
+  const TimePoint hours = hours_at_.value_or(*reported_at_) + kHoursInterval;
+  return has_news && hours_.is_counting() ? std::optional(std::min(report, hours))
+         : has_news                       ? std::optional(report)
+         : hours_.is_counting()           ? std::optional(hours)
+                                          : std::nullopt;
+}
+
+void QueueReporter::Lead() {
+  hours_.Clear();
+  hours_at_.reset();
+  reported_at_.reset();
+  reported_news_ = 0;
+  has_failed_ = false;
+}
+
+// The hours that are stored stay as they are until they are due, or something else is written.
+Json QueueReporter::StatusOf(const StoredQueue& stored,
+                             const QueueStatus& standing,
+                             bool are_hours_due,
+                             WallTime wall_now) {
+  const Json before = stored.status.is_object() ? stored.status : Json::object();
+  Json status = EncodeQueueStatus(standing, stored.status, wall_now);
+  status["usedHours"] = before.value("usedHours", Json::object());
+  status["usedHoursSince"] = before.value("usedHoursSince", FormatRfc3339(wall_now));
+  const std::string& queue = stored.queue.name;
+  const UsedHours total = hours_.Total(queue, stored.status);
+  const bool has_more = total != UsedHoursIn(stored.status);
+  if (has_more && (are_hours_due || !SaySame(status, stored.status))) {
+    hours_.NoteWrite(queue, stored.status, total);
+    status["usedHours"] = total;
+  }
+  return status;
 }
 
 std::vector<QueueReport::Patch> QueueReporter::Take(TimePoint now, WallTime wall_now) {
@@ -52,10 +113,15 @@ std::vector<QueueReport::Patch> QueueReporter::Take(TimePoint now, WallTime wall
   has_failed_ = false;
   reported_news_ = view_->Scheduling(wall_now).state().news();
   const std::map<std::string, QueueStatus> standings = view_->QueueStandings();
+  hours_.Note(now, UsedIn(standings));
+  const bool are_hours_due = now >= hours_at_.value_or(now) + kHoursInterval;
+  if (are_hours_due || !hours_at_.has_value()) {
+    hours_at_ = now;
+  }
   std::vector<QueueReport::Patch> patches;
   for (const StoredQueue& stored : view_->Queues()) {
-    Json status = EncodeQueueStatus(standings.at(stored.queue.name), stored.status, wall_now);
-    if (status == stored.status) {
+    Json status = StatusOf(stored, standings.at(stored.queue.name), are_hours_due, wall_now);
+    if (SaySame(status, stored.status)) {
       continue;
     }
     // A resource that is not told any more would stay in a merge.

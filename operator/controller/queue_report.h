@@ -8,6 +8,7 @@
 
 #include "common/base/time.h"
 #include "operator/controller/errand.h"
+#include "operator/controller/queue_hours.h"
 #include "operator/view/cluster_view.h"
 
 namespace lockstep::control {
@@ -38,17 +39,28 @@ class QueueReporter {
  public:
   explicit QueueReporter(ClusterView* view) : view_(view) {}
 
-  // Null: nothing has changed, or there are no queues.
+  // Null: nothing has changed and no hours are counted, or there are no queues.
   std::optional<TimePoint> NextReport() const;
 
   // The newest report was not written whole: all that differs is due again, a minute after it.
   void NoteFailed() { has_failed_ = true; }
 
+  // We lead from now on: hours that an earlier time as leader has not stored are lost, and what is
+  // held counts anew.
+  void Lead();
+
   // What there is to write at this moment, if that is due.
   std::vector<QueueReport::Patch> Take(TimePoint now, WallTime wall_now);
 
  private:
+  Json StatusOf(const StoredQueue& stored,
+                const QueueStatus& standing,
+                bool are_hours_due,
+                WallTime wall_now);
+
   ClusterView* view_;
+  QueueHours hours_;
+  std::optional<TimePoint> hours_at_;  // when they were written last whatever else was new
   std::optional<TimePoint> reported_at_;
   uint64_t reported_news_ = 0;
   bool has_failed_ = false;

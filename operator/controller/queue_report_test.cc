@@ -47,6 +47,25 @@ TEST_F(QueueReportTest, OnlyWhatHasChangedIsWrittenAndNotOften) {
   EXPECT_EQ(ParseJson(second.front().second).value()["status"]["waiting"], 1);
 }
 
+// An API server gives back what was written in an order of its own.
+TEST_F(QueueReportTest, OrderOfWhatIsStoredIsNoChange) {
+  AddNode("node-a", 2);
+  AddQueue("vision", 2, 0);
+  const auto first = reporter_.Take(At(0), now_);
+  ASSERT_EQ(first.size(), 1U);
+  StoredQueue stored = QueueOf("vision", 2, 0);
+  const Json written = ParseJson(first.front().second).value()["status"];
+  std::map<std::string, Json> sorted;
+  for (const auto& [key, value] : written.items()) {
+    sorted[key] = value;
+  }
+  stored.status = sorted;
+  Tell(stored);
+
+  AddNode("node-b", 2);
+  EXPECT_TRUE(reporter_.Take(At(5), now_).empty());
+}
+
 TEST_F(QueueReportTest, WhatCouldNotBeWrittenIsDueAgainThoughNothingIsNew) {
   AddQueue("vision", 2, 0);
   ASSERT_EQ(reporter_.Take(At(0), now_).size(), 1U);

@@ -102,14 +102,19 @@ void RoundKeeper::Plan(WallTime now, News* news) {
   TellOthers(news);
   news->urgent.insert(refused_.begin(), refused_.end());
   refused_.clear();
+  const std::vector<JobId> moved = line_.TakeDue(now);
+  news->urgent.insert(moved.begin(), moved.end());
   news->frees_room = news->frees_room || outdated_count_ > 0;
 }
 
 std::optional<WallTime> RoundKeeper::look_again_at() const {
-  const std::optional<WallTime> stuck_from = view_->StuckFrom();
-  return stuck_from && look_again_at_ ? std::min(stuck_from, look_again_at_)
-         : stuck_from                 ? stuck_from
-                                      : look_again_at_;
+  std::optional<WallTime> first = look_again_at_;
+  for (const std::optional<WallTime>& other : {view_->StuckFrom(), line_.NextDue()}) {
+    if (other.has_value()) {
+      first = std::min(*other, first.value_or(*other));
+    }
+  }
+  return first;
 }
 
 void RoundKeeper::Settle(WallTime now, News* news) {
@@ -129,6 +134,7 @@ void RoundKeeper::Reset(WallTime now) {
   look_again_at_.reset();
   granted_.clear();
   refused_.clear();
+  line_.Clear();
 }
 
 // Null `asked`: nobody in particular.
@@ -144,6 +150,7 @@ void RoundKeeper::MakeRound(const JobId* asked, WallTime now) {
   const TimePoint begin = timing_.clock == nullptr ? TimePoint{} : timing_.clock->Now();
   const RoundResult result = Round(feed.mutable_state(), now, &memory_, options);
   feed.Commit(result, now);
+  line_.Set(result.line, now);
   if (timing_.clock != nullptr) {
     timing_.publisher->OnRound(timing_.clock->Now() - begin);
   }

@@ -8,6 +8,7 @@
 #include "common/base/time.h"
 #include "operator/api/job_id.h"
 #include "operator/controller/publisher.h"
+#include "operator/controller/queue_line.h"
 #include "operator/scheduler/round.h"
 #include "operator/view/cluster_view.h"
 
@@ -27,7 +28,8 @@ struct RoundTiming {
 class RoundKeeper {
  public:
   // `view` and what `timing` names outlive it.
-  explicit RoundKeeper(ClusterView* view, RoundTiming timing = {}) : view_(view), timing_(timing) {}
+  explicit RoundKeeper(ClusterView* view, RoundTiming timing = {})
+      : view_(view), timing_(timing), line_(view) {}
 
   // How things stand for the job at this moment: a node for each of its pods, which is to be in its
   // status before anybody else asks, or what it waits for. Others that have another answer than
@@ -37,6 +39,10 @@ class RoundKeeper {
   // What that answer keeps for the job until others have gone, to be in its status before they
   // hear of it; null: nothing.
   std::optional<RoomClaim> ClaimFor(const JobId& key, WallTime now);
+
+  // Which position the job, which has its turn and its answer, has in its queue; null: it is not in
+  // line there.
+  std::optional<int64_t> PositionOf(const JobId& key, WallTime now) { return line_.Tell(key, now); }
 
   // A round if anything has changed, whoever it is that waits. Adds to `news` as AnswerFor.
   void Plan(WallTime now, News* news);
@@ -67,6 +73,7 @@ class RoundKeeper {
   std::size_t outdated_count_ = 0;   // refusals whose figures that round did not look at
   std::optional<WallTime> look_again_at_;
   int64_t round_count_ = 0;
+  QueueLine line_;
   std::set<JobId> granted_;  // and have not been told
   std::set<JobId> refused_;  // in other words than before, and have not been told
 };

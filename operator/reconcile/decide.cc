@@ -20,6 +20,7 @@
 #include "operator/reconcile/act/renewal.h"
 #include "operator/reconcile/act/replace.h"
 #include "operator/reconcile/act/resize.h"
+#include "operator/reconcile/act/run_time.h"
 #include "operator/reconcile/act/start_answer.h"
 #include "operator/reconcile/act/successor.h"
 #include "operator/reconcile/act/summary.h"
@@ -357,16 +358,8 @@ void Run(DecisionBuilder* builder) {
   if (HasEnded(builder->status())) {
     return;
   }
-  TrainingJob started = builder->job();
-  started.status = builder->status();
-  if (const auto deadline = ActiveDeadline(started)) {
-    if (*deadline <= builder->now()) {
-      builder->Fail("DeadlineExceeded",
-                    "the job ran longer than runPolicy.activeDeadlineSeconds, " +
-                        std::to_string(builder->spec().run_policy.active_deadline->count()) + " s");
-      return;
-    }
-    builder->WakeAt(*deadline);
+  if (HasRunTooLong(builder)) {
+    return;
   }
   if (builder->status().placement.empty()) {
     PlaceGang(view, builder);
@@ -448,6 +441,7 @@ void DecideAll(DecisionBuilder* builder) {
   NoteProgress(view, builder);
   NoteResult(view, builder);
   NoteOrigin(builder);
+  NoteQueuePosition(builder);
   if (HasEnded(builder->status())) {
     builder->mutable_status()->claim.reset();
     Finish(view, builder);

@@ -130,6 +130,80 @@ TEST(DecideEnd, ActiveDeadlineFailsTheJobByItself) {
   EXPECT_EQ(world.Pods(), "mnist-worker-0- mnist-worker-1-");
 }
 
+TEST(DecideEnd, TheShorterOfTheJobsAndItsQueuesLimitFailsItAndIsNamed) {
+  struct Case {
+    int64_t own;       // 0: none
+    int64_t of_queue;  // 0: none
+    int64_t ends_after;
+    std::string words;
+  };
+
+  const std::string by_own = "the job ran longer than runPolicy.activeDeadlineSeconds, ";
+  const std::string by_queue = " s that queue vision lets its jobs run (maxRuntimeSeconds)";
+  for (const Case& one : {Case{0, 50, 50, "the job ran for the 50" + by_queue},
+                          Case{80, 50, 50, "the job ran for the 50" + by_queue},
+                          Case{50, 80, 50, by_own + "50 s"},
+                          Case{50, 50, 50, by_own + "50 s"}}) {
+    TrainingJob job = MakeTrainingJob(2);
+    if (one.own > 0) {
+      job.spec.run_policy.active_deadline = seconds(one.own);
+    }
+    TestWorld world(job);
+    world.observed.run_time_limit = RunTimeLimit{"vision", seconds(one.of_queue)};
+    world.Launch();
+    EXPECT_EQ(world.Step().next_wakeup, world.now + seconds(one.ends_after)) << one.words;
+    world.Advance(seconds(one.ends_after) - std::chrono::milliseconds(1));
+    EXPECT_FALSE(HasEnded(world.Step().status)) << one.words;
+    world.Advance(std::chrono::milliseconds(1));
+
+    const Decision decision = world.Step();
+
+    EXPECT_EQ(FindCondition(decision.status, ConditionType::kFailed)->reason, "DeadlineExceeded");
+    EXPECT_EQ(MessageOf(decision.status, ConditionType::kFailed), one.words);
+    EXPECT_EQ(world.Pods(), "mnist-worker-0- mnist-worker-1-") << one.words;
+  }
+}
+
+// Time in which no gang has places because others went first is the queue's, not the job's.
+TEST(DecideEnd, QueuesLimitCountsAsTheJobsOwnDoes) {
+  TestWorld world(MakeTrainingJob(2));
+  world.observed.run_time_limit = RunTimeLimit{"vision", seconds(600)};
+  world.observed.round = Unschedulable{Constraint::kQuota, "queue vision is full"};
+  world.Step();
+  world.Advance(seconds(601));
+  world.Step();
+  EXPECT_FALSE(HasEnded(world.job.status)) << "it had no places";
+
+  world.observed.round.reset();
+  world.Launch();
+  world.Advance(seconds(400));
+  world.job.spec.run_policy.suspend = true;
+  world.Step();
+  world.FinishDeletions();
+  world.job.spec.run_policy.suspend = false;
+  world.Launch();
+  world.Advance(seconds(599));
+  world.Step();
+  EXPECT_FALSE(HasEnded(world.job.status)) << "a resume begins it anew";
+  world.Advance(seconds(1));
+  world.Step();
+  EXPECT_TRUE(IsTrue(world.job.status, ConditionType::kFailed));
+}
+
+TEST(DecideEnd, LimitThatIsLoweredEndsWhatIsOverIt) {
+  TestWorld world(MakeTrainingJob(1));
+  world.observed.run_time_limit = RunTimeLimit{"vision", seconds(600)};
+  world.Launch();
+  world.Advance(seconds(100));
+  world.Step();
+  ASSERT_FALSE(HasEnded(world.job.status));
+
+  world.observed.run_time_limit->limit = seconds(60);
+  world.Step();
+  EXPECT_EQ(MessageOf(world.job.status, ConditionType::kFailed),
+            "the job ran for the 60 s that queue vision lets its jobs run (maxRuntimeSeconds)");
+}
+
 TEST(DecideEnd, JobIsRemovedAfterItsTimeToLive) {
   TrainingJob job = MakeTrainingJob(1);
   job.spec.run_policy.ttl_after_finished = seconds(60);

@@ -14,6 +14,7 @@
 #include "common/contract/status_document.h"
 #include "common/contract/topology.h"
 #include "operator/api/training_job.h"
+#include "operator/api/training_queue.h"
 #include "operator/kube/objects.h"
 #include "operator/resources/node_usage.h"
 #include "operator/scheduler/plan.h"
@@ -111,8 +112,11 @@ struct Observed {
   // What the newest scheduling round says of a job without a place. Empty: there is none, as no
   // other job is there that it could be in the way of.
   std::optional<PlanResult> round;
+  std::optional<QueuePosition> queue_position;  // of one without a place; empty: it has no queue
   std::optional<RoomClaim> claim;         // what that round keeps for it until others have gone
   std::optional<EvictionOrder> eviction;  // of a job with places, which is to give them up
+  // How long its queue lets it run, by the queue that its gang counts in; empty: for ever.
+  std::optional<RunTimeLimit> run_time_limit;
   PodSettings settings;
   std::string job_problem;         // why the stored manifest cannot be read; empty: it can
   bool is_job_newer = false;       // a newer version may read it (DecodedJob)

@@ -29,6 +29,7 @@ Decision StallJob(const TrainingJob& job, const Observed& observed, WallTime now
   }
   if (is_readable) {
     decision.status.observed_generation = job.metadata.generation;
+    decision.status.queue.reset();  // nobody gives it a place
   }
   if (IsUntouched(job.status) && !observed.is_job_newer) {
     if (IsTrue(job.status, ConditionType::kStalled)) {

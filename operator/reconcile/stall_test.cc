@@ -22,6 +22,12 @@ class StallTest : public ::testing::Test {
   TestWorld world_{MakeTrainingJob(2)};
 };
 
+TEST_F(StallTest, JobThatCannotBeReadStandsInNoQueue) {
+  world_.job.status.queue = QueuePosition{"vision", 3, std::nullopt};
+  world_.job.status.conditions = {{ConditionType::kCreated, true, "R", "m", WallTime{}}};
+  EXPECT_FALSE(Stall("spec.color: unknown field", true).status.queue.has_value());
+}
+
 TEST_F(StallTest, JobThatWasStalledBeforeItWasTakenUpFailsWhenItIsWrongInEveryVersion) {
   Stall("spec.color: unknown field", true);
   EXPECT_EQ(StateWord(world_.job.status), "Stalled");

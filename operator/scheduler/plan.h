@@ -2,10 +2,12 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "common/base/time.h"
 #include "operator/resources/node_affinity.h"
 #include "operator/resources/resource_vector.h"
 #include "operator/resources/toleration.h"
@@ -88,6 +90,8 @@ struct Unschedulable {
   // A clause with figures, and what keeps other nodes out: "needs 5 GPUs, 3 free on 2 nodes; 1 of 3
   // nodes is cordoned".
   std::string shortfall;
+  // When it starts at the latest, in whole minutes; null: nobody knows.
+  std::optional<WallTime> estimated_start{};
 
   friend bool operator==(const Unschedulable&, const Unschedulable&) = default;
 };

@@ -56,9 +56,12 @@ class RoundRun {
     SettleClaims();
     TurnOrder order(state_);
     while (const GangRecord* const gang = order.Next()) {
-      Consider(*gang);
+      if (Consider(*gang) && gang->request.standing != Standing::kAside) {
+        line_.push_back(gang);
+      }
     }
     StartClaimants();
+    NumberLine();
     Explain();
     RememberSearches();
     result_.log = statement_.operations();
@@ -81,6 +84,7 @@ class RoundRun {
         statement_.Do({OperationKind::kUnclaim, gang->request.name});
       } else {
         claimants_.push_back(gang);
+        line_.push_back(gang);
       }
     }
   }
@@ -94,6 +98,16 @@ class RoundRun {
           !awaited_.contains(gang->request.name) &&
           AllFree(*gang, &NodeLedger::FreeBesideLeaving)) {
         Start(*gang, gang->claimed_pods);
+      }
+    }
+  }
+
+  // Who started is not in line any more.
+  void NumberLine() {
+    std::map<QueueIndex, int64_t> lengths;
+    for (const GangRecord* const gang : line_) {
+      if (gang->state != GangState::kRunning) {
+        result_.line.push_back({gang->request.name, ++lengths[*gang->queue]});
       }
     }
   }
@@ -140,19 +154,20 @@ class RoundRun {
     return std::nullopt;
   }
 
-  void Consider(const GangRecord& gang) {
+  // Whether its queue serves it.
+  bool Consider(const GangRecord& gang) {
     if (auto problem = ProblemOfQueue(gang)) {
       waits_.push_back(*std::move(problem));
-      return;
+      return false;
     }
     if (!gang.request.missing_class.empty()) {
       waits_.push_back({&gang, Obstacle::kPriorityClass, gang.request.missing_class});
-      return;
+      return false;
     }
     TurnKeeper& turn = turns_.try_emplace(*gang.queue, state_, &memory_.later).first->second;
     if (gang.request.standing == Standing::kPausing) {
       turn.Wait(gang);
-      return;
+      return true;
     }
     const bool has_quota = state_.queues().Allows(*gang.queue, gang.total);
     // What could never run at all is told so, whatever its queue may hold.
@@ -180,14 +195,14 @@ class RoundRun {
         }
         if (in_turn.pods) {
           Start(gang, *std::move(in_turn.pods));
-          return;
+          return true;
         }
         wait = {&gang, Obstacle::kTurn, std::move(refusal.shortfall)};
       }
     }
     // Who only passes has nobody go: it would start later, and end too late.
     if (wait.obstacle != Obstacle::kTurn && ahead == nullptr && Preempts(gang, turn, &wait)) {
-      return;
+      return true;
     }
     if (has_quota && gang.request.standing != Standing::kAside) {
       turn.Wait(gang);
@@ -197,6 +212,7 @@ class RoundRun {
     wait.is_first = wait.is_first && wait.obstacle != Obstacle::kTurn && estimates_left_ > 0;
     estimates_left_ -= wait.is_first ? 1 : 0;
     waits_.push_back(std::move(wait));
+    return true;
   }
 
   // Whether it is known when the gang will have ended, and when others will have.
@@ -410,7 +426,8 @@ class RoundRun {
                            ? ReservationFor(&statement_, *wait.gang, options_.search_steps_max)
                            : std::nullopt;
     if (start && *start > statement_.now()) {
-      why.shortfall += "; estimated start about " + MinuteOf(*start);
+      why.estimated_start = std::chrono::ceil<std::chrono::minutes>(*start);
+      why.shortfall += "; estimated start about " + MinuteOf(*why.estimated_start);
     }
     if (!wait.text.empty()) {
       why.shortfall += "; " + wait.text;
@@ -418,10 +435,8 @@ class RoundRun {
     return why;
   }
 
-  // "2026-11-24T14:20Z", the minute that it is over with.
-  static std::string MinuteOf(WallTime when) {
-    return FormatRfc3339(std::chrono::ceil<std::chrono::minutes>(when)).substr(0, 16) + "Z";
-  }
+  // "2026-11-24T14:20Z"
+  static std::string MinuteOf(WallTime when) { return FormatRfc3339(when).substr(0, 16) + "Z"; }
 
   using Alike =
       std::tuple<QueueIndex, int64_t, std::vector<ShapeIndex>, int64_t, std::string, std::string>;
@@ -438,6 +453,7 @@ class RoundRun {
   std::map<uint64_t, std::optional<WallTime>> searched_;  // as in the memory
   std::map<Alike, std::string> hopeless_;                 // with what there is to add
   std::vector<const GangRecord*> claimants_;              // of rounds before, whose claims hold
+  std::vector<const GangRecord*> line_;                   // in the order of turns
   std::set<std::string> awaited_;                         // those whose room another gets
   std::vector<Wait> waits_;
   int reservations_left_ = kReservationsMax;

@@ -36,13 +36,25 @@ struct Refusal {
   friend bool operator==(const Refusal&, const Refusal&) = default;
 };
 
+// Where a gang that waits on stands among those of its queue, by the turns that they had: 1 is the
+// next.
+struct LinePosition {
+  std::string gang;
+  int64_t position = 0;
+
+  friend bool operator==(const LinePosition&, const LinePosition&) = default;
+};
+
 struct RoundResult {
   std::vector<Grant> grants;           // in the order of turns
   std::vector<Eviction> evictions;     // of one beneficiary together, by name
   std::vector<Refusal> refusals;       // other than what was told before; in the order of turns
   std::vector<std::string> confirmed;  // looked at again: what was told still holds
   std::size_t outdated_count = 0;      // not looked at again, though figures may have changed
-  std::vector<Operation> log;          // all of it, to be applied in this order
+  // Of all that wait on, but for those that hold up nobody and those whose queue does not serve
+  // them.
+  std::vector<LinePosition> line;
+  std::vector<Operation> log;  // all of it, to be applied in this order
   // When time alone may change an answer, because a gang has run long enough to be evicted.
   std::optional<WallTime> look_again_at;
 };

@@ -87,6 +87,61 @@ TEST(Round, WhoStandsAsideHoldsUpNobodyAndStartsAllTheSame) {
   EXPECT_EQ(cluster.Step(), "start default/first w-0@n1 w-1@n1 w-2@n1 w-3@n1\n");
 }
 
+// "a1 b2": the gangs of the line by their numbers.
+std::string LineOf(FakeCluster* cluster) {
+  const RoundResult result = Round(&cluster->state, cluster->now, &cluster->memory);
+  std::string line;
+  for (const LinePosition& one : result.line) {
+    line += (line.empty() ? "" : " ") + one.gang.substr(one.gang.find('/') + 1) +
+            std::to_string(one.position);
+  }
+  return line;
+}
+
+TEST(Round, WhoWaitsOnIsNumberedByItsQueuesOrder) {
+  FakeCluster cluster;
+  QueueSpec ranked;
+  ranked.name = "ranked";
+  ranked.ordering = QueueOrdering::kPriority;
+  ASSERT_TRUE(cluster.state.SetQueues({ranked}).ok());
+  cluster.state.SetNode(GpuNode("n1", 4));
+  const auto add = [&](const std::string& name, int64_t gpus, int64_t since, auto change) {
+    GangRequest request = GpuGang(name, 1, gpus, since);
+    change(&request);
+    cluster.state.Submit(request);
+  };
+  const auto as_it_is = [](GangRequest*) {};
+  add("starts", 1, 1, as_it_is);
+  add("head", 4, 2, as_it_is);
+  add("aside", 4, 3, [](GangRequest* one) { one->standing = Standing::kAside; });
+  add("pauses", 1, 4, [](GangRequest* one) { one->standing = Standing::kPausing; });
+  add("next", 4, 5, as_it_is);
+  add("low", 4, 6, [](GangRequest* one) { one->queue = "ranked"; });
+  add("high", 4, 7, [](GangRequest* one) {
+    one->queue = "ranked";
+    one->priority = 10;
+  });
+  add("lost", 1, 8, [](GangRequest* one) { one->queue = "gone"; });
+  add("unknown", 1, 9, [](GangRequest* one) { one->missing_class = "no such class"; });
+
+  EXPECT_EQ(LineOf(&cluster), "high1 low2 head1 pauses2 next3");
+}
+
+// It starts as soon as the others have gone: nobody of its queue does before.
+TEST(Round, WhoHasRoomKeptForItIsFirstInLine) {
+  FakeCluster cluster;
+  cluster.state.SetNode(GpuNode("n1", 4));
+  cluster.state.SetRunning(GpuGang("goes", 1, 4, 0), {{"w-0", "n1"}}, {});
+  cluster.state.Submit(GpuGang("old", 1, 5, 1));
+  cluster.state.Submit(GpuGang("claims", 1, 4, 2));
+  cluster.state.Apply({OperationKind::kEvict, "default/goes", "default/claims"}, cluster.now);
+  cluster.state.Apply({OperationKind::kClaim, "default/claims", {}, {{"w-0", "n1"}}}, cluster.now);
+  EXPECT_EQ(LineOf(&cluster), "claims1 old2");
+
+  cluster.state.Remove("default/goes");
+  EXPECT_EQ(LineOf(&cluster), "old1") << "the other starts";
+}
+
 TEST(Round, WhatARunningGangHoldsIsWhatItsPodsDo) {
   FakeCluster cluster;
   cluster.state.SetNode(GpuNode("n1", 4));

@@ -192,6 +192,9 @@ class ClusterView {
     return QueueStatuses(Queues(), feed_.state());
   }
 
+  // How long the queue that the job's gang counts in lets it run; null: for ever.
+  std::optional<RunTimeLimit> RunTimeLimitOf(const JobId& key) const;
+
   // When pods that were to go are stuck, the first of them; empty: none are to.
   std::optional<WallTime> StuckFrom() const { return stuck_from_.First(); }
 
@@ -240,7 +243,9 @@ class ClusterView {
     stale_stands_.insert(job);
   }
 
+  const TrainingJobStatus* PlacedStatusOf(const JobId& key, const TrainingJob& job) const;
   std::string ClassOf(const JobId& key, const TrainingJob& job) const;
+  void NoteRunTimeLimits(News* news);
   void TellStands(WallTime now);
   const std::map<std::string, WallTime>* UnaskedSince(const JobId& job,
                                                       const JobUsage* usage,
@@ -285,7 +290,8 @@ class ClusterView {
   std::set<std::string> stale_nodes_;                               // those too
   ObjectCache<StoredQueue> queues_;
   bool are_queues_stale_ = false;
-  std::set<JobId> claimants_;  // whose stored status claims room
+  std::map<std::string, RunTimeLimit> run_time_limits_;  // of queues_, by queue
+  std::set<JobId> claimants_;                            // whose stored status claims room
   ObjectCache<PriorityClass> class_cache_;
   std::map<std::string, PriorityClass> classes_;  // of it
 };

@@ -11,14 +11,33 @@ namespace lockstep::control {
 
 void ClusterView::Apply(const kube::ObjectUpdate<StoredQueue>& queues, News* news) {
   std::vector<kube::ObjectKey> doubtful;  // none: we never write one
+  bool have_changed = false;
   queues_.Apply(queues, &doubtful, [&](const auto& change) {
-    const bool is_news =
-        change.before == nullptr || change.after == nullptr ||
-        change.before->queue != change.after->queue ||
-        change.before->problem != change.after->problem;  // what we write of it is no news
-    are_queues_stale_ = are_queues_stale_ || is_news;
-    news->frees_room = news->frees_room || is_news;
+    have_changed = have_changed || change.before == nullptr || change.after == nullptr ||
+                   change.before->queue != change.after->queue ||
+                   change.before->problem != change.after->problem;  // what we write is no news
   });
+  if (have_changed) {
+    are_queues_stale_ = true;
+    news->frees_room = true;
+    NoteRunTimeLimits(news);
+  }
+}
+
+// Jobs whose limit is another now have their turns: they may be over it.
+void ClusterView::NoteRunTimeLimits(News* news) {
+  std::map<JobId, std::optional<RunTimeLimit>> before;
+  for (const auto& [key, entry] : jobs_.entries()) {
+    const JobId job{key.namespace_name, key.name};
+    before[job] = RunTimeLimitOf(job);
+  }
+  run_time_limits_ = RunTimeLimits(Queues());
+  for (const auto& [job, limit] : before) {
+    if (RunTimeLimitOf(job) != limit) {
+      stale_stands_.insert(job);
+      news->urgent.insert(job);
+    }
+  }
 }
 
 void ClusterView::Apply(const kube::ObjectUpdate<PriorityClass>& classes, News* news) {
@@ -107,12 +126,28 @@ SchedulerFeed& ClusterView::Scheduling(WallTime now) {
   return feed_;
 }
 
+const TrainingJobStatus* ClusterView::PlacedStatusOf(const JobId& key,
+                                                     const TrainingJob& job) const {
+  const auto reserved = reserved_.find(key);
+  return PlacedStatus(job, reserved == reserved_.end() ? nullptr : &reserved->second);
+}
+
 // The class that counts for the job's gang.
 std::string ClusterView::ClassOf(const JobId& key, const TrainingJob& job) const {
-  const auto reserved = reserved_.find(key);
-  const TrainingJobStatus* const placed =
-      PlacedStatus(job, reserved == reserved_.end() ? nullptr : &reserved->second);
+  const TrainingJobStatus* const placed = PlacedStatusOf(key, job);
   return placed == nullptr ? PriorityClassOf(job.spec) : PriorityClassOf(job.spec, *placed);
+}
+
+std::optional<RunTimeLimit> ClusterView::RunTimeLimitOf(const JobId& key) const {
+  const StoredJob* const stored = FindJob(key);
+  if (stored == nullptr || run_time_limits_.empty()) {
+    return std::nullopt;
+  }
+  const TrainingJob& job = stored->job;
+  const TrainingJobStatus* const placed = PlacedStatusOf(key, job);
+  const auto limit =
+      run_time_limits_.find(placed == nullptr ? QueueOf(job.spec) : QueueOf(job.spec, *placed));
+  return limit == run_time_limits_.end() ? std::nullopt : std::optional(limit->second);
 }
 
 void ClusterView::TellStands(WallTime now) {
@@ -122,10 +157,14 @@ void ClusterView::TellStands(WallTime now) {
     const StoredJob* const stored = FindJob(job);
     const std::string class_name = stored == nullptr ? "" : ClassOf(job, stored->job);
     const JobUsage* const usage = usage_.Of(job);
-    const JobStand stand = StandOf(
-        job,
-        {stored, next, usage, TermsOfClass(classes_, class_name), UnaskedSince(job, usage, now)},
-        now);
+    const JobStand stand = StandOf(job,
+                                   {stored,
+                                    next,
+                                    usage,
+                                    TermsOfClass(classes_, class_name),
+                                    UnaskedSince(job, usage, now),
+                                    RunTimeLimitOf(job)},
+                                   now);
     stuck_from_.Set(job, stand.stuck_from);
     feed_.SetJob(job, stand);
   }

@@ -42,17 +42,19 @@ std::chrono::seconds GraceOf(const TrainingJob& job) {
   return grace;
 }
 
-// When its room is free at the latest, by runPolicy.activeDeadlineSeconds.
-std::optional<WallTime> StopOf(const TrainingJob& job) {
-  const std::optional<WallTime> deadline = ActiveDeadline(job);
-  return deadline ? std::optional(*deadline + GraceOf(job)) : std::nullopt;
+// When its room is free at the latest, by its own limit or its queue's; epoch: some day.
+WallTime StopOf(const StandInputs& inputs) {
+  const TrainingJob& job = inputs.stored->job;
+  const std::optional<WallTime> deadline = ActiveDeadline(job, inputs.run_time_limit);
+  return deadline ? *deadline + GraceOf(job) : WallTime{};
 }
 
-void Describe(const TrainingJob& job, WallTime now, GangRequest* request) {
+void Describe(const StandInputs& inputs, WallTime now, GangRequest* request) {
+  const TrainingJob& job = inputs.stored->job;
   const TopologySpec& topology = job.spec.scheduling.topology;
-  if (job.spec.run_policy.active_deadline.has_value()) {
-    request->run_time_max = *job.spec.run_policy.active_deadline + GraceOf(job);
-    request->stops_at = StopOf(job).value_or(WallTime{});
+  if (const auto most = RunTimeMax(job.spec.run_policy, inputs.run_time_limit)) {
+    request->run_time_max = *most + GraceOf(job);
+    request->stops_at = StopOf(inputs);
   }
   request->topology = {topology.required, topology.preferred, /*apart=*/""};
   request->gang = GangOf(job, TopologyOf(job, DnsAddressing{}));
@@ -63,8 +65,8 @@ void Describe(const TrainingJob& job, WallTime now, GangRequest* request) {
   }
 }
 
-RunTerms RunTermsOf(const TrainingJob& job) {
-  const TrainingJobStatus& status = job.status;
+RunTerms RunTermsOf(const StandInputs& inputs) {
+  const TrainingJobStatus& status = inputs.stored->job.status;
   RunTerms run;
   if (const Condition* const scheduled = FindCondition(status, ConditionType::kScheduled)) {
     run.started_at = scheduled->last_transition;
@@ -72,7 +74,7 @@ RunTerms RunTermsOf(const TrainingJob& job) {
   if (status.progress.has_value() && status.progress->checkpoint_at.has_value()) {
     run.saved_at = *status.progress->checkpoint_at;
   }
-  run.stops_at = StopOf(job).value_or(WallTime{});
+  run.stops_at = StopOf(inputs);
   run.restart_count = status.preemptions;
   for (const RestartCount& restarts : status.restarts) {
     run.restart_count += restarts.count;
@@ -158,14 +160,14 @@ JobStand StandOf(const JobId& key, const StandInputs& inputs, WallTime now) {
   stand.attempt = stored.job.status.attempt;
   if (stand.is_placed) {
     stand.is_promised = !HasPlaces(stored.job.status);
-    stand.run = RunTermsOf(stored.job);
+    stand.run = RunTermsOf(inputs);
     // Nobody would tell it, or it goes already.
     stand.request.is_preemptible =
         stand.request.is_preemptible && stored.problem.empty() && !stored.is_deleting;
   }
   if (stand.wants_place) {
     AddClaim(inputs, &stand);
-    Describe(stored.job, now, &stand.request);
+    Describe(inputs, now, &stand.request);
   } else {
     stand.request.standing = Standing::kReady;
   }

@@ -7,6 +7,7 @@
 #include "common/base/time.h"
 #include "operator/api/job_id.h"
 #include "operator/api/training_job.h"
+#include "operator/api/training_queue.h"
 #include "operator/resources/node_usage.h"
 #include "operator/scheduler/gang_request.h"
 #include "operator/view/job_usage.h"
@@ -53,6 +54,7 @@ struct StandInputs {
   PriorityTerms priority;  // of the class that counts for the gang
   // Since when the pods of `usage` that are unasked are to go, by uid; null: none is.
   const std::map<std::string, WallTime>* unasked_since = nullptr;
+  std::optional<RunTimeLimit> run_time_limit{};  // of the queue that it counts in
 };
 
 JobStand StandOf(const JobId& key, const StandInputs& inputs, WallTime now);

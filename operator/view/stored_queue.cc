@@ -204,6 +204,23 @@ std::map<std::string, std::string> UnusableQueues(const std::vector<StoredQueue>
   return unusable;
 }
 
+std::map<std::string, RunTimeLimit> RunTimeLimits(const std::vector<StoredQueue>& queues) {
+  const QueuesByName by_name = ByName(queues);
+  std::map<std::string, RunTimeLimit> limits;
+  for (const auto& [name, stored] : by_name) {
+    if (!WhyUnusable(by_name, stored).empty()) {
+      continue;
+    }
+    for (std::string at = name; !at.empty(); at = by_name.at(at)->queue.parent) {
+      const std::optional<std::chrono::seconds>& own = by_name.at(at)->queue.max_runtime;
+      if (own.has_value() && (!limits.contains(name) || *own < limits.at(name).limit)) {
+        limits[name] = {at, *own};
+      }
+    }
+  }
+  return limits;
+}
+
 std::map<std::string, QueueStatus> QueueStatuses(const std::vector<StoredQueue>& queues,
                                                  const ClusterState& state) {
   const QueueTree& tree = state.queues();

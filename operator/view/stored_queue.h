@@ -33,6 +33,11 @@ std::vector<QueueSpec> UsableQueues(const std::vector<StoredQueue>& queues);
 // Why each of the others is not, by its name.
 std::map<std::string, std::string> UnusableQueues(const std::vector<StoredQueue>& queues);
 
+// How long jobs of each queue may run, by its name: the least of what it and those above it say.
+// Left out are queues without a limit, and those of UnusableQueues, whose jobs that run already run
+// on.
+std::map<std::string, RunTimeLimit> RunTimeLimits(const std::vector<StoredQueue>& queues);
+
 // What people are to know of each queue, by its name. `state` has these queues.
 std::map<std::string, QueueStatus> QueueStatuses(const std::vector<StoredQueue>& queues,
                                                  const ClusterState& state);

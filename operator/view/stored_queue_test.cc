@@ -71,6 +71,26 @@ TEST(StoredQueue, WhyOneIsNotServedIsSaid) {
             expected);
 }
 
+TEST(StoredQueue, JobsRunNoLongerThanAnyQueueOnTheWayUpLetsThem) {
+  const auto limited = [](const std::string& name, const std::string& parent, int64_t seconds) {
+    StoredQueue stored = Queue(name, parent, "");
+    stored.queue.max_runtime = std::chrono::seconds(seconds);
+    return stored;
+  };
+  const std::map<std::string, RunTimeLimit> expected = {
+      {"top", {"top", std::chrono::seconds(60)}},
+      {"short", {"short", std::chrono::seconds(59)}},
+      {"long", {"top", std::chrono::seconds(60)}},
+      {"below-long", {"top", std::chrono::seconds(60)}}};
+  EXPECT_EQ(RunTimeLimits({limited("top", "", 60),
+                           limited("short", "top", 59),
+                           limited("long", "top", 61),
+                           Queue("below-long", "long", ""),
+                           Queue("free", "", ""),
+                           limited("orphan", "gone", 10)}),
+            expected);
+}
+
 // A queue with two GPUs, below one that says nothing of its own.
 std::vector<StoredQueue> VisionBelowResearch() {
   StoredQueue vision = Queue("vision", "research", "");

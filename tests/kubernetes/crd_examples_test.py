@@ -50,6 +50,7 @@ STATUS = {
     "quickRestarts": 1,
     "rollbacks": 1,
     "retryAt": "2026-11-21T10:22:13Z",
+    "queue": {"name": "vision", "position": 3, "estimatedStart": "2026-11-21T10:23:00Z"},
 }
 
 
@@ -204,8 +205,8 @@ class ApiServerTest(KubernetesCase):
         self.assertEqual(titles.split(), ["NAME", "STATE", "READY", "RESTARTS", "STEP", "AGE"])
         self.assertEqual(row.split()[:5], ["columns", "Restarting", "2/3", "4", "120"])
         wide = self.plane.kubectl("get", "tj", "columns", "-o", "wide")
-        self.assertEqual(wide.split()[5:9], ["AGE", "QUEUE", "PRIORITY", "REASON"])
-        self.assertEqual(wide.splitlines()[1].split()[6:8], ["vision", "urgent"])
+        self.assertEqual(wide.split()[5:10], ["AGE", "QUEUE", "POSITION", "PRIORITY", "REASON"])
+        self.assertEqual(wide.splitlines()[1].split()[6:9], ["vision", "3", "urgent"])
         self.assertTrue(wide.rstrip().endswith("worker-1 was killed"), wide)
         self.assertIn("trainingjob.lockstep.dev/columns",
                       self.plane.kubectl("get", "all", "-o", "name"))

@@ -72,6 +72,12 @@ class QueueTest(ShareCase):
                          {"spec": {"namespaces": ["elsewhere", self.namespace]}})
         self.wait_running("early", 1)
 
+    def test_a_queue_that_stops_jobs_before_they_may_go_is_refused(self):
+        with self.assertRaises(ApiError) as refused:
+            self.make_queue("short", 1, minRuntimeSeconds=61, maxRuntimeSeconds=60)
+        self.assertIn("spec.maxRuntimeSeconds", str(refused.exception))
+        self.assertIn("less found, expected at least minRuntimeSeconds", str(refused.exception))
+
     def test_a_queue_says_how_it_stands_in_the_units_of_kubernetes(self):
         self.make_queue("above", 4, nominal={GPU: 4, "memory": "65536Mi", "cpu": "16000m"})
         self.make_queue("below", 6, parent="above")

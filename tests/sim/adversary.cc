@@ -15,6 +15,9 @@ using std::chrono::seconds;
 
 constexpr const char* kNamespace = "team";
 
+// Choice: once or twice in the time of faults.
+constexpr uint64_t kLimitEditOdds = 150;
+
 }  // namespace
 
 void Simulation::Adversary() {
@@ -41,6 +44,9 @@ void Simulation::Adversary() {
     if (context_.Happens(one.odds)) {
       (this->*one.move)();
     }
+  }
+  if (context_.has_limits && context_.limits_prng.Below(kLimitEditOdds) == 0) {
+    EditLimit();
   }
   if (outage_until_ != TimePoint() && outage_until_ <= context_.now) {
     outage_until_ = TimePoint();

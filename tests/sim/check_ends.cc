@@ -103,7 +103,8 @@ void Checks::CheckBudget(const TrainingJob& before, const ObjectPtr& after_objec
           NameOf(before) + ": the budget was exceeded");
 }
 
-void Checks::CheckEnds(const TrainingJob& before, const TrainingJob& after) {
+void Checks::CheckEnds(const TrainingJob& before, const ObjectPtr& after_object) {
+  const TrainingJob& after = jobs_.Of(after_object);
   for (const ConditionType type : {ConditionType::kSucceeded, ConditionType::kFailed}) {
     Require(!IsTrue(before.status, type) || IsTrue(after.status, type),
             NameOf(after) + ": an end was taken back");
@@ -114,7 +115,7 @@ void Checks::CheckEnds(const TrainingJob& before, const TrainingJob& after) {
   if (has_succeeded && !HasEnded(before.status)) {
     CheckSuccess(after);
   } else if (has_failed && !HasEnded(before.status)) {
-    CheckFailure(after);
+    CheckFailure(after_object);
   }
 }
 
@@ -130,7 +131,8 @@ void Checks::CheckSuccess(const TrainingJob& job) {
 }
 
 // A job fails for something that has happened to it.
-void Checks::CheckFailure(const TrainingJob& job) {
+void Checks::CheckFailure(const ObjectPtr& object) {
+  const TrainingJob& job = jobs_.Of(object);
   const std::string& uid = job.metadata.uid;
   const std::string& reason = ReasonOf(job);
   const RunPolicy& policy = job.spec.run_policy;
@@ -143,6 +145,7 @@ void Checks::CheckFailure(const TrainingJob& job) {
     const auto since = placed_since_.find(uid);
     is_explained = policy.active_deadline.has_value() && since != placed_since_.end() &&
                    context_->now - since->second + kDecisionError >= *policy.active_deadline;
+    is_explained = is_explained || WasStoppedByQueue(*object);
   } else if (reason == "SchedulingTimeout") {
     const auto since = waiting_since_.find(uid);
     const auto& timeout = job.spec.scheduling.timeout;
@@ -163,6 +166,7 @@ void Checks::NotePlacing(const TrainingJob& job) {
   }
   if (IsTrue(job.status, ConditionType::kSuspended)) {
     placed_since_.erase(job.metadata.uid);
+    holding_.erase(job.metadata.uid);
   } else if (!job.status.placement.empty()) {
     placed_since_.try_emplace(job.metadata.uid, context_->now);
   }

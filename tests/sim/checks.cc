@@ -112,8 +112,9 @@ void Checks::OnStatusWrite(const ObjectPtr& before_object, const ObjectPtr& afte
   CheckBudget(before, after_object);
   NoteGivenUp(before, after);
   NotePlacing(after);
-  CheckEnds(before, after);
+  CheckEnds(before, after_object);
   CheckFuture(*before_object, *after_object);
+  CheckQueue(*after_object);
   CheckTurns(before_object, after_object);
   CheckPreemption(before_object, after_object);
   CheckPlan(before, after);
@@ -273,6 +274,7 @@ void Checks::CheckWorld() {
   checked_at_ = context_->now;
   NoteCluster();
   NoteShares();
+  NoteLimits();
   for (const std::string& given : nodes_->given_twice()) {
     Require(false, "given twice: " + given);
   }
@@ -285,6 +287,7 @@ void Checks::CheckWorld() {
   for (const auto& [key, object] : server_->store().Of(kube::kTrainingJobs).objects) {
     if (!IsDeleting(*object)) {
       CheckPods(object);
+      CheckHolding(*object);
     }
   }
 }

@@ -54,6 +54,9 @@ class Checks {
   // The server has answered the operator's question for one pod; null: there is none.
   void OnPodRead(const ObjectPtr& pod);
 
+  // Whether jobs that wait say where they stand in their queues, as it is when nothing happens.
+  bool ArePositionsRight() const;
+
   // What has happened to pods: restarts may be counted for it.
   Casualties* casualties() { return &casualties_; }
 
@@ -73,13 +76,19 @@ class Checks {
   int64_t rollbacks() const { return rollbacks_; }
 
  private:
+  // How long a job has had its places since it was resumed, and whether it has them.
+  struct Holding {
+    Duration held{};
+    std::optional<TimePoint> since;
+  };
+
   void CheckProgress(const TrainingJob& before, const TrainingJob& after);
   void CheckCounts(const TrainingJob& before, const TrainingJob& after);
   void CheckPlan(const TrainingJob& before, const TrainingJob& after);
   void CheckPauses(const TrainingJob& before, const TrainingJob& after);
-  void CheckEnds(const TrainingJob& before, const TrainingJob& after);
+  void CheckEnds(const TrainingJob& before, const ObjectPtr& after_object);
   void CheckSuccess(const TrainingJob& job);
-  void CheckFailure(const TrainingJob& job);
+  void CheckFailure(const ObjectPtr& object);
   void CheckBudget(const TrainingJob& before, const ObjectPtr& after_object);
   void CheckFuture(const Json& before, const Json& after);
   void CheckPreemption(const ObjectPtr& before_object, const ObjectPtr& after_object);
@@ -102,6 +111,10 @@ class Checks {
   std::map<std::string, Amounts> RoomBeside(const ObjectPtr& older);
   void NoteCluster();
   void NotePlacing(const TrainingJob& job);
+  void CheckQueue(const Json& job);
+  void NoteLimits();
+  bool WasStoppedByQueue(const Json& job);
+  void CheckHolding(const Json& job);
   void CheckReady(const Json& job, const std::vector<ObjectPtr>& pods);
   void CheckPods(const ObjectPtr& job_object);
   void CheckPartialGang(const TrainingJob& job, std::size_t bound, std::size_t left_over);
@@ -122,6 +135,9 @@ class Checks {
   std::map<std::string, TimePoint> partial_since_;  // by job uid
   std::map<std::string, TimePoint> waiting_since_;  // by job uid: for a gang that runs
   std::map<std::string, TimePoint> placed_since_;   // by job uid: the first gang since a resume
+  // By queue: how long it lets jobs run, in seconds, since when; null: for ever.
+  std::map<std::string, std::map<TimePoint, std::optional<int64_t>>> limits_;
+  std::map<std::string, Holding> holding_;  // by job uid
   // By job uid, of all its pods by uid: since when they are about to go, or gone.
   std::map<std::string, std::map<std::string, std::optional<TimePoint>>> leaving_since_;
   std::map<std::string, TimePoint> unready_at_;  // by node: when it was last seen not to report

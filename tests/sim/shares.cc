@@ -18,6 +18,11 @@ Json NamedObject(const std::string& name) {
   return {{"metadata", {{"name", name}, {"uid", "uid-" + name}}}};
 }
 
+// Choice: no less than the largest minRuntimeSeconds; some jobs are done by then, and some are not.
+int64_t RandomLimit(Prng* prng) {
+  return 40 + static_cast<int64_t>(prng->Below(80));
+}
+
 std::string PickOne(const std::vector<std::string>& words, Prng* prng) {
   return words[prng->Below(words.size())];
 }
@@ -50,6 +55,47 @@ void Simulation::CreateShares() {
   add(kube::kPriorityClasses, "kept", std::move(kept));
   server_.Edit(kube::kPriorityClasses, {"", "kept"}, [](Json* one) {
     (*one)["metadata"]["labels"]["lockstep.dev/preemptible"] = "false";
+  });
+}
+
+// In every other of these runs, in which calendars go on evenly, queues say how long their jobs may
+// run; above one of them is one that has nothing else to say.
+void Simulation::LimitRunTimes() {
+  Prng* const prng = &context_.limits_prng;
+  context_.has_limits = prng->Below(2) == 0;
+  if (!context_.has_limits) {
+    return;
+  }
+  Json object = NamedObject("visitors");
+  object["spec"] = Json::object();
+  server_.mutable_store()->Put(
+      &server_.mutable_store()->Of(kube::kTrainingQueues), {"", "visitors"}, std::move(object));
+  server_.Edit(kube::kTrainingQueues, {"", "guest"}, [](Json* one) {
+    (*one)["spec"]["parent"] = "visitors";
+  });
+  for (const char* const queue : {"owner", "visitors", "guest"}) {
+    if (prng->Below(3) != 0) {
+      server_.Edit(kube::kTrainingQueues, {"", queue}, [prng](Json* one) {
+        (*one)["spec"]["maxRuntimeSeconds"] = RandomLimit(prng);
+      });
+    }
+  }
+}
+
+// It counts for those that run, too.
+void Simulation::EditLimit() {
+  Prng* const prng = &context_.limits_prng;
+  const std::string queue = PickOne({"owner", "visitors", "guest"}, prng);
+  const bool is_lifted = prng->Below(4) == 0;
+  context_.Tell("administrator: " + std::string(is_lifted ? "lifts" : "changes") +
+                " the limit of time of queue " + queue);
+  context_.Count("a limit of a queue that is edited");
+  server_.Edit(kube::kTrainingQueues, {"", queue}, [&](Json* one) {
+    if (is_lifted) {
+      (*one)["spec"].erase("maxRuntimeSeconds");
+    } else {
+      (*one)["spec"]["maxRuntimeSeconds"] = RandomLimit(prng);
+    }
   });
 }
 

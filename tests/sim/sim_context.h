@@ -13,11 +13,13 @@ namespace lockstep::control::sim {
 // What all parts of one simulated cluster share: time, chance, and what is told of it.
 struct SimContext {
   explicit SimContext(uint64_t seed)
-      : prng(seed), has_shares(seed % 3 == 2), shares_prng(seed + 1) {}
+      : prng(seed), has_shares(seed % 3 == 2), shares_prng(seed + 1), limits_prng(seed + 3) {}
 
   Prng prng;
   bool has_shares = false;  // queues share the cluster, and jobs have priorities
   Prng shares_prng;         // of those alone: the other seeds are what they would be without
+  bool has_limits = false;  // queues say how long their jobs may run
+  Prng limits_prng;         // of those alone
   TimePoint now{std::chrono::hours(1)};
   bool has_faults = true;
   TimePoint peace_since{};

@@ -60,6 +60,7 @@ Simulation::Simulation(uint64_t seed, std::function<void(const std::string&)> tr
   server_.pages_everything = context_.prng.Below(4) == 0;
   if (context_.has_shares) {
     CreateShares();
+    LimitRunTimes();
   }
   CreateJobs();
 }
@@ -77,6 +78,9 @@ std::string Simulation::Run(Tally* tally) {
     tally->failed += IsTrue(status, ConditionType::kFailed) ? 1 : 0;
   }
   Settle("the operator does not come to rest", minutes(30), [this] { return IsQuiet(); });
+  Settle("positions in queues are not right", minutes(5), [this] {
+    return checks_.ArePositionsRight();
+  });
   is_over_ = true;
   const auto jobs = server_.mutable_store()->Of(kube::kTrainingJobs).objects;
   for (const auto& [key, job] : jobs) {

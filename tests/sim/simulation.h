@@ -48,6 +48,8 @@ class Simulation {
   };
 
   void CreateShares();
+  void LimitRunTimes();
+  void EditLimit();
   void GiveShare(TrainingJob* job);
   void CreateJobs();
   void CreateJob(const std::string& name);

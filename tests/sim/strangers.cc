@@ -105,7 +105,7 @@ void Simulation::WriteFutureStatus() {
 }
 
 void Simulation::StepClock() {
-  if (keeps_time_) {
+  if (keeps_time_ || context_.has_limits) {
     return;
   }
   for (auto& [number, one] : operators_) {

@@ -89,7 +89,7 @@ TEST(EvictGang, WaitThatOthersCauseIsNotCountedByAnyLimitOfTime) {
   world.now += std::chrono::hours(5);
   world.Step();
   EXPECT_FALSE(HasEnded(world.job.status)) << MessageOf(world.job.status, ConditionType::kFailed);
-  EXPECT_FALSE(ActiveDeadline(world.job).has_value());
+  EXPECT_FALSE(ActiveDeadline(world.job, {}).has_value());
 
   world.observed.round.reset();
   world.Launch();
@@ -111,7 +111,7 @@ TEST(EvictGang, TimeThatAGangRanUnderAnEarlierVersionCounts) {
   TestWorld restarting = world;
   world.Step();
   EXPECT_FALSE(world.job.status.preempted_at.has_value());
-  EXPECT_EQ(ActiveDeadline(world.job), started + std::chrono::seconds(600));
+  EXPECT_EQ(ActiveDeadline(world.job, {}), started + std::chrono::seconds(600));
 
   SetCondition(&restarting.job.status,
                {ConditionType::kScheduled, false, "GangRestart", "by that version"},

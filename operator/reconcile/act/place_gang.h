@@ -10,4 +10,7 @@ namespace lockstep::control {
 // and the gang waits.
 void PlaceGang(const GangView& view, DecisionBuilder* builder);
 
+// Where the job stands in its queue, for as long as it wants places and has none.
+void NoteQueuePosition(DecisionBuilder* builder);
+
 }  // namespace lockstep::control

@@ -8,6 +8,8 @@
 namespace lockstep::control {
 namespace {
 
+using std::chrono::seconds;
+
 Unschedulable BehindJob(const std::string& name) {
   return {Constraint::kQueue, "waits behind " + name + ", which needs 8 GPUs"};
 }
@@ -59,6 +61,34 @@ TEST(DecideRound, JobThatWaitsItsTurnSaysBehindWhom) {
 }
 
 // Nobody need be ahead of it, and a moment later it is told what it waits for.
+TEST(DecideRound, JobSaysWhereItStandsInItsQueueUntilItHasItsPlaces) {
+  const QueuePosition third{"vision", 3, WallTime{seconds(1'000'020)}};
+  TestWorld world(MakeTrainingJob(2));
+  world.observed.round = BehindJob("default/big");
+  world.observed.queue_position = third;
+  EXPECT_EQ(world.Step().status.queue, third);
+
+  world.job.spec.run_policy.suspend = true;
+  EXPECT_FALSE(world.Step().status.queue.has_value()) << "it wants no places";
+  world.job.spec.run_policy.suspend = false;
+  EXPECT_EQ(world.Step().status.queue, third);
+
+  world.observed.round.reset();
+  EXPECT_FALSE(world.Step().status.queue.has_value()) << "it has its places";
+}
+
+TEST(DecideRound, JobThatHasEndedIsInNoQueue) {
+  TestWorld world(MakeTrainingJob(2));
+  world.job.spec.scheduling.timeout = seconds(60);
+  world.observed.round = BehindJob("default/big");
+  world.observed.queue_position = QueuePosition{"vision", 3, std::nullopt};
+  world.Step();
+  world.Advance(seconds(60));
+  const Decision decision = world.Step();
+  ASSERT_TRUE(HasEnded(decision.status));
+  EXPECT_FALSE(decision.status.queue.has_value());
+}
+
 TEST(DecideRound, JobThatNoRoundHasLookedAtSaysSoAndNothingOfOlderJobs) {
   TestWorld world(MakeTrainingJob(3));
   world.observed.round = AwaitsRound();

@@ -20,12 +20,22 @@ std::optional<WallTime> PreemptedAt(const TrainingJobStatus& status) {
   return scheduled->reason == kReasonPreempted ? std::optional(waits_since) : std::nullopt;
 }
 
-std::optional<WallTime> ActiveDeadline(const TrainingJob& job) {
-  if (!job.spec.run_policy.active_deadline.has_value() || !job.status.start_time.has_value() ||
+std::optional<std::chrono::seconds> RunTimeMax(const RunPolicy& policy,
+                                               const std::optional<RunTimeLimit>& of_queue) {
+  if (!of_queue.has_value()) {
+    return policy.active_deadline;
+  }
+  return std::min(policy.active_deadline.value_or(of_queue->limit), of_queue->limit);
+}
+
+std::optional<WallTime> ActiveDeadline(const TrainingJob& job,
+                                       const std::optional<RunTimeLimit>& of_queue) {
+  const std::optional<std::chrono::seconds> most = RunTimeMax(job.spec.run_policy, of_queue);
+  if (!most.has_value() || !job.status.start_time.has_value() ||
       job.status.preempted_at.has_value()) {
     return std::nullopt;
   }
-  return *job.status.start_time + *job.spec.run_policy.active_deadline;
+  return *job.status.start_time + *most;
 }
 
 std::optional<WallTime> SchedulingDeadline(const SchedulingSpec& scheduling,

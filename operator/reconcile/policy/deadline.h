@@ -5,6 +5,7 @@
 
 #include "common/base/time.h"
 #include "operator/api/training_job.h"
+#include "operator/api/training_queue.h"
 #include "operator/reconcile/gang/gang_view.h"
 
 namespace lockstep::control {
@@ -18,9 +19,15 @@ inline constexpr int kStartExtensionMax = 6;
 // not set it: what the conditions say is believed.
 std::optional<WallTime> PreemptedAt(const TrainingJobStatus& status);
 
+// How long the job may have its places in all: the shorter of runPolicy.activeDeadlineSeconds and
+// what its queue lets its jobs run. Null: neither says.
+std::optional<std::chrono::seconds> RunTimeMax(const RunPolicy& policy,
+                                               const std::optional<RunTimeLimit>& of_queue);
+
 // The moment at which the job has run too long; null without a limit, before its first gang was
 // placed, and while it waits after others went first: time in the queue is not counted.
-std::optional<WallTime> ActiveDeadline(const TrainingJob& job);
+std::optional<WallTime> ActiveDeadline(const TrainingJob& job,
+                                       const std::optional<RunTimeLimit>& of_queue);
 
 // The moment at which the job has waited too long for a gang that runs; null without a limit, or
 // while it does not wait, or waits after others went first. A gang that was placed and rolled back

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/time.h"
+#include "operator/api/job_id.h"
+#include "operator/scheduler/round.h"
+#include "operator/view/cluster_view.h"
+#include "operator/view/job_alarms.h"
+
+namespace lockstep::control {
+
+// How often a job is told that it has moved up in its queue: after `kMoveToldEvery`, and a second
+// more for each place that is before it. Choice: the next ones see each move, and of 1,000 jobs in
+// one line, all of which move with every start, fewer than 5 are told in a second.
+inline constexpr std::chrono::seconds kMoveToldEvery{10};
+inline constexpr std::chrono::seconds kMoveToldPerPlace{1};
+
+// Where jobs stand in their queues as the newest round has it, and who is to be told that this is
+// not what its status says.
+// Thread: one, the controller's.
+class QueueLine {
+ public:
+  // `view` outlives it.
+  explicit QueueLine(const ClusterView* view) : view_(view) {}
+
+  // A round has numbered all that wait. Cost: a look-up for each.
+  void Set(const std::vector<LinePosition>& line, WallTime now);
+
+  // What the job, which has its turn, is to say; null: it is not in line.
+  std::optional<int64_t> Tell(const JobId& key, WallTime now);
+
+  // Jobs that are to have a turn for their positions alone.
+  std::vector<JobId> TakeDue(WallTime now);
+
+  // When the next is; null: none.
+  std::optional<WallTime> NextDue() const { return moved_.First(); }
+
+  void Clear() { *this = QueueLine(view_); }
+
+ private:
+  bool IsToldOtherwise(const JobId& key, int64_t position) const;
+
+  const ClusterView* view_;
+  std::map<JobId, int64_t> positions_;
+  std::map<JobId, WallTime> told_at_;  // of positions_
+  JobAlarms moved_;
+};
+
+}  // namespace lockstep::control

@@ -1,0 +1,131 @@
+// What waiting jobs say of their positions, and how often they are told.
+
+#include "operator/controller/queue_line.h"
+
+#include <gtest/gtest.h>
+
+#include "operator/controller/testing/round_bench.h"
+
+namespace lockstep::control {
+namespace {
+
+using std::chrono::seconds;
+
+class QueueLineTest : public RoundBench {
+ protected:
+  // The job's turn: what its status says from then on.
+  void Turn(const std::string& name) {
+    TrainingJob job = Stored(name);
+    job.status.queue = QueuePosition{"default", line_.Tell(KeyOf(name), now_), std::nullopt};
+    Store(job);
+  }
+
+  static LinePosition At(const std::string& name, int64_t position) {
+    return {GangNameOf(KeyOf(name)), position};
+  }
+
+  QueueLine line_{&view_};
+};
+
+TEST_F(QueueLineTest, JobIsToldOfItsMovesNowAndThenAndTheFartherBackTheLess) {
+  for (const char* const name : {"first", "next", "third"}) {
+    AddJob(name, 1);
+  }
+  line_.Set({At("first", 1), At("next", 2), At("third", 30)}, now_);
+  EXPECT_TRUE(line_.TakeDue(now_).empty()) << "each has a turn of its own";
+  Turn("next");
+  Turn("third");
+  EXPECT_EQ(line_.Tell(KeyOf("elsewhere"), now_), std::nullopt);
+
+  line_.Set({At("next", 1), At("third", 21)}, now_);
+  EXPECT_EQ(line_.NextDue(), now_ + seconds(10));
+  EXPECT_TRUE(line_.TakeDue(now_ + seconds(9)).empty());
+  EXPECT_EQ(line_.TakeDue(now_ + seconds(10)), std::vector<JobId>{KeyOf("next")});
+  EXPECT_TRUE(line_.TakeDue(now_ + seconds(29)).empty());
+  EXPECT_EQ(line_.TakeDue(now_ + seconds(30)), std::vector<JobId>{KeyOf("third")});
+}
+
+TEST_F(QueueLineTest, WhoseStatusSaysSoAlreadyIsNotToldAgain) {
+  AddJob("next", 1);
+  line_.Set({At("next", 2)}, now_);
+  Turn("next");
+  line_.Set({At("next", 1)}, now_);
+  line_.Set({At("next", 2)}, now_);
+  EXPECT_FALSE(line_.NextDue().has_value()) << "it is where it was";
+
+  line_.Set({At("next", 1)}, now_);
+  now_ += seconds(5);
+  Turn("next");  // for something else
+  EXPECT_FALSE(line_.NextDue().has_value());
+  EXPECT_EQ(Stored("next").status.queue->position, 1);
+}
+
+TEST_F(QueueLineTest, WhoIsNotInLineAnyMoreIsForgotten) {
+  AddJob("next", 1);
+  line_.Set({At("next", 2)}, now_);
+  line_.Set({}, now_);
+  EXPECT_FALSE(line_.NextDue().has_value());
+  EXPECT_FALSE(line_.Tell(KeyOf("next"), now_).has_value());
+}
+
+// A thousand jobs wait, and one starts every second: none of them is told by more writes than this.
+TEST_F(QueueLineTest, LongLineThatMovesAllTheTimeIsToldBitByBit) {
+  std::vector<std::string> names;
+  for (int i = 0; i < 1000; ++i) {
+    names.push_back("job-" + std::to_string(i));
+    AddJob(names.back(), 1);
+  }
+  std::size_t told = 0;
+  for (int second = 0; second < 100; ++second) {
+    std::vector<LinePosition> line;
+    for (int i = second; i < 1000; ++i) {
+      line.push_back(At(names[static_cast<std::size_t>(i)], 1 + i - second));
+    }
+    line_.Set(line, now_);
+    for (const std::string& name : second == 0 ? names : std::vector<std::string>()) {
+      Turn(name);
+    }
+    for (const JobId& key : line_.TakeDue(now_)) {
+      Turn(key.name);
+      ++told;
+    }
+    now_ += seconds(1);
+  }
+  EXPECT_GT(told, 100U);
+  EXPECT_LT(told, 500U);
+}
+
+TEST_F(QueueLineTest, RoundNumbersThoseThatWaitAndMovesAreNewsWhenTheyAreDue) {
+  AddNode("node-a", 1);
+  for (const char* const name : {"first", "next", "third"}) {
+    AddJob(name, 1);
+  }
+  EXPECT_EQ(Ask("first"), "node-a");
+  const TrainingJobStatus placed = Take("first", "node-a");
+  view_.NoteStatus(KeyOf("first"), placed, NextVersion(), &news_);
+  view_.EndReservation(KeyOf("first"), &news_);
+  const auto tell = [this](const std::string& name) {
+    [[maybe_unused]] const std::string answer = Ask(name);
+    TrainingJob job = Stored(name);
+    job.status.queue = QueuePosition{"default", rounds_.PositionOf(KeyOf(name), now_), {}};
+    Store(job);
+    return job.status.queue->position;
+  };
+  EXPECT_EQ(tell("next"), 1);
+  EXPECT_EQ(tell("third"), 2);
+  EXPECT_FALSE(rounds_.PositionOf(KeyOf("first"), now_).has_value());
+
+  view_.LearnJobIsGone(KeyOf("next"), "uid-next", &news_);
+  news_ = News();
+  rounds_.Plan(now_, &news_);
+  EXPECT_EQ(news_.urgent.count(KeyOf("third")), 0U) << "it was told a moment ago";
+  ASSERT_EQ(rounds_.look_again_at(), now_ + seconds(10));
+
+  now_ += seconds(10);
+  rounds_.Plan(now_, &news_);
+  EXPECT_EQ(news_.urgent.count(KeyOf("third")), 1U);
+  EXPECT_EQ(tell("third"), 1);
+}
+
+}  // namespace
+}  // namespace lockstep::control

@@ -1,0 +1,11 @@
+#pragma once
+
+#include "operator/reconcile/decision_builder.h"
+
+namespace lockstep::control {
+
+// Whether the job has had its places for as long as it may, by its own limit or its queue's: then
+// it has failed, and is told by which. Else it is looked at again when it has.
+bool HasRunTooLong(DecisionBuilder* builder);
+
+}  // namespace lockstep::control
