@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -14,8 +15,9 @@ namespace {
 // Writes whose outcome is not known. Choice: the newest are the ones that may still show.
 constexpr std::size_t kWritesMax = 16;
 
-// Digits before the point that are read. Choice: a million devices for a century.
-constexpr std::size_t kHourDigitsMax = 12;
+// The most that is told, in thousandths: what devices that are counted in bytes come to in years.
+constexpr std::size_t kHourDigitsMax = 15;
+constexpr int64_t kThousandthsMax = 999'999'999'999'999'999;
 
 // What is charged for by the hour: cores, and devices, whose names have a domain.
 bool IsCounted(const std::string& resource) {
@@ -28,18 +30,32 @@ int64_t DivisorOf(const std::string& resource) {
   return resource == kCpuResource ? 3'600'000 : 3'600;
 }
 
+// Of two that are not negative; the most there is where it would be more.
+int64_t ProductUpToMost(int64_t a, int64_t b) {
+  int64_t product = 0;
+  return __builtin_mul_overflow(a, b, &product) ? std::numeric_limits<int64_t>::max() : product;
+}
+
+int64_t SumUpToMost(int64_t a, int64_t b) {
+  int64_t sum = 0;
+  return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<int64_t>::max() : sum;
+}
+
 bool AreDigits(std::string_view text) {
   return !text.empty() &&
          std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-// "12.345" in thousandths; empty: it is no such number.
+// "12.345" in thousandths, the most at most; empty: it is no such number.
 std::optional<int64_t> ReadHours(std::string_view text) {
   const std::size_t point = text.find('.');
   const std::string_view whole = text.substr(0, point);
   std::string part(point == text.npos ? "0" : text.substr(point + 1));
-  if (!AreDigits(whole) || whole.size() > kHourDigitsMax || !AreDigits(part) || part.size() > 3) {
+  if (!AreDigits(whole) || !AreDigits(part) || part.size() > 3) {
     return std::nullopt;
+  }
+  if (whole.size() > kHourDigitsMax) {
+    return kThousandthsMax;
   }
   part.resize(3, '0');
   return std::stoll(std::string(whole)) * 1000 + std::stoll(part);
@@ -77,7 +93,8 @@ void QueueHours::Note(TimePoint now, std::map<std::string, QueueAmounts> used) {
   for (const auto& [queue, amounts] : used_) {
     for (const auto& [resource, amount] : amounts) {
       if (IsCounted(resource)) {
-        rows_[queue].held[resource] += amount * passed;
+        int64_t& held = rows_[queue].held[resource];
+        held = SumUpToMost(held, ProductUpToMost(amount, passed));
       }
     }
   }
@@ -121,7 +138,8 @@ UsedHours QueueHours::Total(const std::string& queue, const Json& stored) {
   Settle(stored, &row);
   UsedHours total = UsedHoursIn(stored);
   for (const auto& [resource, pending] : Pending(row)) {
-    total[resource] = HoursText(ReadHours(total[resource]).value_or(0) + pending);
+    total[resource] =
+        HoursText(std::min(ReadHours(total[resource]).value_or(0) + pending, kThousandthsMax));
   }
   return total;
 }

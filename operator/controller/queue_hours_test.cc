@@ -60,6 +60,22 @@ TEST(QueueHours, WhatIsStoredIsNotCountedTwice) {
   EXPECT_EQ(hours.Total("vision", Stored("0"))[kGpu], "2") << "somebody has set it back since";
 }
 
+// Of a device that is counted in bytes, such as shares of a GPU's memory.
+TEST(QueueHours, OfLargeAmountsNeitherBeginAnewNorTurnNegative) {
+  constexpr const char* kMemory = "vendor.example/memory";
+  constexpr int64_t kPetabyte = 1'000'000'000'000'000;
+  QueueHours hours;
+  hours.Note(At(0), {{"vision", {{kMemory, kPetabyte}}}});
+  hours.Note(At(9), {{"vision", {{kMemory, kPetabyte}}}});
+  EXPECT_EQ(hours.Total("vision", {{"usedHours", {{kMemory, "100000000000000.5"}}}})[kMemory],
+            "102500000000000.5");
+  EXPECT_EQ(hours.Total("vision", {{"usedHours", {{kMemory, "1000000000000000"}}}})[kMemory],
+            "999999999999999.999")
+      << "the most that is told";
+  hours.Note(At(36'000), {{"vision", {}}});
+  EXPECT_EQ(hours.Total("vision", Json())[kMemory], "2562047788015.215") << "the most of one write";
+}
+
 TEST(QueueHours, WhatIsLessThanAThousandthIsKeptForLater) {
   QueueHours hours;
   Json stored = Stored("0");
@@ -100,6 +116,13 @@ class ReportedHoursTest : public RoundBench {
     return stored.status;
   }
 
+  void DeleteQueue() {
+    view_.Apply(
+        kube::ObjectUpdate<StoredQueue>(kube::Deleted<StoredQueue>{
+            {{"", "vision"}, "vision", NextVersion(), std::make_shared<const StoredQueue>()}}),
+        &news_);
+  }
+
   QueueReporter reporter_{&view_};
 };
 
@@ -130,6 +153,20 @@ TEST_F(ReportedHoursTest, NextLeaderGoesOnFromThere) {
   reporter_.Lead();  // it lost its lead at some time, and has it again
   EXPECT_TRUE(Report(&reporter_, 9000).is_null());
   EXPECT_EQ(Report(&reporter_, 9060)["usedHours"][kGpu], "2.066");
+}
+
+// The job runs on meanwhile.
+TEST_F(ReportedHoursTest, TimeWithoutTheOnlyQueueIsNotThatOfTheNextOfItsName) {
+  Report(&reporter_, 0);
+  Report(&reporter_, 60);
+  DeleteQueue();
+  EXPECT_TRUE(Report(&reporter_, 65).is_null());
+
+  AddQueue("vision", 4, 0);
+  const Json first = Report(&reporter_, 7265);
+  EXPECT_EQ(first["usedHours"], Json::object());
+  EXPECT_EQ(first["usedHoursSince"], FormatRfc3339(now_ + std::chrono::seconds(7265)));
+  EXPECT_EQ(Report(&reporter_, 7325)["usedHours"][kGpu], "0.033");
 }
 
 }  // namespace

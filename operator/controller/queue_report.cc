@@ -105,6 +105,10 @@ Json QueueReporter::StatusOf(const StoredQueue& stored,
 }
 
 std::vector<QueueReport::Patch> QueueReporter::Take(TimePoint now, WallTime wall_now) {
+  if (!view_->has_queues()) {  // time goes on, but not on the bill of one of the same name
+    hours_.Clear();
+    hours_at_.reset();
+  }
   const std::optional<TimePoint> next = NextReport();
   if (!next.has_value() || *next > now) {
     return {};
