@@ -26,9 +26,12 @@ constexpr int kLooksOfDoubt = 2;
 constexpr int kOwnLooksMissed = 3;
 constexpr Duration kOwnDelay = std::chrono::milliseconds(500);
 
+// One that waits for a core at two looks is starved by others. At one look any program may be
+// ready, by chance: one that sleeps in short turns is.
 bool IsActive(const ProcessActivity& before, const ProcessActivity& now, Duration between) {
   if (now.is_held_up || now.output_bytes != before.output_bytes ||
-      now.report_count != before.report_count || now.cpu.size() != before.cpu.size()) {
+      now.report_count != before.report_count || (before.is_ready && now.is_ready) ||
+      now.cpu.size() != before.cpu.size()) {
     return true;
   }
   Duration used{0};

@@ -14,8 +14,9 @@ namespace lockstep::runtime {
 
 // What is known of the program that stands for one local rank, at one look.
 struct ProcessActivity {
-  bool is_running = false;
+  bool is_running = false;        // and is seen, by whoever tells this
   bool is_held_up = false;        // by us: nobody takes its output, so it may have to wait
+  bool is_ready = false;          // a part of it runs, or waits for a core
   bool is_stopped = false;        // a part of it, by a signal or a debugger
   int64_t output_bytes = 0;       // ever written
   int64_t report_count = 0;       // of steps, epochs and phases that it has told of
@@ -31,8 +32,9 @@ struct HungProcess {
 };
 
 // Which programs of a pod hang: they run, and for a limit have written nothing, told of nothing,
-// begun or ended no process, and used next to no processor time. Ranks that wait for one that hangs
-// look the same, so those that hang at once are judged together: see CulpritsAmong. Pure.
+// begun or ended no process, used next to no processor time, and not waited for a core. Ranks that
+// wait for one that hangs look the same, so those that hang at once are judged together: see
+// CulpritsAmong. Pure.
 class HangWatch {
  public:
   // Precondition (checked): `limit` is positive.

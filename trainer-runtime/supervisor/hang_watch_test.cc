@@ -98,6 +98,15 @@ TEST_F(HangWatchTest, AHeartbeatThreadsProcessorTimeIsNoSignOfLife) {
   EXPECT_THAT(hung, ElementsAre(HungProcess{1, false, kLimit + seconds(2)}));
 }
 
+// Of a pod with a small share of a node that is full.
+TEST_F(HangWatchTest, OneThatWaitsForACoreAtEachLookIsStarvedAndDoesNotHang) {
+  const auto hung = LookUntil(seconds(100), [&](seconds now) {
+    seen_[0].is_ready = true;
+    seen_[1].is_ready = now.count() % 2 == 0;  // by chance, as one that sleeps in short turns
+  });
+  EXPECT_THAT(hung, ElementsAre(HungProcess{1, false, kLimit + seconds(2)}));
+}
+
 // A laptop that slept, a pod whose cgroup was frozen: nobody has hung meanwhile.
 TEST_F(HangWatchTest, AWatcherThatWasHeldUpItselfBeginsAnew) {
   EXPECT_THAT(LookUntil(seconds(10), [](seconds) {}), IsEmpty());

@@ -31,10 +31,10 @@ ProcessStat Stat(pid_t pid, pid_t parent, pid_t group) {
 
 TEST(ParseProcessStat, TakesTheNameForWhatItIs) {
   const auto stat =
-      ParseProcessStat("42 (a) S 1 (b) T 7 41 41 0 -1 4194304 9 9 9 9 100 20 3 4 20 0 1 0 123 456",
+      ParseProcessStat("42 (a) S 1 (b) T 7 41 41 0 -1 4194304 9 9 9 9 100 20 3 4 20 0 3 0 123 456",
                        milliseconds(10));
   ASSERT_TRUE(stat.has_value());
-  EXPECT_EQ(*stat, (ProcessStat{42, 7, 41, 'T', milliseconds(1270)}));
+  EXPECT_EQ(*stat, (ProcessStat{42, 7, 41, 'T', 3, milliseconds(1270)}));
 }
 
 TEST(ParseProcessStat, RefusesWhatIsCutShort) {
@@ -54,8 +54,19 @@ TEST(FamilyOf, IsWhatDescendsFromTheLeaderAndWhatIsInItsGroup) {
   EXPECT_THAT(PidsOf(FamilyOf(table, 10)), ElementsAre(31, 10, 30, 40));
 }
 
+TEST(AdoptedBy, IsWhatDescendsFromChildrenThatTheParentHasNotStarted) {
+  const std::vector<ProcessStat> table = {Stat(31, 30, 31),  // below an orphan
+                                          Stat(10, 2, 10),   // a program
+                                          Stat(11, 10, 10),  // its child
+                                          Stat(12, 2, 12),   // a helper
+                                          Stat(30, 2, 29),   // an orphan
+                                          Stat(50, 1, 50)};  // somebody's
+  EXPECT_THAT(PidsOf(AdoptedBy(table, 2, {10, 12})), ElementsAre(31, 30));
+  EXPECT_THAT(AdoptedBy({}, 2, {10, 12}), testing::IsEmpty());
+}
+
 TEST(ReadProcessTable, HasThisProcess) {
-  const std::vector<ProcessStat> table = ReadProcessTable();
+  const std::vector<ProcessStat> table = ReadProcessTable("/proc");
   const auto own = std::find_if(
       table.begin(), table.end(), [](const ProcessStat& stat) { return stat.pid == ::getpid(); });
   ASSERT_NE(own, table.end());

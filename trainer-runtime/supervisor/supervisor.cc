@@ -312,7 +312,7 @@ void Supervisor::LookForHung() {
                          output.byte_count() + error.byte_count(),
                          reports});
   }
-  watchdog_->Look(now, processes);
+  watchdog_->Look(now, processes, warm_.has_value() ? warm_->pids() : std::vector<pid_t>());
 }
 
 void Supervisor::HandleSignals() {

@@ -69,6 +69,24 @@ TEST_F(SupervisorHangTest, AProgramWhoseChildComputesInASessionOfItsOwnDoesNotHa
   EXPECT_EQ(Run(), 5);
 }
 
+TEST_F(SupervisorHangTest, AProgramThatWaitsForADaemonThatComputesDoesNotHang) {
+  UsePython(
+      "import os, time\nr, w = os.pipe()\n"
+      "if os.fork() == 0:\n  os.setsid()\n  if os.fork(): os._exit(0)\n"
+      "  end = time.monotonic() + 3\n  while time.monotonic() < end: pass\n  os._exit(0)\n"
+      "os.close(w); os.wait(); os.read(r, 1)\nraise SystemExit(5)");
+  EXPECT_EQ(Run(), 5);
+}
+
+TEST_F(SupervisorHangTest, AProgramWhoseMainThreadHasEndedAndWhoseOthersComputeDoesNotHang) {
+  UsePython(
+      "import ctypes, os, threading, time\n"
+      "def compute():\n  end = time.monotonic() + 3\n  while time.monotonic() < end: pass\n"
+      "  os._exit(5)\n"
+      "threading.Thread(target=compute).start()\nctypes.CDLL(None).pthread_exit(None)");
+  EXPECT_EQ(Run(), 5);
+}
+
 TEST_F(SupervisorHangTest, AProgramThatWritesDoesNotHang) {
   UsePython(
       "import time\nfor _ in range(10):\n  time.sleep(0.3); print('.', end='')\n"

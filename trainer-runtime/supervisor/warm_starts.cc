@@ -99,6 +99,16 @@ std::optional<ChildProcess> WarmStarts::Fork(int local_rank, const WarmStart& st
   return std::nullopt;
 }
 
+std::vector<pid_t> WarmStarts::pids() const {
+  std::vector<pid_t> pids;
+  for (const Slot& slot : slots_) {
+    if (slot.interpreter.has_value()) {
+      pids.push_back(slot.interpreter->pid());
+    }
+  }
+  return pids;
+}
+
 void WarmStarts::NoteEnded(pid_t pid) {
   for (Slot& slot : slots_) {
     if (slot.interpreter.has_value() && slot.interpreter->pid() == pid) {

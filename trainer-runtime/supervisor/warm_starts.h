@@ -31,6 +31,9 @@ class WarmStarts {
   // A process of the interpreter of `local_rank`; null: it is to be started plainly.
   std::optional<ChildProcess> Fork(int local_rank, const WarmStart& start);
 
+  // Of the interpreters that were started.
+  std::vector<pid_t> pids() const;
+
   // A child of this process has ended, whether one of these or not.
   void NoteEnded(pid_t pid);
 

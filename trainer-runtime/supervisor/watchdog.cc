@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <csignal>
+#include <set>
+#include <unistd.h>
 #include <utility>
 
 #include <sys/resource.h>
@@ -16,6 +18,9 @@ namespace {
 // For a handler to write the stacks of some hundred threads. Choice: faulthandler takes
 // milliseconds, and what hangs has waited for longer.
 constexpr std::chrono::seconds kStacksPatience{2};
+// Choice: no process takes so long to be reaped.
+constexpr int kUnseenLooksTold = 3;
+
 constexpr Duration kEndingInterval = std::chrono::milliseconds(50);
 
 // Of one program in the log. Choice: launcher, program and some loaders, with their first threads.
@@ -73,27 +78,61 @@ const std::optional<std::string>& Watchdog::ReasonFor(int local_rank) const {
 }
 
 ProcessActivity Watchdog::ActivityOf(const WatchedProcess& process,
-                                     const std::vector<ProcessStat>& table) const {
+                                     const std::vector<ProcessStat>& table,
+                                     const std::vector<ProcessStat>& adopted) const {
   ProcessActivity activity;
-  activity.is_running = process.pid != 0;
   activity.is_held_up = process.is_held_up;
   activity.output_bytes = process.output_bytes;
   activity.report_count = process.report_count;
-  if (activity.is_running) {
-    for (const ProcessStat& stat : FamilyOf(table, process.pid)) {
-      activity.cpu[stat.pid] = stat.cpu;
-      activity.is_stopped = activity.is_stopped || stat.state == 'T' || stat.state == 't';
-    }
+  if (process.pid == 0) {
+    return activity;
+  }
+  for (const ProcessStat& stat : FamilyOf(table, process.pid)) {
+    activity.is_running = activity.is_running || stat.pid == process.pid;
+    activity.cpu[stat.pid] = stat.cpu;
+    activity.is_ready = activity.is_ready || stat.state == 'R';
+    activity.is_stopped = activity.is_stopped || stat.state == 'T' || stat.state == 't';
+  }
+  for (const ProcessStat& stat : adopted) {
+    activity.cpu[stat.pid] = stat.cpu;
+    activity.is_ready = activity.is_ready || stat.state == 'R';
   }
   return activity;
 }
 
-void Watchdog::Look(TimePoint now, const std::vector<WatchedProcess>& processes) {
-  const std::vector<ProcessStat> table = ReadProcessTable();
+// Once. One that has ended and is not reaped yet is missing at one look.
+void Watchdog::TellUnseen(const std::vector<WatchedProcess>& processes,
+                          const std::vector<ProcessActivity>& seen) {
+  for (std::size_t i = 0; i < processes.size(); ++i) {
+    if (processes[i].pid != 0 && !seen[i].is_running) {
+      unseen_looks_ = std::min(unseen_looks_ + 1, kUnseenLooksTold + 1);
+      if (unseen_looks_ == kUnseenLooksTold) {
+        options_.logger->Warn(
+            "process is not seen, so it is not known whether it hangs",
+            {{"process", options_.names[i]}, {"folder", options_.process_folder}});
+      }
+      return;
+    }
+  }
+  unseen_looks_ = unseen_looks_ < kUnseenLooksTold ? 0 : unseen_looks_;
+}
+
+void Watchdog::Look(TimePoint now,
+                    const std::vector<WatchedProcess>& processes,
+                    const std::vector<pid_t>& helpers) {
+  const std::vector<ProcessStat> table = ReadProcessTable(options_.process_folder);
+  std::set<pid_t> started(helpers.begin(), helpers.end());
+  for (const WatchedProcess& process : processes) {
+    started.insert(process.pid);
+  }
+  const std::vector<ProcessStat> adopted = AdoptedBy(table, ::getpid(), started);
   std::vector<ProcessActivity> seen;
   for (std::size_t i = 0; i < processes.size(); ++i) {
-    seen.push_back(ActivityOf(processes[i], table));
-    seen.back().is_running = seen.back().is_running && !endings_[i].has_value();
+    seen.push_back(ActivityOf(processes[i], table, adopted));
+  }
+  TellUnseen(processes, seen);
+  for (std::size_t i = 0; i < seen.size(); ++i) {
+    seen[i].is_running = seen[i].is_running && !endings_[i].has_value();
   }
   const std::vector<HungProcess> hung = watch_.Look(now, seen);
   const std::vector<HungProcess> culprits = CulpritsAmong(hung, watch_.interval());

@@ -20,6 +20,7 @@ struct WatchdogOptions {
   std::vector<std::string> names;    // of the processes, by local rank: "rank 3"
   bool has_peers_elsewhere = false;  // ranks in other pods, for which these may wait
   Logger* logger = nullptr;          // outlives the watchdog
+  std::string process_folder = "/proc";
 };
 
 // What the supervisor knows of one process.
@@ -41,9 +42,13 @@ class Watchdog {
   // When Look is to be called next.
   TimePoint next_look() const { return next_look_; }
 
-  // Looks at all processes, by local rank, and ends what hangs. Call at next_look(), not before all
-  // that have ended are reaped.
-  void Look(TimePoint now, const std::vector<WatchedProcess>& processes);
+  // Looks at all processes, by local rank, and ends what hangs. `helpers` are children of this
+  // process that are no programs; any others are orphans that some program has left, and whose work
+  // counts for all, as it is not known whose they are. Call at next_look(), not before all that
+  // have ended are reaped.
+  void Look(TimePoint now,
+            const std::vector<WatchedProcess>& processes,
+            const std::vector<pid_t>& helpers);
 
   // A program was started: what was said of the one before it is forgotten.
   void NoteStarted(int local_rank);
@@ -60,7 +65,10 @@ class Watchdog {
   };
 
   ProcessActivity ActivityOf(const WatchedProcess& process,
-                             const std::vector<ProcessStat>& table) const;
+                             const std::vector<ProcessStat>& table,
+                             const std::vector<ProcessStat>& adopted) const;
+  void TellUnseen(const std::vector<WatchedProcess>& processes,
+                  const std::vector<ProcessActivity>& seen);
   void LogThreads(int local_rank, const std::vector<ProcessStat>& family);
   void End(int local_rank, pid_t pid, TimePoint now, const std::vector<ProcessStat>& family);
   void KillOverdue(TimePoint now, const std::vector<WatchedProcess>& processes);
@@ -68,6 +76,7 @@ class Watchdog {
   const WatchdogOptions options_;
   HangWatch watch_;
   TimePoint next_look_;
+  int unseen_looks_ = 0;                             // in a row
   std::vector<std::optional<std::string>> reasons_;  // by local rank
   std::vector<std::optional<Ending>> endings_;       // by local rank
 };
