@@ -37,8 +37,11 @@ def first_path(program):
 def import_modules(modules, program):
     if sys.path and sys.path[0] == "":  # of -c; not there with PYTHONSAFEPATH
         sys.path[0] = first_path(program)
+    folder = os.getcwd()
     for module in modules:
         __import__(module)
+    if os.getcwd() != folder:  # where a plain start would not be before it imports them itself
+        raise RuntimeError("modules have changed the working directory to " + os.getcwd())
     # What they have printed would be written once more by each fork.
     sys.stdout.flush()
     sys.stderr.flush()
@@ -113,22 +116,26 @@ def become_process(server, supervisor, order, descriptors):
         sys.modules["numpy.random"].seed()
 
 
-def main_module():
+def make_main(program):
+    """The process's __main__ and arguments as modules see them that are imported by it."""
     main = types.ModuleType("__main__")
     main.__builtins__ = sys.modules["builtins"]
     sys.modules["__main__"] = main
-    return main
+    if program[0] == "-m":
+        sys.argv = ["-m"] + program[2:]
+        return
+    sys.argv = list(program)
+    main.__file__ = program[0] if sys.version_info < (3, 9) else os.path.abspath(program[0])
+    main.__cached__ = None
 
 
 def run_program(program):
     """Runs the program in this process's __main__, as `python3 PROGRAM...` would."""
-    main = main_module()
     if program[0] == "-m":
-        sys.argv = ["-m"] + program[2:]
         runpy._run_module_as_main(program[1])
         return
-    sys.argv = list(program)
-    script = program[0] if sys.version_info < (3, 9) else os.path.abspath(program[0])
+    main = sys.modules["__main__"]
+    script = main.__file__
     try:
         with io.open(script, "rb") as file:
             text = file.read()
@@ -136,8 +143,6 @@ def run_program(program):
         print("%s: can't open file %r: [Errno %d] %s" % (
             sys.executable, script, error.errno, error.strerror), file=sys.stderr)
         raise SystemExit(2)
-    main.__file__ = script
-    main.__cached__ = None
     from importlib.machinery import SourceFileLoader
 
     main.__loader__ = SourceFileLoader("__main__", script)
@@ -189,6 +194,7 @@ def main(server):
     if sys.version_info >= (3, 10):
         sys.orig_argv = sys.orig_argv[:1] + words
     program = words[1:] if words[0] == "-u" else words
+    make_main(program)
     serve(server, modules, program)
     try:
         run_program(program)

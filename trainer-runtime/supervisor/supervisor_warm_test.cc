@@ -119,6 +119,26 @@ TEST_F(SupervisorWarmTest, WhatProgramsSeeAndHowTheyEndIsAsOfAPlainStart) {
   }
 }
 
+// Some parse arguments, or look for files beside the program.
+TEST_F(SupervisorWarmTest, WhatModulesSeeOfTheProgramIsAsOfAPlainStart) {
+  Write("heavy.py",
+        "import sys, __main__\nseen = (sys.argv[1:], getattr(__main__, '__file__', None))\n");
+  UsePython("import heavy, __main__\nprint(heavy.seen, heavy.__main__ is __main__)");
+  int exit_code = 0;
+  const std::vector<std::string> expected = OutputOf({}, &exit_code);
+  EXPECT_EQ(OutputOf({"heavy"}, &exit_code), expected);
+  EXPECT_EQ(exit_code, 0);
+}
+
+TEST_F(SupervisorWarmTest, AModuleThatChangesTheFolderMeansAPlainStartAndAWarning) {
+  Write("heavy.py", "import os\nos.chdir('/')\n");
+  UsePython("import os, heavy\nprint('runs in', os.getcwd())");
+  EXPECT_EQ(Run(), 0);
+  EXPECT_THAT(seen_,
+              AllOf(HasSubstr("[rank 0] runs in /\n"),
+                    HasSubstr("modules have changed the working directory to /")));
+}
+
 TEST_F(SupervisorWarmTest, AModuleRunsAsMain) {
   Write("package.py", "import sys, heavy\nprint(__name__, sys.argv[1:], __spec__.name)\n");
   options_.processes[0].environment["PYTHONPATH"] = directory_;
