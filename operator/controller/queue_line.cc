@@ -15,9 +15,32 @@ bool QueueLine::IsToldOtherwise(const JobId& key, int64_t position) const {
   return !queue.has_value() || queue->position != position;
 }
 
+namespace {
+
+// For each of the line how many places of all queues are before it.
+std::vector<int64_t> PlacesBefore(const std::vector<LinePosition>& line) {
+  std::map<int64_t, int64_t> next;  // by position: those of that position, then who is next there
+  for (const LinePosition& one : line) {
+    ++next[one.position];
+  }
+  int64_t sum = 0;
+  for (auto& [position, count] : next) {
+    sum += std::exchange(count, sum);
+  }
+  std::vector<int64_t> places;
+  for (const LinePosition& one : line) {
+    places.push_back(next[one.position]++);
+  }
+  return places;
+}
+
+}  // namespace
+
 void QueueLine::Set(const std::vector<LinePosition>& line, WallTime now) {
   std::map<JobId, int64_t> before = std::exchange(positions_, {});
-  for (const LinePosition& one : line) {
+  const std::vector<int64_t> places_before = PlacesBefore(line);
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    const LinePosition& one = line[i];
     const JobId key = JobOfGang(one.gang);
     positions_.emplace(key, one.position);
     before.erase(key);
@@ -26,8 +49,9 @@ void QueueLine::Set(const std::vector<LinePosition>& line, WallTime now) {
       continue;
     }
     // One that has come just now has its own turn.
-    const WallTime told = told_at_.try_emplace(key, now).first->second;
-    moved_.Set(key, std::max(now, told + kMoveToldEvery + (one.position - 1) * kMoveToldPerPlace));
+    WallTime& told = told_at_.try_emplace(key, now).first->second;
+    told = std::min(told, now);  // the clock may have been set back
+    moved_.Set(key, std::max(now, told + kMoveToldEvery + places_before[i] * kMoveToldPerPlace));
   }
   for (const auto& [key, position] : before) {
     told_at_.erase(key);

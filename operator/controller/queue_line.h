@@ -15,8 +15,9 @@
 namespace lockstep::control {
 
 // How often a job is told that it has moved up in its queue: after `kMoveToldEvery`, and a second
-// more for each place that is before it. Choice: the next ones see each move, and of 1,000 jobs in
-// one line, all of which move with every start, fewer than 5 are told in a second.
+// more for each place of any queue that is farther to the front. Choice: the next ones see each
+// move, and of 1,000 jobs in however many queues, of which one starts each second, fewer than 5 are
+// told in a second.
 inline constexpr std::chrono::seconds kMoveToldEvery{10};
 inline constexpr std::chrono::seconds kMoveToldPerPlace{1};
 
