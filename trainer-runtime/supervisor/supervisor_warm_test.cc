@@ -240,6 +240,21 @@ TEST_F(SupervisorWarmTest, AnInterpreterThatDiesMeansAPlainStartAndAWarning) {
   EXPECT_THAT(seen_, HasSubstr("no warm interpreter, the process is started plainly"));
 }
 
+// It would cost its patience at each start, in which the pod hears no signal.
+TEST_F(SupervisorWarmTest, AnInterpreterThatDoesNotAnswerIsAskedOnce) {
+  options_.wants_again = [count = 0](const SupervisorEvent&) mutable { return ++count <= 2; };
+  UsePython(
+      "import os, signal, heavy\n"
+      "print('started', heavy.imported_by != os.getpid())\n"
+      "if heavy.imported_by != os.getpid(): os.kill(heavy.imported_by, signal.SIGSTOP)\n"
+      "os.kill(os.getpid(), signal.SIGKILL)");
+  EXPECT_EQ(Run(), 137);
+  const std::string warning = "did not fork in time, and is given up";
+  EXPECT_THAT(seen_, AllOf(HasSubstr("started True"), HasSubstr("started False")));
+  ASSERT_THAT(seen_, HasSubstr(warning));
+  EXPECT_EQ(seen_.find(warning), seen_.rfind(warning)) << seen_;
+}
+
 TEST_F(SupervisorWarmTest, ThreadsOfAModuleAreWarnedOf) {
   Write("heavy.py",
         "import threading, time\n"

@@ -75,7 +75,7 @@ Status SendWithDescriptors(int socket, const std::string& text, const std::vecto
 Result<pid_t> AwaitPid(int gate, Deadline deadline) {
   pollfd entry{gate, POLLIN, 0};
   if (::poll(&entry, 1, deadline.RemainingMilliseconds(SteadyNow())) <= 0) {
-    return Error(ErrorCode::kTimeout, "the interpreter did not fork in time");
+    return Error(ErrorCode::kTimeout, "the interpreter did not fork in time, and is given up");
   }
   std::array<char, 32> text{};
   const ssize_t count = ::recv(gate, text.data(), text.size(), 0);
@@ -165,7 +165,14 @@ Result<ChildProcess> WarmInterpreter::Fork(const WarmStart& start, Deadline dead
   LOCKSTEP_RETURN_IF_ERROR(SendWithDescriptors(socket_.get(), DumpJson(order), fds));
   gate.other.Reset();
   ChildProcess child;
-  LOCKSTEP_ASSIGN_OR_RETURN(child.pid, AwaitPid(gate.own.get(), deadline));
+  const Result<pid_t> pid = AwaitPid(gate.own.get(), deadline);
+  if (!pid.ok()) {
+    if (pid.error().code() == ErrorCode::kTimeout) {
+      BeGone(pid.error().message());  // another would wait for as long, in vain
+    }
+    return pid.error();
+  }
+  child.pid = *pid;
   if (::send(gate.own.get(), "g", 1, MSG_NOSIGNAL) < 0) {
     return SystemError(errno, "let a forked process begin");
   }

@@ -59,9 +59,9 @@ class WarmInterpreter {
   // Hears what it has said by now.
   void TakeNews();
 
-  // A process that begins to run the program when this returns. Errors: kUnavailable-like
-  // kPeerLost (the interpreter is gone: so is its state), kTimeout, kResourceExhausted. After one
-  // of them nothing runs. Precondition (checked): it is ready.
+  // A process that begins to run the program when this returns. Errors: kPeerLost (the interpreter
+  // is gone, or will be seen to be), kTimeout (it is given up, and gone), kResourceExhausted. After
+  // one of them nothing runs. Precondition (checked): it is ready.
   Result<ChildProcess> Fork(const WarmStart& start, Deadline deadline);
 
  private:
