@@ -387,7 +387,7 @@ std::string FormatRecovery(const Recovery& recovery) {
     return text + "not recovered";
   }
   const bool has_step = recovery.next_step_at.has_value();
-  const bool is_of_ps = has_step && recovery.culprit.role == Role::kPs;  // else of a command
+  const bool is_of_ps = has_step && IsOfPsAlone(recovery);  // without a step, of a command
   text += (is_of_ps   ? "in two copies again after "
            : has_step ? "training again after "
                       : "running again after ") +
