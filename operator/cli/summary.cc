@@ -329,6 +329,9 @@ std::string WhyUnsaved(const RunSummary& summary, Step trained, bool was_tried) 
            tally.last_error;
   }
   const std::string step = "step " + std::to_string(trained.value());
+  if (!summary.saves_at_stop) {
+    return ", and " + step + " was not saved: under ParameterServer a stop writes no checkpoint";
+  }
   for (const auto& [task, pod] : LastPods(summary)) {
     if (pod->left_no_word) {
       return ", and " + step + " was not saved; " + pod->name + " left no word why";
