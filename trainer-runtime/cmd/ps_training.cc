@@ -12,8 +12,8 @@
 namespace lockstep::runtime {
 namespace {
 
-// Whoever waits for others waits for as long as they work: those that hang are the operator's to
-// find, and the job's deadline ends the wait. Choice.
+// Whoever waits for others waits for as long as they work: processes that answer no more are the
+// operator's to find, and of one that hangs and answers the job's deadline ends the wait. Choice.
 constexpr Duration kWhileOthersWork = std::chrono::hours(24 * 365);
 
 // Between two looks at shards that have no values yet. Choice.
