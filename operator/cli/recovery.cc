@@ -51,6 +51,12 @@ Attempt AttemptOf(const std::string& pod) {
 
 }  // namespace
 
+bool IsOfPsAlone(const Recovery& recovery) {
+  return recovery.culprit.role == Role::kPs &&
+         (recovery.replacement_pod.empty() ||
+          AttemptOf(recovery.replacement_pod) == AttemptOf(recovery.lost_pod));
+}
+
 void RecoveryTracker::NoteFault(const TaskId& task, TimePoint at) {
   faults_[task] = at;
 }
@@ -127,9 +133,8 @@ void RecoveryTracker::Report(const StatusDocument& document) {
   }
 }
 
-// Nobody stands still for a ps of the built-in trainer.
 bool RecoveryTracker::IsOfPs(const Recovery& recovery) const {
-  return has_steps_ && recovery.culprit.role == Role::kPs;
+  return has_steps_ && IsOfPsAlone(recovery);
 }
 
 // When the replacement of a ps held what it stands for.

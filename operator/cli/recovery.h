@@ -42,6 +42,10 @@ struct Recovery {
   std::optional<RecoveryParts> parts;  // once the replacement has reported all of them
 };
 
+// Whether a ps is replaced and nobody else: with the built-in trainer nobody stands still for that,
+// as they do for a gang that is begun again.
+bool IsOfPsAlone(const Recovery& recovery);
+
 // The cause of a process that was replaced within its pod: the pod tells no more.
 inline constexpr std::string_view kProcessLost = "process lost";
 
@@ -78,8 +82,8 @@ class RecoveryTracker {
   // All of them, oldest first, completed or not.
   const std::vector<Recovery>& all() const { return recoveries_; }
 
-  // Time in which at least one loss was not made good, until `now`. The built-in trainer's ps cost
-  // none: training goes on without them.
+  // Time in which at least one loss was not made good, until `now`. A ps of the built-in trainer
+  // that is replaced alone costs none.
   Duration TimeLost(TimePoint now) const;
 
  private:

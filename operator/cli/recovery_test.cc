@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "operator/cli/summary.h"
+
 namespace lockstep::control {
 namespace {
 
@@ -191,6 +193,34 @@ TEST(RecoveryTracker, PodThatIsLostAfterOneOfItsProcessesIsALossOfItsOwn) {
   ASSERT_EQ(tracker.all().size(), 2U);
   EXPECT_EQ(tracker.all()[0].replacement_pod, "job-worker-1");
   EXPECT_EQ(tracker.all()[1].replacement_pod, "job-worker-1-r1");
+}
+
+TEST(RecoveryTracker, PsReplacedAloneCostsNoTimeAndIsBackWhenItIsFilled) {
+  RecoveryTracker tracker(true, 4);
+  const TaskId ps{Role::kPs, 0};
+  tracker.PodLost({ps, "job-ps-0", "killed", At(1000), {}});
+  tracker.PodStarted(ps, "job-ps-0-r1", At(1010));
+  tracker.Report(DocumentOf("job-ps-0-r1", {{TimelineEventKind::kStateReady, 1100}}));
+  ASSERT_EQ(tracker.all().size(), 1U);
+  EXPECT_EQ(tracker.all()[0].over_at, At(1100));
+  EXPECT_EQ(tracker.TimeLost(At(5000)), Duration::zero());
+  EXPECT_NE(FormatRecovery(tracker.all()[0]).find("in two copies again after 0.10 s"),
+            std::string::npos);
+}
+
+// As with the only ps, or with one whose shard's other copy was gone.
+TEST(RecoveryTracker, PsWhoseGangIsBegunAgainCostsTheTimeToTheNextStep) {
+  RecoveryTracker tracker(true, 4);
+  const TaskId ps{Role::kPs, 0};
+  tracker.PodLost({ps, "job-ps-0", "killed", At(1000), {}});
+  tracker.PodStarted(ps, "job-ps-0-a1", At(1010));
+  tracker.Report(DocumentOf("job-ps-0-a1", {{TimelineEventKind::kStateReady, 1100}}));
+  EXPECT_FALSE(tracker.all().at(0).over_at.has_value());
+  tracker.Report(DocumentOf("job-worker-0-a1", {{TimelineEventKind::kFirstStep, 1600}}));
+  EXPECT_EQ(tracker.all()[0].over_at, At(1600));
+  EXPECT_EQ(tracker.TimeLost(At(5000)), milliseconds(600));
+  EXPECT_NE(FormatRecovery(tracker.all()[0]).find("training again after 0.60 s"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -36,6 +36,11 @@ std::size_t GangSize(const TrainingJob& job) {
   return size;
 }
 
+// The state is on the ps, and no worker takes it between two gates.
+bool SavesAtStop(const TrainingJob& job) {
+  return !job.spec.training || job.spec.strategy != Strategy::kParameterServer;
+}
+
 int64_t ModelCount(const TrainingJob& job) {
   return job.spec.strategy == Strategy::kIndependent ? job.WorldSize() : 1;
 }
@@ -138,7 +143,8 @@ void RunSession::HandleSignals(TimePoint now) {
     const StopStage stage = AfterSignal(stop_, signal);
     if (stop_ == StopStage::kNone) {
       BeginStop(RunOutcome::kStopped, "stopped by " + SignalName(signal), now);
-      Say((options_.job.spec.training ? "stopping after a checkpoint" : "stopping") + GraceWords() +
+      const bool is_saved = options_.job.spec.training && SavesAtStop(options_.job);
+      Say((is_saved ? "stopping after a checkpoint" : "stopping") + GraceWords() +
           "; once more kills");
     } else if (stage != stop_) {
       KillPods("killed by " + SignalName(signal), now);
@@ -424,6 +430,7 @@ RunSummary RunSession::Summarize() const {
   summary.job = options_.job.metadata.name;
   record_.FillSummary(SteadyNow(), &summary);
   summary.data_epochs_total = DataEpochsOf(options_.job);
+  summary.saves_at_stop = SavesAtStop(options_.job);
   summary.checkpoint_directory = options_.checkpoint_directory;
   if (!options_.checkpoint_directory.empty()) {
     // What lies there, and not what pods told: on a full disk their last words are lost as well.

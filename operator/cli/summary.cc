@@ -329,6 +329,9 @@ std::string WhyUnsaved(const RunSummary& summary, Step trained, bool was_tried) 
            tally.last_error;
   }
   const std::string step = "step " + std::to_string(trained.value());
+  if (!summary.saves_at_stop) {
+    return ", and " + step + " was not saved: under ParameterServer a stop writes no checkpoint";
+  }
   for (const auto& [task, pod] : LastPods(summary)) {
     if (pod->left_no_word) {
       return ", and " + step + " was not saved; " + pod->name + " left no word why";
@@ -387,7 +390,7 @@ std::string FormatRecovery(const Recovery& recovery) {
     return text + "not recovered";
   }
   const bool has_step = recovery.next_step_at.has_value();
-  const bool is_of_ps = has_step && recovery.culprit.role == Role::kPs;  // else of a command
+  const bool is_of_ps = has_step && IsOfPsAlone(recovery);  // without a step, of a command
   text += (is_of_ps   ? "in two copies again after "
            : has_step ? "training again after "
                       : "running again after ") +

@@ -53,7 +53,8 @@ struct RunSummary {
   std::string job;
   RunOutcome outcome = RunOutcome::kFailed;
   std::string reason;
-  bool is_training = false;  // the built-in trainer: the figures below are its own
+  bool is_training = false;   // the built-in trainer: the figures below are its own
+  bool saves_at_stop = true;  // whether the job's strategy has a trainer write a checkpoint then
   std::optional<double> test_loss;
   std::optional<double> test_accuracy;
   std::optional<double> loss;  // over the last data epoch, up to the last step

@@ -45,6 +45,13 @@ TEST(WhyUnsaved, NobodyIsLeftWhereNoneTried) {
             ", and nobody was left to save step 12");
 }
 
+TEST(WhyUnsaved, StrategyThatSavesNothingAtAStopIsNamed) {
+  RunSummary summary = StoppedWith({143, 143});
+  summary.saves_at_stop = false;
+  EXPECT_EQ(WhyUnsaved(summary, Step(12), false),
+            ", and step 12 was not saved: under ParameterServer a stop writes no checkpoint");
+}
+
 TEST(WhyUnsaved, WhoeverLeftWithoutAWordMayHaveTried) {
   RunSummary summary = StoppedWith({137, 143});
   summary.pods[1].left_no_word = true;

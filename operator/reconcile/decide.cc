@@ -133,7 +133,7 @@ void NoteSeen(const GangView& view, DecisionBuilder* builder) {
       placement->disruption = why;
     }
     const RoleSpec* const role = builder->job().FindRole(member.task.role);
-    if (member.state == MemberState::kSucceeded &&
+    if (member.state == MemberState::kSucceeded && !IsTrainersPs(*builder, member) &&
         ResponseTo(role->restart_policy, Outcome::kSuccess, member.rank.has_value()) ==
             FailureResponse::kNone) {
       placement->is_completed = true;

@@ -125,5 +125,48 @@ TEST_F(EndOfTrainingTest, RankThatWasToldOfTheEndDidNotTrainToIt) {
   EXPECT_FALSE(HasSucceeded());
 }
 
+class PsOfTrainingTest : public testing::TestWithParam<RestartPolicy> {
+ protected:
+  static TrainingJob Job() {
+    TrainingJob job = MakeTrainingJob(2);
+    job.spec.strategy = Strategy::kParameterServer;
+    AddRole(Role::kPs, 2, &job);
+    job.spec.roles.back().restart_policy = GetParam();
+    return job;
+  }
+
+  PsOfTrainingTest() : world_(Job()) {
+    world_.Launch();
+    world_.Advance(std::chrono::seconds(1));
+    world_.ReportAll();
+    world_.Step();
+    world_.Exit("mnist-ps-1", 0);
+  }
+
+  TestWorld world_;
+};
+
+// The workers would wait for it.
+TEST_P(PsOfTrainingTest, ExitZeroIsALossAsAPsNeverEndsByItself) {
+  const Decision decision = world_.Step();
+  const bool is_to_fail = GetParam() == RestartPolicy::kNever;
+  ASSERT_FALSE(decision.events.empty());
+  EXPECT_EQ(decision.events.at(0).reason, is_to_fail ? "PodFailed" : "PodReplaced");
+  EXPECT_EQ(
+      decision.events.at(0).message.find("pod mnist-ps-1 ended with exit code 0 before the end"),
+      0U)
+      << decision.events.at(0).message;
+  const std::string effects = DescribeEffects(decision);
+  EXPECT_EQ(effects.find("create pod mnist-ps-1-r1") == std::string::npos, is_to_fail) << effects;
+  EXPECT_EQ(effects.find("create pod mnist-worker"), std::string::npos) << effects;
+}
+
+INSTANTIATE_TEST_SUITE_P(Policies,
+                         PsOfTrainingTest,
+                         testing::Values(RestartPolicy::kNever,
+                                         RestartPolicy::kOnFailure,
+                                         RestartPolicy::kAlways,
+                                         RestartPolicy::kExitCode));
+
 }  // namespace
 }  // namespace lockstep::control

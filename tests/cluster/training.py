@@ -49,15 +49,16 @@ class Training:
         self.name = name
         self._key = None
 
-    def start(self, role=None, run_policy=None, **training):
-        if not (role or run_policy or training):
+    def start(self, role=None, run_policy=None, spec=None, **training):
+        if not (role or run_policy or spec or training):
             self.plane.kubectl("apply", "-n", self.namespace, "-f", EXAMPLE)
             return self
         document = self.plane.read(EXAMPLE)
-        spec = document["spec"]
-        spec["training"].update(training)
-        spec["roles"][0].update(role or {})
-        spec["runPolicy"] = run_policy or {}
+        whole = document["spec"]
+        whole["training"].update(training)
+        whole["roles"][0].update(role or {})
+        whole["runPolicy"] = run_policy or {}
+        whole.update(spec or {})
         document["metadata"] = {"name": self.name}
         self.admin.create(document, self.namespace)
         return self

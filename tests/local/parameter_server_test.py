@@ -121,6 +121,7 @@ class ParameterServer(LocalTest):
     def test_stopped_job_goes_on_from_its_last_checkpoint(self):
         stopped = self.stop(self.start_until_trained(manifest(steps=200_000)))
         self.assertNotEqual(stopped.exit_code, 0)
+        self.assertNotIn("after a checkpoint", stopped.output)
         self.assertGreater(stopped.summary["lastCheckpointStep"], 0)
         run = self.finish(self.start_resumed(stopped.directory, "--set", "training.steps=" + str(
             stopped.summary["lastCheckpointStep"] + 100)))

@@ -12,8 +12,8 @@
 namespace lockstep::runtime {
 namespace {
 
-// Whoever waits for others waits for as long as they work: those that hang are the operator's to
-// find, and the job's deadline ends the wait. Choice.
+// Whoever waits for others waits for as long as they work: processes that answer no more are the
+// operator's to find, and of one that hangs and answers the job's deadline ends the wait. Choice.
 constexpr Duration kWhileOthersWork = std::chrono::hours(24 * 365);
 
 // Between two looks at shards that have no values yet. Choice.
@@ -100,8 +100,8 @@ Status PsTraining::Begin() {
   shares_done_ = counts.sequence;
   sums_at_start_ = trainer_->sums();
   start_ = trainer_->cursor();
-  cursor_ = start_;
-  cursor_update_ = deal_.start + 1;
+  own_next_ = {deal_.start + 1, start_};
+  all_next_ = own_next_;
   observer_->TrainsAlone();
   options_.logger->Info("takes its share of the work",
                         {{"rank", rank_},
@@ -171,7 +171,8 @@ Status PsTraining::TrainShare(int64_t share, GradientReducer* alone) {
       const PulledCounts counts,
       client_->Pull(parameters_, {}, {false, false, update, 0}, WhileOthersWork()));
   trainer_->WriteValues(parameters_, {});
-  const DataCursor cursor = CursorOf(update);
+  MoveTo(update, &own_next_);
+  const DataCursor& cursor = own_next_.cursor;
   LOCKSTEP_ASSIGN_OR_RETURN(const StepOutcome computed,
                             trainer_->ComputeShare(cursor, update, alone));
   if (!trainer_->trouble().empty()) {
@@ -190,8 +191,12 @@ Status PsTraining::TrainShare(int64_t share, GradientReducer* alone) {
   own_.correct_count += sums.correct_count;
   own_.sample_count += samples;
   // Each shard has this push behind what was pulled: whoever comes next finds at least that.
-  trainer_->ReportShare(
-      counts.least + 1, cursor, own_, sums.loss_sum / static_cast<double>(samples));
+  const int64_t made = counts.least + 1;
+  MoveTo(made + 1, &all_next_);
+  trainer_->ReportShare({made, all_next_.cursor.samples_consumed},
+                        cursor,
+                        own_,
+                        sums.loss_sum / static_cast<double>(samples));
   return OkStatus();
 }
 
@@ -259,10 +264,8 @@ EpochSums PsTraining::SumsAtGate(const ShardFacts& facts) const {
   return sums;
 }
 
-DataCursor PsTraining::CursorOf(int64_t update) {
-  cursor_ = trainer_->CursorAfter(cursor_, update - cursor_update_);
-  cursor_update_ = update;
-  return cursor_;
+void PsTraining::MoveTo(int64_t update, UpdatePlace* place) const {
+  *place = {update, trainer_->CursorAfter(place->cursor, update - place->update)};
 }
 
 }  // namespace lockstep::runtime

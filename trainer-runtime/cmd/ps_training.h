@@ -49,6 +49,12 @@ class PsTraining {
   Result<TrainerVerdict> Run();
 
  private:
+  // An update, and where in the data its samples begin.
+  struct UpdatePlace {
+    int64_t update = 0;
+    DataCursor cursor;
+  };
+
   Result<TrainerVerdict> Train(GradientReducer* alone);
   Status Begin();
   Result<PulledCounts> AwaitSeeded();
@@ -59,7 +65,7 @@ class PsTraining {
   Status ReachGate();
   Status CheckCounts(const PulledCounts& counts);
   EpochSums SumsAtGate(const ShardFacts& facts) const;
-  DataCursor CursorOf(int64_t update);
+  void MoveTo(int64_t update, UpdatePlace* place) const;
 
   bool IsChief() const { return rank_ == 0; }
 
@@ -78,9 +84,9 @@ class PsTraining {
   int64_t gate_ = 0;  // that is known to be open
   int64_t shares_done_ = 0;
   EpochSums sums_at_start_;
-  DataCursor start_;   // of the update after deal_.start
-  DataCursor cursor_;  // of update cursor_update_
-  int64_t cursor_update_ = 0;
+  DataCursor start_;      // of the update after deal_.start
+  UpdatePlace own_next_;  // this rank's
+  UpdatePlace all_next_;  // the job's, as this rank knows it
   bool is_inexact_ = false;
   EpochSums own_;  // this rank's, of its newest data epoch
 };

@@ -265,7 +265,10 @@ void TrainingObserver::OnPhase(TrainerPhase phase) {
 void TrainingObserver::OnStep(const StepReport& report) {
   const TimePoint now = SteadyNow();
   const double seconds = std::max(1e-9, ToSeconds(now - last_step_at_));
-  const double rate = static_cast<double>(report.sample_count) / seconds;
+  // Of all workers, those among them whose steps this rank takes no part in.
+  const int64_t used =
+      report.samples_consumed - std::exchange(samples_consumed_, report.samples_consumed);
+  const double rate = static_cast<double>(std::max<int64_t>(0, used)) / seconds;
   const bool is_first = std::exchange(is_first_step_due_, false);
   // The first step after a meeting would count the meeting as slow stepping.
   if (!is_first) {

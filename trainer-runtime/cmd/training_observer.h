@@ -71,6 +71,7 @@ class TrainingObserver {
   ProgressLog progress_log_;
   bool is_first_step_due_ = false;
   double samples_per_second_ = 0;
+  int64_t samples_consumed_ = 0;  // up to the last step that was told
   TimePoint last_step_at_;
   // The running data epoch as of its newest step; empty before the first.
   std::optional<DataEpochResult> data_epoch_;

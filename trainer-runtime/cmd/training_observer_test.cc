@@ -48,6 +48,21 @@ TEST_F(Observed, SamplesOfAModelOfItsOwnAreAllTheRanks) {
   EXPECT_THAT(metrics_.RenderText(), HasSubstr("lockstep_samples_total 96\n"));
 }
 
+// Whose steps are this rank's alone is told of those that others took meanwhile.
+TEST_F(Observed, PaceIsOfTheSamplesThatAllHaveUsed) {
+  observer_.TrainsAlone();
+  StepReport report;
+  report.sample_count = 96;
+  report.samples_consumed = 96;
+  observer_.Hooks().on_step(report);
+  EXPECT_EQ(board_.Snapshot().samples_per_second, 0);
+  observer_.Hooks().on_step(report);  // nobody has used any
+  EXPECT_EQ(board_.Snapshot().samples_per_second, 0);
+  report.samples_consumed = 4 * 96;
+  observer_.Hooks().on_step(report);
+  EXPECT_GT(board_.Snapshot().samples_per_second, 0);
+}
+
 TEST_F(Observed, AllModelsAreToldOnceTheyHaveMet) {
   observer_.Finished(EvaluationResult{0.5, 0.75}, SampleTotals{8, 8, 0, 0});
   EXPECT_EQ(board_.Snapshot().result, (TestResult{0.5, 0.75}));

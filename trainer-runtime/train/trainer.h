@@ -49,6 +49,12 @@ struct EvaluationResult {
   std::optional<double> accuracy;  // absent where hits have no meaning: MeanSquaredError
 };
 
+// By all workers together, where each has shares of its own: at least so many.
+struct UpdatesMade {
+  int64_t count = 0;
+  int64_t sample_count = 0;  // that they have used
+};
+
 // What a trainer tells while it runs. Called on the training thread; any may be empty.
 struct TrainerHooks {
   std::function<void(TrainerPhase)> on_phase;
@@ -154,9 +160,12 @@ class Trainer {
 
   std::span<const float> Gradients() { return parts_.strategy->Gradients(); }
 
-  // Reports a share that is done to on_step, when at least `reached` updates are made. `own`: all
-  // of this rank's in its data epoch.
-  void ReportShare(int64_t reached, const DataCursor& cursor, const EpochSums& own, double loss);
+  // Reports the share at `cursor`, which is done, to on_step. `own`: all of this rank's in its data
+  // epoch.
+  void ReportShare(const UpdatesMade& made,
+                   const DataCursor& cursor,
+                   const EpochSums& own,
+                   double loss);
 
   // The values that are there have all updates up to `step`: counts their samples, each batch once.
   // `sums` are the data epoch's of the last one.

@@ -95,7 +95,7 @@ Result<StepOutcome> Trainer::ComputeShare(const DataCursor& cursor,
   return computed;
 }
 
-void Trainer::ReportShare(int64_t reached,
+void Trainer::ReportShare(const UpdatesMade& made,
                           const DataCursor& cursor,
                           const EpochSums& own,
                           double loss) {
@@ -104,7 +104,7 @@ void Trainer::ReportShare(int64_t reached,
   }
   const PositionRange batch = BatchAt(loader_.plan(), cursor.position);
   StepReport report;
-  report.step = Step(reached);
+  report.step = Step(made.count);
   report.data_epoch = cursor.data_epoch;
   report.loss = loss;
   report.epoch_loss = own.loss_sum / static_cast<double>(std::max<int64_t>(1, own.sample_count));
@@ -114,7 +114,7 @@ void Trainer::ReportShare(int64_t reached,
   }
   report.epoch_sample_count = own.sample_count;
   report.sample_count = batch.size();
-  report.samples_consumed = cursor.samples_consumed + batch.size();
+  report.samples_consumed = made.sample_count;
   hooks_.on_step(report);
 }
 

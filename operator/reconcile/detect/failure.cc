@@ -282,6 +282,10 @@ std::string DescribeEnd(const kube::ContainerTermination& end, const std::string
 
 }  // namespace
 
+bool IsTrainersPs(const DecisionBuilder& builder, const Member& member) {
+  return builder.is_training() && member.task.role == Role::kPs;
+}
+
 Failure EndedFailure(const DecisionBuilder& builder, const Member& member) {
   const kube::PodStatus& status = member.pod->status;
   const kube::ContainerTermination end = status.termination.value_or(kube::ContainerTermination{});
@@ -300,9 +304,10 @@ Failure EndedFailure(const DecisionBuilder& builder, const Member& member) {
   } else if (status.phase == kube::PodPhase::kFailed && verdict.outcome == Outcome::kSuccess) {
     verdict = {Outcome::kRetryable, ExitCause::kUnknown};  // the phase knows better than no code
   }
-  const bool is_early = builder.is_training() && member.rank.has_value() &&
-                        member.state != MemberState::kSucceeded &&
-                        verdict.outcome == Outcome::kSuccess;
+  const bool is_to_go_on =
+      IsTrainersPs(builder, member) ||
+      (builder.is_training() && member.rank.has_value() && member.state != MemberState::kSucceeded);
+  const bool is_early = is_to_go_on && verdict.outcome == Outcome::kSuccess;
   if (is_early) {
     verdict = {Outcome::kRetryable, ExitCause::kUnknown};  // a trainer ends so after its last step
   }

@@ -26,6 +26,10 @@ struct Failure {
   std::string sentence;  // "pod mnist-worker-1 (rank 1) killed by SIGKILL (exit code 137)"
 };
 
+// Whether the member keeps variables for the built-in trainer. Such a ps never ends by itself: an
+// exit 0 is a loss of it, as the workers wait for it.
+bool IsTrainersPs(const DecisionBuilder& builder, const Member& member);
+
 // The failure of a member whose pod's process has ended. Precondition: it has a pod.
 Failure EndedFailure(const DecisionBuilder& builder, const Member& member);
 
