@@ -393,10 +393,7 @@ NodeFree ClusterState::FreeLater(NodeIndex node, const GangRecord& gang) const {
   }
   for (const NodeHolder& holder : holders_[node]) {
     if (holder.gang->state != GangState::kLeaving && IsOlder(gang, *holder.gang)) {
-      later.free = Left(later.free, holder.usage->resources);
-      if (later.pods_free != kPodsUnlimited) {
-        later.pods_free = std::max<int64_t>(0, later.pods_free - holder.usage->pod_count);
-      }
+      later = Beside(std::move(later), *holder.usage);
     }
   }
   return later;

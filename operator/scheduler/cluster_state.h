@@ -42,6 +42,7 @@ struct GangRecord {
   std::optional<QueueIndex> queue;  // empty: no such queue
   GangState state = GangState::kWaiting;
   PlacedPods claimed_pods;      // of kClaiming
+  WallTime claimed_at{};        // of kClaiming: since when its room is kept
   std::vector<NodeHold> holds;  // of all but kWaiting
   RunTerms run;                 // of kRunning and kLeaving
   // Of kRunning: its places are not in its status yet. It holds them, and goes for nobody.
@@ -165,6 +166,7 @@ class ClusterState {
     GangState state = GangState::kWaiting;
     std::vector<NodeHold> holds;
     PlacedPods claimed_pods;
+    WallTime claimed_at;
     RunTerms run;
     std::string beneficiary;
     bool is_undone = false;

@@ -16,14 +16,18 @@ NodeUsage Less(const NodeUsage& a, const NodeUsage& b) {
   return {Sum(a.resources, Times(b.resources, -1)), a.pod_count - b.pod_count};
 }
 
-bool IsNothing(const NodeUsage& usage) {
-  return usage == NodeUsage{};
-}
-
 }  // namespace
 
 bool HasRoomFor(const NodeFree& left, const NodeUsage& usage) {
   return CountThatFits(left.free, usage.resources, 1) == 1 && left.pods_free >= usage.pod_count;
+}
+
+NodeFree Beside(NodeFree left, const NodeUsage& usage) {
+  left.free = Left(left.free, usage.resources);
+  if (left.pods_free != kPodsUnlimited) {
+    left.pods_free = std::max<int64_t>(0, left.pods_free - usage.pod_count);
+  }
+  return left;
 }
 
 NodeLedger::NodeLedger(std::vector<std::string> levels, bool is_one_machine)
@@ -214,13 +218,7 @@ void NodeLedger::Recount(NodeIndex node) {
     Note(node);
     return;
   }
-  NodeUsage used = Added(entry.strangers, entry.staying);
-  if (!IsNothing(entry.leaving) || !IsNothing(entry.claimed)) {
-    used = Added(used,
-                 {Larger(entry.leaving.resources, entry.claimed.resources),
-                  std::max(entry.leaving.pod_count, entry.claimed.pod_count)});
-  }
-  NodeFree now = FreeBeside(entry, used);
+  NodeFree now = Beside(FreeBesideLeaving(node), entry.claimed);
   NodeFree empty = FreeBeside(entry, entry.strangers);
   if (now == entry.now && empty == entry.empty) {
     Note(node);

@@ -27,8 +27,12 @@ enum class Holding {
 // Whether all of `usage` fits what is left of one node.
 bool HasRoomFor(const NodeFree& left, const NodeUsage& usage);
 
-// What each node can give, what everybody holds of it, and what is left. What is claimed takes what
-// those who leave give back: of the two the larger counts.
+// What is left when `usage` is taken of it, too; nothing of what it has too little of.
+NodeFree Beside(NodeFree left, const NodeUsage& usage);
+
+// What each node can give, what everybody holds of it, and what is left. Until those have gone who
+// leave, what is claimed counts beside what they hold: which of them a claim waits for is not known
+// here, and those who leave for somebody else make no room for others in what is kept.
 //
 // Nodes that are alike, in what they offer and in what they have left, are one group: a plan looks
 // at groups, and at as many nodes of each as the gang has pods.
@@ -94,7 +98,7 @@ class NodeLedger {
 
   const NodeFree& FreeOfStrangers(NodeIndex node) const { return nodes_[node].empty; }
 
-  // Whether what is claimed of the node has come free: nobody who leaves is in its way.
+  // What is free now, were nothing claimed.
   NodeFree FreeBesideLeaving(NodeIndex node) const;
   // What those who stay leave over, were all gone that have been asked to, and nothing claimed.
   NodeFree FreeOfStaying(NodeIndex node) const;

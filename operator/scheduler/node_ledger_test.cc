@@ -15,7 +15,7 @@ NodeUsage UseOfGpus(int64_t gpus) {
   return {{0, 0, gpus, {}}, 1};
 }
 
-TEST(NodeLedger, ClaimsTakeWhatThoseWhoLeaveGiveBack) {
+TEST(NodeLedger, ClaimsCountBesideWhatThoseWhoLeaveHoldStill) {
   NodeLedger ledger({}, false);
   ledger.SetNode(GpuNode("n1", 8));
   const NodeIndex node = ledger.IndexOf("n1");
@@ -23,12 +23,14 @@ TEST(NodeLedger, ClaimsTakeWhatThoseWhoLeaveGiveBack) {
   EXPECT_EQ(ledger.FreeNow(node).free.gpu_count, 2);
   ledger.Move(node, Holding::kStaying, Holding::kLeaving, UseOfGpus(4));
   EXPECT_EQ(ledger.FreeNow(node).free.gpu_count, 2) << "they have not gone yet";
-  ledger.Hold(node, Holding::kClaimed, UseOfGpus(5));
-  EXPECT_EQ(ledger.FreeNow(node).free.gpu_count, 1) << "5 of 8 are claimed, 2 stay";
+  ledger.Hold(node, Holding::kClaimed, UseOfGpus(1));
+  EXPECT_EQ(ledger.FreeNow(node).free.gpu_count, 1) << "one of the two is claimed";
+  ledger.Hold(node, Holding::kClaimed, UseOfGpus(4));
+  EXPECT_EQ(ledger.FreeNow(node).free.gpu_count, 0) << "the rest comes free with those who leave";
   EXPECT_EQ(ledger.FreeBesideLeaving(node).free.gpu_count, 2);
   EXPECT_EQ(ledger.FreeOfStaying(node).free.gpu_count, 6);
   ledger.Release(node, Holding::kLeaving, UseOfGpus(4));
-  EXPECT_EQ(ledger.FreeNow(node).free.gpu_count, 1);
+  EXPECT_EQ(ledger.FreeNow(node).free.gpu_count, 1) << "5 of 8 are claimed, 2 stay";
   ledger.Release(node, Holding::kClaimed, UseOfGpus(5));
   EXPECT_EQ(ledger.FreeNow(node).free.gpu_count, 6);
 }

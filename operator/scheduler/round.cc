@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "operator/scheduler/kept_room.h"
 #include "operator/scheduler/placer.h"
 #include "operator/scheduler/preemption.h"
 #include "operator/scheduler/quota_turn.h"
@@ -77,10 +78,8 @@ class RoundRun {
     const std::vector<const GangRecord*> claiming(state_.claiming().begin(),
                                                   state_.claiming().end());
     for (const GangRecord* const gang : claiming) {
-      if (ProblemOfQueue(*gang) || !gang->request.missing_class.empty() || !StillHasQuota(*gang)) {
-        statement_.Do({OperationKind::kUnclaim, gang->request.name});
-      } else if (!AllFree(*gang, &NodeLedger::FreeBesideLeaving) &&
-                 !AllFree(*gang, &NodeLedger::FreeOfStaying)) {
+      if (ProblemOfQueue(*gang) || !gang->request.missing_class.empty() || !StillHasQuota(*gang) ||
+          !MayComeFree(state_, *gang)) {
         statement_.Do({OperationKind::kUnclaim, gang->request.name});
       } else {
         claimants_.push_back(gang);
@@ -93,10 +92,10 @@ class RoundRun {
   // when all others have had their turns: what is kept is nobody else's either way. Those whose
   // claim is of this round have their turn in the next: others have only now been asked to go.
   void StartClaimants() {
-    for (const GangRecord* const gang : claimants_) {
-      if (gang->state == GangState::kClaiming && gang->request.standing != Standing::kPausing &&
-          !awaited_.contains(gang->request.name) &&
-          AllFree(*gang, &NodeLedger::FreeBesideLeaving)) {
+    std::erase_if(claimants_,
+                  [](const GangRecord* gang) { return gang->state != GangState::kClaiming; });
+    for (const GangRecord* const gang : ClaimantsWithRoom(state_, claimants_)) {
+      if (gang->request.standing != Standing::kPausing && !awaited_.contains(gang->request.name)) {
         Start(*gang, gang->claimed_pods);
       }
     }
@@ -119,12 +118,6 @@ class RoundRun {
     const bool has_quota = state_.queues().Allows(*gang.queue, gang.total);
     statement_.RollBack(begin);
     return has_quota;
-  }
-
-  bool AllFree(const GangRecord& gang, NodeFree (NodeLedger::*free_of)(NodeIndex) const) const {
-    return std::ranges::all_of(SumByNode(gang.holds), [&](const auto& one) {
-      return HasRoomFor((state_.nodes().*free_of)(one.first), one.second);
-    });
   }
 
   void Start(const GangRecord& gang, PlacedPods pods) {

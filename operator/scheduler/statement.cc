@@ -8,7 +8,14 @@ namespace lockstep::control {
 
 ClusterState::Undo ClusterState::Do(const Operation& operation, WallTime now) {
   GangRecord& gang = At(operation.gang);
-  Undo undo{operation, gang.state, {}, gang.claimed_pods, gang.run, gang.beneficiary, false};
+  Undo undo{operation,
+            gang.state,
+            {},
+            gang.claimed_pods,
+            gang.claimed_at,
+            gang.run,
+            gang.beneficiary,
+            false};
   const bool is_expected =
       operation.kind == OperationKind::kStart
           ? gang.state == GangState::kWaiting || gang.state == GangState::kClaiming
@@ -43,6 +50,7 @@ ClusterState::Undo ClusterState::Do(const Operation& operation, WallTime now) {
   } else if (operation.kind == OperationKind::kClaim) {
     gang.state = GangState::kClaiming;
     gang.claimed_pods = operation.pods;
+    gang.claimed_at = now;
   } else {
     gang.state = GangState::kWaiting;
   }
@@ -79,6 +87,7 @@ void ClusterState::TakeBack(const Undo& undo) {
   gang.state = undo.state;
   gang.is_promised = false;  // nobody goes who is
   gang.claimed_pods = undo.claimed_pods;
+  gang.claimed_at = undo.claimed_at;
   gang.run = undo.run;
   gang.beneficiary = undo.beneficiary;
   Enter(&gang);

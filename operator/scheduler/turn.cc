@@ -18,14 +18,6 @@ constexpr int64_t kPlaceStepsMax = 200'000;
 constexpr int kPlansMax = 4;
 constexpr int kPlansOfRoundMax = 16;
 
-NodeFree Beside(NodeFree room, const NodeUsage& used) {
-  room.free = Left(room.free, used.resources);
-  if (room.pods_free != kPodsUnlimited) {
-    room.pods_free = std::max<int64_t>(0, room.pods_free - used.pod_count);
-  }
-  return room;
-}
-
 NodeFree Smaller(const NodeFree& a, const NodeFree& b) {
   // What is in both: all of `a` but what it has more.
   return {Left(a.free, Left(a.free, b.free)), std::min(a.pods_free, b.pods_free)};

@@ -110,8 +110,8 @@ void SchedulerFeed::HeedClaim(const JobId& key, const JobStand& stand) {
   }
   Keep(key, {*std::move(claim), true, stand.is_claim_stored});
   if (gang.state == GangState::kWaiting) {
-    state_.Apply({OperationKind::kClaim, stand.request.name, {}, PodsOf(claims_.at(key).claim)},
-                 WallTime{});
+    const RoomClaim& kept = claims_.at(key).claim;
+    state_.Apply({OperationKind::kClaim, stand.request.name, {}, PodsOf(kept)}, kept.since);
   }
 }
 

@@ -334,5 +334,19 @@ TEST(SchedulerFeed, IsAfterAnyEventsWhatAFreshOneIs) {
   EXPECT_GT(given_up_count, 100);
 }
 
+// Whoever leads next has claims in the order in which they were made.
+TEST(SchedulerFeed, RoomIsKeptSinceWhenTheStatusSays) {
+  const WallTime since = WallTime(std::chrono::seconds(1000));
+  JobStand stand;
+  stand.wants_place = true;
+  stand.request.name = "default/mnist";
+  stand.claim = RoomClaim{since, {}, {{"worker-0", "node-0"}}};
+  SchedulerFeed feed;
+  feed.SetJob({"default", "mnist"}, stand);
+  const GangRecord* const gang = feed.state().Find("default/mnist");
+  ASSERT_EQ(gang->state, GangState::kClaiming);
+  EXPECT_EQ(gang->claimed_at, since);
+}
+
 }  // namespace
 }  // namespace lockstep::control
