@@ -41,7 +41,9 @@ bool MayFallBack(const JobProgress& known,
       newest_start = std::max(newest_start, placement.since);
     }
   }
-  return known.observed_at <= newest_start && newest_start <= reported_at &&
+  // A pod may answer with what its processes told it before they heard of the loss.
+  const bool has_met_since = trains_on_alone || document.epoch >= status.epoch;
+  return known.observed_at <= newest_start && newest_start <= reported_at && has_met_since &&
          HasState(document.phase);
 }
 

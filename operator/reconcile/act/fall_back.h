@@ -6,9 +6,9 @@
 namespace lockstep::control {
 
 // Whether a report, made at `reported_at`, may say that training stands at an earlier step than
-// `known`: a pod was put in place since that was known, and this process has met the others since
-// and has a state. Where ranks do not meet while they train, that pod is the process's own. Any
-// other report that lies behind is only late.
+// `known`: a pod was put in place since that was known, and this process has met the others
+// since (its epoch is the newest) and has a state. Where ranks do not meet while they train, that
+// pod is the process's own. Any other report that lies behind is only late.
 bool MayFallBack(const JobProgress& known,
                  const StatusDocument& document,
                  WallTime reported_at,

@@ -50,6 +50,11 @@ class FallBackTest : public testing::Test {
     world_.Advance(std::chrono::seconds(1));
     world_.RunAll();
     world_.ReportAll();
+    MeetAt(step);
+  }
+
+  // Both ranks have met, and hold the state of `step`.
+  void MeetAt(int64_t step) {
     for (const int rank : {0, 1}) {
       StatusDocument& document = DocumentOf(rank);
       document.phase = Phase::kTraining;
@@ -60,6 +65,13 @@ class FallBackTest : public testing::Test {
       ready.step = Step(step);
       document.timeline.push_back(ready);
     }
+  }
+
+  // Rank 0's pod answers now, with what its processes told it before they heard of a loss.
+  void AnswerOfBefore(int64_t step) {
+    world_.observed.reports.at(PodOf(0)).age = Duration::zero();
+    DocumentOf(0).step = Step(step);
+    DocumentOf(0).samples_per_second += 1;  // so that there is news
   }
 
   // What is said of lost progress in the next turn; empty: nothing.
@@ -173,6 +185,43 @@ TEST_F(FallBackTest, LateReportOfASurvivorLosesNothing) {
 
   EXPECT_EQ(Told(), "") << "the report is from before the loss";
   EXPECT_EQ(KnownStep(), 4200);
+}
+
+// A pod of several processes is asked right after another one was lost.
+TEST_F(FallBackTest, SurvivorThatHasNotHeardOfTheLossLosesNothing) {
+  MeetAt(0);
+  TrainAt(102);
+  world_.Advance(std::chrono::seconds(1));
+  world_.Exit(PodOf(1), 137);
+  world_.Step();
+  world_.RunAll();
+  for (const int64_t step : {102, 103}) {
+    AnswerOfBefore(step);
+    EXPECT_EQ(Told(), "");
+  }
+  EXPECT_EQ(KnownStep(), 103);
+  EXPECT_EQ(StepsRepeated(), 0);
+
+  world_.Advance(std::chrono::seconds(1));
+  world_.ReportAll();
+  MeetAt(123);
+  TrainAt(124);
+  EXPECT_EQ(StepsRepeated(), 0);
+}
+
+// The same, of a survivor that is lost itself before the others have met it.
+TEST_F(FallBackTest, LossOfTheLastSurvivorIsToldOnce) {
+  MeetAt(0);
+  TrainAt(102);
+  world_.Advance(std::chrono::seconds(1));
+  world_.Exit(PodOf(1), 137);
+  world_.Step();
+  AnswerOfBefore(103);
+  EXPECT_EQ(Told(), "");
+  StartAgainAt(0);
+  EXPECT_NE(Told(), "");
+  TrainAt(20);
+  EXPECT_EQ(StepsRepeated(), 103);
 }
 
 TEST_F(FallBackTest, MeetingThatASurvivorsStateBeginsLosesNothing) {
