@@ -168,6 +168,11 @@ std::string_view PaddingName(Padding padding) {
   return NameOf(kPaddingNames, padding);
 }
 
+bool ReadsClassNumbers(LossType type, int64_t label_width, int64_t output_width) {
+  return label_width == 1 && (type == LossType::kSparseCategoricalCrossentropy ||
+                              (type == LossType::kCategoricalCrossentropy && output_width > 1));
+}
+
 std::string_view LossTypeName(LossType type) {
   return NameOf(kLossTypeNames, type);
 }

@@ -236,6 +236,10 @@ struct LayerShape {
 // path) and whose message gives the input it would have to read.
 Result<std::vector<LayerShape>> InferShapes(const ModelSpec& model);
 
+// Whether labels of that width are class numbers, counted from 0, to this loss over so many
+// outputs.
+bool ReadsClassNumbers(LossType type, int64_t label_width, int64_t output_width);
+
 // A layer's `type` in a manifest: "Conv2D".
 std::string_view LayerTypeName(const Layer& layer);
 

@@ -66,6 +66,11 @@ bool IsCalm(const Progress& progress) {
          (progress.state.empty() || progress.state == "Running");
 }
 
+// Its last figures are in the end of the run; what is left to show is who is still there.
+bool HasTrained(const Progress& progress) {
+  return progress.is_training && (progress.state == "Succeeded" || progress.state == "Failed");
+}
+
 std::string Workers(const Progress& progress) {
   return "  " + std::to_string(progress.pods_running) + "/" + std::to_string(progress.pods_total) +
          " running" +
@@ -143,6 +148,9 @@ std::string FormatDuration(Duration duration) {
 }
 
 std::string FormatProgress(const Progress& progress) {
+  if (HasTrained(progress)) {
+    return progress.job + Workers(progress);
+  }
   std::string line = progress.job + "  ";
   if (!progress.is_training) {
     return line + OfProgram(progress) + Elapsed(progress) + Workers(progress);
@@ -158,6 +166,9 @@ std::string FormatProgressBar(const Progress& progress, int columns) {
   // One column less than the screen has: a full line would wrap and leave its remains behind.
   const auto width = static_cast<std::size_t>(std::max(1, columns - 1));
   const Column workers{Workers(progress), IsCalm(progress) ? 3 : 6};
+  if (HasTrained(progress)) {
+    return Fit({{progress.job, 2}, workers}, width);
+  }
   if (!progress.is_training) {
     return Fit(
         {{progress.job + "  ", 2}, {OfProgram(progress), 8}, {Elapsed(progress), 9}, workers},

@@ -54,6 +54,15 @@ TEST(FormatProgress, MissingWorkerAndStateAreShown) {
   EXPECT_TRUE(FormatProgress(progress).ends_with("  2/3 running (Restarting)"));
 }
 
+TEST(FormatProgress, OnceTheJobHasEndedOnlyWhoIsLeftIsShown) {
+  Progress progress = Training();
+  progress.pods_running = 2;
+  progress.state = "Succeeded";
+  EXPECT_EQ(FormatProgress(progress), "mnist  2/3 running (Succeeded)");
+  progress.state = "Failed";
+  EXPECT_EQ(FormatProgressBar(progress, 80), "mnist  2/3 running (Failed)");
+}
+
 TEST(FormatProgress, UnknownFiguresAreLeftOut) {
   Progress progress;
   progress.job = "mnist";

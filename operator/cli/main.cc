@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <new>
 #include <signal.h>
+#include <stdexcept>
 #include <string>
 #include <system_error>
 #include <unistd.h>
@@ -76,6 +77,8 @@ int MainInShortage(const std::vector<std::string>& argv) {
     std::fputs("lockstep: the machine has no memory left for it\n", stderr);
   } catch (const std::system_error& error) {
     std::fprintf(stderr, "lockstep: the machine gives it no thread: %s\n", error.what());
+  } catch (const std::runtime_error& error) {  // a library's: no file descriptor for Asio
+    std::fprintf(stderr, "lockstep: %s\n", error.what());
   }
   return kCliFailed;
 }

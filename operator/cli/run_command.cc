@@ -435,7 +435,8 @@ Result<UniqueFd> HoldCheckpoints(const Workshop& shop, const RunDirectory& direc
 
 int RunRun(RunArguments arguments) {
   int exit_code = kCliFailed;
-  if (const Status writable = CheckSummaryFile(arguments.summary_file); !writable.ok()) {
+  if (const Status writable = CheckSummaryFile(arguments.summary_file, arguments.source.file);
+      !writable.ok()) {
     return Complain(kCliUsage, writable.error().message());
   }
   if (!arguments.resume.empty()) {

@@ -19,7 +19,7 @@ bool IsSpecialFile(const std::string& file) {
 
 }  // namespace
 
-Status CheckSummaryFile(const std::string& file) {
+Status CheckSummaryFile(const std::string& file, const std::string& manifest) {
   std::error_code error;
   const std::string folder = std::filesystem::path(file).parent_path().string();
   const auto fail = [&file](const std::string& problem) {
@@ -33,6 +33,9 @@ Status CheckSummaryFile(const std::string& file) {
   }
   if (std::filesystem::is_directory(file, error)) {
     return fail("that is a folder, expected a file");
+  }
+  if (std::filesystem::equivalent(file, manifest, error)) {  // false where one is not there
+    return fail("that is the manifest of the job, which would be lost");
   }
   if (::access(folder.empty() ? "." : folder.c_str(), W_OK | X_OK) != 0) {
     return fail("its folder: " + std::string(std::strerror(errno)));

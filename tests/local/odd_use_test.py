@@ -144,7 +144,9 @@ class OddUse(LocalTest):
         self.assertIn("Too many open files; it is tried again", output)
 
     def test_summary_that_cannot_be_written_is_refused_at_once(self):
+        os.link(self.manifest, self.scratch / "same.yaml")
         for file, problem in (("no/such.json", "its folder: No such file or directory"),
+                              ("same.yaml", "that is the manifest of the job, which would be lost"),
                               (".", "that is a folder, expected a file")):
             exit_code, output = self.end_of(
                 self.lockstep("run", "job.yaml", "--summary", file))
@@ -204,6 +206,15 @@ class OddUse(LocalTest):
             self.assertEqual(exit_code, 1, output)
             self.assertNotIn("terminate called", output)
             self.assertIn("lockstep: the machine ", output)
+            self.assertFalse((self.scratch / "run/job.key").exists())
+
+    def test_want_of_descriptors_is_told(self):
+        for descriptors in range(11, 17):
+            exit_code, output = self.shell(
+                f"ulimit -n {descriptors}; lockstep run job.yaml --dir run --timeout 20s")
+            self.assertEqual(exit_code, 1, output)
+            self.assertNotIn("terminate called", output)
+            self.assertIn("Too many open files", output)
             self.assertFalse((self.scratch / "run/job.key").exists())
 
     def test_want_of_memory_for_the_engine_is_told(self):

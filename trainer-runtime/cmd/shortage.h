@@ -1,6 +1,7 @@
 #pragma once
 
 #include <new>
+#include <stdexcept>
 #include <string>
 #include <system_error>
 
@@ -21,6 +22,8 @@ auto ReportShortage(Work&& work) -> decltype(work()) {
     return Error(
         ErrorCode::kIo,
         std::string("this machine gives lockstep-runtime no further thread: ") + error.what());
+  } catch (const std::runtime_error& error) {  // a library's: no file descriptor for Asio
+    return Error(ErrorCode::kIo, error.what());
   }
 }
 

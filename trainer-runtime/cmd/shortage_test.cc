@@ -23,6 +23,13 @@ TEST(ShortageTest, WantOfAThreadIsSaidInTheMachinesWords) {
       "this machine gives lockstep-runtime no further thread: Resource temporarily unavailable");
 }
 
+TEST(ShortageTest, WhatALibraryIsRefusedIsSaidInItsWords) {
+  const Result<int> result = ReportShortage(
+      []() -> Result<int> { throw std::runtime_error("epoll: Too many open files"); });
+  EXPECT_EQ(result.error().code(), ErrorCode::kIo);
+  EXPECT_EQ(result.error().message(), "epoll: Too many open files");
+}
+
 TEST(ShortageTest, WantOfMemoryIsSaid) {
   const Result<int> result = ReportShortage([]() -> Result<int> { throw std::bad_alloc(); });
   EXPECT_EQ(result.error().message(), "this machine has no memory left for lockstep-runtime");

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/json/json.h"
+#include "trainer-runtime/data/label_check.h"
 #include "trainer-runtime/engine/plugin_engine.h"
 #include "trainer-runtime/strategy/make_strategy.h"
 
@@ -72,6 +73,7 @@ Result<TrainingParts> LoadTrainingParts(const TrainingSpec& spec,
   if (!data.ok()) {
     return std::move(data).error();
   }
+  LOCKSTEP_RETURN_IF_ERROR(CheckLabels(spec, *data));
   if (spec.variables == VariablePlacement::kIndependent) {
     LOCKSTEP_ASSIGN_OR_RETURN(data->train, PartOfRank(data->train, environment));
   }

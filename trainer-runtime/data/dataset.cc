@@ -92,12 +92,19 @@ Result<Dataset> Dataset::Make(IdxTensor images,
   dataset.scale_ = scale;
   dataset.inputs_ = std::move(images.values);
   dataset.labels_ = std::move(labels.values);
-  dataset.Summarise();
+  dataset.TakeChecksum();
   return dataset;
 }
 
-void Dataset::Summarise() {
-  label_max_ = labels_.empty() ? 0 : *std::max_element(labels_.begin(), labels_.end());
+std::optional<SampleLabel> Dataset::FirstLabelAbove(int64_t max) const {
+  const auto found = std::ranges::find_if(labels_, [max](uint8_t label) { return label > max; });
+  if (found == labels_.end()) {
+    return std::nullopt;
+  }
+  return SampleLabel{(found - labels_.begin()) / label_width_, *found};
+}
+
+void Dataset::TakeChecksum() {
   uLong sum = crc32_z(0, nullptr, 0);
   sum = crc32_z(sum, inputs_.data(), inputs_.size());
   checksum_ = static_cast<uint32_t>(crc32_z(sum, labels_.data(), labels_.size()));
@@ -132,7 +139,7 @@ Dataset Dataset::Part(int index, int count) const {
   part.inputs_ = TakeRows(inputs_, rows, input_width_);
   part.labels_ = TakeRows(labels_, rows, label_width_);
   part.part_ = count > 1 ? std::to_string(index) + " of " + std::to_string(count) : part_;
-  part.Summarise();
+  part.TakeChecksum();
   return part;
 }
 
@@ -148,8 +155,8 @@ Dataset Dataset::SplitOffTail(int64_t count) {
   tail.inputs_ = SplitRows(&inputs_, count, input_width_);
   tail.labels_ = SplitRows(&labels_, count, label_width_);
   sample_count_ -= count;
-  tail.Summarise();
-  Summarise();
+  tail.TakeChecksum();
+  TakeChecksum();
   return tail;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -10,6 +11,13 @@
 #include "trainer-runtime/data/idx_reader.h"
 
 namespace lockstep::runtime {
+
+struct SampleLabel {
+  int64_t sample = 0;
+  int value = 0;
+
+  friend bool operator==(const SampleLabel&, const SampleLabel&) = default;
+};
 
 // Samples in memory, addressed by id 0, 1, ..., sample_count - 1 in the order of the file. Inputs
 // stay bytes until they are gathered: a quarter of the memory of floats.
@@ -35,8 +43,8 @@ class Dataset {
 
   int64_t label_width() const { return label_width_; }
 
-  // The largest label value; 0 when empty. A class number must be below the model's outputs.
-  int label_max() const { return label_max_; }
+  // The first label value above `max`, and the sample it is of.
+  std::optional<SampleLabel> FirstLabelAbove(int64_t max) const;
 
   // CRC-32 of all inputs, then all labels: tells two sets of equal size apart. 0 when empty.
   uint32_t checksum() const { return checksum_; }
@@ -59,14 +67,13 @@ class Dataset {
   Dataset SplitOffTail(int64_t count);
 
  private:
-  // What is known once the rows are in place: largest label and checksum.
-  void Summarise();
+  // Once the rows are in place.
+  void TakeChecksum();
 
   int64_t sample_count_ = 0;
   std::vector<int64_t> input_shape_;
   int64_t input_width_ = 0;
   int64_t label_width_ = 0;
-  int label_max_ = 0;
   uint32_t checksum_ = 0;
   double scale_ = 1;
   std::string part_;

@@ -47,7 +47,8 @@ TEST(Dataset, GathersRowsInTheOrderAsked) {
   EXPECT_THAT(inputs, ElementsAre(30, 35, 10, 15));
   EXPECT_THAT(labels, ElementsAre(3, 1));
   EXPECT_THAT(dataset->input_shape(), ElementsAre(1, 2));
-  EXPECT_EQ(dataset->label_max(), 3);
+  EXPECT_EQ(dataset->FirstLabelAbove(1), (SampleLabel{2, 2}));
+  EXPECT_EQ(dataset->FirstLabelAbove(3), std::nullopt);
 }
 
 TEST(Dataset, LabelsMayBeVectors) {
@@ -208,11 +209,10 @@ TEST(Dataset, PartsHoldEachSampleOnceAndDifferByOneAtMost) {
   }
 }
 
-TEST(Dataset, PartKnowsWhichItIsAndHasALabelMaxAndChecksumOfItsOwn) {
+TEST(Dataset, PartKnowsWhichItIsAndHasAChecksumOfItsOwn) {
   const Dataset whole = Dataset::Make(Images(6), Labels(6), 1, "x").value();
   const Dataset part = whole.Part(0, 3);
   EXPECT_EQ(part.part(), "0 of 3");
-  EXPECT_EQ(part.label_max(), 3);
   EXPECT_NE(part.checksum(), whole.checksum());
   EXPECT_EQ(whole.part(), "");
   EXPECT_EQ(whole.Part(0, 1).part(), "");

@@ -111,11 +111,6 @@ SampleLoss Choose(const LossSpec& loss) {
   return loss.from_logits ? CategoricalFromLogits : CategoricalFromProbabilities;
 }
 
-bool ReadsClassNumbers(LossType type, int64_t label_width, int64_t output_width) {
-  return label_width == 1 && (type == LossType::kSparseCategoricalCrossentropy ||
-                              (type == LossType::kCategoricalCrossentropy && output_width > 1));
-}
-
 std::size_t IndexOfLargest(Row values) {
   return static_cast<std::size_t>(std::max_element(values.begin(), values.end()) - values.begin());
 }

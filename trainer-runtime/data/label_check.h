@@ -1,0 +1,15 @@
+#pragma once
+
+#include "common/base/result.h"
+#include "common/contract/training_spec.h"
+#include "trainer-runtime/data/dataset.h"
+
+namespace lockstep::runtime {
+
+// Whether the labels of `splits`, as LoadDataset has read them, can be read by the loss of `spec`:
+// before the first step, for one of the test samples would be met after the last.
+// Errors: kInvalidArgument, with the file and the sample's number there, of the first class number
+// that the model has no output for.
+Status CheckLabels(const TrainingSpec& spec, const DatasetSplits& splits);
+
+}  // namespace lockstep::runtime
