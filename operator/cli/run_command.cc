@@ -290,8 +290,8 @@ Result<RunSummary> Carry(const RunArguments& arguments,
   options.timeout = arguments.timeout;
   options.checkpoint_directory = CheckpointDirectoryOf(shop.job, directory.path());
   // A folder that cannot be read may hold what must not be begun anew.
-  LOCKSTEP_ASSIGN_OR_RETURN(options.newest_checkpoint,
-                            NewestCheckpointIn(options.checkpoint_directory));
+  LOCKSTEP_ASSIGN_OR_RETURN(options.newest_checkpoints,
+                            NewestCheckpointsIn(options.checkpoint_directory));
   options.on_under_way = [note] {
     if (!note->is_written()) {
       note->Write();

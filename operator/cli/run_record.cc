@@ -17,6 +17,14 @@ std::optional<TimePoint> Find(const std::map<std::string, TimePoint>& moments,
   return found == moments.end() ? std::nullopt : std::optional(found->second);
 }
 
+int64_t ModelCount(const ModelsOfPods& models) {
+  int64_t count = models.empty() ? 1 : 0;
+  for (const auto& [task, ranks] : models) {
+    count += static_cast<int64_t>(ranks.size());
+  }
+  return count;
+}
+
 bool SaysSuccess(const std::string& message) {
   const auto words = DecodeTerminationMessage(message);
   return words.ok() && words->outcome == Outcome::kSuccess;
@@ -27,7 +35,7 @@ bool SaysSuccess(const std::string& message) {
 RunRecord::RunRecord(RunRecordOptions options)
     : options_(std::move(options)),
       recoveries_(options_.batch_size.has_value(), options_.gang_size),
-      checkpoints_(options_.newest_checkpoint) {}
+      checkpoints_(options_.newest_checkpoints, options_.models) {}
 
 void RunRecord::OnPodEvent(const PodEvent& event) {
   switch (event.change) {
@@ -197,7 +205,7 @@ void RunRecord::NotePace(const TaskId& task, const StepSeen& seen) {
 double RunRecord::SamplesSeen() const {
   const int64_t used = last_seen_->samples - first_seen_->samples;
   return static_cast<double>(first_seen_->samples > 0 && used > 0
-                                 ? used * options_.model_count
+                                 ? used * ModelCount(options_.models)
                                  : (last_seen_->step - first_seen_->step) *
                                        options_.batch_size.value_or(0));
 }

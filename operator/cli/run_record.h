@@ -24,9 +24,9 @@ struct RunRecordOptions {
   std::size_t gang_size = 0;          // pods of the job
   TimePoint started;
   std::string run_directory;
-  int status_port = 0;                      // of every pod
-  std::optional<Step> newest_checkpoint{};  // that lay there before the run
-  int64_t model_count = 1;                  // each process of several tells of its own
+  int status_port = 0;                                // of every pod
+  std::vector<FoundCheckpoint> newest_checkpoints{};  // of each model, that lay there before
+  ModelsOfPods models{};                              // each process of several tells of its own
 };
 
 // What happened in a run so far: every pod that ever ran, the newest reports, the recoveries.

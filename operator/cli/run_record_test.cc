@@ -65,7 +65,7 @@ class RunRecordTest : public ::testing::Test {
     return summary;
   }
 
-  RunRecord record_{RunRecordOptions{10, 2, At(1000), "/run", 12033, Step(40)}};
+  RunRecord record_{RunRecordOptions{10, 2, At(1000), "/run", 12033, {{Step(40), "", {}}}}};
 };
 
 TEST_F(RunRecordTest, EveryPodHasTheAddressOfItsMetrics) {

@@ -45,6 +45,17 @@ int64_t ModelCount(const TrainingJob& job) {
   return job.spec.strategy == Strategy::kIndependent ? job.WorldSize() : 1;
 }
 
+ModelsOfPods ModelsOf(const TrainingJob& job) {
+  ModelsOfPods models;
+  if (job.spec.strategy == Strategy::kIndependent && job.spec.training) {
+    const std::vector<RankPlace> order = RankOrder(TopologyOf(job, LoopbackAddressing{}));
+    for (std::size_t rank = 0; rank < order.size(); ++rank) {
+      models[order[rank].task].push_back(static_cast<int64_t>(rank));
+    }
+  }
+  return models;
+}
+
 // Samples a step, of all models together where there are several; nothing for commands.
 std::optional<int64_t> BatchSize(const TrainingJob& job) {
   if (!job.spec.training) {
@@ -97,8 +108,8 @@ RunSession::RunSession(RunSessionOptions options, RunSessionParts parts)
                started_,
                options_.run_directory,
                StatusPortOf(options_.settings.addressing),
-               options_.newest_checkpoint,
-               ModelCount(options_.job)}),
+               options_.newest_checkpoints,
+               ModelsOf(options_.job)}),
       chaos_(options_.chaos),
       backend_(LocalBackendOptions{options_.job,
                                    options_.machine,
