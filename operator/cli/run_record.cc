@@ -146,6 +146,7 @@ void RunRecord::NoteLastWords(const std::string& pod, const TerminationMessage& 
   if (message.last_step) {
     final_step_ = std::max(final_step_.value_or(Step()), *message.last_step);
   }
+  final_data_epoch_ = std::max(final_data_epoch_, message.data_epoch.value_or(0));
   if (message.steps_total) {
     final_steps_total_ = message.steps_total;
   }
@@ -336,6 +337,7 @@ void RunRecord::FillSummary(TimePoint now, RunSummary* summary) const {
     summary->steps_total = final_steps_total_;
   }
   summary->steps = std::max(summary->steps, final_step_.value_or(Step()).value());
+  summary->data_epoch = std::max(summary->data_epoch, final_data_epoch_);
   if (options_.batch_size && first_seen_ && last_seen_->at > first_seen_->at) {
     summary->samples_per_second = SamplesSeen() / ToSeconds(last_seen_->at - first_seen_->at);
   }

@@ -262,10 +262,12 @@ TEST_F(RunRecordTest, LastWordsOutliveTheStatusDocument) {
   message.result = TestResult{0.1, 0.97};
   message.training_loss = 0.25;
   message.steps_total = 100;
+  message.data_epoch = 3;
   record_.OnPodEvent(Ended("job-worker-0", 0, EncodeTerminationMessage(message), 4000));
   const RunSummary summary = Summary();
   EXPECT_EQ(summary.steps, 100);
   EXPECT_EQ(summary.steps_total, 100);
+  EXPECT_EQ(summary.data_epoch, 3);
   EXPECT_EQ(summary.loss, 0.25);
   EXPECT_EQ(summary.test_accuracy, 0.97);
   ASSERT_TRUE(summary.samples.has_value());
