@@ -129,13 +129,21 @@ void RunRecord::NoteEnd(const PodEvent& event, PodRecord* record) {
   }
 }
 
+// Of several models the first: theirs are no parts of one history.
+bool RunRecord::TellsHistory(const TaskId& task) const {
+  const auto own = options_.models.find(task);
+  return options_.models.empty() || (own != options_.models.end() && own->second.front() == 0);
+}
+
 void RunRecord::NoteLastWords(const std::string& pod, const TerminationMessage& message) {
   if (message.checkpoints) {
     checkpoints_.Report(pod, *message.checkpoints, message.last_checkpoint_step, true);
   }
   is_under_way_ = is_under_way_ || message.last_step.value_or(Step()) > Step() ||
                   (message.checkpoints && message.checkpoints->restored_step);
-  history_.Add(message.history);
+  if (const auto name = ParsePodName(pod); name && TellsHistory(name->task)) {
+    history_.Add(message.history);
+  }
   // Who came back too late to hear of the other models knows its own figures alone.
   const bool knows_all_models = final_result_ && !final_result_->models.empty();
   if (!knows_all_models || (message.result && !message.result->models.empty())) {
@@ -167,7 +175,9 @@ void RunRecord::OnReport(const StatusArrival& arrival) {
   const StatusDocument& document = arrival.document;
   recoveries_.Report(document);
   checkpoints_.Report(document.pod, document.checkpoints, document.last_checkpoint_step);
-  history_.Add(document.history);
+  if (TellsHistory(document.task)) {
+    history_.Add(document.history);
+  }
   last_heard_[document.pod] = arrival.received;
   is_under_way_ = is_under_way_ || document.step > Step() || document.checkpoints.restored_step;
   if (!options_.batch_size && document.phase == Phase::kStopping) {

@@ -91,6 +91,7 @@ class RunRecord {
   void NoteEnd(const PodEvent& event, PodRecord* record);
   void NotePace(const TaskId& task, const StepSeen& seen);
   double SamplesSeen() const;
+  bool TellsHistory(const TaskId& task) const;
   void NoteLastWords(const std::string& pod, const TerminationMessage& message);
 
   RunRecordOptions options_;

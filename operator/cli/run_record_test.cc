@@ -87,6 +87,24 @@ TEST_F(RunRecordTest, HistoryComesFromReportsAndFromLastWords) {
   EXPECT_EQ(Summary().history[1].loss, 0.25);
 }
 
+TEST(RunRecordOfModels, HistoryIsThatOfTheFirstModelWhoeverIsFarther) {
+  RunRecord record({10, 2, At(1000), "/run", 12033, {}, {{kWorker0, {0}}, {kWorker1, {1}}}});
+  StatusArrival second = Reported(kWorker1, 188, 2000);
+  second.document.history = {{0, 94, 9000, 0.75, {}, 1}, {1, 188, 9000, 0.5, {}, 1}};
+  record.OnReport(second);
+  StatusArrival first = Reported(kWorker0, 94, 2001);
+  first.document.history = {{0, 94, 9000, 0.25, {}, 1}};
+  record.OnReport(first);
+  TerminationMessage words;
+  words.outcome = Outcome::kSuccess;
+  words.history = {{1, 188, 9000, 0.5, {}, 1}};
+  record.OnPodEvent(Started("job-worker-1", 101, 1000));
+  record.OnPodEvent(Ended("job-worker-1", 0, EncodeTerminationMessage(words), 4000));
+  RunSummary summary;
+  record.FillSummary(At(9000), &summary);
+  EXPECT_EQ(summary.history, first.document.history);
+}
+
 TEST_F(RunRecordTest, CheckpointsAreKnownThoughNoReportMetThem) {
   TerminationMessage message;
   message.outcome = Outcome::kSuccess;

@@ -254,8 +254,9 @@ void RunSession::TellRemarks() {
   for (const CheckpointRemark& remark : record_.checkpoints().TakeRemarks()) {
     remark.is_warning ? Warn(remark.text) : Say(remark.text);
   }
+  const bool has_models = options_.job.spec.strategy == Strategy::kIndependent;
   for (const DataEpochResult& result : record_.history().TakeNew()) {
-    Say(FormatDataEpoch(result, DataEpochsOf(options_.job)));
+    Say((has_models ? "model 0: " : "") + FormatDataEpoch(result, DataEpochsOf(options_.job)));
   }
   for (const Recovery& recovery : record_.recoveries().TakeCompleted()) {
     Say(FormatRecovery(recovery));
