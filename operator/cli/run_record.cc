@@ -129,6 +129,33 @@ void RunRecord::NoteEnd(const PodEvent& event, PodRecord* record) {
   }
 }
 
+void RunRecord::NoteSamples(const TaskId& task, const SampleCounts& samples, bool are_final) {
+  // A successor that does not hold the state yet has counted none.
+  if (options_.models.contains(task) && samples.consumed > 0) {
+    samples_of_models_[task] = {samples, are_final};
+  }
+}
+
+// Of models that have not met at their end each has counted its own; a pod tells of one of its.
+void RunRecord::SumSamples(RunSummary* summary) const {
+  SampleCounts sum;
+  bool are_final = true;
+  for (const auto& [task, counted] : samples_of_models_) {
+    const SampleCounts& more = counted.first;
+    sum.consumed += more.consumed;
+    sum.expected += more.expected;
+    sum.lost += more.lost;
+    sum.repeated += more.repeated;
+    are_final = are_final && counted.second;
+  }
+  if (!samples_of_models_.empty()) {
+    summary->samples = sum;
+    summary->has_final_samples = are_final;
+    summary->models_uncounted =
+        ModelCount(options_.models) - static_cast<int64_t>(samples_of_models_.size());
+  }
+}
+
 // Of several models the first: theirs are no parts of one history.
 bool RunRecord::TellsHistory(const TaskId& task) const {
   const auto own = options_.models.find(task);
@@ -141,8 +168,12 @@ void RunRecord::NoteLastWords(const std::string& pod, const TerminationMessage& 
   }
   is_under_way_ = is_under_way_ || message.last_step.value_or(Step()) > Step() ||
                   (message.checkpoints && message.checkpoints->restored_step);
-  if (const auto name = ParsePodName(pod); name && TellsHistory(name->task)) {
+  const auto name = ParsePodName(pod);
+  if (name && TellsHistory(name->task)) {
     history_.Add(message.history);
+  }
+  if (name && message.samples) {
+    NoteSamples(name->task, *message.samples, true);
   }
   // Who came back too late to hear of the other models knows its own figures alone.
   const bool knows_all_models = final_result_ && !final_result_->models.empty();
@@ -175,6 +206,7 @@ void RunRecord::OnReport(const StatusArrival& arrival) {
   const StatusDocument& document = arrival.document;
   recoveries_.Report(document);
   checkpoints_.Report(document.pod, document.checkpoints, document.last_checkpoint_step);
+  NoteSamples(document.task, document.samples, false);
   if (TellsHistory(document.task)) {
     history_.Add(document.history);
   }
@@ -342,6 +374,9 @@ void RunRecord::FillSummary(TimePoint now, RunSummary* summary) const {
   if (final_samples_) {
     summary->samples = final_samples_;
     summary->has_final_samples = true;
+  }
+  if (!options_.models.empty() && summary->models.empty()) {
+    SumSamples(summary);
   }
   if (final_steps_total_) {  // of a run of a moment no report was met
     summary->steps_total = final_steps_total_;

@@ -3,6 +3,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/base/time.h"
@@ -91,6 +92,8 @@ class RunRecord {
   void NoteEnd(const PodEvent& event, PodRecord* record);
   void NotePace(const TaskId& task, const StepSeen& seen);
   double SamplesSeen() const;
+  void NoteSamples(const TaskId& task, const SampleCounts& samples, bool are_final);
+  void SumSamples(RunSummary* summary) const;
   bool TellsHistory(const TaskId& task) const;
   void NoteLastWords(const std::string& pod, const TerminationMessage& message);
 
@@ -108,6 +111,7 @@ class RunRecord {
   std::map<TaskId, StatusDocument> reports_;      // newest of each task
   // What processes said last: it outlives their status documents.
   std::optional<SampleCounts> final_samples_;
+  std::map<TaskId, std::pair<SampleCounts, bool>> samples_of_models_;  // whether they are final
   std::optional<TestResult> final_result_;
   std::optional<double> final_loss_;
   std::optional<Step> final_step_;

@@ -105,6 +105,26 @@ TEST(RunRecordOfModels, HistoryIsThatOfTheFirstModelWhoeverIsFarther) {
   EXPECT_EQ(summary.history, first.document.history);
 }
 
+TEST(RunRecordOfModels, SamplesAreTheSumOverAllModels) {
+  RunRecord record({10, 2, At(1000), "/run", 12033, {}, {{kWorker0, {0}}, {kWorker1, {1}}}});
+  const auto summary = [&record] {
+    RunSummary made;
+    record.FillSummary(At(9000), &made);
+    return made;
+  };
+  StatusArrival first = Reported(kWorker0, 94, 2000);
+  first.document.samples = {700, 700, 0, 1};
+  record.OnReport(first);
+  EXPECT_EQ(summary().models_uncounted, 1);
+  TerminationMessage words;
+  words.samples = SampleCounts{800, 801, 1, 0};
+  record.OnPodEvent(Started("job-worker-1", 101, 1000));
+  record.OnPodEvent(Ended("job-worker-1", 143, EncodeTerminationMessage(words), 4000));
+  EXPECT_EQ(summary().samples, (SampleCounts{1500, 1501, 1, 1}));
+  EXPECT_EQ(summary().models_uncounted, 0);
+  EXPECT_FALSE(summary().has_final_samples) << "the first has not said its last";
+}
+
 TEST_F(RunRecordTest, CheckpointsAreKnownThoughNoReportMetThem) {
   TerminationMessage message;
   message.outcome = Outcome::kSuccess;

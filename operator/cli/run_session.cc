@@ -446,9 +446,10 @@ RunSummary RunSession::Summarize() const {
   summary.checkpoint_directory = options_.checkpoint_directory;
   if (!options_.checkpoint_directory.empty()) {
     // What lies there, and not what pods told: on a full disk their last words are lost as well.
-    auto newest = NewestCheckpointIn(options_.checkpoint_directory);
+    const auto newest = NewestCheckpointsIn(options_.checkpoint_directory);
     if (newest.ok()) {
-      summary.last_checkpoint_step = *newest;
+      summary.last_checkpoint_step = HighestOf(*newest);
+      summary.lowest_checkpoint_step = LowestOf(*newest);
     } else {
       summary.checkpoints.last_error = newest.error().ToString();
       summary.checkpoints.is_unreadable = true;
