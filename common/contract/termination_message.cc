@@ -26,6 +26,9 @@ std::string Encode(const TerminationMessage& message, const std::string& reason)
   if (message.steps_total.has_value()) {
     json["stepsTotal"] = *message.steps_total;
   }
+  if (message.data_epoch.has_value()) {
+    json["dataEpoch"] = *message.data_epoch;
+  }
   if (message.last_checkpoint_step.has_value()) {
     json["lastCheckpointStep"] = message.last_checkpoint_step->value();
   }
@@ -108,6 +111,7 @@ Result<TerminationMessage> DecodeTerminationMessage(std::string_view text) {
   message.reason = reader.String("reason").value_or("");
   message.last_step = ReadStep(&reader, "lastStep");
   message.steps_total = reader.Int("stepsTotal", 0);
+  message.data_epoch = reader.Int("dataEpoch", 0);
   message.last_checkpoint_step = ReadStep(&reader, "lastCheckpointStep");
   if (const auto rank = reader.Int("culpritRank", 0, std::numeric_limits<int>::max())) {
     message.culprit_rank = static_cast<int>(*rank);

@@ -38,6 +38,7 @@ struct TerminationMessage {
   std::optional<CheckpointStatus> checkpoints = std::nullopt;  // of who wrote or read any
   std::vector<DataEpochResult> history = {};  // oldest first, the newest kTerminationHistoryMax
   std::optional<int64_t> steps_total = std::nullopt;  // of the training, once it is known
+  std::optional<int64_t> data_epoch = std::nullopt;   // as in the status document
 
   friend bool operator==(const TerminationMessage&, const TerminationMessage&) = default;
 };

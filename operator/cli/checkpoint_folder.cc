@@ -73,13 +73,25 @@ Result<std::vector<FoundCheckpoint>> NewestCheckpointsIn(const std::string& fold
   return found;
 }
 
+std::optional<Step> HighestOf(const std::vector<FoundCheckpoint>& newest) {
+  const auto highest = std::ranges::max_element(newest, {}, &FoundCheckpoint::step);
+  return highest == newest.end() ? std::nullopt : std::optional(highest->step);
+}
+
+std::optional<Step> LowestOf(const std::vector<FoundCheckpoint>& newest) {
+  const auto lowest = std::ranges::min_element(newest, {}, &FoundCheckpoint::step);
+  return lowest == newest.end() ? std::nullopt : std::optional(lowest->step);
+}
+
+std::string StepsBetween(Step lowest, Step highest) {
+  const std::string last = std::to_string(highest.value());
+  return lowest == highest ? "step " + last
+                           : "steps " + std::to_string(lowest.value()) + " to " + last;
+}
+
 Result<std::optional<Step>> NewestCheckpointIn(const std::string& folder) {
   LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<FoundCheckpoint> found, NewestCheckpointsIn(folder));
-  std::optional<Step> newest;
-  for (const FoundCheckpoint& checkpoint : found) {
-    newest = std::max(newest, std::optional(checkpoint.step));
-  }
-  return newest;
+  return HighestOf(found);
 }
 
 }  // namespace lockstep::control

@@ -20,6 +20,13 @@ struct FoundCheckpoint {
 // newest of that. Errors: as below.
 Result<std::vector<FoundCheckpoint>> NewestCheckpointsIn(const std::string& folder);
 
+// The furthest and the least far of them; nothing where there is none.
+std::optional<Step> HighestOf(const std::vector<FoundCheckpoint>& newest);
+std::optional<Step> LowestOf(const std::vector<FoundCheckpoint>& newest);
+
+// "step 20"; of several models that are not equally far "steps 672 to 1031".
+std::string StepsBetween(Step lowest, Step highest);
+
 // The step of the newest checkpoint in `folder`, whole or not: a step's folder is complete when it
 // appears, so that what is not has been harmed since. One with nothing in it, or a file of such a
 // name, is none. Where each rank's model has a folder of its own it is the newest of all. Nothing

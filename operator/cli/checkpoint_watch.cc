@@ -5,6 +5,14 @@
 
 namespace lockstep::control {
 
+CheckpointWatch::CheckpointWatch(const std::vector<FoundCheckpoint>& newest, ModelsOfPods models)
+    : models_(std::move(models)) {
+  for (const FoundCheckpoint& checkpoint : newest) {
+    begun_with_[checkpoint.rank] = checkpoint.step;
+  }
+  newest_steps_ = begun_with_;
+}
+
 void CheckpointWatch::Report(const std::string& pod,
                              const CheckpointStatus& now,
                              std::optional<Step> newest,
@@ -15,13 +23,12 @@ void CheckpointWatch::Report(const std::string& pod,
   }
   newest_[pod] = now;
   if (now.restored_step && !before.restored_step) {
-    // One that the run wrote itself, for a gang that starts anew, is not what it began with.
-    if (begun_with_ && *now.restored_step <= *begun_with_) {
-      first_restored_ = first_restored_.value_or(*now.restored_step);
-    }
-    TellRestored(*now.restored_step);
+    NoteRestored(pod, *now.restored_step);
+    TellRestored(pod, *now.restored_step);
   }
-  newest_step_ = std::max(newest_step_, newest);
+  if (newest) {
+    NoteNewest(pod, *newest);
+  }
   if (now.failed > before.failed) {
     // Each failure names another file: what is told once is that they fail.
     if (last_error_.empty()) {
@@ -46,14 +53,62 @@ void CheckpointWatch::Report(const std::string& pod,
   }
 }
 
-void CheckpointWatch::TellRestored(Step step) {
-  const std::string text =
-      "training goes on from the checkpoint of step " + std::to_string(step.value());
-  const bool is_older = newest_step_ && step < *newest_step_;
-  remarks_.push_back({is_older,
-                      text + (is_older ? ": that of step " + std::to_string(newest_step_->value()) +
-                                             " cannot be used; the log of worker 0 says why"
-                                       : "")});
+std::vector<CheckpointWatch::Model> CheckpointWatch::ModelsOf(const std::string& pod) const {
+  const auto name = ParsePodName(pod);
+  const auto found = name ? models_.find(name->task) : models_.end();
+  return found == models_.end() ? std::vector<Model>{std::nullopt}
+                                : std::vector<Model>(found->second.begin(), found->second.end());
+}
+
+void CheckpointWatch::NoteNewest(const std::string& pod, Step step) {
+  const std::vector<Model> models = ModelsOf(pod);
+  for (const Model& model : models) {
+    if (models.size() > 1) {
+      newest_steps_.erase(model);  // the pod does not say which of its models this is
+    } else {
+      Step& known = newest_steps_.try_emplace(model, step).first->second;
+      known = std::max(known, step);
+    }
+  }
+}
+
+// One that the run wrote itself, for a gang that starts anew, is not what it began with.
+void CheckpointWatch::NoteRestored(const std::string& pod, Step step) {
+  const std::vector<Model> models = ModelsOf(pod);
+  const bool is_of_before = std::ranges::any_of(models, [&](const Model& model) {
+    const auto found = begun_with_.find(model);
+    return found != begun_with_.end() && step <= found->second;
+  });
+  if (is_of_before) {
+    first_restored_.try_emplace(models.front(), step);
+  }
+}
+
+// Of a pod with several models the first word is of one of them, and nobody says of which: where it
+// is the newest of none, there is one that could not be used.
+void CheckpointWatch::TellRestored(const std::string& pod, Step step) {
+  const std::vector<Model> models = ModelsOf(pod);
+  std::optional<Step> newer;
+  for (const Model& model : models) {
+    const auto known = newest_steps_.find(model);
+    if (known == newest_steps_.end() || known->second == step) {
+      newer.reset();
+      break;
+    }
+    newer = known->second > step ? known->second : newer;
+  }
+  const auto name = ParsePodName(pod);
+  const std::string task = name ? TaskName(name->task) : pod;
+  const std::string who = models.size() > 1 ? "a model of " + task
+                          : models.front()  ? "model " + std::to_string(*models.front())
+                                            : "training";
+  const std::string older = models.size() > 1
+                                ? "its newest"
+                                : "that of step " + std::to_string(newer.value_or(step).value());
+  remarks_.push_back(
+      {newer.has_value(),
+       who + " goes on from the checkpoint of step " + std::to_string(step.value()) +
+           (newer ? ": " + older + " cannot be used; the log of " + task + " says why" : "")});
 }
 
 std::vector<CheckpointRemark> CheckpointWatch::TakeRemarks() {
@@ -68,7 +123,12 @@ CheckpointTally CheckpointWatch::Tally() const {
   }
   tally.last_error = last_error_;
   tally.last_error_pod = last_error_pod_;
-  tally.restored_step = first_restored_;
+  // A model without a checkpoint begins at the beginning, and so does the run.
+  if (first_restored_.size() == std::max<std::size_t>(models_.size(), 1)) {
+    const auto lowest = std::ranges::min_element(
+        first_restored_, {}, [](const auto& restored) { return restored.second; });
+    tally.restored_step = lowest->second;
+  }
   return tally;
 }
 

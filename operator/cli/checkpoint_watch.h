@@ -8,6 +8,8 @@
 
 #include "common/base/strong_id.h"
 #include "common/contract/checkpoint_status.h"
+#include "common/contract/topology.h"
+#include "operator/cli/checkpoint_folder.h"
 
 namespace lockstep::control {
 
@@ -23,19 +25,23 @@ struct CheckpointRemark {
 struct CheckpointTally {
   int64_t failed = 0;
   int64_t skipped = 0;
-  std::string last_error;             // of the newest that failed; empty when one came after it
-  std::string last_error_pod;         // that tried; empty with last_error
-  bool is_unreadable = false;         // the folder cannot be read at the end; last_error says why
-  std::optional<Step> restored_step;  // where the run began; null: at the beginning
+  std::string last_error;      // of the newest that failed; empty when one came after it
+  std::string last_error_pod;  // that tried; empty with last_error
+  bool is_unreadable = false;  // the folder cannot be read at the end; last_error says why
+  // Where the run began, of several models the one that is the least far; null: at the beginning.
+  std::optional<Step> restored_step;
 };
+
+// The ranks of each pod that trains models of its own, one for each; empty: the job has one model.
+using ModelsOfPods = std::map<TaskId, std::vector<int64_t>>;
 
 // Follows the checkpoints by the reports of the processes that write them, and says each thing
 // once: a disk that stays full is one line and not a hundred. Pure bookkeeping. Thread: one.
 class CheckpointWatch {
  public:
-  // `newest`: the step of the newest checkpoint that lay there before; null when none did.
-  explicit CheckpointWatch(std::optional<Step> newest = std::nullopt)
-      : begun_with_(newest), newest_step_(newest) {}
+  // `newest`: of each model the newest checkpoint that lay there before, where one did.
+  explicit CheckpointWatch(const std::vector<FoundCheckpoint>& newest = {},
+                           ModelsOfPods models = {});
 
   // What a pod tells: in its reports, and with its last words. `newest`: the step of the newest
   // that it wrote. After last words training does not go on.
@@ -50,13 +56,20 @@ class CheckpointWatch {
   CheckpointTally Tally() const;
 
  private:
-  void TellRestored(Step step);
+  // The rank of a model; null where there is one for all ranks.
+  using Model = std::optional<int64_t>;
+
+  std::vector<Model> ModelsOf(const std::string& pod) const;
+  void NoteNewest(const std::string& pod, Step step);
+  void NoteRestored(const std::string& pod, Step step);
+  void TellRestored(const std::string& pod, Step step);
 
   std::map<std::string, CheckpointStatus> newest_;  // by pod
-  std::optional<Step> begun_with_;                  // the newest that lay there before
-  std::optional<Step> newest_step_;                 // of all that lay there or were written
-  std::optional<Step> first_restored_;
-  std::string last_error_;  // of the newest that failed; empty when one came after it
+  ModelsOfPods models_;
+  std::map<Model, Step> begun_with_;      // the newest that lay there before
+  std::map<Model, Step> newest_steps_;    // of all that lay there or were written, where known
+  std::map<Model, Step> first_restored_;  // of a pod with several models by its first one
+  std::string last_error_;                // of the newest that failed; empty when one came after it
   std::string last_error_pod_;
   bool has_told_skip_ = false;
   std::vector<CheckpointRemark> remarks_;

@@ -18,7 +18,7 @@ void Tell(CheckpointWatch* watch,
 }
 
 TEST(CheckpointWatch, RestoredStepIsToldOnceForEachProcess) {
-  CheckpointWatch watch(Step(20));
+  CheckpointWatch watch({{Step(20), "", {}}});
   Tell(&watch, {0, 0, 0, "", Step(20)});
   Tell(&watch, {1, 0, 0, "", Step(20)});
   EXPECT_THAT(
@@ -35,19 +35,78 @@ TEST(CheckpointWatch, CheckpointOfItsOwnIsNotWhatARunBeganWith) {
   CheckpointWatch fresh;
   Tell(&fresh, {0, 0, 0, "", Step(40)}, "job-worker-0-r1");
   EXPECT_EQ(fresh.Tally().restored_step, std::nullopt);
-  CheckpointWatch resumed(Step(20));
+  CheckpointWatch resumed({{Step(20), "", {}}});
   Tell(&resumed, {0, 0, 0, "", Step(40)}, "job-worker-0-r1");
   EXPECT_EQ(resumed.Tally().restored_step, std::nullopt);
 }
 
 TEST(CheckpointWatch, OlderCheckpointThanThereIsIsAWarning) {
-  CheckpointWatch watch(Step(348));
+  CheckpointWatch watch({{Step(348), "", {}}});
   Tell(&watch, {0, 0, 0, "", Step(200)});
   EXPECT_THAT(watch.TakeRemarks(),
               ElementsAre(CheckpointRemark{
                   true,
                   "training goes on from the checkpoint of step 200: that of step 348 cannot be "
-                  "used; the log of worker 0 says why"}));
+                  "used; the log of worker-0 says why"}));
+}
+
+ModelsOfPods ThreeModels() {
+  return {{{Role::kWorker, 0}, {0}}, {{Role::kWorker, 1}, {1}}, {{Role::kWorker, 2}, {2}}};
+}
+
+// Models of their own were stopped each at a step of its own.
+TEST(CheckpointWatch, ModelThatGoesOnFromItsOwnNewestIsNoWarning) {
+  CheckpointWatch watch({{Step(672), "", 0}, {Step(782), "", 1}, {Step(1031), "", 2}},
+                        ThreeModels());
+  watch.Report("job-worker-2", {0, 0, 0, "", Step(1031)}, std::nullopt);
+  watch.Report("job-worker-0", {0, 0, 0, "", Step(672)}, std::nullopt);
+  EXPECT_EQ(watch.Tally().restored_step, std::nullopt) << "the third may begin at the beginning";
+  watch.Report("job-worker-1", {0, 0, 0, "", Step(782)}, std::nullopt);
+  EXPECT_THAT(
+      watch.TakeRemarks(),
+      ElementsAre(CheckpointRemark{false, "model 2 goes on from the checkpoint of step 1031"},
+                  CheckpointRemark{false, "model 0 goes on from the checkpoint of step 672"},
+                  CheckpointRemark{false, "model 1 goes on from the checkpoint of step 782"}));
+  EXPECT_EQ(watch.Tally().restored_step, Step(672));
+}
+
+TEST(CheckpointWatch, ModelWhoseNewestCannotBeUsedIsNamed) {
+  CheckpointWatch watch({{Step(672), "", 0}, {Step(782), "", 1}}, ThreeModels());
+  watch.Report("job-worker-0", {0, 0, 0, "", Step(672)}, Step(1200));
+  watch.Report("job-worker-1", {0, 0, 0, "", Step(600)}, std::nullopt);
+  watch.Report("job-worker-0-r1", {0, 0, 0, "", Step(1000)}, std::nullopt);
+  EXPECT_THAT(
+      watch.TakeRemarks(),
+      ElementsAre(CheckpointRemark{false, "model 0 goes on from the checkpoint of step 672"},
+                  CheckpointRemark{true,
+                                   "model 1 goes on from the checkpoint of step 600: that "
+                                   "of step 782 cannot be used; the log of worker-1 says "
+                                   "why"},
+                  CheckpointRemark{true,
+                                   "model 0 goes on from the checkpoint of step 1000: that "
+                                   "of step 1200 cannot be used; the log of worker-0 says "
+                                   "why"}));
+}
+
+// It does not say which of its models it speaks of.
+TEST(CheckpointWatch, PodWithSeveralModelsIsWarnedOfWhereTheNewestOfNoneIsUsed) {
+  const std::vector<FoundCheckpoint> before = {{Step(60), "", 0}, {Step(80), "", 1}};
+  const ModelsOfPods models = {{{Role::kWorker, 0}, {0, 1}}};
+  CheckpointWatch whole(before, models);
+  whole.Report("job-worker-0", {0, 0, 0, "", Step(60)}, Step(100));
+  whole.Report("job-worker-0-r1", {0, 0, 0, "", Step(90)}, std::nullopt);
+  EXPECT_THAT(
+      whole.TakeRemarks(),
+      ElementsAre(
+          CheckpointRemark{false, "a model of worker-0 goes on from the checkpoint of step 60"},
+          CheckpointRemark{false, "a model of worker-0 goes on from the checkpoint of step 90"}));
+  CheckpointWatch harmed(before, models);
+  harmed.Report("job-worker-0", {0, 0, 0, "", Step(70)}, std::nullopt);
+  EXPECT_THAT(harmed.TakeRemarks(),
+              ElementsAre(CheckpointRemark{true,
+                                           "a model of worker-0 goes on from the checkpoint of "
+                                           "step 70: its newest cannot be used; the log of "
+                                           "worker-0 says why"}));
 }
 
 // Each failure names the file that it was.

@@ -113,7 +113,8 @@ std::string CheckpointFolderOf(const EarlierRun& earlier, const std::string& run
   return given.starts_with('/') ? given : run_directory + "/" + given;
 }
 
-std::string DescribeEarlierRun(const EarlierRun& earlier, std::optional<Step> newest) {
+std::string DescribeEarlierRun(const EarlierRun& earlier,
+                               const std::vector<FoundCheckpoint>& newest) {
   std::string text = "an earlier run in this folder ";
   text += earlier.outcome.empty() ? "did not come to its end" : earlier.outcome;
   // A run of a moment may have ended before anybody heard how many steps it was to have.
@@ -124,8 +125,9 @@ std::string DescribeEarlierRun(const EarlierRun& earlier, std::optional<Step> ne
     text += " after " + std::to_string(earlier.steps) +
             (has_total ? " of " + std::to_string(*earlier.steps_total) : "") + " steps";
   }
-  if (newest) {
-    return text + "; its newest checkpoint is of step " + std::to_string(newest->value());
+  if (!newest.empty()) {
+    return text + "; its newest checkpoint is of " +
+           StepsBetween(*LowestOf(newest), *HighestOf(newest));
   }
   // Of a command nobody knows what it keeps where.
   return has_trained ? text + "; there is no checkpoint of it" : text;

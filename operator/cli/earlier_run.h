@@ -3,11 +3,13 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "common/base/result.h"
 #include "common/base/strong_id.h"
 #include "common/json/json.h"
 #include "operator/api/training_job.h"
+#include "operator/cli/checkpoint_folder.h"
 
 namespace lockstep::control {
 
@@ -47,7 +49,8 @@ Status CheckSameJob(const EarlierRun& earlier,
 std::string CheckpointFolderOf(const EarlierRun& earlier, const std::string& run_directory);
 
 // "an earlier run in this folder stopped after 20 of 120 steps; its newest checkpoint is of step
-// 20". `newest`: what lies in its checkpoint folder now; null: nothing.
-std::string DescribeEarlierRun(const EarlierRun& earlier, std::optional<Step> newest);
+// 20". `newest`: what lies in its checkpoint folder now, of each model.
+std::string DescribeEarlierRun(const EarlierRun& earlier,
+                               const std::vector<FoundCheckpoint>& newest);
 
 }  // namespace lockstep::control

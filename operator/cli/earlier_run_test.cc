@@ -74,27 +74,30 @@ TEST_F(EarlierRunTest, JobThatWasMadeShorterIsToldWithoutWhatItAskedFor) {
   ASSERT_TRUE(WriteJobRecord(folder_, Job(), Json(), "/data").ok());
   std::ofstream(folder_ + "/summary.json")
       << R"({"outcome": "succeeded", "reason": "", "steps": 188, "stepsTotal": 94})";
-  EXPECT_THAT(DescribeEarlierRun(ReadEarlierRun(folder_).value(), Step(188)),
+  EXPECT_THAT(DescribeEarlierRun(ReadEarlierRun(folder_).value(), {{Step(188), "", {}}}),
               HasSubstr("succeeded after 188 steps; its"));
 }
 
 TEST_F(EarlierRunTest, EndIsTold) {
   ASSERT_TRUE(WriteJobRecord(folder_, Job(), Json(), "/data").ok());
-  EXPECT_EQ(DescribeEarlierRun(ReadEarlierRun(folder_).value(), std::nullopt),
+  EXPECT_EQ(DescribeEarlierRun(ReadEarlierRun(folder_).value(), {}),
             "an earlier run in this folder did not come to its end");
   std::ofstream(folder_ + "/summary.json")
       << R"({"outcome": "stopped", "reason": "", "steps": 20, "stepsTotal": 120})";
   EXPECT_EQ(
-      DescribeEarlierRun(ReadEarlierRun(folder_).value(), Step(20)),
+      DescribeEarlierRun(ReadEarlierRun(folder_).value(), {{Step(20), "", {}}}),
       "an earlier run in this folder stopped after 20 of 120 steps; its newest checkpoint is of "
       "step 20");
+  EXPECT_THAT(
+      DescribeEarlierRun(ReadEarlierRun(folder_).value(), {{Step(16), "", 0}, {Step(20), "", 1}}),
+      ::testing::HasSubstr("its newest checkpoint is of steps 16 to 20"));
   EXPECT_EQ(
-      DescribeEarlierRun(ReadEarlierRun(folder_).value(), std::nullopt),
+      DescribeEarlierRun(ReadEarlierRun(folder_).value(), {}),
       "an earlier run in this folder stopped after 20 of 120 steps; there is no checkpoint of "
       "it");
   std::ofstream(folder_ + "/summary.json")
       << R"({"outcome": "succeeded", "reason": "", "steps": 40, "stepsTotal": null})";
-  EXPECT_EQ(DescribeEarlierRun(ReadEarlierRun(folder_).value(), std::nullopt),
+  EXPECT_EQ(DescribeEarlierRun(ReadEarlierRun(folder_).value(), {}),
             "an earlier run in this folder succeeded after 40 steps; there is no checkpoint of it");
 }
 

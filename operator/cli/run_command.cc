@@ -290,8 +290,8 @@ Result<RunSummary> Carry(const RunArguments& arguments,
   options.timeout = arguments.timeout;
   options.checkpoint_directory = CheckpointDirectoryOf(shop.job, directory.path());
   // A folder that cannot be read may hold what must not be begun anew.
-  LOCKSTEP_ASSIGN_OR_RETURN(options.newest_checkpoint,
-                            NewestCheckpointIn(options.checkpoint_directory));
+  LOCKSTEP_ASSIGN_OR_RETURN(options.newest_checkpoints,
+                            NewestCheckpointsIn(options.checkpoint_directory));
   options.on_under_way = [note] {
     if (!note->is_written()) {
       note->Write();
@@ -387,7 +387,7 @@ void TellBeginnings(const Workshop& shop, const RunDirectory& directory, Console
   }
   if (const auto earlier = ReadEarlierRun(directory.path()); earlier.ok()) {
     const std::string its_own = CheckpointFolderOf(*earlier, directory.path());
-    const auto newest = NewestCheckpointIn(
+    const auto newest = NewestCheckpointsIn(
         its_own.empty() ? CheckpointDirectoryOf(shop.job, directory.path()) : its_own);
     if (!newest.ok()) {
       console->Print("warning: of the earlier run in this folder: " + newest.error().ToString());
@@ -395,7 +395,8 @@ void TellBeginnings(const Workshop& shop, const RunDirectory& directory, Console
     }
     const std::string text = DescribeEarlierRun(*earlier, *newest);
     // Work that is gone is nothing to be quiet about.
-    earlier->steps > 0 && !*newest ? console->Print("warning: " + text) : console->Tell(text);
+    earlier->steps > 0 && newest->empty() ? console->Print("warning: " + text)
+                                          : console->Tell(text);
   }
   TellUnused(shop, console);
 }

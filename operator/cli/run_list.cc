@@ -29,11 +29,17 @@ Result<KnownRun> LookAt(const std::string& directory) {
 // Of one that has not told its end, what is known to be done: its newest checkpoint.
 std::string StepsOf(const KnownRun& run) {
   if (run.pid != 0 || run.record.outcome.empty()) {
-    const auto newest = NewestCheckpointIn(CheckpointFolderOf(run.record, run.directory));
+    const auto newest = NewestCheckpointsIn(CheckpointFolderOf(run.record, run.directory));
     if (!newest.ok()) {
       return "?";
     }
-    return *newest ? std::to_string((*newest)->value()) + "+" : "-";
+    const std::optional<Step> lowest = LowestOf(*newest);
+    const std::optional<Step> highest = HighestOf(*newest);
+    // Of several models from the one that is the least far.
+    return !highest ? "-"
+           : lowest == highest
+               ? std::to_string(highest->value()) + "+"
+               : std::to_string(lowest->value()) + "-" + std::to_string(highest->value()) + "+";
   }
   return !run.record.steps_total
              ? "-"

@@ -103,6 +103,17 @@ TEST_F(RunList, StepsOfWhoHasNotToldItsEndAreThoseOfItsNewestCheckpoint) {
               HasSubstr("/running  mnist  running     100+   " + std::to_string(::getpid())));
 }
 
+TEST_F(RunList, StepsOfSeveralModelsAreToldFromTheLowest) {
+  const std::string directory = MakeRun("killed", "");
+  std::ofstream(directory + "/job.json")
+      << R"({"folder": "/", "job": {"metadata": {"name": "mnist"},)"
+      << R"( "spec": {"training": {"checkpoint": {"directory": "checkpoints"}}}}})";
+  for (const char* newest : {"rank-0/step-00000300", "rank-1/step-00000100"}) {
+    std::filesystem::create_directories(directory + "/checkpoints/" + newest + "/a");
+  }
+  EXPECT_THAT(FormatRuns(RunsBelow(folder_)), HasSubstr("  unfinished  100-300+  -\n"));
+}
+
 TEST_F(RunList, ColumnsStandBelowEachOtherWhateverTheFoldersAreCalled) {
   MakeRun("übung", "");
   MakeRun("plain", "");

@@ -17,6 +17,14 @@ std::optional<TimePoint> Find(const std::map<std::string, TimePoint>& moments,
   return found == moments.end() ? std::nullopt : std::optional(found->second);
 }
 
+int64_t ModelCount(const ModelsOfPods& models) {
+  int64_t count = models.empty() ? 1 : 0;
+  for (const auto& [task, ranks] : models) {
+    count += static_cast<int64_t>(ranks.size());
+  }
+  return count;
+}
+
 bool SaysSuccess(const std::string& message) {
   const auto words = DecodeTerminationMessage(message);
   return words.ok() && words->outcome == Outcome::kSuccess;
@@ -27,7 +35,7 @@ bool SaysSuccess(const std::string& message) {
 RunRecord::RunRecord(RunRecordOptions options)
     : options_(std::move(options)),
       recoveries_(options_.batch_size.has_value(), options_.gang_size),
-      checkpoints_(options_.newest_checkpoint) {}
+      checkpoints_(options_.newest_checkpoints, options_.models) {}
 
 void RunRecord::OnPodEvent(const PodEvent& event) {
   switch (event.change) {
@@ -121,13 +129,52 @@ void RunRecord::NoteEnd(const PodEvent& event, PodRecord* record) {
   }
 }
 
+void RunRecord::NoteSamples(const TaskId& task, const SampleCounts& samples, bool are_final) {
+  // A successor that does not hold the state yet has counted none.
+  if (options_.models.contains(task) && samples.consumed > 0) {
+    samples_of_models_[task] = {samples, are_final};
+  }
+}
+
+// Of models that have not met at their end each has counted its own; a pod tells of one of its.
+void RunRecord::SumSamples(RunSummary* summary) const {
+  SampleCounts sum;
+  bool are_final = true;
+  for (const auto& [task, counted] : samples_of_models_) {
+    const SampleCounts& more = counted.first;
+    sum.consumed += more.consumed;
+    sum.expected += more.expected;
+    sum.lost += more.lost;
+    sum.repeated += more.repeated;
+    are_final = are_final && counted.second;
+  }
+  if (!samples_of_models_.empty()) {
+    summary->samples = sum;
+    summary->has_final_samples = are_final;
+    summary->models_uncounted =
+        ModelCount(options_.models) - static_cast<int64_t>(samples_of_models_.size());
+  }
+}
+
+// Of several models the first: theirs are no parts of one history.
+bool RunRecord::TellsHistory(const TaskId& task) const {
+  const auto own = options_.models.find(task);
+  return options_.models.empty() || (own != options_.models.end() && own->second.front() == 0);
+}
+
 void RunRecord::NoteLastWords(const std::string& pod, const TerminationMessage& message) {
   if (message.checkpoints) {
     checkpoints_.Report(pod, *message.checkpoints, message.last_checkpoint_step, true);
   }
   is_under_way_ = is_under_way_ || message.last_step.value_or(Step()) > Step() ||
                   (message.checkpoints && message.checkpoints->restored_step);
-  history_.Add(message.history);
+  const auto name = ParsePodName(pod);
+  if (name && TellsHistory(name->task)) {
+    history_.Add(message.history);
+  }
+  if (name && message.samples) {
+    NoteSamples(name->task, *message.samples, true);
+  }
   // Who came back too late to hear of the other models knows its own figures alone.
   const bool knows_all_models = final_result_ && !final_result_->models.empty();
   if (!knows_all_models || (message.result && !message.result->models.empty())) {
@@ -138,6 +185,7 @@ void RunRecord::NoteLastWords(const std::string& pod, const TerminationMessage& 
   if (message.last_step) {
     final_step_ = std::max(final_step_.value_or(Step()), *message.last_step);
   }
+  final_data_epoch_ = std::max(final_data_epoch_, message.data_epoch.value_or(0));
   if (message.steps_total) {
     final_steps_total_ = message.steps_total;
   }
@@ -158,7 +206,10 @@ void RunRecord::OnReport(const StatusArrival& arrival) {
   const StatusDocument& document = arrival.document;
   recoveries_.Report(document);
   checkpoints_.Report(document.pod, document.checkpoints, document.last_checkpoint_step);
-  history_.Add(document.history);
+  NoteSamples(document.task, document.samples, false);
+  if (TellsHistory(document.task)) {
+    history_.Add(document.history);
+  }
   last_heard_[document.pod] = arrival.received;
   is_under_way_ = is_under_way_ || document.step > Step() || document.checkpoints.restored_step;
   if (!options_.batch_size && document.phase == Phase::kStopping) {
@@ -197,7 +248,7 @@ void RunRecord::NotePace(const TaskId& task, const StepSeen& seen) {
 double RunRecord::SamplesSeen() const {
   const int64_t used = last_seen_->samples - first_seen_->samples;
   return static_cast<double>(first_seen_->samples > 0 && used > 0
-                                 ? used * options_.model_count
+                                 ? used * ModelCount(options_.models)
                                  : (last_seen_->step - first_seen_->step) *
                                        options_.batch_size.value_or(0));
 }
@@ -324,10 +375,14 @@ void RunRecord::FillSummary(TimePoint now, RunSummary* summary) const {
     summary->samples = final_samples_;
     summary->has_final_samples = true;
   }
+  if (!options_.models.empty() && summary->models.empty()) {
+    SumSamples(summary);
+  }
   if (final_steps_total_) {  // of a run of a moment no report was met
     summary->steps_total = final_steps_total_;
   }
   summary->steps = std::max(summary->steps, final_step_.value_or(Step()).value());
+  summary->data_epoch = std::max(summary->data_epoch, final_data_epoch_);
   if (options_.batch_size && first_seen_ && last_seen_->at > first_seen_->at) {
     summary->samples_per_second = SamplesSeen() / ToSeconds(last_seen_->at - first_seen_->at);
   }

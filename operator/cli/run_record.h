@@ -3,6 +3,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/base/time.h"
@@ -24,9 +25,9 @@ struct RunRecordOptions {
   std::size_t gang_size = 0;          // pods of the job
   TimePoint started;
   std::string run_directory;
-  int status_port = 0;                      // of every pod
-  std::optional<Step> newest_checkpoint{};  // that lay there before the run
-  int64_t model_count = 1;                  // each process of several tells of its own
+  int status_port = 0;                                // of every pod
+  std::vector<FoundCheckpoint> newest_checkpoints{};  // of each model, that lay there before
+  ModelsOfPods models{};                              // each process of several tells of its own
 };
 
 // What happened in a run so far: every pod that ever ran, the newest reports, the recoveries.
@@ -91,6 +92,9 @@ class RunRecord {
   void NoteEnd(const PodEvent& event, PodRecord* record);
   void NotePace(const TaskId& task, const StepSeen& seen);
   double SamplesSeen() const;
+  void NoteSamples(const TaskId& task, const SampleCounts& samples, bool are_final);
+  void SumSamples(RunSummary* summary) const;
+  bool TellsHistory(const TaskId& task) const;
   void NoteLastWords(const std::string& pod, const TerminationMessage& message);
 
   RunRecordOptions options_;
@@ -107,10 +111,12 @@ class RunRecord {
   std::map<TaskId, StatusDocument> reports_;      // newest of each task
   // What processes said last: it outlives their status documents.
   std::optional<SampleCounts> final_samples_;
+  std::map<TaskId, std::pair<SampleCounts, bool>> samples_of_models_;  // whether they are final
   std::optional<TestResult> final_result_;
   std::optional<double> final_loss_;
   std::optional<Step> final_step_;
   std::optional<int64_t> final_steps_total_;
+  int64_t final_data_epoch_ = 0;
   std::optional<Step> last_checkpoint_step_;
   std::optional<TimePoint> all_running_since_;
 

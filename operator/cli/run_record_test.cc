@@ -65,7 +65,7 @@ class RunRecordTest : public ::testing::Test {
     return summary;
   }
 
-  RunRecord record_{RunRecordOptions{10, 2, At(1000), "/run", 12033, Step(40)}};
+  RunRecord record_{RunRecordOptions{10, 2, At(1000), "/run", 12033, {{Step(40), "", {}}}}};
 };
 
 TEST_F(RunRecordTest, EveryPodHasTheAddressOfItsMetrics) {
@@ -85,6 +85,44 @@ TEST_F(RunRecordTest, HistoryComesFromReportsAndFromLastWords) {
   record_.OnPodEvent(Ended("job-worker-0", 0, EncodeTerminationMessage(message), 4000));
   ASSERT_EQ(Summary().history.size(), 2U);
   EXPECT_EQ(Summary().history[1].loss, 0.25);
+}
+
+TEST(RunRecordOfModels, HistoryIsThatOfTheFirstModelWhoeverIsFarther) {
+  RunRecord record({10, 2, At(1000), "/run", 12033, {}, {{kWorker0, {0}}, {kWorker1, {1}}}});
+  StatusArrival second = Reported(kWorker1, 188, 2000);
+  second.document.history = {{0, 94, 9000, 0.75, {}, 1}, {1, 188, 9000, 0.5, {}, 1}};
+  record.OnReport(second);
+  StatusArrival first = Reported(kWorker0, 94, 2001);
+  first.document.history = {{0, 94, 9000, 0.25, {}, 1}};
+  record.OnReport(first);
+  TerminationMessage words;
+  words.outcome = Outcome::kSuccess;
+  words.history = {{1, 188, 9000, 0.5, {}, 1}};
+  record.OnPodEvent(Started("job-worker-1", 101, 1000));
+  record.OnPodEvent(Ended("job-worker-1", 0, EncodeTerminationMessage(words), 4000));
+  RunSummary summary;
+  record.FillSummary(At(9000), &summary);
+  EXPECT_EQ(summary.history, first.document.history);
+}
+
+TEST(RunRecordOfModels, SamplesAreTheSumOverAllModels) {
+  RunRecord record({10, 2, At(1000), "/run", 12033, {}, {{kWorker0, {0}}, {kWorker1, {1}}}});
+  const auto summary = [&record] {
+    RunSummary made;
+    record.FillSummary(At(9000), &made);
+    return made;
+  };
+  StatusArrival first = Reported(kWorker0, 94, 2000);
+  first.document.samples = {700, 700, 0, 1};
+  record.OnReport(first);
+  EXPECT_EQ(summary().models_uncounted, 1);
+  TerminationMessage words;
+  words.samples = SampleCounts{800, 801, 1, 0};
+  record.OnPodEvent(Started("job-worker-1", 101, 1000));
+  record.OnPodEvent(Ended("job-worker-1", 143, EncodeTerminationMessage(words), 4000));
+  EXPECT_EQ(summary().samples, (SampleCounts{1500, 1501, 1, 1}));
+  EXPECT_EQ(summary().models_uncounted, 0);
+  EXPECT_FALSE(summary().has_final_samples) << "the first has not said its last";
 }
 
 TEST_F(RunRecordTest, CheckpointsAreKnownThoughNoReportMetThem) {
@@ -262,10 +300,12 @@ TEST_F(RunRecordTest, LastWordsOutliveTheStatusDocument) {
   message.result = TestResult{0.1, 0.97};
   message.training_loss = 0.25;
   message.steps_total = 100;
+  message.data_epoch = 3;
   record_.OnPodEvent(Ended("job-worker-0", 0, EncodeTerminationMessage(message), 4000));
   const RunSummary summary = Summary();
   EXPECT_EQ(summary.steps, 100);
   EXPECT_EQ(summary.steps_total, 100);
+  EXPECT_EQ(summary.data_epoch, 3);
   EXPECT_EQ(summary.loss, 0.25);
   EXPECT_EQ(summary.test_accuracy, 0.97);
   ASSERT_TRUE(summary.samples.has_value());

@@ -45,6 +45,17 @@ int64_t ModelCount(const TrainingJob& job) {
   return job.spec.strategy == Strategy::kIndependent ? job.WorldSize() : 1;
 }
 
+ModelsOfPods ModelsOf(const TrainingJob& job) {
+  ModelsOfPods models;
+  if (job.spec.strategy == Strategy::kIndependent && job.spec.training) {
+    const std::vector<RankPlace> order = RankOrder(TopologyOf(job, LoopbackAddressing{}));
+    for (std::size_t rank = 0; rank < order.size(); ++rank) {
+      models[order[rank].task].push_back(static_cast<int64_t>(rank));
+    }
+  }
+  return models;
+}
+
 // Samples a step, of all models together where there are several; nothing for commands.
 std::optional<int64_t> BatchSize(const TrainingJob& job) {
   if (!job.spec.training) {
@@ -97,8 +108,8 @@ RunSession::RunSession(RunSessionOptions options, RunSessionParts parts)
                started_,
                options_.run_directory,
                StatusPortOf(options_.settings.addressing),
-               options_.newest_checkpoint,
-               ModelCount(options_.job)}),
+               options_.newest_checkpoints,
+               ModelsOf(options_.job)}),
       chaos_(options_.chaos),
       backend_(LocalBackendOptions{options_.job,
                                    options_.machine,
@@ -243,8 +254,9 @@ void RunSession::TellRemarks() {
   for (const CheckpointRemark& remark : record_.checkpoints().TakeRemarks()) {
     remark.is_warning ? Warn(remark.text) : Say(remark.text);
   }
+  const bool has_models = options_.job.spec.strategy == Strategy::kIndependent;
   for (const DataEpochResult& result : record_.history().TakeNew()) {
-    Say(FormatDataEpoch(result, DataEpochsOf(options_.job)));
+    Say((has_models ? "model 0: " : "") + FormatDataEpoch(result, DataEpochsOf(options_.job)));
   }
   for (const Recovery& recovery : record_.recoveries().TakeCompleted()) {
     Say(FormatRecovery(recovery));
@@ -434,9 +446,10 @@ RunSummary RunSession::Summarize() const {
   summary.checkpoint_directory = options_.checkpoint_directory;
   if (!options_.checkpoint_directory.empty()) {
     // What lies there, and not what pods told: on a full disk their last words are lost as well.
-    auto newest = NewestCheckpointIn(options_.checkpoint_directory);
+    const auto newest = NewestCheckpointsIn(options_.checkpoint_directory);
     if (newest.ok()) {
-      summary.last_checkpoint_step = *newest;
+      summary.last_checkpoint_step = HighestOf(*newest);
+      summary.lowest_checkpoint_step = LowestOf(*newest);
     } else {
       summary.checkpoints.last_error = newest.error().ToString();
       summary.checkpoints.is_unreadable = true;

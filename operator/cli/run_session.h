@@ -11,6 +11,7 @@
 #include "common/process/stop_signals.h"
 #include "operator/cli/alike_ends.h"
 #include "operator/cli/chaos.h"
+#include "operator/cli/checkpoint_folder.h"
 #include "operator/cli/console.h"
 #include "operator/cli/local_backend.h"
 #include "operator/cli/local_poller.h"
@@ -30,9 +31,9 @@ struct RunSessionOptions {
   std::string job_key;
   std::string run_directory;
   std::vector<ChaosAction> chaos;
-  std::optional<Duration> timeout;        // then the job is stopped as failed
-  std::string checkpoint_directory;       // of a training; empty: it writes none
-  std::optional<Step> newest_checkpoint;  // that lay there before; null: none did
+  std::optional<Duration> timeout;                  // then the job is stopped as failed
+  std::string checkpoint_directory;                 // of a training; empty: it writes none
+  std::vector<FoundCheckpoint> newest_checkpoints;  // of each model, that lay there before
   // The run has a state of its own now; called once, at the latest when it succeeds.
   std::function<void()> on_under_way;
 };

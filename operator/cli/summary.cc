@@ -9,6 +9,7 @@
 
 #include "common/base/plural.h"
 #include "common/contract/exit_code.h"
+#include "operator/cli/checkpoint_folder.h"
 
 namespace lockstep::control {
 namespace {
@@ -43,6 +44,9 @@ std::string FormatSteps(const RunSummary& summary) {
     text += " of " + std::to_string(total);
   }
   text += had_nothing ? " before this run" : "";
+  const bool has_stragglers = summary.lowest_checkpoint_step &&
+                              summary.lowest_checkpoint_step < summary.last_checkpoint_step;
+  text += has_stragglers ? ", of the model that is furthest" : "";
   if (total < summary.steps) {
     text += ", and the job asks for " + std::to_string(total);
   }
@@ -92,6 +96,9 @@ std::string FormatTraining(const RunSummary& summary) {
                  std::to_string(summary.samples->consumed) + " used, " +
                      std::to_string(summary.samples->lost) + " lost, " +
                      std::to_string(summary.samples->repeated) + " repeated" +
+                     (summary.models_uncounted > 0
+                          ? ", without those of " + Plural(summary.models_uncounted, "model")
+                          : "") +
                      (summary.has_final_samples ? "" : ", counted up to a second before the end"));
   }
   return text;
@@ -265,7 +272,8 @@ std::string FormatCheckpoints(const RunSummary& summary) {
   if (tally.is_unreadable) {
     text += ", which cannot be read: " + tally.last_error;
   }
-  text += newest                ? ", newest of step " + std::to_string(newest->value())
+  text += newest ? ", newest of " +
+                       StepsBetween(summary.lowest_checkpoint_step.value_or(*newest), *newest)
           : tally.is_unreadable ? ""
                                 : ", there is none";
   if (tally.failed > 0) {

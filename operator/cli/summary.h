@@ -68,6 +68,7 @@ struct RunSummary {
   int64_t data_epoch = 0;                    // of the newest step that was reported
   double samples_per_second = 0;             // from the first to the last step, failures included
   std::optional<SampleCounts> samples;       // known when training has ended
+  int64_t models_uncounted = 0;              // whose samples are not in these
   bool has_final_samples = true;             // as of the last step, and not up to a second before
   std::vector<RestartCount> restarts;
   std::vector<Recovery> recoveries;
@@ -78,6 +79,8 @@ struct RunSummary {
   std::string manifest_file;                 // as it was given; empty: none was
   std::string checkpoint_directory;          // empty: none were to be written
   std::optional<Step> last_checkpoint_step;  // of the newest in that folder
+  // Of several models the newest checkpoint of the one that is the least far; else the same.
+  std::optional<Step> lowest_checkpoint_step;
   CheckpointTally checkpoints;
   bool left_earlier_run = false;  // it did not begin, and the run before in its folder stands
   int64_t lost_log_lines = 0;     // of the operator's own log

@@ -39,6 +39,25 @@ TEST(FormatSummary, ModelsThatWereNotTestedHaveTheirTrainingLossAlone) {
               HasSubstr("  model 1       training loss not a finite number; test loss 0.2500\n"));
 }
 
+TEST(FormatSummary, CheckpointsOfModelsThatAreNotEquallyFarAreToldFromTheLowest) {
+  RunSummary summary = OfTwoModels();
+  summary.checkpoint_directory = "/c";
+  summary.last_checkpoint_step = Step(1031);
+  summary.lowest_checkpoint_step = Step(672);
+  summary.steps = 1031;
+  const std::string text = FormatSummary(summary);
+  EXPECT_THAT(text, HasSubstr("/c, newest of steps 672 to 1031\n"));
+  EXPECT_THAT(text, HasSubstr("  steps         1031, of the model that is furthest\n"));
+}
+
+TEST(FormatSummary, SamplesOfModelsThatDidNotTellAreMissed) {
+  RunSummary summary = OfTwoModels();
+  summary.samples = SampleCounts{800, 800, 0, 0};
+  summary.models_uncounted = 1;
+  EXPECT_THAT(FormatSummary(summary),
+              HasSubstr("800 used, 0 lost, 0 repeated, without those of 1 model\n"));
+}
+
 TEST(FormatSummary, OneModelIsNoModelAmongOthers) {
   RunSummary summary = OfTwoModels();
   summary.models.clear();

@@ -41,6 +41,9 @@ class Independent(LocalTest):
         self.assertEqual(self.weights(run), weights)
         for name in ("models", "testLoss", "testAccuracy", "loss", "steps", "samplesConsumed"):
             self.assertEqual(run.summary[name], summary[name], name)
+        losses = {epoch["dataEpoch"]: epoch["loss"] for epoch in summary["history"]}
+        for epoch in run.summary["history"]:  # of a resumed run those since
+            self.assertEqual(epoch["loss"], losses[epoch["dataEpoch"]], "of model 0")
 
     def pods(self, run):
         return sorted(pod["name"] for pod in run.summary["pods"])
@@ -59,6 +62,7 @@ class Independent(LocalTest):
         self.assertGreater(run.summary["testAccuracy"], 0.8)
         self.assertIn("mean of 3 models", run.output)
         self.assertIn("  model 2 ", run.output)
+        self.assertIn("  model 0: data epoch 1: loss ", run.output)
         self.assertEqual(len(set(self.weights(run).values())), 3)
         self.assertEqual(list((run.directory / "checkpoints").glob("step-*")), [])
 
@@ -113,7 +117,10 @@ class Independent(LocalTest):
         self.assert_trained(run)
         self.assertEqual(self.pods(run), ["quick-worker-0", "quick-worker-1"])
         self.assertEqual([model["rank"] for model in run.summary["models"]], [0, 1, 2, 3])
-        self.assertEqual(self.weights(run), self.weights(self.run_job(text)))
+        again = self.run_job(text)
+        self.assertEqual(self.weights(run), self.weights(again))
+        self.assertEqual(*([epoch["loss"] for epoch in one.summary["history"]]
+                           for one in (run, again)), "of model 0")
 
     def ranks(self, directory):
         """Process ids of the trainers of two pods of two, by rank."""

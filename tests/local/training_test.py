@@ -65,6 +65,18 @@ class Telling(LocalTest):
         self.assertIn("nothing was left to train", again.output)
         self.assertNotIn("ProgressLost", again.output)
 
+    def test_job_made_shorter_is_told_what_it_asked_for_and_how_to_ask_for_more(self):
+        one_epoch_is_16_steps = "training.dataset.testSamples=8464"
+        manifest = training_manifest(steps=40)
+        run = self.run_job(manifest, "--set", one_epoch_is_16_steps, name="longer")
+        self.assert_trained(run)
+        manifest = re.sub("steps: 40", "epochs: 1", manifest)
+        again = self.run_job(manifest, "--set", one_epoch_is_16_steps, name="longer")
+        self.assertEqual(again.exit_code, 0, again.output)
+        self.assertIn("40 before this run, and the job asks for 16: nothing was left to train",
+                      again.output)
+        self.assertIn("spec.training.epochs=N, N above 2\n", again.output)
+
     def test_resumed_run_says_from_where_and_goes_on(self):
         self.assert_trained(self.run_job(slow_manifest(steps=40), name="first"))
         process, _, summary = self.start_resumed(self.scratch / "first",

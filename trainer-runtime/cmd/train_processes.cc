@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "common/contract/exit_code.h"
+#include "common/contract/training_spec.h"
 #include "trainer-runtime/cmd/pod_devices.h"
 #include "trainer-runtime/cmd/runtime_service.h"
 #include "trainer-runtime/supervisor/pod_listener.h"
@@ -21,13 +22,22 @@
 namespace lockstep::runtime {
 namespace {
 
+// A document that cannot be read is each process's to complain of.
+bool HasOwnModels(const WorkerEnvironment& environment) {
+  const Result<TrainingSpec> spec = ParseTrainingSpec(environment.training);
+  return spec.ok() && spec->variables == VariablePlacement::kIndependent;
+}
+
 // The processes of one pod, from the first start to the exit code.
 class PodOfTrainers {
  public:
   PodOfTrainers(WorkerEnvironment environment, TrainProcessesOptions options)
       : environment_(std::move(environment)),
         options_(std::move(options)),
-        listener_(environment_.processes, environment_.silent_after, options_.logger),
+        listener_(environment_.processes,
+                  environment_.silent_after,
+                  options_.logger,
+                  HasOwnModels(environment_)),
         succession_(environment_.processes, options_.may_restart) {}
 
   int Run(const EnvironmentMap& variables);

@@ -67,6 +67,7 @@ int TrainingProcess::Run() {
     service_->HearLastQuestion();
     const StatusDocument last = service_->board().Snapshot();
     message.steps_total = last.steps_total;
+    message.data_epoch = last.data_epoch;
     message.last_checkpoint_step = last.last_checkpoint_step;
     if (last.checkpoints != CheckpointStatus()) {
       message.checkpoints = last.checkpoints;

@@ -32,9 +32,13 @@ bool TellsOfMore(const std::optional<StatusDocument>& before, const StatusDocume
 
 }  // namespace
 
-PodListener::PodListener(int process_count, Duration silent_after, Logger* logger)
+PodListener::PodListener(int process_count,
+                         Duration silent_after,
+                         Logger* logger,
+                         bool has_own_models)
     : silence_max_(2 * silent_after),
       logger_(logger),
+      has_own_models_(has_own_models),
       processes_(static_cast<std::size_t>(process_count)),
       reports_(static_cast<std::size_t>(process_count)) {}
 
@@ -134,6 +138,9 @@ std::optional<TerminationMessage> PodListener::LastWordsOf(int local_rank) const
     if (pod.checkpoints != CheckpointStatus()) {
       words->checkpoints = pod.checkpoints;
     }
+    if (has_own_models_ && local_rank > 0) {
+      words->history.clear();  // the pod's is the first process's
+    }
   }
   return words;
 }
@@ -167,7 +174,9 @@ void PodListener::HearAll() {
   for (std::size_t i = 0; i < processes_.size(); ++i) {
     Hear(i);
   }
-  board_->Update([this](StatusDocument& document) { document = PodStatus(document, reports_); });
+  board_->Update([this](StatusDocument& document) {
+    document = PodStatus(document, reports_, has_own_models_);
+  });
 }
 
 void PodListener::Hear(std::size_t local_rank) {

@@ -29,7 +29,11 @@ namespace lockstep::runtime {
 class PodListener {
  public:
   // `silent_after` without a word, and as long again: a process is killed. `logger` outlives it.
-  PodListener(int process_count, Duration silent_after, Logger* logger);
+  // `has_own_models`: each process trains a model of its own.
+  PodListener(int process_count,
+              Duration silent_after,
+              Logger* logger,
+              bool has_own_models = false);
 
   // Begins to listen. `board`, which holds who the pod is, is written to until StopShowing, or the
   // end of this object.
@@ -87,6 +91,7 @@ class PodListener {
 
   const Duration silence_max_;
   Logger* const logger_;
+  const bool has_own_models_;
   mutable std::mutex mutex_;
   std::vector<Process> processes_;      // by local rank; with the rest, guarded by mutex_
   std::vector<ProcessReport> reports_;  // by local rank

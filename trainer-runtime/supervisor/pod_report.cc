@@ -89,7 +89,9 @@ void NoteSuccessor(TimePoint at, ProcessReport* report) {
   report->lost_at.reset();
 }
 
-StatusDocument PodStatus(const StatusDocument& pod, const std::vector<ProcessReport>& reports) {
+StatusDocument PodStatus(const StatusDocument& pod,
+                         const std::vector<ProcessReport>& reports,
+                         bool has_own_models) {
   const int leading = LeadingProcess(reports);
   if (leading < 0) {
     return pod;
@@ -100,6 +102,10 @@ StatusDocument PodStatus(const StatusDocument& pod, const std::vector<ProcessRep
   document.incarnation = pod.incarnation;
   document.pid = pod.pid;
   document.devices = pod.devices;
+  if (has_own_models) {  // whoever leads may be another tomorrow, with losses of its own
+    const std::optional<StatusDocument>& first = reports.front().newest;
+    document.history = first.has_value() ? first->history : std::vector<DataEpochResult>();
+  }
   AddLosses(pod, reports, &document.timeline);
   for (PeerStatus& peer : document.peers) {
     peer.incarnation = IncarnationOfPod(peer.incarnation);

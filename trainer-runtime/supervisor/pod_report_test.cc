@@ -64,6 +64,18 @@ TEST(PodReport, PodIsAsFarAsItsLeadingProcess) {
   EXPECT_EQ(pod.peers[1].incarnation, Incarnation(4));
 }
 
+TEST(PodReport, HistoryOfSeveralModelsIsThatOfTheFirstWhoeverLeads) {
+  std::vector<ProcessReport> reports(2);
+  reports[0].newest = OfProcess(2, 5);
+  reports[0].newest->history = {{0, 5, 50, 0.5, {}, 1}};
+  reports[1].newest = OfProcess(3, 10);
+  reports[1].newest->history = {{0, 5, 50, 0.25, {}, 1}, {1, 10, 50, 0.125, {}, 1}};
+  EXPECT_EQ(PodStatus(OfPod(), reports).history, reports[1].newest->history);
+  EXPECT_EQ(PodStatus(OfPod(), reports, true).history, reports[0].newest->history);
+  CloseReport(&reports[0]);
+  EXPECT_TRUE(PodStatus(OfPod(), reports, true).history.empty());
+}
+
 TEST(PodReport, OfEqualStepsTheFirstProcessLeads) {
   std::vector<ProcessReport> reports(3);
   reports[1].newest = OfProcess(3, 6);

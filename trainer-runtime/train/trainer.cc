@@ -64,7 +64,11 @@ int64_t Trainer::step_count_total() const {
   }
   const int64_t epochs_left = spec_.length.count - state_.cursor.data_epoch;
   if (epochs_left <= 0) {
-    return state_.step.value();
+    // A job that was made shorter asks for less than it has; one at its end has what it asked for,
+    // whatever its batches were before.
+    const bool is_beyond = epochs_left < 0 || state_.cursor.position > 0;
+    const int64_t asked = spec_.length.count * StepsPerDataEpoch(loader_.plan());
+    return is_beyond ? std::min(asked, state_.step.value()) : state_.step.value();
   }
   return state_.step.value() + StepsLeftInDataEpoch(loader_.plan(), state_.cursor.position) +
          (epochs_left - 1) * StepsPerDataEpoch(loader_.plan());

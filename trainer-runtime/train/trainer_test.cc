@@ -197,6 +197,28 @@ TEST(Trainer, ResumedWithAnotherBatchSizeUsesEverySampleOnce) {
   }
 }
 
+// It has more behind it than it asks for, and says how much that is.
+TEST(Trainer, JobThatWasMadeShorterAsksForTheStepsOfItsDataEpochs) {
+  CheckpointFolder directory;
+  TrainingSpec spec = MakeSpec(13);
+  const auto first_store = directory.Open(1);
+  Gang first_run;
+  first_run.push_back(MakeRank(spec, first_store.get()));
+  RunMeeting(first_run, Epoch(1));
+
+  const int64_t steps_per_epoch =
+      (kSampleCount + spec.global_batch_size - 1) / spec.global_batch_size;
+  ASSERT_GT(13, 2 * steps_per_epoch);
+  spec.length = {LengthUnit::kEpochs, 1};
+  const auto second_store = directory.Open(2);
+  Gang second_run;
+  second_run.push_back(MakeRank(spec, second_store.get()));
+  RunMeeting(second_run, Epoch(2));
+  ExpectAll(second_run, TrainerVerdict::kFinished);
+  EXPECT_EQ(second_run[0]->trainer->last_applied(), Step(13));
+  EXPECT_EQ(second_run[0]->trainer->step_count_total(), steps_per_epoch);
+}
+
 // Resumes a checkpoint of seven steps under a changed job; the error, or "" when it ran.
 std::string ErrorOfResuming(const TrainingSpec& changed,
                             const std::function<void(CheckpointFolder*)>& meanwhile = {}) {
