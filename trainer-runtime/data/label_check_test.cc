@@ -9,13 +9,9 @@ IdxTensor Table(std::vector<int64_t> shape, std::vector<uint8_t> values) {
   return {std::move(shape), std::move(values)};
 }
 
-Dataset Labelled(std::vector<uint8_t> labels) {
+Dataset Labelled(const std::vector<uint8_t>& labels) {
   const auto count = static_cast<int64_t>(labels.size());
-  return Dataset::Make(Table({count, 1}, std::vector<uint8_t>(labels.size())),
-                       Table({count}, std::move(labels)),
-                       1,
-                       "images")
-      .value();
+  return Dataset::Make(Table({count, 1}, labels), Table({count}, labels), 1, "images").value();
 }
 
 TrainingSpec Spec(int64_t outputs, LossType loss) {
