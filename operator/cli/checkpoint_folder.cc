@@ -89,9 +89,4 @@ std::string StepsBetween(Step lowest, Step highest) {
                            : "steps " + std::to_string(lowest.value()) + " to " + last;
 }
 
-Result<std::optional<Step>> NewestCheckpointIn(const std::string& folder) {
-  LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<FoundCheckpoint> found, NewestCheckpointsIn(folder));
-  return HighestOf(found);
-}
-
 }  // namespace lockstep::control

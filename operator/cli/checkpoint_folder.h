@@ -17,7 +17,11 @@ struct FoundCheckpoint {
 };
 
 // The newest checkpoint in `folder`, and of every rank whose model has a folder of its own the
-// newest of that. Errors: as below.
+// newest of that, whole or not: a step's folder is complete when it appears, so that what is not
+// has been harmed since. One with nothing in it, or a file of such a name, is none. The folder
+// knows more than the reports of those who write there: one that is killed cannot tell what it
+// wrote last. Errors: those of reading a folder that is there, with its path; it may hold
+// checkpoints.
 Result<std::vector<FoundCheckpoint>> NewestCheckpointsIn(const std::string& folder);
 
 // The furthest and the least far of them; nothing where there is none.
@@ -26,13 +30,5 @@ std::optional<Step> LowestOf(const std::vector<FoundCheckpoint>& newest);
 
 // "step 20"; of several models that are not equally far "steps 672 to 1031".
 std::string StepsBetween(Step lowest, Step highest);
-
-// The step of the newest checkpoint in `folder`, whole or not: a step's folder is complete when it
-// appears, so that what is not has been harmed since. One with nothing in it, or a file of such a
-// name, is none. Where each rank's model has a folder of its own it is the newest of all. Nothing
-// where there is none. The folder knows more than the reports of those who write there: one that is
-// killed cannot tell what it wrote last. Errors: those of reading a folder that is there, with its
-// path; it may hold checkpoints.
-Result<std::optional<Step>> NewestCheckpointIn(const std::string& folder);
 
 }  // namespace lockstep::control
