@@ -127,6 +127,16 @@ class ParameterServer(LocalTest):
             stopped.summary["lastCheckpointStep"] + 100)))
         self.assert_trained(run)
 
+    def test_job_made_shorter_has_nothing_left_to_train(self):
+        run = self.run_job(manifest(steps=120), name="longer")
+        self.assert_trained(run)
+        for settings in (["training.steps=60"], ["training.steps=null", "training.epochs=1"]):
+            options = [part for setting in settings for part in ("--set", setting)]
+            again = self.finish(self.start_resumed(run.directory, *options))
+            self.assertEqual(again.exit_code, 0, again.output)
+            self.assertIn("120 before this run", again.output)
+            self.assertIn("nothing was left to train", again.output)
+
     def test_loss_that_is_no_number_fails_the_job(self):
         text = manifest().replace("{type: Adam}", "{type: SGD, learningRate: 1000, momentum: 0.99}")
         run = self.run_job(text.replace("scale: 0.00392156862745098", "scale: 1000000"))

@@ -95,7 +95,7 @@ Status PsTraining::Begin() {
   }
   LOCKSTEP_RETURN_IF_ERROR(trainer_->TakeHead(counts.facts.front()->note, counts.least));
   deal_.start = trainer_->last_applied().value();
-  end_ = trainer_->step_count_total();
+  end_ = trainer_->last_step();
   gate_ = counts.gate;
   shares_done_ = counts.sequence;
   sums_at_start_ = trainer_->sums();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -106,6 +107,9 @@ class Trainer {
   // Steps of the whole job. By data epochs it follows from where the state stands: a job that goes
   // on with another batch size takes another number of steps to its end.
   int64_t step_count_total() const;
+
+  // Where training ends: where it stands, when the job asks for less than that.
+  int64_t last_step() const { return std::max(step_count_total(), state_.step.value()); }
 
   // Why the verdict is what it is; empty for kFinished, kStopped and kLeft.
   const std::string& trouble() const { return trouble_; }

@@ -145,7 +145,7 @@ Status Trainer::SaveCounted(int world_size) {
 }
 
 int64_t Trainer::NextSave(int64_t after) const {
-  const int64_t end = step_count_total();
+  const int64_t end = last_step();
   const int64_t every = spec_.checkpoint.every_steps;
   return parts_.checkpoints == nullptr || every == 0 ? end
                                                      : std::min(end, (after / every + 1) * every);

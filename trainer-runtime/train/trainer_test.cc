@@ -217,6 +217,8 @@ TEST(Trainer, JobThatWasMadeShorterAsksForTheStepsOfItsDataEpochs) {
   ExpectAll(second_run, TrainerVerdict::kFinished);
   EXPECT_EQ(second_run[0]->trainer->last_applied(), Step(13));
   EXPECT_EQ(second_run[0]->trainer->step_count_total(), steps_per_epoch);
+  EXPECT_EQ(second_run[0]->trainer->last_step(), 13);
+  EXPECT_EQ(second_run[0]->trainer->NextSave(13), 13);
 }
 
 // Resumes a checkpoint of seven steps under a changed job; the error, or "" when it ran.
