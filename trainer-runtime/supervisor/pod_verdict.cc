@@ -1,5 +1,6 @@
 #include "trainer-runtime/supervisor/pod_verdict.h"
 
+#include "common/base/file.h"
 #include "common/contract/exit_code.h"
 
 namespace lockstep::runtime {
@@ -31,6 +32,18 @@ TerminationMessage LastWordsOfPod(const std::optional<PodFailure>& failure, bool
     message.reason = failure.has_value() ? failure->reason : "all processes ended when asked to";
   }
   return message;
+}
+
+Status LeaveLastWords(const std::string& path, const TerminationMessage& message) {
+  if (path.empty()) {
+    return OkStatus();
+  }
+  const Result<std::string> present = ReadFile(path, kTerminationMessageBytesMax);
+  if (present.ok() ? !present->empty() : present.error().code() == ErrorCode::kResourceExhausted) {
+    return OkStatus();
+  }
+  // In place: in a container the file is a mount of its own, which nothing can be renamed over.
+  return WriteFileInPlace(path, EncodeTerminationMessage(message));
 }
 
 }  // namespace lockstep::runtime

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "common/base/error.h"
+#include "common/base/result.h"
 #include "common/contract/termination_message.h"
 
 namespace lockstep::runtime {
@@ -22,5 +23,10 @@ int ExitCodeOf(const Error& start_error);
 
 // What is said of a pod whose processes have all ended. Null: none has failed. Pure.
 TerminationMessage LastWordsOfPod(const std::optional<PodFailure>& failure, bool was_asked_to_end);
+
+// Writes the message where the kubelet finds it, unless the program has left words of its own
+// there, which are better than ours. Does nothing where `path` is empty. Errors: as
+// WriteFileInPlace.
+Status LeaveLastWords(const std::string& path, const TerminationMessage& message);
 
 }  // namespace lockstep::runtime

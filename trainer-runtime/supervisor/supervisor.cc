@@ -14,11 +14,9 @@
 #include <sys/signalfd.h>
 
 #include "common/base/check.h"
-#include "common/base/file.h"
 #include "common/base/unique_fd.h"
 #include "common/contract/exit_code.h"
 #include "common/contract/python_command.h"
-#include "common/contract/termination_message.h"
 #include "common/process/find_program.h"
 #include "trainer-runtime/supervisor/child_process.h"
 #include "trainer-runtime/supervisor/last_words.h"
@@ -82,7 +80,12 @@ class Supervisor {
   void MakeWatchdog();
   void MakeWarm();
   Result<ChildProcess> Launch(std::size_t local_rank, const ProcessStart& start);
-  bool IsWatched() const;
+
+  bool IsEnding() const { return kill_at_.has_value() || is_killed_; }
+
+  // Those that were asked to end have their grace for that.
+  bool IsWatched() const { return watchdog_.has_value() && !IsEnding(); }
+
   void LookForHung();
   void RunUntilAllEnded();
   void WaitForSomething();
@@ -113,6 +116,7 @@ class Supervisor {
   std::optional<WarmStarts> warm_;
   std::optional<Deadline> kill_at_;  // set while all are asked to end
   bool is_killed_ = false;
+  bool asked_for_loss_ = false;        // SIGTERM was sent that nobody outside has asked for yet
   bool was_asked_to_end_ = false;      // from outside, before anything had failed
   std::optional<PodFailure> failure_;  // the first
 };
@@ -223,8 +227,8 @@ Status Supervisor::Start(std::size_t local_rank) {
 
 // Whether the process that ended runs again, and the others need not know.
 bool Supervisor::StartAgain(const SupervisorEvent& ended) {
-  const bool may_start = !kill_at_.has_value() && !is_killed_ && !failure_.has_value();
-  if (!may_start || !options_.wants_again || !options_.wants_again(ended)) {
+  const bool may_start = !IsEnding() && !failure_.has_value() && options_.wants_again != nullptr;
+  if (!may_start || !options_.wants_again(ended)) {
     return false;
   }
   const auto local_rank = static_cast<std::size_t>(ended.local_rank);
@@ -291,11 +295,6 @@ void Supervisor::WaitForSomething() {
   ::poll(entries.data(), entries.size(), timeout);
 }
 
-// Not while all are asked to end: they have their grace for that.
-bool Supervisor::IsWatched() const {
-  return watchdog_.has_value() && !kill_at_.has_value() && !is_killed_;
-}
-
 void Supervisor::LookForHung() {
   const TimePoint now = SteadyNow();
   if (!IsWatched() || now < watchdog_->next_look()) {
@@ -322,7 +321,9 @@ void Supervisor::HandleSignals() {
     if (signal == SIGTERM || signal == SIGINT) {
       options_.logger->Info("asked to end", {{"signal", SignalName(signal)}});
       was_asked_to_end_ = was_asked_to_end_ || !failure_.has_value();
-      AskToEnd(signal, options_.grace);
+      if (!std::exchange(asked_for_loss_, false)) {
+        AskToEnd(signal, options_.grace);
+      }
     } else if (signal != SIGCHLD) {
       SignalAll(signal);
     }
@@ -349,7 +350,10 @@ void Supervisor::HandleEnded(pid_t pid) {
     return;
   }
   NoteFailure(event);
-  AskToEnd(SIGTERM, std::min<Duration>(options_.grace, kLossGrace));
+  if (!IsEnding()) {  // else the others save already, and a second signal could end them in it
+    AskToEnd(SIGTERM, std::min<Duration>(options_.grace, kLossGrace));
+    asked_for_loss_ = true;
+  }
 }
 
 // One that the watchdog has ended counts as killed, whatever it made of the signals before.
@@ -400,7 +404,7 @@ void Supervisor::NoteFailure(const SupervisorEvent& ended) {
 
 void Supervisor::AskToEnd(int signal, Duration grace) {
   SignalAll(signal);
-  if (!kill_at_.has_value() && !is_killed_) {
+  if (!IsEnding()) {
     kill_at_ = Deadline::After(SteadyNow(), KillAfter(grace));
     Report({SupervisorEvent::Kind::kStopping, -1, 0, 0, signal});
   }
@@ -429,20 +433,11 @@ void Supervisor::FinishOutput() {
 }
 
 void Supervisor::WriteTerminationMessage() {
-  const std::string& path = options_.termination_message_file;
-  if (path.empty()) {
-    return;
-  }
-  const Result<std::string> present = ReadFile(path, kTerminationMessageBytesMax);
-  if (present.ok() ? !present->empty() : present.error().code() == ErrorCode::kResourceExhausted) {
-    return;  // the program's own words are better than ours
-  }
   TerminationMessage message = LastWordsOfPod(failure_, was_asked_to_end_);
   if (options_.add_words) {
     options_.add_words(&message);
   }
-  // In place: in a container the file is a mount of its own, which nothing can be renamed over.
-  const Status written = WriteFileInPlace(path, EncodeTerminationMessage(message));
+  const Status written = LeaveLastWords(options_.termination_message_file, message);
   if (!written.ok()) {
     options_.logger->Warn("termination message not written",
                           {{"error", written.error().ToString()}});

@@ -108,6 +108,50 @@ TEST_F(SupervisorTest, EverySignalIsForwarded) {
   }
 }
 
+// A program that is told twice may take it for an order to stop saving, or die of the signal that
+// it has given back.
+TEST_F(SupervisorTest, WhoSavesIsNotToldAgainWhenAnotherHasLeft) {
+  UseProcesses(3);
+  UseScript(
+      "trap 'trap - TERM; case $RANK in 0) exit 143;; 1) until test -e $DIR/left; do sleep 0.01; "
+      "done; sleep 0.2; echo saved; exit 143;; 2) touch $DIR/left; exit 143;; esac' TERM; "
+      "echo ready $RANK; while :; do sleep 0.01; done");
+  for (SupervisedProcess& process : options_.processes) {
+    process.environment["DIR"] = directory_;
+  }
+  Start();
+  for (const char* rank : {"ready 0", "ready 1", "ready 2"}) {
+    AwaitOutput(rank);
+  }
+  Signal(SIGTERM);
+  EXPECT_EQ(Finish(), 143);
+  EXPECT_THAT(seen_, HasSubstr("[rank 1] saved"));
+}
+
+TEST_F(SupervisorTest, WhoSavesForALossIsNotToldAgainWhenThePodIsStopped) {
+  UseProcesses(2);
+  UseScript(
+      "trap 'trap - TERM; echo saving; until test -e $DIR/stopped; do sleep 0.01; done; sleep 0.2; "
+      "echo saved; exit 0' TERM; echo ready $RANK; "
+      "until test $RANK = 0 -a -e $DIR/fail; do sleep 0.01; done; exit 3");
+  for (SupervisedProcess& process : options_.processes) {
+    process.environment["DIR"] = directory_;
+  }
+  const auto logger = MakeFileLogger(directory_ + "/log");
+  ASSERT_TRUE(logger.ok());
+  options_.logger = logger->get();
+  Start();
+  AwaitOutput("ready 0");
+  AwaitOutput("ready 1");
+  ASSERT_TRUE(WriteFileInPlace(directory_ + "/fail", "").ok());
+  AwaitOutput("[rank 1] saving");
+  Signal(SIGTERM);
+  AwaitLog("asked to end");
+  ASSERT_TRUE(WriteFileInPlace(directory_ + "/stopped", "").ok());
+  EXPECT_EQ(Finish(), 3);
+  EXPECT_THAT(seen_, HasSubstr("[rank 1] saved"));
+}
+
 TEST_F(SupervisorTest, OneFailureEndsTheOthersAndIsTheVerdict) {
   UseProcesses(3);
   UseScript("test $RANK = 1 && exit 3; exec sleep 1000");

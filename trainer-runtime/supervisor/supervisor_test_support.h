@@ -83,6 +83,18 @@ class SupervisorTest : public testing::Test {
     }
   }
 
+  // Waits until the supervisor, whose log is the file "log" of the folder, has said `text`.
+  void AwaitLog(const std::string& text) {
+    const Deadline deadline = Deadline::After(SteadyNow(), std::chrono::seconds(60));
+    for (;; ::poll(nullptr, 0, 1)) {
+      const Result<std::string> log = ReadFile(directory_ + "/log", kFileMax);
+      if (log.ok() && log->find(text) != std::string::npos) {
+        return;
+      }
+      ASSERT_FALSE(deadline.HasPassed(SteadyNow())) << "never said \"" << text << '"';
+    }
+  }
+
   // Waits until a writer of the output would block. How many bytes that takes depends on how they
   // were written: a pipe holds pages, and not all of them are full.
   void AwaitFullOutput() {
