@@ -25,26 +25,32 @@ int64_t FirstStepOf(const StatusDocument& document) {
   return step;
 }
 
+bool TrainsOnAlone(Strategy strategy) {
+  return strategy == Strategy::kParameterServer || strategy == Strategy::kIndependent;
+}
+
 }  // namespace
+
+bool HasMetSince(const StatusDocument& document,
+                 const TrainingJobStatus& status,
+                 Strategy strategy) {
+  return TrainsOnAlone(strategy) || document.epoch >= status.epoch;
+}
 
 bool MayFallBack(const JobProgress& known,
                  const StatusDocument& document,
                  WallTime reported_at,
                  const TrainingJobStatus& status,
                  Strategy strategy) {
-  const bool trains_on_alone =
-      strategy == Strategy::kParameterServer || strategy == Strategy::kIndependent;
   WallTime newest_start{};
   for (const PodPlacement& placement : status.placement) {
-    if (!trains_on_alone ||
+    if (!TrainsOnAlone(strategy) ||
         TaskId{placement.role, static_cast<int>(placement.index)} == document.task) {
       newest_start = std::max(newest_start, placement.since);
     }
   }
-  // A pod may answer with what its processes told it before they heard of the loss.
-  const bool has_met_since = trains_on_alone || document.epoch >= status.epoch;
-  return known.observed_at <= newest_start && newest_start <= reported_at && has_met_since &&
-         HasState(document.phase);
+  return known.observed_at <= newest_start && newest_start <= reported_at &&
+         HasMetSince(document, status, strategy) && HasState(document.phase);
 }
 
 bool HasFallenBack(const JobProgress& known, const StatusDocument& document) {

@@ -5,9 +5,15 @@
 
 namespace lockstep::control {
 
+// Whether a report is of the newest meeting: a pod may answer with what its processes told it
+// before they heard of a loss. True where ranks do not meet while they train.
+bool HasMetSince(const StatusDocument& document,
+                 const TrainingJobStatus& status,
+                 Strategy strategy);
+
 // Whether a report, made at `reported_at`, may say that training stands at an earlier step than
-// `known`: a pod was put in place since that was known, and this process has met the others
-// since (its epoch is the newest) and has a state. Where ranks do not meet while they train, that
+// `known`: a pod was put in place since that was known, and this process HasMetSince and has a
+// state. Where ranks do not meet while they train, that
 // pod is the process's own. Any other report that lies behind is only late.
 bool MayFallBack(const JobProgress& known,
                  const StatusDocument& document,

@@ -224,6 +224,23 @@ TEST_F(FallBackTest, LossOfTheLastSurvivorIsToldOnce) {
   EXPECT_EQ(StepsRepeated(), 103);
 }
 
+// The same, where the last survivor's process starts again in its pod, which stays in place.
+TEST_F(FallBackTest, LossOfTheLastSurvivorsProcessIsTold) {
+  MeetAt(0);
+  TrainAt(102);
+  world_.Advance(std::chrono::seconds(1));
+  world_.Exit(PodOf(1), 137);
+  world_.Step();
+  world_.Advance(std::chrono::seconds(1));
+  AnswerOfBefore(103);
+  EXPECT_EQ(Told(), "");
+  world_.Advance(std::chrono::seconds(1));
+  world_.RunAll();
+  world_.ReportAll();
+  MeetAt(0);
+  EXPECT_NE(Told(), "");
+}
+
 TEST_F(FallBackTest, MeetingThatASurvivorsStateBeginsLosesNothing) {
   TrainAt(4200);
   StartAgainAt(4199);

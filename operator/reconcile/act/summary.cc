@@ -163,7 +163,10 @@ void NoteProgress(const GangView& view, DecisionBuilder* builder) {
     if (may_fall_back) {
       TellOfFallBack(**known, document, builder);
     }
-    progress.observed_at = reported_at;
+    // Else a state that is lost with whoever answered could not be told of any more.
+    if (!known->has_value() || HasMetSince(document, builder->status(), builder->spec().strategy)) {
+      progress.observed_at = reported_at;
+    }
     *known = progress;
   }
 }
