@@ -2,7 +2,6 @@
 is lost is replaced alone."""
 
 import re
-import shutil
 import unittest
 
 from harness import LocalTest, samples_after, training_manifest
@@ -23,12 +22,6 @@ def manifest(ps=PS, **changes):
                                 **changes})
     text = text.replace("spec:\n", "spec:\n  strategy: ParameterServer\n", 1)
     return text.replace("  runPolicy:", f"  - name: ps\n    replicas: {ps}\n  runPolicy:", 1)
-
-
-def other_manifest(strategy, workers, replicas=1, **changes):
-    text = training_manifest(workers=workers, **changes)
-    text = text.replace("spec:\n", f"spec:\n  strategy: {strategy}\n", 1)
-    return text.replace("    seed:", f"    replicas: {replicas}\n    seed:")
 
 
 class ParameterServer(LocalTest):
@@ -159,28 +152,6 @@ class ParameterServer(LocalTest):
         run = self.run_job(manifest(ps=1), "--chaos", "kill=ps-0@step=700")
         self.assert_learned(run)
         self.assertIn("quick-worker-0-a1", self.pods(run))
-
-    def test_checkpoint_is_resumed_under_other_strategies_and_the_reverse(self):
-        others = [("Mirrored", 1, 2), ("MultiWorkerMirrored", 2, 1), ("CentralStorage", 1, 2)]
-        saved = self.scratch / "saved"
-        first = self.run_job(manifest(steps=60, every_steps=20), "--set",
-                             f"training.checkpoint.directory={saved}")
-        self.assert_trained(first)
-        for strategy, workers, replicas in others:
-            with self.subTest(strategy=strategy):
-                mine = self.scratch / f"to-{strategy}"
-                shutil.copytree(saved, mine)
-                run = self.run_job(other_manifest(strategy, workers, replicas, steps=120), "--set",
-                                   f"training.checkpoint.directory={mine}")
-                self.assert_trained(run)
-                self.assertEqual(run.summary["samplesConsumed"], samples_after(120))
-                self.assertIn("resumed from checkpoint step=60", run.pod_log("quick-worker-0"))
-
-                back = self.run_job(manifest(steps=180, every_steps=20), "--set",
-                                    f"training.checkpoint.directory={mine}")
-                self.assert_trained(back)
-                self.assertEqual(back.summary["samplesConsumed"], samples_after(180))
-                self.assertIn("resumed from checkpoint step=120", back.pod_log("quick-worker-0"))
 
 
 if __name__ == "__main__":

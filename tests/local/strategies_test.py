@@ -4,7 +4,7 @@ import dataclasses
 import shutil
 import unittest
 
-from harness import LocalTest, training_manifest
+from harness import LocalTest, samples_after, training_manifest
 
 STEPS = 50
 STEPS_SAVED = 20
@@ -21,18 +21,24 @@ class Layout:
     workers: int
     replicas: int = 1
     processes: int = 1
+    ps: int = 0
 
     def manifest(self, steps):
         text = training_manifest(workers=self.workers, steps=steps, every_steps=0)
         text = text.replace("spec:\n", f"spec:\n  strategy: {self.strategy}\n", 1)
         text = text.replace("  - name: worker\n",
                             f"  - name: worker\n    processes: {self.processes}\n")
+        if self.ps > 0:
+            text = text.replace("  runPolicy:", f"  - name: ps\n    replicas: {self.ps}\n  runPolicy:",
+                                1)
         text = text.replace("    seed:", f"    replicas: {self.replicas}\n    seed:")
         hidden = "      - {type: Dense, units: 32, activation: relu}\n"
         return text.replace(hidden, hidden + "      - {type: Dropout, rate: 0.3}\n")
 
     def __str__(self):
-        return f"{self.strategy} {self.workers} x {self.processes} x {self.replicas}"
+        parameter_servers = f", {self.ps} ps" if self.ps > 0 else ""
+        return (f"{self.strategy} {self.workers} x {self.processes} x {self.replicas}"
+                f"{parameter_servers}")
 
 
 LAYOUTS = [
@@ -45,14 +51,33 @@ LAYOUTS = [
     Layout("CentralStorage", 1, 2),
 ]
 
+# Its updates come in no order that two runs share.
+ASYNCHRONOUS = Layout("ParameterServer", 2, ps=2)
+
 
 class Strategies(LocalTest):
-    def train(self, layout, steps, checkpoints):
+    def train(self, layout, steps, checkpoints, resumed_at=None):
         run = self.run_job(layout.manifest(steps), "--set",
                            f"training.checkpoint.directory={checkpoints}")
         self.assert_trained(run)
         self.assertEqual(run.summary["steps"], steps, layout)
+        self.assertEqual(run.summary["samplesConsumed"], samples_after(steps), layout)
+        said = f"resumed from checkpoint step={resumed_at}"
+        self.assertEqual(said in run.pod_log("quick-worker-0"), resumed_at is not None, layout)
         return run.summary
+
+    def resume(self, layout, saved):
+        """The result of STEPS steps of which the first are those of the checkpoint in `saved`."""
+        mine = self.scratch / "mine"
+        shutil.copytree(saved, mine)
+        summary = self.train(layout, STEPS, mine, resumed_at=STEPS_SAVED)
+        shutil.rmtree(mine)
+        return summary
+
+    def assert_same(self, summary, whole, layout):
+        for name in ("loss", "testLoss"):
+            self.assertAlmostEqual(summary[name], whole[name], delta=LOSS_TOLERANCE * whole[name],
+                                   msg=f"{name}: {layout}")
 
     def test_checkpoint_of_each_is_resumed_by_each_and_training_is_the_same(self):
         whole = self.train(LAYOUTS[1], STEPS, self.scratch / "whole")
@@ -60,14 +85,16 @@ class Strategies(LocalTest):
             saved = self.scratch / f"saved-{number}"
             self.train(saver, STEPS_SAVED, saved)
             for resumer in LAYOUTS:
-                mine = self.scratch / "mine"
-                shutil.copytree(saved, mine)
-                summary = self.train(resumer, STEPS, mine)
-                shutil.rmtree(mine)
-                for name in ("loss", "testLoss"):
-                    self.assertAlmostEqual(summary[name], whole[name],
-                                           delta=LOSS_TOLERANCE * whole[name],
-                                           msg=f"{name}: {saver}, then {resumer}")
+                self.assert_same(self.resume(resumer, saved), whole, f"{saver}, then {resumer}")
+            self.resume(ASYNCHRONOUS, saved)
+
+    def test_checkpoint_of_parameter_servers_is_resumed_by_each_and_training_is_the_same(self):
+        saved = self.scratch / "saved"
+        self.train(ASYNCHRONOUS, STEPS_SAVED, saved)
+        self.resume(ASYNCHRONOUS, saved)
+        whole = self.resume(LAYOUTS[1], saved)
+        for resumer in LAYOUTS:
+            self.assert_same(self.resume(resumer, saved), whole, resumer)
 
 
 class Devices(LocalTest):
