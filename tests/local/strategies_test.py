@@ -29,8 +29,8 @@ class Layout:
         text = text.replace("  - name: worker\n",
                             f"  - name: worker\n    processes: {self.processes}\n")
         if self.ps > 0:
-            text = text.replace("  runPolicy:", f"  - name: ps\n    replicas: {self.ps}\n  runPolicy:",
-                                1)
+            role = f"  - name: ps\n    replicas: {self.ps}\n"
+            text = text.replace("  runPolicy:", f"{role}  runPolicy:", 1)
         text = text.replace("    seed:", f"    replicas: {self.replicas}\n    seed:")
         hidden = "      - {type: Dense, units: 32, activation: relu}\n"
         return text.replace(hidden, hidden + "      - {type: Dropout, rate: 0.3}\n")
