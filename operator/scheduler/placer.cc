@@ -210,11 +210,70 @@ class PlaceSearch {
     }
     if (options_.has_counts && terms().apart.empty() &&
         !nodes_.domains().ChildrenOf(domain).empty()) {
-      if (auto pods = Arranged(RoomsOfFewest(domain))) {
+      auto pods = gang_.classes.size() == 1 ? Packed(domain, gang_.classes.front()) : std::nullopt;
+      if (pods || (pods = Arranged(RoomsOfFewest(domain)))) {
         return pods;
       }
     }
     return Arranged(nodes_.RoomsFor(Query(domain)));
+  }
+
+  // Pods of the gang's one shape in as few as possible of the domains below, all of which but one
+  // they fill, so that what stays free stays together; and so in each of these. Empty where that
+  // needs nodes that are in no domain below, or are not to be looked at.
+  std::optional<PlacedPods> Packed(DomainIndex domain, const PodClass& part) {
+    if (nodes_.domains().ChildrenOf(domain).empty()) {
+      return PartIn(domain, part);
+    }
+    PlacedPods placed;
+    auto first = part.pods.begin();
+    for (const auto& [child, count] : SharesOf(domain, static_cast<int64_t>(part.pods.size()))) {
+      PodClass share = part;
+      share.pods.assign(first, first + count);
+      first += count;
+      const auto pods = Packed(child, share);
+      if (!pods) {
+        return std::nullopt;
+      }
+      placed.insert(placed.end(), pods->begin(), pods->end());
+    }
+    return first == part.pods.end() ? std::optional(std::move(placed)) : std::nullopt;
+  }
+
+  // How many of `count` pods go to which of the domains below, by name. The largest are filled
+  // until one holds the rest, for which the one with least room is taken. Empty: they do not hold
+  // them.
+  std::vector<std::pair<DomainIndex, int64_t>> SharesOf(DomainIndex domain, int64_t count) const {
+    const auto& children = nodes_.domains().ChildrenOf(domain);
+    std::vector<std::pair<int64_t, DomainIndex>> rooms;  // from the most room to the least
+    for (const auto& [name, child] : children) {
+      rooms.emplace_back(RoomIn(child), child);
+    }
+    std::stable_sort(
+        rooms.begin(), rooms.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+    std::map<DomainIndex, int64_t> share_of;
+    auto next = rooms.begin();
+    for (; next != rooms.end() && next->first < count; ++next) {
+      share_of[next->second] = next->first;
+      count -= next->first;
+    }
+    if (next == rooms.end()) {
+      return {};
+    }
+    const auto too_small = std::partition_point(
+        next, rooms.end(), [count](const auto& one) { return one.first >= count; });
+    const int64_t least = std::prev(too_small)->first;
+    while (next->first > least) {
+      ++next;
+    }
+    share_of[next->second] = count;
+    std::vector<std::pair<DomainIndex, int64_t>> shares;
+    for (const auto& [name, child] : children) {
+      if (const auto share = share_of.find(child); share != share_of.end() && share->second > 0) {
+        shares.emplace_back(child, share->second);
+      }
+    }
+    return shares;
   }
 
   // Rooms of the domains below that have most room, until they hold each class; along the topology.
@@ -250,14 +309,23 @@ class PlaceSearch {
     return rooms;
   }
 
-  NodeLedger::RoomQuery Query(DomainIndex domain) const {
-    return {gang_.classes,
+  NodeLedger::RoomQuery Query(DomainIndex domain) const { return Query(domain, gang_.classes); }
+
+  NodeLedger::RoomQuery Query(DomainIndex domain, const std::vector<PodClass>& classes) const {
+    return {classes,
             domain,
             options_.overrides,
             terms().apart,
             suspicion_max_,
             std::nullopt,
             suspects_.empty() ? nullptr : &suspects_};
+  }
+
+  std::optional<PlacedPods> PartIn(DomainIndex domain, const PodClass& part) {
+    const std::vector<PodClass> classes = {part};
+    const std::vector<NodeRoom> rooms = nodes_.RoomsFor(Query(domain, classes));
+    const ArrangeResult result = Arrange(classes, rooms, options_.search_steps_max);
+    return result.fills ? std::optional(Filled(classes, rooms, *result.fills)) : std::nullopt;
   }
 
   std::optional<PlacedPods> Arranged(const std::vector<NodeRoom>& rooms) {
@@ -270,17 +338,23 @@ class PlaceSearch {
   }
 
   // Rooms stand along the topology, and the pods of a class fill them in rank order.
-  PlacedPods InRankOrder(const std::vector<NodeRoom>& rooms, const std::vector<Fill>& fills) const {
+  static PlacedPods Filled(const std::vector<PodClass>& classes,
+                           const std::vector<NodeRoom>& rooms,
+                           const std::vector<Fill>& fills) {
     PlacedPods filled;
-    filled.reserve(static_cast<std::size_t>(gang_.pod_count));
-    for (std::size_t c = 0; c < gang_.classes.size(); ++c) {
+    for (std::size_t c = 0; c < classes.size(); ++c) {
       std::size_t next_pod = 0;
       for (std::size_t r = 0; r < rooms.size(); ++r) {
         for (int64_t i = 0; i < fills[c][r]; ++i) {
-          filled.push_back({gang_.classes[c].pods[next_pod++], rooms[r].node->name});
+          filled.push_back({classes[c].pods[next_pod++], rooms[r].node->name});
         }
       }
     }
+    return filled;
+  }
+
+  PlacedPods InRankOrder(const std::vector<NodeRoom>& rooms, const std::vector<Fill>& fills) const {
+    PlacedPods filled = Filled(gang_.classes, rooms, fills);
     if (gang_.classes.size() == 1) {
       return filled;  // classes that are one keep their order
     }

@@ -167,6 +167,21 @@ TEST(PlaceGang, SuspectThatOtherPodsMustSpareIsTakenAsFarAsItIsSpared) {
   EXPECT_EQ(Placed(&cluster, gang), "start default/a w-0@n0 w-1@n0 w-2@n1 w-3@n1 w-4@n1\n");
 }
 
+TEST(PlaceGang, RacksAreFilledButForOneSoThatOthersStayWhole) {
+  FakeCluster cluster({{"rack"}, false});
+  for (const char* rack : {"a", "b", "c", "d"}) {
+    for (int i = 0; i < (*rack == 'c' ? 3 : 4); ++i) {
+      cluster.state.SetNode(GpuNode(rack + std::to_string(i), 4, rack));
+    }
+  }
+  EXPECT_EQ(Placed(&cluster, GpuGang("a", 7, 4, 1)),
+            "start default/a w-0@a0 w-1@a1 w-2@a2 w-3@a3 w-4@c0 w-5@c1 w-6@c2\n")
+      << "c holds the rest with least left";
+  EXPECT_EQ(Placed(&cluster, GpuGang("b", 5, 4, 2)),
+            "start default/b w-0@b0 w-1@b1 w-2@b2 w-3@b3 w-4@d0\n")
+      << "three nodes of d stay together";
+}
+
 TEST(PlaceGang, RanksFollowTheTopologyAndCrossFewestRacks) {
   FakeCluster cluster({{"rack"}, false});
   const int nodes_of_rack[] = {2, 5, 1, 4};

@@ -1,0 +1,57 @@
+"""Racks of a cluster: a gang stands in as few as can hold it, and ranks are numbered along them."""
+
+from jobs import JobCase
+from kubernetes_case import main
+
+LEVEL = "example.com/rack"
+RACKS = 4
+
+
+class TopologyTest(JobCase):
+    """32 GPUs on 16 nodes in four racks. Neighbours by name are never of one rack."""
+
+    nodes, gpus = 16, 2
+    operator_flags = (f"--topology-levels={LEVEL}",)
+
+    @classmethod
+    def start_more(cls):
+        super().start_more()
+        cls.racks = {name: f"r{number % RACKS}" for number, name in enumerate(cls.hollow.names)}
+        for name, rack in cls.racks.items():
+            cls.admin.patch("Node", name, {"metadata": {"labels": {LEVEL: rack}}})
+
+    def racks_by_rank(self, name, workers):
+        self.wait_running(name, workers)
+        placement = self.job(name)["status"]["placement"]
+        self.assertEqual([each["index"] for each in placement], list(range(workers)))
+        return [self.racks[each["node"]] for each in placement]
+
+    def hops(self, racks):
+        """How often the ring of these ranks goes from one rack to another."""
+        return sum(one != other for one, other in zip(racks, racks[1:] + racks[:1]))
+
+    def assert_shortest_ring(self, racks, rack_count):
+        self.assertEqual(len(set(racks)), rack_count, racks)
+        self.assertEqual(self.hops(racks), rack_count if rack_count > 1 else 0, racks)
+
+    def test_gangs_stand_in_as_few_racks_as_hold_them_and_rings_are_short(self):
+        self.create_job("one", 8, scheduling={"topology": {"required": LEVEL}})
+        self.assert_shortest_ring(self.racks_by_rank("one", 8), 1)
+        self.create_job("three", 20)
+        self.assert_shortest_ring(self.racks_by_rank("three", 20), 3)
+        self.create_job("rest", 4, scheduling={"topology": {"required": LEVEL}})
+        self.assert_shortest_ring(self.racks_by_rank("rest", 4), 1)
+
+    def test_a_rack_that_is_required_is_waited_for(self):
+        for number in range(RACKS):
+            self.create_job(f"five-{number}", 5, scheduling={"topology": {"required": LEVEL}})
+            self.assert_shortest_ring(self.racks_by_rank(f"five-{number}", 5), 1)
+        self.create_job("narrow", 6, scheduling={"topology": {"required": LEVEL}})
+        self.wait_waiting("narrow", f"needs 6 worker pods in one {LEVEL}, the best, ",
+                          ", has room for 3")
+        self.end_job("five-2")
+        self.assert_shortest_ring(self.racks_by_rank("narrow", 6), 1)
+
+
+if __name__ == "__main__":
+    main()
