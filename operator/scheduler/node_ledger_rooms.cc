@@ -217,10 +217,14 @@ std::optional<NodeIndex> NodeLedger::TightestHolding(const RoomQuery& query) con
                  return Accepts(facts, one);
                });
       };
-      const auto found = std::min_element(nodes.begin(), nodes.end(), [&](auto a, auto b) {
-        return std::pair(!holds(a), suspected_of(a)) < std::pair(!holds(b), suspected_of(b));
-      });
-      if (found != nodes.end() && holds(*found)) {
+      std::optional<NodeIndex> found;  // the first of those that are suspected least
+      for (auto node = nodes.begin(); node != nodes.end() && (!found || suspected_of(*found) > 0);
+           ++node) {
+        if (holds(*node) && (!found || suspected_of(*node) < suspected_of(*found))) {
+          found = *node;
+        }
+      }
+      if (found) {
         rooms.push_back({&nodes_[*found].facts, key.room.free, key.room.pods_free});
         rooms.back().suspected = suspected_of(*found);
       }
