@@ -26,4 +26,9 @@ else()
   set(CMAKE_CUDA_STANDARD_REQUIRED ON)
   set(CMAKE_CUDA_EXTENSIONS OFF)
   enable_language(CUDA)
+  # CMake keeps the compiler that a build folder began with.
+  if(NOT CMAKE_CUDA_COMPILER STREQUAL "${lockstep_cuda_toolkit}/bin/nvcc")
+    message(FATAL_ERROR "${CMAKE_BINARY_DIR} was begun with ${CMAKE_CUDA_COMPILER}, and now "
+                        "${lockstep_cuda_toolkit}/bin/nvcc is wanted: remove that folder")
+  endif()
 endif()
