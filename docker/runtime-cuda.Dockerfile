@@ -1,10 +1,9 @@
-# The runtime for nodes with NVIDIA GPUs: as runtime.Dockerfile, compiled where the CUDA toolkit is,
-# and with NCCL. The driver's own libraries are never in an image: the container toolkit of the node
-# puts them in.
+# The runtime for nodes with NVIDIA GPUs: as runtime.Dockerfile, and with NCCL. The driver's own
+# libraries are never in an image: the container toolkit of the node puts them in.
 #
 #   docker build -f docker/runtime-cuda.Dockerfile -t localhost/lockstep-runtime-cuda:0.1.0 .
 #
-# No test builds it, as toolkit and NCCL are 400 MB to download; tests/images checks this file.
+# No test builds it, as NCCL is 250 MB to download; tests/images checks this file.
 ARG BASE_IMAGE=debian:bookworm-slim
 
 # The same lines in all images of this folder, so that they are run once.
@@ -14,27 +13,19 @@ COPY scripts/install.sh /src/scripts/install.sh
 RUN /src/scripts/install.sh build \
  && rm -rf /var/lib/apt/lists/* /var/cache/apt/*
 
-# The parts of the toolkit that compile, as NVIDIA publishes them for Python; and NCCL. 13.0 runs on
-# every driver of CUDA 13. The links are those that CMake and nvcc look for and the wheels lack.
-FROM tools AS cuda
-RUN apt-get update \
- && apt-get install --yes --no-install-recommends python3-pip \
- && rm -rf /var/lib/apt/lists/* /var/cache/apt/*
-RUN pip install --no-cache-dir --no-deps --target /opt/wheels \
-      nvidia-cuda-nvcc==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-nvvm==13.0.88 \
-      nvidia-cuda-runtime==13.0.96 nvidia-cuda-cccl==13.0.85 nvidia-nvml-dev==13.0.87 \
-      nvidia-nccl-cu13==2.30.7 \
- && ln -s /opt/wheels/nvidia/cu13 /opt/cuda \
- && ln -s libcudart.so.13 /opt/cuda/lib/libcudart.so \
- && ln -s lib /opt/cuda/lib64 \
- && ln -s /opt/wheels/nvidia/nccl /opt/nccl \
- && ln -s libnccl.so.2 /opt/nccl/lib/libnccl.so \
- && ln -s /opt/wheels/nvidia_nccl_cu13-*.dist-info/licenses /opt/nccl-licences
+# NCCL, as NVIDIA publishes it for Python. The version is that of scripts/install.sh, as for the
+# tests. The toolkit is not here: nothing in the image is compiled with it until the engine has a
+# CUDA part, which then adds the group `cuda`.
+FROM tools AS nccl
+RUN /src/scripts/install.sh nccl \
+ && rm -rf /var/lib/apt/lists/* /var/cache/apt/* \
+ && ln -s "$(/src/scripts/install.sh --path nccl)" /opt/nccl-wheels \
+ && ln -s /opt/nccl-wheels/nvidia/nccl/lib/libnccl.so.2 /opt/libnccl.so.2 \
+ && ln -s /opt/nccl-wheels/nvidia_nccl_cu13-*.dist-info/licenses /opt/nccl-licences
 
-FROM cuda AS build
+FROM nccl AS build
 ARG PRESET=release
 ARG CCACHE_DIR=/var/cache/ccache
-ENV CUDACXX=/opt/cuda/bin/nvcc CUDAHOSTCXX=g++ CUDAToolkit_ROOT=/opt/cuda NCCL_ROOT=/opt/nccl
 WORKDIR /src
 COPY . .
 RUN --mount=type=cache,target=/var/cache/ccache \
@@ -45,7 +36,7 @@ RUN --mount=type=cache,target=/var/cache/ccache \
       "build/${PRESET}/bin/lockstep-runtime=/usr/bin/lockstep-runtime" \
       "build/${PRESET}/bin/liblockstep-engine.so=/usr/lib/lockstep/liblockstep-engine.so" \
       "build/${PRESET}/bin/lockstep-engine-placeholders=/usr/lib/lockstep/lockstep-engine-placeholders" \
-      /opt/nccl/lib/libnccl.so.2=/usr/lib/libnccl.so.2 \
+      /opt/libnccl.so.2=/usr/lib/libnccl.so.2 \
       /opt/nccl-licences=/usr/share/doc/libnccl2 \
       examples/data=/usr/share/lockstep/data \
  && rm -rf build

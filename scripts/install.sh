@@ -29,21 +29,37 @@ readonly CLUSTER_PROGRAMS=(
 )
 # What TensorFlow, Horovod and the Python package are installed with.
 readonly PEER_PACKAGES=(python3-dev python3-venv)
+# What compiles kernels for GPUs, as NVIDIA publishes it for Python, without a GPU or a driver: 129
+# MB. 13.0 runs on every driver of CUDA 13.
+readonly CUDA_VERSION=13.0.88
+readonly CUDA_WHEELS=(
+  "nvidia-cuda-nvcc==$CUDA_VERSION" "nvidia-cuda-crt==$CUDA_VERSION"
+  "nvidia-nvvm==$CUDA_VERSION" nvidia-cuda-runtime==13.0.96
+)
+# NCCL as the CUDA image ships it: 250 MB.
+readonly NCCL_VERSION=2.30.7
+readonly NCCL_WHEELS=("nvidia-nccl-cu13==$NCCL_VERSION")
+# What wheels are installed with.
+readonly WHEEL_PACKAGES=(python3-venv)
 # What the benchmarks compare with.
 readonly BENCH_PACKAGES=(libgloo-dev libopenmpi-dev openmpi-bin python3-torch)
 
 usage() {
   cat <<TEXT
-usage: scripts/install.sh [--check] [build] [test] [cluster] [peers] [bench] [all]
+usage: scripts/install.sh [--check] [build] [test] [cluster] [cuda] [nccl] [peers] [bench] [all]
+       scripts/install.sh --path cuda|nccl
 
   build    compiler, libraries, and a static ${PROMETHEUS_SOURCE} in ${CACHE_DIR}  (the default)
   test     build, and what the tests run
   cluster  build, and what the test clusters are made of (Kubernetes is built from source)
+  cuda     build, and nvcc ${CUDA_VERSION} in ${CACHE_DIR}
+  nccl     build, and NCCL ${NCCL_VERSION} in ${CACHE_DIR}
   peers    build, and what scripts/test.sh --peers and --python need besides
   bench    build, and what the benchmarks compare with
   all      everything
 
   --check  only say what is missing; exit code 1 if anything is
+  --path   only print the folder of nvcc's toolkit, or of NCCL, there or not
 TEXT
 }
 
@@ -170,8 +186,44 @@ build_prometheus() {
   mv "$work/install" "$target" # complete or not there
 }
 
+# The folder of a group of wheels. Its name has the version: clones of several ages share a cache.
+wheels_dir() {
+  case $1 in
+    cuda) printf '%s/cuda-%s' "$CACHE_DIR" "$CUDA_VERSION" ;;
+    nccl) printf '%s/nccl-%s' "$CACHE_DIR" "$NCCL_VERSION" ;;
+    *) die "--path of '$1': expected cuda or nccl" ;;
+  esac
+}
+
+# install_wheels GROUP WHEEL...: complete or not there. In a shell of its own, for its trap.
+install_wheels() (
+  local target work toolkit
+  target=$(wheels_dir "$1")
+  say "installing ${*:2} in $target"
+  mkdir -p "$CACHE_DIR"
+  work=$(mktemp -d "$target.XXXXXX")
+  # shellcheck disable=SC2064 # the folder's name is known now
+  trap "rm -rf '$work'" EXIT
+  /usr/bin/python3 -m venv "$work/venv"
+  "$work/venv/bin/pip" install --quiet --no-cache-dir --no-deps --target "$work/wheels" "${@:2}" ||
+    die "cannot install the wheels of $1"
+  toolkit=$work/wheels/nvidia/cu13
+  if [[ -d $toolkit ]]; then
+    # nvcc of 13.0 and CMake look for these, and the wheels lack them.
+    ln -s libcudart.so.13 "$toolkit/lib/libcudart.so"
+    ln -s lib "$toolkit/lib64"
+  fi
+  # Another run may have been faster; one is as good as the other.
+  [[ -d $target ]] || mv -T "$work/wheels" "$target" || [[ -d $target ]]
+)
+
 main() {
-  local check_only=false with_cluster=false wanted=("${BUILD_PACKAGES[@]}") group
+  if [[ ${1:-} == --path ]]; then
+    wheels_dir "${2:-}"
+    echo
+    return
+  fi
+  local check_only=false with_cluster=false wanted=("${BUILD_PACKAGES[@]}") wheels=() group
   for group in "$@"; do
     case $group in
       --check) check_only=true ;;
@@ -180,8 +232,14 @@ main() {
       peers) wanted+=("${PEER_PACKAGES[@]}") ;;
       bench) wanted+=("${BENCH_PACKAGES[@]}") ;;
       cluster) with_cluster=true ;;
+      cuda | nccl)
+        wanted+=("${WHEEL_PACKAGES[@]}")
+        wheels+=("$group")
+        ;;
       all)
         wanted+=("${TEST_PACKAGES[@]}" "${PEER_PACKAGES[@]}" "${BENCH_PACKAGES[@]}")
+        wanted+=("${WHEEL_PACKAGES[@]}")
+        wheels=(cuda nccl)
         with_cluster=true
         ;;
       -h | --help)
@@ -215,6 +273,12 @@ main() {
       say "missing: programs in $(scripts/cluster-tools.sh --path)"
       missing+=(programs)
     fi
+    for group in "${wheels[@]}"; do
+      if [[ ! -d $(wheels_dir "$group") ]]; then
+        say "missing: wheels of $group in $(wheels_dir "$group")"
+        missing+=("$group")
+      fi
+    done
     [[ ${#missing[@]} -eq 0 ]] && has_prometheus
     return
   fi
@@ -222,6 +286,14 @@ main() {
     install_packages "${missing[@]}"
   fi
   has_prometheus || build_prometheus
+  for group in "${wheels[@]}"; do
+    if [[ ! -d $(wheels_dir "$group") ]]; then
+      case $group in
+        cuda) install_wheels cuda "${CUDA_WHEELS[@]}" ;;
+        nccl) install_wheels nccl "${NCCL_WHEELS[@]}" ;;
+      esac
+    fi
+  done
   if $with_cluster; then
     scripts/cluster-tools.sh
   fi

@@ -44,9 +44,12 @@ for option in "$@"; do
 done
 
 say "installing what is missing"
-groups=(build test cluster)
+groups=(build test cluster cuda)
 if $with_peers || $with_python; then
   groups+=(peers)
+fi
+if $with_cuda; then
+  groups+=(nccl)
 fi
 scripts/install.sh "${groups[@]}"
 build_preset dev

@@ -5,18 +5,10 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-version=$(sed -n 's/.*nvidia-nccl-cu13==\([0-9.]*\).*/\1/p' docker/runtime-cuda.Dockerfile)
-cache=${LOCKSTEP_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/lockstep}/nccl-$version
-library=$cache/nvidia/nccl/lib/libnccl.so.2
-if [ ! -e "$library" ]; then
-  echo "==> installing NCCL $version into $cache (250 MB)"
-  rm -rf "$cache.part" "$cache.venv"
-  /usr/bin/python3 -m venv "$cache.venv"
-  "$cache.venv/bin/pip" install --quiet --no-deps --target "$cache.part" \
-    "nvidia-nccl-cu13==$version"
-  rm -rf "$cache.venv"
-  mv "$cache.part" "$cache"
-fi
+scripts/install.sh nccl
+folder=$(scripts/install.sh --path nccl)
+version=${folder##*nccl-}
+library=$folder/nvidia/nccl/lib/libnccl.so.2
 
 bin=${LOCKSTEP_BIN:-build/dev/bin}
 LOCKSTEP_TEST_NCCL_LIBRARY=$library "$bin/lockstep_runtime_nccl_test" --gtest_filter='RealNccl.*'

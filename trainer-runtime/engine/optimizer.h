@@ -3,9 +3,11 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "common/contract/training_spec.h"
+#include "trainer-runtime/engine/update_element.h"
 
 namespace lockstep::runtime {
 
@@ -20,6 +22,11 @@ struct FlatState {
   std::span<const float> gradients;
   std::span<float> slots;
 };
+
+using UpdateFactors = std::variant<SgdFactors, MomentumFactors, AdamFactors>;
+
+// What is the same for all elements of one update. `update_number` counts from 1.
+UpdateFactors MakeUpdateFactors(const OptimizerSpec& optimizer, int64_t update_number);
 
 // One update of parameters and slots. `update_number` counts from 1.
 //
