@@ -247,7 +247,8 @@ Status TrainingProcess::StartSession() {
 Result<std::unique_ptr<GradientReducer>> TrainingProcess::MakeReducer(
     const JoinedMeeting& meeting) {
   if (parts_->nccl == nullptr) {
-    return MakeHostReducer(meeting.communicator, PlanBuckets(spec_, parts_->replicas.get()).size());
+    return MakeHostReducer(meeting.communicator,
+                           PlanBuckets(spec_, parts_->replicas.get()).beside.size());
   }
   NcclReducerOptions options;
   options.ground = parts_->nccl;

@@ -36,6 +36,12 @@ inline constexpr int64_t kBucketBytesMin = int64_t{1} << 20U;
 // has less than bytes_min. Preconditions (checked): nothing is negative.
 std::vector<Bucket> PlanBuckets(std::span<const int64_t> tensor_sizes, const BucketLimits& limits);
 
+// The buckets of a model, by when they are summed.
+struct BucketPlans {
+  std::vector<Bucket> beside;      // backward, as soon as it has made one: they end with tensors
+  std::vector<Bucket> afterwards;  // as few as the largest size allows: each costs a call
+};
+
 // Which buckets are complete, as several replicas report one after the other which of their
 // gradients are ready. Pure.
 class BucketProgress {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "trainer-runtime/strategy/central_storage.h"
 #include "trainer-runtime/strategy/multi_worker_mirrored.h"
@@ -30,7 +31,7 @@ Result<std::unique_ptr<ReplicaSet>> MakeReplicas(const TrainingSpec& spec,
   return std::make_unique<ReplicaSet>(std::move(engines));
 }
 
-std::vector<Bucket> PlanBuckets(const TrainingSpec& spec, ReplicaSet* replicas) {
+BucketPlans PlanBuckets(const TrainingSpec& spec, ReplicaSet* replicas) {
   std::vector<int64_t> sizes;
   for (const TensorView& tensor : replicas->engine(0).Tensors()) {
     if (tensor.kind == TensorKind::kParameter) {
@@ -38,11 +39,12 @@ std::vector<Bucket> PlanBuckets(const TrainingSpec& spec, ReplicaSet* replicas) 
     }
   }
   const int64_t bytes_max = spec.communication.bytes_per_pack;
-  return PlanBuckets(sizes, {std::min(kBucketBytesMin, bytes_max), bytes_max});
+  return {PlanBuckets(sizes, {std::min(kBucketBytesMin, bytes_max), bytes_max}),
+          PlanBuckets(sizes, {bytes_max, bytes_max})};
 }
 
 std::unique_ptr<Strategy> MakeStrategy(const TrainingSpec& spec, ReplicaSet* replicas) {
-  std::vector<Bucket> buckets = PlanBuckets(spec, replicas);
+  BucketPlans buckets = PlanBuckets(spec, replicas);
   if (spec.variables == VariablePlacement::kCentral) {
     return std::make_unique<CentralStorage>(replicas, std::move(buckets));
   }

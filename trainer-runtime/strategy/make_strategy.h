@@ -2,7 +2,6 @@
 
 #include <functional>
 #include <memory>
-#include <vector>
 
 #include "common/base/result.h"
 #include "common/contract/training_spec.h"
@@ -21,7 +20,7 @@ using EngineMaker = std::function<Result<std::unique_ptr<Engine>>(const Training
 Result<std::unique_ptr<ReplicaSet>> MakeReplicas(const TrainingSpec& spec, const EngineMaker& make);
 
 // What of the gradients is summed over ranks in one call, in order. Equal on every rank of a job.
-std::vector<Bucket> PlanBuckets(const TrainingSpec& spec, ReplicaSet* replicas);
+BucketPlans PlanBuckets(const TrainingSpec& spec, ReplicaSet* replicas);
 
 // The spec's strategy over them. Where ranks train a model each it is a rank's own, which sums over
 // its replicas alone: its steps are given a reducer of one rank. `replicas` must outlive it.

@@ -81,7 +81,7 @@ Result<StepOutcome> SynchronousStrategy::Step(const ReplicaStep& step,
                                               const StepExchange& exchange) {
   StepOutcome outcome;
   const TimePoint begin = SteadyNow();
-  EarlySums early(replicas_, buckets_, exchange);
+  EarlySums early(replicas_, buckets_.beside, exchange);
   const bool is_early = exchange.reducer->SumsBeside();
   Result<StepResult> sums =
       is_early ? ComputeBeside(step, replicas_, &early) : replicas_->ComputeGradients(step);
@@ -104,7 +104,7 @@ Result<StepOutcome> SynchronousStrategy::Step(const ReplicaStep& step,
 
 Status SynchronousStrategy::SumAfterwards(const StepExchange& exchange) {
   replicas_->SumGradients();
-  for (const Bucket& bucket : buckets_) {
+  for (const Bucket& bucket : buckets_.afterwards) {
     LOCKSTEP_RETURN_IF_ERROR(Enqueue(replicas_->engine(0).Gradients(), bucket, exchange));
   }
   return OkStatus();

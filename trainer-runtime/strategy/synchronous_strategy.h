@@ -16,7 +16,7 @@ namespace lockstep::runtime {
 class SynchronousStrategy : public Strategy {
  public:
   // `replicas` must outlive this object. `buckets` as PlanBuckets makes them.
-  SynchronousStrategy(ReplicaSet* replicas, std::vector<Bucket> buckets)
+  SynchronousStrategy(ReplicaSet* replicas, BucketPlans buckets)
       : replicas_(replicas), buckets_(std::move(buckets)) {}
 
   ReplicaSet& replicas() final { return *replicas_; }
@@ -31,7 +31,7 @@ class SynchronousStrategy : public Strategy {
   Status SumAfterwards(const StepExchange& exchange);
 
   ReplicaSet* replicas_;
-  std::vector<Bucket> buckets_;
+  BucketPlans buckets_;
 };
 
 }  // namespace lockstep::runtime

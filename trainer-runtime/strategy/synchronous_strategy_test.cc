@@ -126,8 +126,8 @@ struct World {
       engines.push_back(std::make_unique<LayeredEngine>(&story));
     }
     replicas = std::make_unique<ReplicaSet>(std::move(engines));
-    strategy = std::make_unique<MultiWorkerMirrored>(replicas.get(),
-                                                     std::vector<Bucket>{{3, 3}, {1, 2}, {0, 1}});
+    strategy = std::make_unique<MultiWorkerMirrored>(
+        replicas.get(), BucketPlans{{{3, 3}, {1, 2}, {0, 1}}, {{2, 4}, {0, 2}}});
   }
 
   // Each replica's gradients are its label.
@@ -170,15 +170,9 @@ TEST(SynchronousStrategy, BucketGoesAsSoonAsBackwardHasMadeIt) {
 TEST(SynchronousStrategy, ReducerThatSumsAtOnceDoesNotHoldBackwardUp) {
   World world(1, false);
   ASSERT_TRUE(world.Step({3}).ok());
-  EXPECT_THAT(world.story.events(),
-              ElementsAre("made 4",
-                          "made 2",
-                          "made 0",
-                          "bucket of 3",
-                          "bucket of 2",
-                          "bucket of 1",
-                          "totals",
-                          "finish"));
+  EXPECT_THAT(
+      world.story.events(),
+      ElementsAre("made 4", "made 2", "made 0", "bucket of 4", "bucket of 2", "totals", "finish"));
   EXPECT_THAT(world.strategy->Gradients(), ElementsAre(6, 6, 6, 6, 6, 6));
 }
 
@@ -205,7 +199,7 @@ TEST(SynchronousStrategy, EngineFinishesWhenSumsFailAndTheFirstFailureIsTold) {
 TEST(SynchronousStrategy, EngineThatFailsEndsTheSumsThatHaveBegun) {
   World world(1, true);
   world.strategy = std::make_unique<MultiWorkerMirrored>(world.replicas.get(),
-                                                         std::vector<Bucket>{{4, 2}, {0, 4}});
+                                                         BucketPlans{{{4, 2}, {0, 4}}, {}});
   const auto outcome = world.Step({-1});
   ASSERT_FALSE(outcome.ok());
   EXPECT_EQ(outcome.error().code(), ErrorCode::kInternal);

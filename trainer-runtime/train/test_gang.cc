@@ -82,7 +82,7 @@ GangRank::GangRank(const TrainingSpec& spec, const GangParts& parts, CheckpointS
   replicas = MakeReplicas(spec, parts.make_engine).value();
   engine = &replicas->engine(0);
   strategy = MakeStrategy(spec, replicas.get());
-  bucket_count = PlanBuckets(spec, replicas.get()).size();
+  bucket_count = PlanBuckets(spec, replicas.get()).beside.size();
   TrainerHooks hooks;
   hooks.on_step = [this](const StepReport& report) {
     losses.push_back(report.loss);
