@@ -72,8 +72,10 @@ class Hosts(LocalTest):
         (self.folder / "key").write_text(JOB_KEY)
         manifest = self.folder / "job.yaml"
         text = training_manifest(workers=2, steps=STEPS, every_steps=50)
-        manifest.write_text(
-            text.replace("  - name: worker\n", "  - name: worker\n    processes: 2\n"))
+        text = text.replace("  - name: worker\n", "  - name: worker\n    processes: 2\n")
+        # Several buckets, so that they cross the cable while backward goes on.
+        manifest.write_text(text.replace(
+            "    seed:", "    communication: {bytesPerPack: 16384}\n    seed:"))
         rendered = subprocess.run([BIN / "lockstep", "render", manifest, "--output", "json"],
                                   capture_output=True, text=True, check=True).stdout
         for number, address in enumerate(ADDRESSES):

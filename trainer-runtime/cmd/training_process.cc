@@ -15,9 +15,10 @@
 #include "trainer-runtime/cmd/pod_devices.h"
 #include "trainer-runtime/cmd/ps_training.h"
 #include "trainer-runtime/cmd/shortage.h"
-#include "trainer-runtime/collectives/communicator_reducer.h"
+#include "trainer-runtime/collectives/host_reducer.h"
 #include "trainer-runtime/collectives/nccl/nccl_reducer.h"
 #include "trainer-runtime/session/recovery_loop.h"
+#include "trainer-runtime/strategy/make_strategy.h"
 #include "trainer-runtime/strategy/rank_control.h"
 
 namespace lockstep::runtime {
@@ -246,8 +247,8 @@ Status TrainingProcess::StartSession() {
 Result<std::unique_ptr<GradientReducer>> TrainingProcess::MakeReducer(
     const JoinedMeeting& meeting) {
   if (parts_->nccl == nullptr) {
-    return std::unique_ptr<GradientReducer>(
-        std::make_unique<CommunicatorReducer>(meeting.communicator));
+    return MakeHostReducer(meeting.communicator,
+                           PlanBuckets(spec_, parts_->replicas.get()).beside.size());
   }
   NcclReducerOptions options;
   options.ground = parts_->nccl;

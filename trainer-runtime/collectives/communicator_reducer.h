@@ -8,6 +8,12 @@
 
 namespace lockstep::runtime {
 
+// GradientReducer::Detail of sums by a communicator's own calls.
+inline std::string DetailOf(const Communicator& communicator) {
+  const bool is_both = std::string_view(communicator.BackendName()) == "hierarchical";
+  return is_both ? "shared memory within, TCP between" : "";
+}
+
 // Sums gradients in host memory by the communicator's own all-reduce, so in its order.
 // `communicator` must outlive this object.
 class CommunicatorReducer final : public GradientReducer {
@@ -20,16 +26,20 @@ class CommunicatorReducer final : public GradientReducer {
         bucket.data(), bucket.size(), DataType::kFloat32, ReduceOp::kSum, deadline);
   }
 
+  Status EnqueueTotals(std::span<double> totals, Deadline deadline) override {
+    return communicator_->AllReduce(
+        totals.data(), totals.size(), DataType::kFloat64, ReduceOp::kSum, deadline);
+  }
+
   Status Finish(Deadline /*deadline*/) override { return OkStatus(); }
+
+  bool SumsBeside() const override { return false; }
 
   void Abort(const Error& reason) noexcept override { communicator_->Abort(reason); }
 
   const char* BackendName() const override { return communicator_->BackendName(); }
 
-  std::string Detail() const override {
-    return std::string_view(BackendName()) == "hierarchical" ? "shared memory within, TCP between"
-                                                             : "";
-  }
+  std::string Detail() const override { return DetailOf(*communicator_); }
 
  private:
   Communicator* communicator_;

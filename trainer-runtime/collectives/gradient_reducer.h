@@ -11,10 +11,12 @@ namespace lockstep::runtime {
 // Sums the gradients of a step over all ranks, bucket by bucket: the data beside the Communicator's
 // control. Every rank enqueues the same buckets in the same order, and then finishes.
 //
-// Errors of every call: those of Communicator. After an error the buckets hold unspecified values,
-// the communicator of the same ranks has failed too, and no later call succeeds.
+// Errors of every call: those of Communicator. After an error the buckets hold unspecified values
+// and are not touched any more, the communicator of the same ranks has failed too, and no later
+// call succeeds. What a sum that is made beside meets is told by a later call, Finish() at last.
 //
-// Thread: one calling thread; Abort() from any, but not during destruction.
+// Thread: one calling thread at a time; Abort() from any, but not during destruction. Between
+// Finish() and the next Enqueue() the communicator of the same ranks is free for calls.
 class GradientReducer {
  public:
   virtual ~GradientReducer() = default;
@@ -23,8 +25,16 @@ class GradientReducer {
   // belongs to the reducer until Finish() has returned.
   virtual Status Enqueue(std::span<float> bucket, Deadline deadline) = 0;
 
+  // As Enqueue(), of what is counted beside the gradients: in rank order with every backend. Comes
+  // after all buckets.
+  virtual Status EnqueueTotals(std::span<double> totals, Deadline deadline) = 0;
+
   // Returns when every bucket that was enqueued holds its sum: bits are equal on all ranks.
   virtual Status Finish(Deadline deadline) = 0;
+
+  // Whether Enqueue() returns before the sum is made, so that a bucket is worth enqueueing while
+  // the next one is computed. The same on every rank.
+  virtual bool SumsBeside() const = 0;
 
   // Ends a call in progress and fails it and all later ones with `reason`. Thread: any.
   virtual void Abort(const Error& reason) noexcept = 0;

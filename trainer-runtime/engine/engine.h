@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -28,10 +29,17 @@ struct Batch {
   int64_t sample_count = 0;  // may be 0: the gradient is then zero
 };
 
+// The gradients of elements [offset, offset + count) have the values that they will have when
+// ComputeGradients returns, and may be read and changed from now on.
+using GradientsReady = std::function<void(int64_t offset, int64_t count)>;
+
 struct StepOptions {
   double gradient_scale = 1;  // 1 / samples of the global batch: sums over ranks become means
   uint64_t dropout_seed = 0;  // of the step; the same on all ranks
   int64_t first_sample = 0;   // where the batch starts within the global batch; keys the masks
+  // Called on the computing thread, from the last elements to the first, as backward makes them;
+  // once for each element, in every ComputeGradients that succeeds. Must not throw. May be empty.
+  GradientsReady on_ready = {};
 };
 
 // Sums over the batch, so that ranks can add them.

@@ -8,7 +8,7 @@
 //
 // Any change to a struct below raises LOCKSTEP_ENGINE_ABI_VERSION; the two files are always shipped
 // together, so there is no compatibility to keep, only a mix-up to detect.
-#define LOCKSTEP_ENGINE_ABI_VERSION 2
+#define LOCKSTEP_ENGINE_ABI_VERSION 3
 
 // The plug-in's one exported symbol, of type LockstepEngineEntry.
 #define LOCKSTEP_ENGINE_ENTRY_NAME "LockstepEnginePlugin"
@@ -53,6 +53,9 @@ struct LockstepEngineStepOptions {
   double gradient_scale;
   uint64_t dropout_seed;
   int64_t first_sample;
+  // StepOptions::on_ready, called with `ready_context`; null: not wanted. Must not throw.
+  void (*on_ready)(void* ready_context, int64_t offset, int64_t count);
+  void* ready_context;
 };
 
 struct LockstepEngineStepResult {

@@ -12,6 +12,8 @@ namespace {
 
 constexpr std::size_t kElementsProbedMax = 24;  // of each tensor; a whole kernel takes too long
 
+constexpr float kOverwritten = -7;  // what no gradient of the tests is
+
 float LargestMagnitude(std::span<const float> values) {
   float largest = 0;
   for (const float value : values) {
@@ -121,6 +123,33 @@ void CheckPartsAddUp(Engine& engine, const SampleData& data) {
   }
   EXPECT_NEAR(total.loss_sum, whole->loss_sum, 1e-5 * std::abs(whole->loss_sum));
   EXPECT_EQ(total.correct_count, whole->correct_count);
+}
+
+void CheckTellsWhatIsReady(Engine& engine, const SampleData& data, int report_count_min) {
+  for (const Batch& batch : {data.All(), data.Slice(0, 0)}) {
+    StepOptions options{.gradient_scale = 0.25};
+    ASSERT_TRUE(engine.ComputeGradients(batch, options).ok());
+    const std::vector<float> expected = Copy(engine.Gradients());
+    // What a host may do with them while backward goes on: read them, and write over them.
+    std::vector<float> told(expected.size());
+    const std::span<float> gradients = engine.Gradients();
+    std::size_t ready_from = gradients.size();
+    int report_count = 0;
+    options.on_ready = [&](int64_t offset, int64_t count) {
+      ++report_count;
+      EXPECT_GT(count, 0);
+      ASSERT_EQ(static_cast<std::size_t>(offset + count), ready_from);
+      ready_from = static_cast<std::size_t>(offset);
+      const auto ready = gradients.subspan(ready_from, static_cast<std::size_t>(count));
+      std::copy(ready.begin(), ready.end(), told.begin() + offset);
+      std::fill(ready.begin(), ready.end(), kOverwritten);
+    };
+    ASSERT_TRUE(engine.ComputeGradients(batch, options).ok());
+    EXPECT_EQ(ready_from, 0U);
+    EXPECT_GE(report_count, batch.sample_count == 0 ? 1 : report_count_min);
+    EXPECT_EQ(told, expected);
+    EXPECT_EQ(Copy(gradients), std::vector<float>(gradients.size(), kOverwritten));
+  }
 }
 
 void CheckRepeatsBitwise(const EngineFactory& make,

@@ -35,6 +35,10 @@ void CheckGradientsAgainstDifferences(Engine& engine, const SampleData& data, do
 // largest: what lets ranks share a batch.
 void CheckPartsAddUp(Engine& engine, const SampleData& data);
 
+// Backward says of each gradient once that it is ready, from the last to the first and in at least
+// `report_count_min` reports; what is ready then is final, and the engine leaves it alone.
+void CheckTellsWhatIsReady(Engine& engine, const SampleData& data, int report_count_min);
+
 // Two engines of one spec start equal and end bitwise equal after `steps` updates.
 void CheckRepeatsBitwise(const EngineFactory& make,
                          const TrainingSpec& spec,

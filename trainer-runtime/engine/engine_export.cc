@@ -110,9 +110,14 @@ LockstepEngineCode ComputeGradients(LockstepEngineHandle* engine,
                                     LockstepEngineStepResult* result,
                                     LockstepEngineError* error) {
   return Guard(error, [&] {
-    const StepOptions step{.gradient_scale = options->gradient_scale,
-                           .dropout_seed = options->dropout_seed,
-                           .first_sample = options->first_sample};
+    StepOptions step{.gradient_scale = options->gradient_scale,
+                     .dropout_seed = options->dropout_seed,
+                     .first_sample = options->first_sample};
+    if (options->on_ready != nullptr) {
+      step.on_ready = [options](int64_t offset, int64_t count) {
+        options->on_ready(options->ready_context, offset, count);
+      };
+    }
     return Take(engine->engine->ComputeGradients(FromPlain(*batch), step), result);
   });
 }

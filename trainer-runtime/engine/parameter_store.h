@@ -32,6 +32,10 @@ class ParameterStore {
   std::span<float> Parameter(std::size_t index);
   std::span<float> Gradient(std::size_t index);
 
+  // Where the `index`-th parameter begins in the flat buffers; the buffers' size for the first
+  // index that there is not.
+  int64_t Offset(std::size_t index) const { return static_cast<int64_t>(offsets_.at(index)); }
+
   // As Engine::Tensors() and Engine::Gradients() promise.
   std::vector<TensorView> Tensors();
   std::span<float> Gradients();

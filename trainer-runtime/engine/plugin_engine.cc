@@ -32,6 +32,21 @@ LockstepEngineBatch ToPlugin(const Batch& batch) {
           .sample_count = batch.sample_count};
 }
 
+// `context` is the host's StepOptions::on_ready.
+void CallReady(void* context, int64_t offset, int64_t count) noexcept {
+  (*static_cast<const GradientsReady*>(context))(offset, count);
+}
+
+LockstepEngineStepOptions ToPlugin(const StepOptions& options) {
+  // Handed back to CallReady alone, which takes it for what it is.
+  void* const context = const_cast<GradientsReady*>(&options.on_ready);
+  return {.gradient_scale = options.gradient_scale,
+          .dropout_seed = options.dropout_seed,
+          .first_sample = options.first_sample,
+          .on_ready = options.on_ready ? &CallReady : nullptr,
+          .ready_context = context};
+}
+
 // An Engine on the other side of the C functions.
 class PluginEngine final : public Engine {
  public:
@@ -68,9 +83,7 @@ class PluginEngine final : public Engine {
 
   Result<StepResult> ComputeGradients(const Batch& batch, const StepOptions& options) override {
     const LockstepEngineBatch plain_batch = ToPlugin(batch);
-    const LockstepEngineStepOptions plain_options{.gradient_scale = options.gradient_scale,
-                                                  .dropout_seed = options.dropout_seed,
-                                                  .first_sample = options.first_sample};
+    const LockstepEngineStepOptions plain_options = ToPlugin(options);
     LockstepEngineStepResult result{};
     LockstepEngineError error{};
     const LockstepEngineCode code =

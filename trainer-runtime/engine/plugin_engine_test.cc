@@ -61,6 +61,13 @@ TEST(EnginePlugin, EngineBehindItActsAsTheOneInside) {
   EXPECT_TRUE(std::ranges::equal((*outside)->Gradients(), inside->Gradients()));
 }
 
+TEST(EnginePlugin, WhatIsReadyIsToldAcross) {
+  const auto plugin = LoadFile(LOCKSTEP_TEST_REFERENCE_PLUGIN).value();
+  const TrainingSpec spec = SmallSpec();
+  const auto engine = plugin.MakeEngine(DumpJson(EncodeTrainingSpec(spec))).value();
+  CheckTellsWhatIsReady(*engine, MakeSamples(spec, 2, 6), 2);
+}
+
 TEST(EnginePlugin, BadSpecComesBackWithItsField) {
   const auto plugin = LoadFile(LOCKSTEP_TEST_REFERENCE_PLUGIN).value();
   Json spec = EncodeTrainingSpec(SmallSpec());

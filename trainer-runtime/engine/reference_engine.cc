@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "trainer-runtime/engine/backward_progress.h"
 #include "trainer-runtime/engine/initializer.h"
 #include "trainer-runtime/engine/loss.h"
 #include "trainer-runtime/engine/optimizer.h"
@@ -103,8 +104,10 @@ class ReferenceEngine final : public Engine {
     LOCKSTEP_ASSIGN_OR_RETURN(
         StepResult result,
         ComputeLoss(loss_, PredictionsOf(batch), options.gradient_scale, gradient));
+    BackwardProgress progress(options.on_ready, store_.Offset(2 * layers_.size()));
     for (std::size_t i = layers_.size(); i-- > 0;) {
       gradient = Backward(i, batch, std::move(gradient));
+      progress.ReadyFrom(store_.Offset(2 * i));
     }
     return result;
   }

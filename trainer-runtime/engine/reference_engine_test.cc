@@ -64,6 +64,11 @@ TEST(ReferenceEngine, PartsOfABatchAddUp) {
   CheckPartsAddUp(*MakeReferenceEngine(spec).value(), MakeSamples(spec, 3, 10));
 }
 
+TEST(ReferenceEngine, GradientsAreReadyLayerByLayer) {
+  const TrainingSpec spec = TwoLayers(Activation::kRelu);
+  CheckTellsWhatIsReady(*MakeReferenceEngine(spec).value(), MakeSamples(spec, 3, 10), 2);
+}
+
 TEST(ReferenceEngine, RunsRepeatBitwise) {
   const TrainingSpec spec = TwoLayers(Activation::kRelu);
   CheckRepeatsBitwise(MakeReferenceEngine, spec, MakeSamples(spec, 3, 10), 5);

@@ -1,9 +1,9 @@
 #include "trainer-runtime/strategy/make_strategy.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
-#include "trainer-runtime/strategy/bucket_plan.h"
 #include "trainer-runtime/strategy/central_storage.h"
 #include "trainer-runtime/strategy/multi_worker_mirrored.h"
 
@@ -31,9 +31,20 @@ Result<std::unique_ptr<ReplicaSet>> MakeReplicas(const TrainingSpec& spec,
   return std::make_unique<ReplicaSet>(std::move(engines));
 }
 
+BucketPlans PlanBuckets(const TrainingSpec& spec, ReplicaSet* replicas) {
+  std::vector<int64_t> sizes;
+  for (const TensorView& tensor : replicas->engine(0).Tensors()) {
+    if (tensor.kind == TensorKind::kParameter) {
+      sizes.push_back(static_cast<int64_t>(tensor.data.size()));
+    }
+  }
+  const int64_t bytes_max = spec.communication.bytes_per_pack;
+  return {PlanBuckets(sizes, {std::min(kBucketBytesMin, bytes_max), bytes_max}),
+          PlanBuckets(sizes, {bytes_max, bytes_max})};
+}
+
 std::unique_ptr<Strategy> MakeStrategy(const TrainingSpec& spec, ReplicaSet* replicas) {
-  const auto element_count = static_cast<int64_t>(replicas->engine(0).Gradients().size());
-  std::vector<Bucket> buckets = PlanBuckets(element_count, spec.communication.bytes_per_pack);
+  BucketPlans buckets = PlanBuckets(spec, replicas);
   if (spec.variables == VariablePlacement::kCentral) {
     return std::make_unique<CentralStorage>(replicas, std::move(buckets));
   }

@@ -6,6 +6,7 @@
 #include "common/base/result.h"
 #include "common/contract/training_spec.h"
 #include "trainer-runtime/engine/engine.h"
+#include "trainer-runtime/strategy/bucket_plan.h"
 #include "trainer-runtime/strategy/replica_set.h"
 #include "trainer-runtime/strategy/strategy.h"
 
@@ -17,6 +18,9 @@ using EngineMaker = std::function<Result<std::unique_ptr<Engine>>(const Training
 // variables are central, only the first engine has an optimizer with a state. Errors: those of
 // `make`.
 Result<std::unique_ptr<ReplicaSet>> MakeReplicas(const TrainingSpec& spec, const EngineMaker& make);
+
+// What of the gradients is summed over ranks in one call, in order. Equal on every rank of a job.
+BucketPlans PlanBuckets(const TrainingSpec& spec, ReplicaSet* replicas);
 
 // The spec's strategy over them. Where ranks train a model each it is a rank's own, which sums over
 // its replicas alone: its steps are given a reducer of one rank. `replicas` must outlive it.

@@ -21,32 +21,39 @@ constexpr std::size_t kPieceCount = std::size_t{1} << 18U;
 
 }  // namespace
 
-Result<StepTotals> RankControl::ReduceTotals(const StepTotals& mine,
-                                             int64_t first_slot,
-                                             int64_t slot_count,
-                                             Deadline deadline) {
-  std::vector<double> wire(kFirstId + static_cast<std::size_t>(slot_count), 0.0);
-  wire[kLossSum] = mine.loss_sum;
-  wire[kCorrectCount] = static_cast<double>(mine.correct_count);
-  wire[kSampleCount] = static_cast<double>(mine.sample_count);
-  wire[kStopRequests] = static_cast<double>(mine.stop_requests);
+std::vector<double> PackTotals(const StepTotals& mine, int64_t first_slot, int64_t slot_count) {
+  std::vector<double> list(kFirstId + static_cast<std::size_t>(slot_count), 0.0);
+  list[kLossSum] = mine.loss_sum;
+  list[kCorrectCount] = static_cast<double>(mine.correct_count);
+  list[kSampleCount] = static_cast<double>(mine.sample_count);
+  list[kStopRequests] = static_cast<double>(mine.stop_requests);
   std::size_t slot = kFirstId + static_cast<std::size_t>(first_slot);
-  LOCKSTEP_CHECK(slot + mine.sample_ids.size() <= wire.size(), "more samples than slots");
+  LOCKSTEP_CHECK(slot + mine.sample_ids.size() <= list.size(), "more samples than slots");
   for (const int64_t id : mine.sample_ids) {
-    wire[slot++] = static_cast<double>(id + 1);
+    list[slot++] = static_cast<double>(id + 1);
   }
-  LOCKSTEP_RETURN_IF_ERROR(communicator_->AllReduce(
-      wire.data(), wire.size(), DataType::kFloat64, ReduceOp::kSum, deadline));
+  return list;
+}
+
+StepTotals UnpackTotals(const std::vector<double>& list) {
+  LOCKSTEP_CHECK(list.size() >= kFirstId, "no list of totals");
   StepTotals all;
-  all.loss_sum = wire[kLossSum];
-  all.correct_count = std::llround(wire[kCorrectCount]);
-  all.sample_count = std::llround(wire[kSampleCount]);
-  all.stop_requests = std::llround(wire[kStopRequests]);
-  all.sample_ids.reserve(static_cast<std::size_t>(slot_count));
-  for (std::size_t i = kFirstId; i < wire.size(); ++i) {
-    all.sample_ids.push_back(std::llround(wire[i]) - 1);
+  all.loss_sum = list[kLossSum];
+  all.correct_count = std::llround(list[kCorrectCount]);
+  all.sample_count = std::llround(list[kSampleCount]);
+  all.stop_requests = std::llround(list[kStopRequests]);
+  all.sample_ids.reserve(list.size() - kFirstId);
+  for (std::size_t i = kFirstId; i < list.size(); ++i) {
+    all.sample_ids.push_back(std::llround(list[i]) - 1);
   }
   return all;
+}
+
+Result<StepTotals> RankControl::ReduceTotals(const StepTotals& mine, Deadline deadline) {
+  std::vector<double> list = PackTotals(mine, 0, 0);
+  LOCKSTEP_RETURN_IF_ERROR(communicator_->AllReduce(
+      list.data(), list.size(), DataType::kFloat64, ReduceOp::kSum, deadline));
+  return UnpackTotals(list);
 }
 
 Result<std::string> RankControl::ShareBytes(const std::string& mine,

@@ -20,6 +20,12 @@ struct StepTotals {
   std::vector<int64_t> sample_ids;  // by slot of the global batch; -1 where nobody read one
 };
 
+// The totals as they travel: `mine.sample_ids` fill the slots from `first_slot` of a global batch
+// of `slot_count`, and the sum of all ranks' lists, element by element, is the list of all. Exact
+// for counts and ids below 2^53.
+std::vector<double> PackTotals(const StepTotals& mine, int64_t first_slot, int64_t slot_count);
+StepTotals UnpackTotals(const std::vector<double>& list);
+
 // Largest text that is sent between ranks: far above what they tell each other, so that a damaged
 // length is refused before memory is asked for. Choice.
 inline constexpr uint64_t kSharedBytesMax = uint64_t{1} << 39U;
@@ -34,12 +40,8 @@ class RankControl {
 
   int world_size() const { return communicator_->world_size(); }
 
-  // Adds up the totals of all ranks. `mine.sample_ids` fill the slots from `first_slot` of a global
-  // batch of `slot_count`. Exact for counts and ids below 2^53.
-  Result<StepTotals> ReduceTotals(const StepTotals& mine,
-                                  int64_t first_slot,
-                                  int64_t slot_count,
-                                  Deadline deadline);
+  // Adds up the totals of all ranks, which have no sample ids.
+  Result<StepTotals> ReduceTotals(const StepTotals& mine, Deadline deadline);
 
   // Gives every rank the bytes of rank `source`. Returns what `source` gave; `mine` is only read
   // there. Errors: those of Communicator; kResourceExhausted (a length above kSharedBytesMax).

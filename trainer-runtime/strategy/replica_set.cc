@@ -91,7 +91,8 @@ Result<StepResult> ReplicaSet::ComputeGradients(const ReplicaStep& step) {
     LOCKSTEP_ASSIGN_OR_RETURN(
         results[i],
         engine(replica).ComputeGradients(
-            share.batch, {step.gradient_scale, step.dropout_seed, share.first_sample}));
+            share.batch,
+            {step.gradient_scale, step.dropout_seed, share.first_sample, step.on_ready}));
     return OkStatus();
   }));
   return SumOf(results);
@@ -109,15 +110,19 @@ void ReplicaSet::SumGradients() {
     const auto part = static_cast<std::size_t>(replica);
     const std::size_t begin = part * element_count / replica_count;
     const std::size_t end = (part + 1) * element_count / replica_count;
-    float* const sum = gradients_.front().data();
-    for (std::size_t other = 1; other < replica_count; ++other) {
-      const float* const addend = gradients_[other].data();
-      for (std::size_t i = begin; i < end; ++i) {
-        sum[i] += addend[i];
-      }
-    }
+    SumGradients(begin, end - begin);
     return OkStatus();
   });
+}
+
+void ReplicaSet::SumGradients(std::size_t offset, std::size_t count) {
+  float* const sum = gradients_.front().data() + offset;
+  for (std::size_t other = 1; other < gradients_.size(); ++other) {
+    const float* const addend = gradients_[other].data() + offset;
+    for (std::size_t i = 0; i < count; ++i) {
+      sum[i] += addend[i];
+    }
+  }
 }
 
 void ReplicaSet::SpreadTensors(bool with_slots) {

@@ -25,6 +25,7 @@ struct ReplicaStep {
   std::span<const ReplicaShare> shares;  // [replicas], in their order
   double gradient_scale = 1;             // as in StepOptions
   uint64_t dropout_seed = 0;             // as in StepOptions
+  GradientsReady on_ready = {};          // as in StepOptions, of each replica on its thread
 };
 
 // The engines of one process, all of one model, each with a thread of its own. Lives as long as the
@@ -56,6 +57,10 @@ class ReplicaSet {
 
   // Adds the gradients of all replicas up, into those of the first.
   void SumGradients();
+
+  // The same for elements [offset, offset + count), on the calling thread. Precondition: they are
+  // ready on all replicas. Thread: any, one at a time for each element.
+  void SumGradients(std::size_t offset, std::size_t count);
 
   // Gives all replicas the first one's tensors: parameters, and slots where `with_slots`.
   void SpreadTensors(bool with_slots);

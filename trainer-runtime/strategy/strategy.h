@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -16,7 +17,16 @@ namespace lockstep::runtime {
 struct StepOutcome {
   StepResult sums;       // over the shares of this rank's replicas
   Duration compute{0};   // of the gradients
-  Duration exchange{0};  // of the sums over replicas and ranks
+  Duration exchange{0};  // of the sums over replicas and ranks, as far as they came after it
+};
+
+// How a step's sums go over the ranks.
+struct StepExchange {
+  GradientReducer* reducer = nullptr;
+  Deadline deadline;
+  // What is to be summed with the gradients, in place, given the sums over this rank's shares; its
+  // memory must last until the step is over. Empty: nothing is.
+  std::function<std::span<double>(const StepResult&)> totals = {};
 };
 
 // How the replicas of a job share one model: where its variables are, and how the replicas'
@@ -35,11 +45,10 @@ class Strategy {
   // The engines that compute. They hold the newest parameters after Apply() and AdoptState().
   virtual ReplicaSet& replicas() = 0;
 
-  // Computes the gradients of the shares and sums them over all replicas of all ranks. The state is
-  // unchanged. Errors: those of Engine and GradientReducer; Apply must not follow then.
-  virtual Result<StepOutcome> Step(const ReplicaStep& step,
-                                   GradientReducer* reducer,
-                                   Deadline deadline) = 0;
+  // Computes the gradients of the shares and sums them over all replicas of all ranks, and the
+  // totals too. The state is unchanged. Errors: those of Engine and GradientReducer; Apply must not
+  // follow then, and nobody uses gradients or totals any more.
+  virtual Result<StepOutcome> Step(const ReplicaStep& step, const StepExchange& exchange) = 0;
 
   // What the last Step came to: the gradients that Apply is about to take, equal on all ranks.
   virtual std::span<const float> Gradients() = 0;

@@ -10,27 +10,28 @@ namespace lockstep::runtime {
 
 // What all synchronous strategies have in common: the replicas compute, their gradients are summed
 // in the first one's memory, and that sum is summed over all ranks, bucket by bucket in the plan's
-// order. The state is the first replica's. How the others get at each update is left to Apply and
-// AdoptState.
+// order. Where the reducer sums beside the computing thread, it has each bucket as soon as backward
+// has made it on all replicas. The state is the first replica's. How the others get at each update
+// is left to Apply and AdoptState.
 class SynchronousStrategy : public Strategy {
  public:
-  // `replicas` must outlive this object. Buckets are sent in the plan's order.
-  SynchronousStrategy(ReplicaSet* replicas, std::vector<Bucket> buckets)
+  // `replicas` must outlive this object. `buckets` as PlanBuckets makes them.
+  SynchronousStrategy(ReplicaSet* replicas, BucketPlans buckets)
       : replicas_(replicas), buckets_(std::move(buckets)) {}
 
   ReplicaSet& replicas() final { return *replicas_; }
 
-  Result<StepOutcome> Step(const ReplicaStep& step,
-                           GradientReducer* reducer,
-                           Deadline deadline) final;
+  Result<StepOutcome> Step(const ReplicaStep& step, const StepExchange& exchange) final;
 
   std::span<const float> Gradients() final { return replicas_->engine(0).Gradients(); }
 
   std::vector<TensorView> TakeState() final { return replicas_->engine(0).Tensors(); }
 
  private:
+  Status SumAfterwards(const StepExchange& exchange);
+
   ReplicaSet* replicas_;
-  std::vector<Bucket> buckets_;
+  BucketPlans buckets_;
 };
 
 }  // namespace lockstep::runtime

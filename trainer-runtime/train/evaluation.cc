@@ -54,7 +54,7 @@ Result<StepTotals> EvaluateSplit(ReplicaSet* replicas,
     mine.correct_count += part.correct_count;
     mine.sample_count += part.sample_count;
   }
-  return control->ReduceTotals(mine, 0, 0, deadline);
+  return control->ReduceTotals(mine, deadline);
 }
 
 }  // namespace lockstep::runtime

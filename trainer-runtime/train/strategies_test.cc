@@ -99,6 +99,26 @@ TEST(Strategies, EqualRunsHaveEqualBits) {
   }
 }
 
+// Over a wire buckets are summed while backward makes the next ones.
+TEST(Strategies, SumsBesideBackwardHaveTheBitsOfThoseAfterIt) {
+  TrainingSpec spec = MakeSpec(20);
+  spec.model.layers = {FlattenLayer{},
+                       DenseLayer{9, Activation::kRelu},
+                       DenseLayer{5, Activation::kSigmoid},
+                       DenseLayer{kClassCount, Activation::kLinear}};
+  for (const Layout& layout : kLayouts) {
+    const Gang after = MakeLayout(layout, spec);
+    const Gang beside = MakeLayout(layout, spec);
+    ASSERT_GT(beside[0]->bucket_count, 3U);
+    RunMeeting(after, Epoch(1));
+    RunMeeting(beside, Epoch(1), GangHosts::kMany);
+    ExpectAll(beside, TrainerVerdict::kFinished);
+    EXPECT_EQ(after[0]->losses, beside[0]->losses) << layout.name;
+    EXPECT_EQ(WeightsOfAll(after), WeightsOfAll(beside)) << layout.name;
+    ExpectAllEqual(beside, layout.name);
+  }
+}
+
 TEST(Strategies, OnlyTheFirstReplicaKeepsTheOptimizersStateWhereVariablesAreCentral) {
   const Gang central = MakeLayout({"", 1, 3, VariablePlacement::kCentral}, MakeSpec(1));
   const Gang mirrored = MakeLayout({"", 1, 3}, MakeSpec(1));
@@ -147,22 +167,25 @@ TEST(Strategies, CheckpointOfOneFitsAll) {
   }
 }
 
-// A rank of two replicas is lost and replaced: the newcomer's replicas both take the state.
+// A rank of two replicas is lost and replaced: the newcomer's replicas both take the state. On
+// hosts of their own most losses come in the middle of somebody's backward.
 TEST(Strategies, LostRankOfReplicasIsReplacedAndNothingChanges) {
   const Layout layout{"MultiWorkerMirrored 2 x 2", 2, 2};
   const TrainingSpec spec = MakeSpec(7);
   const Gang undisturbed = MakeLayout(layout, spec);
   RunMeeting(undisturbed, Epoch(1));
-  for (int calls_left = 0; calls_left < 30; calls_left += 3) {
-    Gang ranks = MakeLayout(layout, spec);
-    const std::size_t victim = static_cast<std::size_t>(calls_left) % 2;
-    ranks[victim]->calls_left = calls_left;
-    RunMeeting(ranks, Epoch(1));
-    ASSERT_FALSE(ranks[victim]->verdict->ok());
-    ranks[victim] = std::move(MakeLayout({"", 1, 2}, spec).front());
-    RunMeeting(ranks, Epoch(2));
-    ExpectAll(ranks, TrainerVerdict::kFinished);
-    ASSERT_EQ(WeightsOfAll(ranks), WeightsOfAll(undisturbed)) << calls_left;
+  for (const GangHosts hosts : {GangHosts::kOne, GangHosts::kMany}) {
+    for (int calls_left = 0; calls_left < 30; calls_left += 3) {
+      Gang ranks = MakeLayout(layout, spec);
+      const std::size_t victim = static_cast<std::size_t>(calls_left) % 2;
+      ranks[victim]->calls_left = calls_left;
+      RunMeeting(ranks, Epoch(1), hosts);
+      ASSERT_FALSE(ranks[victim]->verdict->ok());
+      ranks[victim] = std::move(MakeLayout({"", 1, 2}, spec).front());
+      RunMeeting(ranks, Epoch(2), hosts);
+      ExpectAll(ranks, TrainerVerdict::kFinished);
+      ASSERT_EQ(WeightsOfAll(ranks), WeightsOfAll(undisturbed)) << calls_left;
+    }
   }
 }
 

@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 
 #include "trainer-runtime/collectives/communicator.h"
-#include "trainer-runtime/collectives/communicator_reducer.h"
+#include "trainer-runtime/collectives/host_reducer.h"
 #include "trainer-runtime/session/state_source.h"
 #include "trainer-runtime/strategy/rank_control.h"
 #include "trainer-runtime/train/testing/fake_wire.h"
@@ -82,6 +82,7 @@ GangRank::GangRank(const TrainingSpec& spec, const GangParts& parts, CheckpointS
   replicas = MakeReplicas(spec, parts.make_engine).value();
   engine = &replicas->engine(0);
   strategy = MakeStrategy(spec, replicas.get());
+  bucket_count = PlanBuckets(spec, replicas.get()).beside.size();
   TrainerHooks hooks;
   hooks.on_step = [this](const StepReport& report) {
     losses.push_back(report.loss);
@@ -106,7 +107,7 @@ Gang MakeGang(int count, const TrainingSpec& spec, const GangParts& parts) {
   return gang;
 }
 
-void RunMeeting(const Gang& gang, Epoch epoch) {
+void RunMeeting(const Gang& gang, Epoch epoch, GangHosts hosts) {
   const std::size_t count = gang.size();
   Links links = ConnectAll(count);
   std::vector<std::unique_ptr<FakeWire>> wires;  // outlive the threads
@@ -130,7 +131,8 @@ void RunMeeting(const Gang& gang, Epoch epoch) {
       options.world_size = static_cast<int>(count);
       options.epoch = epoch;
       options.links = std::move(links[i]);
-      if (wires.empty()) {  // through shared memory no wire sees anything
+      if (wires.empty() &&
+          hosts == GangHosts::kOne) {  // through shared memory no wire sees anything
         options.host_ids.assign(count, "one-host");
       }
       const Deadline deadline = Deadline::After(SteadyNow(), std::chrono::seconds(30));
@@ -140,10 +142,10 @@ void RunMeeting(const Gang& gang, Epoch epoch) {
         return;
       }
       MortalCommunicator communicator(std::move(joined).value(), gang[i]->calls_left);
-      CommunicatorReducer reducer(&communicator);
+      const auto reducer = MakeHostReducer(&communicator, gang[i]->bucket_count);
       RankControl control(&communicator);
-      gang[i]->verdict =
-          gang[i]->trainer->RunMeeting(source, {&control, &reducer}, gang[i]->is_stop_requested);
+      gang[i]->verdict = gang[i]->trainer->RunMeeting(
+          source, {&control, reducer.get()}, gang[i]->is_stop_requested);
     });
   }
 }

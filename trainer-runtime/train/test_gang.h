@@ -33,6 +33,7 @@ struct GangRank {
   Engine* engine;  // the first replica's
   std::unique_ptr<ReplicaSet> replicas;
   std::unique_ptr<Strategy> strategy;
+  std::size_t bucket_count = 0;  // of a step
   std::unique_ptr<Logger> logger;
   std::vector<double> losses;  // of each step, by the global batch
   int checkpoints_failed = 0;
@@ -48,9 +49,13 @@ using Gang = std::vector<std::unique_ptr<GangRank>>;
 
 Gang MakeGang(int count, const TrainingSpec& spec, const GangParts& parts);
 
+// How the ranks of a test reach each other: as those of one host, or as each on a host of its own,
+// where sums are made beside backward.
+enum class GangHosts { kOne, kMany };
+
 // Lets all ranks meet and train until every one has a verdict. A rank's communicator, and with it
 // its links, ends with its part: to the others it is dead then.
-void RunMeeting(const Gang& gang, Epoch epoch);
+void RunMeeting(const Gang& gang, Epoch epoch, GangHosts hosts = GangHosts::kOne);
 
 // Expects that every rank ended so.
 void ExpectAll(const Gang& gang, TrainerVerdict verdict);

@@ -152,24 +152,27 @@ Result<StepTotals> Trainer::RunStep(const MeetingParts& meeting, bool is_stop_re
   }
   durations.data = watch.Lap();
 
-  const Deadline deadline = CollectiveDeadline();
   const ReplicaStep step{shares,
                          1.0 / static_cast<double>(batch.global_sample_count),
                          DropoutSeed(spec_.seed, state_.step)};
-  LOCKSTEP_ASSIGN_OR_RETURN(const StepOutcome computed,
-                            parts_.strategy->Step(step, meeting.reducer, deadline));
+  std::vector<double> list;  // of the totals, which travel with the gradients
+  const auto pack = [&](const StepResult& sums) -> std::span<double> {
+    list = PackTotals({sums.loss_sum,
+                       sums.correct_count,
+                       static_cast<int64_t>(batch.ids.size()),
+                       is_stop_requested ? 1 : 0,
+                       {batch.ids.begin(), batch.ids.end()}},
+                      batch.slice_begin,
+                      batch.global_sample_count);
+    return list;
+  };
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      const StepOutcome computed,
+      parts_.strategy->Step(step, {meeting.reducer, CollectiveDeadline(), pack}));
+  const StepTotals totals = UnpackTotals(list);
   durations.compute = computed.compute;
   durations.communicate = computed.exchange;
   watch.Lap();
-  StepTotals mine{computed.sums.loss_sum,
-                  computed.sums.correct_count,
-                  static_cast<int64_t>(batch.ids.size()),
-                  is_stop_requested ? 1 : 0,
-                  {batch.ids.begin(), batch.ids.end()}};
-  LOCKSTEP_ASSIGN_OR_RETURN(
-      const StepTotals totals,
-      control->ReduceTotals(mine, batch.slice_begin, batch.global_sample_count, deadline));
-  durations.communicate += watch.Lap();
 
   if (spec_.terminate_on_nan && !IsStepFinite(totals)) {
     return totals;  // not applied: the last finite state stays

@@ -88,7 +88,7 @@ Result<StepOutcome> Trainer::ComputeShare(const DataCursor& cursor,
                          1.0 / static_cast<double>(batch.global_sample_count),
                          DropoutSeed(spec_.seed, Step(update - 1))};
   LOCKSTEP_ASSIGN_OR_RETURN(const StepOutcome computed,
-                            parts_.strategy->Step(step, alone, CollectiveDeadline()));
+                            parts_.strategy->Step(step, {alone, CollectiveDeadline()}));
   if (spec_.terminate_on_nan) {
     CheckFinite(computed.sums.loss_sum, update);
   }

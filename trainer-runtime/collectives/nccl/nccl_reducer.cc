@@ -71,7 +71,10 @@ class NcclReducer final : public GradientReducer {
   ~NcclReducer() override { End(); }
 
   Status Enqueue(std::span<float> bucket, Deadline deadline) override;
+  Status EnqueueTotals(std::span<double> totals, Deadline deadline) override;
   Status Finish(Deadline deadline) override;
+
+  bool SumsBeside() const override { return true; }
 
   // Whoever waits for NCCL looks at `control` all the time.
   void Abort(const Error& reason) noexcept override { control_->Abort(reason); }
@@ -128,6 +131,17 @@ Status NcclReducer::Send(std::span<float> bucket, const WaitLimits& limits) {
   entries_.push_back({bucket, offset});
   pending_count_ += bucket.size();
   return OkStatus();
+}
+
+// By `control`, while NCCL is at work.
+Status NcclReducer::EnqueueTotals(std::span<double> totals, Deadline deadline) {
+  if (failure_.has_value()) {
+    return *failure_;
+  }
+  const CallContext context = ContextOf(pending_count_, deadline);
+  const Status summed = control_->AllReduce(
+      totals.data(), totals.size(), DataType::kFloat64, ReduceOp::kSum, deadline);
+  return summed.ok() ? summed : Fail(context, summed.error());
 }
 
 Status NcclReducer::Finish(Deadline deadline) {

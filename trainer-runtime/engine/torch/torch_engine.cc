@@ -9,6 +9,7 @@
 #include <c10/core/InferenceMode.h>
 #include <torch/version.h>
 
+#include "trainer-runtime/engine/backward_progress.h"
 #include "trainer-runtime/engine/loss.h"
 #include "trainer-runtime/engine/optimizer.h"
 #include "trainer-runtime/engine/torch/torch_network.h"
@@ -70,8 +71,11 @@ class TorchEngine final : public Engine {
 
   Result<StepResult> ComputeGradients(const Batch& batch, const StepOptions& options) override {
     LOCKSTEP_RETURN_IF_ERROR(CheckInputs(batch));
+    BackwardProgress progress(options.on_ready,
+                              static_cast<int64_t>(network_.store->Gradients().size()));
     if (batch.sample_count == 0) {
       std::ranges::fill(network_.store->Gradients(), 0.0f);
+      progress.ReadyFrom(0);
       return StepResult{};
     }
     return WithTorch([&]() -> Result<StepResult> {
@@ -86,6 +90,7 @@ class TorchEngine final : public Engine {
                                             gradient_values));
       for (std::size_t i = network_.layers.size(); i-- > last_with_input_gradient_;) {
         gradient = network_.layers[i]->Backward(gradient, i > last_with_input_gradient_);
+        progress.ReadyFrom(network_.gradient_offsets[i]);
       }
       return result;
     });

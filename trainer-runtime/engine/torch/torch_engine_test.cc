@@ -341,6 +341,21 @@ TEST(TorchEngine, PartsOfABatchAddUp) {
   }
 }
 
+TEST(TorchEngine, GradientsAreReadyLayerByLayer) {
+  for (const NetworkCase& c : Cases()) {
+    const TrainingSpec spec = SpecOf(c);
+    const auto engine = MakeTorchEngine(spec).value();
+    const auto tensors = engine->Tensors();
+    const auto layer_count = std::ranges::count_if(
+        tensors, [](const TensorView& tensor) { return tensor.name.ends_with("/bias"); });
+    CheckTellsWhatIsReady(
+        *engine, MakeSamples(spec, c.output_width, 10), static_cast<int>(layer_count));
+    if (HasFailure()) {
+      FAIL() << c.name;
+    }
+  }
+}
+
 TEST(TorchEngine, RunsRepeatBitwise) {
   for (const NetworkCase& c : Cases()) {
     const TrainingSpec spec = SpecOf(c);

@@ -78,7 +78,12 @@ class Builder {
     return TakeParameter();
   }
 
-  void Push(std::unique_ptr<TorchLayer> layer) { network_.layers.push_back(std::move(layer)); }
+  // Precondition: the layer's parameters, and no later ones, are taken.
+  void Push(std::unique_ptr<TorchLayer> layer) {
+    network_.layers.push_back(std::move(layer));
+    network_.gradient_offsets.push_back(network_.store->Offset(first_of_layer_));
+    first_of_layer_ = next_parameter_;
+  }
 
   void AddActivation(Activation activation) {
     if (index_ + 1 == spec_.model.layers.size()) {
@@ -144,6 +149,7 @@ class Builder {
   TorchNetwork network_;
   std::size_t index_ = 0;  // of the layer being added
   std::size_t next_parameter_ = 0;
+  std::size_t first_of_layer_ = 0;  // the first parameter that no pushed layer has
 };
 
 }  // namespace

@@ -14,8 +14,10 @@ namespace lockstep::runtime {
 struct TorchNetwork {
   std::vector<std::unique_ptr<TorchLayer>> layers;
   std::unique_ptr<ParameterStore> store;  // layers hold views into it
-  LossSpec loss;                          // with the last activation absorbed where it can be
-  int64_t input_size = 1;                 // of one sample
+  // [layers], where each one's gradients begin in the store's buffer, or would if it had any
+  std::vector<int64_t> gradient_offsets;
+  LossSpec loss;           // with the last activation absorbed where it can be
+  int64_t input_size = 1;  // of one sample
   std::vector<int64_t> input_shape;
   int64_t output_width = 1;
 };

@@ -1,0 +1,220 @@
+#include "trainer-runtime/strategy/synchronous_strategy.h"
+
+#include <array>
+#include <barrier>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trainer-runtime/strategy/multi_worker_mirrored.h"
+
+namespace lockstep::runtime {
+namespace {
+
+using testing::ElementsAre;
+
+// What happened, in its order.
+class Story {
+ public:
+  void Tell(const std::string& event) {
+    const std::lock_guard lock(mutex_);
+    events_.push_back(event);
+  }
+
+  std::vector<std::string> events() const { return events_; }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::string> events_;
+};
+
+// Makes six gradients, two at a time from the last to the first, all of them its first label. Where
+// that is below zero it fails after the first two.
+class LayeredEngine final : public Engine {
+ public:
+  explicit LayeredEngine(Story* story) : story_(story) {}
+
+  std::string Description() const override { return "layers"; }
+
+  std::vector<TensorView> Tensors() override { return {}; }
+
+  std::span<float> Gradients() override { return gradients_; }
+
+  Result<StepResult> ComputeGradients(const Batch& batch, const StepOptions& options) override {
+    for (std::size_t offset = 4;; offset -= 2) {
+      gradients_[offset] = gradients_[offset + 1] = batch.labels[0];
+      story_->Tell("made " + std::to_string(offset));
+      if (options.on_ready) {
+        options.on_ready(static_cast<int64_t>(offset), 2);
+      }
+      if (batch.labels[0] < 0) {
+        return Error(ErrorCode::kInternal, "no memory");
+      }
+      if (offset == 0) {
+        return StepResult{2.5, 1};
+      }
+    }
+  }
+
+  Status ApplyUpdate(int64_t /*update_number*/) override { return OkStatus(); }
+
+  Result<StepResult> Evaluate(const Batch& /*batch*/) override { return StepResult{}; }
+
+ private:
+  Story* const story_;
+  std::array<float, 6> gradients_{};
+};
+
+// Doubles what it is given, when it is finished; as a communicator of two equal ranks would.
+class TellingReducer final : public GradientReducer {
+ public:
+  TellingReducer(Story* story, bool sums_beside) : story_(story), sums_beside_(sums_beside) {}
+
+  Status Enqueue(std::span<float> bucket, Deadline /*deadline*/) override {
+    story_->Tell("bucket of " + std::to_string(bucket.size()));
+    if (buckets_left == 0) {
+      buckets_.clear();
+      return Error(ErrorCode::kPeerLost, "rank 1 is gone");
+    }
+    --buckets_left;
+    buckets_.push_back(bucket);
+    return OkStatus();
+  }
+
+  Status EnqueueTotals(std::span<double> totals, Deadline /*deadline*/) override {
+    story_->Tell("totals");
+    totals[0] *= 2;
+    return OkStatus();
+  }
+
+  Status Finish(Deadline /*deadline*/) override {
+    story_->Tell("finish");
+    for (const std::span<float> bucket : std::exchange(buckets_, {})) {
+      for (float& value : bucket) {
+        value *= 2;
+      }
+    }
+    return OkStatus();
+  }
+
+  bool SumsBeside() const override { return sums_beside_; }
+
+  void Abort(const Error& reason) noexcept override { story_->Tell("abort: " + reason.ToString()); }
+
+  const char* BackendName() const override { return "story"; }
+
+  std::string Detail() const override { return ""; }
+
+  int buckets_left = 100000;  // until it fails
+
+ private:
+  Story* const story_;
+  const bool sums_beside_;
+  std::vector<std::span<float>> buckets_;
+};
+
+struct World {
+  World(std::size_t replica_count, bool sums_beside) : reducer(&story, sums_beside) {
+    std::vector<std::unique_ptr<Engine>> engines;
+    for (std::size_t i = 0; i < replica_count; ++i) {
+      engines.push_back(std::make_unique<LayeredEngine>(&story));
+    }
+    replicas = std::make_unique<ReplicaSet>(std::move(engines));
+    strategy = std::make_unique<MultiWorkerMirrored>(
+        replicas.get(), BucketPlans{{{3, 3}, {1, 2}, {0, 1}}, {{2, 4}, {0, 2}}});
+  }
+
+  // Each replica's gradients are its label.
+  Result<StepOutcome> Step(const std::vector<float>& labels) {
+    std::vector<ReplicaShare> shares;
+    for (const float& label : labels) {
+      shares.push_back({{{}, {&label, 1}, 1}, 0});
+    }
+    const Deadline deadline = Deadline::After(SteadyNow(), std::chrono::minutes(1));
+    const auto pack = [this](const StepResult& sums) -> std::span<double> {
+      totals = {sums.loss_sum};
+      return totals;
+    };
+    return strategy->Step({shares}, {&reducer, deadline, pack});
+  }
+
+  Story story;
+  TellingReducer reducer;
+  std::unique_ptr<ReplicaSet> replicas;
+  std::unique_ptr<Strategy> strategy;
+  std::vector<double> totals;
+};
+
+TEST(SynchronousStrategy, BucketGoesAsSoonAsBackwardHasMadeIt) {
+  World world(1, true);
+  ASSERT_TRUE(world.Step({3}).ok());
+  EXPECT_THAT(world.story.events(),
+              ElementsAre("made 4",
+                          "made 2",
+                          "bucket of 3",
+                          "made 0",
+                          "bucket of 2",
+                          "bucket of 1",
+                          "totals",
+                          "finish"));
+  EXPECT_THAT(world.strategy->Gradients(), ElementsAre(6, 6, 6, 6, 6, 6));
+  EXPECT_THAT(world.totals, ElementsAre(5));
+}
+
+TEST(SynchronousStrategy, ReducerThatSumsAtOnceDoesNotHoldBackwardUp) {
+  World world(1, false);
+  ASSERT_TRUE(world.Step({3}).ok());
+  EXPECT_THAT(
+      world.story.events(),
+      ElementsAre("made 4", "made 2", "made 0", "bucket of 4", "bucket of 2", "totals", "finish"));
+  EXPECT_THAT(world.strategy->Gradients(), ElementsAre(6, 6, 6, 6, 6, 6));
+}
+
+TEST(SynchronousStrategy, BucketIsTheSumOfAllReplicas) {
+  for (const bool sums_beside : {true, false}) {
+    World world(3, sums_beside);
+    for (int step = 0; step < 200; ++step) {
+      ASSERT_TRUE(world.Step({1, 2, 4}).ok());
+      ASSERT_THAT(world.strategy->Gradients(), ElementsAre(14, 14, 14, 14, 14, 14));
+    }
+  }
+}
+
+TEST(SynchronousStrategy, EngineFinishesWhenSumsFailAndTheFirstFailureIsTold) {
+  World world(1, true);
+  world.reducer.buckets_left = 0;
+  const auto outcome = world.Step({3});
+  ASSERT_FALSE(outcome.ok());
+  EXPECT_EQ(outcome.error().code(), ErrorCode::kPeerLost);
+  EXPECT_THAT(world.story.events(), ElementsAre("made 4", "made 2", "bucket of 3", "made 0"));
+}
+
+// The other ranks wait for buckets that will not come, and the reducer holds some of ours.
+TEST(SynchronousStrategy, EngineThatFailsEndsTheSumsThatHaveBegun) {
+  World world(1, true);
+  world.strategy = std::make_unique<MultiWorkerMirrored>(world.replicas.get(),
+                                                         BucketPlans{{{4, 2}, {0, 4}}, {}});
+  const auto outcome = world.Step({-1});
+  ASSERT_FALSE(outcome.ok());
+  EXPECT_EQ(outcome.error().code(), ErrorCode::kInternal);
+  ASSERT_EQ(world.story.events().size(), 4U);
+  EXPECT_EQ(world.story.events()[1], "bucket of 2");
+  EXPECT_THAT(world.story.events()[2], testing::StartsWith("abort: "));
+  EXPECT_THAT(world.story.events()[2], testing::HasSubstr("no memory"));
+  EXPECT_EQ(world.story.events()[3], "finish");
+}
+
+TEST(SynchronousStrategy, EngineThatFailsBeforeAnyBucketLeavesTheReducerAlone) {
+  World world(1, true);
+  ASSERT_FALSE(world.Step({-1}).ok());
+  EXPECT_THAT(world.story.events(), ElementsAre("made 4"));
+}
+
+}  // namespace
+}  // namespace lockstep::runtime
