@@ -130,6 +130,16 @@ void AddRest(CLI::App* app, OperatorFlags* flags) {
                   "where /metrics, /healthz and /readyz are served; empty: nowhere")
       ->type_name("HOST:PORT")
       ->capture_default_str();
+  CLI::Option* const log =
+      app->add_option("--round-log",
+                      flags->round_log,
+                      "where all that rounds of scheduling know and decide is kept, for "
+                      "lockstep-replay log; what was there becomes FILE.1 [nowhere]")
+          ->type_name("FILE");
+  app->add_option("--round-log-mib", flags->round_log_mib, "nothing more is kept from there on")
+      ->check(CLI::Range(1, 65'536))
+      ->capture_default_str()
+      ->needs(log);
   AddChoice(app, "--log-level", &flags->log_level, kLogLevels, "what is worth a line [info]");
   AddChoice(app, "--log-format", &flags->log_format, kLogFormats, "[text]");
 }

@@ -62,7 +62,9 @@ bool ComesUp(const TrainingJobStatus& status) {
 ControlLoop::ControlLoop(ControlLoopOptions options, ControlLoopParts parts)
     : view_(std::move(options.namespaces), options.topology_levels),
       cluster_(std::move(options.pods), PartsOf(parts, options, &view_)),
-      controller_(&cluster_, parts.logger, Calendar(TimePoint(), WallTime()), options.controller) {}
+      controller_(&cluster_, parts.logger, Calendar(TimePoint(), WallTime()), options.controller) {
+  view_.RecordScheduling(parts.recorder);
+}
 
 void ControlLoop::Apply(const WatchUpdate& update, TimePoint now) {
   News news;

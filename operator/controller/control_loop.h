@@ -30,7 +30,8 @@ struct ControlLoopParts {
   ControlSender* control = nullptr;
   Publisher* publisher = nullptr;
   Logger* logger = nullptr;
-  const Clock* clock = nullptr;  // by which rounds are timed; null: they are not
+  const Clock* clock = nullptr;       // by which rounds are timed; null: they are not
+  StateRecorder* recorder = nullptr;  // of all that rounds know and decide; null: there is none
 };
 
 struct ControlLoopOptions {

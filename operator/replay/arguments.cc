@@ -13,7 +13,7 @@ namespace {
 constexpr const char* kFooter =
     R"(Prints one JSON object. /dev/stdin is a file too: zcat TRACE.csv.gz | lockstep-replay ...
 Exit codes: 0 replayed, 1 the output could not be written, 2 bad usage or input,
-3 the scheduler's answer is not the right one.)";
+3 the scheduler's answer is not the right one, or not the one in the log.)";
 
 const std::map<std::string, PlacementPolicyKind> kPolicies = {
     {"worth", PlacementPolicyKind::kWorth},
@@ -100,6 +100,13 @@ CLI::App* AddShape(CLI::App* app, ShapeArguments* shape) {
   return command;
 }
 
+CLI::App* AddLog(CLI::App* app, LogArguments* log) {
+  CLI::App* command = app->add_subcommand(
+      "log", "Decide all rounds again that an operator has kept with --round-log");
+  command->add_option("FILE", log->file, "the log")->type_name("FILE")->required();
+  return command;
+}
+
 // Empty where the options make sense together.
 std::string Finish(const ReplayTexts& texts, PhillyArguments* philly) {
   const auto estimates = EstimateErrors::Parse(texts.estimates);
@@ -123,12 +130,15 @@ ReplayArguments ParseReplayArguments(int argc, const char* const* argv) {
   OpenbArguments openb;
   PhillyArguments philly;
   ShapeArguments shape;
+  LogArguments log;
   ReplayTexts texts;
   texts.starvation_hours =
       std::chrono::duration<double, std::ratio<3'600>>(philly.options.backfill.starvation_limit)
           .count();
   CLI::App app(
-      "Runs public traces, and clusters of others' benchmarks, through the scheduler's own code.",
+      "Runs public traces, clusters of others' benchmarks and what an operator has kept of its "
+      "rounds "
+      "through the scheduler's own code.",
       "lockstep-replay");
   app.footer(kFooter);
   app.set_version_flag("--version", "lockstep-replay " LOCKSTEP_VERSION);
@@ -136,6 +146,7 @@ ReplayArguments ParseReplayArguments(int argc, const char* const* argv) {
   const CLI::App* openb_command = AddOpenb(&app, &openb);
   AddPhilly(&app, &philly, &texts);
   const CLI::App* shape_command = AddShape(&app, &shape);
+  const CLI::App* log_command = AddLog(&app, &log);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -148,6 +159,9 @@ ReplayArguments ParseReplayArguments(int argc, const char* const* argv) {
   }
   if (shape_command->parsed()) {
     return shape;
+  }
+  if (log_command->parsed()) {
+    return log;
   }
   if (const std::string problem = Finish(texts, &philly); !problem.empty()) {
     return ReplayHelp{problem + "\n", 2};

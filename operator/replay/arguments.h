@@ -31,13 +31,19 @@ struct ShapeArguments {
   int64_t run_count = 5;
 };
 
+// A log that an operator has kept (--round-log).
+struct LogArguments {
+  std::string file;
+};
+
 // What is to be printed before the program ends at once.
 struct ReplayHelp {
   std::string text;
   int exit_code = 0;
 };
 
-using ReplayArguments = std::variant<OpenbArguments, PhillyArguments, ShapeArguments, ReplayHelp>;
+using ReplayArguments =
+    std::variant<OpenbArguments, PhillyArguments, ShapeArguments, LogArguments, ReplayHelp>;
 
 // Exit code of ReplayHelp: 0 where help was asked for, 2 where the arguments are wrong.
 ReplayArguments ParseReplayArguments(int argc, const char* const* argv);

@@ -1,8 +1,12 @@
 #include "operator/replay/report.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
+#include <fstream>
 #include <memory>
+#include <optional>
+#include <string>
 
 #include <sys/resource.h>
 
@@ -10,6 +14,7 @@
 #include "operator/replay/csv_table.h"
 #include "operator/replay/openb_replay.h"
 #include "operator/replay/shapes.h"
+#include "operator/round_log/round_log_player.h"
 
 namespace lockstep::control {
 namespace {
@@ -65,6 +70,18 @@ Json ToJson(const WaitSummary& waits) {
           {"p90", Rounded(waits.p90_seconds)},
           {"p99", Rounded(waits.p99_seconds)},
           {"max", Rounded(waits.max_seconds)}};
+}
+
+Json ToJson(const std::optional<RoundDifference>& difference) {
+  if (!difference) {
+    return nullptr;
+  }
+  const auto text = [](const std::string& one) { return one.empty() ? Json(nullptr) : Json(one); };
+  return {{"line", difference->line},
+          {"round", difference->round},
+          {"decision", difference->decision},
+          {"recorded", text(difference->recorded)},
+          {"decided", text(difference->decided)}};
 }
 
 }  // namespace
@@ -130,6 +147,27 @@ Result<Json> ReplayAndReport(const PhillyArguments& arguments, const Clock& cloc
       {"microsecondsPerPass", Rounded(milliseconds * 1'000 / static_cast<double>(run.pass_count))},
       {"milliseconds", milliseconds},
       {"peakResidentBytes", PeakResidentBytes()}};
+}
+
+Result<Json> ReplayAndReport(const LogArguments& arguments, const Clock& clock) {
+  std::ifstream input(arguments.file, std::ios::binary);
+  if (!input.is_open()) {
+    return SystemError(errno, "open " + arguments.file);
+  }
+  const TimePoint begin = clock.Now();
+  RoundLogPlayer player(&input, arguments.file);
+  bool has_more = true;
+  while (has_more && !player.difference()) {
+    LOCKSTEP_ASSIGN_OR_RETURN(has_more, player.NextRound());
+  }
+  return Json{{"replay", "log"},
+              {"rounds", player.round_count()},
+              {"events", player.event_count()},
+              {"decisions", player.decision_count()},
+              {"end", player.end().empty() ? Json(nullptr) : Json(player.end())},
+              {"firstDifference", ToJson(player.difference())},
+              {"milliseconds", MillisecondsSince(begin, clock)},
+              {"peakResidentBytes", PeakResidentBytes()}};
 }
 
 Result<Json> ReplayAndReport(const ShapeArguments& arguments, const Clock& clock) {

@@ -65,6 +65,11 @@ struct NodeHolder {
   const NodeUsage* usage = nullptr;
 };
 
+class StateRecorder;
+
+// Whether the operation is for a gang in this state.
+bool IsFor(OperationKind kind, GangState state);
+
 // All that a scheduling round knows: nodes and what everybody holds of them, gangs, queues. It
 // changes by events, one at a time, and by operations that a round decided; cost in what changes.
 //
@@ -80,6 +85,11 @@ class ClusterState {
   explicit ClusterState(Options options);
   ClusterState(const ClusterState&) = delete;
   ClusterState& operator=(const ClusterState&) = delete;
+
+  // Hears of every event from now on, before it is done, and outlives the state; null: nobody does.
+  void SetRecorder(StateRecorder* recorder) { recorder_ = recorder; }
+
+  StateRecorder* recorder() const { return recorder_; }
 
   // Events.
   // The node; `used` and `pod_count` of it are what strangers hold.
@@ -172,6 +182,10 @@ class ClusterState {
     bool is_undone = false;
   };
 
+  template <typename MakeEvent>
+  void Record(const MakeEvent& make_event) const;
+  void Forget(const std::string& gang);
+  void NotePromised(GangRecord* gang, bool is_promised);
   Undo Do(const Operation& operation, WallTime now);
   void TakeBack(const Undo& undo);
   // The gang's pods are gone from the nodes, and from its queue's bill, or are back: for looking,
@@ -190,6 +204,7 @@ class ClusterState {
   void NoteHolders(const GangRecord& gang);
   void ForgetHolders(const GangRecord& gang);
 
+  StateRecorder* recorder_ = nullptr;
   NodeLedger nodes_;
   QueueTree queues_;
   std::map<std::string, std::string> unserved_;  // queues that are not in queues_, and why

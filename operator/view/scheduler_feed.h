@@ -25,6 +25,9 @@ class SchedulerFeed {
  public:
   explicit SchedulerFeed(ClusterState::Options options = {}) : state_(std::move(options)) {}
 
+  // As of ClusterState.
+  void SetRecorder(StateRecorder* recorder) { state_.SetRecorder(recorder); }
+
   // `node.used` and `node.pod_count` are what strangers hold.
   void SetNode(const SnapshotNode& node) { state_.SetNode(node); }
 

@@ -1,5 +1,6 @@
 """`lockstep-replay` on traces small enough to work out by hand."""
 
+import json
 import pathlib
 import tempfile
 import unittest
@@ -21,6 +22,27 @@ JOBS = """timestamp,duration,num_gpus,gpu_time,cluster
 2017-10-09 00:00:10,50.0,8,400.0,a
 2017-10-09 00:00:20,70.0,1,70.0,b
 """
+NODE = {"name": "n1", "allocatable": {"gpus": 4}}
+GANG = {"name": "default/a", "since": 1,
+        "gang": {"classes": [{"name": "w", "pods": ["w-0"], "request": {"gpus": 3}}]}}
+
+
+def round_log(*lines):
+    """Lines of a round log, each with its sum: FNV-1a over all so far."""
+    text, total = "", 0xcbf29ce484222325
+    for line in lines:
+        line = json.dumps(line)
+        for byte in line.encode():
+            total = (total ^ byte) * 0x100000001b3 % 2**64
+        text += f"{total:016x} {line}\n"
+    return text
+
+
+def one_round(*decisions):
+    return round_log({"lockstepRoundLog": {"version": 1}}, {"nodeSeen": {"node": NODE}},
+                     {"gangSubmitted": {"request": GANG}},
+                     {"round": {"now": 2, "options": {}, "decisions": decisions}},
+                     {"end": {"why": "stopped"}})
 
 
 class ReplayCommand(unittest.TestCase):
@@ -79,6 +101,35 @@ class ReplayCommand(unittest.TestCase):
         self.assertGreater(told["podsPerCpuSecond"], 0)
         self.assertIsNone(told["p99CpuMilliseconds"])
         self.assertIsNone(report("shape", "nine-racks", "--runs", 1)["podsPerCpuSecond"])
+
+    def test_log_is_decided_again(self):
+        told = report("log", self.file("rounds.log", one_round("start default/a w-0@n1")))
+        self.assertEqual((told["rounds"], told["events"], told["decisions"]), (1, 2, 1))
+        self.assertIsNone(told["firstDifference"])
+        self.assertEqual(told["end"], "stopped")
+        self.assertGreaterEqual(told["milliseconds"], 0)
+        self.assertGreater(told["peakResidentBytes"], 1_000_000)
+
+    def test_log_of_another_decision_is_told_with_both_texts(self):
+        log = self.file("rounds.log", one_round("start default/a w-0@n2"))
+        exit_code, output, complaint = run("log", log)
+        self.assertEqual((exit_code, complaint), (3, ""))
+        self.assertEqual(json.loads(output)["firstDifference"],
+                         {"line": 4, "round": 1, "decision": 1,
+                          "recorded": "start default/a w-0@n2",
+                          "decided": "start default/a w-0@n1"})
+
+    def test_log_that_is_broken_is_refused_by_its_line(self):
+        whole = one_round("start default/a w-0@n1")
+        log = self.file("rounds.log", whole.replace('"gpus": 3', '"gpus": 2'))
+        self.assert_refused(("log", log), f"{log}:3: its sum does not fit")
+        log = self.file("rounds.log", whole[:-3])
+        self.assert_refused(("log", log), f"{log}:5: cut off after ")
+        log = self.file("rounds.log", round_log({"lockstepRoundLog": {"version": 1}},
+                                                {"gangSubmitted": {"request": {"nmae": "a"}}}))
+        self.assert_refused(("log", log), f"{log}:2: gangSubmitted.request.nmae: unknown field")
+        none = self.scratch / "none.log"
+        self.assert_refused(("log", none), str(none))
 
     def assert_refused(self, words, complaint):
         exit_code, output, told = run(*words)
