@@ -48,7 +48,8 @@ ApiClusterParts PartsOf(const ControlLoopParts& parts,
           parts.publisher,
           parts.logger,
           parts.clock,
-          options.calls_of_job_max};
+          options.calls_of_job_max,
+          options.half_life};
 }
 
 // Whether the gang has its places and has not run yet.
@@ -97,6 +98,7 @@ void ControlLoop::NoteRefused(const kube::ObjectKey& pod, TokenVerdict why, Time
 void ControlLoop::Lead(const std::string& master_key, TimePoint now, WallTime wall_now) {
   is_leading_ = true;
   controller_.SetCalendar(Calendar(now, wall_now));
+  cluster_.SetTime(now, wall_now);
   cluster_.Lead(master_key);
   for (const JobId& key : view_.Jobs()) {
     controller_.Notify(key, now);

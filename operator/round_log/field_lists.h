@@ -188,6 +188,11 @@ void EachField(const QueuesSeen*, const Visit& visit) {
 }
 
 template <typename Visit>
+void EachField(const PastUseSeen*, const Visit& visit) {
+  visit("past", &PastUseSeen::past);
+}
+
+template <typename Visit>
 void EachField(const GangSubmitted*, const Visit& visit) {
   visit("request", &GangSubmitted::request);
 }
@@ -284,6 +289,7 @@ inline constexpr std::array<std::string_view, std::variant_size_v<StateEvent>> k
     "nodeGone",
     "strangersSeen",
     "queuesSeen",
+    "pastUseSeen",
     "gangSubmitted",
     "gangRuns",
     "gangHolds",

@@ -151,6 +151,7 @@ TEST(RoundLog, EveryEventIsReadAsItWasWritten) {
                                           NodeGone{"n1"},
                                           StrangersSeen{"n1", usage},
                                           QueuesSeen{{queue}, {{"r", "it cannot be read"}}},
+                                          PastUseSeen{{{"q", {{"cpu", 1500}}}}},
                                           GangSubmitted{request},
                                           GangRuns{request, {{"w-0", "n1"}}, run},
                                           GangHolds{request, {{"n1", usage}}, run},

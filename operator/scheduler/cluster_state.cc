@@ -110,6 +110,11 @@ Status ClusterState::SetQueues(const std::vector<QueueSpec>& specs,
   return OkStatus();
 }
 
+void ClusterState::SetPastUse(const PastUseByQueue& past) {
+  Record([&] { return PastUseSeen{past}; });
+  queues_.SetPastUse(past);
+}
+
 const GangRecord* ClusterState::Find(const std::string& gang) const {
   const auto found = gangs_.find(gang);
   return found == gangs_.end() ? nullptr : &found->second;

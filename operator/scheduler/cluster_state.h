@@ -100,6 +100,8 @@ class ClusterState {
   // `unserved`: why queues of those names are left out of `specs`. Errors as of QueueTree::Set.
   Status SetQueues(const std::vector<QueueSpec>& specs,
                    std::map<std::string, std::string> unserved = {});
+  // As of QueueTree; no news: it counts in the next round, and asks for none.
+  void SetPastUse(const PastUseByQueue& past);
   // The gang waits, from now on with this request; one that holds room loses it.
   void Submit(const GangRequest& request);
   // The gang runs there, whatever was known of it: what is found when a program starts.

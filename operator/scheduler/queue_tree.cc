@@ -32,6 +32,20 @@ int64_t Millionths(int64_t part, int64_t whole) {
   return whole >= kMillion ? part / (whole / kMillion) : part * kMillion / whole;
 }
 
+// The same of a part in thousandths.
+int64_t MillionthsOfThousandths(int64_t part, int64_t whole) {
+  constexpr int64_t kThousand = 1000;
+  return whole > std::numeric_limits<int64_t>::max() / kThousand
+             ? Millionths(part / kThousand, whole)
+             : Millionths(part, whole * kThousand);
+}
+
+// Of what was held of late, in thousandths, that which was over the nominal amount.
+int64_t PastOverNominal(int64_t past, int64_t nominal) {
+  constexpr int64_t kThousand = 1000;
+  return nominal >= past / kThousand + 1 ? 0 : past - nominal * kThousand;
+}
+
 Error Wrong(const QueueSpec& spec, const std::string& field, const std::string& what) {
   return Error(ErrorCode::kInvalidArgument, "queue " + spec.name + ": " + field + " " + what);
 }
@@ -439,6 +453,15 @@ int64_t QueueTree::ReclaimableMax(QueueIndex queue,
   return most;
 }
 
+int64_t QueueTree::PastUseOf(QueueIndex queue, const std::string& resource) const {
+  const auto past = past_use_.find(nodes_[queue].spec.name);
+  if (past == past_use_.end()) {
+    return 0;
+  }
+  const auto found = past->second.find(resource);
+  return found == past->second.end() ? 0 : found->second;
+}
+
 QueueTree::Share QueueTree::ShareOf(QueueIndex queue,
                                     const ResourceVector& all,
                                     const ResourceVector& more) const {
@@ -446,14 +469,20 @@ QueueTree::Share QueueTree::ShareOf(QueueIndex queue,
   Share share;
   for (const NamedAmount& offered : all.All()) {
     const int64_t held = node.held.AmountOf(offered.name);
-    share.held = std::max(share.held, Millionths(held, offered.amount));
+    const int64_t past = PastUseOf(queue, offered.name);
+    share.held =
+        std::max(share.held,
+                 Millionths(held, offered.amount) + MillionthsOfThousandths(past, offered.amount));
     const auto found = std::find(resources_.begin(), resources_.end(), offered.name);
     if (found == resources_.end()) {
       continue;
     }
     const Limit& limit = node.limits[static_cast<std::size_t>(found - resources_.begin())];
     const int64_t over = held + more.AmountOf(offered.name) - limit.nominal;
-    share.over = std::max(share.over, Millionths(over, offered.amount));
+    const int64_t past_over = over > 0 ? PastOverNominal(past, limit.nominal) : 0;
+    share.over = std::max(
+        share.over,
+        Millionths(over, offered.amount) + MillionthsOfThousandths(past_over, offered.amount));
   }
   share.over = share.over * 1000 / node.spec.weight;
   share.held = share.held * 1000 / node.spec.weight;

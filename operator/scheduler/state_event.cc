@@ -31,6 +31,11 @@ struct Player {
     return state->SetQueues(event.specs, event.unserved);
   }
 
+  Status operator()(const PastUseSeen& event) const {
+    state->SetPastUse(event.past);
+    return OkStatus();
+  }
+
   Status operator()(const GangSubmitted& event) const {
     state->Submit(event.request);
     return OkStatus();

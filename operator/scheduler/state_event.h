@@ -33,6 +33,10 @@ struct QueuesSeen {
   std::map<std::string, std::string> unserved;
 };
 
+struct PastUseSeen {
+  PastUseByQueue past;
+};
+
 struct GangSubmitted {
   GangRequest request;
 };
@@ -77,6 +81,7 @@ using StateEvent = std::variant<NodeSeen,
                                 NodeGone,
                                 StrangersSeen,
                                 QueuesSeen,
+                                PastUseSeen,
                                 GangSubmitted,
                                 GangRuns,
                                 GangHolds,

@@ -35,6 +35,10 @@ class SchedulerFeed {
 
   // As ClusterState::SetQueues, for queues that do not contradict each other.
   void SetQueues(const std::vector<QueueSpec>& queues, std::map<std::string, std::string> unserved);
+
+  // As of ClusterState.
+  void SetPastUse(const PastUseByQueue& past) { state_.SetPastUse(past); }
+
   void SetStrangers(const std::string& node, const NodeUsage& usage);
   void SetJob(const JobId& key, const JobStand& stand);
 

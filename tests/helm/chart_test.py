@@ -37,6 +37,7 @@ REFUSED = {
     "watchNamespaces={a,a}": "watchNamespaces",
     "extraArgs={positional}": "extraArgs",
     "roundLog.mib=0": "mib",
+    "fairShareHalfLife=week": "fairShareHalfLife",
     "replica=1": "replica",
     "podSecurity=privileged": "podSecurity",
     "priorityClassName=a: b": "priorityClassName",
@@ -58,7 +59,7 @@ NEEDED = (
 
 # What can be done without.
 SPARED = (
-    "affinity", "clusterDomain", "extraArgs", "imagePullSecrets", "keySecret",
+    "affinity", "clusterDomain", "extraArgs", "fairShareHalfLife", "imagePullSecrets", "keySecret",
     "metrics.podMonitor", "metrics.serviceMonitor", "networkPolicy.metricsFrom", "nodeSelector",
     "podAnnotations", "podLabels", "priorityClassName", "resources", "runtimeImagePullSecrets",
     "serviceAccount.annotations", "serviceAccount.name", "tolerations", "watchNamespaces",
