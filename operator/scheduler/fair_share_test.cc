@@ -102,6 +102,21 @@ TEST(FairShare, QueueThatHeldMoreOfLateComesLater) {
   EXPECT_EQ(Started(&cluster), "b1 a1") << "half a GPU counts, too";
 }
 
+// Of any number of GPUs.
+TEST(FairShare, PastAndPresentAreOfOneScale) {
+  FakeCluster cluster;
+  ASSERT_TRUE(cluster.state.SetQueues({{.name = "a"}, {.name = "b"}}).ok());
+  cluster.state.SetNode(GpuNode("n1", 1500));
+  cluster.state.SetHolding(
+      InQueue(GpuGang("runs", 1, 800, 1), "b"), {{"n1", {{0, 0, 800, {}}, 1}}}, {});
+  cluster.state.Submit(InQueue(GpuGang("b1", 1, 4, 2), "b"));
+  cluster.state.Submit(InQueue(GpuGang("a1", 1, 4, 3), "a"));
+  cluster.state.SetPastUse({{"a", {{kGpu, 790'000}}}});
+  EXPECT_EQ(Started(&cluster), "a1 b1");
+  cluster.state.SetPastUse({{"a", {{kGpu, 810'000}}}});
+  EXPECT_EQ(Started(&cluster), "b1 a1");
+}
+
 TEST(FairShare, PastCountsByWeight) {
   FakeCluster cluster;
   ASSERT_NO_FATAL_FAILURE(FillHalf({{.name = "a", .weight = 4}, {.name = "b"}}, &cluster));
@@ -124,13 +139,18 @@ TEST(FairShare, WhoIsWithinItsNominalAmountsComesFirstWhateverItHasHad) {
 // Its nominal amounts are its own: what it has had of those does not count where it borrows.
 TEST(FairShare, PastUseOfNominalAmountsIsNotHeldAgainstAQueueThatBorrows) {
   FakeCluster cluster;
-  ASSERT_NO_FATAL_FAILURE(FillHalf({{.name = "a", .nominal = {{kGpu, 2}}},
-                                    {.name = "b", .nominal = {{kGpu, 2}}},
-                                    {.name = "lends", .nominal = {{kGpu, 4}}}},
-                                   &cluster));
-  cluster.state.SetPastUse({{"a", {{kGpu, 2000}}}, {"b", {{kGpu, 2001}}}});
+  ASSERT_TRUE(cluster.state
+                  .SetQueues({{.name = "a", .nominal = {{kGpu, 3}}},
+                              {.name = "b", .nominal = {{kGpu, 0}}},
+                              {.name = "lends", .nominal = {{kGpu, 5}}}})
+                  .ok());
+  cluster.state.SetNode(GpuNode("n1", 8));
+  cluster.state.Submit(InQueue(GpuGang("b1", 1, 1, 1), "b"));
+  cluster.state.Submit(InQueue(GpuGang("a1", 1, 4, 2), "a"));
+  EXPECT_EQ(Started(&cluster), "b1 a1") << "both would be over by one";
+  cluster.state.SetPastUse({{"a", {{kGpu, 3000}}}, {"b", {{kGpu, 500}}}});
   EXPECT_EQ(Started(&cluster), "a1 b1");
-  cluster.state.SetPastUse({{"a", {{kGpu, 3000}}}, {"b", {{kGpu, 1000}}}});
+  cluster.state.SetPastUse({{"a", {{kGpu, 3600}}}, {"b", {{kGpu, 500}}}});
   EXPECT_EQ(Started(&cluster), "b1 a1");
 }
 
