@@ -1,8 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "operator/replay/philly_replay.h"
 
@@ -34,6 +37,13 @@ struct ShapeArguments {
 // A log that an operator has kept (--round-log).
 struct LogArguments {
   std::string file;
+  std::string gang;      // what is asked of it, after that round; empty: nothing is
+  int64_t at_round = 0;  // 0: the last
+  std::map<std::string, int64_t> replicas;
+  std::optional<std::string> queue;
+  std::optional<int64_t> priority;
+  std::vector<std::string> drained;
+  std::map<std::string, int64_t> nodes_like;  // so many more of each of these
 };
 
 // What is to be printed before the program ends at once.

@@ -48,7 +48,7 @@ class RoundLogPlayer {
   const std::string& end() const { return end_; }
 
   // After the round that came last; null before the log's first line.
-  ClusterState* state() { return state_ ? &*state_ : nullptr; }
+  const ClusterState* state() const { return state_ ? &*state_ : nullptr; }
 
  private:
   Error At(const std::string& why) const;

@@ -144,6 +144,9 @@ class ClusterState {
   // Why the queue of that name is there and is not served; null: it is not there, or is served.
   const std::string* WhyUnserved(const std::string& queue) const;
 
+  // Queues that are there and are not served, with why.
+  const std::map<std::string, std::string>& unserved() const { return unserved_; }
+
   // In no order that means anything.
   const std::vector<const GangRecord*>& RunningIn(QueueIndex queue) const {
     return running_[queue];

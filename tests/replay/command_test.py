@@ -119,6 +119,35 @@ class ReplayCommand(unittest.TestCase):
                           "recorded": "start default/a w-0@n2",
                           "decided": "start default/a w-0@n1"})
 
+    def test_what_if_is_answered_after_a_round(self):
+        waiting = dict(GANG, name="default/b", since=2)
+        log = self.file("rounds.log", round_log(
+            {"lockstepRoundLog": {"version": 1}}, {"nodeSeen": {"node": NODE}},
+            {"gangHolds": {"request": GANG,
+                           "usage": [["n1", {"resources": {"gpus": 3}, "pods": 1}]]}},
+            {"gangSubmitted": {"request": waiting}},
+            {"round": {"now": 2, "options": {}, "decisions": [
+                "refuse default/b (Gpu): needs 3 GPUs, 1 free on 1 node",
+                "position default/b 1"]}}))
+        told = report("log", log, "--what-if", "default/b", "--at-round", 1)["whatIf"]
+        self.assertEqual(told["waitsAs"], "needs 3 GPUs, 1 free on 1 node")
+        self.assertEqual((told["position"], told["startsAt"], told["nodeByPod"]), (1, None, {}))
+        told = report("log", log, "--what-if", "default/b", "--nodes-like", "n1=1")["whatIf"]
+        self.assertEqual(told["nodeByPod"], {"w-0": "n1+1"})
+        self.assertEqual((told["waitsAs"], told["startsAt"]), (None, "1970-01-01T00:00:00.002Z"))
+        told = report("log", log, "--what-if", "default/b", "--drain", "n1", "--queue", "none",
+                      "--priority", 5, "--replicas", "w=2")["whatIf"]
+        self.assertEqual((told["waitsAs"], told["displaced"]),
+                         ("queue none does not exist", ["default/a"]))
+        for words, complaint in (
+                (("--what-if", "default/c"), "gang default/c does not exist"),
+                (("--what-if", "default/b", "--at-round", 2), "--at-round: 2 found, the log has 1"),
+                (("--what-if", "default/b", "--nodes-like", "n9=1"), "node n9 does not exist"),
+                (("--what-if", "default/b", "--replicas", "w"), '--replicas: "w" found, expected'),
+                (("--what-if", "default/b", "--replicas", "w=1", "--replicas", "w=2"), "once"),
+                (("--queue", "a"), "--what-if")):
+            self.assert_refused(("log", log, *words), complaint)
+
     def test_log_that_is_broken_is_refused_by_its_line(self):
         whole = one_round("start default/a w-0@n1")
         log = self.file("rounds.log", whole.replace('"gpus": 3', '"gpus": 2'))
