@@ -18,6 +18,13 @@ Exit codes: 0 stopped, 1 could not start, or not stop in time, 2 bad usage.)";
 
 const std::map<std::string, int64_t> kDurationUnits = {{"ms", 1}, {"s", 1000}, {"m", 60'000}};
 
+const std::map<std::string, int64_t> kLongUnits = {
+    {"s", 1000}, {"m", 60'000}, {"h", 3'600'000}, {"d", 86'400'000}};
+
+// Choices: rounds hear of it once a minute at least; what lies longer back nobody remembers.
+constexpr int64_t kHalfLifeMsMin = 10 * 60'000;
+constexpr int64_t kHalfLifeMsMax = int64_t{365} * 86'400'000;
+
 const std::map<std::string, LogLevel> kLogLevels = {{"debug", LogLevel::kDebug},
                                                     {"info", LogLevel::kInfo},
                                                     {"warn", LogLevel::kWarn},
@@ -37,6 +44,7 @@ struct Numbers {
   int64_t lease_duration_ms = 0;
   int64_t renew_deadline_ms = 0;
   int64_t retry_period_ms = 0;
+  int64_t half_life_ms = 0;
 };
 
 void AddDuration(CLI::App* app, const std::string& name, int64_t* value, const std::string& help) {
@@ -58,6 +66,21 @@ void AddChoice(CLI::App* app,
   app->add_option(name, *value, help)
       ->transform(CLI::Transformer(choices).description(""))
       ->type_name(words);
+}
+
+void AddHalfLife(CLI::App* app, int64_t* value) {
+  app->add_option("--fair-share-half-life",
+                  *value,
+                  "what queues have held counts in whose turn it is, half as much after each such "
+                  "time: 10m to 365d; 0s: it does not count [0s]")
+      ->transform(CLI::AsNumberWithUnit(kLongUnits, CLI::AsNumberWithUnit::UNIT_REQUIRED))
+      ->check([](const std::string& text) {
+        const int64_t half_life = std::stoll(text);
+        return half_life == 0 || (half_life >= kHalfLifeMsMin && half_life <= kHalfLifeMsMax)
+                   ? std::string()
+                   : "expected 0s, or 10m to 365d";
+      })
+      ->type_name("TIME");
 }
 
 void AddConnection(CLI::App* app, OperatorFlags* flags) {
@@ -130,6 +153,16 @@ void AddRest(CLI::App* app, OperatorFlags* flags) {
                   "where /metrics, /healthz and /readyz are served; empty: nowhere")
       ->type_name("HOST:PORT")
       ->capture_default_str();
+  CLI::Option* const log =
+      app->add_option("--round-log",
+                      flags->round_log,
+                      "where all that rounds of scheduling know and decide is kept, for "
+                      "lockstep-replay log; what was there becomes FILE.1 [nowhere]")
+          ->type_name("FILE");
+  app->add_option("--round-log-mib", flags->round_log_mib, "nothing more is kept from there on")
+      ->check(CLI::Range(1, 65'536))
+      ->capture_default_str()
+      ->needs(log);
   AddChoice(app, "--log-level", &flags->log_level, kLogLevels, "what is worth a line [info]");
   AddChoice(app, "--log-format", &flags->log_format, kLogFormats, "[text]");
 }
@@ -139,12 +172,13 @@ void AddRest(CLI::App* app, OperatorFlags* flags) {
 std::variant<OperatorFlags, PrintAndExit> ParseOperatorFlags(int argc, const char* const* argv) {
   OperatorFlags flags;
   Numbers numbers{
-      flags.lease_duration.count(), flags.renew_deadline.count(), flags.retry_period.count()};
+      flags.lease_duration.count(), flags.renew_deadline.count(), flags.retry_period.count(), 0};
   CLI::App app("Runs TrainingJobs on a Kubernetes cluster.", "lockstep-operator");
   app.footer(kFooter);
   app.set_version_flag("--version", "lockstep-operator " LOCKSTEP_VERSION);
   AddConnection(&app, &flags);
   AddElection(&app, &flags, &numbers);
+  AddHalfLife(&app, &numbers.half_life_ms);
   AddRest(&app, &flags);
   try {
     app.parse(argc, argv);
@@ -156,6 +190,7 @@ std::variant<OperatorFlags, PrintAndExit> ParseOperatorFlags(int argc, const cha
   flags.lease_duration = std::chrono::milliseconds(numbers.lease_duration_ms);
   flags.renew_deadline = std::chrono::milliseconds(numbers.renew_deadline_ms);
   flags.retry_period = std::chrono::milliseconds(numbers.retry_period_ms);
+  flags.fair_share_half_life = std::chrono::milliseconds(numbers.half_life_ms);
   return flags;
 }
 

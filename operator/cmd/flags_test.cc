@@ -19,6 +19,7 @@ TEST(OperatorFlags, DefaultsServeTheWholeClusterByLease) {
   EXPECT_TRUE(flags.namespaces.empty());
   EXPECT_EQ(flags.pod_security, PodSecurityLevel::kBaseline);
   EXPECT_EQ(flags.metrics_address, "0.0.0.0:8080");
+  EXPECT_EQ(flags.round_log, "");
 }
 
 TEST(OperatorFlags, ValuesAreTakenOver) {
@@ -29,6 +30,9 @@ TEST(OperatorFlags, ValuesAreTakenOver) {
                                                    "--image-pull-secrets=registry,mirror",
                                                    "--pod-security=restricted",
                                                    "--topology-levels=example.com/block,rack",
+                                                   "--fair-share-half-life=7d",
+                                                   "--round-log=/logs/rounds.log",
+                                                   "--round-log-mib=12",
                                                    "--log-level=warn",
                                                    "--log-format=json"));
 
@@ -39,6 +43,9 @@ TEST(OperatorFlags, ValuesAreTakenOver) {
   EXPECT_EQ(flags.image_pull_secrets, (std::vector<std::string>{"registry", "mirror"}));
   EXPECT_EQ(flags.pod_security, PodSecurityLevel::kRestricted);
   EXPECT_EQ(flags.topology_levels, (std::vector<std::string>{"example.com/block", "rack"}));
+  EXPECT_EQ(flags.fair_share_half_life, std::chrono::hours(24 * 7));
+  EXPECT_EQ(flags.round_log, "/logs/rounds.log");
+  EXPECT_EQ(flags.round_log_mib, 12);
   EXPECT_EQ(flags.log_level, LogLevel::kWarn);
   EXPECT_EQ(flags.log_format, LogFormat::kJson);
 }
@@ -47,6 +54,14 @@ TEST(OperatorFlags, MistakesEndWithCodeTwoAndHelpWithZero) {
   EXPECT_EQ(std::get<PrintAndExit>(Parse("--lease-duration=15")).exit_code, 2);
   EXPECT_EQ(std::get<PrintAndExit>(Parse("--log-level=loud")).exit_code, 2);
   EXPECT_EQ(std::get<PrintAndExit>(Parse("--no-such-flag")).exit_code, 2);
+  for (const char* const wrong : {"9m", "366d", "0", "-1d", "soon", "1000000000000d"}) {
+    const std::string flag = std::string("--fair-share-half-life=") + wrong;
+    EXPECT_EQ(std::get<PrintAndExit>(Parse(flag.c_str())).exit_code, 2) << wrong;
+  }
+  EXPECT_EQ(
+      std::get<OperatorFlags>(Parse("--fair-share-half-life=0s")).fair_share_half_life.count(), 0);
+  EXPECT_EQ(std::get<PrintAndExit>(Parse("--round-log-mib=12")).exit_code, 2) << "of no log";
+  EXPECT_EQ(std::get<PrintAndExit>(Parse("--round-log=f", "--round-log-mib=0")).exit_code, 2);
   EXPECT_EQ(std::get<PrintAndExit>(Parse("--help")).exit_code, 0);
   EXPECT_NE(std::get<PrintAndExit>(Parse("--version")).text.find("lockstep-operator"),
             std::string::npos);

@@ -25,6 +25,8 @@
 #include "operator/credentials/api_access.h"
 #include "operator/credentials/rotating_credentials.h"
 #include "operator/reconcile/build/pod_manifest.h"
+#include "operator/round_log/round_log_file.h"
+#include "operator/round_log/round_log_writer.h"
 #include "operator/transport/make_transport.h"
 
 namespace lockstep::control {
@@ -86,6 +88,7 @@ class OperatorProcess::Parts {
 
  private:
   Status Connect(const OperatorFlags& flags);
+  Status KeepRounds(const OperatorFlags& flags);
   Status Elect(const OperatorFlags& flags, const OperatorIdentity& identity);
   void Watch(const OperatorFlags& flags);
   void StartWork(const OperatorFlags& flags);
@@ -112,6 +115,8 @@ class OperatorProcess::Parts {
   std::optional<ControlPost> control_;
   std::optional<EventSender> events_;
   std::optional<OperatorPublisher> publisher_;
+  std::optional<RoundLogFile> round_log_file_;
+  std::optional<RoundLogWriter> round_log_;
   std::optional<ControlLoop> loop_;
   std::optional<Watches> watches_;
   std::optional<StatusPoller> poller_;
@@ -165,12 +170,19 @@ Status OperatorProcess::Parts::Start(const OperatorFlags& flags, const OperatorI
                                  flags.pod_security});
   loop.namespaces = {flags.namespaces.begin(), flags.namespaces.end()};
   loop.topology_levels = flags.topology_levels;
+  loop.half_life = flags.fair_share_half_life;
   loop.controller.progress_interval = kProgressInterval;
   loop.controller.counts_interval = kCountsInterval;
   loop.controller.words_interval = kWordsInterval;
   loop.calls_of_job_max = 2 * static_cast<std::size_t>(flags.api_concurrency);
+  LOCKSTEP_RETURN_IF_ERROR(KeepRounds(flags));
   loop_.emplace(std::move(loop),
-                ControlLoopParts{api_.get(), &*control_, &*publisher_, logger_, &kClock});
+                ControlLoopParts{api_.get(),
+                                 &*control_,
+                                 &*publisher_,
+                                 logger_,
+                                 &kClock,
+                                 round_log_ ? &*round_log_ : nullptr});
   Watch(flags);
   LOCKSTEP_RETURN_IF_ERROR(Elect(flags, identity));
   StatusPollerOptions poller;
@@ -181,6 +193,22 @@ Status OperatorProcess::Parts::Start(const OperatorFlags& flags, const OperatorI
   });
   StartWork(flags);
   return Serve(flags.metrics_address);
+}
+
+Status OperatorProcess::Parts::KeepRounds(const OperatorFlags& flags) {
+  if (flags.round_log.empty()) {
+    return OkStatus();
+  }
+  LOCKSTEP_ASSIGN_OR_RETURN(round_log_file_, RoundLogFile::Create(flags.round_log));
+  RoundLogWriter::Options options;
+  options.levels = flags.topology_levels;
+  options.bytes_max = static_cast<std::size_t>(flags.round_log_mib) << 20U;
+  options.write = [this](std::string_view text) { return round_log_file_->Write(text); };
+  options.on_stop = [this, file = flags.round_log](const std::string& why) {
+    logger_->Warn("rounds of scheduling are not kept any more", {{"file", file}, {"why", why}});
+  };
+  round_log_.emplace(std::move(options));
+  return OkStatus();
 }
 
 void OperatorProcess::Parts::StartWork(const OperatorFlags& flags) {

@@ -38,7 +38,7 @@ ApiCluster::ApiCluster(PodSettings settings, ApiClusterParts parts)
       parts_(parts),
       levels_(settings_.pod_security, parts_.logger),
       rounds_(parts.view, {parts.clock, parts.publisher}),
-      queue_reporter_(parts.view),
+      queue_reporter_(parts.view, parts.half_life),
       errands_(parts.api, parts.calls_of_job_max) {}
 
 void ApiCluster::SetTime(TimePoint now, WallTime wall_now) {
@@ -53,7 +53,7 @@ void ApiCluster::Lead(const std::string& master_key) {
   notes_ = {notes_.wall_now, {}, {}, {}, {}, {}};
   reports_.Clear();
   rounds_.Reset(notes_.wall_now);
-  queue_reporter_.Lead();
+  queue_reporter_.Lead(now_, notes_.wall_now);
 }
 
 void ApiCluster::Accept(PodReport report, News* news) {

@@ -34,6 +34,7 @@ struct ApiClusterParts {
   // that need not be asked for when one is answered. All have their turn while the slowest webhook
   // that there may be holds up the first half.
   std::size_t calls_of_job_max = 32;
+  std::chrono::milliseconds half_life{0};  // as of PastUse
 };
 
 // A Kubernetes cluster as the controller's: reads from the ClusterView, and does all else by calls

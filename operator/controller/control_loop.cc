@@ -48,7 +48,8 @@ ApiClusterParts PartsOf(const ControlLoopParts& parts,
           parts.publisher,
           parts.logger,
           parts.clock,
-          options.calls_of_job_max};
+          options.calls_of_job_max,
+          options.half_life};
 }
 
 // Whether the gang has its places and has not run yet.
@@ -62,7 +63,9 @@ bool ComesUp(const TrainingJobStatus& status) {
 ControlLoop::ControlLoop(ControlLoopOptions options, ControlLoopParts parts)
     : view_(std::move(options.namespaces), options.topology_levels),
       cluster_(std::move(options.pods), PartsOf(parts, options, &view_)),
-      controller_(&cluster_, parts.logger, Calendar(TimePoint(), WallTime()), options.controller) {}
+      controller_(&cluster_, parts.logger, Calendar(TimePoint(), WallTime()), options.controller) {
+  view_.RecordScheduling(parts.recorder);
+}
 
 void ControlLoop::Apply(const WatchUpdate& update, TimePoint now) {
   News news;
@@ -95,6 +98,7 @@ void ControlLoop::NoteRefused(const kube::ObjectKey& pod, TokenVerdict why, Time
 void ControlLoop::Lead(const std::string& master_key, TimePoint now, WallTime wall_now) {
   is_leading_ = true;
   controller_.SetCalendar(Calendar(now, wall_now));
+  cluster_.SetTime(now, wall_now);
   cluster_.Lead(master_key);
   for (const JobId& key : view_.Jobs()) {
     controller_.Notify(key, now);

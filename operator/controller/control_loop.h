@@ -30,13 +30,15 @@ struct ControlLoopParts {
   ControlSender* control = nullptr;
   Publisher* publisher = nullptr;
   Logger* logger = nullptr;
-  const Clock* clock = nullptr;  // by which rounds are timed; null: they are not
+  const Clock* clock = nullptr;       // by which rounds are timed; null: they are not
+  StateRecorder* recorder = nullptr;  // of all that rounds know and decide; null: there is none
 };
 
 struct ControlLoopOptions {
   PodSettings pods;
   std::set<std::string> namespaces;          // whose jobs are served; empty: all
   std::vector<std::string> topology_levels;  // labels of nodes, from wide to narrow
+  std::chrono::milliseconds half_life{0};    // of what queues have held (PastUse); 0: none
   ControllerOptions controller;
   std::size_t calls_of_job_max = 32;  // ApiClusterParts
 };

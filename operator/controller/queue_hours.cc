@@ -4,9 +4,9 @@
 #include <chrono>
 #include <limits>
 #include <optional>
-#include <string_view>
 #include <utility>
 
+#include "operator/controller/thousandths.h"
 #include "operator/resources/resource_vector.h"
 
 namespace lockstep::control {
@@ -14,15 +14,6 @@ namespace {
 
 // Writes whose outcome is not known. Choice: the newest are the ones that may still show.
 constexpr std::size_t kWritesMax = 16;
-
-// The most that is told, in thousandths: what devices that are counted in bytes come to in years.
-constexpr std::size_t kHourDigitsMax = 15;
-constexpr int64_t kThousandthsMax = 999'999'999'999'999'999;
-
-// What is charged for by the hour: cores, and devices, whose names have a domain.
-bool IsCounted(const std::string& resource) {
-  return resource == kCpuResource || resource.find('/') != std::string::npos;
-}
 
 // Of an amount times milliseconds to a thousandth of an hour of one of it; cores are counted in
 // thousandths.
@@ -39,36 +30,6 @@ int64_t ProductUpToMost(int64_t a, int64_t b) {
 int64_t SumUpToMost(int64_t a, int64_t b) {
   int64_t sum = 0;
   return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<int64_t>::max() : sum;
-}
-
-bool AreDigits(std::string_view text) {
-  return !text.empty() &&
-         std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
-}
-
-// "12.345" in thousandths, the most at most; empty: it is no such number.
-std::optional<int64_t> ReadHours(std::string_view text) {
-  const std::size_t point = text.find('.');
-  const std::string_view whole = text.substr(0, point);
-  std::string part(point == text.npos ? "0" : text.substr(point + 1));
-  if (!AreDigits(whole) || !AreDigits(part) || part.size() > 3) {
-    return std::nullopt;
-  }
-  if (whole.size() > kHourDigitsMax) {
-    return kThousandthsMax;
-  }
-  part.resize(3, '0');
-  return std::stoll(std::string(whole)) * 1000 + std::stoll(part);
-}
-
-// "12.345", "0.5", "7".
-std::string HoursText(int64_t thousandths) {
-  std::string text = std::to_string(thousandths / 1000);
-  if (const int64_t rest = thousandths % 1000; rest != 0) {
-    text += "." + std::to_string(1000 + rest).substr(1);
-    text.erase(text.find_last_not_of('0') + 1);
-  }
-  return text;
 }
 
 }  // namespace
@@ -92,7 +53,7 @@ void QueueHours::Note(TimePoint now, std::map<std::string, QueueAmounts> used) {
       std::chrono::duration_cast<std::chrono::milliseconds>(now - noted_at_).count();
   for (const auto& [queue, amounts] : used_) {
     for (const auto& [resource, amount] : amounts) {
-      if (IsCounted(resource)) {
+      if (IsCountedOverTime(resource)) {
         int64_t& held = rows_[queue].held[resource];
         held = SumUpToMost(held, ProductUpToMost(amount, passed));
       }
@@ -101,7 +62,7 @@ void QueueHours::Note(TimePoint now, std::map<std::string, QueueAmounts> used) {
   std::erase_if(rows_, [&](const auto& row) { return !used.contains(row.first); });  // it is gone
   is_counting_ = std::any_of(used.begin(), used.end(), [](const auto& one) {
     return std::any_of(one.second.begin(), one.second.end(), [](const auto& amount) {
-      return amount.second > 0 && IsCounted(amount.first);
+      return amount.second > 0 && IsCountedOverTime(amount.first);
     });
   });
   used_ = std::move(used);
@@ -138,8 +99,8 @@ UsedHours QueueHours::Total(const std::string& queue, const Json& stored) {
   Settle(stored, &row);
   UsedHours total = UsedHoursIn(stored);
   for (const auto& [resource, pending] : Pending(row)) {
-    total[resource] =
-        HoursText(std::min(ReadHours(total[resource]).value_or(0) + pending, kThousandthsMax));
+    total[resource] = ThousandthsText(
+        std::min(ReadThousandths(total[resource]).value_or(0) + pending, kThousandthsMax));
   }
   return total;
 }

@@ -150,7 +150,7 @@ TEST_F(ReportedHoursTest, NextLeaderGoesOnFromThere) {
   EXPECT_TRUE(Report(&next, 5000).is_null()) << "nobody counts what was held meanwhile";
   EXPECT_EQ(Report(&next, 5060)["usedHours"][kGpu], "2.033");
 
-  reporter_.Lead();  // it lost its lead at some time, and has it again
+  reporter_.Lead(At(9000), now_);  // it lost its lead at some time, and has it again
   EXPECT_TRUE(Report(&reporter_, 9000).is_null());
   EXPECT_EQ(Report(&reporter_, 9060)["usedHours"][kGpu], "2.066");
 }

@@ -65,19 +65,28 @@ std::optional<TimePoint> QueueReporter::NextReport() const {
   if (!view_->has_queues()) {
     return std::nullopt;
   }
+  const bool is_counting = hours_.is_counting() || past_.is_decaying();
   const bool has_news = has_failed_ || view_->HasSchedulingNews(reported_news_);
   if (!reported_at_.has_value()) {
     return has_news ? std::optional(TimePoint{}) : std::nullopt;
   }
   const TimePoint report = *reported_at_ + (has_failed_ ? kFailureInterval : kReportInterval);
   const TimePoint hours = hours_at_.value_or(*reported_at_) + kHoursInterval;
-  return has_news && hours_.is_counting() ? std::optional(std::min(report, hours))
-         : has_news                       ? std::optional(report)
-         : hours_.is_counting()           ? std::optional(hours)
-                                          : std::nullopt;
+  return has_news && is_counting ? std::optional(std::min(report, hours))
+         : has_news              ? std::optional(report)
+         : is_counting           ? std::optional(hours)
+                                 : std::nullopt;
 }
 
-void QueueReporter::Lead() {
+void QueueReporter::Lead(TimePoint now, WallTime wall_now) {
+  if (past_.is_kept()) {
+    std::map<std::string, Json> statuses;
+    for (const StoredQueue& stored : view_->Queues()) {
+      statuses[stored.queue.name] = stored.status;
+    }
+    past_.Lead(now, wall_now, statuses);
+    view_->Scheduling(wall_now).SetPastUse(past_.Means());
+  }
   hours_.Clear();
   hours_at_.reset();
   reported_at_.reset();
@@ -101,13 +110,32 @@ Json QueueReporter::StatusOf(const StoredQueue& stored,
     hours_.NoteWrite(queue, stored.status, total);
     status["usedHours"] = total;
   }
+  AddPastUse(stored, are_hours_due && has_more, wall_now, &status);
   return status;
+}
+
+// What is stored stays until it is due, or something else is written: it says of when it is.
+void QueueReporter::AddPastUse(const StoredQueue& stored,
+                               bool is_due,
+                               WallTime wall_now,
+                               Json* status) const {
+  const Json before = stored.status.is_object() ? stored.status : Json::object();
+  const bool was_kept = before.contains("pastUse") && before.contains("pastUseAt");
+  if (past_.is_kept() && was_kept) {
+    (*status)["pastUse"] = before["pastUse"];
+    (*status)["pastUseAt"] = before["pastUseAt"];
+  }
+  if (past_.is_kept() && (is_due || !was_kept || !SaySame(*status, stored.status))) {
+    (*status)["pastUse"] = past_.StatusOf(stored.queue.name);
+    (*status)["pastUseAt"] = FormatRfc3339(wall_now);
+  }
 }
 
 std::vector<QueueReport::Patch> QueueReporter::Take(TimePoint now, WallTime wall_now) {
   if (!view_->has_queues()) {  // time goes on, but not on the bill of one of the same name
     hours_.Clear();
     hours_at_.reset();
+    past_.Lead(now, wall_now, {});
   }
   const std::optional<TimePoint> next = NextReport();
   if (!next.has_value() || *next > now) {
@@ -118,6 +146,10 @@ std::vector<QueueReport::Patch> QueueReporter::Take(TimePoint now, WallTime wall
   reported_news_ = view_->Scheduling(wall_now).state().news();
   const std::map<std::string, QueueStatus> standings = view_->QueueStandings();
   hours_.Note(now, UsedIn(standings));
+  if (past_.is_kept()) {
+    past_.Note(now, UsedIn(standings));
+    view_->Scheduling(wall_now).SetPastUse(past_.Means());
+  }
   const bool are_hours_due = now >= hours_at_.value_or(now) + kHoursInterval;
   if (are_hours_due || !hours_at_.has_value()) {
     hours_at_ = now;
@@ -129,12 +161,17 @@ std::vector<QueueReport::Patch> QueueReporter::Take(TimePoint now, WallTime wall
       continue;
     }
     // A resource that is not told any more would stay in a merge.
-    for (const char* const amounts : {"nominal", "used", "borrowed", "claimed"}) {
+    for (const char* const amounts : {"nominal", "used", "borrowed", "claimed", "pastUse"}) {
       const Json before = stored.status.is_object() ? stored.status.value(amounts, Json()) : Json();
       for (const auto& [name, amount] : before.items()) {
-        if (!status[amounts].contains(name)) {
+        if (status.contains(amounts) && !status[amounts].contains(name)) {
           status[amounts][name] = nullptr;
         }
+      }
+    }
+    for (const char* const field : {"pastUse", "pastUseAt"}) {
+      if (stored.status.is_object() && stored.status.contains(field) && !status.contains(field)) {
+        status[field] = nullptr;  // of an operator that kept it
       }
     }
     // Whoever led before us and does not know it yet has seen an older one: it is refused.

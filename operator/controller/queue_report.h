@@ -8,6 +8,7 @@
 
 #include "common/base/time.h"
 #include "operator/controller/errand.h"
+#include "operator/controller/past_use.h"
 #include "operator/controller/queue_hours.h"
 #include "operator/view/cluster_view.h"
 
@@ -33,11 +34,13 @@ class QueueReport final : public Errand {
   Status answer_ = OkStatus();
 };
 
-// When reports are due.
+// When reports are due; and tells rounds what queues have held of late.
 // Thread: one. `view` outlives it.
 class QueueReporter {
  public:
-  explicit QueueReporter(ClusterView* view) : view_(view) {}
+  // `half_life` as of PastUse.
+  explicit QueueReporter(ClusterView* view, std::chrono::milliseconds half_life = {})
+      : view_(view), past_(half_life) {}
 
   // Null: nothing has changed and no hours are counted, or there are no queues.
   std::optional<TimePoint> NextReport() const;
@@ -46,8 +49,8 @@ class QueueReporter {
   void NoteFailed() { has_failed_ = true; }
 
   // We lead from now on: hours that an earlier time as leader has not stored are lost, and what is
-  // held counts anew.
-  void Lead();
+  // held counts anew. Rounds know from then on what queues have held of late.
+  void Lead(TimePoint now, WallTime wall_now);
 
   // What there is to write at this moment, if that is due.
   std::vector<QueueReport::Patch> Take(TimePoint now, WallTime wall_now);
@@ -59,7 +62,10 @@ class QueueReporter {
                 WallTime wall_now);
 
   ClusterView* view_;
+  void AddPastUse(const StoredQueue& stored, bool is_due, WallTime wall_now, Json* status) const;
+
   QueueHours hours_;
+  PastUse past_;
   std::optional<TimePoint> hours_at_;  // when they were written last whatever else was new
   std::optional<TimePoint> reported_at_;
   uint64_t reported_news_ = 0;

@@ -7,6 +7,7 @@
 
 #include "common/base/plural.h"
 #include "operator/scheduler/cluster_state.h"
+#include "operator/scheduler/state_event.h"
 #include "operator/view/scheduler_feed.h"
 
 namespace lockstep::control {
@@ -149,6 +150,9 @@ void RoundKeeper::MakeRound(const JobId* asked, WallTime now) {
   options.asked = asked == nullptr ? "" : GangNameOf(*asked);
   const TimePoint begin = timing_.clock == nullptr ? TimePoint{} : timing_.clock->Now();
   const RoundResult result = Round(feed.mutable_state(), now, &memory_, options);
+  if (StateRecorder* const recorder = feed.state().recorder()) {
+    recorder->OnRound(now, options, result);
+  }
   feed.Commit(result, now);
   line_.Set(result.line, now);
   if (timing_.clock != nullptr) {

@@ -1,5 +1,7 @@
 #include "operator/replay/arguments.h"
 
+#include <charconv>
+#include <limits>
 #include <map>
 #include <sstream>
 
@@ -13,7 +15,7 @@ namespace {
 constexpr const char* kFooter =
     R"(Prints one JSON object. /dev/stdin is a file too: zcat TRACE.csv.gz | lockstep-replay ...
 Exit codes: 0 replayed, 1 the output could not be written, 2 bad usage or input,
-3 the scheduler's answer is not the right one.)";
+3 the scheduler's answer is not the right one, or not the one in the log.)";
 
 const std::map<std::string, PlacementPolicyKind> kPolicies = {
     {"worth", PlacementPolicyKind::kWorth},
@@ -24,6 +26,8 @@ const std::map<std::string, PlacementPolicyKind> kPolicies = {
 struct ReplayTexts {
   std::string estimates = "exact";
   double starvation_hours = 0;
+  std::vector<std::string> replicas;
+  std::vector<std::string> nodes_like;
 };
 
 CLI::App* AddOpenb(CLI::App* app, OpenbArguments* openb) {
@@ -100,6 +104,51 @@ CLI::App* AddShape(CLI::App* app, ShapeArguments* shape) {
   return command;
 }
 
+CLI::App* AddLog(CLI::App* app, LogArguments* log, ReplayTexts* texts) {
+  CLI::App* command = app->add_subcommand(
+      "log", "Decide all rounds again that an operator has kept with --round-log");
+  command->add_option("FILE", log->file, "the log")->type_name("FILE")->required();
+  CLI::Option* const gang =
+      command
+          ->add_option("--what-if", log->gang, "where and when this job, which waits, would start")
+          ->type_name("NAMESPACE/JOB");
+  command->add_option("--at-round", log->at_round, "asked after that round [the last]")
+      ->check(CLI::Range(int64_t{1}, std::numeric_limits<int64_t>::max()))
+      ->needs(gang);
+  command->add_option("--replicas", texts->replicas, "if its role had so many pods")
+      ->type_name("ROLE=COUNT")
+      ->needs(gang);
+  command->add_option("--queue", log->queue, "if it were in that queue")->needs(gang);
+  command->add_option("--priority", log->priority, "if it had that priority")->needs(gang);
+  command->add_option("--drain", log->drained, "if that node were drained")
+      ->type_name("NODE")
+      ->needs(gang);
+  command->add_option("--nodes-like", texts->nodes_like, "if there were so many more of that node")
+      ->type_name("NODE=COUNT")
+      ->needs(gang);
+  return command;
+}
+
+// "worker=4", each name once. Returns what is wrong; empty: nothing.
+std::string ReadCounts(const std::string& option,
+                       const std::vector<std::string>& texts,
+                       std::map<std::string, int64_t>* counts) {
+  constexpr int64_t kCountMax = 100'000;
+  for (const std::string& text : texts) {
+    const std::size_t sign = text.rfind('=');
+    int64_t count = 0;
+    const char* const end = text.data() + text.size();
+    const bool is_read = sign != std::string::npos && sign > 0 &&
+                         std::from_chars(text.data() + sign + 1, end, count).ptr == end &&
+                         count >= 1 && count <= kCountMax;
+    if (!is_read || !counts->emplace(text.substr(0, sign), count).second) {
+      return option + ": \"" + text + "\" found, expected NAME=COUNT, a count from 1 to " +
+             std::to_string(kCountMax) + ", and each name once";
+    }
+  }
+  return "";
+}
+
 // Empty where the options make sense together.
 std::string Finish(const ReplayTexts& texts, PhillyArguments* philly) {
   const auto estimates = EstimateErrors::Parse(texts.estimates);
@@ -123,12 +172,15 @@ ReplayArguments ParseReplayArguments(int argc, const char* const* argv) {
   OpenbArguments openb;
   PhillyArguments philly;
   ShapeArguments shape;
+  LogArguments log;
   ReplayTexts texts;
   texts.starvation_hours =
       std::chrono::duration<double, std::ratio<3'600>>(philly.options.backfill.starvation_limit)
           .count();
   CLI::App app(
-      "Runs public traces, and clusters of others' benchmarks, through the scheduler's own code.",
+      "Runs public traces, clusters of others' benchmarks and what an operator has kept of its "
+      "rounds "
+      "through the scheduler's own code.",
       "lockstep-replay");
   app.footer(kFooter);
   app.set_version_flag("--version", "lockstep-replay " LOCKSTEP_VERSION);
@@ -136,6 +188,7 @@ ReplayArguments ParseReplayArguments(int argc, const char* const* argv) {
   const CLI::App* openb_command = AddOpenb(&app, &openb);
   AddPhilly(&app, &philly, &texts);
   const CLI::App* shape_command = AddShape(&app, &shape);
+  const CLI::App* log_command = AddLog(&app, &log, &texts);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -148,6 +201,12 @@ ReplayArguments ParseReplayArguments(int argc, const char* const* argv) {
   }
   if (shape_command->parsed()) {
     return shape;
+  }
+  if (log_command->parsed()) {
+    std::string problem = ReadCounts("--replicas", texts.replicas, &log.replicas);
+    problem =
+        problem.empty() ? ReadCounts("--nodes-like", texts.nodes_like, &log.nodes_like) : problem;
+    return problem.empty() ? ReplayArguments(log) : ReplayHelp{problem + "\n", 2};
   }
   if (const std::string problem = Finish(texts, &philly); !problem.empty()) {
     return ReplayHelp{problem + "\n", 2};

@@ -1,8 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "operator/replay/philly_replay.h"
 
@@ -31,13 +34,26 @@ struct ShapeArguments {
   int64_t run_count = 5;
 };
 
+// A log that an operator has kept (--round-log).
+struct LogArguments {
+  std::string file;
+  std::string gang;      // what is asked of it, after that round; empty: nothing is
+  int64_t at_round = 0;  // 0: the last
+  std::map<std::string, int64_t> replicas;
+  std::optional<std::string> queue;
+  std::optional<int64_t> priority;
+  std::vector<std::string> drained;
+  std::map<std::string, int64_t> nodes_like;  // so many more of each of these
+};
+
 // What is to be printed before the program ends at once.
 struct ReplayHelp {
   std::string text;
   int exit_code = 0;
 };
 
-using ReplayArguments = std::variant<OpenbArguments, PhillyArguments, ShapeArguments, ReplayHelp>;
+using ReplayArguments =
+    std::variant<OpenbArguments, PhillyArguments, ShapeArguments, LogArguments, ReplayHelp>;
 
 // Exit code of ReplayHelp: 0 where help was asked for, 2 where the arguments are wrong.
 ReplayArguments ParseReplayArguments(int argc, const char* const* argv);

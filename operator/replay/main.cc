@@ -32,7 +32,10 @@ struct RunReplay {
       std::fprintf(stderr, "%s\n", report.error().ToString().c_str());
       return report.error().code() == ErrorCode::kInternal ? kWrongAnswer : kBadInput;
     }
-    return Print(DumpJsonPretty(*report) + "\n") ? 0 : kOutputLost;
+    if (!Print(DumpJsonPretty(*report) + "\n")) {
+      return kOutputLost;
+    }
+    return report->value("firstDifference", Json()).is_null() ? 0 : kWrongAnswer;
   }
 };
 

@@ -1,8 +1,12 @@
 #include "operator/replay/report.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
+#include <fstream>
 #include <memory>
+#include <optional>
+#include <string>
 
 #include <sys/resource.h>
 
@@ -10,6 +14,8 @@
 #include "operator/replay/csv_table.h"
 #include "operator/replay/openb_replay.h"
 #include "operator/replay/shapes.h"
+#include "operator/round_log/round_log_player.h"
+#include "operator/scheduler/what_if.h"
 
 namespace lockstep::control {
 namespace {
@@ -65,6 +71,61 @@ Json ToJson(const WaitSummary& waits) {
           {"p90", Rounded(waits.p90_seconds)},
           {"p99", Rounded(waits.p99_seconds)},
           {"max", Rounded(waits.max_seconds)}};
+}
+
+Json TextOrNull(const std::string& text) {
+  return text.empty() ? Json(nullptr) : Json(text);
+}
+
+Json ToJson(const WhatIfAnswer& answer) {
+  Json pods = Json::object();
+  for (const PlacedPod& placed : answer.pods) {
+    pods[placed.pod] = placed.node;
+  }
+  return {{"nodeByPod", std::move(pods)},
+          {"evicted", answer.evicted},
+          {"displaced", answer.displaced},
+          {"startsAt", answer.at ? Json(FormatRfc3339(*answer.at)) : Json(nullptr)},
+          {"waitsAs", answer.missing ? Json(answer.missing->shortfall) : Json(nullptr)},
+          {"position", answer.position ? Json(*answer.position) : Json(nullptr)}};
+}
+
+// Null where nothing is asked.
+Result<Json> AskWhatIf(const LogArguments& arguments, const RoundLogPlayer& player) {
+  if (arguments.gang.empty() || player.state() == nullptr) {
+    return Json(nullptr);
+  }
+  const NodeLedger& nodes = player.state()->nodes();
+  WhatIfChange change{
+      arguments.gang, arguments.replicas, arguments.queue, arguments.priority, {}, {}};
+  change.drained.insert(arguments.drained.begin(), arguments.drained.end());
+  for (const auto& [name, count] : arguments.nodes_like) {
+    const auto index = nodes.Find(name);
+    if (!index || !nodes.is_known(*index)) {
+      return Error(ErrorCode::kNotFound, "node " + name + " does not exist");
+    }
+    SnapshotNode node = nodes.FactsOf(*index);
+    node.state = NodeState::kOpen;
+    node.suspicion = 0;
+    for (int64_t i = 1; i <= count; ++i) {
+      node.name = name + "+" + std::to_string(i);
+      change.further_nodes.push_back(node);
+    }
+  }
+  LOCKSTEP_ASSIGN_OR_RETURN(const WhatIfAnswer answer,
+                            WhatIf(*player.state(), change, player.now()));
+  return ToJson(answer);
+}
+
+Json ToJson(const std::optional<RoundDifference>& difference) {
+  if (!difference) {
+    return nullptr;
+  }
+  return {{"line", difference->line},
+          {"round", difference->round},
+          {"decision", difference->decision},
+          {"recorded", TextOrNull(difference->recorded)},
+          {"decided", TextOrNull(difference->decided)}};
 }
 
 }  // namespace
@@ -130,6 +191,35 @@ Result<Json> ReplayAndReport(const PhillyArguments& arguments, const Clock& cloc
       {"microsecondsPerPass", Rounded(milliseconds * 1'000 / static_cast<double>(run.pass_count))},
       {"milliseconds", milliseconds},
       {"peakResidentBytes", PeakResidentBytes()}};
+}
+
+Result<Json> ReplayAndReport(const LogArguments& arguments, const Clock& clock) {
+  std::ifstream input(arguments.file, std::ios::binary);
+  if (!input.is_open()) {
+    return SystemError(errno, "open " + arguments.file);
+  }
+  const TimePoint begin = clock.Now();
+  RoundLogPlayer player(&input, arguments.file);
+  bool has_more = true;
+  while (has_more && !player.difference() &&
+         (arguments.at_round == 0 || player.round_count() < arguments.at_round)) {
+    LOCKSTEP_ASSIGN_OR_RETURN(has_more, player.NextRound());
+  }
+  if (player.round_count() < arguments.at_round) {
+    return Error(ErrorCode::kInvalidArgument,
+                 "--at-round: " + std::to_string(arguments.at_round) + " found, the log has " +
+                     std::to_string(player.round_count()) + " rounds");
+  }
+  LOCKSTEP_ASSIGN_OR_RETURN(Json what_if, AskWhatIf(arguments, player));
+  return Json{{"replay", "log"},
+              {"rounds", player.round_count()},
+              {"events", player.event_count()},
+              {"decisions", player.decision_count()},
+              {"end", TextOrNull(player.end())},
+              {"firstDifference", ToJson(player.difference())},
+              {"whatIf", std::move(what_if)},
+              {"milliseconds", MillisecondsSince(begin, clock)},
+              {"peakResidentBytes", PeakResidentBytes()}};
 }
 
 Result<Json> ReplayAndReport(const ShapeArguments& arguments, const Clock& clock) {

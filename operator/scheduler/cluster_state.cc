@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "operator/scheduler/arrangement.h"
+#include "operator/scheduler/state_event.h"
 
 namespace lockstep::control {
 namespace {
@@ -63,17 +64,28 @@ ClusterState::ClusterState(Options options)
   LOCKSTEP_CHECK(set.ok(), set.error().ToString());
 }
 
+// The event is made only where somebody hears of it.
+template <typename MakeEvent>
+void ClusterState::Record(const MakeEvent& make_event) const {
+  if (recorder_ != nullptr) {
+    recorder_->OnEvent(make_event());
+  }
+}
+
 void ClusterState::SetNode(const SnapshotNode& node) {
+  Record([&] { return NodeSeen{node}; });
   nodes_.SetNode(node);
   ++news_;
 }
 
 void ClusterState::RemoveNode(const std::string& name) {
+  Record([&] { return NodeGone{name}; });
   nodes_.RemoveNode(name);
   ++news_;
 }
 
 void ClusterState::SetStrangers(const std::string& node, const NodeUsage& usage) {
+  Record([&] { return StrangersSeen{node, usage}; });
   nodes_.SetStrangers(node, usage);
   ++news_;
 }
@@ -81,6 +93,7 @@ void ClusterState::SetStrangers(const std::string& node, const NodeUsage& usage)
 Status ClusterState::SetQueues(const std::vector<QueueSpec>& specs,
                                std::map<std::string, std::string> unserved) {
   LOCKSTEP_RETURN_IF_ERROR(queues_.Set(specs));
+  Record([&] { return QueuesSeen{specs, unserved}; });
   unserved_ = std::move(unserved);
   waiting_.assign(queues_.size(), WaitingSet(ComesFirst));
   running_.assign(queues_.size(), {});
@@ -95,6 +108,11 @@ Status ClusterState::SetQueues(const std::vector<QueueSpec>& specs,
     Enter(&gang);
   }
   return OkStatus();
+}
+
+void ClusterState::SetPastUse(const PastUseByQueue& past) {
+  Record([&] { return PastUseSeen{past}; });
+  queues_.SetPastUse(past);
 }
 
 const GangRecord* ClusterState::Find(const std::string& gang) const {
@@ -119,7 +137,7 @@ GangRecord& ClusterState::At(const std::string& gang) {
 }
 
 GangRecord& ClusterState::Insert(const GangRequest& request) {
-  Remove(request.name);
+  Forget(request.name);
   ++news_;
   GangRecord& gang = gangs_[request.name];
   gang.request = request;
@@ -214,6 +232,7 @@ void ClusterState::Exit(GangRecord* gang) {
 }
 
 void ClusterState::Submit(const GangRequest& request) {
+  Record([&] { return GangSubmitted{request}; });
   GangRecord& gang = Insert(request);
   AddShapes(&gang);
   Enter(&gang);
@@ -222,6 +241,7 @@ void ClusterState::Submit(const GangRequest& request) {
 void ClusterState::SetRunning(const GangRequest& request,
                               const PlacedPods& pods,
                               const RunTerms& run) {
+  Record([&] { return GangRuns{request, pods, run}; });
   GangRecord& gang = Insert(request);
   for (const PlacedPod& placed : pods) {
     nodes_.IndexOf(placed.node);  // it may be seen later than its pods
@@ -232,6 +252,7 @@ void ClusterState::SetRunning(const GangRequest& request,
 void ClusterState::SetHolding(const GangRequest& request,
                               const UsageByNode& usage,
                               const RunTerms& run) {
+  Record([&] { return GangHolds{request, usage, run}; });
   GangRecord& gang = Insert(request);
   std::vector<NodeHold> holds;
   gang.total = ResourceVector{};
@@ -258,14 +279,18 @@ void ClusterState::EnterRunning(GangRecord* gang,
 }
 
 void ClusterState::SetPromised(const std::string& gang, bool is_promised) {
-  GangRecord& record = At(gang);
-  if (record.state != GangState::kRunning || record.is_promised == is_promised) {
+  Record([&] { return GangPromised{gang, is_promised}; });
+  NotePromised(&At(gang), is_promised);
+}
+
+void ClusterState::NotePromised(GangRecord* gang, bool is_promised) {
+  if (gang->state != GangState::kRunning || gang->is_promised == is_promised) {
     return;
   }
-  record.is_promised = is_promised;
-  if (record.queue) {
-    is_promised ? queues_.Promise(*record.queue, record.total)
-                : queues_.EndPromise(*record.queue, record.total);
+  gang->is_promised = is_promised;
+  if (gang->queue) {
+    is_promised ? queues_.Promise(*gang->queue, gang->total)
+                : queues_.EndPromise(*gang->queue, gang->total);
   }
   if (!is_promised && MayAnybodyPreempt()) {
     ++news_;  // it may go for another now
@@ -283,12 +308,18 @@ bool ClusterState::MayAnybodyPreempt() const {
 }
 
 void ClusterState::SetSaved(const std::string& gang, WallTime saved_at) {
+  Record([&] { return GangSaved{gang, saved_at}; });
   if (const auto found = gangs_.find(gang); found != gangs_.end()) {
     found->second.run.saved_at = saved_at;
   }
 }
 
 void ClusterState::Remove(const std::string& gang) {
+  Record([&] { return GangRemoved{gang}; });
+  Forget(gang);
+}
+
+void ClusterState::Forget(const std::string& gang) {
   const auto found = gangs_.find(gang);
   if (found == gangs_.end()) {
     return;
@@ -305,17 +336,19 @@ void ClusterState::Remove(const std::string& gang) {
 }
 
 void ClusterState::Apply(const Operation& operation, WallTime now) {
+  Record([&] { return OperationDone{operation, now}; });
   Do(operation, now);
   ++news_;
   GangRecord& gang = At(operation.gang);
   if (operation.kind == OperationKind::kStart) {
-    SetPromised(operation.gang, false);  // it was, within its round
+    NotePromised(&gang, false);  // it was, within its round
     DropShapes(&gang);
     gang.told.reset();
   }
 }
 
 void ClusterState::Tell(const std::string& gang, const Unschedulable& refusal) {
+  Record([&] { return GangTold{gang, refusal}; });
   GangRecord& record = At(gang);
   record.told = refusal;
   record.told_at = news_;

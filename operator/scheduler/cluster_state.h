@@ -65,6 +65,11 @@ struct NodeHolder {
   const NodeUsage* usage = nullptr;
 };
 
+class StateRecorder;
+
+// Whether the operation is for a gang in this state.
+bool IsFor(OperationKind kind, GangState state);
+
 // All that a scheduling round knows: nodes and what everybody holds of them, gangs, queues. It
 // changes by events, one at a time, and by operations that a round decided; cost in what changes.
 //
@@ -81,6 +86,11 @@ class ClusterState {
   ClusterState(const ClusterState&) = delete;
   ClusterState& operator=(const ClusterState&) = delete;
 
+  // Hears of every event from now on, before it is done, and outlives the state; null: nobody does.
+  void SetRecorder(StateRecorder* recorder) { recorder_ = recorder; }
+
+  StateRecorder* recorder() const { return recorder_; }
+
   // Events.
   // The node; `used` and `pod_count` of it are what strangers hold.
   void SetNode(const SnapshotNode& node);
@@ -90,6 +100,8 @@ class ClusterState {
   // `unserved`: why queues of those names are left out of `specs`. Errors as of QueueTree::Set.
   Status SetQueues(const std::vector<QueueSpec>& specs,
                    std::map<std::string, std::string> unserved = {});
+  // As of QueueTree; no news: it counts in the next round, and asks for none.
+  void SetPastUse(const PastUseByQueue& past);
   // The gang waits, from now on with this request; one that holds room loses it.
   void Submit(const GangRequest& request);
   // The gang runs there, whatever was known of it: what is found when a program starts.
@@ -132,6 +144,9 @@ class ClusterState {
   // Why the queue of that name is there and is not served; null: it is not there, or is served.
   const std::string* WhyUnserved(const std::string& queue) const;
 
+  // Queues that are there and are not served, with why.
+  const std::map<std::string, std::string>& unserved() const { return unserved_; }
+
   // In no order that means anything.
   const std::vector<const GangRecord*>& RunningIn(QueueIndex queue) const {
     return running_[queue];
@@ -172,6 +187,10 @@ class ClusterState {
     bool is_undone = false;
   };
 
+  template <typename MakeEvent>
+  void Record(const MakeEvent& make_event) const;
+  void Forget(const std::string& gang);
+  void NotePromised(GangRecord* gang, bool is_promised);
   Undo Do(const Operation& operation, WallTime now);
   void TakeBack(const Undo& undo);
   // The gang's pods are gone from the nodes, and from its queue's bill, or are back: for looking,
@@ -190,6 +209,7 @@ class ClusterState {
   void NoteHolders(const GangRecord& gang);
   void ForgetHolders(const GangRecord& gang);
 
+  StateRecorder* recorder_ = nullptr;
   NodeLedger nodes_;
   QueueTree queues_;
   std::map<std::string, std::string> unserved_;  // queues that are not in queues_, and why

@@ -66,6 +66,104 @@ TEST(FairShare, SharesComeBackWhenGangsEnd) {
   }
 }
 
+// "g0 g1": who started in this round, in their turns.
+std::string Started(FakeCluster* cluster) {
+  const RoundResult result = Round(&cluster->state, cluster->now, &cluster->memory);
+  std::string names;
+  for (const Grant& grant : result.grants) {
+    names += (names.empty() ? "" : " ") + grant.gang.substr(grant.gang.find('/') + 1);
+  }
+  return names;
+}
+
+// Two gangs of each of two queues, in this order, for a cluster that has room for two of the four.
+void FillHalf(std::vector<QueueSpec> queues, FakeCluster* cluster) {
+  ASSERT_TRUE(cluster->state.SetQueues(queues).ok());
+  cluster->state.SetNode(GpuNode("n1", 8));
+  cluster->state.Submit(InQueue(GpuGang("a1", 1, 4, 1), "a"));
+  cluster->state.Submit(InQueue(GpuGang("a2", 1, 4, 2), "a"));
+  cluster->state.Submit(InQueue(GpuGang("b1", 1, 4, 3), "b"));
+  cluster->state.Submit(InQueue(GpuGang("b2", 1, 4, 4), "b"));
+}
+
+constexpr const char* kGpu = "nvidia.com/gpu";
+
+TEST(FairShare, QueueThatHeldMoreOfLateComesLater) {
+  FakeCluster cluster;
+  ASSERT_NO_FATAL_FAILURE(FillHalf({{.name = "a"}, {.name = "b"}}, &cluster));
+  EXPECT_EQ(Started(&cluster), "a1 b1") << "without a past";
+  cluster.state.SetPastUse({{"a", {{kGpu, 8000}}}});
+  EXPECT_EQ(Started(&cluster), "b1 b2");
+  cluster.state.SetPastUse({{"a", {{kGpu, 2000}}}});
+  EXPECT_EQ(Started(&cluster), "b1 a1") << "what b would hold is more than what a has had";
+  cluster.state.SetPastUse({{"a", {{kGpu, 8000}}}, {"b", {{kGpu, 8000}}}});
+  EXPECT_EQ(Started(&cluster), "a1 b1");
+  cluster.state.SetPastUse({{"a", {{kGpu, 500}}}});
+  EXPECT_EQ(Started(&cluster), "b1 a1") << "half a GPU counts, too";
+}
+
+// Of any number of GPUs.
+TEST(FairShare, PastAndPresentAreOfOneScale) {
+  FakeCluster cluster;
+  ASSERT_TRUE(cluster.state.SetQueues({{.name = "a"}, {.name = "b"}}).ok());
+  cluster.state.SetNode(GpuNode("n1", 1500));
+  cluster.state.SetHolding(
+      InQueue(GpuGang("runs", 1, 800, 1), "b"), {{"n1", {{0, 0, 800, {}}, 1}}}, {});
+  cluster.state.Submit(InQueue(GpuGang("b1", 1, 4, 2), "b"));
+  cluster.state.Submit(InQueue(GpuGang("a1", 1, 4, 3), "a"));
+  cluster.state.SetPastUse({{"a", {{kGpu, 790'000}}}});
+  EXPECT_EQ(Started(&cluster), "a1 b1");
+  cluster.state.SetPastUse({{"a", {{kGpu, 810'000}}}});
+  EXPECT_EQ(Started(&cluster), "b1 a1");
+}
+
+TEST(FairShare, PastCountsByWeight) {
+  FakeCluster cluster;
+  ASSERT_NO_FATAL_FAILURE(FillHalf({{.name = "a", .weight = 4}, {.name = "b"}}, &cluster));
+  cluster.state.SetPastUse({{"a", {{kGpu, 6000}}}, {"b", {{kGpu, 2000}}}});
+  EXPECT_EQ(Started(&cluster), "a1 b1");
+}
+
+TEST(FairShare, WhoIsWithinItsNominalAmountsComesFirstWhateverItHasHad) {
+  FakeCluster cluster;
+  ASSERT_NO_FATAL_FAILURE(FillHalf({{.name = "a", .nominal = {{kGpu, 4}}},
+                                    {.name = "b", .nominal = {{kGpu, 0}}},
+                                    {.name = "lends", .nominal = {{kGpu, 4}}}},
+                                   &cluster));
+  cluster.state.SetPastUse({{"a", {{kGpu, 8000}}}});
+  EXPECT_EQ(Started(&cluster), "a1 b1");
+  cluster.state.SetPastUse({{"b", {{kGpu, 8000}}}});
+  EXPECT_EQ(Started(&cluster), "a1 a2");
+}
+
+// Its nominal amounts are its own: what it has had of those does not count where it borrows.
+TEST(FairShare, PastUseOfNominalAmountsIsNotHeldAgainstAQueueThatBorrows) {
+  FakeCluster cluster;
+  ASSERT_TRUE(cluster.state
+                  .SetQueues({{.name = "a", .nominal = {{kGpu, 3}}},
+                              {.name = "b", .nominal = {{kGpu, 0}}},
+                              {.name = "lends", .nominal = {{kGpu, 5}}}})
+                  .ok());
+  cluster.state.SetNode(GpuNode("n1", 8));
+  cluster.state.Submit(InQueue(GpuGang("b1", 1, 1, 1), "b"));
+  cluster.state.Submit(InQueue(GpuGang("a1", 1, 4, 2), "a"));
+  EXPECT_EQ(Started(&cluster), "b1 a1") << "both would be over by one";
+  cluster.state.SetPastUse({{"a", {{kGpu, 3000}}}, {"b", {{kGpu, 500}}}});
+  EXPECT_EQ(Started(&cluster), "a1 b1");
+  cluster.state.SetPastUse({{"a", {{kGpu, 3600}}}, {"b", {{kGpu, 500}}}});
+  EXPECT_EQ(Started(&cluster), "b1 a1");
+}
+
+TEST(FairShare, PastIsKeptWhenQueuesAreSetAnew) {
+  FakeCluster cluster;
+  cluster.state.SetPastUse({{"a", {{kGpu, 8000}}}, {"gone", {{kGpu, 1}}}});
+  ASSERT_NO_FATAL_FAILURE(FillHalf({{.name = "a"}, {.name = "b"}}, &cluster));
+  EXPECT_EQ(Started(&cluster), "b1 b2");
+  const uint64_t news = cluster.state.news();
+  cluster.state.SetPastUse({});
+  EXPECT_EQ(cluster.state.news(), news) << "it is looked at each minute, and asks for no round";
+}
+
 TEST(FairShare, NamespacesOfAQueueTakeTurns) {
   FakeCluster cluster;
   QueueSpec queue{.name = "default"};

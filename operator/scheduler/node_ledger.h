@@ -94,6 +94,8 @@ class NodeLedger {
 
   const SnapshotNode& FactsOf(NodeIndex node) const { return nodes_[node].facts; }
 
+  const NodeUsage& StrangersOn(NodeIndex node) const { return nodes_[node].strangers; }
+
   const NodeFree& FreeNow(NodeIndex node) const { return nodes_[node].now; }
 
   const NodeFree& FreeOfStrangers(NodeIndex node) const { return nodes_[node].empty; }

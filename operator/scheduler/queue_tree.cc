@@ -12,8 +12,6 @@ namespace {
 
 // Large enough for any amount, small enough to be added to one.
 constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max() / 4;
-constexpr int64_t kMillion = 1'000'000;
-
 // Resources that one is told of at once. Choice: cores, memory and devices, and still a sentence.
 constexpr int64_t kShortResourcesMax = 3;
 
@@ -22,14 +20,6 @@ int64_t AmountIn(const std::map<std::string, int64_t>& amounts,
                  int64_t otherwise) {
   const auto found = amounts.find(resource);
   return found == amounts.end() ? otherwise : std::min(found->second, kNoLimit);
-}
-
-// Millionths that `part` is of `whole`; without a product that could overflow.
-int64_t Millionths(int64_t part, int64_t whole) {
-  if (whole <= 0 || part <= 0) {
-    return 0;
-  }
-  return whole >= kMillion ? part / (whole / kMillion) : part * kMillion / whole;
 }
 
 Error Wrong(const QueueSpec& spec, const std::string& field, const std::string& what) {
@@ -437,43 +427,6 @@ int64_t QueueTree::ReclaimableMax(QueueIndex queue,
     }
   }
   return most;
-}
-
-QueueTree::Share QueueTree::ShareOf(QueueIndex queue,
-                                    const ResourceVector& all,
-                                    const ResourceVector& more) const {
-  const Node& node = nodes_[queue];
-  Share share;
-  for (const NamedAmount& offered : all.All()) {
-    const int64_t held = node.held.AmountOf(offered.name);
-    share.held = std::max(share.held, Millionths(held, offered.amount));
-    const auto found = std::find(resources_.begin(), resources_.end(), offered.name);
-    if (found == resources_.end()) {
-      continue;
-    }
-    const Limit& limit = node.limits[static_cast<std::size_t>(found - resources_.begin())];
-    const int64_t over = held + more.AmountOf(offered.name) - limit.nominal;
-    share.over = std::max(share.over, Millionths(over, offered.amount));
-  }
-  share.over = share.over * 1000 / node.spec.weight;
-  share.held = share.held * 1000 / node.spec.weight;
-  return share;
-}
-
-QueueTree::Share QueueTree::ShareOfSpace(QueueIndex queue,
-                                         const std::string& space,
-                                         const ResourceVector& all) const {
-  const auto& spaces = nodes_[queue].held_by_space;
-  const auto found = spaces.find(space);
-  Share share;
-  if (found == spaces.end()) {
-    return share;
-  }
-  for (const NamedAmount& offered : all.All()) {
-    share.held =
-        std::max(share.held, Millionths(found->second.AmountOf(offered.name), offered.amount));
-  }
-  return share;
 }
 
 }  // namespace lockstep::control

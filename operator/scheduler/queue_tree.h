@@ -39,6 +39,10 @@ struct QueueSpec {
   friend bool operator==(const QueueSpec&, const QueueSpec&) = default;
 };
 
+// What queues have held of late, those below them too: by queue and resource, in thousandths of the
+// units of ResourceVector (half_life.h).
+using PastUseByQueue = std::map<std::string, std::map<std::string, int64_t>>;
+
 // Where gangs go that name no queue. Without a specification of its own it has no quota, evicts
 // nothing and serves who came first.
 inline constexpr const char* kDefaultQueue = "default";
@@ -138,8 +142,18 @@ class QueueTree {
   // its nominal, and at most the largest of its gangs more, for gangs go whole.
   int64_t ReclaimableMax(QueueIndex queue, QueueIndex victim, const std::string& resource) const;
 
+  // What ShareOf adds for the past, whatever queues there are; empty: nothing. It stays when they
+  // are set anew.
+  void SetPastUse(PastUseByQueue past) { past_use_ = std::move(past); }
+
+  const PastUseByQueue& past_use() const { return past_use_; }
+
   // Orders queues of one parent, or namespaces of one queue: who has less comes first. What is over
   // nominal counts before what is held in all.
+  //
+  // What a queue has held of late counts as if it held that beside what it holds: of a queue that
+  // would be over its nominal, the part of it that is over, too. So whoever is within its nominal
+  // amounts comes first, whatever it has had.
   struct Share {
     int64_t over = 0;  // millionths of what there is, by weight
     int64_t held = 0;
@@ -189,8 +203,11 @@ class QueueTree {
   std::pair<QueueIndex, QueueIndex> Apart(QueueIndex a, QueueIndex b) const;
   bool IsOverNominal(QueueIndex queue, const ResourceVector& amounts) const;
 
+  int64_t PastUseOf(QueueIndex queue, const std::string& resource) const;
+
   std::vector<Node> nodes_;  // the top first
   std::map<std::string, QueueIndex> index_by_name_;
+  PastUseByQueue past_use_;
   std::vector<std::string> resources_;  // that some queue has a nominal amount of
 };
 

@@ -72,6 +72,8 @@ struct RoundOptions {
   // Choice: one search takes up to 50 ms where thousands would have to go.
   std::size_t searches_max = 8;
   std::string asked{};  // a gang whose refusal is put into words anew in any case; empty: none
+
+  friend bool operator==(const RoundOptions&, const RoundOptions&) = default;
 };
 
 // What one round leaves to the next. No answer depends on it, only how soon it comes.

@@ -6,6 +6,20 @@
 
 namespace lockstep::control {
 
+bool IsFor(OperationKind kind, GangState state) {
+  switch (kind) {
+    case OperationKind::kStart:
+      return state == GangState::kWaiting || state == GangState::kClaiming;
+    case OperationKind::kEvict:
+      return state == GangState::kRunning;
+    case OperationKind::kClaim:
+      return state == GangState::kWaiting;
+    case OperationKind::kUnclaim:
+      return state == GangState::kClaiming;
+  }
+  return false;
+}
+
 ClusterState::Undo ClusterState::Do(const Operation& operation, WallTime now) {
   GangRecord& gang = At(operation.gang);
   Undo undo{operation,
@@ -16,13 +30,7 @@ ClusterState::Undo ClusterState::Do(const Operation& operation, WallTime now) {
             gang.run,
             gang.beneficiary,
             false};
-  const bool is_expected =
-      operation.kind == OperationKind::kStart
-          ? gang.state == GangState::kWaiting || gang.state == GangState::kClaiming
-      : operation.kind == OperationKind::kEvict   ? gang.state == GangState::kRunning
-      : operation.kind == OperationKind::kUnclaim ? gang.state == GangState::kClaiming
-                                                  : gang.state == GangState::kWaiting;
-  LOCKSTEP_CHECK(is_expected, ToText(operation));
+  LOCKSTEP_CHECK(IsFor(operation.kind, gang.state), ToText(operation));
   Exit(&gang);
   if (operation.kind == OperationKind::kEvict) {
     gang.state = GangState::kLeaving;

@@ -177,6 +177,9 @@ class ClusterView {
     return feed_.state().nodes().domains().levels();
   }
 
+  // As ClusterState::SetRecorder, of the state that rounds decide by.
+  void RecordScheduling(StateRecorder* recorder) { feed_.SetRecorder(recorder); }
+
   // All of it as scheduling rounds know it, up to date with what was heard.
   SchedulerFeed& Scheduling(WallTime now);
 

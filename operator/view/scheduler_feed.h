@@ -25,6 +25,9 @@ class SchedulerFeed {
  public:
   explicit SchedulerFeed(ClusterState::Options options = {}) : state_(std::move(options)) {}
 
+  // As of ClusterState.
+  void SetRecorder(StateRecorder* recorder) { state_.SetRecorder(recorder); }
+
   // `node.used` and `node.pod_count` are what strangers hold.
   void SetNode(const SnapshotNode& node) { state_.SetNode(node); }
 
@@ -32,6 +35,10 @@ class SchedulerFeed {
 
   // As ClusterState::SetQueues, for queues that do not contradict each other.
   void SetQueues(const std::vector<QueueSpec>& queues, std::map<std::string, std::string> unserved);
+
+  // As of ClusterState.
+  void SetPastUse(const PastUseByQueue& past) { state_.SetPastUse(past); }
+
   void SetStrangers(const std::string& node, const NodeUsage& usage);
   void SetJob(const JobId& key, const JobStand& stand);
 

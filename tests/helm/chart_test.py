@@ -36,6 +36,8 @@ REFUSED = {
     "watchNamespaces={Team_A}": "watchNamespaces",
     "watchNamespaces={a,a}": "watchNamespaces",
     "extraArgs={positional}": "extraArgs",
+    "roundLog.mib=0": "mib",
+    "fairShareHalfLife=week": "fairShareHalfLife",
     "replica=1": "replica",
     "podSecurity=privileged": "podSecurity",
     "priorityClassName=a: b": "priorityClassName",
@@ -50,13 +52,14 @@ REFUSED = {
 NEEDED = (
     "crds", "crds.install", "image", "image.tag", "log", "log.level", "metrics", "metrics.port",
     "metrics.service", "metrics.service.enabled", "podSecurity", "rbac", "rbac.aggregate",
-    "replicas", "runtimeImage", "runtimeImage.pullPolicy", "serviceAccount",
-    "serviceAccount.create", "terminationGracePeriodSeconds", "transport",
+    "replicas", "roundLog", "roundLog.enabled", "roundLog.mib", "runtimeImage",
+    "runtimeImage.pullPolicy", "serviceAccount", "serviceAccount.create",
+    "terminationGracePeriodSeconds", "transport",
 )
 
 # What can be done without.
 SPARED = (
-    "affinity", "clusterDomain", "extraArgs", "imagePullSecrets", "keySecret",
+    "affinity", "clusterDomain", "extraArgs", "fairShareHalfLife", "imagePullSecrets", "keySecret",
     "metrics.podMonitor", "metrics.serviceMonitor", "networkPolicy.metricsFrom", "nodeSelector",
     "podAnnotations", "podLabels", "priorityClassName", "resources", "runtimeImagePullSecrets",
     "serviceAccount.annotations", "serviceAccount.name", "tolerations", "watchNamespaces",

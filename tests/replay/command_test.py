@@ -1,5 +1,6 @@
 """`lockstep-replay` on traces small enough to work out by hand."""
 
+import json
 import pathlib
 import tempfile
 import unittest
@@ -21,6 +22,27 @@ JOBS = """timestamp,duration,num_gpus,gpu_time,cluster
 2017-10-09 00:00:10,50.0,8,400.0,a
 2017-10-09 00:00:20,70.0,1,70.0,b
 """
+NODE = {"name": "n1", "allocatable": {"gpus": 4}}
+GANG = {"name": "default/a", "since": 1,
+        "gang": {"classes": [{"name": "w", "pods": ["w-0"], "request": {"gpus": 3}}]}}
+
+
+def round_log(*lines):
+    """Lines of a round log, each with its sum: FNV-1a over all so far."""
+    text, total = "", 0xcbf29ce484222325
+    for line in lines:
+        line = json.dumps(line)
+        for byte in line.encode():
+            total = (total ^ byte) * 0x100000001b3 % 2**64
+        text += f"{total:016x} {line}\n"
+    return text
+
+
+def one_round(*decisions):
+    return round_log({"lockstepRoundLog": {"version": 1}}, {"nodeSeen": {"node": NODE}},
+                     {"gangSubmitted": {"request": GANG}},
+                     {"round": {"now": 2, "options": {}, "decisions": decisions}},
+                     {"end": {"why": "stopped"}})
 
 
 class ReplayCommand(unittest.TestCase):
@@ -79,6 +101,64 @@ class ReplayCommand(unittest.TestCase):
         self.assertGreater(told["podsPerCpuSecond"], 0)
         self.assertIsNone(told["p99CpuMilliseconds"])
         self.assertIsNone(report("shape", "nine-racks", "--runs", 1)["podsPerCpuSecond"])
+
+    def test_log_is_decided_again(self):
+        told = report("log", self.file("rounds.log", one_round("start default/a w-0@n1")))
+        self.assertEqual((told["rounds"], told["events"], told["decisions"]), (1, 2, 1))
+        self.assertIsNone(told["firstDifference"])
+        self.assertEqual(told["end"], "stopped")
+        self.assertGreaterEqual(told["milliseconds"], 0)
+        self.assertGreater(told["peakResidentBytes"], 1_000_000)
+
+    def test_log_of_another_decision_is_told_with_both_texts(self):
+        log = self.file("rounds.log", one_round("start default/a w-0@n2"))
+        exit_code, output, complaint = run("log", log)
+        self.assertEqual((exit_code, complaint), (3, ""))
+        self.assertEqual(json.loads(output)["firstDifference"],
+                         {"line": 4, "round": 1, "decision": 1,
+                          "recorded": "start default/a w-0@n2",
+                          "decided": "start default/a w-0@n1"})
+
+    def test_what_if_is_answered_after_a_round(self):
+        waiting = dict(GANG, name="default/b", since=2)
+        log = self.file("rounds.log", round_log(
+            {"lockstepRoundLog": {"version": 1}}, {"nodeSeen": {"node": NODE}},
+            {"gangHolds": {"request": GANG,
+                           "usage": [["n1", {"resources": {"gpus": 3}, "pods": 1}]]}},
+            {"gangSubmitted": {"request": waiting}},
+            {"round": {"now": 2, "options": {}, "decisions": [
+                "refuse default/b (Gpu): needs 3 GPUs, 1 free on 1 node",
+                "position default/b 1"]}}))
+        told = report("log", log, "--what-if", "default/b", "--at-round", 1)["whatIf"]
+        self.assertEqual(told["waitsAs"], "needs 3 GPUs, 1 free on 1 node")
+        self.assertEqual((told["position"], told["startsAt"], told["nodeByPod"]), (1, None, {}))
+        told = report("log", log, "--what-if", "default/b", "--nodes-like", "n1=1")["whatIf"]
+        self.assertEqual(told["nodeByPod"], {"w-0": "n1+1"})
+        self.assertEqual((told["waitsAs"], told["startsAt"]), (None, "1970-01-01T00:00:00.002Z"))
+        told = report("log", log, "--what-if", "default/b", "--drain", "n1", "--queue", "none",
+                      "--priority", 5, "--replicas", "w=2")["whatIf"]
+        self.assertEqual((told["waitsAs"], told["displaced"]),
+                         ("queue none does not exist", ["default/a"]))
+        for words, complaint in (
+                (("--what-if", "default/c"), "gang default/c does not exist"),
+                (("--what-if", "default/b", "--at-round", 2), "--at-round: 2 found, the log has 1"),
+                (("--what-if", "default/b", "--nodes-like", "n9=1"), "node n9 does not exist"),
+                (("--what-if", "default/b", "--replicas", "w"), '--replicas: "w" found, expected'),
+                (("--what-if", "default/b", "--replicas", "w=1", "--replicas", "w=2"), "once"),
+                (("--queue", "a"), "--what-if")):
+            self.assert_refused(("log", log, *words), complaint)
+
+    def test_log_that_is_broken_is_refused_by_its_line(self):
+        whole = one_round("start default/a w-0@n1")
+        log = self.file("rounds.log", whole.replace('"gpus": 3', '"gpus": 2'))
+        self.assert_refused(("log", log), f"{log}:3: its sum does not fit")
+        log = self.file("rounds.log", whole[:-3])
+        self.assert_refused(("log", log), f"{log}:5: cut off after ")
+        log = self.file("rounds.log", round_log({"lockstepRoundLog": {"version": 1}},
+                                                {"gangSubmitted": {"request": {"nmae": "a"}}}))
+        self.assert_refused(("log", log), f"{log}:2: gangSubmitted.request.nmae: unknown field")
+        none = self.scratch / "none.log"
+        self.assert_refused(("log", none), str(none))
 
     def assert_refused(self, words, complaint):
         exit_code, output, told = run(*words)

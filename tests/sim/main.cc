@@ -12,10 +12,12 @@
 #include <thread>
 #include <vector>
 
+#include "tests/sim/round_logs.h"
 #include "tests/sim/simulation.h"
 
 namespace {
 
+using lockstep::control::sim::RoundLogs;
 using lockstep::control::sim::Simulation;
 using lockstep::control::sim::Tally;
 
@@ -25,6 +27,7 @@ struct Arguments {
   uint64_t first = 1;
   bool is_verbose = false;
   bool stops_when_broken = false;
+  bool replays_rounds = false;
 };
 
 bool ReadNumber(std::string_view text, uint64_t* number) {
@@ -42,6 +45,10 @@ std::optional<Arguments> Read(int argc, char** argv) {
     }
     if (name == "--until-broken") {
       arguments.stops_when_broken = true;
+      continue;
+    }
+    if (name == "--replay-rounds") {
+      arguments.replays_rounds = true;
       continue;
     }
     uint64_t number = 0;
@@ -63,10 +70,19 @@ std::optional<Arguments> Read(int argc, char** argv) {
 }
 
 // The first promise that a seed broke; empty when it kept all.
-std::string RunSeed(uint64_t seed, bool is_verbose, Tally* tally) {
+std::string RunSeed(uint64_t seed, const Arguments& arguments, Tally* tally) {
   const auto trace = [](const std::string& line) { std::puts(line.c_str()); };
-  Simulation simulation(seed, is_verbose ? trace : std::function<void(const std::string&)>());
-  return simulation.Run(tally);
+  const bool is_verbose = arguments.is_verbose && arguments.seed.has_value();
+  RoundLogs logs;  // outlives the operators
+  std::string problem;
+  {
+    Simulation simulation(seed, is_verbose ? trace : std::function<void(const std::string&)>());
+    if (arguments.replays_rounds) {
+      simulation.RecordRounds([&](const std::string& identity) { return logs.Begin(identity); });
+    }
+    problem = simulation.Run(tally);
+  }
+  return problem.empty() ? logs.Replay(tally) : problem;
 }
 
 // Seeds between two lines about how it stands: a minute or two.
@@ -88,7 +104,7 @@ std::map<uint64_t, std::string> RunSeeds(const Arguments& arguments, Tally* tall
       if (i >= arguments.count) {
         break;
       }
-      const std::string problem = RunSeed(arguments.first + i, false, &own);
+      const std::string problem = RunSeed(arguments.first + i, arguments, &own);
       const std::lock_guard lock(mutex);
       if (!problem.empty()) {
         is_over = arguments.stops_when_broken;
@@ -158,17 +174,19 @@ int main(int argc, char** argv) {
   const std::optional<Arguments> arguments = Read(argc, argv);
   if (!arguments.has_value()) {
     std::fputs(
-        "usage: lockstep-sim --seed N [--verbose]\n"
-        "       lockstep-sim --seeds COUNT [--first N] [--until-broken]\n"
+        "usage: lockstep-sim --seed N [--verbose] [--replay-rounds]\n"
+        "       lockstep-sim --seeds COUNT [--first N] [--until-broken] [--replay-rounds]\n"
         "Runs the operator against a simulated cluster that misbehaves by seed. Exit code 1 when\n"
-        "a promise is broken.\n",
+        "a promise is broken; with --replay-rounds also when a round that is decided again from "
+        "its\n"
+        "log comes to something else.\n",
         stderr);
     return 2;
   }
   Tally tally;
   std::map<uint64_t, std::string> problems;
   if (arguments->seed.has_value()) {
-    problems[*arguments->seed] = RunSeed(*arguments->seed, arguments->is_verbose, &tally);
+    problems[*arguments->seed] = RunSeed(*arguments->seed, *arguments, &tally);
     std::erase_if(problems, [](const auto& entry) { return entry.second.empty(); });
   } else {
     problems = RunSeeds(*arguments, &tally);
@@ -190,6 +208,9 @@ int main(int argc, char** argv) {
       static_cast<long long>(tally.restarts),
       static_cast<long long>(tally.rollbacks),
       static_cast<long long>(tally.operator_deaths));
+  if (arguments->replays_rounds) {
+    std::printf("%lld rounds decided again\n", static_cast<long long>(tally.replayed_rounds));
+  }
   const bool have_all_happened = PrintMoves(tally, arguments->count >= kSeedsForAllMoves);
   return problems.empty() && have_all_happened ? 0 : 1;
 }

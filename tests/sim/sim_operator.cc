@@ -143,7 +143,7 @@ SimOperator::SimOperator(Parts parts, std::string identity)
                 parts_.interlude,
                 [this] { return election_.leads_until(); }}),
       election_(LeaseOf(identity_), parts_.context->prng.Next()),
-      loop_(LoopOptions(), {&network_, this, this, parts_.logger}),
+      loop_(LoopOptions(), {&network_, this, this, parts_.logger, nullptr, parts_.recorder.get()}),
       jobs_({kube::kTrainingJobs, "", "", ""}, kube::DecodeRaw, parts_.context, parts_.server),
       pods_(OursIn(kube::kPods), kube::DecodePod, parts_.context, parts_.server),
       foreign_pods_({kube::kPods,

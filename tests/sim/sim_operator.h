@@ -15,6 +15,7 @@
 #include "operator/controller/publisher.h"
 #include "operator/kube/lease.h"
 #include "operator/kube/reflector.h"
+#include "operator/scheduler/state_event.h"
 #include "tests/sim/checks.h"
 #include "tests/sim/sim_network.h"
 
@@ -68,6 +69,7 @@ class SimOperator final : public Publisher, public ControlSender {
     Checks* checks = nullptr;
     std::function<void()> interlude;  // the rest of the world goes on during a call
     Logger* logger = nullptr;
+    std::unique_ptr<StateRecorder> recorder = nullptr;  // null: none
   };
 
   SimOperator(Parts parts, std::string identity);

@@ -30,6 +30,7 @@ Tally& Tally::operator+=(const Tally& other) {
   restarts += other.restarts;
   rollbacks += other.rollbacks;
   operator_deaths += other.operator_deaths;
+  replayed_rounds += other.replayed_rounds;
   succeeded += other.succeeded;
   failed += other.failed;
   for (const auto& [name, count] : other.moves) {
@@ -156,10 +157,15 @@ void Simulation::KeepOperatorsAlive() {
     } else if (found == operators_.end() && starts_at_[number] <= context_.now) {
       const std::string identity = "operator-" + std::to_string(next_identity_++);
       context_.Tell(identity + " starts");
-      operators_[number] = std::make_unique<SimOperator>(
-          SimOperator::Parts{
-              &context_, &server_, &processes_, &checks_, [this] { Interlude(); }, logger_.get()},
-          identity);
+      operators_[number] =
+          std::make_unique<SimOperator>(SimOperator::Parts{&context_,
+                                                           &server_,
+                                                           &processes_,
+                                                           &checks_,
+                                                           [this] { Interlude(); },
+                                                           logger_.get(),
+                                                           make_recorder_(identity)},
+                                        identity);
       operators_[number]->SetOutage(outage_until_ > context_.now);
     }
   }

@@ -26,6 +26,7 @@ struct Tally {
   int64_t operator_deaths = 0;
   int64_t succeeded = 0;
   int64_t failed = 0;
+  int64_t replayed_rounds = 0;
   std::map<std::string, int64_t> moves;  // by name
 
   Tally& operator+=(const Tally& other);
@@ -36,6 +37,11 @@ struct Tally {
 class Simulation {
  public:
   Simulation(uint64_t seed, std::function<void(const std::string&)> trace);
+
+  // Makes what hears of the rounds of the operator of that identity.
+  using MakeRecorder = std::function<std::unique_ptr<StateRecorder>(const std::string& identity)>;
+
+  void RecordRounds(MakeRecorder make) { make_recorder_ = std::move(make); }
 
   // Returns the first broken promise; empty when all held.
   std::string Run(Tally* tally);
@@ -129,6 +135,7 @@ class Simulation {
   Processes processes_;
   Nodes nodes_;
   std::unique_ptr<Logger> logger_;
+  MakeRecorder make_recorder_ = [](const std::string&) { return nullptr; };
   Checks checks_;
   DecodedCache<TrainingJob> jobs_{DecodeJob};
   std::map<int, std::unique_ptr<SimOperator>> operators_;

@@ -45,6 +45,13 @@ EDGES = {
         "common/base",
         "common/json",
         "operator/resources",
+        "operator/round_log",
+        "operator/scheduler",
+    },
+    "operator/round_log": {
+        "common/base",
+        "common/json",
+        "operator/resources",
         "operator/scheduler",
     },
     "operator/local": COMMON

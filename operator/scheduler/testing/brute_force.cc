@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/base/prng.h"
+#include "operator/scheduler/state_event.h"
 #include "operator/scheduler/testing/fake_gangs.h"
 #include "operator/scheduler/testing/fake_nodes.h"
 
@@ -124,8 +125,9 @@ enum class Rules { kFifo, kPreempting, kQuotas };
 // One case: the cluster, what was told to it, and the oracle's own books.
 class Case {
  public:
-  Case(uint64_t seed, BruteForceTally* tally)
-      : prng_(seed), tally_(*tally), cluster_({{kLevels[0], kLevels[1]}, false}) {
+  Case(uint64_t seed, BruteForceTally* tally, StateRecorder* recorder)
+      : prng_(seed), tally_(*tally), cluster_({BruteForceLevels(), false}) {
+    cluster_.state.SetRecorder(recorder);
     const uint64_t rules = prng_.Below(3);
     rules_ = rules == 0 ? Rules::kFifo : rules == 1 ? Rules::kPreempting : Rules::kQuotas;
     SetQueues();
@@ -326,6 +328,9 @@ class Case {
 
   std::string CheckRound() {
     const RoundResult result = Round(&cluster_.state, cluster_.now, &cluster_.memory);
+    if (StateRecorder* const recorder = cluster_.state.recorder()) {
+      recorder->OnRound(cluster_.now, {}, result);
+    }
     Commit(result, cluster_.now, &cluster_.state);
     cluster_.now += std::chrono::seconds(10);
     std::set<std::string> leaving;
@@ -474,8 +479,12 @@ class Case {
 
 }  // namespace
 
-std::string WrongInCase(uint64_t seed, BruteForceTally* tally) {
-  return Case(seed, tally).Run();
+std::string WrongInCase(uint64_t seed, BruteForceTally* tally, StateRecorder* recorder) {
+  return Case(seed, tally, recorder).Run();
+}
+
+std::vector<std::string> BruteForceLevels() {
+  return {kLevels[0], kLevels[1]};
 }
 
 }  // namespace lockstep::control

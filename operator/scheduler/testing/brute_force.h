@@ -2,8 +2,11 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace lockstep::control {
+
+class StateRecorder;
 
 // What random small clusters came to.
 struct BruteForceTally {
@@ -20,7 +23,10 @@ struct BruteForceTally {
 //   a place is found exactly where there is one; where gangs may be evicted, exactly where there is
 //   one without those of lower priority; no node is overcommitted; topology, selectors, taints and
 //   quotas are kept; a gang that fits an empty cluster always fits what younger ones leave.
-// Returns what is wrong; empty: nothing.
-std::string WrongInCase(uint64_t seed, BruteForceTally* tally);
+// Returns what is wrong; empty: nothing. `recorder` hears of all of it; null: nobody does.
+std::string WrongInCase(uint64_t seed, BruteForceTally* tally, StateRecorder* recorder = nullptr);
+
+// Of all these clusters.
+std::vector<std::string> BruteForceLevels();
 
 }  // namespace lockstep::control

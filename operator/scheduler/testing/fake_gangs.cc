@@ -1,5 +1,6 @@
 #include "operator/scheduler/testing/fake_gangs.h"
 
+#include "operator/scheduler/state_event.h"
 #include "operator/scheduler/testing/fake_nodes.h"
 
 namespace lockstep::control {
@@ -26,6 +27,9 @@ SnapshotNode GpuNode(const std::string& name, int64_t gpus, const std::string& r
 
 std::string FakeCluster::Step() {
   const RoundResult result = Round(&state, now, &memory, options);
+  if (StateRecorder* const recorder = state.recorder()) {
+    recorder->OnRound(now, options, result);
+  }
   Commit(result, now, &state);
   return ToText(result);
 }
