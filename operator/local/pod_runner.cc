@@ -380,7 +380,7 @@ void PodRunner::SweepMemory(TimePoint now) {
       leaders.push_back(slot.local.leader());
     }
   }
-  std::map<pid_t, int64_t> bytes = ResidentBytesByLeader(ReadProcessTable(), leaders);
+  std::map<pid_t, int64_t> bytes = ResidentBytesByLeader(ReadProcessStats(), leaders);
   for (auto& [serial, slot] : pods_) {
     const int64_t limit = slot.local.pod().spec.container.limits.memory_bytes;
     const int64_t used = bytes[slot.local.leader()];
