@@ -278,7 +278,7 @@ Result<RunSummary> Carry(const RunArguments& arguments,
   Prng prng(std::strtoull(RandomHex(8).c_str(), nullptr, 16));
   const JobTopology shape = TopologyOf(shop.job, LoopbackAddressing{});
   LOCKSTEP_ASSIGN_OR_RETURN(
-      const LoopbackBlock block,
+      LoopbackBlock block,
       LoopbackBlock::Reserve({shop.pod_count, LoopbackPortCount(shape), shape.master_port}, &prng));
   RunSessionOptions options;
   options.job = shop.job;
@@ -292,6 +292,10 @@ Result<RunSummary> Carry(const RunArguments& arguments,
   // A folder that cannot be read may hold what must not be begun anew.
   LOCKSTEP_ASSIGN_OR_RETURN(options.newest_checkpoints,
                             NewestCheckpointsIn(options.checkpoint_directory));
+  options.other_ports = [&block, &prng]() -> Result<int> {
+    LOCKSTEP_RETURN_IF_ERROR(block.MovePorts(&prng));
+    return block.port_base();
+  };
   options.on_under_way = [note] {
     if (!note->is_written()) {
       note->Write();
@@ -306,7 +310,6 @@ Result<RunSummary> Carry(const RunArguments& arguments,
   HttpClient client(kStatusBytesMax);
   LocalPollerOptions poller_options;
   poller_options.job_key = directory.job_key();
-  poller_options.port = StatusPortOf(options.settings.addressing);
   LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<LocalPoller> poller,
                             LocalPoller::Make(poller_options, &client));
   const RunSessionParts parts{pods.get(), &client, poller.get(), signals, console, logger.get()};
