@@ -68,6 +68,7 @@ class CheckpointDirectory {
   WriterIdentity ClaimedIdentity() const;
   Status RaiseFence();
   bool OwesFence() const;
+  bool IsGone() const;
   bool HasHeldFence() const;
   void NoteFence(const WriterIdentity& writer);
   Status RemoveHalfDone() const;
