@@ -238,6 +238,13 @@ WriterIdentity CheckpointDirectory::ClaimedIdentity() const {
 }
 
 Result<int64_t> CheckpointDirectory::Publish(const Snapshot& snapshot) {
+  Result<int64_t> bytes = TryPublish(snapshot);
+  // Somebody has removed the folder in the midst of it, and the last save has no next one.
+  const bool is_interrupted = !bytes.ok() && bytes.error().code() == ErrorCode::kNotFound;
+  return is_interrupted && IsGone() ? TryPublish(snapshot) : std::move(bytes);
+}
+
+Result<int64_t> CheckpointDirectory::TryPublish(const Snapshot& snapshot) {
   const std::string folder = TemporaryPath("save");
   Result<int64_t> bytes = int64_t{0};
   if (Status raised = OwesFence() || IsGone() ? RaiseFence() : OkStatus(); !raised.ok()) {

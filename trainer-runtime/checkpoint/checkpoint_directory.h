@@ -67,6 +67,7 @@ class CheckpointDirectory {
 
   WriterIdentity ClaimedIdentity() const;
   Status RaiseFence();
+  Result<int64_t> TryPublish(const Snapshot& snapshot);
   bool OwesFence() const;
   bool IsGone() const;
   bool HasHeldFence() const;
