@@ -96,6 +96,8 @@ ExitVerdict ClassifyCode(int exit_code) {
       return {Outcome::kPermanent, ExitCause::kInexact};
     case kExitHung:
       return {Outcome::kRetryable, ExitCause::kHang};
+    case kExitPortTaken:
+      return {Outcome::kRetryable, ExitCause::kPortTaken};
     case kExitCannotExecute:
     case kExitNotFound:
       return kCannotStart;
@@ -170,6 +172,8 @@ std::string_view ExitCauseName(ExitCause cause) {
       return "inexact";
     case ExitCause::kHang:
       return "hang";
+    case ExitCause::kPortTaken:
+      return "port_taken";
     case ExitCause::kStartError:
       return "start_error";
     case ExitCause::kOom:
@@ -277,6 +281,8 @@ std::string DescribeExit(int exit_code, int signal, std::string_view reason) {
       return "samples were lost or used twice (" + code + ")";
     case ExitCause::kHang:
       return "did nothing for too long (" + code + ")";
+    case ExitCause::kPortTaken:
+      return "its port is in use by another process (" + code + ")";
     case ExitCause::kStartError:
       // "Error" is the kubelet's word for any code but 0.
       return "could not be started (" +

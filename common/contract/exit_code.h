@@ -15,10 +15,11 @@ inline constexpr int kExitInternal = 70;    // a fault of ours, retryable; BSD's
 inline constexpr int kExitNotSaved = 74;    // trained, but the model is not written; BSD's EX_IOERR
 inline constexpr int kExitRetryable = 75;   // peers missing, rendezvous ran out; BSD's EX_TEMPFAIL
 inline constexpr int kExitSuperseded = 76;  // a newer incarnation or attempt has taken over
-// The next three are above BSD's list, which ends at 78. Choice.
+// The next four are above BSD's list, which ends at 78. Choice.
 inline constexpr int kExitDiverged = 79;        // loss or model left the finite numbers
 inline constexpr int kExitInexact = 80;         // trained, but samples were lost or used twice
 inline constexpr int kExitHung = 81;            // did nothing for too long, and was ended for it
+inline constexpr int kExitPortTaken = 82;       // another process listens on a port of its own
 inline constexpr int kExitCannotExecute = 126;  // as shells report it
 inline constexpr int kExitNotFound = 127;       // as shells report it
 inline constexpr int kExitSignalBase = 128;     // 128 + signal number
@@ -55,6 +56,7 @@ enum class ExitCause {
   kDiverged,    // its loss or model left the finite numbers
   kInexact,     // it trained to the end with samples lost or used twice
   kHang,        // it did nothing for too long
+  kPortTaken,   // another process listens on a port of its own
   kStartError,  // it could not be started
   kOom,         // out of memory
   kKilled,      // a signal from outside
@@ -63,7 +65,7 @@ enum class ExitCause {
   kUnknown,     // nobody can say
 };
 
-inline constexpr std::array<ExitCause, 17> kExitCauses = {ExitCause::kCompleted,
+inline constexpr std::array<ExitCause, 18> kExitCauses = {ExitCause::kCompleted,
                                                           ExitCause::kProgramExit,
                                                           ExitCause::kUserError,
                                                           ExitCause::kInternal,
@@ -74,6 +76,7 @@ inline constexpr std::array<ExitCause, 17> kExitCauses = {ExitCause::kCompleted,
                                                           ExitCause::kDiverged,
                                                           ExitCause::kInexact,
                                                           ExitCause::kHang,
+                                                          ExitCause::kPortTaken,
                                                           ExitCause::kStartError,
                                                           ExitCause::kOom,
                                                           ExitCause::kKilled,

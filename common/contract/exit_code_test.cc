@@ -43,6 +43,7 @@ const std::vector<Interval>& DocumentedTable() {
       {79, 79, {Outcome::kPermanent, ExitCause::kDiverged}},
       {80, 80, {Outcome::kPermanent, ExitCause::kInexact}},
       {81, 81, {Outcome::kRetryable, ExitCause::kHang}},
+      {82, 82, {Outcome::kRetryable, ExitCause::kPortTaken}},
       {126, 127, kStartError},
       {128, 128, kOwnVerdict},
       {129, 192, kKilled},
@@ -161,6 +162,7 @@ TEST(DescribeExit, SaysItInOnePhrase) {
   EXPECT_EQ(DescribeExit(79, 0, ""), "the loss is no longer finite (exit code 79)");
   EXPECT_EQ(DescribeExit(80, 0, ""), "samples were lost or used twice (exit code 80)");
   EXPECT_EQ(DescribeExit(81, 0, ""), "did nothing for too long (exit code 81)");
+  EXPECT_EQ(DescribeExit(82, 0, ""), "its port is in use by another process (exit code 82)");
 }
 
 }  // namespace

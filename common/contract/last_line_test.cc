@@ -1,5 +1,7 @@
 #include "common/contract/last_line.h"
 
+#include <string>
+
 #include <gtest/gtest.h>
 
 namespace lockstep {
@@ -19,6 +21,18 @@ TEST(LastLine, OwnLinesAreReasonsOnlyWhereTheyTellOfAProblem) {
   EXPECT_EQ(LastLine("2026-11-23T15:54:38.123Z error training failed\n"),
             "2026-11-23T15:54:38.123Z error training failed");
   EXPECT_EQ(LastLine("2026-11-23 info of another program\n"), "2026-11-23 info of another program");
+}
+
+// The reason shown is the program's, and not that nobody could be told of it.
+TEST(LastLine, WarningThatNoMessageCouldBeWrittenGivesTheReasonThatItCarries) {
+  const std::string head =
+      "Traceback\nValueError: x\n2026-11-23T15:54:38.123Z warn  termination message not written ";
+  EXPECT_EQ(
+      LastLine(head + "error=\"open /x: No space left\" reason=\"loss is \\\"nan\\\" = bad\"\n"),
+      "loss is \"nan\" = bad");
+  EXPECT_EQ(LastLine(head + "error=\"no\" reason=diverged\n"), "diverged");
+  EXPECT_EQ(LastLine(head + "error=\"no\" reason=\"first\\nsecond\"\n"), "first second");
+  EXPECT_EQ(LastLine(head + "error=\"no\"\n"), "");
 }
 
 }  // namespace

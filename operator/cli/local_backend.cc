@@ -5,8 +5,12 @@
 #include <variant>
 
 #include "common/contract/control_message.h"
+#include "common/contract/termination_message.h"
 #include "common/contract/topology.h"
 #include "operator/api/conditions.h"
+#include "operator/cli/pod_ports.h"
+#include "operator/local/port_use.h"
+#include "operator/reconcile/build/pod.h"
 
 namespace lockstep::control {
 namespace {
@@ -46,6 +50,7 @@ Result<JobSight> LocalBackend::See(const JobId&) {
   observed.settings = options_.settings;
   observed.is_one_machine = true;
   observed.mute_pods = mute_pods_;
+  observed.lost_ports = lost_ports_;
   const TimePoint now = SteadyNow();
   for (const auto& [pod, arrival] : reports_) {
     observed.reports[pod] = RuntimeReport{arrival.document, now - arrival.received};
@@ -88,6 +93,9 @@ void LocalBackend::NoteCreations(const std::vector<Effect>& effects, std::vector
       continue;
     }
     const std::string& pod = creation->pod.name;
+    if ((*results)[i].error().code() == ErrorCode::kAborted) {
+      continue;  // it waits for its port
+    }
     Error error = std::move((*results)[i]).error().Wrap("pod " + pod + " cannot be created");
     logger_->Info("pod not created", {{"pod", pod}, {"error", error.ToString()}});
     (*results)[i] = Error(ErrorCode::kAborted, error.ToString());
@@ -95,10 +103,77 @@ void LocalBackend::NoteCreations(const std::vector<Effect>& effects, std::vector
   }
   if (has_tried) {
     creation_.Note(first, SteadyNow());
+    ports_.Note(std::exchange(port_taken_, std::nullopt), is_port_fixed_, SteadyNow());
+    MovePorts();
   }
 }
 
+// What cannot be looked at is left to the pod, which will say what is wrong.
+Status LocalBackend::CheckPorts(const kube::Pod& pod) {
+  const auto name = ParsePodName(pod.name);
+  if (!name || pods_->FindPod(pod.name) != nullptr) {
+    return OkStatus();
+  }
+  const JobTopology topology = TopologyOf(options_.job, options_.settings.addressing);
+  for (const ListenPlace& place :
+       PortsOfPod(options_.job, options_.settings.addressing, name->task)) {
+    const Status free = CheckFree(place);
+    if (free.ok() || free.error().code() != ErrorCode::kAlreadyExists) {
+      continue;
+    }
+    std::string said = "of " + pod.name + " " + free.error().message();
+    if (!port_taken_) {
+      port_taken_ = said;
+      is_port_fixed_ = topology.master_port == place.port;
+    }
+    return Error(ErrorCode::kAborted, std::move(said));
+  }
+  return OkStatus();
+}
+
+void LocalBackend::NotePortTaken(const kube::Pod& pod) {
+  const auto words = DecodeTerminationMessage(
+      pod.status.termination ? pod.status.termination->message : std::string());
+  ports_.NoteEnd(pod.name + ": " + (words.ok() ? words->reason : "its port is in use"));
+  MovePorts();
+}
+
+void LocalBackend::MovePorts() {
+  const std::optional<std::string> why = ports_.TakeMove();
+  auto* const loopback = std::get_if<LoopbackAddressing>(&options_.settings.addressing);
+  if (!why || loopback == nullptr || !options_.other_ports) {
+    return;
+  }
+  const Result<int> first = options_.other_ports();
+  if (!first.ok()) {
+    creation_.Note(Error(ErrorCode::kInvalidArgument, *why + "; " + first.error().message()),
+                   SteadyNow());
+    return;
+  }
+  loopback->port_base = *first;
+  const int last =
+      *first + LoopbackPortCount(TopologyOf(options_.job, options_.settings.addressing)) - 1;
+  lost_ports_ = LostPorts{
+      options_.job.status.attempt,
+      *why + "; the gang gets ports " + std::to_string(*first) + " to " + std::to_string(last)};
+}
+
+std::optional<TimePoint> LocalBackend::PauseEnd() const {
+  const auto for_room = creation_.pause_end();
+  return for_room ? for_room : ports_.pause_end();
+}
+
+std::optional<std::string> LocalBackend::Verdict() const {
+  return creation_.verdict() ? creation_.verdict() : ports_.verdict();
+}
+
+std::optional<std::string> LocalBackend::TakeWarning() {
+  auto for_room = creation_.TakeWarning();
+  return for_room ? for_room : ports_.TakeWarning();
+}
+
 Status LocalBackend::Carry(const CreatePod& effect) {
+  LOCKSTEP_RETURN_IF_ERROR(CheckPorts(effect.pod));
   Status created = pods_->CreatePod(effect.pod, SteadyNow());
   const bool is_done = !created.ok() && created.error().code() == ErrorCode::kAlreadyExists;
   return is_done ? OkStatus() : created;
@@ -135,7 +210,7 @@ Status LocalBackend::Carry(const SendControl& effect) {
   HttpRequest request;
   request.method = "POST";
   request.address = pod->status.pod_ip;
-  request.port = static_cast<uint16_t>(StatusPortOf(options_.settings.addressing));
+  request.port = static_cast<uint16_t>(StatusPortOf(*pod));
   request.target = "/control";
   request.body = EncodeControlMessage(effect.message);
   request.headers[kControlSignatureHeader] = SignControlBody(options_.job_key, request.body);

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "common/base/log.h"
 #include "operator/cli/creation_trouble.h"
 #include "operator/cli/local_poller.h"
+#include "operator/cli/port_trouble.h"
 #include "operator/controller/controller.h"
 #include "operator/local/pod_runner.h"
 #include "operator/pod_client/http_client.h"
@@ -22,6 +24,9 @@ struct LocalBackendOptions {
   std::string job_key;
   // Something for people happened, which it also notes; empty: it is logged.
   std::function<void(const Event&)> on_event;
+  // Reserves other ports for all pods to come and returns the first of them; errors end the run.
+  // Empty: there are none.
+  std::function<Result<int>()> other_ports;
   // A pod that still runs is given up for this cause while the others go on; may be empty.
   std::function<void(const kube::Pod&, const std::string& cause)> on_given_up;
 };
@@ -47,8 +52,14 @@ class LocalBackend final : public OneJobCluster {
     return is_news;
   }
 
-  // What stands in the way of pods that are to be made.
-  CreationTrouble& creation() { return creation_; }
+  // A pod has ended as it found its port taken.
+  void NotePortTaken(const kube::Pod& pod);
+
+  // What stands in the way of pods that are to be made: when they are tried again, why the run is
+  // given up, and what people should know, which is taken once. Null: nothing.
+  std::optional<TimePoint> PauseEnd() const;
+  std::optional<std::string> Verdict() const;
+  std::optional<std::string> TakeWarning();
 
   Result<JobSight> See(const JobId& key) override;
   void Publish(const JobId& key, const Decision& decision) override;
@@ -57,6 +68,8 @@ class LocalBackend final : public OneJobCluster {
   Status WriteStatus(const TrainingJob& job) override;
   std::vector<Status> ApplyEffects(const std::vector<Effect>& effects) override;
 
+  Status CheckPorts(const kube::Pod& pod);
+  void MovePorts();
   void NoteCreations(const std::vector<Effect>& effects, std::vector<Status>* results);
   Status Carry(const CreatePod& effect);
   Status Carry(const DeletePod& effect);
@@ -74,6 +87,11 @@ class LocalBackend final : public OneJobCluster {
   std::map<std::string, StatusArrival> reports_;  // by pod
   std::set<std::string> mute_pods_;
   CreationTrouble creation_;
+  // Of the pods that were to be made in one turn, the first that lacks a port.
+  std::optional<std::string> port_taken_;
+  bool is_port_fixed_ = false;  // the manifest asks for it
+  PortTrouble ports_;
+  std::optional<LostPorts> lost_ports_;
   std::string newest_cause_;  // of the restart that was counted last
 };
 

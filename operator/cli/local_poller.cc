@@ -54,7 +54,6 @@ LocalPoller::LocalPoller(const LocalPollerOptions& options,
                          HttpClient* client,
                          const std::shared_ptr<Inbox>& inbox)
     : job_key_(options.job_key),
-      port_(options.port),
       inbox_(inbox),
       poller_({options.answer_timeout, {}, 64, &kClock}, client, [inbox](StatusAnswer answer) {
         inbox->Put(std::move(answer));
@@ -70,7 +69,7 @@ void LocalPoller::SetTargets(const std::map<std::string, LocalTarget>& targets,
   StatusTargets all;
   std::map<std::string, bool> kept;
   for (const auto& [pod, target] : targets) {
-    all[pod] = {target.address, job_key_, interval, port_};
+    all[pod] = {target.address, job_key_, interval, target.port};
     kept[pod] = target.has_runtime;
   }
   poller_.SetTargets("", all, now);

@@ -20,7 +20,6 @@ namespace lockstep::control {
 
 struct LocalPollerOptions {
   std::string job_key;
-  int port = kStatusPort;  // of all pods
   // A frozen process never answers: after this long it is asked again (choice: below the time in
   // which a hang must be noticed).
   Duration answer_timeout = std::chrono::milliseconds(500);
@@ -29,6 +28,7 @@ struct LocalPollerOptions {
 // One pod of the run to ask.
 struct LocalTarget {
   std::string address;
+  int port = kStatusPort;
   bool has_runtime = false;  // that listens from the pod's first moment
 };
 
@@ -74,7 +74,6 @@ class LocalPoller {
               const std::shared_ptr<Inbox>& inbox);
 
   std::string job_key_;
-  int port_;
   std::shared_ptr<Inbox> inbox_;  // its mutex is all that the threads share
   PodSilence silence_;
   StatusPoller poller_;

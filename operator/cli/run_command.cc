@@ -17,7 +17,6 @@
 #include "common/base/printable.h"
 #include "common/base/unique_fd.h"
 #include "common/contract/environment.h"
-#include "common/process/find_program.h"
 #include "operator/api/conditions.h"
 #include "operator/cli/checkpoint_folder.h"
 #include "operator/cli/commands.h"
@@ -25,6 +24,7 @@
 #include "operator/cli/data_files.h"
 #include "operator/cli/earlier_run.h"
 #include "operator/cli/find_runtime.h"
+#include "operator/cli/inherited_environment.h"
 #include "operator/cli/job_file.h"
 #include "operator/cli/run_directory.h"
 #include "operator/cli/run_list.h"
@@ -33,6 +33,7 @@
 #include "operator/cli/saved_state.h"
 #include "operator/cli/summary.h"
 #include "operator/cli/summary_file.h"
+#include "operator/cli/umask_check.h"
 #include "operator/cli/without_cluster.h"
 #include "operator/local/loopback.h"
 #include "operator/local/machine.h"
@@ -42,39 +43,9 @@
 namespace lockstep::control {
 namespace {
 
-// What a pod inherits from whoever calls `lockstep`, below its own environment. Sanitizer options
-// are here so that a sanitized build can be run as a whole.
-constexpr std::string_view kInherited[] = {"PATH",
-                                           "HOME",
-                                           "USER",
-                                           "LOGNAME",
-                                           "LANG",
-                                           "LC_ALL",
-                                           "TZ",
-                                           "TMPDIR",
-                                           "LD_LIBRARY_PATH",
-                                           "OMP_NUM_THREADS",
-                                           "ASAN_OPTIONS",
-                                           "LSAN_OPTIONS",
-                                           "TSAN_OPTIONS",
-                                           "UBSAN_OPTIONS"};
-
 int Complain(int exit_code, const std::string& message) {
   std::fprintf(stderr, "lockstep: %s\n", message.c_str());
   return exit_code;
-}
-
-std::map<std::string, std::string> InheritedEnvironment(int core_count, int process_count) {
-  std::map<std::string, std::string> environment{{"PATH", std::string(kSearchPathDefault)}};
-  for (const std::string_view name : kInherited) {
-    if (const char* value = std::getenv(std::string(name).c_str())) {
-      environment[std::string(name)] = value;
-    }
-  }
-  // Processes share the cores: each computing with all is slower than each with its part.
-  environment.try_emplace("OMP_NUM_THREADS",
-                          std::to_string(std::max(1, core_count / std::max(1, process_count))));
-  return environment;
 }
 
 std::optional<std::string> VariableOfShell(const std::string& name) {
@@ -278,7 +249,7 @@ Result<RunSummary> Carry(const RunArguments& arguments,
   Prng prng(std::strtoull(RandomHex(8).c_str(), nullptr, 16));
   const JobTopology shape = TopologyOf(shop.job, LoopbackAddressing{});
   LOCKSTEP_ASSIGN_OR_RETURN(
-      const LoopbackBlock block,
+      LoopbackBlock block,
       LoopbackBlock::Reserve({shop.pod_count, LoopbackPortCount(shape), shape.master_port}, &prng));
   RunSessionOptions options;
   options.job = shop.job;
@@ -292,6 +263,10 @@ Result<RunSummary> Carry(const RunArguments& arguments,
   // A folder that cannot be read may hold what must not be begun anew.
   LOCKSTEP_ASSIGN_OR_RETURN(options.newest_checkpoints,
                             NewestCheckpointsIn(options.checkpoint_directory));
+  options.other_ports = [&block, &prng]() -> Result<int> {
+    LOCKSTEP_RETURN_IF_ERROR(block.MovePorts(&prng));
+    return block.port_base();
+  };
   options.on_under_way = [note] {
     if (!note->is_written()) {
       note->Write();
@@ -306,7 +281,6 @@ Result<RunSummary> Carry(const RunArguments& arguments,
   HttpClient client(kStatusBytesMax);
   LocalPollerOptions poller_options;
   poller_options.job_key = directory.job_key();
-  poller_options.port = StatusPortOf(options.settings.addressing);
   LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<LocalPoller> poller,
                             LocalPoller::Make(poller_options, &client));
   const RunSessionParts parts{pods.get(), &client, poller.get(), signals, console, logger.get()};
@@ -436,9 +410,8 @@ Result<UniqueFd> HoldCheckpoints(const Workshop& shop, const RunDirectory& direc
 
 int RunRun(RunArguments arguments) {
   int exit_code = kCliFailed;
-  if (const Status writable = CheckSummaryFile(arguments.summary_file, arguments.source.file);
-      !writable.ok()) {
-    return Complain(kCliUsage, writable.error().message());
+  if (const std::string why = WhyUmaskIsRefused(CurrentUmask()); !why.empty()) {
+    return Complain(kCliUsage, why);
   }
   if (!arguments.resume.empty()) {
     const auto run = FindRun(arguments.resume);
@@ -446,6 +419,13 @@ int RunRun(RunArguments arguments) {
       return Complain(kCliUsage, run.error().message());
     }
     arguments.resume = run->directory;  // its name below runs will do, as for logs and stop
+  }
+  const std::string& run_directory =
+      arguments.resume.empty() ? arguments.directory : arguments.resume;
+  if (const Status writable =
+          CheckSummaryFile(arguments.summary_file, arguments.source.file, run_directory);
+      !writable.ok()) {
+    return Complain(kCliUsage, writable.error().message());
   }
   Workshop shop;
   if (const Status ready = Prepare(arguments, &shop, &exit_code); !ready.ok()) {

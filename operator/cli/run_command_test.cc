@@ -262,6 +262,38 @@ TEST_F(RunCommandTest, ResumeUnderAnotherNameIsRefusedAsThatOfAnotherFileIs) {
               HasSubstr("that run is of the job \"tested\", and the manifest is of \"other\""));
 }
 
+// What is resumed from would be lost, and with it the run.
+TEST_F(RunCommandTest, SummaryIsNotWrittenOverWhatTheRunKeeps) {
+  WriteJob("[sh, -c, 'exit 0']");
+  ASSERT_EQ(RunRun(arguments_), kCliSucceeded);
+  const std::string record = ReadFile(folder_ + "/run/job.json", 1 << 20).value();
+  for (const std::string name : {"job.json", "./job.json", "lock", "lockstep.log", "job.key"}) {
+    arguments_.summary_file = folder_ + "/run/" + name;
+    RunArguments again = arguments_;
+    again.resume = std::exchange(again.directory, "");
+    again.source.file = "";
+    for (const RunArguments& asked : {arguments_, again}) {
+      ::testing::internal::CaptureStderr();
+      EXPECT_EQ(RunRun(asked), kCliUsage) << name;
+      EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+                  HasSubstr("--summary " + arguments_.summary_file +
+                            ": the run keeps that file for itself"));
+    }
+  }
+  EXPECT_EQ(ReadFile(folder_ + "/run/job.json", 1 << 20).value(), record);
+}
+
+TEST_F(RunCommandTest, UmaskThatTakesTheOwnersRightsIsRefusedAndNothingIsMade) {
+  WriteJob("[sh, -c, 'exit 0']");
+  const mode_t before = ::umask(0777);
+  ::testing::internal::CaptureStderr();
+  const int exit_code = RunRun(arguments_);
+  ::umask(before);
+  EXPECT_EQ(exit_code, kCliUsage);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("umask 0777 found"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/run"));
+}
+
 TEST_F(RunCommandTest, QuietRunTellsItsEndOnly) {
   WriteJob("[sh, -c, 'echo hello']");
   arguments_.quiet = true;

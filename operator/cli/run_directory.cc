@@ -25,6 +25,30 @@ Result<std::string> ReadLock(const std::string& directory) {
   return ReadRegularFile(directory + "/lock", kLockBytesMax);
 }
 
+// The process that has the lock open and has written its number into it.
+std::optional<int> HolderOfLock(const std::string& path) {
+  std::error_code error;
+  const auto lock = std::filesystem::canonical(path, error);
+  const auto text = ReadRegularFile(path, kLockBytesMax);
+  int pid = 0;
+  if (error || !text.ok() ||
+      std::from_chars(text->data(), text->data() + text->size(), pid).ec != std::errc() ||
+      pid <= 0) {
+    return std::nullopt;
+  }
+  // The number may have gone to another process since: the holder has the file open.
+  const std::string descriptors = "/proc/" + std::to_string(pid) + "/fd";
+  for (auto at = std::filesystem::directory_iterator(descriptors, error);
+       !error && at != std::filesystem::directory_iterator();
+       at.increment(error)) {
+    std::error_code gone;
+    if (std::filesystem::read_symlink(at->path(), gone) == lock && !gone) {
+      return pid;
+    }
+  }
+  return std::nullopt;
+}
+
 // `refusal`: what is said before "process 4711" where another process has the lock.
 Result<UniqueFd> TakeLock(const std::string& path, const std::string& refusal) {
   // What is in it is overwritten: where others may write in the folder, a link could lead anywhere.
@@ -41,9 +65,11 @@ Result<UniqueFd> TakeLock(const std::string& path, const std::string& refusal) {
     if (errno != EWOULDBLOCK) {
       return SystemError(errno, "locking " + path);
     }
-    const auto holder = ReadRegularFile(path, kLockBytesMax);
+    // Until it has written its number there is none, or that of the run before.
+    const std::optional<int> holder = HolderOfLock(path);
     return Error(ErrorCode::kAlreadyExists,
-                 refusal + " process " + (holder.ok() && !holder->empty() ? *holder : "(unknown)"));
+                 refusal + (holder ? " process " + std::to_string(*holder)
+                                   : " a run that is just beginning or ending"));
   }
   if (::ftruncate(lock.get(), 0) != 0) {
     return SystemError(errno, "writing " + path);
@@ -103,26 +129,7 @@ std::string NotedEnd(const std::string& directory) {
 }
 
 std::optional<int> HolderOf(const std::string& directory) {
-  std::error_code error;
-  const auto lock = std::filesystem::canonical(directory + "/lock", error);
-  const auto text = ReadLock(directory);
-  int pid = 0;
-  if (error || !text.ok() ||
-      std::from_chars(text->data(), text->data() + text->size(), pid).ec != std::errc() ||
-      pid <= 0) {
-    return std::nullopt;
-  }
-  // The number may have gone to another process since: the holder has the file open.
-  const std::string descriptors = "/proc/" + std::to_string(pid) + "/fd";
-  for (auto at = std::filesystem::directory_iterator(descriptors, error);
-       !error && at != std::filesystem::directory_iterator();
-       at.increment(error)) {
-    std::error_code gone;
-    if (std::filesystem::read_symlink(at->path(), gone) == lock && !gone) {
-      return pid;
-    }
-  }
-  return std::nullopt;
+  return HolderOfLock(directory + "/lock");
 }
 
 std::string DefaultRunDirectory(const std::string& working_directory,

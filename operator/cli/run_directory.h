@@ -15,7 +15,8 @@ class RunDirectory {
  public:
   // Makes the folder where it is missing, and takes it over where an earlier run has ended: its
   // checkpoints stay. Writes a fresh job key with mode 0600.
-  // Errors: kAlreadyExists (a living run holds it, named by its process id), kIo and its kin.
+  // Errors: kAlreadyExists (a living run holds it, named by its process id once it has noted that),
+  // kIo and its kin.
   static Result<RunDirectory> Open(const std::string& path);
 
   const std::string& path() const { return path_; }

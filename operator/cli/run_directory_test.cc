@@ -1,5 +1,6 @@
 #include "operator/cli/run_directory.h"
 
+#include <fcntl.h>
 #include <filesystem>
 #include <stdlib.h>
 #include <string>
@@ -7,9 +8,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 
 #include "common/base/file.h"
+#include "common/base/unique_fd.h"
 
 namespace lockstep::control {
 namespace {
@@ -50,6 +53,27 @@ TEST_F(RunDirectoryTest, SecondRunIsRefusedWithTheProcessOfTheFirst) {
   ASSERT_FALSE(second.ok());
   EXPECT_EQ(second.error().code(), ErrorCode::kAlreadyExists);
   EXPECT_THAT(second.error().message(),
+              EndsWith("is in use by process " + std::to_string(::getpid())));
+}
+
+// Between taking the lock and noting the number, and after the holder's end was noted.
+TEST_F(RunDirectoryTest, HolderThatHasNotNotedItsNumberIsNotCalledByAnotherOne) {
+  const UniqueFd held(::open((folder_ + "/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  ASSERT_EQ(::flock(held.get(), LOCK_EX), 0);
+  for (const char* const noted : {"", "999999999\n{}"}) {  // of the run before, if any
+    ASSERT_EQ(::ftruncate(held.get(), 0), 0);
+    ASSERT_TRUE(WriteFileInPlace(folder_ + "/lock", noted).ok());
+    const auto second = RunDirectory::Open(folder_);
+    ASSERT_FALSE(second.ok());
+    EXPECT_THAT(second.error().message(),
+                EndsWith("is in use by a run that is just beginning or ending"));
+  }
+}
+
+TEST_F(RunDirectoryTest, HolderWhoseEndIsNotedIsNamedByItsNumberAlone) {
+  const auto first = RunDirectory::Open(folder_);
+  ASSERT_TRUE(first->NoteEnd("{}").ok());
+  EXPECT_THAT(RunDirectory::Open(folder_).error().message(),
               EndsWith("is in use by process " + std::to_string(::getpid())));
 }
 

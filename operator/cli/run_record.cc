@@ -7,6 +7,7 @@
 #include "common/contract/exit_code.h"
 #include "common/contract/last_line.h"
 #include "common/contract/topology.h"
+#include "operator/cli/pod_ports.h"
 
 namespace lockstep::control {
 namespace {
@@ -66,7 +67,7 @@ void RunRecord::OnStarted(const PodEvent& event) {
   record.log_file = options_.run_directory + "/pods/" + event.pod.name + "/pod.log";
   if (!event.pod.status.pod_ip.empty()) {
     record.metrics = "http://" + event.pod.status.pod_ip + ":" +
-                     std::to_string(options_.status_port) + "/metrics";
+                     std::to_string(StatusPortOf(event.pod)) + "/metrics";
   }
   pods_.push_back(std::move(record));
   if (event.pod.status.pid > 0) {

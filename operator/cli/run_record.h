@@ -25,7 +25,6 @@ struct RunRecordOptions {
   std::size_t gang_size = 0;          // pods of the job
   TimePoint started;
   std::string run_directory;
-  int status_port = 0;                                // of every pod
   std::vector<FoundCheckpoint> newest_checkpoints{};  // of each model, that lay there before
   ModelsOfPods models{};                              // each process of several tells of its own
 };

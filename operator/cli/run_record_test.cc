@@ -65,12 +65,13 @@ class RunRecordTest : public ::testing::Test {
     return summary;
   }
 
-  RunRecord record_{RunRecordOptions{10, 2, At(1000), "/run", 12033, {{Step(40), "", {}}}}};
+  RunRecord record_{RunRecordOptions{10, 2, At(1000), "/run", {{Step(40), "", {}}}}};
 };
 
 TEST_F(RunRecordTest, EveryPodHasTheAddressOfItsMetrics) {
   PodEvent started = Started("job-worker-2", 103, 1002);
   started.pod.status.pod_ip = "127.83.7.3";
+  started.pod.spec.container.env["LOCKSTEP_STATUS_PORT"] = "12033";
   record_.OnPodEvent(started);
   EXPECT_EQ(Summary().pods.back().metrics, "http://127.83.7.3:12033/metrics");
 }
@@ -88,7 +89,7 @@ TEST_F(RunRecordTest, HistoryComesFromReportsAndFromLastWords) {
 }
 
 TEST(RunRecordOfModels, HistoryIsThatOfTheFirstModelWhoeverIsFarther) {
-  RunRecord record({10, 2, At(1000), "/run", 12033, {}, {{kWorker0, {0}}, {kWorker1, {1}}}});
+  RunRecord record({10, 2, At(1000), "/run", {}, {{kWorker0, {0}}, {kWorker1, {1}}}});
   StatusArrival second = Reported(kWorker1, 188, 2000);
   second.document.history = {{0, 94, 9000, 0.75, {}, 1}, {1, 188, 9000, 0.5, {}, 1}};
   record.OnReport(second);
@@ -106,7 +107,7 @@ TEST(RunRecordOfModels, HistoryIsThatOfTheFirstModelWhoeverIsFarther) {
 }
 
 TEST(RunRecordOfModels, SamplesAreTheSumOverAllModels) {
-  RunRecord record({10, 2, At(1000), "/run", 12033, {}, {{kWorker0, {0}}, {kWorker1, {1}}}});
+  RunRecord record({10, 2, At(1000), "/run", {}, {{kWorker0, {0}}, {kWorker1, {1}}}});
   const auto summary = [&record] {
     RunSummary made;
     record.FillSummary(At(9000), &made);
@@ -218,7 +219,7 @@ TEST_F(RunRecordTest, PodThatWasGivenUpCarriesItsCause) {
 
 // A hang is noticed after five seconds of silence, and nothing was trained in them.
 TEST_F(RunRecordTest, HangCostsTimeSinceThePodWasHeardLast) {
-  RunRecord record(RunRecordOptions{std::nullopt, 2, At(1000), "/run", 12033});
+  RunRecord record(RunRecordOptions{std::nullopt, 2, At(1000), "/run"});
   record.OnPodEvent(Started("job-worker-0", 100, 1000));
   record.OnPodEvent(Started("job-worker-1", 101, 1000));
   record.OnReport(Reported(kWorker1, 0, 2000));
@@ -234,7 +235,7 @@ TEST_F(RunRecordTest, HangCostsTimeSinceThePodWasHeardLast) {
 
 // The pod ends seconds after the process in it that failed: its runtime tells of that one.
 TEST_F(RunRecordTest, FailureBeginsWhenThePodsRuntimeBeginsToStop) {
-  RunRecord record(RunRecordOptions{std::nullopt, 2, At(1000), "/run", 12033});
+  RunRecord record(RunRecordOptions{std::nullopt, 2, At(1000), "/run"});
   record.OnPodEvent(Started("job-worker-0", 100, 1000));
   record.OnPodEvent(Started("job-worker-1", 101, 1000));
   StatusArrival stopping = Reported(kWorker1, 0, 3000);

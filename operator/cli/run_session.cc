@@ -12,6 +12,7 @@
 #include "operator/api/conditions.h"
 #include "operator/cli/checkpoint_folder.h"
 #include "operator/cli/duration.h"
+#include "operator/cli/pod_ports.h"
 #include "operator/reconcile/build/pod.h"
 
 namespace lockstep::control {
@@ -107,7 +108,6 @@ RunSession::RunSession(RunSessionOptions options, RunSessionParts parts)
                gang_size_,
                started_,
                options_.run_directory,
-               StatusPortOf(options_.settings.addressing),
                options_.newest_checkpoints,
                ModelsOf(options_.job)}),
       chaos_(options_.chaos),
@@ -116,6 +116,7 @@ RunSession::RunSession(RunSessionOptions options, RunSessionParts parts)
                                    options_.settings,
                                    options_.job_key,
                                    [this](const Event& event) { SayEvent(event); },
+                                   options_.other_ports,
                                    [this](const kube::Pod& pod, const std::string& cause) {
                                      record_.OnGivenUp(pod, cause, SteadyNow());
                                    }},
@@ -204,6 +205,9 @@ void RunSession::HandlePods(TimePoint now) {
       Warn("what " + event.pod.name + " prints is being lost: " + event.lost_output.error);
     }
     const auto& termination = event.pod.status.termination;
+    if (event.change == PodChange::kEnded && HasFoundItsPortTaken(event.pod)) {
+      backend_.NotePortTaken(event.pod);
+    }
     if (event.change == PodChange::kEnded && termination && termination->exit_code != 0 &&
         !event.pod.is_deleting) {
       TellEarlyLeavers();
@@ -312,7 +316,7 @@ void RunSession::StepController(TimePoint now) {
   if (stop_ != StopStage::kNone) {
     return;
   }
-  if (backend_.creation().pause_end().value_or(now) <= now) {
+  if (backend_.PauseEnd().value_or(now) <= now) {
     for (int step = 0; step < kControllerStepsMax && !controller_.Step(now).empty(); ++step) {
     }
     HandleCreationTrouble(now);
@@ -320,7 +324,7 @@ void RunSession::StepController(TimePoint now) {
   std::map<std::string, LocalTarget> targets;
   for (const kube::Pod& pod : parts_.pods->pods()) {
     if (pod.status.phase == kube::PodPhase::kRunning && !pod.status.pod_ip.empty()) {
-      targets[pod.name] = {pod.status.pod_ip, HasRuntime(options_.job, pod)};
+      targets[pod.name] = {pod.status.pod_ip, StatusPortOf(pod), HasRuntime(options_.job, pod)};
     }
   }
   parts_.poller->SetTargets(targets, PollInterval(), now);
@@ -330,10 +334,10 @@ void RunSession::StepController(TimePoint now) {
 // Every report asks the controller for a decision, and each would try to make the pods again: it
 // rests until their pause is over.
 void RunSession::HandleCreationTrouble(TimePoint now) {
-  if (const auto warning = backend_.creation().TakeWarning()) {
+  if (const auto warning = backend_.TakeWarning()) {
     Warn(*warning);
   }
-  if (const auto& verdict = backend_.creation().verdict(); verdict && !ended_at_) {
+  if (const auto verdict = backend_.Verdict(); verdict && !ended_at_) {
     Say(*verdict);
     BeginStop(RunOutcome::kFailed, *verdict, now);
   }
@@ -378,7 +382,7 @@ void RunSession::Wait(TimePoint now) {
   consider(parts_.pods->NextDeadline(now));
   if (stop_ == StopStage::kNone) {
     consider(parts_.poller->NextDeadline());
-    const TimePoint rest = backend_.creation().pause_end().value_or(TimePoint::min());
+    const TimePoint rest = backend_.PauseEnd().value_or(TimePoint::min());
     const auto next_step = controller_.NextStep();
     consider(next_step ? std::optional(std::max(*next_step, rest)) : std::nullopt);
     if (options_.timeout) {

@@ -34,6 +34,7 @@ struct RunSessionOptions {
   std::optional<Duration> timeout;                  // then the job is stopped as failed
   std::string checkpoint_directory;                 // of a training; empty: it writes none
   std::vector<FoundCheckpoint> newest_checkpoints;  // of each model, that lay there before
+  std::function<Result<int>()> other_ports;         // as in LocalBackendOptions
   // The run has a state of its own now; called once, at the latest when it succeeds.
   std::function<void()> on_under_way;
 };

@@ -42,10 +42,8 @@ Json FingerprintFor(const FoundCheckpoint& checkpoint, const TrainingJob& job) {
     return FingerprintOf(spec);
   }
   Json fingerprint = FingerprintOf(SpecOfModel(spec, static_cast<int>(*checkpoint.rank)));
-  if (job.WorldSize() > 1) {
-    fingerprint[kFingerprintDataKey]["part"] =
-        std::to_string(*checkpoint.rank) + " of " + std::to_string(job.WorldSize());
-  }
+  fingerprint[kFingerprintDataKey]["part"] =
+      std::to_string(*checkpoint.rank) + " of " + std::to_string(job.WorldSize());
   return fingerprint;
 }
 
@@ -58,9 +56,22 @@ Status CheckSavedState(const TrainingJob& job, const std::string& folder) {
   }
   const bool has_model_of_each = job.spec.training->variables == VariablePlacement::kIndependent;
   for (const FoundCheckpoint& checkpoint : *found) {
-    const Json saved = SavedFingerprint(checkpoint.folder);
-    if (saved.is_null() || checkpoint.rank.has_value() != has_model_of_each) {
+    Json saved = SavedFingerprint(checkpoint.folder);
+    if (checkpoint.rank.has_value() != has_model_of_each) {
+      return Error(
+          ErrorCode::kInvalidArgument,
+          checkpoint.folder + ": " + kStateDoesNotFit +
+              (has_model_of_each
+                   ? ": spec.strategy: Independent found, expected another: the state is "
+                     "of one model for all ranks"
+                   : ": spec.strategy: " + std::string(StrategyName(job.spec.strategy)) +
+                         " found, expected Independent: the state is of one rank's model"));
+    }
+    if (saved.is_null()) {
       continue;
+    }
+    if (checkpoint.rank && !saved.contains(kFingerprintDataKey)) {
+      saved[kFingerprintDataKey]["part"] = "0 of 1";  // who is alone has no part
     }
     const Json mine = FingerprintFor(checkpoint, job);
     const Status fits = CompareFingerprints(DumpJson(saved), DumpJson(mine));

@@ -111,5 +111,30 @@ TEST_F(SavedStateTest, ModelOfEachRankBelongsToOneNumberOfRanks) {
                               "\"1 of 3\"")));
 }
 
+TEST_F(SavedStateTest, ModelOfOneRankAloneIsNoneOfSeveralNorTheOtherWayRound) {
+  TrainingJob job = MakeJob(7);
+  job.spec.training->variables = VariablePlacement::kIndependent;
+  Save("rank-0/step-00000040", 7);
+  EXPECT_THAT(ProblemOf(job),
+              HasSubstr("\"0 of 3\" found, the saved state was made with \"0 of 1\""));
+  job.spec.roles[0].replicas = 1;
+  EXPECT_EQ(ProblemOf(job), "");
+  Save("rank-0/step-00000060", 7, "0 of 2");
+  EXPECT_THAT(ProblemOf(job),
+              HasSubstr("\"0 of 1\" found, the saved state was made with \"0 of 2\""));
+}
+
+TEST_F(SavedStateTest, OneModelForAllIsNoModelOfEachNorTheOtherWayRound) {
+  TrainingJob job = MakeJob(7);
+  Save("rank-1/step-00000040", 8, "1 of 3");
+  EXPECT_THAT(ProblemOf(job),
+              AllOf(HasSubstr("/rank-1/step-00000040: "),
+                    HasSubstr("spec.strategy: MultiWorkerMirrored found, expected Independent")));
+  std::filesystem::remove_all(folder_ + "/rank-1");
+  Save("step-00000040", 7);
+  job.spec.training->variables = VariablePlacement::kIndependent;
+  EXPECT_THAT(ProblemOf(job), HasSubstr("spec.strategy: Independent found, expected another"));
+}
+
 }  // namespace
 }  // namespace lockstep::control

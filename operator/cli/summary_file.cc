@@ -1,8 +1,11 @@
 #include "operator/cli/summary_file.h"
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <string_view>
 #include <system_error>
 #include <unistd.h>
 
@@ -17,9 +20,25 @@ bool IsSpecialFile(const std::string& file) {
          !std::filesystem::is_directory(status);
 }
 
+// Whether a run reads or writes the file while it lasts, or is resumed from it.
+bool IsOfTheRun(const std::string& file, const std::string& run_directory) {
+  constexpr std::array<std::string_view, 4> kNames = {
+      "job.json", "job.key", "lock", "lockstep.log"};
+  std::error_code error;
+  const auto given = std::filesystem::weakly_canonical(file, error);
+  return std::any_of(kNames.begin(), kNames.end(), [&](std::string_view name) {
+    std::error_code unknown;
+    const auto own = std::filesystem::path(run_directory) / name;
+    return (!error && std::filesystem::weakly_canonical(own, unknown) == given) ||
+           std::filesystem::equivalent(file, own, unknown);
+  });
+}
+
 }  // namespace
 
-Status CheckSummaryFile(const std::string& file, const std::string& manifest) {
+Status CheckSummaryFile(const std::string& file,
+                        const std::string& manifest,
+                        const std::string& run_directory) {
   std::error_code error;
   const std::string folder = std::filesystem::path(file).parent_path().string();
   const auto fail = [&file](const std::string& problem) {
@@ -36,6 +55,9 @@ Status CheckSummaryFile(const std::string& file, const std::string& manifest) {
   }
   if (std::filesystem::equivalent(file, manifest, error)) {  // false where one is not there
     return fail("that is the manifest of the job, which would be lost");
+  }
+  if (!run_directory.empty() && IsOfTheRun(file, run_directory)) {
+    return fail("the run keeps that file for itself; expected another name");
   }
   if (::access(folder.empty() ? "." : folder.c_str(), W_OK | X_OK) != 0) {
     return fail("its folder: " + std::string(std::strerror(errno)));

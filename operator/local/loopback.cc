@@ -5,11 +5,11 @@
 #include <cstring>
 #include <utility>
 
-#include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
 #include "common/base/check.h"
+#include "operator/local/port_use.h"
 
 namespace lockstep::control {
 namespace {
@@ -40,38 +40,9 @@ Result<UniqueFd> HoldName(const std::string& name) {
   return socket;
 }
 
-// As servers do: connections of an earlier run in TIME_WAIT do not make a port taken. Binding alone
-// would succeed beside a socket that allowed reuse and does not listen yet.
-Status ListenOn(int family, const sockaddr* where, socklen_t length) {
-  const UniqueFd socket(::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!socket.is_open()) {
-    return SystemError(errno, "socket");
-  }
-  const int reuse = 1;
-  ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof reuse);
-  const int only_v6 = 0;
-  if (family == AF_INET6) {
-    ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &only_v6, sizeof only_v6);
-  }
-  if (::bind(socket.get(), where, length) != 0 || ::listen(socket.get(), 1) != 0) {
-    return SystemError(errno, "listening");
-  }
-  return OkStatus();
-}
-
 // Whether nobody listens on the port, at whichever address of the machine and of either kind.
-bool IsFreeEverywhere(int port) {
-  sockaddr_in6 both{};
-  both.sin6_family = AF_INET6;
-  both.sin6_port = htons(static_cast<uint16_t>(port));
-  const Status listened = ListenOn(AF_INET6, reinterpret_cast<const sockaddr*>(&both), sizeof both);
-  if (listened.ok() || listened.error().code() == ErrorCode::kAlreadyExists) {
-    return listened.ok();
-  }
-  sockaddr_in v4{};  // a machine without IPv6
-  v4.sin_family = AF_INET;
-  v4.sin_port = htons(static_cast<uint16_t>(port));
-  return ListenOn(AF_INET, reinterpret_cast<const sockaddr*>(&v4), sizeof v4).ok();
+Status CheckFreeEverywhere(int port) {
+  return CheckFree({"127.0.0.1", port, /*is_everywhere=*/true});
 }
 
 Result<std::pair<std::string, UniqueFd>> ReservePrefix(Prng* prng) {
@@ -115,9 +86,7 @@ Result<LoopbackBlock::Ports> LoopbackBlock::ReservePorts(int count, Prng* prng) 
       }
     }
     for (int port = ports.base; port < ports.base + count && trouble.ok(); ++port) {
-      if (!IsFreeEverywhere(port)) {
-        trouble = Error(ErrorCode::kAlreadyExists, "port " + std::to_string(port) + " is taken");
-      }
+      trouble = CheckFreeEverywhere(port);
     }
     if (trouble.ok()) {
       return ports;
@@ -136,15 +105,27 @@ Result<LoopbackBlock> LoopbackBlock::Reserve(const LoopbackNeeds& needs, Prng* p
                  "a local run has at most " + std::to_string(kAddressCountMax) +
                      " pods, this job needs " + std::to_string(needs.address_count));
   }
-  if (needs.fixed_port.has_value() && !IsFreeEverywhere(*needs.fixed_port)) {
-    return Error(ErrorCode::kAlreadyExists,
-                 "port " + std::to_string(*needs.fixed_port) +
-                     ", which the manifest asks for, is taken; expected a free one, or none: a "
-                     "run chooses its own");
+  if (needs.fixed_port.has_value()) {
+    if (const Status free = CheckFreeEverywhere(*needs.fixed_port); !free.ok()) {
+      return Error(ErrorCode::kAlreadyExists,
+                   "port " + std::to_string(*needs.fixed_port) +
+                       ", which the manifest asks for: " + free.error().message() +
+                       "; expected a free one, or none: a run chooses its own");
+    }
   }
   LOCKSTEP_ASSIGN_OR_RETURN(auto block, ReservePrefix(prng));
   LOCKSTEP_ASSIGN_OR_RETURN(Ports ports, ReservePorts(needs.port_count, prng));
-  return LoopbackBlock(std::move(block.first), std::move(block.second), std::move(ports));
+  return LoopbackBlock(
+      needs.port_count, std::move(block.first), std::move(block.second), std::move(ports));
+}
+
+Status LoopbackBlock::MovePorts(Prng* prng) {
+  LOCKSTEP_ASSIGN_OR_RETURN(Ports ports, ReservePorts(port_count_, prng));
+  port_base_ = ports.base;
+  for (UniqueFd& reservation : ports.reservations) {
+    port_reservations_.push_back(std::move(reservation));
+  }
+  return OkStatus();
 }
 
 std::string LoopbackBlock::Address(int index) const {

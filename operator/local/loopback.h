@@ -36,6 +36,10 @@ class LoopbackBlock {
   // kAlreadyExists (somebody listens on the fixed port). Thread: any.
   static Result<LoopbackBlock> Reserve(const LoopbackNeeds& needs, Prng* prng);
 
+  // Reserves another row of as many ports and gives up none: pods of before may still listen on
+  // theirs. port_base() is of the new one. Errors: kResourceExhausted.
+  Status MovePorts(Prng* prng);
+
   // "127.x.y".
   const std::string& prefix() const { return prefix_; }
 
@@ -51,14 +55,16 @@ class LoopbackBlock {
     std::vector<UniqueFd> reservations;
   };
 
-  LoopbackBlock(std::string prefix, UniqueFd reservation, Ports ports)
-      : prefix_(std::move(prefix)),
+  LoopbackBlock(int port_count, std::string prefix, UniqueFd reservation, Ports ports)
+      : port_count_(port_count),
+        prefix_(std::move(prefix)),
         reservation_(std::move(reservation)),
         port_base_(ports.base),
         port_reservations_(std::move(ports.reservations)) {}
 
   static Result<Ports> ReservePorts(int count, Prng* prng);
 
+  int port_count_;
   std::string prefix_;
   UniqueFd reservation_;
   int port_base_;

@@ -1,8 +1,10 @@
 #include "operator/local/loopback.h"
 
 #include <string>
+#include <unistd.h>
 
 #include <arpa/inet.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -83,10 +85,23 @@ TEST(LoopbackBlock, FixedPortThatIsTakenIsNamed) {
   Prng prng(7);
   const auto block = LoopbackBlock::Reserve({1, 1, port}, &prng);
   ASSERT_FALSE(block.ok());
-  EXPECT_EQ(block.error().message(),
-            "port " + std::to_string(port) +
-                ", which the manifest asks for, is taken; expected a free one, or none: a run "
-                "chooses its own");
+  const std::string& message = block.error().message();
+  const std::string number = std::to_string(port);
+  EXPECT_THAT(message,
+              testing::StartsWith("port " + number + ", which the manifest asks for: 127.0.0.1:" +
+                                  number + " is in use by process " + std::to_string(::getpid())));
+  EXPECT_THAT(message, testing::EndsWith("; expected a free one, or none: a run chooses its own"));
+}
+
+TEST(LoopbackBlock, MovesToOtherPortsAndKeepsTheAddressesAndThePortsOfBefore) {
+  LoopbackBlock block = Reserve(8, {2, 4});
+  const std::string address = block.Address(1);
+  const int before = block.port_base();
+  Prng prng(8);
+  ASSERT_TRUE(block.MovePorts(&prng).ok());
+  EXPECT_NE(block.port_base(), before);
+  EXPECT_EQ(block.Address(1), address);
+  EXPECT_NE(Reserve(8, {2, 4}).port_base(), before) << "pods of before may still listen there";
 }
 
 TEST(LoopbackBlock, TooManyPodsOrPortsAreRefusedWithTheNumbers) {

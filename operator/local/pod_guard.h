@@ -18,7 +18,8 @@ namespace lockstep::control {
 // direct children.) A secret of the run it removes where this process cannot any more.
 class PodGuard {
  public:
-  // Forks the guard. Call before any thread is started: the guard runs on without exec.
+  // Forks the guard, which runs on without exec: beside other threads it may only allocate memory
+  // and make system calls, as it does (glibc keeps malloc usable in a child).
   // `marked`: whom to kill beside the sessions it is told about. `secret_file`: empty for none.
   // Errors: kResourceExhausted, kIo.
   static Result<PodGuard> Start(ProcessSelector marked, const std::string& secret_file);
@@ -39,6 +40,9 @@ class PodGuard {
   void Forget(pid_t session);
 
   pid_t pid() const { return pid_; }
+
+  // Readable from its end on.
+  int pidfd() const { return pidfd_.get(); }
 
  private:
   PodGuard(pid_t pid, UniqueFd pidfd, UniqueFd channel)

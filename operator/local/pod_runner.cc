@@ -24,6 +24,8 @@ constexpr std::string_view kMarkerVariable = "LOCKSTEP_LOCAL_POD=";
 constexpr std::size_t kTokenBytes = 8;
 constexpr int kEventsPerTurn = 64;
 constexpr int kFinalSweepRoundsMax = 50;
+constexpr int64_t kGuardSerial = 0;  // pods count from 1
+constexpr int kGuardsMax = 10;       // choice: who ends so many means it, or they end by themselves
 
 // What an epoll event is about, beside the pod's serial.
 enum class Source : uint64_t { kOutput = 0, kExit = 1 };
@@ -57,17 +59,21 @@ Result<std::unique_ptr<PodRunner>> PodRunner::Start(PodRunnerOptions options, Lo
   }
   const std::string token = RandomHex(kTokenBytes);
   Marks marks{std::string(kMarkerVariable) + token + ".", LineageOf(token)};
-  ProcessSelector marked;
-  marked.environment_prefix = marks.environment;
-  marked.lineage = marks.lineage;
-  LOCKSTEP_ASSIGN_OR_RETURN(PodGuard guard,
-                            PodGuard::Start(std::move(marked), options.secret_file));
+  LOCKSTEP_ASSIGN_OR_RETURN(PodGuard guard, PodGuard::Start(AllMarked(marks), options.secret_file));
   std::unique_ptr<PodRunner> cluster(
       new PodRunner(std::move(options), logger, std::move(marks), std::move(guard)));
   if (!cluster->epoll_.is_open()) {
     return SystemError(errno, "epoll");
   }
+  cluster->WatchGuard();
   return cluster;
+}
+
+ProcessSelector PodRunner::AllMarked(const Marks& marks) {
+  ProcessSelector marked;
+  marked.environment_prefix = marks.environment;
+  marked.lineage = marks.lineage;
+  return marked;
 }
 
 PodRunner::PodRunner(PodRunnerOptions options, Logger* logger, Marks marks, PodGuard guard)
@@ -89,17 +95,15 @@ PodRunner::~PodRunner() {
   SweepAll(living);
   pods_.clear();  // each waits for its leader
   // Orphans come to us as children: even one that left its session and took off its marks.
-  ProcessSelector leftovers;
-  leftovers.environment_prefix = marks_.environment;
-  leftovers.lineage = marks_.lineage;
+  ProcessSelector leftovers = AllMarked(marks_);
   leftovers.parent = ::getpid();
-  leftovers.spared = guard_.pid();
+  leftovers.spared = guard_ ? guard_->pid() : 0;
   const int left = KillMatching({leftovers}, kFinalSweepRoundsMax);
   if (left > 0) {
     logger_->Debug("killed processes that had left their pods", {{"count", left}});
   }
   ReapOrphans();
-  if (!guard_.End(options_.guard_patience)) {
+  if (guard_ && !guard_->End(options_.guard_patience)) {
     logger_->Warn("the pods' guard did not end, as a stopped process does not, and was killed",
                   {{"waited_seconds", ToSeconds(options_.guard_patience)}});
   }
@@ -153,10 +157,14 @@ Status PodRunner::CreatePod(kube::Pod pod, TimePoint now) {
   const LocalPod& started = at->second.local;
   const pid_t leader = started.leader();
   if (leader != 0) {
-    guard_.Watch(leader);
+    if (guard_) {
+      guard_->Watch(leader);
+    }
     if (Status watched = Register(serial, at->second); !watched.ok()) {
       pods_.erase(at);  // and with it all that runs of it
-      guard_.Forget(leader);
+      if (guard_) {
+        guard_->Forget(leader);
+      }
       return watched;
     }
   }
@@ -168,6 +176,46 @@ Status PodRunner::CreatePod(kube::Pod pod, TimePoint now) {
   }
   logger_->Debug("pod started", {{"pod", started.pod().name}, {"pid", leader}});
   return OkStatus();
+}
+
+// Where it cannot be watched it guards all the same.
+void PodRunner::WatchGuard() {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = TagOf(kGuardSerial, Source::kExit);
+  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, guard_->pidfd(), &event) != 0) {
+    const Error error = SystemError(errno, "watching the pods' guard");
+    logger_->Warn("an end of the pods' guard will not be noticed", {{"error", error.ToString()}});
+  }
+}
+
+// Without one, a SIGKILL of this process would leave programs and the run's secret behind.
+void PodRunner::RestartGuard() {
+  guard_.reset();
+  ++guards_ended_;
+  if (guards_ended_ == kGuardsMax) {
+    logger_->Warn(
+        "the pods' guard was killed again, and no other is started: whoever kills this "
+        "process now leaves its pods behind",
+        {{"times", guards_ended_}});
+    return;
+  }
+  auto guard = PodGuard::Start(AllMarked(marks_), options_.secret_file);
+  if (!guard.ok()) {
+    logger_->Warn(
+        "the pods' guard was killed, and no other can be started: whoever kills this "
+        "process now leaves its pods behind",
+        {{"error", guard.error().ToString()}});
+    return;
+  }
+  guard_.emplace(std::move(guard).value());
+  for (const auto& [serial, slot] : pods_) {
+    if (slot.local.is_running()) {
+      guard_->Watch(slot.local.leader());
+    }
+  }
+  WatchGuard();
+  logger_->Warn("the pods' guard was killed; another is started", {{"pid", guard_->pid()}});
 }
 
 // What is registered of a pod that is given up leaves the set with its descriptors.
@@ -251,7 +299,9 @@ void PodRunner::Process(TimePoint now) {
   for (int index = 0; index < count; ++index) {
     const uint64_t tag = ready[static_cast<std::size_t>(index)].data.u64;
     const auto serial = static_cast<int64_t>(tag / 2);
-    if (tag == TagOf(serial, Source::kExit)) {
+    if (serial == kGuardSerial) {
+      RestartGuard();
+    } else if (tag == TagOf(serial, Source::kExit)) {
       ended.push_back(serial);
     } else {
       HandleOutput(serial);
@@ -340,7 +390,9 @@ void PodRunner::HandleExit(int64_t serial, TimePoint noticed, Slot* slot) {
   const int64_t oom_kill_count = ReadOomKillCount();
   local.Finish(oom_kill_count > oom_kill_count_);
   oom_kill_count_ = oom_kill_count;
-  guard_.Forget(session);
+  if (guard_) {
+    guard_->Forget(session);
+  }
   NoteLostOutput(slot);
   AddEvent(PodChange::kEnded, local, noticed);
   logger_->Debug("pod ended",
@@ -380,7 +432,7 @@ void PodRunner::SweepMemory(TimePoint now) {
       leaders.push_back(slot.local.leader());
     }
   }
-  std::map<pid_t, int64_t> bytes = ResidentBytesByLeader(ReadProcessTable(), leaders);
+  std::map<pid_t, int64_t> bytes = ResidentBytesByLeader(ReadProcessStats(), leaders);
   for (auto& [serial, slot] : pods_) {
     const int64_t limit = slot.local.pod().spec.container.limits.memory_bytes;
     const int64_t used = bytes[slot.local.leader()];
@@ -401,7 +453,7 @@ void PodRunner::ReapOrphans() {
     const bool is_leader = std::any_of(pods_.begin(), pods_.end(), [&info](const auto& entry) {
       return entry.second.local.leader() == info.si_pid;
     });
-    if (is_leader || info.si_pid == guard_.pid()) {
+    if (is_leader || (guard_ && info.si_pid == guard_->pid())) {
       return;
     }
     ::waitpid(info.si_pid, nullptr, WNOHANG);

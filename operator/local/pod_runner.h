@@ -59,7 +59,7 @@ struct PodEvent {
 // Thread: one, which must live as long as the pods (see SpawnProcess).
 class PodRunner {
  public:
-  // Call before any thread is started (see PodGuard). `logger` outlives the cluster.
+  // `logger` outlives the cluster.
   // Errors: kIo, kResourceExhausted.
   static Result<std::unique_ptr<PodRunner>> Start(PodRunnerOptions options, Logger* logger);
 
@@ -125,6 +125,8 @@ class PodRunner {
 
   PodRunner(PodRunnerOptions options, Logger* logger, Marks marks, PodGuard guard);
 
+  static ProcessSelector AllMarked(const Marks& marks);
+
   LocalPodOptions PodOptions(const kube::Pod& pod, int64_t serial) const;
   Status Register(int64_t serial, const Slot& slot);
   void HandleOutput(int64_t serial);
@@ -132,6 +134,8 @@ class PodRunner {
   void SweepAll(const std::vector<LocalPod*>& pods);
   void AddEvent(PodChange change, const LocalPod& pod, TimePoint at);
   void NoteLostOutput(Slot* slot);
+  void WatchGuard();
+  void RestartGuard();
   void HandleExit(int64_t serial, TimePoint noticed, Slot* slot);
   void RemoveDeleted(TimePoint now);
   void SweepMemory(TimePoint now);
@@ -142,7 +146,8 @@ class PodRunner {
   PodRunnerOptions options_;
   Logger* logger_;
   Marks marks_;
-  PodGuard guard_;
+  std::optional<PodGuard> guard_;  // null: it was ended so often that no other is started
+  int guards_ended_ = 0;           // by somebody, before their time
   UniqueFd epoll_;
   std::map<int64_t, Slot> pods_;  // by serial, in order of creation
   int64_t next_serial_ = 1;

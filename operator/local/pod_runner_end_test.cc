@@ -120,6 +120,65 @@ TEST_F(PodRunnerTest, KilledProgramLeavesNothingBehind) {
   std::filesystem::remove_all(folder);
 }
 
+// Who ends the guard first has not won: another takes its place.
+TEST_F(PodRunnerTest, KilledGuardHasASuccessorThatKnowsThePodsAndTheSecret) {
+  const std::string folder = MakeFolder();
+  ASSERT_TRUE(WriteFileAtomically(folder + "/key", "secret").ok());
+  const pid_t program = ::fork();
+  if (program == 0) {
+    cluster_.release();  // the test's own
+    WarningLogger logger;
+    PodRunnerOptions options;
+    options.directory = folder;
+    options.secret_file = folder + "/key";
+    options.base_environment = {{"PATH", "/usr/bin:/bin"}};
+    auto cluster = PodRunner::Start(std::move(options), &logger).value();
+    const Status created = cluster->CreatePod(
+        ShellPod("pod", "sleep 1000 & echo $! > child; echo $$ > leader; wait"), SteadyNow());
+    ::kill(ChildNamed("lockstep-guard"), SIGKILL);
+    const bool is_told = Eventually([&] {
+      cluster->Process(SteadyNow());
+      return !logger.warnings().empty();
+    });
+    const Status ready = WriteFileAtomically(folder + "/ready",
+                                             is_told ? logger.warnings().front() : "nothing said");
+    ::pause();
+    ::_exit(created.ok() && ready.ok() ? 0 : 1);
+  }
+  EXPECT_EQ(AwaitFile(folder + "/ready"), "the pods' guard was killed; another is started");
+  std::vector<pid_t> pids;
+  for (const std::string name : {"child", "leader"}) {
+    pids.push_back(ParsePid(AwaitFile(folder + "/pods/pod/" + name)));
+    EXPECT_TRUE(IsAlive(pids.back())) << name;
+  }
+  ::kill(program, SIGKILL);
+  for (const pid_t pid : pids) {
+    EXPECT_TRUE(Eventually([pid] { return !IsAlive(pid); })) << pid;
+  }
+  EXPECT_TRUE(Eventually([&] { return !std::filesystem::exists(folder + "/key"); }));
+  for (const pid_t pid : pids) {
+    ::kill(pid, SIGKILL);  // where the above did not
+  }
+  std::filesystem::remove_all(folder);
+}
+
+TEST_F(PodRunnerTest, GuardThatIsKilledAgainAndAgainIsGivenUpWithAWord) {
+  cluster_.reset();
+  WarningLogger logger;
+  PodRunnerOptions options;
+  options.directory = folder_;
+  auto cluster = PodRunner::Start(std::move(options), &logger).value();
+  constexpr std::size_t kKills = 10;
+  for (std::size_t kill = 1; kill <= kKills; ++kill) {
+    ::kill(ChildNamed("lockstep-guard"), SIGKILL);
+    ASSERT_TRUE(Eventually([&] {
+      cluster->Process(SteadyNow());
+      return logger.warnings().size() == kill;
+    })) << kill;
+  }
+  EXPECT_THAT(logger.warnings().back(), HasSubstr("no other is started"));
+}
+
 // A run that has taken the folder over since has a secret of its own there. Where numbers of files
 // are given again at once, the new one would have the old one's.
 TEST_F(PodRunnerTest, SecretThatCameAfterwardsOutlivesAKilledProgram) {

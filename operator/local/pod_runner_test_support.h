@@ -48,9 +48,9 @@ inline pid_t ParsePid(const std::string& text) {
 
 // Whether the process is alive; a zombie that waits for its reaper is not.
 inline bool IsAlive(pid_t pid) {
-  for (const ProcessEntry& entry : ReadProcessTable()) {
+  for (const ProcessStat& entry : ReadProcessStats()) {
     if (entry.pid == pid) {
-      return !entry.is_zombie;
+      return !HasEnded(entry);
     }
   }
   return false;
@@ -114,7 +114,7 @@ class WarningLogger : public Logger {
 inline pid_t ChildNamed(const std::string& name) {
   pid_t child = 0;
   EXPECT_TRUE(Eventually([&] {
-    for (const ProcessEntry& entry : ReadProcessTable()) {
+    for (const ProcessStat& entry : ReadProcessStats()) {
       const std::string comm = ReadText("/proc/" + std::to_string(entry.pid) + "/comm");
       child = entry.parent == ::getpid() && comm == name + "\n" ? entry.pid : child;
     }

@@ -2,12 +2,9 @@
 
 #include <algorithm>
 #include <charconv>
-#include <dirent.h>
-#include <memory>
 #include <optional>
 #include <poll.h>
 #include <signal.h>
-#include <sstream>
 #include <system_error>
 #include <unistd.h>
 
@@ -19,68 +16,10 @@
 namespace lockstep::control {
 namespace {
 
-constexpr std::size_t kStatBytesMax = 4096;            // one line of some 50 numbers
 constexpr std::size_t kEnvironmentBytesMax = 4 << 20;  // the kernel's own default is 2 MiB
 constexpr std::size_t kLimitsBytesMax = 4096;          // 17 lines of 79 letters
 constexpr std::size_t kVmstatBytesMax = 64 << 10;
 constexpr int kKillWaitMilliseconds = 20;  // for one SIGKILL to be carried out before a new pass
-
-struct CloseDirectory {
-  void operator()(DIR* directory) const { ::closedir(directory); }
-};
-
-std::optional<pid_t> ParsePid(std::string_view name) {
-  pid_t pid = 0;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), pid);
-  if (error != std::errc() || end != name.data() + name.size()) {
-    return std::nullopt;
-  }
-  return pid;
-}
-
-std::vector<pid_t> ListPids() {
-  std::vector<pid_t> pids;
-  const std::unique_ptr<DIR, CloseDirectory> directory(::opendir("/proc"));
-  if (directory == nullptr) {
-    return pids;
-  }
-  while (const dirent* entry = ::readdir(directory.get())) {
-    if (const auto pid = ParsePid(entry->d_name)) {
-      pids.push_back(*pid);
-    }
-  }
-  std::sort(pids.begin(), pids.end());
-  return pids;
-}
-
-// Field 2, the name, may hold spaces and parentheses: fields are counted from its last ')'.
-std::optional<ProcessEntry> ReadEntry(pid_t pid, int64_t page_bytes) {
-  const auto text = ReadFile("/proc/" + std::to_string(pid) + "/stat", kStatBytesMax);
-  if (!text.ok()) {
-    return std::nullopt;  // it ended meanwhile
-  }
-  const std::size_t name_end = text->rfind(')');
-  if (name_end == std::string::npos) {
-    return std::nullopt;
-  }
-  std::istringstream fields(text->substr(name_end + 1));
-  ProcessEntry entry;
-  entry.pid = pid;
-  char state = '?';
-  fields >> state >> entry.parent >> entry.group >> entry.session;
-  std::string skipped;
-  for (int field = 7; field < 24 && fields; ++field) {
-    fields >> skipped;
-  }
-  int64_t resident_pages = 0;
-  fields >> resident_pages;
-  if (!fields) {
-    return std::nullopt;
-  }
-  entry.is_zombie = state == 'Z' || state == 'X';
-  entry.resident_bytes = resident_pages * page_bytes;
-  return entry;
-}
 
 bool HoldsEntry(std::string_view environment, std::string_view entry) {
   if (environment.starts_with(entry)) {
@@ -93,7 +32,7 @@ bool HoldsEntry(std::string_view environment, std::string_view entry) {
 // A process, and what more is known of it: read where a selector asks for it, once for all.
 class LookedAt {
  public:
-  explicit LookedAt(const ProcessEntry& entry) : entry_(entry) {}
+  explicit LookedAt(const ProcessStat& entry) : entry_(entry) {}
 
   bool Matches(const ProcessSelector& selector) {
     if (entry_.pid == selector.spared) {
@@ -139,22 +78,22 @@ class LookedAt {
     return mark_;
   }
 
-  const ProcessEntry& entry_;
+  const ProcessStat& entry_;
   std::optional<std::string> environment_;
   bool has_read_mark_ = false;
   std::optional<uint64_t> mark_;
 };
 
 // Signals through a pidfd, looking again in between: the pid cannot come to mean another process.
-std::optional<UniqueFd> SignalIfMatching(const ProcessEntry& seen,
+std::optional<UniqueFd> SignalIfMatching(const ProcessStat& seen,
                                          const std::vector<ProcessSelector>& selectors,
                                          int signal) {
   UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, seen.pid, 0)));
   if (!pidfd.is_open()) {
     return std::nullopt;
   }
-  const auto again = ReadEntry(seen.pid, 1);
-  if (!again || again->is_zombie || !LookedAt(*again).MatchesAny(selectors)) {
+  const auto again = ReadProcessStat(seen.pid);
+  if (!again || HasEnded(*again) || !LookedAt(*again).MatchesAny(selectors)) {
     return std::nullopt;
   }
   if (::syscall(SYS_pidfd_send_signal, pidfd.get(), signal, nullptr, 0) != 0) {
@@ -167,8 +106,8 @@ std::optional<UniqueFd> SignalIfMatching(const ProcessEntry& seen,
 std::vector<UniqueFd> SignalOnce(const std::vector<ProcessSelector>& selectors, int signal) {
   const pid_t self = ::getpid();
   std::vector<UniqueFd> signalled;
-  for (const ProcessEntry& entry : ReadProcessTable()) {
-    if (entry.pid == self || entry.is_zombie || !LookedAt(entry).MatchesAny(selectors)) {
+  for (const ProcessStat& entry : ReadProcessStats()) {
+    if (entry.pid == self || HasEnded(entry) || !LookedAt(entry).MatchesAny(selectors)) {
       continue;
     }
     if (auto pidfd = SignalIfMatching(entry, selectors, signal)) {
@@ -180,21 +119,9 @@ std::vector<UniqueFd> SignalOnce(const std::vector<ProcessSelector>& selectors, 
 
 }  // namespace
 
-std::vector<ProcessEntry> ReadProcessTable() {
-  const int64_t page_bytes = ::sysconf(_SC_PAGESIZE);
-  std::vector<ProcessEntry> table;
-  for (const pid_t pid : ListPids()) {
-    if (const auto entry = ReadEntry(pid, page_bytes)) {
-      table.push_back(*entry);
-    }
-  }
-  return table;
-}
-
 bool IsStopped(pid_t pid) {
-  const auto text = ReadFile("/proc/" + std::to_string(pid) + "/stat", kStatBytesMax);
-  const std::size_t name_end = text.ok() ? text->rfind(')') : std::string::npos;
-  return name_end != std::string::npos && text->compare(name_end, 3, ") T") == 0;
+  const auto stat = ReadProcessStat(pid);
+  return stat && stat->state == 'T';
 }
 
 std::optional<uint64_t> LineageMarkOf(pid_t pid) {
@@ -231,17 +158,17 @@ int KillMatching(const std::vector<ProcessSelector>& selectors, int rounds_max) 
   return killed;
 }
 
-std::map<pid_t, int64_t> ResidentBytesByLeader(const std::vector<ProcessEntry>& table,
+std::map<pid_t, int64_t> ResidentBytesByLeader(const std::vector<ProcessStat>& table,
                                                const std::vector<pid_t>& leaders) {
   std::map<pid_t, pid_t> parent_of;
-  for (const ProcessEntry& entry : table) {
+  for (const ProcessStat& entry : table) {
     parent_of[entry.pid] = entry.parent;
   }
   const auto is_leader = [&leaders](pid_t pid) {
     return std::find(leaders.begin(), leaders.end(), pid) != leaders.end();
   };
   std::map<pid_t, int64_t> bytes;
-  for (const ProcessEntry& entry : table) {
+  for (const ProcessStat& entry : table) {
     pid_t owner = is_leader(entry.session) ? entry.session : entry.pid;
     // The table was not read in one moment, so a chain of parents could loop: the count bounds it.
     for (std::size_t height = 0; !is_leader(owner) && height < table.size(); ++height) {

@@ -9,21 +9,9 @@
 
 #include <sys/types.h>
 
+#include "common/process/process_stat.h"
+
 namespace lockstep::control {
-
-// One line of the system's process table. Source: /proc/<pid>/stat, proc(5).
-struct ProcessEntry {
-  pid_t pid = 0;
-  pid_t parent = 0;
-  pid_t group = 0;
-  pid_t session = 0;
-  bool is_zombie = false;
-  int64_t resident_bytes = 0;
-};
-
-// All processes this process may see, ordered by pid. Takes some milliseconds: for exits and
-// sweeps, not for every turn of a loop.
-std::vector<ProcessEntry> ReadProcessTable();
 
 // Whether a signal has stopped `pid`: it answers nothing until another lets it go on. False for a
 // process that is not there.
@@ -56,7 +44,7 @@ int SignalMatching(const ProcessSelector& selector, int signal);
 
 // Resident memory of all processes that descend from one of `leaders` or are in its session, by
 // leader. Units: bytes; pages that processes share count for each.
-std::map<pid_t, int64_t> ResidentBytesByLeader(const std::vector<ProcessEntry>& table,
+std::map<pid_t, int64_t> ResidentBytesByLeader(const std::vector<ProcessStat>& table,
                                                const std::vector<pid_t>& leaders);
 
 // Sends SIGKILL to all living processes that match any of `selectors`, again and again until none

@@ -391,6 +391,9 @@ void Run(DecisionBuilder* builder) {
     RenewGang(builder);
     return;
   }
+  if (!is_over && RestartOnOtherPorts(builder)) {
+    return;
+  }
   TellOfTrouble(view, builder);
   AnnounceChange(builder);
   problems = HoldRefused(view, std::move(problems), builder);

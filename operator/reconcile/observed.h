@@ -92,6 +92,15 @@ struct PodRefusal {
   friend bool operator==(const PodRefusal&, const PodRefusal&) = default;
 };
 
+// Pods of the attempt cannot have their ports any more, and those of the next get others. Only on
+// one machine: elsewhere a pod has an address, and so all ports, of its own.
+struct LostPorts {
+  Attempt attempt;
+  std::string sentence;  // who has which, and which ports come next
+
+  friend bool operator==(const LostPorts&, const LostPorts&) = default;
+};
+
 // Everything a turn may know of the world outside the job itself. It may be out of date; it is
 // never invented.
 struct Observed {
@@ -108,6 +117,7 @@ struct Observed {
   // a cluster's operator cannot tell them from a network that fails.
   std::set<std::string> mute_pods;
   std::map<std::string, PodRefusal> refused_pods;  // by pod name; kept while that name is wanted
+  std::optional<LostPorts> lost_ports;
   ServiceState service = ServiceState::kNotNeeded;
   // What the newest scheduling round says of a job without a place. Empty: there is none, as no
   // other job is there that it could be in the way of.

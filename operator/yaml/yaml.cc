@@ -332,6 +332,46 @@ std::optional<TextProblem> FindBadCharacter(std::string_view text) {
   return std::nullopt;
 }
 
+// Where the innermost {, [ or quote stands that nothing closes; null where all are closed. Those of
+// comments and within words do not count. Of a block of text ("|") they do: who asks knows already
+// that the file is wrong.
+std::optional<TextPosition> FindUnclosed(std::string_view text) {
+  std::vector<TextPosition> open;
+  std::optional<TextPosition> quote;
+  char quoted_by = 0;
+  TextPosition at{1, 1};
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    const char before = i == 0 ? '\n' : text[i - 1];
+    const bool begins_word = std::string_view(" \t\n\r[{,").find(before) != std::string_view::npos;
+    if (quote.has_value()) {
+      if (c == '\\' && quoted_by == '"' && i + 1 < text.size() && text[i + 1] != '\n') {
+        ++i;
+        ++at.column;
+      } else if (c == quoted_by) {
+        quote.reset();
+      }
+    } else if (c == '#' && begins_word) {
+      i = std::min(text.find('\n', i), text.size()) - 1;  // comes next
+    } else if (begins_word && (c == '"' || c == '\'')) {
+      quote = at;
+      quoted_by = c;
+    } else if ((c == '{' || c == '[') && (begins_word || !open.empty())) {
+      open.push_back(at);
+    } else if ((c == '}' || c == ']') && !open.empty()) {
+      open.pop_back();
+    }
+    at = c == '\n' ? TextPosition{at.line + 1, 1} : TextPosition{at.line, at.column + 1};
+  }
+  return quote.has_value() ? quote
+         : open.empty()    ? std::nullopt
+                           : std::optional<TextPosition>(open.back());
+}
+
+// How yaml-cpp, and who refuses an object as a key, speak of a text that ends too early.
+constexpr std::string_view kMissedAtEnd[] = {
+    "end of map flow not found", "end of sequence flow not found", "EOF", "expected a key"};
+
 // yaml-cpp's words, or better ones for the mistake everybody makes once.
 std::string ExplainSyntaxError(std::string_view text, const YAML::ParserException& error) {
   std::istringstream lines{std::string(text)};
@@ -342,6 +382,18 @@ std::string ExplainSyntaxError(std::string_view text, const YAML::ParserExceptio
   const std::size_t indent_end = std::min(line.find_first_not_of(" \t"), line.size());
   if (line.substr(0, indent_end).find('\t') != std::string::npos) {
     return "not valid YAML: a tab in the indentation, expected spaces";
+  }
+  // What yaml-cpp misses at the end it tells of where the object, list or text began, or as a key.
+  const bool is_at_end = std::any_of(
+      std::begin(kMissedAtEnd), std::end(kMissedAtEnd), [&error](std::string_view words) {
+        return error.msg.find(words) != std::string::npos;
+      });
+  if (const auto open = FindUnclosed(text); open.has_value() && is_at_end) {
+    const auto breaks = std::count(text.begin(), text.end(), '\n');
+    const auto last = breaks + (text.ends_with('\n') ? 0 : 1);
+    return "not valid YAML: the file ends on line " + std::to_string(last) +
+           ", within what begins on line " + std::to_string(open->line) + ", column " +
+           std::to_string(open->column);
   }
   return "not valid YAML: " + error.msg;
 }

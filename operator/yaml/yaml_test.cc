@@ -154,5 +154,18 @@ TEST(ReadYaml, FieldThatIsNotThereStandsWhereItsParentDoes) {
   EXPECT_EQ(positions.Find("z"), TextPosition());
 }
 
+// As a download leaves it that broke off.
+TEST(ReadYaml, FileThatIsCutOffSaysWhereItEndsAndWithinWhat) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"a: 1\nb: {c: [{d: e,\n", "line 2, within what begins on line 2, column 9"},
+      {"a: 1\nb: {c: 1, d: {", "line 2, within what begins on line 2, column 14"},
+      {"a: [1, 2\nb: 3 # ]\nc: 4\n", "line 3, within what begins on line 1, column 4"},
+      {"a: it's\nb: [c, \"d", "line 2, within what begins on line 2, column 8"}};
+  for (const auto& [text, where] : cases) {
+    EXPECT_EQ(AsJson(text), "not valid YAML: the file ends on " + where) << text;
+  }
+  EXPECT_EQ(AsJson("{a: 1}: 2\n"), "not valid YAML: an object found, expected a key");
+}
+
 }  // namespace
 }  // namespace lockstep::control

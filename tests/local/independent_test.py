@@ -147,11 +147,13 @@ class Refused(LocalTest):
         return run.output
 
     def test_one_model_is_not_gone_on_with_by_several_nor_several_by_one(self):
-        several = self.resume(self.trained(training_manifest()), "strategy=Independent")
-        self.assertIn("holds step-00000020, of one model for all ranks, and strategy Independent "
-                      "trains a model for each", several)
-        one = self.resume(self.trained(manifest()), "strategy=MultiWorkerMirrored")
-        self.assertIn("holds rank-0, of a model for each rank, and this strategy trains one", one)
+        several = self.resume(self.trained(training_manifest()), "strategy=Independent",
+                              exit_code=2)
+        self.assertIn("spec.strategy: Independent found, expected another: the state is of one "
+                      "model for all ranks", several)
+        one = self.resume(self.trained(manifest()), "strategy=MultiWorkerMirrored", exit_code=2)
+        self.assertIn("spec.strategy: MultiWorkerMirrored found, expected Independent: the state "
+                      "is of one rank's model", one)
 
     def test_other_number_of_ranks_is_refused_with_both(self):
         output = self.resume(self.trained(manifest()), "roles[0].replicas=2", exit_code=2)

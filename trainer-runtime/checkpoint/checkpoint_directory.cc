@@ -196,6 +196,18 @@ bool CheckpointDirectory::OwesFence() const {
   return owes_fence_;
 }
 
+// Whether somebody has removed the folder, or all that was in it, since the claim: the next save
+// makes it anew. Without a fence nobody newer has claimed it.
+bool CheckpointDirectory::IsGone() const {
+  std::error_code error;
+  const bool is_gone = !std::filesystem::exists(options_.directory + "/" + kFenceFile, error);
+  if (is_gone && !error) {
+    options_.logger->Warn("what was in the checkpoint directory was removed; it is made anew",
+                          {{"directory", options_.directory}});
+  }
+  return is_gone && !error;
+}
+
 bool CheckpointDirectory::HasHeldFence() const {
   const std::lock_guard guard(mutex_);
   return has_held_fence_;
@@ -226,9 +238,16 @@ WriterIdentity CheckpointDirectory::ClaimedIdentity() const {
 }
 
 Result<int64_t> CheckpointDirectory::Publish(const Snapshot& snapshot) {
+  Result<int64_t> bytes = TryPublish(snapshot);
+  // Somebody has removed the folder in the midst of it, and the last save has no next one.
+  const bool is_interrupted = !bytes.ok() && bytes.error().code() == ErrorCode::kNotFound;
+  return is_interrupted && IsGone() ? TryPublish(snapshot) : std::move(bytes);
+}
+
+Result<int64_t> CheckpointDirectory::TryPublish(const Snapshot& snapshot) {
   const std::string folder = TemporaryPath("save");
   Result<int64_t> bytes = int64_t{0};
-  if (Status raised = OwesFence() ? RaiseFence() : OkStatus(); !raised.ok()) {
+  if (Status raised = OwesFence() || IsGone() ? RaiseFence() : OkStatus(); !raised.ok()) {
     bytes = std::move(raised).error();
   } else {
     bytes = WriteFiles(folder, snapshot);

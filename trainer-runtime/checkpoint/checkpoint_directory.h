@@ -67,7 +67,9 @@ class CheckpointDirectory {
 
   WriterIdentity ClaimedIdentity() const;
   Status RaiseFence();
+  Result<int64_t> TryPublish(const Snapshot& snapshot);
   bool OwesFence() const;
+  bool IsGone() const;
   bool HasHeldFence() const;
   void NoteFence(const WriterIdentity& writer);
   Status RemoveHalfDone() const;

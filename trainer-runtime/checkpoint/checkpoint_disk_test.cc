@@ -66,6 +66,24 @@ TEST_F(CheckpointDiskTest, EveryFlushIsNeeded) {
   }
 }
 
+TEST_F(CheckpointDiskTest, FolderThatIsRemovedInTheMidstOfASaveIsMadeAnewForIt) {
+  FakeDisk disk(root_);
+  CheckpointDirectory directory = MakeDirectory();
+  ASSERT_TRUE(directory.Claim(Writer()).ok());
+  bool is_removed = false;
+  disk.IgnoreFlushesOf([&](const std::string& path) {
+    if (!is_removed && path.find("/tensors.") < path.size()) {
+      is_removed = true;
+      std::filesystem::remove_all(directory_);
+    }
+    return false;
+  });
+  const Result<int64_t> saved = directory.Publish(SnapshotAt(10));
+  EXPECT_TRUE(is_removed);
+  EXPECT_TRUE(saved.ok()) << saved.error().ToString();
+  EXPECT_TRUE(std::filesystem::exists(directory_ + "/step-00000010/manifest.json"));
+}
+
 // An older checkpoint in its place would undo hours of work, and the next save would remove it.
 TEST_F(CheckpointDiskTest, UnreadableCheckpointIsAnErrorAndNoOlderOneTakesItsPlace) {
   FakeDisk disk(root_);

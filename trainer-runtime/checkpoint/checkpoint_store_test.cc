@@ -290,6 +290,21 @@ TEST_F(CheckpointStoreTest, DamagedFenceShutsWritersOutUntilTheNextClaim) {
   EXPECT_THAT(log_.warnings, ElementsAre(HasSubstr("fence is damaged")));
 }
 
+// Whoever tidies up too much loses what was saved, and not what is trained from there on.
+TEST_F(CheckpointStoreTest, FolderThatSomebodyRemovesIsMadeAnewByTheNextSaveAndThatIsSaid) {
+  const auto store = OpenWriter();
+  SaveAndWait(store.get(), 10);
+  std::filesystem::remove_all(directory_);
+  SaveAndWait(store.get(), 20);
+  EXPECT_THAT(Names(), ElementsAre("fence.json", "step-00000020"));
+  EXPECT_THAT(log_.warnings, ElementsAre(HasSubstr("was removed; it is made anew directory=")));
+  for (const std::string& name : Names()) {
+    std::filesystem::remove_all(directory_ + "/" + name);
+  }
+  SaveAndWait(store.get(), 30);
+  EXPECT_EQ(NewestStep(store.get()), 30);
+}
+
 TEST_F(CheckpointStoreTest, ClaimRemovesWhatDeadWritersLeft) {
   ASSERT_TRUE(MakeDirectories(directory_ + "/.tmp-0123-save").ok());
   ASSERT_TRUE(WriteFileAtomically(directory_ + "/.tmp-0123-save/tensors.safetensors", "x").ok());

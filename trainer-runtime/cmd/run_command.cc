@@ -165,7 +165,8 @@ int RefuseToStart(const WorkerEnvironment* environment,
     message.reason = error.ToString();
     WriteTerminationMessage(*environment, message, logger);
   }
-  return outcome == Outcome::kRetryable ? kExitRetryable : kExitUserError;
+  const int later = error.code() == ErrorCode::kAlreadyExists ? kExitPortTaken : kExitRetryable;
+  return outcome == Outcome::kRetryable ? later : kExitUserError;
 }
 
 // Errors: kInvalidArgument: no interpreter can be kept for this command, or with such a module.

@@ -5,6 +5,7 @@
 
 #include "common/base/file.h"
 #include "common/contract/initial_status.h"
+#include "common/contract/last_line.h"
 #include "trainer-runtime/telemetry/process_channel.h"
 #include "trainer-runtime/telemetry/runtime_endpoints.h"
 
@@ -100,7 +101,7 @@ void WriteTerminationMessage(const WorkerEnvironment& environment,
                                           EncodeTerminationMessage(message) + "\n");
   if (!written.ok()) {
     // The newest line of the log is what is left to tell why.
-    logger->Warn("termination message not written",
+    logger->Warn(kMessageNotWritten,
                  {{"error", written.error().ToString()}, {"reason", message.reason}});
   }
 }

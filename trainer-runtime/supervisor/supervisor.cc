@@ -16,6 +16,7 @@
 #include "common/base/check.h"
 #include "common/base/unique_fd.h"
 #include "common/contract/exit_code.h"
+#include "common/contract/last_line.h"
 #include "common/contract/python_command.h"
 #include "common/process/find_program.h"
 #include "trainer-runtime/supervisor/child_process.h"
@@ -439,8 +440,8 @@ void Supervisor::WriteTerminationMessage() {
   }
   const Status written = LeaveLastWords(options_.termination_message_file, message);
   if (!written.ok()) {
-    options_.logger->Warn("termination message not written",
-                          {{"error", written.error().ToString()}});
+    options_.logger->Warn(kMessageNotWritten,
+                          {{"error", written.error().ToString()}, {"reason", message.reason}});
   }
 }
 

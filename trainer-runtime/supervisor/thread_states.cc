@@ -8,7 +8,7 @@
 #include <system_error>
 
 #include "common/base/file.h"
-#include "trainer-runtime/supervisor/process_table.h"
+#include "common/process/process_stat.h"
 
 namespace lockstep::runtime {
 namespace {
@@ -40,7 +40,7 @@ ThreadState StateOf(pid_t thread, const std::string& folder) {
   ThreadState state;
   state.thread = thread;
   state.name = LineOf(folder + "/comm");
-  const std::optional<ProcessStat> stat = ParseProcessStat(LineOf(folder + "/stat"), Duration(0));
+  const std::optional<ProcessStat> stat = ParseProcessStat(LineOf(folder + "/stat"), {});
   state.state = stat.has_value() ? stat->state : '?';
   const std::string function = LineOf(folder + "/wchan");
   state.waits_in = function == "0" ? "" : function;  // it runs, or who asks may not know

@@ -16,6 +16,8 @@ int ExitCodeOf(ErrorCode code) {
     case ErrorCode::kCorrupt:
     case ErrorCode::kMismatch:
       return kExitUserError;
+    case ErrorCode::kAlreadyExists:  // a port; of a folder it is AsOwnFault's
+      return kExitPortTaken;
     case ErrorCode::kStale:
       return kExitSuperseded;
     case ErrorCode::kInternal:

@@ -60,7 +60,7 @@ TEST(Ending, EachErrorHasItsExitCode) {
       {ErrorCode::kPeerLost, 75},
       {ErrorCode::kAborted, 75},
       {ErrorCode::kUnavailable, 75},
-      {ErrorCode::kAlreadyExists, 75},
+      {ErrorCode::kAlreadyExists, 82},
   };
   for (const auto& [code, exit_code] : cases) {
     EXPECT_EQ(EndOf(Error(code, "why")), (Ending{EndingKind::kFailed, exit_code, "why"}));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/contract/exit_code.h"
 #include "operator/reconcile/policy/backoff.h"
 #include "operator/reconcile/policy/budget.h"
 
@@ -84,6 +85,19 @@ void RestartGang(const Failure& origin, DecisionBuilder* builder) {
   }
   builder->Set({ConditionType::kRestarting, true, "GangRestart", message}, EventType::kWarning);
   builder->Set({ConditionType::kScheduled, false, "GangRestart", message});
+}
+
+bool RestartOnOtherPorts(DecisionBuilder* builder) {
+  const std::optional<LostPorts>& lost = builder->observed().lost_ports;
+  if (!lost.has_value() || lost->attempt != builder->status().attempt) {
+    return false;
+  }
+  Failure origin;
+  origin.cause = ExitCauseName(ExitCause::kPortTaken);
+  origin.sentence = lost->sentence;
+  origin.is_voluntary = true;
+  RestartGang(origin, builder);
+  return true;
 }
 
 void RollBackGang(const std::string& reason,

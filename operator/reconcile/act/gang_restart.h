@@ -25,6 +25,10 @@ std::string CostOf(const Failure& failure, const DecisionBuilder& builder);
 // Precondition: its budget is spent.
 void RestartGang(const Failure& origin, DecisionBuilder* builder);
 
+// Starts the whole gang anew where its attempt has lost its ports: no program did anything wrong,
+// so it costs no budget. Returns whether it was so.
+bool RestartOnOtherPorts(DecisionBuilder* builder);
+
 // Rolls a gang back of which not all pods could start: attempt and epoch rise, the placement is
 // given up, and the job pauses. Nothing is counted as a restart.
 void RollBackGang(const std::string& reason, const std::string& sentence, DecisionBuilder* builder);

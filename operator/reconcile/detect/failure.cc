@@ -314,7 +314,9 @@ Failure EndedFailure(const DecisionBuilder& builder, const Member& member) {
   failure.cause = ExitCauseName(verdict.cause);
   failure.is_node_at_fault = was_taken_back;
   // A node that evicts for want of memory or disk has its reason in what runs there.
-  failure.is_voluntary = has_obeyed || Contains(kAskedByNode, reason);
+  failure.is_voluntary =
+      has_obeyed || Contains(kAskedByNode, reason) ||
+      (builder.observed().is_one_machine && verdict.cause == ExitCause::kPortTaken);
   NameEviction(status.disruption, &failure);
   failure.response =
       ResponseTo(RoleOf(builder, member).restart_policy, verdict.outcome, member.rank.has_value());

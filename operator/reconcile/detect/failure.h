@@ -20,7 +20,8 @@ struct Failure {
   std::string cause;               // the key under which restarts are counted
   FailureResponse response = FailureResponse::kRestart;
   bool is_node_at_fault = false;     // a successor had better be elsewhere
-  bool is_voluntary = false;         // somebody asked the pod to go: it costs no budget
+  bool is_voluntary = false;         // somebody asked the pod to go, or the machine gave its port
+                                     // to another process: it costs no budget
   std::optional<WallTime> ended_at;  // by its node's clock, where that said so
   std::string tail;                  // the last lines of its output, where they are known
   std::string sentence;  // "pod mnist-worker-1 (rank 1) killed by SIGKILL (exit code 137)"

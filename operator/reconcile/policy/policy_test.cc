@@ -50,7 +50,8 @@ TEST(RestartPolicyTable, EveryExitCodeGetsTheResponseOfItsClass) {
     const Outcome outcome = ClassifyExit(code, signal, "").outcome;
     const bool is_own_verdict = code >= 1 && code <= 127 && code != kExitInternal &&
                                 code != kExitRetryable && code != kExitSuperseded &&
-                                code != kExitPreempted && code != kExitHung;
+                                code != kExitPreempted && code != kExitHung &&
+                                code != kExitPortTaken;
     EXPECT_EQ(ResponseTo(RestartPolicy::kNever, outcome, true), code == 0 ? kNone : kFail);
     EXPECT_EQ(ResponseTo(RestartPolicy::kOnFailure, outcome, true), code == 0 ? kNone : kRestart);
     EXPECT_EQ(ResponseTo(RestartPolicy::kAlways, outcome, true), code == 0 ? kNone : kRestart);

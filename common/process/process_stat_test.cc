@@ -1,0 +1,57 @@
+#include "common/process/process_stat.h"
+
+#include <algorithm>
+#include <chrono>
+#include <unistd.h>
+
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+using std::chrono::milliseconds;
+
+TEST(ParseProcessStat, TakesTheNameForWhatItIs) {
+  const auto stat = ParseProcessStat(
+      "42 (a) S 1 (b) T 7 41 40 0 -1 4194304 9 9 9 9 100 20 3 4 20 0 3 0 123 456 5",
+      {milliseconds(10), 4096});
+  ASSERT_TRUE(stat.has_value());
+  EXPECT_EQ(*stat, (ProcessStat{42, 7, 41, 40, 'T', 3, milliseconds(1270), 20480}));
+}
+
+TEST(ParseProcessStat, RefusesWhatIsCutShort) {
+  for (const char* line : {"", "42", "42 (a", "42 (a) S 1 2 3", "x (a) S 1"}) {
+    EXPECT_FALSE(ParseProcessStat(line, {milliseconds(10), 4096}).has_value()) << line;
+  }
+}
+
+TEST(HasEnded, NotWhileAThreadIsLeftBehindItsMainThread) {
+  ProcessStat stat;
+  stat.state = 'Z';
+  stat.threads = 2;
+  EXPECT_FALSE(HasEnded(stat));
+  stat.threads = 1;
+  EXPECT_TRUE(HasEnded(stat));
+  stat.state = 'S';
+  EXPECT_FALSE(HasEnded(stat));
+}
+
+TEST(ReadProcessStats, HasThisProcess) {
+  const std::vector<ProcessStat> table = ReadProcessStats();
+  const auto own = std::find_if(
+      table.begin(), table.end(), [](const ProcessStat& stat) { return stat.pid == ::getpid(); });
+  ASSERT_NE(own, table.end());
+  EXPECT_EQ(own->parent, ::getppid());
+  EXPECT_EQ(own->group, ::getpgrp());
+  EXPECT_EQ(own->session, ::getsid(0));
+  EXPECT_EQ(own->state, 'R');
+  EXPECT_GT(own->resident_bytes, 0);
+}
+
+TEST(ReadProcessStat, OfNobodyIsNothing) {
+  EXPECT_TRUE(ReadProcessStat(::getpid()).has_value());
+  EXPECT_FALSE(ReadProcessStat(0).has_value());
+}
+
+}  // namespace
+}  // namespace lockstep

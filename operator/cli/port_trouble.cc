@@ -1,0 +1,59 @@
+#include "operator/cli/port_trouble.h"
+
+#include <utility>
+
+namespace lockstep::control {
+namespace {
+
+// Choices: a process of many threads that was killed has ended within some tenths of a second, on
+// a busy machine within two; who restarts its own server beside a run sees the warning in time.
+constexpr std::chrono::seconds kPatience{3};
+constexpr Duration kPause = std::chrono::milliseconds(100);
+
+}  // namespace
+
+void PortTrouble::Note(const std::optional<std::string>& taken, bool is_fixed, TimePoint now) {
+  pause_end_.reset();
+  if (!taken) {
+    since_.reset();
+    return;
+  }
+  const bool is_new = !since_.has_value();
+  since_ = since_.value_or(now);
+  if (now - *since_ < kPatience) {
+    pause_end_ = now + kPause;
+    if (is_new) {
+      warning_ = *taken + "; it is waited for, at most " + std::to_string(kPatience.count()) + " s";
+    }
+    return;
+  }
+  since_.reset();
+  if (is_fixed) {
+    verdict_ = *taken + "; the manifest asks for that port, so that no other will do";
+  } else {
+    Move(*taken);
+  }
+}
+
+void PortTrouble::NoteEnd(const std::string& said) {
+  Move(said);
+}
+
+void PortTrouble::Move(const std::string& why) {
+  if (moves_ == kMovesMax) {
+    verdict_ = why + "; the run has had other ports " + std::to_string(kMovesMax) + " times before";
+    return;
+  }
+  ++moves_;
+  move_ = why;
+}
+
+std::optional<std::string> PortTrouble::TakeMove() {
+  return std::exchange(move_, std::nullopt);
+}
+
+std::optional<std::string> PortTrouble::TakeWarning() {
+  return std::exchange(warning_, std::nullopt);
+}
+
+}  // namespace lockstep::control

@@ -1,0 +1,63 @@
+#include "operator/cli/port_trouble.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep::control {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::HasSubstr;
+using ::testing::Optional;
+
+const std::string kTaken = "worker-1: 127.1.0.2:12051 is in use by process 4711 (python3)";
+
+TimePoint At(int64_t ms) {
+  return TimePoint() + milliseconds(ms);
+}
+
+TEST(PortTrouble, HolderThatDiesIsWaitedForAndToldOfOnce) {
+  PortTrouble trouble;
+  trouble.Note(kTaken, false, At(0));
+  EXPECT_EQ(trouble.pause_end(), At(100));
+  EXPECT_THAT(trouble.TakeWarning(), Optional(HasSubstr("process 4711 (python3); it is waited")));
+  trouble.Note(kTaken, false, At(100));
+  EXPECT_EQ(trouble.TakeWarning(), std::nullopt);
+  trouble.Note(std::nullopt, false, At(200));
+  EXPECT_EQ(trouble.pause_end(), std::nullopt);
+  EXPECT_EQ(trouble.TakeMove(), std::nullopt);
+}
+
+TEST(PortTrouble, HolderThatStaysMeansOtherPorts) {
+  PortTrouble trouble;
+  trouble.Note(kTaken, false, At(0));
+  trouble.Note(kTaken, false, At(2999));
+  EXPECT_EQ(trouble.TakeMove(), std::nullopt);
+  trouble.Note(kTaken, false, At(3000));
+  EXPECT_EQ(trouble.TakeMove(), kTaken);
+  EXPECT_EQ(trouble.TakeMove(), std::nullopt);
+  EXPECT_EQ(trouble.verdict(), std::nullopt);
+}
+
+TEST(PortTrouble, PortThatTheManifestAsksForEndsTheRun) {
+  PortTrouble trouble;
+  trouble.Note(kTaken, true, At(0));
+  trouble.Note(kTaken, true, At(3000));
+  EXPECT_EQ(trouble.TakeMove(), std::nullopt);
+  EXPECT_THAT(trouble.verdict(), Optional(HasSubstr("no other will do")));
+}
+
+TEST(PortTrouble, PodThatFoundItsPortTakenMeansOtherPortsSomeTimes) {
+  PortTrouble trouble;
+  for (int move = 0; move < PortTrouble::kMovesMax; ++move) {
+    trouble.NoteEnd(kTaken);
+    EXPECT_EQ(trouble.TakeMove(), kTaken);
+  }
+  EXPECT_EQ(trouble.verdict(), std::nullopt);
+  trouble.NoteEnd(kTaken);
+  EXPECT_EQ(trouble.TakeMove(), std::nullopt);
+  EXPECT_THAT(trouble.verdict(), Optional(HasSubstr("other ports 5 times before")));
+}
+
+}  // namespace
+}  // namespace lockstep::control
