@@ -9,7 +9,7 @@ PyTorch's take turns. Of each turn: "compute" is a step of both ranks at once wi
 update included; "wire" the sum of all gradients without compute; "after" a step that sums after
 backward; "step" the product's own. Figures are medians over the rounds of all turns, in
 milliseconds. "ratio" is step / max(compute, wire); the bar is 1.15. Exit code 1 when it is missed
-at every batch size.
+at any batch size.
 """
 
 import argparse
@@ -155,8 +155,8 @@ def main():
         first = results["lockstep"][0]
         print(f"{first['gradientBytes'] / 1e6:.1f} MB of gradients in {first['bucketCount']} "
               f"buckets; {first['engine']}; {results['torch DDP gloo'][0]['engine']}")
-    if min(ratios) > BAR:
-        print(f"the bar is missed: {min(ratios):.2f} > {BAR}", file=sys.stderr)
+    if max(ratios) > BAR:
+        print(f"the bar is missed: {max(ratios):.2f} > {BAR}", file=sys.stderr)
         return 1
     return 0
 
