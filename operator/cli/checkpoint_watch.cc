@@ -5,6 +5,14 @@
 
 namespace lockstep::control {
 
+int64_t ModelCount(const ModelsOfPods& models) {
+  int64_t count = models.empty() ? 1 : 0;
+  for (const auto& [task, ranks] : models) {
+    count += static_cast<int64_t>(ranks.size());
+  }
+  return count;
+}
+
 CheckpointWatch::CheckpointWatch(const std::vector<FoundCheckpoint>& newest, ModelsOfPods models)
     : models_(std::move(models)) {
   for (const FoundCheckpoint& checkpoint : newest) {

@@ -35,6 +35,9 @@ struct CheckpointTally {
 // The ranks of each pod that trains models of its own, one for each; empty: the job has one model.
 using ModelsOfPods = std::map<TaskId, std::vector<int64_t>>;
 
+// How many models the job trains.
+int64_t ModelCount(const ModelsOfPods& models);
+
 // Follows the checkpoints by the reports of the processes that write them, and says each thing
 // once: a disk that stays full is one line and not a hundred. Pure bookkeeping. Thread: one.
 class CheckpointWatch {

@@ -132,9 +132,14 @@ Status LocalBackend::CheckPorts(const kube::Pod& pod) {
 }
 
 void LocalBackend::NotePortTaken(const kube::Pod& pod) {
+  const auto name = ParsePodName(pod.name);
+  if (!name || name->number.attempt != options_.job.status.attempt) {
+    return;
+  }
   const auto words = DecodeTerminationMessage(
       pod.status.termination ? pod.status.termination->message : std::string());
-  ports_.NoteEnd(pod.name + ": " + (words.ok() ? words->reason : "its port is in use"));
+  ports_.NoteEnd(pod.name + ": " + (words.ok() ? words->reason : "its port is in use"),
+                 name->number.attempt);
   MovePorts();
 }
 

@@ -35,8 +35,11 @@ void PortTrouble::Note(const std::optional<std::string>& taken, bool is_fixed, T
   }
 }
 
-void PortTrouble::NoteEnd(const std::string& said) {
-  Move(said);
+void PortTrouble::NoteEnd(const std::string& said, Attempt attempt) {
+  if (!newest_ended_ || attempt > *newest_ended_) {
+    newest_ended_ = attempt;
+    Move(said);
+  }
 }
 
 void PortTrouble::Move(const std::string& why) {

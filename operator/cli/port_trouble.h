@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 
+#include "common/base/strong_id.h"
 #include "common/base/time.h"
 
 namespace lockstep::control {
@@ -19,8 +20,9 @@ class PortTrouble {
   // when no pod lacks one. `is_fixed`: the manifest asks for that port, and no other will do.
   void Note(const std::optional<std::string>& taken, bool is_fixed, TimePoint now);
 
-  // A pod has ended as it found its port taken: that is waited for no longer.
-  void NoteEnd(const std::string& said);
+  // A pod of the attempt has ended as it found its port taken: that is waited for no longer. Of an
+  // attempt's pods the first counts: those that follow have had the same ports.
+  void NoteEnd(const std::string& said, Attempt attempt);
 
   // No pod is to be made before; null when there is nothing to wait for.
   std::optional<TimePoint> pause_end() const { return pause_end_; }
@@ -43,6 +45,7 @@ class PortTrouble {
   std::optional<std::string> verdict_;
   std::optional<std::string> warning_;
   int moves_ = 0;
+  std::optional<Attempt> newest_ended_;  // that a pod has ended of so
 };
 
 }  // namespace lockstep::control

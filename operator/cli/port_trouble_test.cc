@@ -50,11 +50,13 @@ TEST(PortTrouble, PortThatTheManifestAsksForEndsTheRun) {
 TEST(PortTrouble, PodThatFoundItsPortTakenMeansOtherPortsSomeTimes) {
   PortTrouble trouble;
   for (int move = 0; move < PortTrouble::kMovesMax; ++move) {
-    trouble.NoteEnd(kTaken);
+    trouble.NoteEnd(kTaken, Attempt(move));
     EXPECT_EQ(trouble.TakeMove(), kTaken);
+    trouble.NoteEnd(kTaken, Attempt(move));  // another pod of that gang
+    EXPECT_EQ(trouble.TakeMove(), std::nullopt);
   }
   EXPECT_EQ(trouble.verdict(), std::nullopt);
-  trouble.NoteEnd(kTaken);
+  trouble.NoteEnd(kTaken, Attempt(PortTrouble::kMovesMax));
   EXPECT_EQ(trouble.TakeMove(), std::nullopt);
   EXPECT_THAT(trouble.verdict(), Optional(HasSubstr("other ports 5 times before")));
 }

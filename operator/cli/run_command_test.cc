@@ -294,6 +294,14 @@ TEST_F(RunCommandTest, UmaskThatTakesTheOwnersRightsIsRefusedAndNothingIsMade) {
   EXPECT_FALSE(std::filesystem::exists(folder_ + "/run"));
 }
 
+TEST_F(RunCommandTest, RunWhoseFolderIsMovedAwaySaysSoWithItsPath) {
+  WriteJob("[sh, -c, 'mv run moved && sleep 1.5']");
+  ::testing::internal::CaptureStdout();
+  RunRun(arguments_);
+  EXPECT_THAT(::testing::internal::GetCapturedStdout(),
+              HasSubstr("warning: the run directory " + folder_ + "/run was moved or removed"));
+}
+
 TEST_F(RunCommandTest, QuietRunTellsItsEndOnly) {
   WriteJob("[sh, -c, 'echo hello']");
   arguments_.quiet = true;

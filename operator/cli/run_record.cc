@@ -18,14 +18,6 @@ std::optional<TimePoint> Find(const std::map<std::string, TimePoint>& moments,
   return found == moments.end() ? std::nullopt : std::optional(found->second);
 }
 
-int64_t ModelCount(const ModelsOfPods& models) {
-  int64_t count = models.empty() ? 1 : 0;
-  for (const auto& [task, ranks] : models) {
-    count += static_cast<int64_t>(ranks.size());
-  }
-  return count;
-}
-
 bool SaysSuccess(const std::string& message) {
   const auto words = DecodeTerminationMessage(message);
   return words.ok() && words->outcome == Outcome::kSuccess;

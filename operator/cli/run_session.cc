@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <filesystem>
 #include <poll.h>
 #include <signal.h>
 #include <utility>
@@ -42,10 +43,6 @@ bool SavesAtStop(const TrainingJob& job) {
   return !job.spec.training || job.spec.strategy != Strategy::kParameterServer;
 }
 
-int64_t ModelCount(const TrainingJob& job) {
-  return job.spec.strategy == Strategy::kIndependent ? job.WorldSize() : 1;
-}
-
 ModelsOfPods ModelsOf(const TrainingJob& job) {
   ModelsOfPods models;
   if (job.spec.strategy == Strategy::kIndependent && job.spec.training) {
@@ -62,7 +59,7 @@ std::optional<int64_t> BatchSize(const TrainingJob& job) {
   if (!job.spec.training) {
     return std::nullopt;
   }
-  return job.spec.training->global_batch_size * ModelCount(job);
+  return job.spec.training->global_batch_size * ModelCount(ModelsOf(job));
 }
 
 // Data epochs of the whole training, where the manifest counts in them.
@@ -196,7 +193,18 @@ void RunSession::BeginStop(RunOutcome outcome, const std::string& reason, TimePo
   }
 }
 
+// A folder that is moved takes along what its pods open by name: each would be told of alone.
+void RunSession::TellOfLostFolder() {
+  std::error_code error;
+  if (!has_told_lost_folder_ && !std::filesystem::exists(options_.run_directory + "/lock", error) &&
+      !error) {
+    has_told_lost_folder_ = true;
+    Warn("the run directory " + options_.run_directory + " was moved or removed under the run");
+  }
+}
+
 void RunSession::HandlePods(TimePoint now) {
+  TellOfLostFolder();
   parts_.pods->Process(now);
   for (const PodEvent& event : parts_.pods->TakeEvents()) {
     record_.OnPodEvent(event);

@@ -61,6 +61,7 @@ class RunSession {
  private:
   void HandleSignals(TimePoint now);
   void HandlePods(TimePoint now);
+  void TellOfLostFolder();
   void HandleReports();
   void NoteUnderWay();
   void TellRemarks();
@@ -103,6 +104,7 @@ class RunSession {
   std::string last_event_;
   AlikeEnds alike_ends_;
   bool has_told_leavers_ = false;
+  bool has_told_lost_folder_ = false;
   std::optional<TimePoint> ended_at_;  // when the job was first seen to have ended
 };
 
