@@ -61,6 +61,12 @@ class Communicator {
   // Copies `data` of rank `root` to all others. Shapes: data [byte_count], equal on every rank.
   virtual Status Broadcast(void* data, std::size_t byte_count, int root, Deadline deadline) = 0;
 
+  // A broadcast of which some ranks have the bytes already: where `holds`, `data` is what `root`
+  // has. It is then only read, nothing is sent for it, and this rank may be asked to pass it on.
+  // The root holds, whatever it says. Shapes: as those of Broadcast.
+  virtual Status Fill(
+      void* data, std::size_t byte_count, int root, bool holds, Deadline deadline) = 0;
+
   // Returns once every rank has called it.
   virtual Status Barrier(Deadline deadline) = 0;
 

@@ -241,63 +241,6 @@ class SlicedAllReduce final : public Exchange {
   std::size_t combined_ = 0;  // chunks of the own slice
 };
 
-class Broadcast final : public Exchange {
- public:
-  Broadcast(const CallContext& context, int world_size, std::byte* data)
-      : rank_(context.rank),
-        root_(context.call.root),
-        world_size_(world_size),
-        bytes_(data, CallBytes(context.call)),
-        frames_sent_(Index(world_size)),
-        frames_asked_(Index(world_size)),
-        frames_received_(Index(world_size)) {}
-
-  std::optional<OutFrame> NextOut(int peer) override {
-    int& sent = frames_sent_[Index(peer)];
-    if (sent == FrameCount(rank_) || (sent == 1 && calls_received_ + 1 < world_size_)) {
-      return std::nullopt;
-    }
-    const bool is_call = sent++ == 0;
-    return OutFrame{is_call, is_call ? std::span<std::byte>() : bytes_};
-  }
-
-  std::optional<InFrame> NextIn(int peer) override {
-    int& asked = frames_asked_[Index(peer)];
-    if (asked == FrameCount(peer)) {
-      return std::nullopt;
-    }
-    const bool is_call = asked++ == 0;
-    return InFrame{is_call, is_call ? std::span<std::byte>() : bytes_};
-  }
-
-  void Received(int peer) override {
-    if (frames_received_[Index(peer)]++ == 0) {
-      ++calls_received_;
-    }
-  }
-
-  bool IsCompleteWith(int peer) const override {
-    return frames_sent_[Index(peer)] == FrameCount(rank_) && MissingFrom(peer) == 0;
-  }
-
-  std::size_t MissingFrom(int peer) const override {
-    return static_cast<std::size_t>(FrameCount(peer) - frames_received_[Index(peer)]);
-  }
-
- private:
-  // The call, and from the root the bytes.
-  int FrameCount(int sender) const { return sender == root_ && !bytes_.empty() ? 2 : 1; }
-
-  int rank_;
-  int root_;
-  int world_size_;
-  std::span<std::byte> bytes_;
-  std::vector<int> frames_sent_;
-  std::vector<int> frames_asked_;
-  std::vector<int> frames_received_;
-  int calls_received_ = 0;
-};
-
 }  // namespace
 
 std::unique_ptr<Exchange> MakeSmallAllReduce(const CallContext& context,
@@ -312,12 +255,6 @@ std::unique_ptr<Exchange> MakeSlicedAllReduce(const CallContext& context,
                                               std::byte* data,
                                               ExchangeBuffers& buffers) {
   return std::make_unique<SlicedAllReduce>(context, world_size, data, buffers);
-}
-
-std::unique_ptr<Exchange> MakeBroadcast(const CallContext& context,
-                                        int world_size,
-                                        std::byte* data) {
-  return std::make_unique<Broadcast>(context, world_size, data);
 }
 
 }  // namespace lockstep::runtime

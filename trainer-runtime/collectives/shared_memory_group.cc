@@ -56,7 +56,7 @@ Status SharedMemoryGroup::AwaitPost(const CallContext& context, int peer) {
   const Post* post = layout_.post(peer, context.call.sequence);
   LOCKSTEP_RETURN_IF_ERROR(
       Await(context, post->sequence, static_cast<uint32_t>(context.call.sequence), peer));
-  return post->call == context.call ? OkStatus() : FindMismatch(context, peer);
+  return Agree(post->call, context.call) ? OkStatus() : FindMismatch(context, peer);
 }
 
 bool SharedMemoryGroup::SpinFor(const std::atomic<uint32_t>& word, uint32_t target) {
@@ -150,7 +150,7 @@ Status SharedMemoryGroup::FindMismatch(const CallContext& context, int peer) con
   const Post* post = layout_.post(peer, context.call.sequence);
   if (post->sequence.load(std::memory_order_acquire) !=
           static_cast<uint32_t>(context.call.sequence) ||
-      post->call == context.call) {
+      Agree(post->call, context.call)) {
     return OkStatus();
   }
   return MismatchError(NameOf(names_, rank_), context.call, NameOf(names_, peer), post->call);

@@ -235,6 +235,9 @@ Result<bool> TcpCommunicator::ReceiveFrom(const CallContext& context,
   const auto outcome = MoveFrames(start, [&] {
     const auto received = stream.Receive();
     if (received == TcpStream::Outcome::kFinished) {
+      if (stream.heard_call().has_value()) {
+        exchange.HeardCall(peer, *stream.heard_call());
+      }
       exchange.Received(peer);
     }
     return received;
