@@ -99,8 +99,9 @@ struct CommunicatorOptions {
   std::vector<int> names;  // [world_size], what errors call the ranks; empty: their own numbers
 };
 
-// Choice: every rank keeps a link to every other one, which is right for tens of ranks, not more.
-constexpr int kWorldSizeMax = 64;
+// Choice: every rank keeps a link to every other one, a thousand descriptors at most; what a rank
+// looks at, sends and holds grows with their number, all of them together with its square.
+constexpr int kWorldSizeMax = 1024;
 
 // Joins the ranks: shared memory when all are on one host, allow it and can map one segment; TCP
 // when no two are; else hierarchical, the one within hosts and the other between them. TCP for all

@@ -92,12 +92,13 @@ class SlicedAllReduce final : public Exchange {
         world_size_(world_size),
         data_(data),
         buffers_(buffers),
+        chunk_bytes_(ChunkBytesFor(world_size)),
         peers_(Index(world_size)),
         sources_(Index(world_size)) {
     for (int peer = 0; peer < world_size; ++peer) {
       std::vector<std::byte>& buffer = buffers_.of_peer[Index(peer)];
       if (peer != rank_) {
-        buffer.resize(std::max(buffer.size(), kRoomChunks * kChunkBytes));
+        buffer.resize(std::max(buffer.size(), kRoomChunks * chunk_bytes_));
       }
     }
   }
@@ -177,7 +178,9 @@ class SlicedAllReduce final : public Exchange {
  private:
   // Measured over loopback with 4 and 64 MB, by processor time: 64 to 256 KB are equal, 32 KB and
   // 512 KB cost a tenth more.
-  static constexpr std::size_t kChunkBytes = 128 * 1024;
+  static constexpr std::size_t kChunkBytesMax = 128 * 1024;
+  // What the rooms of all peers take together. Choice: reached above 128 ranks.
+  static constexpr std::size_t kRoomsBytesMax = 32 * 1024 * 1024;
   // Contributions of one peer held while another peer is late.
   static constexpr std::size_t kRoomChunks = 2;
   static constexpr std::size_t kAlignment = 64;
@@ -190,6 +193,11 @@ class SlicedAllReduce final : public Exchange {
     std::size_t contributions = 0;  // of the frames
   };
 
+  static std::size_t ChunkBytesFor(int world_size) {
+    const std::size_t share = kRoomsBytesMax / kRoomChunks / Index(world_size);
+    return std::min(kChunkBytesMax, share / kAlignment * kAlignment);
+  }
+
   std::size_t SliceOffset(int owner) const {
     const std::size_t even = (CallBytes(call_) + Index(world_size_) - 1) / Index(world_size_);
     const std::size_t size = (even + kAlignment - 1) / kAlignment * kAlignment;
@@ -199,12 +207,12 @@ class SlicedAllReduce final : public Exchange {
   std::size_t SliceSize(int owner) const { return SliceOffset(owner + 1) - SliceOffset(owner); }
 
   std::size_t ChunkCount(int owner) const {
-    return (SliceSize(owner) + kChunkBytes - 1) / kChunkBytes;
+    return (SliceSize(owner) + chunk_bytes_ - 1) / chunk_bytes_;
   }
 
   std::span<std::byte> ChunkOf(int owner, std::size_t chunk) const {
-    const std::size_t begin = chunk * kChunkBytes;
-    return {data_ + SliceOffset(owner) + begin, std::min(kChunkBytes, SliceSize(owner) - begin)};
+    const std::size_t begin = chunk * chunk_bytes_;
+    return {data_ + SliceOffset(owner) + begin, std::min(chunk_bytes_, SliceSize(owner) - begin)};
   }
 
   std::size_t StepCount(int peer) const {
@@ -212,7 +220,7 @@ class SlicedAllReduce final : public Exchange {
   }
 
   std::byte* Room(int peer, std::size_t chunk) const {
-    return buffers_.of_peer[Index(peer)].data() + chunk % kRoomChunks * kChunkBytes;
+    return buffers_.of_peer[Index(peer)].data() + chunk % kRoomChunks * chunk_bytes_;
   }
 
   // Combines every chunk of the own slice that all peers have contributed to.
@@ -235,6 +243,7 @@ class SlicedAllReduce final : public Exchange {
   int world_size_;
   std::byte* data_;
   ExchangeBuffers& buffers_;
+  std::size_t chunk_bytes_;  // equal on all ranks
   std::vector<Progress> peers_;
   std::vector<const void*> sources_;
   int calls_received_ = 0;

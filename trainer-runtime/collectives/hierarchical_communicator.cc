@@ -1,7 +1,6 @@
 #include "trainer-runtime/collectives/hierarchical_communicator.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -181,11 +180,11 @@ Status HierarchicalCommunicator::CheckHealth() {
       }
     }
   }
-  const uint64_t lost = FindLostPeers(parts_.spare_links);
-  return lost == 0 ? OkStatus()
-                   : Fail(Error(ErrorCode::kPeerLost,
-                                "rank " + std::to_string(std::countr_zero(lost)) +
-                                    " is gone, its connection is closed"));
+  const std::vector<int> lost = FindLostPeers(parts_.spare_links);
+  return lost.empty() ? OkStatus()
+                      : Fail(Error(ErrorCode::kPeerLost,
+                                   "rank " + std::to_string(lost.front()) +
+                                       " is gone, its connection is closed"));
 }
 
 }  // namespace
