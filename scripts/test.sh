@@ -2,7 +2,8 @@
 # Installs what the tests need, builds everything and runs every test.
 #
 #   scripts/test.sh                 what the gate runs
-#   scripts/test.sh --sanitizers    also the asan-ubsan and tsan builds of all tests
+#   scripts/test.sh --sanitizers    also the asan-ubsan and tsan builds of all tests, and a missing
+#                                   fence that the latter must find
 #   scripts/test.sh --python        also the Python package as a wheel, for several Pythons and a
 #                                   current torch (installs 6 GB)
 #   scripts/test.sh --peers         also programs for TensorFlow and Horovod (installs 1.5 GB)
@@ -33,7 +34,7 @@ for option in "$@"; do
     --planted) with_planted=true ;;
     --cuda) with_cuda=true ;;
     -h | --help)
-      sed -n '2,14s/^# \{0,1\}//p' "$0"
+      sed -n '2,15s/^# \{0,1\}//p' "$0"
       exit 0
       ;;
     *)
@@ -117,6 +118,8 @@ if $with_sanitizers; then
     run_tests "$preset"
     check_leftovers
   done
+  say "planting a missing fence that the thread sanitizer must find"
+  tests/race/planted.sh
 fi
 
 if $with_python; then

@@ -102,7 +102,7 @@ TEST(TerminationMessage, HoldsAsManyModelsAsThereAreRanks) {
   message.reason = std::string(kTerminationMessageBytesMax, 'x');
   const double third = 1.0 / 3;
   message.result = TestResult{third, third};
-  message.result->models.assign(kTrainerRanksMax, {third * 1e-5, third * 1e-5, third});
+  message.result->models.assign(kModelsMax, {third * 1e-5, third * 1e-5, third});
   message.samples = SampleCounts{int64_t{1} << 60, int64_t{1} << 60, 0, 0};
   message.checkpoints = CheckpointStatus{999, 1, 2, std::string(999, 'x'), Step(999)};
   for (int64_t epoch = 0; epoch < 8; ++epoch) {
@@ -113,7 +113,7 @@ TEST(TerminationMessage, HoldsAsManyModelsAsThereAreRanks) {
   EXPECT_LE(text.size(), kTerminationMessageBytesMax);
   const auto decoded = DecodeTerminationMessage(text);
   ASSERT_TRUE(decoded.ok()) << decoded.error().ToString();
-  ASSERT_EQ(decoded->result->models.size(), static_cast<std::size_t>(kTrainerRanksMax));
+  ASSERT_EQ(decoded->result->models.size(), static_cast<std::size_t>(kModelsMax));
   EXPECT_EQ(decoded->result->models.back(), (ModelResult{3.33333e-06, 3.33333e-06, 0.333333}));
 }
 

@@ -50,7 +50,9 @@ inline constexpr int kMasterPort = 29500;  // MASTER_PORT: torch's default; the 
 inline constexpr int kReplicasMax = 4096;
 inline constexpr int kProcessesMax = 64;
 // Ranks of the built-in trainer, whose collectives hold no more yet.
-inline constexpr int kTrainerRanksMax = 64;
+inline constexpr int kTrainerRanksMax = 1024;
+// Ranks that train a model each: a pod's last words, 4,096 bytes, tell of every model.
+inline constexpr int kModelsMax = 64;
 inline constexpr int kDnsLabelMax = 63;           // RFC 1035, 2.3.4
 inline constexpr int kDnsNameMax = 253;           // RFC 1035, without the trailing dot
 inline constexpr int kLoopbackPodCountMax = 254;  // 127.x.y.1 to 127.x.y.254

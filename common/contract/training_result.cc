@@ -59,13 +59,13 @@ std::vector<ModelResult> DecodeModels(const Json& value,
   std::vector<ModelResult> models;
   for (const ModelColumn& column : kModelColumns) {
     const std::vector<const Json*> numbers = reader.List(column.key);
-    if (column.number == kModelColumns.front().number && numbers.size() <= kTrainerRanksMax) {
+    if (column.number == kModelColumns.front().number && numbers.size() <= kModelsMax) {
       models.resize(numbers.size());
     }
     if (numbers.size() != models.size()) {
       reader.Fail(column.key,
                   std::to_string(numbers.size()) + " numbers found, expected one for each of at " +
-                      "most " + std::to_string(kTrainerRanksMax) + " models in all lists");
+                      "most " + std::to_string(kModelsMax) + " models in all lists");
       return {};
     }
     for (std::size_t i = 0; i < numbers.size(); ++i) {

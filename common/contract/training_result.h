@@ -36,7 +36,7 @@ struct TestResult {
   std::optional<double> test_loss;  // absent when it is not a finite number
   std::optional<double> test_accuracy;
   // By rank, where each has trained a model of its own; then the above are the means over them.
-  // At most kTrainerRanksMax.
+  // At most kModelsMax.
   std::vector<ModelResult> models = {};
 
   friend bool operator==(const TestResult&, const TestResult&) = default;
@@ -63,7 +63,7 @@ Json EncodeSampleCounts(const SampleCounts& samples);
 SampleCounts DecodeSampleCounts(const Json& value,
                                 const std::string& path,
                                 std::vector<Error>* errors);
-// Of several models six digits are written: last words hold those of kTrainerRanksMax.
+// Of several models six digits are written: last words hold those of kModelsMax.
 Json EncodeTestResult(const TestResult& result);
 TestResult DecodeTestResult(const Json& value, const std::string& path, std::vector<Error>* errors);
 Json EncodeDataEpochResult(const DataEpochResult& result);

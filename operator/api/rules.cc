@@ -304,10 +304,14 @@ class RuleChecker {
   }
 
   void CheckTrainerRanks() {
-    if (spec_.training && AreRolesSound() && job_.WorldSize() > kTrainerRanksMax) {
+    const bool is_independent = spec_.strategy == Strategy::kIndependent;
+    const int ranks_max = is_independent ? kModelsMax : kTrainerRanksMax;
+    if (spec_.training && AreRolesSound() && job_.WorldSize() > ranks_max) {
       Fail("spec.roles",
-           ToText(job_.WorldSize()) + " ranks found, expected at most " + ToText(kTrainerRanksMax) +
-               ": the built-in trainer has no collectives for more yet");
+           ToText(job_.WorldSize()) + " ranks found, expected at most " + ToText(ranks_max) +
+               (is_independent ? ": with strategy Independent each has a model of its own, and "
+                                 "results are kept of no more"
+                               : ": the built-in trainer has no collectives for more yet"));
     }
   }
 

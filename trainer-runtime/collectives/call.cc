@@ -67,6 +67,12 @@ const char* ReduceOpName(ReduceOp op) {
   return "unknown";
 }
 
+bool Agree(const Call& one, const Call& other) {
+  return one.epoch == other.epoch && one.sequence == other.sequence && one.count == other.count &&
+         one.root == other.root && one.operation == other.operation && one.type == other.type &&
+         one.reduce == other.reduce;
+}
+
 std::size_t CallBytes(const Call& call) {
   const bool has_data = call.operation != Operation::kAnnounceBroadcast;
   return has_data ? call.count * DataTypeSize(call.type) : 0;

@@ -15,7 +15,7 @@ namespace lockstep::runtime {
 enum class Operation : uint8_t { kAllReduce, kBroadcast, kBarrier, kAnnounceBroadcast };
 
 // What a rank calls, in the form in which it travels: ranks are copies of one program on one
-// architecture, so the bytes are sent as they are. Two calls match when all bytes are equal.
+// architecture, so the bytes are sent as they are.
 struct Call {
   int64_t epoch = 0;
   uint64_t sequence = 0;  // counts calls of this communicator from 1
@@ -24,12 +24,13 @@ struct Call {
   Operation operation = Operation::kBarrier;
   DataType type = DataType::kUInt8;
   ReduceOp reduce = ReduceOp::kSum;
-  uint8_t reserved = 0;
-
-  friend bool operator==(const Call&, const Call&) = default;
+  uint8_t holds = 0;  // 1: a broadcast's bytes are here already
 };
 
 static_assert(sizeof(Call) == 32);
+
+// Whether two ranks call the same: all but `holds` is equal.
+bool Agree(const Call& one, const Call& other);
 
 // Bytes of data each rank holds for the call.
 std::size_t CallBytes(const Call& call);

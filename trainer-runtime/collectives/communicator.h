@@ -61,6 +61,12 @@ class Communicator {
   // Copies `data` of rank `root` to all others. Shapes: data [byte_count], equal on every rank.
   virtual Status Broadcast(void* data, std::size_t byte_count, int root, Deadline deadline) = 0;
 
+  // A broadcast of which some ranks have the bytes already: where `holds`, `data` is what `root`
+  // has. It is then only read, nothing is sent for it, and this rank may be asked to pass it on.
+  // The root holds, whatever it says. Shapes: as those of Broadcast.
+  virtual Status Fill(
+      void* data, std::size_t byte_count, int root, bool holds, Deadline deadline) = 0;
+
   // Returns once every rank has called it.
   virtual Status Barrier(Deadline deadline) = 0;
 
@@ -93,8 +99,9 @@ struct CommunicatorOptions {
   std::vector<int> names;  // [world_size], what errors call the ranks; empty: their own numbers
 };
 
-// Choice: every rank keeps a link to every other one, which is right for tens of ranks, not more.
-constexpr int kWorldSizeMax = 64;
+// Choice: every rank keeps a link to every other one, a thousand descriptors at most; what a rank
+// looks at, sends and holds grows with their number, all of them together with its square.
+constexpr int kWorldSizeMax = 1024;
 
 // Joins the ranks: shared memory when all are on one host, allow it and can map one segment; TCP
 // when no two are; else hierarchical, the one within hosts and the other between them. TCP for all

@@ -22,10 +22,16 @@ Status CommunicatorFront::Broadcast(void* data,
                                     std::size_t byte_count,
                                     int root,
                                     Deadline deadline) {
+  return Fill(data, byte_count, root, /*holds=*/false, deadline);
+}
+
+Status CommunicatorFront::Fill(
+    void* data, std::size_t byte_count, int root, bool holds, Deadline deadline) {
   Call call;
   call.operation = Operation::kBroadcast;
   call.count = byte_count;
   call.root = root;
+  call.holds = holds || root == rank_ ? 1 : 0;
   const CallContext context = Begin(call, deadline);
   if (root < 0 || root >= world_size_) {
     const Error error = context.Fail(ErrorCode::kInvalidArgument, "no such root");

@@ -21,6 +21,7 @@ class CommunicatorFront : public Communicator {
   Status AllReduce(
       void* data, std::size_t count, DataType type, ReduceOp op, Deadline deadline) final;
   Status Broadcast(void* data, std::size_t byte_count, int root, Deadline deadline) final;
+  Status Fill(void* data, std::size_t byte_count, int root, bool holds, Deadline deadline) final;
   Status Barrier(Deadline deadline) final;
 
   // Returns once every rank has called it with the same `byte_count` and `root`, which is nobody's

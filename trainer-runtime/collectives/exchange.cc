@@ -92,12 +92,13 @@ class SlicedAllReduce final : public Exchange {
         world_size_(world_size),
         data_(data),
         buffers_(buffers),
+        chunk_bytes_(ChunkBytesFor(world_size)),
         peers_(Index(world_size)),
         sources_(Index(world_size)) {
     for (int peer = 0; peer < world_size; ++peer) {
       std::vector<std::byte>& buffer = buffers_.of_peer[Index(peer)];
       if (peer != rank_) {
-        buffer.resize(std::max(buffer.size(), kRoomChunks * kChunkBytes));
+        buffer.resize(std::max(buffer.size(), kRoomChunks * chunk_bytes_));
       }
     }
   }
@@ -177,7 +178,9 @@ class SlicedAllReduce final : public Exchange {
  private:
   // Measured over loopback with 4 and 64 MB, by processor time: 64 to 256 KB are equal, 32 KB and
   // 512 KB cost a tenth more.
-  static constexpr std::size_t kChunkBytes = 128 * 1024;
+  static constexpr std::size_t kChunkBytesMax = 128 * 1024;
+  // What the rooms of all peers take together. Choice: reached above 128 ranks.
+  static constexpr std::size_t kRoomsBytesMax = 32 * 1024 * 1024;
   // Contributions of one peer held while another peer is late.
   static constexpr std::size_t kRoomChunks = 2;
   static constexpr std::size_t kAlignment = 64;
@@ -190,6 +193,11 @@ class SlicedAllReduce final : public Exchange {
     std::size_t contributions = 0;  // of the frames
   };
 
+  static std::size_t ChunkBytesFor(int world_size) {
+    const std::size_t share = kRoomsBytesMax / kRoomChunks / Index(world_size);
+    return std::min(kChunkBytesMax, share / kAlignment * kAlignment);
+  }
+
   std::size_t SliceOffset(int owner) const {
     const std::size_t even = (CallBytes(call_) + Index(world_size_) - 1) / Index(world_size_);
     const std::size_t size = (even + kAlignment - 1) / kAlignment * kAlignment;
@@ -199,12 +207,12 @@ class SlicedAllReduce final : public Exchange {
   std::size_t SliceSize(int owner) const { return SliceOffset(owner + 1) - SliceOffset(owner); }
 
   std::size_t ChunkCount(int owner) const {
-    return (SliceSize(owner) + kChunkBytes - 1) / kChunkBytes;
+    return (SliceSize(owner) + chunk_bytes_ - 1) / chunk_bytes_;
   }
 
   std::span<std::byte> ChunkOf(int owner, std::size_t chunk) const {
-    const std::size_t begin = chunk * kChunkBytes;
-    return {data_ + SliceOffset(owner) + begin, std::min(kChunkBytes, SliceSize(owner) - begin)};
+    const std::size_t begin = chunk * chunk_bytes_;
+    return {data_ + SliceOffset(owner) + begin, std::min(chunk_bytes_, SliceSize(owner) - begin)};
   }
 
   std::size_t StepCount(int peer) const {
@@ -212,7 +220,7 @@ class SlicedAllReduce final : public Exchange {
   }
 
   std::byte* Room(int peer, std::size_t chunk) const {
-    return buffers_.of_peer[Index(peer)].data() + chunk % kRoomChunks * kChunkBytes;
+    return buffers_.of_peer[Index(peer)].data() + chunk % kRoomChunks * chunk_bytes_;
   }
 
   // Combines every chunk of the own slice that all peers have contributed to.
@@ -235,67 +243,11 @@ class SlicedAllReduce final : public Exchange {
   int world_size_;
   std::byte* data_;
   ExchangeBuffers& buffers_;
+  std::size_t chunk_bytes_;  // equal on all ranks
   std::vector<Progress> peers_;
   std::vector<const void*> sources_;
   int calls_received_ = 0;
   std::size_t combined_ = 0;  // chunks of the own slice
-};
-
-class Broadcast final : public Exchange {
- public:
-  Broadcast(const CallContext& context, int world_size, std::byte* data)
-      : rank_(context.rank),
-        root_(context.call.root),
-        world_size_(world_size),
-        bytes_(data, CallBytes(context.call)),
-        frames_sent_(Index(world_size)),
-        frames_asked_(Index(world_size)),
-        frames_received_(Index(world_size)) {}
-
-  std::optional<OutFrame> NextOut(int peer) override {
-    int& sent = frames_sent_[Index(peer)];
-    if (sent == FrameCount(rank_) || (sent == 1 && calls_received_ + 1 < world_size_)) {
-      return std::nullopt;
-    }
-    const bool is_call = sent++ == 0;
-    return OutFrame{is_call, is_call ? std::span<std::byte>() : bytes_};
-  }
-
-  std::optional<InFrame> NextIn(int peer) override {
-    int& asked = frames_asked_[Index(peer)];
-    if (asked == FrameCount(peer)) {
-      return std::nullopt;
-    }
-    const bool is_call = asked++ == 0;
-    return InFrame{is_call, is_call ? std::span<std::byte>() : bytes_};
-  }
-
-  void Received(int peer) override {
-    if (frames_received_[Index(peer)]++ == 0) {
-      ++calls_received_;
-    }
-  }
-
-  bool IsCompleteWith(int peer) const override {
-    return frames_sent_[Index(peer)] == FrameCount(rank_) && MissingFrom(peer) == 0;
-  }
-
-  std::size_t MissingFrom(int peer) const override {
-    return static_cast<std::size_t>(FrameCount(peer) - frames_received_[Index(peer)]);
-  }
-
- private:
-  // The call, and from the root the bytes.
-  int FrameCount(int sender) const { return sender == root_ && !bytes_.empty() ? 2 : 1; }
-
-  int rank_;
-  int root_;
-  int world_size_;
-  std::span<std::byte> bytes_;
-  std::vector<int> frames_sent_;
-  std::vector<int> frames_asked_;
-  std::vector<int> frames_received_;
-  int calls_received_ = 0;
 };
 
 }  // namespace
@@ -312,12 +264,6 @@ std::unique_ptr<Exchange> MakeSlicedAllReduce(const CallContext& context,
                                               std::byte* data,
                                               ExchangeBuffers& buffers) {
   return std::make_unique<SlicedAllReduce>(context, world_size, data, buffers);
-}
-
-std::unique_ptr<Exchange> MakeBroadcast(const CallContext& context,
-                                        int world_size,
-                                        std::byte* data) {
-  return std::make_unique<Broadcast>(context, world_size, data);
 }
 
 }  // namespace lockstep::runtime

@@ -34,6 +34,10 @@ class Exchange {
   // The next frame from `peer`; nothing: there is no room for it now, or none is left.
   virtual std::optional<InFrame> NextIn(int peer) = 0;
 
+  // What `peer` calls, which agrees with the own call: told before the frame is said to be
+  // complete.
+  virtual void HeardCall(int /*peer*/, const Call& /*call*/) {}
+
   // The frame last given by NextIn(peer) is complete.
   virtual void Received(int peer) = 0;
 
@@ -65,7 +69,10 @@ std::unique_ptr<Exchange> MakeSlicedAllReduce(const CallContext& context,
                                               std::byte* data,
                                               ExchangeBuffers& buffers);
 
-// All exchange their calls, then the root sends to everyone. A barrier is one without bytes.
+// All exchange their calls, and so learn who holds the bytes already. Few bytes then go from the
+// root to all who lack them. Many go down a tree, in pieces that each rank passes on from their
+// place as soon as they are there, so that nobody sends more than a few times what it has; whoever
+// holds the bytes is a root of it. A barrier is one without bytes.
 std::unique_ptr<Exchange> MakeBroadcast(const CallContext& context,
                                         int world_size,
                                         std::byte* data);

@@ -1,9 +1,9 @@
 #include "trainer-runtime/collectives/hierarchical_communicator.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -13,6 +13,9 @@
 
 namespace lockstep::runtime {
 namespace {
+
+// Above every place in a group.
+constexpr int32_t kNobody = std::numeric_limits<int32_t>::max();
 
 class HierarchicalCommunicator final : public CommunicatorFront {
  public:
@@ -32,6 +35,7 @@ class HierarchicalCommunicator final : public CommunicatorFront {
   Status RunPhases(const CallContext& context, std::byte* data);
   Status AllReduce(const CallContext& context, std::byte* data);
   Status Broadcast(const CallContext& context, std::byte* data);
+  Result<int32_t> FindFirstHolder(const CallContext& context);
   Status Barrier(const CallContext& context);
   // Makes one part's failure that of both, and of this communicator.
   Status Fail(const Error& error);
@@ -89,30 +93,48 @@ Status HierarchicalCommunicator::AllReduce(const CallContext& context, std::byte
              : parts_.within->Broadcast(data, CallBytes(call), /*root=*/0, deadline);
 }
 
-// Before bytes move all have to want the same: the parts know their own roots only.
+// Before bytes move all have to want the same: the parts know their own roots only. A host of which
+// one rank holds the bytes already gets them from that one, and nothing comes over the wire.
 Status HierarchicalCommunicator::Broadcast(const CallContext& context, std::byte* data) {
   const std::size_t bytes = CallBytes(context.call);
   const int root = context.call.root;
   const Deadline deadline = context.deadline;
   const int root_group = GroupOf(parts_.groups, root);
+  const std::vector<int>& ranks = parts_.groups[static_cast<std::size_t>(own_group_)];
   if (parts_.within != nullptr) {
     LOCKSTEP_RETURN_IF_ERROR(parts_.within->AnnounceBroadcast(bytes, root, deadline));
   }
   if (parts_.across != nullptr) {
     LOCKSTEP_RETURN_IF_ERROR(parts_.across->AnnounceBroadcast(bytes, root, deadline));
   }
-  if (parts_.within != nullptr && own_group_ == root_group) {
-    const std::vector<int>& ranks = parts_.groups[static_cast<std::size_t>(own_group_)];
-    const auto place = std::find(ranks.begin(), ranks.end(), root) - ranks.begin();
-    LOCKSTEP_RETURN_IF_ERROR(
-        parts_.within->Broadcast(data, bytes, static_cast<int>(place), deadline));
+  const bool holds = context.call.holds != 0;
+  // Who serves this host's ranks: the root if it is here, else the first that holds the bytes.
+  const auto root_place = std::find(ranks.begin(), ranks.end(), root) - ranks.begin();
+  auto place = own_group_ == root_group            ? static_cast<int32_t>(root_place)
+               : holds && parts_.within == nullptr ? 0
+                                                   : kNobody;
+  if (parts_.within != nullptr && own_group_ != root_group) {
+    LOCKSTEP_ASSIGN_OR_RETURN(place, FindFirstHolder(context));
+  }
+  const bool is_held_here = place != kNobody;
+  if (parts_.within != nullptr && is_held_here) {
+    LOCKSTEP_RETURN_IF_ERROR(parts_.within->Fill(data, bytes, place, holds, deadline));
   }
   if (parts_.across != nullptr) {
-    LOCKSTEP_RETURN_IF_ERROR(parts_.across->Broadcast(data, bytes, root_group, deadline));
+    LOCKSTEP_RETURN_IF_ERROR(parts_.across->Fill(data, bytes, root_group, is_held_here, deadline));
   }
-  return parts_.within == nullptr || own_group_ == root_group
+  return parts_.within == nullptr || is_held_here
              ? OkStatus()
              : parts_.within->Broadcast(data, bytes, /*root=*/0, deadline);
+}
+
+// The place in the group of its first rank that holds a broadcast's bytes, or kNobody.
+// Precondition: the group has several ranks.
+Result<int32_t> HierarchicalCommunicator::FindFirstHolder(const CallContext& context) {
+  int32_t place = context.call.holds != 0 ? parts_.within->rank() : kNobody;
+  LOCKSTEP_RETURN_IF_ERROR(
+      parts_.within->AllReduce(&place, 1, DataType::kInt32, ReduceOp::kMin, context.deadline));
+  return place;
 }
 
 Status HierarchicalCommunicator::Barrier(const CallContext& context) {
@@ -158,11 +180,11 @@ Status HierarchicalCommunicator::CheckHealth() {
       }
     }
   }
-  const uint64_t lost = FindLostPeers(parts_.spare_links);
-  return lost == 0 ? OkStatus()
-                   : Fail(Error(ErrorCode::kPeerLost,
-                                "rank " + std::to_string(std::countr_zero(lost)) +
-                                    " is gone, its connection is closed"));
+  const std::vector<int> lost = FindLostPeers(parts_.spare_links);
+  return lost.empty() ? OkStatus()
+                      : Fail(Error(ErrorCode::kPeerLost,
+                                   "rank " + std::to_string(lost.front()) +
+                                       " is gone, its connection is closed"));
 }
 
 }  // namespace

@@ -1,15 +1,11 @@
 #include "trainer-runtime/collectives/links.h"
 
-#include <array>
 #include <cerrno>
 #include <poll.h>
-#include <string>
 
 #include <sys/socket.h>
 
-#include "common/base/check.h"
 #include "common/base/socket_wait.h"
-#include "trainer-runtime/collectives/communicator.h"
 
 namespace lockstep::runtime {
 
@@ -44,16 +40,16 @@ Status ReceiveBytes(const UniqueFd& link, std::span<std::byte> bytes, Deadline d
   return OkStatus();
 }
 
-uint64_t FindLostPeers(std::span<const UniqueFd> links) {
-  LOCKSTEP_CHECK(links.size() <= kWorldSizeMax, std::to_string(links.size()) + " links");
-  std::array<pollfd, kWorldSizeMax> entries{};
-  for (std::size_t peer = 0; peer < links.size(); ++peer) {
-    entries[peer] = {links[peer].get(), POLLIN | POLLRDHUP, 0};  // poll skips negative descriptors
+std::vector<int> FindLostPeers(std::span<const UniqueFd> links) {
+  std::vector<pollfd> entries;
+  entries.reserve(links.size());
+  for (const UniqueFd& link : links) {
+    entries.push_back({link.get(), POLLIN | POLLRDHUP, 0});  // poll skips negative descriptors
   }
-  if (::poll(entries.data(), links.size(), 0) <= 0) {
-    return 0;
+  std::vector<int> lost;
+  if (::poll(entries.data(), entries.size(), 0) <= 0) {
+    return lost;
   }
-  uint64_t lost = 0;
   for (std::size_t peer = 0; peer < links.size(); ++peer) {
     if (entries[peer].revents == 0) {
       continue;
@@ -61,7 +57,7 @@ uint64_t FindLostPeers(std::span<const UniqueFd> links) {
     std::byte next{};
     const ssize_t got = ::recv(links[peer].get(), &next, 1, MSG_PEEK | MSG_DONTWAIT);
     if (got == 0 || (got < 0 && !WouldBlock(errno))) {
-      lost |= uint64_t{1} << peer;
+      lost.push_back(static_cast<int>(peer));
     }
   }
   return lost;

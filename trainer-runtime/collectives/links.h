@@ -1,8 +1,8 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <span>
+#include <vector>
 
 #include "common/base/result.h"
 #include "common/base/time.h"
@@ -16,8 +16,8 @@ Status SendBytes(const UniqueFd& link, std::span<const std::byte> bytes, Deadlin
 // Receives exactly bytes.size() bytes. Errors: kTimeout, kPeerLost (also at the end of the stream).
 Status ReceiveBytes(const UniqueFd& link, std::span<std::byte> bytes, Deadline deadline);
 
-// Which peers have closed their link or died, bit r for rank r. Does not wait, consumes nothing.
+// Which peers have closed their link or died, in order. Does not wait, consumes nothing.
 // A link with unread bytes is not lost yet: what was sent before the end still counts.
-uint64_t FindLostPeers(std::span<const UniqueFd> links);
+std::vector<int> FindLostPeers(std::span<const UniqueFd> links);
 
 }  // namespace lockstep::runtime

@@ -66,6 +66,7 @@ class SharedMemoryCommunicator final : public CommunicatorFront {
   Status SmallAllReduce(const CallContext& context, std::byte* data);
   Status StagedAllReduce(const CallContext& context, std::byte* data);
   Status StagedBroadcast(const CallContext& context, std::byte* data);
+  std::vector<int> RanksLacking(const Call& call) const;
 
   Cut CutMessage(std::size_t byte_count) const;
   Slice SliceOf(std::size_t chunk_size, int rank) const;
@@ -75,6 +76,12 @@ class SharedMemoryCommunicator final : public CommunicatorFront {
                      std::size_t chunk,
                      std::byte* data);
   Status CopyOut(const CallContext& context, const Cut& cut, std::size_t chunk, std::byte* data);
+  // The root's part of a broadcast to `lacking`, and that of each of these.
+  Status LayOut(const CallContext& context,
+                const Cut& cut,
+                const std::vector<int>& lacking,
+                const std::byte* data);
+  Status CopyFromRoot(const CallContext& context, const Cut& cut, std::byte* data);
 
   const int rank_;
   const int world_size_;
@@ -168,45 +175,71 @@ Status SharedMemoryCommunicator::StagedAllReduce(const CallContext& context, std
   return OkStatus();
 }
 
-// The root lays out whole chunks; the others say with their own counter how far they have copied,
-// so that the root neither overwrites what is not copied nor returns before all are done.
+// The root lays out whole chunks; those who lack them say with their own counter how far they have
+// copied, so that the root neither overwrites what is not copied nor returns before all are done.
+// Whoever holds the bytes already goes on at once: nobody waits for it before the next call.
 Status SharedMemoryCommunicator::StagedBroadcast(const CallContext& context, std::byte* data) {
   LOCKSTEP_RETURN_IF_ERROR(Meet(context));
-  const Cut cut = CutMessage(CallBytes(context.call));
-  const int root = context.call.root;
-  std::atomic<uint32_t>& mine = layout_.progress(rank_)->staged;
-  const auto await_copied = [&](uint64_t chunk_count) -> Status {
-    for (int peer = 0; peer < world_size_; ++peer) {
-      if (peer != rank_) {
-        LOCKSTEP_RETURN_IF_ERROR(group_.Await(context,
-                                              layout_.progress(peer)->staged,
-                                              static_cast<uint32_t>(chunk_base_ + chunk_count),
-                                              peer));
-      }
+  const std::vector<int> lacking = RanksLacking(context.call);
+  const Cut cut = CutMessage(lacking.empty() ? 0 : CallBytes(context.call));
+  if (rank_ == context.call.root) {
+    LOCKSTEP_RETURN_IF_ERROR(LayOut(context, cut, lacking, data));
+  } else if (context.call.holds == 0) {
+    LOCKSTEP_RETURN_IF_ERROR(CopyFromRoot(context, cut, data));
+  }
+  chunk_base_ += cut.chunk_count;
+  RankProgress* const mine = layout_.progress(rank_);
+  mine->staged.store(static_cast<uint32_t>(chunk_base_), std::memory_order_release);
+  mine->reduced.store(static_cast<uint32_t>(chunk_base_), std::memory_order_release);
+  return OkStatus();
+}
+
+// Precondition: all have announced `call`.
+std::vector<int> SharedMemoryCommunicator::RanksLacking(const Call& call) const {
+  std::vector<int> lacking;
+  for (int rank = 0; rank < world_size_; ++rank) {
+    if (rank != call.root && layout_.post(rank, call.sequence)->call.holds == 0) {
+      lacking.push_back(rank);
+    }
+  }
+  return lacking;
+}
+
+Status SharedMemoryCommunicator::LayOut(const CallContext& context,
+                                        const Cut& cut,
+                                        const std::vector<int>& lacking,
+                                        const std::byte* data) {
+  const auto await_copied = [&](std::size_t chunk_count) -> Status {
+    const auto target = static_cast<uint32_t>(chunk_base_ + chunk_count);
+    for (const int peer : lacking) {
+      LOCKSTEP_RETURN_IF_ERROR(group_.Await(context, layout_.progress(peer)->staged, target, peer));
     }
     return OkStatus();
   };
   for (std::size_t chunk = 0; chunk < cut.chunk_count; ++chunk) {
-    const auto target = static_cast<uint32_t>(chunk_base_ + chunk + 1);
-    std::byte* here = data + chunk * cut.chunk_bytes;
-    std::byte* stage = layout_.stage(root, chunk_base_ + chunk);
-    if (rank_ == root) {
-      if (chunk >= SharedMemoryLayout::kStageDepth) {
-        LOCKSTEP_RETURN_IF_ERROR(await_copied(chunk + 1 - SharedMemoryLayout::kStageDepth));
-      }
-      std::memcpy(stage, here, cut.ChunkSize(chunk));
-    } else {
-      LOCKSTEP_RETURN_IF_ERROR(group_.Await(context, layout_.progress(root)->staged, target, root));
-      std::memcpy(here, stage, cut.ChunkSize(chunk));
+    if (chunk >= SharedMemoryLayout::kStageDepth) {
+      LOCKSTEP_RETURN_IF_ERROR(await_copied(chunk + 1 - SharedMemoryLayout::kStageDepth));
     }
-    group_.Publish(mine, target);
+    std::memcpy(layout_.stage(rank_, chunk_base_ + chunk),
+                data + chunk * cut.chunk_bytes,
+                cut.ChunkSize(chunk));
+    group_.Publish(layout_.progress(rank_)->staged, static_cast<uint32_t>(chunk_base_ + chunk + 1));
   }
-  if (rank_ == root) {
-    LOCKSTEP_RETURN_IF_ERROR(await_copied(cut.chunk_count));
+  return await_copied(cut.chunk_count);
+}
+
+Status SharedMemoryCommunicator::CopyFromRoot(const CallContext& context,
+                                              const Cut& cut,
+                                              std::byte* data) {
+  const int root = context.call.root;
+  for (std::size_t chunk = 0; chunk < cut.chunk_count; ++chunk) {
+    const auto target = static_cast<uint32_t>(chunk_base_ + chunk + 1);
+    LOCKSTEP_RETURN_IF_ERROR(group_.Await(context, layout_.progress(root)->staged, target, root));
+    std::memcpy(data + chunk * cut.chunk_bytes,
+                layout_.stage(root, chunk_base_ + chunk),
+                cut.ChunkSize(chunk));
+    group_.Publish(layout_.progress(rank_)->staged, target);
   }
-  chunk_base_ += cut.chunk_count;
-  layout_.progress(rank_)->reduced.store(static_cast<uint32_t>(chunk_base_),
-                                         std::memory_order_release);
   return OkStatus();
 }
 

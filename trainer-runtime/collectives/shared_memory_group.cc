@@ -1,7 +1,6 @@
 #include "trainer-runtime/collectives/shared_memory_group.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <sched.h>
 #include <string>
@@ -56,7 +55,7 @@ Status SharedMemoryGroup::AwaitPost(const CallContext& context, int peer) {
   const Post* post = layout_.post(peer, context.call.sequence);
   LOCKSTEP_RETURN_IF_ERROR(
       Await(context, post->sequence, static_cast<uint32_t>(context.call.sequence), peer));
-  return post->call == context.call ? OkStatus() : FindMismatch(context, peer);
+  return Agree(post->call, context.call) ? OkStatus() : FindMismatch(context, peer);
 }
 
 bool SharedMemoryGroup::SpinFor(const std::atomic<uint32_t>& word, uint32_t target) {
@@ -105,7 +104,12 @@ Status SharedMemoryGroup::AwaitSlowly(const CallContext& context,
   }
   std::atomic<uint32_t>& sleepers = layout_.progress(peer)->sleepers;
   while (!HasReached(word, target)) {
-    LOCKSTEP_RETURN_IF_ERROR(FindTrouble(context, word, target, peer));
+    // All peers are looked at, and the kernel is asked for links: not for each of many short waits.
+    const TimePoint now = SteadyNow();
+    if (failure_.is_set() || now - looked_at_ >= kLookInterval || context.deadline.HasPassed(now)) {
+      looked_at_ = now;
+      LOCKSTEP_RETURN_IF_ERROR(FindTrouble(context, word, target, peer));
+    }
     sleepers.fetch_add(1, std::memory_order_seq_cst);
     const uint32_t seen = word.load(std::memory_order_seq_cst);
     if (static_cast<int32_t>(seen - target) < 0 && !failure_.is_set()) {
@@ -129,12 +133,10 @@ Status SharedMemoryGroup::FindTrouble(const CallContext& context,
   for (int other = 0; other < world_size_; ++other) {
     LOCKSTEP_RETURN_IF_ERROR(FindMismatch(context, other));
   }
-  const uint64_t lost = FindLostPeers(links_);
-  for (int other = 0; other < world_size_ && lost != 0; ++other) {
+  for (const int other : FindLostPeers(links_)) {
     // A peer may leave once it has finished this call; what it wrote last is seen by looking again.
-    if ((lost >> other & 1) != 0 && !HasReached(word, target) &&
-        !HasReached(layout_.progress(other)->completed,
-                    static_cast<uint32_t>(context.call.sequence))) {
+    if (!HasReached(word, target) && !HasReached(layout_.progress(other)->completed,
+                                                 static_cast<uint32_t>(context.call.sequence))) {
       return context.Fail(ErrorCode::kPeerLost,
                           NameOfRank(other) + " is gone, its connection is closed");
     }
@@ -150,7 +152,7 @@ Status SharedMemoryGroup::FindMismatch(const CallContext& context, int peer) con
   const Post* post = layout_.post(peer, context.call.sequence);
   if (post->sequence.load(std::memory_order_acquire) !=
           static_cast<uint32_t>(context.call.sequence) ||
-      post->call == context.call) {
+      Agree(post->call, context.call)) {
     return OkStatus();
   }
   return MismatchError(NameOf(names_, rank_), context.call, NameOf(names_, peer), post->call);
@@ -200,10 +202,10 @@ Status SharedMemoryGroup::CheckHealth() {
     return failure_.Get();
   }
   std::optional<Error> trouble = ReportedFailure();
-  const uint64_t lost = trouble.has_value() ? 0 : FindLostPeers(links_);
-  if (lost != 0) {
+  const std::vector<int> lost = trouble.has_value() ? std::vector<int>() : FindLostPeers(links_);
+  if (!lost.empty()) {
     trouble = Error(ErrorCode::kPeerLost,
-                    NameOfRank(std::countr_zero(lost)) + " is gone, its connection is closed");
+                    NameOfRank(lost.front()) + " is gone, its connection is closed");
   }
   if (!trouble.has_value()) {
     return OkStatus();

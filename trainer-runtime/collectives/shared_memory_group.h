@@ -9,6 +9,7 @@
 
 #include "common/base/error.h"
 #include "common/base/result.h"
+#include "common/base/time.h"
 #include "common/base/unique_fd.h"
 #include "trainer-runtime/collectives/call.h"
 #include "trainer-runtime/collectives/failure_latch.h"
@@ -92,8 +93,9 @@ class SharedMemoryGroup {
   const std::vector<int> names_;
   const bool has_core_each_;
   FailureLatch failure_;
-  WaitHabit spin_{2};   // two: one late peer is no pattern
-  WaitHabit yield_{1};  // one: a loss is a whole time slice
+  TimePoint looked_at_;  // for trouble; of the calling thread
+  WaitHabit spin_{2};    // two: one late peer is no pattern
+  WaitHabit yield_{1};   // one: a loss is a whole time slice
 };
 
 }  // namespace lockstep::runtime

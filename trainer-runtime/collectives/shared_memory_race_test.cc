@@ -126,6 +126,25 @@ TEST(SharedMemoryRace, EveryRootMayBroadcastAfterEveryOtherCall) {
   }
 }
 
+// Who holds the bytes is in its next call while others still copy.
+TEST(SharedMemoryRace, HoldersOfABroadcastMayRunAhead) {
+  for (int world_size = 2; world_size <= 4; ++world_size) {
+    const std::size_t chunk = SharedMemoryLayout::ChunkBytes(world_size);
+    RunOnOneMapping(world_size, [chunk](Communicator& communicator) {
+      bool is_right = true;
+      for (int root = 0; root < communicator.world_size(); ++root) {
+        const int lacking = (root + 1) % communicator.world_size();
+        const bool holds = communicator.rank() != lacking;
+        std::vector<uint8_t> data(5 * chunk + 100, holds ? 7 : 0);
+        const Status status = communicator.Fill(data.data(), data.size(), root, holds, Soon());
+        is_right = status.ok() && std::count(data.begin(), data.end(), 7) == std::ssize(data) &&
+                   SumsUp(communicator, chunk) && is_right;
+      }
+      return is_right;
+    });
+  }
+}
+
 TEST(SharedMemoryRace, AFailureIsReadAfterItIsWritten) {
   for (int world_size = 2; world_size <= 4; ++world_size) {
     RunOnOneMapping(world_size, [](Communicator& communicator) {

@@ -1,7 +1,6 @@
 #include "trainer-runtime/collectives/tcp_communicator.h"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <mutex>
 #include <optional>
@@ -64,6 +63,7 @@ class TcpCommunicator final : public CommunicatorFront {
       streams_.emplace_back(link.get());
     }
     buffers_.of_peer.resize(links_.size());
+    entries_.resize(links_.size() + 1);
   }
 
   Status CheckHealth() override;
@@ -86,11 +86,13 @@ class TcpCommunicator final : public CommunicatorFront {
   Status Sleep(const CallContext& context, const Exchange& exchange);
   Status FindTrouble(const CallContext& context, const Exchange& exchange);
   // What is wrong with a peer, between calls.
-  std::optional<Error> FindTroubleOf(int peer, uint64_t lost);
+  std::optional<Error> FindTroubleOf(int peer, bool is_lost);
   // Whom this rank waits for, as text.
   std::string HoldUps(const Exchange& exchange) const;
   Error FailureOf(const CallContext& context, int peer) const;
-  Error LostError(const CallContext& context, uint64_t lost, const std::string& why) const;
+  Error LostError(const CallContext& context,
+                  const std::vector<int>& lost,
+                  const std::string& why) const;
   // Tells the peers of the failure, once. Precondition: failed.
   void SayFarewell() noexcept;
 
@@ -107,6 +109,7 @@ class TcpCommunicator final : public CommunicatorFront {
   // The rest is guarded by call_mutex_.
   std::vector<TcpStream> streams_;
   ExchangeBuffers buffers_;
+  std::vector<pollfd> entries_;  // of each link and the event
   WaitHabit spin_{2};
   bool has_said_farewell_ = false;
 };
@@ -235,6 +238,9 @@ Result<bool> TcpCommunicator::ReceiveFrom(const CallContext& context,
   const auto outcome = MoveFrames(start, [&] {
     const auto received = stream.Receive();
     if (received == TcpStream::Outcome::kFinished) {
+      if (stream.heard_call().has_value()) {
+        exchange.HeardCall(peer, *stream.heard_call());
+      }
       exchange.Received(peer);
     }
     return received;
@@ -258,15 +264,14 @@ bool TcpCommunicator::IsThrough(const Exchange& exchange) const {
 Status TcpCommunicator::Sleep(const CallContext& context, const Exchange& exchange) {
   // How often the links on which nothing is under way are looked at. Choice: as in shared memory.
   constexpr int kLookMilliseconds = 5;
-  std::array<pollfd, kWorldSizeMax + 1> entries{};
   for (std::size_t peer = 0; peer < streams_.size(); ++peer) {
     const int events =
         (streams_[peer].is_receiving() ? POLLIN : 0) | (streams_[peer].is_sending() ? POLLOUT : 0);
-    entries[peer] = {events != 0 ? links_[peer].get() : -1, static_cast<short>(events), 0};
+    entries_[peer] = {events != 0 ? links_[peer].get() : -1, static_cast<short>(events), 0};
   }
-  entries[streams_.size()] = {abort_event_.get(), POLLIN, 0};
+  entries_.back() = {abort_event_.get(), POLLIN, 0};
   const int left = context.deadline.RemainingMilliseconds(SteadyNow());
-  const int ready = ::poll(entries.data(), streams_.size() + 1, std::min(left, kLookMilliseconds));
+  const int ready = ::poll(entries_.data(), entries_.size(), std::min(left, kLookMilliseconds));
   if (failure_.is_set()) {
     return failure_.Get();
   }
@@ -274,7 +279,7 @@ Status TcpCommunicator::Sleep(const CallContext& context, const Exchange& exchan
 }
 
 Status TcpCommunicator::FindTrouble(const CallContext& context, const Exchange& exchange) {
-  const uint64_t lost = FindLostPeers(links_);
+  const std::vector<int> lost = FindLostPeers(links_);
   for (int peer = 0; peer < world_size_; ++peer) {
     if (peer == rank_) {
       continue;
@@ -283,7 +288,7 @@ Status TcpCommunicator::FindTrouble(const CallContext& context, const Exchange& 
       return FailureOf(context, peer);
     }
     // A peer may leave once it has finished this call.
-    if ((lost >> peer & 1) != 0 && !exchange.IsCompleteWith(peer)) {
+    if (std::ranges::binary_search(lost, peer) && !exchange.IsCompleteWith(peer)) {
       return LostError(context, lost, "its connection is closed");
     }
   }
@@ -297,9 +302,10 @@ Status TcpCommunicator::FindTrouble(const CallContext& context, const Exchange& 
 // Between two calls nobody may leave: each waits for all others in the next one.
 Status TcpCommunicator::CheckHealth() {
   const std::lock_guard lock(call_mutex_);
-  const uint64_t lost = failure_.is_set() ? 0 : FindLostPeers(links_);
+  const std::vector<int> lost = failure_.is_set() ? std::vector<int>() : FindLostPeers(links_);
   for (int peer = 0; peer < world_size_ && !failure_.is_set(); ++peer) {
-    if (const auto trouble = peer == rank_ ? std::nullopt : FindTroubleOf(peer, lost)) {
+    const bool is_lost = std::ranges::binary_search(lost, peer);
+    if (const auto trouble = peer == rank_ ? std::nullopt : FindTroubleOf(peer, is_lost)) {
       failure_.Set(*trouble);
     }
   }
@@ -310,14 +316,14 @@ Status TcpCommunicator::CheckHealth() {
   return failure_.Get();
 }
 
-std::optional<Error> TcpCommunicator::FindTroubleOf(int peer, uint64_t lost) {
+std::optional<Error> TcpCommunicator::FindTroubleOf(int peer, bool is_lost) {
   const std::string who = "rank " + std::to_string(NameOf(names_, peer));
   TcpStream& stream = streams_[static_cast<std::size_t>(peer)];
   if (stream.LookForFarewell() == TcpStream::Outcome::kBroken) {
     const TcpStream::Failure& failure = stream.failure();
     return Error(failure.code, who + (failure.is_peers_word ? " reported: " : ": ") + failure.text);
   }
-  if ((lost >> peer & 1) != 0) {
+  if (is_lost) {
     return Error(ErrorCode::kPeerLost, who + " is gone, its connection is closed");
   }
   return std::nullopt;
@@ -342,13 +348,11 @@ std::string TcpCommunicator::HoldUps(const Exchange& exchange) const {
 // A peer that gives up because of a dead one may be unable to say so; naming all that are gone now
 // names the dead one too.
 Error TcpCommunicator::LostError(const CallContext& context,
-                                 uint64_t lost,
+                                 const std::vector<int>& lost,
                                  const std::string& why) const {
   std::string text;
-  for (int peer = 0; peer < world_size_; ++peer) {
-    if ((lost >> peer & 1) != 0) {
-      text += "rank " + std::to_string(NameOf(names_, peer)) + " is gone, ";
-    }
+  for (const int peer : lost) {
+    text += "rank " + std::to_string(NameOf(names_, peer)) + " is gone, ";
   }
   return context.Fail(ErrorCode::kPeerLost, text + why);
 }
@@ -364,7 +368,12 @@ Error TcpCommunicator::FailureOf(const CallContext& context, int peer) const {
     return context.Fail(failure.code, who + " reported: " + failure.text);
   }
   if (failure.code == ErrorCode::kPeerLost) {
-    return LostError(context, FindLostPeers(links_) | uint64_t{1} << peer, failure.text);
+    std::vector<int> lost = FindLostPeers(links_);
+    const auto place = std::ranges::lower_bound(lost, peer);
+    if (place == lost.end() || *place != peer) {
+      lost.insert(place, peer);
+    }
+    return LostError(context, lost, failure.text);
   }
   return context.Fail(failure.code, who + ": " + failure.text);
 }
@@ -390,7 +399,7 @@ void TcpCommunicator::Abort(const Error& reason) noexcept {
   std::unique_lock lock(call_mutex_, std::try_to_lock);
   std::optional<Error> told;
   for (int peer = 0; lock.owns_lock() && !told.has_value() && peer < world_size_; ++peer) {
-    told = peer == rank_ ? std::nullopt : FindTroubleOf(peer, 0);
+    told = peer == rank_ ? std::nullopt : FindTroubleOf(peer, /*is_lost=*/false);
   }
   if (!failure_.Set(told.value_or(reason))) {
     return;

@@ -67,6 +67,7 @@ TcpStream::Outcome TcpStream::Send() {
 void TcpStream::StartReceiving(const Call* call, std::span<std::byte> body) {
   LOCKSTEP_CHECK(!is_receiving_, "a frame is still expected");
   expected_call_ = call != nullptr ? std::optional(*call) : std::nullopt;
+  heard_call_.reset();
   in_body_ = body;
   in_done_ = 0;
   is_head_checked_ = false;
@@ -127,10 +128,11 @@ TcpStream::Outcome TcpStream::CheckHead() {
   if (expected_call_) {
     Call call;
     std::memcpy(&call, in_head_.data() + sizeof(header), sizeof(call));
-    if (call != *expected_call_) {
+    if (!Agree(call, *expected_call_)) {
       failure_.other_call = call;
       return Break(ErrorCode::kMismatch, std::string());
     }
+    heard_call_ = call;
   }
   if (header.body_size != in_body_.size()) {
     return Break(ErrorCode::kCorrupt, "it sent another number of bytes than this call has");

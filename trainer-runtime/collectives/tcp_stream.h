@@ -51,6 +51,9 @@ class TcpStream {
   // Precondition (checked): !is_receiving().
   void StartReceiving(const Call* call, std::span<std::byte> body);
 
+  // The peer's call, in the frame last received; empty: that was a data frame.
+  const std::optional<Call>& heard_call() const { return heard_call_; }
+
   // Moves as much as the socket takes or gives.
   Outcome Send();
   Outcome Receive();
@@ -90,6 +93,7 @@ class TcpStream {
 
   bool is_receiving_ = false;
   std::optional<Call> expected_call_;
+  std::optional<Call> heard_call_;
   std::array<std::byte, kHeadSizeMax> in_head_{};
   std::span<std::byte> in_body_;
   std::size_t in_done_ = 0;

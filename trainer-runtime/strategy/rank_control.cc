@@ -1,9 +1,7 @@
 #include "trainer-runtime/strategy/rank_control.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <cstring>
 #include <string>
 
 #include "common/base/check.h"
@@ -15,9 +13,6 @@ namespace {
 // A slot holds id + 1, so that zero means that nobody wrote it and a doubly written slot shows up
 // as an id that the batch cannot contain.
 enum TotalsSlot : std::size_t { kLossSum, kCorrectCount, kSampleCount, kStopRequests, kFirstId };
-
-// Values that are sent at once: 1 MiB, which stays in cache from its receipt to its place. Choice.
-constexpr std::size_t kPieceCount = std::size_t{1} << 18U;
 
 }  // namespace
 
@@ -73,21 +68,11 @@ Result<std::string> RankControl::ShareBytes(const std::string& mine,
   return bytes;
 }
 
-Result<bool> RankControl::ShareValues(std::span<float> values, int source, Deadline deadline) {
-  const bool is_source = rank() == source;
-  std::vector<float> piece(is_source ? 0 : std::min(values.size(), kPieceCount));
-  bool differs = false;
-  for (std::size_t begin = 0; begin < values.size(); begin += kPieceCount) {
-    const std::span<float> mine =
-        values.subspan(begin, std::min(values.size() - begin, kPieceCount));
-    float* const data = is_source ? mine.data() : piece.data();
-    LOCKSTEP_RETURN_IF_ERROR(communicator_->Broadcast(data, mine.size_bytes(), source, deadline));
-    if (!is_source && std::memcmp(mine.data(), data, mine.size_bytes()) != 0) {
-      std::memcpy(mine.data(), data, mine.size_bytes());
-      differs = true;
-    }
-  }
-  return differs;
+Result<int64_t> RankControl::CountRanks(bool is_one, Deadline deadline) {
+  int64_t count = is_one ? 1 : 0;
+  LOCKSTEP_RETURN_IF_ERROR(
+      communicator_->AllReduce(&count, 1, DataType::kInt64, ReduceOp::kSum, deadline));
+  return count;
 }
 
 }  // namespace lockstep::runtime

@@ -47,10 +47,15 @@ class RankControl {
   // there. Errors: those of Communicator; kResourceExhausted (a length above kSharedBytesMax).
   Result<std::string> ShareBytes(const std::string& mine, int source, Deadline deadline);
 
-  // Gives every rank the values of rank `source`, in `values`, of the same count on every rank.
-  // Returns whether any were others before; those that were not are not written. No second copy is
-  // made of them. Errors: those of Communicator; `values` may then be the source's in part.
-  Result<bool> ShareValues(std::span<float> values, int source, Deadline deadline);
+  // Gives the values of rank `source`, of the same count on every rank, to those that do not hold
+  // them already, straight into `values`. Errors: those of Communicator; `values` may then be the
+  // source's in part.
+  Status FillValues(std::span<float> values, int source, bool holds, Deadline deadline) {
+    return communicator_->Fill(values.data(), values.size_bytes(), source, holds, deadline);
+  }
+
+  // How many ranks say yes.
+  Result<int64_t> CountRanks(bool is_one, Deadline deadline);
 
   // Returns once every rank has called it.
   Status Barrier(Deadline deadline) { return communicator_->Barrier(deadline); }

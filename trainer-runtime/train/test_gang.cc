@@ -55,6 +55,12 @@ class MortalCommunicator final : public Communicator {
     return inner_->Broadcast(data, byte_count, root, deadline);
   }
 
+  Status Fill(
+      void* data, std::size_t byte_count, int root, bool holds, Deadline deadline) override {
+    LOCKSTEP_RETURN_IF_ERROR(Live());
+    return inner_->Fill(data, byte_count, root, holds, deadline);
+  }
+
   Status Barrier(Deadline deadline) override {
     LOCKSTEP_RETURN_IF_ERROR(Live());
     return inner_->Barrier(deadline);

@@ -241,6 +241,8 @@ class Trainer {
   TrainerHooks hooks_;
   BatchLoader loader_;
   TrainingState state_;
+  bool is_mixture_ =
+      false;  // the tensors are another rank's in part: nobody may train on from them
   std::string fingerprint_;
   std::string trouble_;
   bool has_told_of_skips_ = false;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/contract/state_fingerprint.h"
+#include "trainer-runtime/strategy/state_exchange.h"
 #include "trainer-runtime/train/trainer.h"
 
 // How a trainer comes to the state that it trains on from.
@@ -13,50 +14,70 @@
 namespace lockstep::runtime {
 namespace {
 
-// Room for the values of tensors, some of which may yet fail to come.
+// Room for the values that are on their way to tensors and may yet fail to come. What a rank holds
+// already stays where it is.
 class StagedValues {
  public:
-  explicit StagedValues(const std::vector<TensorView>& tensors) {
-    for (const TensorView& tensor : tensors) {
-      values_.emplace_back(tensor.data.size());
+  StagedValues(const std::vector<StateValues>& tensors, const StateExchange& exchange)
+      : tensors_(tensors), room_(tensors.size()) {
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      room_[i].resize(exchange.Holds(i) ? 0 : tensors[i].size());
     }
   }
 
-  std::span<float> of(std::size_t tensor) { return values_[tensor]; }
+  std::vector<StateValues> places() {
+    std::vector<StateValues> places = tensors_;
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      places[i] = room_[i].empty() ? tensors_[i] : StateValues(room_[i]);
+    }
+    return places;
+  }
 
-  void CopyTo(const std::vector<TensorView>& tensors) const {
-    for (std::size_t i = 0; i < tensors.size(); ++i) {
-      std::copy(values_[i].begin(), values_[i].end(), tensors[i].data.begin());
+  void CopyToTensors() const {
+    for (std::size_t i = 0; i < room_.size(); ++i) {
+      std::ranges::copy(room_[i], tensors_[i].begin());
     }
   }
 
  private:
-  std::vector<std::vector<float>> values_;
+  std::vector<StateValues> tensors_;
+  std::vector<std::vector<float>> room_;  // by tensor
 };
+
+std::vector<StateValues> ValuesOf(const std::vector<TensorView>& tensors) {
+  std::vector<StateValues> values;
+  for (const TensorView& tensor : tensors) {
+    values.push_back(tensor.data);
+  }
+  return values;
+}
 
 }  // namespace
 
-// Takes one state on all ranks: a survivor's, else the newest checkpoint's, else the seed's. The
-// state is sent in every case: equal bytes on all ranks are then a fact and not a belief.
+// Takes one state on all ranks: a survivor's, else the newest checkpoint's, else the seed's. What
+// is not sent has been compared: equal bytes on all ranks are then a fact and not a belief.
 Status Trainer::EstablishState(std::optional<int> state_source, RankControl* control) {
   const int source = state_source.value_or(0);
   const bool is_source = control->rank() == source;
   if (!state_source.has_value() && is_source) {
     LOCKSTEP_RETURN_IF_ERROR(RestoreFromCheckpoint());
+    if (is_mixture_) {
+      return Error(ErrorCode::kUnavailable,
+                   "the rank whose state was on its way to this one is lost, no other rank has a "
+                   "state and there is no checkpoint: only a new process starts from the seed");
+    }
     state_.is_established = true;
   }
-  const std::string mine =
-      state_.is_established ? EncodeSnapshotHead(SnapHead(control->world_size())) : "";
+  const std::string mine = EncodeSnapshotHead(SnapHead(control->world_size()));
   const Deadline deadline = Deadline::After(SteadyNow(), kStateTimeout);
   LOCKSTEP_ASSIGN_OR_RETURN(const std::string shared, control->ShareBytes(mine, source, deadline));
   if (!is_source) {
     return AdoptState(mine, shared, {control, source, deadline});
   }
-  for (const TensorView& tensor : parts_.strategy->TakeState()) {
-    LOCKSTEP_ASSIGN_OR_RETURN([[maybe_unused]] const bool has_changed,
-                              control->ShareValues(tensor.data, source, deadline));
-  }
-  return OkStatus();
+  const std::vector<StateValues> values = ValuesOf(parts_.strategy->TakeState());
+  StateExchange exchange(control, source, deadline);
+  LOCKSTEP_RETURN_IF_ERROR(exchange.Compare(values, /*may_be_equal=*/true));
+  return exchange.Fill(values);
 }
 
 Status Trainer::RestoreFromCheckpoint() {
@@ -106,6 +127,7 @@ Result<TrainingState> Trainer::Examine(const Snapshot& snapshot,
 // The tensors hold the values that belong to `restored`.
 void Trainer::GoOnFrom(TrainingState restored) {
   parts_.strategy->AdoptState();
+  is_mixture_ = false;
   state_ = std::move(restored);
   PassUselessRemainder();
 }
@@ -128,9 +150,9 @@ Snapshot Trainer::SnapHead(int world_size) {
       state_, parts_.strategy->TakeState(), {spec_.seed, world_size, fingerprint_});
 }
 
-// A rank at the source's step has the values already, and needs no room for them. Others keep what
-// they have until all have come: should the source die on the way, a state from a step before, or
-// that of the seed, may be all that is left to train on from.
+// What differs goes straight to its place. Only a rank that holds the one state besides the
+// source's keeps its own until all has come: should the source die on the way, it is all that is
+// left to train on from. Others then get a state from whoever still has one, or a checkpoint.
 Status Trainer::AdoptState(const std::string& mine,
                            const std::string& shared,
                            const StateWay& way) {
@@ -142,24 +164,23 @@ Status Trainer::AdoptState(const std::string& mine,
     return std::move(restored).error().Wrap("rank " + std::to_string(rank) + " has not what rank " +
                                             std::to_string(way.source) + " trains with");
   }
-  bool differs = mine != shared;
-  std::optional<StagedValues> staged;
-  if (differs) {
-    staged.emplace(tensors);
+  StateExchange exchange(way.control, way.source, way.deadline);
+  const std::vector<StateValues> values = ValuesOf(tensors);
+  LOCKSTEP_RETURN_IF_ERROR(exchange.Compare(values, mine == shared));
+  const bool had_state = state_.is_established;
+  if (exchange.HoldsAll() && had_state) {
+    return exchange.Fill(values);
   }
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    const std::span<float> values = staged.has_value() ? staged->of(i) : tensors[i].data;
-    LOCKSTEP_ASSIGN_OR_RETURN(const bool has_changed,
-                              way.control->ShareValues(values, way.source, way.deadline));
-    differs = differs || has_changed;
+  if (had_state && exchange.holder_count() == 1) {
+    StagedValues staged(values, exchange);
+    LOCKSTEP_RETURN_IF_ERROR(exchange.Fill(staged.places()));
+    staged.CopyToTensors();
+  } else {
+    state_.is_established = false;
+    is_mixture_ = is_mixture_ || !exchange.HoldsAll();
+    LOCKSTEP_RETURN_IF_ERROR(exchange.Fill(values));
   }
-  if (!differs) {
-    return OkStatus();
-  }
-  if (staged.has_value()) {
-    staged->CopyTo(tensors);
-  }
-  if (state_.is_established && head.step == state_.step) {
+  if (had_state && head.step == state_.step) {
     // Equal steps must have equal states. Going on with the source's keeps all ranks equal; the
     // warning is for whoever looks for broken memory or a mixed fleet.
     parts_.logger->Warn(

@@ -18,7 +18,6 @@
 #include "common/json/json.h"
 #include "trainer-runtime/collectives/communicator_reducer.h"
 #include "trainer-runtime/engine/reference_engine.h"
-#include "trainer-runtime/strategy/testing/tape_communicator.h"
 #include "trainer-runtime/train/test_gang.h"
 #include "trainer-runtime/train/test_job.h"
 
@@ -432,37 +431,6 @@ TEST(Trainer, DroppedRemainderWithoutAWholeBatchIsRefused) {
       Trainer::Make(spec, {rank->strategy.get(), &train, &test, nullptr, logger.get()}, {});
   ASSERT_FALSE(made.ok());
   EXPECT_EQ(made.error().field(), "spec.training.globalBatchSize");
-}
-
-// Whoever was to give the state may be lost on the way; nobody may train on from a mixture.
-TEST(Trainer, StateThatComesInPartLeavesNothingBehind) {
-  const TrainingSpec spec = MakeSpec(5);
-  const Gang ranks = MakeRanks(2, spec);
-  const std::vector<float> before = Weights(ranks[1]->engine);
-  for (const TensorView& tensor : ranks[0]->engine->Tensors()) {
-    std::fill(tensor.data.begin(), tensor.data.end(), 0.5F);
-  }
-  const std::atomic<bool> no_stop = false;
-  Tape tape;
-  const auto meet = [&](int rank) {
-    TapeCommunicator communicator(rank, &tape);
-    RankControl control(&communicator);
-    CommunicatorReducer reducer(&communicator);
-    const auto verdict = ranks[static_cast<std::size_t>(rank)]->trainer->RunMeeting(
-        std::nullopt, {&control, &reducer}, no_stop);
-    ASSERT_FALSE(verdict.ok());
-    EXPECT_EQ(verdict.error().code(), ErrorCode::kPeerLost);
-  };
-  meet(0);
-  const std::vector<std::byte> last = tape.back();
-  tape.pop_back();
-  meet(1);
-  EXPECT_FALSE(ranks[1]->trainer->has_state());
-  EXPECT_EQ(Weights(ranks[1]->engine), before);
-  tape.push_back(last);
-  meet(1);
-  EXPECT_TRUE(ranks[1]->trainer->has_state());
-  EXPECT_EQ(Weights(ranks[1]->engine), Weights(ranks[0]->engine));
 }
 
 TEST(Snapshot, CutAnywhereIsRefused) {

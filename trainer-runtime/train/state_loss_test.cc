@@ -1,0 +1,133 @@
+#include <algorithm>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "trainer-runtime/train/test_gang.h"
+#include "trainer-runtime/train/test_job.h"
+
+// Whoever gives the state may be lost on the way: nobody may train on from a mixture, and no state
+// that is the last one may be given up for one that never comes.
+
+namespace lockstep::runtime {
+namespace {
+
+constexpr int kCallsMax = 60;  // far more than it takes to hand a state over
+constexpr float kSources = 0.5F;
+
+// Makes `rank` hold a state: all its values are `value`.
+void Hold(GangRank* rank, float value) {
+  for (const TensorView& tensor : rank->engine->Tensors()) {
+    std::ranges::fill(tensor.data, value);
+  }
+  rank->trainer->HoldState();
+}
+
+bool AreAll(GangRank* rank, float value) {
+  const std::vector<float> weights = Weights(rank->engine);
+  return std::ranges::all_of(weights, [value](float weight) { return weight == value; });
+}
+
+// What has become of a state that came in part.
+enum class Came { kNothing, kPart, kAll };
+
+Came WhatCame(GangRank* rank, const std::vector<float>& before) {
+  if (Weights(rank->engine) == before) {
+    return Came::kNothing;
+  }
+  return AreAll(rank, kSources) ? Came::kAll : Came::kPart;
+}
+
+TEST(StateLoss, NewcomerWithAMixtureIsNoSourceAndSaysSo) {
+  const TrainingSpec spec = MakeSpec(2);
+  int mixture_count = 0;
+  for (int calls_left = 0; calls_left < kCallsMax; ++calls_left) {
+    Gang ranks = MakeRanks(2, spec);
+    const std::vector<float> seed = Weights(ranks[0]->engine);
+    Hold(ranks[1].get(), kSources);
+    ranks[1]->calls_left = calls_left;
+    RunMeeting(ranks, Epoch(1));
+    if (ranks[0]->trainer->has_state()) {
+      break;
+    }
+    const bool is_mixture = WhatCame(ranks[0].get(), seed) != Came::kNothing;
+    mixture_count += is_mixture ? 1 : 0;
+    ranks[1] = MakeRank(spec);
+    RunMeeting(ranks, Epoch(2));
+    // Where the first tensor was on its way, nobody can tell how much of it has come.
+    ASSERT_TRUE(!is_mixture || !ranks[0]->verdict->ok()) << calls_left;
+    ASSERT_TRUE(calls_left > 0 || ranks[0]->verdict->ok());
+    if (!ranks[0]->verdict->ok()) {
+      EXPECT_EQ(ranks[0]->verdict->error().code(), ErrorCode::kUnavailable);
+      EXPECT_FALSE(ranks[0]->trainer->has_state());
+    }
+  }
+  EXPECT_GT(mixture_count, 0);
+}
+
+TEST(StateLoss, NewcomerWithAMixtureTakesTheNextState) {
+  const TrainingSpec spec = MakeSpec(2);
+  for (int calls_left = 0; calls_left < kCallsMax; ++calls_left) {
+    Gang ranks = MakeRanks(2, spec);
+    Hold(ranks[0].get(), kSources);
+    ranks[0]->calls_left = calls_left;
+    RunMeeting(ranks, Epoch(1));
+    if (ranks[1]->trainer->has_state()) {
+      break;
+    }
+    ranks[0] = MakeRank(spec);
+    RunMeeting(ranks, Epoch(2));
+    ExpectAll(ranks, TrainerVerdict::kFinished);
+    const Gang undisturbed = MakeRanks(2, spec);
+    RunMeeting(undisturbed, Epoch(1));
+    ASSERT_EQ(Weights(ranks[1]->engine), Weights(undisturbed[1]->engine)) << calls_left;
+  }
+}
+
+TEST(StateLoss, TheLastOtherStateIsKeptUntilAllHasCome) {
+  for (int calls_left = 0; calls_left < kCallsMax; ++calls_left) {
+    Gang ranks = MakeRanks(2, MakeSpec(2));
+    Hold(ranks[0].get(), kSources);
+    Hold(ranks[1].get(), 0.25F);
+    const std::vector<float> before = Weights(ranks[1]->engine);
+    ranks[0]->calls_left = calls_left;
+    bool has_all = false;
+    ranks[1]->after_step = [&](const StepReport& /*report*/) { has_all = true; };
+    RunMeeting(ranks, Epoch(1));
+    ASSERT_TRUE(ranks[1]->trainer->has_state()) << calls_left;
+    const Came came = WhatCame(ranks[1].get(), before);
+    if (has_all || came == Came::kAll) {
+      return;
+    }
+    ASSERT_EQ(came, Came::kNothing) << calls_left;
+  }
+  FAIL() << "the state never came";
+}
+
+// Here a third rank still has it.
+TEST(StateLoss, AStateThatAnotherRankHoldsNeedsNoSecondPlace) {
+  int mixture_count = 0;
+  for (int calls_left = 0; calls_left < kCallsMax; ++calls_left) {
+    Gang ranks = MakeRanks(3, MakeSpec(2));
+    Hold(ranks[0].get(), kSources);
+    Hold(ranks[1].get(), 0.25F);
+    Hold(ranks[2].get(), kSources);
+    const std::vector<float> before = Weights(ranks[1]->engine);
+    ranks[0]->calls_left = calls_left;
+    RunMeeting(ranks, Epoch(1));
+    if (ranks[1]->trainer->last_applied() > Step(0)) {
+      break;
+    }
+    const bool is_mixture = WhatCame(ranks[1].get(), before) == Came::kPart;
+    mixture_count += is_mixture ? 1 : 0;
+    ASSERT_FALSE(is_mixture && ranks[1]->trainer->has_state()) << calls_left;
+    ranks[0] = MakeRank(MakeSpec(2));
+    RunMeeting(ranks, Epoch(2));
+    ExpectAll(ranks, TrainerVerdict::kFinished);
+    ASSERT_EQ(Weights(ranks[1]->engine), Weights(ranks[2]->engine)) << calls_left;
+  }
+  EXPECT_GT(mixture_count, 0);
+}
+
+}  // namespace
+}  // namespace lockstep::runtime
