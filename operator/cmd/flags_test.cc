@@ -29,6 +29,7 @@ TEST(OperatorFlags, ValuesAreTakenOver) {
                                                    "--image-pull-secrets=registry,mirror",
                                                    "--pod-security=restricted",
                                                    "--topology-levels=example.com/block,rack",
+                                                   "--kueue",
                                                    "--log-level=warn",
                                                    "--log-format=json"));
 
@@ -38,6 +39,7 @@ TEST(OperatorFlags, ValuesAreTakenOver) {
   EXPECT_EQ(flags.retry_period, std::chrono::milliseconds(500));
   EXPECT_EQ(flags.image_pull_secrets, (std::vector<std::string>{"registry", "mirror"}));
   EXPECT_EQ(flags.pod_security, PodSecurityLevel::kRestricted);
+  EXPECT_TRUE(flags.follows_kueue);
   EXPECT_EQ(flags.topology_levels, (std::vector<std::string>{"example.com/block", "rack"}));
   EXPECT_EQ(flags.log_level, LogLevel::kWarn);
   EXPECT_EQ(flags.log_format, LogFormat::kJson);
