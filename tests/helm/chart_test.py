@@ -37,6 +37,7 @@ REFUSED = {
     "watchNamespaces={a,a}": "watchNamespaces",
     "extraArgs={positional}": "extraArgs",
     "replica=1": "replica",
+    "kueue.enabled=maybe": "kueue",
     "podSecurity=privileged": "podSecurity",
     "priorityClassName=a: b": "priorityClassName",
     "imagePullSecrets={a b}": "imagePullSecrets",
@@ -57,6 +58,7 @@ NEEDED = (
 # What can be done without.
 SPARED = (
     "affinity", "clusterDomain", "extraArgs", "imagePullSecrets", "keySecret",
+    "kueue",
     "metrics.podMonitor", "metrics.serviceMonitor", "networkPolicy.metricsFrom", "nodeSelector",
     "podAnnotations", "podLabels", "priorityClassName", "resources", "runtimeImagePullSecrets",
     "serviceAccount.annotations", "serviceAccount.name", "tolerations", "watchNamespaces",
