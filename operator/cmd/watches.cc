@@ -65,7 +65,7 @@ Watches::Watches(const WatchLoopOptions& options,
       {kube::kPriorityClasses, "", "", ""}, DecodePriorityClass, options, queue);
   if (follows_kueue) {
     workloads_ = Follow<StoredWorkload>(
-        {kube::kWorkloads, namespace_name, "", ""}, DecodeWorkload, options, queue);
+        OursIn(kube::kWorkloads, namespace_name), DecodeWorkload, options, queue);
     flavors_ =
         Follow<StoredFlavor>({kube::kResourceFlavors, "", "", ""}, DecodeFlavor, options, queue);
   }

@@ -218,17 +218,18 @@ ErrandCall EffectBatch::JobDeletion(std::size_t effect) {
 }
 
 // Nothing is learnt from the reply: the watch tells. One that has changed since is looked at anew
-// when it does.
+// when it does; a name that is taken by what no watch of ours shows is tried again.
 ErrandCall EffectBatch::WorkloadWrite(std::size_t effect, const WriteWorkload& write) {
+  const bool is_new = write.kind == WriteWorkload::Kind::kCreate;
   return CallFor(
       effect,
       [this, &write] { return WorkloadRequest(key_.namespace_name, write); },  // of effects_
-      [this](kube::CallResult result) -> Status {
+      [this, is_new](kube::CallResult result) -> Status {
         const Result<kube::Reply> reply = kube::RequireSuccess(std::move(result));
-        const bool is_done = reply.ok() || reply.error().code() == ErrorCode::kAlreadyExists ||
-                             reply.error().code() == ErrorCode::kStale ||
-                             reply.error().code() == ErrorCode::kNotFound;
-        if (is_done) {
+        const bool is_past = !reply.ok() && !is_new &&
+                             (reply.error().code() == ErrorCode::kStale ||
+                              reply.error().code() == ErrorCode::kNotFound);
+        if (reply.ok() || is_past) {
           parts_.notes->refused_workloads.erase(key_);
           return OkStatus();
         }

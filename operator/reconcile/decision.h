@@ -56,9 +56,8 @@ struct RenewKey {
   friend bool operator==(const RenewKey&, const RenewKey&) = default;
 };
 
-// What Kueue is told by the job's Workload. Done already when there is one of that name, for a
-// create; when it has changed since, for a patch, as that is news to look at; when it is gone, for
-// both others. A cluster of one machine has no Kueue.
+// What Kueue is told by the job's Workload. Done already, but for a create, where that is gone or
+// has changed since: it is looked at anew. A cluster of one machine has no Kueue.
 struct WriteWorkload {
   enum class Kind { kCreate, kPatch, kDelete };
 

@@ -97,7 +97,7 @@ void ClusterView::Apply(const kube::ObjectUpdate<StoredFlavor>& flavors, News* n
 
 KueueSight ClusterView::KueueOf(const JobId& key) const {
   const StoredJob* const stored = FindJob(key);
-  if (stored == nullptr) {
+  if (stored == nullptr || !kueue_.is_followed()) {
     return {};
   }
   KueueSight sight = kueue_.SightOf(stored->job.metadata);

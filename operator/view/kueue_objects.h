@@ -16,7 +16,7 @@ namespace lockstep::control {
 
 // Kueue's objects as an API server keeps them, as far as gangs depend on them.
 
-// A Workload, whoever's it is.
+// A Workload that says that it is of a job of ours.
 struct StoredWorkload {
   std::string uid;
   std::string version;

@@ -53,7 +53,7 @@ bool HoldsQuota(const WorkloadSight& workload) {
 }
 
 bool AsksForTheSame(const WorkloadSight& workload, const DecisionBuilder& builder) {
-  return workload.revision == WorkloadRevision(builder.job(), builder.observed().kueue.priority);
+  return workload.revision == WorkloadRevision(builder.job());
 }
 
 // Why the job cannot be shown to Kueue at all; an empty message: it can.
@@ -229,15 +229,16 @@ void GiveUpQuota(const WorkloadSight& workload, DecisionBuilder* builder) {
         builder);
 }
 
-// Of a job without places, all of whose pods are gone.
+// Of a job without places, all of whose pods are gone. While its priority is not known nothing is
+// asked for, and nothing given up.
 void TellWish(DecisionBuilder* builder) {
   const KueueSight& kueue = builder->observed().kueue;
   const std::string name = WorkloadName(builder->job().metadata);
   const bool wants_share = !builder->spec().run_policy.suspend &&
                            !KueueQueueOf(builder->job().metadata).empty() &&
-                           WhyNotShown(*builder).message.empty();
+                           UnheededKueueLabel(builder->job().metadata).empty();
   if (!kueue.workload.has_value()) {
-    if (wants_share) {
+    if (wants_share && kueue.missing_class.empty()) {
       builder->Do(WriteWorkload{WriteWorkload::Kind::kCreate,
                                 name,
                                 "",
@@ -250,6 +251,8 @@ void TellWish(DecisionBuilder* builder) {
     builder->Do(WriteWorkload{WriteWorkload::Kind::kDelete, name, workload.uid, ""});
   } else if (IsWorkload(workload, kEvicted) && HoldsQuota(workload)) {
     GiveUpQuota(workload, builder);
+  } else {
+    TellReadiness(workload, builder);
   }
 }
 

@@ -51,7 +51,7 @@ class KueueShare : public ::testing::Test {
     workload.uid = "workload-1";
     workload.version = "7";
     workload.is_ours = true;
-    workload.revision = WorkloadRevision(world_.job, world_.observed.kueue.priority);
+    workload.revision = WorkloadRevision(world_.job);
     workload.conditions = conditions;
     world_.observed.kueue.workload = workload;
     return *world_.observed.kueue.workload;
@@ -252,6 +252,35 @@ TEST_F(KueueShare, KueueHearsThatThePodsRunAndThatTheJobHasEnded) {
             std::string::npos)
       << written[0].body;
   EXPECT_NE(written[0].body.find("QuotaReserved"), std::string::npos) << "others stay";
+}
+
+TEST_F(KueueShare, GangThatWentForAnotherKeepsItsQuotaAndIsNotReady) {
+  Launch();
+  world_.observed.kueue.workload->conditions.push_back(
+      {{"type", "PodsReady"}, {"status", "True"}, {"reason", "Started"}});
+  world_.observed.eviction = EvictionOrder{"team/urgent", 1000, "vision", false};
+  world_.Step();
+  world_.observed.eviction.reset();
+  world_.observed.round = Unschedulable{Constraint::kGpu, "needs 2 GPUs, 0 free"};
+  world_.FinishDeletions();
+  const std::vector<WriteWorkload> written = Written(world_.Step());
+  ASSERT_EQ(written.size(), 1U);
+  EXPECT_NE(written[0].body.find(R"("PodsReady","status":"False","reason":"WaitForRecovery")"),
+            std::string::npos)
+      << written[0].body;
+  EXPECT_TRUE(world_.job.status.kueue.has_value());
+  EXPECT_EQ(Reason(), "Unschedulable");
+}
+
+TEST_F(KueueShare, WithoutItsPriorityClassAJobNeitherAsksNorGivesUp) {
+  world_.observed.kueue.missing_class = "priority class urgent does not exist";
+  EXPECT_TRUE(Written(world_.Step()).empty());
+  EXPECT_EQ(Reason(), "NoPriorityClass");
+  Workload(Json::array({ConditionOf("QuotaReserved", false, "no quota")}));
+  EXPECT_TRUE(Written(world_.Step()).empty());
+  world_.observed.kueue.missing_class.clear();
+  world_.Step();
+  EXPECT_EQ(Reason(), "WaitsForKueue");
 }
 
 TEST_F(KueueShare, SomebodyElsesWorkloadIsLeftAlone) {

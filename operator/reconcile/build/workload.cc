@@ -9,6 +9,7 @@
 #include "operator/reconcile/build/job_objects.h"
 #include "operator/reconcile/build/json_edit.h"
 #include "operator/reconcile/build/pod.h"
+#include "operator/reconcile/gang/pod_labels.h"
 #include "operator/reconcile/gang/queue.h"
 
 namespace lockstep::control {
@@ -47,16 +48,14 @@ Json PodSetOf(const RoleSpec& role) {
           {"template", {{"metadata", Json::object()}, {"spec", std::move(spec)}}}};
 }
 
-Json SpecOf(const TrainingJob& job, int64_t priority) {
+Json SpecOf(const TrainingJob& job) {
   Json pod_sets = Json::array();
   for (const RoleSpec& role : job.spec.roles) {
     if (role.replicas > 0) {
       pod_sets.push_back(PodSetOf(role));
     }
   }
-  Json spec = {{"queueName", KueueQueueOf(job.metadata)},
-               {"podSets", std::move(pod_sets)},
-               {"priority", priority}};
+  Json spec = {{"queueName", KueueQueueOf(job.metadata)}, {"podSets", std::move(pod_sets)}};
   if (const std::string name = PriorityClassOf(job.spec); !name.empty()) {
     spec["priorityClassRef"] = {
         {"group", "scheduling.k8s.io"}, {"kind", "PriorityClass"}, {"name", name}};
@@ -118,19 +117,22 @@ std::string WorkloadName(const Metadata& job) {
 }
 
 Json WorkloadManifest(const TrainingJob& job, int64_t priority) {
+  Json spec = SpecOf(job);
+  spec["priority"] = priority;
   return {{"apiVersion", "kueue.x-k8s.io/v1beta2"},
           {"kind", "Workload"},
           {"metadata",
            {{"name", WorkloadName(job.metadata)},
             {"namespace", job.metadata.namespace_name},
-            {"labels", {{"kueue.x-k8s.io/job-uid", job.metadata.uid}}},
-            {"annotations", {{kWorkloadRevision, WorkloadRevision(job, priority)}}},
+            {"labels",
+             {{label::kJob, job.metadata.name}, {"kueue.x-k8s.io/job-uid", job.metadata.uid}}},
+            {"annotations", {{kWorkloadRevision, WorkloadRevision(job)}}},
             {"ownerReferences", Json::array({OwnerReference(job)})}}},
-          {"spec", SpecOf(job, priority)}};
+          {"spec", std::move(spec)}};
 }
 
-std::string WorkloadRevision(const TrainingJob& job, int64_t priority) {
-  return Sha256Hex(DumpJson(SpecOf(job, priority))).substr(0, kRevisionDigits);
+std::string WorkloadRevision(const TrainingJob& job) {
+  return Sha256Hex(DumpJson(SpecOf(job))).substr(0, kRevisionDigits);
 }
 
 bool IsWorkload(const WorkloadSight& workload, std::string_view type) {

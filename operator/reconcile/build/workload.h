@@ -25,8 +25,9 @@ std::string WorkloadName(const Metadata& job);
 // `priority`: of the job's PriorityClass.
 Json WorkloadManifest(const TrainingJob& job, int64_t priority);
 
-// Equal where both ask Kueue for the same. 16 hexadecimal digits.
-std::string WorkloadRevision(const TrainingJob& job, int64_t priority);
+// Equal where both ask Kueue for the same; the value of their priority class is that of when they
+// asked. 16 hexadecimal digits.
+std::string WorkloadRevision(const TrainingJob& job);
 
 // A condition of a Workload.
 struct WorkloadCondition {
