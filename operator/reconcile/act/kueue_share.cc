@@ -215,18 +215,39 @@ void TellReadiness(const WorkloadSight& workload, DecisionBuilder* builder) {
   }
 }
 
-// What Kueue asks of whoever runs a Workload that it evicted, once nothing of it runs any more.
-void GiveUpQuota(const WorkloadSight& workload, DecisionBuilder* builder) {
-  const std::string reason = WorkloadReason(workload, kEvicted);
-  const std::string message = WorkloadMessage(workload, kEvicted);
-  const bool comes_again = reason == "Preempted" || reason == "NodeFailures";
+// Why quota is given back.
+struct Return {
+  std::string reason;  // one CamelCase word
+  std::string message;
+  bool comes_again = false;  // Kueue is to look at it at once
+};
+
+void GiveUpQuota(const WorkloadSight& workload, const Return& why, DecisionBuilder* builder) {
   Patch(workload,
-        {{kQuotaReserved, false, "Pending", message},
+        {{kQuotaReserved, false, "Pending", why.message},
          {kAdmitted, false, "NoReservation", "The workload has no reservation"},
          {kPodsReady, false, kWaitForStart, "not all pods run"},
-         {kRequeued, comes_again, reason, message}},
+         {kRequeued, why.comes_again, why.reason, why.message}},
         /*gives_up_quota=*/true,
         builder);
+}
+
+// What Kueue asks of whoever runs a Workload that it evicted, once nothing of it runs any more.
+void AnswerEviction(const WorkloadSight& workload, DecisionBuilder* builder) {
+  const std::string reason = WorkloadReason(workload, kEvicted);
+  const bool comes_again = reason == "Preempted" || reason == "NodeFailures";
+  GiveUpQuota(workload, {reason, WorkloadMessage(workload, kEvicted), comes_again}, builder);
+}
+
+// Its quota is given back first: Kueue 0.17 counts that of a Workload which is gone for as long as
+// there is another of its name, and the next one may come before Kueue has noticed.
+void Remove(const WorkloadSight& workload, DecisionBuilder* builder) {
+  if (HoldsQuota(workload) && !IsWorkload(workload, kFinished)) {
+    GiveUpQuota(workload, {"JobChanged", "the job wants another share, or none", false}, builder);
+    return;
+  }
+  builder->Do(WriteWorkload{
+      WriteWorkload::Kind::kDelete, WorkloadName(builder->job().metadata), workload.uid, ""});
 }
 
 // Of a job without places, all of whose pods are gone. While its priority is not known nothing is
@@ -248,9 +269,9 @@ void TellWish(DecisionBuilder* builder) {
   }
   const WorkloadSight& workload = *kueue.workload;
   if (!wants_share || IsWorkload(workload, kFinished) || !AsksForTheSame(workload, *builder)) {
-    builder->Do(WriteWorkload{WriteWorkload::Kind::kDelete, name, workload.uid, ""});
+    Remove(workload, builder);
   } else if (IsWorkload(workload, kEvicted) && HoldsQuota(workload)) {
-    GiveUpQuota(workload, builder);
+    AnswerEviction(workload, builder);
   } else {
     TellReadiness(workload, builder);
   }

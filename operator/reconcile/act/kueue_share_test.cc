@@ -208,7 +208,12 @@ TEST_F(KueueShare, SuspendedJobGivesItsWorkloadUpWhenItsPodsAreGone) {
   EXPECT_TRUE(Written(world_.Step()).empty());
   EXPECT_FALSE(world_.job.status.kueue.has_value());
   world_.FinishDeletions();
-  const std::vector<WriteWorkload> written = Written(world_.Step());
+  std::vector<WriteWorkload> written = Written(world_.Step());
+  ASSERT_EQ(written.size(), 1U);
+  EXPECT_EQ(written[0].kind, WriteWorkload::Kind::kPatch) << "its quota first";
+  EXPECT_NE(written[0].body.find(R"("type":"Requeued","status":"False")"), std::string::npos);
+  Workload(Json::array({ConditionOf("QuotaReserved", false)}));
+  written = Written(world_.Step());
   ASSERT_EQ(written.size(), 1U);
   EXPECT_EQ(written[0].kind, WriteWorkload::Kind::kDelete);
   EXPECT_EQ(written[0].uid, "workload-1");
