@@ -135,6 +135,9 @@ if $with_peers; then
   say "testing programs written for Horovod"
   tests/peers/horovod.sh
   check_leftovers
+  say "testing jobs in Kueue's queues"
+  python3 -B tests/kubernetes/kueue_peer_test.py
+  check_leftovers
 fi
 
 if $with_cluster; then

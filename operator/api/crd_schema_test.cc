@@ -344,6 +344,9 @@ TrainingJob JobWithFullStatus() {
   status.admitted = {{Role::kWorker, "memory", 1}};
   status.claim = RoomClaim{WallTime{}, {{"a/b", "uid", Attempt(1)}}, {{"worker-0", "node"}}};
   status.queue = QueuePosition{"vision", 1, WallTime{}};
+  const Toleration toleration{"key", false, "value", "NoExecute", std::chrono::seconds(1)};
+  const std::map<std::string, std::string> map = {{"a", "b"}};
+  status.kueue = {"uid", "gpus", {{Role::kWorker, map, {toleration}, map, map}}};
   status.preemptions = 1;
   status.origin = {1, "0123", "image", "vision", "urgent"};
   status.roles = {{Role::kWorker, 0, 1, 0, 0}};
@@ -360,7 +363,10 @@ TrainingJob JobWithFullStatus() {
 
 void ExpectFits(const Json& value, const SchemaNode& node) {
   const Json& schema = *node.schema;
-  if (IsType(schema, "object")) {
+  if (schema.contains("additionalProperties")) {
+    ASSERT_EQ(value.size(), 1U) << node.field();
+    ExpectFits(value.front(), {node.path + "/any", &schema["additionalProperties"], &schema});
+  } else if (IsType(schema, "object")) {
     ASSERT_TRUE(value.is_object()) << node.field();
     std::set<std::string> names;
     for (const auto& [name, unused] : value.items()) {

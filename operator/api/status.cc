@@ -395,6 +395,7 @@ TrainingJobStatus DecodeStatus(const Json& value,
     status.claim = DecodeClaim(*claim, reader.PathOf("claim"), errors);
   }
   status.queue = DecodeQueuePosition(reader.Find("queue"), reader.PathOf("queue"), errors);
+  status.kueue = DecodeKueueAdmission(reader.Find("kueue"), reader.PathOf("kueue"), errors);
   status.preemptions = ReadCount(reader, "preemptions");
   status.suspect_nodes = DecodeList(reader, "suspectNodes", DecodeSuspectNode, errors);
   status.admitted = DecodeList(reader, "admitted", DecodeAdmittedAmount, errors);
@@ -480,6 +481,7 @@ Json EncodeStatus(const TrainingJob& job) {
     value["claim"] = EncodeClaim(*status.claim);
   }
   SetQueuePosition(status.queue, &value);
+  SetKueueAdmission(status.kueue, &value);
   if (status.preemptions > 0) {
     value["preemptions"] = status.preemptions;
   }

@@ -100,6 +100,24 @@ TEST(DecodeStatus, PositionInTheQueueIsReadAsItWasWritten) {
   EXPECT_EQ(bad.status_errors[1].field(), "status.queue.estimatedStart");
 }
 
+TEST(DecodeStatus, ShareOfKueueIsReadAsItWasWritten) {
+  TrainingJob job = Read("{}").job;
+  const std::vector<Toleration> tolerations = {
+      {"spot", true, "", "NoSchedule", std::nullopt},
+      {"spot", false, "yes", "NoExecute", std::chrono::seconds(60)}};
+  job.status.kueue = {"uid",
+                      "gpus",
+                      {{Role::kPs, {}, {}, {}, {}},
+                       {Role::kWorker, {{"a", "b"}}, tolerations, {{"c", "d"}}, {{"e", "f"}}}}};
+  const DecodedJob again = Read(DumpJson(EncodeStatus(job)));
+  EXPECT_TRUE(again.status_errors.empty());
+  EXPECT_EQ(again.job.status.kueue, job.status.kueue);
+
+  const DecodedJob bad = Read(R"({"kueue": {"podSets": [{"role": "boss"}]}})");
+  ASSERT_EQ(bad.status_errors.size(), 1U);
+  EXPECT_EQ(bad.status_errors[0].field(), "status.kueue.podSets[0].role");
+}
+
 // Of a status from before `hasRun` two times say it, and of a newer one nothing but the field.
 TEST(DecodeStatus, WhetherTheGangHasRunIsReadOrElseInferred) {
   const auto status = [](const std::string& has_run, const std::string& running_at) {

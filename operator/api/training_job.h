@@ -15,6 +15,7 @@
 #include "common/contract/training_result.h"
 #include "common/contract/training_spec.h"
 #include "common/json/json.h"
+#include "operator/api/kueue_admission.h"
 #include "operator/resources/node_affinity.h"
 #include "operator/resources/resource_vector.h"
 #include "operator/resources/toleration.h"
@@ -400,6 +401,7 @@ struct TrainingJobStatus {
   std::optional<WallTime> waiting_since;
   std::optional<RoomClaim> claim;          // of a gang that waits for others to go; else null
   std::optional<QueuePosition> queue;      // while it waits for its places; else null
+  std::optional<KueueAdmission> kueue;     // the share that its gangs have of Kueue; else null
   int64_t preemptions = 0;                 // gangs of the job that went for others
   std::vector<SuspectNode> suspect_nodes;  // by node; at most kSuspectNodesMax
   std::vector<AdmittedAmount> admitted;    // each role's resource at most once

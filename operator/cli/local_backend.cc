@@ -232,6 +232,10 @@ Status LocalBackend::Carry(const RenewKey&) {
   return OkStatus();
 }
 
+Status LocalBackend::Carry(const WriteWorkload&) {
+  return OkStatus();
+}
+
 Status LocalBackend::Carry(const DeleteJob&) {
   return OkStatus();  // a run keeps no jobs
 }

@@ -102,6 +102,10 @@ void AddConnection(CLI::App* app, OperatorFlags* flags) {
       ->delimiter(',')
       ->type_name("LABELS")
       ->group(group);
+  app->add_flag("--kueue",
+                flags->follows_kueue,
+                "look after Kueue's Workloads of jobs with the label kueue.x-k8s.io/queue-name")
+      ->group(group);
   app->add_option("--api-concurrency",
                   flags->api_concurrency,
                   "open calls to the API server, watches not counted")

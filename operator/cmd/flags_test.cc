@@ -33,6 +33,7 @@ TEST(OperatorFlags, ValuesAreTakenOver) {
                                                    "--fair-share-half-life=7d",
                                                    "--round-log=/logs/rounds.log",
                                                    "--round-log-mib=12",
+                                                   "--kueue",
                                                    "--log-level=warn",
                                                    "--log-format=json"));
 
@@ -42,6 +43,7 @@ TEST(OperatorFlags, ValuesAreTakenOver) {
   EXPECT_EQ(flags.retry_period, std::chrono::milliseconds(500));
   EXPECT_EQ(flags.image_pull_secrets, (std::vector<std::string>{"registry", "mirror"}));
   EXPECT_EQ(flags.pod_security, PodSecurityLevel::kRestricted);
+  EXPECT_TRUE(flags.follows_kueue);
   EXPECT_EQ(flags.topology_levels, (std::vector<std::string>{"example.com/block", "rack"}));
   EXPECT_EQ(flags.fair_share_half_life, std::chrono::hours(24 * 7));
   EXPECT_EQ(flags.round_log, "/logs/rounds.log");

@@ -398,7 +398,7 @@ void OperatorProcess::Parts::Watch(const OperatorFlags& flags) {
   options.clock = &kClock;
   options.logger = logger_;
   options.observer = &*metrics_;
-  watches_.emplace(options, ServedNamespace(flags), &queue_);
+  watches_.emplace(options, ServedNamespace(flags), flags.follows_kueue, &queue_);
 }
 
 OperatorScope OperatorProcess::Parts::ScopeOf(const OperatorFlags& flags) const {

@@ -48,6 +48,7 @@ Status CheckOf(const std::string& name, const ReflectorDriver<T>& driver) {
 
 Watches::Watches(const WatchLoopOptions& options,
                  const std::string& namespace_name,
+                 bool follows_kueue,
                  WorkQueueOfUpdates* queue)
     : jobs_(Follow<kube::RawObject>(
           {kube::kTrainingJobs, namespace_name, "", ""}, kube::DecodeRaw, options, queue)),
@@ -62,13 +63,22 @@ Watches::Watches(const WatchLoopOptions& options,
       Follow<StoredQueue>({kube::kTrainingQueues, "", "", ""}, DecodeStoredQueue, options, queue);
   classes_ = Follow<PriorityClass>(
       {kube::kPriorityClasses, "", "", ""}, DecodePriorityClass, options, queue);
+  if (follows_kueue) {
+    workloads_ = Follow<StoredWorkload>(
+        OursIn(kube::kWorkloads, namespace_name), DecodeWorkload, options, queue);
+    flavors_ =
+        Follow<StoredFlavor>({kube::kResourceFlavors, "", "", ""}, DecodeFlavor, options, queue);
+  }
 }
 
 bool Watches::HasSynced() const {
+  // A cluster that does not know the kind, as of an earlier release, has none of it.
+  const auto is_known = [](const auto& driver) {
+    return driver == nullptr || driver->has_synced() || !driver->refusal().empty();
+  };
   return jobs_->has_synced() && pods_->has_synced() && foreign_pods_->has_synced() &&
          nodes_->has_synced() && services_->has_synced() && classes_->has_synced() &&
-         // A cluster that does not know that kind, as of an earlier release, has none of it.
-         (queues_->has_synced() || !queues_->refusal().empty());
+         is_known(queues_) && is_known(workloads_) && is_known(flavors_);
 }
 
 void Watches::AddChecks(std::map<std::string, std::function<Status()>>* checks) const {

@@ -19,6 +19,7 @@ class Watches {
   // `queue`, which outlives this, as does what `options` points to.
   Watches(const WatchLoopOptions& options,
           const std::string& namespace_name,
+          bool follows_kueue,
           WorkQueueOfUpdates* queue);
 
   // Whether all has been listed that decisions are made by. Thread: any.
@@ -38,6 +39,8 @@ class Watches {
   Watch<kube::Service> services_;
   Watch<StoredQueue> queues_;
   Watch<PriorityClass> classes_;
+  Watch<StoredWorkload> workloads_;  // null, as are flavors_, where Kueue is not followed
+  Watch<StoredFlavor> flavors_;
 };
 
 }  // namespace lockstep::control

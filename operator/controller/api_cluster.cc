@@ -50,7 +50,7 @@ void ApiCluster::Lead(const std::string& master_key) {
   master_key_ = master_key;
   must_list_jobs_ = true;
   // Of an earlier time as leader: what was true then may not be now.
-  notes_ = {notes_.wall_now, {}, {}, {}, {}, {}};
+  notes_ = {notes_.wall_now, {}, {}, {}, {}, {}, {}};
   reports_.Clear();
   rounds_.Reset(notes_.wall_now);
   queue_reporter_.Lead(now_, notes_.wall_now);
@@ -168,6 +168,10 @@ Result<JobSight> ApiCluster::See(const JobId& key) {
     observed.eviction = view->EvictionOf(key, notes_.wall_now);
   }
   observed.run_time_limit = view->RunTimeLimitOf(key);
+  observed.kueue = view->KueueOf(key);
+  if (const auto why = notes_.refused_workloads.find(key); why != notes_.refused_workloads.end()) {
+    observed.kueue.refusal = why->second;
+  }
   observed.used_elsewhere = view->UsedBesides(key);
   observed.devices_elsewhere = view->DevicesElsewhere(key);
   if (const auto refused = notes_.refused_pods.find(key); refused != notes_.refused_pods.end()) {

@@ -20,11 +20,14 @@ struct ClusterNotes {
   std::set<JobId> foreign_services;  // somebody else's service has the job's name
   std::map<JobId, std::map<std::string, PodRefusal>> refused_pods;  // by pod; no job has none
 
+  std::map<JobId, std::string> refused_workloads;  // in the server's words
+
   void Forget(const JobId& key) {
     unsettled.erase(key);
     pods_listed.erase(key);
     foreign_services.erase(key);
     refused_pods.erase(key);
+    refused_workloads.erase(key);
   }
 };
 

@@ -22,6 +22,8 @@ using WatchUpdate = std::variant<kube::ObjectUpdate<kube::RawObject>,  // Traini
                                  kube::ObjectUpdate<kube::Node>,
                                  kube::ObjectUpdate<StoredQueue>,
                                  kube::ObjectUpdate<PriorityClass>,
+                                 kube::ObjectUpdate<StoredWorkload>,
+                                 kube::ObjectUpdate<StoredFlavor>,
                                  kube::ObjectUpdate<kube::Service>>;
 
 // Outlive the loop.

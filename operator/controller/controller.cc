@@ -19,7 +19,8 @@ bool HasWorked(const Effect& effect, const Status& status) {
   if (std::holds_alternative<CreatePod>(effect)) {
     return status.error().code() == ErrorCode::kAlreadyExists;
   }
-  return status.error().code() == ErrorCode::kNotFound;
+  return status.error().code() == ErrorCode::kNotFound &&
+         !std::holds_alternative<WriteWorkload>(effect);  // a create finds no Kueue
 }
 
 // Whether the turn has to be repeated if the effect failed. Some are best effort: who misses a

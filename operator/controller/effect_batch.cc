@@ -45,6 +45,19 @@ bool IsRefusal(const Error& error) {
          error.code() == ErrorCode::kInvalidArgument;
 }
 
+kube::Request WorkloadRequest(const std::string& namespace_name, const WriteWorkload& write) {
+  switch (write.kind) {
+    case WriteWorkload::Kind::kCreate:
+      return kube::Create(kube::kWorkloads, namespace_name, write.body);
+    case WriteWorkload::Kind::kPatch:
+      return kube::MergePatch(kube::kWorkloads, namespace_name, write.name, write.body, "status");
+    case WriteWorkload::Kind::kDelete:
+      break;
+  }
+  return kube::Delete(
+      kube::kWorkloads, namespace_name, write.name, {write.uid, std::nullopt, false});
+}
+
 }  // namespace
 
 EffectBatch::EffectBatch(const EffectBatchParts& parts,
@@ -96,6 +109,8 @@ std::vector<ErrandCall> EffectBatch::CallsOf(EffectPhase phase) {
       calls.push_back(SecretCreation(i));
     } else if (const auto* const creation = std::get_if<CreatePod>(&effect)) {
       Create(i, *creation, &calls);
+    } else if (const auto* const write = std::get_if<WriteWorkload>(&effect)) {
+      calls.push_back(WorkloadWrite(i, *write));
     } else {
       calls.push_back(JobDeletion(i));
     }
@@ -198,6 +213,27 @@ ErrandCall EffectBatch::JobDeletion(std::size_t effect) {
         if (reply.ok() || reply.error().code() == ErrorCode::kStale) {
           return OkStatus();
         }
+        return reply.error();
+      });
+}
+
+// Nothing is learnt from the reply: the watch tells. One that has changed since is looked at anew
+// when it does; a name that is taken by what no watch of ours shows is tried again.
+ErrandCall EffectBatch::WorkloadWrite(std::size_t effect, const WriteWorkload& write) {
+  const bool is_new = write.kind == WriteWorkload::Kind::kCreate;
+  return CallFor(
+      effect,
+      [this, &write] { return WorkloadRequest(key_.namespace_name, write); },  // of effects_
+      [this, is_new](kube::CallResult result) -> Status {
+        const Result<kube::Reply> reply = kube::RequireSuccess(std::move(result));
+        const bool is_past = !reply.ok() && !is_new &&
+                             (reply.error().code() == ErrorCode::kStale ||
+                              reply.error().code() == ErrorCode::kNotFound);
+        if (reply.ok() || is_past) {
+          parts_.notes->refused_workloads.erase(key_);
+          return OkStatus();
+        }
+        parts_.notes->refused_workloads[key_] = CutText(reply.error().message(), kRefusalBytesMax);
         return reply.error();
       });
 }

@@ -65,6 +65,7 @@ class EffectBatch final : public Errand {
   bool IsWanted() const;
   void LearnLevel(std::vector<ErrandCall>* calls);
   ErrandCall JobDeletion(std::size_t effect);
+  ErrandCall WorkloadWrite(std::size_t effect, const WriteWorkload& write);
   ErrandCall PodDeletion(std::size_t effect, const DeletePod& removal);
   ErrandCall ServiceApplication(std::size_t effect, const std::string& uid, Read read);
   ErrandCall ServiceRenewal(std::size_t effect, const std::string& uid);

@@ -37,6 +37,9 @@ inline constexpr ResourceType kEvents{"", "v1", "events"};
 inline constexpr ResourceType kLeases{"coordination.k8s.io", "v1", "leases"};
 inline constexpr ResourceType kPriorityClasses{"scheduling.k8s.io", "v1", "priorityclasses", false};
 inline constexpr ResourceType kTrainingJobs{"lockstep.dev", "v1", "trainingjobs"};
+inline constexpr ResourceType kWorkloads{"kueue.x-k8s.io", "v1beta2", "workloads"};
+inline constexpr ResourceType kResourceFlavors{
+    "kueue.x-k8s.io", "v1beta2", "resourceflavors", false};
 inline constexpr ResourceType kTrainingQueues{"lockstep.dev", "v1", "trainingqueues", false};
 
 // One HTTP request to the API server. The transport adds host, credentials and User-Agent.

@@ -12,6 +12,7 @@
 #include "operator/reconcile/act/evict_gang.h"
 #include "operator/reconcile/act/gang_restart.h"
 #include "operator/reconcile/act/key_check.h"
+#include "operator/reconcile/act/kueue_share.h"
 #include "operator/reconcile/act/late_change.h"
 #include "operator/reconcile/act/late_verdict.h"
 #include "operator/reconcile/act/old_pods.h"
@@ -362,7 +363,9 @@ void Run(DecisionBuilder* builder) {
     return;
   }
   if (builder->status().placement.empty()) {
-    PlaceGang(view, builder);
+    if (HasKueueShare(view, builder)) {
+      PlaceGang(view, builder);
+    }
     return;
   }
   if (HasSucceeded(builder->spec().success_policy, builder->topology(), view)) {
@@ -376,6 +379,9 @@ void Run(DecisionBuilder* builder) {
   }
   if (builder->observed().eviction.has_value()) {
     EvictGang(view, *builder->observed().eviction, builder);
+    return;
+  }
+  if (GoesForKueue(view, builder)) {
     return;
   }
   if (PlaceWaitingSuccessors(view, builder)) {
@@ -445,6 +451,7 @@ void DecideAll(DecisionBuilder* builder) {
   NoteResult(view, builder);
   NoteOrigin(builder);
   NoteQueuePosition(builder);
+  TellKueue(view, builder);
   if (HasEnded(builder->status())) {
     builder->mutable_status()->claim.reset();
     Finish(view, builder);

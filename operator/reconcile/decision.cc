@@ -27,6 +27,15 @@ struct Describer {
     return text;
   }
 
+  std::string operator()(const WriteWorkload& effect) const {
+    const bool is_new = effect.kind == WriteWorkload::Kind::kCreate;
+    const bool is_patch = effect.kind == WriteWorkload::Kind::kPatch;
+    return (is_new     ? "create workload "
+            : is_patch ? "patch workload "
+                       : "delete workload ") +
+           effect.name;
+  }
+
   std::string operator()(const DeleteJob& /*effect*/) const { return "delete the job"; }
 };
 
@@ -44,6 +53,8 @@ struct Phases {
   EffectPhase operator()(const RenewKey& /*effect*/) const { return EffectPhase::kFillRoom; }
 
   EffectPhase operator()(const CreatePod& /*effect*/) const { return EffectPhase::kFillRoom; }
+
+  EffectPhase operator()(const WriteWorkload& /*effect*/) const { return EffectPhase::kFillRoom; }
 
   EffectPhase operator()(const DeleteJob& /*effect*/) const { return EffectPhase::kLeave; }
 };

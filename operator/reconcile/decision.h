@@ -56,7 +56,21 @@ struct RenewKey {
   friend bool operator==(const RenewKey&, const RenewKey&) = default;
 };
 
-using Effect = std::variant<DeletePod, PrepareJob, RenewKey, CreatePod, SendControl, DeleteJob>;
+// What Kueue is told by the job's Workload. Done already, but for a create, where that is gone or
+// has changed since: it is looked at anew. A cluster of one machine has no Kueue.
+struct WriteWorkload {
+  enum class Kind { kCreate, kPatch, kDelete };
+
+  Kind kind = Kind::kCreate;
+  std::string name;
+  std::string uid;   // only this one, of kPatch and kDelete
+  std::string body;  // the object, or the merge patch of its status
+
+  friend bool operator==(const WriteWorkload&, const WriteWorkload&) = default;
+};
+
+using Effect =
+    std::variant<DeletePod, PrepareJob, RenewKey, CreatePod, SendControl, WriteWorkload, DeleteJob>;
 
 // Effects are carried out phase after phase, those of one phase in any order or side by side.
 enum class EffectPhase {

@@ -16,6 +16,7 @@
 #include "operator/api/training_job.h"
 #include "operator/api/training_queue.h"
 #include "operator/kube/objects.h"
+#include "operator/reconcile/kueue_sight.h"
 #include "operator/resources/node_usage.h"
 #include "operator/scheduler/plan.h"
 
@@ -127,6 +128,7 @@ struct Observed {
   std::optional<EvictionOrder> eviction;  // of a job with places, which is to give them up
   // How long its queue lets it run, by the queue that its gang counts in; empty: for ever.
   std::optional<RunTimeLimit> run_time_limit;
+  KueueSight kueue;
   PodSettings settings;
   std::string job_problem;         // why the stored manifest cannot be read; empty: it can
   bool is_job_newer = false;       // a newer version may read it (DecodedJob)

@@ -19,6 +19,7 @@
 #include "operator/view/foreign_pods.h"
 #include "operator/view/job_alarms.h"
 #include "operator/view/job_usage.h"
+#include "operator/view/kueue_view.h"
 #include "operator/view/object_cache.h"
 #include "operator/view/pod_doubts.h"
 #include "operator/view/pods_by_job.h"
@@ -61,6 +62,8 @@ class ClusterView {
 
   void Apply(const kube::ObjectUpdate<StoredQueue>& queues, News* news);
   void Apply(const kube::ObjectUpdate<PriorityClass>& classes, News* news);
+  void Apply(const kube::ObjectUpdate<StoredWorkload>& workloads, News* news);
+  void Apply(const kube::ObjectUpdate<StoredFlavor>& flavors, News* news);
 
   // The namespace whose jobs are served; empty when there is more than one.
   std::string ServedNamespace() const {
@@ -204,6 +207,9 @@ class ClusterView {
   // Whether that may have changed since the rounds' state had so many news.
   bool HasSchedulingNews(uint64_t since) const;
 
+  // What is seen of Kueue, for the job.
+  KueueSight KueueOf(const JobId& key) const;
+
   // For whom the job's gang is to go, as a stored claim says; null: it stays.
   std::optional<EvictionOrder> EvictionOf(const JobId& key, WallTime now);
 
@@ -249,6 +255,8 @@ class ClusterView {
   const TrainingJobStatus* PlacedStatusOf(const JobId& key, const TrainingJob& job) const;
   std::string ClassOf(const JobId& key, const TrainingJob& job) const;
   void NoteRunTimeLimits(News* news);
+  template <typename T>
+  void ApplyToKueue(const kube::ObjectUpdate<T>& update, News* news);
   void TellStands(WallTime now);
   const std::map<std::string, WallTime>* UnaskedSince(const JobId& job,
                                                       const JobUsage* usage,
@@ -297,6 +305,7 @@ class ClusterView {
   std::set<JobId> claimants_;                            // whose stored status claims room
   ObjectCache<PriorityClass> class_cache_;
   std::map<std::string, PriorityClass> classes_;  // of it
+  KueueView kueue_;
 };
 
 }  // namespace lockstep::control

@@ -64,9 +64,47 @@ void ClusterView::Apply(const kube::ObjectUpdate<PriorityClass>& classes, News* 
       if (name == change.key.name || (name.empty() && (was_default || is_default))) {
         stale_stands_.insert(job);
         news->frees_room = true;
+        if (AwaitsKueue(entry.item.object->job)) {
+          news->urgent.insert(job);
+        }
       }
     }
   });
+}
+
+// Jobs that asked for Kueue before it was seen have their turns when it is.
+template <typename T>
+void ClusterView::ApplyToKueue(const kube::ObjectUpdate<T>& update, News* news) {
+  const bool was_followed = kueue_.is_followed();
+  news->urgent.merge(kueue_.Apply(update));
+  if (was_followed || !kueue_.is_followed()) {
+    return;
+  }
+  for (const auto& [created, key] : by_age_) {
+    if (AwaitsKueue(FindJob(key)->job)) {
+      news->urgent.insert(key);
+    }
+  }
+}
+
+void ClusterView::Apply(const kube::ObjectUpdate<StoredWorkload>& workloads, News* news) {
+  ApplyToKueue(workloads, news);
+}
+
+void ClusterView::Apply(const kube::ObjectUpdate<StoredFlavor>& flavors, News* news) {
+  ApplyToKueue(flavors, news);
+}
+
+KueueSight ClusterView::KueueOf(const JobId& key) const {
+  const StoredJob* const stored = FindJob(key);
+  if (stored == nullptr || !kueue_.is_followed()) {
+    return {};
+  }
+  KueueSight sight = kueue_.SightOf(stored->job.metadata);
+  const PriorityTerms terms = TermsOfClass(classes_, PriorityClassOf(stored->job.spec));
+  sight.priority = terms.priority;
+  sight.missing_class = terms.missing;
+  return sight;
 }
 
 NodeUsage ClusterView::UsedByStrangers(const std::string& node) {

@@ -62,7 +62,7 @@ StoredJob DecodeStoredJob(std::string_view json) {
 bool WantsPlace(const StoredJob& stored) {
   return stored.problem.empty() && !stored.is_deleting && IsOurs(stored.job) &&
          !HasEnded(stored.job.status) && stored.job.status.placement.empty() &&
-         !stored.job.spec.run_policy.suspend;
+         !stored.job.spec.run_policy.suspend && !AwaitsKueue(stored.job);
 }
 
 bool FreesRoom(const StoredJob* before, const StoredJob* after) {

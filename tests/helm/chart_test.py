@@ -39,6 +39,7 @@ REFUSED = {
     "roundLog.mib=0": "mib",
     "fairShareHalfLife=week": "fairShareHalfLife",
     "replica=1": "replica",
+    "kueue.enabled=maybe": "kueue",
     "podSecurity=privileged": "podSecurity",
     "priorityClassName=a: b": "priorityClassName",
     "imagePullSecrets={a b}": "imagePullSecrets",
@@ -60,6 +61,7 @@ NEEDED = (
 # What can be done without.
 SPARED = (
     "affinity", "clusterDomain", "extraArgs", "fairShareHalfLife", "imagePullSecrets", "keySecret",
+    "kueue",
     "metrics.podMonitor", "metrics.serviceMonitor", "networkPolicy.metricsFrom", "nodeSelector",
     "podAnnotations", "podLabels", "priorityClassName", "resources", "runtimeImagePullSecrets",
     "serviceAccount.annotations", "serviceAccount.name", "tolerations", "watchNamespaces",

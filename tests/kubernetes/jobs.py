@@ -14,7 +14,7 @@ UID_LABEL = "lockstep.dev/job-uid"
 TERMINAL = ("Succeeded", "Failed")
 
 
-def training_job(name, workers, gpus=1, pod_spec=None, annotations=None, **spec):
+def training_job(name, workers, gpus=1, pod_spec=None, annotations=None, labels=None, **spec):
     """A job of one role whose program is the template's own; on hollow nodes it just runs."""
     container = {"name": "trainer", "image": "localhost/program:1", "command": ["train"]}
     pod_spec = {"terminationGracePeriodSeconds": 1, **(pod_spec or {})}
@@ -25,7 +25,7 @@ def training_job(name, workers, gpus=1, pod_spec=None, annotations=None, **spec)
     return {
         "apiVersion": "lockstep.dev/v1",
         "kind": "TrainingJob",
-        "metadata": {"name": name},
+        "metadata": {"name": name, "labels": labels or {}},
         "spec": {
             "roles": [
                 {"name": "worker", "replicas": workers, "gpus": gpus, "template": template}
@@ -74,10 +74,11 @@ class JobCase(KubernetesCase):
     requirements = (require_operator,)
     nodes, gpus = 2, 4
     operator_flags = ()
+    chart_values = ()  # that make a difference to the operator's rights
 
     @classmethod
     def start_more(cls):
-        grant_rights(cls.plane)
+        grant_rights(cls.plane, cls.chart_values)
         cls.hollow = HollowNodes(cls.plane, cls.nodes, cls.gpus)
         cls.operator = cls.make_operator().start()
 

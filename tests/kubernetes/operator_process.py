@@ -29,18 +29,20 @@ def require_operator():
         raise unittest.SkipTest("lockstep-operator is not built")
 
 
-def grant_rights(plane):
-    """Makes the namespace of the operator, and binds its test users to the chart's own roles."""
+def grant_rights(plane, values=()):
+    """Makes the namespace of the operator, and binds its test users to the chart's own roles, with
+    these values ("kueue.enabled=true")."""
     plane.admin.create(
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
     )
-    grant_rights_of(plane, LEASE)
+    grant_rights_of(plane, LEASE, values)
 
 
-def grant_rights_of(plane, release):
+def grant_rights_of(plane, release, values=()):
     """Binds the test users to the chart's roles for the release of that name."""
     rendered = subprocess.run(
-        [tool("helm"), "template", release, CHART, "--namespace", NAMESPACE],
+        [tool("helm"), "template", release, CHART, "--namespace", NAMESPACE,
+         *(word for value in values for word in ("--set", value))],
         check=True, capture_output=True, text=True,
     ).stdout
     documents = plane.kubectl(

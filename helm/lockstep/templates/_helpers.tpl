@@ -73,4 +73,12 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 - apiGroups: [""]
   resources: [events]
   verbs: [create, patch]
+{{- if (.Values.kueue).enabled }}
+- apiGroups: [kueue.x-k8s.io]
+  resources: [workloads]
+  verbs: [create, delete, list, watch]
+- apiGroups: [kueue.x-k8s.io]
+  resources: [workloads/status] # that pods run, have ended, or gave their quota back
+  verbs: [patch]
+{{- end }}
 {{- end }}

@@ -32,20 +32,24 @@ void TellRanks(const GangView& view, DecisionBuilder* builder) {
 
 }  // namespace
 
-void EvictGang(const GangView& view, const EvictionOrder& order, DecisionBuilder* builder) {
+void SendGangAway(const GangView& view, const std::string& message, DecisionBuilder* builder) {
   TellRanks(view, builder);
   GiveUpGang(builder);
   TrainingJobStatus* const status = builder->mutable_status();
   ++status->preemptions;
   status->preempted_at = builder->now();
   const ConditionChange change = {
-      ConditionType::kScheduled, false, std::string(kReasonPreempted), DescribeOrder(order)};
+      ConditionType::kScheduled, false, std::string(kReasonPreempted), message};
   builder->Set(change, EventType::kWarning);
   for (const ConditionType activity : {ConditionType::kRunning, ConditionType::kRestarting}) {
     if (IsTrue(*status, activity)) {
       SetCondition(status, {activity, false, change.reason, change.message}, builder->now());
     }
   }
+}
+
+void EvictGang(const GangView& view, const EvictionOrder& order, DecisionBuilder* builder) {
+  SendGangAway(view, DescribeOrder(order), builder);
   builder->Count(Metric::kPreemptions,
                  order.is_reclaim ? "borrowed" : "priority",
                  QueueOf(builder->spec(), builder->job().status));

@@ -13,9 +13,7 @@
 #include "operator/scheduler/amount_text.h"
 
 namespace lockstep::control {
-namespace {
 
-// Whether the time to wait for a gang that runs is over: then the job has failed.
 bool HasWaitedTooLong(const std::string& why, DecisionBuilder* builder) {
   const std::optional<WallTime> deadline =
       SchedulingDeadline(builder->spec().scheduling, builder->status());
@@ -29,6 +27,8 @@ bool HasWaitedTooLong(const std::string& why, DecisionBuilder* builder) {
   builder->Fail("SchedulingTimeout", "no room within scheduling.timeoutSeconds: " + why);
   return true;
 }
+
+namespace {
 
 // Limits of time do not count what the job waited while others went first.
 void NoteStart(DecisionBuilder* builder) {

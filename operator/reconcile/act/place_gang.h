@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include "operator/reconcile/decision_builder.h"
 #include "operator/reconcile/gang/gang_view.h"
 
@@ -9,6 +11,9 @@ namespace lockstep::control {
 // after this status is stored. Without room, or while something of before is in the way, it says so
 // and the gang waits.
 void PlaceGang(const GangView& view, DecisionBuilder* builder);
+
+// Whether the time to wait for a gang that runs is over: then the job has failed, for `why`.
+bool HasWaitedTooLong(const std::string& why, DecisionBuilder* builder);
 
 // Where the job stands in its queue, for as long as it wants places and has none.
 void NoteQueuePosition(DecisionBuilder* builder);

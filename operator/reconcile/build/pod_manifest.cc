@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "common/base/check.h"
@@ -353,6 +354,29 @@ void PinByAffinity(const std::string& node, Json* spec) {
   }
 }
 
+// What Kueue's admission says of the role's pods.
+void AddAdmission(const Parts& parts, Json* metadata, Json* spec) {
+  const KueuePodSet* const admitted = FindPodSet(parts.job.status.kueue, parts.role.name);
+  if (admitted == nullptr) {
+    return;
+  }
+  for (const auto& [key, entries, object] :
+       {std::tuple("labels", &admitted->labels, metadata),
+        std::tuple("annotations", &admitted->annotations, metadata),
+        std::tuple("nodeSelector", &admitted->node_selector, spec)}) {
+    for (const auto& [name, value] : *entries) {
+      if (Json* const values = ObjectAt(object, key)) {
+        SetDefault(values, name.c_str(), value);
+      }
+    }
+  }
+  for (const Toleration& toleration : admitted->tolerations) {
+    if (Json* const tolerations = ListAt(spec, "tolerations")) {
+      tolerations->push_back(EncodeToleration(toleration));
+    }
+  }
+}
+
 Json MetadataOf(const Parts& parts, const std::string& trainer_name) {
   const Json template_metadata = ObjectOr(parts.role.pod.raw, "metadata");
   Json metadata = {{"name", parts.pod.name},
@@ -429,9 +453,11 @@ Json PodManifest(const TrainingJob& job, const kube::Pod& pod, const PodSettings
   const std::string trainer_name = name == nullptr || !name->is_string()
                                        ? std::string(kTrainerContainer)
                                        : name->get<std::string>();
+  Json metadata = MetadataOf(parts, trainer_name);
+  AddAdmission(parts, &metadata, &spec);
   return {{"apiVersion", "v1"},
           {"kind", "Pod"},
-          {"metadata", MetadataOf(parts, trainer_name)},
+          {"metadata", std::move(metadata)},
           {"spec", std::move(spec)}};
 }
 

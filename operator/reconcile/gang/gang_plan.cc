@@ -18,6 +18,11 @@ PodClass ClassOf(const TrainingJob& job, const RoleSpec& role) {
   pod_class.node_selector = role.pod.node_selector;
   pod_class.tolerations = role.pod.tolerations;
   pod_class.node_affinity = role.pod.node_affinity;
+  if (const KueuePodSet* const admitted = FindPodSet(job.status.kueue, role.name)) {
+    pod_class.node_selector.insert(admitted->node_selector.begin(), admitted->node_selector.end());
+    pod_class.tolerations.insert(
+        pod_class.tolerations.end(), admitted->tolerations.begin(), admitted->tolerations.end());
+  }
   return pod_class;
 }
 

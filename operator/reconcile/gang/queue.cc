@@ -53,6 +53,15 @@ std::string QueueOf(const TrainingJobSpec& spec) {
   return spec.scheduling.queue.empty() ? kDefaultQueue : spec.scheduling.queue;
 }
 
+std::string KueueQueueOf(const Metadata& job) {
+  const auto found = job.labels.find(kKueueQueueLabel);
+  return found == job.labels.end() ? std::string() : found->second;
+}
+
+bool AwaitsKueue(const TrainingJob& job) {
+  return !job.status.kueue.has_value() && !KueueQueueOf(job.metadata).empty();
+}
+
 std::string PriorityClassOf(const TrainingJobSpec& spec, const TrainingJobStatus& status) {
   return KeepsShare(status) ? status.origin.priority_class : PriorityClassOf(spec);
 }
@@ -69,7 +78,7 @@ bool WaitsForPods(const TrainingJobStatus& status) {
 
 bool WaitsForRoom(const TrainingJob& job, WallTime now) {
   return IsOurs(job) && !HasEnded(job.status) && !job.spec.run_policy.suspend &&
-         job.status.placement.empty() && !WaitsForPods(job.status) &&
+         job.status.placement.empty() && !WaitsForPods(job.status) && !AwaitsKueue(job) &&
          (job.status.rollbacks == 0 || !job.status.retry_at.has_value() ||
           *job.status.retry_at <= now);
 }

@@ -21,6 +21,12 @@ std::string PriorityClassOfTemplate(const RoleSpec& role);
 // The queue that the job belongs to, whether there is one of that name or not.
 std::string QueueOf(const TrainingJobSpec& spec);
 
+// The LocalQueue of Kueue that the job's label names; empty: it asks for nothing of Kueue.
+std::string KueueQueueOf(const Metadata& job);
+
+// Whether the job asks for a share of Kueue, and its status says of none.
+bool AwaitsKueue(const TrainingJob& job);
+
 // Both of the gang that has its places by `status`, as they were when it got them: an edit counts
 // for the next gang. Of one without places, or from before this was kept: as `spec` says.
 std::string PriorityClassOf(const TrainingJobSpec& spec, const TrainingJobStatus& status);

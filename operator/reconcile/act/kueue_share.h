@@ -1,0 +1,24 @@
+#pragma once
+
+#include "operator/reconcile/decision_builder.h"
+#include "operator/reconcile/gang/gang_view.h"
+
+namespace lockstep::control {
+
+// A job with the label of a LocalQueue has gangs only while Kueue grants it a share: its Workload
+// is admitted. What admission says of its pods is in the status before any place is.
+
+// Whether a job without places may look for them: it needs nothing of Kueue, or has its share.
+// Otherwise the condition Scheduled says what it waits for.
+bool HasKueueShare(const GangView& view, DecisionBuilder* builder);
+
+// Whether a gang with places has lost its share; then it goes, as it does for another job's gang.
+// One that got its places without a share keeps them: a label that is added counts for the next.
+bool GoesForKueue(const GangView& view, DecisionBuilder* builder);
+
+// What Kueue is to know by the Workload: what the job asks for, that its pods run, that those of a
+// gang that went are gone, that the job has ended or wants nothing any more. `view` is of the
+// status as decided.
+void TellKueue(const GangView& view, DecisionBuilder* builder);
+
+}  // namespace lockstep::control
