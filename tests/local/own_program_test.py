@@ -91,6 +91,12 @@ class Calls(LocalTest):
     def test_abort_from_another_thread(self):
         self.run_part("abort")
 
+    def test_a_session_that_only_reports(self):
+        manifest = command_manifest([str(BIN / "lockstep_c_rank"), "report_only"], name="only")
+        run = self.run_job(manifest)
+        self.assertEqual(run.exit_code, 0, run.output)
+        self.assertEqual((run.summary["steps"], run.summary["loss"]), (7, 0.25))
+
     def test_a_job_of_one(self):
         self.run_part("fork", workers=1)
 
