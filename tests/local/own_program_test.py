@@ -97,6 +97,12 @@ class Calls(LocalTest):
         self.assertEqual(run.exit_code, 0, run.output)
         self.assertEqual((run.summary["steps"], run.summary["loss"]), (7, 0.25))
 
+    def test_a_killed_process_that_only_reported_is_not_replaced_beside_the_others(self):
+        command = [str(BIN / "lockstep_c_rank"), "report_and_die"]
+        run = self.run_job(command_manifest(command, name="only", workers=1))
+        self.assertEqual(run.exit_code, 1, run.output)
+        self.assertEqual(run.pod_log("only-worker-0").count("has reported"), 1)
+
     def test_a_job_of_one(self):
         self.run_part("fork", workers=1)
 

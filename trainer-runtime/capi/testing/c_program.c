@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -436,6 +437,18 @@ static void report_only(void) {
   }
 }
 
+// Once it has told where it is.
+static void report_and_die(void) {
+  const lockstep_progress progress = {.struct_size = sizeof progress, .step = 7, .loss = 0.25};
+  const lockstep_options options = {.struct_size = sizeof options, .report_only = 1};
+  lockstep_session* session = NULL;
+  CHECK(lockstep_open(&options, &session) == LOCKSTEP_OK);
+  CHECK(lockstep_report(session, &progress) == LOCKSTEP_OK);
+  nap(kShort);
+  fprintf(stderr, "has reported\n");
+  raise(SIGKILL);
+}
+
 // Without a job.
 static void alone(void) {
   lockstep_session* session = NULL;
@@ -457,6 +470,7 @@ int main(int argc, char** argv) {
                {"fork", fork_in_the_middle},
                {"abort", abort_a_call},
                {"report_only", report_only},
+               {"report_and_die", report_and_die},
                {"alone", alone}};
 
   int found = 0;
