@@ -99,9 +99,10 @@ class Calls(LocalTest):
 
     def test_a_killed_process_that_only_reported_is_not_replaced_beside_the_others(self):
         command = [str(BIN / "lockstep_c_rank"), "report_and_die"]
-        run = self.run_job(command_manifest(command, name="only", workers=1))
-        self.assertEqual(run.exit_code, 1, run.output)
-        self.assertEqual(run.pod_log("only-worker-0").count("has reported"), 1)
+        run = self.run_job(command_manifest(command, name="only", workers=1, backoff_limit=1))
+        self.assertEqual((run.exit_code, len(run.summary["restarts"])), (1, 1), run.output)
+        # Once in each attempt of the gang.
+        self.assertEqual(run.output.count("has reported"), 2, run.output)
 
     def test_a_job_of_one(self):
         self.run_part("fork", workers=1)
