@@ -91,6 +91,19 @@ class Calls(LocalTest):
     def test_abort_from_another_thread(self):
         self.run_part("abort")
 
+    def test_a_session_that_only_reports(self):
+        manifest = command_manifest([str(BIN / "lockstep_c_rank"), "report_only"], name="only")
+        run = self.run_job(manifest)
+        self.assertEqual(run.exit_code, 0, run.output)
+        self.assertEqual((run.summary["steps"], run.summary["loss"]), (7, 0.25))
+
+    def test_a_killed_process_that_only_reported_is_not_replaced_beside_the_others(self):
+        command = [str(BIN / "lockstep_c_rank"), "report_and_die"]
+        run = self.run_job(command_manifest(command, name="only", workers=1, backoff_limit=1))
+        self.assertEqual((run.exit_code, len(run.summary["restarts"])), (1, 1), run.output)
+        # Once in each attempt of the gang.
+        self.assertEqual(run.output.count("has reported"), 2, run.output)
+
     def test_a_job_of_one(self):
         self.run_part("fork", workers=1)
 

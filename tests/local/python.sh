@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The Python package as a wheel: its size, its types, and its tests where it is installed into clean
 # environments of the Pythons that are there (LOCKSTEP_PYTHONS names others), and beside a current
-# torch. What is installed for it goes into a cache outside the clone (6 GB with torch).
+# torch and a current JAX. What is installed for it goes into a cache outside the clone (6 GB with
+# torch).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -51,8 +52,15 @@ torch=$cache/python-torch
 environment /usr/bin/python3 "$torch" torch numpy
 "$torch/bin/pip" install --quiet --force-reinstall --no-deps "$wheel"
 echo "==> types"
-"$tools/bin/mypy" --strict --python-executable "$torch/bin/python3" --exclude '_test\.py$' \
-  --cache-dir "$scratch/mypy" "$package/lockstep"
+"$tools/bin/mypy" --strict --python-executable "$torch/bin/python3" \
+  --exclude '(_test|lockstep/jax)\.py$' --cache-dir "$scratch/mypy" "$package/lockstep"
+jax=$cache/python-jax
+environment /usr/bin/python3 "$jax" jax numpy
+"$jax/bin/pip" install --quiet --force-reinstall --no-deps "$wheel"
+"$tools/bin/mypy" --strict --python-executable "$jax/bin/python3" --cache-dir "$scratch/mypy" \
+  "$package/lockstep/jax.py"
+echo "==> the tests of JAX"
+LOCKSTEP_TEST_PYTHON=$jax/bin/python3 /usr/bin/python3 -B tests/local/python_jax_test.py
 echo "==> the tests of torch, of Debian and a current one"
 /usr/bin/python3 -B tests/local/python_torch_soak.py
 for test in torch_test horovod_test torch_soak; do

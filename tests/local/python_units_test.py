@@ -21,8 +21,8 @@ STRUCTURES = {"options": library.Options, "meeting": library.MeetingOut,
 
 def load_tests(loader, tests, _):
     """Those of torch where there is one."""
-    if can_import("torch"):
-        tests.addTests(loader.discover(str(PACKAGE / "lockstep"), "*_test.py", str(PACKAGE)))
+    pattern = "*_test.py" if can_import("torch") else "keras_test.py"
+    tests.addTests(loader.discover(str(PACKAGE / "lockstep"), pattern, str(PACKAGE)))
     return tests
 
 

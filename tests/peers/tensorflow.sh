@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # An unmodified MultiWorkerMirroredStrategy program with two workers: the same losses under a
-# TrainingJob as started by hand. TensorFlow is installed into a cache outside the clone.
+# TrainingJob as started by hand; and what lockstep.keras.Report shows of programs. TensorFlow is
+# installed into a cache outside the clone.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -12,4 +13,6 @@ if ! "$cache/bin/python3" -c 'import tensorflow, tf_keras' 2>/dev/null; then
   # With its dependencies tf-keras would pull the GPU package over the CPU one.
   "$cache/bin/pip" install --quiet --no-deps tf-keras==2.21.0
 fi
-LOCKSTEP_TENSORFLOW_PYTHON=$cache/bin/python3 exec /usr/bin/python3 tests/peers/tensorflow_test.py
+export LOCKSTEP_TENSORFLOW_PYTHON=$cache/bin/python3
+/usr/bin/python3 tests/peers/tensorflow_test.py
+/usr/bin/python3 -B tests/peers/keras_report_test.py

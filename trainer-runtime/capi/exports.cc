@@ -11,6 +11,7 @@
 
 #include "trainer-runtime/capi/api_error.h"
 #include "trainer-runtime/capi/memory_check.h"
+#include "trainer-runtime/capi/progress_report.h"
 #include "trainer-runtime/capi/session_slot.h"
 
 namespace lockstep::runtime {
@@ -30,12 +31,24 @@ lockstep_status Guarded(const Work& work) noexcept {
   }
 }
 
-// Runs `work` on the session of `handle`.
+ApiOutcome RefuseReportOnly(const char* what) {
+  return InvalidArgument(std::string(what) + ": this session only reports (report_only)");
+}
+
+// Runs `work` on the session of `handle`, whatever it is for.
 template <typename Work>
-lockstep_status InSession(const lockstep_session* handle, const Work& work) noexcept {
+lockstep_status InAnySession(const lockstep_session* handle, const Work& work) noexcept {
   return Guarded([&] {
     const SessionUse use = UseSession(handle);
     return use.outcome.ok() ? work(*use.open->session) : use.outcome;
+  });
+}
+
+// Runs `work` on the session of `handle`, which is one with others.
+template <typename Work>
+lockstep_status InSession(const lockstep_session* handle, const Work& work) noexcept {
+  return InAnySession(handle, [&](LibrarySession& open) -> ApiOutcome {
+    return open.only_reports() ? RefuseReportOnly("a call that needs other ranks") : work(open);
   });
 }
 
@@ -214,56 +227,6 @@ Status Broadcast(LibrarySession& session, void* data, int root, const Collective
   return session.Broadcast(data, call.count * DataTypeSize(call.type), root, call.deadline);
 }
 
-std::optional<Phase> PhaseOf(int32_t phase) {
-  switch (phase) {
-    case LOCKSTEP_PHASE_RESTORING:
-      return Phase::kRestoring;
-    case LOCKSTEP_PHASE_TRAINING:
-      return Phase::kTraining;
-    case LOCKSTEP_PHASE_CHECKPOINTING:
-      return Phase::kCheckpointing;
-    case LOCKSTEP_PHASE_EVALUATING:
-      return Phase::kEvaluating;
-    case LOCKSTEP_PHASE_STOPPING:
-      return Phase::kStopping;
-    default:
-      return std::nullopt;
-  }
-}
-
-std::optional<double> Known(double figure) {
-  return std::isfinite(figure) ? std::optional(figure) : std::nullopt;
-}
-
-void ShowProgress(const lockstep_progress& progress, StatusDocument* document) {
-  document->step = progress.step >= 0 ? Step(progress.step) : document->step;
-  if (progress.steps_total >= 0) {
-    document->steps_total = progress.steps_total;
-  }
-  document->data_epoch = progress.data_epoch >= 0 ? progress.data_epoch : document->data_epoch;
-  document->loss = Known(progress.loss);
-  document->accuracy = progress.accuracy >= 0 ? Known(progress.accuracy) : std::nullopt;
-  if (progress.samples_per_second >= 0) {
-    document->samples_per_second = Known(progress.samples_per_second).value_or(0);
-  }
-  document->phase = PhaseOf(progress.phase).value_or(document->phase);
-}
-
-ApiOutcome Report(LibrarySession& session, const lockstep_progress& progress) {
-  if (progress.phase != LOCKSTEP_PHASE_KEEP && !PhaseOf(progress.phase).has_value()) {
-    return InvalidArgument("phase: there is no " + std::to_string(progress.phase));
-  }
-  const auto change = [&](StatusDocument& document) { ShowProgress(progress, &document); };
-  CompletedStep step;
-  step.step = Step(std::max<int64_t>(progress.step, 0));
-  step.data_epoch = std::max<int64_t>(progress.data_epoch, 0);
-  step.own_sample_count = std::max<int64_t>(progress.sample_count, 0);
-  step.loss = progress.loss;
-  step.accuracy = progress.accuracy >= 0 ? Known(progress.accuracy) : std::nullopt;
-  session.report().Progressed(step, change);
-  return {};
-}
-
 }  // namespace
 }  // namespace lockstep::runtime
 
@@ -285,8 +248,13 @@ lockstep_status lockstep_open(const lockstep_options* options, lockstep_session*
     *session = nullptr;
     const lockstep_options usual{sizeof(lockstep_options), nullptr, 0, 0};
     const auto given = options == nullptr ? usual : run::Read(options);
-    return given.has_value() ? run::OpenTheSession(*given, session)
-                             : run::InvalidArgument(run::SizeProblem("options"));
+    if (!given.has_value()) {
+      return run::InvalidArgument(run::SizeProblem("options"));
+    }
+    if (given->report_only != 0 && given->plan != nullptr) {
+      return run::RefuseReportOnly("plan");
+    }
+    return run::OpenTheSession(*given, session);
   });
 }
 
@@ -463,6 +431,9 @@ int lockstep_stop_requested(lockstep_session* session) {
 lockstep_status lockstep_abort(lockstep_session* session, const char* reason) {
   return run::Guarded([&] {
     const run::SessionUse use = run::LookUpSession(session);
+    if (use.outcome.ok() && use.open->session->only_reports()) {
+      return run::RefuseReportOnly("a call that needs other ranks");
+    }
     if (use.outcome.ok()) {
       use.open->session->Abort(lockstep::Error(
           lockstep::ErrorCode::kAborted, reason == nullptr ? "aborted by the program" : reason));
@@ -472,7 +443,7 @@ lockstep_status lockstep_abort(lockstep_session* session, const char* reason) {
 }
 
 lockstep_status lockstep_report(lockstep_session* session, const lockstep_progress* progress) {
-  return run::InSession(session, [&](run::LibrarySession& open) {
+  return run::InAnySession(session, [&](run::LibrarySession& open) {
     const auto given = run::Read(progress);
     return given.has_value() ? run::Report(open, *given)
                              : run::InvalidArgument(run::SizeProblem("progress"));

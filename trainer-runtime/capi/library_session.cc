@@ -60,6 +60,11 @@ Result<std::unique_ptr<LibrarySession>> LibrarySession::Open(LibraryEnvironment 
   return library;
 }
 
+std::unique_ptr<LibrarySession> LibrarySession::OpenReport(LibraryEnvironment environment) {
+  return std::unique_ptr<LibrarySession>(new LibrarySession(
+      std::move(environment), MakeStderrLogger({LogLevel::kWarn, "lockstep: "})));
+}
+
 void LibrarySession::OnControl(const ControlMessage& message) {
   if (message.kind == ControlKind::kStop) {
     Stop();

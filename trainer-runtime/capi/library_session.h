@@ -35,6 +35,9 @@ class LibrarySession {
   static Result<std::unique_ptr<LibrarySession>> Open(LibraryEnvironment environment,
                                                       const std::string& plan);
 
+  // One that only reports: there are no others, and it listens nowhere.
+  static std::unique_ptr<LibrarySession> OpenReport(LibraryEnvironment environment);
+
   ~LibrarySession();
   LibrarySession(const LibrarySession&) = delete;
   LibrarySession& operator=(const LibrarySession&) = delete;
@@ -50,7 +53,9 @@ class LibrarySession {
   int world_size() const { return world_size_; }
 
   // Whether all others have done all work.
-  bool HasFinished() const { return session_->HasFinished(); }
+  bool HasFinished() const { return session_ != nullptr && session_->HasFinished(); }
+
+  bool only_reports() const { return session_ == nullptr; }
 
   Status AllReduce(const Reduction& reduction, Deadline deadline);
   // Begins it; what it comes to is calls()'s to say. Errors: kNotFound, those of CallQueue::Begin.
@@ -100,7 +105,7 @@ class LibrarySession {
   std::stop_source meet_stop_;        // of the meeting that is waited for; guarded by meet_mutex_
   std::optional<TimePoint> stop_at_;  // when ShouldStop saw that this process was asked first
   std::mutex session_mutex_;          // the report's thread asks for the session before it exists
-  std::unique_ptr<Session> session_;  // its threads use the report
+  std::unique_ptr<Session> session_;  // its threads use the report; null: only reports
   CallQueue calls_;                   // last: what was begun uses the session
 };
 

@@ -94,7 +94,10 @@ typedef struct lockstep_options {
   // 1: SIGTERM no longer ends this process but is a request to stop, until lockstep_close. Only
   // where SIGTERM has its default action.
   int32_t catch_stop;
-  int32_t reserved;  // 0
+  // 1: the session reports and hears of stops, and no more. It listens nowhere, so another library
+  // may at this process's address, and nobody waits for it or replaces it. Calls that need others
+  // are INVALID_ARGUMENT; so is a plan.
+  int32_t report_only;
 } lockstep_options;
 
 typedef struct lockstep_meeting {

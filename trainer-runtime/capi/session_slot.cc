@@ -76,6 +76,10 @@ Result<std::shared_ptr<OpenSession>> MakeOpenSession(LibraryEnvironment environm
     LOCKSTEP_RETURN_IF_ERROR(open->stop_catcher.Install());
   }
   const WithoutSignals masked;
+  if (options.report_only != 0) {
+    open->session = LibrarySession::OpenReport(std::move(environment));
+    return open;
+  }
   LOCKSTEP_ASSIGN_OR_RETURN(
       open->session,
       LibrarySession::Open(std::move(environment), options.plan == nullptr ? "" : options.plan));

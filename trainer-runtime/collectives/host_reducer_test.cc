@@ -18,6 +18,8 @@ class NamedCommunicator final : public Communicator {
 
   Status Broadcast(void*, std::size_t, int, Deadline) override { return OkStatus(); }
 
+  Status Fill(void*, std::size_t, int, bool, Deadline) override { return OkStatus(); }
+
   Status Barrier(Deadline) override { return OkStatus(); }
 
   void Abort(const Error& /*reason*/) noexcept override {}

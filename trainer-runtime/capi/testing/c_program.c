@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -211,14 +212,14 @@ static void collectives(void) {
 // Many calls under way at once, and one that waits for a rank that never calls when all meet anew.
 static void begun(void) {
   enum { kCalls = 100 };
+
   static float data[kCalls][kCount];
   uint64_t handles[kCalls];
   lockstep_session* const session = open_session(NULL);
   uint64_t none = 0;
-  CHECK_FAILS(
-      lockstep_all_reduce_begin(session, data, 1, LOCKSTEP_FLOAT32, LOCKSTEP_SUM, 1, &none),
-      LOCKSTEP_ERROR_NOT_MET,
-      "lockstep_meet");
+  CHECK_FAILS(lockstep_all_reduce_begin(session, data, 1, LOCKSTEP_FLOAT32, LOCKSTEP_SUM, 1, &none),
+              LOCKSTEP_ERROR_NOT_MET,
+              "lockstep_meet");
   const lockstep_meeting place = meet(session);
   for (int call = 0; call < kCalls; ++call) {
     for (int i = 0; i < kCount; ++i) {
@@ -408,6 +409,46 @@ static void abort_a_call(void) {
   leave(session);
 }
 
+// Twice, as by one that goes on without reports and takes them up again. Nobody else is waited for.
+static void report_only(void) {
+  const lockstep_progress progress = {.struct_size = sizeof progress,
+                                      .step = 7,
+                                      .steps_total = 9,
+                                      .loss = 0.25,
+                                      .accuracy = -1,
+                                      .data_epoch = -1,
+                                      .sample_count = 4,
+                                      .samples_per_second = -1};
+  const lockstep_options options = {.struct_size = sizeof options, .report_only = 1};
+  const lockstep_options planned = {.struct_size = sizeof planned, .plan = "a", .report_only = 1};
+  lockstep_meeting meeting = {.struct_size = sizeof meeting};
+  lockstep_session* session = NULL;
+  CHECK_FAILS(lockstep_open(&planned, &session), LOCKSTEP_ERROR_INVALID_ARGUMENT, "plan");
+  for (int i = 0; i < 2; ++i) {
+    CHECK(lockstep_open(&options, &session) == LOCKSTEP_OK);
+    CHECK(lockstep_report(session, &progress) == LOCKSTEP_OK);
+    CHECK_FAILS(lockstep_meet(session, 0, 0, kShort, &meeting),
+                LOCKSTEP_ERROR_INVALID_ARGUMENT,
+                "only reports");
+    CHECK_FAILS(lockstep_barrier(session, kShort), LOCKSTEP_ERROR_INVALID_ARGUMENT, "reports");
+    CHECK_FAILS(lockstep_abort(session, "no"), LOCKSTEP_ERROR_INVALID_ARGUMENT, "reports");
+    CHECK(lockstep_stop_requested(session) == 0);
+    CHECK(lockstep_close(session) == LOCKSTEP_OK);
+  }
+}
+
+// Once it has told where it is.
+static void report_and_die(void) {
+  const lockstep_progress progress = {.struct_size = sizeof progress, .step = 7, .loss = 0.25};
+  const lockstep_options options = {.struct_size = sizeof options, .report_only = 1};
+  lockstep_session* session = NULL;
+  CHECK(lockstep_open(&options, &session) == LOCKSTEP_OK);
+  CHECK(lockstep_report(session, &progress) == LOCKSTEP_OK);
+  nap(kShort);
+  fprintf(stderr, "has reported\n");
+  raise(SIGKILL);
+}
+
 // Without a job.
 static void alone(void) {
   lockstep_session* session = NULL;
@@ -428,6 +469,8 @@ int main(int argc, char** argv) {
                {"absent", absent},
                {"fork", fork_in_the_middle},
                {"abort", abort_a_call},
+               {"report_only", report_only},
+               {"report_and_die", report_and_die},
                {"alone", alone}};
 
   int found = 0;

@@ -1,7 +1,8 @@
 """Lockstep for Python: programs of your own whose processes meet, reduce and broadcast together.
 After one of them was lost they meet again, and the others keep their process and their memory.
 
-`lockstep.numpy` works on arrays, `lockstep.torch` trains models. docs/own-programs.md tells more.
+`lockstep.numpy` and `lockstep.jax` work on arrays, `lockstep.torch` trains models, `lockstep.keras`
+reports. docs/own-programs.md tells more.
 """
 
 from lockstep.errors import (

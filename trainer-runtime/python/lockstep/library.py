@@ -53,7 +53,7 @@ class Options(ctypes.Structure):
         ("struct_size", c_uint64),
         ("plan", c_char_p),
         ("catch_stop", c_int32),
-        ("reserved", c_int32),
+        ("report_only", c_int32),
     ]
 
 

@@ -65,6 +65,28 @@ class Progress:
     phase: Phase = Phase.KEEP
 
 
+def figures_of(progress: Progress) -> library.ProgressIn:
+    """`progress` as the library reads it."""
+
+    def or_unknown(figure: Optional[float]) -> float:
+        return math.nan if figure is None else figure
+
+    def or_negative(count: Optional[int]) -> int:
+        return -1 if count is None else count
+
+    return library.ProgressIn(
+        struct_size=ctypes.sizeof(library.ProgressIn),
+        step=progress.step,
+        steps_total=or_negative(progress.steps_total),
+        data_epoch=or_negative(progress.data_epoch),
+        sample_count=or_negative(progress.sample_count),
+        loss=or_unknown(progress.loss),
+        accuracy=or_unknown(progress.accuracy),
+        samples_per_second=or_unknown(progress.samples_per_second),
+        phase=progress.phase,
+    )
+
+
 OpLike = Union[Op, str]
 
 
@@ -231,25 +253,7 @@ class Session(abc.ABC, Generic[Array]):
     def report(self, progress: Progress) -> None:
         """Shows how far this rank is, in `lockstep run`, `kubectl get tj` and metrics. Each step: a
         process that is lost again without one in between gets no successor in its pod."""
-
-        def or_unknown(figure: Optional[float]) -> float:
-            return math.nan if figure is None else figure
-
-        def or_negative(count: Optional[int]) -> int:
-            return -1 if count is None else count
-
-        figures = library.ProgressIn(
-            struct_size=ctypes.sizeof(library.ProgressIn),
-            step=progress.step,
-            steps_total=or_negative(progress.steps_total),
-            data_epoch=or_negative(progress.data_epoch),
-            sample_count=or_negative(progress.sample_count),
-            loss=or_unknown(progress.loss),
-            accuracy=or_unknown(progress.accuracy),
-            samples_per_second=or_unknown(progress.samples_per_second),
-            phase=progress.phase,
-        )
-        self._call("report", ctypes.byref(figures))
+        self._call("report", ctypes.byref(figures_of(progress)))
 
     def finish(self, timeout: float = CALL_SECONDS) -> None:
         """All work is done: waits for all ranks to say so. Nobody meets after that."""

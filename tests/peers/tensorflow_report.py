@@ -1,0 +1,37 @@
+"""A TensorFlow program that shows in its job's status how far it is (lockstep.keras.Report), under
+MultiWorkerMirroredStrategy where it has peers. The first argument is the epochs."""
+
+import os
+import sys
+
+os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import numpy as np
+import tensorflow as tf
+
+import lockstep.keras
+
+
+def main():
+    has_peers = "TF_CONFIG" in os.environ
+    strategy = tf.distribute.MultiWorkerMirroredStrategy() if has_peers else None
+    tf.keras.utils.set_random_seed(1)
+    inputs = np.random.default_rng(1).random((256, 8), dtype=np.float32)
+    targets = (inputs.sum(axis=1) > 4).astype(np.int64)
+    scope = strategy.scope() if strategy else tf.distribute.get_strategy().scope()
+    with scope:
+        model = tf.keras.Sequential([tf.keras.layers.Dense(16, activation="relu"),
+                                     tf.keras.layers.Dense(2)])
+        model.compile(
+            optimizer=tf.keras.optimizers.SGD(0.2), metrics=["accuracy"],
+            loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    options = tf.data.Options()
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
+    data = tf.data.Dataset.from_tensor_slices((inputs, targets)).batch(32).with_options(options)
+    history = model.fit(data, epochs=int(sys.argv[1]), verbose=0, validation_data=data,
+                        callbacks=[lockstep.keras.Report(samples_per_step=32)])
+    print(f"last loss {history.history['loss'][-1]:.6f}", flush=True)
+
+
+main()

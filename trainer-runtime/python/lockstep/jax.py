@@ -1,0 +1,103 @@
+"""Collectives of a session on JAX arrays, under `jit` and outside of it.
+
+A compiled program calls back into Python for each of them, and the array goes through the host's
+memory. Calls keep the order in which the program is written (`io_callback(ordered=True)`), so all
+ranks run the same program.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Optional
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import io_callback
+
+import lockstep.numpy
+from lockstep.errors import InvalidArgument
+from lockstep.library import Op
+from lockstep.session import CALL_SECONDS, OpLike, op_of
+
+__all__ = ["Collectives"]
+
+_TYPES = ("uint8", "int32", "int64", "float16", "float32", "float64")
+
+
+class Collectives:
+    """Calls on JAX arrays of an open session of `lockstep.numpy`, which keeps all else: `meet`,
+    `report`, `should_stop`.
+
+    A function that was compiled stays good after another `meet`.
+    Errors: InvalidArgument while tracing. JAX tells of errors in a call with an exception of its
+    own, when its result is waited for: the session's is kept, and `check` raises it. After one, all
+    calls fail without asking others until `check`.
+    No gradients go through: reduce gradients, not what they are taken of.
+    Thread: JAX calls the session from a thread of its own, so wait for results
+    (`jax.block_until_ready`, or `jax.effects_barrier` where nobody uses them) before other calls on
+    the session, which are BUSY otherwise.
+    """
+
+    def __init__(self, session: lockstep.numpy.Session, timeout: float = CALL_SECONDS) -> None:
+        """`timeout`: of each call, in seconds."""
+        self._session = session
+        self._timeout = timeout
+        self._failure: Optional[Exception] = None
+
+    def all_reduce(self, array: Any, op: OpLike = Op.SUM) -> jax.Array:
+        """`array` reduced over all ranks; whole numbers have no mean."""
+        array = _checked(array)
+        chosen = op_of(op)
+        if chosen is Op.MEAN and not jnp.issubdtype(array.dtype, jnp.floating):
+            raise InvalidArgument(f"op: {array.dtype.name} has no mean: sum, and divide")
+        return self._call(
+            lambda copy: self._session.all_reduce(copy, chosen, self._timeout), array, array.shape)
+
+    def all_reduce_tree(self, tree: Any, op: OpLike = Op.SUM) -> Any:
+        """Each array of a tree, such as gradients, in the order of its leaves."""
+        return jax.tree_util.tree_map(lambda leaf: self.all_reduce(leaf, op), tree)
+
+    def broadcast(self, array: Any, root: int) -> jax.Array:
+        """`array` of rank `root`. The others give one of that shape and type."""
+        array = _checked(array)
+        return self._call(
+            lambda copy: self._session.broadcast(copy, root, self._timeout), array, array.shape)
+
+    def all_gather(self, array: Any) -> jax.Array:
+        """`array` [...] of each rank in the order of ranks: [size, ...]."""
+        array = _checked(array)
+        return self._call(
+            lambda copy: self._session.all_gather(copy, self._timeout), array,
+            (self._session.size, *array.shape))
+
+    def check(self) -> None:
+        """Raises what a call has failed with since the last `check`: `MeetAgain`, `Mismatch`."""
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    def _call(
+        self, work: Callable[[Any], Any], array: jax.Array, shape: tuple[int, ...]
+    ) -> jax.Array:
+        def on_host(given: Any) -> Any:
+            if self._failure is not None:
+                raise self._failure
+            try:
+                # Of its own: what JAX gives is read-only. A scalar stays an array of one.
+                return np.asarray(work(np.array(given, order="C")))
+            except Exception as failure:
+                self._failure = failure
+                raise
+
+        described: Any = jax.ShapeDtypeStruct
+        result: jax.Array = io_callback(
+            on_host, described(shape, array.dtype), array, ordered=True)
+        return result
+
+
+def _checked(array: Any) -> jax.Array:
+    given = jnp.asarray(array)
+    if given.dtype.name not in _TYPES:
+        raise InvalidArgument(
+            f"array: dtype {given.dtype.name} found, expected one of {', '.join(_TYPES)}")
+    return given
