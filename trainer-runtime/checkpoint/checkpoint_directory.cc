@@ -200,6 +200,11 @@ bool CheckpointDirectory::OwesFence() const {
 // makes it anew. Without a fence nobody newer has claimed it.
 bool CheckpointDirectory::IsGone() const {
   std::error_code error;
+  const auto kind = std::filesystem::status(options_.directory, error).type();
+  if (kind != std::filesystem::file_type::not_found &&
+      kind != std::filesystem::file_type::directory) {
+    return false;  // something else is in its place, and stays there
+  }
   const bool is_gone = !std::filesystem::exists(options_.directory + "/" + kFenceFile, error);
   if (is_gone && !error) {
     options_.logger->Warn("what was in the checkpoint directory was removed; it is made anew",
