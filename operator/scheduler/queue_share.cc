@@ -22,6 +22,9 @@ int64_t Millionths(int64_t part, int64_t whole) {
 int64_t MillionthsOfThousandths(int64_t part, int64_t whole) {
   constexpr int64_t kThousand = 1000;
   constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+  if (part <= 0) {
+    return 0;
+  }
   if (whole <= 0 || whole > kMax / kThousand) {
     return Millionths(part / kThousand, whole);
   }
@@ -37,7 +40,7 @@ int64_t PastOverNominal(int64_t past, int64_t nominal) {
 }  // namespace
 
 int64_t QueueTree::PastUseOf(QueueIndex queue, const std::string& resource) const {
-  const auto past = past_use_.find(nodes_[queue].spec.name);
+  const auto past = past_use_.empty() ? past_use_.end() : past_use_.find(nodes_[queue].spec.name);
   if (past == past_use_.end()) {
     return 0;
   }
