@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "common/base/check.h"
 #include "common/base/digest.h"
 #include "common/base/file.h"
 #include "trainer-runtime/checkpoint/directory_lock.h"
@@ -197,7 +196,7 @@ bool CheckpointDirectory::OwesFence() const {
 }
 
 // Whether somebody has removed the folder, or all that was in it, since the claim: the next save
-// makes it anew. Without a fence nobody newer has claimed it.
+// makes it anew. That another job had claimed it since is gone with the fence.
 bool CheckpointDirectory::IsGone() const {
   std::error_code error;
   const auto kind = std::filesystem::status(options_.directory, error).type();
@@ -437,11 +436,10 @@ void CheckpointDirectory::RemoveOld(Step newest) const {
     has_finite = has_finite || is_last_resort;
     const bool is_whole = soundness == Soundness::kFinite || soundness == Soundness::kNotFinite;
     if (soundness == Soundness::kUnreadable || is_last_resort ||
-        (is_whole && kept < options_.keep_count)) {
+        (is_whole && kept < options_.keep_count) || step == newest) {
       kept += is_whole ? 1 : 0;
-      continue;
+      continue;  // the newest was whole a moment ago: somebody is removing it
     }
-    LOCKSTEP_CHECK(step != newest, "the newest checkpoint is about to be removed");
     // Renamed first, so that a kill in the middle leaves no half checkpoint under its name.
     const std::string folder = TemporaryPath("remove-" + std::to_string(step.value()));
     if (::rename(PathOf(step).c_str(), folder.c_str()) == 0) {

@@ -99,7 +99,7 @@ struct CommunicatorOptions {
   std::vector<int> names;  // [world_size], what errors call the ranks; empty: their own numbers
 };
 
-// Choice: every rank keeps a link to every other one, a thousand descriptors at most; what a rank
+// Choice: every rank keeps a link to every other one (session/descriptors.h); what a rank
 // looks at, sends and holds grows with their number, all of them together with its square.
 constexpr int kWorldSizeMax = 1024;
 

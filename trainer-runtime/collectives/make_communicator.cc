@@ -35,7 +35,7 @@
 namespace lockstep::runtime {
 namespace {
 
-constexpr uint64_t kProtocol = 0x324c4c4f434b534c;  // "LSKCOLL2": magic, byte order and version
+constexpr uint64_t kProtocol = 0x334c4c4f434b534c;  // "LSKCOLL3": magic, byte order and version
 constexpr std::size_t kNameSize = 64;
 
 struct Hello {

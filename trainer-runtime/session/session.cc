@@ -5,6 +5,7 @@
 #include <thread>
 #include <utility>
 
+#include "trainer-runtime/session/descriptors.h"
 #include "trainer-runtime/session/state_source.h"
 
 namespace lockstep::runtime {
@@ -18,6 +19,7 @@ Session::Session(SessionOptions options)
       on_stop_(options_.stop, [this] { abort_switch_.Stop(); }) {}
 
 Result<std::unique_ptr<Session>> Session::Start(SessionOptions options) {
+  LOCKSTEP_RETURN_IF_ERROR(MakeRoomForLinks(options.mesh.identity.world_size));
   std::unique_ptr<Session> session(new Session(std::move(options)));
   MeshOptions mesh = std::move(session->options_.mesh);
   mesh.on_peer_lost = [session = session.get(),

@@ -37,7 +37,7 @@ struct MeetingLimits {
 class Session {
  public:
   // Starts the mesh. `options.mesh.on_peer_lost` is called before work in progress is ended.
-  // Errors: those of Mesh::Start.
+  // Errors: those of MakeRoomForLinks and of Mesh::Start.
   static Result<std::unique_ptr<Session>> Start(SessionOptions options);
 
   // Waits until all ranks meet, at a newer epoch than the last time. The communicator of the last

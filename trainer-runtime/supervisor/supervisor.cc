@@ -117,7 +117,7 @@ class Supervisor {
   std::optional<WarmStarts> warm_;
   std::optional<Deadline> kill_at_;  // set while all are asked to end
   bool is_killed_ = false;
-  bool asked_for_loss_ = false;        // SIGTERM was sent that nobody outside has asked for yet
+  bool asked_for_loss_ = false;        // SIGTERM was sent, so that one from outside is no news
   bool was_asked_to_end_ = false;      // from outside, before anything had failed
   std::optional<PodFailure> failure_;  // the first
 };
@@ -322,7 +322,7 @@ void Supervisor::HandleSignals() {
     if (signal == SIGTERM || signal == SIGINT) {
       options_.logger->Info("asked to end", {{"signal", SignalName(signal)}});
       was_asked_to_end_ = was_asked_to_end_ || !failure_.has_value();
-      if (!std::exchange(asked_for_loss_, false)) {
+      if (signal != SIGTERM || !asked_for_loss_) {
         AskToEnd(signal, options_.grace);
       }
     } else if (signal != SIGCHLD) {

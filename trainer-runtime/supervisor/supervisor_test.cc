@@ -147,6 +147,7 @@ TEST_F(SupervisorTest, WhoSavesForALossIsNotToldAgainWhenThePodIsStopped) {
   AwaitOutput("[rank 1] saving");
   Signal(SIGTERM);
   AwaitLog("asked to end");
+  Signal(SIGTERM);  // the operator's, and the kubelet's
   ASSERT_TRUE(WriteFileInPlace(directory_ + "/stopped", "").ok());
   EXPECT_EQ(Finish(), 3);
   EXPECT_THAT(seen_, HasSubstr("[rank 1] saved"));
