@@ -40,6 +40,9 @@ const ForeignKind* KindOf(const Json& document) {
   return nullptr;
 }
 
+constexpr const char* kKueueLabels = "kueue.x-k8s.io/";
+constexpr const char* kKueueQueue = "kueue.x-k8s.io/queue-name";
+
 Json ConvertMetadata(ForeignObject metadata) {
   constexpr const char* kLastApplied = "kubectl.kubernetes.io/last-applied-configuration";
   Json result = Json::object();
@@ -52,11 +55,19 @@ Json ConvertMetadata(ForeignObject metadata) {
       result.erase("annotations");
     }
   }
-  constexpr const char* kKueueQueue = "kueue.x-k8s.io/queue-name";
-  if (result.contains("labels") && result["labels"].contains(kKueueQueue)) {
-    metadata.Note("labels",
-                  "Kueue does not know TrainingJobs: " + std::string(kKueueQueue) +
-                      " is kept and nobody heeds it; see scheduling.queue");
+  if (result.contains("labels") && result["labels"].is_object()) {
+    for (const auto& [label, value] : result["labels"].items()) {
+      if (label == kKueueQueue) {
+        metadata.Note("labels",
+                      label +
+                          " is kept: the job waits until Kueue admits it, and for good where "
+                          "the operator does not follow Kueue (kueue.enabled of the chart)");
+      } else if (label.starts_with(kKueueLabels)) {
+        metadata.Note(
+            "labels",
+            label + " is kept: beside " + kKueueQueue + " the job waits until it is gone");
+      }
+    }
   }
   // The API server's own words about the object that was read.
   for (const char* const key :

@@ -314,7 +314,7 @@ TEST(ConvertTrainJob, PatchesReachThePods) {
   const Conversion conversion = Convert(R"y(
 apiVersion: trainer.kubeflow.org/v1alpha1
 kind: TrainJob
-metadata: {name: t, labels: {kueue.x-k8s.io/queue-name: q}}
+metadata: {name: t, labels: {kueue.x-k8s.io/queue-name: q, kueue.x-k8s.io/priority-class: p}}
 spec:
   suspend: true
   runtimeRef: {name: torch-distributed}
@@ -362,7 +362,10 @@ spec:
   const std::string notes = NotesOf(conversion);
   EXPECT_NE(notes.find("spec.runtimeRef.name: what the runtime torch-distributed adds"),
             std::string::npos);
-  EXPECT_NE(notes.find("Kueue does not know TrainingJobs"), std::string::npos);
+  EXPECT_NE(notes.find("kueue.x-k8s.io/queue-name is kept: the job waits until Kueue admits it"),
+            std::string::npos);
+  EXPECT_NE(notes.find("kueue.x-k8s.io/priority-class is kept: beside"), std::string::npos)
+      << notes;
 }
 
 TEST(ConvertForeignJob, WrongTypesAreNamedAndNeverThrow) {
