@@ -8,6 +8,8 @@ import unittest
 
 from harness import LocalTest, training_manifest
 
+STEPS = 8000  # a fast machine takes two seconds for them: the loss comes far before the end
+
 
 def is_stopped(pid):
     with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
@@ -42,7 +44,7 @@ class Ports(LocalTest):
         return holder, f"{host}:{port}"
 
     def started(self):
-        return self.start_until_trained(training_manifest(steps=1500, backoff_limit=1))
+        return self.start_until_trained(training_manifest(steps=STEPS, backoff_limit=1))
 
     def read_until(self, process, text):
         """The output up to the line that has `text`."""
