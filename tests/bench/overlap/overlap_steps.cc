@@ -69,6 +69,8 @@ Result<UniqueFd> Connect(const Options& options) {
   const Deadline deadline = Deadline::After(SteadyNow(), kPatience);
   if (options.rank == 0) {
     const UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const int yes = 1;  // connections of the turn before linger on the port
+    ::setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
     const timeval patience{60, 0};
     ::setsockopt(listener.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
     if (::bind(listener.get(), plain, sizeof(address)) != 0 || ::listen(listener.get(), 1) != 0) {
