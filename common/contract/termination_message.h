@@ -30,8 +30,8 @@ struct TerminationMessage {
   std::optional<int> culprit_rank;      // the peer at fault, where one is known
   std::optional<SampleCounts> samples;  // of who holds the state, up to the last step
   std::optional<TestResult> result;     // of a finished training that was tested
-  // The mean over the last data epoch, up to the last step; absent when nothing was trained and
-  // when not a finite number.
+  // The mean over the last data epoch, up to the last step; of a program that reports, what it told
+  // last. Absent when nothing was trained and when not a finite number.
   std::optional<double> training_loss;
   // The last lines of a command that failed.
   std::optional<std::string> tail = std::nullopt;

@@ -97,6 +97,28 @@ TEST(DecideEnd, WhatTheFirstRankSaysTrainingCameToIsInTheStatus) {
   EXPECT_EQ(status.progress->step, 752);
 }
 
+TEST(DecideEnd, WhatAProgramReportsJustBeforeItsEndIsInTheStatusThoughNobodyAskedBefore) {
+  TestWorld world(MakeCommandJob(2));
+  world.Launch();
+  world.Exit("mnist-worker-0", 0);
+  TerminationMessage words;
+  words.outcome = Outcome::kSuccess;
+  words.last_step = Step(40);
+  words.steps_total = 40;
+  words.data_epoch = 3;
+  words.training_loss = 0.25;
+  world.Find("mnist-worker-0")->status.termination->message = EncodeTerminationMessage(words);
+
+  const TrainingJobStatus status = world.Step().status;
+
+  ASSERT_TRUE(status.progress.has_value());
+  EXPECT_EQ(status.progress->step, 40);
+  EXPECT_EQ(status.progress->steps_total, 40);
+  EXPECT_EQ(status.progress->data_epoch, 3);
+  EXPECT_EQ(status.progress->loss, 0.25);
+  EXPECT_EQ(status.result, std::nullopt);
+}
+
 TEST(DecideEnd, CleanPodPolicySaysWhatStays) {
   struct Case {
     CleanPodPolicy policy;

@@ -83,11 +83,7 @@ class PodOfPrograms {
     supervise->count_reports = [this](int local_rank) {
       return listener_.CountReports(local_rank);
     };
-    supervise->add_words = [this](TerminationMessage* words) {
-      if (listener_.newest_step() > Step()) {
-        words->last_step = listener_.newest_step();
-      }
-    };
+    supervise->add_words = [this](TerminationMessage* words) { TellHowFar(words); };
   }
 
  private:
@@ -98,6 +94,19 @@ class PodOfPrograms {
         RenderSupervisedPlace({local_rank, succession_.CountStart(local_rank), start.kept.get()});
     start.kept_variable = env::kChannelFd;
     return start;
+  }
+
+  // What a program reports just before its end nobody may have asked for while it ran.
+  void TellHowFar(TerminationMessage* words) const {
+    const std::optional<StatusDocument> document = listener_.Furthest();
+    if (!document.has_value() || document->step == Step()) {
+      return;
+    }
+    words->last_step = document->step;
+    words->steps_total = document->steps_total;
+    words->data_epoch = document->data_epoch;
+    words->training_loss = document->loss;
+    words->history = document->history;
   }
 
   void OnEvent(const SupervisorEvent& event) {

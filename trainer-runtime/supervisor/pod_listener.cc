@@ -116,7 +116,12 @@ int64_t PodListener::CountReports(int local_rank) const {
 
 Step PodListener::newest_step() const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return newest_step_;
+  return furthest_.has_value() ? furthest_->step : Step();
+}
+
+std::optional<StatusDocument> PodListener::Furthest() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return furthest_;
 }
 
 std::string PodListener::MetricsPage() const {
@@ -199,7 +204,9 @@ void PodListener::Take(std::size_t local_rank, const ChannelMessage& message) {
   switch (message.word) {
     case ChannelWord::kStatus:
       if (auto document = DecodeStatusDocument(message.text); document.ok()) {
-        newest_step_ = std::max(newest_step_, document->step);
+        if (!furthest_.has_value() || document->step >= furthest_->step) {
+          furthest_ = *document;
+        }
         processes_[local_rank].report_count +=
             TellsOfMore(reports_[local_rank].newest, *document) ? 1 : 0;
         processes_[local_rank].is_missed =

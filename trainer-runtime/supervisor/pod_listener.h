@@ -64,6 +64,10 @@ class PodListener {
   // The newest step that any process of the pod has completed.
   Step newest_step() const;
 
+  // The newest document of who has completed the newest step, ended or not; null while nobody has
+  // told of any.
+  std::optional<StatusDocument> Furthest() const;
+
   // Those of all processes as one; empty when none was told.
   std::string MetricsPage() const;
 
@@ -95,7 +99,7 @@ class PodListener {
   mutable std::mutex mutex_;
   std::vector<Process> processes_;      // by local rank; with the rest, guarded by mutex_
   std::vector<ProcessReport> reports_;  // by local rank
-  Step newest_step_;
+  std::optional<StatusDocument> furthest_;
   StatusBoard* board_ = nullptr;
   std::jthread thread_;  // last: ends before what it uses
 };

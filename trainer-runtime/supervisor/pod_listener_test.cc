@@ -78,6 +78,21 @@ TEST_F(PodListenerTest, WhatTheLeadingProcessSaysIsOnTheBoardAndAllMetricsOnTheP
             "# HELP a A.\na{local_rank=\"0\"} 1\na{local_rank=\"1\"} 2\n");
 }
 
+TEST_F(PodListenerTest, WhatWasToldJustBeforeTheEndIsKnownAfterIt) {
+  Listen(kNeverSilent);
+  EXPECT_EQ(listener_->Furthest(), std::nullopt);
+  StatusDocument last = Document(1, 7);
+  last.loss = 0.5;
+  Say(1, ChannelWord::kStatus, EncodeStatusDocument(Document(1, 6)));
+  Say(1, ChannelWord::kStatus, EncodeStatusDocument(last));
+  Say(0, ChannelWord::kStatus, EncodeStatusDocument(Document(0, 3)));
+  channels_[1].Reset();
+  listener_->NoteEnded(1);
+  EXPECT_TRUE(Becomes([&] { return board_.Snapshot().step == Step(3); })) << "of who still runs";
+  ASSERT_NE(listener_->Furthest(), std::nullopt);
+  EXPECT_EQ(listener_->Furthest()->loss, 0.5);
+}
+
 // A thread of its own sends the document again and again, whatever the program does.
 TEST_F(PodListenerTest, OnlyWhatIsNewInADocumentCountsAsAReport) {
   Listen(kNeverSilent);

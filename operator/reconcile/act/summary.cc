@@ -64,7 +64,8 @@ void NoteCheckpoint(int64_t step, WallTime heard_at, JobProgress* progress) {
   }
 }
 
-// The last words of the lowest rank that finished a training; null while there are none.
+// The last words of the lowest rank that finished and tells of steps or a test; null while there
+// are none.
 std::optional<TerminationMessage> FinalWords(const GangView& view) {
   for (const Member& member : view.members) {  // in rank order
     if (!member.rank.has_value() || member.state != MemberState::kSucceeded ||
@@ -72,11 +73,30 @@ std::optional<TerminationMessage> FinalWords(const GangView& view) {
       continue;
     }
     auto words = DecodeTerminationMessage(member.pod->status.termination->message);
-    if (words.ok() && words->result.has_value()) {
+    if (words.ok() && (words->result.has_value() || words->last_step.has_value())) {
       return std::move(words).value();
     }
   }
   return std::nullopt;
+}
+
+// The last report may be older than the last step, or nobody asked for one before the end.
+void NoteLastStep(
+    const TerminationMessage& words,
+    WallTime now,
+    bool is_training,  // by our trainer, whose words have a mean and not the last loss
+    std::optional<JobProgress>* known) {
+  JobProgress progress = known->value_or(JobProgress());
+  progress.step = words.last_step->value();
+  progress.eta_seconds = 0;
+  const bool is_news = !known->has_value() || progress.step != (*known)->step;
+  if (is_news) {
+    progress.observed_at = now;
+    progress.steps_total = words.steps_total.value_or(progress.steps_total);
+    progress.data_epoch = words.data_epoch.value_or(progress.data_epoch);
+    progress.loss = is_training ? progress.loss : words.training_loss.value_or(progress.loss);
+  }
+  *known = progress;
 }
 
 // Pods of the role that a job without a gang waits for, or had never got when it ended: a later
@@ -177,14 +197,9 @@ void NoteResult(const GangView& view, DecisionBuilder* builder) {
     return;
   }
   TrainingJobStatus* const status = builder->mutable_status();
-  status->result = words->result;
-  // The last report may be older than the last step.
-  if (status->progress.has_value() && words->last_step.has_value()) {
-    JobProgress& progress = *status->progress;
-    progress.observed_at =
-        progress.step == words->last_step->value() ? progress.observed_at : builder->now();
-    progress.step = words->last_step->value();
-    progress.eta_seconds = 0;
+  status->result = words->result.has_value() ? words->result : status->result;
+  if (words->last_step.has_value()) {
+    NoteLastStep(*words, builder->now(), builder->is_training(), &status->progress);
   }
 }
 
