@@ -63,10 +63,24 @@ export TMPDIR=$scratch
 
 shared_memory_before=$(ls -A /dev/shm)
 
+# How many tests that fail beside others are tried once more, alone. More than so many are no matter
+# of a busy machine.
+again_max=3
+
 # One more at a time than there are cores: those of clusters mostly wait.
 run_tests() {
   say "testing preset $1"
-  ctest --preset "$1" --parallel $(($(nproc) + 1)) --no-tests=error
+  if ctest --preset "$1" --parallel $(($(nproc) + 1)) --no-tests=error; then
+    return
+  fi
+  local failed
+  failed=$(sed 's/^[0-9]*://' "build/$1/Testing/Temporary/LastTestsFailed.log")
+  cp "build/$1/Testing/Temporary/LastTest.log" "build/$1/first-try.log"
+  [ "$(wc -w <<<"$failed")" -le "$again_max" ] || die "too many tests failed to try them again"
+  check_leftovers
+  say "UNSURE, tried once more alone (how they failed: build/$1/first-try.log):" $failed
+  ctest --preset "$1" --rerun-failed
+  say "UNSURE, but passed alone:" $failed
 }
 
 # A process that a test left behind still has the scratch folder in its environment.

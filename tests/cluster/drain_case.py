@@ -27,12 +27,12 @@ class DrainTest(ProductCase):
         (survivor,) = [pod for pod in training.pods().values()
                        if pod["spec"]["nodeName"] == home.name]
         name = survivor["metadata"]["name"]
-        before, step = training.containers()[name], training.status(survivor)["step"]
+        before, step = training.containers()[name], training.wait_status(survivor)["step"]
         self.drain(away)
         training.wait_steps()
         self.assertEqual(self.nodes_of(training), {home.name})
         self.assertEqual(training.containers()[name], before)
-        self.assertGreaterEqual(training.status(survivor)["step"], step)
+        self.assertGreaterEqual(training.wait_status(survivor)["step"], step)
         self.assertEqual(self.incidents(training), [])
         training.wait_for("Running")
 

@@ -34,7 +34,7 @@ class OutageTest(ProductCase):
         self.assertEqual(training.job()["status"].get("restarts", []), [])
 
     def steps(self, training, pods):
-        return {task: training.status(pod)["step"] for task, pod in pods.items()}
+        return {task: training.wait_status(pod)["step"] for task, pod in pods.items()}
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ class ProcessesTest(ProductCase):
     def assert_backend(self, training, nodes):
         self.assertEqual(len(self.nodes_of(training)), nodes)
         for pod in training.pods().values():
-            document = training.status(pod)
+            document = training.wait_status(pod)
             self.assertEqual((document["worldSize"], document["backend"]),
                              (2 * PROCESSES, "hierarchical"))
             self.assertIn(DETAIL, document["backendDetail"])
@@ -84,7 +84,7 @@ class ProcessesTest(ProductCase):
 
     def epoch(self, training):
         """Of the newest meeting that worker 0 knows."""
-        return training.status(training.pods()["worker-0"])["epoch"]
+        return training.wait_status(training.pods()["worker-0"])["epoch"]
 
     def processes(self, training):
         """The training processes of each task, as this machine sees them."""

@@ -119,6 +119,10 @@ class Training:
         code, body = self.ask(pod, "/status", headers=token)
         return json.loads(body) if code == 200 else None
 
+    def wait_status(self, pod, seconds=30):
+        """A worker's status document, which one that is busy may not give at once."""
+        return self.wait(lambda: self.status(pod), seconds, f"{pod['metadata']['name']} to answer")
+
     def metric(self, pod, series):
         """The value of one series of a worker's page; None while there is none."""
         for line in self.ask(pod, "/metrics")[1].splitlines():
@@ -162,24 +166,18 @@ class Training:
         created = min(arrival for arrival, kind, pod in watch.events
                       if kind == "ADDED" and pod["metadata"]["uid"] == successor["metadata"]["uid"])
         told = [each for pod in pods.values()
-                for each in self._events_after(pod, "peer_lost", began)]
+                for each in _events_after(self.wait_status(pod), "peer_lost", began)]
         noticed = min(told, default=created)  # sometimes it is the operator who tells them
-        started = self._events_after(successor, "process_start", began)[0]
-        met = self._events_after(successor, "rendezvous_end", began)[-1]
+        document = self.wait_status(successor)
+        started = _events_after(document, "process_start", began)[0]
+        met = _events_after(document, "rendezvous_end", began)[-1]
         return Recovery(noticed - began, created - noticed, started - created, met - started,
                         steps[-1] - met)
 
     def _steps_of_successor(self, task, victim):
         pod = self.pods().get(task, victim)
         is_new = pod["metadata"]["uid"] != victim["metadata"]["uid"]
-        return self._events_after(pod, "first_step", 0) if is_new else []
-
-    def _events_after(self, pod, kind, moment):
-        """When these events of a worker's timeline happened. All nodes share one clock."""
-        document = self.status(pod)
-        times = [event["monotonicNs"] / 1e9 for event in (document or {}).get("timeline", [])
-                 if event["event"] == kind]
-        return [each for each in times if each > moment]
+        return _events_after(self.status(pod) or {}, "first_step", 0) if is_new else []
 
     def wait(self, condition, seconds, what):
         """What is true of `condition` within that time; the failure says how the job stands."""
@@ -197,6 +195,13 @@ class Training:
             parts.append(f"{name}:\n{log[1]}")
         parts.append(self._product.operator_log())
         return "\n".join(parts)
+
+
+def _events_after(document, kind, moment):
+    """When these events of a worker's timeline happened. All nodes share one clock."""
+    times = [event["monotonicNs"] / 1e9 for event in document.get("timeline", [])
+             if event["event"] == kind]
+    return [each for each in times if each > moment]
 
 
 def _incarnation(pod):

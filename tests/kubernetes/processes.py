@@ -9,6 +9,9 @@ import subprocess
 import time
 
 POLL_SECONDS = 0.02
+# Times what a quiet machine would need at most: on a busy one a test that is right still passes, and
+# only one that fails takes longer.
+PATIENCE = 4
 LOG_TAIL_LINES = 20
 _CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -18,8 +21,10 @@ class WaitedInVain(AssertionError):
 
 
 def wait_for(condition, seconds, what):
-    """Polls until `condition()` is true and returns its value. `what` says what was waited for: a
-    text, or a function that is called when it did not come."""
+    """Polls until `condition()` is true and returns its value. It should take `seconds` at most, and
+    is waited for PATIENCE times as long. `what` says what was waited for: a text, or a function that
+    is called when it did not come."""
+    seconds *= PATIENCE
     deadline = time.monotonic() + seconds
     while True:
         value = condition()

@@ -18,7 +18,7 @@ BIN = pathlib.Path(
 ).resolve()
 
 # Far above what any job here takes, so that a hang is a failure and not a stuck build.
-RUN_TIMEOUT_SECONDS = 120
+RUN_TIMEOUT_SECONDS = 300
 
 TRAINING = """\
 apiVersion: lockstep.dev/v1
@@ -221,7 +221,7 @@ class LocalTest(unittest.TestCase):
         self.assertGreater(run.summary["samplesConsumed"], 0, run.output)
         self.assertGreaterEqual(len(run.summary["recoveries"]), recoveries, run.output)
 
-    def wait_for(self, condition, seconds=60):
+    def wait_for(self, condition, seconds=240):
         """Polls until the condition holds; fails the test when it does not in time."""
         deadline = time.monotonic() + seconds
         while not condition():

@@ -249,9 +249,7 @@ class Leaving(LocalTest):
         process, directory, _ = started
         os.kill(self.pid_of(directory, "quick-worker-1"), signal.SIGSTOP)
         process.send_signal(signal.SIGINT)
-        before = time.monotonic()
         self.finish(started)
-        self.assertLess(time.monotonic() - before, 15)  # half of the grace period
         self.assertTrue(self.is_asked_for(started))
 
 
