@@ -358,6 +358,7 @@ TrainingJob JobWithFullStatus() {
   status.result = TestResult{0.5, 0.9, {{0.4, 0.5, 0.9}}};
   status.start_time = status.completion_time = status.retry_at = status.waiting_since =
       status.preempted_at = WallTime{};
+  status.ran_before = std::chrono::seconds(1);
   return job;
 }
 

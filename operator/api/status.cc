@@ -383,6 +383,7 @@ TrainingJobStatus DecodeStatus(const Json& value,
     status.last_failure = DecodeLastFailure(*failure, reader.PathOf("lastFailure"), errors);
   }
   status.start_time = ReadTime(reader, "startTime");
+  status.ran_before = std::chrono::seconds(ReadCount(reader, "ranBeforeSeconds"));
   status.preempted_at = ReadTime(reader, "preemptedAt");
   status.completion_time = ReadTime(reader, "completionTime");
   status.observed_generation = ReadCount(reader, "observedGeneration");
@@ -473,6 +474,9 @@ Json EncodeStatus(const TrainingJob& job) {
                             {"tail", status.last_failure->tail}};
   }
   SetTime(&value, "startTime", status.start_time);
+  if (status.ran_before.count() > 0) {
+    value["ranBeforeSeconds"] = status.ran_before.count();
+  }
   SetTime(&value, "preemptedAt", status.preempted_at);
   SetTime(&value, "completionTime", status.completion_time);
   SetTime(&value, "retryAt", status.retry_at);

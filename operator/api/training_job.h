@@ -390,6 +390,7 @@ struct TrainingJobStatus {
   // Of its first gang, since the start or the last resume; later by what it waited when others went
   // first.
   std::optional<WallTime> start_time;
+  std::chrono::seconds ran_before{0};    // with its places, until its last suspension
   std::optional<WallTime> preempted_at;  // waits since then for its place, at no cost
   std::optional<WallTime> completion_time;
   int64_t observed_generation = 0;

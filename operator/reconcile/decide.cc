@@ -96,6 +96,7 @@ void Begin(DecisionBuilder* builder) {
 }
 
 void Suspend(DecisionBuilder* builder) {
+  NoteRunTime(builder);
   if (!builder->status().placement.empty()) {
     GiveUpGang(builder);
   }

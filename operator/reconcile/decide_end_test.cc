@@ -198,18 +198,47 @@ TEST(DecideEnd, QueuesLimitCountsAsTheJobsOwnDoes) {
 
   world.observed.round.reset();
   world.Launch();
-  world.Advance(seconds(400));
-  world.job.spec.run_policy.suspend = true;
-  world.Step();
-  world.FinishDeletions();
-  world.job.spec.run_policy.suspend = false;
-  world.Launch();
   world.Advance(seconds(599));
   world.Step();
-  EXPECT_FALSE(HasEnded(world.job.status)) << "a resume begins it anew";
+  EXPECT_FALSE(HasEnded(world.job.status));
   world.Advance(seconds(1));
   world.Step();
   EXPECT_TRUE(IsTrue(world.job.status, ConditionType::kFailed));
+}
+
+void SuspendAndResume(TestWorld* world) {
+  world->job.spec.run_policy.suspend = true;
+  world->Step();
+  world->FinishDeletions();
+  world->job.spec.run_policy.suspend = false;
+}
+
+TEST(DecideEnd, SuspensionGivesNothingBackOfTheQueuesLimit) {
+  TestWorld world(MakeTrainingJob(1));
+  world.observed.run_time_limit = RunTimeLimit{"vision", seconds(600)};
+  world.Launch();
+  world.Advance(seconds(400));
+  SuspendAndResume(&world);
+  EXPECT_EQ(world.job.status.ran_before, seconds(400));
+  world.Launch();
+  world.Advance(seconds(199));
+  world.Step();
+  EXPECT_FALSE(HasEnded(world.job.status));
+  world.Advance(seconds(1));
+  world.Step();
+  EXPECT_EQ(MessageOf(world.job.status, ConditionType::kFailed),
+            "the job ran for the 600 s that queue vision lets its jobs run (maxRuntimeSeconds)");
+}
+
+TEST(DecideEnd, NothingIsPlacedOnceTheQueuesLimitIsUsedUp) {
+  TestWorld world(MakeTrainingJob(1));
+  world.Launch();
+  world.Advance(seconds(400));
+  SuspendAndResume(&world);
+  world.observed.run_time_limit = RunTimeLimit{"vision", seconds(300)};
+  world.Step();
+  EXPECT_TRUE(IsTrue(world.job.status, ConditionType::kFailed));
+  EXPECT_EQ(world.Pods(), "");
 }
 
 TEST(DecideEnd, LimitThatIsLoweredEndsWhatIsOverIt) {

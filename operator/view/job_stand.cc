@@ -52,7 +52,7 @@ WallTime StopOf(const StandInputs& inputs) {
 void Describe(const StandInputs& inputs, WallTime now, GangRequest* request) {
   const TrainingJob& job = inputs.stored->job;
   const TopologySpec& topology = job.spec.scheduling.topology;
-  if (const auto most = RunTimeMax(job.spec.run_policy, inputs.run_time_limit)) {
+  if (const auto most = RunTimeMax(job, inputs.run_time_limit)) {
     request->run_time_max = *most + GraceOf(job);
     request->stops_at = StopOf(inputs);
   }

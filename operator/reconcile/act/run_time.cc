@@ -1,20 +1,22 @@
 #include "operator/reconcile/act/run_time.h"
 
+#include <algorithm>
+#include <chrono>
 #include <optional>
 #include <string>
 
+#include "operator/api/conditions.h"
 #include "operator/reconcile/policy/deadline.h"
 
 namespace lockstep::control {
 namespace {
 
 // Of two limits that end at one moment the job's own is told: its users can change that.
-std::string DescribeLimit(const DecisionBuilder& builder) {
-  const std::optional<std::chrono::seconds>& own = builder.spec().run_policy.active_deadline;
+std::string DescribeLimit(const TrainingJob& job, const DecisionBuilder& builder) {
   const std::optional<RunTimeLimit>& of_queue = builder.observed().run_time_limit;
-  if (own.has_value() && (!of_queue.has_value() || *own <= of_queue->limit)) {
+  if (!IsQueuesLimit(job, of_queue)) {
     return "the job ran longer than runPolicy.activeDeadlineSeconds, " +
-           std::to_string(own->count()) + " s";
+           std::to_string(job.spec.run_policy.active_deadline->count()) + " s";
   }
   return "the job ran for the " + std::to_string(of_queue->limit.count()) + " s that queue " +
          of_queue->queue + " lets its jobs run (maxRuntimeSeconds)";
@@ -34,8 +36,17 @@ bool HasRunTooLong(DecisionBuilder* builder) {
     builder->WakeAt(*deadline);
     return false;
   }
-  builder->Fail("DeadlineExceeded", DescribeLimit(*builder));
+  builder->Fail("DeadlineExceeded", DescribeLimit(started, *builder));
   return true;
+}
+
+void NoteRunTime(DecisionBuilder* builder) {
+  TrainingJobStatus* const status = builder->mutable_status();
+  if (IsTrue(*status, ConditionType::kSuspended) || !status->start_time.has_value()) {
+    return;
+  }
+  const Duration ran = status->preempted_at.value_or(builder->now()) - *status->start_time;
+  status->ran_before += std::chrono::floor<std::chrono::seconds>(std::max(Duration(0), ran));
 }
 
 }  // namespace lockstep::control

@@ -8,4 +8,7 @@ namespace lockstep::control {
 // it has failed, and is told by which. Else it is looked at again when it has.
 bool HasRunTooLong(DecisionBuilder* builder);
 
+// Writes down what the job ran until now, when it is suspended: its queue's limit counts that.
+void NoteRunTime(DecisionBuilder* builder);
+
 }  // namespace lockstep::control

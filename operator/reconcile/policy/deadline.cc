@@ -20,20 +20,39 @@ std::optional<WallTime> PreemptedAt(const TrainingJobStatus& status) {
   return scheduled->reason == kReasonPreempted ? std::optional(waits_since) : std::nullopt;
 }
 
-std::optional<std::chrono::seconds> RunTimeMax(const RunPolicy& policy,
-                                               const std::optional<RunTimeLimit>& of_queue) {
+namespace {
+
+// What the queue lets the job run yet.
+std::optional<std::chrono::seconds> LeftByQueue(const TrainingJob& job,
+                                                const std::optional<RunTimeLimit>& of_queue) {
   if (!of_queue.has_value()) {
-    return policy.active_deadline;
+    return std::nullopt;
   }
-  return std::min(policy.active_deadline.value_or(of_queue->limit), of_queue->limit);
+  return std::max(std::chrono::seconds(0), of_queue->limit - job.status.ran_before);
+}
+
+}  // namespace
+
+bool IsQueuesLimit(const TrainingJob& job, const std::optional<RunTimeLimit>& of_queue) {
+  const std::optional<std::chrono::seconds>& own = job.spec.run_policy.active_deadline;
+  const std::optional<std::chrono::seconds> left = LeftByQueue(job, of_queue);
+  return left.has_value() && (!own.has_value() || *left < *own);
+}
+
+std::optional<std::chrono::seconds> RunTimeMax(const TrainingJob& job,
+                                               const std::optional<RunTimeLimit>& of_queue) {
+  return IsQueuesLimit(job, of_queue) ? LeftByQueue(job, of_queue)
+                                      : job.spec.run_policy.active_deadline;
 }
 
 std::optional<WallTime> ActiveDeadline(const TrainingJob& job,
                                        const std::optional<RunTimeLimit>& of_queue) {
-  const std::optional<std::chrono::seconds> most = RunTimeMax(job.spec.run_policy, of_queue);
-  if (!most.has_value() || !job.status.start_time.has_value() ||
-      job.status.preempted_at.has_value()) {
+  const std::optional<std::chrono::seconds> most = RunTimeMax(job, of_queue);
+  if (!most.has_value() || job.status.preempted_at.has_value()) {
     return std::nullopt;
+  }
+  if (!job.status.start_time.has_value()) {
+    return most->count() == 0 ? job.status.waiting_since : std::nullopt;
   }
   return *job.status.start_time + *most;
 }

@@ -19,13 +19,18 @@ inline constexpr int kStartExtensionMax = 6;
 // not set it: what the conditions say is believed.
 std::optional<WallTime> PreemptedAt(const TrainingJobStatus& status);
 
-// How long the job may have its places in all: the shorter of runPolicy.activeDeadlineSeconds and
-// what its queue lets its jobs run. Null: neither says.
-std::optional<std::chrono::seconds> RunTimeMax(const RunPolicy& policy,
+// How long the job may have its places from its start, or resume, on: the shorter of
+// runPolicy.activeDeadlineSeconds and what is left of what its queue lets its jobs run, which a
+// suspension does not give back. At least 0. Null: neither says.
+std::optional<std::chrono::seconds> RunTimeMax(const TrainingJob& job,
                                                const std::optional<RunTimeLimit>& of_queue);
 
+// Whether it is the queue's limit that ends first.
+bool IsQueuesLimit(const TrainingJob& job, const std::optional<RunTimeLimit>& of_queue);
+
 // The moment at which the job has run too long; null without a limit, before its first gang was
-// placed, and while it waits after others went first: time in the queue is not counted.
+// placed, and while it waits after others went first: time in the queue is not counted. One that is
+// resumed with nothing left of its queue's limit has run too long since it waits.
 std::optional<WallTime> ActiveDeadline(const TrainingJob& job,
                                        const std::optional<RunTimeLimit>& of_queue);
 
