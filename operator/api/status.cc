@@ -1,7 +1,6 @@
 #include "operator/api/status.h"
 
 #include <algorithm>
-#include <cmath>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -13,8 +12,10 @@
 #include "operator/api/encode.h"
 #include "operator/api/fields.h"
 #include "operator/api/job_names.h"
+#include "operator/api/job_progress.h"
 #include "operator/api/job_result.h"
 #include "operator/api/queue_position.h"
+#include "operator/api/status_fields.h"
 
 namespace lockstep::control {
 namespace {
@@ -23,23 +24,6 @@ using Errors = std::vector<Error>;
 
 // A condition's truth as Kubernetes writes it.
 constexpr EnumNames<bool, 2> kTruthNames = {{{true, "True"}, {false, "False"}}};
-
-std::optional<WallTime> ReadTime(ObjectReader& reader, std::string_view key) {
-  const std::optional<std::string> text = reader.String(key);
-  if (!text) {
-    return std::nullopt;
-  }
-  const std::optional<WallTime> time = ParseRfc3339(*text);
-  if (!time) {
-    reader.Fail(key,
-                DescribeJson(Json(*text)) + " found, expected a time such as 2026-11-21T10:22:03Z");
-  }
-  return time;
-}
-
-int64_t ReadCount(ObjectReader& reader, std::string_view key) {
-  return reader.Int(key, 0).value_or(0);
-}
 
 Condition DecodeCondition(ObjectReader& reader) {
   Condition condition;
@@ -116,22 +100,6 @@ Incident DecodeIncident(ObjectReader& reader) {
   return incident;
 }
 
-JobProgress DecodeProgress(const Json& value, const std::string& path, Errors* errors) {
-  JobProgress progress;
-  ObjectReader reader(value, path, errors);
-  progress.step = ReadCount(reader, "step");
-  progress.steps_total = ReadCount(reader, "stepsTotal");
-  progress.data_epoch = ReadCount(reader, "dataEpoch");
-  progress.loss = reader.Number("loss").value_or(0);
-  progress.samples_per_second = reader.Number("samplesPerSecond").value_or(0);
-  progress.eta_seconds = reader.Number("etaSeconds").value_or(0);
-  progress.checkpoint_step = ReadCount(reader, "checkpointStep");
-  progress.checkpoint_at = ReadTime(reader, "checkpointAt");
-  progress.steps_repeated = ReadCount(reader, "stepsRepeated");
-  progress.observed_at = ReadTime(reader, "observedAt").value_or(WallTime{});
-  return progress;
-}
-
 LastFailure DecodeLastFailure(const Json& value, const std::string& path, Errors* errors) {
   LastFailure failure;
   ObjectReader reader(value, path, errors);
@@ -156,12 +124,6 @@ std::vector<Item> DecodeList(ObjectReader& reader,
     items.push_back(decode(item));
   }
   return items;
-}
-
-void SetTime(Json* object, const char* key, const std::optional<WallTime>& time) {
-  if (time) {
-    (*object)[key] = FormatRfc3339(*time);
-  }
 }
 
 // A condition of a type that only other versions know.
@@ -292,27 +254,6 @@ Json EncodeIncident(const Incident& incident) {
   if (incident.is_free) {
     value["free"] = true;
   }
-  return value;
-}
-
-// JSON has no infinities and no NaN, and the schema no null: such a number is left out.
-void SetNumber(Json* object, const char* key, const std::optional<double>& number) {
-  if (number && std::isfinite(*number)) {
-    (*object)[key] = *number;
-  }
-}
-
-Json EncodeProgress(const JobProgress& progress) {
-  Json value = {{"step", progress.step},
-                {"stepsTotal", progress.steps_total},
-                {"dataEpoch", progress.data_epoch},
-                {"checkpointStep", progress.checkpoint_step},
-                {"stepsRepeated", progress.steps_repeated},
-                {"observedAt", FormatRfc3339(progress.observed_at)}};
-  SetTime(&value, "checkpointAt", progress.checkpoint_at);
-  SetNumber(&value, "loss", progress.loss);
-  SetNumber(&value, "samplesPerSecond", progress.samples_per_second);
-  SetNumber(&value, "etaSeconds", progress.eta_seconds);
   return value;
 }
 

@@ -9,7 +9,8 @@ from jobs import JOB_LABEL, JobCase, foreign_pod, is_leaving, is_running
 from kubernetes_case import main
 from processes import wait_for
 
-PARTLY_SECONDS_MAX = 120  # a bound, not a figure: how long part of a gang may stand alone while the rest is being bound
+# How long part of a gang may stand alone while the rest is being bound: a bound, and no figure.
+PARTLY_SECONDS_MAX = 120
 
 
 class PartlyPlaced:

@@ -9,8 +9,8 @@ import subprocess
 import time
 
 POLL_SECONDS = 0.02
-# Times what a quiet machine would need at most: on a busy one a test that is right still passes, and
-# only one that fails takes longer.
+# Times what a quiet machine needs at most: on a busy one a test that is right passes, too, and only
+# one that fails takes longer.
 PATIENCE = 4
 LOG_TAIL_LINES = 20
 _CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
@@ -21,9 +21,9 @@ class WaitedInVain(AssertionError):
 
 
 def wait_for(condition, seconds, what):
-    """Polls until `condition()` is true and returns its value. It should take `seconds` at most, and
-    is waited for PATIENCE times as long. `what` says what was waited for: a text, or a function that
-    is called when it did not come."""
+    """Polls until `condition()` is true and returns its value. It should take
+    `seconds` at most, and is waited for PATIENCE times as long. `what` says what was waited for: a
+    text, or a function that is called when it did not come."""
     seconds *= PATIENCE
     deadline = time.monotonic() + seconds
     while True:

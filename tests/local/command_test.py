@@ -114,7 +114,8 @@ class Ends(LocalTest):
 
     def test_program_that_ignores_sigterm_is_killed_after_the_grace_period(self):
         manifest = command_manifest(
-            ["sh", "-c", "trap '' TERM; echo deaf; while :; do sleep 0.1; done"], workers=1, grace=2)
+            ["sh", "-c", "trap '' TERM; echo deaf; while :; do sleep 0.1; done"],
+            workers=1, grace=2)
         started = self.start(manifest, "--chaos", "kill=worker-0@time=600s")
         process, directory, _ = started
         self.wait_for(lambda: any("deaf" in log.read_text()

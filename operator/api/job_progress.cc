@@ -1,0 +1,38 @@
+#include "operator/api/job_progress.h"
+
+#include "common/base/rfc3339.h"
+#include "operator/api/status_fields.h"
+
+namespace lockstep::control {
+
+JobProgress DecodeProgress(const Json& value, const std::string& path, std::vector<Error>* errors) {
+  JobProgress progress;
+  ObjectReader reader(value, path, errors);
+  progress.step = ReadCount(reader, "step");
+  progress.steps_total = ReadCount(reader, "stepsTotal");
+  progress.data_epoch = ReadCount(reader, "dataEpoch");
+  progress.loss = reader.Number("loss").value_or(0);
+  progress.samples_per_second = reader.Number("samplesPerSecond").value_or(0);
+  progress.eta_seconds = reader.Number("etaSeconds").value_or(0);
+  progress.checkpoint_step = ReadCount(reader, "checkpointStep");
+  progress.checkpoint_at = ReadTime(reader, "checkpointAt");
+  progress.steps_repeated = ReadCount(reader, "stepsRepeated");
+  progress.observed_at = ReadTime(reader, "observedAt").value_or(WallTime{});
+  return progress;
+}
+
+Json EncodeProgress(const JobProgress& progress) {
+  Json value = {{"step", progress.step},
+                {"stepsTotal", progress.steps_total},
+                {"dataEpoch", progress.data_epoch},
+                {"checkpointStep", progress.checkpoint_step},
+                {"stepsRepeated", progress.steps_repeated},
+                {"observedAt", FormatRfc3339(progress.observed_at)}};
+  SetTime(&value, "checkpointAt", progress.checkpoint_at);
+  SetNumber(&value, "loss", progress.loss);
+  SetNumber(&value, "samplesPerSecond", progress.samples_per_second);
+  SetNumber(&value, "etaSeconds", progress.eta_seconds);
+  return value;
+}
+
+}  // namespace lockstep::control
