@@ -54,35 +54,80 @@ std::string TextAt(const Json& document, const char* key) {
              : "";
 }
 
-// Whether the document says that it is something else: kind and API group are both foreign, or it
-// is a queue, which the same group has.
-bool IsForeign(const Json& document) {
+bool IsOurs(const Json& document) {
   constexpr std::string_view kGroup = kApiVersion.substr(0, kApiVersion.find('/') + 1);
-  const std::string version = TextAt(document, "apiVersion");
+  return TextAt(document, "apiVersion").starts_with(kGroup);
+}
+
+bool IsQueue(const Json& document) {
+  return IsOurs(document) && TextAt(document, "kind") == kTrainingQueueKind;
+}
+
+// Whether the document says that it is something else: kind and API group are both foreign.
+bool IsForeign(const Json& document) {
   const std::string kind = TextAt(document, "kind");
-  if (version.starts_with(kGroup)) {
-    return kind == kTrainingQueueKind;
-  }
-  return !version.empty() && !kind.empty() && kind != kTrainingJobKind;
+  return !IsOurs(document) && !TextAt(document, "apiVersion").empty() && !kind.empty() &&
+         kind != kTrainingJobKind;
+}
+
+SkippedDocument NameOf(const YamlDocument& document) {
+  const Json& value = document.value;
+  return {document.start.line,
+          TextAt(value, "kind"),
+          value.contains("metadata") ? TextAt(value["metadata"], "name") : ""};
 }
 
 // Takes foreign documents out of the stream, unless there is nothing else: then they are taken for
 // mistakes.
 void SkipForeign(YamlStream* stream, Manifest* manifest) {
   const auto is_foreign = [](const YamlDocument& document) { return IsForeign(document.value); };
-  if (std::all_of(stream->documents.begin(), stream->documents.end(), is_foreign)) {
+  if (manifest->queues.empty() &&
+      std::all_of(stream->documents.begin(), stream->documents.end(), is_foreign)) {
     return;
   }
   for (const YamlDocument& document : stream->documents) {
     if (is_foreign(document)) {
-      const Json& value = document.value;
-      manifest->skipped.push_back(
-          {document.start.line,
-           TextAt(value, "kind"),
-           value.contains("metadata") ? TextAt(value["metadata"], "name") : ""});
+      manifest->skipped.push_back(NameOf(document));
     }
   }
   std::erase_if(stream->documents, is_foreign);
+}
+
+// What the API server would refuse of a queue.
+std::vector<Error> QueueErrors(const Json& document) {
+  std::vector<Error> errors = DecodeTrainingQueue(document).errors;
+  if (TextAt(document, "apiVersion") != kApiVersion) {
+    AddError(&errors,
+             "apiVersion",
+             DescribeJson(document["apiVersion"]) + " found, expected " + std::string(kApiVersion));
+  }
+  const bool has_metadata = document.contains("metadata");
+  if (!has_metadata || TextAt(document["metadata"], "name").empty()) {
+    AddError(&errors, "metadata.name", "missing, expected a name");
+  }
+  return errors;
+}
+
+// Where a problem of `field` is shown.
+TextPosition PlaceOf(const YamlDocument& document, const std::string& field) {
+  const TextPosition at = document.positions.Find(field);
+  return at.line == 0 ? document.start : at;
+}
+
+// Takes the queues out of the stream, and notes what is wrong with them.
+void TakeQueues(YamlStream* stream, Manifest* manifest) {
+  const auto is_queue = [](const YamlDocument& document) { return IsQueue(document.value); };
+  for (const YamlDocument& document : stream->documents) {
+    if (!is_queue(document)) {
+      continue;
+    }
+    manifest->queues.push_back(NameOf(document));
+    for (const Error& error : QueueErrors(document.value)) {
+      manifest->problems.push_back(
+          MakeProblem(PlaceOf(document, error.field()), error.field(), error.message()));
+    }
+  }
+  std::erase_if(stream->documents, is_queue);
 }
 
 // Whether `field` is `changed` or lies inside it.
@@ -166,10 +211,7 @@ void AddDocument(const YamlDocument& document,
   const std::vector<Error> as_written =
       is_edited ? DecodeTrainingJob(document.value).errors : std::vector<Error>();
   for (const Error& error : decoded.errors) {
-    TextPosition at = document.positions.Find(error.field());
-    if (at.line == 0) {
-      at = document.start;
-    }
+    const TextPosition at = PlaceOf(document, error.field());
     if (IsTold(*manifest, error.field(), at.line)) {
       continue;
     }
@@ -248,6 +290,7 @@ Manifest ReadManifest(std::string_view text,
   if (stream.documents.empty() && stream.problems.empty()) {
     manifest.problems.push_back(MakeProblem({}, "", "empty, expected a TrainingJob"));
   }
+  TakeQueues(&stream, &manifest);
   SkipForeign(&stream, &manifest);
   for (const YamlDocument& document : stream.documents) {
     AddDocument(document, edits, &manifest);

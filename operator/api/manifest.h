@@ -36,7 +36,7 @@ struct ManifestEdit {
   std::function<Result<std::string>(Json* document)> apply;
 };
 
-// A document of another kind and API group beside the jobs.
+// A document that is no job: of another kind and API group, or a queue.
 struct SkippedDocument {
   int line = 0;
   std::string kind;
@@ -48,17 +48,18 @@ struct Manifest {
   std::string file;                       // as given to ReadManifest; for messages
   std::vector<TrainingJob> jobs;          // in file order; complete only if there is no problem
   std::vector<Json> documents;            // of the jobs, changes included, as they were decoded
-  std::vector<SkippedDocument> skipped;   // in file order
+  std::vector<SkippedDocument> queues;    // TrainingQueues, in file order; checked as jobs are
+  std::vector<SkippedDocument> skipped;   // others beside jobs or queues, in file order
   std::vector<ManifestProblem> problems;  // ordered by line, the last may count those left out
 
   bool ok() const { return problems.empty(); }
 };
 
-// Reads one or more TrainingJobs from YAML (1.2 core schema, `---` between documents) or JSON.
-// Strict, and all problems at once: syntax with line and column, duplicate keys, another kind or
-// version, everything DecodeTrainingJob finds, job names used twice, a file without a job. Beside a
-// TrainingJob, what belongs to another API group (a ConfigMap, a volume claim) is skipped. `edits`
-// are made to every job, in their order.
+// Reads TrainingJobs and TrainingQueues from YAML (1.2 core schema, `---` between documents) or
+// JSON. Strict, and all problems at once: syntax with line and column, duplicate keys, another kind
+// or version, everything that DecodeTrainingJob and DecodeTrainingQueue find, job names used twice,
+// a file without any. What belongs to another API group (a ConfigMap, a volume claim) is skipped
+// beside them. `edits` are made to every job, in their order.
 Manifest ReadManifest(std::string_view text,
                       std::string_view file,
                       const std::vector<ManifestEdit>& edits = {});

@@ -246,14 +246,24 @@ TEST(ReadManifest, OtherKindsBesideAJobAreSkippedAndNamed) {
   EXPECT_GT(manifest.skipped[0].line, 1);
 }
 
-TEST(ReadManifest, QueueBesideAJobIsSkippedLikeOtherKinds) {
-  const Manifest manifest = ReadManifest(
-      std::string(kGoodManifest) +
-          "---\napiVersion: lockstep.dev/v1\nkind: TrainingQueue\nmetadata: {name: team}\n",
-      "job.yaml");
-  ASSERT_TRUE(manifest.ok()) << FormatProblems(manifest);
-  ASSERT_EQ(manifest.skipped.size(), 1U);
-  EXPECT_EQ(manifest.skipped[0].kind, "TrainingQueue");
+constexpr const char* kQueue =
+    "---\napiVersion: lockstep.dev/v1\nkind: TrainingQueue\nmetadata: {name: team}\n";
+
+TEST(ReadManifest, QueuesAreReadBesideJobsAndAlone) {
+  for (const std::string& jobs : {std::string(kGoodManifest), std::string()}) {
+    const Manifest manifest = ReadManifest(jobs + kQueue + kConfigMap, "job.yaml");
+    ASSERT_TRUE(manifest.ok()) << FormatProblems(manifest);
+    EXPECT_EQ(manifest.jobs.size(), jobs.empty() ? 0U : 1U);
+    ASSERT_EQ(manifest.queues.size(), 1U);
+    EXPECT_EQ(manifest.queues[0].name, "team");
+    EXPECT_EQ(manifest.skipped.size(), 1U);
+  }
+}
+
+TEST(ReadManifest, WhatIsWrongWithAQueueIsToldWithItsLine) {
+  EXPECT_EQ(
+      ProblemsOf("apiVersion: lockstep.dev/v1beta1\nkind: TrainingQueue\nspec:\n  wieght: 2\n"),
+      "");
 }
 
 TEST(ReadManifest, OtherKindsAloneAreNoJob) {

@@ -83,9 +83,14 @@ Result<SingleJob> OnlyJobOf(Manifest manifest, const std::string& folder) {
                  manifest.file + ": expected one TrainingJob, found " +
                      std::to_string(manifest.jobs.size()));
   }
+  std::vector<std::string> skipped = FormatSkipped(manifest);
+  for (const SkippedDocument& queue : manifest.queues) {
+    skipped.push_back(manifest.file + ":" + std::to_string(queue.line) + ": TrainingQueue \"" +
+                      queue.name + "\" skipped: queues count on clusters");
+  }
   return SingleJob{std::move(manifest.jobs.front()),
                    folder,
-                   FormatSkipped(manifest),
+                   std::move(skipped),
                    std::move(manifest.documents.front())};
 }
 
@@ -121,9 +126,8 @@ std::vector<std::string> FormatSkipped(const Manifest& manifest) {
   std::vector<std::string> lines;
   for (const SkippedDocument& skipped : manifest.skipped) {
     lines.push_back(manifest.file + ":" + std::to_string(skipped.line) + ": " + skipped.kind +
-                    (skipped.name.empty() ? "" : " \"" + skipped.name + "\"") + " skipped: " +
-                    (skipped.kind == kTrainingQueueKind ? "queues count on clusters"
-                                                        : "only TrainingJobs are read"));
+                    (skipped.name.empty() ? "" : " \"" + skipped.name + "\"") +
+                    " skipped: only TrainingJobs and TrainingQueues are read");
   }
   return lines;
 }

@@ -23,6 +23,9 @@ int RunValidate(const ValidateArguments& arguments) {
     for (const TrainingJob& job : manifest.jobs) {
       names += (names.empty() ? "" : ", ") + job.metadata.name;
     }
+    for (const SkippedDocument& queue : manifest.queues) {
+      names += (names.empty() ? "queue " : ", queue ") + queue.name;
+    }
     std::printf("%s: OK (%s)\n", manifest.file.c_str(), names.c_str());
   }
   return exit_code;
