@@ -26,6 +26,20 @@ std::optional<TimePoint> LastOf(const StatusDocument& document,
   return last;
 }
 
+// The first event of the kind after `when`.
+std::optional<TimePoint> FirstOf(const StatusDocument& document,
+                                 TimelineEventKind kind,
+                                 TimePoint when) {
+  std::optional<TimePoint> first;
+  for (const TimelineEvent& event : document.timeline) {
+    const TimePoint at = WhenOf(event);
+    if (event.event == kind && at > when && (!first || at < *first)) {
+      first = at;
+    }
+  }
+  return first;
+}
+
 // When the process of `rank` was lost that another replaced at `started`: the first word of it
 // since all trained together.
 TimePoint LossBefore(TimePoint started, int rank, const StatusDocument& document) {
@@ -118,10 +132,15 @@ void RecoveryTracker::Report(const StatusDocument& document) {
     if (recovery.replacement_pod.empty()) {
       continue;
     }
+    if (has_own_models_ && recovery.lost_rank) {
+      if (!recovery.over_at) {  // the pod's document has no step of this process alone
+        recovery.over_at = recovery.noticed_at;
+        Complete(&recovery);
+      }
+      continue;
+    }
     if (!recovery.next_step_at) {
-      recovery.next_step_at = IsOfPs(recovery)
-                                  ? WholeAt(recovery)
-                                  : NextAfter(TimelineEventKind::kFirstStep, recovery.noticed_at);
+      recovery.next_step_at = NextStepOf(recovery);
     }
     if (recovery.next_step_at && !recovery.parts) {
       recovery.parts = PartsOf(recovery);
@@ -145,6 +164,19 @@ std::optional<TimePoint> RecoveryTracker::WholeAt(const Recovery& recovery) cons
                                             TimelineEventKind::kStateReady,
                                             recovery.noticed_at,
                                             TimePoint::max());
+}
+
+std::optional<TimePoint> RecoveryTracker::NextStepOf(const Recovery& recovery) const {
+  if (IsOfPs(recovery)) {
+    return WholeAt(recovery);
+  }
+  if (!has_own_models_) {
+    return NextAfter(TimelineEventKind::kFirstStep, recovery.noticed_at);
+  }
+  const auto document = newest_.find(recovery.replacement_pod);
+  return document == newest_.end()
+             ? std::nullopt
+             : FirstOf(document->second, TimelineEventKind::kFirstStep, recovery.noticed_at);
 }
 
 // A command's process is replaced in its pod only where its program meets others: it is back when
@@ -194,12 +226,8 @@ void RecoveryTracker::Complete(Recovery* recovery) {
 std::optional<TimePoint> RecoveryTracker::NextAfter(TimelineEventKind kind, TimePoint when) const {
   std::optional<TimePoint> next;
   for (const auto& [pod, document] : newest_) {
-    for (const TimelineEvent& event : document.timeline) {
-      const TimePoint at = WhenOf(event);
-      if (event.event == kind && at > when && (!next || at < *next)) {
-        next = at;
-      }
-    }
+    const std::optional<TimePoint> at = FirstOf(document, kind, when);
+    next = next && at ? std::min(next, at) : next ? next : at;
   }
   return next;
 }

@@ -36,7 +36,8 @@ struct Recovery {
   std::string replacement_pod;  // empty until it was started
   TimePoint fault_at;           // the signal where we sent it ourselves, else as early as is known
   TimePoint noticed_at;
-  // The next step; for commands, when all pods run again, or their ranks have met again.
+  // The next step; for commands, when all pods run again, or their ranks have met again; for a
+  // process with a model of its own beside others, when its successor began.
   std::optional<TimePoint> over_at;
   std::optional<TimePoint> next_step_at;
   std::optional<RecoveryParts> parts;  // once the replacement has reported all of them
@@ -54,9 +55,10 @@ inline constexpr std::string_view kProcessLost = "process lost";
 class RecoveryTracker {
  public:
   // `has_steps`: whether the job's processes report steps (the built-in trainer) or not (commands).
-  // `gang_size`: pods of the job.
-  RecoveryTracker(bool has_steps, std::size_t gang_size)
-      : has_steps_(has_steps), gang_size_(gang_size) {}
+  // `gang_size`: pods of the job. `has_own_models`: each trains its own, and a step of another says
+  // nothing of who was lost.
+  RecoveryTracker(bool has_steps, std::size_t gang_size, bool has_own_models = false)
+      : has_steps_(has_steps), has_own_models_(has_own_models), gang_size_(gang_size) {}
 
   // We are about to break this task ourselves.
   void NoteFault(const TaskId& task, TimePoint at);
@@ -89,6 +91,7 @@ class RecoveryTracker {
  private:
   void Complete(Recovery* recovery);
   void NoteMeeting(Recovery* recovery);
+  std::optional<TimePoint> NextStepOf(const Recovery& recovery) const;
   std::optional<TimePoint> NextAfter(TimelineEventKind kind, TimePoint when) const;
   std::optional<RecoveryParts> PartsOf(const Recovery& recovery) const;
 
@@ -99,6 +102,7 @@ class RecoveryTracker {
   bool IsCommandBack(const Recovery& recovery, const std::string& pod) const;
 
   bool has_steps_;
+  bool has_own_models_;
   std::size_t gang_size_;
   std::map<Attempt, std::set<TaskId>> started_;  // of each attempt, what has ever run
   std::map<TaskId, TimePoint> faults_;

@@ -223,5 +223,16 @@ TEST(RecoveryTracker, PsWhoseGangIsBegunAgainCostsTheTimeToTheNextStep) {
             std::string::npos);
 }
 
+TEST(RecoveryTracker, StepOfAnothersOwnModelIsNoRecovery) {
+  RecoveryTracker tracker(true, 2, /*has_own_models=*/true);
+  const TaskId worker{Role::kWorker, 1};
+  tracker.PodLost({worker, "job-worker-1", "killed", At(1000), {}});
+  tracker.PodStarted(worker, "job-worker-1-r1", At(1010));
+  tracker.Report(DocumentOf("job-worker-0", {{TimelineEventKind::kFirstStep, 1011}}));
+  EXPECT_TRUE(tracker.is_recovering());
+  tracker.Report(DocumentOf("job-worker-1-r1", {{TimelineEventKind::kFirstStep, 1600}}));
+  EXPECT_EQ(tracker.all().at(0).over_at, At(1600));
+}
+
 }  // namespace
 }  // namespace lockstep::control

@@ -27,7 +27,7 @@ bool SaysSuccess(const std::string& message) {
 
 RunRecord::RunRecord(RunRecordOptions options)
     : options_(std::move(options)),
-      recoveries_(options_.batch_size.has_value(), options_.gang_size),
+      recoveries_(options_.batch_size.has_value(), options_.gang_size, !options_.models.empty()),
       checkpoints_(options_.newest_checkpoints, options_.models) {}
 
 void RunRecord::OnPodEvent(const PodEvent& event) {
