@@ -7,8 +7,7 @@ all ranks. What Horovod has and this has not is refused by name. docs/own-progra
 
 from typing import Any
 
-from lockstep.horovod.torch import elastic
-from lockstep.horovod.torch.arguments import (
+from lockstep.horovod.arguments import (
     Adasum,
     Average,
     Max,
@@ -16,9 +15,20 @@ from lockstep.horovod.torch.arguments import (
     Product,
     Sum,
     global_process_set,
-    poll,
-    synchronize,
 )
+from lockstep.horovod.objects import allgather_object, broadcast_object
+from lockstep.horovod.process import (
+    cross_rank,
+    cross_size,
+    is_initialized,
+    local_rank,
+    local_size,
+    rank,
+    shutdown,
+    size,
+)
+from lockstep.horovod.torch import elastic
+from lockstep.horovod.torch.arguments import poll, synchronize
 from lockstep.horovod.torch.compression import Compression
 from lockstep.horovod.torch.exchanges import (
     allgather,
@@ -32,12 +42,7 @@ from lockstep.horovod.torch.exchanges import (
     broadcast_async_,
     join,
 )
-from lockstep.horovod.torch.functions import (
-    allgather_object,
-    broadcast_object,
-    broadcast_optimizer_state,
-    broadcast_parameters,
-)
+from lockstep.horovod.torch.functions import broadcast_optimizer_state, broadcast_parameters
 from lockstep.horovod.torch.optimizer import DistributedOptimizer
 from lockstep.horovod.torch.reductions import (
     allreduce,
@@ -50,17 +55,7 @@ from lockstep.horovod.torch.reductions import (
     grouped_allreduce_async_,
     reducescatter,
 )
-from lockstep.horovod.torch.world import (
-    cross_rank,
-    cross_size,
-    init,
-    is_initialized,
-    local_rank,
-    local_size,
-    rank,
-    shutdown,
-    size,
-)
+from lockstep.horovod.torch.world import init
 
 __all__ = [
     "Adasum",
