@@ -115,7 +115,7 @@ def run(work: Callable[..., Any]) -> Callable[..., Any]:
     return run_again
 
 
-def _run(here: World, state: State, work: Callable[[], Any]) -> Any:
+def _run(here: World[Any], state: State, work: Callable[[], Any]) -> Any:
     commits, fruitless = state._commits, 0
     while True:
         try:
