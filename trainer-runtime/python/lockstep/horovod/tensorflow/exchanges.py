@@ -10,9 +10,10 @@ import numpy as np
 
 from lockstep.horovod import host, process
 from lockstep.horovod.arguments import Average, ProcessSet, check_process_set, check_root
-from lockstep.horovod.tensorflow.graph import on_host, rows_of, tf, with_shape
+from lockstep.horovod.tensorflow.graph import as_is, on_host, rows_of, tf, with_shape
 
 
+@as_is
 def allgather(
     tensor: Any,
     name: Optional[str] = None,
@@ -42,6 +43,7 @@ def allgather(
     return gathered(tf.convert_to_tensor(tensor))
 
 
+@as_is
 def broadcast(
     tensor: Any,
     root_rank: int,
@@ -70,6 +72,7 @@ def broadcast(
     return sent(tf.convert_to_tensor(tensor))
 
 
+@as_is
 def alltoall(
     tensor: Any,
     splits: Any = None,
@@ -102,6 +105,7 @@ def alltoall(
     return received if splits is None else (received, counts)
 
 
+@as_is
 def barrier(process_set: Optional[ProcessSet] = None) -> None:
     """Returns once all ranks have called it; within a `tf.function`, what comes after it waits."""
     check_process_set(process_set)

@@ -7,10 +7,11 @@ from typing import Any, Iterable, Optional
 from lockstep.errors import InvalidArgument
 from lockstep.horovod import host
 from lockstep.horovod.arguments import ProcessSet, check_process_set, check_root
-from lockstep.horovod.tensorflow.graph import on_host, tf, with_shape
+from lockstep.horovod.tensorflow.graph import as_is, on_host, tf, with_shape
 from lockstep.horovod.variables import broadcast_now
 
 
+@as_is
 def broadcast_variables(
     variables: Iterable[Any],
     root_rank: int,

@@ -18,7 +18,7 @@ from lockstep.horovod.arguments import (
 )
 from lockstep.horovod.callbacks import check_device
 from lockstep.horovod.tensorflow.compression import Compression, Compressor
-from lockstep.horovod.tensorflow.graph import on_host, tf
+from lockstep.horovod.tensorflow.graph import as_is, on_host, tf
 from lockstep.horovod.tensorflow.reductions import reduce_mixed
 
 
@@ -108,6 +108,7 @@ class _DistributedTape:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._tape, name)
 
+    @as_is
     def gradient(
         self,
         target: Any,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import threading
-from typing import Any, Callable, Sequence
+from typing import Any, Callable, Sequence, TypeVar, cast
 
 from lockstep.errors import MeetAgain
 from lockstep.horovod.host import Array, world
@@ -12,8 +12,15 @@ from lockstep.horovod.host import Array, world
 # It has no types.
 tf: Any = importlib.import_module("tensorflow")
 
+Function = TypeVar("Function", bound=Callable[..., Any])
+
 # A program's functions may run at once; calls do not. Which comes first is theirs to see to.
 _turn = threading.Lock()
+
+
+def as_is(function: Function) -> Function:
+    """`function`, which TensorFlow does not rewrite where a `tf.function` calls it."""
+    return cast(Function, tf.autograph.experimental.do_not_convert(function))
 
 
 def on_host(
@@ -27,6 +34,7 @@ def on_host(
             made = work(*(tensor.numpy() for tensor in tensors))
         return [tf.convert_to_tensor(array, dtype) for array, dtype in zip(made, dtypes)]
 
+    @as_is
     def within(*arrays: Array) -> Sequence[Array]:
         try:
             with _turn:

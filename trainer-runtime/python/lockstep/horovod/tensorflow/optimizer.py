@@ -8,7 +8,7 @@ from lockstep.errors import InvalidArgument
 from lockstep.horovod.arguments import Average, ProcessSet, ReduceOp
 from lockstep.horovod.tensorflow.compression import Compression, Compressor
 from lockstep.horovod.tensorflow.gradients import GradientReducer, reducer_of
-from lockstep.horovod.tensorflow.graph import tf
+from lockstep.horovod.tensorflow.graph import as_is, tf
 
 # Where an optimizer keeps what is ours.
 _PLACE = "_lockstep_passes"
@@ -95,6 +95,7 @@ class _Distributed:
 class _Keras3(_Distributed):
     """Before one of Keras 3."""
 
+    @as_is
     def apply(self, grads: Any, trainable_variables: Any = None) -> None:
         """Applies the gradients of all ranks."""
         above: Any = super()
@@ -117,6 +118,7 @@ class _Keras3(_Distributed):
 class _TfKeras(_Distributed):
     """Before one of tf-keras, of either kind."""
 
+    @as_is
     def apply_gradients(self, grads_and_vars: Any, *arguments: Any, **named: Any) -> Any:
         """Applies the gradients of all ranks."""
         above: Any = super()

@@ -22,9 +22,10 @@ from lockstep.horovod.host import Reduction
 from lockstep.horovod.process import size
 from lockstep.horovod.tensorflow.compression import Compression, Compressor
 from lockstep.horovod.tensorflow.exchanges import allgather
-from lockstep.horovod.tensorflow.graph import on_host, rows_of, tf, with_shape
+from lockstep.horovod.tensorflow.graph import as_is, on_host, rows_of, tf, with_shape
 
 
+@as_is
 def allreduce(
     tensor: Any,
     average: Optional[bool] = None,
@@ -50,6 +51,7 @@ def allreduce(
     return compression.decompress(reduce_all([small], reduction, name, "allreduce")[0], context)
 
 
+@as_is
 def grouped_allreduce(
     tensors: Sequence[Any],
     average: Optional[bool] = None,
@@ -69,6 +71,7 @@ def grouped_allreduce(
     return reduce_mixed(tensors, reduction, compression, name, "grouped_allreduce")
 
 
+@as_is
 def reducescatter(
     tensor: Any,
     device_dense: str = "",
