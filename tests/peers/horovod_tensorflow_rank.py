@@ -40,7 +40,8 @@ class Rank(unittest.TestCase):
             return (
                 [hvd.allreduce(each[rank], op=op) for op in
                  (hvd.Average, hvd.Sum, hvd.Min, hvd.Max, hvd.Product)],
-                hvd.grouped_allreduce([each[rank], tf.constant([rank]), each[rank] * 2], op=hvd.Sum),
+                hvd.grouped_allreduce(
+                    [each[rank], tf.constant([rank]), each[rank] * 2], op=hvd.Sum),
                 small, hvd.allgather(rows), hvd.broadcast(each[rank], 2), exchanged, counts,
                 hvd.reducescatter(tf.reshape(tf.range(8.0), [4, 2]) + rank, op=hvd.Sum),
                 hvd.allreduce(tf.cast(each[rank], tf.bfloat16), op=hvd.Sum))

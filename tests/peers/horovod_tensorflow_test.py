@@ -98,7 +98,8 @@ class Programs(LocalTest):
         for rank in range(workers * processes):
             pod, local_rank = divmod(rank, processes)
             self.assertIn(f"rank {rank} of {workers * processes}, local {local_rank} of "
-                          f"{processes}, cross {pod} of {workers}", run.pod_log(f"hvd-worker-{pod}"))
+                          f"{processes}, cross {pod} of {workers}",
+                          run.pod_log(f"hvd-worker-{pod}"))
         return run.pod_log("hvd-worker-0")
 
     def check_same(self, own, other, count):

@@ -152,7 +152,8 @@ class LearningRateSchedule(_Callback):
             # It is a number that graphs were compiled with. What it is multiplied with is not.
             for gathered in (getattr(optimizer, "momentums", None)
                              or getattr(optimizer, "_momentums", None) or []):
-                gathered.assign(gathered.numpy() * np.asarray(rate / before, gathered.numpy().dtype))
+                now = np.asarray(gathered.numpy())
+                gathered.assign(now * np.asarray(rate / before, now.dtype))
 
 
 class LearningRateWarmup(LearningRateSchedule):

@@ -1,5 +1,5 @@
-"""Horovod's calls on NumPy's arrays, which those of other libraries come down to. All ranks make the
-same calls in the same order, names included. Errors: InvalidArgument (of this call; nobody else
+"""Horovod's calls on NumPy's arrays, which those of other libraries come down to. All ranks make
+the same calls in the same order, names included. Errors: InvalidArgument (of this call; nobody else
 hears of it), and those of `World`."""
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Reduction(NamedTuple):
 def reduce(
     arrays: Sequence[Array], reduction: Reduction, name: Optional[str], kind: str = "allreduce"
 ) -> list[Array]:
-    """New arrays, those of one type in one call. `kind`: what a call without a name is called by."""
+    """New arrays, those of one type in one call. `kind`: of a call without a name."""
     here = world()
     name = here.name(kind, name)
     groups: dict[np.dtype[Any], list[int]] = {}

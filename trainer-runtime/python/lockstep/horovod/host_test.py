@@ -108,7 +108,8 @@ class Exchanges(unittest.TestCase):
 
     def test_broadcast_of_several_of_any_type_in_one_call(self):
         def work(rank):
-            given = [own(rank), np.array(rank), np.array([], np.float32), own(rank).T, own(rank) > 3]
+            mine = own(rank)
+            given = [mine, np.array(rank), np.array([], np.float32), mine.T, mine > 3]
             return host.broadcast(given, 1, None)
         for found in results(3, work):
             expected = [own(1), np.array(1), np.array([]), own(1).T, own(1) > 3]

@@ -1,5 +1,5 @@
-"""Variables of TensorFlow and of Keras 2 and 3, none of which is imported here, from rank to rank and
-in elastic programs: whatever has `numpy` and `assign`."""
+"""Variables of TensorFlow and of Keras 2 and 3, none of which is imported here, from rank to rank
+and in elastic programs: whatever has `numpy` and `assign`."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def of_optimizer(optimizer: Any, model: Any = None) -> list[Any]:
 
 
 class VariablesState(ObjectState):
-    """Variables, and objects of any name. Of classes that derive from it, `_variables` says which."""
+    """Variables, and objects of any name. Classes that derive from it say which by `_variables`."""
 
     def __init__(self, **objects: Any) -> None:
         self._values: list[Any] = []

@@ -1,5 +1,6 @@
-"""Horovod's names for the package keras on the collectives of this package: where a program for Horovod 0.28 says
-`import horovod.keras as hvd`, it says `import lockstep.horovod.keras as hvd`.
+"""Horovod's names for the package keras, on TensorFlow, on the collectives of this package: where a
+program for Horovod 0.28 says `import horovod.keras as hvd`, it says
+`import lockstep.horovod.keras as hvd`.
 
 What Horovod has and this has not is refused by name. docs/own-programs.md tells more.
 """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from lockstep.errors import InvalidArgument
 from lockstep.horovod import callbacks as own
 
 __all__ = [
@@ -15,6 +16,9 @@ __all__ = [
 ]
 
 keras: Any = importlib.import_module("keras")
+if keras.backend.backend() != "tensorflow":
+    raise InvalidArgument(
+        f"keras: its backend is {keras.backend.backend()}, expected tensorflow (KERAS_BACKEND)")
 
 BroadcastGlobalVariablesCallback = own.of_keras(own.BroadcastGlobalVariables, keras)
 MetricAverageCallback = own.of_keras(own.MetricAverage, keras)

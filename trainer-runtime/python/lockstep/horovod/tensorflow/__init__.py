@@ -1,6 +1,6 @@
-"""Horovod's names for TensorFlow 2 on the collectives of this package: a program written for Horovod
-0.28 that says `import lockstep.horovod.tensorflow as hvd` runs without Horovod, eagerly and within
-`tf.function`, with Keras 3 and with tf-keras.
+"""Horovod's names for TensorFlow 2 on the collectives of this package: a program written for
+Horovod 0.28 that says `import lockstep.horovod.tensorflow as hvd` runs without Horovod, eagerly and
+within `tf.function`, with Keras 3 and with tf-keras.
 
 All ranks make the same calls in the same order; a call that is another one elsewhere is an error on
 all ranks. What Horovod has and this has not is refused by name. docs/own-programs.md tells more.

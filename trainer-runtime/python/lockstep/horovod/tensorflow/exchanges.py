@@ -1,6 +1,6 @@
-"""Horovod's calls that reduce nothing, in eager programs and within `tf.function`. All ranks make the
-same calls in the same order, names included; tensors travel through the host's memory. Gradients go
-back as Horovod has it. Errors: as of the reductions."""
+"""Horovod's calls that reduce nothing, in eager programs and within `tf.function`. All ranks make
+the same calls in the same order, names included; tensors travel through the host's memory.
+Gradients go back as Horovod has it. Errors: as of the reductions."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ def broadcast_variables(
     process_set: Optional[ProcessSet] = None,
     inplace: bool = False,
 ) -> None:
-    """Those of rank `root_rank` to all ranks, in place, in one call; within a `tf.function` as well.
+    """Those of rank `root_rank` to all ranks, in place, in one call; within a `tf.function`, too.
     `inplace`: as Horovod has it; it is how they are assigned there, which makes no difference here.
     Errors: InvalidArgument, those of `World`."""
     if tf.executing_eagerly():

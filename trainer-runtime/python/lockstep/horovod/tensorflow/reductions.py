@@ -1,5 +1,5 @@
-"""Horovod's reductions, in eager programs and within `tf.function`. All ranks make the same calls in
-the same order, names included; tensors travel through the host's memory. Errors: InvalidArgument
+"""Horovod's reductions, in eager programs and within `tf.function`. All ranks make the same calls
+in the same order, names included; tensors travel through the host's memory. Errors: InvalidArgument
 (of this call; nobody else hears of it), and those of `World`; within a `tf.function` an error of
 TensorFlow's that tells of them."""
 

@@ -85,6 +85,28 @@ class Elastic(unittest.TestCase):
         self.assertIn("meeting again after step 2: barrier: rank 1 is lost", told)
         self.assertFalse(process.current().is_elastic)
 
+    def test_a_loss_that_another_library_makes_its_own_exception_of_is_met(self):
+        session = self.begin(losses=[3])
+        state, seen = self.state(), []
+
+        @hvd.elastic.run
+        def work(state):
+            seen.append(state.step)
+            try:
+                hvd.barrier()
+            except MeetAgain as error:
+                raise RuntimeError("as of TensorFlow") from error
+            state.commit()
+        with contextlib.redirect_stdout(io.StringIO()):
+            work(state)
+        self.assertEqual((seen, len(session.meetings)), ([0, 0], 2))
+
+        @hvd.elastic.run
+        def fails(state):
+            raise RuntimeError("its own")
+        with self.assertRaisesRegex(RuntimeError, "its own"):
+            fails(state)
+
     def test_a_loss_while_the_state_is_handed_over_is_met_as_well(self):
         session = self.begin(losses=[2, 3])
         state = self.state()

@@ -1,5 +1,6 @@
-"""Horovod's names for tf.keras on the collectives of this package: where a program for Horovod 0.28 says
-`import horovod.tensorflow.keras as hvd`, it says `import lockstep.horovod.tensorflow.keras as hvd`.
+"""Horovod's names for tf.keras on the collectives of this package: where a program for Horovod 0.28
+says `import horovod.tensorflow.keras as hvd`, it says
+`import lockstep.horovod.tensorflow.keras as hvd`.
 
 What Horovod has and this has not is refused by name. docs/own-programs.md tells more.
 """
