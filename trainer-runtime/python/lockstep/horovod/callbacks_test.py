@@ -24,7 +24,7 @@ class Variable:
 
     def assign(self, value):
         assert np.shape(value) == self.value.shape
-        self.value = np.array(value, np.float32)
+        self.value[...] = value  # in the memory that `numpy` has given
 
 
 class Optimizer:

@@ -102,6 +102,8 @@ class Exchanges(unittest.TestCase):
             for found in results(3, work):
                 np.testing.assert_array_equal(found, np.ones((3, 2), dtype))
                 self.assertEqual(found.dtype, dtype)
+        spread, = results(1, lambda rank: host.gather_rows(np.arange(6)[::2], None))
+        self.assertEqual(spread.tolist(), [0, 2, 4])
         for shape in ((), (2, 0)):
             found, = in_ranks(1, lambda rank, shape=shape: host.gather_rows(np.ones(shape), "x"))
             self.assertRegex(str(found), r"x: shape \[.*\] found, expected rows")
