@@ -20,9 +20,14 @@ STRUCTURES = {"options": library.Options, "meeting": library.MeetingOut,
 
 
 def load_tests(loader, tests, _):
-    """Those of torch where there is one."""
-    pattern = "*_test.py" if can_import("torch") else "keras_test.py"
-    tests.addTests(loader.discover(str(PACKAGE / "lockstep"), pattern, str(PACKAGE)))
+    """Those of torch, and of NumPy, where there is one. Packages of other libraries are not
+    imported, as unittest's own discovery would."""
+    missing = {part for part, library in (("torch", "torch"), ("horovod", "numpy"))
+               if not can_import(library)}
+    for path in sorted((PACKAGE / "lockstep").rglob("*_test.py")):
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        if not missing.intersection(parts):
+            tests.addTests(loader.loadTestsFromName(".".join(parts)))
     return tests
 
 

@@ -16,3 +16,4 @@ fi
 export LOCKSTEP_TENSORFLOW_PYTHON=$cache/bin/python3
 /usr/bin/python3 tests/peers/tensorflow_test.py
 /usr/bin/python3 -B tests/peers/keras_report_test.py
+/usr/bin/python3 -B tests/peers/horovod_tensorflow_test.py

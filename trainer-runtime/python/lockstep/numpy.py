@@ -21,9 +21,25 @@ _TYPES = {
     "float32": DataType.FLOAT32,
     "float64": DataType.FLOAT64,
     "float16": DataType.FLOAT16,
+    "bfloat16": DataType.BFLOAT16,  # of ml_dtypes, which registers it with NumPy
 }
 
 AnyArray = npt.NDArray[Any]
+
+
+def data_type_of(dtype: np.dtype[Any], name: str) -> DataType:
+    """As the library calls it. Errors: InvalidArgument, which calls the array `name`."""
+    data_type = _TYPES.get(dtype.name) if dtype.isnative else None
+    if data_type is None:
+        raise InvalidArgument(
+            f"{name}: dtype {dtype.str} found, expected one of {', '.join(_TYPES)}, in the "
+            "machine's order of bytes")
+    return data_type
+
+
+def numpy_dtype_of(data_type: DataType) -> np.dtype[Any]:
+    """As NumPy calls it."""
+    return np.dtype(next(name for name, one in _TYPES.items() if one == data_type))
 
 
 class Session(_Session[AnyArray]):
@@ -32,11 +48,7 @@ class Session(_Session[AnyArray]):
     def _memory(self, array: AnyArray, name: str, is_written: bool) -> Memory:
         if not isinstance(array, np.ndarray):
             raise InvalidArgument(f"{name}: {type(array).__name__} found, expected an ndarray")
-        data_type = _TYPES.get(array.dtype.name) if array.dtype.isnative else None
-        if data_type is None:
-            raise InvalidArgument(
-                f"{name}: dtype {array.dtype.str} found, expected one of {', '.join(_TYPES)}, in "
-                "the machine's order of bytes")
+        data_type = data_type_of(array.dtype, name)
         if not array.flags.c_contiguous:
             raise InvalidArgument(
                 f"{name}: its elements do not lie side by side in C order; pass a copy "

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Union
 import torch
 
 from lockstep.errors import InvalidArgument
-from lockstep.torch.session import Session
+from lockstep.session import Session
 
 _DTYPES = {
     "F64": torch.float64,
@@ -98,7 +98,7 @@ def unflatten(flat: FlatState) -> Any:
     return collections.Counter(items) if kind == "@counter" else items
 
 
-def broadcast_state(session: Session, state: Any, root: int, timeout: float) -> Any:
+def broadcast_state(session: Session[torch.Tensor], state: Any, root: int, timeout: float) -> Any:
     """`state` of rank `root` on all ranks; that of others is not looked at. Collective; a rank that
     fails has changed nothing."""
     is_root = session.rank == root

@@ -7,8 +7,7 @@ all ranks. What Horovod has and this has not is refused by name. docs/own-progra
 
 from typing import Any
 
-from lockstep.horovod.torch import elastic
-from lockstep.horovod.torch.arguments import (
+from lockstep.horovod.arguments import (
     Adasum,
     Average,
     Max,
@@ -16,9 +15,21 @@ from lockstep.horovod.torch.arguments import (
     Product,
     Sum,
     global_process_set,
-    poll,
-    synchronize,
 )
+from lockstep.horovod.objects import allgather_object, broadcast_object
+from lockstep.horovod.process import (
+    cross_rank,
+    cross_size,
+    is_initialized,
+    local_rank,
+    local_size,
+    rank,
+    shutdown,
+    size,
+)
+from lockstep.horovod.refusals import missing
+from lockstep.horovod.torch import elastic
+from lockstep.horovod.torch.arguments import poll, synchronize
 from lockstep.horovod.torch.compression import Compression
 from lockstep.horovod.torch.exchanges import (
     allgather,
@@ -32,12 +43,7 @@ from lockstep.horovod.torch.exchanges import (
     broadcast_async_,
     join,
 )
-from lockstep.horovod.torch.functions import (
-    allgather_object,
-    broadcast_object,
-    broadcast_optimizer_state,
-    broadcast_parameters,
-)
+from lockstep.horovod.torch.functions import broadcast_optimizer_state, broadcast_parameters
 from lockstep.horovod.torch.optimizer import DistributedOptimizer
 from lockstep.horovod.torch.reductions import (
     allreduce,
@@ -50,17 +56,7 @@ from lockstep.horovod.torch.reductions import (
     grouped_allreduce_async_,
     reducescatter,
 )
-from lockstep.horovod.torch.world import (
-    cross_rank,
-    cross_size,
-    init,
-    is_initialized,
-    local_rank,
-    local_size,
-    rank,
-    shutdown,
-    size,
-)
+from lockstep.horovod.torch.world import init
 
 __all__ = [
     "Adasum",
@@ -109,23 +105,10 @@ __all__ = [
     "synchronize",
 ]
 
-# What Horovod calls its own builds by: none of them is here.
-_BUILDS = (
-    "ccl_built", "cuda_built", "ddl_built", "gloo_built", "gloo_enabled", "mpi_built",
-    "mpi_enabled", "mpi_threads_supported", "nccl_built", "rocm_built")
 _REFUSED = (
-    "ProcessSet", "SyncBatchNorm", "add_process_set", "check_extension",
-    "check_installed_version", "check_num_rank_power_of_2", "gpu_available", "grouped_allgather",
-    "grouped_allgather_async", "grouped_reducescatter", "grouped_reducescatter_async",
-    "is_homogeneous", "num_rank_is_power_2", "reducescatter_async", "remove_process_set",
-    "sparse_allreduce_async", "start_timeline", "stop_timeline")
+    "SyncBatchNorm", "grouped_allgather_async", "grouped_reducescatter_async",
+    "reducescatter_async", "sparse_allreduce_async")
 
 
 def __getattr__(name: str) -> Any:
-    if name in _BUILDS:
-        return lambda *_: False
-    if name in _REFUSED:
-        raise AttributeError(
-            f"{name} is Horovod's, and not offered by lockstep.horovod.torch: see "
-            "docs/own-programs.md")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return missing(__name__, name, _REFUSED)

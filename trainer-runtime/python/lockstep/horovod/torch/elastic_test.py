@@ -8,10 +8,12 @@ import unittest.mock
 import torch
 
 from lockstep.errors import InvalidArgument, MeetAgain, Status
+from lockstep.horovod import process
 from lockstep.horovod import torch as hvd
-from lockstep.horovod.torch import world as world_module
-from lockstep.horovod.torch.world import World
-from lockstep.horovod.torch.world_test import FakeRanks, FakeSession, results
+from lockstep.horovod.fake_ranks import FakeRanks
+from lockstep.horovod.torch.world import Tensors
+from lockstep.horovod.torch.world_test import FakeSession, results
+from lockstep.horovod.world import World
 from lockstep.session import Meeting, Member
 
 
@@ -40,9 +42,9 @@ class LosingSession(FakeSession):
 class Elastic(unittest.TestCase):
     def begin(self, losses=()):
         session = LosingSession(losses)
-        here = World(session, 30.0)
+        here = World(session, Tensors(), 30.0)
         here.meet(has_state=False)
-        patch = unittest.mock.patch.object(world_module, "_world", here)
+        patch = unittest.mock.patch.object(process, "_world", here)
         patch.start()
         self.addCleanup(patch.stop)
         return session
@@ -81,7 +83,29 @@ class Elastic(unittest.TestCase):
         self.assertEqual(resets, [2])
         self.assertEqual(session.reports, [1, 2, 3, 4, 5])
         self.assertIn("meeting again after step 2: barrier: rank 1 is lost", told)
-        self.assertFalse(world_module.world().is_elastic)
+        self.assertFalse(process.current().is_elastic)
+
+    def test_a_loss_that_another_library_makes_its_own_exception_of_is_met(self):
+        session = self.begin(losses=[3])
+        state, seen = self.state(), []
+
+        @hvd.elastic.run
+        def work(state):
+            seen.append(state.step)
+            try:
+                hvd.barrier()
+            except MeetAgain as error:
+                raise RuntimeError("as of TensorFlow") from error
+            state.commit()
+        with contextlib.redirect_stdout(io.StringIO()):
+            work(state)
+        self.assertEqual((seen, len(session.meetings)), ([0, 0], 2))
+
+        @hvd.elastic.run
+        def fails(state):
+            raise RuntimeError("its own")
+        with self.assertRaisesRegex(RuntimeError, "its own"):
+            fails(state)
 
     def test_a_loss_while_the_state_is_handed_over_is_met_as_well(self):
         session = self.begin(losses=[2, 3])

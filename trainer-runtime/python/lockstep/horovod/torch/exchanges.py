@@ -10,19 +10,17 @@ from typing import Any, Optional, Sequence, Union
 import torch
 
 from lockstep.errors import InvalidArgument
+from lockstep.horovod.arguments import ProcessSet, check_process_set, check_root
+from lockstep.horovod.header import Call, Kind
 from lockstep.horovod.torch.arguments import (
     Handle,
-    ProcessSet,
     check_detached,
-    check_process_set,
-    check_root,
     check_rows,
     check_tensor,
     staged,
     what,
     word,
 )
-from lockstep.horovod.torch.header import Call, Kind
 from lockstep.horovod.torch.world import world
 from lockstep.torch.state import bytes_of
 

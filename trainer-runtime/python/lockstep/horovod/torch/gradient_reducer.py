@@ -8,10 +8,12 @@ from typing import Any, NamedTuple, Optional, Sequence
 import torch
 
 from lockstep.errors import InvalidArgument
-from lockstep.horovod.torch.arguments import ReduceOp, word
+from lockstep.horovod.arguments import ReduceOp
+from lockstep.horovod.header import Call, Kind
+from lockstep.horovod.torch.arguments import word
 from lockstep.horovod.torch.compression import Compressor
-from lockstep.horovod.torch.header import Call, Kind
-from lockstep.horovod.torch.world import Begun, world
+from lockstep.horovod.torch.world import world
+from lockstep.horovod.world import Begun
 from lockstep.torch.gradients import Bucket, fuse
 from lockstep.torch.session import data_type_of
 

@@ -9,14 +9,7 @@ from typing import Any, Iterable, Iterator, Optional
 import torch
 
 from lockstep.errors import InvalidArgument
-from lockstep.horovod.torch.arguments import (
-    Average,
-    ProcessSet,
-    ReduceOp,
-    Sum,
-    check_process_set,
-    op_of,
-)
+from lockstep.horovod.arguments import Average, ProcessSet, ReduceOp, Sum, check_process_set, op_of
 from lockstep.horovod.torch.compression import Compression, Compressor
 from lockstep.horovod.torch.gradient_reducer import GradientReducer, Reduction
 from lockstep.horovod.torch.world import world

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from lockstep.errors import InvalidArgument, Mismatch
+from lockstep.horovod import process
 from lockstep.horovod import torch as hvd
-from lockstep.horovod.torch import world as world_module
 from lockstep.horovod.torch.world_test import in_ranks, results
 from lockstep.torch import gradients
 
@@ -84,7 +84,7 @@ class Optimizer(unittest.TestCase):
                     (loss / passes).backward()
                 optimizer.step()
             self.assertIsNone(model.idle.weight.grad)
-            self.assertEqual(world_module.world()._session.reports, list(range(1, STEPS + 1)))
+            self.assertEqual(process.current()._session.reports, list(range(1, STEPS + 1)))
             return model
         return results(size, work)
 

@@ -9,24 +9,27 @@ from typing import Any, Callable, NamedTuple, Optional, Sequence
 import torch
 
 from lockstep.errors import InvalidArgument
-from lockstep.horovod.torch.arguments import (
+from lockstep.horovod.arguments import (
     Average,
-    Handle,
     ProcessSet,
     Product,
     ReduceOp,
     Sum,
-    check_detached,
     check_process_set,
+    op_of,
+)
+from lockstep.horovod.header import Call, Kind
+from lockstep.horovod.torch.arguments import (
+    Handle,
+    check_detached,
     check_rows,
     check_tensor,
-    op_of,
     staged,
     word,
 )
 from lockstep.horovod.torch.compression import Compression, Compressor
-from lockstep.horovod.torch.header import Call, Kind
-from lockstep.horovod.torch.world import Begun, world
+from lockstep.horovod.torch.world import world
+from lockstep.horovod.world import Begun
 from lockstep.torch.session import data_type_of
 from lockstep.torch.state import bytes_of
 

@@ -2,149 +2,37 @@
 
 import contextlib
 import io
-import threading
 import unittest
 import unittest.mock
 
 import torch
 
 from lockstep.errors import Finished, InvalidArgument, MeetAgain, Mismatch, Status
+from lockstep.horovod import fake_ranks, process
 from lockstep.horovod import torch as hvd
+from lockstep.horovod.fake_ranks import FakeRanks
 from lockstep.horovod.torch import world as world_module
-from lockstep.horovod.torch.world import World
-from lockstep.library import Op
-from lockstep.session import Meeting, Member
-
-_REDUCE = {
-    Op.SUM: lambda each: each.sum(0), Op.MEAN: lambda each: each.mean(0),
-    Op.MIN: lambda each: each.min(0).values, Op.MAX: lambda each: each.max(0).values}
+from lockstep.horovod.torch.world import Tensors
 
 
-class FakeRanks:
-    """What sessions of one process exchange."""
+class FakeSession(fake_ranks.FakeSession):
+    """On tensors."""
 
-    def __init__(self, size):
-        self.size = size
-        self.barrier = threading.Barrier(size, timeout=30)
-        self.shared = [None] * size
+    def view(self, array):
+        return array.numpy()
 
-    def exchange(self, rank, tensor):
-        self.shared[rank] = tensor.clone()
-        self.barrier.wait()
-        found = torch.stack(self.shared)
-        self.barrier.wait()
-        return found
-
-
-class FakePending:
-    """Carried out once somebody waits for it, or for what was begun later."""
-
-    def __init__(self, session, work):
-        self.session = session
-        self.work = work
-
-    def wait(self):
-        return self.session.carry_out_until(self)
-
-    def has_ended(self):
-        return False
-
-
-class FakeSession:
-    """One rank's; as much of lockstep.torch.Session as a World uses."""
-
-    def __init__(self, ranks, rank):
-        self.ranks = ranks
-        self.rank = rank
-        self.size = ranks.size
-        self.begun = []
-        self.calls = []
-        self.reports = []
-
-    def meet(self, has_state, step, timeout):
-        members = tuple(Member(rank, step, has_state, 0, "host") for rank in range(self.size))
-        self.meeting = Meeting(1, self.rank, self.size, 0 if has_state else None, members)
-        return self.meeting
-
-    def begin_all_reduce(self, tensor, op, timeout):
-        def work():
-            each = self.ranks.exchange(self.rank, tensor)
-            # As the library has it: whole numbers stay of their type.
-            tensor.copy_(_REDUCE[op](each).to(tensor.dtype))
-            return tensor
-        self.begun.append(FakePending(self, work))
-        return self.begun[-1]
-
-    def carry_out_until(self, pending):
-        while True:
-            one = self.begun.pop(0)
-            result = one.work()
-            if one is pending:
-                return result
-
-    def all_reduce(self, tensor, op, timeout):
-        return self.begin_all_reduce(tensor, op, timeout).wait()
-
-    def all_gather(self, tensor, timeout):
-        return self.ranks.exchange(self.rank, tensor)
-
-    def broadcast(self, tensor, root, timeout):
-        tensor.copy_(self.ranks.exchange(self.rank, tensor)[root])
-
-    def report(self, progress):
-        self.reports.append(progress.step)
-
-    def finish(self, timeout):
-        self.calls.append("finish")
-        self.ranks.barrier.wait()
-
-    def close(self):
-        self.calls.append("close")
-
-
-class WorldOfThread:
-    """Stands for the process's world: each thread has its own."""
-
-    def __init__(self):
-        object.__setattr__(self, "local", threading.local())
-
-    def __getattr__(self, name):
-        return getattr(self.local.world, name)
-
-    def __setattr__(self, name, value):
-        setattr(self.local.world, name, value)
+    def made(self, array):
+        return torch.from_numpy(array)
 
 
 def in_ranks(size, work):
     """Runs `work(rank)` on each; returns what they return or raise, by rank."""
-    ranks = FakeRanks(size)
-    standing = WorldOfThread()
-    found = [None] * size
-
-    def run(rank):
-        standing.local.world = World(FakeSession(ranks, rank), 30.0)
-        standing.meet(has_state=False)
-        try:
-            found[rank] = work(rank)
-        except (Exception, SystemExit) as error:
-            found[rank] = error
-
-    with unittest.mock.patch.object(world_module, "_world", standing):
-        threads = [threading.Thread(target=run, args=[rank]) for rank in range(size)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    return found
+    return fake_ranks.in_ranks(size, work, FakeSession, Tensors())
 
 
 def results(size, work):
     """The same where nobody may fail."""
-    found = in_ranks(size, work)
-    for one in found:
-        if isinstance(one, BaseException):
-            raise one
-    return found
+    return fake_ranks.where_nobody_fails(in_ranks(size, work))
 
 
 def own(rank, dtype=torch.float32):
@@ -324,7 +212,7 @@ class Agreement(unittest.TestCase):
 
     def test_whoever_shuts_down_ends_the_others_as_a_loss_does(self):
         def work(rank):
-            here = world_module.world()
+            here = process.current()
             if rank == 0:
                 here.leave(ends_well=True)
                 return here._session.calls
@@ -338,13 +226,13 @@ class Agreement(unittest.TestCase):
 
     def test_all_that_end_well_finish_together_and_others_at_once(self):
         def work(rank):
-            world_module.world().leave(ends_well=True)
-            return world_module.world()._session.calls
+            process.current().leave(ends_well=True)
+            return process.current()._session.calls
         self.assertEqual(results(2, work), [["finish", "close"]] * 2)
 
         def badly(rank):
-            world_module.world().leave(ends_well=False)
-            return world_module.world()._session.calls
+            process.current().leave(ends_well=False)
+            return process.current()._session.calls
         self.assertEqual(results(1, badly), [["close"]])
 
 
@@ -402,7 +290,7 @@ class Refusals(unittest.TestCase):
 
 class Start(unittest.TestCase):
     def setUp(self):
-        patch = unittest.mock.patch.object(world_module, "_has_finished", False)
+        patch = unittest.mock.patch.object(process, "_has_finished", False)
         patch.start()
         self.addCleanup(patch.stop)
 

@@ -4,7 +4,7 @@ import re
 import unittest
 
 from lockstep.errors import MeetAgain, Mismatch, Status
-from lockstep.horovod.torch.header import HEADER_BYTES, Call, Kind, agree, decode
+from lockstep.horovod.header import HEADER_BYTES, Call, Kind, agree, decode
 from lockstep.library import DataType, Op
 
 

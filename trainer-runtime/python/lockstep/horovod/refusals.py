@@ -1,0 +1,25 @@
+"""Names that Horovod has and lockstep.horovod has not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+# What Horovod calls its own builds by: none of them is here.
+_BUILDS = (
+    "ccl_built", "cuda_built", "ddl_built", "gloo_built", "gloo_enabled", "mpi_built",
+    "mpi_enabled", "mpi_threads_supported", "nccl_built", "rocm_built")
+_REFUSED = (
+    "ProcessSet", "add_process_set", "check_extension", "check_installed_version",
+    "check_num_rank_power_of_2", "gpu_available", "grouped_allgather", "grouped_reducescatter",
+    "is_homogeneous", "num_rank_is_power_2", "remove_process_set", "start_timeline",
+    "stop_timeline")
+
+
+def missing(module: str, name: str, refused: tuple[str, ...]) -> Any:
+    """What attribute `name` of `module` is, which has none of that name. Errors: AttributeError."""
+    if name in _BUILDS:
+        return lambda *_: False
+    if name in _REFUSED or name in refused:
+        raise AttributeError(
+            f"{name} is Horovod's, and not offered by {module}: see docs/own-programs.md")
+    raise AttributeError(f"module {module!r} has no attribute {name!r}")
