@@ -186,6 +186,17 @@ void SharedMemoryGroup::ReportFailure(const Error& error) noexcept {
   WakeEveryone();
 }
 
+Status SharedMemoryGroup::CheckNobodyHasFailed(const CallContext& context) const {
+  if (const auto reported = ReportedFailure()) {
+    return context.Fail(reported->code(), reported->message());
+  }
+  // A report that is being written may stay so: its writer may be killed.
+  const bool is_one_coming =
+      layout_.failure()->state.load(std::memory_order_acquire) != FailureRecord::kNone;
+  return is_one_coming ? Status(context.Fail(ErrorCode::kAborted, "another rank has failed"))
+                       : OkStatus();
+}
+
 std::optional<Error> SharedMemoryGroup::ReportedFailure() const {
   const FailureRecord* record = layout_.failure();
   if (record->state.load(std::memory_order_acquire) != FailureRecord::kWritten) {

@@ -52,6 +52,9 @@ class SharedMemoryGroup {
   // Says that this rank is through with the call, whatever becomes of it later.
   void Complete(const Call& call);
 
+  // Ok where no rank has reported a failure so far; else that. Does not wait.
+  Status CheckNobodyHasFailed(const CallContext& context) const;
+
   // Communicator::CheckHealth.
   Status CheckHealth();
 
