@@ -154,25 +154,30 @@ TEST(LentMemory, RanksThatMeanOtherPlacesDisagree) {
       });
 }
 
-// All or none: a rank that lends nothing, or not as much, makes all go by the stage.
+// What the last rank of three does that the others do not.
+enum class Odd { kLendsNothing, kLendsMore, kCannotHandItOver };
+
+// All or none: all sum by the stage, and the numbers may lie where they like.
 TEST(LentMemory, NobodyLendsWhereOneDoesNot) {
-  constexpr std::size_t kCount = 100000;
-  for (const std::size_t bytes_of_last : {std::size_t{0}, kCount * sizeof(float) + 4096}) {
+  constexpr std::size_t kBytes = 100000 * sizeof(float);
+  for (const Odd odd : {Odd::kLendsNothing, Odd::kLendsMore, Odd::kCannotHandItOver}) {
     LinkMatrix links = MakeLinks(3);
     std::vector<std::jthread> threads;
     for (int rank = 0; rank < 3; ++rank) {
-      threads.emplace_back([rank,
-                            bytes_of_last,
+      threads.emplace_back([is_odd = rank == 2,
+                            odd,
                             options = OptionsOf(rank, Backend::kSharedMemory, links)]() mutable {
-        const std::size_t bytes = rank == 2 ? bytes_of_last : kCount * sizeof(float);
-        const auto memory =
-            SharedSegment::CreateForReaders(std::max<std::size_t>(bytes, kCount * 4));
+        const bool lends_more = is_odd && odd == Odd::kLendsMore;
+        auto memory = SharedSegment::CreateForReaders(lends_more ? 2 * kBytes : kBytes);
         ASSERT_TRUE(memory.ok());
-        options.lent = bytes == 0 ? nullptr : &*memory;
+        if (is_odd && odd == Odd::kCannotHandItOver) {
+          memory->CloseFd();
+        }
+        options.lent = is_odd && odd == Odd::kLendsNothing ? nullptr : &*memory;
         const auto communicator = MakeCommunicator(std::move(options), Soon());
         ASSERT_TRUE(communicator.ok()) << communicator.error().ToString();
         EXPECT_EQ((*communicator)->Detail(), "");
-        const std::span<float> data = Floats({memory->data(), kCount * sizeof(float)});
+        const std::span<float> data = Floats({memory->data(), kBytes});
         std::ranges::fill(data, 1.0F);
         ASSERT_TRUE(Sum(**communicator, data).ok());
         EXPECT_EQ(std::ranges::count(data, 3.0F), std::ssize(data));
