@@ -150,7 +150,8 @@ class Hosts(LocalTest):
             return len(backends) == 2
 
         self.wait_for(tells_backends)
-        self.assertEqual(backends, [("hierarchical", "shared memory within, TCP between")] * 2)
+        detail = "shared memory within, TCP between, gradients in lent memory"
+        self.assertEqual(backends, [("hierarchical", detail)] * 2)
         words = self.finish_pods(pods)
         # Each host sends its sum once a step: half of it to the other's share, the other half as
         # the result. Every rank by itself would send twice that.

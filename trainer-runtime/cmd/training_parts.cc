@@ -43,6 +43,29 @@ Result<std::shared_ptr<NcclGround>> LoadNccl(const CommunicationSpec& communicat
       .WithField("spec.training.communication.allReduce");
 }
 
+// Whether the gradients of this rank are summed with those of others by the CPU.
+bool MeetsOtherRanks(const TrainingSpec& spec, const WorkerEnvironment& environment) {
+  return environment.world_size > 1 && spec.communication.all_reduce != AllReduceBackend::kNccl &&
+         spec.variables != VariablePlacement::kIndependent &&
+         spec.variables != VariablePlacement::kParameterServers;
+}
+
+// Lets the first replica's gradients be in memory that the ranks of its host can read. Errors:
+// those of SharedSegment and of Engine::LendGradients; the engine has its own memory then. Null:
+// there are no gradients.
+Result<std::unique_ptr<const SharedSegment>> LendGradients(ReplicaSet* replicas) {
+  const std::size_t count = replicas->engine(0).Gradients().size();
+  if (count == 0) {
+    return std::unique_ptr<const SharedSegment>();
+  }
+  LOCKSTEP_ASSIGN_OR_RETURN(SharedSegment made,
+                            SharedSegment::CreateForReaders(count * sizeof(float)));
+  auto memory = std::make_unique<const SharedSegment>(std::move(made));
+  LOCKSTEP_RETURN_IF_ERROR(
+      replicas->LendGradients({reinterpret_cast<float*>(memory->data()), count}));
+  return memory;
+}
+
 // The training samples of a rank that trains a model of its own.
 Result<Dataset> PartOfRank(const Dataset& train, const WorkerEnvironment& environment) {
   if (train.sample_count() < environment.world_size) {
@@ -77,9 +100,20 @@ Result<TrainingParts> LoadTrainingParts(const TrainingSpec& spec,
   if (spec.variables == VariablePlacement::kIndependent) {
     LOCKSTEP_ASSIGN_OR_RETURN(data->train, PartOfRank(data->train, environment));
   }
-  std::unique_ptr<Strategy> strategy = MakeStrategy(spec, replicas->get());
-  return TrainingParts{
-      std::move(replicas).value(), std::move(strategy), std::move(data).value(), std::move(nccl)};
+  TrainingParts parts;
+  parts.replicas = std::move(replicas).value();
+  parts.strategy = MakeStrategy(spec, parts.replicas.get());
+  parts.data = std::move(data).value();
+  parts.nccl = std::move(nccl);
+  if (MeetsOtherRanks(spec, environment)) {
+    auto lent = LendGradients(parts.replicas.get());
+    if (lent.ok()) {
+      parts.lent = std::move(lent).value();
+    } else {
+      parts.not_lent = lent.error();
+    }
+  }
+  return parts;
 }
 
 Result<TrainingSpec> CheckNcclVariables(TrainingSpec spec, const EnvironmentMap& variables) {

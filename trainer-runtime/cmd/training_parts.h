@@ -1,12 +1,14 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "common/base/result.h"
 #include "common/contract/environment.h"
 #include "common/contract/training_spec.h"
 #include "trainer-runtime/collectives/nccl/nccl_communicator.h"
+#include "trainer-runtime/collectives/shared_segment.h"
 #include "trainer-runtime/data/dataset.h"
 #include "trainer-runtime/strategy/replica_set.h"
 #include "trainer-runtime/strategy/strategy.h"
@@ -15,6 +17,10 @@ namespace lockstep::runtime {
 
 // What has to be loaded before the first step and does not depend on the other ranks.
 struct TrainingParts {
+  // Where the first replica's gradients are, if ranks of this host sum theirs with them. Outlives
+  // the engine and every communicator. Null: the engine keeps its own.
+  std::unique_ptr<const SharedSegment> lent;
+  std::optional<Error> not_lent;  // why it does, where that costs time
   std::unique_ptr<ReplicaSet> replicas;
   std::unique_ptr<Strategy> strategy;  // over the replicas
   DatasetSplits data;

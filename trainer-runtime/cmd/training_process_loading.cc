@@ -56,6 +56,11 @@ Status TrainingProcess::FinishLoading() {
     return AsOwnFault(parts.error());
   }
   parts_ = std::move(parts).value();
+  session_->Lend(parts_->lent.get());
+  if (parts_->not_lent.has_value()) {
+    options_.logger->Warn("gradients are copied to be summed",
+                          {{"rank", rank()}, {"error", parts_->not_lent->ToString()}});
+  }
   const Status made = MakeTrainer();
   return made.ok() ? OkStatus() : AsFolderFault(made.error());
 }

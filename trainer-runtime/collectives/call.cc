@@ -70,7 +70,7 @@ const char* ReduceOpName(ReduceOp op) {
 bool Agree(const Call& one, const Call& other) {
   return one.epoch == other.epoch && one.sequence == other.sequence && one.count == other.count &&
          one.root == other.root && one.operation == other.operation && one.type == other.type &&
-         one.reduce == other.reduce;
+         one.reduce == other.reduce && one.place == other.place;
 }
 
 std::size_t CallBytes(const Call& call) {
@@ -96,6 +96,9 @@ std::string DescribeCall(const Call& call) {
       break;
     default:
       text = "operation " + std::to_string(static_cast<int>(call.operation));
+  }
+  if (call.place != 0) {
+    text += " at byte " + std::to_string(call.place - 1) + " of lent memory";
   }
   return text + ", epoch " + std::to_string(call.epoch) + ", call " + std::to_string(call.sequence);
 }

@@ -24,10 +24,11 @@ struct Call {
   Operation operation = Operation::kBarrier;
   DataType type = DataType::kUInt8;
   ReduceOp reduce = ReduceOp::kSum;
-  uint8_t holds = 0;  // 1: a broadcast's bytes are here already
+  uint8_t holds = 0;   // 1: a broadcast's bytes are here already
+  uint64_t place = 0;  // of the data in lent memory, as LentMemory::PlaceOf
 };
 
-static_assert(sizeof(Call) == 32);
+static_assert(sizeof(Call) == 40);
 
 // Whether two ranks call the same: all but `holds` is equal.
 bool Agree(const Call& one, const Call& other);

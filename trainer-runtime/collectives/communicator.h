@@ -13,6 +13,8 @@
 
 namespace lockstep::runtime {
 
+class SharedSegment;
+
 enum class DataType : uint8_t { kUInt8, kInt32, kInt64, kFloat32, kFloat64, kFloat16, kBFloat16 };
 
 // kMean adds as kSum does, and the caller divides; kGather takes together the bits of all, who have
@@ -84,6 +86,9 @@ class Communicator {
 
   // "shared-memory", "tcp", "hierarchical", or "alone" for a world of one.
   virtual const char* BackendName() const = 0;
+
+  // More of it for people to read, or nothing.
+  virtual std::string Detail() const { return ""; }
 };
 
 // What a rendezvous hands over: one connected stream socket to each other rank, used by nobody
@@ -97,6 +102,10 @@ struct CommunicatorOptions {
   std::vector<std::string> host_ids;  // [world_size]; equal ids can share memory; empty: nobody can
   bool allow_shared_memory = true;    // false: this rank is a host of its own
   std::vector<int> names;  // [world_size], what errors call the ranks; empty: their own numbers
+  // Memory of this rank's that those of its host may read, or null. It must outlive the
+  // communicator. Where all of them lend as much, an all-reduce or broadcast of data that lies in
+  // it moves no bytes to or from a stage; all ranks then give the same place of their own memory.
+  const SharedSegment* lent = nullptr;
 };
 
 // Choice: every rank keeps a link to every other one (session/descriptors.h); what a rank

@@ -15,6 +15,7 @@ Status CommunicatorFront::AllReduce(
   call.count = count;
   call.type = type;
   call.reduce = op;
+  call.place = PlaceOf(data, CallBytes(call));
   return Run(Begin(call, deadline), static_cast<std::byte*>(data));
 }
 
@@ -32,6 +33,7 @@ Status CommunicatorFront::Fill(
   call.count = byte_count;
   call.root = root;
   call.holds = holds || root == rank_ ? 1 : 0;
+  call.place = PlaceOf(data, byte_count);
   const CallContext context = Begin(call, deadline);
   if (root < 0 || root >= world_size_) {
     const Error error = context.Fail(ErrorCode::kInvalidArgument, "no such root");

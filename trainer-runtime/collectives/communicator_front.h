@@ -39,6 +39,9 @@ class CommunicatorFront : public Communicator {
   // at once. Shapes: data [CallBytes(context.call)]. Thread: the calling thread.
   virtual Status Run(const CallContext& context, std::byte* data) = 0;
 
+  // Call::place.
+  virtual uint64_t PlaceOf(const void* /*data*/, std::size_t /*byte_count*/) const { return 0; }
+
   CallContext Begin(Call call, Deadline deadline);
 
   const int rank_;

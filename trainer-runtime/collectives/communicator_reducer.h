@@ -1,18 +1,11 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 
 #include "trainer-runtime/collectives/communicator.h"
 #include "trainer-runtime/collectives/gradient_reducer.h"
 
 namespace lockstep::runtime {
-
-// GradientReducer::Detail of sums by a communicator's own calls.
-inline std::string DetailOf(const Communicator& communicator) {
-  const bool is_both = std::string_view(communicator.BackendName()) == "hierarchical";
-  return is_both ? "shared memory within, TCP between" : "";
-}
 
 // Sums gradients in host memory by the communicator's own all-reduce, so in its order.
 // `communicator` must outlive this object.
@@ -39,7 +32,7 @@ class CommunicatorReducer final : public GradientReducer {
 
   const char* BackendName() const override { return communicator_->BackendName(); }
 
-  std::string Detail() const override { return DetailOf(*communicator_); }
+  std::string Detail() const override { return communicator_->Detail(); }
 
  private:
   Communicator* communicator_;

@@ -28,6 +28,11 @@ class HierarchicalCommunicator final : public CommunicatorFront {
 
   const char* BackendName() const override { return "hierarchical"; }
 
+  std::string Detail() const override {
+    const std::string within = parts_.within == nullptr ? "" : parts_.within->Detail();
+    return "shared memory within, TCP between" + (within.empty() ? "" : ", " + within);
+  }
+
   void Abort(const Error& reason) noexcept override;
 
  private:

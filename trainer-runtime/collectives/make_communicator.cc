@@ -1,9 +1,8 @@
+#include <algorithm>
 #include <array>
-#include <cstring>
 #include <optional>
 #include <poll.h>
 #include <string>
-#include <type_traits>
 #include <vector>
 
 #include "common/base/digest.h"
@@ -11,16 +10,18 @@
 #include "trainer-runtime/collectives/failure_latch.h"
 #include "trainer-runtime/collectives/hierarchical_communicator.h"
 #include "trainer-runtime/collectives/host_groups.h"
-#include "trainer-runtime/collectives/links.h"
+#include "trainer-runtime/collectives/lent_memory.h"
+#include "trainer-runtime/collectives/setup_messages.h"
 #include "trainer-runtime/collectives/shared_memory_communicator.h"
 #include "trainer-runtime/collectives/shared_memory_layout.h"
 #include "trainer-runtime/collectives/shared_segment.h"
 #include "trainer-runtime/collectives/tcp_communicator.h"
 
-// How ranks agree on a backend. Rank 0 leads; every message is one of the structs below, over the
-// links.
+// How ranks agree on a backend. Rank 0 leads; every message is Hello or one of setup_messages.h,
+// over the links.
 //
-//   all -> all       Hello     who I am, what I plan, whether I can share memory
+//   all -> all       Hello     who I am, what I plan, whether I can share memory, what I lend
+//
 // Then on each host with several ranks, whose first one leads there:
 //
 //   lead -> others   Offer     where to fetch the segment
@@ -31,12 +32,13 @@
 //
 //   all -> 0         Answer    my host's ranks share memory, or I am alone there
 //   0 -> all         Answer    so do all: shared memory within hosts, TCP between; else TCP
+//
+// At last, where all ranks of a host lend as much, what lent_memory.cc says.
 
 namespace lockstep::runtime {
 namespace {
 
-constexpr uint64_t kProtocol = 0x334c4c4f434b534c;  // "LSKCOLL3": magic, byte order and version
-constexpr std::size_t kNameSize = 64;
+constexpr uint64_t kProtocol = 0x344c4c4f434b534c;  // "LSKCOLL4": magic, byte order and version
 
 struct Hello {
   uint64_t protocol = kProtocol;
@@ -44,53 +46,9 @@ struct Hello {
   uint64_t plan_hash = 0;
   int32_t rank = 0;
   int32_t world_size = 0;
-  char host[kNameSize] = {};  // hash of the host id; empty: cannot share memory
+  uint64_t lent_bytes = 0;         // of memory for the ranks of its host to read
+  char host[kSetupNameSize] = {};  // hash of the host id; empty: cannot share memory
 };
-
-struct Offer {
-  uint64_t byte_count = 0;  // 0: there is no segment
-  char socket_name[kNameSize] = {};
-  char token[kNameSize] = {};
-};
-
-struct Answer {
-  uint64_t is_yes = 0;
-};
-
-std::string BoundedText(const char (&text)[kNameSize]) {
-  return std::string(text, ::strnlen(text, kNameSize));
-}
-
-void SetText(char (&to)[kNameSize], const std::string& from) {
-  LOCKSTEP_CHECK(from.size() <= kNameSize, from);
-  std::memcpy(to, from.data(), from.size());
-}
-
-Error SetupError(const CommunicatorOptions& options, int peer, Error cause) {
-  return std::move(cause).Wrap("rank " + std::to_string(NameOf(options.names, options.rank)) +
-                               ": joining epoch " + std::to_string(options.epoch.value()) +
-                               " with rank " + std::to_string(NameOf(options.names, peer)));
-}
-
-template <typename Message>
-Status SendTo(const CommunicatorOptions& options, int peer, const Message& message, Deadline by) {
-  static_assert(std::is_trivially_copyable_v<Message>);
-  const UniqueFd& link = options.links[static_cast<std::size_t>(peer)];
-  Status status = SendBytes(link, std::as_bytes(std::span(&message, 1)), by);
-  return status.ok() ? status : SetupError(options, peer, std::move(status).error());
-}
-
-template <typename Message>
-Result<Message> ReceiveFrom(const CommunicatorOptions& options, int peer, Deadline by) {
-  static_assert(std::is_trivially_copyable_v<Message>);
-  Message message;
-  const UniqueFd& link = options.links[static_cast<std::size_t>(peer)];
-  Status status = ReceiveBytes(link, std::as_writable_bytes(std::span(&message, 1)), by);
-  if (!status.ok()) {
-    return SetupError(options, peer, std::move(status).error());
-  }
-  return message;
-}
 
 Status CheckOptions(const CommunicatorOptions& options) {
   const auto fail = [](const std::string& what) {
@@ -128,6 +86,7 @@ Hello MakeHello(const CommunicatorOptions& options) {
   hello.rank = options.rank;
   hello.world_size = options.world_size;
   if (options.allow_shared_memory && !options.host_ids.empty()) {
+    hello.lent_bytes = options.lent == nullptr ? 0 : options.lent->size();
     SetText(hello.host, Sha256Hex(options.host_ids[static_cast<std::size_t>(options.rank)]));
   }
   return hello;
@@ -158,10 +117,15 @@ std::string Difference(const Hello& mine, const Hello& theirs, int peer) {
   return std::string();
 }
 
+// What the ranks say of themselves.
+struct World {
+  std::vector<std::string> hosts;    // of each rank; empty: cannot share memory
+  std::vector<uint64_t> lent_bytes;  // Hello's, of each rank
+};
+
 // Everyone tells everyone before anyone reads: a rank that disagrees learns it from each peer, and
-// so does each peer. Returns the host of each rank; empty: cannot share memory.
-Result<std::vector<std::string>> ExchangeHellos(const CommunicatorOptions& options,
-                                                Deadline deadline) {
+// so does each peer.
+Result<World> ExchangeHellos(const CommunicatorOptions& options, Deadline deadline) {
   const Hello mine = MakeHello(options);
   std::optional<Error> lost;
   for (int peer = 0; peer < options.world_size; ++peer) {
@@ -172,8 +136,13 @@ Result<std::vector<std::string>> ExchangeHellos(const CommunicatorOptions& optio
       }
     }
   }
-  std::vector<std::string> hosts(static_cast<std::size_t>(options.world_size));
-  hosts[static_cast<std::size_t>(options.rank)] = BoundedText(mine.host);
+  const auto world_size = static_cast<std::size_t>(options.world_size);
+  World world{std::vector<std::string>(world_size), std::vector<uint64_t>(world_size)};
+  const auto note = [&world](int rank, const Hello& hello) {
+    world.hosts[static_cast<std::size_t>(rank)] = BoundedText(hello.host);
+    world.lent_bytes[static_cast<std::size_t>(rank)] = hello.lent_bytes;
+  };
+  note(options.rank, mine);
   for (int peer = 0; peer < options.world_size; ++peer) {
     if (peer == options.rank) {
       continue;
@@ -182,12 +151,12 @@ Result<std::vector<std::string>> ExchangeHellos(const CommunicatorOptions& optio
     if (const std::string difference = Difference(mine, theirs, peer); !difference.empty()) {
       return Error(ErrorCode::kMismatch, "ranks disagree: " + difference);
     }
-    hosts[static_cast<std::size_t>(peer)] = BoundedText(theirs.host);
+    note(peer, theirs);
   }
   if (lost) {
     return *std::move(lost);
   }
-  return hosts;
+  return world;
 }
 
 // Collects one answer from every peer, serving the segment to those who ask meanwhile.
@@ -213,7 +182,8 @@ Result<bool> CollectAnswers(const CommunicatorOptions& options,
         break;
       }
     }
-    LOCKSTEP_ASSIGN_OR_RETURN(const Answer answer, ReceiveFrom<Answer>(options, peer, deadline));
+    LOCKSTEP_ASSIGN_OR_RETURN(const SetupAnswer answer,
+                              ReceiveFrom<SetupAnswer>(options, peer, deadline));
     all_mapped = all_mapped && answer.is_yes != 0;
   }
   return all_mapped;
@@ -230,15 +200,13 @@ Status SendToOthers(const CommunicatorOptions& options, const Message& message, 
 // Rank 0's part. Null: shared memory is not possible here, use TCP.
 Result<std::optional<SharedSegment>> LeadSharing(const CommunicatorOptions& options,
                                                  Deadline deadline) {
-  Offer offer;
+  SetupOffer offer;
   auto segment = SharedSegment::Create(SharedMemoryLayout::ByteCount(options.world_size));
   std::optional<SegmentServer> server;
   if (segment.ok()) {
     if (auto opened = SegmentServer::Open(*segment); opened.ok()) {
       server = std::move(opened).value();
-      offer.byte_count = server->offer().byte_count;
-      SetText(offer.socket_name, server->offer().socket_name);
-      SetText(offer.token, server->offer().token);
+      offer = ToSetupOffer(server->offer());
     }
   }
   LOCKSTEP_RETURN_IF_ERROR(SendToOthers(options, offer, deadline));
@@ -247,29 +215,26 @@ Result<std::optional<SharedSegment>> LeadSharing(const CommunicatorOptions& opti
   }
   LOCKSTEP_ASSIGN_OR_RETURN(const bool all_mapped,
                             CollectAnswers(options, *server, *segment, deadline));
-  LOCKSTEP_RETURN_IF_ERROR(SendToOthers(options, Answer{all_mapped}, deadline));
+  LOCKSTEP_RETURN_IF_ERROR(SendToOthers(options, SetupAnswer{all_mapped}, deadline));
   return all_mapped ? std::optional(std::move(segment).value()) : std::nullopt;
 }
 
 // The other ranks' part.
 Result<std::optional<SharedSegment>> FollowSharing(const CommunicatorOptions& options,
                                                    Deadline deadline) {
-  LOCKSTEP_ASSIGN_OR_RETURN(const Offer offer, ReceiveFrom<Offer>(options, 0, deadline));
+  LOCKSTEP_ASSIGN_OR_RETURN(const SetupOffer offer, ReceiveFrom<SetupOffer>(options, 0, deadline));
   if (offer.byte_count == 0) {
     return std::optional<SharedSegment>();
   }
   std::optional<SharedSegment> segment;
   if (offer.byte_count == SharedMemoryLayout::ByteCount(options.world_size)) {
-    auto fetched =
-        FetchSegment({BoundedText(offer.socket_name), BoundedText(offer.token), offer.byte_count},
-                     options.links.front(),
-                     deadline);
+    auto fetched = FetchSegment(FromSetupOffer(offer), options.links.front(), deadline);
     if (fetched.ok()) {
       segment = std::move(fetched).value();
     }
   }
-  LOCKSTEP_RETURN_IF_ERROR(SendTo(options, 0, Answer{segment.has_value()}, deadline));
-  LOCKSTEP_ASSIGN_OR_RETURN(const Answer all, ReceiveFrom<Answer>(options, 0, deadline));
+  LOCKSTEP_RETURN_IF_ERROR(SendTo(options, 0, SetupAnswer{segment.has_value()}, deadline));
+  LOCKSTEP_ASSIGN_OR_RETURN(const SetupAnswer all, ReceiveFrom<SetupAnswer>(options, 0, deadline));
   if (all.is_yes == 0) {
     segment.reset();
   }
@@ -303,6 +268,7 @@ CommunicatorOptions TakeMembers(const std::vector<int>& members, CommunicatorOpt
   part.world_size = static_cast<int>(members.size());
   part.epoch = options->epoch;
   part.plan_hash = options->plan_hash;
+  part.lent = options->lent;
   part.names = members;
   for (std::size_t i = 0; i < members.size(); ++i) {
     part.rank = members[i] == options->rank ? static_cast<int>(i) : part.rank;
@@ -326,18 +292,30 @@ Result<std::optional<SharedSegment>> ShareWithin(const std::vector<int>& own,
   return segment;
 }
 
+// Whether the ranks `own` of a host lend each other memory: all as much, and not too many.
+bool LendAlike(const std::vector<int>& own, const std::vector<uint64_t>& lent_bytes) {
+  // Choice: each maps the memory of every other one, and opens as many sockets for that.
+  constexpr std::size_t kLendersMax = 64;
+  const uint64_t bytes = lent_bytes[static_cast<std::size_t>(own.front())];
+  return bytes > 0 && own.size() <= kLendersMax && std::ranges::all_of(own, [&](int rank) {
+           return lent_bytes[static_cast<std::size_t>(rank)] == bytes;
+         });
+}
+
 // Whether all ranks say yes, as rank 0 finds.
 Result<bool> AskWhetherAll(const CommunicatorOptions& options, bool is_yes, Deadline deadline) {
   if (options.rank != 0) {
-    LOCKSTEP_RETURN_IF_ERROR(SendTo(options, 0, Answer{is_yes}, deadline));
-    LOCKSTEP_ASSIGN_OR_RETURN(const Answer all, ReceiveFrom<Answer>(options, 0, deadline));
+    LOCKSTEP_RETURN_IF_ERROR(SendTo(options, 0, SetupAnswer{is_yes}, deadline));
+    LOCKSTEP_ASSIGN_OR_RETURN(const SetupAnswer all,
+                              ReceiveFrom<SetupAnswer>(options, 0, deadline));
     return all.is_yes != 0;
   }
   for (int peer = 1; peer < options.world_size; ++peer) {
-    LOCKSTEP_ASSIGN_OR_RETURN(const Answer answer, ReceiveFrom<Answer>(options, peer, deadline));
+    LOCKSTEP_ASSIGN_OR_RETURN(const SetupAnswer answer,
+                              ReceiveFrom<SetupAnswer>(options, peer, deadline));
     is_yes = is_yes && answer.is_yes != 0;
   }
-  LOCKSTEP_RETURN_IF_ERROR(SendToOthers(options, Answer{is_yes}, deadline));
+  LOCKSTEP_RETURN_IF_ERROR(SendToOthers(options, SetupAnswer{is_yes}, deadline));
   return is_yes;
 }
 
@@ -347,18 +325,39 @@ Result<std::unique_ptr<Communicator>> JoinByTcp(CommunicatorOptions options) {
   return std::unique_ptr<Communicator>(std::move(joined));
 }
 
-Result<std::unique_ptr<Communicator>> JoinHierarchy(const std::vector<std::vector<int>>& groups,
+// The communicator of the ranks of one host. `lends`: all of them lend as much.
+Result<std::unique_ptr<CommunicatorFront>> JoinWithin(CommunicatorOptions options,
+                                                      SharedSegment segment,
+                                                      bool lends,
+                                                      Deadline deadline) {
+  LentMemory lent;
+  if (lends) {
+    LOCKSTEP_ASSIGN_OR_RETURN(lent, ShareLentMemory(options, deadline));
+  }
+  return MakeSharedMemoryCommunicator(std::move(options), std::move(segment), std::move(lent));
+}
+
+// What a rank of several hosts knows before it joins them.
+struct HierarchyPlan {
+  std::vector<std::vector<int>> groups;
+  std::optional<SharedSegment> segment;  // of this host's ranks
+  bool lends = false;                    // these ranks, all as much
+};
+
+Result<std::unique_ptr<Communicator>> JoinHierarchy(HierarchyPlan plan,
                                                     CommunicatorOptions options,
-                                                    std::optional<SharedSegment> segment) {
+                                                    Deadline deadline) {
   HierarchyParts parts;
-  parts.groups = groups;
-  const std::vector<int>& own = OwnGroup(groups, options.rank);
-  if (segment.has_value()) {
-    parts.within = MakeSharedMemoryCommunicator(TakeMembers(own, &options), *std::move(segment));
+  parts.groups = std::move(plan.groups);
+  const std::vector<int>& own = OwnGroup(parts.groups, options.rank);
+  if (plan.segment.has_value()) {
+    LOCKSTEP_ASSIGN_OR_RETURN(
+        parts.within,
+        JoinWithin(TakeMembers(own, &options), *std::move(plan.segment), plan.lends, deadline));
   }
   if (own.front() == options.rank) {
     std::vector<int> leaders;
-    for (const std::vector<int>& group : groups) {
+    for (const std::vector<int>& group : parts.groups) {
       leaders.push_back(group.front());
     }
     LOCKSTEP_ASSIGN_OR_RETURN(parts.across, MakeTcpCommunicator(TakeMembers(leaders, &options)));
@@ -375,26 +374,28 @@ Result<std::unique_ptr<Communicator>> MakeCommunicator(CommunicatorOptions optio
   if (options.world_size == 1) {
     return std::unique_ptr<Communicator>(std::make_unique<LoneCommunicator>(options.epoch));
   }
-  LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<std::string> hosts,
-                            ExchangeHellos(options, deadline));
-  const std::vector<std::vector<int>> groups = GroupByHost(hosts);
-  if (groups.size() == hosts.size()) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const World world, ExchangeHellos(options, deadline));
+  HierarchyPlan plan;
+  plan.groups = GroupByHost(world.hosts);
+  if (plan.groups.size() == world.hosts.size()) {
     return JoinByTcp(std::move(options));
   }
-  const std::vector<int>& own = OwnGroup(groups, options.rank);
-  LOCKSTEP_ASSIGN_OR_RETURN(std::optional<SharedSegment> segment,
-                            ShareWithin(own, &options, deadline));
-  if (groups.size() == 1) {
-    if (!segment.has_value()) {
+  const std::vector<int>& own = OwnGroup(plan.groups, options.rank);
+  LOCKSTEP_ASSIGN_OR_RETURN(plan.segment, ShareWithin(own, &options, deadline));
+  plan.lends = LendAlike(own, world.lent_bytes);
+  if (plan.groups.size() == 1) {
+    if (!plan.segment.has_value()) {
       return JoinByTcp(std::move(options));
     }
-    return std::unique_ptr<Communicator>(
-        MakeSharedMemoryCommunicator(std::move(options), *std::move(segment)));
+    LOCKSTEP_ASSIGN_OR_RETURN(
+        std::unique_ptr<CommunicatorFront> joined,
+        JoinWithin(std::move(options), *std::move(plan.segment), plan.lends, deadline));
+    return std::unique_ptr<Communicator>(std::move(joined));
   }
-  const bool is_mine_ready = own.size() == 1 || segment.has_value();
+  const bool is_mine_ready = own.size() == 1 || plan.segment.has_value();
   LOCKSTEP_ASSIGN_OR_RETURN(const bool are_all_ready,
                             AskWhetherAll(options, is_mine_ready, deadline));
-  return are_all_ready ? JoinHierarchy(groups, std::move(options), std::move(segment))
+  return are_all_ready ? JoinHierarchy(std::move(plan), std::move(options), deadline)
                        : JoinByTcp(std::move(options));
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -23,20 +24,25 @@ constexpr std::size_t RoundUp(std::size_t value, std::size_t multiple) {
 
 class SharedMemoryCommunicator final : public CommunicatorFront {
  public:
-  SharedMemoryCommunicator(CommunicatorOptions options, SharedSegment segment)
+  SharedMemoryCommunicator(CommunicatorOptions options, SharedSegment segment, LentMemory lent)
       : CommunicatorFront(options.rank, options.world_size, options.epoch, options.names),
         rank_(options.rank),
         world_size_(options.world_size),
         segment_(std::move(segment)),
         group_(rank_, SharedMemoryLayout(segment_.data(), world_size_), std::move(options)),
         layout_(group_.layout()),
-        sources_(static_cast<std::size_t>(world_size_)) {
+        lent_(std::move(lent)),
+        ranks_(static_cast<std::size_t>(world_size_)),
+        sources_(ranks_.size()) {
+    std::iota(ranks_.begin(), ranks_.end(), 0);
     segment_.CloseFd();
   }
 
   Status CheckHealth() override { return group_.CheckHealth(); }
 
   const char* BackendName() const override { return "shared-memory"; }
+
+  std::string Detail() const override { return lent_.is_empty() ? "" : "gradients in lent memory"; }
 
   void Abort(const Error& reason) noexcept override { group_.Abort(reason); }
 
@@ -59,6 +65,11 @@ class SharedMemoryCommunicator final : public CommunicatorFront {
   };
 
   Status Run(const CallContext& context, std::byte* data) override;
+
+  uint64_t PlaceOf(const void* data, std::size_t byte_count) const override {
+    return lent_.PlaceOf(data, byte_count);
+  }
+
   Status RunOperation(const CallContext& context, std::byte* data);
 
   // Announces the call and waits until every rank has. No bytes travel with it.
@@ -66,6 +77,8 @@ class SharedMemoryCommunicator final : public CommunicatorFront {
   Status SmallAllReduce(const CallContext& context, std::byte* data);
   Status StagedAllReduce(const CallContext& context, std::byte* data);
   Status StagedBroadcast(const CallContext& context, std::byte* data);
+  Status LentAllReduce(const CallContext& context, std::byte* data);
+  Status LentBroadcast(const CallContext& context, std::byte* data);
   std::vector<int> RanksLacking(const Call& call) const;
 
   Cut CutMessage(std::size_t byte_count) const;
@@ -83,11 +96,29 @@ class SharedMemoryCommunicator final : public CommunicatorFront {
                 const std::byte* data);
   Status CopyFromRoot(const CallContext& context, const Cut& cut, std::byte* data);
 
+  // Of data in lent memory: as ReduceSlice and CopyOut.
+  void ReduceLentSlice(const CallContext& context,
+                       const Cut& cut,
+                       std::size_t chunk,
+                       std::byte* data);
+  Status CopyLentSlices(const CallContext& context,
+                        const Cut& cut,
+                        std::size_t chunk,
+                        std::byte* data);
+  // Says that this rank has read all it needs of a call of so many chunks, and waits until those of
+  // `readers` have: from then on the data is the caller's alone.
+  Status EndReading(const CallContext& context,
+                    std::size_t chunk_count,
+                    const std::vector<int>& readers);
+  void AdvanceChunks(std::size_t chunk_count);
+
   const int rank_;
   const int world_size_;
   SharedSegment segment_;
   SharedMemoryGroup group_;  // speaks through the segment, so it goes first
   const SharedMemoryLayout& layout_;
+  const LentMemory lent_;
+  std::vector<int> ranks_;  // all
 
   // Of the calling thread.
   uint64_t chunk_base_ = 0;  // chunks of all earlier calls, equal on every rank
@@ -111,10 +142,14 @@ Status SharedMemoryCommunicator::Run(const CallContext& context, std::byte* data
 Status SharedMemoryCommunicator::RunOperation(const CallContext& context, std::byte* data) {
   switch (context.call.operation) {
     case Operation::kAllReduce:
-      return CallBytes(context.call) <= layout_.small_bytes_max() ? SmallAllReduce(context, data)
-                                                                  : StagedAllReduce(context, data);
+      if (CallBytes(context.call) <= layout_.small_bytes_max()) {
+        return SmallAllReduce(context, data);
+      }
+      return context.call.place != 0 ? LentAllReduce(context, data)
+                                     : StagedAllReduce(context, data);
     case Operation::kBroadcast:
-      return StagedBroadcast(context, data);
+      return context.call.place != 0 ? LentBroadcast(context, data)
+                                     : StagedBroadcast(context, data);
     case Operation::kBarrier:
     case Operation::kAnnounceBroadcast:
       return Meet(context);
@@ -187,11 +222,16 @@ Status SharedMemoryCommunicator::StagedBroadcast(const CallContext& context, std
   } else if (context.call.holds == 0) {
     LOCKSTEP_RETURN_IF_ERROR(CopyFromRoot(context, cut, data));
   }
-  chunk_base_ += cut.chunk_count;
+  AdvanceChunks(cut.chunk_count);
+  return OkStatus();
+}
+
+// For a call in which not every rank says how far it has come.
+void SharedMemoryCommunicator::AdvanceChunks(std::size_t chunk_count) {
+  chunk_base_ += chunk_count;
   RankProgress* const mine = layout_.progress(rank_);
   mine->staged.store(static_cast<uint32_t>(chunk_base_), std::memory_order_release);
   mine->reduced.store(static_cast<uint32_t>(chunk_base_), std::memory_order_release);
-  return OkStatus();
 }
 
 // Precondition: all have announced `call`.
@@ -321,11 +361,105 @@ Status SharedMemoryCommunicator::CopyOut(const CallContext& context,
   return OkStatus();
 }
 
+// --- Lent memory ---
+
+// What all ranks can read is summed where it lies, and each writes to its own memory alone. In step
+// k a rank combines its slice of chunk k, over its own numbers, and copies the others' slices of
+// chunk k-1 from where their owners have combined them:
+//
+//   step        0       1       2    ...     memory of rank 1   | slice 0 | slice 1 | slice 2 |
+//   combine     0       1       2            it writes          |         | combine |         |
+//   copy                0       1            then               | copy    |         | copy    |
+//
+// Nobody but the owner of a slice reads the numbers that others have there, and it has read them
+// before it says that it has combined them: only then do these overwrite theirs.
+Status SharedMemoryCommunicator::LentAllReduce(const CallContext& context, std::byte* data) {
+  LOCKSTEP_RETURN_IF_ERROR(Meet(context));
+  const Cut cut = CutMessage(CallBytes(context.call));
+  for (std::size_t step = 0; step < cut.chunk_count + 1; ++step) {
+    if (step < cut.chunk_count) {
+      ReduceLentSlice(context, cut, step, data);
+    }
+    if (step >= 1) {
+      LOCKSTEP_RETURN_IF_ERROR(CopyLentSlices(context, cut, step - 1, data));
+    }
+  }
+  LOCKSTEP_RETURN_IF_ERROR(EndReading(context, cut.chunk_count, ranks_));
+  chunk_base_ += cut.chunk_count;
+  return OkStatus();
+}
+
+// Those who lack the bytes copy them from where the root has them.
+Status SharedMemoryCommunicator::LentBroadcast(const CallContext& context, std::byte* data) {
+  constexpr std::size_t kChunkCount = 1;
+  LOCKSTEP_RETURN_IF_ERROR(Meet(context));
+  const int root = context.call.root;
+  if (rank_ == root) {
+    LOCKSTEP_RETURN_IF_ERROR(EndReading(context, kChunkCount, RanksLacking(context.call)));
+  } else if (context.call.holds == 0) {
+    std::memcpy(data, lent_.At(root, context.call.place), CallBytes(context.call));
+    LOCKSTEP_RETURN_IF_ERROR(EndReading(context, kChunkCount, {}));
+  }
+  AdvanceChunks(kChunkCount);
+  return OkStatus();
+}
+
+void SharedMemoryCommunicator::ReduceLentSlice(const CallContext& context,
+                                               const Cut& cut,
+                                               std::size_t chunk,
+                                               std::byte* data) {
+  const Slice slice = SliceOf(cut.ChunkSize(chunk), rank_);
+  const std::size_t offset = chunk * cut.chunk_bytes + slice.offset;
+  for (int peer = 0; peer < world_size_; ++peer) {
+    sources_[static_cast<std::size_t>(peer)] =
+        (peer == rank_ ? data : lent_.At(peer, context.call.place)) + offset;
+  }
+  ReduceInOrder(context.call.type,
+                context.call.reduce,
+                sources_,
+                slice.size / DataTypeSize(context.call.type),
+                data + offset);
+  group_.Publish(layout_.progress(rank_)->reduced, static_cast<uint32_t>(chunk_base_ + chunk + 1));
+}
+
+Status SharedMemoryCommunicator::CopyLentSlices(const CallContext& context,
+                                                const Cut& cut,
+                                                std::size_t chunk,
+                                                std::byte* data) {
+  const auto target = static_cast<uint32_t>(chunk_base_ + chunk + 1);
+  for (int step = 1; step < world_size_; ++step) {
+    const int peer = (rank_ + step) % world_size_;  // staggered: not all at the same slice
+    LOCKSTEP_RETURN_IF_ERROR(group_.Await(context, layout_.progress(peer)->reduced, target, peer));
+    const Slice slice = SliceOf(cut.ChunkSize(chunk), peer);
+    const std::size_t offset = chunk * cut.chunk_bytes + slice.offset;
+    std::memcpy(data + offset, lent_.At(peer, context.call.place) + offset, slice.size);
+  }
+  return OkStatus();
+}
+
+// A rank that has failed may write to its memory again while this one still reads there, so what
+// was read counts only if nobody has failed by then. Its failure is reported before it writes, and
+// here Publish lies between the reads and the look at the report.
+Status SharedMemoryCommunicator::EndReading(const CallContext& context,
+                                            std::size_t chunk_count,
+                                            const std::vector<int>& readers) {
+  const auto target = static_cast<uint32_t>(chunk_base_ + chunk_count);
+  group_.Publish(layout_.progress(rank_)->staged, target);
+  for (const int peer : readers) {
+    if (peer != rank_) {
+      LOCKSTEP_RETURN_IF_ERROR(group_.Await(context, layout_.progress(peer)->staged, target, peer));
+    }
+  }
+  return group_.CheckNobodyHasFailed(context);
+}
+
 }  // namespace
 
 std::unique_ptr<CommunicatorFront> MakeSharedMemoryCommunicator(CommunicatorOptions options,
-                                                                SharedSegment segment) {
-  return std::make_unique<SharedMemoryCommunicator>(std::move(options), std::move(segment));
+                                                                SharedSegment segment,
+                                                                LentMemory lent) {
+  return std::make_unique<SharedMemoryCommunicator>(
+      std::move(options), std::move(segment), std::move(lent));
 }
 
 }  // namespace lockstep::runtime

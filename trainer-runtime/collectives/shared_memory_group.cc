@@ -12,6 +12,9 @@
 namespace lockstep::runtime {
 namespace {
 
+// Choice: past it a wake-up costs little in proportion.
+constexpr Duration kLongSpin = std::chrono::microseconds(50);
+
 // Whether every rank can have a core of its own.
 bool HasCoreEach(int world_size) {
   cpu_set_t cores;
@@ -59,13 +62,8 @@ Status SharedMemoryGroup::AwaitPost(const CallContext& context, int peer) {
 }
 
 bool SharedMemoryGroup::SpinFor(const std::atomic<uint32_t>& word, uint32_t target) {
-  // Past 50 us a wake-up costs little in proportion. Eight pauses are about 0.1 us: looking at the
-  // clock more often would delay looking at the word.
-  constexpr Duration kLongSpin = std::chrono::microseconds(50);
+  // Eight pauses are about 0.1 us: looking at the clock more often would delay looking at the word.
   constexpr int kPausesPerLook = 8;
-  // A turn of a peer on the same core lasts as long as its work on a chunk; a time slice of another
-  // program is 3 ms or more.
-  constexpr Duration kTurnMax = std::chrono::milliseconds(1);
 
   const bool spins_long = has_core_each_ && spin_.ShouldTry();
   TimePoint now = SteadyNow();
@@ -85,10 +83,29 @@ bool SharedMemoryGroup::SpinFor(const std::atomic<uint32_t>& word, uint32_t targ
   if (spins_long) {
     spin_.Record(false);
   }
-  if (yield_.ShouldTry()) {
-    ::sched_yield();
-    yield_.Record(SteadyNow() - now < kTurnMax);
+  return YieldFor(word, target);
+}
+
+bool SharedMemoryGroup::YieldFor(const std::atomic<uint32_t>& word, uint32_t target) {
+  // A turn of a peer on the same core lasts as long as its work on a chunk; a time slice of another
+  // program is 3 ms or more.
+  constexpr Duration kTurnMax = std::chrono::milliseconds(1);
+
+  if (!yield_.ShouldTry()) {
+    return HasReached(word, target);
   }
+  // Ranks that share cores take turns for as long as a spin would last: where nobody else wants
+  // this core a turn is over at once, and the peer may be at work on another.
+  TimePoint now = SteadyNow();
+  const TimePoint end = now + (has_core_each_ ? Duration::zero() : kLongSpin);
+  bool is_short = true;
+  do {
+    const TimePoint begin = now;
+    ::sched_yield();
+    now = SteadyNow();
+    is_short = now - begin < kTurnMax;
+  } while (is_short && now < end && !HasReached(word, target));
+  yield_.Record(is_short);
   return HasReached(word, target);
 }
 
@@ -184,6 +201,17 @@ void SharedMemoryGroup::ReportFailure(const Error& error) noexcept {
     record->state.store(FailureRecord::kWritten, std::memory_order_seq_cst);
   }
   WakeEveryone();
+}
+
+Status SharedMemoryGroup::CheckNobodyHasFailed(const CallContext& context) const {
+  if (const auto reported = ReportedFailure()) {
+    return context.Fail(reported->code(), reported->message());
+  }
+  // A report that is being written may stay so: its writer may be killed.
+  const bool is_one_coming =
+      layout_.failure()->state.load(std::memory_order_acquire) != FailureRecord::kNone;
+  return is_one_coming ? Status(context.Fail(ErrorCode::kAborted, "another rank has failed"))
+                       : OkStatus();
 }
 
 std::optional<Error> SharedMemoryGroup::ReportedFailure() const {

@@ -52,6 +52,9 @@ class SharedMemoryGroup {
   // Says that this rank is through with the call, whatever becomes of it later.
   void Complete(const Call& call);
 
+  // Ok where no rank has reported a failure so far; else that. Does not wait.
+  Status CheckNobodyHasFailed(const CallContext& context) const;
+
   // Communicator::CheckHealth.
   Status CheckHealth();
 
@@ -69,6 +72,8 @@ class SharedMemoryGroup {
                      int peer);
   // The part of a wait without sleep. Returns whether the word has arrived.
   bool SpinFor(const std::atomic<uint32_t>& word, uint32_t target);
+  // Its last part: gives the core away. Returns as SpinFor.
+  bool YieldFor(const std::atomic<uint32_t>& word, uint32_t target);
   // Everything that can make waiting for `word` pointless; ok when none of it holds.
   Status FindTrouble(const CallContext& context,
                      const std::atomic<uint32_t>& word,

@@ -13,7 +13,8 @@ namespace lockstep::runtime {
 constexpr std::size_t kLinePair = 128;
 
 // What one rank tells the others about its progress. Counters only grow (modulo 2^32); each is
-// written by its rank alone, after the bytes it speaks of.
+// written by its rank alone, after the bytes it speaks of. Of data in lent memory nothing is laid
+// out: there `staged` counts the chunks that the rank has read of the others'.
 struct RankProgress {
   alignas(kLinePair) std::atomic<uint32_t> staged;     // chunks of input laid out for the others
   alignas(kLinePair) std::atomic<uint32_t> reduced;    // chunks of its slice combined

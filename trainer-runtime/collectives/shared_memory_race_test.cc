@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -34,32 +35,57 @@
 //   kStageDepth 2 instead of 3                        Stage against the peer's ReduceSlice
 //   ReduceSlice waits for nobody's input              ReduceSlice against the peer's Stage
 //   a broadcast's root does not wait for copies       the root's copy in against a peer's copy out
+//   EndReading waits for nobody                       the next numbers against CopyLentSlices
+//   CopyLentSlices waits for nobody                   CopyLentSlices against the peer's
+//   ReduceLentSlice LentAllReduce does not meet                       ReduceLentSlice against the
+//   peer's numbers
 //
 // With processes, or with a mapping for each thread, none of them is reported.
 
 namespace lockstep::runtime {
 namespace {
 
-// What one rank does; true when all went as it should.
+// What one rank does; true when all went as it should. `own` is what it lends the others.
+using LenderTest = std::function<bool(Communicator& communicator, std::span<int32_t> own)>;
 using RankTest = std::function<bool(Communicator& communicator)>;
 
-// Runs `test` for every rank, on a thread of its own and on one mapping.
-void RunOnOneMapping(int world_size, const RankTest& test) {
+// The memory of all, as `rank` sees it.
+LentMemory View(int rank, const std::vector<SharedSegment>& memories) {
+  std::vector<SharedSegment> seen;
+  for (const SharedSegment& memory : memories) {
+    seen.push_back(SharedSegment::Borrow(memory));
+  }
+  return LentMemory(rank, std::move(seen));
+}
+
+// Runs `test` for every rank, on a thread of its own and on one mapping of everything. Each lends
+// so many elements.
+void RunOnOneMapping(int world_size, std::size_t lent_count, const LenderTest& test) {
   auto segment = SharedSegment::Create(SharedMemoryLayout::ByteCount(world_size));
   ASSERT_TRUE(segment.ok()) << segment.error().ToString();
+  std::vector<SharedSegment> lent;
+  for (int rank = 0; rank < world_size; ++rank) {
+    lent.push_back(SharedSegment::CreateForReaders(lent_count * sizeof(int32_t)).value());
+  }
   LinkMatrix links = MakeLinks(world_size);
   std::vector<std::unique_ptr<Communicator>> communicators;
   for (int rank = 0; rank < world_size; ++rank) {
-    communicators.push_back(MakeSharedMemoryCommunicator(
-        OptionsOf(rank, Backend::kSharedMemory, links), SharedSegment::Borrow(*segment)));
+    communicators.push_back(
+        MakeSharedMemoryCommunicator(OptionsOf(rank, Backend::kSharedMemory, links),
+                                     SharedSegment::Borrow(*segment),
+                                     View(rank, lent)));
   }
   std::vector<int> passed(static_cast<std::size_t>(world_size), 0);
   std::vector<std::jthread> threads;
   for (int rank = 0; rank < world_size; ++rank) {
     const auto index = static_cast<std::size_t>(rank);
-    threads.emplace_back([&test, &communicator = *communicators[index], &result = passed[index]] {
-      result = test(communicator) ? 1 : 0;
-    });
+    threads.emplace_back(
+        [&test,
+         &communicator = *communicators[index],
+         &result = passed[index],
+         own = std::span(reinterpret_cast<int32_t*>(lent[index].data()), lent_count)] {
+          result = test(communicator, own) ? 1 : 0;
+        });
   }
   threads.clear();
   for (int rank = 0; rank < world_size; ++rank) {
@@ -67,12 +93,25 @@ void RunOnOneMapping(int world_size, const RankTest& test) {
   }
 }
 
-bool SumsUp(Communicator& communicator, std::size_t count) {
-  std::vector<int32_t> data(count, communicator.rank() + 1);
+void RunOnOneMapping(int world_size, const RankTest& test) {
+  constexpr std::size_t kLentCount = 1;  // that nobody looks at
+  RunOnOneMapping(world_size, kLentCount, [&test](Communicator& communicator, std::span<int32_t>) {
+    return test(communicator);
+  });
+}
+
+// Writes over `data` before and reads it after.
+bool SumsUp(Communicator& communicator, std::span<int32_t> data) {
+  std::ranges::fill(data, communicator.rank() + 1);
   const Status status =
-      communicator.AllReduce(data.data(), count, DataType::kInt32, ReduceOp::kSum, Soon());
+      communicator.AllReduce(data.data(), data.size(), DataType::kInt32, ReduceOp::kSum, Soon());
   const int32_t sum = communicator.world_size() * (communicator.world_size() + 1) / 2;
-  return status.ok() && std::count(data.begin(), data.end(), sum) == std::ssize(data);
+  return status.ok() && std::ranges::count(data, sum) == std::ssize(data);
+}
+
+bool SumsUp(Communicator& communicator, std::size_t count) {
+  std::vector<int32_t> data(count);
+  return SumsUp(communicator, data);
 }
 
 bool Spreads(Communicator& communicator, std::size_t size, int root) {
@@ -139,6 +178,40 @@ TEST(SharedMemoryRace, HoldersOfABroadcastMayRunAhead) {
         const Status status = communicator.Fill(data.data(), data.size(), root, holds, Soon());
         is_right = status.ok() && std::count(data.begin(), data.end(), 7) == std::ssize(data) &&
                    SumsUp(communicator, chunk) && is_right;
+      }
+      return is_right;
+    });
+  }
+}
+
+// Each rank makes the numbers of its next sum as soon as it has the last one, while others are not
+// as far; several places, of which one is small, and staged sums in between.
+TEST(SharedMemoryRace, LentMemoryIsItsOwnersAgainAfterTheSum) {
+  for (int world_size = 2; world_size <= 4; ++world_size) {
+    const std::size_t count = 3 * SharedMemoryLayout::ChunkBytes(world_size) / sizeof(int32_t);
+    RunOnOneMapping(world_size, count, [](Communicator& communicator, std::span<int32_t> own) {
+      bool is_right = true;
+      for (std::size_t round = 0; round < 4; ++round) {
+        is_right = SumsUp(communicator, own.subspan(17 * round)) && is_right;
+        is_right = SumsUp(communicator, own.first(own.size() / 4)) && is_right;
+        is_right = SumsUp(communicator, own.first(10)) && is_right;
+        is_right = SumsUp(communicator, own.size() / 3) && is_right;
+      }
+      return is_right;
+    });
+  }
+}
+
+TEST(SharedMemoryRace, LentMemoryIsItsOwnersAgainAfterABroadcast) {
+  for (int world_size = 2; world_size <= 4; ++world_size) {
+    RunOnOneMapping(world_size, 50000, [](Communicator& communicator, std::span<int32_t> own) {
+      bool is_right = true;
+      for (int root = 0; root < communicator.world_size(); ++root) {
+        std::ranges::fill(own, communicator.rank());
+        const bool holds = communicator.rank() == (root + 1) % communicator.world_size();
+        std::ranges::fill(own, holds ? root : communicator.rank());
+        const Status status = communicator.Fill(own.data(), own.size_bytes(), root, holds, Soon());
+        is_right = status.ok() && std::ranges::count(own, root) == std::ssize(own) && is_right;
       }
       return is_right;
     });

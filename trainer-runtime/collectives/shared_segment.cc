@@ -97,19 +97,36 @@ Result<UniqueFd> ReceiveDescriptor(int socket) {
   return UniqueFd(fd);
 }
 
-// Maps the whole file and makes every page present: the first collective should not pay for faults.
-Result<std::byte*> MapShared(int fd, std::size_t byte_count) {
-  void* address =
-      ::mmap(nullptr, byte_count, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+// Maps the whole file.
+Result<std::byte*> MapShared(int fd, std::size_t byte_count, int protection, int populate) {
+  void* address = ::mmap(nullptr, byte_count, protection, MAP_SHARED | populate, fd, 0);
   if (address == MAP_FAILED) {
     return SystemError(errno, "shared memory: mmap");
   }
   return static_cast<std::byte*>(address);
 }
 
-}  // namespace
+// Makes every page present: the first collective should not pay for faults.
+Result<std::byte*> MapToWrite(int fd, std::size_t byte_count) {
+  return MapShared(fd, byte_count, PROT_READ | PROT_WRITE, MAP_POPULATE);
+}
 
-Result<SharedSegment> SharedSegment::Create(std::size_t byte_count) {
+// Errors: kCorrupt (other size, or not sealed), kIo.
+Status CheckSealed(int fd, std::size_t byte_count) {
+  struct stat info {};
+
+  if (::fstat(fd, &info) != 0) {
+    return SystemError(errno, "shared memory: fstat");
+  }
+  const int seals = ::fcntl(fd, F_GET_SEALS);
+  if (info.st_size != static_cast<off_t>(byte_count) || seals < 0 || (seals & kSeals) != kSeals) {
+    return Error(ErrorCode::kCorrupt, "shared memory: a descriptor of another size or unsealed");
+  }
+  return OkStatus();
+}
+
+// A file of that size that nobody can seal yet.
+Result<UniqueFd> CreateFile(std::size_t byte_count) {
   UniqueFd fd(::memfd_create("lockstep-collectives", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd.is_open()) {
     return SystemError(errno, "shared memory: memfd_create");
@@ -117,25 +134,43 @@ Result<SharedSegment> SharedSegment::Create(std::size_t byte_count) {
   if (::ftruncate(fd.get(), static_cast<off_t>(byte_count)) != 0) {
     return SystemError(errno, "shared memory: ftruncate");
   }
+  return fd;
+}
+
+}  // namespace
+
+Result<SharedSegment> SharedSegment::Create(std::size_t byte_count) {
+  LOCKSTEP_ASSIGN_OR_RETURN(UniqueFd fd, CreateFile(byte_count));
   if (::fcntl(fd.get(), F_ADD_SEALS, kSeals) != 0) {
     return SystemError(errno, "shared memory: seal");
   }
-  LOCKSTEP_ASSIGN_OR_RETURN(std::byte * data, MapShared(fd.get(), byte_count));
+  LOCKSTEP_ASSIGN_OR_RETURN(std::byte * data, MapToWrite(fd.get(), byte_count));
   return SharedSegment(std::move(fd), data, byte_count, /*is_owner=*/true);
 }
 
-Result<SharedSegment> SharedSegment::Map(UniqueFd fd, std::size_t byte_count) {
-  struct stat info {};
+Result<SharedSegment> SharedSegment::CreateForReaders(std::size_t byte_count) {
+  LOCKSTEP_ASSIGN_OR_RETURN(UniqueFd fd, CreateFile(byte_count));
+  LOCKSTEP_ASSIGN_OR_RETURN(std::byte * data, MapToWrite(fd.get(), byte_count));
+  SharedSegment segment(std::move(fd), data, byte_count, /*is_owner=*/true);
+  const bool is_sealed =
+      ::fcntl(segment.fd(), F_ADD_SEALS, F_SEAL_FUTURE_WRITE | kSeals) == 0 ||
+      (errno == EINVAL && ::fcntl(segment.fd(), F_ADD_SEALS, kSeals) == 0);  // an older kernel
+  if (!is_sealed) {
+    return SystemError(errno, "shared memory: seal");
+  }
+  return segment;
+}
 
-  if (::fstat(fd.get(), &info) != 0) {
-    return SystemError(errno, "shared memory: fstat");
-  }
-  const int seals = ::fcntl(fd.get(), F_GET_SEALS);
-  if (info.st_size != static_cast<off_t>(byte_count) || seals < 0 || (seals & kSeals) != kSeals) {
-    return Error(ErrorCode::kCorrupt, "shared memory: a descriptor of another size or unsealed");
-  }
-  LOCKSTEP_ASSIGN_OR_RETURN(std::byte * data, MapShared(fd.get(), byte_count));
+Result<SharedSegment> SharedSegment::Map(UniqueFd fd, std::size_t byte_count) {
+  LOCKSTEP_RETURN_IF_ERROR(CheckSealed(fd.get(), byte_count));
+  LOCKSTEP_ASSIGN_OR_RETURN(std::byte * data, MapToWrite(fd.get(), byte_count));
   return SharedSegment(std::move(fd), data, byte_count, /*is_owner=*/true);
+}
+
+Result<SharedSegment> SharedSegment::MapReadOnly(UniqueFd fd, std::size_t byte_count) {
+  LOCKSTEP_RETURN_IF_ERROR(CheckSealed(fd.get(), byte_count));
+  LOCKSTEP_ASSIGN_OR_RETURN(std::byte * data, MapShared(fd.get(), byte_count, PROT_READ, 0));
+  return SharedSegment(UniqueFd(), data, byte_count, /*is_owner=*/true);
 }
 
 SharedSegment::SharedSegment(SharedSegment&& other) noexcept
@@ -176,33 +211,33 @@ Result<SegmentServer> SegmentServer::Open(const SharedSegment& segment) {
   return SegmentServer(std::move(listener), std::move(offer));
 }
 
-void SegmentServer::ServeOne(const SharedSegment& segment) {
+bool SegmentServer::ServeOne(const SharedSegment& segment) {
   const UniqueFd caller(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
   if (!caller.is_open()) {
-    return;
+    return false;
   }
   const Deadline deadline = Deadline::After(SteadyNow(), kTokenPatience);
   std::array<char, kTokenSize> token{};
   std::size_t got = 0;
   while (got < token.size()) {
     if (!WaitForSocket(caller.get(), POLLIN, deadline).ok()) {
-      return;
+      return false;
     }
     const ssize_t size = ::recv(caller.get(), token.data() + got, token.size() - got, MSG_DONTWAIT);
     if (size <= 0) {
-      return;
+      return false;
     }
     got += static_cast<std::size_t>(size);
   }
-  if (ConstantTimeEquals(std::string_view(token.data(), token.size()), offer_.token)) {
-    // A caller that is gone by now is noticed through its link.
-    static_cast<void>(SendDescriptor(caller.get(), segment.fd()).ok());
+  if (!ConstantTimeEquals(std::string_view(token.data(), token.size()), offer_.token)) {
+    return false;
   }
+  // A caller that is gone by now is noticed through its link.
+  static_cast<void>(SendDescriptor(caller.get(), segment.fd()).ok());
+  return true;
 }
 
-Result<SharedSegment> FetchSegment(const SegmentOffer& offer,
-                                   const UniqueFd& link,
-                                   Deadline deadline) {
+Result<UniqueFd> CallSegmentServer(const SegmentOffer& offer) {
   UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!socket.is_open()) {
     return SystemError(errno, "shared memory: socket");
@@ -217,8 +252,19 @@ Result<SharedSegment> FetchSegment(const SegmentOffer& offer,
   if (sent != static_cast<ssize_t>(offer.token.size())) {
     return SystemError(errno, "shared memory: send");
   }
-  LOCKSTEP_RETURN_IF_ERROR(WaitForAnswer(socket.get(), link.get(), deadline));
-  LOCKSTEP_ASSIGN_OR_RETURN(UniqueFd fd, ReceiveDescriptor(socket.get()));
+  return socket;
+}
+
+Result<UniqueFd> AwaitDescriptor(const UniqueFd& call, const UniqueFd& link, Deadline deadline) {
+  LOCKSTEP_RETURN_IF_ERROR(WaitForAnswer(call.get(), link.get(), deadline));
+  return ReceiveDescriptor(call.get());
+}
+
+Result<SharedSegment> FetchSegment(const SegmentOffer& offer,
+                                   const UniqueFd& link,
+                                   Deadline deadline) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const UniqueFd call, CallSegmentServer(offer));
+  LOCKSTEP_ASSIGN_OR_RETURN(UniqueFd fd, AwaitDescriptor(call, link, deadline));
   return SharedSegment::Map(std::move(fd), offer.byte_count);
 }
 

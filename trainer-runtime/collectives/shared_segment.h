@@ -14,12 +14,21 @@ namespace lockstep::runtime {
 // is, however they end. Source: memfd_create(2), sealed so that nobody can shrink it under another.
 class SharedSegment {
  public:
-  // New memory of `byte_count` bytes. Errors: kResourceExhausted, kIo.
+  // New memory of `byte_count` bytes, for all who map it to write.
+  // Errors: kResourceExhausted, kIo.
   static Result<SharedSegment> Create(std::size_t byte_count);
+
+  // The same, of which this mapping stays the only one that can be written, by whomever the
+  // descriptor comes to (F_SEAL_FUTURE_WRITE, Linux 5.1; before, MapReadOnly alone sees to that).
+  static Result<SharedSegment> CreateForReaders(std::size_t byte_count);
 
   // The memory behind a descriptor that another process created with Create.
   // Errors: kCorrupt (other size, or not sealed), kResourceExhausted, kIo.
   static Result<SharedSegment> Map(UniqueFd fd, std::size_t byte_count);
+
+  // As Map, for reading: whoever writes to it ends with SIGSEGV. The descriptor is closed. Pages
+  // are mapped when they are first read.
+  static Result<SharedSegment> MapReadOnly(UniqueFd fd, std::size_t byte_count);
 
   // The bytes of `owner`, which must outlive this, at the same address. For ranks that are threads
   // of one process, where the thread sanitizer can watch them: it takes two mappings for two
@@ -74,8 +83,9 @@ class SegmentServer {
   int fd() const { return listener_.get(); }
 
   // Answers one waiting caller, if there is one: the descriptor for the right token, nothing for
-  // any other. A caller that does not speak at once is dropped.
-  void ServeOne(const SharedSegment& segment);
+  // any other. A caller that does not speak at once is dropped. Returns whether the token was
+  // right.
+  bool ServeOne(const SharedSegment& segment);
 
  private:
   SegmentServer(UniqueFd listener, SegmentOffer offer)
@@ -84,6 +94,14 @@ class SegmentServer {
   UniqueFd listener_;
   SegmentOffer offer_;
 };
+
+// Asks for the descriptor that `offer` names, and does not wait for it. Errors: kUnavailable and
+// kIo (another network namespace, or the server is gone).
+Result<UniqueFd> CallSegmentServer(const SegmentOffer& offer);
+
+// Waits for the descriptor on what CallSegmentServer gave; `link` leads to the process that made
+// the offer. Errors: kUnavailable (refused), kPeerLost (the link ended first), kTimeout, kIo.
+Result<UniqueFd> AwaitDescriptor(const UniqueFd& call, const UniqueFd& link, Deadline deadline);
 
 // Fetches and maps what `offer` names; `link` leads to the process that made the offer.
 // Errors: kUnavailable (another network namespace, or the server is gone), kPeerLost (the link

@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 
 #include "common/base/check.h"
+#include "trainer-runtime/collectives/shared_segment.h"
 
 namespace lockstep::runtime {
 namespace {
@@ -97,6 +98,21 @@ void RunThreads(int world_size, Backend backend, const RankBody& body) {
           ASSERT_EQ((*communicator)->BackendName() == std::string("hierarchical"), is_hierarchical);
           body(**communicator);
         });
+  }
+}
+
+void RunLenders(int world_size, Backend backend, std::size_t byte_count, const LenderBody& body) {
+  LinkMatrix links = MakeLinks(world_size);
+  std::vector<std::jthread> threads;
+  for (int rank = 0; rank < world_size; ++rank) {
+    threads.emplace_back([&, options = OptionsOf(rank, backend, links)]() mutable {
+      const auto memory = SharedSegment::CreateForReaders(byte_count);
+      ASSERT_TRUE(memory.ok()) << memory.error().ToString();
+      options.lent = &*memory;
+      auto communicator = MakeCommunicator(std::move(options), Soon());
+      ASSERT_TRUE(communicator.ok()) << communicator.error().ToString();
+      body(**communicator, {memory->data(), byte_count});
+    });
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,10 @@ Deadline Soon();
 // have. A communicator that cannot be made fails the test.
 using RankBody = std::function<void(Communicator& communicator)>;
 void RunThreads(int world_size, Backend backend, const RankBody& body);
+
+// The same of ranks that lend each other so many bytes each, [own] of them this rank's.
+using LenderBody = std::function<void(Communicator& communicator, std::span<std::byte> own)>;
+void RunLenders(int world_size, Backend backend, std::size_t byte_count, const LenderBody& body);
 
 // One process per rank, forked from this one. Kills and reaps what still runs at the end.
 class ProcessWorld {

@@ -43,7 +43,7 @@ class ThreadedReducer final : public GradientReducer {
 
   const char* BackendName() const override { return communicator_->BackendName(); }
 
-  std::string Detail() const override { return DetailOf(*communicator_); }
+  std::string Detail() const override { return communicator_->Detail(); }
 
  private:
   struct Sum {

@@ -60,8 +60,14 @@ class Engine {
   virtual std::vector<TensorView> Tensors() = 0;
 
   // The gradients of all parameters, one after the other in the order of Tensors().
-  // Shapes: [sum of parameter sizes]. Valid as long as the engine lives.
+  // Shapes: [sum of parameter sizes]. Valid as long as the engine lives or until LendGradients.
   virtual std::span<float> Gradients() = 0;
+
+  // From now on Gradients() is `memory`, and nothing else: the engine's own is given back. What is
+  // in it stays unspecified until ComputeGradients. It must outlive the engine, or the next memory
+  // that is lent. Shapes: as Gradients(). Errors: kInvalidArgument (another size), kUnavailable (an
+  // engine whose gradients are not in the host's memory); Gradients() is then what it was.
+  virtual Status LendGradients(std::span<float> memory) = 0;
 
   // Fills Gradients() with gradient_scale x d(sum of losses)/d(parameter). Errors: kInvalidArgument
   // (shapes), kInternal (the numeric library threw; its text is in the message).

@@ -8,7 +8,7 @@
 //
 // Any change to a struct below raises LOCKSTEP_ENGINE_ABI_VERSION; the two files are always shipped
 // together, so there is no compatibility to keep, only a mix-up to detect.
-#define LOCKSTEP_ENGINE_ABI_VERSION 3
+#define LOCKSTEP_ENGINE_ABI_VERSION 4
 
 // The plug-in's one exported symbol, of type LockstepEngineEntry.
 #define LOCKSTEP_ENGINE_ENTRY_NAME "LockstepEnginePlugin"
@@ -22,6 +22,7 @@ enum LockstepEngineCode : int32_t {
   kLockstepEngineInvalidArgument = 1,
   kLockstepEngineOutOfMemory = 2,
   kLockstepEngineInternal = 3,
+  kLockstepEngineUnavailable = 4,  // this engine cannot do that
 };
 
 // Where a failing call leaves its reason: text and field path, cut to fit, always terminated.
@@ -92,6 +93,12 @@ struct LockstepEngineApi {
                                  const LockstepEngineBatch* batch,
                                  LockstepEngineStepResult* result,
                                  LockstepEngineError* error);
+
+  // `memory` is the host's, [element_count] of float.
+  LockstepEngineCode (*lend_gradients)(LockstepEngineHandle* engine,
+                                       float* memory,
+                                       uint64_t element_count,
+                                       LockstepEngineError* error);
 };
 
 using LockstepEngineEntry = const LockstepEngineApi* (*)();

@@ -152,6 +152,33 @@ void CheckTellsWhatIsReady(Engine& engine, const SampleData& data, int report_co
   }
 }
 
+void CheckTakesLentMemory(const EngineFactory& make,
+                          const TrainingSpec& spec,
+                          const SampleData& data) {
+  std::vector<float> memory;  // outlives the engine
+  auto lent = make(spec);
+  auto own = make(spec);
+  ASSERT_TRUE(lent.ok() && own.ok());
+  const std::size_t count = (*own)->Gradients().size();
+  memory.assign(count + 1, kOverwritten);
+  const Status refused = (*lent)->LendGradients(memory);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code(), ErrorCode::kInvalidArgument);
+  EXPECT_NE((*lent)->Gradients().data(), memory.data());
+  for (std::size_t round = 0; round < 3; ++round) {
+    const std::vector<float> before = memory;
+    std::vector<float> next(count, kOverwritten);
+    ASSERT_TRUE((*lent)->LendGradients(next).ok());
+    EXPECT_EQ((*lent)->Gradients().data(), next.data());
+    EXPECT_EQ((*lent)->Gradients().size(), count);
+    EXPECT_EQ(TrainOnOneBatch(**lent, data, 2), TrainOnOneBatch(**own, data, 2));
+    EXPECT_EQ(next, Copy((*own)->Gradients()));
+    EXPECT_EQ(memory, before) << "written after it was given back";
+    memory = std::move(next);  // the same memory under another name
+  }
+  EXPECT_EQ(AllValues(**lent), AllValues(**own));
+}
+
 void CheckRepeatsBitwise(const EngineFactory& make,
                          const TrainingSpec& spec,
                          const SampleData& data,

@@ -39,6 +39,12 @@ void CheckPartsAddUp(Engine& engine, const SampleData& data);
 // `report_count_min` reports; what is ready then is final, and the engine leaves it alone.
 void CheckTellsWhatIsReady(Engine& engine, const SampleData& data, int report_count_min);
 
+// An engine takes the memory that it is lent for its gradients, at any time and more than once, and
+// trains in it as another of the same spec does in its own.
+void CheckTakesLentMemory(const EngineFactory& make,
+                          const TrainingSpec& spec,
+                          const SampleData& data);
+
 // Two engines of one spec start equal and end bitwise equal after `steps` updates.
 void CheckRepeatsBitwise(const EngineFactory& make,
                          const TrainingSpec& spec,

@@ -40,6 +40,8 @@ LockstepEngineCode Report(const Error& failure, LockstepEngineError* error) {
       return kLockstepEngineInvalidArgument;
     case ErrorCode::kResourceExhausted:
       return kLockstepEngineOutOfMemory;
+    case ErrorCode::kUnavailable:
+      return kLockstepEngineUnavailable;
     default:
       return kLockstepEngineInternal;
   }
@@ -135,6 +137,13 @@ LockstepEngineCode Evaluate(LockstepEngineHandle* engine,
   return Guard(error, [&] { return Take(engine->engine->Evaluate(FromPlain(*batch)), result); });
 }
 
+LockstepEngineCode LendGradients(LockstepEngineHandle* engine,
+                                 float* memory,
+                                 uint64_t element_count,
+                                 LockstepEngineError* error) {
+  return Guard(error, [&] { return engine->engine->LendGradients({memory, element_count}); });
+}
+
 }  // namespace
 
 LockstepEngineCode CreateExportedEngine(EngineCreator creator,
@@ -161,7 +170,8 @@ LockstepEngineApi ExportedCalls(decltype(LockstepEngineApi::create) create) {
           .gradients = Gradients,
           .compute_gradients = ComputeGradients,
           .apply_update = ApplyUpdate,
-          .evaluate = Evaluate};
+          .evaluate = Evaluate,
+          .lend_gradients = LendGradients};
 }
 
 }  // namespace lockstep::runtime

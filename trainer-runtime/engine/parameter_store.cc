@@ -22,7 +22,8 @@ ParameterStore::ParameterStore(std::vector<ParameterShape> shapes,
     offsets_.push_back(offsets_.back() + ElementCount(parameter.shape));
   }
   parameters_.resize(offsets_.back());
-  gradients_.resize(offsets_.back());
+  own_gradients_.resize(offsets_.back());
+  gradients_ = own_gradients_;
   slots_.resize(offsets_.back() * slot_names_.size());
 }
 
@@ -54,15 +55,26 @@ std::span<float> ParameterStore::Gradients() {
   return gradients_;
 }
 
+Status ParameterStore::LendGradients(std::span<float> memory) {
+  if (memory.size() != gradients_.size()) {
+    return Error(ErrorCode::kInvalidArgument,
+                 "memory for " + std::to_string(memory.size()) + " gradients lent, expected " +
+                     std::to_string(gradients_.size()));
+  }
+  gradients_ = memory;
+  own_gradients_ = {};
+  return OkStatus();
+}
+
 FlatState ParameterStore::Flat() {
   return {.parameters = parameters_, .gradients = gradients_, .slots = slots_};
 }
 
-std::span<float> ParameterStore::Cut(std::vector<float>& flat,
+std::span<float> ParameterStore::Cut(std::span<float> flat,
                                      std::size_t index,
                                      std::size_t slot) const {
   const std::size_t begin = slot * offsets_.back() + offsets_[index];
-  return std::span<float>(flat).subspan(begin, offsets_[index + 1] - offsets_[index]);
+  return flat.subspan(begin, offsets_[index + 1] - offsets_[index]);
 }
 
 }  // namespace lockstep::runtime

@@ -23,7 +23,7 @@ struct ParameterShape {
 //   slots       | adam_m of all parameters     | adam_v of all parameters |
 //
 // so that gradients travel and updates run without gathering. Everything starts at zero; addresses
-// never change. Thread: one.
+// never change, but that of the gradients when memory for them is lent. Thread: one.
 class ParameterStore {
  public:
   ParameterStore(std::vector<ParameterShape> shapes, const std::vector<std::string_view>& slots);
@@ -40,17 +40,21 @@ class ParameterStore {
   std::vector<TensorView> Tensors();
   std::span<float> Gradients();
 
+  // As Engine::LendGradients() promises.
+  Status LendGradients(std::span<float> memory);
+
   // What ApplyOptimizer works on.
   FlatState Flat();
 
  private:
-  std::span<float> Cut(std::vector<float>& flat, std::size_t index, std::size_t slot = 0) const;
+  std::span<float> Cut(std::span<float> flat, std::size_t index, std::size_t slot = 0) const;
 
   std::vector<ParameterShape> shapes_;
   std::vector<std::string> slot_names_;
   std::vector<std::size_t> offsets_;  // [parameters + 1]; the last one is the total
   std::vector<float> parameters_;
-  std::vector<float> gradients_;
+  std::vector<float> own_gradients_;  // empty where memory for them is lent
+  std::span<float> gradients_;
   std::vector<float> slots_;
 };
 

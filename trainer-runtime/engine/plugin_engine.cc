@@ -20,6 +20,8 @@ Error FromPlugin(LockstepEngineCode code, const LockstepEngineError& error) {
     translated = ErrorCode::kInvalidArgument;
   } else if (code == kLockstepEngineOutOfMemory) {
     translated = ErrorCode::kResourceExhausted;
+  } else if (code == kLockstepEngineUnavailable) {
+    translated = ErrorCode::kUnavailable;
   }
   return Error(translated, error.message).WithField(error.field);
 }
@@ -79,6 +81,16 @@ class PluginEngine final : public Engine {
     uint64_t count = 0;
     float* const data = api_.gradients(handle_, &count);
     return {data, count};
+  }
+
+  Status LendGradients(std::span<float> memory) override {
+    LockstepEngineError error{};
+    const LockstepEngineCode code =
+        api_.lend_gradients(handle_, memory.data(), memory.size(), &error);
+    if (code != kLockstepEngineOk) {
+      return FromPlugin(code, error);
+    }
+    return OkStatus();
   }
 
   Result<StepResult> ComputeGradients(const Batch& batch, const StepOptions& options) override {

@@ -68,6 +68,17 @@ TEST(EnginePlugin, WhatIsReadyIsToldAcross) {
   CheckTellsWhatIsReady(*engine, MakeSamples(spec, 2, 6), 2);
 }
 
+TEST(EnginePlugin, MemoryIsLentAcross) {
+  const auto plugin = LoadFile(LOCKSTEP_TEST_REFERENCE_PLUGIN).value();
+  const TrainingSpec spec = SmallSpec();
+  CheckTakesLentMemory(
+      [&plugin](const TrainingSpec& of_engine) {
+        return plugin.MakeEngine(DumpJson(EncodeTrainingSpec(of_engine)));
+      },
+      spec,
+      MakeSamples(spec, 2, 6));
+}
+
 TEST(EnginePlugin, BadSpecComesBackWithItsField) {
   const auto plugin = LoadFile(LOCKSTEP_TEST_REFERENCE_PLUGIN).value();
   Json spec = EncodeTrainingSpec(SmallSpec());

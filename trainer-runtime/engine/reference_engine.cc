@@ -98,6 +98,8 @@ class ReferenceEngine final : public Engine {
 
   std::span<float> Gradients() override { return store_.Gradients(); }
 
+  Status LendGradients(std::span<float> memory) override { return store_.LendGradients(memory); }
+
   Result<StepResult> ComputeGradients(const Batch& batch, const StepOptions& options) override {
     LOCKSTEP_RETURN_IF_ERROR(Forward(batch));
     std::vector<float> gradient(outputs_.back().size());

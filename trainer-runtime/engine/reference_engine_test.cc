@@ -69,6 +69,11 @@ TEST(ReferenceEngine, GradientsAreReadyLayerByLayer) {
   CheckTellsWhatIsReady(*MakeReferenceEngine(spec).value(), MakeSamples(spec, 3, 10), 2);
 }
 
+TEST(ReferenceEngine, TakesLentMemory) {
+  const TrainingSpec spec = TwoLayers(Activation::kRelu);
+  CheckTakesLentMemory(MakeReferenceEngine, spec, MakeSamples(spec, 3, 10));
+}
+
 TEST(ReferenceEngine, RunsRepeatBitwise) {
   const TrainingSpec spec = TwoLayers(Activation::kRelu);
   CheckRepeatsBitwise(MakeReferenceEngine, spec, MakeSamples(spec, 3, 10), 5);

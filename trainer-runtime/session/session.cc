@@ -65,6 +65,7 @@ Result<JoinedMeeting> Session::Join(Meeting meeting, Deadline deadline) {
   options.world_size = world_size_;
   options.epoch = meeting.epoch;
   options.plan_hash = options_.plan_hash;
+  options.lent = lent_;
   options.links = std::move(meeting.data_links);
   for (const MemberFacts& member : meeting.members) {
     options.host_ids.push_back(member.host_id);

@@ -52,6 +52,10 @@ class Session {
   Result<JoinedMeeting> Join(Meeting meeting);
   Result<JoinedMeeting> Join(Meeting meeting, Deadline deadline);
 
+  // What all joins from now on lend to the ranks of this one's host: CommunicatorOptions::lent. It
+  // must outlive the session's communicators.
+  void Lend(const SharedSegment* memory) { lent_ = memory; }
+
   // Ends what this rank is joining, or the collective in progress and all later ones of the newest
   // meeting, with `reason`. Thread: any.
   void Abort(const Error& reason) { abort_switch_.TripNewest(reason); }
@@ -101,6 +105,7 @@ class Session {
   SessionOptions options_;  // without the mesh's: they are given away
   int rank_;
   int world_size_;
+  const SharedSegment* lent_ = nullptr;
   Duration loss_patience_;  // within it the mesh notices a peer that is gone
   Epoch at_least_;          // of the next meeting
   Epoch newest_epoch_;

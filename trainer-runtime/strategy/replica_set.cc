@@ -32,6 +32,12 @@ ReplicaSet::ReplicaSet(std::vector<std::unique_ptr<Engine>> engines)
   }
 }
 
+Status ReplicaSet::LendGradients(std::span<float> memory) {
+  LOCKSTEP_RETURN_IF_ERROR(engine(0).LendGradients(memory));
+  gradients_.front() = engine(0).Gradients();
+  return OkStatus();
+}
+
 ReplicaSet::~ReplicaSet() {
   const std::lock_guard<std::mutex> lock(mutex_);
   work_ = nullptr;

@@ -47,6 +47,9 @@ class ReplicaSet {
 
   Engine& engine(int replica) { return *engines_[static_cast<std::size_t>(replica)]; }
 
+  // Engine::LendGradients of the first replica, whose gradients are what is summed over ranks.
+  Status LendGradients(std::span<float> memory);
+
   // Calls `work` with each replica's number, all at once, each on its replica's thread. Returns
   // when all have ended. Errors: that of the lowest replica that has one.
   Status ForEach(const std::function<Status(int)>& work);

@@ -29,6 +29,8 @@ class SummingEngine final : public Engine {
 
   std::span<float> Gradients() override { return gradients; }
 
+  Status LendGradients(std::span<float> /*memory*/) override { return OkStatus(); }
+
   Result<StepResult> ComputeGradients(const Batch& batch, const StepOptions& options) override {
     gradients = {};
     for (const float input : batch.inputs) {

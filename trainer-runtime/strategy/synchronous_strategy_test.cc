@@ -46,6 +46,8 @@ class LayeredEngine final : public Engine {
 
   std::span<float> Gradients() override { return gradients_; }
 
+  Status LendGradients(std::span<float> /*memory*/) override { return OkStatus(); }
+
   Result<StepResult> ComputeGradients(const Batch& batch, const StepOptions& options) override {
     for (std::size_t offset = 4;; offset -= 2) {
       gradients_[offset] = gradients_[offset + 1] = batch.labels[0];

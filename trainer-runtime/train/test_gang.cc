@@ -87,6 +87,10 @@ GangRank::GangRank(const TrainingSpec& spec, const GangParts& parts, CheckpointS
     : logger(MakeNullLogger()) {
   replicas = MakeReplicas(spec, parts.make_engine).value();
   engine = &replicas->engine(0);
+  const std::size_t gradient_count = engine->Gradients().size();
+  lent = SharedSegment::CreateForReaders(gradient_count * sizeof(float)).value();
+  EXPECT_TRUE(
+      replicas->LendGradients({reinterpret_cast<float*>(lent->data()), gradient_count}).ok());
   strategy = MakeStrategy(spec, replicas.get());
   bucket_count = PlanBuckets(spec, replicas.get()).beside.size();
   TrainerHooks hooks;
@@ -137,6 +141,7 @@ void RunMeeting(const Gang& gang, Epoch epoch, GangHosts hosts) {
       options.world_size = static_cast<int>(count);
       options.epoch = epoch;
       options.links = std::move(links[i]);
+      options.lent = &*gang[i]->lent;
       if (wires.empty() &&
           hosts == GangHosts::kOne) {  // through shared memory no wire sees anything
         options.host_ids.assign(count, "one-host");

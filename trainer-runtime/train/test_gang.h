@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/base/log.h"
+#include "trainer-runtime/collectives/shared_segment.h"
 #include "trainer-runtime/strategy/make_strategy.h"
 #include "trainer-runtime/strategy/replica_set.h"
 #include "trainer-runtime/strategy/strategy.h"
@@ -30,7 +31,8 @@ struct GangRank {
            const GangParts& parts,
            CheckpointStore* checkpoints = nullptr);
 
-  Engine* engine;  // the first replica's
+  std::optional<SharedSegment> lent;  // the first replica's gradients
+  Engine* engine;                     // the first replica's
   std::unique_ptr<ReplicaSet> replicas;
   std::unique_ptr<Strategy> strategy;
   std::size_t bucket_count = 0;  // of a step

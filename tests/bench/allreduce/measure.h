@@ -33,23 +33,21 @@ inline std::vector<Size> ParseSizes(int argc, char** argv, int first) {
 using AllReduceFunction = std::function<bool(float* data, std::size_t count)>;
 
 // One size: a sum that is checked, a tenth of the iterations unmeasured, then the measured ones.
-inline bool MeasureSize(const Size& size,
-                        int world_size,
-                        bool prints,
-                        const AllReduceFunction& sum) {
+// `data` is what is summed, [size.byte_count / 4].
+inline bool MeasureSize(
+    const Size& size, int world_size, bool prints, const AllReduceFunction& sum, float* data) {
   const std::size_t count = size.byte_count / sizeof(float);
-  std::vector<float> data(count, 1.0F);
-  if (!sum(data.data(), count) ||
-      std::count(data.begin(), data.end(), static_cast<float>(world_size)) !=
-          static_cast<std::ptrdiff_t>(count)) {
+  std::fill(data, data + count, 1.0F);
+  if (!sum(data, count) || std::count(data, data + count, static_cast<float>(world_size)) !=
+                               static_cast<std::ptrdiff_t>(count)) {
     std::fprintf(stderr, "wrong sum of %zu bytes\n", size.byte_count);
     return false;
   }
-  std::fill(data.begin(), data.end(), 0.0F);
+  std::fill(data, data + count, 0.0F);
   std::vector<double> times_us;
   for (int i = -size.iterations / 10; i < size.iterations; ++i) {
     const auto begin = std::chrono::steady_clock::now();
-    if (!sum(data.data(), count)) {
+    if (!sum(data, count)) {
       return false;
     }
     const std::chrono::duration<double, std::micro> time = std::chrono::steady_clock::now() - begin;
@@ -73,12 +71,25 @@ inline bool MeasureSize(const Size& size,
   return true;
 }
 
+// Of the largest size, in bytes.
+inline std::size_t LargestOf(const std::vector<Size>& sizes) {
+  std::size_t largest = 0;
+  for (const Size& size : sizes) {
+    largest = std::max(largest, size.byte_count);
+  }
+  return largest;
+}
+
+// `memory`: where the numbers are, [LargestOf(sizes) / 4]; null: in memory of the measurement's
+// own.
 inline int MeasureAll(const std::vector<Size>& sizes,
                       int world_size,
                       bool prints,
-                      const AllReduceFunction& sum) {
+                      const AllReduceFunction& sum,
+                      float* memory = nullptr) {
   for (const Size& size : sizes) {
-    if (!MeasureSize(size, world_size, prints, sum)) {
+    std::vector<float> own(memory == nullptr ? size.byte_count / sizeof(float) : 0);
+    if (!MeasureSize(size, world_size, prints, sum, memory == nullptr ? own.data() : memory)) {
       return 1;
     }
   }

@@ -69,6 +69,10 @@ class TorchEngine final : public Engine {
 
   std::span<float> Gradients() override { return network_.store->Gradients(); }
 
+  Status LendGradients(std::span<float> memory) override {
+    return WithTorch([&]() -> Status { return runtime::LendGradients(&network_, memory); });
+  }
+
   Result<StepResult> ComputeGradients(const Batch& batch, const StepOptions& options) override {
     LOCKSTEP_RETURN_IF_ERROR(CheckInputs(batch));
     BackwardProgress progress(options.on_ready,

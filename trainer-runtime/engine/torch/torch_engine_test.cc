@@ -356,6 +356,16 @@ TEST(TorchEngine, GradientsAreReadyLayerByLayer) {
   }
 }
 
+TEST(TorchEngine, TakesLentMemory) {
+  for (const NetworkCase& c : Cases()) {
+    const TrainingSpec spec = SpecOf(c);
+    CheckTakesLentMemory(MakeTorchEngine, spec, MakeSamples(spec, c.output_width, 10));
+    if (HasFailure()) {
+      FAIL() << c.name;
+    }
+  }
+}
+
 TEST(TorchEngine, RunsRepeatBitwise) {
   for (const NetworkCase& c : Cases()) {
     const TrainingSpec spec = SpecOf(c);

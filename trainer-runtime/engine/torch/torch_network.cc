@@ -66,7 +66,8 @@ class Builder {
   TorchParameter TakeParameter() {
     const std::size_t i = next_parameter_++;
     const auto& shape = parameter_shapes_[i].shape;
-    return {Over(network_.store->Parameter(i), shape), Over(network_.store->Gradient(i), shape)};
+    network_.gradients.push_back(Over(network_.store->Gradient(i), shape));
+    return {Over(network_.store->Parameter(i), shape), network_.gradients.back()};
   }
 
   // The next parameter, as a kernel of the layer being added.
@@ -153,6 +154,16 @@ class Builder {
 };
 
 }  // namespace
+
+Status LendGradients(TorchNetwork* network, std::span<float> memory) {
+  LOCKSTEP_RETURN_IF_ERROR(network->store->LendGradients(memory));
+  for (std::size_t i = 0; i < network->gradients.size(); ++i) {
+    // The layer's tensor is this one: it looks elsewhere from now on.
+    at::Tensor& gradient = network->gradients[i];
+    gradient.set_(Over(network->store->Gradient(i), gradient.sizes()));
+  }
+  return OkStatus();
+}
 
 Result<TorchNetwork> BuildTorchNetwork(const TrainingSpec& spec) {
   auto shapes = InferShapes(spec.model);

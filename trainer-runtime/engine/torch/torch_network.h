@@ -14,6 +14,8 @@ namespace lockstep::runtime {
 struct TorchNetwork {
   std::vector<std::unique_ptr<TorchLayer>> layers;
   std::unique_ptr<ParameterStore> store;  // layers hold views into it
+  // [parameters] of the layers, in the store's order: they follow where the store's gradients go.
+  std::vector<at::Tensor> gradients;
   // [layers], where each one's gradients begin in the store's buffer, or would if it had any
   std::vector<int64_t> gradient_offsets;
   LossSpec loss;           // with the last activation absorbed where it can be
@@ -25,5 +27,8 @@ struct TorchNetwork {
 // The network of a training section with fresh parameters: Glorot uniform kernels from the seed,
 // zero biases. Errors: as InferShapes.
 Result<TorchNetwork> BuildTorchNetwork(const TrainingSpec& spec);
+
+// As Engine::LendGradients() promises. The layers write to the lent memory from now on.
+Status LendGradients(TorchNetwork* network, std::span<float> memory);
 
 }  // namespace lockstep::runtime

@@ -1,0 +1,220 @@
+#include "trainer-runtime/collectives/lent_memory.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include "trainer-runtime/collectives/shared_memory_group.h"
+#include "trainer-runtime/collectives/shared_memory_layout.h"
+#include "trainer-runtime/collectives/testing_world.h"
+
+namespace lockstep::runtime {
+namespace {
+
+using testing::HasSubstr;
+
+// Of every rank others, so that a sum in another order has other bits.
+std::vector<float> Numbers(int rank, std::size_t count) {
+  std::vector<float> values(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto unit = static_cast<float>(1 + i % 97);
+    values[i] = static_cast<float>(rank + 1) / unit * (i % 2 == 0 ? 1.0F : -3.0e5F);
+  }
+  return values;
+}
+
+std::span<float> Floats(std::span<std::byte> own) {
+  return {reinterpret_cast<float*>(own.data()), own.size() / sizeof(float)};
+}
+
+Status Sum(Communicator& communicator, std::span<float> data) {
+  return communicator.AllReduce(
+      data.data(), data.size(), DataType::kFloat32, ReduceOp::kSum, Soon());
+}
+
+TEST(LentMemory, PlaceIsTheOffsetInOnesOwn) {
+  std::vector<SharedSegment> memories;
+  for (int rank = 0; rank < 2; ++rank) {
+    memories.push_back(SharedSegment::CreateForReaders(100).value());
+  }
+  const std::byte* const own = memories[1].data();
+  const std::byte* const other = memories[0].data();
+  const LentMemory lent(1, std::move(memories));
+  EXPECT_EQ(lent.PlaceOf(own, 100), 1U);
+  EXPECT_EQ(lent.PlaceOf(own + 40, 60), 41U);
+  EXPECT_EQ(lent.PlaceOf(own + 40, 0), 0U);
+  EXPECT_EQ(lent.PlaceOf(other, 100), 0U);
+  EXPECT_EQ(lent.PlaceOf(&lent, sizeof(lent)), 0U);
+  EXPECT_EQ(lent.At(0, 41), other + 40);
+  EXPECT_EQ(LentMemory().PlaceOf(own, 1), 0U);
+}
+
+TEST(LentMemoryDeathTest, DataMayNotStickOut) {
+  std::vector<SharedSegment> memories;
+  memories.push_back(SharedSegment::CreateForReaders(100).value());
+  const std::byte* const own = memories[0].data();
+  const LentMemory lent(0, std::move(memories));
+  EXPECT_DEATH(static_cast<void>(lent.PlaceOf(own + 50, 51)), "outside the lent memory");
+}
+
+// Whoever has the descriptor can read, and neither it nor what it has mapped can ever write.
+TEST(LentMemory, OnlyItsOwnerCanWrite) {
+  constexpr std::size_t kSize = 8192;
+  const SharedSegment owned = SharedSegment::CreateForReaders(kSize).value();
+  void* const mapped = ::mmap(nullptr, kSize, PROT_READ | PROT_WRITE, MAP_SHARED, owned.fd(), 0);
+  EXPECT_EQ(mapped, MAP_FAILED);
+  EXPECT_EQ(errno, EPERM);
+  auto read = SharedSegment::MapReadOnly(UniqueFd(::dup(owned.fd())), kSize);
+  ASSERT_TRUE(read.ok()) << read.error().ToString();
+  owned.data()[kSize - 1] = std::byte{7};
+  EXPECT_EQ(read->data()[kSize - 1], std::byte{7});
+  EXPECT_EQ(::mprotect(read->data(), kSize, PROT_READ | PROT_WRITE), -1);
+  EXPECT_EQ(errno, EACCES);
+}
+
+TEST(LentMemory, OtherSizeIsRefused) {
+  const SharedSegment owned = SharedSegment::CreateForReaders(8192).value();
+  const auto read = SharedSegment::MapReadOnly(UniqueFd(::dup(owned.fd())), 4096);
+  ASSERT_FALSE(read.ok());
+  EXPECT_EQ(read.error().code(), ErrorCode::kCorrupt);
+}
+
+// Bit for bit what a stage gives, wherever it lies, and nothing beside it changes.
+TEST(LentMemory, SumsAreThoseOfAStage) {
+  const std::size_t chunk = SharedMemoryLayout::ChunkBytes(2) / sizeof(float);
+  const std::vector<std::size_t> counts = {1, 10000, chunk - 3, chunk, 5 * chunk + 1001};
+  constexpr std::size_t kBefore = 21;  // elements
+  for (const Backend backend : {Backend::kSharedMemory, Backend::kHierarchical}) {
+    for (int world_size = 2; world_size <= 5; ++world_size) {
+      const std::size_t bytes = (counts.back() + 2 * kBefore) * sizeof(float);
+      RunLenders(
+          world_size, backend, bytes, [&](Communicator& communicator, std::span<std::byte> own) {
+            if (backend == Backend::kSharedMemory) {
+              EXPECT_EQ(communicator.Detail(), "gradients in lent memory");
+            }
+            for (const std::size_t count : counts) {
+              std::vector<float> staged = Numbers(communicator.rank(), count);
+              const std::span<float> all = Floats(own);
+              std::ranges::fill(all, 5.0F);
+              const std::span<float> lent = all.subspan(kBefore, count);
+              std::ranges::copy(staged, lent.begin());
+              ASSERT_TRUE(Sum(communicator, lent).ok());
+              ASSERT_TRUE(Sum(communicator, staged).ok());
+              EXPECT_TRUE(std::ranges::equal(lent, staged)) << count << " of " << world_size;
+              EXPECT_EQ(std::ranges::count(all.first(kBefore), 5.0F), kBefore);
+              EXPECT_EQ(std::ranges::count(all.subspan(kBefore + count), 5.0F),
+                        std::ssize(all.subspan(kBefore + count)));
+            }
+          });
+    }
+  }
+}
+
+TEST(LentMemory, BroadcastComesFromTheRootsPlace) {
+  constexpr std::size_t kCount = 300000;
+  for (const Backend backend : {Backend::kSharedMemory, Backend::kHierarchical}) {
+    for (int root = 0; root < 3; ++root) {
+      RunLenders(
+          3,
+          backend,
+          kCount * sizeof(float),
+          [&](Communicator& communicator, std::span<std::byte> own) {
+            const std::span<float> data = Floats(own);
+            const bool holds = communicator.rank() == (root + 1) % 3;
+            const std::vector<float> expected = Numbers(root, kCount);
+            std::ranges::fill(data, -1.0F);
+            if (holds || communicator.rank() == root) {
+              std::ranges::copy(expected, data.begin());
+            }
+            ASSERT_TRUE(communicator.Fill(data.data(), own.size(), root, holds, Soon()).ok());
+            EXPECT_TRUE(std::ranges::equal(data, expected));
+            ASSERT_TRUE(Sum(communicator, data).ok());
+          });
+    }
+  }
+}
+
+TEST(LentMemory, RanksThatMeanOtherPlacesDisagree) {
+  RunLenders(
+      2, Backend::kSharedMemory, 1 << 20, [](Communicator& communicator, std::span<std::byte> own) {
+        const auto at = static_cast<std::size_t>(communicator.rank());
+        const Status status = Sum(communicator, Floats(own).subspan(at, 100000));
+        ASSERT_FALSE(status.ok());
+        EXPECT_EQ(status.error().code(), ErrorCode::kMismatch);
+        EXPECT_THAT(status.error().ToString(), HasSubstr("at byte 0 of lent memory"));
+        EXPECT_THAT(status.error().ToString(), HasSubstr("at byte 4 of lent memory"));
+      });
+}
+
+// What the last rank of three does that the others do not.
+enum class Odd { kLendsNothing, kLendsMore, kCannotHandItOver };
+
+// All or none: all sum by the stage, and the numbers may lie where they like.
+TEST(LentMemory, NobodyLendsWhereOneDoesNot) {
+  constexpr std::size_t kBytes = 100000 * sizeof(float);
+  for (const Odd odd : {Odd::kLendsNothing, Odd::kLendsMore, Odd::kCannotHandItOver}) {
+    LinkMatrix links = MakeLinks(3);
+    std::vector<std::jthread> threads;
+    for (int rank = 0; rank < 3; ++rank) {
+      threads.emplace_back([is_odd = rank == 2,
+                            odd,
+                            options = OptionsOf(rank, Backend::kSharedMemory, links)]() mutable {
+        const bool lends_more = is_odd && odd == Odd::kLendsMore;
+        auto memory = SharedSegment::CreateForReaders(lends_more ? 2 * kBytes : kBytes);
+        ASSERT_TRUE(memory.ok());
+        if (is_odd && odd == Odd::kCannotHandItOver) {
+          memory->CloseFd();
+        }
+        options.lent = is_odd && odd == Odd::kLendsNothing ? nullptr : &*memory;
+        const auto communicator = MakeCommunicator(std::move(options), Soon());
+        ASSERT_TRUE(communicator.ok()) << communicator.error().ToString();
+        EXPECT_EQ((*communicator)->Detail(), "");
+        const std::span<float> data = Floats({memory->data(), kBytes});
+        std::ranges::fill(data, 1.0F);
+        ASSERT_TRUE(Sum(**communicator, data).ok());
+        EXPECT_EQ(std::ranges::count(data, 3.0F), std::ssize(data));
+      });
+    }
+  }
+}
+
+// A rank that has failed writes to its memory as it likes: what another read there does not count.
+TEST(LentMemory, FailureOfAnotherIsHeardAfterTheReading) {
+  const auto segment = SharedSegment::Create(SharedMemoryLayout::ByteCount(2)).value();
+  const SharedMemoryLayout layout(segment.data(), 2);
+  LinkMatrix links = MakeLinks(2);
+  SharedMemoryGroup one(0, layout, OptionsOf(0, Backend::kSharedMemory, links));
+  SharedMemoryGroup other(1, layout, OptionsOf(1, Backend::kSharedMemory, links));
+  const CallContext context{Call{}, 0, SteadyNow(), Soon(), 0};
+  EXPECT_TRUE(one.CheckNobodyHasFailed(context).ok());
+  other.Fail(Error(ErrorCode::kTimeout, "too late"));
+  const Status told = one.CheckNobodyHasFailed(context);
+  ASSERT_FALSE(told.ok());
+  EXPECT_EQ(told.error().code(), ErrorCode::kTimeout);
+  EXPECT_THAT(told.error().ToString(), HasSubstr("too late"));
+  layout.failure()->state = FailureRecord::kBeingWritten;  // and its writer was killed
+  EXPECT_EQ(one.CheckNobodyHasFailed(context).error().code(), ErrorCode::kAborted);
+}
+
+TEST(LentMemory, LostRankEndsTheSum) {
+  RunLenders(
+      3, Backend::kSharedMemory, 1 << 20, [](Communicator& communicator, std::span<std::byte> own) {
+        if (communicator.rank() == 1) {
+          return;  // its links close, its memory goes
+        }
+        const Status status = Sum(communicator, Floats(own));
+        ASSERT_FALSE(status.ok());
+        EXPECT_EQ(status.error().code(), ErrorCode::kPeerLost);
+      });
+}
+
+}  // namespace
+}  // namespace lockstep::runtime
