@@ -417,6 +417,7 @@ void Run(DecisionBuilder* builder) {
 // What is left to do for a job that has ended.
 void Finish(const GangView& view, DecisionBuilder* builder) {
   LearnVerdicts(view, builder);
+  ReleaseHeld(view, builder);
   CleanPods(view, builder);
   TrainingJob ended = builder->job();
   ended.status = builder->status();

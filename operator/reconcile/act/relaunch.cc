@@ -43,7 +43,7 @@ void Tell(const Member& member, ControlKind kind, DecisionBuilder* builder) {
   message.counter = ++status->control_counter;
   message.kind = kind;
   message.epoch = kind == ControlKind::kRelaunch ? status->epoch : Epoch();
-  message.relaunch = status->relaunch.count;
+  message.relaunch = kind == ControlKind::kStop ? 0 : status->relaunch.count;
   builder->Do(SendControl{member.pod_name, message});
 }
 
@@ -143,6 +143,17 @@ bool ContinueRelaunch(const GangView& view, DecisionBuilder* builder) {
   builder->WakeAt(relaunch->told_at + kTellAgainAfter);
   builder->WakeAt(*relaunch->since + kRelaunchPatience);
   return true;
+}
+
+void ReleaseHeld(const GangView& view, DecisionBuilder* builder) {
+  if (HasEnded(builder->job().status)) {
+    return;  // it was done in the turn that ended the job
+  }
+  for (const Member* member : Ranks(view)) {
+    if (IsThere(*member) && member->report->document.held.has_value()) {
+      Tell(*member, ControlKind::kStop, builder);
+    }
+  }
 }
 
 void LearnRelaunches(const GangView& view, DecisionBuilder* builder) {

@@ -24,6 +24,10 @@ void StartGangAnew(const GangView& view,
 // whether it goes on.
 bool ContinueRelaunch(const GangView& view, DecisionBuilder* builder);
 
+// In the turn that ends the job: pods that wait for a relaunch are told to end, each as its program
+// did.
+void ReleaseHeld(const GangView& view, DecisionBuilder* builder);
+
 // Takes in what pods say of relaunches that the status does not know, as when somebody wiped it.
 void LearnRelaunches(const GangView& view, DecisionBuilder* builder);
 

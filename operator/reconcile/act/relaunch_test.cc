@@ -134,6 +134,14 @@ TEST_F(RelaunchTest, OwnVerdictOfAllProgramsFailsTheJob) {
   EXPECT_TRUE(IsTrue(world_.job.status, ConditionType::kFailed));
 }
 
+// As a pod that ended with its program would: its log stays for whoever looks for the cause.
+TEST_F(RelaunchTest, EndOfTheJobLetsHeldPodsEndAndDeletesNone) {
+  Hold(kFirst, 1);
+  Hold(kSecond, 1);
+  EXPECT_EQ(Step(), "tell pod mnist-worker-0: stop\ntell pod mnist-worker-1: stop\n");
+  EXPECT_EQ(Step(), "");
+}
+
 TEST_F(RelaunchTest, MessagesThatWereLostAreSentAgainAndNotSooner) {
   Hold(kFirst, 137);
   Step();
