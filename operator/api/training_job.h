@@ -182,6 +182,8 @@ struct RecoverySpec {
   std::chrono::milliseconds silent_after{1'500};  // a rank that says nothing for so long is lost
   // A rank of a command that does nothing for so long is ended; null: nobody is watched.
   std::optional<std::chrono::milliseconds> hung_after;
+  // A command's gang that has lost a program starts anew within its pods, where that can be.
+  bool relaunch = false;
 
   friend bool operator==(const RecoverySpec&, const RecoverySpec&) = default;
 };

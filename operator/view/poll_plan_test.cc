@@ -148,6 +148,7 @@ TEST_F(PollPlanTest, RuntimeThatWorksAndShowsNoDeviceIsNotAskedForEver) {
 // Each pod tells of its own programs only, and would not wait for somebody who never asks.
 TEST_F(PollPlanTest, EveryRankIsAskedWhereProgramsMayStartAnewInTheirPods) {
   job_.spec.training.reset();
+  job_.spec.recovery.relaunch = true;
   EXPECT_EQ(Asked(), "0123");
   const Duration calm = Plan()[3].interval;
   StatusDocument document;

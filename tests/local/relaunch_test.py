@@ -8,6 +8,8 @@ import unittest
 
 from harness import LocalTest, command_manifest
 
+RELAUNCH = "{relaunch: true}"
+
 # Ranks meet at the port that TF_CONFIG gives to rank 0, as TensorFlow's do, and wait for one
 # another: on the first attempt for ever, on a later one until all are there. Who loses a peer ends
 # with a code of its own.
@@ -48,7 +50,8 @@ class Relaunch(LocalTest):
         return log.exists() and "the status was asked for" in log.read_text(errors="replace")
 
     def lose(self, rank, **changes):
-        manifest = command_manifest(["python3", "-c", PROGRAM], **{"backoff_limit": 1, **changes})
+        manifest = command_manifest(["python3", "-c", PROGRAM], **{
+            "backoff_limit": 1, "recovery": RELAUNCH, **changes})
         started = self.start(manifest)
         _, directory, _ = started
         self.wait_for(lambda: all(self.meetings(directory, one) and self.is_asked(directory, one)
@@ -80,7 +83,7 @@ class Relaunch(LocalTest):
         self.assertIn("0 of 0 incidents of runPolicy.backoffLimit are used", run.output)
 
     def test_pod_that_dies_takes_the_way_of_new_pods(self):
-        manifest = command_manifest(["python3", "-c", PROGRAM], backoff_limit=1)
+        manifest = command_manifest(["python3", "-c", PROGRAM], backoff_limit=1, recovery=RELAUNCH)
         started = self.start(manifest)
         _, directory, _ = started
         self.wait_for(lambda: all(self.meetings(directory, one) and self.is_asked(directory, one)

@@ -82,7 +82,8 @@ class TensorFlowBackup(LocalTest):
     def lose_under_a_job(self):
         """Seconds to the next step, and the last loss."""
         shell = "exec " + " ".join(command("$LOCKSTEP_CHECKPOINT_DIR/backup"))
-        started = self.start(command_manifest(["sh", "-c", shell], name="backup", backoff_limit=1))
+        started = self.start(command_manifest(["sh", "-c", shell], name="backup", backoff_limit=1,
+                                              recovery="{relaunch: true}"))
         _, directory, _ = started
         path = directory / "pods" / "backup-worker-0" / "pod.log"
         other = directory / "pods" / "backup-worker-1" / "pod.log"

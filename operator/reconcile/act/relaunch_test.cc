@@ -17,10 +17,16 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
+TrainingJob MakeRelaunchJob(int workers) {
+  TrainingJob job = MakeCommandJob(workers);
+  job.spec.recovery.relaunch = true;
+  return job;
+}
+
 // A gang of two commands whose runtimes hold the ends of their programs.
 class RelaunchTest : public testing::Test {
  protected:
-  RelaunchTest() : world_(MakeCommandJob(2)) {
+  RelaunchTest() : world_(MakeRelaunchJob(2)) {
     world_.Launch();
     Report();
   }
@@ -233,21 +239,24 @@ TEST_F(RelaunchTest, StatusIsReadBackAsItWasWritten) {
 }
 
 TEST(RelaunchPolicy, OnlyRanksOfSupervisedCommandsThatMayRestart) {
-  EXPECT_TRUE(MayRelaunch(MakeCommandJob(2).spec));
-  EXPECT_FALSE(MayRelaunch(MakeTrainingJob(2).spec));
-  TrainingJob job = MakeCommandJob(2);
+  EXPECT_TRUE(MayRelaunch(MakeRelaunchJob(2).spec));
+  EXPECT_FALSE(MayRelaunch(MakeCommandJob(2).spec)) << "nobody asks for it";
+  TrainingJob job = MakeTrainingJob(2);
+  job.spec.recovery.relaunch = true;
+  EXPECT_FALSE(MayRelaunch(job.spec));
+  job = MakeRelaunchJob(2);
   job.spec.strategy = Strategy::kHorovod;
   EXPECT_FALSE(MayRelaunch(job.spec));
-  job = MakeCommandJob(2);
+  job = MakeRelaunchJob(2);
   job.spec.roles[0].supervise = false;
   EXPECT_FALSE(MayRelaunch(job.spec));
-  job = MakeCommandJob(2);
+  job = MakeRelaunchJob(2);
   job.spec.roles[0].restart_policy = RestartPolicy::kNever;
   EXPECT_FALSE(MayRelaunch(job.spec));
-  job = MakeCommandJob(2);
+  job = MakeRelaunchJob(2);
   AddRole(Role::kPs, 1, &job);
   EXPECT_FALSE(MayRelaunch(job.spec));
-  job = MakeCommandJob(2);
+  job = MakeRelaunchJob(2);
   AddRole(Role::kEvaluator, 1, &job);
   EXPECT_TRUE(MayRelaunch(job.spec));
   EXPECT_FALSE(HoldsItsEnd(job.spec, Role::kEvaluator));

@@ -1,21 +1,11 @@
 #include "operator/reconcile/policy/relaunch_policy.h"
 
-#include <algorithm>
-
-#include "operator/reconcile/policy/restart_policy.h"
+#include "operator/api/recovery_rules.h"
 
 namespace lockstep::control {
 
 bool MayRelaunch(const TrainingJobSpec& spec) {
-  if (spec.training.has_value() || spec.strategy == Strategy::kHorovod) {
-    return false;
-  }
-  return std::all_of(spec.roles.begin(), spec.roles.end(), [](const RoleSpec& role) {
-    return role.name == Role::kEvaluator ||
-           (IsRank(role.name) && role.supervise &&
-            ResponseTo(role.restart_policy, Outcome::kRetryable, /*is_rank=*/true) ==
-                FailureResponse::kRestart);
-  });
+  return spec.recovery.relaunch && WhyNoRelaunch(spec).empty();
 }
 
 bool HoldsItsEnd(const TrainingJobSpec& spec, Role role) {

@@ -20,10 +20,7 @@ inline constexpr std::chrono::seconds kRelaunchPatience{30};
 // and then, and costs a write of the status.
 inline constexpr std::chrono::seconds kTellAgainAfter{2};
 
-// Whether a gang of this job may start anew within its pods: all its ranks run a command of their
-// own under our runtime, whose policy forgives some end. Not where they meet at Horovod's
-// rendezvous, which knows one start only, and not beside parameter servers, whom nobody asks how
-// they are.
+// Whether a gang of this job may start anew within its pods: it asks for that, and can.
 bool MayRelaunch(const TrainingJobSpec& spec);
 
 // Whether the pods of the role wait for a relaunch when their programs have ended.
