@@ -1,5 +1,6 @@
 #include "common/contract/control_message.h"
 
+#include <array>
 #include <charconv>
 #include <limits>
 #include <utility>
@@ -8,6 +9,7 @@
 #include "common/base/check.h"
 #include "common/base/digest.h"
 #include "common/contract/problems.h"
+#include "common/contract/relaunch.h"
 #include "common/json/json.h"
 
 namespace lockstep {
@@ -20,20 +22,30 @@ Error BadControl(std::string message) {
 }
 
 void ReadKind(ObjectReader* reader, ControlMessage* message) {
-  reader->Require("kind", "peer_gone or stop");
-  const std::optional<std::string> kind = reader->Choice(
-      "kind", {ControlKindName(ControlKind::kPeerGone), ControlKindName(ControlKind::kStop)});
-  if (!kind.has_value()) {
+  constexpr std::array<ControlKind, 4> kKinds = {
+      ControlKind::kPeerGone, ControlKind::kStop, ControlKind::kHalt, ControlKind::kRelaunch};
+  std::vector<std::string_view> names;
+  for (const ControlKind kind : kKinds) {
+    names.push_back(ControlKindName(kind));
+  }
+  reader->Require("kind", "peer_gone, stop, halt or relaunch");
+  const std::optional<std::string> found = reader->Choice("kind", names);
+  if (!found.has_value()) {
     return;
   }
-  if (*kind == ControlKindName(ControlKind::kPeerGone)) {
-    message->kind = ControlKind::kPeerGone;
+  for (const ControlKind kind : kKinds) {
+    message->kind = *found == ControlKindName(kind) ? kind : message->kind;
+  }
+  if (message->kind == ControlKind::kPeerGone) {
     message->rank =
         static_cast<int>(reader->RequireInt("rank", 0, std::numeric_limits<int>::max()));
-    message->epoch = Epoch(reader->RequireInt("epoch", 0));
     message->incarnation = Incarnation(reader->RequireInt("incarnation", 0));
-  } else {
-    message->kind = ControlKind::kStop;
+  }
+  if (message->kind == ControlKind::kPeerGone || message->kind == ControlKind::kRelaunch) {
+    message->epoch = Epoch(reader->RequireInt("epoch", 0));
+  }
+  if (message->kind == ControlKind::kHalt || message->kind == ControlKind::kRelaunch) {
+    message->relaunch = reader->RequireInt("relaunch", 1, kRelaunchesMax);
   }
 }
 
@@ -52,6 +64,10 @@ std::string_view ControlKindName(ControlKind kind) {
       return "peer_gone";
     case ControlKind::kStop:
       return "stop";
+    case ControlKind::kHalt:
+      return "halt";
+    case ControlKind::kRelaunch:
+      return "relaunch";
   }
   LOCKSTEP_CHECK(false, "control kind out of range");
 }
@@ -64,8 +80,13 @@ std::string EncodeControlMessage(const ControlMessage& message) {
   json["kind"] = std::string(ControlKindName(message.kind));
   if (message.kind == ControlKind::kPeerGone) {
     json["rank"] = message.rank;
-    json["epoch"] = message.epoch.value();
     json["incarnation"] = message.incarnation.value();
+  }
+  if (message.kind == ControlKind::kPeerGone || message.kind == ControlKind::kRelaunch) {
+    json["epoch"] = message.epoch.value();
+  }
+  if (message.kind == ControlKind::kHalt || message.kind == ControlKind::kRelaunch) {
+    json["relaunch"] = message.relaunch;
   }
   return DumpJson(json);
 }

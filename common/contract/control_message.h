@@ -19,9 +19,11 @@ inline constexpr std::size_t kControlBytesMax = 4096;  // a message is about 200
 enum class ControlKind {
   kPeerGone,  // the pod of `rank` with `incarnation` is gone; the next meeting is `epoch`
   kStop,      // write a checkpoint and end, within the grace period of the pod
+  kHalt,      // end the programs, keep the pod, and wait for kRelaunch
+  kRelaunch,  // start the programs anew, all of whose peers have ended
 };
 
-// "peer_gone", "stop".
+// "peer_gone", "stop", "halt", "relaunch".
 std::string_view ControlKindName(ControlKind kind);
 
 struct ControlMessage {
@@ -30,8 +32,9 @@ struct ControlMessage {
   int64_t counter = 0;  // grows with each message the operator sends for this job, from 1
   ControlKind kind = ControlKind::kStop;
   int rank = 0;             // kPeerGone
-  Epoch epoch;              // kPeerGone
+  Epoch epoch;              // kPeerGone, kRelaunch
   Incarnation incarnation;  // kPeerGone
+  int64_t relaunch = 0;     // kHalt, kRelaunch: which of the attempt, from 1
 
   friend bool operator==(const ControlMessage&, const ControlMessage&) = default;
 };

@@ -34,8 +34,17 @@ ControlMessage Stop() {
   return message;
 }
 
+ControlMessage OfRelaunch(ControlKind kind) {
+  ControlMessage message = Stop();
+  message.kind = kind;
+  message.relaunch = 2;
+  message.epoch = kind == ControlKind::kRelaunch ? Epoch(9) : Epoch();
+  return message;
+}
+
 TEST(ControlMessage, RoundTripsUnderItsSignature) {
-  for (const ControlMessage& message : {PeerGone(), Stop()}) {
+  for (const ControlMessage& message :
+       {PeerGone(), Stop(), OfRelaunch(ControlKind::kHalt), OfRelaunch(ControlKind::kRelaunch)}) {
     const std::string body = EncodeControlMessage(message);
     const Result<ControlMessage> read =
         VerifyControlMessage(kKey, body, SignControlBody(kKey, body));
@@ -83,8 +92,15 @@ TEST(ControlMessage, DecodesStrictly) {
       {R"({"jobUid":"u","attempt":0,"kind":"stop"})", "counter: missing"},
       {R"({"jobUid":"u","attempt":0,"counter":0,"kind":"stop"})", "counter: 0 found"},
       {R"({"jobUid":"u","attempt":0,"counter":1})", "kind: missing"},
-      {R"({"jobUid":"u","attempt":0,"counter":1,"kind":"halt"})",
-       "kind: \"halt\" found, expected one of peer_gone, stop"},
+      {R"({"jobUid":"u","attempt":0,"counter":1,"kind":"pause"})",
+       "kind: \"pause\" found, expected one of peer_gone, stop, halt, relaunch"},
+      {R"({"jobUid":"u","attempt":0,"counter":1,"kind":"halt"})", "relaunch: missing"},
+      {R"({"jobUid":"u","attempt":0,"counter":1,"kind":"halt","relaunch":1,"epoch":1})",
+       "epoch: unknown field"},
+      {R"({"jobUid":"u","attempt":0,"counter":1,"kind":"relaunch","relaunch":101,"epoch":1})",
+       "relaunch: 101 found"},
+      {R"({"jobUid":"u","attempt":0,"counter":1,"kind":"relaunch","relaunch":1})",
+       "epoch: missing"},
       {R"({"jobUid":"u","attempt":0,"counter":1,"kind":"stop","deadlineSeconds":1})",
        "deadlineSeconds"},
       {R"({"jobUid":"u","attempt":0,"counter":1,"kind":"stop","rank":0})", "rank: unknown field"},

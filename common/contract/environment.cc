@@ -48,6 +48,9 @@ void RenderOwn(const WorkerEnvironment& environment, EnvironmentMap* variables) 
   if (environment.hung_after.has_value()) {
     SetNumber(env::kHungAfterMs, environment.hung_after->count(), variables);
   }
+  if (environment.hold.count() > 0) {
+    SetNumber(env::kHoldSeconds, environment.hold.count(), variables);
+  }
   SetUnlessEmpty(env::kCluster, environment.cluster, variables);
   if (environment.control_counter > 0) {
     SetNumber(env::kControlCounter, environment.control_counter, variables);

@@ -40,6 +40,7 @@ inline constexpr const char* kTerminationMessageFile = "LOCKSTEP_TERMINATION_MES
 inline constexpr const char* kRendezvousTimeoutSeconds = "LOCKSTEP_RENDEZVOUS_TIMEOUT_SECONDS";
 inline constexpr const char* kSilentAfterMs = "LOCKSTEP_SILENT_AFTER_MS";
 inline constexpr const char* kHungAfterMs = "LOCKSTEP_HUNG_AFTER_MS";
+inline constexpr const char* kHoldSeconds = "LOCKSTEP_HOLD_SECONDS";
 inline constexpr const char* kCluster = "LOCKSTEP_CLUSTER";
 inline constexpr const char* kControlCounter = "LOCKSTEP_CONTROL_COUNTER";
 inline constexpr const char* kPsIncarnations = "LOCKSTEP_PS_INCARNATIONS";
@@ -114,6 +115,8 @@ struct WorkerEnvironment {
   std::chrono::milliseconds silent_after = kDefaultSilentAfter;
   // A rank of a command that does nothing for so long is ended; null: nobody is watched.
   std::optional<std::chrono::milliseconds> hung_after;
+  // How long a pod whose programs have ended waits for their relaunch; 0: it ends with them.
+  std::chrono::seconds hold{0};
   TfConfig tf_config;   // of the pod's first process
   std::string cluster;  // the shape that tf_config follows from; empty: it stands for itself
   int64_t control_counter =

@@ -214,6 +214,7 @@ void ReadSettings(VariableReader* reader, WorkerEnvironment* environment) {
   if (hung_after > 0) {
     environment->hung_after = std::chrono::milliseconds(hung_after);
   }
+  environment->hold = std::chrono::seconds(reader->Number(env::kHoldSeconds, 0, kSecondsMax, 0));
   environment->control_counter =
       reader->Number(env::kControlCounter, 0, std::numeric_limits<int64_t>::max(), 0);
   for (const int64_t incarnation : reader->Numbers(env::kPsIncarnations)) {

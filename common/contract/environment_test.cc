@@ -35,6 +35,7 @@ WorkerEnvironment Sample(const JobTopology& topology, const TaskId& task) {
   environment.rendezvous_timeout = std::chrono::seconds(42);
   environment.silent_after = std::chrono::milliseconds(900);
   environment.hung_after = std::chrono::milliseconds(2500);
+  environment.hold = std::chrono::seconds(61);
   environment.control_counter = 17;
   environment.ps_incarnations = {Incarnation(0), Incarnation(12)};
   return environment;
@@ -66,6 +67,7 @@ TEST(Environment, HoldsEveryVariableOfTheContract) {
       {"LOCKSTEP_RENDEZVOUS_TIMEOUT_SECONDS", "42"},
       {"LOCKSTEP_SILENT_AFTER_MS", "900"},
       {"LOCKSTEP_HUNG_AFTER_MS", "2500"},
+      {"LOCKSTEP_HOLD_SECONDS", "61"},
       {"LOCKSTEP_CONTROL_COUNTER", "17"},
       {"LOCKSTEP_PS_INCARNATIONS", "0,12"},
       {"TF_CONFIG",

@@ -7,6 +7,7 @@
 
 #include "common/base/check.h"
 #include "common/contract/problems.h"
+#include "common/contract/termination_message.h"
 #include "common/contract/text.h"
 #include "common/json/json.h"
 
@@ -15,6 +16,7 @@ namespace {
 
 constexpr int64_t kIntMax = std::numeric_limits<int>::max();
 constexpr std::size_t kPeerReasonBytesMax = 128;  // choice: one line; there may be many peers
+constexpr double kSecondsAgoMax = 1e6;            // choice: pods are held for a minute
 constexpr double kNumberMax = std::numeric_limits<double>::max();
 
 Json FiniteOrNull(std::optional<double> number) {
@@ -121,6 +123,19 @@ void EncodeProgress(const StatusDocument& document, Json* json) {
   seconds["compute"] = AmountOrZero(document.step_phase_seconds.compute);
   seconds["communicate"] = AmountOrZero(document.step_phase_seconds.communicate);
   seconds["update"] = AmountOrZero(document.step_phase_seconds.update);
+}
+
+void EncodeRelaunches(const StatusDocument& document, Json* json) {
+  if (document.relaunches.has_value()) {
+    (*json)["relaunches"] = *document.relaunches;
+  }
+  if (document.held.has_value()) {
+    Json& held = (*json)["held"];
+    held["exitCode"] = document.held->exit_code;
+    held["signal"] = document.held->signal;
+    held["secondsAgo"] = std::min(AmountOrZero(document.held->seconds_ago), kSecondsAgoMax);
+    held["message"] = CutText(document.held->message, kTerminationMessageBytesMax);
+  }
 }
 
 double RequiredNumber(ObjectReader* reader, std::string_view key) {
@@ -291,6 +306,20 @@ void ReadProgress(ObjectReader* reader, StatusDocument* document, std::vector<Er
   });
 }
 
+// Pods of an earlier release, and those that end with their programs, say neither.
+void ReadRelaunches(ObjectReader* reader, StatusDocument* document, std::vector<Error>* errors) {
+  document->relaunches = reader->Int("relaunches", 0, kRelaunchesMax);
+  if (const Json* held = reader->Find("held")) {
+    ObjectReader fields(*held, reader->PathOf("held"), errors);
+    document->held.emplace();
+    document->held->exit_code = static_cast<int>(fields.RequireInt("exitCode", 0, kIntMax));
+    document->held->signal = static_cast<int>(fields.RequireInt("signal", 0, kIntMax));
+    fields.Require("secondsAgo", "a number of at least 0");
+    document->held->seconds_ago = fields.Number("secondsAgo", 0, kSecondsAgoMax).value_or(0);
+    document->held->message = RequiredText(&fields, "message");
+  }
+}
+
 }  // namespace
 
 std::string_view PhaseName(Phase phase) {
@@ -365,6 +394,7 @@ std::string EncodeStatusDocument(const StatusDocument& document) {
   json["devices"] = EncodeDevices(document.devices);
   json["history"] = EncodeHistory(document.history);
   json["timeline"] = EncodeTimeline(document.timeline);
+  EncodeRelaunches(document, &json);
   return DumpJson(json);
 }
 
@@ -393,6 +423,7 @@ Result<StatusDocument> DecodeStatusDocument(std::string_view text) {
   ReadDevices(&reader, &document, &errors);
   ReadHistory(&reader, &document, &errors);
   ReadTimeline(&reader, &document, &errors);
+  ReadRelaunches(&reader, &document, &errors);
   if (!errors.empty()) {
     return CombineProblems(errors);
   }

@@ -11,6 +11,7 @@
 #include "common/base/result.h"
 #include "common/base/strong_id.h"
 #include "common/contract/checkpoint_status.h"
+#include "common/contract/relaunch.h"
 #include "common/contract/topology.h"
 #include "common/contract/training_result.h"
 
@@ -159,6 +160,9 @@ struct StatusDocument {
   std::string backend_detail;            // for people to read
   std::vector<DataEpochResult> history;  // oldest first, the newest kStatusHistoryMax
   std::vector<TimelineEvent> timeline;   // oldest first, the newest kStatusTimelineMax
+  // Of its programs in this pod so far; absent where the pod ends with them.
+  std::optional<int64_t> relaunches;
+  std::optional<HeldEnd> held;  // the programs have ended, and the pod waits for the next relaunch
 
   friend bool operator==(const StatusDocument&, const StatusDocument&) = default;
 };

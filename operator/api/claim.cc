@@ -4,9 +4,14 @@
 
 namespace lockstep::control {
 
-RoomClaim DecodeClaim(const Json& value, const std::string& path, std::vector<Error>* errors) {
+std::optional<RoomClaim> DecodeClaim(const Json* value,
+                                     const std::string& path,
+                                     std::vector<Error>* errors) {
+  if (value == nullptr) {
+    return std::nullopt;
+  }
   RoomClaim claim;
-  ObjectReader reader(value, path, errors);
+  ObjectReader reader(*value, path, errors);
   const std::string since = reader.String("since").value_or("");
   if (const std::optional<WallTime> time = ParseRfc3339(since)) {
     claim.since = *time;
@@ -28,18 +33,21 @@ RoomClaim DecodeClaim(const Json& value, const std::string& path, std::vector<Er
   return claim;
 }
 
-Json EncodeClaim(const RoomClaim& claim) {
+void SetClaim(const std::optional<RoomClaim>& claim, Json* status) {
+  if (!claim.has_value()) {
+    return;
+  }
   Json gangs = Json::array();
-  for (const ClaimedGang& gang : claim.gangs) {
+  for (const ClaimedGang& gang : claim->gangs) {
     gangs.push_back({{"job", gang.job}, {"uid", gang.uid}, {"attempt", gang.attempt.value()}});
   }
   Json places = Json::array();
-  for (const ClaimedPlace& place : claim.places) {
+  for (const ClaimedPlace& place : claim->places) {
     places.push_back({{"task", place.task}, {"node", place.node}});
   }
-  return {{"since", FormatRfc3339(claim.since)},
-          {"gangs", std::move(gangs)},
-          {"places", std::move(places)}};
+  (*status)["claim"] = {{"since", FormatRfc3339(claim->since)},
+                        {"gangs", std::move(gangs)},
+                        {"places", std::move(places)}};
 }
 
 }  // namespace lockstep::control

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,9 +10,13 @@
 
 namespace lockstep::control {
 
-// status.claim, as the rest of the status: leniently, with every problem and its path.
-RoomClaim DecodeClaim(const Json& value, const std::string& path, std::vector<Error>* errors);
+// status.claim, as the rest of the status: leniently, with every problem and its path. Null: there
+// is none.
+std::optional<RoomClaim> DecodeClaim(const Json* value,
+                                     const std::string& path,
+                                     std::vector<Error>* errors);
 
-Json EncodeClaim(const RoomClaim& claim);
+// Writes it into the status, if there is one.
+void SetClaim(const std::optional<RoomClaim>& claim, Json* status);
 
 }  // namespace lockstep::control

@@ -227,6 +227,7 @@ RecoverySpec DecodeRecovery(const Json& value, const std::string& path, Errors* 
           reader.Number("hungAfterSeconds", kHungSecondsMin, kRecoverySecondsMax)) {
     recovery.hung_after = std::chrono::milliseconds(std::llround(*seconds * 1000));
   }
+  recovery.relaunch = reader.Bool("relaunch").value_or(false);
   reader.Finish();
   return recovery;
 }

@@ -103,6 +103,9 @@ Json EncodeSpec(const TrainingJobSpec& spec) {
   value["recovery"] = {{"replacementTimeoutSeconds", Seconds(spec.recovery.replacement_timeout)},
                        {"rendezvousTimeoutSeconds", Seconds(spec.recovery.rendezvous_timeout)},
                        {"silentAfterSeconds", Seconds(spec.recovery.silent_after)}};
+  if (spec.recovery.relaunch) {
+    value["recovery"]["relaunch"] = true;
+  }
   if (spec.recovery.hung_after) {
     value["recovery"]["hungAfterSeconds"] = Seconds(*spec.recovery.hung_after);
   }

@@ -14,6 +14,7 @@
 #include "common/contract/topology.h"
 #include "operator/api/fields.h"
 #include "operator/api/pod_template.h"
+#include "operator/api/recovery_rules.h"
 
 namespace lockstep::control {
 namespace {
@@ -454,33 +455,9 @@ class RuleChecker {
   }
 
   void CheckRecovery() {
-    const RecoverySpec& recovery = spec_.recovery;
-    if (IsTrusted("spec.recovery") && recovery.silent_after >= recovery.replacement_timeout) {
-      Fail("spec.recovery.silentAfterSeconds",
-           "is not below replacementTimeoutSeconds, expected less: a rank must be noticed before "
-           "its successor can come");
-    }
-    CheckHungAfter();
-  }
-
-  void CheckHungAfter() {
-    const std::string field = "spec.recovery.hungAfterSeconds";
-    if (!spec_.recovery.hung_after || !IsTrusted("spec.recovery")) {
-      return;
-    }
-    if (spec_.training) {
-      Fail(field,
-           "found beside spec.training, expected it for commands only: ranks of the built-in "
-           "trainer find out by themselves, by silentAfterSeconds");
-    }
-    for (std::size_t i = 0; i < spec_.roles.size(); ++i) {
-      const RoleSpec& role = spec_.roles[i];
-      const bool has_ranks = role.name == Role::kChief || role.name == Role::kWorker;
-      if (!spec_.training && has_ranks && !role.supervise && IsTrusted(RolePath(i))) {
-        Fail(field,
-             "found, but " + RolePath(i) +
-                 " has supervise: false, so that nobody watches its processes; expected "
-                 "supervise: true");
+    for (const Error& error : RecoveryErrors(spec_)) {
+      if (IsTrusted("spec.recovery")) {
+        Fail(error.field(), error.message());
       }
     }
   }

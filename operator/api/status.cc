@@ -15,6 +15,7 @@
 #include "operator/api/job_progress.h"
 #include "operator/api/job_result.h"
 #include "operator/api/queue_position.h"
+#include "operator/api/relaunch_status.h"
 #include "operator/api/status_fields.h"
 
 namespace lockstep::control {
@@ -333,9 +334,8 @@ TrainingJobStatus DecodeStatus(const Json& value,
   status.quick_restarts = ReadCount(reader, "quickRestarts");
   status.retry_at = ReadTime(reader, "retryAt");
   status.waiting_since = ReadTime(reader, "waitingSince");
-  if (const Json* claim = reader.Find("claim")) {
-    status.claim = DecodeClaim(*claim, reader.PathOf("claim"), errors);
-  }
+  status.relaunch = DecodeRelaunch(reader.Find("relaunch"), reader.PathOf("relaunch"), errors);
+  status.claim = DecodeClaim(reader.Find("claim"), reader.PathOf("claim"), errors);
   status.queue = DecodeQueuePosition(reader.Find("queue"), reader.PathOf("queue"), errors);
   status.kueue = DecodeKueueAdmission(reader.Find("kueue"), reader.PathOf("kueue"), errors);
   status.preemptions = ReadCount(reader, "preemptions");
@@ -422,9 +422,8 @@ Json EncodeStatus(const TrainingJob& job) {
   SetTime(&value, "completionTime", status.completion_time);
   SetTime(&value, "retryAt", status.retry_at);
   SetTime(&value, "waitingSince", status.waiting_since);
-  if (status.claim) {
-    value["claim"] = EncodeClaim(*status.claim);
-  }
+  SetRelaunch(status.relaunch, &value);
+  SetClaim(status.claim, &value);
   SetQueuePosition(status.queue, &value);
   SetKueueAdmission(status.kueue, &value);
   if (status.preemptions > 0) {

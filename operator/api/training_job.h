@@ -182,6 +182,8 @@ struct RecoverySpec {
   std::chrono::milliseconds silent_after{1'500};  // a rank that says nothing for so long is lost
   // A rank of a command that does nothing for so long is ended; null: nobody is watched.
   std::optional<std::chrono::milliseconds> hung_after;
+  // A command's gang that has lost a program starts anew within its pods, where that can be.
+  bool relaunch = false;
 
   friend bool operator==(const RecoverySpec&, const RecoverySpec&) = default;
 };
@@ -374,6 +376,16 @@ struct QueuePosition {
   friend bool operator==(const QueuePosition&, const QueuePosition&) = default;
 };
 
+// The relaunches of an attempt (common/contract/relaunch.h).
+struct Relaunch {
+  int64_t count = 0;
+  std::optional<WallTime> since;  // the newest is under way since then; null: it is done
+  WallTime told_at{};             // when pods were last told of that one
+  bool is_halted = false;         // all programs have ended for it, and may start
+
+  friend bool operator==(const Relaunch&, const Relaunch&) = default;
+};
+
 struct TrainingJobStatus {
   std::vector<Condition> conditions;  // each type at most once
   Attempt attempt;
@@ -396,6 +408,7 @@ struct TrainingJobStatus {
   int64_t observed_generation = 0;
   int64_t control_counter = 0;  // number of the last control message that was decided
   int64_t rollbacks = 0;        // gangs rolled back in a row: placed, but not all pods could start
+  Relaunch relaunch;            // of the attempt that has this placement
   int64_t quick_restarts = 0;   // gang restarts in a row, each soon after the gang ran
   std::optional<WallTime> retry_at;  // the gang is not placed again before
   // It wants a gang that runs since then; null while it has one, or wants none.

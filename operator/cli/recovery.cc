@@ -1,7 +1,11 @@
 #include "operator/cli/recovery.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
+
+#include "common/contract/exit_code.h"
+#include "common/contract/termination_message.h"
 
 namespace lockstep::control {
 namespace {
@@ -78,7 +82,7 @@ void RecoveryTracker::NoteFault(const TaskId& task, TimePoint at) {
 void RecoveryTracker::PodLost(const Loss& loss) {
   const bool is_known =
       std::any_of(recoveries_.begin(), recoveries_.end(), [&loss](const Recovery& recovery) {
-        return recovery.lost_pod == loss.pod && !recovery.lost_rank;
+        return recovery.lost_pod == loss.pod && !recovery.lost_rank && !recovery.relaunch;
       });
   if (is_known) {
     return;
@@ -147,6 +151,55 @@ void RecoveryTracker::Report(const StatusDocument& document) {
     }
     if (recovery.next_step_at && !recovery.over_at) {
       recovery.over_at = recovery.next_step_at;
+      Complete(&recovery);
+    }
+  }
+}
+
+// Of the programs that have ended since the newest relaunch, the first: the others miss it.
+void RecoveryTracker::NoteHeld(const StatusDocument& document, TimePoint received) {
+  const HeldEnd& end = *document.held;
+  Recovery held;
+  held.cause =
+      ExitCauseName(VerdictUnasked(ClassifyExit(end.exit_code, end.signal, ""), end.message).cause);
+  held.culprit = document.task;
+  held.lost_pod = document.pod;
+  held.replacement_pod = document.pod;
+  held.relaunch = *document.relaunches + 1;
+  held.noticed_at = received;
+  held.fault_at = received - std::chrono::duration_cast<Duration>(
+                                 std::chrono::duration<double>(end.seconds_ago));
+  if (!held_ || held_->relaunch < held.relaunch || held.fault_at < held_->fault_at) {
+    held.noticed_at = held_ && held_->relaunch == held.relaunch
+                          ? std::min(held_->noticed_at, received)
+                          : received;
+    held_ = std::move(held);
+  }
+}
+
+void RecoveryTracker::NotePrograms(const StatusDocument& document, TimePoint received) {
+  const Attempt attempt = AttemptOf(document.pod);
+  if (!document.relaunches || attempt < programs_attempt_) {
+    return;
+  }
+  if (attempt > programs_attempt_) {
+    programs_attempt_ = attempt;
+    relaunches_.clear();
+    held_.reset();
+  }
+  relaunches_[document.pod] = *document.relaunches;
+  if (document.held && document.held->exit_code != 0) {
+    NoteHeld(document, received);
+  } else if (held_ && *document.relaunches >= *held_->relaunch) {
+    recoveries_.push_back(*std::exchange(held_, std::nullopt));
+  }
+  for (Recovery& recovery : recoveries_) {
+    const bool is_back =
+        recovery.relaunch && std::ranges::all_of(relaunches_, [&](const auto& told) {
+          return told.second >= *recovery.relaunch;
+        });
+    if (is_back && !recovery.over_at) {
+      recovery.over_at = received;
       Complete(&recovery);
     }
   }

@@ -34,7 +34,9 @@ struct Recovery {
   std::optional<int> lost_rank;  // of a process that was replaced within its pod; null: a pod was
   std::string lost_pod;
   std::string replacement_pod;  // empty until it was started
-  TimePoint fault_at;           // the signal where we sent it ourselves, else as early as is known
+  // The programs of all pods were started anew within them, and which time of the attempt it was.
+  std::optional<int64_t> relaunch;
+  TimePoint fault_at;  // the signal where we sent it ourselves, else as early as is known
   TimePoint noticed_at;
   // The next step; for commands, when all pods run again, or their ranks have met again; for a
   // process with a model of its own beside others, when its successor began.
@@ -75,6 +77,9 @@ class RecoveryTracker {
   void PodStarted(const TaskId& task, const std::string& pod, TimePoint at);
   void Report(const StatusDocument& document);
 
+  // What a pod said of its programs, where those may be started anew within it.
+  void NotePrograms(const StatusDocument& document, TimePoint received);
+
   // Whether a loss still waits for its next step.
   bool is_recovering() const;
 
@@ -90,6 +95,7 @@ class RecoveryTracker {
 
  private:
   void Complete(Recovery* recovery);
+  void NoteHeld(const StatusDocument& document, TimePoint received);
   void NoteMeeting(Recovery* recovery);
   std::optional<TimePoint> NextStepOf(const Recovery& recovery) const;
   std::optional<TimePoint> NextAfter(TimelineEventKind kind, TimePoint when) const;
@@ -107,6 +113,9 @@ class RecoveryTracker {
   std::map<Attempt, std::set<TaskId>> started_;  // of each attempt, what has ever run
   std::map<TaskId, TimePoint> faults_;
   std::map<std::string, StatusDocument> newest_;  // by pod
+  Attempt programs_attempt_;                      // that the next two are of
+  std::map<std::string, int64_t> relaunches_;     // by pod
+  std::optional<Recovery> held_;                  // the first loss that the next relaunch answers
   std::vector<Recovery> recoveries_;
   std::size_t taken_ = 0;
   std::vector<std::size_t> completed_;  // indexes into recoveries_, in order of completion

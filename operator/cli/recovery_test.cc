@@ -234,5 +234,30 @@ TEST(RecoveryTracker, StepOfAnothersOwnModelIsNoRecovery) {
   EXPECT_EQ(tracker.all().at(0).over_at, At(1600));
 }
 
+// What a pod of a command says of its programs.
+StatusDocument ProgramsOf(const TaskId& task, int64_t relaunches, std::optional<HeldEnd> held) {
+  StatusDocument document;
+  document.pod = PodName("job", task, {});
+  document.task = task;
+  document.relaunches = relaunches;
+  document.held = std::move(held);
+  return document;
+}
+
+TEST(RecoveryTracker, RelaunchIsOverWhenAllProgramsRunAgain) {
+  RecoveryTracker tracker(false, 2);
+  tracker.NotePrograms(ProgramsOf(kWorker0, 0, std::nullopt), At(900));
+  tracker.NotePrograms(ProgramsOf(kWorker1, 0, HeldEnd{137, 9, 0.5, ""}), At(1500));
+  tracker.NotePrograms(ProgramsOf(kWorker0, 0, HeldEnd{1, 0, 0.25, ""}), At(1600));  // its echo
+  EXPECT_TRUE(tracker.all().empty());  // it may be the end of the job
+  tracker.NotePrograms(ProgramsOf(kWorker1, 1, std::nullopt), At(1800));
+  EXPECT_TRUE(tracker.is_recovering());
+  tracker.NotePrograms(ProgramsOf(kWorker0, 1, std::nullopt), At(1900));
+  ASSERT_EQ(tracker.TakeCompleted().size(), 1U);
+  EXPECT_EQ(FormatRecovery(tracker.all()[0]),
+            "worker-1 (killed): running again after 0.90 s, in the same pods");
+  EXPECT_FALSE(tracker.is_recovering());
+}
+
 }  // namespace
 }  // namespace lockstep::control

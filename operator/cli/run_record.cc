@@ -198,6 +198,7 @@ void RunRecord::OnGivenUp(const kube::Pod& pod, const std::string& cause, TimePo
 void RunRecord::OnReport(const StatusArrival& arrival) {
   const StatusDocument& document = arrival.document;
   recoveries_.Report(document);
+  recoveries_.NotePrograms(document, arrival.received);
   checkpoints_.Report(document.pod, document.checkpoints, document.last_checkpoint_step);
   NoteSamples(document.task, document.samples, false);
   if (TellsHistory(document.task)) {

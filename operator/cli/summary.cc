@@ -402,7 +402,8 @@ std::string FormatRecovery(const Recovery& recovery) {
   text += (is_of_ps   ? "in two copies again after "
            : has_step ? "training again after "
                       : "running again after ") +
-          Seconds(*recovery.over_at - recovery.fault_at) + " s";
+          Seconds(*recovery.over_at - recovery.fault_at) + " s" +
+          (recovery.relaunch ? ", in the same pods" : "");
   if (recovery.parts) {
     const RecoveryParts& parts = *recovery.parts;
     text += " = detect " + Seconds(parts.detect) + " + spawn " + Seconds(parts.spawn) +

@@ -32,6 +32,7 @@ Json EncodeRecovery(const Recovery& recovery) {
   json["cause"] = recovery.cause;
   json["culprit"] = TaskName(recovery.culprit);
   json["lostRank"] = recovery.lost_rank ? Json(*recovery.lost_rank) : Json(nullptr);
+  json["relaunch"] = recovery.relaunch ? Json(*recovery.relaunch) : Json(nullptr);
   json["lostPod"] = recovery.lost_pod;
   json["replacementPod"] = recovery.replacement_pod;
   json["killToNextStepSeconds"] = SecondsOrNull(FaultToNextStep(recovery));

@@ -388,7 +388,8 @@ TEST(EncodeSummary, KeysAreThoseOfTheManual) {
 
 TEST(EncodeSummary, RecoveryCarriesItsParts) {
   EXPECT_EQ(DumpJson(EncodeSummary(TrainedWithOneLoss())["recoveries"][0]),
-            R"({"cause":"killed","culprit":"worker-1","lostRank":null,"lostPod":"mnist-worker-1",)"
+            R"({"cause":"killed","culprit":"worker-1","lostRank":null,"relaunch":null,)"
+            R"("lostPod":"mnist-worker-1",)"
             R"("replacementPod":"mnist-worker-1-r1","killToNextStepSeconds":0.7,)"
             R"("detectSeconds":0.01,"spawnSeconds":0.02,"engineLoadSeconds":0.3,)"
             R"("rendezvousSeconds":0.07,"stateSeconds":0.1,"stepSeconds":0.2})");

@@ -18,6 +18,7 @@
 #include "operator/reconcile/act/old_pods.h"
 #include "operator/reconcile/act/place_gang.h"
 #include "operator/reconcile/act/refused_replacement.h"
+#include "operator/reconcile/act/relaunch.h"
 #include "operator/reconcile/act/renewal.h"
 #include "operator/reconcile/act/replace.h"
 #include "operator/reconcile/act/resize.h"
@@ -187,13 +188,13 @@ void AnswerFailures(const GangView& view,
       ReplaceMembers(view, failures, builder);
     }
   } else if (SpendBudget({origin}, builder)) {
-    RestartGang(origin, builder);
+    StartGangAnew(view, failures, builder);
   }
 }
 
 // Nothing is wrong: joins the newest meeting and says when the whole gang runs.
 void NoteHealth(const GangView& view, DecisionBuilder* builder) {
-  bool is_complete = true;
+  bool is_complete = !ContinueRelaunch(view, builder);
   std::set<std::string> nodes;
   for (const Member& member : view.members) {
     nodes.insert(member.node);
@@ -353,6 +354,7 @@ void Run(DecisionBuilder* builder) {
   if (NoteRealNodes(view, builder)) {
     view = View(builder);
   }
+  LearnRelaunches(view, builder);
   NoteSeen(view, builder);
   NoteTrouble(view, builder);
   NoteAdmission(view, builder);
@@ -416,6 +418,7 @@ void Run(DecisionBuilder* builder) {
 // What is left to do for a job that has ended.
 void Finish(const GangView& view, DecisionBuilder* builder) {
   LearnVerdicts(view, builder);
+  ReleaseHeld(view, builder);
   CleanPods(view, builder);
   TrainingJob ended = builder->job();
   ended.status = builder->status();

@@ -23,6 +23,9 @@ struct Describer {
     if (effect.message.kind == ControlKind::kPeerGone) {
       text += " rank " + std::to_string(effect.message.rank) + ", epoch " +
               std::to_string(effect.message.epoch.value());
+    } else if (effect.message.relaunch > 0) {
+      text += effect.message.kind == ControlKind::kHalt ? " for relaunch " : " ";
+      text += std::to_string(effect.message.relaunch);
     }
     return text;
   }

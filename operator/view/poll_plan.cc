@@ -8,6 +8,7 @@
 #include "operator/api/placement.h"
 #include "operator/reconcile/gang/pod_labels.h"
 #include "operator/reconcile/policy/device_record.h"
+#include "operator/reconcile/policy/relaunch_policy.h"
 
 namespace lockstep::control {
 namespace {
@@ -20,11 +21,20 @@ namespace {
 constexpr Duration kCalmInterval = std::chrono::milliseconds(250);
 constexpr Duration kSurveyInterval = std::chrono::seconds(1);
 constexpr Duration kAlarmInterval = std::chrono::milliseconds(200);
+constexpr Duration kProgramsInterval = std::chrono::seconds(1);
+constexpr Duration kProgramsIntervalMax = std::chrono::seconds(5);
 constexpr Duration kIntervalPerPod = std::chrono::milliseconds(2);
 
 // A meeting that waits so long for a peer is worth a look. Choice: images are often pulled by then,
 // and no meeting has given up.
 constexpr double kMissedSeconds = 5;
+
+// Of a gang that may be relaunched each pod tells of its own programs, and ends where nobody asks
+// any more: 10 ms more for each, so that a gang of 500 costs 100 requests a second.
+Duration ProgramsInterval(std::size_t pods) {
+  return std::min(kProgramsInterval + 5 * static_cast<int64_t>(pods) * kIntervalPerPod,
+                  kProgramsIntervalMax);
+}
 
 constexpr std::size_t kSpeakers = 2;  // the second goes on when the first is the one that is lost
 
@@ -88,13 +98,18 @@ std::vector<PollTarget> PollPlan(const TrainingJob& job,
   }
   const std::vector<Candidate> candidates = CandidatesOf(job, pods);
   const bool is_alarmed =
-      std::any_of(candidates.begin(), candidates.end(), [&](const Candidate& candidate) {
-        const std::string& name = candidate.pod->name;
-        const auto document = known.documents.find(name);
-        // One that never told anything has not begun to listen.
-        return document != known.documents.end() &&
-               (Accuses(*document->second) || known.closed.count(name) > 0);
-      });
+      std::any_of(candidates.begin(),
+                  candidates.end(),
+                  [&](const Candidate& candidate) {
+                    const std::string& name = candidate.pod->name;
+                    const auto document = known.documents.find(name);
+                    // One that never told anything has not begun to listen.
+                    return document != known.documents.end() &&
+                           (Accuses(*document->second) || document->second->held.has_value() ||
+                            known.closed.count(name) > 0);
+                  }) ||
+      job.status.relaunch.since.has_value();
+  const bool may_relaunch = MayRelaunch(job.spec);
   const Duration load = static_cast<int64_t>(candidates.size()) * kIntervalPerPod;
   const bool is_complete = IsTrue(job.status, ConditionType::kRunning);
   for (std::size_t i = 0; i < candidates.size(); ++i) {
@@ -105,6 +120,8 @@ std::vector<PollTarget> PollPlan(const TrainingJob& job,
       const bool has_spoken = known.documents.count(pod.name) > 0;
       targets.push_back(
           {pod.name, pod.status.pod_ip, has_spoken ? kCalmInterval : kSurveyInterval});
+    } else if (may_relaunch) {
+      targets.push_back({pod.name, pod.status.pod_ip, ProgramsInterval(candidates.size())});
     } else if (is_complete && !candidates[i].is_surveyed && !HasShown(pod, known)) {
       targets.push_back({pod.name, pod.status.pod_ip, kSurveyInterval + load});
     }

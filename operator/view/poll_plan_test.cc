@@ -145,6 +145,25 @@ TEST_F(PollPlanTest, RuntimeThatWorksAndShowsNoDeviceIsNotAskedForEver) {
   EXPECT_EQ(Asked(), "012");
 }
 
+// Each pod tells of its own programs only, and would not wait for somebody who never asks.
+TEST_F(PollPlanTest, EveryRankIsAskedWhereProgramsMayStartAnewInTheirPods) {
+  job_.spec.training.reset();
+  job_.spec.recovery.relaunch = true;
+  EXPECT_EQ(Asked(), "0123");
+  const Duration calm = Plan()[3].interval;
+  StatusDocument document;
+  known_.documents["mnist-worker-2"] = &document;
+  EXPECT_EQ(Plan()[3].interval, calm);
+  document.held.emplace();
+  EXPECT_LT(Plan()[3].interval, calm);
+  known_.documents.clear();
+  job_.status.relaunch.since = WallTime{};
+  EXPECT_LT(Plan()[3].interval, calm);
+  job_.spec.strategy = Strategy::kHorovod;
+  job_.status.relaunch.since.reset();
+  EXPECT_EQ(Asked(), "01");
+}
+
 TEST_F(PollPlanTest, OlderPodsAndEndedJobsAreLeftAlone) {
   job_.status.placement[0].incarnation = Incarnation(1);
   EXPECT_EQ(Asked(), "12");

@@ -211,8 +211,12 @@ std::vector<std::string> ControlMessageSeeds() {
   message.job_uid = "uid";
   message.counter = 1;
   std::vector<std::string> seeds = {EncodeControlMessage(message)};
-  message.kind = ControlKind::kPeerGone;
-  seeds.push_back(EncodeControlMessage(message));
+  message.relaunch = 1;
+  for (const ControlKind kind :
+       {ControlKind::kPeerGone, ControlKind::kHalt, ControlKind::kRelaunch}) {
+    message.kind = kind;
+    seeds.push_back(EncodeControlMessage(message));
+  }
   return seeds;
 }
 

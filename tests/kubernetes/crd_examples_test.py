@@ -48,6 +48,8 @@ STATUS = {
     "observedGeneration": 1,
     "controlCounter": 2,
     "quickRestarts": 1,
+    "relaunch": {"count": 2, "since": "2026-11-21T10:22:03Z", "toldAt": "2026-11-21T10:22:05Z",
+                 "halted": True},
     "rollbacks": 1,
     "retryAt": "2026-11-21T10:22:13Z",
     "queue": {"name": "vision", "position": 3, "estimatedStart": "2026-11-21T10:23:00Z"},

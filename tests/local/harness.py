@@ -68,6 +68,7 @@ spec:
           image: local
           command: {command}
   runPolicy: {{backoffLimit: {backoff_limit}}}
+  recovery: {recovery}
 """
 
 
@@ -94,6 +95,7 @@ def command_manifest(command, **changes):
         "grace": 30,
         "backoff_limit": 0,
         "command": json.dumps(command),
+        "recovery": "{}",
     }
     return COMMAND.format(**{**fields, **changes})
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # An unmodified MultiWorkerMirroredStrategy program with two workers: the same losses under a
-# TrainingJob as started by hand; and what lockstep.keras.Report shows of programs. TensorFlow is
-# installed into a cache outside the clone.
+# TrainingJob as started by hand; what lockstep.keras.Report shows of programs; and that a program
+# with BackupAndRestore which loses a worker goes on from its backup. TensorFlow is installed into a
+# cache outside the clone.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -17,3 +18,4 @@ export LOCKSTEP_TENSORFLOW_PYTHON=$cache/bin/python3
 /usr/bin/python3 tests/peers/tensorflow_test.py
 /usr/bin/python3 -B tests/peers/keras_report_test.py
 /usr/bin/python3 -B tests/peers/horovod_tensorflow_test.py
+/usr/bin/python3 -B tests/peers/tensorflow_backup_test.py

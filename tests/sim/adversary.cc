@@ -85,7 +85,8 @@ void Simulation::KillProcess() {
   if (pod != nullptr) {
     constexpr int kCodes[] = {1, 42, 70, 75, 126, 134, 137, 139, 143};
     const int code = kCodes[context_.prng.Below(std::size(kCodes))];
-    processes_.End(UidOf(*pod), {code, code == 137 && context_.Happens(2) ? "OOMKilled" : "Error"});
+    processes_.Fail(UidOf(*pod),
+                    {code, code == 137 && context_.Happens(2) ? "OOMKilled" : "Error"});
   }
 }
 
@@ -102,7 +103,7 @@ void Simulation::FreezeProcess() {
   }
   for (const auto& [key, other] : server_.mutable_store()->Of(kube::kPods).objects) {
     if (other != pod && JobUidOf(*other) == JobUidOf(*pod)) {
-      processes_.End(UidOf(*other), {137, "Error"});
+      processes_.Fail(UidOf(*other), {137, "Error"});
     }
   }
 }

@@ -22,6 +22,12 @@ void Casualties::NoteAlone(const std::string& pod_uid, bool is_free) {
   }
 }
 
+void Casualties::NoteHeld(const std::string& pod_uid, int64_t relaunches) {
+  if (held_.emplace(pod_uid, relaunches).second) {
+    Note(pod_uid, Begin(/*is_free=*/false));
+  }
+}
+
 void Casualties::OfferPod(const std::string& job_uid, const std::string& pod_uid) {
   const auto acts = acts_.find(pod_uid);
   if (acts == acts_.end()) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <set>
 #include <string>
@@ -30,6 +31,9 @@ class Casualties {
   // Something has met this pod alone; nothing new where it has met something of that kind before.
   void NoteAlone(const std::string& pod_uid, bool is_free);
 
+  // A program of this pod has ended that its pod outlives, after so many relaunches.
+  void NoteHeld(const std::string& pod_uid, int64_t relaunches);
+
   bool IsHit(const std::string& pod_uid) const { return acts_.count(pod_uid) > 0; }
 
   // What an operator saw of a job that may be counted: each act that is not free and has met a pod
@@ -55,6 +59,7 @@ class Casualties {
   // By job uid and act: when the first pod that it had met was given up.
   std::map<std::pair<std::string, int>, TimePoint> answered_;
   std::set<int> free_acts_;
+  std::set<std::pair<std::string, int64_t>> held_;        // by pod uid and relaunches
   std::map<std::string, std::set<std::string>> offered_;  // by job uid
   std::set<std::string> permanent_;                       // uids of jobs
   int next_act_ = 1;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "common/contract/relaunch.h"
 #include "operator/api/conditions.h"
 #include "operator/api/derived_status.h"
 #include "operator/reconcile/gang/pod_labels.h"
@@ -103,7 +104,8 @@ void Checks::CheckPreemption(const ObjectPtr& before_object, const ObjectPtr& af
   }
   if (was.preemptions != is.preemptions) {
     context_->Count("a gang that goes for another");
-    Require(is.preemptions == was.preemptions + 1 && is.attempt == was.attempt.Next() &&
+    Require(is.preemptions == was.preemptions + 1 &&
+                is.attempt == AttemptOfPrograms(was.attempt, was.relaunch.count).Next() &&
                 !was.placement.empty() && is.placement.empty(),
             NameOf(after) + ": a gang went for another and stays");
     Require(HasLosses(was) || IsNothingCharged(was, is),

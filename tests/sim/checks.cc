@@ -181,7 +181,13 @@ void Checks::CheckCounts(const TrainingJob& before, const TrainingJob& after) {
   restarts_ += counted;
   const bool is_new_attempt = before.status.attempt < after.status.attempt;
   rollbacks_ += after.status.rollbacks > before.status.rollbacks ? 1 : 0;
-  if (!is_new_attempt) {
+  // A relaunch is told by when it began: what a wiped status learns of its pods is none.
+  const bool is_relaunch = after.status.relaunch.since.has_value() &&
+                           before.status.relaunch.since != after.status.relaunch.since;
+  if (!is_new_attempt && is_relaunch) {
+    Require(counted == replaced + 1, name + ": a relaunch was not counted once");
+    Require(has_casualty, name + ": the gang was relaunched though nothing had happened to it");
+  } else if (!is_new_attempt) {
     Require(counted == replaced,
             name + ": " + std::to_string(counted) + " restarts counted for " +
                 std::to_string(replaced) + " replacements");
@@ -277,6 +283,9 @@ void Checks::CheckWorld() {
   NoteLimits();
   for (const std::string& given : nodes_->given_twice()) {
     Require(false, "given twice: " + given);
+  }
+  for (const std::string& pair : processes_->mixed) {
+    Require(false, "a relaunch is mixed with what was before: " + pair);
   }
   std::map<std::string, std::set<int>> used;
   for (const auto& [uid, use] : nodes_->DevicesInUse()) {

@@ -122,7 +122,7 @@ void Simulation::EditManifest() {
   for (const auto& [key, pod] : server_.store().Of(kube::kPods).objects) {
     if (JobUidOf(*pod) == UidOf(*job) && processes_.Find(UidOf(*pod)) != nullptr) {
       context_.Count("an edited manifest, then a lost pod");
-      processes_.End(UidOf(*pod), {137, "Error"});
+      processes_.Fail(UidOf(*pod), {137, "Error"});
       return;
     }
   }
@@ -221,10 +221,11 @@ void Simulation::BreakProgram() {
 void Simulation::RunProgramBreaks() {
   for (const auto& [uid, process] : processes_.all()) {
     const auto left = breaks_left_.find(process.environment.job_uid);
-    if (left != breaks_left_.end() && left->second > 0 && !process.end && process.step > 3) {
+    if (left != breaks_left_.end() && left->second > 0 && !process.end && !process.held &&
+        process.step > 3) {
       --left->second;
       context_.Count("in peace: a program that breaks again");
-      processes_.End(uid, {134, "Error"});
+      processes_.Fail(uid, {134, "Error"});
       return;
     }
   }

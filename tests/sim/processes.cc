@@ -24,6 +24,11 @@ EnvironmentMap VariablesOf(const Json& container) {
   return variables;
 }
 
+// Whether a pod that has ended so could be better off with its programs started again in it.
+bool IsHoldable(const ProcessEnd& end) {
+  return end.code != kExitCannotExecute && end.code != kExitNotFound && end.reason != "OOMKilled";
+}
+
 }  // namespace
 
 Status Processes::Start(const std::string& pod_uid,
@@ -58,6 +63,34 @@ void Processes::End(const std::string& pod_uid, ProcessEnd end) {
                    std::to_string(end.code) + " " + end.reason);
     found->second.end = std::move(end);
     found->second.is_frozen = false;
+  }
+}
+
+void Processes::Fail(const std::string& pod_uid, ProcessEnd end) {
+  const auto found = processes_.find(pod_uid);
+  if (found == processes_.end() || !IsAlive(found->second)) {
+    return;
+  }
+  Process& process = found->second;
+  const bool is_held = process.environment.hold.count() > 0 && !process.held.has_value() &&
+                       !process.stop_by.has_value() && IsHoldable(end);
+  if (!is_held) {
+    End(pod_uid, std::move(end));
+    return;
+  }
+  context_->Tell("program of " + process.environment.pod + " ends with " +
+                 std::to_string(end.code) + ", and is held");
+  context_->Count("a program whose end is held");
+  process.held = std::move(end);
+  process.held_since = context_->now;
+  process.is_frozen = false;
+}
+
+// Nobody has it started again in time: the pod ends as it would have at once.
+void Processes::RunHeld(Process* process) {
+  if (context_->now - process->held_since >= process->environment.hold) {
+    const bool is_halted = process->held->code == kExitSuccess;
+    End(process->pod_uid, is_halted ? ProcessEnd{kExitRetryable, "Error"} : *process->held);
   }
 }
 
@@ -117,6 +150,8 @@ void Processes::RunOne(Process* process) {
     const bool is_over = *process->stop_by <= context_->now;
     if (is_over) {
       End(process->pod_uid, {kExitSignalBase + kSigkill, "Error"});
+    } else if (process->held.has_value() && process->held->code != kExitSuccess) {
+      End(process->pod_uid, *process->held);
     } else if (!process->is_frozen && context_->Happens(3)) {
       // Many a program saves what it has and says that all is well.
       const bool is_polite = !process->is_training && context_->Happens(2);
@@ -134,6 +169,8 @@ void Processes::RunOne(Process* process) {
   }
   if (process->is_training) {
     RunTraining(process);
+  } else if (process->held.has_value()) {
+    RunHeld(process);
   } else {
     RunCommand(process);
   }
@@ -298,7 +335,9 @@ void Processes::RunCommand(Process* process) {
   int present = 1 + static_cast<int>(process->finished.size());
   bool has_lost_one = false;
   for (const Process* peer : PeersOf(*process)) {
-    present += CanHear(*process, *peer) && !peer->stop_by.has_value() ? 1 : 0;
+    const bool is_there = CanHear(*process, *peer) && !peer->stop_by.has_value() &&
+                          !peer->held.has_value() && peer->relaunches == process->relaunches;
+    present += is_there ? 1 : 0;
     has_lost_one = has_lost_one || (peer->end.has_value() && peer->end->code != kExitSuccess);
   }
   process->phase = Phase::kTraining;
@@ -329,6 +368,15 @@ std::optional<StatusDocument> Processes::Report(const std::string& pod_uid) cons
   document.step = Step(process->step);
   if (process->is_training) {  // of a user's program nobody knows
     document.steps_total = steps_total;
+  }
+  if (environment.hold.count() > 0) {
+    document.relaunches = process->relaunches;
+  }
+  if (process->held.has_value()) {
+    document.held = HeldEnd{process->held->code,
+                            0,
+                            ToSeconds(context_->now - process->held_since),
+                            process->held->message};
   }
   for (const auto& [rank, link] : process->links) {
     PeerStatus peer{rank, link.incarnation, PeerState::kConnected, "", 0};
@@ -374,10 +422,40 @@ void Processes::Receive(const std::string& pod_uid, const ControlMessage& messag
     Stop(pod_uid, process.environment.grace);
     return;
   }
-  process.gone.emplace(message.rank, message.incarnation);
-  if (message.epoch > process.epoch) {
-    process.epoch = message.epoch;
-    Enter(&process, Phase::kRendezvous);
+  Hear(&process, message);
+}
+
+void Processes::Hear(Process* process, const ControlMessage& message) {
+  if (message.kind == ControlKind::kPeerGone) {
+    process->gone.emplace(message.rank, message.incarnation);
+    if (message.epoch > process->epoch) {
+      process->epoch = message.epoch;
+      Enter(process, Phase::kRendezvous);
+    }
+    return;
+  }
+  if (process->environment.hold.count() == 0 || message.relaunch <= process->relaunches) {
+    return;
+  }
+  if (message.kind == ControlKind::kHalt && !process->held.has_value()) {
+    context_->Count("a program that is halted for a relaunch");
+    process->held = ProcessEnd{kExitSuccess, "Completed"};
+    process->held_since = context_->now;
+  } else if (message.kind == ControlKind::kRelaunch) {
+    context_->Tell("program of " + process->environment.pod + " starts again, relaunch " +
+                   std::to_string(message.relaunch));
+    context_->Count("a program that is started again in its pod");
+    for (const Process* peer : PeersOf(*process)) {
+      if (IsAlive(*peer) && !peer->held.has_value() && peer->relaunches < message.relaunch) {
+        mixed.push_back(process->environment.pod + " starts again beside " + peer->environment.pod +
+                        ", which still runs");
+      }
+    }
+    process->held.reset();
+    process->finished.clear();
+    process->relaunches = message.relaunch;
+    process->epoch = std::max(process->epoch, message.epoch);
+    process->step = 0;
   }
 }
 

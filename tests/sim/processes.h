@@ -48,6 +48,10 @@ class Processes {
     bool is_frozen = false;    // alive, and deaf and dumb
     std::optional<ProcessEnd> end;
     std::optional<TimePoint> stop_by;  // asked to end; killed then
+    // Of a command: its program has ended so, and its pod waits for a relaunch. Code 0: halted.
+    std::optional<ProcessEnd> held;
+    TimePoint held_since{};
+    int64_t relaunches = 0;
     Epoch epoch;
     Phase phase = Phase::kStarting;
     TimePoint phase_since{};
@@ -66,6 +70,9 @@ class Processes {
   // SIGTERM now, SIGKILL after `grace`.
   void Stop(const std::string& pod_uid, Duration grace);
   void End(const std::string& pod_uid, ProcessEnd end);
+
+  // The program ends, and its pod with it unless that holds the end.
+  void Fail(const std::string& pod_uid, ProcessEnd end);
   void Freeze(const std::string& pod_uid);
 
   // Wakes those that nobody can miss: commands, and ranks without a peer that is awake.
@@ -99,6 +106,8 @@ class Processes {
   // Nodes that nothing reaches, and that reach nothing.
   std::set<std::string> cut_off;
   int64_t steps_total = 200;
+  // Programs that were started beside peers of before: they would talk to each other.
+  std::vector<std::string> mixed;
 
  private:
   bool IsAlive(const Process& process) const { return !process.end.has_value(); }
@@ -109,6 +118,8 @@ class Processes {
   void Listen(Process* process);
   void RunTraining(Process* process);
   void RunCommand(Process* process);
+  void RunHeld(Process* process);
+  void Hear(Process* process, const ControlMessage& message);
   void Meet(Process* process);
   void Finish(Process* process);
   void Train(Process* process);

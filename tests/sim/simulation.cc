@@ -279,6 +279,12 @@ std::string Simulation::Describe() const {
 // What has ended by itself, or by the adversary's hand, may be answered with a restart.
 void Simulation::NoteDeaths() {
   for (const auto& [uid, process] : processes_.all()) {
+    if (process.held.has_value() && process.held->code != 0) {
+      checks_.casualties()->NoteHeld(uid, process.relaunches);
+      if (IsPermanent(process.held->code)) {
+        checks_.casualties()->NotePermanentEnd(process.environment.job_uid);
+      }
+    }
     if (process.end.has_value()) {
       const bool was_asked = process.stop_by.has_value() || process.end->code == 0;
       checks_.casualties()->NoteAlone(uid, was_asked);

@@ -1,5 +1,6 @@
 #include "trainer-runtime/cmd/run_command.h"
 
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <memory>
@@ -16,9 +17,12 @@
 #include "trainer-runtime/cmd/runtime_service.h"
 #include "trainer-runtime/supervisor/horovod_gate.h"
 #include "trainer-runtime/supervisor/horovod_rendezvous.h"
+#include "trainer-runtime/supervisor/oom_kills.h"
 #include "trainer-runtime/supervisor/pod_listener.h"
 #include "trainer-runtime/supervisor/process_plan.h"
 #include "trainer-runtime/supervisor/process_succession.h"
+#include "trainer-runtime/supervisor/program_hold.h"
+#include "trainer-runtime/supervisor/supervised_signals.h"
 #include "trainer-runtime/supervisor/supervisor.h"
 
 namespace lockstep::runtime {
@@ -69,6 +73,52 @@ class PodOfPrograms {
 
   PodListener* listener() { return &listener_; }
 
+  // What the operator says, on the server's thread.
+  void Hear(const ControlMessage& message) {
+    switch (message.kind) {
+      case ControlKind::kStop:
+        ::kill(::getpid(), SIGTERM);  // as the operator's own signal would do it
+        return;
+      case ControlKind::kPeerGone:
+        listener_.Tell(message);
+        return;
+      case ControlKind::kHalt:
+      case ControlKind::kRelaunch:
+        if (ProgramHold* const hold = heard_hold_.load()) {
+          hold->Take(message);
+        }
+        return;
+    }
+  }
+
+  // Has `supervise` hold the end of the programs, where the pod is born for that. What only a new
+  // pod can be told of is not held: that the kernel killed for want of memory, which the kubelet
+  // says, and programs that meet by our library, whose peers meet a successor. `board` as of
+  // Attach.
+  void Hold(const WorkerEnvironment& environment,
+            StatusBoard* board,
+            Logger* logger,
+            SuperviseOptions* supervise) {
+    if (environment.hold.count() == 0) {
+      return;
+    }
+    auto hold = ProgramHold::Make(environment, board, logger);
+    if (!hold.ok()) {
+      logger->Warn("the pod ends with its programs", {{"error", hold.error().ToString()}});
+      return;
+    }
+    hold_ = std::move(hold).value();
+    heard_hold_ = hold_.get();
+    supervise->hold = hold_.get();
+    supervise->may_hold = [this, processes = environment.processes, oom_kills = OomKills()] {
+      bool is_missed = false;
+      for (int local_rank = 0; local_rank < processes; ++local_rank) {
+        is_missed = is_missed || listener_.IsMissed(local_rank);
+      }
+      return !is_missed && OomKills() == oom_kills;
+    };
+  }
+
   // Has `supervise` start the programs with a channel to here. `board` outlives this object, which
   // outlives the supervision.
   void Attach(StatusBoard* board, SuperviseOptions* supervise) {
@@ -88,11 +138,18 @@ class PodOfPrograms {
 
  private:
   Result<ProcessStart> OnStart(int local_rank) {
+    if (hold_ != nullptr && relaunches_ != hold_->relaunches()) {
+      relaunches_ = hold_->relaunches();
+      listener_.ForgetLosses();
+    }
     ProcessStart start;
     LOCKSTEP_ASSIGN_OR_RETURN(start.kept, listener_.Connect(local_rank));
     start.environment =
         RenderSupervisedPlace({local_rank, succession_.CountStart(local_rank), start.kept.get()});
     start.kept_variable = env::kChannelFd;
+    if (hold_ != nullptr) {
+      start.environment.merge(hold_->environment());
+    }
     return start;
   }
 
@@ -121,6 +178,9 @@ class PodOfPrograms {
   PodListener listener_;
   ProcessSuccession succession_;
   StatusBoard* board_ = nullptr;
+  std::unique_ptr<ProgramHold> hold_;
+  int64_t relaunches_ = 0;                          // that processes were started for
+  std::atomic<ProgramHold*> heard_hold_ = nullptr;  // set while messages come
 };
 
 // The program finds the folder for its checkpoints there. Its own trouble with it is clearer than
@@ -217,17 +277,16 @@ int RunCommand(const EnvironmentMap& variables, const RunCommandOptions& options
     return RefuseToStart(
         &environment.value(), processes.error(), Outcome::kPermanent, options.logger);
   }
+  if (variables.count(env::kTfConfig) > 0 &&
+      processes->front().environment.count(env::kTfConfig) == 0) {
+    options.logger->Warn("TF_CONFIG of the image, or of a source of variables, is left out",
+                         {{"reason", "the job has one process, which is a cluster of its own"}});
+  }
   const std::vector<GpuDevice> devices = FindPodDevices(variables, options.logger);
   GiveDevices(devices, &processes.value());
   // A program may bind any port, ours included, so a missing status server does not stop it.
   PodOfPrograms pod(*environment, options);
-  const auto on_control = [&pod](const ControlMessage& message) {
-    if (message.kind == ControlKind::kStop) {
-      ::kill(::getpid(), SIGTERM);  // as the operator's own signal would do it
-    } else {
-      pod.listener()->Tell(message);
-    }
-  };
+  const auto on_control = [&pod](const ControlMessage& message) { pod.Hear(message); };
   Result<std::unique_ptr<RuntimeService>> service = RuntimeService::Start(
       *environment, options.logger, on_control, [&pod] { return pod.listener()->MetricsPage(); });
   if (!service.ok()) {
@@ -249,6 +308,7 @@ int RunCommand(const EnvironmentMap& variables, const RunCommandOptions& options
   if (service.ok()) {
     ShowDevices(devices, environment->processes, &(*service)->board());
     pod.Attach(&(*service)->board(), &supervise);
+    pod.Hold(*environment, &(*service)->board(), options.logger, &supervise);
   }
   const int exit_code = Supervise(supervise);
   pod.listener()->StopShowing();

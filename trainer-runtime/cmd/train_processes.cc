@@ -16,6 +16,7 @@
 #include "trainer-runtime/cmd/runtime_service.h"
 #include "trainer-runtime/supervisor/pod_listener.h"
 #include "trainer-runtime/supervisor/process_succession.h"
+#include "trainer-runtime/supervisor/supervised_signals.h"
 #include "trainer-runtime/supervisor/supervisor.h"
 #include "trainer-runtime/train/ending.h"
 

@@ -88,6 +88,13 @@ void PodListener::NoteEnded(int local_rank) {
   }
 }
 
+void PodListener::ForgetLosses() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (ProcessReport& report : reports_) {
+    report.lost_at.reset();
+  }
+}
+
 void PodListener::Tell(ControlMessage message) {
   message.incarnation = IncarnationOfProcess(message.incarnation, 0);
   const std::string text = EncodeControlMessage(message);

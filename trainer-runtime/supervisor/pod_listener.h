@@ -51,6 +51,9 @@ class PodListener {
   // Hears the rest of what the process said.
   void NoteEnded(int local_rank);
 
+  // All processes are about to be started anew: none of them is a successor of one that was lost.
+  void ForgetLosses();
+
   // Passes a message of the operator on to all processes.
   void Tell(ControlMessage message);
 

@@ -99,7 +99,10 @@ StatusDocument PodStatus(const StatusDocument& pod,
   StatusDocument document = *reports[static_cast<std::size_t>(leading)].newest;
   document.pod = pod.pod;
   document.rank = pod.rank;
+  document.attempt = pod.attempt;  // programs count relaunches, too
   document.incarnation = pod.incarnation;
+  document.relaunches = pod.relaunches;
+  document.held = pod.held;
   document.pid = pod.pid;
   document.devices = pod.devices;
   if (has_own_models) {  // whoever leads may be another tomorrow, with losses of its own

@@ -34,6 +34,37 @@ TerminationMessage LastWordsOfPod(const std::optional<PodFailure>& failure, bool
   return message;
 }
 
+bool IsHoldable(const PodFailure& failure) {
+  switch (failure.exit_code) {
+    case kExitSuperseded:
+    case kExitPortTaken:
+    case kExitCannotExecute:
+    case kExitNotFound:
+      return false;
+    default:
+      return true;
+  }
+}
+
+PodFailure HaltedInVain() {
+  PodFailure failure;
+  failure.exit_code = kExitRetryable;
+  failure.reason = "was halted for a relaunch of the gang that did not come";
+  return failure;
+}
+
+void ForgetWords(const std::string& path) {
+  if (!WordsOfProgram(path).empty()) {
+    [[maybe_unused]] const Status forgotten = WriteFileInPlace(path, "");
+  }
+}
+
+std::string WordsOfProgram(const std::string& path) {
+  const Result<std::string> words = path.empty() ? Result<std::string>(std::string())
+                                                 : ReadFile(path, kTerminationMessageBytesMax);
+  return words.ok() ? *words : std::string();
+}
+
 Status LeaveLastWords(const std::string& path, const TerminationMessage& message) {
   if (path.empty()) {
     return OkStatus();

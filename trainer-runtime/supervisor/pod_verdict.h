@@ -24,6 +24,20 @@ int ExitCodeOf(const Error& start_error);
 // What is said of a pod whose processes have all ended. Null: none has failed. Pure.
 TerminationMessage LastWordsOfPod(const std::optional<PodFailure>& failure, bool was_asked_to_end);
 
+// Whether a pod that has failed so may be held for a relaunch: not where nobody could be better off
+// with the same pod (its port is another's, it could not be started) or where somebody newer does
+// the work.
+bool IsHoldable(const PodFailure& failure);
+
+// Of a pod whose programs were ended for a relaunch that did not come.
+PodFailure HaltedInVain();
+
+// What the program has left there itself; empty: nothing.
+std::string WordsOfProgram(const std::string& path);
+
+// Makes room for the words of the next one. A failure costs only that they are not told.
+void ForgetWords(const std::string& path);
+
 // Writes the message where the kubelet finds it, unless the program has left words of its own
 // there, which are better than ours. Does nothing where `path` is empty. Errors: as
 // WriteFileInPlace.

@@ -12,7 +12,11 @@ Result<std::vector<SupervisedProcess>> PlanProcesses(const WorkerEnvironment& en
     SupervisedProcess process;
     LOCKSTEP_ASSIGN_OR_RETURN(process.environment,
                               RenderEnvironmentForProcess(environment, local_rank));
+    const bool has_tf_config = process.environment.count(env::kTfConfig) > 0;
     process.environment.insert(inherited.begin(), inherited.end());  // what is there stays
+    if (!has_tf_config) {  // an image's or a source's: of peers that this job has not
+      process.environment.erase(env::kTfConfig);
+    }
     // A program that dies takes the lines with it that it has not written yet.
     process.environment.try_emplace("PYTHONUNBUFFERED", "1");
     if (environment.hung_after.has_value()) {  // so that the watchdog hears where it hangs

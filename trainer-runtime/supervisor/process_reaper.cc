@@ -1,5 +1,6 @@
 #include "trainer-runtime/supervisor/process_reaper.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <csignal>
@@ -69,17 +70,24 @@ EndedChild ReapChild(pid_t pid) {
   return ended;
 }
 
-bool KillAllChildren(Deadline deadline) {
+bool KillAllChildren(Deadline deadline, const std::vector<pid_t>& kept) {
   constexpr int kLookAgainMs = 5;  // killed processes vanish within about a millisecond
   while (true) {
+    bool has_others = false;
     for (const pid_t pid : ListChildren()) {
-      ::kill(pid, SIGKILL);
+      if (std::find(kept.begin(), kept.end(), pid) == kept.end()) {
+        has_others = true;
+        ::kill(pid, SIGKILL);
+      }
     }
     while (const std::optional<pid_t> ended = FindEndedChild()) {
       ReapChild(*ended);
     }
     siginfo_t info{};
     if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 && errno == ECHILD) {
+      return true;
+    }
+    if (!has_others && !kept.empty()) {
       return true;
     }
     if (deadline.HasPassed(SteadyNow())) {

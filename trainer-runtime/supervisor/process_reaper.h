@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include <sys/types.h>
 
@@ -22,9 +23,9 @@ std::optional<pid_t> FindEndedChild();
 EndedChild ReapChild(pid_t pid);
 
 // Kills every child process of this one, and so on with those that it adopts thereby, until none
-// is left. Returns false if some are still there at the deadline. Needs: this process is a
-// subreaper.
-bool KillAllChildren(Deadline deadline);
+// is left but those of `kept`. Returns false if some are still there at the deadline. Needs: this
+// process is a subreaper.
+bool KillAllChildren(Deadline deadline, const std::vector<pid_t>& kept = {});
 
 // While it lives, processes whose parent ends become children of this process (prctl(2)).
 class SubreaperScope {

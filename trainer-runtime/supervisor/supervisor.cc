@@ -1,11 +1,9 @@
 #include "trainer-runtime/supervisor/supervisor.h"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <deque>
 #include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>
@@ -20,28 +18,19 @@
 #include "common/contract/python_command.h"
 #include "common/process/find_program.h"
 #include "trainer-runtime/supervisor/child_process.h"
-#include "trainer-runtime/supervisor/last_words.h"
-#include "trainer-runtime/supervisor/line_relay.h"
-#include "trainer-runtime/supervisor/output_stream.h"
+#include "trainer-runtime/supervisor/pod_output.h"
 #include "trainer-runtime/supervisor/pod_verdict.h"
 #include "trainer-runtime/supervisor/process_reaper.h"
+#include "trainer-runtime/supervisor/supervised_signals.h"
 #include "trainer-runtime/supervisor/warm_starts.h"
 #include "trainer-runtime/supervisor/watchdog.h"
 
 namespace lockstep::runtime {
 namespace {
 
-constexpr std::array<int, 5> kForwardedSignals = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
-
-// Longer lines go on in a new one with its own prefix. Source: containerd cuts lines there.
-constexpr std::size_t kLineBytesMax = 16 * 1024;
-
 // After the failure of one process: what the others of the pod get to end. They wait for a peer
 // that will not answer. Choice.
 constexpr std::chrono::seconds kLossGrace{2};
-
-// Of a process that has ended, what a pipe of the largest size without privileges may hold.
-constexpr int kLastReadsMax = 64;
 
 // For modules to be imported before the first process. Choice: the largest take a minute from a
 // cold network disk.
@@ -57,25 +46,20 @@ Duration KillAfter(Duration grace) {
   return grace - std::min(kMarginMax, grace / kMarginShare);
 }
 
-sigset_t SupervisedSignals() {
-  sigset_t signals;
-  ::sigemptyset(&signals);
-  ::sigaddset(&signals, SIGCHLD);
-  for (const int signal : kForwardedSignals) {
-    ::sigaddset(&signals, signal);
-  }
-  return signals;
-}
-
 class Supervisor {
  public:
   explicit Supervisor(const SuperviseOptions& options)
-      : options_(options), output_(options.output_fd), error_(options.error_fd) {}
+      : options_(options),
+        output_(options.output_fd, options.error_fd, options.processes.size()),
+        pids_(options.processes.size()) {}
 
   int Run();
 
  private:
   Status StartAll();
+  Status StartEach();
+  void NoteStart(const Status& started);
+  bool IsRelaunched();
   Status Start(std::size_t local_rank);
   bool StartAgain(const SupervisorEvent& ended);
   void MakeWatchdog();
@@ -88,6 +72,7 @@ class Supervisor {
   bool IsWatched() const { return watchdog_.has_value() && !IsEnding(); }
 
   void LookForHung();
+  void LookForHalt();
   void RunUntilAllEnded();
   void WaitForSomething();
   void HandleSignals();
@@ -96,7 +81,7 @@ class Supervisor {
   void NoteFailure(const SupervisorEvent& ended);
   void AskToEnd(int signal, Duration grace);
   void KillAll();
-  void FinishOutput();
+  TerminationMessage WordsOfPod() const;
   void WriteTerminationMessage();
   void SignalAll(int signal);
   void Report(const SupervisorEvent& event);
@@ -105,18 +90,17 @@ class Supervisor {
   std::string SearchPath() const;
 
   const SuperviseOptions& options_;
-  OutputSink output_;
-  OutputSink error_;
+  PodOutput output_;
   SubreaperScope subreaper_;
   UniqueFd signals_;
-  std::string program_;                // a path
-  std::vector<pid_t> pids_;            // by local rank; 0 when ended
-  std::deque<LastWords> words_;        // by local rank; streams point into it
-  std::vector<OutputStream> streams_;  // by local rank, output and error of each
+  std::string program_;      // a path
+  std::vector<pid_t> pids_;  // by local rank; 0 when ended
   std::optional<Watchdog> watchdog_;
   std::optional<WarmStarts> warm_;
   std::optional<Deadline> kill_at_;  // set while all are asked to end
   bool is_killed_ = false;
+  bool may_hold_ = true;               // all that were started could be
+  bool is_halting_ = false;            // all were asked to end so that they start anew
   bool asked_for_loss_ = false;        // SIGTERM was sent, so that one from outside is no news
   bool was_asked_to_end_ = false;      // from outside, before anything had failed
   std::optional<PodFailure> failure_;  // the first
@@ -126,23 +110,17 @@ int Supervisor::Run() {
   if (options_.hung_after.has_value()) {
     MakeWatchdog();
   }
-  const sigset_t signals = SupervisedSignals();
-  signals_ = UniqueFd(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
-  Status started = signals_.is_open() ? StartAll() : SystemError(errno, "make a signalfd");
-  if (!started.ok()) {
-    // The one place that shows the PATH, which may be long: the reason goes to many.
-    options_.logger->Error("command not started",
-                           {{"error", started.error().ToString()}, {"PATH", SearchPath()}});
-    failure_ =
-        PodFailure{ExitCodeOf(started.error()), 0, started.error().ToString(), std::nullopt, ""};
-    KillAll();
-  }
+  signals_ = SignalReader(SupervisedSignals());
+  NoteStart(signals_.is_open() ? StartAll() : SystemError(errno, "make a signalfd"));
   RunUntilAllEnded();
+  while (IsRelaunched()) {
+    RunUntilAllEnded();
+  }
   WriteTerminationMessage();  // first: the grace period may end at any moment
   if (!KillAllChildren(Deadline::After(SteadyNow(), kEndTimeout))) {
     options_.logger->Warn("some processes did not end when killed");
   }
-  FinishOutput();
+  output_.Finish(kEndTimeout);
   return failure_.has_value() ? failure_->exit_code : kExitSuccess;
 }
 
@@ -162,12 +140,7 @@ void Supervisor::MakeWarm() {
   for (const SupervisedProcess& process : options_.processes) {
     warm_->Add({program_, command, options_.warm, process.environment, options_.error_fd});
   }
-  sigset_t stop;
-  ::sigemptyset(&stop);
-  ::sigaddset(&stop, SIGTERM);
-  ::sigaddset(&stop, SIGINT);
-  const UniqueFd wake(::signalfd(-1, &stop, SFD_CLOEXEC | SFD_NONBLOCK));  // only looked at
-  warm_->AwaitReady(Deadline::After(SteadyNow(), kImportPatience), wake.get());
+  warm_->AwaitReady(Deadline::After(SteadyNow(), kImportPatience), WatchForStop().get());
 }
 
 Status Supervisor::StartAll() {
@@ -175,14 +148,55 @@ Status Supervisor::StartAll() {
   if (!options_.warm.empty()) {
     MakeWarm();
   }
-  for (std::size_t local_rank = 0; local_rank < options_.processes.size(); ++local_rank) {
-    words_.emplace_back();
-    streams_.emplace_back(UniqueFd(), std::nullopt, &output_, nullptr);
-    streams_.emplace_back(UniqueFd(), std::nullopt, &error_, nullptr);
-    pids_.push_back(0);
+  return StartEach();
+}
+
+Status Supervisor::StartEach() {
+  for (std::size_t local_rank = 0; local_rank < pids_.size(); ++local_rank) {
     LOCKSTEP_RETURN_IF_ERROR(Start(local_rank));
   }
   return OkStatus();
+}
+
+void Supervisor::NoteStart(const Status& started) {
+  if (started.ok()) {
+    return;
+  }
+  // The one place that shows the PATH, which may be long: the reason goes to many.
+  options_.logger->Error("command not started",
+                         {{"error", started.error().ToString()}, {"PATH", SearchPath()}});
+  failure_ =
+      PodFailure{ExitCodeOf(started.error()), 0, started.error().ToString(), std::nullopt, ""};
+  may_hold_ = false;
+  KillAll();
+}
+
+// Whether all run again after all have ended, which may take a while. Nothing is left of those
+// before: what still holds their ports would be in the way of the next.
+bool Supervisor::IsRelaunched() {
+  const bool is_over = was_asked_to_end_ || (!failure_.has_value() && !is_halting_);
+  const PodFailure end = failure_.value_or(PodFailure());
+  if (options_.hold == nullptr || is_over || !may_hold_ || !IsHoldable(end) ||
+      (options_.may_hold && !options_.may_hold())) {
+    return false;
+  }
+  const bool is_clear = KillAllChildren(Deadline::After(SteadyNow(), kEndTimeout),
+                                        warm_.has_value() ? warm_->pids() : std::vector<pid_t>());
+  output_.Finish(kEndTimeout);
+  std::string words = WordsOfProgram(options_.termination_message_file);
+  words = words.empty() ? EncodeTerminationMessage(WordsOfPod()) : words;
+  const bool is_held = is_clear && options_.hold->AwaitRelaunch(
+                                       {end.exit_code, end.signal, 0, words}, WatchForStop().get());
+  if (!is_held) {
+    failure_ = failure_.has_value() ? failure_ : HaltedInVain();
+    return false;
+  }
+  failure_.reset();
+  kill_at_.reset();
+  is_killed_ = asked_for_loss_ = is_halting_ = false;
+  ForgetWords(options_.termination_message_file);
+  NoteStart(StartEach());
+  return true;
 }
 
 // Forks the process where there is an interpreter for that, else starts it plainly.
@@ -210,14 +224,8 @@ Status Supervisor::Start(std::size_t local_rank) {
     LOCKSTEP_ASSIGN_OR_RETURN(start, options_.on_start(static_cast<int>(local_rank)));
   }
   LOCKSTEP_ASSIGN_OR_RETURN(ChildProcess child, Launch(local_rank, start));
-  std::optional<LinePrefixer> prefixer;
-  if (options_.processes.size() > 1 || !process.prefix.empty()) {
-    prefixer.emplace(process.prefix, kLineBytesMax);
-  }
-  words_[local_rank] = LastWords();
-  streams_[2 * local_rank] = OutputStream(std::move(child.output), prefixer, &output_, nullptr);
-  streams_[2 * local_rank + 1] =
-      OutputStream(std::move(child.error), prefixer, &error_, &words_[local_rank]);
+  const bool is_plain = options_.processes.size() == 1 && process.prefix.empty();
+  output_.Attach(local_rank, &child, process.prefix, is_plain);
   pids_[local_rank] = child.pid;
   if (watchdog_.has_value()) {
     watchdog_->NoteStarted(static_cast<int>(local_rank));
@@ -236,11 +244,7 @@ bool Supervisor::StartAgain(const SupervisorEvent& ended) {
   const std::string what = DescribeExit(ended.exit_code, ended.signal, "");
   options_.logger->Warn("process lost, another takes its place",
                         {{"process", NameOf(local_rank)}, {"exit", what}});
-  for (const std::size_t stream : {2 * local_rank, 2 * local_rank + 1}) {
-    for (int reads = 0; reads < kLastReadsMax && streams_[stream].ReadBlock(); ++reads) {
-    }
-    streams_[stream].Close();
-  }
+  output_.TakeRest(local_rank);
   const Status started = Start(local_rank);
   if (!started.ok()) {
     options_.logger->Error("process not started again", {{"error", started.error().ToString()}});
@@ -262,32 +266,21 @@ void Supervisor::RunUntilAllEnded() {
       HandleEnded(*ended);
     }
     LookForHung();
+    LookForHalt();
     if (!is_killed_ && kill_at_.has_value() && kill_at_->HasPassed(SteadyNow())) {
       options_.logger->Warn("grace period is over, processes are killed");
       KillAll();
     }
-    for (OutputStream& stream : streams_) {
-      if (stream.wants_input()) {
-        stream.ReadBlock();
-      }
-    }
-    output_.WriteReady();
-    error_.WriteReady();
+    output_.Pass();
   }
 }
 
 void Supervisor::WaitForSomething() {
   std::vector<pollfd> entries = {{signals_.get(), POLLIN, 0}};
-  for (const OutputStream& stream : streams_) {
-    if (stream.wants_input()) {
-      entries.push_back({stream.fd(), POLLIN, 0});
-    }
+  if (options_.hold != nullptr) {
+    entries.push_back({options_.hold->fd(), POLLIN, 0});
   }
-  for (OutputSink* sink : {&output_, &error_}) {
-    if (sink->has_pending()) {
-      entries.push_back({sink->fd(), POLLOUT, 0});
-    }
-  }
+  output_.AddEntries(&entries);
   std::optional<Deadline> wake_at = kill_at_;
   if (IsWatched()) {
     wake_at = Deadline::At(watchdog_->next_look());
@@ -303,16 +296,21 @@ void Supervisor::LookForHung() {
   }
   std::vector<WatchedProcess> processes;
   for (std::size_t local_rank = 0; local_rank < pids_.size(); ++local_rank) {
-    const OutputStream& output = streams_[2 * local_rank];
-    const OutputStream& error = streams_[2 * local_rank + 1];
     const int64_t reports =
         options_.count_reports ? options_.count_reports(static_cast<int>(local_rank)) : 0;
-    processes.push_back({pids_[local_rank],
-                         output.is_held_up() || error.is_held_up(),
-                         output.byte_count() + error.byte_count(),
-                         reports});
+    processes.push_back(
+        {pids_[local_rank], output_.IsHeldUp(local_rank), output_.ByteCount(local_rank), reports});
   }
   watchdog_->Look(now, processes, warm_.has_value() ? warm_->pids() : std::vector<pid_t>());
+}
+
+void Supervisor::LookForHalt() {
+  if (options_.hold == nullptr || !options_.hold->WantsHalt() || IsEnding()) {
+    return;
+  }
+  is_halting_ = true;
+  AskToEnd(SIGTERM, std::min<Duration>(options_.grace, kLossGrace));
+  asked_for_loss_ = true;
 }
 
 void Supervisor::HandleSignals() {
@@ -373,19 +371,17 @@ SupervisorEvent Supervisor::EndOf(std::size_t local_rank, const EndedChild& ende
 void Supervisor::NoteFailure(const SupervisorEvent& ended) {
   const auto local_rank = static_cast<std::size_t>(ended.local_rank);
   const std::string what = DescribeExit(ended.exit_code, ended.signal, "");
-  const bool was_asked = was_asked_to_end_ || failure_.has_value();
+  const bool was_asked = was_asked_to_end_ || is_halting_ || failure_.has_value();
   options_.logger->Log(was_asked ? LogLevel::kInfo : LogLevel::kWarn,
                        was_asked ? "process ended when it was asked to" : "process failed",
                        {{"process", NameOf(local_rank)}, {"exit", what}});
-  if (failure_.has_value()) {
+  if (failure_.has_value() || is_halting_) {
     return;
   }
-  OutputStream& error = streams_[2 * local_rank + 1];
-  for (int reads = 0; reads < kLastReadsMax && error.ReadBlock(); ++reads) {
-  }
+  output_.TakeErrors(local_rank);
   const bool was_killed =
       ClassifyExit(ended.exit_code, ended.signal, "").cause == ExitCause::kKilled;
-  std::string words = was_killed ? "" : words_[local_rank].Find();
+  std::string words = was_killed ? "" : output_.words(local_rank).Find();
   words = words.empty() ? what : words;
   const std::optional<int> rank = options_.processes[local_rank].rank;
   const bool needs_name = !rank.has_value() && options_.processes.size() > 1;
@@ -400,7 +396,7 @@ void Supervisor::NoteFailure(const SupervisorEvent& ended) {
                         signal,
                         needs_name ? NameOf(local_rank) + ": " + words : words,
                         rank,
-                        words_[local_rank].Tail()};
+                        output_.words(local_rank).Tail()};
 }
 
 void Supervisor::AskToEnd(int signal, Duration grace) {
@@ -417,27 +413,16 @@ void Supervisor::KillAll() {
   SignalAll(SIGKILL);
 }
 
-void Supervisor::FinishOutput() {
-  for (OutputStream& stream : streams_) {
-    while (stream.ReadBlock()) {
-    }
-    stream.Close();
-  }
-  const Deadline deadline = Deadline::After(SteadyNow(), kEndTimeout);
-  for (OutputSink* sink : {&output_, &error_}) {
-    while (sink->has_pending() && !deadline.HasPassed(SteadyNow())) {
-      pollfd entry{sink->fd(), POLLOUT, 0};
-      ::poll(&entry, 1, deadline.RemainingMilliseconds(SteadyNow()));
-      sink->WriteReady();
-    }
-  }
-}
-
-void Supervisor::WriteTerminationMessage() {
+TerminationMessage Supervisor::WordsOfPod() const {
   TerminationMessage message = LastWordsOfPod(failure_, was_asked_to_end_);
   if (options_.add_words) {
     options_.add_words(&message);
   }
+  return message;
+}
+
+void Supervisor::WriteTerminationMessage() {
+  const TerminationMessage message = WordsOfPod();
   const Status written = LeaveLastWords(options_.termination_message_file, message);
   if (!written.ok()) {
     options_.logger->Warn(kMessageNotWritten,
@@ -474,13 +459,6 @@ std::vector<std::string> Supervisor::Names() const {
 }
 
 }  // namespace
-
-void BlockSupervisedSignals() {
-  const sigset_t signals = SupervisedSignals();
-  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  // A reader of our output that goes away is an error of write, not our end.
-  ::signal(SIGPIPE, SIG_IGN);
-}
 
 int Supervise(const SuperviseOptions& options) {
   LOCKSTEP_CHECK(!options.command.empty(), "no command");

@@ -14,6 +14,7 @@
 #include "common/base/unique_fd.h"
 #include "common/contract/environment.h"
 #include "common/contract/termination_message.h"
+#include "trainer-runtime/supervisor/program_hold.h"
 
 namespace lockstep::runtime {
 
@@ -73,13 +74,14 @@ struct SuperviseOptions {
   // How often a process has told of progress; a change says that it does not hang. Empty: nothing
   // is told.
   std::function<int64_t(int local_rank)> count_reports;
+  // Where all processes are started again after an end, as often as it says; outlives the call.
+  // Null: nowhere.
+  ProgramHold* hold = nullptr;
+  // Whether the end of these processes may be held. Empty: yes.
+  std::function<bool()> may_hold;
   // Adds to the termination message what the processes have told. All have ended.
   std::function<void(TerminationMessage*)> add_words;
 };
-
-// Blocks, in the calling thread, the signals that Supervise takes charge of: TERM, INT, HUP, USR1,
-// USR2, CHLD; and ignores PIPE. Threads inherit it, so call it first in a program that has others.
-void BlockSupervisedSignals();
 
 // Runs the command in all processes until they have ended, and gives the exit code that the pod
 // should have: 0 when all succeeded, else that of the first process that failed (its own code, or
@@ -94,6 +96,10 @@ void BlockSupervisedSignals();
 // what
 //   has not ended shortly before the grace period is over, or 2 s after a failure, is killed. If
 //   this process dies, the kernel kills them.
+// - Where there is a hold, all processes that have ended, one of them by a failure, are started
+// again
+//   when the hold says so; and all are ended, and started again, when it asks for that. Nothing
+//   that they left runs then. A process that could not be started ends it all.
 // - When a process ends, what it left running is killed; at the end nothing is left.
 // - The termination message says outcome, reason, culprit and the end of its standard error, unless
 //   the program wrote one. The reason is the exception that ended the culprit, or its last line.

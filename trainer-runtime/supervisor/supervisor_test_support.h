@@ -19,6 +19,7 @@
 #include "common/base/unique_fd.h"
 #include "common/contract/exit_code.h"
 #include "common/contract/termination_message.h"
+#include "trainer-runtime/supervisor/supervised_signals.h"
 #include "trainer-runtime/supervisor/supervisor.h"
 
 namespace lockstep::runtime {

@@ -108,8 +108,15 @@ HttpRoutes MakeRuntimeRoutes(RuntimeEndpointsOptions options) {
   routes["/control"]["POST"] = [gate](const HttpServerRequest& request) {
     return gate->Answer(request);
   };
-  routes["/status"]["GET"] = [options = std::move(options)](const HttpServerRequest& request) {
-    return AnswerStatus(options, request);
+  // Whether somebody reaches this pod is the first thing to know where its end was told late.
+  const auto was_asked = std::make_shared<bool>(false);
+  routes["/status"]["GET"] = [options = std::move(options),
+                              was_asked](const HttpServerRequest& request) {
+    HttpServerResponse answer = AnswerStatus(options, request);
+    if (answer.status == 200 && !std::exchange(*was_asked, true)) {
+      options.logger->Info("the status was asked for, and told");
+    }
+    return answer;
   };
   return routes;
 }

@@ -41,8 +41,14 @@ StatusDocument StatusBoard::Snapshot() const {
 StatusDocument StatusBoard::Tell() {
   const std::lock_guard<std::mutex> lock(mutex_);
   told_up_to_ = document_.history.empty() ? -1 : document_.history.back().data_epoch;
+  told_at_ = SteadyNow();
   was_told_.notify_all();
   return document_;
+}
+
+std::optional<TimePoint> StatusBoard::told_at() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return told_at_;
 }
 
 bool StatusBoard::WaitUntilTold(std::size_t untold_max, Deadline deadline) {

@@ -35,6 +35,9 @@ class StatusBoard {
   // The same for whoever asks from outside, who is told of the data epochs in it.
   StatusDocument Tell();
 
+  // When somebody asked last; null: nobody has.
+  std::optional<TimePoint> told_at() const;
+
   // Waits, where somebody has asked before, until at most `untold_max` data epochs have not been
   // told, or until the deadline. Returns whether that is so.
   bool WaitUntilTold(std::size_t untold_max, Deadline deadline);
@@ -44,6 +47,7 @@ class StatusBoard {
   std::condition_variable was_told_;
   StatusDocument document_;            // guarded by mutex_
   std::optional<int64_t> told_up_to_;  // newest data epoch that was told, -1: none; null: nobody
+  std::optional<TimePoint> told_at_;
 };
 
 }  // namespace lockstep::runtime

@@ -36,7 +36,10 @@ void CleanPods(const GangView& view, DecisionBuilder* builder) {
       builder->WakeAt(*until);
       continue;
     }
-    clean(*member.pod);
+    // One that is held ends as its program did, and its log stays as that of any other.
+    if (member.state != MemberState::kHeld || policy == CleanPodPolicy::kAll) {
+      clean(*member.pod);
+    }
   }
 }
 

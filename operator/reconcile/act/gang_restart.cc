@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/contract/exit_code.h"
+#include "common/contract/relaunch.h"
 #include "operator/reconcile/policy/backoff.h"
 #include "operator/reconcile/policy/budget.h"
 
@@ -13,6 +14,14 @@ namespace {
 
 int64_t CheckpointStep(const TrainingJobStatus& status) {
   return status.progress.has_value() ? status.progress->checkpoint_step : 0;
+}
+
+// Of a gang that is started anew now: how often in a row it broke before it was steady.
+int64_t QuickRestarts(const DecisionBuilder& builder) {
+  const Condition* const running = FindCondition(builder.status(), ConditionType::kRunning);
+  const bool was_steady = running != nullptr && running->is_true &&
+                          builder.now() - running->last_transition >= kSteadyAfter;
+  return was_steady ? 1 : builder.status().quick_restarts + 1;
 }
 
 }  // namespace
@@ -61,21 +70,29 @@ std::string CostOf(const Failure& failure, const DecisionBuilder& builder) {
 
 void GiveUpGang(DecisionBuilder* builder) {
   TrainingJobStatus* const status = builder->mutable_status();
-  status->attempt = status->attempt.Next();
+  // Programs have seen each relaunch as an attempt: the next one is later than all of these.
+  status->attempt = AttemptOfPrograms(status->attempt, status->relaunch.count).Next();
+  status->relaunch = Relaunch();
   status->epoch = status->epoch.Next();
   status->placement.clear();
   status->has_run = false;
 }
 
-void RestartGang(const Failure& origin, DecisionBuilder* builder) {
+bool BreaksAgainSoon(const DecisionBuilder& builder) {
+  return QuickRestarts(builder) > 1;
+}
+
+void CountGangStart(const Failure& origin, DecisionBuilder* builder) {
   TrainingJobStatus* const status = builder->mutable_status();
   status->restarts = WithRestart(std::move(status->restarts), origin.cause);
   builder->Count(Metric::kRestarts, origin.cause);
+  status->quick_restarts = QuickRestarts(*builder);
+}
+
+void RestartGang(const Failure& origin, DecisionBuilder* builder) {
+  TrainingJobStatus* const status = builder->mutable_status();
+  CountGangStart(origin, builder);
   GiveUpGang(builder);
-  const Condition* const running = FindCondition(*status, ConditionType::kRunning);
-  const bool was_steady = running != nullptr && running->is_true &&
-                          builder->now() - running->last_transition >= kSteadyAfter;
-  status->quick_restarts = was_steady ? 1 : status->quick_restarts + 1;
   std::string message =
       origin.sentence + ", cause " + origin.cause + "; " + CostOf(origin, *builder);
   const std::chrono::seconds delay = RestartDelay(status->quick_restarts);

@@ -19,6 +19,14 @@ bool SpendBudget(const std::vector<Failure>& failures, DecisionBuilder* builder)
 // "incident 2 of 6", after it was spent.
 std::string CostOf(const Failure& failure, const DecisionBuilder& builder);
 
+// Whether the gang, if it is started anew now, has broken before it was steady more than once in a
+// row.
+bool BreaksAgainSoon(const DecisionBuilder& builder);
+
+// Counts one start of the gang, for the origin's cause, and whether it came soon after the one
+// before.
+void CountGangStart(const Failure& origin, DecisionBuilder* builder);
+
 // Starts the whole gang anew: one restart is counted, for the origin's cause; attempt and epoch
 // rise and the placement is given up, which makes every pod stale. The next gang is planned when
 // all of them have ended, and after a pause if it has broken soon after its start again and again.

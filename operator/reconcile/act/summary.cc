@@ -23,6 +23,7 @@ void CountMember(MemberState state, RoleCounts* counts) {
     case MemberState::kSucceeded:
       ++counts->succeeded;
       return;
+    case MemberState::kHeld:
     case MemberState::kFailed:
     case MemberState::kVanished:
       ++counts->failed;

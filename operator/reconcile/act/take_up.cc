@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/base/plural.h"
+#include "common/contract/relaunch.h"
 #include "operator/api/conditions.h"
 #include "operator/reconcile/gang/gang_size.h"
 #include "operator/reconcile/gang/gang_view.h"
@@ -68,13 +69,24 @@ Epoch EpochTold(const DecisionBuilder& builder) {
   return epoch;
 }
 
+// What its programs have seen of that attempt.
+Attempt AttemptTold(Attempt attempt, const DecisionBuilder& builder) {
+  int64_t relaunches = 0;
+  for (const auto& [pod, report] : builder.observed().reports) {
+    relaunches = report.document.attempt == attempt
+                     ? std::max(relaunches, report.document.relaunches.value_or(0))
+                     : relaunches;
+  }
+  return AttemptOfPrograms(attempt, relaunches);
+}
+
 std::string TakeUpFrom(const std::vector<OwnPod>& pods, DecisionBuilder* builder) {
   TrainingJobStatus* const status = builder->mutable_status();
   const Attempt attempt = NewestAttempt(pods);
   const std::map<TaskId, OwnPod> newest = NewestOf(attempt, pods);
   status->epoch = EpochTold(*builder);
   if (!AreWhole(newest, *builder)) {
-    status->attempt = attempt.Next();
+    status->attempt = AttemptTold(attempt, *builder).Next();
     status->epoch = status->epoch.Next();
     return Plural(static_cast<int64_t>(newest.size()), "pod") + " of attempt " +
            std::to_string(attempt.value()) + (newest.size() == 1 ? " is" : " are") +

@@ -14,6 +14,7 @@
 #include "operator/reconcile/build/json_edit.h"
 #include "operator/reconcile/build/template_parts.h"
 #include "operator/reconcile/gang/pod_labels.h"
+#include "operator/reconcile/policy/relaunch_policy.h"
 
 namespace lockstep::control {
 namespace {
@@ -60,6 +61,9 @@ void FillInSettings(const TrainingJob& job,
   environment->silent_after = job.spec.recovery.silent_after;
   if (environment->rank.has_value()) {  // others may have nothing to do for as long as they like
     environment->hung_after = job.spec.recovery.hung_after;
+  }
+  if (HoldsItsEnd(job.spec, role.name)) {
+    environment->hold = kHoldTime;
   }
   if (job.spec.training.has_value()) {
     environment->training = DumpJson(EncodeTrainingSpec(*job.spec.training));

@@ -16,9 +16,9 @@ bool MayBeEcho(const Failure& failure) {
 
 // Whether the member's end would be the better explanation, if it came.
 bool MayExplain(const DecisionBuilder& builder, const Member& member) {
-  const bool has_ended = member.state == MemberState::kSucceeded ||
-                         member.state == MemberState::kFailed ||
-                         member.state == MemberState::kVanished;
+  const bool has_ended =
+      member.state == MemberState::kSucceeded || member.state == MemberState::kFailed ||
+      member.state == MemberState::kHeld || member.state == MemberState::kVanished;
   const RoleSpec* const role = builder.job().FindRole(member.task.role);
   return !has_ended && member.task.role != Role::kEvaluator && role != nullptr &&
          ResponseTo(role->restart_policy, Outcome::kRetryable, member.rank.has_value()) ==

@@ -17,6 +17,7 @@
 #include "operator/reconcile/gang/pod_labels.h"
 #include "operator/reconcile/policy/budget.h"
 #include "operator/reconcile/policy/deadline.h"
+#include "operator/reconcile/policy/relaunch_policy.h"
 
 namespace lockstep::control {
 namespace {
@@ -267,6 +268,20 @@ bool IsLate(const DecisionBuilder& builder, const Member& member, const PodPlace
          StartDeadline(builder.job(), placement, member, builder.now()) <= builder.now();
 }
 
+// Whether the relaunch under way has taken too long, and the member is among those waited for.
+bool IsLateForRelaunch(const DecisionBuilder& builder, const Member& member) {
+  const Relaunch& relaunch = builder.status().relaunch;
+  return relaunch.since.has_value() && *relaunch.since + kRelaunchPatience <= builder.now() &&
+         member.rank.has_value() && RelaunchesOf(member) < relaunch.count;
+}
+
+// One that was done when the relaunch under way reached it: the others would wait for it.
+bool MissesRelaunch(const DecisionBuilder& builder, const Member& member) {
+  const Relaunch& relaunch = builder.status().relaunch;
+  return relaunch.since.has_value() && member.rank.has_value() &&
+         member.state == MemberState::kSucceeded && RelaunchesOf(member) < relaunch.count;
+}
+
 bool IsAmong(const std::vector<StartProblem>& problems, const Member& member) {
   return std::any_of(problems.begin(), problems.end(), [&](const StartProblem& problem) {
     return problem.task == member.task;
@@ -280,6 +295,24 @@ std::string DescribeEnd(const kube::ContainerTermination& end, const std::string
              : how;
 }
 
+// How the pod ended; of one that waits for its relaunch, how it would have.
+kube::PodStatus StatusAtEnd(const DecisionBuilder& builder, const Member& member) {
+  kube::PodStatus status = member.pod->status;
+  if (member.state == MemberState::kHeld) {
+    const HeldEnd& held = *member.report->document.held;
+    const auto age = member.report->age + std::chrono::duration_cast<Duration>(
+                                              std::chrono::duration<double>(held.seconds_ago));
+    status.phase = kube::PodPhase::kFailed;
+    status.termination.emplace();
+    status.termination->exit_code = held.exit_code;
+    status.termination->signal = held.signal;
+    status.termination->message = held.message;
+    status.termination->finished_at =
+        builder.now() - std::chrono::duration_cast<WallTime::duration>(age);
+  }
+  return status;
+}
+
 }  // namespace
 
 bool IsTrainersPs(const DecisionBuilder& builder, const Member& member) {
@@ -287,7 +320,7 @@ bool IsTrainersPs(const DecisionBuilder& builder, const Member& member) {
 }
 
 Failure EndedFailure(const DecisionBuilder& builder, const Member& member) {
-  const kube::PodStatus& status = member.pod->status;
+  const kube::PodStatus status = StatusAtEnd(builder, member);
   const kube::ContainerTermination end = status.termination.value_or(kube::ContainerTermination{});
   // A pod's own word, such as Evicted, says more than its container's.
   const std::string& reason = status.reason.empty() ? end.reason : status.reason;
@@ -359,7 +392,7 @@ std::vector<Failure> FindFailures(const DecisionBuilder& builder,
       continue;
     }
     const PodPlacement& placement = *FindPlacement(builder.status(), member.task);
-    if (member.state == MemberState::kFailed) {
+    if (member.state == MemberState::kFailed || member.state == MemberState::kHeld) {
       failures.push_back(EndedFailure(builder, member));
       if (is_coming && failures.back().cause == ExitCauseName(ExitCause::kUnreachable)) {
         failures.back().cause = kCauseNotStarted;  // it waited for them, and did nothing wrong
@@ -380,6 +413,17 @@ std::vector<Failure> FindFailures(const DecisionBuilder& builder,
       failures.push_back(*std::move(stuck));
     } else if (IsLate(builder, member, placement)) {
       failures.push_back(StartFailure(builder, member, placement));
+    } else if (MissesRelaunch(builder, member)) {
+      failures.push_back(OutsideFailure(builder,
+                                        member,
+                                        kCauseStartTimeout,
+                                        "has ended its work before it could be started anew"));
+    } else if (IsLateForRelaunch(builder, member)) {
+      failures.push_back(OutsideFailure(builder,
+                                        member,
+                                        kCauseStartTimeout,
+                                        "did not start its programs anew within " +
+                                            std::to_string(kRelaunchPatience.count()) + " s"));
     }
   }
   return failures;

@@ -15,9 +15,20 @@ bool IsEarlyEnd(const Member& member) {
          HasEndedEarly(*member.pod, member.report->document);
 }
 
+// An end that the newest relaunch does not answer yet. One of before is over with it, an echo of
+// what that was for.
+bool IsHeld(const Member& member, const Relaunch& relaunch) {
+  if (member.report == nullptr || !member.report->document.held.has_value()) {
+    return false;
+  }
+  const StatusDocument& document = member.report->document;
+  return document.held->exit_code != 0 && document.relaunches.value_or(0) >= relaunch.count;
+}
+
 MemberState StateOf(const Member& member,
                     const PodPlacement& placement,
                     const std::vector<Member>& members,
+                    const TrainingJobStatus& status,
                     const Observed& observed) {
   const kube::Pod* const pod = member.pod;
   if (placement.is_completed) {
@@ -44,8 +55,10 @@ MemberState StateOf(const Member& member,
   if (pod->is_deleting) {
     return MemberState::kLeaving;
   }
-  return pod->status.phase == kube::PodPhase::kRunning ? MemberState::kRunning
-                                                       : MemberState::kPending;
+  if (pod->status.phase != kube::PodPhase::kRunning) {
+    return MemberState::kPending;
+  }
+  return IsHeld(member, status.relaunch) ? MemberState::kHeld : MemberState::kRunning;
 }
 
 // The pod's own report: a report of an older pod under the same address says nothing about it.
@@ -112,6 +125,10 @@ bool HasFinishedRank(const GangView& view) {
   return std::any_of(view.members.begin(), view.members.end(), [](const Member& member) {
     return member.rank.has_value() && member.state == MemberState::kSucceeded;
   });
+}
+
+int64_t RelaunchesOf(const Member& member) {
+  return member.report == nullptr ? 0 : member.report->document.relaunches.value_or(0);
 }
 
 std::string DescribeMember(const Member& member) {
@@ -199,7 +216,7 @@ GangView ViewGang(const Metadata& job,
     view.members.push_back(member);
   }
   for (Member& member : view.members) {
-    member.state = StateOf(member, *placements[member.task], view.members, observed);
+    member.state = StateOf(member, *placements[member.task], view.members, status, observed);
   }
   return view;
 }

@@ -19,6 +19,7 @@ enum class MemberState {
   kPending,  // it exists, its process does not run yet
   kRunning,
   kLeaving,    // somebody asked it to end; its process may still run
+  kHeld,       // its programs have failed, and the pod waits for their relaunch
   kSucceeded,  // its work is done, now or in an earlier turn
   kFailed,     // its process ended before its work was done, or could not start
   kVanished,   // it was seen and is gone, or its node is
@@ -72,6 +73,9 @@ bool IsHeard(const std::vector<Member>& members, const Member& member);
 // Whether a rank has done its work. In a built-in training no other can be replaced from then on: a
 // successor would wait for peers that never come.
 bool HasFinishedRank(const GangView& view);
+
+// How often the member's programs have been started anew within its pod, as far as it has told.
+int64_t RelaunchesOf(const Member& member);
 
 // "pod mnist-worker-1 (rank 1)".
 std::string DescribeMember(const Member& member);

@@ -37,6 +37,8 @@ TrainingJobStatus WithoutFuture(TrainingJobStatus status, WallTime now) {
   if (status.claim.has_value()) {
     status.claim->since = std::min(status.claim->since, now);
   }
+  Clamp(&status.relaunch.since, now);
+  status.relaunch.told_at = std::min(status.relaunch.told_at, now);
   Clamp(&status.waiting_since, now);
   Clamp(&status.start_time, now);
   Clamp(&status.preempted_at, now);

@@ -1,0 +1,80 @@
+#include "operator/api/recovery_rules.h"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "operator/api/fields.h"
+
+namespace lockstep::control {
+namespace {
+
+void CheckHungAfter(const TrainingJobSpec& spec, std::vector<Error>* errors) {
+  const std::string field = "spec.recovery.hungAfterSeconds";
+  if (spec.training) {
+    AddError(errors,
+             field,
+             "found beside spec.training, expected it for commands only: ranks of the built-in "
+             "trainer find out by themselves, by silentAfterSeconds");
+    return;
+  }
+  for (std::size_t i = 0; i < spec.roles.size(); ++i) {
+    const RoleSpec& role = spec.roles[i];
+    const bool has_ranks = role.name == Role::kChief || role.name == Role::kWorker;
+    if (has_ranks && !role.supervise) {
+      AddError(errors,
+               field,
+               "found, but spec.roles[" + std::to_string(i) +
+                   "] has supervise: false, so that nobody watches its processes; expected "
+                   "supervise: true");
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<Error> RecoveryErrors(const TrainingJobSpec& spec) {
+  const RecoverySpec& recovery = spec.recovery;
+  std::vector<Error> errors;
+  if (recovery.silent_after >= recovery.replacement_timeout) {
+    AddError(&errors,
+             "spec.recovery.silentAfterSeconds",
+             "is not below replacementTimeoutSeconds, expected less: a rank must be noticed before "
+             "its successor can come");
+  }
+  if (recovery.hung_after.has_value()) {
+    CheckHungAfter(spec, &errors);
+  }
+  if (const std::string why = WhyNoRelaunch(spec); recovery.relaunch && !why.empty()) {
+    AddError(&errors, "spec.recovery.relaunch", why);
+  }
+  return errors;
+}
+
+std::string WhyNoRelaunch(const TrainingJobSpec& spec) {
+  const auto has = [&spec](auto is_so) {
+    return std::any_of(spec.roles.begin(), spec.roles.end(), [&](const RoleSpec& role) {
+      return role.name != Role::kEvaluator && is_so(role);
+    });
+  };
+  if (spec.training.has_value()) {
+    return "found beside spec.training, expected it for commands only: the built-in trainer "
+           "replaces whom it has lost, and the others go on";
+  }
+  if (spec.strategy == Strategy::kHorovod) {
+    return "found with strategy Horovod, whose rendezvous knows one start of each rank; remove it";
+  }
+  if (has([](const RoleSpec& role) { return role.name == Role::kPs; })) {
+    return "found beside a role ps, whose pods cannot start anew in place; remove it";
+  }
+  if (has([](const RoleSpec& role) { return !role.supervise; })) {
+    return "found, but a role that trains has supervise: false, so that nobody can start its "
+           "programs anew; expected supervise: true";
+  }
+  if (has([](const RoleSpec& role) { return role.restart_policy == RestartPolicy::kNever; })) {
+    return "found, but a role that trains has restartPolicy Never, which starts nothing anew; "
+           "expected another";
+  }
+  return "";
+}
+
+}  // namespace lockstep::control

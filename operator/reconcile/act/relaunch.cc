@@ -1,0 +1,166 @@
+#include "operator/reconcile/act/relaunch.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/contract/relaunch.h"
+#include "operator/reconcile/act/gang_restart.h"
+#include "operator/reconcile/detect/echo.h"
+#include "operator/reconcile/policy/backoff.h"
+#include "operator/reconcile/policy/budget.h"
+#include "operator/reconcile/policy/relaunch_policy.h"
+
+namespace lockstep::control {
+namespace {
+
+// Members whose programs start anew together. An evaluator waits for nobody.
+std::vector<const Member*> Ranks(const GangView& view) {
+  std::vector<const Member*> ranks;
+  for (const Member& member : view.members) {
+    if (member.rank.has_value()) {
+      ranks.push_back(&member);
+    }
+  }
+  return ranks;
+}
+
+bool IsThere(const Member& member) {
+  const bool is_there = member.state == MemberState::kRunning || member.state == MemberState::kHeld;
+  return is_there && member.report != nullptr && member.report->document.relaunches.has_value();
+}
+
+// Whether the member's programs have ended since the relaunch before `count`, and wait for it.
+bool HasHalted(const Member& member, int64_t count) {
+  return member.report != nullptr && member.report->document.held.has_value() &&
+         RelaunchesOf(member) + 1 >= count;
+}
+
+void Tell(const Member& member, ControlKind kind, DecisionBuilder* builder) {
+  TrainingJobStatus* const status = builder->mutable_status();
+  ControlMessage message;
+  message.job_uid = builder->job().metadata.uid;
+  message.attempt = status->attempt;
+  message.counter = ++status->control_counter;
+  message.kind = kind;
+  message.epoch = kind == ControlKind::kRelaunch ? status->epoch : Epoch();
+  message.relaunch = kind == ControlKind::kStop ? 0 : status->relaunch.count;
+  builder->Do(SendControl{member.pod_name, message});
+}
+
+// All that have not done it yet. Where all have halted, they may start.
+void TellAll(const GangView& view, DecisionBuilder* builder) {
+  Relaunch* const relaunch = &builder->mutable_status()->relaunch;
+  for (const Member* member : Ranks(view)) {
+    if (RelaunchesOf(*member) >= relaunch->count) {
+      continue;
+    }
+    if (relaunch->is_halted) {
+      Tell(*member, ControlKind::kRelaunch, builder);
+    } else if (!HasHalted(*member, relaunch->count)) {
+      Tell(*member, ControlKind::kHalt, builder);
+    }
+  }
+  relaunch->told_at = builder->now();
+}
+
+bool HaveAllHalted(const GangView& view, int64_t count) {
+  const std::vector<const Member*> ranks = Ranks(view);
+  return std::all_of(ranks.begin(), ranks.end(), [count](const Member* member) {
+    return RelaunchesOf(*member) >= count || HasHalted(*member, count);
+  });
+}
+
+bool CanRelaunch(const DecisionBuilder& builder,
+                 const GangView& view,
+                 const std::vector<Failure>& failures) {
+  const TrainingJobStatus& status = builder.status();
+  if (!MayRelaunch(builder.spec()) || !status.has_run || status.relaunch.since.has_value() ||
+      status.relaunch.count >= kRelaunchesMax || BreaksAgainSoon(builder)) {
+    return false;
+  }
+  const std::vector<const Member*> ranks = Ranks(view);
+  const bool are_there = std::all_of(
+      ranks.begin(), ranks.end(), [](const Member* member) { return IsThere(*member); });
+  const bool are_held = std::all_of(failures.begin(), failures.end(), [&](const Failure& failure) {
+    return std::any_of(ranks.begin(), ranks.end(), [&](const Member* member) {
+      return member->task == failure.task && member->state == MemberState::kHeld;
+    });
+  });
+  return are_there && are_held;
+}
+
+void RelaunchGang(const GangView& view, const Failure& origin, DecisionBuilder* builder) {
+  TrainingJobStatus* const status = builder->mutable_status();
+  CountGangStart(origin, builder);
+  ++status->relaunch.count;
+  status->relaunch.since = builder->now();
+  status->relaunch.is_halted = HaveAllHalted(view, status->relaunch.count);
+  status->epoch = status->epoch.Next();
+  for (const Member* member : Ranks(view)) {
+    builder->PlacementOf(member->task)->since = builder->now();  // what fails now is another one
+  }
+  builder->Set({ConditionType::kRestarting,
+                true,
+                "GangRelaunch",
+                origin.sentence + ", cause " + origin.cause + "; " + CostOf(origin, *builder) +
+                    "; the programs of all ranks start anew, and their pods stay"},
+               EventType::kWarning);
+  TellAll(view, builder);
+  builder->WakeAt(builder->now() + kTellAgainAfter);
+}
+
+}  // namespace
+
+void StartGangAnew(const GangView& view,
+                   const std::vector<Failure>& failures,
+                   DecisionBuilder* builder) {
+  const Failure& origin = OriginOf(failures, builder->is_training());
+  if (CanRelaunch(*builder, view, failures)) {
+    RelaunchGang(view, origin, builder);
+  } else {
+    RestartGang(origin, builder);
+  }
+}
+
+bool ContinueRelaunch(const GangView& view, DecisionBuilder* builder) {
+  Relaunch* const relaunch = &builder->mutable_status()->relaunch;
+  if (!relaunch->since.has_value()) {
+    return false;
+  }
+  const std::vector<const Member*> ranks = Ranks(view);
+  const bool is_done = std::all_of(ranks.begin(), ranks.end(), [&](const Member* member) {
+    return RelaunchesOf(*member) >= relaunch->count;
+  });
+  if (is_done) {
+    *relaunch = Relaunch{relaunch->count, std::nullopt, WallTime{}, false};
+    return false;
+  }
+  const bool may_start = !relaunch->is_halted && HaveAllHalted(view, relaunch->count);
+  relaunch->is_halted = relaunch->is_halted || may_start;
+  if (may_start || relaunch->told_at + kTellAgainAfter <= builder->now()) {
+    TellAll(view, builder);
+  }
+  builder->WakeAt(relaunch->told_at + kTellAgainAfter);
+  builder->WakeAt(*relaunch->since + kRelaunchPatience);
+  return true;
+}
+
+void ReleaseHeld(const GangView& view, DecisionBuilder* builder) {
+  if (HasEnded(builder->job().status)) {
+    return;  // it was done in the turn that ended the job
+  }
+  for (const Member* member : Ranks(view)) {
+    if (IsThere(*member) && member->report->document.held.has_value()) {
+      Tell(*member, ControlKind::kStop, builder);
+    }
+  }
+}
+
+void LearnRelaunches(const GangView& view, DecisionBuilder* builder) {
+  Relaunch* const relaunch = &builder->mutable_status()->relaunch;
+  for (const Member* member : Ranks(view)) {
+    relaunch->count = std::max(relaunch->count, RelaunchesOf(*member));
+  }
+}
+
+}  // namespace lockstep::control

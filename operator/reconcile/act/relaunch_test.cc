@@ -1,0 +1,266 @@
+#include "operator/reconcile/act/relaunch.h"
+
+#include <map>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "operator/api/conditions.h"
+#include "operator/api/encode.h"
+#include "operator/api/status.h"
+#include "operator/reconcile/policy/relaunch_policy.h"
+#include "operator/reconcile/testing/fake_world.h"
+
+namespace lockstep::control {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+TrainingJob MakeRelaunchJob(int workers) {
+  TrainingJob job = MakeCommandJob(workers);
+  job.spec.recovery.relaunch = true;
+  return job;
+}
+
+// A gang of two commands whose runtimes hold the ends of their programs.
+class RelaunchTest : public testing::Test {
+ protected:
+  RelaunchTest() : world_(MakeRelaunchJob(2)) {
+    world_.Launch();
+    Report();
+  }
+
+  // What each pod tells now.
+  struct Told {
+    int64_t relaunches = 0;
+    std::optional<HeldEnd> held;
+  };
+
+  void Report() {
+    world_.ReportAll();
+    for (auto& [pod, report] : world_.observed.reports) {
+      report.document.relaunches = told_[pod].relaunches;
+      report.document.held = told_[pod].held;
+    }
+  }
+
+  void Hold(const std::string& pod, int code) {
+    told_[pod].held = HeldEnd{code, code > 128 ? code - 128 : 0, 0, ""};
+    Report();
+  }
+
+  void Start(const std::string& pod, int64_t relaunches) {
+    told_[pod] = {relaunches, std::nullopt};
+    Report();
+  }
+
+  std::string Step() {
+    const Decision decision = world_.Step();
+    events_ += EventReasons(decision);
+    return DescribeEffects(decision);
+  }
+
+  // Both have failed once and run again.
+  void LoseBoth() {
+    const int64_t number = world_.job.status.relaunch.count + 1;
+    Hold(kFirst, 137);
+    Hold(kSecond, 1);
+    Step();
+    Start(kFirst, number);
+    Start(kSecond, number);
+    Step();
+  }
+
+  static constexpr const char* kFirst = "mnist-worker-0";
+  static constexpr const char* kSecond = "mnist-worker-1";
+
+  TestWorld world_;
+  std::map<std::string, Told> told_;
+  std::string events_;
+};
+
+TEST_F(RelaunchTest, LostProgramHasTheOthersEndAndThenAllStartAgain) {
+  Hold(kFirst, 137);
+  EXPECT_EQ(Step(), "tell pod mnist-worker-1: halt for relaunch 1\n");
+  EXPECT_EQ(events_, "GangRelaunch");
+  EXPECT_EQ(TrueConditions(world_.job.status), "Created Scheduled Restarting");
+  EXPECT_EQ(world_.job.status.epoch, Epoch(1));
+  EXPECT_EQ(DescribeRestarts(world_.job.status), "killed=1");
+
+  Hold(kSecond, 0);
+  EXPECT_EQ(Step(),
+            "tell pod mnist-worker-0: relaunch 1\n"
+            "tell pod mnist-worker-1: relaunch 1\n");
+
+  Start(kFirst, 1);
+  EXPECT_EQ(Step(), "");
+  EXPECT_EQ(TrueConditions(world_.job.status), "Created Scheduled Restarting");
+  Start(kSecond, 1);
+  EXPECT_EQ(Step(), "");
+  EXPECT_EQ(TrueConditions(world_.job.status), "Created Scheduled Running");
+  EXPECT_EQ(world_.Pods(), "mnist-worker-0 mnist-worker-1");
+  EXPECT_EQ(world_.job.status.attempt, Attempt(0));
+  EXPECT_EQ(world_.job.status.relaunch.since, std::nullopt);
+  EXPECT_EQ(world_.job.status.incidents.size(), 1U);
+}
+
+TEST_F(RelaunchTest, EventSaysThatPodsStayAndWhatItCosts) {
+  Hold(kFirst, 137);
+  Step();
+  EXPECT_EQ(MessageOf(world_.job.status, ConditionType::kRestarting),
+            "pod mnist-worker-0 (rank 0) killed by SIGKILL (exit code 137), cause killed; "
+            "incident 1 of 6; the programs of all ranks start anew, and their pods stay");
+}
+
+TEST_F(RelaunchTest, EchoOfTheLossIsNoSecondFailure) {
+  Hold(kFirst, 137);
+  Step();
+  Hold(kSecond, 1);  // which would fail the job by itself
+  EXPECT_EQ(Step(),
+            "tell pod mnist-worker-0: relaunch 1\n"
+            "tell pod mnist-worker-1: relaunch 1\n");
+  EXPECT_FALSE(HasEnded(world_.job.status));
+  EXPECT_EQ(DescribeRestarts(world_.job.status), "killed=1");
+}
+
+TEST_F(RelaunchTest, EchoThatIsToldFirstIsNotBelievedAtOnce) {
+  Hold(kSecond, 1);
+  EXPECT_EQ(Step(), "");
+  Hold(kFirst, 137);
+  EXPECT_EQ(Step(),
+            "tell pod mnist-worker-0: relaunch 1\n"
+            "tell pod mnist-worker-1: relaunch 1\n");
+}
+
+TEST_F(RelaunchTest, OwnVerdictOfAllProgramsFailsTheJob) {
+  Hold(kFirst, 1);
+  Hold(kSecond, 1);
+  Step();
+  EXPECT_TRUE(IsTrue(world_.job.status, ConditionType::kFailed));
+}
+
+// As a pod that ended with its program would: its log stays for whoever looks for the cause.
+TEST_F(RelaunchTest, EndOfTheJobLetsHeldPodsEndAndDeletesNone) {
+  Hold(kFirst, 1);
+  Hold(kSecond, 1);
+  EXPECT_EQ(Step(), "tell pod mnist-worker-0: stop\ntell pod mnist-worker-1: stop\n");
+  EXPECT_EQ(Step(), "");
+}
+
+TEST_F(RelaunchTest, MessagesThatWereLostAreSentAgainAndNotSooner) {
+  Hold(kFirst, 137);
+  Step();
+  world_.Advance(milliseconds(1900));
+  EXPECT_EQ(Step(), "");
+  world_.Advance(milliseconds(200));
+  EXPECT_EQ(Step(), "tell pod mnist-worker-1: halt for relaunch 1\n");
+  EXPECT_EQ(Step(), "");
+}
+
+TEST_F(RelaunchTest, PodThatDoesNotFollowCostsTheGangItsPods) {
+  Hold(kFirst, 137);
+  Step();
+  world_.Advance(kRelaunchPatience);
+  Report();
+  Step();
+  EXPECT_EQ(world_.job.status.attempt, Attempt(2));  // programs may have seen attempt 1
+  EXPECT_EQ(world_.job.status.relaunch, Relaunch());
+  EXPECT_EQ(MessageOf(world_.job.status, ConditionType::kRestarting).substr(0, 75),
+            "pod mnist-worker-0 (rank 0) did not start its programs anew within 30 s, ca");
+  EXPECT_EQ(world_.job.status.incidents.size(), 1U) << "it is the same incident";
+}
+
+TEST_F(RelaunchTest, LostPodTakesThePresentWay) {
+  Hold(kFirst, 137);
+  world_.Exit(kSecond, 137);
+  Step();
+  EXPECT_EQ(world_.job.status.attempt, Attempt(1));
+  EXPECT_EQ(world_.job.status.relaunch.count, 0);
+}
+
+TEST_F(RelaunchTest, RuntimeThatDoesNotKnowItGetsANewPod) {
+  Hold(kFirst, 137);
+  world_.observed.reports[kSecond].document.relaunches.reset();
+  Step();
+  EXPECT_EQ(world_.job.status.attempt, Attempt(1));
+}
+
+TEST_F(RelaunchTest, GangThatBreaksAgainSoonGetsNewPods) {
+  LoseBoth();
+  EXPECT_EQ(world_.job.status.attempt, Attempt(0));
+  world_.Advance(seconds(5));
+  Hold(kFirst, 137);
+  Step();
+  EXPECT_EQ(world_.job.status.attempt, Attempt(2));
+  EXPECT_EQ(world_.job.status.incidents.size(), 2U);
+}
+
+TEST_F(RelaunchTest, GangThatWasSteadyIsRelaunchedAgain) {
+  LoseBoth();
+  world_.Advance(seconds(61));
+  LoseBoth();
+  EXPECT_EQ(world_.job.status.attempt, Attempt(0));
+  EXPECT_EQ(world_.job.status.relaunch.count, 2);
+  EXPECT_EQ(DescribeRestarts(world_.job.status), "killed=2");
+}
+
+TEST_F(RelaunchTest, BudgetThatIsUsedUpFailsTheJob) {
+  world_.job.spec.run_policy.backoff_limit = 0;
+  Hold(kFirst, 137);
+  Step();
+  EXPECT_TRUE(IsTrue(world_.job.status, ConditionType::kFailed));
+}
+
+TEST_F(RelaunchTest, RankThatIsDoneMeanwhileCostsTheGangItsPods) {
+  Hold(kFirst, 137);
+  Step();
+  world_.Exit(kSecond, 0);
+  Step();
+  Step();
+  EXPECT_EQ(world_.job.status.attempt, Attempt(2));
+}
+
+TEST_F(RelaunchTest, WipedStatusLearnsOfRelaunchesFromPods) {
+  LoseBoth();
+  world_.job.status.relaunch = Relaunch();
+  Step();
+  EXPECT_EQ(world_.job.status.relaunch.count, 1);
+}
+
+TEST_F(RelaunchTest, StatusIsReadBackAsItWasWritten) {
+  Hold(kFirst, 137);
+  Step();
+  std::vector<Error> errors;
+  const TrainingJobStatus read = DecodeStatus(EncodeStatus(world_.job), "status", &errors);
+  EXPECT_TRUE(errors.empty());
+  EXPECT_EQ(read.relaunch, world_.job.status.relaunch);
+  EXPECT_EQ(read.relaunch.count, 1);
+}
+
+TEST(RelaunchPolicy, OnlyRanksOfSupervisedCommandsThatMayRestart) {
+  EXPECT_TRUE(MayRelaunch(MakeRelaunchJob(2).spec));
+  EXPECT_FALSE(MayRelaunch(MakeCommandJob(2).spec)) << "nobody asks for it";
+  TrainingJob job = MakeTrainingJob(2);
+  job.spec.recovery.relaunch = true;
+  EXPECT_FALSE(MayRelaunch(job.spec));
+  job = MakeRelaunchJob(2);
+  job.spec.strategy = Strategy::kHorovod;
+  EXPECT_FALSE(MayRelaunch(job.spec));
+  job = MakeRelaunchJob(2);
+  job.spec.roles[0].supervise = false;
+  EXPECT_FALSE(MayRelaunch(job.spec));
+  job = MakeRelaunchJob(2);
+  job.spec.roles[0].restart_policy = RestartPolicy::kNever;
+  EXPECT_FALSE(MayRelaunch(job.spec));
+  job = MakeRelaunchJob(2);
+  AddRole(Role::kPs, 1, &job);
+  EXPECT_FALSE(MayRelaunch(job.spec));
+  job = MakeRelaunchJob(2);
+  AddRole(Role::kEvaluator, 1, &job);
+  EXPECT_TRUE(MayRelaunch(job.spec));
+  EXPECT_FALSE(HoldsItsEnd(job.spec, Role::kEvaluator));
+}
+
+}  // namespace
+}  // namespace lockstep::control
