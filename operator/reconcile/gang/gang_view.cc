@@ -10,11 +10,6 @@
 namespace lockstep::control {
 namespace {
 
-bool IsEarlyEnd(const Member& member) {
-  return member.rank.has_value() && member.report != nullptr &&
-         HasEndedEarly(*member.pod, member.report->document);
-}
-
 MemberState StateOf(const Member& member,
                     const PodPlacement& placement,
                     const std::vector<Member>& members,
@@ -31,8 +26,7 @@ MemberState StateOf(const Member& member,
   }
   switch (pod->status.phase) {
     case kube::PodPhase::kSucceeded:
-      return HasDoneItsWork(*pod) && !IsEarlyEnd(member) ? MemberState::kSucceeded
-                                                         : MemberState::kFailed;
+      return HasDoneItsWork(*pod) ? MemberState::kSucceeded : MemberState::kFailed;
     case kube::PodPhase::kFailed:
       return MemberState::kFailed;
     default:
