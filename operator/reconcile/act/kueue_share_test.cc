@@ -286,6 +286,11 @@ TEST_F(KueueShare, NothingIsClaimedOfOthersWithoutAShare) {
   world_.observed.claim = claim;
   world_.Step();
   ASSERT_EQ(world_.job.status.claim, claim);
+  world_.observed.kueue.workload->admission->cluster_queue = "spot";
+  world_.Step();
+  EXPECT_FALSE(world_.job.status.claim.has_value()) << "it was planned for other nodes, maybe";
+  world_.Step();
+  ASSERT_EQ(world_.job.status.claim, claim);
   world_.observed.kueue.workload->conditions.push_back(ConditionOf("Evicted", true, "preempted"));
   world_.Step();
   EXPECT_FALSE(world_.job.status.claim.has_value())
