@@ -103,6 +103,8 @@ class ReflectorDriver {
   // As of kube::Reflector. Thread: any.
   std::string refusal() const { return machine_->Look().refusal; }
 
+  bool is_kind_unknown() const { return machine_->Look().is_kind_unknown; }
+
   // Thread: any.
   kube::ReflectorCounts counts() const { return machine_->Look().counts; }
 
@@ -110,6 +112,7 @@ class ReflectorDriver {
   struct View {
     bool has_synced = false;
     std::string refusal;
+    bool is_kind_unknown = false;
     kube::ReflectorCounts counts;
   };
 
@@ -157,7 +160,10 @@ class ReflectorDriver {
     bool HandOver(Updates updates) {
       const bool has_room = updates.empty() || deliver_(std::move(updates), resume_);
       const std::lock_guard lock(mutex_);
-      view_ = View{reflector_.has_synced(), reflector_.refusal(), reflector_.counts()};
+      view_ = View{reflector_.has_synced(),
+                   reflector_.refusal(),
+                   reflector_.is_kind_unknown(),
+                   reflector_.counts()};
       return has_room;
     }
 

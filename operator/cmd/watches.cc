@@ -72,13 +72,16 @@ Watches::Watches(const WatchLoopOptions& options,
 }
 
 bool Watches::HasSynced() const {
-  // A cluster that does not know the kind, as of an earlier release, has none of it.
-  const auto is_known = [](const auto& driver) {
+  // A cluster that does not know the kind, as of an earlier release, has none of it. Who is not
+  // allowed to read its queues would start jobs beyond their quota.
+  const bool are_queues_known = queues_->has_synced() || queues_->is_kind_unknown();
+  // Jobs with Kueue's label wait while it is not seen, and the others need nothing of it.
+  const auto is_answered = [](const auto& driver) {
     return driver == nullptr || driver->has_synced() || !driver->refusal().empty();
   };
   return jobs_->has_synced() && pods_->has_synced() && foreign_pods_->has_synced() &&
          nodes_->has_synced() && services_->has_synced() && classes_->has_synced() &&
-         is_known(queues_) && is_known(workloads_) && is_known(flavors_);
+         are_queues_known && is_answered(workloads_) && is_answered(flavors_);
 }
 
 void Watches::AddChecks(std::map<std::string, std::function<Status()>>* checks) const {

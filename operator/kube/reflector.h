@@ -82,6 +82,9 @@ class Reflector {
   // Empty: it does, or has not been reached since.
   const std::string& refusal() const { return core_.refusal(); }
 
+  // Whether that is because the server does not know such objects: there are none.
+  bool is_kind_unknown() const { return core_.is_kind_unknown(); }
+
  private:
   template <typename To, typename From>
   static Item<To> Convert(Item<From> item, std::shared_ptr<const To> object) {

@@ -211,6 +211,7 @@ void ReflectorCore::Replace(std::vector<Item<void>> items,
   last_version_ = std::move(resource_version);
   has_synced_ = true;
   refusal_since_.clear();
+  is_kind_unknown_ = false;
   needs_state_ = false;
   is_version_unavailable_ = false;
   wants_plain_list_ = false;
@@ -274,6 +275,7 @@ ReflectorCore::Ending ReflectorCore::Classify(const std::optional<Fault>& fault)
     }
     if (status_->code >= 400 && status_->code < 500) {
       refusal_since_ = last_failure_;
+      is_kind_unknown_ = status_->code == 404;
       return Ending::kRefused;
     }
     return Ending::kBroken;

@@ -61,6 +61,8 @@ class ReflectorCore {
 
   const std::string& refusal() const { return refusal_since_; }
 
+  bool is_kind_unknown() const { return is_kind_unknown_; }
+
  private:
   enum class Exchange { kNone, kStreamingList, kList, kWatch };
 
@@ -100,7 +102,8 @@ class ReflectorCore {
   Prng prng_;
   ReflectorCounts counts_;
   std::string last_failure_;
-  std::string refusal_since_;  // see Reflector::refusal
+  std::string refusal_since_;     // see Reflector::refusal
+  bool is_kind_unknown_ = false;  // of that refusal
 
   // What is known.
   std::string last_version_;  // of the last change that was handed over

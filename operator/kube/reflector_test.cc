@@ -274,6 +274,23 @@ TEST(ReflectorWatch, KindThatTheServerDoesNotKnowAnyMoreIsARefusalUntilItIsListe
   EXPECT_EQ(driver.reflector().refusal(), "");
 }
 
+// Where it is forbidden to look there may be some.
+TEST(ReflectorList, OnlyAKindThatTheServerDoesNotKnowHasNoObjects) {
+  ReflectorDriver driver(false);
+  driver.Ask();
+  driver.Answer(404, StatusText(404, "NotFound"));
+  EXPECT_TRUE(driver.reflector().is_kind_unknown());
+  driver.Ask();
+  driver.Answer(403, StatusText(403, "Forbidden"));
+  EXPECT_NE(driver.reflector().refusal(), "");
+  EXPECT_FALSE(driver.reflector().is_kind_unknown()) << "its definition has come since";
+  driver.Ask();
+  driver.Answer(404, StatusText(404, "NotFound"));
+  driver.Ask();
+  driver.Answer(200, ListText({}, "20"));
+  EXPECT_FALSE(driver.reflector().is_kind_unknown());
+}
+
 TEST(ReflectorWatch, RetryAfterIsHonoured) {
   ReflectorDriver driver = Listed();
   driver.Ask();

@@ -36,6 +36,7 @@
 #include "operator/reconcile/detect/own_end.h"
 #include "operator/reconcile/detect/start_problem.h"
 #include "operator/reconcile/gang/departure.h"
+#include "operator/reconcile/gang/early_end.h"
 #include "operator/reconcile/gang/gang_size.h"
 #include "operator/reconcile/gang/gang_view.h"
 #include "operator/reconcile/gang/queue.h"
@@ -58,8 +59,10 @@ namespace {
 constexpr std::chrono::seconds kCreateRetry{1};
 
 GangView View(DecisionBuilder* builder) {
-  return ViewGang(
-      builder->job().metadata, builder->status(), builder->topology(), builder->observed());
+  return WithEarlyEnds(
+      *builder,
+      ViewGang(
+          builder->job().metadata, builder->status(), builder->topology(), builder->observed()));
 }
 
 void Begin(DecisionBuilder* builder) {

@@ -81,6 +81,40 @@ TEST_F(EndOfTrainingTest, FirstRanksExitZeroInMidTrainingIsNotTheJobsSuccess) {
   EXPECT_FALSE(HasSucceeded());
 }
 
+// Nobody answers for a pod that has ended: whoever leads from then on has no report of it.
+TEST_F(EndOfTrainingTest, ExitZeroInMidTrainingIsALossToTheNextLeaderToo) {
+  world_.Exit("mnist-worker-0", 0);
+  world_.observed.reports.clear();
+  EXPECT_NE(Told("PodReplaced"), "");
+  EXPECT_FALSE(HasSucceeded());
+}
+
+// One of Keras' callbacks stops the training, say, and the program has last words of its own.
+TEST(EndOfACommand, ExitZeroIsSuccessWhateverStepsItHasToldOf) {
+  TestWorld world(MakeCommandJob(1));
+  world.Launch();
+  world.Advance(std::chrono::seconds(1));
+  world.ReportAll();
+  StatusDocument& document = world.observed.reports.at("mnist-worker-0").document;
+  document.step = Step(60);
+  document.steps_total = 100;
+  world.Step();
+  const RuntimeReport last = world.observed.reports.at("mnist-worker-0");
+  world.Exit("mnist-worker-0", 0);
+  world.Find("mnist-worker-0")->status.termination->message = "stopped early\n";
+  world.observed.reports["mnist-worker-0"] = last;
+  world.Step();
+  EXPECT_TRUE(IsTrue(world.job.status, ConditionType::kSucceeded));
+}
+
+TEST_F(EndOfTrainingTest, LastWordsAreBelievedByTheNextLeaderWhateverTheStatusRemembers) {
+  FinishInOrder("mnist-worker-0");
+  FinishInOrder("mnist-worker-1");
+  world_.observed.reports.clear();
+  world_.Step();
+  EXPECT_TRUE(HasSucceeded());
+}
+
 TEST_F(EndOfTrainingTest, LastWordsAreBelievedWhateverTheNewestReportSays) {
   FinishInOrder("mnist-worker-1");
   EXPECT_EQ(Told("PodReplaced"), "");

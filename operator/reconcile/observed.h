@@ -69,6 +69,8 @@ struct UsedElsewhere {
   CopyOnWrite<UsageByNode> by_jobs;    // by pods of jobs, and places that they were promised
   CopyOnWrite<UsageByNode> by_others;  // by all other pods
   UsageByNode own;                     // the part of `by_jobs` that is this job's
+  // What others have claims on, beside all that: those who go for them may hold it still.
+  UsageByNode kept{};
 
   friend bool operator==(const UsedElsewhere&, const UsedElsewhere&) = default;
 };

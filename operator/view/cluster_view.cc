@@ -302,7 +302,7 @@ const CopyOnWrite<std::vector<kube::Node>>& ClusterView::Nodes() {
 
 UsedElsewhere ClusterView::UsedBesides(const JobId& key) {
   const UsageByNode* const own = usage_.OwnOf(key);
-  return {usage_.Sum(), foreign_.room(), own == nullptr ? UsageByNode() : *own};
+  return {usage_.Sum(), foreign_.room(), own == nullptr ? UsageByNode() : *own, feed_.RoomKept()};
 }
 
 std::map<std::string, std::set<std::string>> ClusterView::DevicesElsewhere(const JobId& key) const {

@@ -172,7 +172,8 @@ class ClusterView {
   // somebody may have removed them, unseen. Ask the server before that is taken for a loss.
   std::vector<std::string> UntoldPods(const JobId& key, WallTime now) const;
 
-  // What everybody but this job holds: pods of others, places that other jobs were promised.
+  // What everybody but this job holds: pods of others, places that other jobs were promised; and
+  // what is kept for some, as far as rounds have heard.
   UsedElsewhere UsedBesides(const JobId& key);
 
   // From wide to narrow, without kHostLevel.

@@ -298,7 +298,9 @@ TEST_F(ClusterViewTest, EndedJobHoldsOnlyWhatItsPodsHold) {
 // A webhook may refuse our deletion, and nobody's else comes.
 TEST_F(ClusterViewTest, PodThatIsToGoAndIsNeverAskedToIsStuckAfterAWhile) {
   const WallTime begin{std::chrono::hours(1)};
-  Apply(JobUpsert{JobItem(PlacedJob("mnist", "", 2), "10")});
+  TrainingJob job = PlacedJob("mnist", "", 2);
+  SetCondition(&job.status, {ConditionType::kCreated, true, "JobCreated", ""}, WallTime{});
+  Apply(JobUpsert{JobItem(job, "10")});
   kube::Item<kube::Pod> item = PodItem("mnist", "u1", "11");
   Apply(PodUpsert{item});
   view_.Scheduling(begin);

@@ -18,12 +18,14 @@ bool IsOrphan(const kube::Pod& pod, const PodStand& stand) {
 
 // We delete the pods of a job without places, one whose successor has its place, if only after a
 // look at how it ended, and of a job that has ended what its policy says. A pod that is newer than
-// the places that we know stays.
+// the places that we know stays, and so do those of a job whose status somebody has wiped: it is
+// taken up from them.
 bool IsToBeDeleted(const kube::Pod& pod, const StoredJob& stored) {
-  if (!stored.problem.empty() || !IsOurs(stored.job) || WaitsForPods(stored.job.status)) {
+  const TrainingJobStatus& status = stored.job.status;
+  if (!stored.problem.empty() || !IsOurs(stored.job) || WaitsForPods(status) ||
+      FindCondition(status, ConditionType::kCreated) == nullptr) {
     return false;
   }
-  const TrainingJobStatus& status = stored.job.status;
   if (HasEnded(status)) {
     return IsCleaned(stored.job.spec.run_policy.clean_pod_policy, pod);
   }

@@ -21,6 +21,7 @@ class GoingPodsTest : public testing::Test {
     pod_.owner_uid = "uid";
     pod_.owner_job = "a";
     pod_.status.phase = kube::PodPhase::kRunning;
+    Set(ConditionType::kCreated, true, "JobCreated");
   }
 
   bool Goes(bool has_place = false) {
@@ -49,6 +50,14 @@ TEST_F(GoingPodsTest, PodWithoutAPlaceIsDeletedByUs) {
   EXPECT_TRUE(Goes());
   stored_.job.status.placement.emplace_back();
   EXPECT_FALSE(Goes()) << "nobody has come for it";
+  pod_.is_deleting = true;
+  EXPECT_TRUE(Goes());
+}
+
+// Others would go for a gang that waits for its room.
+TEST_F(GoingPodsTest, PodFromWhichAJobIsTakenUpStays) {
+  stored_.job.status = {};
+  EXPECT_FALSE(Goes());
   pod_.is_deleting = true;
   EXPECT_TRUE(Goes());
 }

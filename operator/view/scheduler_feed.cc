@@ -206,7 +206,8 @@ void SchedulerFeed::TakeBackAll() {
 void SchedulerFeed::Resubmit(const JobId& key, const GangRequest& request) {
   state_.Submit(request);
   if (const auto kept = claims_.find(key); kept != claims_.end()) {
-    state_.Apply({OperationKind::kClaim, request.name, {}, PodsOf(kept->second.claim)}, WallTime{});
+    const RoomClaim& claim = kept->second.claim;
+    state_.Apply({OperationKind::kClaim, request.name, {}, PodsOf(claim)}, claim.since);
   }
 }
 

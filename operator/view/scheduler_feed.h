@@ -52,6 +52,9 @@ class SchedulerFeed {
   // are known once its status names them.
   const RoomClaim* ClaimOf(const JobId& key) const;
 
+  // What is kept of each node for jobs until others have gone, or until they have their turns.
+  UsageByNode RoomKept() const;
+
   // Those of the claim that have not gone yet.
   std::vector<std::string> StillThere(const RoomClaim& claim) const;
 

@@ -39,6 +39,17 @@ const RoomClaim* SchedulerFeed::ClaimOf(const JobId& key) const {
   return found == claims_.end() ? nullptr : &found->second.claim;
 }
 
+// A job's own from when its room is promised to it until its status says so, too.
+UsageByNode SchedulerFeed::RoomKept() const {
+  UsageByNode kept;
+  for (const auto& [key, room] : claims_) {
+    if (const GangRecord* const gang = state_.Find(GangNameOf(key)); gang != nullptr) {
+      AddUsage(HeldBy(*gang), &kept);
+    }
+  }
+  return kept;
+}
+
 std::vector<std::string> SchedulerFeed::StillThere(const RoomClaim& claim) const {
   std::vector<std::string> names;
   for (const ClaimedGang& gang : claim.gangs) {

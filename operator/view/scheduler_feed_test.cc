@@ -348,5 +348,40 @@ TEST(SchedulerFeed, RoomIsKeptSinceWhenTheStatusSays) {
   EXPECT_EQ(gang->claimed_at, since);
 }
 
+// Until its status says where it is, nobody else is to take that for free.
+TEST(SchedulerFeed, RoomStaysKeptForAGangThatItIsGrantedTo) {
+  const JobId key{"default", "mnist"};
+  const WallTime since = WallTime(std::chrono::seconds(1000));
+  JobStand stand;
+  stand.wants_place = true;
+  stand.request.name = "default/mnist";
+  PodClass& worker = stand.request.gang.classes.emplace_back();
+  worker.name = "worker";
+  worker.pods = {"worker-0"};
+  worker.request.gpu_count = 2;
+  stand.claim = RoomClaim{since, {}, {{"worker-0", "node-0"}}};
+  SchedulerFeed feed;
+  SnapshotNode node;
+  node.name = "node-0";
+  node.allocatable.gpu_count = 4;
+  feed.SetNode(node);
+  feed.SetJob(key, stand);
+  const UsageByNode kept = {{"node-0", {{0, 0, 2}, 1}}};
+  EXPECT_EQ(feed.RoomKept(), kept);
+
+  RoundMemory memory;
+  feed.Commit(Round(feed.mutable_state(), since, &memory), since);
+  ASSERT_NE(feed.GrantOf(key), nullptr);
+  EXPECT_EQ(feed.RoomKept(), kept);
+  feed.TakeBackAll();
+  EXPECT_EQ(feed.RoomKept(), kept);
+  EXPECT_EQ(feed.state().Find("default/mnist")->claimed_at, since) << "not before all others";
+
+  stand.is_placed = true;
+  stand.wants_place = false;
+  feed.SetJob(key, stand);
+  EXPECT_TRUE(feed.RoomKept().empty());
+}
+
 }  // namespace
 }  // namespace lockstep::control

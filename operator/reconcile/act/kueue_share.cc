@@ -289,6 +289,7 @@ bool HasKueueShare(const GangView& view, DecisionBuilder* builder) {
   const bool has_share = wait.message.empty();
   if (!has_share) {
     status->kueue.reset();
+    status->claim.reset();  // no round looks after it meanwhile
   }
   if (HasLivingPods(view, *builder)) {
     return true;  // whoever looks for places waits for these first, and says so
@@ -300,6 +301,7 @@ bool HasKueueShare(const GangView& view, DecisionBuilder* builder) {
   const KueueAdmission& admission = *builder->observed().kueue.workload->admission;
   if (status->kueue != admission) {
     status->kueue = admission;
+    status->claim.reset();  // it was planned as another admission said
     builder->Set({ConditionType::kScheduled,
                   false,
                   "KueueAdmitted",

@@ -277,6 +277,26 @@ TEST_F(KueueShare, GangThatWentForAnotherKeepsItsQuotaAndIsNotReady) {
   EXPECT_EQ(Reason(), "Unschedulable");
 }
 
+TEST_F(KueueShare, NothingIsClaimedOfOthersWithoutAShare) {
+  Admit();
+  world_.Step();
+  const RoomClaim claim{
+      world_.now, {{"default/low", "uid-low", Attempt()}}, {{"worker-0", "node-a"}}};
+  world_.observed.round = Unschedulable{Constraint::kPreemption, "waits for 1 gang to go"};
+  world_.observed.claim = claim;
+  world_.Step();
+  ASSERT_EQ(world_.job.status.claim, claim);
+  world_.observed.kueue.workload->admission->cluster_queue = "spot";
+  world_.Step();
+  EXPECT_FALSE(world_.job.status.claim.has_value()) << "it was planned for other nodes, maybe";
+  world_.Step();
+  ASSERT_EQ(world_.job.status.claim, claim);
+  world_.observed.kueue.workload->conditions.push_back(ConditionOf("Evicted", true, "preempted"));
+  world_.Step();
+  EXPECT_FALSE(world_.job.status.claim.has_value())
+      << "else they would go when it is admitted again, whatever has become of them";
+}
+
 TEST_F(KueueShare, WithoutItsPriorityClassAJobNeitherAsksNorGivesUp) {
   world_.observed.kueue.missing_class = "priority class urgent does not exist";
   EXPECT_TRUE(Written(world_.Step()).empty());

@@ -19,15 +19,38 @@ namespace {
 // A successor without room is tried again this often, beside every time that something changes.
 constexpr std::chrono::seconds kRoomRetry{1};
 
-// The plan's node for one pod among the nodes that `may_use` lets through; empty without room.
+Gang GangOfTask(const DecisionBuilder& builder, const TaskId& task) {
+  return GangOfOne(builder.job(), *builder.job().FindRole(task.role), TaskName(task));
+}
+
+// Takes what is kept for other jobs until others have gone: a successor has no more right to that
+// than a new gang. Its place at home was never anybody else's.
+void LeaveKept(const UsageByNode& kept, const std::string& home, Snapshot* snapshot) {
+  for (SnapshotNode& node : snapshot->nodes) {
+    const auto found = kept.find(node.name);
+    if (found != kept.end() && node.name != home) {
+      node.used = Sum(node.used, found->second.resources);
+      node.pod_count += found->second.pod_count;
+    }
+  }
+}
+
+// The plan's node for the task's pod among the nodes that `may_use` lets through; empty without
+// room.
 template <typename Predicate>
-std::string NodeAmong(const Snapshot& snapshot, const Gang& gang, const Predicate& may_use) {
+std::string NodeAmong(const Snapshot& snapshot,
+                      const DecisionBuilder& builder,
+                      const TaskId& task,
+                      const Predicate& may_use) {
   Snapshot narrowed;
   std::copy_if(snapshot.nodes.begin(),
                snapshot.nodes.end(),
                std::back_inserter(narrowed.nodes),
                [&](const SnapshotNode& node) { return may_use(node.name); });
-  const PlanResult result = PlanGang(narrowed, gang);
+  LeaveKept(builder.observed().used_elsewhere.kept,
+            FindPlacement(builder.status(), task)->node,
+            &narrowed);
+  const PlanResult result = PlanGang(narrowed, GangOfTask(builder, task));
   const auto* plan = std::get_if<Plan>(&result);
   return plan == nullptr ? "" : plan->node_by_pod.begin()->second;
 }
@@ -97,10 +120,6 @@ void KeepToDomain(const DecisionBuilder& builder,
   });
 }
 
-Gang GangOfTask(const DecisionBuilder& builder, const TaskId& task) {
-  return GangOfOne(builder.job(), *builder.job().FindRole(task.role), TaskName(task));
-}
-
 // The nodes where those processes may still run that are about to have successors, by task: nobody
 // has told of their ends, or they are ended for it. Their places are their own successors' only.
 std::map<TaskId, std::string> PlacesHeld(const GangView& view,
@@ -137,14 +156,13 @@ class SuccessorPlan {
   // The node for the task among those that `may_use` lets through; empty without room.
   template <typename Predicate>
   std::string NodeFor(const TaskId& task, const Predicate& may_use) {
-    const Gang gang = GangOfTask(builder_, task);
-    const ResourceVector& request = gang.classes.front().request;
     const auto own = held_.find(task);
     if (own == held_.end()) {
-      return NodeAmong(snapshot_, gang, may_use);
+      return NodeAmong(snapshot_, builder_, task, may_use);
     }
+    const ResourceVector request = GangOfTask(builder_, task).classes.front().request;
     Release(own->second, request, &snapshot_);
-    std::string node = NodeAmong(snapshot_, gang, may_use);
+    std::string node = NodeAmong(snapshot_, builder_, task, may_use);
     Take(own->second, request, &snapshot_);
     return node;
   }
@@ -226,7 +244,7 @@ std::string NodeElsewhere(const GangView& view,
   const auto member = std::find_if(view.members.begin(), view.members.end(), [&](const auto& one) {
     return one.task == successor.task;
   });
-  return NodeAmong(snapshot, GangOfTask(builder, successor.task), [&](const std::string& name) {
+  return NodeAmong(snapshot, builder, successor.task, [&](const std::string& name) {
     return member == view.members.end() || name != member->node;
   });
 }

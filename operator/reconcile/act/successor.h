@@ -24,8 +24,9 @@ void BeginSuccessor(PodPlacement* placement, WallTime now);
 // Writes into the placement where each successor goes: where it was while that node still takes it,
 // else elsewhere, in the domain that the gang's topology requires; one that leaves its node goes
 // back there only if no other has room. Whoever may stay comes first, and a place whose old process
-// may still run is nobody else's. Nodes that are cordoned or not ready get nobody. Without room the
-// placement's node is empty, and is found later.
+// may still run is nobody else's. Nodes that are cordoned or not ready get nobody, and what is kept
+// for another job's gang is left to that. Without room the placement's node is empty, and is found
+// later.
 void PlaceSuccessors(const GangView& view,
                      const std::vector<Successor>& successors,
                      DecisionBuilder* builder);

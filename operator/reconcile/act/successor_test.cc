@@ -57,6 +57,32 @@ TEST_F(SuccessorTest, WaitsWhereTheDomainHasNoRoom) {
   EXPECT_EQ(NodeAfterLoss(), "");
 }
 
+TEST_F(SuccessorTest, LeavesRoomThatIsKeptForAnotherJobsGang) {
+  world_->observed.used_elsewhere.kept["node-c"] = {{0, 0, 1}, 1};
+  EXPECT_EQ(NodeAfterLoss(), "node-d");
+}
+
+TEST_F(SuccessorTest, WaitsUntilNothingIsKeptAnyMore) {
+  for (const std::string name : {"node-c", "node-d"}) {
+    world_->observed.used_elsewhere.kept[name] = {{0, 0, 1}, 1};
+  }
+  EXPECT_EQ(NodeAfterLoss(), "");
+  world_->Step();
+  EXPECT_EQ(world_->job.status.placement.at(1).node, "");
+  world_->observed.used_elsewhere.kept.clear();
+  world_->Step();
+  EXPECT_EQ(world_->job.status.placement.at(1).node, "node-c");
+}
+
+// Who goes for the other gang is on its node still, so what is kept there seems to leave no room.
+TEST_F(SuccessorTest, StaysWhereItWasBesideWhatIsKept) {
+  world_->Launch();
+  world_->observed.used_elsewhere.kept["node-b"] = {{0, 0, 1}, 1};
+  world_->Exit("mnist-worker-1", 134);
+  world_->Step();
+  EXPECT_EQ(world_->job.status.placement.at(1).node, "node-b");
+}
+
 // Two workers of a GPU each, on node-a and node-b; node-a is cordoned, and nothing else is free.
 TestWorld WorldWithoutRoom() {
   TrainingJob job = MakeTrainingJob(2);

@@ -34,6 +34,11 @@ bool HasEndedEarly(const kube::Pod& pod, const StatusDocument& last) {
          last.step.value() < *last.steps_total;
 }
 
+bool HasEndedEarly(const kube::Pod& pod, const JobProgress& last) {
+  return pod.status.phase == kube::PodPhase::kSucceeded && !Says(pod, Outcome::kSuccess) &&
+         last.step < last.steps_total;
+}
+
 bool HasFailedForGood(const kube::Pod& pod) {
   return Says(pod, Outcome::kPermanent);
 }

@@ -7,6 +7,7 @@
 
 #include "common/base/time.h"
 #include "common/contract/status_document.h"
+#include "operator/api/training_job.h"
 #include "operator/kube/objects.h"
 
 namespace lockstep::control {
@@ -28,6 +29,10 @@ bool SaysItIsDone(const kube::Pod& pod);
 // Whether the pod exited 0 in the middle of a built-in training: it has not said that it was done,
 // and `last`, its newest report, is of an earlier step than the last. A command reports no steps.
 bool HasEndedEarly(const kube::Pod& pod, const StatusDocument& last);
+
+// The same by what the status remembers, where nobody has a report any more: whoever leads now was
+// told of an earlier step, if of any.
+bool HasEndedEarly(const kube::Pod& pod, const JobProgress& last);
 
 // Whether the pod failed by its own verdict although it was asked to go: its last words say that
 // another try would end the same way.

@@ -10,11 +10,6 @@
 namespace lockstep::control {
 namespace {
 
-bool IsEarlyEnd(const Member& member) {
-  return member.rank.has_value() && member.report != nullptr &&
-         HasEndedEarly(*member.pod, member.report->document);
-}
-
 // An end that the newest relaunch does not answer yet. One of before is over with it, an echo of
 // what that was for.
 bool IsHeld(const Member& member, const Relaunch& relaunch) {
@@ -42,8 +37,7 @@ MemberState StateOf(const Member& member,
   }
   switch (pod->status.phase) {
     case kube::PodPhase::kSucceeded:
-      return HasDoneItsWork(*pod) && !IsEarlyEnd(member) ? MemberState::kSucceeded
-                                                         : MemberState::kFailed;
+      return HasDoneItsWork(*pod) ? MemberState::kSucceeded : MemberState::kFailed;
     case kube::PodPhase::kFailed:
       return MemberState::kFailed;
     default:
