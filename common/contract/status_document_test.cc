@@ -99,6 +99,7 @@ TEST(StatusDocument, HasTheFieldsTheContractNames) {
                           "phase",
                           "step",
                           "stepsTotal",
+                          "stepsSkipped",
                           "dataEpoch",
                           "loss",
                           "accuracy",
@@ -179,6 +180,7 @@ TEST(StatusDocument, AnotherSchemaVersionIsToldApart) {
 TEST(StatusDocument, EachFieldButTheOptionalOnesIsRequired) {
   const std::vector<std::string> optional = {"rank",
                                              "stepsTotal",
+                                             "stepsSkipped",
                                              "loss",
                                              "accuracy",
                                              "result",

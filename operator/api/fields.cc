@@ -1,6 +1,7 @@
 #include "operator/api/fields.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "common/contract/topology.h"
@@ -110,6 +111,17 @@ bool IsDnsLabel(std::string_view text) {
          text.back() != '-' && std::all_of(text.begin(), text.end(), [&](char c) {
            return is_letter(c) || is_digit(c) || c == '-';
          });
+}
+
+void SetNumber(Json* object, const char* key, const std::optional<double>& number) {
+  if (number.has_value() && std::isfinite(*number)) {
+    (*object)[key] = *number;
+  }
+}
+
+bool IsWithin(std::string_view inner, std::string_view outer) {
+  return inner.starts_with(outer) &&
+         (inner.size() == outer.size() || inner[outer.size()] == '.' || inner[outer.size()] == '[');
 }
 
 void AddError(std::vector<Error>* errors, std::string field, std::string message) {

@@ -2,6 +2,7 @@
 
 #include <initializer_list>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -50,6 +51,13 @@ bool IsDnsLabel(std::string_view text);
 inline constexpr std::string_view kDnsLabelWords =
     "a DNS label: lower-case letters, digits and '-', a letter first, no '-' last, at most 63 "
     "characters";
+
+// Sets a field of what is written. JSON has no infinities and no NaN, and the schema no null: such
+// a number is left out.
+void SetNumber(Json* object, const char* key, const std::optional<double>& number);
+
+// Whether the field with the path `inner` is that of `outer`, or stands inside it.
+bool IsWithin(std::string_view inner, std::string_view outer);
 
 // Adds an error at a full field path.
 void AddError(std::vector<Error>* errors, std::string field, std::string message);

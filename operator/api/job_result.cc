@@ -1,20 +1,12 @@
 #include "operator/api/job_result.h"
 
-#include <cmath>
 #include <cstddef>
 #include <optional>
 #include <utility>
 
+#include "operator/api/fields.h"
+
 namespace lockstep::control {
-namespace {
-
-void SetNumber(Json* object, const char* key, const std::optional<double>& number) {
-  if (number.has_value() && std::isfinite(*number)) {
-    (*object)[key] = *number;
-  }
-}
-
-}  // namespace
 
 Json EncodeResult(const TestResult& result) {
   Json value = Json::object();

@@ -1,7 +1,6 @@
 #include "operator/api/status.h"
 
 #include <algorithm>
-#include <cmath>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -127,6 +126,7 @@ JobProgress DecodeProgress(const Json& value, const std::string& path, Errors* e
   progress.eta_seconds = reader.Number("etaSeconds").value_or(0);
   progress.checkpoint_step = ReadCount(reader, "checkpointStep");
   progress.checkpoint_at = ReadTime(reader, "checkpointAt");
+  progress.steps_skipped = ReadCount(reader, "stepsSkipped");
   progress.steps_repeated = ReadCount(reader, "stepsRepeated");
   progress.observed_at = ReadTime(reader, "observedAt").value_or(WallTime{});
   return progress;
@@ -295,18 +295,12 @@ Json EncodeIncident(const Incident& incident) {
   return value;
 }
 
-// JSON has no infinities and no NaN, and the schema no null: such a number is left out.
-void SetNumber(Json* object, const char* key, const std::optional<double>& number) {
-  if (number && std::isfinite(*number)) {
-    (*object)[key] = *number;
-  }
-}
-
 Json EncodeProgress(const JobProgress& progress) {
   Json value = {{"step", progress.step},
                 {"stepsTotal", progress.steps_total},
                 {"dataEpoch", progress.data_epoch},
                 {"checkpointStep", progress.checkpoint_step},
+                {"stepsSkipped", progress.steps_skipped},
                 {"stepsRepeated", progress.steps_repeated},
                 {"observedAt", FormatRfc3339(progress.observed_at)}};
   SetTime(&value, "checkpointAt", progress.checkpoint_at);

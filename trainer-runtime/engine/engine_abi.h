@@ -8,7 +8,7 @@
 //
 // Any change to a struct below raises LOCKSTEP_ENGINE_ABI_VERSION; the two files are always shipped
 // together, so there is no compatibility to keep, only a mix-up to detect.
-#define LOCKSTEP_ENGINE_ABI_VERSION 3
+#define LOCKSTEP_ENGINE_ABI_VERSION 4
 
 // The plug-in's one exported symbol, of type LockstepEngineEntry.
 #define LOCKSTEP_ENGINE_ENTRY_NAME "LockstepEnginePlugin"
@@ -56,11 +56,13 @@ struct LockstepEngineStepOptions {
   // StepOptions::on_ready, called with `ready_context`; null: not wanted. Must not throw.
   void (*on_ready)(void* ready_context, int64_t offset, int64_t count);
   void* ready_context;
+  double loss_scale;  // StepOptions::loss_scale
 };
 
 struct LockstepEngineStepResult {
   double loss_sum;
   int64_t correct_count;
+  int64_t overflow_count;
 };
 
 // The calls mean what the methods of Engine (engine.h) say. `error` is never null.

@@ -39,6 +39,17 @@ void CheckPartsAddUp(Engine& engine, const SampleData& data);
 // `report_count_min` reports; what is ready then is final, and the engine leaves it alone.
 void CheckTellsWhatIsReady(Engine& engine, const SampleData& data, int report_count_min);
 
+// In `precision` the gradients are not Float32's, and yet near them: the length of the difference
+// is at most `tolerance` of theirs. A scale of the loss is gone from them.
+void CheckNearFloat32(const EngineFactory& make,
+                      TrainingSpec spec,
+                      Precision precision,
+                      const SampleData& data,
+                      double tolerance);
+
+// In Float16, and there alone, gradients that are too large at the scale of the loss are told.
+void CheckOverflowIsTold(const EngineFactory& make, TrainingSpec spec, const SampleData& data);
+
 // Two engines of one spec start equal and end bitwise equal after `steps` updates.
 void CheckRepeatsBitwise(const EngineFactory& make,
                          const TrainingSpec& spec,

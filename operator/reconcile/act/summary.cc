@@ -138,6 +138,7 @@ void NoteProgress(const GangView& view, DecisionBuilder* builder) {
   JobProgress progress;
   progress.step = document.step.value();
   progress.steps_total = document.steps_total.value_or(0);
+  progress.steps_skipped = document.steps_skipped;
   progress.data_epoch = document.data_epoch;
   progress.loss = document.loss.value_or(0);
   progress.samples_per_second = document.samples_per_second;
@@ -184,6 +185,7 @@ void NoteResult(const GangView& view, DecisionBuilder* builder) {
     progress.observed_at =
         progress.step == words->last_step->value() ? progress.observed_at : builder->now();
     progress.step = words->last_step->value();
+    progress.steps_skipped = words->steps_skipped.value_or(progress.steps_skipped);
     progress.eta_seconds = 0;
   }
 }
