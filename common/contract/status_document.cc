@@ -104,6 +104,7 @@ void EncodeProgress(const StatusDocument& document, Json* json) {
   (*json)["step"] = document.step.value();
   (*json)["stepsTotal"] =
       document.steps_total.has_value() ? Json(*document.steps_total) : Json(nullptr);
+  (*json)["stepsSkipped"] = document.steps_skipped;
   (*json)["dataEpoch"] = document.data_epoch;
   (*json)["loss"] = FiniteOrNull(document.loss);
   (*json)["accuracy"] = FiniteOrNull(document.accuracy);
@@ -295,7 +296,8 @@ void ReadProgress(ObjectReader* reader, StatusDocument* document, std::vector<Er
     document->checkpoints =
         DecodeCheckpointStatus(*checkpoints, reader->PathOf("checkpoints"), errors);
   }
-  // Pods of an earlier release do not say it.
+  // Pods of an earlier release do not say these.
+  document->steps_skipped = reader->Int("stepsSkipped", 0).value_or(0);
   document->backend = reader->String("backend").value_or("");
   document->backend_detail = reader->String("backendDetail").value_or("");
   ReadObject(reader, "stepPhaseSeconds", errors, [document](ObjectReader* seconds) {

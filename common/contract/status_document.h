@@ -144,6 +144,8 @@ struct StatusDocument {
   Phase phase = Phase::kStarting;
   Step step;
   std::optional<int64_t> steps_total;  // absent until known, and for commands
+  // Of `step`, those in which the model was left as it was: gradients were not finite in Float16.
+  int64_t steps_skipped = 0;
   int64_t data_epoch = 0;
   std::optional<double> loss;  // absent before the first step, and when not a finite number
   std::optional<double> accuracy;

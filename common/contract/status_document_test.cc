@@ -101,6 +101,7 @@ TEST(StatusDocument, HasTheFieldsTheContractNames) {
                           "phase",
                           "step",
                           "stepsTotal",
+                          "stepsSkipped",
                           "dataEpoch",
                           "loss",
                           "accuracy",
@@ -181,6 +182,7 @@ TEST(StatusDocument, AnotherSchemaVersionIsToldApart) {
 TEST(StatusDocument, EachFieldButTheOptionalOnesIsRequired) {
   const std::vector<std::string> optional = {"rank",
                                              "stepsTotal",
+                                             "stepsSkipped",
                                              "loss",
                                              "accuracy",
                                              "result",

@@ -26,6 +26,9 @@ std::string Encode(const TerminationMessage& message, const std::string& reason)
   if (message.steps_total.has_value()) {
     json["stepsTotal"] = *message.steps_total;
   }
+  if (message.steps_skipped.has_value()) {
+    json["stepsSkipped"] = *message.steps_skipped;
+  }
   if (message.data_epoch.has_value()) {
     json["dataEpoch"] = *message.data_epoch;
   }
@@ -111,6 +114,7 @@ Result<TerminationMessage> DecodeTerminationMessage(std::string_view text) {
   message.reason = reader.String("reason").value_or("");
   message.last_step = ReadStep(&reader, "lastStep");
   message.steps_total = reader.Int("stepsTotal", 0);
+  message.steps_skipped = reader.Int("stepsSkipped", 0);
   message.data_epoch = reader.Int("dataEpoch", 0);
   message.last_checkpoint_step = ReadStep(&reader, "lastCheckpointStep");
   if (const auto rank = reader.Int("culpritRank", 0, std::numeric_limits<int>::max())) {

@@ -37,8 +37,9 @@ struct TerminationMessage {
   std::optional<std::string> tail = std::nullopt;
   std::optional<CheckpointStatus> checkpoints = std::nullopt;  // of who wrote or read any
   std::vector<DataEpochResult> history = {};  // oldest first, the newest kTerminationHistoryMax
-  std::optional<int64_t> steps_total = std::nullopt;  // of the training, once it is known
-  std::optional<int64_t> data_epoch = std::nullopt;   // as in the status document
+  std::optional<int64_t> steps_total = std::nullopt;    // of the training, once it is known
+  std::optional<int64_t> data_epoch = std::nullopt;     // as in the status document
+  std::optional<int64_t> steps_skipped = std::nullopt;  // as there; absent where none were
 
   friend bool operator==(const TerminationMessage&, const TerminationMessage&) = default;
 };

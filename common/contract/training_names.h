@@ -8,7 +8,7 @@ namespace lockstep {
 // The words of a training section, for its decoder and encoder.
 
 enum class LayerType { kDense, kConv2D, kMaxPooling2D, kFlatten, kDropout };
-enum class OptimizerType { kSgd, kAdam };
+enum class OptimizerType { kSgd, kAdam, kAdamW };
 enum class DatasetFormat { kIdx };
 
 inline constexpr EnumNames<LayerType, 5> kLayerTypeNames = {{
@@ -38,9 +38,10 @@ inline constexpr EnumNames<LossType, 4> kLossTypeNames = {{
     {LossType::kSparseCategoricalCrossentropy, "SparseCategoricalCrossentropy"},
 }};
 
-inline constexpr EnumNames<OptimizerType, 2> kOptimizerTypeNames = {{
+inline constexpr EnumNames<OptimizerType, 3> kOptimizerTypeNames = {{
     {OptimizerType::kSgd, "SGD"},
     {OptimizerType::kAdam, "Adam"},
+    {OptimizerType::kAdamW, "AdamW"},
 }};
 
 inline constexpr EnumNames<DatasetFormat, 1> kDatasetFormatNames = {{
@@ -58,6 +59,12 @@ inline constexpr EnumNames<VariablePlacement, 4> kVariablePlacementNames = {{
     {VariablePlacement::kCentral, "Central"},
     {VariablePlacement::kIndependent, "Independent"},
     {VariablePlacement::kParameterServers, "ParameterServers"},
+}};
+
+inline constexpr EnumNames<Precision, 3> kPrecisionNames = {{
+    {Precision::kFloat32, "Float32"},
+    {Precision::kBFloat16, "BFloat16"},
+    {Precision::kFloat16, "Float16"},
 }};
 
 inline constexpr EnumNames<RemainderRule, 2> kRemainderRuleNames = {{

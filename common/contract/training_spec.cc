@@ -47,10 +47,14 @@ struct OptimizerEncoder {
   }
 
   Json operator()(const AdamOptimizer& optimizer) const {
-    return {{"learningRate", optimizer.learning_rate},
-            {"beta1", optimizer.beta1},
-            {"beta2", optimizer.beta2},
-            {"epsilon", optimizer.epsilon}};
+    Json value = {{"learningRate", optimizer.learning_rate},
+                  {"beta1", optimizer.beta1},
+                  {"beta2", optimizer.beta2},
+                  {"epsilon", optimizer.epsilon}};
+    if (optimizer.weight_decay > 0) {
+      value["weightDecay"] = optimizer.weight_decay;
+    }
+    return value;
   }
 };
 
@@ -100,6 +104,7 @@ Json EncodeTrainingSection(const TrainingSpec& spec) {
       {"globalBatchSize", spec.global_batch_size},
       {"remainder", NameOf(kRemainderRuleNames, spec.remainder)},
       {"terminateOnNaN", spec.terminate_on_nan},
+      {"precision", NameOf(kPrecisionNames, spec.precision)},
       {"replicas", spec.replicas},
       {"devices", spec.devices},
       {"model", EncodeModel(spec.model)},
@@ -115,6 +120,9 @@ Json EncodeTrainingSection(const TrainingSpec& spec) {
        {{"allReduce", NameOf(kAllReduceBackendNames, spec.communication.all_reduce)},
         {"bytesPerPack", spec.communication.bytes_per_pack},
         {"timeoutSeconds", std::chrono::duration<double>(spec.communication.timeout).count()}}}};
+  if (spec.gradient_clip_norm.has_value()) {
+    value["gradientClipNorm"] = *spec.gradient_clip_norm;
+  }
   if (spec.max_staleness.has_value()) {
     value["maxStaleness"] = *spec.max_staleness;
   }
@@ -178,9 +186,11 @@ std::string_view LossTypeName(LossType type) {
 }
 
 std::string_view OptimizerName(const OptimizerSpec& optimizer) {
-  return NameOf(
-      kOptimizerTypeNames,
-      std::holds_alternative<SgdOptimizer>(optimizer) ? OptimizerType::kSgd : OptimizerType::kAdam);
+  const auto* adam = std::get_if<AdamOptimizer>(&optimizer);
+  return NameOf(kOptimizerTypeNames,
+                adam == nullptr          ? OptimizerType::kSgd
+                : adam->weight_decay > 0 ? OptimizerType::kAdamW
+                                         : OptimizerType::kAdam);
 }
 
 }  // namespace lockstep

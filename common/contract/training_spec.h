@@ -105,6 +105,8 @@ struct AdamOptimizer {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-7;
+  // AdamW: each update first takes so many times the learning rate off every parameter. 0: Adam.
+  double weight_decay = 0;
 
   friend bool operator==(const AdamOptimizer&, const AdamOptimizer&) = default;
 };
@@ -154,6 +156,8 @@ struct CommunicationSpec {
   friend bool operator==(const CommunicationSpec&, const CommunicationSpec&) = default;
 };
 
+inline constexpr double kDefaultWeightDecay = 0.004;  // Keras's
+
 enum class LengthUnit { kEpochs, kSteps };
 
 // How long to train: whole passes over the data, or optimizer updates.
@@ -179,6 +183,10 @@ enum class VariablePlacement {
   kParameterServers  // processes that train nothing hold them; the ranks pull and push
 };
 
+// The numbers that forward and backward compute with. Weights, losses, sums and updates are float32
+// under each of them.
+enum class Precision { kFloat32, kBFloat16, kFloat16 };
+
 // Choice: enough that a worker that is slow for a moment stops nobody.
 inline constexpr int64_t kDefaultMaxStaleness = 4;
 
@@ -191,6 +199,9 @@ struct TrainingSpec {
   // kDefaultMaxStaleness.
   std::optional<int64_t> max_staleness;
   bool terminate_on_nan = true;  // stop at the step whose loss or gradients are not finite
+  // Of the gradients of a step over all samples: longer ones are shortened to it. Null: none are.
+  std::optional<double> gradient_clip_norm;
+  Precision precision = Precision::kFloat32;
   VariablePlacement variables = VariablePlacement::kMirrored;
   int64_t replicas = 1;              // of the model in each process, with a thread each
   std::vector<std::string> devices;  // GPUs by index or UUID, a replica on each; empty: none named

@@ -61,11 +61,12 @@ constexpr std::array<OwnField, 8> kLayerFields = {{{"units", "Dense"},
                                                    {"poolSize", "MaxPooling2D"},
                                                    {"rate", "Dropout"}}};
 
-constexpr std::array<OwnField, 5> kOptimizerFields = {{{"momentum", "SGD"},
+constexpr std::array<OwnField, 6> kOptimizerFields = {{{"momentum", "SGD"},
                                                        {"nesterov", "SGD"},
-                                                       {"beta1", "Adam"},
-                                                       {"beta2", "Adam"},
-                                                       {"epsilon", "Adam"}}};
+                                                       {"beta1", "Adam and AdamW"},
+                                                       {"beta2", "Adam and AdamW"},
+                                                       {"epsilon", "Adam and AdamW"},
+                                                       {"weightDecay", "AdamW"}}};
 
 // Ends the reading of a `type`: what only others have is answered with their names.
 template <std::size_t N>
@@ -243,13 +244,16 @@ SgdOptimizer ReadSgd(ObjectReader& reader) {
   return sgd;
 }
 
-AdamOptimizer ReadAdam(ObjectReader& reader) {
+AdamOptimizer ReadAdam(ObjectReader& reader, bool has_decay) {
   AdamOptimizer adam;
   adam.learning_rate =
       reader.Number("learningRate", kTiny, kLearningRateMax).value_or(adam.learning_rate);
   adam.beta1 = ReadFraction(reader, "beta1", adam.beta1);
   adam.beta2 = ReadFraction(reader, "beta2", adam.beta2);
   adam.epsilon = reader.Number("epsilon", kTiny, 1).value_or(adam.epsilon);
+  if (has_decay) {
+    adam.weight_decay = reader.Number("weightDecay", kTiny, 1).value_or(kDefaultWeightDecay);
+  }
   return adam;
 }
 
@@ -263,7 +267,7 @@ OptimizerSpec ReadOptimizer(const Json& value, const std::string& path, Errors* 
   if (*type == OptimizerType::kSgd) {
     optimizer = ReadSgd(reader);
   } else {
-    optimizer = ReadAdam(reader);
+    optimizer = ReadAdam(reader, *type == OptimizerType::kAdamW);
   }
   FinishAs(NameOf(kOptimizerTypeNames, *type), kOptimizerFields, reader);
   return optimizer;
@@ -453,6 +457,8 @@ TrainingSpec DecodeTrainingSpec(const Json& value,
   spec.remainder = ReadEnum(reader, "remainder", kRemainderRuleNames).value_or(spec.remainder);
   spec.max_staleness = reader.Int("maxStaleness", 0, kMaxStalenessMax);
   spec.terminate_on_nan = reader.Bool("terminateOnNaN").value_or(spec.terminate_on_nan);
+  spec.gradient_clip_norm = reader.Number("gradientClipNorm", kTiny, kScaleMax);
+  spec.precision = ReadEnum(reader, "precision", kPrecisionNames).value_or(spec.precision);
   spec.replicas = reader.Int("replicas", 1, kReplicasMax).value_or(spec.replicas);
   spec.devices = ReadDevices(reader);
   if (spec.replicas > 1 && !spec.devices.empty()) {

@@ -71,8 +71,10 @@ TEST(TrainingSpec, ReadsEveryFieldAndFillsInKerasDefaults) {
 TEST(TrainingSpec, EncodeThenDecodeGivesTheSameSpec) {
   const std::vector<std::string> patches = {
       "{}",
-      R"({"epochs": null, "steps": 50, "terminateOnNaN": false,
+      R"({"epochs": null, "steps": 50, "terminateOnNaN": false, "precision": "Float16",
           "optimizer": {"type": "SGD", "momentum": 0.9, "nesterov": true}})",
+      R"({"gradientClipNorm": 0.5, "optimizer": {"type": "AdamW", "weightDecay": 0.125}})",
+      R"({"optimizer": {"type": "AdamW"}})",
       R"({"dataset": {"testSamples": null, "test": {"images": "a", "labels": "b"}, "scale": 0.5,
           "shuffle": false}})",
       R"({"checkpoint": {"directory": "/c", "everySteps": 0, "keep": 1},
@@ -146,8 +148,13 @@ const std::vector<BadSpec>& BadSpecs() {
        {"training.remainder: \"keep\" found, expected one of Keep, Drop; did you mean \"Keep\"?"}},
       {R"({"batchSize": 3})",
        {"training.batchSize: unknown field, expected one of checkpoint, communication, dataset, "
-        "devices, epochs, globalBatchSize, loss, maxStaleness, model, optimizer, remainder, "
-        "replicas, seed, steps, terminateOnNaN"}},
+        "devices, epochs, globalBatchSize, gradientClipNorm, loss, maxStaleness, model, optimizer, "
+        "precision, "
+        "remainder, replicas, seed, steps, terminateOnNaN"}},
+      {R"({"precision": "float16"})",
+       {"training.precision: \"float16\" found, expected one of Float32, BFloat16, Float16; did "
+        "you "
+        "mean \"Float16\"?"}},
       {R"({"terminateOnNaN": "no"})",
        {"training.terminateOnNaN: \"no\" found, expected true or false"}},
       {R"({"model": null, "loss": null, "optimizer": null, "dataset": null})",
@@ -191,10 +198,15 @@ const std::vector<BadSpec>& BadSpecs() {
        {"training.loss.fromLogits: has no meaning for MeanSquaredError; remove it"}},
       {R"({"optimizer": {"type": "Adam", "learningRate": 0}})",
        {"training.optimizer.learningRate: 0 found, expected a number from 1e-12 to 1000"}},
+      {R"({"optimizer": {"type": "Adam", "weightDecay": 0.1}})",
+       {"training.optimizer.weightDecay: unknown field in Adam, expected in AdamW only"}},
+      {R"({"optimizer": {"type": "AdamW", "weightDecay": 0}, "gradientClipNorm": 0})",
+       {"training.gradientClipNorm: 0 found, expected a number from 1e-12 to 1000000",
+        "training.optimizer.weightDecay: 0 found, expected a number from 1e-12 to 1"}},
       {R"({"optimizer": {"type": "Adam", "momentum": 0.9}})",
        {"training.optimizer.momentum: unknown field in Adam, expected in SGD only"}},
       {R"({"optimizer": {"type": "SGD", "beta1": 0.9, "beta_2": 0.9}})",
-       {"training.optimizer.beta1: unknown field in SGD, expected in Adam only",
+       {"training.optimizer.beta1: unknown field in SGD, expected in Adam and AdamW only",
         "training.optimizer.beta_2: unknown field, expected one of learningRate, momentum, "
         "nesterov, type"}},
       {R"({"model": {"layers": [{"type": "Flatten", "padding": "same"}]}})",

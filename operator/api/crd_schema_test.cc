@@ -114,6 +114,7 @@ std::string TypeThatHas(const SchemaNode& node) {
       {"beta1", "Adam"},
       {"beta2", "Adam"},
       {"epsilon", "Adam"},
+      {"weightDecay", "AdamW"},
       {"poolSize", "MaxPooling2D"},
   };
   const auto found = kTypes.find(node.name());

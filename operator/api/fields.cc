@@ -1,8 +1,10 @@
 #include "operator/api/fields.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
+#include "common/base/rfc3339.h"
 #include "common/contract/topology.h"
 
 namespace lockstep::control {
@@ -110,6 +112,40 @@ bool IsDnsLabel(std::string_view text) {
          text.back() != '-' && std::all_of(text.begin(), text.end(), [&](char c) {
            return is_letter(c) || is_digit(c) || c == '-';
          });
+}
+
+std::optional<WallTime> ReadTime(ObjectReader& reader, std::string_view key) {
+  const std::optional<std::string> text = reader.String(key);
+  if (!text) {
+    return std::nullopt;
+  }
+  const std::optional<WallTime> time = ParseRfc3339(*text);
+  if (!time) {
+    reader.Fail(key,
+                DescribeJson(Json(*text)) + " found, expected a time such as 2026-11-21T10:22:03Z");
+  }
+  return time;
+}
+
+int64_t ReadCount(ObjectReader& reader, std::string_view key) {
+  return reader.Int(key, 0).value_or(0);
+}
+
+void SetTime(Json* object, const char* key, const std::optional<WallTime>& time) {
+  if (time) {
+    (*object)[key] = FormatRfc3339(*time);
+  }
+}
+
+void SetNumber(Json* object, const char* key, const std::optional<double>& number) {
+  if (number.has_value() && std::isfinite(*number)) {
+    (*object)[key] = *number;
+  }
+}
+
+bool IsWithin(std::string_view inner, std::string_view outer) {
+  return inner.starts_with(outer) &&
+         (inner.size() == outer.size() || inner[outer.size()] == '.' || inner[outer.size()] == '[');
 }
 
 void AddError(std::vector<Error>* errors, std::string field, std::string message) {

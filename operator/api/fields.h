@@ -1,11 +1,14 @@
 #pragma once
 
+#include <cstdint>
 #include <initializer_list>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "common/base/time.h"
 #include "common/json/json.h"
 
 namespace lockstep::control {
@@ -50,6 +53,22 @@ bool IsDnsLabel(std::string_view text);
 inline constexpr std::string_view kDnsLabelWords =
     "a DNS label: lower-case letters, digits and '-', a letter first, no '-' last, at most 63 "
     "characters";
+
+// A moment such as 2026-11-21T10:22:03Z; null when absent, and what is none is recorded.
+std::optional<WallTime> ReadTime(ObjectReader& reader, std::string_view key);
+
+// A number of things: 0 when absent; a negative one is recorded.
+int64_t ReadCount(ObjectReader& reader, std::string_view key);
+
+// Leaves out what is null.
+void SetTime(Json* object, const char* key, const std::optional<WallTime>& time);
+
+// Sets a field of what is written. JSON has no infinities and no NaN, and the schema no null: such
+// a number is left out.
+void SetNumber(Json* object, const char* key, const std::optional<double>& number);
+
+// Whether the field with the path `inner` is that of `outer`, or stands inside it.
+bool IsWithin(std::string_view inner, std::string_view outer);
 
 // Adds an error at a full field path.
 void AddError(std::vector<Error>* errors, std::string field, std::string message);

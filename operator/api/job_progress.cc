@@ -1,7 +1,7 @@
 #include "operator/api/job_progress.h"
 
 #include "common/base/rfc3339.h"
-#include "operator/api/status_fields.h"
+#include "operator/api/fields.h"
 
 namespace lockstep::control {
 
@@ -16,6 +16,7 @@ JobProgress DecodeProgress(const Json& value, const std::string& path, std::vect
   progress.eta_seconds = reader.Number("etaSeconds").value_or(0);
   progress.checkpoint_step = ReadCount(reader, "checkpointStep");
   progress.checkpoint_at = ReadTime(reader, "checkpointAt");
+  progress.steps_skipped = ReadCount(reader, "stepsSkipped");
   progress.steps_repeated = ReadCount(reader, "stepsRepeated");
   progress.observed_at = ReadTime(reader, "observedAt").value_or(WallTime{});
   return progress;
@@ -26,6 +27,7 @@ Json EncodeProgress(const JobProgress& progress) {
                 {"stepsTotal", progress.steps_total},
                 {"dataEpoch", progress.data_epoch},
                 {"checkpointStep", progress.checkpoint_step},
+                {"stepsSkipped", progress.steps_skipped},
                 {"stepsRepeated", progress.steps_repeated},
                 {"observedAt", FormatRfc3339(progress.observed_at)}};
   SetTime(&value, "checkpointAt", progress.checkpoint_at);

@@ -4,7 +4,7 @@
 #include <optional>
 #include <utility>
 
-#include "operator/api/status_fields.h"
+#include "operator/api/fields.h"
 
 namespace lockstep::control {
 

@@ -2,7 +2,7 @@
 
 #include "common/base/rfc3339.h"
 #include "common/contract/relaunch.h"
-#include "operator/api/status_fields.h"
+#include "operator/api/fields.h"
 
 namespace lockstep::control {
 

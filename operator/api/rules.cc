@@ -44,6 +44,7 @@ class RuleChecker {
     CheckBatch();
     CheckCommunication();
     CheckMaxStaleness();
+    CheckPrecision();
     CheckElastic();
     CheckRecovery();
   }
@@ -69,14 +70,6 @@ class RuleChecker {
                         });
   }
 
-  // Whether the field `inner` is `outer` or stands inside it.
-  static bool IsWithin(std::string_view inner, std::string_view outer) {
-    return inner.starts_with(outer) && (inner.size() == outer.size() ||
-                                        inner[outer.size()] == '.' || inner[outer.size()] == '[');
-  }
-
-  bool IsTrustedName(std::size_t index) const { return IsTrusted(RolePath(index) + ".name"); }
-
   void Fail(std::string field, std::string message) {
     AddError(errors_, std::move(field), std::move(message));
   }
@@ -86,7 +79,7 @@ class RuleChecker {
   void CheckNamesUnique() {
     std::map<Role, std::size_t> first;
     for (std::size_t i = 0; i < spec_.roles.size(); ++i) {
-      if (!IsTrustedName(i)) {
+      if (!IsTrusted(RolePath(i) + ".name")) {
         continue;
       }
       const auto [earlier, is_new] = first.emplace(spec_.roles[i].name, i);
@@ -99,10 +92,7 @@ class RuleChecker {
   }
 
   void CheckHasRank() {
-    if (!IsTrusted("spec.roles")) {
-      return;
-    }
-    if (job_.RankPodCount() == 0) {
+    if (IsTrusted("spec.roles") && job_.RankPodCount() == 0) {
       Fail("spec.roles", "no worker and no chief found, expected at least one pod that trains");
     }
   }
@@ -258,6 +248,15 @@ class RuleChecker {
                std::string(StrategyName(spec_.strategy)) +
                " all replicas take each step together; remove it, or use strategy: "
                "ParameterServer");
+    }
+  }
+
+  void CheckPrecision() {
+    if (IsOnPs() && IsTrusted("spec.training.precision") && IsTrusted("spec.strategy") &&
+        spec_.training->precision == Precision::kFloat16) {
+      Fail("spec.training.precision",
+           "Float16 found, but under ParameterServer workers push one by one, and no step could be "
+           "skipped by all; expected BFloat16 or Float32");
     }
   }
 

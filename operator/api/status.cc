@@ -16,7 +16,6 @@
 #include "operator/api/job_result.h"
 #include "operator/api/queue_position.h"
 #include "operator/api/relaunch_status.h"
-#include "operator/api/status_fields.h"
 
 namespace lockstep::control {
 namespace {

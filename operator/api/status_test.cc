@@ -65,6 +65,7 @@ TEST(DecodeStatus, ClaimIsReadAsItWasWritten) {
   status.preemptions = 2;
   status.progress = JobProgress{};
   status.progress->checkpoint_at = WallTime{std::chrono::seconds(1'700'000'001)};
+  status.progress->steps_skipped = 3;
   status.progress->steps_repeated = 210;
   TrainingJob job = Read("{}").job;
   job.status = status;

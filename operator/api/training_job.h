@@ -308,6 +308,7 @@ struct JobProgress {
   double eta_seconds = 0;
   int64_t checkpoint_step = 0;  // the newest checkpoint that training can go back to; 0: none
   std::optional<WallTime> checkpoint_at{};  // when that one was first heard of
+  int64_t steps_skipped = 0;   // of `step`: gradients too large for Float16 changed nothing
   int64_t steps_repeated = 0;  // that were taken and had to be taken again, as far as was heard
   WallTime observed_at{};
 

@@ -175,6 +175,9 @@ void RunRecord::NoteLastWords(const std::string& pod, const TerminationMessage& 
     final_result_ = message.result ? message.result : final_result_;
     final_loss_ = message.training_loss ? message.training_loss : final_loss_;
   }
+  if (message.last_step >= final_step_ && message.steps_skipped) {
+    final_steps_skipped_ = message.steps_skipped;
+  }
   if (message.last_step) {
     final_step_ = std::max(final_step_.value_or(Step()), *message.last_step);
   }
@@ -340,6 +343,7 @@ void RunRecord::FillSummary(TimePoint now, RunSummary* summary) const {
   if (const StatusDocument* leading = Leading()) {
     summary->steps = leading->step.value();
     summary->steps_total = leading->steps_total;
+    summary->steps_skipped = leading->steps_skipped;
     summary->data_epoch = leading->data_epoch;
     summary->loss = leading->loss;
     summary->samples_per_second = leading->samples_per_second;
@@ -375,6 +379,7 @@ void RunRecord::FillSummary(TimePoint now, RunSummary* summary) const {
   if (final_steps_total_) {  // of a run of a moment no report was met
     summary->steps_total = final_steps_total_;
   }
+  summary->steps_skipped = final_steps_skipped_.value_or(summary->steps_skipped);
   summary->steps = std::max(summary->steps, final_step_.value_or(Step()).value());
   summary->data_epoch = std::max(summary->data_epoch, final_data_epoch_);
   if (options_.batch_size && first_seen_ && last_seen_->at > first_seen_->at) {

@@ -115,6 +115,7 @@ class RunRecord {
   std::optional<double> final_loss_;
   std::optional<Step> final_step_;
   std::optional<int64_t> final_steps_total_;
+  std::optional<int64_t> final_steps_skipped_;  // up to final_step_
   int64_t final_data_epoch_ = 0;
   std::optional<Step> last_checkpoint_step_;
   std::optional<TimePoint> all_running_since_;

@@ -292,8 +292,11 @@ TEST_F(RunRecordTest, WhoEndedWellIsKnownByName) {
 TEST_F(RunRecordTest, LastWordsOutliveTheStatusDocument) {
   StatusArrival last_poll = Reported(kWorker0, 90, 3000);
   last_poll.document.loss = 0.5;
+  last_poll.document.steps_skipped = 2;
   record_.OnReport(last_poll);
+  EXPECT_EQ(Summary().steps_skipped, 2);
   TerminationMessage message;
+  message.steps_skipped = 3;
   message.outcome = Outcome::kSuccess;
   message.last_step = Step(100);
   message.last_checkpoint_step = Step(100);
@@ -306,6 +309,7 @@ TEST_F(RunRecordTest, LastWordsOutliveTheStatusDocument) {
   const RunSummary summary = Summary();
   EXPECT_EQ(summary.steps, 100);
   EXPECT_EQ(summary.steps_total, 100);
+  EXPECT_EQ(summary.steps_skipped, 3);
   EXPECT_EQ(summary.data_epoch, 3);
   EXPECT_EQ(summary.loss, 0.25);
   EXPECT_EQ(summary.test_accuracy, 0.97);

@@ -44,6 +44,9 @@ std::string FormatSteps(const RunSummary& summary) {
     text += " of " + std::to_string(total);
   }
   text += had_nothing ? " before this run" : "";
+  if (summary.steps_skipped > 0) {
+    text += ", " + std::to_string(summary.steps_skipped) + " skipped (too large for Float16)";
+  }
   const bool has_stragglers = summary.lowest_checkpoint_step &&
                               summary.lowest_checkpoint_step < summary.last_checkpoint_step;
   text += has_stragglers ? ", of the model that is furthest" : "";

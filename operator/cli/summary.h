@@ -63,6 +63,7 @@ struct RunSummary {
   std::vector<DataEpochResult> history;
   int64_t steps = 0;
   std::optional<int64_t> steps_total;
+  int64_t steps_skipped = 0;                 // of `steps`, that changed nothing (Float16)
   int64_t steps_repeated = 0;                // as the job's status has it
   std::optional<int64_t> data_epochs_total;  // where the manifest counts in them
   int64_t data_epoch = 0;                    // of the newest step that was reported

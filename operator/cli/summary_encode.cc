@@ -93,6 +93,7 @@ Json EncodeSummary(const RunSummary& summary) {
   const bool tells_steps = summary.is_training || summary.steps > 0;
   json["steps"] = tells_steps ? Json(summary.steps) : Json(nullptr);
   json["stepsTotal"] = summary.steps_total ? Json(*summary.steps_total) : Json(nullptr);
+  json["stepsSkipped"] = summary.is_training ? Json(summary.steps_skipped) : Json(nullptr);
   json["stepsRepeated"] = summary.is_training ? Json(summary.steps_repeated) : Json(nullptr);
   const double pace = summary.samples_per_second;
   json["samplesPerSecond"] = pace > 0 ? NumberOrNull(pace) : Json(nullptr);

@@ -363,6 +363,7 @@ TEST(EncodeSummary, KeysAreThoseOfTheManual) {
                                      "history",
                                      "steps",
                                      "stepsTotal",
+                                     "stepsSkipped",
                                      "stepsRepeated",
                                      "samplesPerSecond",
                                      "samplesConsumed",

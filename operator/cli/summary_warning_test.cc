@@ -59,6 +59,17 @@ TEST(FormatSummary, ReasonThatSeveralHaveIsSaidOnceWithTheirNumber) {
                         "  restarts "));
 }
 
+TEST(Summary, StepsThatChangedNothingAreSaid) {
+  RunSummary summary = Trained();
+  EXPECT_THAT(FormatSummary(summary), ::testing::Not(HasSubstr("skipped")));
+  EXPECT_EQ(EncodeSummary(summary)["stepsSkipped"], 0);
+  summary.steps_skipped = 3;
+  EXPECT_THAT(FormatSummary(summary), HasSubstr("8 of 8, 3 skipped (too large for Float16)"));
+  EXPECT_EQ(EncodeSummary(summary)["stepsSkipped"], 3);
+  summary.is_training = false;
+  EXPECT_TRUE(EncodeSummary(summary)["stepsSkipped"].is_null());
+}
+
 // No training stood still in the time that they took, so it is in no other figure.
 TEST(Summary, StepsThatWereTakenAgainAreSaid) {
   RunSummary summary = Trained();

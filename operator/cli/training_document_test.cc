@@ -241,6 +241,7 @@ TEST_F(TrainingDocument, TellsEveryWord) {
                            WordsOf(kLossTypeNames),
                            WordsOf(kDatasetFormatNames),
                            WordsOf(kAllReduceBackendNames),
+                           WordsOf(kPrecisionNames),
                            WordsOf(kRemainderRuleNames)}) {
     words.insert(words.end(), more.begin(), more.end());
   }

@@ -80,12 +80,15 @@ TEST(DecideEnd, WhatTheFirstRankSaysTrainingCameToIsInTheStatus) {
   TestWorld world(MakeTrainingJob(2));
   world.Launch();
   world.ReportAll();
-  world.observed.reports["mnist-worker-0"].document.step = Step(749);
-  world.Step();
+  StatusDocument& document = world.observed.reports["mnist-worker-0"].document;
+  document.step = Step(749);
+  document.steps_skipped = 2;
+  EXPECT_EQ(world.Step().status.progress->steps_skipped, 2);
   world.Exit("mnist-worker-0", 0);
   TerminationMessage words;
   words.outcome = Outcome::kSuccess;
   words.last_step = Step(752);
+  words.steps_skipped = 3;
   words.result = TestResult{0.11, 0.967};
   world.Find("mnist-worker-0")->status.termination->message = EncodeTerminationMessage(words);
 
@@ -95,6 +98,7 @@ TEST(DecideEnd, WhatTheFirstRankSaysTrainingCameToIsInTheStatus) {
   EXPECT_EQ(MessageOf(status, ConditionType::kSucceeded),
             "worker-0 has finished: test accuracy 96.7 %");
   EXPECT_EQ(status.progress->step, 752);
+  EXPECT_EQ(status.progress->steps_skipped, 3);
 }
 
 TEST(DecideEnd, WhatAProgramReportsJustBeforeItsEndIsInTheStatusThoughNobodyAskedBefore) {

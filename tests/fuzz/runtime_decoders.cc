@@ -111,10 +111,17 @@ Finding RunCheckpointManifest(std::string_view bytes) {
 }
 
 std::vector<std::string> CheckpointManifestSeeds() {
-  return {R"({"formatVersion":1,)" + std::string(kWriter) +
+  return {
+      R"({"formatVersion":1,)" + std::string(kWriter) +
           R"(,"step":7,"cursor":{"dataEpoch":1,"batchIndex":2,"samplesConsumed":96},"seed":-3,)"
           R"("worldSize":3,"tensors":{"file":"tensors.safetensors","bytes":1024,"sha256":"00ff"},)"
-          R"("created":"2026-01-02T03:04:05Z"})"};
+          R"("created":"2026-01-02T03:04:05Z"})",
+      R"({"formatVersion":3,)" + std::string(kWriter) +
+          R"(,"step":7,"cursor":{"dataEpoch":1,"position":null,"samplesConsumed":96},"seed":3,)"
+          R"("worldSize":3,"fingerprint":{"seed":3},"epochSums":{"dataEpoch":1,"lossSum":0.5,)"
+          R"("correctCount":1,"sampleCount":96},"lossScale":{"scale":1024,"goodSteps":7,)"
+          R"("stepsSkipped":3},"isFinite":true,"tensors":{"file":"tensors.safetensors",)"
+          R"("bytes":1024,"sha256":"00ff"},"created":"2026-01-02T03:04:05Z"})"};
 }
 
 Finding RunCheckpointFence(std::string_view bytes) {

@@ -85,6 +85,44 @@ class Recovery(LocalTest):
         self.check(lambda seed: f"stop=worker-1@step={25 + seed}", [1])
 
 
+class LowPrecision(LocalTest):
+    """The loss scale and the steps that were skipped because of it are a part of the state."""
+
+    def train(self, *arguments, recoveries=0):
+        run = self.run_job(training_manifest(workers=2, steps=STEPS), *arguments)
+        self.assert_trained(run, recoveries)
+        return run
+
+    def test_digits_are_learnt_in_16_bits_whoever_is_killed(self):
+        weights = set()
+        for precision in ("Float32", "BFloat16", "Float16"):
+            field = ("--set", f"training.precision={precision}")
+            whole = self.train(*field)
+            self.assertGreater(whole.summary["testAccuracy"], 0.8, precision)
+            self.assertEqual(whole.summary["stepsSkipped"], 0, precision)
+            weights.add(self.final_weights(whole))
+            killed = self.train(*field, "--chaos", "kill=worker-1@step=25", recoveries=1)
+            self.assertEqual(self.final_weights(killed), self.final_weights(whole), precision)
+        self.assertEqual(len(weights), 3, "two precisions computed the same numbers")
+
+    def test_steps_too_large_for_float16_are_skipped_and_counted_once(self):
+        """Labels of up to 9 in a batch of 8 times 2^16 are above what Float16 can hold."""
+        fields = []
+        for change in ("precision=Float16", "globalBatchSize=8", "loss={type: MeanSquaredError}",
+                       "model.layers=[{type: Flatten}, {type: Dense, units: 1}]"):
+            fields += ["--set", f"training.{change}"]
+        whole = self.train(*fields)
+        skipped = whole.summary["stepsSkipped"]
+        self.assertGreater(skipped, 0, whole.output)
+        self.assertIn(f", {skipped} skipped (too large for Float16)", whole.output)
+        self.assertIn("step skipped, as its gradients are not finite in Float16",
+                      whole.pod_log("quick-worker-1"))
+        for victims in ("worker-1", "worker-0+worker-1"):
+            run = self.train(*fields, "--chaos", f"kill={victims}@step=45", recoveries=1)
+            self.assertEqual(run.summary["stepsSkipped"], skipped, victims)
+            self.assertEqual(self.final_weights(run), self.final_weights(whole), victims)
+
+
 class FreezeThatNoPeerSees(LocalTest):
     def test_lone_worker(self):
         run = self.run_job(training_manifest(workers=1, steps=STEPS),

@@ -105,6 +105,7 @@ Result<Snapshot> Assemble(const Manifest& manifest, std::string_view file) {
   snapshot.world_size = manifest.world_size;
   snapshot.fingerprint = manifest.fingerprint;
   snapshot.sums = manifest.sums;
+  snapshot.loss_scale = manifest.loss_scale;
   snapshot.is_finite = manifest.is_finite;
   for (const TensorSlice& slice : slices) {
     if (slice.name == kLedgerTensor) {
@@ -282,6 +283,7 @@ Result<int64_t> CheckpointDirectory::WriteFiles(const std::string& folder,
   manifest.world_size = snapshot.world_size;
   manifest.fingerprint = snapshot.fingerprint;
   manifest.sums = snapshot.sums;
+  manifest.loss_scale = snapshot.loss_scale;
   manifest.is_finite = snapshot.is_finite;
   manifest.tensors_file = kTensorsFile;
   manifest.tensors_bytes = file.size();

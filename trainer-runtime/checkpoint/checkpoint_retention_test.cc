@@ -89,7 +89,7 @@ class CheckpointRetention : public CheckpointTest {
     if (word.mark == 'l') {
       Json manifest = ParseJson(ReadFile(path, kFileMax).value()).value();
       manifest.erase("sha256");
-      manifest["formatVersion"] = 3;
+      manifest["formatVersion"] = 4;
       manifest["sha256"] = Sha256Hex(DumpJson(manifest));
       ASSERT_TRUE(WriteFileAtomically(path, DumpJson(manifest)).ok());
     }

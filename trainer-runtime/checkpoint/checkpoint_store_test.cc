@@ -82,7 +82,7 @@ TEST_F(CheckpointStoreTest, LaterFormatIsAnErrorAndNotSkipped) {
   SaveAndWait(store.get(), 20);
   Json manifest = ParseJson(ReadFile(FileOf(20, "manifest.json"), kFileMax).value()).value();
   manifest.erase("sha256");
-  manifest["formatVersion"] = 3;
+  manifest["formatVersion"] = 4;
   manifest["sha256"] = Sha256Hex(DumpJson(manifest));
   ASSERT_TRUE(WriteFileAtomically(FileOf(20, "manifest.json"), DumpJson(manifest)).ok());
   const auto newest = store->LoadNewest();

@@ -19,6 +19,10 @@ constexpr const char* kFingerprintKey = "fingerprint";
 constexpr const char* kSumsKey = "epochSums";
 constexpr const char* kFiniteKey = "isFinite";
 
+// And one that only version 3 has.
+constexpr const char* kLossScaleKey = "lossScale";
+constexpr int kVersionWithoutScale = 2;
+
 void AddWriter(const WriterIdentity& writer, Json* object) {
   (*object)["jobUid"] = writer.job_uid;
   (*object)["attempt"] = writer.attempt.value();
@@ -115,6 +119,20 @@ SavedSums ReadSums(const Json& object, std::vector<Error>* errors) {
   return sums;
 }
 
+LossScale ReadLossScale(const Json& object, std::vector<Error>* errors) {
+  RequiredFields fields(object, kLossScaleKey, errors);
+  const LossScale scale{
+      fields.Count("scale"), fields.Count("goodSteps"), fields.Count("stepsSkipped")};
+  fields.Finish();
+  if (!IsSound(scale)) {
+    errors->emplace_back(ErrorCode::kCorrupt,
+                         std::string(kLossScaleKey) + " " + std::to_string(scale.scale) +
+                             " found, expected a power of two up to " +
+                             std::to_string(kLossScaleMax));
+  }
+  return scale;
+}
+
 template <typename Number>
 Json OrNull(const std::optional<Number>& number) {
   return number.has_value() ? Json(*number) : Json(nullptr);
@@ -133,7 +151,7 @@ Json FingerprintObject(const std::string& fingerprint) {
 
 std::string EncodeManifest(const Manifest& manifest) {
   Json object = Json::object();
-  object["formatVersion"] = kManifestVersion;
+  object["formatVersion"] = manifest.loss_scale ? kManifestVersion : kVersionWithoutScale;
   AddWriter(manifest.writer, &object);
   object["step"] = manifest.step.value();
   object["cursor"] = {{"dataEpoch", manifest.cursor.data_epoch},
@@ -146,6 +164,11 @@ std::string EncodeManifest(const Manifest& manifest) {
                       {"lossSum", OrNull(manifest.sums.loss_sum)},
                       {"correctCount", manifest.sums.correct_count},
                       {"sampleCount", manifest.sums.sample_count}};
+  if (manifest.loss_scale) {
+    object[kLossScaleKey] = {{"scale", manifest.loss_scale->scale},
+                             {"goodSteps", manifest.loss_scale->good_steps},
+                             {"stepsSkipped", manifest.loss_scale->steps_skipped}};
+  }
   object[kFiniteKey] = manifest.is_finite;
   object["tensors"] = {{"file", manifest.tensors_file},
                        {"bytes", manifest.tensors_bytes},
@@ -162,7 +185,7 @@ Result<Manifest> DecodeManifest(std::string_view text) {
   if (errors.empty() && (version < kManifestVersionOldest || version > kManifestVersion)) {
     return Error(ErrorCode::kMismatch,
                  "manifest: format version " + std::to_string(version) + ", expected " +
-                     std::to_string(kManifestVersionOldest) + " or " +
+                     std::to_string(kManifestVersionOldest) + " to " +
                      std::to_string(kManifestVersion) + ": it was written by a later release");
   }
   const bool is_first_format = version == kManifestVersionOldest;
@@ -178,6 +201,9 @@ Result<Manifest> DecodeManifest(std::string_view text) {
     manifest.fingerprint = fields.ObjectText(kFingerprintKey);
     manifest.is_finite = fields.Bool(kFiniteKey);
     manifest.sums = ReadSums(fields.Object(kSumsKey), &errors);
+  }
+  if (version == kManifestVersion) {
+    manifest.loss_scale = ReadLossScale(fields.Object(kLossScaleKey), &errors);
   }
   fields.Finish();
   manifest.cursor = ReadCursor(cursor_object, version, &errors);

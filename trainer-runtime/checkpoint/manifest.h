@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -21,6 +22,7 @@ struct Manifest {
   int world_size = 1;
   std::string fingerprint;  // as in Snapshot
   SavedSums sums;
+  std::optional<LossScale> loss_scale;  // as in Snapshot
   bool is_finite = true;
   std::string tensors_file;  // name within the checkpoint's folder
   std::size_t tensors_bytes = 0;
@@ -30,8 +32,10 @@ struct Manifest {
   friend bool operator==(const Manifest&, const Manifest&) = default;
 };
 
-// Written; version 1, of which docs/checkpoints.md says what it lacks, is read too.
-inline constexpr int kManifestVersion = 2;
+// Written is 3 where there is a loss scale, so that a release that knows none refuses to go on
+// without it, and 2 otherwise; version 1, of which docs/checkpoints.md says what it lacks, is read
+// too.
+inline constexpr int kManifestVersion = 3;
 inline constexpr int kManifestVersionOldest = 1;
 
 // One JSON object whose last member, `sha256`, is the hash of the object without it; so a damaged

@@ -67,6 +67,18 @@ TEST(Manifest, LossThatIsNotFiniteIsAbsent) {
   EXPECT_EQ(DecodeManifest(EncodeManifest(manifest)).value(), manifest);
 }
 
+// Of a training in Float16; all others are written as before, for releases that know no scale.
+TEST(Manifest, LossScaleIsKeptUnderAFormatOfItsOwn) {
+  Manifest manifest = Sample();
+  manifest.loss_scale = LossScale{1024, 7, 3};
+  EXPECT_EQ(DecodeManifest(EncodeManifest(manifest)).value(), manifest);
+  EXPECT_EQ(ParseJson(EncodeManifest(manifest)).value().at("formatVersion"), 3);
+  EXPECT_EQ(ParseJson(EncodeManifest(Sample())).value().at("formatVersion"), 2);
+  manifest.loss_scale->scale = 1000;
+  EXPECT_THAT(DecodeManifest(EncodeManifest(manifest)).error().ToString(),
+              HasSubstr("lossScale 1000 found, expected a power of two"));
+}
+
 TEST(Manifest, EveryFlippedByteIsNoticed) {
   const std::string good = EncodeManifest(Sample());
   for (std::size_t i = 0; i < good.size(); ++i) {
@@ -81,8 +93,10 @@ TEST(Manifest, EveryFlippedByteIsNoticed) {
 
 TEST(Manifest, DefectsAreNamedByField) {
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {Changed([](Json* m) { (*m)["formatVersion"] = 3; }), "format version 3, expected 1 or 2"},
-      {Changed([](Json* m) { (*m)["formatVersion"] = 0; }), "format version 0, expected 1 or 2"},
+      {Changed([](Json* m) { (*m)["formatVersion"] = 4; }), "format version 4, expected 1 to 3"},
+      {Changed([](Json* m) { (*m)["formatVersion"] = 0; }), "format version 0, expected 1 to 3"},
+      {Changed([](Json* m) { (*m)["formatVersion"] = 3; }), "lossScale: missing"},
+      {Changed([](Json* m) { (*m)["lossScale"] = Json::object(); }), "lossScale: unknown field"},
       {Changed([](Json* m) { m->erase("isFinite"); }), "isFinite: missing"},
       {Changed([](Json* m) { m->erase("epochSums"); }), "epochSums: missing"},
       {Changed([](Json* m) { (*m)["fingerprint"] = 3; }), "fingerprint: 3 found"},

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -39,6 +40,29 @@ struct SavedSums {
   friend bool operator==(const SavedSums&, const SavedSums&) = default;
 };
 
+// How the gradients of a training in Float16 are kept within its range: backward works on `scale`
+// times the loss. What moves it: train/loss_scale.h.
+struct LossScale {
+  int64_t scale = 65536;   // a power of two, 1 to kLossScaleMax
+  int64_t good_steps = 0;  // since it changed, in a row
+  // Steps that changed nothing, since the job began: an optimizer that counts its updates has to
+  // leave them out.
+  int64_t steps_skipped = 0;
+
+  friend bool operator==(const LossScale&, const LossScale&) = default;
+};
+
+// Far above what finite gradients of any use come from, and its inverse is far above float32's
+// smallest number. Choice.
+inline constexpr int64_t kLossScaleMax = int64_t{1} << 40U;
+
+// Whether such a scale can have come about; what is read may be anything.
+inline bool IsSound(const LossScale& scale) {
+  return scale.scale >= 1 && scale.scale <= kLossScaleMax &&
+         std::has_single_bit(static_cast<uint64_t>(scale.scale)) && scale.good_steps >= 0 &&
+         scale.steps_skipped >= 0;
+}
+
 // All that training needs to go on as though it had never stopped: independent of the strategy and
 // of the number of ranks that made it.
 struct Snapshot {
@@ -50,9 +74,10 @@ struct Snapshot {
   // checkpoints of the first format.
   std::string fingerprint;
   SavedSums sums;
-  bool is_finite = true;             // whether every value of the tensors is a finite number
-  std::string ledger;                // opaque bytes: the sample counters
-  std::vector<NamedTensor> tensors;  // parameters, then optimizer slots
+  std::optional<LossScale> loss_scale;  // absent where nothing was ever trained in Float16
+  bool is_finite = true;                // whether every value of the tensors is a finite number
+  std::string ledger;                   // opaque bytes: the sample counters
+  std::vector<NamedTensor> tensors;     // parameters, then optimizer slots
 
   friend bool operator==(const Snapshot&, const Snapshot&) = default;
 };

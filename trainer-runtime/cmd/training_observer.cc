@@ -229,6 +229,9 @@ TrainerHooks TrainingObserver::Hooks() {
     data_epoch_began_at_ = data_epoch_.has_value() ? data_epoch_began_at_ : now;
     board_->Record(TimelineEventKind::kStateReady, now);
   };
+  hooks.on_steps_skipped = [this](int64_t count) {
+    board_->Update([count](StatusDocument& document) { document.steps_skipped = count; });
+  };
   hooks.on_step = [this](const StepReport& report) { OnStep(report); };
   hooks.on_checkpoint = [this](const SaveOutcome& outcome) { OnCheckpoint(outcome); };
   return hooks;
@@ -279,6 +282,7 @@ void TrainingObserver::OnStep(const StepReport& report) {
   last_step_at_ = now;
   board_->Update([&](StatusDocument& document) {
     document.step = report.step;
+    document.steps_skipped = report.steps_skipped;
     document.data_epoch = report.data_epoch;
     document.loss = report.epoch_loss;
     document.accuracy = report.epoch_accuracy;
@@ -298,7 +302,9 @@ void TrainingObserver::OnStep(const StepReport& report) {
                            own.end - own.begin,
                            report.loss,
                            report.epoch_accuracy,
-                           report.durations});
+                           report.durations,
+                           report.is_skipped,
+                           report.loss_scale});
   LogProgress(progress_log_.Next(
       {report.step, report.data_epoch, report.epoch_loss, report.epoch_accuracy}, now));
   if (is_first) {
@@ -322,8 +328,9 @@ void TrainingObserver::AddToDataEpoch(const StepReport& report, TimePoint now) {
   if (data_epoch_.has_value() && data_epoch_->data_epoch != report.data_epoch) {
     CloseDataEpoch();
   }
-  samples_of_others_ = data_epoch_.has_value() ? samples_of_others_
-                                               : report.epoch_sample_count - report.sample_count;
+  const int64_t added = report.is_in_epoch_sums ? report.sample_count : 0;
+  samples_of_others_ =
+      data_epoch_.has_value() ? samples_of_others_ : report.epoch_sample_count - added;
   data_epoch_ = DataEpochResult{report.data_epoch,
                                 report.step.value(),
                                 report.epoch_sample_count,

@@ -111,6 +111,19 @@ TEST_F(Observed, WhoResumesStandsAtTheStepAndTheDataEpochOfItsState) {
   EXPECT_EQ(board_.Snapshot().data_epoch, 8);
 }
 
+TEST_F(Observed, SkippedStepsAreToldFromTheStateOn) {
+  observer_.Hooks().on_steps_skipped(3);
+  EXPECT_EQ(board_.Snapshot().steps_skipped, 3);
+  StepReport report;
+  report.is_skipped = true;
+  report.steps_skipped = 4;
+  report.loss_scale = 512;
+  observer_.Hooks().on_step(report);
+  EXPECT_EQ(board_.Snapshot().steps_skipped, 4);
+  EXPECT_THAT(metrics_.RenderText(), HasSubstr("lockstep_steps_skipped_total 1\n"));
+  EXPECT_THAT(metrics_.RenderText(), HasSubstr("lockstep_loss_scale_ratio 512\n"));
+}
+
 // A pace that goes by them must not wait for the next count of what was lost.
 TEST_F(Observed, EveryStepTellsTheSamplesUsedSoFar) {
   observer_.SamplesCounted({96, 90, 1, 7});

@@ -32,6 +32,9 @@ void TellOfTraining(Trainer* trainer, TerminationMessage* message) {
     return;
   }
   const SampleTotals totals = trainer->SampleTotalsNow();
+  if (trainer->steps_skipped() > 0) {
+    message->steps_skipped = trainer->steps_skipped();
+  }
   message->samples = SampleCounts{totals.consumed, totals.expected, totals.lost, totals.repeated};
   if (const std::optional<EvaluationResult>& result = trainer->test_result()) {
     message->result = TestResult{result->loss, result->accuracy};

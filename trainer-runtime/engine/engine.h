@@ -40,12 +40,18 @@ struct StepOptions {
   // Called on the computing thread, from the last elements to the first, as backward makes them;
   // once for each element, in every ComputeGradients that succeeds. Must not throw. May be empty.
   GradientsReady on_ready = {};
+  // Backward works on so many times the loss, so that small gradients are not lost in Float16, and
+  // the factor is gone from Gradients(). A power of two, so that this costs no digit.
+  double loss_scale = 1;
 };
 
 // Sums over the batch, so that ranks can add them.
 struct StepResult {
   double loss_sum = 0;
   int64_t correct_count = 0;
+  // In Float16: 1 if some gradient is not a finite number, of a sum the engines of which that is
+  // so.
+  int64_t overflow_count = 0;
 };
 
 // The numeric engine: one model with its optimizer on one device. Thread: one.

@@ -57,11 +57,13 @@ struct LockstepEngineStepOptions {
   // StepOptions::on_ready, called with `ready_context`; null: not wanted. Must not throw.
   void (*on_ready)(void* ready_context, int64_t offset, int64_t count);
   void* ready_context;
+  double loss_scale;  // StepOptions::loss_scale
 };
 
 struct LockstepEngineStepResult {
   double loss_sum;
   int64_t correct_count;
+  int64_t overflow_count;
 };
 
 // The calls mean what the methods of Engine (engine.h) say. `error` is never null.

@@ -179,6 +179,49 @@ void CheckTakesLentMemory(const EngineFactory& make,
   EXPECT_EQ(AllValues(**lent), AllValues(**own));
 }
 
+void CheckNearFloat32(const EngineFactory& make,
+                      TrainingSpec spec,
+                      Precision precision,
+                      const SampleData& data,
+                      double tolerance) {
+  const auto exact = make(spec).value();
+  spec.precision = precision;
+  const auto rounded = make(spec).value();
+  const bool is_scaled = precision == Precision::kFloat16;
+  StepOptions options{.gradient_scale = 1 / static_cast<double>(data.sample_count)};
+  const StepResult expected = exact->ComputeGradients(data.All(), options).value();
+  options.loss_scale = is_scaled ? 1024 : 1;
+  const StepResult result = rounded->ComputeGradients(data.All(), options).value();
+  EXPECT_EQ(result.overflow_count, 0);
+  EXPECT_NEAR(result.loss_sum, expected.loss_sum, tolerance * std::abs(expected.loss_sum));
+  double difference = 0;
+  double length = 0;
+  for (std::size_t i = 0; i < exact->Gradients().size(); ++i) {
+    const double value = exact->Gradients()[i];
+    difference += std::pow(rounded->Gradients()[i] - value, 2);
+    length += value * value;
+  }
+  EXPECT_GT(difference, 0) << "computed in Float32";
+  EXPECT_LE(std::sqrt(difference), tolerance * std::sqrt(length));
+}
+
+void CheckOverflowIsTold(const EngineFactory& make, TrainingSpec spec, const SampleData& data) {
+  for (const Precision precision :
+       {Precision::kFloat32, Precision::kBFloat16, Precision::kFloat16}) {
+    spec.precision = precision;
+    const auto engine = make(spec).value();
+    StepOptions options{.gradient_scale = 1};
+    EXPECT_EQ(engine->ComputeGradients(data.All(), options)->overflow_count, 0);
+    options.loss_scale = 1 << 24U;  // no gradient of an output of these tests is below 2^-8
+    const StepResult result = engine->ComputeGradients(data.All(), options).value();
+    EXPECT_EQ(result.overflow_count, precision == Precision::kFloat16 ? 1 : 0);
+    const auto gradients = engine->Gradients();
+    const bool is_finite =
+        std::ranges::all_of(gradients, [](float value) { return std::isfinite(value); });
+    EXPECT_EQ(is_finite, result.overflow_count == 0);
+  }
+}
+
 void CheckRepeatsBitwise(const EngineFactory& make,
                          const TrainingSpec& spec,
                          const SampleData& data,

@@ -45,6 +45,17 @@ void CheckTakesLentMemory(const EngineFactory& make,
                           const TrainingSpec& spec,
                           const SampleData& data);
 
+// In `precision` the gradients are not Float32's, and yet near them: the length of the difference
+// is at most `tolerance` of theirs. A scale of the loss is gone from them.
+void CheckNearFloat32(const EngineFactory& make,
+                      TrainingSpec spec,
+                      Precision precision,
+                      const SampleData& data,
+                      double tolerance);
+
+// In Float16, and there alone, gradients that are too large at the scale of the loss are told.
+void CheckOverflowIsTold(const EngineFactory& make, TrainingSpec spec, const SampleData& data);
+
 // Two engines of one spec start equal and end bitwise equal after `steps` updates.
 void CheckRepeatsBitwise(const EngineFactory& make,
                          const TrainingSpec& spec,

@@ -74,7 +74,9 @@ Status Take(const Result<StepResult>& result, LockstepEngineStepResult* plain) {
   if (!result.ok()) {
     return result.error();
   }
-  *plain = {.loss_sum = result->loss_sum, .correct_count = result->correct_count};
+  *plain = {.loss_sum = result->loss_sum,
+            .correct_count = result->correct_count,
+            .overflow_count = result->overflow_count};
   return OkStatus();
 }
 
@@ -114,7 +116,8 @@ LockstepEngineCode ComputeGradients(LockstepEngineHandle* engine,
   return Guard(error, [&] {
     StepOptions step{.gradient_scale = options->gradient_scale,
                      .dropout_seed = options->dropout_seed,
-                     .first_sample = options->first_sample};
+                     .first_sample = options->first_sample,
+                     .loss_scale = options->loss_scale};
     if (options->on_ready != nullptr) {
       step.on_ready = [options](int64_t offset, int64_t count) {
         options->on_ready(options->ready_context, offset, count);

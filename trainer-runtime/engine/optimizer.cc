@@ -81,7 +81,8 @@ UpdateFactors FactorsOf(const AdamOptimizer& adam, int64_t update_number) {
   return AdamFactors{.step_size = static_cast<float>(step_size),
                      .one_minus_beta1 = static_cast<float>(1 - adam.beta1),
                      .one_minus_beta2 = static_cast<float>(1 - adam.beta2),
-                     .epsilon = static_cast<float>(adam.epsilon)};
+                     .epsilon = static_cast<float>(adam.epsilon),
+                     .kept = static_cast<float>(1 - adam.learning_rate * adam.weight_decay)};
 }
 
 UpdateFactors FactorsOf(const SgdOptimizer& sgd, int64_t /*update_number*/) {

@@ -32,8 +32,9 @@ UpdateFactors MakeUpdateFactors(const OptimizerSpec& optimizer, int64_t update_n
 //
 // Every element sees the same IEEE operations in the same order on every CPU (no contraction to
 // fused multiply-add), so ranks on different hardware stay bitwise equal.
-// Source: Keras's SGD and Adam. Adam's epsilon is added after the bias correction of the step
-// size ("epsilon hat" in Kingma, Ba 2014, section 2), as Keras does and PyTorch does not.
+// Source: Keras's SGD, Adam and AdamW (Loshchilov, Hutter 2019). Adam's epsilon is added after the
+// bias correction of the step size ("epsilon hat" in Kingma, Ba 2014, section 2), as Keras does and
+// PyTorch does not.
 void ApplyOptimizer(const OptimizerSpec& optimizer, int64_t update_number, const FlatState& state);
 
 }  // namespace lockstep::runtime

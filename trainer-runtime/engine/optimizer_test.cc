@@ -54,6 +54,26 @@ TEST(Optimizer, AdamFollowsKerasFormula) {
   }
 }
 
+// Keras: parameter -= parameter x decay x rate, then Adam's step, which the decay has no part in.
+TEST(Optimizer, AdamWTakesTheDecayOffBesideAdamsStep) {
+  const AdamOptimizer adam{.learning_rate = 0.01};
+  AdamOptimizer adam_w = adam;
+  adam_w.weight_decay = 0.25;
+  Buffers plain(2);
+  Buffers decayed(2);
+  for (int64_t update = 1; update <= 5; ++update) {
+    const std::vector<float> before = decayed.parameters;
+    plain.parameters = before;
+    ApplyOptimizer(adam, update, plain.Flat());
+    ApplyOptimizer(adam_w, update, decayed.Flat());
+    EXPECT_EQ(decayed.slots, plain.slots);
+    for (std::size_t i = 0; i < kCount; ++i) {
+      EXPECT_NEAR(decayed.parameters[i], plain.parameters[i] - 0.0025F * before[i], 1e-7) << i;
+    }
+  }
+  EXPECT_EQ(OptimizerSlotNames(adam_w), OptimizerSlotNames(adam));
+}
+
 // With a gradient of epsilon's size the place of epsilon shows: Keras's first step is
 // learning_rate x g / (g + epsilon / sqrt(1 - beta2)), PyTorch's would be half the rate.
 TEST(Optimizer, AdamAddsEpsilonAfterTheBiasCorrection) {

@@ -46,7 +46,8 @@ LockstepEngineStepOptions ToPlugin(const StepOptions& options) {
           .dropout_seed = options.dropout_seed,
           .first_sample = options.first_sample,
           .on_ready = options.on_ready ? &CallReady : nullptr,
-          .ready_context = context};
+          .ready_context = context,
+          .loss_scale = options.loss_scale};
 }
 
 // An Engine on the other side of the C functions.
@@ -127,7 +128,9 @@ class PluginEngine final : public Engine {
     if (code != kLockstepEngineOk) {
       return FromPlugin(code, error);
     }
-    return StepResult{.loss_sum = result.loss_sum, .correct_count = result.correct_count};
+    return StepResult{.loss_sum = result.loss_sum,
+                      .correct_count = result.correct_count,
+                      .overflow_count = result.overflow_count};
   }
 
   const LockstepEngineApi& api_;

@@ -61,6 +61,17 @@ TEST(EnginePlugin, EngineBehindItActsAsTheOneInside) {
   EXPECT_TRUE(std::ranges::equal((*outside)->Gradients(), inside->Gradients()));
 }
 
+TEST(EnginePlugin, PrecisionAndScaleCrossAndOverflowComesBack) {
+  const auto plugin = LoadFile(LOCKSTEP_TEST_REFERENCE_PLUGIN).value();
+  const auto make = [&](const TrainingSpec& spec) {
+    return plugin.MakeEngine(DumpJson(EncodeTrainingSpec(spec)));
+  };
+  const TrainingSpec spec = SmallSpec();
+  const SampleData data = MakeSamples(spec, 2, 6);
+  CheckNearFloat32(make, spec, Precision::kFloat16, data, 2.5e-3);
+  CheckOverflowIsTold(make, spec, data);
+}
+
 TEST(EnginePlugin, WhatIsReadyIsToldAcross) {
   const auto plugin = LoadFile(LOCKSTEP_TEST_REFERENCE_PLUGIN).value();
   const TrainingSpec spec = SmallSpec();

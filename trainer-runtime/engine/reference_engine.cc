@@ -11,6 +11,7 @@
 #include "trainer-runtime/engine/backward_progress.h"
 #include "trainer-runtime/engine/initializer.h"
 #include "trainer-runtime/engine/loss.h"
+#include "trainer-runtime/engine/low_precision.h"
 #include "trainer-runtime/engine/optimizer.h"
 #include "trainer-runtime/engine/parameter_store.h"
 
@@ -84,12 +85,14 @@ class ReferenceEngine final : public Engine {
  public:
   ReferenceEngine(std::vector<Dense> layers,
                   LossSpec loss,
-                  OptimizerSpec optimizer,
+                  const TrainingSpec& spec,
                   ParameterStore store)
       : layers_(std::move(layers)),
         loss_(loss),
-        optimizer_(std::move(optimizer)),
+        precision_(spec.precision),
+        optimizer_(spec.optimizer),
         store_(std::move(store)),
+        operands_(layers_.size()),
         outputs_(layers_.size()) {}
 
   std::string Description() const override { return "reference loops, 1 thread"; }
@@ -105,10 +108,16 @@ class ReferenceEngine final : public Engine {
     std::vector<float> gradient(outputs_.back().size());
     LOCKSTEP_ASSIGN_OR_RETURN(
         StepResult result,
-        ComputeLoss(loss_, PredictionsOf(batch), options.gradient_scale, gradient));
+        ComputeLoss(
+            loss_, PredictionsOf(batch), options.gradient_scale * options.loss_scale, gradient));
     BackwardProgress progress(options.on_ready, store_.Offset(2 * layers_.size()));
     for (std::size_t i = layers_.size(); i-- > 0;) {
       gradient = Backward(i, batch, std::move(gradient));
+      if (precision_ == Precision::kFloat16) {
+        const bool has_kernel = TakeOffScale(options.loss_scale, store_.Gradient(2 * i));
+        const bool has_bias = TakeOffScale(options.loss_scale, store_.Gradient(2 * i + 1));
+        result.overflow_count = has_kernel && has_bias ? result.overflow_count : 1;
+      }
       progress.ReadyFrom(store_.Offset(2 * i));
     }
     return result;
@@ -125,6 +134,19 @@ class ReferenceEngine final : public Engine {
   }
 
  private:
+  // What a layer multiplies, in the network's precision.
+  struct Operands {
+    std::vector<float> input;
+    std::vector<float> kernel;
+    std::vector<float> bias;
+  };
+
+  std::vector<float> Rounded(std::span<const float> values) const {
+    std::vector<float> rounded(values.begin(), values.end());
+    RoundTo(precision_, rounded);
+    return rounded;
+  }
+
   Predictions PredictionsOf(const Batch& batch) const {
     return {.outputs = outputs_.back(),
             .labels = batch.labels,
@@ -143,17 +165,22 @@ class ReferenceEngine final : public Engine {
     std::span<const float> input = batch.inputs;
     for (std::size_t i = 0; i < layers_.size(); ++i) {
       const Dense& layer = layers_[i];
-      const auto kernel = store_.Parameter(2 * i);
-      const auto bias = store_.Parameter(2 * i + 1);
+      operands_[i] = {
+          Rounded(input), Rounded(store_.Parameter(2 * i)), Rounded(store_.Parameter(2 * i + 1))};
+      const auto& [inputs, kernel, bias] = operands_[i];
       outputs_[i].resize(sample_count * layer.out);
       for (std::size_t n = 0; n < sample_count; ++n) {
         for (std::size_t o = 0; o < layer.out; ++o) {
           float sum = bias[o];
           for (std::size_t k = 0; k < layer.in; ++k) {
-            sum += input[n * layer.in + k] * kernel[k * layer.out + o];
+            sum += inputs[n * layer.in + k] * kernel[k * layer.out + o];
           }
-          outputs_[i][n * layer.out + o] = Activate(layer.activation, sum);
+          outputs_[i][n * layer.out + o] = sum;
         }
+      }
+      RoundTo(precision_, outputs_[i]);
+      for (float& output : outputs_[i]) {
+        output = Activate(layer.activation, output);
       }
       input = outputs_[i];
     }
@@ -163,17 +190,19 @@ class ReferenceEngine final : public Engine {
   // Fills the layer's gradients from d(loss)/d(its output) and returns d(loss)/d(its input).
   std::vector<float> Backward(std::size_t i, const Batch& batch, std::vector<float> gradient) {
     const Dense& layer = layers_[i];
-    const std::span<const float> input = i == 0 ? batch.inputs : outputs_[i - 1];
-    const auto kernel = store_.Parameter(2 * i);
+    const auto& [input, kernel, bias] = operands_[i];
     const auto kernel_gradient = store_.Gradient(2 * i);
     const auto bias_gradient = store_.Gradient(2 * i + 1);
     std::fill(kernel_gradient.begin(), kernel_gradient.end(), 0.0f);
     std::fill(bias_gradient.begin(), bias_gradient.end(), 0.0f);
+    for (std::size_t at = 0; at < gradient.size(); ++at) {
+      gradient[at] *= Slope(layer.activation, outputs_[i][at]);
+    }
+    RoundTo(precision_, gradient);
     std::vector<float> input_gradient(input.size());
     for (std::size_t n = 0; n < static_cast<std::size_t>(batch.sample_count); ++n) {
       for (std::size_t o = 0; o < layer.out; ++o) {
-        const std::size_t at = n * layer.out + o;
-        const float slope = gradient[at] * Slope(layer.activation, outputs_[i][at]);
+        const float slope = gradient[n * layer.out + o];
         bias_gradient[o] += slope;
         for (std::size_t k = 0; k < layer.in; ++k) {
           kernel_gradient[k * layer.out + o] += slope * input[n * layer.in + k];
@@ -181,13 +210,16 @@ class ReferenceEngine final : public Engine {
         }
       }
     }
+    RoundTo(precision_, input_gradient);
     return input_gradient;
   }
 
   std::vector<Dense> layers_;
   LossSpec loss_;
+  Precision precision_;
   OptimizerSpec optimizer_;
   ParameterStore store_;
+  std::vector<Operands> operands_;           // of each layer, from the last Forward()
   std::vector<std::vector<float>> outputs_;  // of each layer, from the last Forward()
 };
 
@@ -219,7 +251,7 @@ Result<std::unique_ptr<Engine>> MakeReferenceEngine(const TrainingSpec& spec) {
                       store.Parameter(2 * i));
   }
   return std::unique_ptr<Engine>(std::make_unique<ReferenceEngine>(
-      std::move(layers), loss.value_or(spec.loss), spec.optimizer, std::move(store)));
+      std::move(layers), loss.value_or(spec.loss), spec, std::move(store)));
 }
 
 }  // namespace lockstep::runtime

@@ -64,6 +64,28 @@ TEST(ReferenceEngine, PartsOfABatchAddUp) {
   CheckPartsAddUp(*MakeReferenceEngine(spec).value(), MakeSamples(spec, 3, 10));
 }
 
+// Per-sample numbers are rounded and their sums are not, so it makes no difference who has which.
+TEST(ReferenceEngine, PartsOfABatchAddUpInLowPrecision) {
+  for (const Precision precision : {Precision::kBFloat16, Precision::kFloat16}) {
+    TrainingSpec spec = TwoLayers(Activation::kRelu);
+    spec.precision = precision;
+    CheckPartsAddUp(*MakeReferenceEngine(spec).value(), MakeSamples(spec, 3, 10));
+  }
+}
+
+// Units in the last place are 2^-8 and 2^-11; each value goes through a few of them.
+TEST(ReferenceEngine, LowPrecisionIsNearFloat32) {
+  const TrainingSpec spec = TwoLayers(Activation::kSigmoid);
+  const SampleData data = MakeSamples(spec, 3, 10);
+  CheckNearFloat32(MakeReferenceEngine, spec, Precision::kBFloat16, data, 2e-2);
+  CheckNearFloat32(MakeReferenceEngine, spec, Precision::kFloat16, data, 2.5e-3);
+}
+
+TEST(ReferenceEngine, GradientsTooLargeForFloat16AreTold) {
+  const TrainingSpec spec = TwoLayers(Activation::kRelu);
+  CheckOverflowIsTold(MakeReferenceEngine, spec, MakeSamples(spec, 3, 10));
+}
+
 TEST(ReferenceEngine, GradientsAreReadyLayerByLayer) {
   const TrainingSpec spec = TwoLayers(Activation::kRelu);
   CheckTellsWhatIsReady(*MakeReferenceEngine(spec).value(), MakeSamples(spec, 3, 10), 2);

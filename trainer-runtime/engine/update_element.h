@@ -35,6 +35,7 @@ struct AdamFactors {
   float one_minus_beta1 = 0;
   float one_minus_beta2 = 0;
   float epsilon = 0;
+  float kept = 1;  // of the parameter, before the step: 1 - learning rate x weight decay
 };
 
 LOCKSTEP_HOST_DEVICE inline UpdatedElement UpdateElement(const SgdFactors& f,
@@ -62,7 +63,7 @@ LOCKSTEP_HOST_DEVICE inline UpdatedElement UpdateElement(const AdamFactors& f,
       element.second_slot + (gradient * gradient - element.second_slot) * f.one_minus_beta2;
   element.first_slot = m;
   element.second_slot = v;
-  element.parameter -= f.step_size * m / (std::sqrt(v) + f.epsilon);
+  element.parameter = element.parameter * f.kept - f.step_size * m / (std::sqrt(v) + f.epsilon);
   return element;
 }
 

@@ -9,10 +9,17 @@
 namespace lockstep::runtime {
 namespace {
 
-// The totals travel as one list of doubles: four sums, then one slot for each sample of the batch.
+// The totals travel as one list of doubles: five sums, then one slot for each sample of the batch.
 // A slot holds id + 1, so that zero means that nobody wrote it and a doubly written slot shows up
 // as an id that the batch cannot contain.
-enum TotalsSlot : std::size_t { kLossSum, kCorrectCount, kSampleCount, kStopRequests, kFirstId };
+enum TotalsSlot : std::size_t {
+  kLossSum,
+  kCorrectCount,
+  kSampleCount,
+  kStopRequests,
+  kOverflowCount,
+  kFirstId
+};
 
 }  // namespace
 
@@ -22,6 +29,7 @@ std::vector<double> PackTotals(const StepTotals& mine, int64_t first_slot, int64
   list[kCorrectCount] = static_cast<double>(mine.correct_count);
   list[kSampleCount] = static_cast<double>(mine.sample_count);
   list[kStopRequests] = static_cast<double>(mine.stop_requests);
+  list[kOverflowCount] = static_cast<double>(mine.overflow_count);
   std::size_t slot = kFirstId + static_cast<std::size_t>(first_slot);
   LOCKSTEP_CHECK(slot + mine.sample_ids.size() <= list.size(), "more samples than slots");
   for (const int64_t id : mine.sample_ids) {
@@ -37,6 +45,7 @@ StepTotals UnpackTotals(const std::vector<double>& list) {
   all.correct_count = std::llround(list[kCorrectCount]);
   all.sample_count = std::llround(list[kSampleCount]);
   all.stop_requests = std::llround(list[kStopRequests]);
+  all.overflow_count = std::llround(list[kOverflowCount]);
   all.sample_ids.reserve(list.size() - kFirstId);
   for (std::size_t i = kFirstId; i < list.size(); ++i) {
     all.sample_ids.push_back(std::llround(list[i]) - 1);

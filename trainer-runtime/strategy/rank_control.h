@@ -17,6 +17,7 @@ struct StepTotals {
   int64_t correct_count = 0;
   int64_t sample_count = 0;
   int64_t stop_requests = 0;        // ranks that were asked to stop
+  int64_t overflow_count = 0;       // replicas with gradients that are not finite in Float16
   std::vector<int64_t> sample_ids;  // by slot of the global batch; -1 where nobody read one
 };
 

@@ -14,6 +14,7 @@ StepResult SumOf(const std::vector<StepResult>& results) {
   for (const StepResult& result : results) {
     sum.loss_sum += result.loss_sum;
     sum.correct_count += result.correct_count;
+    sum.overflow_count += result.overflow_count;
   }
   return sum;
 }
@@ -94,11 +95,13 @@ Result<StepResult> ReplicaSet::ComputeGradients(const ReplicaStep& step) {
   LOCKSTEP_RETURN_IF_ERROR(ForEach([&](int replica) -> Status {
     const auto i = static_cast<std::size_t>(replica);
     const ReplicaShare& share = step.shares[i];
-    LOCKSTEP_ASSIGN_OR_RETURN(
-        results[i],
-        engine(replica).ComputeGradients(
-            share.batch,
-            {step.gradient_scale, step.dropout_seed, share.first_sample, step.on_ready}));
+    LOCKSTEP_ASSIGN_OR_RETURN(results[i],
+                              engine(replica).ComputeGradients(share.batch,
+                                                               {step.gradient_scale,
+                                                                step.dropout_seed,
+                                                                share.first_sample,
+                                                                step.on_ready,
+                                                                step.loss_scale}));
     return OkStatus();
   }));
   return SumOf(results);

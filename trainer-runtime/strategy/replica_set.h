@@ -26,6 +26,7 @@ struct ReplicaStep {
   double gradient_scale = 1;             // as in StepOptions
   uint64_t dropout_seed = 0;             // as in StepOptions
   GradientsReady on_ready = {};          // as in StepOptions, of each replica on its thread
+  double loss_scale = 1;                 // as in StepOptions
 };
 
 // The engines of one process, all of one model, each with a thread of its own. Lives as long as the

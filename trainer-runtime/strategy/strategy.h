@@ -50,8 +50,9 @@ class Strategy {
   // follow then, and nobody uses gradients or totals any more.
   virtual Result<StepOutcome> Step(const ReplicaStep& step, const StepExchange& exchange) = 0;
 
-  // What the last Step came to: the gradients that Apply is about to take, equal on all ranks.
-  virtual std::span<const float> Gradients() = 0;
+  // What the last Step came to: the gradients that Apply is about to take, equal on all ranks. They
+  // may be changed until then, alike on all ranks.
+  virtual std::span<float> Gradients() = 0;
 
   // Updates the state by the last Step. `update_number` counts from 1. Errors: those of Engine.
   virtual Status Apply(int64_t update_number) = 0;

@@ -23,7 +23,7 @@ class SynchronousStrategy : public Strategy {
 
   Result<StepOutcome> Step(const ReplicaStep& step, const StepExchange& exchange) final;
 
-  std::span<const float> Gradients() final { return replicas_->engine(0).Gradients(); }
+  std::span<float> Gradients() final { return replicas_->engine(0).Gradients(); }
 
   std::vector<TensorView> TakeState() final { return replicas_->engine(0).Tensors(); }
 

@@ -96,9 +96,16 @@ struct Metrics::Families {
       &registry, "lockstep_samples_total", "Samples that this rank used in completed steps.");
   prometheus::Gauge& loss =
       AddGauge(&registry, "lockstep_training_loss", "Loss of the last completed step.");
-  prometheus::Gauge& last_step = AddGauge(&registry,
-                                          "lockstep_training_step",
-                                          "Updates applied to the model, of all processes before.");
+  prometheus::Counter& skipped =
+      AddCounter(&registry,
+                 "lockstep_steps_skipped_total",
+                 "Completed steps that left the model as it was: gradients not finite in Float16.");
+  prometheus::Gauge& loss_scale = AddGauge(&registry,
+                                           "lockstep_loss_scale_ratio",
+                                           "What the loss of the next step is multiplied by "
+                                           "before backward; 1 but in Float16.");
+  prometheus::Gauge& last_step =
+      AddGauge(&registry, "lockstep_training_step", "Steps taken, of all processes before.");
   prometheus::Gauge& data_epoch = AddGauge(
       &registry, "lockstep_training_data_epoch", "Passes over the data that are complete.");
   prometheus::Gauge& accuracy = AddGauge(&registry,
@@ -171,6 +178,8 @@ void Metrics::StepCompleted(const CompletedStep& step) {
   }
   families_->samples.Increment(static_cast<double>(step.own_sample_count));
   families_->loss.Set(step.loss);
+  families_->skipped.Increment(step.is_skipped ? 1 : 0);
+  families_->loss_scale.Set(step.loss_scale);
   families_->last_step.Set(static_cast<double>(step.step.value()));
   families_->data_epoch.Set(static_cast<double>(step.data_epoch));
   if (step.accuracy.has_value()) {

@@ -26,6 +26,8 @@ struct CompletedStep {
   double loss = 0;                 // of the global batch
   std::optional<double> accuracy;  // over the data epoch so far; absent where it means nothing
   std::optional<StepDurations> durations;  // of this rank; absent where nobody measures them
+  bool is_skipped = false;  // the model is as it was: gradients were not finite in Float16
+  double loss_scale = 1;    // of the next step; 1 but in Float16
 };
 
 // Why training had to meet again: the closed label set of lockstep_recoveries_total.

@@ -41,6 +41,20 @@ TEST(Metrics, StepCountsSamplesAndTimesOfEachPhase) {
   EXPECT_THAT(page, HasSubstr("lockstep_step_seconds_bucket{le=\"0.05\"} 2\n"));
 }
 
+TEST(Metrics, SkippedStepsAreCountedAndTheLossScaleIsTheLastOne) {
+  Metrics metrics;
+  EXPECT_THAT(metrics.RenderText(), HasSubstr("lockstep_steps_skipped_total 0\n"));
+  CompletedStep step;
+  step.is_skipped = true;
+  step.loss_scale = 32768;
+  metrics.StepCompleted(step);
+  step.is_skipped = false;
+  metrics.StepCompleted(step);
+  const std::string page = metrics.RenderText();
+  EXPECT_THAT(page, HasSubstr("lockstep_steps_skipped_total 1\n"));
+  EXPECT_THAT(page, HasSubstr("lockstep_loss_scale_ratio 32768\n"));
+}
+
 // As of a program on liblockstep, which tells its steps and not where their time went.
 TEST(Metrics, StepWithoutTimesIsInNoTime) {
   Metrics metrics;

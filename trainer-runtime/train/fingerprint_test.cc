@@ -85,6 +85,8 @@ TEST(Fingerprint, WhatARunMayGoOnWithIsNotCompared) {
         s->dataset.train = {"moved", "elsewhere"};
       },
       [](TrainingSpec* s) { s->terminate_on_nan = false; },
+      [](TrainingSpec* s) { s->precision = Precision::kFloat16; },
+      [](TrainingSpec* s) { s->gradient_clip_norm = 1; },
   };
   for (std::size_t i = 0; i < changes.size(); ++i) {
     EXPECT_TRUE(AfterChange(changes[i]).ok()) << i;

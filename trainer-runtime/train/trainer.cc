@@ -7,6 +7,7 @@
 #include "trainer-runtime/train/dropout_seed.h"
 #include "trainer-runtime/train/evaluation.h"
 #include "trainer-runtime/train/fingerprint.h"
+#include "trainer-runtime/train/gradient_clip.h"
 
 namespace lockstep::runtime {
 namespace {
@@ -32,6 +33,11 @@ class Stopwatch {
   TimePoint last_ = SteadyNow();
 };
 
+// The loss of a skipped step is a number that people see, unless it was too large as well.
+bool IsInSums(const StepTotals& totals, bool is_skipped) {
+  return !is_skipped || std::isfinite(totals.loss_sum);
+}
+
 BatchPlan PlanOf(const TrainingSpec& spec, const Dataset& train) {
   return {train.sample_count(), spec.global_batch_size, spec.remainder};
 }
@@ -56,7 +62,9 @@ Trainer::Trainer(const TrainingSpec& spec, TrainerParts parts, TrainerHooks hook
       hooks_(std::move(hooks)),
       loader_(parts.train, {PlanOf(spec, *parts.train), spec.seed, spec.dataset.shuffle}),
       state_(parts.train->sample_count()),
-      fingerprint_(MakeFingerprint(spec, *parts.train)) {}
+      fingerprint_(MakeFingerprint(spec, *parts.train)) {
+  BeginLossScale();
+}
 
 int64_t Trainer::step_count_total() const {
   if (spec_.length.unit == LengthUnit::kSteps) {
@@ -101,9 +109,7 @@ Result<TrainerVerdict> Trainer::RunMeeting(std::optional<int> state_source,
   RankControl* const control = meeting.control;
   EnterPhase(TrainerPhase::kRestoring);
   LOCKSTEP_RETURN_IF_ERROR(EstablishState(state_source, control));
-  if (hooks_.on_state_ready) {
-    hooks_.on_state_ready(state_.step, state_.cursor.data_epoch);
-  }
+  TellStateReady(state_.step, state_.cursor.data_epoch);
   if (hooks_.on_length) {
     hooks_.on_length(step_count_total());
   }
@@ -154,13 +160,16 @@ Result<StepTotals> Trainer::RunStep(const MeetingParts& meeting, bool is_stop_re
 
   const ReplicaStep step{shares,
                          1.0 / static_cast<double>(batch.global_sample_count),
-                         DropoutSeed(spec_.seed, state_.step)};
+                         DropoutSeed(spec_.seed, state_.step),
+                         /*on_ready=*/{},
+                         LossScaleNow()};
   std::vector<double> list;  // of the totals, which travel with the gradients
   const auto pack = [&](const StepResult& sums) -> std::span<double> {
     list = PackTotals({sums.loss_sum,
                        sums.correct_count,
                        static_cast<int64_t>(batch.ids.size()),
                        is_stop_requested ? 1 : 0,
+                       sums.overflow_count,
                        {batch.ids.begin(), batch.ids.end()}},
                       batch.slice_begin,
                       batch.global_sample_count);
@@ -174,12 +183,14 @@ Result<StepTotals> Trainer::RunStep(const MeetingParts& meeting, bool is_stop_re
   durations.communicate = computed.exchange;
   watch.Lap();
 
-  if (spec_.terminate_on_nan && !IsStepFinite(totals)) {
+  // A sum over all replicas of all ranks, so that they skip it alike.
+  const bool is_skipped = spec_.precision == Precision::kFloat16 && totals.overflow_count > 0;
+  if (is_skipped ? !MaySkip() : spec_.terminate_on_nan && !IsStepFinite(totals)) {
     return totals;  // not applied: the last finite state stays
   }
-  LOCKSTEP_RETURN_IF_ERROR(ApplyStep(totals));
+  LOCKSTEP_RETURN_IF_ERROR(ApplyStep(totals, is_skipped));
   durations.update = watch.Lap();
-  ReportStep(totals, durations);
+  ReportStep(totals, durations, is_skipped);
   return totals;
 }
 
@@ -220,18 +231,30 @@ bool Trainer::IsStateFinite() {
   return true;
 }
 
+void Trainer::ClipGradients() {
+  if (spec_.gradient_clip_norm.has_value()) {
+    runtime::ClipGradients(*spec_.gradient_clip_norm, parts_.strategy->Gradients());
+  }
+}
+
 // The one place where the state changes. Everything that can fail because of another rank has
 // succeeded before, so a rank applies the whole step or nothing of it.
-Status Trainer::ApplyStep(const StepTotals& totals) {
-  LOCKSTEP_RETURN_IF_ERROR(parts_.strategy->Apply(state_.step.value() + 1));
+Status Trainer::ApplyStep(const StepTotals& totals, bool is_skipped) {
+  if (!is_skipped) {
+    ClipGradients();
+    LOCKSTEP_RETURN_IF_ERROR(parts_.strategy->Apply(state_.updates() + 1));
+  }
   LOCKSTEP_RETURN_IF_ERROR(state_.ledger.Add(totals.sample_ids));
   const DataCursor used = state_.cursor;
   if (state_.sums.data_epoch != used.data_epoch) {
     state_.sums = EpochSums{used.data_epoch, 0, 0, 0};
   }
-  state_.sums.loss_sum += totals.loss_sum;
-  state_.sums.correct_count += totals.correct_count;
-  state_.sums.sample_count += totals.sample_count;
+  if (IsInSums(totals, is_skipped)) {
+    state_.sums.loss_sum += totals.loss_sum;
+    state_.sums.correct_count += totals.correct_count;
+    state_.sums.sample_count += totals.sample_count;
+  }
+  MoveLossScale(is_skipped);
   state_.cursor = Advance(loader_.plan(), used);
   state_.step = state_.step.Next();
   if (state_.cursor.data_epoch != used.data_epoch) {
@@ -241,23 +264,30 @@ Status Trainer::ApplyStep(const StepTotals& totals) {
   return OkStatus();
 }
 
-void Trainer::ReportStep(const StepTotals& totals, const StepDurations& durations) {
+void Trainer::ReportStep(const StepTotals& totals,
+                         const StepDurations& durations,
+                         bool is_skipped) {
   if (!hooks_.on_step) {
     return;
   }
   const auto count = static_cast<double>(std::max<int64_t>(1, totals.sample_count));
-  const auto epoch_count = static_cast<double>(std::max<int64_t>(1, state_.sums.sample_count));
+  // Of no samples there is neither: 0 / 0.
+  const auto epoch_count = static_cast<double>(state_.sums.sample_count);
   StepReport report;
   report.step = state_.step;
   report.data_epoch = state_.sums.data_epoch;
   report.loss = totals.loss_sum / count;
   report.epoch_loss = state_.sums.loss_sum / epoch_count;
-  if (HasAccuracy()) {
+  if (HasAccuracy() && state_.sums.sample_count > 0) {
     report.epoch_accuracy = static_cast<double>(state_.sums.correct_count) / epoch_count;
   }
   report.epoch_sample_count = state_.sums.sample_count;
   report.sample_count = totals.sample_count;
   report.samples_consumed = state_.ledger.totals().consumed;
+  report.is_skipped = is_skipped;
+  report.steps_skipped = state_.steps_skipped();
+  report.loss_scale = LossScaleNow();
+  report.is_in_epoch_sums = IsInSums(totals, is_skipped);
   report.durations = durations;
   hooks_.on_step(report);
 }
@@ -402,6 +432,15 @@ Result<TrainerVerdict> Trainer::Conclude(RankControl* control) {
 
 Deadline Trainer::CollectiveDeadline() const {
   return Deadline::After(SteadyNow(), spec_.communication.timeout);
+}
+
+void Trainer::TellStateReady(Step step, int64_t data_epoch) {
+  if (hooks_.on_state_ready) {
+    hooks_.on_state_ready(step, data_epoch);
+  }
+  if (hooks_.on_steps_skipped) {
+    hooks_.on_steps_skipped(state_.steps_skipped());
+  }
 }
 
 void Trainer::EnterPhase(TrainerPhase phase) {

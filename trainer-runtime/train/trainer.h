@@ -34,7 +34,7 @@ enum class TrainerPhase {
 
 // One completed step, as all ranks see it.
 struct StepReport {
-  Step step;                             // updates applied, this one included
+  Step step;                             // steps taken, this one included
   int64_t data_epoch = 0;                // that the step's samples belong to
   double loss = 0;                       // mean over the step's global batch, before the update
   double epoch_loss = 0;                 // mean over the data epoch so far
@@ -42,6 +42,10 @@ struct StepReport {
   int64_t epoch_sample_count = 0;        // that these two are over, whichever process used them
   int64_t sample_count = 0;              // of the global batch
   int64_t samples_consumed = 0;          // by all steps up to this one
+  bool is_skipped = false;               // the model is as it was: gradients too large for Float16
+  int64_t steps_skipped = 0;             // so, of all up to this one
+  double loss_scale = 1;                 // of the next step
+  bool is_in_epoch_sums = true;          // false: its loss was not finite either, and was left out
   StepDurations durations;               // of this rank
 };
 
@@ -61,6 +65,7 @@ struct TrainerHooks {
   std::function<void(TrainerPhase)> on_phase;
   // `data_epoch`: that of the next step, which is how many are complete.
   std::function<void(Step, int64_t data_epoch)> on_state_ready;
+  std::function<void(int64_t)> on_steps_skipped;            // how many before, as on_state_ready
   std::function<void(int64_t step_count_total)> on_length;  // known once the state is
   std::function<void(Step)> on_restored;                    // from a checkpoint of that step
   std::function<void(const StepReport&)> on_step;
@@ -110,6 +115,9 @@ class Trainer {
 
   // Where training ends: where it stands, when the job asks for less than that.
   int64_t last_step() const { return std::max(step_count_total(), state_.step.value()); }
+
+  // Of the steps taken, those that changed nothing, as gradients were not finite in Float16.
+  int64_t steps_skipped() const { return state_.steps_skipped(); }
 
   // Why the verdict is what it is; empty for kFinished, kStopped and kLeft.
   const std::string& trouble() const { return trouble_; }
@@ -218,8 +226,14 @@ class Trainer {
   Snapshot SnapHead(int world_size);
   Status AdoptState(const std::string& mine, const std::string& shared, const StateWay& way);
   Result<StepTotals> RunStep(const MeetingParts& meeting, bool is_stop_requested);
-  Status ApplyStep(const StepTotals& totals);
-  void ReportStep(const StepTotals& totals, const StepDurations& durations);
+  Status ApplyStep(const StepTotals& totals, bool is_skipped);
+  void ClipGradients();
+  double LossScaleNow() const;
+  void BeginLossScale();
+  bool MaySkip();
+  void MoveLossScale(bool is_skipped);
+  void TellStateReady(Step step, int64_t data_epoch);
+  void ReportStep(const StepTotals& totals, const StepDurations& durations, bool is_skipped);
   bool IsTrained() const;
   bool HasAccuracy() const;
   bool IsStepFinite(const StepTotals& totals);
@@ -246,6 +260,7 @@ class Trainer {
   std::string fingerprint_;
   std::string trouble_;
   bool has_told_of_skips_ = false;
+  bool has_told_of_floor_ = false;
   std::optional<EvaluationResult> test_result_;
 };
 

@@ -25,10 +25,8 @@ Status Trainer::TakeHead(const std::string& head, int64_t reached) {
   state_ = std::move(state);
   PassUselessRemainder();
   state_.is_established = false;
-  if (hooks_.on_state_ready) {
-    const DataCursor cursor = CursorAfter(state_.cursor, reached - state_.step.value());
-    hooks_.on_state_ready(Step(reached), cursor.data_epoch);
-  }
+  const DataCursor cursor = CursorAfter(state_.cursor, reached - state_.step.value());
+  TellStateReady(Step(reached), cursor.data_epoch);
   if (hooks_.on_length) {
     hooks_.on_length(step_count_total());
   }
@@ -92,6 +90,7 @@ Result<StepOutcome> Trainer::ComputeShare(const DataCursor& cursor,
   if (spec_.terminate_on_nan) {
     CheckFinite(computed.sums.loss_sum, update);
   }
+  ClipGradients();  // they are those of a whole batch, as everybody's are
   return computed;
 }
 

@@ -129,6 +129,7 @@ void Trainer::GoOnFrom(TrainingState restored) {
   parts_.strategy->AdoptState();
   is_mixture_ = false;
   state_ = std::move(restored);
+  BeginLossScale();
   PassUselessRemainder();
 }
 

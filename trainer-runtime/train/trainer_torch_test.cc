@@ -94,6 +94,17 @@ TEST(TrainerOnTorch, DropoutIsTheSameAtEveryNumberOfReplicas) {
   }
 }
 
+// Numbers in the middle between two of 16 bits go either way by the last bit of a float32 sum, and
+// later steps build on them: 2^-8 and 2^-11, a few times over.
+TEST(TrainerOnTorch, ThreeRanksTakeTheStepsOfOneRankIn16Bits) {
+  const DatasetSplits data = LoadDataset(MakeSpec().dataset, LOCKSTEP_TEST_MNIST).value();
+  TrainingSpec spec = MakeSpec();
+  spec.precision = Precision::kBFloat16;
+  EXPECT_LE(LargestDifference(spec, {3, 1}, data), 5e-2);
+  spec.precision = Precision::kFloat16;
+  EXPECT_LE(LargestDifference(spec, {3, 1}, data), 1e-2);
+}
+
 TEST(TrainerOnTorch, ThreeRanksTakeTheStepsOfOneRank) {
   const TrainingSpec spec = MakeSpec();
   const DatasetSplits data = LoadDataset(spec.dataset, LOCKSTEP_TEST_MNIST).value();

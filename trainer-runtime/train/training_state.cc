@@ -24,6 +24,29 @@ Status CheckTensor(const NamedTensor& saved, const TensorView& expected) {
                    " where this model has " + expected.name + " " + FormatShape(expected.shape));
 }
 
+Json EncodeLossScale(const std::optional<LossScale>& scale) {
+  if (!scale.has_value()) {
+    return nullptr;
+  }
+  return {{"scale", scale->scale},
+          {"goodSteps", scale->good_steps},
+          {"stepsSkipped", scale->steps_skipped}};
+}
+
+std::optional<LossScale> DecodeLossScale(const Json* value, std::vector<Error>* errors) {
+  if (value == nullptr) {
+    return std::nullopt;
+  }
+  ObjectReader reader(*value, "lossScale", errors);
+  const LossScale scale{reader.RequireInt("scale", 1),
+                        reader.RequireInt("goodSteps", 0),
+                        reader.RequireInt("stepsSkipped", 0)};
+  if (!IsSound(scale)) {
+    reader.Fail("scale", std::to_string(scale.scale) + " found, expected a power of two");
+  }
+  return scale;
+}
+
 Json EncodeHeader(const Snapshot& snapshot) {
   Json tensors = Json::array();
   for (const NamedTensor& tensor : snapshot.tensors) {
@@ -41,6 +64,7 @@ Json EncodeHeader(const Snapshot& snapshot) {
            snapshot.sums.loss_sum.has_value() ? Json(*snapshot.sums.loss_sum) : Json(nullptr)},
           {"correctCount", snapshot.sums.correct_count},
           {"sampleCount", snapshot.sums.sample_count},
+          {"lossScale", EncodeLossScale(snapshot.loss_scale)},
           {"ledgerBytes", snapshot.ledger.size()},
           {"tensors", std::move(tensors)}};
 }
@@ -85,6 +109,7 @@ Result<Snapshot> DecodeBody(const Json& header, std::string_view rest) {
   snapshot.sums.loss_sum = reader.Number("lossSum");
   snapshot.sums.correct_count = reader.Int("correctCount", 0).value_or(0);
   snapshot.sums.sample_count = reader.Int("sampleCount", 0).value_or(0);
+  snapshot.loss_scale = DecodeLossScale(reader.Find("lossScale"), &errors);
   const auto ledger_bytes = static_cast<std::size_t>(reader.Int("ledgerBytes", 0).value_or(0));
   std::string_view ledger;
   if (!TakeBytes(&rest, ledger_bytes, &ledger)) {
@@ -142,6 +167,7 @@ Snapshot TakeSnapshotHead(const TrainingState& state,
       std::isfinite(state.sums.loss_sum) ? std::optional(state.sums.loss_sum) : std::nullopt,
       state.sums.correct_count,
       state.sums.sample_count};
+  snapshot.loss_scale = state.loss_scale;
   snapshot.ledger = state.ledger.Serialize();
   for (const TensorView& view : tensors) {
     snapshot.tensors.push_back({view.name, view.shape, {}});
@@ -194,6 +220,7 @@ Status RestoreState(const Snapshot& snapshot,
                  snapshot.sums.loss_sum.value_or(std::numeric_limits<double>::quiet_NaN()),
                  snapshot.sums.correct_count,
                  snapshot.sums.sample_count};
+  state->loss_scale = snapshot.loss_scale;
   state->is_established = true;
   return OkStatus();
 }

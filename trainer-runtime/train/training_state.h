@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -31,10 +32,17 @@ struct TrainingState {
   explicit TrainingState(int64_t sample_count) : ledger(sample_count) {}
 
   bool is_established = false;  // false until taken from a peer, a checkpoint or the seed
-  Step step;                    // updates applied so far
+  Step step;                    // taken so far, those that were skipped included
   DataCursor cursor;
   SampleLedger ledger;
   EpochSums sums;
+  // As Snapshot has it: a training in another precision keeps what it has found.
+  std::optional<LossScale> loss_scale;
+
+  int64_t steps_skipped() const { return loss_scale ? loss_scale->steps_skipped : 0; }
+
+  // What the optimizer counts.
+  int64_t updates() const { return step.value() - steps_skipped(); }
 };
 
 // What a snapshot says besides the state.

@@ -89,6 +89,7 @@ void NoteLastStep(
     std::optional<JobProgress>* known) {
   JobProgress progress = known->value_or(JobProgress());
   progress.step = words.last_step->value();
+  progress.steps_skipped = words.steps_skipped.value_or(progress.steps_skipped);
   progress.eta_seconds = 0;
   const bool is_news = !known->has_value() || progress.step != (*known)->step;
   if (is_news) {
@@ -159,6 +160,7 @@ void NoteProgress(const GangView& view, DecisionBuilder* builder) {
   JobProgress progress;
   progress.step = document.step.value();
   progress.steps_total = document.steps_total.value_or(0);
+  progress.steps_skipped = document.steps_skipped;
   progress.data_epoch = document.data_epoch;
   progress.loss = document.loss.value_or(0);
   progress.samples_per_second = document.samples_per_second;

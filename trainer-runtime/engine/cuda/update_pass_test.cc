@@ -19,7 +19,8 @@ const std::vector<OptimizerSpec> kOptimizers{
     SgdOptimizer{.learning_rate = 0.3},
     SgdOptimizer{.learning_rate = 0.3, .momentum = 0.9},
     SgdOptimizer{.learning_rate = 0.3, .momentum = 0.9, .nesterov = true},
-    AdamOptimizer{}};
+    AdamOptimizer{},
+    AdamOptimizer{.weight_decay = 0.25}};
 
 // All of one model, in vectors whose first `offset` elements are not part of it: without an offset
 // every buffer starts at a pack's alignment.

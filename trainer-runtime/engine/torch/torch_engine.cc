@@ -11,6 +11,7 @@
 
 #include "trainer-runtime/engine/backward_progress.h"
 #include "trainer-runtime/engine/loss.h"
+#include "trainer-runtime/engine/low_precision.h"
 #include "trainer-runtime/engine/optimizer.h"
 #include "trainer-runtime/engine/torch/torch_network.h"
 
@@ -58,9 +59,10 @@ auto WithTorch(const Call& call) -> decltype(call()) {
 
 class TorchEngine final : public Engine {
  public:
-  TorchEngine(TorchNetwork network, OptimizerSpec optimizer)
+  TorchEngine(TorchNetwork network, const TrainingSpec& spec)
       : network_(std::move(network)),
-        optimizer_(std::move(optimizer)),
+        precision_(spec.precision),
+        optimizer_(spec.optimizer),
         last_with_input_gradient_(FirstWithParameters()) {}
 
   std::string Description() const override { return Describe(); }
@@ -87,13 +89,20 @@ class TorchEngine final : public Engine {
       at::Tensor gradient = at::empty_like(output);
       const auto gradient_values =
           std::span<float>(gradient.data_ptr<float>(), static_cast<std::size_t>(gradient.numel()));
-      LOCKSTEP_ASSIGN_OR_RETURN(const StepResult result,
+      LOCKSTEP_ASSIGN_OR_RETURN(StepResult result,
                                 ComputeLoss(network_.loss,
                                             PredictionsOf(output, batch),
-                                            options.gradient_scale,
+                                            options.gradient_scale * options.loss_scale,
                                             gradient_values));
+      std::span<float> rest = network_.store->Gradients();
       for (std::size_t i = network_.layers.size(); i-- > last_with_input_gradient_;) {
         gradient = network_.layers[i]->Backward(gradient, i > last_with_input_gradient_);
+        const auto offset = static_cast<std::size_t>(network_.gradient_offsets[i]);
+        if (precision_ == Precision::kFloat16 &&
+            !TakeOffScale(options.loss_scale, rest.subspan(offset))) {
+          result.overflow_count = 1;
+        }
+        rest = rest.first(offset);
         progress.ReadyFrom(network_.gradient_offsets[i]);
       }
       return result;
@@ -156,6 +165,7 @@ class TorchEngine final : public Engine {
   }
 
   TorchNetwork network_;
+  Precision precision_;
   OptimizerSpec optimizer_;
   std::size_t last_with_input_gradient_;
 };
@@ -165,8 +175,7 @@ class TorchEngine final : public Engine {
 Result<std::unique_ptr<Engine>> MakeTorchEngine(const TrainingSpec& spec) {
   return WithTorch([&]() -> Result<std::unique_ptr<Engine>> {
     LOCKSTEP_ASSIGN_OR_RETURN(TorchNetwork network, BuildTorchNetwork(spec));
-    return std::unique_ptr<Engine>(
-        std::make_unique<TorchEngine>(std::move(network), spec.optimizer));
+    return std::unique_ptr<Engine>(std::make_unique<TorchEngine>(std::move(network), spec));
   });
 }
 

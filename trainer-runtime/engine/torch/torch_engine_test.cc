@@ -318,6 +318,24 @@ TEST(TorchEngine, EveryLayerAndLossAgreesWithPlainLibTorch) {
   }
 }
 
+// A value next to zero may be on the other side of a relu, and a pool may take its neighbour: hence
+// some units more than the last places (2^-8, 2^-11) of each product. Parts of a batch add up, as
+// per-sample numbers are rounded and sums of them are not.
+TEST(TorchEngine, EveryNetworkKeepsItsPromisesInLowPrecision) {
+  for (const NetworkCase& c : Cases()) {
+    SCOPED_TRACE(c.name);
+    TrainingSpec spec = SpecOf(c);
+    const SampleData data = MakeSamples(spec, c.output_width, 10);
+    CheckNearFloat32(MakeTorchEngine, spec, Precision::kBFloat16, data, 8e-2);
+    CheckNearFloat32(MakeTorchEngine, spec, Precision::kFloat16, data, 1e-2);
+    CheckOverflowIsTold(MakeTorchEngine, spec, data);
+    for (const Precision precision : {Precision::kBFloat16, Precision::kFloat16}) {
+      spec.precision = precision;
+      CheckPartsAddUp(*MakeTorchEngine(spec).value(), data);
+    }
+  }
+}
+
 TEST(TorchEngine, DropoutAgreesWithPlainLibTorchUnderItsMask) {
   const NetworkCase c{"dropout twice",
                       {6, 6, 2},

@@ -6,6 +6,7 @@
 
 #include "common/base/prng.h"
 #include "trainer-runtime/engine/dropout.h"
+#include "trainer-runtime/engine/low_precision.h"
 
 namespace lockstep::runtime {
 namespace {
@@ -31,26 +32,58 @@ void Reuse(at::Tensor& buffer, at::IntArrayRef shape, at::ScalarType type = at::
   buffer.resize_(shape);
 }
 
+// What goes into a product, in the network's precision (low_precision.h). Others may still need it
+// as it is, so it is a copy.
+class Operand {
+ public:
+  explicit Operand(Precision precision) : precision_(precision) {}
+
+  // Valid until the next call.
+  at::Tensor Of(const at::Tensor& values) {
+    if (precision_ == Precision::kFloat32) {
+      return values;
+    }
+    Reuse(copy_, values.sizes());
+    copy_.copy_(values);
+    RoundTo(precision_, MutableView(copy_));
+    return copy_;
+  }
+
+ private:
+  Precision precision_;
+  at::Tensor copy_;
+};
+
 class DenseOp final : public TorchLayer {
  public:
-  DenseOp(TorchParameter kernel, TorchParameter bias)
-      : kernel_(std::move(kernel)), bias_(std::move(bias)) {}
+  DenseOp(TorchParameter kernel, TorchParameter bias, Precision precision)
+      : kernel_(std::move(kernel)),
+        bias_(std::move(bias)),
+        precision_(precision),
+        rounded_kernel_(precision),
+        rounded_bias_(precision),
+        rounded_input_(precision),
+        rounded_gradient_(precision) {}
 
   at::Tensor Forward(const at::Tensor& input, const ForwardOptions& /*options*/) override {
-    input_ = input;
+    input_ = rounded_input_.Of(input);
+    factors_ = rounded_kernel_.Of(kernel_.value);
     Reuse(output_, {input.size(0), bias_.value.size(0)});
-    at::addmm_out(output_, bias_.value, input, kernel_.value);
+    at::addmm_out(output_, rounded_bias_.Of(bias_.value), input_, factors_);
+    RoundTo(precision_, MutableView(output_));
     return output_;
   }
 
   at::Tensor Backward(const at::Tensor& output_gradient, bool wants_input_gradient) override {
-    at::mm_out(kernel_.gradient, input_.t(), output_gradient);
-    at::sum_out(bias_.gradient, output_gradient, 0);
+    const at::Tensor gradient = rounded_gradient_.Of(output_gradient);
+    at::mm_out(kernel_.gradient, input_.t(), gradient);
+    at::sum_out(bias_.gradient, gradient, 0);
     if (!wants_input_gradient) {
       return {};
     }
     Reuse(input_gradient_, input_.sizes());
-    at::mm_out(input_gradient_, output_gradient, kernel_.value.t());
+    at::mm_out(input_gradient_, gradient, factors_.t());
+    RoundTo(precision_, MutableView(input_gradient_));
     return input_gradient_;
   }
 
@@ -59,6 +92,12 @@ class DenseOp final : public TorchLayer {
  private:
   TorchParameter kernel_;  // [in, out]
   TorchParameter bias_;    // [out]
+  Precision precision_;
+  Operand rounded_kernel_;
+  Operand rounded_bias_;
+  Operand rounded_input_;
+  Operand rounded_gradient_;
+  at::Tensor factors_;  // the kernel, as it was multiplied
   at::Tensor input_;
   at::Tensor output_;
   at::Tensor input_gradient_;
@@ -69,14 +108,28 @@ class DenseOp final : public TorchLayer {
 // is what oneDNN is fastest with.
 class Convolution {
  public:
-  Convolution(Window window, TorchParameter kernel, TorchParameter bias)
-      : window_(window), kernel_(std::move(kernel)), bias_(std::move(bias)) {}
+  Convolution(Window window, TorchParameter kernel, TorchParameter bias, Precision precision)
+      : window_(window),
+        kernel_(std::move(kernel)),
+        bias_(std::move(bias)),
+        precision_(precision),
+        rounded_kernel_(precision),
+        rounded_bias_(precision) {}
 
-  // Shapes: images [n, in_height, in_width, in], result [n, out_height, out_width, out].
+  Precision precision() const { return precision_; }
+
+  // Takes the newest weights, for all calls until the next one.
+  void Begin() {
+    factors_ = rounded_kernel_.Of(kernel_.value);
+    addends_ = rounded_bias_.Of(bias_.value);
+  }
+
+  // Not rounded. Shapes: images [n, in_height, in_width, in], result [n, out_height, out_width,
+  // out].
   at::Tensor Apply(const at::Tensor& images) const {
     const at::Tensor output = at::convolution(ChannelsSecond(Pad(images)),
-                                              kernel_.value.permute({3, 2, 0, 1}),
-                                              bias_.value,
+                                              factors_.permute({3, 2, 0, 1}),
+                                              addends_,
                                               {window_.strides.height, window_.strides.width},
                                               {0, 0},
                                               {1, 1},
@@ -100,7 +153,7 @@ class Convolution {
     auto [image_gradient, kernel_gradient, bias_gradient] =
         at::convolution_backward(ChannelsSecond(output_gradient),
                                  ChannelsSecond(Pad(images)),
-                                 kernel_.value.permute({3, 2, 0, 1}),
+                                 factors_.permute({3, 2, 0, 1}),
                                  at::nullopt,
                                  {window_.strides.height, window_.strides.width},
                                  {0, 0},
@@ -140,27 +193,45 @@ class Convolution {
   Window window_;
   TorchParameter kernel_;  // [height, width, in, out]
   TorchParameter bias_;    // [out]
+  Precision precision_;
+  Operand rounded_kernel_;
+  Operand rounded_bias_;
+  at::Tensor factors_;  // the kernel, as it is multiplied
+  at::Tensor addends_;  // the bias
 };
 
 class Conv2DOp final : public TorchLayer {
  public:
-  explicit Conv2DOp(Convolution convolution) : convolution_(std::move(convolution)) {}
+  explicit Conv2DOp(Convolution convolution)
+      : convolution_(std::move(convolution)),
+        rounded_input_(convolution_.precision()),
+        rounded_gradient_(convolution_.precision()) {}
 
   at::Tensor Forward(const at::Tensor& input, const ForwardOptions& /*options*/) override {
-    input_ = input;
-    return convolution_.Apply(input);
+    convolution_.Begin();
+    input_ = rounded_input_.Of(input);
+    at::Tensor output = convolution_.Apply(input_);
+    RoundTo(convolution_.precision(), MutableView(output));
+    return output;
   }
 
   at::Tensor Backward(const at::Tensor& output_gradient, bool wants_input_gradient) override {
+    const at::Tensor gradient = rounded_gradient_.Of(output_gradient);
     convolution_.ClearGradients();
-    at::sum_out(convolution_.bias_gradient(), output_gradient, {0, 1, 2});
-    return convolution_.AddGradients(input_, output_gradient, wants_input_gradient);
+    at::sum_out(convolution_.bias_gradient(), gradient, {0, 1, 2});
+    at::Tensor input_gradient = convolution_.AddGradients(input_, gradient, wants_input_gradient);
+    if (wants_input_gradient) {
+      RoundTo(convolution_.precision(), MutableView(input_gradient));
+    }
+    return input_gradient;
   }
 
   bool has_parameters() const override { return true; }
 
  private:
   Convolution convolution_;
+  Operand rounded_input_;
+  Operand rounded_gradient_;
   at::Tensor input_;
 };
 
@@ -203,7 +274,10 @@ class MaxPoolOp final : public TorchLayer {
 class ConvPoolOp final : public TorchLayer {
  public:
   ConvPoolOp(Convolution convolution, MaxPool pool)
-      : convolution_(std::move(convolution)), pool_(pool) {
+      : convolution_(std::move(convolution)),
+        pool_(pool),
+        rounded_input_(convolution_.precision()),
+        rounded_gradient_(convolution_.precision()) {
     const Window& window = pool_.window;
     const int64_t sample_bytes =
         window.in_height * window.in_width * window.channels * static_cast<int64_t>(sizeof(float));
@@ -211,14 +285,16 @@ class ConvPoolOp final : public TorchLayer {
   }
 
   at::Tensor Forward(const at::Tensor& input, const ForwardOptions& /*options*/) override {
-    input_ = input;
+    convolution_.Begin();
+    input_ = rounded_input_.Of(input);
     const Window& window = pool_.window;
     const std::vector<int64_t> shape{
         input.size(0), window.out_height, window.out_width, window.channels};
     Reuse(output_, shape);
     Reuse(taps_, shape, at::kInt);
     ForEachChunk([&](int64_t begin, int64_t count) {
-      const at::Tensor between = convolution_.Apply(input.narrow(0, begin, count));
+      at::Tensor between = convolution_.Apply(input_.narrow(0, begin, count));
+      RoundTo(convolution_.precision(), MutableView(between));
       at::Tensor output = output_.narrow(0, begin, count);
       MaxPoolForward(
           pool_, View(between), MutableView(output), Taps(taps_.narrow(0, begin, count)));
@@ -227,9 +303,10 @@ class ConvPoolOp final : public TorchLayer {
   }
 
   at::Tensor Backward(const at::Tensor& output_gradient, bool wants_input_gradient) override {
+    const at::Tensor gradient = rounded_gradient_.Of(output_gradient);
     convolution_.ClearGradients();
     AddMaxPoolChannelSums(
-        pool_, View(output_gradient), Taps(taps_), MutableView(convolution_.bias_gradient()));
+        pool_, View(gradient), Taps(taps_), MutableView(convolution_.bias_gradient()));
     if (wants_input_gradient) {
       Reuse(input_gradient_, input_.sizes());
     }
@@ -237,16 +314,20 @@ class ConvPoolOp final : public TorchLayer {
     ForEachChunk([&](int64_t begin, int64_t count) {
       Reuse(between_gradient_, {count, window.in_height, window.in_width, window.channels});
       MaxPoolBackward(pool_,
-                      View(output_gradient.narrow(0, begin, count)),
+                      View(gradient.narrow(0, begin, count)),
                       Taps(taps_.narrow(0, begin, count)),
                       MutableView(between_gradient_));
-      const at::Tensor gradient = convolution_.AddGradients(
+      const at::Tensor image_gradient = convolution_.AddGradients(
           input_.narrow(0, begin, count), between_gradient_, wants_input_gradient);
       if (wants_input_gradient) {
-        input_gradient_.narrow(0, begin, count).copy_(gradient);
+        input_gradient_.narrow(0, begin, count).copy_(image_gradient);
       }
     });
-    return wants_input_gradient ? input_gradient_ : at::Tensor();
+    if (!wants_input_gradient) {
+      return {};
+    }
+    RoundTo(convolution_.precision(), MutableView(input_gradient_));
+    return input_gradient_;
   }
 
   bool has_parameters() const override { return true; }
@@ -266,6 +347,8 @@ class ConvPoolOp final : public TorchLayer {
 
   Convolution convolution_;
   MaxPool pool_;
+  Operand rounded_input_;
+  Operand rounded_gradient_;
   int64_t chunk_size_ = 1;  // samples
   at::Tensor input_;
   at::Tensor output_;
@@ -364,22 +447,27 @@ class ActivationOp final : public TorchLayer {
 
 }  // namespace
 
-std::unique_ptr<TorchLayer> MakeDense(TorchParameter kernel, TorchParameter bias) {
-  return std::make_unique<DenseOp>(std::move(kernel), std::move(bias));
+std::unique_ptr<TorchLayer> MakeDense(TorchParameter kernel,
+                                      TorchParameter bias,
+                                      Precision precision) {
+  return std::make_unique<DenseOp>(std::move(kernel), std::move(bias), precision);
 }
 
 std::unique_ptr<TorchLayer> MakeConv2D(const Window& window,
                                        TorchParameter kernel,
-                                       TorchParameter bias) {
-  return std::make_unique<Conv2DOp>(Convolution(window, std::move(kernel), std::move(bias)));
+                                       TorchParameter bias,
+                                       Precision precision) {
+  return std::make_unique<Conv2DOp>(
+      Convolution(window, std::move(kernel), std::move(bias), precision));
 }
 
 std::unique_ptr<TorchLayer> MakeConvPool(const Window& window,
                                          TorchParameter kernel,
                                          TorchParameter bias,
+                                         Precision precision,
                                          const MaxPool& pool) {
-  return std::make_unique<ConvPoolOp>(Convolution(window, std::move(kernel), std::move(bias)),
-                                      pool);
+  return std::make_unique<ConvPoolOp>(
+      Convolution(window, std::move(kernel), std::move(bias), precision), pool);
 }
 
 std::unique_ptr<TorchLayer> MakeMaxPool(const MaxPool& pool) {

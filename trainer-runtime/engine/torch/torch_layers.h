@@ -43,18 +43,25 @@ struct TorchParameter {
   at::Tensor gradient;
 };
 
+// In `precision` are the products of these, and what goes into them (low_precision.h); all else is
+// float32.
+
 // Shapes: kernel [in, out], bias [out]; reads [n, in].
-std::unique_ptr<TorchLayer> MakeDense(TorchParameter kernel, TorchParameter bias);
+std::unique_ptr<TorchLayer> MakeDense(TorchParameter kernel,
+                                      TorchParameter bias,
+                                      Precision precision);
 
 // Shapes: kernel [height, width, in, out], bias [out]; reads [n, in_height, in_width, in].
 std::unique_ptr<TorchLayer> MakeConv2D(const Window& window,
                                        TorchParameter kernel,
-                                       TorchParameter bias);
+                                       TorchParameter bias,
+                                       Precision precision);
 
 // MakeConv2D and MakeMaxPool in one, faster than one after the other.
 std::unique_ptr<TorchLayer> MakeConvPool(const Window& window,
                                          TorchParameter kernel,
                                          TorchParameter bias,
+                                         Precision precision,
                                          const MaxPool& pool);
 
 std::unique_ptr<TorchLayer> MakeMaxPool(const MaxPool& pool);

@@ -105,7 +105,7 @@ class Builder {
 
   void Add(const DenseLayer& layer) {
     TorchParameter kernel = TakeKernel({InputShape(index_)[0], layer.units});
-    Push(MakeDense(std::move(kernel), TakeParameter()));
+    Push(MakeDense(std::move(kernel), TakeParameter(), spec_.precision));
     AddActivation(layer.activation);
   }
 
@@ -121,10 +121,10 @@ class Builder {
       ++index_;
       const auto& pooling = std::get<MaxPooling2DLayer>(spec_.model.layers[index_]);
       const MaxPool pool{.window = PoolWindow(pooling), .has_relu = is_relu};
-      Push(MakeConvPool(window, std::move(kernel), std::move(bias), pool));
+      Push(MakeConvPool(window, std::move(kernel), std::move(bias), spec_.precision, pool));
       return;
     }
-    Push(MakeConv2D(window, std::move(kernel), std::move(bias)));
+    Push(MakeConv2D(window, std::move(kernel), std::move(bias), spec_.precision));
     AddActivation(layer.activation);
   }
 
