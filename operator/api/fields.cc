@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/base/rfc3339.h"
 #include "common/contract/topology.h"
 
 namespace lockstep::control {
@@ -78,6 +79,19 @@ std::map<std::string, std::string> ReadTextMap(ObjectReader& reader,
 std::string TooMany(std::size_t count, std::string_view of_what, std::size_t max) {
   return std::to_string(count) + " " + std::string(of_what) + " found, expected at most " +
          std::to_string(max);
+}
+
+std::optional<WallTime> ReadTime(ObjectReader& reader, std::string_view key) {
+  const std::optional<std::string> text = reader.String(key);
+  if (!text) {
+    return std::nullopt;
+  }
+  const std::optional<WallTime> time = ParseRfc3339(*text);
+  if (!time) {
+    reader.Fail(key,
+                DescribeJson(Json(*text)) + " found, expected a time such as 2026-11-21T10:22:03Z");
+  }
+  return time;
 }
 
 std::vector<const Json*> ListUpTo(ObjectReader& reader, std::string_view key, std::size_t max) {

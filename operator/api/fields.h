@@ -2,10 +2,12 @@
 
 #include <initializer_list>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "common/base/time.h"
 #include "common/json/json.h"
 
 namespace lockstep::control {
@@ -26,6 +28,9 @@ std::vector<std::string> ReadWords(ObjectReader& reader,
 std::map<std::string, std::string> ReadTextMap(ObjectReader& reader,
                                                std::string_view key,
                                                std::vector<Error>* errors);
+
+// A moment as Kubernetes writes it; null when absent or wrong (wrong is recorded).
+std::optional<WallTime> ReadTime(ObjectReader& reader, std::string_view key);
 
 // As ObjectReader::List, but more than `max` elements are recorded, and none returned.
 std::vector<const Json*> ListUpTo(ObjectReader& reader, std::string_view key, std::size_t max);

@@ -24,19 +24,6 @@ using Errors = std::vector<Error>;
 // A condition's truth as Kubernetes writes it.
 constexpr EnumNames<bool, 2> kTruthNames = {{{true, "True"}, {false, "False"}}};
 
-std::optional<WallTime> ReadTime(ObjectReader& reader, std::string_view key) {
-  const std::optional<std::string> text = reader.String(key);
-  if (!text) {
-    return std::nullopt;
-  }
-  const std::optional<WallTime> time = ParseRfc3339(*text);
-  if (!time) {
-    reader.Fail(key,
-                DescribeJson(Json(*text)) + " found, expected a time such as 2026-11-21T10:22:03Z");
-  }
-  return time;
-}
-
 int64_t ReadCount(ObjectReader& reader, std::string_view key) {
   return reader.Int(key, 0).value_or(0);
 }
@@ -396,6 +383,8 @@ TrainingJobStatus DecodeStatus(const Json& value,
   }
   status.queue = DecodeQueuePosition(reader.Find("queue"), reader.PathOf("queue"), errors);
   status.kueue = DecodeKueueAdmission(reader.Find("kueue"), reader.PathOf("kueue"), errors);
+  status.provisioning =
+      DecodeCapacityAsk(reader.Find("provisioning"), reader.PathOf("provisioning"), errors);
   status.preemptions = ReadCount(reader, "preemptions");
   status.suspect_nodes = DecodeList(reader, "suspectNodes", DecodeSuspectNode, errors);
   status.admitted = DecodeList(reader, "admitted", DecodeAdmittedAmount, errors);
@@ -482,6 +471,7 @@ Json EncodeStatus(const TrainingJob& job) {
   }
   SetQueuePosition(status.queue, &value);
   SetKueueAdmission(status.kueue, &value);
+  SetCapacityAsk(status.provisioning, &value);
   if (status.preemptions > 0) {
     value["preemptions"] = status.preemptions;
   }
