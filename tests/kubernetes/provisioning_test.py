@@ -6,6 +6,7 @@ import time
 import client
 from jobs import JobCase
 from kubernetes_case import main
+from processes import wait_for
 
 DEFINITION = pathlib.Path(__file__).with_name("provisioning_requests.yaml")
 CONSUMES = "autoscaling.x-k8s.io/consume-provisioning-request"
@@ -26,7 +27,16 @@ class ProvisioningTest(JobCase):
     def start_more(cls):
         cls.plane.apply(DEFINITION)
         cls.plane.wait_for_kinds()
+        wait_for(cls.is_served, WAIT, "ProvisioningRequests to be served")
         super().start_more()
+
+    @classmethod
+    def is_served(cls):
+        """A kind that was accepted a moment ago may be answered with 429 still."""
+        try:
+            return cls.admin.list("ProvisioningRequest", "default") == []
+        except client.ApiError:
+            return False
 
     def create_asking(self, name, workers):
         self.create_job(name, workers, scheduling={"provisioning": "ProvisioningRequest"})
