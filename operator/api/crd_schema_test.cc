@@ -348,6 +348,8 @@ TrainingJob JobWithFullStatus() {
   const Toleration toleration{"key", false, "value", "NoExecute", std::chrono::seconds(1)};
   const std::map<std::string, std::string> map = {{"a", "b"}};
   status.kueue = {"uid", "gpus", {{Role::kWorker, map, {toleration}, map, map}}};
+  status.provisioning = {
+      1, OpenAsk{ProvisioningClass::kCheckCapacity, "revision", {}, true}, 1, WallTime{}, "none"};
   status.preemptions = 1;
   status.origin = {1, "0123", "image", "vision", "urgent"};
   status.roles = {{Role::kWorker, 0, 1, 0, 0}};

@@ -200,6 +200,8 @@ SchedulingSpec DecodeScheduling(const Json& value, const std::string& path, Erro
   scheduling.start_timeout =
       ReadSeconds(reader, "startTimeoutSeconds", 1).value_or(scheduling.start_timeout);
   scheduling.binding = ReadEnum(reader, "binding", kPodBindingNames).value_or(scheduling.binding);
+  scheduling.provisioning =
+      ReadEnum(reader, "provisioning", kProvisioningNames).value_or(scheduling.provisioning);
   reader.Finish();
   return scheduling;
 }

@@ -81,6 +81,9 @@ Json EncodeScheduling(const SchedulingSpec& scheduling) {
   if (scheduling.timeout) {
     value["timeoutSeconds"] = scheduling.timeout->count();
   }
+  if (scheduling.provisioning != Provisioning::kNone) {
+    value["provisioning"] = NameOf(kProvisioningNames, scheduling.provisioning);
+  }
   return value;
 }
 

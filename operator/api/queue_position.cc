@@ -1,6 +1,7 @@
 #include "operator/api/queue_position.h"
 
 #include "common/base/rfc3339.h"
+#include "operator/api/fields.h"
 
 namespace lockstep::control {
 
@@ -14,13 +15,7 @@ std::optional<QueuePosition> DecodeQueuePosition(const Json* value,
   QueuePosition queue;
   queue.name = reader.String("name").value_or("");
   queue.position = reader.Int("position", 1);
-  if (const std::optional<std::string> start = reader.String("estimatedStart")) {
-    if (const std::optional<WallTime> time = ParseRfc3339(*start)) {
-      queue.estimated_start = *time;
-    } else {
-      reader.Fail("estimatedStart", "expected a time such as 2026-11-21T10:22:00Z");
-    }
-  }
+  queue.estimated_start = ReadTime(reader, "estimatedStart");
   return queue;
 }
 

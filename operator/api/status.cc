@@ -337,6 +337,8 @@ TrainingJobStatus DecodeStatus(const Json& value,
   status.claim = DecodeClaim(reader.Find("claim"), reader.PathOf("claim"), errors);
   status.queue = DecodeQueuePosition(reader.Find("queue"), reader.PathOf("queue"), errors);
   status.kueue = DecodeKueueAdmission(reader.Find("kueue"), reader.PathOf("kueue"), errors);
+  status.provisioning =
+      DecodeCapacityAsk(reader.Find("provisioning"), reader.PathOf("provisioning"), errors);
   status.preemptions = ReadCount(reader, "preemptions");
   status.suspect_nodes = DecodeList(reader, "suspectNodes", DecodeSuspectNode, errors);
   status.admitted = DecodeList(reader, "admitted", DecodeAdmittedAmount, errors);
@@ -425,6 +427,7 @@ Json EncodeStatus(const TrainingJob& job) {
   SetClaim(status.claim, &value);
   SetQueuePosition(status.queue, &value);
   SetKueueAdmission(status.kueue, &value);
+  SetCapacityAsk(status.provisioning, &value);
   if (status.preemptions > 0) {
     value["preemptions"] = status.preemptions;
   }

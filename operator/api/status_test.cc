@@ -57,6 +57,24 @@ TEST(DecodeStatus, WhatCannotBeReadIsWrittenBackWithNothingButTheReason) {
   EXPECT_EQ(EncodeStatus(decoded.job)["conditions"].size(), 2U);
 }
 
+TEST(DecodeStatus, AskOfAutoscalersIsReadAsItWasWritten) {
+  const WallTime time{std::chrono::seconds(1'700'000'000)};
+  TrainingJob job = Read("{}").job;
+  EXPECT_FALSE(EncodeStatus(job).contains("provisioning"));
+  for (const CapacityAsk& ask :
+       {CapacityAsk{3, OpenAsk{ProvisioningClass::kAtomicScaleUp, "abc", time, true}, 0, {}, ""},
+        CapacityAsk{4, std::nullopt, 2, time, "no quota"}}) {
+    job.status.provisioning = ask;
+    const DecodedJob again = Read(DumpJson(EncodeStatus(job)));
+    EXPECT_TRUE(again.status_errors.empty());
+    EXPECT_EQ(again.job.status.provisioning, ask);
+  }
+  const DecodedJob bad = Read(R"({"provisioning": {"count": -1, "open": {"className": "mine"}}})");
+  ASSERT_EQ(bad.status_errors.size(), 2U);
+  EXPECT_EQ(bad.status_errors[0].field(), "status.provisioning.count");
+  EXPECT_EQ(bad.status_errors[1].field(), "status.provisioning.open.className");
+}
+
 TEST(DecodeStatus, ClaimIsReadAsItWasWritten) {
   TrainingJobStatus status;
   status.claim = RoomClaim{WallTime{std::chrono::seconds(1'700'000'000)},

@@ -16,6 +16,7 @@
 #include "common/contract/training_spec.h"
 #include "common/json/json.h"
 #include "operator/api/kueue_admission.h"
+#include "operator/api/provisioning.h"
 #include "operator/resources/node_affinity.h"
 #include "operator/resources/resource_vector.h"
 #include "operator/resources/toleration.h"
@@ -163,6 +164,7 @@ struct SchedulingSpec {
   // of several gigabytes is pulled in that time.
   std::chrono::seconds start_timeout{600};
   PodBinding binding = PodBinding::kAffinity;
+  Provisioning provisioning = Provisioning::kNone;
 
   friend bool operator==(const SchedulingSpec&, const SchedulingSpec&) = default;
 };
@@ -414,12 +416,13 @@ struct TrainingJobStatus {
   std::optional<WallTime> retry_at;  // the gang is not placed again before
   // It wants a gang that runs since then; null while it has one, or wants none.
   std::optional<WallTime> waiting_since;
-  std::optional<RoomClaim> claim;          // of a gang that waits for others to go; else null
-  std::optional<QueuePosition> queue;      // while it waits for its places; else null
-  std::optional<KueueAdmission> kueue;     // the share that its gangs have of Kueue; else null
-  int64_t preemptions = 0;                 // gangs of the job that went for others
-  std::vector<SuspectNode> suspect_nodes;  // by node; at most kSuspectNodesMax
-  std::vector<AdmittedAmount> admitted;    // each role's resource at most once
+  std::optional<RoomClaim> claim;           // of a gang that waits for others to go; else null
+  std::optional<QueuePosition> queue;       // while it waits for its places; else null
+  std::optional<KueueAdmission> kueue;      // the share that its gangs have of Kueue; else null
+  std::optional<CapacityAsk> provisioning;  // what its gangs ask of autoscalers; null: it never did
+  int64_t preemptions = 0;                  // gangs of the job that went for others
+  std::vector<SuspectNode> suspect_nodes;   // by node; at most kSuspectNodesMax
+  std::vector<AdmittedAmount> admitted;     // each role's resource at most once
 
   // What a newer version of the operator has written and this one does not understand: fields, and
   // conditions of other types. Written back as it was read.

@@ -232,7 +232,7 @@ Status LocalBackend::Carry(const RenewKey&) {
   return OkStatus();
 }
 
-Status LocalBackend::Carry(const WriteWorkload&) {
+Status LocalBackend::Carry(const WriteObject&) {
   return OkStatus();
 }
 

@@ -75,7 +75,7 @@ class LocalBackend final : public OneJobCluster {
   Status Carry(const DeletePod& effect);
   Status Carry(const PrepareJob& effect);
   Status Carry(const RenewKey& effect);
-  Status Carry(const WriteWorkload& effect);
+  Status Carry(const WriteObject& effect);
   Status Carry(const SendControl& effect);
   Status Carry(const DeleteJob& effect);
 

@@ -108,6 +108,9 @@ std::string UnusedSchedulingOf(const TrainingJob& job) {
   if (!scheduling.priority_class_name.empty()) {
     text += std::string(text.empty() ? "" : ", ") + "priorityClassName";
   }
+  if (scheduling.provisioning != Provisioning::kNone) {
+    text += std::string(text.empty() ? "" : ", ") + "provisioning";
+  }
   return text;
 }
 

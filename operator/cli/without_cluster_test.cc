@@ -69,13 +69,15 @@ TEST(WhyItWouldOnlyWait, JobsThatNobodyHereStartsAreNamedWithTheCure) {
   EXPECT_NE(WhyItWouldOnlyWait(job).find("--set runPolicy.suspend=false"), std::string::npos);
 }
 
-TEST(UnusedScheduling, QueueAndPriorityClassAreNamedWhereTheJobHasThem) {
+TEST(UnusedScheduling, WhatAsksForAClusterIsNamedWhereTheJobHasIt) {
   TrainingJob job = JobWith({});
   EXPECT_EQ(UnusedSchedulingOf(job), "");
   job.spec.scheduling.priority_class_name = "high";
   EXPECT_EQ(UnusedSchedulingOf(job), "priorityClassName");
   job.spec.scheduling.queue = "team";
   EXPECT_EQ(UnusedSchedulingOf(job), "queue, priorityClassName");
+  job.spec.scheduling.provisioning = Provisioning::kProvisioningRequest;
+  EXPECT_EQ(UnusedSchedulingOf(job), "queue, priorityClassName, provisioning");
 }
 
 TEST(UnusedPodFields, EachIsNamedOnce) {

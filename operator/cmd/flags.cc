@@ -106,6 +106,10 @@ void AddConnection(CLI::App* app, OperatorFlags* flags) {
                 flags->follows_kueue,
                 "look after Kueue's Workloads of jobs with the label kueue.x-k8s.io/queue-name")
       ->group(group);
+  app->add_flag("--provisioning",
+                flags->follows_provisioning,
+                "ask cluster autoscalers for room, for jobs with scheduling.provisioning")
+      ->group(group);
   app->add_option("--api-concurrency",
                   flags->api_concurrency,
                   "open calls to the API server, watches not counted")

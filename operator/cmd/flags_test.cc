@@ -34,6 +34,7 @@ TEST(OperatorFlags, ValuesAreTakenOver) {
                                                    "--round-log=/logs/rounds.log",
                                                    "--round-log-mib=12",
                                                    "--kueue",
+                                                   "--provisioning",
                                                    "--log-level=warn",
                                                    "--log-format=json"));
 
@@ -44,6 +45,7 @@ TEST(OperatorFlags, ValuesAreTakenOver) {
   EXPECT_EQ(flags.image_pull_secrets, (std::vector<std::string>{"registry", "mirror"}));
   EXPECT_EQ(flags.pod_security, PodSecurityLevel::kRestricted);
   EXPECT_TRUE(flags.follows_kueue);
+  EXPECT_TRUE(flags.follows_provisioning);
   EXPECT_EQ(flags.topology_levels, (std::vector<std::string>{"example.com/block", "rack"}));
   EXPECT_EQ(flags.fair_share_half_life, std::chrono::hours(24 * 7));
   EXPECT_EQ(flags.round_log, "/logs/rounds.log");

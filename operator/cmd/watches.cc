@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/base/digest.h"
+#include "operator/kube/capacity_kinds.h"
 
 namespace lockstep::control {
 namespace {
@@ -48,7 +49,7 @@ Status CheckOf(const std::string& name, const ReflectorDriver<T>& driver) {
 
 Watches::Watches(const WatchLoopOptions& options,
                  const std::string& namespace_name,
-                 bool follows_kueue,
+                 const FollowedToo& too,
                  WorkQueueOfUpdates* queue)
     : jobs_(Follow<kube::RawObject>(
           {kube::kTrainingJobs, namespace_name, "", ""}, kube::DecodeRaw, options, queue)),
@@ -63,11 +64,20 @@ Watches::Watches(const WatchLoopOptions& options,
       Follow<StoredQueue>({kube::kTrainingQueues, "", "", ""}, DecodeStoredQueue, options, queue);
   classes_ = Follow<PriorityClass>(
       {kube::kPriorityClasses, "", "", ""}, DecodePriorityClass, options, queue);
-  if (follows_kueue) {
+  if (too.kueue) {
     workloads_ = Follow<StoredWorkload>(
         OursIn(kube::kWorkloads, namespace_name), DecodeWorkload, options, queue);
     flavors_ =
         Follow<StoredFlavor>({kube::kResourceFlavors, "", "", ""}, DecodeFlavor, options, queue);
+  }
+  if (too.provisioning) {
+    provisioning_requests_ =
+        Follow<StoredProvisioningRequest>(OursIn(kube::kProvisioningRequests, namespace_name),
+                                          DecodeProvisioningRequest,
+                                          options,
+                                          queue);
+    pod_templates_ = Follow<StoredPodTemplate>(
+        OursIn(kube::kPodTemplates, namespace_name), DecodePodTemplateObject, options, queue);
   }
 }
 
@@ -81,7 +91,8 @@ bool Watches::HasSynced() const {
   };
   return jobs_->has_synced() && pods_->has_synced() && foreign_pods_->has_synced() &&
          nodes_->has_synced() && services_->has_synced() && classes_->has_synced() &&
-         are_queues_known && is_answered(workloads_) && is_answered(flavors_);
+         are_queues_known && is_answered(workloads_) && is_answered(flavors_) &&
+         is_answered(provisioning_requests_) && is_answered(pod_templates_);
 }
 
 void Watches::AddChecks(std::map<std::string, std::function<Status()>>* checks) const {

@@ -11,6 +11,12 @@
 
 namespace lockstep::control {
 
+// What is followed only where that was asked for.
+struct FollowedToo {
+  bool kueue = false;
+  bool provisioning = false;
+};
+
 // Everything that the operator follows in the cluster, each kind by a watch of its own, from their
 // making until they end.
 class Watches {
@@ -19,7 +25,7 @@ class Watches {
   // `queue`, which outlives this, as does what `options` points to.
   Watches(const WatchLoopOptions& options,
           const std::string& namespace_name,
-          bool follows_kueue,
+          const FollowedToo& too,
           WorkQueueOfUpdates* queue);
 
   // Whether all has been listed that decisions are made by. Thread: any.
@@ -39,8 +45,10 @@ class Watches {
   Watch<kube::Service> services_;
   Watch<StoredQueue> queues_;
   Watch<PriorityClass> classes_;
-  Watch<StoredWorkload> workloads_;  // null, as are flavors_, where Kueue is not followed
+  Watch<StoredWorkload> workloads_;  // null, as are those below, where that is not followed
   Watch<StoredFlavor> flavors_;
+  Watch<StoredProvisioningRequest> provisioning_requests_;
+  Watch<StoredPodTemplate> pod_templates_;
 };
 
 }  // namespace lockstep::control

@@ -9,6 +9,7 @@
 #include "operator/controller/look.h"
 #include "operator/controller/status_write.h"
 #include "operator/reconcile/build/job_objects.h"
+#include "operator/reconcile/build/workload.h"
 #include "operator/reconcile/gang/gang_view.h"
 #include "operator/reconcile/gang/pod_labels.h"
 #include "operator/reconcile/gang/queue.h"
@@ -169,8 +170,11 @@ Result<JobSight> ApiCluster::See(const JobId& key) {
   }
   observed.run_time_limit = view->RunTimeLimitOf(key);
   observed.kueue = view->KueueOf(key);
-  if (const auto why = notes_.refused_workloads.find(key); why != notes_.refused_workloads.end()) {
-    observed.kueue.refusal = why->second;
+  observed.provisioning = view->ProvisioningOf(key);
+  if (const auto why = notes_.refused_writes.find(key); why != notes_.refused_writes.end()) {
+    const auto workload = why->second.find(WorkloadName(stored->job.metadata));
+    observed.kueue.refusal = workload == why->second.end() ? "" : workload->second;
+    observed.provisioning.refusals = why->second;
   }
   observed.used_elsewhere = view->UsedBesides(key);
   observed.devices_elsewhere = view->DevicesElsewhere(key);

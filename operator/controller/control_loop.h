@@ -24,6 +24,8 @@ using WatchUpdate = std::variant<kube::ObjectUpdate<kube::RawObject>,  // Traini
                                  kube::ObjectUpdate<PriorityClass>,
                                  kube::ObjectUpdate<StoredWorkload>,
                                  kube::ObjectUpdate<StoredFlavor>,
+                                 kube::ObjectUpdate<StoredProvisioningRequest>,
+                                 kube::ObjectUpdate<StoredPodTemplate>,
                                  kube::ObjectUpdate<kube::Service>>;
 
 // Outlive the loop.

@@ -20,7 +20,7 @@ bool HasWorked(const Effect& effect, const Status& status) {
     return status.error().code() == ErrorCode::kAlreadyExists;
   }
   return status.error().code() == ErrorCode::kNotFound &&
-         !std::holds_alternative<WriteWorkload>(effect);  // a create finds no Kueue
+         !std::holds_alternative<WriteObject>(effect);  // a create finds no such kind
 }
 
 // Whether the turn has to be repeated if the effect failed. Some are best effort: who misses a

@@ -10,6 +10,7 @@
 #include "common/contract/text.h"
 #include "common/json/json.h"
 #include "operator/controller/beyond_cure.h"
+#include "operator/controller/object_write.h"
 #include "operator/kube/decode.h"
 #include "operator/reconcile/build/job_objects.h"
 #include "operator/reconcile/build/pod_manifest.h"
@@ -20,10 +21,6 @@
 
 namespace lockstep::control {
 namespace {
-
-// Of the server's words for a pod that it refuses. Choice: a webhook may say anything, and whoever
-// reads it has read enough.
-constexpr std::size_t kRefusalBytesMax = 1024;
 
 // `what`: "pod mnist-worker-0"; `owner_uid`: of that; empty: it has none.
 Error NameIsTaken(const std::string& what, const std::string& owner_uid) {
@@ -43,19 +40,6 @@ Error NameIsHeld(const std::string& name) {
 bool IsRefusal(const Error& error) {
   return error.code() == ErrorCode::kResourceExhausted ||
          error.code() == ErrorCode::kInvalidArgument;
-}
-
-kube::Request WorkloadRequest(const std::string& namespace_name, const WriteWorkload& write) {
-  switch (write.kind) {
-    case WriteWorkload::Kind::kCreate:
-      return kube::Create(kube::kWorkloads, namespace_name, write.body);
-    case WriteWorkload::Kind::kPatch:
-      return kube::MergePatch(kube::kWorkloads, namespace_name, write.name, write.body, "status");
-    case WriteWorkload::Kind::kDelete:
-      break;
-  }
-  return kube::Delete(
-      kube::kWorkloads, namespace_name, write.name, {write.uid, std::nullopt, false});
 }
 
 }  // namespace
@@ -109,8 +93,8 @@ std::vector<ErrandCall> EffectBatch::CallsOf(EffectPhase phase) {
       calls.push_back(SecretCreation(i));
     } else if (const auto* const creation = std::get_if<CreatePod>(&effect)) {
       Create(i, *creation, &calls);
-    } else if (const auto* const write = std::get_if<WriteWorkload>(&effect)) {
-      calls.push_back(WorkloadWrite(i, *write));
+    } else if (const auto* const write = std::get_if<WriteObject>(&effect)) {
+      calls.push_back(ObjectWrite(i, *write));
     } else {
       calls.push_back(JobDeletion(i));
     }
@@ -217,24 +201,37 @@ ErrandCall EffectBatch::JobDeletion(std::size_t effect) {
       });
 }
 
-// Nothing is learnt from the reply: the watch tells. One that has changed since is looked at anew
-// when it does; a name that is taken by what no watch of ours shows is tried again.
-ErrandCall EffectBatch::WorkloadWrite(std::size_t effect, const WriteWorkload& write) {
-  const bool is_new = write.kind == WriteWorkload::Kind::kCreate;
+// Nothing is learnt from the reply: the watch tells. A name that is taken is looked at: the object
+// may be the job's own, of which the watch has not told yet.
+ErrandCall EffectBatch::ObjectWrite(std::size_t effect, const WriteObject& write) {
   return CallFor(
       effect,
-      [this, &write] { return WorkloadRequest(key_.namespace_name, write); },  // of effects_
-      [this, is_new](kube::CallResult result) -> Status {
-        const Result<kube::Reply> reply = kube::RequireSuccess(std::move(result));
-        const bool is_past = !reply.ok() && !is_new &&
-                             (reply.error().code() == ErrorCode::kStale ||
-                              reply.error().code() == ErrorCode::kNotFound);
-        if (reply.ok() || is_past) {
-          parts_.notes->refused_workloads.erase(key_);
+      [this, effect, &write]() -> std::optional<kube::Request> {  // of effects_
+        if (write.kind == WriteObject::Kind::kCreate && !IsWanted()) {
+          Answer(effect, Error(ErrorCode::kAborted, "the job is another since that was decided"));
+          return std::nullopt;
+        }
+        return RequestOf(key_.namespace_name, write);
+      },
+      [this, effect, &write](kube::CallResult result) -> Status {
+        const Status answer = AnswerTo(write, std::move(result));
+        if (!answer.ok() && answer.error().code() == ErrorCode::kAlreadyExists) {
+          follow_ups_.push_back(ObjectInspection(effect, write));
           return OkStatus();
         }
-        parts_.notes->refused_workloads[key_] = CutText(reply.error().message(), kRefusalBytesMax);
-        return reply.error();
+        NoteWrite(key_, write, answer, parts_.notes);
+        return answer;
+      });
+}
+
+ErrandCall EffectBatch::ObjectInspection(std::size_t effect, const WriteObject& write) {
+  return CallFor(
+      effect,
+      [this, &write] { return kube::Get(write.resource, key_.namespace_name, write.name); },
+      [this, &write](kube::CallResult result) -> Status {
+        const Status answer = OwnedBy(job_.metadata.uid, write, std::move(result));
+        NoteWrite(key_, write, answer, parts_.notes);
+        return answer;
       });
 }
 
@@ -471,7 +468,8 @@ void EffectBatch::NoteRefusal(const std::string& pod, const std::string& words, 
   std::map<std::string, PodRefusal>& refused = parts_.notes->refused_pods[key_];
   const auto known = refused.find(pod);
   const int64_t count = known == refused.end() ? 1 : known->second.count + 1;
-  refused[pod] = {CutText(words, kRefusalBytesMax), is_invalid, count, parts_.notes->wall_now};
+  refused[pod] = {
+      CutText(words, ClusterNotes::kRefusalBytesMax), is_invalid, count, parts_.notes->wall_now};
 }
 
 void EffectBatch::NoteCreated(const std::string& pod) {

@@ -65,7 +65,8 @@ class EffectBatch final : public Errand {
   bool IsWanted() const;
   void LearnLevel(std::vector<ErrandCall>* calls);
   ErrandCall JobDeletion(std::size_t effect);
-  ErrandCall WorkloadWrite(std::size_t effect, const WriteWorkload& write);
+  ErrandCall ObjectWrite(std::size_t effect, const WriteObject& write);
+  ErrandCall ObjectInspection(std::size_t effect, const WriteObject& write);
   ErrandCall PodDeletion(std::size_t effect, const DeletePod& removal);
   ErrandCall ServiceApplication(std::size_t effect, const std::string& uid, Read read);
   ErrandCall ServiceRenewal(std::size_t effect, const std::string& uid);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "operator/api/placement.h"
+#include "operator/reconcile/act/ask_capacity.h"
 #include "operator/reconcile/act/clean_pods.h"
 #include "operator/reconcile/act/device_check.h"
 #include "operator/reconcile/act/evict_gang.h"
@@ -75,6 +76,7 @@ void Begin(DecisionBuilder* builder) {
     }
     status->retry_at.reset();  // the change may be the cure
     status->claim.reset();     // it may be of another gang
+    ForgetFailedAsks(status);
     status->rollbacks = 0;
     if (status->placement.empty()) {
       status->admitted.clear();  // what made it so may be gone: the next pods tell
@@ -459,6 +461,7 @@ void DecideAll(DecisionBuilder* builder) {
   NoteOrigin(builder);
   NoteQueuePosition(builder);
   TellKueue(view, builder);
+  TellAutoscaler(builder);
   if (HasEnded(builder->status())) {
     builder->mutable_status()->claim.reset();
     Finish(view, builder);

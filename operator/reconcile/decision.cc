@@ -30,13 +30,13 @@ struct Describer {
     return text;
   }
 
-  std::string operator()(const WriteWorkload& effect) const {
-    const bool is_new = effect.kind == WriteWorkload::Kind::kCreate;
-    const bool is_patch = effect.kind == WriteWorkload::Kind::kPatch;
-    return (is_new     ? "create workload "
-            : is_patch ? "patch workload "
-                       : "delete workload ") +
-           effect.name;
+  std::string operator()(const WriteObject& effect) const {
+    const bool is_new = effect.kind == WriteObject::Kind::kCreate;
+    const bool is_patch = effect.kind == WriteObject::Kind::kPatch;
+    return (is_new     ? "create "
+            : is_patch ? "patch "
+                       : "delete ") +
+           std::string(effect.resource.plural) + "/" + effect.name;
   }
 
   std::string operator()(const DeleteJob& /*effect*/) const { return "delete the job"; }
@@ -57,7 +57,7 @@ struct Phases {
 
   EffectPhase operator()(const CreatePod& /*effect*/) const { return EffectPhase::kFillRoom; }
 
-  EffectPhase operator()(const WriteWorkload& /*effect*/) const { return EffectPhase::kFillRoom; }
+  EffectPhase operator()(const WriteObject& /*effect*/) const { return EffectPhase::kFillRoom; }
 
   EffectPhase operator()(const DeleteJob& /*effect*/) const { return EffectPhase::kLeave; }
 };

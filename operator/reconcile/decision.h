@@ -10,6 +10,7 @@
 #include "common/contract/control_message.h"
 #include "operator/api/training_job.h"
 #include "operator/kube/objects.h"
+#include "operator/kube/request.h"
 
 namespace lockstep::control {
 
@@ -56,21 +57,23 @@ struct RenewKey {
   friend bool operator==(const RenewKey&, const RenewKey&) = default;
 };
 
-// What Kueue is told by the job's Workload. Done already, but for a create, where that is gone or
-// has changed since: it is looked at anew. A cluster of one machine has no Kueue.
-struct WriteWorkload {
+// An object of the job by which others are told of it: Kueue's Workload, and what autoscalers look
+// at. Done already, but for a create, where it is gone or has changed since: it is looked at anew.
+// A cluster of one machine has nobody to tell.
+struct WriteObject {
   enum class Kind { kCreate, kPatch, kDelete };
 
   Kind kind = Kind::kCreate;
+  kube::ResourceType resource;
   std::string name;
   std::string uid;   // only this one, of kPatch and kDelete
   std::string body;  // the object, or the merge patch of its status
 
-  friend bool operator==(const WriteWorkload&, const WriteWorkload&) = default;
+  friend bool operator==(const WriteObject&, const WriteObject&) = default;
 };
 
 using Effect =
-    std::variant<DeletePod, PrepareJob, RenewKey, CreatePod, SendControl, WriteWorkload, DeleteJob>;
+    std::variant<DeletePod, PrepareJob, RenewKey, CreatePod, SendControl, WriteObject, DeleteJob>;
 
 // Effects are carried out phase after phase, those of one phase in any order or side by side.
 enum class EffectPhase {

@@ -17,6 +17,7 @@
 #include "operator/api/training_queue.h"
 #include "operator/kube/objects.h"
 #include "operator/reconcile/kueue_sight.h"
+#include "operator/reconcile/provisioning_sight.h"
 #include "operator/resources/node_usage.h"
 #include "operator/scheduler/plan.h"
 
@@ -131,6 +132,7 @@ struct Observed {
   // How long its queue lets it run, by the queue that its gang counts in; empty: for ever.
   std::optional<RunTimeLimit> run_time_limit;
   KueueSight kueue;
+  ProvisioningSight provisioning;
   PodSettings settings;
   std::string job_problem;         // why the stored manifest cannot be read; empty: it can
   bool is_job_newer = false;       // a newer version may read it (DecodedJob)

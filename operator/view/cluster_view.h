@@ -24,6 +24,7 @@
 #include "operator/view/pod_doubts.h"
 #include "operator/view/pods_by_job.h"
 #include "operator/view/priority_classes.h"
+#include "operator/view/provisioning_view.h"
 #include "operator/view/scheduler_feed.h"
 #include "operator/view/stored_job.h"
 #include "operator/view/stored_queue.h"
@@ -64,6 +65,8 @@ class ClusterView {
   void Apply(const kube::ObjectUpdate<PriorityClass>& classes, News* news);
   void Apply(const kube::ObjectUpdate<StoredWorkload>& workloads, News* news);
   void Apply(const kube::ObjectUpdate<StoredFlavor>& flavors, News* news);
+  void Apply(const kube::ObjectUpdate<StoredProvisioningRequest>& requests, News* news);
+  void Apply(const kube::ObjectUpdate<StoredPodTemplate>& templates, News* news);
 
   // The namespace whose jobs are served; empty when there is more than one.
   std::string ServedNamespace() const {
@@ -211,6 +214,9 @@ class ClusterView {
   // What is seen of Kueue, for the job.
   KueueSight KueueOf(const JobId& key) const;
 
+  // What is seen of the objects by which the job asks autoscalers for room.
+  ProvisioningSight ProvisioningOf(const JobId& key) const;
+
   // For whom the job's gang is to go, as a stored claim says; null: it stays.
   std::optional<EvictionOrder> EvictionOf(const JobId& key, WallTime now);
 
@@ -258,6 +264,8 @@ class ClusterView {
   void NoteRunTimeLimits(News* news);
   template <typename T>
   void ApplyToKueue(const kube::ObjectUpdate<T>& update, News* news);
+  template <typename T>
+  void ApplyToProvisioning(const kube::ObjectUpdate<T>& update, News* news);
   void TellStands(WallTime now);
   const std::map<std::string, WallTime>* UnaskedSince(const JobId& job,
                                                       const JobUsage* usage,
@@ -307,6 +315,7 @@ class ClusterView {
   ObjectCache<PriorityClass> class_cache_;
   std::map<std::string, PriorityClass> classes_;  // of it
   KueueView kueue_;
+  ProvisioningView provisioning_;
 };
 
 }  // namespace lockstep::control

@@ -95,6 +95,35 @@ void ClusterView::Apply(const kube::ObjectUpdate<StoredFlavor>& flavors, News* n
   ApplyToKueue(flavors, news);
 }
 
+// Jobs that asked for nodes before the objects were seen have their turns when they are.
+template <typename T>
+void ClusterView::ApplyToProvisioning(const kube::ObjectUpdate<T>& update, News* news) {
+  const bool was_followed = provisioning_.is_followed();
+  news->urgent.merge(provisioning_.Apply(update));
+  if (was_followed || !provisioning_.is_followed()) {
+    return;
+  }
+  for (const auto& [created, key] : by_age_) {
+    const TrainingJob& job = FindJob(key)->job;
+    if (job.spec.scheduling.provisioning != Provisioning::kNone && job.status.placement.empty()) {
+      news->urgent.insert(key);
+    }
+  }
+}
+
+void ClusterView::Apply(const kube::ObjectUpdate<StoredProvisioningRequest>& requests, News* news) {
+  ApplyToProvisioning(requests, news);
+}
+
+void ClusterView::Apply(const kube::ObjectUpdate<StoredPodTemplate>& templates, News* news) {
+  ApplyToProvisioning(templates, news);
+}
+
+ProvisioningSight ClusterView::ProvisioningOf(const JobId& key) const {
+  const StoredJob* const stored = FindJob(key);
+  return stored == nullptr ? ProvisioningSight() : provisioning_.SightOf(stored->job.metadata);
+}
+
 KueueSight ClusterView::KueueOf(const JobId& key) const {
   const StoredJob* const stored = FindJob(key);
   if (stored == nullptr || !kueue_.is_followed()) {

@@ -1,6 +1,5 @@
 #include "operator/view/kueue_objects.h"
 
-#include <memory>
 #include <set>
 #include <utility>
 
@@ -18,27 +17,6 @@ using Errors = std::vector<Error>;
 Json Copy(ObjectReader& reader, std::string_view key) {
   const Json* const value = reader.Find(key);
   return value == nullptr ? Json() : *value;
-}
-
-void ReadOwner(ObjectReader& metadata, Errors* errors, StoredWorkload* workload) {
-  const std::vector<const Json*> owners = metadata.List("ownerReferences");
-  for (std::size_t i = 0; i < owners.size(); ++i) {
-    ObjectReader owner(*owners[i], metadata.PathOf("ownerReferences", i), errors);
-    if (owner.Bool("controller").value_or(false)) {
-      workload->owner_uid = owner.String("uid").value_or("");
-      const bool is_job = owner.String("kind").value_or("") == kTrainingJobKind &&
-                          owner.String("apiVersion").value_or("").starts_with("lockstep.dev/");
-      workload->owner_job = is_job ? owner.String("name").value_or("") : "";
-    }
-  }
-}
-
-template <typename T>
-kube::Item<T> ItemOf(kube::Item<kube::RawObject> raw, T object) {
-  return {std::move(raw.key),
-          std::move(raw.uid),
-          std::move(raw.resource_version),
-          std::make_shared<const T>(std::move(object))};
 }
 
 // The flavors that were assigned to the pods, each once, and what they say of nodes.
@@ -127,15 +105,7 @@ Result<kube::Item<StoredWorkload>> DecodeWorkload(std::string_view json) {
   workload.uid = raw.uid;
   workload.version = raw.resource_version;
   ObjectReader reader(document, "", &errors);
-  if (const Json* const metadata = reader.Find("metadata")) {
-    ObjectReader fields(*metadata, "metadata", &errors);
-    workload.is_deleting = fields.Has("deletionTimestamp");
-    ReadOwner(fields, &errors, &workload);
-    if (const Json* const annotations = fields.Find("annotations")) {
-      ObjectReader texts(*annotations, "metadata.annotations", &errors);
-      workload.revision = texts.String(kWorkloadRevision).value_or("");
-    }
-  }
+  workload.origin = ReadOrigin(reader, kWorkloadRevision, &errors);
   if (const Json* const status = reader.Find("status")) {
     ObjectReader fields(*status, "status", &errors);
     workload.conditions = Copy(fields, "conditions");
@@ -171,9 +141,9 @@ WorkloadSight SightOf(const StoredWorkload& workload,
   WorkloadSight sight;
   sight.uid = workload.uid;
   sight.version = workload.version;
-  sight.revision = workload.revision;
-  sight.is_ours = !job_uid.empty() && workload.owner_uid == job_uid;
-  sight.is_deleting = workload.is_deleting;
+  sight.revision = workload.origin.revision;
+  sight.is_ours = !job_uid.empty() && workload.origin.owner_uid == job_uid;
+  sight.is_deleting = workload.origin.is_deleting;
   sight.conditions = workload.conditions;
   if (workload.admission.is_object()) {
     ReadAdmission(workload, flavors, &sight);

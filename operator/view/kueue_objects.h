@@ -11,6 +11,7 @@
 #include "operator/kube/item.h"
 #include "operator/reconcile/kueue_sight.h"
 #include "operator/resources/toleration.h"
+#include "operator/view/object_origin.h"
 
 namespace lockstep::control {
 
@@ -20,10 +21,7 @@ namespace lockstep::control {
 struct StoredWorkload {
   std::string uid;
   std::string version;
-  std::string owner_uid;  // of its controller; empty: none
-  std::string owner_job;  // the controller's name, where that is a TrainingJob; else empty
-  std::string revision;   // as WorkloadManifest wrote it; empty: it did not
-  bool is_deleting = false;
+  ObjectOrigin origin;
   Json conditions;  // of its status; may be null
   Json admission;   // likewise
   Json checks;      // status.admissionChecks; may be null

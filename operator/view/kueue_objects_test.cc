@@ -30,7 +30,7 @@ StoredFlavor Spot() {
 TEST(KueueObjects, AdmissionIsReadWithItsFlavorsAndChecks) {
   const auto item = DecodeWorkload(kWorkload);
   ASSERT_TRUE(item.ok()) << item.error().ToString();
-  EXPECT_EQ(item->object->owner_job, "mnist");
+  EXPECT_EQ(item->object->origin.owner_job, "mnist");
 
   const WorkloadSight sight = SightOf(*item->object, "uid-1", {{"spot", Spot()}});
 

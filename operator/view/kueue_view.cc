@@ -9,8 +9,8 @@ namespace lockstep::control {
 namespace {
 
 void AddOwner(const kube::ObjectKey& key, const StoredWorkload* workload, std::set<JobId>* jobs) {
-  if (workload != nullptr && !workload->owner_job.empty()) {
-    jobs->insert({key.namespace_name, workload->owner_job});
+  if (workload != nullptr && !workload->origin.owner_job.empty()) {
+    jobs->insert({key.namespace_name, workload->origin.owner_job});
   }
 }
 

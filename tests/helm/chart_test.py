@@ -40,6 +40,7 @@ REFUSED = {
     "fairShareHalfLife=week": "fairShareHalfLife",
     "replica=1": "replica",
     "kueue.enabled=maybe": "kueue",
+    "provisioning.enabled=maybe": "provisioning",
     "podSecurity=privileged": "podSecurity",
     "priorityClassName=a: b": "priorityClassName",
     "imagePullSecrets={a b}": "imagePullSecrets",
@@ -61,10 +62,10 @@ NEEDED = (
 # What can be done without.
 SPARED = (
     "affinity", "clusterDomain", "extraArgs", "fairShareHalfLife", "imagePullSecrets", "keySecret",
-    "kueue",
-    "metrics.podMonitor", "metrics.serviceMonitor", "networkPolicy.metricsFrom", "nodeSelector",
-    "podAnnotations", "podLabels", "priorityClassName", "resources", "runtimeImagePullSecrets",
-    "serviceAccount.annotations", "serviceAccount.name", "tolerations", "watchNamespaces",
+    "kueue", "metrics.podMonitor", "metrics.serviceMonitor", "networkPolicy.metricsFrom",
+    "nodeSelector", "podAnnotations", "podLabels", "priorityClassName", "provisioning", "resources",
+    "runtimeImagePullSecrets", "serviceAccount.annotations", "serviceAccount.name", "tolerations",
+    "watchNamespaces",
 )
 
 # Names that YAML takes for something else unless they are quoted, or that have dots.

@@ -43,6 +43,8 @@ class TouchyEngine final : public Engine {
 
   std::span<float> Gradients() override { return inner_->Gradients(); }
 
+  Status LendGradients(std::span<float> memory) override { return inner_->LendGradients(memory); }
+
   Result<StepResult> ComputeGradients(const Batch& batch, const StepOptions& options) override {
     StepOptions later = options;  // whoever is told of gradients may not see others afterwards
     later.on_ready = {};

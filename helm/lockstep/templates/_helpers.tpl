@@ -75,10 +75,18 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
   verbs: [create, patch]
 {{- if (.Values.kueue).enabled }}
 - apiGroups: [kueue.x-k8s.io]
-  resources: [workloads]
-  verbs: [create, delete, list, watch]
+  resources: [workloads] # read where the name of a new one is taken
+  verbs: [create, delete, get, list, watch]
 - apiGroups: [kueue.x-k8s.io]
   resources: [workloads/status] # that pods run, have ended, or gave their quota back
   verbs: [patch]
+{{- end }}
+{{- if (.Values.provisioning).enabled }}
+- apiGroups: [""]
+  resources: [podtemplates] # what autoscalers are asked for
+  verbs: [create, delete, get, list, watch]
+- apiGroups: [autoscaling.x-k8s.io]
+  resources: [provisioningrequests]
+  verbs: [create, delete, get, list, watch]
 {{- end }}
 {{- end }}

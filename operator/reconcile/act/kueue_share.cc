@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "operator/api/conditions.h"
+#include "operator/kube/request.h"
 #include "operator/reconcile/act/evict_gang.h"
 #include "operator/reconcile/act/place_gang.h"
 #include "operator/reconcile/build/workload.h"
@@ -173,10 +174,11 @@ void Patch(const WorkloadSight& workload,
            bool gives_up_quota,
            DecisionBuilder* builder) {
   builder->Do(
-      WriteWorkload{WriteWorkload::Kind::kPatch,
-                    WorkloadName(builder->job().metadata),
-                    workload.uid,
-                    DumpJson(WorkloadPatch(workload, changes, gives_up_quota, builder->now()))});
+      WriteObject{WriteObject::Kind::kPatch,
+                  kube::kWorkloads,
+                  WorkloadName(builder->job().metadata),
+                  workload.uid,
+                  DumpJson(WorkloadPatch(workload, changes, gives_up_quota, builder->now()))});
 }
 
 void TellEnd(const WorkloadSight& workload, DecisionBuilder* builder) {
@@ -246,8 +248,11 @@ void Remove(const WorkloadSight& workload, DecisionBuilder* builder) {
     GiveUpQuota(workload, {"JobChanged", "the job wants another share, or none", false}, builder);
     return;
   }
-  builder->Do(WriteWorkload{
-      WriteWorkload::Kind::kDelete, WorkloadName(builder->job().metadata), workload.uid, ""});
+  builder->Do(WriteObject{WriteObject::Kind::kDelete,
+                          kube::kWorkloads,
+                          WorkloadName(builder->job().metadata),
+                          workload.uid,
+                          ""});
 }
 
 // Of a job without places, all of whose pods are gone. While its priority is not known nothing is
@@ -260,10 +265,11 @@ void TellWish(DecisionBuilder* builder) {
                            UnheededKueueLabel(builder->job().metadata).empty();
   if (!kueue.workload.has_value()) {
     if (wants_share && kueue.missing_class.empty()) {
-      builder->Do(WriteWorkload{WriteWorkload::Kind::kCreate,
-                                name,
-                                "",
-                                DumpJson(WorkloadManifest(builder->job(), kueue.priority))});
+      builder->Do(WriteObject{WriteObject::Kind::kCreate,
+                              kube::kWorkloads,
+                              name,
+                              "",
+                              DumpJson(WorkloadManifest(builder->job(), kueue.priority))});
     }
     return;
   }

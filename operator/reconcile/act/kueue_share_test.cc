@@ -35,10 +35,10 @@ class KueueShare : public ::testing::Test {
   KueueShare() { world_.observed.kueue.is_followed = true; }
 
   // What was written of the Workload in this turn; none: nothing was.
-  static std::vector<WriteWorkload> Written(const Decision& decision) {
-    std::vector<WriteWorkload> written;
+  static std::vector<WriteObject> Written(const Decision& decision) {
+    std::vector<WriteObject> written;
     for (const Effect& effect : decision.effects) {
-      if (const auto* const write = std::get_if<WriteWorkload>(&effect)) {
+      if (const auto* const write = std::get_if<WriteObject>(&effect)) {
         written.push_back(*write);
       }
     }
@@ -82,10 +82,10 @@ class KueueShare : public ::testing::Test {
 };
 
 TEST_F(KueueShare, JobWithTheLabelShowsItselfAndHasNoPodBeforeItIsAdmitted) {
-  const std::vector<WriteWorkload> written = Written(world_.Step());
+  const std::vector<WriteObject> written = Written(world_.Step());
 
   ASSERT_EQ(written.size(), 1U);
-  EXPECT_EQ(written[0].kind, WriteWorkload::Kind::kCreate);
+  EXPECT_EQ(written[0].kind, WriteObject::Kind::kCreate);
   EXPECT_EQ(written[0].name, "trainingjob-mnist-uid-1");
   EXPECT_EQ(Reason(), "WaitsForKueue");
   Workload(Json::array(
@@ -170,9 +170,9 @@ TEST_F(KueueShare, EvictedGangSavesAndGivesItsQuotaBackWhenItsPodsAreGone) {
   EXPECT_TRUE(Written(world_.Step()).empty());
 
   world_.FinishDeletions();
-  const std::vector<WriteWorkload> written = Written(world_.Step());
+  const std::vector<WriteObject> written = Written(world_.Step());
   ASSERT_EQ(written.size(), 1U);
-  EXPECT_EQ(written[0].kind, WriteWorkload::Kind::kPatch);
+  EXPECT_EQ(written[0].kind, WriteObject::Kind::kPatch);
   const Json patch = ParseJson(written[0].body).value();
   EXPECT_EQ(patch["metadata"]["resourceVersion"], "7");
   EXPECT_TRUE(patch["status"]["admission"].is_null());
@@ -190,9 +190,9 @@ TEST_F(KueueShare, DeletedWorkloadTakesTheShareWithIt) {
   world_.Step();
   EXPECT_EQ(world_.Pods(), "mnist-worker-0- mnist-worker-1-");
   world_.FinishDeletions();
-  const std::vector<WriteWorkload> written = Written(world_.Step());
+  const std::vector<WriteObject> written = Written(world_.Step());
   ASSERT_EQ(written.size(), 1U);
-  EXPECT_EQ(written[0].kind, WriteWorkload::Kind::kCreate);
+  EXPECT_EQ(written[0].kind, WriteObject::Kind::kCreate);
 }
 
 TEST_F(KueueShare, GangStaysWhileNobodyTellsOfKueue) {
@@ -208,14 +208,14 @@ TEST_F(KueueShare, SuspendedJobGivesItsWorkloadUpWhenItsPodsAreGone) {
   EXPECT_TRUE(Written(world_.Step()).empty());
   EXPECT_FALSE(world_.job.status.kueue.has_value());
   world_.FinishDeletions();
-  std::vector<WriteWorkload> written = Written(world_.Step());
+  std::vector<WriteObject> written = Written(world_.Step());
   ASSERT_EQ(written.size(), 1U);
-  EXPECT_EQ(written[0].kind, WriteWorkload::Kind::kPatch) << "its quota first";
+  EXPECT_EQ(written[0].kind, WriteObject::Kind::kPatch) << "its quota first";
   EXPECT_NE(written[0].body.find(R"("type":"Requeued","status":"False")"), std::string::npos);
   Workload(Json::array({ConditionOf("QuotaReserved", false)}));
   written = Written(world_.Step());
   ASSERT_EQ(written.size(), 1U);
-  EXPECT_EQ(written[0].kind, WriteWorkload::Kind::kDelete);
+  EXPECT_EQ(written[0].kind, WriteObject::Kind::kDelete);
   EXPECT_EQ(written[0].uid, "workload-1");
 }
 
@@ -223,9 +223,9 @@ TEST_F(KueueShare, AnotherShapeAsksAnewAndAnotherQueueToo) {
   Workload();
   world_.Step();
   world_.job.metadata.labels[kKueueQueueLabel] = "team-b";
-  const std::vector<WriteWorkload> written = Written(world_.Step());
+  const std::vector<WriteObject> written = Written(world_.Step());
   ASSERT_EQ(written.size(), 1U);
-  EXPECT_EQ(written[0].kind, WriteWorkload::Kind::kDelete);
+  EXPECT_EQ(written[0].kind, WriteObject::Kind::kDelete);
 
   Workload();
   EXPECT_TRUE(Written(world_.Step()).empty());
@@ -236,7 +236,7 @@ TEST_F(KueueShare, AnotherShapeAsksAnewAndAnotherQueueToo) {
 TEST_F(KueueShare, KueueHearsThatThePodsRunAndThatTheJobHasEnded) {
   Admit();
   world_.Step();
-  std::vector<WriteWorkload> written = Written(world_.Step());
+  std::vector<WriteObject> written = Written(world_.Step());
   ASSERT_EQ(written.size(), 1U);
   EXPECT_NE(written[0].body.find(R"("PodsReady","status":"False","reason":"WaitForStart")"),
             std::string::npos)
@@ -268,7 +268,7 @@ TEST_F(KueueShare, GangThatWentForAnotherKeepsItsQuotaAndIsNotReady) {
   world_.observed.eviction.reset();
   world_.observed.round = Unschedulable{Constraint::kGpu, "needs 2 GPUs, 0 free"};
   world_.FinishDeletions();
-  const std::vector<WriteWorkload> written = Written(world_.Step());
+  const std::vector<WriteObject> written = Written(world_.Step());
   ASSERT_EQ(written.size(), 1U);
   EXPECT_NE(written[0].body.find(R"("PodsReady","status":"False","reason":"WaitForRecovery")"),
             std::string::npos)

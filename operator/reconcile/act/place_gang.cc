@@ -7,6 +7,7 @@
 
 #include "common/base/plural.h"
 #include "operator/api/conditions.h"
+#include "operator/reconcile/act/ask_capacity.h"
 #include "operator/reconcile/act/old_pods.h"
 #include "operator/reconcile/gang/gang_plan.h"
 #include "operator/reconcile/policy/deadline.h"
@@ -93,8 +94,10 @@ std::string ReasonOf(Constraint constraint) {
 // to know of that: a shortfall changes with every pod that comes or goes, and is told again when
 // another need is not met; of a queue it is not told who is ahead, as that changes too, and of
 // gangs that go for this one not which are left. The next round is a matter of moments: nobody is
-// told.
-void SayWhyItWaits(const Unschedulable& refusal, DecisionBuilder* builder) {
+// told. `asked`: what is asked of autoscalers, which tells of itself in events.
+void SayWhyItWaits(const Unschedulable& refusal,
+                   const std::string& asked,
+                   DecisionBuilder* builder) {
   const bool is_queued = refusal.constraint == Constraint::kQueue;
   const bool is_momentary = refusal.constraint == Constraint::kRound;
   const std::string reason = ReasonOf(refusal.constraint);
@@ -105,7 +108,7 @@ void SayWhyItWaits(const Unschedulable& refusal, DecisionBuilder* builder) {
                {ConditionType::kScheduled,
                 false,
                 reason,
-                refusal.shortfall + (is_queued || is_momentary ? "" : AddedText(*builder))},
+                refusal.shortfall + (is_queued || is_momentary ? "" : AddedText(*builder)) + asked},
                builder->now());
   if (is_queued && !was_so) {
     builder->Say(EventType::kNormal,
@@ -121,7 +124,7 @@ void SayWhyItWaits(const Unschedulable& refusal, DecisionBuilder* builder) {
 }
 
 void RefuseGang(const Unschedulable& refusal, DecisionBuilder* builder) {
-  SayWhyItWaits(refusal, builder);
+  SayWhyItWaits(refusal, AskForCapacity(refusal, builder), builder);
   if (builder->observed().is_one_machine) {
     builder->Fail("Unschedulable", refusal.shortfall);
     return;

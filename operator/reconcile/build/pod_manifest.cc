@@ -1,12 +1,14 @@
 #include "operator/reconcile/build/pod_manifest.h"
 
 #include <algorithm>
+#include <optional>
 #include <string_view>
 #include <tuple>
 #include <utility>
 
 #include "common/base/check.h"
 #include "common/contract/environment.h"
+#include "operator/reconcile/build/capacity_request.h"
 #include "operator/reconcile/build/job_objects.h"
 #include "operator/reconcile/build/json_edit.h"
 #include "operator/reconcile/build/pod.h"
@@ -377,6 +379,18 @@ void AddAdmission(const Parts& parts, Json* metadata, Json* spec) {
   }
 }
 
+// That the pod uses what an autoscaler has found for its gang, and takes nothing besides.
+void AddConsumption(const TrainingJob& job, Json* metadata) {
+  const std::optional<CapacityAsk>& ask = job.status.provisioning;
+  Json* const annotations = ObjectAt(metadata, "annotations");
+  if (annotations == nullptr || !ask.has_value() || !ask->open.has_value() ||
+      !ask->open->has_capacity) {
+    return;
+  }
+  (*annotations)[kConsumesRequest] = CapacityRequestName(job.metadata, ask->count);
+  (*annotations)[kConsumesClass] = NameOf(kProvisioningClassNames, ask->open->ask_class);
+}
+
 Json MetadataOf(const Parts& parts, const std::string& trainer_name) {
   const Json template_metadata = ObjectOr(parts.role.pod.raw, "metadata");
   Json metadata = {{"name", parts.pod.name},
@@ -391,6 +405,7 @@ Json MetadataOf(const Parts& parts, const std::string& trainer_name) {
     metadata["annotations"][name] = value;
   }
   SetDefault(&metadata["annotations"], kDefaultContainerAnnotation, trainer_name);
+  AddConsumption(parts.job, &metadata);
   return metadata;
 }
 

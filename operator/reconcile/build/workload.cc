@@ -9,6 +9,8 @@
 #include "operator/reconcile/build/job_objects.h"
 #include "operator/reconcile/build/json_edit.h"
 #include "operator/reconcile/build/pod.h"
+#include "operator/reconcile/build/pod_shape.h"
+#include "operator/reconcile/build/stored_conditions.h"
 #include "operator/reconcile/gang/pod_labels.h"
 #include "operator/reconcile/gang/queue.h"
 
@@ -17,35 +19,11 @@ namespace {
 
 constexpr std::size_t kRevisionDigits = 16;  // choice: edits of one job never meet by chance
 
-// What a pod asks for that Kueue may have quota of.
-Json RequestsAsText(const RoleSpec& role) {
-  Json requests = Json::object();
-  for (const NamedAmount& amount : RequestsOf(role).All()) {
-    if (!std::string_view(amount.name).starts_with(kHostPortPrefix)) {
-      requests[amount.name] = QuantityText(amount);
-    }
-  }
-  return requests;
-}
-
 Json PodSetOf(const RoleSpec& role) {
-  Json spec = {{"restartPolicy", "Never"},
-               {"containers",
-                Json::array({{{"name", role.pod.trainer_name},
-                              {"resources", {{"requests", RequestsAsText(role)}}}}})}};
-  const Json written = ObjectOr(role.pod.raw, "spec");
-  for (const char* const key : {"nodeSelector", "tolerations"}) {
-    if (const Json* const value = FindField(written, key)) {
-      spec[key] = *value;
-    }
-  }
-  const Json affinity = ObjectOr(written, "affinity");
-  if (const Json* const of_nodes = FindField(affinity, "nodeAffinity")) {
-    spec["affinity"] = {{"nodeAffinity", *of_nodes}};
-  }
-  return {{"name", RoleName(role.name)},
-          {"count", role.replicas},
-          {"template", {{"metadata", Json::object()}, {"spec", std::move(spec)}}}};
+  return {
+      {"name", RoleName(role.name)},
+      {"count", role.replicas},
+      {"template", {{"metadata", Json::object()}, {"spec", PodShapeOf(role, RequestsOf(role))}}}};
 }
 
 Json SpecOf(const TrainingJob& job) {
@@ -63,31 +41,14 @@ Json SpecOf(const TrainingJob& job) {
   return spec;
 }
 
-const Json* FindWorkloadCondition(const Json& conditions, std::string_view type) {
-  if (!conditions.is_array()) {
-    return nullptr;
-  }
-  const auto found = std::find_if(conditions.begin(), conditions.end(), [&](const Json& one) {
-    const Json* const name = FindField(one, "type");
-    return name != nullptr && name->is_string() && name->get_ref<const std::string&>() == type;
-  });
-  return found == conditions.end() ? nullptr : &*found;
-}
-
-std::string TextOf(const WorkloadSight& workload, std::string_view type, const char* field) {
-  const Json* const condition = FindWorkloadCondition(workload.conditions, type);
-  const Json* const text = condition == nullptr ? nullptr : FindField(*condition, field);
-  return text != nullptr && text->is_string() ? text->get<std::string>() : std::string();
-}
-
 // In place of the one of its type, whose time it keeps where that is true or false as before.
 void SetIn(const WorkloadSight& workload,
            const WorkloadCondition& change,
            WallTime now,
            Json* conditions) {
   const char* const truth = change.is_true ? "True" : "False";
-  const bool stays = TextOf(workload, change.type, "status") == truth;
-  const std::string since = TextOf(workload, change.type, "lastTransitionTime");
+  const bool stays = TextIn(workload.conditions, change.type, "status") == truth;
+  const std::string since = TextIn(workload.conditions, change.type, "lastTransitionTime");
   Json value = {{"type", change.type},
                 {"status", truth},
                 {"reason", change.reason},
@@ -136,15 +97,15 @@ std::string WorkloadRevision(const TrainingJob& job) {
 }
 
 bool IsWorkload(const WorkloadSight& workload, std::string_view type) {
-  return TextOf(workload, type, "status") == "True";
+  return IsTrueIn(workload.conditions, type);
 }
 
 std::string WorkloadMessage(const WorkloadSight& workload, std::string_view type) {
-  return TextOf(workload, type, "message");
+  return TextIn(workload.conditions, type, "message");
 }
 
 std::string WorkloadReason(const WorkloadSight& workload, std::string_view type) {
-  return TextOf(workload, type, "reason");
+  return TextIn(workload.conditions, type, "reason");
 }
 
 Json WorkloadPatch(const WorkloadSight& workload,

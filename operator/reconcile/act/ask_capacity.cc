@@ -1,0 +1,380 @@
+#include "operator/reconcile/act/ask_capacity.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "common/base/rfc3339.h"
+#include "common/contract/text.h"
+#include "operator/api/conditions.h"
+#include "operator/kube/capacity_kinds.h"
+#include "operator/reconcile/build/capacity_request.h"
+#include "operator/reconcile/build/stored_conditions.h"
+#include "operator/reconcile/gang/queue.h"
+
+namespace lockstep::control {
+namespace {
+
+// Conditions of a ProvisioningRequest. Source: autoscaling.x-k8s.io/v1, types.go.
+constexpr const char* kAccepted = "Accepted";
+constexpr const char* kProvisioned = "Provisioned";
+constexpr const char* kFailed = "Failed";
+constexpr const char* kBookingExpired = "BookingExpired";
+constexpr const char* kCapacityRevoked = "CapacityRevoked";
+// The reason where there is no room. Source: the cluster autoscaler, conditions.go.
+constexpr const char* kCapacityIsNotFound = "CapacityIsNotFound";
+
+// Whoever has not taken a request up by then does not look at its class. Choice: an autoscaler goes
+// through its requests every minute at the latest, one after the other.
+constexpr std::chrono::minutes kAnswerTimeout{10};
+
+// Of what an autoscaler says. Choice: whoever reads it in a status has read enough.
+constexpr std::size_t kWordsBytesMax = 512;
+
+constexpr const char* kNotFollowed =
+    "scheduling.provisioning asks for nodes by ProvisioningRequests of autoscaling.x-k8s.io/v1, "
+    "and this operator sees none: they take a cluster autoscaler that serves them, and "
+    "provisioning.enabled of the chart (the flag --provisioning)";
+
+constexpr const char* kNoDomains =
+    "nothing is asked of autoscalers, which do not know the domains of scheduling.topology";
+
+// What a refused gang lacks.
+enum class Lack {
+  kRoom,
+  kDomain,   // room within one domain
+  kNothing,  // it may not start, or others make room for it
+  kUnknown,  // no round has looked
+};
+
+Lack LackOf(Constraint constraint) {
+  switch (constraint) {
+    case Constraint::kNodes:
+    case Constraint::kNodeSelector:
+    case Constraint::kTaint:
+    case Constraint::kGpu:
+    case Constraint::kMemory:
+    case Constraint::kCpu:
+    case Constraint::kResource:
+    case Constraint::kPods:
+    case Constraint::kFragmentation:
+    case Constraint::kSearchLimit:
+      return Lack::kRoom;
+    case Constraint::kTopology:
+      return Lack::kDomain;
+    case Constraint::kRound:
+      return Lack::kUnknown;
+    case Constraint::kQueue:
+    case Constraint::kQuota:
+    case Constraint::kPreemption:
+    case Constraint::kPriorityClass:
+    case Constraint::kNamespace:
+      return Lack::kNothing;
+  }
+  return Lack::kNothing;
+}
+
+// The job with what has been decided of it so far.
+TrainingJob AsDecided(const DecisionBuilder& builder) {
+  TrainingJob job = builder.job();
+  job.status = builder.status();
+  return job;
+}
+
+const CapacityObject* FindNamed(const std::vector<CapacityObject>& objects,
+                                const std::string& name) {
+  const auto found = std::find_if(
+      objects.begin(), objects.end(), [&](const CapacityObject& one) { return one.name == name; });
+  return found == objects.end() ? nullptr : &*found;
+}
+
+bool IsOf(const CapacityObject& object, const OpenAsk& open) {
+  return object.is_ours && !object.is_deleting && object.revision == open.revision;
+}
+
+std::string RequestText(const CapacityAsk& ask, const DecisionBuilder& builder) {
+  return "ProvisioningRequest " + CapacityRequestName(builder.job().metadata, ask.count) + " (" +
+         std::string(NameOf(kProvisioningClassNames, ask.open->ask_class)) + ")";
+}
+
+void Open(ProvisioningClass ask_class, DecisionBuilder* builder) {
+  CapacityAsk* const ask = &*builder->mutable_status()->provisioning;
+  ++ask->count;
+  ask->retry_at.reset();
+  ask->open =
+      OpenAsk{ask_class, RevisionOfCapacity(AsDecided(*builder), ask_class), builder->now(), false};
+  builder->Say(EventType::kNormal, "CapacityAsked", "asks with " + RequestText(*ask, *builder));
+}
+
+// The ask has come to nothing. The next one pauses, longer each time in a row.
+void Close(const std::string& why, DecisionBuilder* builder) {
+  CapacityAsk* const ask = &*builder->mutable_status()->provisioning;
+  ask->failure = RequestText(*ask, *builder) + ": " + why;
+  ask->retry_at = builder->now() + RollbackDelay(++ask->failures);
+  ask->open.reset();
+  builder->Say(EventType::kWarning, "CapacityNotProvisioned", ask->failure);
+}
+
+std::string MessageIn(const Json& conditions, const char* type) {
+  const std::string message = TextIn(conditions, type, "message");
+  return CutText(message.empty() ? TextIn(conditions, type, "reason") : message, kWordsBytesMax);
+}
+
+// Whether a check says that there is no room. Where the autoscaler does not know noRetry, it goes
+// on to look.
+bool HasFoundNothing(const Json& conditions) {
+  return TextIn(conditions, kFailed, "reason") == kCapacityIsNotFound ||
+         TextIn(conditions, kProvisioned, "reason") == kCapacityIsNotFound;
+}
+
+// What the autoscaler has said of the open ask becomes its state.
+void HeedAnswer(const Json& conditions, DecisionBuilder* builder) {
+  OpenAsk* const open = &*builder->mutable_status()->provisioning->open;
+  for (const char* const end : {kBookingExpired, kCapacityRevoked}) {
+    if (IsTrueIn(conditions, end)) {
+      Close(MessageIn(conditions, end), builder);
+      return;
+    }
+  }
+  if (open->ask_class == ProvisioningClass::kCheckCapacity && HasFoundNothing(conditions)) {
+    Open(ProvisioningClass::kAtomicScaleUp, builder);
+    return;
+  }
+  if (IsTrueIn(conditions, kFailed)) {
+    Close(MessageIn(conditions, kFailed), builder);
+    return;
+  }
+  const bool has_capacity = IsTrueIn(conditions, kProvisioned);
+  if (has_capacity && !open->has_capacity) {
+    builder->Say(EventType::kNormal,
+                 "CapacityProvisioned",
+                 RequestText(*builder->status().provisioning, *builder) + ": " +
+                     MessageIn(conditions, kProvisioned));
+  }
+  open->has_capacity = has_capacity;
+}
+
+// Nobody has said anything, or the request is not even there.
+void AwaitAnswer(DecisionBuilder* builder) {
+  const WallTime deadline = builder->status().provisioning->open->since + kAnswerTimeout;
+  if (builder->now() < deadline) {
+    builder->WakeAt(deadline);
+    return;
+  }
+  Close("no autoscaler has taken it up within " +
+            std::to_string(std::chrono::seconds(kAnswerTimeout).count()) + " s",
+        builder);
+}
+
+const CapacityObject* OpenRequest(const DecisionBuilder& builder) {
+  const CapacityAsk& ask = *builder.status().provisioning;
+  return FindNamed(builder.observed().provisioning.requests,
+                   CapacityRequestName(builder.job().metadata, ask.count));
+}
+
+void GoOn(DecisionBuilder* builder) {
+  CapacityAsk* const ask = &*builder->mutable_status()->provisioning;
+  if (ask->open.has_value() &&
+      ask->open->revision != RevisionOfCapacity(AsDecided(*builder), ask->open->ask_class)) {
+    ask->open.reset();  // it is of another gang
+  }
+  if (ask->open.has_value()) {
+    const CapacityObject* const request = OpenRequest(*builder);
+    const bool is_answered = request != nullptr && IsOf(*request, *ask->open) &&
+                             request->conditions.is_array() && !request->conditions.empty();
+    if (is_answered) {
+      HeedAnswer(request->conditions, builder);
+    } else {
+      AwaitAnswer(builder);
+    }
+  }
+  if (ask->open.has_value()) {
+    return;
+  }
+  if (ask->retry_at.has_value() && builder->now() < *ask->retry_at) {
+    builder->WakeAt(*ask->retry_at);
+    return;
+  }
+  Open(ProvisioningClass::kCheckCapacity, builder);
+}
+
+// Why an object of the open ask cannot be made; empty: nothing is known against it.
+std::string ObstacleOf(const DecisionBuilder& builder) {
+  const CapacityAsk& ask = *builder.status().provisioning;
+  const ProvisioningSight& sight = builder.observed().provisioning;
+  const auto obstacle = [&](const std::vector<CapacityObject>& objects,
+                            const std::string& kind,
+                            const std::string& name) -> std::string {
+    const CapacityObject* const found = FindNamed(objects, name);
+    if (found != nullptr) {
+      return found->is_ours ? "" : kind + " " + name + " belongs to somebody else";
+    }
+    const auto refusal = sight.refusals.find(name);
+    return refusal == sight.refusals.end() ? ""
+                                           : kind + " " + name + " was refused: " + refusal->second;
+  };
+  for (const RoleSpec& role : builder.spec().roles) {
+    std::string why = obstacle(sight.templates,
+                               "PodTemplate",
+                               CapacityTemplateName(builder.job().metadata, ask.count, role.name));
+    if (!why.empty()) {
+      return why;
+    }
+  }
+  return obstacle(sight.requests,
+                  "ProvisioningRequest",
+                  CapacityRequestName(builder.job().metadata, ask.count));
+}
+
+std::string DescribeAsk(const DecisionBuilder& builder) {
+  const CapacityAsk& ask = *builder.status().provisioning;
+  if (!ask.open.has_value()) {
+    return "asks autoscalers again at " + FormatRfc3339(*ask.retry_at) +
+           (ask.failure.empty() ? "" : ": " + ask.failure);
+  }
+  if (std::string obstacle = ObstacleOf(builder); !obstacle.empty()) {
+    return obstacle;
+  }
+  const CapacityObject* const request = OpenRequest(builder);
+  const Json conditions = request == nullptr ? Json() : request->conditions;
+  for (const char* const type : {kProvisioned, kAccepted}) {
+    if (const std::string said = MessageIn(conditions, type); !said.empty()) {
+      return RequestText(ask, builder) + ": " + said;
+    }
+  }
+  return RequestText(ask, builder) + ": no autoscaler has answered yet";
+}
+
+// Whether the open ask is still wanted.
+bool IsWanted(const DecisionBuilder& builder) {
+  const TrainingJobStatus& status = builder.status();
+  const OpenAsk& open = *status.provisioning->open;
+  if (builder.spec().scheduling.provisioning == Provisioning::kNone || HasEnded(status) ||
+      builder.spec().run_policy.suspend) {
+    return false;
+  }
+  if (!status.placement.empty()) {
+    return open.has_capacity && !status.has_run;  // its pods use it until they run
+  }
+  const bool awaits_kueue =
+      !status.kueue.has_value() && !KueueQueueOf(builder.job().metadata).empty();
+  return !awaits_kueue && open.revision == RevisionOfCapacity(AsDecided(builder), open.ask_class);
+}
+
+void RemoveLeftOver(const std::vector<CapacityObject>& objects,
+                    const kube::ResourceType& resource,
+                    const std::vector<std::string>& wanted,
+                    DecisionBuilder* builder) {
+  const std::optional<CapacityAsk>& ask = builder->status().provisioning;
+  for (const CapacityObject& object : objects) {
+    const bool is_wanted = std::find(wanted.begin(), wanted.end(), object.name) != wanted.end() &&
+                           object.revision == ask->open->revision;
+    if (object.is_ours && !object.is_deleting && !is_wanted) {
+      builder->Do(WriteObject{WriteObject::Kind::kDelete, resource, object.name, object.uid, ""});
+    }
+  }
+}
+
+// The request is made when all that it names is seen: an autoscaler that finds one missing fails
+// it.
+void MakeMissing(DecisionBuilder* builder) {
+  const TrainingJob job = AsDecided(*builder);
+  const CapacityAsk& ask = *job.status.provisioning;
+  const ProvisioningSight& sight = builder->observed().provisioning;
+  bool are_complete = true;
+  for (const RoleSpec& role : job.spec.roles) {
+    if (role.replicas == 0) {
+      continue;
+    }
+    const std::string name = CapacityTemplateName(job.metadata, ask.count, role.name);
+    const CapacityObject* const found = FindNamed(sight.templates, name);
+    are_complete = are_complete && found != nullptr && IsOf(*found, *ask.open);
+    if (found == nullptr) {
+      builder->Do(
+          WriteObject{WriteObject::Kind::kCreate,
+                      kube::kPodTemplates,
+                      name,
+                      "",
+                      DumpJson(CapacityTemplateManifest(job, role, builder->observed().settings))});
+    }
+  }
+  if (are_complete && OpenRequest(*builder) == nullptr) {
+    builder->Do(WriteObject{WriteObject::Kind::kCreate,
+                            kube::kProvisioningRequests,
+                            CapacityRequestName(job.metadata, ask.count),
+                            "",
+                            DumpJson(CapacityRequestManifest(job))});
+  }
+}
+
+}  // namespace
+
+std::string AskForCapacity(const Unschedulable& refusal, DecisionBuilder* builder) {
+  const Lack lack = LackOf(refusal.constraint);
+  if (builder->spec().scheduling.provisioning == Provisioning::kNone ||
+      builder->observed().is_one_machine || lack == Lack::kUnknown) {
+    return "";
+  }
+  std::optional<CapacityAsk>& ask = builder->mutable_status()->provisioning;
+  if (lack != Lack::kRoom) {
+    if (ask.has_value() && ask->open.has_value()) {
+      ask->open.reset();
+      ask->retry_at = builder->now() + kRollbackDelayMin;  // turns may change with every round
+    }
+    return lack == Lack::kDomain ? std::string("; ") + kNoDomains : "";
+  }
+  if (!builder->observed().provisioning.is_followed) {
+    const Condition* const before = FindCondition(builder->status(), ConditionType::kScheduled);
+    if (before == nullptr || before->message.find(kNotFollowed) == std::string::npos) {
+      builder->Say(EventType::kWarning, "ProvisioningNotFollowed", kNotFollowed);
+    }
+    return std::string("; ") + kNotFollowed;
+  }
+  if (!ask.has_value()) {
+    ask.emplace();
+  }
+  GoOn(builder);
+  return "; " + DescribeAsk(*builder);
+}
+
+void ForgetFailedAsks(TrainingJobStatus* status) {
+  if (status->provisioning.has_value()) {
+    status->provisioning->failures = 0;
+    status->provisioning->retry_at.reset();
+    status->provisioning->failure.clear();
+  }
+}
+
+void TellAutoscaler(DecisionBuilder* builder) {
+  TrainingJobStatus* const status = builder->mutable_status();
+  std::optional<CapacityAsk>& ask = status->provisioning;
+  if (ask.has_value() && ask->open.has_value() && !IsWanted(*builder)) {
+    ask->open.reset();
+  }
+  if (!status->placement.empty() && status->has_run) {
+    ForgetFailedAsks(status);
+  }
+  const ProvisioningSight& sight = builder->observed().provisioning;
+  if (!sight.is_followed) {
+    return;
+  }
+  const Metadata& job = builder->job().metadata;
+  std::vector<std::string> requests;
+  std::vector<std::string> templates;
+  if (ask.has_value() && ask->open.has_value()) {
+    requests.push_back(CapacityRequestName(job, ask->count));
+    for (const RoleSpec& role : builder->spec().roles) {
+      templates.push_back(CapacityTemplateName(job, ask->count, role.name));
+    }
+    if (status->placement.empty()) {
+      MakeMissing(builder);
+    }
+  }
+  RemoveLeftOver(sight.requests, kube::kProvisioningRequests, requests, builder);
+  RemoveLeftOver(sight.templates, kube::kPodTemplates, templates, builder);
+}
+
+}  // namespace lockstep::control

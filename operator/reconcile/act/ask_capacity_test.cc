@@ -1,0 +1,481 @@
+#include "operator/reconcile/act/ask_capacity.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "common/base/prng.h"
+#include "operator/api/conditions.h"
+#include "operator/kube/capacity_kinds.h"
+#include "operator/reconcile/build/capacity_request.h"
+#include "operator/reconcile/build/pod_manifest.h"
+#include "operator/reconcile/gang/queue.h"
+#include "operator/reconcile/testing/fake_world.h"
+
+namespace lockstep::control {
+namespace {
+
+using std::chrono::minutes;
+using std::chrono::seconds;
+
+constexpr const char* kFirst = "mnist-uid-1-1";
+constexpr const char* kSecond = "mnist-uid-1-2";
+
+TrainingJob AskingJob() {
+  TrainingJob job = MakeCommandJob(2);
+  job.spec.roles[0].gpus = 4;
+  job.spec.scheduling.provisioning = Provisioning::kProvisioningRequest;
+  return job;
+}
+
+Json ConditionOf(const std::string& type,
+                 bool is_true,
+                 const std::string& reason = "Reason",
+                 const std::string& message = "") {
+  return Json::array({{{"type", type},
+                       {"status", is_true ? "True" : "False"},
+                       {"reason", reason},
+                       {"message", message}}});
+}
+
+// A job's world with a server that keeps what autoscalers look at; the test is the autoscaler.
+class AskCapacity : public ::testing::Test {
+ protected:
+  AskCapacity() {
+    world_.nodes().clear();
+    sight().is_followed = true;
+  }
+
+  ProvisioningSight& sight() { return world_.observed.provisioning; }
+
+  std::vector<CapacityObject>& ListOf(const WriteObject& write) {
+    return write.resource == kube::kPodTemplates ? sight().templates : sight().requests;
+  }
+
+  static std::vector<WriteObject> WritesOf(const Decision& decision) {
+    std::vector<WriteObject> writes;
+    for (const Effect& effect : decision.effects) {
+      if (const auto* const write = std::get_if<WriteObject>(&effect)) {
+        writes.push_back(*write);
+      }
+    }
+    return writes;
+  }
+
+  // What the server makes of it, and the watch shows.
+  void Carry(const WriteObject& write) {
+    std::vector<CapacityObject>& objects = ListOf(write);
+    const auto found = std::find_if(
+        objects.begin(), objects.end(), [&](const auto& one) { return one.name == write.name; });
+    if (write.kind == WriteObject::Kind::kDelete) {
+      if (found != objects.end() && found->uid == write.uid) {
+        objects.erase(found);
+      }
+    } else if (found == objects.end()) {
+      const Json body = *ParseJson(write.body);
+      objects.push_back({write.name,
+                         "object-" + std::to_string(next_uid_++),
+                         body["metadata"]["annotations"][kCapacityRevision],
+                         true,
+                         false,
+                         Json()});
+    }
+  }
+
+  // A turn, all of whose writes are carried out; their descriptions.
+  std::string Step() {
+    std::string text;
+    for (const WriteObject& write : WritesOf(world_.Step())) {
+      Carry(write);
+      text += (text.empty() ? "" : ", ") + DescribeEffect(write);
+    }
+    return text;
+  }
+
+  // Turns until the request is there.
+  void Ask() {
+    Step();
+    Step();
+    ASSERT_EQ(sight().requests.size(), 1U);
+  }
+
+  void Answer(Json conditions) { sight().requests.at(0).conditions = std::move(conditions); }
+
+  void FindNothing() {
+    Ask();
+    Answer(ConditionOf("Failed", true, "CapacityIsNotFound", "CA could not find it"));
+    Step();
+  }
+
+  std::string Objects() {
+    std::string text;
+    for (const auto* const objects : {&sight().templates, &sight().requests}) {
+      for (const CapacityObject& object : *objects) {
+        text += (text.empty() ? "" : " ") + object.name;
+      }
+    }
+    return text;
+  }
+
+  const CapacityAsk& ask() { return *world_.job.status.provisioning; }
+
+  std::string Why() { return MessageOf(world_.job.status, ConditionType::kScheduled); }
+
+  bool Says(const std::string& words) { return Why().find(words) != std::string::npos; }
+
+  TestWorld world_{AskingJob()};
+  int next_uid_ = 1;
+};
+
+TEST_F(AskCapacity, GangWithoutRoomAsksForACheckFirstTheTemplatesThenTheRequest) {
+  EXPECT_EQ(Step(), "create podtemplates/mnist-uid-1-1-worker");
+  EXPECT_EQ(Step(), "create provisioningrequests/mnist-uid-1-1");
+  EXPECT_EQ(Step(), "");
+  EXPECT_EQ(ask().open->ask_class, ProvisioningClass::kCheckCapacity);
+  EXPECT_TRUE(
+      Says("ProvisioningRequest mnist-uid-1-1 (check-capacity.autoscaling.x-k8s.io): no "
+           "autoscaler has answered yet"))
+      << Why();
+  Answer(ConditionOf("Accepted", true, "Accepted", "is accepted"));
+  Step();
+  EXPECT_TRUE(Says(": is accepted")) << Why();
+}
+
+TEST_F(AskCapacity, JobWithoutTheFieldAsksNobody) {
+  world_.job.spec.scheduling.provisioning = Provisioning::kNone;
+  EXPECT_EQ(Step() + Step(), "");
+  EXPECT_FALSE(world_.job.status.provisioning.has_value());
+}
+
+TEST_F(AskCapacity, CheckThatFindsNothingIsFollowedByAScaleUpForAll) {
+  FindNothing();
+  EXPECT_EQ(ask().open->ask_class, ProvisioningClass::kAtomicScaleUp);
+  Step();
+  EXPECT_EQ(Objects(), std::string(kSecond) + "-worker " + kSecond);
+  EXPECT_TRUE(Says("best-effort-atomic-scale-up")) << Why();
+
+  Answer(ConditionOf("Provisioned", false, "CapacityIsNotFound", "CA will try to find it later"));
+  EXPECT_EQ(Step(), "") << "it goes on trying";
+  EXPECT_TRUE(Says("CA will try to find it later")) << Why();
+}
+
+TEST_F(AskCapacity, CheckThatGoesOnLookingHasFoundNothingEither) {
+  Ask();
+  Answer(ConditionOf("Provisioned", false, "CapacityIsNotFound", "CA will try to find it later"));
+  Step();
+  EXPECT_EQ(ask().open->ask_class, ProvisioningClass::kAtomicScaleUp);
+}
+
+TEST_F(AskCapacity, PodsSayThatTheyUseWhatWasFoundAndTheRequestStaysUntilTheyRun) {
+  FindNothing();
+  Step();
+  Answer(ConditionOf("Provisioned", true, "CapacityIsProvisioned", "Capacity is found"));
+  const Decision decision = world_.Step();
+  EXPECT_NE(EventReasons(decision).find("CapacityProvisioned"), std::string::npos);
+  EXPECT_EQ(EventReasons(world_.Step()).find("CapacityProvisioned"), std::string::npos) << "once";
+  world_.AddNode("new");
+  EXPECT_EQ(Step(), "");
+  ASSERT_EQ(world_.Pods(), "mnist-worker-0 mnist-worker-1");
+  const Json pod =
+      PodManifest(world_.job, *world_.Find("mnist-worker-0"), world_.observed.settings);
+  EXPECT_EQ(pod["metadata"]["annotations"][kConsumesRequest], kSecond);
+  EXPECT_EQ(pod["metadata"]["annotations"][kConsumesClass],
+            "best-effort-atomic-scale-up.autoscaling.x-k8s.io");
+  EXPECT_EQ(Step(), "");
+
+  world_.RunAll();
+  Step();
+  EXPECT_EQ(Objects(), "");
+  EXPECT_FALSE(ask().open.has_value());
+  EXPECT_EQ(PodManifest(world_.job,
+                        *world_.Find("mnist-worker-0"),
+                        world_.observed.settings)["metadata"]["annotations"]
+                .count(kConsumesRequest),
+            0U);
+}
+
+TEST_F(AskCapacity, GangThatHasItsPlacesWithoutItTakesTheRequestBack) {
+  Ask();
+  world_.AddNode("freed");
+  Step();
+  EXPECT_EQ(Objects(), "");
+  EXPECT_NE(world_.Pods(), "");
+}
+
+TEST_F(AskCapacity, FailureIsToldAndAskedAboutAnewAfterAPauseThatGrows) {
+  FindNothing();
+  Step();
+  Answer(ConditionOf("Failed", true, "Expired", "no quota for GPUs in this region"));
+  Step();
+  EXPECT_EQ(Objects(), "");
+  EXPECT_TRUE(Says("no quota for GPUs in this region")) << Why();
+  EXPECT_TRUE(Says("asks autoscalers again at ")) << Why();
+  EXPECT_EQ(Step(), "") << "not yet";
+  world_.Advance(seconds(5));
+  Ask();
+  EXPECT_EQ(Objects(), "mnist-uid-1-3-worker mnist-uid-1-3");
+  EXPECT_EQ(ask().open->ask_class, ProvisioningClass::kCheckCapacity);
+
+  Answer(ConditionOf("Failed", true, "FailedToCreatePods", "broken"));
+  Step();
+  world_.Advance(seconds(9));
+  EXPECT_EQ(Step(), "");
+  world_.Advance(seconds(1));
+  EXPECT_NE(Step(), "");
+}
+
+TEST_F(AskCapacity, BookingThatIsOverIsAskedForAnew) {
+  for (const char* const end : {"BookingExpired", "CapacityRevoked"}) {
+    Ask();
+    Answer(ConditionOf("Provisioned", true));
+    Step();
+    EXPECT_TRUE(ask().open->has_capacity);
+    Answer(ConditionOf(end, true, end, "over"));
+    Step();
+    EXPECT_EQ(Objects(), "") << end;
+    EXPECT_EQ(ask().failure.substr(ask().failure.size() - 4), "over");
+    world_.Advance(minutes(5));
+  }
+}
+
+TEST_F(AskCapacity, SilenceEndsTheAskToo) {
+  Ask();
+  world_.Advance(minutes(10));
+  Step();
+  EXPECT_EQ(Objects(), "");
+  EXPECT_TRUE(Says("no autoscaler has taken it up within 600 s")) << Why();
+}
+
+TEST_F(AskCapacity, WhoMayNotStartForAnotherReasonAsksForNothing) {
+  for (const Constraint constraint : {Constraint::kQuota,
+                                      Constraint::kQueue,
+                                      Constraint::kPreemption,
+                                      Constraint::kPriorityClass,
+                                      Constraint::kNamespace,
+                                      Constraint::kTopology}) {
+    Ask();
+    world_.observed.round = Unschedulable{constraint, "waits"};
+    Step();
+    EXPECT_EQ(Objects(), "") << static_cast<int>(constraint);
+    EXPECT_EQ(Step(), "");
+    EXPECT_EQ(Says("do not know the domains"), constraint == Constraint::kTopology);
+    world_.observed.round = Unschedulable{Constraint::kGpu, "needs 8 GPUs, 0 free"};
+    EXPECT_EQ(Step(), "") << "turns may change with every round";
+    world_.Advance(seconds(5));
+  }
+  Ask();
+  world_.observed.round = AwaitsRound();
+  EXPECT_EQ(Step(), "") << "a matter of moments";
+}
+
+TEST_F(AskCapacity, NothingIsLeftOverHoweverTheWaitEnds) {
+  const std::vector<std::pair<std::string, void (*)(TrainingJob*)>> ways = {
+      {"suspended", [](TrainingJob* job) { job->spec.run_policy.suspend = true; }},
+      {"field removed",
+       [](TrainingJob* job) { job->spec.scheduling.provisioning = Provisioning::kNone; }},
+      {"ended",
+       [](TrainingJob* job) {
+         SetCondition(&job->status, {ConditionType::kFailed, true, "A", "b"}, WallTime{});
+       }},
+      {"waits for Kueue",
+       [](TrainingJob* job) { job->metadata.labels[kKueueQueueLabel] = "team-a"; }},
+      {"status wiped and suspended",
+       [](TrainingJob* job) {
+         job->status = TrainingJobStatus();
+         job->spec.run_policy.suspend = true;
+       }},
+  };
+  for (const auto& [name, end] : ways) {
+    for (const int turns : {1, 2}) {
+      const TrainingJob before = world_.job;
+      for (int turn = 0; turn < turns; ++turn) {
+        Step();
+      }
+      ASSERT_NE(Objects(), "") << name;
+      end(&world_.job);
+      ++world_.job.metadata.generation;
+      Step();
+      EXPECT_EQ(Objects(), "") << name << " after turn " << turns;
+      EXPECT_EQ(Step(), "") << name;
+      world_.job = before;
+    }
+  }
+}
+
+TEST_F(AskCapacity, EditOfTheGangAsksAnewAndOfSomethingElseForgetsFailures) {
+  Ask();
+  world_.job.spec.roles[0].gpus = 8;
+  ++world_.job.metadata.generation;
+  Step();
+  Step();
+  EXPECT_EQ(Objects(), std::string(kSecond) + "-worker " + kSecond);
+  Answer(ConditionOf("Failed", true, "FailedToCreatePods", "broken"));
+  Step();
+  EXPECT_EQ(Step(), "");
+  world_.job.spec.run_policy.backoff_limit = 9;
+  ++world_.job.metadata.generation;
+  EXPECT_NE(Step(), "") << "the edit may be the cure";
+}
+
+TEST_F(AskCapacity, ObjectThatComesLateIsRemoved) {
+  const std::vector<WriteObject> late = WritesOf(world_.Step());
+  ASSERT_EQ(late.size(), 1U);
+  world_.job.spec.run_policy.suspend = true;
+  ++world_.job.metadata.generation;
+  EXPECT_EQ(Step(), "");
+  Carry(late[0]);
+  EXPECT_EQ(Step(), "delete podtemplates/mnist-uid-1-1-worker");
+
+  world_.job.spec.run_policy.suspend = false;
+  Ask();
+  EXPECT_EQ(Objects(), std::string(kSecond) + "-worker " + kSecond);
+  Carry(late[0]);
+  EXPECT_EQ(Step(), "delete podtemplates/mnist-uid-1-1-worker");
+}
+
+TEST_F(AskCapacity, NameThatSomebodyElseHasIsToldOfAndLeftAlone) {
+  sight().templates.push_back({std::string(kFirst) + "-worker", "theirs", "", false, false, {}});
+  EXPECT_EQ(Step() + Step(), "");
+  EXPECT_TRUE(Says("PodTemplate mnist-uid-1-1-worker belongs to somebody else")) << Why();
+
+  sight().templates.clear();
+  Step();
+  sight().requests.push_back({kFirst, "theirs", "", false, false, ConditionOf("Failed", true)});
+  EXPECT_EQ(Step(), "");
+  EXPECT_TRUE(Says("ProvisioningRequest mnist-uid-1-1 belongs to somebody else")) << Why();
+  world_.job.spec.run_policy.suspend = true;
+  Step();
+  EXPECT_EQ(Objects(), kFirst) << "theirs stays";
+}
+
+TEST_F(AskCapacity, RefusalIsToldInTheServersWords) {
+  sight().refusals[std::string(kFirst) + "-worker"] = "podtemplates is forbidden";
+  world_.Step();
+  EXPECT_TRUE(Says("was refused: podtemplates is forbidden")) << Why();
+  Step();
+  sight().refusals[kFirst] = "exceeded quota";
+  world_.Step();
+  EXPECT_TRUE(Says("ProvisioningRequest mnist-uid-1-1 was refused: exceeded quota")) << Why();
+}
+
+TEST_F(AskCapacity, WithoutTheKindTheFieldIsAnsweredWithWhatIsMissing) {
+  sight().is_followed = false;
+  const Decision first = world_.Step();
+  EXPECT_TRUE(WritesOf(first).empty());
+  EXPECT_NE(EventReasons(first).find("ProvisioningNotFollowed"), std::string::npos);
+  EXPECT_TRUE(Says("--provisioning")) << Why();
+  EXPECT_EQ(EventReasons(world_.Step()).find("ProvisioningNotFollowed"), std::string::npos);
+  sight().is_followed = true;
+  EXPECT_NE(Step(), "");
+}
+
+// What the last part of a long story is: the job has ended, and what was under way has arrived.
+TEST_F(AskCapacity, NothingIsLeftOverAfterAnyStory) {
+  int stories_with_objects = 0;
+  for (uint64_t seed = 1; seed <= 300; ++seed) {
+    Prng prng(seed);
+    world_ = TestWorld(AskingJob());
+    world_.nodes().clear();
+    sight().is_followed = true;
+    std::vector<WriteObject> under_way;  // what this leader or one before has sent
+    int most_objects = 0;
+    for (int turn = 0; turn < 60; ++turn) {
+      switch (prng.Below(9)) {
+        case 0:
+          world_.job.spec.run_policy.suspend = !world_.job.spec.run_policy.suspend;
+          ++world_.job.metadata.generation;
+          break;
+        case 1:
+          world_.job.spec.roles[0].gpus = 1 + static_cast<int>(prng.Below(8));
+          ++world_.job.metadata.generation;
+          break;
+        case 2:
+          world_.observed.round = Unschedulable{
+              prng.Below(2) == 0 ? Constraint::kQueue : Constraint::kGpu, "needs 8 GPUs, 0 free"};
+          break;
+        case 3:
+          world_.Advance(seconds(1 << prng.Below(10)));
+          break;
+        case 4:
+          if (!sight().requests.empty()) {
+            Answer(prng.Below(2) == 0 ? ConditionOf("Failed", true, "CapacityIsNotFound", "no")
+                                      : ConditionOf("Provisioned", true));
+          }
+          break;
+        case 5:  // an operator that restarts sends nothing of what it decided last
+          under_way.clear();
+          break;
+        default:
+          break;
+      }
+      for (WriteObject& write : WritesOf(world_.Step())) {
+        under_way.push_back(std::move(write));
+      }
+      while (!under_way.empty() && prng.Below(3) > 0) {
+        const std::size_t which = prng.Below(under_way.size());
+        Carry(under_way[which]);
+        under_way.erase(under_way.begin() + static_cast<std::ptrdiff_t>(which));
+      }
+      most_objects = std::max(most_objects,
+                              static_cast<int>(sight().templates.size() + sight().requests.size()));
+    }
+    SetCondition(&world_.job.status, {ConditionType::kFailed, true, "A", "b"}, world_.now);
+    world_.Step();
+    for (const WriteObject& write : under_way) {
+      Carry(write);
+      Step();  // the watch shows it, which gives the job a turn
+    }
+    Step();
+    EXPECT_EQ(Objects(), "") << "seed " << seed;
+    EXPECT_LE(most_objects, 16) << "seed " << seed;
+    stories_with_objects += most_objects > 0 ? 1 : 0;
+  }
+  EXPECT_GT(stories_with_objects, 250) << "else the seeds prove nothing";
+}
+
+TEST(CapacityManifests, AskForWhatThePodsAskForAndHoldNothingElseOfTheTemplate) {
+  TrainingJob job = AskingJob();
+  AddRole(Role::kPs, 0, &job);
+  job.spec.roles[0].pod.requests.cpu_milli = 1500;
+  job.spec.roles[0].pod.raw = {
+      {"metadata", {{"labels", {{"team", "vision"}}}}},
+      {"spec",
+       {{"nodeSelector", {{"pool", "a"}}},
+        {"affinity", {{"podAntiAffinity", {{"some", "rule"}}}}},
+        {"containers",
+         Json::array({{{"name", "trainer"},
+                       {"env", Json::array({{{"name", "TOKEN"}, {"value", "secret"}}})}}})}}}};
+  job.status.provisioning =
+      CapacityAsk{7, OpenAsk{ProvisioningClass::kAtomicScaleUp, "rev", {}, false}, 0, {}, ""};
+
+  const Json request = CapacityRequestManifest(job);
+  EXPECT_EQ(request["metadata"]["name"], "mnist-uid-1-7");
+  EXPECT_EQ(request["metadata"]["ownerReferences"][0]["uid"], "uid-1");
+  EXPECT_EQ(request["metadata"]["annotations"][kCapacityRevision], "rev");
+  ASSERT_EQ(request["spec"]["podSets"].size(), 1U) << "a role without pods is none";
+  EXPECT_EQ(request["spec"]["podSets"][0]["count"], 2);
+  EXPECT_EQ(request["spec"]["podSets"][0]["podTemplateRef"]["name"], "mnist-uid-1-7-worker");
+  EXPECT_EQ(request["spec"]["provisioningClassName"],
+            "best-effort-atomic-scale-up.autoscaling.x-k8s.io");
+  EXPECT_EQ(request["spec"].count("parameters"), 0U);
+  job.status.provisioning->open->ask_class = ProvisioningClass::kCheckCapacity;
+  EXPECT_EQ(CapacityRequestManifest(job)["spec"]["parameters"]["noRetry"], "true");
+
+  const Json pods = CapacityTemplateManifest(job, job.spec.roles[0], {});
+  EXPECT_EQ(pods["metadata"]["name"], "mnist-uid-1-7-worker");
+  EXPECT_EQ(pods["template"]["metadata"]["labels"]["team"], "vision");
+  const Json& spec = pods["template"]["spec"];
+  EXPECT_EQ(spec["nodeSelector"]["pool"], "a");
+  EXPECT_EQ(spec["affinity"]["podAntiAffinity"]["some"], "rule");
+  EXPECT_EQ(spec["containers"][0]["image"], "example/train:1");
+  EXPECT_EQ(spec["containers"][0]["resources"]["requests"]["cpu"], "1500m");
+  EXPECT_EQ(spec["containers"][0]["resources"]["limits"], Json({{"nvidia.com/gpu", "4"}}));
+  EXPECT_EQ(DumpJson(pods).find("secret"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace lockstep::control

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/json/json.h"
+
+namespace lockstep::control {
+
+// A ProvisioningRequest, or a PodTemplate that one names, with the label of the job.
+struct CapacityObject {
+  std::string name;
+  std::string uid;
+  std::string revision;  // of what it was made of; see CapacityRevision
+  bool is_ours = false;  // it belongs to this very job
+  bool is_deleting = false;
+  Json conditions;  // of its status, as they are stored; may be null
+
+  friend bool operator==(const CapacityObject&, const CapacityObject&) = default;
+};
+
+// What is seen of the objects by which a job asks autoscalers for room.
+struct ProvisioningSight {
+  bool is_followed = false;  // both kinds have been listed
+  std::vector<CapacityObject> requests;
+  std::vector<CapacityObject> templates;
+  // Why the server did not take what was written last, by the object's name.
+  std::map<std::string, std::string> refusals;
+
+  friend bool operator==(const ProvisioningSight&, const ProvisioningSight&) = default;
+};
+
+}  // namespace lockstep::control

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "common/base/result.h"
+#include "common/json/json.h"
+#include "operator/kube/item.h"
+#include "operator/reconcile/provisioning_sight.h"
+#include "operator/view/object_origin.h"
+
+namespace lockstep::control {
+
+// What autoscalers look at, as an API server keeps it, with the label of a job.
+struct StoredCapacity {
+  std::string uid;
+  ObjectOrigin origin;
+  Json conditions;  // of its status; may be null
+
+  friend bool operator==(const StoredCapacity&, const StoredCapacity&) = default;
+};
+
+struct StoredProvisioningRequest : StoredCapacity {};
+
+struct StoredPodTemplate : StoredCapacity {};
+
+// For the reflectors. Errors: as kube::DecodeRaw, and kInvalidArgument where a field is of another
+// type than Kubernetes writes.
+Result<kube::Item<StoredProvisioningRequest>> DecodeProvisioningRequest(std::string_view json);
+Result<kube::Item<StoredPodTemplate>> DecodePodTemplateObject(std::string_view json);
+
+// What the job of that uid sees of it.
+CapacityObject SightOf(const std::string& name,
+                       const StoredCapacity& stored,
+                       const std::string& job_uid);
+
+}  // namespace lockstep::control

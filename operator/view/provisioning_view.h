@@ -1,0 +1,59 @@
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "operator/api/job_id.h"
+#include "operator/api/training_job.h"
+#include "operator/kube/reflector.h"
+#include "operator/view/object_cache.h"
+#include "operator/view/provisioning_objects.h"
+
+namespace lockstep::control {
+
+// Objects of one kind, by the job that their label names.
+template <typename T>
+class ObjectsByJob {
+ public:
+  // Returns the jobs that have to look again, some of which may not be there.
+  std::set<JobId> Apply(const kube::ObjectUpdate<T>& update);
+
+  bool is_listed() const { return is_listed_; }
+
+  std::vector<CapacityObject> SightOf(const Metadata& job) const;
+
+ private:
+  ObjectCache<T> cache_;
+  std::map<JobId, std::set<std::string>> names_;  // no job has none
+  bool is_listed_ = false;
+};
+
+// What is known of the objects that autoscalers look at, from watches alone: what we write there,
+// they tell of.
+// Thread: one, the controller's.
+class ProvisioningView {
+ public:
+  std::set<JobId> Apply(const kube::ObjectUpdate<StoredProvisioningRequest>& requests) {
+    return requests_.Apply(requests);
+  }
+
+  std::set<JobId> Apply(const kube::ObjectUpdate<StoredPodTemplate>& templates) {
+    return templates_.Apply(templates);
+  }
+
+  // Whether both kinds have been listed.
+  bool is_followed() const { return requests_.is_listed() && templates_.is_listed(); }
+
+  // Of the job; refusals are the caller's to say.
+  ProvisioningSight SightOf(const Metadata& job) const {
+    return {is_followed(), requests_.SightOf(job), templates_.SightOf(job), {}};
+  }
+
+ private:
+  ObjectsByJob<StoredProvisioningRequest> requests_;
+  ObjectsByJob<StoredPodTemplate> templates_;
+};
+
+}  // namespace lockstep::control

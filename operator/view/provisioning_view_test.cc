@@ -1,0 +1,89 @@
+#include "operator/view/provisioning_view.h"
+
+#include <string>
+
+#include <gtest/gtest.h>
+
+namespace lockstep::control {
+namespace {
+
+// Of the job "mnist" in "team", as a server keeps it.
+std::string Document(const std::string& name,
+                     const std::string& version,
+                     const std::string& owner_uid = "uid-1",
+                     const std::string& more = "") {
+  return R"({"metadata": {"name": ")" + name + R"(", "namespace": "team", "uid": "u-)" + name +
+         R"(", "resourceVersion": ")" + version + R"(", "labels": {"lockstep.dev/job": "mnist"},
+      "annotations": {"lockstep.dev/capacity-revision": "abc"},
+      "ownerReferences": [{"apiVersion": "lockstep.dev/v1", "kind": "TrainingJob",
+        "name": "mnist", "uid": ")" +
+         owner_uid + R"(", "controller": true}])" + more + "}";
+}
+
+kube::Item<StoredProvisioningRequest> Request(const std::string& name,
+                                              const std::string& version,
+                                              const std::string& owner_uid = "uid-1") {
+  auto item = DecodeProvisioningRequest(
+      Document(name, version, owner_uid, R"(}, "status": {"conditions": [{"type": "Failed"}]})"));
+  EXPECT_TRUE(item.ok());
+  return *item;
+}
+
+Metadata Mnist() {
+  Metadata job;
+  job.name = "mnist";
+  job.namespace_name = "team";
+  job.uid = "uid-1";
+  return job;
+}
+
+TEST(ProvisioningView, ObjectsAreSeenByTheJobOfTheirLabelAndAreItsOwnByTheirOwner) {
+  ProvisioningView view;
+  EXPECT_FALSE(view.is_followed());
+  const std::set<JobId> news = view.Apply(kube::ObjectUpdate<StoredProvisioningRequest>(
+      kube::Replaced<StoredProvisioningRequest>{{Request("a", "1"), Request("b", "2", "else")}}));
+  EXPECT_EQ(news, (std::set<JobId>{{"team", "mnist"}}));
+  EXPECT_FALSE(view.is_followed()) << "templates are not listed";
+  view.Apply(kube::ObjectUpdate<StoredPodTemplate>(kube::Replaced<StoredPodTemplate>{}));
+  EXPECT_TRUE(view.is_followed());
+
+  const ProvisioningSight sight = view.SightOf(Mnist());
+  ASSERT_EQ(sight.requests.size(), 2U);
+  EXPECT_EQ(sight.requests[0].name, "a");
+  EXPECT_EQ(sight.requests[0].uid, "u-a");
+  EXPECT_EQ(sight.requests[0].revision, "abc");
+  EXPECT_TRUE(sight.requests[0].is_ours);
+  EXPECT_FALSE(sight.requests[0].is_deleting);
+  EXPECT_EQ(sight.requests[0].conditions[0]["type"], "Failed");
+  EXPECT_FALSE(sight.requests[1].is_ours);
+  Metadata other = Mnist();
+  other.name = "other";
+  EXPECT_TRUE(view.SightOf(other).requests.empty());
+}
+
+TEST(ProvisioningView, WhatIsDeletedIsNewsAndIsGone) {
+  ProvisioningView view;
+  view.Apply(kube::ObjectUpdate<StoredProvisioningRequest>(
+      kube::Upserted<StoredProvisioningRequest>{Request("a", "1")}));
+  EXPECT_EQ(view.SightOf(Mnist()).requests.size(), 1U);
+  const std::set<JobId> news = view.Apply(kube::ObjectUpdate<StoredProvisioningRequest>(
+      kube::Deleted<StoredProvisioningRequest>{Request("a", "2")}));
+  EXPECT_EQ(news.size(), 1U);
+  EXPECT_TRUE(view.SightOf(Mnist()).requests.empty());
+}
+
+TEST(ProvisioningObjects, TemplateThatIsBeingDeletedIsReadAsSuch) {
+  const auto item = DecodePodTemplateObject(
+      Document("a-worker", "3", "uid-1", R"(, "deletionTimestamp": "2026-11-21T10:22:03Z"})"));
+  ASSERT_TRUE(item.ok()) << item.error().ToString();
+  const CapacityObject seen = SightOf("a-worker", *item->object, "uid-1");
+  EXPECT_TRUE(seen.is_deleting);
+  EXPECT_TRUE(seen.is_ours);
+  EXPECT_FALSE(SightOf("a-worker", *item->object, "").is_ours) << "a job without a uid has none";
+  EXPECT_FALSE(DecodePodTemplateObject(R"({"metadata": {"name": "a", "uid": "u",
+      "annotations": 3}})")
+                   .ok());
+}
+
+}  // namespace
+}  // namespace lockstep::control
