@@ -38,6 +38,7 @@ REFUSED = {
     "extraArgs={positional}": "extraArgs",
     "roundLog.mib=0": "mib",
     "fairShareHalfLife=week": "fairShareHalfLife",
+    "learnRunTimes=often": "learnRunTimes",
     "replica=1": "replica",
     "kueue.enabled=maybe": "kueue",
     "podSecurity=privileged": "podSecurity",
@@ -61,7 +62,7 @@ NEEDED = (
 # What can be done without.
 SPARED = (
     "affinity", "clusterDomain", "extraArgs", "fairShareHalfLife", "imagePullSecrets", "keySecret",
-    "kueue",
+    "kueue", "learnRunTimes",
     "metrics.podMonitor", "metrics.serviceMonitor", "networkPolicy.metricsFrom", "nodeSelector",
     "podAnnotations", "podLabels", "priorityClassName", "resources", "runtimeImagePullSecrets",
     "serviceAccount.annotations", "serviceAccount.name", "tolerations", "watchNamespaces",
