@@ -68,9 +68,12 @@ void AddChoice(CLI::App* app,
       ->type_name(words);
 }
 
-void AddHalfLife(CLI::App* app, int64_t* value) {
+void AddPast(CLI::App* app, OperatorFlags* flags, int64_t* half_life_ms) {
+  app->add_flag("--learn-run-times",
+                flags->learns_run_times,
+                "gangs are planned by how long others of their kind ran");
   app->add_option("--fair-share-half-life",
-                  *value,
+                  *half_life_ms,
                   "what queues have held counts in whose turn it is, half as much after each such "
                   "time: 10m to 365d; 0s: it does not count [0s]")
       ->transform(CLI::AsNumberWithUnit(kLongUnits, CLI::AsNumberWithUnit::UNIT_REQUIRED))
@@ -186,7 +189,7 @@ std::variant<OperatorFlags, PrintAndExit> ParseOperatorFlags(int argc, const cha
   app.set_version_flag("--version", "lockstep-operator " LOCKSTEP_VERSION);
   AddConnection(&app, &flags);
   AddElection(&app, &flags, &numbers);
-  AddHalfLife(&app, &numbers.half_life_ms);
+  AddPast(&app, &flags, &numbers.half_life_ms);
   AddRest(&app, &flags);
   try {
     app.parse(argc, argv);

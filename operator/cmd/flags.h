@@ -38,6 +38,7 @@ struct OperatorFlags {
   TransportKind transport = TransportKind::kBeast;
   int api_concurrency = 32;  // choice: hundreds of pods at once came no faster with 48
   std::chrono::milliseconds fair_share_half_life{0};  // 0: the past does not count
+  bool learns_run_times = false;                      // rounds hear how long ended jobs ran
   std::string round_log;                              // file; empty: none is kept
   int round_log_mib = 256;                            // it ends there
   LogLevel log_level = LogLevel::kInfo;

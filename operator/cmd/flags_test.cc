@@ -20,6 +20,7 @@ TEST(OperatorFlags, DefaultsServeTheWholeClusterByLease) {
   EXPECT_EQ(flags.pod_security, PodSecurityLevel::kBaseline);
   EXPECT_EQ(flags.metrics_address, "0.0.0.0:8080");
   EXPECT_EQ(flags.round_log, "");
+  EXPECT_FALSE(flags.learns_run_times);
 }
 
 TEST(OperatorFlags, ValuesAreTakenOver) {
@@ -31,6 +32,7 @@ TEST(OperatorFlags, ValuesAreTakenOver) {
                                                    "--pod-security=restricted",
                                                    "--topology-levels=example.com/block,rack",
                                                    "--fair-share-half-life=7d",
+                                                   "--learn-run-times",
                                                    "--round-log=/logs/rounds.log",
                                                    "--round-log-mib=12",
                                                    "--kueue",
@@ -48,6 +50,7 @@ TEST(OperatorFlags, ValuesAreTakenOver) {
   EXPECT_TRUE(flags.follows_provisioning);
   EXPECT_EQ(flags.topology_levels, (std::vector<std::string>{"example.com/block", "rack"}));
   EXPECT_EQ(flags.fair_share_half_life, std::chrono::hours(24 * 7));
+  EXPECT_TRUE(flags.learns_run_times);
   EXPECT_EQ(flags.round_log, "/logs/rounds.log");
   EXPECT_EQ(flags.round_log_mib, 12);
   EXPECT_EQ(flags.log_level, LogLevel::kWarn);

@@ -171,6 +171,7 @@ Status OperatorProcess::Parts::Start(const OperatorFlags& flags, const OperatorI
   loop.namespaces = {flags.namespaces.begin(), flags.namespaces.end()};
   loop.topology_levels = flags.topology_levels;
   loop.half_life = flags.fair_share_half_life;
+  loop.learns_run_times = flags.learns_run_times;
   loop.controller.progress_interval = kProgressInterval;
   loop.controller.counts_interval = kCountsInterval;
   loop.controller.words_interval = kWordsInterval;

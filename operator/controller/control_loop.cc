@@ -61,7 +61,7 @@ bool ComesUp(const TrainingJobStatus& status) {
 }  // namespace
 
 ControlLoop::ControlLoop(ControlLoopOptions options, ControlLoopParts parts)
-    : view_(std::move(options.namespaces), options.topology_levels),
+    : view_(std::move(options.namespaces), options.topology_levels, options.learns_run_times),
       cluster_(std::move(options.pods), PartsOf(parts, options, &view_)),
       controller_(&cluster_, parts.logger, Calendar(TimePoint(), WallTime()), options.controller) {
   view_.RecordScheduling(parts.recorder);

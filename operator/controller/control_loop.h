@@ -43,6 +43,7 @@ struct ControlLoopOptions {
   std::set<std::string> namespaces;          // whose jobs are served; empty: all
   std::vector<std::string> topology_levels;  // labels of nodes, from wide to narrow
   std::chrono::milliseconds half_life{0};    // of what queues have held (PastUse); 0: none
+  bool learns_run_times = false;             // rounds hear how long jobs ran that have ended
   ControllerOptions controller;
   std::size_t calls_of_job_max = 32;  // ApiClusterParts
 };

@@ -142,7 +142,7 @@ class PhillyReplay {
         now = std::min(now, ends_.begin()->first);
       }
       for (; !ends_.empty() && ends_.begin()->first <= now; ends_.erase(ends_.begin())) {
-        End(ends_.begin()->second);
+        End(ends_.begin()->second, ends_.begin()->first);
       }
       for (; next < jobs_.size() && jobs_[next].submitted <= now; ++next) {
         Submit(next, &prng);
@@ -173,11 +173,18 @@ class PhillyReplay {
   milliseconds EstimateOf(const PhillyJob& job, Prng* prng) const {
     const EstimateErrors& errors = options_.estimates;
     if (errors.is_learnt) {
-      return learnt_.Estimate({job.user, job.gpu_count});
+      const PastRuns past = learnt_.Recall(KindsOf(job));
+      return past.count == 0 ? options_.before_any : milliseconds(past.longest);
     }
     const double factor = errors.low + (errors.high - errors.low) * prng->Unit();
     return milliseconds(
         std::llround(std::ceil(static_cast<double>(job.duration.count()) * factor)));
+  }
+
+  // The narrowest first.
+  static std::vector<std::string> KindsOf(const PhillyJob& job) {
+    const std::string size = std::to_string(job.gpu_count);
+    return {job.user + " " + size, size, "any"};
   }
 
   // The ledger of this place is its own: no plan can give away what is not there.
@@ -198,12 +205,12 @@ class PhillyReplay {
     ends_.emplace(now + jobs_[index].duration, index);
   }
 
-  void End(std::size_t index) {
+  void End(std::size_t index, WallTime now) {
     for (const auto& [node, gpus] : held_.at(index)) {
       used_by_node_[node] -= gpus;
     }
     held_.erase(index);
-    learnt_.Learn({jobs_[index].user, jobs_[index].gpu_count}, jobs_[index].duration);
+    learnt_.Learn(KindsOf(jobs_[index]), {now, JobName(index), jobs_[index].duration});
     index_by_name_.erase(JobName(index));
     backfill_.Remove(JobName(index));
   }
@@ -232,7 +239,7 @@ class PhillyReplay {
   const PhillyOptions& options_;
   Snapshot snapshot_;  // rooms point into it
   Backfill backfill_;
-  RunTimeEstimates learnt_;
+  RunTimeHistory learnt_;
   std::vector<WallTime> started_;
   std::set<std::pair<WallTime, std::size_t>> ends_;
   std::map<std::string, std::size_t> index_by_name_;

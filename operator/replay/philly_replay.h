@@ -11,7 +11,7 @@
 #include "common/base/time.h"
 #include "operator/replay/csv_table.h"
 #include "operator/scheduler/backfill.h"
-#include "operator/scheduler/run_time_estimates.h"
+#include "operator/scheduler/run_time_history.h"
 
 namespace lockstep::control {
 
@@ -44,7 +44,8 @@ struct PhillyOptions {
   EstimateErrors estimates;
   uint64_t seed = 1;  // of the factors
   Backfill::Options backfill;
-  RunTimeEstimates::Options learning;
+  RunTimeHistory::Options learning;
+  std::chrono::milliseconds before_any = std::chrono::hours(24);  // of whom nothing is learnt
 };
 
 struct WaitSummary {

@@ -253,10 +253,13 @@ ShapeRun FiftyRacksOneByOne() {
   return sum;
 }
 
+// What is known of when gangs end.
+enum class Known { kNothing, kLimits, kLimitsAndPastRuns };
+
 // 10,000 jobs of 4 fill 5,000 nodes; 1,000 of sixty kinds wait in three queues.
 class BusyCluster {
  public:
-  BusyCluster() : cluster_({{"rack"}, false}), prng_(1) {
+  explicit BusyCluster(Known known) : known_(known), cluster_({{"rack"}, false}), prng_(1) {
     SetQueues({{.name = "a", .nominal = OfGpus(24000)},
                {.name = "b", .nominal = OfGpus(12000)},
                {.name = "c", .nominal = OfGpus(4000)}},
@@ -265,9 +268,13 @@ class BusyCluster {
     for (int i = 0; i < 10'000; ++i) {
       const std::string node = "node-" + std::to_string(i / 2);
       GangRequest request = InQueue("run-" + std::to_string(i), 4, 1, QueueOf(i));
-      cluster_.state.SetRunning(request,
-                                {{"w-0", node}, {"w-1", node}, {"w-2", node}, {"w-3", node}},
-                                {AtSecond(i % 900), {}, 0});
+      TellEnds(i, &request);
+      RunTerms run{AtSecond(i % 900), {}, 0};
+      if (known_ != Known::kNothing) {
+        run.stops_at = AtSecond(3000) + request.run_time_max;
+      }
+      cluster_.state.SetRunning(
+          request, {{"w-0", node}, {"w-1", node}, {"w-2", node}, {"w-3", node}}, run);
     }
     for (int i = 0; i < 1000; ++i) {
       cluster_.state.Submit(Waiting());
@@ -306,6 +313,17 @@ class BusyCluster {
     return number % 10 < 6 ? "a" : number % 10 < 9 ? "b" : "c";
   }
 
+  // Limits of 10 min to 10 h, and half of that.
+  void TellEnds(int64_t number, GangRequest* request) const {
+    const std::chrono::seconds limit(600 + number * 7919 % 36'000);
+    if (known_ != Known::kNothing) {
+      request->run_time_max = limit;
+    }
+    if (known_ == Known::kLimitsAndPastRuns) {
+      request->past_runs = {3, limit / 3, limit / 2};
+    }
+  }
+
   GangRequest Waiting() {
     const int sizes[] = {1, 2, 4, 8, 16, 32};
     const int64_t gpus[] = {1, 2, 4, 8};
@@ -313,6 +331,7 @@ class BusyCluster {
     GangRequest request = GpuGang(
         "wait-" + std::to_string(made_), sizes[prng_.Below(6)], gpus[prng_.Below(4)], 1000 + made_);
     request.queue = QueueOf(made_);
+    TellEnds(made_, &request);
     if (prng_.Below(4) == 0) {
       request.topology.required = "rack";
     }
@@ -325,13 +344,15 @@ class BusyCluster {
     Commit(result, cluster_.now, &cluster_.state);
   }
 
+  Known known_;
   AskedCluster cluster_;
   Prng prng_;
   int64_t made_ = 0;
 };
 
+template <Known kKnown>
 ShapeRun OneEvent() {
-  BusyCluster cluster;
+  BusyCluster cluster(kKnown);
   std::vector<double> times;
   std::vector<double> wall_times;
   for (int i = 0; i < 1000; ++i) {
@@ -447,7 +468,21 @@ const std::vector<Shape>& Shapes() {
        2,
        0,
        150,
-       OneEvent},
+       OneEvent<Known::kNothing>},
+      {"event-limits",
+       "the same, and all are stopped some day",
+       "none published",
+       0,
+       0,
+       0,
+       OneEvent<Known::kLimits>},
+      {"event-learnt",
+       "the same, and earlier runs are known",
+       "none published",
+       0,
+       0,
+       0,
+       OneEvent<Known::kLimitsAndPastRuns>},
   };
   return shapes;
 }

@@ -110,6 +110,13 @@ void EachField(const TopologyTerms*, const Visit& visit) {
 }
 
 template <typename Visit>
+void EachField(const PastRuns*, const Visit& visit) {
+  visit("count", &PastRuns::count);
+  visit("shortestSeconds", &PastRuns::shortest);
+  visit("longestSeconds", &PastRuns::longest);
+}
+
+template <typename Visit>
 void EachField(const GangRequest*, const Visit& visit) {
   visit("name", &GangRequest::name);
   visit("queue", &GangRequest::queue);
@@ -125,6 +132,7 @@ void EachField(const GangRequest*, const Visit& visit) {
   visit("runTimeMaxSeconds", &GangRequest::run_time_max);
   visit("stopsAt", &GangRequest::stops_at);
   visit("suspects", &GangRequest::suspects);
+  visit("pastRuns", &GangRequest::past_runs);
 }
 
 template <typename Visit>

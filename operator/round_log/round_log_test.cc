@@ -235,11 +235,35 @@ TEST(RoundLog, LogThatIsCutOffIsRefusedWithItsLine) {
   EXPECT_EQ(Replay(whole), "2 rounds");
 }
 
+// One that waits is told when a gang that runs is expected to end, and another passes it.
+TEST(RoundLog, WhatEarlierRunsTellIsDecidedAgain) {
+  Recording recording;
+  {
+    RoundLogWriter writer(recording.OptionsFor({}));
+    FakeCluster cluster;
+    cluster.state.SetRecorder(&writer);
+    cluster.state.SetNode(GpuNode("n1", 4));
+    GangRequest runs = GpuGang("runs", 2, 1, 1);
+    runs.past_runs = {3, std::chrono::seconds(400), std::chrono::seconds(600)};
+    cluster.state.Submit(runs);
+    EXPECT_EQ(cluster.Step().find("start default/runs"), 0U);
+    cluster.state.Submit(GpuGang("waits", 4, 1, 2));
+    GangRequest passes = GpuGang("passes", 1, 1, 3);
+    passes.run_time_max = std::chrono::seconds(600);
+    cluster.state.Submit(passes);
+    const std::string said = cluster.Step();
+    EXPECT_EQ(said.find("start default/passes"), 0U) << said;
+    EXPECT_NE(said.find("the last 3 runs of its kind took"), std::string::npos) << said;
+    cluster.state.SetRecorder(nullptr);
+  }
+  EXPECT_EQ(Replay(recording.text), "2 rounds, stopped");
+}
+
 TEST(RoundLog, LineThatIsTooLongOrOfAnotherVersionIsRefused) {
   EXPECT_EQ(Replay(std::string(kLogLineBytesMax + 1, 'x')),
             "rounds.log:1: longer than 33554432 bytes");
-  EXPECT_EQ(Replay(LineChain().Write(LogBegin{2, {}, false}) + "\n"),
-            "rounds.log:1: version 2 found, expected 1");
+  EXPECT_EQ(Replay(LineChain().Write(LogBegin{1, {}, false}) + "\n"),
+            "rounds.log:1: version 1 found, expected 2");
   EXPECT_EQ(Replay("hello\n"), "rounds.log:1: no sum of 16 digits found before the line");
 }
 

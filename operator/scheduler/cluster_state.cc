@@ -26,6 +26,12 @@ bool StopsFirst(const GangRecord* a, const GangRecord* b) {
   return std::tie(a->run.stops_at, a->request.name) < std::tie(b->run.stops_at, b->request.name);
 }
 
+bool IsExpectedFirst(const GangRecord* a, const GangRecord* b) {
+  const std::optional<WallTime> end_of_a = LearntEndOf(*a);
+  const std::optional<WallTime> end_of_b = LearntEndOf(*b);
+  return std::tie(end_of_a, a->request.name) < std::tie(end_of_b, b->request.name);
+}
+
 // Whether what the gang holds counts against its queue. Whoever was asked to go has given it back.
 bool IsCharged(GangState state) {
   return state == GangState::kClaiming || state == GangState::kRunning;
@@ -39,6 +45,25 @@ std::optional<WallTime> EndOf(const GangRequest& request, WallTime now) {
   }
   return request.run_time_max.count() == 0 ? std::nullopt
                                            : std::optional(now + request.run_time_max);
+}
+
+std::optional<WallTime> ExpectedEndOf(const GangRequest& request, WallTime now) {
+  const std::optional<WallTime> stop = EndOf(request, now);
+  if (request.past_runs.count == 0) {
+    return stop;
+  }
+  const WallTime expected = now + request.past_runs.longest;
+  return stop ? std::min(*stop, expected) : expected;
+}
+
+std::optional<WallTime> LearntEndOf(const GangRecord& gang) {
+  const PastRuns& past = gang.request.past_runs;
+  if (past.count == 0 || gang.run.started_at == WallTime{}) {
+    return std::nullopt;
+  }
+  const WallTime expected = gang.run.started_at + past.longest;
+  const WallTime stop = gang.run.stops_at;
+  return stop == WallTime{} || expected < stop ? std::optional(expected) : std::nullopt;
 }
 
 std::map<NodeIndex, NodeUsage> SumByNode(const std::vector<NodeHold>& holds) {
@@ -59,7 +84,8 @@ ClusterState::ClusterState(Options options)
       holding_(ComesFirst),
       claiming_(ComesFirst),
       leaving_(ComesFirst),
-      stopping_(StopsFirst) {
+      stopping_(StopsFirst),
+      expecting_(IsExpectedFirst) {
   const Status set = SetQueues({});
   LOCKSTEP_CHECK(set.ok(), set.error().ToString());
 }
@@ -102,6 +128,7 @@ Status ClusterState::SetQueues(const std::vector<QueueSpec>& specs,
   claiming_.clear();
   leaving_.clear();
   stopping_.clear();
+  expecting_.clear();
   ++news_;
   for (auto& [name, gang] : gangs_) {
     gang.queue = queues_.Find(gang.request.queue);
@@ -186,6 +213,9 @@ void ClusterState::Enter(GangRecord* gang) {
       if (gang->run.stops_at != WallTime{}) {
         stopping_.insert(gang);
       }
+      if (LearntEndOf(*gang)) {
+        expecting_.insert(gang);
+      }
       break;
   }
   holding_.insert(gang);
@@ -219,6 +249,7 @@ void ClusterState::Exit(GangRecord* gang) {
         priorities_[queue].erase(priority);
       }
       stopping_.erase(gang);
+      expecting_.erase(gang);
       break;
     }
   }

@@ -56,6 +56,14 @@ struct GangRecord {
 // When the gang will have ended at the latest if it starts now; null: nobody stops it.
 std::optional<WallTime> EndOf(const GangRequest& request, WallTime now);
 
+// When it will have ended if it runs no longer than others of its kind did, or than it may; null:
+// nobody knows.
+std::optional<WallTime> ExpectedEndOf(const GangRequest& request, WallTime now);
+
+// When the running gang will have ended if it runs no longer than others of its kind did; null:
+// nothing is known of those, or it is stopped sooner.
+std::optional<WallTime> LearntEndOf(const GangRecord& gang);
+
 // Who comes first: by time, then by name.
 bool IsOlder(const GangRecord& a, const GangRecord& b);
 
@@ -157,6 +165,9 @@ class ClusterState {
 
   const StopSet& stopping() const { return stopping_; }
 
+  // Running gangs that have a LearntEndOf, the first by that first.
+  const StopSet& expecting() const { return expecting_; }
+
   // The least among the running gangs of the queue; empty where none runs.
   std::optional<int64_t> LowestPriorityIn(QueueIndex queue) const;
 
@@ -223,6 +234,7 @@ class ClusterState {
   WaitingSet claiming_;
   WaitingSet leaving_;
   StopSet stopping_;
+  StopSet expecting_;
   std::vector<std::vector<NodeHolder>> holders_;  // by node
 };
 

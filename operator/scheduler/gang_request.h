@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/base/time.h"
+#include "operator/scheduler/past_runs.h"
 #include "operator/scheduler/plan.h"
 #include "operator/scheduler/topology.h"
 
@@ -37,6 +38,7 @@ struct GangRequest {
   WallTime stops_at{};                   // of one that has started before: when that is
   // By node: pods come to it only where nodes with less have no room.
   std::map<std::string, int64_t> suspects{};
+  PastRuns past_runs{};  // of its kind, by which it is planned and never stopped
 
   friend bool operator==(const GangRequest&, const GangRequest&) = default;
 };

@@ -90,7 +90,7 @@ struct Unschedulable {
   // A clause with figures, and what keeps other nodes out: "needs 5 GPUs, 3 free on 2 nodes; 1 of 3
   // nodes is cordoned".
   std::string shortfall;
-  // When it starts at the latest, in whole minutes; null: nobody knows.
+  // When it starts at the latest, or, if so said, is expected to, in whole minutes; null: unknown.
   std::optional<WallTime> estimated_start{};
 
   friend bool operator==(const Unschedulable&, const Unschedulable&) = default;

@@ -1,6 +1,7 @@
 #include "operator/scheduler/reservation.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -9,14 +10,104 @@
 namespace lockstep::control {
 namespace {
 
-// The running gangs that have ended by some moment are looked away from.
+struct End {
+  WallTime at;
+  const GangRecord* gang = nullptr;
+  bool is_learnt = false;
+};
+
+bool EndsFirst(const End& a, const End& b) {
+  return std::tie(a.at, a.gang->request.name) < std::tie(b.at, b.gang->request.name);
+}
+
+// Of one that has run for longer than it was thought to.
+End CorrectedEnd(const GangRecord& gang, WallTime now) {
+  std::chrono::seconds run_time = gang.request.past_runs.longest;
+  while (gang.run.started_at + run_time <= now) {
+    run_time *= 2;
+  }
+  const WallTime end = gang.run.started_at + run_time;
+  const WallTime stop = gang.run.stops_at;
+  return stop == WallTime{} || end < stop ? End{end, &gang, true} : End{stop, &gang, false};
+}
+
+// The running gangs by when they will have ended, the first first.
+class Ends {
+ public:
+  Ends(const ClusterState& state, EndsBy by, WallTime now)
+      : state_(state), by_(by), now_(now), stopping_(state.stopping().begin()) {
+    expected_ = by == EndsBy::kLimits ? state.expecting().end() : state.expecting().begin();
+    for (; HasExpected() && IsLate(**expected_); ++expected_) {
+      if (by == EndsBy::kCorrections) {
+        late_.push_back(CorrectedEnd(**expected_, now));
+      }
+    }
+    std::sort(late_.begin(), late_.end(), EndsFirst);
+  }
+
+  // Null: there are no more.
+  std::optional<End> Next() {
+    while (stopping_ != state_.stopping().end() && IsLearntOf(**stopping_)) {
+      ++stopping_;
+    }
+    std::optional<End> first;
+    const auto consider = [&](const End& end) {
+      first = first && EndsFirst(*first, end) ? *first : end;
+    };
+    if (stopping_ != state_.stopping().end()) {
+      consider({(*stopping_)->run.stops_at, *stopping_, false});
+    }
+    if (HasExpected()) {
+      consider({*LearntEndOf(**expected_), *expected_, true});
+    }
+    if (late_count_ < late_.size()) {
+      consider(late_[late_count_]);
+    }
+    if (first) {
+      Pass(*first->gang);
+    }
+    return first;
+  }
+
+ private:
+  bool HasExpected() const { return expected_ != state_.expecting().end(); }
+
+  bool IsLate(const GangRecord& gang) const { return *LearntEndOf(gang) <= now_; }
+
+  // Whether its limit is not what counts, or not in its place among limits.
+  bool IsLearntOf(const GangRecord& gang) const {
+    return by_ != EndsBy::kLimits && LearntEndOf(gang) &&
+           (by_ == EndsBy::kCorrections || !IsLate(gang));
+  }
+
+  void Pass(const GangRecord& gang) {
+    if (HasExpected() && *expected_ == &gang) {
+      ++expected_;
+    } else if (late_count_ < late_.size() && late_[late_count_].gang == &gang) {
+      ++late_count_;
+    } else {
+      ++stopping_;
+    }
+  }
+
+  const ClusterState& state_;
+  EndsBy by_;
+  WallTime now_;
+  ClusterState::StopSet::const_iterator stopping_;
+  ClusterState::StopSet::const_iterator expected_;  // behind those that are late
+  std::vector<End> late_;
+  std::size_t late_count_ = 0;  // that have been passed
+};
+
+// The running gangs that have ended by some moment are looked away from. Meanwhile the state's
+// lists of gangs stay as they are.
 class Future {
  public:
-  Future(Statement* statement, const GangRecord& gang, int64_t search_steps_max)
+  Future(Statement* statement, const GangRecord& gang, EndsBy by, int64_t search_steps_max)
       : statement_(*statement),
         gang_(gang),
         search_steps_max_(search_steps_max),
-        stopping_(statement->state().stopping().begin(), statement->state().stopping().end()) {
+        ends_(statement->state(), by, statement->now()) {
     for (const GangRecord* const leaving : statement_.state().leaving()) {
       statement_.Vacate(*leaving);
     }
@@ -33,53 +124,97 @@ class Future {
   Future& operator=(const Future&) = delete;
 
   // The fewest that have to have ended: what fits beside some fits beside fewer.
-  std::optional<WallTime> FirstFit() {
+  std::optional<Reservation> FirstFit() {
     if (Fits(0)) {
-      return statement_.now();
-    }
-    if (!Fits(stopping_.size())) {
-      return std::nullopt;
+      return Reservation{statement_.now()};
     }
     std::size_t too_few = 0;
-    std::size_t enough = stopping_.size();
+    std::size_t enough = CountUpTo(1);
+    while (enough > too_few && !Fits(enough)) {
+      too_few = enough;
+      enough = CountUpTo(2 * enough);
+    }
+    if (enough == too_few) {
+      return std::nullopt;
+    }
     while (enough - too_few > 1) {
       const std::size_t middle = too_few + (enough - too_few) / 2;
       (Fits(middle) ? enough : too_few) = middle;
     }
-    return std::max(stopping_[enough - 1]->run.stops_at, statement_.now());
+    return Reservation{std::max(known_[enough - 1].at, statement_.now()), LearntOf(enough)};
   }
 
  private:
+  // So many, or all that there are.
+  std::size_t CountUpTo(std::size_t count) {
+    while (known_.size() < count) {
+      const std::optional<End> next = ends_.Next();
+      if (!next) {
+        break;
+      }
+      known_.push_back(*next);
+    }
+    return std::min(count, known_.size());
+  }
+
   bool Fits(std::size_t ended_count) {
     GoTo(ended_count);
+    return Fits();
+  }
+
+  bool Fits() {
     const NodeLedger& nodes = statement_.state().nodes();
     return MayFitNow(nodes, gang_) &&
            statement_.state().queues().Allows(*gang_.queue, gang_.total) &&
            PlaceGang(nodes, gang_, {nullptr, true, search_steps_max_}).pods.has_value();
   }
 
+  // The last of which it was learnt when it ends, if those have to have ended for it to fit.
+  const GangRecord* LearntOf(std::size_t enough) {
+    GoTo(enough);
+    std::vector<const GangRecord*> learnt;
+    for (std::size_t i = 0; i < enough; ++i) {
+      if (known_[i].is_learnt) {
+        learnt.push_back(known_[i].gang);
+      }
+    }
+    if (learnt.empty() || known_[enough - 1].is_learnt) {
+      return learnt.empty() ? nullptr : learnt.back();
+    }
+    for (const GangRecord* const gang : learnt) {
+      statement_.Reoccupy(*gang);
+    }
+    const bool fits = Fits();
+    for (const GangRecord* const gang : learnt) {
+      statement_.Vacate(*gang);
+    }
+    return fits ? nullptr : learnt.back();
+  }
+
   void GoTo(std::size_t ended_count) {
     for (; ended_count_ < ended_count; ++ended_count_) {
-      statement_.Vacate(*stopping_[ended_count_]);
+      statement_.Vacate(*known_[ended_count_].gang);
     }
     for (; ended_count_ > ended_count; --ended_count_) {
-      statement_.Reoccupy(*stopping_[ended_count_ - 1]);
+      statement_.Reoccupy(*known_[ended_count_ - 1].gang);
     }
   }
 
   Statement& statement_;
   const GangRecord& gang_;
   int64_t search_steps_max_;
-  std::vector<const GangRecord*> stopping_;
+  Ends ends_;
+  std::vector<End> known_;  // as far as was looked
   std::size_t ended_count_ = 0;
 };
 
 }  // namespace
 
-std::optional<WallTime> ReservationFor(Statement* statement,
-                                       const GangRecord& gang,
-                                       int64_t search_steps_max) {
-  return Future(statement, gang, search_steps_max).FirstFit();
+std::optional<Reservation> ReservationFor(Statement* statement,
+                                          const GangRecord& gang,
+                                          EndsBy by,
+                                          int64_t search_steps_max) {
+  return Future(statement, gang, by, search_steps_max).FirstFit();
 }
 
 }  // namespace lockstep::control

@@ -8,18 +8,34 @@
 
 namespace lockstep::control {
 
-// The moment that is kept for a gang that waits: when it fits at the latest, by its queue's quota
-// too, if every running gang is stopped at its limit, and nobody starts in between who is still
-// there then. Whoever leaves counts as gone, who has no limit as there for good, and what is
-// claimed as held. Null: it does not fit then either.
+// When running gangs will have ended.
+enum class EndsBy {
+  kLimits,      // when they are stopped; without a limit never
+  kPastRuns,    // at their LearntEndOf; by their limits where that is none, or is over
+  kCorrections  // the same, but that one that runs for longer than it was thought to is thought to
+                // run for twice that time, or four times, and so on; by its limit where it is
+                // sooner
+};
+
+// The moment that is kept for a gang that waits.
+struct Reservation {
+  WallTime at;
+  // Without what was learnt of this one it would be another; null: limits alone count.
+  const GangRecord* learnt_of = nullptr;
+};
+
+// When the gang fits at the latest, by its queue's quota too, if every running gang has ended when
+// `by` says, and nobody starts in between who is still there then. Whoever leaves counts as gone,
+// who has no end as there for good, and what is claimed as held. Null: it does not fit then either.
 //
 // It may start sooner, as gangs may end before their limits.
 //
 // `statement` is as before when this returns.
-// Cost: a walk over the running gangs that have a limit, and a search for a place for each doubling
-// of their number.
-std::optional<WallTime> ReservationFor(Statement* statement,
-                                       const GangRecord& gang,
-                                       int64_t search_steps_max);
+// Cost: a walk over those running gangs that have to have ended, and as many again, and a search
+// for a place for each doubling of their number.
+std::optional<Reservation> ReservationFor(Statement* statement,
+                                          const GangRecord& gang,
+                                          EndsBy by,
+                                          int64_t search_steps_max);
 
 }  // namespace lockstep::control

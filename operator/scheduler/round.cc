@@ -9,7 +9,7 @@
 #include "operator/scheduler/placer.h"
 #include "operator/scheduler/preemption.h"
 #include "operator/scheduler/quota_turn.h"
-#include "operator/scheduler/reservation.h"
+#include "operator/scheduler/reservation_book.h"
 #include "operator/scheduler/take_over.h"
 #include "operator/scheduler/turn_order.h"
 #include "operator/scheduler/why.h"
@@ -17,10 +17,9 @@
 namespace lockstep::control {
 namespace {
 
-// Reservations that a round works out to let others pass, and as many to tell those that are the
-// first of their queues. Choice: a millisecond's worth on thousands of nodes; who comes after that
-// waits, or is not told when it starts.
-constexpr int kReservationsMax = 8;
+// Gangs that are told when they start, each the first of its queue. Choice: a millisecond's worth
+// on thousands of nodes; who comes after that is not told.
+constexpr int kStartsToldMax = 8;
 
 // What a gang waits for, before it is put into words.
 enum class Obstacle { kPriorityClass, kQueueName, kNamespace, kTurn, kQuota, kRoom };
@@ -51,6 +50,7 @@ class RoundRun {
         news_(state->news()),
         statement_(state, now),
         quota_turns_(*state),
+        reservations_(&statement_, options.search_steps_max),
         searches_left_(options.searches_max) {}
 
   RoundResult Run() {
@@ -169,8 +169,9 @@ class RoundRun {
     const GangRecord* const ahead = quota_turns_.HinderedBy(gang);
     wait.is_first =
         ahead == nullptr && (is_for_room ? turn.is_free() : quota_turns_.IsFree(*gang.queue));
-    if (ahead != nullptr && !(has_quota && MayFitNow(state_.nodes(), gang) && IsStopped(gang) &&
-                              EndsBefore(gang, *ahead))) {
+    if (ahead != nullptr &&
+        !(has_quota && MayFitNow(state_.nodes(), gang) && reservations_.IsStopped(gang) &&
+          reservations_.EndsBefore(gang, *ahead))) {
       wait = {&gang,
               Obstacle::kTurn,
               "waits behind " + ahead->request.name + ", which needs " +
@@ -181,13 +182,18 @@ class RoundRun {
       wait.reached_limit = place.reached_limit;
       if (place.pods) {
         Unschedulable refusal;
-        const std::optional<PlacedPods> first = IsStopped(gang) ? place.pods : std::nullopt;
+        const std::optional<PlacedPods> first =
+            reservations_.IsStopped(gang) ? place.pods : std::nullopt;
         PlaceResult in_turn = turn.PlaceInTurn(gang, *std::move(place.pods), &refusal);
-        if (!in_turn.pods && first && EndsInTime(gang, *first, turn)) {
+        const bool passes = !in_turn.pods && first && EndsInTime(gang, *first, turn);
+        if (passes) {
           in_turn.pods = first;
         }
         if (in_turn.pods) {
           Start(gang, *std::move(in_turn.pods));
+          if (passes || ahead != nullptr) {
+            reservations_.NotePassed();
+          }
           return true;
         }
         wait = {&gang, Obstacle::kTurn, std::move(refusal.shortfall)};
@@ -202,32 +208,18 @@ class RoundRun {
     } else if (wait.obstacle == Obstacle::kQuota && gang.request.standing != Standing::kAside) {
       quota_turns_.Wait(gang);
     }
-    wait.is_first = wait.is_first && wait.obstacle != Obstacle::kTurn && estimates_left_ > 0;
-    estimates_left_ -= wait.is_first ? 1 : 0;
+    wait.is_first = wait.is_first && wait.obstacle != Obstacle::kTurn && starts_left_ > 0;
+    starts_left_ -= wait.is_first ? 1 : 0;
     waits_.push_back(std::move(wait));
     return true;
-  }
-
-  // Whether it is known when the gang will have ended, and when others will have.
-  bool IsStopped(const GangRecord& gang) const {
-    return !state_.stopping().empty() && EndOf(gang.request, statement_.now()).has_value();
   }
 
   // Whether whoever ahead would have to wait for the gang does not start before that is stopped.
   bool EndsInTime(const GangRecord& gang, const PlacedPods& pods, TurnKeeper& turn) {
     const auto hindered = turn.AllHinderedBy(gang, pods);
     return hindered && std::all_of(hindered->begin(), hindered->end(), [&](const auto* waiting) {
-             return EndsBefore(gang, *waiting);
+             return reservations_.EndsBefore(gang, *waiting);
            });
-  }
-
-  bool EndsBefore(const GangRecord& gang, const GangRecord& waiting) {
-    if (reservations_left_ == 0) {
-      return false;
-    }
-    --reservations_left_;
-    const auto start = ReservationFor(&statement_, waiting, options_.search_steps_max);
-    return start && *EndOf(gang.request, statement_.now()) <= *start;
   }
 
   // Whether others go so that the gang may start, or it starts in their place. Gangs alike that
@@ -357,7 +349,7 @@ class RoundRun {
         continue;  // what it was told stands until then
       } else if (ObstacleOf(told->constraint) != ObstacleOf(wait)) {
         changed.push_back(&wait);
-      } else if (wait.gang->told_at != news_) {
+      } else if (wait.gang->told_at != news_ || IsOver(told->estimated_start)) {
         stale.push_back(&wait);
       }
     }
@@ -365,14 +357,27 @@ class RoundRun {
     ChooseOldest(std::move(stale), options_.refreshed_max, &chosen);
     for (const Wait& wait : waits_) {
       if (!chosen.contains(&wait)) {
+        LookWhenOver(*wait.gang->told);
         continue;
       }
       Unschedulable why = InWords(wait);
+      LookWhenOver(why);
       if (wait.gang->told == why) {
         result_.confirmed.push_back(wait.gang->request.name);
       } else {
         result_.refusals.push_back({wait.gang->request.name, std::move(why)});
       }
+    }
+  }
+
+  bool IsOver(const std::optional<WallTime>& start) const {
+    return start && *start <= statement_.now();
+  }
+
+  // A start that was learnt may pass by without anything new, and is to be told anew then.
+  void LookWhenOver(const Unschedulable& told) {
+    if (!state_.expecting().empty() && !IsOver(told.estimated_start)) {
+      LookAgainAt(told.estimated_start);
     }
   }
 
@@ -415,21 +420,14 @@ class RoundRun {
     } else {
       why = WhyNoRoom(state_.nodes(), *wait.gang, wait.reached_limit);
     }
-    const auto start = wait.is_first && !state_.stopping().empty()
-                           ? ReservationFor(&statement_, *wait.gang, options_.search_steps_max)
-                           : std::nullopt;
-    if (start && *start > statement_.now()) {
-      why.estimated_start = std::chrono::ceil<std::chrono::minutes>(*start);
-      why.shortfall += "; estimated start about " + MinuteOf(*why.estimated_start);
+    if (wait.is_first) {
+      reservations_.AddStart(*wait.gang, &why);
     }
     if (!wait.text.empty()) {
       why.shortfall += "; " + wait.text;
     }
     return why;
   }
-
-  // "2026-11-24T14:20Z"
-  static std::string MinuteOf(WallTime when) { return FormatRfc3339(when).substr(0, 16) + "Z"; }
 
   using Alike =
       std::tuple<QueueIndex, int64_t, std::vector<ShapeIndex>, int64_t, std::string, std::string>;
@@ -441,6 +439,7 @@ class RoundRun {
   Statement statement_;
   std::map<QueueIndex, TurnKeeper> turns_;
   QuotaTurns quota_turns_;
+  ReservationBook reservations_;
   std::size_t searches_left_;
   std::size_t left_out_count_ = 0;
   std::map<uint64_t, std::optional<WallTime>> searched_;  // as in the memory
@@ -449,8 +448,7 @@ class RoundRun {
   std::vector<const GangRecord*> line_;                   // in the order of turns
   std::set<std::string> awaited_;                         // those whose room another gets
   std::vector<Wait> waits_;
-  int reservations_left_ = kReservationsMax;
-  int estimates_left_ = kReservationsMax;
+  int starts_left_ = kStartsToldMax;
   RoundResult result_;
 };
 

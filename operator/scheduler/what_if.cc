@@ -41,6 +41,7 @@ Result<GangRequest> Changed(GangRequest request, const WhatIfChange& change) {
                    std::to_string(kReplicasMax));
     }
     Resize(count, &*role);
+    request.past_runs = {};  // those were of another size
   }
   request.queue = change.queue.value_or(request.queue);
   request.priority = change.priority.value_or(request.priority);

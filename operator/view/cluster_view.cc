@@ -12,6 +12,7 @@
 #include "operator/reconcile/gang/pod_labels.h"
 #include "operator/reconcile/policy/verdict_patience.h"
 #include "operator/view/own_pods.h"
+#include "operator/view/run_kinds.h"
 
 namespace lockstep::control {
 namespace {
@@ -29,6 +30,15 @@ bool IsRunning(const kube::Pod& pod) {
 }
 
 }  // namespace
+
+ClusterView::ClusterView(std::set<std::string> namespaces,
+                         const std::vector<std::string>& topology_levels,
+                         bool learns_run_times)
+    : namespaces_(std::move(namespaces)), feed_({topology_levels, /*is_one_machine=*/false}) {
+  if (learns_run_times) {
+    run_times_.emplace(RunTimeHistory::Options());
+  }
+}
 
 void ClusterView::Apply(const kube::ObjectUpdate<kube::RawObject>& jobs, News* news) {
   if (const auto* replaced = std::get_if<kube::Replaced<kube::RawObject>>(&jobs)) {
@@ -333,6 +343,11 @@ void ClusterView::NoteJobChange(const JobChange& change, News* news) {
   }
   if (before == after || (before != nullptr && after != nullptr && *before == *after)) {
     return;
+  }
+  if (run_times_ && after != nullptr) {
+    if (const std::optional<EndedRun> run = RunOf(*after)) {
+      run_times_->Learn(KindsOf(after->job), *run);
+    }
   }
   NoteUsageChange(key);
   NoteClaim(key, before, after, news);

@@ -16,6 +16,7 @@
 #include "operator/kube/reflector.h"
 #include "operator/reconcile/observed.h"
 #include "operator/resources/node_usage.h"
+#include "operator/scheduler/run_time_history.h"
 #include "operator/view/foreign_pods.h"
 #include "operator/view/job_alarms.h"
 #include "operator/view/job_usage.h"
@@ -45,10 +46,11 @@ struct News {
 class ClusterView {
  public:
   // `namespaces`: whose jobs are served; empty: all. Pods of other jobs are strangers.
-  // `topology_levels`: labels of nodes, from wide to narrow.
+  // `topology_levels`: labels of nodes, from wide to narrow. `learns_run_times`: rounds hear how
+  // long jobs ran that have succeeded and are there still.
   explicit ClusterView(std::set<std::string> namespaces = {},
-                       const std::vector<std::string>& topology_levels = {})
-      : namespaces_(std::move(namespaces)), feed_({topology_levels, /*is_one_machine=*/false}) {}
+                       const std::vector<std::string>& topology_levels = {},
+                       bool learns_run_times = false);
 
   ClusterView(const ClusterView&) = delete;
   ClusterView& operator=(const ClusterView&) = delete;
@@ -259,6 +261,7 @@ class ClusterView {
     stale_stands_.insert(job);
   }
 
+  PastRuns PastRunsOf(const JobId& key, const StoredJob* stored) const;
   const TrainingJobStatus* PlacedStatusOf(const JobId& key, const TrainingJob& job) const;
   std::string ClassOf(const JobId& key, const TrainingJob& job) const;
   void NoteRunTimeLimits(News* news);
@@ -303,8 +306,9 @@ class ClusterView {
   UsageLedger usage_{[this](const JobId& key) { return CountUsage(key); }};
 
   SchedulerFeed feed_;
-  std::set<JobId> stale_stands_;  // that it is to be told of
-  JobAlarms stuck_from_;          // when it is to be told of others
+  std::optional<RunTimeHistory> run_times_;  // null: nothing is learnt
+  std::set<JobId> stale_stands_;             // that it is to be told of
+  JobAlarms stuck_from_;                     // when it is to be told of others
   // When it was first told of pods that are to go and that nobody has asked to, by uid.
   std::map<JobId, std::map<std::string, WallTime>> unasked_since_;  // no job has none
   std::set<std::string> stale_nodes_;                               // those too

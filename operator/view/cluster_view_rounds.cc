@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "operator/api/conditions.h"
 #include "operator/reconcile/gang/gang_plan.h"
 #include "operator/reconcile/gang/queue.h"
 #include "operator/view/cluster_view.h"
+#include "operator/view/run_kinds.h"
 
 namespace lockstep::control {
 
@@ -224,17 +226,32 @@ void ClusterView::TellStands(WallTime now) {
     const StoredJob* const stored = FindJob(job);
     const std::string class_name = stored == nullptr ? "" : ClassOf(job, stored->job);
     const JobUsage* const usage = usage_.Of(job);
-    const JobStand stand = StandOf(job,
-                                   {stored,
-                                    next,
-                                    usage,
-                                    TermsOfClass(classes_, class_name),
-                                    UnaskedSince(job, usage, now),
-                                    RunTimeLimitOf(job)},
-                                   now);
+    JobStand stand = StandOf(job,
+                             {stored,
+                              next,
+                              usage,
+                              TermsOfClass(classes_, class_name),
+                              UnaskedSince(job, usage, now),
+                              RunTimeLimitOf(job)},
+                             now);
+    stand.request.past_runs = PastRunsOf(job, stored);
     stuck_from_.Set(job, stand.stuck_from);
     feed_.SetJob(job, stand);
   }
+}
+
+// A gang that has its places, or is about to, is expected to end when it was expected to before.
+PastRuns ClusterView::PastRunsOf(const JobId& key, const StoredJob* stored) const {
+  if (!run_times_ || stored == nullptr || HasEnded(stored->job.status)) {
+    return {};
+  }
+  const GangRecord* const known = feed_.state().Find(GangNameOf(key));
+  if (known != nullptr && known->state != GangState::kWaiting) {
+    return known->request.past_runs;
+  }
+  const TrainingJob& job = stored->job;
+  const bool is_of_other_manifest = PlacedStatus(job, nullptr) != nullptr && !IsRunOfManifest(job);
+  return is_of_other_manifest ? PastRuns() : run_times_->Recall(KindsOf(job));
 }
 
 // Those of whom it was not told before are to go from now on.

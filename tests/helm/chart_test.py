@@ -38,6 +38,7 @@ REFUSED = {
     "extraArgs={positional}": "extraArgs",
     "roundLog.mib=0": "mib",
     "fairShareHalfLife=week": "fairShareHalfLife",
+    "learnRunTimes=often": "learnRunTimes",
     "replica=1": "replica",
     "kueue.enabled=maybe": "kueue",
     "provisioning.enabled=maybe": "provisioning",
@@ -62,10 +63,10 @@ NEEDED = (
 # What can be done without.
 SPARED = (
     "affinity", "clusterDomain", "extraArgs", "fairShareHalfLife", "imagePullSecrets", "keySecret",
-    "kueue", "metrics.podMonitor", "metrics.serviceMonitor", "networkPolicy.metricsFrom",
-    "nodeSelector", "podAnnotations", "podLabels", "priorityClassName", "provisioning", "resources",
-    "runtimeImagePullSecrets", "serviceAccount.annotations", "serviceAccount.name", "tolerations",
-    "watchNamespaces",
+    "kueue", "learnRunTimes", "metrics.podMonitor", "metrics.serviceMonitor",
+    "networkPolicy.metricsFrom", "nodeSelector", "podAnnotations", "podLabels", "priorityClassName",
+    "provisioning", "resources", "runtimeImagePullSecrets", "serviceAccount.annotations",
+    "serviceAccount.name", "tolerations", "watchNamespaces",
 )
 
 # Names that YAML takes for something else unless they are quoted, or that have dots.

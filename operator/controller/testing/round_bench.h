@@ -16,6 +16,8 @@ namespace lockstep::control {
 // For tests of rounds over a view: nodes, queues, classes and jobs as watches would tell of them.
 class RoundBench : public testing::Test {
  protected:
+  explicit RoundBench(bool learns_run_times = false) : view_({}, {"rack"}, learns_run_times) {}
+
   void AddNode(const std::string& name, int64_t gpus, const std::string& rack = "") {
     kube::Node node;
     node.name = name;
@@ -106,7 +108,7 @@ class RoundBench : public testing::Test {
 
   std::string NextVersion() { return std::to_string(++version_); }
 
-  ClusterView view_{{}, {"rack"}};
+  ClusterView view_;
   RoundKeeper rounds_{&view_};
   News news_;
   WallTime now_{std::chrono::seconds(2000)};
