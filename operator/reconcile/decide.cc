@@ -27,6 +27,7 @@
 #include "operator/reconcile/act/start_answer.h"
 #include "operator/reconcile/act/successor.h"
 #include "operator/reconcile/act/summary.h"
+#include "operator/reconcile/act/suspension.h"
 #include "operator/reconcile/act/take_up.h"
 #include "operator/reconcile/build/pod.h"
 #include "operator/reconcile/build/pod_request.h"
@@ -98,34 +99,6 @@ void Begin(DecisionBuilder* builder) {
                  EventType::kWarning);
   } else if (FindCondition(builder->status(), ConditionType::kFullyPlanned) != nullptr) {
     builder->Set({ConditionType::kFullyPlanned, true, "FieldsPlanned", "all fields are heeded"});
-  }
-}
-
-void Suspend(DecisionBuilder* builder) {
-  NoteRunTime(builder);
-  if (!builder->status().placement.empty()) {
-    GiveUpGang(builder);
-  }
-  builder->mutable_status()->waiting_since.reset();
-  builder->mutable_status()->preempted_at.reset();
-  const std::string message = "runPolicy.suspend is set: no pod runs";
-  const std::string reason(kReasonSuspended);
-  builder->Set({ConditionType::kScheduled, false, reason, message});
-  builder->Set({ConditionType::kSuspended, true, reason, message});
-}
-
-void StartOrResume(DecisionBuilder* builder) {
-  if (IsTrue(builder->status(), ConditionType::kSuspended)) {
-    const ConditionChange resumed = {
-        ConditionType::kSuspended, false, "JobResumed", "runPolicy.suspend is not set"};
-    builder->Set(resumed);
-    SetCondition(builder->mutable_status(),
-                 {ConditionType::kScheduled, false, resumed.reason, "resumed: waits for its turn"},
-                 builder->now());
-    builder->mutable_status()->start_time.reset();
-  }
-  if (builder->status().placement.empty() && !builder->status().waiting_since.has_value()) {
-    builder->mutable_status()->waiting_since = builder->now();
   }
 }
 

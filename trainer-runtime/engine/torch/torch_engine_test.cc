@@ -1,8 +1,6 @@
 #include "trainer-runtime/engine/torch/torch_engine.h"
 
 #include <algorithm>
-#include <dlfcn.h>
-#include <filesystem>
 #include <iterator>
 #include <map>
 #include <string>
@@ -488,20 +486,6 @@ TEST(TorchEngine, ModelThatDoesNotFitTogetherIsRefusedWithTheLayer) {
   ASSERT_FALSE(engine.ok());
   EXPECT_EQ(engine.error().field(), "model.layers[2]");
   EXPECT_THAT(engine.error().message(), HasSubstr("Flatten"));
-}
-
-// Netlib's BLAS is three to eleven times slower and easily installed by accident: LibTorch's
-// package pulls it in when nothing else provides libblas.so.3.
-TEST(TorchEngine, LinearAlgebraIsOpenBlas) {
-  void* const symbol = ::dlsym(RTLD_DEFAULT, "sgemm_");
-  ASSERT_NE(symbol, nullptr);
-  Dl_info found{};
-  ASSERT_NE(::dladdr(symbol, &found), 0);
-  const std::string library = std::filesystem::canonical(found.dli_fname).string();
-  EXPECT_THAT(library, HasSubstr("openblas"))
-      << "install libopenblas0-pthread, or choose it: update-alternatives --config libblas.so.3-"
-         "x86_64-linux-gnu";
-  EXPECT_THAT(MakeTorchEngine(Tutorial()).value()->Description(), HasSubstr("OpenBLAS"));
 }
 
 }  // namespace
