@@ -350,6 +350,7 @@ TrainingJob JobWithFullStatus() {
   status.kueue = {"uid", "gpus", {{Role::kWorker, map, {toleration}, map, map}}};
   status.provisioning = {
       1, OpenAsk{ProvisioningClass::kCheckCapacity, "revision", {}, true}, 1, WallTime{}, "none"};
+  status.relaunch = {1, WallTime{}, WallTime{}, true};
   status.preemptions = 1;
   status.origin = {1, "0123", "image", "vision", "urgent"};
   status.roles = {{Role::kWorker, 0, 1, 0, 0}};

@@ -67,7 +67,8 @@ TEST_F(JobFile, SkippedDocumentsAreNamedWithTheirLine) {
   ASSERT_TRUE(single.ok()) << single.error().message();
   EXPECT_THAT(
       single->skipped,
-      ElementsAre(source_.file + ":9: ConfigMap \"settings\" skipped: only TrainingJobs are read"));
+      ElementsAre(source_.file + ":9: ConfigMap \"settings\" skipped: only TrainingJobs and "
+                                 "TrainingQueues are read"));
 }
 
 TEST_F(JobFile, QueueIsSkippedWithWhatItIsFor) {
