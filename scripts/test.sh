@@ -77,7 +77,7 @@ run_tests() {
   failed=$(sed 's/^[0-9]*://' "build/$1/Testing/Temporary/LastTestsFailed.log")
   cp "build/$1/Testing/Temporary/LastTest.log" "build/$1/first-try.log"
   [ "$(wc -w <<<"$failed")" -le "$again_max" ] || die "too many tests failed to try them again"
-  check_leftovers
+  clear_leftovers
   say "UNSURE, tried once more alone (how they failed: build/$1/first-try.log):" $failed
   ctest --preset "$1" --rerun-failed
   say "UNSURE, but passed alone:" $failed
@@ -108,6 +108,17 @@ leftover_cluster_parts() {
     [ ! -e "$group" ] || echo "cgroup $group"
   done
   grep -F " $scratch/" /proc/mounts || true
+}
+
+# After a test that was killed, which cleans up nothing itself.
+clear_leftovers() {
+  local pid
+  for pid in $(leftover_processes | awk '{print $1}'); do
+    echo "ending what a failed test has left: $(ps -o pid=,args= -p "$pid")"
+    kill -KILL "$pid" || true
+  done
+  find "$scratch" -mindepth 1 -delete || true
+  shared_memory_before=$(ls -A /dev/shm)
 }
 
 check_leftovers() {

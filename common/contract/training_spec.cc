@@ -131,6 +131,9 @@ Json EncodeTrainingSection(const TrainingSpec& spec) {
 
 Json EncodeTrainingSpec(const TrainingSpec& spec) {
   Json value = EncodeTrainingSection(spec);
+  if (spec.precision == Precision::kFloat32) {
+    value.erase("precision");  // runtimes of earlier versions, which gangs keep, do not know it
+  }
   value[kVariablesKey] = NameOf(kVariablePlacementNames, spec.variables);
   return value;
 }

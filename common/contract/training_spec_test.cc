@@ -101,6 +101,7 @@ TEST(TrainingSpec, PlacementOfVariablesIsToldToTheRuntimeOnly) {
   TrainingSpec spec = DecodeTrainingSpec(Patched(R"({"replicas": 3})"), "training", &errors);
   ASSERT_THAT(errors, IsEmpty());
   EXPECT_FALSE(EncodeTrainingSection(spec).contains("variables"));
+  EXPECT_FALSE(EncodeTrainingSpec(spec).contains("precision")) << "runtimes of before know it not";
   for (const VariablePlacement variables : {VariablePlacement::kMirrored,
                                             VariablePlacement::kCentral,
                                             VariablePlacement::kIndependent,

@@ -140,7 +140,7 @@ class TrainingDocument : public ::testing::Test {
     std::vector<Error> errors;
     const TrainingSpec spec = DecodeTrainingSpec(document, "", &errors);
     if (encoded != nullptr && errors.empty()) {
-      *encoded = EncodeTrainingSpec(spec);
+      *encoded = EncodeTrainingSection(spec);
     }
     return errors;
   }

@@ -19,7 +19,7 @@ struct ClusterNotes {
   static constexpr std::size_t kRefusalBytesMax = 1024;
 
   // Choice: more than a job has objects to write. Those of names that are not written any more go.
-  static constexpr std::size_t kRefusedWritesMax = 8;
+  static constexpr std::size_t kRefusedWritesMax = 64;
 
   WallTime wall_now{};  // of the present step
   News news;

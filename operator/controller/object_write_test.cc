@@ -55,7 +55,7 @@ TEST(ObjectWrite, RefusalsAreKeptByNameUntilItIsTakenAndNotWithoutBound) {
   ClusterNotes notes;
   const JobId job{"team", "mnist"};
   const Status refusal = Error(ErrorCode::kResourceExhausted, std::string(5000, 'x'));
-  for (int i = 0; i < 20; ++i) {
+  for (int i = 0; i < 100; ++i) {
     NoteWrite(job, Write(WriteObject::Kind::kCreate, std::to_string(i)), refusal, &notes);
   }
   EXPECT_EQ(notes.refused_writes.at(job).size(), ClusterNotes::kRefusedWritesMax);

@@ -121,6 +121,11 @@ TEST(DecideEnd, WhatAProgramReportsJustBeforeItsEndIsInTheStatusThoughNobodyAske
   EXPECT_EQ(status.progress->data_epoch, 3);
   EXPECT_EQ(status.progress->loss, 0.25);
   EXPECT_EQ(status.result, std::nullopt);
+
+  world.ReportAll();
+  world.observed.reports["mnist-worker-0"].document.step = Step(38);
+  world.Advance(seconds(10));
+  EXPECT_EQ(world.Step().status, status) << "an older report takes it back";
 }
 
 TEST(DecideEnd, CleanPodPolicySaysWhatStays) {

@@ -56,7 +56,8 @@ bool IsRunOfManifest(const TrainingJob& job) {
 
 std::optional<EndedRun> RunOf(const StoredJob& stored) {
   const TrainingJobStatus& status = stored.job.status;
-  const bool ran_in_one_go = status.attempt == Attempt() && IsRunOfManifest(stored.job);
+  const bool ran_in_one_go =
+      status.attempt == Attempt() && status.relaunch.count == 0 && IsRunOfManifest(stored.job);
   if (!stored.problem.empty() || !IsTrue(status, ConditionType::kSucceeded) || !ran_in_one_go ||
       !status.start_time.has_value() || !status.completion_time.has_value() ||
       *status.completion_time < *status.start_time) {

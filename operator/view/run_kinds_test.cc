@@ -88,6 +88,7 @@ TEST(RunKinds, NothingIsLearntFromWhatFailedOrBeganAnewOrWasEdited) {
     stored->job.status.conditions.front().type = ConditionType::kFailed;
   }));
   EXPECT_FALSE(teaches([](StoredJob* stored) { stored->job.status.attempt = Attempt(1); }));
+  EXPECT_FALSE(teaches([](StoredJob* stored) { stored->job.status.relaunch.count = 1; }));
   EXPECT_FALSE(teaches([](StoredJob* stored) { ++stored->job.metadata.generation; }));
   EXPECT_FALSE(teaches([](StoredJob* stored) { stored->job.status.start_time.reset(); }));
   EXPECT_FALSE(teaches([](StoredJob* stored) {

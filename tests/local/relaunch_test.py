@@ -35,6 +35,7 @@ print("met", os.getpid(), os.getppid(), *(os.environ[name] for name in names), f
 if attempt == 0:
     peer.recv(1)
     sys.exit("lost the peer")
+time.sleep(3)  # long enough to be asked
 """
 
 

@@ -62,7 +62,7 @@ Status ParameterStore::LendGradients(std::span<float> memory) {
                      std::to_string(gradients_.size()));
   }
   gradients_ = memory;
-  own_gradients_ = {};
+  own_gradients_ = std::vector<float>();  // `= {}` would keep the memory
   return OkStatus();
 }
 

@@ -93,6 +93,7 @@ void PodListener::ForgetLosses() {
   for (ProcessReport& report : reports_) {
     report.lost_at.reset();
   }
+  furthest_.reset();
 }
 
 void PodListener::Tell(ControlMessage message) {

@@ -14,8 +14,8 @@ namespace lockstep::runtime {
 namespace {
 
 // Whoever could start the programs anew asks more often than that; without him the kubelet's word
-// is what ends the pod. Choice: three times the longest interval at which operators ask.
-constexpr Duration kUnaskedMax = std::chrono::seconds(15);
+// is what ends the pod. Choice: a leader that is lost is followed by another within half of it.
+constexpr Duration kUnaskedMax = std::chrono::seconds(40);
 
 // Between two looks at who asks; the age of the end is told as exactly. Choice.
 constexpr Duration kLookInterval = std::chrono::milliseconds(100);

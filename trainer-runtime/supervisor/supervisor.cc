@@ -102,6 +102,7 @@ class Supervisor {
   bool may_hold_ = true;               // all that were started could be
   bool is_halting_ = false;            // all were asked to end so that they start anew
   bool asked_for_loss_ = false;        // SIGTERM was sent, so that one from outside is no news
+  bool is_told_to_end_ = false;        // from outside
   bool was_asked_to_end_ = false;      // from outside, before anything had failed
   std::optional<PodFailure> failure_;  // the first
 };
@@ -174,10 +175,13 @@ void Supervisor::NoteStart(const Status& started) {
 // Whether all run again after all have ended, which may take a while. Nothing is left of those
 // before: what still holds their ports would be in the way of the next.
 bool Supervisor::IsRelaunched() {
-  const bool is_over = was_asked_to_end_ || (!failure_.has_value() && !is_halting_);
+  const bool is_over = is_told_to_end_ || (!failure_.has_value() && !is_halting_);
   const PodFailure end = failure_.value_or(PodFailure());
   if (options_.hold == nullptr || is_over || !may_hold_ || !IsHoldable(end) ||
       (options_.may_hold && !options_.may_hold())) {
+    if (is_halting_ && !failure_.has_value()) {  // whoever was ended by us has not succeeded
+      failure_ = HaltedInVain();
+    }
     return false;
   }
   const bool is_clear = KillAllChildren(Deadline::After(SteadyNow(), kEndTimeout),
@@ -319,6 +323,7 @@ void Supervisor::HandleSignals() {
     const int signal = static_cast<int>(info.ssi_signo);
     if (signal == SIGTERM || signal == SIGINT) {
       options_.logger->Info("asked to end", {{"signal", SignalName(signal)}});
+      is_told_to_end_ = true;
       was_asked_to_end_ = was_asked_to_end_ || !failure_.has_value();
       if (signal != SIGTERM || !asked_for_loss_) {
         AskToEnd(signal, options_.grace);

@@ -90,6 +90,14 @@ TEST_F(SupervisorHoldTest, ProgramsThatRunAreHaltedAndStartedAnew) {
   EXPECT_EQ(Run(), kExitSuccess) << seen_;
 }
 
+TEST_F(SupervisorHoldTest, WhoIsHaltedAndMayNotBeHeldHasNotSucceeded) {
+  UseOperator(1, /*halts=*/true);
+  options_.may_hold = [] { return false; };
+  UseScript("cd " + directory_ + "; trap 'exit 0' TERM; touch runs; while :; do sleep 0.01; done");
+  EXPECT_EQ(Run(), kExitRetryable) << seen_;
+  EXPECT_EQ(Message().outcome, Outcome::kRetryable);
+}
+
 TEST_F(SupervisorHoldTest, EndThatNobodyAsksForIsThePodsAtOnce) {
   UseOperator(0, /*halts=*/false);
   options_.on_event = nullptr;  // nobody ever asks

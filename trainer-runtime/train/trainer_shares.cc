@@ -114,6 +114,7 @@ void Trainer::ReportShare(const UpdatesMade& made,
   report.epoch_sample_count = own.sample_count;
   report.sample_count = batch.size();
   report.samples_consumed = made.sample_count;
+  report.steps_skipped = state_.steps_skipped();
   hooks_.on_step(report);
 }
 

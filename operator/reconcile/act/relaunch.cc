@@ -129,7 +129,8 @@ bool ContinueRelaunch(const GangView& view, DecisionBuilder* builder) {
   }
   const std::vector<const Member*> ranks = Ranks(view);
   const bool is_done = std::all_of(ranks.begin(), ranks.end(), [&](const Member* member) {
-    return RelaunchesOf(*member) >= relaunch->count;
+    return RelaunchesOf(*member) >= relaunch->count ||
+           (relaunch->is_halted && member->state == MemberState::kSucceeded);
   });
   if (is_done) {
     *relaunch = Relaunch{relaunch->count, std::nullopt, WallTime{}, false};
@@ -142,6 +143,7 @@ bool ContinueRelaunch(const GangView& view, DecisionBuilder* builder) {
   }
   builder->WakeAt(relaunch->told_at + kTellAgainAfter);
   builder->WakeAt(*relaunch->since + kRelaunchPatience);
+  builder->WakeAt(*relaunch->since + 2 * kRelaunchPatience);
   return true;
 }
 

@@ -221,6 +221,20 @@ TEST_F(RelaunchTest, RankThatIsDoneMeanwhileCostsTheGangItsPods) {
   EXPECT_EQ(world_.job.status.attempt, Attempt(2));
 }
 
+TEST_F(RelaunchTest, RankThatIsDoneBeforeAnybodyHasAskedItHasMissedNothing) {
+  Hold(kFirst, 137);
+  Hold(kSecond, 1);
+  Step();
+  Step();
+  world_.Exit(kSecond, 0);
+  Start(kFirst, 1);
+  Step();
+  Step();
+  EXPECT_EQ(world_.job.status.attempt, Attempt(0));
+  EXPECT_FALSE(world_.job.status.relaunch.since.has_value());
+  EXPECT_EQ(world_.job.status.relaunch.count, 1);
+}
+
 TEST_F(RelaunchTest, WipedStatusLearnsOfRelaunchesFromPods) {
   LoseBoth();
   world_.job.status.relaunch = Relaunch();

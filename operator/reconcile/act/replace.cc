@@ -98,7 +98,9 @@ bool CanReplace(const DecisionBuilder& builder,
       std::all_of(failures.begin(), failures.end(), [&](const Failure& failure) {
         return IsLeftAlone(builder, failure);
       });
-  const bool ranks_meet_again = builder.is_training() || ProgramsMeetAgain(view, failures);
+  // After a relaunch programs know a later attempt than a new pod would tell its own.
+  const bool ranks_meet_again = builder.is_training() || (builder.status().relaunch.count == 0 &&
+                                                          ProgramsMeetAgain(view, failures));
   return std::all_of(failures.begin(), failures.end(), [&](const Failure& failure) {
     return failure.task.role == Role::kEvaluator ||
            (ranks_meet_again && !has_finished_rank && !are_left_alone);

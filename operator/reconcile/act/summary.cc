@@ -135,6 +135,10 @@ void CountRoles(const GangView& view, DecisionBuilder* builder) {
 }
 
 void NoteProgress(const GangView& view, DecisionBuilder* builder) {
+  if (const auto words = FinalWords(view);
+      !builder->is_training() && words.has_value() && words->last_step.has_value()) {
+    return;  // NoteResult tells of them; an older report would take that back at each turn
+  }
   const Member* reporter = nullptr;
   for (const Member& member : view.members) {
     const bool is_nearer = reporter == nullptr || member.rank < reporter->rank;

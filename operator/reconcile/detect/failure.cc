@@ -271,14 +271,20 @@ bool IsLate(const DecisionBuilder& builder, const Member& member, const PodPlace
 // Whether the relaunch under way has taken too long, and the member is among those waited for.
 bool IsLateForRelaunch(const DecisionBuilder& builder, const Member& member) {
   const Relaunch& relaunch = builder.status().relaunch;
-  return relaunch.since.has_value() && *relaunch.since + kRelaunchPatience <= builder.now() &&
-         member.rank.has_value() && RelaunchesOf(member) < relaunch.count;
+  if (!relaunch.since.has_value() || !member.rank.has_value() ||
+      member.state == MemberState::kSucceeded) {
+    return false;
+  }
+  // A leader that has just begun knows nothing of pods that it has not asked yet.
+  const Duration patience = member.report != nullptr ? kRelaunchPatience : 2 * kRelaunchPatience;
+  return *relaunch.since + patience <= builder.now() && RelaunchesOf(member) < relaunch.count;
 }
 
-// One that was done when the relaunch under way reached it: the others would wait for it.
+// One that was done when the relaunch under way reached it: the others would wait for it. Once all
+// have been halted only who was started anew can succeed, and may be done before anybody asks.
 bool MissesRelaunch(const DecisionBuilder& builder, const Member& member) {
   const Relaunch& relaunch = builder.status().relaunch;
-  return relaunch.since.has_value() && member.rank.has_value() &&
+  return relaunch.since.has_value() && !relaunch.is_halted && member.rank.has_value() &&
          member.state == MemberState::kSucceeded && RelaunchesOf(member) < relaunch.count;
 }
 

@@ -39,6 +39,12 @@ TrainingJobStatus WithoutFuture(TrainingJobStatus status, WallTime now) {
   }
   Clamp(&status.relaunch.since, now);
   status.relaunch.told_at = std::min(status.relaunch.told_at, now);
+  if (status.provisioning.has_value()) {
+    Clamp(&status.provisioning->retry_at, now + kRollbackDelayMax);
+    if (status.provisioning->open.has_value()) {
+      status.provisioning->open->since = std::min(status.provisioning->open->since, now);
+    }
+  }
   Clamp(&status.waiting_since, now);
   Clamp(&status.start_time, now);
   Clamp(&status.preempted_at, now);

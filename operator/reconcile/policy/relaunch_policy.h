@@ -8,7 +8,7 @@
 namespace lockstep::control {
 
 // How long a pod whose programs have ended waits for a relaunch, as it is told at its birth.
-// Choice: two leaders in a row may fail meanwhile; then it ends, as a pod does that waits for
+// Choice: one leader may fail meanwhile; then it ends, as a pod does that waits for
 // nobody.
 inline constexpr std::chrono::seconds kHoldTime{60};
 
