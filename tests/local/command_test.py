@@ -130,8 +130,8 @@ class Hangs(LocalTest):
               "test $RANK = 1 && kill -STOP $$$$; while :; do sleep 0.1; done")
 
     def test_a_stopped_program_is_found_and_the_gang_starts_anew(self):
-        manifest = command_manifest(["sh", "-c", self.SCRIPT], backoff_limit=1)
-        run = self.run_job(manifest + "  recovery: {hungAfterSeconds: 1}\n")
+        run = self.run_job(command_manifest(["sh", "-c", self.SCRIPT], backoff_limit=1,
+                                            recovery="{hungAfterSeconds: 1}"))
         self.assertEqual(run.exit_code, 0, run.output)
         self.assertEqual([(each["cause"], each["count"]) for each in run.summary["restarts"]],
                          [("hang", 1)], run.output)

@@ -165,7 +165,10 @@ void Checks::NotePlacing(const TrainingJob& job) {
     waiting_since_.try_emplace(job.metadata.uid, context_->now);
   }
   if (IsTrue(job.status, ConditionType::kSuspended)) {
-    placed_since_.erase(job.metadata.uid);
+    if (const auto placed = placed_since_.find(job.metadata.uid); placed != placed_since_.end()) {
+      placed_before_[job.metadata.uid] += context_->now - placed->second;
+      placed_since_.erase(placed);
+    }
     holding_.erase(job.metadata.uid);
   } else if (!job.status.placement.empty()) {
     placed_since_.try_emplace(job.metadata.uid, context_->now);

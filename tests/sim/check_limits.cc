@@ -74,9 +74,9 @@ void Checks::NoteLimits() {
 bool Checks::WasStoppedByQueue(const Json& job) {
   NoteLimits();  // one may have been edited in this very moment
   const auto placed = placed_since_.find(UidOf(job));
-  if (placed == placed_since_.end()) {
-    return false;
-  }
+  const Duration now_placed =
+      placed == placed_since_.end() ? Duration() : context_->now - placed->second;
+  const Duration ran = placed_before_[UidOf(job)] + now_placed;
   const TimePoint decided = context_->now - kDecisionError - kViewLag;
   for (const std::string& queue : WayUp(server_->store(), QueueOf(job))) {
     const auto known = limits_.find(queue);
@@ -87,7 +87,7 @@ bool Checks::WasStoppedByQueue(const Json& job) {
       const bool was_in_force =
           std::next(one) == known->second.end() || std::next(one)->first >= decided;
       if (was_in_force && one->second.has_value() &&
-          context_->now - placed->second + kDecisionError >= seconds(*one->second)) {
+          ran + kDecisionError >= seconds(*one->second)) {
         context_->Count("a job that its queue's limit ends");
         return true;
       }

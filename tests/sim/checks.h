@@ -135,6 +135,7 @@ class Checks {
   std::map<std::string, TimePoint> partial_since_;  // by job uid
   std::map<std::string, TimePoint> waiting_since_;  // by job uid: for a gang that runs
   std::map<std::string, TimePoint> placed_since_;   // by job uid: the first gang since a resume
+  std::map<std::string, Duration> placed_before_;   // by job uid: until its last suspension
   // By queue: how long it lets jobs run, in seconds, since when; null: for ever.
   std::map<std::string, std::map<TimePoint, std::optional<int64_t>>> limits_;
   std::map<std::string, Holding> holding_;  // by job uid

@@ -287,7 +287,11 @@ void Simulation::NoteDeaths() {
     }
     if (process.end.has_value()) {
       const bool was_asked = process.stop_by.has_value() || process.end->code == 0;
-      checks_.casualties()->NoteAlone(uid, was_asked);
+      if (process.relaunches > 0 && !process.held.has_value() && !was_asked) {
+        checks_.casualties()->NoteHeld(uid, process.relaunches);  // another end than that of before
+      } else {
+        checks_.casualties()->NoteAlone(uid, was_asked);
+      }
       if (IsPermanent(process.end->code)) {
         checks_.casualties()->NotePermanentEnd(process.environment.job_uid);
       }

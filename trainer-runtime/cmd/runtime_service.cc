@@ -59,6 +59,7 @@ Result<std::unique_ptr<RuntimeService>> RuntimeService::Start(
   endpoints.board = &service->board_;
   endpoints.metrics = &service->metrics_;
   endpoints.logger = logger;
+  endpoints.tells_of_first_status = environment.hold.count() > 0;
   endpoints.on_control = std::move(on_control);
   endpoints.metrics_page = std::move(metrics_page);
   HttpServerOptions server;

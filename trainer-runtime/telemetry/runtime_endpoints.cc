@@ -108,12 +108,12 @@ HttpRoutes MakeRuntimeRoutes(RuntimeEndpointsOptions options) {
   routes["/control"]["POST"] = [gate](const HttpServerRequest& request) {
     return gate->Answer(request);
   };
-  // Whether somebody reaches this pod is the first thing to know where its end was told late.
+  // Whether somebody reaches this pod is the first thing to know where its end was not held.
   const auto was_asked = std::make_shared<bool>(false);
   routes["/status"]["GET"] = [options = std::move(options),
                               was_asked](const HttpServerRequest& request) {
     HttpServerResponse answer = AnswerStatus(options, request);
-    if (answer.status == 200 && !std::exchange(*was_asked, true)) {
+    if (options.tells_of_first_status && answer.status == 200 && !std::exchange(*was_asked, true)) {
       options.logger->Info("the status was asked for, and told");
     }
     return answer;

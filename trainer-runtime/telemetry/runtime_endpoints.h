@@ -19,9 +19,10 @@ struct RuntimeEndpointsOptions {
   std::string job_key;          // empty: /status and /control refuse everybody
   int64_t control_counter = 0;  // messages up to this one are old; see WorkerEnvironment
   // Everything below outlives the server that serves the routes.
-  StatusBoard* board = nullptr;  // required
-  Metrics* metrics = nullptr;    // required
-  Logger* logger = nullptr;      // required
+  StatusBoard* board = nullptr;        // required
+  Metrics* metrics = nullptr;          // required
+  Logger* logger = nullptr;            // required
+  bool tells_of_first_status = false;  // logs when somebody has asked for the first time
   // Called on the server's thread for each accepted message: must return at once.
   std::function<void(const ControlMessage&)> on_control;
   // The page in place of that of `metrics`, unless it is empty. Called likewise; may be null.
