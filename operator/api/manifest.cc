@@ -101,9 +101,18 @@ std::vector<Error> QueueErrors(const Json& document) {
              "apiVersion",
              DescribeJson(document["apiVersion"]) + " found, expected " + std::string(kApiVersion));
   }
-  const bool has_metadata = document.contains("metadata");
-  if (!has_metadata || TextAt(document["metadata"], "name").empty()) {
+  const std::string name =
+      document.contains("metadata") ? TextAt(document["metadata"], "name") : "";
+  if (name.empty()) {
     AddError(&errors, "metadata.name", "missing, expected a name");
+  } else if (!IsDnsLabel(name)) {
+    AddError(
+        &errors, "metadata.name", Quoted(name) + " found, expected " + std::string(kDnsLabelWords));
+  }
+  if (!document.contains("spec")) {
+    AddError(&errors, "spec", "missing, expected an object");
+  } else if (!name.empty() && TextAt(document["spec"], "parent") == name) {
+    AddError(&errors, "spec.parent", "a queue is not below itself");
   }
   return errors;
 }
@@ -121,20 +130,22 @@ void TakeQueues(YamlStream* stream, Manifest* manifest) {
     if (!is_queue(document)) {
       continue;
     }
-    manifest->queues.push_back(NameOf(document));
+    const SkippedDocument queue = NameOf(document);
+    for (const SkippedDocument& known : manifest->queues) {
+      if (known.name == queue.name && !queue.name.empty()) {
+        manifest->problems.push_back(MakeProblem(
+            PlaceOf(document, "metadata.name"),
+            "metadata.name",
+            Quoted(queue.name) + " found twice, first on line " + std::to_string(known.line)));
+      }
+    }
+    manifest->queues.push_back(queue);
     for (const Error& error : QueueErrors(document.value)) {
       manifest->problems.push_back(
           MakeProblem(PlaceOf(document, error.field()), error.field(), error.message()));
     }
   }
   std::erase_if(stream->documents, is_queue);
-}
-
-// Whether `field` is `changed` or lies inside it.
-bool IsWithin(std::string_view field, std::string_view changed) {
-  return field.starts_with(changed) &&
-         (field.size() == changed.size() || field[changed.size()] == '.' ||
-          field[changed.size()] == '[');
 }
 
 // C strings, and so paths, arguments and variables, end at a zero byte: what comes behind it would

@@ -247,7 +247,7 @@ TEST(ReadManifest, OtherKindsBesideAJobAreSkippedAndNamed) {
 }
 
 constexpr const char* kQueue =
-    "---\napiVersion: lockstep.dev/v1\nkind: TrainingQueue\nmetadata: {name: team}\n";
+    "---\napiVersion: lockstep.dev/v1\nkind: TrainingQueue\nmetadata: {name: team}\nspec: {}\n";
 
 TEST(ReadManifest, QueuesAreReadBesideJobsAndAlone) {
   for (const std::string& jobs : {std::string(kGoodManifest), std::string()}) {
@@ -266,6 +266,17 @@ TEST(ReadManifest, WhatIsWrongWithAQueueIsToldWithItsLine) {
       "job.yaml:1: apiVersion: \"lockstep.dev/v1beta1\" found, expected lockstep.dev/v1\n"
       "job.yaml:1: metadata.name: missing, expected a name\n"
       "job.yaml:4: spec.wieght: unknown field; did you mean \"weight\"?\n");
+}
+
+TEST(ReadManifest, QueueIsHeldToWhatTheServerAsksOfItsNameAndParent) {
+  const std::string head = "apiVersion: lockstep.dev/v1\nkind: TrainingQueue\n";
+  EXPECT_THAT(ProblemsOf(head + "metadata: {name: 9Team}\nspec: {}\n"),
+              HasSubstr("metadata.name: \"9Team\" found, expected a DNS label"));
+  EXPECT_THAT(ProblemsOf(head + "metadata: {name: team}\n"), HasSubstr("spec: missing"));
+  EXPECT_THAT(ProblemsOf(head + "metadata: {name: team}\nspec: {parent: team}\n"),
+              HasSubstr("spec.parent: a queue is not below itself"));
+  EXPECT_THAT(ProblemsOf(std::string(kQueue) + kQueue),
+              HasSubstr("metadata.name: \"team\" found twice, first on line 1"));
 }
 
 TEST(ReadManifest, OtherKindsAloneAreNoJob) {

@@ -73,7 +73,8 @@ TEST_F(JobFile, SkippedDocumentsAreNamedWithTheirLine) {
 
 TEST_F(JobFile, QueueIsSkippedWithWhatItIsFor) {
   Write(std::string(kJob) +
-        "---\napiVersion: lockstep.dev/v1\nkind: TrainingQueue\nmetadata: {name: team}\n");
+        "---\napiVersion: lockstep.dev/v1\nkind: TrainingQueue\nmetadata: {name: team}\n"
+        "spec: {}\n");
   const auto single = ReadSingleJob(source_);
   ASSERT_TRUE(single.ok()) << single.error().message();
   EXPECT_THAT(
