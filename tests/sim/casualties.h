@@ -31,7 +31,8 @@ class Casualties {
   // Something has met this pod alone; nothing new where it has met something of that kind before.
   void NoteAlone(const std::string& pod_uid, bool is_free);
 
-  // A program of this pod has ended that its pod outlives, after so many relaunches.
+  // A program of this pod has ended that its pod outlives, after so many relaunches; -1: the pod
+  // has ended in another way while it was held.
   void NoteHeld(const std::string& pod_uid, int64_t relaunches);
 
   bool IsHit(const std::string& pod_uid) const { return acts_.count(pod_uid) > 0; }

@@ -287,8 +287,10 @@ void Simulation::NoteDeaths() {
     }
     if (process.end.has_value()) {
       const bool was_asked = process.stop_by.has_value() || process.end->code == 0;
-      if (process.relaunches > 0 && !process.held.has_value() && !was_asked) {
-        checks_.casualties()->NoteHeld(uid, process.relaunches);  // another end than that of before
+      const bool is_another = process.held.has_value() ? process.held->code != process.end->code
+                                                       : process.relaunches > 0;
+      if (is_another && !was_asked) {
+        checks_.casualties()->NoteHeld(uid, process.held.has_value() ? -1 : process.relaunches);
       } else {
         checks_.casualties()->NoteAlone(uid, was_asked);
       }
