@@ -23,6 +23,12 @@ namespace lockstep::runtime {
 // it.
 class LentMemory {
  public:
+  // Of a sum that is made where its numbers lie, all slices of a chunk together. Measured with 2
+  // ranks at 4 and 16 MB: 415 and 1770 us with chunks of 512 KB, 345 and 1430 with 1 MB, 300 and
+  // 1260 with 2 MB, and no better with more; with 3 ranks on 2 cores 15 % less at 16 MB. Nothing is
+  // staged, so no memory asks for smaller ones.
+  static constexpr std::size_t kChunkBytes = 2 * 1024 * 1024;
+
   LentMemory() = default;
 
   // Shapes: memories [ranks], all of one size; memories[rank] is the rank's own.

@@ -89,8 +89,8 @@ TEST(LentMemory, OtherSizeIsRefused) {
 
 // Bit for bit what a stage gives, wherever it lies, and nothing beside it changes.
 TEST(LentMemory, SumsAreThoseOfAStage) {
-  const std::size_t chunk = SharedMemoryLayout::ChunkBytes(2) / sizeof(float);
-  const std::vector<std::size_t> counts = {1, 10000, chunk - 3, chunk, 5 * chunk + 1001};
+  const std::size_t chunk = LentMemory::kChunkBytes / sizeof(float);
+  const std::vector<std::size_t> counts = {1, 10000, chunk - 3, chunk, 3 * chunk + 1001};
   constexpr std::size_t kBefore = 21;  // elements
   for (const Backend backend : {Backend::kSharedMemory, Backend::kHierarchical}) {
     for (int world_size = 2; world_size <= 5; ++world_size) {

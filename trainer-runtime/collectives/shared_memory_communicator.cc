@@ -81,7 +81,7 @@ class SharedMemoryCommunicator final : public CommunicatorFront {
   Status LentBroadcast(const CallContext& context, std::byte* data);
   std::vector<int> RanksLacking(const Call& call) const;
 
-  Cut CutMessage(std::size_t byte_count) const;
+  static Cut CutMessage(std::size_t byte_count, std::size_t chunk_bytes_max);
   Slice SliceOf(std::size_t chunk_size, int rank) const;
   void Stage(const Cut& cut, std::size_t chunk, const std::byte* data);
   Status ReduceSlice(const CallContext& context,
@@ -188,7 +188,7 @@ Status SharedMemoryCommunicator::SmallAllReduce(const CallContext& context, std:
 //
 // so what it waits for was due a step earlier and is mostly there already.
 Status SharedMemoryCommunicator::StagedAllReduce(const CallContext& context, std::byte* data) {
-  const Cut cut = CutMessage(CallBytes(context.call));
+  const Cut cut = CutMessage(CallBytes(context.call), layout_.chunk_bytes());
   group_.PostCall(context.call, nullptr, 0);
   for (std::size_t step = 0; step < cut.chunk_count + 2; ++step) {
     if (step < cut.chunk_count) {
@@ -216,7 +216,8 @@ Status SharedMemoryCommunicator::StagedAllReduce(const CallContext& context, std
 Status SharedMemoryCommunicator::StagedBroadcast(const CallContext& context, std::byte* data) {
   LOCKSTEP_RETURN_IF_ERROR(Meet(context));
   const std::vector<int> lacking = RanksLacking(context.call);
-  const Cut cut = CutMessage(lacking.empty() ? 0 : CallBytes(context.call));
+  const std::size_t byte_count = lacking.empty() ? 0 : CallBytes(context.call);
+  const Cut cut = CutMessage(byte_count, layout_.chunk_bytes());
   if (rank_ == context.call.root) {
     LOCKSTEP_RETURN_IF_ERROR(LayOut(context, cut, lacking, data));
   } else if (context.call.holds == 0) {
@@ -285,8 +286,9 @@ Status SharedMemoryCommunicator::CopyFromRoot(const CallContext& context,
 
 // --- Chunks and slices ---
 
-SharedMemoryCommunicator::Cut SharedMemoryCommunicator::CutMessage(std::size_t byte_count) const {
-  const std::size_t chunk_count = (byte_count + layout_.chunk_bytes() - 1) / layout_.chunk_bytes();
+SharedMemoryCommunicator::Cut SharedMemoryCommunicator::CutMessage(std::size_t byte_count,
+                                                                   std::size_t chunk_bytes_max) {
+  const std::size_t chunk_count = (byte_count + chunk_bytes_max - 1) / chunk_bytes_max;
   if (chunk_count == 0) {
     return Cut{0, 0, 0};
   }
@@ -375,7 +377,7 @@ Status SharedMemoryCommunicator::CopyOut(const CallContext& context,
 // before it says that it has combined them: only then do these overwrite theirs.
 Status SharedMemoryCommunicator::LentAllReduce(const CallContext& context, std::byte* data) {
   LOCKSTEP_RETURN_IF_ERROR(Meet(context));
-  const Cut cut = CutMessage(CallBytes(context.call));
+  const Cut cut = CutMessage(CallBytes(context.call), LentMemory::kChunkBytes);
   for (std::size_t step = 0; step < cut.chunk_count + 1; ++step) {
     if (step < cut.chunk_count) {
       ReduceLentSlice(context, cut, step, data);

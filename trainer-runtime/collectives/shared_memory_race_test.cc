@@ -188,8 +188,8 @@ TEST(SharedMemoryRace, HoldersOfABroadcastMayRunAhead) {
 // as far; several places, of which one is small, and staged sums in between.
 TEST(SharedMemoryRace, LentMemoryIsItsOwnersAgainAfterTheSum) {
   for (int world_size = 2; world_size <= 4; ++world_size) {
-    const std::size_t count = 3 * SharedMemoryLayout::ChunkBytes(world_size) / sizeof(int32_t);
-    RunOnOneMapping(world_size, count, [](Communicator& communicator, std::span<int32_t> own) {
+    constexpr std::size_t kCount = 2 * LentMemory::kChunkBytes / sizeof(int32_t);
+    RunOnOneMapping(world_size, kCount, [](Communicator& communicator, std::span<int32_t> own) {
       bool is_right = true;
       for (std::size_t round = 0; round < 4; ++round) {
         is_right = SumsUp(communicator, own.subspan(17 * round)) && is_right;
