@@ -20,7 +20,7 @@ import lockstep.keras
 
 class Clock(tf.keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
-        print(f"step {int(self.model.optimizer.iterations)}", flush=True)
+        print(f"step {int(self.model.optimizer.iterations.numpy())}", flush=True)
         time.sleep(0.02)  # so that somebody can break it in its midst
 
 
@@ -32,8 +32,9 @@ def main():
     targets = (inputs.sum(axis=1) > 4).astype(np.int64)
     scope = strategy.scope() if strategy else tf.distribute.get_strategy().scope()
     with scope:
-        model = tf.keras.Sequential([tf.keras.layers.Dense(16, activation="relu"),
-                                     tf.keras.layers.Dense(2)])
+        model = tf.keras.Sequential([
+            tf.keras.layers.Input([8]), tf.keras.layers.Dense(16, activation="relu"),
+            tf.keras.layers.Dense(2)])
         model.compile(
             optimizer=tf.keras.optimizers.SGD(0.2), metrics=["accuracy"],
             loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
