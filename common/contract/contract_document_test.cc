@@ -10,6 +10,7 @@
 #include "common/contract/environment.h"
 #include "common/contract/exit_code.h"
 #include "common/contract/status_document.h"
+#include "common/contract/supervised_place.h"
 #include "common/contract/termination_message.h"
 #include "common/contract/tf_config.h"
 
@@ -51,6 +52,10 @@ TEST_F(ContractDocument, NamesEveryVariable) {
   environment.job_key_file = environment.training = environment.checkpoint_directory =
       environment.data_directory = environment.termination_message_file = "x";
   for (const auto& [name, value] : RenderEnvironment(environment).value()) {
+    EXPECT_TRUE(Names(name)) << name;
+  }
+  for (const char* const name :
+       {env::kLocalRank, env::kProcessStart, env::kChannelFd, env::kTfConfigUrl}) {
     EXPECT_TRUE(Names(name)) << name;
   }
 }

@@ -142,11 +142,7 @@ bool WantsShape(const JobTopology& topology) {
 // TF_CONFIG of one process; kTfConfigTooLong where it cannot be passed on and LOCKSTEP_CLUSTER says
 // the same.
 Result<std::string> RenderTfConfig(const WorkerEnvironment& environment, int local_rank) {
-  const bool is_other_process =
-      local_rank > 0 && environment.rank.has_value() && !environment.tf_config.is_local();
-  Result<std::string> text = EncodeTfConfig(
-      is_other_process ? TfConfigOfRank(environment.tf_config, *environment.rank + local_rank)
-                       : environment.tf_config);
+  Result<std::string> text = EncodeTfConfig(TfConfigOfProcess(environment, local_rank));
   const bool is_too_long = !text.ok() && text.error().code() == ErrorCode::kResourceExhausted;
   return is_too_long && !environment.cluster.empty() ? std::string(kTfConfigTooLong)
                                                      : std::move(text);
@@ -197,11 +193,18 @@ Result<EnvironmentMap> RenderEnvironment(const WorkerEnvironment& environment) {
   return RenderEnvironmentForProcess(environment, 0);
 }
 
-Result<EnvironmentMap> RenderEnvironmentForProcess(const WorkerEnvironment& environment,
-                                                   int local_rank) {
+TfConfig TfConfigOfProcess(const WorkerEnvironment& environment, int local_rank) {
   LOCKSTEP_CHECK(local_rank >= 0 && local_rank < environment.processes,
                  "local rank " + std::to_string(local_rank) + " of " +
                      std::to_string(environment.processes) + " processes");
+  const bool is_other_process =
+      local_rank > 0 && environment.rank.has_value() && !environment.tf_config.is_local();
+  return is_other_process ? TfConfigOfRank(environment.tf_config, *environment.rank + local_rank)
+                          : environment.tf_config;
+}
+
+Result<EnvironmentMap> RenderEnvironmentForProcess(const WorkerEnvironment& environment,
+                                                   int local_rank) {
   EnvironmentMap variables;
   RenderOwn(environment, &variables);
   LOCKSTEP_ASSIGN_OR_RETURN(const std::string tf_config, RenderTfConfig(environment, local_rank));

@@ -172,6 +172,10 @@ Result<EnvironmentMap> RenderBriefEnvironment(const JobTopology& topology,
 Result<EnvironmentMap> RenderEnvironmentForProcess(const WorkerEnvironment& environment,
                                                    int local_rank);
 
+// TF_CONFIG as process `local_rank` of the pod is to see it. Precondition (checked):
+// 0 <= local_rank < processes.
+TfConfig TfConfigOfProcess(const WorkerEnvironment& environment, int local_rank);
+
 // Reads the pod's variables back: LOCKSTEP_*, TF_CONFIG, MASTER_* and HOROVOD_GLOO_IFACE. RANK and
 // its kin are written for programs, never believed. Variables of other owners are ignored. Without
 // TF_CONFIG it is made from the job's shape; without LOCKSTEP_WORLD_SIZE too, as a brief

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "common/base/strong_id.h"
@@ -18,10 +19,21 @@ inline constexpr int64_t kRelaunchesMax = 100;
 struct HeldEnd {
   int exit_code = 0;       // what the pod would have ended with; 0: they were only halted
   int signal = 0;          // 0 where none ended it
-  double seconds_ago = 0;  // since they ended
+  double seconds_ago = 0;  // since the first of them failed, or all had ended
   std::string message;     // the pod's last words, as it would have left them
+  // The same moment by CLOCK_MONOTONIC, comparable between processes of one host. Absent in pods of
+  // an earlier release.
+  std::optional<int64_t> monotonic_ns = std::nullopt;
 
   friend bool operator==(const HeldEnd&, const HeldEnd&) = default;
+};
+
+// Which start of the gang programs are of, as LOCKSTEP_ATTEMPT and LOCKSTEP_EPOCH tell them.
+struct GangStart {
+  Attempt attempt;
+  Epoch epoch;
+
+  friend bool operator==(const GangStart&, const GangStart&) = default;
 };
 
 // The attempt as programs see it: each relaunch counts as a start of the gang. The attempt after

@@ -136,6 +136,9 @@ void EncodeRelaunches(const StatusDocument& document, Json* json) {
     held["signal"] = document.held->signal;
     held["secondsAgo"] = std::min(AmountOrZero(document.held->seconds_ago), kSecondsAgoMax);
     held["message"] = CutText(document.held->message, kTerminationMessageBytesMax);
+    if (document.held->monotonic_ns.has_value()) {
+      held["monotonicNs"] = *document.held->monotonic_ns;
+    }
   }
 }
 
@@ -319,6 +322,7 @@ void ReadRelaunches(ObjectReader* reader, StatusDocument* document, std::vector<
     fields.Require("secondsAgo", "a number of at least 0");
     document->held->seconds_ago = fields.Number("secondsAgo", 0, kSecondsAgoMax).value_or(0);
     document->held->message = RequiredText(&fields, "message");
+    document->held->monotonic_ns = fields.Int("monotonicNs", 0);
   }
 }
 

@@ -48,7 +48,7 @@ StatusDocument Sample() {
   document.backend_detail = "NCCL 2.28.9 (/usr/lib/libnccl.so.2): revoke, on GPU-5d2c";
   document.history = {{0, 30, 2880, 0.5, 0.875, 1.25, 960}, {1, 60, 2880, 0.25, std::nullopt, 1}};
   document.relaunches = 2;
-  document.held = HeldEnd{137, 9, 0.5, R"({"outcome":"retryable","reason":"killed"})"};
+  document.held = HeldEnd{137, 9, 0.5, R"({"outcome":"retryable","reason":"killed"})", 93450000000};
   document.timeline = {
       {TimelineEventKind::kProcessStart, Epoch(0), Step(0), std::nullopt, 100},
       {TimelineEventKind::kPeerLost, Epoch(3), Step(59), 2, 9'000'000'000'000'000'000}};

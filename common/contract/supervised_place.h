@@ -13,6 +13,7 @@ namespace env {
 inline constexpr const char* kLocalRank = "LOCKSTEP_LOCAL_RANK";
 inline constexpr const char* kProcessStart = "LOCKSTEP_PROCESS_START";
 inline constexpr const char* kChannelFd = "LOCKSTEP_CHANNEL_FD";
+inline constexpr const char* kTfConfigUrl = "LOCKSTEP_TF_CONFIG_URL";
 }  // namespace env
 
 // A program's place below the supervisor of its pod.

@@ -262,6 +262,28 @@ Json EncodeAddresses(const TaskAddresses& addresses, bool as_list) {
   return json;
 }
 
+Json EncodeDocument(const TfConfig& config, const TaskId& task) {
+  Json cluster = Json::object();
+  for (const Role role : kEncodingOrder) {
+    const auto found = config.cluster.find(role);
+    if (found == config.cluster.end()) {
+      continue;
+    }
+    // In the sparse documents of chief and workers all ps are known, and were always a list.
+    const bool is_list =
+        !config.is_sparse || (role == Role::kPs && IsRank(task.role) && HasNoGap(found->second));
+    cluster[std::string(RoleName(role))] = EncodeAddresses(found->second, is_list);
+  }
+  Json json = Json::object();
+  json["cluster"] = std::move(cluster);
+  json["task"]["type"] = std::string(RoleName(task.role));
+  json["task"]["index"] = task.index;
+  if (!config.environment.empty()) {
+    json["environment"] = config.environment;
+  }
+  return json;
+}
+
 }  // namespace
 
 Result<TfConfig> MakeTfConfig(const JobTopology& topology,
@@ -300,25 +322,7 @@ Result<std::string> EncodeTfConfig(const TfConfig& config) {
     return std::string();
   }
   LOCKSTEP_CHECK(config.task.has_value(), "a cluster without task");
-  Json cluster = Json::object();
-  for (const Role role : kEncodingOrder) {
-    const auto found = config.cluster.find(role);
-    if (found == config.cluster.end()) {
-      continue;
-    }
-    // In the sparse documents of chief and workers all ps are known, and were always a list.
-    const bool is_list = !config.is_sparse || (role == Role::kPs && IsRank(config.task->role) &&
-                                               HasNoGap(found->second));
-    cluster[std::string(RoleName(role))] = EncodeAddresses(found->second, is_list);
-  }
-  Json json = Json::object();
-  json["cluster"] = std::move(cluster);
-  json["task"]["type"] = std::string(RoleName(config.task->role));
-  json["task"]["index"] = config.task->index;
-  if (!config.environment.empty()) {
-    json["environment"] = config.environment;
-  }
-  std::string text = DumpJson(json);
+  std::string text = DumpJson(EncodeDocument(config, *config.task));
   if (text.size() >= kTfConfigBytesMax) {
     return Error(ErrorCode::kResourceExhausted,
                  std::to_string(text.size()) + " bytes found, expected less than " +
@@ -327,6 +331,15 @@ Result<std::string> EncodeTfConfig(const TfConfig& config) {
         .WithField("TF_CONFIG");
   }
   return text;
+}
+
+std::string EncodeServedTfConfig(const TfConfig& config,
+                                 const TaskId& task,
+                                 const GangStart& start) {
+  Json json = EncodeDocument(config, config.task.value_or(task));
+  json["attempt"] = start.attempt.value();
+  json["epoch"] = start.epoch.value();
+  return DumpJson(json);
 }
 
 Result<TfConfig> ParseTfConfig(std::string_view text, const TfConfigRules& rules) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/base/result.h"
+#include "common/contract/relaunch.h"
 #include "common/contract/topology.h"
 
 namespace lockstep {
@@ -59,6 +60,12 @@ Result<TfConfig> MakeTfConfig(const JobTopology& topology,
 // Compact JSON, roles in alphabetical order as legacy programs saw them; empty for a local one,
 // which gets no TF_CONFIG at all. Errors: kResourceExhausted (longer than kTfConfigBytesMax).
 Result<std::string> EncodeTfConfig(const TfConfig& config);
+
+// The document as a runtime serves it to the programs of its pod: with "attempt" and "epoch", which
+// TensorFlow ignores, and in full however long it is. A local one has an empty cluster and `task`.
+std::string EncodeServedTfConfig(const TfConfig& config,
+                                 const TaskId& task,
+                                 const GangStart& start);
 
 struct TfConfigRules {
   bool allow_ps = true;  // false under a mirrored strategy, where a ps has nothing to do

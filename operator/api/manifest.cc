@@ -167,10 +167,12 @@ void FindZeroBytes(const Json& value, const std::string& path, std::vector<Error
   }
 }
 
-// Whether the reader has told of that very field already: that it is missing is no news then.
-bool IsTold(const Manifest& manifest, const std::string& field, int line) {
+// Whether the reader, whose problems are the first `count`, has told of that very field already:
+// that it is missing is no news then.
+bool IsTold(const Manifest& manifest, std::size_t count, const std::string& field, int line) {
+  const auto begin = manifest.problems.begin();
   return std::any_of(
-      manifest.problems.begin(), manifest.problems.end(), [&](const ManifestProblem& told) {
+      begin, begin + static_cast<std::ptrdiff_t>(count), [&](const ManifestProblem& told) {
         return told.line == line && !field.empty() && told.error.field() == field;
       });
 }
@@ -204,6 +206,7 @@ bool Holds(const std::vector<Error>& errors, const Error& error) {
 void AddDocument(const YamlDocument& document,
                  const std::vector<ManifestEdit>& edits,
                  Manifest* manifest) {
+  const std::size_t told_before = manifest->problems.size();
   Json value = document.value;
   std::vector<std::pair<std::string, std::string>> changed;  // field, origin
   for (const ManifestEdit& edit : edits) {
@@ -223,7 +226,7 @@ void AddDocument(const YamlDocument& document,
       is_edited ? DecodeTrainingJob(document.value).errors : std::vector<Error>();
   for (const Error& error : decoded.errors) {
     const TextPosition at = PlaceOf(document, error.field());
-    if (IsTold(*manifest, error.field(), at.line)) {
+    if (IsTold(*manifest, told_before, error.field(), at.line)) {
       continue;
     }
     ManifestProblem problem = MakeProblem(at, error.field(), error.message());

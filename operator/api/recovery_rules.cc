@@ -44,37 +44,47 @@ std::vector<Error> RecoveryErrors(const TrainingJobSpec& spec) {
   if (recovery.hung_after.has_value()) {
     CheckHungAfter(spec, &errors);
   }
-  if (const std::string why = WhyNoRelaunch(spec); recovery.relaunch && !why.empty()) {
-    AddError(&errors, "spec.recovery.relaunch", why);
+  if (recovery.relaunch) {
+    for (const std::string& why : WhyNoRelaunch(spec)) {
+      AddError(&errors, "spec.recovery.relaunch", why);
+    }
   }
   return errors;
 }
 
-std::string WhyNoRelaunch(const TrainingJobSpec& spec) {
+std::vector<std::string> WhyNoRelaunch(const TrainingJobSpec& spec) {
   const auto has = [&spec](auto is_so) {
     return std::any_of(spec.roles.begin(), spec.roles.end(), [&](const RoleSpec& role) {
       return role.name != Role::kEvaluator && is_so(role);
     });
   };
+  std::vector<std::string> reasons;
   if (spec.training.has_value()) {
-    return "found beside spec.training, expected it for commands only: the built-in trainer "
-           "replaces whom it has lost, and the others go on";
+    reasons.emplace_back(
+        "found beside spec.training, expected it for commands only: the built-in trainer replaces "
+        "whom it has lost, and the others go on");
   }
   if (spec.strategy == Strategy::kHorovod) {
-    return "found with strategy Horovod, whose rendezvous knows one start of each rank; remove it";
+    reasons.emplace_back(
+        "found with strategy Horovod, whose rendezvous knows one start of each rank; remove it");
   }
-  if (has([](const RoleSpec& role) { return role.name == Role::kPs; })) {
-    return "found beside a role ps, whose pods cannot start anew in place; remove it";
+  // A ps of the built-in trainer is no further reason: what would have to go is the training.
+  if (!spec.training.has_value() &&
+      has([](const RoleSpec& role) { return role.name == Role::kPs; })) {
+    reasons.emplace_back(
+        "found beside a role ps, whose pods cannot start anew in place; remove it");
   }
   if (has([](const RoleSpec& role) { return !role.supervise; })) {
-    return "found, but a role that trains has supervise: false, so that nobody can start its "
-           "programs anew; expected supervise: true";
+    reasons.emplace_back(
+        "found, but a role that trains has supervise: false, so that nobody can start its programs "
+        "anew; expected supervise: true");
   }
   if (has([](const RoleSpec& role) { return role.restart_policy == RestartPolicy::kNever; })) {
-    return "found, but a role that trains has restartPolicy Never, which starts nothing anew; "
-           "expected another";
+    reasons.emplace_back(
+        "found, but a role that trains has restartPolicy Never, which starts nothing anew; "
+        "expected another");
   }
-  return "";
+  return reasons;
 }
 
 }  // namespace lockstep::control

@@ -11,10 +11,11 @@ namespace lockstep::control {
 // What of `spec.recovery` contradicts itself or the rest of the job, with each field's path.
 std::vector<Error> RecoveryErrors(const TrainingJobSpec& spec);
 
-// Why no gang of this job can start anew within its pods, whatever `recovery.relaunch` says, in the
-// words of a refusal; empty: it can. All its ranks have to run a command of their own under our
-// runtime, whose policy forgives some end. Not where they meet at Horovod's rendezvous, which knows
-// one start only, and not beside parameter servers, whom nobody asks how they are.
-std::string WhyNoRelaunch(const TrainingJobSpec& spec);
+// Why no gang of this job can start anew within its pods, whatever `recovery.relaunch` says: all
+// the reasons, in the words of a refusal; empty: it can. All its ranks have to run a command of
+// their own under our runtime, whose policy forgives some end. Not where they meet at Horovod's
+// rendezvous, which knows one start only, and not beside parameter servers, whom nobody asks how
+// they are.
+std::vector<std::string> WhyNoRelaunch(const TrainingJobSpec& spec);
 
 }  // namespace lockstep::control

@@ -156,25 +156,57 @@ void RecoveryTracker::Report(const StatusDocument& document) {
   }
 }
 
-// Of the programs that have ended since the newest relaunch, the first: the others miss it.
+// Of the programs that have ended since the newest relaunch all are noted: whose loss the others'
+// ends were echoes of is seen when nobody is left.
 void RecoveryTracker::NoteHeld(const StatusDocument& document, TimePoint received) {
   const HeldEnd& end = *document.held;
-  Recovery held;
-  held.cause =
-      ExitCauseName(VerdictUnasked(ClassifyExit(end.exit_code, end.signal, ""), end.message).cause);
-  held.culprit = document.task;
-  held.lost_pod = document.pod;
-  held.replacement_pod = document.pod;
-  held.relaunch = *document.relaunches + 1;
-  held.noticed_at = received;
-  held.fault_at = received - std::chrono::duration_cast<Duration>(
-                                 std::chrono::duration<double>(end.seconds_ago));
-  if (!held_ || held_->relaunch < held.relaunch || held.fault_at < held_->fault_at) {
-    held.noticed_at = held_ && held_->relaunch == held.relaunch
-                          ? std::min(held_->noticed_at, received)
-                          : received;
-    held_ = std::move(held);
+  if (const int64_t next = *document.relaunches + 1; next != held_for_) {
+    if (next < held_for_) {
+      return;
+    }
+    held_for_ = next;
+    held_.clear();
   }
+  const auto [held, is_new] = held_.try_emplace(document.pod);
+  if (!is_new) {
+    return;
+  }
+  held->second.task = document.task;
+  held->second.end.cause =
+      VerdictUnasked(ClassifyExit(end.exit_code, end.signal, ""), end.message).cause;
+  held->second.noticed_at = received;
+  held->second.fault_at = received - std::chrono::duration_cast<Duration>(
+                                         std::chrono::duration<double>(end.seconds_ago));
+  if (end.monotonic_ns.has_value()) {
+    held->second.end.at = TimePoint(Duration(*end.monotonic_ns));
+    held->second.fault_at = *held->second.end.at;
+  }
+}
+
+// The first loss that the relaunch answers, or all that may be it.
+Recovery RecoveryTracker::TakeHeld() {
+  std::vector<std::pair<std::string, HeldProgram>> programs(held_.begin(), held_.end());
+  held_.clear();
+  std::vector<ProgramEnd> ends;
+  Recovery recovery;
+  recovery.fault_at = recovery.noticed_at = TimePoint::max();
+  for (const auto& [pod, program] : programs) {
+    ends.push_back(program.end);
+    recovery.fault_at = std::min(recovery.fault_at, program.fault_at);
+    recovery.noticed_at = std::min(recovery.noticed_at, program.noticed_at);
+  }
+  const std::vector<std::size_t> first = FirstEnds(ends);
+  const auto& [pod, culprit] = programs[first.front()];
+  recovery.cause = ExitCauseName(culprit.end.cause);
+  recovery.culprit = culprit.task;
+  for (std::size_t i = 1; i < first.size(); ++i) {
+    const HeldProgram& other = programs[first[i]].second;
+    recovery.or_culprits.emplace_back(other.task, ExitCauseName(other.end.cause));
+  }
+  recovery.lost_pod = pod;
+  recovery.replacement_pod = pod;
+  recovery.relaunch = held_for_;
+  return recovery;
 }
 
 void RecoveryTracker::NotePrograms(const StatusDocument& document, TimePoint received) {
@@ -185,13 +217,14 @@ void RecoveryTracker::NotePrograms(const StatusDocument& document, TimePoint rec
   if (attempt > programs_attempt_) {
     programs_attempt_ = attempt;
     relaunches_.clear();
-    held_.reset();
+    held_.clear();
+    held_for_ = 0;
   }
   relaunches_[document.pod] = *document.relaunches;
   if (document.held && document.held->exit_code != 0) {
     NoteHeld(document, received);
-  } else if (held_ && *document.relaunches >= *held_->relaunch) {
-    recoveries_.push_back(*std::exchange(held_, std::nullopt));
+  } else if (!held_.empty() && *document.relaunches >= held_for_) {
+    recoveries_.push_back(TakeHeld());
   }
   for (Recovery& recovery : recoveries_) {
     const bool is_back =

@@ -6,11 +6,13 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "common/base/time.h"
 #include "common/contract/status_document.h"
 #include "common/contract/topology.h"
+#include "operator/cli/first_end.h"
 
 namespace lockstep::control {
 
@@ -31,6 +33,8 @@ struct RecoveryParts {
 struct Recovery {
   std::string cause;  // in the words of status.restarts
   TaskId culprit;
+  // Whose loss it may have been as well, where programs ended too close together to tell.
+  std::vector<std::pair<TaskId, std::string>> or_culprits;  // with their causes
   std::optional<int> lost_rank;  // of a process that was replaced within its pod; null: a pod was
   std::string lost_pod;
   std::string replacement_pod;  // empty until it was started
@@ -94,8 +98,17 @@ class RecoveryTracker {
   Duration TimeLost(TimePoint now) const;
 
  private:
+  // A program that has ended and waits to be started anew.
+  struct HeldProgram {
+    TaskId task;
+    ProgramEnd end;
+    TimePoint fault_at;  // as of `end`, else when it ended as far as that is known
+    TimePoint noticed_at;
+  };
+
   void Complete(Recovery* recovery);
   void NoteHeld(const StatusDocument& document, TimePoint received);
+  Recovery TakeHeld();
   void NoteMeeting(Recovery* recovery);
   std::optional<TimePoint> NextStepOf(const Recovery& recovery) const;
   std::optional<TimePoint> NextAfter(TimelineEventKind kind, TimePoint when) const;
@@ -113,9 +126,10 @@ class RecoveryTracker {
   std::map<Attempt, std::set<TaskId>> started_;  // of each attempt, what has ever run
   std::map<TaskId, TimePoint> faults_;
   std::map<std::string, StatusDocument> newest_;  // by pod
-  Attempt programs_attempt_;                      // that the next two are of
+  Attempt programs_attempt_;                      // that the next three are of
   std::map<std::string, int64_t> relaunches_;     // by pod
-  std::optional<Recovery> held_;                  // the first loss that the next relaunch answers
+  int64_t held_for_ = 0;                          // the relaunch that the next one is for
+  std::map<std::string, HeldProgram> held_;       // the losses that it answers, by pod
   std::vector<Recovery> recoveries_;
   std::size_t taken_ = 0;
   std::vector<std::size_t> completed_;  // indexes into recoveries_, in order of completion

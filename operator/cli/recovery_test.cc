@@ -247,8 +247,9 @@ StatusDocument ProgramsOf(const TaskId& task, int64_t relaunches, std::optional<
 TEST(RecoveryTracker, RelaunchIsOverWhenAllProgramsRunAgain) {
   RecoveryTracker tracker(false, 2);
   tracker.NotePrograms(ProgramsOf(kWorker0, 0, std::nullopt), At(900));
-  tracker.NotePrograms(ProgramsOf(kWorker1, 0, HeldEnd{137, 9, 0.5, ""}), At(1500));
-  tracker.NotePrograms(ProgramsOf(kWorker0, 0, HeldEnd{1, 0, 0.25, ""}), At(1600));  // its echo
+  tracker.NotePrograms(ProgramsOf(kWorker1, 0, HeldEnd{137, 9, 0.5, "", 1'000'000'000}), At(1500));
+  tracker.NotePrograms(ProgramsOf(kWorker0, 0, HeldEnd{1, 0, 0.25, "", 1'350'000'000}),
+                       At(1600));      // its echo
   EXPECT_TRUE(tracker.all().empty());  // it may be the end of the job
   tracker.NotePrograms(ProgramsOf(kWorker1, 1, std::nullopt), At(1800));
   EXPECT_TRUE(tracker.is_recovering());
@@ -257,6 +258,35 @@ TEST(RecoveryTracker, RelaunchIsOverWhenAllProgramsRunAgain) {
   EXPECT_EQ(FormatRecovery(tracker.all()[0]),
             "worker-1 (killed): running again after 0.90 s, in the same pods");
   EXPECT_FALSE(tracker.is_recovering());
+}
+
+// The loss of one of two whose programs ended as `first` and `second`, told in this order.
+Recovery LossOf(const HeldEnd& first, const HeldEnd& second) {
+  RecoveryTracker tracker(false, 2);
+  tracker.NotePrograms(ProgramsOf(kWorker0, 0, first), At(1500));
+  tracker.NotePrograms(ProgramsOf(kWorker1, 0, second), At(1600));
+  tracker.NotePrograms(ProgramsOf(kWorker0, 0, first), At(1700));  // it is told until the relaunch
+  tracker.NotePrograms(ProgramsOf(kWorker0, 1, std::nullopt), At(1800));
+  tracker.NotePrograms(ProgramsOf(kWorker1, 1, std::nullopt), At(1900));
+  EXPECT_EQ(tracker.all().size(), 1U);
+  return tracker.all().at(0);
+}
+
+// By their own clock, however late each was asked.
+TEST(RecoveryTracker, CulpritOfARelaunchIsTheProgramThatEndedFirst) {
+  const Recovery recovery =
+      LossOf(HeldEnd{1, 0, 0.05, "", 1'450'000'000}, HeldEnd{3, 0, 0, "", 1'400'000'000});
+  EXPECT_EQ(FormatRecovery(recovery),
+            "worker-1 (program_exit): running again after 0.50 s, in the same pods");
+  EXPECT_EQ(recovery.noticed_at, At(1500));
+}
+
+TEST(RecoveryTracker, EndsThatAreTooCloseToTellAreBothNamed) {
+  const Recovery recovery =
+      LossOf(HeldEnd{1, 0, 0, "", 1'400'000'001}, HeldEnd{134, 6, 0, "", 1'400'000'000});
+  EXPECT_EQ(FormatRecovery(recovery),
+            "one of worker-0 (program_exit) and worker-1 (crash): running again after 0.50 s, in "
+            "the same pods");
 }
 
 }  // namespace

@@ -161,8 +161,18 @@ std::string FormatCulprits(const RunSummary& summary) {
   return text;
 }
 
-// "worker-1 (killed)", "rank 3 in worker-1 (process lost)".
+// "worker-1 (killed)", "rank 3 in worker-1 (process lost)", "one of worker-0 (crash) and worker-1
+// (program_exit)".
 std::string DescribeLoss(const Recovery& recovery) {
+  if (!recovery.or_culprits.empty()) {
+    std::string names = "one of " + TaskName(recovery.culprit) + " (" + recovery.cause + ")";
+    for (std::size_t i = 0; i < recovery.or_culprits.size(); ++i) {
+      const auto& [task, cause] = recovery.or_culprits[i];
+      names += (i + 1 < recovery.or_culprits.size() ? ", " : " and ") + TaskName(task) + " (" +
+               cause + ")";
+    }
+    return names;
+  }
   const std::string rank =
       recovery.lost_rank ? "rank " + std::to_string(*recovery.lost_rank) + " in " : "";
   return rank + TaskName(recovery.culprit) + " (" + recovery.cause + ")";

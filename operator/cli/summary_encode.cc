@@ -24,17 +24,34 @@ std::optional<Duration> FaultToNextStep(const Recovery& recovery) {
                                : std::nullopt;
 }
 
+// All that may be the culprit, where it is not known which of them.
+Json EncodePossible(const Recovery& recovery) {
+  Json possible = Json::array();
+  if (recovery.or_culprits.empty()) {
+    return possible;
+  }
+  possible.push_back({{"culprit", TaskName(recovery.culprit)}, {"cause", recovery.cause}});
+  for (const auto& [task, cause] : recovery.or_culprits) {
+    possible.push_back({{"culprit", TaskName(task)}, {"cause", cause}});
+  }
+  return possible;
+}
+
 Json EncodeRecovery(const Recovery& recovery) {
   const auto part = [&recovery](Duration RecoveryParts::*member) {
     return recovery.parts ? SecondsOrNull((*recovery.parts).*member) : Json(nullptr);
   };
+  const auto of_one = [&recovery](const std::string& word) {
+    return recovery.or_culprits.empty() ? Json(word) : Json(nullptr);
+  };
   Json json = Json::object();
-  json["cause"] = recovery.cause;
-  json["culprit"] = TaskName(recovery.culprit);
+  json["cause"] = of_one(recovery.cause);
+  json["culprit"] = of_one(TaskName(recovery.culprit));
+  json["oneOf"] = EncodePossible(recovery);
   json["lostRank"] = recovery.lost_rank ? Json(*recovery.lost_rank) : Json(nullptr);
   json["relaunch"] = recovery.relaunch ? Json(*recovery.relaunch) : Json(nullptr);
-  json["lostPod"] = recovery.lost_pod;
-  json["replacementPod"] = recovery.replacement_pod;
+  json["lostPod"] = of_one(recovery.lost_pod);
+  json["replacementPod"] = of_one(recovery.replacement_pod);
   json["killToNextStepSeconds"] = SecondsOrNull(FaultToNextStep(recovery));
   json["detectSeconds"] = ToSeconds(recovery.noticed_at - recovery.fault_at);
   json["spawnSeconds"] = part(&RecoveryParts::spawn);

@@ -389,11 +389,22 @@ TEST(EncodeSummary, KeysAreThoseOfTheManual) {
 
 TEST(EncodeSummary, RecoveryCarriesItsParts) {
   EXPECT_EQ(DumpJson(EncodeSummary(TrainedWithOneLoss())["recoveries"][0]),
-            R"({"cause":"killed","culprit":"worker-1","lostRank":null,"relaunch":null,)"
+            R"({"cause":"killed","culprit":"worker-1","oneOf":[],"lostRank":null,"relaunch":null,)"
             R"("lostPod":"mnist-worker-1",)"
             R"("replacementPod":"mnist-worker-1-r1","killToNextStepSeconds":0.7,)"
             R"("detectSeconds":0.01,"spawnSeconds":0.02,"engineLoadSeconds":0.3,)"
             R"("rendezvousSeconds":0.07,"stateSeconds":0.1,"stepSeconds":0.2})");
+}
+
+TEST(EncodeSummary, RecoveryThatMayBeOfSeveralNamesNone) {
+  RunSummary summary = TrainedWithOneLoss();
+  summary.recoveries[0].or_culprits = {{TaskId{Role::kWorker, 2}, "crash"}};
+  const Json json = EncodeSummary(summary)["recoveries"][0];
+  for (const char* const key : {"cause", "culprit", "lostPod", "replacementPod"}) {
+    EXPECT_TRUE(json[key].is_null()) << key;
+  }
+  EXPECT_EQ(DumpJson(json["oneOf"]),
+            R"([{"culprit":"worker-1","cause":"killed"},{"culprit":"worker-2","cause":"crash"}])");
 }
 
 TEST(FormatSummary, SuccessorThatCameAfterTheLastStepSaysSo) {

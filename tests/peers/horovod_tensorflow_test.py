@@ -192,5 +192,26 @@ class Recovery(OwnProgramCase):
             self.assertAlmostEqual(own, other, delta=1e-5)
 
 
+@unittest.skipUnless(PYTHON, "TensorFlow is not installed; tests/peers/tensorflow.sh installs it")
+class KerasFit(OwnProgramCase):
+    """`fit` of Keras 3 under `elastic.run`, disturbed in the midst of an epoch."""
+
+    program = [*words(), str(HERE / "horovod_keras_elastic.py")]
+
+    def start_and_meet(self, manifest=None, workers=3):
+        started = super().start_and_meet(manifest, workers)
+        self.wait_for(lambda: self.metric(started, "lockstep_training_step") >= 25)
+        return started
+
+    def test_killed_once_it_begins_the_epoch_anew_and_ends_with_the_same_weights(self):
+        expected = self.undisturbed()
+        self.assertEqual(len({model for models in expected for model in models}), 1)
+        run = self.lose([1])
+        self.assertEqual(self.models(run), expected)
+        begun = self.steps_met(run.directory, 0)
+        self.assertEqual((len(begun), begun[0], begun[1] % 10), (2, 0, 0))
+        self.assertGreaterEqual(begun[1], 20)
+
+
 if __name__ == "__main__":
     unittest.main(verbosity=2)

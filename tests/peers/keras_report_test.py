@@ -3,6 +3,7 @@
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import unittest
@@ -16,9 +17,12 @@ PYTHON = os.environ.get("LOCKSTEP_TENSORFLOW_PYTHON", "")
 VARIABLES = {"PYTHONPATH": str(REPOSITORY / "trainer-runtime" / "python"),
              "LOCKSTEP_LIBRARY": str(BIN / "liblockstep.so.1")}
 # autograph would leave compiled files in the scratch folder
-COMMAND = ["/usr/bin/env", *(f"{name}={value}" for name, value in VARIABLES.items()),
-           PYTHON, "-B", str(PROGRAM), "3"]
-STEPS = 3 * 8  # 256 samples in batches of 32
+WORDS = ["/usr/bin/env", *(f"{name}={value}" for name, value in VARIABLES.items()),
+         PYTHON, "-B", str(PROGRAM)]
+COMMAND = [*WORDS, "3"]
+BATCHES = 8  # of an epoch: 256 samples in batches of 32
+STEPS = 3 * BATCHES
+LONG_EPOCHS = 12
 
 
 @unittest.skipUnless(PYTHON, "TensorFlow is not installed; tests/peers/tensorflow.sh installs it")
@@ -41,6 +45,32 @@ class KerasReport(LocalTest):
 
     def test_one_process_with_keras_3(self):
         self.check(workers=1, keras=0)
+
+    def steps(self, directory, worker):
+        """Of each start of the worker's program, the steps that it took."""
+        log = directory / "pods" / f"keras-worker-{worker}" / "pod.log"
+        text = log.read_text(errors="replace") if log.exists() else ""
+        return [[int(step) for step in re.findall(r"step (\d+)$", start, re.MULTILINE)]
+                for start in re.split(r"process \d+ begins", text)[1:]]
+
+    def test_killed_once_reports_go_on_where_the_backup_was(self):
+        shell = "exec " + " ".join([*WORDS, str(LONG_EPOCHS), "$LOCKSTEP_CHECKPOINT_DIR/backup"])
+        started = self.start(command_manifest(["sh", "-c", shell], name="keras", backoff_limit=1,
+                                              recovery="{relaunch: true}"))
+        _, directory, _ = started
+        self.wait_for(lambda: any(2 * BATCHES < step for start in self.steps(directory, 0)
+                                  for step in start))
+        log = directory / "pods" / "keras-worker-1" / "pod.log"
+        os.kill(int(re.search(r"process (\d+) begins", log.read_text())[1]), signal.SIGKILL)
+        run = self.finish(started)
+        self.assertEqual(run.exit_code, 0, run.output)
+        self.assertEqual(run.summary["restarts"], [{"cause": "killed", "count": 1}])
+        self.assertEqual(len(run.summary["pods"]), 2, run.output)
+        before, after = self.steps(directory, 0)
+        self.assertGreater(after[0], BATCHES, "did not go on from the backup")
+        self.assertLessEqual(after[0], before[-1] + 1)
+        total = LONG_EPOCHS * BATCHES
+        self.assertEqual([run.summary[key] for key in ("steps", "stepsTotal")], [total, total])
 
     def test_by_hand_it_says_that_nothing_is_reported(self):
         ran = subprocess.run(COMMAND, capture_output=True, text=True, check=False, timeout=100)

@@ -24,6 +24,7 @@
 #include "trainer-runtime/supervisor/program_hold.h"
 #include "trainer-runtime/supervisor/supervised_signals.h"
 #include "trainer-runtime/supervisor/supervisor.h"
+#include "trainer-runtime/supervisor/tf_config_endpoint.h"
 
 namespace lockstep::runtime {
 namespace {
@@ -69,9 +70,16 @@ class PodOfPrograms {
  public:
   PodOfPrograms(const WorkerEnvironment& environment, const RunCommandOptions& options)
       : listener_(environment.processes, environment.silent_after, options.logger),
-        succession_(environment.processes, options.may_restart) {}
+        succession_(environment.processes, options.may_restart),
+        first_start_{environment.attempt, environment.epoch} {}
 
   PodListener* listener() { return &listener_; }
+
+  // Thread: any.
+  GangStart start() const {
+    const ProgramHold* const hold = heard_hold_.load();
+    return hold != nullptr ? hold->start() : first_start_;
+  }
 
   // What the operator says, on the server's thread.
   void Hear(const ControlMessage& message) {
@@ -177,6 +185,7 @@ class PodOfPrograms {
 
   PodListener listener_;
   ProcessSuccession succession_;
+  const GangStart first_start_;
   StatusBoard* board_ = nullptr;
   std::unique_ptr<ProgramHold> hold_;
   int64_t relaunches_ = 0;                          // that processes were started for
@@ -198,6 +207,28 @@ bool IsAskedToEnd() {
   sigset_t pending;
   ::sigpending(&pending);
   return ::sigismember(&pending, SIGTERM) == 1 || ::sigismember(&pending, SIGINT) == 1;
+}
+
+// Has the programs find TF_CONFIG of now, where `pod` says which start of the gang is the newest.
+// They do without it where it cannot be served. `pod` outlives the server.
+std::unique_ptr<HttpServer> ShowTfConfig(const WorkerEnvironment& environment,
+                                         const PodOfPrograms& pod,
+                                         Logger* logger,
+                                         std::vector<SupervisedProcess>* processes) {
+  auto server = ServeTfConfig(
+      environment, [&pod] { return pod.start(); }, logger);
+  if (!server.ok()) {
+    logger->Warn("TF_CONFIG is not served", {{"error", server.error().ToString()}});
+  }
+  for (std::size_t local_rank = 0; local_rank < processes->size(); ++local_rank) {
+    EnvironmentMap& variables = (*processes)[local_rank].environment;
+    variables.erase(env::kTfConfigUrl);  // that of whoever has started this runtime
+    if (server.ok()) {
+      variables[env::kTfConfigUrl] =
+          TfConfigUrl(environment, (*server)->port(), static_cast<int>(local_rank));
+    }
+  }
+  return server.ok() ? std::move(server).value() : nullptr;
 }
 
 // Waits for the gang of a job whose ranks meet by Horovod, and returns the server that they meet
@@ -236,6 +267,15 @@ int RefuseToStart(const WorkerEnvironment* environment,
   }
   const int later = error.code() == ErrorCode::kAlreadyExists ? kExitPortTaken : kExitRetryable;
   return outcome == Outcome::kRetryable ? later : kExitUserError;
+}
+
+void TellOfForeignTfConfig(const EnvironmentMap& inherited,
+                           const SupervisedProcess& process,
+                           Logger* logger) {
+  if (inherited.count(env::kTfConfig) > 0 && process.environment.count(env::kTfConfig) == 0) {
+    logger->Warn("TF_CONFIG of the image, or of a source of variables, is left out",
+                 {{"reason", "the job has one process, which is a cluster of its own"}});
+  }
 }
 
 // Errors: kInvalidArgument: no interpreter can be kept for this command, or with such a module.
@@ -277,11 +317,7 @@ int RunCommand(const EnvironmentMap& variables, const RunCommandOptions& options
     return RefuseToStart(
         &environment.value(), processes.error(), Outcome::kPermanent, options.logger);
   }
-  if (variables.count(env::kTfConfig) > 0 &&
-      processes->front().environment.count(env::kTfConfig) == 0) {
-    options.logger->Warn("TF_CONFIG of the image, or of a source of variables, is left out",
-                         {{"reason", "the job has one process, which is a cluster of its own"}});
-  }
+  TellOfForeignTfConfig(variables, processes->front(), options.logger);
   const std::vector<GpuDevice> devices = FindPodDevices(variables, options.logger);
   GiveDevices(devices, &processes.value());
   // A program may bind any port, ours included, so a missing status server does not stop it.
@@ -310,6 +346,8 @@ int RunCommand(const EnvironmentMap& variables, const RunCommandOptions& options
     pod.Attach(&(*service)->board(), &supervise);
     pod.Hold(*environment, &(*service)->board(), options.logger, &supervise);
   }
+  const std::unique_ptr<HttpServer> tf_config =
+      ShowTfConfig(*environment, pod, options.logger, &supervise.processes);
   const int exit_code = Supervise(supervise);
   pod.listener()->StopShowing();
   return exit_code;

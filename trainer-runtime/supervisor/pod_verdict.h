@@ -5,6 +5,7 @@
 
 #include "common/base/error.h"
 #include "common/base/result.h"
+#include "common/base/time.h"
 #include "common/contract/termination_message.h"
 
 namespace lockstep::runtime {
@@ -16,6 +17,7 @@ struct PodFailure {
   std::string reason;
   std::optional<int> culprit_rank;
   std::string tail;  // of what the culprit wrote to its standard error
+  std::optional<TimePoint> ended_at = std::nullopt;  // null: it was never started
 };
 
 // What a pod ends with whose program could not be started.

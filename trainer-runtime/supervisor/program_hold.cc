@@ -17,7 +17,7 @@ namespace {
 // is what ends the pod. Choice: a leader that is lost is followed by another within half of it.
 constexpr Duration kUnaskedMax = std::chrono::seconds(40);
 
-// Between two looks at who asks; the age of the end is told as exactly. Choice.
+// Between two looks at who asks. Choice.
 constexpr Duration kLookInterval = std::chrono::milliseconds(100);
 
 }  // namespace
@@ -42,7 +42,8 @@ ProgramHold::ProgramHold(const WorkerEnvironment& environment,
       is_rank_(environment.rank.has_value()),
       board_(board),
       logger_(logger),
-      wake_(std::move(wake)) {}
+      wake_(std::move(wake)),
+      epoch_(environment.epoch) {}
 
 void ProgramHold::Take(const ControlMessage& message) {
   {
@@ -53,7 +54,7 @@ void ProgramHold::Take(const ControlMessage& message) {
     halt_ = std::max(halt_, message.relaunch);
     if (message.kind == ControlKind::kRelaunch && message.relaunch > start_) {
       start_ = message.relaunch;
-      epoch_ = message.epoch;
+      next_epoch_ = message.epoch;
     }
   }
   const uint64_t one = 1;
@@ -67,20 +68,17 @@ bool ProgramHold::WantsHalt() {
 }
 
 bool ProgramHold::AwaitRelaunch(HeldEnd end, int stop_fd) {
-  const TimePoint ended_at = SteadyNow();
-  const Deadline deadline = Deadline::After(ended_at, time_);
-  if (!IsAskedFor(ended_at)) {
+  const TimePoint begin = SteadyNow();
+  const Deadline deadline = Deadline::After(begin, time_);
+  if (!IsAskedFor(begin)) {
     return false;
   }
   logger_->Info("the pod is held: its programs may be started anew",
                 {{"seconds", ToSeconds(time_)}});
-  const auto show = [&](TimePoint now) {
-    end.seconds_ago = ToSeconds(now - ended_at);
-    board_->Update([&](StatusDocument& document) { document.held = end; });
-  };
+  end.monotonic_ns = end.monotonic_ns.value_or(begin.time_since_epoch().count());
+  board_->Update([&end](StatusDocument& document) { document.held = end; });
   bool is_relaunched = false;
-  for (TimePoint now = ended_at; !is_relaunched; now = SteadyNow()) {
-    show(now);
+  for (TimePoint now = begin; !is_relaunched; now = SteadyNow()) {
     pollfd entries[] = {{wake_.get(), POLLIN, 0}, {stop_fd, POLLIN, 0}};
     ::poll(entries,
            std::size(entries),
@@ -104,6 +102,7 @@ bool ProgramHold::TakeRelaunch() {
     return false;
   }
   done_ = start_;
+  epoch_ = next_epoch_;
   board_->Update([this](StatusDocument& document) {
     document.held.reset();
     document.relaunches = done_;
@@ -116,6 +115,11 @@ bool ProgramHold::TakeRelaunch() {
 int64_t ProgramHold::relaunches() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   return done_;
+}
+
+GangStart ProgramHold::start() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return {AttemptOfPrograms(attempt_, done_), epoch_};
 }
 
 EnvironmentMap ProgramHold::environment() const {

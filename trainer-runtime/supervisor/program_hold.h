@@ -35,12 +35,16 @@ class ProgramHold {
   // Whether the programs that run are to end, so that they can be started anew.
   bool WantsHalt();
 
-  // Tells the operator of the end, and waits. Returns whether the programs are to be started again;
-  // not when `stop_fd` is readable, and not where nobody has asked for the status in a while.
+  // Tells the operator of the end, which was now where it does not say when, and waits. Returns
+  // whether the programs are to be started again; not when `stop_fd` is readable, and not where
+  // nobody has asked for the status in a while.
   // Precondition: all programs have ended.
   bool AwaitRelaunch(HeldEnd end, int stop_fd);
 
   int64_t relaunches() const;
+
+  // The start that the programs are of, or, while they are held, were.
+  GangStart start() const;
 
   // What the programs of a relaunch see other than those of the first start.
   EnvironmentMap environment() const;
@@ -63,8 +67,9 @@ class ProgramHold {
   mutable std::mutex mutex_;
   int64_t done_ = 0;   // relaunches; with the rest, guarded by mutex_
   int64_t halt_ = 0;   // the newest that programs are to end for
-  int64_t start_ = 0;  // the newest that they are to start for
-  Epoch epoch_;
+  int64_t start_ = 0;  // the newest that they are to start for, in this epoch:
+  Epoch next_epoch_;
+  Epoch epoch_;  // of the programs that were started last
 };
 
 }  // namespace lockstep::runtime

@@ -23,6 +23,7 @@ class ProgramHoldTest : public testing::Test {
  protected:
   ProgramHoldTest() : board_(StatusDocument()), stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     environment_.attempt = Attempt(3);
+    environment_.epoch = Epoch(5);
     environment_.rank = 0;
     environment_.hold = seconds(600);
   }
@@ -42,6 +43,7 @@ TEST_F(ProgramHoldTest, SaysThatItCanBeRelaunched) {
   EXPECT_EQ(board_.Snapshot().relaunches, 0);
   EXPECT_FALSE(hold_->WantsHalt());
   EXPECT_TRUE(hold_->environment().empty());
+  EXPECT_EQ(hold_->start(), (GangStart{Attempt(3), Epoch(5)}));
 }
 
 TEST_F(ProgramHoldTest, EndIsToldUntilTheRelaunch) {
@@ -54,6 +56,8 @@ TEST_F(ProgramHoldTest, EndIsToldUntilTheRelaunch) {
     }
     EXPECT_EQ(board_.Tell().held->exit_code, 137);
     EXPECT_EQ(board_.Tell().held->message, "words");
+    EXPECT_TRUE(board_.Tell().held->monotonic_ns.has_value());
+    EXPECT_EQ(hold_->start(), (GangStart{Attempt(3), Epoch(5)})) << "the programs have only ended";
     hold_->Take(Message(ControlKind::kRelaunch, 1));
   });
   EXPECT_TRUE(hold_->AwaitRelaunch({137, 9, 0, "words"}, stop_.get()));
@@ -62,9 +66,25 @@ TEST_F(ProgramHoldTest, EndIsToldUntilTheRelaunch) {
   EXPECT_FALSE(board_.Snapshot().held.has_value());
   EXPECT_EQ(board_.Snapshot().epoch, Epoch(7));
   EXPECT_FALSE(hold_->WantsHalt());
+  EXPECT_EQ(hold_->start(), (GangStart{Attempt(4), Epoch(7)}));
   EXPECT_EQ(
       hold_->environment(),
       (EnvironmentMap{{env::kAttempt, "4"}, {env::kEpoch, "7"}, {env::kTorchRestartCount, "4"}}));
+}
+
+// When the first program failed, and not when the last one had ended.
+TEST_F(ProgramHoldTest, MomentOfTheEndIsToldAsItWasGiven) {
+  board_.Tell();
+  const TimePoint ended = SteadyNow() - seconds(2);
+  std::jthread operators([&] {
+    while (!board_.Tell().held.has_value()) {
+      std::this_thread::yield();
+    }
+    EXPECT_EQ(board_.Tell().held->monotonic_ns, ended.time_since_epoch().count());
+    EXPECT_GE(board_.Tell().held->seconds_ago, 2);
+    hold_->Take(Message(ControlKind::kRelaunch, 1));
+  });
+  EXPECT_TRUE(hold_->AwaitRelaunch({1, 0, 0, "", ended.time_since_epoch().count()}, stop_.get()));
 }
 
 TEST_F(ProgramHoldTest, MessagesOfBeforeChangeNothing) {

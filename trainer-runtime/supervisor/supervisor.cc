@@ -46,6 +46,10 @@ Duration KillAfter(Duration grace) {
   return grace - std::min(kMarginMax, grace / kMarginShare);
 }
 
+std::optional<int64_t> NanosecondsOf(std::optional<TimePoint> when) {
+  return when.has_value() ? std::optional<int64_t>(when->time_since_epoch().count()) : std::nullopt;
+}
+
 class Supervisor {
  public:
   explicit Supervisor(const SuperviseOptions& options)
@@ -189,8 +193,8 @@ bool Supervisor::IsRelaunched() {
   output_.Finish(kEndTimeout);
   std::string words = WordsOfProgram(options_.termination_message_file);
   words = words.empty() ? EncodeTerminationMessage(WordsOfPod()) : words;
-  const bool is_held = is_clear && options_.hold->AwaitRelaunch(
-                                       {end.exit_code, end.signal, 0, words}, WatchForStop().get());
+  const HeldEnd held = {end.exit_code, end.signal, 0, words, NanosecondsOf(end.ended_at)};
+  const bool is_held = is_clear && options_.hold->AwaitRelaunch(held, WatchForStop().get());
   if (!is_held) {
     failure_ = failure_.has_value() ? failure_ : HaltedInVain();
     return false;
@@ -368,7 +372,8 @@ SupervisorEvent Supervisor::EndOf(std::size_t local_rank, const EndedChild& ende
           index,
           ended.pid,
           was_hung ? kExitSignalBase + SIGKILL : ended.exit_code,
-          was_hung ? SIGKILL : ended.signal};
+          was_hung ? SIGKILL : ended.signal,
+          SteadyNow()};
 }
 
 // The first failure is the pod's. Its reason is what the program said last, where it ended itself:
@@ -401,7 +406,8 @@ void Supervisor::NoteFailure(const SupervisorEvent& ended) {
                         signal,
                         needs_name ? NameOf(local_rank) + ": " + words : words,
                         rank,
-                        output_.words(local_rank).Tail()};
+                        output_.words(local_rank).Tail(),
+                        ended.at};
 }
 
 void Supervisor::AskToEnd(int signal, Duration grace) {

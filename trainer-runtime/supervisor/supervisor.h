@@ -32,6 +32,7 @@ struct SupervisorEvent {
   pid_t pid = 0;
   int exit_code = 0;  // 128 + signal when a signal ended it
   int signal = 0;     // 0 when it ended itself
+  TimePoint at{};     // of kEnded: when that was seen
 };
 
 // One process to run.

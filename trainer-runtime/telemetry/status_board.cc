@@ -43,7 +43,11 @@ StatusDocument StatusBoard::Tell() {
   told_up_to_ = document_.history.empty() ? -1 : document_.history.back().data_epoch;
   told_at_ = SteadyNow();
   was_told_.notify_all();
-  return document_;
+  StatusDocument told = document_;
+  if (told.held.has_value() && told.held->monotonic_ns.has_value()) {
+    told.held->seconds_ago = ToSeconds(*told_at_ - TimePoint(Duration(*told.held->monotonic_ns)));
+  }
+  return told;
 }
 
 std::optional<TimePoint> StatusBoard::told_at() const {

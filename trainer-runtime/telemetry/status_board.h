@@ -32,7 +32,8 @@ class StatusBoard {
   // A copy as of now.
   StatusDocument Snapshot() const;
 
-  // The same for whoever asks from outside, who is told of the data epochs in it.
+  // The same for whoever asks from outside, who is told of the data epochs in it, and how long ago
+  // programs ended that are held.
   StatusDocument Tell();
 
   // When somebody asked last; null: nobody has.

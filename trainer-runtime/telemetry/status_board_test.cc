@@ -67,6 +67,17 @@ TEST(StatusBoard, DataEpochsThatLastWordsHaveNoRoomForAreWaitedForUntilTheyAreTo
   reader.join();
 }
 
+TEST(StatusBoard, WhoAsksIsToldHowLongAgoHeldProgramsEndedAsOfThatMoment) {
+  StatusBoard board(StatusDocument{});
+  const TimePoint ended = SteadyNow() - std::chrono::minutes(1);
+  board.Update([&](StatusDocument& document) {
+    document.held = HeldEnd{137, 9, 0, "", ended.time_since_epoch().count()};
+  });
+  EXPECT_GE(board.Tell().held->seconds_ago, 60);
+  board.Update([](StatusDocument& document) { document.held = HeldEnd{137, 9, 0.5, ""}; });
+  EXPECT_EQ(board.Tell().held->seconds_ago, 0.5);
+}
+
 TEST(StatusBoard, NobodyIsWaitedForWhereLastWordsSayItAllOrNobodyAsks) {
   const Deadline past = Deadline::At(TimePoint());
   StatusBoard asked(StatusDocument{});

@@ -2,7 +2,8 @@
 After one of them was lost they meet again, and the others keep their process and their memory.
 
 `lockstep.numpy` and `lockstep.jax` work on arrays, `lockstep.torch` trains models, `lockstep.keras`
-reports, `lockstep.horovod` runs programs for Horovod. docs/own-programs.md tells more.
+reports, `lockstep.tensorflow` asks for TF_CONFIG of now, `lockstep.horovod` runs programs for
+Horovod. docs/own-programs.md tells more.
 """
 
 from lockstep.errors import (

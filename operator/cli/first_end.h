@@ -1,0 +1,37 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "common/base/time.h"
+#include "common/contract/exit_code.h"
+
+namespace lockstep::control {
+
+// A program that loses a peer often ends for it, a millisecond later: its end is the echo of the
+// loss (operator/reconcile/detect/echo.h). Of all that have ended before a gang starts anew, the
+// first is what it starts anew for.
+
+// How one program ended. Its runtime says when, by the clock that all programs of a machine have
+// in common; null: it does not say.
+struct ProgramEnd {
+  ExitCause cause = ExitCause::kUnknown;
+  std::optional<TimePoint> at;
+};
+
+// A runtime sees an end when the machine has it run, so two that are no further apart may have come
+// the other way round. Choice: what a process waits for its turn where each core has two others.
+inline constexpr Duration kEndDoubt = std::chrono::milliseconds(10);
+
+// A program that was killed from outside is nobody's echo, and what ends by itself within so short
+// a time most likely is its. Choice: a machine that swaps may see the echo sooner by most of it.
+inline constexpr Duration kKilledDoubt = std::chrono::seconds(1);
+
+// Which may have ended first, by index, in order; one where that is known: the earliest of those
+// that were killed, unless others had clearly ended before, else the earliest, unless others ended
+// too close to it. Precondition (checked): `ends` is not empty.
+std::vector<std::size_t> FirstEnds(const std::vector<ProgramEnd>& ends);
+
+}  // namespace lockstep::control
