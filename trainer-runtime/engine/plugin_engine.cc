@@ -52,6 +52,10 @@ LockstepEngineStepOptions ToPlugin(const StepOptions& options) {
 
 // An Engine on the other side of the C functions.
 class PluginEngine final : public Engine {
+LockstepEnginePart ToPlugin(EnginePart part) {
+  return part == EnginePart::kState ? kLockstepEngineState : kLockstepEngineGradients;
+}
+
  public:
   PluginEngine(const LockstepEngineApi& api, LockstepEngineHandle* handle)
       : api_(api), handle_(handle) {}
@@ -88,10 +92,7 @@ class PluginEngine final : public Engine {
     LockstepEngineError error{};
     const LockstepEngineCode code =
         api_.lend_gradients(handle_, memory.data(), memory.size(), &error);
-    if (code != kLockstepEngineOk) {
-      return FromPlugin(code, error);
-    }
-    return OkStatus();
+    return ToStatus(code, error);
   }
 
   Result<StepResult> ComputeGradients(const Batch& batch, const StepOptions& options) override {
@@ -102,15 +103,32 @@ class PluginEngine final : public Engine {
     const LockstepEngineCode code =
         api_.compute_gradients(handle_, &plain_batch, &plain_options, &result, &error);
     return ToResult(code, result, error);
+  EngineBuffer GradientBuffer() override {
+    const LockstepEngineBuffer buffer = api_.gradient_buffer(handle_);
+    const bool is_on_host = buffer.memory == kLockstepEngineHostMemory;
+    return {.address = buffer.address,
+            .byte_count = buffer.byte_count,
+            .type = NumberType::kFloat32,  // MakeEngine has looked
+            .memory = is_on_host ? MemoryKind::kHost : MemoryKind::kCuda,
+            .device = buffer.device};
+  }
+
+  Status BringToHost(EnginePart part) override {
+    LockstepEngineError error{};
+    return ToStatus(api_.bring_to_host(handle_, ToPlugin(part), &error), error);
+  }
+
+  Status BringToDevice(EnginePart part) override {
+    LockstepEngineError error{};
+    return ToStatus(api_.bring_to_device(handle_, ToPlugin(part), &error), error);
+  }
+
   }
 
   Status ApplyUpdate(int64_t update_number) override {
     LockstepEngineError error{};
     const LockstepEngineCode code = api_.apply_update(handle_, update_number, &error);
-    if (code != kLockstepEngineOk) {
-      return FromPlugin(code, error);
-    }
-    return OkStatus();
+    return ToStatus(code, error);
   }
 
   Result<StepResult> Evaluate(const Batch& batch) override {
@@ -140,6 +158,10 @@ class PluginEngine final : public Engine {
 Error MissingPlugin(const EnginePluginOptions& options) {
   std::string message = std::string("the numeric engine ") + kFileName + " was not found; tried";
   for (const std::string& candidate : EnginePluginCandidates(options)) {
+  static Status ToStatus(LockstepEngineCode code, const LockstepEngineError& error) {
+    return code == kLockstepEngineOk ? OkStatus() : Status(FromPlugin(code, error));
+  }
+
     message += " " + candidate;
   }
   return Error(ErrorCode::kNotFound,
@@ -226,7 +248,15 @@ Result<std::unique_ptr<Engine>> EnginePlugin::MakeEngine(std::string_view spec_j
   if (code != kLockstepEngineOk) {
     return FromPlugin(code, error);
   }
-  return std::unique_ptr<Engine>(std::make_unique<PluginEngine>(*api_, handle));
+  auto engine = std::make_unique<PluginEngine>(*api_, handle);
+  const LockstepEngineNumberType type = api_->gradient_buffer(handle).type;
+  if (type != kLockstepEngineFloat32) {
+    return Error(ErrorCode::kMismatch,
+                 path_ + " has gradients of number type " + std::to_string(type) +
+                     ", and this program sums float32 (" + std::to_string(kLockstepEngineFloat32) +
+                     ")");
+  }
+  return std::unique_ptr<Engine>(std::move(engine));
 }
 
 }  // namespace lockstep::runtime
