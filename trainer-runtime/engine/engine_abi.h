@@ -23,6 +23,7 @@ enum LockstepEngineCode : int32_t {
   kLockstepEngineOutOfMemory = 2,
   kLockstepEngineInternal = 3,
   kLockstepEngineUnavailable = 4,  // this engine cannot do that
+  kLockstepEngineNotFound = 5,     // what it computes on, or with, is not there
 };
 
 enum LockstepEngineNumberType : int32_t { kLockstepEngineFloat32 = 0 };

@@ -42,6 +42,8 @@ LockstepEngineCode Report(const Error& failure, LockstepEngineError* error) {
       return kLockstepEngineOutOfMemory;
     case ErrorCode::kUnavailable:
       return kLockstepEngineUnavailable;
+    case ErrorCode::kNotFound:
+      return kLockstepEngineNotFound;
     default:
       return kLockstepEngineInternal;
   }

@@ -190,6 +190,16 @@ TEST(EnginePlugin, MissingFileNamesWhereItLookedAndThePackages) {
                     HasSubstr("libopenblas0-pthread")));
 }
 
+TEST(EnginePlugin, MissingFileForGpusSaysWhatThatOneNeeds) {
+  const auto searched = EnginePlugin::Load(
+      {.path = "", .executable_directory = "/nonexistent", .device = EngineDevice::kCuda});
+  ASSERT_FALSE(searched.ok());
+  EXPECT_THAT(searched.error().message(),
+              AllOf(HasSubstr("/nonexistent/liblockstep-engine-cuda.so"),
+                    HasSubstr("building it needs scripts/install.sh cuda torch"),
+                    HasSubstr("PyTorch's wheel")));
+}
+
 TEST(EnginePlugin, FileThatIsNoLibraryIsRefused) {
   const std::string path = testing::TempDir() + "/lockstep-not-a-library.so";
   std::ofstream(path) << "not a library";
