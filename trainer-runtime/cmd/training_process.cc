@@ -257,7 +257,11 @@ Result<std::unique_ptr<GradientReducer>> TrainingProcess::MakeReducer(
   options.ground = parts_->nccl;
   options.control = meeting.communicator;
   options.epoch = meeting.epoch;
-  options.element_count = parts_->replicas->engine(0).Gradients().size();
+  Engine& first = parts_->replicas->engine(0);
+  const EngineBuffer buffer = first.GradientBuffer();
+  const bool stay_on_device =
+      parts_->replicas->count() == 1 && buffer.memory == MemoryKind::kCuda && buffer.device == 0;
+  options.element_count = stay_on_device ? 0 : first.Gradients().size();
   options.is_stopped = [this] { return options_.stop->requested().load(); };
   return JoinNccl(options, Deadline::After(SteadyNow(), environment_.rendezvous_timeout));
 }
@@ -356,8 +360,11 @@ Status TrainingProcess::ClaimCheckpoints(Epoch epoch, Incarnation chief) {
 }
 
 // Ranks with another spec would reduce other buckets; they are told apart before the first byte.
+// Which GPUs each has is its own affair; how many is said by its replicas.
 uint64_t TrainingProcess::PlanHash() const {
-  const std::string digest = Sha256Hex(DumpJson(EncodeTrainingSpec(spec_)));
+  TrainingSpec plan = spec_;
+  plan.devices.clear();
+  const std::string digest = Sha256Hex(DumpJson(EncodeTrainingSpec(plan)));
   return std::stoull(digest.substr(0, 16), nullptr, 16);
 }
 

@@ -155,8 +155,9 @@ class Trainer {
   // The values of the state in flat buffers, and back. Shapes: parameters [n]; slots [slots of
   // optimizer x n], slot after slot, or empty: they stay.
   std::vector<int64_t> VariableSizes();
-  std::vector<float> ReadValues(TensorKind kind);
-  void WriteValues(std::span<const float> parameters, std::span<const float> slots);
+  // Errors: those of Engine.
+  Result<std::vector<float>> ReadValues(TensorKind kind);
+  Status WriteValues(std::span<const float> parameters, std::span<const float> slots);
 
   // Where the data stand, and where they do `updates` later.
   const DataCursor& cursor() const { return state_.cursor; }
@@ -164,13 +165,13 @@ class Trainer {
   DataCursor CursorAfter(DataCursor cursor, int64_t updates) const;
 
   // The gradient of the whole batch at `cursor` by this rank alone, the `update`-th of the job,
-  // from 1, on the values that are there; Gradients() holds it. `sums` are not finite where
+  // from 1, on the values that are there; ReadGradients() has it. `sums` are not finite where
   // trouble() says so. Errors: those of Strategy::Step.
   Result<StepOutcome> ComputeShare(const DataCursor& cursor,
                                    int64_t update,
                                    GradientReducer* alone);
 
-  std::span<const float> Gradients() { return parts_.strategy->Gradients(); }
+  Result<std::span<const float>> ReadGradients() { return parts_.strategy->ReadGradients(); }
 
   // Reports the share at `cursor`, which is done, to on_step. `own`: all of this rank's in its data
   // epoch.
@@ -220,14 +221,14 @@ class Trainer {
   Status RestoreFromCheckpoint();
   Status TakeOver(const Snapshot& snapshot);
   Result<TrainingState> Examine(const Snapshot& snapshot, const std::vector<TensorView>& tensors);
-  void GoOnFrom(TrainingState restored);
+  Status GoOnFrom(TrainingState restored);
   void PassUselessRemainder();
-  Snapshot Snap(int world_size);
+  Result<Snapshot> Snap(int world_size);
   Snapshot SnapHead(int world_size);
   Status AdoptState(const std::string& mine, const std::string& shared, const StateWay& way);
   Result<StepTotals> RunStep(const MeetingParts& meeting, bool is_stop_requested);
   Status ApplyStep(const StepTotals& totals, bool is_skipped);
-  void ClipGradients();
+  Status ClipGradients();
   double LossScaleNow() const;
   void BeginLossScale();
   bool MaySkip();
@@ -236,9 +237,9 @@ class Trainer {
   void ReportStep(const StepTotals& totals, const StepDurations& durations, bool is_skipped);
   bool IsTrained() const;
   bool HasAccuracy() const;
-  bool IsStepFinite(const StepTotals& totals);
-  void CheckFinite(double loss_sum, int64_t update);
-  bool IsStateFinite();
+  Result<bool> MayTake(const StepTotals& totals, bool is_skipped);
+  Status CheckFinite(double loss_sum, int64_t update);
+  Result<bool> IsStateFinite();
   bool IsSaveDue() const;
   Status ReportCheckpoints();
   void ReportCheckpoint(const SaveOutcome& outcome);
