@@ -191,7 +191,8 @@ class RuleChecker {
       Fail(command_path, "found beside spec.training, expected only one of the two");
     }
     if (spec_.training && !role.supervise) {
-      Fail(path + ".supervise", "false found beside spec.training, which is the runtime itself");
+      Fail(path + ".supervise",
+           "false found beside spec.training, expected true: there the runtime is the program");
     }
     if (spec_.training && (role.name == Role::kEvaluator)) {
       Fail(path + ".name",
