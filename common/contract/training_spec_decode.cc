@@ -226,7 +226,9 @@ LossSpec ReadLoss(const Json& value, const std::string& path, Errors* errors) {
   loss.type = type.value_or(loss.type);
   loss.from_logits = reader.Bool("fromLogits").value_or(false);
   if (type == LossType::kMeanSquaredError && reader.Has("fromLogits")) {
-    reader.Fail("fromLogits", "has no meaning for MeanSquaredError; remove it");
+    reader.Fail("fromLogits",
+                "found, but MeanSquaredError takes outputs as they are; expected it for "
+                "crossentropies only");
   }
   reader.Finish();
   return loss;
@@ -336,9 +338,9 @@ bool IsDeviceUuid(std::string_view name) {
 std::vector<std::string> ReadDevices(ObjectReader& reader) {
   std::vector<std::string> devices = reader.Strings("devices");
   if (devices.size() > kDevicesMax) {
-    reader.Fail(
-        "devices",
-        std::to_string(devices.size()) + " found, expected at most " + std::to_string(kDevicesMax));
+    reader.Fail("devices",
+                std::to_string(devices.size()) + " GPUs found, expected at most " +
+                    std::to_string(kDevicesMax));
     return {};
   }
   for (std::size_t i = 0; i < devices.size(); ++i) {
@@ -351,7 +353,7 @@ std::vector<std::string> ReadDevices(ObjectReader& reader) {
     }
     if (std::find(devices.begin(), devices.begin() + static_cast<std::ptrdiff_t>(i), name) !=
         devices.begin() + static_cast<std::ptrdiff_t>(i)) {
-      reader.Fail("devices", "\"" + name + "\" found twice");
+      reader.Fail("devices", "\"" + name + "\" found twice, expected each GPU once");
     }
   }
   return devices;

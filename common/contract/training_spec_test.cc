@@ -196,7 +196,8 @@ const std::vector<BadSpec>& BadSpecs() {
         "BinaryCrossentropy, CategoricalCrossentropy, SparseCategoricalCrossentropy; did you mean "
         "\"BinaryCrossentropy\"?"}},
       {R"({"loss": {"type": "MeanSquaredError"}})",
-       {"training.loss.fromLogits: has no meaning for MeanSquaredError; remove it"}},
+       {"training.loss.fromLogits: found, but MeanSquaredError takes outputs as they are; expected "
+        "it for crossentropies only"}},
       {R"({"optimizer": {"type": "Adam", "learningRate": 0}})",
        {"training.optimizer.learningRate: 0 found, expected a number from 1e-12 to 1000"}},
       {R"({"optimizer": {"type": "Adam", "weightDecay": 0.1}})",
@@ -234,7 +235,7 @@ const std::vector<BadSpec>& BadSpecs() {
        {"training.replicas: 2 found beside devices, expected only one of the two: each device is "
         "a replica"}},
       {R"({"devices": ["1", "GPU-a", "1", "gpu0", "1234"]})",
-       {"training.devices: \"1\" found twice",
+       {"training.devices: \"1\" found twice, expected each GPU once",
         "training.devices: \"gpu0\" found, expected the index of a GPU, as \"0\", or its UUID, as "
         "\"GPU-...\"",
         "training.devices: \"1234\" found, expected the index of a GPU, as \"0\", or its UUID, as "

@@ -112,7 +112,9 @@ std::vector<Error> QueueErrors(const Json& document) {
   if (!document.contains("spec")) {
     AddError(&errors, "spec", "missing, expected an object");
   } else if (!name.empty() && TextAt(document["spec"], "parent") == name) {
-    AddError(&errors, "spec.parent", "a queue is not below itself");
+    AddError(&errors,
+             "spec.parent",
+             Quoted(name) + " found, expected another queue: none is below itself");
   }
   return errors;
 }

@@ -273,8 +273,9 @@ TEST(ReadManifest, QueueIsHeldToWhatTheServerAsksOfItsNameAndParent) {
   EXPECT_THAT(ProblemsOf(head + "metadata: {name: 9Team}\nspec: {}\n"),
               HasSubstr("metadata.name: \"9Team\" found, expected a DNS label"));
   EXPECT_THAT(ProblemsOf(head + "metadata: {name: team}\n"), HasSubstr("spec: missing"));
-  EXPECT_THAT(ProblemsOf(head + "metadata: {name: team}\nspec: {parent: team}\n"),
-              HasSubstr("spec.parent: a queue is not below itself"));
+  EXPECT_THAT(
+      ProblemsOf(head + "metadata: {name: team}\nspec: {parent: team}\n"),
+      HasSubstr("spec.parent: \"team\" found, expected another queue: none is below itself"));
   EXPECT_THAT(ProblemsOf(std::string(kQueue) + kQueue),
               HasSubstr("metadata.name: \"team\" found twice, first on line 1"));
 }

@@ -13,6 +13,7 @@
 #include "common/contract/tf_config.h"
 #include "common/contract/topology.h"
 #include "operator/api/fields.h"
+#include "operator/api/job_topology.h"
 #include "operator/api/pod_template.h"
 #include "operator/api/recovery_rules.h"
 
@@ -190,7 +191,8 @@ class RuleChecker {
       Fail(command_path, "found beside spec.training, expected only one of the two");
     }
     if (spec_.training && !role.supervise) {
-      Fail(path + ".supervise", "false found beside spec.training, which is the runtime itself");
+      Fail(path + ".supervise",
+           "false found beside spec.training, expected true: there the runtime is the program");
     }
     if (spec_.training && (role.name == Role::kEvaluator)) {
       Fail(path + ".name",
@@ -317,15 +319,7 @@ class RuleChecker {
 
   // How long TF_CONFIG is where the cluster's domain is the usual one.
   std::size_t TfConfigBytes() const {
-    JobTopology topology;
-    topology.job = job_.metadata.name;
-    topology.namespace_name = job_.metadata.namespace_name;
-    topology.addressing = DnsAddressing{"cluster.local"};
-    for (const RoleSpec& role : spec_.roles) {
-      topology.roles.push_back(
-          {role.name, static_cast<int>(role.replicas), static_cast<int>(role.processes)});
-    }
-    return EstimateTfConfigBytes(topology);
+    return EstimateTfConfigBytes(TopologyOf(job_, DnsAddressing{"cluster.local"}));
   }
 
   // A program that nobody supervises can be told by the variable only.

@@ -72,7 +72,9 @@ void ReadRunTimes(ObjectReader& reader, TrainingQueue* queue) {
   queue->min_runtime = std::chrono::seconds(least);
   const auto most = reader.Int("maxRuntimeSeconds", 1, kMaxRuntimeMax);
   if (most.has_value() && *most < least) {
-    reader.Fail("maxRuntimeSeconds", "less found, expected at least minRuntimeSeconds");
+    reader.Fail("maxRuntimeSeconds",
+                std::to_string(*most) + " found, expected at least " + std::to_string(least) +
+                    ", the queue's minRuntimeSeconds");
   } else if (most.has_value()) {
     queue->max_runtime = std::chrono::seconds(*most);
   }
@@ -85,7 +87,9 @@ QueueAmounts ReadAmounts(ObjectReader& reader, std::string_view key, std::vector
     return amounts;
   }
   if (!object->is_object()) {
-    reader.Fail(key, "expected amounts by resource, such as {nvidia.com/gpu: 16}");
+    reader.Fail(key,
+                DescribeJson(*object) +
+                    " found, expected amounts by resource, such as {nvidia.com/gpu: 16}");
     return amounts;
   }
   for (const auto& [name, value] : object->items()) {

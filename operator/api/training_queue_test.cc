@@ -92,9 +92,17 @@ TEST(TrainingQueue, NoJobIsStoppedBeforeItMayGoForAnother) {
       R"({"metadata": {"name": "q"}, "spec": {"minRuntimeSeconds": 61, "maxRuntimeSeconds": 60}})");
   ASSERT_EQ(decoded.errors.size(), 1U);
   EXPECT_EQ(decoded.errors.front().ToString(),
-            "spec.maxRuntimeSeconds: less found, expected at least minRuntimeSeconds");
+            "spec.maxRuntimeSeconds: 60 found, expected at least 61, the queue's "
+            "minRuntimeSeconds");
   EXPECT_TRUE(
       Decode(R"({"spec": {"minRuntimeSeconds": 60, "maxRuntimeSeconds": 60}})").errors.empty());
+}
+
+TEST(TrainingQueue, AmountWithoutItsResourceIsRefusedWithWhatWasFound) {
+  const DecodedQueue decoded = Decode(R"({"metadata": {"name": "q"}, "spec": {"nominal": 16}})");
+  ASSERT_EQ(decoded.errors.size(), 1U);
+  EXPECT_EQ(decoded.errors.front().ToString(),
+            "spec.nominal: 16 found, expected amounts by resource, such as {nvidia.com/gpu: 16}");
 }
 
 TEST(TrainingQueue, PartsOfDevicesAreRefusedWithWhatWasExpected) {

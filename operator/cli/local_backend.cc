@@ -8,9 +8,9 @@
 #include "common/contract/termination_message.h"
 #include "common/contract/topology.h"
 #include "operator/api/conditions.h"
+#include "operator/api/job_topology.h"
 #include "operator/cli/pod_ports.h"
 #include "operator/local/port_use.h"
-#include "operator/reconcile/build/pod.h"
 
 namespace lockstep::control {
 namespace {

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "operator/api/job_topology.h"
 #include "operator/reconcile/build/pod.h"
 
 namespace lockstep::control {

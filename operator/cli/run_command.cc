@@ -18,6 +18,7 @@
 #include "common/base/unique_fd.h"
 #include "common/contract/environment.h"
 #include "operator/api/conditions.h"
+#include "operator/api/job_topology.h"
 #include "operator/cli/checkpoint_folder.h"
 #include "operator/cli/commands.h"
 #include "operator/cli/console.h"

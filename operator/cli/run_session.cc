@@ -11,6 +11,7 @@
 #include "common/base/printable.h"
 #include "common/contract/exit_code.h"
 #include "operator/api/conditions.h"
+#include "operator/api/job_topology.h"
 #include "operator/cli/checkpoint_folder.h"
 #include "operator/cli/duration.h"
 #include "operator/cli/pod_ports.h"
@@ -71,9 +72,8 @@ std::optional<int64_t> DataEpochsOf(const TrainingJob& job) {
 
 bool HasRuntime(const TrainingJob& job, const kube::Pod& pod) {
   const auto name = ParsePodName(pod.name);
-  return name && std::any_of(job.spec.roles.begin(), job.spec.roles.end(), [&](const auto& role) {
-           return role.name == name->task.role && IsSupervised(job, role);
-         });
+  const RoleSpec* const role = name ? job.FindRole(name->task.role) : nullptr;
+  return role != nullptr && IsSupervised(job, *role);
 }
 
 const char* VerbOf(ChaosKind kind) {

@@ -65,14 +65,7 @@ class ReportedPastTest : public RoundBench {
   ReportedPastTest() {
     AddNode("node-a", 4);
     AddQueue("vision", 4, 0);
-    AddJob("first", 2);
-    TrainingJob job = Stored("first");
-    job.spec.scheduling.queue = "vision";
-    PodPlacement placement;
-    placement.node = "node-a";
-    job.status.placement = {placement};
-    job.status.origin.queue = "vision";
-    Store(job);
+    AddPlacedJob("first", 2, "node-a", "vision");
   }
 
   WallTime WallAt(int64_t second) { return now_ + seconds(second); }

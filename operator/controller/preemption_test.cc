@@ -44,6 +44,36 @@ class PreemptionTest : public RoundBench {
     Write(name, Take(name, node));
   }
 
+  // "low" has the only node, and "high" comes, which is more urgent.
+  void RunLowBeforeHigh() {
+    AddJobOf("low", "vision", "");
+    Place("low");
+    AddJobOf("high", "vision", "urgent");
+  }
+
+  // And its claim is stored: "low" is to go for it.
+  void ClaimRoomOfLow() {
+    RunLowBeforeHigh();
+    Ask("high");
+    Write("high", WithClaim("high"));
+  }
+
+  void RunLowOnTwoNodes() {
+    AddNode("node-b", 2);
+    AddJobOf("low-1", "vision", "");
+    Write("low-1", Take("low-1", "node-a"));
+    AddJobOf("low-2", "vision", "");
+    Write("low-2", Take("low-2", "node-b"));
+  }
+
+  // So long at least, before they may go for others.
+  void LetGangsRunFor(std::chrono::seconds min_runtime) {
+    StoredQueue queue = QueueOf("vision", 4, 0);
+    queue.queue.preempts_lower_priority = true;
+    queue.queue.min_runtime = min_runtime;
+    Tell(queue);
+  }
+
   TrainingJobStatus WithClaim(const std::string& name) {
     TrainingJobStatus status = Stored(name).status;
     status.observed_generation = Stored(name).metadata.generation;
@@ -99,9 +129,7 @@ class PreemptionTest : public RoundBench {
 };
 
 TEST_F(PreemptionTest, NobodyIsToldBeforeTheClaimIsStored) {
-  AddJobOf("low", "vision", "");
-  Place("low");
-  AddJobOf("high", "vision", "urgent");
+  RunLowBeforeHigh();
   EXPECT_EQ(Ask("high"), "waits for 1 gang to go: default/low");
   EXPECT_FALSE(view_.EvictionOf(KeyOf("low"), now_).has_value());
   const TrainingJobStatus status = WithClaim("high");
@@ -120,11 +148,7 @@ TEST_F(PreemptionTest, NobodyIsToldBeforeTheClaimIsStored) {
 }
 
 TEST_F(PreemptionTest, RoomIsKeptForTheOneForWhomOthersGo) {
-  AddJobOf("low", "vision", "");
-  Place("low");
-  AddJobOf("high", "vision", "urgent");
-  Ask("high");
-  Write("high", WithClaim("high"));
+  ClaimRoomOfLow();
   AddJobOf("sly", "", "");  // another queue, which comes in between
   AddLeavingPod("low");
   GiveUp("low");
@@ -142,11 +166,7 @@ TEST_F(PreemptionTest, RoomIsKeptForTheOneForWhomOthersGo) {
 }
 
 TEST_F(PreemptionTest, WhoLeadsNextAsksNobodyTwice) {
-  AddNode("node-b", 2);
-  AddJobOf("low-1", "vision", "");
-  Write("low-1", Take("low-1", "node-a"));
-  AddJobOf("low-2", "vision", "");
-  Write("low-2", Take("low-2", "node-b"));
+  RunLowOnTwoNodes();
   AddJobOf("high", "vision", "urgent");
   Ask("high");
   Write("high", WithClaim("high"));
@@ -189,9 +209,7 @@ TEST_F(PreemptionTest, GangCountsAsItWasPlacedThoughItsJobWasMoved) {
 }
 
 TEST_F(PreemptionTest, ClaimThatIsNotWrittenIsNone) {
-  AddJobOf("low", "vision", "");
-  Place("low");
-  AddJobOf("high", "vision", "urgent");
+  RunLowBeforeHigh();
   Ask("high");
   view_.Reserve(KeyOf("high"), WithClaim("high"));
   view_.Scheduling(now_);
@@ -202,11 +220,7 @@ TEST_F(PreemptionTest, ClaimThatIsNotWrittenIsNone) {
 }
 
 TEST_F(PreemptionTest, ClaimOfAJobThatIsSuspendedIsGivenUpAndItsVictimsStay) {
-  AddJobOf("low", "vision", "");
-  Place("low");
-  AddJobOf("high", "vision", "urgent");
-  Ask("high");
-  Write("high", WithClaim("high"));
+  ClaimRoomOfLow();
   TrainingJob high = Stored("high");
   high.spec.run_policy.suspend = true;
   ++high.metadata.generation;
@@ -218,11 +232,7 @@ TEST_F(PreemptionTest, ClaimOfAJobThatIsSuspendedIsGivenUpAndItsVictimsStay) {
 
 // Its pod does not end: its node may be dead.
 TEST_F(PreemptionTest, WhoNeverGoesIsNotWaitedForAnyLonger) {
-  AddJobOf("low", "vision", "");
-  Place("low");
-  AddJobOf("high", "vision", "urgent");
-  Ask("high");
-  Write("high", WithClaim("high"));
+  ClaimRoomOfLow();
   AddLeavingPod("low");
   GiveUp("low");
   AddNode("node-b", 2);
@@ -253,11 +263,7 @@ TEST_F(PreemptionTest, NobodyGoesWhosePlacesAreNotStored) {
 
 // Whoever goes for whatever reason: its room is enough.
 TEST_F(PreemptionTest, NobodyGoesForRoomThatComesFreeByItself) {
-  AddNode("node-b", 2);
-  AddJobOf("low-1", "vision", "");
-  Write("low-1", Take("low-1", "node-a"));
-  AddJobOf("low-2", "vision", "");
-  Write("low-2", Take("low-2", "node-b"));
+  RunLowOnTwoNodes();
   AddLeavingPod("low-1");
   TrainingJob job = Stored("low-1");
   job.spec.run_policy.suspend = true;
@@ -275,11 +281,7 @@ TEST_F(PreemptionTest, NobodyGoesForRoomThatComesFreeByItself) {
 }
 
 TEST_F(PreemptionTest, NobodyElseGoesWhereAVictimIsSuspendedOrDeletedMeanwhile) {
-  AddNode("node-b", 2);
-  AddJobOf("low-1", "vision", "");
-  Write("low-1", Take("low-1", "node-a"));
-  AddJobOf("low-2", "vision", "");
-  Write("low-2", Take("low-2", "node-b"));
+  RunLowOnTwoNodes();
   AddJobOf("high", "vision", "urgent");
   ASSERT_EQ(Ask("high"), "waits for 1 gang to go: default/low-1");
   Write("high", WithClaim("high"));
@@ -299,11 +301,7 @@ TEST_F(PreemptionTest, NobodyElseGoesWhereAVictimIsSuspendedOrDeletedMeanwhile) 
 
 // Nobody says so of a job that is gone, or has ended.
 TEST_F(PreemptionTest, RoomOfPodsThatShouldHaveGoneIsNotWaitedForAnyLonger) {
-  AddNode("node-b", 2);
-  AddJobOf("low-1", "vision", "");
-  Write("low-1", Take("low-1", "node-a"));
-  AddJobOf("low-2", "vision", "");
-  Write("low-2", Take("low-2", "node-b"));
+  RunLowOnTwoNodes();
   AddLeavingPod("low-1");
   RemoveJob("low-1");
   AddJobOf("high", "vision", "urgent");
@@ -332,13 +330,8 @@ TEST_F(PreemptionTest, BorrowedRoomIsTakenBackInTheNameOfTheQueue) {
 }
 
 TEST_F(PreemptionTest, GangThatHasNotRunLongEnoughGoesLaterAndTheMomentIsKnown) {
-  StoredQueue queue = QueueOf("vision", 4, 0);
-  queue.queue.preempts_lower_priority = true;
-  queue.queue.min_runtime = std::chrono::seconds(60);
-  Tell(queue);
-  AddJobOf("low", "vision", "");
-  Place("low");
-  AddJobOf("high", "vision", "urgent");
+  LetGangsRunFor(std::chrono::seconds(60));
+  RunLowBeforeHigh();
   const WallTime until = now_ + std::chrono::seconds(60);
   EXPECT_EQ(Ask("high"),
             "needs 2 GPUs, 0 free on 1 node; others run on by minRuntimeSeconds until " +
@@ -353,9 +346,7 @@ TEST_F(PreemptionTest, GangThatHasNotRunLongEnoughGoesLaterAndTheMomentIsKnown) 
 }
 
 TEST_F(PreemptionTest, ClaimEndsWithTheClassThatItWasMadeBy) {
-  AddJobOf("low", "vision", "");
-  Place("low");
-  AddJobOf("high", "vision", "urgent");
+  RunLowBeforeHigh();
   EXPECT_EQ(Ask("high"), "waits for 1 gang to go: default/low");
   Write("high", WithClaim("high"));
   ASSERT_TRUE(view_.EvictionOf(KeyOf("low"), now_).has_value());
@@ -368,11 +359,7 @@ TEST_F(PreemptionTest, ClaimEndsWithTheClassThatItWasMadeBy) {
 }
 
 TEST_F(PreemptionTest, ClaimEndsWhenTheQueueIsForOthers) {
-  AddJobOf("low", "vision", "");
-  Place("low");
-  AddJobOf("high", "vision", "urgent");
-  Ask("high");
-  Write("high", WithClaim("high"));
+  ClaimRoomOfLow();
   StoredQueue queue = QueueOf("vision", 4, 0);
   queue.queue.preempts_lower_priority = true;
   queue.queue.namespaces = {"blue"};
@@ -383,9 +370,7 @@ TEST_F(PreemptionTest, ClaimEndsWhenTheQueueIsForOthers) {
 }
 
 TEST_F(PreemptionTest, GangThatWasGivenUpTwiceHasNobodyGo) {
-  AddJobOf("low", "vision", "");
-  Place("low");
-  AddJobOf("high", "vision", "urgent");
+  RunLowBeforeHigh();
   TrainingJobStatus status = Stored("high").status;
   status.rollbacks = 2;
   Write("high", status);
@@ -398,13 +383,8 @@ TEST_F(PreemptionTest, GangThatWasGivenUpTwiceHasNobodyGo) {
 
 // What was to be looked at again is not known to a leader that begins anew.
 TEST_F(PreemptionTest, NothingIsLookedAtAgainAfterAReset) {
-  StoredQueue queue = QueueOf("vision", 4, 0);
-  queue.queue.preempts_lower_priority = true;
-  queue.queue.min_runtime = std::chrono::seconds(60);
-  Tell(queue);
-  AddJobOf("low", "vision", "");
-  Place("low");
-  AddJobOf("high", "vision", "urgent");
+  LetGangsRunFor(std::chrono::seconds(60));
+  RunLowBeforeHigh();
   Ask("high");
   ASSERT_TRUE(rounds_.look_again_at().has_value());
 

@@ -94,14 +94,7 @@ class ReportedHoursTest : public RoundBench {
   ReportedHoursTest() {
     AddNode("node-a", 4);
     AddQueue("vision", 4, 0);
-    AddJob("first", 2);
-    TrainingJob job = Stored("first");
-    job.spec.scheduling.queue = "vision";
-    PodPlacement placement;
-    placement.node = "node-a";
-    job.status.placement = {placement};
-    job.status.origin.queue = "vision";
-    Store(job);
+    AddPlacedJob("first", 2, "node-a", "vision");
   }
 
   // What is written then; null: nothing. It is stored.

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "common/base/check.h"
+#include "operator/api/job_topology.h"
 #include "operator/api/placement.h"
-#include "operator/reconcile/build/pod.h"
 
 namespace lockstep::control {
 

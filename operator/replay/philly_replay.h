@@ -9,8 +9,8 @@
 
 #include "common/base/result.h"
 #include "common/base/time.h"
+#include "operator/replay/backfill.h"
 #include "operator/replay/csv_table.h"
-#include "operator/scheduler/backfill.h"
 #include "operator/scheduler/run_time_history.h"
 
 namespace lockstep::control {

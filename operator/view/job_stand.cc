@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "operator/api/conditions.h"
-#include "operator/reconcile/build/pod.h"
+#include "operator/api/job_topology.h"
 #include "operator/reconcile/gang/gang_plan.h"
 #include "operator/reconcile/gang/gang_view.h"
 #include "operator/reconcile/gang/queue.h"

@@ -62,9 +62,7 @@ class DrainTest(ProductCase):
                       f"the ranks to be ready on {node.name}")
 
     def said(self, pod):
-        code, output = self.plane.kubectl(
-            "logs", pod["metadata"]["name"], "-n", self.namespace, check=False)
-        return code == 0 and "ready" in output
+        return "ready" in self.admin.log(pod["metadata"]["name"], self.namespace)
 
     def drain(self, node):
         self.cordon(node)

@@ -133,6 +133,12 @@ class Client:
         except (ApiError, OSError):
             return False
 
+    def log(self, pod, namespace="default"):
+        """What the container of a pod has written so far; empty while nobody can say."""
+        code, answer = self._exchange(
+            "GET", path_of("Pod", namespace, pod, "log"), None, "application/json")
+        return answer.decode(errors="replace") if code == 200 else ""
+
     def create(self, body, namespace="default"):
         namespace = body["metadata"].get("namespace", namespace)
         return self.request("POST", path_of(body["kind"], namespace), body)

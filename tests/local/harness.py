@@ -161,23 +161,17 @@ class LocalTest(unittest.TestCase):
         manifest_file.write_text(manifest)
         directory = self.scratch / name
         summary = self.scratch / f"{name}.json"
-        process = subprocess.Popen(
-            [BIN / "lockstep", "run", manifest_file, "--dir", directory, "--summary", summary,
-             *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
-        return process, directory, summary
+        return self._start(directory, summary, manifest_file, "--dir", directory, *arguments)
 
     def start_resumed(self, directory, *arguments):
         """Starts `lockstep run --resume` on an earlier run's folder; as `start`."""
         self.run_count += 1
         summary = self.scratch / f"resumed-{self.run_count}.json"
+        return self._start(directory, summary, "--resume", directory, *arguments)
+
+    def _start(self, directory, summary, *arguments):
         process = subprocess.Popen(
-            [BIN / "lockstep", "run", "--resume", directory, "--summary", summary, *arguments],
+            [BIN / "lockstep", "run", "--summary", summary, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -49,6 +49,14 @@ class OwnProgramCase(LocalTest):
         self.assertEqual(run.exit_code, 0, run.output)
         return self.models(run)
 
+    def check_killed_ranks(self, *groups):
+        """The ranks of each group are killed at once in a run of its own, and all models are those
+        of an undisturbed one."""
+        expected = self.undisturbed()
+        self.assertEqual(len({model for models in expected for model in models}), 1)
+        for ranks in groups:
+            self.assertEqual(self.models(self.lose(ranks)), expected)
+
     def start_and_meet(self, manifest=None, workers=3):
         started = self.start(manifest or self.manifest())
         _, directory, _ = started

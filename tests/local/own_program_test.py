@@ -114,10 +114,7 @@ class Recovery(OwnProgramCase):
     program = [str(BIN / "lockstep_own_program")]
 
     def test_a_killed_rank_is_replaced_and_the_model_is_that_of_an_undisturbed_run(self):
-        expected = self.undisturbed()
-        self.assertEqual(len({model for models in expected for model in models}), 1)
-        for rank in (0, 2):
-            self.assertEqual(self.models(self.lose([rank])), expected)
+        self.check_killed_ranks([0], [2])
 
     def test_two_killed_ranks_are_replaced(self):
         self.assertEqual(self.models(self.lose([0, 1])), self.undisturbed())

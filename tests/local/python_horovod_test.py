@@ -2,18 +2,16 @@
 torch alone, mistakes are told, and examples/horovod_elastic.py goes on after losses."""
 
 import pathlib
-import re
 import subprocess
 import unittest
 
 from harness import REPOSITORY, LocalTest, command_manifest
-from own_program_case import STEPS, OwnProgramCase
+from horovod_case import PROGRAM_STEPS, ElasticCase, HorovodCase
 from python_case import PYTHON, can_import, python_words
 
 RANK = pathlib.Path(__file__).with_name("python_horovod_rank.py")
 PROGRAM = REPOSITORY / "tests" / "peers" / "horovod_torch.py"
 EXAMPLE = REPOSITORY / "examples" / "horovod_elastic.py"
-PROGRAM_STEPS = 40
 
 # What Horovod is to one process: nothing. Runs the program that follows.
 ALONE = """\
@@ -31,12 +29,8 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
-def losses(text):
-    return [float(loss) for _, loss in re.findall(r"step (\d+) loss ([0-9.]+)", text)]
-
-
 @unittest.skipUnless(can_import("torch"), "python3-torch is not installed")
-class Program(LocalTest):
+class Program(HorovodCase):
     """tests/peers/horovod_torch.py, which knows nothing of Lockstep."""
 
     def setUp(self):
@@ -50,24 +44,11 @@ class Program(LocalTest):
     def alone(self):
         ran = subprocess.run([PYTHON, "-B", "-c", ALONE, PROGRAM, str(PROGRAM_STEPS)],
                              capture_output=True, text=True, check=True)
-        return losses(ran.stdout)
+        return ran.stdout
 
     def check(self, workers, processes=1):
-        expected = self.alone()
-        self.assertEqual(len(expected), PROGRAM_STEPS)
         words = python_words(self.program, str(PROGRAM_STEPS), "$(LOCKSTEP_CHECKPOINT_DIR)")
-        run = self.run_job(command_manifest(words, name="hvd", workers=workers).replace(
-            f"replicas: {workers}", f"replicas: {workers}\n    processes: {processes}"))
-        self.assertEqual(run.exit_code, 0, run.output)
-        found = losses(run.pod_log("hvd-worker-0"))
-        self.assertEqual(len(found), PROGRAM_STEPS)
-        for own, other in zip(found, expected):
-            self.assertAlmostEqual(own, other, delta=1e-5)
-        for rank in range(workers * processes):
-            pod, local_rank = divmod(rank, processes)
-            self.assertIn(f"rank {rank} of {workers * processes}, local {local_rank} of "
-                          f"{processes}, cross {pod} of {workers}, ",
-                          run.pod_log(f"hvd-worker-{pod}"))
+        self.check_same(self.together(words, workers, processes), self.alone(), PROGRAM_STEPS)
 
     def test_two_ranks(self):
         self.check(workers=2)
@@ -110,26 +91,16 @@ class Calls(LocalTest):
 
 
 @unittest.skipUnless(can_import("torch"), "python3-torch is not installed")
-class Recovery(OwnProgramCase):
+class Recovery(ElasticCase):
     """examples/horovod_elastic.py, disturbed."""
 
     program = python_words(EXAMPLE)
 
     def test_killed_ranks_are_replaced_and_the_weights_are_those_of_an_undisturbed_run(self):
-        expected = self.undisturbed()
-        self.assertEqual(len({model for models in expected for model in models}), 1)
-        for ranks in ([0], [1, 2]):
-            self.assertEqual(self.models(self.lose(ranks)), expected)
+        self.check_killed_ranks([0], [1, 2])
 
     def test_losses_are_those_of_one_process(self):
-        found = []
-        for workers in (1, 2):
-            run = self.run_job(self.manifest(workers=workers))
-            self.assertEqual(run.exit_code, 0, run.output)
-            found.append(losses(run.pod_log("own-worker-0")))
-            self.assertEqual(len(found[-1]), STEPS)
-        for own, other in zip(*found):
-            self.assertAlmostEqual(own, other, delta=1e-5)
+        self.check_losses_of_one_and_two()
 
 
 if __name__ == "__main__":

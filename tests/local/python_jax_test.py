@@ -37,9 +37,7 @@ class Recovery(OwnProgramCase):
     program = python_words(REPOSITORY / "examples" / "own_program_jax.py")
 
     def test_killed_ranks_are_replaced_and_the_model_is_that_of_an_undisturbed_run(self):
-        expected = self.undisturbed()
-        self.assertEqual(len({model for models in expected for model in models}), 1)
-        self.assertEqual(self.models(self.lose([1, 2])), expected)
+        self.check_killed_ranks([1, 2])
 
 
 if __name__ == "__main__":

@@ -2,9 +2,7 @@
 lost ranks are replaced while the others keep their processes."""
 
 import json
-import os
 import pathlib
-import signal
 import subprocess
 import unittest
 
@@ -73,10 +71,7 @@ class Recovery(OwnProgramCase):
     program = python_words(REPOSITORY / "examples" / "own_program.py")
 
     def test_killed_ranks_are_replaced_and_the_model_is_that_of_an_undisturbed_run(self):
-        expected = self.undisturbed()
-        self.assertEqual(len({model for models in expected for model in models}), 1)
-        for ranks in ([0], [1, 2]):
-            self.assertEqual(self.models(self.lose(ranks)), expected)
+        self.check_killed_ranks([0], [1, 2])
 
     def test_a_stop_ends_all_ranks_after_the_same_step(self):
         started = self.start_and_meet(self.manifest(steps=100000))

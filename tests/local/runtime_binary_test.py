@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import tempfile
-import time
 import unittest
 
 from harness import BIN, LocalTest, training_manifest

@@ -103,6 +103,36 @@ class Strategies(LocalTest):
             assert_same(self, self.resume(resumer, saved), whole, resumer)
 
 
+class SkippedSteps(LocalTest):
+    """Those that changed nothing in Float16 are no updates of an optimizer, whoever goes on."""
+
+    def train(self, layout, steps, precision, checkpoints):
+        """Labels of up to 9 in a batch of 8 times 2^16 are above what Float16 can hold."""
+        fields = []
+        for change in (f"checkpoint.directory={checkpoints}", f"precision={precision}",
+                       "globalBatchSize=8", "loss={type: MeanSquaredError}",
+                       "model.layers=[{type: Flatten}, {type: Dense, units: 1}]"):
+            fields += ["--set", f"training.{change}"]
+        run = self.run_job(layout.manifest(steps), *fields)
+        self.assert_trained(run)
+        self.assertEqual(run.summary["steps"], steps, layout)
+        return run.summary
+
+    def test_parameter_servers_count_on_from_the_updates_before(self):
+        saved = self.scratch / "saved"
+        skipped = self.train(LAYOUTS[1], STEPS_SAVED, "Float16", saved)["stepsSkipped"]
+        self.assertGreater(skipped, 0)
+        found = []
+        for layout in (LAYOUTS[1], Layout("ParameterServer", 1, ps=1)):
+            mine = self.scratch / layout.strategy
+            shutil.copytree(saved, mine)
+            found.append(self.train(layout, STEPS, "Float32", mine))
+            self.assertEqual(found[-1]["stepsSkipped"], skipped, layout)
+        for name in ("loss", "testLoss"):
+            expected, own = (summary[name] for summary in found)
+            self.assertAlmostEqual(own, expected, delta=LOSS_TOLERANCE * expected, msg=name)
+
+
 class Devices(LocalTest):
     def test_gpus_that_are_not_there_are_refused_by_name(self):
         run = self.run_job(training_manifest(workers=1),

@@ -13,12 +13,11 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "local"))
 
 from harness import BIN, REPOSITORY, LocalTest, command_manifest  # noqa: E402
-from own_program_case import STEPS, OwnProgramCase  # noqa: E402
+from horovod_case import PROGRAM_STEPS, ElasticCase, HorovodCase  # noqa: E402
 
 PYTHON = os.environ.get("LOCKSTEP_TENSORFLOW_PYTHON", "")
 RANK = HERE / "horovod_tensorflow_rank.py"
 EXAMPLE = REPOSITORY / "examples" / "horovod_tensorflow_elastic.py"
-PROGRAM_STEPS = 40
 EPOCHS = 4
 # Which Keras tf.keras is.
 KERASES = {"keras": "0", "tf-keras": "1"}
@@ -67,12 +66,8 @@ def words(keras="keras"):
             PYTHON, "-B"]
 
 
-def losses(text):
-    return [float(loss) for _, loss in re.findall(r"step (\d+) loss ([0-9.]+)", text)]
-
-
 @unittest.skipUnless(PYTHON, "TensorFlow is not installed; tests/peers/tensorflow.sh installs it")
-class Programs(LocalTest):
+class Programs(HorovodCase):
     """Those beside this test, which know nothing of Lockstep."""
 
     def changed(self, name):
@@ -90,31 +85,14 @@ class Programs(LocalTest):
         self.assertEqual(ran.returncode, 0, ran.stderr)
         return ran.stdout
 
-    def together(self, keras, workers, processes, program, *arguments):
-        run = self.run_job(command_manifest(
-            [*words(keras), program, *arguments], name="hvd", workers=workers).replace(
-                f"replicas: {workers}", f"replicas: {workers}\n    processes: {processes}"))
-        self.assertEqual(run.exit_code, 0, run.output)
-        for rank in range(workers * processes):
-            pod, local_rank = divmod(rank, processes)
-            self.assertIn(f"rank {rank} of {workers * processes}, local {local_rank} of "
-                          f"{processes}, cross {pod} of {workers}",
-                          run.pod_log(f"hvd-worker-{pod}"))
-        return run.pod_log("hvd-worker-0")
-
-    def check_same(self, own, other, count):
-        found, expected = losses(own), losses(other)
-        self.assertEqual((len(found), len(expected)), (count, count))
-        for one, another in zip(found, expected):
-            self.assertAlmostEqual(one, another, delta=1e-5)
-
     def test_a_tape_within_a_function(self):
         program = self.changed("horovod_tensorflow.py")
         for keras in KERASES:
             alone = self.alone(keras, "horovod_tensorflow.py", str(PROGRAM_STEPS))
             for workers, processes in ((2, 1), (3, 1), (2, 2)):
                 with self.subTest(keras=keras, workers=workers, processes=processes):
-                    log = self.together(keras, workers, processes, program, str(PROGRAM_STEPS))
+                    log = self.together([*words(keras), program, str(PROGRAM_STEPS)], workers,
+                                        processes)
                     self.check_same(log, alone, PROGRAM_STEPS)
                     print(f"{keras}, {workers} x {processes} ranks: "
                           f"{re.search('each step took .*', log)[0]}; one process alone: "
@@ -128,9 +106,9 @@ class Programs(LocalTest):
                 alone = self.alone(keras, "horovod_keras.py", str(EPOCHS), "1", str(12 * passes))
                 for workers in (2, 3):
                     with self.subTest(keras=keras, passes=passes, workers=workers):
-                        self.check_same(
-                            self.together(keras, workers, 1, program, str(EPOCHS), str(passes),
-                                          "12"), alone, EPOCHS)
+                        log = self.together(
+                            [*words(keras), program, str(EPOCHS), str(passes), "12"], workers)
+                        self.check_same(log, alone, EPOCHS)
 
 
 @unittest.skipUnless(PYTHON, "TensorFlow is not installed; tests/peers/tensorflow.sh installs it")
@@ -170,26 +148,16 @@ class Calls(LocalTest):
 
 
 @unittest.skipUnless(PYTHON, "TensorFlow is not installed; tests/peers/tensorflow.sh installs it")
-class Recovery(OwnProgramCase):
+class Recovery(ElasticCase):
     """examples/horovod_tensorflow_elastic.py, disturbed."""
 
     program = [*words(), str(EXAMPLE)]
 
     def test_killed_ranks_are_replaced_and_the_weights_are_those_of_an_undisturbed_run(self):
-        expected = self.undisturbed()
-        self.assertEqual(len({model for models in expected for model in models}), 1)
-        for ranks in ([0], [1, 2]):
-            self.assertEqual(self.models(self.lose(ranks)), expected)
+        self.check_killed_ranks([0], [1, 2])
 
     def test_losses_are_those_of_one_process(self):
-        found = []
-        for workers in (1, 2):
-            run = self.run_job(self.manifest(workers=workers))
-            self.assertEqual(run.exit_code, 0, run.output)
-            found.append(losses(run.pod_log("own-worker-0")))
-            self.assertEqual(len(found[-1]), STEPS)
-        for own, other in zip(*found):
-            self.assertAlmostEqual(own, other, delta=1e-5)
+        self.check_losses_of_one_and_two()
 
 
 @unittest.skipUnless(PYTHON, "TensorFlow is not installed; tests/peers/tensorflow.sh installs it")

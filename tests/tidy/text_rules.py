@@ -4,6 +4,7 @@ import ast
 import re
 
 COLUMNS_MAX = 100
+DOCUMENT_COLUMNS_MAX = 120
 FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
 
@@ -17,7 +18,7 @@ SOURCE_SUFFIXES = (".cc", ".h", ".cu", ".cuh", ".py", ".sh")
 PURE = re.compile(
     r"^(operator/(scheduler|reconcile|api|kube|yaml)/|common/contract/"
     r"|trainer-runtime/\w+/(membership|bucket_plan|shard_plan|permutation)\b"
-    r"|trainer-runtime/strategy/parameter_server/)"
+    r"|operator/replay/(backfill|timeline)\b|trainer-runtime/strategy/parameter_server/)"
 )
 BANNED_IN_PURE = {
     re.compile(r"#\s*include\s*<(thread|mutex|shared_mutex|condition_variable|future)>"): "threads",
@@ -41,6 +42,8 @@ _TEST_NAME = re.compile(
 _TODO = re.compile(r"\b(TODO|FIXME|XXX)\b(?!\s*\(?\s*#\d+)")
 _HOME = re.compile(r"(?<![\w.])/(?:home/\w|root/|Users/\w)|[A-Z]:\\\\?Users\b")
 _TABLE = re.compile(r"=\s*$")
+_CODE_SPAN = re.compile(r"`[^`]*`")
+_LEAD = re.compile(r"^\s*([-*]\s+|\d+\.\s+)?")
 _MORE_HEAD = re.compile(r"\s*[,{]")
 _NOT_A_FUNCTION = re.compile(r"\b(namespace|class|struct|union|enum|extern)\b")
 
@@ -173,21 +176,38 @@ def check_pragma_once(file):
         yield file.finding(1, "header without #pragma once")
 
 
-def check_one_title(file):
-    """A document starts with its title, and has one."""
-    if not file.path.endswith(".md"):
-        return
-    titles = []
+def _prose_lines(file):
+    """(number, line) of a document outside of its blocks of code."""
     in_code = False
     for number, line in enumerate(file.lines, 1):
         if line.lstrip().startswith("```"):
             in_code = not in_code
-        elif line.startswith("# ") and not in_code:
-            titles.append(number)
+        elif not in_code:
+            yield number, line
+
+
+def check_one_title(file):
+    """A document starts with its title, and has one."""
+    if not file.path.endswith(".md"):
+        return
+    titles = [number for number, line in _prose_lines(file) if line.startswith("# ")]
     if not titles:
         yield file.finding(1, "document without a title")
     for number in titles[1:]:
         yield file.finding(number, "second title; a document has exactly one")
+
+
+def check_document_width(file):
+    """Of prose: tables and what stands as it is typed are as long as they are, and so is what has
+    no place to break at."""
+    if not re.match(r"(README|docs/.*)\.md$", file.path):
+        return
+    for number, line in _prose_lines(file):
+        can_break = " " in _CODE_SPAN.sub("", _LEAD.sub("", line))
+        if len(line) > DOCUMENT_COLUMNS_MAX and can_break and not line.startswith("|"):
+            yield file.finding(
+                number, f"{len(line)} columns, the limit is {DOCUMENT_COLUMNS_MAX} in documents"
+            )
 
 
 FILE_RULES = (
@@ -200,4 +220,5 @@ FILE_RULES = (
     check_home_paths,
     check_pragma_once,
     check_one_title,
+    check_document_width,
 )

@@ -219,6 +219,17 @@ class Words(unittest.TestCase):
         self.assert_lines(check, "# A\n\n# B\n", [3], "docs/a.md")
         self.assert_lines(check, "text\n", [1], "docs/a.md")
 
+    def test_documents_are_wrapped_where_they_can_be(self):
+        check = text_rules.check_document_width
+        long = "word " * 30
+        code = f"`{long}`"
+        self.assert_lines(check, f"# A\n{long}\n- {long}\n", [2, 3], "docs/decisions/a.md")
+        self.assert_lines(check, f"# A\n{long}\n", [2], "README.md")
+        self.assert_lines(check, f"| {long}|\n```\n{long}\n```\n  {code}.\n- {code}\n", [],
+                          "docs/a.md")
+        self.assert_lines(check, f"the {code}\n", [1], "docs/a.md")
+        self.assert_lines(check, f"{long}\n", [], "examples/a.md")
+
 
 class Tree(unittest.TestCase):
     def test_binaries_live_with_the_examples(self):
@@ -231,7 +242,7 @@ class Tree(unittest.TestCase):
         self.assertEqual(found, ["docs/a.png"])
 
     def test_copies_are_equal(self):
-        (original, copy), = tree_rules.COPIES.items()
+        original, copy = next(iter(tree_rules.COPIES.items()))
         equal = [SourceFile(original, b"a: 1"), SourceFile(copy, b"a: 1")]
         self.assertEqual(list(tree_rules.check_copies(equal)), [])
         other = [equal[0], SourceFile(copy, b"a: 2")]

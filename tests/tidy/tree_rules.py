@@ -13,6 +13,7 @@ CODE_FOLDERS = ("common/", "operator/", "trainer-runtime/", "tests/")
 PROGRAM_FOLDERS = ("common/", "operator/", "trainer-runtime/")
 COPIES = {
     "crds/lockstep.dev_trainingjobs.yaml": "helm/lockstep/files/lockstep.dev_trainingjobs.yaml",
+    "crds/lockstep.dev_trainingqueues.yaml": "helm/lockstep/files/lockstep.dev_trainingqueues.yaml",
 }
 CLANG_FORMAT = "clang-format-14"  # the version is part of the style: others format otherwise
 

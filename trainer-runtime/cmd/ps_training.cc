@@ -94,9 +94,10 @@ Status PsTraining::Begin() {
     }
   }
   LOCKSTEP_RETURN_IF_ERROR(trainer_->TakeHead(counts.facts.front()->note, counts.least));
+  skipped_ = trainer_->steps_skipped();
   deal_.start = trainer_->last_applied().value();
   end_ = trainer_->last_step();
-  gate_ = counts.gate;
+  gate_ = counts.gate + skipped_;
   shares_done_ = counts.sequence;
   sums_at_start_ = trainer_->sums();
   start_ = trainer_->cursor();
@@ -136,11 +137,13 @@ Status PsTraining::SeedShards() {
                             trainer_->ReadValues(TensorKind::kParameter));
   LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<float> slots,
                             trainer_->ReadValues(TensorKind::kOptimizerSlot));
-  return client_->Seed(
-      parameters,
-      slots,
-      {step, trainer_->NextSave(step), trainer_->TellHead(options_.environment.world_size)},
-      Soon());
+  const int64_t skipped = trainer_->steps_skipped();
+  return client_->Seed(parameters,
+                       slots,
+                       {step - skipped,
+                        trainer_->NextSave(step) - skipped,
+                        trainer_->TellHead(options_.environment.world_size)},
+                       Soon());
 }
 
 Result<TrainerVerdict> PsTraining::TrainShares(GradientReducer* alone) {
@@ -165,7 +168,7 @@ Result<TrainerVerdict> PsTraining::TrainShares(GradientReducer* alone) {
 Result<TrainerVerdict> PsTraining::AwaitTheOthers() {
   LOCKSTEP_ASSIGN_OR_RETURN(
       [[maybe_unused]] const PulledCounts counts,
-      client_->Pull(parameters_, {}, {false, false, 0, end_}, WhileOthersWork()));
+      client_->Pull(parameters_, {}, {false, false, 0, end_ - skipped_}, WhileOthersWork()));
   return TrainerVerdict::kFinished;
 }
 
@@ -173,7 +176,7 @@ Status PsTraining::TrainShare(int64_t share, GradientReducer* alone) {
   const int64_t update = UpdateOfShare(deal_, rank_, share);
   LOCKSTEP_ASSIGN_OR_RETURN(
       const PulledCounts counts,
-      client_->Pull(parameters_, {}, {false, false, update, 0}, WhileOthersWork()));
+      client_->Pull(parameters_, {}, {false, false, update - skipped_, 0}, WhileOthersWork()));
   LOCKSTEP_RETURN_IF_ERROR(trainer_->WriteValues(parameters_, {}));
   MoveTo(update, &own_next_);
   const DataCursor& cursor = own_next_.cursor;
@@ -196,7 +199,7 @@ Status PsTraining::TrainShare(int64_t share, GradientReducer* alone) {
   own_.correct_count += sums.correct_count;
   own_.sample_count += samples;
   // Each shard has this push behind what was pulled: whoever comes next finds at least that.
-  const int64_t made = counts.least + 1;
+  const int64_t made = counts.least + skipped_ + 1;
   MoveTo(made + 1, &all_next_);
   trainer_->ReportShare({made, all_next_.cursor.samples_consumed},
                         cursor,
@@ -213,7 +216,7 @@ Status PsTraining::ReachGate() {
                             trainer_->ReadValues(TensorKind::kOptimizerSlot));
   LOCKSTEP_ASSIGN_OR_RETURN(
       const PulledCounts counts,
-      client_->Pull(parameters_, slots, {true, true, 0, gate_}, WhileOthersWork()));
+      client_->Pull(parameters_, slots, {true, true, 0, gate_ - skipped_}, WhileOthersWork()));
   LOCKSTEP_RETURN_IF_ERROR(CheckCounts(counts));
   const EpochSums sums = SumsAtGate(*counts.facts.front());
   LOCKSTEP_RETURN_IF_ERROR(trainer_->WriteValues(parameters_, slots));
@@ -225,7 +228,7 @@ Status PsTraining::ReachGate() {
   }
   LOCKSTEP_RETURN_IF_ERROR(trainer_->SaveCounted(options_.environment.world_size));
   const int64_t next = trainer_->NextSave(gate_);
-  LOCKSTEP_RETURN_IF_ERROR(client_->Open(next, Soon()));
+  LOCKSTEP_RETURN_IF_ERROR(client_->Open(next - skipped_, Soon()));
   gate_ = next;
   return OkStatus();
 }
@@ -234,7 +237,8 @@ Status PsTraining::ReachGate() {
 Status PsTraining::CheckCounts(const PulledCounts& counts) {
   const int64_t samples =
       trainer_->CursorAfter(start_, gate_ - deal_.start).samples_consumed - start_.samples_consumed;
-  bool is_exact = counts.least == gate_ && counts.most == gate_;
+  const int64_t updates = gate_ - skipped_;
+  bool is_exact = counts.least == updates && counts.most == updates;
   for (const auto& facts : counts.facts) {
     is_exact = is_exact && facts->sample_count == samples;
     for (int worker = 0; worker < deal_.worker_count; ++worker) {

@@ -36,8 +36,11 @@ struct PsTrainingOptions {
 // A worker's part in a job whose model is on parameter servers, up to the moment at which all
 // updates are made. The workers do not meet before: what becomes of one reaches the others through
 // the shards only. Rank 0 seeds the shards with the checkpoint or the seed's state. At a gate,
-// where all updates up to one are made, it reads the state, counts the samples and saves. Thread:
-// the training thread.
+// where all updates up to one are made, it reads the state, counts the samples and saves.
+//
+// Updates have here the numbers of their steps, as everywhere in a trainer. The shards number them
+// for the optimizer, without the steps that changed nothing in a training in Float16 before.
+// Thread: the training thread.
 class PsTraining {
  public:
   // `trainer` and `observer` outlive it.
@@ -80,8 +83,9 @@ class PsTraining {
   ShareDeal deal_;
   std::unique_ptr<PsClient> client_;
   std::vector<float> parameters_;
-  int64_t end_ = 0;   // the last update
-  int64_t gate_ = 0;  // that is known to be open
+  int64_t skipped_ = 0;  // steps, all before deal_.start, that the shards do not number
+  int64_t end_ = 0;      // the last update
+  int64_t gate_ = 0;     // that is known to be open
   int64_t shares_done_ = 0;
   EpochSums sums_at_start_;
   DataCursor start_;      // of the update after deal_.start

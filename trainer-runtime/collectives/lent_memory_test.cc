@@ -1,9 +1,11 @@
 #include "trainer-runtime/collectives/lent_memory.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +14,7 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include "trainer-runtime/collectives/shared_memory_communicator.h"
 #include "trainer-runtime/collectives/shared_memory_group.h"
 #include "trainer-runtime/collectives/shared_memory_layout.h"
 #include "trainer-runtime/collectives/testing_world.h"
@@ -202,6 +205,76 @@ TEST(LentMemory, FailureOfAnotherIsHeardAfterTheReading) {
   EXPECT_THAT(told.error().ToString(), HasSubstr("too late"));
   layout.failure()->state = FailureRecord::kBeingWritten;  // and its writer was killed
   EXPECT_EQ(one.CheckNobodyHasFailed(context).error().code(), ErrorCode::kAborted);
+}
+
+// Rank 0 of two on one mapping, whose peer has said everything that a call waits for, and has
+// failed since: nothing but a look at the reports, after the last read, can tell.
+class FailedLender {
+ public:
+  FailedLender() {
+    std::vector<SharedSegment> seen;
+    for (const SharedSegment& memory : memories_) {
+      seen.push_back(SharedSegment::Borrow(memory));
+    }
+    communicator_ = MakeSharedMemoryCommunicator(OptionsOf(0, Backend::kSharedMemory, links_),
+                                                 SharedSegment::Borrow(segment_),
+                                                 LentMemory(0, std::move(seen)));
+  }
+
+  // The peer's part of the first call, which has one chunk at byte 0 of what is lent.
+  void PeerHasFailedAfter(Call call) {
+    call.epoch = 3;  // OptionsOf
+    call.sequence = 1;
+    call.place = 1;
+    peer_.PostCall(call, nullptr, 0);
+    peer_.Publish(layout_.progress(1)->reduced, 1);
+    peer_.Publish(layout_.progress(1)->staged, 1);
+    peer_.Fail(Error(ErrorCode::kTimeout, "too late"));
+  }
+
+  Communicator& communicator() { return *communicator_; }
+
+  std::span<float> own() { return Floats({memories_[0].data(), kBytes}); }
+
+ private:
+  static constexpr std::size_t kBytes = 1 << 16;  // of a chunk, and above a small message
+
+  SharedSegment segment_ = SharedSegment::Create(SharedMemoryLayout::ByteCount(2)).value();
+  std::array<SharedSegment, 2> memories_ = {SharedSegment::CreateForReaders(kBytes).value(),
+                                            SharedSegment::CreateForReaders(kBytes).value()};
+  LinkMatrix links_ = MakeLinks(2);
+  SharedMemoryLayout layout_{segment_.data(), 2};
+  SharedMemoryGroup peer_{1, layout_, OptionsOf(1, Backend::kSharedMemory, links_)};
+  std::unique_ptr<CommunicatorFront> communicator_;
+};
+
+TEST(LentMemory, SumWhoseNumbersMayBeOverwrittenIsNone) {
+  FailedLender lender;
+  ASSERT_GT(lender.own().size_bytes(), SharedMemoryLayout::SmallBytesMax(2));
+  ASSERT_LE(lender.own().size_bytes(), SharedMemoryLayout::ChunkBytes(2));
+  Call sum;
+  sum.operation = Operation::kAllReduce;
+  sum.count = lender.own().size();
+  sum.type = DataType::kFloat32;
+  sum.reduce = ReduceOp::kSum;
+  lender.PeerHasFailedAfter(sum);
+  const Status told = Sum(lender.communicator(), lender.own());
+  ASSERT_FALSE(told.ok());
+  EXPECT_EQ(told.error().code(), ErrorCode::kTimeout);
+  EXPECT_THAT(told.error().ToString(), HasSubstr("rank 1 reported: too late"));
+}
+
+TEST(LentMemory, BroadcastWhoseNumbersMayBeOverwrittenIsNone) {
+  FailedLender lender;
+  Call broadcast;
+  broadcast.operation = Operation::kBroadcast;
+  broadcast.count = lender.own().size_bytes();
+  broadcast.root = 1;
+  lender.PeerHasFailedAfter(broadcast);
+  const Status told = lender.communicator().Broadcast(
+      lender.own().data(), lender.own().size_bytes(), broadcast.root, Soon());
+  ASSERT_FALSE(told.ok());
+  EXPECT_EQ(told.error().code(), ErrorCode::kTimeout);
 }
 
 TEST(LentMemory, LostRankEndsTheSum) {

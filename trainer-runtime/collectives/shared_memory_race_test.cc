@@ -36,9 +36,8 @@
 //   ReduceSlice waits for nobody's input              ReduceSlice against the peer's Stage
 //   a broadcast's root does not wait for copies       the root's copy in against a peer's copy out
 //   EndReading waits for nobody                       the next numbers against CopyLentSlices
-//   CopyLentSlices waits for nobody                   CopyLentSlices against the peer's
-//   ReduceLentSlice LentAllReduce does not meet                       ReduceLentSlice against the
-//   peer's numbers
+//   CopyLentSlices waits for nobody                   CopyLentSlices against ReduceLentSlice
+//   LentAllReduce does not meet                       ReduceLentSlice against the peer's numbers
 //
 // With processes, or with a mapping for each thread, none of them is reported.
 

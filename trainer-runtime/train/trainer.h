@@ -147,10 +147,11 @@ class Trainer {
   // Takes the newest checkpoint's state, or else the seed's, and asks nobody.
   Status TakeOwnState();
 
-  // The state without its values, and back. `reached`: the updates that are made by now, which is
-  // where people are told that training stands. Errors: kCorrupt, kInvalidArgument (another job's).
+  // The state without its values, and back. `updates`: those that are made by now, skipped steps
+  // left out; people are told that training stands there. Errors: kCorrupt, kInvalidArgument
+  // (another job's).
   std::string TellHead(int world_size);
-  Status TakeHead(const std::string& head, int64_t reached);
+  Status TakeHead(const std::string& head, int64_t updates);
 
   // The values of the state in flat buffers, and back. Shapes: parameters [n]; slots [slots of
   // optimizer x n], slot after slot, or empty: they stay.

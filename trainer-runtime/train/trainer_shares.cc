@@ -19,14 +19,14 @@ std::string Trainer::TellHead(int world_size) {
   return EncodeSnapshotHead(SnapHead(world_size));
 }
 
-Status Trainer::TakeHead(const std::string& head, int64_t reached) {
+Status Trainer::TakeHead(const std::string& head, int64_t updates) {
   LOCKSTEP_ASSIGN_OR_RETURN(const Snapshot snapshot, DecodeSnapshotHead(head));
   LOCKSTEP_ASSIGN_OR_RETURN(TrainingState state, Examine(snapshot, parts_.strategy->TakeState()));
   state_ = std::move(state);
   PassUselessRemainder();
   state_.is_established = false;
-  const DataCursor cursor = CursorAfter(state_.cursor, reached - state_.step.value());
-  TellStateReady(Step(reached), cursor.data_epoch);
+  const DataCursor cursor = CursorAfter(state_.cursor, updates - state_.updates());
+  TellStateReady(Step(updates + state_.steps_skipped()), cursor.data_epoch);
   if (hooks_.on_length) {
     hooks_.on_length(step_count_total());
   }

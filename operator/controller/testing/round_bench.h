@@ -106,6 +106,21 @@ class RoundBench : public testing::Test {
     return status;
   }
 
+  // A job that the watch tells of with its places there, in that queue's name.
+  void AddPlacedJob(const std::string& name,
+                    int64_t gpus,
+                    const std::string& node,
+                    const std::string& queue) {
+    AddJob(name, gpus);
+    TrainingJob job = Stored(name);
+    job.spec.scheduling.queue = queue;
+    PodPlacement placement;
+    placement.node = node;
+    job.status.placement = {placement};
+    job.status.origin.queue = queue;
+    Store(job);
+  }
+
   std::string NextVersion() { return std::to_string(++version_); }
 
   ClusterView view_;

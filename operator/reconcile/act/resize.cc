@@ -7,9 +7,9 @@
 #include <variant>
 
 #include "operator/api/conditions.h"
+#include "operator/api/job_topology.h"
 #include "operator/reconcile/act/gang_restart.h"
 #include "operator/reconcile/build/lasting_checkpoints.h"
-#include "operator/reconcile/build/pod.h"
 #include "operator/reconcile/gang/gang_plan.h"
 #include "operator/reconcile/gang/gang_size.h"
 

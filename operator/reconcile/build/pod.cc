@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <string_view>
 #include <utility>
 
 #include "common/base/check.h"
 #include "common/contract/environment.h"
 #include "common/contract/training_spec.h"
+#include "operator/api/job_topology.h"
 #include "operator/kube/pod_requests.h"
 #include "operator/reconcile/build/expand_references.h"
 #include "operator/reconcile/build/json_edit.h"
@@ -173,18 +173,6 @@ void ExpandTemplate(const RoleSpec& role, kube::ContainerSpec* container) {
   }
 }
 
-// MASTER_PORT of the template, which validation has found to be a port.
-std::optional<int> MasterPortOf(const RoleSpec& role) {
-  const auto found = role.pod.env.find(env::kTorchMasterPort);
-  if (found == role.pod.env.end()) {
-    return std::nullopt;
-  }
-  int port = 0;
-  const std::string& text = found->second;
-  const auto [stop, problem] = std::from_chars(text.data(), text.data() + text.size(), port);
-  return problem == std::errc() ? std::optional(port) : std::nullopt;
-}
-
 std::vector<std::string> CommandOf(const TrainingJob& job,
                                    const RoleSpec& role,
                                    const PodSettings& settings) {
@@ -327,21 +315,6 @@ bool NeedsInstall(const TrainingJob& job, const RoleSpec& role, const PodSetting
 
 bool IsKnownWithoutCluster(const EnvironmentSource& source) {
   return FindPodField(source.field) != nullptr;
-}
-
-JobTopology TopologyOf(const TrainingJob& job, const Addressing& addressing) {
-  JobTopology topology;
-  topology.job = job.metadata.name;
-  topology.namespace_name = job.metadata.namespace_name;
-  topology.addressing = addressing;
-  for (const RoleSpec& role : job.spec.roles) {
-    topology.roles.push_back(
-        {role.name, static_cast<int>(role.replicas), static_cast<int>(role.processes)});
-    if (const std::optional<int> port = MasterPortOf(role)) {
-      topology.master_port = port;
-    }
-  }
-  return topology;
 }
 
 Result<kube::Pod> BuildPod(const TrainingJob& job,

@@ -26,9 +26,6 @@ bool NeedsInstall(const TrainingJob& job, const RoleSpec& role, const PodSetting
 // Whether BuildPod gives the variable its value: a field of the pod that it knows itself.
 bool IsKnownWithoutCluster(const EnvironmentSource& source);
 
-// The job as the contract sees it. Sound (CheckTopology) for every job that passed validation.
-JobTopology TopologyOf(const TrainingJob& job, const Addressing& addressing);
-
 // Where a pod of the built-in trainer keeps its checkpoints. Precondition: the job trains.
 std::string CheckpointDirectory(const TrainingJob& job, const PodSettings& settings);
 

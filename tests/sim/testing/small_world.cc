@@ -7,7 +7,7 @@
 
 #include "common/contract/environment.h"
 #include "operator/api/encode.h"
-#include "operator/reconcile/build/pod.h"
+#include "operator/api/job_topology.h"
 #include "operator/reconcile/gang/pod_labels.h"
 #include "operator/reconcile/policy/budget.h"
 

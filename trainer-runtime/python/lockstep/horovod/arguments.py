@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import Any, NamedTuple, Optional, Sequence
 
 from lockstep.errors import InvalidArgument
 from lockstep.horovod.process import current
@@ -27,6 +27,30 @@ Max = ReduceOp("Max", Op.MAX)
 Product = ReduceOp("Product", None)  # by gathering
 Adasum = ReduceOp("Adasum", None)  # refused
 _OPS = (Average, Sum, Min, Max, Product)
+
+
+class Reduction(NamedTuple):
+    """How arrays are reduced: multiplied by `prescale` before and by `postscale` after it."""
+
+    op: ReduceOp = Average
+    prescale: float = 1.0
+    postscale: float = 1.0
+
+    @property
+    def is_scaled(self) -> bool:
+        return (self.prescale, self.postscale) != (1.0, 1.0)
+
+    def check(self, word: str, is_float: bool, name: str) -> None:
+        """Of elements that are called `word`. Errors: InvalidArgument."""
+        if self.op is Average and not is_float:
+            raise InvalidArgument(
+                f"{name}: Average of {word} found, expected Sum for whole numbers")
+        if self.is_scaled and not is_float:
+            raise InvalidArgument(f"{name}: scaled {word} found, expected floating-point")
+
+    def __str__(self) -> str:
+        scales = f" scaled by {self.prescale} and {self.postscale}"
+        return f"{self.op}{scales if self.is_scaled else ''}"
 
 
 class ProcessSet:
@@ -62,6 +86,74 @@ def op_of(op: Optional[ReduceOp], average: Optional[bool] = None) -> ReduceOp:
         names = ", ".join(str(one) for one in _OPS)
         raise InvalidArgument(f"op: {op!r} found, expected one of {names}")
     return op
+
+
+def check_gradients(
+    op: ReduceOp,
+    compression: object,
+    offered: Sequence[object],
+    predivide_factor: float,
+    num_groups: int,
+    groups: object,
+) -> None:
+    """How gradients are to travel. `offered`: the values of `compression` that are, without any and
+    to float16. Errors: InvalidArgument."""
+    if num_groups != 0 or groups is not None:
+        raise InvalidArgument(
+            f"num_groups, groups: {num_groups}, {groups!r} found, expected none: gradients travel "
+            "together as it is")
+    if op_of(op) not in (Average, Sum):
+        raise InvalidArgument(f"op: {op!r} found, expected Average or Sum")
+    if compression not in offered:
+        raise InvalidArgument(
+            f"compression: {compression!r} found, expected Compression.none or Compression.fp16")
+    if predivide_factor != 1.0 and op is not Average:
+        raise InvalidArgument(f"gradient_predivide_factor: {op!r} found, expected Average with it")
+    if predivide_factor <= 0:
+        raise InvalidArgument(
+            f"gradient_predivide_factor: {predivide_factor} found, expected above 0")
+
+
+def check_passes(passes: object) -> int:
+    """Backward passes for each step. Errors: InvalidArgument."""
+    if not isinstance(passes, int) or passes < 1:
+        raise InvalidArgument(f"backward_passes_per_step: {passes!r} found, expected 1 or more")
+    return passes
+
+
+def rows_text(word: str, shape: Sequence[int], name: str) -> str:
+    """Any number of rows of such a shape, of elements that are called `word`, for sentences.
+    Errors: InvalidArgument (there are no rows, or nothing is in them)."""
+    if len(shape) == 0 or 0 in shape[1:]:
+        raise InvalidArgument(
+            f"{name}: shape {list(shape)} found, expected rows of one element or more")
+    return f"{word} [{', '.join(['any', *(str(length) for length in shape[1:])])}]"
+
+
+def own_share(rows: int) -> slice:
+    """This rank's of so many rows: equally many on all ranks, and what is left over one each on the
+    first."""
+    here = current()
+    own, rest = divmod(rows, here.size)
+    begin = here.rank * own + min(here.rank, rest)
+    return slice(begin, begin + own + (here.rank < rest))
+
+
+def splits_of(given: Any, rows: int, name: str) -> list[int]:
+    """Rows for each rank, of `rows` in all. `given`: whole numbers as lists have them; None:
+    equally many. Errors: InvalidArgument."""
+    size = current().size
+    if given is None:
+        if rows % size != 0:
+            raise InvalidArgument(
+                f"{name}: {rows} rows found, expected a multiple of {size}, or splits")
+        return [rows // size] * size
+    is_list = isinstance(given, list) and all(isinstance(one, int) for one in given)
+    if not is_list or len(given) != size or sum(given) != rows or min(given) < 0:
+        raise InvalidArgument(
+            f"{name}: splits {given} found, expected {size} numbers from 0 whose sum is {rows}, "
+            "the rows")
+    return list(given)
 
 
 def check_process_set(process_set: Optional[ProcessSet]) -> None:

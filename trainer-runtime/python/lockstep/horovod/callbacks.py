@@ -10,6 +10,7 @@ import numpy as np
 
 from lockstep.errors import InvalidArgument
 from lockstep.horovod import host, variables
+from lockstep.horovod.arguments import Reduction
 from lockstep.horovod.elastic import State
 from lockstep.horovod.process import rank, size
 
@@ -63,7 +64,7 @@ class MetricAverage(_Callback):
             return
         names = sorted(logs)
         own = [np.asarray(logs[name], np.float64) for name in names]
-        means = host.reduce(own, host.Reduction(), "metrics " + ", ".join(names))
+        means = host.reduce(own, Reduction(), "metrics " + ", ".join(names))
         for name, mean in zip(names, means):
             logs[name] = float(mean) if mean.ndim == 0 else mean
 

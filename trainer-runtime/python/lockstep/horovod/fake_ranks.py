@@ -5,6 +5,7 @@ import unittest.mock
 
 import numpy as np
 
+from lockstep.fake_exchange import FakeExchange, in_threads
 from lockstep.horovod import process
 from lockstep.horovod.world import World
 from lockstep.library import Op
@@ -13,20 +14,11 @@ from lockstep.session import Meeting, Member
 _REDUCE = {Op.SUM: np.sum, Op.MEAN: np.mean, Op.MIN: np.min, Op.MAX: np.max}
 
 
-class FakeRanks:
-    """What sessions of one process exchange."""
+class FakeRanks(FakeExchange):
+    """What sessions of one process exchange: arrays of NumPy's."""
 
     def __init__(self, size):
-        self.size = size
-        self.barrier = threading.Barrier(size, timeout=120)
-        self.shared = [None] * size
-
-    def exchange(self, rank, array):
-        self.shared[rank] = array.copy()
-        self.barrier.wait()
-        found = np.stack(self.shared)
-        self.barrier.wait()
-        return found
+        super().__init__(size, np.stack)
 
 
 class FakePending:
@@ -119,28 +111,11 @@ def in_ranks(size, work, session_class, arrays):
     """Runs `work(rank)` on each; returns what they return or raise, by rank."""
     ranks = FakeRanks(size)
     standing = WorldOfThread()
-    found = [None] * size
 
     def run(rank):
         standing.local.world = World(session_class(ranks, rank), arrays, 30.0)
         standing.meet(has_state=False)
-        try:
-            found[rank] = work(rank)
-        except (Exception, SystemExit) as error:
-            found[rank] = error
+        return work(rank)
 
     with unittest.mock.patch.object(process, "_world", standing):
-        threads = [threading.Thread(target=run, args=[rank]) for rank in range(size)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    return found
-
-
-def where_nobody_fails(found):
-    """What `in_ranks` has found; raises what one has raised."""
-    for one in found:
-        if isinstance(one, BaseException):
-            raise one
-    return found
+        return in_threads(size, run)

@@ -6,14 +6,20 @@ from __future__ import annotations
 
 import math
 import zlib
-from typing import Any, NamedTuple, Optional, Sequence
+from typing import Any, Optional, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from lockstep.errors import InvalidArgument
 from lockstep.horovod import process
-from lockstep.horovod.arguments import Average, Product, ReduceOp, check_root
+from lockstep.horovod.arguments import (
+    Product,
+    Reduction,
+    check_root,
+    own_share,
+    rows_text,
+    splits_of,
+)
 from lockstep.horovod.header import Call, Kind
 from lockstep.horovod.world import Begun, World
 from lockstep.library import DataType
@@ -45,11 +51,7 @@ class NumpyArrays:
 
 def world() -> World[Array]:
     """That of this process. Errors: InvalidArgument (before `init`, after `shutdown`)."""
-    here = process.current()
-    if not isinstance(here.arrays, NumpyArrays):
-        raise InvalidArgument(
-            "initialized by another module of lockstep.horovod: a process calls by one of them")
-    return here
+    return process.current_with(NumpyArrays)
 
 
 def init(comm: Any = None, process_sets: Any = None) -> None:
@@ -58,30 +60,6 @@ def init(comm: Any = None, process_sets: Any = None) -> None:
     process.init(
         lambda seconds: World(Session(plan="lockstep.horovod 1"), NumpyArrays(), seconds),
         comm, process_sets)
-
-
-class Reduction(NamedTuple):
-    """How arrays are reduced: multiplied by `prescale` before and by `postscale` after it."""
-
-    op: ReduceOp = Average
-    prescale: float = 1.0
-    postscale: float = 1.0
-
-    @property
-    def is_scaled(self) -> bool:
-        return (self.prescale, self.postscale) != (1.0, 1.0)
-
-    def check(self, word: str, is_float: bool, name: str) -> None:
-        """Of elements that are called `word`. Errors: InvalidArgument."""
-        if self.op is Average and not is_float:
-            raise InvalidArgument(
-                f"{name}: Average of {word} found, expected Sum for whole numbers")
-        if self.is_scaled and not is_float:
-            raise InvalidArgument(f"{name}: scaled {word} found, expected floating-point")
-
-    def __str__(self) -> str:
-        scales = f" scaled by {self.prescale} and {self.postscale}"
-        return f"{self.op}{scales if self.is_scaled else ''}"
 
 
 def reduce(
@@ -145,7 +123,8 @@ def gather_rows(array: Array, name: Optional[str]) -> Array:
     Shapes: array [rows, ...]; result [sum of rows, ...]."""
     name = world().name("allgather", name)
     own = _bytes_of(array)
-    call = Call(Kind.ALLGATHER, name, _what_rows(array, name), length=own.size)
+    what = rows_text(array.dtype.name, array.shape, name)
+    call = Call(Kind.ALLGATHER, name, what, length=own.size)
     return _rows(world().gather(call, own), array)
 
 
@@ -177,9 +156,12 @@ def all_to_all(
     travel to all. Shapes: array [rows, ...]; results [any, ...], [size] of int32."""
     here = world()
     name = here.name("alltoall", name)
-    given = _splits_of(splits, array, name)
+    given = np.array(splits_of(
+        None if splits is None else np.asarray(splits).astype(np.int64).tolist(),
+        array.shape[0] if array.ndim > 0 else 0, name), np.int64)
     own = np.concatenate([_bytes_of(given), _bytes_of(array)])
-    call = Call(Kind.ALLTOALL, name, _what_rows(array, name), length=own.size)
+    what = rows_text(array.dtype.name, array.shape, name)
+    call = Call(Kind.ALLTOALL, name, what, length=own.size)
     blocks, counts = [], []
     row_bytes = math.prod(array.shape[1:]) * array.itemsize
     for block in here.gather(call, own):
@@ -191,11 +173,8 @@ def all_to_all(
 
 
 def own_rows(array: Array) -> Array:
-    """This rank's rows of `array` [rows, ...]: equally many on all ranks, and what is left over one
-    each on the first."""
-    own, rest = divmod(array.shape[0], world().size)
-    begin = world().rank * own + min(world().rank, rest)
-    return array[begin : begin + own + (world().rank < rest)].copy()
+    """This rank's rows of `array` [rows, ...], a copy."""
+    return array[own_share(array.shape[0])].copy()
 
 
 def barrier() -> None:
@@ -213,31 +192,6 @@ def _typed(raw: Array, dtype: np.dtype[Any]) -> Array:
     return np.frombuffer(bytearray(raw), dtype)
 
 
-def _what_rows(array: Array, name: str) -> str:
-    if array.ndim == 0 or 0 in array.shape[1:]:
-        raise InvalidArgument(
-            f"{name}: shape {list(array.shape)} found, expected rows of one element or more")
-    lengths = ", ".join(["any", *(str(length) for length in array.shape[1:])])
-    return f"{array.dtype.name} [{lengths}]"
-
-
 def _rows(blocks: Sequence[Array], like: Array) -> Array:
     """Arrays' memories one below the other."""
     return _typed(np.concatenate(list(blocks)), like.dtype).reshape(-1, *like.shape[1:])
-
-
-def _splits_of(splits: Optional[Array], array: Array, name: str) -> Array:
-    """Rows for each rank. Shapes: [size] of int64."""
-    size = world().size
-    rows = array.shape[0] if array.ndim > 0 else 0
-    if splits is None:
-        if rows % size != 0:
-            raise InvalidArgument(
-                f"{name}: {rows} rows found, expected a multiple of {size}, or splits")
-        return np.full(size, rows // size, np.int64)
-    given = np.asarray(splits).astype(np.int64)
-    if given.shape != (size,) or given.sum() != rows or (given < 0).any():
-        raise InvalidArgument(
-            f"{name}: splits {given.tolist()} found, expected {size} numbers from 0 whose sum is "
-            f"{rows}, the rows")
-    return given

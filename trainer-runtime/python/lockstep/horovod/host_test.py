@@ -5,8 +5,9 @@ import unittest
 import numpy as np
 
 from lockstep.errors import InvalidArgument, Mismatch
+from lockstep.fake_exchange import where_nobody_fails
 from lockstep.horovod import arguments, fake_ranks, host, objects
-from lockstep.horovod.host import Reduction
+from lockstep.horovod.arguments import Reduction
 
 
 def in_ranks(size, work):
@@ -16,7 +17,7 @@ def in_ranks(size, work):
 
 def results(size, work):
     """The same where nobody may fail."""
-    return fake_ranks.where_nobody_fails(in_ranks(size, work))
+    return where_nobody_fails(in_ranks(size, work))
 
 
 def own(rank, dtype=np.float32):

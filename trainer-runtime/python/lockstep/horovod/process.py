@@ -28,6 +28,16 @@ def current() -> World[Any]:
     return _world
 
 
+def current_with(arrays: type[Any]) -> World[Any]:
+    """The same, where its arrays are handled by that class. Errors also: InvalidArgument (by
+    another one)."""
+    here = current()
+    if not isinstance(here.arrays, arrays):
+        raise InvalidArgument(
+            "initialized by another module of lockstep.horovod: a process calls by one of them")
+    return here
+
+
 def init(open_world: Callable[[float], World[Any]], comm: Any, process_sets: Any) -> None:
     """Makes a world with `open_world`, for calls of so many seconds, and waits for all ranks.
     Again: does nothing.

@@ -1,31 +1,14 @@
 """What a step adds up over ranks, beside one process that has the whole batch."""
 
 import copy
-import threading
 import unittest
 
 import torch
 from torch import nn
 
 from lockstep.errors import MeetAgain
+from lockstep.fake_exchange import FakeExchange, in_threads, where_nobody_fails
 from lockstep.torch.gradients import StepReducer, StepShare
-
-
-class FakeWorld:
-    """Collectives of ranks that are threads of one process."""
-
-    def __init__(self, size):
-        self.size = size
-        self.barrier = threading.Barrier(size, timeout=30)
-        self.shared = [None] * size
-
-    def exchange(self, rank, tensor):
-        """What all ranks hold."""
-        self.shared[rank] = tensor.clone()
-        self.barrier.wait()
-        found = torch.stack(self.shared)
-        self.barrier.wait()
-        return found
 
 
 class FakeSession:
@@ -57,18 +40,8 @@ class FakeSession:
 
 def in_ranks(size, work):
     """Runs `work(session)` on each rank; returns what they return, by rank."""
-    world = FakeWorld(size)
-    found = [None] * size
-
-    def run(rank):
-        found[rank] = work(FakeSession(world, rank))
-
-    threads = [threading.Thread(target=run, args=[rank]) for rank in range(size)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return found
+    world = FakeExchange(size, torch.stack)
+    return where_nobody_fails(in_threads(size, lambda rank: work(FakeSession(world, rank))))
 
 
 class Gradients(unittest.TestCase):
@@ -142,7 +115,7 @@ class Gradients(unittest.TestCase):
         reducer.begin_step()
         model(self.inputs).sum().backward()
         gradient = model.weight.grad.clone()
-        session = FakeSession(FakeWorld(1), 0)
+        session = FakeSession(FakeExchange(1, torch.stack), 0)
         session.is_lost = True
         with self.assertRaises(MeetAgain):
             reducer.reduce(session, StepShare([0], 1, 1.0), 1)

@@ -9,7 +9,13 @@ from typing import Any, Callable, Optional, Union
 import numpy as np
 
 from lockstep.horovod import host, process
-from lockstep.horovod.arguments import Average, ProcessSet, check_process_set, check_root
+from lockstep.horovod.arguments import (
+    Average,
+    ProcessSet,
+    Reduction,
+    check_process_set,
+    check_root,
+)
 from lockstep.horovod.tensorflow.graph import as_is, on_host, rows_of, tf, with_shape
 
 
@@ -29,7 +35,7 @@ def allgather(
         def back(gradient: Any) -> Any:
             """This rank's rows of the mean."""
             def own(array: host.Array, rows: host.Array) -> list[host.Array]:
-                mean, = host.reduce([array], host.Reduction(Average), None)
+                mean, = host.reduce([array], Reduction(Average), None)
                 counts = host.gather_rows(rows.reshape(1), None)
                 begin = int(counts[: process.rank()].sum())
                 return [mean[begin : begin + int(rows)]]
@@ -60,7 +66,7 @@ def broadcast(
         def back(gradient: Any) -> Any:
             """Of the mean, at the root."""
             def own(array: host.Array) -> list[host.Array]:
-                mean, = host.reduce([array], host.Reduction(Average), None)
+                mean, = host.reduce([array], Reduction(Average), None)
                 return [mean if process.rank() == root_rank else np.zeros_like(mean)]
             made, = on_host(own, [gradient], [gradient.dtype])
             return with_shape(made, given.shape)

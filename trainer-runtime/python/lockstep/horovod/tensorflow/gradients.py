@@ -12,7 +12,8 @@ from lockstep.horovod.arguments import (
     Average,
     ProcessSet,
     ReduceOp,
-    Sum,
+    Reduction,
+    check_gradients,
     check_process_set,
     op_of,
 )
@@ -27,7 +28,7 @@ class GradientReducer(NamedTuple):
     order on all ranks, as a program's variables have."""
 
     name: str
-    reduction: host.Reduction
+    reduction: Reduction
     compression: type[Compressor]
     sparse_as_dense: bool
 
@@ -69,25 +70,13 @@ def reducer_of(
     check_process_set(process_set)
     check_device("device_dense", device_dense)
     check_device("device_sparse", device_sparse)
-    if num_groups != 0 or groups is not None:
-        raise InvalidArgument(
-            f"num_groups, groups: {num_groups}, {groups!r} found, expected none: gradients travel "
-            "together as it is")
+    check_gradients(op, compression, (Compression.none, Compression.fp16),
+                    gradient_predivide_factor, num_groups, groups)
     if scale_local_gradients is not True:
         raise InvalidArgument(
             f"scale_local_gradients: {scale_local_gradients!r} found, expected True: no variables "
             "are of one rank alone")
-    if op_of(op) not in (Average, Sum):
-        raise InvalidArgument(f"op: {op!r} found, expected Average or Sum")
-    if compression not in (Compression.none, Compression.fp16):
-        raise InvalidArgument(
-            f"compression: {compression!r} found, expected Compression.none or Compression.fp16")
-    if gradient_predivide_factor != 1.0 and op is not Average:
-        raise InvalidArgument(f"gradient_predivide_factor: {op!r} found, expected Average with it")
-    if gradient_predivide_factor <= 0:
-        raise InvalidArgument(
-            f"gradient_predivide_factor: {gradient_predivide_factor} found, expected above 0")
-    reduction = host.Reduction(op_of(op), 1 / gradient_predivide_factor, gradient_predivide_factor)
+    reduction = Reduction(op_of(op), 1 / gradient_predivide_factor, gradient_predivide_factor)
     return GradientReducer(name, reduction, compression, sparse_as_dense)
 
 

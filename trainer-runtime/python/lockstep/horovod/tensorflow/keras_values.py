@@ -1,14 +1,50 @@
-"""What Horovod's modules for Keras have besides callbacks and states, for whichever Keras."""
+"""What Horovod's modules for Keras have besides callbacks and states, for whichever Keras: each has
+all these names, and binds `load_model` to its Keras."""
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Optional
+from typing import Any, Callable, Iterable, Optional
 
-from lockstep.horovod.arguments import Average, ProcessSet, ReduceOp
+from lockstep.horovod.arguments import Average, ProcessSet, ReduceOp, Sum, global_process_set
+from lockstep.horovod.host import init
+from lockstep.horovod.process import (
+    cross_rank,
+    cross_size,
+    is_initialized,
+    local_rank,
+    local_size,
+    rank,
+    shutdown,
+    size,
+)
+from lockstep.horovod.refusals import missing
 from lockstep.horovod.tensorflow import exchanges, reductions
 from lockstep.horovod.tensorflow.compression import Compression, Compressor
+from lockstep.horovod.tensorflow.functions import broadcast_global_variables
 from lockstep.horovod.tensorflow.graph import tf
 from lockstep.horovod.tensorflow.optimizer import DistributedOptimizer as _distribute
+
+__all__ = [
+    "Average",
+    "Compression",
+    "DistributedOptimizer",
+    "Sum",
+    "allgather",
+    "allreduce",
+    "broadcast",
+    "broadcast_global_variables",
+    "cross_rank",
+    "cross_size",
+    "global_process_set",
+    "init",
+    "is_initialized",
+    "local_rank",
+    "local_size",
+    "rank",
+    "reducescatter",
+    "shutdown",
+    "size",
+]
 
 
 def DistributedOptimizer(
@@ -64,17 +100,28 @@ def reducescatter(value: Any, name: Optional[str] = None, op: ReduceOp = Average
     return reductions.reducescatter(value, op=op, name=name)
 
 
-def load_model_of(
-    keras: Any,
-    filepath: Any,
-    custom_optimizers: Optional[Iterable[type]] = None,
-    custom_objects: Optional[dict[str, Any]] = None,
-    compression: type[Compressor] = Compression.none,
-) -> Any:
-    """A model from a file, with its optimizer as a DistributedOptimizer, whose state is what was
-    saved. `custom_optimizers`: classes of them that Keras does not know. Errors: Keras's."""
-    objects = {one.__name__: one for one in custom_optimizers or ()}
-    model = keras.models.load_model(filepath, custom_objects={**objects, **(custom_objects or {})})
-    if getattr(model, "optimizer", None) is not None:
-        DistributedOptimizer(model.optimizer, compression=compression)
-    return model
+def load_model_by(keras: Any) -> Callable[..., Any]:
+    """Horovod's `load_model`, for that Keras."""
+
+    def load_model(
+        filepath: Any,
+        custom_optimizers: Optional[Iterable[type]] = None,
+        custom_objects: Optional[dict[str, Any]] = None,
+        compression: type[Compressor] = Compression.none,
+    ) -> Any:
+        """A model from a file, with its optimizer as a DistributedOptimizer, whose state is what
+        was saved. `custom_optimizers`: classes of them that Keras does not know. Errors:
+        Keras's."""
+        objects = {one.__name__: one for one in custom_optimizers or ()}
+        model = keras.models.load_model(
+            filepath, custom_objects={**objects, **(custom_objects or {})})
+        if getattr(model, "optimizer", None) is not None:
+            DistributedOptimizer(model.optimizer, compression=compression)
+        return model
+
+    return load_model
+
+
+def missing_name(module: str, name: str) -> Any:
+    """As of `refusals.missing`, for a module of a Keras."""
+    return missing(module, name, ("PartialDistributedOptimizer", "broadcast_object"))

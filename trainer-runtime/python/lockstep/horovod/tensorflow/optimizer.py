@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Callable, Optional, Sequence
 
 from lockstep.errors import InvalidArgument
-from lockstep.horovod.arguments import Average, ProcessSet, ReduceOp
+from lockstep.horovod.arguments import Average, ProcessSet, ReduceOp, check_passes
 from lockstep.horovod.tensorflow.compression import Compression, Compressor
 from lockstep.horovod.tensorflow.gradients import GradientReducer, reducer_of
 from lockstep.horovod.tensorflow.graph import as_is, tf
@@ -170,9 +170,7 @@ def DistributedOptimizer(
             f"optimizer: {type(optimizer).__name__} found, expected one of Keras's")
     if isinstance(optimizer, _Distributed):
         raise InvalidArgument("optimizer: a DistributedOptimizer found, expected one that is none")
-    if not isinstance(backward_passes_per_step, int) or backward_passes_per_step < 1:
-        raise InvalidArgument(
-            f"backward_passes_per_step: {backward_passes_per_step!r} found, expected 1 or more")
+    check_passes(backward_passes_per_step)
     reducer = reducer_of(
         name or "gradients", device_dense, device_sparse, compression, sparse_as_dense, op,
         gradient_predivide_factor, num_groups, groups, process_set, scale_local_gradients)

@@ -13,12 +13,12 @@ from lockstep.horovod.arguments import (
     Average,
     ProcessSet,
     ReduceOp,
+    Reduction,
     Sum,
     check_process_set,
     op_of,
 )
 from lockstep.horovod.callbacks import check_device
-from lockstep.horovod.host import Reduction
 from lockstep.horovod.process import size
 from lockstep.horovod.tensorflow.compression import Compression, Compressor
 from lockstep.horovod.tensorflow.exchanges import allgather

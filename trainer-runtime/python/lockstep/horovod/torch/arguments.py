@@ -7,6 +7,7 @@ from typing import Any, Callable, Optional, Sequence
 import torch
 
 from lockstep.errors import InvalidArgument
+from lockstep.horovod.arguments import rows_text
 from lockstep.horovod.torch.world import world
 from lockstep.horovod.world import Begun
 
@@ -75,10 +76,8 @@ def what(tensor: torch.Tensor) -> str:
     return f"{word(tensor.dtype)} {list(tensor.shape)}"
 
 
-def check_rows(tensor: torch.Tensor, name: str) -> None:
-    """Of calls on rows. Errors: InvalidArgument (there are none)."""
+def check_rows(tensor: torch.Tensor, name: str) -> str:
+    """Of calls on rows: what they are, for sentences. Errors: InvalidArgument (there are none)."""
     check_tensor(tensor, name)
     check_detached(tensor, name)
-    if tensor.dim() == 0 or 0 in tensor.shape[1:]:
-        raise InvalidArgument(
-            f"{name}: shape {list(tensor.shape)} found, expected rows of one element or more")
+    return rows_text(word(tensor.dtype), tensor.shape, name)

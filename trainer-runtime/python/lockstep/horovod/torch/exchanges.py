@@ -9,8 +9,7 @@ from typing import Any, Optional, Sequence, Union
 
 import torch
 
-from lockstep.errors import InvalidArgument
-from lockstep.horovod.arguments import ProcessSet, check_process_set, check_root
+from lockstep.horovod.arguments import ProcessSet, check_process_set, check_root, splits_of
 from lockstep.horovod.header import Call, Kind
 from lockstep.horovod.torch.arguments import (
     Handle,
@@ -19,7 +18,6 @@ from lockstep.horovod.torch.arguments import (
     check_tensor,
     staged,
     what,
-    word,
 )
 from lockstep.horovod.torch.world import world
 from lockstep.torch.state import bytes_of
@@ -32,9 +30,9 @@ def allgather(
     Shapes: tensor [rows, ...]; result [sum of rows, ...]."""
     check_process_set(process_set)
     name = world().name("allgather", name)
-    check_rows(tensor, name)
+    rows = check_rows(tensor, name)
     own = bytes_of(staged(tensor))
-    call = Call(Kind.ALLGATHER, name, _what_rows(tensor), length=own.numel())
+    call = Call(Kind.ALLGATHER, name, rows, length=own.numel())
     return _rows(world().gather(call, own), tensor)
 
 
@@ -108,10 +106,12 @@ def alltoall(
     check_process_set(process_set)
     here = world()
     name = here.name("alltoall", name)
-    check_rows(tensor, name)
-    given = _splits_of(splits, tensor, name)
+    rows = check_rows(tensor, name)
+    given = torch.tensor(splits_of(
+        None if splits is None else torch.as_tensor(splits).to(torch.int64).tolist(),
+        tensor.shape[0], name))
     own = torch.cat([bytes_of(given), bytes_of(staged(tensor))])
-    call = Call(Kind.ALLTOALL, name, _what_rows(tensor), length=own.numel())
+    call = Call(Kind.ALLTOALL, name, rows, length=own.numel())
     blocks, counts = [], []
     row_bytes = math.prod(tensor.shape[1:]) * tensor.element_size()
     for block in here.gather(call, own):
@@ -150,28 +150,7 @@ def _done(result: Any) -> Handle:
     return Handle([], lambda: result)
 
 
-def _what_rows(tensor: torch.Tensor) -> str:
-    lengths = ", ".join(["any", *(str(length) for length in tensor.shape[1:])])
-    return f"{word(tensor.dtype)} [{lengths}]"
-
-
 def _rows(blocks: Sequence[torch.Tensor], like: torch.Tensor) -> torch.Tensor:
     """Tensors' memories one below the other."""
     whole = torch.cat(list(blocks)).view(like.dtype)
     return whole.reshape(-1, *like.shape[1:]).to(like.device)
-
-
-def _splits_of(splits: Any, tensor: torch.Tensor, name: str) -> torch.Tensor:
-    """Rows for each rank. Shapes: [size] of int64."""
-    size, rows = world().size, tensor.shape[0]
-    if splits is None:
-        if rows % size != 0:
-            raise InvalidArgument(
-                f"{name}: {rows} rows found, expected a multiple of {size}, or splits")
-        return torch.full((size,), rows // size, dtype=torch.int64)
-    given = torch.as_tensor(splits).to(torch.int64).cpu().contiguous()
-    if given.shape != (size,) or int(given.sum()) != rows or bool((given < 0).any()):
-        raise InvalidArgument(
-            f"{name}: splits {given.tolist()} found, expected {size} numbers from 0 whose sum is "
-            f"{rows}, the rows")
-    return given

@@ -9,7 +9,14 @@ from typing import Any, Iterable, Iterator, Optional
 import torch
 
 from lockstep.errors import InvalidArgument
-from lockstep.horovod.arguments import Average, ProcessSet, ReduceOp, Sum, check_process_set, op_of
+from lockstep.horovod.arguments import (
+    Average,
+    ProcessSet,
+    ReduceOp,
+    check_gradients,
+    check_passes,
+    check_process_set,
+)
 from lockstep.horovod.torch.compression import Compression, Compressor
 from lockstep.horovod.torch.gradient_reducer import GradientReducer, Reduction
 from lockstep.horovod.torch.world import world
@@ -79,7 +86,7 @@ class _Distributed(torch.optim.Optimizer):
     def set_backward_passes_per_step(self, passes: int) -> None:
         """From the next step on. Errors: InvalidArgument."""
         self._reducer.forget()
-        self._reducer.reduction = self._reducer.reduction._replace(passes=_passes_of(passes))
+        self._reducer.reduction = self._reducer.reduction._replace(passes=check_passes(passes))
 
 
 def DistributedOptimizer(
@@ -102,20 +109,8 @@ def DistributedOptimizer(
     """
     world()
     check_process_set(process_set)
-    if num_groups != 0 or groups is not None:
-        raise InvalidArgument(
-            f"num_groups, groups: {num_groups}, {groups!r} found, expected none: gradients travel "
-            "in buckets as it is")
-    if op_of(op) not in (Average, Sum):
-        raise InvalidArgument(f"op: {op!r} found, expected Average or Sum")
-    if compression not in (Compression.none, Compression.fp16):
-        raise InvalidArgument(
-            f"compression: {compression!r} found, expected Compression.none or Compression.fp16")
-    if gradient_predivide_factor != 1.0 and op is not Average:
-        raise InvalidArgument(f"gradient_predivide_factor: {op!r} found, expected Average with it")
-    if gradient_predivide_factor <= 0:
-        raise InvalidArgument(
-            f"gradient_predivide_factor: {gradient_predivide_factor} found, expected above 0")
+    check_gradients(op, compression, (Compression.none, Compression.fp16),
+                    gradient_predivide_factor, num_groups, groups)
     # The last layers' gradients come first.
     parameters = _names_of(optimizer, named_parameters)[::-1]
     kind: Any = type(type(optimizer).__name__, (_Distributed, type(optimizer)), {})
@@ -125,19 +120,13 @@ def DistributedOptimizer(
     made._should_synchronize = True
     made._is_synchronized = False
     made._reducer = GradientReducer(parameters, Reduction(
-        op, compression, _passes_of(backward_passes_per_step), gradient_predivide_factor,
+        op, compression, check_passes(backward_passes_per_step), gradient_predivide_factor,
         sparse_as_dense))
     made._accumulators = [
         _after_gradient(parameter, made._reducer, place)
         for place, (_, parameter) in enumerate(parameters)
     ]
     return made
-
-
-def _passes_of(passes: int) -> int:
-    if not isinstance(passes, int) or passes < 1:
-        raise InvalidArgument(f"backward_passes_per_step: {passes!r} found, expected 1 or more")
-    return passes
 
 
 def _names_of(

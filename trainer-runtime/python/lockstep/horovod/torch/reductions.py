@@ -14,9 +14,11 @@ from lockstep.horovod.arguments import (
     ProcessSet,
     Product,
     ReduceOp,
+    Reduction,
     Sum,
     check_process_set,
     op_of,
+    own_share,
 )
 from lockstep.horovod.header import Call, Kind
 from lockstep.horovod.torch.arguments import (
@@ -34,26 +36,6 @@ from lockstep.torch.session import data_type_of
 from lockstep.torch.state import bytes_of
 
 
-class _Reduction(NamedTuple):
-    """How tensors are reduced."""
-
-    op: ReduceOp
-    prescale: float
-    postscale: float
-
-    def check(self, tensor: torch.Tensor, name: str) -> None:
-        is_float = tensor.is_floating_point()
-        if self.op is Average and not is_float:
-            raise InvalidArgument(
-                f"{name}: Average of {tensor.dtype} found, expected Sum for whole numbers")
-        if (self.prescale, self.postscale) != (1.0, 1.0) and not is_float:
-            raise InvalidArgument(f"{name}: scaled {tensor.dtype} found, expected floating-point")
-
-    def __str__(self) -> str:
-        scales = f" scaled by {self.prescale} and {self.postscale}"
-        return f"{self.op}{scales if (self.prescale, self.postscale) != (1.0, 1.0) else ''}"
-
-
 class _Begun(NamedTuple):
     """A reduction of several tensors on its way; `finish` makes them once it has ended."""
 
@@ -62,12 +44,12 @@ class _Begun(NamedTuple):
 
 
 def _begin(
-    tensors: Sequence[torch.Tensor], reduction: _Reduction, name: str, is_in_place: bool
+    tensors: Sequence[torch.Tensor], reduction: Reduction, name: str, is_in_place: bool
 ) -> _Begun:
     """In one call. Precondition: `tensors`, some, are of one type."""
     for tensor in tensors:
         check_tensor(tensor, name)
-        reduction.check(tensor, name)
+        reduction.check(str(tensor.dtype), tensor.is_floating_point(), name)
     dtype = tensors[0].dtype
     shapes = [list(tensor.shape) for tensor in tensors]
     what = f"{word(dtype)} {shapes[0] if len(shapes) == 1 else shapes}, {reduction}"
@@ -124,7 +106,7 @@ class _AllReduce(torch.autograd.Function):
     """Gradients go back by the same reduction."""
 
     @staticmethod
-    def forward(ctx: Any, tensor: torch.Tensor, reduction: _Reduction, name: str) -> torch.Tensor:
+    def forward(ctx: Any, tensor: torch.Tensor, reduction: Reduction, name: str) -> torch.Tensor:
         ctx.reduction, ctx.name = reduction, name
         begun = _begin([tensor], reduction, name, is_in_place=False)
         result: torch.Tensor = Handle(begun.calls, lambda: begun.finish()[0]).wait()
@@ -139,7 +121,7 @@ class _AllReduce(torch.autograd.Function):
 _apply: Any = _AllReduce.apply  # has no types
 
 
-def _all_reduce(tensor: torch.Tensor, reduction: _Reduction, name: str) -> torch.Tensor:
+def _all_reduce(tensor: torch.Tensor, reduction: Reduction, name: str) -> torch.Tensor:
     result: torch.Tensor = _apply(tensor, reduction, name)
     return result
 
@@ -156,7 +138,7 @@ def allreduce(
 ) -> torch.Tensor:
     """`tensor` reduced over all ranks, a new one. Gradients go back through Average and Sum."""
     check_process_set(process_set)
-    reduction = _Reduction(op_of(op, average), prescale_factor, postscale_factor)
+    reduction = Reduction(op_of(op, average), prescale_factor, postscale_factor)
     name = world().name("allreduce", name)
     check_tensor(tensor, name)
     if reduction.op not in (Average, Sum):
@@ -176,7 +158,7 @@ def allreduce_async(
 ) -> Handle:
     """The same beside this thread, without gradients."""
     check_process_set(process_set)
-    reduction = _Reduction(op_of(op, average), prescale_factor, postscale_factor)
+    reduction = Reduction(op_of(op, average), prescale_factor, postscale_factor)
     name = world().name("allreduce", name)
     begun = _begin([tensor], reduction, name, is_in_place=False)
     return Handle(begun.calls, lambda: begun.finish()[0])
@@ -199,7 +181,7 @@ def allreduce_async_(
 ) -> Handle:
     """`tensor` in place, written by `synchronize`."""
     check_process_set(process_set)
-    reduction = _Reduction(op_of(op, average), prescale_factor, postscale_factor)
+    reduction = Reduction(op_of(op, average), prescale_factor, postscale_factor)
     name = world().name("allreduce", name)
     begun = _begin([tensor], reduction, name, is_in_place=True)
     return Handle(begun.calls, lambda: begun.finish()[0])
@@ -235,7 +217,7 @@ def grouped_allreduce_async(
     process_set: Optional[ProcessSet] = None,
 ) -> Handle:
     """The same beside this thread."""
-    reduction = _Reduction(op_of(op, average), prescale_factor, postscale_factor)
+    reduction = Reduction(op_of(op, average), prescale_factor, postscale_factor)
     return _begin_group(tensors, reduction, name, process_set, is_in_place=False)
 
 
@@ -254,13 +236,13 @@ def grouped_allreduce_async_(
     process_set: Optional[ProcessSet] = None,
 ) -> Handle:
     """All `tensors` in place, written by `synchronize`."""
-    reduction = _Reduction(op_of(op, average), prescale_factor, postscale_factor)
+    reduction = Reduction(op_of(op, average), prescale_factor, postscale_factor)
     return _begin_group(tensors, reduction, name, process_set, is_in_place=True)
 
 
 def _begin_group(
     tensors: Sequence[torch.Tensor],
-    reduction: _Reduction,
+    reduction: Reduction,
     name: Optional[str],
     process_set: Optional[ProcessSet],
     is_in_place: bool,
@@ -301,6 +283,4 @@ def reducescatter(
         raise InvalidArgument(f"{name}: op {op!r} found, expected Average or Sum")
     whole = allreduce(tensor, None, name, compression, op, prescale_factor, postscale_factor,
                       process_set)
-    own, rest = divmod(tensor.shape[0], world().size)
-    begin = world().rank * own + min(world().rank, rest)
-    return whole[begin : begin + own + (world().rank < rest)].clone()
+    return whole[own_share(tensor.shape[0])].clone()

@@ -6,7 +6,6 @@ from typing import Any, Sequence
 
 import torch
 
-from lockstep.errors import InvalidArgument
 from lockstep.horovod import process
 from lockstep.horovod.world import World
 from lockstep.library import DataType
@@ -37,11 +36,7 @@ class Tensors:
 
 def world() -> World[torch.Tensor]:
     """That of this process. Errors: InvalidArgument (before `init`, after `shutdown`)."""
-    here = process.current()
-    if not isinstance(here.arrays, Tensors):
-        raise InvalidArgument(
-            "initialized by another module of lockstep.horovod: a process calls by one of them")
-    return here
+    return process.current_with(Tensors)
 
 
 def init(comm: Any = None, process_sets: Any = None) -> None:

@@ -8,6 +8,7 @@ import unittest.mock
 import torch
 
 from lockstep.errors import Finished, InvalidArgument, MeetAgain, Mismatch, Status
+from lockstep.fake_exchange import where_nobody_fails
 from lockstep.horovod import fake_ranks, process
 from lockstep.horovod import torch as hvd
 from lockstep.horovod.fake_ranks import FakeRanks
@@ -32,7 +33,7 @@ def in_ranks(size, work):
 
 def results(size, work):
     """The same where nobody may fail."""
-    return fake_ranks.where_nobody_fails(in_ranks(size, work))
+    return where_nobody_fails(in_ranks(size, work))
 
 
 def own(rank, dtype=torch.float32):

@@ -5,61 +5,15 @@ says `import horovod.tensorflow.keras as hvd`, it says
 What Horovod has and this has not is refused by name. docs/own-programs.md tells more.
 """
 
-import functools
-from typing import Any
+from typing import Any as _Any
 
-from lockstep.horovod.arguments import Average, Sum, global_process_set
-from lockstep.horovod.host import init
-from lockstep.horovod.process import (
-    cross_rank,
-    cross_size,
-    is_initialized,
-    local_rank,
-    local_size,
-    rank,
-    shutdown,
-    size,
-)
-from lockstep.horovod.refusals import missing
-from lockstep.horovod.tensorflow.compression import Compression
-from lockstep.horovod.tensorflow.functions import broadcast_global_variables
-from lockstep.horovod.tensorflow.keras import callbacks, elastic
-from lockstep.horovod.tensorflow.keras_values import (
-    DistributedOptimizer,
-    allgather,
-    allreduce,
-    broadcast,
-    load_model_of,
-    reducescatter,
-)
+from lockstep.horovod.tensorflow.keras import callbacks as callbacks
+from lockstep.horovod.tensorflow.keras import elastic as elastic
+from lockstep.horovod.tensorflow import keras_values as _values
+from lockstep.horovod.tensorflow.keras_values import *  # noqa: F403
 
-load_model = functools.partial(load_model_of, callbacks.keras)
-
-__all__ = [
-    "Average",
-    "Compression",
-    "DistributedOptimizer",
-    "Sum",
-    "allgather",
-    "allreduce",
-    "broadcast",
-    "broadcast_global_variables",
-    "callbacks",
-    "cross_rank",
-    "cross_size",
-    "elastic",
-    "global_process_set",
-    "init",
-    "is_initialized",
-    "load_model",
-    "local_rank",
-    "local_size",
-    "rank",
-    "reducescatter",
-    "shutdown",
-    "size",
-]
+load_model = _values.load_model_by(callbacks.keras)
 
 
-def __getattr__(name: str) -> Any:
-    return missing(__name__, name, ("PartialDistributedOptimizer", "broadcast_object"))
+def __getattr__(name: str) -> _Any:
+    return _values.missing_name(__name__, name)

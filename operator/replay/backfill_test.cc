@@ -1,4 +1,4 @@
-#include "operator/scheduler/backfill.h"
+#include "operator/replay/backfill.h"
 
 #include <algorithm>
 #include <optional>

@@ -1,4 +1,4 @@
-#include "operator/scheduler/timeline.h"
+#include "operator/replay/timeline.h"
 
 #include <algorithm>
 

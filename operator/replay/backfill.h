@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "common/base/time.h"
+#include "operator/replay/timeline.h"
 #include "operator/scheduler/plan.h"
 #include "operator/scheduler/room.h"
-#include "operator/scheduler/timeline.h"
 
 namespace lockstep::control {
 
