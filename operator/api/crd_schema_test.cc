@@ -349,7 +349,11 @@ TrainingJob JobWithFullStatus() {
   const std::map<std::string, std::string> map = {{"a", "b"}};
   status.kueue = {"uid", "gpus", {{Role::kWorker, map, {toleration}, map, map}}};
   status.provisioning = {
-      1, OpenAsk{ProvisioningClass::kCheckCapacity, "revision", {}, true}, 1, WallTime{}, "none"};
+      1,
+      OpenAsk{ProvisioningClass::kCheckCapacity, "revision", {}, true, WallTime{}},
+      1,
+      WallTime{},
+      "none"};
   status.relaunch = {1, WallTime{}, WallTime{}, true};
   status.preemptions = 1;
   status.origin = {1, "0123", "image", "vision", "urgent"};

@@ -13,4 +13,8 @@ inline constexpr const char* kRank = "lockstep.dev/rank";  // absent for ps and 
 inline constexpr const char* kAttempt = "lockstep.dev/attempt";
 inline constexpr const char* kIncarnation = "lockstep.dev/incarnation";
 
+// Of a placeholder pod, which stands for nothing and has none of the others: the job that it shows
+// to cluster autoscalers.
+inline constexpr const char* kPlaceholderOf = "lockstep.dev/placeholder-of";
+
 }  // namespace lockstep::control::label

@@ -13,6 +13,7 @@ OpenAsk DecodeOpenAsk(ObjectReader& reader) {
   open.revision = reader.String("revision").value_or("");
   open.since = ReadTime(reader, "since").value_or(WallTime{});
   open.has_capacity = reader.Bool("hasCapacity").value_or(false);
+  open.answered_at = ReadTime(reader, "answeredAt");
   return open;
 }
 
@@ -48,6 +49,9 @@ void SetCapacityAsk(const std::optional<CapacityAsk>& ask, Json* status) {
                      {"revision", ask->open->revision},
                      {"since", FormatRfc3339(ask->open->since)},
                      {"hasCapacity", ask->open->has_capacity}};
+    if (ask->open->answered_at.has_value()) {
+      value["open"]["answeredAt"] = FormatRfc3339(*ask->open->answered_at);
+    }
   }
   if (ask->failures > 0) {
     value["failures"] = ask->failures;

@@ -16,30 +16,37 @@ namespace lockstep::control {
 enum class Provisioning {
   kNone,
   kProvisioningRequest,  // of autoscaling.x-k8s.io
+  kPods,                 // placeholder pods, which nobody binds
 };
 
 // kNone is said by leaving the field out.
-inline constexpr EnumNames<Provisioning, 1> kProvisioningNames = {{
+inline constexpr EnumNames<Provisioning, 2> kProvisioningNames = {{
     {Provisioning::kProvisioningRequest, "ProvisioningRequest"},
+    {Provisioning::kPods, "Pods"},
 }};
 
-// What an autoscaler is asked for. Source: the class names of Kubernetes' cluster autoscaler.
+// What an autoscaler is asked for. Source: the class names of Kubernetes' cluster autoscaler; the
+// last one is ours.
 enum class ProvisioningClass {
-  kCheckCapacity,  // whether there is room, which is kept for a while then
-  kAtomicScaleUp,  // nodes for the whole gang, or none
+  kCheckCapacity,    // whether there is room, which is kept for a while then
+  kAtomicScaleUp,    // nodes for the whole gang, or none
+  kPlaceholderPods,  // nodes for what pods lack, by pods alone
 };
 
-inline constexpr EnumNames<ProvisioningClass, 2> kProvisioningClassNames = {{
+inline constexpr EnumNames<ProvisioningClass, 3> kProvisioningClassNames = {{
     {ProvisioningClass::kCheckCapacity, "check-capacity.autoscaling.x-k8s.io"},
     {ProvisioningClass::kAtomicScaleUp, "best-effort-atomic-scale-up.autoscaling.x-k8s.io"},
+    {ProvisioningClass::kPlaceholderPods, "placeholder-pods.lockstep.dev"},
 }};
 
-// One ProvisioningRequest that is in force.
+// One ask that is in force: a ProvisioningRequest, or the placeholder pods of one number.
 struct OpenAsk {
   ProvisioningClass ask_class = ProvisioningClass::kCheckCapacity;
   std::string revision;       // of what it asks for
   WallTime since;             // when it was decided
   bool has_capacity = false;  // the autoscaler says that there is room
+  // When the autoscaler first said anything of it, and anew when that became that there is room.
+  std::optional<WallTime> answered_at{};
 
   friend bool operator==(const OpenAsk&, const OpenAsk&) = default;
 };
@@ -47,7 +54,7 @@ struct OpenAsk {
 // What a job's gangs ask of autoscalers. It is in the status before any object is made: whatever is
 // there besides is left over.
 struct CapacityAsk {
-  int64_t count = 0;                 // requests that were decided, by which they are numbered
+  int64_t count = 0;                 // asks that were decided, by which they are numbered
   std::optional<OpenAsk> open;       // the last of them; null: nothing is asked for
   int64_t failures = 0;              // in a row
   std::optional<WallTime> retry_at;  // nothing is asked for before

@@ -63,6 +63,9 @@ TEST(DecodeStatus, AskOfAutoscalersIsReadAsItWasWritten) {
   EXPECT_FALSE(EncodeStatus(job).contains("provisioning"));
   for (const CapacityAsk& ask :
        {CapacityAsk{3, OpenAsk{ProvisioningClass::kAtomicScaleUp, "abc", time, true}, 0, {}, ""},
+        CapacityAsk{5, OpenAsk{ProvisioningClass::kPlaceholderPods, "abc", time}, 0, {}, ""},
+        CapacityAsk{
+            6, OpenAsk{ProvisioningClass::kCheckCapacity, "d", time, false, time}, 1, {}, ""},
         CapacityAsk{4, std::nullopt, 2, time, "no quota"}}) {
     job.status.provisioning = ask;
     const DecodedJob again = Read(DumpJson(EncodeStatus(job)));

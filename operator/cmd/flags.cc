@@ -111,7 +111,13 @@ void AddConnection(CLI::App* app, OperatorFlags* flags) {
       ->group(group);
   app->add_flag("--provisioning",
                 flags->follows_provisioning,
-                "ask cluster autoscalers for room, for jobs with scheduling.provisioning")
+                "ask cluster autoscalers for room by ProvisioningRequests, for jobs with "
+                "scheduling.provisioning: ProvisioningRequest")
+      ->group(group);
+  app->add_flag("--placeholder-pods",
+                flags->makes_placeholders,
+                "make pods that nobody binds and cluster autoscalers see, for jobs with "
+                "scheduling.provisioning: Pods")
       ->group(group);
   app->add_option("--api-concurrency",
                   flags->api_concurrency,

@@ -399,10 +399,11 @@ void OperatorProcess::Parts::Watch(const OperatorFlags& flags) {
   options.clock = &kClock;
   options.logger = logger_;
   options.observer = &*metrics_;
-  watches_.emplace(options,
-                   ServedNamespace(flags),
-                   FollowedToo{flags.follows_kueue, flags.follows_provisioning},
-                   &queue_);
+  watches_.emplace(
+      options,
+      ServedNamespace(flags),
+      FollowedToo{flags.follows_kueue, flags.follows_provisioning, flags.makes_placeholders},
+      &queue_);
 }
 
 OperatorScope OperatorProcess::Parts::ScopeOf(const OperatorFlags& flags) const {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/base/digest.h"
+#include "operator/api/pod_label_names.h"
 #include "operator/kube/capacity_kinds.h"
 
 namespace lockstep::control {
@@ -79,6 +80,13 @@ Watches::Watches(const WatchLoopOptions& options,
     pod_templates_ = Follow<StoredPodTemplate>(
         OursIn(kube::kPodTemplates, namespace_name), DecodePodTemplateObject, options, queue);
   }
+  if (too.placeholders) {
+    placeholders_ =
+        Follow<StoredPlaceholder>({kube::kPods, namespace_name, label::kPlaceholderOf, ""},
+                                  DecodePlaceholder,
+                                  options,
+                                  queue);
+  }
 }
 
 bool Watches::HasSynced() const {
@@ -92,7 +100,8 @@ bool Watches::HasSynced() const {
   return jobs_->has_synced() && pods_->has_synced() && foreign_pods_->has_synced() &&
          nodes_->has_synced() && services_->has_synced() && classes_->has_synced() &&
          are_queues_known && is_answered(workloads_) && is_answered(flavors_) &&
-         is_answered(provisioning_requests_) && is_answered(pod_templates_);
+         is_answered(provisioning_requests_) && is_answered(pod_templates_) &&
+         is_answered(placeholders_);
 }
 
 void Watches::AddChecks(std::map<std::string, std::function<Status()>>* checks) const {

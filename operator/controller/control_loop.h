@@ -26,6 +26,7 @@ using WatchUpdate = std::variant<kube::ObjectUpdate<kube::RawObject>,  // Traini
                                  kube::ObjectUpdate<StoredFlavor>,
                                  kube::ObjectUpdate<StoredProvisioningRequest>,
                                  kube::ObjectUpdate<StoredPodTemplate>,
+                                 kube::ObjectUpdate<StoredPlaceholder>,
                                  kube::ObjectUpdate<kube::Service>>;
 
 // Outlive the loop.

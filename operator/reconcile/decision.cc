@@ -57,7 +57,13 @@ struct Phases {
 
   EffectPhase operator()(const CreatePod& /*effect*/) const { return EffectPhase::kFillRoom; }
 
-  EffectPhase operator()(const WriteObject& /*effect*/) const { return EffectPhase::kFillRoom; }
+  // A placeholder pod holds nothing of a node, but of its namespace's quota, and its gang goes on
+  // asking for nodes for as long as it is there.
+  EffectPhase operator()(const WriteObject& effect) const {
+    const bool is_pod = effect.resource == kube::kPods;
+    return is_pod && effect.kind == WriteObject::Kind::kDelete ? EffectPhase::kMakeRoom
+                                                               : EffectPhase::kFillRoom;
+  }
 
   EffectPhase operator()(const DeleteJob& /*effect*/) const { return EffectPhase::kLeave; }
 };

@@ -58,8 +58,8 @@ struct RenewKey {
 };
 
 // An object of the job by which others are told of it: Kueue's Workload, and what autoscalers look
-// at. Done already, but for a create, where it is gone or has changed since: it is looked at anew.
-// A cluster of one machine has nobody to tell.
+// at, placeholder pods among it. Done already, but for a create, where it is gone or has changed
+// since: it is looked at anew. A cluster of one machine has nobody to tell.
 struct WriteObject {
   enum class Kind { kCreate, kPatch, kDelete };
 

@@ -8,23 +8,27 @@
 
 namespace lockstep::control {
 
-// A ProvisioningRequest, or a PodTemplate that one names, with the label of the job.
+// A ProvisioningRequest, a PodTemplate that one names, or a placeholder pod, with the label of the
+// job.
 struct CapacityObject {
   std::string name;
   std::string uid;
   std::string revision;  // of what it was made of; see CapacityRevision
   bool is_ours = false;  // it belongs to this very job
   bool is_deleting = false;
-  Json conditions;  // of its status, as they are stored; may be null
+  Json conditions;        // of its status, as they are stored; may be null
+  std::string trouble{};  // of a placeholder pod: why no autoscaler is asked by it; empty: none
 
   friend bool operator==(const CapacityObject&, const CapacityObject&) = default;
 };
 
 // What is seen of the objects by which a job asks autoscalers for room.
 struct ProvisioningSight {
-  bool is_followed = false;  // both kinds have been listed
+  bool is_followed = false;  // requests and templates have been listed
   std::vector<CapacityObject> requests;
   std::vector<CapacityObject> templates;
+  bool are_placeholders_followed = false;  // they have been listed
+  std::vector<CapacityObject> placeholders;
   // Why the server did not take what was written last, by the object's name.
   std::map<std::string, std::string> refusals;
 

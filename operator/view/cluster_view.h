@@ -69,6 +69,7 @@ class ClusterView {
   void Apply(const kube::ObjectUpdate<StoredFlavor>& flavors, News* news);
   void Apply(const kube::ObjectUpdate<StoredProvisioningRequest>& requests, News* news);
   void Apply(const kube::ObjectUpdate<StoredPodTemplate>& templates, News* news);
+  void Apply(const kube::ObjectUpdate<StoredPlaceholder>& placeholders, News* news);
 
   // The namespace whose jobs are served; empty when there is more than one.
   std::string ServedNamespace() const {
@@ -268,7 +269,7 @@ class ClusterView {
   template <typename T>
   void ApplyToKueue(const kube::ObjectUpdate<T>& update, News* news);
   template <typename T>
-  void ApplyToProvisioning(const kube::ObjectUpdate<T>& update, News* news);
+  void ApplyToProvisioning(const kube::ObjectUpdate<T>& update, Provisioning by, News* news);
   void TellStands(WallTime now);
   const std::map<std::string, WallTime>* UnaskedSince(const JobId& job,
                                                       const JobUsage* usage,

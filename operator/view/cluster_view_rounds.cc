@@ -99,26 +99,33 @@ void ClusterView::Apply(const kube::ObjectUpdate<StoredFlavor>& flavors, News* n
 
 // Jobs that asked for nodes before the objects were seen have their turns when they are.
 template <typename T>
-void ClusterView::ApplyToProvisioning(const kube::ObjectUpdate<T>& update, News* news) {
-  const bool was_followed = provisioning_.is_followed();
-  news->urgent.merge(provisioning_.Apply(update));
-  if (was_followed || !provisioning_.is_followed()) {
+void ClusterView::ApplyToProvisioning(const kube::ObjectUpdate<T>& update,
+                                      Provisioning by,
+                                      News* news) {
+  const bool was_followed = provisioning_.IsFollowed(by);
+  // Of placeholder pods a gang has hundreds, which are looked at together.
+  (by == Provisioning::kPods ? news->calm : news->urgent).merge(provisioning_.Apply(update));
+  if (was_followed || !provisioning_.IsFollowed(by)) {
     return;
   }
   for (const auto& [created, key] : by_age_) {
     const TrainingJob& job = FindJob(key)->job;
-    if (job.spec.scheduling.provisioning != Provisioning::kNone && job.status.placement.empty()) {
+    if (job.spec.scheduling.provisioning == by && job.status.placement.empty()) {
       news->urgent.insert(key);
     }
   }
 }
 
 void ClusterView::Apply(const kube::ObjectUpdate<StoredProvisioningRequest>& requests, News* news) {
-  ApplyToProvisioning(requests, news);
+  ApplyToProvisioning(requests, Provisioning::kProvisioningRequest, news);
 }
 
 void ClusterView::Apply(const kube::ObjectUpdate<StoredPodTemplate>& templates, News* news) {
-  ApplyToProvisioning(templates, news);
+  ApplyToProvisioning(templates, Provisioning::kProvisioningRequest, news);
+}
+
+void ClusterView::Apply(const kube::ObjectUpdate<StoredPlaceholder>& placeholders, News* news) {
+  ApplyToProvisioning(placeholders, Provisioning::kPods, news);
 }
 
 ProvisioningSight ClusterView::ProvisioningOf(const JobId& key) const {

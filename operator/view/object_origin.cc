@@ -3,7 +3,6 @@
 #include <cstddef>
 
 #include "operator/api/fields.h"
-#include "operator/api/pod_label_names.h"
 #include "operator/api/training_job.h"
 
 namespace lockstep::control {
@@ -37,13 +36,14 @@ std::string TextAt(ObjectReader& metadata,
 
 ObjectOrigin ReadOrigin(ObjectReader& object,
                         const char* revision_key,
-                        std::vector<Error>* errors) {
+                        std::vector<Error>* errors,
+                        const char* job_key) {
   ObjectOrigin origin;
   if (const Json* const metadata = object.Find("metadata")) {
     ObjectReader fields(*metadata, object.PathOf("metadata"), errors);
     origin.is_deleting = fields.Has("deletionTimestamp");
     ReadOwner(fields, errors, &origin);
-    origin.label_job = TextAt(fields, "labels", label::kJob, errors);
+    origin.label_job = TextAt(fields, "labels", job_key, errors);
     origin.revision = TextAt(fields, "annotations", revision_key, errors);
   }
   return origin;

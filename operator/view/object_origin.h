@@ -7,6 +7,7 @@
 
 #include "common/base/error.h"
 #include "common/json/json.h"
+#include "operator/api/pod_label_names.h"
 #include "operator/kube/decode.h"
 #include "operator/kube/item.h"
 
@@ -16,16 +17,20 @@ namespace lockstep::control {
 struct ObjectOrigin {
   std::string owner_uid;  // of its controller; empty: none
   std::string owner_job;  // the controller's name, where that is a TrainingJob; else empty
-  std::string label_job;  // under the label lockstep.dev/job; may be anybody's word
+  std::string label_job;  // under the label that is looked for; may be anybody's word
   std::string revision;   // of what it was made of; empty: not made by us
   bool is_deleting = false;
 
   friend bool operator==(const ObjectOrigin&, const ObjectOrigin&) = default;
 };
 
-// Reads it of a whole object. `revision_key`: the annotation that holds the revision.
-// Errors: added to `errors`, where a field is of another type than Kubernetes writes.
-ObjectOrigin ReadOrigin(ObjectReader& object, const char* revision_key, std::vector<Error>* errors);
+// Reads it of a whole object. `revision_key`: the annotation that holds the revision; `job_key`:
+// the label that names the job. Errors: added to `errors`, where a field is of another type than
+// Kubernetes writes.
+ObjectOrigin ReadOrigin(ObjectReader& object,
+                        const char* revision_key,
+                        std::vector<Error>* errors,
+                        const char* job_key = label::kJob);
 
 // `object`, which was read of `raw`, in its place.
 template <typename T>

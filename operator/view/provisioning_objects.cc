@@ -1,27 +1,55 @@
 #include "operator/view/provisioning_objects.h"
 
+#include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "operator/api/pod_label_names.h"
 #include "operator/kube/decode.h"
 #include "operator/reconcile/build/capacity_request.h"
+#include "operator/reconcile/build/placeholder_pod.h"
 
 namespace lockstep::control {
 namespace {
 
+// What somebody has made of a pod so that it does not do what it is there for.
+std::string TroubleOf(ObjectReader& pod, std::vector<Error>* errors) {
+  const Json nothing = Json::object();
+  const Json* const written_spec = pod.Find("spec");
+  const Json* const written_status = pod.Find("status");
+  ObjectReader spec(written_spec == nullptr ? nothing : *written_spec, "spec", errors);
+  ObjectReader status(written_status == nullptr ? nothing : *written_status, "status", errors);
+  if (const std::string node = spec.String("nodeName").value_or(""); !node.empty()) {
+    return "was bound to node " + node + " by somebody";
+  }
+  if (const std::string name = spec.String("schedulerName").value_or("");
+      name != kPlaceholderScheduler) {
+    return "was given the scheduler " + name + " by a webhook";
+  }
+  if (!spec.List("schedulingGates").empty()) {
+    return "was given a scheduling gate by a webhook, and no autoscaler looks at a pod with one";
+  }
+  const std::string phase = status.String("phase").value_or("");
+  return phase == "Failed" || phase == "Succeeded" ? "has ended" : "";
+}
+
 template <typename T>
-Result<kube::Item<T>> Decode(std::string_view json) {
+Result<kube::Item<T>> Decode(std::string_view json, const char* job_key = label::kJob) {
   LOCKSTEP_ASSIGN_OR_RETURN(kube::Item<kube::RawObject> raw, kube::DecodeRaw(json));
   LOCKSTEP_ASSIGN_OR_RETURN(const Json document, ParseJson(raw.object->json));
   std::vector<Error> errors;
   T stored;
   stored.uid = raw.uid;
   ObjectReader reader(document, "", &errors);
-  stored.origin = ReadOrigin(reader, kCapacityRevision, &errors);
+  stored.origin = ReadOrigin(reader, kCapacityRevision, &errors, job_key);
   if (const Json* const status = reader.Find("status")) {
     ObjectReader fields(*status, "status", &errors);
     const Json* const conditions = fields.Find("conditions");
     stored.conditions = conditions == nullptr ? Json() : *conditions;
+  }
+  if constexpr (std::is_same_v<T, StoredPlaceholder>) {
+    stored.trouble = TroubleOf(reader, &errors);
   }
   if (!errors.empty()) {
     return errors.front();
@@ -39,6 +67,10 @@ Result<kube::Item<StoredPodTemplate>> DecodePodTemplateObject(std::string_view j
   return Decode<StoredPodTemplate>(json);
 }
 
+Result<kube::Item<StoredPlaceholder>> DecodePlaceholder(std::string_view json) {
+  return Decode<StoredPlaceholder>(json, label::kPlaceholderOf);
+}
+
 CapacityObject SightOf(const std::string& name,
                        const StoredCapacity& stored,
                        const std::string& job_uid) {
@@ -47,7 +79,8 @@ CapacityObject SightOf(const std::string& name,
           stored.origin.revision,
           !job_uid.empty() && stored.origin.owner_uid == job_uid,
           stored.origin.is_deleting,
-          stored.conditions};
+          stored.conditions,
+          stored.trouble};
 }
 
 }  // namespace lockstep::control

@@ -11,11 +11,13 @@
 
 namespace lockstep::control {
 
-// What autoscalers look at, as an API server keeps it, with the label of a job.
+// What autoscalers look at, as an API server keeps it, with the label of a job; of a placeholder
+// pod that is lockstep.dev/placeholder-of.
 struct StoredCapacity {
   std::string uid;
   ObjectOrigin origin;
-  Json conditions;  // of its status; may be null
+  Json conditions;      // of its status; may be null
+  std::string trouble;  // as CapacityObject
 
   friend bool operator==(const StoredCapacity&, const StoredCapacity&) = default;
 };
@@ -24,10 +26,13 @@ struct StoredProvisioningRequest : StoredCapacity {};
 
 struct StoredPodTemplate : StoredCapacity {};
 
+struct StoredPlaceholder : StoredCapacity {};
+
 // For the reflectors. Errors: as kube::DecodeRaw, and kInvalidArgument where a field is of another
 // type than Kubernetes writes.
 Result<kube::Item<StoredProvisioningRequest>> DecodeProvisioningRequest(std::string_view json);
 Result<kube::Item<StoredPodTemplate>> DecodePodTemplateObject(std::string_view json);
+Result<kube::Item<StoredPlaceholder>> DecodePlaceholder(std::string_view json);
 
 // What the job of that uid sees of it.
 CapacityObject SightOf(const std::string& name,

@@ -43,17 +43,37 @@ class ProvisioningView {
     return templates_.Apply(templates);
   }
 
-  // Whether both kinds have been listed.
-  bool is_followed() const { return requests_.is_listed() && templates_.is_listed(); }
+  std::set<JobId> Apply(const kube::ObjectUpdate<StoredPlaceholder>& placeholders) {
+    return placeholders_.Apply(placeholders);
+  }
+
+  // Whether all has been listed by which the job asks; false of one that does not.
+  bool IsFollowed(Provisioning by) const {
+    switch (by) {
+      case Provisioning::kNone:
+        break;
+      case Provisioning::kProvisioningRequest:
+        return requests_.is_listed() && templates_.is_listed();
+      case Provisioning::kPods:
+        return placeholders_.is_listed();
+    }
+    return false;
+  }
 
   // Of the job; refusals are the caller's to say.
   ProvisioningSight SightOf(const Metadata& job) const {
-    return {is_followed(), requests_.SightOf(job), templates_.SightOf(job), {}};
+    return {IsFollowed(Provisioning::kProvisioningRequest),
+            requests_.SightOf(job),
+            templates_.SightOf(job),
+            IsFollowed(Provisioning::kPods),
+            placeholders_.SightOf(job),
+            {}};
   }
 
  private:
   ObjectsByJob<StoredProvisioningRequest> requests_;
   ObjectsByJob<StoredPodTemplate> templates_;
+  ObjectsByJob<StoredPlaceholder> placeholders_;
 };
 
 }  // namespace lockstep::control

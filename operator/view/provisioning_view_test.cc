@@ -39,13 +39,14 @@ Metadata Mnist() {
 
 TEST(ProvisioningView, ObjectsAreSeenByTheJobOfTheirLabelAndAreItsOwnByTheirOwner) {
   ProvisioningView view;
-  EXPECT_FALSE(view.is_followed());
+  EXPECT_FALSE(view.IsFollowed(Provisioning::kProvisioningRequest));
   const std::set<JobId> news = view.Apply(kube::ObjectUpdate<StoredProvisioningRequest>(
       kube::Replaced<StoredProvisioningRequest>{{Request("a", "1"), Request("b", "2", "else")}}));
   EXPECT_EQ(news, (std::set<JobId>{{"team", "mnist"}}));
-  EXPECT_FALSE(view.is_followed()) << "templates are not listed";
+  EXPECT_FALSE(view.IsFollowed(Provisioning::kProvisioningRequest)) << "templates are not listed";
   view.Apply(kube::ObjectUpdate<StoredPodTemplate>(kube::Replaced<StoredPodTemplate>{}));
-  EXPECT_TRUE(view.is_followed());
+  EXPECT_TRUE(view.IsFollowed(Provisioning::kProvisioningRequest));
+  EXPECT_FALSE(view.IsFollowed(Provisioning::kPods)) << "placeholder pods are not";
 
   const ProvisioningSight sight = view.SightOf(Mnist());
   ASSERT_EQ(sight.requests.size(), 2U);
@@ -83,6 +84,52 @@ TEST(ProvisioningObjects, TemplateThatIsBeingDeletedIsReadAsSuch) {
   EXPECT_FALSE(DecodePodTemplateObject(R"({"metadata": {"name": "a", "uid": "u",
       "annotations": 3}})")
                    .ok());
+}
+
+// A placeholder pod of the job "mnist" in "team"; `spec` and `status` as JSON.
+Result<kube::Item<StoredPlaceholder>> Placeholder(const std::string& spec,
+                                                  const std::string& status = "{}") {
+  return DecodePlaceholder(R"({"metadata": {"name": "p", "namespace": "team", "uid": "u",
+      "resourceVersion": "1", "labels": {"lockstep.dev/placeholder-of": "mnist"},
+      "annotations": {"lockstep.dev/capacity-revision": "abc"},
+      "ownerReferences": [{"apiVersion": "lockstep.dev/v1", "kind": "TrainingJob",
+        "name": "mnist", "uid": "uid-1", "controller": true}]}, "spec": )" +
+                           spec + R"(, "status": )" + status + "}");
+}
+
+TEST(ProvisioningView, PlaceholdersAreTheJobsOfTheirOwnLabel) {
+  ProvisioningView view;
+  const auto item =
+      Placeholder(R"({"schedulerName": "placeholder.lockstep.dev"})",
+                  R"({"phase": "Pending", "conditions": [{"type": "PodScheduled"}]})");
+  ASSERT_TRUE(item.ok()) << item.error().ToString();
+  const std::set<JobId> news =
+      view.Apply(kube::ObjectUpdate<StoredPlaceholder>(kube::Replaced<StoredPlaceholder>{{*item}}));
+  EXPECT_EQ(news, (std::set<JobId>{{"team", "mnist"}}));
+  EXPECT_TRUE(view.IsFollowed(Provisioning::kPods));
+  EXPECT_FALSE(view.IsFollowed(Provisioning::kProvisioningRequest));
+  const ProvisioningSight sight = view.SightOf(Mnist());
+  ASSERT_EQ(sight.placeholders.size(), 1U);
+  EXPECT_TRUE(sight.placeholders[0].is_ours);
+  EXPECT_EQ(sight.placeholders[0].revision, "abc");
+  EXPECT_EQ(sight.placeholders[0].conditions[0]["type"], "PodScheduled");
+  EXPECT_EQ(sight.placeholders[0].trouble, "");
+  EXPECT_TRUE(sight.requests.empty());
+}
+
+TEST(ProvisioningObjects, PlaceholderThatSomebodyMadeUselessSaysHow) {
+  const std::string scheduler = R"("schedulerName": "placeholder.lockstep.dev")";
+  const auto trouble = [](const Result<kube::Item<StoredPlaceholder>>& item) {
+    return item.ok() ? item->object->trouble : item.error().ToString();
+  };
+  EXPECT_EQ(trouble(Placeholder("{" + scheduler + "}")), "");
+  EXPECT_EQ(trouble(Placeholder(R"({"schedulerName": "volcano"})")),
+            "was given the scheduler volcano by a webhook");
+  EXPECT_EQ(trouble(Placeholder("{" + scheduler + R"(, "nodeName": "node-a"})")),
+            "was bound to node node-a by somebody");
+  EXPECT_EQ(trouble(Placeholder("{" + scheduler + R"(, "schedulingGates": [{"name": "g"}]})")),
+            "was given a scheduling gate by a webhook, and no autoscaler looks at a pod with one");
+  EXPECT_EQ(trouble(Placeholder("{" + scheduler + "}", R"({"phase": "Failed"})")), "has ended");
 }
 
 }  // namespace

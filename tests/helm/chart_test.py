@@ -42,6 +42,7 @@ REFUSED = {
     "replica=1": "replica",
     "kueue.enabled=maybe": "kueue",
     "provisioning.enabled=maybe": "provisioning",
+    "placeholderPods.enabled=maybe": "placeholderPods",
     "podSecurity=privileged": "podSecurity",
     "priorityClassName=a: b": "priorityClassName",
     "imagePullSecrets={a b}": "imagePullSecrets",
@@ -64,9 +65,9 @@ NEEDED = (
 SPARED = (
     "affinity", "clusterDomain", "extraArgs", "fairShareHalfLife", "imagePullSecrets", "keySecret",
     "kueue", "learnRunTimes", "metrics.podMonitor", "metrics.serviceMonitor",
-    "networkPolicy.metricsFrom", "nodeSelector", "podAnnotations", "podLabels", "priorityClassName",
-    "provisioning", "resources", "runtimeImagePullSecrets", "serviceAccount.annotations",
-    "serviceAccount.name", "tolerations", "watchNamespaces",
+    "networkPolicy.metricsFrom", "nodeSelector", "placeholderPods", "podAnnotations", "podLabels",
+    "priorityClassName", "provisioning", "resources", "runtimeImagePullSecrets",
+    "serviceAccount.annotations", "serviceAccount.name", "tolerations", "watchNamespaces",
 )
 
 # Names that YAML takes for something else unless they are quoted, or that have dots.

@@ -89,4 +89,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
   resources: [provisioningrequests]
   verbs: [create, delete, get, list, watch]
 {{- end }}
+{{- if (.Values.placeholderPods).enabled }}
+- apiGroups: [""]
+  resources: [pods/status] # that no node has room for a placeholder: what autoscalers look at
+  verbs: [patch]
+{{- end }}
 {{- end }}

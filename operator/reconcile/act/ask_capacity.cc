@@ -4,13 +4,17 @@
 #include <chrono>
 #include <cstddef>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
+#include "common/base/plural.h"
 #include "common/base/rfc3339.h"
 #include "common/contract/text.h"
 #include "operator/api/conditions.h"
+#include "operator/api/pod_label_names.h"
 #include "operator/kube/capacity_kinds.h"
+#include "operator/reconcile/act/show_placeholders.h"
 #include "operator/reconcile/build/capacity_request.h"
 #include "operator/reconcile/build/stored_conditions.h"
 #include "operator/reconcile/gang/queue.h"
@@ -31,6 +35,10 @@ constexpr const char* kCapacityIsNotFound = "CapacityIsNotFound";
 // through its requests every minute at the latest, one after the other.
 constexpr std::chrono::minutes kAnswerTimeout{10};
 
+// Whoever was answered, and has no room by then, asks anew. Choice: twice what Kubernetes'
+// autoscaler gives a node to join, so that it has given up first.
+constexpr std::chrono::minutes kRoomTimeout{30};
+
 // Of what an autoscaler says. Choice: whoever reads it in a status has read enough.
 constexpr std::size_t kWordsBytesMax = 512;
 
@@ -38,6 +46,11 @@ constexpr const char* kNotFollowed =
     "scheduling.provisioning asks for nodes by ProvisioningRequests of autoscaling.x-k8s.io/v1, "
     "and this operator sees none: they take a cluster autoscaler that serves them, and "
     "provisioning.enabled of the chart (the flag --provisioning)";
+
+constexpr const char* kNoPlaceholders =
+    "scheduling.provisioning: Pods asks for nodes by placeholder pods, and this operator makes "
+    "none: "
+    "that takes placeholderPods.enabled of the chart (the flag --placeholder-pods)";
 
 constexpr const char* kNoDomains =
     "nothing is asked of autoscalers, which do not know the domains of scheduling.topology";
@@ -95,7 +108,26 @@ bool IsOf(const CapacityObject& object, const OpenAsk& open) {
   return object.is_ours && !object.is_deleting && object.revision == open.revision;
 }
 
+bool IsByPods(const OpenAsk& ask) {
+  return ask.ask_class == ProvisioningClass::kPlaceholderPods;
+}
+
+// Whether it is asked in the way that the job names now, for the gang that it has now.
+bool IsOfGang(const OpenAsk& open, const DecisionBuilder& builder) {
+  const bool is_by_pods = builder.spec().scheduling.provisioning == Provisioning::kPods;
+  return IsByPods(open) == is_by_pods &&
+         open.revision == RevisionOfCapacity(AsDecided(builder), open.ask_class);
+}
+
 std::string RequestText(const CapacityAsk& ask, const DecisionBuilder& builder) {
+  if (IsByPods(*ask.open)) {
+    int64_t count = 0;
+    for (const RoleSpec& role : builder.spec().roles) {
+      count += role.replicas;
+    }
+    return Plural(count, "placeholder pod") + " (label " + label::kPlaceholderOf + "=" +
+           builder.job().metadata.name + ")";
+  }
   return "ProvisioningRequest " + CapacityRequestName(builder.job().metadata, ask.count) + " (" +
          std::string(NameOf(kProvisioningClassNames, ask.open->ask_class)) + ")";
 }
@@ -154,7 +186,19 @@ void HeedAnswer(const Json& conditions, DecisionBuilder* builder) {
                  RequestText(*builder->status().provisioning, *builder) + ": " +
                      MessageIn(conditions, kProvisioned));
   }
+  if (!open->answered_at.has_value() || (has_capacity && !open->has_capacity)) {
+    open->answered_at = builder->now();
+  }
   open->has_capacity = has_capacity;
+  const WallTime deadline = *open->answered_at + kRoomTimeout;
+  if (builder->now() < deadline) {
+    builder->WakeAt(deadline);
+    return;
+  }
+  const std::string said = MessageIn(conditions, kProvisioned);
+  Close("no room within " + std::to_string(std::chrono::seconds(kRoomTimeout).count()) +
+            " s of the answer: " + (said.empty() ? MessageIn(conditions, kAccepted) : said),
+        builder);
 }
 
 // Nobody has said anything, or the request is not even there.
@@ -177,11 +221,16 @@ const CapacityObject* OpenRequest(const DecisionBuilder& builder) {
 
 void GoOn(DecisionBuilder* builder) {
   CapacityAsk* const ask = &*builder->mutable_status()->provisioning;
-  if (ask->open.has_value() &&
-      ask->open->revision != RevisionOfCapacity(AsDecided(*builder), ask->open->ask_class)) {
-    ask->open.reset();  // it is of another gang
+  if (ask->open.has_value() && !IsOfGang(*ask->open, *builder)) {
+    ask->open.reset();
   }
-  if (ask->open.has_value()) {
+  if (ask->open.has_value() && IsByPods(*ask->open)) {
+    const std::string why =
+        WhyPlaceholdersFail(AsDecided(*builder), builder->observed().provisioning);
+    if (!why.empty()) {
+      Close(why, builder);
+    }
+  } else if (ask->open.has_value()) {
     const CapacityObject* const request = OpenRequest(*builder);
     const bool is_answered = request != nullptr && IsOf(*request, *ask->open) &&
                              request->conditions.is_array() && !request->conditions.empty();
@@ -198,7 +247,10 @@ void GoOn(DecisionBuilder* builder) {
     builder->WakeAt(*ask->retry_at);
     return;
   }
-  Open(ProvisioningClass::kCheckCapacity, builder);
+  Open(builder->spec().scheduling.provisioning == Provisioning::kPods
+           ? ProvisioningClass::kPlaceholderPods
+           : ProvisioningClass::kCheckCapacity,
+       builder);
 }
 
 // Why an object of the open ask cannot be made; empty: nothing is known against it.
@@ -235,6 +287,9 @@ std::string DescribeAsk(const DecisionBuilder& builder) {
     return "asks autoscalers again at " + FormatRfc3339(*ask.retry_at) +
            (ask.failure.empty() ? "" : ": " + ask.failure);
   }
+  if (IsByPods(*ask.open)) {
+    return RequestText(ask, builder) + " show cluster autoscalers what it lacks";
+  }
   if (std::string obstacle = ObstacleOf(builder); !obstacle.empty()) {
     return obstacle;
   }
@@ -261,17 +316,16 @@ bool IsWanted(const DecisionBuilder& builder) {
   }
   const bool awaits_kueue =
       !status.kueue.has_value() && !KueueQueueOf(builder.job().metadata).empty();
-  return !awaits_kueue && open.revision == RevisionOfCapacity(AsDecided(builder), open.ask_class);
+  return !awaits_kueue && IsOfGang(open, builder);
 }
 
 void RemoveLeftOver(const std::vector<CapacityObject>& objects,
                     const kube::ResourceType& resource,
-                    const std::vector<std::string>& wanted,
+                    const std::set<std::string>& wanted,
                     DecisionBuilder* builder) {
   const std::optional<CapacityAsk>& ask = builder->status().provisioning;
   for (const CapacityObject& object : objects) {
-    const bool is_wanted = std::find(wanted.begin(), wanted.end(), object.name) != wanted.end() &&
-                           object.revision == ask->open->revision;
+    const bool is_wanted = wanted.count(object.name) > 0 && object.revision == ask->open->revision;
     if (object.is_ours && !object.is_deleting && !is_wanted) {
       builder->Do(WriteObject{WriteObject::Kind::kDelete, resource, object.name, object.uid, ""});
     }
@@ -280,7 +334,7 @@ void RemoveLeftOver(const std::vector<CapacityObject>& objects,
 
 // The request is made when all that it names is seen: an autoscaler that finds one missing fails
 // it.
-void MakeMissing(DecisionBuilder* builder) {
+void MakeRequest(DecisionBuilder* builder) {
   const TrainingJob job = AsDecided(*builder);
   const CapacityAsk& ask = *job.status.provisioning;
   const ProvisioningSight& sight = builder->observed().provisioning;
@@ -310,6 +364,47 @@ void MakeMissing(DecisionBuilder* builder) {
   }
 }
 
+// Makes what is missing of the open ask, and removes all objects that are not of it.
+void SettleRequests(DecisionBuilder* builder) {
+  const TrainingJobStatus& status = builder->status();
+  const std::optional<CapacityAsk>& ask = status.provisioning;
+  const Metadata& job = builder->job().metadata;
+  std::set<std::string> requests;
+  std::set<std::string> templates;
+  if (ask.has_value() && ask->open.has_value() && !IsByPods(*ask->open)) {
+    requests.insert(CapacityRequestName(job, ask->count));
+    for (const RoleSpec& role : builder->spec().roles) {
+      templates.insert(CapacityTemplateName(job, ask->count, role.name));
+    }
+    if (status.placement.empty()) {
+      MakeRequest(builder);
+    }
+  }
+  const ProvisioningSight& sight = builder->observed().provisioning;
+  RemoveLeftOver(sight.requests, kube::kProvisioningRequests, requests, builder);
+  RemoveLeftOver(sight.templates, kube::kPodTemplates, templates, builder);
+}
+
+void SettlePlaceholders(DecisionBuilder* builder) {
+  const std::optional<CapacityAsk>& ask = builder->status().provisioning;
+  std::set<std::string> wanted;
+  if (ask.has_value() && ask->open.has_value() && IsByPods(*ask->open)) {
+    const TrainingJob job = AsDecided(*builder);
+    wanted = PlaceholderNames(job);
+    ShowPlaceholders(job, builder);
+  }
+  RemoveLeftOver(builder->observed().provisioning.placeholders, kube::kPods, wanted, builder);
+}
+
+// What the operator lacks to ask in the way that the job names; null: nothing.
+const char* WhyNotFollowed(const DecisionBuilder& builder) {
+  const ProvisioningSight& sight = builder.observed().provisioning;
+  if (builder.spec().scheduling.provisioning == Provisioning::kPods) {
+    return sight.are_placeholders_followed ? nullptr : kNoPlaceholders;
+  }
+  return sight.is_followed ? nullptr : kNotFollowed;
+}
+
 }  // namespace
 
 std::string AskForCapacity(const Unschedulable& refusal, DecisionBuilder* builder) {
@@ -326,12 +421,12 @@ std::string AskForCapacity(const Unschedulable& refusal, DecisionBuilder* builde
     }
     return lack == Lack::kDomain ? std::string("; ") + kNoDomains : "";
   }
-  if (!builder->observed().provisioning.is_followed) {
+  if (const char* const why = WhyNotFollowed(*builder)) {
     const Condition* const before = FindCondition(builder->status(), ConditionType::kScheduled);
-    if (before == nullptr || before->message.find(kNotFollowed) == std::string::npos) {
-      builder->Say(EventType::kWarning, "ProvisioningNotFollowed", kNotFollowed);
+    if (before == nullptr || before->message.find(why) == std::string::npos) {
+      builder->Say(EventType::kWarning, "ProvisioningNotFollowed", why);
     }
-    return std::string("; ") + kNotFollowed;
+    return std::string("; ") + why;
   }
   if (!ask.has_value()) {
     ask.emplace();
@@ -357,24 +452,12 @@ void TellAutoscaler(DecisionBuilder* builder) {
   if (!status->placement.empty() && status->has_run) {
     ForgetFailedAsks(status);
   }
-  const ProvisioningSight& sight = builder->observed().provisioning;
-  if (!sight.is_followed) {
-    return;
+  if (builder->observed().provisioning.is_followed) {
+    SettleRequests(builder);
   }
-  const Metadata& job = builder->job().metadata;
-  std::vector<std::string> requests;
-  std::vector<std::string> templates;
-  if (ask.has_value() && ask->open.has_value()) {
-    requests.push_back(CapacityRequestName(job, ask->count));
-    for (const RoleSpec& role : builder->spec().roles) {
-      templates.push_back(CapacityTemplateName(job, ask->count, role.name));
-    }
-    if (status->placement.empty()) {
-      MakeMissing(builder);
-    }
+  if (builder->observed().provisioning.are_placeholders_followed) {
+    SettlePlaceholders(builder);
   }
-  RemoveLeftOver(sight.requests, kube::kProvisioningRequests, requests, builder);
-  RemoveLeftOver(sight.templates, kube::kPodTemplates, templates, builder);
 }
 
 }  // namespace lockstep::control

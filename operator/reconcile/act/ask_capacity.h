@@ -8,9 +8,11 @@
 namespace lockstep::control {
 
 // A job with scheduling.provisioning asks autoscalers for room, while its gang has none and nothing
-// but room is missing: whether there is any (check-capacity) first, then for nodes for the whole
-// gang (best-effort-atomic-scale-up). What is asked for is in the status before any object is made,
-// and every object that is not in there goes: so none is left over, however a wait ends.
+// but room is missing. By ProvisioningRequests: whether there is any (check-capacity) first, then
+// for nodes for the whole gang (best-effort-atomic-scale-up). By placeholder pods
+// (show_placeholders.h): for nodes for what they lack. What is asked for is in the status before
+// any object is made, and every object that is not in there goes: so none is left over, however a
+// wait ends.
 
 // What is asked for after the gang was refused its places, and what has been answered. Returns what
 // people are to know of it, to follow on the refusal: "; ..."; empty: nothing.

@@ -250,6 +250,24 @@ TEST_F(AskCapacity, SilenceEndsTheAskToo) {
   EXPECT_TRUE(Says("no autoscaler has taken it up within 600 s")) << Why();
 }
 
+TEST_F(AskCapacity, AnswerThatBringsNoRoomIsAskedAboutAnew) {
+  Ask();
+  Answer(ConditionOf("Accepted", true, "Accepted", "is accepted"));
+  Step();
+  world_.Advance(minutes(29));
+  Answer(ConditionOf("Provisioned", true, "CapacityIsProvisioned", "two nodes come"));
+  Step();
+  world_.Advance(minutes(29));
+  EXPECT_EQ(Step(), "") << "that was another answer";
+  world_.Advance(minutes(1));
+  Step();
+  EXPECT_EQ(Objects(), "");
+  EXPECT_TRUE(Says("no room within 1800 s of the answer: two nodes come")) << Why();
+  world_.Advance(seconds(5));
+  Ask();
+  EXPECT_EQ(ask().open->ask_class, ProvisioningClass::kCheckCapacity);
+}
+
 TEST_F(AskCapacity, WhoMayNotStartForAnotherReasonAsksForNothing) {
   for (const Constraint constraint : {Constraint::kQuota,
                                       Constraint::kQueue,

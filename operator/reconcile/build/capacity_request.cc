@@ -7,6 +7,7 @@
 #include "common/base/digest.h"
 #include "operator/reconcile/build/job_objects.h"
 #include "operator/reconcile/build/json_edit.h"
+#include "operator/reconcile/build/placeholder_pod.h"
 #include "operator/reconcile/build/pod_shape.h"
 #include "operator/reconcile/gang/gang_plan.h"
 #include "operator/reconcile/gang/pod_labels.h"
@@ -36,24 +37,12 @@ void AddLimits(Json* spec) {
 
 // What decides where pods stand beside each other, too: an autoscaler tries to place them.
 Json SpecOf(const TrainingJob& job, const RoleSpec& role) {
-  Json spec = PodShapeOf(role, PlannedRequests(job, role));
+  Json spec = AdmittedShapeOf(job, role, PlannedRequests(job, role));
   AddLimits(&spec);
   const Json written = ObjectOr(role.pod.raw, "spec");
   for (const char* const key : {"affinity", "topologySpreadConstraints"}) {
     if (const Json* const value = FindField(written, key)) {
       spec[key] = *value;
-    }
-  }
-  if (const KueuePodSet* const admitted = FindPodSet(job.status.kueue, role.name)) {
-    for (const auto& [name, value] : admitted->node_selector) {
-      if (Json* const selector = ObjectAt(&spec, "nodeSelector")) {
-        SetDefault(selector, name.c_str(), value);
-      }
-    }
-    for (const Toleration& toleration : admitted->tolerations) {
-      if (Json* const tolerations = ListAt(&spec, "tolerations")) {
-        tolerations->push_back(EncodeToleration(toleration));
-      }
     }
   }
   return spec;
@@ -94,8 +83,13 @@ std::string RevisionOfCapacity(const TrainingJob& job, ProvisioningClass ask_cla
   Json asked = Json::array({NameOf(kProvisioningClassNames, ask_class)});
   for (const RoleSpec& role : job.spec.roles) {
     if (role.replicas > 0) {
-      asked.push_back(
-          {{"count", role.replicas}, {"labels", LabelsOf(job, role)}, {"spec", SpecOf(job, role)}});
+      asked.push_back({{"count", role.replicas}});
+      if (ask_class == ProvisioningClass::kPlaceholderPods) {
+        asked.back()["spec"] = PlaceholderSpecOf(job, role);
+      } else {
+        asked.back()["labels"] = LabelsOf(job, role);
+        asked.back()["spec"] = SpecOf(job, role);
+      }
     }
   }
   return Sha256Hex(DumpJson(asked)).substr(0, kRevisionDigits);
@@ -127,9 +121,7 @@ Json CapacityTemplateManifest(const TrainingJob& job,
                               const RoleSpec& role,
                               const PodSettings& settings) {
   Json spec = SpecOf(job, role);
-  // Nobody runs it, and the API server wants one.
-  const std::string& image = role.pod.image.empty() ? settings.runtime_image : role.pod.image;
-  spec["containers"][0]["image"] = image.empty() ? settings.runtime_path : image;
+  spec["containers"][0]["image"] = ImageOfShape(role, settings);
   return {
       {"apiVersion", "v1"},
       {"kind", "PodTemplate"},

@@ -19,7 +19,7 @@ inline constexpr const char* kCapacityRevision = "lockstep.dev/capacity-revision
 inline constexpr const char* kConsumesRequest = "autoscaling.x-k8s.io/consume-provisioning-request";
 inline constexpr const char* kConsumesClass = "autoscaling.x-k8s.io/provisioning-class-name";
 
-// "{job}-{first 8 characters of the uid}-{number}": every request has a name of its own, as none
+// "{job}-{first 8 characters of the uid}-{number}": every ask has a name of its own, as no request
 // can be changed.
 std::string CapacityRequestName(const Metadata& job, int64_t number);
 std::string CapacityTemplateName(const Metadata& job, int64_t number, Role role);

@@ -35,4 +35,28 @@ Json PodShapeOf(const RoleSpec& role, const ResourceVector& requests) {
   return spec;
 }
 
+std::string ImageOfShape(const RoleSpec& role, const PodSettings& settings) {
+  const std::string& image = role.pod.image.empty() ? settings.runtime_image : role.pod.image;
+  return image.empty() ? settings.runtime_path : image;
+}
+
+Json AdmittedShapeOf(const TrainingJob& job, const RoleSpec& role, const ResourceVector& requests) {
+  Json spec = PodShapeOf(role, requests);
+  const KueuePodSet* const admitted = FindPodSet(job.status.kueue, role.name);
+  if (admitted == nullptr) {
+    return spec;
+  }
+  for (const auto& [name, value] : admitted->node_selector) {
+    if (Json* const selector = ObjectAt(&spec, "nodeSelector")) {
+      SetDefault(selector, name.c_str(), value);
+    }
+  }
+  for (const Toleration& toleration : admitted->tolerations) {
+    if (Json* const tolerations = ListAt(&spec, "tolerations")) {
+      tolerations->push_back(EncodeToleration(toleration));
+    }
+  }
+  return spec;
+}
+
 }  // namespace lockstep::control

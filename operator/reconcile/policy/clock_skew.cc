@@ -43,6 +43,7 @@ TrainingJobStatus WithoutFuture(TrainingJobStatus status, WallTime now) {
     Clamp(&status.provisioning->retry_at, now + kRollbackDelayMax);
     if (status.provisioning->open.has_value()) {
       status.provisioning->open->since = std::min(status.provisioning->open->since, now);
+      Clamp(&status.provisioning->open->answered_at, now);
     }
   }
   Clamp(&status.waiting_since, now);

@@ -1,0 +1,432 @@
+#include "operator/reconcile/act/show_placeholders.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "common/base/prng.h"
+#include "operator/api/conditions.h"
+#include "operator/kube/capacity_kinds.h"
+#include "operator/reconcile/build/capacity_request.h"
+#include "operator/reconcile/build/placeholder_pod.h"
+#include "operator/reconcile/gang/queue.h"
+#include "operator/reconcile/testing/fake_world.h"
+
+namespace lockstep::control {
+namespace {
+
+using std::chrono::seconds;
+
+TrainingJob ShowingJob(int workers = 2) {
+  TrainingJob job = MakeCommandJob(workers);
+  job.spec.roles[0].gpus = 4;
+  job.spec.scheduling.provisioning = Provisioning::kPods;
+  return job;
+}
+
+// A job's world with a server that keeps placeholder pods, and other objects that are asked with.
+class ShowPlaceholdersTest : public ::testing::Test {
+ protected:
+  ShowPlaceholdersTest() { Begin(ShowingJob()); }
+
+  void Begin(TrainingJob job) {
+    world_ = TestWorld(std::move(job));
+    world_.nodes().clear();
+    sight().are_placeholders_followed = true;
+  }
+
+  ProvisioningSight& sight() { return world_.observed.provisioning; }
+
+  std::vector<CapacityObject>& pods() { return sight().placeholders; }
+
+  static std::vector<WriteObject> WritesOf(const Decision& decision) {
+    std::vector<WriteObject> writes;
+    for (const Effect& effect : decision.effects) {
+      if (const auto* const write = std::get_if<WriteObject>(&effect)) {
+        writes.push_back(*write);
+      }
+    }
+    return writes;
+  }
+
+  // What the server makes of it, and the watch shows.
+  void Carry(const WriteObject& write) {
+    if (write.resource != kube::kPods) {
+      others_ += write.kind == WriteObject::Kind::kCreate ? 1 : 0;
+      return;
+    }
+    const auto found = std::find_if(
+        pods().begin(), pods().end(), [&](const auto& one) { return one.name == write.name; });
+    const Json body = write.body.empty() ? Json() : *ParseJson(write.body);
+    const bool is_there = found != pods().end();
+    if (write.kind == WriteObject::Kind::kCreate && !is_there) {
+      pods().push_back({write.name,
+                        "pod-" + std::to_string(next_uid_++),
+                        body["metadata"]["annotations"][kCapacityRevision],
+                        true,
+                        false,
+                        Json()});
+    } else if (write.kind == WriteObject::Kind::kDelete && is_there && found->uid == write.uid) {
+      pods().erase(found);
+    } else if (write.kind == WriteObject::Kind::kPatch && is_there &&
+               body["metadata"]["uid"] == found->uid) {
+      found->conditions = body["status"]["conditions"];
+    }
+  }
+
+  // A turn, all of whose writes are carried out; their descriptions.
+  std::string Step() {
+    std::string text;
+    for (const WriteObject& write : WritesOf(world_.Step())) {
+      Carry(write);
+      text += (text.empty() ? "" : ", ") + DescribeEffect(write);
+    }
+    return text;
+  }
+
+  // Turns until autoscalers see all of them.
+  void Show() {
+    Step();
+    Step();
+    ASSERT_EQ(pods().size(), 2U);
+    ASSERT_TRUE(IsShown(pods()[1].conditions));
+  }
+
+  std::string Why() { return MessageOf(world_.job.status, ConditionType::kScheduled); }
+
+  bool Says(const std::string& words) { return Why().find(words) != std::string::npos; }
+
+  const CapacityAsk& ask() { return *world_.job.status.provisioning; }
+
+  TestWorld world_{ShowingJob()};
+  int next_uid_ = 1;
+  int others_ = 0;  // objects of other kinds that were made
+};
+
+TEST_F(ShowPlaceholdersTest, GangWithoutRoomHasOneForEachPodAndMarksItForAutoscalers) {
+  EXPECT_EQ(Step(),
+            "create pods/mnist-uid-1-1-worker-0-placeholder, "
+            "create pods/mnist-uid-1-1-worker-1-placeholder");
+  EXPECT_EQ(Step(),
+            "patch pods/mnist-uid-1-1-worker-0-placeholder, "
+            "patch pods/mnist-uid-1-1-worker-1-placeholder");
+  EXPECT_EQ(Step(), "");
+  EXPECT_EQ(pods()[0].conditions[0]["status"], "False");
+  EXPECT_EQ(pods()[0].conditions[0]["reason"], "Unschedulable");
+  EXPECT_TRUE(
+      Says("2 placeholder pods (label lockstep.dev/placeholder-of=mnist) show cluster "
+           "autoscalers what it lacks"))
+      << Why();
+  EXPECT_EQ(ask().open->ask_class, ProvisioningClass::kPlaceholderPods);
+  world_.Advance(std::chrono::hours(3));
+  EXPECT_EQ(Step(), "") << "nobody has to answer";
+  EXPECT_EQ(others_, 0);
+}
+
+TEST_F(ShowPlaceholdersTest, MarkThatSomebodyTookOffAndPodThatSomebodyDeletedComeBack) {
+  Show();
+  pods()[0].conditions = Json::array();
+  pods().pop_back();
+  EXPECT_EQ(Step(),
+            "patch pods/mnist-uid-1-1-worker-0-placeholder, "
+            "create pods/mnist-uid-1-1-worker-1-placeholder");
+}
+
+TEST_F(ShowPlaceholdersTest, GangThatHasRoomRemovesThemBeforeItsPodsCome) {
+  Show();
+  world_.AddNode("new");
+  const Decision decision = world_.Step();
+  int removed = 0;
+  for (const Effect& effect : decision.effects) {
+    if (std::holds_alternative<WriteObject>(effect)) {
+      EXPECT_LT(PhaseOf(effect), PhaseOf(CreatePod())) << DescribeEffect(effect);
+      Carry(std::get<WriteObject>(effect));
+      ++removed;
+    }
+  }
+  EXPECT_EQ(removed, 2);
+  EXPECT_TRUE(pods().empty());
+  EXPECT_EQ(world_.Pods(), "mnist-worker-0 mnist-worker-1");
+  EXPECT_EQ(Step(), "");
+}
+
+TEST_F(ShowPlaceholdersTest, NodesThatAreTooFewChangeNothing) {
+  Show();
+  world_.AddNode("half");
+  world_.nodes()[0].allocatable.gpu_count = 4;
+  EXPECT_EQ(Step(), "");
+  EXPECT_EQ(pods().size(), 2U);
+  EXPECT_EQ(world_.Pods(), "");
+}
+
+TEST_F(ShowPlaceholdersTest, OneThatIsRefusedTakesAllBackAndIsToldOf) {
+  const std::string refused = "mnist-uid-1-1-worker-1-placeholder";
+  Carry(WritesOf(world_.Step()).at(0));
+  sight().refusals[refused] = "exceeded quota: pods, used 1, limited 1";
+  const Decision decision = world_.Step();
+  EXPECT_NE(EventReasons(decision).find("CapacityNotProvisioned"), std::string::npos);
+  for (const WriteObject& write : WritesOf(decision)) {
+    Carry(write);
+  }
+  EXPECT_TRUE(pods().empty()) << "nodes would come for a gang that cannot start";
+  EXPECT_TRUE(Says("pod " + refused + " was refused: exceeded quota")) << Why();
+  EXPECT_TRUE(Says("asks autoscalers again at ")) << Why();
+  EXPECT_EQ(Step(), "");
+  world_.Advance(seconds(5));
+  EXPECT_EQ(Step(),
+            "create pods/mnist-uid-1-2-worker-0-placeholder, "
+            "create pods/mnist-uid-1-2-worker-1-placeholder");
+}
+
+TEST_F(ShowPlaceholdersTest, OneThatSomebodyMadeUselessTakesAllBackAndIsToldOf) {
+  Show();
+  pods()[0].trouble = "was given the scheduler volcano by a webhook";
+  Step();
+  EXPECT_TRUE(pods().empty());
+  EXPECT_TRUE(Says("worker-0-placeholder was given the scheduler volcano by a webhook")) << Why();
+  world_.Advance(seconds(5));
+  Show();
+}
+
+TEST_F(ShowPlaceholdersTest, NameThatSomebodyElseHasIsToldOfAndLeftAlone) {
+  const std::string name = "mnist-uid-1-1-worker-0-placeholder";
+  pods().push_back({name, "theirs", "", false, false, Json()});
+  Step();
+  Step();
+  ASSERT_EQ(pods().size(), 1U);
+  EXPECT_EQ(pods()[0].uid, "theirs");
+  EXPECT_TRUE(Says("pod " + name + " belongs to somebody else")) << Why();
+}
+
+TEST_F(ShowPlaceholdersTest, WhoMayNotStartForAnotherReasonShowsNothing) {
+  for (const Constraint constraint : {Constraint::kQuota,
+                                      Constraint::kQueue,
+                                      Constraint::kPreemption,
+                                      Constraint::kPriorityClass,
+                                      Constraint::kTopology}) {
+    Show();
+    world_.observed.round = Unschedulable{constraint, "waits"};
+    Step();
+    EXPECT_TRUE(pods().empty()) << static_cast<int>(constraint);
+    world_.observed.round = Unschedulable{Constraint::kGpu, "needs 8 GPUs, 0 free"};
+    world_.Advance(seconds(5));
+  }
+}
+
+TEST_F(ShowPlaceholdersTest, NoneIsLeftOverHoweverTheWaitEnds) {
+  const std::vector<std::pair<std::string, void (*)(TrainingJob*)>> ways = {
+      {"suspended", [](TrainingJob* job) { job->spec.run_policy.suspend = true; }},
+      {"field removed",
+       [](TrainingJob* job) { job->spec.scheduling.provisioning = Provisioning::kNone; }},
+      {"asks in another way, which is not followed",
+       [](TrainingJob* job) {
+         job->spec.scheduling.provisioning = Provisioning::kProvisioningRequest;
+       }},
+      {"ended",
+       [](TrainingJob* job) {
+         SetCondition(&job->status, {ConditionType::kFailed, true, "A", "b"}, WallTime{});
+       }},
+      {"waits for Kueue",
+       [](TrainingJob* job) { job->metadata.labels[kKueueQueueLabel] = "team-a"; }},
+      {"status wiped and suspended",
+       [](TrainingJob* job) {
+         job->status = TrainingJobStatus();
+         job->spec.run_policy.suspend = true;
+       }},
+  };
+  for (const auto& [name, end] : ways) {
+    for (const int turns : {1, 2}) {
+      const TrainingJob before = world_.job;
+      for (int turn = 0; turn < turns; ++turn) {
+        Step();
+      }
+      ASSERT_FALSE(pods().empty()) << name;
+      end(&world_.job);
+      ++world_.job.metadata.generation;
+      Step();
+      EXPECT_TRUE(pods().empty()) << name << " after turn " << turns;
+      EXPECT_EQ(Step(), "") << name;
+      world_.job = before;
+    }
+  }
+}
+
+TEST_F(ShowPlaceholdersTest, EditOfTheGangShowsAnotherAndTheWayOfAskingMayChange) {
+  Show();
+  world_.job.spec.roles[0].gpus = 8;
+  ++world_.job.metadata.generation;
+  Step();
+  ASSERT_EQ(pods().size(), 2U);
+  EXPECT_EQ(pods()[0].name, "mnist-uid-1-2-worker-0-placeholder");
+
+  sight().is_followed = true;
+  world_.job.spec.scheduling.provisioning = Provisioning::kProvisioningRequest;
+  ++world_.job.metadata.generation;
+  Step();
+  EXPECT_TRUE(pods().empty());
+  EXPECT_EQ(others_, 1) << "a template";
+}
+
+TEST_F(ShowPlaceholdersTest, LargeGangIsShownInPartsAndIsGoneAtOnce) {
+  Begin(ShowingJob(1000));
+  std::size_t turns = 0;
+  for (; turns < 100; ++turns) {
+    const std::vector<WriteObject> writes = WritesOf(world_.Step());
+    if (writes.empty()) {
+      break;
+    }
+    EXPECT_LE(writes.size(), 64U);
+    for (const WriteObject& write : writes) {
+      Carry(write);
+    }
+  }
+  EXPECT_LT(turns, 100U);
+  ASSERT_EQ(pods().size(), 1000U);
+  EXPECT_TRUE(std::all_of(
+      pods().begin(), pods().end(), [](const auto& pod) { return IsShown(pod.conditions); }));
+  world_.job.spec.run_policy.suspend = true;
+  Step();
+  EXPECT_TRUE(pods().empty());
+}
+
+TEST_F(ShowPlaceholdersTest, OperatorThatMakesNoneIsToldOfOnce) {
+  sight().are_placeholders_followed = false;
+  sight().is_followed = true;
+  const Decision decision = world_.Step();
+  EXPECT_TRUE(WritesOf(decision).empty());
+  EXPECT_NE(EventReasons(decision).find("ProvisioningNotFollowed"), std::string::npos);
+  EXPECT_TRUE(Says("--placeholder-pods")) << Why();
+  EXPECT_EQ(EventReasons(world_.Step()).find("ProvisioningNotFollowed"), std::string::npos);
+  sight().are_placeholders_followed = true;
+  EXPECT_NE(Step(), "");
+}
+
+// What the last part of a long story is: the job has ended, and what was under way has arrived.
+TEST_F(ShowPlaceholdersTest, NoneIsLeftOverAfterAnyStory) {
+  int stories_with_pods = 0;
+  for (uint64_t seed = 1; seed <= 300; ++seed) {
+    Prng prng(seed);
+    Begin(ShowingJob());
+    std::vector<WriteObject> under_way;  // what this leader or one before has sent
+    std::size_t most_pods = 0;
+    for (int turn = 0; turn < 60; ++turn) {
+      switch (prng.Below(10)) {
+        case 0:
+          world_.job.spec.run_policy.suspend = !world_.job.spec.run_policy.suspend;
+          ++world_.job.metadata.generation;
+          break;
+        case 1:
+          world_.job.spec.roles[0].gpus = 1 + static_cast<int>(prng.Below(8));
+          ++world_.job.metadata.generation;
+          break;
+        case 2:
+          world_.observed.round = Unschedulable{
+              prng.Below(2) == 0 ? Constraint::kQueue : Constraint::kGpu, "needs 8 GPUs, 0 free"};
+          break;
+        case 3:
+          world_.Advance(seconds(1 << prng.Below(10)));
+          break;
+        case 4:
+          if (!pods().empty()) {
+            pods()[prng.Below(pods().size())].trouble = "has ended";
+          }
+          break;
+        case 5:  // an operator that restarts sends nothing of what it decided last
+          under_way.clear();
+          break;
+        case 6:
+          if (!pods().empty()) {
+            pods().pop_back();  // somebody deletes one
+          }
+          break;
+        default:
+          break;
+      }
+      for (WriteObject& write : WritesOf(world_.Step())) {
+        under_way.push_back(std::move(write));
+      }
+      while (!under_way.empty() && prng.Below(3) > 0) {
+        const std::size_t which = prng.Below(under_way.size());
+        Carry(under_way[which]);
+        under_way.erase(under_way.begin() + static_cast<std::ptrdiff_t>(which));
+      }
+      most_pods = std::max(most_pods, pods().size());
+    }
+    SetCondition(&world_.job.status, {ConditionType::kFailed, true, "A", "b"}, world_.now);
+    world_.Step();
+    for (const WriteObject& write : under_way) {
+      Carry(write);
+      Step();  // the watch shows it, which gives the job a turn
+    }
+    Step();
+    EXPECT_TRUE(pods().empty()) << "seed " << seed;
+    EXPECT_LE(most_pods, 16U) << "seed " << seed;
+    stories_with_pods += most_pods > 0 ? 1 : 0;
+  }
+  EXPECT_GT(stories_with_pods, 250) << "else the seeds prove nothing";
+}
+
+TEST(PlaceholderPod, AsksForWhatItsPodAsksForAndIsTakenForNoWorker) {
+  TrainingJob job = ShowingJob();
+  RoleSpec& role = job.spec.roles[0];
+  role.pod.requests.cpu_milli = 1500;
+  role.pod.overhead.cpu_milli = 250;
+  job.spec.scheduling.priority_class_name = "high";
+  role.pod.raw = {
+      {"metadata", {{"labels", {{"app", "served"}, {kKueueQueueLabel, "team-a"}}}}},
+      {"spec",
+       {{"nodeSelector", {{"pool", "a"}}},
+        {"tolerations", Json::array({{{"key", "gpu"}, {"operator", "Exists"}}})},
+        {"runtimeClassName", "kata"},
+        {"overhead", {{"cpu", "250m"}}},
+        {"serviceAccountName", "trainer"},
+        {"containers",
+         Json::array({{{"name", "trainer"},
+                       {"ports", Json::array({{{"containerPort", 80}, {"hostPort", 8080}}})},
+                       {"env", Json::array({{{"name", "TOKEN"}, {"value", "secret"}}})}}})}}}};
+  job.status.provisioning =
+      CapacityAsk{7, OpenAsk{ProvisioningClass::kPlaceholderPods, "rev", {}}, 0, {}, ""};
+
+  const Json pod = PlaceholderManifest(job, role, 1, {});
+  EXPECT_EQ(pod["kind"], "Pod");
+  EXPECT_EQ(pod["metadata"]["name"], "mnist-uid-1-7-worker-1-placeholder");
+  EXPECT_EQ(pod["metadata"]["labels"], Json({{"lockstep.dev/placeholder-of", "mnist"}}));
+  EXPECT_EQ(pod["metadata"]["annotations"][kCapacityRevision], "rev");
+  EXPECT_EQ(pod["metadata"]["ownerReferences"][0]["uid"], "uid-1");
+  const Json& spec = pod["spec"];
+  EXPECT_EQ(spec["schedulerName"], kPlaceholderScheduler);
+  EXPECT_EQ(spec["nodeSelector"]["pool"], "a");
+  EXPECT_EQ(spec["tolerations"][0]["key"], "gpu");
+  EXPECT_EQ(spec["priorityClassName"], "high");
+  EXPECT_EQ(spec["runtimeClassName"], "kata");
+  EXPECT_EQ(spec["overhead"]["cpu"], "250m");
+  EXPECT_EQ(spec.count("nodeName"), 0U);
+  const Json& container = spec["containers"][0];
+  EXPECT_EQ(container["image"], "example/train:1");
+  EXPECT_EQ(container["command"], Json::array({kPlaceholderScheduler})) << "not the job's program";
+  EXPECT_EQ(container["resources"]["requests"]["cpu"], "1500m") << "the overhead comes on top";
+  EXPECT_EQ(container["resources"]["requests"]["nvidia.com/gpu"], "4");
+  EXPECT_EQ(container["resources"]["limits"], container["resources"]["requests"]);
+  EXPECT_EQ(container["ports"][0]["hostPort"], 8080);
+  EXPECT_EQ(container["securityContext"]["runAsNonRoot"], true);
+  EXPECT_EQ(DumpJson(pod).find("secret"), std::string::npos);
+  EXPECT_EQ(DumpJson(pod).find("lockstep.dev/job"), std::string::npos);
+}
+
+TEST(PlaceholderPod, AnotherPriorityClassIsAnotherAsk) {
+  TrainingJob job = ShowingJob();
+  const auto revision = [&] {
+    return RevisionOfCapacity(job, ProvisioningClass::kPlaceholderPods);
+  };
+  const std::string before = revision();
+  EXPECT_NE(before, RevisionOfCapacity(job, ProvisioningClass::kCheckCapacity));
+  job.spec.scheduling.priority_class_name = "high";
+  EXPECT_NE(revision(), before);
+}
+
+}  // namespace
+}  // namespace lockstep::control
