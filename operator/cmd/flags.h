@@ -34,6 +34,7 @@ struct OperatorFlags {
   std::vector<std::string> topology_levels;  // labels of nodes, from wide to narrow
   bool follows_kueue = false;                // and its Workloads, for jobs with its label
   bool follows_provisioning = false;         // what jobs ask of autoscalers
+  bool binds_natively = false;               // jobs may have kube-scheduler place their gangs
   std::string metrics_address = "0.0.0.0:8080";
   TransportKind transport = TransportKind::kBeast;
   int api_concurrency = 32;  // choice: hundreds of pods at once came no faster with 48

@@ -37,6 +37,7 @@ TEST(OperatorFlags, ValuesAreTakenOver) {
                                                    "--round-log-mib=12",
                                                    "--kueue",
                                                    "--provisioning",
+                                                   "--native-binding",
                                                    "--log-level=warn",
                                                    "--log-format=json"));
 
@@ -48,6 +49,7 @@ TEST(OperatorFlags, ValuesAreTakenOver) {
   EXPECT_EQ(flags.pod_security, PodSecurityLevel::kRestricted);
   EXPECT_TRUE(flags.follows_kueue);
   EXPECT_TRUE(flags.follows_provisioning);
+  EXPECT_TRUE(flags.binds_natively);
   EXPECT_EQ(flags.topology_levels, (std::vector<std::string>{"example.com/block", "rack"}));
   EXPECT_EQ(flags.fair_share_half_life, std::chrono::hours(24 * 7));
   EXPECT_TRUE(flags.learns_run_times);

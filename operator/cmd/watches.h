@@ -15,6 +15,7 @@ namespace lockstep::control {
 struct FollowedToo {
   bool kueue = false;
   bool provisioning = false;
+  bool pod_groups = false;
 };
 
 // Everything that the operator follows in the cluster, each kind by a watch of its own, from their
@@ -49,6 +50,7 @@ class Watches {
   Watch<StoredFlavor> flavors_;
   Watch<StoredProvisioningRequest> provisioning_requests_;
   Watch<StoredPodTemplate> pod_templates_;
+  Watch<StoredPodGroup> pod_groups_;
 };
 
 }  // namespace lockstep::control

@@ -8,7 +8,7 @@
 
 namespace lockstep::control {
 
-// A ProvisioningRequest, or a PodTemplate that one names, with the label of the job.
+// A ProvisioningRequest, a PodTemplate that one names, or a PodGroup, with the label of the job.
 struct CapacityObject {
   std::string name;
   std::string uid;

@@ -39,6 +39,10 @@ Result<kube::Item<StoredPodTemplate>> DecodePodTemplateObject(std::string_view j
   return Decode<StoredPodTemplate>(json);
 }
 
+Result<kube::Item<StoredPodGroup>> DecodePodGroup(std::string_view json) {
+  return Decode<StoredPodGroup>(json);
+}
+
 CapacityObject SightOf(const std::string& name,
                        const StoredCapacity& stored,
                        const std::string& job_uid) {

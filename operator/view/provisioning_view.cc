@@ -46,5 +46,6 @@ std::vector<CapacityObject> ObjectsByJob<T>::SightOf(const Metadata& job) const 
 
 template class ObjectsByJob<StoredProvisioningRequest>;
 template class ObjectsByJob<StoredPodTemplate>;
+template class ObjectsByJob<StoredPodGroup>;
 
 }  // namespace lockstep::control

@@ -42,6 +42,7 @@ REFUSED = {
     "replica=1": "replica",
     "kueue.enabled=maybe": "kueue",
     "provisioning.enabled=maybe": "provisioning",
+    "nativeBinding.enabled=maybe": "nativeBinding",
     "podSecurity=privileged": "podSecurity",
     "priorityClassName=a: b": "priorityClassName",
     "imagePullSecrets={a b}": "imagePullSecrets",
@@ -63,7 +64,7 @@ NEEDED = (
 # What can be done without.
 SPARED = (
     "affinity", "clusterDomain", "extraArgs", "fairShareHalfLife", "imagePullSecrets", "keySecret",
-    "kueue", "learnRunTimes", "metrics.podMonitor", "metrics.serviceMonitor",
+    "kueue", "learnRunTimes", "metrics.podMonitor", "metrics.serviceMonitor", "nativeBinding",
     "networkPolicy.metricsFrom", "nodeSelector", "podAnnotations", "podLabels", "priorityClassName",
     "provisioning", "resources", "runtimeImagePullSecrets", "serviceAccount.annotations",
     "serviceAccount.name", "tolerations", "watchNamespaces",

@@ -89,4 +89,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
   resources: [provisioningrequests]
   verbs: [create, delete, get, list, watch]
 {{- end }}
+{{- if (.Values.nativeBinding).enabled }}
+- apiGroups: [scheduling.k8s.io]
+  resources: [podgroups] # by which kube-scheduler places gangs
+  verbs: [create, delete, get, list, watch]
+{{- end }}
 {{- end }}
