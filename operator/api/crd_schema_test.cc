@@ -357,6 +357,7 @@ TrainingJob JobWithFullStatus() {
   status.relaunch = {1, WallTime{}, WallTime{}, true};
   status.preemptions = 1;
   status.origin = {1, "0123", "image", "vision", "urgent"};
+  status.pod_group = "group";
   status.roles = {{Role::kWorker, 0, 1, 0, 0}};
   status.restarts = {{"crash", 1}};
   status.incidents = {{WallTime{}, "crash", "node-a", 7, /*is_free=*/true, 1}};

@@ -42,9 +42,10 @@ inline constexpr EnumNames<SuccessPolicy, 2> kSuccessPolicyNames = {{
     {SuccessPolicy::kAllWorkers, "AllWorkers"},
 }};
 
-inline constexpr EnumNames<PodBinding, 2> kPodBindingNames = {{
+inline constexpr EnumNames<PodBinding, 3> kPodBindingNames = {{
     {PodBinding::kAffinity, "Affinity"},
     {PodBinding::kDirect, "Direct"},
+    {PodBinding::kNative, "Native"},
 }};
 
 inline constexpr EnumNames<ConditionType, 12> kConditionTypeNames = {{

@@ -16,6 +16,7 @@
 #include "operator/api/job_topology.h"
 #include "operator/api/pod_template.h"
 #include "operator/api/recovery_rules.h"
+#include "operator/api/scheduling_rules.h"
 
 namespace lockstep::control {
 namespace {
@@ -41,7 +42,7 @@ class RuleChecker {
     CheckTrainerRanks();
     CheckTfConfigFits();
     CheckMasterPorts();
-    CheckScheduler();
+    CheckScheduling();
     CheckBatch();
     CheckCommunication();
     CheckMaxStaleness();
@@ -360,20 +361,9 @@ class RuleChecker {
     }
   }
 
-  // A pod that is born with its node is shown to no scheduler.
-  void CheckScheduler() {
-    constexpr std::string_view kDefault = "default-scheduler";
-    for (std::size_t i = 0; i < spec_.roles.size(); ++i) {
-      const Json& raw = spec_.roles[i].pod.raw;
-      const Json::json_pointer where("/spec/schedulerName");
-      if (spec_.scheduling.binding != PodBinding::kDirect || !raw.contains(where) ||
-          !raw.at(where).is_string() || raw.at(where) == kDefault) {
-        continue;
-      }
-      Fail(RolePath(i) + ".template.spec.schedulerName",
-           Quoted(raw.at(where).get<std::string>()) +
-               " found, but with scheduling.binding: Direct no scheduler is asked; expected "
-               "binding: Affinity, or no schedulerName");
+  void CheckScheduling() {
+    for (const Error& error : SchedulingErrors(spec_)) {
+      Fail(error.field(), error.message());
     }
   }
 

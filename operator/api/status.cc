@@ -311,6 +311,7 @@ TrainingJobStatus DecodeStatus(const Json& value,
     ObjectReader fields(*origin, reader.PathOf("origin"), errors);
     status.origin = DecodeOrigin(fields);
   }
+  status.pod_group = reader.String("podGroup").value_or("");
   status.roles = DecodeList(reader, "roles", DecodeRoleCounts, errors);
   status.restarts = DecodeList(reader, "restarts", DecodeRestartCount, errors);
   status.incidents = DecodeList(reader, "incidents", DecodeIncident, errors);
@@ -402,6 +403,9 @@ Json EncodeStatus(const TrainingJob& job) {
   value["quickRestarts"] = status.quick_restarts;
   if (status.origin != GangOrigin()) {
     value["origin"] = EncodeOrigin(status.origin);
+  }
+  if (!status.pod_group.empty()) {
+    value["podGroup"] = status.pod_group;
   }
   if (status.progress) {
     value["progress"] = EncodeProgress(*status.progress);

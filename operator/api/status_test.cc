@@ -78,6 +78,14 @@ TEST(DecodeStatus, AskOfAutoscalersIsReadAsItWasWritten) {
   EXPECT_EQ(bad.status_errors[1].field(), "status.provisioning.open.className");
 }
 
+TEST(DecodeStatus, PodGroupIsReadAsItWasWritten) {
+  TrainingJob job = Read("{}").job;
+  EXPECT_FALSE(EncodeStatus(job).contains("podGroup"));
+  job.status.pod_group = "mnist-0123-1";
+
+  EXPECT_EQ(Read(DumpJson(EncodeStatus(job))).job.status.pod_group, "mnist-0123-1");
+}
+
 TEST(DecodeStatus, ClaimIsReadAsItWasWritten) {
   TrainingJobStatus status;
   status.claim = RoomClaim{WallTime{std::chrono::seconds(1'700'000'000)},

@@ -58,7 +58,8 @@ enum class SuccessPolicy { kChiefOrWorker0, kAllWorkers };
 // How a planned pod is tied to its node.
 enum class PodBinding {
   kAffinity,  // required node affinity: the cluster's scheduler has the last word
-  kDirect     // spec.nodeName: faster, and nobody checks that the room is still there
+  kDirect,    // spec.nodeName: faster, and nobody checks that the room is still there
+  kNative     // not at all: kube-scheduler places the gang, all or none, by a PodGroup
 };
 
 struct Metadata {
@@ -396,6 +397,8 @@ struct TrainingJobStatus {
   std::vector<PodPlacement> placement;
   bool has_run = false;  // all pods of the gang that has this placement have run side by side
   GangOrigin origin;     // of that gang
+  // By which kube-scheduler places that gang (scheduling.k8s.io); empty: we do.
+  std::string pod_group;
   std::vector<RoleCounts> roles;
   std::vector<RestartCount> restarts;  // each cause at most once, ordered by cause
   std::vector<Incident> incidents;     // those that the budget still remembers, oldest first

@@ -111,6 +111,9 @@ std::string UnusedSchedulingOf(const TrainingJob& job) {
   if (scheduling.provisioning != Provisioning::kNone) {
     text += std::string(text.empty() ? "" : ", ") + "provisioning";
   }
+  if (scheduling.binding == PodBinding::kNative) {
+    text += std::string(text.empty() ? "" : ", ") + "binding";
+  }
   return text;
 }
 

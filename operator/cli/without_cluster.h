@@ -28,8 +28,9 @@ std::string InitContainersOf(const TrainingJob& job);
 // trainer"; each once, empty if there is nothing.
 std::string UnusedPodFieldsOf(const TrainingJob& job);
 
-// Whose turn it is among the jobs of a cluster is no question here, nor are more nodes: "queue,
-// priorityClassName, provisioning" of those that the job names; empty if it names none.
+// Whose turn it is among the jobs of a cluster is no question here, nor are more nodes, nor is
+// there a kube-scheduler: "queue, priorityClassName, provisioning, binding" of those that the job
+// asks for; empty if it asks for none.
 std::string UnusedSchedulingOf(const TrainingJob& job);
 
 }  // namespace lockstep::control

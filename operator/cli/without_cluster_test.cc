@@ -78,6 +78,10 @@ TEST(UnusedScheduling, WhatAsksForAClusterIsNamedWhereTheJobHasIt) {
   EXPECT_EQ(UnusedSchedulingOf(job), "queue, priorityClassName");
   job.spec.scheduling.provisioning = Provisioning::kProvisioningRequest;
   EXPECT_EQ(UnusedSchedulingOf(job), "queue, priorityClassName, provisioning");
+  job.spec.scheduling.binding = PodBinding::kDirect;
+  EXPECT_EQ(UnusedSchedulingOf(job), "queue, priorityClassName, provisioning");
+  job.spec.scheduling.binding = PodBinding::kNative;
+  EXPECT_EQ(UnusedSchedulingOf(job), "queue, priorityClassName, provisioning, binding");
 }
 
 TEST(UnusedPodFields, EachIsNamedOnce) {

@@ -119,6 +119,11 @@ void AddConnection(CLI::App* app, OperatorFlags* flags) {
                 "make pods that nobody binds and cluster autoscalers see, for jobs with "
                 "scheduling.provisioning: Pods")
       ->group(group);
+  app->add_flag("--native-binding",
+                flags->binds_natively,
+                "have kube-scheduler place gangs by PodGroups of scheduling.k8s.io/v1alpha2, for "
+                "jobs with scheduling.binding: Native")
+      ->group(group);
   app->add_option("--api-concurrency",
                   flags->api_concurrency,
                   "open calls to the API server, watches not counted")

@@ -35,6 +35,7 @@ struct OperatorFlags {
   bool follows_kueue = false;                // and its Workloads, for jobs with its label
   bool follows_provisioning = false;         // what jobs ask of autoscalers by requests
   bool makes_placeholders = false;           // what they ask by placeholder pods
+  bool binds_natively = false;               // jobs may have kube-scheduler place their gangs
   std::string metrics_address = "0.0.0.0:8080";
   TransportKind transport = TransportKind::kBeast;
   int api_concurrency = 32;  // choice: hundreds of pods at once came no faster with 48

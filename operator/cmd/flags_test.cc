@@ -38,6 +38,7 @@ TEST(OperatorFlags, ValuesAreTakenOver) {
                                                    "--kueue",
                                                    "--provisioning",
                                                    "--placeholder-pods",
+                                                   "--native-binding",
                                                    "--log-level=warn",
                                                    "--log-format=json"));
 
@@ -50,6 +51,7 @@ TEST(OperatorFlags, ValuesAreTakenOver) {
   EXPECT_TRUE(flags.follows_kueue);
   EXPECT_TRUE(flags.follows_provisioning);
   EXPECT_TRUE(flags.makes_placeholders);
+  EXPECT_TRUE(flags.binds_natively);
   EXPECT_EQ(flags.topology_levels, (std::vector<std::string>{"example.com/block", "rack"}));
   EXPECT_EQ(flags.fair_share_half_life, std::chrono::hours(24 * 7));
   EXPECT_TRUE(flags.learns_run_times);

@@ -172,6 +172,7 @@ Status OperatorProcess::Parts::Start(const OperatorFlags& flags, const OperatorI
   loop.topology_levels = flags.topology_levels;
   loop.half_life = flags.fair_share_half_life;
   loop.learns_run_times = flags.learns_run_times;
+  loop.binds_natively = flags.binds_natively;
   loop.controller.progress_interval = kProgressInterval;
   loop.controller.counts_interval = kCountsInterval;
   loop.controller.words_interval = kWordsInterval;
@@ -402,7 +403,10 @@ void OperatorProcess::Parts::Watch(const OperatorFlags& flags) {
   watches_.emplace(
       options,
       ServedNamespace(flags),
-      FollowedToo{flags.follows_kueue, flags.follows_provisioning, flags.makes_placeholders},
+      FollowedToo{flags.follows_kueue,
+                  flags.follows_provisioning,
+                  flags.makes_placeholders,
+                  flags.binds_natively},
       &queue_);
 }
 

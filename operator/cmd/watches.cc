@@ -87,6 +87,10 @@ Watches::Watches(const WatchLoopOptions& options,
                                   options,
                                   queue);
   }
+  if (too.pod_groups) {
+    pod_groups_ = Follow<StoredPodGroup>(
+        OursIn(kube::kPodGroups, namespace_name), DecodePodGroup, options, queue);
+  }
 }
 
 bool Watches::HasSynced() const {
@@ -101,7 +105,7 @@ bool Watches::HasSynced() const {
          nodes_->has_synced() && services_->has_synced() && classes_->has_synced() &&
          are_queues_known && is_answered(workloads_) && is_answered(flavors_) &&
          is_answered(provisioning_requests_) && is_answered(pod_templates_) &&
-         is_answered(placeholders_);
+         is_answered(placeholders_) && is_answered(pod_groups_);
 }
 
 void Watches::AddChecks(std::map<std::string, std::function<Status()>>* checks) const {

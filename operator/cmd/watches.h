@@ -16,6 +16,7 @@ struct FollowedToo {
   bool kueue = false;
   bool provisioning = false;
   bool placeholders = false;
+  bool pod_groups = false;
 };
 
 // Everything that the operator follows in the cluster, each kind by a watch of its own, from their
@@ -51,6 +52,7 @@ class Watches {
   Watch<StoredProvisioningRequest> provisioning_requests_;
   Watch<StoredPodTemplate> pod_templates_;
   Watch<StoredPlaceholder> placeholders_;
+  Watch<StoredPodGroup> pod_groups_;
 };
 
 }  // namespace lockstep::control

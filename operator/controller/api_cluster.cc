@@ -171,10 +171,13 @@ Result<JobSight> ApiCluster::See(const JobId& key) {
   observed.run_time_limit = view->RunTimeLimitOf(key);
   observed.kueue = view->KueueOf(key);
   observed.provisioning = view->ProvisioningOf(key);
+  observed.native = view->NativeOf(key);
+  observed.native.is_enabled = parts_.binds_natively;
   if (const auto why = notes_.refused_writes.find(key); why != notes_.refused_writes.end()) {
     const auto workload = why->second.find(WorkloadName(stored->job.metadata));
     observed.kueue.refusal = workload == why->second.end() ? "" : workload->second;
     observed.provisioning.refusals = why->second;
+    observed.native.refusals = why->second;
   }
   observed.used_elsewhere = view->UsedBesides(key);
   observed.devices_elsewhere = view->DevicesElsewhere(key);

@@ -35,6 +35,7 @@ struct ApiClusterParts {
   // that there may be holds up the first half.
   std::size_t calls_of_job_max = 32;
   std::chrono::milliseconds half_life{0};  // as of PastUse
+  bool binds_natively = false;             // as of NativeSight
 };
 
 // A Kubernetes cluster as the controller's: reads from the ClusterView, and does all else by calls

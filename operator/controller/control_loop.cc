@@ -49,7 +49,8 @@ ApiClusterParts PartsOf(const ControlLoopParts& parts,
           parts.logger,
           parts.clock,
           options.calls_of_job_max,
-          options.half_life};
+          options.half_life,
+          options.binds_natively};
 }
 
 // Whether the gang has its places and has not run yet.

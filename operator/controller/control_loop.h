@@ -27,6 +27,7 @@ using WatchUpdate = std::variant<kube::ObjectUpdate<kube::RawObject>,  // Traini
                                  kube::ObjectUpdate<StoredProvisioningRequest>,
                                  kube::ObjectUpdate<StoredPodTemplate>,
                                  kube::ObjectUpdate<StoredPlaceholder>,
+                                 kube::ObjectUpdate<StoredPodGroup>,
                                  kube::ObjectUpdate<kube::Service>>;
 
 // Outlive the loop.
@@ -45,6 +46,7 @@ struct ControlLoopOptions {
   std::vector<std::string> topology_levels;  // labels of nodes, from wide to narrow
   std::chrono::milliseconds half_life{0};    // of what queues have held (PastUse); 0: none
   bool learns_run_times = false;             // rounds hear how long jobs ran that have ended
+  bool binds_natively = false;               // it was told to look after PodGroups
   ControllerOptions controller;
   std::size_t calls_of_job_max = 32;  // ApiClusterParts
 };

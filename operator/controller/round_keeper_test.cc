@@ -308,5 +308,32 @@ TEST_F(RoundKeeperTest, GrantThatWasNotTakenYetIsDecidedAnewWhenAnythingChanges)
   EXPECT_EQ(Ask("second"), "needs 1 GPU, 0 free on 2 nodes");
 }
 
+// The first of two jobs that want the same room asks for native binding.
+class NativeRoundTest : public RoundKeeperTest {
+ protected:
+  NativeRoundTest() {
+    AddNode("a", 2);
+    AddJob("native", 2);
+    TrainingJob job = Stored("native");
+    job.spec.scheduling.binding = PodBinding::kNative;
+    Store(job);
+    AddJob("other", 2);
+  }
+};
+
+TEST_F(NativeRoundTest, JobHoldsUpNobodyWhilePodGroupsAreNotSeen) {
+  EXPECT_EQ(Ask("other"), "a");
+}
+
+TEST_F(NativeRoundTest, JobStandsForItsPlaceOncePodGroupsAreSeen) {
+  news_ = {};
+  view_.Apply(kube::ObjectUpdate<StoredPodGroup>(kube::Replaced<StoredPodGroup>{}), &news_);
+
+  EXPECT_EQ(news_.urgent, (std::set<JobId>{KeyOf("native")}));
+  EXPECT_TRUE(news_.frees_room);
+  EXPECT_NE(Ask("other"), "a");
+  EXPECT_EQ(Ask("native"), "a");
+}
+
 }  // namespace
 }  // namespace lockstep::control

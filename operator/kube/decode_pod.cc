@@ -157,6 +157,16 @@ std::string ReadPinnedNode(Value affinity) {
   return nodes.size() == 1 ? nodes.front() : std::string();
 }
 
+std::string ReadPodGroup(Value scheduling_group) {
+  std::string name;
+  scan::ForEachField(scheduling_group, [&](std::string_view key, Value value) {
+    if (key == "podGroupName") {
+      name = std::string(scan::Text(value));
+    }
+  });
+  return name;
+}
+
 void ReadSpec(Value spec, PodParts* parts) {
   scan::ForEachField(spec, [&](std::string_view key, Value value) {
     if (key == "nodeName") {
@@ -177,6 +187,8 @@ void ReadSpec(Value spec, PodParts* parts) {
       parts->pod.spec.termination_grace = std::chrono::seconds(scan::Integer(value));
     } else if (key == "nodeSelector") {
       parts->pod.spec.node_selector = scan::TextMap(value);
+    } else if (key == "schedulingGroup") {
+      parts->pod.spec.pod_group = ReadPodGroup(value);
     }
   });
 }

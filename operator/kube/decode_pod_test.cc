@@ -238,6 +238,17 @@ struct StatusRow {
   std::optional<int> exit_code;
 };
 
+TEST(DecodePod, TellsWithWhomASchedulerPlacesIt) {
+  const auto group = [](const std::string& spec) {
+    return DecodePod(R"({"metadata": {"name": "a", "uid": "u"}, "spec": {)" + spec + "}}")
+        ->object->spec.pod_group;
+  };
+  EXPECT_EQ(group(R"("schedulingGroup": {"podGroupName": "gang"})"), "gang");
+  EXPECT_EQ(group(R"("schedulingGroup": {"other": {"podGroupName": "gang"}})"), "");
+  EXPECT_EQ(group(R"("schedulingGroup": null)"), "");
+  EXPECT_EQ(group(""), "");
+}
+
 TEST(DecodePod, TellsWhatStandsInTheWay) {
   const StatusRow rows[] = {
       {"waits for a node",

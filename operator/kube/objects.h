@@ -30,11 +30,13 @@ struct ContainerSpec {
 };
 
 struct PodSpec {
-  std::string node_name;  // where it is bound, or is to be: the one node its affinity names
+  // Where it is bound, or is to be: the one node its affinity names. Empty: a scheduler chooses.
+  std::string node_name;
   std::string hostname;
   std::string subdomain;
   ContainerSpec container;
   std::map<std::string, std::string> node_selector;
+  std::string pod_group;  // by which kube-scheduler places it with others; empty: none
   std::chrono::seconds termination_grace{30};  // Kubernetes' own default
 
   friend bool operator==(const PodSpec&, const PodSpec&) = default;

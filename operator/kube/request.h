@@ -36,6 +36,7 @@ inline constexpr ResourceType kSecrets{"", "v1", "secrets"};
 inline constexpr ResourceType kEvents{"", "v1", "events"};
 inline constexpr ResourceType kLeases{"coordination.k8s.io", "v1", "leases"};
 inline constexpr ResourceType kPriorityClasses{"scheduling.k8s.io", "v1", "priorityclasses", false};
+inline constexpr ResourceType kPodGroups{"scheduling.k8s.io", "v1alpha2", "podgroups"};
 inline constexpr ResourceType kTrainingJobs{"lockstep.dev", "v1", "trainingjobs"};
 inline constexpr ResourceType kWorkloads{"kueue.x-k8s.io", "v1beta2", "workloads"};
 inline constexpr ResourceType kResourceFlavors{

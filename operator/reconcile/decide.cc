@@ -16,6 +16,7 @@
 #include "operator/reconcile/act/kueue_share.h"
 #include "operator/reconcile/act/late_change.h"
 #include "operator/reconcile/act/late_verdict.h"
+#include "operator/reconcile/act/native_binding.h"
 #include "operator/reconcile/act/old_pods.h"
 #include "operator/reconcile/act/place_gang.h"
 #include "operator/reconcile/act/refused_replacement.h"
@@ -39,6 +40,7 @@
 #include "operator/reconcile/detect/start_problem.h"
 #include "operator/reconcile/gang/departure.h"
 #include "operator/reconcile/gang/early_end.h"
+#include "operator/reconcile/gang/gang_binding.h"
 #include "operator/reconcile/gang/gang_size.h"
 #include "operator/reconcile/gang/gang_view.h"
 #include "operator/reconcile/gang/queue.h"
@@ -216,7 +218,8 @@ bool MayStart(const DecisionBuilder& builder, const Member& member) {
   const bool inherits_address =
       std::holds_alternative<LoopbackAddressing>(builder.topology().addressing);
   // Without the cluster's scheduler nobody but us waits until a predecessor's room is free.
-  const bool is_direct = builder.spec().scheduling.binding == PodBinding::kDirect;
+  const bool is_direct = builder.spec().scheduling.binding == PodBinding::kDirect &&
+                         !IsPlacedNatively(builder.status());
   return member.predecessor == Predecessor::kGone ||
          (member.predecessor == Predecessor::kLeaving && !inherits_address && !is_direct);
 }
@@ -224,7 +227,8 @@ bool MayStart(const DecisionBuilder& builder, const Member& member) {
 // Whether the member's pod was decided, was never seen, and may be created now.
 bool IsCreatable(const DecisionBuilder& builder, const Member& member) {
   return member.state == MemberState::kNotSeen && !member.node.empty() &&
-         MayStart(builder, member) && builder.observed().service != ServiceState::kForeign;
+         MayStart(builder, member) && builder.observed().service != ServiceState::kForeign &&
+         !AwaitsPodGroup(builder.status(), builder.observed().native, member);
 }
 
 // Creates every pod that was decided and never seen: all of them, or none if one cannot be built.
@@ -344,7 +348,7 @@ void Run(DecisionBuilder* builder) {
     return;
   }
   if (builder->status().placement.empty()) {
-    if (HasKueueShare(view, builder)) {
+    if (HasKueueShare(view, builder) && !WaitsForPodGroups(builder)) {
       PlaceGang(view, builder);
     }
     return;
@@ -435,6 +439,7 @@ void DecideAll(DecisionBuilder* builder) {
   NoteQueuePosition(builder);
   TellKueue(view, builder);
   TellAutoscaler(builder);
+  TellScheduler(builder);
   if (HasEnded(builder->status())) {
     builder->mutable_status()->claim.reset();
     Finish(view, builder);

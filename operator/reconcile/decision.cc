@@ -14,7 +14,8 @@ struct Describer {
   std::string operator()(const RenewKey& /*effect*/) const { return "renew the key"; }
 
   std::string operator()(const CreatePod& effect) const {
-    return "create pod " + effect.pod.name + " on node " + effect.pod.spec.node_name;
+    const std::string& node = effect.pod.spec.node_name;
+    return "create pod " + effect.pod.name + (node.empty() ? "" : " on node " + node);
   }
 
   std::string operator()(const SendControl& effect) const {

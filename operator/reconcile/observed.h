@@ -17,6 +17,7 @@
 #include "operator/api/training_queue.h"
 #include "operator/kube/objects.h"
 #include "operator/reconcile/kueue_sight.h"
+#include "operator/reconcile/native_sight.h"
 #include "operator/reconcile/provisioning_sight.h"
 #include "operator/resources/node_usage.h"
 #include "operator/scheduler/plan.h"
@@ -133,6 +134,7 @@ struct Observed {
   std::optional<RunTimeLimit> run_time_limit;
   KueueSight kueue;
   ProvisioningSight provisioning;
+  NativeSight native;
   PodSettings settings;
   std::string job_problem;         // why the stored manifest cannot be read; empty: it can
   bool is_job_newer = false;       // a newer version may read it (DecodedJob)

@@ -8,8 +8,8 @@
 
 namespace lockstep::control {
 
-// A ProvisioningRequest, a PodTemplate that one names, or a placeholder pod, with the label of the
-// job.
+// A ProvisioningRequest, a PodTemplate that one names, a placeholder pod, or a PodGroup, with the
+// label of the job.
 struct CapacityObject {
   std::string name;
   std::string uid;

@@ -70,6 +70,7 @@ class ClusterView {
   void Apply(const kube::ObjectUpdate<StoredProvisioningRequest>& requests, News* news);
   void Apply(const kube::ObjectUpdate<StoredPodTemplate>& templates, News* news);
   void Apply(const kube::ObjectUpdate<StoredPlaceholder>& placeholders, News* news);
+  void Apply(const kube::ObjectUpdate<StoredPodGroup>& groups, News* news);
 
   // The namespace whose jobs are served; empty when there is more than one.
   std::string ServedNamespace() const {
@@ -220,6 +221,9 @@ class ClusterView {
   // What is seen of the objects by which the job asks autoscalers for room.
   ProvisioningSight ProvisioningOf(const JobId& key) const;
 
+  // What is seen of the job's PodGroups; whether the operator was told to is the caller's to say.
+  NativeSight NativeOf(const JobId& key) const;
+
   // For whom the job's gang is to go, as a stored claim says; null: it stays.
   std::optional<EvictionOrder> EvictionOf(const JobId& key, WallTime now);
 
@@ -321,6 +325,7 @@ class ClusterView {
   std::map<std::string, PriorityClass> classes_;  // of it
   KueueView kueue_;
   ProvisioningView provisioning_;
+  ObjectsByJob<StoredPodGroup> pod_groups_;
 };
 
 }  // namespace lockstep::control

@@ -128,6 +128,33 @@ void ClusterView::Apply(const kube::ObjectUpdate<StoredPlaceholder>& placeholder
   ApplyToProvisioning(placeholders, Provisioning::kPods, news);
 }
 
+// Jobs that asked for native binding before PodGroups were seen stand for places when they are.
+void ClusterView::Apply(const kube::ObjectUpdate<StoredPodGroup>& groups, News* news) {
+  const bool were_listed = pod_groups_.is_listed();
+  news->urgent.merge(pod_groups_.Apply(groups));
+  if (were_listed || !pod_groups_.is_listed()) {
+    return;
+  }
+  for (const auto& [created, key] : by_age_) {
+    const TrainingJob& job = FindJob(key)->job;
+    if (job.spec.scheduling.binding == PodBinding::kNative && job.status.placement.empty()) {
+      stale_stands_.insert(key);
+      news->urgent.insert(key);
+      news->frees_room = true;
+    }
+  }
+}
+
+NativeSight ClusterView::NativeOf(const JobId& key) const {
+  const StoredJob* const stored = FindJob(key);
+  NativeSight sight;
+  sight.is_followed = pod_groups_.is_listed();
+  if (stored != nullptr) {
+    sight.groups = pod_groups_.SightOf(stored->job.metadata);
+  }
+  return sight;
+}
+
 ProvisioningSight ClusterView::ProvisioningOf(const JobId& key) const {
   const StoredJob* const stored = FindJob(key);
   return stored == nullptr ? ProvisioningSight() : provisioning_.SightOf(stored->job.metadata);
@@ -239,7 +266,8 @@ void ClusterView::TellStands(WallTime now) {
                               usage,
                               TermsOfClass(classes_, class_name),
                               UnaskedSince(job, usage, now),
-                              RunTimeLimitOf(job)},
+                              RunTimeLimitOf(job),
+                              pod_groups_.is_listed()},
                              now);
     stand.request.past_runs = PastRunsOf(job, stored);
     stuck_from_.Set(job, stand.stuck_from);

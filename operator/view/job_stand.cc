@@ -33,6 +33,13 @@ bool StandsForPlace(const TrainingJob& job, WallTime now, Standing* standing) {
   return !pauses || WaitsForRoom(job, now);
 }
 
+// Whether its pods could be bound as it asks. One that waits for an API server to serve what that
+// takes holds up nobody.
+bool CanBind(const StandInputs& inputs) {
+  return inputs.is_native_followed ||
+         inputs.stored->job.spec.scheduling.binding != PodBinding::kNative;
+}
+
 // How long its pods may take to end after it was stopped.
 std::chrono::seconds GraceOf(const TrainingJob& job) {
   std::chrono::seconds grace{0};
@@ -153,7 +160,7 @@ JobStand StandOf(const JobId& key, const StandInputs& inputs, WallTime now) {
   stand.request.is_preemptible = inputs.priority.is_preemptible;
   stand.request.fails_to_start = stored.job.status.rollbacks >= kStartsInVainMax;
   stand.request.missing_class = inputs.priority.missing;
-  stand.wants_place = !stand.is_placed && WantsPlace(stored) &&
+  stand.wants_place = !stand.is_placed && WantsPlace(stored) && CanBind(inputs) &&
                       (next == nullptr || !HasEnded(*next)) &&
                       StandsForPlace(stored.job, now, &stand.request.standing);
   stand.uid = stored.job.metadata.uid;

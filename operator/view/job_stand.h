@@ -55,6 +55,7 @@ struct StandInputs {
   // Since when the pods of `usage` that are unasked are to go, by uid; null: none is.
   const std::map<std::string, WallTime>* unasked_since = nullptr;
   std::optional<RunTimeLimit> run_time_limit{};  // of the queue that it counts in
+  bool is_native_followed = false;               // PodGroups are seen
 };
 
 JobStand StandOf(const JobId& key, const StandInputs& inputs, WallTime now);

@@ -71,6 +71,10 @@ Result<kube::Item<StoredPlaceholder>> DecodePlaceholder(std::string_view json) {
   return Decode<StoredPlaceholder>(json, label::kPlaceholderOf);
 }
 
+Result<kube::Item<StoredPodGroup>> DecodePodGroup(std::string_view json) {
+  return Decode<StoredPodGroup>(json);
+}
+
 CapacityObject SightOf(const std::string& name,
                        const StoredCapacity& stored,
                        const std::string& job_uid) {

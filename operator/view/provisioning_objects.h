@@ -27,12 +27,14 @@ struct StoredProvisioningRequest : StoredCapacity {};
 struct StoredPodTemplate : StoredCapacity {};
 
 struct StoredPlaceholder : StoredCapacity {};
+struct StoredPodGroup : StoredCapacity {};  // kube-scheduler looks at it, not an autoscaler
 
 // For the reflectors. Errors: as kube::DecodeRaw, and kInvalidArgument where a field is of another
 // type than Kubernetes writes.
 Result<kube::Item<StoredProvisioningRequest>> DecodeProvisioningRequest(std::string_view json);
 Result<kube::Item<StoredPodTemplate>> DecodePodTemplateObject(std::string_view json);
 Result<kube::Item<StoredPlaceholder>> DecodePlaceholder(std::string_view json);
+Result<kube::Item<StoredPodGroup>> DecodePodGroup(std::string_view json);
 
 // What the job of that uid sees of it.
 CapacityObject SightOf(const std::string& name,

@@ -47,5 +47,6 @@ std::vector<CapacityObject> ObjectsByJob<T>::SightOf(const Metadata& job) const 
 template class ObjectsByJob<StoredProvisioningRequest>;
 template class ObjectsByJob<StoredPodTemplate>;
 template class ObjectsByJob<StoredPlaceholder>;
+template class ObjectsByJob<StoredPodGroup>;
 
 }  // namespace lockstep::control

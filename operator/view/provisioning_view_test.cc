@@ -73,6 +73,15 @@ TEST(ProvisioningView, WhatIsDeletedIsNewsAndIsGone) {
   EXPECT_TRUE(view.SightOf(Mnist()).requests.empty());
 }
 
+TEST(ProvisioningObjects, PodGroupIsReadWithWhatKubeSchedulerSaysOfIt) {
+  const auto item = DecodePodGroup(Document(
+      "gang", "3", "uid-1", R"(}, "status": {"conditions": [{"type": "PodGroupScheduled"}]})"));
+  ASSERT_TRUE(item.ok()) << item.error().ToString();
+  const CapacityObject seen = SightOf("gang", *item->object, "uid-1");
+  EXPECT_TRUE(seen.is_ours);
+  EXPECT_EQ(seen.conditions[0]["type"], "PodGroupScheduled");
+}
+
 TEST(ProvisioningObjects, TemplateThatIsBeingDeletedIsReadAsSuch) {
   const auto item = DecodePodTemplateObject(
       Document("a-worker", "3", "uid-1", R"(, "deletionTimestamp": "2026-11-21T10:22:03Z"})"));

@@ -43,6 +43,7 @@ REFUSED = {
     "kueue.enabled=maybe": "kueue",
     "provisioning.enabled=maybe": "provisioning",
     "placeholderPods.enabled=maybe": "placeholderPods",
+    "nativeBinding.enabled=maybe": "nativeBinding",
     "podSecurity=privileged": "podSecurity",
     "priorityClassName=a: b": "priorityClassName",
     "imagePullSecrets={a b}": "imagePullSecrets",
@@ -64,7 +65,7 @@ NEEDED = (
 # What can be done without.
 SPARED = (
     "affinity", "clusterDomain", "extraArgs", "fairShareHalfLife", "imagePullSecrets", "keySecret",
-    "kueue", "learnRunTimes", "metrics.podMonitor", "metrics.serviceMonitor",
+    "kueue", "learnRunTimes", "metrics.podMonitor", "metrics.serviceMonitor", "nativeBinding",
     "networkPolicy.metricsFrom", "nodeSelector", "placeholderPods", "podAnnotations", "podLabels",
     "priorityClassName", "provisioning", "resources", "runtimeImagePullSecrets",
     "serviceAccount.annotations", "serviceAccount.name", "tolerations", "watchNamespaces",

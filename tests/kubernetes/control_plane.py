@@ -48,10 +48,13 @@ class ControlPlane:
     nodes        names of real nodes, which get credentials of their own
     node_grace   seconds after which a silent node counts as lost; None: Kubernetes' default, 50
     audit        whether writes are recorded, see audit_events()
-    controllers  whether there are controllers and a scheduler, or only the API"""
+    controllers  whether there are controllers and a scheduler, or only the API
+    gates        feature gates that are on in every program, beside Kubernetes' defaults
+    apis         versions of APIs that are served although Kubernetes would not by itself"""
 
     def __init__(
-        self, crds=None, address=None, nodes=(), node_grace=None, audit=False, controllers=True
+        self, crds=None, address=None, nodes=(), node_grace=None, audit=False, controllers=True,
+        gates=(), apis=(),
     ):
         if crds is None:
             crds = [REPOSITORY / "crds"] if list(REPOSITORY.glob("crds/*.yaml")) else []
@@ -59,6 +62,9 @@ class ControlPlane:
         self.node_grace = node_grace
         self._audit = audit
         self._has_controllers = controllers
+        self._gates = (
+            {"feature-gates": ",".join(f"{gate}=true" for gate in gates)} if gates else {})
+        self._apis = tuple(apis)
         self._nodes = tuple(nodes)
         self._programs = {}
         self._clients = []
@@ -147,7 +153,10 @@ class ControlPlane:
             "service-cluster-ip-range": SERVICE_RANGE,
             "allow-privileged": "true",
             "profiling": "false",
+            **self._gates,
         }
+        if self._apis:
+            flags["runtime-config"] = ",".join(f"{api}=true" for api in self._apis)
         if self._audit:
             policy = self.folder / "audit-policy.json"
             policy.write_text(json.dumps(_AUDIT_POLICY))
@@ -162,6 +171,7 @@ class ControlPlane:
             "bind-address": self.local_address,
             "authentication-skip-lookup": "true",
             "authorization-always-allow-paths": "/healthz,/metrics",
+            **self._gates,
         }
         manager = {
             "kubeconfig": self.kubeconfig("system:kube-controller-manager"),

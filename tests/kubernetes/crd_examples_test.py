@@ -25,6 +25,7 @@ STATUS = {
     "replicas": 3,
     "selector": "lockstep.dev/job=columns,lockstep.dev/role=worker",
     "attempt": 1,
+    "podGroup": "columns-0123-1",
     "epoch": 5,
     "conditions": [
         {"type": "Restarting", "status": "True", "reason": "RankReplaced",

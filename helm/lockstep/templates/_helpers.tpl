@@ -94,4 +94,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
   resources: [pods/status] # that no node has room for a placeholder: what autoscalers look at
   verbs: [patch]
 {{- end }}
+{{- if (.Values.nativeBinding).enabled }}
+- apiGroups: [scheduling.k8s.io]
+  resources: [podgroups] # by which kube-scheduler places gangs
+  verbs: [create, delete, get, list, watch]
+{{- end }}
 {{- end }}

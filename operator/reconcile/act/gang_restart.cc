@@ -75,6 +75,7 @@ void GiveUpGang(DecisionBuilder* builder) {
   status->relaunch = Relaunch();
   status->epoch = status->epoch.Next();
   status->placement.clear();
+  status->pod_group.clear();
   status->has_run = false;
 }
 
@@ -124,7 +125,8 @@ void RollBackGang(const std::string& reason,
   builder->Count(Metric::kRollbacks, reason);
   builder->HoldBack(reason,
                     "gang rolled back: " + sentence,
-                    reason == kPodNotCreated ? kRefusalDelayMax : kRollbackDelayMax);
+                    reason == kPodNotCreated || reason == kPodGroupNotMade ? kRefusalDelayMax
+                                                                           : kRollbackDelayMax);
 }
 
 }  // namespace lockstep::control

@@ -2,12 +2,11 @@
 
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 
-#include "common/base/plural.h"
 #include "operator/api/conditions.h"
 #include "operator/reconcile/act/ask_capacity.h"
+#include "operator/reconcile/act/native_binding.h"
 #include "operator/reconcile/act/old_pods.h"
 #include "operator/reconcile/gang/gang_plan.h"
 #include "operator/reconcile/policy/deadline.h"
@@ -203,23 +202,17 @@ void PlaceGang(const GangView& view, DecisionBuilder* builder) {
   if (node_of.empty()) {
     return;  // what has changed it makes it be looked at again
   }
-  std::set<std::string> nodes;
   for (const TaskId& task : AllTasks(builder->topology())) {
     PodPlacement placement;
     placement.role = task.role;
     placement.index = task.index;
     placement.node = node_of.at(task);
     placement.since = builder->now();
-    nodes.insert(placement.node);
     builder->mutable_status()->placement.push_back(placement);
   }
+  LeaveToScheduler(builder);
   NoteStart(builder);
-  builder->Set({ConditionType::kScheduled,
-                true,
-                "GangPlaced",
-                "attempt " + std::to_string(builder->status().attempt.value()) + ": " +
-                    Plural(static_cast<int64_t>(builder->status().placement.size()), "pod") +
-                    " on " + Plural(static_cast<int64_t>(nodes.size()), "node")});
+  builder->Set({ConditionType::kScheduled, true, "GangPlaced", DescribePlan(builder->status())});
   builder->Count(Metric::kGangsPlaced, "");
 }
 

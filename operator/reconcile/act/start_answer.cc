@@ -10,6 +10,7 @@
 #include "operator/reconcile/act/gang_restart.h"
 #include "operator/reconcile/act/successor.h"
 #include "operator/reconcile/detect/admission_change.h"
+#include "operator/reconcile/gang/gang_binding.h"
 #include "operator/reconcile/policy/budget.h"
 #include "operator/reconcile/policy/suspect_nodes.h"
 
@@ -52,12 +53,19 @@ void Move(const GangView& view,
                EventType::kWarning);
 }
 
+// Whether the node where the pod was to stand can be at fault.
+bool IsOfNode(const StartProblem& problem, const TrainingJobStatus& status) {
+  const bool is_unbound = problem.reason == kPodUnschedulable || problem.reason == kPodNotBound;
+  return problem.reason != kPodNotCreated && problem.reason != kPodGroupNotMade &&
+         !(is_unbound && IsPlacedNatively(status));
+}
+
 // Nodes are remembered unless the problem cannot be theirs.
 void SuspectNodes(const std::vector<StartProblem>& problems, DecisionBuilder* builder) {
   std::set<std::string> seen;
   for (const StartProblem& problem : problems) {
     const std::string node = builder->PlacementOf(problem.task)->node;
-    if (problem.reason != kPodNotCreated && !node.empty() && seen.insert(node).second) {
+    if (IsOfNode(problem, builder->status()) && !node.empty() && seen.insert(node).second) {
       TrainingJobStatus* const status = builder->mutable_status();
       status->suspect_nodes =
           WithSuspect(std::move(status->suspect_nodes), node, problem.reason, builder->now());

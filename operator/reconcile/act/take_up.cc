@@ -95,7 +95,11 @@ std::string TakeUpFrom(const std::vector<OwnPod>& pods, DecisionBuilder* builder
   }
   status->attempt = attempt;
   for (const TaskId& task : AllTasks(builder->topology())) {
-    status->placement.push_back(PlacementIn(newest.at(task), builder->now()));
+    const OwnPod& own = newest.at(task);
+    status->placement.push_back(PlacementIn(own, builder->now()));
+    if (!own.pod->spec.pod_group.empty()) {  // successors have none
+      status->pod_group = own.pod->spec.pod_group;
+    }
   }
   status->start_time = builder->now();
   return "attempt " + std::to_string(attempt.value()) + " goes on with " +

@@ -35,6 +35,20 @@ TEST(TakeUp, GangOfAJobWhoseStatusWasWipedGoesOnAsItsPodsTell) {
   EXPECT_EQ(EventReasons(world.Step()), "");
 }
 
+TEST(TakeUp, PodsTellByWhichPodGroupTheyWerePlaced) {
+  TestWorld world(MakeTrainingJob(2));
+  world.observed.native.is_followed = true;
+  world.Launch();
+  world.ReportAll();
+  world.Find("mnist-worker-0")->spec.pod_group = "mnist-uid-1-0";
+  world.job.status = {};
+
+  const Decision decision = world.Step();
+
+  EXPECT_EQ(decision.status.pod_group, "mnist-uid-1-0");
+  EXPECT_EQ(DescribeEffects(decision), "create podgroups/mnist-uid-1-0\n");
+}
+
 TEST(TakeUp, GangThatIsNotWholeAnyMoreStartsAnewAtAnAttemptThatWasNeverThere) {
   TestWorld world(MakeTrainingJob(2));
   world.Launch();

@@ -251,6 +251,7 @@ kube::PodSpec SpecOf(const TrainingJob& job,
   spec.hostname = HostName(job.metadata.name, request.task);
   spec.subdomain = job.metadata.name;
   spec.node_selector = role.pod.node_selector;
+  spec.pod_group = request.pod_group;
   spec.termination_grace = role.pod.termination_grace;
   spec.container.name = kTrainerContainer;
   spec.container.image = role.pod.image;

@@ -34,10 +34,11 @@ struct PodRequest {
   TaskId task;
   PodNumber number;
   Epoch epoch;
-  std::string node;
+  std::string node;             // empty: a scheduler chooses it
   int64_t control_counter = 0;  // of the job's newest control message
   // Of the built-in trainer's ps: who stands for each, by number.
   std::vector<Incarnation> ps_incarnations = {};
+  std::string pod_group = {};  // by which kube-scheduler places it with others; empty: none
 
   friend bool operator==(const PodRequest&, const PodRequest&) = default;
 };

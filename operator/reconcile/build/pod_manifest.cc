@@ -8,12 +8,15 @@
 
 #include "common/base/check.h"
 #include "common/contract/environment.h"
+#include "operator/api/placement.h"
 #include "operator/reconcile/build/capacity_request.h"
 #include "operator/reconcile/build/job_objects.h"
 #include "operator/reconcile/build/json_edit.h"
+#include "operator/reconcile/build/node_tie.h"
 #include "operator/reconcile/build/pod.h"
 #include "operator/reconcile/build/restrict_container.h"
 #include "operator/reconcile/build/template_parts.h"
+#include "operator/reconcile/gang/gang_binding.h"
 #include "operator/reconcile/gang/pod_labels.h"
 
 namespace lockstep::control {
@@ -329,30 +332,22 @@ void AddPullSecrets(const Parts& parts, Json* spec) {
   }
 }
 
-// Affinity terms are alternatives: each must name the node. One that is empty matches no node at
-// all, and stays so.
-void PinByAffinity(const std::string& node, Json* spec) {
-  const Json field = {
-      {"key", "metadata.name"}, {"operator", "In"}, {"values", Json::array({node})}};
-  constexpr const char* kRequired = "requiredDuringSchedulingIgnoredDuringExecution";
-  Json* const node_affinity = ObjectAt(ObjectAt(spec, "affinity"), "nodeAffinity");
-  if (node_affinity == nullptr) {
-    return;
+// To the node that was planned; or, where kube-scheduler chooses, to its PodGroup.
+void TieToPlace(const Parts& parts, Json* spec) {
+  const kube::PodSpec& planned = parts.pod.spec;
+  if (!planned.pod_group.empty()) {
+    (*spec)["schedulingGroup"] = {{"podGroupName", planned.pod_group}};
   }
-  if (FindField(*node_affinity, kRequired) == nullptr) {
-    const Json term = {{"matchFields", Json::array({field})}};
-    (*node_affinity)[kRequired] = {{"nodeSelectorTerms", Json::array({term})}};
-    return;
-  }
-  Json* const terms = ListAt(ObjectAt(node_affinity, kRequired), "nodeSelectorTerms");
-  for (std::size_t i = 0; terms != nullptr && i < terms->size(); ++i) {
-    Json& term = (*terms)[i];
-    if (!term.is_object() || term.empty()) {
-      continue;
+  if (planned.node_name.empty()) {
+    const auto identity = ParsePodLabels(parts.pod.labels);
+    const PodPlacement* const placement = FindPlacement(parts.job.status, identity->task);
+    if (placement != nullptr) {
+      KeepFromNodes(NodesToAvoid(parts.job.status, *placement), spec);
     }
-    if (Json* const fields = ListAt(&term, "matchFields")) {
-      fields->push_back(field);
-    }
+  } else if (parts.job.spec.scheduling.binding == PodBinding::kDirect) {
+    (*spec)["nodeName"] = planned.node_name;
+  } else {
+    PinToNode(planned.node_name, spec);
   }
 }
 
@@ -423,11 +418,7 @@ Json SpecOf(const Parts& parts) {
   }
   SecureContainers(parts.settings, &spec);
   AddPullSecrets(parts, &spec);
-  if (parts.job.spec.scheduling.binding == PodBinding::kDirect) {
-    spec["nodeName"] = parts.pod.spec.node_name;
-  } else {
-    PinByAffinity(parts.pod.spec.node_name, &spec);
-  }
+  TieToPlace(parts, &spec);
   spec["hostname"] = parts.pod.spec.hostname;
   spec["subdomain"] = parts.pod.spec.subdomain;
   spec["restartPolicy"] = "Never";

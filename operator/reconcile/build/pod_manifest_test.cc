@@ -8,6 +8,8 @@
 #include "common/contract/environment.h"
 #include "operator/api/manifest.h"
 #include "operator/reconcile/build/pod.h"
+#include "operator/reconcile/build/pod_group.h"
+#include "operator/reconcile/build/pod_request.h"
 #include "operator/reconcile/testing/fake_world.h"
 
 namespace lockstep::control {
@@ -115,6 +117,98 @@ TEST(PodManifest, DirectBindingNamesTheNodeAndLeavesAffinityAlone) {
 
   EXPECT_EQ(pod["spec"]["nodeName"], "node-a");
   EXPECT_FALSE(pod["spec"].contains("affinity"));
+}
+
+// A job whose gang kube-scheduler places, and its first worker's pod.
+TrainingJob NativeJob() {
+  TrainingJob job = MakeCommandJob(2);
+  job.spec.scheduling.binding = PodBinding::kNative;
+  job.status.pod_group = "mnist-uid-1-0";
+  for (int64_t index = 0; index < 2; ++index) {
+    PodPlacement placement;
+    placement.index = index;
+    placement.node = "node-a";
+    placement.since = WallTime{std::chrono::seconds(1000)};
+    job.status.placement.push_back(placement);
+  }
+  return job;
+}
+
+Json NativeManifestOf(const TrainingJob& job) {
+  const PodRequest request = RequestPod(job, job.status, {Role::kWorker, 0});
+  return PodManifest(job, BuildPod(job, request, Settings()).value(), Settings());
+}
+
+TEST(PodManifest, NativeBindingNamesThePodGroupAndNoNode) {
+  const Json spec = NativeManifestOf(NativeJob())["spec"];
+
+  EXPECT_EQ(spec["schedulingGroup"], Json({{"podGroupName", "mnist-uid-1-0"}}));
+  EXPECT_FALSE(spec.contains("nodeName"));
+  EXPECT_FALSE(spec.contains("affinity"));
+}
+
+TEST(PodManifest, SuccessorOfANativeGangIsInNoPodGroupAndOnNoNode) {
+  TrainingJob job = NativeJob();
+  job.status.placement[0].incarnation = Incarnation(1);
+
+  const Json spec = NativeManifestOf(job)["spec"];
+
+  EXPECT_FALSE(spec.contains("schedulingGroup"));
+  EXPECT_FALSE(spec.contains("nodeName"));
+  EXPECT_FALSE(spec.contains("affinity"));
+}
+
+TEST(PodManifest, EditOfBindingChangesNothingOfAGangThatHasItsPlaces) {
+  TrainingJob job = NativeJob();
+  job.spec.scheduling.binding = PodBinding::kDirect;
+  EXPECT_FALSE(NativeManifestOf(job)["spec"].contains("nodeName"));
+  job.spec.scheduling.binding = PodBinding::kNative;
+  job.status.pod_group.clear();
+  const Json spec = NativeManifestOf(job)["spec"];
+  EXPECT_FALSE(spec.contains("schedulingGroup"));
+  EXPECT_EQ(DumpJson(spec["affinity"]),
+            R"({"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":)"
+            R"({"nodeSelectorTerms":[{"matchFields":[{"key":"metadata.name","operator":"In",)"
+            R"("values":["node-a"]}]}]}}})");
+}
+
+TEST(PodManifest, NativeBindingKeepsFromSuspectsThatThePlanDoesWithout) {
+  TrainingJob job = NativeJob();
+  const WallTime later{std::chrono::seconds(1001)};
+  job.status.suspect_nodes = {{"node-a", "PodRefused", 1, later},
+                              {"node-b", "PodRefused", 1, later},
+                              {"node-c", "PodRefused", 1, WallTime{std::chrono::seconds(999)}},
+                              {"node-d", "PodRefused", 2, later}};
+  job.spec.roles[0].pod.raw = ParseJson(R"({"spec": {"affinity": {"nodeAffinity":
+      {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+        {"matchExpressions": [{"key": "gpu", "operator": "Exists"}]}, {}]}}}}})")
+                                  .value();
+
+  const Json terms =
+      NativeManifestOf(job)["spec"]["affinity"]["nodeAffinity"]
+                           ["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"];
+
+  EXPECT_EQ(DumpJson(terms[0]["matchFields"]),
+            R"([{"key":"metadata.name","operator":"NotIn","values":["node-b"]},)"
+            R"({"key":"metadata.name","operator":"NotIn","values":["node-d"]}])");
+  EXPECT_EQ(terms[0]["matchExpressions"].size(), 1U);
+  EXPECT_EQ(terms[1], Json::object()) << "it matches no node, and is to go on so";
+}
+
+TEST(PodGroupManifest, CountsThePodsOfTheGangAndBelongsToTheJob) {
+  TrainingJob job = NativeJob();
+
+  const Json group = PodGroupManifest(job);
+
+  EXPECT_EQ(group["apiVersion"], "scheduling.k8s.io/v1alpha2");
+  EXPECT_EQ(group["kind"], "PodGroup");
+  EXPECT_EQ(group["metadata"]["name"], "mnist-uid-1-0");
+  EXPECT_EQ(group["metadata"]["namespace"], "default");
+  EXPECT_EQ(group["metadata"]["labels"], Json({{"lockstep.dev/job", "mnist"}}));
+  EXPECT_EQ(group["metadata"]["ownerReferences"][0]["uid"], "uid-1");
+  EXPECT_EQ(DumpJson(group["spec"]), R"({"schedulingPolicy":{"gang":{"minCount":2}}})");
+  job.spec.scheduling.priority_class_name = "urgent";
+  EXPECT_EQ(PodGroupManifest(job)["spec"]["priorityClassName"], "urgent");
 }
 
 TEST(PodManifest, DollarsOfTheContractAreNotExpanded) {

@@ -6,6 +6,7 @@
 
 #include "common/base/check.h"
 #include "operator/api/placement.h"
+#include "operator/reconcile/gang/gang_binding.h"
 
 namespace lockstep::control {
 namespace {
@@ -33,8 +34,11 @@ PodRequest RequestPod(const TrainingJob& job, const TrainingJobStatus& status, c
   PodRequest request{task,
                      {status.attempt, placement->incarnation},
                      status.epoch,
-                     placement->node,
+                     IsPlacedNatively(status) ? std::string() : placement->node,
                      status.control_counter};
+  if (IsInPodGroup(status, placement->incarnation)) {
+    request.pod_group = status.pod_group;
+  }
   if (job.spec.training.has_value() && task.role == Role::kPs) {
     request.ps_incarnations = PsIncarnations(status);
   }

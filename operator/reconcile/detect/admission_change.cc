@@ -5,6 +5,7 @@
 
 #include "operator/api/conditions.h"
 #include "operator/reconcile/build/pod.h"
+#include "operator/reconcile/gang/gang_binding.h"
 
 namespace lockstep::control {
 namespace {
@@ -21,6 +22,22 @@ std::vector<NamedAmount> RaisedAmounts(const RoleSpec& role, const kube::Pod& po
     return amount.amount <= planned.AmountOf(amount.name);
   });
   return raised;
+}
+
+// kube-scheduler was to choose, and has: that is nobody's concern, but the condition says what is
+// so.
+void NoteNodesChosen(DecisionBuilder* builder) {
+  const Condition* const scheduled = FindCondition(builder->status(), ConditionType::kScheduled);
+  if (scheduled != nullptr && scheduled->is_true && scheduled->reason == "GangPlaced") {
+    const TrainingJobStatus& status = builder->status();
+    SetCondition(builder->mutable_status(),
+                 {ConditionType::kScheduled,
+                  true,
+                  "GangPlaced",
+                  "attempt " + std::to_string(status.attempt.value()) + ": " +
+                      DescribePlaces(status) + ", as kube-scheduler has placed them"},
+                 builder->now());
+  }
 }
 
 }  // namespace
@@ -64,6 +81,10 @@ bool NoteRealNodes(const GangView& view, DecisionBuilder* builder) {
   }
   if (count == 0) {
     return false;
+  }
+  if (IsPlacedNatively(builder->status())) {
+    NoteNodesChosen(builder);
+    return true;
   }
   builder->Set(
       {ConditionType::kScheduled,

@@ -19,8 +19,9 @@ std::string DescribeAdmission(const RoleSpec& role, const kube::Pod& pod);
 void NoteAdmission(const GangView& view, DecisionBuilder* builder);
 
 // Writes into the placement where members' pods are bound, if that is not where they were planned,
-// and says so: something took away what ties a pod to its node, and whoever did it does not know
-// what else was planned there. Returns whether there are such pods: the view is out of date then.
+// and says so unless kube-scheduler was to choose: something took away what ties a pod to its node,
+// and whoever did it does not know what else was planned there. Returns whether there are such
+// pods: the view is out of date then.
 bool NoteRealNodes(const GangView& view, DecisionBuilder* builder);
 
 }  // namespace lockstep::control

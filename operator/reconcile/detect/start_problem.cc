@@ -6,6 +6,8 @@
 
 #include "common/contract/text.h"
 #include "operator/api/placement.h"
+#include "operator/reconcile/build/stored_conditions.h"
+#include "operator/reconcile/gang/gang_binding.h"
 #include "operator/reconcile/policy/deadline.h"
 
 namespace lockstep::control {
@@ -13,6 +15,12 @@ namespace {
 
 // Words of others longer than this are cut where people read them.
 constexpr std::size_t kWordsBytesMax = 300;
+
+// Different words of one scheduler that are repeated. Choice: the pods of a gang are of few kinds.
+constexpr std::size_t kVoicesMax = 3;
+
+// A condition of PodGroups. Source: scheduling.k8s.io/v1alpha2, types.go.
+constexpr const char* kPodGroupScheduled = "PodGroupScheduled";
 
 // Ways in which a node takes a pod back that did run. Source: the kubelet, Kubernetes 1.36.
 constexpr std::array<std::string_view, 8> kTakenBack = {"DeadlineExceeded",
@@ -49,13 +57,49 @@ std::string WhyNoContainer(const kube::PodStatus& status) {
               status.waiting_message);
 }
 
-std::string WhyNotBound(const Member& member) {
-  return With("cannot be bound to " + member.node, member.pod->status.unschedulable);
+// Adds words that nobody has said yet.
+void AddWords(const std::string& words, std::vector<std::string>* said) {
+  if (!words.empty() && std::find(said->begin(), said->end(), words) == said->end()) {
+    said->push_back(words);
+  }
+}
+
+// What kube-scheduler says of a gang that it has not placed: of those for which it finds no node,
+// and of those that wait for them. Each only once, the member's own first.
+std::string SchedulersWords(const Member& member,
+                            const GangView& view,
+                            const DecisionBuilder& builder) {
+  std::vector<std::string> said;
+  AddWords(member.pod->status.unschedulable, &said);
+  for (const Member& other : view.members) {
+    if (other.pod != nullptr && said.size() < kVoicesMax) {
+      AddWords(other.pod->status.unschedulable, &said);
+    }
+  }
+  const CapacityObject* const group =
+      FindPodGroup(builder.observed().native, builder.status().pod_group);
+  if (group != nullptr && group->is_ours && !IsTrueIn(group->conditions, kPodGroupScheduled)) {
+    AddWords(TextIn(group->conditions, kPodGroupScheduled, "message"), &said);
+  }
+  std::string text;
+  for (const std::string& words : said) {
+    text += (text.empty() ? "" : "; ") + CutText(words, kWordsBytesMax);
+  }
+  return text;
+}
+
+std::string WhyNotBound(const Member& member,
+                        const GangView& view,
+                        const DecisionBuilder& builder) {
+  return IsPlacedNatively(builder.status())
+             ? "is not placed by kube-scheduler: " + SchedulersWords(member, view, builder)
+             : With("cannot be bound to " + member.node, member.pod->status.unschedulable);
 }
 
 // One member that does not run, and how long it has been waited for.
 struct Candidate {
   const DecisionBuilder& builder;
+  const GangView& view;
   const Member& member;
   const PodPlacement& placement;
   bool has_run;  // the gang
@@ -85,6 +129,30 @@ std::optional<StartProblem> NotCreated(const Candidate& one) {
   const std::string what = With("was not created", refusal->second.message);
   return refusal->second.is_invalid ? one.FinalProblem("InvalidPod", what)
                                     : one.Problem(std::string(kPodNotCreated), what);
+}
+
+// Without its PodGroup no pod of the gang would be placed, so none is created.
+std::optional<StartProblem> NoPodGroup(const Candidate& one) {
+  const TrainingJobStatus& status = one.builder.status();
+  const NativeSight& sight = one.builder.observed().native;
+  if (!AwaitsPodGroup(status, sight, one.member)) {
+    return std::nullopt;
+  }
+  const std::string what = "waits for PodGroup " + status.pod_group;
+  const CapacityObject* const group = FindPodGroup(sight, status.pod_group);
+  if (group != nullptr && !group->is_ours) {
+    return one.Problem(std::string(kPodGroupNotMade), what + ", which belongs to somebody else");
+  }
+  const auto refusal = sight.refusals.find(status.pod_group);
+  if (refusal != sight.refusals.end() && one.waited() >= kUnschedulablePatience) {
+    return one.Problem(std::string(kPodGroupNotMade),
+                       With(what + ", which was not created", refusal->second));
+  }
+  if (one.waited() >= kUnboundPatience) {
+    return one.Problem(std::string(kPodGroupNotMade),
+                       what + ", which is not there after " + SecondsText(kUnboundPatience));
+  }
+  return std::nullopt;
 }
 
 // A kubelet that does not let a pod in makes it Failed with a reason and without containers.
@@ -118,12 +186,14 @@ std::optional<StartProblem> NoContainer(const Candidate& one) {
 std::optional<StartProblem> NotBound(const Candidate& one) {
   const kube::PodStatus& status = one.member.pod->status;
   if (!status.unschedulable.empty() && one.troubled() >= kUnschedulablePatience) {
-    return one.Problem("PodUnschedulable", WhyNotBound(one.member));
+    return one.Problem(std::string(kPodUnschedulable),
+                       WhyNotBound(one.member, one.view, one.builder));
   }
   if (status.is_unbound && one.waited() >= kUnboundPatience) {
-    return one.Problem(
-        "PodNotBound",
-        "was not bound to " + one.member.node + " within " + SecondsText(kUnboundPatience));
+    const bool is_native = IsPlacedNatively(one.builder.status());
+    return one.Problem(std::string(kPodNotBound),
+                       "was not bound to " + (is_native ? "a node" : one.member.node) + " within " +
+                           SecondsText(kUnboundPatience));
   }
   return std::nullopt;
 }
@@ -131,6 +201,9 @@ std::optional<StartProblem> NotBound(const Candidate& one) {
 // Nobody is there to start the pod.
 std::optional<StartProblem> NoNode(const Candidate& one) {
   const std::string& node = one.member.node;
+  if (!HasItsNode(one.builder.status(), one.member)) {
+    return std::nullopt;
+  }
   if (FindNode(one.builder.observed(), node) == nullptr) {
     return one.Problem("NodeNotReady", "waits for node " + node + ", which is gone");
   }
@@ -160,24 +233,29 @@ bool IsComing(const Member& member) {
 }
 
 // Whether something keeps the pod from starting that often mends itself.
-bool IsInTrouble(const Member& member, const Observed& observed) {
+bool IsInTrouble(const Member& member, const DecisionBuilder& builder) {
   return IsComing(member) &&
          (!member.pod->status.waiting_reason.empty() || !member.pod->status.unschedulable.empty() ||
-          !IsNodeReady(observed, member.node));
+          (HasItsNode(builder.status(), member) && !IsNodeReady(builder.observed(), member.node)));
 }
 
 // What that is. Precondition: IsInTrouble.
-std::string DescribeTrouble(const Member& member) {
+std::string DescribeTrouble(const Member& member,
+                            const GangView& view,
+                            const DecisionBuilder& builder) {
   const kube::PodStatus& status = member.pod->status;
   return DescribeMember(member) + " " +
          (!status.waiting_reason.empty() ? WhyNoContainer(status)
           : !status.unschedulable.empty()
-              ? WhyNotBound(member)
+              ? WhyNotBound(member, view, builder)
               : "waits for node " + member.node + ", which is not ready");
 }
 
 std::optional<StartProblem> ProblemOf(const Candidate& one) {
   if (auto problem = NotCreated(one)) {
+    return problem;
+  }
+  if (auto problem = NoPodGroup(one)) {
     return problem;
   }
   if (auto problem = Refused(one)) {
@@ -198,7 +276,7 @@ std::optional<StartProblem> ProblemOf(const Candidate& one) {
 void NoteTrouble(const GangView& view, DecisionBuilder* builder) {
   for (const Member& member : view.members) {
     PodPlacement* const placement = builder->PlacementOf(member.task);
-    if (!IsInTrouble(member, builder->observed())) {
+    if (!IsInTrouble(member, *builder)) {
       placement->trouble_since.reset();
     } else if (!placement->trouble_since || *placement->trouble_since < placement->since) {
       placement->trouble_since = builder->now();  // an older one's was of another pod
@@ -213,14 +291,14 @@ void TellOfTrouble(const GangView& view, DecisionBuilder* builder) {
   }
   const auto troubled =
       std::find_if(view.members.begin(), view.members.end(), [&](const Member& member) {
-        return IsInTrouble(member, builder->observed());
+        return IsInTrouble(member, *builder);
       });
   if (troubled != view.members.end() && !builder->status().has_run) {
     SetCondition(builder->mutable_status(),
                  {ConditionType::kScheduled,
                   true,
                   std::string(kReasonPodWaits),
-                  DescribeTrouble(*troubled) + "; it is waited for"},
+                  DescribeTrouble(*troubled, view, *builder) + "; it is waited for"},
                  builder->now());
   } else if (scheduled->reason == kReasonPodWaits) {
     SetCondition(builder->mutable_status(),
@@ -237,7 +315,7 @@ std::vector<StartProblem> FindStartProblems(const DecisionBuilder& builder, cons
       continue;
     }
     const PodPlacement& placement = *FindPlacement(builder.status(), member.task);
-    if (auto problem = ProblemOf({builder, member, placement, has_run})) {
+    if (auto problem = ProblemOf({builder, view, member, placement, has_run})) {
       problems.push_back(*std::move(problem));
     }
   }

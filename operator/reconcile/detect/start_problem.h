@@ -29,19 +29,26 @@ void NoteTrouble(const GangView& view, DecisionBuilder* builder);
 // patience is not yet over, and nobody would know what for.
 void TellOfTrouble(const GangView& view, DecisionBuilder* builder);
 
-// The reason of a problem that no other node would cure: the server refuses the pod.
+// The reasons of problems that no other node would cure: the server refuses the pod, or there is no
+// PodGroup for it.
 inline constexpr std::string_view kPodNotCreated = "PodNotCreated";
+inline constexpr std::string_view kPodGroupNotMade = "PodGroupNotMade";
+
+// The reasons where no scheduler binds it: one has looked, none has.
+inline constexpr std::string_view kPodUnschedulable = "PodUnschedulable";
+inline constexpr std::string_view kPodNotBound = "PodNotBound";
 
 // The reasons of all problems for which gangs are rolled back.
-inline constexpr std::array<std::string_view, 9> kRollbackReasons = {kPodNotCreated,
-                                                                     "ContainerNotCreated",
-                                                                     "ImagePullFailed",
-                                                                     "NoRoom",
-                                                                     "NodeNotReady",
-                                                                     "PodNotBound",
-                                                                     "PodRefused",
-                                                                     "PodUnschedulable",
-                                                                     "StartTimeout"};
+inline constexpr std::array<std::string_view, 10> kRollbackReasons = {kPodNotCreated,
+                                                                      kPodGroupNotMade,
+                                                                      "ContainerNotCreated",
+                                                                      "ImagePullFailed",
+                                                                      "NoRoom",
+                                                                      "NodeNotReady",
+                                                                      kPodNotBound,
+                                                                      "PodRefused",
+                                                                      kPodUnschedulable,
+                                                                      "StartTimeout"};
 
 // Why a pod that was decided does not come to run.
 struct StartProblem {

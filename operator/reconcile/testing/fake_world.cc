@@ -95,6 +95,7 @@ void TestWorld::Apply(const Effect& effect) {
     if (Find(create->pod.name) == nullptr) {
       observed.pods.push_back(create->pod);
       observed.pods.back().uid = "pod-uid-" + std::to_string(next_uid_++);
+      observed.pods.back().status.is_unbound = create->pod.spec.node_name.empty();
     }
   } else if (const auto* removal = std::get_if<DeletePod>(&effect)) {
     kube::Pod* const pod = Find(removal->name);

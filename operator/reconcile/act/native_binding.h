@@ -1,0 +1,28 @@
+#pragma once
+
+#include <string>
+
+#include "operator/reconcile/decision_builder.h"
+
+namespace lockstep::control {
+
+// With scheduling.binding: Native the round says when a gang has room, and kube-scheduler where: it
+// places the pods of a PodGroup, all or none. The PodGroup's name is in the status before it is
+// made, it is there before the pods, and every one that is not in the status goes: so none is left
+// over, however a gang ends.
+
+// Whether a job without places has to wait for them because PodGroups are not seen. The condition
+// Scheduled says what is missing.
+bool WaitsForPodGroups(DecisionBuilder* builder);
+
+// The gang has just got its places: leaves them to kube-scheduler where the job asks for that.
+void LeaveToScheduler(DecisionBuilder* builder);
+
+// "attempt 0: 3 pods on 2 nodes", of a gang that has just got its places.
+std::string DescribePlan(const TrainingJobStatus& status);
+
+// Makes the PodGroup of the gang where it is missing, and removes those that are left over. The
+// status is as decided, last of all.
+void TellScheduler(DecisionBuilder* builder);
+
+}  // namespace lockstep::control

@@ -1,0 +1,55 @@
+#include "operator/reconcile/build/node_tie.h"
+
+#include <cstddef>
+
+#include "operator/reconcile/build/json_edit.h"
+
+namespace lockstep::control {
+namespace {
+
+Json NameField(const char* op, const std::string& node) {
+  return {{"key", "metadata.name"}, {"operator", op}, {"values", Json::array({node})}};
+}
+
+// Affinity terms are alternatives: each must have the fields. One that is empty matches no node at
+// all, and stays so.
+void Require(const Json& fields, Json* spec) {
+  constexpr const char* kRequired = "requiredDuringSchedulingIgnoredDuringExecution";
+  Json* const node_affinity = ObjectAt(ObjectAt(spec, "affinity"), "nodeAffinity");
+  if (node_affinity == nullptr) {
+    return;
+  }
+  if (FindField(*node_affinity, kRequired) == nullptr) {
+    const Json term = {{"matchFields", fields}};
+    (*node_affinity)[kRequired] = {{"nodeSelectorTerms", Json::array({term})}};
+    return;
+  }
+  Json* const terms = ListAt(ObjectAt(node_affinity, kRequired), "nodeSelectorTerms");
+  for (std::size_t i = 0; terms != nullptr && i < terms->size(); ++i) {
+    Json& term = (*terms)[i];
+    if (!term.is_object() || term.empty()) {
+      continue;
+    }
+    if (Json* const own = ListAt(&term, "matchFields")) {
+      own->insert(own->end(), fields.begin(), fields.end());
+    }
+  }
+}
+
+}  // namespace
+
+void PinToNode(const std::string& node, Json* spec) {
+  Require(Json::array({NameField("In", node)}), spec);
+}
+
+void KeepFromNodes(const std::vector<std::string>& nodes, Json* spec) {
+  Json fields = Json::array();  // of one name each, as the API server wants them
+  for (const std::string& node : nodes) {
+    fields.push_back(NameField("NotIn", node));
+  }
+  if (!fields.empty()) {
+    Require(fields, spec);
+  }
+}
+
+}  // namespace lockstep::control
