@@ -48,6 +48,16 @@ void Simulation::Adversary() {
   if (context_.has_limits && context_.limits_prng.Below(kLimitEditOdds) == 0) {
     EditLimit();
   }
+  if (context_.has_autoscaler) {
+    static constexpr Odds kAutoscalerMoves[] = {{120, &Simulation::CrashAutoscaler},
+                                                {100, &Simulation::TakeNameOfAsk},
+                                                {150, &Simulation::RemoveAsked}};
+    for (const Odds& one : kAutoscalerMoves) {
+      if (context_.autoscaler_prng.Below(one.odds) == 0) {
+        (this->*one.move)();
+      }
+    }
+  }
   if (outage_until_ != TimePoint() && outage_until_ <= context_.now) {
     outage_until_ = TimePoint();
     for (auto& [number, one] : operators_) {

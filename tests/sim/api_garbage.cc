@@ -1,11 +1,19 @@
 #include <algorithm>
 #include <vector>
 
+#include "operator/kube/capacity_kinds.h"
 #include "tests/sim/api_server.h"
 
 // What the controllers of a cluster remove from the simulated API server: objects whose owner or
 // namespace goes.
 namespace lockstep::control::sim {
+namespace {
+
+// What jobs own.
+constexpr kube::ResourceType kOwnedKinds[] = {
+    kube::kPods, kube::kServices, kube::kSecrets, kube::kPodTemplates, kube::kProvisioningRequests};
+
+}  // namespace
 
 bool ApiServer::CollectGarbage(WallTime now) {
   if (!terminating.empty() && EmptyNamespace(*terminating.begin(), now)) {
@@ -17,7 +25,7 @@ bool ApiServer::CollectGarbage(WallTime now) {
       return true;
     }
   }
-  for (const kube::ResourceType& type : {kube::kPods, kube::kServices, kube::kSecrets}) {
+  for (const kube::ResourceType& type : kOwnedKinds) {
     if (RemoveOrphan(&store_.Of(type), now)) {
       return true;
     }
@@ -28,8 +36,12 @@ bool ApiServer::CollectGarbage(WallTime now) {
 // Deletes the next object of a namespace; the last one ends it.
 bool ApiServer::EmptyNamespace(const std::string& name, WallTime now) {
   bool is_empty = true;
-  for (const kube::ResourceType& type :
-       {kube::kPods, kube::kServices, kube::kTrainingJobs, kube::kSecrets}) {
+  for (const kube::ResourceType& type : {kube::kPods,
+                                         kube::kServices,
+                                         kube::kTrainingJobs,
+                                         kube::kSecrets,
+                                         kube::kPodTemplates,
+                                         kube::kProvisioningRequests}) {
     Collection& collection = store_.Of(type);
     for (const auto& [key, object] : collection.objects) {
       if (key.namespace_name == name && !IsDeleting(*object)) {
@@ -53,7 +65,7 @@ bool ApiServer::LetGoOfOwner(Collection* collection, const kube::ObjectKey& key,
     return false;
   }
   bool has_dependents = false;
-  for (const kube::ResourceType& type : {kube::kPods, kube::kServices, kube::kSecrets}) {
+  for (const kube::ResourceType& type : kOwnedKinds) {
     Collection& dependents = store_.Of(type);
     for (const auto& [name, object] : dependents.objects) {
       const Json references = object->at("metadata").value("ownerReferences", Json::array());

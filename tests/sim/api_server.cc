@@ -175,9 +175,8 @@ kube::Reply ApiServer::List(const Route& route) const {
       break;
     }
     // Only custom objects say what they are inside a list.
-    items +=
-        (items.empty() ? "" : ",") +
-        (collection.kind == "TrainingJob" ? ObjectText(collection, *object) : DumpJson(*object));
+    items += (items.empty() ? "" : ",") +
+             (IsCustomKind(collection) ? ObjectText(collection, *object) : DumpJson(*object));
     after = key;
     ++count;
   }
@@ -200,6 +199,10 @@ bool ApiServer::Edit(const kube::ResourceType& type,
     store_.Put(&store_.Of(type), key, std::move(after));
   }
   return true;
+}
+
+bool IsCustomKind(const Collection& collection) {
+  return collection.kind == "TrainingJob" || collection.kind == "ProvisioningRequest";
 }
 
 std::string ObjectText(const Collection& collection, const Json& object) {

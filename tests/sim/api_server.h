@@ -138,6 +138,9 @@ class ApiServer {
   int next_watch_ = 1;
 };
 
+// Whether objects of the kind are custom objects with a generation and a status of its own.
+bool IsCustomKind(const Collection& collection);
+
 // "trainingjobs.lockstep.dev" and "TrainingJob.lockstep.dev", or "pods" and "Pod".
 std::string QualifiedName(const Collection& collection);
 std::string QualifiedKind(const Collection& collection);

@@ -15,8 +15,8 @@ constexpr const char* kModified =
 constexpr int64_t kGraceDefault = 30;
 
 bool HasStatusSubresource(const Collection& collection) {
-  return collection.kind == "Pod" || collection.kind == "TrainingJob" ||
-         collection.kind == "Node" || collection.kind == "Service";
+  return collection.kind == "Pod" || IsCustomKind(collection) || collection.kind == "Node" ||
+         collection.kind == "Service";
 }
 
 std::string SecondsText(WallTime when) {
@@ -82,7 +82,7 @@ bool IsPodWellFormed(const Json& pod) {
 }
 
 bool HasGeneration(const Collection& collection) {
-  return collection.kind == "TrainingJob" || collection.kind == "Pod";
+  return IsCustomKind(collection) || collection.kind == "Pod";
 }
 
 void BumpGeneration(const Collection& collection, Json* object) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tests/sim/checks.h"
+#include "tests/sim/gang_reader.h"
 #include "tests/sim/pod_reader.h"
 #include "tests/sim/selector.h"
 
@@ -25,18 +26,9 @@ constexpr seconds kSettlesIn{60};
 // What a status says may have been decided so long before it was written: as in check_ends.cc.
 constexpr seconds kDecisionError{50};
 
-bool IsPlaced(const Json& job) {
-  const Json status = job.value("status", Json::object());
-  return !status.value("placement", Json::array()).empty();
-}
-
-bool HoldsPlaces(const Json& job) {
-  return IsPlaced(job) && TextAt(job, "status.completionTime").empty();
-}
-
 // The queue that it counts in: that which it got its places by, else the one that it names.
 std::string QueueOf(const Json& job) {
-  std::string queue = IsPlaced(job) ? TextAt(job, "status.origin.queue") : "";
+  std::string queue = HasPlaces(job) ? TextAt(job, "status.origin.queue") : "";
   if (queue.empty()) {
     queue = TextAt(job, "spec.scheduling.queue");
   }

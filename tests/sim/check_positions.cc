@@ -6,17 +6,12 @@
 #include <vector>
 
 #include "tests/sim/checks.h"
+#include "tests/sim/gang_reader.h"
 #include "tests/sim/selector.h"
 
 // What jobs say of where they stand in their queues, as it is stored.
 namespace lockstep::control::sim {
 namespace {
-
-bool WantsPlaces(const Json& job) {
-  const Json status = job.value("status", Json::object());
-  return status.value("placement", Json::array()).empty() &&
-         TextAt(job, "status.completionTime").empty() && !IsDeleting(job);
-}
 
 std::string NamedQueueOf(const Json& job) {
   const std::string queue = TextAt(job, "spec.scheduling.queue");

@@ -1,66 +1,23 @@
 #include <algorithm>
 #include <chrono>
-#include <limits>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 
-#include "operator/api/conditions.h"
-#include "operator/reconcile/gang/departure.h"
 #include "tests/sim/checks.h"
+#include "tests/sim/gang_reader.h"
 #include "tests/sim/pod_reader.h"
 #include "tests/sim/selector.h"
 
-// Whose turn it is: a gang that pauses keeps its place in the queue.
+// Whose turn it is: who came later takes no room that an older one waits for.
 namespace lockstep::control::sim {
 namespace {
 
-bool IsOlder(const ObjectPtr& a, const ObjectPtr& b) {
-  const auto age = [](const ObjectPtr& job) {
-    return TextAt(*job, "metadata.creationTimestamp") + " " + TextAt(*job, "metadata.name");
-  };
-  return age(a) < age(b);
-}
+using std::chrono::seconds;
 
-int64_t CountThatFits(const Amounts& free, const Amounts& request) {
-  int64_t count = std::numeric_limits<int64_t>::max();
-  for (const auto& [name, amount] : request) {
-    if (amount > 0) {
-      count = std::min(count, std::max<int64_t>(0, AmountOf(free, name)) / amount);
-    }
-  }
-  return count;
-}
-
-bool Fits(const std::map<std::string, Amounts>& room, const TrainingJob& job, const Json& object) {
-  const Amounts request = RequestsOfRole(object, Role::kWorker);
-  const int64_t wanted = job.spec.roles[0].replicas;
-  int64_t count = 0;
-  for (const auto& [node, free] : room) {
-    count += std::min(wanted, CountThatFits(free, request));
-  }
-  return count >= wanted;
-}
-
-// When the job is stopped, its pods' grace aside; null: never.
-std::optional<WallTime> StopOf(const TrainingJob& job) {
-  const std::optional<std::chrono::seconds>& limit = job.spec.run_policy.active_deadline;
-  return limit.has_value() && job.status.start_time.has_value()
-             ? std::optional(*job.status.start_time + *limit)
-             : std::nullopt;
-}
-
-void Take(const TrainingJob& job, const Json& object, std::map<std::string, Amounts>* room) {
-  for (const PodPlacement& placement : job.status.placement) {
-    const auto node = room->find(placement.node);
-    if (placement.is_completed || node == room->end()) {
-      continue;
-    }
-    for (const auto& [name, amount] : RequestsOfRole(object, placement.role)) {
-      node->second[name] -= amount;
-    }
-  }
-}
+// Who has waited for so long is known to wait. Choice: twice what views lag.
+constexpr seconds kIsKnownAfter = 2 * std::chrono::duration_cast<seconds>(kViewLag);
 
 }  // namespace
 
@@ -82,11 +39,21 @@ void Checks::NoteCluster() {
     cluster_seen_ = seen;
     cluster_since_ = context_->now;
   }
+  std::string own;
+  for (const auto& [key, pod] : server_->store().Of(kube::kPods).objects) {
+    if (context_->has_autoscaler && !JobUidOf(*pod).empty() && !HasPodEnded(*pod)) {
+      own += UidOf(*pod) + " ";
+    }
+  }
+  if (own != pods_seen_) {
+    pods_seen_ = own;
+    pods_since_ = context_->now;
+  }
 }
 
 // What nodes have that take pods, beside the pods of others.
-std::map<std::string, Amounts> Checks::RoomForJobs() {
-  std::map<std::string, Amounts> room;
+AmountsByNode Checks::RoomForJobs() const {
+  AmountsByNode room;
   for (const auto& [key, node] : server_->store().Of(kube::kNodes).objects) {
     const bool is_open = IsNodeReady(*node) && !node->at("spec").value("unschedulable", false) &&
                          !node->at("spec").contains("taints");
@@ -107,72 +74,109 @@ std::map<std::string, Amounts> Checks::RoomForJobs() {
 
 // The nodes as they will be when everything older than the job has ended: pods of others and
 // younger jobs stay.
-std::map<std::string, Amounts> Checks::RoomBeside(const ObjectPtr& older) {
-  std::map<std::string, Amounts> room = RoomForJobs();
-  for (const auto& [key, object] : server_->store().Of(kube::kTrainingJobs).objects) {
-    const TrainingJob& job = jobs_.Of(object);
-    if (UidOf(*object) != UidOf(*older) && IsOlder(older, object) && !HasEnded(job.status)) {
-      Take(job, *object, &room);
+AmountsByNode Checks::RoomBeside(const Json& older) const {
+  AmountsByNode room = RoomForJobs();
+  for (const auto& [key, job] : server_->store().Of(kube::kTrainingJobs).objects) {
+    if (UidOf(*job) != UidOf(older) && IsOlder(older, *job) &&
+        TextAt(*job, "status.completionTime").empty()) {
+      TakePlaces(*job, &room);
     }
   }
   return room;
 }
 
 // Whether the newly placed gang leaves the older one what it needs.
-bool Checks::MayGoFirst(const ObjectPtr& older, const ObjectPtr& placed) {
-  const TrainingJob& job = jobs_.Of(older);
-  // With the placed gang's: its status has been stored.
-  std::map<std::string, Amounts> beside = RoomBeside(older);
-  std::map<std::string, Amounts> before = beside;
-  for (const PodPlacement& placement : jobs_.Of(placed).status.placement) {
-    if (const auto node = before.find(placement.node); node != before.end()) {
-      AddTo(&node->second, RequestsOfRole(*placed, placement.role));
-    }
-  }
-  return !Fits(before, job, *older) || Fits(beside, job, *older);
+bool Checks::MayGoFirst(const Json& older, const Json& placed) const {
+  const AmountsByNode beside = RoomBeside(older);  // with it: its status has been stored
+  AmountsByNode before = beside;
+  GiveBackPlaces(placed, &before);
+  return !FitsGang(before, older) || FitsGang(beside, older);
 }
 
-// Whether the newly placed gang is stopped before the older one can have the room that it needs, if
-// those that run are stopped no sooner than they say.
-bool Checks::EndsBefore(const ObjectPtr& older, const ObjectPtr& placed) {
-  const std::optional<WallTime> end = StopOf(jobs_.Of(placed));
-  if (!end.has_value()) {
+// Whether the job, which wants places, stands in the queue: a gang that pauses before it restarts
+// does, and one that waits for room, or for its turn, and is known to.
+bool Checks::StandsInLine(const Json& job) const {
+  if (!job.contains("status")) {
     return false;
   }
-  std::map<std::string, Amounts> room = RoomForJobs();
-  for (const auto& [key, object] : server_->store().Of(kube::kTrainingJobs).objects) {
-    const TrainingJob& job = jobs_.Of(object);
-    const std::optional<WallTime> stop = StopOf(job);
-    const bool is_there = !stop.has_value() || *stop >= *end - kCalendarError;
-    if (UidOf(*object) != UidOf(*placed) && !HasEnded(job.status) && is_there) {
-      Take(job, *object, &room);
-    }
+  const Json& status = job.at("status");
+  const Json* const scheduled = WhyUnscheduled(job);
+  const std::string reason = scheduled == nullptr ? "" : TextAt(*scheduled, "reason");
+  if (IsPausing(job, context_->ServerTime() - kCalendarError)) {
+    return status.value("rollbacks", int64_t{0}) == 0 &&
+           status.value("quickRestarts", int64_t{0}) > 0 && reason != "PodStuck";
   }
-  return !Fits(room, jobs_.Of(older), *older);
+  const bool is_current = status.value("observedGeneration", int64_t{0}) ==
+                          job.at("metadata").value("generation", int64_t{0});
+  const std::optional<WallTime> since =
+      scheduled == nullptr ? std::nullopt : TimeAt(*scheduled, "lastTransitionTime");
+  return is_current && (reason == "Unschedulable" || reason == "WaitsInQueue") &&
+         since.has_value() && context_->ServerTime() - *since >= kIsKnownAfter;
+}
+
+// Whether a younger gang has left its places so short a time ago that it may have been reckoned
+// with.
+bool Checks::HasJustLeft(const Json& older) const {
+  return std::any_of(departures_.begin(), departures_.end(), [&](const Departure& one) {
+    return context_->now - one.at < kViewLag && IsOlder(older, *one.job);
+  });
+}
+
+void Checks::NoteDeparture(const ObjectPtr& before, const ObjectPtr& after) {
+  std::erase_if(departures_,
+                [this](const Departure& one) { return context_->now - one.at >= kViewLag; });
+  if (HoldsPlaces(*before) && !HoldsPlaces(*after)) {
+    departures_.push_back({context_->now, before});
+  }
 }
 
 void Checks::CheckTurns(const ObjectPtr& before_object, const ObjectPtr& after_object) {
-  const bool is_placed = jobs_.Of(before_object).status.placement.empty() &&
-                         !jobs_.Of(after_object).status.placement.empty();
+  NoteDeparture(before_object, after_object);
+  NoteRun(*before_object, *after_object);
+  const bool is_placed = !sim::HasPlaces(*before_object) && sim::HasPlaces(*after_object);
   if (!is_placed || context_->has_shares || context_->has_faults ||
       context_->now - cluster_since_ < kViewLag ||
       context_->now - context_->peace_since < 2 * kViewLag || server_->admission.raised_count > 0) {
     return;
   }
   for (const auto& [key, older] : server_->store().Of(kube::kTrainingJobs).objects) {
-    const TrainingJob& job = jobs_.Of(older);
-    const TrainingJobStatus& status = job.status;
-    const bool pauses = !HasEnded(status) && !IsDeleting(*older) && status.placement.empty() &&
-                        status.rollbacks == 0 && status.quick_restarts > 0 &&
-                        status.retry_at.has_value() && !job.spec.run_policy.suspend;
-    const Condition* const scheduled = FindCondition(status, ConditionType::kScheduled);
-    const bool is_stuck = scheduled != nullptr && scheduled->reason == kReasonPodStuck;
-    if (pauses && !is_stuck && IsOlder(older, after_object)) {
-      Require(MayGoFirst(older, after_object) || EndsBefore(older, after_object),
-              NameOf(jobs_.Of(after_object)) + " took the place of " + job.metadata.name +
-                  ", which is older and pauses");
+    if (IsOlder(*older, *after_object) && WantsPlaces(*older) && StandsInLine(*older) &&
+        !HasJustLeft(*older)) {
+      Require(MayGoFirst(*older, *after_object) || EndsInTime(*older, *after_object),
+              NameOf(jobs_.Of(after_object)) + " took the place of " + key.name +
+                  ", which is older and waits");
     }
   }
+}
+
+// A gang asks for nodes where it has no room, by what is there, and what is held and promised.
+void Checks::CheckAsksForRoom(const Json& asking) {
+  if (context_->has_shares || context_->has_faults || context_->now - cluster_since_ < kViewLag ||
+      context_->now - pods_since_ < kViewLag || !departures_.empty() ||
+      context_->now - context_->peace_since < 2 * kViewLag || server_->admission.raised_count > 0) {
+    return;
+  }
+  AmountsByNode room = RoomForJobs();
+  std::set<std::string> holding;  // uids of jobs
+  for (const auto& [key, job] : server_->store().Of(kube::kTrainingJobs).objects) {
+    if (HoldsPlaces(*job)) {
+      TakePlaces(*job, &room);
+      holding.insert(UidOf(*job));
+    }
+  }
+  for (const auto& [key, pod] : server_->store().Of(kube::kPods).objects) {
+    const auto node = room.find(NodeWantedBy(*pod));
+    const bool is_counted = holding.contains(JobUidOf(*pod)) && !IsDeleting(*pod);
+    if (node == room.end() || JobUidOf(*pod).empty() || HasPodEnded(*pod) || is_counted) {
+      continue;
+    }
+    for (const auto& [name, amount] : RequestsOfPod(*pod)) {
+      node->second[name] -= amount;
+    }
+  }
+  context_->Count("a gang that asks for nodes when all is known");
+  Require(!FitsGang(room, asking),
+          TextAt(asking, "metadata.name") + ": asks for nodes, and there is room for it");
 }
 
 }  // namespace lockstep::control::sim

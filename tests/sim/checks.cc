@@ -118,6 +118,9 @@ void Checks::OnStatusWrite(const ObjectPtr& before_object, const ObjectPtr& afte
   CheckTurns(before_object, after_object);
   CheckPreemption(before_object, after_object);
   CheckPlan(before, after);
+  if (capacity_.OnStatusWrite(*before_object, *after_object)) {
+    CheckAsksForRoom(*after_object);
+  }
 }
 
 // What belongs to a job is never made another's: it may be removed for the next job of its name. A
@@ -134,6 +137,7 @@ void Checks::OnWrite(const ObjectPtr& before, const ObjectPtr& after) {
   Require(is_ours, "an object of somebody else was written: " + name);
   Require(after == nullptr || IsDeleting(*after) || owners(*after) == references,
           "what belongs to one job was made another's: " + name);
+  capacity_.OnWrite(*before, after);
 }
 
 void Checks::CheckProgress(const TrainingJob& before, const TrainingJob& after) {
@@ -299,6 +303,8 @@ void Checks::CheckWorld() {
       CheckHolding(*object);
     }
   }
+  CheckStarvation();
+  capacity_.CheckWorld();
 }
 
 void Checks::CheckPods(const ObjectPtr& job_object) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -12,7 +13,9 @@
 #include "operator/reconcile/gang/pod_labels.h"
 #include "tests/sim/api_server.h"
 #include "tests/sim/casualties.h"
+#include "tests/sim/check_capacity.h"
 #include "tests/sim/decoded.h"
+#include "tests/sim/gang_reader.h"
 #include "tests/sim/nodes.h"
 #include "tests/sim/sim_context.h"
 
@@ -36,6 +39,9 @@ inline constexpr std::chrono::seconds kCalendarError{5};
 // watches of a cluster at peace are told within a second or two.
 inline constexpr std::chrono::seconds kViewLag{15};
 
+// What a user runs again and again, as users of the simulation say in the label.
+inline constexpr const char* kRecipeLabel = "example.com/recipe";
+
 // What must always hold, whatever happens. Keeps the first promise that was broken.
 class Checks {
  public:
@@ -43,13 +49,27 @@ class Checks {
          const ApiServer* server,
          const Nodes* nodes,
          const Processes* processes)
-      : context_(context), server_(server), nodes_(nodes), processes_(processes) {}
+      : context_(context),
+        server_(server),
+        nodes_(nodes),
+        processes_(processes),
+        capacity_(context, server, [this](bool holds, const std::string& what) {
+          Require(holds, what);
+        }) {}
 
   // A status write of the operator was accepted: null `before` is a status that was never written.
   void OnStatusWrite(const ObjectPtr& before, const ObjectPtr& after);
 
   // The operator has changed or removed an object other than a job: null `after` is a removal.
   void OnWrite(const ObjectPtr& before, const ObjectPtr& after);
+
+  // The operator has made an object.
+  void OnCreated(const kube::ResourceType& type, const Json& object) {
+    capacity_.OnCreated(type, object);
+  }
+
+  // Of what autoscalers are asked.
+  CapacityChecks* capacity() { return &capacity_; }
 
   // The server has answered the operator's question for one pod; null: there is none.
   void OnPodRead(const ObjectPtr& pod);
@@ -76,6 +96,20 @@ class Checks {
   int64_t rollbacks() const { return rollbacks_; }
 
  private:
+  // A gang that has left its places.
+  struct Departure {
+    TimePoint at{};
+    ObjectPtr job;  // as it was before
+  };
+
+  // What is promised to the first of the queue.
+  struct Turn {
+    std::string of;  // which gang of which job
+    TimePoint since{};
+    WallTime due{};                 // those that may be stopped have been
+    std::set<std::string> endless;  // others that ran then, and still do
+  };
+
   // How long a job has had its places since it was resumed, and whether it has them.
   struct Holding {
     Duration held{};
@@ -105,10 +139,23 @@ class Checks {
   void NoteShares();
   TimePoint OldestView() const;
   void CheckTurns(const ObjectPtr& before_object, const ObjectPtr& after_object);
-  bool MayGoFirst(const ObjectPtr& older, const ObjectPtr& placed);
-  bool EndsBefore(const ObjectPtr& older, const ObjectPtr& placed);
-  std::map<std::string, Amounts> RoomForJobs();
-  std::map<std::string, Amounts> RoomBeside(const ObjectPtr& older);
+  bool MayGoFirst(const Json& older, const Json& placed) const;
+  bool StandsInLine(const Json& job) const;
+  bool HasJustLeft(const Json& older) const;
+  void NoteDeparture(const ObjectPtr& before, const ObjectPtr& after);
+  AmountsByNode RoomForJobs() const;
+  AmountsByNode RoomBeside(const Json& older) const;
+  void NoteRun(const Json& before, const Json& after);
+  std::optional<WallTime> StopOf(const Json& job) const;
+  std::optional<WallTime> LearntEndOf(const Json& job) const;
+  std::optional<WallTime> LatestStart(const Json& older,
+                                      const std::vector<ObjectPtr>& holders) const;
+  std::optional<WallTime> LastExpected(const Json& older,
+                                       const std::vector<ObjectPtr>& holders) const;
+  bool EndsInTime(const Json& older, const Json& placed) const;
+  ObjectPtr FirstInLine() const;
+  void CheckStarvation();
+  void CheckAsksForRoom(const Json& job);
   void NoteCluster();
   void NotePlacing(const TrainingJob& job);
   void CheckQueue(const Json& job);
@@ -152,6 +199,13 @@ class Checks {
   std::map<std::string, std::map<TimePoint, int64_t>> gpus_held_;  // by queue, in thousandths
   std::string cluster_seen_;                                       // nodes and pods of others
   TimePoint cluster_since_{};
+  std::string pods_seen_;  // of jobs
+  TimePoint pods_since_{};
+  std::vector<Departure> departures_;                                   // of late
+  std::map<std::string, std::vector<std::chrono::milliseconds>> runs_;  // by recipe
+  std::map<std::string, WallTime> placed_at_;                           // by job uid: its gang
+  std::optional<Turn> turn_;
+  CapacityChecks capacity_;
   int64_t status_writes_ = 0;
   int64_t restarts_ = 0;
   int64_t rollbacks_ = 0;

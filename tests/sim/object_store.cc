@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "operator/kube/capacity_kinds.h"
 #include "tests/sim/selector.h"
 
 namespace lockstep::control::sim {
@@ -29,6 +30,8 @@ ObjectStore::ObjectStore() {
       {kube::kTrainingJobs, "TrainingJob"},
       {kube::kTrainingQueues, "TrainingQueue"},
       {kube::kPriorityClasses, "PriorityClass"},
+      {kube::kPodTemplates, "PodTemplate"},
+      {kube::kProvisioningRequests, "ProvisioningRequest"},
   };
   for (const auto& [type, kind] : kinds) {
     Collection collection;

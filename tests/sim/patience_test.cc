@@ -171,7 +171,7 @@ TEST(Patience, PodThatIsDeletedBeforeItWasBoundIsNoSecondOne) {
 
 // A younger gang takes the place of an older one that pauses. What an operator saw may be 15 s old.
 TEST(Patience, PlaceOfAGangThatPausesMayBeTakenWhereTheClusterHasJustChanged) {
-  const std::string taken = "took the place of j, which is older and pauses";
+  const std::string taken = "took the place of j, which is older and waits";
   for (const auto& [after, verdict] :
        std::vector<Row>{{milliseconds(14'999), ""}, {seconds(15), taken}}) {
     TrainingJob job = MakeTrainingJob(2);

@@ -1,6 +1,7 @@
 #include "tests/sim/pod_reader.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "common/base/check.h"
@@ -119,6 +120,16 @@ void AddTo(Amounts* sum, const Amounts& more) {
   for (const auto& [name, amount] : more) {
     (*sum)[name] += amount;
   }
+}
+
+int64_t CountThatFits(const Amounts& free, const Amounts& request) {
+  int64_t count = std::numeric_limits<int64_t>::max();
+  for (const auto& [name, amount] : request) {
+    if (amount > 0) {
+      count = std::min(count, std::max<int64_t>(0, AmountOf(free, name)) / amount);
+    }
+  }
+  return count;
 }
 
 std::string Shortage(const Amounts& allocatable, const Amounts& used, const Amounts& more) {

@@ -29,6 +29,9 @@ Amounts AllocatableOf(const Json& node);
 int64_t AmountOf(const Amounts& amounts, const std::string& resource);
 void AddTo(Amounts* sum, const Amounts& more);
 
+// How many that ask for so much fit what is free.
+int64_t CountThatFits(const Amounts& free, const Amounts& request);
+
 // The first resource of which `used` and `more` together are more than `allocatable`; empty: none.
 std::string Shortage(const Amounts& allocatable, const Amounts& used, const Amounts& more);
 

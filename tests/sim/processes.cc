@@ -176,6 +176,11 @@ void Processes::RunOne(Process* process) {
   }
 }
 
+int64_t Processes::StepsOf(const Process& process) const {
+  const auto known = steps_by_job.find(process.environment.job_uid);
+  return known == steps_by_job.end() ? steps_total : known->second;
+}
+
 void Processes::Enter(Process* process, Phase phase) {
   process->phase = phase;
   process->phase_since = context_->now;
@@ -325,7 +330,7 @@ void Processes::Train(Process* process) {
     return;  // nobody steps alone
   }
   process->step += 1 + static_cast<int64_t>(context_->prng.Below(2));
-  if (process->step >= steps_total) {
+  if (process->step >= StepsOf(*process)) {
     Finish(process);
   }
 }
@@ -345,7 +350,7 @@ void Processes::RunCommand(Process* process) {
     return;
   }
   process->step += 1 + static_cast<int64_t>(context_->prng.Below(2));
-  if (process->step >= steps_total) {
+  if (process->step >= StepsOf(*process)) {
     Finish(process);
   }
 }
@@ -367,7 +372,7 @@ std::optional<StatusDocument> Processes::Report(const std::string& pod_uid) cons
   document.phase = process->phase;
   document.step = Step(process->step);
   if (process->is_training) {  // of a user's program nobody knows
-    document.steps_total = steps_total;
+    document.steps_total = StepsOf(*process);
   }
   if (environment.hold.count() > 0) {
     document.relaunches = process->relaunches;

@@ -106,6 +106,7 @@ class Processes {
   // Nodes that nothing reaches, and that reach nothing.
   std::set<std::string> cut_off;
   int64_t steps_total = 200;
+  std::map<std::string, int64_t> steps_by_job;  // by uid, of jobs that have another number
   // Programs that were started beside peers of before: they would talk to each other.
   std::vector<std::string> mixed;
 
@@ -113,6 +114,7 @@ class Processes {
   bool IsAlive(const Process& process) const { return !process.end.has_value(); }
 
   bool CanHear(const Process& a, const Process& b) const;
+  int64_t StepsOf(const Process& process) const;
   void Enter(Process* process, Phase phase);
   void RunOne(Process* process);
   void Listen(Process* process);

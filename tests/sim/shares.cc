@@ -82,6 +82,19 @@ void Simulation::LimitRunTimes() {
   }
 }
 
+// In one of three runs without shares the queue that all jobs are in says how long they may run.
+void Simulation::LimitDefaultQueue() {
+  Prng* const prng = &context_.regulars_prng;
+  if (context_.has_shares || prng->Below(3) != 0) {
+    return;
+  }
+  Json object = NamedObject("default");
+  object["spec"] = {{"maxRuntimeSeconds", 100 + static_cast<int64_t>(prng->Below(200))}};
+  context_.Count("a queue with a limit where run times are learnt");
+  server_.mutable_store()->Put(
+      &server_.mutable_store()->Of(kube::kTrainingQueues), {"", "default"}, std::move(object));
+}
+
 // It counts for those that run, too.
 void Simulation::EditLimit() {
   Prng* const prng = &context_.limits_prng;

@@ -13,13 +13,25 @@ namespace lockstep::control::sim {
 // What all parts of one simulated cluster share: time, chance, and what is told of it.
 struct SimContext {
   explicit SimContext(uint64_t seed)
-      : prng(seed), has_shares(seed % 3 == 2), shares_prng(seed + 1), limits_prng(seed + 3) {}
+      : prng(seed),
+        has_shares(seed % 3 == 2),
+        shares_prng(seed + 1),
+        limits_prng(seed + 3),
+        learns_run_times(seed % 8 == 1),
+        regulars_prng(seed + 5),
+        has_autoscaler(seed % 7 == 3),
+        autoscaler_prng(seed + 7) {}
 
   Prng prng;
-  bool has_shares = false;  // queues share the cluster, and jobs have priorities
-  Prng shares_prng;         // of those alone: the other seeds are what they would be without
-  bool has_limits = false;  // queues say how long their jobs may run
-  Prng limits_prng;         // of those alone
+  bool has_shares = false;        // queues share the cluster, and jobs have priorities
+  Prng shares_prng;               // of those alone: the other seeds are what they would be without
+  bool has_limits = false;        // queues say how long their jobs may run
+  Prng limits_prng;               // of those alone
+  bool has_queues = false;        // operators watch queues and priority classes
+  bool learns_run_times = false;  // operators do, and users run the same again and again
+  Prng regulars_prng;             // of those alone
+  bool has_autoscaler = false;    // there is one, and some jobs ask it for nodes
+  Prng autoscaler_prng;           // of that alone
   TimePoint now{std::chrono::hours(1)};
   bool has_faults = true;
   TimePoint peace_since{};

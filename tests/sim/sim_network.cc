@@ -203,6 +203,9 @@ kube::CallResult SimNetwork::CarryOut(const kube::Request& request) {
   if (!request.is_mutating() && request.resource == kube::kPods && !key.name.empty()) {
     parts_.checks->OnPodRead(store.Get(kube::kPods, key));
   }
+  if (request.method == "POST" && reply.is_success() && parts_.context->has_autoscaler) {
+    parts_.checks->OnCreated(request.resource, ParseJson(reply.body).value());
+  }
   if (before == nullptr || !reply.is_success()) {
     return reply;
   }

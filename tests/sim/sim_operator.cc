@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "operator/controller/master_key.h"
+#include "operator/kube/capacity_kinds.h"
 #include "operator/kube/decode.h"
 #include "operator/view/foreign_pods.h"
 #include "tests/sim/selector.h"
@@ -29,8 +30,9 @@ kube::LeaseOptions LeaseOf(const std::string& identity) {
   return options;
 }
 
-ControlLoopOptions LoopOptions() {
+ControlLoopOptions LoopOptions(bool learns_run_times) {
   ControlLoopOptions options;
+  options.learns_run_times = learns_run_times;
   options.pods.runtime_image = "lockstep/runtime:1";
   options.pods.job_key_file = "/etc/lockstep/job-key";
   options.controller.progress_interval = seconds(5);
@@ -143,7 +145,8 @@ SimOperator::SimOperator(Parts parts, std::string identity)
                 parts_.interlude,
                 [this] { return election_.leads_until(); }}),
       election_(LeaseOf(identity_), parts_.context->prng.Next()),
-      loop_(LoopOptions(), {&network_, this, this, parts_.logger, nullptr, parts_.recorder.get()}),
+      loop_(LoopOptions(parts_.context->learns_run_times),
+            {&network_, this, this, parts_.logger, nullptr, parts_.recorder.get()}),
       jobs_({kube::kTrainingJobs, "", "", ""}, kube::DecodeRaw, parts_.context, parts_.server),
       pods_(OursIn(kube::kPods), kube::DecodePod, parts_.context, parts_.server),
       foreign_pods_({kube::kPods,
@@ -157,10 +160,14 @@ SimOperator::SimOperator(Parts parts, std::string identity)
       services_(OursIn(kube::kServices), kube::DecodeService, parts_.context, parts_.server),
       queues_(
           {kube::kTrainingQueues, "", "", ""}, DecodeStoredQueue, parts_.context, parts_.server),
-      classes_({kube::kPriorityClasses, "", "", ""},
-               DecodePriorityClass,
-               parts_.context,
-               parts_.server) {}
+      classes_(
+          {kube::kPriorityClasses, "", "", ""}, DecodePriorityClass, parts_.context, parts_.server),
+      provisioning_requests_(OursIn(kube::kProvisioningRequests),
+                             DecodeProvisioningRequest,
+                             parts_.context,
+                             parts_.server),
+      pod_templates_(
+          OursIn(kube::kPodTemplates), DecodePodTemplateObject, parts_.context, parts_.server) {}
 
 void SimOperator::Run() {
   if (is_running_ || is_dead() || frozen_until_ > parts_.context->now) {
@@ -229,17 +236,24 @@ void SimOperator::RunWatches() {
   run(&foreign_pods_);
   run(&nodes_);
   run(&services_);
-  if (context->has_shares) {
+  if (context->has_queues) {
     run(&queues_);
     run(&classes_);
+  }
+  if (context->has_autoscaler) {
+    run(&provisioning_requests_);
+    run(&pod_templates_);
   }
 }
 
 void SimOperator::TryToLead() {
+  const SimContext& context = *parts_.context;
   const bool has_synced =
       jobs_.has_synced() && pods_.has_synced() && foreign_pods_.has_synced() &&
       nodes_.has_synced() && services_.has_synced() &&
-      (!parts_.context->has_shares || (queues_.has_synced() && classes_.has_synced()));
+      (!context.has_queues || (queues_.has_synced() && classes_.has_synced())) &&
+      (!context.has_autoscaler ||
+       (provisioning_requests_.has_synced() && pod_templates_.has_synced()));
   if (loop_.is_leading() || !has_synced || !IsLeader() || lead_at_ > parts_.context->now) {
     return;
   }

@@ -139,8 +139,11 @@ class SimOperator final : public Publisher, public ControlSender {
   SimWatch<PodUse> foreign_pods_;
   SimWatch<kube::Node> nodes_;
   SimWatch<kube::Service> services_;
-  SimWatch<StoredQueue> queues_;     // where the cluster has shares
+  SimWatch<StoredQueue> queues_;     // where the cluster has some
   SimWatch<PriorityClass> classes_;  // likewise
+  // Where there is an autoscaler.
+  SimWatch<StoredProvisioningRequest> provisioning_requests_;
+  SimWatch<StoredPodTemplate> pod_templates_;
   std::map<JobId, std::vector<Poll>> polls_;
   TimePoint election_at_{};
   TimePoint lead_at_{};

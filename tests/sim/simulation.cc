@@ -5,6 +5,7 @@
 
 #include "operator/api/conditions.h"
 #include "operator/api/encode.h"
+#include "operator/kube/capacity_kinds.h"
 #include "operator/reconcile/testing/fake_world.h"
 #include "tests/sim/selector.h"
 
@@ -43,6 +44,16 @@ Simulation::Simulation(uint64_t seed, std::function<void(const std::string&)> tr
     : context_(seed),
       processes_(&context_),
       nodes_(&context_, &server_, &processes_),
+      autoscaler_({&context_,
+                   &server_,
+                   &nodes_,
+                   // No list is from before it was there.
+                   [this] {
+                     first_version_ = server_.store().version();
+                     server_.cache_lag = 0;
+                   },
+                   [this](const std::string& node) { NoteLoss(node); }},
+                  kGpusOfNode),
       logger_(MakeNullLogger()),
       checks_(&context_, &server_, &nodes_, &processes_) {
   context_.trace = [this, trace = std::move(trace)](const std::string& what) {
@@ -51,8 +62,11 @@ Simulation::Simulation(uint64_t seed, std::function<void(const std::string&)> tr
             std::string(static_cast<std::size_t>(depth_) * 2, ' ') + what);
     }
   };
-  keeps_time_ = context_.Happens(4);
-  const int node_count = 2 + static_cast<int>(context_.prng.Below(3));
+  keeps_time_ = context_.Happens(4) || context_.learns_run_times;
+  int node_count = 2 + static_cast<int>(context_.prng.Below(3));
+  if (context_.has_autoscaler) {
+    node_count = 2;  // the others are for it to add
+  }
   for (int i = 0; i < node_count; ++i) {
     nodes_.Add("n" + std::to_string(i), kGpusOfNode);
   }
@@ -63,6 +77,11 @@ Simulation::Simulation(uint64_t seed, std::function<void(const std::string&)> tr
     CreateShares();
     LimitRunTimes();
   }
+  if (context_.learns_run_times) {
+    LimitDefaultQueue();
+    MakeRecipes();
+  }
+  context_.has_queues = !server_.store().Of(kube::kTrainingQueues).objects.empty();
   CreateJobs();
 }
 
@@ -72,6 +91,9 @@ std::string Simulation::Run(Tally* tally) {
     Tick();
   }
   MakePeace();
+  if (context_.learns_run_times) {
+    LetUsersGoOn();
+  }
   Settle("jobs did not end", minutes(90), [this] { return AllEnded(); });
   for (const auto& [key, job] : server_.store().Of(kube::kTrainingJobs).objects) {
     const TrainingJobStatus& status = jobs_.Of(job).status;
@@ -79,6 +101,8 @@ std::string Simulation::Run(Tally* tally) {
     tally->failed += IsTrue(status, ConditionType::kFailed) ? 1 : 0;
   }
   Settle("the operator does not come to rest", minutes(30), [this] { return IsQuiet(); });
+  const std::string out_of_place = checks_.capacity()->OutOfPlace();
+  checks_.Require(out_of_place.empty(), "in quiet: " + out_of_place);
   Settle("positions in queues are not right", minutes(5), [this] {
     return checks_.ArePositionsRight();
   });
@@ -134,6 +158,9 @@ void Simulation::Interlude() {
   processes_.Run();
   NoteDeaths();
   nodes_.Run();
+  if (context_.has_autoscaler) {
+    autoscaler_.Run();
+  }
   if (context_.Happens(3)) {
     const bool was_terminating = !server_.terminating.empty();
     server_.CollectGarbage(context_.ServerTime());
@@ -244,7 +271,11 @@ bool Simulation::IsQuiet() {
 }
 
 bool Simulation::IsClean() const {
-  for (const kube::ResourceType& type : {kube::kTrainingJobs, kube::kPods, kube::kServices}) {
+  for (const kube::ResourceType& type : {kube::kTrainingJobs,
+                                         kube::kPods,
+                                         kube::kServices,
+                                         kube::kPodTemplates,
+                                         kube::kProvisioningRequests}) {
     for (const auto& [key, object] : server_.store().Of(type).objects) {
       if (key.name.starts_with("job")) {
         return false;

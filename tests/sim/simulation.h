@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/base/log.h"
+#include "tests/sim/autoscaler.h"
 #include "tests/sim/checks.h"
 #include "tests/sim/decoded.h"
 #include "tests/sim/nodes.h"
@@ -53,13 +54,25 @@ class Simulation {
     void (Simulation::*move)();
   };
 
+  // What a user runs again and again, for about as long each time.
+  struct Recipe {
+    std::string name;
+    TrainingJob job;
+    int64_t steps = 0;
+  };
+
   void CreateShares();
   void LimitRunTimes();
+  void LimitDefaultQueue();
+  void MakeRecipes();
   void EditLimit();
   void GiveShare(TrainingJob* job);
   void CreateJobs();
   void CreateJob(const std::string& name);
-  void CreateJob(const std::string& name, int64_t gpus);
+  void CreateJob(const std::string& name, int workers, int64_t gpus);
+  void CreateRegularJob(const std::string& name);
+  std::string Submit(TrainingJob job, const std::string& recipe);
+  void LetUsersGoOn();
   void Tick();
   void Interlude();
   void Adversary();
@@ -97,6 +110,9 @@ class Simulation {
   void LagBehind();
   void StepClock();
   void DeleteNamespace();
+  void CrashAutoscaler();
+  void TakeNameOfAsk();
+  void RemoveAsked();
   void DrainNode();
   void DrainFirstRank();
   void EditManifest();
@@ -134,6 +150,7 @@ class Simulation {
   ApiServer server_;
   Processes processes_;
   Nodes nodes_;
+  Autoscaler autoscaler_;
   std::unique_ptr<Logger> logger_;
   MakeRecorder make_recorder_ = [](const std::string&) { return nullptr; };
   Checks checks_;
@@ -148,6 +165,8 @@ class Simulation {
   TimePoint outage_until_{};
   std::vector<std::pair<kube::ResourceType, std::string>> taken_names_;
   int next_edition_ = 1;
+  std::vector<Recipe> recipes_;             // where operators learn how long programs run
+  bool has_large_jobs_ = false;             // for which an autoscaler has to add nodes
   std::map<std::string, int> breaks_left_;  // by job uid: times that its program is yet to break
   std::map<std::string, TimePoint> stuck_since_;  // by job uid
 };

@@ -1,8 +1,12 @@
 #include <algorithm>
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <utility>
 
 #include "common/contract/topology.h"
+#include "operator/kube/capacity_kinds.h"
 #include "tests/sim/selector.h"
 #include "tests/sim/simulation.h"
 
@@ -118,6 +122,59 @@ void Simulation::StepClock() {
 void Simulation::DeleteNamespace() {
   context_.Tell("user: deletes the namespace");
   server_.terminating.insert(kNamespace);
+}
+
+// Another comes up at once, or after a while.
+void Simulation::CrashAutoscaler() {
+  const auto away = std::chrono::seconds(context_.autoscaler_prng.Below(60));
+  autoscaler_.Crash(context_.now + away);
+}
+
+// Somebody makes an object under a name that a job's next ask will want, with its label.
+void Simulation::TakeNameOfAsk() {
+  const ObjectPtr job = RandomJob();
+  if (job == nullptr) {
+    return;
+  }
+  const Json provisioning =
+      job->value("status", Json::object()).value("provisioning", Json::object());
+  const int64_t next = provisioning.value("count", int64_t{0}) + 1;
+  std::string name =
+      TextAt(*job, "metadata.name") + "-" + UidOf(*job).substr(0, 8) + "-" + std::to_string(next);
+  Json body = {{"metadata", {{"labels", {{"lockstep.dev/job", TextAt(*job, "metadata.name")}}}}}};
+  kube::ResourceType type = kube::kProvisioningRequests;
+  if (context_.autoscaler_prng.Below(2) == 0) {
+    type = kube::kPodTemplates;
+    name += "-worker";
+    body["template"] = {{"spec", {{"containers", Json::array({{{"name", "main"}}})}}}};
+  } else {
+    body["spec"] = {{"provisioningClassName", "check-capacity.autoscaling.x-k8s.io"},
+                    {"podSets", Json::array()}};
+  }
+  body["metadata"]["name"] = name;
+  if (server_.Handle(kube::Create(type, kNamespace, DumpJson(body)), context_.ServerTime())
+          .is_success()) {
+    context_.Count("a name of a request that somebody else takes");
+    context_.Tell("user: takes the name " + name + " for one of " + std::string(type.plural));
+    taken_names_.emplace_back(type, name);
+  }
+}
+
+// Somebody removes a request, or a template.
+void Simulation::RemoveAsked() {
+  const kube::ResourceType type =
+      context_.autoscaler_prng.Below(2) == 0 ? kube::kPodTemplates : kube::kProvisioningRequests;
+  const auto& objects = server_.store().Of(type).objects;
+  if (objects.empty()) {
+    return;
+  }
+  const auto chosen = std::next(
+      objects.begin(), static_cast<std::ptrdiff_t>(context_.autoscaler_prng.Below(objects.size())));
+  const std::string name = chosen->first.name;
+  context_.Count("a request or a template that somebody removes");
+  context_.Tell("user: removes " + name + " of " + std::string(type.plural));
+  checks_.capacity()->NoteRemoved();
+  server_.Handle(kube::Delete(type, kNamespace, name, {}), context_.ServerTime());
 }
 
 }  // namespace lockstep::control::sim

@@ -4,6 +4,7 @@
 
 #include "operator/api/encode.h"
 #include "operator/reconcile/testing/fake_world.h"
+#include "tests/sim/gang_reader.h"
 #include "tests/sim/simulation.h"
 
 // The jobs that users of the simulated cluster make.
@@ -18,6 +19,14 @@ constexpr uint64_t kTrainerCoresMax = 12;
 constexpr uint64_t kSidecarCoresMax = 6;
 constexpr uint64_t kInitCoresMax = 24;
 
+constexpr int kWorkersMax = 4;
+
+// What users begin in peace, beside what waits. Choice: each kind ends often enough to be known for
+// half of the time, and a seed takes twice as long as others.
+constexpr int kGoOnTicks = 900;
+constexpr int kGoOnJobs = 14;
+constexpr int64_t kGoOnWaiting = 3;
+
 // More than waiting gangs are looked at one by one.
 constexpr int kGiantsMany = 66;
 
@@ -27,11 +36,11 @@ Json Asking(Json container, uint64_t cores) {
 }
 
 // What stands in the job's manifest of its pods. Some ask for nothing, some in every way there is.
-Json TemplateOf(bool is_training, Prng* prng) {
+Json TemplateOf(bool is_training, const std::string& image, Prng* prng) {
   Json trainer = {{"name", "trainer"},
                   {"env", Json::array({{{"name", "EDITION"}, {"value", "0"}}})}};
   if (!is_training) {
-    trainer["image"] = "example/train:1";
+    trainer["image"] = image;
     trainer["command"] = Json::array({"python3", "train.py"});
   }
   Json spec = Json::object();
@@ -51,9 +60,26 @@ Json TemplateOf(bool is_training, Prng* prng) {
   return {{"spec", spec}};
 }
 
+void NameData(TrainingJob* job) {
+  if (job->spec.training.has_value()) {
+    job->spec.training->dataset.train.images = "images.gz";
+    job->spec.training->dataset.train.labels = "labels.gz";
+  }
+}
+
+// A program of about the same length every time. Now and then one takes far longer.
+int64_t DrawSteps(int64_t steps, Prng* prng, SimContext* context) {
+  if (prng->Below(6) == 0) {
+    context->Count("a program that runs for longer than its kind");
+    return 3 * steps;
+  }
+  return steps * (90 + static_cast<int64_t>(prng->Below(21))) / 100;
+}
+
 }  // namespace
 
 void Simulation::CreateJobs() {
+  const auto next_name = [this] { return "job" + std::to_string(next_name_++); };
   int count = 1 + static_cast<int>(context_.prng.Below(3));
   if (context_.has_shares) {
     count += static_cast<int>(context_.shares_prng.Below(4));  // more than there is room for
@@ -61,33 +87,38 @@ void Simulation::CreateJobs() {
   if (context_.Happens(10)) {
     const int giants = context_.Happens(10) ? kGiantsMany : 1;
     for (int i = 0; i < giants; ++i) {
-      CreateJob("job" + std::to_string(next_name_++), kGpusOfNode + 1);
+      const int workers = 1 + static_cast<int>(context_.prng.Below(kWorkersMax));
+      CreateJob(next_name(), workers, kGpusOfNode + 1);
     }
     context_.Count("a job that never fits");
   }
   for (int i = 0; i < count; ++i) {
-    CreateJob("job" + std::to_string(next_name_++));
+    CreateJob(next_name());
+  }
+  // Its queue would hold it back.
+  if (context_.has_autoscaler && !context_.has_shares && context_.autoscaler_prng.Below(2) == 0) {
+    has_large_jobs_ = true;
+    context_.Count("a job that fits nothing but what an autoscaler adds");
+    CreateJob(next_name(), kWorkersMax, kGpusOfNode);
   }
 }
 
 void Simulation::CreateJob(const std::string& name) {
+  if (context_.learns_run_times) {
+    CreateRegularJob(name);
+    return;
+  }
   const auto gpus = static_cast<int64_t>(context_.prng.Below(3));
-  CreateJob(name, context_.has_shares ? std::max<int64_t>(1, gpus) : gpus);
+  const int workers = 1 + static_cast<int>(context_.prng.Below(kWorkersMax));
+  CreateJob(name, workers, context_.has_shares ? std::max<int64_t>(1, gpus) : gpus);
 }
 
-void Simulation::CreateJob(const std::string& name, int64_t gpus) {
+void Simulation::CreateJob(const std::string& name, int workers, int64_t gpus) {
   Prng* const prng = &context_.prng;
-  const int workers = 1 + static_cast<int>(prng->Below(4));
   TrainingJob job = prng->Below(3) != 0 ? MakeTrainingJob(workers) : MakeCommandJob(workers);
-  if (job.spec.training.has_value()) {
-    job.spec.training->dataset.train.images = "images.gz";
-    job.spec.training->dataset.train.labels = "labels.gz";
-  }
-  job.spec.roles[0].pod.raw = TemplateOf(job.spec.training.has_value(), prng);
-  // By the name, and not by a draw, which would change what all draws after it come to.
-  job.spec.recovery.relaunch = !job.spec.training.has_value() && name.back() % 2 == 0;
+  NameData(&job);
+  job.spec.roles[0].pod.raw = TemplateOf(job.spec.training.has_value(), "example/train:1", prng);
   job.metadata.name = name;
-  job.metadata.namespace_name = kNamespace;
   job.spec.roles[0].gpus = gpus;
   job.spec.run_policy.backoff_limit = prng->Below(4) == 0 ? 3 : 1000;
   if (keeps_time_ && prng->Below(2) == 0) {
@@ -98,9 +129,27 @@ void Simulation::CreateJob(const std::string& name, int64_t gpus) {
     job.spec.scheduling.timeout = std::chrono::seconds(20 + static_cast<int64_t>(prng->Below(100)));
     context_.Count("a job that waits no longer than it says");
   }
+  const bool is_large = gpus == kGpusOfNode;
+  if (is_large) {
+    job.spec.scheduling.timeout.reset();
+    job.spec.scheduling.provisioning = Provisioning::kProvisioningRequest;
+  }
+  Submit(std::move(job), "");
+}
+
+// The user makes it as users do. Returns its uid; empty: the server has refused it.
+std::string Simulation::Submit(TrainingJob job, const std::string& recipe) {
+  Prng* const prng = &context_.prng;
+  const std::string name = job.metadata.name;
+  job.metadata.namespace_name = kNamespace;
+  // By the name, and not by a draw, which would change what all draws after it come to.
+  job.spec.recovery.relaunch = !job.spec.training.has_value() && name.back() % 2 == 0;
   job.spec.success_policy =
       prng->Below(2) == 0 ? SuccessPolicy::kAllWorkers : SuccessPolicy::kChiefOrWorker0;
   job.spec.scheduling.binding = prng->Below(3) == 0 ? PodBinding::kDirect : PodBinding::kAffinity;
+  if (context_.has_autoscaler && context_.autoscaler_prng.Below(2) == 0) {
+    job.spec.scheduling.provisioning = Provisioning::kProvisioningRequest;
+  }
   if (context_.has_shares) {
     GiveShare(&job);
   }
@@ -108,11 +157,63 @@ void Simulation::CreateJob(const std::string& name, int64_t gpus) {
   body.erase("status");
   body["metadata"].erase("uid");
   body["metadata"].erase("generation");
+  if (!recipe.empty()) {
+    body["metadata"]["labels"][kRecipeLabel] = recipe;
+  }
   const kube::Reply reply = server_.Handle(
       kube::Create(kube::kTrainingJobs, kNamespace, DumpJson(body)), context_.ServerTime());
-  context_.Tell("user: creates " + name + " with " + std::to_string(workers) + " workers of " +
-                std::to_string(job.spec.roles[0].gpus) + " GPUs (" + std::to_string(reply.status) +
-                ")");
+  context_.Tell("user: creates " + name + " with " + std::to_string(job.spec.roles[0].replicas) +
+                " workers of " + std::to_string(job.spec.roles[0].gpus) + " GPUs (" +
+                std::to_string(reply.status) + ")");
+  return reply.is_success() ? UidOf(ParseJson(reply.body).value()) : "";
+}
+
+// One small, one of middle size, one that takes two nodes.
+void Simulation::MakeRecipes() {
+  Prng* const prng = &context_.regulars_prng;
+  for (const int workers : {1, 2, kWorkersMax}) {
+    Recipe recipe;
+    recipe.name = "r" + std::to_string(workers);
+    const bool is_training = prng->Below(3) == 0;
+    recipe.job = is_training ? MakeTrainingJob(workers) : MakeCommandJob(workers);
+    NameData(&recipe.job);
+    RoleSpec& role = recipe.job.spec.roles[0];
+    role.pod.raw = TemplateOf(is_training, "example/" + recipe.name + ":1", prng);
+    role.gpus = workers == kWorkersMax ? 2 : 1 + static_cast<int64_t>(prng->Below(2));
+    recipe.job.spec.run_policy.backoff_limit = 1000;
+    recipe.steps = 60 + static_cast<int64_t>(prng->Below(240));
+    recipes_.push_back(std::move(recipe));
+  }
+}
+
+void Simulation::CreateRegularJob(const std::string& name) {
+  Prng* const prng = &context_.regulars_prng;
+  const Recipe& recipe = recipes_[prng->Below(recipes_.size())];
+  TrainingJob job = recipe.job;
+  job.metadata.name = name;
+  if (prng->Below(2) == 0) {
+    job.spec.run_policy.active_deadline =
+        std::chrono::seconds(60 + static_cast<int64_t>(prng->Below(240)));
+  }
+  const std::string uid = Submit(std::move(job), recipe.name);
+  if (!uid.empty()) {
+    processes_.steps_by_job[uid] = DrawSteps(recipe.steps, prng, &context_);
+  }
+}
+
+// In peace users go on with what they do every day, so that there is something to learn from, and
+// somebody to tell it.
+void Simulation::LetUsersGoOn() {
+  for (int i = 0, made = 0; i < kGoOnTicks && checks_.problem().empty() && made < kGoOnJobs; ++i) {
+    Tick();
+    const auto& jobs = server_.store().Of(kube::kTrainingJobs).objects;
+    const auto waiting = std::count_if(
+        jobs.begin(), jobs.end(), [](const auto& job) { return WantsPlaces(*job.second); });
+    if (waiting < kGoOnWaiting && context_.regulars_prng.Below(12) == 0) {
+      CreateRegularJob("job" + std::to_string(next_name_++));
+      ++made;
+    }
+  }
 }
 
 }  // namespace lockstep::control::sim

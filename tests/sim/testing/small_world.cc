@@ -102,6 +102,29 @@ void SmallWorld::EditPod(const std::string& name, const std::function<void(Json*
   server_.Edit(kube::kPods, {kNamespace, name}, change);
 }
 
+void SmallWorld::Ask(const kube::ResourceType& type,
+                     const std::string& name,
+                     const std::string& revision) {
+  const ObjectPtr job = server_.store().Get(kube::kTrainingJobs, {kNamespace, "j"});
+  const Json owner = {
+      {"kind", kTrainingJobKind}, {"name", "j"}, {"uid", UidOf(*job)}, {"controller", true}};
+  const Json set = {{"podTemplateRef", {{"name", name + "-worker"}}}, {"count", 1}};
+  const Json body = {{"metadata",
+                      {{"name", name},
+                       {"annotations", {{"lockstep.dev/capacity-revision", revision}}},
+                       {"ownerReferences", Json::array({owner})}}},
+                     {"spec", {{"podSets", Json::array({set})}}}};
+  const kube::Reply reply =
+      server_.Handle(kube::Create(type, kNamespace, DumpJson(body)), context.ServerTime());
+  ASSERT_TRUE(reply.is_success()) << reply.body;
+  checks.OnCreated(type, ParseJson(reply.body).value());
+}
+
+void SmallWorld::TakeBack(const kube::ResourceType& type, const std::string& name) {
+  ASSERT_TRUE(
+      server_.Handle(kube::Delete(type, kNamespace, name, {}), context.ServerTime()).is_success());
+}
+
 void SmallWorld::AskToGo(const std::string& name) {
   EditPod(name,
           [](Json* pod) { (*pod)["metadata"]["deletionTimestamp"] = "2027-01-15T09:00:00Z"; });

@@ -30,6 +30,12 @@ class SmallWorld {
 
   void EditPod(const std::string& name, const std::function<void(Json*)>& change);
 
+  // An operator makes a request, or a template, by which "j" asks for room.
+  void Ask(const kube::ResourceType& type, const std::string& name, const std::string& revision);
+
+  // It is removed.
+  void TakeBack(const kube::ResourceType& type, const std::string& name);
+
   // Somebody deletes the pod, and it does not end.
   void AskToGo(const std::string& name);
 

@@ -1,0 +1,133 @@
+#include <chrono>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "operator/api/conditions.h"
+#include "operator/reconcile/testing/fake_world.h"
+#include "tests/sim/testing/small_world.h"
+
+// Who may pass an older one that waits, to the second, and how long the first of a queue waits.
+namespace lockstep::control::sim {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::minutes;
+using std::chrono::seconds;
+
+constexpr const char* kHolder = "j";
+constexpr const char* kWaiting = "k";
+constexpr const char* kPasser = "p";
+
+// Of `workers` pods of four GPUs, which is a node.
+TrainingJob JobOf(int workers, std::optional<seconds> limit, const std::string& recipe = "") {
+  TrainingJob job = MakeCommandJob(workers);
+  job.spec.roles[0].gpus = 4;
+  job.spec.run_policy.active_deadline = limit;
+  if (!recipe.empty()) {
+    job.metadata.labels[kRecipeLabel] = recipe;
+  }
+  return job;
+}
+
+void Start(SmallWorld* world, const std::string& name, const std::string& node) {
+  world->Write(name, [&](TrainingJobStatus* status) {
+    status->observed_generation = 1;
+    status->start_time = world->context.ServerTime();
+    Place(0, node, "", status);
+  });
+}
+
+void LetWait(SmallWorld* world, const std::string& name) {
+  world->Write(name, [&](TrainingJobStatus* status) {
+    status->observed_generation = 1;
+    SetCondition(status,
+                 {ConditionType::kScheduled, false, "Unschedulable", "needs 8 GPUs"},
+                 world->context.ServerTime());
+  });
+}
+
+// A run of the recipe that took so long, and is over.
+void RunOnce(SmallWorld* world, const std::string& name, seconds run_time) {
+  world->CreateJob(name, JobOf(1, std::nullopt, "r"));
+  Start(world, name, "n1");
+  world->context.now += run_time;
+  world->Write(name, [&](TrainingJobStatus* status) {
+    status->completion_time = world->context.ServerTime();
+    status->placement.clear();
+  });
+}
+
+struct Row {
+  std::string what;
+  std::optional<seconds> limit_of_holder;
+  int runs;  // of 100 s of the holder's recipe
+  std::optional<seconds> limit_of_passer;
+  bool may_pass;
+};
+
+// One holds a node, an older one waits for two, and a younger one starts on the other, a minute
+// after the first.
+TEST(ReservationCheck, YoungerGangPassesWhereItIsStoppedInTime) {
+  const std::vector<Row> rows = {
+      {"stopped together", seconds(600), 0, seconds(540), true},
+      {"20 s later, which a grant may take", seconds(600), 0, seconds(560), true},
+      {"later", seconds(600), 0, seconds(561), false},
+      {"never stopped", seconds(600), 0, std::nullopt, false},
+      {"behind one without a limit", std::nullopt, 0, seconds(60), false},
+      {"of which one run is known", std::nullopt, 1, seconds(20), false},
+      {"of which two are, stopped by then", std::nullopt, 2, seconds(50), true},
+      {"of which two are, stopped later", std::nullopt, 2, seconds(200), false},
+      {"what is likely moves no limit", seconds(600), 2, seconds(560), true},
+      {"nor puts it off", seconds(600), 2, seconds(561), false},
+  };
+  for (const Row& row : rows) {
+    SmallWorld world(JobOf(1, row.limit_of_holder, "r"));
+    world.context.learns_run_times = true;
+    for (int i = 0; i < row.runs; ++i) {
+      RunOnce(&world, "r" + std::to_string(i), seconds(100));
+    }
+    world.CreateJob(kWaiting, JobOf(2, std::nullopt));
+    world.CreateJob(kPasser, JobOf(1, row.limit_of_passer));
+    LetWait(&world, kWaiting);
+    world.checks.CheckWorld();
+    world.BeAtPeace();
+    world.context.now += minutes(5);
+    ASSERT_EQ(world.checks.problem(), "") << row.what;
+    Start(&world, kHolder, "n0");
+    world.context.now += minutes(1);
+    Start(&world, kPasser, "n1");
+    const std::string& problem = world.checks.problem();
+    EXPECT_EQ(problem.empty(), row.may_pass) << row.what << ": " << problem;
+    EXPECT_TRUE(row.may_pass || problem.ends_with("took the place of k, which is older and waits"))
+        << row.what << ": " << problem;
+  }
+}
+
+TEST(ReservationCheck, FirstOfAQueueStartsWhenEverythingHasBeenStopped) {
+  const std::string starved =
+      "k: is the first of its queue, and waits though everything has been stopped that ran when it "
+      "came to be";
+  for (const auto& [after, verdict] : std::vector<std::pair<Duration, std::string>>{
+           {seconds(100 + 30 + 180), ""}, {milliseconds(310'001), starved}}) {
+    SmallWorld world(JobOf(1, seconds(100)));
+    world.CreateJob(kWaiting, JobOf(2, std::nullopt));
+    LetWait(&world, kWaiting);
+    world.checks.CheckWorld();
+    world.BeAtPeace();
+    world.context.now += minutes(2);
+    Start(&world, kHolder, "n0");
+    world.checks.CheckWorld();
+    ASSERT_EQ(world.checks.problem(), "");
+    world.context.now += after;
+    world.checks.CheckWorld();
+
+    ExpectVerdict(world, verdict, "starves");
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::control::sim
