@@ -170,6 +170,9 @@ if $with_peers; then
   say "testing jobs in Kueue's queues"
   python3 -B tests/kubernetes/kueue_peer_test.py
   check_leftovers
+  say "testing jobs that Karpenter makes nodes for"
+  python3 -B tests/kubernetes/karpenter_peer_test.py
+  check_leftovers
 fi
 
 if $with_cluster; then

@@ -2,14 +2,11 @@
 
 import base64
 import json
-import os
-import pathlib
 import shutil
-import subprocess
 
 import client
+from go_program import build
 from processes import wait_for
-from tools import tools_folder
 
 MODULE, VERSION = "sigs.k8s.io/kueue", "v0.17.0"
 API = "kueue.x-k8s.io/v1beta2"
@@ -36,35 +33,14 @@ _HOOKS = (
 )
 
 
-def build():
-    """The controller's program, and the folder of its definitions; built the first time, which
-    takes five minutes on two cores."""
-    folder = tools_folder().parents[1] / f"kueue-{VERSION}"
-    program, definitions = folder / "kueue-controller", folder / "crds"
-    if program.exists():
-        return program, definitions
-    environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false"}
-    found = subprocess.run(["go", "mod", "download", "-json", f"{MODULE}@{VERSION}"], check=True,
-                           capture_output=True, text=True, env=environment, cwd="/")
-    source = folder / "source"
-    shutil.rmtree(source, ignore_errors=True)
-    shutil.copytree(json.loads(found.stdout)["Dir"], source)
-    subprocess.run(["chmod", "-R", "u+w", source], check=True)
-    shutil.copytree(source / "config/components/crd/bases", definitions, dirs_exist_ok=True)
-    subprocess.run(["go", "build", "-trimpath", "-ldflags", "-s -w", "-o", f"{program}.new",
-                    "./cmd/kueue"], check=True, env=environment, cwd=source)
-    shutil.rmtree(source)
-    pathlib.Path(f"{program}.new").rename(program)
-    return program, definitions
-
-
 class Kueue:
     """A running Kueue with the webhooks of its own kinds. It looks after batch Jobs besides, as one
     integration has to be on; it is as it comes otherwise."""
 
     def __init__(self, plane):
         self._plane, self._admin = plane, plane.admin
-        program, definitions = build()
+        program, definitions = build(
+            MODULE, VERSION, "./cmd/kueue", ["config/components/crd/bases"])
         plane.apply(definitions)
         plane.wait_for_kinds()
         self._write_certificates()
