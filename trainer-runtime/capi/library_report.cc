@@ -50,15 +50,8 @@ void LibraryReport::WatchPeers(const Mesh* mesh, std::function<void()> also) {
     std::condition_variable_any ending;
     std::unique_lock<std::mutex> lock(mutex);
     while (!stop.stop_requested()) {
-      PeerCounts counts;
       const std::vector<PeerStatus> peers = mesh->Peers();
-      for (const PeerStatus& peer : peers) {
-        counts.connected += peer.state == PeerState::kConnected ? 1 : 0;
-        counts.missing += peer.state == PeerState::kMissing ? 1 : 0;
-        counts.lost += peer.state == PeerState::kLost ? 1 : 0;
-        counts.silent += peer.state == PeerState::kSilent ? 1 : 0;
-      }
-      metrics_.SetPeers(counts);
+      metrics_.SetPeers(CountPeers(peers));
       board_.Update([&](StatusDocument& document) { document.peers = peers; });
       also();
       ending.wait_for(lock, stop, kPeerWatchPeriod, [] { return false; });

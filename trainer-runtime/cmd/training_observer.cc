@@ -74,15 +74,8 @@ void TrainingObserver::StopWatchingPeers() {
 }
 
 void TrainingObserver::ShowPeers(const Mesh& mesh) {
-  PeerCounts counts;
   const std::vector<PeerStatus> peers = mesh.Peers();
-  for (const PeerStatus& peer : peers) {
-    counts.connected += peer.state == PeerState::kConnected ? 1 : 0;
-    counts.missing += peer.state == PeerState::kMissing ? 1 : 0;
-    counts.lost += peer.state == PeerState::kLost ? 1 : 0;
-    counts.silent += peer.state == PeerState::kSilent ? 1 : 0;
-  }
-  metrics_->SetPeers(counts);
+  metrics_->SetPeers(CountPeers(peers));
   board_->Update([&](StatusDocument& document) { document.peers = peers; });
 }
 

@@ -54,41 +54,45 @@ sockaddr_un AbstractAddress(const std::string& name, socklen_t* size) {
   return address;
 }
 
-// Sends one byte with `fd` attached.
-Status SendDescriptor(int socket, int fd) {
+// One byte with room for a descriptor. Stays where it is made.
+struct DescriptorMessage {
+  DescriptorMessage() {
+    raw.msg_iov = &part;
+    raw.msg_iovlen = 1;
+    raw.msg_control = control.data();
+    raw.msg_controllen = control.size();
+  }
+
+  DescriptorMessage(const DescriptorMessage&) = delete;
+  DescriptorMessage& operator=(const DescriptorMessage&) = delete;
+
   char byte = 0;
   iovec part{&byte, 1};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  cmsghdr* header = CMSG_FIRSTHDR(&message);
+  msghdr raw{};
+};
+
+// Sends one byte with `fd` attached.
+Status SendDescriptor(int socket, int fd) {
+  DescriptorMessage message;
+  cmsghdr* header = CMSG_FIRSTHDR(&message.raw);
   header->cmsg_level = SOL_SOCKET;
   header->cmsg_type = SCM_RIGHTS;
   header->cmsg_len = CMSG_LEN(sizeof(int));
   std::memcpy(CMSG_DATA(header), &fd, sizeof(int));
-  if (::sendmsg(socket, &message, MSG_NOSIGNAL) != 1) {
+  if (::sendmsg(socket, &message.raw, MSG_NOSIGNAL) != 1) {
     return SystemError(errno, "shared memory: sendmsg");
   }
   return OkStatus();
 }
 
 Result<UniqueFd> ReceiveDescriptor(int socket) {
-  char byte = 0;
-  iovec part{&byte, 1};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  const ssize_t got = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+  DescriptorMessage message;
+  const ssize_t got = ::recvmsg(socket, &message.raw, MSG_CMSG_CLOEXEC);
   if (got < 0) {
     return SystemError(errno, "shared memory: recvmsg");
   }
-  const cmsghdr* header = CMSG_FIRSTHDR(&message);
+  const cmsghdr* header = CMSG_FIRSTHDR(&message.raw);
   if (got != 1 || header == nullptr || header->cmsg_type != SCM_RIGHTS) {
     return Error(ErrorCode::kUnavailable, "shared memory: the other side refused the descriptor");
   }

@@ -34,6 +34,16 @@ bool Becomes(const std::function<bool()>& is_so) {
   return true;
 }
 
+// A process that does nothing until it is killed.
+pid_t StartIdleProcess() {
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    ::pause();
+    ::_exit(0);
+  }
+  return pid;
+}
+
 StatusDocument Document(int rank, int64_t step) {
   StatusDocument document;
   document.job = "mnist";
@@ -151,16 +161,8 @@ TEST_F(PodListenerTest, LastWordsAreHeardAfterTheEndAndHoldAllCheckpoints) {
 }
 
 TEST_F(PodListenerTest, ProcessThatFallsSilentIsKilledAndOneThatNeverSpokeIsNot) {
-  const auto start = [] {
-    const pid_t pid = ::fork();
-    if (pid == 0) {
-      ::pause();
-      ::_exit(0);
-    }
-    return pid;
-  };
-  const pid_t starting = start();
-  const pid_t frozen = start();
+  const pid_t starting = StartIdleProcess();
+  const pid_t frozen = StartIdleProcess();
   Listen(std::chrono::milliseconds(50));
   listener_->NoteStarted(0, starting);
   listener_->NoteStarted(1, frozen);
@@ -175,16 +177,8 @@ TEST_F(PodListenerTest, ProcessThatFallsSilentIsKilledAndOneThatNeverSpokeIsNot)
 
 // Of the two the one that said goodbye is silent for longer.
 TEST_F(PodListenerTest, ProcessThatSaidGoodbyeMayBeSilent) {
-  const auto start = [] {
-    const pid_t pid = ::fork();
-    if (pid == 0) {
-      ::pause();
-      ::_exit(0);
-    }
-    return pid;
-  };
-  const pid_t done = start();
-  const pid_t frozen = start();
+  const pid_t done = StartIdleProcess();
+  const pid_t frozen = StartIdleProcess();
   Listen(std::chrono::milliseconds(50));
   listener_->NoteStarted(0, done);
   listener_->NoteStarted(1, frozen);

@@ -191,6 +191,17 @@ void Metrics::SetEpoch(Epoch epoch) {
   families_->epoch.Set(static_cast<double>(epoch.value()));
 }
 
+PeerCounts CountPeers(const std::vector<PeerStatus>& peers) {
+  PeerCounts counts;
+  for (const PeerStatus& peer : peers) {
+    counts.connected += peer.state == PeerState::kConnected ? 1 : 0;
+    counts.missing += peer.state == PeerState::kMissing ? 1 : 0;
+    counts.lost += peer.state == PeerState::kLost ? 1 : 0;
+    counts.silent += peer.state == PeerState::kSilent ? 1 : 0;
+  }
+  return counts;
+}
+
 void Metrics::SetPeers(const PeerCounts& counts) {
   families_->peers_connected.Set(counts.connected);
   families_->peers_missing.Set(counts.missing);

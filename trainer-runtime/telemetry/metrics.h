@@ -4,9 +4,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "common/base/strong_id.h"
 #include "common/base/time.h"
+#include "common/contract/status_document.h"
 
 namespace lockstep::runtime {
 
@@ -48,6 +50,8 @@ struct PeerCounts {
   int lost = 0;
   int silent = 0;
 };
+
+PeerCounts CountPeers(const std::vector<PeerStatus>& peers);
 
 // The numbers behind GET /metrics. Source: prometheus-cpp's registry and text format.
 // Names end in their unit, label sets are closed, and no label holds a job's name: the scraper
