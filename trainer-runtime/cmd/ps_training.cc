@@ -85,7 +85,7 @@ Status PsTraining::Begin() {
   client.slot_count = static_cast<int>(OptimizerSlotNames(options_.spec.optimizer).size());
   client.logger = options_.logger;
   LOCKSTEP_ASSIGN_OR_RETURN(client_, PsClient::Make(std::move(client)));
-  parameters_ = trainer_->ReadValues(TensorKind::kParameter);
+  LOCKSTEP_ASSIGN_OR_RETURN(parameters_, trainer_->ReadValues(TensorKind::kParameter));
 
   LOCKSTEP_ASSIGN_OR_RETURN(const PulledCounts counts, AwaitSeeded());
   for (const auto& facts : counts.facts) {
@@ -132,9 +132,13 @@ Result<PulledCounts> PsTraining::AwaitSeeded() {
 Status PsTraining::SeedShards() {
   LOCKSTEP_RETURN_IF_ERROR(trainer_->TakeOwnState());
   const int64_t step = trainer_->last_applied().value();
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<float> parameters,
+                            trainer_->ReadValues(TensorKind::kParameter));
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<float> slots,
+                            trainer_->ReadValues(TensorKind::kOptimizerSlot));
   return client_->Seed(
-      trainer_->ReadValues(TensorKind::kParameter),
-      trainer_->ReadValues(TensorKind::kOptimizerSlot),
+      parameters,
+      slots,
       {step, trainer_->NextSave(step), trainer_->TellHead(options_.environment.world_size)},
       Soon());
 }
@@ -170,7 +174,7 @@ Status PsTraining::TrainShare(int64_t share, GradientReducer* alone) {
   LOCKSTEP_ASSIGN_OR_RETURN(
       const PulledCounts counts,
       client_->Pull(parameters_, {}, {false, false, update, 0}, WhileOthersWork()));
-  trainer_->WriteValues(parameters_, {});
+  LOCKSTEP_RETURN_IF_ERROR(trainer_->WriteValues(parameters_, {}));
   MoveTo(update, &own_next_);
   const DataCursor& cursor = own_next_.cursor;
   LOCKSTEP_ASSIGN_OR_RETURN(const StepOutcome computed,
@@ -204,13 +208,14 @@ Status PsTraining::TrainShare(int64_t share, GradientReducer* alone) {
 // it, and opens the gate. Who was replaced meanwhile cannot open it, and finds it open if its
 // predecessor did.
 Status PsTraining::ReachGate() {
-  std::vector<float> slots = trainer_->ReadValues(TensorKind::kOptimizerSlot);
+  LOCKSTEP_ASSIGN_OR_RETURN(std::vector<float> slots,
+                            trainer_->ReadValues(TensorKind::kOptimizerSlot));
   LOCKSTEP_ASSIGN_OR_RETURN(
       const PulledCounts counts,
       client_->Pull(parameters_, slots, {true, true, 0, gate_}, WhileOthersWork()));
   LOCKSTEP_RETURN_IF_ERROR(CheckCounts(counts));
   const EpochSums sums = SumsAtGate(*counts.facts.front());
-  trainer_->WriteValues(parameters_, slots);
+  LOCKSTEP_RETURN_IF_ERROR(trainer_->WriteValues(parameters_, slots));
   LOCKSTEP_RETURN_IF_ERROR(trainer_->CountUpTo(Step(gate_), sums));
   observer_->SamplesCounted(trainer_->SampleTotalsNow());
   if (gate_ == end_) {

@@ -12,8 +12,9 @@ namespace lockstep::runtime {
 
 enum class TensorKind { kParameter, kOptimizerSlot };
 
-// A named tensor of float32 inside the engine. `data` stays valid as long as the engine lives, so
-// a checkpoint or a peer's state is read from and written to it in place.
+// A named tensor of float32 of the engine's. `data` is the host's image of it (see Engine) and
+// stays valid as long as the engine lives, so a checkpoint or a peer's state is read from and
+// written to it in place.
 struct TensorView {
   std::string name;  // canonical: "layer0/kernel", "layer0/kernel/adam_m"
   TensorKind kind = TensorKind::kParameter;
@@ -30,15 +31,17 @@ struct Batch {
 };
 
 // The gradients of elements [offset, offset + count) have the values that they will have when
-// ComputeGradients returns, and may be read and changed from now on.
+// ComputeGradients returns, and may be read and changed from now on. On a device that is so for
+// work that is put into its queue from now on.
 using GradientsReady = std::function<void(int64_t offset, int64_t count)>;
 
 struct StepOptions {
   double gradient_scale = 1;  // 1 / samples of the global batch: sums over ranks become means
   uint64_t dropout_seed = 0;  // of the step; the same on all ranks
   int64_t first_sample = 0;   // where the batch starts within the global batch; keys the masks
-  // Called on the computing thread, from the last elements to the first, as backward makes them;
-  // once for each element, in every ComputeGradients that succeeds. Must not throw. May be empty.
+  // Called from the last elements to the first, as backward makes them, on the computing thread or
+  // on one of the numeric library's that it waits for; once for each element, in every
+  // ComputeGradients that succeeds. Must not throw. May be empty.
   GradientsReady on_ready = {};
   // Backward works on so many times the loss, so that small gradients are not lost in Float16, and
   // the factor is gone from Gradients(). A power of two, so that this costs no digit.
@@ -54,7 +57,31 @@ struct StepResult {
   int64_t overflow_count = 0;
 };
 
+enum class NumberType { kFloat32 };
+enum class MemoryKind { kHost, kCuda };
+
+// Memory that an engine computes in. Only where it is the host's may the host look there.
+struct EngineBuffer {
+  void* address = nullptr;
+  uint64_t byte_count = 0;
+  NumberType type = NumberType::kFloat32;
+  MemoryKind memory = MemoryKind::kHost;
+  int device = 0;  // by CUDA's numbers, in CUDA's memory only
+};
+
+// What an engine holds between calls.
+enum class EnginePart {
+  kState,     // parameters and optimizer slots: Tensors()
+  kGradients  // Gradients()
+};
+
 // The numeric engine: one model with its optimizer on one device. Thread: one.
+//
+// What it computes with may lie on a GPU, where the host cannot look. So state and gradients have
+// an image in the host's memory: Tensors() and Gradients() are this image and nothing else.
+// BringToHost makes the image what the device has, BringToDevice the device what the image has;
+// until then neither knows of the other's changes. An engine that computes in the host's memory
+// computes in the image itself, and both calls do nothing.
 class Engine {
  public:
   virtual ~Engine() = default;
@@ -69,18 +96,30 @@ class Engine {
   // Shapes: [sum of parameter sizes]. Valid as long as the engine lives or until LendGradients.
   virtual std::span<float> Gradients() = 0;
 
+  // Where the engine has the gradients that Gradients() is the image of. As long valid.
+  virtual EngineBuffer GradientBuffer() {
+    const std::span<float> image = Gradients();
+    return {.address = image.data(), .byte_count = image.size_bytes()};
+  }
+
+  // The image of `part` is now what the device has. Errors: kInternal (the device failed).
+  virtual Status BringToHost(EnginePart /*part*/) { return OkStatus(); }
+
+  // All of `part` on the device is now what its image is. Errors: kInternal (the device failed).
+  virtual Status BringToDevice(EnginePart /*part*/) { return OkStatus(); }
+
   // From now on Gradients() is `memory`, and nothing else: the engine's own is given back. What is
   // in it stays unspecified until ComputeGradients. It must outlive the engine, or the next memory
   // that is lent. Shapes: as Gradients(). Errors: kInvalidArgument (another size), kUnavailable (an
-  // engine whose gradients are not in the host's memory); Gradients() is then what it was.
+  // engine that cannot); Gradients() is then what it was.
   virtual Status LendGradients(std::span<float> memory) = 0;
 
-  // Fills Gradients() with gradient_scale x d(sum of losses)/d(parameter). Errors: kInvalidArgument
-  // (shapes), kInternal (the numeric library threw; its text is in the message).
+  // Makes the gradients: gradient_scale x d(sum of losses)/d(parameter), on the device. Errors:
+  // kInvalidArgument (shapes), kInternal (the numeric library threw; its text is in the message).
   virtual Result<StepResult> ComputeGradients(const Batch& batch, const StepOptions& options) = 0;
 
-  // Updates parameters and slots from Gradients(). `update_number` counts from 1 (Adam's bias
-  // correction), so the engine itself keeps no counter.
+  // Updates parameters and slots from the gradients, on the device. `update_number` counts from 1
+  // (Adam's bias correction), so the engine itself keeps no counter.
   virtual Status ApplyUpdate(int64_t update_number) = 0;
 
   // Losses and hits without changing anything.

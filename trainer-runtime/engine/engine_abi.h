@@ -8,7 +8,7 @@
 //
 // Any change to a struct below raises LOCKSTEP_ENGINE_ABI_VERSION; the two files are always shipped
 // together, so there is no compatibility to keep, only a mix-up to detect.
-#define LOCKSTEP_ENGINE_ABI_VERSION 4
+#define LOCKSTEP_ENGINE_ABI_VERSION 5
 
 // The plug-in's one exported symbol, of type LockstepEngineEntry.
 #define LOCKSTEP_ENGINE_ENTRY_NAME "LockstepEnginePlugin"
@@ -23,6 +23,29 @@ enum LockstepEngineCode : int32_t {
   kLockstepEngineOutOfMemory = 2,
   kLockstepEngineInternal = 3,
   kLockstepEngineUnavailable = 4,  // this engine cannot do that
+  kLockstepEngineNotFound = 5,     // what it computes on, or with, is not there
+};
+
+enum LockstepEngineNumberType : int32_t { kLockstepEngineFloat32 = 0 };
+
+enum LockstepEngineMemory : int32_t {
+  kLockstepEngineHostMemory = 0,
+  kLockstepEngineCudaMemory = 1,
+};
+
+// EnginePart.
+enum LockstepEnginePart : int32_t {
+  kLockstepEngineState = 0,
+  kLockstepEngineGradients = 1,
+};
+
+// EngineBuffer.
+struct LockstepEngineBuffer {
+  void* address;
+  uint64_t byte_count;
+  LockstepEngineNumberType type;
+  LockstepEngineMemory memory;
+  int32_t device;
 };
 
 // Where a failing call leaves its reason: text and field path, cut to fit, always terminated.
@@ -38,7 +61,7 @@ struct LockstepEngineTensor {
   int32_t is_optimizer_slot;  // 0 or 1
   int32_t dimension_count;
   const int64_t* shape;  // [dimension_count]
-  float* data;
+  float* data;           // the host's image
   uint64_t element_count;
 };
 
@@ -81,7 +104,14 @@ struct LockstepEngineApi {
   const char* (*description)(LockstepEngineHandle* engine);
   uint64_t (*tensor_count)(LockstepEngineHandle* engine);
   LockstepEngineTensor (*tensor)(LockstepEngineHandle* engine, uint64_t index);
-  float* (*gradients)(LockstepEngineHandle* engine, uint64_t* element_count);
+  float* (*gradients)(LockstepEngineHandle* engine, uint64_t* element_count);  // the host's image
+  LockstepEngineBuffer (*gradient_buffer)(LockstepEngineHandle* engine);
+  LockstepEngineCode (*bring_to_host)(LockstepEngineHandle* engine,
+                                      LockstepEnginePart part,
+                                      LockstepEngineError* error);
+  LockstepEngineCode (*bring_to_device)(LockstepEngineHandle* engine,
+                                        LockstepEnginePart part,
+                                        LockstepEngineError* error);
 
   LockstepEngineCode (*compute_gradients)(LockstepEngineHandle* engine,
                                           const LockstepEngineBatch* batch,

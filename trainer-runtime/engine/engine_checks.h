@@ -36,7 +36,8 @@ void CheckGradientsAgainstDifferences(Engine& engine, const SampleData& data, do
 void CheckPartsAddUp(Engine& engine, const SampleData& data);
 
 // Backward says of each gradient once that it is ready, from the last to the first and in at least
-// `report_count_min` reports; what is ready then is final, and the engine leaves it alone.
+// `report_count_min` reports; what is ready then is final, and the engine leaves it alone (which is
+// seen in the host's memory only).
 void CheckTellsWhatIsReady(Engine& engine, const SampleData& data, int report_count_min);
 
 // An engine takes the memory that it is lent for its gradients, at any time and more than once, and
@@ -61,6 +62,10 @@ void CheckRepeatsBitwise(const EngineFactory& make,
                          const TrainingSpec& spec,
                          const SampleData& data,
                          int64_t steps);
+
+// What the host has after it was brought over: the gradients, and all parameters and slots.
+std::vector<float> GradientsOf(Engine& engine);
+std::vector<float> ValuesOf(Engine& engine);
 
 // Mean loss after `steps` updates on the same batch.
 double TrainOnOneBatch(Engine& engine, const SampleData& data, int64_t steps);

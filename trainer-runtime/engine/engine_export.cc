@@ -42,6 +42,8 @@ LockstepEngineCode Report(const Error& failure, LockstepEngineError* error) {
       return kLockstepEngineOutOfMemory;
     case ErrorCode::kUnavailable:
       return kLockstepEngineUnavailable;
+    case ErrorCode::kNotFound:
+      return kLockstepEngineNotFound;
     default:
       return kLockstepEngineInternal;
   }
@@ -108,6 +110,32 @@ float* Gradients(LockstepEngineHandle* engine, uint64_t* element_count) {
   return gradients.data();
 }
 
+LockstepEngineBuffer GradientBuffer(LockstepEngineHandle* engine) {
+  const EngineBuffer buffer = engine->engine->GradientBuffer();
+  const bool is_on_host = buffer.memory == MemoryKind::kHost;
+  return {.address = buffer.address,
+          .byte_count = buffer.byte_count,
+          .type = kLockstepEngineFloat32,  // there is no other
+          .memory = is_on_host ? kLockstepEngineHostMemory : kLockstepEngineCudaMemory,
+          .device = buffer.device};
+}
+
+EnginePart FromPlain(LockstepEnginePart part) {
+  return part == kLockstepEngineState ? EnginePart::kState : EnginePart::kGradients;
+}
+
+LockstepEngineCode BringToHost(LockstepEngineHandle* engine,
+                               LockstepEnginePart part,
+                               LockstepEngineError* error) {
+  return Guard(error, [&] { return engine->engine->BringToHost(FromPlain(part)); });
+}
+
+LockstepEngineCode BringToDevice(LockstepEngineHandle* engine,
+                                 LockstepEnginePart part,
+                                 LockstepEngineError* error) {
+  return Guard(error, [&] { return engine->engine->BringToDevice(FromPlain(part)); });
+}
+
 LockstepEngineCode ComputeGradients(LockstepEngineHandle* engine,
                                     const LockstepEngineBatch* batch,
                                     const LockstepEngineStepOptions* options,
@@ -171,6 +199,9 @@ LockstepEngineApi ExportedCalls(decltype(LockstepEngineApi::create) create) {
           .tensor_count = TensorCount,
           .tensor = Tensor,
           .gradients = Gradients,
+          .gradient_buffer = GradientBuffer,
+          .bring_to_host = BringToHost,
+          .bring_to_device = BringToDevice,
           .compute_gradients = ComputeGradients,
           .apply_update = ApplyUpdate,
           .evaluate = Evaluate,

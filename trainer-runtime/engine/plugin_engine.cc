@@ -10,9 +10,27 @@
 namespace lockstep::runtime {
 namespace {
 
-constexpr const char* kFileName = "liblockstep-engine.so";
-constexpr const char* kPackages = "libtorch1.13 and libopenblas0-pthread";
-constexpr const char* kDevelopmentPackages = "libtorch-dev and libopenblas0-pthread";
+// What there is to say of a plug-in that is not there.
+struct PluginFile {
+  const char* name;
+  const char* needs;        // to be built
+  const char* to_load;      // to be loaded
+  const char* how_to_have;  // that
+};
+
+constexpr PluginFile kFiles[] = {
+    {"liblockstep-engine.so",
+     "libtorch-dev and libopenblas0-pthread",
+     "the Debian packages libtorch1.13 and libopenblas0-pthread",
+     "apt-get install libtorch1.13 libopenblas0-pthread"},
+    {"liblockstep-engine-cuda.so",
+     "scripts/install.sh cuda torch",
+     "PyTorch's wheel and those of CUDA in the folder lockstep-engine-cuda beside it",
+     "pip install --target lockstep-engine-cuda torch"}};
+
+const PluginFile& FileOf(EngineDevice device) {
+  return kFiles[device == EngineDevice::kCpu ? 0 : 1];
+}
 
 Error FromPlugin(LockstepEngineCode code, const LockstepEngineError& error) {
   ErrorCode translated = ErrorCode::kInternal;
@@ -22,6 +40,8 @@ Error FromPlugin(LockstepEngineCode code, const LockstepEngineError& error) {
     translated = ErrorCode::kResourceExhausted;
   } else if (code == kLockstepEngineUnavailable) {
     translated = ErrorCode::kUnavailable;
+  } else if (code == kLockstepEngineNotFound) {
+    translated = ErrorCode::kNotFound;
   }
   return Error(translated, error.message).WithField(error.field);
 }
@@ -32,6 +52,10 @@ LockstepEngineBatch ToPlugin(const Batch& batch) {
           .labels = batch.labels.data(),
           .label_count = batch.labels.size(),
           .sample_count = batch.sample_count};
+}
+
+LockstepEnginePart ToPlugin(EnginePart part) {
+  return part == EnginePart::kState ? kLockstepEngineState : kLockstepEngineGradients;
 }
 
 // `context` is the host's StepOptions::on_ready.
@@ -84,14 +108,31 @@ class PluginEngine final : public Engine {
     return {data, count};
   }
 
+  EngineBuffer GradientBuffer() override {
+    const LockstepEngineBuffer buffer = api_.gradient_buffer(handle_);
+    const bool is_on_host = buffer.memory == kLockstepEngineHostMemory;
+    return {.address = buffer.address,
+            .byte_count = buffer.byte_count,
+            .type = NumberType::kFloat32,  // MakeEngine has looked
+            .memory = is_on_host ? MemoryKind::kHost : MemoryKind::kCuda,
+            .device = buffer.device};
+  }
+
+  Status BringToHost(EnginePart part) override {
+    LockstepEngineError error{};
+    return ToStatus(api_.bring_to_host(handle_, ToPlugin(part), &error), error);
+  }
+
+  Status BringToDevice(EnginePart part) override {
+    LockstepEngineError error{};
+    return ToStatus(api_.bring_to_device(handle_, ToPlugin(part), &error), error);
+  }
+
   Status LendGradients(std::span<float> memory) override {
     LockstepEngineError error{};
     const LockstepEngineCode code =
         api_.lend_gradients(handle_, memory.data(), memory.size(), &error);
-    if (code != kLockstepEngineOk) {
-      return FromPlugin(code, error);
-    }
-    return OkStatus();
+    return ToStatus(code, error);
   }
 
   Result<StepResult> ComputeGradients(const Batch& batch, const StepOptions& options) override {
@@ -107,10 +148,7 @@ class PluginEngine final : public Engine {
   Status ApplyUpdate(int64_t update_number) override {
     LockstepEngineError error{};
     const LockstepEngineCode code = api_.apply_update(handle_, update_number, &error);
-    if (code != kLockstepEngineOk) {
-      return FromPlugin(code, error);
-    }
-    return OkStatus();
+    return ToStatus(code, error);
   }
 
   Result<StepResult> Evaluate(const Batch& batch) override {
@@ -122,6 +160,10 @@ class PluginEngine final : public Engine {
   }
 
  private:
+  static Status ToStatus(LockstepEngineCode code, const LockstepEngineError& error) {
+    return code == kLockstepEngineOk ? OkStatus() : Status(FromPlugin(code, error));
+  }
+
   static Result<StepResult> ToResult(LockstepEngineCode code,
                                      const LockstepEngineStepResult& result,
                                      const LockstepEngineError& error) {
@@ -138,16 +180,17 @@ class PluginEngine final : public Engine {
 };
 
 Error MissingPlugin(const EnginePluginOptions& options) {
-  std::string message = std::string("the numeric engine ") + kFileName + " was not found; tried";
+  const PluginFile& file = FileOf(options.device);
+  std::string message = std::string("the numeric engine ") + file.name + " was not found; tried";
   for (const std::string& candidate : EnginePluginCandidates(options)) {
     message += " " + candidate;
   }
   return Error(ErrorCode::kNotFound,
-               message + ". Put it beside lockstep-runtime (building it needs " +
-                   kDevelopmentPackages + "), and install " + kPackages + " to run it");
+               message + ". Put it beside lockstep-runtime (building it needs " + file.needs +
+                   "), and install " + file.to_load + " to run it");
 }
 
-Error Unloadable(const std::string& path, const std::string& reason) {
+Error Unloadable(const PluginFile& file, const std::string& path, const std::string& reason) {
   // The loader says no more where it lacks address space; on a disk without the right to execute it
   // adds why.
   const bool lacks_memory = reason.ends_with("failed to map segment from shared object") ||
@@ -158,9 +201,8 @@ Error Unloadable(const std::string& path, const std::string& reason) {
                      "; a low ulimit -v is one cause");
   }
   return Error(ErrorCode::kNotFound,
-               "cannot load the numeric engine " + path + ": " + reason +
-                   ". It needs the Debian packages " + kPackages + " (apt-get install " +
-                   "libtorch1.13 libopenblas0-pthread)");
+               "cannot load the numeric engine " + path + ": " + reason + ". It needs " +
+                   file.to_load + " (" + file.how_to_have + ")");
 }
 
 }  // namespace
@@ -172,12 +214,13 @@ std::vector<std::string> EnginePluginCandidates(const EnginePluginOptions& optio
   if (!options.path.empty()) {
     return {options.path};
   }
+  const std::string name = FileOf(options.device).name;
   std::vector<std::string> candidates;
   if (!options.executable_directory.empty()) {
-    candidates.push_back(options.executable_directory + "/" + kFileName);
-    candidates.push_back(options.executable_directory + "/../lib/lockstep/" + kFileName);
+    candidates.push_back(options.executable_directory + "/" + name);
+    candidates.push_back(options.executable_directory + "/../lib/lockstep/" + name);
   }
-  candidates.push_back(kFileName);
+  candidates.push_back(name);
   return candidates;
 }
 
@@ -200,8 +243,9 @@ Result<EnginePlugin> EnginePlugin::Load(const EnginePluginOptions& options) {
   if (library == nullptr) {
     const char* const reason = ::dlerror();
     const std::string text = reason != nullptr ? reason : "unknown reason";
-    const bool is_plugin_itself = text.rfind(std::string(kFileName) + ":", 0) == 0;
-    return is_plugin_itself ? MissingPlugin(options) : Unloadable(path, text);
+    const PluginFile& file = FileOf(options.device);
+    const bool is_plugin_itself = text.rfind(std::string(file.name) + ":", 0) == 0;
+    return is_plugin_itself ? MissingPlugin(options) : Unloadable(file, path, text);
   }
   void* const symbol = ::dlsym(library, LOCKSTEP_ENGINE_ENTRY_NAME);
   if (symbol == nullptr) {
@@ -226,7 +270,15 @@ Result<std::unique_ptr<Engine>> EnginePlugin::MakeEngine(std::string_view spec_j
   if (code != kLockstepEngineOk) {
     return FromPlugin(code, error);
   }
-  return std::unique_ptr<Engine>(std::make_unique<PluginEngine>(*api_, handle));
+  auto engine = std::make_unique<PluginEngine>(*api_, handle);
+  const LockstepEngineNumberType type = api_->gradient_buffer(handle).type;
+  if (type != kLockstepEngineFloat32) {
+    return Error(ErrorCode::kMismatch,
+                 path_ + " has gradients of number type " + std::to_string(type) +
+                     ", and this program sums float32 (" + std::to_string(kLockstepEngineFloat32) +
+                     ")");
+  }
+  return std::unique_ptr<Engine>(std::move(engine));
 }
 
 }  // namespace lockstep::runtime

@@ -12,13 +12,19 @@ struct LockstepEngineApi;
 
 namespace lockstep::runtime {
 
+// What an engine computes on, which is a plug-in each.
+enum class EngineDevice {
+  kCpu,  // liblockstep-engine.so, on Debian's LibTorch
+  kCuda  // liblockstep-engine-cuda.so, on that of PyTorch's wheel
+};
+
 struct EnginePluginOptions {
   // The plug-in's file (LOCKSTEP_ENGINE, read by the caller). Empty: the first that exists of
-  // `<executable_directory>/liblockstep-engine.so` and
-  // `<executable_directory>/../lib/lockstep/liblockstep-engine.so`, else what the system's loader
-  // finds under that name.
+  // `<executable_directory>/<file>` and `<executable_directory>/../lib/lockstep/<file>`, else what
+  // the system's loader finds under that name.
   std::string path;
   std::string executable_directory;
+  EngineDevice device = EngineDevice::kCpu;
 };
 
 // A loaded plug-in. It stays loaded until the process ends: numeric libraries do not survive
@@ -28,14 +34,15 @@ class EnginePlugin {
   // Loads the plug-in with all its libraries. Takes a quarter of a second with LibTorch, during
   // which the caller may do other work: it is safe on a thread of its own, and the result may be
   // used on another.
-  // Errors: kNotFound (no such file, or a library it needs is missing: the message names the Debian
-  // packages to install), kMismatch (built for another ABI version; names both), kCorrupt (not a
+  // Errors: kNotFound (no such file, or a library it needs is missing: the message says what to
+  // install), kMismatch (built for another ABI version; names both), kCorrupt (not a
   // plug-in).
   static Result<EnginePlugin> Load(const EnginePluginOptions& options);
 
   // An engine for a training section (JSON, common/contract/training_spec.h). It is used on one
   // thread and may outlive this object.
-  // Errors: kInvalidArgument with the field at fault, kResourceExhausted (memory), kInternal.
+  // Errors: kInvalidArgument with the field at fault, kResourceExhausted (memory), kNotFound (no
+  // such device, or not what it needs), kMismatch (gradients of another number type), kInternal.
   Result<std::unique_ptr<Engine>> MakeEngine(std::string_view spec_json) const;
 
   // The file or library name that was loaded, for logs.

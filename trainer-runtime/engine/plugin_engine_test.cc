@@ -90,6 +90,43 @@ TEST(EnginePlugin, MemoryIsLentAcross) {
       MakeSamples(spec, 2, 6));
 }
 
+// An engine whose numbers the host cannot look at, across the interface and back.
+TEST(EnginePlugin, WhatIsOnADeviceIsBroughtOverInBothDirections) {
+  const auto plugin = LoadFile(LOCKSTEP_TEST_DEVICE_PLUGIN).value();
+  const TrainingSpec spec = SmallSpec();
+  const auto make = [&plugin](const TrainingSpec& of_engine) {
+    return plugin.MakeEngine(DumpJson(EncodeTrainingSpec(of_engine)));
+  };
+  const auto engine = make(spec).value();
+  const auto on_host = MakeReferenceEngine(spec).value();
+  const EngineBuffer buffer = engine->GradientBuffer();
+  EXPECT_EQ(buffer.memory, MemoryKind::kCuda);
+  EXPECT_EQ(buffer.byte_count, on_host->Gradients().size_bytes());
+  EXPECT_NE(buffer.address, engine->Gradients().data());
+  const SampleData data = MakeSamples(spec, 2, 6);
+  EXPECT_EQ(TrainOnOneBatch(*engine, data, 4), TrainOnOneBatch(*on_host, data, 4));
+  EXPECT_FALSE(std::ranges::equal(engine->Tensors()[0].data, on_host->Tensors()[0].data));
+  EXPECT_EQ(ValuesOf(*engine), ValuesOf(*on_host));
+  EXPECT_EQ(GradientsOf(*engine), GradientsOf(*on_host));
+  std::ranges::fill(engine->Tensors()[0].data, 0.0F);
+  std::ranges::fill(on_host->Tensors()[0].data, 0.0F);
+  EXPECT_NE(engine->Evaluate(data.All())->loss_sum, on_host->Evaluate(data.All())->loss_sum);
+  ASSERT_TRUE(engine->BringToDevice(EnginePart::kState).ok());
+  EXPECT_EQ(engine->Evaluate(data.All())->loss_sum, on_host->Evaluate(data.All())->loss_sum);
+  CheckGradientsAgainstDifferences(*engine, data, 2e-2);
+  CheckPartsAddUp(*engine, data);
+  CheckTakesLentMemory(make, spec, data);
+}
+
+TEST(EnginePlugin, BufferOfAnEngineInTheHostsMemoryIsWhatTheHostHas) {
+  const auto plugin = LoadFile(LOCKSTEP_TEST_REFERENCE_PLUGIN).value();
+  const auto engine = plugin.MakeEngine(DumpJson(EncodeTrainingSpec(SmallSpec()))).value();
+  const EngineBuffer buffer = engine->GradientBuffer();
+  EXPECT_EQ(buffer.memory, MemoryKind::kHost);
+  EXPECT_EQ(buffer.address, engine->Gradients().data());
+  EXPECT_EQ(buffer.byte_count, engine->Gradients().size_bytes());
+}
+
 TEST(EnginePlugin, BadSpecComesBackWithItsField) {
   const auto plugin = LoadFile(LOCKSTEP_TEST_REFERENCE_PLUGIN).value();
   Json spec = EncodeTrainingSpec(SmallSpec());
@@ -151,6 +188,16 @@ TEST(EnginePlugin, MissingFileNamesWhereItLookedAndThePackages) {
               AllOf(HasSubstr("/nonexistent/liblockstep-engine.so"),
                     HasSubstr("/nonexistent/../lib/lockstep/liblockstep-engine.so"),
                     HasSubstr("libopenblas0-pthread")));
+}
+
+TEST(EnginePlugin, MissingFileForGpusSaysWhatThatOneNeeds) {
+  const auto searched = EnginePlugin::Load(
+      {.path = "", .executable_directory = "/nonexistent", .device = EngineDevice::kCuda});
+  ASSERT_FALSE(searched.ok());
+  EXPECT_THAT(searched.error().message(),
+              AllOf(HasSubstr("/nonexistent/liblockstep-engine-cuda.so"),
+                    HasSubstr("building it needs scripts/install.sh cuda torch"),
+                    HasSubstr("PyTorch's wheel")));
 }
 
 TEST(EnginePlugin, FileThatIsNoLibraryIsRefused) {

@@ -3,9 +3,11 @@
 namespace lockstep::runtime {
 
 Status CentralStorage::Apply(int64_t update_number) {
-  LOCKSTEP_RETURN_IF_ERROR(replicas().engine(0).ApplyUpdate(update_number));
-  replicas().SpreadTensors(/*with_slots=*/false);
-  return OkStatus();
+  Engine& first = replicas().engine(0);
+  LOCKSTEP_RETURN_IF_ERROR(first.BringToDevice(EnginePart::kGradients));
+  LOCKSTEP_RETURN_IF_ERROR(first.ApplyUpdate(update_number));
+  LOCKSTEP_RETURN_IF_ERROR(first.BringToHost(EnginePart::kState));
+  return replicas().SpreadTensors(/*with_slots=*/false);
 }
 
 }  // namespace lockstep::runtime

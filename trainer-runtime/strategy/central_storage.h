@@ -13,7 +13,7 @@ class CentralStorage final : public SynchronousStrategy {
 
   Status Apply(int64_t update_number) override;
 
-  void AdoptState() override { replicas().SpreadTensors(/*with_slots=*/false); }
+  Status AdoptState() override { return replicas().SpreadTensors(/*with_slots=*/false); }
 };
 
 }  // namespace lockstep::runtime

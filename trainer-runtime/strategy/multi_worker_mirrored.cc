@@ -6,11 +6,12 @@ namespace lockstep::runtime {
 
 Status MultiWorkerMirrored::Apply(int64_t update_number) {
   const std::span<const float> sum = Gradients();
-  return replicas().ForEach([&](int replica) {
+  return replicas().ForEach([&](int replica) -> Status {
     Engine& engine = replicas().engine(replica);
     if (replica != 0) {
       std::copy(sum.begin(), sum.end(), engine.Gradients().begin());
     }
+    LOCKSTEP_RETURN_IF_ERROR(engine.BringToDevice(EnginePart::kGradients));
     return engine.ApplyUpdate(update_number);
   });
 }

@@ -13,7 +13,7 @@ class MultiWorkerMirrored final : public SynchronousStrategy {
 
   Status Apply(int64_t update_number) override;
 
-  void AdoptState() override { replicas().SpreadTensors(/*with_slots=*/true); }
+  Status AdoptState() override { return replicas().SpreadTensors(/*with_slots=*/true); }
 };
 
 }  // namespace lockstep::runtime

@@ -27,6 +27,7 @@ ReplicaSet::ReplicaSet(std::vector<std::unique_ptr<Engine>> engines)
   for (const auto& engine : engines_) {
     gradients_.push_back(engine->Gradients());
     LOCKSTEP_CHECK(gradients_.back().size() == gradients_.front().size(), "replicas of two models");
+    is_in_host_memory_ = is_in_host_memory_ && engine->GradientBuffer().memory == MemoryKind::kHost;
   }
   for (int replica = 1; replica < count(); ++replica) {
     threads_.emplace_back([this, replica] { WorkAs(replica); });
@@ -102,7 +103,7 @@ Result<StepResult> ReplicaSet::ComputeGradients(const ReplicaStep& step) {
                                                                 share.first_sample,
                                                                 step.on_ready,
                                                                 step.loss_scale}));
-    return OkStatus();
+    return engine(replica).BringToHost(EnginePart::kGradients);
   }));
   return SumOf(results);
 }
@@ -134,17 +135,22 @@ void ReplicaSet::SumGradients(std::size_t offset, std::size_t count) {
   }
 }
 
-void ReplicaSet::SpreadTensors(bool with_slots) {
+Status ReplicaSet::SpreadTensors(bool with_slots) {
   const std::vector<TensorView> source = engine(0).Tensors();
-  [[maybe_unused]] const Status always = ForEach([&](int replica) {
-    const std::vector<TensorView> own =
-        replica == 0 ? std::vector<TensorView>() : engine(replica).Tensors();
+  return ForEach([&](int replica) -> Status {
+    if (replica == 0) {
+      return engine(0).BringToDevice(EnginePart::kState);
+    }
+    if (!with_slots) {  // those that stay go back with the rest
+      LOCKSTEP_RETURN_IF_ERROR(engine(replica).BringToHost(EnginePart::kState));
+    }
+    const std::vector<TensorView> own = engine(replica).Tensors();
     for (std::size_t i = 0; i < own.size(); ++i) {
       if (with_slots || own[i].kind == TensorKind::kParameter) {
         std::copy(source[i].data.begin(), source[i].data.end(), own[i].data.begin());
       }
     }
-    return OkStatus();
+    return engine(replica).BringToDevice(EnginePart::kState);
   });
 }
 

@@ -55,25 +55,31 @@ class ReplicaSet {
   // when all have ended. Errors: that of the lowest replica that has one.
   Status ForEach(const std::function<Status(int)>& work);
 
-  // Each replica computes the gradients of its share. Returns the sums over all shares. Errors:
-  // those of Engine::ComputeGradients. Precondition (checked): as many shares as replicas.
+  // Whether all replicas compute in the host's memory, so that gradients can be read as they are
+  // made.
+  bool IsInHostMemory() const { return is_in_host_memory_; }
+
+  // Each replica computes the gradients of its share and brings them to the host. Returns the sums
+  // over all shares. Errors: those of Engine. Precondition (checked): as many shares as replicas.
   Result<StepResult> ComputeGradients(const ReplicaStep& step);
 
-  // Adds the gradients of all replicas up, into those of the first.
+  // Adds the gradients of all replicas up, into those of the first: on the host.
   void SumGradients();
 
   // The same for elements [offset, offset + count), on the calling thread. Precondition: they are
   // ready on all replicas. Thread: any, one at a time for each element.
   void SumGradients(std::size_t offset, std::size_t count);
 
-  // Gives all replicas the first one's tensors: parameters, and slots where `with_slots`.
-  void SpreadTensors(bool with_slots);
+  // Gives all replicas what the first one's tensors are on the host: parameters, and slots where
+  // `with_slots`; all have them on their devices then. Errors: those of Engine.
+  Status SpreadTensors(bool with_slots);
 
  private:
   void WorkAs(int replica);
 
   std::vector<std::unique_ptr<Engine>> engines_;
   std::vector<std::span<float>> gradients_;  // of each engine
+  bool is_in_host_memory_ = true;
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;

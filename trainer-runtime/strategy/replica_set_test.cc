@@ -8,6 +8,8 @@
 
 #include <gtest/gtest.h>
 
+#include "trainer-runtime/engine/testing/fake_device_engine.h"
+
 namespace lockstep::runtime {
 namespace {
 
@@ -61,12 +63,15 @@ class SummingEngine final : public Engine {
 };
 
 struct Replicas {
-  explicit Replicas(std::size_t count, bool have_others_slots = true) {
+  explicit Replicas(std::size_t count, bool have_others_slots = true, bool are_on_devices = false) {
     std::vector<std::unique_ptr<Engine>> made;
     for (std::size_t i = 0; i < count; ++i) {
       auto engine = std::make_unique<SummingEngine>(i == 0 || have_others_slots);
       engines.push_back(engine.get());
       made.push_back(std::move(engine));
+      if (are_on_devices) {
+        made.back() = MakeFakeDeviceEngine(std::move(made.back()));
+      }
     }
     set = std::make_unique<ReplicaSet>(std::move(made));
   }
@@ -121,7 +126,7 @@ TEST(ReplicaSet, SpreadGivesParametersAndWhereAskedSlots) {
     Replicas replicas(3);
     replicas.engines[0]->weight = {1, 2};
     replicas.engines[0]->slot = {3};
-    replicas.set->SpreadTensors(with_slots);
+    ASSERT_TRUE(replicas.set->SpreadTensors(with_slots).ok());
     for (const SummingEngine* engine : replicas.engines) {
       const bool is_first = engine == replicas.engines[0];
       EXPECT_EQ(engine->weight, (std::array<float, 2>{1, 2}));
@@ -133,8 +138,24 @@ TEST(ReplicaSet, SpreadGivesParametersAndWhereAskedSlots) {
 TEST(ReplicaSet, ReplicasWithoutSlotsTakeParametersOnly) {
   Replicas replicas(2, /*have_others_slots=*/false);
   replicas.engines[0]->weight = {1, 2};
-  replicas.set->SpreadTensors(/*with_slots=*/true);
+  ASSERT_TRUE(replicas.set->SpreadTensors(/*with_slots=*/true).ok());
   EXPECT_EQ(replicas.engines[1]->weight, (std::array<float, 2>{1, 2}));
+}
+
+// On devices all of a state goes back at once: what is not given is what it was.
+TEST(ReplicaSet, SpreadReachesDevicesAndLeavesSlotsThere) {
+  for (const bool with_slots : {false, true}) {
+    Replicas replicas(2, /*have_others_slots=*/true, /*are_on_devices=*/true);
+    EXPECT_FALSE(replicas.set->IsInHostMemory());
+    replicas.engines[0]->weight = {1, 2};
+    replicas.engines[0]->slot = {3};
+    replicas.engines[1]->slot = {4};
+    ASSERT_TRUE(replicas.set->engine(0).BringToHost(EnginePart::kState).ok());
+    ASSERT_TRUE(replicas.set->SpreadTensors(with_slots).ok());
+    EXPECT_EQ(replicas.engines[0]->slot[0], 3);
+    EXPECT_EQ(replicas.engines[1]->weight, (std::array<float, 2>{1, 2}));
+    EXPECT_EQ(replicas.engines[1]->slot[0], with_slots ? 3 : 4);
+  }
 }
 
 }  // namespace

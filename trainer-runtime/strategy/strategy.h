@@ -50,18 +50,22 @@ class Strategy {
   // follow then, and nobody uses gradients or totals any more.
   virtual Result<StepOutcome> Step(const ReplicaStep& step, const StepExchange& exchange) = 0;
 
-  // What the last Step came to: the gradients that Apply is about to take, equal on all ranks. They
-  // may be changed until then, alike on all ranks.
+  // What the last Step came to: the gradients that Apply is about to take, equal on all ranks, on
+  // the host. They may be changed until then, alike on all ranks.
   virtual std::span<float> Gradients() = 0;
 
   // Updates the state by the last Step. `update_number` counts from 1. Errors: those of Engine.
   virtual Status Apply(int64_t update_number) = 0;
 
-  // The state: parameters and slots under their canonical names, in place.
+  // The state: parameters and slots under their canonical names, as the host has them. They are the
+  // newest after ReadState().
   virtual std::vector<TensorView> TakeState() = 0;
 
-  // Makes what was written to the tensors of TakeState() the state that all replicas have.
-  virtual void AdoptState() = 0;
+  // Makes the values of TakeState() those that Apply has come to. Errors: those of Engine.
+  virtual Status ReadState() = 0;
+
+  // Makes all values of TakeState() the state that all replicas have. Errors: those of Engine.
+  virtual Status AdoptState() = 0;
 };
 
 }  // namespace lockstep::runtime

@@ -82,7 +82,7 @@ Result<StepOutcome> SynchronousStrategy::Step(const ReplicaStep& step,
   StepOutcome outcome;
   const TimePoint begin = SteadyNow();
   EarlySums early(replicas_, buckets_.beside, exchange);
-  const bool is_early = exchange.reducer->SumsBeside();
+  const bool is_early = exchange.reducer->SumsBeside() && replicas_->IsInHostMemory();
   Result<StepResult> sums =
       is_early ? ComputeBeside(step, replicas_, &early) : replicas_->ComputeGradients(step);
   if (!sums.ok()) {
@@ -104,7 +104,9 @@ Result<StepOutcome> SynchronousStrategy::Step(const ReplicaStep& step,
 
 Status SynchronousStrategy::SumAfterwards(const StepExchange& exchange) {
   replicas_->SumGradients();
-  for (const Bucket& bucket : buckets_.afterwards) {
+  // The plan is the reducer's, on all ranks: others may be early where this one is not.
+  const bool sums_beside = exchange.reducer->SumsBeside();
+  for (const Bucket& bucket : sums_beside ? buckets_.beside : buckets_.afterwards) {
     LOCKSTEP_RETURN_IF_ERROR(Enqueue(replicas_->engine(0).Gradients(), bucket, exchange));
   }
   return OkStatus();

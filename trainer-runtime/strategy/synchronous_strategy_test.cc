@@ -12,6 +12,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "trainer-runtime/engine/testing/fake_device_engine.h"
 #include "trainer-runtime/strategy/multi_worker_mirrored.h"
 
 namespace lockstep::runtime {
@@ -122,10 +123,14 @@ class TellingReducer final : public GradientReducer {
 };
 
 struct World {
-  World(std::size_t replica_count, bool sums_beside) : reducer(&story, sums_beside) {
+  World(std::size_t replica_count, bool sums_beside, bool is_on_device = false)
+      : reducer(&story, sums_beside) {
     std::vector<std::unique_ptr<Engine>> engines;
     for (std::size_t i = 0; i < replica_count; ++i) {
       engines.push_back(std::make_unique<LayeredEngine>(&story));
+      if (is_on_device) {
+        engines.back() = MakeFakeDeviceEngine(std::move(engines.back()));
+      }
     }
     replicas = std::make_unique<ReplicaSet>(std::move(engines));
     strategy = std::make_unique<MultiWorkerMirrored>(
@@ -178,9 +183,26 @@ TEST(SynchronousStrategy, ReducerThatSumsAtOnceDoesNotHoldBackwardUp) {
   EXPECT_THAT(world.strategy->Gradients(), ElementsAre(6, 6, 6, 6, 6, 6));
 }
 
+// What a device has made so far the host cannot see. The buckets are those of ranks that can.
+TEST(SynchronousStrategy, GradientsOnADeviceAreSummedAfterwardsInThePlanOfAllRanks) {
+  World world(1, true, /*is_on_device=*/true);
+  ASSERT_TRUE(world.Step({3}).ok());
+  EXPECT_THAT(world.story.events(),
+              ElementsAre("made 4",
+                          "made 2",
+                          "made 0",
+                          "bucket of 3",
+                          "bucket of 2",
+                          "bucket of 1",
+                          "totals",
+                          "finish"));
+  EXPECT_THAT(world.strategy->Gradients(), ElementsAre(6, 6, 6, 6, 6, 6));
+}
+
 TEST(SynchronousStrategy, BucketIsTheSumOfAllReplicas) {
-  for (const bool sums_beside : {true, false}) {
-    World world(3, sums_beside);
+  for (const auto& [sums_beside, is_on_device] :
+       {std::pair(true, false), std::pair(false, false), std::pair(true, true)}) {
+    World world(3, sums_beside, is_on_device);
     for (int step = 0; step < 200; ++step) {
       ASSERT_TRUE(world.Step({1, 2, 4}).ok());
       ASSERT_THAT(world.strategy->Gradients(), ElementsAre(14, 14, 14, 14, 14, 14));

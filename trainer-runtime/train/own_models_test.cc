@@ -10,7 +10,6 @@
 
 #include "common/contract/state_fingerprint.h"
 #include "trainer-runtime/collectives/testing_world.h"
-#include "trainer-runtime/engine/reference_engine.h"
 #include "trainer-runtime/train/test_gang.h"
 #include "trainer-runtime/train/test_job.h"
 
@@ -33,7 +32,7 @@ class OwnModel {
       : part_(TestSamples().train.Part(rank, kRankCount)) {
     TrainingSpec spec = SpecOfModel(OwnModelSpec(), rank);
     spec.replicas = replicas;
-    const GangParts parts{MakeReferenceEngine, &part_, &TestSamples().test};
+    const GangParts parts{MakeTestEngine, &part_, &TestSamples().test};
     gang_.push_back(std::make_unique<GangRank>(spec, parts, checkpoints));
     RunMeeting(gang_, Epoch(1));
   }
@@ -68,8 +67,8 @@ TEST(OwnModels, EachIsThatOfOneWorkerOnItsPart) {
     alone.seed += rank;
     const Dataset part = TestSamples().train.Part(rank, kRankCount);
     Gang one;
-    one.push_back(std::make_unique<GangRank>(
-        alone, GangParts{MakeReferenceEngine, &part, &TestSamples().test}));
+    one.push_back(
+        std::make_unique<GangRank>(alone, GangParts{MakeTestEngine, &part, &TestSamples().test}));
     RunMeeting(one, Epoch(1));
     EXPECT_EQ(Weights(mine.rank().engine), Weights(one[0]->engine)) << rank;
   }

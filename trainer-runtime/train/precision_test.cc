@@ -14,7 +14,6 @@
 
 #include <gtest/gtest.h>
 
-#include "trainer-runtime/engine/reference_engine.h"
 #include "trainer-runtime/train/loss_scale.h"
 #include "trainer-runtime/train/test_gang.h"
 #include "trainer-runtime/train/test_job.h"
@@ -43,6 +42,12 @@ class TouchyEngine final : public Engine {
 
   std::span<float> Gradients() override { return inner_->Gradients(); }
 
+  EngineBuffer GradientBuffer() override { return inner_->GradientBuffer(); }
+
+  Status BringToHost(EnginePart part) override { return inner_->BringToHost(part); }
+
+  Status BringToDevice(EnginePart part) override { return inner_->BringToDevice(part); }
+
   Status LendGradients(std::span<float> memory) override { return inner_->LendGradients(memory); }
 
   Result<StepResult> ComputeGradients(const Batch& batch, const StepOptions& options) override {
@@ -53,7 +58,9 @@ class TouchyEngine final : public Engine {
       result->overflow_count = 1;
       result->loss_sum =
           trouble_.is_loss_too_large ? std::numeric_limits<double>::infinity() : result->loss_sum;
+      EXPECT_TRUE(inner_->BringToHost(EnginePart::kGradients).ok());
       inner_->Gradients().front() = std::numeric_limits<float>::infinity();
+      EXPECT_TRUE(inner_->BringToDevice(EnginePart::kGradients).ok());
     }
     if (options.on_ready) {
       options.on_ready(0, static_cast<int64_t>(inner_->Gradients().size()));
@@ -85,7 +92,7 @@ TrainingSpec In(Precision precision, int64_t step_count) {
 GangParts Touchy(const Trouble& trouble, std::vector<int64_t>* updates = nullptr) {
   GangParts parts = TestSamples().Parts();
   parts.make_engine = [=](const TrainingSpec& spec) -> Result<std::unique_ptr<Engine>> {
-    LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<Engine> inner, MakeReferenceEngine(spec));
+    LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<Engine> inner, MakeTestEngine(spec));
     return std::unique_ptr<Engine>(
         std::make_unique<TouchyEngine>(std::move(inner), trouble, updates));
   };

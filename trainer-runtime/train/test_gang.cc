@@ -170,6 +170,7 @@ void ExpectAll(const Gang& gang, TrainerVerdict verdict) {
 }
 
 std::vector<float> Weights(Engine* engine) {
+  EXPECT_TRUE(engine->BringToHost(EnginePart::kState).ok());
   std::vector<float> weights;
   for (const TensorView& tensor : engine->Tensors()) {
     weights.insert(weights.end(), tensor.data.begin(), tensor.data.end());

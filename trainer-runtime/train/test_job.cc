@@ -8,6 +8,7 @@
 
 #include "common/base/file.h"
 #include "trainer-runtime/engine/reference_engine.h"
+#include "trainer-runtime/engine/testing/fake_device_engine.h"
 
 namespace lockstep::runtime {
 
@@ -37,8 +38,14 @@ TrainingSpec MakeSpec(int64_t step_count) {
   return spec;
 }
 
+Result<std::unique_ptr<Engine>> MakeTestEngine(const TrainingSpec& spec) {
+  LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, MakeReferenceEngine(spec));
+  static const bool is_on_device = std::getenv("LOCKSTEP_TEST_ON_DEVICE") != nullptr;
+  return is_on_device ? MakeFakeDeviceEngine(std::move(engine)) : std::move(engine);
+}
+
 GangParts Samples::Parts() const {
-  return {MakeReferenceEngine, &train, &test};
+  return {MakeTestEngine, &train, &test};
 }
 
 const Samples& TestSamples() {

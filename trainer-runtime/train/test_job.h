@@ -13,7 +13,8 @@
 
 namespace lockstep::runtime {
 
-// A small job for tests of the trainer, on the reference engine.
+// A small job for tests of the trainer, on the reference engine. Where LOCKSTEP_TEST_ON_DEVICE is
+// set in the environment that is as far from the host as one on a GPU.
 
 inline constexpr int64_t kSampleCount = 50;
 inline constexpr int64_t kTestSampleCount = 11;
@@ -23,6 +24,8 @@ inline constexpr int kClassCount = 3;
 Dataset MakeSamples(int64_t count);
 
 TrainingSpec MakeSpec(int64_t step_count);
+
+Result<std::unique_ptr<Engine>> MakeTestEngine(const TrainingSpec& spec);
 
 // Data sets and engine of all tests here.
 struct Samples {

@@ -134,11 +134,13 @@ Result<TrainerVerdict> Trainer::RunMeeting(std::optional<int> state_source,
     if (!IsSaveDue()) {
       continue;
     }
-    if (!IsStateFinite()) {
+    LOCKSTEP_ASSIGN_OR_RETURN(const bool is_finite, IsStateFinite());
+    if (!is_finite) {
       return GiveUp(control);
     }
     if (control->rank() == 0) {
-      parts_.checkpoints->SaveAsync(Snap(control->world_size()));
+      LOCKSTEP_ASSIGN_OR_RETURN(Snapshot snapshot, Snap(control->world_size()));
+      parts_.checkpoints->SaveAsync(std::move(snapshot));
     }
   }
   return Conclude(control);
@@ -216,10 +218,12 @@ void Trainer::CheckFinite(double loss_sum, int64_t update) {
 }
 
 // An update of finite gradients may still overflow; nothing of that is ever saved.
-bool Trainer::IsStateFinite() {
+// Errors: those of Engine.
+Result<bool> Trainer::IsStateFinite() {
   if (!spec_.terminate_on_nan) {
     return true;
   }
+  LOCKSTEP_RETURN_IF_ERROR(parts_.strategy->ReadState());
   for (const TensorView& tensor : parts_.strategy->TakeState()) {
     if (!AllFinite(tensor.data)) {
       trouble_ = "after step " + std::to_string(state_.step.value()) + " " + tensor.name +
@@ -337,11 +341,13 @@ Status Trainer::SaveNow(int world_size, Deadline deadline) {
   if (parts_.checkpoints == nullptr || !state_.is_established) {
     return OkStatus();
   }
-  if (!IsStateFinite()) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const bool is_finite, IsStateFinite());
+  if (!is_finite) {
     return Error(ErrorCode::kAborted, trouble_);
   }
   EnterPhase(TrainerPhase::kCheckpointing);
-  parts_.checkpoints->SaveAsync(Snap(world_size));
+  LOCKSTEP_ASSIGN_OR_RETURN(Snapshot snapshot, Snap(world_size));
+  parts_.checkpoints->SaveAsync(std::move(snapshot));
   Status flushed = parts_.checkpoints->Flush(deadline);
   [[maybe_unused]] const Status told = ReportCheckpoints();  // `flushed` says the same
   if (!flushed.ok() && flushed.error().code() == ErrorCode::kTimeout) {
@@ -387,7 +393,8 @@ Status Trainer::SaveTogether(RankControl* control) {
 }
 
 Result<TrainerVerdict> Trainer::StopTogether(RankControl* control) {
-  if (!IsStateFinite()) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const bool is_finite, IsStateFinite());
+  if (!is_finite) {
     return GiveUp(control);
   }
   LOCKSTEP_RETURN_IF_ERROR(SaveTogether(control));
@@ -408,7 +415,8 @@ Result<TrainerVerdict> Trainer::GiveUp(RankControl* control) {
 // The end that all ranks agree on. The second barrier tells a rank that SaveTogether's completed
 // everywhere: a peer that is gone after that left in good order.
 Result<TrainerVerdict> Trainer::Conclude(RankControl* control) {
-  if (!IsStateFinite()) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const bool is_finite, IsStateFinite());
+  if (!is_finite) {
     return GiveUp(control);
   }
   LOCKSTEP_RETURN_IF_ERROR(Evaluate(control));

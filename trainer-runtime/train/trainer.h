@@ -155,8 +155,9 @@ class Trainer {
   // The values of the state in flat buffers, and back. Shapes: parameters [n]; slots [slots of
   // optimizer x n], slot after slot, or empty: they stay.
   std::vector<int64_t> VariableSizes();
-  std::vector<float> ReadValues(TensorKind kind);
-  void WriteValues(std::span<const float> parameters, std::span<const float> slots);
+  // Errors: those of Engine.
+  Result<std::vector<float>> ReadValues(TensorKind kind);
+  Status WriteValues(std::span<const float> parameters, std::span<const float> slots);
 
   // Where the data stand, and where they do `updates` later.
   const DataCursor& cursor() const { return state_.cursor; }
@@ -220,9 +221,9 @@ class Trainer {
   Status RestoreFromCheckpoint();
   Status TakeOver(const Snapshot& snapshot);
   Result<TrainingState> Examine(const Snapshot& snapshot, const std::vector<TensorView>& tensors);
-  void GoOnFrom(TrainingState restored);
+  Status GoOnFrom(TrainingState restored);
   void PassUselessRemainder();
-  Snapshot Snap(int world_size);
+  Result<Snapshot> Snap(int world_size);
   Snapshot SnapHead(int world_size);
   Status AdoptState(const std::string& mine, const std::string& shared, const StateWay& way);
   Result<StepTotals> RunStep(const MeetingParts& meeting, bool is_stop_requested);
@@ -238,7 +239,7 @@ class Trainer {
   bool HasAccuracy() const;
   bool IsStepFinite(const StepTotals& totals);
   void CheckFinite(double loss_sum, int64_t update);
-  bool IsStateFinite();
+  Result<bool> IsStateFinite();
   bool IsSaveDue() const;
   Status ReportCheckpoints();
   void ReportCheckpoint(const SaveOutcome& outcome);

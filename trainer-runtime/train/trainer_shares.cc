@@ -44,7 +44,8 @@ std::vector<int64_t> Trainer::VariableSizes() {
   return sizes;
 }
 
-std::vector<float> Trainer::ReadValues(TensorKind kind) {
+Result<std::vector<float>> Trainer::ReadValues(TensorKind kind) {
+  LOCKSTEP_RETURN_IF_ERROR(parts_.strategy->ReadState());
   std::vector<float> values;
   for (const TensorView& tensor : parts_.strategy->TakeState()) {
     if (tensor.kind == kind) {
@@ -54,7 +55,10 @@ std::vector<float> Trainer::ReadValues(TensorKind kind) {
   return values;
 }
 
-void Trainer::WriteValues(std::span<const float> parameters, std::span<const float> slots) {
+Status Trainer::WriteValues(std::span<const float> parameters, std::span<const float> slots) {
+  if (slots.empty()) {  // they go back with the rest
+    LOCKSTEP_RETURN_IF_ERROR(parts_.strategy->ReadState());
+  }
   for (const TensorView& tensor : parts_.strategy->TakeState()) {
     std::span<const float>& values = tensor.kind == TensorKind::kParameter ? parameters : slots;
     if (values.empty()) {
@@ -63,7 +67,7 @@ void Trainer::WriteValues(std::span<const float> parameters, std::span<const flo
     std::copy_n(values.begin(), tensor.data.size(), tensor.data.begin());
     values = values.subspan(tensor.data.size());
   }
-  parts_.strategy->AdoptState();
+  return parts_.strategy->AdoptState();
 }
 
 DataCursor Trainer::CursorAfter(DataCursor cursor, int64_t updates) const {
@@ -135,11 +139,13 @@ Status Trainer::CountUpTo(Step step, const EpochSums& sums) {
 }
 
 Status Trainer::SaveCounted(int world_size) {
-  if (!IsStateFinite()) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const bool is_finite, IsStateFinite());
+  if (!is_finite) {
     return Error(ErrorCode::kAborted, trouble_);
   }
   if (parts_.checkpoints != nullptr) {
-    parts_.checkpoints->SaveAsync(Snap(world_size));
+    LOCKSTEP_ASSIGN_OR_RETURN(Snapshot snapshot, Snap(world_size));
+    parts_.checkpoints->SaveAsync(std::move(snapshot));
   }
   return ReportCheckpoints();
 }

@@ -68,6 +68,7 @@ Status Trainer::EstablishState(std::optional<int> state_source, RankControl* con
     }
     state_.is_established = true;
   }
+  LOCKSTEP_RETURN_IF_ERROR(parts_.strategy->ReadState());
   const std::string mine = EncodeSnapshotHead(SnapHead(control->world_size()));
   const Deadline deadline = Deadline::After(SteadyNow(), kStateTimeout);
   LOCKSTEP_ASSIGN_OR_RETURN(const std::string shared, control->ShareBytes(mine, source, deadline));
@@ -110,8 +111,7 @@ Status Trainer::TakeOver(const Snapshot& snapshot) {
   const std::vector<TensorView> tensors = parts_.strategy->TakeState();
   LOCKSTEP_ASSIGN_OR_RETURN(TrainingState restored, Examine(snapshot, tensors));
   LOCKSTEP_RETURN_IF_ERROR(RestoreTensors(snapshot, tensors));
-  GoOnFrom(std::move(restored));
-  return OkStatus();
+  return GoOnFrom(std::move(restored));
 }
 
 // The state that a snapshot tells, if it belongs to this job; its values are not looked at.
@@ -125,12 +125,13 @@ Result<TrainingState> Trainer::Examine(const Snapshot& snapshot,
 }
 
 // The tensors hold the values that belong to `restored`.
-void Trainer::GoOnFrom(TrainingState restored) {
-  parts_.strategy->AdoptState();
+Status Trainer::GoOnFrom(TrainingState restored) {
+  LOCKSTEP_RETURN_IF_ERROR(parts_.strategy->AdoptState());
   is_mixture_ = false;
   state_ = std::move(restored);
   BeginLossScale();
   PassUselessRemainder();
+  return OkStatus();
 }
 
 void Trainer::PassUselessRemainder() {
@@ -142,7 +143,8 @@ void Trainer::PassUselessRemainder() {
   }
 }
 
-Snapshot Trainer::Snap(int world_size) {
+Result<Snapshot> Trainer::Snap(int world_size) {
+  LOCKSTEP_RETURN_IF_ERROR(parts_.strategy->ReadState());
   return TakeSnapshot(state_, parts_.strategy->TakeState(), {spec_.seed, world_size, fingerprint_});
 }
 
@@ -188,8 +190,7 @@ Status Trainer::AdoptState(const std::string& mine,
         "state differed from the source's at the same step and was replaced",
         {{"rank", rank}, {"source_rank", way.source}, {"step", state_.step.value()}});
   }
-  GoOnFrom(std::move(restored).value());
-  return OkStatus();
+  return GoOnFrom(std::move(restored).value());
 }
 
 }  // namespace lockstep::runtime

@@ -17,7 +17,6 @@
 #include "common/base/file.h"
 #include "common/json/json.h"
 #include "trainer-runtime/collectives/communicator_reducer.h"
-#include "trainer-runtime/engine/reference_engine.h"
 #include "trainer-runtime/train/test_gang.h"
 #include "trainer-runtime/train/test_job.h"
 
@@ -362,6 +361,7 @@ TEST(Trainer, LostSamplesAreNoSuccess) {
   TrainingState state(kSampleCount);
   state.ledger = ledger;
   state.cursor.data_epoch = 1;
+  ASSERT_TRUE(donor->engine->BringToHost(EnginePart::kState).ok());
   store->SaveAsync(TakeSnapshot(state, donor->engine->Tensors(), {7, 1, ""}));
   ASSERT_TRUE(store->Flush(Deadline::After(SteadyNow(), std::chrono::seconds(30))).ok());
   Gang ranks;
@@ -411,7 +411,7 @@ TEST(Trainer, RankWithOtherDataIsRefused) {
   const TrainingSpec spec = MakeSpec(5);
   Dataset other_train = MakeSamples(kSampleCount + 1);
   const Dataset dropped = other_train.SplitOffTail(kSampleCount);  // one sample further on
-  const GangParts other{MakeReferenceEngine, &dropped, &TestSamples().test};
+  const GangParts other{MakeTestEngine, &dropped, &TestSamples().test};
   Gang ranks = MakeRanks(1, spec);
   ranks.push_back(std::make_unique<GangRank>(spec, other));
   RunMeeting(ranks, Epoch(1));

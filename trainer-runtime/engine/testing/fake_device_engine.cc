@@ -1,0 +1,135 @@
+#include "trainer-runtime/engine/testing/fake_device_engine.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <sys/mman.h>
+
+#include "common/base/check.h"
+
+namespace lockstep::runtime {
+namespace {
+
+constexpr float kStale = std::numeric_limits<float>::quiet_NaN();
+
+// Addresses that belong to nobody else and end whoever reads or writes there.
+class BarredMemory {
+ public:
+  explicit BarredMemory(std::size_t size)
+      : size_(std::max<std::size_t>(size, 1)),
+        address_(::mmap(nullptr, size_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
+    LOCKSTEP_CHECK(address_ != MAP_FAILED, "no addresses left");
+  }
+
+  BarredMemory(const BarredMemory&) = delete;
+  BarredMemory& operator=(const BarredMemory&) = delete;
+
+  ~BarredMemory() { ::munmap(address_, size_); }
+
+  void* address() const { return address_; }
+
+ private:
+  std::size_t size_;
+  void* address_;
+};
+
+class FakeDeviceEngine final : public Engine {
+ public:
+  explicit FakeDeviceEngine(std::unique_ptr<Engine> inner)
+      : inner_(std::move(inner)),
+        own_gradients_(inner_->Gradients().size(), kStale),
+        gradients_(own_gradients_),
+        device_gradients_(inner_->Gradients().size_bytes()) {
+    std::size_t value_count = 0;
+    for (const TensorView& tensor : inner_->Tensors()) {
+      value_count += tensor.data.size();
+    }
+    state_.assign(value_count, kStale);
+  }
+
+  std::string Description() const override { return "a double of a GPU: " + inner_->Description(); }
+
+  std::vector<TensorView> Tensors() override {
+    std::vector<TensorView> views = inner_->Tensors();
+    std::span<float> rest = state_;
+    for (TensorView& view : views) {
+      const std::size_t size = view.data.size();
+      view.data = rest.first(size);
+      rest = rest.subspan(size);
+    }
+    return views;
+  }
+
+  std::span<float> Gradients() override { return gradients_; }
+
+  EngineBuffer GradientBuffer() override {
+    return {.address = device_gradients_.address(),
+            .byte_count = gradients_.size_bytes(),
+            .memory = MemoryKind::kCuda};
+  }
+
+  Status BringToHost(EnginePart part) override {
+    if (part == EnginePart::kGradients) {
+      std::ranges::copy(inner_->Gradients(), gradients_.begin());
+      return OkStatus();
+    }
+    CopyTensors(inner_->Tensors(), Tensors());
+    return OkStatus();
+  }
+
+  Status BringToDevice(EnginePart part) override {
+    if (part == EnginePart::kGradients) {
+      std::ranges::copy(gradients_, inner_->Gradients().begin());
+      return OkStatus();
+    }
+    CopyTensors(Tensors(), inner_->Tensors());
+    return OkStatus();
+  }
+
+  Status LendGradients(std::span<float> memory) override {
+    if (memory.size() != gradients_.size()) {
+      return Error(ErrorCode::kInvalidArgument, "memory of another size lent");
+    }
+    gradients_ = memory;
+    own_gradients_ = std::vector<float>();
+    return OkStatus();
+  }
+
+  Result<StepResult> ComputeGradients(const Batch& batch, const StepOptions& options) override {
+    Result<StepResult> result = inner_->ComputeGradients(batch, options);
+    std::ranges::fill(gradients_, kStale);
+    return result;
+  }
+
+  Status ApplyUpdate(int64_t update_number) override {
+    std::ranges::fill(state_, kStale);
+    return inner_->ApplyUpdate(update_number);
+  }
+
+  Result<StepResult> Evaluate(const Batch& batch) override { return inner_->Evaluate(batch); }
+
+ private:
+  static void CopyTensors(const std::vector<TensorView>& from, const std::vector<TensorView>& to) {
+    for (std::size_t i = 0; i < from.size(); ++i) {
+      std::ranges::copy(from[i].data, to[i].data.begin());
+    }
+  }
+
+  std::unique_ptr<Engine> inner_;
+  std::vector<float> state_;  // the image: all tensors, one after the other
+  std::vector<float> own_gradients_;
+  std::span<float> gradients_;  // the image
+  BarredMemory device_gradients_;
+};
+
+}  // namespace
+
+std::unique_ptr<Engine> MakeFakeDeviceEngine(std::unique_ptr<Engine> inner) {
+  return std::make_unique<FakeDeviceEngine>(std::move(inner));
+}
+
+}  // namespace lockstep::runtime
