@@ -9,9 +9,6 @@
 namespace lockstep::runtime {
 namespace {
 
-// How far probabilities are kept from 0 and 1 before a logarithm. Source: Keras's backend epsilon.
-constexpr double kProbabilityEpsilon = 1e-7;
-
 using Row = std::span<const double>;
 
 // One sample: its loss is returned, d(loss)/d(output) goes to `gradient` [output width].
@@ -223,6 +220,27 @@ Result<StepResult> ComputeLoss(const LossSpec& loss,
     }
   }
   return result;
+}
+
+Status CheckLabels(const LossSpec& loss,
+                   std::span<const float> labels,
+                   int64_t sample_count,
+                   int64_t output_width) {
+  if (sample_count == 0) {
+    return OkStatus();
+  }
+  const int64_t label_width = static_cast<int64_t>(labels.size()) / sample_count;
+  LOCKSTEP_RETURN_IF_ERROR(CheckShapes(
+      loss,
+      {.outputs = {}, .labels = labels, .sample_count = sample_count, .output_width = output_width},
+      label_width));
+  const auto width = static_cast<std::size_t>(label_width);
+  std::vector<double> row(static_cast<std::size_t>(output_width));
+  for (int64_t sample = 0; sample < sample_count; ++sample) {
+    LOCKSTEP_RETURN_IF_ERROR(ReadLabels(
+        loss, labels.subspan(static_cast<std::size_t>(sample) * width, width), sample, row));
+  }
+  return OkStatus();
 }
 
 std::optional<LossSpec> AbsorbActivation(const LossSpec& loss, Activation last) {

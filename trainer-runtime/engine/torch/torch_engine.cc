@@ -5,56 +5,25 @@
 #include <utility>
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <c10/core/InferenceMode.h>
-#include <torch/version.h>
 
 #include "trainer-runtime/engine/backward_progress.h"
 #include "trainer-runtime/engine/loss.h"
 #include "trainer-runtime/engine/low_precision.h"
 #include "trainer-runtime/engine/optimizer.h"
+#include "trainer-runtime/engine/torch/torch_calls.h"
 #include "trainer-runtime/engine/torch/torch_network.h"
-
-// OpenBLAS has threads of its own, which LibTorch's setting does not reach. Null with another BLAS.
-extern "C" __attribute__((weak)) void openblas_set_num_threads(int count);
-extern "C" __attribute__((weak)) char* openblas_get_config();
 
 namespace lockstep::runtime {
 namespace {
 
-std::string Describe() {
-  const std::string blas =
-      openblas_get_config != nullptr ? openblas_get_config() : "a BLAS other than OpenBLAS";
-  return "LibTorch " + std::string(TORCH_VERSION) + ", " + blas + ", 1 thread";
-}
-
-// One rank uses one core: more ranks, not more threads, use the others, and the order of additions
-// stays the same. OpenMP keeps its number of threads for each calling thread by itself, and engines
-// are made on one thread and used on another, so every thread that comes by is told.
-void UseOneThread() {
-  thread_local const bool is_told = [] {
-    at::set_num_threads(1);
-    if (openblas_set_num_threads != nullptr) {
-      openblas_set_num_threads(1);
-    }
-    return true;
-  }();
-  static_cast<void>(is_told);
-}
-
-// Runs `call`, which returns a Result or Status, without autograd, and turns what LibTorch throws
-// into an Error.
+// WithTorch, without autograd.
 template <typename Call>
-auto WithTorch(const Call& call) -> decltype(call()) {
-  UseOneThread();
-  const c10::InferenceMode no_autograd;
-  try {
+auto WithoutAutograd(const Call& call) -> decltype(call()) {
+  return WithTorch([&]() -> decltype(call()) {
+    const c10::InferenceMode no_autograd;
     return call();
-  } catch (const c10::Error& error) {
-    return Error(ErrorCode::kInternal, std::string("LibTorch: ") + error.what_without_backtrace());
-  } catch (const std::exception& error) {
-    return Error(ErrorCode::kInternal, std::string("LibTorch: ") + error.what());
-  }
+  });
 }
 
 class TorchEngine final : public Engine {
@@ -65,14 +34,14 @@ class TorchEngine final : public Engine {
         optimizer_(spec.optimizer),
         last_with_input_gradient_(FirstWithParameters()) {}
 
-  std::string Description() const override { return Describe(); }
+  std::string Description() const override { return DescribeTorch(); }
 
   std::vector<TensorView> Tensors() override { return network_.store->Tensors(); }
 
   std::span<float> Gradients() override { return network_.store->Gradients(); }
 
   Status LendGradients(std::span<float> memory) override {
-    return WithTorch([&]() -> Status { return runtime::LendGradients(&network_, memory); });
+    return WithoutAutograd([&]() -> Status { return runtime::LendGradients(&network_, memory); });
   }
 
   Result<StepResult> ComputeGradients(const Batch& batch, const StepOptions& options) override {
@@ -84,7 +53,7 @@ class TorchEngine final : public Engine {
       progress.ReadyFrom(0);
       return StepResult{};
     }
-    return WithTorch([&]() -> Result<StepResult> {
+    return WithoutAutograd([&]() -> Result<StepResult> {
       const at::Tensor output = Forward(batch, {true, options.dropout_seed, options.first_sample});
       at::Tensor gradient = at::empty_like(output);
       const auto gradient_values =
@@ -119,7 +88,7 @@ class TorchEngine final : public Engine {
     if (batch.sample_count == 0) {
       return StepResult{};
     }
-    return WithTorch([&]() -> Result<StepResult> {
+    return WithoutAutograd([&]() -> Result<StepResult> {
       const at::Tensor output = Forward(batch, {});
       return ComputeLoss(network_.loss, PredictionsOf(output, batch), 1, {});
     });
@@ -173,7 +142,7 @@ class TorchEngine final : public Engine {
 }  // namespace
 
 Result<std::unique_ptr<Engine>> MakeTorchEngine(const TrainingSpec& spec) {
-  return WithTorch([&]() -> Result<std::unique_ptr<Engine>> {
+  return WithoutAutograd([&]() -> Result<std::unique_ptr<Engine>> {
     LOCKSTEP_ASSIGN_OR_RETURN(TorchNetwork network, BuildTorchNetwork(spec));
     return std::unique_ptr<Engine>(std::make_unique<TorchEngine>(std::move(network), spec));
   });

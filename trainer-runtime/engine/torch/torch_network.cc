@@ -5,9 +5,9 @@
 #include <utility>
 #include <variant>
 
-#include "trainer-runtime/engine/initializer.h"
 #include "trainer-runtime/engine/loss.h"
 #include "trainer-runtime/engine/max_pool.h"
+#include "trainer-runtime/engine/parameter_plan.h"
 #include "trainer-runtime/engine/window.h"
 
 namespace lockstep::runtime {
@@ -22,10 +22,8 @@ at::Tensor Over(std::span<float> values, at::IntArrayRef shape) {
 class Builder {
  public:
   Builder(const TrainingSpec& spec, std::vector<LayerShape> shapes)
-      : spec_(spec), shapes_(std::move(shapes)) {
-    PlanParameters();
-    network_.store =
-        std::make_unique<ParameterStore>(parameter_shapes_, OptimizerSlotNames(spec_.optimizer));
+      : spec_(spec), shapes_(std::move(shapes)), plan_(PlanParameters(spec.model, shapes_)) {
+    network_.store = MakeParameters(spec_, plan_);
   }
 
   TorchNetwork Build() && {
@@ -48,35 +46,11 @@ class Builder {
     return index == 0 ? spec_.model.input_shape : shapes_[index - 1].output;
   }
 
-  void PlanParameters() {
-    for (std::size_t i = 0; i < spec_.model.layers.size(); ++i) {
-      const std::string name = "layer" + std::to_string(i);
-      if (const auto* dense = std::get_if<DenseLayer>(&spec_.model.layers[i])) {
-        parameter_shapes_.push_back({name + "/kernel", {InputShape(i)[0], dense->units}});
-        parameter_shapes_.push_back({name + "/bias", {dense->units}});
-      } else if (const auto* conv = std::get_if<Conv2DLayer>(&spec_.model.layers[i])) {
-        const Extent& size = conv->kernel_size;
-        parameter_shapes_.push_back(
-            {name + "/kernel", {size.height, size.width, InputShape(i)[2], conv->filters}});
-        parameter_shapes_.push_back({name + "/bias", {conv->filters}});
-      }
-    }
-  }
-
   TorchParameter TakeParameter() {
     const std::size_t i = next_parameter_++;
-    const auto& shape = parameter_shapes_[i].shape;
+    const std::vector<int64_t>& shape = plan_[i].shape.shape;
     network_.gradients.push_back(Over(network_.store->Gradient(i), shape));
     return {Over(network_.store->Parameter(i), shape), network_.gradients.back()};
-  }
-
-  // The next parameter, as a kernel of the layer being added.
-  TorchParameter TakeKernel(Fan fan) {
-    FillGlorotUniform(static_cast<uint64_t>(spec_.seed),
-                      static_cast<int64_t>(index_),
-                      fan,
-                      network_.store->Parameter(next_parameter_));
-    return TakeParameter();
   }
 
   // Precondition: the layer's parameters, and no later ones, are taken.
@@ -104,17 +78,15 @@ class Builder {
   }
 
   void Add(const DenseLayer& layer) {
-    TorchParameter kernel = TakeKernel({InputShape(index_)[0], layer.units});
+    TorchParameter kernel = TakeParameter();
     Push(MakeDense(std::move(kernel), TakeParameter(), spec_.precision));
     AddActivation(layer.activation);
   }
 
   void Add(const Conv2DLayer& layer) {
-    const auto& input = InputShape(index_);
-    const int64_t area = layer.kernel_size.height * layer.kernel_size.width;
-    TorchParameter kernel = TakeKernel({area * input[2], area * layer.filters});
+    TorchParameter kernel = TakeParameter();
     const Window window =
-        MakeWindow(input, shapes_[index_].output, layer.kernel_size, layer.strides);
+        MakeWindow(InputShape(index_), shapes_[index_].output, layer.kernel_size, layer.strides);
     TorchParameter bias = TakeParameter();
     const bool is_relu = layer.activation == Activation::kRelu;
     if (IsPoolNext() && (is_relu || layer.activation == Activation::kLinear)) {
@@ -146,7 +118,7 @@ class Builder {
 
   const TrainingSpec& spec_;
   const std::vector<LayerShape> shapes_;
-  std::vector<ParameterShape> parameter_shapes_;
+  const std::vector<PlannedParameter> plan_;
   TorchNetwork network_;
   std::size_t index_ = 0;  // of the layer being added
   std::size_t next_parameter_ = 0;
@@ -166,16 +138,8 @@ Status LendGradients(TorchNetwork* network, std::span<float> memory) {
 }
 
 Result<TorchNetwork> BuildTorchNetwork(const TrainingSpec& spec) {
-  auto shapes = InferShapes(spec.model);
-  if (!shapes.ok()) {
-    return Error(shapes.error().code(), shapes.error().message())
-        .WithField("model." + shapes.error().field());
-  }
-  if (shapes->empty()) {
-    return Error(ErrorCode::kInvalidArgument, "a model needs at least one layer")
-        .WithField("model.layers");
-  }
-  return Builder(spec, std::move(shapes).value()).Build();
+  LOCKSTEP_ASSIGN_OR_RETURN(std::vector<LayerShape> shapes, ShapesOf(spec.model));
+  return Builder(spec, std::move(shapes)).Build();
 }
 
 }  // namespace lockstep::runtime

@@ -25,7 +25,7 @@ struct TorchNetwork {
 };
 
 // The network of a training section with fresh parameters: Glorot uniform kernels from the seed,
-// zero biases. Errors: as InferShapes.
+// zero biases. Errors: as ShapesOf.
 Result<TorchNetwork> BuildTorchNetwork(const TrainingSpec& spec);
 
 // As Engine::LendGradients() promises. The layers write to the lent memory from now on.

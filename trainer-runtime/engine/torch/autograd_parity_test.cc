@@ -1,0 +1,111 @@
+// The engine of LibTorch's own layers beside the hand-written ones: what a GPU computes with, and
+// what a CPU does.
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "trainer-runtime/engine/engine_checks.h"
+#include "trainer-runtime/engine/torch/autograd_engine.h"
+#include "trainer-runtime/engine/torch/network_cases.h"
+#include "trainer-runtime/engine/torch/torch_device.h"
+#include "trainer-runtime/engine/torch/torch_engine.h"
+
+namespace lockstep::runtime {
+namespace {
+
+double Length(const std::vector<float>& values) {
+  double squares = 0;
+  for (const float value : values) {
+    squares += static_cast<double>(value) * static_cast<double>(value);
+  }
+  return std::sqrt(squares);
+}
+
+// The length of the difference is at most `tolerance` of theirs.
+void ExpectNear(const std::vector<float>& found,
+                const std::vector<float>& expected,
+                double tolerance) {
+  ASSERT_EQ(found.size(), expected.size());
+  std::vector<float> differences(found.size());
+  std::transform(found.begin(), found.end(), expected.begin(), differences.begin(), std::minus<>());
+  EXPECT_LE(Length(differences), tolerance * std::max(Length(expected), 1e-3));
+}
+
+std::unique_ptr<Engine> MakeAutograd(const TrainingSpec& spec) {
+  return MakeAutogradEngine(spec, MakeHostDevice(HostMemory::kApart)).value();
+}
+
+void ExpectSameStep(const TrainingSpec& spec, const SampleData& data, double tolerance) {
+  const auto engine = MakeAutograd(spec);
+  const auto by_hand = MakeTorchEngine(spec).value();
+  ASSERT_EQ(ValuesOf(*engine), ValuesOf(*by_hand)) << "at the start";
+  const StepOptions options{
+      .gradient_scale = 0.1, .dropout_seed = 42, .first_sample = 30, .loss_scale = 8};
+  const StepResult expected = by_hand->ComputeGradients(data.All(), options).value();
+  const StepResult found = engine->ComputeGradients(data.All(), options).value();
+  EXPECT_NEAR(found.loss_sum, expected.loss_sum, tolerance * std::abs(expected.loss_sum));
+  EXPECT_EQ(found.correct_count, expected.correct_count);
+  ExpectNear(GradientsOf(*engine), GradientsOf(*by_hand), tolerance);
+  const StepResult tested = engine->Evaluate(data.All()).value();
+  EXPECT_NEAR(tested.loss_sum,
+              by_hand->Evaluate(data.All())->loss_sum,
+              tolerance * std::abs(tested.loss_sum));
+}
+
+// In 16 bits a sum in another order may be rounded the other way, and a relu or a pool then take
+// its other side: hence a unit of the last place (2^-8, 2^-11) or two.
+TEST(AutogradParity, EveryNetworkTakesTheStepOfTheHandWrittenLayers) {
+  for (const NetworkCase& c : Cases()) {
+    SCOPED_TRACE(c.name);
+    TrainingSpec spec = SpecOf(c);
+    const SampleData data = MakeSamples(spec, c.output_width, 10);
+    ExpectSameStep(spec, data, 1e-5);
+    spec.precision = Precision::kFloat16;
+    ExpectSameStep(spec, data, 2e-3);
+    spec.precision = Precision::kBFloat16;
+    ExpectSameStep(spec, data, 1e-2);
+  }
+}
+
+TEST(AutogradParity, DropoutIsThatOfTheHandWrittenLayers) {
+  const NetworkCase c{"dropout twice",
+                      {6, 6, 2},
+                      {DropoutLayer{.rate = 0.25},
+                       Conv(3, {3, 3}, {1, 1}, Padding::kValid),
+                       FlattenLayer{},
+                       DropoutLayer{.rate = 0.5},
+                       DropoutLayer{.rate = 0},
+                       DenseLayer{.units = 4}},
+                      kSparseLogits,
+                      4};
+  const TrainingSpec spec = SpecOf(c);
+  ExpectSameStep(spec, MakeSamples(spec, c.output_width, 10), 1e-5);
+}
+
+// Updates of equal gradients are equal to the bit; these gradients are nearly so.
+TEST(AutogradParity, EveryOptimizerTrainsAlike) {
+  const NetworkCase c = Cases()[9];  // a convolution, pooling and two dense layers
+  ASSERT_EQ(c.name, "tutorial, small");
+  const std::vector<OptimizerSpec> optimizers = {SgdOptimizer{},
+                                                 SgdOptimizer{0.01, 0.9, false},
+                                                 SgdOptimizer{0.01, 0.9, true},
+                                                 AdamOptimizer{},
+                                                 AdamOptimizer{.weight_decay = 0.01}};
+  for (const OptimizerSpec& optimizer : optimizers) {
+    TrainingSpec spec = SpecOf(c);
+    spec.optimizer = optimizer;
+    const SampleData data = MakeSamples(spec, c.output_width, 10);
+    const auto engine = MakeAutograd(spec);
+    const auto by_hand = MakeTorchEngine(spec).value();
+    const double expected = TrainOnOneBatch(*by_hand, data, 10);
+    EXPECT_NEAR(TrainOnOneBatch(*engine, data, 10), expected, 1e-4 * expected);
+    ExpectNear(ValuesOf(*engine), ValuesOf(*by_hand), 1e-4);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::runtime
