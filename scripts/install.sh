@@ -36,6 +36,13 @@ readonly CUDA_WHEELS=(
   "nvidia-cuda-nvcc==$CUDA_VERSION" "nvidia-cuda-crt==$CUDA_VERSION"
   "nvidia-nvvm==$CUDA_VERSION" nvidia-cuda-runtime==13.0.96
 )
+# The current LibTorch with CUDA, as PyTorch publishes it, and what its CPU half loads: 550 MB, 1.2
+# GB unpacked. What the other half loads on a GPU (cuDNN, cuBLAS and others, 4 GB) is not here: pip
+# installs it with torch where a GPU is.
+readonly TORCH_VERSION=2.15.0
+readonly TORCH_WHEELS=(
+  "torch==$TORCH_VERSION" nvidia-cuda-runtime==13.2.86 nvidia-cuda-cupti==13.2.86
+)
 # NCCL as the CUDA image ships it: 250 MB.
 readonly NCCL_VERSION=2.30.7
 readonly NCCL_WHEELS=("nvidia-nccl-cu13==$NCCL_VERSION")
@@ -46,20 +53,22 @@ readonly BENCH_PACKAGES=(libgloo-dev libopenmpi-dev openmpi-bin python3-torch)
 
 usage() {
   cat <<TEXT
-usage: scripts/install.sh [--check] [build] [test] [cluster] [cuda] [nccl] [peers] [bench] [all]
-       scripts/install.sh --path cuda|nccl
+usage: scripts/install.sh [--check] [build] [test] [cluster] [cuda] [nccl] [torch] [peers] [bench]
+                          [all]
+       scripts/install.sh --path cuda|nccl|torch
 
   build    compiler, libraries, and a static ${PROMETHEUS_SOURCE} in ${CACHE_DIR}  (the default)
   test     build, and what the tests run
   cluster  build, and what the test clusters are made of (Kubernetes is built from source)
   cuda     build, and nvcc ${CUDA_VERSION} in ${CACHE_DIR}
   nccl     build, and NCCL ${NCCL_VERSION} in ${CACHE_DIR}
+  torch    build, and LibTorch ${TORCH_VERSION} for CUDA in ${CACHE_DIR}
   peers    build, and what scripts/test.sh --peers and --python need besides
   bench    build, and what the benchmarks compare with
   all      everything
 
   --check  only say what is missing; exit code 1 if anything is
-  --path   only print the folder of nvcc's toolkit, or of NCCL, there or not
+  --path   only print the folder of nvcc's toolkit, NCCL or LibTorch, there or not
 TEXT
 }
 
@@ -191,7 +200,8 @@ wheels_dir() {
   case $1 in
     cuda) printf '%s/cuda-%s' "$CACHE_DIR" "$CUDA_VERSION" ;;
     nccl) printf '%s/nccl-%s' "$CACHE_DIR" "$NCCL_VERSION" ;;
-    *) die "--path of '$1': expected cuda or nccl" ;;
+    torch) printf '%s/torch-%s' "$CACHE_DIR" "$TORCH_VERSION" ;;
+    *) die "--path of '$1': expected cuda, nccl or torch" ;;
   esac
 }
 
@@ -232,14 +242,14 @@ main() {
       peers) wanted+=("${PEER_PACKAGES[@]}") ;;
       bench) wanted+=("${BENCH_PACKAGES[@]}") ;;
       cluster) with_cluster=true ;;
-      cuda | nccl)
+      cuda | nccl | torch)
         wanted+=("${WHEEL_PACKAGES[@]}")
         wheels+=("$group")
         ;;
       all)
         wanted+=("${TEST_PACKAGES[@]}" "${PEER_PACKAGES[@]}" "${BENCH_PACKAGES[@]}")
         wanted+=("${WHEEL_PACKAGES[@]}")
-        wheels=(cuda nccl)
+        wheels=(cuda nccl torch)
         with_cluster=true
         ;;
       -h | --help)
@@ -291,6 +301,7 @@ main() {
       case $group in
         cuda) install_wheels cuda "${CUDA_WHEELS[@]}" ;;
         nccl) install_wheels nccl "${NCCL_WHEELS[@]}" ;;
+        torch) install_wheels torch "${TORCH_WHEELS[@]}" ;;
       esac
     fi
   done

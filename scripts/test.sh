@@ -13,6 +13,8 @@
 #   scripts/test.sh --planted       also bugs planted in the operator, each of which the simulation
 #                                   must find (half an hour)
 #   scripts/test.sh --cuda          also the real NCCL, without a GPU (installs 250 MB)
+#   scripts/test.sh --cuda-engine   also the engine for GPUs, on PyTorch's own LibTorch, without a
+#                                   GPU (installs 550 MB)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/lib.sh
@@ -24,6 +26,7 @@ with_cluster=false
 with_soak=false
 with_planted=false
 with_cuda=false
+with_cuda_engine=false
 for option in "$@"; do
   case "$option" in
     --sanitizers) with_sanitizers=true ;;
@@ -33,13 +36,14 @@ for option in "$@"; do
     --soak) with_soak=true ;;
     --planted) with_planted=true ;;
     --cuda) with_cuda=true ;;
+    --cuda-engine) with_cuda_engine=true ;;
     -h | --help)
-      sed -n '2,15s/^# \{0,1\}//p' "$0"
+      sed -n '2,17s/^# \{0,1\}//p' "$0"
       exit 0
       ;;
     *)
       die "unknown option '$option'; known:" \
-        "--sanitizers --python --peers --cluster --soak --planted --cuda"
+        "--sanitizers --python --peers --cluster --soak --planted --cuda --cuda-engine"
       ;;
   esac
 done
@@ -51,6 +55,9 @@ if $with_peers || $with_python; then
 fi
 if $with_cuda; then
   groups+=(nccl)
+fi
+if $with_cuda_engine; then
+  groups+=(torch)
 fi
 scripts/install.sh "${groups[@]}"
 build_preset dev
@@ -194,6 +201,12 @@ fi
 if $with_cuda; then
   say "testing against the real NCCL"
   tests/cuda/nccl.sh
+  check_leftovers
+fi
+
+if $with_cuda_engine; then
+  say "testing the engine for GPUs against PyTorch's own LibTorch"
+  tests/cuda/engine.sh
   check_leftovers
 fi
 

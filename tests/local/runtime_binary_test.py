@@ -76,6 +76,24 @@ class Messages(LocalTest):
         self.assertIn("libopenblas0-pthread", ran.stderr)
         self.assertIn("libtorch", (self.scratch / "last-words").read_text())
 
+    def test_train_on_a_gpu_says_what_is_missing(self):
+        environment = self.environment_of_worker_0()
+        training = json.loads(environment["LOCKSTEP_TRAINING"])
+        training["devices"] = ["GPU-a"]
+        environment["LOCKSTEP_TRAINING"] = json.dumps(training)
+        environment["NVIDIA_VISIBLE_DEVICES"] = "GPU-a"
+        environment.pop("LOCKSTEP_ENGINE", None)
+        ran = subprocess.run([RUNTIME, "train"], env=environment, capture_output=True, text=True,
+                             timeout=60)
+        if "spec.training.devices: GPU-a not found" in ran.stderr:
+            self.skipTest("this machine has GPUs and their driver")
+        self.assertEqual(ran.returncode, 64, ran.stderr)
+        if (BIN / "liblockstep-engine-cuda.so").exists():
+            self.assertIn("no CUDA device is visible: ", ran.stderr)
+        else:
+            self.assertIn("liblockstep-engine-cuda.so was not found", ran.stderr)
+            self.assertIn("scripts/install.sh cuda torch", ran.stderr)
+
     def test_train_outside_a_job_names_the_missing_variables(self):
         ran = subprocess.run([RUNTIME, "train"], env={}, capture_output=True, text=True)
         self.assertEqual(ran.returncode, 64)

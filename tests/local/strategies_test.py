@@ -1,16 +1,23 @@
 """One job under every strategy: the same training, and one checkpoint that fits all."""
 
 import dataclasses
+import json
 import shutil
 import unittest
 
-from harness import LocalTest, samples_after, training_manifest
+from harness import BIN, LocalTest, samples_after, training_manifest
 
 STEPS = 50
 STEPS_SAVED = 20
 
 # Relative: the bound that the sums' other order must stay within.
 LOSS_TOLERANCE = 1e-5
+
+
+def assert_same(test, summary, whole, layout):
+    for name in ("loss", "testLoss"):
+        test.assertAlmostEqual(summary[name], whole[name], delta=LOSS_TOLERANCE * whole[name],
+                               msg=f"{name}: {layout}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,18 +85,13 @@ class Strategies(LocalTest):
         shutil.rmtree(mine)
         return summary
 
-    def assert_same(self, summary, whole, layout):
-        for name in ("loss", "testLoss"):
-            self.assertAlmostEqual(summary[name], whole[name], delta=LOSS_TOLERANCE * whole[name],
-                                   msg=f"{name}: {layout}")
-
     def test_checkpoint_of_each_is_resumed_by_each_and_training_is_the_same(self):
         whole = self.train(LAYOUTS[1], STEPS, self.scratch / "whole")
         for number, saver in enumerate(LAYOUTS):
             saved = self.scratch / f"saved-{number}"
             self.train(saver, STEPS_SAVED, saved)
             for resumer in LAYOUTS:
-                self.assert_same(self.resume(resumer, saved), whole, f"{saver}, then {resumer}")
+                assert_same(self, self.resume(resumer, saved), whole, f"{saver}, then {resumer}")
             self.resume(ASYNCHRONOUS, saved)
 
     def test_checkpoint_of_parameter_servers_is_resumed_by_each_and_training_is_the_same(self):
@@ -98,7 +100,7 @@ class Strategies(LocalTest):
         self.resume(ASYNCHRONOUS, saved)
         whole = self.resume(LAYOUTS[1], saved)
         for resumer in LAYOUTS:
-            self.assert_same(self.resume(resumer, saved), whole, resumer)
+            assert_same(self, self.resume(resumer, saved), whole, resumer)
 
 
 class Devices(LocalTest):
@@ -109,6 +111,31 @@ class Devices(LocalTest):
         self.assertRegex(run.output,
                          r"spec\.training\.devices: 7, GPU-none not found: 2 GPUs asked for, "
                          r"(none|\d+) visible")
+
+    def train_over(self, runtime, *arguments):
+        template = {"spec": {"containers": [{"name": "trainer", "env": [
+            {"name": "NVIDIA_VISIBLE_DEVICES", "value": "GPU-a,GPU-b"}]}]}}
+        manifest = training_manifest(workers=2, steps=STEPS).replace(
+            "    replicas: 2\n", f"    replicas: 2\n    template: {json.dumps(template)}\n")
+        run = self.run_job(manifest, "--runtime", str(runtime), *arguments)
+        if " asked for, " in run.output:
+            self.skipTest("this machine has GPUs and their driver")
+        self.assert_trained(run)
+        return run.summary
+
+    # The engine for GPUs has a double here, whose numbers the host cannot look at.
+    def test_job_that_names_devices_trains_a_replica_on_each(self):
+        runtime = self.scratch / "lockstep-runtime"
+        shutil.copy(BIN / "lockstep-runtime", runtime)
+        plugins = BIN.parent / "trainer-runtime/engine/plugins"
+        for name, double in (("", "reference"), ("-cuda", "device")):
+            file = plugins / f"liblockstep_test_{double}_plugin.so"
+            self.assertTrue(file.exists(), f"build the target lockstep_test_{double}_plugin")
+            (self.scratch / f"liblockstep-engine{name}.so").symlink_to(file)
+        on_host = self.train_over(runtime)
+        for devices in ('["GPU-b"]', '["1", "GPU-a"]'):
+            on_devices = self.train_over(runtime, "--set", f"training.devices={devices}")
+            assert_same(self, on_devices, on_host, devices)
 
 
 if __name__ == "__main__":

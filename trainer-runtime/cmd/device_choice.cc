@@ -63,9 +63,10 @@ Result<TrainingSpec> CheckDevices(TrainingSpec spec, const std::vector<GpuDevice
   LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<std::size_t> picked,
                             PickDevices(spec.devices, visible));
   if (!picked.empty()) {
-    return Refusal(CountText(picked.size()) +
-                   " asked for, but the engine of this release computes on the CPU; remove the "
-                   "field, and use training.replicas for more cores");
+    spec.replicas = static_cast<int64_t>(picked.size());
+  }
+  for (std::size_t i = 0; i < picked.size(); ++i) {
+    spec.devices[i] = visible[picked[i]].uuid;
   }
   return spec;
 }

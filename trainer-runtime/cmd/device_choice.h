@@ -15,8 +15,8 @@ namespace lockstep::runtime {
 Result<std::vector<std::size_t>> PickDevices(const std::vector<std::string>& asked,
                                              const std::vector<GpuDevice>& visible);
 
-// The spec, unless it names devices that are not visible, or any: no engine of this release
-// computes on one. Errors: kInvalidArgument.
+// The spec with each device that it names by its UUID, and a replica for each. Errors:
+// kInvalidArgument: a device is not visible, or named twice.
 Result<TrainingSpec> CheckDevices(TrainingSpec spec, const std::vector<GpuDevice>& visible);
 
 }  // namespace lockstep::runtime

@@ -41,11 +41,11 @@ int TrainCommand(const EnvironmentMap& variables, const TrainCommandOptions& opt
   if (spec.ok()) {
     spec = CheckNcclVariables(std::move(spec).value(), variables);
   }
-  if (spec.ok()) {
-    spec = CheckDevices(std::move(spec).value(), options.devices);
-  }
   const bool is_ps = spec.ok() && spec->variables == VariablePlacement::kParameterServers &&
                      environment->task.role == Role::kPs;
+  if (spec.ok() && !is_ps) {
+    spec = CheckDevices(std::move(spec).value(), options.devices);
+  }
   if (is_ps) {
     return PsProcess(std::move(environment).value(), std::move(spec).value(), options).Run();
   }

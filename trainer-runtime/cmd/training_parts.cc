@@ -19,17 +19,29 @@ std::string ExecutableDirectory() {
   return error ? "" : executable.parent_path().string();
 }
 
+// What a plug-in is told of the replica that it makes: its own device, if it has one.
+TrainingSpec OfReplica(TrainingSpec spec, std::size_t replica) {
+  if (!spec.devices.empty()) {
+    spec.devices = {spec.devices[replica]};
+    spec.replicas = 1;
+  }
+  return spec;
+}
+
+// Where the job names devices, with the engine for GPUs and a replica on each.
 Result<std::unique_ptr<ReplicaSet>> LoadReplicas(const TrainingSpec& spec,
                                                  const std::string& path) {
+  const EngineDevice device = spec.devices.empty() ? EngineDevice::kCpu : EngineDevice::kCuda;
   LOCKSTEP_ASSIGN_OR_RETURN(const EnginePlugin plugin,
-                            EnginePlugin::Load({path, ExecutableDirectory()}));
-  return MakeReplicas(spec, [&plugin](const TrainingSpec& of_engine) {
-    return plugin.MakeEngine(DumpJson(EncodeTrainingSpec(of_engine)));
+                            EnginePlugin::Load({path, ExecutableDirectory(), device}));
+  std::size_t replica = 0;
+  return MakeReplicas(spec, [&](const TrainingSpec& of_engine) {
+    return plugin.MakeEngine(DumpJson(EncodeTrainingSpec(OfReplica(of_engine, replica++))));
   });
 }
 
-// GPU and NCCL, for a job that insists on them. Auto never does: this engine keeps its gradients in
-// host memory, from where the CPU's way is the shorter one.
+// GPU and NCCL, for a job that insists on them. Auto never does: gradients are brought to the
+// host's memory by every engine, from where the CPU's way is the shorter one.
 Result<std::shared_ptr<NcclGround>> LoadNccl(const CommunicationSpec& communication) {
   if (communication.all_reduce != AllReduceBackend::kNccl) {
     return std::shared_ptr<NcclGround>();

@@ -356,8 +356,11 @@ Status TrainingProcess::ClaimCheckpoints(Epoch epoch, Incarnation chief) {
 }
 
 // Ranks with another spec would reduce other buckets; they are told apart before the first byte.
+// Which GPUs each has is its own affair; how many is said by its replicas.
 uint64_t TrainingProcess::PlanHash() const {
-  const std::string digest = Sha256Hex(DumpJson(EncodeTrainingSpec(spec_)));
+  TrainingSpec plan = spec_;
+  plan.devices.clear();
+  const std::string digest = Sha256Hex(DumpJson(EncodeTrainingSpec(plan)));
   return std::stoull(digest.substr(0, 16), nullptr, 16);
 }
 
