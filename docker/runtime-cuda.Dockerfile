@@ -14,8 +14,7 @@ RUN /src/scripts/install.sh build \
  && rm -rf /var/lib/apt/lists/* /var/cache/apt/*
 
 # NCCL, as NVIDIA publishes it for Python. The version is that of scripts/install.sh, as for the
-# tests. The toolkit is not here: nothing in the image is compiled with it until the engine has a
-# CUDA part, which then adds the group `cuda`.
+# tests. The toolkit is not here: what is compiled with it, the engine for GPUs, is not in the image.
 FROM tools AS nccl
 RUN /src/scripts/install.sh nccl \
  && rm -rf /var/lib/apt/lists/* /var/cache/apt/* \

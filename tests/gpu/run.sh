@@ -111,7 +111,7 @@ done
 [ $refusals -lt 2 ] || missed=true
 for what in "step as a CUDA graph" "tutorial networks, CPU against GPU" "mixed precision" \
   "step time beside PyTorch" "snapshot beside compute"; do
-  row "$what" "the engine has no CUDA part yet" "" "not built"
+  row "$what" "the engine for GPUs has no program here yet" "" "not built"
 done
 print_table
 if $missed; then
