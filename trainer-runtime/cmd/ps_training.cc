@@ -186,7 +186,8 @@ Status PsTraining::TrainShare(int64_t share, GradientReducer* alone) {
       trainer_->CursorAfter(cursor, 1).samples_consumed - cursor.samples_consumed;
   const StepSums sums{
       cursor.data_epoch, computed.sums.loss_sum, computed.sums.correct_count, samples};
-  LOCKSTEP_RETURN_IF_ERROR(client_->Push(trainer_->Gradients(), {share, sums}, Soon()));
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::span<const float> gradients, trainer_->ReadGradients());
+  LOCKSTEP_RETURN_IF_ERROR(client_->Push(gradients, {share, sums}, Soon()));
   shares_done_ = share;
   if (own_.data_epoch != cursor.data_epoch) {
     own_ = EpochSums{cursor.data_epoch, 0, 0, 0};

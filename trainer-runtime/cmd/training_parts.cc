@@ -40,8 +40,8 @@ Result<std::unique_ptr<ReplicaSet>> LoadReplicas(const TrainingSpec& spec,
   });
 }
 
-// GPU and NCCL, for a job that insists on them. Auto never does: gradients are brought to the
-// host's memory by every engine, from where the CPU's way is the shorter one.
+// GPU and NCCL, for a job that insists on them. Auto does not yet: of an engine in the host's
+// memory the CPU's way is the shorter one, and nothing was tried on a GPU.
 Result<std::shared_ptr<NcclGround>> LoadNccl(const CommunicationSpec& communication) {
   if (communication.all_reduce != AllReduceBackend::kNccl) {
     return std::shared_ptr<NcclGround>();

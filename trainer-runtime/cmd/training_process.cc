@@ -257,7 +257,11 @@ Result<std::unique_ptr<GradientReducer>> TrainingProcess::MakeReducer(
   options.ground = parts_->nccl;
   options.control = meeting.communicator;
   options.epoch = meeting.epoch;
-  options.element_count = parts_->replicas->engine(0).Gradients().size();
+  Engine& first = parts_->replicas->engine(0);
+  const EngineBuffer buffer = first.GradientBuffer();
+  const bool stay_on_device =
+      parts_->replicas->count() == 1 && buffer.memory == MemoryKind::kCuda && buffer.device == 0;
+  options.element_count = stay_on_device ? 0 : first.Gradients().size();
   options.is_stopped = [this] { return options_.stop->requested().load(); };
   return JoinNccl(options, Deadline::After(SteadyNow(), environment_.rendezvous_timeout));
 }

@@ -19,6 +19,13 @@ class CommunicatorReducer final : public GradientReducer {
         bucket.data(), bucket.size(), DataType::kFloat32, ReduceOp::kSum, deadline);
   }
 
+  // Of one rank's gradients there is nothing to add.
+  bool SumsOnDevice(int /*device*/) const override { return communicator_->world_size() == 1; }
+
+  Status EnqueueOnDevice(const DeviceBucket& /*bucket*/, Deadline /*deadline*/) override {
+    return communicator_->CheckHealth();
+  }
+
   Status EnqueueTotals(std::span<double> totals, Deadline deadline) override {
     return communicator_->AllReduce(
         totals.data(), totals.size(), DataType::kFloat64, ReduceOp::kSum, deadline);

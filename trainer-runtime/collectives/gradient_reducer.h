@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <string>
 
@@ -7,6 +8,14 @@
 #include "common/base/time.h"
 
 namespace lockstep::runtime {
+
+// Gradients in a GPU's memory. They are computed once `stream`, a CUstream of the same GPU, has
+// done what it has been given so far.
+struct DeviceBucket {
+  void* address = nullptr;
+  std::size_t element_count = 0;  // of float32
+  void* stream = nullptr;
+};
 
 // Sums the gradients of a step over all ranks, bucket by bucket: the data beside the Communicator's
 // control. Every rank enqueues the same buckets in the same order, and then finishes.
@@ -24,6 +33,15 @@ class GradientReducer {
   // The bucket is computed on this rank: its sum may begin, and may be done at once. Its memory
   // belongs to the reducer until Finish() has returned.
   virtual Status Enqueue(std::span<float> bucket, Deadline deadline) = 0;
+
+  // Whether it sums buckets in the memory of that GPU, by CUDA's number, where they are. The same
+  // on every rank whose GPU has the same number.
+  virtual bool SumsOnDevice(int /*device*/) const { return false; }
+
+  // As Enqueue(). Precondition: SumsOnDevice(), and no bucket in the host's memory since Finish().
+  virtual Status EnqueueOnDevice(const DeviceBucket& /*bucket*/, Deadline /*deadline*/) {
+    return Error(ErrorCode::kUnavailable, "sums are made in the host's memory");
+  }
 
   // As Enqueue(), of what is counted beside the gradients: in rank order with every backend. Comes
   // after all buckets.

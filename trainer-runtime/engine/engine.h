@@ -66,7 +66,8 @@ struct EngineBuffer {
   uint64_t byte_count = 0;
   NumberType type = NumberType::kFloat32;
   MemoryKind memory = MemoryKind::kHost;
-  int device = 0;  // by CUDA's numbers, in CUDA's memory only
+  int device = 0;          // by CUDA's numbers, in CUDA's memory only
+  void* stream = nullptr;  // a CUstream: what it has been given so far makes what is there
 };
 
 // What an engine holds between calls.
@@ -100,6 +101,18 @@ class Engine {
   virtual EngineBuffer GradientBuffer() {
     const std::span<float> image = Gradients();
     return {.address = image.data(), .byte_count = image.size_bytes()};
+  }
+
+  // The length of the gradients, the root of the sum of their squares: not finite where one of them
+  // is not. Asked of engines whose gradients are on a device. Errors: kUnavailable (they are not),
+  // kInternal (the device failed).
+  virtual Result<double> GradientLength() {
+    return Error(ErrorCode::kUnavailable, "these gradients are in the host's memory");
+  }
+
+  // Multiplies the gradients there. Errors: as GradientLength.
+  virtual Status ScaleGradients(float /*factor*/) {
+    return Error(ErrorCode::kUnavailable, "these gradients are in the host's memory");
   }
 
   // The image of `part` is now what the device has. Errors: kInternal (the device failed).

@@ -46,6 +46,7 @@ struct LockstepEngineBuffer {
   LockstepEngineNumberType type;
   LockstepEngineMemory memory;
   int32_t device;
+  void* stream;
 };
 
 // Where a failing call leaves its reason: text and field path, cut to fit, always terminated.
@@ -106,6 +107,12 @@ struct LockstepEngineApi {
   LockstepEngineTensor (*tensor)(LockstepEngineHandle* engine, uint64_t index);
   float* (*gradients)(LockstepEngineHandle* engine, uint64_t* element_count);  // the host's image
   LockstepEngineBuffer (*gradient_buffer)(LockstepEngineHandle* engine);
+  LockstepEngineCode (*gradient_length)(LockstepEngineHandle* engine,
+                                        double* length,
+                                        LockstepEngineError* error);
+  LockstepEngineCode (*scale_gradients)(LockstepEngineHandle* engine,
+                                        float factor,
+                                        LockstepEngineError* error);
   LockstepEngineCode (*bring_to_host)(LockstepEngineHandle* engine,
                                       LockstepEnginePart part,
                                       LockstepEngineError* error);

@@ -117,7 +117,23 @@ LockstepEngineBuffer GradientBuffer(LockstepEngineHandle* engine) {
           .byte_count = buffer.byte_count,
           .type = kLockstepEngineFloat32,  // there is no other
           .memory = is_on_host ? kLockstepEngineHostMemory : kLockstepEngineCudaMemory,
-          .device = buffer.device};
+          .device = buffer.device,
+          .stream = buffer.stream};
+}
+
+LockstepEngineCode GradientLength(LockstepEngineHandle* engine,
+                                  double* length,
+                                  LockstepEngineError* error) {
+  return Guard(error, [&]() -> Status {
+    LOCKSTEP_ASSIGN_OR_RETURN(*length, engine->engine->GradientLength());
+    return OkStatus();
+  });
+}
+
+LockstepEngineCode ScaleGradients(LockstepEngineHandle* engine,
+                                  float factor,
+                                  LockstepEngineError* error) {
+  return Guard(error, [&] { return engine->engine->ScaleGradients(factor); });
 }
 
 EnginePart FromPlain(LockstepEnginePart part) {
@@ -200,6 +216,8 @@ LockstepEngineApi ExportedCalls(decltype(LockstepEngineApi::create) create) {
           .tensor = Tensor,
           .gradients = Gradients,
           .gradient_buffer = GradientBuffer,
+          .gradient_length = GradientLength,
+          .scale_gradients = ScaleGradients,
           .bring_to_host = BringToHost,
           .bring_to_device = BringToDevice,
           .compute_gradients = ComputeGradients,

@@ -115,7 +115,20 @@ class PluginEngine final : public Engine {
             .byte_count = buffer.byte_count,
             .type = NumberType::kFloat32,  // MakeEngine has looked
             .memory = is_on_host ? MemoryKind::kHost : MemoryKind::kCuda,
-            .device = buffer.device};
+            .device = buffer.device,
+            .stream = buffer.stream};
+  }
+
+  Result<double> GradientLength() override {
+    double length = 0;
+    LockstepEngineError error{};
+    LOCKSTEP_RETURN_IF_ERROR(ToStatus(api_.gradient_length(handle_, &length, &error), error));
+    return length;
+  }
+
+  Status ScaleGradients(float factor) override {
+    LockstepEngineError error{};
+    return ToStatus(api_.scale_gradients(handle_, factor, &error), error);
   }
 
   Status BringToHost(EnginePart part) override {

@@ -108,6 +108,10 @@ TEST(EnginePlugin, WhatIsOnADeviceIsBroughtOverInBothDirections) {
   EXPECT_FALSE(std::ranges::equal(engine->Tensors()[0].data, on_host->Tensors()[0].data));
   EXPECT_EQ(ValuesOf(*engine), ValuesOf(*on_host));
   EXPECT_EQ(GradientsOf(*engine), GradientsOf(*on_host));
+  const double length = engine->GradientLength().value();
+  EXPECT_GT(length, 0);
+  ASSERT_TRUE(engine->ScaleGradients(0.5F).ok());
+  EXPECT_EQ(engine->GradientLength().value(), length / 2);
   std::ranges::fill(engine->Tensors()[0].data, 0.0F);
   std::ranges::fill(on_host->Tensors()[0].data, 0.0F);
   EXPECT_NE(engine->Evaluate(data.All())->loss_sum, on_host->Evaluate(data.All())->loss_sum);
@@ -125,6 +129,8 @@ TEST(EnginePlugin, BufferOfAnEngineInTheHostsMemoryIsWhatTheHostHas) {
   EXPECT_EQ(buffer.memory, MemoryKind::kHost);
   EXPECT_EQ(buffer.address, engine->Gradients().data());
   EXPECT_EQ(buffer.byte_count, engine->Gradients().size_bytes());
+  EXPECT_EQ(engine->GradientLength().error().code(), ErrorCode::kUnavailable);
+  EXPECT_EQ(engine->ScaleGradients(2).error().code(), ErrorCode::kUnavailable);
 }
 
 TEST(EnginePlugin, BadSpecComesBackWithItsField) {

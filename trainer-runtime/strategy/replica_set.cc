@@ -103,7 +103,7 @@ Result<StepResult> ReplicaSet::ComputeGradients(const ReplicaStep& step) {
                                                                 share.first_sample,
                                                                 step.on_ready,
                                                                 step.loss_scale}));
-    return engine(replica).BringToHost(EnginePart::kGradients);
+    return step.stay_on_device ? OkStatus() : engine(replica).BringToHost(EnginePart::kGradients);
   }));
   return SumOf(results);
 }

@@ -27,6 +27,7 @@ struct ReplicaStep {
   uint64_t dropout_seed = 0;             // as in StepOptions
   GradientsReady on_ready = {};          // as in StepOptions, of each replica on its thread
   double loss_scale = 1;                 // as in StepOptions
+  bool stay_on_device = false;           // the gradients are not brought to the host
 };
 
 // The engines of one process, all of one model, each with a thread of its own. Lives as long as the
@@ -59,8 +60,9 @@ class ReplicaSet {
   // made.
   bool IsInHostMemory() const { return is_in_host_memory_; }
 
-  // Each replica computes the gradients of its share and brings them to the host. Returns the sums
-  // over all shares. Errors: those of Engine. Precondition (checked): as many shares as replicas.
+  // Each replica computes the gradients of its share and, unless they stay where they are, brings
+  // them to the host. Returns the sums over all shares. Errors: those of Engine. Precondition
+  // (checked): as many shares as replicas.
   Result<StepResult> ComputeGradients(const ReplicaStep& step);
 
   // Adds the gradients of all replicas up, into those of the first: on the host.

@@ -50,9 +50,15 @@ class Strategy {
   // follow then, and nobody uses gradients or totals any more.
   virtual Result<StepOutcome> Step(const ReplicaStep& step, const StepExchange& exchange) = 0;
 
-  // What the last Step came to: the gradients that Apply is about to take, equal on all ranks, on
-  // the host. They may be changed until then, alike on all ranks.
-  virtual std::span<float> Gradients() = 0;
+  // What the last Step came to: the gradients that Apply is about to take, equal on all ranks.
+  // Valid until the next Step. Errors: those of Engine.
+  virtual Result<std::span<const float>> ReadGradients() = 0;
+
+  // Whether they are finite numbers. Errors: those of Engine.
+  virtual Result<bool> AreGradientsFinite() = 0;
+
+  // As ClipGradients (gradient_clip.h) does to them, wherever they are. Errors: those of Engine.
+  virtual Status ClipGradients(double norm_max) = 0;
 
   // Updates the state by the last Step. `update_number` counts from 1. Errors: those of Engine.
   virtual Status Apply(int64_t update_number) = 0;

@@ -1,29 +1,63 @@
 #include "trainer-runtime/strategy/synchronous_strategy.h"
 
+#include <cmath>
 #include <cstddef>
 #include <mutex>
 #include <utility>
 
 #include "common/base/check.h"
+#include "trainer-runtime/strategy/finite.h"
+#include "trainer-runtime/strategy/gradient_clip.h"
 
 namespace lockstep::runtime {
 namespace {
 
-Status Enqueue(std::span<float> gradients, const Bucket& bucket, const StepExchange& exchange) {
-  const auto offset = static_cast<std::size_t>(bucket.element_offset);
-  const auto count = static_cast<std::size_t>(bucket.element_count);
-  LOCKSTEP_CHECK(offset + count <= gradients.size(), "bucket plan exceeds the gradients");
-  return exchange.reducer->Enqueue(gradients.subspan(offset, count), exchange.deadline);
+// What is summed over the ranks of a step: the first replica's gradients, on the host or where they
+// were made.
+class FirstGradients {
+ public:
+  FirstGradients(Engine* first, const StepExchange& exchange, bool is_on_device)
+      : first_(first), exchange_(exchange), is_on_device_(is_on_device) {}
+
+  Status Enqueue(const Bucket& bucket) const {
+    const auto offset = static_cast<std::size_t>(bucket.element_offset);
+    const auto count = static_cast<std::size_t>(bucket.element_count);
+    const std::span<float> image = first_->Gradients();
+    LOCKSTEP_CHECK(offset + count <= image.size(), "bucket plan exceeds the gradients");
+    if (!is_on_device_) {
+      return exchange_.reducer->Enqueue(image.subspan(offset, count), exchange_.deadline);
+    }
+    const EngineBuffer buffer = first_->GradientBuffer();
+    return exchange_.reducer->EnqueueOnDevice(
+        {static_cast<float*>(buffer.address) + offset, count, buffer.stream}, exchange_.deadline);
+  }
+
+ private:
+  Engine* const first_;
+  const StepExchange& exchange_;
+  const bool is_on_device_;
+};
+
+// Whether the sum over the ranks can be made where the gradients are.
+bool SumsWhereTheyAre(ReplicaSet* replicas, const GradientReducer& reducer) {
+  if (replicas->count() > 1 || replicas->IsInHostMemory()) {
+    return false;
+  }
+  return reducer.SumsOnDevice(replicas->engine(0).GradientBuffer().device);
 }
 
 // Hands each bucket to the reducer as soon as backward has made it on all replicas. What fails is
 // kept for the end: an engine finishes its backward whatever becomes of the sums.
 class EarlySums {
  public:
-  EarlySums(ReplicaSet* replicas, const std::vector<Bucket>& buckets, const StepExchange& exchange)
+  EarlySums(ReplicaSet* replicas,
+            const std::vector<Bucket>& buckets,
+            const StepExchange& exchange,
+            const FirstGradients& gradients)
       : replicas_(replicas),
         buckets_(buckets),
         exchange_(exchange),
+        gradients_(gradients),
         progress_(buckets, replicas->count()) {}
 
   // As GradientsReady. The lock is held while a bucket is added up and handed over: the order of
@@ -37,7 +71,7 @@ class EarlySums {
       replicas_->SumGradients(static_cast<std::size_t>(bucket.element_offset),
                               static_cast<std::size_t>(bucket.element_count));
       if (status_.ok()) {
-        status_ = Enqueue(replicas_->engine(0).Gradients(), bucket, exchange_);
+        status_ = gradients_.Enqueue(bucket);
       }
     }
   }
@@ -64,30 +98,33 @@ class EarlySums {
   ReplicaSet* const replicas_;
   const std::vector<Bucket>& buckets_;
   const StepExchange& exchange_;
+  const FirstGradients& gradients_;
   std::mutex mutex_;  // guards what follows
   BucketProgress progress_;
   std::size_t next_ = 0;  // of the plan
   Status status_;
 };
 
-Result<StepResult> ComputeBeside(ReplicaStep step, ReplicaSet* replicas, EarlySums* early) {
-  step.on_ready = [early](int64_t offset, int64_t count) { early->Ready(offset, count); };
-  return replicas->ComputeGradients(step);
-}
-
 }  // namespace
 
-Result<StepOutcome> SynchronousStrategy::Step(const ReplicaStep& step,
+Result<StepOutcome> SynchronousStrategy::Step(const ReplicaStep& asked,
                                               const StepExchange& exchange) {
   StepOutcome outcome;
   const TimePoint begin = SteadyNow();
-  EarlySums early(replicas_, buckets_.beside, exchange);
-  const bool is_early = exchange.reducer->SumsBeside() && replicas_->IsInHostMemory();
-  Result<StepResult> sums =
-      is_early ? ComputeBeside(step, replicas_, &early) : replicas_->ComputeGradients(step);
+  is_on_device_ = SumsWhereTheyAre(replicas_, *exchange.reducer);
+  const FirstGradients gradients(&replicas_->engine(0), exchange, is_on_device_);
+  EarlySums early(replicas_, buckets_.beside, exchange, gradients);
+  const bool is_early =
+      exchange.reducer->SumsBeside() && (is_on_device_ || replicas_->IsInHostMemory());
+  ReplicaStep step = asked;
+  step.stay_on_device = is_on_device_;
+  if (is_early) {
+    step.on_ready = [&early](int64_t offset, int64_t count) { early.Ready(offset, count); };
+  }
+  const Result<StepResult> sums = replicas_->ComputeGradients(step);
   if (!sums.ok()) {
     early.GiveUp(sums.error());
-    return std::move(sums).error();
+    return sums.error();
   }
   outcome.sums = *sums;
   const TimePoint computed = SteadyNow();
@@ -103,13 +140,44 @@ Result<StepOutcome> SynchronousStrategy::Step(const ReplicaStep& step,
 }
 
 Status SynchronousStrategy::SumAfterwards(const StepExchange& exchange) {
+  const FirstGradients gradients(&replicas_->engine(0), exchange, is_on_device_);
   replicas_->SumGradients();
   // The plan is the reducer's, on all ranks: others may be early where this one is not.
   const bool sums_beside = exchange.reducer->SumsBeside();
   for (const Bucket& bucket : sums_beside ? buckets_.beside : buckets_.afterwards) {
-    LOCKSTEP_RETURN_IF_ERROR(Enqueue(replicas_->engine(0).Gradients(), bucket, exchange));
+    LOCKSTEP_RETURN_IF_ERROR(gradients.Enqueue(bucket));
   }
   return OkStatus();
+}
+
+Result<std::span<const float>> SynchronousStrategy::ReadGradients() {
+  if (is_on_device_) {
+    LOCKSTEP_RETURN_IF_ERROR(replicas_->engine(0).BringToHost(EnginePart::kGradients));
+  }
+  return image();
+}
+
+Result<bool> SynchronousStrategy::AreGradientsFinite() {
+  if (!is_on_device_) {
+    return AllFinite(image());
+  }
+  LOCKSTEP_ASSIGN_OR_RETURN(const double length, replicas_->engine(0).GradientLength());
+  return std::isfinite(length);
+}
+
+Status SynchronousStrategy::ClipGradients(double norm_max) {
+  Engine& first = replicas_->engine(0);
+  if (!is_on_device_) {
+    runtime::ClipGradients(norm_max, first.Gradients());
+    return OkStatus();
+  }
+  LOCKSTEP_ASSIGN_OR_RETURN(const double length, first.GradientLength());
+  const std::optional<float> factor = ClipFactor(norm_max, length);
+  return factor.has_value() ? first.ScaleGradients(*factor) : OkStatus();
+}
+
+Status SynchronousStrategy::BringGradientsToFirst() {
+  return is_on_device_ ? OkStatus() : replicas_->engine(0).BringToDevice(EnginePart::kGradients);
 }
 
 }  // namespace lockstep::runtime

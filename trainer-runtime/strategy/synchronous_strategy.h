@@ -11,8 +11,12 @@ namespace lockstep::runtime {
 // What all synchronous strategies have in common: the replicas compute, their gradients are summed
 // in the first one's memory on the host, and that sum is summed over all ranks, bucket by bucket in
 // the plan's order. Where the reducer sums beside the computing thread, it has each bucket as soon
-// as backward has made it on all replicas, if that is in the host's memory. The state is the first
-// replica's. How the others get at each update is left to Apply and AdoptState.
+// as backward has made it on all replicas, if that is in the host's memory or summed where it is.
+// The state is the first replica's. How the others get at each update is left to Apply and
+// AdoptState.
+//
+// The gradients of one replica on a GPU stay there, where the reducer sums them there or has none
+// to add. All others are brought to the host.
 class SynchronousStrategy : public Strategy {
  public:
   // `replicas` must outlive this object. `buckets` as PlanBuckets makes them.
@@ -23,17 +27,26 @@ class SynchronousStrategy : public Strategy {
 
   Result<StepOutcome> Step(const ReplicaStep& step, const StepExchange& exchange) final;
 
-  std::span<float> Gradients() final { return replicas_->engine(0).Gradients(); }
+  Result<std::span<const float>> ReadGradients() final;
+  Result<bool> AreGradientsFinite() final;
+  Status ClipGradients(double norm_max) final;
 
   std::vector<TensorView> TakeState() final { return replicas_->engine(0).Tensors(); }
 
   Status ReadState() final { return replicas_->engine(0).BringToHost(EnginePart::kState); }
+
+ protected:
+  // The sum is with the first replica's engine, and so are the host's changes to it.
+  Status BringGradientsToFirst();
+
+  std::span<const float> image() { return replicas_->engine(0).Gradients(); }
 
  private:
   Status SumAfterwards(const StepExchange& exchange);
 
   ReplicaSet* replicas_;
   BucketPlans buckets_;
+  bool is_on_device_ = false;  // what the last step came to
 };
 
 }  // namespace lockstep::runtime

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <barrier>
+#include <cmath>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -90,6 +91,14 @@ class TellingReducer final : public GradientReducer {
     return OkStatus();
   }
 
+  bool SumsOnDevice(int device) const override { return device == device_; }
+
+  Status EnqueueOnDevice(const DeviceBucket& bucket, Deadline /*deadline*/) override {
+    story_->Tell("device bucket of " + std::to_string(bucket.element_count));
+    addresses.push_back(bucket.address);
+    return OkStatus();
+  }
+
   Status EnqueueTotals(std::span<double> totals, Deadline /*deadline*/) override {
     story_->Tell("totals");
     totals[0] *= 2;
@@ -114,7 +123,9 @@ class TellingReducer final : public GradientReducer {
 
   std::string Detail() const override { return ""; }
 
-  int buckets_left = 100000;  // until it fails
+  int buckets_left = 100000;     // until it fails
+  std::vector<void*> addresses;  // of buckets on the device
+  int device_ = -1;              // where it sums, if anywhere
 
  private:
   Story* const story_;
@@ -170,7 +181,7 @@ TEST(SynchronousStrategy, BucketGoesAsSoonAsBackwardHasMadeIt) {
                           "bucket of 1",
                           "totals",
                           "finish"));
-  EXPECT_THAT(world.strategy->Gradients(), ElementsAre(6, 6, 6, 6, 6, 6));
+  EXPECT_THAT(world.strategy->ReadGradients().value(), ElementsAre(6, 6, 6, 6, 6, 6));
   EXPECT_THAT(world.totals, ElementsAre(5));
 }
 
@@ -180,7 +191,7 @@ TEST(SynchronousStrategy, ReducerThatSumsAtOnceDoesNotHoldBackwardUp) {
   EXPECT_THAT(
       world.story.events(),
       ElementsAre("made 4", "made 2", "made 0", "bucket of 4", "bucket of 2", "totals", "finish"));
-  EXPECT_THAT(world.strategy->Gradients(), ElementsAre(6, 6, 6, 6, 6, 6));
+  EXPECT_THAT(world.strategy->ReadGradients().value(), ElementsAre(6, 6, 6, 6, 6, 6));
 }
 
 // What a device has made so far the host cannot see. The buckets are those of ranks that can.
@@ -196,7 +207,40 @@ TEST(SynchronousStrategy, GradientsOnADeviceAreSummedAfterwardsInThePlanOfAllRan
                           "bucket of 1",
                           "totals",
                           "finish"));
-  EXPECT_THAT(world.strategy->Gradients(), ElementsAre(6, 6, 6, 6, 6, 6));
+  EXPECT_THAT(world.strategy->ReadGradients().value(), ElementsAre(6, 6, 6, 6, 6, 6));
+}
+
+// Beside backward, and nothing comes to the host until somebody reads it.
+TEST(SynchronousStrategy, GradientsOfOneReplicaStayOnTheDeviceThatTheReducerSumsOn) {
+  World world(1, true, /*is_on_device=*/true);
+  world.reducer.device_ = 0;
+  ASSERT_TRUE(world.Step({3}).ok());
+  EXPECT_THAT(world.story.events(),
+              ElementsAre("made 4",
+                          "made 2",
+                          "device bucket of 3",
+                          "made 0",
+                          "device bucket of 2",
+                          "device bucket of 1",
+                          "totals",
+                          "finish"));
+  auto* const begin = static_cast<float*>(world.replicas->engine(0).GradientBuffer().address);
+  EXPECT_THAT(world.reducer.addresses, ElementsAre(begin + 3, begin + 1, begin));
+  EXPECT_TRUE(std::isnan(world.replicas->engine(0).Gradients()[0]));
+  EXPECT_TRUE(world.strategy->AreGradientsFinite().value());
+  ASSERT_TRUE(world.strategy->ClipGradients(std::sqrt(6.0)).ok());
+  EXPECT_TRUE(std::isnan(world.replicas->engine(0).Gradients()[0]));
+  EXPECT_THAT(world.strategy->ReadGradients().value(), ElementsAre(1, 1, 1, 1, 1, 1));
+  ASSERT_TRUE(world.strategy->Apply(1).ok());
+}
+
+// Replicas are summed on the host, so that is where ranks are.
+TEST(SynchronousStrategy, GradientsOfSeveralReplicasAreSummedOnTheHost) {
+  World world(2, true, /*is_on_device=*/true);
+  world.reducer.device_ = 0;
+  ASSERT_TRUE(world.Step({1, 2}).ok());
+  EXPECT_TRUE(world.reducer.addresses.empty());
+  EXPECT_THAT(world.strategy->ReadGradients().value(), ElementsAre(6, 6, 6, 6, 6, 6));
 }
 
 TEST(SynchronousStrategy, BucketIsTheSumOfAllReplicas) {
@@ -205,7 +249,7 @@ TEST(SynchronousStrategy, BucketIsTheSumOfAllReplicas) {
     World world(3, sums_beside, is_on_device);
     for (int step = 0; step < 200; ++step) {
       ASSERT_TRUE(world.Step({1, 2, 4}).ok());
-      ASSERT_THAT(world.strategy->Gradients(), ElementsAre(14, 14, 14, 14, 14, 14));
+      ASSERT_THAT(world.strategy->ReadGradients().value(), ElementsAre(14, 14, 14, 14, 14, 14));
     }
   }
 }

@@ -44,6 +44,10 @@ class TouchyEngine final : public Engine {
 
   EngineBuffer GradientBuffer() override { return inner_->GradientBuffer(); }
 
+  Result<double> GradientLength() override { return inner_->GradientLength(); }
+
+  Status ScaleGradients(float factor) override { return inner_->ScaleGradients(factor); }
+
   Status BringToHost(EnginePart part) override { return inner_->BringToHost(part); }
 
   Status BringToDevice(EnginePart part) override { return inner_->BringToDevice(part); }

@@ -1,6 +1,7 @@
 // One job under every strategy: the same steps, and one checkpoint that fits all.
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -122,7 +123,7 @@ TEST(Strategies, SumsBesideBackwardHaveTheBitsOfThoseAfterIt) {
 TEST(Strategies, OnlyTheFirstReplicaKeepsTheOptimizersStateWhereVariablesAreCentral) {
   const Gang central = MakeLayout({"", 1, 3, VariablePlacement::kCentral}, MakeSpec(1));
   const Gang mirrored = MakeLayout({"", 1, 3}, MakeSpec(1));
-  const std::size_t parameters = central[0]->strategy->Gradients().size();
+  const std::size_t parameters = central[0]->engine->Gradients().size();
   for (int replica = 0; replica < 3; ++replica) {
     const std::size_t slots = 2 * parameters;  // of Adam
     EXPECT_EQ(Weights(&mirrored[0]->replicas->engine(replica)).size(), parameters + slots);
@@ -186,6 +187,65 @@ TEST(Strategies, LostRankOfReplicasIsReplacedAndNothingChanges) {
       ExpectAll(ranks, TrainerVerdict::kFinished);
       ASSERT_EQ(WeightsOfAll(ranks), WeightsOfAll(undisturbed)) << calls_left;
     }
+  }
+}
+
+// SGD's step is the gradient's, so its length shows what was clipped: the sum's over all ranks.
+TEST(Strategies, ClippedStepOfAnyNumberOfRanksHasTheNormOfOne) {
+  TrainingSpec spec = MakeSpec(1);
+  spec.optimizer = SgdOptimizer{.learning_rate = 1};
+  const auto length_of_step = [&](int rank_count, int64_t replicas) {
+    spec.replicas = replicas;
+    const Gang gang = MakeRanks(rank_count, spec);
+    const std::vector<float> before = Weights(gang[0]->engine);
+    RunMeeting(gang, Epoch(1));
+    ExpectAll(gang, TrainerVerdict::kFinished);
+    double squares = 0;
+    for (const auto& rank : gang) {
+      EXPECT_EQ(Weights(rank->engine), Weights(gang[0]->engine));
+    }
+    const std::vector<float> after = Weights(gang[0]->engine);
+    for (std::size_t i = 0; i < before.size(); ++i) {
+      squares += std::pow(static_cast<double>(after[i]) - before[i], 2);
+    }
+    return std::sqrt(squares);
+  };
+  ASSERT_GT(length_of_step(1, 1), 0.2);
+  spec.gradient_clip_norm = 0.125;
+  EXPECT_NEAR(length_of_step(1, 1), 0.125, 1e-6);
+  EXPECT_NEAR(length_of_step(3, 1), 0.125, 1e-6);
+  EXPECT_NEAR(length_of_step(2, 2), 0.125, 1e-6);
+}
+
+// Nobody looks at the numbers of these between the last update and what is asked here.
+TEST(Strategies, StateIsTheNewestToWhoeverReadsIt) {
+  TrainingSpec spec = MakeSpec(13);
+  spec.terminate_on_nan = false;
+  const Gang read = MakeRanks(1, spec);
+  const Gang written = MakeRanks(1, spec);
+  RunMeeting(read, Epoch(1));
+  RunMeeting(written, Epoch(1));
+  const std::vector<float> slots = read[0]->trainer->ReadValues(TensorKind::kOptimizerSlot).value();
+  const std::size_t count = read[0]->engine->Gradients().size();
+  const std::vector<float> parameters(count, 0.5F);
+  ASSERT_TRUE(written[0]->trainer->WriteValues(parameters, {}).ok());
+  EXPECT_EQ(written[0]->trainer->ReadValues(TensorKind::kParameter).value(), parameters);
+  EXPECT_EQ(written[0]->trainer->ReadValues(TensorKind::kOptimizerSlot).value(), slots);
+}
+
+TEST(Strategies, CheckpointOfATrainingThatLooksForNoNanIsWhole) {
+  TrainingSpec spec = MakeSpec(30);
+  spec.terminate_on_nan = false;
+  const Gang whole = MakeRanks(1, spec);
+  RunMeeting(whole, Epoch(1));
+  CheckpointFolder directory;
+  for (const int64_t steps : {13, 30}) {
+    spec.length.count = steps;
+    const auto store = directory.Open(steps);
+    const Gang part = MakeLayout({"one rank", 1, 1}, spec, store.get());
+    RunMeeting(part, Epoch(steps));
+    ExpectAll(part, TrainerVerdict::kFinished);
+    EXPECT_EQ(part[0]->losses.back(), whole[0]->losses[static_cast<std::size_t>(steps) - 1]);
   }
 }
 

@@ -4,10 +4,10 @@
 #include <cmath>
 #include <utility>
 
+#include "trainer-runtime/strategy/finite.h"
 #include "trainer-runtime/train/dropout_seed.h"
 #include "trainer-runtime/train/evaluation.h"
 #include "trainer-runtime/train/fingerprint.h"
-#include "trainer-runtime/train/gradient_clip.h"
 
 namespace lockstep::runtime {
 namespace {
@@ -187,7 +187,8 @@ Result<StepTotals> Trainer::RunStep(const MeetingParts& meeting, bool is_stop_re
 
   // A sum over all replicas of all ranks, so that they skip it alike.
   const bool is_skipped = spec_.precision == Precision::kFloat16 && totals.overflow_count > 0;
-  if (is_skipped ? !MaySkip() : spec_.terminate_on_nan && !IsStepFinite(totals)) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const bool may_take, MayTake(totals, is_skipped));
+  if (!may_take) {
     return totals;  // not applied: the last finite state stays
   }
   LOCKSTEP_RETURN_IF_ERROR(ApplyStep(totals, is_skipped));
@@ -196,25 +197,35 @@ Result<StepTotals> Trainer::RunStep(const MeetingParts& meeting, bool is_stop_re
   return totals;
 }
 
-// Loss and gradients are sums over all ranks, equal on each to the last bit: so is the answer.
-bool Trainer::IsStepFinite(const StepTotals& totals) {
-  CheckFinite(totals.loss_sum, state_.step.value() + 1);
+// Whether training goes on with this step; if not, trouble_ says why. Loss and gradients are sums
+// over all ranks, equal on each to the last bit: so is the answer.
+Result<bool> Trainer::MayTake(const StepTotals& totals, bool is_skipped) {
+  if (is_skipped) {
+    return MaySkip();
+  }
+  if (!spec_.terminate_on_nan) {
+    return true;
+  }
+  LOCKSTEP_RETURN_IF_ERROR(CheckFinite(totals.loss_sum, state_.step.value() + 1));
   return trouble_.empty();
 }
 
-// What is not finite of a step's loss and gradients is the trouble.
-void Trainer::CheckFinite(double loss_sum, int64_t update) {
+// What is not finite of a step's loss and gradients is the trouble. Errors: those of Engine.
+Status Trainer::CheckFinite(double loss_sum, int64_t update) {
   const std::string step = std::to_string(update);
   if (!std::isfinite(loss_sum)) {
     trouble_ = "the loss of step " + step + " is " + (std::isnan(loss_sum) ? "NaN" : "inf");
-  } else if (!AllFinite(parts_.strategy->Gradients())) {
-    trouble_ = "the gradients of step " + step + " are not finite";
   } else {
-    return;
+    LOCKSTEP_ASSIGN_OR_RETURN(const bool are_finite, parts_.strategy->AreGradientsFinite());
+    if (are_finite) {
+      return OkStatus();
+    }
+    trouble_ = "the gradients of step " + step + " are not finite";
   }
   trouble_ +=
       ": the model has diverged; a smaller learning rate may help (spec.training.terminateOnNaN: "
       "false trains on)";
+  return OkStatus();
 }
 
 // An update of finite gradients may still overflow; nothing of that is ever saved.
@@ -235,17 +246,17 @@ Result<bool> Trainer::IsStateFinite() {
   return true;
 }
 
-void Trainer::ClipGradients() {
-  if (spec_.gradient_clip_norm.has_value()) {
-    runtime::ClipGradients(*spec_.gradient_clip_norm, parts_.strategy->Gradients());
-  }
+Status Trainer::ClipGradients() {
+  return spec_.gradient_clip_norm.has_value()
+             ? parts_.strategy->ClipGradients(*spec_.gradient_clip_norm)
+             : OkStatus();
 }
 
 // The one place where the state changes. Everything that can fail because of another rank has
 // succeeded before, so a rank applies the whole step or nothing of it.
 Status Trainer::ApplyStep(const StepTotals& totals, bool is_skipped) {
   if (!is_skipped) {
-    ClipGradients();
+    LOCKSTEP_RETURN_IF_ERROR(ClipGradients());
     LOCKSTEP_RETURN_IF_ERROR(parts_.strategy->Apply(state_.updates() + 1));
   }
   LOCKSTEP_RETURN_IF_ERROR(state_.ledger.Add(totals.sample_ids));

@@ -165,13 +165,13 @@ class Trainer {
   DataCursor CursorAfter(DataCursor cursor, int64_t updates) const;
 
   // The gradient of the whole batch at `cursor` by this rank alone, the `update`-th of the job,
-  // from 1, on the values that are there; Gradients() holds it. `sums` are not finite where
+  // from 1, on the values that are there; ReadGradients() has it. `sums` are not finite where
   // trouble() says so. Errors: those of Strategy::Step.
   Result<StepOutcome> ComputeShare(const DataCursor& cursor,
                                    int64_t update,
                                    GradientReducer* alone);
 
-  std::span<const float> Gradients() { return parts_.strategy->Gradients(); }
+  Result<std::span<const float>> ReadGradients() { return parts_.strategy->ReadGradients(); }
 
   // Reports the share at `cursor`, which is done, to on_step. `own`: all of this rank's in its data
   // epoch.
@@ -228,7 +228,7 @@ class Trainer {
   Status AdoptState(const std::string& mine, const std::string& shared, const StateWay& way);
   Result<StepTotals> RunStep(const MeetingParts& meeting, bool is_stop_requested);
   Status ApplyStep(const StepTotals& totals, bool is_skipped);
-  void ClipGradients();
+  Status ClipGradients();
   double LossScaleNow() const;
   void BeginLossScale();
   bool MaySkip();
@@ -237,8 +237,8 @@ class Trainer {
   void ReportStep(const StepTotals& totals, const StepDurations& durations, bool is_skipped);
   bool IsTrained() const;
   bool HasAccuracy() const;
-  bool IsStepFinite(const StepTotals& totals);
-  void CheckFinite(double loss_sum, int64_t update);
+  Result<bool> MayTake(const StepTotals& totals, bool is_skipped);
+  Status CheckFinite(double loss_sum, int64_t update);
   Result<bool> IsStateFinite();
   bool IsSaveDue() const;
   Status ReportCheckpoints();

@@ -92,9 +92,9 @@ Result<StepOutcome> Trainer::ComputeShare(const DataCursor& cursor,
   LOCKSTEP_ASSIGN_OR_RETURN(const StepOutcome computed,
                             parts_.strategy->Step(step, {alone, CollectiveDeadline()}));
   if (spec_.terminate_on_nan) {
-    CheckFinite(computed.sums.loss_sum, update);
+    LOCKSTEP_RETURN_IF_ERROR(CheckFinite(computed.sums.loss_sum, update));
   }
-  ClipGradients();  // they are those of a whole batch, as everybody's are
+  LOCKSTEP_RETURN_IF_ERROR(ClipGradients());  // they are those of a whole batch, as everybody's are
   return computed;
 }
 

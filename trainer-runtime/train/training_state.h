@@ -62,9 +62,6 @@ Snapshot TakeSnapshot(const TrainingState& state,
                       const std::vector<TensorView>& tensors,
                       const SnapshotFacts& facts);
 
-// Whether all values are finite numbers. Costs one pass over them.
-bool AllFinite(std::span<const float> values);
-
 // Puts a snapshot, of which a head is enough, into `state`, if it is of the model of `tensors`.
 // Errors: kInvalidArgument when it belongs to another model, data set or seed: names the tensor,
 // the shape found and the one expected. Nothing is changed then.

@@ -12,7 +12,8 @@ constexpr int kCudaSuccess = 0;
 constexpr int kCudaOutOfMemory = 2;
 constexpr int kCudaNoDevice = 100;
 constexpr int kCudaNotReady = 600;
-constexpr unsigned int kStreamNonBlocking = 1;  // CU_STREAM_NON_BLOCKING
+constexpr unsigned int kStreamNonBlocking = 1;   // CU_STREAM_NON_BLOCKING
+constexpr unsigned int kEventDisableTiming = 2;  // CU_EVENT_DISABLE_TIMING
 constexpr std::size_t kUuidBytes = 16;
 
 // "GPU-" and the bytes in hexadecimal, in groups of 4, 2, 2, 2 and 6 bytes.
@@ -57,6 +58,10 @@ Status CudaDevice::FindFunctions() {
                        object_.Find("cuStreamCreate", &cuda.stream_create) &&
                        object_.Find("cuStreamDestroy_v2", &cuda.stream_destroy) &&
                        object_.Find("cuStreamQuery", &cuda.stream_query) &&
+                       object_.Find("cuStreamWaitEvent", &cuda.stream_wait) &&
+                       object_.Find("cuEventCreate", &cuda.event_create) &&
+                       object_.Find("cuEventDestroy_v2", &cuda.event_destroy) &&
+                       object_.Find("cuEventRecord", &cuda.event_record) &&
                        object_.Find("cuMemcpyHtoDAsync_v2", &cuda.copy_to_device) &&
                        object_.Find("cuMemcpyDtoHAsync_v2", &cuda.copy_to_host);
   // The newer one knows slices of a GPU by their own names.
@@ -120,6 +125,8 @@ Result<std::unique_ptr<CudaStage>> CudaStage::Make(std::shared_ptr<const CudaDev
                                      "allocate " + bytes + " on " + gpu.uuid()));
   LOCKSTEP_RETURN_IF_ERROR(gpu.Check(
       gpu.functions().stream_create(&stage->stream_, kStreamNonBlocking), "make a stream"));
+  LOCKSTEP_RETURN_IF_ERROR(gpu.Check(
+      gpu.functions().event_create(&stage->event_, kEventDisableTiming), "make an event"));
   return stage;
 }
 
@@ -130,6 +137,9 @@ CudaStage::~CudaStage() {
   }
   if (stream_ != nullptr) {
     cuda.stream_destroy(stream_);
+  }
+  if (event_ != nullptr) {
+    cuda.event_destroy(event_);
   }
   if (device_memory_ != 0) {
     cuda.memory_free(device_memory_);
@@ -149,6 +159,13 @@ Status CudaStage::CopyToHost(std::size_t offset, std::size_t size) {
   return device_->Check(
       device_->functions().copy_to_host(host() + offset, device_memory_ + offset, size, stream_),
       "copy " + std::to_string(size) + " bytes from " + device_->uuid());
+}
+
+// One event does for all: a wait is for what it recorded last.
+Status CudaStage::WaitFor(CudaStreamHandle other) {
+  const CudaFunctions& cuda = device_->functions();
+  LOCKSTEP_RETURN_IF_ERROR(device_->Check(cuda.event_record(event_, other), "mark a stream"));
+  return device_->Check(cuda.stream_wait(stream_, event_, 0), "wait for a stream");
 }
 
 Result<bool> CudaStage::IsIdle() const {

@@ -15,6 +15,7 @@ inline constexpr const char* kCudaLibrary = "libcuda.so.1";
 
 using CudaAddress = unsigned long long;  // CUdeviceptr
 using CudaStreamHandle = void*;          // CUstream
+using CudaEventHandle = void*;           // CUevent
 
 // The driver's functions that are used, as its documentation has them. NCCL stands on the same
 // driver and shares its primary contexts, streams and memory, so nothing else of CUDA is needed.
@@ -35,6 +36,10 @@ struct CudaFunctions {
   int (*stream_create)(CudaStreamHandle*, unsigned int) = nullptr;
   int (*stream_destroy)(CudaStreamHandle) = nullptr;
   int (*stream_query)(CudaStreamHandle) = nullptr;
+  int (*stream_wait)(CudaStreamHandle, CudaEventHandle, unsigned int) = nullptr;
+  int (*event_create)(CudaEventHandle*, unsigned int) = nullptr;
+  int (*event_destroy)(CudaEventHandle) = nullptr;
+  int (*event_record)(CudaEventHandle, CudaStreamHandle) = nullptr;
   int (*copy_to_device)(CudaAddress, const void*, std::size_t, CudaStreamHandle) = nullptr;
   int (*copy_to_host)(void*, CudaAddress, std::size_t, CudaStreamHandle) = nullptr;
 };
@@ -114,6 +119,9 @@ class CudaStage {
   Status CopyToDevice(std::size_t offset, std::size_t size);
   Status CopyToHost(std::size_t offset, std::size_t size);
 
+  // Puts a wait for what `other` has been given so far into the stream. Errors: kUnavailable.
+  Status WaitFor(CudaStreamHandle other);
+
   // Whether everything in the stream is done. Errors: kUnavailable: something in it has failed.
   Result<bool> IsIdle() const;
 
@@ -125,6 +133,7 @@ class CudaStage {
   void* host_ = nullptr;
   CudaAddress device_memory_ = 0;
   CudaStreamHandle stream_ = nullptr;
+  CudaEventHandle event_ = nullptr;
 };
 
 }  // namespace lockstep::runtime

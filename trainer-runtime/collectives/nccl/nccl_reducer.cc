@@ -71,10 +71,14 @@ class NcclReducer final : public GradientReducer {
   ~NcclReducer() override { End(); }
 
   Status Enqueue(std::span<float> bucket, Deadline deadline) override;
+  Status EnqueueOnDevice(const DeviceBucket& bucket, Deadline deadline) override;
   Status EnqueueTotals(std::span<double> totals, Deadline deadline) override;
   Status Finish(Deadline deadline) override;
 
   bool SumsBeside() const override { return true; }
+
+  // NCCL is on the first GPU that this process may use.
+  bool SumsOnDevice(int device) const override { return device == 0; }
 
   // Whoever waits for NCCL looks at `control` all the time.
   void Abort(const Error& reason) noexcept override { control_->Abort(reason); }
@@ -92,6 +96,7 @@ class NcclReducer final : public GradientReducer {
   };
 
   Status Send(std::span<float> bucket, const WaitLimits& limits);
+  Status SumInPlace(const DeviceBucket& bucket, const WaitLimits& limits);
   WaitLimits LimitsOf(Deadline deadline) const;
   CallContext ContextOf(std::size_t count, Deadline deadline) const;
   Status Fail(const CallContext& context, const Error& met);
@@ -131,6 +136,23 @@ Status NcclReducer::Send(std::span<float> bucket, const WaitLimits& limits) {
   entries_.push_back({bucket, offset});
   pending_count_ += bucket.size();
   return OkStatus();
+}
+
+Status NcclReducer::EnqueueOnDevice(const DeviceBucket& bucket, Deadline deadline) {
+  if (failure_.has_value()) {
+    return *failure_;
+  }
+  ++sequence_;
+  const CallContext context = ContextOf(bucket.element_count, deadline);
+  const Status sent = SumInPlace(bucket, LimitsOf(deadline));
+  return sent.ok() ? sent : Fail(context, sent.error());
+}
+
+// In the stage's stream, of which Finish sees the end; its memory is not used.
+Status NcclReducer::SumInPlace(const DeviceBucket& bucket, const WaitLimits& limits) {
+  LOCKSTEP_RETURN_IF_ERROR(FromDevice(stage_->device().MakeCurrent()));
+  LOCKSTEP_RETURN_IF_ERROR(FromDevice(stage_->WaitFor(bucket.stream)));
+  return communicator_->AllReduce(bucket.address, bucket.element_count, stage_->stream(), limits);
 }
 
 // By `control`, while NCCL is at work.

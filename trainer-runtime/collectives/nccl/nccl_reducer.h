@@ -25,7 +25,8 @@ struct NcclReducerOptions {
   // that a process on its own host has died. Must outlive the reducer.
   Communicator* control = nullptr;
   Epoch epoch;
-  std::size_t element_count = 0;     // of all buckets of a step together
+  // Of all buckets of a step together that are in the host's memory.
+  std::size_t element_count = 0;
   std::function<bool()> is_stopped;  // ends joining early; empty: nothing does
 };
 

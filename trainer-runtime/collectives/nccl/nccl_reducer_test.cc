@@ -1,6 +1,10 @@
 #include "trainer-runtime/collectives/nccl/nccl_reducer.h"
 
+#include <algorithm>
 #include <cstring>
+#include <span>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -62,6 +66,71 @@ TEST(NcclReducer, SumsAsTheCommunicatorDoes) {
           EXPECT_EQ(end.text, "equal") << world_size << " ranks, buckets of " << bucket;
         }
       }
+    }
+  }
+}
+
+// What a device is given to do, by its driver's double.
+using LaunchHostFunction = int (*)(void* stream, void (*function)(void*), void* data);
+
+struct LateWrite {
+  std::span<float> values;
+  int rank;
+  int step;
+};
+
+void WriteLate(void* data) {
+  const auto* const late = static_cast<LateWrite*>(data);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // the stream's, not the test's
+  const std::vector<float> made = Gradients(late->rank, late->step, late->values.size());
+  std::copy(made.begin(), made.end(), late->values.begin());
+}
+
+// Sums what lies on the device and is made there after the call.
+Result<std::string> SumOnDevice(Communicator& control,
+                                GradientReducer& reducer,
+                                NcclGround& ground) {
+  constexpr std::size_t kCount = 5000;
+  const CudaFunctions& cuda = ground.device->functions();
+  LOCKSTEP_ASSIGN_OR_RETURN(const SharedObject driver, SharedObject::Open(FakeCudaFile()));
+  LaunchHostFunction launch = nullptr;
+  CudaAddress address = 0;
+  CudaStreamHandle stream = nullptr;
+  LOCKSTEP_RETURN_IF_ERROR(ground.device->MakeCurrent());
+  if (!driver.Find("cuLaunchHostFunc", &launch) ||
+      cuda.memory_allocate(&address, kCount * sizeof(float)) != 0 ||
+      cuda.stream_create(&stream, 1) != 0 || !reducer.SumsOnDevice(0) || reducer.SumsOnDevice(1)) {
+    return std::string("no device");
+  }
+  const std::span<float> values(reinterpret_cast<float*>(address), kCount);  // the double's is ours
+  std::string said = "equal";
+  for (int step = 0; step < 3 && said == "equal"; ++step) {
+    std::ranges::fill(values, 0.0F);
+    LateWrite late{values, control.rank(), step};
+    launch(stream, WriteLate, &late);
+    for (const std::size_t begin : {std::size_t{3000}, std::size_t{0}}) {
+      const std::size_t size = begin == 0 ? 3000 : kCount - begin;
+      LOCKSTEP_RETURN_IF_ERROR(
+          reducer.EnqueueOnDevice({values.data() + begin, size, stream}, Soon()));
+    }
+    LOCKSTEP_RETURN_IF_ERROR(reducer.Finish(Soon()));
+    std::vector<float> expected = Gradients(control.rank(), step, kCount);
+    LOCKSTEP_RETURN_IF_ERROR(
+        control.AllReduce(expected.data(), kCount, DataType::kFloat32, ReduceOp::kSum, Soon()));
+    said = std::ranges::equal(values, expected) ? said : "differs";
+  }
+  cuda.stream_destroy(stream);
+  cuda.memory_free(address);
+  return said;
+}
+
+TEST(NcclReducer, GradientsOnADeviceAreSummedThereOnceTheyAreMade) {
+  for (const int world_size : {1, 3}) {
+    NcclGangOptions options;
+    options.world_size = world_size;
+    options.element_count = 0;  // nothing is staged
+    for (const NcclRankEnd& end : RunNcclGang(options, SumOnDevice)) {
+      EXPECT_EQ(end.text, "equal");
     }
   }
 }

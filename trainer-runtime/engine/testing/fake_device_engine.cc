@@ -1,6 +1,7 @@
 #include "trainer-runtime/engine/testing/fake_device_engine.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <limits>
 #include <string>
@@ -70,6 +71,21 @@ class FakeDeviceEngine final : public Engine {
     return {.address = device_gradients_.address(),
             .byte_count = gradients_.size_bytes(),
             .memory = MemoryKind::kCuda};
+  }
+
+  Result<double> GradientLength() override {
+    double squares = 0;
+    for (const float gradient : inner_->Gradients()) {
+      squares += static_cast<double>(gradient) * static_cast<double>(gradient);
+    }
+    return std::sqrt(squares);
+  }
+
+  Status ScaleGradients(float factor) override {
+    for (float& gradient : inner_->Gradients()) {
+      gradient *= factor;
+    }
+    return OkStatus();
   }
 
   Status BringToHost(EnginePart part) override {

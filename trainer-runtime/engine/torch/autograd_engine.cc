@@ -128,7 +128,22 @@ class AutogradEngine final : public Engine {
     return {.address = state_.gradients.data_ptr(),
             .byte_count = store_->Gradients().size_bytes(),
             .memory = device_->memory(),
-            .device = std::max<int>(device_->place().index(), 0)};
+            .device = std::max<int>(device_->place().index(), 0),
+            .stream = device_->stream()};
+  }
+
+  Result<double> GradientLength() override {
+    return WithTorch([&]() -> Result<double> {
+      return at::linalg_vector_norm(state_.gradients, 2, c10::nullopt, false, at::kDouble)
+          .item<double>();
+    });
+  }
+
+  Status ScaleGradients(float factor) override {
+    return WithTorch([&]() -> Status {
+      state_.gradients.mul_(factor);
+      return OkStatus();
+    });
   }
 
   Status BringToHost(EnginePart part) override {

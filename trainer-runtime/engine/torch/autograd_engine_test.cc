@@ -1,6 +1,8 @@
 #include "trainer-runtime/engine/torch/autograd_engine.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -129,6 +131,27 @@ TEST(AutogradEngine, WhatIsApartIsSeenWhenItIsBroughtOver) {
   EXPECT_EQ(engine->Evaluate(data.All())->loss_sum, before);
   ASSERT_TRUE(engine->BringToDevice(EnginePart::kState).ok());
   EXPECT_NE(engine->Evaluate(data.All())->loss_sum, before);
+}
+
+TEST(AutogradEngine, GradientsAreMeasuredAndScaledWhereTheyAre) {
+  const NetworkCase c = FlatCases().front();
+  const SampleData data = MakeSamples(SpecOf(c), c.output_width, 10);
+  const auto engine = MakeApart(SpecOf(c)).value();
+  ASSERT_TRUE(engine->ComputeGradients(data.All(), {}).ok());
+  double squares = 0;
+  for (const float gradient : GradientsOf(*engine)) {
+    squares += static_cast<double>(gradient) * static_cast<double>(gradient);
+  }
+  EXPECT_NEAR(engine->GradientLength().value(), std::sqrt(squares), 1e-9);
+  std::vector<float> expected = GradientsOf(*engine);
+  for (float& gradient : expected) {
+    gradient *= 0.3F;
+  }
+  ASSERT_TRUE(engine->ScaleGradients(0.3F).ok());
+  EXPECT_EQ(GradientsOf(*engine), expected);
+  engine->Gradients()[0] = std::numeric_limits<float>::infinity();
+  ASSERT_TRUE(engine->BringToDevice(EnginePart::kGradients).ok());
+  EXPECT_FALSE(std::isfinite(engine->GradientLength().value()));
 }
 
 TEST(AutogradEngine, WhatIsSharedIsTheHosts) {

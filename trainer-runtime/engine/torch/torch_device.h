@@ -35,6 +35,9 @@ class TorchDevice {
   // What Engine::GradientBuffer() says of its memory.
   virtual MemoryKind memory() const = 0;
 
+  // The CUstream that operations on its tensors are put into; null: none, or CUDA's default.
+  virtual void* stream() const = 0;
+
   // For logs: "CPU", "CUDA device 0, NVIDIA H100".
   virtual std::string Describe() const = 0;
 

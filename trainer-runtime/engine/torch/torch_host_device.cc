@@ -20,6 +20,8 @@ class HostDevice final : public TorchDevice {
 
   MemoryKind memory() const override { return is_shared_ ? MemoryKind::kHost : MemoryKind::kCuda; }
 
+  void* stream() const override { return nullptr; }
+
   std::string Describe() const override { return "CPU"; }
 
   at::Tensor Upload(std::span<const float> values, at::IntArrayRef shape) override {

@@ -75,6 +75,10 @@ class TorchCudaDevice final : public TorchDevice {
 
   MemoryKind memory() const override { return MemoryKind::kCuda; }
 
+  void* stream() const override {
+    return c10::cuda::getCurrentCUDAStream(static_cast<c10::DeviceIndex>(index_)).stream();
+  }
+
   std::string Describe() const override {
     return "CUDA device " + std::to_string(index_) + ", " + name_;
   }

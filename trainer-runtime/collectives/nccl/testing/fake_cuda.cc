@@ -3,7 +3,9 @@
 // FAKE_CUDA_UUID how the first byte of each is called, in decimal (default: every process
 // has devices of its own).
 
+#include <algorithm>
 #include <condition_variable>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -78,6 +80,47 @@ class FakeStream {
   std::thread thread_;
 };
 
+// Tells when a stream has come to where it was recorded last.
+class FakeEvent {
+ public:
+  // Without a stream that is at once.
+  void Record(FakeStream* stream) {
+    const uint64_t record = Begin();
+    if (stream == nullptr) {
+      End(record);
+      return;
+    }
+    stream->Push([this, record] { End(record); });
+  }
+
+  void MakeWait(FakeStream* stream) {
+    const std::lock_guard lock(mutex_);
+    stream->Push([this, record = recorded_] { Await(record); });
+  }
+
+ private:
+  uint64_t Begin() {
+    const std::lock_guard lock(mutex_);
+    return ++recorded_;
+  }
+
+  void End(uint64_t record) {
+    const std::lock_guard lock(mutex_);
+    reached_ = std::max(reached_, record);
+    news_.notify_all();
+  }
+
+  void Await(uint64_t record) {
+    std::unique_lock lock(mutex_);
+    news_.wait(lock, [&] { return reached_ >= record; });
+  }
+
+  std::mutex mutex_;
+  std::condition_variable news_;
+  uint64_t recorded_ = 0;
+  uint64_t reached_ = 0;
+};
+
 // Pinned memory, by its first byte.
 class PinnedMemory {
  public:
@@ -110,6 +153,10 @@ PinnedMemory& Pinned() {
 
 FakeStream* StreamOf(void* handle) {
   return static_cast<FakeStream*>(handle);
+}
+
+FakeEvent* EventOf(void* handle) {
+  return static_cast<FakeEvent*>(handle);
 }
 
 void* PointerOf(unsigned long long address) {
@@ -219,6 +266,29 @@ int cuStreamDestroy_v2(void* stream) {
 
 int cuStreamQuery(void* stream) {
   return StreamOf(stream)->IsIdle() ? kOk : kNotReady;
+}
+
+int cuEventCreate(void** event, unsigned int /*flags*/) {
+  *event = new FakeEvent();
+  return kOk;
+}
+
+int cuEventDestroy_v2(void* event) {
+  delete EventOf(event);
+  return kOk;
+}
+
+int cuEventRecord(void* event, void* stream) {
+  if (current_context == nullptr) {
+    return kInvalidValue;
+  }
+  EventOf(event)->Record(StreamOf(stream));
+  return kOk;
+}
+
+int cuStreamWaitEvent(void* stream, void* event, unsigned int /*flags*/) {
+  EventOf(event)->MakeWait(StreamOf(stream));
+  return kOk;
 }
 
 int cuMemcpyHtoDAsync_v2(unsigned long long to, const void* from, std::size_t size, void* stream) {

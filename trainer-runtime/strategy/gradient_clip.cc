@@ -1,4 +1,4 @@
-#include "trainer-runtime/train/gradient_clip.h"
+#include "trainer-runtime/strategy/gradient_clip.h"
 
 #include <array>
 #include <cmath>
@@ -30,14 +30,21 @@ double LengthOf(std::span<const float> values) {
 
 }  // namespace
 
-void ClipGradients(double norm_max, std::span<float> gradients) {
-  const double length = LengthOf(gradients);
+std::optional<float> ClipFactor(double norm_max, double length) {
   if (!std::isfinite(length) || length <= norm_max) {
+    return std::nullopt;
+  }
+  return static_cast<float>(norm_max / length);
+}
+
+void ClipGradients(double norm_max, std::span<float> gradients) {
+  const std::optional<float> factor = ClipFactor(norm_max, LengthOf(gradients));
+  if (!factor.has_value()) {
     return;
   }
-  const auto factor = static_cast<float>(norm_max / length);
+  const float by = *factor;
   for (float& gradient : gradients) {
-    gradient *= factor;
+    gradient *= by;
   }
 }
 

@@ -1,4 +1,4 @@
-#include "trainer-runtime/train/training_state.h"
+#include "trainer-runtime/strategy/finite.h"
 
 #include <cmath>
 #include <limits>

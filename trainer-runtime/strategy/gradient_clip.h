@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <span>
 
 namespace lockstep::runtime {
@@ -9,5 +10,8 @@ namespace lockstep::runtime {
 // they are. The squares are added in one order on every CPU, so ranks with equal gradients stay
 // equal. Source: Pascanu, Mikolov, Bengio 2013; Keras's global_clipnorm.
 void ClipGradients(double norm_max, std::span<float> gradients);
+
+// What gradients of that length are multiplied by; nullopt where they stay.
+std::optional<float> ClipFactor(double norm_max, double length);
 
 }  // namespace lockstep::runtime
