@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include <gtest/gtest.h>
 
@@ -20,6 +21,14 @@ float LargestMagnitude(std::span<const float> values) {
     largest = std::max(largest, std::abs(value));
   }
   return largest;
+}
+
+double Length(const std::vector<float>& values) {
+  double squares = 0;
+  for (const float value : values) {
+    squares += static_cast<double>(value) * static_cast<double>(value);
+  }
+  return std::sqrt(squares);
 }
 
 std::vector<float> Copy(std::span<const float> values) {
@@ -236,6 +245,29 @@ void CheckOverflowIsTold(const EngineFactory& make, TrainingSpec spec, const Sam
         std::ranges::all_of(gradients, [](float value) { return std::isfinite(value); });
     EXPECT_EQ(is_finite, result.overflow_count == 0);
   }
+}
+
+void ExpectNear(const std::vector<float>& found,
+                const std::vector<float>& expected,
+                double tolerance) {
+  ASSERT_EQ(found.size(), expected.size());
+  std::vector<float> differences(found.size());
+  std::transform(found.begin(), found.end(), expected.begin(), differences.begin(), std::minus<>());
+  EXPECT_LE(Length(differences), tolerance * std::max(Length(expected), 1e-3));
+}
+
+void CheckSameStep(Engine& found, Engine& expected, const SampleData& data, double tolerance) {
+  ASSERT_EQ(ValuesOf(found), ValuesOf(expected)) << "at the start";
+  const StepOptions options{
+      .gradient_scale = 0.1, .dropout_seed = 42, .first_sample = 30, .loss_scale = 8};
+  const StepResult wanted = expected.ComputeGradients(data.All(), options).value();
+  const StepResult result = found.ComputeGradients(data.All(), options).value();
+  EXPECT_NEAR(result.loss_sum, wanted.loss_sum, tolerance * std::abs(wanted.loss_sum));
+  EXPECT_EQ(result.correct_count, wanted.correct_count);
+  ExpectNear(GradientsOf(found), GradientsOf(expected), tolerance);
+  const StepResult tested = expected.Evaluate(data.All()).value();
+  EXPECT_NEAR(
+      found.Evaluate(data.All())->loss_sum, tested.loss_sum, tolerance * std::abs(tested.loss_sum));
 }
 
 void CheckRepeatsBitwise(const EngineFactory& make,

@@ -57,6 +57,10 @@ void CheckNearFloat32(const EngineFactory& make,
 // In Float16, and there alone, gradients that are too large at the scale of the loss are told.
 void CheckOverflowIsTold(const EngineFactory& make, TrainingSpec spec, const SampleData& data);
 
+// Two engines that compute differently take one step alike, dropout included: losses and gradients
+// differ by `tolerance` of their size, gradients as a whole.
+void CheckSameStep(Engine& found, Engine& expected, const SampleData& data, double tolerance);
+
 // Two engines of one spec start equal and end bitwise equal after `steps` updates.
 void CheckRepeatsBitwise(const EngineFactory& make,
                          const TrainingSpec& spec,
@@ -66,6 +70,11 @@ void CheckRepeatsBitwise(const EngineFactory& make,
 // What the host has after it was brought over: the gradients, and all parameters and slots.
 std::vector<float> GradientsOf(Engine& engine);
 std::vector<float> ValuesOf(Engine& engine);
+
+// The length of the difference is at most `tolerance` of what is expected.
+void ExpectNear(const std::vector<float>& found,
+                const std::vector<float>& expected,
+                double tolerance);
 
 // Mean loss after `steps` updates on the same batch.
 double TrainOnOneBatch(Engine& engine, const SampleData& data, int64_t steps);

@@ -1,9 +1,7 @@
 // The engine of LibTorch's own layers beside the hand-written ones: what a GPU computes with, and
 // what a CPU does.
 
-#include <algorithm>
-#include <cmath>
-#include <string>
+#include <memory>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -17,43 +15,12 @@
 namespace lockstep::runtime {
 namespace {
 
-double Length(const std::vector<float>& values) {
-  double squares = 0;
-  for (const float value : values) {
-    squares += static_cast<double>(value) * static_cast<double>(value);
-  }
-  return std::sqrt(squares);
-}
-
-// The length of the difference is at most `tolerance` of theirs.
-void ExpectNear(const std::vector<float>& found,
-                const std::vector<float>& expected,
-                double tolerance) {
-  ASSERT_EQ(found.size(), expected.size());
-  std::vector<float> differences(found.size());
-  std::transform(found.begin(), found.end(), expected.begin(), differences.begin(), std::minus<>());
-  EXPECT_LE(Length(differences), tolerance * std::max(Length(expected), 1e-3));
-}
-
 std::unique_ptr<Engine> MakeAutograd(const TrainingSpec& spec) {
   return MakeAutogradEngine(spec, MakeHostDevice(HostMemory::kApart)).value();
 }
 
 void ExpectSameStep(const TrainingSpec& spec, const SampleData& data, double tolerance) {
-  const auto engine = MakeAutograd(spec);
-  const auto by_hand = MakeTorchEngine(spec).value();
-  ASSERT_EQ(ValuesOf(*engine), ValuesOf(*by_hand)) << "at the start";
-  const StepOptions options{
-      .gradient_scale = 0.1, .dropout_seed = 42, .first_sample = 30, .loss_scale = 8};
-  const StepResult expected = by_hand->ComputeGradients(data.All(), options).value();
-  const StepResult found = engine->ComputeGradients(data.All(), options).value();
-  EXPECT_NEAR(found.loss_sum, expected.loss_sum, tolerance * std::abs(expected.loss_sum));
-  EXPECT_EQ(found.correct_count, expected.correct_count);
-  ExpectNear(GradientsOf(*engine), GradientsOf(*by_hand), tolerance);
-  const StepResult tested = engine->Evaluate(data.All()).value();
-  EXPECT_NEAR(tested.loss_sum,
-              by_hand->Evaluate(data.All())->loss_sum,
-              tolerance * std::abs(tested.loss_sum));
+  CheckSameStep(*MakeAutograd(spec), *MakeTorchEngine(spec).value(), data, tolerance);
 }
 
 // In 16 bits a sum in another order may be rounded the other way, and a relu or a pool then take
