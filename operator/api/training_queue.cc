@@ -37,6 +37,9 @@ bool MayBePart(const std::string& resource, const std::string& text) {
          text.find_first_of(".-mun") != std::string::npos;
 }
 
+constexpr std::string_view kNoResourceName =
+    "a resource without a name found, expected one such as nvidia.com/gpu";
+
 constexpr std::size_t kNamespacesMax = 256;  // choice: teams that share one share
 
 // By RFC 1123, as Kubernetes has it: other than for DNS labels here, a digit may come first.
@@ -72,7 +75,9 @@ void ReadRunTimes(ObjectReader& reader, TrainingQueue* queue) {
   queue->min_runtime = std::chrono::seconds(least);
   const auto most = reader.Int("maxRuntimeSeconds", 1, kMaxRuntimeMax);
   if (most.has_value() && *most < least) {
-    reader.Fail("maxRuntimeSeconds", "less found, expected at least minRuntimeSeconds");
+    reader.Fail("maxRuntimeSeconds",
+                std::to_string(*most) + " found, expected at least minRuntimeSeconds, " +
+                    std::to_string(least));
   } else if (most.has_value()) {
     queue->max_runtime = std::chrono::seconds(*most);
   }
@@ -89,6 +94,10 @@ QueueAmounts ReadAmounts(ObjectReader& reader, std::string_view key, std::vector
     return amounts;
   }
   for (const auto& [name, value] : object->items()) {
+    if (name.empty()) {
+      reader.Fail(key, std::string(kNoResourceName));
+      continue;
+    }
     const std::string text = value.is_string() ? value.get<std::string>() : DumpJson(value);
     const Result<int64_t> amount = ParseQuantity(
         text, name == kCpuResource ? QuantityUnit::kThousandths : QuantityUnit::kOnes);

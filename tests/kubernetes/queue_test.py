@@ -76,7 +76,7 @@ class QueueTest(ShareCase):
         with self.assertRaises(ApiError) as refused:
             self.make_queue("short", 1, minRuntimeSeconds=61, maxRuntimeSeconds=60)
         self.assertIn("spec.maxRuntimeSeconds", str(refused.exception))
-        self.assertIn("less found, expected at least minRuntimeSeconds", str(refused.exception))
+        self.assertIn("found, expected at least minRuntimeSeconds", str(refused.exception))
 
     def test_a_queue_says_how_it_stands_in_the_units_of_kubernetes(self):
         self.make_queue("above", 4, nominal={GPU: 4, "memory": "65536Mi", "cpu": "16000m"})
