@@ -282,7 +282,8 @@ TEST_F(CrdSchema, VariablesThatTheOperatorSetsAreRefused) {
       EXPECT_THAT(rule, HasSubstr("'" + std::string(name) + "'"));
     }
     const auto quotes = std::count(rule.begin(), rule.end(), '\'');
-    EXPECT_EQ(quotes, 2 * (1 + std::ssize(kReservedEnvironment))) << "names that are not reserved";
+    EXPECT_THAT(rule, HasSubstr("self.name == '" + std::string(kLibraryVariable) + "'"));
+    EXPECT_EQ(quotes, 2 * (2 + std::ssize(kReservedEnvironment))) << "names that are not reserved";
   });
 }
 

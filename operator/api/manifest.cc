@@ -4,10 +4,12 @@
 #include <map>
 #include <utility>
 
+#include "common/base/name_list.h"
 #include "common/base/printable.h"
 #include "common/contract/problems.h"
 #include "operator/api/decode.h"
 #include "operator/api/fields.h"
+#include "operator/api/queue_family.h"
 #include "operator/api/training_queue.h"
 #include "operator/yaml/yaml.h"
 
@@ -125,29 +127,60 @@ TextPosition PlaceOf(const YamlDocument& document, const std::string& field) {
   return at.line == 0 ? document.start : at;
 }
 
-// Takes the queues out of the stream, and notes what is wrong with them.
-void TakeQueues(YamlStream* stream, Manifest* manifest) {
-  const auto is_queue = [](const YamlDocument& document) { return IsQueue(document.value); };
+// Takes the queues out of the stream, and notes what is wrong with each and with all together.
+// Returns them.
+std::vector<TrainingQueue> TakeQueues(YamlStream* stream, Manifest* manifest) {
+  std::vector<TrainingQueue> queues;
+  std::vector<const YamlDocument*> origins;
+  std::map<std::string, int> first_lines;
   for (const YamlDocument& document : stream->documents) {
-    if (!is_queue(document)) {
+    if (!IsQueue(document.value)) {
       continue;
     }
-    const SkippedDocument queue = NameOf(document);
-    for (const SkippedDocument& known : manifest->queues) {
-      if (known.name == queue.name && !queue.name.empty()) {
-        manifest->problems.push_back(MakeProblem(
-            PlaceOf(document, "metadata.name"),
-            "metadata.name",
-            Quoted(queue.name) + " found twice, first on line " + std::to_string(known.line)));
-      }
+    manifest->queues.push_back(NameOf(document));
+    const std::string& name = manifest->queues.back().name;
+    const TextPosition at = PlaceOf(document, "metadata.name");
+    const auto [first, is_new] = first_lines.try_emplace(name, at.line);
+    if (!is_new && !name.empty()) {
+      manifest->problems.push_back(MakeProblem(
+          at,
+          "metadata.name",
+          Quoted(name) + " found twice, first on line " + std::to_string(first->second)));
     }
-    manifest->queues.push_back(queue);
     for (const Error& error : QueueErrors(document.value)) {
       manifest->problems.push_back(
           MakeProblem(PlaceOf(document, error.field()), error.field(), error.message()));
     }
+    if (is_new && !name.empty()) {
+      queues.push_back(DecodeTrainingQueue(document.value).queue);
+      origins.push_back(&document);
+    }
   }
-  std::erase_if(stream->documents, is_queue);
+  for (const QueueRemark& remark : RemarksOn(queues)) {
+    const TextPosition at = PlaceOf(*origins[remark.queue], remark.field);
+    (remark.is_refused ? manifest->problems : manifest->warnings)
+        .push_back(MakeProblem(at, remark.field, remark.message));
+  }
+  std::erase_if(stream->documents,
+                [](const YamlDocument& document) { return IsQueue(document.value); });
+  return queues;
+}
+
+// A job waits for ever in a queue that others are below.
+void CheckQueuesOfJobs(const YamlStream& stream,
+                       const std::vector<TrainingQueue>& queues,
+                       Manifest* manifest) {
+  constexpr const char* kField = "spec.scheduling.queue";
+  for (std::size_t i = 0; i < manifest->jobs.size(); ++i) {
+    const std::string& queue = manifest->jobs[i].spec.scheduling.queue;
+    const std::vector<std::string> below = QueuesBelow(queues, queue);
+    if (!queue.empty() && !below.empty()) {
+      manifest->problems.push_back(MakeProblem(
+          PlaceOf(stream.documents[i], kField),
+          kField,
+          Quoted(queue) + " found, expected a queue with none below it: " + NameList(below)));
+    }
+  }
 }
 
 // C strings, and so paths, arguments and variables, end at a zero byte: what comes behind it would
@@ -306,29 +339,45 @@ Manifest ReadManifest(std::string_view text,
   if (stream.documents.empty() && stream.problems.empty()) {
     manifest.problems.push_back(MakeProblem({}, "", "empty, expected a TrainingJob"));
   }
-  TakeQueues(&stream, &manifest);
+  const std::vector<TrainingQueue> queues = TakeQueues(&stream, &manifest);
   SkipForeign(&stream, &manifest);
   for (const YamlDocument& document : stream.documents) {
     AddDocument(document, edits, &manifest);
   }
   CheckJobNames(stream, &manifest);
+  CheckQueuesOfJobs(stream, queues, &manifest);
   SortAndCut(&manifest.problems);
+  SortAndCut(&manifest.warnings);
   return manifest;
 }
 
-std::string FormatProblems(const Manifest& manifest) {
+namespace {
+
+std::string FormatLines(const std::string& file,
+                        const std::vector<ManifestProblem>& problems,
+                        const std::string& kind) {
   std::string text;
-  for (const ManifestProblem& problem : manifest.problems) {
-    text += (problem.origin.empty() ? manifest.file : problem.origin) + ":";
+  for (const ManifestProblem& problem : problems) {
+    text += (problem.origin.empty() ? file : problem.origin) + ":";
     if (problem.line > 0) {
       text += std::to_string(problem.line) + ":";
     }
     if (problem.error.field().empty() && problem.column > 0) {
       text += std::to_string(problem.column) + ":";
     }
-    text += " " + Printable(problem.error.ToString()) + "\n";
+    text += " " + kind + Printable(problem.error.ToString()) + "\n";
   }
   return text;
+}
+
+}  // namespace
+
+std::string FormatProblems(const Manifest& manifest) {
+  return FormatLines(manifest.file, manifest.problems, "");
+}
+
+std::string FormatWarnings(const Manifest& manifest) {
+  return FormatLines(manifest.file, manifest.warnings, "warning: ");
 }
 
 }  // namespace lockstep::control

@@ -51,6 +51,7 @@ struct Manifest {
   std::vector<SkippedDocument> queues;    // TrainingQueues, in file order; checked as jobs are
   std::vector<SkippedDocument> skipped;   // others beside jobs or queues, in file order
   std::vector<ManifestProblem> problems;  // ordered by line, the last may count those left out
+  std::vector<ManifestProblem> warnings;  // of queues: what the server takes, and hardly is meant
 
   bool ok() const { return problems.empty(); }
 };
@@ -58,8 +59,9 @@ struct Manifest {
 // Reads TrainingJobs and TrainingQueues from YAML (1.2 core schema, `---` between documents) or
 // JSON. Strict, and all problems at once: syntax with line and column, duplicate keys, another kind
 // or version, everything that DecodeTrainingJob and DecodeTrainingQueue find, job names used twice,
-// a file without any. What belongs to another API group (a ConfigMap, a volume claim) is skipped
-// beside them. `edits` are made to every job, in their order.
+// a file without any; queues that are below themselves, and jobs that name a
+// queue with others below it, where all are in the file. What belongs to another API group (a
+// ConfigMap, a volume claim) is skipped beside them. `edits` are made to every job, in their order.
 Manifest ReadManifest(std::string_view text,
                       std::string_view file,
                       const std::vector<ManifestEdit>& edits = {});
@@ -68,5 +70,8 @@ Manifest ReadManifest(std::string_view text,
 // place of file and line stands who changed the field.
 // Empty when there is none.
 std::string FormatProblems(const Manifest& manifest);
+
+// The same of the warnings, each called one.
+std::string FormatWarnings(const Manifest& manifest);
 
 }  // namespace lockstep::control

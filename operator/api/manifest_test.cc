@@ -277,7 +277,41 @@ TEST(ReadManifest, QueueIsHeldToWhatTheServerAsksOfItsNameAndParent) {
       ProblemsOf(head + "metadata: {name: team}\nspec: {parent: team}\n"),
       HasSubstr("spec.parent: \"team\" found, expected another queue: none is below itself"));
   EXPECT_THAT(ProblemsOf(std::string(kQueue) + kQueue),
-              HasSubstr("metadata.name: \"team\" found twice, first on line 1"));
+              HasSubstr("metadata.name: \"team\" found twice, first on line 4"));
+}
+
+constexpr const char* kRing =
+    "---\napiVersion: lockstep.dev/v1\nkind: TrainingQueue\nmetadata: {name: a}\n"
+    "spec: {parent: b}\n"
+    "---\napiVersion: lockstep.dev/v1\nkind: TrainingQueue\nmetadata: {name: b}\n"
+    "spec: {parent: a, nominal: {cpu: 1}, lendingLimit: {cpu: 2}}\n";
+
+TEST(ReadManifest, QueuesOfAFileAreHeldAgainstEachOther) {
+  const Manifest manifest = ReadManifest(kRing, "q.yaml");
+  EXPECT_EQ(FormatProblems(manifest),
+            "q.yaml:5: spec.parent: \"b\" found, and so a is below itself, by way of b, a: none of "
+            "them is served\n"
+            "q.yaml:10: spec.parent: \"a\" found, and so b is below itself, by way of a, b: none "
+            "of them is served\n");
+  EXPECT_EQ(FormatWarnings(manifest),
+            "q.yaml:10: warning: spec.lendingLimit.cpu: 2 of cpu found, above the nominal 1: all "
+            "of that is lent, as without a limit\n");
+}
+
+TEST(ReadManifest, JobOfAQueueWithOthersBelowItIsRefused) {
+  const std::string below =
+      std::string(kQueue) +
+      "---\napiVersion: lockstep.dev/v1\nkind: TrainingQueue\nmetadata: {name: below}\n"
+      "spec: {parent: team}\n";
+  const ManifestEdit queue{"--set", [](Json* document) -> Result<std::string> {
+                             (*document)["spec"]["scheduling"] = {{"queue", "team"}};
+                             return std::string("spec.scheduling");
+                           }};
+  EXPECT_TRUE(ReadManifest(std::string(kGoodManifest) + kQueue, "job.yaml", {queue}).ok());
+  EXPECT_THAT(
+      FormatProblems(ReadManifest(std::string(kGoodManifest) + below, "job.yaml", {queue})),
+      HasSubstr("spec.scheduling.queue: \"team\" found, expected a queue with none below it: "
+                "below\n"));
 }
 
 TEST(ReadManifest, OtherKindsAloneAreNoJob) {

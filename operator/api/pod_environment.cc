@@ -51,11 +51,7 @@ void CheckEnvironmentName(ObjectReader& reader, const std::string& name) {
                     "digit");
     return;
   }
-  const bool is_reserved =
-      name.starts_with(kReservedPrefix) ||
-      std::find(kReservedEnvironment.begin(), kReservedEnvironment.end(), name) !=
-          kReservedEnvironment.end();
-  if (is_reserved) {
+  if (IsReservedVariable(name)) {
     reader.Fail("name", Quoted(name) + " is set by the operator in every pod; remove it");
   }
 }

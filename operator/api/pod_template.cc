@@ -289,4 +289,10 @@ PodTemplate DecodePodTemplate(const Json& value,
   return pod;
 }
 
+bool IsReservedVariable(std::string_view name) {
+  const bool has_prefix = name.starts_with(kReservedPrefix) && name != kLibraryVariable;
+  return has_prefix || std::find(kReservedEnvironment.begin(), kReservedEnvironment.end(), name) !=
+                           kReservedEnvironment.end();
+}
+
 }  // namespace lockstep::control

@@ -36,6 +36,12 @@ inline constexpr std::array<std::string_view, 21> kReservedEnvironment = {
     env::kHorovodRendezvousPort};
 inline constexpr std::string_view kReservedPrefix = "LOCKSTEP_";
 
+// The one name with that prefix that is the program's: where Python looks for liblockstep.
+inline constexpr std::string_view kLibraryVariable = "LOCKSTEP_LIBRARY";
+
+// Whether the operator sets a variable of that name in every pod, so that a template may not.
+bool IsReservedVariable(std::string_view name);
+
 // Of the names of containers and volumes that the operator adds to a pod.
 inline constexpr std::string_view kOwnNamePrefix = "lockstep-";
 

@@ -37,6 +37,9 @@ bool MayBePart(const std::string& resource, const std::string& text) {
          text.find_first_of(".-mun") != std::string::npos;
 }
 
+constexpr std::string_view kNoResourceName =
+    "a resource without a name found, expected one such as nvidia.com/gpu";
+
 constexpr std::size_t kNamespacesMax = 256;  // choice: teams that share one share
 
 // By RFC 1123, as Kubernetes has it: other than for DNS labels here, a digit may come first.
@@ -93,6 +96,10 @@ QueueAmounts ReadAmounts(ObjectReader& reader, std::string_view key, std::vector
     return amounts;
   }
   for (const auto& [name, value] : object->items()) {
+    if (name.empty()) {
+      reader.Fail(key, std::string(kNoResourceName));
+      continue;
+    }
     const std::string text = value.is_string() ? value.get<std::string>() : DumpJson(value);
     const Result<int64_t> amount = ParseQuantity(
         text, name == kCpuResource ? QuantityUnit::kThousandths : QuantityUnit::kOnes);

@@ -63,6 +63,7 @@ TEST(TrainingQueue, MistakesAreNamedByTheirFields) {
       {R"({"nominal": {"nvidia.com/gpu": "1500m"}})", "spec.nominal.nvidia.com/gpu"},
       {R"({"borrowingLimit": {"rdma/hca": "0.5"}})", "spec.borrowingLimit.rdma/hca"},
       {R"({"lendingLimit": {"amd.com/gpu": "1500e-3"}})", "spec.lendingLimit.amd.com/gpu"},
+      {R"({"nominal": {"": 2, "cpu": 1}})", "spec.nominal"},
       {R"({"weight": 0})", "spec.weight"},
       {R"({"ordering": "Random"})", "spec.ordering"},
       {R"({"preemption": {"withinQueue": "Always"}})", "spec.preemption.withinQueue"},

@@ -14,6 +14,7 @@ int RunValidate(const ValidateArguments& arguments) {
     for (const std::string& line : FormatSkipped(manifest)) {
       std::fprintf(stderr, "%s\n", line.c_str());
     }
+    std::fputs(FormatWarnings(manifest).c_str(), stderr);
     if (!manifest.ok()) {
       std::fputs(FormatProblems(manifest).c_str(), stderr);
       exit_code = kCliUsage;

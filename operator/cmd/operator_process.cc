@@ -400,14 +400,13 @@ void OperatorProcess::Parts::Watch(const OperatorFlags& flags) {
   options.clock = &kClock;
   options.logger = logger_;
   options.observer = &*metrics_;
-  watches_.emplace(
-      options,
-      ServedNamespace(flags),
-      FollowedToo{flags.follows_kueue,
-                  flags.follows_provisioning,
-                  flags.makes_placeholders,
-                  flags.binds_natively},
-      &queue_);
+  watches_.emplace(options,
+                   ServedNamespace(flags),
+                   FollowedToo{flags.follows_kueue,
+                               flags.follows_provisioning,
+                               flags.makes_placeholders,
+                               flags.binds_natively},
+                   &queue_);
 }
 
 OperatorScope OperatorProcess::Parts::ScopeOf(const OperatorFlags& flags) const {

@@ -272,6 +272,18 @@ TEST(ConvertPyTorchJob, ShellThatStartsALauncherIsWarnedOf) {
   EXPECT_NE(NotesOf(Convert(PyTorchJob("[sh, -c, 'torchrun t.py']", "", 0)))
                 .find("seems to start torchrun"),
             std::string::npos);
+  const std::string notes = ProcessNotes("[sh, -c, 'torchrun t.py']", "4");
+  EXPECT_NE(notes.find("with the program in torchrun's place, set the role's processes"),
+            std::string::npos)
+      << notes;
+  EXPECT_EQ(notes.find("does not start that command"), std::string::npos) << notes;
+}
+
+TEST(ConvertPyTorchJob, CommandThatIsNoListIsNotCalledMissing) {
+  const Conversion conversion = Convert(PyTorchJob("python t.py", "", 0));
+  ASSERT_EQ(conversion.errors.size(), 1U);
+  EXPECT_EQ(conversion.errors[0].message(),
+            "\"python t.py\" found, expected a list of words, such as [python3, train.py]");
 }
 
 TEST(ConvertMpiJob, LaunchersProgramRunsInTheWorkers) {

@@ -19,7 +19,8 @@ struct LaunchCommand {
   std::optional<int64_t> process_count;  // of the others: in all
   std::vector<std::pair<std::string, std::string>> environment{};  // variables given on its line
   std::vector<std::string> dropped{};                              // its other options, as written
-  std::string problem{};  // why the program cannot be told; empty: it can
+  bool may_launch = false;  // it is a shell's script, say, that seems to start one
+  std::string problem{};    // why the program cannot be told; empty: it can
 };
 
 // Reads torchrun (also as `python -m torch.distributed.run`), mpirun and mpiexec of OpenMPI, MPICH

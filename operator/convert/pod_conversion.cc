@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "common/json/json.h"
 #include "operator/api/pod_template.h"
 
 namespace lockstep::control {
@@ -33,12 +34,6 @@ std::vector<std::string> WordsOf(const Json& container, const char* key) {
   return words;
 }
 
-bool IsReserved(const std::string& name) {
-  return name.starts_with(kReservedPrefix) ||
-         std::find(kReservedEnvironment.begin(), kReservedEnvironment.end(), name) !=
-             kReservedEnvironment.end();
-}
-
 void DropReservedVariables(Json* container, const std::string& path, Conversion* conversion) {
   const auto env = container->find("env");
   if (env == container->end() || !env->is_array()) {
@@ -49,7 +44,7 @@ void DropReservedVariables(Json* container, const std::string& path, Conversion*
     const Json& variable = (*env)[i];
     const auto name = variable.is_object() ? variable.find("name") : variable.end();
     const bool is_ours = variable.is_object() && name != variable.end() && name->is_string() &&
-                         IsReserved(name->get<std::string>());
+                         IsReservedVariable(name->get<std::string>());
     if (is_ours) {
       Note(path + ".env[" + std::to_string(i) + "]",
            name->get<std::string>() + " is not kept: Lockstep sets it itself",
@@ -217,6 +212,19 @@ ConvertedPod ConvertPod(ForeignObject* replica, const std::vector<std::string>& 
   return pod;
 }
 
+// Whether `key` of the container is a list, or not there; else it is a problem.
+bool IsListOfWords(const std::string& key, ConvertedPod* pod, Conversion* conversion) {
+  const Json& container = pod->container();
+  const auto found = container.find(key);
+  const bool is_list = found == container.end() || found->is_null() || found->is_array();
+  if (!is_list) {
+    Fail(pod->container_path + "." + key,
+         DescribeJson(*found) + " found, expected a list of words, such as [python3, train.py]",
+         conversion);
+  }
+  return is_list;
+}
+
 void SetProgram(const LaunchCommand& command, Json* container) {
   (*container)["command"] = command.program;
   container->erase("args");
@@ -236,11 +244,13 @@ LaunchCommand ConvertProgram(ConvertedPod* pod,
     }
     container["image"] = options.image;
   }
+  const bool has_lists =
+      IsListOfWords("command", pod, conversion) && IsListOfWords("args", pod, conversion);
   std::vector<std::string> words = WordsOf(container, "command");
   if (words.empty()) {
     words = options.command;
   }
-  if (words.empty()) {
+  if (words.empty() && has_lists) {
     Fail(path + ".command",
          "missing, expected the program to run: what the image starts by itself is not known here; "
          "say it with --command",
@@ -259,6 +269,7 @@ LaunchCommand ConvertProgram(ConvertedPod* pod,
          "gives "
          "each its RANK, so put the program in the launcher's place",
          conversion);
+    command.may_launch = true;
   }
   SetProgram(command, &container);
   return command;

@@ -30,7 +30,10 @@ void SetTorchProcesses(const LaunchCommand& command,
       conversion->notes.push_back(
           {field,
            "not kept for " + pod.container_path +
-               ": torchrun would heed it, and it does not start that command; see processes"});
+               (command.may_launch
+                    ? ": with the program in torchrun's place, set the role's processes"
+                    : ": torchrun would heed it, and it does not start that command; see "
+                      "processes")});
     }
     if (gpus > 1) {
       (*role)["processes"] = 1;  // which drives them all, as before

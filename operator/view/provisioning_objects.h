@@ -27,6 +27,7 @@ struct StoredProvisioningRequest : StoredCapacity {};
 struct StoredPodTemplate : StoredCapacity {};
 
 struct StoredPlaceholder : StoredCapacity {};
+
 struct StoredPodGroup : StoredCapacity {};  // kube-scheduler looks at it, not an autoscaler
 
 // For the reflectors. Errors: as kube::DecodeRaw, and kInvalidArgument where a field is of another

@@ -1,0 +1,69 @@
+#include "operator/api/queue_family.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep::control {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+TrainingQueue MakeQueue(const std::string& name,
+                        const std::string& parent,
+                        const QueueAmounts& nominal = {}) {
+  TrainingQueue queue;
+  queue.name = name;
+  queue.parent = parent;
+  queue.nominal = nominal;
+  return queue;
+}
+
+TEST(QueueFamily, EachQueueOfARingIsRefused) {
+  const auto remarks = RemarksOn({MakeQueue("a", "b"),
+                                  MakeQueue("b", "c"),
+                                  MakeQueue("c", "a"),
+                                  MakeQueue("beside", "a"),
+                                  MakeQueue("far", "elsewhere")});
+  ASSERT_EQ(remarks.size(), 3U);
+  EXPECT_TRUE(remarks[0].is_refused);
+  EXPECT_EQ(remarks[0].field, "spec.parent");
+  EXPECT_EQ(remarks[0].message,
+            "\"b\" found, and so a is below itself, by way of b, c, a: none of them is served");
+  EXPECT_EQ(remarks[2].queue, 2U);
+}
+
+TEST(QueueFamily, PromisesBeyondTheParentsAreToldAtTheParent) {
+  const auto remarks = RemarksOn({MakeQueue("top", "", {{"gpu", 4}, {"rdma", 1}}),
+                                  MakeQueue("one", "top", {{"gpu", 3}, {"cpu", 9000}}),
+                                  MakeQueue("two", "top", {{"gpu", 2}, {"rdma", 1}})});
+  ASSERT_EQ(remarks.size(), 1U);
+  EXPECT_FALSE(remarks[0].is_refused);
+  EXPECT_EQ(remarks[0].queue, 0U);
+  EXPECT_EQ(remarks[0].field, "spec.nominal.gpu");
+  EXPECT_EQ(remarks[0].message,
+            "4 of gpu found, and the queues below it (one, two) are promised more: they get no "
+            "more at once than it may hold");
+}
+
+TEST(QueueFamily, LimitOfLendingAboveTheNominalAmountIsNone) {
+  TrainingQueue queue = MakeQueue("one", "", {{"cpu", 2000}});
+  queue.lending_limit = {{"cpu", 3000}, {"memory", 7}};
+  const auto remarks = RemarksOn({queue});
+  ASSERT_EQ(remarks.size(), 1U);
+  EXPECT_FALSE(remarks[0].is_refused);
+  EXPECT_EQ(remarks[0].message,
+            "3 of cpu found, above the nominal 2: all of that is lent, as without a limit");
+  queue.lending_limit = {{"cpu", 2000}};
+  EXPECT_THAT(RemarksOn({queue}), IsEmpty());
+}
+
+TEST(QueueFamily, QueuesBelowAreThoseThatNameIt) {
+  const std::vector<TrainingQueue> queues = {
+      MakeQueue("top", ""), MakeQueue("b", "top"), MakeQueue("a", "top"), MakeQueue("c", "a")};
+  EXPECT_THAT(QueuesBelow(queues, "top"), ElementsAre("b", "a"));
+  EXPECT_THAT(QueuesBelow(queues, "b"), IsEmpty());
+}
+
+}  // namespace
+}  // namespace lockstep::control
