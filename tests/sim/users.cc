@@ -24,8 +24,8 @@ constexpr int kWorkersMax = 4;
 
 // What users begin in peace, beside what waits. Choice: each kind ends often enough to be known for
 // half of the time, and a seed takes twice as long as others.
-constexpr int kGoOnTicks = 400;
-constexpr int kGoOnJobs = 10;
+constexpr int kGoOnTicks = 600;
+constexpr int kGoOnJobs = 12;
 constexpr int64_t kGoOnWaiting = 3;
 constexpr int64_t kGoOnEnded = 6;  // that users leave
 
@@ -183,7 +183,7 @@ void Simulation::MakeRecipes() {
     role.pod.raw = TemplateOf(is_training, "example/" + recipe.name + ":1", prng);
     role.gpus = workers == kWorkersMax ? 2 : 1 + static_cast<int64_t>(prng->Below(2));
     recipe.job.spec.run_policy.backoff_limit = 1000;
-    recipe.steps = 40 + static_cast<int64_t>(prng->Below(110));
+    recipe.steps = 60 + static_cast<int64_t>(prng->Below(240));
     recipes_.push_back(std::move(recipe));
   }
 }
