@@ -154,10 +154,13 @@ bool CapacityChecks::OnStatusWrite(const Json& before, const Json& after) {
   return true;
 }
 
-bool CapacityChecks::IsWanted(const kube::ObjectKey& key, const Json& object) const {
+// Whether the job that it was made for has not asked for it. What is left of a job that goes is
+// collected by others.
+bool CapacityChecks::IsLeftOver(const kube::ObjectKey& key, const Json& object) const {
   const ObjectPtr job = JobOf(server_->store(), JobUidOf(object));
-  return job != nullptr && Asks(*job) &&
-         (key.name == NameOfAsk(*job) || key.name == NameOfAsk(*job) + "-worker");
+  const bool is_wanted = job != nullptr && Asks(*job) &&
+                         (key.name == NameOfAsk(*job) || key.name == NameOfAsk(*job) + "-worker");
+  return job != nullptr && !IsDeleting(*job) && !IsDeleting(object) && !is_wanted;
 }
 
 // What is so may be so for a while.
@@ -177,26 +180,26 @@ void CapacityChecks::Bound(const std::string& what, bool is_so, const std::strin
 void CapacityChecks::CheckWorld() {
   for (const kube::ResourceType& type : {kube::kPodTemplates, kube::kProvisioningRequests}) {
     for (const auto& [key, object] : server_->store().Of(type).objects) {
-      const ObjectPtr job = JobOf(server_->store(), JobUidOf(*object));
-      const bool is_ours_to_remove = job != nullptr && !IsDeleting(*job);  // else it is collected
-      Bound(UidOf(*object),
-            is_ours_to_remove && !IsDeleting(*object) && !IsWanted(key, *object),
-            key.name + " outlives what it was asked for");
+      Bound(UidOf(*object), IsLeftOver(key, *object), key.name + " outlives what it was asked for");
     }
   }
 }
 
 std::string CapacityChecks::OutOfPlace() const {
+  if (!server_->terminating.empty()) {
+    return "";  // nothing is made there any more
+  }
   for (const kube::ResourceType& type : {kube::kPodTemplates, kube::kProvisioningRequests}) {
     for (const auto& [key, object] : server_->store().Of(type).objects) {
-      if (!JobUidOf(*object).empty() && !IsWanted(key, *object)) {
+      if (IsLeftOver(key, *object)) {
         return key.name + " is left over";
       }
     }
   }
   for (const auto& [key, job] : server_->store().Of(kube::kTrainingJobs).objects) {
     const kube::ObjectKey name{key.namespace_name, NameOfAsk(*job)};
-    if (Asks(*job) && server_->store().Get(kube::kProvisioningRequests, name) == nullptr) {
+    if (Asks(*job) && !IsDeleting(*job) &&
+        server_->store().Get(kube::kProvisioningRequests, name) == nullptr) {
       return key.name + " asks by " + name.name + ", which is not there";
     }
   }

@@ -41,7 +41,7 @@ class CapacityChecks {
   std::string OutOfPlace() const;
 
  private:
-  bool IsWanted(const kube::ObjectKey& key, const Json& object) const;
+  bool IsLeftOver(const kube::ObjectKey& key, const Json& object) const;
   void Bound(const std::string& what, bool is_so, const std::string& problem);
 
   SimContext* context_;

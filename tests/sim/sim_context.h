@@ -17,7 +17,7 @@ struct SimContext {
         has_shares(seed % 3 == 2),
         shares_prng(seed + 1),
         limits_prng(seed + 3),
-        learns_run_times(seed % 8 == 1),
+        learns_run_times(seed % 11 == 1),
         regulars_prng(seed + 5),
         has_autoscaler(seed % 7 == 3),
         autoscaler_prng(seed + 7) {}

@@ -72,6 +72,7 @@ class Simulation {
   void CreateJob(const std::string& name, int workers, int64_t gpus);
   void CreateRegularJob(const std::string& name);
   std::string Submit(TrainingJob job, const std::string& recipe);
+  void ForgetOldest();
   void LetUsersGoOn();
   void Tick();
   void Interlude();

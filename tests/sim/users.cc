@@ -5,6 +5,7 @@
 #include "operator/api/encode.h"
 #include "operator/reconcile/testing/fake_world.h"
 #include "tests/sim/gang_reader.h"
+#include "tests/sim/selector.h"
 #include "tests/sim/simulation.h"
 
 // The jobs that users of the simulated cluster make.
@@ -23,9 +24,10 @@ constexpr int kWorkersMax = 4;
 
 // What users begin in peace, beside what waits. Choice: each kind ends often enough to be known for
 // half of the time, and a seed takes twice as long as others.
-constexpr int kGoOnTicks = 900;
-constexpr int kGoOnJobs = 14;
+constexpr int kGoOnTicks = 600;
+constexpr int kGoOnJobs = 12;
 constexpr int64_t kGoOnWaiting = 3;
+constexpr int64_t kGoOnEnded = 6;  // that users leave
 
 // More than waiting gangs are looked at one by one.
 constexpr int kGiantsMany = 66;
@@ -201,6 +203,28 @@ void Simulation::CreateRegularJob(const std::string& name) {
   }
 }
 
+// Users remove what has ended long ago. An operator that starts anew learns nothing from it.
+void Simulation::ForgetOldest() {
+  std::string oldest;
+  std::string ended_at;
+  int64_t ended = 0;
+  for (const auto& [key, job] : server_.store().Of(kube::kTrainingJobs).objects) {
+    const std::string when = TextAt(*job, "status.completionTime");
+    if (when.empty() || IsDeleting(*job)) {
+      continue;
+    }
+    ++ended;
+    if (oldest.empty() || when < ended_at) {
+      oldest = key.name;
+      ended_at = when;
+    }
+  }
+  if (ended > kGoOnEnded) {
+    server_.Handle(kube::Delete(kube::kTrainingJobs, kNamespace, oldest, {}),
+                   context_.ServerTime());
+  }
+}
+
 // In peace users go on with what they do every day, so that there is something to learn from, and
 // somebody to tell it.
 void Simulation::LetUsersGoOn() {
@@ -209,6 +233,7 @@ void Simulation::LetUsersGoOn() {
     const auto& jobs = server_.store().Of(kube::kTrainingJobs).objects;
     const auto waiting = std::count_if(
         jobs.begin(), jobs.end(), [](const auto& job) { return WantsPlaces(*job.second); });
+    ForgetOldest();
     if (waiting < kGoOnWaiting && context_.regulars_prng.Below(12) == 0) {
       CreateRegularJob("job" + std::to_string(next_name_++));
       ++made;
