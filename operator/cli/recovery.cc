@@ -101,7 +101,11 @@ void RecoveryTracker::PodLost(const Loss& loss) {
 }
 
 void RecoveryTracker::PodStarted(const TaskId& task, const std::string& pod, TimePoint at) {
-  started_[AttemptOf(pod)].insert(task);
+  const Attempt attempt = AttemptOf(pod);
+  started_[attempt].insert(task);
+  if (attempt > programs_attempt_) {
+    BeginAttempt(attempt);
+  }
   for (Recovery& recovery : recoveries_) {
     if (recovery.over_at || recovery.lost_pod == pod) {
       continue;
@@ -109,15 +113,55 @@ void RecoveryTracker::PodStarted(const TaskId& task, const std::string& pod, Tim
     if (recovery.culprit == task && !recovery.lost_rank) {
       recovery.replacement_pod = pod;  // of several replacements, the one that lasts
     }
-    if (!has_steps_ && IsCommandBack(recovery, pod)) {
-      recovery.over_at = at;
+    if (!has_steps_ && !recovery.back_at && IsCommandBack(recovery, pod)) {
+      NoteBack(&recovery, at);
+    }
+  }
+}
+
+void RecoveryTracker::PodSucceeded() {
+  for (Recovery& recovery : recoveries_) {
+    if (recovery.back_at && !recovery.over_at) {
+      recovery.over_at = recovery.back_at;
       Complete(&recovery);
     }
   }
 }
 
+// The loss of a program that waits to be started anew is one, whatever comes: that or new pods.
+void RecoveryTracker::SettleHeld() {
+  if (held_.empty()) {
+    return;
+  }
+  Recovery held = TakeHeld();
+  const auto known = std::ranges::find_if(recoveries_, [&held](const Recovery& recovery) {
+    return recovery.lost_pod == held.lost_pod && !recovery.lost_rank && !recovery.over_at;
+  });
+  if (known == recoveries_.end()) {
+    recoveries_.push_back(std::move(held));
+    return;
+  }
+  known->fault_at = std::min(known->fault_at, held.fault_at);  // then its pod went, too
+  known->noticed_at = std::min(known->noticed_at, held.noticed_at);
+}
+
+// New pods come in place of programs that were to start anew in the old ones.
+void RecoveryTracker::BeginAttempt(Attempt attempt) {
+  programs_attempt_ = attempt;
+  relaunches_.clear();
+  SettleHeld();
+  held_for_ = 0;
+  for (Recovery& recovery : recoveries_) {
+    if (recovery.relaunch && !recovery.over_at) {
+      recovery.relaunch.reset();
+      recovery.replacement_pod.clear();
+      recovery.back_at.reset();
+    }
+  }
+}
+
 // A pod that was replaced alone is back when it runs; a gang that was started anew when all of it
-// does. Its programs then still have to begin, of which nobody tells.
+// does. Its programs then still have to begin, of which nobody tells but those that meet.
 bool RecoveryTracker::IsCommandBack(const Recovery& recovery, const std::string& pod) const {
   const Attempt attempt = AttemptOf(pod);
   return attempt == AttemptOf(recovery.lost_pod)
@@ -127,6 +171,7 @@ bool RecoveryTracker::IsCommandBack(const Recovery& recovery, const std::string&
 
 void RecoveryTracker::Report(const StatusDocument& document) {
   newest_[document.pod] = document;
+  has_met_ = has_met_ || FirstOf(document, TimelineEventKind::kRendezvousEnd, TimePoint::min());
   NoteReplacements(document);
   for (Recovery& recovery : recoveries_) {
     if (!has_steps_) {
@@ -215,25 +260,21 @@ void RecoveryTracker::NotePrograms(const StatusDocument& document, TimePoint rec
     return;
   }
   if (attempt > programs_attempt_) {
-    programs_attempt_ = attempt;
-    relaunches_.clear();
-    held_.clear();
-    held_for_ = 0;
+    BeginAttempt(attempt);
   }
   relaunches_[document.pod] = *document.relaunches;
   if (document.held && document.held->exit_code != 0) {
     NoteHeld(document, received);
   } else if (!held_.empty() && *document.relaunches >= held_for_) {
-    recoveries_.push_back(TakeHeld());
+    SettleHeld();
   }
   for (Recovery& recovery : recoveries_) {
     const bool is_back =
         recovery.relaunch && std::ranges::all_of(relaunches_, [&](const auto& told) {
           return told.second >= *recovery.relaunch;
         });
-    if (is_back && !recovery.over_at) {
-      recovery.over_at = received;
-      Complete(&recovery);
+    if (is_back && !recovery.over_at && !recovery.back_at) {
+      NoteBack(&recovery, received);
     }
   }
 }
@@ -265,14 +306,24 @@ std::optional<TimePoint> RecoveryTracker::NextStepOf(const Recovery& recovery) c
              : FirstOf(document->second, TimelineEventKind::kFirstStep, recovery.noticed_at);
 }
 
-// A command's process is replaced in its pod only where its program meets others: it is back when
-// they have met anew.
+void RecoveryTracker::NoteBack(Recovery* recovery, TimePoint at) {
+  recovery->back_at = at;
+  NoteMeeting(recovery);
+}
+
+// A command whose ranks meet goes on when they have met anew; one of which no meeting is known,
+// when its pods and programs are there. A process is replaced in its pod only where its program
+// meets others. An evaluator meets nobody.
 void RecoveryTracker::NoteMeeting(Recovery* recovery) {
-  if (!recovery->lost_rank || recovery->over_at) {
+  const bool is_there = recovery->lost_rank || recovery->back_at;
+  if (!is_there || recovery->over_at) {
     return;
   }
-  recovery->over_at = NextAfter(TimelineEventKind::kRendezvousEnd, recovery->noticed_at);
-  if (recovery->over_at) {
+  const bool meets = recovery->lost_rank || (has_met_ && IsRank(recovery->culprit.role));
+  const auto met = meets ? NextAfter(TimelineEventKind::kRendezvousEnd, recovery->noticed_at)
+                         : recovery->back_at;
+  if (met) {
+    recovery->over_at = std::max(*met, recovery->back_at.value_or(*met));
     Complete(recovery);
   }
 }

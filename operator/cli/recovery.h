@@ -42,6 +42,7 @@ struct Recovery {
   std::optional<int64_t> relaunch;
   TimePoint fault_at;  // the signal where we sent it ourselves, else as early as is known
   TimePoint noticed_at;
+  std::optional<TimePoint> back_at;  // of a command: when all its pods and programs ran again
   // The next step; for commands, when all pods run again, or their ranks have met again; for a
   // process with a model of its own beside others, when its successor began.
   std::optional<TimePoint> over_at;
@@ -79,6 +80,13 @@ class RecoveryTracker {
 
   void PodLost(const Loss& loss);
   void PodStarted(const TaskId& task, const std::string& pod, TimePoint at);
+
+  // A pod has ended well: whoever of the job has not met by now need not meet any more.
+  void PodSucceeded();
+
+  // Takes programs that wait to be started anew as a loss now, as when the run is stopped.
+  void SettleHeld();
+
   void Report(const StatusDocument& document);
 
   // What a pod said of its programs, where those may be started anew within it.
@@ -109,6 +117,8 @@ class RecoveryTracker {
   void Complete(Recovery* recovery);
   void NoteHeld(const StatusDocument& document, TimePoint received);
   Recovery TakeHeld();
+  void BeginAttempt(Attempt attempt);
+  void NoteBack(Recovery* recovery, TimePoint at);
   void NoteMeeting(Recovery* recovery);
   std::optional<TimePoint> NextStepOf(const Recovery& recovery) const;
   std::optional<TimePoint> NextAfter(TimelineEventKind kind, TimePoint when) const;
@@ -122,6 +132,7 @@ class RecoveryTracker {
 
   bool has_steps_;
   bool has_own_models_;
+  bool has_met_ = false;  // ranks have, so they will again
   std::size_t gang_size_;
   std::map<Attempt, std::set<TaskId>> started_;  // of each attempt, what has ever run
   std::map<TaskId, TimePoint> faults_;

@@ -185,6 +185,37 @@ TEST(RecoveryTracker, ProcessOfACommandIsBackWhenItsRanksHaveMet) {
   EXPECT_EQ(tracker.TimeLost(At(9999)), milliseconds(300));
 }
 
+// A program that imports for seconds runs long before it trains.
+TEST(RecoveryTracker, CommandWhoseRanksMeetIsBackWhenTheyHaveMetAgain) {
+  RecoveryTracker tracker(false, 2);
+  tracker.Report(DocumentOf("job-worker-0", {{TimelineEventKind::kRendezvousEnd, 700}}));
+  LoseWorker1(&tracker);
+  EXPECT_TRUE(tracker.is_recovering());
+  tracker.Report(DocumentOf("job-worker-1-r1", {{TimelineEventKind::kProcessStart, 1020}}));
+  EXPECT_TRUE(tracker.TakeCompleted().empty());
+  tracker.Report(DocumentOf("job-worker-0", {{TimelineEventKind::kRendezvousEnd, 7000}}));
+  ASSERT_EQ(tracker.TakeCompleted().size(), 1U);
+  EXPECT_EQ(tracker.all()[0].over_at, At(7000));
+  EXPECT_EQ(tracker.TimeLost(At(9999)), milliseconds(6000));
+}
+
+TEST(RecoveryTracker, WhoHasNotMetWhenAnotherIsDoneNeedNotMeetAnyMore) {
+  RecoveryTracker tracker(false, 2);
+  tracker.Report(DocumentOf("job-worker-0", {{TimelineEventKind::kRendezvousEnd, 700}}));
+  LoseWorker1(&tracker);
+  tracker.PodSucceeded();
+  EXPECT_EQ(tracker.all().at(0).over_at, At(1010));
+}
+
+TEST(RecoveryTracker, EvaluatorMeetsNobody) {
+  RecoveryTracker tracker(false, 2);
+  const TaskId evaluator{Role::kEvaluator, 0};
+  tracker.Report(DocumentOf("job-worker-0", {{TimelineEventKind::kRendezvousEnd, 700}}));
+  tracker.PodLost({evaluator, "job-evaluator-0", "killed", At(1000), {}});
+  tracker.PodStarted(evaluator, "job-evaluator-0-r1", At(1010));
+  EXPECT_FALSE(tracker.is_recovering());
+}
+
 TEST(RecoveryTracker, PodThatIsLostAfterOneOfItsProcessesIsALossOfItsOwn) {
   RecoveryTracker tracker(true, 2);
   tracker.Report(WithReplacedProcess());
@@ -287,6 +318,46 @@ TEST(RecoveryTracker, EndsThatAreTooCloseToTellAreBothNamed) {
   EXPECT_EQ(FormatRecovery(recovery),
             "one of worker-0 (program_exit) and worker-1 (crash): running again after 0.50 s, in "
             "the same pods");
+}
+
+// The operator ends held pods for it, which is no failure of theirs.
+TEST(RecoveryTracker, HeldProgramWhoseGangGetsNewPodsIsALossUntilAllOfThemRun) {
+  RecoveryTracker tracker(false, 2);
+  tracker.PodStarted(kWorker0, "job-worker-0", At(800));
+  tracker.PodStarted(kWorker1, "job-worker-1", At(800));
+  tracker.NotePrograms(ProgramsOf(kWorker1, 0, HeldEnd{3, 0, 0.5, ""}), At(1500));
+  tracker.PodStarted(kWorker0, "job-worker-0-a1", At(6000));
+  tracker.NotePrograms(ProgramsOf(kWorker1, 0, HeldEnd{3, 0, 5.5, ""}), At(6001));  // too late
+  EXPECT_TRUE(tracker.is_recovering());
+  tracker.PodStarted(kWorker1, "job-worker-1-a1", At(6010));
+  ASSERT_EQ(tracker.TakeCompleted().size(), 1U);
+  ASSERT_EQ(tracker.all().size(), 1U);
+  EXPECT_EQ(FormatRecovery(tracker.all()[0]),
+            "worker-1 (program_exit): running again after 5.01 s");
+  EXPECT_EQ(tracker.all()[0].replacement_pod, "job-worker-1-a1");
+  EXPECT_EQ(tracker.TimeLost(At(9000)), milliseconds(5010));
+}
+
+TEST(RecoveryTracker, RelaunchThatDoesNotComeAboutGoesOnWithNewPods) {
+  RecoveryTracker tracker(false, 2);
+  tracker.NotePrograms(ProgramsOf(kWorker0, 0, HeldEnd{3, 0, 0.5, ""}), At(1500));
+  tracker.NotePrograms(ProgramsOf(kWorker1, 0, std::nullopt), At(1500));
+  tracker.NotePrograms(ProgramsOf(kWorker0, 1, std::nullopt), At(1800));
+  tracker.PodStarted(kWorker0, "job-worker-0-a2", At(6000));
+  tracker.PodStarted(kWorker1, "job-worker-1-a2", At(6010));
+  ASSERT_EQ(tracker.all().size(), 1U);
+  EXPECT_EQ(tracker.all()[0].relaunch, std::nullopt);
+  EXPECT_EQ(tracker.all()[0].over_at, At(6010));
+}
+
+// Where its pod goes too while it waits, both are one loss, from the first of them.
+TEST(RecoveryTracker, HeldProgramWhosePodIsLostIsOneLoss) {
+  RecoveryTracker tracker(false, 2);
+  tracker.NotePrograms(ProgramsOf(kWorker0, 0, HeldEnd{3, 0, 0.5, ""}), At(1500));
+  tracker.PodLost({kWorker0, "job-worker-0", "program_exit", At(3000), {}});
+  tracker.PodStarted(kWorker0, "job-worker-0-a1", At(6000));
+  ASSERT_EQ(tracker.all().size(), 1U);
+  EXPECT_EQ(tracker.all()[0].fault_at, At(1000));
 }
 
 }  // namespace

@@ -42,6 +42,10 @@ class RunRecord {
 
   void OnReport(const StatusArrival& arrival);
 
+  // The run is stopped from outside. `is_restarting`: what is lost was being made good, so that it
+  // is no end of the job. Time is lost up to now.
+  void OnStop(bool is_restarting, TimePoint now);
+
   RecoveryTracker& recoveries() { return recoveries_; }
 
   CheckpointWatch& checkpoints() { return checkpoints_; }
@@ -91,6 +95,7 @@ class RunRecord {
   void NoteEnd(const PodEvent& event, PodRecord* record);
   void NotePace(const TaskId& task, const StepSeen& seen);
   double SamplesSeen() const;
+  double Pace(const std::vector<DataEpochResult>& history) const;
   void NoteSamples(const TaskId& task, const SampleCounts& samples, bool are_final);
   void SumSamples(RunSummary* summary) const;
   bool TellsHistory(const TaskId& task) const;
@@ -119,6 +124,7 @@ class RunRecord {
   int64_t final_data_epoch_ = 0;
   std::optional<Step> last_checkpoint_step_;
   std::optional<TimePoint> all_running_since_;
+  std::optional<TimePoint> stopped_at_;
 
   // The first and the newest step that were reported: the pace of this run, whatever step it
   // resumed from.

@@ -217,6 +217,28 @@ TEST_F(RunRecordTest, PodThatWasGivenUpCarriesItsCause) {
   EXPECT_EQ(Summary().recoveries.at(0).cause, "hang");
 }
 
+TEST_F(RunRecordTest, TimeIsLostUpToTheStopOfARunThatWasStartingAnew) {
+  RunRecord record(RunRecordOptions{std::nullopt, 2, At(1000), "/run"});
+  record.OnPodEvent(Started("job-worker-0", 100, 1000));
+  StatusArrival held = Reported(kWorker1, 0, 3000);
+  held.document.relaunches = 0;
+  held.document.held = HeldEnd{137, 9, 1.0, ""};
+  record.OnReport(held);
+  RunSummary summary;
+  record.FillSummary(At(9000), &summary);
+  EXPECT_TRUE(summary.recoveries.empty()) << "it may be the end of the job";
+  record.OnStop(true, At(5000));
+  record.FillSummary(At(9000), &summary);
+  ASSERT_EQ(summary.recoveries.size(), 1U);
+  EXPECT_EQ(summary.time_lost, milliseconds(3000));
+}
+
+TEST_F(RunRecordTest, LossThatNobodyMakesGoodIsNoRecoveryOfARunThatIsStopped) {
+  record_.OnPodEvent(Ended("job-worker-1", 3, "", 2000));
+  record_.OnStop(false, At(3000));
+  EXPECT_TRUE(Summary().recoveries.empty());
+}
+
 // A hang is noticed after five seconds of silence, and nothing was trained in them.
 TEST_F(RunRecordTest, HangCostsTimeSinceThePodWasHeardLast) {
   RunRecord record(RunRecordOptions{std::nullopt, 2, At(1000), "/run"});
@@ -383,6 +405,18 @@ TEST_F(RunRecordTest, PaceIsOfTheSamplesReallyUsed) {
   report(2, 20, 2000);
   report(6, 60 - 18, 4000);
   EXPECT_DOUBLE_EQ(Summary().samples_per_second, 11.0);
+}
+
+// A report that comes late by a tenth of a second makes a run of a moment ten times as fast.
+TEST_F(RunRecordTest, PaceOfReportsThatAreCloseTogetherIsThatOfTheHistory) {
+  StatusArrival arrival = Reported(kWorker0, 500, 2000);
+  record_.OnReport(arrival);
+  arrival = Reported(kWorker0, 600, 2999);
+  record_.OnReport(arrival);
+  EXPECT_EQ(Summary().samples_per_second, 0);
+  arrival.document.history = {{0, 550, 500, 0.5, {}, 1.0}, {1, 600, 500, 0.5, {}, 0.5, 250}};
+  record_.OnReport(arrival);
+  EXPECT_DOUBLE_EQ(Summary().samples_per_second, 750 / 1.5);
 }
 
 TEST_F(RunRecordTest, SamplesThatNobodyCountedAreUnknown) {

@@ -152,8 +152,8 @@ void RunSession::HandleSignals(TimePoint now) {
     const StopStage stage = AfterSignal(stop_, signal);
     if (stop_ == StopStage::kNone) {
       BeginStop(RunOutcome::kStopped, "stopped by " + SignalName(signal), now);
-      const bool is_saved = options_.job.spec.training && SavesAtStop(options_.job);
-      Say((is_saved ? "stopping after a checkpoint" : "stopping") + GraceWords() +
+      const bool saves = options_.job.spec.training && SavesAtStop(options_.job);
+      Say((saves ? "stopping after a checkpoint" : "stopping") + GraceWords() +
           "; once more kills");
     } else if (stage != stop_) {
       KillPods("killed by " + SignalName(signal), now);
@@ -186,6 +186,7 @@ void RunSession::BeginStop(RunOutcome outcome, const std::string& reason, TimePo
   stop_outcome_ = outcome;
   stop_reason_ = reason;
   stop_step_ = record_.StepOfRunning();
+  record_.OnStop(IsTrue(backend_.job().status, ConditionType::kRestarting), now);
   const std::set<std::string> mute = parts_.poller->MutePods();  // will not hear SIGTERM either
   for (const kube::Pod& pod : parts_.pods->pods()) {
     const Duration grace = mute.contains(pod.name) ? Duration::zero() : pod.spec.termination_grace;
@@ -368,8 +369,7 @@ void RunSession::CollectLeftovers(TimePoint now) {
 }
 
 bool RunSession::HasLivingPods() const {
-  const auto pods = parts_.pods->pods();
-  return std::any_of(pods.begin(), pods.end(), [](const kube::Pod& pod) {
+  return std::ranges::any_of(parts_.pods->pods(), [](const kube::Pod& pod) {
     return pod.status.phase == kube::PodPhase::kRunning;
   });
 }

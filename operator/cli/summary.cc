@@ -277,6 +277,11 @@ std::string FormatWayOn(const RunSummary& summary) {
           command + " begins at step 0");
 }
 
+// Then the model is as it was at the beginning.
+bool HasSkippedAll(const RunSummary& summary) {
+  return summary.steps > 0 && summary.steps_skipped >= summary.steps;
+}
+
 // Where they are, which is the newest, and what became of the others.
 std::string FormatCheckpoints(const RunSummary& summary) {
   const std::optional<Step> newest = summary.last_checkpoint_step;
@@ -298,9 +303,13 @@ std::string FormatCheckpoints(const RunSummary& summary) {
   }
   text = Line("checkpoints", text);
   if (newest && LossIsNotFinite(summary)) {
-    text += Line("warning",
-                 "the loss is not a finite number, and most likely the saved model is not either "
-                 "(spec.training.terminateOnNaN: false trains on)");
+    text +=
+        Line("warning",
+             HasSkippedAll(summary)
+                 ? "nothing was learnt: all steps were skipped, as gradients were not finite in "
+                   "Float16 even at the smallest loss scale; precision: BFloat16 may help"
+                 : "the loss is not a finite number, and most likely the saved model is not "
+                   "either (spec.training.terminateOnNaN: false trains on)");
   }
   if (HadNothingToTrain(summary)) {
     // In the unit that the manifest has: it takes no other beside it.

@@ -34,6 +34,17 @@ TEST(FormatSummary, LossThatIsNoNumberIsSaidWithWhatItMakesOfTheSavedModel) {
                 "model is not either (spec.training.terminateOnNaN: false trains on)\n"));
 }
 
+TEST(FormatSummary, TrainingThatSkippedAllStepsLearntNothingAndItsModelIsFinite) {
+  RunSummary summary = Trained();
+  summary.history = {{0, 8, 64, std::nullopt, 0.5, 1.0}};
+  summary.steps = 8;
+  summary.steps_skipped = 7;
+  EXPECT_THAT(FormatSummary(summary), HasSubstr("most likely the saved model is not either"));
+  summary.steps_skipped = 8;
+  EXPECT_THAT(FormatSummary(summary), HasSubstr("nothing was learnt: all steps were skipped"));
+  EXPECT_THAT(FormatSummary(summary), Not(HasSubstr("most likely")));
+}
+
 TEST(FormatSummary, OneModelOfSeveralWhoseLossIsNoNumberIsAWarning) {
   RunSummary summary = Trained();
   summary.models = {{0.5, 0.5, 0.5}, {0.25, 0.5, 0.5}};

@@ -26,10 +26,11 @@ bool Trainer::MaySkip() {
     return true;
   }
   if (spec_.terminate_on_nan) {
-    trouble_ = "the gradients of step " + std::to_string(state_.step.value() + 1) +
-               " are not finite in Float16, even at the smallest loss scale, 1: the model has "
-               "diverged, or needs spec.training.precision: BFloat16; a smaller learning rate may "
-               "help (spec.training.terminateOnNaN: false trains on)";
+    trouble_ =
+        "the gradients of step " + std::to_string(state_.step.value() + 1) +
+        " are not finite in Float16, even at loss scale 1: the model has diverged, or needs "
+        "precision: BFloat16; a smaller learning rate may help (terminateOnNaN: false trains "
+        "on)";  // within what a job's status tells of a reason
     return false;
   }
   if (!has_told_of_floor_) {

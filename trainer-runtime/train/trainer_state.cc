@@ -89,6 +89,13 @@ Status Trainer::RestoreFromCheckpoint() {
   if (!newest.has_value()) {
     return OkStatus();
   }
+  if (!newest->is_finite && spec_.terminate_on_nan) {
+    return Error(ErrorCode::kMismatch,
+                 "the newest checkpoint, of step " + std::to_string(newest->step.value()) +
+                     ", has numbers that are not finite, as a training with terminateOnNaN: false "
+                     "keeps them: remove it, and an older one is taken, or begin in an empty "
+                     "folder");
+  }
   Status restored = TakeOver(*newest);
   if (!restored.ok()) {
     return std::move(restored).error().Wrap(kStateDoesNotFit);

@@ -312,6 +312,35 @@ TEST(Trainer, LossThatIsNotFiniteStopsAtItsStepOnEveryRank) {
   EXPECT_EQ(free[0]->trainer->last_applied(), Step(40));
 }
 
+// A smaller learning rate would help nobody who begins with such values.
+TEST(Trainer, CheckpointThatIsNotFiniteIsNotGoneOnFrom) {
+  TrainingSpec spec = MakeSpec(40);
+  spec.loss = {LossType::kMeanSquaredError, false};
+  spec.model.layers = {FlattenLayer{}, DenseLayer{1, Activation::kLinear}};
+  spec.optimizer = SgdOptimizer{1000, 0, false};
+  spec.terminate_on_nan = false;
+  CheckpointFolder directory;
+  const auto store = directory.Open(1);
+  Gang diverged;
+  diverged.push_back(MakeRank(spec, store.get()));
+  RunMeeting(diverged, Epoch(1));
+  ExpectAll(diverged, TrainerVerdict::kFinished);
+
+  spec.terminate_on_nan = true;
+  spec.length.count = 80;
+  const auto second_store = directory.Open(2);
+  Gang next;
+  next.push_back(MakeRank(spec, second_store.get()));
+  RunMeeting(next, Epoch(2));
+  const Result<TrainerVerdict>& verdict = *next[0]->verdict;
+  ASSERT_FALSE(verdict.ok());
+  EXPECT_EQ(verdict.error().code(), ErrorCode::kMismatch);
+  EXPECT_NE(verdict.error().message().find("the newest checkpoint, of step 40, has numbers that "
+                                           "are not finite"),
+            std::string::npos)
+      << verdict.error().message();
+}
+
 // Whatever the chief cannot write is no success, on no rank.
 TEST(Trainer, LastCheckpointThatCannotBeWrittenIsNoSuccess) {
   CheckpointFolder directory;

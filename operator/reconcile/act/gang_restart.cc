@@ -90,12 +90,13 @@ void CountGangStart(const Failure& origin, DecisionBuilder* builder) {
   status->quick_restarts = QuickRestarts(*builder);
 }
 
-void RestartGang(const Failure& origin, DecisionBuilder* builder) {
+void RestartGang(const Failure& origin, const std::string& why_new_pods, DecisionBuilder* builder) {
   TrainingJobStatus* const status = builder->mutable_status();
   CountGangStart(origin, builder);
   GiveUpGang(builder);
-  std::string message =
-      origin.sentence + ", cause " + origin.cause + "; " + CostOf(origin, *builder);
+  std::string message = origin.sentence + ", cause " + origin.cause + "; " +
+                        CostOf(origin, *builder) +
+                        (why_new_pods.empty() ? "" : "; new pods, as " + why_new_pods);
   const std::chrono::seconds delay = RestartDelay(status->quick_restarts);
   if (delay > std::chrono::seconds(0)) {
     status->retry_at = builder->now() + delay;
@@ -114,7 +115,7 @@ bool RestartOnOtherPorts(DecisionBuilder* builder) {
   origin.cause = ExitCauseName(ExitCause::kPortTaken);
   origin.sentence = lost->sentence;
   origin.is_voluntary = true;
-  RestartGang(origin, builder);
+  RestartGang(origin, "", builder);
   return true;
 }
 

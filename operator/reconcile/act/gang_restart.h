@@ -30,8 +30,9 @@ void CountGangStart(const Failure& origin, DecisionBuilder* builder);
 // Starts the whole gang anew: one restart is counted, for the origin's cause; attempt and epoch
 // rise and the placement is given up, which makes every pod stale. The next gang is planned when
 // all of them have ended, and after a pause if it has broken soon after its start again and again.
+// `why_new_pods`: what people are told where a relaunch was asked for; empty: it was not.
 // Precondition: its budget is spent.
-void RestartGang(const Failure& origin, DecisionBuilder* builder);
+void RestartGang(const Failure& origin, const std::string& why_new_pods, DecisionBuilder* builder);
 
 // Starts the whole gang anew where its attempt has lost its ports: no program did anything wrong,
 // so it costs no budget. Returns whether it was so.

@@ -70,23 +70,49 @@ bool HaveAllHalted(const GangView& view, int64_t count) {
   });
 }
 
-bool CanRelaunch(const DecisionBuilder& builder,
-                 const GangView& view,
-                 const std::vector<Failure>& failures) {
-  const TrainingJobStatus& status = builder.status();
-  if (!MayRelaunch(builder.spec()) || !status.has_run || status.relaunch.since.has_value() ||
-      status.relaunch.count >= kRelaunchesMax || BreaksAgainSoon(builder)) {
-    return false;
+// What keeps a rank from starting its programs anew where it is, as a sentence about its pod;
+// empty: nothing.
+std::string WhyNotThere(const Member& member) {
+  if (IsThere(member)) {
+    return "";
   }
-  const std::vector<const Member*> ranks = Ranks(view);
-  const bool are_there = std::all_of(
-      ranks.begin(), ranks.end(), [](const Member* member) { return IsThere(*member); });
-  const bool are_held = std::all_of(failures.begin(), failures.end(), [&](const Failure& failure) {
-    return std::any_of(ranks.begin(), ranks.end(), [&](const Member* member) {
-      return member->task == failure.task && member->state == MemberState::kHeld;
-    });
-  });
-  return are_there && are_held;
+  const std::string pod = "pod " + member.pod_name;
+  const bool runs = member.state == MemberState::kRunning || member.state == MemberState::kHeld;
+  return member.state == MemberState::kSucceeded ? pod + " has ended with exit code 0"
+         : runs                                  ? pod + " does not say that it can do it"
+                                                 : pod + " is not there any more";
+}
+
+// Why the gang of a job that asks for relaunches gets new pods this time; empty: it need not.
+std::string WhyNewPods(const DecisionBuilder& builder,
+                       const GangView& view,
+                       const std::vector<Failure>& failures) {
+  const Relaunch& relaunch = builder.status().relaunch;
+  if (!builder.status().has_run) {
+    return "the gang had not run yet";
+  }
+  if (relaunch.since.has_value()) {
+    return "the relaunch under way was not done";
+  }
+  if (relaunch.count >= kRelaunchesMax) {
+    return "these were relaunched " + std::to_string(relaunch.count) + " times";
+  }
+  if (BreaksAgainSoon(builder)) {
+    return "it broke again soon after its last start";
+  }
+  for (const Member* const member : Ranks(view)) {
+    const bool has_failed =
+        std::any_of(failures.begin(), failures.end(), [member](const Failure& failure) {
+          return failure.task == member->task;
+        });
+    if (std::string why = WhyNotThere(*member); !why.empty()) {
+      return why;
+    }
+    if (has_failed && member->state != MemberState::kHeld) {
+      return "pod " + member->pod_name + " has failed, and not its programs alone";
+    }
+  }
+  return "";
 }
 
 void RelaunchGang(const GangView& view, const Failure& origin, DecisionBuilder* builder) {
@@ -115,10 +141,12 @@ void StartGangAnew(const GangView& view,
                    const std::vector<Failure>& failures,
                    DecisionBuilder* builder) {
   const Failure& origin = OriginOf(failures, builder->is_training());
-  if (CanRelaunch(*builder, view, failures)) {
+  const bool may_relaunch = MayRelaunch(builder->spec());
+  const std::string why = may_relaunch ? WhyNewPods(*builder, view, failures) : "";
+  if (may_relaunch && why.empty()) {
     RelaunchGang(view, origin, builder);
   } else {
-    RestartGang(origin, builder);
+    RestartGang(origin, why, builder);
   }
 }
 

@@ -3,6 +3,7 @@
 #include <map>
 #include <string>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "operator/api/conditions.h"
@@ -175,6 +176,8 @@ TEST_F(RelaunchTest, LostPodTakesThePresentWay) {
   Hold(kFirst, 137);
   world_.Exit(kSecond, 137);
   Step();
+  EXPECT_THAT(MessageOf(world_.job.status, ConditionType::kRestarting),
+              testing::HasSubstr("; new pods, as pod mnist-worker-1 is not there any more"));
   EXPECT_EQ(world_.job.status.attempt, Attempt(1));
   EXPECT_EQ(world_.job.status.relaunch.count, 0);
 }
@@ -186,6 +189,19 @@ TEST_F(RelaunchTest, RuntimeThatDoesNotKnowItGetsANewPod) {
   EXPECT_EQ(world_.job.status.attempt, Attempt(1));
 }
 
+// Whoever has asked for relaunches is told why there is none.
+TEST_F(RelaunchTest, NewPodsComeWithTheReason) {
+  const auto why = [this] {
+    const std::string message = MessageOf(world_.job.status, ConditionType::kRestarting);
+    const std::size_t at = message.find("new pods, as ");
+    return at == std::string::npos ? message : message.substr(at);
+  };
+  world_.Exit(kSecond, 0);
+  Hold(kFirst, 137);
+  Step();
+  EXPECT_EQ(why(), "new pods, as pod mnist-worker-1 has ended with exit code 0");
+}
+
 TEST_F(RelaunchTest, GangThatBreaksAgainSoonGetsNewPods) {
   LoseBoth();
   EXPECT_EQ(world_.job.status.attempt, Attempt(0));
@@ -193,6 +209,8 @@ TEST_F(RelaunchTest, GangThatBreaksAgainSoonGetsNewPods) {
   Hold(kFirst, 137);
   Step();
   EXPECT_EQ(world_.job.status.attempt, Attempt(2));
+  EXPECT_THAT(MessageOf(world_.job.status, ConditionType::kRestarting),
+              testing::HasSubstr("; new pods, as it broke again soon after its last start"));
   EXPECT_EQ(world_.job.status.incidents.size(), 2U);
 }
 

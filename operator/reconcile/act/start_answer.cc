@@ -124,7 +124,7 @@ void AnswerStartProblems(const GangView& view,
   if (can_move) {
     Move(view, problems, builder);
   } else {
-    RestartGang(failure, builder);
+    RestartGang(failure, "", builder);
   }
 }
 
