@@ -183,17 +183,28 @@ RunPolicy DecodeRunPolicy(const Json& value, const std::string& path, Errors* er
   return policy;
 }
 
+void CheckLevel(ObjectReader& reader, const char* key, const std::string& level) {
+  if (!level.empty() && !IsLabelKey(level)) {
+    reader.Fail(key, Quoted(level) + " found, expected a label of nodes, such as example.com/rack");
+  }
+}
+
 SchedulingSpec DecodeScheduling(const Json& value, const std::string& path, Errors* errors) {
   SchedulingSpec scheduling;
   ObjectReader reader(value, path, errors);
   scheduling.queue = ReadLabel(reader, "queue", "");
   scheduling.priority_class_name = ReadText(reader, "priorityClassName");
-  CheckLength(reader, "priorityClassName", kDnsNameMax);
+  if (!scheduling.priority_class_name.empty() && !IsDnsName(scheduling.priority_class_name)) {
+    reader.Fail("priorityClassName",
+                Quoted(scheduling.priority_class_name) +
+                    " found, expected the name of a PriorityClass: lower-case letters, digits, '-' "
+                    "and '.', at most 253 characters");
+  }
   if (const Json* topology = reader.Find("topology")) {
     ObjectReader keys(*topology, reader.PathOf("topology"), errors);
     scheduling.topology = {ReadText(keys, "required"), ReadText(keys, "preferred")};
-    CheckLength(keys, "required", kLabelKeyMax);
-    CheckLength(keys, "preferred", kLabelKeyMax);
+    CheckLevel(keys, "required", scheduling.topology.required);
+    CheckLevel(keys, "preferred", scheduling.topology.preferred);
     keys.Finish();
   }
   scheduling.timeout = ReadSeconds(reader, "timeoutSeconds", 1);

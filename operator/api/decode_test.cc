@@ -258,6 +258,29 @@ TEST(DecodeTrainingJob, SpecReplicasOfZeroLeavesTheRolesOwn) {
   EXPECT_EQ(Read(text).FindRole(Role::kWorker)->replicas, 4);
 }
 
+// Nothing in a cluster has such a name: the job would wait for it for ever.
+TEST(DecodeTrainingJob, NamesInSchedulingThatCannotBeAreRefused) {
+  for (const auto& [scheduling, field] :
+       {std::pair("{priorityClassName: High Prio}", "spec.scheduling.priorityClassName"),
+        std::pair("{topology: {required: a b}}", "spec.scheduling.topology.required"),
+        std::pair("{topology: {preferred: /rack}}", "spec.scheduling.topology.preferred")}) {
+    const YamlStream stream = ReadYaml(std::string(R"(
+apiVersion: lockstep.dev/v1
+kind: TrainingJob
+metadata: {name: mnist}
+spec:
+  scheduling: )") + scheduling + R"(
+  roles:
+  - name: worker
+    template: {spec: {containers: [{image: i, command: [a]}]}}
+)");
+    ASSERT_THAT(stream.problems, IsEmpty());
+    const DecodedJob decoded = DecodeTrainingJob(stream.documents.at(0).value);
+    ASSERT_EQ(decoded.errors.size(), 1U) << scheduling;
+    EXPECT_EQ(decoded.errors[0].field(), field);
+  }
+}
+
 TEST(DecodeTrainingJob, GpusMayStandInTheTemplate) {
   const TrainingJob job = Read(R"(
 apiVersion: lockstep.dev/v1

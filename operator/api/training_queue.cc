@@ -1,5 +1,6 @@
 #include "operator/api/training_queue.h"
 
+#include <cmath>
 #include <string_view>
 
 #include "common/base/quantity.h"
@@ -7,6 +8,7 @@
 #include "common/contract/problems.h"
 #include "common/json/enum_names.h"
 #include "operator/api/fields.h"
+#include "operator/api/labels.h"
 #include "operator/resources/resource_vector.h"
 
 namespace lockstep::control {
@@ -83,6 +85,21 @@ void ReadRunTimes(ObjectReader& reader, TrainingQueue* queue) {
   }
 }
 
+// A whole number that is written as 1e3 is 1000, as the API server stores it.
+std::string TextOf(const Json& value) {
+  constexpr double kExactMax = 9'007'199'254'740'992.0;  // 2^53
+  if (value.is_string()) {
+    return value.get<std::string>();
+  }
+  if (value.is_number_float()) {
+    const double number = value.get<double>();
+    if (std::abs(number) <= kExactMax && std::trunc(number) == number) {
+      return std::to_string(static_cast<int64_t>(number));
+    }
+  }
+  return DumpJson(value);
+}
+
 QueueAmounts ReadAmounts(ObjectReader& reader, std::string_view key, std::vector<Error>* errors) {
   QueueAmounts amounts;
   const Json* const object = reader.Find(key);
@@ -100,10 +117,12 @@ QueueAmounts ReadAmounts(ObjectReader& reader, std::string_view key, std::vector
       reader.Fail(key, std::string(kNoResourceName));
       continue;
     }
-    const std::string text = value.is_string() ? value.get<std::string>() : DumpJson(value);
+    const std::string text = TextOf(value);
     const Result<int64_t> amount = ParseQuantity(
         text, name == kCpuResource ? QuantityUnit::kThousandths : QuantityUnit::kOnes);
-    const std::string expected = !amount.ok()            ? amount.error().message()
+    const std::string expected = !IsLabelKey(name)
+                                     ? "the name of a resource, such as cpu or nvidia.com/gpu"
+                                 : !amount.ok()          ? amount.error().message()
                                  : MayBePart(name, text) ? std::string(kWholeWords)
                                                          : "";
     if (expected.empty()) {

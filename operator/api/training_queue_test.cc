@@ -43,6 +43,26 @@ TEST(TrainingQueue, WhatIsLeftOutIsFirstComeFirstServedWithoutLimits) {
             (TrainingQueue{"all", "", {}, {}, {}, 1, QueueOrder::kFifo, false, false, {}}));
 }
 
+// kubectl sends 1e3 as 1000, and a file has it as it was written.
+TEST(TrainingQueue, WholeNumbersMayBeWrittenWithAnExponent) {
+  const DecodedQueue decoded = Decode(
+      R"({"metadata": {"name": "q"}, "spec": {"nominal": {"nvidia.com/gpu": 1e3, "cpu": "2e1"}}})");
+  ASSERT_TRUE(decoded.errors.empty()) << decoded.errors.front().ToString();
+  EXPECT_EQ(decoded.queue.nominal.at("nvidia.com/gpu"), 1000);
+  EXPECT_EQ(decoded.queue.nominal.at("cpu"), 20'000);
+  EXPECT_FALSE(
+      Decode(R"({"metadata": {"name": "q"}, "spec": {"nominal": {"nvidia.com/gpu": 1.5}}})")
+          .errors.empty());
+}
+
+TEST(TrainingQueue, WhatIsNoNameOfAResourceIsRefused) {
+  const DecodedQueue decoded =
+      Decode(R"({"metadata": {"name": "q"}, "spec": {"nominal": {"my gpu": 1}}})");
+  ASSERT_EQ(decoded.errors.size(), 1U);
+  EXPECT_EQ(decoded.errors[0].field(), "spec.nominal.my gpu");
+  EXPECT_NE(decoded.errors[0].message().find("the name of a resource"), std::string::npos);
+}
+
 TEST(TrainingQueue, ItIsForTheNamespacesThatItNames) {
   const DecodedQueue decoded =
       Decode(R"({"metadata": {"name": "q"}, "spec": {"namespaces": ["team-b", "2nd"]}})");

@@ -5,6 +5,10 @@
 
 #include <CLI/CLI.hpp>
 
+#include "common/contract/problems.h"
+#include "operator/api/labels.h"
+#include "operator/kube/lease.h"
+
 namespace lockstep::control {
 namespace {
 
@@ -189,6 +193,43 @@ void AddRest(CLI::App* app, OperatorFlags* flags) {
   AddChoice(app, "--log-format", &flags->log_format, kLogFormats, "[text]");
 }
 
+// By RFC 1123: other than for DNS labels elsewhere, a digit may come first.
+bool IsNamespaceName(const std::string& text) {
+  return IsDnsName(text) && text.find('.') == std::string::npos && text.size() <= kLabelNameMax;
+}
+
+// What is wrong with values that the words alone do not show; empty: nothing.
+std::string ProblemOf(const OperatorFlags& flags, bool has_levels) {
+  for (const std::string& name : flags.namespaces) {
+    if (!IsNamespaceName(name)) {
+      return "--namespaces: " + Quoted(name) +
+             " found, expected names of namespaces: lower-case letters, digits and '-', no '-' "
+             "first or last, at most 63 characters";
+    }
+  }
+  for (const std::string& level : flags.topology_levels) {
+    if (!IsLabelKey(level)) {
+      return "--topology-levels: " + Quoted(level) +
+             " found, expected labels of nodes, such as example.com/rack";
+    }
+  }
+  if (has_levels && flags.topology_levels.empty()) {
+    return "--topology-levels: nothing found, expected labels of nodes, such as example.com/rack; "
+           "without any, leave the flag out";
+  }
+  if (flags.leader_elect) {
+    kube::LeaseOptions lease;
+    lease.namespace_name = lease.name = lease.identity = "any";
+    lease.lease_duration = flags.lease_duration;
+    lease.renew_deadline = flags.renew_deadline;
+    lease.retry_period = flags.retry_period;
+    if (const Status checked = kube::CheckLeaseOptions(lease); !checked.ok()) {
+      return "--lease-duration, --renew-deadline, --retry-period: " + checked.error().message();
+    }
+  }
+  return "";
+}
+
 }  // namespace
 
 std::variant<OperatorFlags, PrintAndExit> ParseOperatorFlags(int argc, const char* const* argv) {
@@ -213,6 +254,10 @@ std::variant<OperatorFlags, PrintAndExit> ParseOperatorFlags(int argc, const cha
   flags.renew_deadline = std::chrono::milliseconds(numbers.renew_deadline_ms);
   flags.retry_period = std::chrono::milliseconds(numbers.retry_period_ms);
   flags.fair_share_half_life = std::chrono::milliseconds(numbers.half_life_ms);
+  const bool has_levels = app.count("--topology-levels") > 0;
+  if (const std::string problem = ProblemOf(flags, has_levels); !problem.empty()) {
+    return PrintAndExit{problem + "\n", 2};
+  }
   return flags;
 }
 

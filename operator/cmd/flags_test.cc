@@ -73,6 +73,22 @@ TEST(OperatorFlags, MistakesEndWithCodeTwoAndHelpWithZero) {
       std::get<OperatorFlags>(Parse("--fair-share-half-life=0s")).fair_share_half_life.count(), 0);
   EXPECT_EQ(std::get<PrintAndExit>(Parse("--round-log-mib=12")).exit_code, 2) << "of no log";
   EXPECT_EQ(std::get<PrintAndExit>(Parse("--round-log=f", "--round-log-mib=0")).exit_code, 2);
+  for (const char* const wrong : {"--namespaces=Bad_NS",
+                                  "--namespaces=a,b.c",
+                                  "--topology-levels=",
+                                  "--topology-levels=a b",
+                                  "--renew-deadline=15s",
+                                  "--retry-period=10s",
+                                  "--lease-duration=900ms"}) {
+    const auto parsed = Parse(wrong);
+    ASSERT_TRUE(std::holds_alternative<PrintAndExit>(parsed)) << wrong;
+    EXPECT_EQ(std::get<PrintAndExit>(parsed).exit_code, 2) << wrong;
+    EXPECT_EQ(std::get<PrintAndExit>(parsed).text.find("--"), 0U)
+        << std::get<PrintAndExit>(parsed).text;
+  }
+  EXPECT_TRUE(
+      std::holds_alternative<OperatorFlags>(Parse("--no-leader-elect", "--renew-deadline=15s")))
+      << "nobody uses it";
   EXPECT_EQ(std::get<PrintAndExit>(Parse("--help")).exit_code, 0);
   EXPECT_NE(std::get<PrintAndExit>(Parse("--version")).text.find("lockstep-operator"),
             std::string::npos);

@@ -99,7 +99,9 @@ std::string Describe(const FoundLease& other, const OperatorScope& own) {
 // Of a lease that may or may not be somebody's.
 OthersFinding AwaitSign(const FoundLease& lease) {
   return {Precedence::kAwait,
-          "whether an operator with the lease " + lease.Name() + " is at work shows in a moment",
+          "whether an operator with the lease " + lease.Name() +
+              " is at work shows in a moment; a Lease of one that is gone for good may be deleted, "
+              "and nobody waits for it any more",
           true};
 }
 

@@ -71,14 +71,16 @@ Watches::Watches(const WatchLoopOptions& options,
     flavors_ =
         Follow<StoredFlavor>({kube::kResourceFlavors, "", "", ""}, DecodeFlavor, options, queue);
   }
+  // All of them, whatever their labels: there are few, and whose label somebody takes off would be
+  // made a second time, and the first would be left over.
   if (too.provisioning) {
     provisioning_requests_ =
-        Follow<StoredProvisioningRequest>(OursIn(kube::kProvisioningRequests, namespace_name),
+        Follow<StoredProvisioningRequest>({kube::kProvisioningRequests, namespace_name, "", ""},
                                           DecodeProvisioningRequest,
                                           options,
                                           queue);
     pod_templates_ = Follow<StoredPodTemplate>(
-        OursIn(kube::kPodTemplates, namespace_name), DecodePodTemplateObject, options, queue);
+        {kube::kPodTemplates, namespace_name, "", ""}, DecodePodTemplateObject, options, queue);
   }
   if (too.placeholders) {
     placeholders_ =

@@ -50,7 +50,7 @@ TEST_F(LearntRunTimeTest, HeadIsToldWhenTheOneInItsWayIsExpectedToEnd) {
   EXPECT_EQ(Ask("head"),
             needs_ +
                 "; estimated start about 1970-01-01T00:35Z, when default/old may have ended: the "
-                "last 2 runs of its kind took 2 to 3 min");
+                "last 2 runs of its kind took 100 s to 3 min");
 }
 
 TEST_F(LearntRunTimeTest, WhatIsLearntMeanwhileDoesNotMoveTheEndOfOneThatRuns) {

@@ -7,6 +7,7 @@
 
 #include "common/contract/text.h"
 #include "common/json/json.h"
+#include "operator/reconcile/provisioning_sight.h"
 #include "operator/view/object_origin.h"
 
 namespace lockstep::control {
@@ -53,7 +54,13 @@ void NoteWrite(const JobId& job,
     if (refused.size() >= ClusterNotes::kRefusedWritesMax) {
       refused.erase(refused.begin());
     }
-    refused[write.name] = CutText(answer.error().message(), ClusterNotes::kRefusalBytesMax);
+    // Of a create: nothing is missing but the kind, whose definition was removed, or the namespace,
+    // with which the job goes.
+    const bool is_kind_unknown =
+        write.kind == WriteObject::Kind::kCreate && answer.error().code() == ErrorCode::kNotFound;
+    refused[write.name] = is_kind_unknown
+                              ? kKindIsUnknown
+                              : CutText(answer.error().message(), ClusterNotes::kRefusalBytesMax);
   }
   if (refused.empty()) {
     notes->refused_writes.erase(job);

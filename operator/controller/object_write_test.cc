@@ -62,6 +62,9 @@ TEST(ObjectWrite, RefusalsAreKeptByNameUntilItIsTakenAndNotWithoutBound) {
   EXPECT_EQ(notes.refused_writes.at(job).at("9").size(), ClusterNotes::kRefusalBytesMax);
   NoteWrite(job, Write(WriteObject::Kind::kCreate, "9"), OkStatus(), &notes);
   EXPECT_EQ(notes.refused_writes.at(job).count("9"), 0U);
+  NoteWrite(job, Write(WriteObject::Kind::kCreate, "9"), Error(ErrorCode::kNotFound, "?"), &notes);
+  EXPECT_EQ(notes.refused_writes.at(job).at("9"), kKindIsUnknown)
+      << "as its definition was removed";
   ClusterNotes other;
   NoteWrite(job, Write(WriteObject::Kind::kCreate), OkStatus(), &other);
   EXPECT_TRUE(other.refused_writes.empty()) << "no job has none";

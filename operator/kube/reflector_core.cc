@@ -254,7 +254,14 @@ ReflectorCore::Ending ReflectorCore::Classify(const std::optional<Fault>& fault)
     status_->code = http_status_;
   }
   if (status_) {
-    last_failure_ = std::to_string(status_->code) + " " + status_->reason + ": " + status_->message;
+    last_failure_ = std::to_string(status_->code);
+    for (const auto& [separator, words] :
+         {std::pair(" ", &status_->reason), std::pair(": ", &status_->message)}) {
+      last_failure_ += words->empty() ? "" : separator + *words;
+    }
+    if (status_->code == 404 && status_->message.empty()) {
+      last_failure_ += ": the API server does not know this kind";  // it answers with plain text
+    }
     if (status_->is_version_too_large) {
       return Ending::kTooLarge;
     }

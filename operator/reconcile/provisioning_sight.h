@@ -22,6 +22,9 @@ struct CapacityObject {
   friend bool operator==(const CapacityObject&, const CapacityObject&) = default;
 };
 
+// In place of the server's words, which tell of a page that was not found.
+inline constexpr const char* kKindIsUnknown = "the API server does not know objects of this kind";
+
 // What is seen of the objects by which a job asks autoscalers for room.
 struct ProvisioningSight {
   bool is_followed = false;  // requests and templates have been listed
@@ -29,7 +32,8 @@ struct ProvisioningSight {
   std::vector<CapacityObject> templates;
   bool are_placeholders_followed = false;  // they have been listed
   std::vector<CapacityObject> placeholders;
-  // Why the server did not take what was written last, by the object's name.
+  // Why the server did not take what was written last, by the object's name; kKindIsUnknown: it
+  // does not know such objects.
   std::map<std::string, std::string> refusals;
 
   friend bool operator==(const ProvisioningSight&, const ProvisioningSight&) = default;

@@ -117,6 +117,12 @@ void EachField(const PastRuns*, const Visit& visit) {
 }
 
 template <typename Visit>
+void EachField(const Asking*, const Visit& visit) {
+  visit("stage", &Asking::stage);
+  visit("againAt", &Asking::again_at);
+}
+
+template <typename Visit>
 void EachField(const GangRequest*, const Visit& visit) {
   visit("name", &GangRequest::name);
   visit("queue", &GangRequest::queue);
@@ -133,6 +139,7 @@ void EachField(const GangRequest*, const Visit& visit) {
   visit("stopsAt", &GangRequest::stops_at);
   visit("suspects", &GangRequest::suspects);
   visit("pastRuns", &GangRequest::past_runs);
+  visit("asking", &GangRequest::asking);
 }
 
 template <typename Visit>
@@ -162,6 +169,7 @@ void EachField(const Unschedulable*, const Visit& visit) {
   visit("constraint", &Unschedulable::constraint);
   visit("shortfall", &Unschedulable::shortfall);
   visit("estimatedStart", &Unschedulable::estimated_start);
+  visit("notAsked", &Unschedulable::not_asked);
 }
 
 template <typename Visit>
@@ -248,6 +256,12 @@ void EachField(const GangTold*, const Visit& visit) {
   visit("refusal", &GangTold::refusal);
 }
 
+template <typename Visit>
+void EachField(const GangAsks*, const Visit& visit) {
+  visit("gang", &GangAsks::gang);
+  visit("asking", &GangAsks::asking);
+}
+
 // Words of enumerations, in the order of their values.
 using Words = std::vector<std::string_view>;
 
@@ -265,6 +279,10 @@ inline Words WordsOf(const QueueOrdering*) {
 
 inline Words WordsOf(const Standing*) {
   return {"Ready", "Pausing", "Aside"};
+}
+
+inline Words WordsOf(const AskStage*) {
+  return {"Never", "Awaited", "Open", "Next", "Failed"};
 }
 
 inline Words WordsOf(const OperationKind*) {
@@ -305,6 +323,7 @@ inline constexpr std::array<std::string_view, std::variant_size_v<StateEvent>> k
     "gangSaved",
     "gangRemoved",
     "operationDone",
-    "gangTold"};
+    "gangTold",
+    "gangAsks"};
 
 }  // namespace lockstep::control

@@ -120,6 +120,9 @@ std::vector<std::string> DecisionsOf(const RoundResult& result) {
     if (refusal.why.estimated_start) {
       text += " [" + FormatRfc3339(*refusal.why.estimated_start) + "]";
     }
+    if (!refusal.why.not_asked.empty()) {
+      text += " (" + refusal.why.not_asked + ")";
+    }
     decisions.push_back(std::move(text));
   }
   for (const std::string& gang : result.confirmed) {

@@ -146,7 +146,8 @@ TEST(RoundLog, EveryEventIsReadAsItWasWritten) {
   const RunTerms run{AtSecond(1), AtSecond(2), 3, AtSecond(4)};
   const NodeUsage usage{{1, 2, 3, {}}, 4};
   const Operation claim{OperationKind::kClaim, "default/a", "default/b", {{"w-0", "n1"}}};
-  const Unschedulable refusal{Constraint::kTopology, "needs \"more\"", AtSecond(60)};
+  const Unschedulable refusal{
+      Constraint::kTopology, "needs \"more\"", AtSecond(60), "others ask first"};
   const std::vector<StateEvent> events = {NodeSeen{node},
                                           NodeGone{"n1"},
                                           StrangersSeen{"n1", usage},
@@ -159,7 +160,8 @@ TEST(RoundLog, EveryEventIsReadAsItWasWritten) {
                                           GangSaved{"default/a", AtSecond(3)},
                                           GangRemoved{"default/a"},
                                           OperationDone{claim, AtSecond(4)},
-                                          GangTold{"default/a", refusal}};
+                                          GangTold{"default/a", refusal},
+                                          GangAsks{"default/a", {AskStage::kFailed, AtSecond(5)}}};
   ASSERT_EQ(events.size(), std::variant_size_v<StateEvent>);
   LineChain writer;
   LineChain reader;
@@ -184,6 +186,9 @@ TEST(RoundLog, EveryEventIsReadAsItWasWritten) {
   const Result<LogLine> told =
       LineChain().Read(LineChain().Write(StateEvent(GangTold{"default/a", refusal})));
   EXPECT_EQ(std::get<GangTold>(std::get<StateEvent>(*told)).refusal, refusal);
+  const Result<LogLine> asks = LineChain().Read(LineChain().Write(events.back()));
+  EXPECT_EQ(std::get<GangAsks>(std::get<StateEvent>(*asks)).asking,
+            std::get<GangAsks>(events.back()).asking);
 }
 
 TEST(RoundLog, AnotherDecisionIsToldWithBothTexts) {

@@ -338,6 +338,14 @@ bool ClusterState::MayAnybodyPreempt() const {
   return false;
 }
 
+void ClusterState::SetAsking(const std::string& gang, const Asking& asking) {
+  Record([&] { return GangAsks{gang, asking}; });
+  if (const auto found = gangs_.find(gang); found != gangs_.end()) {
+    found->second.request.asking = asking;
+    ++news_;
+  }
+}
+
 void ClusterState::SetSaved(const std::string& gang, WallTime saved_at) {
   Record([&] { return GangSaved{gang, saved_at}; });
   if (const auto found = gangs_.find(gang); found != gangs_.end()) {

@@ -119,6 +119,8 @@ class ClusterState {
   void SetHolding(const GangRequest& request, const UsageByNode& usage, const RunTerms& run);
   // The running gang's places were only promised to it, or are its own now.
   void SetPromised(const std::string& gang, bool is_promised);
+  // The waiting or claiming gang is so far with asking autoscalers; what it was told stands.
+  void SetAsking(const std::string& gang, const Asking& asking);
   // A running gang has a newer checkpoint.
   void SetSaved(const std::string& gang, WallTime saved_at);
   // The gang has ended, is suspended or is gone, with all its pods.

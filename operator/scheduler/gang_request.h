@@ -20,6 +20,23 @@ enum class Standing {
   kAside,    // it starts where it may, and holds up nobody
 };
 
+// How far a gang is with asking autoscalers for the room that it lacks. In the order in which
+// gangs may ask, where the queue's quota does not hold all of them (ask_turn.h).
+enum class AskStage {
+  kNever,    // it asks for nothing
+  kAwaited,  // nodes for it are on their way, or may be: the place that it will have is kept for it
+  kOpen,     // it has asked, and has not been told of any room
+  kNext,     // it asks as soon as it may
+  kFailed,   // what it asked came to nothing, and it asks again after a pause
+};
+
+struct Asking {
+  AskStage stage = AskStage::kNever;
+  WallTime again_at{};  // of kFailed: when it asks again
+
+  friend bool operator==(const Asking&, const Asking&) = default;
+};
+
 // A gang that wants to run, with all that decides whose turn it is.
 struct GangRequest {
   std::string name;   // "namespace/job"
@@ -39,6 +56,7 @@ struct GangRequest {
   // By node: pods come to it only where nodes with less have no room.
   std::map<std::string, int64_t> suspects{};
   PastRuns past_runs{};  // of its kind, by which it is planned and never stopped
+  Asking asking{};
 
   friend bool operator==(const GangRequest&, const GangRequest&) = default;
 };

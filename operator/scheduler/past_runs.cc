@@ -22,19 +22,34 @@ Unit UnitFor(std::chrono::seconds run_time) {
   return {std::chrono::seconds(1), "s"};
 }
 
-int64_t Rounded(std::chrono::seconds run_time, const Unit& unit) {
-  return (run_time + unit.length / 2) / unit.length;
+struct Amount {
+  std::string number;
+  std::string unit;
+};
+
+// To one place where a day more or less would be much: "2.5 days".
+Amount AmountOf(std::chrono::seconds run_time) {
+  const Unit unit = UnitFor(run_time);
+  constexpr int64_t kExactBelow = 10;
+  const int64_t tenths = (10 * run_time + unit.length / 2) / unit.length;
+  if (unit.length < std::chrono::hours(24) || tenths >= 10 * kExactBelow || tenths % 10 == 0) {
+    return {std::to_string((run_time + unit.length / 2) / unit.length), unit.name};
+  }
+  return {std::to_string(tenths / 10) + "." + std::to_string(tenths % 10), unit.name};
 }
 
 }  // namespace
 
 std::string ToText(const PastRuns& runs) {
-  const Unit unit = UnitFor(runs.longest);
-  const int64_t least = Rounded(runs.shortest, unit);
-  const int64_t most = Rounded(runs.longest, unit);
-  return "the last " + Plural(runs.count, "run") + " of its kind took " +
-         (least < most ? std::to_string(least) + " to " : "") + std::to_string(most) + " " +
-         unit.name;
+  const Amount least = AmountOf(runs.shortest);
+  const Amount most = AmountOf(runs.longest);
+  std::string text = "the last " + Plural(runs.count, "run") + " of its kind took ";
+  if (least.unit != most.unit) {
+    text += least.number + " " + least.unit + " to ";
+  } else if (least.number != most.number) {
+    text += least.number + " to ";
+  }
+  return text + most.number + " " + most.unit;
 }
 
 }  // namespace lockstep::control

@@ -92,6 +92,8 @@ struct Unschedulable {
   std::string shortfall;
   // When it starts at the latest, or, if so said, is expected to, in whole minutes; null: unknown.
   std::optional<WallTime> estimated_start{};
+  // Of a gang that lacks room and would ask autoscalers for it: why it does not; empty: it may.
+  std::string not_asked{};
 
   friend bool operator==(const Unschedulable&, const Unschedulable&) = default;
 };

@@ -102,8 +102,8 @@ class VictimSearch {
   std::string WhyNot() const {
     std::string text;
     if (!victims_.empty()) {
-      text = "no place either if " + Plural(static_cast<int64_t>(evictions_.size()), "other job") +
-             " made room";
+      text = "it would have no place even if " +
+             Plural(static_cast<int64_t>(evictions_.size()), "other job") + " went for it";
     }
     if (result_.look_again_at) {
       text += (text.empty() ? "" : "; ") +

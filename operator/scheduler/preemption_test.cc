@@ -231,8 +231,8 @@ TEST(Preemption, GangsForWhichOthersAreLookedForHaveTheirTurns) {
   cluster.state.Submit(Urgent("will-do", 1, 4));
   cluster.options.searches_max = 1;
   EXPECT_EQ(cluster.Step(),
-            "refuse default/vain: needs 8 GPUs, 0 free on 4 nodes; no place either if 2 other jobs "
-            "made room\n"
+            "refuse default/vain: needs 8 GPUs, 0 free on 4 nodes; it would have no place even if "
+            "2 other jobs went for it\n"
             "refuse default/will-do: needs 4 GPUs, 0 free on 4 nodes\n");
   EXPECT_EQ(cluster.Step(),
             "evict default/old-a1 for default/will-do\nclaim default/will-do w-0@a1\n");
@@ -266,7 +266,7 @@ TEST(Preemption, NobodyGoesForAGangThatWouldNotFitAfterwards) {
   cluster.state.Submit(Urgent("urgent", 3, 2));
   EXPECT_EQ(cluster.Step(),
             "refuse default/urgent: needs 6 GPUs, 1 free on 1 node; "
-            "no place either if 1 other job made room\n");
+            "it would have no place even if 1 other job went for it\n");
 }
 
 // It would cost others their work time after time.

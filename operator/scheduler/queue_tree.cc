@@ -300,7 +300,25 @@ std::optional<QuotaShortfall> QueueTree::Check(QueueIndex queue,
     all.text += "; " + Plural(count - kShortResourcesMax, "more resource") +
                 (count == kShortResourcesMax + 1 ? " is short" : " are short");
   }
+  if (all.may_be_reclaimed && count > 0 && !nodes_[queue].spec.reclaims) {
+    all.text += "; preemption.acrossQueues: Borrowed of queue " + nodes_[queue].spec.name +
+                " would bring back what is lent";
+  }
   return count == 0 ? std::nullopt : std::optional(std::move(all));
+}
+
+// Queues beside it, or beside one above it, that hold more than is their own.
+std::set<std::string> QueueTree::BorrowersFrom(QueueIndex queue, std::size_t resource) const {
+  std::set<std::string> names;
+  for (QueueIndex one = queue; one != kTopQueue; one = nodes_[one].parent) {
+    for (const QueueIndex beside : nodes_[nodes_[one].parent].children) {
+      const Limit& limit = nodes_[beside].limits[resource];
+      if (beside != one && limit.held > limit.nominal) {
+        names.insert(nodes_[beside].spec.name);
+      }
+    }
+  }
+  return names;
 }
 
 // Without the queue's name.
@@ -314,9 +332,14 @@ QuotaShortfall QueueTree::ShortfallOf(QueueIndex queue,
   const int64_t room = std::max<int64_t>(0, amount - missing);  // of that much it may have so much
   const Figures figures = FiguresOf(name, over, limit.nominal);
   if (over <= 0) {
-    return {"within its nominal " + AmountText(name, limit.nominal) + ", but others hold " +
-                AmountText(name, limit.nominal - limit.held - room) + " of it",
-            true};
+    const int64_t lent = limit.nominal - limit.held - room;
+    const std::set<std::string> borrowers = BorrowersFrom(queue, resource);
+    return {
+        "within its nominal " + AmountText(name, limit.nominal) + ", but " +
+            (borrowers.empty() ? "others hold " + AmountText(name, lent) + " of it"
+                               : AmountIs(name, lent) + " lent to queue" +
+                                     (borrowers.size() == 1 ? " " : "s ") + NameList(borrowers)),
+        true};
   }
   const int64_t borrowed = std::max<int64_t>(0, limit.held - limit.nominal);
   std::string text = figures.needed + " over its nominal " + figures.found;

@@ -198,6 +198,7 @@ class QueueTree {
   void AddPromised(QueueIndex queue, const ResourceVector& amounts, int64_t times);
   // The queue on the way up at which so much more of the resource is too much; empty: none.
   std::optional<QueueIndex> ShortAt(QueueIndex queue, std::size_t resource, int64_t amount) const;
+  std::set<std::string> BorrowersFrom(QueueIndex queue, std::size_t resource) const;
   QuotaShortfall ShortfallOf(QueueIndex queue, std::size_t resource, int64_t amount) const;
   int64_t MissingAt(QueueIndex on_way, std::size_t resource, int64_t amount) const;
   std::pair<QueueIndex, QueueIndex> Apart(QueueIndex a, QueueIndex b) const;

@@ -72,10 +72,12 @@ TEST(QueueTree, WhatOthersBorrowedIsSaidToWhomItBelongs) {
   ASSERT_TRUE(shortfall.has_value());
   EXPECT_TRUE(shortfall->may_be_reclaimed);
   EXPECT_EQ(shortfall->text,
-            "queue a would be within its nominal 8 GPUs, but others hold 5 GPUs of it");
+            "queue a would be within its nominal 8 GPUs, but 5 GPUs are lent to queue b; "
+            "preemption.acrossQueues: Borrowed of queue a would bring back what is lent");
   Take(&tree, "a", 1);
   EXPECT_EQ(Asked(tree, "a", 4),
-            "queue a would be within its nominal 8 GPUs, but others hold 5 GPUs of it");
+            "queue a would be within its nominal 8 GPUs, but 5 GPUs are lent to queue b; "
+            "preemption.acrossQueues: Borrowed of queue a would bring back what is lent");
   EXPECT_EQ(Asked(tree, "b", 3),
             "queue b would be 8 GPUs over its nominal 8: it borrows 5 GPUs, and 2 GPUs are left to "
             "borrow");

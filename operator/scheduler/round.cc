@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "operator/scheduler/ask_turn.h"
 #include "operator/scheduler/kept_room.h"
 #include "operator/scheduler/placer.h"
 #include "operator/scheduler/preemption.h"
@@ -163,8 +164,10 @@ class RoundRun {
       return true;
     }
     const bool has_quota = state_.queues().Allows(*gang.queue, gang.total);
-    // What could never run at all is told so, whatever its queue may hold.
-    const bool is_for_room = has_quota || !MayFitEmpty(state_.nodes(), gang);
+    // What could never run at all is told so, whatever its queue may hold. What asks for nodes may
+    // run one day, and its quota decides first.
+    const bool is_for_room =
+        has_quota || (!Asks(gang.request) && !MayFitEmpty(state_.nodes(), gang));
     Wait wait{&gang, is_for_room ? Obstacle::kRoom : Obstacle::kQuota};
     const GangRecord* const ahead = quota_turns_.HinderedBy(gang);
     wait.is_first =
@@ -338,6 +341,7 @@ class RoundRun {
   // Puts into words what is new, and some of those that wait for something else now, or whose
   // figures may have changed: those first that were looked at longest ago.
   void Explain() {
+    FindWhoMayNotAsk();
     std::vector<const Wait*> changed;
     std::vector<const Wait*> stale;
     std::set<const Wait*> chosen;
@@ -347,7 +351,8 @@ class RoundRun {
         chosen.insert(&wait);
       } else if (wait.is_left_out) {
         continue;  // what it was told stands until then
-      } else if (ObstacleOf(told->constraint) != ObstacleOf(wait)) {
+      } else if (ObstacleOf(told->constraint) != ObstacleOf(wait) ||
+                 told->not_asked.empty() == may_not_ask_.contains(wait.gang->request.name)) {
         changed.push_back(&wait);
       } else if (wait.gang->told_at != news_ || IsOver(told->estimated_start)) {
         stale.push_back(&wait);
@@ -368,6 +373,21 @@ class RoundRun {
         result_.refusals.push_back({wait.gang->request.name, std::move(why)});
       }
     }
+  }
+
+  static bool Asks(const GangRequest& request) { return request.asking.stage != AskStage::kNever; }
+
+  // By the state at the end of the round, too.
+  void FindWhoMayNotAsk() {
+    std::vector<const GangRecord*> asking;
+    for (const Wait& wait : waits_) {
+      const GangRequest& request = wait.gang->request;
+      if (wait.obstacle == Obstacle::kRoom && Asks(request) &&
+          request.standing == Standing::kReady) {
+        asking.push_back(wait.gang);
+      }
+    }
+    may_not_ask_ = WhoMayNotAsk(state_.queues(), std::move(asking));
   }
 
   bool IsOver(const std::optional<WallTime>& start) const {
@@ -419,6 +439,10 @@ class RoundRun {
              quota ? quota->text : "its queue may hold more since others of it were asked to go"};
     } else {
       why = WhyNoRoom(state_.nodes(), *wait.gang, wait.reached_limit);
+      if (const auto held = may_not_ask_.find(wait.gang->request.name);
+          held != may_not_ask_.end()) {
+        why.not_asked = held->second;
+      }
     }
     if (wait.is_first) {
       reservations_.AddStart(*wait.gang, &why);
@@ -448,6 +472,7 @@ class RoundRun {
   std::vector<const GangRecord*> line_;                   // in the order of turns
   std::set<std::string> awaited_;                         // those whose room another gets
   std::vector<Wait> waits_;
+  std::map<std::string, std::string> may_not_ask_;  // gangs that lack room, with why
   int starts_left_ = kStartsToldMax;
   RoundResult result_;
 };
@@ -459,32 +484,6 @@ RoundResult Round(ClusterState* state,
                   RoundMemory* memory,
                   const RoundOptions& options) {
   return RoundRun(state, now, memory, options).Run();
-}
-
-void Commit(const RoundResult& result, WallTime now, ClusterState* state) {
-  for (const Operation& operation : result.log) {
-    state->Apply(operation, now);
-  }
-  for (const Refusal& refusal : result.refusals) {
-    state->Tell(refusal.gang, refusal.why);
-  }
-  for (const std::string& gang : result.confirmed) {
-    state->Tell(gang, Unschedulable(*state->Find(gang)->told));
-  }
-}
-
-std::string ToText(const RoundResult& result) {
-  std::string text;
-  for (const Operation& operation : result.log) {
-    text += ToText(operation) + "\n";
-  }
-  for (const Refusal& refusal : result.refusals) {
-    text += "refuse " + refusal.gang + ": " + refusal.why.shortfall + "\n";
-  }
-  if (result.look_again_at) {
-    text += "look again at " + FormatRfc3339(*result.look_again_at) + "\n";
-  }
-  return text;
 }
 
 }  // namespace lockstep::control

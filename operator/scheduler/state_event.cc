@@ -57,6 +57,12 @@ struct Player {
     return OkStatus();
   }
 
+  Status operator()(const GangAsks& event) const {
+    LOCKSTEP_RETURN_IF_ERROR(RequireKnown(event.gang));
+    state->SetAsking(event.gang, event.asking);
+    return OkStatus();
+  }
+
   Status operator()(const GangSaved& event) const {
     state->SetSaved(event.gang, event.saved_at);
     return OkStatus();

@@ -58,6 +58,11 @@ struct GangPromised {
   bool is_promised = false;
 };
 
+struct GangAsks {
+  std::string gang;
+  Asking asking;
+};
+
 struct GangSaved {
   std::string gang;
   WallTime saved_at;
@@ -89,7 +94,8 @@ using StateEvent = std::variant<NodeSeen,
                                 GangSaved,
                                 GangRemoved,
                                 OperationDone,
-                                GangTold>;
+                                GangTold,
+                                GangAsks>;
 
 // Does it. Errors: kInvalidArgument where the state is not one that the event could come to;
 // nothing has changed then.

@@ -39,6 +39,11 @@ int64_t CountIn(const std::map<DomainIndex, int64_t>& counts, DomainIndex domain
   return found == counts.end() ? 0 : found->second;
 }
 
+// Whether nodes that are not there yet are on their way for the gang.
+bool IsAwaited(const GangRecord& gang) {
+  return gang.request.asking.stage == AskStage::kAwaited;
+}
+
 template <typename Add>
 void ForEachDomain(const NodeLedger& nodes, NodeIndex node, const Add& add) {
   for (DomainIndex domain = nodes.DomainOf(node); domain != kWholeCluster;
@@ -126,7 +131,7 @@ TurnKeeper::TurnKeeper(const ClusterState& state, LaterCounts* counts)
     : state_(state), counts_(counts), plans_left_(kPlansOfRoundMax) {}
 
 void TurnKeeper::Wait(const GangRecord& gang) {
-  if (ahead_.size() <= kAheadMax && MayFitEmpty(state_.nodes(), gang)) {
+  if (ahead_.size() <= kAheadMax && (IsAwaited(gang) || MayFitEmpty(state_.nodes(), gang))) {
     ahead_.push_back(&gang);
   }
 }
@@ -192,7 +197,8 @@ bool TurnKeeper::IsHinderedBy(const GangRecord& waiting, const std::vector<NodeH
   if (!WitnessOf(waiting, Ended::kOlder).exists) {
     // Where it will stand once the younger have ended, too, is kept for it.
     const Witness& at_last = WitnessOf(waiting, Ended::kAll);
-    return at_last.exists && !Holds(waiting, Ended::kAll, at_last.uses, uses);
+    return at_last.exists ? !Holds(waiting, Ended::kAll, at_last.uses, uses)
+                          : IsAwaited(waiting) && AddsToLack(waiting, uses);
   }
   if (Holds(waiting, Ended::kOlder, WitnessOf(waiting, Ended::kOlder).uses, uses)) {
     return false;
@@ -203,6 +209,33 @@ bool TurnKeeper::IsHinderedBy(const GangRecord& waiting, const std::vector<NodeH
     witnesses_[{&waiting, Ended::kOlder}] = std::move(other);
   }
   return !exists;
+}
+
+// Whether fewer pods of some class would fit, of as many as there are of it: each class by itself,
+// as they have no place together.
+bool TurnKeeper::AddsToLack(const GangRecord& waiting, const Uses& uses) const {
+  const NodeLedger& nodes = state_.nodes();
+  for (std::size_t c = 0; c < waiting.classes.size(); ++c) {
+    const PodClass& pod_class = waiting.classes[c];
+    int64_t before = 0;
+    int64_t fewer = 0;
+    for (const auto& [name, node] : nodes.by_name()) {
+      if (!nodes.shapes().Accepts(waiting.shapes[c], node)) {
+        continue;
+      }
+      const int64_t fit =
+          ShapeCounts::PodsOn(RoomOn(node, waiting, Ended::kOlder, {}), pod_class.request);
+      before += fit;
+      if (uses.contains(node)) {
+        fewer += fit -
+                 ShapeCounts::PodsOn(RoomOn(node, waiting, Ended::kOlder, uses), pod_class.request);
+      }
+    }
+    if (before - fewer < std::min(before, static_cast<int64_t>(pod_class.pods.size()))) {
+      return true;
+    }
+  }
+  return false;
 }
 
 const GangRecord* TurnKeeper::HinderedBy(const GangRecord& gang, const PlacedPods& pods) {
@@ -236,12 +269,15 @@ std::optional<std::vector<const GangRecord*>> TurnKeeper::AllHinderedBy(const Ga
 
 // Where the one ahead will stand when younger ones have ended, too.
 TurnKeeper::Uses TurnKeeper::UsesOnceFit(const GangRecord& waiting) {
-  if (!IsCountable(waiting)) {
+  if (!IsCountable(waiting) && WitnessOf(waiting, Ended::kAll).exists) {
     return WitnessOf(waiting, Ended::kAll).uses;
   }
+  const ShapeCounts& shapes = state_.nodes().shapes();
   Uses uses;
   for (const auto& [name, node] : state_.nodes().by_name()) {
-    if (state_.nodes().shapes().Accepts(waiting.shapes.front(), node)) {
+    if (std::any_of(waiting.shapes.begin(), waiting.shapes.end(), [&](ShapeIndex shape) {
+          return shapes.Accepts(shape, node);
+        })) {
       const NodeFree later = state_.FreeLater(node, waiting);
       uses[node] = {later.free, later.pods_free};
     }

@@ -60,7 +60,8 @@ class TurnKeeper {
   TurnKeeper(const ClusterState& state, LaterCounts* counts);
 
   // The gang stays where it is; those after it may not be in its way. One that would not fit even
-  // if only strangers held anything is in nobody's way.
+  // if only strangers held anything is in nobody's way, unless nodes are on their way for it
+  // (AskStage::kAwaited): then nobody may add to what it lacks.
   void Wait(const GangRecord& gang);
 
   // Room for the gang for which nobody ahead has to wait longer: `pods`, or another place, of which
@@ -96,6 +97,7 @@ class TurnKeeper {
   Witness Search(const GangRecord& waiting, Ended ended, const Uses& beside) const;
   NodeFree RoomOn(NodeIndex node, const GangRecord& waiting, Ended ended, const Uses& beside) const;
   bool Holds(const GangRecord& waiting, Ended ended, const Uses& uses, const Uses& beside) const;
+  bool AddsToLack(const GangRecord& waiting, const Uses& uses) const;
   Uses UsesLater(const GangRecord& waiting, const GangRecord& newcomer);
   Uses UsesOnceFit(const GangRecord& waiting);
 

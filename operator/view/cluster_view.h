@@ -209,7 +209,8 @@ class ClusterView {
   // How long the queue that the job's gang counts in lets it run; null: for ever.
   std::optional<RunTimeLimit> RunTimeLimitOf(const JobId& key) const;
 
-  // When pods that were to go are stuck, the first of them; empty: none are to.
+  // When pods that were to go are stuck, or placeholder pods count for no nodes on their way any
+  // more, the first of them; empty: none are to.
   std::optional<WallTime> StuckFrom() const { return stuck_from_.First(); }
 
   // Whether that may have changed since the rounds' state had so many news.

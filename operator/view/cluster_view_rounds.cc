@@ -10,6 +10,13 @@
 #include "operator/view/run_kinds.h"
 
 namespace lockstep::control {
+namespace {
+
+std::optional<WallTime> EarlierOf(std::optional<WallTime> a, std::optional<WallTime> b) {
+  return !a ? b : !b ? a : std::min(*a, *b);
+}
+
+}  // namespace
 
 void ClusterView::Apply(const kube::ObjectUpdate<StoredQueue>& queues, News* news) {
   std::vector<kube::ObjectKey> doubtful;  // none: we never write one
@@ -270,7 +277,7 @@ void ClusterView::TellStands(WallTime now) {
                               pod_groups_.is_listed()},
                              now);
     stand.request.past_runs = PastRunsOf(job, stored);
-    stuck_from_.Set(job, stand.stuck_from);
+    stuck_from_.Set(job, EarlierOf(stand.stuck_from, stand.awaited_until));
     feed_.SetJob(job, stand);
   }
 }

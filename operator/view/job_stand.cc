@@ -7,6 +7,7 @@
 #include "operator/reconcile/gang/gang_plan.h"
 #include "operator/reconcile/gang/gang_view.h"
 #include "operator/reconcile/gang/queue.h"
+#include "operator/reconcile/policy/asking.h"
 #include "operator/reconcile/policy/deadline.h"
 #include "operator/reconcile/policy/suspect_nodes.h"
 #include "operator/view/going_pods.h"
@@ -70,6 +71,29 @@ void Describe(const StandInputs& inputs, WallTime now, GangRequest* request) {
       request->suspects[suspect.node] = suspicion;
     }
   }
+}
+
+// How far the job is with asking autoscalers. Placeholder pods are answered by nobody: for as long
+// as an answer to a request is trusted in, it is as if nodes were on their way.
+Asking AskingOf(const TrainingJob& job, WallTime now, std::optional<WallTime>* awaited_until) {
+  const std::optional<CapacityAsk>& ask = job.status.provisioning;
+  if (!MayAskForCapacity(job.spec)) {
+    return {};
+  }
+  if (!ask.has_value() || !ask->open.has_value()) {
+    const bool has_failed = ask.has_value() && ask->failures > 0;
+    return has_failed ? Asking{AskStage::kFailed, ask->retry_at.value_or(WallTime{})}
+                      : Asking{AskStage::kNext};
+  }
+  if (ask->open->ask_class != ProvisioningClass::kPlaceholderPods) {
+    return {ask->open->has_capacity ? AskStage::kAwaited : AskStage::kOpen};
+  }
+  const WallTime until = ask->open->since + kRoomTimeout;
+  if (now >= until) {
+    return {AskStage::kNext};
+  }
+  *awaited_until = until;
+  return {AskStage::kAwaited};
 }
 
 RunTerms RunTermsOf(const StandInputs& inputs) {
@@ -175,6 +199,7 @@ JobStand StandOf(const JobId& key, const StandInputs& inputs, WallTime now) {
   if (stand.wants_place) {
     AddClaim(inputs, &stand);
     Describe(inputs, now, &stand.request);
+    stand.request.asking = AskingOf(stored.job, now, &stand.awaited_until);
   } else {
     stand.request.standing = Standing::kReady;
   }

@@ -32,13 +32,17 @@ struct JobStand {
   UsageByNode held;
   UsageByNode
       going;  // by its pods, and by those of earlier jobs of its name, that go by themselves
-  UsageByNode stuck;                   // by those that should have gone by now, and stay
-  std::optional<WallTime> stuck_from;  // when more of them are
+  UsageByNode stuck;                        // by those that should have gone by now, and stay
+  std::optional<WallTime> stuck_from;       // when more of them are
+  std::optional<WallTime> awaited_until{};  // when `request` is not AskStage::kAwaited any more
 };
 
 // What a job's gang is called in rounds, "namespace/name", and back.
 std::string GangNameOf(const JobId& key);
 JobId JobOfGang(const std::string& gang);
+
+// Behind the name of a gang: under that is held what pods of its job hold that go by themselves.
+inline constexpr const char* kGoingPodsSuffix = " (going)";
 
 // By which the job has its places, or is about to have them; null: it has none. `reserved` is the
 // status on its way; null: none is.

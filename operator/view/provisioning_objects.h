@@ -11,8 +11,8 @@
 
 namespace lockstep::control {
 
-// What autoscalers look at, as an API server keeps it, with the label of a job; of a placeholder
-// pod that is lockstep.dev/placeholder-of.
+// What autoscalers look at, as an API server keeps it; perhaps with the label of a job, which of a
+// placeholder pod is lockstep.dev/placeholder-of.
 struct StoredCapacity {
   std::string uid;
   ObjectOrigin origin;

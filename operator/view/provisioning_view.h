@@ -13,7 +13,7 @@
 
 namespace lockstep::control {
 
-// Objects of one kind, by the job that their label names.
+// Objects of one kind, by the jobs that they say they are of. Those of nobody are kept, too.
 template <typename T>
 class ObjectsByJob {
  public:

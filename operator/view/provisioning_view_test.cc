@@ -82,6 +82,31 @@ TEST(ProvisioningObjects, PodGroupIsReadWithWhatKubeSchedulerSaysOfIt) {
   EXPECT_EQ(seen.conditions[0]["type"], "PodGroupScheduled");
 }
 
+// Somebody took the label off: `kubectl label provreq a lockstep.dev/job-`.
+TEST(ProvisioningView, ObjectWithoutItsLabelIsFoundByItsOwner) {
+  std::string document = Document("a", "2");
+  const std::string label = R"("lockstep.dev/job": "mnist")";
+  document.replace(document.find(label), label.size(), "");
+  ProvisioningView view;
+  view.Apply(kube::ObjectUpdate<StoredProvisioningRequest>(
+      kube::Upserted<StoredProvisioningRequest>{Request("a", "1")}));
+  const std::set<JobId> news = view.Apply(kube::ObjectUpdate<StoredProvisioningRequest>(
+      kube::Upserted<StoredProvisioningRequest>{*DecodeProvisioningRequest(document + "}")}));
+  EXPECT_EQ(news, (std::set<JobId>{{"team", "mnist"}}));
+  ASSERT_EQ(view.SightOf(Mnist()).requests.size(), 1U);
+  EXPECT_TRUE(view.SightOf(Mnist()).requests[0].is_ours);
+}
+
+TEST(ProvisioningView, ObjectsOfOthersAreNoNews) {
+  const auto item = DecodeProvisioningRequest(
+      R"({"metadata": {"name": "a", "namespace": "team", "uid": "u", "resourceVersion": "1"}})");
+  ASSERT_TRUE(item.ok());
+  ProvisioningView view;
+  EXPECT_TRUE(view.Apply(kube::ObjectUpdate<StoredProvisioningRequest>(
+                             kube::Upserted<StoredProvisioningRequest>{*item}))
+                  .empty());
+}
+
 TEST(ProvisioningObjects, TemplateThatIsBeingDeletedIsReadAsSuch) {
   const auto item = DecodePodTemplateObject(
       Document("a-worker", "3", "uid-1", R"(, "deletionTimestamp": "2026-11-21T10:22:03Z"})"));

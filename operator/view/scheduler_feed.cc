@@ -18,6 +18,12 @@ bool AreAlike(const GangRequest& a, const GangRequest& b) {
          a.is_preemptible == b.is_preemptible;
 }
 
+// An ask goes on while the gang waits: what that was told stands.
+bool AreAlikeButForAsking(const GangRequest& known, GangRequest request) {
+  request.asking = known.asking;
+  return known == request;
+}
+
 }  // namespace
 
 std::string SchedulerFeed::LeftPodsOf(const std::string& gang) {
@@ -25,7 +31,7 @@ std::string SchedulerFeed::LeftPodsOf(const std::string& gang) {
 }
 
 std::string SchedulerFeed::GoingPodsOf(const std::string& gang) {
-  return gang + " (going)";
+  return gang + kGoingPodsSuffix;
 }
 
 UsageByNode SchedulerFeed::HeldBy(const GangRecord& gang) const {
@@ -79,11 +85,12 @@ void SchedulerFeed::SetHolding(const GangRequest& request, const Held& held) {
 
 void SchedulerFeed::SetWaiting(const GangRequest& request) {
   const GangRecord* const known = state_.Find(request.name);
-  const bool is_known =
-      known != nullptr && known->request == request &&
-      (known->state == GangState::kWaiting || known->state == GangState::kClaiming);
-  if (!is_known) {
+  const bool waits = known != nullptr &&
+                     (known->state == GangState::kWaiting || known->state == GangState::kClaiming);
+  if (!waits || !AreAlikeButForAsking(known->request, request)) {
     state_.Submit(request);
+  } else if (known->request.asking != request.asking) {
+    state_.SetAsking(request.name, request.asking);
   }
 }
 

@@ -3,12 +3,14 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "common/base/name_list.h"
 #include "common/json/json.h"
 #include "operator/kube/decode.h"
 #include "operator/scheduler/amount_text.h"
+#include "operator/view/job_stand.h"
 
 namespace lockstep::control {
 namespace {
@@ -133,6 +135,21 @@ void CountUpwards(const QueueTree& queues,
   }
 }
 
+// Of a gang that has given its places up, pods go on in nobody's queue, so that its next start is
+// not refused for them. They hold what they held in its own.
+QueueIndex QueueOfLeaving(const ClusterState& state, const GangRecord& gang) {
+  const std::string_view name = gang.request.name;
+  if (!name.ends_with(kGoingPodsSuffix)) {
+    return gang.queue.value_or(kTopQueue);
+  }
+  const std::string_view suffix = kGoingPodsSuffix;
+  const GangRecord* const owner =
+      state.Find(std::string(name.substr(0, name.size() - suffix.size())));
+  const bool waits = owner != nullptr &&
+                     (owner->state == GangState::kWaiting || owner->state == GangState::kClaiming);
+  return waits ? owner->queue.value_or(kTopQueue) : kTopQueue;
+}
+
 CountsByQueue CountsOf(const ClusterState& state) {
   CountsByQueue counts;
   for (QueueIndex queue = 0; queue < state.waiting().size(); ++queue) {
@@ -147,7 +164,7 @@ CountsByQueue CountsOf(const ClusterState& state) {
     });
   }
   for (const GangRecord* const gang : state.leaving()) {
-    CountUpwards(state.queues(), gang->queue.value_or(kTopQueue), &counts, [&](QueueCounts* one) {
+    CountUpwards(state.queues(), QueueOfLeaving(state, *gang), &counts, [&](QueueCounts* one) {
       one->leaving = Sum(one->leaving, gang->total);
     });
   }

@@ -1,6 +1,10 @@
 #include "operator/view/stored_queue.h"
 
+#include <string>
+
 #include <gtest/gtest.h>
+
+#include "operator/view/job_stand.h"
 
 namespace lockstep::control {
 namespace {
@@ -128,6 +132,30 @@ TEST(StoredQueue, WhileOthersGoTheirRoomIsUsedByThemAndClaimedByTheNext) {
   }
   state.Remove("team/goes");
   EXPECT_TRUE(QueueStatuses(queues, state).at("vision").used.empty()) << "the next has not begun";
+}
+
+// It was told to go for another, has given its places up and waits; its pods are still there.
+TEST(StoredQueue, PodsThatGoForOthersCountAsUsedUntilTheyAreGone) {
+  std::vector<StoredQueue> queues = VisionBelowResearch();
+  ClusterState state({});
+  ASSERT_TRUE(state.SetQueues(UsableQueues(queues)).ok());
+  GangRequest waits;
+  waits.name = "team/goes";
+  waits.queue = "vision";
+  state.Submit(waits);
+  GangRequest going;
+  going.name = std::string("team/goes") + kGoingPodsSuffix;
+  going.queue = " ";
+  state.SetHolding(going, {{"node-a", {{0, 0, 2}, 1}}}, {});
+  state.Apply({OperationKind::kEvict, going.name, ""}, WallTime{});
+  for (const char* const name : {"vision", "research"}) {
+    EXPECT_EQ(QueueStatuses(queues, state).at(name).used, (QueueAmounts{{"nvidia.com/gpu", 2}}))
+        << name;
+  }
+  EXPECT_TRUE(state.queues().Allows(*state.queues().Find("vision"), {0, 0, 2, {}}))
+      << "its next start is not refused for them";
+  state.Remove(going.name);
+  EXPECT_TRUE(QueueStatuses(queues, state).at("vision").used.empty());
 }
 
 TEST(StoredQueue, QueueWithOthersBelowItSaysThatJobsNameThose) {

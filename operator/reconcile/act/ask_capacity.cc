@@ -8,23 +8,19 @@
 #include <utility>
 #include <vector>
 
-#include "common/base/plural.h"
-#include "common/base/rfc3339.h"
-#include "common/contract/text.h"
 #include "operator/api/conditions.h"
-#include "operator/api/pod_label_names.h"
 #include "operator/kube/capacity_kinds.h"
+#include "operator/reconcile/act/ask_text.h"
 #include "operator/reconcile/act/show_placeholders.h"
 #include "operator/reconcile/build/capacity_request.h"
 #include "operator/reconcile/build/stored_conditions.h"
 #include "operator/reconcile/gang/queue.h"
+#include "operator/reconcile/policy/asking.h"
 
 namespace lockstep::control {
 namespace {
 
 // Conditions of a ProvisioningRequest. Source: autoscaling.x-k8s.io/v1, types.go.
-constexpr const char* kAccepted = "Accepted";
-constexpr const char* kProvisioned = "Provisioned";
 constexpr const char* kFailed = "Failed";
 constexpr const char* kBookingExpired = "BookingExpired";
 constexpr const char* kCapacityRevoked = "CapacityRevoked";
@@ -35,30 +31,18 @@ constexpr const char* kCapacityIsNotFound = "CapacityIsNotFound";
 // through its requests every minute at the latest, one after the other.
 constexpr std::chrono::minutes kAnswerTimeout{10};
 
-// Whoever was answered, and has no room by then, asks anew. Choice: twice what Kubernetes'
-// autoscaler gives a node to join, so that it has given up first.
-constexpr std::chrono::minutes kRoomTimeout{30};
-
-// Of what an autoscaler says. Choice: whoever reads it in a status has read enough.
-constexpr std::size_t kWordsBytesMax = 512;
-
-constexpr const char* kNotFollowed =
-    "scheduling.provisioning asks for nodes by ProvisioningRequests of autoscaling.x-k8s.io/v1, "
-    "and this operator sees none: they take a cluster autoscaler that serves them, and "
-    "provisioning.enabled of the chart (the flag --provisioning)";
-
 constexpr const char* kNoPlaceholders =
     "scheduling.provisioning: Pods asks for nodes by placeholder pods, and this operator makes "
     "none: "
     "that takes placeholderPods.enabled of the chart (the flag --placeholder-pods)";
 
 constexpr const char* kNoDomains =
-    "nothing is asked of autoscalers, which do not know the domains of scheduling.topology";
+    "; nothing is asked of autoscalers, which do not know the domains of "
+    "scheduling.topology.required";
 
 // What a refused gang lacks.
 enum class Lack {
   kRoom,
-  kDomain,   // room within one domain
   kNothing,  // it may not start, or others make room for it
   kUnknown,  // no round has looked
 };
@@ -76,10 +60,9 @@ Lack LackOf(Constraint constraint) {
     case Constraint::kFragmentation:
     case Constraint::kSearchLimit:
       return Lack::kRoom;
-    case Constraint::kTopology:
-      return Lack::kDomain;
     case Constraint::kRound:
       return Lack::kUnknown;
+    case Constraint::kTopology:
     case Constraint::kQueue:
     case Constraint::kQuota:
     case Constraint::kPreemption:
@@ -97,19 +80,8 @@ TrainingJob AsDecided(const DecisionBuilder& builder) {
   return job;
 }
 
-const CapacityObject* FindNamed(const std::vector<CapacityObject>& objects,
-                                const std::string& name) {
-  const auto found = std::find_if(
-      objects.begin(), objects.end(), [&](const CapacityObject& one) { return one.name == name; });
-  return found == objects.end() ? nullptr : &*found;
-}
-
 bool IsOf(const CapacityObject& object, const OpenAsk& open) {
   return object.is_ours && !object.is_deleting && object.revision == open.revision;
-}
-
-bool IsByPods(const OpenAsk& ask) {
-  return ask.ask_class == ProvisioningClass::kPlaceholderPods;
 }
 
 // Whether it is asked in the way that the job names now, for the gang that it has now.
@@ -119,26 +91,29 @@ bool IsOfGang(const OpenAsk& open, const DecisionBuilder& builder) {
          open.revision == RevisionOfCapacity(AsDecided(builder), open.ask_class);
 }
 
-std::string RequestText(const CapacityAsk& ask, const DecisionBuilder& builder) {
-  if (IsByPods(*ask.open)) {
-    int64_t count = 0;
-    for (const RoleSpec& role : builder.spec().roles) {
-      count += role.replicas;
-    }
-    return Plural(count, "placeholder pod") + " (label " + label::kPlaceholderOf + "=" +
-           builder.job().metadata.name + ")";
-  }
-  return "ProvisioningRequest " + CapacityRequestName(builder.job().metadata, ask.count) + " (" +
-         std::string(NameOf(kProvisioningClassNames, ask.open->ask_class)) + ")";
-}
-
 void Open(ProvisioningClass ask_class, DecisionBuilder* builder) {
   CapacityAsk* const ask = &*builder->mutable_status()->provisioning;
   ++ask->count;
   ask->retry_at.reset();
   ask->open =
       OpenAsk{ask_class, RevisionOfCapacity(AsDecided(*builder), ask_class), builder->now(), false};
-  builder->Say(EventType::kNormal, "CapacityAsked", "asks with " + RequestText(*ask, *builder));
+  if (IsByPods(*ask->open)) {  // of a request it is told when it is there
+    builder->Say(EventType::kNormal, "CapacityAsked", "asks with " + RequestText(*ask, *builder));
+  }
+}
+
+// The gang may not ask now, though nothing is wrong with the ask.
+void TakeBack(const std::string& why, DecisionBuilder* builder) {
+  CapacityAsk* const ask = &*builder->mutable_status()->provisioning;
+  if (ask->open->has_capacity) {
+    builder->Say(
+        EventType::kWarning,
+        "CapacityNotProvisioned",
+        RequestText(*ask, *builder) +
+            " is taken back, though there was room, as the gang may not start in it: " + why);
+  }
+  ask->open.reset();
+  ask->retry_at = builder->now() + kRollbackDelayMin;  // turns may change with every round
 }
 
 // The ask has come to nothing. The next one pauses, longer each time in a row.
@@ -148,11 +123,6 @@ void Close(const std::string& why, DecisionBuilder* builder) {
   ask->retry_at = builder->now() + RollbackDelay(++ask->failures);
   ask->open.reset();
   builder->Say(EventType::kWarning, "CapacityNotProvisioned", ask->failure);
-}
-
-std::string MessageIn(const Json& conditions, const char* type) {
-  const std::string message = TextIn(conditions, type, "message");
-  return CutText(message.empty() ? TextIn(conditions, type, "reason") : message, kWordsBytesMax);
 }
 
 // Whether a check says that there is no room. Where the autoscaler does not know noRetry, it goes
@@ -208,15 +178,13 @@ void AwaitAnswer(DecisionBuilder* builder) {
     builder->WakeAt(deadline);
     return;
   }
+  if (const std::string obstacle = ObstacleOf(*builder); !obstacle.empty()) {
+    Close(obstacle, builder);
+    return;
+  }
   Close("no autoscaler has taken it up within " +
             std::to_string(std::chrono::seconds(kAnswerTimeout).count()) + " s",
         builder);
-}
-
-const CapacityObject* OpenRequest(const DecisionBuilder& builder) {
-  const CapacityAsk& ask = *builder.status().provisioning;
-  return FindNamed(builder.observed().provisioning.requests,
-                   CapacityRequestName(builder.job().metadata, ask.count));
 }
 
 void GoOn(DecisionBuilder* builder) {
@@ -253,62 +221,11 @@ void GoOn(DecisionBuilder* builder) {
        builder);
 }
 
-// Why an object of the open ask cannot be made; empty: nothing is known against it.
-std::string ObstacleOf(const DecisionBuilder& builder) {
-  const CapacityAsk& ask = *builder.status().provisioning;
-  const ProvisioningSight& sight = builder.observed().provisioning;
-  const auto obstacle = [&](const std::vector<CapacityObject>& objects,
-                            const std::string& kind,
-                            const std::string& name) -> std::string {
-    const CapacityObject* const found = FindNamed(objects, name);
-    if (found != nullptr) {
-      return found->is_ours ? "" : kind + " " + name + " belongs to somebody else";
-    }
-    const auto refusal = sight.refusals.find(name);
-    return refusal == sight.refusals.end() ? ""
-                                           : kind + " " + name + " was refused: " + refusal->second;
-  };
-  for (const RoleSpec& role : builder.spec().roles) {
-    std::string why = obstacle(sight.templates,
-                               "PodTemplate",
-                               CapacityTemplateName(builder.job().metadata, ask.count, role.name));
-    if (!why.empty()) {
-      return why;
-    }
-  }
-  return obstacle(sight.requests,
-                  "ProvisioningRequest",
-                  CapacityRequestName(builder.job().metadata, ask.count));
-}
-
-std::string DescribeAsk(const DecisionBuilder& builder) {
-  const CapacityAsk& ask = *builder.status().provisioning;
-  if (!ask.open.has_value()) {
-    return "asks autoscalers again at " + FormatRfc3339(*ask.retry_at) +
-           (ask.failure.empty() ? "" : ": " + ask.failure);
-  }
-  if (IsByPods(*ask.open)) {
-    return RequestText(ask, builder) + " show cluster autoscalers what it lacks";
-  }
-  if (std::string obstacle = ObstacleOf(builder); !obstacle.empty()) {
-    return obstacle;
-  }
-  const CapacityObject* const request = OpenRequest(builder);
-  const Json conditions = request == nullptr ? Json() : request->conditions;
-  for (const char* const type : {kProvisioned, kAccepted}) {
-    if (const std::string said = MessageIn(conditions, type); !said.empty()) {
-      return RequestText(ask, builder) + ": " + said;
-    }
-  }
-  return RequestText(ask, builder) + ": no autoscaler has answered yet";
-}
-
 // Whether the open ask is still wanted.
 bool IsWanted(const DecisionBuilder& builder) {
   const TrainingJobStatus& status = builder.status();
   const OpenAsk& open = *status.provisioning->open;
-  if (builder.spec().scheduling.provisioning == Provisioning::kNone || HasEnded(status) ||
-      builder.spec().run_policy.suspend) {
+  if (!MayAskForCapacity(builder.spec()) || HasEnded(status) || builder.spec().run_policy.suspend) {
     return false;
   }
   if (!status.placement.empty()) {
@@ -413,25 +330,29 @@ std::string AskForCapacity(const Unschedulable& refusal, DecisionBuilder* builde
       builder->observed().is_one_machine || lack == Lack::kUnknown) {
     return "";
   }
+  if (!MayAskForCapacity(builder->spec())) {
+    return kNoDomains;  // what a manifest of before has asked for goes with TellAutoscaler
+  }
   std::optional<CapacityAsk>& ask = builder->mutable_status()->provisioning;
+  const bool may_not_ask = lack != Lack::kRoom || !refusal.not_asked.empty();
+  if (may_not_ask && ask.has_value() && ask->open.has_value()) {
+    TakeBack(lack == Lack::kRoom ? refusal.not_asked : refusal.shortfall, builder);
+  }
   if (lack != Lack::kRoom) {
-    if (ask.has_value() && ask->open.has_value()) {
-      ask->open.reset();
-      ask->retry_at = builder->now() + kRollbackDelayMin;  // turns may change with every round
-    }
-    return lack == Lack::kDomain ? std::string("; ") + kNoDomains : "";
+    return "";
   }
   if (const char* const why = WhyNotFollowed(*builder)) {
-    const Condition* const before = FindCondition(builder->status(), ConditionType::kScheduled);
-    if (before == nullptr || before->message.find(why) == std::string::npos) {
-      builder->Say(EventType::kWarning, "ProvisioningNotFollowed", why);
-    }
+    WarnOnce("ProvisioningNotFollowed", why, builder);
     return std::string("; ") + why;
+  }
+  if (may_not_ask) {
+    return "; " + refusal.not_asked;
   }
   if (!ask.has_value()) {
     ask.emplace();
   }
   GoOn(builder);
+  SayWhatBecameOfIt(builder);
   return "; " + DescribeAsk(*builder);
 }
 

@@ -273,14 +273,12 @@ TEST_F(AskCapacity, WhoMayNotStartForAnotherReasonAsksForNothing) {
                                       Constraint::kQueue,
                                       Constraint::kPreemption,
                                       Constraint::kPriorityClass,
-                                      Constraint::kNamespace,
-                                      Constraint::kTopology}) {
+                                      Constraint::kNamespace}) {
     Ask();
     world_.observed.round = Unschedulable{constraint, "waits"};
     Step();
     EXPECT_EQ(Objects(), "") << static_cast<int>(constraint);
     EXPECT_EQ(Step(), "");
-    EXPECT_EQ(Says("do not know the domains"), constraint == Constraint::kTopology);
     world_.observed.round = Unschedulable{Constraint::kGpu, "needs 8 GPUs, 0 free"};
     EXPECT_EQ(Step(), "") << "turns may change with every round";
     world_.Advance(seconds(5));

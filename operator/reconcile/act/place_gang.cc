@@ -123,12 +123,13 @@ void SayWhyItWaits(const Unschedulable& refusal,
 }
 
 void RefuseGang(const Unschedulable& refusal, DecisionBuilder* builder) {
-  SayWhyItWaits(refusal, AskForCapacity(refusal, builder), builder);
+  const std::string asked = AskForCapacity(refusal, builder);
+  SayWhyItWaits(refusal, asked, builder);
   if (builder->observed().is_one_machine) {
     builder->Fail("Unschedulable", refusal.shortfall);
     return;
   }
-  HasWaitedTooLong(refusal.shortfall, builder);
+  HasWaitedTooLong(refusal.shortfall + asked, builder);
 }
 
 // Whether a job without a place may look for one now.

@@ -40,7 +40,12 @@ Json SpecOf(const TrainingJob& job, const RoleSpec& role) {
   Json spec = AdmittedShapeOf(job, role, PlannedRequests(job, role));
   AddLimits(&spec);
   const Json written = ObjectOr(role.pod.raw, "spec");
-  for (const char* const key : {"affinity", "topologySpreadConstraints"}) {
+  // A node has each port once: an autoscaler that is not told of them makes too few nodes.
+  const Json placeholder = PlaceholderSpecOf(job, role);
+  if (const Json* const ports = FindField(placeholder["containers"][0], "ports")) {
+    spec["containers"][0]["ports"] = *ports;
+  }
+  for (const char* const key : {"affinity", "topologySpreadConstraints", "hostNetwork"}) {
     if (const Json* const value = FindField(written, key)) {
       spec[key] = *value;
     }

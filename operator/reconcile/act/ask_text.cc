@@ -1,0 +1,156 @@
+#include "operator/reconcile/act/ask_text.h"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "common/base/plural.h"
+#include "common/base/rfc3339.h"
+#include "common/contract/text.h"
+#include "operator/api/conditions.h"
+#include "operator/api/pod_label_names.h"
+#include "operator/reconcile/build/capacity_request.h"
+#include "operator/reconcile/build/stored_conditions.h"
+
+namespace lockstep::control {
+namespace {
+
+// Of what an autoscaler says. Choice: whoever reads it in a status has read enough.
+constexpr std::size_t kWordsBytesMax = 512;
+
+bool HasSaid(const std::string& words, const DecisionBuilder& builder) {
+  const Condition* const before = FindCondition(builder.status(), ConditionType::kScheduled);
+  return before != nullptr && before->message.find(words) != std::string::npos;
+}
+
+// What the autoscaler has answered so far, and whether that is a yes: its own words may be "ok".
+std::string AnswerIn(const Json& conditions, ProvisioningClass ask_class) {
+  if (const std::string said = MessageIn(conditions, kProvisioned); !said.empty()) {
+    if (!IsTrueIn(conditions, kProvisioned)) {
+      return "the autoscaler has found no room yet: " + said;
+    }
+    return (ask_class == ProvisioningClass::kCheckCapacity
+                ? "the autoscaler says that there is room: "
+                : "the autoscaler says that nodes are on their way: ") +
+           said;
+  }
+  if (const std::string said = MessageIn(conditions, kAccepted); !said.empty()) {
+    return (IsTrueIn(conditions, kAccepted) ? "an autoscaler has taken it up: "
+                                            : "no autoscaler has taken it up: ") +
+           said;
+  }
+  return "no autoscaler has answered yet";
+}
+
+}  // namespace
+
+bool IsByPods(const OpenAsk& ask) {
+  return ask.ask_class == ProvisioningClass::kPlaceholderPods;
+}
+
+const CapacityObject* FindNamed(const std::vector<CapacityObject>& objects,
+                                const std::string& name) {
+  const auto found = std::find_if(
+      objects.begin(), objects.end(), [&](const CapacityObject& one) { return one.name == name; });
+  return found == objects.end() ? nullptr : &*found;
+}
+
+const CapacityObject* OpenRequest(const DecisionBuilder& builder) {
+  const CapacityAsk& ask = *builder.status().provisioning;
+  return FindNamed(builder.observed().provisioning.requests,
+                   CapacityRequestName(builder.job().metadata, ask.count));
+}
+
+std::string MessageIn(const Json& conditions, const char* type) {
+  const std::string message = TextIn(conditions, type, "message");
+  return CutText(message.empty() ? TextIn(conditions, type, "reason") : message, kWordsBytesMax);
+}
+
+std::string RequestText(const CapacityAsk& ask, const DecisionBuilder& builder) {
+  if (IsByPods(*ask.open)) {
+    int64_t count = 0;
+    for (const RoleSpec& role : builder.spec().roles) {
+      count += role.replicas;
+    }
+    return Plural(count, "placeholder pod") + " (label " + label::kPlaceholderOf + "=" +
+           builder.job().metadata.name + ")";
+  }
+  return "ProvisioningRequest " + CapacityRequestName(builder.job().metadata, ask.count) + " (" +
+         std::string(NameOf(kProvisioningClassNames, ask.open->ask_class)) + ")";
+}
+
+std::string ObstacleOf(const DecisionBuilder& builder) {
+  const CapacityAsk& ask = *builder.status().provisioning;
+  const ProvisioningSight& sight = builder.observed().provisioning;
+  const auto obstacle = [&](const std::vector<CapacityObject>& objects,
+                            const std::string& kind,
+                            const std::string& name) -> std::string {
+    const CapacityObject* const found = FindNamed(objects, name);
+    if (found != nullptr) {
+      return found->is_ours ? "" : kind + " " + name + " belongs to somebody else";
+    }
+    const auto refusal = sight.refusals.find(name);
+    if (refusal == sight.refusals.end()) {
+      return "";
+    }
+    return refusal->second == kKindIsUnknown
+               ? kNotFollowed
+               : kind + " " + name + " was refused: " + refusal->second;
+  };
+  for (const RoleSpec& role : builder.spec().roles) {
+    std::string why = obstacle(sight.templates,
+                               "PodTemplate",
+                               CapacityTemplateName(builder.job().metadata, ask.count, role.name));
+    if (!why.empty()) {
+      return why;
+    }
+  }
+  return obstacle(sight.requests,
+                  "ProvisioningRequest",
+                  CapacityRequestName(builder.job().metadata, ask.count));
+}
+
+std::string DescribeAsk(const DecisionBuilder& builder) {
+  const CapacityAsk& ask = *builder.status().provisioning;
+  if (!ask.open.has_value()) {
+    return "asks autoscalers again at " + FormatRfc3339(*ask.retry_at) +
+           (ask.failure.empty() ? "" : ": " + ask.failure);
+  }
+  const std::string last = ask.failure.empty() ? "" : "; the last answer: " + ask.failure;
+  if (IsByPods(*ask.open)) {
+    return RequestText(ask, builder) + " show cluster autoscalers what it lacks" + last;
+  }
+  if (std::string obstacle = ObstacleOf(builder); !obstacle.empty()) {
+    return obstacle + last;
+  }
+  const CapacityObject* const request = OpenRequest(builder);
+  if (request == nullptr) {
+    return "is about to ask with " + RequestText(ask, builder) + last;
+  }
+  return RequestText(ask, builder) + ": " + AnswerIn(request->conditions, ask.open->ask_class) +
+         last;
+}
+
+void SayWhatBecameOfIt(DecisionBuilder* builder) {
+  const CapacityAsk& ask = *builder->status().provisioning;
+  if (!ask.open.has_value() || IsByPods(*ask.open)) {
+    return;
+  }
+  if (const std::string obstacle = ObstacleOf(*builder); !obstacle.empty()) {
+    WarnOnce(obstacle == kNotFollowed ? "ProvisioningNotFollowed" : "CapacityNotAsked",
+             obstacle,
+             builder);
+    return;
+  }
+  const std::string request = RequestText(ask, *builder);
+  if (OpenRequest(*builder) != nullptr && !HasSaid("; " + request + ": ", *builder)) {
+    builder->Say(EventType::kNormal, "CapacityAsked", "asks with " + request);
+  }
+}
+
+void WarnOnce(const std::string& reason, const std::string& words, DecisionBuilder* builder) {
+  if (!HasSaid(words, *builder)) {
+    builder->Say(EventType::kWarning, reason, words);
+  }
+}
+
+}  // namespace lockstep::control

@@ -1,0 +1,206 @@
+#include "operator/reconcile/act/ask_text.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "operator/api/conditions.h"
+#include "operator/reconcile/build/capacity_request.h"
+#include "operator/reconcile/testing/fake_world.h"
+
+namespace lockstep::control {
+namespace {
+
+using std::chrono::minutes;
+using std::chrono::seconds;
+
+constexpr const char* kRequest = "mnist-uid-1-1";
+constexpr const char* kRequestText =
+    "ProvisioningRequest mnist-uid-1-1 (check-capacity.autoscaling.x-k8s.io)";
+
+TrainingJob AskingJob() {
+  TrainingJob job = MakeCommandJob(2);
+  job.spec.roles[0].gpus = 4;
+  job.spec.scheduling.provisioning = Provisioning::kProvisioningRequest;
+  return job;
+}
+
+Json ConditionOf(const std::string& type, bool is_true, const std::string& message) {
+  return {{"type", type},
+          {"status", is_true ? "True" : "False"},
+          {"reason", "Reason"},
+          {"message", message}};
+}
+
+// What people hear of an ask: the condition and the events.
+class AskText : public ::testing::Test {
+ protected:
+  AskText() {
+    world_.nodes().clear();
+    sight().is_followed = true;
+    world_.observed.round = Unschedulable{Constraint::kGpu, "needs 8 GPUs, 0 free"};
+  }
+
+  ProvisioningSight& sight() { return world_.observed.provisioning; }
+
+  CapacityAsk& ask() { return *world_.job.status.provisioning; }
+
+  // A turn; the server takes nothing. "Reason: message" of the events about the ask.
+  std::string Events() {
+    std::string text;
+    for (const Event& event : world_.Step().events) {
+      if (event.reason.find("Capacity") != std::string::npos ||
+          event.reason.find("Provisioning") != std::string::npos) {
+        text += (text.empty() ? "" : "; ") + event.reason + ": " + event.message;
+      }
+    }
+    return text;
+  }
+
+  // The open ask's request is there, with these conditions.
+  void Answer(Json conditions) {
+    const std::string name = CapacityRequestName(world_.job.metadata, ask().count);
+    sight().requests = {
+        {name, "u-" + name, ask().open->revision, true, false, std::move(conditions)}};
+  }
+
+  std::string Why() { return MessageOf(world_.job.status, ConditionType::kScheduled); }
+
+  bool Says(const std::string& words) { return Why().find(words) != std::string::npos; }
+
+  TestWorld world_{AskingJob()};
+};
+
+TEST_F(AskText, AskIsToldOfWhenItsRequestIsThereAndOnce) {
+  EXPECT_EQ(Events(), "") << "there is none yet";
+  EXPECT_TRUE(Says("is about to ask with ProvisioningRequest mnist-uid-1-1")) << Why();
+  Answer(Json());
+  EXPECT_EQ(Events(), std::string("CapacityAsked: asks with ") + kRequestText);
+  EXPECT_EQ(Events(), "");
+  Answer(Json::array({ConditionOf("Accepted", true, "ok")}));
+  EXPECT_EQ(Events(), "");
+}
+
+TEST_F(AskText, RequestThatIsRefusedIsAWarningAndNoAsk) {
+  EXPECT_EQ(Events(), "");
+  sight().refusals[kRequest] = "denied by policy no-nodes";
+  EXPECT_EQ(Events(),
+            "CapacityNotAsked: ProvisioningRequest mnist-uid-1-1 was refused: denied by policy "
+            "no-nodes");
+  EXPECT_EQ(Events(), "") << "once";
+  world_.Advance(minutes(10));
+  Events();
+  EXPECT_TRUE(Says("was refused: denied by policy no-nodes")) << Why();
+  EXPECT_FALSE(Says("no autoscaler has taken it up")) << Why();
+}
+
+TEST_F(AskText, KindThatIsRemovedWhileJobsWaitIsToldAsOneThatNeverWas) {
+  Events();
+  sight().refusals[kRequest] = kKindIsUnknown;
+  EXPECT_EQ(Events(), std::string("ProvisioningNotFollowed: ") + kNotFollowed);
+  EXPECT_TRUE(Says("provisioning.enabled of the chart")) << Why();
+}
+
+TEST_F(AskText, AnswerSaysWhetherItIsAYes) {
+  const std::vector<std::pair<Json, std::string>> cases = {
+      {ConditionOf("Accepted", true, "ok"), "an autoscaler has taken it up: ok"},
+      {ConditionOf("Accepted", false, "ok"), "no autoscaler has taken it up: ok"},
+      {ConditionOf("Provisioned", true, "ok"), "the autoscaler says that there is room: ok"},
+      {ConditionOf("Provisioned", false, "ok"), "the autoscaler has found no room yet: ok"},
+  };
+  Events();
+  for (const auto& [condition, words] : cases) {
+    Answer(Json::array({condition}));
+    Events();
+    EXPECT_TRUE(Says(std::string(kRequestText) + ": " + words)) << Why();
+  }
+}
+
+TEST_F(AskText, LastFailureIsToldWhileTheNextAskGoesOnAndAtTheEnd) {
+  world_.job.spec.scheduling.timeout = seconds(60);
+  Events();
+  Answer(Json::array({ConditionOf("Failed", true, "no quota for GPUs in this region")}));
+  Events();
+  sight().requests.clear();
+  world_.Advance(seconds(5));
+  Events();
+  Answer(Json());
+  Events();
+  EXPECT_TRUE(
+      Says("mnist-uid-1-2 (check-capacity.autoscaling.x-k8s.io): no autoscaler has "
+           "answered yet; the last answer: "))
+      << Why();
+  EXPECT_TRUE(Says("no quota for GPUs in this region")) << Why();
+  world_.Advance(seconds(60));
+  Events();
+  EXPECT_NE(
+      MessageOf(world_.job.status, ConditionType::kFailed).find("no quota for GPUs in this region"),
+      std::string::npos);
+}
+
+TEST_F(AskText, WhoIsHeldBackByItsQueueTakesItsAskBackAndSaysWhy) {
+  Events();
+  ASSERT_TRUE(ask().open.has_value());
+  world_.observed.round =
+      Unschedulable{Constraint::kGpu, "needs 8 GPUs, 0 free", {}, "others ask first"};
+  EXPECT_EQ(Events(), "");
+  EXPECT_FALSE(ask().open.has_value());
+  EXPECT_TRUE(Says("needs 8 GPUs, 0 free; others ask first")) << Why();
+  world_.Advance(minutes(1));
+  Events();
+  EXPECT_FALSE(ask().open.has_value());
+  world_.observed.round = Unschedulable{Constraint::kGpu, "needs 8 GPUs, 0 free"};
+  Events();
+  EXPECT_TRUE(ask().open.has_value());
+}
+
+TEST_F(AskText, WhoWasToldOfRoomThatAnotherGetsIsToldThatToo) {
+  Events();
+  Answer(Json::array({ConditionOf("Provisioned", true, "ok")}));
+  Events();
+  world_.observed.round = Unschedulable{Constraint::kQueue, "waits behind team/first"};
+  EXPECT_EQ(Events(),
+            std::string("CapacityNotProvisioned: ") + kRequestText +
+                " is taken back, though there was room, as the gang may not start in it: waits "
+                "behind team/first");
+}
+
+TEST_F(AskText, WhoMustStandWithinOneDomainAsksForNothingFromTheStart) {
+  world_.job.spec.scheduling.topology.required = "example.com/rack";
+  EXPECT_EQ(Events(), "");
+  EXPECT_FALSE(world_.job.status.provisioning.has_value());
+  EXPECT_TRUE(
+      Says("nothing is asked of autoscalers, which do not know the domains of "
+           "scheduling.topology.required"))
+      << Why();
+}
+
+TEST_F(AskText, AskOfBeforeTheDomainWasRequiredIsTakenBack) {
+  Events();
+  Answer(Json());
+  world_.job.spec.scheduling.topology.required = "example.com/rack";
+  ++world_.job.metadata.generation;
+  Events();
+  EXPECT_FALSE(ask().open.has_value());
+}
+
+TEST(CapacityPorts, PortsOfNodesAreAskedForToo) {
+  TrainingJob job = AskingJob();
+  RoleSpec& role = job.spec.roles[0];
+  role.pod.requests.others = {{"hostPort:2222", 1}, {"hostPort:8080", 1}};
+  role.pod.raw = {{"spec", {{"hostNetwork", true}}}};
+  job.status.provisioning =
+      CapacityAsk{1, OpenAsk{ProvisioningClass::kAtomicScaleUp, "rev", {}, false}, 0, {}, ""};
+  const Json spec = CapacityTemplateManifest(job, role, {})["template"]["spec"];
+  EXPECT_EQ(spec["hostNetwork"], true);
+  const Json& ports = spec["containers"][0]["ports"];
+  ASSERT_EQ(ports.size(), 2U);
+  EXPECT_EQ(ports[0]["hostPort"], 2222);
+  EXPECT_EQ(ports[1]["hostPort"], 8080);
+  EXPECT_EQ(ports[1]["containerPort"], 8080) << "as the API server wants it beside hostNetwork";
+}
+
+}  // namespace
+}  // namespace lockstep::control

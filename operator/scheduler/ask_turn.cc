@@ -1,0 +1,33 @@
+#include "operator/scheduler/ask_turn.h"
+
+#include <algorithm>
+#include <tuple>
+
+namespace lockstep::control {
+
+std::map<std::string, std::string> WhoMayNotAsk(const QueueTree& queues,
+                                                std::vector<const GangRecord*> asking) {
+  std::map<std::string, std::string> why_not;
+  if (asking.empty()) {
+    return why_not;
+  }
+  std::stable_sort(asking.begin(), asking.end(), [](const GangRecord* a, const GangRecord* b) {
+    const Asking& first = a->request.asking;
+    const Asking& second = b->request.asking;
+    return std::tie(first.stage, first.again_at) < std::tie(second.stage, second.again_at);
+  });
+  QueueTree charged = queues;
+  for (const GangRecord* const gang : asking) {
+    if (const auto shortfall = charged.Check(*gang->queue, gang->total)) {
+      why_not[gang->request.name] =
+          "nothing is asked of autoscalers for it yet, as others ask first: beside what those ask "
+          "for, " +
+          shortfall->text;
+    } else {
+      charged.Charge({*gang->queue, gang->space}, gang->total);
+    }
+  }
+  return why_not;
+}
+
+}  // namespace lockstep::control

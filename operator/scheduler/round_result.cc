@@ -1,0 +1,35 @@
+// What becomes of the result of a round.
+
+#include "common/base/rfc3339.h"
+#include "operator/scheduler/round.h"
+
+namespace lockstep::control {
+
+void Commit(const RoundResult& result, WallTime now, ClusterState* state) {
+  for (const Operation& operation : result.log) {
+    state->Apply(operation, now);
+  }
+  for (const Refusal& refusal : result.refusals) {
+    state->Tell(refusal.gang, refusal.why);
+  }
+  for (const std::string& gang : result.confirmed) {
+    state->Tell(gang, Unschedulable(*state->Find(gang)->told));
+  }
+}
+
+std::string ToText(const RoundResult& result) {
+  std::string text;
+  for (const Operation& operation : result.log) {
+    text += ToText(operation) + "\n";
+  }
+  for (const Refusal& refusal : result.refusals) {
+    text += "refuse " + refusal.gang + ": " + refusal.why.shortfall;
+    text += refusal.why.not_asked.empty() ? "\n" : "; " + refusal.why.not_asked + "\n";
+  }
+  if (result.look_again_at) {
+    text += "look again at " + FormatRfc3339(*result.look_again_at) + "\n";
+  }
+  return text;
+}
+
+}  // namespace lockstep::control

@@ -1,0 +1,88 @@
+#include "operator/view/job_stand.h"
+
+#include <gtest/gtest.h>
+
+#include "operator/reconcile/policy/asking.h"
+#include "operator/reconcile/testing/fake_world.h"
+#include "operator/view/scheduler_feed.h"
+
+namespace lockstep::control {
+namespace {
+
+using std::chrono::minutes;
+using std::chrono::seconds;
+
+const WallTime kNow = WallTime(std::chrono::hours(1000));
+
+// A job of one worker that waits and asks autoscalers for room.
+class AskingStand : public testing::Test {
+ protected:
+  AskingStand() {
+    stored_.job = MakeCommandJob(1);
+    stored_.job.spec.scheduling.provisioning = Provisioning::kProvisioningRequest;
+  }
+
+  JobStand Stand(WallTime now = kNow) {
+    StandInputs inputs;
+    inputs.stored = &stored_;
+    return StandOf({"default", "mnist"}, inputs, now);
+  }
+
+  Asking Now(WallTime now = kNow) { return Stand(now).request.asking; }
+
+  CapacityAsk& ask() {
+    std::optional<CapacityAsk>& ask = stored_.job.status.provisioning;
+    return ask.has_value() ? *ask : ask.emplace();
+  }
+
+  StoredJob stored_;
+};
+
+TEST_F(AskingStand, RoundsAreToldHowFarTheAskIs) {
+  EXPECT_EQ(Now(), Asking{AskStage::kNext});
+  ask().open = OpenAsk{ProvisioningClass::kAtomicScaleUp, "rev", kNow, false};
+  EXPECT_EQ(Now(), Asking{AskStage::kOpen});
+  ask().open->answered_at = kNow;
+  EXPECT_EQ(Now(), Asking{AskStage::kOpen}) << "to be taken up is not to be told of nodes";
+  ask().open->has_capacity = true;
+  EXPECT_EQ(Now(), Asking{AskStage::kAwaited});
+  ask().open.reset();
+  EXPECT_EQ(Now(), Asking{AskStage::kNext});
+  ask().failures = 2;
+  ask().retry_at = kNow + seconds(20);
+  EXPECT_EQ(Now(), (Asking{AskStage::kFailed, kNow + seconds(20)}));
+}
+
+TEST_F(AskingStand, WhoNeverAsksIsCalledSo) {
+  stored_.job.spec.scheduling.topology.required = "example.com/rack";
+  EXPECT_EQ(Now(), Asking{});
+  stored_.job.spec.scheduling.topology.required.clear();
+  stored_.job.spec.scheduling.provisioning = Provisioning::kNone;
+  EXPECT_EQ(Now(), Asking{});
+}
+
+TEST_F(AskingStand, PlaceholderPodsKeepRoomForAsLongAsAnAnswerIsTrusted) {
+  stored_.job.spec.scheduling.provisioning = Provisioning::kPods;
+  ask().open = OpenAsk{ProvisioningClass::kPlaceholderPods, "rev", kNow, false};
+  EXPECT_EQ(Now(), Asking{AskStage::kAwaited});
+  EXPECT_EQ(Stand().awaited_until, kNow + kRoomTimeout) << "when rounds are to be told anew";
+  EXPECT_EQ(Now(kNow + kRoomTimeout), Asking{AskStage::kNext});
+  EXPECT_FALSE(Stand(kNow + kRoomTimeout).awaited_until.has_value());
+}
+
+TEST_F(AskingStand, WhatAGangWasToldStandsWhileItsAskGoesOn) {
+  SchedulerFeed feed;
+  RoundMemory memory;
+  feed.SetJob({"default", "mnist"}, Stand());
+  feed.Commit(Round(feed.mutable_state(), kNow, &memory), kNow);
+  ASSERT_TRUE(feed.state().Find("default/mnist")->told.has_value());
+  ask().open = OpenAsk{ProvisioningClass::kAtomicScaleUp, "rev", kNow, false};
+  const uint64_t news = feed.state().news();
+  feed.SetJob({"default", "mnist"}, Stand());
+  EXPECT_EQ(feed.state().Find("default/mnist")->request.asking.stage, AskStage::kOpen);
+  EXPECT_TRUE(feed.state().Find("default/mnist")->told.has_value());
+  EXPECT_GT(feed.state().news(), news) << "a round looks at it";
+}
+
+}  // namespace
+}  // namespace lockstep::control
