@@ -55,16 +55,13 @@ TEST_F(AskTurnTest, NoMoreGangsAskAtOneTimeThanTheirQueueMayRun) {
   Submit("second", 8, 2, kNext);
   Submit("small", 2, 3, kNext);
   EXPECT_EQ(cluster_.Step(),
-            "refuse default/first: needs 8 GPUs, 1 free on 1 node; would not fit even a cluster "
-            "empty of jobs, which has room for 0 w pods\n"
-            "refuse default/second: needs 8 GPUs, 1 free on 1 node; would not fit even a cluster "
-            "empty of jobs, which has room for 0 w pods; nothing is asked of autoscalers for it "
-            "yet, as others ask first: beside what those ask for, queue default would be 8 GPUs "
-            "over its nominal 8, and may borrow none\n"
-            "refuse default/small: needs 2 GPUs, 1 free on 1 node; would not fit even a cluster "
-            "empty of jobs, which has room for 0 w pods; nothing is asked of autoscalers for it "
-            "yet, as others ask first: beside what those ask for, queue default would be 2 GPUs "
-            "over its nominal 8, and may borrow none\n");
+            "refuse default/first: w needs 8 GPUs, the largest node offers 1\n"
+            "refuse default/second: w needs 8 GPUs, the largest node offers 1; nothing is asked of "
+            "autoscalers for it yet, as others ask first: beside what those ask for, queue default "
+            "would be 8 GPUs over its nominal 8, and may borrow none\n"
+            "refuse default/small: w needs 2 GPUs, the largest node offers 1; nothing is asked of "
+            "autoscalers for it yet, as others ask first: beside what those ask for, queue default "
+            "would be 2 GPUs over its nominal 8, and may borrow none\n");
   cluster_.state.Remove("default/first");
   Settle();
   EXPECT_EQ(MayAsk(), "second");
