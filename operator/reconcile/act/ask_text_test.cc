@@ -196,10 +196,11 @@ TEST(CapacityPorts, PortsOfNodesAreAskedForToo) {
   const Json spec = CapacityTemplateManifest(job, role, {})["template"]["spec"];
   EXPECT_EQ(spec["hostNetwork"], true);
   const Json& ports = spec["containers"][0]["ports"];
-  ASSERT_EQ(ports.size(), 2U);
+  ASSERT_EQ(ports.size(), 3U) << ports;
   EXPECT_EQ(ports[0]["hostPort"], 2222);
-  EXPECT_EQ(ports[1]["hostPort"], 8080);
-  EXPECT_EQ(ports[1]["containerPort"], 8080) << "as the API server wants it beside hostNetwork";
+  EXPECT_EQ(ports[1]["hostPort"], 2223) << "the runtime's own, of a pod in its node's network";
+  EXPECT_EQ(ports[2]["hostPort"], 8080);
+  EXPECT_EQ(ports[2]["containerPort"], 8080) << "as the API server wants it beside hostNetwork";
 }
 
 }  // namespace
