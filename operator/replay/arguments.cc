@@ -25,7 +25,6 @@ const std::map<std::string, PlacementPolicyKind> kPolicies = {
 // As CLI11 stores them, before they become types.
 struct ReplayTexts {
   std::string estimates = "exact";
-  double starvation_hours = 0;
   std::vector<std::string> replicas;
   std::vector<std::string> nodes_like;
 };
@@ -71,16 +70,10 @@ CLI::App* AddPhilly(CLI::App* app, PhillyArguments* philly, ReplayTexts* texts) 
   command
       ->add_option("--estimates",
                    texts->estimates,
-                   "what is known of run times: exact, times a factor such as U1-5, or learnt")
-      ->type_name("exact|ULOW-HIGH|learnt")
+                   "limits of run times: exact, times a factor such as U1-5, or none")
+      ->type_name("exact|ULOW-HIGH|none")
       ->capture_default_str();
   command->add_option("--seed", philly->options.seed, "of these factors")->capture_default_str();
-  command
-      ->add_option("--starvation-hours",
-                   texts->starvation_hours,
-                   "the oldest job that has waited for so long goes first; 0: always the oldest")
-      ->check(CLI::Range(0.0, 1e6))
-      ->capture_default_str();
   return command;
 }
 
@@ -161,8 +154,6 @@ std::string Finish(const ReplayTexts& texts, PhillyArguments* philly) {
   }
   philly->options.estimates = *estimates;
   philly->options.node_count = philly->gpu_count / philly->options.gpus_per_node;
-  philly->options.backfill.starvation_limit = std::chrono::duration_cast<std::chrono::milliseconds>(
-      std::chrono::duration<double, std::ratio<3'600>>(texts.starvation_hours));
   return "";
 }
 
@@ -174,9 +165,6 @@ ReplayArguments ParseReplayArguments(int argc, const char* const* argv) {
   ShapeArguments shape;
   LogArguments log;
   ReplayTexts texts;
-  texts.starvation_hours =
-      std::chrono::duration<double, std::ratio<3'600>>(philly.options.backfill.starvation_limit)
-          .count();
   CLI::App app(
       "Runs public traces, clusters of others' benchmarks and what an operator has kept of its "
       "rounds "

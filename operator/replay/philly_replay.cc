@@ -11,11 +11,13 @@
 
 #include "common/base/check.h"
 #include "common/base/prng.h"
+#include "operator/scheduler/round.h"
 
 namespace lockstep::control {
 namespace {
 
 using std::chrono::milliseconds;
+using std::chrono::seconds;
 
 constexpr double kMillisecondsPerSecond = 1'000;
 constexpr double kSlowdownFloorSeconds = 600;
@@ -83,17 +85,13 @@ WaitSummary Summarize(std::vector<milliseconds> waits) {
   return summary;
 }
 
-Snapshot MakeNodes(const PhillyOptions& options) {
-  Snapshot snapshot;
-  for (int64_t i = 0; i < options.node_count; ++i) {
-    std::array<char, 32> name{};
-    std::snprintf(name.data(), name.size(), "node-%05d", static_cast<int>(i));
-    SnapshotNode node;
-    node.name = name.data();
-    node.allocatable.gpu_count = options.gpus_per_node;
-    snapshot.nodes.push_back(std::move(node));
-  }
-  return snapshot;
+SnapshotNode MakeNode(int64_t index, int64_t gpu_count) {
+  std::array<char, 32> name{};
+  std::snprintf(name.data(), name.size(), "node-%05d", static_cast<int>(index));
+  SnapshotNode node;
+  node.name = name.data();
+  node.allocatable.gpu_count = gpu_count;
+  return node;
 }
 
 // In the order of the trace, also where names decide.
@@ -125,12 +123,11 @@ std::vector<PodClass> MakeClasses(int64_t gpu_count, int64_t gpus_per_node) {
 class PhillyReplay {
  public:
   PhillyReplay(const std::vector<PhillyJob>& jobs, const PhillyOptions& options)
-      : jobs_(jobs),
-        options_(options),
-        snapshot_(MakeNodes(options)),
-        backfill_(SurveyOf(snapshot_).open, options.backfill),
-        learnt_(options.learning),
-        started_(jobs.size()) {}
+      : jobs_(jobs), options_(options), state_({}), started_(jobs.size()) {
+    for (int64_t i = 0; i < options.node_count; ++i) {
+      state_.SetNode(MakeNode(i, options.gpus_per_node));
+    }
+  }
 
   PhillyRun Run() {
     Prng prng(options_.seed);
@@ -142,17 +139,19 @@ class PhillyReplay {
         now = std::min(now, ends_.begin()->first);
       }
       for (; !ends_.empty() && ends_.begin()->first <= now; ends_.erase(ends_.begin())) {
-        End(ends_.begin()->second, ends_.begin()->first);
+        End(ends_.begin()->second);
       }
       for (; next < jobs_.size() && jobs_[next].submitted <= now; ++next) {
         Submit(next, &prng);
       }
-      ++run.pass_count;
-      for (const BackfillStart& start : backfill_.Pass(now)) {
-        Start(index_by_name_.at(start.gang), start.plan, now);
+      ++run.round_count;
+      const RoundResult result = Round(&state_, now, &memory_);
+      Commit(result, now, &state_);
+      for (const Grant& grant : result.grants) {
+        Start(index_by_name_.at(grant.gang), grant.pods, now);
       }
     }
-    LOCKSTEP_CHECK(backfill_.waiting_count() == 0, "jobs wait although nothing runs");
+    LOCKSTEP_CHECK(state_.gangs().empty(), "jobs wait although nothing runs");
     Account(&run);
     return run;
   }
@@ -160,38 +159,28 @@ class PhillyReplay {
  private:
   void Submit(std::size_t index, Prng* prng) {
     const PhillyJob& job = jobs_[index];
-    BackfillGang gang;
-    gang.name = JobName(index);
-    gang.classes = MakeClasses(job.gpu_count, options_.gpus_per_node);
-    gang.weight = job.gpu_count;
-    gang.since = job.submitted;
-    gang.estimate = EstimateOf(job, prng);
-    index_by_name_.emplace(gang.name, index);
-    backfill_.Submit(gang);
-  }
-
-  milliseconds EstimateOf(const PhillyJob& job, Prng* prng) const {
-    const EstimateErrors& errors = options_.estimates;
-    if (errors.is_learnt) {
-      const PastRuns past = learnt_.Recall(KindsOf(job));
-      return past.count == 0 ? options_.before_any : milliseconds(past.longest);
+    GangRequest request;
+    request.name = JobName(index);
+    request.gang.classes = MakeClasses(job.gpu_count, options_.gpus_per_node);
+    request.since = job.submitted;
+    if (options_.estimates.is_told) {
+      request.run_time_max = EstimateOf(job, prng);
     }
-    const double factor = errors.low + (errors.high - errors.low) * prng->Unit();
-    return milliseconds(
-        std::llround(std::ceil(static_cast<double>(job.duration.count()) * factor)));
+    index_by_name_.emplace(request.name, index);
+    state_.Submit(request);
   }
 
-  // The narrowest first.
-  static std::vector<std::string> KindsOf(const PhillyJob& job) {
-    const std::string size = std::to_string(job.gpu_count);
-    return {job.user + " " + size, size, "any"};
+  seconds EstimateOf(const PhillyJob& job, Prng* prng) const {
+    const EstimateErrors& errors = options_.estimates;
+    const double factor = errors.low + (errors.high - errors.low) * prng->Unit();
+    return std::max(seconds(1), seconds(std::llround(std::ceil(InSeconds(job.duration) * factor))));
   }
 
   // The ledger of this place is its own: no plan can give away what is not there.
-  void Start(std::size_t index, const Plan& plan, WallTime now) {
+  void Start(std::size_t index, const PlacedPods& pods, WallTime now) {
     const int64_t gpus_per_node = options_.gpus_per_node;
     int64_t missing = jobs_[index].gpu_count;
-    for (const auto& [pod, node] : plan.node_by_pod) {
+    for (const auto& [pod, node] : pods) {
       const int64_t gpus =
           pod.starts_with("whole") ? gpus_per_node : jobs_[index].gpu_count % gpus_per_node;
       int64_t& used = used_by_node_[node];
@@ -205,14 +194,13 @@ class PhillyReplay {
     ends_.emplace(now + jobs_[index].duration, index);
   }
 
-  void End(std::size_t index, WallTime now) {
+  void End(std::size_t index) {
     for (const auto& [node, gpus] : held_.at(index)) {
       used_by_node_[node] -= gpus;
     }
     held_.erase(index);
-    learnt_.Learn(KindsOf(jobs_[index]), {now, JobName(index), jobs_[index].duration});
     index_by_name_.erase(JobName(index));
-    backfill_.Remove(JobName(index));
+    state_.Remove(JobName(index));
   }
 
   void Account(PhillyRun* run) const {
@@ -237,9 +225,8 @@ class PhillyReplay {
 
   const std::vector<PhillyJob>& jobs_;
   const PhillyOptions& options_;
-  Snapshot snapshot_;  // rooms point into it
-  Backfill backfill_;
-  RunTimeHistory learnt_;
+  ClusterState state_;
+  RoundMemory memory_;
   std::vector<WallTime> started_;
   std::set<std::pair<WallTime, std::size_t>> ends_;
   std::map<std::string, std::size_t> index_by_name_;
@@ -261,7 +248,6 @@ Result<std::vector<PhillyJob>> ReadPhillyJobs(const CsvTable& table, int64_t gpu
     LOCKSTEP_ASSIGN_OR_RETURN(const double seconds, table.Number(row, "duration", 0, kYearSeconds));
     job.duration = milliseconds(std::llround(seconds * kMillisecondsPerSecond));
     LOCKSTEP_ASSIGN_OR_RETURN(job.gpu_count, table.Int(row, "num_gpus", 1, gpus_max));
-    job.user = table.Text(row, table.has_column("user") ? "user" : "cluster");
     jobs.push_back(std::move(job));
   }
   std::stable_sort(jobs.begin(), jobs.end(), [](const PhillyJob& a, const PhillyJob& b) {
@@ -271,13 +257,13 @@ Result<std::vector<PhillyJob>> ReadPhillyJobs(const CsvTable& table, int64_t gpu
 }
 
 Result<EstimateErrors> EstimateErrors::Parse(std::string_view text) {
-  if (text == "exact" || text == "learnt") {
-    return EstimateErrors{1, 1, text == "learnt"};
+  if (text == "exact" || text == "none") {
+    return EstimateErrors{1, 1, text == "exact"};
   }
   const Error wrong(
       ErrorCode::kInvalidArgument,
       "\"" + std::string(text) +
-          "\" found, expected exact, learnt, or U and two numbers of at least 1 such as U1-5");
+          "\" found, expected exact, none, or U and two numbers of at least 1 such as U1-5");
   const std::size_t dash = text.find('-');
   if (text.empty() || text.front() != 'U' || dash == std::string_view::npos) {
     return wrong;

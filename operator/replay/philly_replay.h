@@ -9,9 +9,7 @@
 
 #include "common/base/result.h"
 #include "common/base/time.h"
-#include "operator/replay/backfill.h"
 #include "operator/replay/csv_table.h"
-#include "operator/scheduler/run_time_history.h"
 
 namespace lockstep::control {
 
@@ -19,7 +17,6 @@ struct PhillyJob {
   WallTime submitted;
   std::chrono::milliseconds duration{};
   int64_t gpu_count = 0;
-  std::string user;  // empty where the trace does not tell
 };
 
 // Jobs in the order in which they came. Source of the form: Microsoft's Philly trace as Sia's
@@ -27,14 +24,14 @@ struct PhillyJob {
 // Errors: those of CsvTable; a job of more than `gpus_max` GPUs.
 Result<std::vector<PhillyJob>> ReadPhillyJobs(const CsvTable& table, int64_t gpus_max);
 
-// What is known beforehand of a run time: it times a factor, uniform in [low, high]; or nothing,
-// and it is learnt from the jobs that have ended.
+// By which limit jobs are stopped, as their owners tell: their run time times a factor, uniform in
+// [low, high]; or by none.
 struct EstimateErrors {
   double low = 1;
   double high = 1;
-  bool is_learnt = false;
+  bool is_told = true;
 
-  // "exact", "U1-5" or "learnt". Errors: kInvalidArgument.
+  // "exact", "U1-5" or "none". Errors: kInvalidArgument.
   static Result<EstimateErrors> Parse(std::string_view text);
 };
 
@@ -43,9 +40,6 @@ struct PhillyOptions {
   int64_t gpus_per_node = 8;
   EstimateErrors estimates;
   uint64_t seed = 1;  // of the factors
-  Backfill::Options backfill;
-  RunTimeHistory::Options learning;
-  std::chrono::milliseconds before_any = std::chrono::hours(24);  // of whom nothing is learnt
 };
 
 struct WaitSummary {
@@ -64,7 +58,7 @@ struct PhillyRun {
   std::array<WaitSummary, kSizeClasses.size()> waits;  // by size class
   double mean_completion_seconds = 0;                  // from when it came until it ended
   double bounded_slowdown = 0;  // that over its run time, which counts as 10 min at least
-  int64_t pass_count = 0;
+  int64_t round_count = 0;
 };
 
 // Runs all jobs on nodes of GPUs: a job of at most one node's GPUs stands on one node; a larger one

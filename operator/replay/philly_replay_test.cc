@@ -60,24 +60,17 @@ TEST(ReplayPhilly, WaitsAreCountedBySize) {
   EXPECT_EQ(run.bounded_slowdown, 1);
 }
 
-// Two users whose jobs take an hour and a second: after some of each it is known whose go first.
-TEST(ReplayPhilly, LearntEstimatesComeFromJobsThatHaveEnded) {
-  std::string lines = "timestamp,duration,num_gpus,user\n";
-  for (int i = 0; i < 20; ++i) {
-    lines += "2017-10-09 0" + std::to_string(i % 10) + ":00:00,1,8,quick\n";
-    lines += "2017-10-09 0" + std::to_string(i % 10) + ":00:00,1000,8,slow\n";
-  }
-  lines += "2017-10-10 00:00:00,500,8,slow\n";  // runs first, and all others come meanwhile
-  for (int i = 0; i < 5; ++i) {
-    lines += "2017-10-10 00:00:01,1000,8,slow\n2017-10-10 00:00:02,1,8,quick\n";
-  }
-  const auto jobs = ReadPhillyJobs(*CsvTable::Parse("t.csv", lines, {}), 8);
+// One node: the short passes only where it is known that it ends before the wide needs its room.
+TEST(ReplayPhilly, NobodyPassesWithoutLimits) {
+  const auto jobs = ReadJobs(
+      "2017-10-09 00:00:00,100,4\n"
+      "2017-10-09 00:00:10,100,8\n"
+      "2017-10-09 00:00:20,50,4\n");
   PhillyOptions options;
   options.node_count = 1;
-  options.estimates = *EstimateErrors::Parse("learnt");
-  const PhillyRun learnt = ReplayPhilly(*jobs, options);
-  options.learning.count_min = 1'000;  // nothing is ever learnt: all are thought equal
-  EXPECT_GT(ReplayPhilly(*jobs, options).waits[0].mean_seconds, learnt.waits[0].mean_seconds);
+  EXPECT_EQ(ReplayPhilly(*jobs, options).waits[2].max_seconds, 0);
+  options.estimates = *EstimateErrors::Parse("none");
+  EXPECT_EQ(ReplayPhilly(*jobs, options).waits[2].max_seconds, 180);
 }
 
 TEST(ReplayPhilly, SeedDecidesTheEstimates) {

@@ -187,8 +187,9 @@ Result<Json> ReplayAndReport(const PhillyArguments& arguments, const Clock& cloc
       {"waitSecondsByGpus", std::move(waits)},
       {"meanCompletionSeconds", Rounded(run.mean_completion_seconds)},
       {"boundedSlowdown", Rounded(run.bounded_slowdown)},
-      {"passes", run.pass_count},
-      {"microsecondsPerPass", Rounded(milliseconds * 1'000 / static_cast<double>(run.pass_count))},
+      {"rounds", run.round_count},
+      {"microsecondsPerRound",
+       Rounded(milliseconds * 1'000 / static_cast<double>(run.round_count))},
       {"milliseconds", milliseconds},
       {"peakResidentBytes", PeakResidentBytes()}};
 }

@@ -16,22 +16,36 @@ void QuotaTurns::Wait(const GangRecord& gang) {
   if (first_.contains(queue)) {
     return;
   }
-  // What the queue holds comes free when all have ended, but for what is kept for others.
-  ResourceVector lacks = Less(gang.total, state_.queues().HeldBy(queue));
-  for (const GangRecord* const claiming : state_.claiming()) {
-    if (claiming->queue == queue) {
-      lacks = Sum(lacks, claiming->total);
-    }
-  }
-  if (!state_.queues().Allows(queue, lacks)) {
+  if (!MayHaveQuota(gang)) {
     return;
   }
+  ResourceVector lacks = LacksAtLast(gang);
   for (const GangRecord* const running : state_.RunningIn(queue)) {
     if (!IsOlder(*running, gang)) {
       lacks = Sum(lacks, running->total);
     }
   }
   first_[queue] = {&gang, std::move(lacks)};
+}
+
+bool QuotaTurns::MayHaveQuota(const GangRecord& gang) const {
+  return state_.queues().Allows(*gang.queue, LacksAtLast(gang));
+}
+
+// What the queue holds comes free when all have ended, but for what is kept for others.
+ResourceVector QuotaTurns::LacksAtLast(const GangRecord& gang) const {
+  ResourceVector lacks = Less(gang.total, state_.queues().HeldBy(*gang.queue));
+  for (const GangRecord* const claiming : state_.claiming()) {
+    if (claiming->queue == gang.queue) {
+      lacks = Sum(lacks, claiming->total);
+    }
+  }
+  return lacks;
+}
+
+const GangRecord* QuotaTurns::FirstOf(QueueIndex queue) const {
+  const auto first = first_.find(queue);
+  return first == first_.end() ? nullptr : first->second.gang;
 }
 
 const GangRecord* QuotaTurns::HinderedBy(const GangRecord& gang) const {

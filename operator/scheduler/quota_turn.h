@@ -20,8 +20,11 @@ class QuotaTurns {
   // nobody's way.
   void Wait(const GangRecord& gang);
 
-  // Whether nobody of the queue waits for its quota.
-  bool IsFree(QueueIndex queue) const { return !first_.contains(queue); }
+  // Whether the gang has its quota when all others of its queue have ended.
+  bool MayHaveQuota(const GangRecord& gang) const;
+
+  // Who of the queue waits for its quota and is first; null: nobody.
+  const GangRecord* FirstOf(QueueIndex queue) const;
 
   // Who of its queue would wait longer if the gang started; null: nobody. Cost: that of a check.
   const GangRecord* HinderedBy(const GangRecord& gang) const;
@@ -31,6 +34,8 @@ class QuotaTurns {
     const GangRecord* gang = nullptr;
     ResourceVector lacks;  // what it asks for, less what comes free for it
   };
+
+  ResourceVector LacksAtLast(const GangRecord& gang) const;
 
   const ClusterState& state_;
   std::map<QueueIndex, First> first_;

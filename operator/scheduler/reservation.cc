@@ -31,6 +31,30 @@ End CorrectedEnd(const GangRecord& gang, WallTime now) {
   return stop == WallTime{} || end < stop ? End{end, &gang, true} : End{stop, &gang, false};
 }
 
+// Whether the gang, which holds room, is gone by then. `by`: not kCorrections.
+bool IsGoneBy(WallTime moment, const GangRecord& gang, EndsBy by, WallTime now) {
+  if (gang.state != GangState::kRunning) {
+    return gang.state == GangState::kLeaving;
+  }
+  const std::optional<WallTime> learnt = LearntEndOf(gang);
+  const WallTime end =
+      by == EndsBy::kPastRuns && learnt && *learnt > now ? *learnt : gang.run.stops_at;
+  return end != WallTime{} && end <= moment;
+}
+
+// What the node has left when those are gone that are gone by then.
+NodeFree FreeBy(
+    WallTime moment, const ClusterState& state, NodeIndex node, EndsBy by, WallTime now) {
+  NodeFree free = state.nodes().FreeNow(node);
+  for (const NodeHolder& holder : state.HoldersOf(node)) {
+    if (IsGoneBy(moment, *holder.gang, by, now)) {
+      free.free = Sum(free.free, holder.usage->resources);
+      free.pods_free += holder.usage->pod_count;
+    }
+  }
+  return free;
+}
+
 // The running gangs by when they will have ended, the first first.
 class Ends {
  public:
@@ -103,10 +127,15 @@ class Ends {
 // lists of gangs stay as they are.
 class Future {
  public:
-  Future(Statement* statement, const GangRecord& gang, EndsBy by, int64_t search_steps_max)
+  Future(Statement* statement,
+         const GangRecord& gang,
+         EndsBy by,
+         int64_t search_steps_max,
+         int64_t* walks_left)
       : statement_(*statement),
         gang_(gang),
         search_steps_max_(search_steps_max),
+        walks_left_(*walks_left),
         ends_(statement->state(), by, statement->now()) {
     for (const GangRecord* const leaving : statement_.state().leaving()) {
       statement_.Vacate(*leaving);
@@ -126,22 +155,34 @@ class Future {
   // The fewest that have to have ended: what fits beside some fits beside fewer.
   std::optional<Reservation> FirstFit() {
     if (Fits(0)) {
-      return Reservation{statement_.now()};
+      return Reservation{statement_.now(), nullptr, UsesNow()};
     }
     std::size_t too_few = 0;
     std::size_t enough = CountUpTo(1);
-    while (enough > too_few && !Fits(enough)) {
+    while (enough > too_few && MayWalkTo(enough) && !Fits(enough)) {
       too_few = enough;
       enough = CountUpTo(2 * enough);
     }
-    if (enough == too_few) {
+    if (enough == too_few || !MayWalkTo(enough)) {
       return std::nullopt;
     }
     while (enough - too_few > 1) {
       const std::size_t middle = too_few + (enough - too_few) / 2;
       (Fits(middle) ? enough : too_few) = middle;
     }
-    return Reservation{std::max(known_[enough - 1].at, statement_.now()), LearntOf(enough)};
+    const WallTime at = std::max(known_[enough - 1].at, statement_.now());
+    const GangRecord* const learnt_of = LearntOf(enough);
+    GoTo(enough);
+    return Reservation{at, learnt_of, UsesNow()};
+  }
+
+  // At a place where it fits by then; null: it does not.
+  std::optional<std::map<NodeIndex, NodeUsage>> UsesBy(WallTime moment) {
+    std::size_t count = 0;
+    while (MayWalkTo(count) && CountUpTo(count + 1) > count && known_[count].at <= moment) {
+      ++count;
+    }
+    return MayWalkTo(count) && Fits(count) ? std::optional(UsesNow()) : std::nullopt;
   }
 
  private:
@@ -162,11 +203,24 @@ class Future {
     return Fits();
   }
 
+  // Whether it may be looked at what is when so many have ended.
+  bool MayWalkTo(std::size_t ended_count) const {
+    return static_cast<int64_t>(ended_count) - static_cast<int64_t>(ended_count_) <= walks_left_;
+  }
+
   bool Fits() {
-    const NodeLedger& nodes = statement_.state().nodes();
-    return MayFitNow(nodes, gang_) &&
-           statement_.state().queues().Allows(*gang_.queue, gang_.total) &&
-           PlaceGang(nodes, gang_, {nullptr, true, search_steps_max_}).pods.has_value();
+    const ClusterState& state = statement_.state();
+    return MayFitNow(state.nodes(), gang_) && state.queues().Allows(*gang_.queue, gang_.total) &&
+           Place().has_value();
+  }
+
+  std::optional<PlacedPods> Place() const {
+    return PlaceGang(statement_.state().nodes(), gang_, {nullptr, true, search_steps_max_}).pods;
+  }
+
+  // Precondition: it fits.
+  std::map<NodeIndex, NodeUsage> UsesNow() const {
+    return SumByNode(statement_.state().HoldsOf(gang_, *Place()));
   }
 
   // The last of which it was learnt when it ends, if those have to have ended for it to fit.
@@ -192,7 +246,7 @@ class Future {
   }
 
   void GoTo(std::size_t ended_count) {
-    for (; ended_count_ < ended_count; ++ended_count_) {
+    for (; ended_count_ < ended_count; ++ended_count_, --walks_left_) {
       statement_.Vacate(*known_[ended_count_].gang);
     }
     for (; ended_count_ > ended_count; --ended_count_) {
@@ -203,6 +257,7 @@ class Future {
   Statement& statement_;
   const GangRecord& gang_;
   int64_t search_steps_max_;
+  int64_t& walks_left_;
   Ends ends_;
   std::vector<End> known_;  // as far as was looked
   std::size_t ended_count_ = 0;
@@ -213,8 +268,36 @@ class Future {
 std::optional<Reservation> ReservationFor(Statement* statement,
                                           const GangRecord& gang,
                                           EndsBy by,
-                                          int64_t search_steps_max) {
-  return Future(statement, gang, by, search_steps_max).FirstFit();
+                                          int64_t search_steps_max,
+                                          int64_t* walks_left) {
+  return Future(statement, gang, by, search_steps_max, walks_left).FirstFit();
+}
+
+bool StillFits(Reservation* reservation,
+               const GangRecord& newcomer,
+               Statement* statement,
+               const GangRecord& waiting,
+               EndsBy by,
+               int64_t search_steps_max,
+               int64_t* walks_left) {
+  const ClusterState& state = statement->state();
+  const bool spares_its_place =
+      state.queues().Allows(*waiting.queue, waiting.total) &&
+      std::all_of(newcomer.holds.begin(), newcomer.holds.end(), [&](const NodeHold& hold) {
+        const auto use = reservation->uses.find(hold.node);
+        return use == reservation->uses.end() ||
+               HasRoomFor(FreeBy(reservation->at, state, hold.node, by, statement->now()),
+                          use->second);
+      });
+  if (spares_its_place) {
+    return true;
+  }
+  auto other = Future(statement, waiting, by, search_steps_max, walks_left).UsesBy(reservation->at);
+  const bool fits = other.has_value();
+  if (fits) {
+    reservation->uses = *std::move(other);
+  }
+  return fits;
 }
 
 }  // namespace lockstep::control

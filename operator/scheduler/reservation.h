@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 
 #include "common/base/time.h"
@@ -22,6 +23,7 @@ struct Reservation {
   WallTime at;
   // Without what was learnt of this one it would be another; null: limits alone count.
   const GangRecord* learnt_of = nullptr;
+  std::map<NodeIndex, NodeUsage> uses{};  // of nodes then, at a place where it fits
 };
 
 // When the gang fits at the latest, by its queue's quota too, if every running gang has ended when
@@ -30,12 +32,25 @@ struct Reservation {
 //
 // It may start sooner, as gangs may end before their limits.
 //
-// `statement` is as before when this returns.
-// Cost: a walk over those running gangs that have to have ended, and as many again, and a search
-// for a place for each doubling of their number.
+// `statement` is as before when this returns. The gangs looked away from are taken off
+// `walks_left`; where those would not do, the answer is as if it did not fit. Cost: a walk over
+// those running gangs that have to have ended, and as many again, and a search for a place for each
+// doubling of their number.
 std::optional<Reservation> ReservationFor(Statement* statement,
                                           const GangRecord& gang,
                                           EndsBy by,
-                                          int64_t search_steps_max);
+                                          int64_t search_steps_max,
+                                          int64_t* walks_left);
+
+// Whether the gang that waits still fits at that moment, in the same way, when `newcomer` has
+// started since, and nobody else; at another place, perhaps, which is then the reservation's. Cost:
+// mostly that of the newcomer's nodes; else of one walk and one search.
+bool StillFits(Reservation* reservation,
+               const GangRecord& newcomer,
+               Statement* statement,
+               const GangRecord& waiting,
+               EndsBy by,
+               int64_t search_steps_max,
+               int64_t* walks_left);
 
 }  // namespace lockstep::control

@@ -1,14 +1,18 @@
 #include "operator/scheduler/reservation_book.h"
 
+#include <algorithm>
 #include <chrono>
+#include <limits>
 #include <string>
 
 namespace lockstep::control {
 namespace {
 
-// Reservations that a round works out to let others pass. Choice: a millisecond's worth on
-// thousands of nodes; who comes after that waits.
-constexpr int kReservationsMax = 8;
+// Running gangs that a round looks away from to let others pass. Choice: some milliseconds' worth.
+constexpr int64_t kWalksMax = 1'000;
+
+// The same for one that is told when it starts.
+constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
 
 // "2026-11-24T14:20Z"
 std::string MinuteOf(WallTime when) {
@@ -24,12 +28,12 @@ std::string WhatWasLearnt(const GangRecord& gang, WallTime now) {
 }  // namespace
 
 ReservationBook::ReservationBook(Statement* statement, int64_t search_steps_max)
-    : statement_(*statement), search_steps_max_(search_steps_max), left_(kReservationsMax) {}
+    : statement_(*statement), search_steps_max_(search_steps_max), walks_left_(kWalksMax) {}
 
-bool ReservationBook::IsStopped(const GangRecord& gang) const {
+bool ReservationBook::IsReserved(const GangRecord& waiting) {
   const ClusterState& state = statement_.state();
   return (!state.stopping().empty() || !state.expecting().empty()) &&
-         EndOf(gang.request, statement_.now()).has_value();
+         FindToPass(waiting, Where(EndsBy::kPastRuns)).has_value();
 }
 
 // Where nothing was learnt it is all the same.
@@ -45,55 +49,86 @@ const std::optional<Reservation>* ReservationBook::FindKnown(const GangRecord& w
              : &found->second.reservation;
 }
 
-std::optional<Reservation> ReservationBook::Find(const GangRecord& waiting, EndsBy by) {
+std::optional<Reservation> ReservationBook::Find(const GangRecord& waiting,
+                                                 EndsBy by,
+                                                 int64_t* walks_left) {
   if (const auto* const known = FindKnown(waiting, by)) {
     return *known;
   }
-  const auto found = ReservationFor(&statement_, waiting, by, search_steps_max_);
+  const auto found = ReservationFor(&statement_, waiting, by, search_steps_max_, walks_left);
   known_[{&waiting, by}] = {statement_.checkpoint(), found};
   return found;
 }
 
 std::optional<Reservation> ReservationBook::FindToPass(const GangRecord& waiting, EndsBy by) {
-  if (FindKnown(waiting, by) == nullptr) {
-    if (left_ == 0) {
-      return std::nullopt;
-    }
-    --left_;
-  }
-  return Find(waiting, by);
+  return Find(waiting, by, &walks_left_);
 }
 
-bool ReservationBook::EndsBefore(const GangRecord& gang, const GangRecord& waiting) {
-  if (asked_ != &gang) {
-    asked_ = &gang;
-    asked_about_.clear();
+bool ReservationBook::StartBeside(const GangRecord& gang,
+                                  const Operation& start,
+                                  const std::vector<const GangRecord*>& heads) {
+  std::vector<const GangRecord*> touched;
+  for (const GangRecord* const waiting : heads) {
+    if (!EndsBefore(gang, *waiting)) {
+      FindToPass(*waiting, EndsBy::kLimits);  // as it is before the start
+      touched.push_back(waiting);
+    }
   }
-  asked_about_.push_back(&waiting);
+  const std::size_t before = statement_.checkpoint();
+  statement_.Do(start);
+  if (!std::all_of(touched.begin(), touched.end(), [&](const GangRecord* waiting) {
+        return LeavesRoom(gang, *waiting, before);
+      })) {
+    statement_.RollBack(before);
+    return false;
+  }
+  for (auto& [key, known] : known_) {
+    if (known.checkpoint == before &&
+        std::find(heads.begin(), heads.end(), key.first) != heads.end()) {
+      known.checkpoint = statement_.checkpoint();
+    }
+  }
+  return true;
+}
+
+// Whether the gang is gone when the one that waits needs its room.
+bool ReservationBook::EndsBefore(const GangRecord& gang, const GangRecord& waiting) {
   const WallTime now = statement_.now();
-  const WallTime stop = *EndOf(gang.request, now);
+  const std::optional<WallTime> stop = EndOf(gang.request, now);
   const auto expected = FindToPass(waiting, Where(EndsBy::kPastRuns));
-  if (!expected || stop <= expected->at) {
-    return expected.has_value();
+  if (!expected || !stop || *stop <= expected->at) {
+    return expected && stop;
   }
   if (*ExpectedEndOf(gang.request, now) > expected->at ||
       Where(EndsBy::kPastRuns) == EndsBy::kLimits) {
     return false;
   }
   const auto latest = FindToPass(waiting, EndsBy::kLimits);
-  return latest && stop <= latest->at;
+  return latest && *stop <= latest->at;
 }
 
-void ReservationBook::NotePassed() {
-  const std::size_t now = statement_.checkpoint();
-  for (const GangRecord* const waiting : asked_about_) {
-    for (const EndsBy by : {EndsBy::kLimits, EndsBy::kPastRuns}) {
-      const auto known = known_.find({waiting, by});
-      if (known != known_.end() && known->second.checkpoint + 1 == now) {
-        known->second.checkpoint = now;
-      }
+// Whether the one that waits has its room as soon as it had it before the last start, the gang's.
+bool ReservationBook::LeavesRoom(const GangRecord& gang,
+                                 const GangRecord& waiting,
+                                 std::size_t before) {
+  for (const EndsBy by : {Where(EndsBy::kPastRuns), EndsBy::kLimits}) {
+    const auto known = known_.find({&waiting, by});
+    const bool is_known = known != known_.end() && known->second.checkpoint == before;
+    const bool is_reserved = is_known && known->second.reservation;
+    if (!is_known || (!is_reserved && by == Where(EndsBy::kPastRuns))) {
+      return false;
+    }
+    if (is_reserved && !StillFits(&*known->second.reservation,
+                                  gang,
+                                  &statement_,
+                                  waiting,
+                                  by,
+                                  search_steps_max_,
+                                  &walks_left_)) {
+      return false;
     }
   }
+  return true;
 }
 
 void ReservationBook::AddStart(const GangRecord& waiting, Unschedulable* why) {
@@ -102,7 +137,12 @@ void ReservationBook::AddStart(const GangRecord& waiting, Unschedulable* why) {
     return;
   }
   const WallTime now = statement_.now();
-  const auto start = Find(waiting, Where(EndsBy::kCorrections));
+  int64_t walks_left = kNoLimit;
+  const EndsBy by = Where(EndsBy::kCorrections);
+  if (const auto* const known = FindKnown(waiting, by); known != nullptr && !*known) {
+    known_.erase({&waiting, by});  // it may have been given up
+  }
+  const auto start = Find(waiting, by, &walks_left);
   if (!start || start->at <= now) {
     return;
   }

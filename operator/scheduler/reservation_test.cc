@@ -52,7 +52,9 @@ class ReservationTest : public testing::Test {
     learnt_of_.clear();
     cluster_.state.Submit(GpuGang("waits", 1, gpus, 1));
     Statement statement(&cluster_.state, cluster_.now);
-    const auto found = ReservationFor(&statement, *cluster_.state.Find("default/waits"), by, 1000);
+    int64_t walks_left = 1'000;
+    const auto found =
+        ReservationFor(&statement, *cluster_.state.Find("default/waits"), by, 1000, &walks_left);
     cluster_.state.Remove("default/waits");
     if (found && found->learnt_of != nullptr) {
       learnt_of_ = found->learnt_of->request.name;
@@ -135,8 +137,8 @@ TEST_F(ReservationTest, GangThatIsStoppedInTimePassesTheOneThatWaits) {
             "refuse default/head: needs 8 GPUs, 0 free on 1 node; estimated start about " +
                 At(2040) +
                 "\n"
-                "refuse default/long: waits behind default/head, which needs 8 GPUs\n"
-                "refuse default/endless: waits behind default/head, which needs 8 GPUs\n");
+                "refuse default/long: needs 3 GPUs, 0 free on 1 node\n"
+                "refuse default/endless: needs 3 GPUs, 0 free on 1 node\n");
 }
 
 TEST_F(ReservationTest, NobodyPassesWhereNobodyKnowsWhenTheOthersEnd) {

@@ -3,17 +3,17 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <tuple>
 #include <utility>
 
-#include "operator/scheduler/ask_turn.h"
+#include "operator/scheduler/backfill.h"
+#include "operator/scheduler/explanations.h"
 #include "operator/scheduler/kept_room.h"
 #include "operator/scheduler/placer.h"
 #include "operator/scheduler/preemption.h"
 #include "operator/scheduler/quota_turn.h"
-#include "operator/scheduler/reservation_book.h"
 #include "operator/scheduler/take_over.h"
 #include "operator/scheduler/turn_order.h"
-#include "operator/scheduler/why.h"
 
 namespace lockstep::control {
 namespace {
@@ -21,26 +21,6 @@ namespace {
 // Gangs that are told when they start, each the first of its queue. Choice: a millisecond's worth
 // on thousands of nodes; who comes after that is not told.
 constexpr int kStartsToldMax = 8;
-
-// What a gang waits for, before it is put into words.
-enum class Obstacle { kPriorityClass, kQueueName, kNamespace, kTurn, kQuota, kRoom };
-
-Obstacle ObstacleOf(Constraint constraint) {
-  return constraint == Constraint::kPriorityClass ? Obstacle::kPriorityClass
-         : constraint == Constraint::kNamespace   ? Obstacle::kNamespace
-         : constraint == Constraint::kQueue       ? Obstacle::kTurn
-         : constraint == Constraint::kQuota       ? Obstacle::kQuota
-                                                  : Obstacle::kRoom;
-}
-
-struct Wait {
-  const GangRecord* gang = nullptr;
-  Obstacle obstacle = Obstacle::kRoom;
-  std::string text{};  // of kRoom and kQuota: what there is to add; else all
-  bool reached_limit = false;
-  bool is_first = false;     // of its queue, and is told when it starts
-  bool is_left_out = false;  // whether others might go for it is not looked at in this round
-};
 
 class RoundRun {
  public:
@@ -52,19 +32,22 @@ class RoundRun {
         statement_(state, now),
         quota_turns_(*state),
         reservations_(&statement_, options.search_steps_max),
+        backfill_(&statement_, &reservations_),
         searches_left_(options.searches_max) {}
 
   RoundResult Run() {
     SettleClaims();
     TurnOrder order(state_);
     while (const GangRecord* const gang = order.Next()) {
-      if (Consider(*gang) && gang->request.standing != Standing::kAside) {
+      if (OpensGap(*gang)) {
+        order.PutShortestFirst(*gang, statement_.now());
+      } else if (Consider(*gang) && gang->request.standing != Standing::kAside) {
         line_.push_back(gang);
       }
     }
     StartClaimants();
     NumberLine();
-    Explain();
+    Explanations(&statement_, &reservations_, options_).Explain(waits_, news_, &result_);
     RememberSearches();
     result_.log = statement_.operations();
     statement_.RollBack(0);
@@ -102,12 +85,28 @@ class RoundRun {
     }
   }
 
-  // Who started is not in line any more.
+  // Who started is not in line any more. Where the shortest came first, the others stand as they
+  // would have had their turns.
   void NumberLine() {
+    if (backfill_.has_gap()) {
+      PutInTurn(&line_);
+    }
     std::map<QueueIndex, int64_t> lengths;
     for (const GangRecord* const gang : line_) {
       if (gang->state != GangState::kRunning) {
         result_.line.push_back({gang->request.name, ++lengths[*gang->queue]});
+      }
+    }
+  }
+
+  // Those for which room is kept stay first.
+  void PutInTurn(std::vector<const GangRecord*>* line) const {
+    const std::set<const GangRecord*> in_line(line->begin(), line->end());
+    std::erase_if(*line, [](const auto* gang) { return gang->state == GangState::kWaiting; });
+    TurnOrder order(state_);
+    while (const GangRecord* const gang = order.Next()) {
+      if (in_line.contains(gang)) {
+        line->push_back(gang);
       }
     }
   }
@@ -148,6 +147,42 @@ class RoundRun {
     return std::nullopt;
   }
 
+  // Whether those that wait in the gang's queue hold reservations, so that the shortest come first
+  // from now on. That is looked at where one comes that may fit.
+  bool OpensGap(const GangRecord& gang) {
+    if (!gang.queue || backfill_.IsTried(*gang.queue)) {
+      return false;
+    }
+    const auto turn = turns_.find(*gang.queue);
+    Backfill::Heads heads;
+    for (const GangRecord* const head : {turn == turns_.end() ? nullptr : turn->second.first(),
+                                         quota_turns_.FirstOf(*gang.queue)}) {
+      if (head != nullptr) {
+        heads.push_back(head);
+      }
+    }
+    if (heads.empty() || !state_.queues().Allows(*gang.queue, gang.total) ||
+        !MayFitNow(state_.nodes(), gang)) {
+      return false;
+    }
+    if (const GangRecord* const oldest = OldestOf(*gang.queue);
+        oldest != nullptr && std::find(heads.begin(), heads.end(), oldest) == heads.end()) {
+      heads.push_back(oldest);
+    }
+    return backfill_.Open(*gang.queue, std::move(heads));
+  }
+
+  // Who has waited longest of those that may run one day.
+  const GangRecord* OldestOf(QueueIndex queue) const {
+    for (const GangRecord* const gang : state_.waiting()[queue]) {
+      if (gang->request.standing != Standing::kAside && quota_turns_.MayHaveQuota(*gang) &&
+          (Asks(gang->request) || MayFitEmpty(state_.nodes(), *gang))) {
+        return gang;
+      }
+    }
+    return nullptr;
+  }
+
   // Whether its queue serves it.
   bool Consider(const GangRecord& gang) {
     if (auto problem = ProblemOfQueue(gang)) {
@@ -171,36 +206,13 @@ class RoundRun {
     Wait wait{&gang, is_for_room ? Obstacle::kRoom : Obstacle::kQuota};
     const GangRecord* const ahead = quota_turns_.HinderedBy(gang);
     wait.is_first =
-        ahead == nullptr && (is_for_room ? turn.is_free() : quota_turns_.IsFree(*gang.queue));
-    if (ahead != nullptr &&
-        !(has_quota && MayFitNow(state_.nodes(), gang) && reservations_.IsStopped(gang) &&
-          reservations_.EndsBefore(gang, *ahead))) {
-      wait = {&gang,
-              Obstacle::kTurn,
-              "waits behind " + ahead->request.name + ", which needs " +
-                  DescribeNeed(ahead->request.gang) + " of the queue's quota"};
-    } else if (has_quota && MayFitNow(state_.nodes(), gang)) {
-      PlaceResult place =
-          PlaceGang(state_.nodes(), gang, {nullptr, true, options_.search_steps_max});
-      wait.reached_limit = place.reached_limit;
-      if (place.pods) {
-        Unschedulable refusal;
-        const std::optional<PlacedPods> first =
-            reservations_.IsStopped(gang) ? place.pods : std::nullopt;
-        PlaceResult in_turn = turn.PlaceInTurn(gang, *std::move(place.pods), &refusal);
-        const bool passes = !in_turn.pods && first && EndsInTime(gang, *first, turn);
-        if (passes) {
-          in_turn.pods = first;
-        }
-        if (in_turn.pods) {
-          Start(gang, *std::move(in_turn.pods));
-          if (passes || ahead != nullptr) {
-            reservations_.NotePassed();
-          }
-          return true;
-        }
-        wait = {&gang, Obstacle::kTurn, std::move(refusal.shortfall)};
+        ahead == nullptr && (is_for_room ? turn.is_free() : !quota_turns_.FirstOf(*gang.queue));
+    if (has_quota && MayFitNow(state_.nodes(), gang)) {
+      if (StartsNow(gang, ahead, turn, &wait)) {
+        return true;
       }
+    } else if (ahead != nullptr) {
+      wait = WaitsForQuotaOf(gang, *ahead);
     }
     // Who only passes has nobody go: it would start later, and end too late.
     if (wait.obstacle != Obstacle::kTurn && ahead == nullptr && Preempts(gang, turn, &wait)) {
@@ -217,12 +229,66 @@ class RoundRun {
     return true;
   }
 
-  // Whether whoever ahead would have to wait for the gang does not start before that is stopped.
-  bool EndsInTime(const GangRecord& gang, const PlacedPods& pods, TurnKeeper& turn) {
-    const auto hindered = turn.AllHinderedBy(gang, pods);
-    return hindered && std::all_of(hindered->begin(), hindered->end(), [&](const auto* waiting) {
-             return reservations_.EndsBefore(gang, *waiting);
-           });
+  // Whether the gang, which may fit, starts in its turn, for which nobody ahead waits longer, or in
+  // a gap, for which no head does; one that is never stopped does where both hold.
+  bool StartsNow(const GangRecord& gang, const GangRecord* ahead, TurnKeeper& turn, Wait* wait) {
+    const Backfill::Heads* const heads = backfill_.HeadsOf(*gang.queue);
+    const bool is_stopped = EndOf(gang.request, statement_.now()).has_value();
+    const bool is_for_all = heads == nullptr || !is_stopped;
+    if (is_for_all && (ahead != nullptr || turn.is_long())) {
+      *wait = ahead != nullptr ? WaitsForQuotaOf(gang, *ahead)
+                               : Wait{&gang, Obstacle::kTurn, turn.DescribeLine()};
+      return false;
+    }
+    if (heads != nullptr && backfill_.IsHopeless(gang)) {
+      *wait = WaitsBehindHead(gang, *heads->front());
+      return false;
+    }
+    PlaceResult place = PlaceGang(state_.nodes(), gang, {nullptr, true, options_.search_steps_max});
+    wait->reached_limit = place.reached_limit;
+    if (!place.pods) {
+      return false;
+    }
+    Unschedulable refusal;
+    if (is_for_all) {
+      place = turn.PlaceInTurn(gang, *std::move(place.pods), &refusal);
+    }
+    if (!place.pods) {
+      *wait = {&gang, Obstacle::kTurn, std::move(refusal.shortfall)};
+      return false;
+    }
+    if (heads != nullptr) {
+      return StartsInGap(gang, *std::move(place.pods), wait);
+    }
+    Start(gang, *std::move(place.pods));
+    return true;
+  }
+
+  bool StartsInGap(const GangRecord& gang, PlacedPods pods, Wait* wait) {
+    if (!backfill_.Start(gang, pods)) {
+      *wait = WaitsBehindHead(gang, *backfill_.HeadsOf(*gang.queue)->front());
+      return false;
+    }
+    result_.grants.push_back({gang.request.name, std::move(pods)});
+    return true;
+  }
+
+  Wait WaitsBehindHead(const GangRecord& gang, const GangRecord& head) const {
+    return &head == quota_turns_.FirstOf(*gang.queue) ? WaitsForQuotaOf(gang, head)
+                                                      : WaitsBehind(gang, head);
+  }
+
+  static Wait WaitsBehind(const GangRecord& gang, const GangRecord& ahead) {
+    return {
+        &gang,
+        Obstacle::kTurn,
+        "waits behind " + ahead.request.name + ", which needs " + DescribeNeed(ahead.request.gang)};
+  }
+
+  static Wait WaitsForQuotaOf(const GangRecord& gang, const GangRecord& ahead) {
+    Wait wait = WaitsBehind(gang, ahead);
+    wait.text += " of the queue's quota";
+    return wait;
   }
 
   // Whether others go so that the gang may start, or it starts in their place. Gangs alike that
@@ -247,7 +313,7 @@ class RoundRun {
     }
     if (const auto before = memory_.searched.find(gang.serial); before != memory_.searched.end()) {
       wait->is_left_out = true;
-      LookAgainAt(before->second);
+      LookAgainAt(before->second, &result_);
       return false;
     }
     if (searches_left_ == 0) {
@@ -261,19 +327,13 @@ class RoundRun {
     PreemptionResult found = FindVictims(&statement_, gang, options_.search_steps_max);
     searches_left_ -= found.is_proved_by_counting && state_.claiming().empty() ? 0 : 1;
     searched_.emplace(gang.serial, found.look_again_at);
-    LookAgainAt(found.look_again_at);
+    LookAgainAt(found.look_again_at, &result_);
     if (!found.preemption) {
       wait->text = found.why_not;
       hopeless_.emplace(alike, std::move(found.why_not));
       return false;
     }
     return HasOthersGo(gang, *std::move(found.preemption), turn, wait);
-  }
-
-  void LookAgainAt(std::optional<WallTime> when) {
-    if (when) {
-      result_.look_again_at = std::min(result_.look_again_at.value_or(*when), *when);
-    }
   }
 
   bool HasOthersGo(const GangRecord& gang, Preemption preemption, TurnKeeper& turn, Wait* wait) {
@@ -310,10 +370,7 @@ class RoundRun {
                          Wait* wait) {
     const GangRecord* const hindered = turn.HinderedBy(gang, pods);
     if (hindered != nullptr) {
-      *wait = {&gang,
-               Obstacle::kTurn,
-               "waits behind " + hindered->request.name + ", which needs " +
-                   DescribeNeed(hindered->request.gang)};
+      *wait = WaitsBehind(gang, *hindered);
     }
     return hindered != nullptr;
   }
@@ -338,121 +395,6 @@ class RoundRun {
     return true;
   }
 
-  // Puts into words what is new, and some of those that wait for something else now, or whose
-  // figures may have changed: those first that were looked at longest ago.
-  void Explain() {
-    FindWhoMayNotAsk();
-    std::vector<const Wait*> changed;
-    std::vector<const Wait*> stale;
-    std::set<const Wait*> chosen;
-    for (const Wait& wait : waits_) {
-      const auto& told = wait.gang->told;
-      if (!told || wait.gang->request.name == options_.asked) {
-        chosen.insert(&wait);
-      } else if (wait.is_left_out) {
-        continue;  // what it was told stands until then
-      } else if (ObstacleOf(told->constraint) != ObstacleOf(wait) ||
-                 told->not_asked.empty() == may_not_ask_.contains(wait.gang->request.name)) {
-        changed.push_back(&wait);
-      } else if (wait.gang->told_at != news_ || IsOver(told->estimated_start)) {
-        stale.push_back(&wait);
-      }
-    }
-    ChooseOldest(std::move(changed), options_.reworded_max, &chosen);
-    ChooseOldest(std::move(stale), options_.refreshed_max, &chosen);
-    for (const Wait& wait : waits_) {
-      if (!chosen.contains(&wait)) {
-        LookWhenOver(*wait.gang->told);
-        continue;
-      }
-      Unschedulable why = InWords(wait);
-      LookWhenOver(why);
-      if (wait.gang->told == why) {
-        result_.confirmed.push_back(wait.gang->request.name);
-      } else {
-        result_.refusals.push_back({wait.gang->request.name, std::move(why)});
-      }
-    }
-  }
-
-  static bool Asks(const GangRequest& request) { return request.asking.stage != AskStage::kNever; }
-
-  // By the state at the end of the round, too.
-  void FindWhoMayNotAsk() {
-    std::vector<const GangRecord*> asking;
-    for (const Wait& wait : waits_) {
-      const GangRequest& request = wait.gang->request;
-      if (wait.obstacle == Obstacle::kRoom && Asks(request) &&
-          request.standing == Standing::kReady) {
-        asking.push_back(wait.gang);
-      }
-    }
-    may_not_ask_ = WhoMayNotAsk(state_.queues(), std::move(asking));
-  }
-
-  bool IsOver(const std::optional<WallTime>& start) const {
-    return start && *start <= statement_.now();
-  }
-
-  // A start that was learnt may pass by without anything new, and is to be told anew then.
-  void LookWhenOver(const Unschedulable& told) {
-    if (!state_.expecting().empty() && !IsOver(told.estimated_start)) {
-      LookAgainAt(told.estimated_start);
-    }
-  }
-
-  void ChooseOldest(std::vector<const Wait*> waits,
-                    std::size_t count_max,
-                    std::set<const Wait*>* chosen) {
-    std::stable_sort(waits.begin(), waits.end(), [](const Wait* a, const Wait* b) {
-      return a->gang->told_at < b->gang->told_at;
-    });
-    const std::size_t count = std::min(waits.size(), count_max);
-    chosen->insert(waits.begin(), waits.begin() + static_cast<std::ptrdiff_t>(count));
-    result_.outdated_count += waits.size() - count;
-  }
-
-  static Obstacle ObstacleOf(const Wait& wait) {
-    return wait.obstacle == Obstacle::kQueueName ? Obstacle::kQuota : wait.obstacle;
-  }
-
-  static Obstacle ObstacleOf(Constraint constraint) { return control::ObstacleOf(constraint); }
-
-  // By the state at the end of the round: what others were granted meanwhile is not free any more.
-  Unschedulable InWords(const Wait& wait) {
-    if (wait.obstacle == Obstacle::kTurn) {
-      return {Constraint::kQueue, wait.text};
-    }
-    if (wait.obstacle == Obstacle::kQueueName) {
-      return {Constraint::kQuota, wait.text};
-    }
-    if (wait.obstacle == Obstacle::kNamespace) {
-      return {Constraint::kNamespace, wait.text};
-    }
-    if (wait.obstacle == Obstacle::kPriorityClass) {
-      return {Constraint::kPriorityClass, wait.text};
-    }
-    Unschedulable why;
-    const auto quota = state_.queues().Check(*wait.gang->queue, wait.gang->total);
-    if (wait.obstacle == Obstacle::kQuota) {
-      why = {Constraint::kQuota,
-             quota ? quota->text : "its queue may hold more since others of it were asked to go"};
-    } else {
-      why = WhyNoRoom(state_.nodes(), *wait.gang, wait.reached_limit);
-      if (const auto held = may_not_ask_.find(wait.gang->request.name);
-          held != may_not_ask_.end()) {
-        why.not_asked = held->second;
-      }
-    }
-    if (wait.is_first) {
-      reservations_.AddStart(*wait.gang, &why);
-    }
-    if (!wait.text.empty()) {
-      why.shortfall += "; " + wait.text;
-    }
-    return why;
-  }
-
   using Alike =
       std::tuple<QueueIndex, int64_t, std::vector<ShapeIndex>, int64_t, std::string, std::string>;
 
@@ -464,6 +406,7 @@ class RoundRun {
   std::map<QueueIndex, TurnKeeper> turns_;
   QuotaTurns quota_turns_;
   ReservationBook reservations_;
+  Backfill backfill_;
   std::size_t searches_left_;
   std::size_t left_out_count_ = 0;
   std::map<uint64_t, std::optional<WallTime>> searched_;  // as in the memory
@@ -472,7 +415,6 @@ class RoundRun {
   std::vector<const GangRecord*> line_;                   // in the order of turns
   std::set<std::string> awaited_;                         // those whose room another gets
   std::vector<Wait> waits_;
-  std::map<std::string, std::string> may_not_ask_;  // gangs that lack room, with why
   int starts_left_ = kStartsToldMax;
   RoundResult result_;
 };

@@ -131,7 +131,7 @@ TurnKeeper::TurnKeeper(const ClusterState& state, LaterCounts* counts)
     : state_(state), counts_(counts), plans_left_(kPlansOfRoundMax) {}
 
 void TurnKeeper::Wait(const GangRecord& gang) {
-  if (ahead_.size() <= kAheadMax && (IsAwaited(gang) || MayFitEmpty(state_.nodes(), gang))) {
+  if (!is_long() && (IsAwaited(gang) || MayFitEmpty(state_.nodes(), gang))) {
     ahead_.push_back(&gang);
   }
 }
@@ -252,21 +252,6 @@ const GangRecord* TurnKeeper::HinderedBy(const GangRecord& gang, const PlacedPod
   return nullptr;
 }
 
-std::optional<std::vector<const GangRecord*>> TurnKeeper::AllHinderedBy(const GangRecord& gang,
-                                                                        const PlacedPods& pods) {
-  if (ahead_.size() > kAheadMax) {
-    return std::nullopt;
-  }
-  const std::vector<NodeHold> taken = state_.HoldsOf(gang, pods);
-  std::vector<const GangRecord*> hindered;
-  for (const GangRecord* const waiting : ahead_) {
-    if (IsOlder(*waiting, gang) && IsHinderedBy(*waiting, taken)) {
-      hindered.push_back(waiting);
-    }
-  }
-  return hindered;
-}
-
 // Where the one ahead will stand when younger ones have ended, too.
 TurnKeeper::Uses TurnKeeper::UsesOnceFit(const GangRecord& waiting) {
   if (!IsCountable(waiting) && WitnessOf(waiting, Ended::kAll).exists) {
@@ -326,15 +311,14 @@ TurnKeeper::Uses TurnKeeper::UsesLater(const GangRecord& waiting, const GangReco
   return uses;
 }
 
+std::string TurnKeeper::DescribeLine() const {
+  return "waits behind " + ahead_.front()->request.name + " and at least " +
+         Plural(static_cast<int64_t>(ahead_.size()) - 1, "other job");
+}
+
 PlaceResult TurnKeeper::PlaceInTurn(const GangRecord& gang,
                                     PlacedPods pods,
                                     Unschedulable* refusal) {
-  if (ahead_.size() > kAheadMax) {
-    *refusal = {Constraint::kQueue,
-                "waits behind " + ahead_.front()->request.name + " and at least " +
-                    Plural(static_cast<int64_t>(ahead_.size()) - 1, "other job")};
-    return {};
-  }
   const GangRecord* hindered = HinderedBy(gang, pods);
   // Perhaps it is only this place that is in the way: others spare a place for those ahead.
   NodeLedger::Overrides spared;

@@ -65,16 +65,20 @@ class TurnKeeper {
   void Wait(const GangRecord& gang);
 
   // Room for the gang for which nobody ahead has to wait longer: `pods`, or another place, of which
-  // some are tried. Otherwise kQueue, with whom it waits behind.
+  // some are tried. Otherwise kQueue, with whom it waits behind. Precondition: not is_long().
   PlaceResult PlaceInTurn(const GangRecord& gang, PlacedPods pods, Unschedulable* refusal);
-
-  // All ahead who would have to wait longer for the gang at `pods`; null: there are more ahead than
-  // are looked at.
-  std::optional<std::vector<const GangRecord*>> AllHinderedBy(const GangRecord& gang,
-                                                              const PlacedPods& pods);
 
   // Whether nobody that it has heard of waits.
   bool is_free() const { return ahead_.empty(); }
+
+  // Whether more wait than are looked at one by one: nobody else starts in turn.
+  bool is_long() const { return ahead_.size() > kAheadMax; }
+
+  // Whom a gang waits behind then. Precondition: is_long().
+  std::string DescribeLine() const;
+
+  // Who waits first; null: nobody does.
+  const GangRecord* first() const { return ahead_.empty() ? nullptr : ahead_.front(); }
 
   // Whether nobody ahead would have to wait longer for the gang at `pods`; otherwise who would.
   const GangRecord* HinderedBy(const GangRecord& gang, const PlacedPods& pods);

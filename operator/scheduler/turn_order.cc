@@ -2,22 +2,52 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 namespace lockstep::control {
 
 TurnOrder::TurnOrder(const ClusterState& state) : state_(state), lines_(state.queues().size()) {
   for (QueueIndex queue = 0; queue < lines_.size(); ++queue) {
-    const QueueOrdering ordering = state.queues().SpecOf(queue).ordering;
     for (const GangRecord* const gang : state.waiting()[queue]) {
-      const bool is_by_space = queue != kTopQueue && ordering == QueueOrdering::kFairShare;
-      lines_[queue][is_by_space ? gang->space : ""].push_back(gang);
+      LineOf(*gang).push_back(gang);
     }
-    if (ordering == QueueOrdering::kPriority && !lines_[queue].empty()) {
-      Line& line = lines_[queue].begin()->second;
-      std::stable_sort(line.begin(), line.end(), [](const auto* a, const auto* b) {
-        return a->request.priority > b->request.priority;
-      });
+    SortByPriority(queue);
+  }
+}
+
+void TurnOrder::PutShortestFirst(const GangRecord& gang, WallTime now) {
+  LineOf(gang).push_front(&gang);
+  for (auto& [space, line] : lines_[*gang.queue]) {
+    std::vector<std::pair<WallTime, const GangRecord*>> by_end;
+    by_end.reserve(line.size());
+    for (const GangRecord* const one : line) {
+      by_end.emplace_back(ExpectedEndOf(one->request, now).value_or(WallTime::max()), one);
     }
+    std::stable_sort(by_end.begin(), by_end.end(), [](const auto& a, const auto& b) {
+      return a.first < b.first;
+    });
+    std::transform(
+        by_end.begin(), by_end.end(), line.begin(), [](const auto& one) { return one.second; });
+  }
+  SortByPriority(*gang.queue);
+}
+
+// Those of no queue stand under kTopQueue.
+TurnOrder::Line& TurnOrder::LineOf(const GangRecord& gang) {
+  const QueueIndex queue = gang.queue.value_or(kTopQueue);
+  const bool is_by_space =
+      queue != kTopQueue && state_.queues().SpecOf(queue).ordering == QueueOrdering::kFairShare;
+  return lines_[queue][is_by_space ? gang.space : ""];
+}
+
+void TurnOrder::SortByPriority(QueueIndex queue) {
+  if (state_.queues().SpecOf(queue).ordering != QueueOrdering::kPriority) {
+    return;
+  }
+  for (auto& [space, line] : lines_[queue]) {
+    std::stable_sort(line.begin(), line.end(), [](const auto* a, const auto* b) {
+      return a->request.priority > b->request.priority;
+    });
   }
 }
 

@@ -19,9 +19,16 @@ class TurnOrder {
   // Null: everybody had its turn. Cost: the number of queues.
   const GangRecord* Next();
 
+  // From now on the shortest of the queue come first, of each namespace or priority where that
+  // decides: by when they will have ended that start now, as is expected; those last of whom nobody
+  // knows. `gang`, whose turn it was, has its turn again. Precondition: the queue exists.
+  void PutShortestFirst(const GangRecord& gang, WallTime now);
+
  private:
   using Line = std::deque<const GangRecord*>;
 
+  Line& LineOf(const GangRecord& gang);
+  void SortByPriority(QueueIndex queue);
   const GangRecord* Peek(QueueIndex queue) const;
   const GangRecord* PeekFair(QueueIndex queue) const;
   const GangRecord* Better(const GangRecord* a, const GangRecord* b, QueueOrdering ordering) const;

@@ -144,35 +144,55 @@ std::optional<WallTime> Checks::LastExpected(const Json& older,
   return FitsGang(room, older) ? std::optional(last) : std::nullopt;
 }
 
-// Whether the newly placed gang, for which the older one has to wait, is stopped when that has its
-// room at the latest; or, where nobody knows when, at the moment that earlier runs tell.
-bool Checks::EndsInTime(const Json& older, const Json& placed) const {
-  const std::optional<WallTime> stop = StopOf(placed);
-  if (!stop.has_value()) {
+// Whether the newly placed gang may be in the way of the older one: that is the oldest that waits,
+// or another one does, for neither of which it is too long.
+bool Checks::MayPass(const Json& older, const ObjectPtr& placed) const {
+  if (!StopOf(*placed).has_value()) {
     return false;
   }
-  const WallTime end = *stop + kGrace - kGrantError;
+  if (EndsInTime(older, placed)) {
+    return true;
+  }
+  const ObjectPtr first = FirstInLine();
+  if (first == nullptr || UidOf(*first) == UidOf(older)) {
+    return first == nullptr;  // one that pauses, say, holds a reservation that is not looked into
+  }
+  context_->Count("a gang that passes one that is not the first");
+  return MayGoFirst(*first, *placed) || EndsInTime(*first, placed);
+}
+
+// Whether the newly placed gang, for which the older one has to wait, is stopped when that has its
+// room at the latest, or leaves it that; or, where nobody knows when, at the moment that earlier
+// runs tell. Precondition: it is stopped some day.
+bool Checks::EndsInTime(const Json& older, const ObjectPtr& placed) const {
+  const WallTime end = *StopOf(*placed) + kGrace - kGrantError;
   std::vector<ObjectPtr> holders;
   for (const auto& [key, job] : server_->store().Of(kube::kTrainingJobs).objects) {
-    if (UidOf(*job) != UidOf(placed) && HoldsPlaces(*job)) {
+    if (UidOf(*job) != UidOf(*placed) && HoldsPlaces(*job)) {
       holders.push_back(job);
     }
   }
   const std::size_t staying = holders.size();
   for (const Departure& departure : departures_) {
-    if (context_->now - departure.at < kViewLag && UidOf(*departure.job) != UidOf(placed)) {
+    if (context_->now - departure.at < kViewLag && UidOf(*departure.job) != UidOf(*placed)) {
       holders.push_back(departure.job);  // a round may not have known
     }
   }
   context_->Count("a gang that passes an older one");
-  if (const auto latest = LatestStart(older, holders)) {
-    return end <= *latest;
+  const auto latest = LatestStart(older, holders);
+  const auto expected = latest.has_value() ? std::nullopt : LastExpected(older, holders);
+  if (!latest.has_value() && !expected.has_value()) {
+    return holders.size() > staying;
   }
-  if (const auto expected = LastExpected(older, holders)) {
+  if (expected.has_value()) {
     context_->Count("a gang that passes by what earlier runs tell");
-    return end <= *expected;
   }
-  return holders.size() > staying;
+  if (end <= latest.value_or(expected.value_or(end))) {
+    return true;
+  }
+  holders.push_back(placed);
+  const auto beside = LatestStart(older, holders);
+  return latest.has_value() && beside.has_value() && *beside <= *latest;
 }
 
 // The oldest that wants places and could have some if nothing else ran; null: nobody does, or one

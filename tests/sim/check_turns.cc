@@ -142,7 +142,7 @@ void Checks::CheckTurns(const ObjectPtr& before_object, const ObjectPtr& after_o
   for (const auto& [key, older] : server_->store().Of(kube::kTrainingJobs).objects) {
     if (IsOlder(*older, *after_object) && WantsPlaces(*older) && StandsInLine(*older) &&
         !HasJustLeft(*older)) {
-      Require(MayGoFirst(*older, *after_object) || EndsInTime(*older, *after_object),
+      Require(MayGoFirst(*older, *after_object) || MayPass(*older, after_object),
               NameOf(jobs_.Of(after_object)) + " took the place of " + key.name +
                   ", which is older and waits");
     }

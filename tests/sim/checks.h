@@ -152,7 +152,8 @@ class Checks {
                                       const std::vector<ObjectPtr>& holders) const;
   std::optional<WallTime> LastExpected(const Json& older,
                                        const std::vector<ObjectPtr>& holders) const;
-  bool EndsInTime(const Json& older, const Json& placed) const;
+  bool MayPass(const Json& older, const ObjectPtr& placed) const;
+  bool EndsInTime(const Json& older, const ObjectPtr& placed) const;
   ObjectPtr FirstInLine() const;
   void CheckStarvation();
   void CheckAsksForRoom(const Json& job);

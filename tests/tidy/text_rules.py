@@ -18,7 +18,7 @@ SOURCE_SUFFIXES = (".cc", ".h", ".cu", ".cuh", ".py", ".sh")
 PURE = re.compile(
     r"^(operator/(scheduler|reconcile|api|kube|yaml)/|common/contract/"
     r"|trainer-runtime/\w+/(membership|bucket_plan|shard_plan|permutation)\b"
-    r"|operator/replay/(backfill|timeline)\b|trainer-runtime/strategy/parameter_server/)"
+    r"|trainer-runtime/strategy/parameter_server/)"
 )
 BANNED_IN_PURE = {
     re.compile(r"#\s*include\s*<(thread|mutex|shared_mutex|condition_variable|future)>"): "threads",

@@ -1,0 +1,71 @@
+#include "operator/scheduler/backfill.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace lockstep::control {
+namespace {
+
+// Gangs for which it is found in a round that a head would start later for them. Choice: a few
+// milliseconds' worth on thousands of nodes; who comes after that is not looked at.
+constexpr int kFailuresMax = 8;
+
+// Whether `a` comes no later than `b`; without a moment it never comes.
+bool IsNoLater(const std::optional<WallTime>& a, const std::optional<WallTime>& b) {
+  return !b || (a && *a <= *b);
+}
+
+}  // namespace
+
+bool Backfill::Open(QueueIndex queue, Heads heads) {
+  const bool are_reserved = std::all_of(heads.begin(), heads.end(), [&](const GangRecord* head) {
+    return reservations_.IsReserved(*head);
+  });
+  has_gap_ = has_gap_ || are_reserved;
+  heads_[queue] = are_reserved ? std::optional(std::move(heads)) : std::nullopt;
+  return are_reserved;
+}
+
+const Backfill::Heads* Backfill::HeadsOf(QueueIndex queue) const {
+  const auto heads = heads_.find(queue);
+  return heads != heads_.end() && heads->second ? &*heads->second : nullptr;
+}
+
+bool Backfill::Start(const GangRecord& gang, const PlacedPods& pods) {
+  const Operation start{OperationKind::kStart, gang.request.name, {}, pods};
+  if (!reservations_.StartBeside(gang, start, *HeadsOf(*gang.queue))) {
+    failed_[KindOf(gang)].push_back(EndOfNow(gang));
+    ++failure_count_;
+    return false;
+  }
+  return true;
+}
+
+Backfill::Kind Backfill::KindOf(const GangRecord& gang) {
+  std::vector<std::size_t> counts;
+  for (const PodClass& one : gang.classes) {
+    counts.push_back(one.pods.size());
+  }
+  const TopologyTerms& topology = gang.request.topology;
+  return {*gang.queue, gang.shapes, std::move(counts), topology.required, topology.apart};
+}
+
+Backfill::End Backfill::EndOfNow(const GangRecord& gang) const {
+  return {ExpectedEndOf(gang.request, statement_.now()), EndOf(gang.request, statement_.now())};
+}
+
+bool Backfill::IsHopeless(const GangRecord& gang) const {
+  if (failure_count_ == kFailuresMax) {
+    return true;
+  }
+  const auto failed = failed_.find(KindOf(gang));
+  if (failed == failed_.end()) {
+    return false;
+  }
+  const End end = EndOfNow(gang);
+  return std::any_of(failed->second.begin(), failed->second.end(), [&](const End& sooner) {
+    return IsNoLater(sooner.expected, end.expected) && IsNoLater(sooner.latest, end.latest);
+  });
+}
+
+}  // namespace lockstep::control

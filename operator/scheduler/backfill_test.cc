@@ -1,0 +1,213 @@
+#include <map>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "common/base/prng.h"
+#include "operator/scheduler/testing/fake_gangs.h"
+
+// Who starts beside those that wait and hold a reservation, and in which order.
+
+namespace lockstep::control {
+namespace {
+
+GangRequest Limited(GangRequest request, int64_t seconds) {
+  request.run_time_max = std::chrono::seconds(seconds);
+  return request;
+}
+
+GangRequest InSpace(GangRequest request, const std::string& space) {
+  request.name = space + request.name.substr(request.name.find('/'));
+  return request;
+}
+
+// Runs from the start on one node, until then.
+void AddRunning(const std::string& name,
+                int64_t gpus,
+                int64_t stops_at,
+                FakeCluster* cluster,
+                const std::string& node = "n1") {
+  RunTerms run;
+  run.stops_at = AtSecond(stops_at);
+  cluster->state.SetRunning(GpuGang(name, 1, gpus, 0), {{"w-0", node}}, run);
+}
+
+std::set<std::string> Started(const std::string& said) {
+  std::set<std::string> started;
+  std::istringstream lines(said);
+  const std::string start = "start default/";
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with(start)) {
+      started.insert(line.substr(start.size(), line.find(' ', start.size()) - start.size()));
+    }
+  }
+  return started;
+}
+
+class BackfillTest : public testing::Test {
+ protected:
+  BackfillTest() { cluster_.state.SetNode(GpuNode("n1", 8)); }
+
+  void Submit(const std::string& name, int64_t gpus, int64_t since, int64_t limit) {
+    cluster_.state.Submit(Limited(GpuGang(name, 1, gpus, since), limit));
+  }
+
+  FakeCluster cluster_;
+};
+
+TEST_F(BackfillTest, TheShortestComeFirst) {
+  AddRunning("old", 6, 9000, &cluster_);
+  Submit("head", 8, 1, 100);
+  Submit("long", 2, 2, 3000);
+  Submit("short", 2, 3, 1000);
+  EXPECT_EQ(Started(cluster_.Step()), std::set<std::string>{"short"});
+}
+
+TEST_F(BackfillTest, WhoIsNoHeadMayBePassed) {
+  AddRunning("old", 6, 9000, &cluster_);
+  Submit("head", 8, 1, 100);
+  Submit("second", 7, 2, 5000);
+  Submit("passes", 2, 3, 7000);  // ends in time for the head
+  EXPECT_EQ(Started(cluster_.Step()), std::set<std::string>{"passes"});
+}
+
+TEST_F(BackfillTest, WhoEndsLaterStartsWhereTheHeadHasRoomBesideIt) {
+  AddRunning("old", 6, 2000, &cluster_);
+  Submit("head", 7, 1, 100);
+  Submit("too-much", 2, 2, 50'000);
+  Submit("beside", 1, 3, 60'000);
+  EXPECT_EQ(Started(cluster_.Step()), std::set<std::string>{"beside"});
+}
+
+// It may be there for good, and then the second never finds its eight.
+TEST_F(BackfillTest, WhoIsNeverStoppedPassesNobody) {
+  AddRunning("old", 6, 2000, &cluster_);
+  Submit("head", 7, 1, 100);
+  Submit("second", 8, 2, 100);
+  cluster_.state.Submit(GpuGang("endless", 1, 1, 3));
+  const std::string said = cluster_.Step();
+  EXPECT_EQ(Started(said), std::set<std::string>{});
+  EXPECT_NE(said.find("refuse default/endless: waits behind default/second, which needs 8 GPUs"),
+            std::string::npos)
+      << said;
+}
+
+TEST_F(BackfillTest, WhoIsNeverStoppedStartsWhereItIsInNobodysWay) {
+  cluster_.state.SetNode(GpuNode("n2", 1));
+  AddRunning("old", 6, 2000, &cluster_);
+  Submit("head", 8, 1, 100);
+  cluster_.state.Submit(GpuGang("endless", 1, 1, 3));
+  EXPECT_EQ(cluster_.Step().find("start default/endless w-0@n2\n"), 0U);
+}
+
+// What is in nobody's way once all that are older have ended may still be in the head's way when
+// only some have.
+TEST_F(BackfillTest, WhoIsNeverStoppedDoesNotPutOffTheHead) {
+  cluster_.state.SetNode(GpuNode("n2", 8));
+  AddRunning("soon", 6, 2000, &cluster_);
+  AddRunning("late", 8, 90'000, &cluster_, "n2");
+  Submit("head", 8, 1, 100);
+  cluster_.state.Submit(GpuGang("endless", 1, 2, 3));
+  EXPECT_EQ(Started(cluster_.Step()), std::set<std::string>{});
+}
+
+TEST_F(BackfillTest, LineIsNumberedByTurnsAndNotByLength) {
+  AddRunning("old", 6, 2000, &cluster_);
+  Submit("head", 8, 1, 100);
+  Submit("long", 2, 2, 9000);
+  Submit("longer-still", 2, 3, 8000);
+  const RoundResult result = Round(&cluster_.state, cluster_.now, &cluster_.memory);
+  const std::vector<LinePosition> expected{
+      {"default/head", 1}, {"default/long", 2}, {"default/longer-still", 3}};
+  EXPECT_EQ(result.line, expected);
+}
+
+TEST_F(BackfillTest, BehindManyTheShortestPassAsWell) {
+  AddRunning("old", 6, 2000, &cluster_);
+  for (int i = 0; i < 200; ++i) {
+    Submit("wide" + std::to_string(i), 8, 1 + i, 100);
+  }
+  Submit("passes", 2, 900, 500);
+  EXPECT_EQ(Started(cluster_.Step()), std::set<std::string>{"passes"});
+}
+
+// Namespaces that take turns: which of them is first moves with what they hold, and the oldest is
+// passed by nobody all the same.
+class SharedWorld {
+ public:
+  explicit SharedWorld(uint64_t seed) : prng_(seed) {
+    for (int i = 0; i < 3; ++i) {
+      cluster_.state.SetNode(GpuNode("n" + std::to_string(i), 4));
+    }
+  }
+
+  void Run(int events) {
+    for (int event = 0; event < events; ++event) {
+      cluster_.now += std::chrono::seconds(prng_.Below(100));
+      EndSome();
+      if (prng_.Below(2) == 0) {
+        const auto pods = static_cast<int>(1 + prng_.Below(prng_.Below(3) == 0 ? 12 : 4));
+        cluster_.state.Submit(InSpace(Limited(GpuGang("g" + std::to_string(event), pods, 1, event),
+                                              static_cast<int64_t>(50 + prng_.Below(900))),
+                                      "space" + std::to_string(prng_.Below(3))));
+      }
+      cluster_.Step();
+      CheckOldest();
+    }
+  }
+
+  int change_count() const { return change_count_; }
+
+ private:
+  void EndSome() {
+    std::vector<std::string> gone;
+    for (const auto& [name, gang] : cluster_.state.gangs()) {
+      if (gang.state == GangState::kRunning &&
+          (gang.run.stops_at <= cluster_.now || prng_.Below(40) == 0)) {
+        gone.push_back(name);
+      }
+    }
+    for (const std::string& name : gone) {
+      cluster_.state.Remove(name);
+    }
+  }
+
+  void CheckOldest() {
+    const QueueIndex queue = *cluster_.state.queues().Find("");
+    const auto& waiting = cluster_.state.waiting()[queue];
+    const std::string oldest = waiting.empty() ? "" : (*waiting.begin())->request.name;
+    if (oldest != oldest_) {
+      ++change_count_;
+      oldest_ = oldest;
+      starts_by_ = WallTime{};
+      for (const auto& [name, gang] : cluster_.state.gangs()) {
+        starts_by_ = std::max(starts_by_, gang.run.stops_at);
+      }
+    } else if (!oldest.empty()) {
+      EXPECT_LT(cluster_.now, starts_by_) << oldest;
+    }
+  }
+
+  Prng prng_;
+  FakeCluster cluster_;
+  std::string oldest_;
+  WallTime starts_by_;
+  int change_count_ = 0;
+};
+
+TEST(Backfill, TheOldestStartsWhenAllHaveBeenStoppedThatRan) {
+  int change_count = 0;
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    SharedWorld world(seed);
+    world.Run(300);
+    change_count += world.change_count();
+  }
+  EXPECT_GT(change_count, 1000) << "else it tests nothing";
+}
+
+}  // namespace
+}  // namespace lockstep::control
