@@ -54,9 +54,9 @@ class Traces(unittest.TestCase):
         waits = report("philly", "--trace", "/dev/stdin", "--gpus", 640, "--estimates", "U1-5",
                        stdin=trace)["waitSecondsByGpus"]
         self.assertEqual(waits["all"]["jobs"], 82_247)
-        self.assertLessEqual(waits["all"]["mean"], 6_800)
+        self.assertLessEqual(waits["all"]["mean"], 8_200)
         self.assertLessEqual(waits["16 and more"]["mean"], 35_000)
-        self.assertLessEqual(waits["all"]["max"], 4.5 * 24 * 3_600)  # three days, and what is owed
+        self.assertLessEqual(waits["all"]["max"], 3 * 24 * 3_600)
 
 
 if __name__ == "__main__":
