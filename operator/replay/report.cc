@@ -179,19 +179,18 @@ Result<Json> ReplayAndReport(const PhillyArguments& arguments, const Clock& cloc
   for (std::size_t i = 0; i < kSizeClasses.size(); ++i) {
     waits[std::string(kSizeClasses[i])] = ToJson(run.waits[i]);
   }
-  return Json{
-      {"replay", "philly"},
-      {"gpus", arguments.gpu_count},
-      {"jobs", jobs.size()},
-      {"seed", arguments.options.seed},
-      {"waitSecondsByGpus", std::move(waits)},
-      {"meanCompletionSeconds", Rounded(run.mean_completion_seconds)},
-      {"boundedSlowdown", Rounded(run.bounded_slowdown)},
-      {"rounds", run.round_count},
-      {"microsecondsPerRound",
-       Rounded(milliseconds * 1'000 / static_cast<double>(run.round_count))},
-      {"milliseconds", milliseconds},
-      {"peakResidentBytes", PeakResidentBytes()}};
+  return Json{{"replay", "philly"},
+              {"gpus", arguments.gpu_count},
+              {"jobs", jobs.size()},
+              {"seed", arguments.options.seed},
+              {"waitSecondsByGpus", std::move(waits)},
+              {"meanCompletionSeconds", Rounded(run.mean_completion_seconds)},
+              {"boundedSlowdown", Rounded(run.bounded_slowdown)},
+              {"rounds", run.round_count},
+              {"microsecondsPerRound",
+               Rounded(milliseconds * 1'000 / static_cast<double>(run.round_count))},
+              {"milliseconds", milliseconds},
+              {"peakResidentBytes", PeakResidentBytes()}};
 }
 
 Result<Json> ReplayAndReport(const LogArguments& arguments, const Clock& clock) {
